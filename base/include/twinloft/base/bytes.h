@@ -1,0 +1,90 @@
+// Byte spans, and little-endian encoding with bounds checks.
+//
+// Every on-disk and on-wire integer of Twinloft is little-endian. Writer
+// appends; Reader never reads past its span: after the first short read `ok()`
+// is false and every value read is zero, so a decoder checks once at its end.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace twinloft {
+
+using ByteSpan = std::span<const std::byte>;
+using MutableByteSpan = std::span<std::byte>;
+
+inline ByteSpan as_bytes(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
+inline std::string_view as_text(ByteSpan bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+static_assert(std::endian::native == std::endian::little, "encoders copy integers as they lie in memory");
+
+template <std::unsigned_integral T>
+void store_le(std::byte* at, T value) { std::memcpy(at, &value, sizeof value); }
+
+template <std::unsigned_integral T>
+T load_le(const std::byte* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+class Writer {
+ public:
+  explicit Writer(std::vector<std::byte>& out) : out_(out) {}
+
+  template <std::unsigned_integral T>
+  void put(T value) {
+    const auto* p = reinterpret_cast<const std::byte*>(&value);
+    out_.insert(out_.end(), p, p + sizeof value);
+  }
+  void put_bytes(ByteSpan bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }
+  void put_zeros(std::size_t count) { out_.insert(out_.end(), count, std::byte{0}); }
+
+ private:
+  std::vector<std::byte>& out_;
+};
+
+class Reader {
+ public:
+  explicit Reader(ByteSpan in) : in_(in) {}
+
+  template <std::unsigned_integral T>
+  T get() {
+    if (!take(sizeof(T))) return 0;
+    return load_le<T>(in_.data() + at_ - sizeof(T));
+  }
+  ByteSpan get_bytes(std::size_t count) {
+    if (!take(count)) return {};
+    return in_.subspan(at_ - count, count);
+  }
+  template <std::size_t N>
+  void get_into(std::array<std::byte, N>& out) {
+    ByteSpan b = get_bytes(N);
+    if (b.size() == N) std::memcpy(out.data(), b.data(), N);
+  }
+  void skip(std::size_t count) { (void)take(count); }
+  std::size_t remaining() const { return in_.size() - at_; }
+  bool ok() const { return ok_; }
+
+ private:
+  bool take(std::size_t count) {
+    if (!ok_ || in_.size() - at_ < count) return ok_ = false;
+    at_ += count;
+    return true;
+  }
+  ByteSpan in_;
+  std::size_t at_ = 0;
+  bool ok_ = true;
+};
+
+}  // namespace twinloft

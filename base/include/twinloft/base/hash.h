@@ -1,0 +1,38 @@
+// 128-bit non-cryptographic hash (XXH3-128), whole or in pieces.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <memory>
+#include <string>
+
+#include "twinloft/base/bytes.h"
+
+namespace twinloft {
+
+struct Hash128 {
+  std::array<std::byte, 16> bytes{};
+  auto operator<=>(const Hash128&) const = default;
+  std::string hex() const;
+};
+
+Hash128 hash128(ByteSpan data);
+
+class Hasher128 {
+ public:
+  Hasher128();
+  ~Hasher128();
+  Hasher128(const Hasher128&) = delete;
+  Hasher128& operator=(const Hasher128&) = delete;
+  void reset();
+  void update(ByteSpan data);
+  Hash128 digest() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+std::string to_hex(ByteSpan bytes);
+
+}  // namespace twinloft

@@ -1,0 +1,57 @@
+#include "twinloft/base/fd.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace twinloft {
+
+void Fd::reset(int fd) {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = fd;
+}
+
+Status write_all(int fd, ByteSpan data) {
+  while (!data.empty()) {
+    ssize_t n = ::write(fd, data.data(), data.size());
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      return fail_errno(errno, "write of {} bytes", data.size());
+    }
+    data = data.subspan(static_cast<std::size_t>(n));
+  }
+  return {};
+}
+
+Status read_exact(int fd, MutableByteSpan data) {
+  while (!data.empty()) {
+    ssize_t n = ::read(fd, data.data(), data.size());
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      return fail_errno(errno, "read of {} bytes", data.size());
+    }
+    if (n == 0) return fail(Errc::corrupt, "end of file with {} bytes still expected", data.size());
+    data = data.subspan(static_cast<std::size_t>(n));
+  }
+  return {};
+}
+
+Result<std::string> read_file(const std::string& path, std::size_t limit) {
+  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return fail_errno(errno, "{}", path);
+  std::string out;
+  char buffer[16384];
+  for (;;) {
+    ssize_t n = ::read(fd.get(), buffer, sizeof buffer);
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      return fail_errno(errno, "{}", path);
+    }
+    if (n == 0) return out;
+    out.append(buffer, static_cast<std::size_t>(n));
+    if (out.size() > limit) return fail(Errc::exhausted, "{}: larger than the limit of {} bytes", path, limit);
+  }
+}
+
+}  // namespace twinloft

@@ -1,0 +1,58 @@
+#include "twinloft/base/log.h"
+
+#include <unistd.h>
+
+#include <atomic>
+
+namespace twinloft {
+
+namespace {
+std::string g_program = "twinloft";
+std::atomic<LogLevel> g_level{LogLevel::info};
+
+std::string_view name_of(LogLevel level) {
+  switch (level) {
+    case LogLevel::debug: return "debug";
+    case LogLevel::info: return "info";
+    case LogLevel::warning: return "warning";
+    case LogLevel::error: return "error";
+  }
+  return "unknown";
+}
+
+void append_quoted(std::string& out, std::string_view value) {
+  out += '"';
+  for (unsigned char c : value) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += static_cast<char>(c);
+    } else if (c < 0x20 || c == 0x7f) {
+      out += fmt::format("\\x{:02x}", c);
+    } else {
+      out += static_cast<char>(c);
+    }
+  }
+  out += '"';
+}
+}  // namespace
+
+void log_set_program(std::string_view name) { g_program = name; }
+void log_set_level(LogLevel lowest_shown) { g_level = lowest_shown; }
+bool log_shows(LogLevel level) { return level >= g_level.load(std::memory_order_relaxed); }
+
+void log_line(LogLevel level, std::string_view message, std::initializer_list<LogField> fields) {
+  if (!log_shows(level)) return;
+  std::string line = fmt::format("level={} prog={} msg=", name_of(level), g_program);
+  append_quoted(line, message);
+  for (const LogField& field : fields) {
+    line += ' ';
+    line += field.key;
+    line += '=';
+    append_quoted(line, field.value);
+  }
+  line += '\n';
+  // A log that cannot be written must not stop mail.
+  [[maybe_unused]] ssize_t ignored = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+}  // namespace twinloft

@@ -1,0 +1,55 @@
+# Helpers that every folder's CMakeLists.txt uses.
+
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+
+add_library(tl_options INTERFACE)
+target_compile_options(tl_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wcast-qual -Wundef -fno-omit-frame-pointer
+  $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor -Woverloaded-virtual>
+  # g++ 12 reports std::string internals under -O2 (GCC bugs 105329, 105651).
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+if(TWINLOFT_WERROR)
+  target_compile_options(tl_options INTERFACE -Werror)
+endif()
+if(TWINLOFT_SANITIZE)
+  target_compile_options(tl_options INTERFACE -fsanitize=${TWINLOFT_SANITIZE} -fno-sanitize-recover=all)
+  target_link_options(tl_options INTERFACE -fsanitize=${TWINLOFT_SANITIZE})
+else()
+  target_compile_definitions(tl_options INTERFACE $<$<NOT:$<CONFIG:Debug>>:_FORTIFY_SOURCE=2>)
+endif()
+
+# tl_library(<target> SOURCES ... DEPS ... PRIVATE_DEPS ...)
+# The folder's public headers are in include/twinloft/<folder>/.
+function(tl_library name)
+  cmake_parse_arguments(A "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  if(A_SOURCES)
+    add_library(${name} STATIC ${A_SOURCES})
+    target_include_directories(${name} PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/include PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/src)
+    target_link_libraries(${name} PUBLIC ${A_DEPS} PRIVATE ${A_PRIVATE_DEPS} tl_options)
+  else()
+    add_library(${name} INTERFACE)
+    target_include_directories(${name} INTERFACE ${CMAKE_CURRENT_SOURCE_DIR}/include)
+    target_link_libraries(${name} INTERFACE ${A_DEPS})
+  endif()
+endfunction()
+
+# tl_program(<target> SOURCES ... DEPS ...)
+function(tl_program name)
+  cmake_parse_arguments(A "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${A_SOURCES})
+  target_link_libraries(${name} PRIVATE ${A_DEPS} tl_options)
+endfunction()
+
+# tl_unit_test(<name> SOURCES ... DEPS ...): a GoogleTest program, known to ctest.
+function(tl_unit_test name)
+  cmake_parse_arguments(A "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${A_SOURCES})
+  target_link_libraries(${name} PRIVATE ${A_DEPS} GTest::gtest GTest::gtest_main tl_options)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 300)
+endfunction()
+
+# Boost 1.81: Debian's default is 1.74; the -dev packages exclude each other, so what is found is 1.81.
+find_package(Boost 1.81 REQUIRED)
+pkg_check_modules(fmt REQUIRED IMPORTED_TARGET fmt)

@@ -1,0 +1,73 @@
+// What a transaction is made of, shared by session/, userdb/, delivery/ and net/.
+//
+// session/ decides, net/ carries bytes, userdb/ answers who a recipient is, and delivery/ makes a message durable.
+// UserDb and Deliverer are called on worker threads and may block; everything else never blocks.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "twinloft/base/fd.h"
+#include "twinloft/base/result.h"
+#include "twinloft/lmtpd/proto/reply.h"
+
+namespace twinloft::lmtpd {
+
+// A row of the user database, checked (see userdb/): uid and gid are not 0, home is absolute and free of "..".
+struct User {
+  std::string name;     // canonical user name, what %user% expands to
+  std::uint32_t uid = 0;
+  std::uint32_t gid = 0;
+  std::string home;     // absolute
+  std::string maildir;  // absolute; the Maildir that the built-in agent writes and Dovecot serves
+  std::string agent;    // "maildir", or the name of an [agent.<name>] section; empty: the configured default
+};
+
+// An accepted forward-path. `text` is as the client sent it between the angle brackets.
+struct Recipient {
+  std::string text;
+  std::string local_part;   // unquoted, without detail
+  std::string detail;       // after the first delimiter ("+" by default), empty where there is none
+  std::string domain;       // lower case, empty where there is none
+  std::string original_to;  // ORCPT or XCLIENT-provided original recipient, empty where unknown
+  User user;
+};
+
+struct Envelope {
+  std::string id;           // unique per transaction, in log lines, Received and %id%
+  std::string from;         // reverse-path without brackets; empty: the null sender
+  std::string lhlo;         // what the client called itself
+  std::string client;       // client address, or "unix"
+  bool body_8bitmime = false;
+  std::vector<Recipient> recipients;
+};
+
+// The message as received after dot-unstuffing, line ends CRLF as on the wire. Immutable once complete; shared by
+// the deliveries of all recipients, which read it concurrently with pread.
+struct MessageBody {
+  std::string memory;       // the whole message where it fits the memory limit ...
+  Fd file;                  // ... else an unlinked file that holds it
+  std::uint64_t size = 0;   // bytes
+  bool in_memory() const { return !file; }
+};
+
+class UserDb {
+ public:
+  virtual ~UserDb() = default;
+  // nullopt: there is no such user (550 5.1.1). An error: the database cannot say (451 4.3.0), never a refusal.
+  virtual Result<std::optional<User>> lookup(const std::string& local_part, const std::string& domain) = 0;
+};
+
+class Deliverer {
+ public:
+  virtual ~Deliverer() = default;
+  // Delivers to one recipient and returns its reply. 2xx only after the promise of docs/ARCHITECTURE.md holds for it;
+  // everything that could not be finished is 4xx, and then nothing of this delivery appears later.
+  virtual Reply deliver(const Envelope& envelope, const Recipient& recipient, const MessageBody& body) = 0;
+};
+
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,79 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "twinloft/base/bytes.h"
+#include "twinloft/base/crc32c.h"
+#include "twinloft/base/fd.h"
+#include "twinloft/base/hash.h"
+#include "twinloft/base/ids.h"
+#include "twinloft/base/random.h"
+#include "twinloft/base/result.h"
+
+namespace twinloft {
+namespace {
+
+// RFC 3720 appendix B.4 and the customary check value.
+TEST(Crc32c, KnownValues) {
+  EXPECT_EQ(crc32c(as_bytes("123456789")), 0xe3069283u);
+  std::vector<std::byte> zeros(32);
+  EXPECT_EQ(crc32c(zeros), 0x8a9136aau);
+  EXPECT_EQ(crc32c({}), 0u);
+}
+
+TEST(Crc32c, InPiecesAsAWhole) {
+  EXPECT_EQ(crc32c(as_bytes("56789"), crc32c(as_bytes("1234"))), crc32c(as_bytes("123456789")));
+}
+
+TEST(Hash128, InPiecesAsAWhole) {
+  Hasher128 h;
+  h.update(as_bytes("abc"));
+  h.update(as_bytes("def"));
+  EXPECT_EQ(h.digest(), hash128(as_bytes("abcdef")));
+  // XXH3-128 of the empty input, from the reference implementation's documentation.
+  EXPECT_EQ(hash128({}).hex(), "99aa06d3014798d86001c324468d497f");
+}
+
+TEST(Bytes, ReaderNeverReadsPastItsEnd) {
+  std::vector<std::byte> data;
+  Writer w(data);
+  w.put<std::uint32_t>(0x01020304);
+  EXPECT_EQ(data[0], std::byte{4});
+  Reader r(data);
+  EXPECT_EQ(r.get<std::uint16_t>(), 0x0304);
+  EXPECT_EQ(r.get<std::uint32_t>(), 0u);
+  EXPECT_FALSE(r.ok());
+  EXPECT_EQ(r.get<std::uint8_t>(), 0u) << "a failed reader stays failed";
+}
+
+TEST(Uuid, RoundTripAndRefusal) {
+  SeededRandom random(7);
+  Uuid u = Uuid::generate(random);
+  EXPECT_EQ(u.text()[14], '4');
+  EXPECT_EQ(Uuid::parse(u.text()).value(), u);
+  EXPECT_FALSE(Uuid::parse("not-a-uuid"));
+  EXPECT_FALSE(Uuid::parse("zzzzzzzz-0000-4000-8000-000000000000"));
+}
+
+TEST(Result, ErrnoBecomesText) {
+  Status s = fail_errno(ENOENT, "open {}", "x");
+  EXPECT_EQ(s.error().message, "open x: No such file or directory");
+  EXPECT_EQ(s.error().code, Errc::not_found);
+  EXPECT_EQ(s.error().sys, ENOENT);
+}
+
+TEST(Fd, ReadExactSaysWhatIsMissing) {
+  int p[2];
+  ASSERT_EQ(pipe(p), 0);
+  Fd in(p[0]), out(p[1]);
+  ASSERT_TRUE(write_all(out.get(), as_bytes("abc")));
+  out.reset();
+  std::vector<std::byte> buffer(4);
+  Status s = read_exact(in.get(), buffer);
+  ASSERT_FALSE(s);
+  EXPECT_EQ(s.error().code, Errc::corrupt);
+}
+
+}  // namespace
+}  // namespace twinloft
