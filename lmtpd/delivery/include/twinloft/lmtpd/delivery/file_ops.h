@@ -1,0 +1,51 @@
+// The file operations that a delivery's promise depends on, as a seam.
+//
+// Production uses OsFileOps, one system call a function. Tests put a recorder in between, to see the durable order,
+// or a failing one, to see what a full disk or a broken one leaves behind. Every call may block. Errors keep errno in
+// Error::sys and name the path.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "twinloft/base/bytes.h"
+#include "twinloft/base/fd.h"
+#include "twinloft/base/result.h"
+
+namespace twinloft::lmtpd {
+
+class FileOps {
+ public:
+  virtual ~FileOps() = default;
+
+  // An existing directory. `path` is absolute.
+  virtual Result<Fd> open_root(const std::string& path) = 0;
+  // A directory at `path` (relative) beneath `dir`, neither above it nor on another file system (openat2 with
+  // RESOLVE_BENEATH, RESOLVE_NO_XDEV, RESOLVE_NO_MAGICLINKS). EXDEV: the path leads out.
+  virtual Result<Fd> open_directory(int dir, const std::string& path) = 0;
+  // A new file for writing (O_EXCL, mode 0600).
+  virtual Result<Fd> create_file(int dir, const std::string& path) = 0;
+  virtual Status write(int fd, ByteSpan data) = 0;
+  virtual Status make_directory(int dir, const std::string& path) = 0;  // mode 0700; EEXIST is success
+  // Fails with EEXIST rather than replace `to`.
+  virtual Status rename(int dir, const std::string& from, const std::string& to) = 0;
+  virtual Status unlink(int dir, const std::string& path) = 0;
+  virtual Status sync_file(int fd) = 0;         // fsync of a file or of a directory
+  virtual Status sync_file_system(int fd) = 0;  // syncfs
+};
+
+class OsFileOps final : public FileOps {
+ public:
+  Result<Fd> open_root(const std::string& path) override;
+  Result<Fd> open_directory(int dir, const std::string& path) override;
+  Result<Fd> create_file(int dir, const std::string& path) override;
+  Status write(int fd, ByteSpan data) override;
+  Status make_directory(int dir, const std::string& path) override;
+  Status rename(int dir, const std::string& from, const std::string& to) override;
+  Status unlink(int dir, const std::string& path) override;
+  Status sync_file(int fd) override;
+  Status sync_file_system(int fd) override;
+};
+
+}  // namespace twinloft::lmtpd

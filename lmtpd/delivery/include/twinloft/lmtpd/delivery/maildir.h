@@ -1,0 +1,63 @@
+// The built-in Maildir agent: writes a message into a Maildir that Dovecot serves, durably.
+//
+// Order: the file in tmp/ is durable, then it is renamed into new/, then that entry is durable (and every directory
+// that was created on the way), then the reply is 250. Whatever fails earlier is 4xx and leaves nothing behind.
+//
+// Stored with LF line ends, as Dovecot's own agents do by default; a CR without LF stays. File names are
+// `sec.M<usec>P<pid>Q<n>.<host>,S=<bytes>,W=<bytes>`: S the file's size, W its size with CRLF line ends.
+//
+// The agent writes as the process runs: a user whose uid or gid is another one gets 451 4.3.5 with a log line that
+// says so (docs/decisions/maildir-privilege.md).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "twinloft/base/clock.h"
+#include "twinloft/base/result.h"
+#include "twinloft/lmtpd/delivery/file_ops.h"
+#include "twinloft/lmtpd/delivery/spool.h"
+#include "twinloft/lmtpd/delivery/sync_group.h"
+#include "twinloft/lmtpd/session/model.h"
+
+namespace twinloft::lmtpd {
+
+// How a delivery is made durable; all three keep the order (docs/decisions/maildir-durability.md).
+enum class Durability {
+  fsync,       // fsync the file, rename, fsync the directory: per message
+  group_sync,  // one syncfs for all files waiting, rename, one syncfs for all directories waiting
+  adaptive,    // fsync while a delivery is alone, group_sync while several run at once
+};
+Result<Durability> parse_durability(std::string_view text);  // "fsync", "group-sync", "adaptive"
+std::string_view to_string(Durability durability);
+
+struct MaildirConfig {
+  std::string hostname;  // in file names (/ : , cleaned) and in Received
+  Durability durability = Durability::adaptive;
+  std::uint32_t received_max = 100;  // more Received fields than that: 554 5.4.6 (RFC 5321 section 6.3)
+};
+
+class MaildirAgent {
+ public:
+  MaildirAgent(MaildirConfig config, Spool& spool, SyncGroup& syncs, FileOps& ops, const Clock& clock);
+  ~MaildirAgent();
+  MaildirAgent(const MaildirAgent&) = delete;
+  MaildirAgent& operator=(const MaildirAgent&) = delete;
+
+  // Thread-safe; blocks until the message is durable or has failed. `handle` comes from spool.open().
+  // On a reply that is not 250, `*detail` says what happened, for the log.
+  Reply deliver(const SpoolHandle& handle, const Envelope& envelope, const Recipient& recipient,
+                const MessageBody& body, std::string* detail);
+
+  // Whether this process can write mail of that user: Errc::denied with what to change.
+  Status check_owner(const User& user) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace twinloft::lmtpd

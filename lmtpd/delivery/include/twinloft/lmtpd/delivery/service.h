@@ -1,0 +1,47 @@
+// DeliveryService: the Deliverer that lmtpd runs. Picks the agent, checks the spool, bounds concurrency per user,
+// writes one log line per delivery (by a thread of its own: a slow log never delays a reply).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "twinloft/base/clock.h"
+#include "twinloft/lmtpd/delivery/external.h"
+#include "twinloft/lmtpd/delivery/maildir.h"
+#include "twinloft/lmtpd/delivery/spawner.h"
+#include "twinloft/lmtpd/delivery/spool.h"
+#include "twinloft/lmtpd/session/model.h"
+
+namespace twinloft::lmtpd {
+
+struct DeliveryConfig {
+  std::string hostname;
+  std::string default_agent = "maildir";  // "maildir" or the name of an agent of the spawner
+  std::uint32_t per_user_max = 10;        // deliveries to one user at once; beyond: 451 4.3.0
+  SpoolConfig spool;
+  MaildirConfig maildir;    // its hostname is taken from above
+  ExternalConfig external;  // likewise
+};
+
+class DeliveryService final : public Deliverer {
+ public:
+  // `spawner` may be null where only the built-in agent is used; it and the clock outlive the service. Starts a
+  // thread: call it after Spawner::start and after any fork. Errors: an unknown default agent, a bad spool root.
+  // `ops` null: the operating system.
+  static Result<std::unique_ptr<DeliveryService>> create(DeliveryConfig config, const Spawner* spawner,
+                                                         const Clock& clock, FileOps* ops = nullptr);
+  ~DeliveryService() override;
+
+  Reply deliver(const Envelope& envelope, const Recipient& recipient, const MessageBody& body) override;
+
+  // Whether the spool is there now: for check-config, start-up messages and health checks.
+  Status check_spool();
+
+ private:
+  struct Impl;
+  explicit DeliveryService(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace twinloft::lmtpd

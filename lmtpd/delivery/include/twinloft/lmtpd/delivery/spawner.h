@@ -1,0 +1,92 @@
+// The spawner: the one process of lmtpd that holds privilege, and the network process's handle on it.
+//
+// start() forks it, before any thread and any socket exists. It knows the configured agents, and does one thing only:
+// "run agent N with these values as this user". A request is one SOCK_SEQPACKET message with bounded, checked fields,
+// and two descriptors: the message (the agent's stdin) and the end of a socket pair that the result goes to. Any
+// number of runs are under way at once. A run is over when no process of it is left: the whole process group is
+// killed also after a normal end, and what left the group (setsid) as well.
+//
+// Spawner::run is called on worker threads and blocks until the run is over.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "twinloft/base/fd.h"
+#include "twinloft/base/result.h"
+#include "twinloft/lmtpd/delivery/agent_spec.h"
+
+namespace twinloft::lmtpd {
+
+struct RunRequest {
+  std::uint32_t agent = 0;  // index into the specs given to start()
+  std::string id;           // transaction, for log lines
+  std::string user;         // USER and LOGNAME
+  std::uint32_t uid = 0;    // 0 is refused
+  std::uint32_t gid = 0;
+  std::string home;         // working directory where it can be entered, else /
+  std::vector<std::pair<std::string, std::string>> values;  // macro name -> value
+};
+
+struct RunResult {
+  enum class End : std::uint32_t {
+    exited,       // `value`: exit code
+    signalled,    // `value`: signal
+    timed_out,    // its group was killed
+    not_started,  // `value`: errno of the failing step; `output` names it
+    refused,      // the request or a value was refused; `output` says why
+    busy,         // as many runs as allowed are under way
+    unkillable,   // killed, and still there: what it will do is unknown
+    lost,         // the spawner is gone
+  };
+  End end = End::lost;
+  int value = 0;
+  std::string output;  // the end of stdout and stderr, raw bytes
+};
+
+struct SpawnerOptions {
+  std::uint32_t runs_max = 512;  // at once
+  std::uint32_t uid_min = 1;     // users and groups below are refused; never below 1
+  std::uint32_t gid_min = 1;
+  std::chrono::milliseconds kill_wait{30'000};  // for a killed process to be gone
+};
+
+class Spawner {
+ public:
+  // Forks; call it while the process has one thread. Errors: a bad spec (named), no process or socket to be had.
+  static Result<std::unique_ptr<Spawner>> start(std::vector<AgentSpec> agents, SpawnerOptions options = {});
+  // Ends the spawner and every run; waits for it.
+  ~Spawner();
+  Spawner(const Spawner&) = delete;
+  Spawner& operator=(const Spawner&) = delete;
+
+  // `message`: a descriptor positioned at 0. Thread-safe.
+  RunResult run(const RunRequest& request, int message) const;
+
+  const std::vector<AgentSpec>& agents() const { return agents_; }
+  std::optional<std::uint32_t> find(std::string_view name) const;
+  // False once it has died: every run ends as `lost` from then on, and lmtpd must be restarted.
+  bool alive() const { return !dead_.load(std::memory_order_relaxed); }
+  pid_t pid() const { return pid_; }
+
+ private:
+  Spawner(std::vector<AgentSpec> agents, Fd control, pid_t pid)
+      : agents_(std::move(agents)), control_(std::move(control)), pid_(pid) {}
+  RunResult report_lost(const char* where) const;
+
+  std::vector<AgentSpec> agents_;
+  Fd control_;
+  pid_t pid_;
+  mutable std::atomic<bool> dead_{false};
+};
+
+}  // namespace twinloft::lmtpd

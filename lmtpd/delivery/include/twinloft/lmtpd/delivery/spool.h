@@ -1,0 +1,64 @@
+// The spool: the mounted file system that mail is delivered to, and the proof that it is the right one.
+//
+// A file `.twinloft-spool` at the spool's root holds the volume's UUID as text. Every delivery opens the root anew and
+// reads the marker through that descriptor: an unmounted mount point, or another volume mounted there, is noticed by
+// the delivery itself, and the descriptor that was checked is the one it then works beneath. Nothing is kept open
+// between deliveries, so the spool can be unmounted at any time.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "twinloft/base/fd.h"
+#include "twinloft/base/ids.h"
+#include "twinloft/base/result.h"
+#include "twinloft/lmtpd/delivery/file_ops.h"
+
+namespace twinloft::lmtpd {
+
+inline constexpr const char* spool_marker_name = ".twinloft-spool";
+
+struct SpoolConfig {
+  std::string root;            // absolute, without "." and ".." parts
+  std::optional<Uuid> volume;  // the marker's UUID; nullopt: a plain directory, no marker is asked for
+};
+
+// The spool as one delivery sees it. `order` grows with every handle: an older handle sees every write error that a
+// younger one sees (the kernel reports errors since the descriptor was opened).
+struct SpoolHandle {
+  Fd root;
+  std::uint64_t order = 0;
+};
+
+class Spool {
+ public:
+  // Errors: a root that is not absolute. The marker is checked by open(), since the spool may be mounted later.
+  static Result<Spool> create(SpoolConfig config, FileOps& ops);
+
+  // Opens the root and checks the marker. Errors: Errc::unavailable where the root or its marker is absent, unreadable,
+  // or names another volume: 451 4.3.0.
+  Result<SpoolHandle> open();
+
+  // `path` (absolute) relative to the root; Errc::denied where it lies outside, or holds "..": 451 4.3.5.
+  Result<std::string> relative(const std::string& path) const;
+
+  const std::string& root() const { return config_.root; }
+
+  Spool(Spool&& other) noexcept : config_(std::move(other.config_)), ops_(other.ops_) {}
+
+ private:
+  Spool(SpoolConfig config, FileOps& ops) : config_(std::move(config)), ops_(&ops) {}
+
+  SpoolConfig config_;
+  FileOps* ops_;
+  std::atomic<std::uint64_t> next_order_{1};
+};
+
+// Writes the marker durably into an existing directory; an existing marker with another UUID is an error.
+Status write_spool_marker(const std::string& root, const Uuid& volume);
+// Errc::not_found where there is none, Errc::corrupt where it is not a UUID.
+Result<Uuid> read_spool_marker(const std::string& root);
+
+}  // namespace twinloft::lmtpd
