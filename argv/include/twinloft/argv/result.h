@@ -1,0 +1,35 @@
+// The library's outcomes as twinloft::Result, for use inside this project. Not installed.
+#pragma once
+
+#include <string_view>
+#include <utility>
+
+#include "twinloft/argv/argv.h"
+#include "twinloft/base/result.h"
+
+namespace twinloft::argv {
+
+// `where` names the setting, as in "agent.dovecot.command": "<where>: column 14: ...", with the caret below.
+inline Result<Template> parse_template(std::string_view where, std::string_view text, const ParseOptions& options = {}) {
+  auto parsed = Template::parse(text, options);
+  if (!parsed) return fail(Errc::invalid, "{}: {}", where, parsed.error().rendered());
+  return std::move(*parsed);
+}
+
+inline Errc errc_of(ExpandError::Code code) {
+  switch (code) {
+    case ExpandError::Code::missing_value: return Errc::internal;
+    case ExpandError::Code::limit: return Errc::exhausted;
+    case ExpandError::Code::forbidden_byte:
+    case ExpandError::Code::leading_dash:
+    case ExpandError::Code::recipients: break;
+  }
+  return Errc::invalid;
+}
+
+inline Result<Template::Arguments> to_result(Outcome<Template::Arguments, ExpandError> expanded) {
+  if (!expanded) return fail(errc_of(expanded.error().code), "{}", expanded.error().message);
+  return std::move(*expanded);
+}
+
+}  // namespace twinloft::argv
