@@ -1,0 +1,64 @@
+// Which blocks of the volume have a newer content than the data area, and where it is: in a slot of the arena, or
+// all zeros. Data blocks and zero extents are disjoint: the newest put wins.
+//
+// Each entry carries a serial, so that the owner can drop an entry only if it is still the version that it means.
+#pragma once
+
+#include <boost/unordered/unordered_flat_map.hpp>
+#include <map>
+#include <vector>
+
+#include "twinloft/spool-repl/core/arena.h"
+#include "twinloft/spool-repl/format/types.h"
+
+namespace twinloft::repl::core {
+
+class BlockIndex {
+ public:
+  struct DataEntry {
+    Slot slot;
+    std::uint64_t serial;
+  };
+  struct ZeroExtent {
+    Lba lba;
+    std::uint64_t blocks;
+    std::uint64_t serial;
+  };
+  enum class Kind { absent, data, zeros };
+  struct Found {
+    Kind kind = Kind::absent;
+    Slot slot = 0;
+    std::uint64_t serial = 0;
+  };
+
+  explicit BlockIndex(Arena& arena);
+
+  bool empty() const { return data_.empty() && zeros_.empty(); }
+  std::size_t data_blocks() const { return data_.size(); }
+  Found find(Lba lba) const;
+
+  void put_data(Lba lba, Slot slot, std::uint64_t serial);  // takes a reference of its own
+  void put_zeros(Lba lba, std::uint64_t blocks, std::uint64_t serial);
+  void erase_data_if(Lba lba, std::uint64_t serial);
+  void erase_zeros_if(Lba lba, std::uint64_t blocks, std::uint64_t serial);  // the parts within the range
+  void clear();
+
+  const boost::unordered_flat_map<std::uint64_t, DataEntry>& data() const { return data_; }
+  // Zero extents that overlap the range, cut to it, in order.
+  void zeros_within(Lba lba, std::uint64_t blocks, std::vector<ZeroExtent>& out) const;
+
+ private:
+  struct Zero {
+    std::uint64_t end;
+    std::uint64_t serial;
+  };
+  using ZeroMap = std::map<std::uint64_t, Zero>;
+  void carve_zeros(std::uint64_t begin, std::uint64_t end);
+  ZeroMap::const_iterator first_overlap(std::uint64_t begin) const;
+
+  Arena& arena_;
+  boost::unordered_flat_map<std::uint64_t, DataEntry> data_;
+  ZeroMap zeros_;
+};
+
+}  // namespace twinloft::repl::core

@@ -1,0 +1,92 @@
+// The replicated volume of one node as a pure state machine: step(event), tick(now), get_output().
+//
+// No I/O, no clock, no thread, no lock. The same code runs in production and in the simulator (tests/sim).
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "twinloft/base/random.h"
+#include "twinloft/base/result.h"
+#include "twinloft/spool-repl/core/effects.h"
+#include "twinloft/spool-repl/format/recovered.h"
+
+namespace twinloft::repl::core {
+
+enum class Role { primary, secondary };
+enum class Protocol : std::uint8_t { A, B, C };  // names and meaning as DRBD's, with the guarantees of DESIGN 6.2
+
+struct PeerConfig {
+  ReplicaId id = 0;
+  Protocol protocol = Protocol::C;
+};
+
+struct Config {
+  Role role = Role::secondary;
+  std::vector<PeerConfig> peers;
+  Duration seal_after = std::chrono::milliseconds(5);
+  bool write_ack_durable = false;
+  std::uint32_t journal_writes_in_flight = 4;
+  std::uint64_t send_window_bytes = 16u << 20;    // journal bytes sent to a peer and not yet durable there
+  std::uint32_t home_writes_in_flight = 16;
+  Duration checkpoint_idle = std::chrono::seconds(1);  // with nothing to do, write home what is older than this
+};
+
+enum class ConnectionState { StandAlone, Connecting, Matching, Connected };  // DRBD's words where it has one
+
+struct PeerStatus {
+  ReplicaId id = 0;
+  Protocol protocol = Protocol::C;
+  ConnectionState connection = ConnectionState::Connecting;
+  Lsn sent, received, durable;
+  std::string why;  // the last reason for a closed or refused connection
+};
+
+struct VolumeStatus {
+  Role role = Role::secondary;
+  Epoch epoch;
+  bool failed = false;     // the device answers EIO until it is attached anew
+  std::string failure;
+  bool suspended = false;  // primary: writes wait for a peer
+  std::size_t waiting_requests = 0;
+  Lsn last, durable, commit, tail;
+  std::uint64_t journal_used = 0, journal_size = 0;        // bytes
+  std::uint64_t arena_used = 0, arena_size = 0;            // bytes
+  std::uint64_t dirty_blocks = 0;                          // committed and not yet home
+  std::uint64_t records = 0, records_bytes = 0;            // written since start
+  std::uint64_t checkpoints = 0, home_blocks_written = 0;  // since start
+  std::vector<PeerStatus> peers;
+};
+
+// Blocks that an arena needs at least; below it the core could run into a state that it can not leave.
+std::size_t arena_blocks_min(const Config& config);
+inline constexpr std::size_t read_arena_blocks_min = 512;
+
+class Core {
+ public:
+  // `arena` holds the volume's blocks, `read_arena` is scratch for reads of the data area; both outlive the core.
+  // Errc::exhausted where the journal's uncommitted records do not fit the arena.
+  static Result<std::unique_ptr<Core>> create(const Config& config, RecoveredLog recovered, Arena& arena,
+                                              Arena& read_arena, Random& random);
+  ~Core();
+
+  void step(Event event);
+  void tick(Instant now);
+  // When tick() wants to be called at the latest, if nothing else happens.
+  std::optional<Instant> next_tick() const;
+  // Moves everything that is to be done into `out`, which must be empty.
+  void get_output(Output& out);
+
+  VolumeStatus status() const;
+  // Everything logged here is durable here, everything committed is in the data area, the tail has moved up to it.
+  bool settled() const;
+
+ private:
+  struct Parts;
+  explicit Core(std::unique_ptr<Parts> parts);
+  void advance();
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace twinloft::repl::core

@@ -1,0 +1,135 @@
+// What goes into the core and what comes out of it. The core performs nothing itself: the shell in daemon/, or the
+// simulator, performs the effects and reports each disk operation's end by its token.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "twinloft/base/clock.h"
+#include "twinloft/spool-repl/core/arena.h"
+#include "twinloft/spool-repl/core/log.h"
+#include "twinloft/spool-repl/format/superblock.h"
+#include "twinloft/spool-repl/format/wire.h"
+
+namespace twinloft::repl::core {
+
+using Token = std::uint64_t;
+
+// ---- events ------------------------------------------------------------------------------------------------------
+
+enum class ClientOp : std::uint8_t { read, write, flush, trim, write_zeroes };
+
+// A request of a front end; same meaning as ports::IoRequest. `data` stays valid until the completion.
+struct ClientRequest {
+  ClientOp op = ClientOp::read;
+  bool fua = false;
+  std::uint64_t offset = 0;  // bytes
+  std::uint32_t length = 0;  // bytes
+  std::byte* data = nullptr;
+  std::uint64_t id = 0;      // given back in Complete
+};
+
+struct DiskDone {  // of a JournalWrite, HomeRead, HomeWrite, HomeZero, HomeSync or SuperblockWrite
+  Token token = 0;
+  int error = 0;  // errno
+};
+struct JournalReadDone {
+  Token token = 0;
+  int error = 0;
+  std::vector<std::byte> bytes;
+};
+struct PeerUp {  // authenticated, of this volume, empty of messages
+  ReplicaId peer = 0;
+};
+struct PeerDown {
+  ReplicaId peer = 0;
+};
+struct PeerInput {
+  ReplicaId peer = 0;
+  PeerMessage message;
+};
+struct CheckpointNow {};  // write home all that is committed (clean stop)
+
+using Event = std::variant<ClientRequest, DiskDone, JournalReadDone, PeerUp, PeerDown, PeerInput, CheckpointNow>;
+
+// ---- effects -----------------------------------------------------------------------------------------------------
+
+struct IoPiece {
+  std::byte* data;
+  std::uint32_t bytes;
+};
+
+struct JournalWrite {  // durable when done
+  Token token;
+  std::uint64_t offset;  // bytes, on the journal device
+  std::vector<IoPiece> pieces;
+};
+struct JournalRead {
+  Token token;
+  std::uint64_t offset;
+  std::uint32_t bytes;
+};
+struct HomeRead {
+  Token token;
+  Lba lba;
+  std::vector<IoPiece> pieces;
+};
+struct HomeWrite {  // may stay in the disk's cache until a HomeSync submitted after its end
+  Token token;
+  Lba lba;
+  std::vector<IoPiece> pieces;
+};
+struct HomeZero {
+  Token token;
+  Lba lba;
+  std::uint64_t blocks;
+};
+struct HomeSync {
+  Token token;
+};
+struct SuperblockWrite {  // first copy, sync, second copy, sync
+  Token token;
+  Superblock superblock;
+};
+struct Send {
+  ReplicaId peer;
+  PeerMessage message;
+};
+struct SendRecord {  // a RecordMessage whose body lies in the arena; consumed before the next step()
+  ReplicaId peer;
+  Epoch epoch;
+  std::uint32_t meta_bytes;
+  std::vector<IoPiece> pieces;  // body meta, then payload
+};
+struct ClosePeer {
+  ReplicaId peer;
+  std::string reason;
+};
+struct Complete {
+  std::uint64_t id;
+  int error;
+};
+struct Notice {  // for log and events; rare
+  bool serious;
+  std::string text;
+};
+
+// One batch, performed in the order of the fields: nothing is completed before what it rests on was handed over.
+struct Output {
+  std::vector<JournalWrite> journal_writes;
+  std::vector<JournalRead> journal_reads;
+  std::vector<HomeRead> home_reads;
+  std::vector<HomeWrite> home_writes;
+  std::vector<HomeZero> home_zeros;
+  std::vector<HomeSync> home_syncs;
+  std::vector<SuperblockWrite> superblock_writes;
+  std::vector<std::variant<Send, SendRecord>> sends;  // in order for each peer
+  std::vector<ClosePeer> closes;
+  std::vector<Complete> completions;
+  std::vector<Notice> notices;
+  bool empty() const;
+  void clear();
+};
+
+}  // namespace twinloft::repl::core

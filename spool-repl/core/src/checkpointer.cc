@@ -1,0 +1,136 @@
+#include "checkpointer.h"
+
+#include <algorithm>
+
+#include "twinloft/base/check.h"
+
+namespace twinloft::repl::core {
+
+namespace {
+constexpr std::uint32_t home_write_blocks_max = 256;  // 1 MiB
+}
+
+bool Checkpointer::nothing_to_do() const {
+  return phase_ == Phase::idle && v_.committed.empty() && v_.home_end == v_.log.committed_end() &&
+         reachable_tail() == v_.log.first();
+}
+
+bool Checkpointer::due() const {
+  bool blocks = !v_.committed.empty();
+  bool tail = std::min(v_.log.committed_end(), v_.tail_limit) > v_.log.first();
+  if (!blocks && !tail) return false;
+  if (requested_) return true;
+  if (v_.log.used_bytes() > v_.log.ring_bytes() / 4) return true;
+  if (v_.arena.used() > v_.arena.size() / 4) return true;
+  return blocks && v_.now - v_.committed_since >= v_.config.checkpoint_idle;
+}
+
+std::optional<Instant> Checkpointer::next_tick() const {
+  if (phase_ != Phase::idle || v_.committed.empty() || v_.failed) return std::nullopt;
+  return v_.committed_since + v_.config.checkpoint_idle;
+}
+
+void Checkpointer::advance() {
+  if (v_.failed) return;
+  if (phase_ == Phase::idle && due()) start();
+  if (phase_ == Phase::writing) submit_writes();
+  if (phase_ == Phase::idle && nothing_to_do()) requested_ = false;
+}
+
+void Checkpointer::start() {
+  phase_ = Phase::writing;
+  target_ = v_.log.committed_end();
+  items_.clear();
+  zeros_.clear();
+  next_item_ = next_zero_ = 0;
+  items_.reserve(v_.committed.data_blocks());
+  for (const auto& [lba, entry] : v_.committed.data()) {
+    v_.arena.ref(entry.slot);
+    items_.push_back({Lba{lba}, entry.slot, entry.serial});
+  }
+  std::sort(items_.begin(), items_.end(), [](const Item& a, const Item& b) { return a.lba < b.lba; });
+  v_.committed.zeros_within(Lba{0}, v_.sb.volume_blocks, zeros_);
+  v_.committed_since = v_.now;
+}
+
+void Checkpointer::submit_writes() {
+  while (in_flight_ < v_.config.home_writes_in_flight) {
+    if (next_zero_ < zeros_.size()) {
+      const auto& z = zeros_[next_zero_++];
+      v_.out.home_zeros.push_back({make_token(TokenKind::home_write, 0), z.lba, z.blocks});
+    } else if (next_item_ < items_.size()) {
+      HomeWrite write{make_token(TokenKind::home_write, 0), items_[next_item_].lba, {}};
+      do {
+        write.pieces.push_back({v_.arena.data(items_[next_item_].slot), block_size});
+        ++next_item_;
+      } while (next_item_ < items_.size() && write.pieces.size() < home_write_blocks_max &&
+               items_[next_item_].lba == items_[next_item_ - 1].lba + 1);
+      v_.counters.home_blocks_written += write.pieces.size();
+      v_.out.home_writes.push_back(std::move(write));
+    } else {
+      break;
+    }
+    ++in_flight_;
+  }
+  if (in_flight_ == 0) start_sync();
+}
+
+void Checkpointer::on_home_written(int error) {
+  TL_CHECK(in_flight_ > 0);
+  --in_flight_;
+  if (error != 0) v_.fail_device(fmt::format("the data area failed a write (errno {})", error));
+}
+
+void Checkpointer::start_sync() {
+  if (items_.empty() && zeros_.empty()) {
+    move_tail();
+    return;
+  }
+  phase_ = Phase::syncing;
+  v_.out.home_syncs.push_back({make_token(TokenKind::home_sync, 0)});
+}
+
+void Checkpointer::on_home_synced(int error) {
+  TL_CHECK(phase_ == Phase::syncing);
+  if (error != 0) {
+    v_.fail_device(fmt::format("the data area failed a sync (errno {})", error));
+    return;
+  }
+  move_tail();
+}
+
+// Only here does journal space become reusable, and only after the superblock that says so is durable.
+void Checkpointer::move_tail() {
+  v_.home_end = std::max(v_.home_end, target_);
+  new_first_ = reachable_tail();
+  if (new_first_ == v_.log.first()) {
+    finish();
+    return;
+  }
+  phase_ = Phase::superblock;
+  v_.sb.tail_pos = v_.log.pos_before(new_first_);
+  v_.sb.tail = v_.log.mark_before(new_first_);
+  v_.sb.tail_epoch = v_.log.epoch_before(new_first_);
+  v_.write_superblock(Volume::for_tail);
+}
+
+void Checkpointer::on_tail_durable() {
+  TL_CHECK(phase_ == Phase::superblock);
+  v_.log.drop_before(new_first_);
+  finish();
+}
+
+void Checkpointer::finish() {
+  for (const Item& i : items_) {
+    v_.committed.erase_data_if(i.lba, i.serial);
+    v_.arena.unref(i.slot);
+  }
+  for (const auto& z : zeros_) v_.committed.erase_zeros_if(z.lba, z.blocks, z.serial);
+  if (!items_.empty() || !zeros_.empty()) v_.home_changes++;
+  items_.clear();
+  zeros_.clear();
+  phase_ = Phase::idle;
+  v_.counters.checkpoints++;
+}
+
+}  // namespace twinloft::repl::core

@@ -1,0 +1,52 @@
+// The checkpointer: writes committed blocks home, syncs the data area, then moves the journal's tail.
+//
+//   idle -> writing -> syncing -> superblock -> idle
+//
+// It takes a snapshot of the committed image, which by construction holds nothing above the commit point. What is
+// overwritten while it works stays in the image for the next round.
+#pragma once
+
+#include <vector>
+
+#include "volume.h"
+
+namespace twinloft::repl::core {
+
+class Checkpointer {
+ public:
+  explicit Checkpointer(Volume& volume) : v_(volume) {}
+
+  void request() { requested_ = true; }  // go on until nothing is left to do
+  void advance();
+  void on_home_written(int error);
+  void on_home_synced(int error);
+  void on_tail_durable();
+  std::optional<Instant> next_tick() const;
+  bool nothing_to_do() const;
+
+ private:
+  enum class Phase { idle, writing, syncing, superblock };
+  struct Item {
+    Lba lba;
+    Slot slot;
+    std::uint64_t serial;
+  };
+  bool due() const;
+  void start();
+  void submit_writes();
+  void start_sync();
+  void move_tail();
+  void finish();
+  RecordNo reachable_tail() const { return std::min(v_.home_end, std::max(v_.tail_limit, v_.log.first())); }
+
+  Volume& v_;
+  Phase phase_ = Phase::idle;
+  bool requested_ = false;
+  RecordNo target_ = 0, new_first_ = 0;
+  std::vector<Item> items_;
+  std::vector<BlockIndex::ZeroExtent> zeros_;
+  std::size_t next_item_ = 0, next_zero_ = 0;
+  unsigned in_flight_ = 0;
+};
+
+}  // namespace twinloft::repl::core

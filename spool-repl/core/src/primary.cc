@@ -1,0 +1,365 @@
+#include "primary.h"
+
+#include <algorithm>
+
+#include "twinloft/base/check.h"
+
+namespace twinloft::repl::core {
+
+Primary::Primary(Volume& volume, Checkpointer& checkpointer)
+    : v_(volume), checkpointer_(checkpointer), pending_(volume.arena) {
+  for (const PeerConfig& p : v_.config.peers) peers_.emplace_back().config = p;
+  // What recovery found above the commit point is this primary's history too: visible to reads, not acknowledged.
+  const Log& log = v_.log;
+  open_serial_ = log.end() - log.first() + 1;
+  for (RecordNo no = log.committed_end(); no < log.end(); ++no) {
+    const LogRecord& r = log.at(no);
+    std::size_t at = 0;
+    for (const Extent& e : r.extents) {
+      if (e.kind == ExtentKind::zeros) {
+        pending_.put_zeros(e.lba, e.blocks, r.serial);
+        continue;
+      }
+      for (std::uint32_t i = 0; i < e.blocks; ++i) pending_.put_data(e.lba + i, r.payload_slots[at++], r.serial);
+    }
+  }
+  if (log.committed_end() > log.first()) acked_serial_ = log.at(log.committed_end() - 1).serial;
+}
+
+void Primary::start() {
+  std::uint64_t newest = v_.log.epoch_before(v_.log.end()).counter;
+  for (const EpochEntry& e : v_.sb.epochs) newest = std::max(newest, e.epoch.counter);
+  epoch_ = {newest + 1, Uuid::generate(v_.random)};
+  in_sync_ = set_of(v_.sb.replica);
+  for (const Peer& p : peers_)
+    if (p.config.protocol == Protocol::C) in_sync_ |= set_of(p.config.id);
+  update_tail_limit();
+  log_epoch();
+}
+
+// Retried from advance() while the ring is full: the checkpointer makes room.
+void Primary::log_epoch() {
+  Body body;
+  body.header = {RecordType::epoch, v_.sb.volume, epoch_, v_.log.last_mark().lsn + 1, 1, v_.log.last_mark().hash,
+                 hash_payload({}), 0};
+  body.epoch_change = {epoch_, v_.sb.replica, in_sync_};
+  std::vector<std::byte> meta;
+  encode_body_meta(body, meta);
+  auto pos = v_.log.place(meta_blocks_for(meta.size()));
+  if (!pos || v_.arena.free() < record_meta_blocks_max) {
+    checkpointer_.request();
+    return;
+  }
+  auto& epochs = v_.sb.epochs;
+  if (epochs.size() == superblock_epochs_max) epochs.erase(epochs.begin());
+  epochs.push_back({epoch_, body.header.first_lsn, v_.sb.replica, in_sync_});
+  v_.journal_record(body, meta, {}, *pos, open_serial_++);
+  epoch_logged_ = true;
+}
+
+// ---- sealing -------------------------------------------------------------------------------------------------------
+
+void Primary::maybe_seal() {
+  if (open_.empty()) {
+    want_seal_ = false;
+    return;
+  }
+  bool due = want_seal_ || !open_.has_room(record_payload_blocks_max / 2, 1) ||
+             v_.now - open_.opened_at >= v_.config.seal_after;
+  if (due) try_seal();
+}
+
+bool Primary::try_seal() {
+  if (open_.empty() || v_.failed || !epoch_logged_) return false;
+  if (v_.journal_in_flight >= v_.config.journal_writes_in_flight) return false;
+  if (v_.arena.free() < record_meta_blocks_max) return false;
+  if (!v_.log.place(record_blocks_max)) {
+    checkpointer_.request();  // the wall: writers wait until the tail has moved
+    return false;
+  }
+  SealedBatch batch = open_.seal(pending_, open_serial_, v_.arena);
+  Body body;
+  std::vector<const std::byte*> blocks;
+  blocks.reserve(batch.payload.size());
+  for (Slot s : batch.payload) blocks.push_back(v_.arena.data(s));
+  body.header = {RecordType::data, v_.sb.volume, epoch_, v_.log.last_mark().lsn + 1,
+                 static_cast<std::uint32_t>(batch.extents.size()), v_.log.last_mark().hash, hash_payload(blocks),
+                 static_cast<std::uint32_t>(blocks.size())};
+  body.extents = std::move(batch.extents);
+  body.block_crc.reserve(blocks.size());
+  std::size_t at = 0;
+  for (const Extent& e : body.extents)
+    if (e.kind == ExtentKind::data)
+      for (std::uint32_t i = 0; i < e.blocks; ++i)
+        body.block_crc.push_back(block_crc(v_.sb.volume, e.lba + i, {blocks[at++], block_size}));
+  std::vector<std::byte> meta;
+  encode_body_meta(body, meta);
+  auto pos = v_.log.place(meta_blocks_for(meta.size()) + body.header.payload_blocks);
+  TL_CHECK(pos.has_value());
+  v_.journal_record(body, meta, std::move(batch.payload), *pos, open_serial_++);
+  want_seal_ = false;
+  return true;
+}
+
+// ---- acknowledgement and commit ------------------------------------------------------------------------------------
+
+bool Primary::suspended() const {
+  return std::any_of(peers_.begin(), peers_.end(),
+                     [](const Peer& p) { return p.connection != ConnectionState::Connected; });
+}
+
+// One past the last record that is as safe as each link's protocol promises.
+RecordNo Primary::acked_end() const {
+  RecordNo end = v_.log.durable_end();
+  for (const Peer& p : peers_) {
+    switch (p.config.protocol) {
+      case Protocol::C: end = std::min(end, p.durable_end); break;
+      case Protocol::B: end = std::min(end, p.received_end); break;
+      case Protocol::A: end = std::min(end, p.sent_end); break;
+    }
+  }
+  return end;
+}
+
+void Primary::advance_acks() {
+  RecordNo committed = v_.log.durable_end();
+  for (const Peer& p : peers_)
+    if (p.config.protocol == Protocol::C) committed = std::min(committed, p.durable_end);
+  v_.commit_upto(committed, [&](const LogRecord& r) {
+    for (const Extent& e : r.extents) {
+      if (e.kind == ExtentKind::zeros) {
+        pending_.erase_zeros_if(e.lba, e.blocks, r.serial);
+        continue;
+      }
+      for (std::uint32_t i = 0; i < e.blocks; ++i) pending_.erase_data_if(e.lba + i, r.serial);
+    }
+  });
+
+  if (!suspended()) {
+    RecordNo end = acked_end();
+    if (end > v_.log.first()) acked_serial_ = std::max(acked_serial_, v_.log.at(end - 1).serial);
+  }
+  while (!waiters_.empty() && waiters_.front().serial <= acked_serial_) {
+    v_.out.completions.push_back({waiters_.front().id, 0});
+    waiters_.pop_front();
+  }
+}
+
+void Primary::advance() {
+  if (v_.failed) {
+    fail_everything();
+    return;
+  }
+  if (!epoch_logged_) log_epoch();
+  retry_stalled();
+  maybe_seal();
+  for (Peer& p : peers_) pump(p);
+  advance_acks();
+  update_tail_limit();
+}
+
+// ---- peers ---------------------------------------------------------------------------------------------------------
+
+Primary::Peer* Primary::find_peer(ReplicaId id) {
+  for (Peer& p : peers_)
+    if (p.config.id == id) return &p;
+  return nullptr;
+}
+
+void Primary::update_tail_limit() {
+  RecordNo limit = UINT64_MAX;
+  for (const Peer& p : peers_) limit = std::min(limit, p.durable_end);
+  v_.tail_limit = limit;
+}
+
+void Primary::refuse(Peer& peer, std::string reason) {
+  peer.connection = ConnectionState::StandAlone;
+  peer.why = reason;
+  v_.out.notices.push_back({true, fmt::format("peer {}: {}", peer.config.id, reason)});
+  v_.out.sends.push_back(Send{peer.config.id, Refuse{reason}});
+  v_.out.closes.push_back({peer.config.id, std::move(reason)});
+}
+
+void Primary::peer_up(ReplicaId id) {
+  Peer* peer = find_peer(id);
+  if (!peer) {
+    v_.out.closes.push_back({id, "not a peer of this volume"});
+    return;
+  }
+  peer->connection = ConnectionState::Matching;
+  peer->connection_no++;
+  peer->reading = false;
+  peer->commit_sent = {};
+  v_.out.sends.push_back(Send{id, MatchRequest{epoch_}});
+}
+
+void Primary::peer_down(ReplicaId id) {
+  Peer* peer = find_peer(id);
+  if (!peer) return;
+  if (peer->connection == ConnectionState::Connected)
+    v_.out.notices.push_back({true, fmt::format("peer {} is lost: writes are suspended until it is back", id)});
+  if (peer->connection != ConnectionState::StandAlone) peer->connection = ConnectionState::Connecting;
+}
+
+void Primary::peer_input(ReplicaId id, PeerMessage message) {
+  Peer* peer = find_peer(id);
+  if (!peer || peer->connection == ConnectionState::Connecting || peer->connection == ConnectionState::StandAlone)
+    return;  // of a connection that is being closed
+  std::visit(
+      [&](auto& m) {
+        using M = std::decay_t<decltype(m)>;
+        if constexpr (std::is_same_v<M, MatchState> || std::is_same_v<M, ProbeReply> || std::is_same_v<M, Ack> ||
+                      std::is_same_v<M, Refuse>)
+          handle(*peer, m);
+        else
+          refuse(*peer, "it sent a message that only a primary sends: is it configured as primary too?");
+      },
+      message);
+}
+
+void Primary::handle(Peer& peer, const MatchState& m) {
+  if (peer.connection != ConnectionState::Matching) return refuse(peer, "it answered a question nobody asked");
+  if (m.last_epoch.counter > epoch_.counter)
+    return refuse(peer, fmt::format("it has seen epoch {}, this primary is at {}: another primary has been at work",
+                                    m.last_epoch.counter, epoch_.counter));
+  peer.peer_commit = m.commit;
+  if (auto end = v_.log.find(m.last)) return begin(peer, *end);
+  // Candidates are our own records at or after the oldest point that the peer can name.
+  peer.low = std::max(v_.log.first(), v_.log.end_upto({m.tail.lsn.v == 0 ? 0 : m.tail.lsn.v - 1}));
+  while (peer.low < v_.log.end() && v_.log.mark_before(peer.low).lsn < m.tail.lsn) ++peer.low;
+  peer.high = v_.log.end_upto(m.last.lsn);
+  peer.low_known = false;
+  probe_next(peer);
+}
+
+// Binary search: histories are equal up to some record and differ after it.
+void Primary::probe_next(Peer& peer) {
+  if (peer.low < v_.log.first()) {  // the tail has moved on meanwhile
+    peer.low = v_.log.first();
+    peer.low_known = false;
+  }
+  if (peer.low > peer.high)
+    return refuse(peer, "its history and the journal here have no record in common: it needs a full resync, which "
+                        "this version does not have. Create that replica anew");
+  if (peer.low == peer.high && peer.low_known) return begin(peer, peer.low);
+  peer.probing = peer.low + (peer.high - peer.low + (peer.low_known ? 1 : 0)) / 2;
+  peer.probe_mark = v_.log.mark_before(peer.probing);
+  v_.out.sends.push_back(Send{peer.config.id, Probe{peer.probe_mark}});
+}
+
+void Primary::handle(Peer& peer, const ProbeReply& m) {
+  if (peer.connection != ConnectionState::Matching || m.mark != peer.probe_mark)
+    return refuse(peer, "it answered a question nobody asked");
+  if (m.found) {
+    peer.low = peer.probing;
+    peer.low_known = true;
+  } else {
+    peer.high = peer.probing - 1;
+  }
+  probe_next(peer);
+}
+
+void Primary::begin(Peer& peer, RecordNo common_end) {
+  LogMark from = v_.log.mark_before(common_end);
+  if (from.lsn < peer.peer_commit)
+    return refuse(peer, fmt::format("it knows writes up to {} as committed, but this node's journal has only those "
+                                    "up to {}: this node has lost acknowledged writes. Make the other one primary",
+                                    peer.peer_commit.v, from.lsn.v));
+  peer.connection = ConnectionState::Connected;
+  peer.why.clear();
+  peer.sent_end = common_end;
+  // Until its first ack nothing is known to be durable there beyond what it acknowledged before.
+  peer.durable_end = std::min(peer.durable_end, common_end);
+  peer.received_end = peer.durable_end;
+  v_.out.sends.push_back(Send{peer.config.id, Begin{epoch_, from}});
+  v_.out.notices.push_back({false, fmt::format("peer {} is connected at {}", peer.config.id, from.lsn.v)});
+}
+
+void Primary::handle(Peer& peer, const Ack& m) {
+  if (peer.connection != ConnectionState::Connected || m.epoch != epoch_)
+    return refuse(peer, "it acknowledged records of another epoch");
+  auto durable = v_.log.find(m.durable);
+  RecordNo received = v_.log.end_upto(m.received);
+  if (!durable || *durable > peer.sent_end || received > peer.sent_end || received < *durable)
+    return refuse(peer, fmt::format("it acknowledged {}, which it was not sent", m.durable.lsn.v));
+  peer.durable_end = std::max(peer.durable_end, *durable);
+  peer.received_end = std::max(peer.received_end, received);
+}
+
+void Primary::handle(Peer& peer, const Refuse& m) {
+  peer.connection = ConnectionState::StandAlone;
+  peer.why = "it refused: " + m.reason;
+  v_.out.notices.push_back({true, fmt::format("peer {} refused: {}", peer.config.id, m.reason)});
+  v_.out.closes.push_back({peer.config.id, m.reason});
+}
+
+// Sends what the peer lacks, in order, within its window; what memory no longer has comes from the journal.
+void Primary::pump(Peer& peer) {
+  if (peer.connection != ConnectionState::Connected) return;
+  if (peer.sent_end < v_.log.first()) return refuse(peer, "it has lost records that it had acknowledged");
+  while (!peer.reading && peer.sent_end < v_.log.end()) {
+    const LogRecord& r = v_.log.at(peer.sent_end);
+    RecordNo acked = std::max(peer.durable_end, v_.log.first());
+    std::uint64_t outstanding = v_.log.pos_before(peer.sent_end).v - v_.log.pos_before(std::min(acked, peer.sent_end)).v;
+    if (outstanding > v_.config.send_window_bytes) return;
+    if (r.in_memory()) {
+      v_.out.sends.push_back(v_.record_message(peer.config.id, epoch_, r));
+      peer.sent_end++;
+      continue;
+    }
+    peer.reading = true;
+    std::uint64_t n = std::uint64_t{peer.config.id} << 48 | (peer.connection_no & 0xffffffffffff);
+    v_.out.journal_reads.push_back({make_token(TokenKind::journal_read, n), v_.journal_offset(r.pos),
+                                    r.total_blocks * block_size});
+  }
+}
+
+void Primary::on_journal_read(std::uint64_t n, int error, std::vector<std::byte> bytes) {
+  Peer* peer = find_peer(static_cast<ReplicaId>(n >> 48));
+  if (!peer || (peer->connection_no & 0xffffffffffff) != (n & 0xffffffffffff) || !peer->reading) return;
+  peer->reading = false;
+  if (peer->connection != ConnectionState::Connected) return;
+  const LogRecord& r = v_.log.at(peer->sent_end);
+  if (error != 0) return refuse(*peer, fmt::format("the journal here cannot be read (errno {})", error));
+  ByteSpan all(bytes);
+  ByteSpan meta = all.subspan(frame_header_bytes, r.meta_bytes);
+  auto body = decode_body_meta(meta, v_.sb.volume, v_.sb.volume_blocks);
+  if (!body || body->mark() != r.mark)
+    return refuse(*peer, fmt::format("the journal here is damaged at record {}", r.first.v));
+  ByteSpan payload = all.subspan(std::size_t{meta_blocks_for(r.meta_bytes)} * block_size);
+  v_.out.sends.push_back(Send{peer->config.id, RecordMessage{epoch_, {meta.begin(), meta.end()},
+                                                             {payload.begin(), payload.end()}}});
+  peer->sent_end++;
+}
+
+// Peers learn the commit point once a batch of output, not once a record.
+void Primary::flush_messages() {
+  LogMark commit = v_.log.mark_before(v_.log.committed_end());
+  for (Peer& p : peers_) {
+    if (p.connection != ConnectionState::Connected || p.commit_sent == commit) continue;
+    p.commit_sent = commit;
+    v_.out.sends.push_back(Send{p.config.id, Commit{epoch_, commit}});
+  }
+}
+
+std::optional<Instant> Primary::next_tick() const {
+  if (open_.empty() || v_.failed || v_.journal_in_flight >= v_.config.journal_writes_in_flight) return std::nullopt;
+  return open_.opened_at + v_.config.seal_after;
+}
+
+void Primary::fill_status(VolumeStatus& s) const {
+  s.epoch = epoch_;
+  s.suspended = suspended();
+  s.waiting_requests = waiters_.size() + stalled_writes_.size() + stalled_reads_.size();
+  for (const Peer& p : peers_) {
+    auto lsn = [&](RecordNo end) {
+      return end < v_.log.first() ? Lsn{} : v_.log.mark_before(std::min(end, v_.log.end())).lsn;
+    };
+    s.peers.push_back({p.config.id, p.config.protocol, p.connection, lsn(p.sent_end), lsn(p.received_end),
+                       lsn(p.durable_end), p.why});
+  }
+}
+
+bool Primary::settled() const { return open_.empty() && stalled_writes_.empty() && waiters_.empty(); }
+
+}  // namespace twinloft::repl::core

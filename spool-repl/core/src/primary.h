@@ -1,0 +1,137 @@
+// The primary: takes the clients' requests, seals batches into records, sends them to the peers, and acknowledges.
+//
+// A peer goes through
+//
+//   Connecting --PeerUp--> Matching --last common record found--> Connected --PeerDown--> Connecting
+//        ^                    |                                        |
+//        +---- PeerDown ------+------ histories do not fit ----> StandAlone (until it connects anew)
+#pragma once
+
+#include <deque>
+#include <unordered_map>
+#include <vector>
+
+#include "checkpointer.h"
+#include "open_batch.h"
+#include "volume.h"
+
+namespace twinloft::repl::core {
+
+class Primary {
+ public:
+  Primary(Volume& volume, Checkpointer& checkpointer);
+
+  void start();  // promotion: a new epoch, as a record of the log
+  void submit(const ClientRequest& request);
+  void on_client_read(std::uint64_t token_number, int error);
+  void on_fill_read(std::uint64_t token_number, int error);
+  void on_journal_read(std::uint64_t token_number, int error, std::vector<std::byte> bytes);
+  void peer_up(ReplicaId id);
+  void peer_down(ReplicaId id);
+  void peer_input(ReplicaId id, PeerMessage message);
+  void advance();
+  void flush_messages();
+  std::optional<Instant> next_tick() const;
+  void fill_status(VolumeStatus& status) const;
+  bool settled() const;
+
+ private:
+  struct Peer {
+    PeerConfig config;
+    ConnectionState connection = ConnectionState::Connecting;
+    std::uint64_t connection_no = 0;
+    RecordNo sent_end = 0, received_end = 0, durable_end = 0;  // 0: not known since this process started
+    bool reading = false;  // a record for it is being read from the journal
+    // Search for the last common record: candidates low..high, each meaning "everything before this number".
+    RecordNo low = 0, high = 0, probing = 0;
+    LogMark probe_mark;
+    bool low_known = false;
+    Lsn peer_commit;
+    LogMark commit_sent;
+    std::string why;
+  };
+
+  struct Read {
+    struct Run {
+      Lba lba;
+      std::vector<Slot> slots;  // empty: read straight into the client's memory
+    };
+    ClientRequest request;
+    std::vector<Run> runs;
+    unsigned outstanding = 0;
+    int error = 0;
+  };
+
+  // A write-like request. The blocks at its edges that it covers in part need their old content: `fills`.
+  struct Write {
+    struct Fill {
+      Lba lba;
+      Slot slot = 0;
+    };
+    ClientRequest request;
+    std::vector<Fill> fills;
+    unsigned outstanding = 0;
+    std::uint64_t home_changes = 0;  // Volume::home_changes when the fills were read
+    int error = 0;
+  };
+
+  // primary.cc: log, peers, acknowledgements
+  void log_epoch();
+  void maybe_seal();
+  bool try_seal();
+  void advance_acks();
+  void pump(Peer& peer);
+  RecordNo acked_end() const;
+  bool suspended() const;
+  Peer* find_peer(ReplicaId id);
+  void refuse(Peer& peer, std::string reason);
+  void handle(Peer& peer, const MatchState& message);
+  void handle(Peer& peer, const ProbeReply& message);
+  void handle(Peer& peer, const Ack& message);
+  void handle(Peer& peer, const Refuse& message);
+  void probe_next(Peer& peer);
+  void begin(Peer& peer, RecordNo common_end);
+  void update_tail_limit();
+
+  // primary_io.cc: requests
+  BlockIndex::Found newest(Lba lba) const;
+  void complete(const ClientRequest& request, int error);
+  void submit_read(const ClientRequest& request);
+  bool try_read(const ClientRequest& request);
+  void submit_flush(const ClientRequest& request);
+  bool try_write(Write& write);
+  enum class FillState { none_needed, waiting, no_memory };
+  FillState start_fills(Write& write);
+  void drop_fills(Write& write);
+  void apply(Write& write);
+  void put_block(Lba lba, std::uint32_t from, std::uint32_t bytes, const std::byte* data, const Write& write);
+  void wait_durable(std::uint64_t serial, const ClientRequest& request);
+  void retry_stalled();
+  void fail_everything();
+
+  Volume& v_;
+  Checkpointer& checkpointer_;
+  Epoch epoch_;
+  ReplicaSet in_sync_ = 0;
+  bool epoch_logged_ = false;
+  std::vector<Peer> peers_;
+
+  BlockIndex pending_;  // newest content that is not committed; serial = batch serial
+  OpenBatch open_;
+  std::uint64_t open_serial_ = 1;
+  bool want_seal_ = false;
+
+  std::uint64_t acked_serial_ = 0;
+  struct Waiter {
+    std::uint64_t serial;
+    std::uint64_t id;
+  };
+  std::deque<Waiter> waiters_;           // by serial
+  std::deque<Write> stalled_writes_;     // in order of arrival
+  std::deque<ClientRequest> stalled_reads_;
+  std::uint64_t next_op_ = 1;
+  std::unordered_map<std::uint64_t, Read> reads_;
+  std::unordered_map<std::uint64_t, Write> filling_;
+};
+
+}  // namespace twinloft::repl::core

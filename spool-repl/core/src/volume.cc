@@ -1,0 +1,184 @@
+#include "volume.h"
+
+#include <algorithm>
+
+#include "twinloft/base/check.h"
+
+namespace twinloft::repl::core {
+
+bool Output::empty() const {
+  return journal_writes.empty() && journal_reads.empty() && home_reads.empty() && home_writes.empty() &&
+         home_zeros.empty() && home_syncs.empty() && superblock_writes.empty() && sends.empty() && closes.empty() &&
+         completions.empty() && notices.empty();
+}
+
+void Output::clear() {
+  journal_writes.clear();
+  journal_reads.clear();
+  home_reads.clear();
+  home_writes.clear();
+  home_zeros.clear();
+  home_syncs.clear();
+  superblock_writes.clear();
+  sends.clear();
+  closes.clear();
+  completions.clear();
+  notices.clear();
+}
+
+Volume::Volume(const Config& c, const RecoveredLog& recovered, Arena& a, Arena& reads, Random& r)
+    : config(c),
+      arena(a),
+      read_arena(reads),
+      random(r),
+      sb(recovered.superblock),
+      log({sb.ring_bytes, sb.tail_pos}, sb.tail, sb.tail_epoch),
+      committed(a) {}
+
+Status Volume::load(RecoveredLog recovered) {
+  std::uint64_t serial = 0;
+  RecordNo commit_end = log.first();
+  for (StoredRecord& found : recovered.records) {
+    LogRecord r;
+    r.mark = found.body.mark();
+    r.first = found.body.header.first_lsn;
+    r.epoch = found.body.header.epoch;
+    r.type = found.body.header.type;
+    r.epoch_change = found.body.epoch_change;
+    r.pos = found.pos;
+    r.total_blocks = found.total_blocks;
+    r.meta_bytes = found.meta_bytes;
+    r.serial = ++serial;
+    r.durable = true;
+    bool is_committed = r.mark.lsn <= recovered.commit;
+    if (!is_committed) {
+      std::size_t meta_blocks = meta_blocks_for(r.meta_bytes), payload = found.payload.size() / block_size;
+      if (arena.free() < meta_blocks + payload)
+        return fail(Errc::exhausted, "the journal holds more uncommitted records than the arena of {} MiB can take: "
+                    "raise `arena` in the volume's configuration", arena.size() * block_size >> 20);
+      r.extents = found.body.extents;
+      std::vector<std::byte> image(meta_blocks * block_size);
+      std::memcpy(image.data() + frame_header_bytes, found.meta.data(), found.meta.size());
+      image.insert(image.end(), found.payload.begin(), found.payload.end());
+      for (std::size_t i = 0; i < meta_blocks + payload; ++i) {
+        Slot slot = arena.take();
+        std::memcpy(arena.data(slot), image.data() + i * block_size, block_size);
+        (i < meta_blocks ? r.meta_slots : r.payload_slots).push_back(slot);
+      }
+    }
+    RecordNo no = log.append(std::move(r));
+    if (is_committed) commit_end = no + 1;
+  }
+  log.set_committed_end(commit_end);
+  home_end = commit_end;
+  return {};
+}
+
+RecordNo Volume::journal_record(const Body& body, ByteSpan meta, std::vector<Slot> payload, JournalPos pos,
+                                std::uint64_t serial) {
+  LogRecord r;
+  r.mark = body.mark();
+  r.first = body.header.first_lsn;
+  r.epoch = body.header.epoch;
+  r.type = body.header.type;
+  r.epoch_change = body.epoch_change;
+  r.pos = pos;
+  r.meta_bytes = static_cast<std::uint32_t>(meta.size());
+  r.serial = serial;
+  r.extents = body.extents;
+  r.payload_slots = std::move(payload);
+
+  std::uint32_t meta_blocks = meta_blocks_for(meta.size());
+  r.total_blocks = meta_blocks + static_cast<std::uint32_t>(r.payload_slots.size());
+  FrameHeader frame{pos, log.mark_before(log.durable_end()).lsn, commit_lsn(), sb.incarnation,
+                    r.total_blocks, r.meta_bytes, sb.replica, sb.volume};
+  std::size_t done = 0;
+  for (std::uint32_t i = 0; i < meta_blocks; ++i) {
+    Slot slot = arena.take();
+    r.meta_slots.push_back(slot);
+    std::size_t skip = i == 0 ? frame_header_bytes : 0;
+    std::size_t n = std::min(meta.size() - done, block_size - skip);
+    std::memcpy(arena.data(slot) + skip, meta.data() + done, n);
+    std::memset(arena.data(slot) + skip + n, 0, block_size - skip - n);
+    done += n;
+  }
+  encode_frame(frame, {arena.data(r.meta_slots[0]), frame_header_bytes});
+
+  JournalWrite write;
+  write.offset = journal_offset(pos);
+  write.pieces.reserve(r.total_blocks);
+  for (const std::vector<Slot>* slots : {&r.meta_slots, &r.payload_slots})
+    for (Slot slot : *slots) write.pieces.push_back({arena.data(slot), block_size});
+  counters.records++;
+  counters.records_bytes += std::uint64_t{r.total_blocks} * block_size;
+  RecordNo no = log.append(std::move(r));
+  write.token = make_token(TokenKind::journal_write, no);
+  out.journal_writes.push_back(std::move(write));
+  ++journal_in_flight;
+  return no;
+}
+
+void Volume::on_journal_written(RecordNo no, int error) {
+  TL_CHECK(journal_in_flight > 0);
+  --journal_in_flight;
+  if (error != 0) {
+    fail_device(fmt::format("the journal failed a write (errno {})", error));
+    return;
+  }
+  if (!failed) log.set_durable(no);
+}
+
+void Volume::release_memory(LogRecord& r) {
+  for (Slot s : r.meta_slots) arena.unref(s);
+  for (Slot s : r.payload_slots) arena.unref(s);
+  r.meta_slots = {};
+  r.payload_slots = {};
+  r.extents = {};
+}
+
+SendRecord Volume::record_message(ReplicaId peer, const Epoch& epoch, const LogRecord& r) const {
+  SendRecord send{peer, epoch, r.meta_bytes, {}};
+  std::size_t left = r.meta_bytes;
+  for (std::size_t i = 0; i < r.meta_slots.size(); ++i) {
+    std::size_t skip = i == 0 ? frame_header_bytes : 0;
+    std::size_t n = std::min(left, block_size - skip);
+    send.pieces.push_back({arena.data(r.meta_slots[i]) + skip, static_cast<std::uint32_t>(n)});
+    left -= n;
+  }
+  for (Slot s : r.payload_slots) send.pieces.push_back({arena.data(s), block_size});
+  return send;
+}
+
+void Volume::write_superblock(Purpose purpose) {
+  superblock_wanted_ |= purpose;
+  if (superblock_in_flight_ == 0) start_superblock_write();
+}
+
+void Volume::start_superblock_write() {
+  sb.generation++;
+  sb.commit = commit_lsn();
+  superblock_in_flight_ = superblock_wanted_;
+  superblock_wanted_ = 0;
+  out.superblock_writes.push_back({make_token(TokenKind::superblock, sb.generation), sb});
+}
+
+unsigned Volume::on_superblock_written(int error) {
+  if (error != 0) {
+    fail_device(fmt::format("the journal failed a write of the superblock (errno {})", error));
+    return 0;
+  }
+  unsigned done = superblock_in_flight_;
+  superblock_in_flight_ = 0;
+  if (superblock_wanted_ != 0) start_superblock_write();
+  return done;
+}
+
+// A completed write that can not become durable is lost data: never forgotten, whatever works afterwards.
+void Volume::fail_device(std::string reason) {
+  if (failed) return;
+  failed = true;
+  failure = std::move(reason);
+  out.notices.push_back({true, failure + ": the device fails all writes until it is attached anew"});
+}
+
+}  // namespace twinloft::repl::core

@@ -1,0 +1,90 @@
+// What both roles share: log, committed image, superblock, failure, and the output under construction.
+#pragma once
+
+#include <string>
+
+#include "twinloft/base/random.h"
+#include "twinloft/spool-repl/core/block_index.h"
+#include "twinloft/spool-repl/core/core.h"
+
+namespace twinloft::repl::core {
+
+// Tokens carry what they are for in their top byte, so that a completion needs no table.
+enum class TokenKind : std::uint8_t { journal_write = 1, journal_read, client_read, fill_read, home_write, home_sync,
+                                      superblock };
+inline Token make_token(TokenKind kind, std::uint64_t n) { return (std::uint64_t(kind) << 56) | n; }
+inline TokenKind kind_of(Token t) { return static_cast<TokenKind>(t >> 56); }
+inline std::uint64_t number_of(Token t) { return t & ((std::uint64_t{1} << 56) - 1); }
+
+class Volume {
+ public:
+  Volume(const Config& config, const RecoveredLog& recovered, Arena& arena, Arena& read_arena, Random& random);
+
+  // Takes the records that recovery found; those above its commit point keep their payload in the arena.
+  Status load(RecoveredLog recovered);
+
+  // Writes `body` to the journal at `pos`. `payload` slots' references pass to the record.
+  RecordNo journal_record(const Body& body, ByteSpan meta, std::vector<Slot> payload, JournalPos pos,
+                          std::uint64_t serial);
+  void on_journal_written(RecordNo no, int error);
+  // Moves the content of the records before `end` into the committed image and lets go of their memory.
+  // `on_record` sees each record before that.
+  template <class OnRecord>
+  void commit_upto(RecordNo end, OnRecord on_record);
+  void release_memory(LogRecord& record);
+  SendRecord record_message(ReplicaId peer, const Epoch& epoch, const LogRecord& record) const;
+
+  // The superblock goes out as it is when the write starts; one is in flight at a time.
+  enum Purpose : unsigned { for_tail = 1, for_cut = 2 };
+  void write_superblock(Purpose purpose);
+  unsigned on_superblock_written(int error);  // the purposes that are now durable; 0 on failure
+
+  void fail_device(std::string reason);
+
+  std::uint64_t journal_offset(JournalPos pos) const { return sb.ring_offset + pos.v % sb.ring_bytes; }
+  Lsn commit_lsn() const { return log.mark_before(log.committed_end()).lsn; }
+
+  const Config config;
+  Arena& arena;
+  Arena& read_arena;
+  Random& random;
+  Superblock sb;
+  Log log;
+  BlockIndex committed;      // committed content that the data area lacks; serial = LSN of the record's end
+  RecordNo home_end = 1;     // everything before is durable in the data area
+  RecordNo tail_limit = UINT64_MAX;  // the tail stays below: a peer still needs these records
+  unsigned journal_in_flight = 0;
+  std::uint64_t home_changes = 0;    // counts entries leaving the committed image: a read begun before is stale
+  Instant now;
+  Instant committed_since;   // when the committed image last became non-empty
+  bool failed = false;
+  std::string failure;
+  Output out;
+  VolumeStatus counters;           // only its counters are used
+
+ private:
+  unsigned superblock_wanted_ = 0, superblock_in_flight_ = 0;
+  void start_superblock_write();
+};
+
+template <class OnRecord>
+void Volume::commit_upto(RecordNo end, OnRecord on_record) {
+  if (end <= log.committed_end()) return;
+  if (committed.empty()) committed_since = now;
+  for (RecordNo no = log.committed_end(); no < end; ++no) {
+    LogRecord& r = log.at(no);
+    on_record(r);
+    std::size_t at = 0;
+    for (const Extent& e : r.extents) {
+      if (e.kind == ExtentKind::zeros) {
+        committed.put_zeros(e.lba, e.blocks, r.mark.lsn.v);
+        continue;
+      }
+      for (std::uint32_t i = 0; i < e.blocks; ++i) committed.put_data(e.lba + i, r.payload_slots[at++], r.mark.lsn.v);
+    }
+    release_memory(r);
+  }
+  log.set_committed_end(end);
+}
+
+}  // namespace twinloft::repl::core

@@ -1,0 +1,26 @@
+// What recovery finds in a journal (journal/) and the core starts from (core/).
+#pragma once
+
+#include <vector>
+
+#include "twinloft/spool-repl/format/record.h"
+#include "twinloft/spool-repl/format/superblock.h"
+
+namespace twinloft::repl {
+
+struct StoredRecord {
+  Body body;
+  JournalPos pos;
+  std::uint32_t total_blocks = 0;
+  std::uint32_t meta_bytes = 0;
+  std::vector<std::byte> meta;     // body meta and payload as stored, only above RecoveredLog::commit
+  std::vector<std::byte> payload;
+};
+
+struct RecoveredLog {
+  Superblock superblock;              // as it is on disk now
+  std::vector<StoredRecord> records;  // from the tail to the last intact one, in order
+  Lsn commit;                         // everything up to here is committed and durable in the data area
+};
+
+}  // namespace twinloft::repl

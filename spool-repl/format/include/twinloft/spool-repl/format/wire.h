@@ -1,0 +1,98 @@
+// Messages between two replicas, and the frame that carries them. docs/formats/wire.md is the description.
+//
+// A message names the epoch of its sender's primary; core/ refuses what belongs to another one.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "twinloft/base/result.h"
+#include "twinloft/spool-repl/format/record.h"
+#include "twinloft/spool-repl/format/types.h"
+
+namespace twinloft::repl {
+
+inline constexpr std::uint16_t wire_version = 1;
+inline constexpr std::uint32_t wire_header_bytes = 16;
+inline constexpr std::uint32_t wire_payload_max = body_meta_bytes_max + 4096 + record_payload_blocks_max * block_size;
+
+// Primary to secondary, first message after the handshake: where are you?
+struct MatchRequest {
+  Epoch epoch;
+  bool operator==(const MatchRequest&) const = default;
+};
+// Secondary's answer. `tail` is the oldest point that it can name, `last` its newest record.
+struct MatchState {
+  Epoch last_epoch;
+  LogMark tail, last;
+  Lsn commit;
+  bool operator==(const MatchState&) const = default;
+};
+// Primary: do you have this record?
+struct Probe {
+  LogMark mark;
+  bool operator==(const Probe&) const = default;
+};
+struct ProbeReply {
+  LogMark mark;
+  bool found = false;
+  bool operator==(const ProbeReply&) const = default;
+};
+// Primary: our histories are equal up to here; drop what you have beyond it, records follow.
+struct Begin {
+  Epoch epoch;
+  LogMark from;
+  bool operator==(const Begin&) const = default;
+};
+// One body. On the wire: meta length, meta, payload.
+struct RecordMessage {
+  Epoch epoch;                     // the sender's, not necessarily the record's own
+  std::vector<std::byte> meta;     // body meta
+  std::vector<std::byte> payload;  // payload blocks
+  bool operator==(const RecordMessage&) const = default;
+};
+// Secondary: everything up to `received` is in memory, up to `durable` on disk. Cumulative.
+struct Ack {
+  Epoch epoch;
+  Lsn received;
+  LogMark durable;
+  bool operator==(const Ack&) const = default;
+};
+// Primary: everything up to here is durable on every member of the in-sync set.
+struct Commit {
+  Epoch epoch;
+  LogMark mark;
+  bool operator==(const Commit&) const = default;
+};
+// Either side, before it closes: why it will not go on. Shown to the administrator on both sides.
+struct Refuse {
+  std::string reason;
+  bool operator==(const Refuse&) const = default;
+};
+
+using PeerMessage =
+    std::variant<MatchRequest, MatchState, Probe, ProbeReply, Begin, RecordMessage, Ack, Commit, Refuse>;
+
+// Types 1..31 are handshake and liveness messages, known to net/ alone; 32 and up are PeerMessage alternatives.
+enum class WireType : std::uint16_t { hello = 1, proof = 2, ping = 3, first_peer_message = 32 };
+
+struct WireHeader {
+  std::uint16_t type = 0;
+  std::uint32_t payload_bytes = 0;
+  std::uint32_t payload_crc = 0;
+};
+// Exactly wire_header_bytes: magic, version, type, length, CRC32C of the payload.
+void encode_wire_header(const WireHeader& header, MutableByteSpan out);
+Result<WireHeader> decode_wire_header(ByteSpan in);
+
+std::uint16_t wire_type(const PeerMessage& message);
+// Appends the payload of the message.
+void encode_peer_message(const PeerMessage& message, std::vector<std::byte>& out);
+Result<PeerMessage> decode_peer_message(std::uint16_t type, ByteSpan payload);
+
+// The part of a record message before its body, for senders that send the body from where it lies.
+void encode_record_prefix(const Epoch& epoch, std::uint32_t meta_bytes, std::vector<std::byte>& out);
+inline constexpr std::uint32_t record_prefix_bytes = 28;
+
+}  // namespace twinloft::repl

@@ -1,0 +1,166 @@
+#include "twinloft/spool-repl/format/superblock.h"
+
+#include "twinloft/base/check.h"
+#include "twinloft/base/crc32c.h"
+
+namespace twinloft::repl {
+
+namespace {
+
+constexpr std::uint64_t superblock_magic = 0x314b4c4253544c54;  // "TLTSBLK1"
+constexpr std::uint64_t label_magic = 0x314c42414c544c54;       // "TLTLABL1"
+constexpr std::uint32_t superblock_version = 1;
+constexpr std::uint64_t features_known = 0;
+
+void put_epoch(Writer& w, const Epoch& e) {
+  w.put(e.counter);
+  w.put_bytes(e.id.bytes);
+}
+Epoch get_epoch(Reader& r) {
+  Epoch e;
+  e.counter = r.get<std::uint64_t>();
+  r.get_into(e.id.bytes);
+  return e;
+}
+
+// Both blocks are: magic, CRC32C of the block with this field zero, version, then their fields.
+void finish(std::vector<std::byte>& bytes, MutableByteSpan out) {
+  TL_CHECK(bytes.size() <= block_size && out.size() == block_size);
+  bytes.resize(block_size);
+  store_le(bytes.data() + 8, crc32c(bytes));
+  std::memcpy(out.data(), bytes.data(), block_size);
+}
+
+Status check_envelope(ByteSpan in, std::uint64_t magic, const char* what) {
+  TL_CHECK(in.size() == block_size);
+  if (load_le<std::uint64_t>(in.data()) != magic) return fail(Errc::not_found, "no {} here", what);
+  std::vector<std::byte> copy(in.begin(), in.end());
+  store_le(copy.data() + 8, std::uint32_t{0});
+  if (crc32c(copy) != load_le<std::uint32_t>(in.data() + 8)) return fail(Errc::corrupt, "{} with a wrong CRC", what);
+  auto version = load_le<std::uint32_t>(in.data() + 12);
+  if (version != superblock_version) return fail(Errc::corrupt, "{} of unknown version {}", what, version);
+  return {};
+}
+
+Status check_geometry(const Superblock& sb) {
+  auto aligned = [](std::uint64_t v) { return v % block_size == 0; };
+  if (sb.feature_incompat & ~features_known)
+    return fail(Errc::invalid, "superblock needs features {:#x} that this version does not have",
+                sb.feature_incompat & ~features_known);
+  if (sb.volume.is_nil() || sb.replica == 0 || sb.replica > replica_id_max || sb.volume_blocks == 0)
+    return fail(Errc::corrupt, "superblock without a volume, a replica id or a size");
+  if (!aligned(sb.ring_offset) || !aligned(sb.ring_bytes) || sb.ring_bytes < journal_ring_bytes_min ||
+      !aligned(sb.tail_pos.v) || !aligned(sb.bitmap_offset) || !aligned(sb.bitmap_bytes))
+    return fail(Errc::corrupt, "superblock with an impossible layout");
+  return {};
+}
+
+}  // namespace
+
+void encode_superblock(const Superblock& sb, MutableByteSpan out) {
+  TL_CHECK(sb.epochs.size() <= superblock_epochs_max);
+  std::vector<std::byte> bytes;
+  bytes.reserve(block_size);
+  Writer w(bytes);
+  w.put(superblock_magic);
+  w.put(std::uint32_t{0});
+  w.put(superblock_version);
+  w.put(sb.generation);
+  w.put(sb.feature_incompat);
+  w.put_bytes(sb.volume.bytes);
+  w.put(sb.replica);
+  w.put(sb.flags);
+  w.put(sb.volume_blocks);
+  w.put(sb.bitmap_offset);
+  w.put(sb.bitmap_bytes);
+  w.put(sb.ring_offset);
+  w.put(sb.ring_bytes);
+  w.put(sb.tail_pos.v);
+  w.put(sb.tail.lsn.v);
+  w.put_bytes(sb.tail.hash.bytes);
+  put_epoch(w, sb.tail_epoch);
+  w.put(sb.commit.v);
+  w.put(sb.incarnation);
+  w.put(sb.cut_lsn.v);
+  w.put(sb.cut_incarnation);
+  put_epoch(w, sb.inconsistent_source);
+  w.put(sb.inconsistent_until.v);
+  w.put(static_cast<std::uint32_t>(sb.epochs.size()));
+  w.put(std::uint32_t{0});
+  for (const EpochEntry& e : sb.epochs) {
+    put_epoch(w, e.epoch);
+    w.put(e.start.v);
+    w.put(e.in_sync);
+    w.put(e.writer);
+    w.put(std::uint32_t{0});
+  }
+  finish(bytes, out);
+}
+
+Result<Superblock> decode_superblock(ByteSpan in) {
+  TL_TRY(check_envelope(in, superblock_magic, "superblock"));
+  Reader r(in);
+  r.skip(16);
+  Superblock sb;
+  sb.generation = r.get<std::uint64_t>();
+  sb.feature_incompat = r.get<std::uint64_t>();
+  r.get_into(sb.volume.bytes);
+  sb.replica = r.get<std::uint32_t>();
+  sb.flags = r.get<std::uint32_t>();
+  sb.volume_blocks = r.get<std::uint64_t>();
+  sb.bitmap_offset = r.get<std::uint64_t>();
+  sb.bitmap_bytes = r.get<std::uint64_t>();
+  sb.ring_offset = r.get<std::uint64_t>();
+  sb.ring_bytes = r.get<std::uint64_t>();
+  sb.tail_pos.v = r.get<std::uint64_t>();
+  sb.tail.lsn.v = r.get<std::uint64_t>();
+  r.get_into(sb.tail.hash.bytes);
+  sb.tail_epoch = get_epoch(r);
+  sb.commit.v = r.get<std::uint64_t>();
+  sb.incarnation = r.get<std::uint64_t>();
+  sb.cut_lsn.v = r.get<std::uint64_t>();
+  sb.cut_incarnation = r.get<std::uint64_t>();
+  sb.inconsistent_source = get_epoch(r);
+  sb.inconsistent_until.v = r.get<std::uint64_t>();
+  auto epochs = r.get<std::uint32_t>();
+  r.skip(4);
+  if (epochs > superblock_epochs_max) return fail(Errc::corrupt, "superblock with {} epochs", epochs);
+  sb.epochs.resize(epochs);
+  for (EpochEntry& e : sb.epochs) {
+    e.epoch = get_epoch(r);
+    e.start.v = r.get<std::uint64_t>();
+    e.in_sync = r.get<std::uint64_t>();
+    e.writer = r.get<std::uint32_t>();
+    r.skip(4);
+  }
+  if (!r.ok()) return fail(Errc::corrupt, "superblock too short");
+  TL_TRY(check_geometry(sb));
+  return sb;
+}
+
+void encode_data_label(const DataLabel& label, MutableByteSpan out) {
+  std::vector<std::byte> bytes;
+  Writer w(bytes);
+  w.put(label_magic);
+  w.put(std::uint32_t{0});
+  w.put(superblock_version);
+  w.put_bytes(label.volume.bytes);
+  w.put(label.replica);
+  w.put(std::uint32_t{0});
+  w.put(label.volume_blocks);
+  finish(bytes, out);
+}
+
+Result<DataLabel> decode_data_label(ByteSpan in) {
+  TL_TRY(check_envelope(in, label_magic, "data label"));
+  Reader r(in);
+  r.skip(16);
+  DataLabel label;
+  r.get_into(label.volume.bytes);
+  label.replica = r.get<std::uint32_t>();
+  r.skip(4);
+  label.volume_blocks = r.get<std::uint64_t>();
+  return label;
+}
+
+}  // namespace twinloft::repl

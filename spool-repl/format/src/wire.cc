@@ -1,0 +1,190 @@
+#include "twinloft/spool-repl/format/wire.h"
+
+#include "twinloft/base/check.h"
+#include "twinloft/base/crc32c.h"
+
+namespace twinloft::repl {
+
+namespace {
+
+constexpr std::uint32_t wire_magic = 0x52574c54;  // "TLWR"
+constexpr std::size_t reason_bytes_max = 1024;
+
+struct Encoder {
+  Writer w;
+  void operator()(const Epoch& e) {
+    w.put(e.counter);
+    w.put_bytes(e.id.bytes);
+  }
+  void operator()(const LogMark& m) {
+    w.put(m.lsn.v);
+    w.put_bytes(m.hash.bytes);
+  }
+  void operator()(const MatchRequest& m) { (*this)(m.epoch); }
+  void operator()(const MatchState& m) {
+    (*this)(m.last_epoch);
+    (*this)(m.tail);
+    (*this)(m.last);
+    w.put(m.commit.v);
+  }
+  void operator()(const Probe& m) { (*this)(m.mark); }
+  void operator()(const ProbeReply& m) {
+    (*this)(m.mark);
+    w.put(std::uint8_t{m.found});
+  }
+  void operator()(const Begin& m) {
+    (*this)(m.epoch);
+    (*this)(m.from);
+  }
+  void operator()(const RecordMessage& m) {
+    (*this)(m.epoch);
+    w.put(static_cast<std::uint32_t>(m.meta.size()));
+    w.put_bytes(m.meta);
+    w.put_bytes(m.payload);
+  }
+  void operator()(const Ack& m) {
+    (*this)(m.epoch);
+    w.put(m.received.v);
+    (*this)(m.durable);
+  }
+  void operator()(const Commit& m) {
+    (*this)(m.epoch);
+    (*this)(m.mark);
+  }
+  void operator()(const Refuse& m) {
+    w.put_bytes(as_bytes(std::string_view(m.reason).substr(0, reason_bytes_max)));
+  }
+};
+
+struct Decoder {
+  Reader r;
+  Epoch epoch() {
+    Epoch e;
+    e.counter = r.get<std::uint64_t>();
+    r.get_into(e.id.bytes);
+    return e;
+  }
+  LogMark mark() {
+    LogMark m;
+    m.lsn.v = r.get<std::uint64_t>();
+    r.get_into(m.hash.bytes);
+    return m;
+  }
+  Lsn lsn() { return {r.get<std::uint64_t>()}; }
+
+  // The alternatives' order in PeerMessage is their number on the wire.
+  Result<PeerMessage> message(std::size_t index) {
+    switch (index) {
+      case 0: return MatchRequest{epoch()};
+      case 1: {
+        MatchState m;
+        m.last_epoch = epoch();
+        m.tail = mark();
+        m.last = mark();
+        m.commit = lsn();
+        return m;
+      }
+      case 2: return Probe{mark()};
+      case 3: {
+        ProbeReply m;
+        m.mark = mark();
+        m.found = r.get<std::uint8_t>() != 0;
+        return m;
+      }
+      case 4: {
+        Begin m;
+        m.epoch = epoch();
+        m.from = mark();
+        return m;
+      }
+      case 5: return record();
+      case 6: {
+        Ack m;
+        m.epoch = epoch();
+        m.received = lsn();
+        m.durable = mark();
+        return m;
+      }
+      case 7: {
+        Commit m;
+        m.epoch = epoch();
+        m.mark = mark();
+        return m;
+      }
+      case 8: return refuse();
+      default: return fail(Errc::corrupt, "message of unknown type {}", index + 32);
+    }
+  }
+
+  Result<PeerMessage> record() {
+    RecordMessage m;
+    m.epoch = epoch();
+    auto meta_bytes = r.get<std::uint32_t>();
+    if (meta_bytes > r.remaining()) return fail(Errc::corrupt, "record message with a body of {} bytes", meta_bytes);
+    ByteSpan meta = r.get_bytes(meta_bytes);
+    ByteSpan payload = r.get_bytes(r.remaining());
+    m.meta.assign(meta.begin(), meta.end());
+    m.payload.assign(payload.begin(), payload.end());
+    return m;
+  }
+
+  Result<PeerMessage> refuse() {
+    ByteSpan text = r.get_bytes(r.remaining());
+    if (text.size() > reason_bytes_max) return fail(Errc::corrupt, "refusal of {} bytes", text.size());
+    return Refuse{std::string(as_text(text))};
+  }
+};
+
+}  // namespace
+
+void encode_wire_header(const WireHeader& h, MutableByteSpan out) {
+  TL_CHECK(out.size() == wire_header_bytes);
+  store_le(out.data(), wire_magic);
+  store_le(out.data() + 4, wire_version);
+  store_le(out.data() + 6, h.type);
+  store_le(out.data() + 8, h.payload_bytes);
+  store_le(out.data() + 12, h.payload_crc);
+}
+
+Result<WireHeader> decode_wire_header(ByteSpan in) {
+  TL_CHECK(in.size() == wire_header_bytes);
+  if (load_le<std::uint32_t>(in.data()) != wire_magic)
+    return fail(Errc::corrupt, "what the peer sends is not the replication protocol");
+  auto version = load_le<std::uint16_t>(in.data() + 4);
+  if (version != wire_version)
+    return fail(Errc::conflict, "the peer speaks wire version {}, this program {}: run the same release on both",
+                version, wire_version);
+  WireHeader h;
+  h.type = load_le<std::uint16_t>(in.data() + 6);
+  h.payload_bytes = load_le<std::uint32_t>(in.data() + 8);
+  h.payload_crc = load_le<std::uint32_t>(in.data() + 12);
+  if (h.payload_bytes > wire_payload_max) return fail(Errc::corrupt, "message of {} bytes", h.payload_bytes);
+  return h;
+}
+
+std::uint16_t wire_type(const PeerMessage& message) {
+  return static_cast<std::uint16_t>(static_cast<std::uint16_t>(WireType::first_peer_message) + message.index());
+}
+
+void encode_peer_message(const PeerMessage& message, std::vector<std::byte>& out) {
+  Encoder e{Writer(out)};
+  std::visit(e, message);
+}
+
+void encode_record_prefix(const Epoch& epoch, std::uint32_t meta_bytes, std::vector<std::byte>& out) {
+  Encoder e{Writer(out)};
+  e(epoch);
+  e.w.put(meta_bytes);
+}
+
+Result<PeerMessage> decode_peer_message(std::uint16_t type, ByteSpan payload) {
+  auto first = static_cast<std::uint16_t>(WireType::first_peer_message);
+  if (type < first) return fail(Errc::corrupt, "message of type {} at this point", type);
+  Decoder d{Reader(payload)};
+  auto message = d.message(type - first);
+  if (message && (!d.r.ok() || d.r.remaining() != 0))
+    return fail(Errc::corrupt, "message of type {} with a wrong length of {} bytes", type, payload.size());
+  return message;
+}
+
+}  // namespace twinloft::repl

@@ -1,0 +1,60 @@
+#include "twinloft/spool-repl/journal/create.h"
+
+#include "twinloft/spool-repl/format/record.h"
+#include "twinloft/spool-repl/journal/aligned.h"
+#include "twinloft/spool-repl/journal/superblock_store.h"
+
+namespace twinloft::repl::journal {
+
+namespace {
+std::uint64_t round_up(std::uint64_t n) { return (n + block_size - 1) / block_size * block_size; }
+}  // namespace
+
+Result<Superblock> plan_layout(const CreateOptions& o, std::uint64_t journal_bytes) {
+  if (o.volume_blocks == 0 || o.volume_blocks > UINT32_MAX)
+    return fail(Errc::invalid, "a volume of {} blocks: from 1 block to 16 TiB are possible", o.volume_blocks);
+  if (o.replica == 0 || o.replica > replica_id_max)
+    return fail(Errc::invalid, "replica id {}: it must be from 1 to {}", o.replica, replica_id_max);
+  Superblock sb;
+  sb.generation = 1;
+  sb.volume = o.volume;
+  sb.replica = o.replica;
+  sb.flags = o.data_label ? std::uint32_t{flag_data_label} : 0;
+  sb.volume_blocks = o.volume_blocks;
+  sb.bitmap_offset = journal_reserved_bytes;
+  sb.bitmap_bytes = round_up((o.volume_blocks + 7) / 8);
+  sb.ring_offset = sb.bitmap_offset + bitmap_slots * sb.bitmap_bytes;
+  if (journal_bytes < sb.ring_offset + journal_ring_bytes_min)
+    return fail(Errc::invalid, "a journal of {} MiB is too small: a volume of {} MiB needs at least {} MiB",
+                journal_bytes >> 20, o.volume_blocks * block_size >> 20,
+                ((sb.ring_offset + journal_ring_bytes_min) >> 20) + 1);
+  sb.ring_bytes = (journal_bytes - sb.ring_offset) / block_size * block_size;
+  sb.tail = {Lsn{0}, genesis_hash(o.volume, o.volume_blocks)};
+  return sb;
+}
+
+Result<Superblock> create_replica(const CreateOptions& o, ports::BlockFile& journal, ports::BlockFile& data,
+                                  bool zero_data) {
+  TL_TRY_ASSIGN(Superblock sb, plan_layout(o, journal.size_bytes()));
+  std::uint64_t data_bytes = (o.volume_blocks + (o.data_label ? 1 : 0)) * block_size;
+  if (data.size_bytes() < data_bytes)
+    return fail(Errc::invalid, "{}: {} bytes, {} are needed", data.name(), data.size_bytes(), data_bytes);
+  if (zero_data) TL_TRY(data.write_zeros(0, o.volume_blocks * block_size));
+  if (o.data_label) {
+    AlignedBuffer block(block_size);
+    encode_data_label({o.volume, o.replica, o.volume_blocks}, block.span());
+    TL_TRY(data.write(o.volume_blocks * block_size, block.span()));
+  }
+  TL_TRY(data.sync());
+  // Written through, not punched: later journal writes must find their blocks allocated and initialised.
+  AlignedBuffer zeros(1 << 20);
+  for (std::uint64_t at = 0; at < sb.ring_offset + sb.ring_bytes; at += zeros.span().size()) {
+    std::uint64_t n = std::min<std::uint64_t>(zeros.span().size(), sb.ring_offset + sb.ring_bytes - at);
+    TL_TRY(journal.write(at, zeros.span().first(n)));
+  }
+  TL_TRY(journal.sync());
+  TL_TRY(store_superblock(journal, sb));
+  return sb;
+}
+
+}  // namespace twinloft::repl::journal

@@ -1,0 +1,253 @@
+#include "twinloft/spool-repl/journal/recovery.h"
+
+#include <algorithm>
+#include <optional>
+#include <unordered_map>
+
+#include "twinloft/base/check.h"
+#include "twinloft/spool-repl/journal/aligned.h"
+#include "twinloft/spool-repl/journal/superblock_store.h"
+
+namespace twinloft::repl::journal {
+
+namespace {
+
+// Reads the ring in large pieces that slide forward with the scan.
+class RingReader {
+ public:
+  RingReader(ports::BlockFile& file, const Superblock& sb) : file_(file), sb_(sb), buffer_(window) {}
+
+  // `bytes` at a physical offset of the ring; valid until the next call. They must not cross the ring's end.
+  Result<ByteSpan> read(std::uint64_t at, std::uint64_t bytes) {
+    TL_CHECK(bytes <= window && at + bytes <= sb_.ring_bytes);
+    if (at < start_ || at + bytes > start_ + have_) {
+      start_ = at;
+      have_ = 0;
+      std::uint64_t n = std::min<std::uint64_t>(window, sb_.ring_bytes - at);
+      TL_TRY(file_.read(sb_.ring_offset + at, buffer_.span().first(n)));
+      have_ = n;
+    }
+    return ByteSpan(buffer_.span()).subspan(at - start_, bytes);
+  }
+
+ private:
+  static constexpr std::uint64_t window = 8u << 20;
+  static_assert(window >= std::uint64_t{record_blocks_max} * block_size);
+  ports::BlockFile& file_;
+  const Superblock& sb_;
+  AlignedBuffer buffer_;
+  std::uint64_t start_ = 0, have_ = 0;
+};
+
+class Scanner {
+ public:
+  Scanner(ports::BlockFile& journal, const Superblock& sb) : sb_(sb), reader_(journal, sb) {
+    scan_.log.superblock = sb;
+    scan_.log.commit = std::max(sb.commit, sb.tail.lsn);
+    pos_ = sb.tail_pos;
+    last_ = sb.tail;
+  }
+
+  Result<Scan> run() {
+    for (;;) {
+      TL_TRY_ASSIGN(bool found, next());
+      if (!found) break;
+    }
+    TL_TRY(judge_hole());
+    keep_uncommitted_only();
+    return std::move(scan_);
+  }
+
+ private:
+  // The next record lies at pos_, or at the ring's beginning where it did not fit before the end.
+  Result<bool> next() {
+    if (pos_.v - sb_.tail_pos.v < sb_.ring_bytes) {
+      TL_TRY_ASSIGN(bool here, take(pos_));
+      if (here) return true;
+    }
+    JournalPos wrapped{(pos_.v / sb_.ring_bytes + 1) * sb_.ring_bytes};
+    if (pos_.v % sb_.ring_bytes == 0 || wrapped.v - sb_.tail_pos.v >= sb_.ring_bytes) return false;
+    return take(wrapped);
+  }
+
+  Result<bool> take(JournalPos pos) {
+    std::uint64_t at = pos.v % sb_.ring_bytes;
+    TL_TRY_ASSIGN(ByteSpan first, reader_.read(at, block_size));
+    auto frame = decode_frame(first, sb_.volume);
+    if (!frame || frame->pos != pos || frame->replica != sb_.replica) return false;
+    std::uint64_t bytes = std::uint64_t{frame->total_blocks} * block_size;
+    if (at + bytes > sb_.ring_bytes || pos.v + bytes - sb_.tail_pos.v > sb_.ring_bytes) return false;
+    TL_TRY_ASSIGN(ByteSpan all, reader_.read(at, bytes));
+    ByteSpan meta = all.subspan(frame_header_bytes, frame->meta_bytes);
+    auto body = decode_body_meta(meta, sb_.volume, sb_.volume_blocks);
+    if (!body || body->header.first_lsn != last_.lsn + 1 || body->header.prev_hash != last_.hash) return false;
+    ByteSpan payload = all.subspan(std::uint64_t{meta_blocks_for(frame->meta_bytes)} * block_size);
+    std::vector<const std::byte*> blocks;
+    for (std::size_t i = 0; i < payload.size(); i += block_size) blocks.push_back(payload.data() + i);
+    if (!verify_payload(*body, blocks)) return false;
+
+    last_ = body->mark();
+    pos_ = {pos.v + bytes};
+    scan_.log.commit = std::max(scan_.log.commit, frame->commit_lsn);
+    // Content is kept while it may be needed above the commit point; see keep_uncommitted_only().
+    scan_.log.records.push_back({std::move(*body), pos, frame->total_blocks, frame->meta_bytes,
+                             {meta.begin(), meta.end()}, {payload.begin(), payload.end()}});
+    keep_uncommitted_only();
+    return true;
+  }
+
+  void keep_uncommitted_only() {
+    for (; released_ < scan_.log.records.size(); ++released_) {
+      StoredRecord& r = scan_.log.records[released_];
+      if (r.body.mark().lsn > scan_.log.commit) return;
+      r.meta = {};
+      r.payload = {};
+    }
+  }
+
+  // Looks at every block of the ring for frames that were written behind the hole in this lap.
+  Status judge_hole() {
+    std::uint64_t end = sb_.tail_pos.v + sb_.ring_bytes;
+    for (std::uint64_t p = pos_.v; p < end; p += block_size) {
+      TL_TRY_ASSIGN(ByteSpan block, reader_.read(p % sb_.ring_bytes, block_size));
+      auto frame = decode_frame(block, sb_.volume);
+      if (!frame || frame->pos.v != p || frame->replica != sb_.replica) continue;
+      Lsn claims = std::max(frame->durable_lsn, frame->commit_lsn);
+      // What was cut off since was durable then and does not count any more.
+      if (frame->incarnation < sb_.cut_incarnation) claims = std::min(claims, sb_.cut_lsn);
+      if (claims > last_.lsn)
+        return fail(Errc::corrupt, "the journal is damaged after LSN {} (offset {}): an intact record behind it was "
+                    "written when everything up to LSN {} was durable. Nothing was changed. Acknowledged writes are "
+                    "missing here: make the peer primary and create this replica anew",
+                    last_.lsn.v, sb_.ring_offset + pos_.v % sb_.ring_bytes, claims.v);
+      scan_.torn_frames++;
+    }
+    if (scan_.log.commit > last_.lsn)
+      return fail(Errc::corrupt, "the journal ends at LSN {} but everything up to {} was committed. Nothing was "
+                  "changed. Make the peer primary and create this replica anew", last_.lsn.v, scan_.log.commit.v);
+    return {};
+  }
+
+  const Superblock& sb_;
+  RingReader reader_;
+  Scan scan_;
+  JournalPos pos_;
+  LogMark last_;
+  std::size_t released_ = 0;
+};
+
+// Newest committed version of each block, as a place in the journal; later records overwrite earlier ones.
+class Replay {
+ public:
+  Replay(ports::BlockFile& journal, ports::BlockFile& data, const RecoveredLog& scan)
+      : journal_(journal), data_(data), scan_(scan), buffer_(std::size_t{batch} * block_size) {}
+
+  Result<std::uint64_t> run() {
+    for (std::size_t i = scan_.records.size(); i > 0; --i) {
+      const StoredRecord& r = scan_.records[i - 1];
+      if (r.body.mark().lsn <= scan_.commit) claim(r);
+    }
+    // Oldest first: a zero extent is written whole, newer data within it afterwards.
+    std::reverse(work_.begin(), work_.end());
+    for (const Work& w : work_) TL_TRY(w.zeros ? data_.write_zeros(w.lba * block_size, w.blocks * block_size) : copy(w));
+    if (!work_.empty()) TL_TRY(data_.sync());
+    return blocks_;
+  }
+
+ private:
+  static constexpr std::uint32_t batch = 256;
+  struct Work {
+    std::uint64_t lba, blocks, journal_offset;
+    bool zeros;
+  };
+
+  void claim(const StoredRecord& r) {
+    std::uint64_t at = scan_.superblock.ring_offset + r.pos.v % scan_.superblock.ring_bytes +
+                       std::uint64_t{meta_blocks_for(r.meta_bytes)} * block_size;
+    std::uint64_t payload = r.body.header.payload_blocks;
+    for (std::size_t i = r.body.extents.size(); i > 0; --i) {
+      const Extent& e = r.body.extents[i - 1];
+      if (e.kind == ExtentKind::zeros) {
+        work_.push_back({e.lba.v, e.blocks, 0, true});
+        continue;
+      }
+      payload -= e.blocks;
+      for (std::uint32_t b = e.blocks; b > 0; --b) {
+        std::uint64_t lba = e.lba.v + b - 1;
+        if (!seen_.emplace(lba, true).second) continue;
+        blocks_++;
+        std::uint64_t from = at + (payload + b - 1) * block_size;
+        // Walking backwards: a run grows at its front.
+        if (!work_.empty() && !work_.back().zeros && work_.back().lba == lba + 1 &&
+            work_.back().journal_offset == from + block_size && work_.back().blocks < batch) {
+          work_.back().lba--;
+          work_.back().journal_offset = from;
+          work_.back().blocks++;
+        } else {
+          work_.push_back({lba, 1, from, false});
+        }
+      }
+    }
+  }
+
+  Status copy(const Work& w) {
+    MutableByteSpan bytes = buffer_.span().first(w.blocks * block_size);
+    TL_TRY(journal_.read(w.journal_offset, bytes));
+    return data_.write(w.lba * block_size, bytes);
+  }
+
+  ports::BlockFile& journal_;
+  ports::BlockFile& data_;
+  const RecoveredLog& scan_;
+  AlignedBuffer buffer_;
+  std::unordered_map<std::uint64_t, bool> seen_;
+  std::vector<Work> work_;
+  std::uint64_t blocks_ = 0;
+};
+
+Status check_label(const Superblock& sb, ports::BlockFile& data) {
+  std::uint64_t bytes = sb.volume_blocks * block_size;
+  if (data.size_bytes() < bytes + (sb.flags & flag_data_label ? block_size : 0))
+    return fail(Errc::conflict, "{}: {} bytes, but the volume has {}: this is not its data area, or it was truncated",
+                data.name(), data.size_bytes(), bytes);
+  if (!(sb.flags & flag_data_label)) return {};
+  AlignedBuffer block(block_size);
+  TL_TRY(data.read(bytes, block.span()));
+  auto label = decode_data_label(block.span());
+  if (!label) return fail(label.error().code, "{}: {}: this is not the volume's data area", data.name(), label.error().message);
+  if (label->volume != sb.volume || label->replica != sb.replica || label->volume_blocks != sb.volume_blocks)
+    return fail(Errc::conflict, "{}: belongs to volume {} replica {}, the journal to volume {} replica {}", data.name(),
+                label->volume.text(), label->replica, sb.volume.text(), sb.replica);
+  return {};
+}
+
+}  // namespace
+
+Result<Scan> scan_journal(ports::BlockFile& journal, const Superblock& superblock) {
+  if (journal.size_bytes() < superblock.ring_offset + superblock.ring_bytes)
+    return fail(Errc::corrupt, "{}: shorter than its superblock says: it was truncated", journal.name());
+  auto scan = Scanner(journal, superblock).run();
+  if (!scan) return fail(scan.error().code, "{}: {}", journal.name(), scan.error().message);
+  return scan;
+}
+
+Result<RecoveredVolume> recover(ports::BlockFile& journal, ports::BlockFile& data) {
+  TL_TRY_ASSIGN(LoadedSuperblock loaded, load_superblock(journal));
+  TL_TRY(check_label(loaded.superblock, data));
+  TL_TRY_ASSIGN(Scan scan, scan_journal(journal, loaded.superblock));
+  RecoveredVolume out{std::move(scan.log), {}};
+  TL_TRY_ASSIGN(out.report.blocks_replayed, Replay(journal, data, out.log).run());
+  out.report.superblock_repaired = loaded.repaired;
+  out.report.records = out.log.records.size();
+  out.report.torn_frames = scan.torn_frames;
+  for (const StoredRecord& r : out.log.records)
+    if (r.body.mark().lsn > out.log.commit) out.report.uncommitted++;
+  Superblock& sb = out.log.superblock;
+  sb.generation++;
+  sb.incarnation++;
+  sb.commit = out.log.commit;
+  TL_TRY(store_superblock(journal, sb));
+  return out;
+}
+
+}  // namespace twinloft::repl::journal

@@ -1,0 +1,25 @@
+// A file or block device used synchronously: by `create`, by recovery and by the offline tools, before or after the
+// event loop. The simulator has one of its own.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "twinloft/base/bytes.h"
+#include "twinloft/base/result.h"
+
+namespace twinloft::repl::ports {
+
+class BlockFile {
+ public:
+  virtual ~BlockFile() = default;
+  virtual std::uint64_t size_bytes() const = 0;
+  virtual std::string name() const = 0;  // for messages
+  // Offsets and lengths are multiples of 4096; the memory is aligned to 4096.
+  virtual Status read(std::uint64_t offset, MutableByteSpan out) = 0;
+  virtual Status write(std::uint64_t offset, ByteSpan data) = 0;
+  virtual Status write_zeros(std::uint64_t offset, std::uint64_t bytes) = 0;
+  virtual Status sync() = 0;  // everything written before is durable
+};
+
+}  // namespace twinloft::repl::ports

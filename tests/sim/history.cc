@@ -1,0 +1,82 @@
+#include "history.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace twinloft::repl::sim {
+
+void History::apply(const Op& op, Image& image) {
+  for (std::uint64_t b = op.lba; b < op.lba + op.blocks; ++b) image[b] = op.zeros ? 0 : op.id;
+}
+
+std::size_t History::submit(std::uint64_t lba, std::uint64_t blocks, bool zeros) {
+  ops_.push_back({next_id_++, lba, blocks, zeros});
+  return ops_.size() - 1;
+}
+
+std::size_t History::completed_end() const {
+  for (std::size_t i = ops_.size(); i > 0; --i)
+    if (ops_[i - 1].completed) return i;
+  return 0;
+}
+
+std::optional<std::size_t> History::matching_prefix(const Image& image, bool need_promised) const {
+  Image state = base_;
+  std::size_t wrong = 0;
+  for (std::size_t b = 0; b < image.size(); ++b) wrong += state[b] != image[b];
+  std::optional<std::size_t> best;
+  std::size_t least = need_promised ? promised_ : 0;
+  for (std::size_t k = 0;; ++k) {
+    if (wrong == 0 && k >= least) best = k;
+    if (k == ops_.size()) return best;
+    const Op& op = ops_[k];
+    for (std::uint64_t b = op.lba; b < op.lba + op.blocks; ++b) {
+      std::uint64_t value = op.zeros ? 0 : op.id;
+      wrong -= state[b] != image[b];
+      state[b] = value;
+      wrong += state[b] != image[b];
+    }
+  }
+}
+
+std::string History::explain(const Image& image) const {
+  Image state = base_;
+  std::size_t best_k = 0, best_wrong = SIZE_MAX;
+  auto count = [&] {
+    std::size_t wrong = 0;
+    for (std::size_t b = 0; b < image.size(); ++b) wrong += state[b] != image[b];
+    return wrong;
+  };
+  for (std::size_t k = 0;; ++k) {
+    if (k >= promised_ && count() < best_wrong) best_wrong = count(), best_k = k;
+    if (k == ops_.size()) break;
+    apply(ops_[k], state);
+  }
+  state = base_;
+  for (std::size_t k = 0; k < best_k; ++k) apply(ops_[k], state);
+  std::string text = fmt::format("{} requests, {} promised; nearest is the state after {}, with {} blocks wrong:",
+                                 ops_.size(), promised_, best_k, best_wrong);
+  for (std::size_t b = 0, shown = 0; b < image.size() && shown < 8; ++b)
+    if (state[b] != image[b]) text += fmt::format(" block {} holds {} not {};", b, image[b], state[b]), ++shown;
+  return text;
+}
+
+void History::restart_from(std::size_t prefix) {
+  for (std::size_t k = 0; k < prefix; ++k) apply(ops_[k], base_);
+  ops_.clear();
+  promised_ = 0;
+}
+
+bool History::read_is_right(std::uint64_t lba, std::uint64_t value, std::size_t completed) const {
+  std::uint64_t now = base_[lba];
+  for (std::size_t k = 0; k < completed; ++k)
+    if (lba >= ops_[k].lba && lba < ops_[k].lba + ops_[k].blocks) now = ops_[k].zeros ? 0 : ops_[k].id;
+  if (now == value) return true;
+  for (std::size_t k = completed; k < ops_.size(); ++k)
+    if (lba >= ops_[k].lba && lba < ops_[k].lba + ops_[k].blocks && (ops_[k].zeros ? 0 : ops_[k].id) == value)
+      return true;
+  return false;
+}
+
+}  // namespace twinloft::repl::sim

@@ -1,0 +1,52 @@
+// What the clients know: every write-like request in the order of submission, and which of them were promised.
+//
+// The checker sees only this and the bytes on the disks. A state is right if it is the state after some prefix of
+// the requests that holds at least everything that was promised.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace twinloft::repl::sim {
+
+// One word stands for a block's content: the number of the request that wrote it, 0 for zeros.
+using Image = std::vector<std::uint64_t>;
+
+class History {
+ public:
+  explicit History(std::uint64_t blocks) : base_(blocks) {}
+
+  struct Op {
+    std::uint64_t id, lba, blocks;
+    bool zeros;
+    bool completed = false;
+  };
+
+  std::size_t submit(std::uint64_t lba, std::uint64_t blocks, bool zeros);  // index of the request
+  std::uint64_t id_of(std::size_t index) const { return ops_[index].id; }
+  void complete(std::size_t index) { ops_[index].completed = true; }
+  std::size_t completed_end() const;                     // one past the last completed request
+  void promise(std::size_t end) { promised_ = std::max(promised_, end); }
+  std::size_t promised() const { return promised_; }
+  std::size_t size() const { return ops_.size(); }
+
+  // Longest prefix with this state that holds what is promised (or any prefix, with need_promised false).
+  std::optional<std::size_t> matching_prefix(const Image& image, bool need_promised) const;
+  std::string explain(const Image& image) const;         // for a person: how the nearest prefix differs
+  // The primary came back with this prefix: the rest never happened.
+  void restart_from(std::size_t prefix);
+
+  // Contents that a read of this block may return, if it was submitted when `submitted` requests were known complete.
+  bool read_is_right(std::uint64_t lba, std::uint64_t value, std::size_t completed_at_submission) const;
+
+ private:
+  static void apply(const Op& op, Image& image);
+  Image base_;
+  std::vector<Op> ops_;
+  std::size_t promised_ = 0;  // prefix length
+  std::uint64_t next_id_ = 1;
+};
+
+}  // namespace twinloft::repl::sim
