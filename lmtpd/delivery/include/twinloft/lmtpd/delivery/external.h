@@ -32,6 +32,8 @@ class ExternalAgents {
                 const MessageBody& body, std::string* detail);
 
  private:
+  Status make_durable(const SpoolHandle& handle);
+
   ExternalConfig config_;
   const Spawner& spawner_;
   Spool& spool_;

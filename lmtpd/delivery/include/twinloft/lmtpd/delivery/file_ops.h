@@ -29,7 +29,7 @@ class FileOps {
   virtual Status write(int fd, ByteSpan data) = 0;
   virtual Status make_directory(int dir, const std::string& path) = 0;  // mode 0700; EEXIST is success
   // Fails with EEXIST rather than replace `to`.
-  virtual Status rename(int dir, const std::string& from, const std::string& to) = 0;
+  virtual Status rename(int from_dir, const std::string& from, int to_dir, const std::string& to) = 0;
   virtual Status unlink(int dir, const std::string& path) = 0;
   virtual Status sync_file(int fd) = 0;         // fsync of a file or of a directory
   virtual Status sync_file_system(int fd) = 0;  // syncfs
@@ -42,7 +42,7 @@ class OsFileOps final : public FileOps {
   Result<Fd> create_file(int dir, const std::string& path) override;
   Status write(int fd, ByteSpan data) override;
   Status make_directory(int dir, const std::string& path) override;
-  Status rename(int dir, const std::string& from, const std::string& to) override;
+  Status rename(int from_dir, const std::string& from, int to_dir, const std::string& to) override;
   Status unlink(int dir, const std::string& path) override;
   Status sync_file(int fd) override;
   Status sync_file_system(int fd) override;

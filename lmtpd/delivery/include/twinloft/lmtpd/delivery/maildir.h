@@ -25,18 +25,17 @@
 
 namespace twinloft::lmtpd {
 
-// How a delivery is made durable; all three keep the order (docs/decisions/maildir-durability.md).
+// How a delivery is made durable; both keep the order (docs/decisions/maildir-durability.md has the figures).
 enum class Durability {
-  fsync,       // fsync the file, rename, fsync the directory: per message
+  fsync,       // fsync the file, rename, fsync the directory; the file system's journal groups concurrent ones
   group_sync,  // one syncfs for all files waiting, rename, one syncfs for all directories waiting
-  adaptive,    // fsync while a delivery is alone, group_sync while several run at once
 };
-Result<Durability> parse_durability(std::string_view text);  // "fsync", "group-sync", "adaptive"
+Result<Durability> parse_durability(std::string_view text);  // "fsync", "group-sync"
 std::string_view to_string(Durability durability);
 
 struct MaildirConfig {
   std::string hostname;  // in file names (/ : , cleaned) and in Received
-  Durability durability = Durability::adaptive;
+  Durability durability = Durability::fsync;
   std::uint32_t received_max = 100;  // more Received fields than that: 554 5.4.6 (RFC 5321 section 6.3)
 };
 

@@ -6,8 +6,9 @@
 // between deliveries, so the spool can be unmounted at any time.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -30,12 +31,13 @@ struct SpoolConfig {
 struct SpoolHandle {
   Fd root;
   std::uint64_t order = 0;
+  std::uint64_t device = 0;  // st_dev: a group commit serves handles of one file system
 };
 
 class Spool {
  public:
   // Errors: a root that is not absolute. The marker is checked by open(), since the spool may be mounted later.
-  static Result<Spool> create(SpoolConfig config, FileOps& ops);
+  static Result<std::unique_ptr<Spool>> create(SpoolConfig config, FileOps& ops);
 
   // Opens the root and checks the marker. Errors: Errc::unavailable where the root or its marker is absent, unreadable,
   // or names another volume: 451 4.3.0.
@@ -46,14 +48,13 @@ class Spool {
 
   const std::string& root() const { return config_.root; }
 
-  Spool(Spool&& other) noexcept : config_(std::move(other.config_)), ops_(other.ops_) {}
-
  private:
   Spool(SpoolConfig config, FileOps& ops) : config_(std::move(config)), ops_(&ops) {}
 
   SpoolConfig config_;
   FileOps* ops_;
-  std::atomic<std::uint64_t> next_order_{1};
+  std::mutex mutex_;  // makes `order` the order of the opens
+  std::uint64_t next_order_ = 1;
 };
 
 // Writes the marker durably into an existing directory; an existing marker with another UUID is an error.

@@ -30,9 +30,10 @@ class SyncGroup {
 
  private:
   struct Group;
+  void lead(std::unique_lock<std::mutex>& lock, Group& group);
+
   FileOps& ops_;
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
   std::shared_ptr<Group> gathering_;
   bool running_ = false;
   Counters counters_;

@@ -1,0 +1,146 @@
+// maildir_bench DIRECTORY [seconds per cell] [message bytes]: how fast the built-in Maildir agent makes messages
+// durable, by durability strategy and number of concurrent deliveries. Strategies alternate within each number of
+// clients, in three rounds, and the median is printed, so that a slow spell of the machine hits all of them.
+// DIRECTORY is used as the spool, and emptied afterwards by whoever made it. Started as root it runs as uid 65534.
+#include <fmt/format.h>
+#include <grp.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#include "twinloft/lmtpd/delivery/maildir.h"
+
+namespace {
+
+using namespace twinloft;
+using namespace twinloft::lmtpd;
+
+constexpr unsigned mail_uid = 65534;
+constexpr int users = 64;
+constexpr int rounds = 3;
+
+struct Cell {
+  double messages_per_second = 0;
+  double p50_us = 0;
+  double p99_us = 0;
+};
+
+std::string make_message(std::size_t bytes) {
+  std::string text = "From: a@example.org\r\nTo: b@example.org\r\nSubject: measurement\r\n\r\n";
+  while (text.size() < bytes) text += "The quick brown fox jumps over the lazy dog, and 64 bytes it is.\r\n";
+  return text;
+}
+
+Recipient make_recipient(const std::string& spool, int number) {
+  Recipient r;
+  r.user.name = fmt::format("user{}", number);
+  r.text = r.user.name + "@example.org";
+  r.user.uid = ::geteuid();
+  r.user.gid = ::getegid();
+  r.user.home = fmt::format("{}/{}", spool, r.user.name);
+  r.user.maildir = r.user.home + "/Maildir";
+  return r;
+}
+
+class Bench {
+ public:
+  Bench(std::string root, double seconds, std::size_t bytes) : root_(std::move(root)), seconds_(seconds) {
+    body_.memory = make_message(bytes);
+    body_.size = body_.memory.size();
+    spool_ = Spool::create({root_, std::nullopt}, ops_).value();
+  }
+
+  Cell run(Durability durability, int clients) {
+    SyncGroup syncs(ops_);
+    MaildirAgent agent({"bench.example.org", durability}, *spool_, syncs, ops_, clock_);
+    std::atomic<bool> stop{false};
+    std::vector<std::vector<double>> latencies(static_cast<std::size_t>(clients));
+    std::vector<std::thread> threads;
+    Instant start = clock_.now();
+    for (int c = 0; c < clients; ++c)
+      threads.emplace_back([&, c] { client(agent, c, stop, latencies[static_cast<std::size_t>(c)]); });
+    while ((clock_.now() - start).count() < seconds_ * 1e9) ::usleep(10'000);
+    stop = true;
+    for (auto& t : threads) t.join();
+    double elapsed = static_cast<double>((clock_.now() - start).count()) / 1e9;
+    return summary(latencies, elapsed);
+  }
+
+ private:
+  void client(MaildirAgent& agent, int number, const std::atomic<bool>& stop, std::vector<double>& out) {
+    Envelope envelope;
+    envelope.id = "bench";
+    envelope.from = "a@example.org";
+    envelope.lhlo = "bench";
+    envelope.client = "unix";
+    for (int n = number; !stop; n += 7) {
+      Instant begin = clock_.now();
+      SpoolHandle handle = spool_->open().value();
+      std::string detail;
+      Reply reply = agent.deliver(handle, envelope, make_recipient(root_, n % users), body_, &detail);
+      if (reply.code != 250) {
+        fmt::print(stderr, "{} {}\n", reply.text, detail);
+        std::exit(1);
+      }
+      out.push_back(static_cast<double>((clock_.now() - begin).count()) / 1e3);
+    }
+  }
+
+  static Cell summary(const std::vector<std::vector<double>>& latencies, double elapsed) {
+    std::vector<double> all;
+    for (const auto& l : latencies) all.insert(all.end(), l.begin(), l.end());
+    std::sort(all.begin(), all.end());
+    double count = static_cast<double>(all.size());
+    return {count / elapsed, all[all.size() / 2], all[all.size() * 99 / 100]};
+  }
+
+  OsFileOps ops_;
+  OsClock clock_;
+  std::string root_;
+  double seconds_;
+  MessageBody body_;
+  std::unique_ptr<Spool> spool_;
+};
+
+Cell median(std::vector<Cell> cells) {
+  std::sort(cells.begin(), cells.end(),
+            [](const Cell& a, const Cell& b) { return a.messages_per_second < b.messages_per_second; });
+  return cells[cells.size() / 2];
+}
+
+void print_row(Bench& bench, int clients) {
+  const Durability all[] = {Durability::fsync, Durability::group_sync};
+  std::vector<Cell> cells[2];
+  for (int round = 0; round < rounds; ++round)
+    for (std::size_t i = 0; i < 2; ++i) cells[i].push_back(bench.run(all[i], clients));
+  for (std::size_t i = 0; i < 2; ++i) {
+    Cell m = median(cells[i]);
+    fmt::print("| {} | {} | {:.0f} | {:.0f} | {:.0f} |\n", clients, to_string(all[i]), m.messages_per_second * 60,
+               m.p50_us, m.p99_us);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2) {
+    fmt::print(stderr, "usage: maildir_bench DIRECTORY [seconds per cell] [message bytes]\n");
+    return 64;
+  }
+  if (::geteuid() == 0) {
+    if (::chown(argv[1], mail_uid, mail_uid) != 0 || ::setgroups(0, nullptr) != 0 ||
+        ::setresgid(mail_uid, mail_uid, mail_uid) != 0 || ::setresuid(mail_uid, mail_uid, mail_uid) != 0) {
+      fmt::print(stderr, "maildir_bench: cannot become uid {} in {}\n", mail_uid, argv[1]);
+      return 77;
+    }
+  }
+  double seconds = argc > 2 ? std::atof(argv[2]) : 3;
+  Bench bench(argv[1], seconds, argc > 3 ? std::strtoul(argv[3], nullptr, 10) : 4096);
+  fmt::print("| clients | durability | messages/min | p50 us | p99 us |\n|---|---|---|---|---|\n");
+  for (int clients : {1, 4, 12, 32}) print_row(bench, clients);
+}

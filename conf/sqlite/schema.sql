@@ -1,0 +1,17 @@
+-- Users of lmtpd in SQLite: sqlite3 /etc/twinloft/users.sqlite < schema.sql
+--
+-- lmtpd opens the file read-only and asks, by default:
+--   SELECT user, uid, gid, home, maildir, agent FROM users WHERE user = :address AND active = 1
+-- Addresses are asked for in lower case and without detail ("ann+lists@example.org" asks for "ann@example.org").
+CREATE TABLE users (
+  user    TEXT    NOT NULL PRIMARY KEY CHECK (user = lower(user)),
+  uid     INTEGER NOT NULL CHECK (typeof(uid) = 'integer' AND uid BETWEEN 1 AND 4294967294),
+  gid     INTEGER NOT NULL CHECK (typeof(gid) = 'integer' AND gid BETWEEN 1 AND 4294967294),
+  home    TEXT    NOT NULL CHECK (home LIKE '/%'),
+  maildir TEXT             CHECK (maildir LIKE '/%'),  -- NULL: for users whose agent is an external one
+  agent   TEXT,                                        -- NULL: the configured default
+  active  INTEGER NOT NULL DEFAULT 1 CHECK (active IN (0, 1))
+) WITHOUT ROWID;
+
+-- The journal mode stays the default. WAL would need write access to the directory even for reading, which lmtpd has
+-- not and should not have; with the default a look-up waits for a running write, up to the busy timeout.

@@ -1,0 +1,47 @@
+// One log line per delivery, written by a thread of its own, so that a slow log never delays a reply. When the
+// queue is full lines are dropped and counted, and the count is logged.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "twinloft/base/clock.h"
+
+namespace twinloft::lmtpd {
+
+struct DeliveryLine {
+  std::string id;
+  std::string from;
+  std::string to;
+  std::string user;
+  std::string agent;
+  std::uint64_t size = 0;
+  int code = 0;
+  std::string enhanced;
+  std::string detail;  // empty where there is nothing to say
+  Duration took{};
+};
+
+class DeliveryLog {
+ public:
+  DeliveryLog();
+  ~DeliveryLog();  // writes what is queued
+  DeliveryLog(const DeliveryLog&) = delete;
+  DeliveryLog& operator=(const DeliveryLog&) = delete;
+  void put(DeliveryLine line);
+
+ private:
+  void work();
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<DeliveryLine> queue_;
+  std::uint64_t dropped_ = 0;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace twinloft::lmtpd

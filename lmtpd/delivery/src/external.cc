@@ -1,0 +1,104 @@
+#include "twinloft/lmtpd/delivery/external.h"
+
+#include <fmt/format.h>
+
+#include "agent_stdin.h"
+#include "headers.h"
+#include "replies.h"
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+const char* name_of(RunResult::End end) {
+  switch (end) {
+    case RunResult::End::exited: return "exit";
+    case RunResult::End::signalled: return "signal";
+    case RunResult::End::timed_out: return "time limit";
+    case RunResult::End::not_started: return "not started, errno";
+    case RunResult::End::refused: return "refused";
+    case RunResult::End::busy: return "busy";
+    case RunResult::End::unkillable: return "unkillable";
+    case RunResult::End::lost: return "spawner lost";
+  }
+  return "unknown";
+}
+
+RunRequest make_request(std::uint32_t agent, const Envelope& envelope, const Recipient& recipient,
+                        const MessageBody& body) {
+  const User& user = recipient.user;
+  RunRequest request;
+  request.agent = agent;
+  request.id = envelope.id;
+  request.user = user.name;
+  request.uid = user.uid;
+  request.gid = user.gid;
+  request.home = user.home;
+  request.values = {{"from", envelope.from},
+                    {"to", recipient.text},
+                    {"user", user.name},
+                    {"detail", recipient.detail},
+                    {"domain", recipient.domain},
+                    {"original_to", recipient.original_to},
+                    {"home", user.home},
+                    {"uid", fmt::format("{}", user.uid)},
+                    {"gid", fmt::format("{}", user.gid)},
+                    {"maildir", user.maildir},
+                    {"client", envelope.client},
+                    {"lhlo", envelope.lhlo},
+                    {"id", envelope.id},
+                    {"size", fmt::format("{}", body.size)}};
+  return request;
+}
+
+HeaderChoice chosen_headers(const AgentSpec& spec) {
+  return {spec.add_return_path, spec.add_delivered_to, spec.add_original_to, spec.add_received};
+}
+
+Reply fail_with(const Error& error, std::string* detail) {
+  *detail = error.message;
+  return reply_of_error(error);
+}
+
+}  // namespace
+
+// What the agent wrote is durable, and went to the right spool: it may have been unmounted in between.
+Status ExternalAgents::make_durable(const SpoolHandle& handle) {
+  TL_TRY(syncs_.sync(handle));
+  TL_TRY_ASSIGN(SpoolHandle again, spool_.open());
+  if (again.device != handle.device)
+    return fail(Errc::unavailable, "{} was mounted anew while the agent ran", spool_.root());
+  return {};
+}
+
+Reply ExternalAgents::deliver(std::uint32_t agent, const SpoolHandle& handle, const Envelope& envelope,
+                              const Recipient& recipient, const MessageBody& body, std::string* detail) {
+  const AgentSpec& spec = spawner_.agents()[agent];
+  auto loop = find_loop(body, recipient, config_.received_max);
+  if (!loop) return fail_with(loop.error(), detail);
+  if (*loop) {
+    *detail = **loop;
+    return {554, "5.4.6", clean_reply_text(**loop)};
+  }
+  // syncfs covers the spool only: mail that the agent puts elsewhere would not be what 250 says it is.
+  if (!recipient.user.maildir.empty())
+    if (auto inside = spool_.relative(recipient.user.maildir); !inside) return fail_with(inside.error(), detail);
+  std::string header =
+      delivery_header(envelope, recipient, chosen_headers(spec), config_.hostname, clock_.wall());
+  auto message = AgentStdin::create(header, body, spec.crlf, config_.memory_bytes_max, config_.temporary);
+  if (!message) return fail_with(message.error(), detail);
+  RunResult result = spawner_.run(make_request(agent, envelope, recipient, body), message->fd());
+  Reply reply = reply_of_run(spec, result, message->was_read());
+  if (reply.code != 250) {
+    *detail = fmt::format("{} {} {}", name_of(result.end), result.value, clean_reply_text(result.output));
+    return reply;
+  }
+  if (spec.syncs) return reply;
+  if (Status durable = make_durable(handle); !durable) {
+    fail_with(durable.error(), detail);
+    return {451, "4.3.0", "The message could not be made durable"};
+  }
+  return reply;
+}
+
+}  // namespace twinloft::lmtpd

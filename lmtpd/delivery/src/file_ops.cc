@@ -1,0 +1,76 @@
+#include "twinloft/lmtpd/delivery/file_ops.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+
+namespace twinloft::lmtpd {
+
+namespace {
+int open_beneath(int dir, const char* path, std::uint64_t flags, std::uint64_t mode) {
+  struct open_how how {};
+  how.flags = flags | O_CLOEXEC;
+  how.mode = mode;
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS;
+  // EAGAIN: a rename elsewhere raced with the resolution; the kernel asks to try again.
+  long fd;
+  do {
+    fd = ::syscall(SYS_openat2, dir, path, &how, sizeof how);
+  } while (fd < 0 && (errno == EINTR || errno == EAGAIN));
+  return static_cast<int>(fd);
+}
+}  // namespace
+
+Result<Fd> OsFileOps::open_root(const std::string& path) {
+  Fd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd) return fail_errno(errno, "open {}", path);
+  return fd;
+}
+
+Result<Fd> OsFileOps::open_directory(int dir, const std::string& path) {
+  Fd fd(open_beneath(dir, path.c_str(), O_RDONLY | O_DIRECTORY, 0));
+  if (!fd) return fail_errno(errno, "open directory {}", path);
+  return fd;
+}
+
+Result<Fd> OsFileOps::create_file(int dir, const std::string& path) {
+  Fd fd(open_beneath(dir, path.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0600));
+  if (!fd) return fail_errno(errno, "create {}", path);
+  return fd;
+}
+
+Status OsFileOps::write(int fd, ByteSpan data) { return write_all(fd, data); }
+
+Status OsFileOps::make_directory(int dir, const std::string& path) {
+  if (::mkdirat(dir, path.c_str(), 0700) == 0 || errno == EEXIST) return {};
+  return fail_errno(errno, "create directory {}", path);
+}
+
+Status OsFileOps::rename(int from_dir, const std::string& from, int to_dir, const std::string& to) {
+  if (::renameat2(from_dir, from.c_str(), to_dir, to.c_str(), RENAME_NOREPLACE) == 0) return {};
+  // A file system without RENAME_NOREPLACE says EINVAL; the names are unique all the same.
+  if (errno == EINVAL && ::renameat(from_dir, from.c_str(), to_dir, to.c_str()) == 0) return {};
+  return fail_errno(errno, "rename {} to {}", from, to);
+}
+
+Status OsFileOps::unlink(int dir, const std::string& path) {
+  if (::unlinkat(dir, path.c_str(), 0) == 0) return {};
+  return fail_errno(errno, "remove {}", path);
+}
+
+Status OsFileOps::sync_file(int fd) {
+  if (::fsync(fd) == 0) return {};
+  return fail_errno(errno, "fsync");
+}
+
+Status OsFileOps::sync_file_system(int fd) {
+  if (::syncfs(fd) == 0) return {};
+  return fail_errno(errno, "syncfs");
+}
+
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,165 @@
+#include "twinloft/lmtpd/delivery/maildir.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "headers.h"
+#include "maildir_name.h"
+#include "maildir_tree.h"
+#include "message_writer.h"
+#include "replies.h"
+
+namespace twinloft::lmtpd {
+
+Result<Durability> parse_durability(std::string_view text) {
+  if (text == "fsync") return Durability::fsync;
+  if (text == "group-sync") return Durability::group_sync;
+  return fail(Errc::invalid, "unknown durability \"{}\": use \"fsync\" or \"group-sync\"", text);
+}
+
+std::string_view to_string(Durability durability) {
+  switch (durability) {
+    case Durability::fsync: return "fsync";
+    case Durability::group_sync: return "group-sync";
+  }
+  return "unknown";
+}
+
+namespace {
+
+// Removes a file unless it was kept. A removal that fails leaves the file to the 36 hours rule of Maildir in tmp/,
+// and is reported for new/, where a reader would see it.
+class Unlinker {
+ public:
+  Unlinker(FileOps& ops, int dir, std::string name) : ops_(ops), dir_(dir), name_(std::move(name)) {}
+  ~Unlinker() {
+    if (dir_ >= 0) (void)ops_.unlink(dir_, name_);
+  }
+  Unlinker(const Unlinker&) = delete;
+  Unlinker& operator=(const Unlinker&) = delete;
+  void moved_to(int dir, std::string name) {
+    dir_ = dir;
+    name_ = std::move(name);
+  }
+  const std::string& name() const { return name_; }
+  void keep() { dir_ = -1; }
+  Status remove() {
+    int dir = std::exchange(dir_, -1);
+    return dir < 0 ? Status{} : ops_.unlink(dir, name_);
+  }
+
+ private:
+  FileOps& ops_;
+  int dir_;
+  std::string name_;
+};
+
+}  // namespace
+
+struct MaildirAgent::Impl {
+  Impl(MaildirConfig c, Spool& s, SyncGroup& g, FileOps& o, const Clock& k)
+      : config(std::move(c)), spool(s), syncs(g), ops(o), clock(k), names(config.hostname, ::getpid()), tree(o) {}
+
+  bool use_group() const { return config.durability == Durability::group_sync; }
+  Status sync_file(const SpoolHandle& handle, int fd) {
+    return use_group() ? syncs.sync(handle) : ops.sync_file(fd);
+  }
+  Status sync_entries(const SpoolHandle& handle, const OpenMaildir& maildir);
+  Status store(const SpoolHandle& handle, const Envelope& envelope, const Recipient& recipient,
+               const MessageBody& body);
+  Status place(const SpoolHandle& handle, const OpenMaildir& maildir, int file, Unlinker& guard,
+               const std::string& stored_name);
+
+  MaildirConfig config;
+  Spool& spool;
+  SyncGroup& syncs;
+  FileOps& ops;
+  const Clock& clock;
+  MaildirNames names;
+  MaildirTree tree;
+};
+
+// new/ and, on the first delivery into this Maildir, every directory above it.
+Status MaildirAgent::Impl::sync_entries(const SpoolHandle& handle, const OpenMaildir& maildir) {
+  if (use_group()) return syncs.sync(handle);
+  TL_TRY(ops.sync_file(maildir.incoming.get()));
+  for (const Fd& directory : maildir.not_known) TL_TRY(ops.sync_file(directory.get()));
+  return maildir.not_known.empty() ? Status{} : ops.sync_file(handle.root.get());
+}
+
+// The durable order. `guard` knows at every point which name has to go if a step fails.
+Status MaildirAgent::Impl::place(const SpoolHandle& handle, const OpenMaildir& maildir, int file, Unlinker& guard,
+                                 const std::string& stored_name) {
+  TL_TRY(sync_file(handle, file));
+  TL_TRY(ops.rename(maildir.tmp.get(), guard.name(), maildir.incoming.get(), stored_name));
+  guard.moved_to(maildir.incoming.get(), stored_name);
+  return sync_entries(handle, maildir);
+}
+
+Status MaildirAgent::Impl::store(const SpoolHandle& handle, const Envelope& envelope, const Recipient& recipient,
+                                 const MessageBody& body) {
+  TL_TRY_ASSIGN(std::string relative, spool.relative(recipient.user.maildir));
+  TL_TRY_ASSIGN(OpenMaildir maildir, tree.open(handle, relative));
+  WallTime now = clock.wall();
+  std::string unique = names.next(now);
+  TL_TRY_ASSIGN(Fd file, ops.create_file(maildir.tmp.get(), unique));
+  Unlinker guard(ops, maildir.tmp.get(), unique);
+  std::string header = delivery_header(envelope, recipient, {}, config.hostname, now);
+  TL_TRY_ASSIGN(StoredSize size, write_message(header, body, false, [&](std::string_view chunk) {
+                  return ops.write(file.get(), as_bytes(chunk));
+                }));
+  Status placed = place(handle, maildir, file.get(), guard, with_sizes(unique, size));
+  if (!placed) {
+    Error error = std::move(placed).error();
+    if (Status removed = guard.remove(); !removed)
+      error.message += fmt::format("; the undelivered file could not be removed ({})", removed.error().message);
+    return std::unexpected(std::move(error));
+  }
+  guard.keep();
+  if (!maildir.not_known.empty()) tree.remember(handle, relative);
+  return {};
+}
+
+MaildirAgent::MaildirAgent(MaildirConfig config, Spool& spool, SyncGroup& syncs, FileOps& ops, const Clock& clock)
+    : impl_(std::make_unique<Impl>(std::move(config), spool, syncs, ops, clock)) {}
+MaildirAgent::~MaildirAgent() = default;
+
+Status MaildirAgent::check_owner(const User& user) const {
+  uid_t uid = ::geteuid();
+  gid_t gid = ::getegid();
+  if (user.uid == 0 || user.gid == 0)
+    return fail(Errc::denied, "user {} has uid {} and gid {}: mail is never delivered as root", user.name, user.uid,
+                user.gid);
+  if (user.uid != uid || user.gid != gid)
+    return fail(Errc::denied,
+                "user {} has uid {} and gid {}, but the built-in Maildir agent writes as {}:{}, which lmtpd runs as; "
+                "give the row these ids, or an external agent, which runs under the row's own",
+                user.name, user.uid, user.gid, uid, gid);
+  return {};
+}
+
+Reply MaildirAgent::deliver(const SpoolHandle& handle, const Envelope& envelope, const Recipient& recipient,
+                            const MessageBody& body, std::string* detail) {
+  if (Status owner = check_owner(recipient.user); !owner) {
+    *detail = owner.error().message;
+    return reply_of_error(owner.error());
+  }
+  auto loop = find_loop(body, recipient, impl_->config.received_max);
+  if (!loop) {
+    *detail = loop.error().message;
+    return reply_of_error(loop.error());
+  }
+  if (*loop) {
+    *detail = **loop;
+    return {554, "5.4.6", clean_reply_text(**loop)};
+  }
+  if (Status stored = impl_->store(handle, envelope, recipient, body); !stored) {
+    *detail = fmt::format("{}: {}", recipient.user.maildir, stored.error().message);
+    return reply_of_error(stored.error());
+  }
+  return {250, "2.0.0", "Delivered"};
+}
+
+}  // namespace twinloft::lmtpd

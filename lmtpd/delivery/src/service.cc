@@ -1,0 +1,137 @@
+#include "twinloft/lmtpd/delivery/service.h"
+
+#include <mutex>
+#include <unordered_map>
+
+#include "delivery_log.h"
+#include "replies.h"
+#include "twinloft/base/log.h"
+#include "twinloft/lmtpd/delivery/sync_group.h"
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+constexpr std::string_view builtin_agent = "maildir";
+
+// How many deliveries each user has under way.
+class UserSlots {
+ public:
+  explicit UserSlots(std::uint32_t per_user_max) : per_user_max_(per_user_max) {}
+  bool take(const std::string& user) {
+    std::lock_guard lock(mutex_);
+    std::uint32_t& count = counts_[user];
+    if (count >= per_user_max_) return false;
+    ++count;
+    return true;
+  }
+  void give_back(const std::string& user) {
+    std::lock_guard lock(mutex_);
+    auto found = counts_.find(user);
+    if (--found->second == 0) counts_.erase(found);
+  }
+
+ private:
+  std::uint32_t per_user_max_;
+  std::mutex mutex_;
+  std::unordered_map<std::string, std::uint32_t> counts_;
+};
+
+struct TakenSlot {
+  UserSlots& slots;
+  const std::string& user;
+  ~TakenSlot() { slots.give_back(user); }
+};
+
+}  // namespace
+
+struct DeliveryService::Impl {
+  Impl(DeliveryConfig c, const Spawner* sp, const Clock& k, FileOps& o, std::unique_ptr<Spool> s)
+      : config(std::move(c)),
+        spawner(sp),
+        clock(k),
+        ops(o),
+        spool(std::move(s)),
+        syncs(ops),
+        maildir(config.maildir, *spool, syncs, ops, clock),
+        slots(config.per_user_max) {
+    if (spawner) external = std::make_unique<ExternalAgents>(config.external, *spawner, *spool, syncs, clock);
+  }
+
+  Reply run(const std::string& agent, const Envelope& envelope, const Recipient& recipient, const MessageBody& body,
+            std::string* detail);
+
+  DeliveryConfig config;
+  const Spawner* spawner;
+  const Clock& clock;
+  FileOps& ops;
+  std::unique_ptr<Spool> spool;
+  SyncGroup syncs;
+  MaildirAgent maildir;
+  std::unique_ptr<ExternalAgents> external;
+  UserSlots slots;
+  DeliveryLog log;
+};
+
+Reply DeliveryService::Impl::run(const std::string& agent, const Envelope& envelope, const Recipient& recipient,
+                                 const MessageBody& body, std::string* detail) {
+  auto handle = spool->open();
+  if (!handle) {
+    *detail = handle.error().message;
+    return reply_of_error(handle.error());
+  }
+  if (agent == builtin_agent) return maildir.deliver(*handle, envelope, recipient, body, detail);
+  auto index = spawner ? spawner->find(agent) : std::nullopt;
+  if (!index) {
+    *detail = fmt::format("user {} names the agent \"{}\", which no section [agent.{}] configures",
+                          recipient.user.name, agent, agent);
+    return {451, "4.3.5", "The mail system is not configured for this mailbox"};
+  }
+  return external->deliver(*index, *handle, envelope, recipient, body, detail);
+}
+
+DeliveryService::DeliveryService(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+DeliveryService::~DeliveryService() = default;
+
+Result<std::unique_ptr<DeliveryService>> DeliveryService::create(DeliveryConfig config, const Spawner* spawner,
+                                                                 const Clock& clock, FileOps* ops) {
+  if (config.default_agent != builtin_agent && !(spawner && spawner->find(config.default_agent)))
+    return fail(Errc::invalid, "the default agent \"{}\" is neither \"maildir\" nor one of the [agent.*] sections",
+                config.default_agent);
+  if (config.per_user_max == 0) return fail(Errc::invalid, "the limit of deliveries per user must be above 0");
+  config.maildir.hostname = config.hostname;
+  config.external.hostname = config.hostname;
+  static OsFileOps os_ops;
+  FileOps& used = ops ? *ops : os_ops;
+  TL_TRY_ASSIGN(std::unique_ptr<Spool> spool, Spool::create(config.spool, used));
+  if (!config.spool.volume)
+    log_warning("the spool {} is used without a marker: that it is mounted is not checked", spool->root());
+  return std::unique_ptr<DeliveryService>(
+      new DeliveryService(std::make_unique<Impl>(std::move(config), spawner, clock, used, std::move(spool))));
+}
+
+Status DeliveryService::check_spool() {
+  auto handle = impl_->spool->open();
+  if (!handle) return std::unexpected(std::move(handle).error());
+  return {};
+}
+
+Reply DeliveryService::deliver(const Envelope& envelope, const Recipient& recipient, const MessageBody& body) {
+  Instant start = impl_->clock.now();
+  const User& user = recipient.user;
+  const std::string& agent = user.agent.empty() ? impl_->config.default_agent : user.agent;
+  std::string detail;
+  Reply reply;
+  if (impl_->slots.take(user.name)) {
+    TakenSlot slot{impl_->slots, user.name};
+    reply = impl_->run(agent, envelope, recipient, body, &detail);
+  } else {
+    detail = fmt::format("{} deliveries to this user are under way", impl_->config.per_user_max);
+    reply = {451, "4.3.0", "Too many deliveries to this mailbox at once"};
+  }
+  impl_->log.put({envelope.id, envelope.from, recipient.text, user.name, agent, body.size, reply.code, reply.enhanced,
+                  std::move(detail), impl_->clock.now() - start});
+  return reply;
+}
+
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,143 @@
+#include "spawn_child.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/close_range.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <iterator>
+#include <map>
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+enum class Step : std::uint32_t { session, descriptors, limits, group, user, privileges, parent, directory, program };
+constexpr const char* step_names[] = {"setsid",         "descriptors", "resource limits", "group",     "user",
+                                      "no_new_privs", "parent check", "directory", "program"};
+
+struct Pointers {
+  std::vector<char*> list;
+  explicit Pointers(const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) list.push_back(const_cast<char*>(text.c_str()));
+    list.push_back(nullptr);
+  }
+};
+
+[[noreturn]] void give_up(int failure_pipe, Step step) {
+  ChildFailure failure{static_cast<std::uint32_t>(step), errno};
+  [[maybe_unused]] ssize_t ignored = ::write(failure_pipe, &failure, sizeof failure);
+  ::_exit(127);
+}
+
+// Default actions, nothing blocked: ignored signals would survive execve.
+void reset_signals() {
+  struct sigaction action {};
+  action.sa_handler = SIG_DFL;
+  for (int number = 1; number < NSIG; ++number) (void)::sigaction(number, &action, nullptr);
+  sigset_t none;
+  ::sigemptyset(&none);
+  (void)::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+bool set_limit(__rlimit_resource what, std::uint64_t value) {
+  if (value == 0) return true;
+  struct rlimit now {};
+  if (::getrlimit(what, &now) != 0) return false;
+  rlim_t bound = now.rlim_max == RLIM_INFINITY ? value : std::min<rlim_t>(value, now.rlim_max);
+  struct rlimit wanted {bound, bound};
+  return ::setrlimit(what, &wanted) == 0;
+}
+
+bool set_limits(const AgentLimits& l) {
+  struct rlimit no_core {0, 0};
+  return ::setrlimit(RLIMIT_CORE, &no_core) == 0 && set_limit(RLIMIT_CPU, l.cpu_seconds) &&
+         set_limit(RLIMIT_AS, l.memory_bytes) && set_limit(RLIMIT_FSIZE, l.file_bytes) &&
+         set_limit(RLIMIT_NOFILE, l.open_files) && set_limit(RLIMIT_NPROC, l.processes);
+}
+
+// Runs in the child; a single-threaded process forked it, so the C library may be used.
+[[noreturn]] void become_agent(const ChildPlan& plan, pid_t spawner, int output, int failure, char* const* arguments,
+                               char* const* environment) {
+  if (::setsid() < 0) give_up(failure, Step::session);
+  if (::dup2(plan.message, STDIN_FILENO) < 0 || ::dup2(output, STDOUT_FILENO) < 0 ||
+      ::dup2(output, STDERR_FILENO) < 0 || ::close_range(3, ~0u, CLOSE_RANGE_CLOEXEC) != 0)
+    give_up(failure, Step::descriptors);
+  reset_signals();
+  ::umask(077);
+  if (!set_limits(plan.limits)) give_up(failure, Step::limits);
+  if (plan.switch_user) {
+    gid_t only = plan.gid;
+    if (::setgroups(1, &only) != 0 || ::setresgid(plan.gid, plan.gid, plan.gid) != 0) give_up(failure, Step::group);
+    if (::setresuid(plan.uid, plan.uid, plan.uid) != 0) give_up(failure, Step::user);
+  }
+  // Never as root, whatever came before: a way back would be a defect worth stopping for.
+  if (::getuid() == 0 || ::geteuid() == 0 || ::getegid() == 0 || ::setuid(0) == 0) {
+    errno = EPERM;
+    give_up(failure, Step::user);
+  }
+  if (plan.no_new_privs && ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) give_up(failure, Step::privileges);
+  // An agent must not outlive its spawner: its delivery was answered 451 then. Changing ids clears this, so it is last.
+  if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || ::getppid() != spawner) give_up(failure, Step::parent);
+  if (::chdir(plan.home.c_str()) != 0 && ::chdir("/") != 0) give_up(failure, Step::directory);
+  ::execve(arguments[0], arguments, environment);
+  give_up(failure, Step::program);
+}
+
+struct PipeEnds {
+  Fd read;
+  Fd write;
+};
+
+Result<PipeEnds> make_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return fail_errno(errno, "pipe");
+  PipeEnds out{Fd(ends[0]), Fd(ends[1])};
+  if (::fcntl(out.read.get(), F_SETFL, O_NONBLOCK) != 0) return fail_errno(errno, "pipe");
+  return out;
+}
+
+}  // namespace
+
+const char* step_name(std::uint32_t step) { return step < std::size(step_names) ? step_names[step] : "start"; }
+
+std::vector<std::string> agent_environment(const AgentSpec& spec, const std::string& home, const std::string& user) {
+  std::map<std::string, std::string> all = {{"HOME", home},
+                                            {"USER", user},
+                                            {"LOGNAME", user},
+                                            {"SHELL", "/usr/sbin/nologin"},
+                                            {"PATH", "/usr/local/bin:/usr/bin:/bin"}};
+  for (const std::string& name : spec.pass_environment)
+    if (const char* value = std::getenv(name.c_str())) all[name] = value;
+  for (const auto& [name, value] : spec.set_environment) all[name] = value;
+  std::vector<std::string> out;
+  for (const auto& [name, value] : all) out.push_back(name + "=" + value);
+  return out;
+}
+
+Result<StartedChild> start_child(const ChildPlan& plan) {
+  TL_TRY_ASSIGN(PipeEnds output, make_pipe());
+  TL_TRY_ASSIGN(PipeEnds failure, make_pipe());
+  Pointers arguments(plan.arguments);
+  Pointers environment(plan.environment);
+  pid_t spawner = ::getpid();
+  pid_t pid = ::fork();
+  if (pid < 0) return fail_errno(errno, "fork");
+  if (pid == 0)
+    become_agent(plan, spawner, output.write.get(), failure.write.get(), arguments.list.data(),
+                 environment.list.data());
+  StartedChild child;
+  child.pid = pid;
+  child.output = std::move(output.read);
+  child.failure = std::move(failure.read);
+  return child;
+}
+
+}  // namespace twinloft::lmtpd

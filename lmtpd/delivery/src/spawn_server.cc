@@ -1,0 +1,350 @@
+#include "spawn_server.h"
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstring>
+#include <iterator>
+
+#include "spawn_wire.h"
+#include "twinloft/argv/result.h"
+#include "twinloft/base/log.h"
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+constexpr int drain_poll_ms = 5;  // while a killed process is on its way out; SIGCHLD usually comes first
+constexpr int passed_descriptors = 2;
+
+struct Received {
+  ssize_t bytes = 0;
+  Fd descriptors[passed_descriptors];
+};
+
+// One packet and at most two descriptors; further ones are closed by the kernel (MSG_CTRUNC).
+Received receive(int socket, MutableByteSpan into) {
+  Received out;
+  iovec piece{into.data(), into.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * passed_descriptors)];
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  out.bytes = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  if (out.bytes < 0) return out;
+  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+    std::size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int fd;
+      std::memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof fd);
+      if (i < passed_descriptors) out.descriptors[i].reset(fd);
+      else ::close(fd);
+    }
+  }
+  if (message.msg_flags & MSG_TRUNC) out.bytes = 0x7fffffff;  // refused by the caller: larger than any packet
+  return out;
+}
+
+}  // namespace
+
+SpawnServer::SpawnServer(const std::vector<AgentSpec>& agents, std::vector<argv::Template> commands,
+                         SpawnerOptions options, Fd control)
+    : agents_(agents), commands_(std::move(commands)), options_(options), control_(std::move(control)) {}
+SpawnServer::~SpawnServer() = default;
+
+Status SpawnServer::prepare() {
+  is_root_ = ::geteuid() == 0;
+  (void)::prctl(PR_SET_NAME, "lmtpd-spawner");
+  // It ends when the network process does, not when a terminal or a service manager signals the whole group.
+  for (int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2}) ::signal(number, SIG_IGN);
+  if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return fail_errno(errno, "prctl(PR_SET_CHILD_SUBREAPER)");
+  children_path_ = fmt::format("/proc/self/task/{}/children", ::getpid());
+  if (::access(children_path_.c_str(), R_OK) != 0)
+    log_warning("spawner: {} cannot be read; a daemon that an agent leaves in a session of its own is not found",
+                children_path_);
+  sigset_t child;
+  ::sigemptyset(&child);
+  ::sigaddset(&child, SIGCHLD);
+  ::signal(SIGCHLD, SIG_DFL);
+  if (::sigprocmask(SIG_SETMASK, &child, nullptr) != 0) return fail_errno(errno, "sigprocmask");
+  child_signal_.reset(::signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK));
+  epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
+  if (!child_signal_ || !epoll_) return fail_errno(errno, "signalfd or epoll");
+  for (int fd : {control_.get(), child_signal_.get()}) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.fd = -fd;  // runs are known by their pid, which is positive
+    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) return fail_errno(errno, "epoll_ctl");
+  }
+  return {};
+}
+
+void SpawnServer::serve() {
+  if (Status ready = prepare(); !ready) {
+    log_error("spawner: {}", ready.error().message);
+    ::_exit(71);
+  }
+  for (;;) turn();
+}
+
+int SpawnServer::wait_ms() const {
+  Instant now = clock_.now();
+  std::int64_t ms = -1;
+  for (const auto& [pid, run] : runs_) {
+    std::int64_t left = std::max<std::int64_t>(0, (run->deadline - now).count() / 1'000'000 + 1);
+    if (run->phase == Phase::draining) left = std::min<std::int64_t>(left, drain_poll_ms);
+    if (ms < 0 || left < ms) ms = left;
+  }
+  return static_cast<int>(std::min<std::int64_t>(ms, 60'000));
+}
+
+void SpawnServer::turn() {
+  epoll_event events[64];
+  int count = ::epoll_wait(epoll_.get(), events, std::size(events), wait_ms());
+  bool children = false;
+  bool control = false;
+  for (int i = 0; i < std::max(count, 0); ++i) {
+    int key = events[i].data.fd;
+    if (key == -control_.get()) control = true;
+    else if (key == -child_signal_.get()) children = true;
+    else if (auto found = runs_.find(key); found != runs_.end()) read_output(*found->second, false);
+  }
+  if (children) on_child_signal();
+  Instant now = clock_.now();
+  for (auto& [pid, run] : runs_)
+    if (run->deadline <= now) on_deadline(*run);
+  bool draining = std::any_of(runs_.begin(), runs_.end(), [](auto& r) { return r.second->phase == Phase::draining; });
+  if (draining) {
+    bool none_left = kill_strays();
+    for (auto at = runs_.begin(); at != runs_.end();) {
+      Run& run = *at->second;
+      bool over = run.phase == Phase::draining && ((none_left && is_gone(run)) || run.deadline <= now);
+      if (over) finish(run);
+      at = over ? runs_.erase(at) : std::next(at);
+    }
+  }
+  if (control) on_control();
+}
+
+void SpawnServer::on_control() {
+  // A few at a time, so that ends of runs are seen to in between.
+  for (int i = 0; i < 16; ++i) {
+    std::vector<std::byte> packet(spawn_packet_bytes_max);
+    Received got = receive(control_.get(), packet);
+    if (got.bytes < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (got.bytes <= 0) stop();
+    if (!got.descriptors[1]) continue;  // nobody to answer
+    if (static_cast<std::size_t>(got.bytes) > packet.size()) {
+      send_result(got.descriptors[1], {RunResult::End::refused, 0, "the request is too large"});
+      continue;
+    }
+    packet.resize(static_cast<std::size_t>(got.bytes));
+    accept_request(packet, std::move(got.descriptors[0]), std::move(got.descriptors[1]));
+  }
+}
+
+void SpawnServer::accept_request(ByteSpan packet, Fd message, Fd reply) {
+  auto refuse = [&](RunResult::End end, int value, std::string why) {
+    log_warning("spawner: request refused: {}", why);
+    send_result(reply, {end, value, std::move(why)});
+  };
+  auto request = decode_request(packet);
+  if (!request) return refuse(RunResult::End::refused, 0, request.error().message);
+  if (request->agent >= agents_.size()) return refuse(RunResult::End::refused, 0, "there is no such agent");
+  if (Status known = check_identity(*request, message.get()); !known)
+    return refuse(RunResult::End::refused, 0, known.error().message);
+  if (runs_.size() >= options_.runs_max)
+    return refuse(RunResult::End::busy, 0, fmt::format("{} agents are running", runs_.size()));
+  auto planned = plan(*request, message.get());
+  if (!planned) return refuse(RunResult::End::refused, 0, planned.error().message);
+  auto child = start_child(*planned);
+  if (!child) return refuse(RunResult::End::not_started, child.error().sys, child.error().message);
+  auto run = std::make_unique<Run>();
+  run->spec = &agents_[request->agent];
+  run->id = request->id;
+  run->pid = child->pid;
+  run->output = std::move(child->output);
+  run->failure = std::move(child->failure);
+  run->reply = std::move(reply);
+  run->deadline = clock_.now() + run->spec->time_limit;
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = run->pid;
+  // Without it the output is still read at the end; only a flood would then block the agent until its time limit.
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, run->output.get(), &event) != 0)
+    log_warning("spawner: {}: output is not watched: epoll_ctl: errno {}", run->id, errno);
+  runs_.emplace(run->pid, std::move(run));
+}
+
+Status SpawnServer::check_identity(const RunRequest& request, int message) const {
+  std::uint32_t uid_min = std::max<std::uint32_t>(options_.uid_min, 1);
+  std::uint32_t gid_min = std::max<std::uint32_t>(options_.gid_min, 1);
+  constexpr std::uint32_t unchanged = ~std::uint32_t{0};  // setresuid takes it as "leave as it is"
+  if (request.uid < uid_min || request.gid < gid_min || request.uid == unchanged || request.gid == unchanged)
+    return fail(Errc::denied, "uid {} and gid {} are refused; the lowest allowed are {} and {}", request.uid,
+                request.gid, uid_min, gid_min);
+  if (!is_root_ && (request.uid != ::geteuid() || request.gid != ::getegid()))
+    return fail(Errc::denied,
+                "the spawner does not run as root, and so cannot run an agent as {}:{}; it can as {}:{}", request.uid,
+                request.gid, ::geteuid(), ::getegid());
+  struct stat about {};
+  if (message < 0 || ::fstat(message, &about) != 0 || !S_ISREG(about.st_mode))
+    return fail(Errc::invalid, "the message is not a file");
+  return {};
+}
+
+Result<ChildPlan> SpawnServer::plan(const RunRequest& request, int message) const {
+  const AgentSpec& spec = agents_[request.agent];
+  argv::Values values;
+  for (const auto& [name, value] : request.values) values[name] = value;
+  ChildPlan out;
+  TL_TRY_ASSIGN(out.arguments, argv::to_result(commands_[request.agent].expand(values)));
+  out.environment = agent_environment(spec, request.home, request.user);
+  out.home = request.home;
+  out.uid = request.uid;
+  out.gid = request.gid;
+  out.limits = spec.limits;
+  out.no_new_privs = spec.no_new_privs;
+  out.switch_user = is_root_;
+  out.message = message;
+  return out;
+}
+
+// Keeps the end of what the agent writes. Reading goes on beyond the limit, so that the agent does not block.
+void SpawnServer::read_output(Run& run, bool to_the_end) {
+  char buffer[16384];
+  for (int i = 0; to_the_end || i < 4; ++i) {
+    ssize_t n = ::read(run.output.get(), buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n == 0) (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, run.output.get(), nullptr);
+    if (n <= 0) return;
+    run.tail.append(buffer, static_cast<std::size_t>(n));
+    if (run.tail.size() > run.spec->output_bytes_max)
+      run.tail.erase(0, run.tail.size() - run.spec->output_bytes_max);
+  }
+}
+
+// Every dead child: the main process of a run, or something that a run left behind.
+void SpawnServer::on_child_signal() {
+  signalfd_siginfo ignored[8];
+  while (::read(child_signal_.get(), ignored, sizeof ignored) > 0) {
+  }
+  for (;;) {
+    siginfo_t info{};
+    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
+    auto found = runs_.find(info.si_pid);
+    if (found != runs_.end()) {
+      found->second->status = info.si_status;
+      found->second->signalled = info.si_code != CLD_EXITED;
+      on_main_exit(*found->second);
+    }
+    strays_.erase(info.si_pid);
+    (void)::waitid(P_PID, static_cast<id_t>(info.si_pid), &info, WEXITED | WNOHANG);
+  }
+}
+
+// The main process is a zombie still, so its number cannot be another group's: now is the time to kill the rest.
+void SpawnServer::on_main_exit(Run& run) {
+  (void)::kill(-run.pid, SIGKILL);
+  run.ended = true;
+  run.phase = Phase::draining;
+  run.deadline = clock_.now() + options_.kill_wait;
+}
+
+void SpawnServer::on_deadline(Run& run) {
+  switch (run.phase) {
+    case Phase::running:
+      run.timed_out = true;
+      (void)::kill(-run.pid, SIGTERM);
+      run.phase = Phase::terminating;
+      run.deadline = clock_.now() + run.spec->kill_grace;
+      return;
+    case Phase::terminating:
+      (void)::kill(-run.pid, SIGKILL);
+      run.phase = Phase::killed;
+      run.deadline = clock_.now() + options_.kill_wait;
+      return;
+    case Phase::killed:
+      // Stuck in the kernel, on a dead network file system for one. Answered as unkillable by turn().
+      run.phase = Phase::draining;
+      return;
+    case Phase::draining: return;
+  }
+}
+
+bool SpawnServer::is_gone(const Run& run) const { return run.ended && ::kill(-run.pid, 0) != 0 && errno == ESRCH; }
+
+// Kills orphans that are in no running agent's session. True where none is left but those that were killed more than
+// kill_wait ago: what is stuck in the kernel must not hold up every later delivery.
+bool SpawnServer::kill_strays() {
+  auto listed = read_file(children_path_, 1u << 20);
+  if (!listed) return true;
+  bool none = true;
+  const char* at = listed->data();
+  const char* end = at + listed->size();
+  while (at < end) {
+    pid_t pid = 0;
+    auto parsed = std::from_chars(at, end, pid);
+    if (parsed.ec != std::errc{}) break;
+    at = parsed.ptr + 1;
+    if (runs_.contains(pid)) continue;
+    auto owner = runs_.find(::getsid(pid));
+    if (owner != runs_.end() && owner->second->phase != Phase::draining) continue;
+    Instant first_killed = strays_.emplace(pid, clock_.now()).first->second;
+    if (clock_.now() - first_killed < options_.kill_wait) none = false;
+    (void)::kill(pid, SIGKILL);
+  }
+  return none;
+}
+
+RunResult SpawnServer::result_of(Run& run) const {
+  ChildFailure failure;
+  if (::read(run.failure.get(), &failure, sizeof failure) == sizeof failure)
+    return {RunResult::End::not_started, failure.sys, step_name(failure.step)};
+  if (!run.ended || !is_gone(run)) return {RunResult::End::unkillable, 0, run.tail};
+  if (run.timed_out) return {RunResult::End::timed_out, 0, run.tail};
+  return {run.signalled ? RunResult::End::signalled : RunResult::End::exited, run.status, run.tail};
+}
+
+void SpawnServer::finish(Run& run) {
+  read_output(run, true);
+  RunResult result = result_of(run);
+  if (result.end == RunResult::End::unkillable)
+    log_error("spawner: {}: agent {} (process group {}) was killed and is still there", run.id, run.spec->name,
+              run.pid);
+  send_result(run.reply, result);
+}
+
+void SpawnServer::send_result(const Fd& reply, const RunResult& result) const {
+  std::vector<std::byte> packet = encode_result(result);
+  // The socket pair is new and empty: this cannot block, and a reader that went away needs no answer.
+  (void)::send(reply.get(), packet.data(), packet.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void SpawnServer::stop() {
+  for (auto& [pid, run] : runs_) (void)::kill(-pid, SIGKILL);
+  Instant until = clock_.now() + options_.kill_wait;
+  while (!runs_.empty() && clock_.now() < until) {
+    on_child_signal();
+    bool none_left = kill_strays();
+    std::erase_if(runs_, [&](auto& r) { return none_left && is_gone(*r.second); });
+    epoll_event ignored;
+    if (!runs_.empty()) (void)::epoll_wait(epoll_.get(), &ignored, 1, drain_poll_ms);
+  }
+  ::_exit(0);
+}
+
+}  // namespace twinloft::lmtpd

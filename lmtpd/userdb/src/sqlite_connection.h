@@ -1,0 +1,60 @@
+// One read-only SQLite connection with the prepared look-up. Used by one thread at a time.
+#pragma once
+
+#include <sqlite3.h>
+#include <sys/types.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "twinloft/lmtpd/session/model.h"
+#include "twinloft/lmtpd/userdb/sqlite_db.h"
+
+namespace twinloft::lmtpd {
+
+struct FileIdentity {
+  dev_t device = 0;
+  ino_t inode = 0;
+  bool operator==(const FileIdentity&) const = default;
+};
+// Errc::not_found where the file is not there.
+Result<FileIdentity> identity_of(const std::string& path);
+
+class SqliteConnection {
+ public:
+  // Errors: no such file, no database, a query that does not parse, writes, has unknown parameters or lacks columns.
+  static Result<std::unique_ptr<SqliteConnection>> open(const SqliteDbConfig& config);
+
+  Result<std::optional<User>> lookup(const std::string& user, const std::string& domain);
+  const FileIdentity& identity() const { return identity_; }
+
+ private:
+  struct CloseDb {
+    void operator()(sqlite3* db) const { sqlite3_close_v2(db); }
+  };
+  struct Finalize {
+    void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+  };
+  struct Columns {
+    int user = -1, uid = -1, gid = -1, home = -1, maildir = -1, agent = -1;
+  };
+
+  explicit SqliteConnection(const SqliteDbConfig& config) : config_(config) {}
+  Status connect();
+  Status prepare();
+  Status check_parameters() const;
+  Result<Columns> find_columns() const;
+  Status bind(const char* parameter, const std::string& value);
+  Result<User> read_row(const Columns& columns) const;
+  Result<std::string> text_of(int column, bool may_be_null) const;
+  Result<std::uint32_t> id_of(int column) const;
+  std::unexpected<Error> database_error(int code, const char* doing) const;
+
+  const SqliteDbConfig& config_;  // of the pool that owns this
+  FileIdentity identity_;
+  std::unique_ptr<sqlite3, CloseDb> db_;
+  std::unique_ptr<sqlite3_stmt, Finalize> statement_;
+};
+
+}  // namespace twinloft::lmtpd

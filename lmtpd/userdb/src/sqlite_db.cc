@@ -1,0 +1,79 @@
+#include "twinloft/lmtpd/userdb/sqlite_db.h"
+
+#include <condition_variable>
+#include <mutex>
+#include <vector>
+
+#include "fold.h"
+#include "sqlite_connection.h"
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+// A pool of connections: a look-up takes one, opens one while there are fewer than allowed, or waits.
+class SqliteDb final : public UserDb {
+ public:
+  explicit SqliteDb(SqliteDbConfig config) : config_(std::move(config)) {}
+  const SqliteDbConfig& config() const { return config_; }
+
+  void add(std::unique_ptr<SqliteConnection> connection) {
+    std::lock_guard lock(mutex_);
+    ++open_;
+    idle_.push_back(std::move(connection));
+  }
+
+  Result<std::optional<User>> lookup(const std::string& local_part, const std::string& domain) override {
+    TL_TRY_ASSIGN(std::unique_ptr<SqliteConnection> connection, take());
+    auto found = connection->lookup(ascii_lower(local_part), ascii_lower(domain));
+    give_back(std::move(connection), found.has_value());
+    return found;
+  }
+
+ private:
+  Result<std::unique_ptr<SqliteConnection>> take() {
+    TL_TRY_ASSIGN(FileIdentity now, identity_of(config_.path));
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return !idle_.empty() || open_ < config_.connections_max; });
+      while (!idle_.empty()) {
+        auto connection = std::move(idle_.back());
+        idle_.pop_back();
+        if (connection->identity() == now) return connection;
+        --open_;  // the file was replaced: this connection reads the old one
+      }
+      ++open_;
+    }
+    auto opened = SqliteConnection::open(config_);
+    if (!opened) give_back(nullptr, false);
+    return opened;
+  }
+
+  // A connection that failed is not used again: what is wrong with it may not pass.
+  void give_back(std::unique_ptr<SqliteConnection> connection, bool usable) {
+    {
+      std::lock_guard lock(mutex_);
+      if (usable) idle_.push_back(std::move(connection));
+      else --open_;
+    }
+    changed_.notify_one();
+  }
+
+  SqliteDbConfig config_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::unique_ptr<SqliteConnection>> idle_;
+  std::size_t open_ = 0;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<UserDb>> open_sqlite_db(SqliteDbConfig config) {
+  if (config.connections_max == 0) return fail(Errc::invalid, "userdb: the number of connections must be above 0");
+  auto db = std::make_unique<SqliteDb>(std::move(config));
+  TL_TRY_ASSIGN(auto first, SqliteConnection::open(db->config()));
+  db->add(std::move(first));
+  return db;
+}
+
+}  // namespace twinloft::lmtpd
