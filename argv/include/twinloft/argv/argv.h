@@ -104,10 +104,15 @@ class Template {
   Outcome<Arguments, ExpandError> expand_all(const Values& shared, const std::vector<Values>& recipients,
                                              const ExpandOptions& options = {}) const;
 
-  const std::string& text() const { return text_; }
-  const std::vector<Word>& words() const { return words_; }
-  const std::vector<Diagnostic>& warnings() const { return warnings_; }  // at most 32
-  const std::vector<std::string>& macros() const { return macros_; }     // used ones, each once, by first use
+  const std::string& text() const& { return text_; }
+  const std::vector<Word>& words() const& { return words_; }
+  const std::vector<Diagnostic>& warnings() const& { return warnings_; }  // at most 32
+  const std::vector<std::string>& macros() const& { return macros_; }     // used ones, each once, by first use
+  // Of a temporary they would dangle.
+  void text() && = delete;
+  void words() && = delete;
+  void warnings() && = delete;
+  void macros() && = delete;
   bool uses(std::string_view macro) const;
 
  private:

@@ -1,0 +1,9 @@
+/* Prints its arguments, each followed by NUL: what execv() really handed over. */
+#include <stdio.h>
+#include <string.h>
+
+int main(int argc, char** argv) {
+  for (int i = 0; i < argc; ++i)
+    if (fwrite(argv[i], 1, strlen(argv[i]) + 1, stdout) != strlen(argv[i]) + 1) return 1;
+  return fclose(stdout) == 0 ? 0 : 1;
+}
