@@ -1,0 +1,30 @@
+// The command line.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "twinloft/base/result.h"
+#include "twinloft/mailbench/load.h"
+#include "twinloft/mailbench/verify.h"
+
+namespace twinloft::mailbench {
+
+struct LoadCommand {
+  LoadOptions load;
+  std::string json;  // file, "-" for standard output, empty: none
+  bool help = false;
+};
+struct VerifyCommand {
+  VerifyOptions verify;
+  std::string json;
+  bool help = false;
+};
+
+// Arguments after the command's name. Errc::invalid says which option and why.
+Result<LoadCommand> parse_load(const std::vector<std::string>& arguments);
+Result<VerifyCommand> parse_verify(const std::vector<std::string>& arguments);
+std::string load_help();
+std::string verify_help();
+
+}  // namespace twinloft::mailbench

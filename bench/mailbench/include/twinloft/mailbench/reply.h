@@ -1,0 +1,35 @@
+// Replies of an SMTP or LMTP server (RFC 5321 section 4.2), parsed from any split of the bytes.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "twinloft/base/result.h"
+
+namespace twinloft::mailbench {
+
+struct Reply {
+  int code = 0;                    // 200..599 (1xx is refused as malformed)
+  std::vector<std::string> lines;  // without code and separator, at least one
+};
+
+class ReplyParser {
+ public:
+  static constexpr std::size_t kLineMax = 4096;  // RFC 5321 allows 512; extensions and LHLO exceed it in practice
+  static constexpr std::size_t kLinesMax = 256;
+
+  // Consumes from the front of `bytes` up to and including the end of one reply. True: `reply()` holds it, and
+  // `bytes` what follows. False: all bytes are consumed and more are needed. Error (Errc::corrupt): not a reply.
+  Result<bool> feed(std::string_view& bytes);
+  const Reply& reply() const { return reply_; }
+
+ private:
+  Result<bool> end_line();
+  std::string line_;
+  Reply reply_;
+  bool open_ = false;  // within a multi-line reply
+};
+
+}  // namespace twinloft::mailbench

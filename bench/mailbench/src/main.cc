@@ -1,0 +1,86 @@
+// mailbench: LMTP load, and the proof that what was acknowledged is in the spool. Manual: docs/mailbench.md.
+#include <fcntl.h>
+#include <signal.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "twinloft/base/fd.h"
+#include "twinloft/mailbench/options.h"
+#include "twinloft/mailbench/report.h"
+#include "twinloft/mailbench/verify.h"
+
+namespace {
+
+using namespace twinloft;
+using namespace twinloft::mailbench;
+
+constexpr std::string_view kUsage =
+    "Usage: mailbench load --to SERVER (--duration TIME | --messages N) [options]\n"
+    "       mailbench verify --account FILE --spool DIR [options]\n"
+    "       mailbench load --help, mailbench verify --help\n";
+
+int complain(int code, std::string_view message) {
+  fmt::print(stderr, "mailbench: {}\n", message);
+  return code;
+}
+
+// Text to standard output, unless that is where the JSON goes.
+Status publish(const std::string& text, const std::string& json, const std::string& json_path) {
+  if (json_path != "-") TL_TRY(write_all(STDOUT_FILENO, as_bytes(text)));
+  if (json_path.empty()) return {};
+  if (json_path == "-") return write_all(STDOUT_FILENO, as_bytes(json));
+  Fd fd(::open(json_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!fd) return fail_errno(errno, "{}", json_path);
+  return write_all(fd.get(), as_bytes(json));
+}
+
+int load_exit_code(const Error& error) {
+  if (error.code == Errc::invalid) return EX_USAGE;
+  if (error.code == Errc::not_found) return EX_NOINPUT;
+  if (error.code == Errc::unavailable) return EX_UNAVAILABLE;
+  if (error.code == Errc::denied) return EX_CANTCREAT;
+  return EX_IOERR;
+}
+
+int load_main(const std::vector<std::string>& arguments) {
+  auto command = parse_load(arguments);
+  if (!command) return complain(EX_USAGE, command.error().message + " (see mailbench load --help)");
+  if (command->help) return fmt::print("{}", load_help()), EX_OK;
+  LoadOptions& options = command->load;
+  options.progress = options.progress && ::isatty(STDERR_FILENO) == 1;
+  auto result = run_load(options);
+  if (!result) return complain(load_exit_code(result.error()), result.error().message);
+  if (auto status = publish(report_text(options, *result), report_json(options, *result), command->json); !status)
+    return complain(EX_IOERR, status.error().message);
+  const auto& last = result->stats.last_outcomes;
+  return last[1] + last[2] + last[3] + last[4] == 0 ? EX_OK : 1;
+}
+
+int verify_main(const std::vector<std::string>& arguments) {
+  auto command = parse_verify(arguments);
+  if (!command) return complain(EX_USAGE, command.error().message + " (see mailbench verify --help)");
+  if (command->help) return fmt::print("{}", verify_help()), EX_OK;
+  auto result = run_verify(command->verify);
+  if (!result) return complain(EX_NOINPUT, result.error().message);
+  auto status = publish(verify_text(command->verify, *result), verify_json(command->verify, *result), command->json);
+  if (!status) return complain(EX_IOERR, status.error().message);
+  return result->good() ? EX_OK : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  ::signal(SIGPIPE, SIG_IGN);
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments.empty()) return complain(EX_USAGE, fmt::format("name a command\n{}", kUsage));
+  std::string command = arguments.front();
+  arguments.erase(arguments.begin());
+  if (command == "load") return load_main(arguments);
+  if (command == "verify") return verify_main(arguments);
+  if (command == "--help" || command == "-h" || command == "help") return fmt::print("{}", kUsage), EX_OK;
+  return complain(EX_USAGE, fmt::format("'{}' is not a command\n{}", command, kUsage));
+}

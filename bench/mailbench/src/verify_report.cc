@@ -1,0 +1,93 @@
+#include <iterator>
+
+#include "twinloft/mailbench/json.h"
+#include "twinloft/mailbench/verify.h"
+
+namespace twinloft::mailbench {
+
+namespace {
+std::string json_key(ProblemKind kind) {
+  std::string key(to_string(kind));
+  if (kind == ProblemKind::nobody) return "nobody";
+  for (char& c : key)
+    if (c == ' ') c = '_';
+  return key;
+}
+ProblemKind kind_at(std::size_t i) { return static_cast<ProblemKind>(i); }
+}  // namespace
+
+std::string verify_text(const VerifyOptions& options, const VerifyResult& r) {
+  std::string out;
+  auto at = std::back_inserter(out);
+  auto row = [&](std::string_view what, std::uint64_t count, std::string_view note) {
+    fmt::format_to(at, "{:<22}{:>10}  {}\n", what, count, note);
+  };
+  fmt::format_to(at, "mailbench verify {}\n", options.spool);
+  row("acknowledged", r.acknowledged, "recipients that must have their message");
+  row("found whole and once", r.acknowledged_found, "");
+  if (r.extra_copies_allowed > 0) row("second copies", r.extra_copies_allowed, "allowed: an earlier attempt ended without a reply");
+  if (r.unknown_present + r.unknown_absent > 0) {
+    row("unknown, there", r.unknown_present, "allowed: the connection ended without a reply");
+    row("unknown, not there", r.unknown_absent, "allowed");
+  }
+  if (r.deferred_present > 0) row("deferred, there", r.deferred_present, "allowed: the last reply was 4xx");
+  if (r.refused > 0) row("refused", r.refused, "recipients that must not have their message");
+  if (r.unlisted_allowed > 0) row("unlisted", r.unlisted_allowed, "allowed: the account is not complete");
+  row("files read", r.files, fmt::format("{:.1f} MiB; {} of other runs, {} without an id", static_cast<double>(r.bytes) / 1048576, r.foreign, r.unmarked));
+  if (r.left_in_tmp > 0) row("left in tmp/", r.left_in_tmp, "deliveries that never ended");
+  if (!r.accounts_complete) out += "The account has no closing line: the load was killed, and what it sent last may not be listed.\n";
+  for (std::size_t i = 0; i < kProblemKinds; ++i)
+    if (r.problem_counts[i] > 0) row(fmt::format("PROBLEM: {}", to_string(kind_at(i))), r.problem_counts[i], "");
+  for (const Problem& p : r.problems)
+    fmt::format_to(at, "  {} {} for {}{}{}: {}\n", to_string(p.kind), p.id, p.recipient.empty() ? "?" : p.recipient,
+                   p.path.empty() ? "" : " in ", p.path, p.detail);
+  bool missing = r.problem_counts[static_cast<std::size_t>(ProblemKind::lost)] > 0;
+  for (const std::string& file : r.unmarked_files)
+    if (missing) fmt::format_to(at, "  without an id, so it may be one of the lost: {}\n", file);
+  out += r.good() ? "All acknowledged messages are there, whole, and once.\n" : "NOT all is as it was acknowledged.\n";
+  return out;
+}
+
+std::string verify_json(const VerifyOptions& options, const VerifyResult& r) {
+  JsonWriter json;
+  json.open_object();
+  json.text("kind", "mailbench-verify");
+  json.number("version", 1);
+  json.text("spool", options.spool);
+  json.boolean("good", r.good());
+  json.boolean("accounts_complete", r.accounts_complete);
+  json.number("acknowledged", r.acknowledged);
+  json.number("acknowledged_found", r.acknowledged_found);
+  json.number("extra_copies_allowed", r.extra_copies_allowed);
+  json.number("unknown_present", r.unknown_present);
+  json.number("unknown_absent", r.unknown_absent);
+  json.number("deferred_present", r.deferred_present);
+  json.number("refused", r.refused);
+  json.number("unlisted_allowed", r.unlisted_allowed);
+  json.number("files", r.files);
+  json.number("bytes", r.bytes);
+  json.number("foreign", r.foreign);
+  json.number("unmarked", r.unmarked);
+  json.number("left_in_tmp", r.left_in_tmp);
+  json.open_object("problem_counts");
+  for (std::size_t i = 0; i < kProblemKinds; ++i) json.number(json_key(kind_at(i)), r.problem_counts[i]);
+  json.close();
+  json.open_array("problems");
+  for (const Problem& p : r.problems) {
+    json.open_object();
+    json.text("kind", json_key(p.kind));
+    json.text("id", p.id);
+    json.text("recipient", p.recipient);
+    json.text("path", p.path);
+    json.text("detail", p.detail);
+    json.close();
+  }
+  json.close();
+  json.open_array("unmarked_files");
+  for (const std::string& file : r.unmarked_files) json.text("", file);
+  json.close();
+  json.close();
+  return json.take();
+}
+
+}  // namespace twinloft::mailbench

@@ -1,0 +1,251 @@
+// The event loop and the connections; what travels over them is in worker_transaction.cc.
+#include "twinloft/mailbench/worker.h"
+
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "client.h"
+#include "twinloft/base/check.h"
+
+namespace twinloft::mailbench {
+
+namespace {
+
+using namespace std::chrono_literals;
+constexpr Duration kBackoffMin = 10ms, kBackoffMax = 1s;
+constexpr std::size_t kErrorKindsMax = 64;
+
+std::uint64_t thread_cpu_ns() {
+  rusage usage{};
+  ::getrusage(RUSAGE_THREAD, &usage);
+  auto ns = [](const timeval& t) {
+    return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(t.tv_usec) * 1000;
+  };
+  return ns(usage.ru_utime) + ns(usage.ru_stime);
+}
+
+timespec to_timespec(Duration d) { return {d.count() / 1'000'000'000, d.count() % 1'000'000'000}; }
+
+}  // namespace
+
+Worker::Worker(Context context, std::size_t clients)
+    : context_(context),
+      factory_(context.message_settings, context.users, context.block),
+      receive_buffer_(16384, '\0') {
+  for (std::size_t i = 0; i < clients; ++i) clients_.push_back(std::make_unique<Client>(i));
+}
+
+Worker::~Worker() = default;
+
+Status Worker::run(const std::function<void(const LoadStats&)>& on_tick) {
+  epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll_) return fail_errno(errno, "epoll_create1");
+  now_ = context_.clock.now();
+  live_ = clients_.size();
+  Status status = loop(on_tick);
+  if (!status || failure_) {
+    context_.schedule.stop();  // the other threads' run is void too
+    abandon_all();
+  }
+  sample_cpu();
+  Status flushed = flush_account();
+  if (failure_) return std::unexpected(*failure_);
+  return status ? flushed : status;
+}
+
+Status Worker::loop(const std::function<void(const LoadStats&)>& on_tick) {
+  for (std::size_t i = 0; i < clients_.size(); ++i) connect(i);
+  epoll_event events[64];
+  Instant next_tick = now_;
+  while (live_ > 0 && !failure_) {
+    Duration wait = LoadStats::kTick;
+    if (!timers_.empty()) wait = std::clamp(timers_.top().at - now_, Duration(0), wait);
+    timespec limit = to_timespec(wait);
+    int count = ::epoll_pwait2(epoll_.get(), events, 64, &limit, nullptr);
+    if (count < 0 && errno != EINTR) return fail_errno(errno, "epoll_pwait2");
+    now_ = context_.clock.now();
+    if (now_ >= context_.schedule.window_start() && !cpu_at_start_) sample_cpu();
+    for (int i = 0; i < count; ++i) {
+      std::size_t index = events[i].data.u64 & 0xffffffff;
+      if (clients_[index]->generation == events[i].data.u64 >> 32) on_event(index, events[i].events);
+    }
+    fire_timers();
+    if (!stopping_ && context_.schedule.over(now_)) stop_idle_clients();
+    if (stopping_ && now_ >= drain_end_) abandon_all();
+    TL_TRY(flush_account());
+    if (now_ >= next_tick) {
+      on_tick(stats_);
+      next_tick = now_ + LoadStats::kTick;
+    }
+  }
+  return {};
+}
+
+// --- timers: one deadline a client, queued lazily so that moving a deadline back costs nothing ---
+
+void Worker::arm(std::size_t index, Instant at) {
+  Client& client = *clients_[index];
+  client.deadline = at;
+  // Far deadlines are looked at again each second: most are moved on by then, and the queue stays short.
+  Instant queue_at = std::min(at, now_ + 1s);
+  if (client.timer_queued && *client.timer_queued <= queue_at) return;
+  client.timer_queued = queue_at;
+  timers_.push({queue_at, index});
+}
+
+void Worker::fire_timers() {
+  while (!timers_.empty() && timers_.top().at <= now_) {
+    Timer timer = timers_.top();
+    timers_.pop();
+    Client& client = *clients_[timer.client];
+    if (client.timer_queued == timer.at) client.timer_queued.reset();
+    if (client.phase == Client::Phase::ended) continue;
+    if (client.deadline <= now_) on_timer(timer.client);
+    else if (!client.timer_queued) arm(timer.client, client.deadline);
+  }
+}
+
+void Worker::on_timer(std::size_t index) {
+  Client& client = *clients_[index];
+  switch (client.phase) {
+    case Client::Phase::backoff: return connect(index);
+    case Client::Phase::ready: return advance(index);
+    case Client::Phase::connecting:
+    case Client::Phase::greeting: return connection_lost(index, "time limit on connecting");
+    case Client::Phase::transaction: return connection_lost(index, "time limit on a reply");
+    case Client::Phase::quitting: return connection_lost(index, "time limit on QUIT");
+    case Client::Phase::ended: return;
+  }
+}
+
+// --- connections ---
+
+void Worker::connect(std::size_t index) {
+  Client& client = *clients_[index];
+  if (stopping_ && !client.busy) return end_client(index);
+  client.connect_started = now_;
+  auto fd = context_.endpoint.connect();
+  client.phase = Client::Phase::connecting;
+  if (!fd) return connection_lost(index, fd.error().message);
+  client.fd = std::move(*fd);
+  client.session.emplace(Session::Settings{context_.options.lhlo, context_.options.pipelining});
+  client.begun_on_connection = 0;
+  ++client.generation;
+  client.output_armed = true;
+  epoll_event event{.events = EPOLLIN | EPOLLOUT, .data = {.u64 = std::uint64_t{client.generation} << 32 | index}};
+  TL_CHECK(::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, client.fd.get(), &event) == 0);
+  arm(index, now_ + context_.options.timeout);
+}
+
+void Worker::wait_for_output(Client& client, bool wanted) {
+  if (client.output_armed == wanted) return;
+  client.output_armed = wanted;
+  epoll_event event{.events = EPOLLIN | (wanted ? std::uint32_t{EPOLLOUT} : 0u),
+                    .data = {.u64 = std::uint64_t{client.generation} << 32 | client.index}};
+  TL_CHECK(::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, client.fd.get(), &event) == 0);
+}
+
+void Worker::on_event(std::size_t index, std::uint32_t events) {
+  Client& client = *clients_[index];
+  if (client.phase == Client::Phase::connecting) {
+    if (int error = connect_error(client.fd.get()); error != 0)
+      return connection_lost(index, fail_errno(error, "connect").error().message);
+    if ((events & EPOLLOUT) == 0) return;
+    client.phase = Client::Phase::greeting;
+    wait_for_output(client, false);
+    ++stats_.connections;
+  }
+  if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0 && !receive(index)) return;
+  advance(index);
+}
+
+void Worker::connection_lost(std::size_t index, const std::string& why) {
+  Client& client = *clients_[index];
+  Client::Phase phase = client.phase;
+  bool asked_for = phase == Client::Phase::quitting;
+  if (!asked_for) {
+    bool known = stats_.errors.contains(why) || stats_.errors.size() < kErrorKindsMax;
+    ++stats_.errors[known ? why : "other"];
+  }
+  if (phase == Client::Phase::connecting || phase == Client::Phase::greeting) ++stats_.failed_connections;
+  if (phase == Client::Phase::transaction) settle(index, client.session->abandon(), true);
+  close(client);
+  client.phase = Client::Phase::backoff;
+  if (!ever_connected_ && now_ - context_.schedule.start() >= context_.options.connect_timeout) {
+    failure_ = Error{Errc::unavailable, fmt::format("{}: no connection since the start: {}", context_.options.server, why)};
+    return;
+  }
+  if (stopping_ && !client.busy) return end_client(index);
+  if (!asked_for) client.backoff = std::clamp(client.backoff * 2, kBackoffMin, kBackoffMax);
+  arm(index, asked_for ? now_ : now_ + client.backoff);
+}
+
+void Worker::close(Client& client) {
+  client.fd.reset();  // which also takes it out of the epoll set
+  client.session.reset();
+  ++client.generation;
+}
+
+void Worker::end_client(std::size_t index) {
+  Client& client = *clients_[index];
+  if (client.phase == Client::Phase::ended) return;
+  if (client.session && client.session->ready()) {
+    client.session->quit();
+    // One try: whether the server hears it makes no difference to anything that was measured.
+    std::string_view farewell = client.session->output();
+    (void)!::send(client.fd.get(), farewell.data(), farewell.size(), MSG_NOSIGNAL);
+  }
+  close(client);
+  client.phase = Client::Phase::ended;
+  --live_;
+}
+
+// --- the end of the run ---
+
+void Worker::stop_idle_clients() {
+  stopping_ = true;
+  drain_end_ = now_ + context_.options.schedule.drain;
+  sample_cpu();
+  for (std::size_t i = 0; i < clients_.size(); ++i) {
+    Client& client = *clients_[i];
+    bool waits_for_quit = client.phase == Client::Phase::quitting;
+    if (!client.busy && !waits_for_quit) end_client(i);
+  }
+}
+
+void Worker::abandon_all() {
+  stopping_ = true;
+  for (std::size_t i = 0; i < clients_.size(); ++i) {
+    Client& client = *clients_[i];
+    if (client.phase == Client::Phase::transaction) settle(i, client.session->abandon(), true);
+    if (client.busy) end_message(client);
+    end_client(i);
+  }
+}
+
+Status Worker::flush_account() {
+  if (context_.account == nullptr || account_lines_.empty()) return {};
+  Status appended = context_.account->append(account_lines_);
+  account_lines_.clear();
+  return appended;
+}
+
+// First call: the window begins. Second: it ends. Attempts are counted between the same two points.
+void Worker::sample_cpu() {
+  if (!cpu_at_start_) {
+    cpu_at_start_ = thread_cpu_ns();
+    stats_.cpu_attempts = stats_.attempts;
+    return;
+  }
+  if (cpu_done_) return;
+  cpu_done_ = true;
+  stats_.cpu_ns = thread_cpu_ns() - *cpu_at_start_;
+  stats_.cpu_attempts = stats_.attempts - stats_.cpu_attempts;
+}
+
+}  // namespace twinloft::mailbench
