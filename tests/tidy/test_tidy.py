@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+"""Tests of tidy.py: each rule has a case that breaks it and one that looks like it and does not."""
+import contextlib
+import io
+import os
+import shutil
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.dont_write_bytecode = True
+import tidy  # noqa: E402
+
+# In pieces, so that this file does not break the rule.
+MACHINE = "/" + "work" + "/main"
+ROOT_HOME = "/" + "root" + "/x"
+
+
+class TidyTest(unittest.TestCase):
+    def setUp(self):
+        self.root = tempfile.mkdtemp(prefix="tidy.")
+        self.addCleanup(shutil.rmtree, self.root)
+
+    def write(self, path, text):
+        full = os.path.join(self.root, path)
+        os.makedirs(os.path.dirname(full), exist_ok=True)
+        with open(full, "w", encoding="utf-8") as f:
+            f.write(text)
+
+    def found(self):
+        return [(p, line, rule) for p, line, rule, _ in tidy.Tidy(self.root).run()]
+
+    def check(self, path, text):
+        """(line, rule) of every violation in one file of that path and text."""
+        self.write(path, text)
+        return [(line, rule) for p, line, rule in self.found() if p == path]
+
+    def good(self, path, text):
+        self.assertEqual(self.check(path, text), [], text)
+
+    def bad(self, path, text, rule, line=1):
+        self.assertEqual(self.check(path, text), [(line, rule)], text)
+
+
+class IncludeEdges(TidyTest):
+    def test_allowed(self):
+        self.good("argv/src/a.cc", '#include "twinloft/base/fd.h"\n#include "twinloft/argv/argv.h"\n')
+        self.good("lmtpd/delivery/src/a.cc", '#include "twinloft/argv/argv.h"\n#include "twinloft/lmtpd/session/m.h"\n')
+        self.good("lmtpd/userdb/src/a.cc", '#include "twinloft/lmtpd/session/model.h"\n')
+        self.good("lmtpd/main.cc", '#include "twinloft/lmtpd/net/a.h"\n#include "twinloft/lmtpd/delivery/b.h"\n')
+        self.good("spool-repl/daemon/src/a.cc", '#include "twinloft/spool-repl/core/a.h"\n#include "twinloft/spool-repl/io/b.h"\n')
+        self.good("bench/mailbench/src/a.cc", '#include "twinloft/mailbench/a.h"\n#include "twinloft/base/a.h"\n')
+        self.good("tests/unit/mailbench/a.cc", '#include "twinloft/mailbench/a.h"\n')
+
+    def test_refused(self):
+        for path, include in [
+                ("base/src/a.cc", "twinloft/argv/argv.h"),
+                ("argv/src/a.cc", "twinloft/lmtpd/proto/reply.h"),
+                ("lmtpd/proto/src/a.cc", "twinloft/lmtpd/session/model.h"),
+                ("lmtpd/session/include/twinloft/lmtpd/session/a.h", "twinloft/lmtpd/net/a.h"),
+                ("lmtpd/delivery/src/a.cc", "twinloft/lmtpd/userdb/a.h"),
+                ("lmtpd/delivery/src/a.cc", "twinloft/spool-repl/format/a.h"),
+                ("lmtpd/main.cc", "twinloft/spool-repl/control/a.h"),
+                ("spool-repl/daemon/src/a.cc", "twinloft/lmtpd/proto/reply.h"),
+                ("spool-repl/core/src/a.cc", "twinloft/spool-repl/ports/file.h"),
+                ("spool-repl/control/src/a.cc", "twinloft/spool-repl/core/a.h"),
+                ("bench/mailbench/src/a.cc", "twinloft/lmtpd/proto/reply.h"),
+                ("tests/unit/lmtpd/net/a.cc", "twinloft/spool-repl/io/a.h"),
+                ("tests/sim/a.cc", "twinloft/lmtpd/proto/reply.h")]:
+            with self.subTest(path=path, include=include):
+                self.bad(path, f'\n#include "{include}"\n', "include-edge", 2)
+
+    def test_spelling(self):
+        self.bad("argv/src/a.cc", "#include <twinloft/argv/argv.h>\n", "include-edge")
+        self.bad("argv/src/a.cc", '#  include "twinloft/base2/x.h"\n', "include-edge")
+        self.good("tests/e2e/argv_install/c/main.c", "#include <twinloft/argv.h>\n")
+        self.good("argv/src/a.cc", "#include <vector>\n#include <sys/stat.h>\n")
+
+    def test_comments_and_strings_include_nothing(self):
+        self.good("base/src/a.cc", '// #include "twinloft/argv/argv.h"\n/*\n#include "twinloft/argv/argv.h"\n*/\n'
+                                   'const char* s = R"(\n#include "twinloft/argv/argv.h"\n)";\n')
+
+    def test_a_new_folder_must_be_in_the_table(self):
+        self.bad("new/src/a.cc", "int x;\n", "folder")
+
+    def test_the_table_is_closed_and_has_no_cycle(self):
+        state = {}
+
+        def visit(folder):
+            self.assertNotEqual(state.get(folder), "open", f"{folder} is in a cycle")
+            if folder not in state:
+                state[folder] = "open"
+                for target in tidy.EDGES[folder]:
+                    visit(target)
+                state[folder] = "done"
+        for folder in tidy.EDGES:
+            visit(folder)
+
+    def test_lmtpd_and_spool_repl_never_meet(self):
+        for folder, targets in tidy.EDGES.items():
+            for mine, other in (("lmtpd", "spool-repl"), ("spool-repl", "lmtpd")):
+                if folder == mine or folder.startswith(mine + "/"):
+                    self.assertFalse([t for t in targets if t.startswith(other)], folder)
+
+
+class PrivateHeaders(TidyTest):
+    def setUp(self):
+        super().setUp()
+        self.write("lmtpd/net/src/secret.h", "#pragma once\n")
+
+    def test_own(self):
+        self.good("lmtpd/net/src/a.cc", '#include "secret.h"\n')
+        self.good("lmtpd/net/src/deep/a.cc", '#include "../secret.h"\n')
+        self.good("tests/unit/lmtpd/net/a.cc", '#include "secret.h"\n')
+        self.write("tests/unit/lmtpd/net/support.h", "")
+        self.good("tests/unit/lmtpd/net/a.cc", '#include "support.h"\n')
+
+    def test_of_others(self):
+        self.bad("lmtpd/delivery/src/a.cc", '#include "../../net/src/secret.h"\n', "private-header")
+        self.bad("lmtpd/delivery/src/a.cc", '#include "secret.h"\n', "private-header")
+        self.bad("lmtpd/main.cc", '#include "net/src/secret.h"\n', "private-header")
+        self.bad("tests/unit/lmtpd/delivery/a.cc", '#include "secret.h"\n', "private-header")
+        self.bad("tests/unit/lmtpd/delivery/a.cc", '#include "../../../../lmtpd/net/src/secret.h"\n', "private-header")
+
+
+class BannedCalls(TidyTest):
+    CASES = [  # rule, statement, a folder that may
+        ("shell", 'system("ls");', None),
+        ("shell", 'std::system("ls");', None),
+        ("shell", 'FILE* f = popen(x, "r");', None),
+        ("shell", 'execl("/bin/sh", "sh", nullptr);', None),
+        ("shell", 'execl("/bin/bash", "bash", nullptr);', None),
+        ("wall-clock", "auto t = time(nullptr);", "base"),
+        ("wall-clock", "return ::time (nullptr);", "base"),
+        ("wall-clock", "x = std::time(nullptr);", "base"),
+        ("wall-clock", "gettimeofday(&tv, nullptr);", "base"),
+        ("wall-clock", "if (clock_gettime(CLOCK_REALTIME, &t)) {}", "base"),
+        ("wall-clock", "auto t = std::chrono::system_clock::now();", "base"),
+        ("random", "std::random_device d;", "base"),
+        ("random", "int r = rand() % 6;", "base"),
+        ("random", "srand(1);", "base"),
+        ("raw-sync", "if (::fsync(fd) != 0) return;", "lmtpd/delivery"),
+        ("raw-sync", "return fdatasync(fd);", "spool-repl/journal"),
+        ("raw-sync", "syncfs(fd);", "spool-repl/daemon"),
+        ("raw-sync", "sync_file_range(fd, 0, 0, 0);", "spool-repl/io"),
+        ("raw-sync", "x = !fsync(fd);", "tests/sim"),
+    ]
+
+    def test_refused_outside_of_the_owner(self):
+        for rule, statement, _ in self.CASES:
+            with self.subTest(statement=statement):
+                self.bad("argv/src/a.cc", f"void f() {{\n  {statement}\n}}\n", rule, 2)
+
+    def test_allowed_in_the_owner(self):
+        for rule, statement, may in self.CASES:
+            if may is None:
+                self.bad("tests/sim/a.cc", statement + "\n", rule)
+                self.bad("base/src/a.cc", statement + "\n", rule)
+            else:
+                with self.subTest(statement=statement):
+                    self.good(may + "/src/a.cc", f"void f() {{\n  {statement}\n}}\n")
+
+    def test_alike_and_allowed(self):
+        self.good("argv/src/a.cc", """
+            // system("ls"), popen(), "/bin/sh", time(nullptr), rand(), fsync(fd), system_clock
+            /* system("ls")
+               execl("/bin/sh") */
+            const char* a = "system(1) popen(2) time(3) rand() fsync(4) std::chrono::system_clock random_device";
+            const char* b = "never run /bin/sh, \\" or system(x)";
+            const char* c = R"x(system("ls"); time(0) " )" fsync(1))x";
+            const char d = '"'; int system_count(int); int e = 1'000'000; char f = '\\'';
+            Status fsync(int fd); virtual Result<int> time(); char* rand(int); const Clock& time(int);
+            auto g = file.fsync(3); ops->syncfs(4); auto h = Durability::fsync; auto i = Fake::fsync(1);
+            auto j = uptime(); set_time(1); time_t k = 0; operand(1); int time = 3; std::chrono::steady_clock l;
+        """)
+
+    def test_literals_do_not_hide_what_follows(self):
+        self.bad("argv/src/a.cc", 'const char* a = "\\\\"; int t = time(nullptr);\n', "wall-clock")
+        self.bad("argv/src/a.cc", "char a = '\"'; int t = time(nullptr); // \"\n", "wall-clock")
+        self.bad("argv/src/a.cc", 'auto a = R"(")"; int t = time(nullptr);\n', "wall-clock")
+        self.bad("argv/src/a.cc", "int a = 1'000; int t = time(nullptr); int b = 0x1'f;\n", "wall-clock")
+        self.bad("argv/src/a.cc", "// a comment \\\n time(0)\nint t = time(nullptr);\n", "wall-clock", 3)
+        self.bad("argv/src/a.cc", "/* a \" */ int t = time(nullptr);\n", "wall-clock")
+
+
+class Hygiene(TidyTest):
+    def test_tabs(self):
+        self.bad("argv/src/a.cc", "int a;\n\tint b;\n", "tab", 2)
+        self.good("argv/src/a.cc", 'const char* a = "\\t";\n')
+        self.good("conf/a.txt", "a\tb\n")
+
+    def test_length(self):
+        self.bad("argv/src/a.cc", "int a;\n" * 700, "length", 700)
+        self.good("argv/src/a.cc", "int a;\n" * 699)
+        self.good("docs/a.md", "line\n" * 2000)
+
+    def test_machine_paths(self):
+        self.bad("docs/a.md", f"see\n{MACHINE}/x\n", "machine-path", 2)
+        self.bad("argv/src/a.cc", f'const char* a = "{MACHINE}";\n', "machine-path")
+        self.bad("tests/e2e/run", f"cd {ROOT_HOME}\n", "machine-path")
+        self.good("docs/b.md", "a spool under /srv/mail, a file in tests" + MACHINE + ", the $dir" + MACHINE + "\n")
+
+    def test_build_folders_are_not_read(self):
+        self.write("build/release/a.cc", "\tsystem(1);\n")
+        self.assertEqual(self.found(), [])
+
+
+class CommandLine(TidyTest):
+    def run_main(self):
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = tidy.main(["--root", self.root])
+        return status, out.getvalue(), err.getvalue()
+
+    def test_messages_name_file_line_and_rule(self):
+        self.write("argv/src/a.cc", "\nint a = rand();\n")
+        status, out, _ = self.run_main()
+        self.assertEqual(status, 1)
+        self.assertEqual(out, "argv/src/a.cc:2: [random] rand is not repeatable from a seed; take a twinloft::Random\n")
+
+    def test_clean(self):
+        self.write("argv/src/a.cc", "int a;\n")
+        self.assertEqual(self.run_main()[:2], (0, ""))
+
+    def test_an_empty_tree_is_no_success(self):
+        self.assertEqual(self.run_main()[0], 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

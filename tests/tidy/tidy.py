@@ -1,0 +1,296 @@
+#!/usr/bin/env python3
+"""Checks the rules of docs/ARCHITECTURE.md that a compiler does not.
+
+    tidy.py [--root DIR]
+
+Prints one line for each violation, `file:line: [rule] what to do`, and exits 1 where there is one. The tables below
+are the rules; a change of them is a change of the design. There is no way to switch a rule off inside a file.
+"""
+import argparse
+import os
+import re
+import sys
+from dataclasses import dataclass
+
+# --- Tables -----------------------------------------------------------------------------------------------------------
+
+LMTPD = ["lmtpd/proto", "lmtpd/session", "lmtpd/userdb", "lmtpd/delivery", "lmtpd/net", "lmtpd/config"]
+REPL = ["spool-repl/format", "spool-repl/ports", "spool-repl/core", "spool-repl/journal", "spool-repl/io",
+        "spool-repl/net", "spool-repl/export", "spool-repl/control"]
+REPL_PROGRAMS = ["spool-repl/daemon", "spool-repl/ctl"]
+ALL = ["base", "argv", "bench/mailbench"] + LMTPD + REPL + REPL_PROGRAMS
+
+# Folder -> folders whose public headers it may include. Its own are always allowed. A file belongs to the longest
+# folder that its path starts with, so "lmtpd" is lmtpd/main.cc and what else lies beside it.
+EDGES = {
+    "base": [],
+    "argv": ["base"],
+    "lmtpd/proto": ["base"],
+    "lmtpd/session": ["base", "lmtpd/proto"],
+    "lmtpd/net": ["base", "lmtpd/proto", "lmtpd/session"],
+    "lmtpd/userdb": ["base", "lmtpd/session"],
+    "lmtpd/delivery": ["base", "argv", "lmtpd/proto", "lmtpd/session"],
+    "lmtpd/config": ["base", "argv", "lmtpd/proto", "lmtpd/session", "lmtpd/userdb", "lmtpd/delivery", "lmtpd/net"],
+    "lmtpd": ["base", "argv"] + LMTPD,
+    "spool-repl/format": ["base"],
+    "spool-repl/ports": ["base"],
+    "spool-repl/core": ["base", "spool-repl/format"],
+    "spool-repl/journal": ["base", "spool-repl/format", "spool-repl/ports"],
+    "spool-repl/io": ["base", "spool-repl/ports"],
+    "spool-repl/net": ["base", "spool-repl/ports", "spool-repl/format"],
+    "spool-repl/export": ["base", "spool-repl/ports"],
+    "spool-repl/control": ["base", "spool-repl/ports"],
+    "spool-repl/daemon": ["base"] + REPL,
+    "spool-repl/ctl": ["base", "spool-repl/daemon"] + REPL,
+    "bench/mailbench": ["base"],
+    "bench/parts": ["base", "argv"] + LMTPD + REPL,
+    "tests/unit/base": ["base"],
+    "tests/unit/argv": ["base", "argv", "lmtpd/config"],
+    "tests/unit/lmtpd": ["base", "argv"] + LMTPD,
+    "tests/unit/spool-repl": ["base"] + REPL + REPL_PROGRAMS,
+    "tests/unit/mailbench": ["base", "bench/mailbench"],
+    "tests/sim": ["base"] + REPL,
+    "tests/fuzz": ALL,
+    "tests/e2e": ALL,
+}
+
+# Where a public header's path does not spell its folder.
+HEADER_FOLDERS = {"mailbench": "bench/mailbench"}
+
+# Programs outside of the project, which include what is installed.
+OUTSIDE = ["tests/e2e/argv_install"]
+
+
+@dataclass(frozen=True)
+class Ban:
+    rule: str
+    names: tuple
+    called: bool  # only where '(' follows
+    owners: tuple  # folders that may
+    advice: str
+
+
+BANS = [
+    Ban("shell", ("system", "popen", "wordexp"), True, (), "starts a shell; run the program with an argument vector"),
+    Ban("wall-clock", ("time", "gettimeofday", "clock_gettime", "timespec_get", "ftime"), True, ("base",),
+        "reads a clock; take a twinloft::Clock"),
+    Ban("wall-clock", ("system_clock",), False, ("base",), "reads the time of day; take a twinloft::Clock"),
+    Ban("random", ("rand", "srand", "rand_r", "drand48", "getrandom", "getentropy", "arc4random"), True, ("base",),
+        "is not repeatable from a seed; take a twinloft::Random"),
+    Ban("random", ("random_device",), False, ("base",), "is not repeatable from a seed; take a twinloft::Random"),
+    Ban("raw-sync", ("fsync", "fdatasync", "syncfs", "sync_file_range", "io_uring_prep_fsync"), True,
+        ("lmtpd/delivery", "spool-repl/io", "spool-repl/journal", "spool-repl/daemon", "spool-repl/ctl",
+         "bench/mailbench", "tests"),
+        "makes bytes durable outside of the folders that own the order of it; go through their interfaces"),
+]
+
+SHELLS = re.compile(r"^(/usr)?/bin/(ba|da|k|z)?sh(\s|$)")
+MACHINE_PATH = re.compile(r"(?<![\w.})$*-])/(?:work|root)/[\w.]")
+LINES_MAX = 700  # a C++ file has fewer
+CPP = (".cc", ".h", ".c", ".cpp", ".hpp")
+TEXT = CPP + (".py", ".sh", ".cmake", ".txt", ".md", ".json", ".toml", ".conf", ".in", ".yml", ".yaml", ".html", ".sql",
+              ".service", "")
+SKIPPED = {".git", "build", "__pycache__", ".cache"}
+
+# --- Reading C++ ------------------------------------------------------------------------------------------------------
+
+TOKEN = re.compile(r"""
+    (?P<line>//(?:\\\r?\n|[^\n])*)
+  | (?P<block>/\*.*?(?:\*/|\Z))
+  | (?P<raw>\b(?:u8|[uUL])?R"(?P<delim>[^\s()\\]{0,16})\(.*?(?:\)(?P=delim)"|\Z))
+  | (?P<include>(?m:^[ \t]*\#[ \t]*include[ \t]*[<"][^>"\n]*[>"]))
+  | (?P<number>\b\d(?:'?[\w.])*)
+  | (?P<string>"(?:\\.|[^"\\\n])*"?)
+  | (?P<char>'(?:\\.|[^'\\\n])*'?)
+""", re.VERBOSE | re.DOTALL)
+
+
+def blank(text):
+    return re.sub(r"[^\n]", " ", text)
+
+
+@dataclass
+class Source:
+    code: str  # comments and literals blanked, lines kept
+    includes: list  # (line, bracket, path)
+    literals: list  # (line, text)
+
+
+def read_cpp(text):
+    includes, literals, out, last = [], [], [], 0
+    for match in TOKEN.finditer(text):
+        kind, token = match.lastgroup, match.group()
+        if kind == "delim":
+            kind = "raw"
+        out.append(text[last:match.start()])
+        last = match.end()
+        line = text.count("\n", 0, match.start()) + 1
+        if kind == "number":
+            out.append(token)
+            continue
+        if kind == "include":
+            bracket, path = re.search(r'([<"])([^>"\n]*)', token).groups()
+            includes.append((line, bracket, path))
+        elif kind == "string":
+            literals.append((line, token[1:-1]))
+        elif kind == "raw":
+            literals.append((line, token[token.index("(") + 1:].rsplit(")", 1)[0]))
+        out.append(blank(token))
+    out.append(text[last:])
+    return Source("".join(out), includes, literals)
+
+
+# --- Rules ------------------------------------------------------------------------------------------------------------
+
+KEYWORDS = {"return", "else", "do", "case", "throw", "co_return", "co_await", "co_yield", "and", "or", "not"}
+
+
+def is_call(code, start):
+    """Whether the name at `start`, with '(' after it, is the C library's function and not a member or a declaration."""
+    before = code[:start].rstrip()
+    if before.endswith((".", "->")):
+        return False
+    if before.endswith("::"):
+        scope = re.search(r"(\w*)\s*::$", before).group(1)
+        if scope not in ("", "std") and scope not in KEYWORDS:
+            return False
+        before = re.sub(r"(\bstd)?\s*::$", "", before).rstrip()
+    word = re.search(r"\w+$", before)
+    if word:
+        return word.group() in KEYWORDS  # `Status fsync(int fd)` declares
+    return not re.search(r"[\w>]>$|\w[*&]$", before)  # so do `Result<int> time()` and `char* time()`
+
+
+class Tidy:
+    def __init__(self, root):
+        self.root = os.path.abspath(root)
+        self.found = []
+        self.files = sorted(self.walk())
+        self.known = set(self.files)
+
+    def walk(self):
+        for folder, folders, files in os.walk(self.root):
+            folders[:] = [f for f in folders if f not in SKIPPED]
+            for name in files:
+                path = os.path.join(folder, name)
+                if os.path.splitext(name)[1] in TEXT and not os.path.islink(path):
+                    yield os.path.relpath(path, self.root)
+
+    def report(self, path, line, rule, message):
+        self.found.append((path, line, rule, message))
+
+    def run(self):
+        for path in self.files:
+            with open(os.path.join(self.root, path), "rb") as f:
+                data = f.read()
+            if b"\0" in data:
+                continue
+            text = data.decode("utf-8", "replace")
+            self.check_machine_paths(path, text)
+            if path.endswith(CPP):
+                self.check_cpp(path, text)
+        return self.found
+
+    def check_machine_paths(self, path, text):
+        for match in MACHINE_PATH.finditer(text):
+            self.report(path, text.count("\n", 0, match.start()) + 1, "machine-path",
+                        "names a folder of the machine it was written on")
+
+    def check_cpp(self, path, text):
+        lines = text.split("\n")
+        for number, line in enumerate(lines, 1):
+            if "\t" in line:
+                self.report(path, number, "tab", "holds a tab; indent with blanks, write \\t in literals")
+        count = len(lines) - (1 if text.endswith("\n") else 0)
+        if count >= LINES_MAX:
+            self.report(path, count, "length", f"has {count} lines, {LINES_MAX} or more; split it by subject")
+        source = read_cpp(text)
+        folder = owner(path)
+        if folder is None:
+            self.report(path, 1, "folder", "is in no folder of tidy.py's EDGES; add the folder and what it may include")
+            return
+        for line, bracket, include in source.includes:
+            self.check_include(path, folder, line, bracket, include)
+        self.check_bans(path, source)
+
+    def check_include(self, path, folder, line, bracket, include):
+        if include.startswith("twinloft/"):
+            if under(path, OUTSIDE):
+                return
+            if bracket == "<":
+                self.report(path, line, "include-edge", f"write \"{include}\" in quotes: it is a header of this project")
+            target = header_folder(include)
+            if target is None:
+                self.report(path, line, "include-edge", f"{include} is a header of no known folder")
+            elif target != folder and target not in EDGES[folder]:
+                allowed = ", ".join(EDGES[folder]) or "nothing"
+                self.report(path, line, "include-edge",
+                            f"{folder} must not include {target}; it may include {allowed}")
+        elif bracket == '"':
+            self.check_private(path, folder, line, include)
+
+    def check_private(self, path, folder, line, include):
+        """A private header is one of the same folder; a unit test may see those of the folder that it mirrors."""
+        homes = [(os.path.dirname(path), folder), (folder + "/src", folder)]
+        if path.startswith("tests/unit/"):
+            mirrored = path.removeprefix("tests/unit/")
+            mirrored = owner(HEADER_FOLDERS.get(mirrored.split("/")[0], mirrored))
+            if mirrored:
+                homes += [(mirrored, mirrored), (mirrored + "/src", mirrored)]
+        for home, of in homes:
+            target = os.path.normpath(os.path.join(home, include))
+            if target in self.known and owner(target) == of:
+                return
+        self.report(path, line, "private-header",
+                    f"\"{include}\" is no header of {folder}; use the other folder's public headers")
+
+    def check_bans(self, path, source):
+        for ban in BANS:
+            if under(path, ban.owners):
+                continue
+            tail = r"\s*\(" if ban.called else r"\b"
+            for match in re.finditer(r"\b(" + "|".join(ban.names) + r")" + tail, source.code):
+                if ban.called and not is_call(source.code, match.start()):
+                    continue
+                line = source.code.count("\n", 0, match.start()) + 1
+                self.report(path, line, ban.rule, f"{match.group(1)} {ban.advice}")
+        for line, literal in source.literals:
+            if SHELLS.match(literal):
+                self.report(path, line, "shell", f"{literal.split()[0]} is a shell; run the program itself")
+
+
+def under(path, folders):
+    return any(path == f or path.startswith(f + "/") for f in folders)
+
+
+def owner(path):
+    owners = [f for f in EDGES if under(path, [f])]
+    return max(owners, key=len) if owners else None
+
+
+def header_folder(include):
+    parts = include.split("/")[1:-1]
+    while parts:
+        name = "/".join(parts)
+        name = HEADER_FOLDERS.get(name, name)
+        if name in EDGES:
+            return name
+        parts.pop()
+    return None
+
+
+def main(argv):
+    parser = argparse.ArgumentParser(description="Checks include edges, banned calls and file hygiene.")
+    parser.add_argument("--root", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+    tidy = Tidy(parser.parse_args(argv).root)
+    for path, line, rule, message in tidy.run():
+        print(f"{path}:{line}: [{rule}] {message}")
+    if not any(f.endswith(CPP) for f in tidy.files):
+        print(f"tidy: no C++ file under {tidy.root}: is --root right?", file=sys.stderr)
+        return 2
+    print(f"tidy: {len(tidy.files)} files, {len(tidy.found)} violations", file=sys.stderr)
+    return 1 if tidy.found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
