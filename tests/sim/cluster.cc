@@ -294,6 +294,8 @@ void Cluster::disconnect() {
 void Cluster::send(Node& from, PeerMessage message) {
   if (!link_up_) return;
   Node& to = from.id == 1 ? *secondary_ : *primary_;
+  // Its first ack says that what it had beyond the primary's history is gone from its disk.
+  if (std::holds_alternative<Ack>(message)) secondary_follows_ = true;
   auto bytes = std::make_shared<std::vector<std::byte>>();
   encode_peer_message(message, *bytes);
   std::int64_t& last = deliver_at_[from.id - 1];
@@ -302,7 +304,6 @@ void Cluster::send(Node& from, PeerMessage message) {
     if (!link_up_ || connection_ != no) return;
     auto decoded = decode_peer_message(type, *bytes);
     if (!decoded) violated("a message does not decode: " + decoded.error().message);
-    if (to.id == 2 && std::holds_alternative<Begin>(*decoded)) secondary_follows_ = true;
     feed(to, core::PeerInput{from_id, std::move(*decoded)});
   });
 }

@@ -63,9 +63,9 @@ std::string History::explain(const Image& image) const {
 }
 
 void History::restart_from(std::size_t prefix) {
-  for (std::size_t k = 0; k < prefix; ++k) apply(ops_[k], base_);
-  ops_.clear();
-  promised_ = 0;
+  ops_.resize(prefix);
+  // What survived is the state now, whether or not anyone was told.
+  for (Op& op : ops_) op.completed = true;
 }
 
 bool History::read_is_right(std::uint64_t lba, std::uint64_t value, std::size_t completed) const {

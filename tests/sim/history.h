@@ -19,8 +19,8 @@ class History {
   explicit History(std::uint64_t blocks) : base_(blocks) {}
 
   struct Op {
-    std::uint64_t id, lba, blocks;
-    bool zeros;
+    std::uint64_t id = 0, lba = 0, blocks = 0;
+    bool zeros = false;
     bool completed = false;
   };
 
@@ -35,7 +35,8 @@ class History {
   // Longest prefix with this state that holds what is promised (or any prefix, with need_promised false).
   std::optional<std::size_t> matching_prefix(const Image& image, bool need_promised) const;
   std::string explain(const Image& image) const;         // for a person: how the nearest prefix differs
-  // The primary came back with this prefix: the rest never happened.
+  // The primary came back with this prefix: the rest never happened. Earlier prefixes stay possible for a secondary
+  // that has not caught up, down to what is promised.
   void restart_from(std::size_t prefix);
 
   // Contents that a read of this block may return, if it was submitted when `submitted` requests were known complete.

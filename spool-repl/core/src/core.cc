@@ -104,9 +104,13 @@ void Core::tick(Instant now) {
 }
 
 std::optional<Instant> Core::next_tick() const {
-  std::optional<Instant> next = parts_->checkpointer.next_tick();
-  if (auto* p = parts_->primary())
-    if (auto seal = p->next_tick(); seal && (!next || *seal < *next)) next = seal;
+  std::optional<Instant> next;
+  // What is due already was tried by the last tick() and waits for an event, not for time.
+  auto consider = [&](std::optional<Instant> at) {
+    if (at && *at > parts_->volume.now && (!next || *at < *next)) next = at;
+  };
+  consider(parts_->checkpointer.next_tick());
+  if (auto* p = parts_->primary()) consider(p->next_tick());
   return next;
 }
 

@@ -30,6 +30,7 @@ void Secondary::peer_up(ReplicaId id) {
   }
   primary_ = id;
   connection_ = ConnectionState::Matching;
+  begun_ = false;
   backlog_.clear();
   primary_commit_ = {};
 }
@@ -61,6 +62,7 @@ void Secondary::handle(const MatchRequest& m) {
   if (m.epoch.counter < seen.counter || (m.epoch.counter == seen.counter && m.epoch.id != seen.id))
     return refuse(fmt::format("it is at epoch {}, and epoch {} has been here already", m.epoch.counter, seen.counter));
   connection_ = ConnectionState::Matching;
+  begun_ = false;
   epoch_ = m.epoch;
   v_.out.sends.push_back(
       Send{primary_, MatchState{seen, v_.log.tail_mark(), v_.log.last_mark(), v_.commit_lsn()}});
@@ -71,13 +73,14 @@ void Secondary::handle(const Probe& m) {
 }
 
 void Secondary::handle(const Begin& m) {
-  if (connection_ != ConnectionState::Matching || m.epoch != epoch_)
+  if (connection_ != ConnectionState::Matching || m.epoch != epoch_ || begun_)
     return refuse("it began to send without a common record");
   auto common = v_.log.find(m.from);
   if (!common) return refuse(fmt::format("it wants to go on from {}, which is not in the log here", m.from.lsn.v));
   if (*common < v_.log.committed_end())
     return refuse(fmt::format("it wants to cut off committed writes: {} are committed here, it has {}",
                               v_.commit_lsn().v, m.from.lsn.v));
+  begun_ = true;
   cut_to_ = m.from;
   if (*common == v_.log.end() && cut_ == Cut::none) return connected();
   cut_ = Cut::waiting_for_journal;
@@ -104,7 +107,7 @@ void Secondary::try_cut() {
 void Secondary::on_cut_durable() {
   if (cut_ != Cut::waiting_for_superblock) return;
   cut_ = Cut::none;
-  if (connection_ == ConnectionState::Matching && primary_ != 0 && cut_to_ == v_.log.last_mark()) connected();
+  if (connection_ == ConnectionState::Matching && begun_ && cut_to_ == v_.log.last_mark()) connected();
 }
 
 void Secondary::connected() {
@@ -116,7 +119,7 @@ void Secondary::connected() {
 }
 
 void Secondary::handle(RecordMessage& m) {
-  if (m.epoch != epoch_ || connection_ == ConnectionState::Connecting)
+  if (m.epoch != epoch_ || !begun_)
     return refuse("it sent a record of another epoch");
   backlog_.push_back(std::move(m));
   take_backlog();
@@ -174,7 +177,7 @@ bool Secondary::take_record(RecordMessage& m) {
 }
 
 void Secondary::handle(const Commit& m) {
-  if (m.epoch != epoch_ || connection_ != ConnectionState::Connected)
+  if (m.epoch != epoch_ || !begun_)
     return refuse("it sent a commit point of another epoch");
   if (m.mark.lsn > primary_commit_.lsn) primary_commit_ = m.mark;
 }

@@ -47,6 +47,7 @@ class Secondary {
   // superblock that makes old frames void is durable, then records are taken.
   enum class Cut { none, waiting_for_journal, waiting_for_superblock } cut_ = Cut::none;
   LogMark cut_to_;
+  bool begun_ = false;  // on this connection: records and commit points may come
   std::deque<RecordMessage> backlog_;  // bounded by the primary's send window
   LogMark primary_commit_;
   Ack acked_;

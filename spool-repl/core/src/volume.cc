@@ -167,7 +167,8 @@ unsigned Volume::on_superblock_written(int error) {
     fail_device(fmt::format("the journal failed a write of the superblock (errno {})", error));
     return 0;
   }
-  unsigned done = superblock_in_flight_;
+  // A purpose that has come up again meanwhile is done only with the write that is still to come.
+  unsigned done = superblock_in_flight_ & ~superblock_wanted_;
   superblock_in_flight_ = 0;
   if (superblock_wanted_ != 0) start_superblock_write();
   return done;
