@@ -1,0 +1,70 @@
+// What the tests of io/ share: a loop on either kind of ring, pipes, temporary files.
+#pragma once
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "twinloft/base/fd.h"
+#include "twinloft/spool-repl/io/uring_loop.h"
+
+namespace twinloft::repl::io {
+
+inline std::unique_ptr<UringLoop> make_loop(const Clock& clock, bool plain_ring, unsigned entries = 64) {
+  auto loop = UringLoop::create(clock, {.entries = entries, .plain_ring = plain_ring});
+  EXPECT_TRUE(loop) << loop.error().message;
+  return loop ? std::move(*loop) : nullptr;
+}
+
+// Parameter: whether the ring is set up without optional flags.
+class LoopTest : public testing::TestWithParam<bool> {
+ protected:
+  // Turns until `done` holds; the test program's own time limit ends a loop that never gets there.
+  template <class Predicate>
+  void run_until(Predicate done) {
+    while (!done()) {
+      auto turned = loop->turn(std::chrono::seconds(1));
+      ASSERT_TRUE(turned) << turned.error().message;
+    }
+  }
+  OsClock clock;
+  std::unique_ptr<UringLoop> loop = make_loop(clock, GetParam());
+};
+
+inline std::string ring_name(const testing::TestParamInfo<bool>& ring) { return ring.param ? "plain" : "newest"; }
+
+inline std::pair<Fd, Fd> make_socketpair() {
+  int fds[2];
+  EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds), 0);
+  return {Fd(fds[0]), Fd(fds[1])};
+}
+
+inline std::pair<Fd, Fd> make_pipe() {
+  int fds[2];
+  EXPECT_EQ(pipe2(fds, O_CLOEXEC), 0);
+  return {Fd(fds[0]), Fd(fds[1])};
+}
+
+// A file that is gone with the object.
+class TempFile {
+ public:
+  TempFile() {
+    const char* dir = std::getenv("TMPDIR");
+    path_ = std::string(dir ? dir : "/tmp") + "/tl-io-XXXXXX";
+    fd_ = Fd(mkostemp(path_.data(), O_CLOEXEC));
+    EXPECT_TRUE(fd_) << path_;
+  }
+  ~TempFile() { unlink(path_.c_str()); }
+  int fd() const { return fd_.get(); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  Fd fd_;
+};
+
+}  // namespace twinloft::repl::io
