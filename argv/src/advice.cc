@@ -1,7 +1,6 @@
 // Options of dovecot-lda as getopt(3) reads them (Dovecot 2.x; checked against 2.3.19).
 #include "twinloft/argv/advice.h"
 
-
 namespace twinloft::argv {
 namespace {
 
@@ -16,14 +15,18 @@ std::string basename_of(const Word& program) {
 
 class DovecotLda {
  public:
-  DovecotLda(const Template& command, std::string program) : command_(command), program_(std::move(program)) {}
+  DovecotLda(const Template& command, std::string program)
+      : command_(command), program_(std::move(program)) {}
 
   std::vector<Diagnostic> run(const AdviceOptions& options) {
     const std::vector<Word>& words = command_.words();
     for (std::size_t i = 1; i < words.size(); ++i) {
-      if (!options_ended_ && words[i].is_literal("--")) options_ended_ = true;
-      else if (!options_ended_ && is_option(words[i])) i += option_word(i);
-      else operand(words[i], options);
+      if (!options_ended_ && words[i].is_literal("--"))
+        options_ended_ = true;
+      else if (!options_ended_ && is_option(words[i]))
+        i += option_word(i);
+      else
+        operand(words[i], options);
     }
     if (options.all_recipients) one_recipient();
     return std::move(found_);
@@ -51,7 +54,8 @@ class DovecotLda {
       return word.parts.size() > 1 ? joined_value(word, letter) : next_word(index, letter);
     }
     if (word.parts.size() > 1)
-      warn(word, "a macro chooses options of " + program_ + " here: whoever sets its value chooses what it does");
+      warn(word,
+           "a macro chooses options of " + program_ + " here: whoever sets its value chooses what it does");
     return 0;
   }
 
@@ -64,7 +68,8 @@ class DovecotLda {
       warn(word, std::string("option -") + letter + " ended with Dovecot 1.x; since 2.0 " + program_ +
                      " ends with 64 (EX_USAGE), and no mail is delivered: use the setting " + setting);
     } else {
-      warn(word, program_ + " has no option -" + letter + ": it ends with 64 (EX_USAGE), and no mail is delivered");
+      warn(word,
+           program_ + " has no option -" + letter + ": it ends with 64 (EX_USAGE), and no mail is delivered");
     }
   }
 
@@ -85,15 +90,18 @@ class DovecotLda {
     const Word& word = words[index];
     const std::string option = std::string("option -") + letter;
     if (index + 1 == words.size()) {
-      warn(word, option + " of " + program_ + " needs a value: it ends with 64 (EX_USAGE), and no mail is delivered");
+      warn(word, option + " of " + program_ +
+                     " needs a value: it ends with 64 (EX_USAGE), and no mail is delivered");
       return 0;
     }
     if (words[index + 1].group != word.group)
       warn(word, option + " and its value must be in the same group: where one is left out, " + program_ +
                      " takes the next argument");
     else if ((letter == 'a' || letter == 'r') && may_be_empty(words[index + 1]))
-      warn(words[index + 1], option + " of " + program_ + " ends with 64 (EX_USAGE) for an empty value: put both words "
-                             "into a group, [ -" + letter + " ... ]");
+      warn(words[index + 1], option + " of " + program_ +
+                                 " ends with 64 (EX_USAGE) for an empty value: put both words "
+                                 "into a group, [ -" +
+                                 letter + " ... ]");
     return 1;
   }
 
@@ -109,7 +117,9 @@ class DovecotLda {
 
   void operand(const Word& word, const AdviceOptions& options) {
     if (options.all_recipients && word.per_recipient()) return;  // one_recipient() says it better
-    warn(word, program_ + " takes options only: with this argument it ends with 64 (EX_USAGE), and no mail is delivered");
+    warn(word,
+         program_ +
+             " takes options only: with this argument it ends with 64 (EX_USAGE), and no mail is delivered");
   }
 
   void one_recipient() {

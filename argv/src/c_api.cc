@@ -52,11 +52,16 @@ tl_argv_status report(tl_argv_error* error, const Diagnostic& d) {
 
 tl_argv_status status_of(ExpandError::Code code) {
   switch (code) {
-    case ExpandError::Code::missing_value: return TL_ARGV_MISSING_VALUE;
-    case ExpandError::Code::forbidden_byte: return TL_ARGV_FORBIDDEN_BYTE;
-    case ExpandError::Code::leading_dash: return TL_ARGV_LEADING_DASH;
-    case ExpandError::Code::limit: return TL_ARGV_LIMIT;
-    case ExpandError::Code::recipients: return TL_ARGV_RECIPIENTS;
+    case ExpandError::Code::missing_value:
+      return TL_ARGV_MISSING_VALUE;
+    case ExpandError::Code::forbidden_byte:
+      return TL_ARGV_FORBIDDEN_BYTE;
+    case ExpandError::Code::leading_dash:
+      return TL_ARGV_LEADING_DASH;
+    case ExpandError::Code::limit:
+      return TL_ARGV_LIMIT;
+    case ExpandError::Code::recipients:
+      return TL_ARGV_RECIPIENTS;
   }
   return TL_ARGV_BAD_CALL;
 }
@@ -103,13 +108,14 @@ ParseOptions to_options(const tl_argv_macro* macros, std::size_t count) {
   ParseOptions options;
   if (macros == nullptr) return options;
   options.macros.clear();
-  for (std::size_t i = 0; i < count; ++i) options.macros.push_back({macros[i].name, macros[i].per_recipient != 0});
+  for (std::size_t i = 0; i < count; ++i)
+    options.macros.push_back({macros[i].name, macros[i].per_recipient != 0});
   return options;
 }
 
 template <class Expand>
-tl_argv_status run_expand(const tl_argv_template* command, char*** argv, std::size_t* argc, tl_argv_error* error,
-                          Expand expand) {
+tl_argv_status run_expand(const tl_argv_template* command, char*** argv, std::size_t* argc,
+                          tl_argv_error* error, Expand expand) {
   if (argv != nullptr) *argv = nullptr;
   if (argc != nullptr) *argc = 0;
   if (command == nullptr || argv == nullptr) return report(error, TL_ARGV_BAD_CALL, kNullPointer);
@@ -153,7 +159,9 @@ tl_argv_status tl_argv_parse(const char* text, size_t length, const tl_argv_macr
   }
 }
 
-void tl_argv_template_free(tl_argv_template* command) { delete command; }
+void tl_argv_template_free(tl_argv_template* command) {
+  delete command;
+}
 
 size_t tl_argv_word_count(const tl_argv_template* command) {
   return command == nullptr ? 0 : command->command.words().size();
@@ -172,8 +180,8 @@ const char* tl_argv_warning(const tl_argv_template* command, size_t index) {
   return command->warnings[index].c_str();
 }
 
-tl_argv_status tl_argv_expand(const tl_argv_template* command, tl_argv_values values, char*** argv, size_t* argc,
-                              tl_argv_error* error) {
+tl_argv_status tl_argv_expand(const tl_argv_template* command, tl_argv_values values, char*** argv,
+                              size_t* argc, tl_argv_error* error) {
   return run_expand(command, argv, argc, error, [&] {
     Values map;
     if (!to_values(values, map)) return report(error, TL_ARGV_BAD_CALL, kNullPointer);
@@ -182,8 +190,8 @@ tl_argv_status tl_argv_expand(const tl_argv_template* command, tl_argv_values va
 }
 
 tl_argv_status tl_argv_expand_all(const tl_argv_template* command, tl_argv_values shared,
-                                  const tl_argv_values* recipients, size_t recipient_count, char*** argv, size_t* argc,
-                                  tl_argv_error* error) {
+                                  const tl_argv_values* recipients, size_t recipient_count, char*** argv,
+                                  size_t* argc, tl_argv_error* error) {
   return run_expand(command, argv, argc, error, [&] {
     Values map;
     std::vector<Values> maps(recipients == nullptr ? 0 : recipient_count);
@@ -194,6 +202,8 @@ tl_argv_status tl_argv_expand_all(const tl_argv_template* command, tl_argv_value
   });
 }
 
-void tl_argv_vector_free(char** argv) { std::free(argv); }
+void tl_argv_vector_free(char** argv) {
+  std::free(argv);
+}
 
 }  // extern "C"

@@ -1,4 +1,5 @@
-// Expansion: one pass over the parsed words. Values are appended to arguments and never looked at as a template.
+// Expansion: one pass over the parsed words. Values are appended to arguments and never looked at as a
+// template.
 #include <algorithm>
 #include <optional>
 
@@ -33,7 +34,8 @@ char folded(char c, Fold fold) {
 
 class Expansion {
  public:
-  Expansion(const std::vector<Word>& words, const ExpandOptions& options) : words_(words), options_(options) {}
+  Expansion(const std::vector<Word>& words, const ExpandOptions& options)
+      : words_(words), options_(options) {}
 
   bool append(std::size_t index, const Scope& scope);
   // Whether all macros of the words [first, last) have something to say, or nothing where a value is bad.
@@ -65,13 +67,15 @@ bool Expansion::fail(Code code, std::size_t index, std::string macro, const std:
 const std::string* Expansion::value(std::size_t index, const Part& macro, const Scope& scope) {
   const std::string* found = scope.find(macro);
   if (found == nullptr) {
-    fail(Code::missing_value, index, macro.name, "has no value; give an empty one where there is nothing to say");
+    fail(Code::missing_value, index, macro.name,
+         "has no value; give an empty one where there is nothing to say");
     return nullptr;
   }
   const std::size_t bad = found->find_first_of(kForbidden);
   if (bad == std::string::npos) return found;
   const char* name = (*found)[bad] == '\0' ? "NUL" : (*found)[bad] == '\r' ? "CR" : "LF";
-  fail(Code::forbidden_byte, index, macro.name, std::string("has a value that holds ") + name + ", which is refused");
+  fail(Code::forbidden_byte, index, macro.name,
+       std::string("has a value that holds ") + name + ", which is refused");
   return nullptr;
 }
 
@@ -103,9 +107,11 @@ bool Expansion::append_part(std::size_t index, const Part& part, const Scope& sc
   if (bytes->size() > options_.argument_bytes_max - std::min(out.size(), options_.argument_bytes_max))
     return fail(Code::limit, index, part.name,
                 "makes an argument longer than " + std::to_string(options_.argument_bytes_max) + " bytes");
-  if (bytes->size() + out.size() + 1 > options_.total_bytes_max - std::min(total_bytes_, options_.total_bytes_max))
-    return fail(Code::limit, index, part.name,
-                "makes the arguments longer than " + std::to_string(options_.total_bytes_max) + " bytes in all");
+  if (bytes->size() + out.size() + 1 >
+      options_.total_bytes_max - std::min(total_bytes_, options_.total_bytes_max))
+    return fail(
+        Code::limit, index, part.name,
+        "makes the arguments longer than " + std::to_string(options_.total_bytes_max) + " bytes in all");
   const std::size_t start = out.size();
   out += *bytes;
   if (fold != Fold::none)
@@ -117,13 +123,15 @@ bool Expansion::append_part(std::size_t index, const Part& part, const Scope& sc
 bool Expansion::append(std::size_t index, const Scope& scope) {
   const Word& word = words_[index];
   if (arguments_.size() >= options_.arguments_max)
-    return fail(Code::limit, index, "", "makes more than " + std::to_string(options_.arguments_max) + " arguments");
+    return fail(Code::limit, index, "",
+                "makes more than " + std::to_string(options_.arguments_max) + " arguments");
   std::string argument;
   for (const Part& part : word.parts)
     if (!append_part(index, part, scope, argument)) return false;
   if (word.parts.empty() && total_bytes_ >= options_.total_bytes_max)
-    return fail(Code::limit, index, "",
-                "makes the arguments longer than " + std::to_string(options_.total_bytes_max) + " bytes in all");
+    return fail(
+        Code::limit, index, "",
+        "makes the arguments longer than " + std::to_string(options_.total_bytes_max) + " bytes in all");
 
   // The guard looks at the finished argument: with `%user%%detail%` or `%detail%-x` an empty first value lets
   // something else come first, and whoever chose that value chose the option.
@@ -165,16 +173,17 @@ bool expand_runs(Expansion& expansion, const std::vector<Word>& words, const Val
                  const std::vector<Values>* recipients) {
   for (std::size_t first = 0; first < words.size();) {
     const Run run = run_at(words, first);
-    const bool repeated = recipients != nullptr &&
-                          std::any_of(words.begin() + static_cast<std::ptrdiff_t>(run.first),
-                                      words.begin() + static_cast<std::ptrdiff_t>(run.last),
-                                      [](const Word& w) { return w.per_recipient(); });
+    const bool repeated =
+        recipients != nullptr && std::any_of(words.begin() + static_cast<std::ptrdiff_t>(run.first),
+                                             words.begin() + static_cast<std::ptrdiff_t>(run.last),
+                                             [](const Word& w) { return w.per_recipient(); });
     if (!repeated) {
       if (!append_run(expansion, words, run, {nullptr, shared})) return false;
     } else {
       if (first == 0 && recipients->size() > 1)
-        return expansion.fail(Code::recipients, 0, "",
-                              "names the program by a recipient's value, which several recipients cannot share");
+        return expansion.fail(
+            Code::recipients, 0, "",
+            "names the program by a recipient's value, which several recipients cannot share");
       for (const Values& recipient : *recipients)
         if (!append_run(expansion, words, run, {&recipient, shared})) return false;
     }
@@ -185,7 +194,8 @@ bool expand_runs(Expansion& expansion, const std::vector<Word>& words, const Val
 
 }  // namespace
 
-Outcome<Template::Arguments, ExpandError> Template::expand(const Values& values, const ExpandOptions& options) const {
+Outcome<Template::Arguments, ExpandError> Template::expand(const Values& values,
+                                                           const ExpandOptions& options) const {
   Expansion expansion(words_, options);
   if (!expand_runs(expansion, words_, values, nullptr)) return expansion.error();
   return expansion.take();
@@ -195,7 +205,8 @@ Outcome<Template::Arguments, ExpandError> Template::expand_all(const Values& sha
                                                                const std::vector<Values>& recipients,
                                                                const ExpandOptions& options) const {
   if (recipients.empty())
-    return ExpandError{ExpandError::Code::recipients, "a command for all recipients needs at least one recipient", "", 0};
+    return ExpandError{ExpandError::Code::recipients,
+                       "a command for all recipients needs at least one recipient", "", 0};
   Expansion expansion(words_, options);
   if (!expand_runs(expansion, words_, shared, &recipients)) return expansion.error();
   return expansion.take();

@@ -8,7 +8,9 @@ namespace {
 constexpr std::size_t kWarningsMax = 32;
 constexpr std::string_view kShellBytes = "|><;&$*?`()";
 
-std::string quoted(std::string_view text) { return "'" + std::string(text) + "'"; }
+std::string quoted(std::string_view text) {
+  return "'" + std::string(text) + "'";
+}
 
 }  // namespace
 
@@ -32,12 +34,14 @@ Outcome<Template, Diagnostic> Parser::run() {
 
 bool Parser::words() {
   for (;;) {
-    while (more() && (blank_at(at_) || continuation_at(at_) > 0)) at_ += std::max<std::size_t>(continuation_at(at_), 1);
+    while (more() && (blank_at(at_) || continuation_at(at_) > 0))
+      at_ += std::max<std::size_t>(continuation_at(at_), 1);
     if (!more()) break;
     const bool alone = (peek() == '[' || peek() == ']') && word_ends_at(at_ + 1);
     if (!(alone ? bracket() : word())) return false;
   }
-  if (group_ != 0) return fail(group_offset_, "this group is not closed: ']' is missing as a word of its own");
+  if (group_ != 0)
+    return fail(group_offset_, "this group is not closed: ']' is missing as a word of its own");
   if (result_.words_.empty()) return fail(0, "the template is empty: it must name a program");
   return true;
 }
@@ -46,7 +50,8 @@ bool Parser::bracket() {
   const bool opens = peek() == '[';
   if (opens && group_ != 0) return fail(at_, "groups do not nest; write \"[\" in quotes for an argument '['");
   if (!opens && group_ == 0) return fail(at_, "']' without '['; write \"]\" in quotes for an argument ']'");
-  if (opens && result_.words_.empty()) return fail(at_, "the program cannot be optional: a word must come before '['");
+  if (opens && result_.words_.empty())
+    return fail(at_, "the program cannot be optional: a word must come before '['");
   if (opens) {
     group_ = ++groups_;
     group_offset_ = at_;
@@ -76,11 +81,16 @@ bool Parser::word() {
   while (more() && !blank_at(at_)) {
     const char c = peek();
     bool ok = true;
-    if (c == '\'') ok = single_quoted();
-    else if (c == '"') ok = double_quoted();
-    else if (c == '\\') ok = escaped(nullptr, false);
-    else if (c == '%') ok = macro(false);
-    else plain(c);
+    if (c == '\'')
+      ok = single_quoted();
+    else if (c == '"')
+      ok = double_quoted();
+    else if (c == '\\')
+      ok = escaped(nullptr, false);
+    else if (c == '%')
+      ok = macro(false);
+    else
+      plain(c);
     if (!ok) return false;
   }
   return finish_word();
@@ -88,14 +98,16 @@ bool Parser::word() {
 
 bool Parser::finish_word() {
   if (result_.words_.size() >= options_.template_words_max)
-    return fail(word_.offset, "the template has more than " + std::to_string(options_.template_words_max) + " words");
+    return fail(word_.offset,
+                "the template has more than " + std::to_string(options_.template_words_max) + " words");
   if (result_.words_.empty() && !check_program()) return false;
   // Without this every message with an empty value would be refused by the guard in expand().
   if (!word_.parts.empty() && word_.parts.front().kind == Part::Kind::macro && !options_ended_) {
     const Part& first = word_.parts.front();
     if (first.has_default && first.text.starts_with('-'))
-      return fail(first.offset, "a word that starts with a macro never becomes an option, and this default starts "
-                                "with '-': put the option into the template, or a word -- before this one");
+      return fail(first.offset,
+                  "a word that starts with a macro never becomes an option, and this default starts "
+                  "with '-': put the option into the template, or a word -- before this one");
   }
   warn_joined_bracket(word_, word_quoted_);
   if (!result_.words_.empty() && word_.is_literal("--")) options_ended_ = true;
@@ -170,13 +182,15 @@ bool Parser::double_quoted() {
   return true;
 }
 
-// POSIX.1-2017, Shell Command Language, 2.2.1 (outside quotes) and 2.2.3 (in double quotes). The bytes go to `out`,
-// or into the word where it is null.
+// POSIX.1-2017, Shell Command Language, 2.2.1 (outside quotes) and 2.2.3 (in double quotes). The bytes go to
+// `out`, or into the word where it is null.
 bool Parser::escaped(std::string* out, bool in_double_quotes) {
   const std::size_t backslash = at_;
   const auto put = [&](char byte, std::size_t offset) {
-    if (out != nullptr) out->push_back(byte);
-    else literal(byte, offset);
+    if (out != nullptr)
+      out->push_back(byte);
+    else
+      literal(byte, offset);
   };
   if (const std::size_t vanishing = continuation_at(at_); vanishing > 0) {
     at_ += vanishing;
@@ -191,7 +205,9 @@ bool Parser::escaped(std::string* out, bool in_double_quotes) {
   }
   const char next = peek(1);
   if (in_double_quotes && std::string_view("$`\"\\").find(next) == std::string_view::npos) {
-    if (next == '%') warn(backslash, "in double quotes a backslash before '%' stands for itself: write %% for a percent sign");
+    if (next == '%')
+      warn(backslash,
+           "in double quotes a backslash before '%' stands for itself: write %% for a percent sign");
     put('\\', backslash);
     ++at_;
     return true;

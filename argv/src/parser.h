@@ -59,7 +59,7 @@ class Parser {
   std::size_t group_ = 0;          // 0 outside
   std::size_t groups_ = 0;
   std::size_t group_offset_ = 0;
-  bool options_ended_ = false;     // a literal "--" was seen
+  bool options_ended_ = false;  // a literal "--" was seen
 };
 
 }  // namespace twinloft::argv

@@ -6,8 +6,16 @@
 namespace twinloft::argv {
 namespace {
 
-bool name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-bool name_byte(char c) { return name_start(c) || (c >= '0' && c <= '9'); }
+bool name_start(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+bool name_byte(char c) {
+  return name_start(c) || (c >= '0' && c <= '9');
+}
+
+// Messages stay short, whatever was written: the C interface has fixed room for them.
+constexpr std::size_t kShownNameMax = 40;
+constexpr std::size_t kShownListMax = 200;
 
 }  // namespace
 
@@ -20,7 +28,8 @@ bool Parser::macro(bool in_double_quotes) {
   }
   const std::string_view name = name_at(percent + 1);
   if (name.empty()) return fail(percent, "a lone '%': write %% for a percent sign, %name% for a macro");
-  const std::string shown = "%" + std::string(name);
+  const std::string shown =
+      "%" + std::string(name.substr(0, kShownNameMax)) + (name.size() > kShownNameMax ? "..." : "");
   at_ = percent + 1 + name.size();
   if (peek() != '%' && peek() != ':')
     return fail(percent, "this macro is not closed: write " + shown + "%, or %% for a percent sign");
@@ -90,7 +99,10 @@ const MacroName* Parser::find(std::string_view name) const {
 
 std::string Parser::known_names() const {
   std::string out;
-  for (const MacroName& m : options_.macros) out += (out.empty() ? "" : " ") + m.name;
+  for (const MacroName& m : options_.macros) {
+    if (out.size() + m.name.size() > kShownListMax) return out + " ...";
+    out += (out.empty() ? "" : " ") + m.name;
+  }
   return out.empty() ? "none" : out;
 }
 

@@ -55,6 +55,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (const auto arguments = parsed->expand(values)) check_arguments(*parsed, *arguments, 1);
   Values second = values;
   second["to"] = next_field(rest);
-  if (const auto arguments = parsed->expand_all(values, {values, second})) check_arguments(*parsed, *arguments, 2);
+  if (const auto arguments = parsed->expand_all(values, {values, second}))
+    check_arguments(*parsed, *arguments, 2);
   return 0;
 }

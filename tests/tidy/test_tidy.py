@@ -14,7 +14,7 @@ import tidy  # noqa: E402
 
 # In pieces, so that this file does not break the rule.
 MACHINE = "/" + "work" + "/main"
-ROOT_HOME = "/" + "root" + "/x"
+ROOT_HOME = "/" + "root" + "/.pyenv"
 
 
 class TidyTest(unittest.TestCase):
@@ -200,6 +200,10 @@ class Hygiene(TidyTest):
         self.bad("argv/src/a.cc", f'const char* a = "{MACHINE}";\n', "machine-path")
         self.bad("tests/e2e/run", f"cd {ROOT_HOME}\n", "machine-path")
         self.good("docs/b.md", "a spool under /srv/mail, a file in tests" + MACHINE + ", the $dir" + MACHINE + "\n")
+
+    def test_paths_that_are_appended_to_one(self):
+        self.good("tests/unit/base/a.cc", f'auto a = dir + "{MACHINE}";\nauto b = dir +\n    "{MACHINE}";\n')
+        self.bad("tests/unit/base/a.cc", f'auto a = f("{MACHINE}");\n', "machine-path")
 
     def test_build_folders_are_not_read(self):
         self.write("build/release/a.cc", "\tsystem(1);\n")

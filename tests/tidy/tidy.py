@@ -85,7 +85,9 @@ BANS = [
 ]
 
 SHELLS = re.compile(r"^(/usr)?/bin/(ba|da|k|z)?sh(\s|$)")
-MACHINE_PATH = re.compile(r"(?<![\w.})$*-])/(?:work|root)/[\w.]")
+# Absolute only: not the tail of a longer path, and not a literal that is appended to one.
+MACHINE_PATH = re.compile(r"(?<![\w.})$*-])/(?:work/[\w.]|root/\.\w|home/\w+/\.\w)")
+APPENDED = re.compile(r"\+\s*[\"']$")
 LINES_MAX = 700  # a C++ file has fewer
 CPP = (".cc", ".h", ".c", ".cpp", ".hpp")
 TEXT = CPP + (".py", ".sh", ".cmake", ".txt", ".md", ".json", ".toml", ".conf", ".in", ".yml", ".yaml", ".html", ".sql",
@@ -193,6 +195,8 @@ class Tidy:
 
     def check_machine_paths(self, path, text):
         for match in MACHINE_PATH.finditer(text):
+            if APPENDED.search(text[max(0, match.start() - 80):match.start()]):
+                continue
             self.report(path, text.count("\n", 0, match.start()) + 1, "machine-path",
                         "names a folder of the machine it was written on")
 

@@ -49,7 +49,12 @@ const argv::Values& samples() {
 // Length of the UTF-8 character at the start of `text`, 0 where its first byte is no start of one.
 std::size_t utf8_length(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text.front());
-  const std::size_t length = lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
+  const std::size_t length = lead < 0x80   ? 1
+                             : lead < 0xC2 ? 0
+                             : lead < 0xE0 ? 2
+                             : lead < 0xF0 ? 3
+                             : lead < 0xF5 ? 4
+                                           : 0;
   if (length == 0 || text.size() < length) return 0;
   for (std::size_t i = 1; i < length; ++i)
     if ((static_cast<unsigned char>(text[i]) & 0xC0U) != 0x80U) return 0;
@@ -85,7 +90,9 @@ std::string json_array(const std::vector<std::string>& arguments, std::ostream& 
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     bool stray = false;
     out += (i == 0 ? "" : ", ") + json_string(arguments[i], stray);
-    if (stray) err << fmt::format("note: argument {} is not UTF-8; its stray bytes are shown as \\udc80..\\udcff\n", i);
+    if (stray)
+      err << fmt::format("note: argument {} is not UTF-8; its stray bytes are shown as \\udc80..\\udcff\n",
+                         i);
   }
   return out + "]\n";
 }
@@ -102,7 +109,8 @@ bool read_values(std::span<const std::string> args, argv::Values& values, std::o
     const std::string name = arg.substr(0, equals);
     bool ignored = false;
     if (equals == std::string::npos) {
-      err << "error: " << json_string(arg, ignored) << " is not name=value; is the template quoted for your shell?\n";
+      err << "error: " << json_string(arg, ignored)
+          << " is not name=value; is the template quoted for your shell?\n";
       return false;
     }
     if (!is_macro(name)) {
@@ -125,13 +133,14 @@ void add_samples(const argv::Template& command, argv::Values& values, std::ostre
 
 // 0, or the errno that execv() would end with, as far as it can be known without running the program.
 int why_not_executable(const std::string& path) {
-  struct stat st {};
+  struct stat st{};
   if (stat(path.c_str(), &st) != 0) return errno;
   if (!S_ISREG(st.st_mode)) return S_ISDIR(st.st_mode) ? EISDIR : EACCES;
   return access(path.c_str(), X_OK) == 0 ? 0 : errno;
 }
 
-// As execvp() would: the first entry of PATH that can be executed, else the first error that is not "no such file".
+// As execvp() would: the first entry of PATH that can be executed, else the first error that is not "no such
+// file".
 int search_path(const std::string& program) {
   const char* variable = std::getenv("PATH");
   std::string_view path = variable != nullptr ? variable : "/usr/bin:/bin";

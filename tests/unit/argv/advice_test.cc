@@ -1,5 +1,5 @@
-#include "support.h"
 #include "twinloft/argv/advice.h"
+#include "support.h"
 
 namespace twinloft::argv::test {
 namespace {
@@ -38,11 +38,13 @@ TEST(ArgvAdvice, ArgumentsThatItDoesNotTake) {
 
 TEST(ArgvAdvice, ValuesThatMayBeMissing) {
   EXPECT_NE(advice("-e -d").find("option -d of dovecot-lda needs a value"), std::string::npos);
-  EXPECT_NE(advice("-f%from% -d %user%").find("takes the next argument as the value of -f"), std::string::npos);
+  EXPECT_NE(advice("-f%from% -d %user%").find("takes the next argument as the value of -f"),
+            std::string::npos);
   EXPECT_EQ(advice("-f%from:-x@example.org% -d %user%"), "");
   EXPECT_EQ(advice("-f<%from%> -d %user%"), "");
   EXPECT_NE(advice("-a [ %original_to% ] -d %user%").find("must be in the same group"), std::string::npos);
-  EXPECT_NE(advice("-a %original_to% -d %user%").find("ends with 64 (EX_USAGE) for an empty value"), std::string::npos);
+  EXPECT_NE(advice("-a %original_to% -d %user%").find("ends with 64 (EX_USAGE) for an empty value"),
+            std::string::npos);
   EXPECT_EQ(advice("-a %original_to:-a@example.org% -d %user%"), "");
   EXPECT_NE(advice("-e%detail%").find("a macro chooses options"), std::string::npos);
 }

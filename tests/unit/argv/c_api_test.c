@@ -80,6 +80,30 @@ static void test_parse_errors(void) {
   CHECK(tl_argv_parse("p", 1, NULL, 0, NULL, NULL) == TL_ARGV_BAD_CALL);
 }
 
+/* Message, excerpt and caret fit, however long the template and the names are. */
+static void test_long_errors_are_whole(void) {
+  static char text[5000];
+  static char names[100][60];
+  tl_argv_macro macros[100];
+  tl_argv_template* t = NULL;
+  tl_argv_error error;
+  size_t i;
+  memset(text, 'a', sizeof text - 1);
+  memcpy(text, "p ", 2);
+  text[1000] = ' ';
+  text[1001] = '%';
+  text[4000] = '%';
+  for (i = 0; i < 100; ++i) {
+    memset(names[i], 'n', sizeof names[i] - 1);
+    macros[i].name = names[i];
+    macros[i].per_recipient = 0;
+  }
+  CHECK(tl_argv_parse(text, TL_ARGV_LENGTH, macros, 100, &t, &error) == TL_ARGV_BAD_TEMPLATE);
+  CHECK(error.column == 1002 && strlen(error.message) < sizeof error.message - 1);
+  CHECK(strlen(error.rendered) < sizeof error.rendered - 1);
+  CHECK(strcmp(error.rendered + strlen(error.rendered) - 2, "^\n") == 0);
+}
+
 static tl_argv_status expand_status(const tl_argv_template* t, const char* value, size_t length, tl_argv_error* error) {
   tl_argv_value list[] = {{"to", value, length}};
   tl_argv_values values = {list, 1};
@@ -136,6 +160,7 @@ int main(void) {
   test_expand();
   test_expand_all();
   test_parse_errors();
+  test_long_errors_are_whole();
   test_expand_errors();
   test_warnings_and_own_macros();
   return failures == 0 ? 0 : 1;

@@ -66,8 +66,9 @@ TEST_F(CheckCommand, UsesSamplesAndSaysSo) {
   EXPECT_EQ(o.status, 0);
   EXPECT_NE(o.out.find("\"sender@example.net\", \"x\", \"1000\""), std::string::npos) << o.out;
   EXPECT_EQ(o.err, "note: sample values are used for: from uid\n");
-  const Outcome all = check({folder_ + "/agent %from%%to%%user%%detail%%domain%%original_to%%home%%uid%%gid%%maildir%"
-                             "%client%%lhlo%%id%%size%"});
+  const Outcome all =
+      check({folder_ + "/agent %from%%to%%user%%detail%%domain%%original_to%%home%%uid%%gid%%maildir%"
+                       "%client%%lhlo%%id%%size%"});
   EXPECT_EQ(all.status, 0) << all.err;
 }
 
@@ -115,7 +116,8 @@ TEST_F(CheckCommand, LooksIntoPathAndWarns) {
   const Outcome missing = check({"missing x"});
   ASSERT_EQ(setenv("PATH", before.c_str(), 1), 0);
   EXPECT_EQ(found.status, 0);
-  EXPECT_NE(found.err.find("not an absolute path: what it names depends on PATH"), std::string::npos) << found.err;
+  EXPECT_NE(found.err.find("not an absolute path: what it names depends on PATH"), std::string::npos)
+      << found.err;
   EXPECT_EQ(plain.status, 78);
   EXPECT_NE(plain.err.find("Permission denied"), std::string::npos);
   EXPECT_EQ(missing.status, 78);

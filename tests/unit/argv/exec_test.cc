@@ -26,7 +26,8 @@ std::string run(const Arguments& arguments) {
   std::string out;
   std::array<char, 65536> buffer;
   ssize_t n = 0;
-  while ((n = read(ends[0], buffer.data(), buffer.size())) > 0) out.append(buffer.data(), static_cast<std::size_t>(n));
+  while ((n = read(ends[0], buffer.data(), buffer.size())) > 0)
+    out.append(buffer.data(), static_cast<std::size_t>(n));
   close(ends[0]);
   int status = 0;
   if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
@@ -41,7 +42,8 @@ std::string joined(const Arguments& arguments) {
 }
 
 TEST(ArgvExec, AnyValuesArriveUnchanged) {
-  const Template t = parse(PRINT_ARGS " -f%from% [ -a x%original_to% ] \"a b\" '' -- %to% %to:upper% x%detail:-none%");
+  const Template t =
+      parse(PRINT_ARGS " -f%from% [ -a x%original_to% ] \"a b\" '' -- %to% %to:upper% x%detail:-none%");
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     SeededRandom random(seed);
@@ -58,8 +60,8 @@ TEST(ArgvExec, AnyValuesArriveUnchanged) {
 TEST(ArgvExec, TheInjectionsOfOtherMailers) {
   // CVE-2020-7247, CVE-2019-10149 and their kin: all of it is one argument.
   const Template t = parse(PRINT_ARGS " -- %to%");
-  for (const char* value : {";id;@d", "`id`@d", "$(id)@d", "${run{/bin/touch\t/x}}@d", "|id", "a' 'b", "\"\"@d", "\"\"+x@d",
-                            "%from%", "-oX@d", "a\tb", "\xE2\x82", ""}) {
+  for (const char* value : {";id;@d", "`id`@d", "$(id)@d", "${run{/bin/touch\t/x}}@d", "|id", "a' 'b",
+                            "\"\"@d", "\"\"+x@d", "%from%", "-oX@d", "a\tb", "\xE2\x82", ""}) {
     const auto arguments = t.expand({{"to", value}});
     ASSERT_TRUE(arguments) << value;
     EXPECT_EQ(run(*arguments), joined({PRINT_ARGS, "--", value}));

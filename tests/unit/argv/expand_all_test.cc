@@ -20,7 +20,8 @@ TEST(ArgvExpandAll, AWordWithARecipientMacroIsRepeated) {
   EXPECT_EQ(all("p -f %from% -- %to%"), (Arguments{"p", "-f", "f", "--", "a", "b", "c"}));
   EXPECT_EQ(all("p --to=%to% %id%"), (Arguments{"p", "--to=a", "--to=b", "--to=c", "7"}));
   EXPECT_EQ(all("p %user%:%to%:%from%"), (Arguments{"p", "ua:a:f", "ub:b:f", "uc:c:f"}));
-  EXPECT_EQ(all("p %original_to%"), (Arguments{"p", "oa", "", "oc"})) << "an empty value still is an argument";
+  EXPECT_EQ(all("p %original_to%"), (Arguments{"p", "oa", "", "oc"}))
+      << "an empty value still is an argument";
 }
 
 TEST(ArgvExpandAll, AGroupWithARecipientMacroIsRepeatedAsAWhole) {
@@ -39,7 +40,8 @@ TEST(ArgvExpandAll, OneRecipientIsAsExpand) {
 
 TEST(ArgvExpandAll, RecipientValuesComeFirstAndOnlyForTheirMacros) {
   const Values shared = {{"from", "f"}, {"domain", "shared.example"}};
-  const std::vector<Values> recipients = {{{"to", "a"}, {"from", "forged"}}, {{"to", "b"}, {"domain", "own.example"}}};
+  const std::vector<Values> recipients = {{{"to", "a"}, {"from", "forged"}},
+                                          {{"to", "b"}, {"domain", "own.example"}}};
   const auto arguments = parse("p %to%@%domain%/%from%").expand_all(shared, recipients);
   ASSERT_TRUE(arguments);
   EXPECT_EQ(*arguments, (Arguments{"p", "a@shared.example/f", "b@own.example/f"}));

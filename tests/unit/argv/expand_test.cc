@@ -6,17 +6,20 @@ namespace {
 using Code = ExpandError::Code;
 
 TEST(ArgvExpand, TheExampleOfTheManual) {
-  EXPECT_EQ(expand("/usr/lib/dovecot/dovecot-lda -e -f %from% -d %to%", {{"from", "a@b.example"}, {"to", "c@d.example"}}),
+  EXPECT_EQ(expand("/usr/lib/dovecot/dovecot-lda -e -f %from% -d %to%",
+                   {{"from", "a@b.example"}, {"to", "c@d.example"}}),
             (Arguments{"/usr/lib/dovecot/dovecot-lda", "-e", "-f", "a@b.example", "-d", "c@d.example"}));
 }
 
 TEST(ArgvExpand, OneWordIsOneArgumentWhateverItHolds) {
   const std::string value = "a b\t'c\" \\ $(id) `id` ;|<>* ? [ ] # ~ %to% %% \xff\x80";
-  EXPECT_EQ(expand("p -d %to% \"x %to%\" end", {{"to", value}}), (Arguments{"p", "-d", value, "x " + value, "end"}));
+  EXPECT_EQ(expand("p -d %to% \"x %to%\" end", {{"to", value}}),
+            (Arguments{"p", "-d", value, "x " + value, "end"}));
 }
 
 TEST(ArgvExpand, EmptyValuesStayArguments) {
-  EXPECT_EQ(expand("p -f %from% -d %to% \"\"", {{"from", ""}, {"to", "x"}}), (Arguments{"p", "-f", "", "-d", "x", ""}));
+  EXPECT_EQ(expand("p -f %from% -d %to% \"\"", {{"from", ""}, {"to", "x"}}),
+            (Arguments{"p", "-f", "", "-d", "x", ""}));
 }
 
 TEST(ArgvExpand, ValuesAreNeverExpandedAgain) {
@@ -34,9 +37,11 @@ TEST(ArgvExpand, DefaultsStandInForEmptyValues) {
   EXPECT_EQ(expand("p %detail:-INBOX%", {{"detail", ""}}), (Arguments{"p", "INBOX"}));
   EXPECT_EQ(expand("p %detail:-INBOX%", {{"detail", "Work"}}), (Arguments{"p", "Work"}));
   EXPECT_EQ(expand("p %detail:-%", {{"detail", ""}}), (Arguments{"p", ""}));
-  EXPECT_EQ(expand("p %detail:lower:-INBOX%", {{"detail", ""}}), (Arguments{"p", "INBOX"})) << "a default is not folded";
+  EXPECT_EQ(expand("p %detail:lower:-INBOX%", {{"detail", ""}}), (Arguments{"p", "INBOX"}))
+      << "a default is not folded";
   EXPECT_EQ(expand("p %detail:lower:-INBOX%", {{"detail", "WORK"}}), (Arguments{"p", "work"}));
-  EXPECT_EQ(expand(R"(p "%from:-<nobody at \"all\">%")", {{"from", ""}}), (Arguments{"p", "<nobody at \"all\">"}));
+  EXPECT_EQ(expand(R"(p "%from:-<nobody at \"all\">%")", {{"from", ""}}),
+            (Arguments{"p", "<nobody at \"all\">"}));
   EXPECT_EQ(expand(R"(p %from:-a\ b\%c%d)", {{"from", ""}}), (Arguments{"p", "a b%cd"}));
   EXPECT_EQ(expand("p %from:-a%%to:-b%", {{"from", ""}, {"to", ""}}), (Arguments{"p", "ab"}));
   EXPECT_EQ(expand("p %from:-a:-b%", {{"from", ""}}), (Arguments{"p", "a:-b"}));
@@ -44,10 +49,12 @@ TEST(ArgvExpand, DefaultsStandInForEmptyValues) {
 
 TEST(ArgvExpand, GroupsGoWhereAMacroIsEmpty) {
   const char* text = "p [ -a %original_to% -x %detail:-D% ] -d %to%";
-  EXPECT_EQ(expand(text, {{"original_to", "o"}, {"detail", ""}, {"to", "t"}}), (Arguments{"p", "-a", "o", "-x", "D", "-d", "t"}));
+  EXPECT_EQ(expand(text, {{"original_to", "o"}, {"detail", ""}, {"to", "t"}}),
+            (Arguments{"p", "-a", "o", "-x", "D", "-d", "t"}));
   EXPECT_EQ(expand(text, {{"original_to", ""}, {"detail", "x"}, {"to", "t"}}), (Arguments{"p", "-d", "t"}));
   EXPECT_EQ(expand("p [ a%to%b ] [ %from% ]", {{"to", ""}, {"from", "f"}}), (Arguments{"p", "f"}));
-  EXPECT_EQ(expand("p [ %to%%from% ]", {{"to", "x"}, {"from", ""}}), (Arguments{"p"})) << "any empty macro, not an empty word";
+  EXPECT_EQ(expand("p [ %to%%from% ]", {{"to", "x"}, {"from", ""}}), (Arguments{"p"}))
+      << "any empty macro, not an empty word";
 }
 
 TEST(ArgvExpand, MissingValuesAreAnError) {
@@ -55,13 +62,15 @@ TEST(ArgvExpand, MissingValuesAreAnError) {
   EXPECT_EQ(e.code, Code::missing_value);
   EXPECT_EQ(e.macro, "from");
   EXPECT_EQ(e.word, 4U);
-  EXPECT_EQ(expand_error("p [ %to% %from% ]", {{"to", ""}}).code, Code::missing_value) << "also in a group that goes";
+  EXPECT_EQ(expand_error("p [ %to% %from% ]", {{"to", ""}}).code, Code::missing_value)
+      << "also in a group that goes";
   EXPECT_EQ(expand_error("p %to:-x%", {}).code, Code::missing_value) << "also with a default";
 }
 
 TEST(ArgvExpand, LineEndsAndNulAreRefused) {
   for (const char bad : {'\0', '\r', '\n'}) {
-    for (const std::string& value : {std::string(1, bad), "a" + std::string(1, bad), std::string(1, bad) + "a"}) {
+    for (const std::string& value :
+         {std::string(1, bad), "a" + std::string(1, bad), std::string(1, bad) + "a"}) {
       const ExpandError e = expand_error("p x%to%", {{"to", value}});
       EXPECT_EQ(e.code, Code::forbidden_byte);
       EXPECT_EQ(e.macro, "to");
@@ -69,11 +78,13 @@ TEST(ArgvExpand, LineEndsAndNulAreRefused) {
       EXPECT_EQ(e.message.find(bad), std::string::npos) << "the message is fit for a log line";
     }
   }
-  EXPECT_EQ(expand("p %to%", {{"to", "t"}, {"from", "a\nb"}}), (Arguments{"p", "t"})) << "only values that are used count";
+  EXPECT_EQ(expand("p %to%", {{"to", "t"}, {"from", "a\nb"}}), (Arguments{"p", "t"}))
+      << "only values that are used count";
 }
 
 TEST(ArgvDashGuard, RefusesWhatWouldBecomeAnOption) {
-  for (const char* text : {"p %to%", "p \"%to%\"", "p ''%to%", "p -d %to%", "p %to%x", "p %to:lower%", "p [ %to% ]"}) {
+  for (const char* text :
+       {"p %to%", "p \"%to%\"", "p ''%to%", "p -d %to%", "p %to%x", "p %to:lower%", "p [ %to% ]"}) {
     const ExpandError e = expand_error(text, {{"to", "-oX@example.org"}});
     EXPECT_EQ(e.code, Code::leading_dash) << text;
     EXPECT_EQ(e.macro, "to");
@@ -91,11 +102,13 @@ TEST(ArgvDashGuard, LooksAtTheFinishedArgument) {
 }
 
 TEST(ArgvDashGuard, LetsThroughWhatTheTemplateMadeSafe) {
-  EXPECT_EQ(expand("p -f%from% --to=%to%", {{"from", "-a"}, {"to", "--b"}}), (Arguments{"p", "-f-a", "--to=--b"}));
+  EXPECT_EQ(expand("p -f%from% --to=%to%", {{"from", "-a"}, {"to", "--b"}}),
+            (Arguments{"p", "-f-a", "--to=--b"}));
   EXPECT_EQ(expand("p -x -- %to%", {{"to", "-b"}}), (Arguments{"p", "-x", "--", "-b"}));
   EXPECT_EQ(expand("p '--' %to%", {{"to", "-b"}}), (Arguments{"p", "--", "-b"}));
   EXPECT_EQ(expand("p -- %detail:--x%", {{"detail", ""}}), (Arguments{"p", "--", "-x"}));
-  EXPECT_EQ(expand("p %to%", {{"to", "\xE2\x80\x93x"}}), (Arguments{"p", "\xE2\x80\x93x"})) << "an en dash is no dash";
+  EXPECT_EQ(expand("p %to%", {{"to", "\xE2\x80\x93x"}}), (Arguments{"p", "\xE2\x80\x93x"}))
+      << "an en dash is no dash";
 }
 
 TEST(ArgvDashGuard, OnlyALiteralTwoDashesThatIsThereCounts) {
@@ -106,7 +119,8 @@ TEST(ArgvDashGuard, OnlyALiteralTwoDashesThatIsThereCounts) {
       << "the group with the -- was left out";
   EXPECT_EQ(expand("p [ %from% -- ] %to%", {{"from", "f"}, {"to", "-b"}}), (Arguments{"p", "f", "--", "-b"}));
   EXPECT_EQ(expand("p [ -- %to% ]", {{"to", "-b"}}), (Arguments{"p", "--", "-b"}));
-  EXPECT_EQ(expand_error("-- %to%", {{"to", "-b"}}).code, Code::leading_dash) << "a program called -- ends no options";
+  EXPECT_EQ(expand_error("-- %to%", {{"to", "-b"}}).code, Code::leading_dash)
+      << "a program called -- ends no options";
 }
 
 TEST(ArgvLimits, ArgumentBytes) {

@@ -85,24 +85,30 @@ TEST_P(ArgvParseError, HasColumnAndCause) {
 INSTANTIATE_TEST_SUITE_P(
     Each, ArgvParseError,
     testing::Values(
-        BadTemplate{"", 1, "is empty"}, BadTemplate{"   ", 1, "is empty"}, BadTemplate{"'' a", 1, "program's name is empty"},
-        BadTemplate{"p 'abc", 3, "single quote is not closed"}, BadTemplate{"p a'b' 'c", 8, "single quote is not closed"},
-        BadTemplate{"p \"abc", 3, "double quote is not closed"}, BadTemplate{"p x\"ab\\", 4, "double quote is not closed"},
+        BadTemplate{"", 1, "is empty"}, BadTemplate{"   ", 1, "is empty"},
+        BadTemplate{"'' a", 1, "program's name is empty"},
+        BadTemplate{"p 'abc", 3, "single quote is not closed"},
+        BadTemplate{"p a'b' 'c", 8, "single quote is not closed"},
+        BadTemplate{"p \"abc", 3, "double quote is not closed"},
+        BadTemplate{"p x\"ab\\", 4, "double quote is not closed"},
         BadTemplate{"p \"ab\\\"", 3, "double quote is not closed"},
         BadTemplate{"p abc\\", 6, "nothing follows"}, BadTemplate{"p %", 3, "a lone '%'"},
         BadTemplate{"p 100% x", 6, "a lone '%'"}, BadTemplate{"p %1%", 3, "a lone '%'"},
-        BadTemplate{"p a %to", 5, "not closed: write %to%"}, BadTemplate{"p %to to%", 3, "not closed: write %to%"},
+        BadTemplate{"p a %to", 5, "not closed: write %to%"},
+        BadTemplate{"p %to to%", 3, "not closed: write %to%"},
         BadTemplate{"p \"%to\" to%", 4, "not closed: write %to%"},
         BadTemplate{"p -d %rcpt%", 6, "unknown macro %rcpt%"}, BadTemplate{"p %TO%", 3, "unknown macro %TO%"},
         BadTemplate{"p %to:uppr%", 7, "unknown modifier"}, BadTemplate{"p %to:%", 7, "unknown modifier"},
         BadTemplate{"p %to:lower", 3, "missing after the modifier"},
         BadTemplate{"p %to:lower:upper%", 13, "only a default"},
         BadTemplate{"p %to:-abc", 3, "missing after the default"},
-        BadTemplate{"p %to:-a b%", 9, "a blank or a quote"}, BadTemplate{"p %to:-'a'%", 8, "a blank or a quote"},
-        BadTemplate{"p \"%to:-a\" b%", 4, "missing after the default"}, BadTemplate{"p %to:-a\\", 9, "nothing follows"},
-        BadTemplate{"p [ -a %to%", 3, "not closed"}, BadTemplate{"p -a %to% ]", 11, "']' without '['"},
-        BadTemplate{"p [ a [ b ] ]", 7, "do not nest"}, BadTemplate{"p [ ]", 3, "is empty"},
-        BadTemplate{"[ p ] a", 1, "program cannot be optional"}, BadTemplate{"p %detail:--x%", 3, "starts with '-'"},
+        BadTemplate{"p %to:-a b%", 9, "a blank or a quote"},
+        BadTemplate{"p %to:-'a'%", 8, "a blank or a quote"},
+        BadTemplate{"p \"%to:-a\" b%", 4, "missing after the default"},
+        BadTemplate{"p %to:-a\\", 9, "nothing follows"}, BadTemplate{"p [ -a %to%", 3, "not closed"},
+        BadTemplate{"p -a %to% ]", 11, "']' without '['"}, BadTemplate{"p [ a [ b ] ]", 7, "do not nest"},
+        BadTemplate{"p [ ]", 3, "is empty"}, BadTemplate{"[ p ] a", 1, "program cannot be optional"},
+        BadTemplate{"p %detail:--x%", 3, "starts with '-'"},
         BadTemplate{"p \"%detail:lower:--x%\"", 4, "starts with '-'"}));
 
 TEST(ArgvParse, ColumnsAreCharactersAndTheCaretPointsAtThem) {
@@ -156,7 +162,8 @@ TEST(ArgvParse, Limits) {
 }
 
 TEST(ArgvParse, BracketsAreGroupsOnlyAsUnquotedWords) {
-  EXPECT_EQ(expand(R"(p "[" x ']' \[ ""] [a-z] a] [])"), (Arguments{"p", "[", "x", "]", "[", "]", "[a-z]", "a]", "[]"}));
+  EXPECT_EQ(expand(R"(p "[" x ']' \[ ""] [a-z] a] [])"),
+            (Arguments{"p", "[", "x", "]", "[", "]", "[a-z]", "a]", "[]"}));
   EXPECT_EQ(expand("p [ -d %to% ] b", {{"to", "x"}}), (Arguments{"p", "-d", "x", "b"}));
   EXPECT_EQ(expand("p [\\\n -d %to% ]", {{"to", "x"}}), (Arguments{"p", "-d", "x"}));
 }
@@ -168,7 +175,9 @@ std::vector<std::size_t> warning_columns(std::string_view text) {
   return out;
 }
 
-std::size_t warnings(std::string_view text) { return warning_columns(text).size(); }
+std::size_t warnings(std::string_view text) {
+  return warning_columns(text).size();
+}
 
 TEST(ArgvWarnings, ShellSyntaxIsLiteralAndWarnedOf) {
   for (const char c : std::string_view("|><;&$*?`()")) {

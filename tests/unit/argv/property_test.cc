@@ -21,12 +21,23 @@ std::string random_word(SeededRandom& random) {
   for (std::size_t i = 1 + random.below(4); i > 0; --i) {
     const std::string macro = "%" + macros[random.below(macros.size())].name;
     switch (random.below(6)) {
-      case 0: out += macro + "%"; break;
-      case 1: out += macro + ":lower%"; break;
-      case 2: out += macro + ":-" + random_literal(random) + "%"; break;
-      case 3: out += "\"" + random_literal(random) + " " + macro + "%\""; break;
-      case 4: out += "'" + random_literal(random) + " %'"; break;
-      default: out += random_literal(random);
+      case 0:
+        out += macro + "%";
+        break;
+      case 1:
+        out += macro + ":lower%";
+        break;
+      case 2:
+        out += macro + ":-" + random_literal(random) + "%";
+        break;
+      case 3:
+        out += "\"" + random_literal(random) + " " + macro + "%\"";
+        break;
+      case 4:
+        out += "'" + random_literal(random) + " %'";
+        break;
+      default:
+        out += random_literal(random);
     }
   }
   return out;
@@ -40,11 +51,14 @@ Shape random_shape(SeededRandom& random) {
 
 Values random_values(SeededRandom& random) {
   Values values;
-  for (const MacroName& m : mail_macros()) values[m.name] = random_value(random, random.below(3) == 0 ? 0 : 40);
+  for (const MacroName& m : mail_macros())
+    values[m.name] = random_value(random, random.below(3) == 0 ? 0 : 40);
   return values;
 }
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+char lower(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
 
 // The rule of the language, written the short way: what the argument of a word must be.
 std::string expected(const Word& word, const Values& values) {
@@ -73,7 +87,8 @@ TEST(ArgvProperty, WordCountAndOrderNeverChange) {
       const auto arguments = t.expand(values);
       ASSERT_TRUE(arguments) << shape.text << "\n" << arguments.error().message;
       ASSERT_EQ(arguments->size(), shape.words) << shape.text;
-      for (std::size_t i = 0; i < shape.words; ++i) ASSERT_EQ((*arguments)[i], expected(t.words()[i], values)) << i;
+      for (std::size_t i = 0; i < shape.words; ++i)
+        ASSERT_EQ((*arguments)[i], expected(t.words()[i], values)) << i;
     }
   }
 }
@@ -130,8 +145,9 @@ TEST(ArgvProperty, AGroupIsThereOrNot) {
 }
 
 TEST(ArgvProperty, NoTemplateBreaksTheParser) {
-  static constexpr std::string_view pieces[] = {"%", "to", "%to%", ":", "-", "'", "\"", "\\", " ", "[", "]", " [ ", " ] ",
-                                                "\n", "a", "%%", "--", ":-", "lower", "$", "\xff", "\r\n"};
+  static constexpr std::string_view pieces[] = {"%",  "to", "%to%",  ":",   "-",    "'",   "\"", "\\",
+                                                " ",  "[",  "]",     " [ ", " ] ",  "\n",  "a",  "%%",
+                                                "--", ":-", "lower", "$",   "\xff", "\r\n"};
   std::size_t parsed_count = 0;
   for (std::uint64_t seed = 1; seed <= 20000; ++seed) {
     SeededRandom random(seed);

@@ -9,7 +9,8 @@ TEST(ArgvResult, ErrorsNameTheSettingAndKeepTheCaret) {
   const auto bad = parse_template("agent.x.command", "p %rcpt%");
   ASSERT_FALSE(bad);
   EXPECT_EQ(bad.error().code, Errc::invalid);
-  EXPECT_TRUE(bad.error().message.starts_with("agent.x.command: column 3: unknown macro")) << bad.error().message;
+  EXPECT_TRUE(bad.error().message.starts_with("agent.x.command: column 3: unknown macro"))
+      << bad.error().message;
   EXPECT_NE(bad.error().message.find("\n  p %rcpt%\n    ^"), std::string::npos) << bad.error().message;
   EXPECT_TRUE(parse_template("x", "p"));
 }

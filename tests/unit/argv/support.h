@@ -32,7 +32,8 @@ inline Arguments expand(std::string_view text, const Values& values = {}) {
   return *std::move(arguments);
 }
 
-inline ExpandError expand_error(std::string_view text, const Values& values, const ExpandOptions& options = {}) {
+inline ExpandError expand_error(std::string_view text, const Values& values,
+                                const ExpandOptions& options = {}) {
   auto arguments = parse(text).expand(values, options);
   if (arguments) throw std::runtime_error("expanded, and should not have: " + std::string(text));
   return arguments.error();
@@ -40,8 +41,9 @@ inline ExpandError expand_error(std::string_view text, const Values& values, con
 
 // A value of any bytes that values may hold; with `bytes_max` 0 always empty.
 inline std::string random_value(SeededRandom& random, std::size_t bytes_max) {
-  static constexpr std::string_view spice[] = {"%to%", "%%", "%", "'", "\"", "\\", " ", "\t", "$(id)", "`id`", ";",
-                                               "|", "[", "]", "--", "-n", "${run{x}}", "\xff\xfe", "%from:lower%"};
+  static constexpr std::string_view spice[] = {
+      "%to%", "%%", "%", "'", "\"", "\\", " ",         "\t",       "$(id)",       "`id`",
+      ";",    "|",  "[", "]", "--", "-n", "${run{x}}", "\xff\xfe", "%from:lower%"};
   std::string out;
   const std::size_t length = bytes_max == 0 ? 0 : random.below(bytes_max + 1);
   while (out.size() < length) {

@@ -1,8 +1,8 @@
 // Command templates: `/usr/lib/dovecot/dovecot-lda -f %from% -d %to%` becomes an array for execv().
 //
-// A template is parsed once and expanded per run. No shell is involved, and one template word is one argument,
-// whatever the values are: a value is never split, never dropped, and never expanded again. docs/argv.md describes
-// the language for administrators; twinloft/argv.h is the same library for C.
+// A template is parsed once and expanded per run. No shell is involved, and one template word is one
+// argument, whatever the values are: a value is never split, never dropped, and never expanded again.
+// docs/argv.md describes the language for administrators; twinloft/argv.h is the same library for C.
 //
 //   auto parsed = Template::parse("/usr/bin/agent -f %from% [ -a %original_to% ] -- %to%");
 //   if (!parsed) die(parsed.error().rendered());
@@ -91,23 +91,23 @@ class Template {
  public:
   using Arguments = std::vector<std::string>;
 
-  // Fails on: an empty template, NUL, unbalanced quotes, a backslash at the end, a lone '%', unknown macros and
-  // modifiers, unbalanced, nested or empty groups, an optional or empty program, limits.
+  // Fails on: an empty template, NUL, unbalanced quotes, a backslash at the end, a lone '%', unknown macros
+  // and modifiers, unbalanced, nested or empty groups, an optional or empty program, limits.
   static Outcome<Template, Diagnostic> parse(std::string_view text, const ParseOptions& options = {});
 
   // One argument per word; a group is left out where a macro in it comes out empty (after its default).
   Outcome<Arguments, ExpandError> expand(const Values& values, const ExpandOptions& options = {}) const;
 
-  // For `recipients = "all"`. A word that holds a per-recipient macro is repeated for each recipient, in their
-  // order; a group that holds one is repeated as a whole, and left out for those recipients where a macro in it
-  // is empty. Per-recipient macros are looked up in the recipient's values, then in `shared`.
+  // For `recipients = "all"`. A word that holds a per-recipient macro is repeated for each recipient, in
+  // their order; a group that holds one is repeated as a whole, and left out for those recipients where a
+  // macro in it is empty. Per-recipient macros are looked up in the recipient's values, then in `shared`.
   Outcome<Arguments, ExpandError> expand_all(const Values& shared, const std::vector<Values>& recipients,
                                              const ExpandOptions& options = {}) const;
 
   const std::string& text() const& { return text_; }
   const std::vector<Word>& words() const& { return words_; }
   const std::vector<Diagnostic>& warnings() const& { return warnings_; }  // at most 32
-  const std::vector<std::string>& macros() const& { return macros_; }     // used ones, each once, by first use
+  const std::vector<std::string>& macros() const& { return macros_; }  // used ones, each once, by first use
   // Of a temporary they would dangle.
   void text() && = delete;
   void words() && = delete;

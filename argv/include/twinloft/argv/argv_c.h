@@ -1,9 +1,9 @@
 /* Command templates for C; installed as <twinloft/argv.h>. The language is described in docs/argv.md, the C++
  * library in twinloft/argv/argv.h.
  *
- * A template is immutable once parsed: any number of threads may expand it at once. Functions never print, never
- * exit, and let no exception out. Whatever a function hands out is the caller's, and has a free function below;
- * strings inside a tl_argv_template live as long as it does.
+ * A template is immutable once parsed: any number of threads may expand it at once. Functions never print,
+ * never exit, and let no exception out. Whatever a function hands out is the caller's, and has a free
+ * function below; strings inside a tl_argv_template live as long as it does.
  */
 #ifndef TWINLOFT_ARGV_C_H
 #define TWINLOFT_ARGV_C_H
@@ -25,7 +25,7 @@ typedef enum tl_argv_status {
   TL_ARGV_LIMIT = 5,          /* too many or too long arguments */
   TL_ARGV_RECIPIENTS = 6,     /* no recipients, or a program that depends on the recipient */
   TL_ARGV_NO_MEMORY = 7,
-  TL_ARGV_BAD_CALL = 8        /* a null pointer where none is allowed */
+  TL_ARGV_BAD_CALL = 8 /* a null pointer where none is allowed */
 } tl_argv_status;
 
 typedef struct tl_argv_error {
@@ -34,7 +34,8 @@ typedef struct tl_argv_error {
   size_t column;       /* TL_ARGV_BAD_TEMPLATE: 1-based, in characters, else 0 */
   size_t word;         /* expansion: 1-based word of the template, 0 where the error is not about one */
   char message[512];   /* one sentence; never holds bytes of a value */
-  char rendered[1024]; /* message with its position; for a bad template also the line and a caret below the place */
+  char rendered[1024]; /* message with its position; for a bad template also the line and a caret below the
+                          place */
 } tl_argv_error;
 
 typedef struct tl_argv_macro {
@@ -55,8 +56,8 @@ typedef struct tl_argv_values {
   size_t count;
 } tl_argv_values;
 
-/* `length` may be TL_ARGV_LENGTH. `macros` NULL with a count of 0: the macros of mail delivery. `error` may be NULL
- * in every function. *out is NULL unless TL_ARGV_OK is returned. */
+/* `length` may be TL_ARGV_LENGTH. `macros` NULL with a count of 0: the macros of mail delivery. `error` may
+ * be NULL in every function. *out is NULL unless TL_ARGV_OK is returned. */
 tl_argv_status tl_argv_parse(const char* text, size_t length, const tl_argv_macro* macros, size_t macro_count,
                              tl_argv_template** out, tl_argv_error* error);
 void tl_argv_template_free(tl_argv_template* command); /* NULL is allowed */
@@ -71,11 +72,11 @@ const char* tl_argv_warning(const tl_argv_template* command, size_t index);
 
 /* *argv becomes a NULL-terminated array for execv(), in one block that tl_argv_vector_free() frees; *argc its
  * length, and may be NULL. Later values win over earlier ones of the same name. */
-tl_argv_status tl_argv_expand(const tl_argv_template* command, tl_argv_values values, char*** argv, size_t* argc,
-                              tl_argv_error* error);
+tl_argv_status tl_argv_expand(const tl_argv_template* command, tl_argv_values values, char*** argv,
+                              size_t* argc, tl_argv_error* error);
 tl_argv_status tl_argv_expand_all(const tl_argv_template* command, tl_argv_values shared,
-                                  const tl_argv_values* recipients, size_t recipient_count, char*** argv, size_t* argc,
-                                  tl_argv_error* error);
+                                  const tl_argv_values* recipients, size_t recipient_count, char*** argv,
+                                  size_t* argc, tl_argv_error* error);
 void tl_argv_vector_free(char** argv); /* NULL is allowed */
 
 #ifdef __cplusplus

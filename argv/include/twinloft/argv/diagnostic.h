@@ -12,7 +12,7 @@ struct Diagnostic {
   std::size_t offset = 0;  // bytes from the start of the template, 0-based
   std::size_t line = 1;    // 1-based
   std::size_t column = 1;  // 1-based, in characters of that line (UTF-8; a stray byte counts as one)
-  std::string excerpt;     // the line, cut to a window where it is long; control bytes and stray bytes shown as '?'
+  std::string excerpt;     // the line, a long one cut to a window; control bytes and stray bytes are '?'
   std::size_t caret = 0;   // characters of `excerpt` before the place
 
   // "column 14: message", or "line 2, column 14: message" where the place is not in the first line.

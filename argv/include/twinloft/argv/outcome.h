@@ -1,5 +1,5 @@
-// A value or the error in its place. C++17, so that programs outside of this project can use the library whatever
-// their standard is; inside the project, result.h turns an Outcome into a twinloft::Result.
+// A value or the error in its place. C++17, so that programs outside of this project can use the library
+// whatever their standard is; inside the project, result.h turns an Outcome into a twinloft::Result.
 #pragma once
 
 #include <utility>

@@ -10,7 +10,8 @@
 namespace twinloft::argv {
 
 // `where` names the setting, as in "agent.dovecot.command": "<where>: column 14: ...", with the caret below.
-inline Result<Template> parse_template(std::string_view where, std::string_view text, const ParseOptions& options = {}) {
+inline Result<Template> parse_template(std::string_view where, std::string_view text,
+                                       const ParseOptions& options = {}) {
   auto parsed = Template::parse(text, options);
   if (!parsed) return fail(Errc::invalid, "{}: {}", where, parsed.error().rendered());
   return std::move(*parsed);
@@ -18,11 +19,14 @@ inline Result<Template> parse_template(std::string_view where, std::string_view 
 
 inline Errc errc_of(ExpandError::Code code) {
   switch (code) {
-    case ExpandError::Code::missing_value: return Errc::internal;
-    case ExpandError::Code::limit: return Errc::exhausted;
+    case ExpandError::Code::missing_value:
+      return Errc::internal;
+    case ExpandError::Code::limit:
+      return Errc::exhausted;
     case ExpandError::Code::forbidden_byte:
     case ExpandError::Code::leading_dash:
-    case ExpandError::Code::recipients: break;
+    case ExpandError::Code::recipients:
+      break;
   }
   return Errc::invalid;
 }
