@@ -34,8 +34,9 @@ std::optional<Outcome> parse_outcome(std::string_view word) {
 }  // namespace
 
 void append_line(const AccountLine& line, std::string& out) {
-  fmt::format_to(std::back_inserter(out), "{} {} {} {} {} {:03} {} {}\n", line.id, line.recipient, line.digest.hex(),
-                 line.size, to_string(line.outcome), line.code, line.attempt, line.since_us);
+  fmt::format_to(std::back_inserter(out), "{} {} {} {} {} {:03} {} {}\n", line.id, line.recipient,
+                 line.digest.hex(), line.size, to_string(line.outcome), line.code, line.attempt,
+                 line.since_us);
 }
 
 Result<Hash128> parse_digest(std::string_view hex) {
@@ -81,7 +82,7 @@ Result<AccountLine> parse_line(std::string_view line) {
 Result<AccountWriter> AccountWriter::create(const std::string& path, std::string_view run) {
   Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!fd) return fail_errno(errno, "account {}", path);
-  struct stat st {};
+  struct stat st{};
   if (::fstat(fd.get(), &st) != 0) return fail_errno(errno, "account {}", path);
   if (st.st_size != 0)
     return fail(Errc::conflict, "account {}: it exists and holds another run; name a new file", path);
@@ -103,7 +104,8 @@ Status AccountWriter::append(std::string_view lines) {
 Status AccountWriter::close() {
   std::scoped_lock lock(mutex_);
   TL_TRY(write_all(fd_.get(), as_bytes(fmt::format("{}{}\n", kEnd, line_count_))));
-  if (::fdatasync(fd_.get()) != 0 && errno != EINVAL && errno != EROFS) return fail_errno(errno, "account {}", path_);
+  if (::fdatasync(fd_.get()) != 0 && errno != EINVAL && errno != EROFS)
+    return fail_errno(errno, "account {}", path_);
   fd_.reset();
   return {};
 }

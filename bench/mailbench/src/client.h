@@ -41,12 +41,12 @@ struct Worker::Client {
   // The message that this client works on, if `busy`.
   bool busy = false;
   Message message;
-  std::vector<std::size_t> pending;  // its recipients that this attempt is for
+  std::vector<std::size_t> pending;       // its recipients that this attempt is for
   std::vector<Outcome> pending_outcomes;  // what the attempt before made of them
   unsigned attempt = 0;
   bool all_replied = true;
-  Instant began;     // of the first attempt: the first byte, or when it was due
-  Instant retry_at;  // the next attempt is not before
+  Instant began;               // of the first attempt: the first byte, or when it was due
+  Instant retry_at;            // the next attempt is not before
   std::size_t content_at = 0;  // bytes of the content that are sent
 };
 

@@ -17,7 +17,8 @@ Result<Endpoint> unix_endpoint(std::string_view path) {
   Endpoint e;
   sockaddr_un address{};
   if (path.empty() || path.size() >= sizeof address.sun_path)
-    return fail(Errc::invalid, "socket path '{}': it must have 1 to {} bytes", path, sizeof address.sun_path - 1);
+    return fail(Errc::invalid, "socket path '{}': it must have 1 to {} bytes", path,
+                sizeof address.sun_path - 1);
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, path.data(), path.size());
   std::memcpy(&e.address, &address, sizeof address);
@@ -32,7 +33,8 @@ Result<Endpoint> Endpoint::parse(std::string_view text) {
   if (text.find('/') != text.npos) return unix_endpoint(text);
   std::size_t colon = text.rfind(':');
   if (colon == text.npos || colon == 0 || colon + 1 == text.size())
-    return fail(Errc::invalid, "server '{}': write HOST:PORT, [IPv6]:PORT or the path of a Unix socket", text);
+    return fail(Errc::invalid, "server '{}': write HOST:PORT, [IPv6]:PORT or the path of a Unix socket",
+                text);
   std::string host(text.substr(0, colon)), port(text.substr(colon + 1));
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   addrinfo hints{}, *found = nullptr;

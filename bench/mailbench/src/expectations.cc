@@ -15,7 +15,8 @@ std::string lower_case(std::string_view text) {
 Status Expectations::read(const std::string& account_path) {
   TL_TRY_ASSIGN(AccountReader reader, AccountReader::open(account_path));
   if (std::ranges::find(runs, reader.run()) != runs.end())
-    return fail(Errc::invalid, "account {}: run {} is in another account already", account_path, reader.run());
+    return fail(Errc::invalid, "account {}: run {} is in another account already", account_path,
+                reader.run());
   auto run = static_cast<std::uint32_t>(runs.size());
   runs.push_back(reader.run());
   complete.push_back(false);
@@ -34,14 +35,24 @@ Status Expectations::add(std::uint32_t run, const AccountLine& line) {
   auto key = parse_id(line.id);
   if (!key || key->run != run) return fail(Errc::corrupt, "message {} is not of run {}", line.id, runs[run]);
   auto [message, is_new] = messages.emplace(*key, line.digest);
-  if (!is_new && message->second != line.digest) return fail(Errc::corrupt, "message {} has two digests", line.id);
+  if (!is_new && message->second != line.digest)
+    return fail(Errc::corrupt, "message {} has two digests", line.id);
   Pair& pair = pairs[{*key, intern(line.recipient)}];
   switch (line.outcome) {
-    case Outcome::acknowledged: ++pair.acknowledged; break;
-    case Outcome::deferred: ++pair.deferred; break;
-    case Outcome::refused: ++pair.refused; break;
-    case Outcome::unknown: ++pair.unknown; break;
-    case Outcome::unsent: break;
+    case Outcome::acknowledged:
+      ++pair.acknowledged;
+      break;
+    case Outcome::deferred:
+      ++pair.deferred;
+      break;
+    case Outcome::refused:
+      ++pair.refused;
+      break;
+    case Outcome::unknown:
+      ++pair.unknown;
+      break;
+    case Outcome::unsent:
+      break;
   }
   return {};
 }
@@ -67,6 +78,8 @@ std::optional<MessageKey> Expectations::parse_id(std::string_view id) const {
   return key;
 }
 
-std::string Expectations::id_of(const MessageKey& key) const { return fmt::format("{}-{}", runs[key.run], key.number); }
+std::string Expectations::id_of(const MessageKey& key) const {
+  return fmt::format("{}-{}", runs[key.run], key.number);
+}
 
 }  // namespace twinloft::mailbench

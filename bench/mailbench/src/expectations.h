@@ -26,7 +26,9 @@ struct PairKey {
 };
 struct KeyHash {
   std::size_t operator()(const MessageKey& k) const { return (k.number + k.run) * 0x9e3779b97f4a7c15ULL; }
-  std::size_t operator()(const PairKey& k) const { return ((*this)(k.message) ^ k.recipient) * 0xbf58476d1ce4e5b9ULL; }
+  std::size_t operator()(const PairKey& k) const {
+    return ((*this)(k.message) ^ k.recipient) * 0xbf58476d1ce4e5b9ULL;
+  }
 };
 
 // A message and one of its recipients: attempts by outcome, and copies found.

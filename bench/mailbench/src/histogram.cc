@@ -44,7 +44,9 @@ void Histogram::merge(const Histogram& other) {
   sum_ += other.sum_;
 }
 
-double Histogram::mean() const { return count_ == 0 ? 0 : sum_ / static_cast<double>(count_); }
+double Histogram::mean() const {
+  return count_ == 0 ? 0 : sum_ / static_cast<double>(count_);
+}
 
 std::uint64_t Histogram::percentile(double percent) const {
   if (count_ == 0) return 0;

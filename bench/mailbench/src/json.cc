@@ -14,10 +14,14 @@ void append_quoted(std::string_view text, std::string& out) {
   out += '"';
   for (char c : text) {
     auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') (out += '\\') += c;
-    else if (byte < 0x20) out += fmt::format("\\u{:04x}", byte);
-    else if (byte >= 0x80) out += fmt::format("\\u{:04x}", byte);  // file names need not be UTF-8: as Latin-1
-    else out += c;
+    if (c == '"' || c == '\\')
+      (out += '\\') += c;
+    else if (byte < 0x20)
+      out += fmt::format("\\u{:04x}", byte);
+    else if (byte >= 0x80)
+      out += fmt::format("\\u{:04x}", byte);  // file names need not be UTF-8: as Latin-1
+    else
+      out += c;
   }
   out += '"';
 }

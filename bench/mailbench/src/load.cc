@@ -30,7 +30,7 @@ class SignalGuard {
   explicit SignalGuard(Schedule& schedule) {
     g_interrupted.store(false);
     g_interruptible.store(&schedule);
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_handler = on_signal;
     action.sa_flags = static_cast<int>(SA_RESETHAND);
     ::sigaction(SIGINT, &action, &old_int_);
@@ -45,11 +45,12 @@ class SignalGuard {
   SignalGuard& operator=(const SignalGuard&) = delete;
 
  private:
-  struct sigaction old_int_ {}, old_term_ {};
+  struct sigaction old_int_{}, old_term_{};
 };
 
 Result<Users> load_users(const LoadOptions& options) {
-  if (options.users_file.empty()) return Users::from_format(options.user_format, options.first_user, options.users);
+  if (options.users_file.empty())
+    return Users::from_format(options.user_format, options.first_user, options.users);
   TL_TRY_ASSIGN(std::string text, read_file(options.users_file, 1u << 30));
   std::vector<std::string> addresses;
   for (std::string_view rest = text; !rest.empty();) {
@@ -70,7 +71,8 @@ void show_progress(const LoadStats& stats, const Schedule& schedule, Instant now
 }
 
 // Runs all workers, the first on this thread. The first error of any of them is the run's.
-Status run_workers(std::vector<std::unique_ptr<Worker>>& workers, const std::function<void(const LoadStats&)>& on_tick) {
+Status run_workers(std::vector<std::unique_ptr<Worker>>& workers,
+                   const std::function<void(const LoadStats&)>& on_tick) {
   std::vector<Status> statuses(workers.size());
   std::vector<std::thread> threads;
   for (std::size_t i = 1; i < workers.size(); ++i)
@@ -110,7 +112,8 @@ void LoadStats::merge(const LoadStats& other) {
   pipelining = pipelining || other.pipelining;
   auto& ticks = acknowledged_per_tick;
   ticks.resize(std::max(ticks.size(), other.acknowledged_per_tick.size()));
-  for (std::size_t i = 0; i < other.acknowledged_per_tick.size(); ++i) ticks[i] += other.acknowledged_per_tick[i];
+  for (std::size_t i = 0; i < other.acknowledged_per_tick.size(); ++i)
+    ticks[i] += other.acknowledged_per_tick[i];
 }
 
 Duration longest_gap(const LoadStats& stats) {
@@ -132,7 +135,8 @@ Result<LoadResult> run_load(LoadOptions options) {
   TL_TRY_ASSIGN(Endpoint endpoint, Endpoint::parse(options.server));
   TL_TRY_ASSIGN(Users users, load_users(options));
   if (options.recipients_per_message > users.size())
-    return fail(Errc::invalid, "{} recipients per message, but only {} users", options.recipients_per_message, users.size());
+    return fail(Errc::invalid, "{} recipients per message, but only {} users", options.recipients_per_message,
+                users.size());
   LoadResult result;
   result.run = options.run;
   result.account = options.account;
@@ -144,15 +148,17 @@ Result<LoadResult> run_load(LoadOptions options) {
   }
   OsClock clock;
   TextBlock block(options.seed);
-  MessageFactory::Settings message_settings{result.run, options.from, options.seed, options.recipients_per_message,
-                                            options.size, clock.wall()};
+  MessageFactory::Settings message_settings{
+      result.run, options.from, options.seed, options.recipients_per_message, options.size, clock.wall()};
   Schedule schedule(options.schedule, clock.now());
   SignalGuard guard(schedule);
-  Worker::Context context{options, endpoint, clock, schedule, account ? &*account : nullptr, message_settings, users, block};
+  Worker::Context context{options,          endpoint, clock, schedule, account ? &*account : nullptr,
+                          message_settings, users,    block};
   std::size_t thread_count = std::min<std::size_t>(options.threads, options.clients);
   std::vector<std::unique_ptr<Worker>> workers;
   for (std::size_t i = 0; i < thread_count; ++i)  // the first ones take the clients left over
-    workers.push_back(std::make_unique<Worker>(context, options.clients / thread_count + (i < options.clients % thread_count)));
+    workers.push_back(std::make_unique<Worker>(
+        context, options.clients / thread_count + (i < options.clients % thread_count)));
   auto on_tick = [&](const LoadStats& stats) {
     if (options.progress) show_progress(stats, schedule, clock.now(), static_cast<unsigned>(thread_count));
   };

@@ -54,7 +54,8 @@ int load_main(const std::vector<std::string>& arguments) {
   options.progress = options.progress && ::isatty(STDERR_FILENO) == 1;
   auto result = run_load(options);
   if (!result) return complain(load_exit_code(result.error()), result.error().message);
-  if (auto status = publish(report_text(options, *result), report_json(options, *result), command->json); !status)
+  if (auto status = publish(report_text(options, *result), report_json(options, *result), command->json);
+      !status)
     return complain(EX_IOERR, status.error().message);
   const auto& last = result->stats.last_outcomes;
   return last[1] + last[2] + last[3] + last[4] == 0 ? EX_OK : 1;
@@ -66,7 +67,8 @@ int verify_main(const std::vector<std::string>& arguments) {
   if (command->help) return fmt::print("{}", verify_help()), EX_OK;
   auto result = run_verify(command->verify);
   if (!result) return complain(EX_NOINPUT, result.error().message);
-  auto status = publish(verify_text(command->verify, *result), verify_json(command->verify, *result), command->json);
+  auto status =
+      publish(verify_text(command->verify, *result), verify_json(command->verify, *result), command->json);
   if (!status) return complain(EX_IOERR, status.error().message);
   return result->good() ? EX_OK : 1;
 }

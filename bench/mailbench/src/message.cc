@@ -20,13 +20,24 @@ std::string make_line(SeededRandom& random) {
   std::string line;
   std::size_t length = 40 + random.below(38);
   switch (random.below(32)) {
-    case 0: return {};
-    case 1: line = "."; break;
-    case 2: return ".";
-    case 3: line = ".."; break;
-    case 4: line = "From "; break;
-    case 5: length = 900 + random.below(kLineMax - 900); break;
-    default: break;
+    case 0:
+      return {};
+    case 1:
+      line = ".";
+      break;
+    case 2:
+      return ".";
+    case 3:
+      line = "..";
+      break;
+    case 4:
+      line = "From ";
+      break;
+    case 5:
+      length = 900 + random.below(kLineMax - 900);
+      break;
+    default:
+      break;
   }
   line.reserve(length);
   while (line.size() < length) {
@@ -59,12 +70,15 @@ TextBlock::Slice TextBlock::slice(std::size_t first, std::uint64_t size_max, std
   std::size_t low = first, high = line_count();
   while (low < high) {
     std::size_t middle = (low + high + 1) / 2;
-    if (size_before(middle) - size_before(first) <= size_max) low = middle;
-    else high = middle - 1;
+    if (size_before(middle) - size_before(first) <= size_max)
+      low = middle;
+    else
+      high = middle - 1;
   }
   next = low == line_count() ? 0 : low;
   Slice s;
-  s.canonical = std::string_view(canonical_).substr(canonical_at_[first], canonical_at_[low] - canonical_at_[first]);
+  s.canonical =
+      std::string_view(canonical_).substr(canonical_at_[first], canonical_at_[low] - canonical_at_[first]);
   s.wire = std::string_view(wire_).substr(wire_at_[first], wire_at_[low] - wire_at_[first]);
   s.size = size_before(low) - size_before(first);
   return s;
@@ -74,7 +88,8 @@ namespace {
 Status check_address(std::string_view address) {
   bool printable = std::ranges::all_of(address, [](unsigned char c) { return c > ' ' && c != 127; });
   if (address.empty() || !printable || address.find_first_of("<>") != address.npos)
-    return fail(Errc::invalid, "'{}' is not an address: it is empty, or has blanks, control bytes or <>", address);
+    return fail(Errc::invalid, "'{}' is not an address: it is empty, or has blanks, control bytes or <>",
+                address);
   return {};
 }
 }  // namespace
@@ -98,13 +113,15 @@ Result<Users> Users::from_format(std::string format, std::uint64_t first, std::u
     bool has_width = parsed.ec == std::errc{};
     const char* letter = has_width ? parsed.ptr : format.data() + i + 1;
     if (seen || letter == end || *letter != 'u' || (has_width && (format[i + 1] != '0' || width > 20)))
-      return fail(Errc::invalid, "user format '{}': write %u or %0Nu once, and %% for a percent sign", format);
+      return fail(Errc::invalid, "user format '{}': write %u or %0Nu once, and %% for a percent sign",
+                  format);
     users.width_ = width;
     seen = true;
     i = static_cast<std::size_t>(letter - format.data());
   }
   if (count == 0) return fail(Errc::invalid, "the number of users is 0");
-  if (!seen && count > 1) return fail(Errc::invalid, "user format '{}' has no %u, but there are {} users", format, count);
+  if (!seen && count > 1)
+    return fail(Errc::invalid, "user format '{}' has no %u, but there are {} users", format, count);
   users.first_ = first;
   users.count_ = count;
   TL_TRY(check_address(users.address(0)));

@@ -20,8 +20,8 @@ po::options_description load_description() {
   auto text = [] { return po::value<std::string>(); };
   auto number = [] { return po::value<std::uint64_t>(); };
   d.add_options()("to,t", text(), "the LMTP server: HOST:PORT, [IPv6]:PORT or the path of a Unix socket")(
-      "server", text(), "the same as --to")(
-      "clients,c", number()->default_value(8), "connections, each with one message under way")(
+      "server", text(), "the same as --to")("clients,c", number()->default_value(8),
+                                            "connections, each with one message under way")(
       "threads", number()->default_value(1), "threads of the generator, 1 to 64")(
       "duration,d", text(), "how long to measure, after the warm-up: 30s, 2m")(
       "messages,n", number(), "how many messages to send; with --duration, whichever ends first")(
@@ -30,7 +30,8 @@ po::options_description load_description() {
       "rate,r", po::value<double>(), "open loop: messages a second, latency from when each was due")(
       "users,u", number()->default_value(1), "mailboxes that the messages are spread over")(
       "first-user", number()->default_value(1), "number of the first")(
-      "user-format", text()->default_value("user%u@example.org"), "their addresses; %u is the number, %05u pads it")(
+      "user-format", text()->default_value("user%u@example.org"),
+      "their addresses; %u is the number, %05u pads it")(
       "users-file", text(), "take the addresses from this file instead, one a line")(
       "recipients-per-message", number()->default_value(1), "different mailboxes for each message")(
       "size,s", text()->default_value("4KiB"),
@@ -40,14 +41,17 @@ po::options_description load_description() {
       "connections", text()->default_value("reused"), "reused, or per-message")(
       "messages-per-connection", number(), "a new connection after so many messages")(
       "pipelining", text()->default_value("auto"), "auto: where the server offers it; off: never")(
-      "retry", number()->default_value(0), "repetitions of a message that was not acknowledged, with the same id")(
+      "retry", number()->default_value(0),
+      "repetitions of a message that was not acknowledged, with the same id")(
       "retry-delay", text()->default_value("1s"), "before a repetition after a 4xx")(
       "timeout", text()->default_value("300s"), "the longest wait for a reply")(
-      "connect-timeout", text()->default_value("10s"), "give up where the server takes no connection for so long")(
-      "seed", number()->default_value(1), "of sizes, recipients and text")(
+      "connect-timeout", text()->default_value("10s"),
+      "give up where the server takes no connection for so long")("seed", number()->default_value(1),
+                                                                  "of sizes, recipients and text")(
       "run", text(), "the run's id, [A-Za-z0-9.] (drawn at random)")(
       "account", text(), "the account's file (mailbench-RUN.account)")("no-account", "write none")(
-      "json", text(), "also write the report as JSON to this file; - is standard output, instead of the text")(
+      "json", text(),
+      "also write the report as JSON to this file; - is standard output, instead of the text")(
       "quiet,q", "no progress on standard error")("help,h", "this text");
   return d;
 }
@@ -63,8 +67,8 @@ po::options_description verify_description() {
       "allow-deferred-copies", "an attempt that ended in 4xx may have left a copy")(
       "threads", po::value<std::uint64_t>()->default_value(0), "readers; 0: four for each processor")(
       "show", po::value<std::uint64_t>()->default_value(20), "problems of each kind to list")(
-      "json", po::value<std::string>(), "also write the result as JSON; - is standard output, instead of the text")(
-      "help,h", "this text");
+      "json", po::value<std::string>(),
+      "also write the result as JSON; - is standard output, instead of the text")("help,h", "this text");
   return d;
 }
 
@@ -74,7 +78,8 @@ Result<po::variables_map> parse(const po::options_description& description, cons
     // No guessing of abbreviations: an option added later must not change what a script means.
     auto style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
     po::positional_options_description none;
-    po::store(po::command_line_parser(arguments).options(description).positional(none).style(style).run(), map);
+    po::store(po::command_line_parser(arguments).options(description).positional(none).style(style).run(),
+              map);
     return map;
   } catch (const po::error& e) {
     return fail(Errc::invalid, "{}", e.what());
@@ -82,7 +87,8 @@ Result<po::variables_map> parse(const po::options_description& description, cons
 }
 
 // Boost reads "-1" into an unsigned type as a huge number: every number has a bound.
-Result<std::uint64_t> bounded(const po::variables_map& map, const char* name, std::uint64_t low, std::uint64_t high) {
+Result<std::uint64_t> bounded(const po::variables_map& map, const char* name, std::uint64_t low,
+                              std::uint64_t high) {
   auto value = map[name].as<std::uint64_t>();
   if (value < low || value > high) return fail(Errc::invalid, "--{} is {} to {}", name, low, high);
   return value;
@@ -99,8 +105,8 @@ std::string text(const po::variables_map& map, const char* name) {
 }
 
 bool is_run_id(std::string_view run) {
-  return std::ranges::all_of(run, [](unsigned char c) { return std::isalnum(c) || c == '.'; }) && !run.empty() &&
-         run.size() <= 40;
+  return std::ranges::all_of(run, [](unsigned char c) { return std::isalnum(c) || c == '.'; }) &&
+         !run.empty() && run.size() <= 40;
 }
 
 Status fill_schedule(const po::variables_map& map, LoadOptions& o) {
@@ -117,7 +123,8 @@ Status fill_schedule(const po::variables_map& map, LoadOptions& o) {
   TL_TRY_ASSIGN(o.schedule.drain, duration(map, "drain"));
   if (map.count("rate")) {
     double rate = map["rate"].as<double>();
-    if (!(rate > 0 && rate <= 1e7)) return fail(Errc::invalid, "--rate is more than 0, and at most 10 million");
+    if (!(rate > 0 && rate <= 1e7))
+      return fail(Errc::invalid, "--rate is more than 0, and at most 10 million");
     o.schedule.rate = rate;
   }
   return {};
@@ -132,7 +139,8 @@ Status fill_connections(const po::variables_map& map, LoadOptions& o) {
   o.pipelining = pipelining == "auto";
   if (map.count("messages-per-connection")) {
     if (connections == "per-message")
-      return fail(Errc::invalid, "--connections per-message and --messages-per-connection exclude each other");
+      return fail(Errc::invalid,
+                  "--connections per-message and --messages-per-connection exclude each other");
     TL_TRY_ASSIGN(o.messages_per_connection, bounded(map, "messages-per-connection", 1, 1'000'000'000));
   } else if (connections == "per-message") {
     o.messages_per_connection = 1;
@@ -172,17 +180,20 @@ std::string usage(std::string_view head, const po::options_description& descript
 }  // namespace
 
 std::string load_help() {
-  return usage("Usage: mailbench load --to SERVER (--duration TIME | --messages N) [options]\n\n"
-               "Exit: 0 every recipient acknowledged; 1 some were not; 64 usage; 66 no file of users; 69 no connection to\n"
-               "the server; 73 the account can not be created; 74 it can not be written.\n\n",
-               load_description());
+  return usage(
+      "Usage: mailbench load --to SERVER (--duration TIME | --messages N) [options]\n\n"
+      "Exit: 0 every recipient acknowledged; 1 some were not; 64 usage; 66 no file of users; 69 no "
+      "connection to\n"
+      "the server; 73 the account can not be created; 74 it can not be written.\n\n",
+      load_description());
 }
 
 std::string verify_help() {
-  return usage("Usage: mailbench verify --account FILE --spool DIR [options]\n\n"
-               "Exit: 0 all is there, whole, and once; 1 it is not; 64 usage; 66 the account or the spool is not\n"
-               "there or can not be read, or the account has nothing to prove.\n\n",
-               verify_description());
+  return usage(
+      "Usage: mailbench verify --account FILE --spool DIR [options]\n\n"
+      "Exit: 0 all is there, whole, and once; 1 it is not; 64 usage; 66 the account or the spool is not\n"
+      "there or can not be read, or the account has nothing to prove.\n\n",
+      verify_description());
 }
 
 Result<LoadCommand> parse_load(const std::vector<std::string>& arguments) {
@@ -191,7 +202,8 @@ Result<LoadCommand> parse_load(const std::vector<std::string>& arguments) {
   c.help = map.count("help") > 0;
   if (c.help) return c;
   LoadOptions& o = c.load;
-  if (map.count("to") + map.count("server") != 1) return fail(Errc::invalid, "name the server once: --to HOST:PORT or --to PATH");
+  if (map.count("to") + map.count("server") != 1)
+    return fail(Errc::invalid, "name the server once: --to HOST:PORT or --to PATH");
   o.server = map.count("to") ? text(map, "to") : text(map, "server");
   TL_TRY_ASSIGN(o.clients, bounded(map, "clients", 1, 50'000));
   TL_TRY_ASSIGN(std::uint64_t threads, bounded(map, "threads", 1, 64));
@@ -201,7 +213,8 @@ Result<LoadCommand> parse_load(const std::vector<std::string>& arguments) {
   TL_TRY(fill_messages(map, o));
   bool no_account = map.count("no-account") > 0;
   o.account = map.count("account") || no_account ? text(map, "account") : "mailbench-" + o.run + ".account";
-  if (no_account && !o.account.empty()) return fail(Errc::invalid, "--account and --no-account exclude each other");
+  if (no_account && !o.account.empty())
+    return fail(Errc::invalid, "--account and --no-account exclude each other");
   c.json = text(map, "json");
   o.progress = map.count("quiet") == 0;
   return c;

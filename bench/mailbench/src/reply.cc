@@ -5,7 +5,9 @@
 namespace twinloft::mailbench {
 
 namespace {
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
 
 // What a log may show of bytes that a peer sent.
 std::string shown(std::string_view text) {
@@ -36,7 +38,8 @@ Result<bool> ReplyParser::feed(std::string_view& bytes) {
 Result<bool> ReplyParser::end_line() {
   if (line_.ends_with('\r')) line_.pop_back();
   std::string_view line = line_;
-  bool has_code = line.size() >= 3 && line[0] >= '2' && line[0] <= '5' && is_digit(line[1]) && is_digit(line[2]);
+  bool has_code =
+      line.size() >= 3 && line[0] >= '2' && line[0] <= '5' && is_digit(line[1]) && is_digit(line[2]);
   char separator = line.size() > 3 ? line[3] : ' ';
   if (!has_code || (separator != ' ' && separator != '-'))
     return fail(Errc::corrupt, "the server sent '{}', which is not a reply", shown(line));
@@ -45,7 +48,8 @@ Result<bool> ReplyParser::end_line() {
     reply_.lines.clear();
     reply_.code = code;
   } else if (code != reply_.code) {
-    return fail(Errc::corrupt, "the server changed the code from {} to {} within one reply", reply_.code, code);
+    return fail(Errc::corrupt, "the server changed the code from {} to {} within one reply", reply_.code,
+                code);
   }
   if (reply_.lines.size() == kLinesMax)
     return fail(Errc::corrupt, "the server sent a reply of more than {} lines", kLinesMax);

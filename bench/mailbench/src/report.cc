@@ -13,14 +13,22 @@ constexpr double kPercents[] = {50, 90, 99, 99.9};
 constexpr Outcome kOutcomes[] = {Outcome::acknowledged, Outcome::deferred, Outcome::refused, Outcome::unknown,
                                  Outcome::unsent};
 
-double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
-double ms(std::uint64_t ns) { return static_cast<double>(ns) / 1e6; }
-double ratio(double a, double b) { return b > 0 ? a / b : 0; }
+double seconds(Duration d) {
+  return std::chrono::duration<double>(d).count();
+}
+double ms(std::uint64_t ns) {
+  return static_cast<double>(ns) / 1e6;
+}
+double ratio(double a, double b) {
+  return b > 0 ? a / b : 0;
+}
 double cpu_us_per_message(const LoadStats& s) {
   return ratio(static_cast<double>(s.cpu_ns) / 1e3, static_cast<double>(s.cpu_attempts));
 }
 // Of one processor.
-double cpu_share(const LoadStats& s) { return ratio(static_cast<double>(s.cpu_ns) / 1e9, seconds(s.window)); }
+double cpu_share(const LoadStats& s) {
+  return ratio(static_cast<double>(s.cpu_ns) / 1e9, seconds(s.window));
+}
 
 std::string latency_line(std::string_view what, const Histogram& h) {
   std::string line = fmt::format("{:<15}", what);
@@ -69,7 +77,8 @@ std::string outcome_lines(const LoadStats& s) {
   for (auto [code, count] : s.codes)
     text += code == 0 ? fmt::format("none: {}  ", count) : fmt::format("{}: {}  ", code, count);
   text += "\n";
-  for (const auto& [why, count] : s.errors) text += fmt::format("{:<15}{} x {}\n", "lost connection", count, why);
+  for (const auto& [why, count] : s.errors)
+    text += fmt::format("{:<15}{} x {}\n", "lost connection", count, why);
   return text;
 }
 
@@ -81,18 +90,20 @@ double messages_per_minute(const LoadStats& stats) {
 
 std::string report_text(const LoadOptions& options, const LoadResult& result) {
   const LoadStats& s = result.stats;
-  auto out = fmt::format("mailbench load, run {}{}\n", result.run, result.interrupted ? " (interrupted)" : "");
+  auto out =
+      fmt::format("mailbench load, run {}{}\n", result.run, result.interrupted ? " (interrupted)" : "");
   auto at = std::back_inserter(out);
-  fmt::format_to(at, "{:<15}{}, {} clients, {}, size {} (mean {:.0f} bytes), {} recipient{} a message\n", "to",
-                 options.server, options.clients,
-                 options.messages_per_connection == 0 ? "connections reused"
-                                                      : fmt::format("{} messages a connection", options.messages_per_connection),
+  fmt::format_to(at, "{:<15}{}, {} clients, {}, size {} (mean {:.0f} bytes), {} recipient{} a message\n",
+                 "to", options.server, options.clients,
+                 options.messages_per_connection == 0
+                     ? "connections reused"
+                     : fmt::format("{} messages a connection", options.messages_per_connection),
                  options.size.text(), options.size.mean(), options.recipients_per_message,
                  options.recipients_per_message == 1 ? "" : "s");
   fmt::format_to(at, "{:<15}{:.2f} s after {:.2f} s of warm-up\n", "measured", seconds(s.window),
                  seconds(options.schedule.warmup));
-  fmt::format_to(at, "{:<15}{:.0f} messages per minute ({} recipients acknowledged, {:.2f} MiB/s)\n", "throughput",
-                 messages_per_minute(s), s.acknowledged,
+  fmt::format_to(at, "{:<15}{:.0f} messages per minute ({} recipients acknowledged, {:.2f} MiB/s)\n",
+                 "throughput", messages_per_minute(s), s.acknowledged,
                  ratio(static_cast<double>(s.bytes) / 1048576, seconds(s.window)));
   out += latency_line("latency", s.latency_ns);
   out += latency_line("connect+LHLO", s.connect_ns);

@@ -11,7 +11,9 @@ namespace twinloft::mailbench {
 
 namespace {
 
-bool is_success(int code) { return code >= 200 && code < 300; }
+bool is_success(int code) {
+  return code >= 200 && code < 300;
+}
 
 RecipientResult result_of(int code) {
   if (is_success(code)) return {Outcome::acknowledged, code};
@@ -20,18 +22,24 @@ RecipientResult result_of(int code) {
 
 bool is_keyword(std::string_view line, std::string_view keyword) {
   std::string_view word = line.substr(0, line.find(' '));
-  return std::ranges::equal(word, keyword, [](unsigned char a, unsigned char b) { return std::toupper(a) == b; });
+  return std::ranges::equal(word, keyword,
+                            [](unsigned char a, unsigned char b) { return std::toupper(a) == b; });
 }
 
 }  // namespace
 
 std::string_view to_string(Outcome outcome) {
   switch (outcome) {
-    case Outcome::acknowledged: return "acknowledged";
-    case Outcome::deferred: return "deferred";
-    case Outcome::refused: return "refused";
-    case Outcome::unknown: return "unknown";
-    case Outcome::unsent: return "unsent";
+    case Outcome::acknowledged:
+      return "acknowledged";
+    case Outcome::deferred:
+      return "deferred";
+    case Outcome::refused:
+      return "refused";
+    case Outcome::unknown:
+      return "unknown";
+    case Outcome::unsent:
+      return "unsent";
   }
   return "?";
 }
@@ -52,15 +60,22 @@ Status Session::on_reply(const Reply& reply) {
       output_ += fmt::format("LHLO {}\r\n", settings_.lhlo);
       phase_ = Phase::lhlo;
       return {};
-    case Phase::lhlo: return on_lhlo(reply);
-    case Phase::envelope: return on_envelope(reply);
-    case Phase::replies: return on_final(reply.code);
-    case Phase::quitting: phase_ = Phase::ended; return {};
+    case Phase::lhlo:
+      return on_lhlo(reply);
+    case Phase::envelope:
+      return on_envelope(reply);
+    case Phase::replies:
+      return on_final(reply.code);
+    case Phase::quitting:
+      phase_ = Phase::ended;
+      return {};
     case Phase::ready:
     case Phase::content:
-    case Phase::ended: break;
+    case Phase::ended:
+      break;
   }
-  if (reply.code == 421) return fail(Errc::unavailable, "the server closes the connection: 421 {}", reply.lines[0]);
+  if (reply.code == 421)
+    return fail(Errc::unavailable, "the server closes the connection: 421 {}", reply.lines[0]);
   return fail(Errc::conflict, "the server sent a reply too many: {} {}", reply.code, reply.lines[0]);
 }
 
@@ -119,9 +134,13 @@ Status Session::on_envelope(const Reply& reply) {
         send_rcpt(0);
       }
       return {};
-    case Step::rcpt: return on_rcpt(reply.code);
-    case Step::data: return on_data(reply.code);
-    case Step::rset: finish(); return {};
+    case Step::rcpt:
+      return on_rcpt(reply.code);
+    case Step::data:
+      return on_data(reply.code);
+    case Step::rset:
+      finish();
+      return {};
   }
   return {};
 }
@@ -130,28 +149,37 @@ Status Session::on_rcpt(int code) {
   std::size_t index = next_rcpt_++;
   // After a refused MAIL the replies to RCPT say only that there is no transaction: the first refusal counts.
   if (mail_refusal_ == 0) {
-    if (is_success(code)) accepted_.push_back(index);
-    else results_[index] = result_of(code);
+    if (is_success(code))
+      accepted_.push_back(index);
+    else
+      results_[index] = result_of(code);
   }
   if (pipelining_) return {};
-  if (next_rcpt_ < envelope_.to.size()) send_rcpt(next_rcpt_);
-  else if (!accepted_.empty()) send(Step::data, "DATA\r\n");
-  else send(Step::rset, "RSET\r\n");
+  if (next_rcpt_ < envelope_.to.size())
+    send_rcpt(next_rcpt_);
+  else if (!accepted_.empty())
+    send(Step::data, "DATA\r\n");
+  else
+    send(Step::rset, "RSET\r\n");
   return {};
 }
 
 Status Session::on_data(int code) {
   if (code == 354) {
-    // RFC 2033 section 4.2 demands 503 here. What the server would do with content for nobody is anyone's guess.
-    if (accepted_.empty()) return fail(Errc::conflict, "the server wants content though it refused all recipients");
+    // RFC 2033 section 4.2 demands 503 here. What the server would do with content for nobody is anyone's
+    // guess.
+    if (accepted_.empty())
+      return fail(Errc::conflict, "the server wants content though it refused all recipients");
     phase_ = Phase::content;
     return {};
   }
   if (is_success(code)) return fail(Errc::conflict, "the server answered DATA with {}", code);
   for (std::size_t index : accepted_) results_[index] = result_of(code);
   accepted_.clear();
-  if (mail_accepted_) send(Step::rset, "RSET\r\n");
-  else finish();
+  if (mail_accepted_)
+    send(Step::rset, "RSET\r\n");
+  else
+    finish();
   return {};
 }
 

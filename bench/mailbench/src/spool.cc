@@ -35,13 +35,15 @@ Result<Listing> list_directory(const std::string& path) {
     if (name == "." || name == "..") continue;
     unsigned char type = entry->d_type;
     if (type == DT_UNKNOWN) {
-      struct stat st {};
+      struct stat st{};
       if (::fstatat(::dirfd(dir.get()), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
         return fail_errno(errno, "spool file {}/{}", path, name);
       type = S_ISDIR(st.st_mode) ? DT_DIR : S_ISREG(st.st_mode) ? DT_REG : DT_LNK;
     }
-    if (type == DT_DIR) out.directories.push_back(std::move(name));
-    else if (type == DT_REG) out.files.emplace_back(entry->d_ino, std::move(name));
+    if (type == DT_DIR)
+      out.directories.push_back(std::move(name));
+    else if (type == DT_REG)
+      out.files.emplace_back(entry->d_ino, std::move(name));
   }
   if (errno != 0) return fail_errno(errno, "spool directory {}", path);
   return out;
@@ -63,7 +65,8 @@ std::string_view next_line(std::string_view& rest) {
 }
 
 bool same_name(std::string_view a, std::string_view b) {
-  return std::ranges::equal(a, b, [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
+  return std::ranges::equal(
+      a, b, [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -106,7 +109,8 @@ Result<SpoolFiles> walk_spool(const std::string& root) {
     stack.pop_back();
     TL_TRY_ASSIGN(Listing listing, list_directory(here.path.empty() ? root : root + "/" + here.path));
     for (const std::string& name : listing.directories)
-      stack.push_back({here.path.empty() ? name : here.path + "/" + name, role_of(name, listing.directories)});
+      stack.push_back(
+          {here.path.empty() ? name : here.path + "/" + name, role_of(name, listing.directories)});
     if (here.role == Role::temporary) out.left_in_tmp += listing.files.size();
     if (here.role != Role::messages) continue;
     auto index = static_cast<std::uint32_t>(out.directories.size());
@@ -121,7 +125,8 @@ StoredMessage parse_stored(std::string_view text) {
   StoredMessage out;
   std::string_view rest = text;
   std::string_view name;
-  const char* value = nullptr;  // of the field that is open: it ends where a line without a leading blank begins
+  const char* value =
+      nullptr;  // of the field that is open: it ends where a line without a leading blank begins
   while (!rest.empty()) {
     const char* line_start = rest.data();
     std::string_view line = next_line(rest);
@@ -143,21 +148,26 @@ StoredMessage parse_stored(std::string_view text) {
     value = line.data() + colon + 1;
   }
   // A file that ends within its header: what is complete was taken, and there is no body.
-  if (value != nullptr) take_field(name, {value, static_cast<std::size_t>(text.data() + text.size() - value)}, out);
+  if (value != nullptr)
+    take_field(name, {value, static_cast<std::size_t>(text.data() + text.size() - value)}, out);
   return out;
 }
 
-std::string find_damage(const StoredMessage& message, const Hash128& expected, bool check_head, Hasher128& hasher) {
+std::string find_damage(const StoredMessage& message, const Hash128& expected, bool check_head,
+                        Hasher128& hasher) {
   auto digest = parse_digest(message.digest);
   if (!digest || *digest != expected) return "its X-Mailbench-Digest is not the account's";
   Hash128 found = digest_of_body(message.body, hasher);
   if (found != expected)
-    return fmt::format("its body ({} bytes) has the digest {}, not {}", message.body.size(), found.hex(), expected.hex());
+    return fmt::format("its body ({} bytes) has the digest {}, not {}", message.body.size(), found.hex(),
+                       expected.hex());
   if (!check_head) return {};
   auto head_digest = parse_digest(message.head);
   HeadDigest head(hasher);
-  for (std::size_t i = 0; i < std::size(kHeadFields); ++i) head.add(kHeadFields[i], without_cr(message.fields[i]));
-  if (!head_digest || head.digest() != *head_digest) return "its From, To, Date, Message-ID or Subject was changed";
+  for (std::size_t i = 0; i < std::size(kHeadFields); ++i)
+    head.add(kHeadFields[i], without_cr(message.fields[i]));
+  if (!head_digest || head.digest() != *head_digest)
+    return "its From, To, Date, Message-ID or Subject was changed";
   return {};
 }
 
@@ -170,7 +180,8 @@ Status DirectoryMap::check(std::string_view format) {
       return fail(Errc::invalid, "Maildir format '{}': %u, %n, %d and %% are known", format);
     tells = tells || c == 'u' || c == 'n';
   }
-  if (!tells) return fail(Errc::invalid, "Maildir format '{}' does not tell users apart: it needs %u or %n", format);
+  if (!tells)
+    return fail(Errc::invalid, "Maildir format '{}' does not tell users apart: it needs %u or %n", format);
   return {};
 }
 
@@ -185,17 +196,25 @@ Status DirectoryMap::add(std::string_view format, std::string_view recipient, st
       continue;
     }
     switch (format[++i]) {
-      case 'u': path += recipient; break;
-      case 'n': path += local; break;
-      case 'd': path += domain; break;
-      default: path += '%';
+      case 'u':
+        path += recipient;
+        break;
+      case 'n':
+        path += local;
+        break;
+      case 'd':
+        path += domain;
+        break;
+      default:
+        path += '%';
     }
   }
   while (path.starts_with('/')) path.erase(0, 1);
   while (path.ends_with('/')) path.pop_back();
   auto [owner, is_new] = owners_.emplace(path, index);
   if (!is_new && owner->second != index)
-    return fail(Errc::conflict, "Maildir format '{}' gives {} the directory '{}', which is another recipient's", format,
+    return fail(Errc::conflict,
+                "Maildir format '{}' gives {} the directory '{}', which is another recipient's", format,
                 recipient, path);
   return {};
 }

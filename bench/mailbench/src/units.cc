@@ -15,9 +15,10 @@ struct Unit {
   double factor;
 };
 constexpr double kKi = 1024, kMi = kKi * 1024, kGi = kMi * 1024;
-constexpr Unit kSizeUnits[] = {{"", 1},     {"b", 1},      {"k", kKi},   {"kib", kKi}, {"kb", 1e3}, {"m", kMi},
-                               {"mib", kMi}, {"mb", 1e6},  {"g", kGi},   {"gib", kGi}, {"gb", 1e9}};
-constexpr Unit kTimeUnits[] = {{"", 1}, {"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"m", 60}, {"min", 60}, {"h", 3600}};
+constexpr Unit kSizeUnits[] = {{"", 1},      {"b", 1},    {"k", kKi}, {"kib", kKi}, {"kb", 1e3}, {"m", kMi},
+                               {"mib", kMi}, {"mb", 1e6}, {"g", kGi}, {"gib", kGi}, {"gb", 1e9}};
+constexpr Unit kTimeUnits[] = {{"", 1},   {"s", 1},    {"ms", 1e-3}, {"us", 1e-6},
+                               {"m", 60}, {"min", 60}, {"h", 3600}};
 
 // A number not below zero, followed by one of the units.
 template <std::size_t N>
@@ -34,7 +35,9 @@ Result<double> parse_with_unit(std::string_view text, const Unit (&units)[N], st
   return fail(Errc::invalid, "'{}' is not a {}; write for example {}", text, what, example);
 }
 
-double normal_cdf(double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); }
+double normal_cdf(double x) {
+  return 0.5 * std::erfc(-x / std::numbers::sqrt2);
+}
 
 // Uniform in (0, 1].
 double unit_interval(SeededRandom& random) {
@@ -81,7 +84,8 @@ Result<SizeDistribution> SizeDistribution::parse(std::string_view text) {
     d.min_ = d.max_ = static_cast<double>(size);
   }
   if (d.min_ > d.max_) return fail(Errc::invalid, "'{}': the smallest size is above the largest", text);
-  if (d.max_ > kMessageMax) return fail(Errc::invalid, "'{}': messages of more than 1 GiB are not made", text);
+  if (d.max_ > kMessageMax)
+    return fail(Errc::invalid, "'{}': messages of more than 1 GiB are not made", text);
   return d;
 }
 
@@ -102,14 +106,19 @@ Status SizeDistribution::parse_lognormal(std::string_view text) {
       continue;
     }
     TL_TRY_ASSIGN(std::uint64_t bytes, parse_size(value));
-    if (key == "mean") wanted = static_cast<double>(bytes);
-    else if (key == "min") min_ = static_cast<double>(bytes);
-    else if (key == "max") max_ = static_cast<double>(bytes);
-    else return fail(Errc::invalid, "'{}': '{}' is unknown; mean, sigma, min and max are known", text, key);
+    if (key == "mean")
+      wanted = static_cast<double>(bytes);
+    else if (key == "min")
+      min_ = static_cast<double>(bytes);
+    else if (key == "max")
+      max_ = static_cast<double>(bytes);
+    else
+      return fail(Errc::invalid, "'{}': '{}' is unknown; mean, sigma, min and max are known", text, key);
   }
   if (min_ == 0) min_ = std::min(1024.0, wanted / 2);
   if (max_ == 0) max_ = 32 * wanted;
-  if (!(min_ < wanted && wanted < max_)) return fail(Errc::invalid, "'{}': the mean must lie between min and max", text);
+  if (!(min_ < wanted && wanted < max_))
+    return fail(Errc::invalid, "'{}': the mean must lie between min and max", text);
   // The clamped mean grows with mu: halve the interval until it is exact to a byte and better.
   double low = std::log(std::max(min_, 1.0)) - 8 * sigma_, high = std::log(max_) + 8 * sigma_;
   for (int i = 0; i < 100; ++i) {
@@ -134,9 +143,12 @@ double SizeDistribution::mean() const {
 std::uint64_t SizeDistribution::draw(SeededRandom& random) const {
   auto low = static_cast<std::uint64_t>(min_), high = static_cast<std::uint64_t>(max_);
   switch (kind_) {
-    case Kind::fixed: return low;
-    case Kind::uniform: return low + random.below(high - low + 1);
-    case Kind::lognormal: break;
+    case Kind::fixed:
+      return low;
+    case Kind::uniform:
+      return low + random.below(high - low + 1);
+    case Kind::lognormal:
+      break;
   }
   double drawn = std::exp(mu_ + sigma_ * standard_normal(random));
   return static_cast<std::uint64_t>(std::llround(std::clamp(drawn, min_, max_)));

@@ -41,9 +41,10 @@ constexpr std::size_t kUnmarkedKept = 1000, kFilesAtOnce = 64;
 // 0 or errno. The buffer only grows.
 int read_whole(const std::string& path, std::string& buffer, std::size_t& size) {
   Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  struct stat st {};
+  struct stat st{};
   if (!fd || ::fstat(fd.get(), &st) != 0) return errno;
-  // One byte more than the size, so that the read that fills the file's last byte is also the one that ends it.
+  // One byte more than the size, so that the read that fills the file's last byte is also the one that ends
+  // it.
   buffer.resize(std::max(buffer.size(), static_cast<std::size_t>(st.st_size) + 1));
   size = 0;
   for (;;) {
@@ -76,7 +77,8 @@ class Verifier {
   Status count_acknowledged() {
     for (const auto& [key, pair] : expected_.pairs) result_.acknowledged += pair.acknowledged > 0;
     if (result_.acknowledged == 0)
-      return fail(Errc::not_found, "{}: no message was acknowledged, so there is nothing to prove", options_.accounts[0]);
+      return fail(Errc::not_found, "{}: no message was acknowledged, so there is nothing to prove",
+                  options_.accounts[0]);
     return {};
   }
 
@@ -106,14 +108,16 @@ class Verifier {
       std::size_t first = next_file_.fetch_add(kFilesAtOnce, std::memory_order_relaxed);
       if (first >= spool_.files.size()) return;
       std::size_t end = std::min(first + kFilesAtOnce, spool_.files.size());
-      for (std::size_t i = first; i < end; ++i) read_one(static_cast<std::uint32_t>(i), buffer, hasher, share);
+      for (std::size_t i = first; i < end; ++i)
+        read_one(static_cast<std::uint32_t>(i), buffer, hasher, share);
     }
   }
 
   void read_one(std::uint32_t file, std::string& buffer, Hasher128& hasher, Share& share) const {
     std::size_t size = 0;
     int error = read_whole(options_.spool + "/" + path_of(file), buffer, size);
-    if (error != 0) return add_unmarked(share, file, std::string("it can not be read: ") + std::strerror(error));
+    if (error != 0)
+      return add_unmarked(share, file, std::string("it can not be read: ") + std::strerror(error));
     share.bytes += size;
     StoredMessage stored = parse_stored(std::string_view(buffer).substr(0, size));
     if (stored.id.empty()) return add_unmarked(share, file, fmt::format("{} bytes without an id", size));
@@ -157,7 +161,8 @@ class Verifier {
   // Copies that the attempts for this pair may have left.
   std::uint32_t copies_allowed(const Pair& pair) const {
     bool last_word_deferred = pair.acknowledged == 0 && pair.refused == 0;
-    bool deferred_counts = options_.allow_deferred_copies || (last_word_deferred && !options_.strict_deferred);
+    bool deferred_counts =
+        options_.allow_deferred_copies || (last_word_deferred && !options_.strict_deferred);
     return (pair.acknowledged > 0 ? 1 : 0) + pair.unknown + (deferred_counts ? pair.deferred : 0);
   }
 
@@ -174,12 +179,15 @@ class Verifier {
     std::string id = expected_.id_of(found.key);
     std::string path = path_of(found.file);
     if (!found.listed) {
-      if (!expected_.complete[found.key.run]) ++result_.unlisted_allowed;
-      else report({ProblemKind::unlisted, id, found.owner, path, "the account lists no attempt of it"});
+      if (!expected_.complete[found.key.run])
+        ++result_.unlisted_allowed;
+      else
+        report({ProblemKind::unlisted, id, found.owner, path, "the account lists no attempt of it"});
       return;
     }
     if (found.recipient == DirectoryMap::none && found.owner.empty())
-      return report({ProblemKind::nobody, id, "", path, "no Delivered-To: name the layout with --maildir-format"});
+      return report(
+          {ProblemKind::nobody, id, "", path, "no Delivered-To: name the layout with --maildir-format"});
     auto it = expected_.pairs.end();
     if (found.recipient != DirectoryMap::none) it = expected_.pairs.find({found.key, found.recipient});
     if (it == expected_.pairs.end())
@@ -194,8 +202,10 @@ class Verifier {
     std::uint32_t allowed = copies_allowed(pair);
     if (pair.intact <= allowed) return;
     ProblemKind kind = ProblemKind::duplicate;
-    if (pair.acknowledged == 0 && pair.refused > 0) kind = ProblemKind::refused;
-    else if (pair.acknowledged == 0 && pair.deferred > 0) kind = ProblemKind::deferred;
+    if (pair.acknowledged == 0 && pair.refused > 0)
+      kind = ProblemKind::refused;
+    else if (pair.acknowledged == 0 && pair.deferred > 0)
+      kind = ProblemKind::deferred;
     report({kind, id, recipient, path,
             fmt::format("copy {}; {} allowed by {} acknowledged, {} without a reply, {} deferred, {} refused",
                         pair.intact, allowed, pair.acknowledged, pair.unknown, pair.deferred, pair.refused)});
@@ -226,15 +236,18 @@ class Verifier {
   void finish() {
     result_.files = spool_.files.size();
     result_.left_in_tmp = spool_.left_in_tmp;
-    result_.accounts_complete = std::ranges::all_of(expected_.complete, [](bool complete) { return complete; });
+    result_.accounts_complete =
+        std::ranges::all_of(expected_.complete, [](bool complete) { return complete; });
     auto order = [](const Problem& p) { return std::tie(p.kind, p.id, p.recipient, p.path); };
-    std::ranges::sort(result_.problems, [&](const Problem& a, const Problem& b) { return order(a) < order(b); });
+    std::ranges::sort(result_.problems,
+                      [&](const Problem& a, const Problem& b) { return order(a) < order(b); });
     std::vector<std::size_t> kept(kProblemKinds);
     std::erase_if(result_.problems, [&](const Problem& p) {
       return ++kept[static_cast<std::size_t>(p.kind)] > options_.problems_shown;
     });
     std::ranges::sort(result_.unmarked_files);
-    if (result_.unmarked_files.size() > options_.problems_shown) result_.unmarked_files.resize(options_.problems_shown);
+    if (result_.unmarked_files.size() > options_.problems_shown)
+      result_.unmarked_files.resize(options_.problems_shown);
   }
 
   const VerifyOptions& options_;
@@ -251,14 +264,22 @@ class Verifier {
 
 std::string_view to_string(ProblemKind kind) {
   switch (kind) {
-    case ProblemKind::lost: return "lost";
-    case ProblemKind::damaged: return "damaged";
-    case ProblemKind::duplicate: return "duplicate";
-    case ProblemKind::refused: return "refused and present";
-    case ProblemKind::deferred: return "deferred and present";
-    case ProblemKind::misdelivered: return "misdelivered";
-    case ProblemKind::unlisted: return "unlisted";
-    case ProblemKind::nobody: return "nobody's";
+    case ProblemKind::lost:
+      return "lost";
+    case ProblemKind::damaged:
+      return "damaged";
+    case ProblemKind::duplicate:
+      return "duplicate";
+    case ProblemKind::refused:
+      return "refused and present";
+    case ProblemKind::deferred:
+      return "deferred and present";
+    case ProblemKind::misdelivered:
+      return "misdelivered";
+    case ProblemKind::unlisted:
+      return "unlisted";
+    case ProblemKind::nobody:
+      return "nobody's";
   }
   return "?";
 }

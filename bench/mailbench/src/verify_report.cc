@@ -13,7 +13,9 @@ std::string json_key(ProblemKind kind) {
     if (c == ' ') c = '_';
   return key;
 }
-ProblemKind kind_at(std::size_t i) { return static_cast<ProblemKind>(i); }
+ProblemKind kind_at(std::size_t i) {
+  return static_cast<ProblemKind>(i);
+}
 }  // namespace
 
 std::string verify_text(const VerifyOptions& options, const VerifyResult& r) {
@@ -25,7 +27,8 @@ std::string verify_text(const VerifyOptions& options, const VerifyResult& r) {
   fmt::format_to(at, "mailbench verify {}\n", options.spool);
   row("acknowledged", r.acknowledged, "recipients that must have their message");
   row("found whole and once", r.acknowledged_found, "");
-  if (r.extra_copies_allowed > 0) row("second copies", r.extra_copies_allowed, "allowed: an earlier attempt ended without a reply");
+  if (r.extra_copies_allowed > 0)
+    row("second copies", r.extra_copies_allowed, "allowed: an earlier attempt ended without a reply");
   if (r.unknown_present + r.unknown_absent > 0) {
     row("unknown, there", r.unknown_present, "allowed: the connection ended without a reply");
     row("unknown, not there", r.unknown_absent, "allowed");
@@ -33,18 +36,23 @@ std::string verify_text(const VerifyOptions& options, const VerifyResult& r) {
   if (r.deferred_present > 0) row("deferred, there", r.deferred_present, "allowed: the last reply was 4xx");
   if (r.refused > 0) row("refused", r.refused, "recipients that must not have their message");
   if (r.unlisted_allowed > 0) row("unlisted", r.unlisted_allowed, "allowed: the account is not complete");
-  row("files read", r.files, fmt::format("{:.1f} MiB; {} of other runs, {} without an id", static_cast<double>(r.bytes) / 1048576, r.foreign, r.unmarked));
+  row("files read", r.files,
+      fmt::format("{:.1f} MiB; {} of other runs, {} without an id", static_cast<double>(r.bytes) / 1048576,
+                  r.foreign, r.unmarked));
   if (r.left_in_tmp > 0) row("left in tmp/", r.left_in_tmp, "deliveries that never ended");
-  if (!r.accounts_complete) out += "The account has no closing line: the load was killed, and what it sent last may not be listed.\n";
+  if (!r.accounts_complete)
+    out += "The account has no closing line: the load was killed, and what it sent last may not be listed.\n";
   for (std::size_t i = 0; i < kProblemKinds; ++i)
-    if (r.problem_counts[i] > 0) row(fmt::format("PROBLEM: {}", to_string(kind_at(i))), r.problem_counts[i], "");
+    if (r.problem_counts[i] > 0)
+      row(fmt::format("PROBLEM: {}", to_string(kind_at(i))), r.problem_counts[i], "");
   for (const Problem& p : r.problems)
-    fmt::format_to(at, "  {} {} for {}{}{}: {}\n", to_string(p.kind), p.id, p.recipient.empty() ? "?" : p.recipient,
-                   p.path.empty() ? "" : " in ", p.path, p.detail);
+    fmt::format_to(at, "  {} {} for {}{}{}: {}\n", to_string(p.kind), p.id,
+                   p.recipient.empty() ? "?" : p.recipient, p.path.empty() ? "" : " in ", p.path, p.detail);
   bool missing = r.problem_counts[static_cast<std::size_t>(ProblemKind::lost)] > 0;
   for (const std::string& file : r.unmarked_files)
     if (missing) fmt::format_to(at, "  without an id, so it may be one of the lost: {}\n", file);
-  out += r.good() ? "All acknowledged messages are there, whole, and once.\n" : "NOT all is as it was acknowledged.\n";
+  out += r.good() ? "All acknowledged messages are there, whole, and once.\n"
+                  : "NOT all is as it was acknowledged.\n";
   return out;
 }
 

@@ -24,12 +24,15 @@ std::uint64_t thread_cpu_ns() {
   rusage usage{};
   ::getrusage(RUSAGE_THREAD, &usage);
   auto ns = [](const timeval& t) {
-    return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(t.tv_usec) * 1000;
+    return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 +
+           static_cast<std::uint64_t>(t.tv_usec) * 1000;
   };
   return ns(usage.ru_utime) + ns(usage.ru_stime);
 }
 
-timespec to_timespec(Duration d) { return {d.count() / 1'000'000'000, d.count() % 1'000'000'000}; }
+timespec to_timespec(Duration d) {
+  return {d.count() / 1'000'000'000, d.count() % 1'000'000'000};
+}
 
 }  // namespace
 
@@ -105,21 +108,29 @@ void Worker::fire_timers() {
     Client& client = *clients_[timer.client];
     if (client.timer_queued == timer.at) client.timer_queued.reset();
     if (client.phase == Client::Phase::ended) continue;
-    if (client.deadline <= now_) on_timer(timer.client);
-    else if (!client.timer_queued) arm(timer.client, client.deadline);
+    if (client.deadline <= now_)
+      on_timer(timer.client);
+    else if (!client.timer_queued)
+      arm(timer.client, client.deadline);
   }
 }
 
 void Worker::on_timer(std::size_t index) {
   Client& client = *clients_[index];
   switch (client.phase) {
-    case Client::Phase::backoff: return connect(index);
-    case Client::Phase::ready: return advance(index);
+    case Client::Phase::backoff:
+      return connect(index);
+    case Client::Phase::ready:
+      return advance(index);
     case Client::Phase::connecting:
-    case Client::Phase::greeting: return connection_lost(index, "time limit on connecting");
-    case Client::Phase::transaction: return connection_lost(index, "time limit on a reply");
-    case Client::Phase::quitting: return connection_lost(index, "time limit on QUIT");
-    case Client::Phase::ended: return;
+    case Client::Phase::greeting:
+      return connection_lost(index, "time limit on connecting");
+    case Client::Phase::transaction:
+      return connection_lost(index, "time limit on a reply");
+    case Client::Phase::quitting:
+      return connection_lost(index, "time limit on QUIT");
+    case Client::Phase::ended:
+      return;
   }
 }
 
@@ -137,7 +148,8 @@ void Worker::connect(std::size_t index) {
   client.begun_on_connection = 0;
   ++client.generation;
   client.output_armed = true;
-  epoll_event event{.events = EPOLLIN | EPOLLOUT, .data = {.u64 = std::uint64_t{client.generation} << 32 | index}};
+  epoll_event event{.events = EPOLLIN | EPOLLOUT,
+                    .data = {.u64 = std::uint64_t{client.generation} << 32 | index}};
   TL_CHECK(::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, client.fd.get(), &event) == 0);
   arm(index, now_ + context_.options.timeout);
 }
@@ -177,7 +189,8 @@ void Worker::connection_lost(std::size_t index, const std::string& why) {
   close(client);
   client.phase = Client::Phase::backoff;
   if (!ever_connected_ && now_ - context_.schedule.start() >= context_.options.connect_timeout) {
-    failure_ = Error{Errc::unavailable, fmt::format("{}: no connection since the start: {}", context_.options.server, why)};
+    failure_ = Error{Errc::unavailable,
+                     fmt::format("{}: no connection since the start: {}", context_.options.server, why)};
     return;
   }
   if (stopping_ && !client.busy) return end_client(index);

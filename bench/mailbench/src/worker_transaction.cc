@@ -33,7 +33,8 @@ std::size_t content_left(const Message& message, std::size_t skip, iovec (&out)[
 }
 }  // namespace
 
-// Does all that can be done without waiting: ends with the client waiting for the peer or for a time, or ended.
+// Does all that can be done without waiting: ends with the client waiting for the peer or for a time, or
+// ended.
 void Worker::advance(std::size_t index) {
   Client& client = *clients_[index];
   if (client.phase == Client::Phase::greeting && client.session->ready()) on_connected(index);
@@ -110,9 +111,12 @@ bool Worker::transmit(std::size_t index) {
     iovec pieces[kPiecesMax];
     std::size_t count = 1;
     bool content = commands.empty();
-    if (!content) pieces[0] = {commands.data(), commands.size()};
-    else if (!client.session->content_wanted()) break;
-    else count = content_left(client.message, client.content_at, pieces);
+    if (!content)
+      pieces[0] = {commands.data(), commands.size()};
+    else if (!client.session->content_wanted())
+      break;
+    else
+      count = content_left(client.message, client.content_at, pieces);
     if (count == 0) {
       client.session->content_sent();
       break;
@@ -130,8 +134,10 @@ bool Worker::transmit(std::size_t index) {
       connection_lost(index, fail_errno(errno, "send").error().message);
       return false;
     }
-    if (content) client.content_at += static_cast<std::size_t>(n);
-    else commands.erase(0, static_cast<std::size_t>(n));
+    if (content)
+      client.content_at += static_cast<std::size_t>(n);
+    else
+      commands.erase(0, static_cast<std::size_t>(n));
     if (client.phase == Client::Phase::transaction) arm(index, now_ + context_.options.timeout);
   }
   wait_for_output(client, false);
@@ -153,8 +159,10 @@ bool Worker::receive(std::size_t index) {
   }
   Status fed = client.session->feed(std::string_view(receive_buffer_).substr(0, static_cast<std::size_t>(n)));
   if (client.phase == Client::Phase::transaction) {
-    if (client.session->finished()) settle(index, client.session->take_results(), false);
-    else arm(index, now_ + context_.options.timeout);
+    if (client.session->finished())
+      settle(index, client.session->take_results(), false);
+    else
+      arm(index, now_ + context_.options.timeout);
   }
   if (fed) return true;
   connection_lost(index, fed.error().message);

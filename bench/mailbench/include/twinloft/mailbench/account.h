@@ -1,4 +1,5 @@
-// The account of a run: one line for each outcome of each recipient. Format: docs/formats/mailbench-account.md.
+// The account of a run: one line for each outcome of each recipient. Format:
+// docs/formats/mailbench-account.md.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,8 @@ void append_line(const AccountLine& line, std::string& out);  // with the line f
 Result<AccountLine> parse_line(std::string_view line);        // without it; views point into `line`
 Result<Hash128> parse_digest(std::string_view hex);
 
-// Appends lines as they are given, from several threads. What append() was given is in the kernel when it returns.
+// Appends lines as they are given, from several threads. What append() was given is in the kernel when it
+// returns.
 class AccountWriter {
  public:
   // The file is new, or exists and is empty: an account belongs to one run.

@@ -1,8 +1,8 @@
 // Latency histogram with log-linear buckets.
 //
-// Values below 256 have a bucket each; above, every power of two is cut into 128 equal buckets. A bucket is thus
-// never wider than 1/128 of its lower bound, and percentiles, which are reported as the upper bound of their
-// bucket (and never above the true maximum), overstate by less than 0.79 % and never understate.
+// Values below 256 have a bucket each; above, every power of two is cut into 128 equal buckets. A bucket is
+// thus never wider than 1/128 of its lower bound, and percentiles, which are reported as the upper bound of
+// their bucket (and never above the true maximum), overstate by less than 0.79 % and never understate.
 #pragma once
 
 #include <cstddef>

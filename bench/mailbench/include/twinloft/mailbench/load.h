@@ -53,14 +53,15 @@ struct LoadStats {
   Duration window{0};
 
   // Over the whole run.
-  Histogram connect_ns;                         // from connect() to the end of LHLO
-  std::array<std::uint64_t, 5> outcomes{};      // recipient attempts, by Outcome
+  Histogram connect_ns;                          // from connect() to the end of LHLO
+  std::array<std::uint64_t, 5> outcomes{};       // recipient attempts, by Outcome
   std::array<std::uint64_t, 5> last_outcomes{};  // recipients, by the outcome of their last attempt
-  std::map<int, std::uint64_t> codes;           // recipient attempts by reply code, 0 without a reply
-  std::map<std::string, std::uint64_t> errors;  // ends of connections that nobody asked for, by what was wrong
-  std::uint64_t attempts = 0, retries = 0;      // transactions begun; those of them that were a repetition
+  std::map<int, std::uint64_t> codes;            // recipient attempts by reply code, 0 without a reply
+  std::map<std::string, std::uint64_t>
+      errors;                               // ends of connections that nobody asked for, by what was wrong
+  std::uint64_t attempts = 0, retries = 0;  // transactions begun; those of them that were a repetition
   std::uint64_t connections = 0, failed_connections = 0;
-  bool pipelining = false;                       // the server offered it and it was used
+  bool pipelining = false;                           // the server offered it and it was used
   std::vector<std::uint32_t> acknowledged_per_tick;  // recipients, by kTick since the start
   static constexpr Duration kTick = std::chrono::milliseconds(100);
 
@@ -76,9 +77,9 @@ struct LoadResult {
   bool interrupted = false;
 };
 
-// Errors: Errc::unavailable where the server never took a connection, Errc::invalid for what only shows when the
-// run begins, Errc::not_found for the file of users, Errc::denied where the account can not be created; else what
-// writing the account failed with. SIGINT and SIGTERM end a run early, and a result is given.
+// Errors: Errc::unavailable where the server never took a connection, Errc::invalid for what only shows when
+// the run begins, Errc::not_found for the file of users, Errc::denied where the account can not be created;
+// else what writing the account failed with. SIGINT and SIGTERM end a run early, and a result is given.
 Result<LoadResult> run_load(LoadOptions options);
 
 // Longest time without an acknowledgement between the first and the last, to the tick.

@@ -1,9 +1,9 @@
-// Messages of a run: each is a pure function of the run's settings and its number, so that a retried message is
-// byte for byte the one sent before.
+// Messages of a run: each is a pure function of the run's settings and its number, so that a retried message
+// is byte for byte the one sent before.
 //
-// The bulk of a body is a run of lines from one block of text made at the start, kept twice: as canonical text
-// (LF, for the digest) and as sent (CRLF, dots stuffed, RFC 5321 section 4.5.2). A message costs one pass of
-// XXH3 over its body and no copy of it.
+// The bulk of a body is a run of lines from one block of text made at the start, kept twice: as canonical
+// text (LF, for the digest) and as sent (CRLF, dots stuffed, RFC 5321 section 4.5.2). A message costs one
+// pass of XXH3 over its body and no copy of it.
 #pragma once
 
 #include <cstdint>

@@ -13,9 +13,9 @@ namespace twinloft::mailbench {
 class Schedule {
  public:
   struct Settings {
-    std::optional<double> rate;             // messages a second (open loop); none: closed loop
-    std::optional<std::uint64_t> messages;  // at most so many
-    std::optional<Duration> duration;       // after the warm-up
+    std::optional<double> rate{};             // messages a second (open loop); none: closed loop
+    std::optional<std::uint64_t> messages{};  // at most so many
+    std::optional<Duration> duration{};       // after the warm-up
     Duration warmup{0};
     Duration drain{0};  // what is under way at the end gets so long
   };
@@ -23,7 +23,9 @@ class Schedule {
     std::uint64_t number;
     Instant intended;  // when the message was due: `now` in a closed loop
   };
-  struct Later { Instant at; };
+  struct Later {
+    Instant at;
+  };
   struct Over {};
 
   Schedule(const Settings& settings, Instant start) : settings_(settings), start_(start) {}

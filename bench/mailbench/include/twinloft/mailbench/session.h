@@ -2,10 +2,10 @@
 //
 //   greeting -> lhlo -> ready -> envelope -> content -> replies -> ready ... -> quitting -> ended
 //
-// The owner passes received bytes to feed() and sends output(). Where content_wanted() turns true it sends the
-// message with its final dot after output() is empty, and calls content_sent() once the last byte has been given
-// to the kernel. After an error from feed(), or when the connection ends, it calls abandon() and drops the session;
-// a transaction that finished in the same bytes is reported by finished() first.
+// The owner passes received bytes to feed() and sends output(). Where content_wanted() turns true it sends
+// the message with its final dot after output() is empty, and calls content_sent() once the last byte has
+// been given to the kernel. After an error from feed(), or when the connection ends, it calls abandon() and
+// drops the session; a transaction that finished in the same bytes is reported by finished() first.
 #pragma once
 
 #include <cstdint>
@@ -55,10 +55,11 @@ class Session {
   void begin(const Envelope& envelope);  // only when ready()
   bool content_wanted() const { return phase_ == Phase::content; }
   void content_sent();
-  bool finished() const { return finished_; }         // the transaction has all its replies
-  std::span<const RecipientResult> take_results();    // of the finished transaction, in the order of Envelope::to
-  std::span<const RecipientResult> abandon();         // the connection is gone: settles an open transaction
-  void quit();                                        // only when ready()
+  bool finished() const { return finished_; }  // the transaction has all its replies
+  std::span<const RecipientResult>
+  take_results();                              // of the finished transaction, in the order of Envelope::to
+  std::span<const RecipientResult> abandon();  // the connection is gone: settles an open transaction
+  void quit();                                 // only when ready()
   bool ended() const { return phase_ == Phase::ended; }
   bool pipelining() const { return pipelining_; }
 
@@ -86,9 +87,10 @@ class Session {
 
   Envelope envelope_;
   std::vector<RecipientResult> results_;
-  std::vector<std::size_t> accepted_;  // recipients accepted at RCPT, whose replies follow the dot in this order
-  std::size_t next_final_ = 0;         // index into accepted_
-  std::size_t next_rcpt_ = 0;          // the recipient that the next RCPT reply is for
+  std::vector<std::size_t>
+      accepted_;                // recipients accepted at RCPT, whose replies follow the dot in this order
+  std::size_t next_final_ = 0;  // index into accepted_
+  std::size_t next_rcpt_ = 0;   // the recipient that the next RCPT reply is for
   std::deque<Step> expected_;
   int mail_refusal_ = 0;
   bool mail_accepted_ = false;

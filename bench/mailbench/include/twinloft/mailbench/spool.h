@@ -22,25 +22,26 @@ struct SpoolFiles {
   std::uint64_t left_in_tmp = 0;  // files in tmp/: deliveries that never ended
 };
 
-// Walks everything below `root`. A directory new or cur with a sibling tmp holds messages, whatever is above it;
-// links are not followed. Errors name the directory that can not be read.
+// Walks everything below `root`. A directory new or cur with a sibling tmp holds messages, whatever is above
+// it; links are not followed. Errors name the directory that can not be read.
 Result<SpoolFiles> walk_spool(const std::string& root);
 
 struct StoredMessage {
-  std::string_view id;                    // X-Mailbench-Id, empty: not one of mailbench's, or no longer to be told
-  std::string_view digest;                // X-Mailbench-Digest
-  std::string_view head;                  // X-Mailbench-Head
-  std::string_view delivered_to;          // the topmost Delivered-To
-  std::string_view fields[5];             // by kHeadFields: raw values without the blank after the colon
+  std::string_view id;            // X-Mailbench-Id, empty: not one of mailbench's, or no longer to be told
+  std::string_view digest;        // X-Mailbench-Digest
+  std::string_view head;          // X-Mailbench-Head
+  std::string_view delivered_to;  // the topmost Delivered-To
+  std::string_view fields[5];     // by kHeadFields: raw values without the blank after the colon
   std::string_view body;
 };
 
 // Any line ends. Views point into `text`.
 StoredMessage parse_stored(std::string_view text);
 
-// "" where the message is whole: the body fits the digest that the account has, and the header lines that mailbench
-// wrote fit theirs. Else what is wrong.
-std::string find_damage(const StoredMessage& message, const Hash128& expected, bool check_head, Hasher128& hasher);
+// "" where the message is whole: the body fits the digest that the account has, and the header lines that
+// mailbench wrote fit theirs. Else what is wrong.
+std::string find_damage(const StoredMessage& message, const Hash128& expected, bool check_head,
+                        Hasher128& hasher);
 
 // Tells whose Maildir a directory of the spool is in, by templates such as "%d/%n/Maildir".
 class DirectoryMap {

@@ -18,9 +18,10 @@ Result<Duration> parse_duration(std::string_view text);
 
 // "4KiB" | "fixed:4KiB" | "uniform:1KiB-64KiB" | "mean:70KiB[,sigma:1.5][,min:1KiB][,max:2240KiB]".
 //
-// The last is lognormal: exp(N(mu, sigma)), clamped to [min, max]. mu is solved at parse time such that the mean
-// after clamping is the one asked for. Defaults: sigma 1.5, min 1 KiB (or mean/2, if that is less), max 32 times
-// the mean. With sigma 1.5 half of the messages are smaller than about a third of the mean, as in real mail.
+// The last is lognormal: exp(N(mu, sigma)), clamped to [min, max]. mu is solved at parse time such that the
+// mean after clamping is the one asked for. Defaults: sigma 1.5, min 1 KiB (or mean/2, if that is less), max
+// 32 times the mean. With sigma 1.5 half of the messages are smaller than about a third of the mean, as in
+// real mail.
 class SizeDistribution {
  public:
   static Result<SizeDistribution> parse(std::string_view text);

@@ -1,7 +1,7 @@
 // One thread of a load run: some clients on one epoll set.
 //
-// A client is one closed loop: connect, take a message, send it, wait for the replies, repeat it if it must be,
-// take the next. It survives the loss of its connection, backs off, connects again and goes on.
+// A client is one closed loop: connect, take a message, send it, wait for the replies, repeat it if it must
+// be, take the next. It survives the loss of its connection, backs off, connects again and goes on.
 #pragma once
 
 #include <cstdint>

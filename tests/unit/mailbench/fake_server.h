@@ -1,0 +1,63 @@
+// An LMTP server for tests, in this process, that misbehaves as it is told. It stores into Maildirs below a
+// directory: domain/user/Maildir/new.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "twinloft/base/fd.h"
+
+namespace twinloft::mailbench {
+
+struct FakeMessage {
+  std::uint64_t ordinal = 0;            // counts all messages of the server from 0
+  std::vector<std::string> recipients;  // the accepted ones
+  std::string text;                     // CRLF, stuffing removed
+};
+
+struct Plan {
+  std::string replies;      // after the dot, all of them
+  std::vector<bool> store;  // by recipient
+  bool close = false;       // after the replies
+};
+
+Plan accept_all(const FakeMessage& message);
+
+class FakeServer {
+ public:
+  struct Behaviour {
+    bool pipelining = true;
+    bool bytewise = false;  // every reply one byte a segment
+    std::function<Plan(const FakeMessage&)> on_message = accept_all;
+    std::function<std::string(const std::string& address)> on_recipient = [](const std::string&) {
+      return "250 ok\r\n";
+    };
+    std::string greeting = "220 fake\r\n";
+  };
+  FakeServer(std::string spool, Behaviour behaviour);
+  ~FakeServer();
+  std::string endpoint() const { return endpoint_; }
+  std::uint64_t connections() const { return connections_; }
+  std::uint64_t messages() const { return messages_; }
+
+ private:
+  void accept_loop();
+  void serve(int fd);
+  void store(const std::string& recipient, const std::string& text);
+
+  std::string spool_, endpoint_;
+  Behaviour behaviour_;
+  Fd listener_;
+  std::mutex mutex_;
+  std::vector<int> open_;
+  std::vector<std::thread> threads_;
+  std::atomic<std::uint64_t> connections_{0}, messages_{0}, files_{0};
+  std::atomic<bool> stopping_{false};
+  std::thread acceptor_;
+};
+
+}  // namespace twinloft::mailbench

@@ -1,0 +1,307 @@
+// Whole load runs against a server in this process that misbehaves, each followed by the proof.
+#include "twinloft/mailbench/load.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+
+#include "fake_server.h"
+#include "twinloft/mailbench/report.h"
+#include "twinloft/mailbench/session.h"
+#include "twinloft/mailbench/verify.h"
+
+namespace twinloft::mailbench {
+namespace {
+
+using namespace std::chrono_literals;
+
+class LoadTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "mb-load.XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+    std::filesystem::create_directory(spool());
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+  std::string spool() const { return directory_ + "/spool"; }
+
+  LoadOptions options(const FakeServer& server, std::uint64_t messages) const {
+    LoadOptions o;
+    o.server = server.endpoint();
+    o.clients = 4;
+    o.schedule.messages = messages;
+    o.schedule.drain = 60s;
+    o.users = 20;
+    o.retry_delay = 1ms;
+    o.size = SizeDistribution::parse("mean:4KiB").value();
+    o.account = directory_ + "/account";
+    return o;
+  }
+  LoadResult load(const LoadOptions& o) {
+    auto result = run_load(o);
+    EXPECT_TRUE(result) << result.error().message;
+    return result ? std::move(*result) : LoadResult{};
+  }
+  VerifyResult verify(bool strict = false) {
+    VerifyOptions o;
+    o.accounts = {directory_ + "/account"};
+    o.spool = spool();
+    o.strict_deferred = strict;
+    auto result = run_verify(o);
+    EXPECT_TRUE(result) << result.error().message;
+    if (!result) return {};
+    EXPECT_TRUE(result->accounts_complete);
+    return std::move(*result);
+  }
+  static std::uint64_t last(const LoadResult& r, Outcome o) {
+    return r.stats.last_outcomes[static_cast<std::size_t>(o)];
+  }
+  static std::uint64_t all(const LoadResult& r, Outcome o) {
+    return r.stats.outcomes[static_cast<std::size_t>(o)];
+  }
+
+  std::string directory_;
+};
+
+TEST_F(LoadTest, EveryMessageArrives) {
+  for (bool pipelining : {true, false}) {
+    FakeServer server(spool(), {.pipelining = pipelining});
+    LoadOptions o = options(server, 200);
+    o.recipients_per_message = 3;
+    o.threads = 2;
+    LoadResult r = load(o);
+    EXPECT_EQ(last(r, Outcome::acknowledged), 600u);
+    EXPECT_EQ(r.stats.acknowledged, 600u);
+    EXPECT_EQ(r.stats.messages, 200u);
+    EXPECT_EQ(r.stats.latency_ns.count(), 200u);
+    EXPECT_EQ(r.stats.pipelining, pipelining);
+    EXPECT_EQ(server.connections(), 4u);
+    EXPECT_GT(messages_per_minute(r.stats), 0);
+    VerifyResult v = verify();
+    EXPECT_TRUE(v.good());
+    EXPECT_EQ(v.acknowledged_found, 600u);
+    std::filesystem::remove(o.account);
+    std::filesystem::remove_all(spool());
+    std::filesystem::create_directory(spool());
+  }
+}
+
+TEST_F(LoadTest, SlowServerRepliesByteByByte) {
+  FakeServer server(spool(), {.bytewise = true});
+  LoadResult r = load(options(server, 50));
+  EXPECT_EQ(last(r, Outcome::acknowledged), 50u);
+  EXPECT_TRUE(r.stats.errors.empty());
+  EXPECT_TRUE(verify().good());
+}
+
+TEST_F(LoadTest, AConnectionForSomeMessagesOnly) {
+  FakeServer server(spool(), {});
+  LoadOptions o = options(server, 30);
+  o.clients = 1;
+  o.messages_per_connection = 3;
+  LoadResult r = load(o);
+  EXPECT_EQ(last(r, Outcome::acknowledged), 30u);
+  EXPECT_EQ(server.connections(), 10u);
+  EXPECT_TRUE(r.stats.errors.empty());
+  EXPECT_TRUE(verify().good());
+}
+
+TEST_F(LoadTest, MultiLineRepliesAndDeferralsAreMatchedInOrder) {
+  FakeServer server(spool(), {.on_message = [](const FakeMessage& m) {
+                      Plan plan;
+                      for (std::size_t i = 0; i < m.recipients.size(); ++i) {
+                        bool good = i % 2 == 1;
+                        plan.replies += good ? "250-2.0.0 it\r\n250 2.0.0 is there\r\n"
+                                             : "451-4.3.0 not\r\n451 4.3.0 now\r\n";
+                        plan.store.push_back(good);
+                      }
+                      return plan;
+                    }});
+  LoadOptions o = options(server, 40);
+  o.recipients_per_message = 4;
+  LoadResult r = load(o);
+  EXPECT_EQ(last(r, Outcome::acknowledged), 80u);
+  EXPECT_EQ(last(r, Outcome::deferred), 80u);
+  EXPECT_EQ(r.stats.codes.at(451), 80u);
+  VerifyResult v = verify(true);
+  EXPECT_TRUE(v.good());
+  EXPECT_EQ(v.acknowledged_found, 80u);
+}
+
+TEST_F(LoadTest, RetryRepeatsOnlyWhatIsNotSettled) {
+  FakeServer server(spool(), {.on_message = [](const FakeMessage& m) {
+                      Plan plan = accept_all(m);
+                      if (m.recipients.size() == 1) return plan;  // the repetition
+                      plan.replies = "451 4.3.0 later\r\n250 ok\r\n550 5.1.1 never\r\n";
+                      plan.store = {false, true, false};
+                      return plan;
+                    }});
+  LoadOptions o = options(server, 20);
+  o.recipients_per_message = 3;
+  o.attempts = 3;
+  LoadResult r = load(o);
+  EXPECT_EQ(last(r, Outcome::acknowledged), 40u);
+  EXPECT_EQ(last(r, Outcome::refused), 20u);
+  EXPECT_EQ(all(r, Outcome::deferred), 20u);
+  EXPECT_EQ(r.stats.attempts, 40u);
+  EXPECT_EQ(r.stats.retries, 20u);
+  VerifyResult v = verify(true);
+  EXPECT_TRUE(v.good());
+  EXPECT_EQ(v.refused, 20u);
+}
+
+TEST_F(LoadTest, RefusedAtRcpt) {
+  FakeServer server(
+      spool(), {.on_recipient = [](const std::string& address) {
+        return std::string(address.starts_with("user1") ? "550 5.1.1 no such user\r\n" : "250 ok\r\n");
+      }});
+  LoadOptions o = options(server, 100);
+  LoadResult r = load(o);
+  EXPECT_GT(last(r, Outcome::refused), 0u);
+  EXPECT_EQ(last(r, Outcome::refused) + last(r, Outcome::acknowledged), 100u);
+  EXPECT_TRUE(verify().good());
+}
+
+// Stores the message, acknowledges the first recipient, and is gone: the second may be there or not.
+TEST_F(LoadTest, ClosesAmidTheReplies) {
+  FakeServer server(spool(), {.on_message = [](const FakeMessage& m) {
+                      Plan plan = accept_all(m);
+                      if (m.ordinal % 5 != 0) return plan;
+                      plan.replies = "250 ok\r\n25";
+                      plan.store = {true, m.ordinal % 10 == 0};
+                      plan.close = true;
+                      return plan;
+                    }});
+  LoadOptions o = options(server, 50);
+  o.recipients_per_message = 2;
+  LoadResult r = load(o);
+  EXPECT_EQ(last(r, Outcome::unknown), 10u);
+  EXPECT_EQ(last(r, Outcome::acknowledged), 90u);
+  EXPECT_EQ(r.stats.errors.at("closed by the server within a transaction"), 10u);
+  VerifyResult v = verify();
+  EXPECT_TRUE(v.good());
+  EXPECT_EQ(v.unknown_present, 5u);
+  EXPECT_EQ(v.unknown_absent, 5u);
+}
+
+TEST_F(LoadTest, RepeatsAfterALostConnectionAndAllowsTheSecondCopy) {
+  FakeServer server(spool(), {.on_message = [](const FakeMessage& m) {
+                      Plan plan = accept_all(m);
+                      if (m.ordinal % 4 == 0) {
+                        plan.replies.clear();
+                        plan.close = true;
+                      }
+                      return plan;
+                    }});
+  LoadOptions o = options(server, 40);
+  o.attempts = 1000;
+  LoadResult r = load(o);
+  EXPECT_EQ(last(r, Outcome::acknowledged), 40u);
+  std::uint64_t lost = all(r, Outcome::unknown);
+  EXPECT_GT(lost, 0u);
+  EXPECT_EQ(server.messages(), 40 + lost);
+  VerifyResult v = verify();
+  EXPECT_TRUE(v.good());
+  EXPECT_EQ(v.acknowledged_found, 40u);
+  EXPECT_EQ(v.extra_copies_allowed, lost);
+}
+
+TEST_F(LoadTest, AReplyTooManyEndsTheConnectionAndNothingElse) {
+  FakeServer server(spool(), {.on_message = [](const FakeMessage& m) {
+                      Plan plan = accept_all(m);
+                      if (m.ordinal % 7 == 0) plan.replies += "250 and another\r\n";
+                      return plan;
+                    }});
+  LoadOptions o = options(server, 70);
+  o.attempts = 50;
+  LoadResult r = load(o);
+  EXPECT_EQ(last(r, Outcome::acknowledged), 70u);
+  EXPECT_GT(server.connections(), 4u);
+  EXPECT_FALSE(r.stats.errors.empty());
+  EXPECT_TRUE(verify().good());
+}
+
+TEST_F(LoadTest, AReplyTooFewEndsWithTheTimeLimit) {
+  FakeServer server(spool(), {.on_message = [](const FakeMessage& m) {
+                      Plan plan = accept_all(m);
+                      plan.replies = "250 for the first only\r\n";
+                      return plan;
+                    }});
+  LoadOptions o = options(server, 4);
+  o.recipients_per_message = 2;
+  o.timeout = 50ms;
+  LoadResult r = load(o);
+  EXPECT_EQ(last(r, Outcome::acknowledged), 4u);
+  EXPECT_EQ(last(r, Outcome::unknown), 4u);
+  EXPECT_EQ(r.stats.errors.at("time limit on a reply"), 4u);
+  VerifyResult v = verify();
+  EXPECT_TRUE(v.good());
+  EXPECT_EQ(v.unknown_present, 4u);
+}
+
+TEST_F(LoadTest, NotLmtpAtAll) {
+  FakeServer server(spool(), {.greeting = "SSH-2.0-OpenSSH\r\n"});
+  LoadOptions o = options(server, 4);
+  o.connect_timeout = 100ms;
+  auto result = run_load(o);
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, Errc::unavailable);
+  EXPECT_NE(result.error().message.find("SSH-2.0"), std::string::npos);
+}
+
+TEST_F(LoadTest, NobodyListens) {
+  LoadOptions o;
+  {
+    FakeServer server(spool(), {});
+    o = options(server, 4);
+  }
+  o.connect_timeout = 100ms;
+  auto result = run_load(o);
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, Errc::unavailable);
+}
+
+// A server that says 250 and throws every seventh message away: the proof must fail, and name exactly those.
+TEST_F(LoadTest, ALiarIsFoundOut) {
+  FakeServer server(spool(), {.on_message = [](const FakeMessage& m) {
+                      Plan plan = accept_all(m);
+                      if (m.ordinal % 7 == 3) plan.store.assign(m.recipients.size(), false);
+                      return plan;
+                    }});
+  load(options(server, 70));
+  VerifyResult v = verify();
+  EXPECT_FALSE(v.good());
+  EXPECT_EQ(v.problem_counts[static_cast<std::size_t>(ProblemKind::lost)], 10u);
+  EXPECT_EQ(v.acknowledged_found, 60u);
+}
+
+TEST_F(LoadTest, OpenLoopSendsAtItsRateAndMeasuresFromWhenItWasDue) {
+  FakeServer server(spool(), {});
+  LoadOptions o = options(server, 40);
+  o.schedule.rate = 2000;
+  LoadResult r = load(o);
+  EXPECT_EQ(last(r, Outcome::acknowledged), 40u);
+  // The last message was due 19.5 ms after the start: the run can not have been shorter.
+  EXPECT_GE(r.stats.window, Duration(19ms));
+  EXPECT_TRUE(verify().good());
+}
+
+TEST_F(LoadTest, DurationEndsARun) {
+  FakeServer server(spool(), {});
+  LoadOptions o = options(server, 1);
+  o.schedule.messages.reset();
+  o.schedule.duration = 200ms;
+  o.schedule.warmup = 100ms;
+  LoadResult r = load(o);
+  EXPECT_EQ(r.stats.window, Duration(200ms));
+  EXPECT_GT(r.stats.acknowledged, 0u);
+  EXPECT_LT(r.stats.acknowledged, last(r, Outcome::acknowledged));
+  EXPECT_TRUE(verify().good());
+  std::string json = report_json(o, r);
+  EXPECT_NE(json.find("\"messages_per_minute\""), std::string::npos);
+}
+
+}  // namespace
+}  // namespace twinloft::mailbench

@@ -1,0 +1,84 @@
+#include "twinloft/mailbench/options.h"
+
+#include <gtest/gtest.h>
+
+namespace twinloft::mailbench {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(Options, LoadTakesThemAll) {
+  auto c = parse_load(
+      {"--to",         "127.0.0.1:24", "-c",      "12",     "--duration", "30s",           "--warmup",
+       "5s",           "--users",      "100",     "--size", "mean:70KiB", "--connections", "per-message",
+       "--pipelining", "off",          "--retry", "3",      "--rate",     "50.5",          "--account",
+       "a.txt",        "--json",       "-",       "--seed", "9",          "--run",         "x1"});
+  ASSERT_TRUE(c) << c.error().message;
+  EXPECT_EQ(c->load.server, "127.0.0.1:24");
+  EXPECT_EQ(c->load.clients, 12u);
+  EXPECT_EQ(c->load.schedule.duration, Duration(30s));
+  EXPECT_EQ(c->load.schedule.warmup, Duration(5s));
+  EXPECT_EQ(c->load.schedule.rate, 50.5);
+  EXPECT_EQ(c->load.messages_per_connection, 1u);
+  EXPECT_FALSE(c->load.pipelining);
+  EXPECT_EQ(c->load.attempts, 4u);
+  EXPECT_EQ(c->load.account, "a.txt");
+  EXPECT_EQ(c->json, "-");
+  EXPECT_EQ(c->load.run, "x1");
+}
+
+TEST(Options, TheAccountIsWrittenUnlessForbidden) {
+  auto named_by_run = parse_load({"--server", "/s", "-n", "1", "--run", "abc"});
+  ASSERT_TRUE(named_by_run);
+  EXPECT_EQ(named_by_run->load.account, "mailbench-abc.account");
+  auto none = parse_load({"--to", "/s", "-n", "1", "--no-account"});
+  ASSERT_TRUE(none);
+  EXPECT_EQ(none->load.account, "");
+}
+
+TEST(Options, LoadRefusesWithTheReason) {
+  struct Case {
+    std::vector<std::string> arguments;
+    const char* says;
+  };
+  const Case cases[] = {
+      {{"-n", "1"}, "--to"},
+      {{"--to", "/s", "--server", "/t", "-n", "1"}, "once"},
+      {{"--to", "/s"}, "--duration"},
+      {{"--to", "/s", "-n", "0"}, "--messages is 1"},
+      {{"--to", "/s", "-n", "-1"}, "--messages"},
+      {{"--to", "/s", "-n", "1", "--clients", "0"}, "--clients"},
+      {{"--to", "/s", "-n", "1", "--size", "big"}, "size"},
+      {{"--to", "/s", "-n", "1", "--rate", "0"}, "--rate"},
+      {{"--to", "/s", "-n", "1", "--connections", "some"}, "per-message"},
+      {{"--to", "/s", "-n", "1", "--pipelining", "on"}, "--pipelining"},
+      {{"--to", "/s", "-n", "1", "--connections", "per-message", "--messages-per-connection", "2"},
+       "exclude"},
+      {{"--to", "/s", "-n", "1", "--account", "a", "--no-account"}, "exclude"},
+      {{"--to", "/s", "-n", "1", "--run", "a-b"}, "--run"},
+      {{"--to", "/s", "-n", "1", "--from", "a b"}, "blanks"},
+      {{"--to", "/s", "-n", "1", "--warm", "1s"}, "warm"},
+      {{"--to", "/s", "-n", "1", "stray"}, "positional"},
+  };
+  for (const Case& c : cases) {
+    auto parsed = parse_load(c.arguments);
+    ASSERT_FALSE(parsed) << c.says;
+    EXPECT_NE(parsed.error().message.find(c.says), std::string::npos) << parsed.error().message;
+  }
+}
+
+TEST(Options, Verify) {
+  auto c =
+      parse_verify({"-a", "one", "-a", "two", "--spool", "/srv", "-m", "%d/%n/Maildir", "--strict-deferred"});
+  ASSERT_TRUE(c) << c.error().message;
+  EXPECT_EQ(c->verify.accounts, (std::vector<std::string>{"one", "two"}));
+  EXPECT_TRUE(c->verify.strict_deferred);
+  EXPECT_TRUE(c->verify.check_head);
+  EXPECT_FALSE(parse_verify({"--spool", "/srv"}));
+  EXPECT_FALSE(parse_verify({"-a", "one"}));
+  EXPECT_FALSE(parse_verify({"-a", "one", "-s", "/srv", "-m", "%d/Maildir"}));
+  EXPECT_FALSE(parse_verify({"-a", "one", "-s", "/srv", "-m", "%h/%u"}));
+}
+
+}  // namespace
+}  // namespace twinloft::mailbench

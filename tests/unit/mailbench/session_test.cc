@@ -1,0 +1,163 @@
+#include "twinloft/mailbench/session.h"
+
+#include <gtest/gtest.h>
+
+namespace twinloft::mailbench {
+namespace {
+
+// Runs a session against what the server says: whole, and one byte at a time.
+class SessionTest : public testing::TestWithParam<bool> {
+ protected:
+  Status say(Session& s, std::string_view text) {
+    if (!GetParam()) return s.feed(text);
+    for (char c : text) TL_TRY(s.feed(std::string_view(&c, 1)));
+    return {};
+  }
+  static std::string sent(Session& s) { return std::exchange(s.output(), {}); }
+
+  Session open(bool pipelining) {
+    Session s({.lhlo = "me", .pipelining = true});
+    EXPECT_TRUE(say(s, "220 here\r\n"));
+    EXPECT_EQ(sent(s), "LHLO me\r\n");
+    EXPECT_TRUE(say(s, pipelining ? "250-here\r\n250-SIZE 1000\r\n250 PIPELINING\r\n" : "250 here\r\n"));
+    EXPECT_TRUE(s.ready());
+    EXPECT_EQ(s.pipelining(), pipelining);
+    return s;
+  }
+  // As far as the content is sent.
+  void content(Session& s) {
+    ASSERT_TRUE(s.content_wanted());
+    s.content_sent();
+    ASSERT_FALSE(s.content_wanted());
+  }
+  static std::string results(std::span<const RecipientResult> results) {
+    std::string out;
+    for (const RecipientResult& r : results) out += fmt::format("{} {},", to_string(r.outcome), r.code);
+    return out;
+  }
+  static inline const Envelope kTwo{.from = "a@b", .to = {"u1@d", "u2@d"}, .size = 99};
+  static inline const Envelope kThree{.from = "a@b", .to = {"u1@d", "u2@d", "u3@d"}, .size = 99};
+};
+INSTANTIATE_TEST_SUITE_P(Splits, SessionTest, testing::Bool());
+
+TEST_P(SessionTest, Pipelined) {
+  Session s = open(true);
+  s.begin(kTwo);
+  EXPECT_EQ(sent(s), "MAIL FROM:<a@b> SIZE=99\r\nRCPT TO:<u1@d>\r\nRCPT TO:<u2@d>\r\nDATA\r\n");
+  ASSERT_TRUE(say(s, "250 ok\r\n250 ok\r\n250 ok\r\n354 go\r\n"));
+  content(s);
+  ASSERT_TRUE(say(s, "250 2.0.0 ok\r\n"));
+  EXPECT_FALSE(s.finished());
+  ASSERT_TRUE(say(s, "451-4.3.0 not\r\n451 4.3.0 now\r\n"));
+  ASSERT_TRUE(s.finished());
+  EXPECT_EQ(results(s.take_results()), "acknowledged 250,deferred 451,");
+  EXPECT_TRUE(s.ready());
+  s.quit();
+  EXPECT_EQ(sent(s), "QUIT\r\n");
+  ASSERT_TRUE(say(s, "221 bye\r\n"));
+  EXPECT_TRUE(s.ended());
+}
+
+TEST_P(SessionTest, StepByStep) {
+  Session s = open(false);
+  s.begin(kTwo);
+  EXPECT_EQ(sent(s), "MAIL FROM:<a@b>\r\n");
+  ASSERT_TRUE(say(s, "250 ok\r\n"));
+  EXPECT_EQ(sent(s), "RCPT TO:<u1@d>\r\n");
+  ASSERT_TRUE(say(s, "550 no\r\n"));
+  EXPECT_EQ(sent(s), "RCPT TO:<u2@d>\r\n");
+  ASSERT_TRUE(say(s, "250 ok\r\n"));
+  EXPECT_EQ(sent(s), "DATA\r\n");
+  ASSERT_TRUE(say(s, "354 go\r\n"));
+  content(s);
+  ASSERT_TRUE(say(s, "250 ok\r\n"));
+  EXPECT_EQ(results(s.take_results()), "refused 550,acknowledged 250,");
+}
+
+TEST_P(SessionTest, RepliesBelongToTheAcceptedRecipientsInOrder) {
+  Session s = open(true);
+  s.begin(kThree);
+  ASSERT_TRUE(say(s, "250 ok\r\n250 1\r\n452 2\r\n250 3\r\n354 go\r\n"));
+  content(s);
+  ASSERT_TRUE(say(s, "552 1\r\n250 3\r\n"));
+  ASSERT_TRUE(s.finished());
+  EXPECT_EQ(results(s.take_results()), "refused 552,deferred 452,acknowledged 250,");
+}
+
+TEST_P(SessionTest, RefusedMailRefusesAllWithItsOwnCode) {
+  Session s = open(true);
+  s.begin(kTwo);
+  ASSERT_TRUE(say(s, "452 full\r\n503 no\r\n503 no\r\n503 no\r\n"));
+  ASSERT_TRUE(s.finished());
+  EXPECT_EQ(results(s.take_results()), "deferred 452,deferred 452,");
+  Session plain = open(false);
+  plain.begin(kTwo);
+  ASSERT_TRUE(say(plain, "552 too big\r\n"));
+  ASSERT_TRUE(plain.finished());
+  EXPECT_EQ(results(plain.take_results()), "refused 552,refused 552,");
+}
+
+TEST_P(SessionTest, AllRecipientsRefusedEndsWithRset) {
+  for (bool pipelining : {true, false}) {
+    Session s = open(pipelining);
+    s.begin(Envelope{.from = "a@b", .to = {"u1@d"}, .size = 1});
+    ASSERT_TRUE(say(s, pipelining ? "250 ok\r\n550 no\r\n503 none\r\n" : "250 ok\r\n550 no\r\n"));
+    EXPECT_TRUE(sent(s).ends_with("RSET\r\n"));
+    EXPECT_FALSE(s.finished());
+    ASSERT_TRUE(say(s, "250 ok\r\n"));
+    ASSERT_TRUE(s.finished());
+    EXPECT_EQ(results(s.take_results()), "refused 550,");
+  }
+}
+
+TEST_P(SessionTest, RefusedDataCountsForAcceptedRecipientsOnly) {
+  Session s = open(true);
+  s.begin(kTwo);
+  ASSERT_TRUE(say(s, "250 ok\r\n550 no\r\n250 ok\r\n451 later\r\n250 reset\r\n"));
+  ASSERT_TRUE(s.finished());
+  EXPECT_EQ(results(s.take_results()), "refused 550,deferred 451,");
+}
+
+TEST_P(SessionTest, LostBeforeTheDotIsUnsentAndAfterItUnknown) {
+  Session s = open(true);
+  s.begin(kTwo);
+  ASSERT_TRUE(say(s, "250 ok\r\n550 no\r\n250 ok\r\n354 go\r\n"));
+  EXPECT_EQ(results(s.abandon()), "refused 550,unsent 0,");
+  Session t = open(true);
+  t.begin(kThree);
+  ASSERT_TRUE(say(t, "250 ok\r\n250 ok\r\n250 ok\r\n250 ok\r\n354 go\r\n"));
+  content(t);
+  ASSERT_TRUE(say(t, "250 first\r\n25"));
+  EXPECT_EQ(results(t.abandon()), "acknowledged 250,unknown 0,unknown 0,");
+}
+
+TEST_P(SessionTest, AReplyTooManyIsAnErrorAfterTheResult) {
+  Session s = open(true);
+  s.begin(Envelope{.from = "a@b", .to = {"u1@d"}, .size = 1});
+  ASSERT_TRUE(say(s, "250 ok\r\n250 ok\r\n354 go\r\n"));
+  content(s);
+  Status status = say(s, "250 ok\r\n250 again\r\n");
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, Errc::conflict);
+  ASSERT_TRUE(s.finished());
+  EXPECT_EQ(results(s.take_results()), "acknowledged 250,");
+}
+
+TEST_P(SessionTest, WhatIsOutOfPlaceIsAnError) {
+  Session greeting({});
+  EXPECT_FALSE(say(greeting, "421 busy\r\n"));
+  Session lhlo({});
+  EXPECT_FALSE(say(lhlo, "220 hi\r\n500 what\r\n"));
+  Session idle = open(true);
+  EXPECT_FALSE(say(idle, "421 idle too long\r\n"));
+  Session content_for_nobody = open(true);
+  content_for_nobody.begin(Envelope{.from = "a@b", .to = {"u1@d"}, .size = 1});
+  EXPECT_FALSE(say(content_for_nobody, "250 ok\r\n550 no\r\n354 go\r\n"));
+  EXPECT_EQ(results(content_for_nobody.abandon()), "refused 550,");
+  Session early = open(true);
+  early.begin(kTwo);
+  EXPECT_FALSE(say(early, "250 ok\r\n354 go\r\n"));
+}
+
+}  // namespace
+}  // namespace twinloft::mailbench
