@@ -29,6 +29,7 @@ Status SyncGroup::sync(const SpoolHandle& spool) {
   }
   std::shared_ptr<Group> group = gathering_;
   ++group->members;
+  ++counters_.waiting;
   if (spool.order < group->order) {
     group->order = spool.order;
     group->fd = spool.root.get();
@@ -40,6 +41,7 @@ Status SyncGroup::sync(const SpoolHandle& spool) {
       lead(lock, *group);
     }
   }
+  --counters_.waiting;
   return group->result;
 }
 

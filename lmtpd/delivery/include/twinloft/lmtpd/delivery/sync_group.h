@@ -25,6 +25,7 @@ class SyncGroup {
   struct Counters {
     std::uint64_t rounds = 0;   // syncfs calls
     std::uint64_t members = 0;  // callers served by them
+    std::uint64_t waiting = 0;  // callers inside sync() now
   };
   Counters counters() const;
 

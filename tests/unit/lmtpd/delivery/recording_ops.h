@@ -1,0 +1,109 @@
+// FileOps that record what happens in which order, and fail where a test wants them to.
+#pragma once
+
+#include <fmt/format.h>
+#include <limits.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "twinloft/lmtpd/delivery/file_ops.h"
+
+namespace twinloft::lmtpd::test {
+
+class RecordingOps : public FileOps {
+ public:
+  // The call with this number (from 0; removals are not counted) fails with `fail_with`; -1: none.
+  int fail_at = -1;
+  int fail_with = EIO;
+
+  Result<Fd> open_root(const std::string& path) override {
+    TL_TRY(step("open root"));
+    return os_.open_root(path);
+  }
+  Result<Fd> open_directory(int dir, const std::string& path) override {
+    TL_TRY(step("open " + path));
+    return os_.open_directory(dir, path);
+  }
+  Result<Fd> create_file(int dir, const std::string& path) override {
+    TL_TRY(step("create " + name_of(dir) + "/FILE"));
+    return os_.create_file(dir, path);
+  }
+  Status write(int fd, ByteSpan data) override {
+    TL_TRY(step("write"));
+    return os_.write(fd, data);
+  }
+  Status make_directory(int dir, const std::string& path) override {
+    TL_TRY(step("mkdir " + name_of(dir) + "/" + path));
+    return os_.make_directory(dir, path);
+  }
+  Status rename(int from_dir, const std::string& from, int to_dir, const std::string& to) override {
+    TL_TRY(step("rename " + name_of(from_dir) + " " + name_of(to_dir)));
+    return os_.rename(from_dir, from, to_dir, to);
+  }
+  Status unlink(int dir, const std::string& path) override {
+    record("unlink " + name_of(dir) + "/FILE");
+    return os_.unlink(dir, path);
+  }
+  Status sync_file(int fd) override {
+    std::string name = name_of(fd);
+    // A file's name is unique each time: only its directory counts.
+    TL_TRY(step("fsync " + (name.find(".M") == std::string::npos ? name : name.substr(0, name.rfind('/')) + "/FILE")));
+    return os_.sync_file(fd);
+  }
+  Status sync_file_system(int fd) override {
+    TL_TRY(step("syncfs"));
+    return os_.sync_file_system(fd);
+  }
+
+  std::vector<std::string> calls() const {
+    std::lock_guard lock(mutex_);
+    return calls_;
+  }
+  void clear() {
+    std::lock_guard lock(mutex_);
+    calls_.clear();
+    counted_ = 0;
+  }
+  // Index of the first call with this text; fails the comparison where there is none (npos is the largest).
+  std::size_t at(const std::string& call, std::size_t from = 0) const {
+    std::lock_guard lock(mutex_);
+    auto found = std::find(calls_.begin() + static_cast<std::ptrdiff_t>(std::min(from, calls_.size())), calls_.end(), call);
+    return found == calls_.end() ? std::string::npos : static_cast<std::size_t>(found - calls_.begin());
+  }
+  std::string prefix;  // left out of names
+
+ private:
+  std::string name_of(int fd) const {
+    char target[PATH_MAX];
+    ssize_t n = ::readlink(fmt::format("/proc/self/fd/{}", fd).c_str(), target, sizeof target);
+    std::string name(target, n < 0 ? 0 : static_cast<std::size_t>(n));
+    return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+  }
+  void record(std::string call) {
+    std::lock_guard lock(mutex_);
+    calls_.push_back(std::move(call));
+  }
+  Status step(std::string call) {
+    std::string text = call;
+    int number;
+    {
+      std::lock_guard lock(mutex_);
+      calls_.push_back(std::move(call));
+      number = counted_++;
+    }
+    if (number == fail_at) return fail_errno(fail_with, "injected failure of {}", text);
+    return {};
+  }
+
+  OsFileOps os_;
+  mutable std::mutex mutex_;
+  std::vector<std::string> calls_;
+  int counted_ = 0;
+};
+
+}  // namespace twinloft::lmtpd::test

@@ -1,0 +1,95 @@
+// The service: which agent, the spool check before anything else, and the bound per user.
+#include <signal.h>
+
+#include <array>
+#include <thread>
+
+#include "service_fixture.h"
+
+namespace twinloft::lmtpd {
+namespace {
+
+using ServiceTest = test::ServiceFixture;
+
+TEST_F(ServiceTest, PicksTheAgentOfTheRowOrTheDefault) {
+  start({spec("save saved")}, "maildir");
+  EXPECT_EQ(deliver().code, 250);
+  EXPECT_EQ(test::list(recipient_.user.maildir + "/new").size(), 1u);
+  recipient_.user.agent = "agent";
+  EXPECT_EQ(deliver().code, 250);
+  EXPECT_TRUE(std::filesystem::exists(spool_ + "/ann/saved"));
+  recipient_.user.agent = "unknown";
+  Reply reply = deliver();
+  EXPECT_EQ(reply.code, 451);
+  EXPECT_EQ(reply.enhanced, "4.3.5");
+}
+
+TEST_F(ServiceTest, RefusesUnknownDefaultsAndBadRoots) {
+  DeliveryConfig config;
+  config.spool.root = spool_;
+  config.default_agent = "unknown";
+  EXPECT_FALSE(DeliveryService::create(config, nullptr, clock_).has_value());
+  config.default_agent = "maildir";
+  config.spool.root = "relative";
+  EXPECT_FALSE(DeliveryService::create(config, nullptr, clock_).has_value());
+  config.spool.root = spool_;
+  config.per_user_max = 0;
+  EXPECT_FALSE(DeliveryService::create(config, nullptr, clock_).has_value());
+}
+
+TEST_F(ServiceTest, AnUnmountedSpoolSwallowsNothing) {
+  if (!test::is_root()) GTEST_SKIP() << "mounting needs root";
+  mount_tmpfs(spool_, "size=1m,mode=777");
+  ASSERT_TRUE(write_spool_marker(spool_, volume_).has_value());
+  start({spec("save " + path("ran"))}, "maildir");
+  EXPECT_TRUE(service_->check_spool().has_value());
+  EXPECT_EQ(deliver().code, 250);
+  become_root();
+  unmount(spool_);
+  std::filesystem::remove(spool_ + "/" + spool_marker_name);  // the mount point itself was marked by the fixture
+  become_mail_user();
+  EXPECT_FALSE(service_->check_spool().has_value());
+  for (const char* agent : {"maildir", "agent"}) {
+    recipient_.user.agent = agent;
+    Reply reply = deliver();
+    EXPECT_EQ(reply.code, 451);
+    EXPECT_EQ(reply.enhanced, "4.3.0");
+  }
+  EXPECT_EQ(test::list(spool_ + "/ann").size(), 0u);
+  EXPECT_FALSE(std::filesystem::exists(path("ran")));
+}
+
+TEST_F(ServiceTest, BoundsDeliveriesPerUser) {
+  std::string fifo = path("fifo");
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0666), 0);
+  ::chmod(fifo.c_str(), 0666);
+  AgentSpec s = spec("announce " + fifo);
+  start({s}, "maildir");
+  Recipient waiting = recipient_;
+  waiting.user.agent = "agent";
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i)
+    threads.emplace_back([&] {
+      MessageBody body = test::in_memory(test::small_message);
+      EXPECT_EQ(service_->deliver(test::make_envelope(), waiting, body).code, 451);
+    });
+  Fd reader(::open(fifo.c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<std::byte, 2> started;
+  ASSERT_TRUE(read_exact(reader.get(), started).has_value());
+  Reply reply = deliver();  // the third for the same user
+  EXPECT_EQ(reply.code, 451);
+  EXPECT_EQ(reply.enhanced, "4.3.0");
+  Recipient bob = recipient_;
+  bob.user.name = "bob@example.org";
+  bob.user.maildir = spool_ + "/bob/Maildir";
+  MessageBody body = test::in_memory(test::small_message);
+  EXPECT_EQ(service_->deliver(test::make_envelope(), bob, body).code, 250);
+  become_root();
+  ::kill(spawner_->pid(), SIGKILL);
+  become_mail_user();
+  for (auto& t : threads) t.join();
+  EXPECT_EQ(deliver().code, 250);  // the slots were given back
+}
+
+}  // namespace
+}  // namespace twinloft::lmtpd

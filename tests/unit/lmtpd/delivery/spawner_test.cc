@@ -1,0 +1,311 @@
+// The spawner with real processes: identity, cleanliness, limits, and that nothing outlives its run.
+#include "twinloft/lmtpd/delivery/spawner.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <thread>
+
+#include "fixture.h"
+#include "spawn_wire.h"
+
+namespace twinloft::lmtpd {
+namespace {
+
+using End = RunResult::End;
+using std::chrono::milliseconds;
+
+class SpawnerTest : public test::DirTest {
+ protected:
+  void SetUp() override {
+    // The build tree may be closed to the mail user.
+    agent_ = path("agent");
+    std::filesystem::copy_file(TEST_AGENT, agent_);
+    ::chmod(agent_.c_str(), 0755);
+    std::filesystem::create_directory(home());
+    give_to_mail_user(home());
+    ASSERT_EQ(::mkfifo(fifo().c_str(), 0666), 0);
+    ::chmod(fifo().c_str(), 0666);
+  }
+  std::string home() const { return path("home"); }
+  std::string fifo() const { return path("fifo"); }
+
+  AgentSpec spec(const std::string& arguments) {
+    AgentSpec s;
+    s.name = "agent";
+    s.command = agent_ + " " + arguments;
+    return s;
+  }
+  void start(AgentSpec s, SpawnerOptions options = {}) {
+    auto started = Spawner::start({std::move(s)}, options);
+    ASSERT_TRUE(started.has_value()) << started.error().message;
+    spawner_ = std::move(*started);
+  }
+  RunRequest request() {
+    RunRequest r;
+    r.id = "test";
+    r.user = "ann";
+    r.uid = test::is_root() ? test::mail_uid : ::getuid();
+    r.gid = test::is_root() ? test::mail_uid : ::getgid();
+    r.home = home();
+    return r;
+  }
+  RunResult run(const RunRequest& r) {
+    Fd message(::memfd_create("m", MFD_CLOEXEC));
+    EXPECT_TRUE(write_all(message.get(), as_bytes(std::string_view("hello\n"))).has_value());
+    ::lseek(message.get(), 0, SEEK_SET);
+    return spawner_->run(r, message.get());
+  }
+  RunResult run() { return run(request()); }
+
+  // Whether a process still holds the fifo open for reading.
+  bool somebody_is_left() {
+    Fd fd(::open(fifo().c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+    return static_cast<bool>(fd);
+  }
+
+  std::string agent_;
+  std::unique_ptr<Spawner> spawner_;
+};
+
+TEST_F(SpawnerTest, GivesExitCodeAndOutput) {
+  start(spec("exit 67 'who is that'"));
+  RunResult result = run();
+  EXPECT_EQ(result.end, End::exited);
+  EXPECT_EQ(result.value, 67);
+  EXPECT_EQ(result.output, "who is that\n");
+}
+
+TEST_F(SpawnerTest, ExpandsValuesAsSingleArguments) {
+  start(spec("exit 75 %user%"));
+  RunRequest r = request();
+  r.values = {{"user", "$(id) `id` ; a  b 'c'"}};
+  EXPECT_EQ(run(r).output, "$(id) `id` ; a  b 'c'\n");
+}
+
+TEST_F(SpawnerTest, RunsAsTheUserInACleanProcess) {
+  AgentSpec s = spec("report report");
+  s.limits.open_files = 77;
+  s.set_environment = {{"EXTRA", "yes"}};
+  s.pass_environment = {"TWINLOFT_PASSED", "TWINLOFT_ABSENT"};
+  ::setenv("TWINLOFT_PASSED", "1", 1);
+  ::setenv("TWINLOFT_SECRET", "1", 1);
+  Fd leaked(::open("/dev/null", O_RDONLY));  // no CLOEXEC
+  start(s);
+  RunRequest r = request();
+  ASSERT_EQ(run(r).value, 0);
+  std::string report = test::slurp(home() + "/report");
+  if (test::is_root()) {
+    EXPECT_NE(report.find("uid 61234 61234 gid 61234 61234 groups 1 61234\n"), std::string::npos) << report;
+  }
+  EXPECT_NE(report.find("leader 1 1\n"), std::string::npos) << report;
+  EXPECT_NE(report.find("cwd " + home() + " umask 077\n"), std::string::npos) << report;
+  EXPECT_NE(report.find("signals 0 1\n"), std::string::npos) << report;
+  EXPECT_NE(report.find("core 0 files 77\n"), std::string::npos) << report;
+  EXPECT_NE(report.find("descriptors 4 "), std::string::npos) << report;  // 0, 1, 2 and the report itself
+  for (const char* there : {"env USER=ann\n", "env LOGNAME=ann\n", "env EXTRA=yes\n", "env TWINLOFT_PASSED=1\n",
+                            "env PATH=/usr/local/bin:/usr/bin:/bin\n"})
+    EXPECT_NE(report.find(there), std::string::npos) << there << report;
+  EXPECT_NE(report.find("env HOME=" + home() + "\n"), std::string::npos);
+  EXPECT_EQ(report.find("SECRET"), std::string::npos);
+}
+
+TEST_F(SpawnerTest, RefusesRootAndForgedRequests) {
+  start(spec("exit 0"));
+  auto refused = [&](auto change) {
+    RunRequest r = request();
+    change(r);
+    return run(r).end == End::refused;
+  };
+  EXPECT_TRUE(refused([](RunRequest& r) { r.uid = 0; }));
+  EXPECT_TRUE(refused([](RunRequest& r) { r.gid = 0; }));
+  EXPECT_TRUE(refused([](RunRequest& r) { r.uid = ~0u; }));
+  EXPECT_TRUE(refused([](RunRequest& r) { r.gid = ~0u; }));
+  EXPECT_TRUE(refused([](RunRequest& r) { r.agent = 1; }));
+  EXPECT_TRUE(refused([](RunRequest& r) { r.home = "relative"; }));
+  EXPECT_TRUE(refused([](RunRequest& r) { r.home = "/srv/../etc"; }));
+  EXPECT_TRUE(refused([](RunRequest& r) { r.home = std::string("/srv\0x", 6); }));
+  EXPECT_TRUE(refused([](RunRequest& r) { r.values = {{"unknown", "x"}}; }));
+  EXPECT_TRUE(refused([](RunRequest& r) { r.values = {{"to", std::string(20'000, 'x')}}; }));
+  EXPECT_TRUE(refused([](RunRequest& r) { r.values.assign(65, {"to", "x"}); }));
+  EXPECT_TRUE(refused([](RunRequest& r) { r.values.assign(64, {"to", std::string(16'000, 'x')}); }));
+  EXPECT_FALSE(refused([](RunRequest&) {}));
+}
+
+TEST_F(SpawnerTest, RefusesUsersBelowTheConfiguredOnes) {
+  SpawnerOptions options;
+  options.uid_min = request().uid + 1;
+  start(spec("exit 0"), options);
+  EXPECT_EQ(run().end, End::refused);
+}
+
+TEST_F(SpawnerTest, RefusesAMessageThatIsNoFile) {
+  start(spec("exit 0"));
+  Fd directory(::open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  EXPECT_EQ(spawner_->run(request(), directory.get()).end, End::refused);
+}
+
+TEST_F(SpawnerTest, RefusesAValueThatWouldBecomeAnOption) {
+  start(spec("exit 0 %from%"));
+  RunRequest r = request();
+  r.values = {{"from", "-oX@example.org"}};
+  EXPECT_EQ(run(r).end, End::refused);
+}
+
+TEST_F(SpawnerTest, AProgramThatIsMissingIsNotStarted) {
+  AgentSpec s = spec("exit 0");
+  s.command = path("nothing") + " x";
+  start(s);
+  RunResult result = run();
+  EXPECT_EQ(result.end, End::not_started);
+  EXPECT_EQ(result.value, ENOENT);
+  EXPECT_EQ(result.output, "program");
+}
+
+TEST_F(SpawnerTest, AScriptWithoutInterpreterLineIsNotGivenToAShell) {
+  std::string script = path("script");
+  std::ofstream(script) << "exit 0\n";
+  ::chmod(script.c_str(), 0755);
+  AgentSpec s = spec("");
+  s.command = script;
+  start(s);
+  EXPECT_EQ(run().value, ENOEXEC);
+}
+
+TEST_F(SpawnerTest, ADeathBySignalIsToldFromAnExit) {
+  start(spec("signal"));
+  RunResult result = run();
+  EXPECT_EQ(result.end, End::signalled);
+  EXPECT_EQ(result.value, SIGSEGV);
+}
+
+TEST_F(SpawnerTest, KeepsTheEndOfAFlood) {
+  start(spec("flood"));
+  RunResult result = run();
+  EXPECT_EQ(result.value, 75);
+  EXPECT_EQ(result.output.size(), 8192u);
+  EXPECT_TRUE(result.output.ends_with("x\nthe last line\n"));
+}
+
+TEST_F(SpawnerTest, KillsBackgroundChildrenAfterANormalEnd) {
+  start(spec("child " + fifo() + " 0"));
+  RunResult result = run();
+  EXPECT_EQ(result.end, End::exited);
+  EXPECT_EQ(result.value, 0);
+  EXPECT_FALSE(somebody_is_left());
+}
+
+TEST_F(SpawnerTest, KillsADaemonInItsOwnSession) {
+  start(spec("daemon " + fifo() + " 0"));
+  EXPECT_EQ(run().value, 0);
+  EXPECT_FALSE(somebody_is_left());
+}
+
+TEST_F(SpawnerTest, EndsAnAgentAtItsTimeLimit) {
+  AgentSpec s = spec("hang " + fifo());
+  s.time_limit = milliseconds(200);
+  s.kill_grace = milliseconds(60'000);  // TERM is enough
+  start(s);
+  EXPECT_EQ(run().end, End::timed_out);
+  EXPECT_FALSE(somebody_is_left());
+}
+
+TEST_F(SpawnerTest, KillsAnAgentThatIgnoresTerm) {
+  AgentSpec s = spec("hang-ignoring " + fifo());
+  s.time_limit = milliseconds(200);
+  s.kill_grace = milliseconds(50);
+  start(s);
+  EXPECT_EQ(run().end, End::timed_out);
+  EXPECT_FALSE(somebody_is_left());
+}
+
+TEST_F(SpawnerTest, RunsManyAtOnceAndSaysBusyBeyond) {
+  SpawnerOptions options;
+  options.runs_max = 4;
+  AgentSpec s = spec("announce " + fifo());
+  s.time_limit = milliseconds(60'000);
+  start(s, options);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) threads.emplace_back([&] { EXPECT_EQ(run().end, End::lost); });
+  Fd reader(::open(fifo().c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<std::byte, 4> started;
+  ASSERT_TRUE(read_exact(reader.get(), started).has_value());
+  EXPECT_EQ(run().end, End::busy);
+  ::kill(spawner_->pid(), SIGKILL);
+  for (auto& t : threads) t.join();
+  char byte;
+  EXPECT_EQ(::read(reader.get(), &byte, 1), 0);  // waits until the last of them is dead
+  EXPECT_FALSE(spawner_->alive());
+  EXPECT_EQ(run().end, End::lost);
+}
+
+TEST_F(SpawnerTest, EndsEveryRunWhenItsOwnerGoes) {
+  AgentSpec s = spec("announce " + fifo());
+  start(s);
+  pid_t spawner = spawner_->pid();
+  // The request goes out without waiting for its result, as from a network process that is killed.
+  pid_t owner = ::fork();
+  if (owner == 0) {
+    run();
+    ::_exit(0);
+  }
+  Fd reader(::open(fifo().c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<std::byte, 1> started;
+  ASSERT_TRUE(read_exact(reader.get(), started).has_value());
+  ::kill(owner, SIGKILL);
+  ::waitpid(owner, nullptr, 0);
+  spawner_.reset();
+  char byte;
+  EXPECT_EQ(::read(reader.get(), &byte, 1), 0);
+  EXPECT_NE(::kill(spawner, 0), 0);
+}
+
+TEST_F(SpawnerTest, RefusesBadSpecsAtStart) {
+  auto message = [&](auto change) {
+    AgentSpec s = spec("exit 0");
+    change(s);
+    auto started = Spawner::start({s});
+    return started ? std::string() : started.error().message;
+  };
+  EXPECT_NE(message([](AgentSpec& s) { s.command = "/bin/x %nobody%"; }).find("agent.agent.command"), std::string::npos);
+  EXPECT_NE(message([](AgentSpec& s) { s.command = "cat"; }).find("absolute"), std::string::npos);
+  EXPECT_NE(message([](AgentSpec& s) { s.command = "/bin/%user%"; }).find("absolute"), std::string::npos);
+  EXPECT_NE(message([](AgentSpec& s) { s.name = "maildir"; }).find("built-in"), std::string::npos);
+  EXPECT_NE(message([](AgentSpec& s) { s.name = "a b"; }), "");
+  EXPECT_NE(message([](AgentSpec& s) { s.time_limit = milliseconds(0); }), "");
+  EXPECT_NE(message([](AgentSpec& s) { s.set_environment = {{"A=B", "x"}}; }), "");
+  EXPECT_EQ(message([](AgentSpec&) {}), "");
+}
+
+TEST(SpawnWire, RefusesEveryCutAndEveryTail) {
+  RunRequest request;
+  request.agent = 3;
+  request.uid = request.gid = 1000;
+  request.id = "id";
+  request.user = "ann";
+  request.home = "/srv/ann";
+  request.values = {{"to", "a@b"}, {"from", ""}};
+  auto packet = encode_request(request).value();
+  auto whole = decode_request(packet);
+  ASSERT_TRUE(whole.has_value());
+  EXPECT_EQ(whole->values, request.values);
+  EXPECT_EQ(whole->home, request.home);
+  for (std::size_t cut = 0; cut < packet.size(); ++cut)
+    EXPECT_FALSE(decode_request(ByteSpan(packet).first(cut)).has_value()) << cut;
+  packet.push_back(std::byte{0});
+  EXPECT_FALSE(decode_request(packet).has_value());
+}
+
+TEST(SpawnWire, ResultsGoThereAndBack) {
+  auto back = decode_result(encode_result({End::signalled, 9, "text"}));
+  ASSERT_TRUE(back.has_value());
+  EXPECT_EQ(back->end, End::signalled);
+  EXPECT_EQ(back->value, 9);
+  EXPECT_EQ(back->output, "text");
+  EXPECT_FALSE(decode_result({}).has_value());
+}
+
+}  // namespace
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,83 @@
+#include "twinloft/lmtpd/userdb/static_db.h"
+
+#include <gtest/gtest.h>
+
+namespace twinloft::lmtpd {
+namespace {
+
+StaticDbConfig config() {
+  StaticDbConfig c;
+  c.home = "/srv/mail/%domain%/%user%";
+  c.maildir = "/srv/mail/%domain%/%user%/Maildir";
+  c.uid = c.gid = 5000;
+  return c;
+}
+
+TEST(StaticDb, ExpandsItsTemplates) {
+  auto db = make_static_db(config()).value();
+  auto user = db->lookup("Ann", "example.org").value();
+  ASSERT_TRUE(user.has_value());
+  EXPECT_EQ(user->name, "ann@example.org");
+  EXPECT_EQ(user->home, "/srv/mail/example.org/ann");
+  EXPECT_EQ(user->maildir, "/srv/mail/example.org/ann/Maildir");
+  EXPECT_EQ(user->uid, 5000u);
+  EXPECT_EQ(user->gid, 5000u);
+}
+
+TEST(StaticDb, NoAddressLeavesItsDirectory) {
+  auto db = make_static_db(config()).value();
+  for (const char* bad : {"..", ".", "", "a/../../b", "a/b", "/", "a\nb"}) {
+    EXPECT_FALSE(db->lookup(bad, "example.org").value().has_value()) << bad;
+    EXPECT_FALSE(db->lookup("ann", bad).value().has_value()) << bad;
+  }
+  EXPECT_FALSE(db->lookup(std::string("a\0b", 3), "example.org").value().has_value());
+  EXPECT_FALSE(db->lookup(std::string(300, 'a'), "example.org").value().has_value());
+}
+
+TEST(StaticDb, AValueIsNeverExpandedAgain) {
+  auto db = make_static_db(config()).value();
+  EXPECT_EQ(db->lookup("%domain%", "example.org").value()->home, "/srv/mail/example.org/%domain%");
+}
+
+TEST(StaticDb, ListsBoundIt) {
+  StaticDbConfig c = config();
+  c.domains = {"Example.ORG"};
+  c.users = {"ann"};
+  auto db = make_static_db(c).value();
+  EXPECT_TRUE(db->lookup("ANN", "EXAMPLE.org").value().has_value());
+  EXPECT_FALSE(db->lookup("bob", "example.org").value().has_value());
+  EXPECT_FALSE(db->lookup("ann", "example.com").value().has_value());
+  EXPECT_FALSE(db->lookup("ann", "").value().has_value());
+}
+
+TEST(StaticDb, AnAddressWithoutDomainNeedsTemplatesWithoutOne) {
+  StaticDbConfig c = config();
+  c.home = "/srv/mail/%name%";
+  c.maildir = "";
+  c.agent = "dovecot";
+  auto user = make_static_db(c).value()->lookup("ann", "").value();
+  ASSERT_TRUE(user.has_value());
+  EXPECT_EQ(user->name, "ann");
+  EXPECT_EQ(user->home, "/srv/mail/ann");
+  EXPECT_EQ(user->agent, "dovecot");
+}
+
+TEST(StaticDb, SaysWhatIsWrongWithItsConfiguration) {
+  auto message = [](auto change) {
+    StaticDbConfig c = config();
+    change(c);
+    auto made = make_static_db(c);
+    return made ? std::string() : made.error().message;
+  };
+  EXPECT_NE(message([](auto& c) { c.home = "/srv/%users%"; }).find("userdb.home: column 6: unknown macro %users%"),
+            std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.maildir = "/srv/100%"; }).find("column 9: a lone \"%\""), std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.name = "%name%"; }).find("unknown macro"), std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.home = "srv"; }).find("absolute"), std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.home = "/srv/../%user%"; }), "");
+  EXPECT_NE(message([](auto& c) { c.uid = 0; }).find("root"), std::string::npos);
+  EXPECT_EQ(message([](auto& c) { c.home = "/srv/100%%/%user%"; }), "");
+}
+
+}  // namespace
+}  // namespace twinloft::lmtpd
