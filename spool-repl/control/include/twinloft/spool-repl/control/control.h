@@ -1,0 +1,49 @@
+// The control socket of a volume: one line in, one text out, the connection closes. Only root and the group that
+// the socket's directory admits can reach it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "twinloft/base/fd.h"
+#include "twinloft/base/result.h"
+#include "twinloft/spool-repl/ports/loop.h"
+
+namespace twinloft::repl::control {
+
+inline constexpr std::size_t command_bytes_max = 512;
+
+class Server {
+ public:
+  // The reply's text; an error is sent as "error: <message>".
+  using Handler = std::function<Result<std::string>(const std::string& command)>;
+  Server(ports::Loop& loop, std::string path, Handler handler);
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+  // Errc::unavailable: a living server has the socket. A dead one's socket is replaced.
+  Status start();
+
+ private:
+  struct Session {
+    Fd fd;
+    std::string in, out;
+    std::size_t sent = 0;
+  };
+  void on_accept();
+  void on_ready(int fd, unsigned ready);
+  void end(int fd);
+
+  ports::Loop& loop_;
+  std::string path_;
+  Handler handler_;
+  Fd listener_;
+  std::unordered_map<int, Session> sessions_;
+};
+
+// Asks the server at `path`. Errc::unavailable where none answers.
+Result<std::string> ask(const std::string& path, const std::string& command, Duration timeout);
+
+}  // namespace twinloft::repl::control

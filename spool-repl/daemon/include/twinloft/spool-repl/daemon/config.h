@@ -1,0 +1,49 @@
+// Configuration of a node: TOML, one [volume.<name>] for each volume. docs/spool-repl.md lists every key.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "twinloft/base/result.h"
+#include "twinloft/spool-repl/core/core.h"
+
+namespace twinloft::repl::daemon {
+
+struct PeerSettings {
+  ReplicaId id = 0;
+  std::string address;
+  core::Protocol protocol = core::Protocol::C;
+};
+
+struct VolumeSettings {
+  std::string name;
+  std::string uuid;             // empty: `create` proposes one
+  ReplicaId replica = 0;
+  core::Role role = core::Role::secondary;
+  std::uint64_t size = 0;       // bytes; used by `create`
+  std::string data, journal;    // paths
+  std::uint64_t journal_size = 1ull << 30;  // bytes; used by `create` where it makes the file
+  std::uint64_t arena = 256ull << 20;       // bytes
+  std::string listen;
+  std::string secret_file;
+  std::string control;          // path of the control socket
+  bool write_ack_durable = false;
+  Duration seal_after = std::chrono::milliseconds(5);
+  Duration peer_timeout = std::chrono::seconds(6);
+  unsigned journal_writes_in_flight = 4;
+  std::vector<PeerSettings> peers;
+  std::string fuse_file;        // empty: no FUSE export
+  std::string fuse_device;      // link to the loop device; empty: no loop device
+  std::string nbd_listen;       // "unix:/path" or host:port; empty: no NBD export
+  std::string nbd_name;         // export name; default: the volume's
+};
+
+struct NodeSettings {
+  std::string log_level = "info";
+  std::vector<VolumeSettings> volumes;
+};
+
+// Every error names file, line and key.
+Result<NodeSettings> load_config(const std::string& path);
+
+}  // namespace twinloft::repl::daemon

@@ -1,0 +1,37 @@
+// One volume of a running node: its files, core, links, front ends and control socket, on one thread of its own.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "twinloft/base/result.h"
+#include "twinloft/spool-repl/daemon/config.h"
+
+namespace twinloft::repl::daemon {
+
+class VolumeRunner {
+ public:
+  explicit VolumeRunner(VolumeSettings settings);
+  ~VolumeRunner();
+  VolumeRunner(const VolumeRunner&) = delete;
+  VolumeRunner& operator=(const VolumeRunner&) = delete;
+
+  // Recovers, opens links and front ends, and returns when the volume is served. Nothing is left behind on error.
+  Status start();
+  // Asks the volume to stop: front ends first, then everything written is made durable and brought home. With
+  // `force` a device that is still in use is taken away from its users. May be called from any thread, repeatedly.
+  void request_stop(bool force);
+  void wait();
+  bool failed() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// The `create` command: makes journal and data area as configured. Returns what to tell the user.
+Result<std::string> create_volume(const VolumeSettings& settings);
+
+}  // namespace twinloft::repl::daemon

@@ -1,0 +1,223 @@
+#include "twinloft/spool-repl/daemon/config.h"
+
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <charconv>
+#include <initializer_list>
+#include <optional>
+#include <span>
+
+#include "twinloft/base/fd.h"
+
+namespace twinloft::repl::daemon {
+
+namespace {
+
+// One table being read: remembers where it is for messages, and refuses keys that nobody asked for.
+class Table {
+ public:
+  Table(const std::string& file, const toml::table& table, std::string path)
+      : file_(file), table_(table), path_(std::move(path)) {}
+
+  std::unexpected<Error> error(const toml::node* at, std::string_view key, std::string_view what) const {
+    auto line = at ? at->source().begin.line : table_.source().begin.line;
+    return fail(Errc::invalid, "{}:{}: {}{}: {}", file_, line, path_.empty() ? "" : path_ + ".", key, what);
+  }
+
+  Status allow(std::initializer_list<std::string_view> keys) const {
+    for (const auto& [key, value] : table_)
+      if (std::find(keys.begin(), keys.end(), key.str()) == keys.end())
+        return error(&value, key.str(), "unknown key");
+    return {};
+  }
+
+  Status text(std::string_view key, std::string& out, bool required = false) const {
+    const toml::node* node = table_.get(key);
+    if (!node) return required ? Status(error(nullptr, key, "is missing")) : Status();
+    auto value = node->value_exact<std::string>();
+    if (!value || value->find('\0') != std::string::npos) return error(node, key, "expected a text in quotes");
+    if (required && value->empty()) return error(node, key, "must not be empty");
+    out = *value;
+    return {};
+  }
+
+  Status path(std::string_view key, std::string& out, bool required = false) const {
+    TL_TRY(text(key, out, required));
+    if (!out.empty() && out[0] != '/') return error(table_.get(key), key, "expected an absolute path");
+    return {};
+  }
+
+  Status integer(std::string_view key, std::uint64_t low, std::uint64_t high, auto& out, bool required = false) const {
+    const toml::node* node = table_.get(key);
+    if (!node) return required ? Status(error(nullptr, key, "is missing")) : Status();
+    auto value = node->value_exact<std::int64_t>();
+    if (!value || *value < 0 || static_cast<std::uint64_t>(*value) < low || static_cast<std::uint64_t>(*value) > high)
+      return error(node, key, fmt::format("expected a number from {} to {}", low, high));
+    out = static_cast<std::remove_reference_t<decltype(out)>>(*value);
+    return {};
+  }
+
+  // "512KiB", "20GiB", or a plain number of bytes.
+  Status size(std::string_view key, std::uint64_t& out) const {
+    static constexpr Unit units[] = {{"KiB", 1u << 10}, {"MiB", 1u << 20}, {"GiB", 1u << 30}, {"TiB", 1ull << 40}, {"", 1}};
+    return scaled(key, out, units, "a size such as \"512MiB\" or \"20GiB\"");
+  }
+
+  Status duration(std::string_view key, Duration& out) const {
+    static constexpr Unit units[] = {{"ms", 1'000'000}, {"us", 1'000}, {"s", 1'000'000'000}, {"min", 60'000'000'000}};
+    std::uint64_t ns = static_cast<std::uint64_t>(out.count());
+    TL_TRY(scaled(key, ns, units, "a time such as \"5ms\" or \"6s\""));
+    out = Duration(static_cast<std::int64_t>(ns));
+    return {};
+  }
+
+  template <class T>
+  Status choice(std::string_view key, std::initializer_list<std::pair<std::string_view, T>> choices, T& out,
+                bool required = false) const {
+    std::string value;
+    TL_TRY(text(key, value, required));
+    if (!table_.get(key)) return {};
+    std::string names;
+    for (const auto& [name, choice] : choices) {
+      if (value == name) {
+        out = choice;
+        return {};
+      }
+      names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", name);
+    }
+    return error(table_.get(key), key, "expected one of " + names);
+  }
+
+  const toml::table* child(std::string_view key) const { return table_.get_as<toml::table>(key); }
+  const toml::table& raw() const { return table_; }
+
+ private:
+  struct Unit {
+    std::string_view suffix;
+    std::uint64_t factor;
+  };
+  Status scaled(std::string_view key, std::uint64_t& out, std::span<const Unit> units, const char* expected) const {
+    const toml::node* node = table_.get(key);
+    if (!node) return {};
+    std::string value = node->is_integer() ? std::to_string(node->value_or<std::int64_t>(-1))
+                                           : node->value_or<std::string>("");
+    std::uint64_t number = 0;
+    auto [end, ec] = std::from_chars(value.data(), value.data() + value.size(), number);
+    std::string_view suffix(end, static_cast<std::size_t>(value.data() + value.size() - end));
+    auto unit = std::find_if(units.begin(), units.end(), [&](const Unit& u) { return u.suffix == suffix; });
+    if (ec != std::errc() || unit == units.end() || number == 0 || number > (UINT64_MAX >> 2) / unit->factor)
+      return error(node, key, fmt::format("expected {}", expected));
+    out = number * unit->factor;
+    return {};
+  }
+
+  const std::string& file_;
+  const toml::table& table_;
+  std::string path_;
+};
+
+Status read_peers(const std::string& file, const Table& t, VolumeSettings& v) {
+  const toml::array* peers = t.raw().get_as<toml::array>("peer");
+  if (!peers && t.raw().contains("peer"))
+    return t.error(t.raw().get("peer"), "peer", fmt::format("expected [[volume.{}.peer]]", v.name));
+  if (!peers) return {};
+  for (const auto& node : *peers) {
+    const toml::table* table = node.as_table();
+    if (!table) return t.error(&node, "peer", fmt::format("expected [[volume.{}.peer]]", v.name));
+    Table p(file, *table, fmt::format("volume.{}.peer", v.name));
+    PeerSettings peer;
+    TL_TRY(p.allow({"id", "address", "protocol"}));
+    TL_TRY(p.integer("id", 1, replica_id_max, peer.id, true));
+    TL_TRY(p.text("address", peer.address, true));
+    using core::Protocol;
+    TL_TRY(p.choice<Protocol>("protocol", {{"A", Protocol::A}, {"B", Protocol::B}, {"C", Protocol::C}}, peer.protocol));
+    if (peer.id == v.replica) return p.error(table->get("id"), "id", "is this replica's own");
+    for (const PeerSettings& other : v.peers)
+      if (other.id == peer.id) return p.error(table->get("id"), "id", "is used twice");
+    v.peers.push_back(std::move(peer));
+  }
+  if (v.peers.size() > 1)
+    return t.error(t.raw().get("peer"), "peer", "this version replicates to one peer; more come with a later one");
+  return {};
+}
+
+Status read_exports(const std::string& file, const Table& t, VolumeSettings& v) {
+  if (const toml::table* table = t.child("fuse")) {
+    Table f(file, *table, fmt::format("volume.{}.fuse", v.name));
+    TL_TRY(f.allow({"file", "device"}));
+    TL_TRY(f.path("file", v.fuse_file, true));
+    TL_TRY(f.path("device", v.fuse_device));
+  }
+  if (const toml::table* table = t.child("nbd")) {
+    Table n(file, *table, fmt::format("volume.{}.nbd", v.name));
+    TL_TRY(n.allow({"listen", "name"}));
+    TL_TRY(n.text("listen", v.nbd_listen, true));
+    v.nbd_name = v.name;
+    TL_TRY(n.text("name", v.nbd_name));
+  }
+  return {};
+}
+
+Result<VolumeSettings> read_volume(const std::string& file, const std::string& name, const toml::table& table) {
+  Table t(file, table, "volume." + name);
+  VolumeSettings v;
+  v.name = name;
+  v.control = "/run/twinloft/" + name + ".sock";
+  TL_TRY(t.allow({"uuid", "replica", "role", "size", "data", "journal", "journal_size", "arena", "listen",
+                  "secret_file", "control", "write_ack", "seal_after", "peer_timeout", "journal_writes_in_flight",
+                  "peer", "fuse", "nbd"}));
+  TL_TRY(t.text("uuid", v.uuid));
+  if (!v.uuid.empty())
+    if (auto uuid = Uuid::parse(v.uuid); !uuid) return t.error(table.get("uuid"), "uuid", uuid.error().message);
+  TL_TRY(t.integer("replica", 1, replica_id_max, v.replica, true));
+  TL_TRY(t.choice<core::Role>("role", {{"primary", core::Role::primary}, {"secondary", core::Role::secondary}}, v.role,
+                              true));
+  TL_TRY(t.size("size", v.size));
+  if (v.size % block_size != 0) return t.error(table.get("size"), "size", "must be a multiple of 4096 bytes");
+  TL_TRY(t.path("data", v.data, true));
+  TL_TRY(t.path("journal", v.journal, true));
+  if (v.data == v.journal) return t.error(table.get("journal"), "journal", "must not be the data area itself");
+  TL_TRY(t.size("journal_size", v.journal_size));
+  TL_TRY(t.size("arena", v.arena));
+  TL_TRY(t.text("listen", v.listen));
+  TL_TRY(t.path("secret_file", v.secret_file));
+  TL_TRY(t.path("control", v.control));
+  TL_TRY(t.choice<bool>("write_ack", {{"memory", false}, {"durable", true}}, v.write_ack_durable));
+  TL_TRY(t.duration("seal_after", v.seal_after));
+  TL_TRY(t.duration("peer_timeout", v.peer_timeout));
+  TL_TRY(t.integer("journal_writes_in_flight", 1, 64, v.journal_writes_in_flight));
+  TL_TRY(read_peers(file, t, v));
+  TL_TRY(read_exports(file, t, v));
+  if (!v.peers.empty() && v.listen.empty()) return t.error(nullptr, "listen", "is missing: the volume has a peer");
+  return v;
+}
+
+}  // namespace
+
+Result<NodeSettings> load_config(const std::string& path) {
+  TL_TRY_ASSIGN(std::string text, read_file(path, 1 << 20));
+  toml::table root;
+  try {
+    root = toml::parse(text, path);
+  } catch (const toml::parse_error& e) {
+    return fail(Errc::invalid, "{}:{}: {}", path, e.source().begin.line, e.description());
+  }
+  Table t(path, root, "");
+  NodeSettings node;
+  TL_TRY(t.allow({"log_level", "volume"}));
+  TL_TRY(t.text("log_level", node.log_level));
+  const toml::table* volumes = t.child("volume");
+  if (!volumes || volumes->empty()) return fail(Errc::invalid, "{}: no [volume.<name>] in it", path);
+  for (const auto& [name, value] : *volumes) {
+    const toml::table* table = value.as_table();
+    if (!table) return t.error(&value, "volume", fmt::format("expected [volume.{}]", name.str()));
+    if (name.str().find_first_of("/ \t\n\\\"") != std::string_view::npos || name.str().starts_with("."))
+      return t.error(&value, "volume", fmt::format("\"{}\" cannot be a volume's name", name.str()));
+    TL_TRY_ASSIGN(VolumeSettings v, read_volume(path, std::string(name.str()), *table));
+    node.volumes.push_back(std::move(v));
+  }
+  return node;
+}
+
+}  // namespace twinloft::repl::daemon

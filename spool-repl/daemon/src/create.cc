@@ -1,0 +1,83 @@
+// `spool-repl create`: the files of a replica.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "twinloft/spool-repl/daemon/volume_runner.h"
+#include "twinloft/spool-repl/io/direct_file.h"
+#include "twinloft/spool-repl/journal/create.h"
+#include "twinloft/spool-repl/journal/superblock_store.h"
+
+namespace twinloft::repl::daemon {
+
+namespace {
+
+struct Opened {
+  io::DirectFile file;
+  bool fresh = false;  // made here: reads as zeros
+};
+
+// A block device is used as it is; a file is made, and never taken over.
+Result<Opened> open_or_make(const std::string& path, std::uint64_t bytes, const char* what) {
+  struct stat st{};
+  bool exists = ::stat(path.c_str(), &st) == 0;
+  if (exists && !S_ISBLK(st.st_mode) && st.st_size > 0)
+    return fail(Errc::conflict, "{}: there is a file already. `create` never overwrites one: move it away if this "
+                "volume's {} is to be made anew", path, what);
+  Opened out;
+  if (!exists || !S_ISBLK(st.st_mode)) {
+    Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    if (!fd) return fail_errno(errno, "cannot make the {} {}", what, path);
+    if (int rc = ::posix_fallocate(fd.get(), 0, static_cast<off_t>(bytes)); rc != 0) {
+      ::unlink(path.c_str());
+      return fail_errno(rc, "cannot reserve {} MiB for the {} {}", bytes >> 20, what, path);
+    }
+    if (::fsync(fd.get()) < 0) return fail_errno(errno, "{}", path);
+    out.fresh = true;
+  }
+  TL_TRY_ASSIGN(out.file, io::open_direct(path, io::Access::read_write));
+  return out;
+}
+
+// The names of new files must survive a crash too.
+Status sync_parent(const std::string& path) {
+  std::string parent = path.substr(0, path.rfind('/') + 1);
+  Fd fd(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd || ::fsync(fd.get()) < 0) return fail_errno(errno, "{}", parent);
+  return {};
+}
+
+}  // namespace
+
+Result<std::string> create_volume(const VolumeSettings& s) {
+  if (s.uuid.empty()) {
+    OsRandom random;
+    return fail(Errc::invalid, "volume.{}.uuid is missing. Put this line into the configuration of every replica of "
+                "the volume: uuid = \"{}\"", s.name, Uuid::generate(random).text());
+  }
+  if (s.size == 0) return fail(Errc::invalid, "volume.{}.size is missing", s.name);
+  journal::CreateOptions options{Uuid::parse(s.uuid).value(), s.replica, s.size / block_size, false};
+  TL_TRY(journal::plan_layout(options, s.journal_size));  // before anything is made
+  TL_TRY_ASSIGN(Opened data, open_or_make(s.data, s.size + block_size, "data area"));
+  auto journal = open_or_make(s.journal, s.journal_size, "journal");
+  if (!journal) {
+    if (data.fresh) ::unlink(s.data.c_str());
+    return std::unexpected(journal.error());
+  }
+  io::OsBlockFile journal_file(journal->file), data_file(data.file);
+  if (auto old = journal::load_superblock(journal_file); old)
+    return fail(Errc::conflict, "{}: holds the journal of volume {} replica {}. `create` never overwrites one: wipe it "
+                "first (blkdiscard or wipefs -a) if that is meant", s.journal, old->superblock.volume.text(),
+                old->superblock.replica);
+  // A label needs a block beyond the volume; a device that is exactly full goes without.
+  options.data_label = data.file.size_bytes >= s.size + block_size;
+  TL_TRY_ASSIGN(Superblock sb, journal::create_replica(options, journal_file, data_file, !data.fresh));
+  TL_TRY(sync_parent(s.data));
+  TL_TRY(sync_parent(s.journal));
+  return fmt::format("volume {} replica {}: {} MiB of data in {}, a journal of {} MiB in {}\n", s.name, s.replica,
+                     s.size >> 20, s.data, sb.ring_bytes >> 20, s.journal);
+}
+
+}  // namespace twinloft::repl::daemon

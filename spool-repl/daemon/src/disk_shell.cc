@@ -1,0 +1,139 @@
+#include "disk_shell.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "twinloft/base/check.h"
+
+namespace twinloft::repl::daemon {
+
+namespace {
+constexpr std::uint64_t zero_chunk_bytes = 1u << 20;
+}
+
+struct DiskShell::Op {
+  enum class Kind { plain, journal_read, superblock, zeros };
+  io::DiskOp disk;
+  DiskShell* shell = nullptr;
+  Kind kind = Kind::plain;
+  core::Token token = 0;
+  std::vector<iovec> iov;                          // keeps its storage from use to use
+  std::unique_ptr<journal::AlignedBuffer> buffer;  // of a journal read or a superblock
+  std::uint32_t buffer_bytes = 0;
+  int copy = 0;                                    // superblock: which one is being written
+  std::uint64_t offset = 0, end = 0;               // zeros: what is left
+  bool by_hand = false;
+};
+
+DiskShell::DiskShell(io::UringLoop& loop, io::DirectFile& journal, io::DirectFile& data,
+                     std::function<void(core::Event)> report)
+    : loop_(loop), journal_(journal), data_(data), report_(std::move(report)), zeros_(zero_chunk_bytes) {}
+
+DiskShell::~DiskShell() = default;
+
+DiskShell::Op& DiskShell::take(core::Token token) {
+  if (free_.empty()) {
+    ops_.push_back(std::make_unique<Op>());
+    free_.push_back(ops_.back().get());
+  }
+  Op& op = *free_.back();
+  free_.pop_back();
+  op.disk.done = &DiskShell::on_done;
+  op.disk.owner = &op;
+  op.shell = this;
+  op.kind = Op::Kind::plain;
+  op.token = token;
+  op.iov.clear();
+  op.by_hand = false;
+  return op;
+}
+
+void DiskShell::write_pieces(Op& op, int fd, std::uint64_t offset, const std::vector<core::IoPiece>& pieces,
+                             bool dsync) {
+  for (const core::IoPiece& p : pieces) {
+    // Slots that happen to lie side by side make one entry.
+    if (!op.iov.empty() && static_cast<std::byte*>(op.iov.back().iov_base) + op.iov.back().iov_len == p.data)
+      op.iov.back().iov_len += p.bytes;
+    else
+      op.iov.push_back({p.data, p.bytes});
+  }
+  loop_.write(fd, offset, op.iov, dsync, op.disk);
+}
+
+void DiskShell::perform(core::Output& out) {
+  for (const auto& w : out.journal_writes) write_pieces(take(w.token), journal_.fd.get(), w.offset, w.pieces, true);
+  for (const auto& r : out.journal_reads) {
+    Op& op = take(r.token);
+    op.kind = Op::Kind::journal_read;
+    op.buffer = std::make_unique<journal::AlignedBuffer>(r.bytes);
+    op.buffer_bytes = r.bytes;
+    op.iov.push_back({op.buffer->span().data(), r.bytes});
+    loop_.read(journal_.fd.get(), r.offset, op.iov, op.disk);
+  }
+  for (const auto& r : out.home_reads) {
+    Op& op = take(r.token);
+    for (const core::IoPiece& p : r.pieces) op.iov.push_back({p.data, p.bytes});
+    loop_.read(data_.fd.get(), r.lba.v * block_size, op.iov, op.disk);
+  }
+  for (const auto& w : out.home_writes)
+    write_pieces(take(w.token), data_.fd.get(), w.lba.v * block_size, w.pieces, false);
+  for (const auto& z : out.home_zeros) {
+    Op& op = take(z.token);
+    op.kind = Op::Kind::zeros;
+    op.offset = z.lba.v * block_size;
+    op.end = op.offset + z.blocks * block_size;
+    loop_.punch_hole(data_.fd.get(), op.offset, op.end - op.offset, op.disk);
+  }
+  for (const auto& s : out.home_syncs) loop_.datasync(data_.fd.get(), take(s.token).disk);
+  for (const auto& s : out.superblock_writes) {
+    Op& op = take(s.token);
+    op.kind = Op::Kind::superblock;
+    op.buffer = std::make_unique<journal::AlignedBuffer>(block_size);
+    encode_superblock(s.superblock, op.buffer->span());
+    start_superblock_copy(op, 0);
+  }
+}
+
+void DiskShell::start_superblock_copy(Op& op, int copy) {
+  op.copy = copy;
+  op.iov.assign(1, {op.buffer->span().data(), block_size});
+  loop_.write(journal_.fd.get(), superblock_offset[copy], op.iov, true, op.disk);
+}
+
+// Where the data area can not punch holes, zeros are written.
+void DiskShell::zero_by_hand(Op& op) {
+  op.by_hand = true;
+  std::uint64_t n = std::min(op.end - op.offset, zero_chunk_bytes);
+  op.iov.assign(1, {zeros_.span().data(), n});
+  std::uint64_t at = op.offset;
+  op.offset += n;
+  loop_.write(data_.fd.get(), at, op.iov, false, op.disk);
+}
+
+void DiskShell::on_done(io::DiskOp& disk) {
+  Op& op = *static_cast<Op*>(disk.owner);
+  DiskShell& shell = *op.shell;
+  int result = disk.result;
+  if (op.kind == Op::Kind::superblock && result == 0 && op.copy == 0) return shell.start_superblock_copy(op, 1);
+  if (op.kind == Op::Kind::zeros) {
+    bool unsupported = !op.by_hand && (result == -EOPNOTSUPP || result == -ENODEV || result == -EINVAL);
+    if (unsupported || (op.by_hand && result == 0 && op.offset < op.end)) return shell.zero_by_hand(op);
+  }
+  shell.finish(op, result);
+}
+
+void DiskShell::finish(Op& op, int result) {
+  core::Token token = op.token;
+  std::vector<std::byte> bytes;
+  bool journal_read = op.kind == Op::Kind::journal_read;
+  if (journal_read && result == 0) {
+    ByteSpan all = op.buffer->span();
+    bytes.assign(all.begin(), all.begin() + op.buffer_bytes);
+  }
+  op.buffer.reset();
+  free_.push_back(&op);
+  if (journal_read) report_(core::JournalReadDone{token, -result, std::move(bytes)});
+  else report_(core::DiskDone{token, -result});
+}
+
+}  // namespace twinloft::repl::daemon

@@ -1,0 +1,46 @@
+// Performs the core's disk effects on the event loop, and reports each end.
+//
+// This is the one place where production meets the order that the core relies on: journal writes are O_DSYNC,
+// superblocks go out copy by copy, a sync covers what had ended before it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "twinloft/spool-repl/core/effects.h"
+#include "twinloft/spool-repl/io/direct_file.h"
+#include "twinloft/spool-repl/io/uring_loop.h"
+#include "twinloft/spool-repl/journal/aligned.h"
+
+namespace twinloft::repl::daemon {
+
+class DiskShell {
+ public:
+  // `report` is called on the loop's thread, never from within perform().
+  DiskShell(io::UringLoop& loop, io::DirectFile& journal, io::DirectFile& data,
+            std::function<void(core::Event)> report);
+  ~DiskShell();
+
+  void perform(core::Output& out);
+  std::size_t in_flight() const { return ops_.size() - free_.size(); }
+
+ private:
+  struct Op;
+  Op& take(core::Token token);
+  void finish(Op& op, int result);
+  void write_pieces(Op& op, int fd, std::uint64_t offset, const std::vector<core::IoPiece>& pieces, bool dsync);
+  void start_superblock_copy(Op& op, int copy);
+  void zero_by_hand(Op& op);
+  static void on_done(io::DiskOp& op);
+
+  io::UringLoop& loop_;
+  io::DirectFile& journal_;
+  io::DirectFile& data_;
+  std::function<void(core::Event)> report_;
+  journal::AlignedBuffer zeros_;
+  std::vector<std::unique_ptr<Op>> ops_;
+  std::vector<Op*> free_;
+};
+
+}  // namespace twinloft::repl::daemon

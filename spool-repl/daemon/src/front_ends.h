@@ -1,0 +1,35 @@
+// The front ends of one volume, started and stopped as its configuration says.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "twinloft/spool-repl/daemon/config.h"
+#include "twinloft/spool-repl/format/types.h"
+#include "twinloft/spool-repl/ports/block_target.h"
+#include "twinloft/spool-repl/ports/loop.h"
+
+namespace twinloft::repl::daemon {
+
+class FrontEnds {
+ public:
+  FrontEnds(ports::Loop& loop, ports::BlockTarget& target, const VolumeSettings& settings);
+  ~FrontEnds();
+
+  // Only a primary has front ends. `done` is called on the loop's thread once the device is there, or with the error.
+  void start(std::function<void(Status)> done);
+  // An error: the device is in use and was left as it is (with `force` it goes all the same).
+  void stop(bool force, std::function<void(Status)> done);
+  void set_epoch(const Epoch& epoch);
+
+  std::string device() const;
+  std::string nbd_uri(const Epoch& epoch) const;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace twinloft::repl::daemon

@@ -1,0 +1,112 @@
+#include "status_text.h"
+
+#include <fmt/format.h>
+
+#include <boost/json/src.hpp>
+
+namespace twinloft::repl::daemon {
+
+namespace {
+
+const char* name_of(core::ConnectionState s) {
+  switch (s) {
+    case core::ConnectionState::StandAlone: return "StandAlone";
+    case core::ConnectionState::Connecting: return "Connecting";
+    case core::ConnectionState::Matching: return "Matching";
+    case core::ConnectionState::Connected: return "Connected";
+  }
+  return "?";
+}
+const char* name_of(core::Protocol p) { return p == core::Protocol::A ? "A" : p == core::Protocol::B ? "B" : "C"; }
+const char* name_of(core::Role r) { return r == core::Role::primary ? "Primary" : "Secondary"; }
+
+// UpToDate: has every record that there is. What a peer has is known while it is connected only.
+const char* disk_of(const core::VolumeStatus& s) { return s.failed ? "Failed" : "UpToDate"; }
+const char* disk_of(const core::VolumeStatus& s, const core::PeerStatus& p) {
+  if (p.connection != core::ConnectionState::Connected) return "DUnknown";
+  if (s.role == core::Role::secondary) return "UpToDate";
+  return p.durable == s.last ? "UpToDate" : "Behind";
+}
+
+std::string size_text(std::uint64_t bytes) {
+  if (bytes >= 10ull << 30) return fmt::format("{} GiB", bytes >> 30);
+  if (bytes >= 10ull << 20) return fmt::format("{} MiB", bytes >> 20);
+  return fmt::format("{} KiB", bytes >> 10);
+}
+
+std::string state_line(const core::VolumeStatus& s) {
+  if (s.failed) return fmt::format("FAILED: {}. Writes are refused until the device is attached anew", s.failure);
+  if (s.suspended) {
+    std::string reason;
+    for (const auto& p : s.peers)
+      if (!p.why.empty()) reason = fmt::format(" ({})", p.why);
+    return fmt::format("SUSPENDED: writes wait until every peer is connected{}; {} requests waiting", reason,
+                       s.waiting_requests);
+  }
+  return "serving";
+}
+
+}  // namespace
+
+std::string status_text(const NodeView& v) {
+  const core::VolumeStatus& s = v.status;
+  std::string out = fmt::format("{}  {}  {}  replica {}  {}\n", v.settings.name, name_of(s.role), disk_of(s),
+                                v.settings.replica, size_text(v.volume_bytes));
+  if (s.role == core::Role::primary) out += fmt::format("  state    {}\n", state_line(s));
+  else if (s.failed) out += fmt::format("  state    {}\n", state_line(s));
+  for (const auto& p : s.peers) {
+    out += fmt::format("  peer {}   {}  {}  protocol {}", p.id, name_of(p.connection), disk_of(s, p), name_of(p.protocol));
+    if (s.role == core::Role::primary)
+      out += fmt::format("  sent {}  received {}  durable {}", p.sent.v, p.received.v, p.durable.v);
+    if (!p.why.empty()) out += fmt::format("\n           {}", p.why);
+    out += '\n';
+  }
+  if (!v.device.empty()) out += fmt::format("  device   {}\n", v.device);
+  if (!v.nbd.empty()) out += fmt::format("  nbd      {}\n", v.nbd);
+  out += fmt::format("  log      epoch {}  last {}  durable {}  committed {}  tail {}\n", s.epoch.counter, s.last.v,
+                     s.durable.v, s.commit.v, s.tail.v);
+  out += fmt::format("  journal  {} of {} used   arena {} of {} used   {} blocks to write home\n",
+                     size_text(s.journal_used), size_text(s.journal_size), size_text(s.arena_used),
+                     size_text(s.arena_size), s.dirty_blocks);
+  return out;
+}
+
+std::string status_json(const NodeView& v) {
+  const core::VolumeStatus& s = v.status;
+  boost::json::array peers;
+  for (const auto& p : s.peers) {
+    boost::json::object peer{{"id", p.id},
+                             {"connection", name_of(p.connection)},
+                             {"disk", disk_of(s, p)},
+                             {"protocol", name_of(p.protocol)},
+                             {"sent_lsn", p.sent.v},
+                             {"received_lsn", p.received.v},
+                             {"durable_lsn", p.durable.v},
+                             {"reason", p.why}};
+    peers.push_back(std::move(peer));
+  }
+  boost::json::object root{
+      {"name", v.settings.name},
+      {"volume", v.volume.text()},
+      {"replica", v.settings.replica},
+      {"size_bytes", v.volume_bytes},
+      {"role", name_of(s.role)},
+      {"disk", disk_of(s)},
+      {"failed", s.failed},
+      {"failure", s.failure},
+      {"suspended", s.suspended},
+      {"waiting_requests", s.waiting_requests},
+      {"device", v.device},
+      {"nbd", v.nbd},
+      {"epoch", boost::json::object{{"counter", s.epoch.counter}, {"id", s.epoch.id.text()}}},
+      {"lsn", boost::json::object{{"last", s.last.v}, {"durable", s.durable.v}, {"commit", s.commit.v}, {"tail", s.tail.v}}},
+      {"journal", boost::json::object{{"used_bytes", s.journal_used}, {"size_bytes", s.journal_size}}},
+      {"arena", boost::json::object{{"used_bytes", s.arena_used}, {"size_bytes", s.arena_size}}},
+      {"dirty_blocks", s.dirty_blocks},
+      {"since_start", boost::json::object{{"records", s.records}, {"journal_bytes", s.records_bytes},
+                                          {"checkpoints", s.checkpoints}, {"home_blocks", s.home_blocks_written}}},
+      {"peers", std::move(peers)}};
+  return boost::json::serialize(root) + "\n";
+}
+
+}  // namespace twinloft::repl::daemon

@@ -1,0 +1,23 @@
+// What `spool-repl status` shows, for people and as JSON.
+#pragma once
+
+#include <string>
+
+#include "twinloft/spool-repl/core/core.h"
+#include "twinloft/spool-repl/daemon/config.h"
+
+namespace twinloft::repl::daemon {
+
+struct NodeView {
+  const VolumeSettings& settings;
+  Uuid volume;
+  std::uint64_t volume_bytes = 0;
+  std::string device;  // path of the block device, empty where there is none
+  std::string nbd;     // NBD URI, empty where there is none
+  const core::VolumeStatus& status;
+};
+
+std::string status_text(const NodeView& view);
+std::string status_json(const NodeView& view);
+
+}  // namespace twinloft::repl::daemon

@@ -1,0 +1,330 @@
+#include "twinloft/spool-repl/daemon/volume_runner.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <future>
+
+#include "disk_shell.h"
+#include "front_ends.h"
+#include "status_text.h"
+#include "twinloft/base/check.h"
+#include "twinloft/base/log.h"
+#include "twinloft/spool-repl/control/control.h"
+#include "twinloft/spool-repl/journal/recovery.h"
+#include "twinloft/spool-repl/net/peer_net.h"
+
+namespace twinloft::repl::daemon {
+
+namespace {
+
+constexpr Duration drain_time_max = std::chrono::seconds(15);
+
+// Anonymous memory, present from the start: no page fault and no failure later on.
+class ArenaMemory {
+ public:
+  Status map(std::uint64_t bytes) {
+    void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (p == MAP_FAILED) return fail_errno(errno, "no memory for an arena of {} MiB", bytes >> 20);
+    bytes_ = bytes;
+    data_ = static_cast<std::byte*>(p);
+    return {};
+  }
+  ~ArenaMemory() {
+    if (data_) ::munmap(data_, bytes_);
+  }
+  MutableByteSpan span() { return {data_, bytes_}; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::uint64_t bytes_ = 0;
+};
+
+Result<std::string> read_secret(const std::string& path) {
+  if (path.empty()) return std::string();
+  struct stat st{};
+  if (::stat(path.c_str(), &st) == 0 && (st.st_mode & 077) != 0)
+    return fail(Errc::denied, "{}: others may read the shared secret: chmod 600 it", path);
+  TL_TRY_ASSIGN(std::string text, read_file(path, 4096));
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
+  if (text.size() < 16) return fail(Errc::invalid, "{}: a shared secret needs at least 16 characters", path);
+  return text;
+}
+
+core::Config core_config(const VolumeSettings& s) {
+  core::Config c;
+  c.role = s.role;
+  for (const PeerSettings& p : s.peers) c.peers.push_back({p.id, p.protocol});
+  c.seal_after = s.seal_after;
+  c.write_ack_durable = s.write_ack_durable;
+  c.journal_writes_in_flight = s.journal_writes_in_flight;
+  return c;
+}
+
+}  // namespace
+
+class VolumeRunner::Impl final : public ports::BlockTarget {
+ public:
+  explicit Impl(VolumeSettings settings) : settings_(std::move(settings)) {}
+
+  Status start() {
+    std::promise<Status> promise;
+    std::future<Status> started = promise.get_future();
+    thread_ = std::thread([this, &promise] { run(promise); });
+    Status result = started.get();
+    if (!result) wait();
+    return result;
+  }
+  void request_stop(bool force) {
+    if (loop_) loop_->post([this, force] { begin_stop(force); });
+  }
+  void wait() {
+    if (thread_.joinable()) thread_.join();
+  }
+  bool failed() const { return failed_; }
+
+  // ports::BlockTarget
+  std::uint64_t size_bytes() const override { return superblock_.volume_blocks * block_size; }
+  void submit(ports::IoRequest& r) override {
+    core_->step(core::ClientRequest{static_cast<core::ClientOp>(r.op), r.fua, r.offset, r.length, r.data,
+                                    reinterpret_cast<std::uint64_t>(&r)});
+  }
+
+ private:
+  void run(std::promise<Status>& promise) {
+    Status ready = set_up();
+    if (!ready) {
+      tear_down();
+      promise.set_value(ready);
+      return;
+    }
+    started_ = [&promise](Status s) { promise.set_value(std::move(s)); };
+    front_ends_->start([this](Status s) { on_front_ends(std::move(s)); });
+    Status end = loop_->run();
+    if (!end) {
+      log_error("volume {}: {}", settings_.name, end.error().message);
+      failed_ = true;
+    }
+    tear_down();
+  }
+
+  Status set_up() {
+    TL_TRY_ASSIGN(journal_, io::open_direct(settings_.journal, io::Access::read_write));
+    TL_TRY_ASSIGN(data_, io::open_direct(settings_.data, io::Access::read_write));
+    for (const io::DirectFile* f : {&journal_, &data_})
+      if (!f->direct) log_warning("{}: its file system has no direct I/O; the page cache is used", f->path);
+    TL_TRY_ASSIGN(RecoveredLog log, recover());
+    superblock_ = log.superblock;
+
+    core::Config config = core_config(settings_);
+    if (settings_.arena / block_size < core::arena_blocks_min(config))
+      return fail(Errc::invalid, "volume.{}.arena: {} MiB is too small: at least {} MiB are needed", settings_.name,
+                  settings_.arena >> 20, (core::arena_blocks_min(config) * block_size >> 20) + 1);
+    TL_TRY(arena_memory_.map(settings_.arena / block_size * block_size));
+    TL_TRY(read_memory_.map(16 * core::read_arena_blocks_min * block_size));
+    arena_ = std::make_unique<core::Arena>(arena_memory_.span());
+    reads_ = std::make_unique<core::Arena>(read_memory_.span());
+    TL_TRY_ASSIGN(core_, core::Core::create(config, std::move(log), *arena_, *reads_, random_));
+
+    TL_TRY_ASSIGN(loop_, io::UringLoop::create(clock_));
+    disk_ = std::make_unique<DiskShell>(*loop_, journal_, data_, [this](core::Event e) { core_->step(std::move(e)); });
+    TL_TRY(start_net());
+    control_ = std::make_unique<control::Server>(*loop_, settings_.control,
+                                                 [this](const std::string& c) { return command(c); });
+    TL_TRY(control_->start());
+    front_ends_ = std::make_unique<FrontEnds>(*loop_, *this, settings_);
+    loop_->set_turn_hook([this] { turn(); });
+    return {};
+  }
+
+  Result<RecoveredLog> recover() {
+    io::OsBlockFile journal(journal_), data(data_);
+    TL_TRY_ASSIGN(journal::RecoveredVolume r, journal::recover(journal, data));
+    const journal::RecoveryReport& report = r.report;
+    if (!settings_.uuid.empty() && Uuid::parse(settings_.uuid).value() != r.log.superblock.volume)
+      return fail(Errc::conflict, "{}: holds volume {}, the configuration says {}: wrong path or wrong uuid",
+                  settings_.journal, r.log.superblock.volume.text(), settings_.uuid);
+    if (settings_.replica != r.log.superblock.replica)
+      return fail(Errc::conflict, "{}: is replica {}, the configuration says {}", settings_.journal,
+                  r.log.superblock.replica, settings_.replica);
+    if (report.superblock_repaired)
+      log_warning("volume {}: a damaged copy of the superblock was rewritten from the other", settings_.name);
+    log_info("volume {}: recovered: {} records, {} of them not known committed, {} blocks written home, {} torn",
+             settings_.name, report.records, report.uncommitted, report.blocks_replayed, report.torn_frames);
+    return std::move(r.log);
+  }
+
+  Status start_net() {
+    if (settings_.peers.empty()) return {};
+    net::NetOptions o;
+    o.self = {superblock_.volume, superblock_.volume_blocks, superblock_.replica};
+    TL_TRY_ASSIGN(o.listen, net::resolve(settings_.listen));
+    TL_TRY_ASSIGN(o.secret, read_secret(settings_.secret_file));
+    o.timeout = settings_.peer_timeout;
+    for (const PeerSettings& p : settings_.peers) {
+      TL_TRY_ASSIGN(net::Address address, net::resolve(p.address));
+      o.peers.push_back({p.id, address});
+    }
+    net_ = std::make_unique<net::PeerNet>(
+        *loop_, std::move(o), random_,
+        net::NetEvents{[this](ReplicaId id) { core_->step(core::PeerUp{id}); },
+                       [this](ReplicaId id) { core_->step(core::PeerDown{id}); },
+                       [this](ReplicaId id, PeerMessage m) { core_->step(core::PeerInput{id, std::move(m)}); },
+                       [this](const std::string& text) { log_warning("volume {}: {}", settings_.name, text); }});
+    return net_->start();
+  }
+
+  // ---- one turn ----------------------------------------------------------------------------------------------------
+
+  void turn() {
+    core_->tick(loop_->now());
+    for (;;) {
+      core_->get_output(out_);
+      if (out_.empty()) break;
+      perform();
+    }
+    arm_tick();
+    if (draining_) continue_stop();
+  }
+
+  void perform() {
+    disk_->perform(out_);
+    for (auto& s : out_.sends) send(s);
+    if (net_) net_->flush();
+    for (const auto& c : out_.closes) net_->close(c.peer, c.reason);
+    for (const auto& n : out_.notices)
+      log_line(n.serious ? LogLevel::warning : LogLevel::info, fmt::format("volume {}: {}", settings_.name, n.text));
+    for (const auto& c : out_.completions) complete(c);
+    out_.clear();
+  }
+
+  void send(std::variant<core::Send, core::SendRecord>& s) {
+    if (auto* message = std::get_if<core::Send>(&s)) return net_->send(message->peer, message->message);
+    auto& r = std::get<core::SendRecord>(s);
+    pieces_.clear();
+    for (const core::IoPiece& p : r.pieces) pieces_.push_back({p.data, p.bytes});
+    net_->send_record(r.peer, r.epoch, r.meta_bytes, pieces_);
+  }
+
+  void complete(const core::Complete& c) {
+    if (c.id == stop_flush_id) {
+      stop_flushed_ = true;
+      return;
+    }
+    auto* request = reinterpret_cast<ports::IoRequest*>(c.id);
+    request->error = c.error;
+    request->done(*request);
+  }
+
+  void arm_tick() {
+    auto next = core_->next_tick();
+    if (!next || (tick_timer_ != 0 && tick_at_ <= *next)) return;
+    if (tick_timer_ != 0) loop_->cancel(tick_timer_);
+    tick_at_ = *next;
+    tick_timer_ = loop_->after(*next - loop_->now(), [this] { tick_timer_ = 0; });  // the turn hook does the rest
+  }
+
+  // ---- control -----------------------------------------------------------------------------------------------------
+
+  Result<std::string> command(const std::string& text) {
+    core::VolumeStatus status = core_->status();
+    NodeView view{settings_, superblock_.volume, size_bytes(), front_ends_->device(),
+                  front_ends_->nbd_uri(status.epoch), status};
+    if (text == "status") return status_text(view);
+    if (text == "status json") return status_json(view);
+    return fail(Errc::invalid, "unknown command \"{}\"", text.substr(0, 64));
+  }
+
+  // ---- start and stop ----------------------------------------------------------------------------------------------
+
+  void on_front_ends(Status s) {
+    if (!s) {
+      failed_ = true;
+      front_ends_->stop(true, [this](Status) { loop_->stop(); });
+    } else {
+      front_ends_->set_epoch(core_->status().epoch);
+    }
+    if (auto report = std::exchange(started_, nullptr)) report(std::move(s));
+  }
+
+  void begin_stop(bool force) {
+    if (draining_ || (stopping_ && !force)) return;
+    stopping_ = true;
+    front_ends_->stop(force, [this](Status s) {
+      if (!s) {
+        log_error("volume {}: {}", settings_.name, s.error().message);
+        return;  // still serving; a second signal forces
+      }
+      if (draining_) return;
+      draining_ = true;
+      drain_until_ = loop_->now() + drain_time_max;
+      if (settings_.role == core::Role::primary)
+        core_->step(core::ClientRequest{core::ClientOp::flush, false, 0, 0, nullptr, stop_flush_id});
+      else
+        stop_flushed_ = true;
+      core_->step(core::CheckpointNow{});
+      loop_->after(drain_time_max, [] {});
+    });
+  }
+
+  void continue_stop() {
+    core::VolumeStatus s = core_->status();
+    bool cannot_finish = s.failed || (s.suspended && s.durable == s.last);
+    if (stop_flushed_ && !checkpoint_asked_) {
+      checkpoint_asked_ = true;
+      core_->step(core::CheckpointNow{});
+      loop_->post([] {});
+      return;
+    }
+    bool done = (stop_flushed_ && core_->settled()) || cannot_finish;
+    if (!done && loop_->now() < drain_until_) return;
+    log_info("volume {}: stopped at {}, {}", settings_.name, s.last.v,
+             core_->settled() ? "everything is in the data area" : "the journal keeps what is not in the data area");
+    loop_->stop();
+  }
+
+  void tear_down() {
+    if (loop_) loop_->set_turn_hook(nullptr);
+    front_ends_.reset();
+    control_.reset();
+    net_.reset();
+    // Operations still under way refer to the arena: they end before it goes.
+    while (disk_ && disk_->in_flight() > 0 && loop_->turn(std::chrono::milliseconds(100))) {
+    }
+  }
+
+  static constexpr std::uint64_t stop_flush_id = 0;
+
+  VolumeSettings settings_;
+  OsClock clock_;
+  OsRandom random_;
+  io::DirectFile journal_, data_;
+  Superblock superblock_;
+  ArenaMemory arena_memory_, read_memory_;
+  std::unique_ptr<core::Arena> arena_, reads_;
+  std::unique_ptr<core::Core> core_;
+  std::unique_ptr<io::UringLoop> loop_;
+  std::unique_ptr<DiskShell> disk_;
+  std::unique_ptr<net::PeerNet> net_;
+  std::unique_ptr<control::Server> control_;
+  std::unique_ptr<FrontEnds> front_ends_;
+  core::Output out_;
+  std::vector<ByteSpan> pieces_;
+  ports::Loop::TimerId tick_timer_ = 0;
+  Instant tick_at_, drain_until_;
+  bool stopping_ = false, draining_ = false, stop_flushed_ = false, checkpoint_asked_ = false;
+  std::atomic<bool> failed_ = false;
+  std::function<void(Status)> started_;
+  std::thread thread_;
+};
+
+VolumeRunner::VolumeRunner(VolumeSettings settings) : impl_(std::make_unique<Impl>(std::move(settings))) {}
+VolumeRunner::~VolumeRunner() { impl_->wait(); }
+Status VolumeRunner::start() { return impl_->start(); }
+void VolumeRunner::request_stop(bool force) { impl_->request_stop(force); }
+void VolumeRunner::wait() { impl_->wait(); }
+bool VolumeRunner::failed() const { return impl_->failed(); }
+
+}  // namespace twinloft::repl::daemon

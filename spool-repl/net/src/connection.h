@@ -1,0 +1,71 @@
+// One TCP connection to a peer: handshake, framing, liveness. Owned by PeerNet.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "twinloft/base/fd.h"
+#include "twinloft/spool-repl/net/handshake.h"
+#include "twinloft/spool-repl/net/peer_net.h"
+
+namespace twinloft::repl::net {
+
+class Connection {
+ public:
+  struct Events {
+    std::function<void(Connection&)> established;
+    std::function<void(Connection&, PeerMessage)> message;
+    std::function<void(Connection&, const std::string& reason)> closed;  // last call; the owner may destroy it later
+  };
+
+  // `connecting`: the socket's connect() is still under way.
+  Connection(ports::Loop& loop, Fd fd, bool connecting, std::string name, Handshake handshake, Duration timeout,
+             Events events);
+  ~Connection();
+
+  void send(std::uint16_t type, std::span<const ByteSpan> payload);  // the memory must stay until flush()
+  void flush();
+  void close(const std::string& reason);
+  bool is_open() const { return static_cast<bool>(fd_); }
+  bool is_established() const { return established_; }
+  ReplicaId peer() const { return handshake_.peer(); }
+  const std::string& name() const { return name_; }
+
+ private:
+  void on_ready(unsigned ready);
+  void on_connected();
+  void on_readable();
+  bool take_messages();
+  void take(const WireHeader& header, ByteSpan payload);
+  void send_handshake();
+  void on_timer();
+  void update_interest();
+  bool write_now(std::vector<iovec>& iov);
+
+  ports::Loop& loop_;
+  Fd fd_;
+  bool connecting_;
+  std::string name_;
+  Handshake handshake_;
+  Duration timeout_;
+  Events events_;
+  bool established_ = false;
+  ports::Loop::TimerId timer_ = 0;
+  Instant last_received_, last_sent_;
+  std::vector<std::byte> in_;
+  std::size_t in_begin_ = 0, in_end_ = 0;
+  // Of the batch between two flushes: headers are kept here, payload is referred to where it lies.
+  std::vector<std::array<std::byte, wire_header_bytes>> headers_;
+  struct Part {
+    std::size_t header;  // index into headers_, SIZE_MAX: bytes
+    ByteSpan bytes;
+  };
+  std::vector<Part> batch_;
+  std::vector<std::byte> backlog_;  // what the socket did not take
+  std::size_t backlog_begin_ = 0;
+};
+
+}  // namespace twinloft::repl::net
