@@ -10,6 +10,8 @@
 #include <iterator>
 #include <optional>
 
+#include "twinloft/base/check.h"
+
 namespace twinloft::mailbench {
 
 namespace {
@@ -98,6 +100,12 @@ Status AccountWriter::append(std::string_view lines) {
   line_count_ += static_cast<std::uint64_t>(std::ranges::count(lines, '\n'));
   if (auto written = write_all(fd_.get(), as_bytes(lines)); !written)
     return fail(written.error().code, "account {}: {}", path_, written.error().message);
+  return {};
+}
+
+Status AccountWriter::discard() {
+  TL_CHECK(line_count_ == 0);
+  if (::ftruncate(fd_.get(), 0) != 0) return fail_errno(errno, "account {}", path_);
   return {};
 }
 

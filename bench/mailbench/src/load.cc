@@ -162,14 +162,17 @@ Result<LoadResult> run_load(LoadOptions options) {
   auto on_tick = [&](const LoadStats& stats) {
     if (options.progress) show_progress(stats, schedule, clock.now(), static_cast<unsigned>(thread_count));
   };
-  TL_TRY(run_workers(workers, on_tick));
+  Status ran = run_workers(workers, on_tick);
   if (options.progress) (void)write_all(STDERR_FILENO, as_bytes("\n"));
 
   for (const auto& worker : workers) result.stats.merge(worker->stats());
+  bool connected = result.stats.connect_ns.count() > 0;
+  if (ran && !connected)
+    ran = fail(Errc::unavailable, "{}: the server took no connection{}", options.server,
+               result.stats.errors.empty() ? "" : ": " + result.stats.errors.begin()->first);
+  if (account && !connected) TL_TRY(account->discard());
+  TL_TRY(ran);
   if (account) TL_TRY(account->close());
-  if (result.stats.connect_ns.count() == 0)
-    return fail(Errc::unavailable, "{}: the server took no connection{}", options.server,
-                result.stats.errors.empty() ? "" : ": " + result.stats.errors.begin()->first);
   Instant end = clock.now();
   result.interrupted = g_interrupted.load();
   // A run that reached its time was measured for all of it; else until the last acknowledgement.

@@ -38,6 +38,8 @@ class AccountWriter {
   AccountWriter(AccountWriter&& other) noexcept : fd_(std::move(other.fd_)), path_(std::move(other.path_)) {}
 
   Status append(std::string_view lines);
+  // The run never began: leaves an empty file, which the next try may use. Only before the first append().
+  Status discard();
   // Writes the closing line and syncs: the run listed every attempt that it made.
   Status close();
 
