@@ -1,7 +1,8 @@
-// maildir_bench DIRECTORY [seconds per cell] [message bytes]: how fast the built-in Maildir agent makes messages
-// durable, by durability strategy and number of concurrent deliveries. Strategies alternate within each number of
-// clients, in three rounds, and the median is printed, so that a slow spell of the machine hits all of them.
-// DIRECTORY is used as the spool, and emptied afterwards by whoever made it. Started as root it runs as uid 65534.
+// maildir_bench DIRECTORY [seconds per cell] [message bytes]: how fast the built-in Maildir agent makes
+// messages durable, by durability strategy and number of concurrent deliveries. Strategies alternate within
+// each number of clients, in three rounds, and the median is printed, so that a slow spell of the machine
+// hits all of them. DIRECTORY is used as the spool, and emptied afterwards by whoever made it. Started as
+// root it runs as uid 65534.
 #include <fmt/format.h>
 #include <grp.h>
 #include <sys/stat.h>
@@ -120,8 +121,8 @@ void print_row(Bench& bench, int clients) {
     for (std::size_t i = 0; i < 2; ++i) cells[i].push_back(bench.run(all[i], clients));
   for (std::size_t i = 0; i < 2; ++i) {
     Cell m = median(cells[i]);
-    fmt::print("| {} | {} | {:.0f} | {:.0f} | {:.0f} |\n", clients, to_string(all[i]), m.messages_per_second * 60,
-               m.p50_us, m.p99_us);
+    fmt::print("| {} | {} | {:.0f} | {:.0f} | {:.0f} |\n", clients, to_string(all[i]),
+               m.messages_per_second * 60, m.p50_us, m.p99_us);
   }
 }
 

@@ -26,7 +26,8 @@ std::size_t enhanced_length(std::string_view text) {
     while (at + n < text.size() && text[at + n] >= '0' && text[at + n] <= '9') ++n;
     return n;
   };
-  if (digits(0) != 1 || (text[0] != '2' && text[0] != '4' && text[0] != '5') || text.size() < 5 || text[1] != '.')
+  if (digits(0) != 1 || (text[0] != '2' && text[0] != '4' && text[0] != '5') || text.size() < 5 ||
+      text[1] != '.')
     return 0;
   std::size_t subject = digits(2);
   if (subject < 1 || subject > 3 || 2 + subject >= text.size() || text[2 + subject] != '.') return 0;
@@ -56,8 +57,10 @@ Reply not_started(const AgentSpec& spec, const RunResult& result) {
     case EMFILE:
     case ENFILE:
     case ETXTBSY:
-    case EIO: return {451, "4.3.0", fmt::format("Delivery agent {} could not be started", spec.name)};
-    default: return {451, "4.3.5", fmt::format("Delivery agent {} cannot be run", spec.name)};
+    case EIO:
+      return {451, "4.3.0", fmt::format("Delivery agent {} could not be started", spec.name)};
+    default:
+      return {451, "4.3.5", fmt::format("Delivery agent {} cannot be run", spec.name)};
   }
 }
 
@@ -66,21 +69,29 @@ Reply not_started(const AgentSpec& spec, const RunResult& result) {
 Reply reply_of_run(const AgentSpec& spec, const RunResult& result, bool stdin_was_read) {
   using End = RunResult::End;
   switch (result.end) {
-    case End::exited: break;
+    case End::exited:
+      break;
     case End::signalled:
       return {451, "4.3.0", fmt::format("Delivery agent {} was ended by signal {}", spec.name, result.value)};
-    case End::timed_out: return {451, "4.3.0", fmt::format("Delivery agent {} ran into its time limit", spec.name)};
-    case End::not_started: return not_started(spec, result);
-    case End::refused: return {451, "4.3.5", fmt::format("Delivery agent {} refuses these values", spec.name)};
-    case End::busy: return {451, "4.3.0", "Too many delivery agents are running"};
-    case End::unkillable: return {451, "4.3.0", fmt::format("Delivery agent {} does not end", spec.name)};
-    case End::lost: return {451, "4.3.0", "Delivery agents cannot be run now"};
+    case End::timed_out:
+      return {451, "4.3.0", fmt::format("Delivery agent {} ran into its time limit", spec.name)};
+    case End::not_started:
+      return not_started(spec, result);
+    case End::refused:
+      return {451, "4.3.5", fmt::format("Delivery agent {} refuses these values", spec.name)};
+    case End::busy:
+      return {451, "4.3.0", "Too many delivery agents are running"};
+    case End::unkillable:
+      return {451, "4.3.0", fmt::format("Delivery agent {} does not end", spec.name)};
+    case End::lost:
+      return {451, "4.3.0", "Delivery agents cannot be run now"};
   }
   ExitReply mapped = spec.exits.of(result.value);
   if (mapped.code == 250 && spec.must_read_stdin && !stdin_was_read)
     return {451, "4.3.0", fmt::format("Delivery agent {} ended without reading the message", spec.name)};
-  std::string fallback = mapped.code == 250 ? fmt::format("Delivered by {}", spec.name)
-                                            : fmt::format("Delivery agent {} ended with {}", spec.name, result.value);
+  std::string fallback = mapped.code == 250
+                             ? fmt::format("Delivered by {}", spec.name)
+                             : fmt::format("Delivery agent {} ended with {}", spec.name, result.value);
   return with_output(mapped, result.output, std::move(fallback));
 }
 

@@ -24,7 +24,8 @@ bool is_word(std::string_view text) {
 }
 
 bool is_environment_name(std::string_view name) {
-  return !name.empty() && name.find('=') == std::string_view::npos && name.find('\0') == std::string_view::npos;
+  return !name.empty() && name.find('=') == std::string_view::npos &&
+         name.find('\0') == std::string_view::npos;
 }
 
 // "5.1.1": a class digit, then two numbers of up to three digits (RFC 3463 section 2).
@@ -59,19 +60,22 @@ ExitReply ExitMap::of(int exit_code) const {
 }
 
 Status ExitMap::set(int exit_code, std::string_view text) {
-  if (exit_code < 0 || exit_code > 255) return fail(Errc::invalid, "exit code {} is not within 0 to 255", exit_code);
+  if (exit_code < 0 || exit_code > 255)
+    return fail(Errc::invalid, "exit code {} is not within 0 to 255", exit_code);
   ExitReply reply;
   std::size_t blank = text.find(' ');
   std::string_view digits = text.substr(0, blank);
   auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), reply.code);
   bool fits = parsed.ec == std::errc{} && parsed.ptr == digits.data() + digits.size() && digits.size() == 3 &&
-              (reply.code == 250 || (reply.code >= 400 && reply.code <= 599)) && blank != std::string_view::npos &&
-              is_enhanced(text.substr(blank + 1)) && text[blank + 1] == text[0];
+              (reply.code == 250 || (reply.code >= 400 && reply.code <= 599)) &&
+              blank != std::string_view::npos && is_enhanced(text.substr(blank + 1)) &&
+              text[blank + 1] == text[0];
   if (!fits)
-    return fail(Errc::invalid,
-                "exit code {}: \"{}\" is no reply; write \"250 2.0.0\", \"4xx 4.x.x\" or \"5xx 5.x.x\", such as "
-                "\"451 4.3.0\"",
-                exit_code, text);
+    return fail(
+        Errc::invalid,
+        "exit code {}: \"{}\" is no reply; write \"250 2.0.0\", \"4xx 4.x.x\" or \"5xx 5.x.x\", such as "
+        "\"451 4.3.0\"",
+        exit_code, text);
   reply.enhanced = text.substr(blank + 1);
   replies_[exit_code] = std::move(reply);
   return {};
@@ -84,7 +88,8 @@ Status check_template(const AgentSpec& spec, std::vector<std::string>* warnings)
                 argv::parse_template("agent." + spec.name + ".command", spec.command));
   const argv::Word& program = command.words().front();
   if (!program.is_literal() || program.parts.empty() || program.parts.front().text.front() != '/')
-    return fail(Errc::invalid, "agent.{}.command: the program must be an absolute path without macros", spec.name);
+    return fail(Errc::invalid, "agent.{}.command: the program must be an absolute path without macros",
+                spec.name);
   if (!warnings) return {};
   for (const argv::Diagnostic& d : command.warnings())
     warnings->push_back("agent." + spec.name + ".command: " + d.rendered());
@@ -108,7 +113,8 @@ Status check_agent_spec(const AgentSpec& spec, std::vector<std::string>* warning
   if (spec.time_limit.count() <= 0 || spec.kill_grace.count() < 0)
     return fail(Errc::invalid, "agent.{}: time_limit must be above 0 and kill_grace not below", spec.name);
   if (spec.output_bytes_max > 65536)
-    return fail(Errc::invalid, "agent.{}: output_bytes_max is {}; at most 65536", spec.name, spec.output_bytes_max);
+    return fail(Errc::invalid, "agent.{}: output_bytes_max is {}; at most 65536", spec.name,
+                spec.output_bytes_max);
   for (const std::string& name : spec.pass_environment)
     if (!is_environment_name(name))
       return fail(Errc::invalid, "agent.{}: \"{}\" is no name of an environment variable", spec.name, name);

@@ -38,16 +38,18 @@ Result<AgentStdin> AgentStdin::create(std::string_view header, const MessageBody
                        [&](std::string_view chunk) { return write_all(out.fd_.get(), as_bytes(chunk)); }));
   if (::lseek(out.fd_.get(), 0, SEEK_SET) != 0) return fail_errno(errno, "lseek");
   constexpr int seals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-  if (in_memory && ::fcntl(out.fd_.get(), F_ADD_SEALS, seals) != 0) return fail_errno(errno, "sealing the message");
-  struct statvfs about {};
-  bool keeps_access_times = in_memory || (::fstatvfs(out.fd_.get(), &about) == 0 && !(about.f_flag & ST_NOATIME));
+  if (in_memory && ::fcntl(out.fd_.get(), F_ADD_SEALS, seals) != 0)
+    return fail_errno(errno, "sealing the message");
+  struct statvfs about{};
+  bool keeps_access_times =
+      in_memory || (::fstatvfs(out.fd_.get(), &about) == 0 && !(about.f_flag & ST_NOATIME));
   timespec times[2] = {long_past, {0, UTIME_OMIT}};
   out.access_time_counts_ = keeps_access_times && ::futimens(out.fd_.get(), times) == 0;
   return out;
 }
 
 bool AgentStdin::was_read() const {
-  struct stat about {};
+  struct stat about{};
   if (::fstat(fd_.get(), &about) != 0 || about.st_size == 0) return true;
   if (::lseek(fd_.get(), 0, SEEK_CUR) != 0) return true;
   if (!access_time_counts_) return true;

@@ -1,4 +1,5 @@
-// The message as an agent's stdin: a file of its own, positioned at 0, that can tell afterwards whether it was read.
+// The message as an agent's stdin: a file of its own, positioned at 0, that can tell afterwards whether it
+// was read.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,9 @@ class AgentStdin {
   static Result<AgentStdin> create(std::string_view header, const MessageBody& body, bool crlf,
                                    std::uint64_t memory_bytes_max, const std::string& temporary);
   int fd() const { return fd_.get(); }
-  // read() moves the shared offset; pread() and mmap(), which Dovecot's agent uses, change the access time, set here
-  // to a time long past. True also where neither could tell (a large message in a file system mounted noatime).
+  // read() moves the shared offset; pread() and mmap(), which Dovecot's agent uses, change the access time,
+  // set here to a time long past. True also where neither could tell (a large message in a file system
+  // mounted noatime).
   bool was_read() const;
 
  private:

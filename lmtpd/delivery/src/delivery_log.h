@@ -1,5 +1,5 @@
-// One log line per delivery, written by a thread of its own, so that a slow log never delays a reply. When the
-// queue is full lines are dropped and counted, and the count is logged.
+// One log line per delivery, written by a thread of its own, so that a slow log never delays a reply. When
+// the queue is full lines are dropped and counted, and the count is logged.
 #pragma once
 
 #include <condition_variable>

@@ -12,14 +12,22 @@ namespace {
 
 const char* name_of(RunResult::End end) {
   switch (end) {
-    case RunResult::End::exited: return "exit";
-    case RunResult::End::signalled: return "signal";
-    case RunResult::End::timed_out: return "time limit";
-    case RunResult::End::not_started: return "not started, errno";
-    case RunResult::End::refused: return "refused";
-    case RunResult::End::busy: return "busy";
-    case RunResult::End::unkillable: return "unkillable";
-    case RunResult::End::lost: return "spawner lost";
+    case RunResult::End::exited:
+      return "exit";
+    case RunResult::End::signalled:
+      return "signal";
+    case RunResult::End::timed_out:
+      return "time limit";
+    case RunResult::End::not_started:
+      return "not started, errno";
+    case RunResult::End::refused:
+      return "refused";
+    case RunResult::End::busy:
+      return "busy";
+    case RunResult::End::unkillable:
+      return "unkillable";
+    case RunResult::End::lost:
+      return "spawner lost";
   }
   return "unknown";
 }
@@ -82,7 +90,8 @@ Reply ExternalAgents::deliver(std::uint32_t agent, const SpoolHandle& handle, co
   }
   // syncfs covers the spool only: mail that the agent puts elsewhere would not be what 250 says it is.
   if (!recipient.user.maildir.empty())
-    if (auto inside = spool_.relative(recipient.user.maildir); !inside) return fail_with(inside.error(), detail);
+    if (auto inside = spool_.relative(recipient.user.maildir); !inside)
+      return fail_with(inside.error(), detail);
   std::string header =
       delivery_header(envelope, recipient, chosen_headers(spec), config_.hostname, clock_.wall());
   auto message = AgentStdin::create(header, body, spec.crlf, config_.memory_bytes_max, config_.temporary);

@@ -13,7 +13,7 @@ namespace twinloft::lmtpd {
 
 namespace {
 int open_beneath(int dir, const char* path, std::uint64_t flags, std::uint64_t mode) {
-  struct open_how how {};
+  struct open_how how{};
   how.flags = flags | O_CLOEXEC;
   how.mode = mode;
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS;
@@ -44,7 +44,9 @@ Result<Fd> OsFileOps::create_file(int dir, const std::string& path) {
   return fd;
 }
 
-Status OsFileOps::write(int fd, ByteSpan data) { return write_all(fd, data); }
+Status OsFileOps::write(int fd, ByteSpan data) {
+  return write_all(fd, data);
+}
 
 Status OsFileOps::make_directory(int dir, const std::string& path) {
   if (::mkdirat(dir, path.c_str(), 0700) == 0 || errno == EEXIST) return {};

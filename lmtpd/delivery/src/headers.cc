@@ -28,7 +28,8 @@ bool starts_with_nocase(std::string_view text, std::string_view prefix) {
 
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t' || text.back() == '\r')) text.remove_suffix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t' || text.back() == '\r'))
+    text.remove_suffix(1);
   return text;
 }
 
@@ -54,8 +55,9 @@ std::string delivery_header(const Envelope& envelope, const Recipient& recipient
   if (choice.original_to && !recipient.original_to.empty())
     out += fmt::format("X-Original-To: {}\n", clean(recipient.original_to));
   if (choice.received)
-    out += fmt::format("Received: from {} ({})\n\tby {} with LMTP id {}\n\tfor <{}>; {}\n", clean(envelope.lhlo),
-                       clean(envelope.client), clean(hostname), clean(envelope.id), to, format_date(now));
+    out +=
+        fmt::format("Received: from {} ({})\n\tby {} with LMTP id {}\n\tfor <{}>; {}\n", clean(envelope.lhlo),
+                    clean(envelope.client), clean(hostname), clean(envelope.id), to, format_date(now));
   return out;
 }
 

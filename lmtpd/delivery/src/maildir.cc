@@ -21,16 +21,18 @@ Result<Durability> parse_durability(std::string_view text) {
 
 std::string_view to_string(Durability durability) {
   switch (durability) {
-    case Durability::fsync: return "fsync";
-    case Durability::group_sync: return "group-sync";
+    case Durability::fsync:
+      return "fsync";
+    case Durability::group_sync:
+      return "group-sync";
   }
   return "unknown";
 }
 
 namespace {
 
-// Removes a file unless it was kept. A removal that fails leaves the file to the 36 hours rule of Maildir in tmp/,
-// and is reported for new/, where a reader would see it.
+// Removes a file unless it was kept. A removal that fails leaves the file to the 36 hours rule of Maildir in
+// tmp/, and is reported for new/, where a reader would see it.
 class Unlinker {
  public:
   Unlinker(FileOps& ops, int dir, std::string name) : ops_(ops), dir_(dir), name_(std::move(name)) {}
@@ -60,7 +62,13 @@ class Unlinker {
 
 struct MaildirAgent::Impl {
   Impl(MaildirConfig c, Spool& s, SyncGroup& g, FileOps& o, const Clock& k)
-      : config(std::move(c)), spool(s), syncs(g), ops(o), clock(k), names(config.hostname, ::getpid()), tree(o) {}
+      : config(std::move(c)),
+        spool(s),
+        syncs(g),
+        ops(o),
+        clock(k),
+        names(config.hostname, ::getpid()),
+        tree(o) {}
 
   bool use_group() const { return config.durability == Durability::group_sync; }
   Status sync_file(const SpoolHandle& handle, int fd) {
@@ -90,16 +98,16 @@ Status MaildirAgent::Impl::sync_entries(const SpoolHandle& handle, const OpenMai
 }
 
 // The durable order. `guard` knows at every point which name has to go if a step fails.
-Status MaildirAgent::Impl::place(const SpoolHandle& handle, const OpenMaildir& maildir, int file, Unlinker& guard,
-                                 const std::string& stored_name) {
+Status MaildirAgent::Impl::place(const SpoolHandle& handle, const OpenMaildir& maildir, int file,
+                                 Unlinker& guard, const std::string& stored_name) {
   TL_TRY(sync_file(handle, file));
   TL_TRY(ops.rename(maildir.tmp.get(), guard.name(), maildir.incoming.get(), stored_name));
   guard.moved_to(maildir.incoming.get(), stored_name);
   return sync_entries(handle, maildir);
 }
 
-Status MaildirAgent::Impl::store(const SpoolHandle& handle, const Envelope& envelope, const Recipient& recipient,
-                                 const MessageBody& body) {
+Status MaildirAgent::Impl::store(const SpoolHandle& handle, const Envelope& envelope,
+                                 const Recipient& recipient, const MessageBody& body) {
   TL_TRY_ASSIGN(std::string relative, spool.relative(recipient.user.maildir));
   TL_TRY_ASSIGN(OpenMaildir maildir, tree.open(handle, relative));
   WallTime now = clock.wall();
@@ -114,7 +122,8 @@ Status MaildirAgent::Impl::store(const SpoolHandle& handle, const Envelope& enve
   if (!placed) {
     Error error = std::move(placed).error();
     if (Status removed = guard.remove(); !removed)
-      error.message += fmt::format("; the undelivered file could not be removed ({})", removed.error().message);
+      error.message +=
+          fmt::format("; the undelivered file could not be removed ({})", removed.error().message);
     return std::unexpected(std::move(error));
   }
   guard.keep();
@@ -122,7 +131,8 @@ Status MaildirAgent::Impl::store(const SpoolHandle& handle, const Envelope& enve
   return {};
 }
 
-MaildirAgent::MaildirAgent(MaildirConfig config, Spool& spool, SyncGroup& syncs, FileOps& ops, const Clock& clock)
+MaildirAgent::MaildirAgent(MaildirConfig config, Spool& spool, SyncGroup& syncs, FileOps& ops,
+                           const Clock& clock)
     : impl_(std::make_unique<Impl>(std::move(config), spool, syncs, ops, clock)) {}
 MaildirAgent::~MaildirAgent() = default;
 
@@ -130,13 +140,14 @@ Status MaildirAgent::check_owner(const User& user) const {
   uid_t uid = ::geteuid();
   gid_t gid = ::getegid();
   if (user.uid == 0 || user.gid == 0)
-    return fail(Errc::denied, "user {} has uid {} and gid {}: mail is never delivered as root", user.name, user.uid,
-                user.gid);
+    return fail(Errc::denied, "user {} has uid {} and gid {}: mail is never delivered as root", user.name,
+                user.uid, user.gid);
   if (user.uid != uid || user.gid != gid)
-    return fail(Errc::denied,
-                "user {} has uid {} and gid {}, but the built-in Maildir agent writes as {}:{}, which lmtpd runs as; "
-                "give the row these ids, or an external agent, which runs under the row's own",
-                user.name, user.uid, user.gid, uid, gid);
+    return fail(
+        Errc::denied,
+        "user {} has uid {} and gid {}, but the built-in Maildir agent writes as {}:{}, which lmtpd runs as; "
+        "give the row these ids, or an external agent, which runs under the row's own",
+        user.name, user.uid, user.gid, uid, gid);
   return {};
 }
 

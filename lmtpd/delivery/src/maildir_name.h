@@ -13,7 +13,8 @@
 
 namespace twinloft::lmtpd {
 
-// "/" ":" "," blanks and control bytes become octal escapes, as the Maildir specification has it for / and : ("\057").
+// "/" ":" "," blanks and control bytes become octal escapes, as the Maildir specification has it for / and :
+// ("\057").
 std::string clean_host(std::string_view host);
 
 class MaildirNames {

@@ -15,13 +15,14 @@ namespace twinloft::lmtpd {
 
 struct OpenMaildir {
   Fd tmp;
-  Fd incoming;                // new/
-  std::vector<Fd> not_known;  // directories whose entries are not known to be durable: from the Maildir up to the root
+  Fd incoming;  // new/
+  std::vector<Fd>
+      not_known;  // directories whose entries are not known to be durable: from the Maildir up to the root
 };
 
-// Remembers which Maildirs this process has made durable, so that their parents are synced once and not per message.
-// A directory that another program made a moment ago may not be durable either; so the first delivery into each
-// Maildir takes the slow way even where everything exists. Thread-safe.
+// Remembers which Maildirs this process has made durable, so that their parents are synced once and not per
+// message. A directory that another program made a moment ago may not be durable either; so the first
+// delivery into each Maildir takes the slow way even where everything exists. Thread-safe.
 class MaildirTree {
  public:
   explicit MaildirTree(FileOps& ops) : ops_(ops) {}

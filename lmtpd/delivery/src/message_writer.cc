@@ -31,7 +31,8 @@ void LineEndConverter::feed(std::string_view in, std::string& out) {
   }
   const char* at = in.data();
   const char* end = at + in.size();
-  while (const char* lf = static_cast<const char*>(std::memchr(at, '\n', static_cast<std::size_t>(end - at)))) {
+  while (const char* lf =
+             static_cast<const char*>(std::memchr(at, '\n', static_cast<std::size_t>(end - at)))) {
     std::string_view line(at, static_cast<std::size_t>(lf - at));
     if (line.ends_with('\r')) line.remove_suffix(1);
     put_line(line, out);
@@ -89,7 +90,8 @@ std::string with_crlf(std::string_view header) {
   return out;
 }
 
-Result<StoredSize> write_as_received(std::string_view header, const MessageBody& body, const ChunkSink& sink) {
+Result<StoredSize> write_as_received(std::string_view header, const MessageBody& body,
+                                     const ChunkSink& sink) {
   std::string head = with_crlf(header);
   TL_TRY(sink(head));
   TL_TRY(read_body(body, body.size, sink));
@@ -98,7 +100,8 @@ Result<StoredSize> write_as_received(std::string_view header, const MessageBody&
 
 }  // namespace
 
-Result<StoredSize> write_message(std::string_view header, const MessageBody& body, bool crlf, const ChunkSink& sink) {
+Result<StoredSize> write_message(std::string_view header, const MessageBody& body, bool crlf,
+                                 const ChunkSink& sink) {
   if (crlf) return write_as_received(header, body, sink);
   LineEndConverter converter;
   StoredSize size;

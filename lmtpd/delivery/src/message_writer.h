@@ -11,7 +11,8 @@
 
 namespace twinloft::lmtpd {
 
-// Turns CRLF into LF over any split of its input. A CR that no LF follows stays; in CR CR LF only the second goes.
+// Turns CRLF into LF over any split of its input. A CR that no LF follows stays; in CR CR LF only the second
+// goes.
 class LineEndConverter {
  public:
   void feed(std::string_view in, std::string& out);
@@ -33,9 +34,10 @@ struct StoredSize {
 
 using ChunkSink = std::function<Status(std::string_view)>;
 
-// Calls `sink` with `header` (LF line ends) and then the body, in as few and large pieces as memory allows. With
-// `crlf` all line ends are CRLF, and the body goes out as it is.
-Result<StoredSize> write_message(std::string_view header, const MessageBody& body, bool crlf, const ChunkSink& sink);
+// Calls `sink` with `header` (LF line ends) and then the body, in as few and large pieces as memory allows.
+// With `crlf` all line ends are CRLF, and the body goes out as it is.
+Result<StoredSize> write_message(std::string_view header, const MessageBody& body, bool crlf,
+                                 const ChunkSink& sink);
 
 // Calls `sink` with the body as received, at most `limit` bytes of it.
 Status read_body(const MessageBody& body, std::uint64_t limit, const ChunkSink& sink);

@@ -10,15 +10,19 @@ constexpr std::size_t reply_text_bytes_max = 400;  // a reply line of RFC 5321 s
 
 Reply reply_of_error(const Error& error) {
   switch (error.sys) {
-    case ENOSPC: return {452, "4.3.1", "The mail system has no space left"};
-    case EDQUOT: return {452, "4.2.2", "The mailbox is over its quota"};
+    case ENOSPC:
+      return {452, "4.3.1", "The mail system has no space left"};
+    case EDQUOT:
+      return {452, "4.2.2", "The mailbox is over its quota"};
     case EACCES:
     case EPERM:
     case ELOOP:
     case EXDEV:
     case ENAMETOOLONG:
-    case ENOTDIR: return {451, "4.3.5", "The mail system is not configured for this mailbox"};
-    default: break;
+    case ENOTDIR:
+      return {451, "4.3.5", "The mail system is not configured for this mailbox"};
+    default:
+      break;
   }
   if (error.code == Errc::denied) return {451, "4.3.5", "The mail system is not configured for this mailbox"};
   if (error.code == Errc::unavailable) return {451, "4.3.0", "The mail spool is not available"};
@@ -31,7 +35,8 @@ std::string clean_reply_text(std::string_view text) {
   while (!text.empty() && blank(static_cast<unsigned char>(text.back()))) text.remove_suffix(1);
   std::string out(text.substr(0, reply_text_bytes_max));
   for (char& c : out)
-    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e) c = c == '\t' ? ' ' : '?';
+    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e)
+      c = c == '\t' ? ' ' : '?';
   return out;
 }
 

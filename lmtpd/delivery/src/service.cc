@@ -58,8 +58,8 @@ struct DeliveryService::Impl {
     if (spawner) external = std::make_unique<ExternalAgents>(config.external, *spawner, *spool, syncs, clock);
   }
 
-  Reply run(const std::string& agent, const Envelope& envelope, const Recipient& recipient, const MessageBody& body,
-            std::string* detail);
+  Reply run(const std::string& agent, const Envelope& envelope, const Recipient& recipient,
+            const MessageBody& body, std::string* detail);
 
   DeliveryConfig config;
   const Spawner* spawner;
@@ -73,8 +73,8 @@ struct DeliveryService::Impl {
   DeliveryLog log;
 };
 
-Reply DeliveryService::Impl::run(const std::string& agent, const Envelope& envelope, const Recipient& recipient,
-                                 const MessageBody& body, std::string* detail) {
+Reply DeliveryService::Impl::run(const std::string& agent, const Envelope& envelope,
+                                 const Recipient& recipient, const MessageBody& body, std::string* detail) {
   auto handle = spool->open();
   if (!handle) {
     *detail = handle.error().message;
@@ -93,12 +93,15 @@ Reply DeliveryService::Impl::run(const std::string& agent, const Envelope& envel
 DeliveryService::DeliveryService(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 DeliveryService::~DeliveryService() = default;
 
-Result<std::unique_ptr<DeliveryService>> DeliveryService::create(DeliveryConfig config, const Spawner* spawner,
-                                                                 const Clock& clock, FileOps* ops) {
+Result<std::unique_ptr<DeliveryService>> DeliveryService::create(DeliveryConfig config,
+                                                                 const Spawner* spawner, const Clock& clock,
+                                                                 FileOps* ops) {
   if (config.default_agent != builtin_agent && !(spawner && spawner->find(config.default_agent)))
-    return fail(Errc::invalid, "the default agent \"{}\" is neither \"maildir\" nor one of the [agent.*] sections",
+    return fail(Errc::invalid,
+                "the default agent \"{}\" is neither \"maildir\" nor one of the [agent.*] sections",
                 config.default_agent);
-  if (config.per_user_max == 0) return fail(Errc::invalid, "the limit of deliveries per user must be above 0");
+  if (config.per_user_max == 0)
+    return fail(Errc::invalid, "the limit of deliveries per user must be above 0");
   config.maildir.hostname = config.hostname;
   config.external.hostname = config.hostname;
   static OsFileOps os_ops;
@@ -116,7 +119,8 @@ Status DeliveryService::check_spool() {
   return {};
 }
 
-Reply DeliveryService::deliver(const Envelope& envelope, const Recipient& recipient, const MessageBody& body) {
+Reply DeliveryService::deliver(const Envelope& envelope, const Recipient& recipient,
+                               const MessageBody& body) {
   Instant start = impl_->clock.now();
   const User& user = recipient.user;
   const std::string& agent = user.agent.empty() ? impl_->config.default_agent : user.agent;
@@ -129,8 +133,8 @@ Reply DeliveryService::deliver(const Envelope& envelope, const Recipient& recipi
     detail = fmt::format("{} deliveries to this user are under way", impl_->config.per_user_max);
     reply = {451, "4.3.0", "Too many deliveries to this mailbox at once"};
   }
-  impl_->log.put({envelope.id, envelope.from, recipient.text, user.name, agent, body.size, reply.code, reply.enhanced,
-                  std::move(detail), impl_->clock.now() - start});
+  impl_->log.put({envelope.id, envelope.from, recipient.text, user.name, agent, body.size, reply.code,
+                  reply.enhanced, std::move(detail), impl_->clock.now() - start});
   return reply;
 }
 

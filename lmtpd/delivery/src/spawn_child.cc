@@ -19,9 +19,19 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-enum class Step : std::uint32_t { session, descriptors, limits, group, user, privileges, parent, directory, program };
-constexpr const char* step_names[] = {"setsid",         "descriptors", "resource limits", "group",     "user",
-                                      "no_new_privs", "parent check", "directory", "program"};
+enum class Step : std::uint32_t {
+  session,
+  descriptors,
+  limits,
+  group,
+  user,
+  privileges,
+  parent,
+  directory,
+  program
+};
+constexpr const char* step_names[] = {"setsid",       "descriptors",  "resource limits", "group",  "user",
+                                      "no_new_privs", "parent check", "directory",       "program"};
 
 struct Pointers {
   std::vector<char*> list;
@@ -39,7 +49,7 @@ struct Pointers {
 
 // Default actions, nothing blocked: ignored signals would survive execve.
 void reset_signals() {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = SIG_DFL;
   for (int number = 1; number < NSIG; ++number) (void)::sigaction(number, &action, nullptr);
   sigset_t none;
@@ -49,23 +59,23 @@ void reset_signals() {
 
 bool set_limit(__rlimit_resource what, std::uint64_t value) {
   if (value == 0) return true;
-  struct rlimit now {};
+  struct rlimit now{};
   if (::getrlimit(what, &now) != 0) return false;
   rlim_t bound = now.rlim_max == RLIM_INFINITY ? value : std::min<rlim_t>(value, now.rlim_max);
-  struct rlimit wanted {bound, bound};
+  struct rlimit wanted{bound, bound};
   return ::setrlimit(what, &wanted) == 0;
 }
 
 bool set_limits(const AgentLimits& l) {
-  struct rlimit no_core {0, 0};
+  struct rlimit no_core{0, 0};
   return ::setrlimit(RLIMIT_CORE, &no_core) == 0 && set_limit(RLIMIT_CPU, l.cpu_seconds) &&
          set_limit(RLIMIT_AS, l.memory_bytes) && set_limit(RLIMIT_FSIZE, l.file_bytes) &&
          set_limit(RLIMIT_NOFILE, l.open_files) && set_limit(RLIMIT_NPROC, l.processes);
 }
 
 // Runs in the child; a single-threaded process forked it, so the C library may be used.
-[[noreturn]] void become_agent(const ChildPlan& plan, pid_t spawner, int output, int failure, char* const* arguments,
-                               char* const* environment) {
+[[noreturn]] void become_agent(const ChildPlan& plan, pid_t spawner, int output, int failure,
+                               char* const* arguments, char* const* environment) {
   if (::setsid() < 0) give_up(failure, Step::session);
   if (::dup2(plan.message, STDIN_FILENO) < 0 || ::dup2(output, STDOUT_FILENO) < 0 ||
       ::dup2(output, STDERR_FILENO) < 0 || ::close_range(3, ~0u, CLOSE_RANGE_CLOEXEC) != 0)
@@ -75,7 +85,8 @@ bool set_limits(const AgentLimits& l) {
   if (!set_limits(plan.limits)) give_up(failure, Step::limits);
   if (plan.switch_user) {
     gid_t only = plan.gid;
-    if (::setgroups(1, &only) != 0 || ::setresgid(plan.gid, plan.gid, plan.gid) != 0) give_up(failure, Step::group);
+    if (::setgroups(1, &only) != 0 || ::setresgid(plan.gid, plan.gid, plan.gid) != 0)
+      give_up(failure, Step::group);
     if (::setresuid(plan.uid, plan.uid, plan.uid) != 0) give_up(failure, Step::user);
   }
   // Never as root, whatever came before: a way back would be a defect worth stopping for.
@@ -84,7 +95,8 @@ bool set_limits(const AgentLimits& l) {
     give_up(failure, Step::user);
   }
   if (plan.no_new_privs && ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) give_up(failure, Step::privileges);
-  // An agent must not outlive its spawner: its delivery was answered 451 then. Changing ids clears this, so it is last.
+  // An agent must not outlive its spawner: its delivery was answered 451 then. Changing ids clears this, so
+  // it is last.
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || ::getppid() != spawner) give_up(failure, Step::parent);
   if (::chdir(plan.home.c_str()) != 0 && ::chdir("/") != 0) give_up(failure, Step::directory);
   ::execve(arguments[0], arguments, environment);
@@ -106,9 +118,12 @@ Result<PipeEnds> make_pipe() {
 
 }  // namespace
 
-const char* step_name(std::uint32_t step) { return step < std::size(step_names) ? step_names[step] : "start"; }
+const char* step_name(std::uint32_t step) {
+  return step < std::size(step_names) ? step_names[step] : "start";
+}
 
-std::vector<std::string> agent_environment(const AgentSpec& spec, const std::string& home, const std::string& user) {
+std::vector<std::string> agent_environment(const AgentSpec& spec, const std::string& home,
+                                           const std::string& user) {
   std::map<std::string, std::string> all = {{"HOME", home},
                                             {"USER", user},
                                             {"LOGNAME", user},

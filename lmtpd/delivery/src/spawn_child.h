@@ -39,7 +39,8 @@ struct StartedChild {
 };
 
 // HOME, USER, LOGNAME, SHELL and PATH, then the allow-list, then the fixed ones, which win.
-std::vector<std::string> agent_environment(const AgentSpec& spec, const std::string& home, const std::string& user);
+std::vector<std::string> agent_environment(const AgentSpec& spec, const std::string& home,
+                                           const std::string& user);
 
 Result<StartedChild> start_child(const ChildPlan& plan);
 

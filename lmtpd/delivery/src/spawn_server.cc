@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -50,8 +51,10 @@ Received receive(int socket, MutableByteSpan into) {
     for (std::size_t i = 0; i < count; ++i) {
       int fd;
       std::memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof fd);
-      if (i < passed_descriptors) out.descriptors[i].reset(fd);
-      else ::close(fd);
+      if (i < passed_descriptors)
+        out.descriptors[i].reset(fd);
+      else
+        ::close(fd);
     }
   }
   if (message.msg_flags & MSG_TRUNC) out.bytes = 0x7fffffff;  // refused by the caller: larger than any packet
@@ -65,16 +68,36 @@ SpawnServer::SpawnServer(const std::vector<AgentSpec>& agents, std::vector<argv:
     : agents_(agents), commands_(std::move(commands)), options_(options), control_(std::move(control)) {}
 SpawnServer::~SpawnServer() = default;
 
+// Every run holds three descriptors, and a request brings two: one that finds no number for them would be
+// lost.
+void SpawnServer::make_room_for_descriptors() {
+  constexpr std::uint64_t per_run = 4;
+  constexpr std::uint64_t own = 64;
+  struct rlimit now{};
+  if (::getrlimit(RLIMIT_NOFILE, &now) != 0) return;
+  std::uint64_t wanted = own + per_run * options_.runs_max;
+  if (now.rlim_cur != RLIM_INFINITY && now.rlim_cur < wanted) {
+    now.rlim_cur = now.rlim_max == RLIM_INFINITY ? wanted : std::min<rlim_t>(wanted, now.rlim_max);
+    (void)::setrlimit(RLIMIT_NOFILE, &now);
+  }
+  if (now.rlim_cur >= wanted) return;
+  options_.runs_max = static_cast<std::uint32_t>(
+      std::max<std::uint64_t>(1, (now.rlim_cur - std::min<rlim_t>(now.rlim_cur, own)) / per_run));
+  log_warning("spawner: {} open files allow for {} agents at once only", now.rlim_cur, options_.runs_max);
+}
+
 Status SpawnServer::prepare() {
   is_root_ = ::geteuid() == 0;
+  make_room_for_descriptors();
   (void)::prctl(PR_SET_NAME, "lmtpd-spawner");
   // It ends when the network process does, not when a terminal or a service manager signals the whole group.
   for (int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2}) ::signal(number, SIG_IGN);
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return fail_errno(errno, "prctl(PR_SET_CHILD_SUBREAPER)");
   children_path_ = fmt::format("/proc/self/task/{}/children", ::getpid());
   if (::access(children_path_.c_str(), R_OK) != 0)
-    log_warning("spawner: {} cannot be read; a daemon that an agent leaves in a session of its own is not found",
-                children_path_);
+    log_warning(
+        "spawner: {} cannot be read; a daemon that an agent leaves in a session of its own is not found",
+        children_path_);
   sigset_t child;
   ::sigemptyset(&child);
   ::sigaddset(&child, SIGCHLD);
@@ -118,15 +141,19 @@ void SpawnServer::turn() {
   bool control = false;
   for (int i = 0; i < std::max(count, 0); ++i) {
     int key = events[i].data.fd;
-    if (key == -control_.get()) control = true;
-    else if (key == -child_signal_.get()) children = true;
-    else if (auto found = runs_.find(key); found != runs_.end()) read_output(*found->second, false);
+    if (key == -control_.get())
+      control = true;
+    else if (key == -child_signal_.get())
+      children = true;
+    else if (auto found = runs_.find(key); found != runs_.end())
+      read_output(*found->second, false);
   }
   if (children) on_child_signal();
   Instant now = clock_.now();
   for (auto& [pid, run] : runs_)
     if (run->deadline <= now) on_deadline(*run);
-  bool draining = std::any_of(runs_.begin(), runs_.end(), [](auto& r) { return r.second->phase == Phase::draining; });
+  bool draining =
+      std::any_of(runs_.begin(), runs_.end(), [](auto& r) { return r.second->phase == Phase::draining; });
   if (draining) {
     bool none_left = kill_strays();
     for (auto at = runs_.begin(); at != runs_.end();) {
@@ -146,7 +173,10 @@ void SpawnServer::on_control() {
     Received got = receive(control_.get(), packet);
     if (got.bytes < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (got.bytes <= 0) stop();
-    if (!got.descriptors[1]) continue;  // nobody to answer
+    if (!got.descriptors[1]) {
+      log_error("spawner: a request came without its descriptors; its delivery is answered 451");
+      continue;
+    }
     if (static_cast<std::size_t>(got.bytes) > packet.size()) {
       send_result(got.descriptors[1], {RunResult::End::refused, 0, "the request is too large"});
       continue;
@@ -183,7 +213,8 @@ void SpawnServer::accept_request(ByteSpan packet, Fd message, Fd reply) {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.fd = run->pid;
-  // Without it the output is still read at the end; only a flood would then block the agent until its time limit.
+  // Without it the output is still read at the end; only a flood would then block the agent until its time
+  // limit.
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, run->output.get(), &event) != 0)
     log_warning("spawner: {}: output is not watched: epoll_ctl: errno {}", run->id, errno);
   runs_.emplace(run->pid, std::move(run));
@@ -198,9 +229,9 @@ Status SpawnServer::check_identity(const RunRequest& request, int message) const
                 request.gid, uid_min, gid_min);
   if (!is_root_ && (request.uid != ::geteuid() || request.gid != ::getegid()))
     return fail(Errc::denied,
-                "the spawner does not run as root, and so cannot run an agent as {}:{}; it can as {}:{}", request.uid,
-                request.gid, ::geteuid(), ::getegid());
-  struct stat about {};
+                "the spawner does not run as root, and so cannot run an agent as {}:{}; it can as {}:{}",
+                request.uid, request.gid, ::geteuid(), ::getegid());
+  struct stat about{};
   if (message < 0 || ::fstat(message, &about) != 0 || !S_ISREG(about.st_mode))
     return fail(Errc::invalid, "the message is not a file");
   return {};
@@ -256,7 +287,8 @@ void SpawnServer::on_child_signal() {
   }
 }
 
-// The main process is a zombie still, so its number cannot be another group's: now is the time to kill the rest.
+// The main process is a zombie still, so its number cannot be another group's: now is the time to kill the
+// rest.
 void SpawnServer::on_main_exit(Run& run) {
   (void)::kill(-run.pid, SIGKILL);
   run.ended = true;
@@ -281,14 +313,17 @@ void SpawnServer::on_deadline(Run& run) {
       // Stuck in the kernel, on a dead network file system for one. Answered as unkillable by turn().
       run.phase = Phase::draining;
       return;
-    case Phase::draining: return;
+    case Phase::draining:
+      return;
   }
 }
 
-bool SpawnServer::is_gone(const Run& run) const { return run.ended && ::kill(-run.pid, 0) != 0 && errno == ESRCH; }
+bool SpawnServer::is_gone(const Run& run) const {
+  return run.ended && ::kill(-run.pid, 0) != 0 && errno == ESRCH;
+}
 
-// Kills orphans that are in no running agent's session. True where none is left but those that were killed more than
-// kill_wait ago: what is stuck in the kernel must not hold up every later delivery.
+// Kills orphans that are in no running agent's session. True where none is left but those that were killed
+// more than kill_wait ago: what is stuck in the kernel must not hold up every later delivery.
 bool SpawnServer::kill_strays() {
   auto listed = read_file(children_path_, 1u << 20);
   if (!listed) return true;
@@ -323,8 +358,8 @@ void SpawnServer::finish(Run& run) {
   read_output(run, true);
   RunResult result = result_of(run);
   if (result.end == RunResult::End::unkillable)
-    log_error("spawner: {}: agent {} (process group {}) was killed and is still there", run.id, run.spec->name,
-              run.pid);
+    log_error("spawner: {}: agent {} (process group {}) was killed and is still there", run.id,
+              run.spec->name, run.pid);
   send_result(run.reply, result);
 }
 

@@ -1,13 +1,15 @@
 // The spawner's own loop. Runs in the forked process and never returns.
 //
-// One thread, one epoll set: the control socket, SIGCHLD as a descriptor, and the output pipe of every run. The
-// process is the subreaper of all agents, so nothing an agent leaves behind escapes from it:
+// One thread, one epoll set: the control socket, SIGCHLD as a descriptor, and the output pipe of every run.
+// The process is the subreaper of all agents, so nothing an agent leaves behind escapes from it:
 //
 //   running --limit--> terminating (TERM) --grace--> killed (KILL) --kill_wait--> reported as unkillable
 //      \____________________\______________________/
-//           main process ended: KILL to the group, then `draining` until no process of the run is left; then the reply
+//           main process ended: KILL to the group, then `draining` until no process of the run is left; then
+//           the reply
 //
-// What was orphaned and belongs to no session of a running agent (a daemon that called setsid) is killed as well.
+// What was orphaned and belongs to no session of a running agent (a daemon that called setsid) is killed as
+// well.
 #pragma once
 
 #include <sys/types.h>
@@ -27,8 +29,8 @@ namespace twinloft::lmtpd {
 
 class SpawnServer {
  public:
-  SpawnServer(const std::vector<AgentSpec>& agents, std::vector<argv::Template> commands, SpawnerOptions options,
-              Fd control);
+  SpawnServer(const std::vector<AgentSpec>& agents, std::vector<argv::Template> commands,
+              SpawnerOptions options, Fd control);
   ~SpawnServer();
   // Ends the process when the other end of `control` is closed, after every run was killed.
   [[noreturn]] void serve();
@@ -53,6 +55,7 @@ class SpawnServer {
   using Runs = std::map<pid_t, std::unique_ptr<Run>>;
 
   Status prepare();
+  void make_room_for_descriptors();
   void turn();
   int wait_ms() const;
   void on_control();

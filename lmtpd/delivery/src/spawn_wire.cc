@@ -75,7 +75,8 @@ Result<RunRequest> decode_request(ByteSpan packet) {
   TL_TRY_ASSIGN(request.id, get_text(in, "id", name_bytes_max));
   TL_TRY_ASSIGN(request.user, get_text(in, "user", name_bytes_max));
   TL_TRY_ASSIGN(request.home, get_text(in, "home", path_bytes_max));
-  if (!is_clean_home(request.home)) return fail(Errc::invalid, "field home is not an absolute path without \"..\"");
+  if (!is_clean_home(request.home))
+    return fail(Errc::invalid, "field home is not an absolute path without \"..\"");
   std::uint32_t count = in.get<std::uint32_t>();
   if (count > values_max) return fail(Errc::invalid, "{} values, at most {} are allowed", count, values_max);
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -106,7 +107,8 @@ Result<RunResult> decode_result(ByteSpan packet) {
   std::uint32_t end = in.get<std::uint32_t>();
   RunResult result;
   result.value = static_cast<int>(in.get<std::uint32_t>());
-  if (!in.ok() || end > static_cast<std::uint32_t>(RunResult::End::lost)) return fail(Errc::corrupt, "a cut result");
+  if (!in.ok() || end > static_cast<std::uint32_t>(RunResult::End::lost))
+    return fail(Errc::corrupt, "a cut result");
   result.end = static_cast<RunResult::End>(end);
   result.output = as_text(in.get_bytes(in.remaining()));
   return result;

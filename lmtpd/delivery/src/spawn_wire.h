@@ -1,5 +1,5 @@
-// Messages between the network process and the spawner: one SOCK_SEQPACKET packet each, little-endian, every field
-// with its length before it and a bound on that. The spawner trusts nothing in them.
+// Messages between the network process and the spawner: one SOCK_SEQPACKET packet each, little-endian, every
+// field with its length before it and a bound on that. The spawner trusts nothing in them.
 #pragma once
 
 #include <cstddef>

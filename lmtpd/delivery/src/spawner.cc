@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,11 +26,13 @@ struct SocketPair {
 
 Result<SocketPair> make_socket_pair() {
   int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return fail_errno(errno, "socketpair");
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+    return fail_errno(errno, "socketpair");
   return SocketPair{Fd(ends[0]), Fd(ends[1])};
 }
 
-// Descriptors 0 to 2 must exist, so that no other one ever gets these numbers; all others but `control` are closed.
+// Descriptors 0 to 2 must exist, so that no other one ever gets these numbers; all others but `control` are
+// closed.
 Status keep_only(Fd& control) {
   int null = ::open("/dev/null", O_RDWR);
   while (null >= 0 && null < 3) null = ::dup(null);
@@ -80,7 +83,8 @@ Result<std::unique_ptr<Spawner>> Spawner::start(std::vector<AgentSpec> agents, S
   std::vector<argv::Template> commands;
   for (const AgentSpec& spec : agents) {
     TL_TRY(check_agent_spec(spec, nullptr));
-    TL_TRY_ASSIGN(argv::Template command, argv::parse_template("agent." + spec.name + ".command", spec.command));
+    TL_TRY_ASSIGN(argv::Template command,
+                  argv::parse_template("agent." + spec.name + ".command", spec.command));
     commands.push_back(std::move(command));
   }
   TL_TRY_ASSIGN(SocketPair control, make_socket_pair());
@@ -105,10 +109,17 @@ std::optional<std::uint32_t> Spawner::find(std::string_view name) const {
   return std::nullopt;
 }
 
+// A run without a result. Dead is what says nothing and has closed its end of the control socket; where the
+// kernel is still at closing, the next run finds out.
 RunResult Spawner::report_lost(const char* where) const {
-  if (!dead_.exchange(true))
-    log_error("the spawner process {} is gone ({}): every external delivery gets 451 until lmtpd is restarted", pid_,
-              where);
+  pollfd control{control_.get(), 0, 0};
+  bool gone = ::poll(&control, 1, 0) == 1 && (control.revents & (POLLHUP | POLLERR)) != 0;
+  if (!gone)
+    log_error("the spawner process {} gave no answer to a run ({}); its delivery gets 451", pid_, where);
+  else if (!dead_.exchange(true))
+    log_error(
+        "the spawner process {} is gone ({}): every external delivery gets 451 until lmtpd is restarted",
+        pid_, where);
   return {RunResult::End::lost, 0, {}};
 }
 
@@ -118,7 +129,8 @@ RunResult Spawner::run(const RunRequest& request, int message) const {
   if (!packet) return {RunResult::End::refused, 0, packet.error().message};
   auto reply = make_socket_pair();
   if (!reply) return {RunResult::End::not_started, reply.error().sys, reply.error().message};
-  if (!send_packet(control_.get(), *packet, message, reply->theirs.get())) return report_lost("request not sent");
+  if (!send_packet(control_.get(), *packet, message, reply->theirs.get()))
+    return report_lost("request not sent");
   reply->theirs.reset();  // now only the spawner holds it: if it dies, the read below ends
   std::vector<std::byte> answer(spawn_packet_bytes_max);
   ssize_t n;

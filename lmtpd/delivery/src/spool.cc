@@ -46,13 +46,13 @@ std::string without_extra_slashes(std::string_view path) {
 
 // The marker must lie on the root's own file system, and be no link to another one's.
 Result<Uuid> read_marker(int root, const std::string& root_path) {
-  struct open_how how {};
+  struct open_how how{};
   how.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS;
   Fd fd(static_cast<int>(::syscall(SYS_openat2, root, spool_marker_name, &how, sizeof how)));
   if (!fd && errno == ENOENT)
-    return fail(Errc::not_found, "{}/{} does not exist: the spool is not mounted, or was never marked", root_path,
-                spool_marker_name);
+    return fail(Errc::not_found, "{}/{} does not exist: the spool is not mounted, or was never marked",
+                root_path, spool_marker_name);
   if (!fd) return fail_errno(errno, "{}/{}", root_path, spool_marker_name);
   char text[64];
   ssize_t n;
@@ -61,7 +61,8 @@ Result<Uuid> read_marker(int root, const std::string& root_path) {
   } while (n < 0 && errno == EINTR);
   if (n < 0) return fail_errno(errno, "{}/{}", root_path, spool_marker_name);
   std::string_view line(text, static_cast<std::size_t>(n));
-  while (!line.empty() && (line.back() == '\n' || line.back() == '\r' || line.back() == ' ')) line.remove_suffix(1);
+  while (!line.empty() && (line.back() == '\n' || line.back() == '\r' || line.back() == ' '))
+    line.remove_suffix(1);
   auto uuid = Uuid::parse(line);
   if (!uuid) return fail(Errc::corrupt, "{}/{} does not hold a UUID", root_path, spool_marker_name);
   return *uuid;
@@ -76,7 +77,8 @@ std::unexpected<Error> unavailable(Error error) {
 
 Result<std::unique_ptr<Spool>> Spool::create(SpoolConfig config, FileOps& ops) {
   if (!is_plain_absolute(config.root))
-    return fail(Errc::invalid, "spool root \"{}\" must be an absolute path without \".\" and \"..\"", config.root);
+    return fail(Errc::invalid, "spool root \"{}\" must be an absolute path without \".\" and \"..\"",
+                config.root);
   std::string clean = without_extra_slashes(config.root);
   config.root = clean.empty() ? "/" : clean;
   return std::unique_ptr<Spool>(new Spool(std::move(config), ops));
@@ -91,14 +93,15 @@ Result<SpoolHandle> Spool::open() {
     handle.root = std::move(*root);
     handle.order = next_order_++;
   }
-  struct stat about {};
+  struct stat about{};
   if (::fstat(handle.root.get(), &about) != 0) return fail_errno(errno, "{}", config_.root);
   handle.device = about.st_dev;
   if (!config_.volume) return handle;
   auto found = read_marker(handle.root.get(), config_.root);
   if (!found) return unavailable(std::move(found).error());
   if (*found != *config_.volume)
-    return fail(Errc::unavailable, "{}/{} names volume {}, the configuration names {}: another volume is mounted here",
+    return fail(Errc::unavailable,
+                "{}/{} names volume {}, the configuration names {}: another volume is mounted here",
                 config_.root, spool_marker_name, found->text(), config_.volume->text());
   return handle;
 }

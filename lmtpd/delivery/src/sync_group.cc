@@ -15,7 +15,8 @@ struct SyncGroup::Group {
 Status SyncGroup::sync(const SpoolHandle& spool) {
   std::unique_lock lock(mutex_);
   if (gathering_ && gathering_->device != spool.device) {
-    // The spool was unmounted and mounted anew while deliveries of both mounts run: no group serves two file systems.
+    // The spool was unmounted and mounted anew while deliveries of both mounts run: no group serves two file
+    // systems.
     ++counters_.rounds;
     ++counters_.members;
     lock.unlock();
@@ -45,7 +46,8 @@ Status SyncGroup::sync(const SpoolHandle& spool) {
   return group->result;
 }
 
-// Runs the syncfs of the gathering group. Its members stay blocked in sync(), so the chosen descriptor stays open.
+// Runs the syncfs of the gathering group. Its members stay blocked in sync(), so the chosen descriptor stays
+// open.
 void SyncGroup::lead(std::unique_lock<std::mutex>& lock, Group& group) {
   gathering_.reset();
   running_ = true;

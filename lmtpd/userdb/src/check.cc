@@ -9,8 +9,12 @@ namespace {
 constexpr std::size_t path_bytes_max = 4096;
 constexpr std::size_t name_bytes_max = 512;
 
-bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
-bool holds_control(std::string_view text) { return std::any_of(text.begin(), text.end(), is_control); }
+bool is_control(char c) {
+  return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+}
+bool holds_control(std::string_view text) {
+  return std::any_of(text.begin(), text.end(), is_control);
+}
 
 Status check_path(const User& user, const char* field, std::string_view path) {
   if (path.empty() || path.front() != '/')
@@ -23,7 +27,8 @@ Status check_path(const User& user, const char* field, std::string_view path) {
     std::string_view part = path.substr(at, slash - at);
     bool last = slash == path.size();
     if (part == "." || part == ".." || (part.empty() && !last))
-      return fail(Errc::invalid, "user {}: {} \"{}\" holds an empty, \".\" or \"..\" part", user.name, field, path);
+      return fail(Errc::invalid, "user {}: {} \"{}\" holds an empty, \".\" or \"..\" part", user.name, field,
+                  path);
     at = slash + 1;
   }
   return {};
@@ -42,15 +47,17 @@ bool fits_path(std::string_view part) {
 
 Status check_user(const User& user) {
   if (user.name.empty() || user.name.size() > name_bytes_max || holds_control(user.name))
-    return fail(Errc::invalid, "a user name is empty, longer than {} bytes, or holds control bytes", name_bytes_max);
+    return fail(Errc::invalid, "a user name is empty, longer than {} bytes, or holds control bytes",
+                name_bytes_max);
   constexpr std::uint32_t unchanged = ~std::uint32_t{0};  // (uid_t)-1 means "leave as it is" to setresuid
   if (user.uid == 0 || user.gid == 0 || user.uid == unchanged || user.gid == unchanged)
-    return fail(Errc::invalid, "user {}: uid {} and gid {}: mail is never delivered as root", user.name, user.uid,
-                user.gid);
+    return fail(Errc::invalid, "user {}: uid {} and gid {}: mail is never delivered as root", user.name,
+                user.uid, user.gid);
   TL_TRY(check_path(user, "home", user.home));
   if (!user.maildir.empty()) TL_TRY(check_path(user, "maildir", user.maildir));
   if (!std::all_of(user.agent.begin(), user.agent.end(), is_agent_byte))
-    return fail(Errc::invalid, "user {}: the agent's name holds other bytes than letters, digits, \"-\" and \"_\"",
+    return fail(Errc::invalid,
+                "user {}: the agent's name holds other bytes than letters, digits, \"-\" and \"_\"",
                 user.name);
   return {};
 }

@@ -11,7 +11,7 @@
 namespace twinloft::lmtpd {
 
 Result<FileIdentity> identity_of(const std::string& path) {
-  struct stat about {};
+  struct stat about{};
   if (::stat(path.c_str(), &about) != 0) return fail_errno(errno, "user database {}", path);
   return FileIdentity{about.st_dev, about.st_ino};
 }
@@ -31,7 +31,8 @@ Result<std::unique_ptr<SqliteConnection>> SqliteConnection::open(const SqliteDbC
 }
 
 Status SqliteConnection::connect() {
-  // Before the open: if the file is replaced in between, the next look-up sees another identity and opens anew.
+  // Before the open: if the file is replaced in between, the next look-up sees another identity and opens
+  // anew.
   TL_TRY_ASSIGN(identity_, identity_of(config_.path));
   sqlite3* db = nullptr;
   int code = sqlite3_open_v2(config_.path.c_str(), &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, nullptr);
@@ -54,9 +55,11 @@ Status SqliteConnection::prepare() {
   }
   std::string_view rest(tail);
   if (rest.find_first_not_of(" \t\r\n;") != std::string_view::npos)
-    return fail(Errc::invalid, "user database {}: the query holds a second statement: {}", config_.path, rest);
+    return fail(Errc::invalid, "user database {}: the query holds a second statement: {}", config_.path,
+                rest);
   if (!statement_ || !sqlite3_stmt_readonly(statement_.get()))
-    return fail(Errc::invalid, "user database {}: the query must be a SELECT: {}", config_.path, config_.query);
+    return fail(Errc::invalid, "user database {}: the query must be a SELECT: {}", config_.path,
+                config_.query);
   return {};
 }
 
@@ -66,15 +69,17 @@ Status SqliteConnection::check_parameters() const {
     const char* given = sqlite3_bind_parameter_name(statement_.get(), i);
     std::string_view name = given ? given : "?";
     if (name != ":user" && name != ":domain" && name != ":address")
-      return fail(Errc::invalid,
-                  "user database {}: the query has the unknown parameter {}; known are :user, :domain and :address",
-                  config_.path, name);
+      return fail(
+          Errc::invalid,
+          "user database {}: the query has the unknown parameter {}; known are :user, :domain and :address",
+          config_.path, name);
   }
   if (count == 0)
-    return fail(Errc::invalid,
-                "user database {}: the query uses none of :user, :domain and :address, so that every address would "
-                "be the same user: {}",
-                config_.path, config_.query);
+    return fail(
+        Errc::invalid,
+        "user database {}: the query uses none of :user, :domain and :address, so that every address would "
+        "be the same user: {}",
+        config_.path, config_.query);
   return {};
 }
 
@@ -83,19 +88,25 @@ Result<SqliteConnection::Columns> SqliteConnection::find_columns() const {
   int count = sqlite3_column_count(statement_.get());
   for (int i = 0; i < count; ++i) {
     std::string_view name = sqlite3_column_name(statement_.get(), i);
-    if (name == "user") columns.user = i;
-    else if (name == "uid") columns.uid = i;
-    else if (name == "gid") columns.gid = i;
-    else if (name == "home") columns.home = i;
-    else if (name == "maildir") columns.maildir = i;
-    else if (name == "agent") columns.agent = i;
+    if (name == "user")
+      columns.user = i;
+    else if (name == "uid")
+      columns.uid = i;
+    else if (name == "gid")
+      columns.gid = i;
+    else if (name == "home")
+      columns.home = i;
+    else if (name == "maildir")
+      columns.maildir = i;
+    else if (name == "agent")
+      columns.agent = i;
   }
-  for (auto [index, name] : {std::pair{columns.user, "user"}, {columns.uid, "uid"}, {columns.gid, "gid"},
-                             {columns.home, "home"}})
+  for (auto [index, name] :
+       {std::pair{columns.user, "user"}, {columns.uid, "uid"}, {columns.gid, "gid"}, {columns.home, "home"}})
     if (index < 0)
       return fail(Errc::invalid,
-                  "user database {}: the query yields no column \"{}\" (use AS to name it): {}", config_.path, name,
-                  config_.query);
+                  "user database {}: the query yields no column \"{}\" (use AS to name it): {}", config_.path,
+                  name, config_.query);
   return columns;
 }
 
@@ -103,7 +114,8 @@ Status SqliteConnection::bind(const char* parameter, const std::string& value) {
   int index = sqlite3_bind_parameter_index(statement_.get(), parameter);
   if (index == 0) return {};
   // Static: the values outlive the step, and are unbound after it.
-  int code = sqlite3_bind_text64(statement_.get(), index, value.data(), value.size(), SQLITE_STATIC, SQLITE_UTF8);
+  int code =
+      sqlite3_bind_text64(statement_.get(), index, value.data(), value.size(), SQLITE_STATIC, SQLITE_UTF8);
   if (code != SQLITE_OK) return database_error(code, "bind");
   return {};
 }
@@ -170,7 +182,8 @@ Result<std::optional<User>> SqliteConnection::lookup(const std::string& user, co
   TL_TRY_ASSIGN(User found, read_row(columns));
   code = sqlite3_step(statement_.get());
   if (code == SQLITE_ROW)
-    return fail(Errc::invalid, "user database {}: the query yields more than one row for {}", config_.path, address);
+    return fail(Errc::invalid, "user database {}: the query yields more than one row for {}", config_.path,
+                address);
   if (code != SQLITE_DONE) return database_error(code, "look-up");
   return found;
 }

@@ -23,7 +23,8 @@ Result<FileIdentity> identity_of(const std::string& path);
 
 class SqliteConnection {
  public:
-  // Errors: no such file, no database, a query that does not parse, writes, has unknown parameters or lacks columns.
+  // Errors: no such file, no database, a query that does not parse, writes, has unknown parameters or lacks
+  // columns.
   static Result<std::unique_ptr<SqliteConnection>> open(const SqliteDbConfig& config);
 
   Result<std::optional<User>> lookup(const std::string& user, const std::string& domain);

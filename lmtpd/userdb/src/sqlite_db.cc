@@ -53,8 +53,10 @@ class SqliteDb final : public UserDb {
   void give_back(std::unique_ptr<SqliteConnection> connection, bool usable) {
     {
       std::lock_guard lock(mutex_);
-      if (usable) idle_.push_back(std::move(connection));
-      else --open_;
+      if (usable)
+        idle_.push_back(std::move(connection));
+      else
+        --open_;
     }
     changed_.notify_one();
   }
@@ -69,7 +71,8 @@ class SqliteDb final : public UserDb {
 }  // namespace
 
 Result<std::unique_ptr<UserDb>> open_sqlite_db(SqliteDbConfig config) {
-  if (config.connections_max == 0) return fail(Errc::invalid, "userdb: the number of connections must be above 0");
+  if (config.connections_max == 0)
+    return fail(Errc::invalid, "userdb: the number of connections must be above 0");
   auto db = std::make_unique<SqliteDb>(std::move(config));
   TL_TRY_ASSIGN(auto first, SqliteConnection::open(db->config()));
   db->add(std::move(first));

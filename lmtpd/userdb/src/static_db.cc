@@ -25,7 +25,8 @@ class PathTemplate {
       if (percent == text.size()) break;
       std::size_t end = text.find('%', percent + 1);
       if (end == std::string_view::npos)
-        return fail(Errc::invalid, "{}: column {}: a lone \"%\"; write \"%%\" for a percent sign", field, percent + 1);
+        return fail(Errc::invalid, "{}: column {}: a lone \"%\"; write \"%%\" for a percent sign", field,
+                    percent + 1);
       TL_TRY(out.add_macro(field, text.substr(percent + 1, end - percent - 1), percent + 1, may_use_name));
       at = end + 1;
     }
@@ -36,10 +37,18 @@ class PathTemplate {
     std::string out;
     for (const auto& [kind, text] : parts_) {
       switch (kind) {
-        case Part::literal: out += text; break;
-        case Part::user: out += values.user; break;
-        case Part::domain: out += values.domain; break;
-        case Part::name: out += values.name; break;
+        case Part::literal:
+          out += text;
+          break;
+        case Part::user:
+          out += values.user;
+          break;
+        case Part::domain:
+          out += values.domain;
+          break;
+        case Part::name:
+          out += values.name;
+          break;
       }
     }
     return out;
@@ -52,13 +61,17 @@ class PathTemplate {
   enum class Part { literal, user, domain, name };
 
   Status add_macro(const char* field, std::string_view macro, std::size_t column, bool may_use_name) {
-    if (macro.empty()) parts_.push_back({Part::literal, "%"});
-    else if (macro == "user") parts_.push_back({Part::user, {}});
-    else if (macro == "domain") parts_.push_back({Part::domain, {}});
-    else if (macro == "name" && may_use_name) parts_.push_back({Part::name, {}});
+    if (macro.empty())
+      parts_.push_back({Part::literal, "%"});
+    else if (macro == "user")
+      parts_.push_back({Part::user, {}});
+    else if (macro == "domain")
+      parts_.push_back({Part::domain, {}});
+    else if (macro == "name" && may_use_name)
+      parts_.push_back({Part::name, {}});
     else
-      return fail(Errc::invalid, "{}: column {}: unknown macro %{}%; known are %user%, %domain%{}", field, column,
-                  macro, may_use_name ? " and %name%" : "");
+      return fail(Errc::invalid, "{}: column {}: unknown macro %{}%; known are %user%, %domain%{}", field,
+                  column, macro, may_use_name ? " and %name%" : "");
     return {};
   }
 
@@ -68,7 +81,10 @@ class PathTemplate {
 class StaticDb final : public UserDb {
  public:
   StaticDb(StaticDbConfig config, PathTemplate name, PathTemplate home, PathTemplate maildir)
-      : config_(std::move(config)), name_(std::move(name)), home_(std::move(home)), maildir_(std::move(maildir)) {}
+      : config_(std::move(config)),
+        name_(std::move(name)),
+        home_(std::move(home)),
+        maildir_(std::move(maildir)) {}
 
   Result<std::optional<User>> lookup(const std::string& local_part, const std::string& domain) override {
     PathTemplate::Values values{ascii_lower(local_part), ascii_lower(domain), {}};
@@ -90,7 +106,8 @@ class StaticDb final : public UserDb {
  private:
   bool exists(const PathTemplate::Values& values) const {
     bool needs_domain = home_.uses_domain() || maildir_.uses_domain() || !config_.domains.empty();
-    if (!fits_path(values.user) || !(values.domain.empty() ? !needs_domain : fits_path(values.domain))) return false;
+    if (!fits_path(values.user) || !(values.domain.empty() ? !needs_domain : fits_path(values.domain)))
+      return false;
     auto listed = [](const std::vector<std::string>& list, const std::string& value) {
       return list.empty() || std::find(list.begin(), list.end(), value) != list.end();
     };

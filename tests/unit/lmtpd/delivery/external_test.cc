@@ -16,8 +16,9 @@ TEST_F(ExternalTest, GivesTheMessageWithItsFieldsAndLfLineEnds) {
   recipient_.original_to = "sales@example.org";
   EXPECT_EQ(deliver().code, 250);
   std::string saved = test::slurp(spool_ + "/ann/saved");
-  EXPECT_TRUE(saved.starts_with("Return-Path: <sender@example.com>\nDelivered-To: ann@example.org\n"
-                                "X-Original-To: sales@example.org\nReceived: from mx.example.com"))
+  EXPECT_TRUE(
+      saved.starts_with("Return-Path: <sender@example.com>\nDelivered-To: ann@example.org\n"
+                        "X-Original-To: sales@example.org\nReceived: from mx.example.com"))
       << saved;
   EXPECT_TRUE(saved.ends_with("\nFrom: a@example.com\nSubject: hello\n\nFirst line\nSecond\n"));
 }
@@ -109,7 +110,11 @@ TEST_F(ExternalTest, AKilledSpawnerIs451ForAll) {
   become_root();
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0666), 0);
   ::chmod(fifo.c_str(), 0666);
-  start({spec("announce " + fifo), [&] { AgentSpec s = spec("exit 0"); s.name = "other"; return s; }()});
+  start({spec("announce " + fifo), [&] {
+           AgentSpec s = spec("exit 0");
+           s.name = "other";
+           return s;
+         }()});
   Reply interrupted;
   std::thread delivery([&] { interrupted = deliver(); });
   Fd reader(::open(fifo.c_str(), O_RDONLY | O_CLOEXEC));

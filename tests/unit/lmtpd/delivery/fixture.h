@@ -21,7 +21,9 @@ namespace twinloft::lmtpd::test {
 
 inline constexpr unsigned mail_uid = 61234;
 
-inline bool is_root() { return ::getuid() == 0; }
+inline bool is_root() {
+  return ::getuid() == 0;
+}
 
 // A directory of its own, readable by everyone, removed with its mounts also when the test fails.
 class DirTest : public ::testing::Test {
@@ -121,6 +123,7 @@ inline Recipient make_recipient(const std::string& home) {
   return r;
 }
 
-inline const char* const small_message = "From: a@example.com\r\nSubject: hello\r\n\r\nFirst line\r\nSecond\r\n";
+inline const char* const small_message =
+    "From: a@example.com\r\nSubject: hello\r\n\r\nFirst line\r\nSecond\r\n";
 
 }  // namespace twinloft::lmtpd::test

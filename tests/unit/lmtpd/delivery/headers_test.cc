@@ -30,7 +30,8 @@ TEST(DeliveryHeader, GivesTheNullSenderEmptyBrackets) {
   Envelope envelope = test::make_envelope();
   envelope.from.clear();
   HeaderChoice only_path{true, false, false, false};
-  EXPECT_EQ(delivery_header(envelope, test::make_recipient("/srv/ann"), only_path, "h", {}), "Return-Path: <>\n");
+  EXPECT_EQ(delivery_header(envelope, test::make_recipient("/srv/ann"), only_path, "h", {}),
+            "Return-Path: <>\n");
 }
 
 struct Scan {
@@ -48,7 +49,8 @@ Scan scan(std::string_view text, std::size_t step) {
 
 TEST(LoopScanner, SeesTheHeaderOnlyInAnySplit) {
   for (std::size_t step : {1, 7, 4096}) {
-    EXPECT_EQ(scan("Received: a\r\nRECEIVED: b\r\n\tfolded\r\nSubject: x\r\n\r\nReceived: body\r\n", step), (Scan{2, false}));
+    EXPECT_EQ(scan("Received: a\r\nRECEIVED: b\r\n\tfolded\r\nSubject: x\r\n\r\nReceived: body\r\n", step),
+              (Scan{2, false}));
     EXPECT_EQ(scan("delivered-to:  ANN@example.org \r\n\r\n", step), (Scan{0, true}));
     EXPECT_EQ(scan("Delivered-To: joann@example.org\r\n\r\n", step), (Scan{0, false}));
     EXPECT_EQ(scan("Subject: x\r\n\r\nDelivered-To: ann@example.org\r\n", step), (Scan{0, false}));

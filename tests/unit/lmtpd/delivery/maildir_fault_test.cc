@@ -20,13 +20,15 @@ class MaildirFaultTest : public test::MaildirFixture {
       ops_.fail_at = -1;
       if (!new_maildir) {
         ASSERT_EQ(deliver().code, 250);
-        for (const auto& name : test::list(maildir_ + "/new")) std::filesystem::remove(maildir_ + "/new/" + name);
+        for (const auto& name : test::list(maildir_ + "/new"))
+          std::filesystem::remove(maildir_ + "/new/" + name);
       }
       ops_.clear();
       ops_.fail_at = step;
       Reply reply = deliver();
       if (reply.code == 250) break;
-      std::string where = "step " + std::to_string(step) + ": " + ops_.calls().at(static_cast<std::size_t>(step));
+      std::string where =
+          "step " + std::to_string(step) + ": " + ops_.calls().at(static_cast<std::size_t>(step));
       EXPECT_EQ(reply.code, 451) << where;
       expect_nothing_left(where);
       // And the user is not stuck: the next delivery works.
@@ -38,9 +40,15 @@ class MaildirFaultTest : public test::MaildirFixture {
   }
 };
 
-TEST_F(MaildirFaultTest, EveryFailingStepIsA451AndLeavesNothing) { fail_every_step(Durability::fsync, false); }
-TEST_F(MaildirFaultTest, AlsoInANewMaildir) { fail_every_step(Durability::fsync, true); }
-TEST_F(MaildirFaultTest, AlsoWithGroupSync) { fail_every_step(Durability::group_sync, false); }
+TEST_F(MaildirFaultTest, EveryFailingStepIsA451AndLeavesNothing) {
+  fail_every_step(Durability::fsync, false);
+}
+TEST_F(MaildirFaultTest, AlsoInANewMaildir) {
+  fail_every_step(Durability::fsync, true);
+}
+TEST_F(MaildirFaultTest, AlsoWithGroupSync) {
+  fail_every_step(Durability::group_sync, false);
+}
 
 TEST_F(MaildirFaultTest, AFailedNewMaildirIsSyncedByTheNextDelivery) {
   // The parents exist after the first attempt, but nothing says that they are durable.
@@ -65,7 +73,8 @@ TEST_F(MaildirFaultTest, SaysNoSpaceAndOverQuota) {
   ops_.clear();
   ASSERT_EQ(deliver().code, 250);
   int write = static_cast<int>(ops_.at("write"));
-  for (auto [sys, code, enhanced] : {std::tuple{ENOSPC, 452, "4.3.1"}, {EDQUOT, 452, "4.2.2"}, {EIO, 451, "4.3.0"}}) {
+  for (auto [sys, code, enhanced] :
+       {std::tuple{ENOSPC, 452, "4.3.1"}, {EDQUOT, 452, "4.2.2"}, {EIO, 451, "4.3.0"}}) {
     ops_.clear();
     ops_.fail_at = write;
     ops_.fail_with = sys;

@@ -17,8 +17,8 @@ class MaildirFixture : public DirTest {
   void use_spool(const std::string& root, Durability durability = Durability::fsync) {
     spool_ = Spool::create({root, std::nullopt}, ops_).value();
     syncs_ = std::make_unique<SyncGroup>(ops_);
-    agent_ = std::make_unique<MaildirAgent>(MaildirConfig{"mail.example.org", durability, 100}, *spool_, *syncs_, ops_,
-                                            clock_);
+    agent_ = std::make_unique<MaildirAgent>(MaildirConfig{"mail.example.org", durability, 100}, *spool_,
+                                            *syncs_, ops_, clock_);
     recipient_ = make_recipient(root + "/example.org/ann");
     maildir_ = recipient_.user.maildir;
     ops_.prefix = root;

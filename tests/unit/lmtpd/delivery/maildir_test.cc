@@ -14,18 +14,20 @@ TEST_F(MaildirTest, WritesAMessageThatDovecotReads) {
   auto names = test::list(maildir_ + "/new");
   ASSERT_EQ(names.size(), 1u);
   std::smatch found;
-  ASSERT_TRUE(std::regex_match(names[0], found,
-                               std::regex(R"(\d+\.M\d+P\d+Q0\.mail\.example\.org,S=(\d+),W=(\d+))")))
+  ASSERT_TRUE(
+      std::regex_match(names[0], found, std::regex(R"(\d+\.M\d+P\d+Q0\.mail\.example\.org,S=(\d+),W=(\d+))")))
       << names[0];
   std::string text = test::slurp(maildir_ + "/new/" + names[0]);
   EXPECT_EQ(std::stoul(found[1]), text.size());
-  EXPECT_EQ(std::stoul(found[2]), text.size() + static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')));
+  EXPECT_EQ(std::stoul(found[2]),
+            text.size() + static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')));
   EXPECT_EQ(text.find('\r'), std::string::npos);
-  EXPECT_TRUE(text.starts_with("Return-Path: <sender@example.com>\nDelivered-To: ann@example.org\nReceived: "));
+  EXPECT_TRUE(
+      text.starts_with("Return-Path: <sender@example.com>\nDelivered-To: ann@example.org\nReceived: "));
   EXPECT_TRUE(text.ends_with("\nFrom: a@example.com\nSubject: hello\n\nFirst line\nSecond\n"));
   EXPECT_TRUE(test::list(maildir_ + "/tmp").empty());
   EXPECT_TRUE(std::filesystem::is_directory(maildir_ + "/cur"));
-  struct stat about {};
+  struct stat about{};
   ASSERT_EQ(::stat((maildir_ + "/new/" + names[0]).c_str(), &about), 0);
   EXPECT_EQ(about.st_mode & 07777, 0600u);
   EXPECT_EQ(about.st_uid, recipient_.user.uid);
@@ -36,18 +38,18 @@ TEST_F(MaildirTest, SyncsFileThenRenamesThenSyncsTheEntry) {
   ops_.clear();
   ASSERT_EQ(deliver().code, 250);
   std::string m = "/example.org/ann/Maildir";
-  EXPECT_EQ(ops_.calls(), (std::vector<std::string>{"open root", "open " + m.substr(1) + "/tmp",
-                                                    "open " + m.substr(1) + "/new", "create " + m + "/tmp/FILE",
-                                                    "write", "fsync " + m + "/tmp/FILE",
-                                                    "rename " + m + "/tmp " + m + "/new", "fsync " + m + "/new"}));
+  EXPECT_EQ(ops_.calls(), (std::vector<std::string>{
+                              "open root", "open " + m.substr(1) + "/tmp", "open " + m.substr(1) + "/new",
+                              "create " + m + "/tmp/FILE", "write", "fsync " + m + "/tmp/FILE",
+                              "rename " + m + "/tmp " + m + "/new", "fsync " + m + "/new"}));
 }
 
 TEST_F(MaildirTest, ANewMaildirHasEveryParentSyncedBeforeTheReply) {
   ASSERT_EQ(deliver().code, 250);
   std::size_t renamed = ops_.at("rename /example.org/ann/Maildir/tmp /example.org/ann/Maildir/new");
   ASSERT_NE(renamed, std::string::npos);
-  for (const char* directory : {"/example.org/ann/Maildir/new", "/example.org/ann/Maildir", "/example.org/ann",
-                                "/example.org", ""}) {
+  for (const char* directory :
+       {"/example.org/ann/Maildir/new", "/example.org/ann/Maildir", "/example.org/ann", "/example.org", ""}) {
     std::size_t synced = ops_.at(std::string("fsync ") + directory);
     EXPECT_NE(synced, std::string::npos) << directory;
     EXPECT_GT(synced, renamed) << directory;  // after the last change in it
@@ -136,7 +138,8 @@ TEST_F(MaildirTest, RefusesUsersOfAnotherUidAndSaysSo) {
 }
 
 TEST_F(MaildirTest, RefusesAMaildirOutsideTheSpool) {
-  for (std::string outside : {dir_ + "x/Maildir", std::string("/tmp/Maildir"), dir_, dir_ + "/../x", std::string()}) {
+  for (std::string outside :
+       {dir_ + "x/Maildir", std::string("/tmp/Maildir"), dir_, dir_ + "/../x", std::string()}) {
     recipient_.user.maildir = outside;
     Reply reply = deliver();
     EXPECT_EQ(reply.code, 451) << outside;

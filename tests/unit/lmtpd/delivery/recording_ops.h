@@ -52,7 +52,8 @@ class RecordingOps : public FileOps {
   Status sync_file(int fd) override {
     std::string name = name_of(fd);
     // A file's name is unique each time: only its directory counts.
-    TL_TRY(step("fsync " + (name.find(".M") == std::string::npos ? name : name.substr(0, name.rfind('/')) + "/FILE")));
+    TL_TRY(step("fsync " +
+                (name.find(".M") == std::string::npos ? name : name.substr(0, name.rfind('/')) + "/FILE")));
     return os_.sync_file(fd);
   }
   Status sync_file_system(int fd) override {
@@ -72,7 +73,8 @@ class RecordingOps : public FileOps {
   // Index of the first call with this text; fails the comparison where there is none (npos is the largest).
   std::size_t at(const std::string& call, std::size_t from = 0) const {
     std::lock_guard lock(mutex_);
-    auto found = std::find(calls_.begin() + static_cast<std::ptrdiff_t>(std::min(from, calls_.size())), calls_.end(), call);
+    auto found = std::find(calls_.begin() + static_cast<std::ptrdiff_t>(std::min(from, calls_.size())),
+                           calls_.end(), call);
     return found == calls_.end() ? std::string::npos : static_cast<std::size_t>(found - calls_.begin());
   }
   std::string prefix;  // left out of names

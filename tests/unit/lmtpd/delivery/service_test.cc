@@ -46,7 +46,8 @@ TEST_F(ServiceTest, AnUnmountedSpoolSwallowsNothing) {
   EXPECT_EQ(deliver().code, 250);
   become_root();
   unmount(spool_);
-  std::filesystem::remove(spool_ + "/" + spool_marker_name);  // the mount point itself was marked by the fixture
+  std::filesystem::remove(spool_ + "/" +
+                          spool_marker_name);  // the mount point itself was marked by the fixture
   become_mail_user();
   EXPECT_FALSE(service_->check_spool().has_value());
   for (const char* agent : {"maildir", "agent"}) {

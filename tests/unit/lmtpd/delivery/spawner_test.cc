@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <array>
@@ -105,8 +106,8 @@ TEST_F(SpawnerTest, RunsAsTheUserInACleanProcess) {
   EXPECT_NE(report.find("signals 0 1\n"), std::string::npos) << report;
   EXPECT_NE(report.find("core 0 files 77\n"), std::string::npos) << report;
   EXPECT_NE(report.find("descriptors 4 "), std::string::npos) << report;  // 0, 1, 2 and the report itself
-  for (const char* there : {"env USER=ann\n", "env LOGNAME=ann\n", "env EXTRA=yes\n", "env TWINLOFT_PASSED=1\n",
-                            "env PATH=/usr/local/bin:/usr/bin:/bin\n"})
+  for (const char* there : {"env USER=ann\n", "env LOGNAME=ann\n", "env EXTRA=yes\n",
+                            "env TWINLOFT_PASSED=1\n", "env PATH=/usr/local/bin:/usr/bin:/bin\n"})
     EXPECT_NE(report.find(there), std::string::npos) << there << report;
   EXPECT_NE(report.find("env HOME=" + home() + "\n"), std::string::npos);
   EXPECT_EQ(report.find("SECRET"), std::string::npos);
@@ -178,7 +179,7 @@ TEST_F(SpawnerTest, ADeathBySignalIsToldFromAnExit) {
   start(spec("signal"));
   RunResult result = run();
   EXPECT_EQ(result.end, End::signalled);
-  EXPECT_EQ(result.value, SIGSEGV);
+  EXPECT_EQ(result.value, SIGKILL);
 }
 
 TEST_F(SpawnerTest, KeepsTheEndOfAFlood) {
@@ -237,8 +238,31 @@ TEST_F(SpawnerTest, RunsManyAtOnceAndSaysBusyBeyond) {
   for (auto& t : threads) t.join();
   char byte;
   EXPECT_EQ(::read(reader.get(), &byte, 1), 0);  // waits until the last of them is dead
-  EXPECT_FALSE(spawner_->alive());
   EXPECT_EQ(run().end, End::lost);
+  EXPECT_FALSE(spawner_->alive());
+}
+
+TEST_F(SpawnerTest, FewDescriptorsMeanFewerRunsAndNoLostOnes) {
+  struct rlimit few{80, 80};  // 64 of its own, and 16 for four runs
+  pid_t child = ::fork();
+  if (child == 0) {
+    // In a process of its own: the hard limit could not be raised again by a test that is not root.
+    if (::setrlimit(RLIMIT_NOFILE, &few) != 0) ::_exit(1);
+    start(spec("announce " + fifo()));
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) threads.emplace_back([&] { run(); });
+    Fd reader(::open(fifo().c_str(), O_RDONLY | O_CLOEXEC));
+    std::array<std::byte, 4> started;
+    bool all = read_exact(reader.get(), started).has_value();
+    bool busy = run().end == End::busy;
+    ::kill(spawner_->pid(), SIGKILL);
+    for (auto& t : threads) t.join();
+    ::_exit(all && busy ? 0 : 2);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST_F(SpawnerTest, EndsEveryRunWhenItsOwnerGoes) {
@@ -269,7 +293,8 @@ TEST_F(SpawnerTest, RefusesBadSpecsAtStart) {
     auto started = Spawner::start({s});
     return started ? std::string() : started.error().message;
   };
-  EXPECT_NE(message([](AgentSpec& s) { s.command = "/bin/x %nobody%"; }).find("agent.agent.command"), std::string::npos);
+  EXPECT_NE(message([](AgentSpec& s) { s.command = "/bin/x %nobody%"; }).find("agent.agent.command"),
+            std::string::npos);
   EXPECT_NE(message([](AgentSpec& s) { s.command = "cat"; }).find("absolute"), std::string::npos);
   EXPECT_NE(message([](AgentSpec& s) { s.command = "/bin/%user%"; }).find("absolute"), std::string::npos);
   EXPECT_NE(message([](AgentSpec& s) { s.name = "maildir"; }).find("built-in"), std::string::npos);

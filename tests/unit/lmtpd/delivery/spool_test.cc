@@ -11,7 +11,9 @@ const Uuid other = Uuid::parse("11111111-2222-4333-8444-555555555555").value();
 
 class SpoolTest : public test::DirTest {
  protected:
-  std::unique_ptr<Spool> spool_at(const std::string& root) { return Spool::create({root, volume}, ops_).value(); }
+  std::unique_ptr<Spool> spool_at(const std::string& root) {
+    return Spool::create({root, volume}, ops_).value();
+  }
   OsFileOps ops_;
 };
 
@@ -58,7 +60,9 @@ TEST_F(SpoolTest, NoticesThatItIsUnmountedOrExchanged) {
   mount_tmpfs(at);
   ASSERT_TRUE(write_spool_marker(at, volume).has_value());
   auto spool = spool_at(at);
-  { ASSERT_TRUE(spool->open().has_value()); }
+  {
+    ASSERT_TRUE(spool->open().has_value());
+  }
   unmount(at);  // possible: nothing is kept open between deliveries
   EXPECT_EQ(spool->open().error().code, Errc::unavailable);
   mount_tmpfs(at);
@@ -70,8 +74,8 @@ TEST_F(SpoolTest, PathsLieBeneathTheRoot) {
   auto spool = spool_at("/srv//mail/");
   EXPECT_EQ(spool->root(), "/srv/mail");
   EXPECT_EQ(spool->relative("/srv/mail/a//b/").value(), "a/b");
-  for (const char* bad : {"/srv/mail", "/srv/mail/", "/srv/mailbox/a", "/srv", "srv/mail/a", "", "/srv/mail/../x",
-                          "/srv/mail/a/..", "/srv/mail/./a"})
+  for (const char* bad : {"/srv/mail", "/srv/mail/", "/srv/mailbox/a", "/srv", "srv/mail/a", "",
+                          "/srv/mail/../x", "/srv/mail/a/..", "/srv/mail/./a"})
     EXPECT_EQ(spool->relative(bad).error().code, Errc::denied) << bad;
   for (const char* bad : {"", "srv", "/srv/../x"})
     EXPECT_FALSE(Spool::create({bad, volume}, ops_).has_value()) << bad;

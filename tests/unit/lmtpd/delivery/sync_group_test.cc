@@ -78,7 +78,7 @@ TEST(SyncGroup, ServesAllThatWaitWithOneSyncfs) {
   for (auto& m : members) m.join();
 
   EXPECT_EQ(ops.started, 2);
-  EXPECT_EQ(errors, 3);  // nobody can tell whose bytes were lost
+  EXPECT_EQ(errors, 3);                                  // nobody can tell whose bytes were lost
   EXPECT_EQ(ops.descriptors[1], handles[1].root.get());  // the oldest one: it sees the errors of all
   EXPECT_EQ(group.counters().members, 4u);
 }

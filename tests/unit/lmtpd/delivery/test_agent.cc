@@ -89,16 +89,17 @@ void report(const char* to) {
   mode_t mask = ::umask(0);
   sigset_t blocked;
   ::sigprocmask(SIG_BLOCK, nullptr, &blocked);
-  struct sigaction pipe_action {};
+  struct sigaction pipe_action{};
   ::sigaction(SIGPIPE, nullptr, &pipe_action);
-  struct rlimit core {}, files {};
+  struct rlimit core{}, files{};
   ::getrlimit(RLIMIT_CORE, &core);
   ::getrlimit(RLIMIT_NOFILE, &files);
-  std::fprintf(out, "uid %u %u gid %u %u groups %d %u\n", ::getuid(), ::geteuid(), ::getgid(), ::getegid(), count,
-               count > 0 ? groups[0] : 0);
+  std::fprintf(out, "uid %u %u gid %u %u groups %d %u\n", ::getuid(), ::geteuid(), ::getgid(), ::getegid(),
+               count, count > 0 ? groups[0] : 0);
   std::fprintf(out, "leader %d %d\n", ::getsid(0) == ::getpid(), ::getpgrp() == ::getpid());
   std::fprintf(out, "cwd %s umask %03o\n", ::getcwd(cwd, sizeof cwd), mask);
-  std::fprintf(out, "descriptors %d offset %ld\n", open_descriptors(), static_cast<long>(::lseek(0, 0, SEEK_CUR)));
+  std::fprintf(out, "descriptors %d offset %ld\n", open_descriptors(),
+               static_cast<long>(::lseek(0, 0, SEEK_CUR)));
   std::fprintf(out, "signals %d %d\n", ::sigismember(&blocked, SIGCHLD), pipe_action.sa_handler == SIG_DFL);
   std::fprintf(out, "core %lu files %lu\n", static_cast<unsigned long>(core.rlim_cur),
                static_cast<unsigned long>(files.rlim_cur));
@@ -135,6 +136,6 @@ int main(int argc, char** argv) {
   if (mode == "announce") announce_and_wait(text(2));
   if (mode == "report") return copy_stdin("/dev/null"), report(text(2)), 0;
   if (mode == "flood") return copy_stdin("/dev/null"), flood(), 75;
-  if (mode == "signal") ::raise(SIGSEGV);
+  if (mode == "signal") ::raise(SIGKILL);
   return 64;
 }

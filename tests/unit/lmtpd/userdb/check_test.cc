@@ -38,10 +38,10 @@ TEST(CheckUser, RefusesRoot) {
 }
 
 TEST(CheckUser, RefusesPathsThatLeadElsewhere) {
-  for (std::string path : {std::string("relative/home"), std::string(), std::string("/srv/../etc"), std::string("/.."),
-                           std::string("/srv/."), std::string("/srv/./a"), std::string("/srv//a"),
-                           std::string("/srv/a\0b", 8), std::string("/srv/a\nb"), std::string("/srv/a\x7f"),
-                           "/" + std::string(5000, 'a')}) {
+  for (std::string path :
+       {std::string("relative/home"), std::string(), std::string("/srv/../etc"), std::string("/.."),
+        std::string("/srv/."), std::string("/srv/./a"), std::string("/srv//a"), std::string("/srv/a\0b", 8),
+        std::string("/srv/a\nb"), std::string("/srv/a\x7f"), "/" + std::string(5000, 'a')}) {
     EXPECT_TRUE(refused([&](User& u) { u.home = path; })) << path;
     if (path.empty()) continue;
     EXPECT_TRUE(refused([&](User& u) { u.maildir = path; })) << path;
@@ -60,7 +60,8 @@ TEST(FitsPath, IsOneComponentOnly) {
   for (const char* bad : {"", ".", "..", "a/b", "/", "a\nb", "a\x7f"}) EXPECT_FALSE(fits_path(bad)) << bad;
   EXPECT_FALSE(fits_path(std::string_view("a\0b", 3)));
   EXPECT_FALSE(fits_path(std::string(256, 'a')));
-  for (const char* good_part : {"ann", "...", ".ann", "a.b", "ann@x", "\xc3\xa4"}) EXPECT_TRUE(fits_path(good_part));
+  for (const char* good_part : {"ann", "...", ".ann", "a.b", "ann@x", "\xc3\xa4"})
+    EXPECT_TRUE(fits_path(good_part));
 }
 
 }  // namespace

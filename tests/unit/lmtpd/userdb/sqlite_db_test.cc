@@ -39,7 +39,9 @@ class SqliteTest : public ::testing::Test {
     sqlite3_free(error);
     sqlite3_close(db);
   }
-  void insert(const std::string& values) { execute(config_.path, "INSERT INTO users VALUES (" + values + ")"); }
+  void insert(const std::string& values) {
+    execute(config_.path, "INSERT INTO users VALUES (" + values + ")");
+  }
   std::unique_ptr<UserDb> open() {
     auto db = open_sqlite_db(config_);
     EXPECT_TRUE(db.has_value()) << db.error().message;
@@ -82,8 +84,8 @@ TEST_F(SqliteTest, FindsUsersOfTheSchema) {
 
 TEST_F(SqliteTest, ValuesAreNeverSql) {
   auto db = open();
-  for (const char* hostile : {"' OR 1=1 --", "\\' OR 1=1 --", "x'; DROP TABLE users; --", "%", "\xbf' OR 1=1 --", "*",
-                              "ann@example.org\n", "\""})
+  for (const char* hostile : {"' OR 1=1 --", "\\' OR 1=1 --", "x'; DROP TABLE users; --", "%",
+                              "\xbf' OR 1=1 --", "*", "ann@example.org\n", "\""})
     EXPECT_FALSE(db->lookup(hostile, "example.org").value().has_value()) << hostile;
   EXPECT_FALSE(db->lookup(std::string("ann\0", 4), "example.org").value().has_value());
   EXPECT_TRUE(db->lookup("ann", "example.org").value().has_value());
@@ -91,7 +93,8 @@ TEST_F(SqliteTest, ValuesAreNeverSql) {
 
 TEST_F(SqliteTest, ColumnsMayHaveAnyOrderAndParametersAnyUse) {
   config_.query =
-      "SELECT home, gid, uid, user FROM users WHERE user = :user || '@' || :domain AND :address = user LIMIT 1";
+      "SELECT home, gid, uid, user FROM users WHERE user = :user || '@' || :domain AND :address = user LIMIT "
+      "1";
   auto ann = open()->lookup("ann", "example.org").value();
   ASSERT_TRUE(ann.has_value());
   EXPECT_EQ(ann->uid, 5000u);
@@ -104,13 +107,15 @@ TEST_F(SqliteTest, SaysWhatIsWrongWithAQuery) {
             std::string::npos);
   EXPECT_NE(open_error("SELECT user, uid, gid FROM users WHERE user = :user").find("no column \"home\""),
             std::string::npos);
-  EXPECT_NE(open_error("SELECT user, uid, gid, home FROM users WHERE user = :name").find("unknown parameter :name"),
-            std::string::npos);
+  EXPECT_NE(
+      open_error("SELECT user, uid, gid, home FROM users WHERE user = :name").find("unknown parameter :name"),
+      std::string::npos);
   EXPECT_NE(open_error("SELECT user, uid, gid, home FROM users WHERE user = ?").find("unknown parameter"),
             std::string::npos);
   EXPECT_NE(open_error("SELECT user, uid, gid, home FROM users").find("none of"), std::string::npos);
   EXPECT_NE(open_error("DELETE FROM users WHERE user = :user").find("SELECT"), std::string::npos);
-  EXPECT_NE(open_error("SELECT user, uid, gid, home FROM users WHERE user = :user; DELETE FROM users").find("second"),
+  EXPECT_NE(open_error("SELECT user, uid, gid, home FROM users WHERE user = :user; DELETE FROM users")
+                .find("second"),
             std::string::npos);
   EXPECT_NE(open_error("").find("SELECT"), std::string::npos);
 }
@@ -120,14 +125,17 @@ TEST_F(SqliteTest, WrongTypesAndValuesAreErrors) {
             std::string::npos);
   EXPECT_NE(row_error("'a' AS user, 5 AS uid, NULL AS gid, '/h' AS home").find("\"gid\" is not an integer"),
             std::string::npos);
-  EXPECT_NE(row_error("'a' AS user, 0 AS uid, 5 AS gid, '/h' AS home").find("\"uid\" is 0"), std::string::npos);
+  EXPECT_NE(row_error("'a' AS user, 0 AS uid, 5 AS gid, '/h' AS home").find("\"uid\" is 0"),
+            std::string::npos);
   EXPECT_NE(row_error("'a' AS user, 4294967296 AS uid, 5 AS gid, '/h' AS home"), "");
   EXPECT_NE(row_error("'a' AS user, 4294967295 AS uid, 5 AS gid, '/h' AS home"), "");
   EXPECT_NE(row_error("'a' AS user, -1 AS uid, 5 AS gid, '/h' AS home"), "");
   EXPECT_NE(row_error("NULL AS user, 5 AS uid, 5 AS gid, '/h' AS home").find("\"user\" is not text"),
             std::string::npos);
-  EXPECT_NE(row_error("'a' AS user, 5 AS uid, 5 AS gid, 7 AS home").find("\"home\" is not text"), std::string::npos);
-  EXPECT_NE(row_error("'a' AS user, 5 AS uid, 5 AS gid, '/srv/../etc' AS home").find(".."), std::string::npos);
+  EXPECT_NE(row_error("'a' AS user, 5 AS uid, 5 AS gid, 7 AS home").find("\"home\" is not text"),
+            std::string::npos);
+  EXPECT_NE(row_error("'a' AS user, 5 AS uid, 5 AS gid, '/srv/../etc' AS home").find(".."),
+            std::string::npos);
   EXPECT_NE(row_error("'a' AS user, 5 AS uid, 5 AS gid, 'srv' AS home").find("absolute"), std::string::npos);
   EXPECT_NE(row_error("'a' AS user, 5 AS uid, 5 AS gid, CAST(x'2f6100' AS TEXT) AS home").find("control"),
             std::string::npos);

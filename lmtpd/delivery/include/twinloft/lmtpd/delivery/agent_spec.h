@@ -21,13 +21,15 @@ struct ExitReply {
   bool operator==(const ExitReply&) const = default;
 };
 
-// Exit codes of sysexits(3) and the shell's 126/127, as DESIGN section 5 maps them. What is not listed is 451 4.3.0.
+// Exit codes of sysexits(3) and the shell's 126/127, as DESIGN section 5 maps them. What is not listed is
+// 451 4.3.0.
 class ExitMap {
  public:
   ExitMap();
   ExitReply of(int exit_code) const;
-  // `exit_code` 0..255; `text` is "250 2.0.0", "451 4.3.5", "550 5.1.1". Errors: a class that does not fit, another
-  // code than 250 among the 2xx, and a success for anything the agent did not finish is the administrator's word.
+  // `exit_code` 0..255; `text` is "250 2.0.0", "451 4.3.5", "550 5.1.1". Errors: a class that does not fit,
+  // another code than 250 among the 2xx, and a success for anything the agent did not finish is the
+  // administrator's word.
   Status set(int exit_code, std::string_view text);
 
  private:
@@ -35,11 +37,11 @@ class ExitMap {
 };
 
 struct AgentLimits {
-  std::uint64_t cpu_seconds = 0;      // RLIMIT_CPU; 0 in this struct: inherited
-  std::uint64_t memory_bytes = 0;     // RLIMIT_AS
-  std::uint64_t file_bytes = 0;       // RLIMIT_FSIZE
-  std::uint64_t open_files = 1024;    // RLIMIT_NOFILE
-  std::uint64_t processes = 0;        // RLIMIT_NPROC
+  std::uint64_t cpu_seconds = 0;    // RLIMIT_CPU; 0 in this struct: inherited
+  std::uint64_t memory_bytes = 0;   // RLIMIT_AS
+  std::uint64_t file_bytes = 0;     // RLIMIT_FSIZE
+  std::uint64_t open_files = 1024;  // RLIMIT_NOFILE
+  std::uint64_t processes = 0;      // RLIMIT_NPROC
 };
 
 struct AgentSpec {
@@ -50,9 +52,10 @@ struct AgentSpec {
   std::chrono::milliseconds kill_grace{5'000};    // then KILL
   std::size_t output_bytes_max = 8192;            // kept of the output's end
   AgentLimits limits;
-  std::vector<std::string> pass_environment = {"TZ", "LANG"};        // copied from this process where set
-  std::vector<std::pair<std::string, std::string>> set_environment;  // and added; HOME, USER, LOGNAME, SHELL, PATH are set
-  bool no_new_privs = false;  // true breaks set-gid programs that agents call, such as Postfix's sendmail
+  std::vector<std::string> pass_environment = {"TZ", "LANG"};  // copied from this process where set
+  std::vector<std::pair<std::string, std::string>>
+      set_environment;          // and added; HOME, USER, LOGNAME, SHELL, PATH are set
+  bool no_new_privs = false;    // true breaks set-gid programs that agents call, such as Postfix's sendmail
   bool must_read_stdin = true;  // exit 0 without having read the message is 451 4.3.0
   bool syncs = false;           // the agent makes its writes durable itself: no syncfs after its success
   bool crlf = false;            // line ends on stdin: LF, or CRLF as on the wire
@@ -62,8 +65,8 @@ struct AgentSpec {
   bool add_received = true;
 };
 
-// Checks names, the template, limits and environment; what would fail at run time is refused here with the reason.
-// Warnings of the template's parser are appended to `*warnings`.
+// Checks names, the template, limits and environment; what would fail at run time is refused here with the
+// reason. Warnings of the template's parser are appended to `*warnings`.
 Status check_agent_spec(const AgentSpec& spec, std::vector<std::string>* warnings);
 
 }  // namespace twinloft::lmtpd

@@ -1,4 +1,5 @@
-// External agents: puts the message on a descriptor, has the spawner run the agent, and turns its end into a reply.
+// External agents: puts the message on a descriptor, has the spawner run the agent, and turns its end into a
+// reply.
 #pragma once
 
 #include <memory>
@@ -24,12 +25,13 @@ Reply reply_of_run(const AgentSpec& spec, const RunResult& result, bool stdin_wa
 
 class ExternalAgents {
  public:
-  ExternalAgents(ExternalConfig config, const Spawner& spawner, Spool& spool, SyncGroup& syncs, const Clock& clock)
+  ExternalAgents(ExternalConfig config, const Spawner& spawner, Spool& spool, SyncGroup& syncs,
+                 const Clock& clock)
       : config_(std::move(config)), spawner_(spawner), spool_(spool), syncs_(syncs), clock_(clock) {}
 
   // Thread-safe. 2xx only after the spool was synced, or where the agent is marked `syncs`.
-  Reply deliver(std::uint32_t agent, const SpoolHandle& handle, const Envelope& envelope, const Recipient& recipient,
-                const MessageBody& body, std::string* detail);
+  Reply deliver(std::uint32_t agent, const SpoolHandle& handle, const Envelope& envelope,
+                const Recipient& recipient, const MessageBody& body, std::string* detail);
 
  private:
   Status make_durable(const SpoolHandle& handle);

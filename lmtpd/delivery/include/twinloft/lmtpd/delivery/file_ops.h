@@ -1,8 +1,8 @@
 // The file operations that a delivery's promise depends on, as a seam.
 //
-// Production uses OsFileOps, one system call a function. Tests put a recorder in between, to see the durable order,
-// or a failing one, to see what a full disk or a broken one leaves behind. Every call may block. Errors keep errno in
-// Error::sys and name the path.
+// Production uses OsFileOps, one system call a function. Tests put a recorder in between, to see the durable
+// order, or a failing one, to see what a full disk or a broken one leaves behind. Every call may block.
+// Errors keep errno in Error::sys and name the path.
 #pragma once
 
 #include <sys/types.h>

@@ -1,13 +1,14 @@
 // The built-in Maildir agent: writes a message into a Maildir that Dovecot serves, durably.
 //
-// Order: the file in tmp/ is durable, then it is renamed into new/, then that entry is durable (and every directory
-// that was created on the way), then the reply is 250. Whatever fails earlier is 4xx and leaves nothing behind.
+// Order: the file in tmp/ is durable, then it is renamed into new/, then that entry is durable (and every
+// directory that was created on the way), then the reply is 250. Whatever fails earlier is 4xx and leaves
+// nothing behind.
 //
 // Stored with LF line ends, as Dovecot's own agents do by default; a CR without LF stays. File names are
 // `sec.M<usec>P<pid>Q<n>.<host>,S=<bytes>,W=<bytes>`: S the file's size, W its size with CRLF line ends.
 //
-// The agent writes as the process runs: a user whose uid or gid is another one gets 451 4.3.5 with a log line that
-// says so (docs/decisions/maildir-privilege.md).
+// The agent writes as the process runs: a user whose uid or gid is another one gets 451 4.3.5 with a log line
+// that says so (docs/decisions/maildir-privilege.md).
 #pragma once
 
 #include <atomic>
@@ -27,7 +28,7 @@ namespace twinloft::lmtpd {
 
 // How a delivery is made durable; both keep the order (docs/decisions/maildir-durability.md has the figures).
 enum class Durability {
-  fsync,       // fsync the file, rename, fsync the directory; the file system's journal groups concurrent ones
+  fsync,  // fsync the file, rename, fsync the directory; the file system's journal groups concurrent ones
   group_sync,  // one syncfs for all files waiting, rename, one syncfs for all directories waiting
 };
 Result<Durability> parse_durability(std::string_view text);  // "fsync", "group-sync"

@@ -1,5 +1,5 @@
-// DeliveryService: the Deliverer that lmtpd runs. Picks the agent, checks the spool, bounds concurrency per user,
-// writes one log line per delivery (by a thread of its own: a slow log never delays a reply).
+// DeliveryService: the Deliverer that lmtpd runs. Picks the agent, checks the spool, bounds concurrency per
+// user, writes one log line per delivery (by a thread of its own: a slow log never delays a reply).
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,9 @@ struct DeliveryConfig {
 
 class DeliveryService final : public Deliverer {
  public:
-  // `spawner` may be null where only the built-in agent is used; it and the clock outlive the service. Starts a
-  // thread: call it after Spawner::start and after any fork. Errors: an unknown default agent, a bad spool root.
-  // `ops` null: the operating system.
+  // `spawner` may be null where only the built-in agent is used; it and the clock outlive the service. Starts
+  // a thread: call it after Spawner::start and after any fork. Errors: an unknown default agent, a bad spool
+  // root. `ops` null: the operating system.
   static Result<std::unique_ptr<DeliveryService>> create(DeliveryConfig config, const Spawner* spawner,
                                                          const Clock& clock, FileOps* ops = nullptr);
   ~DeliveryService() override;

@@ -1,10 +1,10 @@
 // The spawner: the one process of lmtpd that holds privilege, and the network process's handle on it.
 //
-// start() forks it, before any thread and any socket exists. It knows the configured agents, and does one thing only:
-// "run agent N with these values as this user". A request is one SOCK_SEQPACKET message with bounded, checked fields,
-// and two descriptors: the message (the agent's stdin) and the end of a socket pair that the result goes to. Any
-// number of runs are under way at once. A run is over when no process of it is left: the whole process group is
-// killed also after a normal end, and what left the group (setsid) as well.
+// start() forks it, before any thread and any socket exists. It knows the configured agents, and does one
+// thing only: "run agent N with these values as this user". A request is one SOCK_SEQPACKET message with
+// bounded, checked fields, and two descriptors: the message (the agent's stdin) and the end of a socket pair
+// that the result goes to. Any number of runs are under way at once. A run is over when no process of it is
+// left: the whole process group is killed also after a normal end, and what left the group (setsid) as well.
 //
 // Spawner::run is called on worker threads and blocks until the run is over.
 #pragma once
@@ -33,7 +33,7 @@ struct RunRequest {
   std::string user;         // USER and LOGNAME
   std::uint32_t uid = 0;    // 0 is refused
   std::uint32_t gid = 0;
-  std::string home;         // working directory where it can be entered, else /
+  std::string home;  // working directory where it can be entered, else /
   std::vector<std::pair<std::string, std::string>> values;  // macro name -> value
 };
 
@@ -62,7 +62,8 @@ struct SpawnerOptions {
 
 class Spawner {
  public:
-  // Forks; call it while the process has one thread. Errors: a bad spec (named), no process or socket to be had.
+  // Forks; call it while the process has one thread. Errors: a bad spec (named), no process or socket to be
+  // had.
   static Result<std::unique_ptr<Spawner>> start(std::vector<AgentSpec> agents, SpawnerOptions options = {});
   // Ends the spawner and every run; waits for it.
   ~Spawner();

@@ -1,9 +1,9 @@
 // The spool: the mounted file system that mail is delivered to, and the proof that it is the right one.
 //
-// A file `.twinloft-spool` at the spool's root holds the volume's UUID as text. Every delivery opens the root anew and
-// reads the marker through that descriptor: an unmounted mount point, or another volume mounted there, is noticed by
-// the delivery itself, and the descriptor that was checked is the one it then works beneath. Nothing is kept open
-// between deliveries, so the spool can be unmounted at any time.
+// A file `.twinloft-spool` at the spool's root holds the volume's UUID as text. Every delivery opens the root
+// anew and reads the marker through that descriptor: an unmounted mount point, or another volume mounted
+// there, is noticed by the delivery itself, and the descriptor that was checked is the one it then works
+// beneath. Nothing is kept open between deliveries, so the spool can be unmounted at any time.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ struct SpoolConfig {
   std::optional<Uuid> volume;  // the marker's UUID; nullopt: a plain directory, no marker is asked for
 };
 
-// The spool as one delivery sees it. `order` grows with every handle: an older handle sees every write error that a
-// younger one sees (the kernel reports errors since the descriptor was opened).
+// The spool as one delivery sees it. `order` grows with every handle: an older handle sees every write error
+// that a younger one sees (the kernel reports errors since the descriptor was opened).
 struct SpoolHandle {
   Fd root;
   std::uint64_t order = 0;
@@ -36,11 +36,12 @@ struct SpoolHandle {
 
 class Spool {
  public:
-  // Errors: a root that is not absolute. The marker is checked by open(), since the spool may be mounted later.
+  // Errors: a root that is not absolute. The marker is checked by open(), since the spool may be mounted
+  // later.
   static Result<std::unique_ptr<Spool>> create(SpoolConfig config, FileOps& ops);
 
-  // Opens the root and checks the marker. Errors: Errc::unavailable where the root or its marker is absent, unreadable,
-  // or names another volume: 451 4.3.0.
+  // Opens the root and checks the marker. Errors: Errc::unavailable where the root or its marker is absent,
+  // unreadable, or names another volume: 451 4.3.0.
   Result<SpoolHandle> open();
 
   // `path` (absolute) relative to the root; Errc::denied where it lies outside, or holds "..": 451 4.3.5.

@@ -1,8 +1,9 @@
 // Group commit: one syncfs serves every delivery that waits at its start.
 //
-// A caller is served by a syncfs that *started* after it called, on a descriptor that is at least as old as its own,
-// so that an error of any write it made is reported to it. While one runs the next group gathers. An error of a
-// syncfs is the error of every member of its group: nobody can tell whose bytes were lost. Thread-safe.
+// A caller is served by a syncfs that *started* after it called, on a descriptor that is at least as old as
+// its own, so that an error of any write it made is reported to it. While one runs the next group gathers. An
+// error of a syncfs is the error of every member of its group: nobody can tell whose bytes were lost.
+// Thread-safe.
 #pragma once
 
 #include <condition_variable>

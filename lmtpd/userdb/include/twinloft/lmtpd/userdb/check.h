@@ -9,13 +9,14 @@
 
 namespace twinloft::lmtpd {
 
-// Errc::invalid, naming the field: uid or gid 0, a home or Maildir that is not absolute, holds an empty, "." or ".."
-// part, NUL or control bytes, or is longer than 4096 bytes; a name that is empty, longer than 512 bytes, or holds
-// control bytes; an agent name of other bytes than letters, digits, "-" and "_". An empty maildir is allowed, for
-// users of external agents.
+// Errc::invalid, naming the field: uid or gid 0, a home or Maildir that is not absolute, holds an empty, "."
+// or ".." part, NUL or control bytes, or is longer than 4096 bytes; a name that is empty, longer than 512
+// bytes, or holds control bytes; an agent name of other bytes than letters, digits, "-" and "_". An empty
+// maildir is allowed, for users of external agents.
 Status check_user(const User& user);
 
-// A local part or domain that may be put into a path: not empty, not "." or "..", without "/", NUL and control bytes.
+// A local part or domain that may be put into a path: not empty, not "." or "..", without "/", NUL and
+// control bytes.
 bool fits_path(std::string_view part);
 
 }  // namespace twinloft::lmtpd

@@ -1,9 +1,10 @@
 // UserDb `sqlite`: one query, prepared once per connection, with bound parameters only.
 //
-// The query may use the parameters :user (local part without detail), :domain and :address (user@domain), and must
-// yield the columns user, uid, gid, home, and may yield maildir, agent; found by name, in any order. No row: there is
-// no such user. More than one row, a wrong type, or a value that check_user refuses: an error (451), logged. The file
-// is opened read-only; a missing or locked database is an error, never "no such user".
+// The query may use the parameters :user (local part without detail), :domain and :address (user@domain), and
+// must yield the columns user, uid, gid, home, and may yield maildir, agent; found by name, in any order. No
+// row: there is no such user. More than one row, a wrong type, or a value that check_user refuses: an error
+// (451), logged. The file is opened read-only; a missing or locked database is an error, never "no such
+// user".
 #pragma once
 
 #include <chrono>
@@ -17,7 +18,8 @@ namespace twinloft::lmtpd {
 
 struct SqliteDbConfig {
   std::string path;
-  std::string query = "SELECT user, uid, gid, home, maildir, agent FROM users WHERE user = :address AND active = 1";
+  std::string query =
+      "SELECT user, uid, gid, home, maildir, agent FROM users WHERE user = :address AND active = 1";
   std::chrono::milliseconds busy_timeout{2'000};
   std::size_t connections_max = 8;  // kept open; further look-ups wait
 };

@@ -1,7 +1,8 @@
 // UserDb `static`: every address exists, and its paths come from templates.
 //
-// In `name`, `home` and `maildir`, %user% is the local part without detail, %domain% the domain, %name% (not in
-// `name`) the expanded name, %% a percent sign. A local part or domain that would be more than one path component
+// In `name`, `home` and `maildir`, %user% is the local part without detail, %domain% the domain, %name% (not
+// in `name`) the expanded name, %% a percent sign. A local part or domain that would be more than one path
+// component
 // (".", "..", "/", control bytes) does not exist: 550, never a path. Local parts are folded to lower case.
 #pragma once
 
