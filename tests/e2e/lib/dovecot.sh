@@ -28,6 +28,8 @@ dovecot_config() {
   mkdir -p "$dir/run" "$dir/state" || return 1
   # Dovecot's login and anvil processes run as users of their own and must reach their sockets.
   chmod 755 "$dir" "$dir/run"
+  # dovecot-lda logs there too, as the mailbox's owner.
+  touch "$dir/log" && chmod 666 "$dir/log"
   cat >"$dir/dovecot.conf" <<EOF
 base_dir = $dir/run
 state_dir = $dir/state
