@@ -84,9 +84,11 @@ void Core::step(Event event) {
           parts_->with_role([&](auto& role) { role.peer_down(e.peer); });
         } else if constexpr (std::is_same_v<E, PeerInput>) {
           parts_->with_role([&](auto& role) { role.peer_input(e.peer, std::move(e.message)); });
-        } else {
-          static_assert(std::is_same_v<E, CheckpointNow>);
+        } else if constexpr (std::is_same_v<E, CheckpointNow>) {
           parts_->checkpointer.request();
+        } else {
+          static_assert(std::is_same_v<E, Detach>);
+          v.fail_device("the device was taken away from its users");
         }
       },
       event);

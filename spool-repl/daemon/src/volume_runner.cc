@@ -70,9 +70,9 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   explicit Impl(VolumeSettings settings) : settings_(std::move(settings)) {}
 
   Status start() {
-    std::promise<Status> promise;
-    std::future<Status> started = promise.get_future();
-    thread_ = std::thread([this, &promise] { run(promise); });
+    auto promise = std::make_shared<std::promise<Status>>();
+    std::future<Status> started = promise->get_future();
+    thread_ = std::thread([this, promise] { run(promise); });
     Status result = started.get();
     if (!result) wait();
     return result;
@@ -93,14 +93,14 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   }
 
  private:
-  void run(std::promise<Status>& promise) {
+  void run(const std::shared_ptr<std::promise<Status>>& promise) {
     Status ready = set_up();
     if (!ready) {
       tear_down();
-      promise.set_value(ready);
+      promise->set_value(ready);
       return;
     }
-    started_ = [&promise](Status s) { promise.set_value(std::move(s)); };
+    started_ = [promise](Status s) { promise->set_value(std::move(s)); };
     front_ends_->start([this](Status s) { on_front_ends(std::move(s)); });
     Status end = loop_->run();
     if (!end) {
@@ -186,7 +186,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
       perform();
     }
     arm_tick();
-    if (draining_) continue_stop();
+    if (draining_ && !ended_) continue_stop();
   }
 
   void perform() {
@@ -252,6 +252,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   void begin_stop(bool force) {
     if (draining_ || (stopping_ && !force)) return;
     stopping_ = true;
+    if (force) core_->step(core::Detach{});
     front_ends_->stop(force, [this](Status s) {
       if (!s) {
         log_error("volume {}: {}", settings_.name, s.error().message);
@@ -282,6 +283,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     if (!done && loop_->now() < drain_until_) return;
     log_info("volume {}: stopped at {}, {}", settings_.name, s.last.v,
              core_->settled() ? "everything is in the data area" : "the journal keeps what is not in the data area");
+    ended_ = true;
     loop_->stop();
   }
 
@@ -314,7 +316,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   std::vector<ByteSpan> pieces_;
   ports::Loop::TimerId tick_timer_ = 0;
   Instant tick_at_, drain_until_;
-  bool stopping_ = false, draining_ = false, stop_flushed_ = false, checkpoint_asked_ = false;
+  bool stopping_ = false, draining_ = false, stop_flushed_ = false, checkpoint_asked_ = false, ended_ = false;
   std::atomic<bool> failed_ = false;
   std::function<void(Status)> started_;
   std::thread thread_;

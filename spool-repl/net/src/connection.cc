@@ -204,6 +204,7 @@ void Connection::take(const WireHeader& header, ByteSpan payload) {
     if (!done) return close(fmt::format("{}: {}", name_, done.error().message));
     if (*done && fd_) {
       established_ = true;
+      name_ = fmt::format("replica {}", peer());
       events_.established(*this);
     }
     return;

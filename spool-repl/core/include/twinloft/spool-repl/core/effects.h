@@ -50,8 +50,10 @@ struct PeerInput {
   PeerMessage message;
 };
 struct CheckpointNow {};  // write home all that is committed (clean stop)
+struct Detach {};  // the device is taken away from its users: what waits, and what comes, fails with EIO
 
-using Event = std::variant<ClientRequest, DiskDone, JournalReadDone, PeerUp, PeerDown, PeerInput, CheckpointNow>;
+using Event =
+    std::variant<ClientRequest, DiskDone, JournalReadDone, PeerUp, PeerDown, PeerInput, CheckpointNow, Detach>;
 
 // ---- effects -----------------------------------------------------------------------------------------------------
 
