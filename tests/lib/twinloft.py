@@ -155,7 +155,7 @@ class Volume:
 uuid = "{self.uuid}"
 replica = {own}
 role = "{role}"
-size = "{size}"
+size = {json.dumps(size)}
 data = "{directory}/data"
 journal = "{directory}/journal"
 journal_size = "{journal_size}"
