@@ -1,0 +1,56 @@
+// A BlockTarget as a block device under a fixed name: FUSE file, loop device on it, symbolic link to that (export
+// "fuse" of DESIGN 6.6).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "twinloft/base/result.h"
+#include "twinloft/spool-repl/export/fuse_export.h"
+#include "twinloft/spool-repl/export/loop_device.h"
+#include "twinloft/spool-repl/export/side_thread.h"
+
+namespace twinloft::repl::exports {
+
+struct DeviceOptions {
+  fuse::FuseOptions fuse;
+  LoopOptions loop;
+  std::string link;  // symbolic link to the loop device; empty: none
+};
+
+class DeviceExport {
+ public:
+  // Mounts at once; the device appears while the loop runs, and `ready` is then called with its path ("/dev/loop3"),
+  // or with why there is none, in which case the export is to be stopped. Everything passed by reference must outlive
+  // the export.
+  static Result<std::unique_ptr<DeviceExport>> start(ports::Loop& loop, ports::BlockTarget& target, SideThread& side,
+                                                     DeviceOptions options,
+                                                     std::function<void(Result<std::string>)> ready);
+  // As FuseExport's: after stop() succeeded, or abort().
+  ~DeviceExport();
+  DeviceExport(const DeviceExport&) = delete;
+  DeviceExport& operator=(const DeviceExport&) = delete;
+
+  // Withdraws the link, detaches the loop device, unmounts; calls back from the loop. While the device is in use it
+  // fails with Errc::unavailable, the device stays, and stop() may be tried again. Not before `ready` was called.
+  void stop(std::function<void(Status)> stopped);
+  // Cuts the device off from its data at once: everything waiting on it fails. See FuseExport::abort().
+  void abort();
+
+  const std::string& device() const { return device_; }  // empty before `ready`
+  unsigned in_flight() const { return fuse_->in_flight(); }
+  const fuse::FuseCounters& counters() const { return fuse_->counters(); }
+
+ private:
+  DeviceExport(SideThread& side, DeviceOptions options) : side_(side), options_(std::move(options)) {}
+  void on_attached(Result<std::string> device, const std::function<void(Result<std::string>)>& ready);
+
+  SideThread& side_;
+  DeviceOptions options_;
+  std::unique_ptr<fuse::FuseExport> fuse_;
+  std::string device_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // what the side thread brings back looks at it first
+};
+
+}  // namespace twinloft::repl::exports

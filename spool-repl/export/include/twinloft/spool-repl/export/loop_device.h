@@ -1,0 +1,35 @@
+// Loop devices by ioctl (loop(4)), for the block device in front of the FUSE file.
+//
+// All of these block while the kernel opens and measures the backing file: where this process serves that file, call
+// them on a SideThread only.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "twinloft/base/result.h"
+
+namespace twinloft::repl::exports {
+
+struct LoopOptions {
+  std::uint32_t block_bytes = 4096;  // logical block size of the device
+  bool direct_io = true;             // required to be in effect, not only wished for
+};
+
+// Attaches a free loop device to the file and returns its path ("/dev/loop3"). It stays until detached: no autoclear.
+// Errors: unavailable (no free device, no loop module, direct I/O refused), io.
+Result<std::string> attach_loop(const std::string& backing_path, const LoopOptions& options);
+
+// Detaches. Errors: unavailable while the device is in use; it then stays attached. Nothing to do is success.
+Status detach_loop(const std::string& device);
+
+// Devices whose backing file has that path now, from sysfs; touches neither devices nor file.
+std::vector<std::string> loops_of(const std::string& backing_path);
+
+// Makes `link` a symbolic link to `target` in one step. Replaces a symbolic link, and nothing else.
+Status publish_symlink(const std::string& target, const std::string& link);
+// Removes `link` if it is a symbolic link to `target`.
+void withdraw_symlink(const std::string& target, const std::string& link);
+
+}  // namespace twinloft::repl::exports

@@ -1,0 +1,84 @@
+// NBD, the negotiation: a state machine from the client's bytes to the server's, without I/O.
+//
+// Fixed newstyle with EXPORT_NAME, ABORT, LIST, INFO, GO and STRUCTURED_REPLY; STARTTLS and metadata contexts are
+// refused in the protocol's own words. Every option ends in one reply; an option that is too long is skipped and
+// answered ERR_TOO_BIG. See nbd_protocol.h for the specification.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "twinloft/base/bytes.h"
+#include "twinloft/spool-repl/export/nbd_protocol.h"
+
+namespace twinloft::repl::nbd {
+
+// What a server shows. Both are asked once for each option that needs them.
+struct Exports {
+  // The size in bytes of the export of that name; nothing if there is none.
+  std::function<std::optional<std::uint64_t>(std::string_view name)> find;
+  std::function<std::vector<std::string>()> list;  // empty: LIST is refused by policy
+};
+
+class Handshake {
+ public:
+  enum class State {
+    negotiating,
+    transmission,  // the client has chosen an export
+    finished,      // the client asked to end; close once `out` is sent
+    broken,        // the client broke the protocol; close at once, why() says why
+  };
+  static constexpr std::size_t max_name_bytes = 4096;       // the specification's limit on strings
+  static constexpr std::size_t max_option_bytes = 8192;     // longer ones are skipped
+  static constexpr std::size_t max_skipped_bytes = 1 << 20;  // longer ones break the connection
+  static constexpr unsigned max_options = 128;              // of one negotiation
+
+  explicit Handshake(const Exports& exports) : exports_(exports) {}  // `exports` must outlive this
+
+  // The server speaks first: appends its greeting.
+  void greet(std::vector<std::byte>& out) const;
+  // Takes bytes from the front of `in` and appends replies to `out`. Leaves alone what follows the end of the
+  // negotiation.
+  void consume(ByteSpan& in, std::vector<std::byte>& out);
+
+  State state() const { return state_; }
+  bool structured_replies() const { return structured_; }
+  const std::string& export_name() const { return name_; }  // valid in transmission
+  std::string_view why() const { return why_; }
+
+ private:
+  enum class Stage { client_flags, option_header, option_data, skipping };
+
+  bool gather(ByteSpan& in);
+  void on_gathered(std::vector<std::byte>& out);
+  void on_client_flags();
+  void on_option_header();
+  void on_option(std::vector<std::byte>& out);
+  void on_export_name(std::vector<std::byte>& out);
+  void on_list(std::vector<std::byte>& out);
+  void on_info_or_go(std::vector<std::byte>& out);
+  void reply(std::vector<std::byte>& out, OptionReply type, ByteSpan data = {}) const;
+  void reply_error(std::vector<std::byte>& out, OptionReply type, std::string_view message) const;
+  void expect(Stage stage, std::size_t bytes);
+  void broken(std::string_view why);
+  std::uint16_t transmission_flags() const;
+
+  const Exports& exports_;
+  State state_ = State::negotiating;
+  Stage stage_ = Stage::client_flags;
+  std::vector<std::byte> have_;
+  std::size_t want_ = 4;
+  Option option_ = Option::abort;
+  std::size_t option_bytes_ = 0;
+  std::size_t skip_ = 0;
+  unsigned options_seen_ = 0;
+  bool no_zeroes_ = false;
+  bool structured_ = false;
+  std::string name_;
+  std::string_view why_;
+};
+
+}  // namespace twinloft::repl::nbd

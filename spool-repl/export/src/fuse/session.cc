@@ -1,0 +1,216 @@
+#include "session.h"
+
+#include <fcntl.h>
+#include <sys/mount.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+#include <cstdlib>
+
+#include "twinloft/base/check.h"
+#include "twinloft/base/log.h"
+
+namespace twinloft::repl::fuse {
+
+using State = FuseExport::State;
+
+namespace {
+constexpr int requests_per_turn = 64;  // before other descriptors get their turn
+}
+
+State::State(ports::Loop& the_loop, ports::BlockTarget& the_target, exports::SideThread& the_side,
+             FuseOptions the_options)
+    : loop(the_loop),
+      target(the_target),
+      side(the_side),
+      options(std::move(the_options)),
+      pool(options.retained_buffer_bytes) {}
+
+State::~State() {
+  TL_CHECK_MSG(in_target == 0, "a FUSE export goes while the target holds its requests");
+  unwatch();
+  if (session != nullptr) fuse_session_destroy(session);
+  std::free(input.mem);
+}
+
+Status State::mount() {
+  const std::string& path = options.mount_point;
+  TL_TRY(prepare_mount_point(path));
+  if (::stat(path.c_str(), &underlying) != 0) return fail_errno(errno, "fuse: mount point {}", path);
+  // noatime spares an attribute change per read; max_read must say the same as init does.
+  std::string mount_options = fmt::format("fsname=twinloft,subtype=twinloft,noatime,nosuid,nodev,max_read={}",
+                                          ports::io_max_length);
+  std::string words[] = {"spool-repl", "-o", mount_options};
+  char* argv[] = {words[0].data(), words[1].data(), words[2].data(), nullptr};
+  fuse_args args = FUSE_ARGS_INIT(3, argv);
+  session = fuse_session_new(&args, &operations(), sizeof(fuse_lowlevel_ops), this);
+  fuse_opt_free_args(&args);
+  if (session == nullptr) return fail(Errc::internal, "fuse: libfuse refuses the mount options");
+  if (fuse_session_mount(session, path.c_str()) != 0)
+    return fail(Errc::unavailable, "fuse: {}: mounting failed: libfuse has said why above (root and /dev/fuse are "
+                "needed)", path);
+  mounted = true;
+  int fd = fuse_session_fd(session);
+  if (int flags = ::fcntl(fd, F_GETFL); flags < 0 || ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)
+    return fail_errno(errno, "fuse: /dev/fuse");
+  TL_TRY_ASSIGN(auto entry, find_mount_now(path));
+  if (entry) connection_number = entry->device_minor;
+  loop.watch(fd, ports::Loop::readable, [this](unsigned) { on_ready(); });
+  watching = true;
+  return {};
+}
+
+void State::unwatch() {
+  if (std::exchange(watching, false)) loop.unwatch(fuse_session_fd(session));
+}
+
+void State::on_ready() {
+  for (int i = 0; i < requests_per_turn; ++i) {
+    int rc = fuse_session_receive_buf(session, &input);
+    if (rc == -EINTR || rc == -ENOENT) continue;  // ENOENT: the request was withdrawn while it was read
+    if (rc == -EAGAIN) return;
+    if (rc <= 0) return connection_ended();
+    fuse_session_process_buf(session, &input);
+    if (fuse_session_exited(session)) return connection_ended();
+  }
+}
+
+// Unmounted, by us or by someone else, or aborted.
+void State::connection_ended() {
+  unwatch();
+  if (!stopping) log_warning("fuse: {}: the mount has gone; the volume is no longer exported there", options.mount_point);
+}
+
+State::Pending& State::take_pending() {
+  if (free_pending.empty()) {
+    all_pending.push_back(std::make_unique<Pending>());
+    free_pending.push_back(all_pending.back().get());
+    free_pending.reserve(all_pending.size());
+  }
+  Pending& p = *free_pending.back();
+  free_pending.pop_back();
+  return p;
+}
+
+void State::submit(fuse_req_t request, ports::IoOp op, std::uint64_t offset, std::uint32_t length,
+                   exports::Buffer buffer, std::uint64_t range_left) {
+  Pending& p = take_pending();
+  p.state = this;
+  p.request = request;
+  p.buffer = std::move(buffer);
+  p.range_left = range_left;
+  p.io = ports::IoRequest{};
+  p.io.op = op;
+  p.io.offset = offset;
+  p.io.length = length;
+  p.io.data = p.buffer.data();
+  p.io.owner = &p;
+  p.io.done = &State::on_io_done;
+  ++in_target;
+  target.submit(p.io);
+}
+
+void State::on_io_done(ports::IoRequest& io) {
+  Pending& p = *static_cast<Pending*>(io.owner);
+  State& state = *p.state;
+  if (io.error == 0 && p.range_left > 0) {
+    io.offset += io.length;
+    io.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(p.range_left, 1u << 30));
+    p.range_left -= io.length;
+    state.target.submit(io);
+    return;
+  }
+  --state.in_target;
+  state.answer(p);
+  p.buffer.reset();
+  state.free_pending.push_back(&p);
+}
+
+// libfuse frees the request whether or not the kernel still wants the answer.
+void State::answer(Pending& p) {
+  ++counters.requests;
+  if (p.io.error != 0) {
+    ++counters.errors;
+    fuse_reply_err(p.request, p.io.error);
+    return;
+  }
+  switch (p.io.op) {
+    case ports::IoOp::read:
+      fuse_reply_buf(p.request, reinterpret_cast<const char*>(p.buffer.data()), p.io.length);
+      return;
+    case ports::IoOp::write: fuse_reply_write(p.request, p.io.length); return;
+    default: fuse_reply_err(p.request, 0);
+  }
+}
+
+void State::fill_attributes(struct stat& out) const {
+  out.st_ino = FUSE_ROOT_ID;
+  out.st_mode = S_IFREG | 0600;
+  out.st_nlink = 1;
+  out.st_uid = underlying.st_uid;
+  out.st_gid = underlying.st_gid;
+  out.st_size = static_cast<off_t>(target.size_bytes());
+  out.st_blksize = 4096;
+  out.st_blocks = out.st_size / 512;
+  out.st_atim = out.st_mtim = out.st_ctim = underlying.st_mtim;
+}
+
+void State::on_unmounted(Status outcome) {
+  if (outcome) {
+    mounted = false;
+    unwatch();
+  } else {
+    stopping = false;
+  }
+  std::exchange(stopped, nullptr)(std::move(outcome));
+}
+
+FuseExport::FuseExport(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+FuseExport::~FuseExport() {
+  if (state_->mounted) abort();
+}
+
+Result<std::unique_ptr<FuseExport>> FuseExport::start(ports::Loop& loop, ports::BlockTarget& target,
+                                                      exports::SideThread& side, FuseOptions options) {
+  std::unique_ptr<FuseExport> fuse(
+      new FuseExport(std::make_unique<State>(loop, target, side, std::move(options))));
+  TL_TRY(fuse->state_->mount());
+  return fuse;
+}
+
+void FuseExport::stop(std::function<void(Status)> stopped) {
+  State* state = state_.get();
+  TL_CHECK_MSG(!state->stopping, "stop() is under way");
+  state->stopping = true;
+  state->stopped = std::move(stopped);
+  auto outcome = std::make_shared<Status>();
+  state->side.run(
+      [outcome, path = state->options.mount_point] {
+        if (::umount2(path.c_str(), 0) == 0 || errno == EINVAL || errno == ENOENT) return;  // EINVAL: gone already
+        *outcome = fail_errno(errno, "fuse: {}: cannot be unmounted (a loop device or a program still holds it; "
+                              "`losetup -j` and `fuser -m` name them)", path);
+        if (outcome->error().sys == EBUSY) outcome->error().code = Errc::unavailable;
+      },
+      [state, alive = std::weak_ptr(state->alive), outcome] {
+        if (!alive.expired()) state->on_unmounted(std::move(*outcome));
+      });
+}
+
+void FuseExport::abort() {
+  State& state = *state_;
+  if (!std::exchange(state.mounted, false)) return;
+  state.stopping = true;
+  abort_connection(state.connection_number);
+  state.unwatch();
+  // Closes /dev/fuse, which ends the connection even where fusectl is not mounted, and unmounts lazily.
+  fuse_session_unmount(state.session);
+  ::umount2(state.options.mount_point.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW);
+}
+
+unsigned FuseExport::in_flight() const { return state_->in_target; }
+const FuseCounters& FuseExport::counters() const { return state_->counters; }
+const std::string& FuseExport::mount_point() const { return state_->options.mount_point; }
+
+}  // namespace twinloft::repl::fuse

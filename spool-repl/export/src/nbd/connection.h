@@ -1,0 +1,113 @@
+// One NBD client: its socket, its requests in flight, its replies on the way out.
+//
+//   negotiating -> serving -> draining -> closed
+//        \________________________________^
+//
+// Draining means that nothing more is read as requests: the client disconnected, or its input ended, or the server
+// stops. What the target has is finished and answered as far as the client still listens. A closed connection lives
+// on until the target has given back its last request.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <deque>
+#include <span>
+
+#include "twinloft/spool-repl/export/nbd_server.h"
+
+namespace twinloft::repl::nbd {
+
+class Connection {
+ public:
+  Connection(Server& server, Fd fd);
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  void start();
+  void flush();  // sends what is ready
+  void stop();
+  void close();
+  bool is_closed() const { return phase_ == Phase::closed; }
+  unsigned in_target() const { return in_target_; }
+
+  bool dirty = false;  // the server's: it is in the list of those to flush
+
+ private:
+  enum class Phase { negotiating, serving, draining, closed };
+
+  static constexpr std::size_t max_parts = max_payload_bytes / ports::io_max_length;
+  struct Part {
+    ports::IoRequest io;
+    exports::Buffer buffer;
+  };
+  // A request from its header's arrival until its reply is sent.
+  struct Slot {
+    Connection* connection = nullptr;
+    Request request;
+    std::array<Part, max_parts> parts;
+    unsigned part_count = 0;
+    unsigned parts_left = 0;  // with the target
+    std::uint32_t data_bytes = 0;  // counted against the connection's bound
+    int error = 0;
+    WireError refused = WireError::none;
+    bool flush_after = false;
+    ReplyHeader header;
+  };
+
+  void on_ready(unsigned ready);
+  void on_readable();
+  bool read_some();  // false: nothing more to read now
+  void on_input(ByteSpan in);
+  void on_end_of_input();
+  void negotiate(ByteSpan& in);
+  void begin_serving();
+  void serve(ByteSpan in);
+  bool admit();  // false: no room for the request at hand
+  void on_payload(ByteSpan piece);
+  void copy_payload(Slot& slot, std::uint32_t at, ByteSpan piece);
+  void resume();
+
+  bool take_buffers(Slot& slot);
+  void submit(Slot& slot);
+  void submit_part(Slot& slot, Part& part);
+  static void on_io_done(ports::IoRequest& io);
+  void on_parts_done(Slot& slot);
+  void complete(Slot& slot, WireError error);
+  void release(Slot& slot);
+
+  std::size_t gather_output(std::span<iovec> out) const;
+  void sent(std::size_t bytes);
+  bool output_pending() const { return !control_out_.empty() || !replies_.empty(); }
+  void after_output();
+  void update_interest();
+  void protocol_error(std::string_view why);
+
+  Server& server_;
+  Fd fd_;
+  Phase phase_ = Phase::negotiating;
+  unsigned interest_ = 0;
+  bool input_ended_ = false;
+  bool output_blocked_ = false;
+  bool write_side_shut_ = false;
+  ports::Loop::TimerId handshake_timer_ = 0;
+
+  Handshake handshake_;
+  std::vector<std::byte> control_out_;
+
+  RequestReader reader_;
+  bool paused_ = false;            // reader_.request() waits for room
+  Slot* receiving_ = nullptr;      // the write whose payload is arriving
+  std::vector<std::byte> input_;   // what recv() is given
+  std::vector<std::byte> unread_;  // input left over while paused
+
+  std::vector<Slot> slots_;
+  std::vector<Slot*> free_slots_;
+  std::size_t data_bytes_ = 0;
+  unsigned in_target_ = 0;         // IoRequests that the target holds
+  std::deque<Slot*> replies_;
+  std::size_t out_sent_ = 0;       // bytes of what is first in line that are sent already
+};
+
+}  // namespace twinloft::repl::nbd

@@ -1,0 +1,220 @@
+#include "twinloft/spool-repl/export/nbd_server.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+#include <cstring>
+
+#include "connection.h"
+#include "twinloft/base/check.h"
+#include "twinloft/base/log.h"
+
+namespace twinloft::repl::nbd {
+
+struct Server::Listener {
+  Fd fd;
+  std::string name;         // for messages
+  std::string unlink_path;  // of a Unix socket
+  ports::Loop::TimerId paused = 0;
+};
+
+Server::Server(ports::Loop& loop, ports::BlockTarget& target, ServerOptions options)
+    : loop_(loop), target_(target), options_(std::move(options)), pool_(options_.retained_buffer_bytes) {
+  TL_CHECK(options_.accepts_name && options_.max_requests > 0 && options_.max_connections > 0);
+  exports_.find = [this](std::string_view name) -> std::optional<std::uint64_t> {
+    if (stopping_ || !options_.accepts_name(name)) return std::nullopt;
+    return target_.size_bytes();
+  };
+  exports_.list = options_.list_names;
+}
+
+Server::~Server() {
+  loop_.cancel(stop_timer_);
+  for (auto& listener : listeners_) {
+    loop_.cancel(listener->paused);
+    loop_.unwatch(listener->fd.get());
+    if (!listener->unlink_path.empty()) ::unlink(listener->unlink_path.c_str());
+  }
+  connections_.clear();  // their destructors check that the target holds nothing of theirs
+  gone_.clear();
+}
+
+Result<std::uint16_t> Server::listen_tcp(const std::string& host, std::uint16_t port) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE;
+  hints.ai_socktype = SOCK_STREAM;
+  int rc = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (rc != 0) return fail(Errc::invalid, "nbd: \"{}\" is not a numeric IP address: {}", host, ::gai_strerror(rc));
+  std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> address(found, &::freeaddrinfo);
+  std::string name = fmt::format("{}{}{}:{}", host.contains(':') ? "[" : "", host, host.contains(':') ? "]" : "", port);
+  Fd fd(::socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd) return fail_errno(errno, "nbd: socket for {}", name);
+  int on = 1;
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (address->ai_family == AF_INET6) ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+  if (::bind(fd.get(), address->ai_addr, address->ai_addrlen) != 0)
+    return fail_errno(errno, "nbd: cannot listen on {}", name);
+  sockaddr_storage bound{};
+  socklen_t bound_bytes = sizeof bound;
+  if (::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&bound), &bound_bytes) != 0)
+    return fail_errno(errno, "nbd: address of {}", name);
+  TL_TRY(add_listener(std::move(fd), name, {}));
+  return ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(bound).sin6_port
+                                           : reinterpret_cast<sockaddr_in&>(bound).sin_port);
+}
+
+namespace {
+
+// Whether `address` is a socket that nobody listens on any more.
+bool is_stale(const sockaddr_un& address) {
+  struct stat st {};
+  if (::lstat(address.sun_path, &st) != 0 || !S_ISSOCK(st.st_mode)) return false;
+  Fd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  return ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 &&
+         errno == ECONNREFUSED;
+}
+
+}  // namespace
+
+Status Server::listen_unix(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.empty() || path.size() >= sizeof address.sun_path)
+    return fail(Errc::invalid, "nbd: socket path \"{}\" must have 1 to {} bytes", path, sizeof address.sun_path - 1);
+  std::memcpy(address.sun_path, path.data(), path.size());
+  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd) return fail_errno(errno, "nbd: socket for {}", path);
+  ::fchmod(fd.get(), 0600);  // before bind(): the socket file is never more open than that
+  auto bind = [&] { return ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address); };
+  int rc = bind();
+  if (rc != 0 && errno == EADDRINUSE) {
+    if (is_stale(address)) ::unlink(path.c_str());
+    rc = bind();
+  }
+  if (rc != 0) return fail_errno(errno, "nbd: cannot listen on {}", path);
+  return add_listener(std::move(fd), path, path);
+}
+
+Status Server::add_listener(Fd fd, const std::string& name, std::string unlink_path) {
+  if (::listen(fd.get(), 64) != 0) return fail_errno(errno, "nbd: cannot listen on {}", name);
+  listeners_.push_back(std::make_unique<Listener>(Listener{std::move(fd), name, std::move(unlink_path)}));
+  Listener* listener = listeners_.back().get();
+  loop_.watch(listener->fd.get(), ports::Loop::readable, [this, listener](unsigned) { on_accept(*listener); });
+  return {};
+}
+
+void Server::on_accept(Listener& listener) {
+  for (int i = 0; i < 16; ++i) {
+    Fd fd(::accept4(listener.fd.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (fd) {
+      add_connection(std::move(fd));
+      continue;
+    }
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) pause_accepting(listener);
+    return;
+  }
+}
+
+// Out of descriptors or memory: the listener stays ready, so look again only after a while.
+void Server::pause_accepting(Listener& listener) {
+  log_warning("nbd: {}: cannot accept connections for now: {}", listener.name, std::strerror(errno));
+  loop_.change(listener.fd.get(), 0);
+  listener.paused = loop_.after(std::chrono::seconds(1), [this, &listener] {
+    listener.paused = 0;
+    loop_.change(listener.fd.get(), ports::Loop::readable);
+  });
+}
+
+void Server::add_connection(Fd fd) {
+  ++counters_.connections;
+  if (connections_.size() >= options_.max_connections) {
+    log_warning("nbd: a connection refused: {} are open already", connections_.size());
+    return;
+  }
+  int on = 1, idle_seconds = 30;
+  ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // fails on Unix sockets, which need none of this
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  ::setsockopt(fd.get(), IPPROTO_TCP, TCP_KEEPIDLE, &idle_seconds, sizeof idle_seconds);
+  auto connection = std::make_unique<Connection>(*this, std::move(fd));
+  Connection* c = connection.get();
+  connections_.emplace(c, std::move(connection));
+  c->start();
+}
+
+void Server::wants_flush(Connection& c) {
+  if (!c.dirty) {
+    c.dirty = true;
+    dirty_.push_back(&c);
+  }
+  if (options_.owner_flushes || flush_posted_) return;
+  flush_posted_ = true;
+  loop_.post([this, alive = std::weak_ptr(alive_)] {
+    if (alive.expired()) return;
+    flush_posted_ = false;
+    flush();
+  });
+}
+
+void Server::flush() {
+  flushing_.swap(dirty_);
+  for (Connection* c : flushing_) {
+    c->dirty = false;
+    c->flush();
+  }
+  flushing_.clear();
+}
+
+void Server::finished(Connection& c) {
+  auto node = connections_.extract(&c);
+  if (!node) return;
+  gone_.push_back(std::move(node.mapped()));
+  if (std::exchange(reap_posted_, true)) return;
+  loop_.post([this, alive = std::weak_ptr(alive_)] {
+    if (alive.expired()) return;
+    reap_posted_ = false;
+    for (auto& connection : gone_) std::erase(dirty_, connection.get());
+    gone_.clear();
+    check_stopped();
+  });
+}
+
+void Server::stop(std::function<void()> stopped) {
+  TL_CHECK_MSG(!stopping_, "stop() was called before");
+  stopping_ = true;
+  stopped_ = std::move(stopped);
+  for (auto& listener : listeners_) {
+    loop_.cancel(std::exchange(listener->paused, 0));
+    loop_.unwatch(listener->fd.get());
+    if (!listener->unlink_path.empty()) ::unlink(listener->unlink_path.c_str());
+  }
+  listeners_.clear();
+  std::vector<Connection*> all;
+  for (auto& entry : connections_) all.push_back(entry.first);
+  for (Connection* c : all) c->stop();  // frees none before the next turn
+  stop_timer_ = loop_.after(options_.stop_timeout, [this] {
+    stop_timer_ = 0;
+    std::vector<Connection*> late;
+    for (auto& entry : connections_) late.push_back(entry.first);
+    for (Connection* c : late) c->close();
+  });
+  loop_.post([this, alive = std::weak_ptr(alive_)] {
+    if (!alive.expired()) check_stopped();
+  });
+}
+
+void Server::check_stopped() {
+  if (!stopping_ || !stopped_ || !connections_.empty() || !gone_.empty()) return;
+  loop_.cancel(std::exchange(stop_timer_, 0));
+  std::exchange(stopped_, nullptr)();
+}
+
+}  // namespace twinloft::repl::nbd
