@@ -112,6 +112,20 @@ TEST_F(MaildirFaultTest, ADirectoryThatCannotBeWrittenIsOurConfiguration) {
   EXPECT_NE(detail_.find("example.org"), std::string::npos) << detail_;
 }
 
+TEST_F(MaildirFaultTest, TheKernelIsReallyAskedToSync) {
+  OsFileOps os;
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  Fd read_end(ends[0]), write_end(ends[1]);
+  Status file = os.sync_file(read_end.get());  // fsync(2): EINVAL for what cannot be synced
+  ASSERT_FALSE(file.has_value());
+  EXPECT_EQ(file.error().sys, EINVAL);
+  Fd only_a_path(::open(dir_.c_str(), O_PATH | O_CLOEXEC));
+  Status all = os.sync_file_system(only_a_path.get());  // syncfs(2): EBADF
+  ASSERT_FALSE(all.has_value());
+  EXPECT_EQ(all.error().sys, EBADF);
+}
+
 TEST_F(MaildirFaultTest, RenameNeverReplacesAMessage) {
   OsFileOps os;
   Fd dir = os.open_root(dir_).value();
