@@ -1,0 +1,75 @@
+// Golden bytes: what is on disks and wires today must be readable tomorrow.
+//
+// A difference here is a change of a format: it needs a new version number and a way to read the old one. With
+// TWINLOFT_GOLDEN_WRITE=1 in the environment the files are written instead of compared.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "samples.h"
+
+namespace twinloft::repl {
+namespace {
+
+using namespace samples;
+
+// Lines of 32 bytes; a run of zero bytes up to the end is left out and restored from `size`.
+std::string render(ByteSpan bytes) {
+  std::size_t used = bytes.size();
+  while (used > 0 && bytes[used - 1] == std::byte{0}) --used;
+  std::string out = fmt::format("size {}\n", bytes.size());
+  for (std::size_t at = 0; at < used; at += 32) out += to_hex(bytes.subspan(at, std::min<std::size_t>(32, used - at))) + "\n";
+  return out;
+}
+
+void compare(const std::string& name, ByteSpan bytes) {
+  std::string path = std::string(TWINLOFT_GOLDEN_DIR) + "/" + name + ".hex";
+  if (std::getenv("TWINLOFT_GOLDEN_WRITE")) {
+    std::ofstream(path) << render(bytes);
+    return;
+  }
+  std::ifstream file(path);
+  ASSERT_TRUE(file) << path;
+  std::stringstream text;
+  text << file.rdbuf();
+  EXPECT_EQ(render(bytes), text.str()) << name << ": the format has changed";
+}
+
+TEST(Golden, Record) {
+  compare("record-data-body", encoded(small_body()));
+  compare("record-epoch-body", encoded(epoch_body()));
+  compare("record-frame", encoded(frame()));
+}
+
+TEST(Golden, HashesAndBlockCrc) {
+  std::vector<std::byte> out;
+  Writer w(out);
+  w.put_bytes(genesis_hash(volume, volume_blocks).bytes);
+  w.put(block_crc(volume, Lba{5}, block(0xa1)));
+  w.put_bytes(hash_payload(pointers({block(0xa1), block(0xa2)})).bytes);
+  compare("digests", out);
+}
+
+TEST(Golden, SuperblockAndLabel) {
+  compare("superblock", encoded(superblock()));
+  compare("data-label", encoded(label()));
+}
+
+TEST(Golden, Wire) {
+  const char* names[] = {"match-request", "match-state", "probe", "probe-reply", "begin",
+                         "record", "ack", "commit", "refuse"};
+  auto all = messages();
+  ASSERT_EQ(std::size(names), all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(wire_type(all[i]), 32 + i);
+    compare(std::string("wire-") + names[i], encoded(all[i]));
+  }
+  std::vector<std::byte> header(wire_header_bytes);
+  encode_wire_header({38, 56, 0x01020304}, header);
+  compare("wire-header", header);
+}
+
+}  // namespace
+}  // namespace twinloft::repl

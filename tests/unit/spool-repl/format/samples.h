@@ -1,0 +1,130 @@
+// One small example of everything that spool-repl stores or sends. The golden files hold these very examples.
+#pragma once
+
+#include <vector>
+
+#include "twinloft/spool-repl/format/record.h"
+#include "twinloft/spool-repl/format/superblock.h"
+#include "twinloft/spool-repl/format/wire.h"
+
+namespace twinloft::repl::samples {
+
+using Bytes = std::vector<std::byte>;
+
+inline constexpr std::uint64_t volume_blocks = 1000;
+inline const Uuid volume = Uuid::parse("0f1e2d3c-4b5a-4978-8695-a4b3c2d1e0ff").value();
+inline const Uuid other_volume = Uuid::parse("11111111-2222-4333-8444-555555555555").value();
+inline const Epoch epoch{7, Uuid::parse("aabbccdd-0011-4223-8445-66778899aabb").value()};
+inline const Epoch older_epoch{6, Uuid::parse("99999999-0011-4223-8445-66778899aabb").value()};
+
+inline Hash128 hash_of(std::string_view text) { return hash128(as_bytes(text)); }
+inline LogMark mark(std::uint64_t lsn) { return {Lsn{lsn}, hash_of("mark" + std::to_string(lsn))}; }
+
+inline Bytes block(int value) { return Bytes(block_size, static_cast<std::byte>(value)); }
+
+inline std::vector<const std::byte*> pointers(const std::vector<Bytes>& blocks) {
+  std::vector<const std::byte*> out;
+  for (const Bytes& b : blocks) out.push_back(b.data());
+  return out;
+}
+
+// A data record of any extents; its payload is one value a block.
+inline Body data_body(std::vector<Extent> extents, const std::vector<Bytes>& payload) {
+  Body b;
+  auto blocks = pointers(payload);
+  b.header = {RecordType::data, volume, epoch, Lsn{41}, static_cast<std::uint32_t>(extents.size()), hash_of("before"),
+              hash_payload(blocks), static_cast<std::uint32_t>(payload.size())};
+  b.extents = std::move(extents);
+  std::size_t at = 0;
+  for (const Extent& e : b.extents)
+    if (e.kind == ExtentKind::data)
+      for (std::uint32_t i = 0; i < e.blocks && at < payload.size(); ++i, ++at)
+        b.block_crc.push_back(block_crc(volume, e.lba + i, payload[at]));
+  b.block_crc.resize(payload.size());
+  return b;
+}
+
+inline Body small_body() {
+  return data_body({{Lba{5}, 1, ExtentKind::data}, {Lba{6}, 10, ExtentKind::zeros}, {Lba{900}, 1, ExtentKind::data}},
+                   {block(0xa1), block(0xa2)});
+}
+
+inline Body epoch_body() {
+  Body b;
+  b.header = {RecordType::epoch, volume, epoch, Lsn{1}, 1, genesis_hash(volume, volume_blocks), hash_payload({}), 0};
+  b.epoch_change = {epoch, 2, 0b11};
+  return b;
+}
+
+inline Bytes encoded(Body body) {
+  Bytes out;
+  encode_body_meta(body, out);
+  return out;
+}
+
+inline FrameHeader frame() {
+  return {JournalPos{3 * 4096}, Lsn{40}, Lsn{39}, 12, 3, 184, 2, volume};
+}
+inline Bytes encoded(const FrameHeader& f) {
+  Bytes out(frame_header_bytes);
+  encode_frame(f, out);
+  return out;
+}
+
+inline Superblock superblock() {
+  Superblock sb;
+  sb.generation = 99;
+  sb.volume = volume;
+  sb.replica = 2;
+  sb.flags = flag_data_label;
+  sb.volume_blocks = volume_blocks;
+  sb.bitmap_offset = journal_reserved_bytes;
+  sb.bitmap_bytes = 4096;
+  sb.ring_offset = journal_reserved_bytes + 4 * 4096;
+  sb.ring_bytes = journal_ring_bytes_min;
+  sb.tail_pos = {journal_ring_bytes_min * 3 + 8192};
+  sb.tail = mark(1234);
+  sb.tail_epoch = older_epoch;
+  sb.commit = {1300};
+  sb.incarnation = 17;
+  sb.cut_lsn = {1100};
+  sb.cut_incarnation = 15;
+  sb.inconsistent_source = older_epoch;
+  sb.inconsistent_until = {1001};
+  sb.epochs = {{older_epoch, Lsn{900}, 1, 0b11}, {epoch, Lsn{1290}, 2, 0b10}};
+  return sb;
+}
+inline Bytes encoded(const Superblock& sb) {
+  Bytes out(block_size);
+  encode_superblock(sb, out);
+  return out;
+}
+
+inline DataLabel label() { return {volume, 2, volume_blocks}; }
+inline Bytes encoded(const DataLabel& l) {
+  Bytes out(block_size);
+  encode_data_label(l, out);
+  return out;
+}
+
+// One of each alternative, in the order of their wire types.
+inline std::vector<PeerMessage> messages() {
+  Bytes meta = encoded(small_body());
+  Bytes payload(64, std::byte{0xa1});  // what carries it does not look inside
+  return {MatchRequest{epoch},
+          MatchState{older_epoch, mark(10), mark(20), Lsn{15}},
+          Probe{mark(17)},
+          ProbeReply{mark(17), true},
+          Begin{epoch, mark(17)},
+          RecordMessage{epoch, meta, payload},
+          Ack{epoch, Lsn{44}, mark(43)},
+          Commit{epoch, mark(43)},
+          Refuse{"it is at epoch 6"}};
+}
+inline Bytes encoded(const PeerMessage& m) {
+  Bytes out;
+  encode_peer_message(m, out);
+  return out;
+}
+
+}  // namespace twinloft::repl::samples

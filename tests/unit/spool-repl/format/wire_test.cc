@@ -1,0 +1,88 @@
+#include "twinloft/spool-repl/format/wire.h"
+
+#include <gtest/gtest.h>
+
+#include "samples.h"
+
+namespace twinloft::repl {
+namespace {
+
+using namespace samples;
+
+TEST(Wire, EveryMessageRoundTrips) {
+  for (const PeerMessage& m : messages()) {
+    auto out = decode_peer_message(wire_type(m), encoded(m));
+    ASSERT_TRUE(out) << out.error().message;
+    EXPECT_EQ(*out, m) << "type " << wire_type(m);
+  }
+}
+
+TEST(Wire, EveryOtherLengthIsRefused) {
+  for (const PeerMessage& m : messages()) {
+    Bytes good = encoded(m);
+    bool open_ended = std::holds_alternative<RecordMessage>(m) || std::holds_alternative<Refuse>(m);
+    std::size_t fixed = std::holds_alternative<RecordMessage>(m) ? record_prefix_bytes + 184 : good.size();
+    if (std::holds_alternative<Refuse>(m)) fixed = 0;
+    for (std::size_t n = 0; n < fixed; ++n)
+      EXPECT_FALSE(decode_peer_message(wire_type(m), ByteSpan(good).first(n))) << "type " << wire_type(m) << ", " << n;
+    good.push_back(std::byte{0});
+    EXPECT_EQ(decode_peer_message(wire_type(m), good).has_value(), open_ended) << "type " << wire_type(m);
+  }
+}
+
+TEST(Wire, UnknownTypes) {
+  for (std::uint16_t type : {0, 1, 2, 3, 31, 41, 1000, 65535})
+    EXPECT_EQ(decode_peer_message(type, Bytes(24)).error().code, Errc::corrupt) << type;
+}
+
+TEST(Wire, RefusalIsBounded) {
+  auto out = decode_peer_message(40, encoded(PeerMessage(Refuse{std::string(5000, 'x')})));
+  ASSERT_TRUE(out) << out.error().message;
+  EXPECT_EQ(std::get<Refuse>(*out).reason.size(), 1024u) << "the sender cuts it";
+  EXPECT_FALSE(decode_peer_message(40, Bytes(1025))) << "the receiver does not rely on that";
+}
+
+TEST(Wire, RecordThatClaimsMoreMetaThanThereIs) {
+  Bytes bytes;
+  encode_record_prefix(epoch, 100, bytes);
+  ASSERT_EQ(bytes.size(), record_prefix_bytes);
+  bytes.resize(bytes.size() + 99);
+  EXPECT_FALSE(decode_peer_message(37, bytes));
+  store_le(bytes.data() + 24, std::uint32_t{0xffffffff});
+  EXPECT_FALSE(decode_peer_message(37, bytes));
+}
+
+TEST(Wire, RecordPrefixIsTheBeginningOfARecordMessage) {
+  PeerMessage whole = messages()[5];
+  const auto& m = std::get<RecordMessage>(whole);
+  Bytes pieces;
+  encode_record_prefix(m.epoch, static_cast<std::uint32_t>(m.meta.size()), pieces);
+  pieces.insert(pieces.end(), m.meta.begin(), m.meta.end());
+  pieces.insert(pieces.end(), m.payload.begin(), m.payload.end());
+  EXPECT_EQ(pieces, encoded(whole));
+}
+
+TEST(WireHeaderFormat, RoundTripAndRefusals) {
+  Bytes good(wire_header_bytes);
+  encode_wire_header({37, wire_payload_max, 0xdeadbeef}, good);
+  auto out = decode_wire_header(good);
+  ASSERT_TRUE(out) << out.error().message;
+  EXPECT_EQ(out->type, 37);
+  EXPECT_EQ(out->payload_bytes, wire_payload_max);
+  EXPECT_EQ(out->payload_crc, 0xdeadbeefu);
+
+  for (std::size_t bit = 0; bit < 32; ++bit) {
+    Bytes bad = good;
+    bad[bit / 8] ^= static_cast<std::byte>(1u << (bit % 8));
+    EXPECT_EQ(decode_wire_header(bad).error().code, Errc::corrupt) << "magic, bit " << bit;
+  }
+  Bytes version = good;
+  store_le(version.data() + 4, std::uint16_t{2});
+  EXPECT_EQ(decode_wire_header(version).error().code, Errc::conflict);
+  Bytes length = good;
+  store_le(length.data() + 8, wire_payload_max + 1);
+  EXPECT_EQ(decode_wire_header(length).error().code, Errc::corrupt);
+}
+
+}  // namespace
+}  // namespace twinloft::repl
