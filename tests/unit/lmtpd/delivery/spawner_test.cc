@@ -257,6 +257,7 @@ TEST_F(SpawnerTest, FewDescriptorsMeanFewerRunsAndNoLostOnes) {
     bool busy = run().end == End::busy;
     ::kill(spawner_->pid(), SIGKILL);
     for (auto& t : threads) t.join();
+    spawner_.reset();
     ::_exit(all && busy ? 0 : 2);
   }
   int status = 0;
