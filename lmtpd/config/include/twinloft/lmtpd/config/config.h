@@ -1,0 +1,78 @@
+// lmtpd's configuration file (TOML) as one tree of plain values. docs/lmtpd.md describes every key.
+//
+// load_config only reads the file: which users, programs and directories exist is checked by main.cc, since the
+// answer differs from machine to machine and from minute to minute.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "twinloft/base/log.h"
+#include "twinloft/base/result.h"
+#include "twinloft/lmtpd/delivery/service.h"
+#include "twinloft/lmtpd/delivery/spawner.h"
+#include "twinloft/lmtpd/userdb/sqlite_db.h"
+#include "twinloft/lmtpd/userdb/static_db.h"
+
+namespace twinloft::lmtpd {
+
+struct ListenSettings {
+  std::string address;    // as written, for messages
+  std::string host;       // numeric IPv4 or IPv6; empty for a Unix socket
+  std::uint16_t port = 0; // never 25
+  std::string unix_path;  // absolute; empty for TCP
+  unsigned mode = 0660;   // of the Unix socket
+};
+
+struct LimitSettings {
+  std::uint64_t message_bytes_max = 50u << 20;
+  std::uint32_t recipients_max = 1000;       // of one transaction
+  std::uint32_t connections_max = 1000;      // beyond: 421 4.3.2
+  std::chrono::milliseconds idle_timeout{300'000};
+  std::uint32_t bad_commands_max = 20;       // of one connection: then 421
+  std::uint64_t body_memory = 1u << 20;      // a larger message goes to a file
+  std::uint64_t body_memory_total = 256u << 20;  // of all connections; beyond: 452 4.3.1
+  std::string body_directory = "/var/tmp";   // of those files; off the spool
+  std::uint32_t deliveries = 64;             // at once: threads that deliver
+  std::uint32_t deliveries_per_transaction = 16;
+  std::uint32_t deliveries_per_user = 10;    // beyond: 451 4.3.0
+  std::uint32_t io_threads = 1;
+};
+
+enum class UserDriver { sqlite, static_db };
+
+struct UserSettings {
+  UserDriver driver = UserDriver::sqlite;
+  std::string detail_delimiter = "+";  // one byte, or empty: no detail
+  SqliteDbConfig sqlite;
+  StaticDbConfig fixed;  // its uid and gid are filled in from the two below
+  std::string uid;       // of static users: a name, a number, or empty: the user that lmtpd runs as
+  std::string gid;
+};
+
+struct Config {
+  std::string file;      // where it was read
+  std::string hostname;  // empty: the machine's
+  LogLevel log_level = LogLevel::info;
+  std::string user;   // name or number; empty: stays who it is
+  std::string group;  // empty: the user's primary group
+  std::vector<ListenSettings> listen;
+  LimitSettings limits;
+  UserSettings users;
+  DeliveryConfig delivery;  // hostname is filled in by main.cc
+  std::vector<AgentSpec> agents;
+  SpawnerOptions spawner;
+  std::vector<std::string> warnings;  // "file:line: key: what", one line each (a template's may have a caret below)
+};
+
+inline constexpr const char* default_config_path = "/etc/twinloft/lmtpd.toml";
+
+// Errors: every problem of the file, one on a line, as "file:line: key: what is wrong and what to write".
+Result<Config> load_config(const std::string& path);
+// The same for text that is already there; `path` is its name in messages.
+Result<Config> parse_config(const std::string& path, std::string_view text);
+
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,280 @@
+#include "twinloft/lmtpd/config/config.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+
+#include "read_agent.h"
+#include "toml_table.h"
+#include "twinloft/base/fd.h"
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+constexpr std::uint64_t no_bound = std::numeric_limits<std::int64_t>::max();
+constexpr std::uint16_t smtp_port = 25;  // RFC 2033 section 5: LMTP must not be spoken there
+constexpr std::size_t config_bytes_max = 1 << 20;
+
+bool is_numeric_address(const std::string& host) {
+  in6_addr scratch;
+  return ::inet_pton(AF_INET, host.c_str(), &scratch) == 1 || ::inet_pton(AF_INET6, host.c_str(), &scratch) == 1;
+}
+
+// "127.0.0.1:2400", "[::1]:2400", "unix:/run/twinloft/lmtp.sock"; the text returned says what is wrong.
+std::string parse_address(const std::string& text, ListenSettings& out) {
+  if (text.starts_with("unix:")) {
+    out.unix_path = text.substr(5);
+    if (out.unix_path.empty() || out.unix_path[0] != '/') return "expected an absolute path after \"unix:\"";
+    if (out.unix_path.size() >= sizeof(sockaddr_un::sun_path))
+      return fmt::format("the path has {} bytes; a Unix socket's may have {}", out.unix_path.size(),
+                         sizeof(sockaddr_un::sun_path) - 1);
+    return {};
+  }
+  std::size_t colon = text.rfind(':');
+  if (colon == std::string::npos) return "expected \"127.0.0.1:2400\", \"[::1]:2400\" or \"unix:/path\"";
+  out.host = text.substr(0, colon);
+  bool bracketed = out.host.size() > 2 && out.host.front() == '[' && out.host.back() == ']';
+  if (bracketed) out.host = out.host.substr(1, out.host.size() - 2);
+  if (!is_numeric_address(out.host) || bracketed != (out.host.find(':') != std::string::npos))
+    return "expected a numeric address before the port, such as 127.0.0.1, 0.0.0.0 or [::1]";
+  std::string_view port = std::string_view(text).substr(colon + 1);
+  auto [end, code] = std::from_chars(port.data(), port.data() + port.size(), out.port);
+  if (code != std::errc() || end != port.data() + port.size() || out.port == 0)
+    return "expected a port from 1 to 65535 after the colon";
+  if (out.port == smtp_port) return "port 25 is SMTP's; LMTP is never spoken there (RFC 2033): use 24 or 2400";
+  return {};
+}
+
+void read_mode(const TomlTable& t, unsigned& mode) {
+  std::string text;
+  t.text("mode", text);
+  if (!t.has("mode")) return;
+  unsigned value = 0;
+  auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value, 8);
+  if (code != std::errc() || end != text.data() + text.size() || value > 0777)
+    return t.error("mode", "expected octal digits in quotes, such as \"0660\"");
+  mode = value;
+}
+
+void read_listen(const TomlTable& top, Config& config) {
+  const toml::node* node = top.raw().get("listen");
+  const toml::array* array = node ? node->as_array() : nullptr;
+  if (!array || array->empty()) return top.error("listen", "at least one [[listen]] with an address is needed");
+  for (const toml::node& entry : *array) {
+    const toml::table* raw = entry.as_table();
+    if (!raw) return top.error("listen", "expected [[listen]] sections");
+    TomlTable t(top.problems(), *raw, "listen");
+    t.allow({"address", "mode"});
+    ListenSettings listen;
+    t.text("address", listen.address, true);
+    read_mode(t, listen.mode);
+    if (listen.address.empty()) continue;
+    std::string wrong = parse_address(listen.address, listen);
+    if (!wrong.empty()) t.error("address", fmt::format("\"{}\": {}", listen.address, wrong));
+    else if (listen.unix_path.empty() && t.has("mode")) t.error("mode", "is for Unix sockets only");
+    for (const ListenSettings& other : config.listen)
+      if (other.address == listen.address) t.error("address", "is listed twice");
+    config.listen.push_back(std::move(listen));
+  }
+}
+
+void read_limits(const TomlTable& top, Config& config) {
+  const toml::table* raw = top.child("limits");
+  if (!raw) return;
+  TomlTable t(top.problems(), *raw, "limits");
+  LimitSettings& l = config.limits;
+  t.allow({"message_size", "recipients", "connections", "idle_timeout", "bad_commands", "body_memory",
+           "body_memory_total", "body_directory", "deliveries", "deliveries_per_transaction",
+           "deliveries_per_user", "io_threads"});
+  t.size("message_size", 1024, no_bound, l.message_bytes_max);
+  t.number("recipients", 1, 100'000, l.recipients_max);
+  t.number("connections", 1, 100'000, l.connections_max);
+  t.duration("idle_timeout", l.idle_timeout);
+  t.number("bad_commands", 1, 10'000, l.bad_commands_max);
+  t.size("body_memory", 0, 1u << 30, l.body_memory);
+  t.size("body_memory_total", 1u << 16, no_bound, l.body_memory_total);
+  t.path("body_directory", l.body_directory);
+  t.number("deliveries", 1, 4096, l.deliveries);
+  t.number("deliveries_per_transaction", 1, 4096, l.deliveries_per_transaction);
+  t.number("deliveries_per_user", 1, 4096, l.deliveries_per_user);
+  t.number("io_threads", 1, 64, l.io_threads);
+  if (l.body_memory > l.body_memory_total)
+    t.error("body_memory", "is larger than body_memory_total: no message would fit");
+  config.delivery.per_user_max = l.deliveries_per_user;
+}
+
+void read_sqlite(const TomlTable& t, SqliteDbConfig& out) {
+  t.allow({"driver", "detail_delimiter", "path", "query", "busy_timeout", "db_connections"});
+  t.path("path", out.path, true);
+  t.text("query", out.query);
+  t.duration("busy_timeout", out.busy_timeout);
+  t.number("db_connections", 1, 1024, out.connections_max);
+}
+
+void read_static(const TomlTable& t, UserSettings& users) {
+  t.allow({"driver", "detail_delimiter", "name", "home", "maildir", "uid", "gid", "agent", "domains", "users"});
+  t.text("name", users.fixed.name);
+  t.text("home", users.fixed.home, true);
+  t.text("maildir", users.fixed.maildir);
+  t.identity("uid", users.uid);
+  t.identity("gid", users.gid);
+  t.text("agent", users.fixed.agent);
+  t.texts("domains", users.fixed.domains);
+  t.texts("users", users.fixed.users);
+  StaticDbConfig probe = users.fixed;
+  probe.uid = probe.gid = 1;  // the real ones are known at start
+  if (auto made = make_static_db(std::move(probe)); !made && !users.fixed.home.empty())
+    t.error("driver", made.error().message);
+}
+
+void read_users(const TomlTable& top, Config& config) {
+  const toml::table* raw = top.child("users");
+  if (!raw) return top.error("users", "is missing; add [users] with driver = \"sqlite\" or \"static\"");
+  TomlTable t(top.problems(), *raw, "users");
+  UserSettings& users = config.users;
+  std::string driver;
+  t.text("driver", driver, true);
+  t.text("detail_delimiter", users.detail_delimiter);
+  if (users.detail_delimiter.size() > 1)
+    t.error("detail_delimiter", "expected one character, or \"\" for addresses without detail");
+  if (driver == "sqlite") return read_sqlite(t, users.sqlite);
+  if (driver == "static") {
+    users.driver = UserDriver::static_db;
+    return read_static(t, users);
+  }
+  if (!driver.empty()) t.error("driver", "expected \"sqlite\" or \"static\"");
+}
+
+void read_spool(const TomlTable& top, SpoolConfig& spool) {
+  const toml::table* raw = top.child("spool");
+  if (!raw) return top.error("spool", "is missing; add [spool] with path and volume");
+  TomlTable t(top.problems(), *raw, "spool");
+  t.allow({"path", "volume", "require_marker"});
+  t.path("path", spool.root, true);
+  bool require_marker = true;
+  t.flag("require_marker", require_marker);
+  std::string volume;
+  t.text("volume", volume);
+  if (!require_marker && volume.empty()) return;
+  if (!require_marker) return t.error("require_marker", "is false, and a volume is given: leave one of them out");
+  if (volume.empty())
+    return t.error("volume",
+                   "is missing: the UUID in the file .twinloft-spool at the spool's root; only for a plain "
+                   "directory write require_marker = false");
+  auto uuid = Uuid::parse(volume);
+  if (!uuid) return t.error("volume", uuid.error().message);
+  spool.volume = *uuid;
+}
+
+void read_delivery(const TomlTable& top, Config& config) {
+  if (const toml::table* raw = top.child("delivery")) {
+    TomlTable t(top.problems(), *raw, "delivery");
+    t.allow({"agent", "memory", "temporary", "received_max", "runs", "uid_min", "gid_min"});
+    t.text("agent", config.delivery.default_agent);
+    t.size("memory", 0, 1u << 30, config.delivery.external.memory_bytes_max);
+    t.path("temporary", config.delivery.external.temporary);
+    t.number("received_max", 1, 10'000, config.delivery.external.received_max);
+    config.delivery.maildir.received_max = config.delivery.external.received_max;
+    t.number("runs", 1, 4096, config.spawner.runs_max);
+    t.number("uid_min", 1, 4294967294, config.spawner.uid_min);
+    t.number("gid_min", 1, 4294967294, config.spawner.gid_min);
+  }
+  if (const toml::table* raw = top.child("maildir")) {
+    TomlTable t(top.problems(), *raw, "maildir");
+    t.allow({"durability"});
+    std::string durability;
+    t.text("durability", durability);
+    if (!durability.empty()) {
+      if (auto parsed = parse_durability(durability)) config.delivery.maildir.durability = *parsed;
+      else t.error("durability", parsed.error().message);
+    }
+  }
+}
+
+void read_agents(const TomlTable& top, Config& config) {
+  if (const toml::table* raw = top.child("agent")) {
+    for (const auto& [name, value] : *raw) {
+      const toml::table* agent = value.as_table();
+      std::string path = "agent." + std::string(name.str());
+      if (!agent) {
+        TomlTable(top.problems(), *raw, "agent").error(name.str(), fmt::format("expected a section [{}]", path));
+        continue;
+      }
+      TomlTable t(top.problems(), *agent, path);
+      config.agents.push_back(read_agent(t, std::string(name.str()), config.warnings));
+    }
+  }
+}
+
+// Names of agents that other sections use.
+void check_agent_name(const TomlTable& top, const Config& config, const char* section, const char* key,
+                      const std::string& name) {
+  const toml::table* raw = top.raw().get_as<toml::table>(section);
+  if (!raw || name.empty() || name == "maildir") return;
+  if (std::any_of(config.agents.begin(), config.agents.end(), [&](const AgentSpec& a) { return a.name == name; }))
+    return;
+  TomlTable(top.problems(), *raw, section)
+      .error(key, fmt::format("there is no section [agent.{}]; \"maildir\" is the built-in agent", name));
+}
+
+void read_top(const TomlTable& top, Config& config) {
+  top.allow({"hostname", "log_level", "user", "group", "listen", "limits", "users", "spool", "delivery", "maildir",
+             "agent"});
+  top.text("hostname", config.hostname);
+  if (std::any_of(config.hostname.begin(), config.hostname.end(),
+                  [](unsigned char c) { return c <= ' ' || c >= 127; }))
+    top.error("hostname", "expected a host name such as \"mail.example.org\"");
+  std::string level = "info";
+  top.text("log_level", level);
+  if (level == "debug") config.log_level = LogLevel::debug;
+  else if (level == "info") config.log_level = LogLevel::info;
+  else if (level == "warning") config.log_level = LogLevel::warning;
+  else if (level == "error") config.log_level = LogLevel::error;
+  else top.error("log_level", "expected one of \"debug\", \"info\", \"warning\", \"error\"");
+  top.identity("user", config.user);
+  top.identity("group", config.group);
+  if (config.user.empty() && !config.group.empty()) top.error("group", "needs user too");
+}
+
+}  // namespace
+
+Result<Config> parse_config(const std::string& path, std::string_view text) {
+  toml::table root;
+  try {
+    root = toml::parse(text, path);
+  } catch (const toml::parse_error& e) {
+    return fail(Errc::invalid, "{}:{}:{}: {}", path, e.source().begin.line, e.source().begin.column,
+                e.description());
+  }
+  Problems problems{path, {}};
+  TomlTable top(problems, root, "");
+  Config config;
+  config.file = path;
+  read_top(top, config);
+  read_listen(top, config);
+  read_limits(top, config);
+  read_users(top, config);
+  read_spool(top, config.delivery.spool);
+  read_delivery(top, config);
+  read_agents(top, config);
+  check_agent_name(top, config, "delivery", "agent", config.delivery.default_agent);
+  check_agent_name(top, config, "users", "agent", config.users.fixed.agent);
+  if (!problems.errors.empty())
+    return fail(Errc::invalid, "{}", fmt::join(problems.errors, "\n"));
+  return config;
+}
+
+Result<Config> load_config(const std::string& path) {
+  auto text = read_file(path, config_bytes_max);
+  if (!text)
+    return fail(text.error().code, "{} (--config FILE names another file)", text.error().message);
+  return parse_config(path, *text);
+}
+
+}  // namespace twinloft::lmtpd

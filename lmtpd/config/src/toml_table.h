@@ -1,0 +1,71 @@
+// One table of a TOML file being read. Problems are collected with file, line and key, so that the
+// administrator sees all of them at once; what is wrong leaves its target unchanged.
+#pragma once
+
+#include <toml++/toml.h>
+
+#include <chrono>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace twinloft::lmtpd {
+
+struct Problems {
+  std::string file;
+  std::vector<std::string> errors;
+};
+
+class TomlTable {
+ public:
+  TomlTable(Problems& problems, const toml::table& table, std::string path)
+      : problems_(problems), table_(table), path_(std::move(path)) {}
+
+  // "file:line: path.key"
+  std::string place(std::string_view key) const;
+  void error(std::string_view key, std::string_view what) const;
+  bool has(std::string_view key) const { return table_.contains(key); }
+
+  // Every other key is an error that names the nearest of these.
+  void allow(std::initializer_list<std::string_view> keys) const;
+
+  void text(std::string_view key, std::string& out, bool required = false) const;
+  void path(std::string_view key, std::string& out, bool required = false) const;  // absolute
+  void texts(std::string_view key, std::vector<std::string>& out) const;
+  void flag(std::string_view key, bool& out) const;
+  template <class T>
+  void number(std::string_view key, std::uint64_t low, std::uint64_t high, T& out) const {
+    std::uint64_t value = out;
+    if (read_number(key, low, high, value)) out = static_cast<T>(value);
+  }
+  // "50MiB", "10kB" or a plain number of bytes.
+  void size(std::string_view key, std::uint64_t low, std::uint64_t high, std::uint64_t& out) const;
+  // "250ms", "30s", "5min".
+  void duration(std::string_view key, std::chrono::milliseconds& out) const;
+  // A user or group: a name, or a number written with or without quotes.
+  void identity(std::string_view key, std::string& out) const;
+
+  // The table under `key`, or null; another type is an error.
+  const toml::table* child(std::string_view key) const;
+  const toml::table& raw() const { return table_; }
+  const std::string& where() const { return path_; }
+  Problems& problems() const { return problems_; }
+
+ private:
+  bool read_number(std::string_view key, std::uint64_t low, std::uint64_t high, std::uint64_t& out) const;
+  struct Unit {
+    std::string_view suffix;
+    std::uint64_t factor;
+  };
+  bool scaled(std::string_view key, std::initializer_list<Unit> units, std::string_view expected,
+              std::uint64_t& out) const;
+
+  Problems& problems_;
+  const toml::table& table_;
+  std::string path_;
+};
+
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,240 @@
+#include "twinloft/lmtpd/config/config.h"
+
+#include <gtest/gtest.h>
+
+namespace twinloft::lmtpd {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::string_view minimal = R"([[listen]]
+address = "127.0.0.1:2400"
+[users]
+driver = "static"
+home = "/srv/mail/%user%"
+[spool]
+path = "/srv/mail"
+require_marker = false
+)";
+
+std::string error_of(std::string text) {
+  auto config = parse_config("t.toml", text);
+  return config ? "no error" : config.error().message;
+}
+
+std::string minimal_and(std::string_view more) { return std::string(more) + "\n" + std::string(minimal); }
+std::string minimal_then(std::string_view more) { return std::string(minimal) + std::string(more); }
+
+TEST(Config, MinimalHasTheDocumentedDefaults) {
+  auto config = parse_config("t.toml", minimal);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->limits.message_bytes_max, 50u << 20);
+  EXPECT_EQ(config->limits.idle_timeout, 5min);
+  EXPECT_EQ(config->delivery.default_agent, "maildir");
+  EXPECT_EQ(config->users.driver, UserDriver::static_db);
+  EXPECT_EQ(config->users.detail_delimiter, "+");
+  EXPECT_FALSE(config->delivery.spool.volume);
+  ASSERT_EQ(config->listen.size(), 1u);
+  EXPECT_EQ(config->listen[0].host, "127.0.0.1");
+  EXPECT_EQ(config->listen[0].port, 2400);
+}
+
+TEST(Config, TheExampleLoads) {
+  auto config = load_config(EXAMPLE_CONFIG);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->user, "vmail");
+  ASSERT_EQ(config->listen.size(), 2u);
+  EXPECT_EQ(config->listen[1].unix_path, "/run/twinloft/lmtp.sock");
+  EXPECT_EQ(config->listen[1].mode, 0666u);
+  ASSERT_EQ(config->agents.size(), 1u);
+  EXPECT_EQ(config->agents[0].name, "dovecot");
+  ASSERT_TRUE(config->delivery.spool.volume);
+  EXPECT_EQ(config->delivery.spool.volume->text(), "6f3b1c52-8d0e-4a77-9c55-2f6f0e1d7a31");
+}
+
+// What the example shows as a default, commented out, must be accepted when it is not: the words of every
+// section are known.
+TEST(Config, EverythingAtOnceIsRead) {
+  auto config = parse_config("t.toml", R"(
+hostname = "mx.example.org"
+log_level = "warning"
+user = 5000
+group = "mail"
+[[listen]]
+address = "[::1]:24"
+[limits]
+message_size = "10MB"
+recipients = 7
+connections = 8
+idle_timeout = "90s"
+bad_commands = 3
+body_memory = "64KiB"
+body_memory_total = "1MiB"
+body_directory = "/tmp"
+deliveries = 4
+deliveries_per_transaction = 2
+deliveries_per_user = 5
+io_threads = 2
+[users]
+driver = "sqlite"
+path = "/etc/users.sqlite"
+query = "SELECT 1"
+busy_timeout = "250ms"
+db_connections = 3
+detail_delimiter = "-"
+[spool]
+path = "/srv/mail"
+volume = "6f3b1c52-8d0e-4a77-9c55-2f6f0e1d7a31"
+require_marker = true
+[delivery]
+agent = "lda"
+memory = "1MiB"
+temporary = "/tmp"
+received_max = 50
+runs = 9
+uid_min = 1000
+gid_min = 100
+[maildir]
+durability = "group-sync"
+[agent.lda]
+command = "/bin/true %to%"
+timeout = "10s"
+kill_grace = "1s"
+output_limit = "1KiB"
+pass_environment = ["TZ"]
+no_new_privs = true
+must_read_stdin = false
+syncs = true
+crlf = true
+return_path = false
+delivered_to = false
+original_to = false
+received = false
+[agent.lda.exits]
+1 = "550 5.7.1"
+[agent.lda.rlimits]
+cpu = "20s"
+memory = "512MiB"
+file_size = "100MiB"
+open_files = 64
+processes = 10
+[agent.lda.environment]
+MAILTYPE = "x"
+)");
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->hostname, "mx.example.org");
+  EXPECT_EQ(config->user, "5000");
+  EXPECT_EQ(config->listen[0].host, "::1");
+  EXPECT_EQ(config->limits.message_bytes_max, 10'000'000u);
+  EXPECT_EQ(config->limits.idle_timeout, 90s);
+  EXPECT_EQ(config->limits.body_memory, 65536u);
+  EXPECT_EQ(config->delivery.per_user_max, 5u);
+  EXPECT_EQ(config->users.sqlite.busy_timeout, 250ms);
+  EXPECT_EQ(config->users.sqlite.connections_max, 3u);
+  EXPECT_EQ(config->delivery.default_agent, "lda");
+  EXPECT_EQ(config->delivery.maildir.durability, Durability::group_sync);
+  EXPECT_EQ(config->delivery.maildir.received_max, 50u);
+  EXPECT_EQ(config->spawner.runs_max, 9u);
+  EXPECT_EQ(config->spawner.uid_min, 1000u);
+  const AgentSpec& agent = config->agents.at(0);
+  EXPECT_EQ(agent.time_limit, 10s);
+  EXPECT_EQ(agent.exits.of(1), (ExitReply{550, "5.7.1"}));
+  EXPECT_EQ(agent.exits.of(67), (ExitReply{550, "5.1.1"}));
+  EXPECT_EQ(agent.limits.cpu_seconds, 20u);
+  EXPECT_EQ(agent.limits.memory_bytes, 512u << 20);
+  EXPECT_TRUE(agent.syncs);
+  EXPECT_FALSE(agent.add_received);
+  ASSERT_EQ(agent.set_environment.size(), 1u);
+  EXPECT_EQ(agent.set_environment[0].second, "x");
+}
+
+TEST(Config, AnUnknownKeyIsRefusedWithTheNearestName) {
+  EXPECT_EQ(error_of(minimal_then("[limits]\nmesage_size = 5000\n")),
+            "t.toml:10: limits.mesage_size: unknown key; did you mean \"message_size\"?");
+  EXPECT_EQ(error_of(minimal_then("[maildir]\nzzzzzz = 1\n")),
+            "t.toml:10: maildir.zzzzzz: unknown key; known here: durability");
+}
+
+TEST(Config, AllProblemsAreReportedAtOnce) {
+  std::string errors = error_of(minimal_then("[limits]\nrecipients = 0\nidle_timeout = \"5 bananas\"\n"));
+  EXPECT_NE(errors.find("t.toml:10: limits.recipients: expected a number from 1 to 100000"), std::string::npos)
+      << errors;
+  EXPECT_NE(errors.find("\nt.toml:11: limits.idle_timeout: expected a time"), std::string::npos) << errors;
+}
+
+TEST(Config, SyntaxErrorsNameLineAndColumn) {
+  EXPECT_EQ(error_of("hostname = \"a\nuser = 1").rfind("t.toml:1:", 0), 0u);
+}
+
+struct Wrong {
+  const char* text;
+  const char* message;
+};
+
+class ConfigWrong : public testing::TestWithParam<Wrong> {};
+
+TEST_P(ConfigWrong, IsRefusedWithItsPlaceAndAdvice) {
+  std::string errors = error_of(GetParam().text);
+  EXPECT_NE(errors.find(GetParam().message), std::string::npos) << errors;
+  EXPECT_EQ(errors.rfind("t.toml:", 0), 0u) << errors;
+}
+
+const Wrong wrong[] = {
+    {"[[listen]]\naddress = \"0.0.0.0:25\"\n", "t.toml:2: listen.address: \"0.0.0.0:25\": port 25 is SMTP's"},
+    {"[[listen]]\naddress = \"localhost:2400\"\n", "expected a numeric address"},
+    {"[[listen]]\naddress = \"::1:2400\"\n", "expected a numeric address"},
+    {"[[listen]]\naddress = \"127.0.0.1\"\n", "expected \"127.0.0.1:2400\""},
+    {"[[listen]]\naddress = \"127.0.0.1:70000\"\n", "expected a port from 1 to 65535"},
+    {"[[listen]]\naddress = \"unix:lmtp\"\n", "expected an absolute path after \"unix:\""},
+    {"[[listen]]\naddress = \"unix:/a\"\nmode = \"0999\"\n", "listen.mode: expected octal digits"},
+    {"[[listen]]\naddress = \"127.0.0.1:24\"\nmode = \"0600\"\n", "is for Unix sockets only"},
+    {"[[listen]]\naddress = \"unix:/a\"\n[[listen]]\naddress = \"unix:/a\"\n", "is listed twice"},
+    {"listen = 5\n", "listen: at least one [[listen]]"},
+    {"hostname = \"a b\"\n", "t.toml:1: hostname: expected a host name"},
+    {"log_level = \"loud\"\n", "log_level: expected one of"},
+    {"group = \"mail\"\n", "group: needs user too"},
+    {"user = 0\n", "user: expected a name, or a number above 0"},
+    {"[users]\ndriver = \"oracle\"\n", "users.driver: expected \"sqlite\" or \"static\""},
+    {"[users]\ndriver = \"sqlite\"\n", "users.path: is missing"},
+    {"[users]\ndriver = \"static\"\nhome = \"/a/%nobody%\"\n", "users.driver"},
+    {"[users]\ndriver = \"static\"\nhome = \"/a\"\nagent = \"x\"\n", "there is no section [agent.x]"},
+    {"[users]\ndriver = \"static\"\ndetail_delimiter = \"+-\"\n", "expected one character"},
+    {"[spool]\npath = \"srv\"\n", "spool.path: expected an absolute path"},
+    {"[spool]\npath = \"/srv\"\n", "spool.volume: is missing"},
+    {"[spool]\npath = \"/srv\"\nvolume = \"abc\"\n", "t.toml:3: spool.volume"},
+    {"[limits]\nbody_memory = \"2MiB\"\nbody_memory_total = \"1MiB\"\n", "no message would fit"},
+    {"[limits]\nmessage_size = \"10 MiB\"\n", "expected a size such as"},
+    {"[delivery]\nagent = \"lda\"\n", "delivery.agent: there is no section [agent.lda]"},
+    {"[maildir]\ndurability = \"hope\"\n", "maildir.durability: unknown durability \"hope\""},
+    {"[agent.lda]\n", "agent.lda.command: is missing"},
+    {"[agent.lda]\ncommand = \"/bin/x %frm%\"\n", "t.toml:2: agent.lda.command: "},
+    {"[agent.lda]\ncommand = \"x\"\n", "must be an absolute path"},
+    {"[agent.lda]\ncommand = \"/bin/x\"\nsyncs = \"yes\"\n", "agent.lda.syncs: expected true or false"},
+    {"[agent.lda]\ncommand = \"/bin/x\"\n[agent.lda.exits]\n300 = \"451 4.3.0\"\n", "exit code 300"},
+    {"[agent.lda]\ncommand = \"/bin/x\"\n[agent.lda.exits]\n1 = \"251 2.0.0\"\n", "is no reply"},
+    {"[agent]\nlda = 5\n", "agent.lda: expected a section [agent.lda]"},
+    {"[agent.maildir]\ncommand = \"/bin/x\"\n", "\"maildir\" is the built-in agent"},
+};
+INSTANTIATE_TEST_SUITE_P(All, ConfigWrong, testing::ValuesIn(wrong));
+
+TEST(Config, ShellCharactersAndOldOptionsAreWarnedOf) {
+  auto config = parse_config(
+      "t.toml", minimal_then("[agent.lda]\ncommand = \"/usr/lib/dovecot/dovecot-lda -n -d %to% > /dev/null\"\n"));
+  ASSERT_TRUE(config) << config.error().message;
+  ASSERT_GE(config->warnings.size(), 2u);
+  for (const std::string& warning : config->warnings)
+    EXPECT_EQ(warning.rfind("t.toml:10: agent.lda.command: ", 0), 0u) << warning;
+}
+
+TEST(Config, TopLevelKeysStandBeforeTheSections) {
+  EXPECT_EQ(error_of(minimal_and("hostname = \"mx\"")), "no error");
+}
+
+TEST(Config, AMissingFileSaysHowToNameAnother) {
+  auto config = load_config("/nonexistent/lmtpd.toml");
+  ASSERT_FALSE(config);
+  EXPECT_NE(config.error().message.find("--config"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace twinloft::lmtpd
