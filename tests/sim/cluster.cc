@@ -484,7 +484,9 @@ void Cluster::run() {
   client_step();
   std::uint64_t faults = 2 + random_.below(6);
   for (std::uint64_t i = 0; i < faults; ++i) {
-    std::int64_t until = now_us_ + 1000 + static_cast<std::int64_t>(random_.below(60000));
+    // Now and then two faults in quick succession: the second hits a start, a search for the common record, a cut.
+    std::int64_t least = random_.below(3) == 0 ? 0 : 1000;
+    std::int64_t until = now_us_ + least + static_cast<std::int64_t>(random_.below(least == 0 ? 25000 : 60000));
     run_until([&] { return now_us_ >= until; }, 10'000'000, "time to pass");
     inject_fault();
   }

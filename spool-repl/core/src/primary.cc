@@ -29,11 +29,16 @@ Primary::Primary(Volume& volume, Checkpointer& checkpointer)
 void Primary::start() {
   std::uint64_t newest = v_.log.epoch_before(v_.log.end()).counter;
   for (const EpochEntry& e : v_.sb.epochs) newest = std::max(newest, e.epoch.counter);
-  epoch_ = {newest + 1, Uuid::generate(v_.random)};
   in_sync_ = set_of(v_.sb.replica);
   for (const Peer& p : peers_)
     if (p.config.protocol == Protocol::C) in_sync_ |= set_of(p.config.id);
   update_tail_limit();
+  begin_epoch(newest + 1);
+}
+
+void Primary::begin_epoch(std::uint64_t counter) {
+  epoch_ = {counter, Uuid::generate(v_.random)};
+  epoch_logged_ = false;
   log_epoch();
 }
 
@@ -219,9 +224,14 @@ void Primary::peer_input(ReplicaId id, PeerMessage message) {
 
 void Primary::handle(Peer& peer, const MatchState& m) {
   if (peer.connection != ConnectionState::Matching) return refuse(peer, "it answered a question nobody asked");
-  if (m.last_epoch.counter > epoch_.counter)
-    return refuse(peer, fmt::format("it has seen epoch {}, this primary is at {}: another primary has been at work",
-                                    m.last_epoch.counter, epoch_.counter));
+  bool newer = m.last_epoch.counter > epoch_.counter;
+  if (newer || (m.last_epoch.counter == epoch_.counter && m.last_epoch.id != epoch_.id)) {
+    // It holds the record of an epoch that this node does not know: begun here and lost in a crash before it was
+    // durable here, or begun there. Nothing was acknowledged in it without this node, so a newer epoch takes over.
+    begin_epoch(m.last_epoch.counter + 1);
+    v_.out.sends.push_back(Send{peer.config.id, MatchRequest{epoch_}});
+    return;
+  }
   peer.peer_commit = m.commit;
   if (auto end = v_.log.find(m.last)) return begin(peer, *end);
   // Candidates are our own records at or after the oldest point that the peer can name.

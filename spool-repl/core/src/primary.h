@@ -76,6 +76,7 @@ class Primary {
   };
 
   // primary.cc: log, peers, acknowledgements
+  void begin_epoch(std::uint64_t counter);
   void log_epoch();
   void maybe_seal();
   bool try_seal();

@@ -176,7 +176,6 @@ void Primary::drop_fills(Write& w) {
 // Asks for the old content of the edge blocks where only the data area has it.
 Primary::FillState Primary::start_fills(Write& w) {
   const ClientRequest& r = w.request;
-  if (r.op == ClientOp::trim) return FillState::none_needed;  // a trim leaves its edges alone
   std::uint64_t last = end_block(r) - 1;
   for (std::uint64_t block : {first_block(r), last}) {
     bool again = !w.fills.empty() && w.fills.back().lba.v == block;
@@ -254,7 +253,7 @@ void Primary::apply(Write& w) {
       pending_.put_zeros(Lba{zeros_from}, zeros, open_serial_);
       open_.note_zeros(Lba{zeros_from}, zeros);
       block += zeros - 1;
-    } else if (r.op == ClientOp::write_zeroes) {
+    } else {
       put_block(Lba{block}, part.from, part.bytes, nullptr, w);
     }
   }

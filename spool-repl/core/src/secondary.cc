@@ -59,8 +59,6 @@ void Secondary::peer_input(ReplicaId id, PeerMessage message) {
 
 void Secondary::handle(const MatchRequest& m) {
   Epoch seen = v_.log.epoch_before(v_.log.end());
-  if (m.epoch.counter < seen.counter || (m.epoch.counter == seen.counter && m.epoch.id != seen.id))
-    return refuse(fmt::format("it is at epoch {}, and epoch {} has been here already", m.epoch.counter, seen.counter));
   connection_ = ConnectionState::Matching;
   begun_ = false;
   epoch_ = m.epoch;
@@ -75,6 +73,9 @@ void Secondary::handle(const Probe& m) {
 void Secondary::handle(const Begin& m) {
   if (connection_ != ConnectionState::Matching || m.epoch != epoch_ || begun_)
     return refuse("it began to send without a common record");
+  Epoch seen = v_.log.epoch_before(v_.log.end());
+  if (m.epoch.counter < seen.counter || (m.epoch.counter == seen.counter && m.epoch.id != seen.id))
+    return refuse(fmt::format("it is at epoch {}, and epoch {} has been here already", m.epoch.counter, seen.counter));
   auto common = v_.log.find(m.from);
   if (!common) return refuse(fmt::format("it wants to go on from {}, which is not in the log here", m.from.lsn.v));
   if (*common < v_.log.committed_end())
@@ -97,6 +98,7 @@ void Secondary::try_cut() {
                                                  cut_to_.lsn.v + 1, v_.log.last_mark().lsn.v)});
   for (RecordNo no = *common; no < v_.log.end(); ++no) v_.release_memory(v_.log.at(no));
   v_.log.cut(*common);
+  std::erase_if(v_.sb.epochs, [&](const EpochEntry& e) { return e.start > cut_to_.lsn; });
   v_.sb.incarnation++;
   v_.sb.cut_lsn = cut_to_.lsn;
   v_.sb.cut_incarnation = v_.sb.incarnation;

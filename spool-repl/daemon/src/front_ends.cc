@@ -1,10 +1,9 @@
 #include "front_ends.h"
 
-#include <unistd.h>
-
 #include <charconv>
 
 #include "twinloft/base/log.h"
+#include "twinloft/spool-repl/export/device_export.h"
 #include "twinloft/spool-repl/export/nbd_server.h"
 
 namespace twinloft::repl::daemon {
@@ -13,20 +12,35 @@ struct FrontEnds::Parts {
   ports::Loop& loop;
   ports::BlockTarget& target;
   const VolumeSettings& settings;
-  Epoch epoch;
+  std::function<Epoch()> epoch;
+  std::unique_ptr<exports::SideThread> side;
+  std::unique_ptr<exports::DeviceExport> device;
   std::unique_ptr<nbd::Server> nbd;
-  bool started = false, stopped = false;
+  bool nbd_stopped = false;
+  bool device_ready = false;  // or failed: DeviceExport may be stopped only after that
+  bool device_gone = false;
 
   bool wanted() const { return settings.role == core::Role::primary; }
-  std::string nbd_name() const { return settings.nbd_name + "@" + epoch.id.text(); }
+  std::string nbd_name() const { return settings.nbd_name + "@" + epoch().id.text(); }
   Status start_nbd();
+  Status start_device(std::function<void(Status)> done);
+  void stop_nbd(std::function<void(Status)> done);
+  void later(std::function<void(Status)> done, Status status) {
+    loop.post([done = std::move(done), status = std::move(status)]() mutable { done(std::move(status)); });
+  }
 };
 
-FrontEnds::FrontEnds(ports::Loop& loop, ports::BlockTarget& target, const VolumeSettings& settings)
-    : parts_(new Parts{loop, target, settings, {}, nullptr}) {}
-FrontEnds::~FrontEnds() = default;
+FrontEnds::FrontEnds(ports::Loop& loop, ports::BlockTarget& target, const VolumeSettings& settings,
+                     std::function<Epoch()> epoch)
+    : parts_(new Parts{loop, target, settings, std::move(epoch), nullptr, nullptr, nullptr}) {}
 
-void FrontEnds::set_epoch(const Epoch& epoch) { parts_->epoch = epoch; }
+// Exports go before the side thread: what they gave it is finished by then.
+FrontEnds::~FrontEnds() {
+  if (parts_->device && !parts_->device_gone) parts_->device->abort();
+  parts_->nbd.reset();
+  parts_->device.reset();
+  parts_->side.reset();
+}
 
 // The name carries the epoch: a client that comes back after the primary was restarted finds no such export, rather
 // than a device that has lost writes which it believed complete. With write_ack = "durable" nothing can be lost so.
@@ -51,26 +65,62 @@ Status FrontEnds::Parts::start_nbd() {
   return {};
 }
 
+Status FrontEnds::Parts::start_device(std::function<void(Status)> done) {
+  side = std::make_unique<exports::SideThread>(loop);
+  exports::DeviceOptions options;
+  options.fuse.mount_point = settings.fuse_file;
+  options.link = settings.fuse_device;
+  TL_TRY_ASSIGN(device, exports::DeviceExport::start(loop, target, *side, std::move(options),
+                                                     [this, done = std::move(done)](Result<std::string> path) {
+                                                       device_ready = true;
+                                                       if (!path) return done(std::unexpected(path.error()));
+                                                       log_info("volume {}: block device {}", settings.name, *path);
+                                                       done({});
+                                                     }));
+  return {};
+}
+
 void FrontEnds::start(std::function<void(Status)> done) {
-  Status result;
-  parts_->started = true;
-  if (parts_->wanted() && !parts_->settings.nbd_listen.empty()) result = parts_->start_nbd();
-  parts_->loop.post([done = std::move(done), result = std::move(result)]() mutable { done(std::move(result)); });
+  Parts& p = *parts_;
+  if (!p.wanted()) return p.later(std::move(done), {});
+  if (!p.settings.nbd_listen.empty())
+    if (Status nbd = p.start_nbd(); !nbd) return p.later(std::move(done), std::move(nbd));
+  if (p.settings.fuse_file.empty()) return p.later(std::move(done), {});
+  if (Status device = p.start_device(done); !device) p.later(std::move(done), std::move(device));
 }
 
+void FrontEnds::Parts::stop_nbd(std::function<void(Status)> done) {
+  if (!nbd || nbd_stopped) return later(std::move(done), {});
+  nbd->stop([this, done = std::move(done)] {
+    nbd_stopped = true;
+    done({});
+  });
+}
+
+// The device first: it is the one that can refuse, and then nothing must have changed.
 void FrontEnds::stop(bool force, std::function<void(Status)> done) {
-  (void)force;
-  if (!parts_->nbd || parts_->stopped) {
-    parts_->loop.post([done = std::move(done)] { done({}); });
-    return;
+  Parts& p = *parts_;
+  if (!p.device || p.device_gone) return p.stop_nbd(std::move(done));
+  if (force) {
+    p.device->abort();
+    p.device_gone = true;
+    return p.stop_nbd(std::move(done));
   }
-  parts_->stopped = true;
-  parts_->nbd->stop([done = std::move(done)] { done({}); });
+  p.device->stop([&p, done = std::move(done)](Status s) mutable {
+    if (!s)
+      return done(fail(s.error().code, "{}. Unmount it first; asked again, the device is taken away from its users",
+                       s.error().message));
+    p.device_gone = true;
+    p.stop_nbd(std::move(done));
+  });
 }
 
-std::string FrontEnds::device() const { return parts_->wanted() ? parts_->settings.fuse_device : ""; }
+std::string FrontEnds::device() const {
+  if (!parts_->device) return "";
+  return parts_->settings.fuse_device.empty() ? parts_->device->device() : parts_->settings.fuse_device;
+}
 
-std::string FrontEnds::nbd_uri(const Epoch&) const {
+std::string FrontEnds::nbd_uri() const {
   if (!parts_->nbd) return "";
   const std::string& where = parts_->settings.nbd_listen;
   if (where.starts_with("unix:")) return fmt::format("nbd+unix:///{}?socket={}", parts_->nbd_name(), where.substr(5));

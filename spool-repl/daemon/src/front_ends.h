@@ -15,17 +15,17 @@ namespace twinloft::repl::daemon {
 
 class FrontEnds {
  public:
-  FrontEnds(ports::Loop& loop, ports::BlockTarget& target, const VolumeSettings& settings);
+  FrontEnds(ports::Loop& loop, ports::BlockTarget& target, const VolumeSettings& settings,
+            std::function<Epoch()> epoch);
   ~FrontEnds();
 
   // Only a primary has front ends. `done` is called on the loop's thread once the device is there, or with the error.
   void start(std::function<void(Status)> done);
   // An error: the device is in use and was left as it is (with `force` it goes all the same).
   void stop(bool force, std::function<void(Status)> done);
-  void set_epoch(const Epoch& epoch);
 
   std::string device() const;
-  std::string nbd_uri(const Epoch& epoch) const;
+  std::string nbd_uri() const;
 
  private:
   struct Parts;

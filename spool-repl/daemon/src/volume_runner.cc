@@ -134,7 +134,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     control_ = std::make_unique<control::Server>(*loop_, settings_.control,
                                                  [this](const std::string& c) { return command(c); });
     TL_TRY(control_->start());
-    front_ends_ = std::make_unique<FrontEnds>(*loop_, *this, settings_);
+    front_ends_ = std::make_unique<FrontEnds>(*loop_, *this, settings_, [this] { return core_->status().epoch; });
     loop_->set_turn_hook([this] { turn(); });
     return {};
   }
@@ -231,7 +231,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   Result<std::string> command(const std::string& text) {
     core::VolumeStatus status = core_->status();
     NodeView view{settings_, superblock_.volume, size_bytes(), front_ends_->device(),
-                  front_ends_->nbd_uri(status.epoch), status};
+                  front_ends_->nbd_uri(), status};
     if (text == "status") return status_text(view);
     if (text == "status json") return status_json(view);
     return fail(Errc::invalid, "unknown command \"{}\"", text.substr(0, 64));
@@ -243,8 +243,6 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     if (!s) {
       failed_ = true;
       front_ends_->stop(true, [this](Status) { loop_->stop(); });
-    } else {
-      front_ends_->set_epoch(core_->status().epoch);
     }
     if (auto report = std::exchange(started_, nullptr)) report(std::move(s));
   }
@@ -288,6 +286,10 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   }
 
   void tear_down() {
+    // Front ends may still have requests here if the loop itself failed: all of them are answered first.
+    if (core_ && front_ends_) core_->step(core::Detach{});
+    while (disk_ && loop_->turn(Duration(0)) && disk_->in_flight() > 0) {
+    }
     if (loop_) loop_->set_turn_hook(nullptr);
     front_ends_.reset();
     control_.reset();

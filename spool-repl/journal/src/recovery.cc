@@ -81,6 +81,8 @@ class Scanner {
     ByteSpan meta = all.subspan(frame_header_bytes, frame->meta_bytes);
     auto body = decode_body_meta(meta, sb_.volume, sb_.volume_blocks);
     if (!body || body->header.first_lsn != last_.lsn + 1 || body->header.prev_hash != last_.hash) return false;
+    // Cut off, and nothing has been written over it yet: what was cut never comes back.
+    if (frame->incarnation < sb_.cut_incarnation && body->header.first_lsn > sb_.cut_lsn) return false;
     ByteSpan payload = all.subspan(std::uint64_t{meta_blocks_for(frame->meta_bytes)} * block_size);
     std::vector<const std::byte*> blocks;
     for (std::size_t i = 0; i < payload.size(); i += block_size) blocks.push_back(payload.data() + i);
