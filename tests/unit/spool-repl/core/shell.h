@@ -1,0 +1,232 @@
+// A shell in memory around one Core: disks are byte arrays, and each disk operation ends when the test says so, in an
+// order drawn from a seed, well or with an error.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "twinloft/spool-repl/core/core.h"
+#include "twinloft/spool-repl/journal/aligned.h"
+
+namespace twinloft::repl::core {
+
+enum class Disk { journal_write, journal_read, home_read, home_write, home_zero, home_sync, superblock };
+
+struct ShellOptions {
+  ReplicaId replica = 1;
+  Config config;
+  std::uint64_t volume_blocks = 1024;
+  std::uint64_t ring_bytes = journal_ring_bytes_min;
+  std::uint64_t seed = 1;
+  std::size_t arena_extra_blocks = 64;
+};
+
+inline Config alone() {
+  Config c;
+  c.role = Role::primary;
+  c.send_window_bytes = 4u << 20;
+  return c;
+}
+inline Config with_peer(Role role, ReplicaId peer, Protocol protocol = Protocol::C) {
+  Config c = alone();
+  c.role = role;
+  c.peers = {{peer, protocol}};
+  return c;
+}
+
+class Shell {
+ public:
+  explicit Shell(ShellOptions options)
+      : random(options.seed), options_(options), memory_((arena_blocks_min(options.config) + options.arena_extra_blocks) * block_size),
+        scratch_(read_arena_blocks_min * block_size), arena(memory_.span()), reads(scratch_.span()),
+        data(options.volume_blocks * block_size) {
+    RecoveredLog log;
+    Superblock& sb = log.superblock;
+    sb.generation = 1;
+    sb.volume = volume();
+    sb.replica = options.replica;
+    sb.volume_blocks = options.volume_blocks;
+    sb.bitmap_offset = journal_reserved_bytes;
+    sb.bitmap_bytes = block_size;
+    sb.ring_offset = journal_reserved_bytes + bitmap_slots * block_size;
+    sb.ring_bytes = options.ring_bytes;
+    sb.tail = {Lsn{0}, genesis_hash(sb.volume, sb.volume_blocks)};
+    journal.resize(sb.ring_offset + sb.ring_bytes);
+    write_superblock(sb);
+    auto made = Core::create(options.config, std::move(log), arena, reads, random);
+    EXPECT_TRUE(made) << made.error().message;
+    core = std::move(*made);
+    core->tick(now_);
+    drain();
+  }
+
+  static Uuid volume() { return Uuid::parse("5c1a0e7e-0000-4000-8000-00000000c0de").value(); }
+
+  std::uint64_t submit(ClientOp op, std::uint64_t offset = 0, std::uint32_t length = 0, std::byte* bytes = nullptr,
+                       bool fua = false) {
+    std::uint64_t id = next_id_++;
+    step(ClientRequest{op, fua, offset, length, bytes, id});
+    return id;
+  }
+  void step(Event event) {
+    core->tick(now_);
+    core->step(std::move(event));
+    drain();
+  }
+  void input(ReplicaId from, PeerMessage message) { step(PeerInput{from, std::move(message)}); }
+  void pass_time(Duration d) {
+    now_ = now_ + d;
+    core->tick(now_);
+    drain();
+  }
+
+  bool is_done(std::uint64_t id) const { return done.contains(id); }
+
+  std::size_t pending(Disk kind) const {
+    std::size_t n = 0;
+    for (const Op& op : ops_) n += op.kind == kind;
+    return n;
+  }
+  // Ends one operation that is not held back. False: there is none.
+  bool complete_one() {
+    std::vector<std::size_t> ready;
+    for (std::size_t i = 0; i < ops_.size(); ++i)
+      if (!held || !held(ops_[i].kind)) ready.push_back(i);
+    if (ready.empty()) return false;
+    std::size_t at = ready[random.below(ready.size())];
+    Op op = std::move(ops_[at]);
+    ops_.erase(ops_.begin() + static_cast<std::ptrdiff_t>(at));
+    int error = fault ? fault(op.kind) : 0;
+    core->tick(now_);
+    core->step(op.end(error));
+    drain();
+    return true;
+  }
+  // Ends operations, and lets time pass where nothing else can happen, until nothing moves any more.
+  void settle() {
+    for (;;) {
+      while (complete_one()) {}
+      auto next = core->next_tick();
+      if (!next) return;
+      now_ = std::max(*next, now_ + Duration(1));
+      core->tick(now_);
+      drain();
+    }
+  }
+  void write_superblock(const Superblock& sb) {
+    for (std::uint64_t at : superblock_offset) encode_superblock(sb, {journal.data() + at, block_size});
+  }
+
+  SeededRandom random;
+  std::function<bool(Disk)> held;   // true: operations of this kind wait
+  std::function<int(Disk)> fault;   // errno of the operation that ends now
+
+ private:
+  ShellOptions options_;
+  journal::AlignedBuffer memory_, scratch_;
+
+ public:
+  Arena arena, reads;
+  std::vector<std::byte> data, journal;
+  std::unique_ptr<Core> core;
+  std::map<std::uint64_t, int> done;  // request -> errno
+  std::vector<PeerMessage> sent;      // to the one peer, in order
+  std::vector<ClosePeer> closed;
+  std::vector<std::string> notices;
+  std::function<void(std::uint64_t id, int error)> on_done;
+
+ private:
+  struct Op {
+    Disk kind;
+    std::function<Event(int error)> end;
+  };
+
+  void drain() {
+    for (;;) {
+      Output out;
+      core->get_output(out);
+      if (out.empty()) return;
+      perform(out);
+    }
+  }
+
+  void add(Disk kind, Token token, std::function<void()> apply) {
+    ops_.push_back({kind, [token, apply = std::move(apply)](int error) -> Event {
+                      if (error == 0) apply();
+                      return DiskDone{token, error};
+                    }});
+  }
+  static std::vector<std::byte> copy_of(const std::vector<IoPiece>& pieces) {
+    std::vector<std::byte> out;
+    for (const IoPiece& p : pieces) out.insert(out.end(), p.data, p.data + p.bytes);
+    return out;
+  }
+  // What is being written must not change until the write has ended.
+  void add_write(Disk kind, Token token, std::vector<std::byte>& disk, std::uint64_t at, const std::vector<IoPiece>& pieces) {
+    add(kind, token, [&disk, at, pieces, then = copy_of(pieces)] {
+      EXPECT_EQ(copy_of(pieces) == then, true) << "memory changed under a disk write";
+      ASSERT_LE(at + then.size(), disk.size());
+      std::memcpy(disk.data() + at, then.data(), then.size());
+    });
+  }
+
+  void perform(Output& out) {
+    for (auto& w : out.journal_writes) add_write(Disk::journal_write, w.token, journal, w.offset, w.pieces);
+    for (auto& r : out.journal_reads)
+      ops_.push_back({Disk::journal_read, [this, r](int error) -> Event {
+                        std::vector<std::byte> bytes(journal.begin() + static_cast<std::ptrdiff_t>(r.offset),
+                                                     journal.begin() + static_cast<std::ptrdiff_t>(r.offset + r.bytes));
+                        return JournalReadDone{r.token, error, std::move(bytes)};
+                      }});
+    for (auto& r : out.home_reads)
+      add(Disk::home_read, r.token, [this, r] {
+        std::uint64_t at = r.lba.v * block_size;
+        for (const IoPiece& p : r.pieces) {
+          std::memcpy(p.data, data.data() + at, p.bytes);
+          at += p.bytes;
+        }
+      });
+    for (auto& w : out.home_writes) add_write(Disk::home_write, w.token, data, w.lba.v * block_size, w.pieces);
+    for (auto& z : out.home_zeros)
+      add(Disk::home_zero, z.token, [this, z] {
+        ASSERT_LE((z.lba.v + z.blocks) * block_size, data.size());
+        std::memset(data.data() + z.lba.v * block_size, 0, z.blocks * block_size);
+      });
+    for (auto& s : out.home_syncs) {
+      EXPECT_EQ(pending(Disk::home_write) + pending(Disk::home_zero), 0u) << "a sync covers only what has ended";
+      add(Disk::home_sync, s.token, [] {});
+    }
+    for (auto& s : out.superblock_writes) {
+      EXPECT_EQ(pending(Disk::superblock), 0u) << "one superblock write at a time";
+      add(Disk::superblock, s.token, [this, s] { write_superblock(s.superblock); });
+    }
+    for (auto& s : out.sends) {
+      if (auto* message = std::get_if<Send>(&s)) {
+        sent.push_back(std::move(message->message));
+        continue;
+      }
+      auto& r = std::get<SendRecord>(s);
+      std::vector<std::byte> all = copy_of(r.pieces);
+      auto split = all.begin() + r.meta_bytes;
+      sent.push_back(RecordMessage{r.epoch, {all.begin(), split}, {split, all.end()}});
+    }
+    for (auto& c : out.closes) closed.push_back(c);
+    for (auto& n : out.notices) notices.push_back(n.text);
+    for (auto& c : out.completions) {
+      EXPECT_TRUE(done.emplace(c.id, c.error).second) << "request " << c.id << " completed twice";
+      if (on_done) on_done(c.id, c.error);
+    }
+  }
+
+  std::vector<Op> ops_;
+  Instant now_{1'000'000};
+  std::uint64_t next_id_ = 1;
+};
+
+inline std::vector<std::byte> filled(std::size_t bytes, int value) { return std::vector<std::byte>(bytes, std::byte(value)); }
+
+}  // namespace twinloft::repl::core

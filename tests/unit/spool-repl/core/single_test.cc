@@ -1,0 +1,353 @@
+// The core as a primary without peers: what a client sees, and what its disks hold.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "memory_file.h"
+#include "shell.h"
+#include "twinloft/spool-repl/journal/recovery.h"
+
+namespace twinloft::repl::core {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+constexpr std::uint32_t mib = 1u << 20;
+
+// The volume's content after recovery from the disks as they are now.
+Bytes image_after_recovery(const Shell& shell) {
+  MemoryFile journal(shell.journal), data(shell.data);
+  auto recovered = journal::recover(journal, data);
+  EXPECT_TRUE(recovered) << recovered.error().message;
+  if (!recovered) return {};
+  for (const StoredRecord& r : recovered->log.records) {
+    if (r.body.mark().lsn <= recovered->log.commit) continue;
+    std::size_t at = 0;
+    for (const Extent& e : r.body.extents) {
+      std::size_t n = std::size_t{e.blocks} * block_size;
+      if (e.kind == ExtentKind::zeros) {
+        std::memset(data.bytes.data() + e.lba.v * block_size, 0, n);
+        continue;
+      }
+      std::memcpy(data.bytes.data() + e.lba.v * block_size, r.payload.data() + at, n);
+      at += n;
+    }
+  }
+  return std::move(data.bytes);
+}
+
+TEST(Single, AnswersFromMemoryAtOnceAndDurablyAfterAFlush) {
+  Shell shell({.config = alone()});
+  Bytes in = filled(5000, 0x11), out(5000);
+  auto write = shell.submit(ClientOp::write, 4096, 4096, in.data());
+  EXPECT_EQ(shell.done.at(write), 0) << "in memory and ordered is enough for a plain write";
+  auto read = shell.submit(ClientOp::read, 4096, 4096, out.data());
+  EXPECT_EQ(shell.done.at(read), 0);
+  EXPECT_EQ(out[4095], std::byte{0x11});
+  auto flush = shell.submit(ClientOp::flush);
+  EXPECT_FALSE(shell.is_done(flush)) << "not before the journal is written";
+  shell.settle();
+  EXPECT_EQ(shell.done.at(flush), 0);
+  EXPECT_EQ(image_after_recovery(shell)[4096], std::byte{0x11});
+}
+
+TEST(Single, FuaWaitsForTheJournalAndPlainWritesDoNot) {
+  Shell shell({.config = alone()});
+  shell.settle();
+  Bytes in = filled(block_size, 1);
+  auto fua = shell.submit(ClientOp::write, 0, block_size, in.data(), true);
+  EXPECT_FALSE(shell.is_done(fua));
+  EXPECT_EQ(shell.pending(Disk::journal_write), 1u) << "FUA seals at once";
+  auto plain = shell.submit(ClientOp::write, block_size, block_size, in.data());
+  EXPECT_TRUE(shell.is_done(plain));
+  EXPECT_TRUE(shell.complete_one());
+  EXPECT_EQ(shell.done.at(fua), 0);
+}
+
+TEST(Single, WriteAckDurableMakesEveryWriteWait) {
+  Config config = alone();
+  config.write_ack_durable = true;
+  Shell shell({.config = config});
+  Bytes in = filled(block_size, 1);
+  auto write = shell.submit(ClientOp::write, 0, block_size, in.data());
+  auto trim = shell.submit(ClientOp::trim, 8192, 8192);
+  EXPECT_FALSE(shell.is_done(write));
+  EXPECT_FALSE(shell.is_done(trim));
+  shell.settle();
+  EXPECT_EQ(shell.done.at(write), 0);
+  EXPECT_EQ(shell.done.at(trim), 0);
+}
+
+TEST(Single, AFlushWaitsForEarlierRecordsThatEndLater) {
+  Shell shell({.config = alone()});
+  shell.settle();
+  Bytes in = filled(block_size, 1);
+  std::vector<std::uint64_t> flushes;
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    shell.submit(ClientOp::write, i * block_size, block_size, in.data());
+    flushes.push_back(shell.submit(ClientOp::flush));
+  }
+  ASSERT_EQ(shell.pending(Disk::journal_write), 3u);
+  std::vector<std::uint64_t> order;
+  shell.on_done = [&](std::uint64_t id, int) { order.push_back(id); };
+  shell.settle();
+  EXPECT_EQ(order, flushes) << "in order, whatever order the disk ends its writes in";
+}
+
+TEST(Single, ABatchIsSealedInTime) {
+  Config config = alone();
+  config.seal_after = std::chrono::milliseconds(5);
+  Shell shell({.config = config});
+  shell.settle();
+  Bytes in = filled(block_size, 1);
+  shell.submit(ClientOp::write, 0, block_size, in.data());
+  EXPECT_EQ(shell.pending(Disk::journal_write), 0u);
+  EXPECT_TRUE(shell.core->next_tick().has_value());
+  shell.pass_time(std::chrono::milliseconds(4));
+  EXPECT_EQ(shell.pending(Disk::journal_write), 0u);
+  shell.pass_time(std::chrono::milliseconds(1));
+  EXPECT_EQ(shell.pending(Disk::journal_write), 1u);
+}
+
+TEST(Single, AnAddressWrittenTwiceInABatchIsStoredOnce) {
+  Shell shell({.config = alone()});
+  shell.settle();
+  auto before = shell.core->status().records_bytes;
+  Bytes in = filled(block_size, 1);
+  for (int i = 0; i < 100; ++i) shell.submit(ClientOp::write, 0, block_size, in.data());
+  shell.submit(ClientOp::flush);
+  shell.settle();
+  EXPECT_EQ(shell.core->status().records_bytes - before, 2u * block_size);
+}
+
+TEST(Single, RefusesWhatLiesOutside) {
+  Shell shell({.config = alone(), .volume_blocks = 16});
+  Bytes b(2 * block_size);
+  EXPECT_EQ(shell.done.at(shell.submit(ClientOp::write, 15 * block_size, 2 * block_size, b.data())), EINVAL);
+  EXPECT_EQ(shell.done.at(shell.submit(ClientOp::read, 16 * block_size, 1, b.data())), EINVAL);
+  EXPECT_EQ(shell.done.at(shell.submit(ClientOp::trim, 0, 17 * block_size)), EINVAL);
+  EXPECT_EQ(shell.done.at(shell.submit(ClientOp::write, 16 * block_size, 0, b.data())), 0) << "nothing is fine";
+}
+
+TEST(Single, ZeroingReadsBackAsZerosAlsoAtItsEdges) {
+  for (ClientOp op : {ClientOp::trim, ClientOp::write_zeroes}) {
+    for (bool from_disk : {false, true}) {
+      Shell shell({.config = alone(), .volume_blocks = 16});
+      Bytes ones = filled(6 * block_size, 1), out(6 * block_size);
+      shell.submit(ClientOp::write, 0, 6 * block_size, ones.data());
+      if (from_disk) {
+        shell.step(CheckpointNow{});
+        shell.submit(ClientOp::flush);
+        shell.settle();
+      }
+      shell.submit(op, 100, 5 * block_size);
+      shell.settle();
+      shell.submit(ClientOp::read, 0, 6 * block_size, out.data());
+      shell.settle();
+      for (std::size_t i = 0; i < out.size(); ++i)
+        ASSERT_EQ(out[i], std::byte(i < 100 || i >= 100 + 5 * block_size)) << "byte " << i;
+    }
+  }
+}
+
+TEST(Single, AFullRingStallsWritersUntilTheCheckpoint) {
+  Shell shell({.config = alone(), .volume_blocks = 8192});
+  shell.held = [](Disk kind) { return kind == Disk::home_write; };
+  Bytes in = filled(mib, 3);
+  std::vector<std::uint64_t> writes;
+  for (std::uint64_t i = 0; i < 24; ++i) {
+    writes.push_back(shell.submit(ClientOp::write, i * mib, mib, in.data()));
+    shell.settle();
+  }
+  EXPECT_FALSE(shell.is_done(writes.back())) << "24 MiB into a ring of 8";
+  EXPECT_TRUE(shell.is_done(writes.front()));
+  EXPECT_GT(shell.core->status().waiting_requests, 0u);
+  auto flush = shell.submit(ClientOp::flush);
+  shell.held = nullptr;
+  shell.settle();
+  for (auto id : writes) EXPECT_EQ(shell.done.at(id), 0);
+  EXPECT_EQ(shell.done.at(flush), 0);
+  EXPECT_EQ(shell.core->status().waiting_requests, 0u);
+}
+
+TEST(Single, AFullArenaStallsWritersUntilTheCheckpoint) {
+  Shell shell({.config = alone(), .volume_blocks = 16384, .ring_bytes = 128ull << 20});
+  shell.held = [](Disk kind) { return kind == Disk::home_sync; };
+  Bytes in = filled(mib, 3);
+  std::vector<std::uint64_t> writes;
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    writes.push_back(shell.submit(ClientOp::write, i * mib, mib, in.data()));
+    shell.settle();
+  }
+  EXPECT_FALSE(shell.is_done(writes.back()));
+  EXPECT_LT(shell.arena.free(), 300u);
+  EXPECT_LT(shell.core->status().journal_used, shell.core->status().journal_size / 2) << "it is not the ring";
+  shell.held = nullptr;
+  shell.settle();
+  for (auto id : writes) EXPECT_EQ(shell.done.at(id), 0);
+}
+
+TEST(Single, SettlesWithEverythingHomeAndAllMemoryFree) {
+  Shell shell({.config = alone()});
+  Bytes in = filled(mib, 7);
+  shell.submit(ClientOp::write, 12345, mib, in.data());
+  shell.submit(ClientOp::trim, 3 * mib, 8192);
+  shell.submit(ClientOp::flush);
+  shell.step(CheckpointNow{});
+  shell.settle();
+  EXPECT_TRUE(shell.core->settled());
+  EXPECT_EQ(shell.arena.used(), 0u);
+  EXPECT_EQ(shell.reads.used(), 0u);
+  EXPECT_EQ(shell.core->status().dirty_blocks, 0u);
+  EXPECT_EQ(shell.core->status().journal_used, 0u);
+  EXPECT_TRUE(std::equal(in.begin(), in.end(), shell.data.begin() + 12345));
+}
+
+// ---- random requests against an array of bytes ---------------------------------------------------------------------
+
+class RandomClient {
+ public:
+  RandomClient(std::uint64_t seed, std::uint64_t volume_blocks)
+      : random_(seed), shell_({.config = config(), .volume_blocks = volume_blocks, .seed = seed}),
+        model_(volume_blocks * block_size), stamp_(model_.size()) {
+    shell_.on_done = [this](std::uint64_t id, int error) { finish(id, error); };
+  }
+
+  void run(int steps) {
+    for (int i = 0; i < steps && !testing::Test::HasFatalFailure(); ++i) {
+      if (random_.below(3) != 0) submit();
+      for (auto n = random_.below(4); n > 0; --n) shell_.complete_one();
+      if (random_.below(8) == 0) shell_.pass_time(std::chrono::milliseconds(random_.below(6)));
+      if (random_.below(200) == 0) shell_.step(CheckpointNow{});
+    }
+    shell_.settle();
+    EXPECT_TRUE(open_.empty()) << open_.size() << " requests are never answered";
+    shell_.on_done = nullptr;
+    Bytes out(model_.size());
+    for (std::uint64_t at = 0; at < out.size(); at += mib)
+      shell_.submit(ClientOp::read, at, static_cast<std::uint32_t>(std::min<std::uint64_t>(mib, out.size() - at)), out.data() + at);
+    shell_.settle();
+    EXPECT_TRUE(out == model_) << "what is read at the end";
+    shell_.submit(ClientOp::flush);
+    shell_.step(CheckpointNow{});
+    shell_.settle();
+    EXPECT_TRUE(shell_.data == model_) << "the data area after a checkpoint";
+    EXPECT_EQ(shell_.arena.used(), 0u);
+    EXPECT_EQ(shell_.reads.used(), 0u);
+  }
+
+ private:
+  struct Open {
+    ClientOp op;
+    bool fua;
+    std::uint64_t offset;
+    std::uint32_t length;
+    Bytes data;
+    Bytes expected;          // of a read
+    std::uint64_t clock;     // when it was submitted
+  };
+
+  Config config() {
+    Config c = alone();
+    c.journal_writes_in_flight = static_cast<std::uint32_t>(1 + random_.below(4));
+    c.home_writes_in_flight = static_cast<std::uint32_t>(1 + random_.below(8));
+    c.checkpoint_idle = std::chrono::milliseconds(1 + random_.below(50));
+    c.write_ack_durable = random_.below(6) == 0;
+    return c;
+  }
+
+  bool overlaps(std::uint64_t offset, std::uint64_t length) const {
+    for (const auto& [id, o] : open_)
+      if (o.op != ClientOp::flush && offset < o.offset + o.length && o.offset < offset + length) return true;
+    return false;
+  }
+
+  void submit() {
+    if (open_.size() >= 12) return;
+    Open o{};
+    std::uint64_t kind = random_.below(20);
+    o.op = kind < 9 ? ClientOp::write : kind < 14 ? ClientOp::read : kind < 16 ? ClientOp::trim
+           : kind < 18 ? ClientOp::write_zeroes : ClientOp::flush;
+    o.fua = random_.below(8) == 0;
+    o.clock = ++clock_;
+    if (o.op != ClientOp::flush) {
+      static constexpr std::uint32_t most[] = {64, 5000, 40000, mib};
+      o.length = static_cast<std::uint32_t>(1 + random_.below(std::min<std::uint64_t>(most[random_.below(4)], model_.size())));
+      o.offset = random_.below(model_.size() - o.length + 1);
+      if (random_.below(3) == 0) {  // aligned, as file systems do
+        o.offset = o.offset / block_size * block_size;
+        o.length = (o.length + block_size - 1) / block_size * block_size;
+        if (o.offset + o.length > model_.size()) return;
+      }
+      if (overlaps(o.offset, o.length)) return;
+    }
+    if (o.op == ClientOp::write || o.op == ClientOp::read) o.data.resize(o.length);
+    if (o.op == ClientOp::write) random_.fill(o.data);
+    auto from = model_.begin() + static_cast<std::ptrdiff_t>(o.offset);
+    if (o.op == ClientOp::read) o.expected.assign(from, from + o.length);
+    // Nothing else touches this range until it is answered, so the model may have its outcome at once. Until then
+    // its bytes carry the mark that no flush promises anything about them.
+    if (o.op == ClientOp::write) std::copy(o.data.begin(), o.data.end(), from);
+    if (o.op == ClientOp::trim || o.op == ClientOp::write_zeroes) std::fill(from, from + o.length, std::byte{0});
+    if (o.op != ClientOp::read) std::fill_n(stamp_.begin() + static_cast<std::ptrdiff_t>(o.offset), o.length, UINT64_MAX);
+    // As the shell numbers them: a request may be answered before submit() returns.
+    auto [it, fresh] = open_.emplace(next_id_++, std::move(o));
+    Open& r = it->second;
+    auto id = shell_.submit(r.op, r.offset, r.length, r.data.data(), r.fua);
+    ASSERT_EQ(id, next_id_ - 1);
+  }
+
+  void finish(std::uint64_t id, int error) {
+    ASSERT_EQ(error, 0);
+    Open o = std::move(open_.at(id));
+    open_.erase(id);
+    switch (o.op) {
+      case ClientOp::read:
+        ASSERT_TRUE(o.data == o.expected) << "read of " << o.offset << "+" << o.length;
+        return;
+      case ClientOp::flush:
+        if (random_.below(12) == 0) check_durable(o.clock, nullptr);
+        return;
+      default:
+        std::fill_n(stamp_.begin() + static_cast<std::ptrdiff_t>(o.offset), o.length, ++clock_);
+        if (o.fua && random_.below(12) == 0) check_durable(0, &o);
+    }
+  }
+
+  // What was answered before the flush was asked for is found by a recovery from the disks as they are now.
+  void check_durable(std::uint64_t before, const Open* fua) {
+    Bytes image = image_after_recovery(shell_);
+    ASSERT_EQ(image.size(), model_.size());
+    for (std::size_t i = 0; i < image.size(); ++i) {
+      bool promised = fua ? i >= fua->offset && i < fua->offset + fua->length : stamp_[i] < before;
+      ASSERT_TRUE(!promised || image[i] == model_[i]) << "byte " << i << " was promised";
+    }
+    checked_++;
+  }
+
+ public:
+  int checked() const { return checked_; }
+
+ private:
+  SeededRandom random_;
+  Shell shell_;
+  Bytes model_;
+  std::vector<std::uint64_t> stamp_;  // for each byte: when its last write was answered
+  std::map<std::uint64_t, Open> open_;
+  std::uint64_t next_id_ = 1, clock_ = 0;
+  int checked_ = 0;
+};
+
+TEST(SingleProperty, ReadsAndDisksAgreeWithAnArrayOfBytes) {
+  int checked = 0;
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    RandomClient client(seed, seed % 3 == 0 ? 4096 : 300 + seed);
+    client.run(2500);
+    checked += client.checked();
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(checked, 20) << "flushes whose promise was looked at";
+}
+
+}  // namespace
+}  // namespace twinloft::repl::core
