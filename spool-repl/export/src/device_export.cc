@@ -32,6 +32,7 @@ Result<std::unique_ptr<DeviceExport>> DeviceExport::start(ports::Loop& loop, por
       },
       [self = device.get(), alive = std::weak_ptr(device->alive_), outcome, ready = std::move(ready)] {
         if (!alive.expired()) self->on_attached(std::move(*outcome), ready);
+        else if (*outcome) abandon_loop(**outcome);
       });
   return device;
 }
@@ -41,6 +42,10 @@ DeviceExport::~DeviceExport() {
 }
 
 void DeviceExport::on_attached(Result<std::string> device, const std::function<void(Result<std::string>)>& ready) {
+  if (device && aborted_) {
+    abandon_loop(*device);
+    device = fail(Errc::unavailable, "{}: the export was aborted", options_.fuse.mount_point);
+  }
   if (device) {
     device_ = *device;
     if (!options_.link.empty())
@@ -64,6 +69,13 @@ void DeviceExport::stop(std::function<void(Status)> stopped) {
       });
 }
 
-void DeviceExport::abort() { fuse_->abort(); }
+void DeviceExport::abort() {
+  aborted_ = true;
+  fuse_->abort();  // first: what waits on the device must be able to end
+  if (device_.empty()) return;
+  abandon_loop(device_);
+  if (!options_.link.empty()) withdraw_symlink(device_, options_.link);
+  device_.clear();
+}
 
 }  // namespace twinloft::repl::exports

@@ -102,6 +102,11 @@ Status detach_loop(const std::string& device) {
   return await_detached(device);
 }
 
+void abandon_loop(const std::string& device) {
+  // In use elsewhere, the kernel remembers the wish until the last close.
+  if (auto fd = open_device(device, O_RDONLY)) (void)::ioctl(fd->get(), LOOP_CLR_FD);
+}
+
 std::vector<std::string> loops_of(const std::string& backing_path) {
   std::vector<std::string> found;
   std::error_code error;

@@ -43,34 +43,25 @@ std::string unescape(std::string_view text) {
 
 }  // namespace
 
-std::optional<MountEntry> find_mount(std::string_view mountinfo, std::string_view path) {
-  std::optional<MountEntry> found;
+std::optional<std::string> mounted_type(std::string_view mountinfo, std::string_view path) {
+  std::optional<std::string> found;
   while (!mountinfo.empty()) {
     auto end = mountinfo.find('\n');
     auto words = split(mountinfo.substr(0, end));
     mountinfo = end == std::string_view::npos ? std::string_view{} : mountinfo.substr(end + 1);
     // id parent major:minor root mount-point options [optional fields] - type source super-options
-    if (words.size() < 7 || unescape(words[4]) != path) continue;
-    MountEntry entry;
-    auto colon = words[2].find(':');
-    if (colon == std::string_view::npos) continue;
-    std::string_view minor_text = words[2].substr(colon + 1);
-    std::from_chars(minor_text.data(), minor_text.data() + minor_text.size(), entry.device_minor);
-    for (std::size_t i = 6; i + 1 < words.size(); ++i)
-      if (words[i] == "-") entry.type = words[i + 1];
-    found = entry;  // later lines lie on top of earlier ones
+    if (words.size() < 5 || unescape(words[4]) != path) continue;
+    for (std::size_t i = 5; i + 1 < words.size(); ++i)
+      if (words[i] == "-") found = words[i + 1];  // later lines lie on top of earlier ones
   }
   return found;
 }
 
-Result<std::optional<MountEntry>> find_mount_now(const std::string& path) {
-  TL_TRY_ASSIGN(auto text, read_file("/proc/self/mountinfo", 64u << 20));
-  return find_mount(text, path);
-}
-
 bool is_dead_mount(const std::string& path) {
-  struct stat st {};
-  return ::stat(path.c_str(), &st) != 0 && (errno == ENOTCONN || errno == ECONNABORTED);
+  // The kernel may still know the attributes: have it ask the server.
+  struct statx st {};
+  return ::statx(AT_FDCWD, path.c_str(), AT_STATX_FORCE_SYNC, STATX_SIZE, &st) != 0 &&
+         (errno == ENOTCONN || errno == ECONNABORTED);
 }
 
 Status prepare_mount_point(const std::string& path) {
@@ -79,10 +70,10 @@ Status prepare_mount_point(const std::string& path) {
     log_warning("fuse: {}: removing the mount that an earlier process left behind", path);
     if (::umount2(path.c_str(), MNT_DETACH) != 0) return fail_errno(errno, "fuse: {}: unmounting what was left", path);
   }
-  TL_TRY_ASSIGN(auto mounted, find_mount_now(path));
-  if (mounted)
+  TL_TRY_ASSIGN(auto mountinfo, read_file("/proc/self/mountinfo", 64u << 20));
+  if (auto type = mounted_type(mountinfo, path))
     return fail(Errc::unavailable, "fuse: {}: something of type {} is mounted there already; unmount it, or stop the "
-                "process that serves it", path, mounted->type);
+                "process that serves it", path, *type);
   struct stat st {};
   int rc = ::stat(path.c_str(), &st);
   if (rc != 0 && errno == ENOENT) {
@@ -96,9 +87,10 @@ Status prepare_mount_point(const std::string& path) {
   return {};
 }
 
-void abort_connection(unsigned number) {
-  Fd fd(::open(fmt::format("/sys/fs/fuse/connections/{}/abort", number).c_str(), O_WRONLY | O_CLOEXEC));
-  if (fd) (void)write_all(fd.get(), as_bytes("1"));
+void abort_mount(const std::string& path) {
+  // For FUSE, MNT_FORCE ends the connection before anything else is looked at; unlike /sys/fs/fuse/connections it needs
+  // no fusectl to be mounted.
+  ::umount2(path.c_str(), MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW);
 }
 
 }  // namespace twinloft::repl::fuse

@@ -9,14 +9,8 @@
 
 namespace twinloft::repl::fuse {
 
-struct MountEntry {
-  unsigned device_minor = 0;  // also the number of the FUSE connection
-  std::string type;           // "fuse", ...
-};
-
-// The topmost mount at exactly `path`, in the text of /proc/<pid>/mountinfo (proc(5)).
-std::optional<MountEntry> find_mount(std::string_view mountinfo, std::string_view path);
-Result<std::optional<MountEntry>> find_mount_now(const std::string& path);
+// The file system type of the topmost mount at exactly `path`, in the text of /proc/<pid>/mountinfo (proc(5)).
+std::optional<std::string> mounted_type(std::string_view mountinfo, std::string_view path);
 
 // Whether a FUSE mount is at `path` whose server is gone.
 bool is_dead_mount(const std::string& path);
@@ -25,7 +19,8 @@ bool is_dead_mount(const std::string& path);
 // earlier process. Call only while no export of this process is mounted there.
 Status prepare_mount_point(const std::string& path);
 
-// Ends the FUSE connection of that number, where fusectl is mounted: all its waiting requests fail.
-void abort_connection(unsigned number);
+// Ends the FUSE connection behind the mount at `path`, so that all its waiting requests fail, and takes the mount away
+// as soon as nobody holds it. Waits for nothing.
+void abort_mount(const std::string& path);
 
 }  // namespace twinloft::repl::fuse

@@ -54,8 +54,6 @@ Status State::mount() {
   int fd = fuse_session_fd(session);
   if (int flags = ::fcntl(fd, F_GETFL); flags < 0 || ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)
     return fail_errno(errno, "fuse: /dev/fuse");
-  TL_TRY_ASSIGN(auto entry, find_mount_now(path));
-  if (entry) connection_number = entry->device_minor;
   loop.watch(fd, ports::Loop::readable, [this](unsigned) { on_ready(); });
   watching = true;
   return {};
@@ -202,11 +200,8 @@ void FuseExport::abort() {
   State& state = *state_;
   if (!std::exchange(state.mounted, false)) return;
   state.stopping = true;
-  abort_connection(state.connection_number);
+  abort_mount(state.options.mount_point);
   state.unwatch();
-  // Closes /dev/fuse, which ends the connection even where fusectl is not mounted, and unmounts lazily.
-  fuse_session_unmount(state.session);
-  ::umount2(state.options.mount_point.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW);
 }
 
 unsigned FuseExport::in_flight() const { return state_->in_target; }

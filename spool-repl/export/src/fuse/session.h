@@ -53,7 +53,6 @@ struct FuseExport::State {
   bool mounted = false;
   bool watching = false;
   bool stopping = false;
-  unsigned connection_number = 0;
   struct stat underlying {};  // of the mount point's own file
   fuse_buf input{};           // libfuse allocates its memory on first use
 

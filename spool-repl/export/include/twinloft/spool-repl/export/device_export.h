@@ -50,6 +50,7 @@ class DeviceExport {
   DeviceOptions options_;
   std::unique_ptr<fuse::FuseExport> fuse_;
   std::string device_;
+  bool aborted_ = false;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // what the side thread brings back looks at it first
 };
 

@@ -24,6 +24,9 @@ Result<std::string> attach_loop(const std::string& backing_path, const LoopOptio
 // Detaches. Errors: unavailable while the device is in use; it then stays attached. Nothing to do is success.
 Status detach_loop(const std::string& device);
 
+// Detaches once nobody uses the device any more, without waiting for that. For a device whose data has gone.
+void abandon_loop(const std::string& device);
+
 // Devices whose backing file has that path now, from sysfs; touches neither devices nor file.
 std::vector<std::string> loops_of(const std::string& backing_path);
 

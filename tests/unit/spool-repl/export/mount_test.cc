@@ -1,0 +1,69 @@
+#include "fuse/mount.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+namespace twinloft::repl::fuse {
+namespace {
+
+constexpr std::string_view table =
+    "24 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n"
+    "80 24 0:57 / /run/a\\040b/volume rw,nosuid - fuse.twinloft twinloft rw,user_id=0\n"
+    "81 24 0:58 / /run/x rw,nosuid shared:3 master:1 - tmpfs tmpfs rw\n"
+    "82 81 0:59 / /run/x rw - fuse twinloft rw\n"
+    "broken line\n";
+
+TEST(MountTable, finds_the_topmost_mount_of_exactly_that_path) {
+  EXPECT_EQ(mounted_type(table, "/"), "ext4");
+  EXPECT_EQ(mounted_type(table, "/run/a b/volume"), "fuse.twinloft");
+  EXPECT_EQ(mounted_type(table, "/run/x"), "fuse");
+  EXPECT_EQ(mounted_type(table, "/run"), std::nullopt);
+  EXPECT_EQ(mounted_type(table, "line"), std::nullopt);
+  EXPECT_EQ(mounted_type("", "/"), std::nullopt);
+}
+
+class MountPoint : public testing::Test {
+ protected:
+  MountPoint() {
+    const char* dir = std::getenv("TMPDIR");
+    where = std::string(dir ? dir : "/tmp") + "/tl-mount-XXXXXX";
+    EXPECT_NE(mkdtemp(where.data()), nullptr);
+  }
+  ~MountPoint() override { std::filesystem::remove_all(where); }
+  std::string where;
+};
+
+TEST_F(MountPoint, is_created_as_a_private_file_and_accepted_again) {
+  ASSERT_TRUE(prepare_mount_point(where + "/volume"));
+  struct stat st {};
+  ASSERT_EQ(stat((where + "/volume").c_str(), &st), 0);
+  EXPECT_TRUE(S_ISREG(st.st_mode));
+  EXPECT_EQ(st.st_mode & 0777, 0600u);
+  EXPECT_TRUE(prepare_mount_point(where + "/volume"));
+}
+
+TEST_F(MountPoint, must_be_a_file_with_an_absolute_path) {
+  auto directory = prepare_mount_point(where);
+  ASSERT_FALSE(directory);
+  EXPECT_EQ(directory.error().code, Errc::invalid);
+  auto relative = prepare_mount_point("volume");
+  ASSERT_FALSE(relative);
+  EXPECT_EQ(relative.error().code, Errc::invalid);
+  auto orphan = prepare_mount_point(where + "/missing/volume");
+  ASSERT_FALSE(orphan);
+  EXPECT_EQ(orphan.error().sys, ENOENT);
+}
+
+TEST_F(MountPoint, what_is_mounted_already_is_left_alone) {
+  auto taken = prepare_mount_point("/proc");
+  ASSERT_FALSE(taken);
+  EXPECT_EQ(taken.error().code, Errc::unavailable);
+  EXPECT_FALSE(is_dead_mount("/proc"));
+}
+
+}  // namespace
+}  // namespace twinloft::repl::fuse
