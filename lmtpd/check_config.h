@@ -1,0 +1,20 @@
+// `lmtpd check-config`: what would go wrong at run time, said before.
+#pragma once
+
+#include <iosfwd>
+#include <memory>
+#include <string>
+
+#include "twinloft/base/result.h"
+#include "twinloft/lmtpd/config/config.h"
+#include "twinloft/lmtpd/session/model.h"
+
+namespace twinloft::lmtpd {
+
+// The user database that the configuration names.
+Result<std::unique_ptr<UserDb>> open_users(const UserSettings& users);
+
+// One problem a line to `err`, "ok" to `out` where there is none. Exit codes: 0, or 78 (EX_CONFIG).
+int check_config(const std::string& path, std::ostream& out, std::ostream& err);
+
+}  // namespace twinloft::lmtpd

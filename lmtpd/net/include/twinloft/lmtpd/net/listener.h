@@ -1,0 +1,52 @@
+// Listening sockets, bound before privileges are dropped.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "twinloft/base/fd.h"
+#include "twinloft/base/result.h"
+
+namespace twinloft::lmtpd {
+
+struct ListenAddress {
+  std::string name;        // for messages, as configured
+  std::string host;        // numeric; empty for a Unix socket
+  std::uint16_t port = 0;  // 25 is refused (RFC 2033 section 5); 0: any free port
+  std::string unix_path;   // absolute
+  unsigned mode = 0660;    // of the Unix socket
+};
+
+// A bound, listening, non-blocking socket. A Unix socket's path is removed with it, unless another one stands
+// there by then.
+class Listener {
+ public:
+  // Errors: port 25; the address is in use (named, with what to do); a path that is no socket. A Unix socket
+  // left behind by a dead server is replaced; one that answers is not.
+  static Result<Listener> bind(const ListenAddress& address);
+  ~Listener() { remove_path(); }
+  Listener(Listener&&) noexcept = default;
+  Listener& operator=(Listener&&) = delete;
+  Listener(const Listener&) = delete;
+
+  int fd() const { return fd_.get(); }
+  bool is_unix() const { return !path_.empty(); }
+  std::uint16_t port() const { return port_; }  // of TCP
+  const std::string& name() const { return name_; }
+
+ private:
+  Listener() = default;
+  static Result<Listener> bind_unix(const ListenAddress& address);
+  static Result<Listener> bind_tcp(const ListenAddress& address);
+  void remove_path();
+
+  std::string name_;
+  Fd fd_;
+  std::uint16_t port_ = 0;
+  std::string path_;
+  std::uint64_t device_ = 0;  // of the path, to know it again
+  std::uint64_t inode_ = 0;
+};
+
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,52 @@
+#include "body_store.h"
+
+#include <fcntl.h>
+
+#include <cerrno>
+#include <utility>
+
+namespace twinloft::lmtpd {
+
+bool MemoryBudget::take(std::uint64_t bytes) {
+  std::uint64_t before = used_.fetch_add(bytes, std::memory_order_relaxed);
+  if (before + bytes <= bytes_max_) return true;
+  used_.fetch_sub(bytes, std::memory_order_relaxed);
+  return false;
+}
+
+Status BodyStore::append(std::string_view bytes) {
+  Status added = add(bytes);
+  if (!added) {
+    body_ = {};
+    give_back();
+  }
+  return added;
+}
+
+Status BodyStore::add(std::string_view bytes) {
+  if (body_.in_memory() && body_.size + bytes.size() > limits_.memory_bytes_max) TL_TRY(move_to_file());
+  if (!body_.in_memory()) {
+    TL_TRY(write_all(body_.file.get(), as_bytes(bytes)));
+  } else {
+    if (!budget_.take(bytes.size()))
+      return fail(Errc::exhausted, "messages being received use all of limits.body_memory_total");
+    charged_ += bytes.size();
+    body_.memory.append(bytes);
+  }
+  body_.size += bytes.size();
+  return {};
+}
+
+Status BodyStore::move_to_file() {
+  Fd file(::open(limits_.directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  if (!file) return fail_errno(errno, "{}: no file for a large message", limits_.directory);
+  TL_TRY(write_all(file.get(), as_bytes(body_.memory)));
+  std::string().swap(body_.memory);
+  body_.file = std::move(file);
+  give_back();
+  return {};
+}
+
+void BodyStore::give_back() { budget_.give_back(std::exchange(charged_, 0)); }
+
+}  // namespace twinloft::lmtpd

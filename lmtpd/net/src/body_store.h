@@ -1,0 +1,56 @@
+// Where a message is kept while it arrives and until its deliveries are done: in memory up to a limit, then in
+// an unlinked file. All bodies in memory share one budget.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "twinloft/base/result.h"
+#include "twinloft/lmtpd/session/model.h"
+
+namespace twinloft::lmtpd {
+
+class MemoryBudget {
+ public:
+  explicit MemoryBudget(std::uint64_t bytes_max) : bytes_max_(bytes_max) {}
+  bool take(std::uint64_t bytes);
+  void give_back(std::uint64_t bytes) { used_.fetch_sub(bytes, std::memory_order_relaxed); }
+  std::uint64_t used() const { return used_.load(std::memory_order_relaxed); }
+
+ private:
+  const std::uint64_t bytes_max_;
+  std::atomic<std::uint64_t> used_{0};
+};
+
+struct BodyLimits {
+  std::uint64_t memory_bytes_max = 1u << 20;  // of one message
+  std::string directory = "/var/tmp";         // of the files
+};
+
+class BodyStore {
+ public:
+  BodyStore(const BodyLimits& limits, MemoryBudget& budget) : limits_(limits), budget_(budget) {}
+  ~BodyStore() { give_back(); }
+  BodyStore(const BodyStore&) = delete;
+  BodyStore& operator=(const BodyStore&) = delete;
+
+  // Errors: Errc::exhausted where the budget is used up, Errc::io where the file cannot be made or written.
+  // The body is then lost; what was taken from the budget is given back.
+  Status append(std::string_view bytes);
+  const MessageBody& body() const { return body_; }
+
+ private:
+  Status add(std::string_view bytes);
+  Status move_to_file();
+  void give_back();
+
+  const BodyLimits& limits_;
+  MemoryBudget& budget_;
+  std::uint64_t charged_ = 0;
+  MessageBody body_;
+};
+
+}  // namespace twinloft::lmtpd

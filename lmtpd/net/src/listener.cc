@@ -1,0 +1,155 @@
+#include "twinloft/lmtpd/net/listener.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/file.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+constexpr std::uint16_t smtp_port = 25;
+constexpr int backlog = 1024;
+
+Result<Fd> make_socket(int family) {
+  Fd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return fail_errno(errno, "socket");
+  return fd;
+}
+
+struct TcpAddress {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+  int family = AF_INET;
+};
+
+bool make_tcp_address(const ListenAddress& address, TcpAddress& out) {
+  auto* v4 = reinterpret_cast<sockaddr_in*>(&out.storage);
+  auto* v6 = reinterpret_cast<sockaddr_in6*>(&out.storage);
+  if (::inet_pton(AF_INET, address.host.c_str(), &v4->sin_addr) == 1) {
+    v4->sin_family = AF_INET;
+    v4->sin_port = htons(address.port);
+    out.length = sizeof *v4;
+    return true;
+  }
+  if (::inet_pton(AF_INET6, address.host.c_str(), &v6->sin6_addr) != 1) return false;
+  v6->sin6_family = AF_INET6;
+  v6->sin6_port = htons(address.port);
+  out.length = sizeof *v6;
+  out.family = AF_INET6;
+  return true;
+}
+
+std::uint16_t port_of(int fd) {
+  sockaddr_storage bound{};
+  socklen_t length = sizeof bound;
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &length) != 0) return 0;
+  return ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&bound)->sin6_port
+                                           : reinterpret_cast<sockaddr_in*>(&bound)->sin_port);
+}
+
+bool make_unix_address(const std::string& path, sockaddr_un& out) {
+  out = {};
+  out.sun_family = AF_UNIX;
+  if (path.empty() || path.size() >= sizeof out.sun_path) return false;
+  std::memcpy(out.sun_path, path.data(), path.size());
+  return true;
+}
+
+// Takes away a socket that nobody answers. Anything else at the path stays, and is an error.
+Status clear_stale(const std::string& path, const sockaddr_un& address) {
+  struct stat found {};
+  if (::lstat(path.c_str(), &found) != 0) {
+    if (errno == ENOENT) return {};
+    return fail_errno(errno, "{}", path);
+  }
+  if (!S_ISSOCK(found.st_mode))
+    return fail(Errc::conflict, "{} exists and is no socket: choose another path, or remove it", path);
+  TL_TRY_ASSIGN(Fd probe, make_socket(AF_UNIX));
+  int connected = ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  if (connected == 0 || errno == EAGAIN)
+    return fail(Errc::conflict, "another server answers at {}: stop it, or choose another path", path);
+  if (errno != ECONNREFUSED) return fail_errno(errno, "{}: whether a server is there cannot be told", path);
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) return fail_errno(errno, "{}: cannot be removed", path);
+  return {};
+}
+
+// Two servers that start at once must not both find the socket stale. Held until the socket is bound.
+Result<Fd> lock_directory_of(const std::string& path) {
+  std::string directory = path.substr(0, std::max<std::size_t>(path.rfind('/'), 1));
+  Fd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd) return fail_errno(errno, "{}, the directory of the socket {}", directory, path);
+  if (::flock(fd.get(), LOCK_EX) != 0) return fail_errno(errno, "{}: lock", directory);
+  return fd;
+}
+
+}  // namespace
+
+Result<Listener> Listener::bind(const ListenAddress& address) {
+  return address.unix_path.empty() ? bind_tcp(address) : bind_unix(address);
+}
+
+Result<Listener> Listener::bind_tcp(const ListenAddress& address) {
+  if (address.port == smtp_port)
+    return fail(Errc::invalid, "{}: port 25 is SMTP's, and LMTP is never spoken there (RFC 2033)", address.name);
+  TcpAddress to;
+  if (!make_tcp_address(address, to))
+    return fail(Errc::invalid, "{}: {} is no numeric address", address.name, address.host);
+  Listener out;
+  out.name_ = address.name;
+  TL_TRY_ASSIGN(out.fd_, make_socket(to.family));
+  int on = 1;
+  (void)::setsockopt(out.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (to.family == AF_INET6) (void)::setsockopt(out.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+  if (::bind(out.fd(), reinterpret_cast<const sockaddr*>(&to.storage), to.length) != 0 ||
+      ::listen(out.fd(), backlog) != 0) {
+    int error = errno;
+    if (error == EADDRINUSE)
+      return fail(Errc::conflict, "{} is in use by another program: stop it, or listen elsewhere", address.name);
+    return fail_errno(error, "cannot listen on {}", address.name);
+  }
+  out.port_ = port_of(out.fd());
+  return out;
+}
+
+Result<Listener> Listener::bind_unix(const ListenAddress& address) {
+  sockaddr_un to;
+  if (!make_unix_address(address.unix_path, to))
+    return fail(Errc::invalid, "{}: a Unix socket's path has at most {} bytes", address.name,
+                sizeof to.sun_path - 1);
+  TL_TRY_ASSIGN(Fd lock, lock_directory_of(address.unix_path));
+  TL_TRY(clear_stale(address.unix_path, to));
+  Listener out;
+  out.name_ = address.name;
+  TL_TRY_ASSIGN(out.fd_, make_socket(AF_UNIX));
+  if (::bind(out.fd(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0)
+    return fail_errno(errno, "cannot listen on {}", address.name);
+  out.path_ = address.unix_path;
+  struct stat made {};
+  if (::lstat(address.unix_path.c_str(), &made) == 0) {
+    out.device_ = made.st_dev;
+    out.inode_ = made.st_ino;
+  }
+  // Nobody can connect before listen(), so nobody does with the umask's mode.
+  if (::chmod(address.unix_path.c_str(), address.mode) != 0)
+    return fail_errno(errno, "{}: its mode cannot be set", address.name);
+  if (::listen(out.fd(), backlog) != 0) return fail_errno(errno, "cannot listen on {}", address.name);
+  return out;
+}
+
+void Listener::remove_path() {
+  if (path_.empty() || !fd_) return;
+  struct stat found {};
+  if (::lstat(path_.c_str(), &found) == 0 && found.st_dev == device_ && found.st_ino == inode_)
+    (void)::unlink(path_.c_str());  // fails where privileges were dropped: then the next start replaces it
+}
+
+}  // namespace twinloft::lmtpd

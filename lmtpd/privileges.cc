@@ -1,0 +1,89 @@
+#include "privileges.h"
+
+#include <grp.h>
+#include <pwd.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <optional>
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+std::optional<std::uint32_t> as_number(const std::string& text) {
+  std::uint32_t value = 0;
+  auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+Result<Identity> find_user(const std::string& text, const char* key) {
+  auto number = as_number(text);
+  const passwd* row = number ? ::getpwuid(*number) : ::getpwnam(text.c_str());
+  if (row) return Identity{row->pw_uid, row->pw_gid, row->pw_name};
+  if (number) return Identity{*number, 0, {}};
+  return fail(Errc::not_found, "{}: there is no user \"{}\" on this machine; make it with: useradd --system {}",
+              key, text, text);
+}
+
+Result<gid_t> find_group(const std::string& text, const char* key) {
+  if (auto number = as_number(text)) return *number;
+  const group* row = ::getgrnam(text.c_str());
+  if (!row) return fail(Errc::not_found, "{}: there is no group \"{}\" on this machine", key, text);
+  return row->gr_gid;
+}
+
+}  // namespace
+
+Result<Identity> find_identity(const Config& config) {
+  Identity out{::geteuid(), ::getegid(), {}};
+  if (!config.user.empty()) {
+    TL_TRY_ASSIGN(out, find_user(config.user, "user"));
+  }
+  if (!config.group.empty()) {
+    TL_TRY_ASSIGN(out.gid, find_group(config.group, "group"));
+  }
+  if (out.uid == 0 || out.gid == 0)
+    return fail(Errc::denied,
+                "mail is never delivered as root or group root: name the mail's owner with user = \"vmail\" (and "
+                "group, where the user has no entry of its own)");
+  return out;
+}
+
+Status fill_static_ids(UserSettings& users, const Identity& process) {
+  users.fixed.uid = process.uid;
+  users.fixed.gid = process.gid;
+  if (!users.uid.empty()) {
+    TL_TRY_ASSIGN(Identity owner, find_user(users.uid, "users.uid"));
+    users.fixed.uid = owner.uid;
+    if (owner.gid != 0) users.fixed.gid = owner.gid;
+  }
+  if (!users.gid.empty()) {
+    TL_TRY_ASSIGN(users.fixed.gid, find_group(users.gid, "users.gid"));
+  }
+  return {};
+}
+
+Status drop_privileges(const Identity& identity) {
+  bool same = ::geteuid() == identity.uid && ::getuid() == identity.uid && ::getegid() == identity.gid &&
+              ::getgid() == identity.gid;
+  if (!same) {
+    if (::geteuid() != 0)
+      return fail(Errc::denied, "lmtpd was started as uid {}: only root can become uid {}", ::geteuid(),
+                  identity.uid);
+    int grouped = identity.name.empty() ? ::setgroups(0, nullptr)
+                                        : ::initgroups(identity.name.c_str(), identity.gid);
+    if (grouped != 0) return fail_errno(errno, "setgroups");
+    if (::setresgid(identity.gid, identity.gid, identity.gid) != 0) return fail_errno(errno, "setgid");
+    if (::setresuid(identity.uid, identity.uid, identity.uid) != 0) return fail_errno(errno, "setuid");
+  }
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return fail_errno(errno, "PR_SET_NO_NEW_PRIVS");
+  if (::setuid(0) == 0 || ::geteuid() == 0)
+    return fail(Errc::internal, "privileges could be taken back after they were dropped");
+  return {};
+}
+
+}  // namespace twinloft::lmtpd

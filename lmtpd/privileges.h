@@ -1,0 +1,28 @@
+// Who lmtpd runs as.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "twinloft/base/result.h"
+#include "twinloft/lmtpd/config/config.h"
+
+namespace twinloft::lmtpd {
+
+struct Identity {
+  uid_t uid = 0;
+  gid_t gid = 0;
+  std::string name;  // for the group list; empty where the user is only a number
+};
+
+// The configured user and group, else who the process is now. Errors: unknown names, root.
+Result<Identity> find_identity(const Config& config);
+
+// Fills in whose mail `static` users own: the configured ids, else those of `process`.
+Status fill_static_ids(UserSettings& users, const Identity& process);
+
+// Becomes `identity` for good: groups, gid, uid, PR_SET_NO_NEW_PRIVS, and proof that there is no way back.
+Status drop_privileges(const Identity& identity);
+
+}  // namespace twinloft::lmtpd

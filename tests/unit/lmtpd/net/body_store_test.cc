@@ -1,0 +1,77 @@
+#include "body_store.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "worker_pool.h"
+
+namespace twinloft::lmtpd {
+namespace {
+
+std::string read_all(const MessageBody& body) {
+  std::string out(body.size, '\0');
+  EXPECT_EQ(::pread(body.file.get(), out.data(), out.size(), 0), static_cast<ssize_t>(out.size()));
+  return out;
+}
+
+TEST(BodyStore, StaysInMemoryUpToItsLimit) {
+  MemoryBudget budget(1000);
+  BodyLimits limits{10, "/tmp"};
+  BodyStore store(limits, budget);
+  ASSERT_TRUE(store.append("0123456789"));
+  EXPECT_TRUE(store.body().in_memory());
+  EXPECT_EQ(store.body().memory, "0123456789");
+  EXPECT_EQ(budget.used(), 10u);
+}
+
+TEST(BodyStore, GoesToAnUnlinkedFileBeyond) {
+  MemoryBudget budget(1000);
+  BodyLimits limits{10, "/tmp"};
+  BodyStore store(limits, budget);
+  ASSERT_TRUE(store.append("01234567"));
+  ASSERT_TRUE(store.append("89a"));
+  ASSERT_TRUE(store.append("bc"));
+  ASSERT_FALSE(store.body().in_memory());
+  EXPECT_EQ(store.body().size, 13u);
+  EXPECT_EQ(read_all(store.body()), "0123456789abc");
+  EXPECT_EQ(budget.used(), 0u);
+}
+
+TEST(BodyStore, AUsedUpBudgetIsExhausted) {
+  MemoryBudget budget(10);
+  BodyLimits limits{100, "/tmp"};
+  BodyStore first(limits, budget);
+  ASSERT_TRUE(first.append("0123456"));
+  {
+    BodyStore second(limits, budget);
+    ASSERT_TRUE(second.append("012"));
+    Status refused = second.append("3");
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, Errc::exhausted);
+    EXPECT_EQ(budget.used(), 7u) << "a refused body holds nothing";
+  }
+  EXPECT_EQ(budget.used(), 7u);
+}
+
+TEST(BodyStore, AMissingDirectoryIsNamed) {
+  MemoryBudget budget(100);
+  BodyLimits limits{1, "/nonexistent"};
+  BodyStore store(limits, budget);
+  Status failed = store.append("0123456");
+  ASSERT_FALSE(failed);
+  EXPECT_NE(failed.error().message.find("/nonexistent"), std::string::npos);
+}
+
+TEST(WorkerPool, RunsWhatIsQueuedBeforeItEnds) {
+  std::atomic<int> ran{0};
+  {
+    WorkerPool pool(3);
+    for (int i = 0; i < 100; ++i) pool.post([&] { ++ran; });
+  }
+  EXPECT_EQ(ran, 100);
+}
+
+}  // namespace
+}  // namespace twinloft::lmtpd
