@@ -196,10 +196,13 @@ void Secondary::advance() {
   take_backlog();
   // Only what was matched with the primary of this epoch, is durable here, and is at or below its commit point.
   if (connection_ != ConnectionState::Connected || cut_ != Cut::none) return;
-  RecordNo end = std::min(v_.log.end_upto(primary_commit_.lsn), v_.log.durable_end());
-  if (end > v_.log.committed_end() && v_.log.mark_before(end).lsn == primary_commit_.lsn &&
-      v_.log.mark_before(end).hash != primary_commit_.hash)
+  RecordNo upto = v_.log.end_upto(primary_commit_.lsn);
+  LogMark ours = v_.log.mark_before(upto);
+  bool within_a_record = upto < v_.log.end() && v_.log.at(upto).first <= primary_commit_.lsn;
+  bool other_hash = ours.lsn == primary_commit_.lsn && ours.hash != primary_commit_.hash;
+  if (primary_commit_.lsn.v > 0 && (within_a_record || other_hash))
     return refuse("its commit point names another history");
+  RecordNo end = std::min(upto, v_.log.durable_end());
   v_.commit_upto(end, [](const LogRecord&) {});
 }
 

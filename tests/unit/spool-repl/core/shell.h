@@ -9,8 +9,10 @@
 #include <memory>
 #include <vector>
 
+#include "memory_file.h"
 #include "twinloft/spool-repl/core/core.h"
 #include "twinloft/spool-repl/journal/aligned.h"
+#include "twinloft/spool-repl/journal/recovery.h"
 
 namespace twinloft::repl::core {
 
@@ -116,6 +118,23 @@ class Shell {
       core->tick(now_);
       drain();
     }
+  }
+  // Power goes and comes back: operations under way are lost, and the core starts from what recovery finds.
+  void restart() {
+    core.reset();
+    ops_.clear();
+    MemoryFile journal_file(std::move(journal)), data_file(std::move(data));
+    auto recovered = journal::recover(journal_file, data_file);
+    ASSERT_TRUE(recovered) << recovered.error().message;
+    journal = std::move(journal_file.bytes);
+    data = std::move(data_file.bytes);
+    arena = Arena(memory_.span());
+    reads = Arena(scratch_.span());
+    auto made = Core::create(options_.config, std::move(recovered->log), arena, reads, random);
+    ASSERT_TRUE(made) << made.error().message;
+    core = std::move(*made);
+    core->tick(now_);
+    drain();
   }
   void write_superblock(const Superblock& sb) {
     for (std::uint64_t at : superblock_offset) encode_superblock(sb, {journal.data() + at, block_size});
