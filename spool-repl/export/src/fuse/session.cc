@@ -30,7 +30,10 @@ State::State(ports::Loop& the_loop, ports::BlockTarget& the_target, exports::Sid
 State::~State() {
   TL_CHECK_MSG(in_target == 0, "a FUSE export goes while the target holds its requests");
   unwatch();
-  if (session != nullptr) fuse_session_destroy(session);
+  if (session != nullptr) {
+    fuse_session_unmount(session);  // closes /dev/fuse; the mount itself is gone by now
+    fuse_session_destroy(session);
+  }
   std::free(input.mem);
 }
 
