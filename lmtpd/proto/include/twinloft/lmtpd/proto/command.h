@@ -1,0 +1,42 @@
+// LMTP commands (RFC 2033, RFC 5321 section 4.1.1) with their parameters, from one line without its CRLF.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "twinloft/lmtpd/proto/path.h"
+#include "twinloft/lmtpd/proto/reply.h"
+
+namespace twinloft::lmtpd {
+
+inline constexpr std::size_t command_line_bytes_max = 2048;  // with CRLF; RFC 5321 asks for 512 and extensions add
+
+struct Lhlo {
+  std::string domain;
+};
+struct Mail {
+  Path from;
+  std::optional<std::uint64_t> size;  // RFC 1870
+  bool body_8bitmime = false;         // RFC 6152
+};
+struct Rcpt {
+  Path to;
+  std::string original_to;  // ORCPT's address, decoded (RFC 3461 section 4.2); empty where absent
+};
+struct Data {};
+struct Rset {};
+struct Noop {};
+struct Help {};
+struct Quit {};
+struct Vrfy {};
+
+using Command = std::variant<Lhlo, Mail, Rcpt, Data, Rset, Noop, Help, Quit, Vrfy>;
+
+// The error is the reply to give: 500 unknown, 501 malformed, 555 unknown parameter, and for HELO and EHLO 500, which
+// RFC 2033 section 4.1 demands.
+std::expected<Command, Reply> parse_command(std::string_view line);
+
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,32 @@
+// Reverse-paths and forward-paths (RFC 5321 section 4.1.2), without SMTPUTF8.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "twinloft/base/result.h"
+
+namespace twinloft::lmtpd {
+
+inline constexpr std::size_t path_bytes_max = 512;    // more generous than RFC 5321's 256: VERP senders are long
+inline constexpr std::size_t domain_bytes_max = 255;  // RFC 5321 section 4.5.3.1.2
+
+struct Path {
+  std::string text;        // between the angle brackets, as sent, without a source route; empty: the null path
+  std::string local_part;  // unquoted
+  std::string domain;      // lower case; "[...]" for an address literal; empty where there is none
+  bool is_null() const { return text.empty(); }
+};
+
+// Takes a path from the front of `rest`: "<", optional source route (RFC 5321 appendix C: accepted and ignored),
+// mailbox or nothing, ">". Errors say what is wrong, fit for a reply: bytes that need quotes, a missing bracket, an
+// empty local part, bytes above 126 (those need SMTPUTF8).
+Result<Path> take_path(std::string_view& rest);
+
+// Where a local part is split into user and detail: at the first `delimiter` that is not its first byte.
+struct SplitLocalPart {
+  std::string_view user, detail;
+};
+SplitLocalPart split_detail(std::string_view local_part, std::string_view delimiter);
+
+}  // namespace twinloft::lmtpd

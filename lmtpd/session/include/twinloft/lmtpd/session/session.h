@@ -1,0 +1,118 @@
+// One LMTP connection as a state machine, without I/O (RFC 2033).
+//
+//   idle ──LHLO──▶ ready ──MAIL──▶ envelope ──RCPT──▶ (look-up) ──▶ envelope ──DATA──▶ body ──"."──▶ delivering ─▶ ready
+//
+// The owner calls one of the event functions, then carries out what take_actions() returns, in the order of its
+// fields. Replies come strictly in the order of the commands: while a look-up or deliveries are pending, input is kept
+// and not looked at, so a client may send ahead as PIPELINING (RFC 2920) allows.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "twinloft/base/bytes.h"
+#include "twinloft/lmtpd/proto/command.h"
+#include "twinloft/lmtpd/proto/data_decoder.h"
+#include "twinloft/lmtpd/session/model.h"
+
+namespace twinloft::lmtpd {
+
+struct SessionConfig {
+  std::string hostname;
+  std::uint64_t message_bytes_max = 50u << 20;
+  std::uint32_t recipients_max = 1000;
+  std::uint32_t bad_commands_max = 20;  // of one connection: then 421 4.7.0
+  std::string detail_delimiter = "+";   // empty: no detail
+  std::function<std::string()> new_id;  // unique names for transactions
+};
+
+struct LookupRequest {
+  std::string local_part, domain;  // without detail
+};
+
+struct Actions {
+  std::string send;                          // bytes to the client
+  bool begin_body = false;                   // a message starts; `body_size_hint` is what SIZE announced, or 0
+  std::uint64_t body_size_hint = 0;
+  std::vector<ByteSpan> body;                // its next bytes; valid until the next event
+  bool abort_body = false;                   // forget the message: too large, or the owner said so, or the client left
+  std::optional<LookupRequest> lookup;       // answer with lookup_done()
+  std::shared_ptr<const Envelope> deliver;   // answer with delivery_done() for each recipient, in any order
+  bool close = false;                        // after `send` went out
+};
+
+class Session {
+ public:
+  Session(const SessionConfig& config, std::string client_address);
+
+  void start();  // greeting
+  void receive(ByteSpan bytes);
+  void lookup_done(Result<std::optional<User>> user);
+  // The message cannot be kept (memory, disk): the rest of it is skipped, and every recipient gets this reply.
+  void body_failed(const Reply& reply);
+  void delivery_done(std::size_t recipient, const Reply& reply);
+  void idle_timeout();  // 421 4.4.2
+  // The server leaves: 421 4.3.2, at once where nothing is pending, else after the replies of the transaction under way.
+  void shutdown();
+
+  Actions take_actions();
+
+  // False while answers are pending and enough input is waiting: stop reading from the socket.
+  bool wants_input() const;
+  // True while the client, and not this server, is what is being waited for: the idle timeout runs.
+  bool waits_for_client() const { return state_ != State::lookup && state_ != State::delivering && state_ != State::closed; }
+  bool closed() const { return state_ == State::closed; }
+
+ private:
+  enum class State { command, lookup, body, delivering, closed };
+  static constexpr std::size_t waiting_input_max = 64 * 1024;  // bytes kept while answers are pending
+
+  void process(ByteSpan& in);
+  bool take_line(ByteSpan& in);
+  void take_body(ByteSpan& in);
+  void execute(std::string_view line);
+  void on(const Lhlo& c);
+  void on(const Mail& c);
+  void on(const Rcpt& c);
+  void on(const Data& c);
+  void on(const Rset& c);
+  void on(const Noop& c);
+  void on(const Help& c);
+  void on(const Quit& c);
+  void on(const Vrfy& c);
+  void body_complete();
+  void reply(int code, std::string_view enhanced, std::string_view text);
+  void reply(const Reply& r);
+  void bad(const Reply& r);
+  void finish_transaction();
+  void reset_transaction();
+  void close_with(int code, std::string_view enhanced, std::string_view text);
+  void resume();
+
+  const SessionConfig& config_;
+  std::string client_;
+  State state_ = State::command;
+  bool greeted_ = false;     // LHLO was given
+  bool have_sender_ = false;
+  bool shutting_down_ = false;
+  bool skipping_line_ = false;
+  std::uint32_t bad_commands_ = 0;
+  std::string lhlo_;
+  std::shared_ptr<Envelope> envelope_;
+  Recipient pending_;        // the recipient being looked up
+  std::uint64_t announced_size_ = 0;
+  std::uint64_t body_bytes_ = 0;
+  std::optional<Reply> body_refusal_;  // what every recipient gets for a body that was given up
+  DataDecoder decoder_;
+  std::vector<std::optional<Reply>> results_;
+  std::size_t results_missing_ = 0;
+  std::vector<std::byte> waiting_;  // input not looked at yet
+  std::size_t waiting_begin_ = 0;
+  Actions actions_;
+};
+
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,255 @@
+#include "twinloft/lmtpd/session/session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "twinloft/base/check.h"
+#include "twinloft/lmtpd/proto/reply_text.h"
+
+namespace twinloft::lmtpd {
+
+Session::Session(const SessionConfig& config, std::string client_address)
+    : config_(config), client_(std::move(client_address)) {}
+
+Actions Session::take_actions() { return std::exchange(actions_, Actions{}); }
+
+bool Session::wants_input() const {
+  return state_ != State::closed && waiting_.size() - waiting_begin_ < waiting_input_max;
+}
+
+// ---- replies -------------------------------------------------------------------------------------------------------
+
+void Session::reply(const Reply& r) { append_reply(actions_.send, r); }
+void Session::reply(int code, std::string_view enhanced, std::string_view text) {
+  reply(make_reply(code, enhanced, text));
+}
+
+// A client that only ever errs is not worth a connection.
+void Session::bad(const Reply& r) {
+  reply(r);
+  if (++bad_commands_ >= config_.bad_commands_max) close_with(421, "4.7.0", "Too many bad commands");
+}
+
+void Session::close_with(int code, std::string_view enhanced, std::string_view text) {
+  if (state_ == State::closed) return;
+  if (state_ == State::body) actions_.abort_body = true;
+  reply(code, enhanced, text);
+  state_ = State::closed;
+  actions_.close = true;
+}
+
+void Session::start() { reply(make_reply(220, "", config_.hostname + " Twinloft LMTP")); }
+
+void Session::idle_timeout() { close_with(421, "4.4.2", "Idle for too long"); }
+
+void Session::shutdown() {
+  shutting_down_ = true;
+  if (state_ == State::command || state_ == State::body) close_with(421, "4.3.2", "The server is being stopped");
+}
+
+// ---- input ---------------------------------------------------------------------------------------------------------
+
+void Session::receive(ByteSpan bytes) {
+  if (state_ == State::closed) return;
+  bool pending = state_ == State::lookup || state_ == State::delivering;
+  if (!pending && waiting_.empty()) {
+    ByteSpan in = bytes;
+    process(in);
+    waiting_.assign(in.begin(), in.end());
+    return;
+  }
+  // Compact before growing: what was looked at is of no more use.
+  waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(waiting_begin_));
+  waiting_begin_ = 0;
+  waiting_.insert(waiting_.end(), bytes.begin(), bytes.end());
+  if (!pending) resume();
+}
+
+// Goes on with input that was kept. The spans of body bytes point into it, so it is not moved before the next event.
+void Session::resume() {
+  ByteSpan in = ByteSpan(waiting_).subspan(waiting_begin_);
+  if (in.empty() || state_ == State::closed) return;
+  process(in);
+  waiting_begin_ = waiting_.size() - in.size();
+  if (in.empty() && actions_.body.empty()) {
+    waiting_.clear();
+    waiting_begin_ = 0;
+  }
+}
+
+void Session::process(ByteSpan& in) {
+  while (!in.empty()) {
+    if (state_ == State::body) take_body(in);
+    else if (state_ != State::command || !take_line(in)) return;
+  }
+}
+
+// One command line; false: it is not complete yet.
+bool Session::take_line(ByteSpan& in) {
+  const void* found = std::memchr(in.data(), '\n', in.size());
+  std::size_t length = found ? static_cast<std::size_t>(static_cast<const std::byte*>(found) - in.data()) + 1 : in.size();
+  if (skipping_line_ || length > command_line_bytes_max) {
+    in = in.subspan(length);
+    if (!found) {
+      skipping_line_ = true;
+      return false;
+    }
+    skipping_line_ = false;
+    bad(make_reply(500, "5.5.2", "Line too long"));
+    return true;
+  }
+  if (!found) return false;
+  std::string_view line = as_text(in.first(length));
+  in = in.subspan(length);
+  if (!line.ends_with("\r\n")) bad(make_reply(500, "5.5.2", "A command ends with CRLF, not with LF alone"));
+  else execute(line.substr(0, line.size() - 2));
+  return true;
+}
+
+void Session::execute(std::string_view line) {
+  auto command = parse_command(line);
+  if (!command) return bad(command.error());
+  std::visit([this](const auto& c) { on(c); }, *command);
+}
+
+// ---- commands ------------------------------------------------------------------------------------------------------
+
+void Session::on(const Lhlo& c) {
+  reset_transaction();
+  greeted_ = true;
+  lhlo_ = c.domain;
+  append_reply_lines(actions_.send, 250, {config_.hostname, "PIPELINING", "ENHANCEDSTATUSCODES", "8BITMIME",
+                                          fmt::format("SIZE {}", config_.message_bytes_max)});
+}
+
+void Session::on(const Mail& c) {
+  if (!greeted_) return bad(make_reply(503, "5.5.1", "Say LHLO first"));
+  if (have_sender_) return bad(make_reply(503, "5.5.1", "A transaction is open already"));
+  if (c.size && *c.size > config_.message_bytes_max)
+    return reply(552, "5.3.4", fmt::format("Message larger than {} bytes", config_.message_bytes_max));
+  envelope_ = std::make_shared<Envelope>();
+  envelope_->id = config_.new_id();
+  envelope_->from = c.from.text;
+  envelope_->lhlo = lhlo_;
+  envelope_->client = client_;
+  envelope_->body_8bitmime = c.body_8bitmime;
+  have_sender_ = true;
+  announced_size_ = c.size.value_or(0);
+  reply(250, "2.1.0", "Ok");
+}
+
+void Session::on(const Rcpt& c) {
+  if (!have_sender_) return bad(make_reply(503, "5.5.1", "MAIL comes first"));
+  if (envelope_->recipients.size() >= config_.recipients_max) return reply(452, "4.5.3", "Too many recipients");
+  SplitLocalPart split = split_detail(c.to.local_part, config_.detail_delimiter);
+  pending_ = Recipient{};
+  pending_.text = c.to.text;
+  pending_.local_part = split.user;
+  pending_.detail = split.detail;
+  pending_.domain = c.to.domain;
+  pending_.original_to = c.original_to;
+  actions_.lookup = LookupRequest{pending_.local_part, pending_.domain};
+  state_ = State::lookup;
+}
+
+void Session::lookup_done(Result<std::optional<User>> user) {
+  if (state_ != State::lookup) return;  // the client is gone, or the server leaves
+  state_ = State::command;
+  if (!user) {
+    reply(451, "4.3.0", "The user database gives no answer now");
+  } else if (!*user) {
+    reply(550, "5.1.1", "No such user");
+  } else {
+    pending_.user = std::move(**user);
+    envelope_->recipients.push_back(std::move(pending_));
+    reply(250, "2.1.5", "Ok");
+  }
+  if (shutting_down_) return close_with(421, "4.3.2", "The server is being stopped");
+  resume();
+}
+
+void Session::on(const Data&) {
+  if (!have_sender_) return bad(make_reply(503, "5.5.1", "MAIL comes first"));
+  // RFC 2033 section 4.2: without an accepted recipient there would be nobody to reply for.
+  if (envelope_->recipients.empty()) return bad(make_reply(503, "5.5.1", "No valid recipients"));
+  state_ = State::body;
+  body_bytes_ = 0;
+  body_refusal_.reset();
+  decoder_.reset();
+  actions_.begin_body = true;
+  actions_.body_size_hint = announced_size_;
+  reply(354, "", "End data with <CR><LF>.<CR><LF>");
+}
+
+void Session::on(const Rset&) {
+  reset_transaction();
+  reply(250, "2.0.0", "Ok");
+}
+void Session::on(const Noop&) { reply(250, "2.0.0", "Ok"); }
+void Session::on(const Help&) { reply(214, "2.0.0", "LHLO MAIL RCPT DATA RSET NOOP VRFY QUIT; see RFC 2033"); }
+void Session::on(const Vrfy&) { reply(252, "2.5.0", "Send some mail: RCPT tells whether a recipient exists"); }
+void Session::on(const Quit&) { close_with(221, "2.0.0", "Bye"); }
+
+// ---- the message ---------------------------------------------------------------------------------------------------
+
+void Session::take_body(ByteSpan& in) {
+  std::size_t before = actions_.body.size();
+  bool end = decoder_.decode(in, actions_.body);
+  for (std::size_t i = before; i < actions_.body.size(); ++i) body_bytes_ += actions_.body[i].size();
+  if (!body_refusal_ && body_bytes_ > config_.message_bytes_max)
+    body_failed(make_reply(552, "5.3.4", fmt::format("Message larger than {} bytes", config_.message_bytes_max)));
+  if (body_refusal_) actions_.body.clear();
+  if (end) body_complete();
+}
+
+void Session::body_failed(const Reply& r) {
+  bool streaming = state_ == State::body;
+  if ((!streaming && state_ != State::delivering) || body_refusal_) return;
+  body_refusal_ = r;
+  actions_.abort_body = true;
+  actions_.body.clear();
+  if (streaming) return;
+  // The owner found out after the end of the data: nobody has been asked to deliver what is not there.
+  actions_.deliver.reset();
+  for (auto& result : results_) result = r;
+  results_missing_ = 0;
+  finish_transaction();
+}
+
+void Session::body_complete() {
+  state_ = State::delivering;
+  results_.assign(envelope_->recipients.size(), std::nullopt);
+  results_missing_ = results_.size();
+  if (body_refusal_) {
+    for (auto& result : results_) result = *body_refusal_;
+    results_missing_ = 0;
+    return finish_transaction();
+  }
+  actions_.deliver = envelope_;
+}
+
+void Session::delivery_done(std::size_t recipient, const Reply& r) {
+  if (state_ != State::delivering || recipient >= results_.size() || results_[recipient]) return;
+  results_[recipient] = r;
+  if (--results_missing_ == 0) finish_transaction();
+}
+
+// RFC 2033 section 4.2: one reply for each accepted recipient, in the order of their RCPT commands.
+void Session::finish_transaction() {
+  for (const auto& result : results_) reply(*result);
+  results_.clear();
+  reset_transaction();
+  state_ = State::command;
+  if (shutting_down_) return close_with(421, "4.3.2", "The server is being stopped");
+  resume();
+}
+
+void Session::reset_transaction() {
+  have_sender_ = false;
+  announced_size_ = 0;
+  envelope_.reset();
+}
+
+}  // namespace twinloft::lmtpd
