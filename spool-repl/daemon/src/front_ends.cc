@@ -49,6 +49,7 @@ Status FrontEnds::Parts::start_nbd() {
   options.accepts_name = [this](std::string_view name) {
     return name == nbd_name() || (settings.write_ack_durable && name == settings.nbd_name);
   };
+  options.owner_flushes = true;
   options.list_names = [this] { return std::vector<std::string>{nbd_name()}; };
   nbd = std::make_unique<nbd::Server>(loop, target, std::move(options));
   const std::string& where = settings.nbd_listen;
@@ -113,6 +114,10 @@ void FrontEnds::stop(bool force, std::function<void(Status)> done) {
     p.device_gone = true;
     p.stop_nbd(std::move(done));
   });
+}
+
+void FrontEnds::flush() {
+  if (parts_->nbd) parts_->nbd->flush();
 }
 
 std::string FrontEnds::device() const {

@@ -24,6 +24,8 @@ class FrontEnds {
   // An error: the device is in use and was left as it is (with `force` it goes all the same).
   void stop(bool force, std::function<void(Status)> done);
 
+  void flush();  // after each batch of completions: sends the replies that are ready
+
   std::string device() const;
   std::string nbd_uri() const;
 

@@ -185,6 +185,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
       if (out_.empty()) break;
       perform();
     }
+    front_ends_->flush();
     arm_tick();
     if (draining_ && !ended_) continue_stop();
   }
@@ -287,7 +288,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
 
   void tear_down() {
     // Front ends may still have requests here if the loop itself failed: all of them are answered first.
-    if (core_ && front_ends_) core_->step(core::Detach{});
+    if (core_ && front_ends_ && !ended_) core_->step(core::Detach{});
     while (disk_ && loop_->turn(Duration(0)) && disk_->in_flight() > 0) {
     }
     if (loop_) loop_->set_turn_hook(nullptr);

@@ -1,0 +1,219 @@
+#!/usr/bin/python3
+"""Two machines (network namespaces), a volume replicated between them under protocol C, ext4 on it, Dovecot serving
+IMAP from it, lmtpd delivering into it: with the built-in agent, then with dovecot-lda from a command template. Each
+load runs on a plain directory of the same disk too. Every acknowledged message is looked for afterwards, one is read
+over IMAP, and the two replicas are compared byte for byte.
+"""
+import argparse, json, os, pathlib, platform, shutil, subprocess, sys, tempfile, time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests/lib"))
+import twinloft as tl
+from twinloft import BIN, Failed, run, wait_for
+
+USERS = 200
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def dovecot(stage, directory, spool, port, ns):
+    """A private Dovecot: IMAP on 127.0.0.1:port in the namespace, and the user look-up that dovecot-lda needs."""
+    lib = ROOT / "tests/e2e/lib/dovecot.sh"
+    run("bash", "-c", f'. "{lib}" && dovecot_users && dovecot_config "{directory}" "{spool}" {port}')
+    p = stage.start(f"dovecot-{directory.name}", ["/usr/sbin/dovecot", "-c", directory / "dovecot.conf", "-F"], ns)
+    wait_for(lambda: (directory / "lmtp").exists() or p.check_alive(), "Dovecot to start")
+    return p
+
+
+def lda_template(directory):
+    return run("bash", "-c", f'. "{ROOT}/tests/e2e/lib/dovecot.sh" && dovecot_lda_template "{directory}"').stdout.strip()
+
+
+def lmtpd(stage, name, spool, agent, volume, dovecot_dir, ns):
+    """Starts lmtpd on a Unix socket and returns (process, socket)."""
+    socket_path = stage.dir / f"{name}.sock"
+    config = stage.dir / f"{name}.toml"
+    marker = f'volume = "{volume}"' if volume else "require_marker = false"
+    config.write_text(f"""hostname = "demo.example.org"
+user = "vmail"
+log_level = "warning"
+[[listen]]
+address = "unix:{socket_path}"
+mode = "0666"
+[users]
+driver = "static"
+home = "{spool}/%domain%/%user%"
+maildir = "{spool}/%domain%/%user%/Maildir"
+[spool]
+path = "{spool}"
+{marker}
+[delivery]
+agent = "{agent}"
+[agent.dovecot-lda]
+command = "{lda_template(dovecot_dir)}"
+""")
+    checked = run(BIN / "lmtpd", "check-config", "--config", config, check=False)
+    if checked.returncode != 0:
+        raise Failed(f"lmtpd check-config: {checked.stdout}")
+    p = stage.start(name, [BIN / "lmtpd", "serve", "--config", config], ns)
+    wait_for(lambda: socket_path.exists() or p.check_alive(), "lmtpd to listen")
+    return p, socket_path
+
+
+def load(stage, name, socket_path, spool, options, first_user):
+    """One run of mailbench, and the proof of what it acknowledged."""
+    account, report = stage.dir / f"{name}.account", stage.dir / f"{name}.json"
+    r = run(BIN / "mailbench", "load", "--to", socket_path, "--clients", options.clients,
+            "--duration", f"{options.seconds}s", "--warmup", f"{options.warmup}s", "--users", USERS,
+            "--first-user", first_user, "--size", options.size, "--account", account, "--json", report, "--quiet",
+            check=False)
+    if r.returncode != 0:
+        raise Failed(f"mailbench load ({name}): exit {r.returncode}\n{r.stdout}")
+    v = run(BIN / "mailbench", "verify", "--account", account, "--spool", spool, "--maildir-format", "%d/%n/Maildir",
+            "--json", stage.dir / f"{name}.verify.json", check=False)
+    if v.returncode != 0:
+        raise Failed(f"mailbench verify ({name}): exit {v.returncode}\n{v.stdout}")
+    result = json.loads(report.read_text())
+    result["verify"] = json.loads((stage.dir / f"{name}.verify.json").read_text())
+    return result
+
+
+IMAP_FETCH = """
+import imaplib, sys
+m = imaplib.IMAP4("127.0.0.1", int(sys.argv[1]))
+m.login(sys.argv[2], "test")
+m.select("INBOX", readonly=True)
+newest = m.search(None, "ALL")[1][0].split()[-1]
+sys.stdout.buffer.write(m.fetch(newest, "(BODY.PEEK[])")[1][0][1])
+m.logout()
+"""
+
+
+def fetch_over_imap(v, spool, port, user):
+    """The newest message of a user as IMAP gives it must be, line ends apart, a file of that user's Maildir."""
+    r = subprocess.run(["nsenter", f"--net=/run/netns/{v.ns['a']}", "--", sys.executable, "-c", IMAP_FETCH, str(port),
+                        user], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if r.returncode != 0:
+        raise Failed(f"IMAP: {r.stderr.decode()}")
+    wanted = r.stdout.replace(b"\r\n", b"\n")
+    name, domain = user.split("@")
+    files = [f for d in ("new", "cur") for f in (spool / domain / name / "Maildir" / d).iterdir()]
+    if not any(f.read_bytes().replace(b"\r\n", b"\n") == wanted for f in files):
+        raise Failed(f"the message of {user} that IMAP gives is not one of its {len(files)} files")
+    subject = next(l for l in wanted.split(b"\n") if l.lower().startswith(b"subject:")).decode()
+    return len(r.stdout), subject
+
+
+def cpu_seconds(process):
+    ticks = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(ticks[11]) + int(ticks[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def measure(stage, v, spool, plain, imap_dir, plain_dir, options):
+    """The four loads, plain and replicated by turns. Returns {agent: {place: result}}."""
+    results = {}
+    for number, (agent, label) in enumerate((("maildir", "built-in"), ("dovecot-lda", "dovecot-lda"))):
+        results[label] = {}
+        for place, directory, volume, dovecot_dir in (("plain", plain, None, plain_dir),
+                                                      ("replicated", spool, v.uuid, imap_dir)):
+            name = f"lmtpd-{agent}-{place}"
+            p, socket_path = lmtpd(stage, name, directory, agent, volume, dovecot_dir, v.ns["a"])
+            before = [cpu_seconds(v.nodes[n]) for n in "ab"]
+            r = load(stage, name, socket_path, directory, options, 1 + number * USERS)
+            after = [cpu_seconds(v.nodes[n]) for n in "ab"]
+            r["replication_cpu_s"] = [round(b - a, 2) for a, b in zip(before, after)]
+            if p.stop() != 0:
+                raise Failed(f"lmtpd does not stop in good order: {p.log.read_text()[-2000:]}")
+            results[label][place] = r
+            say(f"  {label:12} {place:11} {r['messages_per_minute']:>9,.0f} messages a minute")
+    return results
+
+
+def table(results):
+    rows = ["| agent | plain directory, m/min | replicated (C), m/min | ratio | p50 / p99 plain, ms | p50 / p99 replicated, ms |",
+            "|---|---|---|---|---|---|"]
+    for label, r in results.items():
+        p, c = r["plain"], r["replicated"]
+        ms = lambda x: f"{x['latency_ms']['p50']:.1f} / {x['latency_ms']['p99']:.1f}"
+        rows.append(f"| {label} | {p['messages_per_minute']:,.0f} | {c['messages_per_minute']:,.0f} | "
+                    f"{c['messages_per_minute'] / p['messages_per_minute']:.2f} | {ms(p)} | {ms(c)} |")
+    return "\n".join(rows)
+
+
+def demo(stage, options):
+    started = time.monotonic()
+    say("Two machines, a volume, ext4 ...")
+    v = tl.Volume(stage, size=options.volume, journal_size="512MiB", arena="512MiB", protocol="C")
+    v.create()
+    v.serve("b")
+    v.serve("a")
+    v.wait_connected()
+    device, spool, plain = v.device(), stage.dir / "spool", stage.dir / "plain"
+    run("mkfs.ext4", "-q", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0", device)
+    stage.mount(device, spool, "-o", "noatime")
+    plain.mkdir()
+    (spool / ".twinloft-spool").write_text(v.uuid + "\n")
+    imap_dir, plain_dir, port = stage.dir / "dc", stage.dir / "dp", 1143
+    imap = dovecot(stage, imap_dir, spool, port, v.ns["a"])
+    plain_dovecot = dovecot(stage, plain_dir, plain, "", v.ns["a"])
+    uid, gid = tl.uid_of("vmail")
+    for directory in (spool, plain):
+        os.chown(directory, uid, gid)
+    say(run(BIN / "spool-repl", "status", "--config", v.config["a"]).stdout)
+
+    say(f"Four loads of {options.seconds} s, {options.clients} clients, messages of {options.size} ...")
+    results = measure(stage, v, spool, plain, imap_dir, plain_dir, options)
+    verified = sum(r[p]["acknowledged_total"] for r in results.values() for p in r)
+    size, subject = fetch_over_imap(v, spool, port, "user1@example.org")
+    say(f"\nOne message over IMAP: {size} bytes, {subject}")
+
+    for p in (imap, plain_dovecot):
+        p.stop()
+    run("umount", spool)
+    for node in "ab":
+        if v.nodes[node].stop() != 0:
+            raise Failed(f"spool-repl on {node} does not stop in good order: {v.nodes[node].log.read_text()[-2000:]}")
+    compared = v.compare()
+    say(f"Replicas compared byte for byte: {compared:,} bytes, equal")
+    say(f"Acknowledged messages looked for in the spool: {verified:,}, all there, whole, and once\n")
+    say(table(results))
+    say(f"\n{time.monotonic() - started:.0f} s")
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps({
+            "machine": {"kernel": platform.release(), "cpus": os.cpu_count(), "size": options.size,
+                        "clients": options.clients, "seconds": options.seconds}, "results": results}, indent=1) + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="bench/demo", description=__doc__)
+    parser.add_argument("--seconds", type=int, default=30, help="length of each of the four loads (30)")
+    parser.add_argument("--warmup", type=int, default=3, help="seconds before each that do not count (3)")
+    parser.add_argument("--clients", type=int, default=12)
+    parser.add_argument("--size", default="mean:35KiB", help="of messages, as mailbench takes it")
+    parser.add_argument("--volume", default="6GiB", help="size of the replicated volume; each replica takes so much")
+    parser.add_argument("--directory", default="/var/tmp", help="where disks, logs and the plain spool go")
+    parser.add_argument("--json", help="all figures into this file")
+    parser.add_argument("--keep", action="store_true", help="leave logs and disks behind")
+    options = parser.parse_args()
+    directory = tempfile.mkdtemp(prefix="tld", dir=options.directory)
+    os.chmod(directory, 0o755)
+    stage = tl.Stage(directory)
+    if not options.keep:
+        stage.on_close(shutil.rmtree, directory)
+    try:
+        demo(stage, options)
+        return 0
+    except Failed as e:
+        say(f"FAILED: {e}")
+        for p in stage.processes:
+            text = p.log.read_text()[-1500:]
+            if text:
+                say(f"--- {p.name}\n{text}")
+        return 1
+    finally:
+        stage.close()
+
+
+sys.exit(main())
