@@ -1,0 +1,3 @@
+tl_program(lmtpd SOURCES main.cc privileges.cc check_config.cc
+  DEPS tl_lmtpd_net tl_lmtpd_config tl_lmtpd_check_command tl_lmtpd_delivery tl_lmtpd_userdb)
+target_compile_definitions(lmtpd PRIVATE TWINLOFT_VERSION="${PROJECT_VERSION}")

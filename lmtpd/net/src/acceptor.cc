@@ -1,0 +1,104 @@
+#include "acceptor.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+#include "twinloft/base/log.h"
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+// Where descriptors or memory have run out, the backlog holds new connections for so long.
+constexpr std::chrono::milliseconds retry_after{100};
+
+std::string address_text(const sockaddr_storage& peer) {
+  char text[INET6_ADDRSTRLEN] = {};
+  if (peer.ss_family == AF_INET)
+    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(peer).sin_addr, text, sizeof text);
+  else if (peer.ss_family == AF_INET6)
+    ::inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6&>(peer).sin6_addr, text, sizeof text);
+  return text[0] ? text : "unix";
+}
+
+}  // namespace
+
+Acceptor::Acceptor(Loop& loop, Listener listener, HandOver hand_over)
+    : loop_(loop),
+      listener_(std::move(listener)),
+      hand_over_(std::move(hand_over)),
+      descriptor_(loop.io()),
+      retry_(loop.io()) {}
+
+Status Acceptor::start() {
+  boost::system::error_code error;
+  descriptor_.assign(listener_.fd(), error);
+  if (error) return fail(Errc::io, "{}: {}", listener_.name(), error.message());
+  wait();
+  return {};
+}
+
+// The descriptor is the listener's, which closes it.
+Acceptor::~Acceptor() {
+  if (descriptor_.is_open()) descriptor_.release();
+}
+
+void Acceptor::stop() {
+  stopped_ = true;
+  retry_.cancel();
+  if (descriptor_.is_open()) descriptor_.release();
+  ::shutdown(listener_.fd(), SHUT_RDWR);
+}
+
+void Acceptor::wait() {
+  descriptor_.async_wait(boost::asio::posix::descriptor_base::wait_read,
+                         [this](const boost::system::error_code& error) {
+                           if (!error && !stopped_) accept_ready();
+                         });
+}
+
+void Acceptor::accept_ready() {
+  for (;;) {
+    sockaddr_storage peer{};
+    socklen_t length = sizeof peer;
+    Fd socket(::accept4(listener_.fd(), reinterpret_cast<sockaddr*>(&peer), &length,
+                        SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket) {
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      if (errno != EAGAIN) return pause(errno);
+      return wait();
+    }
+    if (loop_.hub().connections.load(std::memory_order_relaxed) >= loop_.hub().config.connections_max) {
+      refuse(socket);
+      continue;
+    }
+    if (!listener_.is_unix()) {
+      int on = 1;
+      (void)::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    }
+    loop_.hub().connections.fetch_add(1, std::memory_order_relaxed);
+    hand_over_(std::move(socket), address_text(peer));
+  }
+}
+
+// A new socket's buffer takes one line; a client that is not there any more misses it.
+void Acceptor::refuse(const Fd& socket) const {
+  std::string line = "421 4.3.2 " + loop_.hub().config.session.hostname + " Too many connections, try again later\r\n";
+  (void)::send(socket.get(), line.data(), line.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+void Acceptor::pause(int error) {
+  log_error("{}: no connection can be taken for the moment: {}", listener_.name(), std::strerror(error));
+  retry_.expires_after(retry_after);
+  retry_.async_wait([this](const boost::system::error_code& failed) {
+    if (!failed && !stopped_) accept_ready();
+  });
+}
+
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,42 @@
+// Takes connections from a listener, within the limit of open ones.
+#pragma once
+
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <functional>
+#include <string>
+
+#include "hub.h"
+#include "twinloft/base/fd.h"
+#include "twinloft/lmtpd/net/listener.h"
+
+namespace twinloft::lmtpd {
+
+class Acceptor {
+ public:
+  // `hand_over` gets each new socket, non-blocking, and the peer's address ("unix" on Unix sockets).
+  using HandOver = std::function<void(Fd, std::string)>;
+  Acceptor(Loop& loop, Listener listener, HandOver hand_over);
+  ~Acceptor();
+  Acceptor(const Acceptor&) = delete;
+  Acceptor& operator=(const Acceptor&) = delete;
+
+  // Errors: the event loop refuses the descriptor.
+  Status start();
+  void stop();
+
+ private:
+  void wait();
+  void accept_ready();
+  void refuse(const Fd& socket) const;
+  void pause(int error);
+
+  Loop& loop_;
+  Listener listener_;
+  HandOver hand_over_;
+  boost::asio::posix::stream_descriptor descriptor_;
+  boost::asio::steady_timer retry_;
+  bool stopped_ = false;
+};
+
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,273 @@
+#include "connection.h"
+
+#include <sys/socket.h>
+
+#include <boost/asio/post.hpp>
+#include <cerrno>
+#include <exception>
+
+#include "transaction.h"
+#include "twinloft/base/log.h"
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+namespace asio = boost::asio;
+
+constexpr Duration linger_time = std::chrono::seconds(2);
+
+asio::generic::stream_protocol protocol_of(int fd) {
+  int family = AF_UNIX;
+  socklen_t length = sizeof family;
+  (void)::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &length);
+  return {family, 0};
+}
+
+Result<std::optional<User>> look_up_in(UserDb& users, const LookupRequest& request) {
+  try {
+    return users.lookup(request.local_part, request.domain);
+  } catch (const std::exception& e) {
+    return fail(Errc::internal, "unexpectedly: {}", e.what());
+  } catch (...) {
+    return fail(Errc::internal, "unexpectedly");
+  }
+}
+
+Reply refusal_of(const Error& error) {
+  if (error.code == Errc::exhausted) return {452, "4.3.1", "No memory for the message now, try again later"};
+  return {452, "4.3.1", "No room for the message now, try again later"};
+}
+
+}  // namespace
+
+Connection::Connection(Loop& loop, Fd socket, std::string peer)
+    : loop_(loop),
+      hub_(loop.hub()),
+      socket_(loop.io()),
+      timer_(loop.io()),
+      session_(hub_.config.session, std::move(peer)),
+      last_progress_(hub_.clock.now()) {
+  boost::system::error_code error;
+  asio::generic::stream_protocol protocol = protocol_of(socket.get());
+  socket_.assign(protocol, socket.get(), error);
+  if (!error) socket.release();
+  else log_error("a connection is dropped: the event loop does not take its socket: {}", error.message());
+}
+
+void Connection::start() {
+  if (!socket_.is_open()) return close();
+  session_.start();
+  arm_timer(hub_.config.idle_timeout);
+  perform();
+}
+
+void Connection::stop() {
+  if (phase_ != Phase::open) return;
+  session_.shutdown();
+  perform();
+}
+
+// --- What the session asks for ----------------------------------------------------------------------------------
+
+void Connection::perform() {
+  while (perform_once()) {
+  }
+  flush();
+}
+
+// True where the session was told something by this, and may ask for more.
+bool Connection::perform_once() {
+  Actions actions = session_.take_actions();
+  if (out_.empty()) out_ = std::move(actions.send);
+  else out_ += actions.send;
+  bool again = !take_body(actions);
+  if (actions.close && phase_ == Phase::open) phase_ = Phase::closing;
+  if (actions.deliver) deliver(std::move(actions.deliver));
+  if (!actions.lookup) return again;
+  if (hub_.config.lookup_blocks) {
+    look_up(std::move(*actions.lookup));
+    return again;
+  }
+  auto user = look_up_in(hub_.users, *actions.lookup);
+  if (!user) log_error("look-up of {}@{}: {}", actions.lookup->local_part, actions.lookup->domain, user.error().message);
+  session_.lookup_done(std::move(user));
+  return true;
+}
+
+// False where the message cannot be kept: the session then knows.
+bool Connection::take_body(Actions& actions) {
+  if (actions.begin_body) body_ = std::make_shared<BodyStore>(hub_.body_limits, hub_.budget);
+  if (actions.abort_body) body_.reset();
+  if (!body_) return true;
+  for (ByteSpan piece : actions.body) {
+    Status kept = body_->append(as_text(piece));
+    if (kept) continue;
+    log_error("a message is put off: {}", kept.error().message);
+    body_.reset();
+    actions.deliver.reset();
+    session_.body_failed(refusal_of(kept.error()));
+    return false;
+  }
+  return true;
+}
+
+void Connection::look_up(LookupRequest request) {
+  ++under_way_;
+  hub_.workers.post([self = shared_from_this(), request = std::move(request)]() mutable {
+    auto user = look_up_in(self->hub_.users, request);
+    if (!user) log_error("look-up of {}@{}: {}", request.local_part, request.domain, user.error().message);
+    asio::io_context& io = self->loop_.io();
+    // The connection is let go of on its own thread, never on this one.
+    asio::post(io, [self = std::move(self), user = std::move(user)]() mutable { self->looked_up(std::move(user)); });
+  });
+}
+
+void Connection::looked_up(Result<std::optional<User>> user) {
+  --under_way_;
+  if (phase_ == Phase::closed) return remove_if_done();
+  last_progress_ = hub_.clock.now();
+  session_.lookup_done(std::move(user));
+  perform();
+}
+
+void Connection::deliver(std::shared_ptr<const Envelope> envelope) {
+  ++under_way_;
+  start_deliveries(hub_, std::move(envelope), std::move(body_),
+                   [self = shared_from_this()](std::vector<Reply> replies) mutable {
+                     asio::io_context& io = self->loop_.io();
+                     asio::post(io, [self = std::move(self), replies = std::move(replies)] { self->delivered(replies); });
+                   });
+  body_.reset();
+}
+
+void Connection::delivered(const std::vector<Reply>& replies) {
+  --under_way_;
+  if (phase_ == Phase::closed) return remove_if_done();
+  last_progress_ = hub_.clock.now();
+  for (std::size_t i = 0; i < replies.size(); ++i) session_.delivery_done(i, replies[i]);
+  perform();
+}
+
+// --- Bytes ------------------------------------------------------------------------------------------------------
+
+// One send for all that has gathered; the rest once the client has taken it.
+void Connection::flush() {
+  if (phase_ == Phase::closed || writing_) return;
+  while (sent_ < out_.size()) {
+    ssize_t sent = ::send(socket_.native_handle(), out_.data() + sent_, out_.size() - sent_, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && errno == EAGAIN) return wait_writable();
+    if (sent < 0) return close();
+    sent_ += static_cast<std::size_t>(sent);
+  }
+  out_.clear();
+  sent_ = 0;
+  all_sent();
+}
+
+void Connection::all_sent() {
+  if (phase_ == Phase::closing) return linger();
+  // A client that has shut its end still gets the replies it waits for.
+  if (input_ended_ && session_.waits_for_client()) return close();
+  wait_readable();
+}
+
+void Connection::wait_readable() {
+  bool wanted = phase_ == Phase::lingering || (phase_ == Phase::open && session_.wants_input());
+  if (reading_ || input_ended_ || !wanted) return;
+  reading_ = true;
+  socket_.async_wait(asio::socket_base::wait_read, [self = shared_from_this()](const boost::system::error_code& error) {
+    self->reading_ = false;
+    if (error) return self->close();
+    self->on_readable();
+  });
+}
+
+void Connection::on_readable() {
+  if (phase_ == Phase::closed) return;
+  try {
+    if (read_once()) flush();
+  } catch (const std::exception& e) {
+    log_error("a connection is dropped: {}", e.what());
+    close();
+  }
+}
+
+// False once closed. Replies that the client does not take hold back what is read from it.
+bool Connection::read_once() {
+  std::vector<char>& buffer = loop_.buffer();
+  ssize_t got = ::recv(socket_.native_handle(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+  if (got < 0 || (got == 0 && phase_ == Phase::lingering)) {
+    close();
+    return false;
+  }
+  if (got == 0) {
+    input_ended_ = true;
+    return true;
+  }
+  if (phase_ == Phase::lingering) return true;
+  last_progress_ = hub_.clock.now();
+  session_.receive(as_bytes(std::string_view(buffer.data(), static_cast<std::size_t>(got))));
+  while (perform_once()) {
+  }
+  return true;
+}
+
+void Connection::wait_writable() {
+  writing_ = true;
+  socket_.async_wait(asio::socket_base::wait_write, [self = shared_from_this()](const boost::system::error_code& error) {
+    self->writing_ = false;
+    if (error) return self->close();
+    self->last_progress_ = self->hub_.clock.now();
+    self->flush();
+  });
+}
+
+// --- The end ----------------------------------------------------------------------------------------------------
+
+void Connection::linger() {
+  phase_ = Phase::lingering;
+  ::shutdown(socket_.native_handle(), SHUT_WR);
+  if (input_ended_) return close();
+  arm_timer(linger_time);
+  wait_readable();
+}
+
+void Connection::close() {
+  if (phase_ != Phase::closed) {
+    phase_ = Phase::closed;
+    boost::system::error_code ignored;
+    socket_.close(ignored);
+    timer_.cancel();
+    body_.reset();
+  }
+  remove_if_done();
+}
+
+void Connection::remove_if_done() {
+  if (under_way_ == 0) loop_.remove(shared_from_this());
+}
+
+void Connection::arm_timer(Duration after) {
+  timer_.expires_after(std::chrono::ceil<std::chrono::steady_clock::duration>(after));
+  timer_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+    if (!error) self->on_timer();
+  });
+}
+
+// Armed once per idle time, not once per byte: what has happened since decides.
+void Connection::on_timer() {
+  if (phase_ == Phase::closed) return;
+  if (phase_ == Phase::lingering) return close();
+  Duration limit = hub_.config.idle_timeout;
+  bool ours = !session_.waits_for_client() && out_.empty() && phase_ == Phase::open;
+  Duration idle = ours ? Duration(0) : hub_.clock.now() - last_progress_;
+  if (idle < limit) return arm_timer(limit - idle);
+  if (!out_.empty()) return close();  // it takes no replies
+  session_.idle_timeout();
+  perform();
+}
+
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,71 @@
+// One client: carries bytes between its socket and its Session, and does what the session asks for.
+//
+// Lives on its loop's thread. It is gone (Loop::remove) once its socket is closed and no look-up or delivery of
+// it is under way.
+#pragma once
+
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "body_store.h"
+#include "hub.h"
+#include "twinloft/base/fd.h"
+#include "twinloft/lmtpd/session/session.h"
+
+namespace twinloft::lmtpd {
+
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(Loop& loop, Fd socket, std::string peer);
+
+  void start();
+  void stop();  // the server leaves
+
+ private:
+  enum class Phase {
+    open,
+    closing,    // what is in out_ goes, then our end is shut
+    lingering,  // waits for the client's end, so that a reset does not take the last reply away
+    closed,
+  };
+
+  void perform();  // until the session asks for nothing more, then flush()
+  bool perform_once();
+  bool take_body(Actions& actions);
+  void look_up(LookupRequest request);
+  void looked_up(Result<std::optional<User>> user);
+  void deliver(std::shared_ptr<const Envelope> envelope);
+  void delivered(const std::vector<Reply>& replies);
+
+  void flush();
+  void wait_readable();
+  void on_readable();
+  bool read_once();
+  void wait_writable();
+  void all_sent();
+  void linger();
+  void close();
+  void remove_if_done();
+  void arm_timer(Duration after);
+  void on_timer();
+
+  Loop& loop_;
+  Hub& hub_;
+  boost::asio::generic::stream_protocol::socket socket_;
+  boost::asio::steady_timer timer_;
+  Session session_;
+  Phase phase_ = Phase::open;
+  std::string out_;
+  std::size_t sent_ = 0;  // of out_
+  bool reading_ = false;  // a wait for input is under way
+  bool writing_ = false;  // likewise for room to write
+  bool input_ended_ = false;
+  std::size_t under_way_ = 0;  // look-ups and transactions
+  std::shared_ptr<BodyStore> body_;
+  Instant last_progress_;
+};
+
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,67 @@
+// What the connections of a server share, and the event loop that each of them lives on.
+#pragma once
+
+#include <atomic>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <functional>
+#include <memory>
+#include <unordered_set>
+#include <vector>
+
+#include "body_store.h"
+#include "twinloft/lmtpd/net/server.h"
+#include "worker_pool.h"
+
+namespace twinloft::lmtpd {
+
+class Connection;
+
+struct Hub {
+  Hub(ServerConfig c, UserDb& u, Deliverer& d, const Clock& k)
+      : config(std::move(c)),
+        users(u),
+        deliverer(d),
+        clock(k),
+        budget(config.body_memory_total),
+        body_limits{config.body_memory, config.body_directory},
+        workers(config.deliveries_max) {}
+
+  const ServerConfig config;
+  UserDb& users;
+  Deliverer& deliverer;
+  const Clock& clock;
+  MemoryBudget budget;
+  const BodyLimits body_limits;
+  std::atomic<std::size_t> connections{0};
+  WorkerPool workers;  // last: its threads use the rest
+};
+
+// One thread's loop. Everything but post() belongs to that thread.
+class Loop {
+ public:
+  explicit Loop(Hub& hub) : hub_(hub), io_(1), guard_(io_.get_executor()), buffer_(read_bytes_max) {}
+
+  boost::asio::io_context& io() { return io_; }
+  Hub& hub() { return hub_; }
+  std::vector<char>& buffer() { return buffer_; }  // for one read at a time
+
+  void add(std::shared_ptr<Connection> connection);
+  void remove(const std::shared_ptr<Connection>& connection);
+  // Tells every connection; the loop ends once the last one is gone.
+  void stop();
+  bool stopping() const { return stopping_; }
+
+ private:
+  static constexpr std::size_t read_bytes_max = 128 * 1024;
+  void end_if_empty();
+
+  Hub& hub_;
+  boost::asio::io_context io_;
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> guard_;
+  std::vector<char> buffer_;
+  std::unordered_set<std::shared_ptr<Connection>> connections_;
+  bool stopping_ = false;
+};
+
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,104 @@
+// A user database and a deliverer that tests steer.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+#include "twinloft/lmtpd/session/model.h"
+
+namespace twinloft::lmtpd {
+
+// Everybody exists but "nobody"; "broken" is an error, "throw" an exception.
+class FakeUsers final : public UserDb {
+ public:
+  Result<std::optional<User>> lookup(const std::string& local_part, const std::string& domain) override {
+    if (local_part == "nobody") return std::optional<User>();
+    if (local_part == "broken") return fail(Errc::unavailable, "the table is locked");
+    if (local_part == "throw") throw std::runtime_error("look-up");
+    User user;
+    user.name = local_part + "@" + domain;
+    user.uid = user.gid = 5000;
+    user.home = "/srv/mail/" + local_part;
+    return std::optional<User>(std::move(user));
+  }
+};
+
+struct Delivered {
+  std::string to;
+  std::string from;
+  std::string text;
+  bool in_memory = true;
+};
+
+// Keeps what it gets. While `hold(n)` is in force a delivery waits until n are waiting, or until release().
+class FakeDeliverer final : public Deliverer {
+ public:
+  Reply deliver(const Envelope& envelope, const Recipient& recipient, const MessageBody& body) override {
+    if (recipient.local_part == "throws") throw std::runtime_error("delivery");
+    std::unique_lock lock(mutex_);
+    ++waiting_;
+    most_ = std::max(most_, waiting_);
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return !held_ || waiting_ >= until_; });
+    if (waiting_ >= until_) held_ = false, changed_.notify_all();
+    --waiting_;
+    delivered_.push_back({recipient.text, envelope.from, text_of(body), body.in_memory()});
+    changed_.notify_all();
+    if (recipient.local_part == "full") return {452, "4.2.2", "Mailbox full"};
+    return {250, "2.0.0", recipient.text + " delivered"};
+  }
+
+  void hold(int until = 1 << 20) {
+    std::lock_guard lock(mutex_);
+    held_ = true;
+    until_ = until;
+  }
+  void release() {
+    std::lock_guard lock(mutex_);
+    held_ = false;
+    changed_.notify_all();
+  }
+  void wait_for_waiting(int count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return waiting_ >= count; });
+  }
+  std::vector<Delivered> wait_for_delivered(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return delivered_.size() >= count; });
+    return delivered_;
+  }
+  std::vector<Delivered> delivered() {
+    std::lock_guard lock(mutex_);
+    return delivered_;
+  }
+  int most_at_once() {
+    std::lock_guard lock(mutex_);
+    return most_;
+  }
+
+ private:
+  static std::string text_of(const MessageBody& body) {
+    if (body.in_memory()) return body.memory;
+    std::string out(body.size, '\0');
+    ssize_t got = ::pread(body.file.get(), out.data(), out.size(), 0);
+    out.resize(got < 0 ? 0 : static_cast<std::size_t>(got));
+    return out;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool held_ = false;
+  int until_ = 1 << 20;
+  int waiting_ = 0;
+  int most_ = 0;
+  std::vector<Delivered> delivered_;
+};
+
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,334 @@
+#include "twinloft/lmtpd/net/server.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "fakes.h"
+#include "lmtp_client.h"
+#include "temporary_directory.h"
+
+namespace twinloft::lmtpd {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::string_view message = "Subject: x\r\n\r\nHello\r\n..dot\r\n.\r\n";
+constexpr std::string_view message_stored = "Subject: x\r\n\r\nHello\r\n.dot\r\n";
+
+class ServerTest : public testing::Test {
+ protected:
+  ServerTest() {
+    config_.session.hostname = "mx.example.org";
+    config_.body_directory = "/tmp";
+    config_.deliveries_max = 8;
+  }
+  ~ServerTest() override { stop(); }
+
+  void start() {
+    std::vector<Listener> listeners;
+    auto tcp = Listener::bind({"127.0.0.1:0", "127.0.0.1", 0, "", 0});
+    ASSERT_TRUE(tcp) << tcp.error().message;
+    port_ = tcp->port();
+    listeners.push_back(std::move(*tcp));
+    auto local = Listener::bind({"unix", "", 0, path(), 0600});
+    ASSERT_TRUE(local) << local.error().message;
+    listeners.push_back(std::move(*local));
+    auto server = Server::create(config_, std::move(listeners), users_, deliverer_, clock_, random_);
+    ASSERT_TRUE(server) << server.error().message;
+    server_ = std::move(*server);
+    thread_ = std::thread([this] { server_->run(); });
+  }
+  void stop() {
+    deliverer_.release();
+    if (server_) server_->stop();
+    if (thread_.joinable()) thread_.join();
+  }
+  std::string path() const { return dir_ / "lmtp"; }
+
+  TemporaryDirectory dir_;
+  OsClock clock_;
+  OsRandom random_;
+  FakeUsers users_;
+  FakeDeliverer deliverer_;
+  ServerConfig config_;
+  std::unique_ptr<Server> server_;
+  std::thread thread_;
+  std::uint16_t port_ = 0;
+};
+
+TEST_F(ServerTest, DeliversOverTcpAndUnixSocket) {
+  start();
+  LmtpClient tcp(port_);
+  LmtpClient local(path());
+  for (LmtpClient* client : {&tcp, &local}) {
+    client->begin();
+    client->envelope({"ann@example.org"});
+    EXPECT_EQ(client->ask(message).substr(0, 9), "250 2.0.0");
+    EXPECT_EQ(client->ask("QUIT\r\n").substr(0, 3), "221");
+    EXPECT_TRUE(client->at_end());
+  }
+  auto delivered = deliverer_.delivered();
+  ASSERT_EQ(delivered.size(), 2u);
+  EXPECT_EQ(delivered[0].text, message_stored);
+  EXPECT_EQ(delivered[0].from, "from@example.org");
+  EXPECT_EQ(delivered[0].to, "ann@example.org");
+}
+
+constexpr std::string_view two_transactions =
+    "LHLO c.example.org\r\n"
+    "MAIL FROM:<a@example.org>\r\nRCPT TO:<ann@example.org>\r\nRCPT TO:<nobody@example.org>\r\nDATA\r\n"
+    "Subject: 1\r\n\r\none\r\n.\r\n"
+    "MAIL FROM:<b@example.org>\r\nRCPT TO:<bob@example.org>\r\nDATA\r\n"
+    "Subject: 2\r\n\r\ntwo\r\n.\r\n"
+    "QUIT\r\n";
+
+void expect_two_transactions(LmtpClient& client, FakeDeliverer& deliverer) {
+  const char* codes[] = {"220", "250", "250", "250", "550", "354", "250", "250", "250", "354", "250", "221"};
+  for (const char* code : codes) EXPECT_EQ(client.reply().substr(0, 3), code);
+  EXPECT_TRUE(client.at_end());
+  auto delivered = deliverer.delivered();
+  ASSERT_EQ(delivered.size(), 2u);
+  EXPECT_EQ(delivered[0].text, "Subject: 1\r\n\r\none\r\n");
+  EXPECT_EQ(delivered[1].text, "Subject: 2\r\n\r\ntwo\r\n");
+}
+
+TEST_F(ServerTest, EverythingInOneSegment) {
+  start();
+  LmtpClient client(port_);
+  client.send(two_transactions);
+  expect_two_transactions(client, deliverer_);
+}
+
+TEST_F(ServerTest, OneByteAtATime) {
+  start();
+  LmtpClient client(port_);
+  client.trickle(two_transactions);
+  expect_two_transactions(client, deliverer_);
+}
+
+TEST_F(ServerTest, LookUpsOnTheIoThreadAnswerTheSame) {
+  config_.lookup_blocks = false;
+  start();
+  LmtpClient client(port_);
+  client.send(two_transactions);
+  expect_two_transactions(client, deliverer_);
+}
+
+TEST_F(ServerTest, RepliesComeInTheOrderOfTheRecipients) {
+  start();
+  LmtpClient client(port_);
+  client.begin();
+  client.envelope({"ann@example.org", "full@example.org", "throws@example.org", "bob@example.org"});
+  EXPECT_EQ(client.ask(message).substr(0, 9), "250 2.0.0");
+  EXPECT_EQ(client.reply().substr(0, 9), "452 4.2.2");
+  EXPECT_EQ(client.reply().substr(0, 9), "451 4.3.0") << "an exception is our fault, and temporary";
+  EXPECT_EQ(client.reply().substr(0, 9), "250 2.0.0");
+  EXPECT_EQ(client.ask("NOOP\r\n").substr(0, 3), "250") << "in step";
+}
+
+// Each delivery waits until three are there: they only end if they run at once.
+TEST_F(ServerTest, DeliveriesOfATransactionRunInParallel) {
+  config_.deliveries_per_transaction_max = 3;
+  start();
+  deliverer_.hold(3);
+  LmtpClient client(port_);
+  client.begin();
+  client.envelope({"a@example.org", "b@example.org", "c@example.org", "d@example.org", "e@example.org"});
+  EXPECT_EQ(client.ask(message).substr(0, 3), "250");
+  for (int i = 1; i < 5; ++i) EXPECT_EQ(client.reply().substr(0, 3), "250");
+  EXPECT_EQ(deliverer_.most_at_once(), 3);
+}
+
+TEST_F(ServerTest, LookUpsThatFailAreTemporary) {
+  start();
+  LmtpClient client(port_);
+  client.begin();
+  client.ask("MAIL FROM:<>\r\n");
+  EXPECT_EQ(client.ask("RCPT TO:<broken@example.org>\r\n").substr(0, 9), "451 4.3.0");
+  EXPECT_EQ(client.ask("RCPT TO:<throw@example.org>\r\n").substr(0, 9), "451 4.3.0");
+  EXPECT_EQ(client.ask("RCPT TO:<nobody@example.org>\r\n").substr(0, 9), "550 5.1.1");
+  EXPECT_EQ(client.ask("RCPT TO:<ann@example.org>\r\n").substr(0, 3), "250");
+}
+
+TEST_F(ServerTest, BeyondTheConnectionLimit) {
+  config_.connections_max = 1;
+  start();
+  LmtpClient first(port_);
+  first.begin();
+  LmtpClient second(port_);
+  EXPECT_EQ(second.reply().substr(0, 9), "421 4.3.2");
+  EXPECT_TRUE(second.at_end());
+  EXPECT_EQ(first.ask("QUIT\r\n").substr(0, 3), "221");
+  EXPECT_TRUE(first.at_end());
+}
+
+TEST_F(ServerTest, AnIdleConnectionIsTold) {
+  config_.idle_timeout = 20ms;
+  start();
+  LmtpClient client(port_);
+  EXPECT_EQ(client.reply().substr(0, 3), "220");
+  EXPECT_EQ(client.reply().substr(0, 9), "421 4.4.2");
+  EXPECT_TRUE(client.at_end());
+}
+
+TEST_F(ServerTest, ADeliveryIsNotIdleness) {
+  config_.idle_timeout = 20ms;
+  start();
+  deliverer_.hold();
+  LmtpClient client(port_);
+  client.send("LHLO c\r\nMAIL FROM:<>\r\nRCPT TO:<ann@example.org>\r\nDATA\r\n.\r\nQUIT\r\n");
+  deliverer_.wait_for_waiting(1);
+  // A connection that is idle for as long is told; only then may the delivery end.
+  LmtpClient idle(port_);
+  EXPECT_EQ(idle.reply().substr(0, 3), "220");
+  EXPECT_EQ(idle.reply().substr(0, 3), "421");
+  deliverer_.release();
+  for (const char* code : {"220", "250", "250", "250", "354", "250", "221"})
+    EXPECT_EQ(client.reply().substr(0, 3), code);
+}
+
+TEST_F(ServerTest, ALargeMessageGoesToAFile) {
+  config_.body_memory = 1000;
+  start();
+  LmtpClient client(port_);
+  client.begin();
+  client.envelope({"ann@example.org"});
+  std::string text;
+  while (text.size() < 300'000) text += "A line of a large message, again and again.\r\n";
+  EXPECT_EQ(client.ask(text + ".\r\n").substr(0, 3), "250");
+  auto delivered = deliverer_.delivered();
+  ASSERT_EQ(delivered.size(), 1u);
+  EXPECT_FALSE(delivered[0].in_memory);
+  EXPECT_TRUE(delivered[0].text == text);
+}
+
+TEST_F(ServerTest, AnOversizeMessageIsRefusedForEachRecipient) {
+  config_.session.message_bytes_max = 2000;
+  start();
+  LmtpClient client(port_);
+  client.begin();
+  client.envelope({"ann@example.org", "bob@example.org"});
+  std::string text;
+  while (text.size() < 5000) text += "A line.\r\n";
+  EXPECT_EQ(client.ask(text + ".\r\n").substr(0, 9), "552 5.3.4");
+  EXPECT_EQ(client.reply().substr(0, 9), "552 5.3.4");
+  client.envelope({"ann@example.org"});
+  EXPECT_EQ(client.ask(message).substr(0, 3), "250") << "in step";
+}
+
+TEST_F(ServerTest, WithoutMemoryAMessageIsDeferredAndItsMemoryFreed) {
+  config_.body_memory = 4000;
+  config_.body_memory_total = 4000;
+  start();
+  deliverer_.hold();
+  LmtpClient first(port_);
+  first.begin();
+  first.envelope({"ann@example.org"});
+  std::string text(3000, 'x');
+  first.send("\r\n" + text + "\r\n.\r\n");
+  deliverer_.wait_for_waiting(1);
+  LmtpClient second(port_);
+  second.begin();
+  second.envelope({"bob@example.org"});
+  EXPECT_EQ(second.ask("\r\n" + text + "\r\n.\r\n").substr(0, 9), "452 4.3.1");
+  deliverer_.release();
+  EXPECT_EQ(first.reply().substr(0, 3), "250");
+  second.envelope({"bob@example.org"});
+  EXPECT_EQ(second.ask("\r\n" + text + "\r\n.\r\n").substr(0, 3), "250");
+}
+
+TEST_F(ServerTest, AClientThatDisappearsInTheMessageLeavesNothing) {
+  start();
+  {
+    LmtpClient client(port_);
+    client.begin();
+    client.envelope({"ann@example.org"});
+    client.send("Subject: x\r\n\r\nhalf of");
+  }
+  LmtpClient client(port_);
+  client.begin();
+  client.envelope({"bob@example.org"});
+  EXPECT_EQ(client.ask(message).substr(0, 3), "250");
+  stop();
+  auto delivered = deliverer_.delivered();
+  ASSERT_EQ(delivered.size(), 1u);
+  EXPECT_EQ(delivered[0].to, "bob@example.org");
+  EXPECT_EQ(server_->connections(), 0u);
+}
+
+TEST_F(ServerTest, AClientThatDisappearsDuringDeliveryHurtsNobody) {
+  start();
+  deliverer_.hold();
+  {
+    LmtpClient client(port_);
+    client.begin();
+    client.envelope({"ann@example.org", "bob@example.org"});
+    client.send(message);
+    deliverer_.wait_for_waiting(2);
+  }
+  deliverer_.release();
+  EXPECT_EQ(deliverer_.wait_for_delivered(2).size(), 2u);
+  stop();
+  EXPECT_EQ(server_->connections(), 0u);
+}
+
+TEST_F(ServerTest, StopEndsIdleConnectionsAndFinishesDeliveries) {
+  start();
+  LmtpClient idle(port_);
+  idle.begin();
+  LmtpClient receiving(port_);
+  receiving.begin();
+  receiving.envelope({"carl@example.org"});
+  receiving.send("Subject: x\r\n");
+  deliverer_.hold();
+  LmtpClient busy(port_);
+  busy.begin();
+  busy.envelope({"ann@example.org", "bob@example.org"});
+  busy.send(message);
+  deliverer_.wait_for_waiting(2);
+  server_->stop();
+  EXPECT_EQ(idle.reply().substr(0, 9), "421 4.3.2");
+  EXPECT_TRUE(idle.at_end());
+  EXPECT_EQ(receiving.reply().substr(0, 3), "421");
+  deliverer_.release();
+  EXPECT_EQ(busy.reply().substr(0, 3), "250");
+  EXPECT_EQ(busy.reply().substr(0, 3), "250");
+  EXPECT_EQ(busy.reply().substr(0, 3), "421");
+  EXPECT_TRUE(busy.at_end());
+  thread_.join();
+  EXPECT_EQ(deliverer_.delivered().size(), 2u);
+}
+
+TEST_F(ServerTest, SeveralIoThreadsServeManyConnections) {
+  config_.io_threads = 3;
+  start();
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 9; ++i)
+    clients.emplace_back([this] {
+      LmtpClient client(port_);
+      client.begin();
+      for (int n = 0; n < 50; ++n) {
+        client.envelope({"ann@example.org"});
+        EXPECT_EQ(client.ask(message).substr(0, 3), "250");
+      }
+    });
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(deliverer_.delivered().size(), 450u);
+}
+
+// The client sends commands and never reads: the server must stop reading from it, and live.
+TEST_F(ServerTest, AClientThatTakesNoRepliesIsNotBufferedFor) {
+  config_.idle_timeout = 100ms;
+  start();
+  LmtpClient client(port_);
+  client.send("LHLO c\r\n");
+  std::string noops;
+  for (int i = 0; i < 2000; ++i) noops += "NOOP\r\n";
+  bool refused = false;
+  for (int i = 0; i < 100'000 && !refused; ++i) refused = !client.try_send(noops);
+  EXPECT_TRUE(refused) << "the server took 1.2 GB of commands without its replies being read";
+}
+
+}  // namespace
+}  // namespace twinloft::lmtpd
