@@ -27,7 +27,7 @@ Result<Superblock> plan_layout(const CreateOptions& o, std::uint64_t journal_byt
   if (journal_bytes < sb.ring_offset + journal_ring_bytes_min)
     return fail(Errc::invalid, "a journal of {} MiB is too small: a volume of {} MiB needs at least {} MiB",
                 journal_bytes >> 20, o.volume_blocks * block_size >> 20,
-                ((sb.ring_offset + journal_ring_bytes_min) >> 20) + 1);
+                (sb.ring_offset + journal_ring_bytes_min + (1u << 20) - 1) >> 20);
   sb.ring_bytes = (journal_bytes - sb.ring_offset) / block_size * block_size;
   sb.tail = {Lsn{0}, genesis_hash(o.volume, o.volume_blocks)};
   return sb;

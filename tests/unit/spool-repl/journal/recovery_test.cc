@@ -1,0 +1,367 @@
+#include "twinloft/spool-repl/journal/recovery.h"
+
+#include "replica.h"
+#include "twinloft/base/random.h"
+
+namespace twinloft::repl::journal {
+namespace {
+
+void damage(Replica& r, const Written& w, std::uint64_t at) { r.journal.bytes[w.offset + at] ^= std::byte{1}; }
+
+RecoveredVolume recovered(Replica& r) {
+  auto out = recover(r.journal, r.data);
+  EXPECT_TRUE(out) << out.error().message;
+  return out ? std::move(*out) : RecoveredVolume{};
+}
+testing::AssertionResult refused(Replica& r, Errc code, std::initializer_list<std::string_view> words) {
+  r.forget_writes();
+  auto before = r.journal.bytes, data = r.data.bytes;
+  auto out = recover(r.journal, r.data);
+  if (out) return testing::AssertionFailure() << "recovered " << out->report.records << " records";
+  if (r.writes() != 0 || before != r.journal.bytes || data != r.data.bytes)
+    return testing::AssertionFailure() << "something was written";
+  return fails_with(out.error(), code, words);
+}
+
+// ---- replay --------------------------------------------------------------------------------------------------------
+
+TEST(Recovery, ReplaysWhatIsCommittedAndKeepsTheRest) {
+  Replica r;
+  r.append({{1, 2, 0x11}});
+  auto second = r.append({{2, 1, 0x22}});
+  auto third = r.append({{9, 1, 0x33}}, second.mark.lsn, second.mark.lsn);
+  auto out = recovered(r);
+  r.apply({{1, 2, 0x11}});
+  r.apply({{2, 1, 0x22}});
+  EXPECT_TRUE(r.data_is_model()) << "the third is not known to be committed";
+  EXPECT_EQ(r.data.unsynced, 0u);
+  EXPECT_EQ(out.log.commit, second.mark.lsn);
+  ASSERT_EQ(out.log.records.size(), 3u);
+  EXPECT_EQ(out.report.uncommitted, 1u);
+  EXPECT_EQ(out.report.blocks_replayed, 2u) << "each block once, its newest version";
+  EXPECT_EQ(out.log.records[2].body.mark(), third.mark);
+  EXPECT_EQ(out.log.records[2].payload, std::vector<std::byte>(block_size, std::byte{0x33}));
+  EXPECT_TRUE(out.log.records[0].payload.empty()) << "what is home needs no memory";
+}
+
+TEST(Recovery, CountsUpTheIncarnation) {
+  Replica r;
+  r.append({{1, 1, 1}});
+  auto first = recovered(r).log.superblock;
+  auto second = recovered(r).log.superblock;
+  EXPECT_EQ(second.incarnation, first.incarnation + 1);
+  EXPECT_GT(second.generation, first.generation);
+  auto stored = load_superblock(r.journal);
+  ASSERT_TRUE(stored);
+  EXPECT_EQ(stored->superblock, second);
+}
+
+TEST(Recovery, TwiceGivesTheSame) {
+  Replica r;
+  r.append({{1, 2, 0x11}, {50, 9, -1}});
+  r.append({{2, 1, 0x22}});
+  r.append({{9, 1, 0x33}}, Lsn{3}, Lsn{2});
+  auto first = recovered(r);
+  auto data = r.data.bytes;
+  auto second = recovered(r);
+  EXPECT_EQ(r.data.bytes, data);
+  EXPECT_EQ(second.log.commit, first.log.commit);
+  ASSERT_EQ(second.log.records.size(), first.log.records.size());
+  for (std::size_t i = 0; i < first.log.records.size(); ++i) {
+    EXPECT_EQ(second.log.records[i].body.mark(), first.log.records[i].body.mark());
+    EXPECT_EQ(second.log.records[i].pos, first.log.records[i].pos);
+    EXPECT_EQ(second.log.records[i].payload, first.log.records[i].payload);
+  }
+}
+
+TEST(Recovery, OrderOfWritesAndZeroesAgainstAModel) {
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    SeededRandom random(seed);
+    Replica r;
+    int value = 1;
+    for (int i = 0; i < 60; ++i) {
+      std::vector<Part> parts;
+      std::uint64_t at = random.below(20);
+      while (at < volume_blocks && parts.size() < 6) {
+        auto n = static_cast<std::uint32_t>(1 + random.below(std::min<std::uint64_t>(12, volume_blocks - at)));
+        parts.push_back({at, n, random.below(3) == 0 ? -1 : value++ % 251});
+        at += n + random.below(40);
+      }
+      r.append(parts);
+      r.apply(parts);
+    }
+    r.append({{199, 1, 0x77}});  // says that everything before it is committed
+    recovered(r);
+    ASSERT_TRUE(r.data_is_model()) << "seed " << seed;
+  }
+}
+
+// Round and round the ring, with the tail following at random.
+TEST(Recovery, WrapsAroundTheRing) {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    SeededRandom random(seed);
+    Replica r;
+    std::uint64_t kept = 0;
+    for (int i = 0; i < 150; ++i) {
+      auto n = static_cast<std::uint32_t>(1 + random.below(150));
+      std::uint64_t lba = random.below(volume_blocks - n);
+      std::uint64_t used = r.head.v - r.sb.tail_pos.v;
+      if (used + 320 * block_size > r.sb.ring_bytes || random.below(20) == 0) {
+        r.move_tail_to_head();
+        kept = 0;
+      }
+      r.append({{lba, n, i}});
+      r.apply({{lba, n, i}});
+      kept++;
+    }
+    ASSERT_GT(r.head.v, 4 * r.sb.ring_bytes);
+    r.append({{0, 1, 0x55}});
+    auto out = recovered(r);
+    EXPECT_EQ(out.report.records, kept + 1) << "seed " << seed;
+    EXPECT_TRUE(r.data_is_model()) << "seed " << seed;
+  }
+}
+
+TEST(Recovery, NothingOfEarlierLapsComesBack) {
+  Replica r;
+  for (int lap = 0; lap < 3; ++lap) {
+    while (r.head.v < (lap + 1) * r.sb.ring_bytes - 200 * block_size) {
+      r.append({{0, 100, lap}});
+      r.apply({{0, 100, lap}});
+      if (r.head.v - r.sb.tail_pos.v > r.sb.ring_bytes / 2) r.move_tail_to_head();
+    }
+  }
+  r.move_tail_to_head();
+  auto out = recovered(r);
+  EXPECT_EQ(out.report.records, 0u);
+  EXPECT_EQ(out.report.torn_frames, 0u);
+  EXPECT_TRUE(r.data_is_model());
+}
+
+// ---- torn or damaged -----------------------------------------------------------------------------------------------
+
+TEST(Recovery, ATornLastRecordIsCutSilently) {
+  Replica whole;
+  whole.append({{1, 1, 1}});
+  auto torn = whole.append({{2, 3, 2}});
+  // Any number of sectors of its end, its beginning, and any single bit.
+  for (std::uint32_t block = 0; block < torn.blocks; ++block) {
+    for (bool from_the_end : {true, false}) {
+      Replica r = whole;
+      std::uint64_t keep = std::uint64_t{block} * block_size + 512;
+      auto first = r.journal.bytes.begin() + static_cast<std::ptrdiff_t>(torn.offset);
+      if (from_the_end) std::fill(first + static_cast<std::ptrdiff_t>(keep), first + torn.blocks * block_size, std::byte{0});
+      else std::fill(first, first + static_cast<std::ptrdiff_t>(keep), std::byte{0});
+      auto out = recovered(r);
+      EXPECT_EQ(out.report.records, 1u) << "block " << block;
+      EXPECT_EQ(out.log.superblock.tail.lsn, Lsn{0});
+    }
+  }
+  for (std::uint64_t at : {0u, 20u, 50u, 64u, 100u, 190u, 4096u, 9000u, 16383u}) {
+    Replica r = whole;
+    damage(r, torn, at);
+    EXPECT_EQ(recovered(r).report.records, 1u) << "byte " << at;
+  }
+}
+
+TEST(Recovery, PaddingMayBeAnything) {
+  Replica r;
+  auto w = r.append({{2, 3, 2}});
+  damage(r, w, 4000);
+  EXPECT_EQ(recovered(r).report.records, 1u) << "between body meta and payload nothing counts";
+}
+
+TEST(Recovery, AHoleBeforeRecordsThatClaimNothingIsATornTail) {
+  Replica r;
+  auto first = r.append({{1, 1, 1}});
+  auto hole = r.append({{2, 1, 2}}, first.mark.lsn, first.mark.lsn);
+  r.append({{3, 1, 3}}, first.mark.lsn, first.mark.lsn);  // submitted together with the one before it
+  r.append({{4, 1, 4}}, first.mark.lsn, first.mark.lsn);
+  damage(r, hole, 70);
+  auto out = recovered(r);
+  EXPECT_EQ(out.report.records, 1u);
+  EXPECT_EQ(out.report.torn_frames, 3u) << "the torn record's own frame is whole, its body is not";
+  EXPECT_EQ(out.log.commit, Lsn{0});
+}
+
+TEST(Recovery, AHoleBeforeARecordThatSaysItWasDurableIsDamage) {
+  for (bool committed : {false, true}) {
+    Replica r;
+    auto first = r.append({{1, 1, 1}});
+    auto hole = r.append({{2, 1, 2}});
+    r.append({{3, 1, 3}}, hole.mark.lsn, committed ? hole.mark.lsn : first.mark.lsn);
+    damage(r, hole, 70);
+    EXPECT_TRUE(refused(r, Errc::corrupt, {"j.img", "damaged after LSN 1", std::to_string(hole.offset), "LSN 2",
+                                           "Nothing was changed"}));
+  }
+}
+
+TEST(Recovery, DamageFarBackIsFoundByAnyLaterFrame) {
+  Replica r;
+  std::vector<Written> all;
+  for (int i = 0; i < 40; ++i) all.push_back(r.append({{static_cast<std::uint64_t>(i), 1, i + 1}}));
+  Replica last_but_one = r;
+  damage(last_but_one, all[38], 5000);
+  EXPECT_TRUE(refused(last_but_one, Errc::corrupt, {"damaged after LSN 38"})) << "the last frame says it was durable";
+  for (std::size_t i : {0u, 7u, 37u}) {
+    Replica bad = r;
+    damage(bad, all[i], 70);
+    EXPECT_TRUE(refused(bad, Errc::corrupt, {"Nothing was changed"})) << i;
+  }
+  damage(r, all[39], 70);
+  EXPECT_EQ(recovered(r).report.records, 39u);
+}
+
+TEST(Recovery, ACommittedRecordThatIsMissingAltogetherIsDamage) {
+  Replica r;
+  auto first = r.append({{1, 1, 1}});
+  auto second = r.append({{2, 1, 2}});
+  r.sb.commit = second.mark.lsn;
+  r.sb.generation++;
+  ASSERT_TRUE(store_superblock(r.journal, r.sb));
+  damage(r, second, 0);
+  EXPECT_TRUE(refused(r, Errc::corrupt, {"ends at LSN 1", "up to 2 was committed"}));
+  damage(r, first, 0);
+  EXPECT_TRUE(refused(r, Errc::corrupt, {"ends at LSN 0"}));
+}
+
+TEST(Recovery, DamageBehindTheRingsEndIsFoundToo) {
+  Replica r;
+  while (r.head.v + 160 * block_size < r.sb.ring_bytes) r.append({{0, 150, 1}});
+  r.move_tail_to_head();
+  auto hole = r.append({{0, 150, 2}});
+  auto wrapped = r.append({{0, 100, 3}});
+  while (wrapped.pos.v < r.sb.ring_bytes) wrapped = r.append({{0, 100, 3}});
+  damage(r, hole, 70);
+  EXPECT_TRUE(refused(r, Errc::corrupt, {"damaged after"}));
+}
+
+TEST(Recovery, WhatWasCutOffProvesNothing) {
+  Replica r;
+  auto first = r.append({{1, 1, 1}});
+  r.append({{2, 1, 2}}, first.mark.lsn, first.mark.lsn);
+  auto claimed = r.append({{3, 1, 3}}, first.mark.lsn + 1, first.mark.lsn);
+  auto old_bytes = r.journal.bytes;
+  // The secondary cuts back to the first record; the frames stay on the disk, beyond a hole.
+  r.sb.incarnation++;
+  r.sb.cut_lsn = first.mark.lsn;
+  r.sb.cut_incarnation = r.sb.incarnation;
+  r.sb.generation++;
+  ASSERT_TRUE(store_superblock(r.journal, r.sb));
+  r.journal.bytes[first.offset + first.blocks * block_size] ^= std::byte{1};
+  auto out = recovered(r);
+  EXPECT_EQ(out.report.records, 1u);
+  EXPECT_EQ(r.journal.bytes[claimed.offset], old_bytes[claimed.offset]);
+  // Frames of the incarnation after the cut count again.
+  Replica again;
+  auto a = again.append({{1, 1, 1}});
+  again.sb.incarnation++;
+  again.sb.cut_lsn = a.mark.lsn;
+  again.sb.cut_incarnation = again.sb.incarnation;
+  again.sb.generation++;
+  ASSERT_TRUE(store_superblock(again.journal, again.sb));
+  auto b = again.append({{2, 1, 2}});
+  again.append({{3, 1, 3}});
+  damage(again, b, 70);
+  EXPECT_TRUE(refused(again, Errc::corrupt, {"damaged after LSN 1"}));
+}
+
+TEST(Recovery, RecordsOfAnotherReplicaOrVolumeEndTheChain) {
+  Replica r;
+  r.append({{1, 1, 1}});
+  r.sb.replica = 3;  // as if the disk of another replica lay there
+  r.append({{2, 1, 2}});
+  r.sb.replica = 2;
+  EXPECT_EQ(recovered(r).report.records, 1u);
+}
+
+// ---- the wrong files -----------------------------------------------------------------------------------------------
+
+TEST(Recovery, AnotherVolumesDataArea) {
+  Replica r, other;
+  std::vector<std::byte> block(block_size);
+  for (DataLabel label : {DataLabel{Uuid::parse("ffffffff-5f60-4711-8822-93a4b5c6d7e8").value(), 2, volume_blocks},
+                          DataLabel{volume, 1, volume_blocks}, DataLabel{volume, 2, volume_blocks - 1}}) {
+    encode_data_label(label, block);
+    std::copy(block.begin(), block.end(), r.data.bytes.end() - block_size);
+    EXPECT_TRUE(refused(r, Errc::conflict, {"d.img", "belongs to volume", label.volume.text()}));
+  }
+  std::fill(r.data.bytes.end() - block_size, r.data.bytes.end(), std::byte{0});
+  EXPECT_TRUE(refused(r, Errc::not_found, {"d.img", "not the volume's data area"}));
+  r.data.bytes.back() = std::byte{1};
+  encode_data_label({volume, 2, volume_blocks}, block);
+  std::copy(block.begin(), block.end() - 1, r.data.bytes.end() - block_size);
+  EXPECT_TRUE(refused(r, Errc::corrupt, {"d.img", "CRC"}));
+}
+
+TEST(Recovery, TruncatedFiles) {
+  Replica r;
+  r.data.bytes.resize(r.data.bytes.size() - block_size);
+  EXPECT_TRUE(refused(r, Errc::conflict, {"d.img", "truncated"}));
+  Replica j;
+  j.journal.bytes.resize(j.journal.bytes.size() - block_size);
+  EXPECT_TRUE(refused(j, Errc::corrupt, {"j.img", "truncated"}));
+}
+
+TEST(Recovery, WithoutALabelTheDataAreaMayBeExactlyFull) {
+  Replica r(false);
+  r.append({{0, 1, 1}});
+  r.append({{199, 1, 2}});
+  recovered(r);
+  r.apply({{0, 1, 1}});
+  EXPECT_TRUE(r.data_is_model());
+}
+
+// ---- disks that fail -----------------------------------------------------------------------------------------------
+
+TEST(Recovery, ErrorsOfTheDisksNameFileAndPlace) {
+  Replica made;
+  auto w = made.append({{3, 1, 1}});
+  made.append({{4, 1, 1}});
+  {
+    Replica r = made;
+    r.journal.fails = [](std::uint64_t at, std::uint64_t, bool write) { return !write && at >= ring_offset; };
+    EXPECT_TRUE(refused(r, Errc::io, {"j.img", std::to_string(ring_offset)}));
+  }
+  {
+    Replica r = made;
+    r.data.fails = [](std::uint64_t at, std::uint64_t, bool) { return at == volume_blocks * block_size; };
+    EXPECT_TRUE(refused(r, Errc::io, {"d.img", std::to_string(volume_blocks * block_size)})) << "the label";
+  }
+  {
+    Replica r = made;
+    r.data.fails = [](std::uint64_t, std::uint64_t, bool write) { return write; };
+    EXPECT_TRUE(refused(r, Errc::io, {"d.img", std::to_string(3 * block_size)})) << "the replay";
+  }
+  {
+    Replica r = made;
+    r.data.sync_fails = true;
+    auto before = r.journal.bytes;
+    auto out = recover(r.journal, r.data);
+    ASSERT_FALSE(out);
+    EXPECT_TRUE(fails_with(out.error(), Errc::io, {"d.img"}));
+    EXPECT_EQ(r.journal.bytes, before) << "the superblock says nothing that is not true";
+  }
+  (void)w;
+}
+
+TEST(Recovery, AnInterruptedReplayIsDoneAgain) {
+  Replica made;
+  for (int i = 0; i < 20; ++i) {
+    made.append({{static_cast<std::uint64_t>(i * 5), 3, i + 1}});
+    made.apply({{static_cast<std::uint64_t>(i * 5), 3, i + 1}});
+  }
+  made.append({{199, 1, 0x77}});
+  for (int stop = 0; stop < 20; ++stop) {
+    Replica r = made;
+    int left = stop;
+    r.data.fails = [&](std::uint64_t, std::uint64_t, bool write) { return write && left-- <= 0; };
+    ASSERT_FALSE(recover(r.journal, r.data));
+    r.data.fails = nullptr;
+    recovered(r);
+    EXPECT_TRUE(r.data_is_model()) << "stopped after " << stop;
+  }
+}
+
+}  // namespace
+}  // namespace twinloft::repl::journal

@@ -1,0 +1,116 @@
+// A replica's two files in memory, and a writer that fills its journal as the core does, and as a crash leaves it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "memory_file.h"
+#include "twinloft/spool-repl/journal/aligned.h"
+#include "twinloft/spool-repl/journal/create.h"
+#include "twinloft/spool-repl/journal/recovery.h"
+#include "twinloft/spool-repl/journal/superblock_store.h"
+
+namespace twinloft::repl::journal {
+
+inline const Uuid volume = Uuid::parse("1b2c3d4e-5f60-4711-8822-93a4b5c6d7e8").value();
+inline constexpr std::uint64_t volume_blocks = 200;
+inline constexpr std::uint64_t ring_offset = journal_reserved_bytes + bitmap_slots * block_size;
+
+struct Written {  // where a record of the test lies
+  JournalPos pos;
+  std::uint32_t blocks = 0;
+  LogMark mark;
+  std::uint64_t offset = 0;  // in the file
+};
+
+struct Part {
+  std::uint64_t lba;
+  std::uint32_t blocks;
+  int value;  // of every byte; -1: an extent of zeros
+};
+
+class Replica {
+ public:
+  explicit Replica(bool label = true)
+      : journal(std::vector<std::byte>(ring_offset + journal_ring_bytes_min), "j.img"),
+        data(std::vector<std::byte>((volume_blocks + label) * block_size), "d.img"), model(volume_blocks * block_size) {
+    auto made = create_replica({volume, 2, volume_blocks, label}, journal, data, true);
+    EXPECT_TRUE(made) << made.error().message;
+    sb = *made;
+    head = sb.tail_pos;
+    last = sb.tail;
+  }
+
+  // What is in the frame is the writer's knowledge when it submitted the record.
+  Written append(const std::vector<Part>& parts, Lsn durable, Lsn commit) {
+    Body body;
+    std::vector<std::byte> payload;
+    std::vector<const std::byte*> blocks;
+    for (const Part& p : parts) {
+      body.extents.push_back({Lba{p.lba}, p.blocks, p.value < 0 ? ExtentKind::zeros : ExtentKind::data});
+      if (p.value >= 0) payload.insert(payload.end(), std::size_t{p.blocks} * block_size, std::byte(p.value));
+    }
+    for (std::size_t at = 0; at < payload.size(); at += block_size) blocks.push_back(payload.data() + at);
+    body.header = {RecordType::data, volume, Epoch{1, volume}, last.lsn + 1, static_cast<std::uint32_t>(parts.size()),
+                   last.hash, hash_payload(blocks), static_cast<std::uint32_t>(blocks.size())};
+    body.block_crc.resize(blocks.size());
+    return store(body, payload, durable, commit);
+  }
+  // The usual case: everything before it is durable and committed.
+  Written append(const std::vector<Part>& parts) { return append(parts, last.lsn, last.lsn); }
+
+  Written store(Body& body, const std::vector<std::byte>& payload, Lsn durable, Lsn commit) {
+    std::vector<std::byte> meta;
+    encode_body_meta(body, meta);
+    Written w;
+    w.blocks = meta_blocks_for(meta.size()) + body.header.payload_blocks;
+    std::uint64_t to_end = sb.ring_bytes - head.v % sb.ring_bytes, n = std::uint64_t{w.blocks} * block_size;
+    w.pos = {n > to_end ? head.v + to_end : head.v};
+    w.offset = sb.ring_offset + w.pos.v % sb.ring_bytes;
+    std::vector<std::byte> image(n);
+    encode_frame({w.pos, durable, commit, sb.incarnation, w.blocks, static_cast<std::uint32_t>(meta.size()), sb.replica,
+                  volume}, MutableByteSpan(image).first(frame_header_bytes));
+    std::memcpy(image.data() + frame_header_bytes, meta.data(), meta.size());
+    std::memcpy(image.data() + image.size() - payload.size(), payload.data(), payload.size());
+    EXPECT_TRUE(journal.write(w.offset, image));
+    head = {w.pos.v + n};
+    last = w.mark = body.mark();
+    return w;
+  }
+
+  void apply(const std::vector<Part>& parts) {
+    for (const Part& p : parts)
+      std::fill_n(model.begin() + static_cast<std::ptrdiff_t>(p.lba * block_size), std::size_t{p.blocks} * block_size,
+                  std::byte(p.value < 0 ? 0 : p.value));
+  }
+  bool data_is_model() const { return std::equal(model.begin(), model.end(), data.bytes.begin()); }
+
+  // As the checkpointer moves it. The model's content up to here is in the data area.
+  void move_tail_to_head() {
+    sb.tail_pos = head;
+    sb.tail = last;
+    sb.tail_epoch = {1, volume};
+    sb.commit = last.lsn;
+    sb.generation++;
+    std::copy(model.begin(), model.end(), data.bytes.begin());
+    EXPECT_TRUE(store_superblock(journal, sb));
+  }
+
+  void forget_writes() { journal.writes = data.writes = 0; }
+  std::uint64_t writes() const { return journal.writes + data.writes; }
+
+  MemoryFile journal, data;
+  std::vector<std::byte> model;
+  Superblock sb;
+  JournalPos head;
+  LogMark last;
+};
+
+inline testing::AssertionResult fails_with(const Error& e, Errc code, std::initializer_list<std::string_view> words) {
+  if (e.code != code) return testing::AssertionFailure() << to_string(e.code) << ": " << e.message;
+  for (auto word : words)
+    if (e.message.find(word) == std::string::npos)
+      return testing::AssertionFailure() << "\"" << e.message << "\" does not say \"" << word << "\"";
+  return testing::AssertionSuccess();
+}
+
+}  // namespace twinloft::repl::journal
