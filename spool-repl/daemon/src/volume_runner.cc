@@ -283,7 +283,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     log_info("volume {}: stopped at {}, {}", settings_.name, s.last.v,
              core_->settled() ? "everything is in the data area" : "the journal keeps what is not in the data area");
     ended_ = true;
-    loop_->stop();
+    loop_->post([this] { loop_->stop(); });  // this is the turn's beginning: it would wait once more
   }
 
   void tear_down() {
