@@ -1,0 +1,104 @@
+#include "twinloft/lmtpd/proto/path.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace twinloft::lmtpd {
+namespace {
+
+struct Good {
+  std::string_view in, text, local_part, domain;
+};
+
+class Paths : public testing::TestWithParam<Good> {};
+
+TEST_P(Paths, AreParsed) {
+  std::string in = std::string(GetParam().in) + " SIZE=1";
+  std::string_view rest = in;
+  auto path = take_path(rest);
+  ASSERT_TRUE(path) << path.error().message;
+  EXPECT_EQ(path->text, GetParam().text);
+  EXPECT_EQ(path->local_part, GetParam().local_part);
+  EXPECT_EQ(path->domain, GetParam().domain);
+  EXPECT_EQ(rest, " SIZE=1") << "what follows stays";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Paths,
+    testing::Values(
+        Good{"<ann@example.org>", "ann@example.org", "ann", "example.org"},
+        Good{"<Ann@EXAMPLE.Org>", "Ann@EXAMPLE.Org", "Ann", "example.org"},
+        Good{"<ann+lists@example.org>", "ann+lists@example.org", "ann+lists", "example.org"},
+        Good{"<a.b.c@a-b.example.org>", "a.b.c@a-b.example.org", "a.b.c", "a-b.example.org"},
+        Good{"<!#$%&'*+-/=?^_`{|}~@d>", "!#$%&'*+-/=?^_`{|}~@d", "!#$%&'*+-/=?^_`{|}~", "d"},
+        Good{"<-oX@d>", "-oX@d", "-oX", "d"},
+        Good{"<postmaster>", "postmaster", "postmaster", ""},
+        Good{"<>", "", "", ""},
+        Good{"<\"a b\"@d>", "\"a b\"@d", "a b", "d"},
+        Good{"<\"a\\\"b\\\\\"@d>", "\"a\\\"b\\\\\"@d", "a\"b\\", "d"},
+        Good{"<\"a@b>c\"@d>", "\"a@b>c\"@d", "a@b>c", "d"},
+        Good{"<\";id;\"@d>", "\";id;\"@d", ";id;", "d"},
+        Good{"<${run{x}}@d>", "${run{x}}@d", "${run{x}}", "d"},
+        Good{"<@a.example,@b.example:ann@d>", "ann@d", "ann", "d"},
+        Good{"<ann@[192.0.2.1]>", "ann@[192.0.2.1]", "ann", "[192.0.2.1]"},
+        Good{"<ann@[IPv6:2001:db8::1]>", "ann@[IPv6:2001:db8::1]", "ann", "[IPv6:2001:db8::1]"},
+        Good{"<a..b.@d>", "a..b.@d", "a..b.", "d"}));
+
+class BadPaths : public testing::TestWithParam<std::string_view> {};
+
+TEST_P(BadPaths, AreRefusedAndNothingIsTaken) {
+  std::string_view rest = GetParam();
+  EXPECT_FALSE(take_path(rest)) << GetParam();
+  EXPECT_EQ(rest, GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BadPaths,
+    testing::Values("", "ann@d", "<", "<ann", "<ann@", "<ann@d", "<@d>", "<ann@>", "<ann@@d>", "<ann@d@e>", "<ann@d >",
+                    "< ann@d>", "<ann @d>", "<an(n)@d>", "<;id;@d>", "<a,b@d>", "<a\\b@d>", "<\"ann@d>", "<\"ann\\",
+                    "<\"\"@d>", "<\"\"+x@d>", "<\"a\"b@d>", "<ann@.d>", "<ann@d.>", "<ann@a..b>", "<ann@d;e>",
+                    "<@a.example ann@d>", "<@a.example:>", "<@(x):ann@d>", "<ann@[192.0.2.1>", "<ann@[1 2]>",
+                    std::string_view("<a\0b@d>", 7), std::string_view("<\"a\0b\"@d>", 9), "<a\tb@d>", "<\"a\tb\"@d>",
+                    "<\xc3\xa4@d>", "<\xc3@d>", "<ann@\xc3\xa4.example>", "<\"\xc3\xa4\"@d>", "<<ann@d>>", "<ann@d"));
+
+TEST(Path, TheNullPathIsKnown) {
+  std::string_view rest = "<>";
+  EXPECT_TRUE(take_path(rest)->is_null());
+  rest = "<ann@d>";
+  EXPECT_FALSE(take_path(rest)->is_null());
+}
+
+TEST(Path, Limits) {
+  auto fits = [](const std::string& in) {
+    std::string_view rest = in;
+    return take_path(rest).has_value();
+  };
+  std::string label(50, 'd');
+  std::string domain = label + "." + label + "." + label + "." + label + "." + std::string(51, 'd');
+  ASSERT_EQ(domain.size(), domain_bytes_max);
+  EXPECT_TRUE(fits("<a@" + domain + ">"));
+  EXPECT_FALSE(fits("<a@" + domain + "d>"));
+  EXPECT_TRUE(fits("<" + std::string(path_bytes_max - 2, 'a') + "@d>"));
+  EXPECT_FALSE(fits("<" + std::string(path_bytes_max - 1, 'a') + "@d>"));
+}
+
+TEST(SplitDetail, AtTheFirstDelimiterThatIsNotTheFirstByte) {
+  auto split = [](std::string_view local, std::string_view delimiter) {
+    auto [user, detail] = split_detail(local, delimiter);
+    return std::pair(std::string(user), std::string(detail));
+  };
+  using P = std::pair<std::string, std::string>;
+  EXPECT_EQ(split("ann", "+"), P("ann", ""));
+  EXPECT_EQ(split("ann+lists", "+"), P("ann", "lists"));
+  EXPECT_EQ(split("ann+a+b", "+"), P("ann", "a+b"));
+  EXPECT_EQ(split("ann+", "+"), P("ann", ""));
+  EXPECT_EQ(split("+ann", "+"), P("+ann", ""));
+  EXPECT_EQ(split("+ann+x", "+"), P("+ann", "x"));
+  EXPECT_EQ(split("ann+lists", ""), P("ann+lists", ""));
+  EXPECT_EQ(split("ann-lists", "-"), P("ann", "lists"));
+  EXPECT_EQ(split("+", "+"), P("+", ""));
+}
+
+}  // namespace
+}  // namespace twinloft::lmtpd
