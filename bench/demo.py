@@ -165,7 +165,7 @@ def demo(stage, options):
 
     say(f"Four loads of {options.seconds} s, {options.clients} clients, messages of {options.size} ...")
     results = measure(stage, v, spool, plain, imap_dir, plain_dir, options)
-    verified = sum(r[p]["acknowledged_total"] for r in results.values() for p in r)
+    verified = sum(r[p]["verify"]["acknowledged_found"] for r in results.values() for p in r)
     size, subject = fetch_over_imap(v, spool, port, "user1@example.org")
     say(f"\nOne message over IMAP: {size} bytes, {subject}")
 

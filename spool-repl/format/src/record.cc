@@ -10,6 +10,7 @@ namespace {
 constexpr std::uint32_t frame_magic = 0x52464c54;  // "TLFR"
 constexpr std::uint32_t body_magic = 0x44424c54;   // "TLBD"
 constexpr std::uint16_t body_version = 1;
+constexpr std::uint32_t record_features_known = 0;  // a bit that a reader does not know: it must not read on
 constexpr std::size_t body_hash_at = 112;
 static_assert(body_hash_at + 16 == body_header_bytes);
 
@@ -73,7 +74,7 @@ void encode_body_meta(Body& body, std::vector<std::byte>& out) {
   w.put_bytes(h.prev_hash.bytes);
   w.put_bytes(h.payload_hash.bytes);
   w.put(is_epoch ? std::uint32_t{36} : std::uint32_t{0});  // aux bytes
-  w.put(std::uint32_t{0});
+  w.put(record_features_known);
   TL_CHECK(out.size() - start == body_hash_at);
   w.put_zeros(16);
   for (const Extent& e : body.extents) {
@@ -133,11 +134,14 @@ Result<Body> decode_body_meta(ByteSpan meta, const Uuid& volume, std::uint64_t v
   r.get_into(h.prev_hash.bytes);
   r.get_into(h.payload_hash.bytes);
   auto aux = r.get<std::uint32_t>();
-  r.skip(4);
+  auto features = r.get<std::uint32_t>();
   r.get_into(body.hash.bytes);
   if (hash_meta(meta) != body.hash) return fail(Errc::corrupt, "record {}: body hash does not match", h.first_lsn.v);
   if (h.volume != volume)
     return fail(Errc::corrupt, "record {}: of volume {}, not {}", h.first_lsn.v, h.volume.text(), volume.text());
+  if (features & ~record_features_known)
+    return fail(Errc::corrupt, "record {}: needs features {:#x} that this release does not have", h.first_lsn.v,
+                features & ~record_features_known);
   h.type = static_cast<RecordType>(type);
   bool is_epoch = h.type == RecordType::epoch;
   if (!is_epoch && h.type != RecordType::data)
