@@ -4,6 +4,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 
+#include <charconv>
 #include <cstring>
 
 namespace twinloft::repl::net {
@@ -22,6 +23,11 @@ Result<Address> resolve(const std::string& text) {
   if (colon == std::string::npos || colon + 1 == text.size())
     return fail(Errc::invalid, "\"{}\" is not an address: expected host:port", text);
   std::string host = text.substr(0, colon), port = text.substr(colon + 1);
+  // getaddrinfo() would take 70000 modulo 65536.
+  unsigned number = 0;
+  auto [end, ec] = std::from_chars(port.data(), port.data() + port.size(), number);
+  if (ec != std::errc() || end != port.data() + port.size() || number > 65535)
+    return fail(Errc::invalid, "\"{}\" is not an address: \"{}\" is not a port from 0 to 65535", text, port);
   if (host.size() >= 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;

@@ -169,7 +169,8 @@ void Connection::on_readable() {
   if (n == 0)
     return close(established_ ? fmt::format("{} closed the connection", name_)
                               : fmt::format("{} closed the connection during the handshake (see its log)", name_));
-  last_received_ = loop_.now();
+  // A caller that has not proved itself gets one timeout for all of the handshake, however it trickles.
+  if (established_) last_received_ = loop_.now();
   in_end_ += static_cast<std::size_t>(n);
   while (fd_ && take_messages()) {
   }
@@ -204,6 +205,7 @@ void Connection::take(const WireHeader& header, ByteSpan payload) {
     if (!done) return close(fmt::format("{}: {}", name_, done.error().message));
     if (*done && fd_) {
       established_ = true;
+      last_received_ = loop_.now();
       name_ = fmt::format("replica {}", peer());
       events_.established(*this);
     }

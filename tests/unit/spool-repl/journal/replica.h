@@ -70,7 +70,7 @@ class Replica {
     encode_frame({w.pos, durable, commit, sb.incarnation, w.blocks, static_cast<std::uint32_t>(meta.size()), sb.replica,
                   volume}, MutableByteSpan(image).first(frame_header_bytes));
     std::memcpy(image.data() + frame_header_bytes, meta.data(), meta.size());
-    std::memcpy(image.data() + image.size() - payload.size(), payload.data(), payload.size());
+    std::copy(payload.begin(), payload.end(), image.end() - static_cast<std::ptrdiff_t>(payload.size()));
     EXPECT_TRUE(journal.write(w.offset, image));
     head = {w.pos.v + n};
     last = w.mark = body.mark();

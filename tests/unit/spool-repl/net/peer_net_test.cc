@@ -1,0 +1,428 @@
+// PeerNet over loopback on the real event loop.
+#include "twinloft/spool-repl/net/peer_net.h"
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "twinloft/base/crc32c.h"
+#include "twinloft/spool-repl/io/uring_loop.h"
+
+namespace twinloft::repl::net {
+namespace {
+
+const Uuid volume = Uuid::parse("2f2e2d2c-4b5a-4978-8695-a4b3c2d1e0ff").value();
+
+// A port of 127.0.0.1 that nobody else gets while this object lives.
+class Port {
+ public:
+  Port() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    int one = 1;
+    setsockopt(fd_.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    sockaddr_in in{};
+    in.sin_family = AF_INET;
+    in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::bind(fd_.get(), reinterpret_cast<sockaddr*>(&in), sizeof in), 0);
+    socklen_t length = sizeof in;
+    EXPECT_EQ(::getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&in), &length), 0);
+    number = ntohs(in.sin_port);
+  }
+  Address address() const { return resolve("127.0.0.1:" + std::to_string(number)).value(); }
+  std::uint16_t number = 0;
+
+ private:
+  Fd fd_;
+};
+
+// Real time, until a test takes it into its own hands.
+class TestClock final : public Clock {
+ public:
+  Instant now() const override { return by_hand ? hand : os_.now(); }
+  WallTime wall() const override { return os_.wall(); }
+  void take() { hand = os_.now(), by_hand = true; }
+  bool by_hand = false;
+  Instant hand;
+
+ private:
+  OsClock os_;
+};
+
+struct PeerNetTest : testing::Test {
+  TestClock clock;
+  OsRandom random;
+  std::unique_ptr<io::UringLoop> loop = io::UringLoop::create(clock, {.entries = 64}).value();
+  Port ports[3];
+
+  struct Node {
+    std::unique_ptr<PeerNet> net;
+    int ups = 0, downs = 0;
+    std::vector<PeerMessage> got;
+    std::vector<std::string> notices;
+    bool up() const { return ups > downs; }
+    bool noticed(std::string_view text) const {
+      for (const auto& n : notices)
+        if (n.find(text) != std::string::npos) return true;
+      return false;
+    }
+  };
+  Node a, b;
+
+  NetOptions options(ReplicaId self, ReplicaId peer) {
+    NetOptions o;
+    o.self = {volume, 1000, self};
+    o.listen = ports[self].address();
+    o.secret = "well kept";
+    o.peers = {{peer, ports[peer].address()}};
+    o.redial = o.redial_refused = std::chrono::milliseconds(5);
+    return o;
+  }
+  Status start(Node& n, NetOptions o) {
+    n.net = std::make_unique<PeerNet>(
+        *loop, std::move(o), random,
+        NetEvents{[&n](ReplicaId) { n.ups++; }, [&n](ReplicaId) { n.downs++; },
+                  [&n](ReplicaId, PeerMessage m) { n.got.push_back(std::move(m)); },
+                  [&n](const std::string& text) { n.notices.push_back(text); }});
+    return n.net->start();
+  }
+  void start_both() {
+    ASSERT_TRUE(start(a, options(1, 2)));
+    ASSERT_TRUE(start(b, options(2, 1)));
+  }
+  // The test program's own time limit ends a loop that never gets there.
+  template <class Predicate>
+  void run_until(Predicate done) {
+    while (!done()) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(10)));
+  }
+  void connect_both() {
+    start_both();
+    run_until([&] { return a.up() && b.up(); });
+  }
+
+  // A stranger's connection to b's port.
+  Fd call() {
+    Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    Address to = ports[2].address();
+    int rc = ::connect(fd.get(), reinterpret_cast<sockaddr*>(&to.storage), to.length);
+    EXPECT_TRUE(rc == 0 || errno == EINPROGRESS);
+    return fd;
+  }
+  void say(const Fd& fd, ByteSpan bytes) {
+    std::size_t sent = 0;
+    run_until([&] {
+      ssize_t n = ::send(fd.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+      if (n > 0) sent += static_cast<std::size_t>(n);
+      EXPECT_TRUE(n > 0 || errno == EAGAIN || errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN) << errno;
+      return sent == bytes.size() || (n < 0 && (errno == EPIPE || errno == ECONNRESET));
+    });
+  }
+  // Everything that the other side sends until it closes.
+  std::vector<std::byte> hear_until_closed(const Fd& fd) {
+    std::vector<std::byte> all;
+    run_until([&] {
+      std::byte buffer[4096];
+      ssize_t n = ::recv(fd.get(), buffer, sizeof buffer, 0);
+      if (n > 0) all.insert(all.end(), buffer, buffer + n);
+      return n == 0 || (n < 0 && errno != EAGAIN && errno != ENOTCONN);
+    });
+    return all;
+  }
+  std::vector<std::byte> hear(const Fd& fd, std::size_t bytes) {
+    std::vector<std::byte> all(bytes);
+    std::size_t have = 0;
+    run_until([&] {
+      ssize_t n = ::recv(fd.get(), all.data() + have, bytes - have, 0);
+      EXPECT_NE(n, 0) << "closed";
+      if (n == 0) return true;
+      if (n > 0) have += static_cast<std::size_t>(n);
+      return have == bytes;
+    });
+    return all;
+  }
+  static std::vector<std::byte> framed(std::uint16_t type, ByteSpan payload) {
+    std::vector<std::byte> out(wire_header_bytes);
+    encode_wire_header({type, static_cast<std::uint32_t>(payload.size()), crc32c(payload)}, out);
+    out.insert(out.end(), payload.begin(), payload.end());
+    return out;
+  }
+  // A stranger that knows the secret is the peer.
+  Fd connect_as_1() {
+    Fd fd = call();
+    Handshake mine({volume, 1000, 1}, "well kept", Handshake::Direction::dialed, 2, random);
+    for (int i = 0; i < 2; ++i) {
+      for (const auto& m : mine.take_output()) say(fd, framed(m.type, m.payload));
+      auto header = decode_wire_header(hear(fd, wire_header_bytes));
+      EXPECT_TRUE(mine.receive(header->type, hear(fd, header->payload_bytes)));
+    }
+    return fd;
+  }
+};
+
+TEST_F(PeerNetTest, TwoNodesConnectAndTalk) {
+  connect_both();
+  Epoch epoch{3, volume};
+  std::vector<PeerMessage> there = {MatchRequest{epoch}, Probe{{Lsn{4}, {}}}, Refuse{"no"}};
+  std::vector<PeerMessage> back = {MatchState{epoch, {}, {}, Lsn{9}}, Ack{epoch, Lsn{1}, {}}};
+  for (const auto& m : there) a.net->send(2, m);
+  for (const auto& m : back) b.net->send(1, m);
+  a.net->flush();
+  b.net->flush();
+  run_until([&] { return b.got.size() == there.size() && a.got.size() == back.size(); });
+  EXPECT_EQ(b.got, there);
+  EXPECT_EQ(a.got, back);
+  EXPECT_EQ(a.ups, 1);
+  EXPECT_EQ(a.downs + b.downs, 0);
+}
+
+TEST_F(PeerNetTest, TheLargestRecordsArriveWholeAndInOrder) {
+  connect_both();
+  SeededRandom bytes(5);
+  std::vector<PeerMessage> sent;
+  for (int i = 0; i < 8; ++i) {
+    RecordMessage m{{static_cast<std::uint64_t>(i), volume}, std::vector<std::byte>(body_meta_bytes_max),
+                    std::vector<std::byte>(std::size_t{record_payload_blocks_max} * block_size)};
+    bytes.fill(m.meta);
+    bytes.fill(m.payload);
+    // In three pieces, as it lies in the arena; a small message behind it.
+    ByteSpan meta = m.meta, payload = m.payload;
+    ByteSpan pieces[] = {meta, payload.first(block_size), payload.subspan(block_size)};
+    a.net->send_record(2, m.epoch, body_meta_bytes_max, pieces);
+    a.net->send(2, Commit{m.epoch, {}});
+    sent.push_back(m);
+    sent.push_back(Commit{m.epoch, {}});
+    a.net->flush();
+    std::fill(m.payload.begin(), m.payload.end(), std::byte{0});  // ours again after flush()
+  }
+  run_until([&] { return b.got.size() == sent.size(); });
+  for (std::size_t i = 0; i < sent.size(); ++i) EXPECT_TRUE(b.got[i] == sent[i]) << i;
+}
+
+TEST_F(PeerNetTest, ComesBackByItselfAfterALoss) {
+  connect_both();
+  for (int round = 1; round <= 3; ++round) {
+    b.net.reset();
+    run_until([&] { return a.downs == round; });
+    EXPECT_TRUE(a.noticed("closed the connection"));
+    b.ups = b.downs = 0;
+    ASSERT_TRUE(start(b, options(2, 1)));
+    run_until([&] { return a.up() && b.up(); });
+  }
+  a.net->send(2, Refuse{"still here"});
+  a.net->flush();
+  run_until([&] { return b.got.size() == 1; });
+}
+
+TEST_F(PeerNetTest, ComesBackAfterARefusalByEitherSide) {
+  connect_both();
+  a.net->close(2, "try again");
+  run_until([&] { return a.ups == 2 && b.ups == 2; });
+  EXPECT_TRUE(a.noticed("try again"));
+  b.net->close(1, "and again");
+  run_until([&] { return a.ups == 3 && b.ups == 3; });
+  EXPECT_EQ(a.downs, 2);
+  EXPECT_EQ(b.downs, 2);
+}
+
+TEST_F(PeerNetTest, TheDialerWaitsUntilThePeerListens) {
+  ASSERT_TRUE(start(a, options(1, 2)));
+  run_until([&] { return a.noticed("cannot connect"); });
+  ASSERT_TRUE(start(b, options(2, 1)));
+  run_until([&] { return a.up() && b.up(); });
+  std::size_t same = 0;
+  for (const auto& n : a.notices) same += n.find("cannot connect") != std::string::npos;
+  EXPECT_EQ(same, 1u) << "each reason once in a row";
+}
+
+TEST_F(PeerNetTest, PingsKeepASilentLinkAlive) {
+  connect_both();
+  clock.take();
+  for (int i = 0; i < 100; ++i) {  // ten timeouts
+    clock.hand = clock.hand + std::chrono::milliseconds(600);
+    for (int turn = 0; turn < 5; ++turn) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(1)));
+  }
+  EXPECT_EQ(a.downs + b.downs, 0);
+  EXPECT_TRUE(a.got.empty() && b.got.empty()) << "pings are nobody's business";
+}
+
+TEST_F(PeerNetTest, APeerThatFallsSilentIsLost) {
+  ASSERT_TRUE(start(b, options(2, 1)));
+  Fd fd = connect_as_1();
+  run_until([&] { return b.up(); });
+  clock.take();
+  clock.hand = clock.hand + std::chrono::milliseconds(5900);
+  for (int turn = 0; turn < 5; ++turn) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(1)));
+  EXPECT_TRUE(b.up()) << "not before the timeout";
+  clock.hand = clock.hand + std::chrono::seconds(6);
+  run_until([&] { return !b.up(); });
+  EXPECT_TRUE(b.noticed("nothing from replica 1 for 6000 ms")) << b.notices.back();
+}
+
+TEST_F(PeerNetTest, AnotherSecretNeverConnects) {
+  NetOptions wrong = options(1, 2);
+  wrong.secret = "guessed";
+  ASSERT_TRUE(start(a, wrong));
+  ASSERT_TRUE(start(b, options(2, 1)));
+  run_until([&] { return a.noticed("shared secret") && b.noticed("shared secret"); });
+  EXPECT_EQ(a.ups + b.ups, 0);
+}
+
+TEST_F(PeerNetTest, PortInUse) {
+  ASSERT_TRUE(start(b, options(2, 1)));
+  Node second;
+  auto started = start(second, options(2, 1));
+  ASSERT_FALSE(started);
+  EXPECT_EQ(started.error().sys, EADDRINUSE);
+  EXPECT_EQ(started.error().code, Errc::unavailable);
+  EXPECT_NE(started.error().message.find("127.0.0.1:" + std::to_string(ports[2].number)), std::string::npos)
+      << started.error().message;
+}
+
+TEST_F(PeerNetTest, WithoutASecretOnlyLoopback) {
+  NetOptions o = options(1, 2);
+  o.secret = "";
+  o.peers[0].address = resolve("192.0.2.1:7788").value();
+  auto peer_outside = start(a, o);
+  ASSERT_FALSE(peer_outside);
+  EXPECT_EQ(peer_outside.error().code, Errc::invalid);
+  EXPECT_NE(peer_outside.error().message.find("secret_file"), std::string::npos);
+  o = options(1, 2);
+  o.secret = "";
+  o.listen = resolve("0.0.0.0:" + std::to_string(ports[1].number)).value();
+  EXPECT_FALSE(start(a, o));
+  o.listen = ports[1].address();
+  EXPECT_TRUE(start(a, o));
+}
+
+TEST_F(PeerNetTest, GarbageClosesThatConnectionOnly) {
+  connect_both();
+  for (std::string garbage : {std::string("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), std::string(100, '\0'), std::string(5000, '\xff')}) {
+    Fd fd = call();
+    say(fd, as_bytes(garbage));
+    hear_until_closed(fd);
+  }
+  EXPECT_TRUE(b.noticed("not the replication protocol"));
+  EXPECT_EQ(a.downs + b.downs, 0);
+  a.net->send(2, Refuse{"undisturbed"});
+  a.net->flush();
+  run_until([&] { return b.got.size() == 1; });
+}
+
+TEST_F(PeerNetTest, AnOversizedMessageBeforeTheProofCloses) {
+  ASSERT_TRUE(start(b, options(2, 1)));
+  Fd fd = call();
+  std::vector<std::byte> header(wire_header_bytes);
+  encode_wire_header({1, handshake_payload_max + 1, 0}, header);
+  say(fd, header);
+  hear_until_closed(fd);
+  EXPECT_TRUE(b.noticed("bytes in the handshake"));
+}
+
+TEST_F(PeerNetTest, PeerMessagesBeforeTheProofClose) {
+  ASSERT_TRUE(start(b, options(2, 1)));
+  Fd fd = call();
+  std::vector<std::byte> payload;
+  encode_peer_message(Refuse{"let me in"}, payload);
+  say(fd, framed(40, payload));
+  hear_until_closed(fd);
+  EXPECT_TRUE(b.got.empty());
+  EXPECT_EQ(b.ups, 0);
+}
+
+// A stranger speaks the handshake by hand, with any split of the bytes.
+TEST_F(PeerNetTest, ByteByByteIsAsGoodAsWhole) {
+  for (std::size_t split : {std::size_t{1}, std::size_t{7}, std::size_t{100000}}) {
+    b = {};
+    ASSERT_TRUE(loop->turn(Duration(0)));  // the kernel lets go of the old listener
+    ASSERT_TRUE(start(b, options(2, 1)));
+    Fd fd = call();
+    Handshake mine({volume, 1000, 1}, "well kept", Handshake::Direction::dialed, 2, random);
+    auto say_split = [&](std::vector<std::byte> bytes) {
+      for (std::size_t at = 0; at < bytes.size(); at += split) {
+        say(fd, ByteSpan(bytes).subspan(at, std::min(split, bytes.size() - at)));
+        ASSERT_TRUE(loop->turn(Duration(0)));
+      }
+    };
+    auto receive = [&] {
+      auto header = decode_wire_header(hear(fd, wire_header_bytes));
+      EXPECT_TRUE(header);
+      auto payload = hear(fd, header->payload_bytes);
+      auto done = mine.receive(header->type, payload);
+      EXPECT_TRUE(done) << done.error().message;
+    };
+    auto speak = [&] {
+      for (const auto& m : mine.take_output()) say_split(framed(m.type, m.payload));
+    };
+    speak();
+    receive();
+    speak();
+    receive();
+    run_until([&] { return b.up(); });
+    PeerMessage message = RecordMessage{{1, volume}, std::vector<std::byte>(200), std::vector<std::byte>(4096)};
+    std::vector<std::byte> payload;
+    encode_peer_message(message, payload);
+    say_split(framed(wire_type(message), payload));
+    run_until([&] { return b.got.size() == 1; });
+    EXPECT_EQ(b.got[0], message);
+
+    auto damaged = framed(wire_type(message), payload);
+    damaged.back() ^= std::byte{1};
+    say_split(damaged);
+    run_until([&] { return b.downs == 1; });
+    EXPECT_TRUE(b.noticed("wrong CRC"));
+    EXPECT_EQ(b.got.size(), 1u);
+  }
+}
+
+TEST_F(PeerNetTest, ANewerConnectionOfThePeerReplacesTheOldOne) {
+  ASSERT_TRUE(start(b, options(2, 1)));
+  Fd first = connect_as_1();
+  run_until([&] { return b.ups == 1; });
+  Fd second = connect_as_1();
+  run_until([&] { return b.ups == 2; });
+  EXPECT_EQ(b.downs, 1);
+  hear_until_closed(first);
+  b.net->send(1, Refuse{"to the newer one"});
+  b.net->flush();
+  EXPECT_TRUE(decode_wire_header(hear(second, wire_header_bytes)));
+}
+
+TEST_F(PeerNetTest, StrangersCannotFillTheTable) {
+  NetOptions o = options(2, 1);
+  o.timeout = std::chrono::milliseconds(50);
+  ASSERT_TRUE(start(b, o));
+  std::vector<Fd> strangers;
+  for (int i = 0; i < 20; ++i) strangers.push_back(call());
+  run_until([&] { return b.noticed("too many"); });
+  // None of them says a word, and one says little by little: all are gone after the timeout.
+  auto hello = framed(1, std::vector<std::byte>(100));
+  std::size_t said = 0;
+  bool closed = false;
+  while (!closed) {
+    ssize_t n = ::send(strangers[0].get(), hello.data() + std::min(said++, std::size_t{50}), 1, MSG_NOSIGNAL);
+    closed = n < 0 && errno != EAGAIN;
+    ASSERT_TRUE(loop->turn(std::chrono::milliseconds(5)));
+    ASSERT_LT(said, 100000u);
+  }
+  for (const Fd& fd : strangers) hear_until_closed(fd);
+  ASSERT_TRUE(start(a, options(1, 2)));
+  run_until([&] { return a.up() && b.up(); });
+}
+
+TEST(AddressTest, ResolveAndLoopback) {
+  EXPECT_TRUE(resolve("127.0.0.1:1")->is_loopback());
+  EXPECT_TRUE(resolve("127.9.8.7:1")->is_loopback());
+  EXPECT_TRUE(resolve("[::1]:1")->is_loopback());
+  EXPECT_TRUE(resolve("localhost:1")->is_loopback());
+  EXPECT_FALSE(resolve("0.0.0.0:1")->is_loopback());
+  EXPECT_FALSE(resolve("192.0.2.7:1")->is_loopback());
+  EXPECT_FALSE(resolve("[2001:db8::1]:1")->is_loopback());
+  for (const char* bad : {"", "host", "127.0.0.1:", "127.0.0.1:http", "127.0.0.1:70000", "[::1", "999.0.0.1:1"}) {
+    auto out = resolve(bad);
+    ASSERT_FALSE(out) << bad;
+    EXPECT_NE(out.error().message.find(fmt::format("\"{}\"", bad)), std::string::npos) << out.error().message;
+  }
+}
+
+}  // namespace
+}  // namespace twinloft::repl::net
