@@ -172,8 +172,9 @@ void Session::lookup_done(Result<std::optional<User>> user) {
 
 void Session::on(const Data&) {
   if (!have_sender_) return bad(make_reply(503, "5.5.1", "MAIL comes first"));
-  // RFC 2033 section 4.2: without an accepted recipient there would be nobody to reply for.
-  if (envelope_->recipients.empty()) return bad(make_reply(503, "5.5.1", "No valid recipients"));
+  // RFC 2033 section 4.2: without an accepted recipient there would be nobody to reply for. No bad command: a client
+  // that pipelines could not know.
+  if (envelope_->recipients.empty()) return reply(503, "5.5.1", "No valid recipients");
   state_ = State::body;
   body_bytes_ = 0;
   body_refusal_.reset();
@@ -216,6 +217,7 @@ void Session::body_failed(const Reply& r) {
   for (auto& result : results_) result = r;
   results_missing_ = 0;
   finish_transaction();
+  resume();
 }
 
 void Session::body_complete() {
@@ -233,17 +235,19 @@ void Session::body_complete() {
 void Session::delivery_done(std::size_t recipient, const Reply& r) {
   if (state_ != State::delivering || recipient >= results_.size() || results_[recipient]) return;
   results_[recipient] = r;
-  if (--results_missing_ == 0) finish_transaction();
+  if (--results_missing_ > 0) return;
+  finish_transaction();
+  resume();
 }
 
-// RFC 2033 section 4.2: one reply for each accepted recipient, in the order of their RCPT commands.
+// RFC 2033 section 4.2: one reply for each accepted recipient, in the order of their RCPT commands. Called from within
+// process() for a message that was refused while it arrived: going on with kept input is for the callers outside of it.
 void Session::finish_transaction() {
   for (const auto& result : results_) reply(*result);
   results_.clear();
   reset_transaction();
   state_ = State::command;
-  if (shutting_down_) return close_with(421, "4.3.2", "The server is being stopped");
-  resume();
+  if (shutting_down_) close_with(421, "4.3.2", "The server is being stopped");
 }
 
 void Session::reset_transaction() {

@@ -1,0 +1,257 @@
+// Whole dialogues, each run as one buffer, one byte at a time, and in every way of cutting it in two.
+#include <ostream>
+
+#include "owner.h"
+
+namespace twinloft::lmtpd::test {
+namespace {
+
+struct Outcome {
+  std::string sent;
+  std::vector<std::string> texts, froms, recipients;
+  int aborted = 0;
+  bool closed = false;
+  bool operator==(const Outcome&) const = default;
+};
+
+void PrintTo(const Outcome& o, std::ostream* out) {
+  *out << o.sent << "closed " << o.closed << ", aborted " << o.aborted;
+  for (const std::string& text : o.texts) *out << "\nmessage " << testing::PrintToString(text);
+}
+
+Outcome outcome_of(Owner& owner) {
+  Outcome out{owner.sent, {}, {}, {}, owner.aborted, owner.session().closed()};
+  for (const Message& m : owner.messages) {
+    out.texts.push_back(m.text);
+    out.froms.push_back(m.envelope->from);
+    for (const Recipient& r : m.envelope->recipients) out.recipients.push_back(r.text);
+  }
+  return out;
+}
+
+class Dialogue : public testing::Test {
+ protected:
+  SessionConfig config;
+  std::function<void(Owner&)> prepare = [](Owner&) {};
+
+  // Runs `text` in every split, checks that all are the same, and returns the owner that had it whole.
+  std::unique_ptr<Owner> run(std::string_view text) {
+    auto whole = make();
+    whole->whole(text);
+    Outcome expected = outcome_of(*whole);
+    auto bytes = make();
+    bytes->trickle(text);
+    EXPECT_EQ(outcome_of(*bytes), expected) << "one byte at a time";
+    std::size_t step = text.size() > 4000 ? 97 : 1;
+    for (std::size_t cut = 1; cut < text.size(); cut += step) {
+      auto two = make();
+      two->whole(text.substr(0, cut));
+      two->whole(text.substr(cut));
+      Outcome got = outcome_of(*two);
+      EXPECT_EQ(got, expected) << "cut at " << cut;
+      if (!(got == expected)) break;  // one is enough to read
+    }
+    return whole;
+  }
+  // The replies, without the greeting.
+  std::vector<std::string> replies(std::string_view text) {
+    auto all = run(text)->codes();
+    EXPECT_EQ(all.at(0), "220");
+    all.erase(all.begin());
+    return all;
+  }
+
+ private:
+  std::unique_ptr<Owner> make() {
+    auto owner = std::make_unique<Owner>(config);
+    prepare(*owner);
+    return owner;
+  }
+};
+
+using Codes = std::vector<std::string>;
+const std::string hello = "LHLO c.example.org\r\n";
+
+TEST_F(Dialogue, AMessage) {
+  auto owner = run(hello +
+                   "MAIL FROM:<from@example.org> SIZE=30 BODY=8BITMIME\r\nRCPT TO:<Ann+Lists@Example.ORG> "
+                   "ORCPT=rfc822;alias@example.org\r\nDATA\r\nSubject: x\r\n\r\nHello\r\n..\r\n.\r\nQUIT\r\n");
+  EXPECT_EQ(owner->codes(), (Codes{"220", "250", "250 2.1.0", "250 2.1.5", "354", "250 2.0.0", "221 2.0.0"}));
+  EXPECT_TRUE(owner->session().closed());
+  ASSERT_EQ(owner->messages.size(), 1u);
+  EXPECT_EQ(owner->messages[0].text, "Subject: x\r\n\r\nHello\r\n.\r\n");
+  const Envelope& envelope = *owner->messages[0].envelope;
+  EXPECT_EQ(envelope.from, "from@example.org");
+  EXPECT_EQ(envelope.lhlo, "c.example.org");
+  EXPECT_EQ(envelope.client, "192.0.2.7");
+  EXPECT_TRUE(envelope.body_8bitmime);
+  EXPECT_FALSE(envelope.id.empty());
+  ASSERT_EQ(envelope.recipients.size(), 1u);
+  const Recipient& recipient = envelope.recipients[0];
+  EXPECT_EQ(recipient.text, "Ann+Lists@Example.ORG");
+  EXPECT_EQ(recipient.local_part, "Ann");
+  EXPECT_EQ(recipient.detail, "Lists");
+  EXPECT_EQ(recipient.domain, "example.org");
+  EXPECT_EQ(recipient.original_to, "alias@example.org");
+  EXPECT_EQ(recipient.user.name, "Ann@example.org");
+  EXPECT_EQ(owner->size_hints, (std::vector<std::uint64_t>{30}));
+}
+
+TEST_F(Dialogue, WhatLhloOffers) {
+  config.message_bytes_max = 12345;
+  auto owner = run(hello);
+  std::string offered = owner->sent.substr(owner->sent.find("250"));
+  EXPECT_EQ(offered,
+            "250-mx.example.org\r\n250-PIPELINING\r\n250-ENHANCEDSTATUSCODES\r\n250-8BITMIME\r\n250 SIZE 12345\r\n");
+}
+
+// RFC 2033 section 4.2, and DESIGN section 5: strictly one for each accepted RCPT, in their order, duplicates too.
+TEST_F(Dialogue, OneReplyForEachAcceptedRecipientInTheirOrder) {
+  prepare = [](Owner& o) {
+    o.deliver = [](const Recipient& r) {
+      if (r.text.starts_with("full")) return Reply{452, "4.2.2", "full"};
+      if (r.text.starts_with("spam")) return Reply{550, "5.7.1", "no"};
+      return Reply{250, "2.0.0", "ok"};
+    };
+  };
+  EXPECT_EQ(replies(hello +
+                    "MAIL FROM:<>\r\nRCPT TO:<full@d>\r\nRCPT TO:<nobody@d>\r\nRCPT TO:<a@d>\r\nRCPT TO:<broken@d>\r\n"
+                    "RCPT TO:<spam@d>\r\nRCPT TO:<a@d>\r\nDATA\r\nx\r\n.\r\nNOOP\r\n"),
+            (Codes{"250", "250 2.1.0", "250 2.1.5", "550 5.1.1", "250 2.1.5", "451 4.3.0", "250 2.1.5", "250 2.1.5",
+                   "354", "452 4.2.2", "250 2.0.0", "550 5.7.1", "250 2.0.0", "250 2.0.0"}));
+}
+
+TEST_F(Dialogue, SeveralTransactions) {
+  auto owner = run(hello +
+                   "MAIL FROM:<1@d>\r\nRCPT TO:<a@d>\r\nDATA\r\none\r\n.\r\nMAIL FROM:<2@d>\r\nRCPT TO:<b@d>\r\nDATA\r\n.\r\n"
+                   "MAIL FROM:<3@d>\r\nRSET\r\nMAIL FROM:<4@d>\r\nRCPT TO:<c@d>\r\nLHLO again\r\nMAIL FROM:<5@d>\r\n"
+                   "RCPT TO:<d@d>\r\nDATA\r\nfive\r\n.\r\n");
+  ASSERT_EQ(owner->messages.size(), 3u);
+  EXPECT_EQ(owner->messages[0].text, "one\r\n");
+  EXPECT_EQ(owner->messages[1].text, "");
+  EXPECT_EQ(owner->messages[2].text, "five\r\n");
+  EXPECT_EQ(owner->messages[2].envelope->from, "5@d");
+  EXPECT_EQ(owner->messages[2].envelope->lhlo, "again");
+  EXPECT_EQ(owner->messages[2].envelope->recipients.size(), 1u);
+  EXPECT_NE(owner->messages[0].envelope->id, owner->messages[1].envelope->id);
+}
+
+TEST_F(Dialogue, CommandsOutOfOrder) {
+  EXPECT_EQ(replies("MAIL FROM:<a@d>\r\nRCPT TO:<a@d>\r\nDATA\r\n"), (Codes{"503 5.5.1", "503 5.5.1", "503 5.5.1"}));
+  EXPECT_EQ(replies(hello + "RCPT TO:<a@d>\r\nDATA\r\n"), (Codes{"250", "503 5.5.1", "503 5.5.1"}));
+  EXPECT_EQ(replies(hello + "MAIL FROM:<a@d>\r\nMAIL FROM:<b@d>\r\nRCPT TO:<a@d>\r\nDATA\r\n.\r\n"),
+            (Codes{"250", "250 2.1.0", "503 5.5.1", "250 2.1.5", "354", "250 2.0.0"}));
+}
+
+// RFC 2033 section 4.2. The client has pipelined DATA and waits for its reply before it sends the message.
+TEST_F(Dialogue, DataWithoutAnAcceptedRecipient) {
+  EXPECT_EQ(replies(hello + "MAIL FROM:<a@d>\r\nRCPT TO:<nobody@d>\r\nDATA\r\nRSET\r\n"),
+            (Codes{"250", "250 2.1.0", "550 5.1.1", "503 5.5.1", "250 2.0.0"}));
+  EXPECT_EQ(replies(hello + "MAIL FROM:<a@d>\r\nDATA\r\nRCPT TO:<a@d>\r\nDATA\r\n.\r\n"),
+            (Codes{"250", "250 2.1.0", "503 5.5.1", "250 2.1.5", "354", "250 2.0.0"}))
+      << "the transaction is still open";
+}
+
+// An MTA with a cached connection and a queue full of mail to unknown users does nothing wrong.
+TEST_F(Dialogue, RefusedRecipientsAreNoBadCommands) {
+  config.bad_commands_max = 3;
+  std::string text = hello;
+  for (int i = 0; i < 10; ++i) text += "MAIL FROM:<a@d>\r\nRCPT TO:<nobody@d>\r\nDATA\r\nRSET\r\n";
+  auto owner = run(text);
+  EXPECT_FALSE(owner->session().closed()) << owner->sent;
+}
+
+TEST_F(Dialogue, TooManyBadCommands) {
+  config.bad_commands_max = 3;
+  auto codes = replies(hello + "X\r\nRCPT TO:<a@d>\r\nNOOP\r\nMAIL FROM:a\r\nX\r\nX\r\nX\r\nNOOP\r\n");
+  EXPECT_EQ(codes.back(), "421 4.7.0");
+  EXPECT_EQ(std::count(codes.begin(), codes.end(), "421 4.7.0"), 1);
+  EXPECT_TRUE(run(hello + "X\r\nX\r\nX\r\nX\r\n")->session().closed());
+}
+
+TEST_F(Dialogue, SmtpGreetingsAreRefused) {
+  EXPECT_EQ(replies("EHLO c\r\nHELO c\r\n" + hello), (Codes{"500 5.5.1", "500 5.5.1", "250"}));
+}
+
+TEST_F(Dialogue, OtherCommands) {
+  EXPECT_EQ(replies("NOOP\r\nHELP\r\nVRFY ann\r\nRSET\r\nSTARTTLS\r\nBDAT 3 LAST\r\n"),
+            (Codes{"250 2.0.0", "214 2.0.0", "252 2.5.0", "250 2.0.0", "500 5.5.1", "500 5.5.1"}));
+}
+
+TEST_F(Dialogue, LinesThatEndWrongly) {
+  EXPECT_EQ(replies("NOOP\nNOOP\r\n\nNOOP\r\n\r\nNOOP\r\n"),
+            (Codes{"500 5.5.2", "250 2.0.0", "500 5.5.2", "250 2.0.0", "500 5.5.1", "250 2.0.0"}));
+  EXPECT_EQ(replies("NOOP\rNOOP\r\nNOOP\r\r\nNOOP\r\n"), (Codes{"500 5.5.2", "500 5.5.2", "250 2.0.0"}));
+}
+
+TEST_F(Dialogue, LongLines) {
+  std::string longest = "NOOP " + std::string(command_line_bytes_max - 7, 'x') + "\r\n";
+  ASSERT_EQ(longest.size(), command_line_bytes_max);
+  EXPECT_EQ(replies(longest + "NOOP\r\n"), (Codes{"250 2.0.0", "250 2.0.0"}));
+  EXPECT_EQ(replies("N" + longest + "NOOP\r\n"), (Codes{"500 5.5.2", "250 2.0.0"}));
+  EXPECT_EQ(replies("NOOP " + std::string(9000, 'x') + "\r\nNOOP\r\n"), (Codes{"500 5.5.2", "250 2.0.0"}))
+      << "one reply, however long";
+}
+
+// A message is data until CRLF.CRLF: what looks like commands in it is none (smuggling).
+TEST_F(Dialogue, CommandsHiddenInAMessage) {
+  for (const std::string& end :
+       {std::string("\n.\n"), std::string("\n.\r\n"), std::string("\r\n.\n"), std::string("\r.\r"), std::string("\r\n.\r"),
+        std::string("\r\n.\0\r\n", 6), std::string("\r\n.\r\0\n", 6)}) {
+    auto owner = run(hello + "MAIL FROM:<a@d>\r\nRCPT TO:<a@d>\r\nDATA\r\nSubject: x" + end +
+                     "MAIL FROM:<forged@d>\r\nRCPT TO:<a@d>\r\nDATA\r\nforged\r\n.\r\n");
+    EXPECT_EQ(owner->codes(), (Codes{"220", "250", "250 2.1.0", "250 2.1.5", "354", "250 2.0.0"}));
+    ASSERT_EQ(owner->messages.size(), 1u);
+    EXPECT_NE(owner->messages[0].text.find("MAIL FROM:<forged@d>"), std::string::npos);
+  }
+}
+
+TEST_F(Dialogue, OversizeIsToldToEachRecipient) {
+  config.message_bytes_max = 10;
+  std::string envelope = "MAIL FROM:<a@d>\r\nRCPT TO:<a@d>\r\nRCPT TO:<b@d>\r\nDATA\r\n";
+  auto owner = run(hello + envelope + "123456789\r\n.\r\n" + envelope + "12345678\r\n.\r\n");
+  EXPECT_EQ(owner->codes(), (Codes{"220", "250", "250 2.1.0", "250 2.1.5", "250 2.1.5", "354", "552 5.3.4", "552 5.3.4",
+                                   "250 2.1.0", "250 2.1.5", "250 2.1.5", "354", "250 2.0.0", "250 2.0.0"}));
+  EXPECT_EQ(owner->aborted, 1);
+  ASSERT_EQ(owner->messages.size(), 1u);
+  EXPECT_EQ(owner->messages[0].text, "12345678\r\n");
+}
+
+TEST_F(Dialogue, AnnouncedOversizeIsRefusedAtOnce) {
+  config.message_bytes_max = 100;
+  EXPECT_EQ(replies(hello + "MAIL FROM:<a@d> SIZE=101\r\nRCPT TO:<a@d>\r\nMAIL FROM:<a@d> SIZE=100\r\n"),
+            (Codes{"250", "552 5.3.4", "503 5.5.1", "250 2.1.0"}));
+}
+
+TEST_F(Dialogue, TooManyRecipients) {
+  config.recipients_max = 2;
+  auto owner = run(hello +
+                   "MAIL FROM:<a@d>\r\nRCPT TO:<nobody@d>\r\nRCPT TO:<a@d>\r\nRCPT TO:<b@d>\r\nRCPT TO:<c@d>\r\nDATA\r\n.\r\n"
+                   "MAIL FROM:<a@d>\r\nRCPT TO:<c@d>\r\n");
+  EXPECT_EQ(owner->codes(), (Codes{"220", "250", "250 2.1.0", "550 5.1.1", "250 2.1.5", "250 2.1.5", "452 4.5.3", "354",
+                                   "250 2.0.0", "250 2.0.0", "250 2.1.0", "250 2.1.5"}));
+}
+
+TEST_F(Dialogue, BadAddresses) {
+  EXPECT_EQ(replies(hello + "MAIL FROM:<a b@d>\r\nMAIL FROM:<a@d>\r\nRCPT TO:<>\r\nRCPT TO:<;id;@d>\r\nRCPT TO:<\"\"@d>\r\n"
+                            "RCPT TO:<\xc3\xa4@d>\r\nRCPT TO:<a@d> NOTIFY=NEVER\r\nRCPT TO:<postmaster>\r\n"),
+            (Codes{"250", "501 5.1.7", "250 2.1.0", "501 5.1.3", "501 5.1.3", "501 5.1.3", "501 5.1.3", "555 5.5.4",
+                   "250 2.1.5"}));
+}
+
+TEST_F(Dialogue, NothingIsReadAfterQuit) {
+  auto owner = run(hello + "QUIT\r\nMAIL FROM:<a@d>\r\n");
+  EXPECT_EQ(owner->codes(), (Codes{"220", "250", "221 2.0.0"}));
+}
+
+TEST_F(Dialogue, AnotherDelimiterOrNone) {
+  config.detail_delimiter = "";
+  auto owner = run(hello + "MAIL FROM:<>\r\nRCPT TO:<a+b@d>\r\n");
+  EXPECT_EQ(owner->all_lookups.at(0).local_part, "a+b");
+  config.detail_delimiter = "-";
+  owner = run(hello + "MAIL FROM:<>\r\nRCPT TO:<a-b@d>\r\n");
+  EXPECT_EQ(owner->all_lookups.at(0).local_part, "a");
+}
+
+}  // namespace
+}  // namespace twinloft::lmtpd::test

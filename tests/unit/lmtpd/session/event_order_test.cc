@@ -1,0 +1,197 @@
+// What the owner tells the session, in orders that only load, failures and bad luck produce.
+#include "owner.h"
+
+namespace twinloft::lmtpd::test {
+namespace {
+
+using Codes = std::vector<std::string>;
+constexpr std::string_view opening = "LHLO c\r\nMAIL FROM:<a@d>\r\n";
+constexpr std::string_view two_recipients = "RCPT TO:<a@d>\r\nRCPT TO:<b@d>\r\n";
+
+const Reply ok{250, "2.0.0", "ok"};
+const Reply later{451, "4.3.0", "later"};
+
+TEST(EventOrder, NothingIsReadPastACommandWhoseAnswerIsPending) {
+  Owner owner;
+  owner.answering = false;
+  owner.whole(std::string(opening) + "RCPT TO:<nobody@d>\r\nRCPT TO:<b@d>\r\nQUIT\r\n");
+  EXPECT_EQ(owner.codes(), (Codes{"220", "250", "250 2.1.0"}));
+  EXPECT_EQ(owner.lookups.size(), 1u);
+  EXPECT_FALSE(owner.session().waits_for_client());
+  owner.answer_lookup();
+  EXPECT_EQ(owner.codes().back(), "550 5.1.1");
+  EXPECT_EQ(owner.lookups.size(), 1u);
+  owner.answer_lookup();
+  EXPECT_EQ(owner.codes(), (Codes{"220", "250", "250 2.1.0", "550 5.1.1", "250 2.1.5", "221 2.0.0"}));
+}
+
+TEST(EventOrder, InputThatArrivesWhileAnAnswerIsPendingIsKeptInOrder) {
+  Owner owner;
+  owner.answering = false;
+  owner.whole(std::string(opening) + "RCPT TO:<a@d>\r\nRCPT TO:<n");
+  owner.trickle("obody@d>\r\nDATA\r\nSubj");
+  owner.answer_lookup();
+  owner.answer_lookup();
+  owner.trickle("ect: x\r\n.\r\nQU");
+  ASSERT_EQ(owner.messages.size(), 1u);
+  EXPECT_EQ(owner.messages[0].text, "Subject: x\r\n");
+  owner.trickle("IT\r\n");
+  EXPECT_EQ(owner.codes().back(), "354");
+  owner.finish(0, ok);
+  EXPECT_EQ(owner.codes(), (Codes{"220", "250", "250 2.1.0", "250 2.1.5", "550 5.1.1", "354", "250 2.0.0", "221 2.0.0"}));
+}
+
+// A client may send ahead without limit; the session says when it has enough.
+TEST(EventOrder, PendingInputIsBounded) {
+  Owner owner;
+  owner.answering = false;
+  owner.whole(std::string(opening) + "RCPT TO:<a@d>\r\n");
+  std::string noops;
+  for (int i = 0; i < 1000; ++i) noops += "NOOP\r\n";
+  std::size_t given = 0;
+  while (owner.session().wants_input() && given < (64u << 20)) {
+    owner.receive(noops);
+    given += noops.size();
+  }
+  EXPECT_LT(given, 1u << 20);
+  EXPECT_GE(given, 2048u) << "a pipelined envelope has room";
+  owner.answer_lookup();
+  EXPECT_TRUE(owner.session().wants_input());
+  EXPECT_EQ(owner.codes().size(), 4 + given / 6) << "no reply is lost";
+}
+
+TEST(EventOrder, RepliesFollowTheRecipientsWhoeverIsDoneFirst) {
+  Owner owner;
+  owner.answering = false;
+  owner.whole(std::string(opening) + std::string(two_recipients));
+  owner.answer_lookup();
+  owner.answer_lookup();
+  owner.whole("DATA\r\nx\r\n.\r\n");
+  ASSERT_EQ(owner.messages.size(), 1u);
+  owner.finish(1, later);
+  EXPECT_EQ(owner.codes().back(), "354") << "the first recipient's reply comes first";
+  owner.finish(0, ok);
+  Codes codes = owner.codes();
+  EXPECT_EQ(Codes(codes.end() - 2, codes.end()), (Codes{"250 2.0.0", "451 4.3.0"}));
+}
+
+TEST(EventOrder, AnAnswerGivenTwiceOrForNobodyChangesNothing) {
+  Owner owner;
+  owner.answering = false;
+  owner.whole(std::string(opening) + std::string(two_recipients));
+  owner.answer_lookup();
+  owner.answer_lookup();
+  owner.session().lookup_done(std::optional<User>());
+  owner.whole("DATA\r\nx\r\n.\r\n");
+  owner.finish(0, ok);
+  owner.finish(0, later);
+  owner.finish(7, later);
+  owner.finish(1, ok);
+  owner.finish(1, later);
+  EXPECT_EQ(owner.codes(),
+            (Codes{"220", "250", "250 2.1.0", "250 2.1.5", "250 2.1.5", "354", "250 2.0.0", "250 2.0.0"}));
+}
+
+TEST(EventOrder, ALostBodyIsToldToEachRecipientAfterTheDot) {
+  Owner owner;
+  owner.whole(std::string(opening) + std::string(two_recipients) + "DATA\r\nhalf of ");
+  owner.lose_body();
+  EXPECT_EQ(owner.codes().back(), "354") << "the client is still sending: no reply before the dot";
+  owner.trickle("the message\r\n.\r\nNOOP\r\n");
+  Codes codes = owner.codes();
+  EXPECT_EQ(Codes(codes.end() - 3, codes.end()), (Codes{"452 4.3.1", "452 4.3.1", "250 2.0.0"}));
+  EXPECT_TRUE(owner.messages.empty());
+  EXPECT_EQ(owner.aborted, 1);
+}
+
+// The owner may find out only with the last bytes, together with the end of the data.
+TEST(EventOrder, ABodyLostWithItsLastBytes) {
+  Owner owner;
+  owner.answering = false;
+  owner.whole(std::string(opening) + std::string(two_recipients));
+  owner.answer_lookup();
+  owner.answer_lookup();
+  owner.whole("DATA\r\n");
+  owner.session().receive(as_bytes("all of it\r\n.\r\nNOOP\r\n"));
+  Actions actions = owner.session().take_actions();
+  EXPECT_TRUE(actions.deliver);
+  owner.lose_body();
+  Codes codes = owner.codes();
+  EXPECT_EQ(Codes(codes.end() - 3, codes.end()), (Codes{"452 4.3.1", "452 4.3.1", "250 2.0.0"}));
+}
+
+TEST(EventOrder, IdleTimeout) {
+  Owner owner;
+  owner.whole(opening);
+  owner.idle_timeout();
+  EXPECT_EQ(owner.codes().back(), "421 4.4.2");
+  EXPECT_TRUE(owner.session().closed());
+  EXPECT_FALSE(owner.session().wants_input());
+}
+
+TEST(EventOrder, IdleWithinAMessageForgetsIt) {
+  Owner owner;
+  owner.whole(std::string(opening) + std::string(two_recipients) + "DATA\r\nhalf");
+  EXPECT_TRUE(owner.session().waits_for_client());
+  owner.idle_timeout();
+  EXPECT_EQ(owner.codes().back(), "421 4.4.2");
+  EXPECT_EQ(owner.aborted, 1);
+  EXPECT_TRUE(owner.messages.empty());
+}
+
+TEST(EventOrder, ShutdownWhileIdleOrReceiving) {
+  for (std::string_view text : {"", "LHLO c\r\n", "LHLO c\r\nMAIL FROM:<a@d>\r\nRCPT TO:<a@d>\r\nDATA\r\nhalf"}) {
+    Owner owner;
+    if (!text.empty()) owner.whole(text);
+    owner.shutdown();
+    EXPECT_EQ(owner.codes().back(), "421 4.3.2");
+    EXPECT_TRUE(owner.session().closed());
+    owner.receive("\r\n.\r\n");
+    EXPECT_EQ(owner.codes().back(), "421 4.3.2");
+    EXPECT_TRUE(owner.messages.empty());
+  }
+}
+
+TEST(EventOrder, ShutdownAnswersWhatIsBeingDelivered) {
+  Owner owner;
+  owner.answering = false;
+  owner.whole(std::string(opening) + std::string(two_recipients));
+  owner.answer_lookup();
+  owner.answer_lookup();
+  owner.whole("DATA\r\nx\r\n.\r\nMAIL FROM:<b@d>\r\n");
+  owner.shutdown();
+  EXPECT_FALSE(owner.session().closed());
+  owner.finish(0, ok);
+  EXPECT_FALSE(owner.session().closed());
+  owner.finish(1, later);
+  Codes codes = owner.codes();
+  EXPECT_EQ(Codes(codes.end() - 3, codes.end()), (Codes{"250 2.0.0", "451 4.3.0", "421 4.3.2"}));
+  EXPECT_TRUE(owner.session().closed());
+}
+
+TEST(EventOrder, ShutdownDuringALookUpEndsWithItsAnswer) {
+  Owner owner;
+  owner.answering = false;
+  owner.whole(std::string(opening) + std::string(two_recipients));
+  owner.shutdown();
+  if (!owner.session().closed()) owner.answer_lookup();
+  EXPECT_EQ(owner.codes().back(), "421 4.3.2");
+  EXPECT_TRUE(owner.session().closed());
+  EXPECT_TRUE(owner.lookups.empty()) << "nothing more is asked";
+}
+
+TEST(EventOrder, TheEnvelopeOutlivesTheSession) {
+  std::shared_ptr<const Envelope> envelope;
+  {
+    Owner owner;
+    owner.answering = false;
+    owner.whole(std::string(opening) + "RCPT TO:<a@d>\r\n");
+    owner.answer_lookup();
+    owner.whole("DATA\r\nx\r\n.\r\n");
+    envelope = owner.messages.at(0).envelope;
+  }
+  EXPECT_EQ(envelope->recipients.at(0).text, "a@d");
+}
+
+}  // namespace
+}  // namespace twinloft::lmtpd::test

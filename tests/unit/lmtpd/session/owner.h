@@ -1,0 +1,153 @@
+// The owner of a session under test: does what the session asks for, keeps what it said and what it delivered.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "twinloft/lmtpd/session/session.h"
+
+namespace twinloft::lmtpd::test {
+
+struct Message {
+  std::shared_ptr<const Envelope> envelope;
+  std::string text;
+};
+
+class Owner {
+ public:
+  explicit Owner(SessionConfig config = {}) : config_(std::move(config)) {
+    if (config_.hostname.empty()) config_.hostname = "mx.example.org";
+    config_.new_id = [this] { return "id" + std::to_string(++ids_); };
+    session_ = std::make_unique<Session>(config_, "192.0.2.7");
+    session_->start();
+    carry_out();
+  }
+
+  // What is sent while `answering` is false waits in `lookups` and `message` for the test to answer.
+  bool answering = true;
+  std::deque<LookupRequest> lookups;
+  std::vector<LookupRequest> all_lookups;
+  std::vector<Message> messages;  // given for delivery
+  std::string sent;
+  int aborted = 0;
+  std::vector<std::uint64_t> size_hints;
+  // Replies of the delivery, by recipient as the client wrote it; 250 for others.
+  std::function<Reply(const Recipient&)> deliver = [](const Recipient& r) {
+    return Reply{250, "2.0.0", "<" + r.text + "> delivered"};
+  };
+
+  Session& session() { return *session_; }
+
+  void receive(std::string_view bytes) {
+    ASSERT_TRUE(session_->closed() || session_->wants_input()) << "the session wanted nothing more";
+    session_->receive(as_bytes(bytes));
+    carry_out();
+  }
+  void whole(std::string_view text) { receive(text); }
+  void trickle(std::string_view text) {
+    for (char c : text) receive(std::string(1, c));
+  }
+
+  void answer_lookup() {
+    ASSERT_FALSE(lookups.empty());
+    LookupRequest request = std::move(lookups.front());
+    lookups.pop_front();
+    session_->lookup_done(find(request));
+    carry_out();
+  }
+  void finish(std::size_t recipient, const Reply& reply) {
+    session_->delivery_done(recipient, reply);
+    carry_out();
+  }
+  void idle_timeout() {
+    session_->idle_timeout();
+    carry_out();
+  }
+  void shutdown() {
+    session_->shutdown();
+    carry_out();
+  }
+  // The owner cannot keep the message that is arriving.
+  void lose_body() {
+    session_->body_failed({452, "4.3.1", "No room"});
+    carry_out();
+  }
+
+  // Everything the session has asked for until now, in the order of the fields of Actions.
+  void carry_out() {
+    for (;;) {
+      Actions actions = session_->take_actions();
+      sent += actions.send;
+      if (actions.begin_body) {
+        body_.clear();
+        size_hints.push_back(actions.body_size_hint);
+      }
+      for (ByteSpan piece : actions.body) body_ += as_text(piece);
+      aborted += actions.abort_body;
+      if (actions.abort_body) body_.clear();
+      EXPECT_TRUE(!actions.close || session_->closed());
+      if (actions.deliver) messages.push_back({actions.deliver, std::exchange(body_, {})});
+      if (actions.lookup) {
+        all_lookups.push_back(*actions.lookup);
+        lookups.push_back(std::move(*actions.lookup));
+      }
+      if (!answering || (!actions.deliver && !actions.lookup)) return;
+      answer(actions);
+    }
+  }
+
+  // Replies without their texts: "250 2.1.0", lines of one reply joined with a comma.
+  std::vector<std::string> codes() const {
+    std::vector<std::string> out;
+    std::string pending;
+    std::size_t at = 0;
+    for (std::size_t end; (end = sent.find("\r\n", at)) != std::string::npos; at = end + 2) {
+      std::string line = sent.substr(at, end - at);
+      EXPECT_GE(line.size(), 4u);
+      EXPECT_LE(line.size(), 510u);
+      for (char c : line) EXPECT_TRUE(c >= 32 && c <= 126) << line;
+      bool has_enhanced = line.size() > 8 && line[3] == ' ' && line[4] == line[0] && line[5] == '.';
+      pending += pending.empty() ? line.substr(0, 3) : "";
+      if (line[3] == '-') continue;
+      out.push_back(pending + (has_enhanced ? " " + line.substr(4, line.find(' ', 4) - 4) : ""));
+      pending.clear();
+    }
+    EXPECT_EQ(at, sent.size()) << "output ends within a line";
+    return out;
+  }
+
+ private:
+  static Result<std::optional<User>> find(const LookupRequest& request) {
+    if (request.local_part == "broken") return fail(Errc::unavailable, "the database is away");
+    if (request.local_part.starts_with("nobody")) return std::optional<User>();
+    User user;
+    user.name = request.local_part + "@" + request.domain;
+    user.uid = user.gid = 5000;
+    return std::optional<User>(user);
+  }
+
+  void answer(const Actions& actions) {
+    if (!lookups.empty()) {
+      LookupRequest request = lookups.front();
+      lookups.pop_front();
+      session_->lookup_done(find(request));
+    }
+    if (!actions.deliver) return;
+    // The last recipient is done first: the order of the replies must not follow.
+    auto envelope = actions.deliver;
+    for (std::size_t i = envelope->recipients.size(); i-- > 0;)
+      session_->delivery_done(i, deliver(envelope->recipients[i]));
+  }
+
+  SessionConfig config_;
+  std::unique_ptr<Session> session_;
+  std::string body_;
+  int ids_ = 0;
+};
+
+}  // namespace twinloft::lmtpd::test
