@@ -37,7 +37,9 @@ Status Server::start() {
   Fd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (::connect(probe.get(), generic, sizeof address) == 0)
     return fail(Errc::unavailable, "{}: another spool-repl serves this volume already", path_);
-  if (errno == ECONNREFUSED) ::unlink(path_.c_str());
+  // connect() also refuses what is no socket at all: that is somebody's file, and stays.
+  struct stat st{};
+  if (errno == ECONNREFUSED && ::lstat(path_.c_str(), &st) == 0 && S_ISSOCK(st.st_mode)) ::unlink(path_.c_str());
   mode_t before = ::umask(0117);
   int rc = ::bind(fd.get(), generic, sizeof address);
   int error = errno;
@@ -53,7 +55,7 @@ void Server::on_accept() {
   Fd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!fd || sessions_.size() >= sessions_max) return;
   int n = fd.get();
-  sessions_.emplace(n, Session{std::move(fd), {}, {}, 0});
+  sessions_.emplace(n, Session{std::move(fd), {}, {}, 0, false});
   loop_.watch(n, ports::Loop::readable, [this, n](unsigned ready) { on_ready(n, ready); });
 }
 
@@ -64,7 +66,7 @@ void Server::end(int fd) {
 
 void Server::on_ready(int fd, unsigned ready) {
   Session& s = sessions_.at(fd);
-  if (s.out.empty() && (ready & ports::Loop::readable)) {
+  if (!s.answered && (ready & ports::Loop::readable)) {
     char buffer[command_bytes_max];
     ssize_t n = ::recv(fd, buffer, sizeof buffer, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
@@ -77,6 +79,7 @@ void Server::on_ready(int fd, unsigned ready) {
     }
     auto reply = handler_(s.in.substr(0, newline));
     s.out = reply ? *reply : "error: " + reply.error().message + "\n";
+    s.answered = true;
   }
   while (s.sent < s.out.size()) {
     ssize_t n = ::send(fd, s.out.data() + s.sent, s.out.size() - s.sent, MSG_NOSIGNAL);
@@ -85,7 +88,7 @@ void Server::on_ready(int fd, unsigned ready) {
     if (n < 0) return end(fd);
     s.sent += static_cast<std::size_t>(n);
   }
-  if (!s.out.empty()) end(fd);
+  if (s.answered) end(fd);
 }
 
 }  // namespace twinloft::repl::control

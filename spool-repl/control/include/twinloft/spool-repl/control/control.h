@@ -31,6 +31,7 @@ class Server {
     Fd fd;
     std::string in, out;
     std::size_t sent = 0;
+    bool answered = false;  // `out` is the reply, which may be empty
   };
   void on_accept();
   void on_ready(int fd, unsigned ready);

@@ -1,0 +1,214 @@
+#include "twinloft/spool-repl/control/control.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <fstream>
+#include <thread>
+
+#include "twinloft/spool-repl/io/uring_loop.h"
+
+namespace twinloft::repl::control {
+namespace {
+
+struct ControlTest : testing::Test {
+  OsClock clock;
+  std::unique_ptr<io::UringLoop> loop = io::UringLoop::create(clock, {.entries = 64}).value();
+  std::string folder, path;
+  std::vector<std::string> commands;
+
+  void SetUp() override {
+    const char* tmp = std::getenv("TMPDIR");
+    folder = std::string(tmp ? tmp : "/tmp") + "/tl-control-XXXXXX";
+    ASSERT_NE(mkdtemp(folder.data()), nullptr);
+    path = folder + "/v.sock";
+  }
+  void TearDown() override {
+    ::unlink(path.c_str());
+    ::rmdir(folder.c_str());
+  }
+  Result<std::string> handle(const std::string& command) {
+    commands.push_back(command);
+    if (command == "fail") return fail(Errc::conflict, "it does not fit");
+    if (command == "nothing") return "";
+    if (command == "long") return std::string(3u << 20, 'x');
+    return "you said " + command + "\n";
+  }
+  std::unique_ptr<Server> serve() {
+    auto server = std::make_unique<Server>(*loop, path, [this](const std::string& c) { return handle(c); });
+    auto started = server->start();
+    EXPECT_TRUE(started) << started.error().message;
+    return server;
+  }
+  // The client blocks, so it runs beside the loop.
+  Result<std::string> ask_beside(const std::string& command, Duration timeout = std::chrono::seconds(20)) {
+    Result<std::string> out = fail(Errc::internal, "not asked");
+    bool done = false;
+    std::thread client([&] {
+      out = ask(path, command, timeout);
+      loop->post([&] { done = true; });
+    });
+    while (!done) EXPECT_TRUE(loop->turn(std::chrono::seconds(1)));
+    client.join();
+    return out;
+  }
+  Fd connect_raw() {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, path.c_str(), path.size());
+    Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    EXPECT_EQ(::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    return fd;
+  }
+  std::string hear_until_closed(const Fd& fd) {
+    std::string all;
+    for (;;) {
+      char buffer[4096];
+      ssize_t n = ::recv(fd.get(), buffer, sizeof buffer, 0);
+      if (n == 0 || (n < 0 && errno != EAGAIN)) return all;
+      if (n > 0) all.append(buffer, static_cast<std::size_t>(n));
+      EXPECT_TRUE(loop->turn(std::chrono::milliseconds(10)));
+    }
+  }
+};
+
+TEST_F(ControlTest, AsksAndAnswers) {
+  auto server = serve();
+  EXPECT_EQ(ask_beside("status").value(), "you said status\n");
+  EXPECT_EQ(ask_beside("status --json").value(), "you said status --json\n");
+  EXPECT_EQ(commands, (std::vector<std::string>{"status", "status --json"}));
+}
+
+TEST_F(ControlTest, AnErrorComesBackAsOne) {
+  auto server = serve();
+  auto out = ask_beside("fail");
+  ASSERT_FALSE(out);
+  EXPECT_EQ(out.error().message, "it does not fit");
+}
+
+TEST_F(ControlTest, AnEmptyAnswerIsAnAnswer) {
+  auto server = serve();
+  EXPECT_EQ(ask_beside("nothing").value(), "");
+}
+
+TEST_F(ControlTest, AnAnswerLargerThanTheSocketTakesAtOnce) {
+  auto server = serve();
+  EXPECT_EQ(ask_beside("long").value().size(), 3u << 20);
+}
+
+TEST_F(ControlTest, ByteByByteIsAsGoodAsWhole) {
+  auto server = serve();
+  Fd fd = connect_raw();
+  for (char c : std::string("status\n")) {
+    ASSERT_EQ(::send(fd.get(), &c, 1, MSG_NOSIGNAL), 1);
+    ASSERT_TRUE(loop->turn(std::chrono::milliseconds(1)));
+  }
+  EXPECT_EQ(hear_until_closed(fd), "you said status\n");
+}
+
+TEST_F(ControlTest, AnOverlongCommandIsNotHandled) {
+  auto server = serve();
+  Fd fd = connect_raw();
+  std::string text(command_bytes_max * 3, 'a');
+  std::size_t sent = 0;
+  while (sent < text.size()) {
+    ssize_t n = ::send(fd.get(), text.data() + sent, std::min<std::size_t>(400, text.size() - sent), MSG_NOSIGNAL);
+    if (n < 0) break;
+    sent += static_cast<std::size_t>(n);
+    ASSERT_TRUE(loop->turn(std::chrono::milliseconds(1)));
+  }
+  hear_until_closed(fd);
+  EXPECT_TRUE(commands.empty());
+  EXPECT_EQ(ask_beside("status").value(), "you said status\n") << "others are served";
+}
+
+TEST_F(ControlTest, CallersThatSayNothingDoNotDisturb) {
+  auto server = serve();
+  std::vector<Fd> silent;
+  for (int i = 0; i < 5; ++i) silent.push_back(connect_raw());
+  silent.pop_back();  // one hangs up without a word
+  EXPECT_EQ(ask_beside("status").value(), "you said status\n");
+}
+
+TEST_F(ControlTest, ALivingServerKeepsItsSocket) {
+  auto server = serve();
+  Server second(*loop, path, [](const std::string&) { return std::string("the wrong one"); });
+  auto started = second.start();
+  ASSERT_FALSE(started);
+  EXPECT_EQ(started.error().code, Errc::unavailable);
+  EXPECT_NE(started.error().message.find(path), std::string::npos);
+  EXPECT_EQ(ask_beside("status").value(), "you said status\n");
+}
+
+TEST_F(ControlTest, ADeadServersSocketIsReplaced) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.c_str(), path.size());
+  Fd dead(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::bind(dead.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  dead.reset();
+  ASSERT_EQ(::access(path.c_str(), F_OK), 0) << "its name stays";
+  auto server = serve();
+  EXPECT_EQ(ask_beside("status").value(), "you said status\n");
+}
+
+TEST_F(ControlTest, AFileThatIsNoSocketIsNeverRemoved) {
+  std::ofstream(path) << "precious";
+  Server server(*loop, path, [](const std::string&) { return std::string(); });
+  auto started = server.start();
+  ASSERT_FALSE(started);
+  EXPECT_NE(started.error().message.find(path), std::string::npos);
+  std::ifstream file(path);
+  std::string text;
+  file >> text;
+  EXPECT_EQ(text, "precious");
+}
+
+TEST_F(ControlTest, TheSocketIsForOwnerAndGroup) {
+  auto server = serve();
+  struct stat st{};
+  ASSERT_EQ(::stat(path.c_str(), &st), 0);
+  EXPECT_EQ(st.st_mode & 0777, 0660u);
+  server.reset();
+  EXPECT_NE(::access(path.c_str(), F_OK), 0) << "gone with the server";
+}
+
+TEST_F(ControlTest, PathsTooLong) {
+  std::string deep = folder + "/" + std::string(120, 'p');
+  Server server(*loop, deep, [](const std::string&) { return std::string(); });
+  auto started = server.start();
+  ASSERT_FALSE(started);
+  EXPECT_EQ(started.error().code, Errc::invalid);
+  EXPECT_EQ(ask(deep, "status", std::chrono::seconds(1)).error().code, Errc::invalid);
+}
+
+TEST_F(ControlTest, NobodyThere) {
+  auto out = ask(path, "status", std::chrono::seconds(1));
+  ASSERT_FALSE(out);
+  EXPECT_EQ(out.error().code, Errc::unavailable);
+  EXPECT_NE(out.error().message.find(path), std::string::npos);
+  Server server(*loop, folder + "/missing/v.sock", [](const std::string&) { return std::string(); });
+  auto started = server.start();
+  ASSERT_FALSE(started);
+  EXPECT_NE(started.error().message.find("missing"), std::string::npos) << started.error().message;
+}
+
+TEST_F(ControlTest, AServerThatDoesNotAnswerInTime) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.c_str(), path.size());
+  Fd mute(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::bind(mute.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(::listen(mute.get(), 4), 0);
+  auto out = ask(path, "status", std::chrono::milliseconds(20));
+  ASSERT_FALSE(out);
+  EXPECT_EQ(out.error().code, Errc::timeout);
+}
+
+}  // namespace
+}  // namespace twinloft::repl::control
