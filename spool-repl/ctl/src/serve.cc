@@ -38,6 +38,7 @@ int serve(const daemon::NodeSettings& node) {
   sigaddset(&stop, SIGINT);
   pthread_sigmask(SIG_BLOCK, &stop, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  log_set_level(node.log_level);
   keep_out_of_reclaim();
 
   std::vector<std::unique_ptr<daemon::VolumeRunner>> volumes;

@@ -89,7 +89,12 @@ class Table {
     return error(table_.get(key), key, "expected one of " + names);
   }
 
-  const toml::table* child(std::string_view key) const { return table_.get_as<toml::table>(key); }
+  // nullptr where there is none.
+  Result<const toml::table*> child(std::string_view key) const {
+    const toml::node* node = table_.get(key);
+    if (node && !node->is_table()) return error(node, key, "expected a section in brackets of its own");
+    return node ? node->as_table() : nullptr;
+  }
   const toml::table& raw() const { return table_; }
 
  private:
@@ -143,14 +148,16 @@ Status read_peers(const std::string& file, const Table& t, VolumeSettings& v) {
 }
 
 Status read_exports(const std::string& file, const Table& t, VolumeSettings& v) {
-  if (const toml::table* table = t.child("fuse")) {
-    Table f(file, *table, fmt::format("volume.{}.fuse", v.name));
+  TL_TRY_ASSIGN(const toml::table* fuse, t.child("fuse"));
+  TL_TRY_ASSIGN(const toml::table* nbd, t.child("nbd"));
+  if (fuse) {
+    Table f(file, *fuse, fmt::format("volume.{}.fuse", v.name));
     TL_TRY(f.allow({"file", "device"}));
     TL_TRY(f.path("file", v.fuse_file, true));
     TL_TRY(f.path("device", v.fuse_device));
   }
-  if (const toml::table* table = t.child("nbd")) {
-    Table n(file, *table, fmt::format("volume.{}.nbd", v.name));
+  if (nbd) {
+    Table n(file, *nbd, fmt::format("volume.{}.nbd", v.name));
     TL_TRY(n.allow({"listen", "name"}));
     TL_TRY(n.text("listen", v.nbd_listen, true));
     v.nbd_name = v.name;
@@ -206,8 +213,9 @@ Result<NodeSettings> load_config(const std::string& path) {
   Table t(path, root, "");
   NodeSettings node;
   TL_TRY(t.allow({"log_level", "volume"}));
-  TL_TRY(t.text("log_level", node.log_level));
-  const toml::table* volumes = t.child("volume");
+  TL_TRY(t.choice<LogLevel>("log_level", {{"debug", LogLevel::debug}, {"info", LogLevel::info},
+                                          {"warning", LogLevel::warning}, {"error", LogLevel::error}}, node.log_level));
+  TL_TRY_ASSIGN(const toml::table* volumes, t.child("volume"));
   if (!volumes || volumes->empty()) return fail(Errc::invalid, "{}: no [volume.<name>] in it", path);
   for (const auto& [name, value] : *volumes) {
     const toml::table* table = value.as_table();

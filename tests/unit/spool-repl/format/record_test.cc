@@ -131,7 +131,8 @@ TEST(Body, HeaderThatContradictsItself) {
   for (const Case& c : {Case{0, 0x12345678, "magic"}, {4, 2, "version 2"}, {6, 3, "unknown type"}, {48, 0, "do not fit"},
                         {56, 2, "do not fit"}, {56, 0, "do not fit"}, {60, 2, "do not fit"},
                         {60, 0xffffffff, "do not fit"}, {64, 3, "do not fit"}, {64, 0xffffffff, "do not fit"},
-                        {68, 1, "encoding"}, {104, 36, "do not fit"}, {104, 0xffffffff, "do not fit"}}) {
+                        {68, 1, "encoding"}, {104, 36, "do not fit"}, {104, 0xffffffff, "do not fit"},
+                        {108, 0x40, "features 0x40"}}) {
     Bytes bad = encoded(small_body());
     if (c.at == 4 || c.at == 6) store_le(bad.data() + c.at, static_cast<std::uint16_t>(c.value));
     else store_le(bad.data() + c.at, c.value);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "twinloft/base/log.h"
 #include "twinloft/base/result.h"
 #include "twinloft/spool-repl/core/core.h"
 
@@ -39,7 +40,7 @@ struct VolumeSettings {
 };
 
 struct NodeSettings {
-  std::string log_level = "info";
+  LogLevel log_level = LogLevel::info;
   std::vector<VolumeSettings> volumes;
 };
 

@@ -1,0 +1,226 @@
+#include "twinloft/spool-repl/daemon/config.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "twinloft/base/fd.h"
+
+namespace twinloft::repl::daemon {
+namespace {
+
+class ConfigTest : public testing::Test {
+ protected:
+  ConfigTest() {
+    const char* tmp = std::getenv("TMPDIR");
+    path_ = std::string(tmp ? tmp : "/tmp") + "/tl-config-XXXXXX";
+    Fd fd(mkstemp(path_.data()));
+    EXPECT_TRUE(fd) << path_;
+  }
+  ~ConfigTest() override { ::unlink(path_.c_str()); }
+
+  Result<NodeSettings> load(const std::string& text) {
+    std::ofstream(path_) << text;
+    return load_config(path_);
+  }
+  // The message is "<file>:<line>: <key>: <words>".
+  testing::AssertionResult refused(const std::string& text, int line, const std::string& key, std::string_view words) {
+    auto out = load(text);
+    if (!out) {
+      std::string start = fmt::format("{}:{}: {}", path_, line, key.empty() ? "" : key + ": ");
+      if (out.error().code == Errc::invalid && out.error().message.starts_with(start) &&
+          out.error().message.find(words) != std::string::npos)
+        return testing::AssertionSuccess();
+      return testing::AssertionFailure() << "\"" << out.error().message << "\" instead of \"" << start << "..." << words << "\"";
+    }
+    return testing::AssertionFailure() << "accepted";
+  }
+  std::string path_;
+};
+
+const std::string minimal = R"([volume.mail]
+replica = 1
+role = "primary"
+data = "/srv/data"
+journal = "/srv/journal"
+)";
+constexpr int minimal_lines = 5;
+
+const std::string full = R"(log_level = "debug"
+[volume.mail]
+uuid = "6f1c1c0e-8f5b-4c55-9d0a-3f0a8e0b1d10"
+replica = 2
+role = "secondary"
+size = "20GiB"
+data = "/srv/data"
+journal = "/srv/journal"
+journal_size = "512MiB"
+arena = 134217728
+listen = "10.0.0.2:7788"
+secret_file = "/etc/twinloft/secret"
+control = "/run/mail.sock"
+write_ack = "durable"
+seal_after = "250us"
+peer_timeout = "1min"
+journal_writes_in_flight = 8
+[[volume.mail.peer]]
+id = 1
+address = "10.0.0.1:7788"
+protocol = "B"
+[volume.mail.fuse]
+file = "/run/twinloft/mail"
+device = "/dev/twinloft/mail"
+[volume.mail.nbd]
+listen = "unix:/run/mail.nbd"
+)";
+
+TEST_F(ConfigTest, EverythingIsRead) {
+  auto out = load(full);
+  ASSERT_TRUE(out) << out.error().message;
+  EXPECT_EQ(out->log_level, LogLevel::debug);
+  ASSERT_EQ(out->volumes.size(), 1u);
+  const VolumeSettings& v = out->volumes[0];
+  EXPECT_EQ(v.name, "mail");
+  EXPECT_EQ(v.uuid, "6f1c1c0e-8f5b-4c55-9d0a-3f0a8e0b1d10");
+  EXPECT_EQ(v.replica, 2u);
+  EXPECT_EQ(v.role, core::Role::secondary);
+  EXPECT_EQ(v.size, 20ull << 30);
+  EXPECT_EQ(v.data, "/srv/data");
+  EXPECT_EQ(v.journal, "/srv/journal");
+  EXPECT_EQ(v.journal_size, 512ull << 20);
+  EXPECT_EQ(v.arena, 128ull << 20);
+  EXPECT_EQ(v.listen, "10.0.0.2:7788");
+  EXPECT_EQ(v.secret_file, "/etc/twinloft/secret");
+  EXPECT_EQ(v.control, "/run/mail.sock");
+  EXPECT_TRUE(v.write_ack_durable);
+  EXPECT_EQ(v.seal_after, std::chrono::microseconds(250));
+  EXPECT_EQ(v.peer_timeout, std::chrono::minutes(1));
+  EXPECT_EQ(v.journal_writes_in_flight, 8u);
+  ASSERT_EQ(v.peers.size(), 1u);
+  EXPECT_EQ(v.peers[0].id, 1u);
+  EXPECT_EQ(v.peers[0].address, "10.0.0.1:7788");
+  EXPECT_EQ(v.peers[0].protocol, core::Protocol::B);
+  EXPECT_EQ(v.fuse_file, "/run/twinloft/mail");
+  EXPECT_EQ(v.fuse_device, "/dev/twinloft/mail");
+  EXPECT_EQ(v.nbd_listen, "unix:/run/mail.nbd");
+  EXPECT_EQ(v.nbd_name, "mail");
+}
+
+TEST_F(ConfigTest, Defaults) {
+  auto out = load(minimal);
+  ASSERT_TRUE(out) << out.error().message;
+  EXPECT_EQ(out->log_level, LogLevel::info);
+  const VolumeSettings& v = out->volumes.at(0);
+  EXPECT_EQ(v.control, "/run/twinloft/mail.sock");
+  EXPECT_FALSE(v.write_ack_durable);
+  EXPECT_EQ(v.seal_after, std::chrono::milliseconds(5));
+  EXPECT_TRUE(v.peers.empty() && v.fuse_file.empty() && v.nbd_listen.empty());
+}
+
+TEST_F(ConfigTest, ManyVolumes) {
+  std::string second = minimal;
+  second.replace(second.find("mail"), 4, "archive");
+  auto out = load(minimal + second);
+  ASSERT_TRUE(out) << out.error().message;
+  EXPECT_EQ(out->volumes.size(), 2u);
+}
+
+TEST_F(ConfigTest, UnknownKeysAreNamedAtEveryLevel) {
+  EXPECT_TRUE(refused("colour = 1\n" + minimal, 1, "colour", "unknown key"));
+  EXPECT_TRUE(refused(minimal + "colour = 1\n", 6, "volume.mail.colour", "unknown key"));
+  EXPECT_TRUE(refused(full + "colour = 1\n", 27, "volume.mail.nbd.colour", "unknown key"));
+  EXPECT_TRUE(refused(minimal + "[[volume.mail.peer]]\nid = 2\nport = 5\naddress = \"a:1\"\n", 8,
+                      "volume.mail.peer.port", "unknown key"));
+}
+
+TEST_F(ConfigTest, WhatIsMissingIsNamed) {
+  for (std::string key : {"replica", "role", "data", "journal"}) {
+    std::string text = minimal;
+    std::size_t at = text.find("\n" + key + " =") + 1;
+    text.erase(at, text.find('\n', at) + 1 - at);
+    EXPECT_TRUE(refused(text, 1, "volume.mail." + key, "is missing"));
+  }
+  EXPECT_TRUE(refused(minimal + "[[volume.mail.peer]]\naddress = \"a:1\"\n", 6, "volume.mail.peer.id", "is missing"));
+  EXPECT_TRUE(refused(minimal + "listen = \"a:1\"\n[[volume.mail.peer]]\nid = 2\n", 7, "volume.mail.peer.address", "is missing"));
+  EXPECT_TRUE(refused(minimal + "[[volume.mail.peer]]\nid = 2\naddress = \"a:1\"\n", 1, "volume.mail.listen",
+                      "the volume has a peer"));
+  EXPECT_TRUE(refused(minimal + "[volume.mail.fuse]\ndevice = \"/dev/x\"\n", 6, "volume.mail.fuse.file", "is missing"));
+  EXPECT_TRUE(refused(minimal + "[volume.mail.nbd]\n", 6, "volume.mail.nbd.listen", "is missing"));
+}
+
+TEST_F(ConfigTest, WrongValuesAreNamed) {
+  struct Case {
+    const char* key;
+    const char* value;
+    const char* words;
+  };
+  for (const Case& c : {Case{"uuid", "\"no\"", "no"}, {"uuid", "7", "text in quotes"},
+                        {"size", "\"12 apples\"", "a size such as"}, {"size", "\"0GiB\"", "a size"}, {"size", "-4096", "a size"},
+                        {"size", "true", "a size"}, {"size", "\"99999999999TiB\"", "a size"}, {"size", "4097", "multiple of 4096"},
+                        {"journal_size", "\"1GB\"", "a size"}, {"arena", "\"\"", "a size"}, {"arena", "1.5", "a size"},
+                        {"listen", "7788", "text in quotes"}, {"secret_file", "\"secret\"", "absolute path"},
+                        {"control", "\"run.sock\"", "absolute path"}, {"write_ack", "\"maybe\"", "\"memory\", \"durable\""},
+                        {"write_ack", "true", "text in quotes"}, {"seal_after", "5", "a time such as"},
+                        {"seal_after", "\"5 ms\"", "a time"}, {"seal_after", "\"0ms\"", "a time"},
+                        {"peer_timeout", "\"6h\"", "a time"}, {"journal_writes_in_flight", "0", "from 1 to 64"},
+                        {"journal_writes_in_flight", "65", "from 1 to 64"}, {"journal_writes_in_flight", "\"4\"", "from 1 to 64"},
+                        {"peer", "3", "[[volume.mail.peer]]"}, {"fuse", "\"/run/x\"", "section"}, {"nbd", "true", "section"}})
+    EXPECT_TRUE(refused(minimal + c.key + " = " + c.value + "\n", minimal_lines + 1, std::string("volume.mail.") + c.key, c.words))
+        << c.key << " = " << c.value;
+}
+
+TEST_F(ConfigTest, WrongRequiredValues) {
+  auto with = [](const std::string& from, const std::string& to) {
+    std::string text = minimal;
+    return text.replace(text.find(from), from.size(), to);
+  };
+  EXPECT_TRUE(refused(with("replica = 1", "replica = 0"), 2, "volume.mail.replica", "from 1 to 64"));
+  EXPECT_TRUE(refused(with("replica = 1", "replica = 65"), 2, "volume.mail.replica", "from 1 to 64"));
+  EXPECT_TRUE(refused(with("\"primary\"", "\"Primary\""), 3, "volume.mail.role", "\"primary\", \"secondary\""));
+  EXPECT_TRUE(refused(with("\"/srv/data\"", "\"srv/data\""), 4, "volume.mail.data", "absolute path"));
+  EXPECT_TRUE(refused(with("\"/srv/data\"", "\"\""), 4, "volume.mail.data", "must not be empty"));
+  EXPECT_TRUE(refused(with("\"/srv/data\"", "\"/srv/\\u0000\""), 4, "volume.mail.data", "text in quotes"));
+  EXPECT_TRUE(refused(with("/srv/journal", "/srv/data"), 5, "volume.mail.journal", "the data area itself"));
+  EXPECT_TRUE(refused("log_level = \"loud\"\n" + minimal, 1, "log_level", "\"warning\""));
+}
+
+TEST_F(ConfigTest, Peers) {
+  std::string with_listen = minimal + "listen = \"127.0.0.1:1\"\n";
+  auto peer = [](int id, const char* more = "") {
+    return fmt::format("[[volume.mail.peer]]\nid = {}\naddress = \"127.0.0.1:2\"\n{}", id, more);
+  };
+  EXPECT_TRUE(load(with_listen + peer(2)));
+  EXPECT_EQ(load(with_listen + peer(2))->volumes[0].peers[0].protocol, core::Protocol::C);
+  EXPECT_TRUE(refused(with_listen + peer(1), 8, "volume.mail.peer.id", "this replica's own"));
+  EXPECT_TRUE(refused(with_listen + peer(2) + peer(2), 11, "volume.mail.peer.id", "used twice"));
+  EXPECT_TRUE(refused(with_listen + peer(65), 8, "volume.mail.peer.id", "from 1 to 64"));
+  EXPECT_TRUE(refused(with_listen + peer(2, "protocol = \"D\"\n"), 10, "volume.mail.peer.protocol", "\"A\", \"B\", \"C\""));
+  EXPECT_TRUE(refused(with_listen + peer(2) + peer(3), 7, "volume.mail.peer", "one peer"));
+  EXPECT_TRUE(refused(with_listen + "peer = [1]\n", 7, "volume.mail.peer", "[[volume.mail.peer]]"));
+}
+
+TEST_F(ConfigTest, VolumesAndNames) {
+  auto none = load("log_level = \"info\"\n");
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().message.find(path_), std::string::npos);
+  EXPECT_NE(none.error().message.find("[volume.<name>]"), std::string::npos);
+  EXPECT_TRUE(refused("volume = 3\n", 1, "volume", "section"));
+  EXPECT_TRUE(refused("[volume]\nmail = 3\n", 2, "volume", "[volume.mail]"));
+  for (const char* name : {"a/b", ".hidden", "a b", "a\\\\b"})
+    EXPECT_TRUE(refused(fmt::format("[volume.\"{}\"]\nreplica = 1\n", name), 1, "volume", "cannot be a volume's name")) << name;
+}
+
+TEST_F(ConfigTest, SyntaxErrorsAndFiles) {
+  EXPECT_TRUE(refused(minimal + "listen = \n", 6, "", ""));
+  EXPECT_TRUE(refused(minimal + "replica = 2\n", 6, "", "")) << "a key twice";
+  ::unlink(path_.c_str());
+  auto missing = load_config(path_);
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code, Errc::not_found);
+  EXPECT_NE(missing.error().message.find(path_), std::string::npos);
+}
+
+}  // namespace
+}  // namespace twinloft::repl::daemon
