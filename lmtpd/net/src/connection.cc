@@ -208,10 +208,10 @@ bool Connection::read_once() {
     return true;
   }
   if (phase_ == Phase::lingering) return true;
-  last_progress_ = hub_.clock.now();
   session_.receive(as_bytes(std::string_view(buffer.data(), static_cast<std::size_t>(got))));
   while (perform_once()) {
   }
+  last_progress_ = hub_.clock.now();
   return true;
 }
 
@@ -257,6 +257,11 @@ void Connection::arm_timer(Duration after) {
   });
 }
 
+bool Connection::input_is_there() {
+  char byte;
+  return ::recv(socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0;
+}
+
 // Armed once per idle time, not once per byte: what has happened since decides.
 void Connection::on_timer() {
   if (phase_ == Phase::closed) return;
@@ -266,6 +271,7 @@ void Connection::on_timer() {
   Duration idle = ours ? Duration(0) : hub_.clock.now() - last_progress_;
   if (idle < limit) return arm_timer(limit - idle);
   if (!out_.empty()) return close();  // it takes no replies
+  if (input_is_there()) return arm_timer(limit);  // then it is this machine that is slow
   session_.idle_timeout();
   perform();
 }

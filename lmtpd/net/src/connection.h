@@ -50,6 +50,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void close();
   void remove_if_done();
   void arm_timer(Duration after);
+  bool input_is_there();
   void on_timer();
 
   Loop& loop_;
