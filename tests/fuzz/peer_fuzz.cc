@@ -1,0 +1,60 @@
+// What another node or a stranger on the port may send: the first byte chooses a message decoder, the wire header, or a
+// handshake fed with messages from the input.
+#include <cstdint>
+#include <vector>
+
+#include "twinloft/base/check.h"
+#include "twinloft/spool-repl/format/wire.h"
+#include "twinloft/spool-repl/net/handshake.h"
+
+using namespace twinloft;
+using namespace twinloft::repl;
+
+namespace {
+
+void message(std::uint16_t type, ByteSpan payload) {
+  auto out = decode_peer_message(type, payload);
+  if (!out) return;
+  TL_CHECK(wire_type(*out) == type);
+  std::vector<std::byte> again;
+  encode_peer_message(*out, again);
+  TL_CHECK(again.size() == payload.size());
+  TL_CHECK(*decode_peer_message(type, again) == *out);
+}
+
+void header(ByteSpan in) {
+  if (in.size() < wire_header_bytes) return;
+  auto out = decode_wire_header(in.first(wire_header_bytes));
+  if (!out) return;
+  TL_CHECK(out->payload_bytes <= wire_payload_max);
+  std::vector<std::byte> again(wire_header_bytes);
+  encode_wire_header(*out, again);
+  TL_CHECK(std::memcmp(again.data(), in.data(), wire_header_bytes) == 0);
+}
+
+// Type, length, payload; type, length, payload; ... Nobody without the secret is ever let in.
+void handshake(ByteSpan in) {
+  SeededRandom random(1);
+  net::Identity self{Uuid::parse("0f1e2d3c-4b5a-4978-8695-a4b3c2d1e0ff").value(), 1000, 1};
+  net::Handshake h(self, "a secret that the fuzzer does not have", net::Handshake::Direction::accepted, 0, random);
+  while (in.size() >= 2) {
+    auto type = static_cast<std::uint16_t>(in[0]);
+    std::size_t length = std::min<std::size_t>(static_cast<std::size_t>(in[1]), in.size() - 2);
+    auto done = h.receive(type, in.subspan(2, length));
+    TL_CHECK(!done || !*done);
+    if (!done) return;
+    for (const auto& m : h.take_output()) TL_CHECK(m.payload.size() <= net::handshake_payload_max);
+    in = in.subspan(2 + length);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  ByteSpan rest(reinterpret_cast<const std::byte*>(data) + 1, size - 1);
+  if (data[0] < 64) message(data[0], rest);
+  else if (data[0] < 96) header(rest);
+  else handshake(rest);
+  return 0;
+}
