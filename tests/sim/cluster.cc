@@ -69,6 +69,11 @@ Cluster::Cluster(std::uint64_t seed, bool trace, Coverage& coverage)
     : random_(seed), trace_(trace), coverage_(coverage),
       protocol_(static_cast<core::Protocol>(random_.below(4) == 0 ? random_.below(2) : 2)),
       volume_blocks_(random_.below(3) == 0 ? 1500 : 64 + random_.below(200)), history_(volume_blocks_) {
+  // Some clusters are under a load that keeps the journal's ring full, and some have a kind of operation that is slow.
+  heavy_ = random_.below(6) == 0;
+  if (heavy_) volume_blocks_ = 1500, history_ = History(volume_blocks_);
+  for (std::int64_t& us : slow_us_)
+    if (random_.below(5) == 0) us = static_cast<std::int64_t>(500 + random_.below(8000));
   primary_ = std::make_unique<Node>(1, core::Role::primary, volume_blocks_);
   secondary_ = std::make_unique<Node>(2, core::Role::secondary, volume_blocks_);
 }
@@ -193,23 +198,28 @@ void Cluster::perform(Node& n, core::Output& out) {
       if (n.life == life) complete_disk(n, no);
     });
   };
-  auto latency = [&] { return static_cast<std::int64_t>(20 + random_.below(random_.below(10) == 0 ? 5000 : 300)); };
+  auto latency = [&](DiskKind kind, std::uint64_t bytes = 0) {
+    auto us = static_cast<std::int64_t>(20 + random_.below(random_.below(10) == 0 ? 5000 : 300));
+    std::int64_t slow = slow_us_[static_cast<std::size_t>(kind)];
+    if (slow > 0) us += static_cast<std::int64_t>(random_.below(static_cast<std::uint64_t>(slow)));
+    return heavy_ ? us + static_cast<std::int64_t>(bytes / 1000) : us;  // 1 GB/s
+  };
   auto done = [](core::Token t) { return [t]() -> core::Event { return core::DiskDone{t, 0}; }; };
   auto nothing = [] {};
 
   for (auto& w : out.journal_writes) {
     auto bytes = std::make_shared<std::vector<std::byte>>(copy_of(w.pieces));
-    begin(latency(), {[&n, bytes, at = w.offset] { n.journal.write_durable(at, *bytes); },
+    begin(latency(DiskKind::journal, bytes->size()), {[&n, bytes, at = w.offset] { n.journal.write_durable(at, *bytes); },
                       [this, &n, bytes, at = w.offset] { n.journal.tear(at, *bytes, random_); }, done(w.token)});
   }
   for (auto& r : out.journal_reads) {
     coverage_.hit("catch-up from the journal");
     auto bytes = std::make_shared<std::vector<std::byte>>(r.bytes);
-    begin(latency(), {[&n, bytes, at = r.offset] { (void)n.journal.read(at, *bytes); }, nothing,
+    begin(latency(DiskKind::read, r.bytes), {[&n, bytes, at = r.offset] { (void)n.journal.read(at, *bytes); }, nothing,
                       [t = r.token, bytes]() -> core::Event { return core::JournalReadDone{t, 0, std::move(*bytes)}; }});
   }
   for (auto& r : out.home_reads)
-    begin(latency(), {[&n, pieces = r.pieces, at = r.lba.v * block_size] {
+    begin(latency(DiskKind::read), {[&n, pieces = r.pieces, at = r.lba.v * block_size] {
                         std::uint64_t offset = at;
                         if (!n.alive()) return;  // its memory is gone with it
                         for (const auto& p : pieces) {
@@ -220,24 +230,24 @@ void Cluster::perform(Node& n, core::Output& out) {
                       nothing, done(r.token)});
   for (auto& w : out.home_writes) {
     auto bytes = std::make_shared<std::vector<std::byte>>(copy_of(w.pieces));
-    begin(latency(), {[&n, bytes, at = w.lba.v * block_size] { (void)n.data.write(at, *bytes); },
+    begin(latency(DiskKind::home, bytes->size()), {[&n, bytes, at = w.lba.v * block_size] { (void)n.data.write(at, *bytes); },
                       [this, &n, bytes, at = w.lba.v * block_size] { n.data.tear(at, *bytes, random_); },
                       done(w.token)});
   }
   for (auto& z : out.home_zeros)
-    begin(latency(), {[&n, z] { (void)n.data.write_zeros(z.lba.v * block_size, z.blocks * block_size); },
+    begin(latency(DiskKind::home), {[&n, z] { (void)n.data.write_zeros(z.lba.v * block_size, z.blocks * block_size); },
                       [this, &n, z] {
                         std::vector<std::byte> zeros(z.blocks * block_size);
                         n.data.tear(z.lba.v * block_size, zeros, random_);
                       },
                       done(z.token)});
   for (auto& s : out.home_syncs)
-    begin(latency(), {[&n, upto = n.data.last_write()] { n.data.sync_upto(upto); }, nothing, done(s.token)});
+    begin(latency(DiskKind::sync), {[&n, upto = n.data.last_write()] { n.data.sync_upto(upto); }, nothing, done(s.token)});
   for (auto& w : out.superblock_writes) {
     auto block = std::make_shared<std::vector<std::byte>>(block_size);
     encode_superblock(w.superblock, *block);
     auto copy = [&n, block](int i) { n.journal.write_durable(superblock_offset[i], *block); };
-    begin(latency(), {[copy] { copy(0), copy(1); },
+    begin(latency(DiskKind::superblock), {[copy] { copy(0), copy(1); },
                       [this, &n, block, copy] {
                         // The second copy is begun only when the first is durable.
                         if (random_.below(2) == 0) return n.journal.tear(superblock_offset[0], *block, random_);
@@ -312,7 +322,7 @@ void Cluster::send(Node& from, PeerMessage message) {
 
 void Cluster::client_step() {
   if (client_runs_ && primary_->alive() && requests_.size() < 24) {
-    std::uint64_t kind = random_.below(100);
+    std::uint64_t kind = random_.below(heavy_ ? 70 : 100);
     if (kind < 55) submit(core::ClientOp::write, false);
     else if (kind < 62) submit(core::ClientOp::write, true);
     else if (kind < 74) submit(core::ClientOp::flush, false);
@@ -327,7 +337,8 @@ void Cluster::submit(core::ClientOp op, bool fua) {
   std::uint64_t id = next_request_++;
   Request r{op, fua, 0, history_.completed_end(), 0, 0, {}};
   if (op != core::ClientOp::flush) {
-    std::uint64_t most = std::min<std::uint64_t>(volume_blocks_, random_.below(10) == 0 ? 200 : 8);
+    bool large = heavy_ || random_.below(10) == 0;
+    std::uint64_t most = std::min<std::uint64_t>(volume_blocks_, large ? 200 : 8);
     r.blocks = 1 + random_.below(most);
     r.lba = random_.below(volume_blocks_ - r.blocks + 1);
   }
@@ -411,6 +422,14 @@ void Cluster::check(const Node& n, bool need_promised, const char* when) {
                        history_.explain(image)));
 }
 
+void Cluster::note_ring() {
+  for (Node* n : {primary_.get(), secondary_.get()}) {
+    if (!n->alive()) continue;
+    auto status = n->core->status();
+    if (status.journal_used > status.journal_size - (3u << 20)) coverage_.hit("fault on a full ring");
+  }
+}
+
 void Cluster::inject_fault() {
   std::uint64_t kind = random_.below(10);
   bool power = random_.below(3) != 0;
@@ -425,6 +444,7 @@ void Cluster::inject_fault() {
     });
   }
   // The secondary must hold every promise at this very moment, whatever happens to the primary.
+  note_ring();
   if (secondary_follows_) check(*secondary_, protocol_ == core::Protocol::C, "before the fault");
   if (lose_secondary) {
     crash(*secondary_, power);

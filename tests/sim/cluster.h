@@ -64,6 +64,7 @@ class Cluster {
   Image image_after_power_cut(const Node& node);
   void check(const Node& node, bool need_promised, const char* when);
   void inject_fault();
+  void note_ring();
   void settle_and_compare();
 
   SeededRandom random_;
@@ -76,6 +77,9 @@ class Cluster {
   core::Protocol protocol_;
   std::uint64_t volume_blocks_;
   History history_;
+  enum class DiskKind { journal, read, home, sync, superblock };
+  bool heavy_ = false;
+  std::int64_t slow_us_[5] = {};  // by DiskKind: at most so much longer
 
   bool link_up_ = false, link_cut_ = false;
   std::uint64_t connection_ = 0;
