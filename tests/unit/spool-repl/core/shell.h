@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "memory_file.h"
+#include "../support/memory_file.h"
 #include "twinloft/spool-repl/core/core.h"
 #include "twinloft/spool-repl/journal/aligned.h"
 #include "twinloft/spool-repl/journal/recovery.h"

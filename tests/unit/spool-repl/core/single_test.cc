@@ -3,7 +3,7 @@
 
 #include <cerrno>
 
-#include "memory_file.h"
+#include "../support/memory_file.h"
 #include "shell.h"
 #include "twinloft/spool-repl/journal/recovery.h"
 

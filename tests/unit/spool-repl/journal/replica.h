@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "memory_file.h"
+#include "../support/memory_file.h"
 #include "twinloft/spool-repl/journal/aligned.h"
 #include "twinloft/spool-repl/journal/create.h"
 #include "twinloft/spool-repl/journal/recovery.h"
