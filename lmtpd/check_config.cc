@@ -68,6 +68,20 @@ void check_users(const Config& config, Checker& check) {
   if (auto opened = open_users(users); !opened) check.problem("users: " + opened.error().message);
 }
 
+// What the file amounts to, so that its reader sees a wrong idea of it.
+std::string summary(const Config& config) {
+  std::string out;
+  for (const ListenSettings& listen : config.listen) out += "listens on " + listen.address + "\n";
+  out += "users: ";
+  out += config.users.driver == UserDriver::sqlite ? "sqlite, " + config.users.sqlite.path : "static, homes " + config.users.fixed.home;
+  out += "\nspool: " + config.delivery.spool.root;
+  out += config.delivery.spool.volume ? ", volume " + config.delivery.spool.volume->text() : ", no marker asked for";
+  out += "\ndelivers with " + config.delivery.default_agent;
+  for (const AgentSpec& agent : config.agents)
+    if (agent.name != config.delivery.default_agent) out += ", or " + agent.name + " where a user's row says so";
+  return out + "\n";
+}
+
 }  // namespace
 
 Result<std::unique_ptr<UserDb>> open_users(const UserSettings& users) {
@@ -90,7 +104,7 @@ int check_config(const std::string& path, std::ostream& out, std::ostream& err) 
   check.must_be_directory("limits.body_directory", config->limits.body_directory);
   if (!config->agents.empty()) check.must_be_directory("delivery.temporary", config->delivery.external.temporary);
   if (check.problems() > 0) return EX_CONFIG;
-  out << "ok\n";
+  out << "ok\n" << summary(*config);
   return 0;
 }
 

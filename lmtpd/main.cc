@@ -3,10 +3,11 @@
 // Order of start: configuration, spawner (forked as root, before any thread and socket), sockets, then the
 // process becomes the mail user for good, and only then opens the user database and serves.
 #include <signal.h>
+#include <sys/resource.h>
 #include <sysexits.h>
 #include <unistd.h>
 
-#include <cstdio>
+#include <boost/program_options.hpp>
 #include <iostream>
 #include <span>
 #include <string>
@@ -25,32 +26,57 @@ namespace {
 using namespace twinloft;
 using namespace twinloft::lmtpd;
 
+namespace po = boost::program_options;
+
 constexpr const char* usage_text =
     "usage: lmtpd serve [--config FILE]         deliver mail; stays in the foreground, logs to standard error\n"
     "       lmtpd check-config [--config FILE]  say what is wrong with the configuration; exit 0 or 78\n"
     "       lmtpd check-command TEMPLATE [name=value ...]\n"
     "                                           show what a command template becomes, as JSON\n"
     "       lmtpd --help | --version\n"
-    "FILE is /etc/twinloft/lmtpd.toml unless given. SIGTERM ends the server in good order.\n";
+    "FILE is /etc/twinloft/lmtpd.toml unless given; \"lmtpd --config FILE\" serves, and the word \"--config\" may be\n"
+    "left out after a command. SIGTERM ends the server in good order.\n";
 
 int usage_error(const std::string& what) {
   std::cerr << "lmtpd: " << what << "\n" << usage_text;
   return EX_USAGE;
 }
 
-// What is left of a command after its options: --config FILE or --config=FILE.
-struct FileOption {
-  std::string path = default_config_path;
-  std::string wrong;
+// check-command is not parsed here: every word behind it is its own, also one that begins with "-".
+struct CommandLine {
+  std::string command;
+  std::string file = default_config_path;
+  bool help = false;
+  bool version = false;
 };
 
-FileOption parse_file_option(std::span<const std::string> args) {
-  FileOption out;
-  for (std::size_t i = 0; i < args.size(); ++i) {
-    if (args[i].starts_with("--config=")) out.path = args[i].substr(9);
-    else if ((args[i] == "--config" || args[i] == "-c") && i + 1 < args.size()) out.path = args[++i];
-    else if (out.wrong.empty()) out.wrong = args[i];
+// Errors: unknown options, options without their value, words too many.
+Result<CommandLine> parse_command_line(std::span<const std::string> args) {
+  CommandLine out;
+  std::vector<std::string> words;
+  po::options_description options;
+  options.add_options()("help,h", "")("version,V", "")("config,c", po::value<std::string>())(
+      "word", po::value(&words));
+  po::positional_options_description positional;
+  positional.add("word", -1);
+  po::variables_map given;
+  try {
+    po::store(po::command_line_parser({args.begin(), args.end()}).options(options).positional(positional).run(), given);
+    po::notify(given);
+  } catch (const po::error& e) {
+    return fail(Errc::invalid, "{}", e.what());
   }
+  out.help = given.count("help") > 0;
+  out.version = given.count("version") > 0;
+  if (given.count("config")) {
+    out.file = given["config"].as<std::string>();
+    if (words.empty()) words.push_back("serve");
+  } else if (words.size() == 2) {
+    out.file = words.back();
+    words.pop_back();
+  }
+  if (words.size() > 1) return fail(Errc::invalid, "unexpected argument {}", words.back());
+  if (!words.empty()) out.command = words.front();
   return out;
 }
 
@@ -95,6 +121,15 @@ Result<std::vector<Listener>> bind_listeners(const Config& config) {
   return out;
 }
 
+// Connections and deliveries need several descriptors each; the usual soft limit of 1024 is there for select(2), which
+// nothing here uses. Called after the fork of the spawner, whose agents get a limit of their own.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) log_warning("the limit of open files could not be raised");
+}
+
 // Members are destroyed in the reverse order: the server first, the spawner last.
 struct Parts {
   OsClock clock;
@@ -111,6 +146,7 @@ Status start(Config& config, Parts& parts) {
   if (!config.agents.empty()) {
     TL_TRY_ASSIGN(parts.spawner, Spawner::start(config.agents, config.spawner));
   }
+  raise_descriptor_limit();
   TL_TRY_ASSIGN(std::vector<Listener> listeners, bind_listeners(config));
   TL_TRY(drop_privileges(identity));
   TL_TRY_ASSIGN(parts.users, open_users(config.users));
@@ -147,21 +183,22 @@ int serve(const std::string& path) {
 }
 
 int run(std::span<const std::string> args) {
-  if (args.empty()) return usage_error("a command is missing");
-  const std::string& command = args.front();
-  if (command == "--help" || command == "-h") {
+  if (!args.empty() && args.front() == "check-command")
+    return check_command(args.subspan(1), std::cout, std::cerr);
+  auto line = parse_command_line(args);
+  if (!line) return usage_error(line.error().message);
+  if (line->help) {
     std::cout << usage_text;
     return 0;
   }
-  if (command == "--version") {
+  if (line->version) {
     std::cout << "lmtpd " TWINLOFT_VERSION "\n";
     return 0;
   }
-  if (command == "check-command") return check_command(args.subspan(1), std::cout, std::cerr);
-  if (command != "serve" && command != "check-config") return usage_error("unknown command " + command);
-  FileOption option = parse_file_option(args.subspan(1));
-  if (!option.wrong.empty()) return usage_error("unexpected argument " + option.wrong);
-  return command == "serve" ? serve(option.path) : check_config(option.path, std::cout, std::cerr);
+  if (line->command.empty()) return usage_error("a command is missing");
+  if (line->command == "serve") return serve(line->file);
+  if (line->command == "check-config") return check_config(line->file, std::cout, std::cerr);
+  return usage_error("unknown command " + line->command);
 }
 
 }  // namespace
