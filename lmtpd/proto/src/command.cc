@@ -1,8 +1,9 @@
 #include "twinloft/lmtpd/proto/command.h"
 
 #include <charconv>
+#include <utility>
 
-#include "twinloft/lmtpd/proto/reply_text.h"
+#include "twinloft/lmtpd/proto/reply.h"
 
 namespace twinloft::lmtpd {
 
@@ -49,8 +50,8 @@ std::optional<std::string> decode_xtext(std::string_view in) {
     unsigned value = 0;
     if (i + 2 >= in.size()) return std::nullopt;
     auto [end, error] = std::from_chars(in.data() + i + 1, in.data() + i + 3, value, 16);
-    // A value with control bytes would travel into headers and arguments.
-    if (error != std::errc() || end != in.data() + i + 3 || value < 32 || value == 127) return std::nullopt;
+    // What is not printable ASCII would travel into headers and arguments.
+    if (error != std::errc() || end != in.data() + i + 3 || value < 32 || value > 126) return std::nullopt;
     out += static_cast<char>(value);
     i += 2;
   }
@@ -80,8 +81,13 @@ bool take_keyword(std::string_view& rest, std::string_view keyword) {
   return true;
 }
 
-std::optional<Reply> apply(const Parameter& p, Mail& mail) {
+Reply given_twice(std::string_view name) {
+  return make_reply(501, "5.5.4", std::string(name) + " is given twice");
+}
+
+std::optional<Reply> apply(const Parameter& p, Mail& mail, bool& has_body) {
   if (equals_folded(p.name, "SIZE")) {
+    if (mail.size) return given_twice("SIZE");
     std::uint64_t size = 0;
     auto [end, error] = std::from_chars(p.value.data(), p.value.data() + p.value.size(), size);
     if (!p.has_value || p.value.empty() || end != p.value.data() + p.value.size() ||
@@ -91,6 +97,7 @@ std::optional<Reply> apply(const Parameter& p, Mail& mail) {
     return std::nullopt;
   }
   if (equals_folded(p.name, "BODY")) {
+    if (std::exchange(has_body, true)) return given_twice("BODY");
     mail.body_8bitmime = equals_folded(p.value, "8BITMIME");
     if (!mail.body_8bitmime && !equals_folded(p.value, "7BIT"))
       return make_reply(501, "5.5.4", "BODY is 7BIT or 8BITMIME here");
@@ -106,8 +113,9 @@ Parsed parse_mail(std::string_view rest) {
   Mail mail;
   mail.from = std::move(*path);
   if (!rest.empty() && !is_blank(rest.front())) return refuse(501, "5.1.7", "Something follows the sender's address");
+  bool has_body = false;
   while (auto p = take_parameter(rest))
-    if (auto reply = apply(*p, mail)) return std::unexpected(*reply);
+    if (auto reply = apply(*p, mail, has_body)) return std::unexpected(*reply);
   return mail;
 }
 
@@ -116,6 +124,8 @@ std::optional<Reply> apply(const Parameter& p, Rcpt& rcpt) {
   std::size_t semicolon = p.value.find(';');
   auto address = semicolon == std::string_view::npos ? std::nullopt : decode_xtext(p.value.substr(semicolon + 1));
   if (!address || semicolon == 0) return make_reply(501, "5.5.4", "ORCPT needs type;address in xtext");
+  if (address->empty()) return make_reply(501, "5.5.4", "ORCPT without an address");
+  if (!rcpt.original_to.empty()) return given_twice("ORCPT");
   rcpt.original_to = std::move(*address);
   return std::nullopt;
 }

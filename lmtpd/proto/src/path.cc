@@ -1,5 +1,8 @@
 #include "twinloft/lmtpd/proto/path.h"
 
+#include <arpa/inet.h>
+#include <strings.h>
+
 #include <algorithm>
 
 namespace twinloft::lmtpd {
@@ -50,10 +53,24 @@ Status take_local_part(std::string_view& s, std::string& out) {
     auto end = std::find_if_not(s.begin(), s.end(), is_dot_atom);
     out.assign(s.begin(), end);
     s.remove_prefix(out.size());
-    if (!s.empty() && s.front() < 0) return bad("address beyond ASCII, and SMTPUTF8 is not offered");
+    if (!s.empty() && static_cast<unsigned char>(s.front()) > 127) return bad("address beyond ASCII, and SMTPUTF8 is not offered");
   }
   if (out.empty()) return bad("empty local part");
   return {};
+}
+
+// Inside the brackets (RFC 5321 section 4.1.3): IPv4, "IPv6:" and an address, or another tag and what it needs.
+bool is_literal(const std::string& text) {
+  in6_addr scratch;
+  if (::inet_pton(AF_INET, text.c_str(), &scratch) == 1) return text.find('\0') == std::string::npos;
+  std::size_t colon = text.find(':');
+  if (colon == std::string::npos || colon == 0 || colon + 1 == text.size()) return false;
+  auto is_tag_byte = [](char c) { return is_alnum(c) || c == '-'; };
+  auto is_content = [](char c) { return c >= 33 && c <= 126 && c != '[' && c != '\\'; };
+  if (!std::all_of(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(colon), is_tag_byte)) return false;
+  if (!std::all_of(text.begin(), text.end(), is_content)) return false;
+  if (::strncasecmp(text.c_str(), "IPv6:", 5) != 0) return true;
+  return ::inet_pton(AF_INET6, text.c_str() + 5, &scratch) == 1;
 }
 
 Status take_domain(std::string_view& s, std::string& out) {
@@ -61,8 +78,7 @@ Status take_domain(std::string_view& s, std::string& out) {
     std::size_t end = s.find(']');
     if (end == std::string_view::npos) return bad("address literal without its bracket");
     out = s.substr(0, end + 1);
-    for (char c : out)
-      if (!is_alnum(c) && std::string_view("[]:.-").find(c) == std::string_view::npos) return bad("malformed address literal");
+    if (!is_literal(std::string(s.substr(1, end - 1)))) return bad("malformed address literal");
   } else {
     auto end = std::find_if_not(s.begin(), s.end(), is_domain_byte);
     out.assign(s.begin(), end);

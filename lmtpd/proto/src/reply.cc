@@ -1,4 +1,4 @@
-#include "twinloft/lmtpd/proto/reply_text.h"
+#include "twinloft/lmtpd/proto/reply.h"
 
 #include <fmt/format.h>
 

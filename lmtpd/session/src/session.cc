@@ -6,7 +6,7 @@
 #include <iterator>
 
 #include "twinloft/base/check.h"
-#include "twinloft/lmtpd/proto/reply_text.h"
+#include "twinloft/lmtpd/proto/reply.h"
 
 namespace twinloft::lmtpd {
 

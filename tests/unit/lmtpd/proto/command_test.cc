@@ -113,7 +113,7 @@ TEST(Mail, Parameters) {
 
 TEST(Mail, BadParameters) {
   for (std::string_view p : {"SIZE", "SIZE=", "SIZE=x", "SIZE=-1", "SIZE=+1", "SIZE=1x", "SIZE=0x10", "BODY",
-                             "BODY=", "BODY=BINARYMIME", "BODY=8"})
+                             "BODY=", "BODY=BINARYMIME", "BODY=8", "SIZE=1 SIZE=2", "BODY=7BIT BODY=8BITMIME"})
     EXPECT_EQ(refusal("MAIL FROM:<a@d> " + std::string(p)), "501 5.5.4") << p;
   for (std::string_view p : {"SMTPUTF8", "RET=HDRS", "ENVID=x", "AUTH=<>", "X", "SIZES=1"})
     EXPECT_EQ(refusal("MAIL FROM:<a@d> " + std::string(p)), "555 5.5.4") << p;
@@ -148,7 +148,8 @@ TEST(Rcpt, BadParameters) {
   for (std::string_view p : {"ORCPT", "ORCPT=", "ORCPT=rfc822", "ORCPT=;a@d", "ORCPT=rfc822;a+", "ORCPT=rfc822;a+2",
                              "ORCPT=rfc822;a+2G", "ORCPT=rfc822;a+ZZ", "ORCPT=rfc822;a=b",
                              // decoded, these would end a header line or an argument
-                             "ORCPT=rfc822;a+0D+0Ab", "ORCPT=rfc822;a+00b", "ORCPT=rfc822;a+7Fb",
+                             "ORCPT=rfc822;a+0D+0Ab", "ORCPT=rfc822;a+00b", "ORCPT=rfc822;a+7Fb", "ORCPT=rfc822;a+FFb",
+                             "ORCPT=rfc822;", "ORCPT=rfc822;a ORCPT=rfc822;b",
                              "ORCPT=rfc822;\xc3\xa4@d"})
     EXPECT_EQ(refusal("RCPT TO:<a@d> " + std::string(p)), "501 5.5.4") << p;
   for (std::string_view p : {"NOTIFY=NEVER", "SIZE=1", "ORCP=rfc822;a", "RRVS=x"})

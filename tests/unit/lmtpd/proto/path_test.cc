@@ -43,6 +43,7 @@ INSTANTIATE_TEST_SUITE_P(
         Good{"<@a.example,@b.example:ann@d>", "ann@d", "ann", "d"},
         Good{"<ann@[192.0.2.1]>", "ann@[192.0.2.1]", "ann", "[192.0.2.1]"},
         Good{"<ann@[IPv6:2001:db8::1]>", "ann@[IPv6:2001:db8::1]", "ann", "[IPv6:2001:db8::1]"},
+        Good{"<ann@[Tag:anything]>", "ann@[Tag:anything]", "ann", "[Tag:anything]"},
         Good{"<a..b.@d>", "a..b.@d", "a..b.", "d"}));
 
 class BadPaths : public testing::TestWithParam<std::string_view> {};
@@ -58,7 +59,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values("", "ann@d", "<", "<ann", "<ann@", "<ann@d", "<@d>", "<ann@>", "<ann@@d>", "<ann@d@e>", "<ann@d >",
                     "< ann@d>", "<ann @d>", "<an(n)@d>", "<;id;@d>", "<a,b@d>", "<a\\b@d>", "<\"ann@d>", "<\"ann\\",
                     "<\"\"@d>", "<\"\"+x@d>", "<\"a\"b@d>", "<ann@.d>", "<ann@d.>", "<ann@a..b>", "<ann@d;e>",
-                    "<@a.example ann@d>", "<@a.example:>", "<@(x):ann@d>", "<ann@[192.0.2.1>", "<ann@[1 2]>",
+                    "<@a.example ann@d>", "<@a.example:>", "<@(x):ann@d>", "<ann@[192.0.2.1>", "<ann@[1 2]>", "<ann@[]>", "<ann@[192.0.2]>", "<ann@[IPv6:]>", "<ann@[IPv6:x]>",
+                    "<ann@[ipv6:1.2.3.4]>", "<ann@[:x]>", "<ann@[x]>", "<ann@[a b:c]>", "<ann@[a:b[c]>", "<ann@[a:\r\nb]>",
                     std::string_view("<a\0b@d>", 7), std::string_view("<\"a\0b\"@d>", 9), "<a\tb@d>", "<\"a\tb\"@d>",
                     "<\xc3\xa4@d>", "<\xc3@d>", "<ann@\xc3\xa4.example>", "<\"\xc3\xa4\"@d>", "<<ann@d>>", "<ann@d"));
 
