@@ -100,6 +100,7 @@ ServerConfig to_server_config(const Config& config) {
   out.session.detail_delimiter = config.users.detail_delimiter;
   out.io_threads = l.io_threads;
   out.deliveries_max = l.deliveries;
+  out.lookups_max = static_cast<std::uint32_t>(config.users.sqlite.connections_max);
   out.deliveries_per_transaction_max = l.deliveries_per_transaction;
   out.connections_max = l.connections_max;
   out.idle_timeout = l.idle_timeout;

@@ -114,7 +114,8 @@ bool Connection::take_body(Actions& actions) {
 
 void Connection::look_up(LookupRequest request) {
   ++under_way_;
-  hub_.workers.post([self = shared_from_this(), request = std::move(request)]() mutable {
+  looking_up_ = true;
+  hub_.lookups.post([self = shared_from_this(), request = std::move(request)]() mutable {
     auto user = look_up_in(self->hub_.users, request);
     if (!user) log_error("look-up of {}@{}: {}", request.local_part, request.domain, user.error().message);
     asio::io_context& io = self->loop_.io();
@@ -125,6 +126,7 @@ void Connection::look_up(LookupRequest request) {
 
 void Connection::looked_up(Result<std::optional<User>> user) {
   --under_way_;
+  looking_up_ = false;
   if (phase_ == Phase::closed) return remove_if_done();
   last_progress_ = hub_.clock.now();
   session_.lookup_done(std::move(user));
@@ -154,6 +156,8 @@ void Connection::delivered(const std::vector<Reply>& replies) {
 // One send for all that has gathered; the rest once the client has taken it.
 void Connection::flush() {
   if (phase_ == Phase::closed || writing_) return;
+  // What a pipelining client has asked for before goes with the look-up's reply: it waits for that one anyhow.
+  if (looking_up_ && phase_ == Phase::open) return;
   while (sent_ < out_.size()) {
     ssize_t sent = ::send(socket_.native_handle(), out_.data() + sent_, out_.size() - sent_, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
@@ -267,7 +271,7 @@ void Connection::on_timer() {
   if (phase_ == Phase::closed) return;
   if (phase_ == Phase::lingering) return close();
   Duration limit = hub_.config.idle_timeout;
-  bool ours = !session_.waits_for_client() && out_.empty() && phase_ == Phase::open;
+  bool ours = !session_.waits_for_client() && (out_.empty() || looking_up_) && phase_ == Phase::open;
   Duration idle = ours ? Duration(0) : hub_.clock.now() - last_progress_;
   if (idle < limit) return arm_timer(limit - idle);
   if (!out_.empty()) return close();  // it takes no replies

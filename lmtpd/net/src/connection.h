@@ -65,6 +65,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool writing_ = false;  // likewise for room to write
   bool input_ended_ = false;
   std::size_t under_way_ = 0;  // look-ups and transactions
+  bool looking_up_ = false;    // on a worker thread
   std::shared_ptr<BodyStore> body_;
   Instant last_progress_;
 };

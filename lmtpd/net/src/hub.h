@@ -25,7 +25,8 @@ struct Hub {
         clock(k),
         budget(config.body_memory_total),
         body_limits{config.body_memory, config.body_directory},
-        workers(config.deliveries_max) {}
+        lookups(config.lookup_blocks ? config.lookups_max : 0),
+        deliveries(config.deliveries_max) {}
 
   const ServerConfig config;
   UserDb& users;
@@ -34,7 +35,8 @@ struct Hub {
   MemoryBudget budget;
   const BodyLimits body_limits;
   std::atomic<std::size_t> connections{0};
-  WorkerPool workers;  // last: its threads use the rest
+  WorkerPool lookups;  // last: their threads use the rest
+  WorkerPool deliveries;
 };
 
 // One thread's loop. Everything but post() belongs to that thread.

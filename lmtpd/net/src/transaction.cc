@@ -51,7 +51,7 @@ void start_deliveries(Hub& hub, std::shared_ptr<const Envelope> envelope, std::s
   t->replies.resize(recipients);
   t->missing = recipients;
   std::size_t threads = std::min<std::size_t>(recipients, std::max(1u, hub.config.deliveries_per_transaction_max));
-  for (std::size_t i = 0; i < threads; ++i) hub.workers.post([t] { work(t); });
+  for (std::size_t i = 0; i < threads; ++i) hub.deliveries.post([t] { work(t); });
 }
 
 }  // namespace twinloft::lmtpd

@@ -151,6 +151,23 @@ TEST_F(ServerTest, LookUpsThatFailAreTemporary) {
   EXPECT_EQ(client.ask("RCPT TO:<ann@example.org>\r\n").substr(0, 3), "250");
 }
 
+TEST_F(ServerTest, DeliveriesThatStandStillHoldUpNoLookUp) {
+  config_.deliveries_max = 1;
+  start();
+  deliverer_.hold();
+  LmtpClient busy(port_);
+  busy.begin();
+  busy.envelope({"ann@example.org"});
+  busy.send(message);
+  deliverer_.wait_for_waiting(1);
+  LmtpClient other(port_);
+  other.begin();
+  other.ask("MAIL FROM:<>\r\n");
+  EXPECT_EQ(other.ask("RCPT TO:<nobody@example.org>\r\n").substr(0, 9), "550 5.1.1");
+  deliverer_.release();
+  EXPECT_EQ(busy.reply().substr(0, 3), "250");
+}
+
 TEST_F(ServerTest, BeyondTheConnectionLimit) {
   config_.connections_max = 1;
   start();

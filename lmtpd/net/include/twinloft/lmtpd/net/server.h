@@ -1,7 +1,7 @@
 // The LMTP server: connections, threads and limits around session/'s state machine.
 //
-// `io_threads` event loops carry the bytes. Deliveries run on `deliveries` worker threads; look-ups too, unless
-// the user database never blocks. Databases and delivery come in as the interfaces of model.h; what they throw
+// `io_threads` event loops carry the bytes. Deliveries run on `deliveries_max` worker threads, look-ups on others, so
+// that slow agents hold up no RCPT; unless the user database never blocks: then on the event loop. Databases and delivery come in as the interfaces of model.h; what they throw
 // becomes 451 4.3.0.
 #pragma once
 
@@ -25,6 +25,7 @@ struct ServerConfig {
   std::uint32_t io_threads = 1;
   std::uint32_t deliveries_max = 64;  // worker threads
   std::uint32_t deliveries_per_transaction_max = 16;
+  std::uint32_t lookups_max = 8;      // worker threads
   std::uint32_t connections_max = 1000;  // beyond: 421 4.3.2
   std::chrono::milliseconds idle_timeout{300'000};
   std::uint64_t body_memory = 1u << 20;
