@@ -140,7 +140,7 @@ Result<Body> decode_body_meta(ByteSpan meta, const Uuid& volume, std::uint64_t v
   if (h.volume != volume)
     return fail(Errc::corrupt, "record {}: of volume {}, not {}", h.first_lsn.v, h.volume.text(), volume.text());
   if (features & ~record_features_known)
-    return fail(Errc::corrupt, "record {}: needs features {:#x} that this release does not have", h.first_lsn.v,
+    return fail(Errc::invalid, "record {}: needs features {:#x} that this release does not have", h.first_lsn.v,
                 features & ~record_features_known);
   h.type = static_cast<RecordType>(type);
   bool is_epoch = h.type == RecordType::epoch;

@@ -80,6 +80,7 @@ class Scanner {
     TL_TRY_ASSIGN(ByteSpan all, reader_.read(at, bytes));
     ByteSpan meta = all.subspan(frame_header_bytes, frame->meta_bytes);
     auto body = decode_body_meta(meta, sb_.volume, sb_.volume_blocks);
+    if (!body && body.error().code == Errc::invalid) return std::unexpected(body.error());
     if (!body || body->header.first_lsn != last_.lsn + 1 || body->header.prev_hash != last_.hash) return false;
     // Cut off, and nothing has been written over it yet: what was cut never comes back.
     if (frame->incarnation < sb_.cut_incarnation && body->header.first_lsn > sb_.cut_lsn) return false;

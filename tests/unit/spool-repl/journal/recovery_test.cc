@@ -277,6 +277,26 @@ TEST(Recovery, RecordsOfAnotherReplicaOrVolumeEndTheChain) {
 
 // ---- the wrong files -----------------------------------------------------------------------------------------------
 
+// A record of a later release at the end of the log is intact, and must not be taken for a torn tail.
+TEST(Recovery, ARecordThatNeedsUnknownFeaturesIsRefused) {
+  Replica r;
+  r.append({{1, 1, 1}});
+  Written last = r.append({{2, 1, 2}});
+  std::vector<std::byte> image(block_size);
+  ASSERT_TRUE(r.journal.read(last.offset, image));
+  std::byte* meta = image.data() + frame_header_bytes;
+  std::size_t meta_bytes = body_header_bytes + 16 + 4;
+  store_le(meta + 108, std::uint32_t{0x40});
+  Hasher128 hash;  // as encode_body_meta does
+  hash.update({meta, 112});
+  hash.update({meta + body_header_bytes, meta_bytes - body_header_bytes});
+  std::memcpy(meta + 112, hash.digest().bytes.data(), 16);
+  ASSERT_TRUE(r.journal.write(last.offset, image));
+  auto recovered = recover(r.journal, r.data);
+  ASSERT_FALSE(recovered);
+  EXPECT_NE(recovered.error().message.find("features 0x40"), std::string::npos) << recovered.error().message;
+}
+
 TEST(Recovery, AnotherVolumesDataArea) {
   Replica r, other;
   std::vector<std::byte> block(block_size);

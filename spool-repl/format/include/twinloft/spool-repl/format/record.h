@@ -80,7 +80,8 @@ std::uint32_t block_crc(const Uuid& volume, Lba lba, ByteSpan block);
 void encode_body_meta(Body& body, std::vector<std::byte>& out);
 
 // Decodes and verifies body meta (hash, limits, extents ordered, disjoint and within the volume). The payload is
-// verified by verify_payload. Errc::corrupt with the reason otherwise.
+// verified by verify_payload. Errc::corrupt with the reason otherwise; Errc::invalid for an intact body that needs
+// features which this release lacks, so that nobody takes it for the end of the log.
 Result<Body> decode_body_meta(ByteSpan meta, const Uuid& volume, std::uint64_t volume_blocks);
 
 // Payload as blocks in order, each block_size long.
