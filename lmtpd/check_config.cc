@@ -102,6 +102,9 @@ int check_config(const std::string& path, std::ostream& out, std::ostream& err) 
   check_spool(*config, check);
   check_programs(*config, check);
   check.must_be_directory("limits.body_directory", config->limits.body_directory);
+  for (const ListenSettings& listen : config->listen)
+    if (auto gid = listen.group.empty() ? Result<gid_t>(0) : find_group_id(listen.group, "listen.group"); !gid)
+      check.problem(gid.error().message);
   if (!config->agents.empty()) check.must_be_directory("delivery.temporary", config->delivery.external.temporary);
   if (check.problems() > 0) return EX_CONFIG;
   out << "ok\n" << summary(*config);

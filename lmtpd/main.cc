@@ -86,8 +86,12 @@ std::string machine_name() {
   return name;
 }
 
-ListenAddress to_listen_address(const ListenSettings& s) {
-  return {s.address, s.host, s.port, s.unix_path, s.mode};
+Result<ListenAddress> to_listen_address(const ListenSettings& s) {
+  ListenAddress out{s.address, s.host, s.port, s.unix_path, s.mode};
+  if (!s.group.empty()) {
+    TL_TRY_ASSIGN(out.gid, find_group_id(s.group, "listen.group"));
+  }
+  return out;
 }
 
 ServerConfig to_server_config(const Config& config) {
@@ -116,7 +120,8 @@ Result<std::vector<Listener>> bind_listeners(const Config& config) {
   std::vector<Listener> out;
   out.reserve(config.listen.size());
   for (const ListenSettings& settings : config.listen) {
-    TL_TRY_ASSIGN(Listener listener, Listener::bind(to_listen_address(settings)));
+    TL_TRY_ASSIGN(ListenAddress address, to_listen_address(settings));
+    TL_TRY_ASSIGN(Listener listener, Listener::bind(address));
     out.push_back(std::move(listener));
   }
   return out;

@@ -1,8 +1,10 @@
 #include "privileges.h"
 
 #include <grp.h>
+#include <linux/capability.h>
 #include <pwd.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -36,7 +38,22 @@ Result<gid_t> find_group(const std::string& text, const char* key) {
   return row->gr_gid;
 }
 
+// Leaving root takes the capabilities with it. What a service manager has given to another user (ambient ones) goes
+// here, and the bounding set while root may still empty it.
+Status drop_capabilities(bool is_root) {
+  for (unsigned long cap = 0; is_root && ::prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; ++cap)
+    if (::prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) != 0 && errno != EPERM) return fail_errno(errno, "PR_CAPBSET_DROP");
+  if (::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0) return fail_errno(errno, "PR_CAP_AMBIENT");
+  if (is_root) return {};
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct none[2]{};
+  if (::syscall(SYS_capset, &header, none) != 0) return fail_errno(errno, "capset");
+  return {};
+}
+
 }  // namespace
+
+Result<gid_t> find_group_id(const std::string& text, const char* key) { return find_group(text, key); }
 
 Result<Identity> find_identity(const Config& config) {
   Identity out{::geteuid(), ::getegid(), {}};
@@ -74,12 +91,14 @@ Status drop_privileges(const Identity& identity) {
     if (::geteuid() != 0)
       return fail(Errc::denied, "lmtpd was started as uid {}: only root can become uid {}", ::geteuid(),
                   identity.uid);
+    TL_TRY(drop_capabilities(true));
     int grouped = identity.name.empty() ? ::setgroups(0, nullptr)
                                         : ::initgroups(identity.name.c_str(), identity.gid);
     if (grouped != 0) return fail_errno(errno, "setgroups");
     if (::setresgid(identity.gid, identity.gid, identity.gid) != 0) return fail_errno(errno, "setgid");
     if (::setresuid(identity.uid, identity.uid, identity.uid) != 0) return fail_errno(errno, "setuid");
   }
+  TL_TRY(drop_capabilities(false));
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return fail_errno(errno, "PR_SET_NO_NEW_PRIVS");
   if (::setuid(0) == 0 || ::geteuid() == 0)
     return fail(Errc::internal, "privileges could be taken back after they were dropped");

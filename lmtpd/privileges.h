@@ -19,10 +19,13 @@ struct Identity {
 // The configured user and group, else who the process is now. Errors: unknown names, root.
 Result<Identity> find_identity(const Config& config);
 
+// A group's name or number. `key` names the setting in errors.
+Result<gid_t> find_group_id(const std::string& text, const char* key);
+
 // Fills in whose mail `static` users own: the configured ids, else those of `process`.
 Status fill_static_ids(UserSettings& users, const Identity& process);
 
-// Becomes `identity` for good: groups, gid, uid, PR_SET_NO_NEW_PRIVS, and proof that there is no way back.
+// Becomes `identity` for good: groups, gid, uid, capabilities, PR_SET_NO_NEW_PRIVS, and proof that there is no way back.
 Status drop_privileges(const Identity& identity);
 
 }  // namespace twinloft::lmtpd

@@ -70,14 +70,16 @@ void read_listen(const TomlTable& top, Config& config) {
     const toml::table* raw = entry.as_table();
     if (!raw) return top.error("listen", "expected [[listen]] sections");
     TomlTable t(top.problems(), *raw, "listen");
-    t.allow({"address", "mode"});
+    t.allow({"address", "mode", "group"});
     ListenSettings listen;
     t.text("address", listen.address, true);
     read_mode(t, listen.mode);
+    t.identity("group", listen.group);
     if (listen.address.empty()) continue;
     std::string wrong = parse_address(listen.address, listen);
     if (!wrong.empty()) t.error("address", fmt::format("\"{}\": {}", listen.address, wrong));
     else if (listen.unix_path.empty() && t.has("mode")) t.error("mode", "is for Unix sockets only");
+    else if (listen.unix_path.empty() && t.has("group")) t.error("group", "is for Unix sockets only");
     for (const ListenSettings& other : config.listen)
       if (other.address == listen.address) t.error("address", "is listed twice");
     config.listen.push_back(std::move(listen));

@@ -138,7 +138,10 @@ Result<Listener> Listener::bind_unix(const ListenAddress& address) {
     out.device_ = made.st_dev;
     out.inode_ = made.st_ino;
   }
-  // Nobody can connect before listen(), so nobody does with the umask's mode.
+  // Nobody can connect before listen(), so nobody does with the umask's mode. The group comes first: changing it later
+  // could open the socket for the wrong one.
+  if (address.gid && ::lchown(address.unix_path.c_str(), static_cast<uid_t>(-1), *address.gid) != 0)
+    return fail_errno(errno, "{}: its group cannot be set", address.name);
   if (::chmod(address.unix_path.c_str(), address.mode) != 0)
     return fail_errno(errno, "{}: its mode cannot be set", address.name);
   if (::listen(out.fd(), backlog) != 0) return fail_errno(errno, "cannot listen on {}", address.name);

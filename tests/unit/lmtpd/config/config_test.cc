@@ -188,6 +188,7 @@ const Wrong wrong[] = {
     {"[[listen]]\naddress = \"unix:lmtp\"\n", "expected an absolute path after \"unix:\""},
     {"[[listen]]\naddress = \"unix:/a\"\nmode = \"0999\"\n", "listen.mode: expected octal digits"},
     {"[[listen]]\naddress = \"127.0.0.1:24\"\nmode = \"0600\"\n", "is for Unix sockets only"},
+    {"[[listen]]\naddress = \"127.0.0.1:24\"\ngroup = \"mail\"\n", "listen.group: is for Unix sockets only"},
     {"[[listen]]\naddress = \"unix:/a\"\n[[listen]]\naddress = \"unix:/a\"\n", "is listed twice"},
     {"listen = 5\n", "listen: at least one [[listen]]"},
     {"hostname = \"a b\"\n", "t.toml:1: hostname: expected a host name"},

@@ -45,6 +45,19 @@ TEST(Listener, APortInUseIsNamed) {
   EXPECT_NE(second.error().message.find("127.0.0.1:" + std::to_string(first->port())), std::string::npos);
 }
 
+TEST(Listener, TheSocketGetsItsModeAndGroup) {
+  TemporaryDirectory dir;
+  ListenAddress address = unix_at(dir / "s");
+  address.mode = 0620;
+  address.gid = 4242;
+  auto listener = Listener::bind(address);
+  ASSERT_TRUE(listener) << listener.error().message;
+  struct stat found {};
+  ASSERT_EQ(::lstat(address.unix_path.c_str(), &found), 0);
+  EXPECT_EQ(found.st_gid, 4242u);
+  EXPECT_EQ(found.st_mode & 07777, 0620u);
+}
+
 TEST(Listener, AStaleSocketIsReplacedAndRemovedAtTheEnd) {
   TemporaryDirectory dir;
   leave_socket(dir / "s");

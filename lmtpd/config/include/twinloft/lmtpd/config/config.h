@@ -25,6 +25,7 @@ struct ListenSettings {
   std::uint16_t port = 0; // never 25
   std::string unix_path;  // absolute; empty for TCP
   unsigned mode = 0660;   // of the Unix socket
+  std::string group;      // of the Unix socket: name or number; empty: of the process that makes it
 };
 
 struct LimitSettings {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ struct ListenAddress {
   std::uint16_t port = 0;  // 25 is refused (RFC 2033 section 5); 0: any free port
   std::string unix_path;   // absolute
   unsigned mode = 0660;    // of the Unix socket
+  std::optional<std::uint32_t> gid = {};  // its group
 };
 
 // A bound, listening, non-blocking socket. A Unix socket's path is removed with it, unless another one stands
