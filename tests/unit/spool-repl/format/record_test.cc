@@ -131,13 +131,18 @@ TEST(Body, HeaderThatContradictsItself) {
   for (const Case& c : {Case{0, 0x12345678, "magic"}, {4, 2, "version 2"}, {6, 3, "unknown type"}, {48, 0, "do not fit"},
                         {56, 2, "do not fit"}, {56, 0, "do not fit"}, {60, 2, "do not fit"},
                         {60, 0xffffffff, "do not fit"}, {64, 3, "do not fit"}, {64, 0xffffffff, "do not fit"},
-                        {68, 1, "encoding"}, {104, 36, "do not fit"}, {104, 0xffffffff, "do not fit"},
-                        {108, 0x40, "features 0x40"}}) {
+                        {68, 1, "encoding"}, {104, 36, "do not fit"}, {104, 0xffffffff, "do not fit"}}) {
     Bytes bad = encoded(small_body());
     if (c.at == 4 || c.at == 6) store_le(bad.data() + c.at, static_cast<std::uint16_t>(c.value));
     else store_le(bad.data() + c.at, c.value);
     EXPECT_TRUE(refused(rehashed(bad), c.why)) << "at " << c.at;
   }
+  Bytes newer = encoded(small_body());
+  store_le(newer.data() + 108, std::uint32_t{0x40});
+  auto unknown = decode_body_meta(rehashed(newer), volume, volume_blocks);
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().code, Errc::invalid) << "intact, but of a later release: not corruption";
+  EXPECT_NE(unknown.error().message.find("features 0x40"), std::string::npos);
   Bytes last = encoded(small_body());
   store_le(last.data() + 48, UINT64_MAX - 1);
   EXPECT_TRUE(refused(rehashed(last), "do not fit")) << "LSNs that would overflow";
