@@ -122,8 +122,8 @@ void read_sqlite(const TomlTable& t, SqliteDbConfig& out) {
 void read_static(const TomlTable& t, UserSettings& users) {
   t.allow({"driver", "detail_delimiter", "name", "home", "maildir", "uid", "gid", "agent", "domains", "users"});
   t.text("name", users.fixed.name);
-  t.text("home", users.fixed.home, true);
-  t.text("maildir", users.fixed.maildir);
+  t.path("home", users.fixed.home, true);
+  t.path("maildir", users.fixed.maildir);
   t.identity("uid", users.uid);
   t.identity("gid", users.gid);
   t.text("agent", users.fixed.agent);

@@ -198,6 +198,7 @@ const Wrong wrong[] = {
     {"[users]\ndriver = \"oracle\"\n", "users.driver: expected \"sqlite\" or \"static\""},
     {"[users]\ndriver = \"sqlite\"\n", "users.path: is missing"},
     {"[users]\ndriver = \"static\"\nhome = \"/a/%nobody%\"\n", "users.driver"},
+    {"[users]\ndriver = \"static\"\nhome = \"a\"\n", "t.toml:3: users.home: expected an absolute path"},
     {"[users]\ndriver = \"static\"\nhome = \"/a\"\nagent = \"x\"\n", "there is no section [agent.x]"},
     {"[users]\ndriver = \"static\"\ndetail_delimiter = \"+-\"\n", "expected one character"},
     {"[spool]\npath = \"srv\"\n", "spool.path: expected an absolute path"},
