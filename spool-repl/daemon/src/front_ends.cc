@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "in_use.h"
 #include "twinloft/base/log.h"
 #include "twinloft/spool-repl/export/device_export.h"
 #include "twinloft/spool-repl/export/nbd_server.h"
@@ -53,7 +54,8 @@ Status FrontEnds::Parts::start_nbd() {
   options.list_names = [this] { return std::vector<std::string>{nbd_name()}; };
   nbd = std::make_unique<nbd::Server>(loop, target, std::move(options));
   const std::string& where = settings.nbd_listen;
-  if (where.starts_with("unix:")) return nbd->listen_unix(where.substr(5));
+  if (where.starts_with("unix:"))
+    return wait_while_in_use([&] { return nbd->listen_unix(where.substr(5)); });
   std::size_t colon = where.rfind(':');
   std::uint16_t port = 0;
   const char* end = where.data() + where.size();
@@ -62,7 +64,7 @@ Status FrontEnds::Parts::start_nbd() {
     return fail(Errc::invalid, "volume.{}.nbd.listen: \"{}\" is neither unix:/path nor address:port", settings.name, where);
   std::string host = where.substr(0, colon);
   if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
-  if (auto listening = nbd->listen_tcp(host, port); !listening) return std::unexpected(listening.error());
+  if (auto listening = wait_while_in_use([&] { return nbd->listen_tcp(host, port); }); !listening) return std::unexpected(listening.error());
   return {};
 }
 

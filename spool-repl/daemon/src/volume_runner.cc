@@ -9,6 +9,7 @@
 
 #include "disk_shell.h"
 #include "front_ends.h"
+#include "in_use.h"
 #include "status_text.h"
 #include "twinloft/base/check.h"
 #include "twinloft/base/log.h"
@@ -111,8 +112,9 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   }
 
   Status set_up() {
-    TL_TRY_ASSIGN(journal_, io::open_direct(settings_.journal, io::Access::read_write));
-    TL_TRY_ASSIGN(data_, io::open_direct(settings_.data, io::Access::read_write));
+    for (auto [path, file] : {std::pair{&settings_.journal, &journal_}, std::pair{&settings_.data, &data_}}) {
+      TL_TRY_ASSIGN(*file, wait_while_in_use([&] { return io::open_direct(*path, io::Access::read_write); }));
+    }
     for (const io::DirectFile* f : {&journal_, &data_})
       if (!f->direct) log_warning("{}: its file system has no direct I/O; the page cache is used", f->path);
     TL_TRY_ASSIGN(RecoveredLog log, recover());
@@ -133,7 +135,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     TL_TRY(start_net());
     control_ = std::make_unique<control::Server>(*loop_, settings_.control,
                                                  [this](const std::string& c) { return command(c); });
-    TL_TRY(control_->start());
+    TL_TRY(wait_while_in_use([&] { return control_->start(); }));
     front_ends_ = std::make_unique<FrontEnds>(*loop_, *this, settings_, [this] { return core_->status().epoch; });
     loop_->set_turn_hook([this] { turn(); });
     return {};
@@ -173,7 +175,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
                        [this](ReplicaId id) { core_->step(core::PeerDown{id}); },
                        [this](ReplicaId id, PeerMessage m) { core_->step(core::PeerInput{id, std::move(m)}); },
                        [this](const std::string& text) { log_warning("volume {}: {}", settings_.name, text); }});
-    return net_->start();
+    return wait_while_in_use([&] { return net_->start(); });
   }
 
   // ---- one turn ----------------------------------------------------------------------------------------------------
