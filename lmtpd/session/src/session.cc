@@ -42,7 +42,9 @@ void Session::close_with(int code, std::string_view enhanced, std::string_view t
 
 void Session::start() { reply(make_reply(220, "", config_.hostname + " Twinloft LMTP")); }
 
-void Session::idle_timeout() { close_with(421, "4.4.2", "Idle for too long"); }
+void Session::idle_timeout() {
+  if (waits_for_client()) close_with(421, "4.4.2", "Idle for too long");
+}
 
 void Session::shutdown() {
   shutting_down_ = true;
@@ -54,6 +56,10 @@ void Session::shutdown() {
 void Session::receive(ByteSpan bytes) {
   if (state_ == State::closed) return;
   bool pending = state_ == State::lookup || state_ == State::delivering;
+  if (waiting_begin_ == waiting_.size()) {  // all of it was looked at, and spans into it ended with this event
+    waiting_.clear();
+    waiting_begin_ = 0;
+  }
   if (!pending && waiting_.empty()) {
     ByteSpan in = bytes;
     process(in);

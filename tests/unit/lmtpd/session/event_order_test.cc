@@ -139,6 +139,42 @@ TEST(EventOrder, IdleWithinAMessageForgetsIt) {
   EXPECT_TRUE(owner.messages.empty());
 }
 
+// A 421 in the place of a recipient's reply would make the client send again what is about to be delivered.
+TEST(EventOrder, NoIdleTimeoutWhileThisServerIsWaitedFor) {
+  Owner owner;
+  owner.answering = false;
+  owner.whole(std::string(opening) + "RCPT TO:<a@d>\r\n");
+  owner.idle_timeout();
+  EXPECT_FALSE(owner.session().closed());
+  owner.answer_lookup();
+  owner.whole("DATA\r\nx\r\n.\r\n");
+  owner.idle_timeout();
+  EXPECT_FALSE(owner.session().closed());
+  owner.finish(0, ok);
+  EXPECT_EQ(owner.codes(), (Codes{"220", "250", "250 2.1.0", "250 2.1.5", "354", "250 2.0.0"}));
+  owner.idle_timeout();
+  EXPECT_EQ(owner.codes().back(), "421 4.4.2");
+}
+
+// A message that began in input kept during a look-up is not copied from then on.
+TEST(EventOrder, BodyBytesAreNotCopiedAfterKeptInputIsUsedUp) {
+  Owner owner;
+  owner.answering = false;
+  owner.whole(std::string(opening) + "RCPT TO:<a@d>\r\nDATA\r\nbegins ahead, ");
+  owner.answer_lookup();
+  std::string_view more = "goes on";
+  for (int i = 0; i < 2; ++i) {
+    owner.session().receive(as_bytes(more));
+    Actions actions = owner.session().take_actions();
+    ASSERT_EQ(actions.body.size(), 1u);
+    EXPECT_EQ(as_text(actions.body[0]), more);
+    EXPECT_EQ(static_cast<const void*>(actions.body[0].data()), static_cast<const void*>(more.data()));
+  }
+  owner.whole("\r\n.\r\n");
+  ASSERT_EQ(owner.messages.size(), 1u);
+  EXPECT_EQ(owner.messages[0].text, "begins ahead, \r\n") << "what was taken above went elsewhere";
+}
+
 TEST(EventOrder, ShutdownWhileIdleOrReceiving) {
   for (std::string_view text : {"", "LHLO c\r\n", "LHLO c\r\nMAIL FROM:<a@d>\r\nRCPT TO:<a@d>\r\nDATA\r\nhalf"}) {
     Owner owner;

@@ -55,7 +55,7 @@ class Session {
   // The message cannot be kept (memory, disk): the rest of it is skipped, and every recipient gets this reply.
   void body_failed(const Reply& reply);
   void delivery_done(std::size_t recipient, const Reply& reply);
-  void idle_timeout();  // 421 4.4.2
+  void idle_timeout();  // 421 4.4.2; nothing where a look-up or deliveries, and not the client, are waited for
   // The server leaves: 421 4.3.2, at once where nothing is pending, else after the replies of the transaction under way.
   void shutdown();
 
