@@ -88,10 +88,11 @@ Reply ExternalAgents::deliver(std::uint32_t agent, const SpoolHandle& handle, co
     *detail = **loop;
     return {554, "5.4.6", clean_reply_text(**loop)};
   }
-  // syncfs covers the spool only: mail that the agent puts elsewhere would not be what 250 says it is.
-  if (!recipient.user.maildir.empty())
-    if (auto inside = spool_.relative(recipient.user.maildir); !inside)
-      return fail_with(inside.error(), detail);
+  // syncfs covers the spool only: mail that the agent puts elsewhere would not be what 250 says it is. An agent that
+  // syncs by itself may know better, where the user's row names no Maildir.
+  const std::string& where = recipient.user.maildir.empty() ? recipient.user.home : recipient.user.maildir;
+  if (!recipient.user.maildir.empty() || !spec.syncs)
+    if (auto inside = spool_.relative(where); !inside) return fail_with(inside.error(), detail);
   std::string header =
       delivery_header(envelope, recipient, chosen_headers(spec), config_.hostname, clock_.wall());
   auto message = AgentStdin::create(header, body, spec.crlf, config_.memory_bytes_max, config_.temporary);

@@ -135,7 +135,7 @@ void Connection::looked_up(Result<std::optional<User>> user) {
 
 void Connection::deliver(std::shared_ptr<const Envelope> envelope) {
   ++under_way_;
-  start_deliveries(hub_, std::move(envelope), std::move(body_),
+  start_deliveries(hub_, std::move(envelope), std::move(body_), gone_,
                    [self = shared_from_this()](std::vector<Reply> replies) mutable {
                      asio::io_context& io = self->loop_.io();
                      asio::post(io, [self = std::move(self), replies = std::move(replies)] { self->delivered(replies); });
@@ -209,6 +209,7 @@ bool Connection::read_once() {
   }
   if (got == 0) {
     input_ended_ = true;
+    *gone_ = true;  // or half closed: what has not begun is 451 then, which loses nothing
     return true;
   }
   if (phase_ == Phase::lingering) return true;
@@ -242,6 +243,7 @@ void Connection::linger() {
 void Connection::close() {
   if (phase_ != Phase::closed) {
     phase_ = Phase::closed;
+    *gone_ = true;
     boost::system::error_code ignored;
     socket_.close(ignored);
     timer_.cancel();

@@ -4,6 +4,7 @@
 // it is under way.
 #pragma once
 
+#include <atomic>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <memory>
@@ -64,6 +65,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool reading_ = false;  // a wait for input is under way
   bool writing_ = false;  // likewise for room to write
   bool input_ended_ = false;
+  std::shared_ptr<std::atomic<bool>> gone_ = std::make_shared<std::atomic<bool>>(false);  // read by delivery threads
   std::size_t under_way_ = 0;  // look-ups and transactions
   bool looking_up_ = false;    // on a worker thread
   std::shared_ptr<BodyStore> body_;

@@ -290,6 +290,32 @@ TEST_F(ServerTest, AClientThatDisappearsDuringDeliveryHurtsNobody) {
   EXPECT_EQ(server_->connections(), 0u);
 }
 
+// Its MTA keeps the message and sends it again: delivered now, it would come twice.
+TEST_F(ServerTest, WhatHasNotBegunIsNotDeliveredForAClientThatLeft) {
+  config_.deliveries_max = 1;
+  start();
+  deliverer_.hold();
+  LmtpClient busy(port_);
+  busy.begin();
+  busy.envelope({"ann@example.org"});
+  busy.send(message);
+  deliverer_.wait_for_waiting(1);
+  {
+    LmtpClient impatient(port_);
+    impatient.begin();
+    impatient.envelope({"bob@example.org"});
+    impatient.send(message);
+  }
+  LmtpClient other(port_);  // answered after the end of the other connection was seen: one thread serves both in turn
+  other.begin();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(other.ask("NOOP\r\n").substr(0, 3), "250");
+  deliverer_.release();
+  EXPECT_EQ(busy.reply().substr(0, 3), "250");
+  stop();
+  ASSERT_EQ(deliverer_.delivered().size(), 1u);
+  EXPECT_EQ(deliverer_.delivered()[0].to, "ann@example.org");
+}
+
 TEST_F(ServerTest, StopEndsIdleConnectionsAndFinishesDeliveries) {
   start();
   LmtpClient idle(port_);
