@@ -143,6 +143,16 @@ TEST_F(ExternalTest, LoopsAndPathsOutsideTheSpoolAreRefusedBeforeTheAgentRuns) {
   EXPECT_EQ(deliver().code, 250);
 }
 
+// syncfs reaches the spool only: what an agent puts beneath a home elsewhere would be acknowledged and not durable.
+TEST_F(ExternalTest, AHomeOutsideTheSpoolIsRefusedWhereTheRowNamesNoMaildir) {
+  start({spec("save ran")});
+  recipient_.user.maildir.clear();
+  recipient_.user.home = "/elsewhere/ann";
+  Reply reply = deliver();
+  EXPECT_EQ(reply.code, 451);
+  EXPECT_EQ(reply.enhanced, "4.3.5");
+}
+
 // dovecot-lda reads its stdin with pread, and must count as having read it.
 class DovecotTest : public ExternalTest {
  protected:
