@@ -1,9 +1,11 @@
-// A primary and a secondary, their disks, the link between them and a client, in one thread, from one seed.
+// Two to five replicas, their disks, the links between them, an arbiter, an operator and a client, in one thread, from
+// one seed.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <queue>
 #include <string>
 
@@ -22,6 +24,12 @@ struct Violation {
   std::string what;
 };
 
+// The consensus store, as the replicas see it: a compare-and-swap whose answer may be late or lost.
+struct SimArbiter {
+  std::optional<core::EpochValue> value;
+  bool reachable = true;
+};
+
 class Cluster {
  public:
   Cluster(std::uint64_t seed, bool trace, Coverage& coverage);
@@ -38,34 +46,68 @@ class Cluster {
     std::function<void()> action;
     bool operator>(const Event& o) const { return std::tie(at, order) > std::tie(o.at, o.order); }
   };
+  // Between two replicas, a < b by index.
+  struct Link {
+    std::size_t a, b;
+    bool up = false, cut = false;
+    std::uint64_t connection = 0;
+    std::int64_t deliver_at[2] = {0, 0};
+  };
+  struct Request {
+    core::ClientOp op;
+    bool fua;
+    std::size_t index;             // in the history, for writes
+    std::size_t completed_before;  // for flushes and reads
+    std::uint64_t lba, blocks;
+    std::vector<std::byte> data;
+  };
 
+  // cluster.cc: time, nodes, the course of a run
   void schedule(std::int64_t delay_us, std::function<void()> action);
   void run_until(std::function<bool()> done, std::int64_t limit_us, const char* what);
+  std::int64_t below(std::uint64_t n) { return static_cast<std::int64_t>(random_.below(n)); }
   void note(const std::string& text);
   [[noreturn]] void violated(const std::string& text);
-
+  static std::string describe(const Node& node);
+  core::Config config_of(const Node& node) const;
   void create(Node& node);
   void start(Node& node);
   void crash(Node& node, bool power);
-  void feed(Node& node, core::Event event);
-  void drain(Node& node);
-  void perform(Node& node, core::Output& out);
-  void complete_disk(Node& node, std::uint64_t pending);
-  void arm_tick(Node& node);
-
-  void connect();
-  void disconnect();
-  void send(Node& from, PeerMessage message);
-
-  void client_step();
-  void submit(core::ClientOp op, bool fua);
-  void on_complete(std::uint64_t id, int error);
-
-  Image image_after_power_cut(const Node& node);
-  void check(const Node& node, bool need_promised, const char* when);
+  void revive_later(Node& node);
   void inject_fault();
   void note_ring();
   void settle_and_compare();
+
+  // perform.cc: what a core asks for
+  void feed(Node& node, core::Event event);
+  void drain(Node& node);
+  void perform(Node& node, core::Output& out);
+  void perform_disk(Node& node, core::Output& out);
+  void perform_arbiter(Node& node, const core::ArbiterRequest& request);
+  void complete_disk(Node& node, std::uint64_t pending);
+  void arm_tick(Node& node);
+  Link& link_of(std::size_t a, std::size_t b);
+  void connect(Link& link);
+  void disconnect(Link& link);
+  void send(Node& from, ReplicaId to, PeerMessage message);
+
+  // client.cc: client and operator, and what is checked
+  void client_step();
+  void operator_step();
+  void submit(core::ClientOp op, bool fua);
+  void on_complete(Node& node, std::uint64_t id, int error);
+  void on_stale(Node& node, std::uint64_t id, int error);
+  bool on_surveyed(Node& node, std::uint64_t id, int error);
+  void leave_client();
+  void on_role(Node& node, core::RoleChange change);
+  struct Found {
+    Image image;
+    ReplicaSet in_sync = 0;  // of the newest epoch on this disk
+  };
+  Found after_power_cut(const Node& node);
+  void check(const Node& node, bool need_promised, const char* when);
+  void check_followers(const char* when);
+  Node* primary();  // where the client is
 
   SeededRandom random_;
   bool trace_;
@@ -73,30 +115,35 @@ class Cluster {
   std::int64_t now_us_ = 0;
   std::uint64_t next_event_ = 1;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-  std::unique_ptr<Node> primary_, secondary_;
-  core::Protocol protocol_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+  std::vector<Link> links_;
+  bool external_ = false;   // arbiter
+  core::OnPeerLoss on_loss_ = core::OnPeerLoss::suspend;
+  SimArbiter arbiter_;
   std::uint64_t volume_blocks_;
   History history_;
   enum class DiskKind { journal, read, home, sync, superblock };
   bool heavy_ = false;
   std::int64_t slow_us_[5] = {};  // by DiskKind: at most so much longer
 
-  bool link_up_ = false, link_cut_ = false;
-  std::uint64_t connection_ = 0;
-  std::int64_t deliver_at_[2] = {0, 0};
-  bool secondary_follows_ = false;  // has been connected to the primary in its present life
-
-  struct Request {
-    core::ClientOp op;
-    bool fua;
-    std::size_t index;            // in the history, for writes
-    std::size_t completed_before; // for flushes and reads
-    std::uint64_t lba, blocks;
+  std::size_t client_at_ = SIZE_MAX;   // index of the node that the client uses
+  std::map<std::uint64_t, Request> requests_;
+  std::map<std::uint64_t, std::pair<Request, std::size_t>> stale_;  // of former primaries, with what is kept of their history
+  // A new primary's device is read whole before it is used.
+  static constexpr std::uint64_t survey_blocks = 256;
+  struct SurveyPart {
+    std::size_t node;
+    std::uint64_t survey;
+    std::uint64_t lba;
     std::vector<std::byte> data;
   };
-  std::map<std::uint64_t, Request> requests_;
+  std::size_t survey_at_ = SIZE_MAX;
+  std::uint64_t survey_no_ = 0;
+  std::size_t survey_left_ = 0;
+  std::map<std::uint64_t, SurveyPart> survey_;  // parts of earlier ones stay until they are answered
+  Image survey_image_;
   std::uint64_t next_request_ = 1;
-  bool client_runs_ = true;
+  bool client_runs_ = true, client_paused_ = false, operator_runs_ = true;
 };
 
 }  // namespace twinloft::repl::sim

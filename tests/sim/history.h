@@ -35,18 +35,23 @@ class History {
   // Longest prefix with this state that holds what is promised (or any prefix, with need_promised false).
   std::optional<std::size_t> matching_prefix(const Image& image, bool need_promised) const;
   std::string explain(const Image& image) const;         // for a person: how the nearest prefix differs
-  // The primary came back with this prefix: the rest never happened. Earlier prefixes stay possible for a secondary
-  // that has not caught up, down to what is promised.
-  void restart_from(std::size_t prefix);
+  // A primary begins with this state. It may be one that another primary, meanwhile, knew nothing of: what nobody was
+  // promised may come and go with its replica, as long as every promise is in it. The rest of this history becomes a
+  // branch to which a later primary may return, until something is promised that the branch lacks.
+  // False: no history that holds every promise leads to this state.
+  bool restart_with(const Image& image);
 
   // Contents that a read of this block may return, if it was submitted when `submitted` requests were known complete.
   bool read_is_right(std::uint64_t lba, std::uint64_t value, std::size_t completed_at_submission) const;
 
  private:
   static void apply(const Op& op, Image& image);
+  static std::optional<std::size_t> matching(const Image& base, const std::vector<Op>& ops, std::size_t least,
+                                             const Image& image);
   Image base_;
   std::vector<Op> ops_;
   std::size_t promised_ = 0;  // prefix length
+  std::vector<std::vector<Op>> branches_;
   std::uint64_t next_id_ = 1;
 };
 

@@ -1,8 +1,10 @@
 #include "twinloft/spool-repl/core/core.h"
 
+#include <optional>
 #include <variant>
 
 #include "primary.h"
+#include "promotion.h"
 #include "secondary.h"
 #include "twinloft/base/check.h"
 
@@ -11,9 +13,13 @@ namespace twinloft::repl::core {
 // Declared in this order: the role and the checkpointer refer to the volume.
 struct Core::Parts {
   Parts(const Config& config, const RecoveredLog& recovered, Arena& arena, Arena& reads, Random& random)
-      : volume(config, recovered, arena, reads, random), checkpointer(volume) {}
+      : volume(config, recovered, arena, reads, random), checkpointer(volume), promotion(volume) {}
   Volume volume;
   Checkpointer checkpointer;
+  Promotion promotion;
+  std::optional<Promotion::Granted> granted;  // waits until the secondary has nothing under way
+  std::optional<Token> demote_command;
+  NodeState told;                             // to the other replicas
   std::variant<std::monostate, Primary, Secondary> role;
 
   Primary* primary() { return std::get_if<Primary>(&role); }
@@ -23,6 +29,18 @@ struct Core::Parts {
     if (auto* p = primary()) f(*p);
     else if (auto* s = secondary()) f(*s);
   }
+  void step(const Promote& e);
+  void step(const Demote& e);
+  void step(const PeerUp& e);
+  void step(const PeerDown& e);
+  void step(PeerInput& e);
+  void step(const DiskDone& e);
+  void step(const ArbiterAnswer& e);
+  void two_primaries(ReplicaId other, const MatchRequest& m);
+  void become_primary();
+  void become_secondary();
+  void tell_state(bool always);
+  void advance();
 };
 
 Core::Core(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
@@ -43,7 +61,11 @@ Result<std::unique_ptr<Core>> Core::create(const Config& config, RecoveredLog re
   auto parts = std::make_unique<Parts>(config, recovered, arena, read_arena, random);
   TL_TRY(parts->volume.load(std::move(recovered)));
   if (config.role == Role::primary) {
-    parts->role.emplace<Primary>(parts->volume, parts->checkpointer).start();
+    Volume& v = parts->volume;
+    ReplicaSet in_sync = v.recorded().in_sync;
+    parts->role.emplace<Primary>(v, parts->checkpointer)
+        .start({v.newest_epoch() + 1, Uuid::generate(random)}, in_sync, std::nullopt);
+    v.out.role_changes.push_back({Role::primary});
   } else {
     parts->role.emplace<Secondary>(parts->volume, parts->checkpointer);
   }
@@ -53,52 +75,188 @@ Result<std::unique_ptr<Core>> Core::create(const Config& config, RecoveredLog re
 }
 
 void Core::step(Event event) {
-  Volume& v = parts_->volume;
-  Primary* primary = parts_->primary();
   std::visit(
       [&](auto& e) {
         using E = std::decay_t<decltype(e)>;
         if constexpr (std::is_same_v<E, ClientRequest>) {
           parts_->with_role([&](auto& role) { role.submit(e); });
-        } else if constexpr (std::is_same_v<E, DiskDone>) {
-          std::uint64_t n = number_of(e.token);
-          switch (kind_of(e.token)) {
-            case TokenKind::journal_write: v.on_journal_written(n, e.error); break;
-            case TokenKind::client_read: primary->on_client_read(n, e.error); break;
-            case TokenKind::fill_read: primary->on_fill_read(n, e.error); break;
-            case TokenKind::home_write: parts_->checkpointer.on_home_written(e.error); break;
-            case TokenKind::home_sync: parts_->checkpointer.on_home_synced(e.error); break;
-            case TokenKind::superblock: {
-              unsigned purposes = v.on_superblock_written(e.error);
-              if (purposes & Volume::for_tail) parts_->checkpointer.on_tail_durable();
-              if ((purposes & Volume::for_cut) && parts_->secondary()) parts_->secondary()->on_cut_durable();
-              break;
-            }
-            case TokenKind::journal_read: TL_CHECK_MSG(false, "a journal read reports by JournalReadDone");
-          }
         } else if constexpr (std::is_same_v<E, JournalReadDone>) {
-          primary->on_journal_read(number_of(e.token), e.error, std::move(e.bytes));
-        } else if constexpr (std::is_same_v<E, PeerUp>) {
-          parts_->with_role([&](auto& role) { role.peer_up(e.peer); });
-        } else if constexpr (std::is_same_v<E, PeerDown>) {
-          parts_->with_role([&](auto& role) { role.peer_down(e.peer); });
-        } else if constexpr (std::is_same_v<E, PeerInput>) {
-          parts_->with_role([&](auto& role) { role.peer_input(e.peer, std::move(e.message)); });
+          if (auto* p = parts_->primary()) p->on_journal_read(number_of(e.token), e.error, std::move(e.bytes));
         } else if constexpr (std::is_same_v<E, CheckpointNow>) {
           parts_->checkpointer.request();
+        } else if constexpr (std::is_same_v<E, Detach>) {
+          parts_->volume.fail_device("the device was taken away from its users");
         } else {
-          static_assert(std::is_same_v<E, Detach>);
-          v.fail_device("the device was taken away from its users");
+          parts_->step(e);
         }
       },
       event);
   advance();
 }
 
-void Core::advance() {
-  parts_->with_role([](auto& role) { role.advance(); });
-  parts_->checkpointer.advance();
+void Core::Parts::step(const DiskDone& e) {
+  std::uint64_t n = number_of(e.token);
+  switch (kind_of(e.token)) {
+    case TokenKind::journal_write: volume.on_journal_written(n, e.error); break;
+    case TokenKind::client_read: primary()->on_client_read(n, e.error); break;
+    case TokenKind::fill_read: primary()->on_fill_read(n, e.error); break;
+    case TokenKind::home_write: checkpointer.on_home_written(e.error); break;
+    case TokenKind::home_sync: checkpointer.on_home_synced(e.error); break;
+    case TokenKind::archive: secondary()->on_archived(e.error); break;
+    case TokenKind::superblock: {
+      unsigned purposes = volume.on_superblock_written(e.error);
+      if (purposes & Volume::for_tail) checkpointer.on_tail_durable();
+      if ((purposes & Volume::for_cut) && secondary()) secondary()->on_cut_durable();
+      break;
+    }
+    case TokenKind::journal_read:
+    case TokenKind::arbiter: TL_CHECK_MSG(false, "has an event of its own");
+  }
 }
+
+// ---- roles ---------------------------------------------------------------------------------------------------------
+
+void Core::Parts::step(const Promote& e) {
+  if (auto* p = primary()) {
+    if (e.force) p->go_on_alone();
+    volume.out.commands.push_back({e.token, true, e.force ? "going on without the replicas that are away"
+                                                          : "already Primary"});
+    return;
+  }
+  if (granted || demote_command) {
+    volume.out.commands.push_back({e.token, false, "a change of role is under way"});
+    return;
+  }
+  promotion.ask(e.token == 0 ? std::nullopt : std::optional(e.token), e.force);
+}
+
+void Core::Parts::step(const Demote& e) {
+  if (!primary()) {
+    promotion.give_up("demoted meanwhile");
+    volume.out.commands.push_back({e.token, true, "already Secondary"});
+    return;
+  }
+  if (demote_command) {
+    volume.out.commands.push_back({e.token, false, "a demotion is under way"});
+    return;
+  }
+  demote_command = e.token;
+  primary()->demote();
+}
+
+void Core::Parts::become_primary() {
+  Promotion::Granted g = std::move(*granted);
+  granted.reset();
+  auto& p = role.emplace<Primary>(volume, checkpointer);
+  volume.out.notices.push_back({false, g.text});
+  volume.out.role_changes.push_back({Role::primary});
+  if (g.command) volume.out.commands.push_back({*g.command, true, g.text});
+  tell_state(true);
+  p.start(g.epoch, g.in_sync, std::move(g.value));
+}
+
+void Core::Parts::become_secondary() {
+  bool lost = primary()->lost();
+  if (!lost) primary()->flush_messages();
+  role.emplace<Secondary>(volume, checkpointer);
+  volume.tail_limit = UINT64_MAX;
+  volume.out.role_changes.push_back({Role::secondary, lost});
+  if (demote_command)
+    volume.out.commands.push_back({*demote_command, !lost, lost ? "another primary has taken over" : "Secondary"});
+  demote_command.reset();
+  tell_state(true);
+}
+
+void Core::Parts::tell_state(bool always) {
+  NodeState now = volume.node_state(primary() != nullptr);
+  if (!always && now.primary == told.primary && now.epoch == told.epoch && now.inconsistent == told.inconsistent) return;
+  told = now;
+  for (const Link& l : volume.links)
+    if (l.up) volume.out.sends.push_back(Send{l.config.id, now});
+}
+
+void Core::Parts::step(const ArbiterAnswer& e) {
+  promotion.on_arbiter(e);
+  if (auto* p = primary()) p->on_arbiter(e);
+}
+
+// ---- links ---------------------------------------------------------------------------------------------------------
+
+void Core::Parts::step(const PeerUp& e) {
+  Link* link = volume.find_link(e.peer);
+  if (!link) {
+    volume.out.closes.push_back({e.peer, "not a peer of this volume"});
+    return;
+  }
+  link->up = true;
+  link->state.reset();
+  volume.out.sends.push_back(Send{e.peer, volume.node_state(primary() != nullptr)});
+  with_role([&](auto& r) { r.peer_up(e.peer); });
+}
+
+void Core::Parts::step(const PeerDown& e) {
+  Link* link = volume.find_link(e.peer);
+  if (!link) return;
+  link->up = false;
+  link->state.reset();
+  promotion.peer_down(e.peer);
+  with_role([&](auto& r) { r.peer_down(e.peer); });
+}
+
+void Core::Parts::step(PeerInput& e) {
+  Link* link = volume.find_link(e.peer);
+  if (!link || !link->up) return;
+  if (auto* state = std::get_if<NodeState>(&e.message)) {
+    link->state = *state;
+    promotion.peer_state(e.peer, *state);
+    if (auto* s = secondary()) s->peer_state(e.peer, *state);
+  } else if (auto* claim = std::get_if<Claim>(&e.message)) {
+    if (primary() || granted)
+      volume.out.sends.push_back(Send{e.peer, ClaimReply{claim->attempt, false, "it is Primary"}});
+    else
+      promotion.handle(e.peer, *claim, secondary()->follows());
+  } else if (auto* reply = std::get_if<ClaimReply>(&e.message)) {
+    promotion.handle(e.peer, *reply);
+  } else if (auto* m = std::get_if<MatchRequest>(&e.message); m && (primary() || granted)) {
+    two_primaries(e.peer, *m);
+  } else {
+    if (m) promotion.give_up(fmt::format("replica {} is Primary", e.peer));
+    with_role([&](auto& r) { r.peer_input(e.peer, std::move(e.message)); });
+  }
+}
+
+// The newer epoch stays. Ours gives way only if everything that it acknowledged is in the other's history too: an
+// arbiter has seen to that, and without one it is so while the other was a member all the time.
+void Core::Parts::two_primaries(ReplicaId other, const MatchRequest& m) {
+  if (!primary()) return volume.refuse_link(other, "this replica is being promoted");
+  // Equal counters: two were promoted at once, by force or in a partition.
+  std::uint64_t ours = primary()->epoch().counter;
+  bool newer = m.epoch.counter > ours || (m.epoch.counter == ours && other < volume.sb.replica);
+  bool nothing_alone = volume.config.arbiter == Arbiter::external || (volume.recorded().in_sync & set_of(other));
+  if (newer && nothing_alone) {
+    primary()->lose(fmt::format("replica {} is primary since epoch {}", other, m.epoch.counter));
+    volume.refuse_link(other, "this replica steps down first");
+  } else if (newer || !nothing_alone) {
+    volume.refuse_link(other, fmt::format("split brain: replicas {} and {} both went on as primary", volume.sb.replica, other));
+  } else {
+    volume.refuse_link(other, fmt::format("replica {} is primary since epoch {}, which is newer than {}",
+                                          volume.sb.replica, primary()->epoch().counter, m.epoch.counter));
+  }
+}
+
+void Core::Parts::advance() {
+  if (secondary()) {
+    promotion.advance();
+    if (auto g = promotion.take()) granted = std::move(g);
+    if (granted && secondary()->settled()) become_primary();
+  }
+  with_role([](auto& r) { r.advance(); });
+  if (primary() && primary()->may_step_down()) become_secondary();
+  checkpointer.advance();
+  tell_state(false);
+}
+
+void Core::advance() { parts_->advance(); }
 
 void Core::tick(Instant now) {
   parts_->volume.now = now;
@@ -113,6 +271,7 @@ std::optional<Instant> Core::next_tick() const {
   };
   consider(parts_->checkpointer.next_tick());
   if (auto* p = parts_->primary()) consider(p->next_tick());
+  else consider(parts_->promotion.next_tick());
   return next;
 }
 
@@ -125,7 +284,7 @@ void Core::get_output(Output& out) {
 VolumeStatus Core::status() const {
   const Volume& v = parts_->volume;
   VolumeStatus s = v.counters;
-  s.role = v.config.role;
+  s.role = std::holds_alternative<Primary>(parts_->role) ? Role::primary : Role::secondary;
   s.failed = v.failed;
   s.failure = v.failure;
   s.last = v.log.last_mark().lsn;
@@ -138,6 +297,12 @@ VolumeStatus Core::status() const {
   s.arena_size = std::uint64_t{v.arena.size()} * block_size;
   s.dirty_blocks = v.committed.data_blocks();
   parts_->with_role([&](auto& role) { role.fill_status(s); });
+  if (s.role == Role::secondary) s.waits_for = parts_->promotion.why_not();
+  for (PeerStatus& p : s.peers) {
+    const Link* l = v.find_link(p.id);
+    p.known = l && l->state;
+    p.primary = p.known && l->state->primary;
+  }
   return s;
 }
 

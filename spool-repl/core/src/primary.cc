@@ -1,6 +1,7 @@
 #include "primary.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "twinloft/base/check.h"
 
@@ -10,8 +11,9 @@ Primary::Primary(Volume& volume, Checkpointer& checkpointer)
     : v_(volume), checkpointer_(checkpointer), pending_(volume.arena) {
   for (const PeerConfig& p : v_.config.peers) peers_.emplace_back().config = p;
   // What recovery found above the commit point is this primary's history too: visible to reads, not acknowledged.
-  const Log& log = v_.log;
+  Log& log = v_.log;
   open_serial_ = log.end() - log.first() + 1;
+  for (RecordNo no = log.first(); no < log.end(); ++no) log.at(no).serial = no - log.first() + 1;
   for (RecordNo no = log.committed_end(); no < log.end(); ++no) {
     const LogRecord& r = log.at(no);
     std::size_t at = 0;
@@ -26,18 +28,18 @@ Primary::Primary(Volume& volume, Checkpointer& checkpointer)
   if (log.committed_end() > log.first()) acked_serial_ = log.at(log.committed_end() - 1).serial;
 }
 
-void Primary::start() {
-  std::uint64_t newest = v_.log.epoch_before(v_.log.end()).counter;
-  for (const EpochEntry& e : v_.sb.epochs) newest = std::max(newest, e.epoch.counter);
-  in_sync_ = set_of(v_.sb.replica);
-  for (const Peer& p : peers_)
-    if (p.config.protocol == Protocol::C) in_sync_ |= set_of(p.config.id);
+void Primary::start(const Epoch& epoch, ReplicaSet in_sync, std::optional<EpochValue> value) {
+  value_ = std::move(value);
   update_tail_limit();
-  begin_epoch(newest + 1);
+  begin_epoch(epoch, in_sync);
+  for (const Link& l : v_.links)
+    if (l.up) peer_up(l.config.id);
 }
 
-void Primary::begin_epoch(std::uint64_t counter) {
-  epoch_ = {counter, Uuid::generate(v_.random)};
+void Primary::begin_epoch(const Epoch& epoch, ReplicaSet in_sync) {
+  before_ |= in_sync_;  // whoever was needed for what is already logged is needed until the new record is durable
+  epoch_ = epoch;
+  in_sync_ = in_sync;
   epoch_logged_ = false;
   log_epoch();
 }
@@ -55,10 +57,10 @@ void Primary::log_epoch() {
     checkpointer_.request();
     return;
   }
-  auto& epochs = v_.sb.epochs;
-  if (epochs.size() == superblock_epochs_max) epochs.erase(epochs.begin());
-  epochs.push_back({epoch_, body.header.first_lsn, v_.sb.replica, in_sync_});
-  v_.journal_record(body, meta, {}, *pos, open_serial_++);
+  v_.note_epoch(body.epoch_change, body.header.first_lsn);
+  // A batch that is open keeps its serial, by which the pending image knows it.
+  std::uint64_t serial = open_.empty() ? open_serial_++ : open_serial_ - 1;
+  epoch_end_ = v_.journal_record(body, meta, {}, *pos, serial) + 1;
   epoch_logged_ = true;
 }
 
@@ -109,19 +111,21 @@ bool Primary::try_seal() {
 // ---- acknowledgement and commit ------------------------------------------------------------------------------------
 
 bool Primary::suspended() const {
-  return std::any_of(peers_.begin(), peers_.end(),
-                     [](const Peer& p) { return p.connection != ConnectionState::Connected; });
+  if (static_cast<unsigned>(std::popcount(in_sync_)) < v_.config.min_in_sync) return true;
+  return std::any_of(peers_.begin(), peers_.end(), [&](const Peer& p) {
+    return required(p.config.id) && p.connection != ConnectionState::Connected;
+  });
 }
 
-// One past the last record that is as safe as each link's protocol promises.
+// One past the last record that is as safe as each link's protocol promises. A peer that is no member and away does
+// not hold anybody up.
 RecordNo Primary::acked_end() const {
   RecordNo end = v_.log.durable_end();
   for (const Peer& p : peers_) {
-    switch (p.config.protocol) {
-      case Protocol::C: end = std::min(end, p.durable_end); break;
-      case Protocol::B: end = std::min(end, p.received_end); break;
-      case Protocol::A: end = std::min(end, p.sent_end); break;
-    }
+    if (required(p.config.id)) end = std::min(end, p.durable_end);
+    if (p.connection != ConnectionState::Connected) continue;
+    if (p.config.protocol == Protocol::B) end = std::min(end, p.received_end);
+    if (p.config.protocol == Protocol::A) end = std::min(end, p.sent_end);
   }
   return end;
 }
@@ -129,7 +133,8 @@ RecordNo Primary::acked_end() const {
 void Primary::advance_acks() {
   RecordNo committed = v_.log.durable_end();
   for (const Peer& p : peers_)
-    if (p.config.protocol == Protocol::C) committed = std::min(committed, p.durable_end);
+    if (required(p.config.id)) committed = std::min(committed, p.durable_end);
+  committed = std::max(committed, v_.log.committed_end());  // a member that was added may still be short of it
   v_.commit_upto(committed, [&](const LogRecord& r) {
     for (const Extent& e : r.extents) {
       if (e.kind == ExtentKind::zeros) {
@@ -151,14 +156,17 @@ void Primary::advance_acks() {
 }
 
 void Primary::advance() {
-  if (v_.failed) {
+  if (v_.failed || lost_) {
     fail_everything();
     return;
   }
   if (!epoch_logged_) log_epoch();
   retry_stalled();
   maybe_seal();
+  if (demoting_ && !open_.empty()) try_seal();
   for (Peer& p : peers_) pump(p);
+  vote_out_stuck();
+  consider_change();
   advance_acks();
   update_tail_limit();
 }
@@ -171,9 +179,13 @@ Primary::Peer* Primary::find_peer(ReplicaId id) {
   return nullptr;
 }
 
+// Members can always catch up from the journal. For others it is kept while there is room.
 void Primary::update_tail_limit() {
+  bool room = v_.log.used_bytes() < v_.log.ring_bytes() / 2;
   RecordNo limit = UINT64_MAX;
-  for (const Peer& p : peers_) limit = std::min(limit, p.durable_end);
+  for (const Peer& p : peers_) {
+    if (required(p.config.id) || p.connection == ConnectionState::Connected || room) limit = std::min(limit, p.durable_end);
+  }
   v_.tail_limit = limit;
 }
 
@@ -187,14 +199,13 @@ void Primary::refuse(Peer& peer, std::string reason) {
 
 void Primary::peer_up(ReplicaId id) {
   Peer* peer = find_peer(id);
-  if (!peer) {
-    v_.out.closes.push_back({id, "not a peer of this volume"});
-    return;
-  }
+  if (!peer) return;
   peer->connection = ConnectionState::Matching;
   peer->connection_no++;
   peer->reading = false;
+  peer->split_brain = false;
   peer->commit_sent = {};
+  peer->epoch = epoch_;
   v_.out.sends.push_back(Send{id, MatchRequest{epoch_}});
 }
 
@@ -202,8 +213,9 @@ void Primary::peer_down(ReplicaId id) {
   Peer* peer = find_peer(id);
   if (!peer) return;
   if (peer->connection == ConnectionState::Connected)
-    v_.out.notices.push_back({true, fmt::format("peer {} is lost: writes are suspended until it is back", id)});
+    v_.out.notices.push_back({true, fmt::format("peer {} is lost", id)});
   if (peer->connection != ConnectionState::StandAlone) peer->connection = ConnectionState::Connecting;
+  if (!change_ || !(change_->desired.in_sync & set_of(id))) peer->adding = false;
 }
 
 void Primary::peer_input(ReplicaId id, PeerMessage message) {
@@ -227,10 +239,15 @@ void Primary::handle(Peer& peer, const MatchState& m) {
   bool newer = m.last_epoch.counter > epoch_.counter;
   if (newer || (m.last_epoch.counter == epoch_.counter && m.last_epoch.id != epoch_.id)) {
     // It holds the record of an epoch that this node does not know: begun here and lost in a crash before it was
-    // durable here, or begun there. Nothing was acknowledged in it without this node, so a newer epoch takes over.
-    begin_epoch(m.last_epoch.counter + 1);
-    v_.out.sends.push_back(Send{peer.config.id, MatchRequest{epoch_}});
-    return;
+    // durable here, or begun there. Where nothing can have been acknowledged in it without this node, a newer epoch
+    // takes over; the replica itself refuses what would cut off more than that. An arbiter knows all epochs.
+    if (v_.config.arbiter == Arbiter::manual && !change_) {
+      begin_epoch({m.last_epoch.counter + 1, Uuid::generate(v_.random)}, in_sync_);
+      peer.epoch = epoch_;
+      v_.out.sends.push_back(Send{peer.config.id, MatchRequest{epoch_}});
+      return;
+    }
+    return refuse(peer, fmt::format("it holds epoch {}, which nobody granted", m.last_epoch.counter));
   }
   peer.peer_commit = m.commit;
   if (auto end = v_.log.find(m.last)) return begin(peer, *end);
@@ -271,22 +288,24 @@ void Primary::handle(Peer& peer, const ProbeReply& m) {
 
 void Primary::begin(Peer& peer, RecordNo common_end) {
   LogMark from = v_.log.mark_before(common_end);
-  if (from.lsn < peer.peer_commit)
-    return refuse(peer, fmt::format("it knows writes up to {} as committed, but this node's journal has only those "
-                                    "up to {}: this node has lost acknowledged writes. Make the other one primary",
+  if (from.lsn < peer.peer_commit) {
+    peer.split_brain = true;
+    return refuse(peer, fmt::format("split brain: it knows writes up to {} as committed, but the last record that both "
+                                    "have is {}. Both histories are kept; decide which replica is to be primary",
                                     peer.peer_commit.v, from.lsn.v));
+  }
   peer.connection = ConnectionState::Connected;
   peer.why.clear();
   peer.sent_end = common_end;
   // Until its first ack nothing is known to be durable there beyond what it acknowledged before.
   peer.durable_end = std::min(peer.durable_end, common_end);
   peer.received_end = peer.durable_end;
-  v_.out.sends.push_back(Send{peer.config.id, Begin{epoch_, from}});
+  v_.out.sends.push_back(Send{peer.config.id, Begin{peer.epoch, from}});
   v_.out.notices.push_back({false, fmt::format("peer {} is connected at {}", peer.config.id, from.lsn.v)});
 }
 
 void Primary::handle(Peer& peer, const Ack& m) {
-  if (peer.connection != ConnectionState::Connected || m.epoch != epoch_)
+  if (peer.connection != ConnectionState::Connected || m.epoch != peer.epoch)
     return refuse(peer, "it acknowledged records of another epoch");
   auto durable = v_.log.find(m.durable);
   RecordNo received = v_.log.end_upto(m.received);
@@ -299,6 +318,7 @@ void Primary::handle(Peer& peer, const Ack& m) {
 void Primary::handle(Peer& peer, const Refuse& m) {
   peer.connection = ConnectionState::StandAlone;
   peer.why = "it refused: " + m.reason;
+  peer.split_brain = m.reason.starts_with("split brain");
   v_.out.notices.push_back({true, fmt::format("peer {} refused: {}", peer.config.id, m.reason)});
   v_.out.closes.push_back({peer.config.id, m.reason});
 }
@@ -313,7 +333,7 @@ void Primary::pump(Peer& peer) {
     std::uint64_t outstanding = v_.log.pos_before(peer.sent_end).v - v_.log.pos_before(std::min(acked, peer.sent_end)).v;
     if (outstanding > v_.config.send_window_bytes) return;
     if (r.in_memory()) {
-      v_.out.sends.push_back(v_.record_message(peer.config.id, epoch_, r));
+      v_.out.sends.push_back(v_.record_message(peer.config.id, peer.epoch, r));
       peer.sent_end++;
       continue;
     }
@@ -337,7 +357,7 @@ void Primary::on_journal_read(std::uint64_t n, int error, std::vector<std::byte>
   if (!body || body->mark() != r.mark)
     return refuse(*peer, fmt::format("the journal here is damaged at record {}", r.first.v));
   ByteSpan payload = all.subspan(std::size_t{meta_blocks_for(r.meta_bytes)} * block_size);
-  v_.out.sends.push_back(Send{peer->config.id, RecordMessage{epoch_, {meta.begin(), meta.end()},
+  v_.out.sends.push_back(Send{peer->config.id, RecordMessage{peer->epoch, {meta.begin(), meta.end()},
                                                              {payload.begin(), payload.end()}}});
   peer->sent_end++;
 }
@@ -348,25 +368,45 @@ void Primary::flush_messages() {
   for (Peer& p : peers_) {
     if (p.connection != ConnectionState::Connected || p.commit_sent == commit) continue;
     p.commit_sent = commit;
-    v_.out.sends.push_back(Send{p.config.id, Commit{epoch_, commit}});
+    v_.out.sends.push_back(Send{p.config.id, Commit{p.epoch, commit}});
   }
 }
 
 std::optional<Instant> Primary::next_tick() const {
-  if (open_.empty() || v_.failed || v_.journal_in_flight >= v_.config.journal_writes_in_flight) return std::nullopt;
-  return open_.opened_at + v_.config.seal_after;
+  std::optional<Instant> next;
+  auto consider = [&](Instant at) {
+    if (!next || at < *next) next = at;
+  };
+  if (v_.failed || lost_) return next;
+  if (!open_.empty() && v_.journal_in_flight < v_.config.journal_writes_in_flight)
+    consider(open_.opened_at + v_.config.seal_after);
+  if (change_ && change_->ask_again) consider(*change_->ask_again);
+  for (const Peer& p : peers_)
+    if (required(p.config.id) && p.connection == ConnectionState::Connected && p.durable_end < v_.log.end())
+      consider(p.stuck_since + v_.config.slow_peer);
+  return next;
 }
 
 void Primary::fill_status(VolumeStatus& s) const {
   s.epoch = epoch_;
+  s.in_sync = in_sync_;
   s.suspended = suspended();
+  if (s.suspended) {
+    for (const Peer& p : peers_)
+      if (required(p.config.id) && p.connection != ConnectionState::Connected)
+        s.waits_for += fmt::format("{}replica {}", s.waits_for.empty() ? "" : ", ", p.config.id);
+    if (s.waits_for.empty()) s.waits_for = fmt::format("min_in_sync = {}", v_.config.min_in_sync);
+    else if (change_) s.waits_for += ", or the arbiter";
+  }
   s.waiting_requests = waiters_.size() + stalled_writes_.size() + stalled_reads_.size();
   for (const Peer& p : peers_) {
     auto lsn = [&](RecordNo end) {
       return end < v_.log.first() ? Lsn{} : v_.log.mark_before(std::min(end, v_.log.end())).lsn;
     };
-    s.peers.push_back({p.config.id, p.config.protocol, p.connection, lsn(p.sent_end), lsn(p.received_end),
-                       lsn(p.durable_end), p.why});
+    PeerStatus& to = s.peers.emplace_back();
+    to = {p.config.id, p.config.protocol, p.connection, lsn(p.sent_end), lsn(p.received_end), lsn(p.durable_end), p.why};
+    to.in_sync = (in_sync_ & set_of(p.config.id)) != 0;
+    to.split_brain = p.split_brain;
   }
 }
 

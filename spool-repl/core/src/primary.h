@@ -17,11 +17,27 @@
 
 namespace twinloft::repl::core {
 
+// Membership. `in_sync_` is the set of the newest epoch record; an acknowledgement needs everyone in required():
+// that set, members that are being added, and, until the newest epoch record is durable on the members of its own set,
+// the members of the set before. A change of the set is granted by the arbiter first (with an unknown outcome nothing
+// changes here, and the same change is asked for again), then it is a record.
 class Primary {
  public:
   Primary(Volume& volume, Checkpointer& checkpointer);
+  ~Primary() { pending_.clear(); }
+  Primary(const Primary&) = delete;
+  Primary& operator=(const Primary&) = delete;
 
-  void start();  // promotion: a new epoch, as a record of the log
+  // Promotion into this epoch, as a record of the log. `value`: what the arbiter holds, where there is one.
+  void start(const Epoch& epoch, ReplicaSet in_sync, std::optional<EpochValue> value);
+  void on_arbiter(const ArbiterAnswer& answer);
+  // Go on without the members that are away (manual arbiter, forced by the administrator).
+  void go_on_alone();
+  void demote();                // no request comes any more
+  bool may_step_down() const;   // demoted or lost, and nothing is under way
+  bool lost() const { return lost_; }
+  void lose(std::string reason);  // another primary has taken over, or may have
+  const Epoch& epoch() const { return epoch_; }
   void submit(const ClientRequest& request);
   void on_client_read(std::uint64_t token_number, int error);
   void on_fill_read(std::uint64_t token_number, int error);
@@ -40,6 +56,12 @@ class Primary {
     PeerConfig config;
     ConnectionState connection = ConnectionState::Connecting;
     std::uint64_t connection_no = 0;
+    Epoch epoch;  // as this node named it when the connection began; names all messages of the connection
+    bool adding = false;         // counts in every acknowledgement, and is to become a member
+    RecordNo add_barrier = 0;    // durable there up to here, it holds all that was acknowledged without it
+    RecordNo stuck_at = 0;       // what was durable there when it was last seen to make progress ...
+    Instant stuck_since;         // ... and when that was
+    bool split_brain = false;
     RecordNo sent_end = 0, received_end = 0, durable_end = 0;  // 0: not known since this process started
     bool reading = false;  // a record for it is being read from the journal
     // Search for the last common record: candidates low..high, each meaning "everything before this number".
@@ -75,8 +97,18 @@ class Primary {
     int error = 0;
   };
 
+  // membership.cc
+  bool required(ReplicaId id) const;
+  RecordNo durable_on(ReplicaSet set) const;  // one past the last record that is durable on all of them
+  void consider_change();
+  void start_change(ReplicaSet set);
+  void ask_arbiter();
+  void apply_change();
+  void vote_out_stuck();
+  bool has_lost_peer() const;
+
   // primary.cc: log, peers, acknowledgements
-  void begin_epoch(std::uint64_t counter);
+  void begin_epoch(const Epoch& epoch, ReplicaSet in_sync);
   void log_epoch();
   void maybe_seal();
   bool try_seal();
@@ -113,8 +145,18 @@ class Primary {
   Volume& v_;
   Checkpointer& checkpointer_;
   Epoch epoch_;
-  ReplicaSet in_sync_ = 0;
+  ReplicaSet in_sync_ = 0;   // of epoch_
+  ReplicaSet before_ = 0;    // set before epoch_, while epoch_'s record is not durable on in_sync_
+  RecordNo epoch_end_ = 0;   // one past epoch_'s record
   bool epoch_logged_ = false;
+  std::optional<EpochValue> value_;  // the arbiter's, as far as known here
+  struct Change {
+    EpochValue desired;
+    std::optional<Instant> ask_again;  // the outcome is unknown
+  };
+  std::optional<Change> change_;
+  std::uint64_t arbiter_token_ = 0;
+  bool forced_alone_ = false, demoting_ = false, lost_ = false;
   std::vector<Peer> peers_;
 
   BlockIndex pending_;  // newest content that is not committed; serial = batch serial

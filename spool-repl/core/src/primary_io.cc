@@ -40,6 +40,7 @@ BlockIndex::Found Primary::newest(Lba lba) const {
 void Primary::complete(const ClientRequest& request, int error) { v_.out.completions.push_back({request.id, error}); }
 
 void Primary::submit(const ClientRequest& r) {
+  if (lost_) return complete(r, EIO);
   if (r.offset + r.length > v_.sb.volume_blocks * block_size) return complete(r, EINVAL);
   if (r.op == ClientOp::flush) return submit_flush(r);
   if (r.length == 0) return complete(r, 0);
@@ -207,7 +208,7 @@ void Primary::on_fill_read(std::uint64_t n, int error) {
   if (--w.outstanding > 0) return;
   Write done = std::move(w);
   filling_.erase(it);
-  if (done.error != 0 || v_.failed) {
+  if (done.error != 0 || v_.failed || lost_) {
     drop_fills(done);
     return complete(done.request, EIO);
   }

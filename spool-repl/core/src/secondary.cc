@@ -17,53 +17,88 @@ void Secondary::refuse(std::string reason) {
   if (primary_ == 0) return;
   connection_ = ConnectionState::StandAlone;
   why_ = reason;
-  v_.out.notices.push_back({true, fmt::format("primary {}: {}", primary_, reason)});
-  v_.out.sends.push_back(Send{primary_, Refuse{reason}});
-  v_.out.closes.push_back({primary_, std::move(reason)});
+  why_of_ = primary_;
+  split_brain_ = reason.starts_with("split brain");
+  v_.refuse_link(primary_, reason);
 }
 
-void Secondary::peer_up(ReplicaId id) {
-  bool known = std::any_of(v_.config.peers.begin(), v_.config.peers.end(), [&](const auto& p) { return p.id == id; });
-  if (!known || (primary_ != 0 && primary_ != id)) {
-    v_.out.closes.push_back({id, known ? "another primary is connected" : "not a peer of this volume"});
-    return;
-  }
-  primary_ = id;
-  connection_ = ConnectionState::Matching;
+void Secondary::forget_primary() {
+  if (connection_ != ConnectionState::StandAlone) connection_ = ConnectionState::Connecting;
+  primary_ = 0;
   begun_ = false;
   backlog_.clear();
-  primary_commit_ = {};
 }
 
 void Secondary::peer_down(ReplicaId id) {
   if (id != primary_) return;
   if (connection_ == ConnectionState::Connected) v_.out.notices.push_back({true, fmt::format("primary {} is lost", id)});
-  if (connection_ != ConnectionState::StandAlone) connection_ = ConnectionState::Connecting;
-  primary_ = 0;
-  backlog_.clear();
+  forget_primary();
+}
+
+void Secondary::peer_state(ReplicaId id, const NodeState& state) {
+  if (id != primary_ || state.primary) return;
+  v_.out.notices.push_back({false, fmt::format("replica {} is no longer primary", id)});
+  forget_primary();
 }
 
 void Secondary::peer_input(ReplicaId id, PeerMessage message) {
-  if (id != primary_ || connection_ == ConnectionState::StandAlone) return;
+  if (auto* request = std::get_if<MatchRequest>(&message)) return match(id, *request);
+  if (id != primary_) {
+    // What was under way when it ceased to be our primary is of no use; a refusal has to be shown.
+    if (auto* m = std::get_if<Refuse>(&message)) v_.out.closes.push_back({id, m->reason});
+    return;
+  }
+  if (connection_ == ConnectionState::StandAlone) return;
   if (v_.failed) return refuse("this node's disk has failed: " + v_.failure);
   std::visit(
       [&](auto& m) {
         using M = std::decay_t<decltype(m)>;
         if constexpr (std::is_same_v<M, MatchState> || std::is_same_v<M, ProbeReply> || std::is_same_v<M, Ack>)
           refuse("it sent a message that only a secondary sends: no node is primary, or the roles are mixed up");
-        else
+        else if constexpr (!std::is_same_v<M, MatchRequest> && !std::is_same_v<M, NodeState> &&
+                           !std::is_same_v<M, Claim> && !std::is_same_v<M, ClaimReply>)
           handle(m);
       },
       message);
 }
 
-void Secondary::handle(const MatchRequest& m) {
-  Epoch seen = v_.log.epoch_before(v_.log.end());
+// Somebody is primary. Another one that is here already gives way to a newer epoch only.
+void Secondary::match(ReplicaId id, const MatchRequest& m) {
+  if (primary_ != 0 && primary_ != id) {
+    if (m.epoch.counter <= epoch_.counter)
+      return v_.refuse_link(id, fmt::format("replica {} is primary since epoch {}, which is newer than {}", primary_,
+                                            epoch_.counter, m.epoch.counter));
+    refuse(fmt::format("replica {} is primary since epoch {}", id, m.epoch.counter));
+  }
+  if (primary_ != id) forget_primary();
+  primary_ = id;
+  if (v_.failed) return refuse("this node's disk has failed: " + v_.failure);
   connection_ = ConnectionState::Matching;
   begun_ = false;
+  backlog_.clear();
+  primary_commit_ = {};
   epoch_ = m.epoch;
+  Epoch seen = v_.log.epoch_before(v_.log.end());
   v_.out.sends.push_back(
       Send{primary_, MatchState{seen, v_.log.tail_mark(), v_.log.last_mark(), v_.commit_lsn()}});
+}
+
+// What lies beyond the common record may go only if nobody can rely on it: not while it is known to be committed, and
+// not where an epoch of ours did without that primary, since then it may have been acknowledged without it.
+std::string Secondary::split_brain(LogMark common) const {
+  if (common.lsn < v_.commit_lsn())
+    return fmt::format("split brain: {} is committed here, and the last record that both have is {}", v_.commit_lsn().v,
+                       common.lsn.v);
+  Lsn last = v_.log.last_mark().lsn;
+  if (last == common.lsn) return "";
+  for (std::size_t i = 0; i < v_.sb.epochs.size(); ++i) {
+    const EpochEntry& e = v_.sb.epochs[i];
+    bool over = i + 1 < v_.sb.epochs.size() && v_.sb.epochs[i + 1].start <= common.lsn + 1;
+    if (over || e.start > last || (e.in_sync & set_of(primary_))) continue;
+    return fmt::format("split brain: epoch {} went on here without replica {}, and the last record that both have is {}",
+                       e.epoch.counter, primary_, common.lsn.v);
+  }
+  return "";
 }
 
 void Secondary::handle(const Probe& m) {
@@ -78,12 +113,11 @@ void Secondary::handle(const Begin& m) {
     return refuse(fmt::format("it is at epoch {}, and epoch {} has been here already", m.epoch.counter, seen.counter));
   auto common = v_.log.find(m.from);
   if (!common) return refuse(fmt::format("it wants to go on from {}, which is not in the log here", m.from.lsn.v));
-  if (*common < v_.log.committed_end())
-    return refuse(fmt::format("it wants to cut off committed writes: {} are committed here, it has {}",
-                              v_.commit_lsn().v, m.from.lsn.v));
+  if (std::string why = split_brain(m.from); !why.empty()) return refuse(std::move(why));
   begun_ = true;
   cut_to_ = m.from;
   if (*common == v_.log.end() && cut_ == Cut::none) return connected();
+  if (cut_ == Cut::archiving) return;  // goes on when that has ended
   cut_ = Cut::waiting_for_journal;
   try_cut();
 }
@@ -91,6 +125,31 @@ void Secondary::handle(const Begin& m) {
 // A journal write still under way could land on top of what comes in its place.
 void Secondary::try_cut() {
   if (cut_ != Cut::waiting_for_journal || v_.journal_in_flight > 0) return;
+  auto common = v_.log.find(cut_to_);
+  TL_CHECK(common.has_value());
+  if (*common == v_.log.end()) return finish_cut();
+  const LogRecord& last = v_.log.at(v_.log.end() - 1);
+  ArchiveTail archive{make_token(TokenKind::archive, 0), v_.log.at(*common).first, last.mark.lsn, last.epoch, {}};
+  for (RecordNo no = *common; no < v_.log.end(); ++no)
+    archive.parts.push_back({v_.journal_offset(v_.log.at(no).pos), v_.log.at(no).total_blocks * block_size});
+  cut_ = Cut::archiving;
+  v_.out.archives.push_back(std::move(archive));
+}
+
+// A later Begin may have named another point meanwhile: more is archived then, if need be.
+void Secondary::on_archived(int error) {
+  TL_CHECK(cut_ == Cut::archiving);
+  cut_ = Cut::waiting_for_journal;
+  if (error != 0) {
+    cut_ = Cut::none;
+    begun_ = false;
+    return refuse(fmt::format("the records beyond {} can not be archived (errno {}), and are not cut off without that",
+                              cut_to_.lsn.v, error));
+  }
+  finish_cut();
+}
+
+void Secondary::finish_cut() {
   auto common = v_.log.find(cut_to_);
   TL_CHECK(common.has_value());
   if (*common < v_.log.end())
@@ -115,6 +174,7 @@ void Secondary::on_cut_durable() {
 void Secondary::connected() {
   connection_ = ConnectionState::Connected;
   why_.clear();
+  split_brain_ = false;
   acked_ = {};
   v_.out.notices.push_back({false, fmt::format("primary {} is connected at {}, epoch {}", primary_,
                                                v_.log.last_mark().lsn.v, epoch_.counter)});
@@ -136,6 +196,13 @@ void Secondary::take_backlog() {
 }
 
 bool Secondary::take_record(RecordMessage& m) {
+  // Room first: a record that has to wait is looked at again with every event.
+  std::uint32_t total = meta_blocks_for(m.meta.size()) + static_cast<std::uint32_t>(m.payload.size() / block_size);
+  auto pos = v_.log.place(total);
+  if (!pos || v_.arena.free() < total) {
+    checkpointer_.request();
+    return false;
+  }
   auto body = decode_body_meta(m.meta, v_.sb.volume, v_.sb.volume_blocks);
   if (!body) {
     refuse(body.error().message);
@@ -156,24 +223,13 @@ bool Secondary::take_record(RecordMessage& m) {
     refuse(fmt::format("its record {} does not follow {}", body->header.first_lsn.v, last.lsn.v));
     return true;
   }
-  std::uint32_t total = meta_blocks_for(m.meta.size()) + body->header.payload_blocks;
-  auto pos = v_.log.place(total);
-  if (!pos || v_.arena.free() < total) {
-    checkpointer_.request();
-    return false;
-  }
   std::vector<Slot> slots;
   slots.reserve(blocks.size());
   for (const std::byte* b : blocks) {
     slots.push_back(v_.arena.take());
     std::memcpy(v_.arena.data(slots.back()), b, block_size);
   }
-  if (body->header.type == RecordType::epoch) {
-    auto& epochs = v_.sb.epochs;
-    if (epochs.size() == superblock_epochs_max) epochs.erase(epochs.begin());
-    epochs.push_back({body->epoch_change.epoch, body->header.first_lsn, body->epoch_change.writer,
-                      body->epoch_change.in_sync});
-  }
+  if (body->header.type == RecordType::epoch) v_.note_epoch(body->epoch_change, body->header.first_lsn);
   v_.journal_record(*body, m.meta, std::move(slots), *pos, 0);
   return true;
 }
@@ -187,6 +243,8 @@ void Secondary::handle(const Commit& m) {
 void Secondary::handle(const Refuse& m) {
   connection_ = ConnectionState::StandAlone;
   why_ = "it refused: " + m.reason;
+  why_of_ = primary_;
+  split_brain_ = m.reason.starts_with("split brain");
   v_.out.notices.push_back({true, fmt::format("primary {} refused: {}", primary_, m.reason)});
   v_.out.closes.push_back({primary_, m.reason});
 }
@@ -217,9 +275,21 @@ void Secondary::flush_messages() {
 
 void Secondary::fill_status(VolumeStatus& s) const {
   s.epoch = epoch_;
-  for (const PeerConfig& p : v_.config.peers)
-    s.peers.push_back({p.id, p.protocol, p.id == primary_ || primary_ == 0 ? connection_ : ConnectionState::Connecting,
-                       {}, v_.log.last_mark().lsn, v_.log.mark_before(v_.log.durable_end()).lsn, why_});
+  s.in_sync = v_.recorded().in_sync;
+  for (const Link& l : v_.links) {
+    PeerStatus& to = s.peers.emplace_back();
+    to.id = l.config.id;
+    to.protocol = l.config.protocol;
+    to.connection = l.up ? ConnectionState::Connected : ConnectionState::Connecting;
+    if (to.id == primary_) to.connection = connection_;
+    to.received = v_.log.last_mark().lsn;
+    to.durable = v_.log.mark_before(v_.log.durable_end()).lsn;
+    to.in_sync = (s.in_sync & set_of(to.id)) != 0;
+    if (to.id != why_of_ || why_.empty()) continue;
+    to.connection = ConnectionState::StandAlone;
+    to.why = why_;
+    to.split_brain = split_brain_;
+  }
 }
 
 bool Secondary::settled() const { return backlog_.empty() && cut_ == Cut::none; }

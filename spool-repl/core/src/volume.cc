@@ -8,8 +8,9 @@ namespace twinloft::repl::core {
 
 bool Output::empty() const {
   return journal_writes.empty() && journal_reads.empty() && home_reads.empty() && home_writes.empty() &&
-         home_zeros.empty() && home_syncs.empty() && superblock_writes.empty() && sends.empty() && closes.empty() &&
-         completions.empty() && notices.empty();
+         home_zeros.empty() && home_syncs.empty() && superblock_writes.empty() && archives.empty() &&
+         arbiter_requests.empty() && sends.empty() && closes.empty() && completions.empty() && notices.empty() &&
+         role_changes.empty() && commands.empty();
 }
 
 void Output::clear() {
@@ -20,10 +21,14 @@ void Output::clear() {
   home_zeros.clear();
   home_syncs.clear();
   superblock_writes.clear();
+  archives.clear();
+  arbiter_requests.clear();
   sends.clear();
   closes.clear();
   completions.clear();
   notices.clear();
+  role_changes.clear();
+  commands.clear();
 }
 
 Volume::Volume(const Config& c, const RecoveredLog& recovered, Arena& a, Arena& reads, Random& r)
@@ -33,11 +38,13 @@ Volume::Volume(const Config& c, const RecoveredLog& recovered, Arena& a, Arena& 
       random(r),
       sb(recovered.superblock),
       log({sb.ring_bytes, sb.tail_pos}, sb.tail, sb.tail_epoch),
-      committed(a) {}
+      committed(a) {
+  for (const PeerConfig& p : config.peers) links.emplace_back().config = p;
+}
 
 Status Volume::load(RecoveredLog recovered) {
   std::uint64_t serial = 0;
-  RecordNo commit_end = log.first();
+  RecordNo commit_end = log.first(), alone_end = log.first();
   for (StoredRecord& found : recovered.records) {
     LogRecord r;
     r.mark = found.body.mark();
@@ -68,10 +75,65 @@ Status Volume::load(RecoveredLog recovered) {
     }
     RecordNo no = log.append(std::move(r));
     if (is_committed) commit_end = no + 1;
+    const LogRecord& logged = log.at(no);
+    if (logged.type == RecordType::epoch) note_epoch(logged.epoch_change, logged.first);
+    // Nobody else was asked for these: what is durable here was committed, whether or not a later frame says so.
+    if (recorded().in_sync == set_of(sb.replica)) alone_end = no + 1;
   }
   log.set_committed_end(commit_end);
   home_end = commit_end;
+  commit_upto(alone_end, [](const LogRecord&) {});
   return {};
+}
+
+Link* Volume::find_link(ReplicaId id) {
+  for (Link& l : links)
+    if (l.config.id == id) return &l;
+  return nullptr;
+}
+
+EpochEntry Volume::recorded() const {
+  Lsn last = log.last_mark().lsn;
+  for (auto e = sb.epochs.rbegin(); e != sb.epochs.rend(); ++e)
+    if (e->start <= last) return *e;
+  EpochEntry none;
+  none.in_sync = set_of(sb.replica);
+  for (const PeerConfig& p : config.peers)
+    if (p.protocol == Protocol::C) none.in_sync |= set_of(p.id);
+  return none;
+}
+
+std::uint64_t Volume::newest_epoch() const {
+  std::uint64_t newest = log.epoch_before(log.end()).counter;
+  for (const EpochEntry& e : sb.epochs) newest = std::max(newest, e.epoch.counter);
+  for (const Link& l : links)
+    if (l.state) newest = std::max(newest, l.state->newest_epoch);
+  return newest;
+}
+
+// The superblock's table is a cache of the log's epoch records; recovery and a received record may know it already.
+void Volume::note_epoch(const EpochChange& change, Lsn start) {
+  auto& epochs = sb.epochs;
+  std::erase_if(epochs, [&](const EpochEntry& e) { return e.start >= start; });
+  if (epochs.size() == superblock_epochs_max) epochs.erase(epochs.begin());
+  epochs.push_back({change.epoch, start, change.writer, change.in_sync});
+}
+
+NodeState Volume::node_state(bool primary) const {
+  NodeState s;
+  s.primary = primary;
+  s.inconsistent = !sb.inconsistent_source.id.is_nil();
+  s.newest_epoch = newest_epoch();
+  s.epoch = recorded();
+  s.last = log.last_mark();
+  s.commit = commit_lsn();
+  return s;
+}
+
+void Volume::refuse_link(ReplicaId id, const std::string& reason) {
+  out.notices.push_back({true, fmt::format("replica {}: {}", id, reason)});
+  out.sends.push_back(Send{id, Refuse{reason}});
+  out.closes.push_back({id, reason});
 }
 
 RecordNo Volume::journal_record(const Body& body, ByteSpan meta, std::vector<Slot> payload, JournalPos pos,

@@ -11,10 +11,17 @@ namespace twinloft::repl::core {
 
 // Tokens carry what they are for in their top byte, so that a completion needs no table.
 enum class TokenKind : std::uint8_t { journal_write = 1, journal_read, client_read, fill_read, home_write, home_sync,
-                                      superblock };
+                                      superblock, archive, arbiter };
 inline Token make_token(TokenKind kind, std::uint64_t n) { return (std::uint64_t(kind) << 56) | n; }
 inline TokenKind kind_of(Token t) { return static_cast<TokenKind>(t >> 56); }
 inline std::uint64_t number_of(Token t) { return t & ((std::uint64_t{1} << 56) - 1); }
+
+// The connection to another replica, and what that one says of itself.
+struct Link {
+  PeerConfig config;
+  bool up = false;
+  std::optional<NodeState> state;  // nullopt: nothing yet on this connection
+};
 
 class Volume {
  public:
@@ -41,6 +48,15 @@ class Volume {
 
   void fail_device(std::string reason);
 
+  Link* find_link(ReplicaId id);
+  const Link* find_link(ReplicaId id) const { return const_cast<Volume*>(this)->find_link(id); }
+  // The newest epoch in the log here. In a volume that never had one: all members under protocol C, counter 0.
+  EpochEntry recorded() const;
+  std::uint64_t newest_epoch() const;  // highest counter that this node has heard of
+  void note_epoch(const EpochChange& change, Lsn start);
+  NodeState node_state(bool primary) const;
+  void refuse_link(ReplicaId id, const std::string& reason);
+
   std::uint64_t journal_offset(JournalPos pos) const { return sb.ring_offset + pos.v % sb.ring_bytes; }
   Lsn commit_lsn() const { return log.mark_before(log.committed_end()).lsn; }
 
@@ -53,6 +69,7 @@ class Volume {
   BlockIndex committed;      // committed content that the data area lacks; serial = LSN of the record's end
   RecordNo home_end = 1;     // everything before is durable in the data area
   RecordNo tail_limit = UINT64_MAX;  // the tail stays below: a peer still needs these records
+  std::vector<Link> links;
   unsigned journal_in_flight = 0;
   std::uint64_t home_changes = 0;    // counts entries leaving the committed image: a read begun before is stale
   Instant now;

@@ -54,6 +54,23 @@ struct Encoder {
   void operator()(const Refuse& m) {
     w.put_bytes(as_bytes(std::string_view(m.reason).substr(0, reason_bytes_max)));
   }
+  void operator()(const NodeState& m) {
+    w.put(std::uint8_t{m.primary});
+    w.put(std::uint8_t{m.inconsistent});
+    w.put(m.newest_epoch);
+    (*this)(m.epoch.epoch);
+    w.put(m.epoch.start.v);
+    w.put(m.epoch.writer);
+    w.put(m.epoch.in_sync);
+    (*this)(m.last);
+    w.put(m.commit.v);
+  }
+  void operator()(const Claim& m) { w.put_bytes(m.attempt.bytes); }
+  void operator()(const ClaimReply& m) {
+    w.put_bytes(m.attempt.bytes);
+    w.put(std::uint8_t{m.granted});
+    w.put_bytes(as_bytes(std::string_view(m.why).substr(0, reason_bytes_max)));
+  }
 };
 
 struct Decoder {
@@ -112,6 +129,19 @@ struct Decoder {
         return m;
       }
       case 8: return refuse();
+      case 9: return node_state();
+      case 10: {
+        Claim m;
+        r.get_into(m.attempt.bytes);
+        return m;
+      }
+      case 11: {
+        ClaimReply m;
+        r.get_into(m.attempt.bytes);
+        m.granted = r.get<std::uint8_t>() != 0;
+        TL_TRY_ASSIGN(m.why, text());
+        return m;
+      }
       default: return fail(Errc::corrupt, "message of unknown type {}", index + 32);
     }
   }
@@ -128,10 +158,29 @@ struct Decoder {
     return m;
   }
 
+  NodeState node_state() {
+    NodeState m;
+    m.primary = r.get<std::uint8_t>() != 0;
+    m.inconsistent = r.get<std::uint8_t>() != 0;
+    m.newest_epoch = r.get<std::uint64_t>();
+    m.epoch.epoch = epoch();
+    m.epoch.start = lsn();
+    m.epoch.writer = r.get<ReplicaId>();
+    m.epoch.in_sync = r.get<ReplicaSet>();
+    m.last = mark();
+    m.commit = lsn();
+    return m;
+  }
+
+  Result<std::string> text() {
+    ByteSpan bytes = r.get_bytes(r.remaining());
+    if (bytes.size() > reason_bytes_max) return fail(Errc::corrupt, "a reason of {} bytes", bytes.size());
+    return std::string(as_text(bytes));
+  }
+
   Result<PeerMessage> refuse() {
-    ByteSpan text = r.get_bytes(r.remaining());
-    if (text.size() > reason_bytes_max) return fail(Errc::corrupt, "refusal of {} bytes", text.size());
-    return Refuse{std::string(as_text(text))};
+    TL_TRY_ASSIGN(std::string reason, text());
+    return Refuse{std::move(reason)};
   }
 };
 

@@ -30,6 +30,7 @@ struct PeersTest : testing::Test {
     to_primary = secondary->sent.size();
     primary->step(PeerUp{2});
     secondary->step(PeerUp{1});
+    deliver_to_secondary(), deliver_to_primary();  // NodeState
   }
   void disconnect() {
     primary->step(PeerDown{2});
@@ -192,8 +193,27 @@ TEST_F(PeersTest, AWaitsUntilItIsOnItsWay) {
   EXPECT_EQ(primary->done.at(f), 0);
 }
 
-TEST_F(PeersTest, ALostPeerSuspendsAndNothingFails) {
-  for (Protocol protocol : {Protocol::A, Protocol::B, Protocol::C}) {
+TEST_F(PeersTest, ALostMemberSuspendsAndNothingFails) {
+  connect();
+  exchange();
+  write_some(0, 3);
+  disconnect();
+  auto w = write(9);
+  auto f = flush();
+  Bytes out(block_size);
+  auto r = primary->submit(ClientOp::read, 0, block_size, out.data());
+  primary->settle();
+  EXPECT_FALSE(primary->is_done(w));
+  EXPECT_EQ(out[0], std::byte{1}) << "reads go on";
+  EXPECT_EQ(primary->done.at(r), 0);
+  connect();
+  exchange();
+  EXPECT_EQ(primary->done.at(w), 0);
+  EXPECT_EQ(primary->done.at(f), 0);
+}
+
+TEST_F(PeersTest, ALostPeerUnderAOrBHoldsNobodyUp) {
+  for (Protocol protocol : {Protocol::A, Protocol::B}) {
     make(protocol);
     connect();
     exchange();
@@ -201,16 +221,12 @@ TEST_F(PeersTest, ALostPeerSuspendsAndNothingFails) {
     disconnect();
     auto w = write(9);
     auto f = flush();
-    Bytes out(block_size);
-    auto r = primary->submit(ClientOp::read, 0, block_size, out.data());
     primary->settle();
-    EXPECT_FALSE(primary->is_done(w));
-    EXPECT_EQ(out[0], std::byte{1}) << "reads go on";
-    EXPECT_EQ(primary->done.at(r), 0);
-    connect();
-    exchange();
     EXPECT_EQ(primary->done.at(w), 0);
     EXPECT_EQ(primary->done.at(f), 0);
+    connect();
+    exchange();
+    EXPECT_EQ(secondary->core->status().last, primary->core->status().last) << "it catches up";
   }
 }
 
@@ -371,7 +387,7 @@ TEST_F(PeersTest, SecondaryRefusesBeginBelowItsCommit) {
   deliver_to_secondary();
   LogMark start{Lsn{0}, genesis_hash(Shell::volume(), 1024)};
   secondary->input(1, Begin{primary->core->status().epoch, start});
-  EXPECT_TRUE(refused(*secondary, "committed writes"));
+  EXPECT_TRUE(refused(*secondary, "split brain"));
 }
 
 TEST_F(PeersTest, SecondaryRefusesBeginItCannotPlace) {
@@ -409,11 +425,20 @@ TEST_F(PeersTest, SecondaryTakesOnePrimaryAtATime) {
   Shell node({.replica = 2, .config = config});
   node.step(PeerUp{1});
   node.step(PeerUp{3});
+  SeededRandom random(7);
+  node.input(1, MatchRequest{{5, Uuid::generate(random)}});
+  EXPECT_TRUE(node.closed.empty());
+  node.input(3, MatchRequest{{4, Uuid::generate(random)}});
   ASSERT_EQ(node.closed.size(), 1u);
   EXPECT_EQ(node.closed[0].peer, 3u);
-  node.step(PeerUp{9});
+  node.step(PeerDown{3});
+  node.step(PeerUp{3});
+  node.input(3, MatchRequest{{6, Uuid::generate(random)}});
   ASSERT_EQ(node.closed.size(), 2u);
-  EXPECT_EQ(node.closed[1].reason, "not a peer of this volume");
+  EXPECT_EQ(node.closed[1].peer, 1u) << "a newer epoch takes the place of an older one";
+  node.step(PeerUp{9});
+  ASSERT_EQ(node.closed.size(), 3u);
+  EXPECT_EQ(node.closed[2].reason, "not a peer of this volume");
 }
 
 TEST_F(PeersTest, ASecondaryWithAFailedDiskSaysSo) {
@@ -503,22 +528,31 @@ TEST_F(PeersTest, PrimaryThatLostAcknowledgedWritesDoesNotGoOn) {
   ASSERT_FALSE(primary->closed.empty() && secondary->closed.empty());
 }
 
-TEST_F(PeersTest, TwoPrimariesRefuseEachOther) {
+// Both need each other for every acknowledgement, so neither has given one: the one with the lower id stays.
+TEST_F(PeersTest, OfTwoPrimariesThatNeedEachOtherOneStepsDown) {
   secondary = std::make_unique<Shell>(ShellOptions{.replica = 2, .config = with_peer(Role::primary, 1), .seed = 2});
+  auto w = secondary->submit(ClientOp::write, 0, block_size, in.data());
   connect();
-  deliver_to_secondary();
-  deliver_to_primary();
-  EXPECT_TRUE(refused(*primary, "primary"));
-  EXPECT_TRUE(refused(*secondary, "primary"));
+  exchange();
+  EXPECT_EQ(primary->core->status().role, Role::primary);
+  EXPECT_EQ(secondary->core->status().role, Role::secondary);
+  EXPECT_EQ(secondary->done.at(w), EIO) << "its device is gone";
+  ASSERT_EQ(secondary->role_changes.size(), 2u);
+  EXPECT_TRUE(secondary->role_changes[1].lost);
+  disconnect();
+  connect();
+  exchange();
+  write_some(3, 2);
+  EXPECT_EQ(connection(*primary), ConnectionState::Connected);
 }
 
-TEST_F(PeersTest, TwoSecondariesWaitAndDoNothing) {
+TEST_F(PeersTest, TwoSecondariesKnowEachOtherAndWait) {
   primary = std::make_unique<Shell>(ShellOptions{.replica = 1, .config = with_peer(Role::secondary, 2)});
   connect();
   exchange();
-  EXPECT_TRUE(primary->sent.empty());
-  EXPECT_TRUE(secondary->sent.empty());
-  EXPECT_EQ(connection(*primary), ConnectionState::Matching);
+  EXPECT_EQ(primary->sent.size(), 1u);
+  EXPECT_TRUE(std::holds_alternative<NodeState>(primary->sent[0]));
+  EXPECT_EQ(secondary->sent.size(), 1u);
 }
 
 TEST_F(PeersTest, ARefusalIsShownOnTheOtherSideAndTriedAgain) {

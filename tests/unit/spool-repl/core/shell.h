@@ -16,7 +16,7 @@
 
 namespace twinloft::repl::core {
 
-enum class Disk { journal_write, journal_read, home_read, home_write, home_zero, home_sync, superblock };
+enum class Disk { journal_write, journal_read, home_read, home_write, home_zero, home_sync, superblock, archive };
 
 struct ShellOptions {
   ReplicaId replica = 1;
@@ -156,6 +156,10 @@ class Shell {
   std::vector<PeerMessage> sent;      // to the one peer, in order
   std::vector<ClosePeer> closed;
   std::vector<std::string> notices;
+  std::vector<std::byte> archived;
+  std::vector<ArbiterRequest> arbiter_requests;
+  std::vector<RoleChange> role_changes;
+  std::vector<CommandDone> commands;
   std::function<void(std::uint64_t id, int error)> on_done;
 
  private:
@@ -223,6 +227,16 @@ class Shell {
       EXPECT_EQ(pending(Disk::superblock), 0u) << "one superblock write at a time";
       add(Disk::superblock, s.token, [this, s] { write_superblock(s.superblock); });
     }
+    for (auto& a : out.archives)
+      add(Disk::archive, a.token, [this, a] {
+        for (const auto& [at, bytes] : a.parts) {
+          auto from = journal.begin() + static_cast<std::ptrdiff_t>(at);
+          archived.insert(archived.end(), from, from + bytes);
+        }
+      });
+    for (auto& r : out.arbiter_requests) arbiter_requests.push_back(r);
+    for (auto& r : out.role_changes) role_changes.push_back(r);
+    for (auto& c : out.commands) commands.push_back(c);
     for (auto& s : out.sends) {
       if (auto* message = std::get_if<Send>(&s)) {
         sent.push_back(std::move(message->message));

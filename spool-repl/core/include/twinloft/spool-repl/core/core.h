@@ -14,7 +14,6 @@
 
 namespace twinloft::repl::core {
 
-enum class Role { primary, secondary };
 enum class Protocol : std::uint8_t { A, B, C };  // names and meaning as DRBD's, with the guarantees of DESIGN 6.2
 
 struct PeerConfig {
@@ -22,8 +21,21 @@ struct PeerConfig {
   Protocol protocol = Protocol::C;
 };
 
+// Who decides which replicas may go on alone (DESIGN 6.4).
+enum class Arbiter : std::uint8_t {
+  manual,    // nobody: a promotion needs every other recorded member here and demoted; on_peer_loss says the rest
+  external,  // a compare-and-swap of the epoch value (ArbiterRequest)
+};
+enum class OnPeerLoss : std::uint8_t { suspend, go_on };  // under Arbiter::manual
+
 struct Config {
+  // The role at creation. Role::primary says that the promotion was granted already; else see Promote.
   Role role = Role::secondary;
+  Arbiter arbiter = Arbiter::manual;
+  OnPeerLoss on_peer_loss = OnPeerLoss::suspend;
+  unsigned min_in_sync = 1;                       // replicas, this one counted: with fewer writes wait
+  Duration arbiter_retry = std::chrono::seconds(1);   // after an unknown outcome
+  Duration slow_peer = std::chrono::seconds(20);  // a member that makes no progress for so long is voted out
   std::vector<PeerConfig> peers;
   Duration seal_after = std::chrono::milliseconds(5);
   bool write_ack_durable = false;
@@ -41,6 +53,10 @@ struct PeerStatus {
   ConnectionState connection = ConnectionState::Connecting;
   Lsn sent, received, durable;
   std::string why;  // the last reason for a closed or refused connection
+  bool in_sync = false;     // a member of the recorded set
+  bool primary = false;     // what it says of itself
+  bool known = false;       // it has said anything since it connected
+  bool split_brain = false; // both histories hold what the other one lacks and somebody may rely on
 };
 
 struct VolumeStatus {
@@ -49,6 +65,8 @@ struct VolumeStatus {
   bool failed = false;     // the device answers EIO until it is attached anew
   std::string failure;
   bool suspended = false;  // primary: writes wait for a peer
+  std::string waits_for;   // why a suspended primary waits, or why this node is not primary though it is to be
+  ReplicaSet in_sync = 0;  // of the newest epoch
   std::size_t waiting_requests = 0;
   Lsn last, durable, commit, tail;
   std::uint64_t journal_used = 0, journal_size = 0;        // bytes

@@ -2,6 +2,7 @@
 // simulator, performs the effects and reports each disk operation's end by its token.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -30,7 +31,7 @@ struct ClientRequest {
   std::uint64_t id = 0;      // given back in Complete
 };
 
-struct DiskDone {  // of a JournalWrite, HomeRead, HomeWrite, HomeZero, HomeSync or SuperblockWrite
+struct DiskDone {  // of a JournalWrite, HomeRead, HomeWrite, HomeZero, HomeSync, SuperblockWrite or ArchiveTail
   Token token = 0;
   int error = 0;  // errno
 };
@@ -50,10 +51,40 @@ struct PeerInput {
   PeerMessage message;
 };
 struct CheckpointNow {};  // write home all that is committed (clean stop)
+
+// What the arbiter keeps: who writes, and which replicas hold everything that was acknowledged. It is changed only by
+// compare-and-swap; `attempt` tells one's own change from somebody else's equal one after an unknown outcome.
+struct EpochValue {
+  Epoch epoch;
+  ReplicaId writer = 0;
+  ReplicaSet in_sync = 0;
+  Uuid attempt;
+  bool operator==(const EpochValue&) const = default;
+};
+
+struct Promote {  // become primary; answered by CommandDone
+  Token token = 0;
+  bool force = false;
+};
+struct Demote {  // the front ends are closed; become secondary once everything is on the in-sync replicas
+  Token token = 0;
+};
+struct ArbiterAnswer {  // to an ArbiterRequest
+  enum class Outcome : std::uint8_t {
+    granted,  // `desired` is the arbiter's value now
+    refused,  // the value is another one: `current`
+    unknown,  // no answer: it may have been applied, and may still be
+  };
+  Token token = 0;
+  Outcome outcome = Outcome::unknown;
+  std::optional<EpochValue> current;  // nullopt: the arbiter holds none yet
+  std::string why;                    // for people, where the outcome is unknown
+};
 struct Detach {};  // the device is taken away from its users: what waits, and what comes, fails with EIO
 
 using Event =
-    std::variant<ClientRequest, DiskDone, JournalReadDone, PeerUp, PeerDown, PeerInput, CheckpointNow, Detach>;
+    std::variant<ClientRequest, DiskDone, JournalReadDone, PeerUp, PeerDown, PeerInput, CheckpointNow, Detach, Promote,
+                 Demote, ArbiterAnswer>;
 
 // ---- effects -----------------------------------------------------------------------------------------------------
 
@@ -94,6 +125,28 @@ struct SuperblockWrite {  // first copy, sync, second copy, sync
   Token token;
   Superblock superblock;
 };
+struct ArchiveTail {  // keep these parts of the journal in a file of their own, durably: they are cut off next
+  Token token;
+  Lsn first, last;
+  Epoch epoch;  // of the last record
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> parts;  // offset and bytes, on the journal device, in order
+};
+struct ArbiterRequest {
+  Token token;
+  bool read = false;                    // only read the value (linearizably)
+  std::optional<EpochValue> expected;   // nullopt: none yet
+  EpochValue desired;
+};
+struct CommandDone {  // of Promote and Demote
+  Token token;
+  bool ok;
+  std::string text;  // for the administrator, in both cases
+};
+enum class Role : std::uint8_t { primary, secondary };
+struct RoleChange {
+  Role role;
+  bool lost = false;  // no longer primary and not by request: the device is taken away from its users
+};
 struct Send {
   ReplicaId peer;
   PeerMessage message;
@@ -126,10 +179,14 @@ struct Output {
   std::vector<HomeZero> home_zeros;
   std::vector<HomeSync> home_syncs;
   std::vector<SuperblockWrite> superblock_writes;
+  std::vector<ArchiveTail> archives;
+  std::vector<ArbiterRequest> arbiter_requests;
   std::vector<std::variant<Send, SendRecord>> sends;  // in order for each peer
   std::vector<ClosePeer> closes;
   std::vector<Complete> completions;
   std::vector<Notice> notices;
+  std::vector<RoleChange> role_changes;
+  std::vector<CommandDone> commands;
   bool empty() const;
   void clear();
 };

@@ -9,6 +9,7 @@
 
 #include "twinloft/base/result.h"
 #include "twinloft/spool-repl/format/record.h"
+#include "twinloft/spool-repl/format/superblock.h"
 #include "twinloft/spool-repl/format/types.h"
 
 namespace twinloft::repl {
@@ -71,8 +72,30 @@ struct Refuse {
   bool operator==(const Refuse&) const = default;
 };
 
-using PeerMessage =
-    std::variant<MatchRequest, MatchState, Probe, ProbeReply, Begin, RecordMessage, Ack, Commit, Refuse>;
+// Both, first message after the handshake and whenever something of it changes: who am I in this volume?
+struct NodeState {
+  bool primary = false;
+  bool inconsistent = false;     // a resync into this replica has not been finished
+  std::uint64_t newest_epoch = 0;  // highest epoch counter ever heard of; a new epoch takes a higher one
+  EpochEntry epoch;              // newest one in the log here; zeros where it holds none
+  LogMark last;
+  Lsn commit;
+  bool operator==(const NodeState&) const = default;
+};
+// A secondary that is to be promoted: do not promote yourself, and say whether something speaks against it.
+struct Claim {
+  Uuid attempt;
+  bool operator==(const Claim&) const = default;
+};
+struct ClaimReply {
+  Uuid attempt;
+  bool granted = false;
+  std::string why;  // where not granted
+  bool operator==(const ClaimReply&) const = default;
+};
+
+using PeerMessage = std::variant<MatchRequest, MatchState, Probe, ProbeReply, Begin, RecordMessage, Ack, Commit, Refuse,
+                                 NodeState, Claim, ClaimReply>;
 
 // Types 1..31 are handshake and liveness messages, known to net/ alone; 32 and up are PeerMessage alternatives.
 enum class WireType : std::uint16_t { hello = 1, proof = 2, ping = 3, first_peer_message = 32 };

@@ -1,0 +1,143 @@
+// The primary's side of membership: who must have a record before it is acknowledged, and how that set changes.
+#include <algorithm>
+#include <bit>
+
+#include "primary.h"
+#include "twinloft/base/check.h"
+
+namespace twinloft::repl::core {
+
+bool Primary::required(ReplicaId id) const {
+  ReplicaSet set = in_sync_ | before_;
+  if (set & set_of(id)) return true;
+  return std::any_of(peers_.begin(), peers_.end(), [&](const Peer& p) { return p.config.id == id && p.adding; });
+}
+
+RecordNo Primary::durable_on(ReplicaSet set) const {
+  RecordNo end = v_.log.durable_end();
+  for (const Peer& p : peers_)
+    if (set & set_of(p.config.id)) end = std::min(end, p.durable_end);
+  return end;
+}
+
+// A member that is connected and takes nothing holds up every acknowledgement. It is closed; what happens then is the
+// same as with a member that is away.
+void Primary::vote_out_stuck() {
+  bool may_go_on = v_.config.arbiter == Arbiter::external || v_.config.on_peer_loss == OnPeerLoss::go_on;
+  for (Peer& p : peers_) {
+    bool waits = required(p.config.id) && p.connection == ConnectionState::Connected && p.durable_end < v_.log.end();
+    if (!waits || p.durable_end != p.stuck_at) {
+      p.stuck_at = p.durable_end;
+      p.stuck_since = v_.now;
+      continue;
+    }
+    if (!may_go_on || v_.now - p.stuck_since < v_.config.slow_peer) continue;
+    p.stuck_since = v_.now;
+    refuse(p, fmt::format("it has made nothing durable for {} s",
+                          std::chrono::duration_cast<std::chrono::seconds>(v_.config.slow_peer).count()));
+  }
+}
+
+// One change at a time. A member that is away may be removed before the epoch that still counts it is durable
+// everywhere (everybody counted so far is waited for until the newest epoch is), one is added only after that.
+void Primary::consider_change() {
+  if (change_) {
+    if (change_->ask_again && v_.now >= *change_->ask_again) ask_arbiter();
+    return;
+  }
+  if (!epoch_logged_) return;
+  bool durable = durable_on(in_sync_) >= epoch_end_;
+  if (durable) before_ = 0;
+
+  bool may_go_on = v_.config.arbiter == Arbiter::external || v_.config.on_peer_loss == OnPeerLoss::go_on || forced_alone_;
+  ReplicaSet set = in_sync_;
+  for (const Peer& p : peers_) {
+    bool away = p.connection == ConnectionState::Connecting || p.connection == ConnectionState::StandAlone;
+    if (away && may_go_on) set &= ~set_of(p.config.id);
+  }
+  if (set != in_sync_ && static_cast<unsigned>(std::popcount(set)) >= v_.config.min_in_sync) {
+    forced_alone_ = false;
+    return start_change(set);
+  }
+
+  if (!durable) return;
+  for (Peer& p : peers_) {
+    if (p.config.protocol != Protocol::C || (in_sync_ & set_of(p.config.id))) continue;
+    if (p.connection != ConnectionState::Connected) continue;
+    if (!p.adding) {
+      // Close enough that writers do not feel it.
+      std::uint64_t behind = v_.log.pos_before(v_.log.end()).v -
+                             v_.log.pos_before(std::max(p.durable_end, v_.log.first())).v;
+      if (behind > v_.config.send_window_bytes / 2) continue;
+      p.adding = true;
+      p.add_barrier = v_.log.end();
+    }
+    if (p.durable_end >= p.add_barrier) return start_change(in_sync_ | set_of(p.config.id));
+  }
+}
+
+void Primary::start_change(ReplicaSet set) {
+  EpochValue desired{{epoch_.counter + 1, Uuid::generate(v_.random)}, v_.sb.replica, set, Uuid::generate(v_.random)};
+  change_ = Change{desired, std::nullopt};
+  if (v_.config.arbiter == Arbiter::manual) apply_change();
+  else ask_arbiter();
+}
+
+// The same change again after an unknown outcome is harmless: it finds its own attempt, or the value before it.
+void Primary::ask_arbiter() {
+  change_->ask_again.reset();
+  v_.out.arbiter_requests.push_back({make_token(TokenKind::arbiter, ++arbiter_token_), false, value_, change_->desired});
+}
+
+void Primary::on_arbiter(const ArbiterAnswer& answer) {
+  if (!change_ || lost_ || number_of(answer.token) != arbiter_token_) return;
+  using Outcome = ArbiterAnswer::Outcome;
+  if (answer.outcome == Outcome::granted || (answer.outcome == Outcome::refused && answer.current == change_->desired))
+    return apply_change();
+  if (answer.outcome == Outcome::unknown || answer.current == value_) {
+    change_->ask_again = v_.now + v_.config.arbiter_retry;
+    return;
+  }
+  lose(answer.current ? fmt::format("replica {} is primary since epoch {}, says the arbiter", answer.current->writer,
+                                    answer.current->epoch.counter)
+                      : "the arbiter has forgotten this volume's epoch");
+}
+
+void Primary::apply_change() {
+  EpochValue granted = change_->desired;
+  change_.reset();
+  value_ = granted;
+  ReplicaSet joined = granted.in_sync & ~in_sync_, left = in_sync_ & ~granted.in_sync;
+  for (Peer& p : peers_) {
+    if (joined & set_of(p.config.id)) {
+      p.adding = false;
+      v_.out.notices.push_back({false, fmt::format("replica {} is in sync, epoch {}", p.config.id, granted.epoch.counter)});
+    }
+    if (left & set_of(p.config.id))
+      v_.out.notices.push_back({true, fmt::format("going on without replica {}, epoch {}", p.config.id,
+                                                  granted.epoch.counter)});
+  }
+  begin_epoch(granted.epoch, granted.in_sync);
+}
+
+void Primary::go_on_alone() { forced_alone_ = true; }
+
+void Primary::demote() {
+  demoting_ = true;
+  want_seal_ = true;
+}
+
+void Primary::lose(std::string reason) {
+  if (lost_) return;
+  lost_ = true;
+  v_.out.notices.push_back({true, fmt::format("no longer primary: {}. What was not yet acknowledged may be missing from "
+                                              "its history", reason)});
+}
+
+bool Primary::may_step_down() const {
+  if (!reads_.empty() || !filling_.empty() || !stalled_writes_.empty() || !stalled_reads_.empty()) return false;
+  if (lost_) return waiters_.empty();
+  return demoting_ && settled() && epoch_logged_ && !change_ && v_.log.committed_end() == v_.log.end();
+}
+
+}  // namespace twinloft::repl::core

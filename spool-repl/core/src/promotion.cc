@@ -1,0 +1,204 @@
+#include "promotion.h"
+
+#include <algorithm>
+
+#include "twinloft/base/check.h"
+
+namespace twinloft::repl::core {
+
+namespace {
+
+constexpr Duration claim_time = std::chrono::seconds(10);
+
+std::string set_text(ReplicaSet set) {
+  std::string text;
+  for (ReplicaId id = 1; id <= replica_id_max; ++id)
+    if (set & set_of(id)) text += fmt::format("{}{}", text.empty() ? "" : ", ", id);
+  return text.empty() ? "none" : text;
+}
+
+}  // namespace
+
+// The newest epoch that this node or anybody connected has in its log.
+EpochEntry Promotion::newest_known() const {
+  EpochEntry newest = v_.recorded();
+  for (const Link& l : v_.links)
+    if (l.state && l.state->epoch.epoch.counter > newest.epoch.counter) newest = l.state->epoch;
+  return newest;
+}
+
+// Why this node can not be promoted now; empty where nothing speaks against it.
+std::string Promotion::obstacle() const {
+  ReplicaId self = v_.sb.replica;
+  if (v_.failed) return "this node's disk has failed: " + v_.failure;
+  if (!v_.sb.inconsistent_source.id.is_nil())
+    return "this replica is Inconsistent: a resync into it has not been finished. Promote its source, or wait";
+  for (const Link& l : v_.links)
+    if (l.state && l.state->primary) return fmt::format("replica {} is Primary: demote it first", l.config.id);
+  if (promised_to_ != 0 && v_.now < promised_until_)
+    return fmt::format("replica {} is being promoted", promised_to_);
+  if (force_) return "";
+  EpochEntry newest = newest_known();
+  if (!(newest.in_sync & set_of(self)) && v_.config.arbiter == Arbiter::manual)
+    return fmt::format("replica {} is not in sync: epoch {} went on with {} and may have acknowledged what is missing here. "
+                       "Promote one of those and let this one catch up, or use --force and lose that",
+                       self, newest.epoch.counter, set_text(newest.in_sync));
+  if (v_.config.arbiter == Arbiter::external) return "";
+  std::string away;
+  for (const Link& l : v_.links)
+    if ((newest.in_sync & set_of(l.config.id)) && !l.state) away += fmt::format("{}{}", away.empty() ? "" : ", ", l.config.id);
+  if (!away.empty())
+    return fmt::format("replica {} is not reachable and may be Primary: connect it, or make sure that it is down and use "
+                       "--force", away);
+  return "";
+}
+
+void Promotion::ask(std::optional<Token> command, bool force) {
+  if (phase_ != Phase::idle) {
+    if (!command) return;
+    v_.out.commands.push_back({*command, false, "a promotion is under way already"});
+    return;
+  }
+  force_ = force;
+  why_not_ = obstacle();
+  if (!why_not_.empty()) {
+    if (command) v_.out.commands.push_back({*command, false, why_not_});
+    return;
+  }
+  command_ = command;
+  attempt_ = Uuid::generate(v_.random);
+  deadline_ = v_.now + claim_time;
+  phase_ = Phase::claiming;
+  waiting_for_.clear();
+  for (const Link& l : v_.links) {
+    if (!l.up) continue;
+    waiting_for_.push_back(l.config.id);
+    v_.out.sends.push_back(Send{l.config.id, Claim{attempt_}});
+  }
+  if (waiting_for_.empty()) claimed();
+}
+
+void Promotion::give_up(const std::string& why) {
+  if (phase_ == Phase::idle) return;
+  // This ends the promises of those that had granted.
+  for (const Link& l : v_.links)
+    if (l.up) v_.out.sends.push_back(Send{l.config.id, v_.node_state(false)});
+  phase_ = Phase::idle;
+  why_not_ = why;
+  ask_again_.reset();
+  if (command_) v_.out.commands.push_back({*command_, false, why});
+  command_.reset();
+}
+
+void Promotion::handle(ReplicaId from, const Claim& claim, bool follows) {
+  std::string why;
+  if (follows) why = "it follows another primary";
+  else if (phase_ == Phase::swapping) why = fmt::format("replica {} is asking the arbiter itself", v_.sb.replica);
+  else if (phase_ != Phase::idle && v_.sb.replica < from) why = fmt::format("replica {} is being promoted itself", v_.sb.replica);
+  else if (promised_to_ != 0 && promised_to_ != from && v_.now < promised_until_)
+    why = fmt::format("it has promised itself to replica {}", promised_to_);
+  if (why.empty()) {
+    give_up(fmt::format("replica {} is being promoted", from));
+    promised_to_ = from;
+    promised_until_ = v_.now + 2 * claim_time;
+  }
+  v_.out.sends.push_back(Send{from, v_.node_state(false)});
+  v_.out.sends.push_back(Send{from, ClaimReply{claim.attempt, why.empty(), why}});
+}
+
+void Promotion::handle(ReplicaId from, const ClaimReply& reply) {
+  if (phase_ != Phase::claiming || reply.attempt != attempt_) return;
+  if (!reply.granted) return give_up(fmt::format("replica {} does not agree: {}", from, reply.why));
+  std::erase(waiting_for_, from);
+  if (waiting_for_.empty()) claimed();
+}
+
+void Promotion::peer_down(ReplicaId id) {
+  if (promised_to_ == id) promised_to_ = 0;
+  if (phase_ != Phase::claiming || std::erase(waiting_for_, id) == 0) return;
+  if (v_.config.arbiter == Arbiter::manual && !force_)
+    return give_up(fmt::format("the connection to replica {} was lost", id));
+  if (waiting_for_.empty()) claimed();
+}
+
+// Its promotion came to nothing, or it has become primary: the promise is over either way.
+void Promotion::peer_state(ReplicaId id, const NodeState& state) {
+  if (promised_to_ == id) promised_to_ = 0;
+  if (state.primary && phase_ == Phase::claiming) give_up(fmt::format("replica {} is Primary", id));
+}
+
+// Everybody here has agreed, and has said what it knows.
+void Promotion::claimed() {
+  std::string why = obstacle();
+  if (!why.empty()) return give_up(why);
+  EpochEntry newest = newest_known();
+  if (v_.config.arbiter == Arbiter::external) {
+    phase_ = Phase::reading;
+    return ask_arbiter(true);
+  }
+  ReplicaSet set = force_ ? set_of(v_.sb.replica) : newest.in_sync;
+  grant({next_counter(), Uuid::generate(v_.random)}, set);
+}
+
+void Promotion::ask_arbiter(bool read) {
+  ask_again_.reset();
+  deadline_ = v_.now + claim_time;
+  ArbiterRequest request{make_token(TokenKind::arbiter, std::uint64_t{1} << 48 | ++arbiter_token_), read, current_, {}};
+  if (!read) request.desired = *desired_;
+  v_.out.arbiter_requests.push_back(std::move(request));
+}
+
+void Promotion::on_arbiter(const ArbiterAnswer& answer) {
+  if (number_of(answer.token) != (std::uint64_t{1} << 48 | arbiter_token_)) return;
+  using Outcome = ArbiterAnswer::Outcome;
+  if (phase_ == Phase::reading) {
+    if (answer.outcome == Outcome::unknown) return give_up("the arbiter does not answer: " + answer.why);
+    current_ = answer.current;
+    ReplicaSet set = current_ ? current_->in_sync : newest_known().in_sync;
+    if (force_) set = set_of(v_.sb.replica);
+    if (!(set & set_of(v_.sb.replica)))
+      return give_up(fmt::format("replica {} is not in the in-sync set ({}) of epoch {}, says the arbiter: let it catch up, "
+                                 "or use --force and lose what it lacks", v_.sb.replica, set_text(set),
+                                 current_ ? current_->epoch.counter : 0));
+    std::uint64_t counter = std::max(next_counter(), current_ ? current_->epoch.counter + 1 : 1);
+    desired_ = EpochValue{{counter, Uuid::generate(v_.random)}, v_.sb.replica, set, Uuid::generate(v_.random)};
+    phase_ = Phase::swapping;
+    return ask_arbiter(false);
+  }
+  if (phase_ != Phase::swapping) return;
+  bool ours = answer.outcome == Outcome::granted || (answer.outcome == Outcome::refused && answer.current == desired_);
+  if (ours) return grant(desired_->epoch, desired_->in_sync);
+  // An unknown outcome may still turn out as granted: only the arbiter's value ends the doubt.
+  if (answer.outcome == Outcome::unknown || answer.current == current_) {
+    ask_again_ = v_.now + v_.config.arbiter_retry;
+    return;
+  }
+  give_up(answer.current ? fmt::format("replica {} was promoted meanwhile", answer.current->writer)
+                         : "the arbiter has forgotten this volume's epoch");
+}
+
+void Promotion::grant(const Epoch& epoch, ReplicaSet in_sync) {
+  phase_ = Phase::idle;
+  why_not_.clear();
+  std::string text = fmt::format("replica {} is Primary, epoch {}", v_.sb.replica, epoch.counter);
+  EpochEntry newest = newest_known();
+  if (force_ && newest.in_sync != set_of(v_.sb.replica))
+    text += fmt::format(". By force: what was acknowledged by {} and had not reached this replica is missing; it will "
+                        "show as split brain when they connect", set_text(newest.in_sync & ~set_of(v_.sb.replica)));
+  granted_ = Granted{epoch, in_sync, v_.config.arbiter == Arbiter::external ? desired_ : std::nullopt, command_, text};
+  command_.reset();
+}
+
+void Promotion::advance() {
+  if (phase_ == Phase::claiming && v_.now >= deadline_) give_up("not every replica has answered within 10 s");
+  if (phase_ == Phase::reading && v_.now >= deadline_) give_up("the arbiter does not answer");
+  if (ask_again_ && v_.now >= *ask_again_) ask_arbiter(false);
+}
+
+std::optional<Instant> Promotion::next_tick() const {
+  if (ask_again_) return ask_again_;
+  if (phase_ == Phase::claiming || phase_ == Phase::reading) return deadline_;
+  return std::nullopt;
+}
+
+}  // namespace twinloft::repl::core

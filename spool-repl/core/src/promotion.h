@@ -1,0 +1,70 @@
+// How a secondary becomes primary.
+//
+//   idle --ask--> claiming --all granted--> granted                       (manual arbiter)
+//   idle --ask--> claiming --all that are here granted--> reading --> swapping --> granted     (external arbiter)
+//
+// A claim asks the other replicas not to be promoted meanwhile, and brings what each of them knows (NodeState, sent
+// right before the reply). Of two replicas that claim at the same time the one with the higher id gives way.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "volume.h"
+
+namespace twinloft::repl::core {
+
+class Promotion {
+ public:
+  explicit Promotion(Volume& volume) : v_(volume) {}
+
+  struct Granted {
+    Epoch epoch;
+    ReplicaSet in_sync = 0;
+    std::optional<EpochValue> value;
+    std::optional<Token> command;
+    std::string text;
+  };
+
+  // `command`: answered with CommandDone; without one this node tries on its own account and stays silent.
+  void ask(std::optional<Token> command, bool force);
+  bool busy() const { return phase_ != Phase::idle; }
+  void on_arbiter(const ArbiterAnswer& answer);
+  // From the other replica, while this node is secondary. `follows`: a primary is connected here.
+  void handle(ReplicaId from, const Claim& claim, bool follows);
+  void handle(ReplicaId from, const ClaimReply& reply);
+  void peer_down(ReplicaId id);
+  void peer_state(ReplicaId id, const NodeState& state);
+  void give_up(const std::string& why);  // another primary has appeared
+  void advance();
+  std::optional<Instant> next_tick() const;
+  std::optional<Granted> take() { return std::exchange(granted_, std::nullopt); }
+  const std::string& why_not() const { return why_not_; }
+
+ private:
+  enum class Phase { idle, claiming, reading, swapping };
+  EpochEntry newest_known() const;
+  std::string obstacle() const;
+  void claimed();
+  void grant(const Epoch& epoch, ReplicaSet in_sync);
+  void ask_arbiter(bool read);
+  std::uint64_t next_counter() const { return v_.newest_epoch() + 1; }
+
+  Volume& v_;
+  Phase phase_ = Phase::idle;
+  std::optional<Token> command_;
+  bool force_ = false;
+  Uuid attempt_;
+  std::vector<ReplicaId> waiting_for_;
+  Instant deadline_;
+  std::uint64_t arbiter_token_ = 0;
+  std::optional<EpochValue> current_, desired_;
+  std::optional<Instant> ask_again_;
+  std::optional<Granted> granted_;
+  std::string why_not_;
+  // What this node has granted to another one: it does not claim, or grant anew, while that one is here.
+  ReplicaId promised_to_ = 0;
+  Instant promised_until_;
+};
+
+}  // namespace twinloft::repl::core

@@ -1,0 +1,258 @@
+// The client, the operator, and what is checked: the client's history against the bytes on the disks.
+#include <algorithm>
+
+#include "node.h"
+#include "twinloft/spool-repl/journal/recovery.h"
+
+namespace twinloft::repl::sim {
+
+namespace {
+void fill_block(std::byte* block, std::uint64_t value) {
+  for (std::size_t i = 0; i < block_size; i += 8) store_le(block + i, value);
+}
+}  // namespace
+
+// ---- the client ----------------------------------------------------------------------------------------------------
+
+Cluster::Node* Cluster::primary() { return client_at_ == SIZE_MAX ? nullptr : nodes_[client_at_].get(); }
+
+void Cluster::client_step() {
+  if (client_runs_ && !client_paused_ && primary() && requests_.size() < 24) {
+    std::uint64_t kind = random_.below(heavy_ ? 70 : 100);
+    if (kind < 55) submit(core::ClientOp::write, false);
+    else if (kind < 62) submit(core::ClientOp::write, true);
+    else if (kind < 74) submit(core::ClientOp::flush, false);
+    else if (kind < 80) submit(core::ClientOp::trim, random_.below(4) == 0);
+    else if (kind < 84) submit(core::ClientOp::write_zeroes, random_.below(4) == 0);
+    else submit(core::ClientOp::read, false);
+  }
+  schedule(1 + below(random_.below(8) == 0 ? 3000 : 60), [this] { client_step(); });
+}
+
+void Cluster::submit(core::ClientOp op, bool fua) {
+  std::uint64_t id = next_request_++;
+  Request r{op, fua, 0, history_.completed_end(), 0, 0, {}};
+  if (op != core::ClientOp::flush) {
+    bool large = heavy_ || random_.below(10) == 0;
+    std::uint64_t most = std::min<std::uint64_t>(volume_blocks_, large ? 200 : 8);
+    r.blocks = 1 + random_.below(most);
+    r.lba = random_.below(volume_blocks_ - r.blocks + 1);
+  }
+  bool writes = op != core::ClientOp::flush && op != core::ClientOp::read;
+  if (writes) r.index = history_.submit(r.lba, r.blocks, op != core::ClientOp::write);
+  if (op == core::ClientOp::write || op == core::ClientOp::read) {
+    r.data.resize(r.blocks * block_size);
+    if (op == core::ClientOp::write)
+      for (std::uint64_t b = 0; b < r.blocks; ++b) fill_block(r.data.data() + b * block_size, history_.id_of(r.index));
+  }
+  auto [it, inserted] = requests_.emplace(id, std::move(r));
+  core::ClientRequest request{op, fua, it->second.lba * block_size,
+                              static_cast<std::uint32_t>(it->second.blocks * block_size), it->second.data.data(), id};
+  feed(*primary(), request);
+}
+
+void Cluster::on_complete(Node& n, std::uint64_t id, int error) {
+  if (on_surveyed(n, id, error)) return;
+  if (n.index != client_at_) return on_stale(n, id, error);
+  auto it = requests_.find(id);
+  if (it == requests_.end()) violated(fmt::format("request {} is completed twice or was never made", id));
+  Request r = std::move(it->second);
+  requests_.erase(it);
+  if (error != 0) {
+    if (!external_) violated(fmt::format("request {} fails with errno {} and no disk has failed", id, error));
+    return;  // another primary took over, or is about to: nothing was promised
+  }
+  switch (r.op) {
+    case core::ClientOp::flush:
+      history_.promise(r.completed_before);
+      break;
+    case core::ClientOp::read:
+      for (std::uint64_t b = 0; b < r.blocks; ++b) {
+        std::uint64_t value = load_le<std::uint64_t>(r.data.data() + b * block_size);
+        if (!history_.read_is_right(r.lba + b, value, r.completed_before))
+          violated(fmt::format("a read of block {} returns {}", r.lba + b, value));
+      }
+      break;
+    default:
+      history_.complete(r.index);
+      if (r.fua) history_.promise(r.index + 1);
+  }
+}
+
+// Asked of a primary that another one has taken the place of since: nothing that the new history lacks may be promised.
+void Cluster::on_stale(Node& n, std::uint64_t id, int error) {
+  auto it = stale_.find(id);
+  if (it == stale_.end()) violated(fmt::format("request {} is completed twice or was never made", id));
+  auto [request, fork] = std::move(it->second);
+  stale_.erase(it);
+  if (error != 0) return;
+  bool promises = (request.op == core::ClientOp::flush && request.completed_before > fork) ||
+                  (request.op != core::ClientOp::flush && request.fua && request.index >= fork);
+  if (promises) violated(fmt::format("request {} is acknowledged by deposed replica {}", id, n.id));
+  coverage_.hit("role: a deposed primary answers");
+}
+
+// ---- roles ---------------------------------------------------------------------------------------------------------
+
+void Cluster::on_role(Node& n, core::RoleChange change) {
+  note(fmt::format("replica {} is {}{}", n.id, change.role == core::Role::primary ? "primary" : "secondary",
+                   change.lost ? ", deposed" : ""));
+  if (change.role == core::Role::secondary) {
+    if (change.lost) coverage_.hit("role: deposed");
+    else coverage_.hit("role: demoted");
+    if (client_at_ == n.index) {
+      // After a demotion in good order everything completed is everywhere; see what the next primary has.
+      if (!change.lost) history_.promise(history_.completed_end());
+      leave_client();
+    }
+    if (survey_at_ == n.index) survey_at_ = SIZE_MAX;
+    return;
+  }
+  coverage_.hit("role: promoted");
+  if (client_at_ != SIZE_MAX) {
+    coverage_.hit("role: promoted while another one still thinks it is primary");
+    if (!external_) violated(fmt::format("replicas {} and {} are primary at the same time", client_at_ + 1, n.id));
+  }
+  // The client mounts: it reads everything, and what it sees is what happened.
+  survey_at_ = n.index;
+  survey_no_++;
+  survey_left_ = 0;
+  survey_image_.assign(volume_blocks_, 0);
+  for (std::uint64_t lba = 0; lba < volume_blocks_; lba += survey_blocks, ++survey_left_)
+    survey_.emplace(next_request_++,
+                    SurveyPart{n.index, survey_no_, lba,
+                               std::vector<std::byte>(std::min(survey_blocks, volume_blocks_ - lba) * block_size)});
+  schedule(0, [this, &n, no = survey_no_] {
+    if (survey_no_ != no || survey_at_ != n.index) return;
+    std::vector<core::ClientRequest> requests;
+    for (auto& [id, part] : survey_)
+      if (part.survey == no)
+        requests.push_back({core::ClientOp::read, false, part.lba * block_size,
+                            static_cast<std::uint32_t>(part.data.size()), part.data.data(), id});
+    for (const auto& r : requests) feed(n, r);
+  });
+}
+
+bool Cluster::on_surveyed(Node& n, std::uint64_t id, int error) {
+  auto it = survey_.find(id);
+  if (it == survey_.end()) return false;
+  SurveyPart part = std::move(it->second);
+  survey_.erase(it);
+  if (error != 0 && !external_) violated(fmt::format("replica {} does not read its own device", n.id));
+  if (part.survey != survey_no_ || survey_at_ != n.index) return true;
+  if (error != 0) survey_at_ = SIZE_MAX;
+  for (std::uint64_t b = 0; b < part.data.size() / block_size; ++b)
+    survey_image_[part.lba + b] = load_le<std::uint64_t>(part.data.data() + b * block_size);
+  if (--survey_left_ > 0 || error != 0) return true;
+  survey_at_ = SIZE_MAX;
+  // It must hold everything that was promised.
+  if (!history_.restart_with(survey_image_))
+    violated(fmt::format("replica {} is promoted without a promise: {}", n.id, history_.explain(survey_image_)));
+  for (auto& [old, r] : requests_) stale_.emplace(old, std::pair{std::move(r), history_.promised()});
+  requests_.clear();
+  client_at_ = n.index;
+  for (auto& other : nodes_) other->follows = false;
+  return true;
+}
+
+// The client's node is gone or no longer primary: what it answers from now on is checked, and counts for nothing.
+void Cluster::leave_client() {
+  client_at_ = SIZE_MAX;
+  for (auto& [id, r] : requests_) stale_.emplace(id, std::pair{std::move(r), history_.promised()});
+  requests_.clear();
+}
+
+// Promotes where nobody is primary, and now and then asks for what must be refused, or swaps the roles.
+void Cluster::operator_step() {
+  if (!operator_runs_) return;
+  Node& n = *nodes_[random_.below(nodes_.size())];
+  Node* p = primary();
+  if (n.alive() && !n.command_open) {
+    bool wanted = !p || !p->alive() || random_.below(6) == 0;
+    if (wanted && n.protocol == core::Protocol::C && !n.is_primary()) {
+      if (p) coverage_.hit("operator: promotes beside a primary");
+      n.command_open = true;
+      feed(n, core::Promote{1, false});
+    } else if (client_runs_ && n.is_primary() && random_.below(4) == 0) {
+      // In good order: the file system is unmounted first, so nothing is under way.
+      client_paused_ = true;
+      n.command_open = true;
+      std::int64_t give_up = now_us_ + 20'000;
+      auto ask = std::make_shared<std::function<void()>>();
+      *ask = [this, &n, ask, give_up, life = n.life] {
+        if (n.life != life || !n.is_primary() || now_us_ > give_up) {
+          n.command_open = false;
+          client_paused_ = false;
+          return;
+        }
+        if (!requests_.empty()) return schedule(200, *ask);
+        client_paused_ = false;
+        feed(n, core::Demote{2});
+      };
+      schedule(0, *ask);
+    }
+  }
+  schedule(500 + below(8000), [this] { operator_step(); });
+}
+
+// ---- checks --------------------------------------------------------------------------------------------------------
+
+// What a person would find who pulled the plug now: recovery on copies of the disks.
+Cluster::Found Cluster::after_power_cut(const Node& n) {
+  SimFile journal = n.journal, data = n.data;
+  SeededRandom torn(random_.draw());
+  if (n.alive()) {
+    journal.power_cut(torn);
+    data.power_cut(torn);
+  }
+  auto recovered = journal::recover(journal, data);
+  if (!recovered) violated(fmt::format("replica {} would not recover: {}", n.id, recovered.error().message));
+  std::vector<std::byte> bytes(volume_blocks_ * block_size);
+  (void)data.read(0, bytes);
+  Found found;
+  Lsn last = recovered->log.superblock.tail.lsn;
+  for (const StoredRecord& r : recovered->log.records) {
+    last = r.body.mark().lsn;
+    if (r.body.header.type == RecordType::epoch) found.in_sync = r.body.epoch_change.in_sync;
+    if (r.body.mark().lsn <= recovered->log.commit) continue;
+    std::size_t at = 0;
+    for (const Extent& e : r.body.extents) {
+      std::size_t n_bytes = std::size_t{e.blocks} * block_size;
+      if (e.kind == ExtentKind::zeros) {
+        std::memset(bytes.data() + e.lba.v * block_size, 0, n_bytes);
+        continue;
+      }
+      std::memcpy(bytes.data() + e.lba.v * block_size, r.payload.data() + at, n_bytes);
+      at += n_bytes;
+    }
+  }
+  if (found.in_sync == 0)
+    for (const EpochEntry& e : recovered->log.superblock.epochs)
+      if (e.start <= last) found.in_sync = e.in_sync;
+  found.image.resize(volume_blocks_);
+  for (std::uint64_t b = 0; b < volume_blocks_; ++b) {
+    found.image[b] = load_le<std::uint64_t>(bytes.data() + b * block_size);
+    for (std::size_t i = 8; i < block_size; i += 8)
+      if (load_le<std::uint64_t>(bytes.data() + b * block_size + i) != found.image[b])
+        violated(fmt::format("replica {}: block {} is torn", n.id, b));
+  }
+  return found;
+}
+
+void Cluster::check(const Node& n, bool need_promised, const char* when) {
+  Image image = after_power_cut(n).image;
+  if (history_.matching_prefix(image, need_promised)) return;
+  violated(fmt::format("{}: replica {} holds no {}prefix: {}", when, n.id, need_promised ? "sufficient " : "",
+                       history_.explain(image)));
+}
+
+// Every member of the recorded set holds every promise at this very moment; the others a prefix.
+void Cluster::check_followers(const char* when) {
+  Node* p = primary();
+  if (!p) return;
+  ReplicaSet in_sync = external_ && arbiter_.value ? arbiter_.value->in_sync : after_power_cut(*p).in_sync;
+  for (auto& n : nodes_)
+    if (n.get() == p || n->follows) check(*n, (in_sync & set_of(n->id)) != 0, when);
+}
+
+}  // namespace twinloft::repl::sim

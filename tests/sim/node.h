@@ -1,0 +1,44 @@
+// A simulated machine: its disks, its process if it runs, and what it has asked of its disks.
+#pragma once
+
+#include <fmt/format.h>
+
+#include "cluster.h"
+#include "twinloft/spool-repl/journal/aligned.h"
+
+namespace twinloft::repl::sim {
+
+// A disk operation between its submission and its end. `apply` changes the disk, `tear` is what a power cut in the
+// middle leaves.
+struct Cluster::Pending {
+  std::function<void()> apply;
+  std::function<void()> tear;
+  std::function<core::Event()> done;
+};
+
+struct Cluster::Node {
+  Node(std::size_t i, core::Protocol p, std::uint64_t journal_bytes, std::uint64_t blocks)
+      : index(i), id(static_cast<ReplicaId>(i + 1)), protocol(p), journal(fmt::format("journal{}", id), journal_bytes),
+        data(fmt::format("data{}", id), (blocks + 1) * block_size) {}
+  std::size_t index;
+  ReplicaId id;
+  core::Protocol protocol;  // of every link on which this one is the secondary
+  SimFile journal, data;
+  std::vector<std::byte> archive;  // of tails that were cut off
+  std::unique_ptr<journal::AlignedBuffer> memory, scratch;
+  std::unique_ptr<core::Arena> arena, reads;
+  std::unique_ptr<core::Core> core;
+  std::uint64_t life = 0;
+  std::map<std::uint64_t, Pending> pending;
+  std::uint64_t next_pending = 1;
+  bool draining = false;
+  std::int64_t tick_at = -1;
+  // Has acknowledged something to the primary of now: what it had beyond that one's history is gone from its disk.
+  bool follows = false;
+  std::optional<bool> command;  // the answer to the operator's last command
+  bool command_open = false;
+  bool alive() const { return core != nullptr; }
+  bool is_primary() const { return alive() && core->status().role == core::Role::primary; }
+};
+
+}  // namespace twinloft::repl::sim

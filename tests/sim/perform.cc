@@ -1,0 +1,257 @@
+// Disks, links and arbiter: what a core asks for happens here, later, and not always.
+#include <algorithm>
+
+#include "node.h"
+#include "twinloft/spool-repl/format/wire.h"
+
+namespace twinloft::repl::sim {
+
+namespace {
+
+std::vector<std::byte> copy_of(const std::vector<core::IoPiece>& pieces) {
+  std::vector<std::byte> out;
+  for (const auto& p : pieces) out.insert(out.end(), p.data, p.data + p.bytes);
+  return out;
+}
+
+}  // namespace
+
+void Cluster::feed(Node& n, core::Event event) {
+  if (!n.alive()) return;
+  n.core->tick({now_us_ * 1000});
+  n.core->step(std::move(event));
+  drain(n);
+}
+
+void Cluster::drain(Node& n) {
+  if (n.draining) return;
+  n.draining = true;
+  for (;;) {
+    core::Output out;
+    n.core->get_output(out);
+    if (out.empty()) break;
+    perform(n, out);
+  }
+  n.draining = false;
+  arm_tick(n);
+}
+
+void Cluster::arm_tick(Node& n) {
+  auto next = n.core->next_tick();
+  if (!next) return;
+  std::int64_t at = std::max(now_us_, next->ns / 1000 + 1);
+  if (n.tick_at >= now_us_ && n.tick_at <= at) return;
+  n.tick_at = at;
+  schedule(at - now_us_, [this, &n, life = n.life] {
+    if (n.life != life || !n.alive()) return;
+    n.tick_at = -1;
+    n.core->tick({now_us_ * 1000});
+    drain(n);
+  });
+}
+
+void Cluster::complete_disk(Node& n, std::uint64_t no) {
+  auto it = n.pending.find(no);
+  if (it == n.pending.end()) return;
+  Pending p = std::move(it->second);
+  n.pending.erase(it);
+  p.apply();
+  feed(n, p.done());
+}
+
+void Cluster::perform_disk(Node& n, core::Output& out) {
+  auto begin = [&](std::int64_t latency_us, Pending p) {
+    std::uint64_t no = n.next_pending++;
+    n.pending.emplace(no, std::move(p));
+    schedule(latency_us, [this, &n, no, life = n.life] {
+      if (n.life == life) complete_disk(n, no);
+    });
+  };
+  auto latency = [&](DiskKind kind, std::uint64_t bytes = 0) {
+    std::int64_t us = 20 + below(random_.below(10) == 0 ? 5000 : 300);
+    std::int64_t slow = slow_us_[static_cast<std::size_t>(kind)];
+    if (slow > 0) us += below(static_cast<std::uint64_t>(slow));
+    return heavy_ ? us + static_cast<std::int64_t>(bytes / 1000) : us;  // 1 GB/s
+  };
+  auto done = [](core::Token t) { return [t]() -> core::Event { return core::DiskDone{t, 0}; }; };
+  auto nothing = [] {};
+
+  for (auto& w : out.journal_writes) {
+    auto bytes = std::make_shared<std::vector<std::byte>>(copy_of(w.pieces));
+    begin(latency(DiskKind::journal, bytes->size()), {[&n, bytes, at = w.offset] { n.journal.write_durable(at, *bytes); },
+                      [this, &n, bytes, at = w.offset] { n.journal.tear(at, *bytes, random_); }, done(w.token)});
+  }
+  for (auto& r : out.journal_reads) {
+    coverage_.hit("catch-up from the journal");
+    auto bytes = std::make_shared<std::vector<std::byte>>(r.bytes);
+    begin(latency(DiskKind::read, r.bytes), {[&n, bytes, at = r.offset] { (void)n.journal.read(at, *bytes); }, nothing,
+                      [t = r.token, bytes]() -> core::Event { return core::JournalReadDone{t, 0, std::move(*bytes)}; }});
+  }
+  for (auto& r : out.home_reads)
+    begin(latency(DiskKind::read), {[&n, pieces = r.pieces, at = r.lba.v * block_size] {
+                        std::uint64_t offset = at;
+                        if (!n.alive()) return;  // its memory is gone with it
+                        for (const auto& p : pieces) {
+                          (void)n.data.read(offset, {p.data, p.bytes});
+                          offset += p.bytes;
+                        }
+                      },
+                      nothing, done(r.token)});
+  for (auto& w : out.home_writes) {
+    auto bytes = std::make_shared<std::vector<std::byte>>(copy_of(w.pieces));
+    begin(latency(DiskKind::home, bytes->size()), {[&n, bytes, at = w.lba.v * block_size] { (void)n.data.write(at, *bytes); },
+                      [this, &n, bytes, at = w.lba.v * block_size] { n.data.tear(at, *bytes, random_); },
+                      done(w.token)});
+  }
+  for (auto& z : out.home_zeros)
+    begin(latency(DiskKind::home), {[&n, z] { (void)n.data.write_zeros(z.lba.v * block_size, z.blocks * block_size); },
+                      [this, &n, z] {
+                        std::vector<std::byte> zeros(z.blocks * block_size);
+                        n.data.tear(z.lba.v * block_size, zeros, random_);
+                      },
+                      done(z.token)});
+  for (auto& s : out.home_syncs)
+    begin(latency(DiskKind::sync), {[&n, upto = n.data.last_write()] { n.data.sync_upto(upto); }, nothing, done(s.token)});
+  for (auto& w : out.superblock_writes) {
+    auto block = std::make_shared<std::vector<std::byte>>(block_size);
+    encode_superblock(w.superblock, *block);
+    auto copy = [&n, block](int i) { n.journal.write_durable(superblock_offset[i], *block); };
+    begin(latency(DiskKind::superblock), {[copy] { copy(0), copy(1); },
+                      [this, &n, block, copy] {
+                        // The second copy is begun only when the first is durable.
+                        if (random_.below(2) == 0) return n.journal.tear(superblock_offset[0], *block, random_);
+                        copy(0);
+                        n.journal.tear(superblock_offset[1], *block, random_);
+                      },
+                      done(w.token)});
+  }
+  for (auto& a : out.archives) {
+    coverage_.hit("rejoin: tail archived");
+    begin(latency(DiskKind::read), {[&n, parts = a.parts] {
+                        for (const auto& [at, bytes] : parts) {
+                          std::vector<std::byte> part(bytes);
+                          (void)n.journal.read(at, part);
+                          n.archive.insert(n.archive.end(), part.begin(), part.end());
+                        }
+                      },
+                      nothing, done(a.token)});
+  }
+}
+
+void Cluster::perform(Node& n, core::Output& out) {
+  perform_disk(n, out);
+  for (auto& r : out.arbiter_requests) perform_arbiter(n, r);
+  for (auto& s : out.sends) {
+    if (auto* message = std::get_if<core::Send>(&s)) {
+      send(n, message->peer, std::move(message->message));
+      continue;
+    }
+    auto& r = std::get<core::SendRecord>(s);
+    std::vector<std::byte> bytes = copy_of(r.pieces);
+    send(n, r.peer, RecordMessage{r.epoch, {bytes.begin(), bytes.begin() + r.meta_bytes},
+                                  {bytes.begin() + r.meta_bytes, bytes.end()}});
+  }
+  for (auto& c : out.closes) {
+    note(fmt::format("replica {} closes {}: {}", n.id, c.peer, c.reason));
+    Link& l = link_of(n.index, c.peer - 1);
+    schedule(0, [this, &l, no = l.connection] {
+      if (l.up && l.connection == no) disconnect(l);
+    });
+  }
+  for (auto& notice : out.notices) {
+    note(fmt::format("replica {}: {}", n.id, notice.text));
+    if (notice.text.find("cut off") != std::string::npos) coverage_.hit("rejoin: divergent tail cut off");
+    if (notice.text.find("going on without") != std::string::npos) coverage_.hit("membership: a member removed");
+    if (notice.text.find("is in sync") != std::string::npos) coverage_.hit("membership: a member added");
+    if (notice.text.find("has made nothing durable") != std::string::npos) coverage_.hit("membership: a slow member closed");
+  }
+  // Completions before the change of role: they are the last of the old one's.
+  for (auto& c : out.completions) on_complete(n, c.id, c.error);
+  for (auto& r : out.role_changes) on_role(n, r);
+  for (auto& c : out.commands) {
+    note(fmt::format("replica {} answers: {}", n.id, c.text));
+    n.command = c.ok;
+    n.command_open = false;
+  }
+}
+
+// ---- arbiter -------------------------------------------------------------------------------------------------------
+
+void Cluster::perform_arbiter(Node& n, const core::ArbiterRequest& r) {
+  using Outcome = core::ArbiterAnswer::Outcome;
+  auto answer = [this, &n, life = n.life, token = r.token](Outcome outcome) {
+    core::ArbiterAnswer a{token, outcome, arbiter_.value, outcome == Outcome::unknown ? "no answer" : ""};
+    if (outcome == Outcome::unknown) a.current.reset();
+    schedule(50 + below(500), [this, &n, life, a] {
+      if (n.life == life) feed(n, a);
+    });
+  };
+  // Lost on the way there, done and the answer lost, done only after everybody has given it up, or as it should be.
+  std::uint64_t fate = random_.below(12);
+  if (!arbiter_.reachable || fate == 0) {
+    coverage_.hit("arbiter: no answer");
+    return answer(Outcome::unknown);
+  }
+  auto apply = [this, r] {
+    if (r.read) return Outcome::granted;
+    if (arbiter_.value != r.expected) return Outcome::refused;
+    arbiter_.value = r.desired;
+    note(fmt::format("arbiter: epoch {} of replica {}, set {:b}", r.desired.epoch.counter, r.desired.writer, r.desired.in_sync));
+    return Outcome::granted;
+  };
+  if (fate == 1 || fate == 2) {
+    coverage_.hit(fate == 1 ? "arbiter: answer lost" : "arbiter: applied late");
+    if (fate == 1) apply();
+    else schedule(below(20000), [apply] { apply(); });
+    return answer(Outcome::unknown);
+  }
+  schedule(20 + below(2000), [answer, apply] { answer(apply()); });
+}
+
+// ---- links ---------------------------------------------------------------------------------------------------------
+
+Cluster::Link& Cluster::link_of(std::size_t a, std::size_t b) {
+  for (Link& l : links_)
+    if ((l.a == a && l.b == b) || (l.a == b && l.b == a)) return l;
+  violated(fmt::format("no link between {} and {}", a + 1, b + 1));
+}
+
+void Cluster::connect(Link& l) {
+  if (!nodes_[l.a]->alive() || !nodes_[l.b]->alive() || l.cut || l.up) return;
+  l.up = true;
+  l.connection++;
+  l.deliver_at[0] = l.deliver_at[1] = now_us_;
+  note(fmt::format("link {}-{} up", l.a + 1, l.b + 1));
+  feed(*nodes_[l.a], core::PeerUp{nodes_[l.b]->id});
+  feed(*nodes_[l.b], core::PeerUp{nodes_[l.a]->id});
+}
+
+void Cluster::disconnect(Link& l) {
+  if (!l.up) return;
+  l.up = false;
+  l.connection++;
+  note(fmt::format("link {}-{} down", l.a + 1, l.b + 1));
+  feed(*nodes_[l.a], core::PeerDown{nodes_[l.b]->id});
+  feed(*nodes_[l.b], core::PeerDown{nodes_[l.a]->id});
+  schedule(100 + below(5000), [this, &l] { connect(l); });
+}
+
+// In order, as TCP delivers; encoded and decoded as on the wire.
+void Cluster::send(Node& from, ReplicaId to_id, PeerMessage message) {
+  Node& to = *nodes_[to_id - 1];
+  Link& l = link_of(from.index, to.index);
+  if (!l.up) return;
+  if (std::holds_alternative<Ack>(message) && to.index == client_at_) from.follows = true;
+  auto bytes = std::make_shared<std::vector<std::byte>>();
+  encode_peer_message(message, *bytes);
+  std::int64_t& last = l.deliver_at[from.index == l.a ? 0 : 1];
+  last = std::max(last, now_us_ + 10 + below(random_.below(20) == 0 ? 8000 : 200));
+  schedule(last - now_us_, [this, &l, &to, bytes, type = wire_type(message), from_id = from.id, no = l.connection] {
+    if (!l.up || l.connection != no) return;
+    auto decoded = decode_peer_message(type, *bytes);
+    if (!decoded) violated("a message does not decode: " + decoded.error().message);
+    feed(to, core::PeerInput{from_id, std::move(*decoded)});
+  });
+}
+
+}  // namespace twinloft::repl::sim
