@@ -169,10 +169,12 @@ id = {peer}
 address = "{self.address['b' if node == 'a' else 'a']}"
 protocol = "{protocol}"
 """
-            if role == "primary" and fuse:
-                text += f'[volume.{name}.fuse]\nfile = "{directory}/volume"\ndevice = "{self.device_link}"\n'
-            if role == "primary" and nbd:
-                text += f'[volume.{name}.nbd]\nlisten = "unix:{self.nbd_socket}"\n'
+            # The secondary has them too: it may be promoted.
+            suffix = "" if node == "a" else "-b"
+            if fuse:
+                text += f'[volume.{name}.fuse]\nfile = "{directory}/volume"\ndevice = "{self.device_link}{suffix}"\n'
+            if nbd:
+                text += f'[volume.{name}.nbd]\nlisten = "unix:{self.nbd_socket}{suffix}"\n'
             self.config[node] = directory / "spool-repl.toml"
             self.config[node].write_text(text)
 
@@ -196,12 +198,15 @@ protocol = "{protocol}"
             return None
 
     def wait_connected(self):
-        return wait_for(lambda: (s := self.status("a")) and s["peers"][0]["connection"] == "Connected" and s,
-                        "the replicas to connect")
+        return wait_for(lambda: (s := self.status("a")) and s["role"] == "Primary" and not s["suspended"] and s,
+                        "the primary to be promoted, and its peer to be connected")
 
     def device(self):
         wait_for(lambda: self.device_link.is_symlink() or self.nodes["a"].check_alive(), "the block device")
         return os.path.realpath(self.device_link)
+
+    def ctl(self, node, *words, check=True):
+        return run(BIN / "spool-repl", words[0], self.name, *words[1:], "--config", self.config[node], check=check)
 
     def data(self, node):
         return self.stage.dir / node / "data"

@@ -55,7 +55,7 @@ void Server::on_accept() {
   Fd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!fd || sessions_.size() >= sessions_max) return;
   int n = fd.get();
-  sessions_.emplace(n, Session{std::move(fd), {}, {}, 0, false});
+  sessions_.emplace(n, Session{std::move(fd), next_session_++, {}, {}, 0, false, false});
   loop_.watch(n, ports::Loop::readable, [this, n](unsigned ready) { on_ready(n, ready); });
 }
 
@@ -66,29 +66,44 @@ void Server::end(int fd) {
 
 void Server::on_ready(int fd, unsigned ready) {
   Session& s = sessions_.at(fd);
-  if (!s.answered && (ready & ports::Loop::readable)) {
+  if (ready & ports::Loop::readable) {
     char buffer[command_bytes_max];
     ssize_t n = ::recv(fd, buffer, sizeof buffer, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (n <= 0) return end(fd);
+    if (n < 0 || (n == 0 && !s.asked)) return end(fd);
+    if (n == 0) return loop_.change(fd, s.answered ? ports::Loop::writable : 0u);  // it waits for the answer
+    if (s.asked) return;
     s.in.append(buffer, static_cast<std::size_t>(n));
     std::size_t newline = s.in.find('\n');
     if (newline == std::string::npos) {
       if (s.in.size() > command_bytes_max) end(fd);
       return;
     }
-    auto reply = handler_(s.in.substr(0, newline));
-    s.out = reply ? *reply : "error: " + reply.error().message + "\n";
-    s.answered = true;
+    s.asked = true;
+    handler_(s.in.substr(0, newline), [server = std::weak_ptr(self_), fd, number = s.number](Result<std::string> reply) {
+      auto self = server.lock();
+      if (!self) return;
+      auto found = (*self)->sessions_.find(fd);
+      if (found == (*self)->sessions_.end() || found->second.number != number || found->second.answered) return;
+      found->second.out = reply ? *reply : "error: " + reply.error().message + "\n";
+      found->second.answered = true;
+      (*self)->send_rest(fd);
+    });
+    return;
   }
+  if (s.answered) send_rest(fd);
+}
+
+void Server::send_rest(int fd) {
+  Session& s = sessions_.at(fd);
   while (s.sent < s.out.size()) {
     ssize_t n = ::send(fd, s.out.data() + s.sent, s.out.size() - s.sent, MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) return loop_.change(fd, ports::Loop::writable);
-    if (n < 0) return end(fd);
+    if (n < 0) break;
     s.sent += static_cast<std::size_t>(n);
   }
-  if (s.answered) end(fd);
+  end(fd);
 }
 
 }  // namespace twinloft::repl::control

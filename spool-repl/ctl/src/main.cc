@@ -1,6 +1,7 @@
 // spool-repl: create, serve and look at replicated volumes.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/program_options.hpp>
 #include <chrono>
 #include <iostream>
@@ -22,15 +23,18 @@ constexpr const char* usage_text =
     "  create VOLUME        make the journal and the data area of this replica\n"
     "  serve                serve every volume of the configuration until SIGTERM\n"
     "  status [VOLUME]      role, connections, disk state (exit 2: a volume is suspended or failed)\n"
+    "  promote VOLUME       make this replica primary (--force: although others may have what it lacks)\n"
+    "  demote VOLUME        make it secondary; its device must not be in use\n"
     "  check-config         read the configuration and say what is wrong with it\n"
     "\n"
     "  --config FILE        default /etc/twinloft/spool-repl.toml\n"
     "  --json               status as JSON, a line a volume\n"
+    "  --force              with promote\n"
     "  --version, --help\n";
 
 struct Options {
   std::string command, config = "/etc/twinloft/spool-repl.toml", volume;
-  bool json = false;
+  bool json = false, force = false;
 };
 
 int complain(const Error& error, int exit_code) {
@@ -81,9 +85,24 @@ int status(const daemon::NodeSettings& node, const Options& options) {
   return result;
 }
 
+// Long: a demotion brings everything to the other replicas first.
+constexpr Duration role_change_time_max = std::chrono::minutes(2);
+
+int change_role(const daemon::NodeSettings& node, const Options& options) {
+  for (const auto& v : node.volumes) {
+    if (v.name != options.volume) continue;
+    auto done = control::ask(v.control, options.command + (options.force ? " force" : ""), role_change_time_max);
+    if (!done) return complain(done.error(), done.error().code == Errc::unavailable ? exit_unavailable : exit_failed);
+    fmt::print("{}", *done);
+    return exit_ok;
+  }
+  return complain({Errc::invalid, fmt::format("{}: which volume? \"{}\" is not in {}", options.command, options.volume,
+                                              options.config)}, exit_usage);
+}
+
 std::optional<int> parse(int argc, char** argv, Options& out) {
   po::options_description visible, all;
-  visible.add_options()("config", po::value(&out.config))("json", po::bool_switch(&out.json))("help", "")("version", "");
+  visible.add_options()("config", po::value(&out.config))("json", po::bool_switch(&out.json))("force", po::bool_switch(&out.force))("help", "")("version", "");
   all.add(visible).add_options()("command", po::value(&out.command))("volume", po::value(&out.volume));
   po::positional_options_description positional;
   positional.add("command", 1).add("volume", 1);
@@ -110,8 +129,8 @@ int run(int argc, char** argv) {
   log_set_program("spool-repl");
   Options options;
   if (auto done = parse(argc, argv, options)) return *done;
-  if (options.command != "create" && options.command != "serve" && options.command != "status" &&
-      options.command != "check-config") {
+  const std::string known[] = {"create", "serve", "status", "promote", "demote", "check-config"};
+  if (std::find(std::begin(known), std::end(known), options.command) == std::end(known)) {
     fmt::print(stderr, "spool-repl: {}\n{}",
                options.command.empty() ? "a command is missing" : "unknown command \"" + options.command + "\"",
                usage_text);
@@ -122,6 +141,7 @@ int run(int argc, char** argv) {
   if (options.command == "create") return create(*node, options);
   if (options.command == "status") return status(*node, options);
   if (options.command == "serve") return serve(*node);
+  if (options.command == "promote" || options.command == "demote") return change_role(*node, options);
   fmt::print("{}: ok, {} volume(s)\n", options.config, node->volumes.size());
   return exit_ok;
 }

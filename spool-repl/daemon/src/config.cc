@@ -142,8 +142,8 @@ Status read_peers(const std::string& file, const Table& t, VolumeSettings& v) {
       if (other.id == peer.id) return p.error(table->get("id"), "id", "is used twice");
     v.peers.push_back(std::move(peer));
   }
-  if (v.peers.size() > 1)
-    return t.error(t.raw().get("peer"), "peer", "this version replicates to one peer; more come with a later one");
+  if (v.peers.size() > bitmap_slots)
+    return t.error(t.raw().get("peer"), "peer", fmt::format("more than {} peers", bitmap_slots));
   return {};
 }
 
@@ -173,7 +173,7 @@ Result<VolumeSettings> read_volume(const std::string& file, const std::string& n
   v.control = "/run/twinloft/" + name + ".sock";
   TL_TRY(t.allow({"uuid", "replica", "role", "size", "data", "journal", "journal_size", "arena", "listen",
                   "secret_file", "control", "write_ack", "seal_after", "peer_timeout", "journal_writes_in_flight",
-                  "peer", "fuse", "nbd"}));
+                  "on_peer_loss", "min_in_sync", "slow_peer", "archive", "peer", "fuse", "nbd"}));
   TL_TRY(t.text("uuid", v.uuid));
   if (!v.uuid.empty())
     if (auto uuid = Uuid::parse(v.uuid); !uuid) return t.error(table.get("uuid"), "uuid", uuid.error().message);
@@ -194,7 +194,14 @@ Result<VolumeSettings> read_volume(const std::string& file, const std::string& n
   TL_TRY(t.duration("seal_after", v.seal_after));
   TL_TRY(t.duration("peer_timeout", v.peer_timeout));
   TL_TRY(t.integer("journal_writes_in_flight", 1, 64, v.journal_writes_in_flight));
+  using core::OnPeerLoss;
+  TL_TRY(t.choice<OnPeerLoss>("on_peer_loss", {{"suspend", OnPeerLoss::suspend}, {"continue", OnPeerLoss::go_on}},
+                              v.on_peer_loss));
+  TL_TRY(t.duration("slow_peer", v.slow_peer));
+  TL_TRY(t.path("archive", v.archive));
   TL_TRY(read_peers(file, t, v));
+  unsigned replicas = 1 + static_cast<unsigned>(v.peers.size());
+  TL_TRY(t.integer("min_in_sync", 1, replicas, v.min_in_sync));
   TL_TRY(read_exports(file, t, v));
   if (!v.peers.empty() && v.listen.empty()) return t.error(nullptr, "listen", "is missing: the volume has a peer");
   return v;

@@ -13,7 +13,7 @@ struct FrontEnds::Parts {
   ports::Loop& loop;
   ports::BlockTarget& target;
   const VolumeSettings& settings;
-  std::function<Epoch()> epoch;
+  Epoch epoch;  // of the promotion; changes of the in-sync set leave the name as it is
   std::unique_ptr<exports::SideThread> side;
   std::unique_ptr<exports::DeviceExport> device;
   std::unique_ptr<nbd::Server> nbd;
@@ -21,8 +21,7 @@ struct FrontEnds::Parts {
   bool device_ready = false;  // or failed: DeviceExport may be stopped only after that
   bool device_gone = false;
 
-  bool wanted() const { return settings.role == core::Role::primary; }
-  std::string nbd_name() const { return settings.nbd_name + "@" + epoch().id.text(); }
+  std::string nbd_name() const { return settings.nbd_name + "@" + epoch.id.text(); }
   Status start_nbd();
   Status start_device(std::function<void(Status)> done);
   void stop_nbd(std::function<void(Status)> done);
@@ -32,8 +31,8 @@ struct FrontEnds::Parts {
 };
 
 FrontEnds::FrontEnds(ports::Loop& loop, ports::BlockTarget& target, const VolumeSettings& settings,
-                     std::function<Epoch()> epoch)
-    : parts_(new Parts{loop, target, settings, std::move(epoch), nullptr, nullptr, nullptr}) {}
+                     const Epoch& promotion)
+    : parts_(new Parts{loop, target, settings, promotion, nullptr, nullptr, nullptr}) {}
 
 // Exports go before the side thread: what they gave it is finished by then.
 FrontEnds::~FrontEnds() {
@@ -85,7 +84,6 @@ Status FrontEnds::Parts::start_device(std::function<void(Status)> done) {
 
 void FrontEnds::start(std::function<void(Status)> done) {
   Parts& p = *parts_;
-  if (!p.wanted()) return p.later(std::move(done), {});
   if (!p.settings.nbd_listen.empty())
     if (Status nbd = p.start_nbd(); !nbd) return p.later(std::move(done), std::move(nbd));
   if (p.settings.fuse_file.empty()) return p.later(std::move(done), {});

@@ -1,4 +1,4 @@
-// The front ends of one volume, started and stopped as its configuration says.
+// The front ends of one volume while it is primary: made and started at each promotion, as its configuration says.
 #pragma once
 
 #include <functional>
@@ -16,10 +16,10 @@ namespace twinloft::repl::daemon {
 class FrontEnds {
  public:
   FrontEnds(ports::Loop& loop, ports::BlockTarget& target, const VolumeSettings& settings,
-            std::function<Epoch()> epoch);
+            const Epoch& promotion);
   ~FrontEnds();
 
-  // Only a primary has front ends. `done` is called on the loop's thread once the device is there, or with the error.
+  // `done` is called on the loop's thread once the device is there, or with the error.
   void start(std::function<void(Status)> done);
   // An error: the device is in use and was left as it is (with `force` it goes all the same).
   void stop(bool force, std::function<void(Status)> done);

@@ -21,12 +21,16 @@ const char* name_of(core::Protocol p) { return p == core::Protocol::A ? "A" : p 
 const char* name_of(core::Role r) { return r == core::Role::primary ? "Primary" : "Secondary"; }
 
 // UpToDate: has every record that there is. What a peer has is known while it is connected only.
-const char* disk_of(const core::VolumeStatus& s) { return s.failed ? "Failed" : "UpToDate"; }
+const char* disk_of(const NodeView& v) {
+  if (v.status.failed) return "Failed";
+  return v.status.in_sync & set_of(v.settings.replica) ? "UpToDate" : "Outdated";
+}
 const char* disk_of(const core::VolumeStatus& s, const core::PeerStatus& p) {
-  if (p.connection != core::ConnectionState::Connected) return "DUnknown";
-  if (s.role == core::Role::secondary) return "UpToDate";
+  if (p.connection != core::ConnectionState::Connected) return s.role == core::Role::primary && !p.in_sync ? "Outdated" : "DUnknown";
+  if (s.role == core::Role::secondary) return p.in_sync ? "UpToDate" : "Outdated";
   return p.durable == s.last ? "UpToDate" : "Behind";
 }
+const char* role_of(const core::PeerStatus& p) { return !p.known ? "Unknown" : p.primary ? "Primary" : "Secondary"; }
 
 std::string size_text(std::uint64_t bytes) {
   if (bytes >= 10ull << 30) return fmt::format("{} GiB", bytes >> 30);
@@ -40,8 +44,7 @@ std::string state_line(const core::VolumeStatus& s) {
     std::string reason;
     for (const auto& p : s.peers)
       if (!p.why.empty()) reason = fmt::format(" ({})", p.why);
-    return fmt::format("SUSPENDED: writes wait until every peer is connected{}; {} requests waiting", reason,
-                       s.waiting_requests);
+    return fmt::format("SUSPENDED: writes wait for {}{}; {} requests waiting", s.waits_for, reason, s.waiting_requests);
   }
   return "serving";
 }
@@ -50,12 +53,14 @@ std::string state_line(const core::VolumeStatus& s) {
 
 std::string status_text(const NodeView& v) {
   const core::VolumeStatus& s = v.status;
-  std::string out = fmt::format("{}  {}  {}  replica {}  {}\n", v.settings.name, name_of(s.role), disk_of(s),
+  std::string out = fmt::format("{}  {}  {}  replica {}  {}\n", v.settings.name, name_of(s.role), disk_of(v),
                                 v.settings.replica, size_text(v.volume_bytes));
   if (s.role == core::Role::primary) out += fmt::format("  state    {}\n", state_line(s));
   else if (s.failed) out += fmt::format("  state    {}\n", state_line(s));
+  else if (v.wants_primary) out += fmt::format("  state    waits to be promoted: {}\n", s.waits_for);
   for (const auto& p : s.peers) {
-    out += fmt::format("  peer {}   {}  {}  protocol {}", p.id, name_of(p.connection), disk_of(s, p), name_of(p.protocol));
+    out += fmt::format("  peer {}   {}  {}/{}  protocol {}{}", p.id, name_of(p.connection), role_of(p), disk_of(s, p),
+                       name_of(p.protocol), p.in_sync ? "  in sync" : "");
     if (s.role == core::Role::primary)
       out += fmt::format("  sent {}  received {}  durable {}", p.sent.v, p.received.v, p.durable.v);
     if (!p.why.empty()) out += fmt::format("\n           {}", p.why);
@@ -78,6 +83,9 @@ std::string status_json(const NodeView& v) {
     boost::json::object peer{{"id", p.id},
                              {"connection", name_of(p.connection)},
                              {"disk", disk_of(s, p)},
+                             {"role", role_of(p)},
+                             {"in_sync", p.in_sync},
+                             {"split_brain", p.split_brain},
                              {"protocol", name_of(p.protocol)},
                              {"sent_lsn", p.sent.v},
                              {"received_lsn", p.received.v},
@@ -85,13 +93,19 @@ std::string status_json(const NodeView& v) {
                              {"reason", p.why}};
     peers.push_back(std::move(peer));
   }
+  boost::json::array in_sync;
+  for (ReplicaId id = 1; id <= replica_id_max; ++id)
+    if (s.in_sync & set_of(id)) in_sync.push_back(id);
   boost::json::object root{
       {"name", v.settings.name},
       {"volume", v.volume.text()},
       {"replica", v.settings.replica},
       {"size_bytes", v.volume_bytes},
       {"role", name_of(s.role)},
-      {"disk", disk_of(s)},
+      {"disk", disk_of(v)},
+      {"wants_primary", v.wants_primary},
+      {"waits_for", s.waits_for},
+      {"in_sync", in_sync},
       {"failed", s.failed},
       {"failure", s.failure},
       {"suspended", s.suspended},

@@ -14,6 +14,7 @@ struct NodeView {
   std::uint64_t volume_bytes = 0;
   std::string device;  // path of the block device, empty where there is none
   std::string nbd;     // NBD URI, empty where there is none
+  bool wants_primary = false;
   const core::VolumeStatus& status;
 };
 

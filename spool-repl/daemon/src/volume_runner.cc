@@ -6,7 +6,9 @@
 
 #include <cerrno>
 #include <future>
+#include <map>
 
+#include "archiver.h"
 #include "disk_shell.h"
 #include "front_ends.h"
 #include "in_use.h"
@@ -22,6 +24,7 @@ namespace twinloft::repl::daemon {
 namespace {
 
 constexpr Duration drain_time_max = std::chrono::seconds(15);
+constexpr Duration promotion_retry = std::chrono::milliseconds(500);
 
 // Anonymous memory, present from the start: no page fault and no failure later on.
 class ArenaMemory {
@@ -56,7 +59,10 @@ Result<std::string> read_secret(const std::string& path) {
 
 core::Config core_config(const VolumeSettings& s) {
   core::Config c;
-  c.role = s.role;
+  c.role = core::Role::secondary;  // promoted, at start too, once that is granted
+  c.on_peer_loss = s.on_peer_loss;
+  c.min_in_sync = s.min_in_sync;
+  c.slow_peer = s.slow_peer;
   for (const PeerSettings& p : s.peers) c.peers.push_back({p.id, p.protocol});
   c.seal_after = s.seal_after;
   c.write_ack_durable = s.write_ack_durable;
@@ -102,7 +108,10 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
       return;
     }
     started_ = [promise](Status s) { promise->set_value(std::move(s)); };
-    front_ends_->start([this](Status s) { on_front_ends(std::move(s)); });
+    if (wants_primary_) try_promotion();
+    // Where the volume can be primary at once its front ends belong to the start, errors and all.
+    turn();
+    if (!front_ends_) std::exchange(started_, nullptr)({});
     Status end = loop_->run();
     if (!end) {
       log_error("volume {}: {}", settings_.name, end.error().message);
@@ -133,10 +142,13 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     TL_TRY_ASSIGN(loop_, io::UringLoop::create(clock_));
     disk_ = std::make_unique<DiskShell>(*loop_, journal_, data_, [this](core::Event e) { core_->step(std::move(e)); });
     TL_TRY(start_net());
-    control_ = std::make_unique<control::Server>(*loop_, settings_.control,
-                                                 [this](const std::string& c) { return command(c); });
+    std::string beside = settings_.journal.substr(0, settings_.journal.rfind('/') + 1);
+    archiver_ = std::make_unique<Archiver>(*loop_, journal_.fd.get(), settings_.archive.empty() ? beside : settings_.archive,
+                                           settings_.name);
+    control_ = std::make_unique<control::Server>(
+        *loop_, settings_.control, [this](const std::string& c, control::Server::Reply reply) { command(c, std::move(reply)); });
     TL_TRY(wait_while_in_use([&] { return control_->start(); }));
-    front_ends_ = std::make_unique<FrontEnds>(*loop_, *this, settings_, [this] { return core_->status().epoch; });
+    wants_primary_ = settings_.role == core::Role::primary;
     loop_->set_turn_hook([this] { turn(); });
     return {};
   }
@@ -187,19 +199,23 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
       if (out_.empty()) break;
       perform();
     }
-    front_ends_->flush();
+    if (front_ends_) front_ends_->flush();
     arm_tick();
     if (draining_ && !ended_) continue_stop();
   }
 
   void perform() {
     disk_->perform(out_);
+    for (auto& a : out_.archives)
+      archiver_->start(std::move(a), [this, token = a.token](int error) { core_->step(core::DiskDone{token, error}); });
     for (auto& s : out_.sends) send(s);
     if (net_) net_->flush();
     for (const auto& c : out_.closes) net_->close(c.peer, c.reason);
     for (const auto& n : out_.notices)
       log_line(n.serious ? LogLevel::warning : LogLevel::info, fmt::format("volume {}: {}", settings_.name, n.text));
     for (const auto& c : out_.completions) complete(c);
+    for (const auto& r : out_.role_changes) on_role(r);
+    for (const auto& c : out_.commands) on_command(c);
     out_.clear();
   }
 
@@ -231,30 +247,115 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
 
   // ---- control -----------------------------------------------------------------------------------------------------
 
-  Result<std::string> command(const std::string& text) {
-    core::VolumeStatus status = core_->status();
-    NodeView view{settings_, superblock_.volume, size_bytes(), front_ends_->device(),
-                  front_ends_->nbd_uri(), status};
-    if (text == "status") return status_text(view);
-    if (text == "status json") return status_json(view);
-    return fail(Errc::invalid, "unknown command \"{}\"", text.substr(0, 64));
+  void command(const std::string& text, control::Server::Reply reply) {
+    if (text == "status" || text == "status json") {
+      core::VolumeStatus status = core_->status();
+      NodeView view{settings_, superblock_.volume, size_bytes(), front_ends_ ? front_ends_->device() : "",
+                    front_ends_ ? front_ends_->nbd_uri() : "", wants_primary_, status};
+      return reply(text == "status" ? status_text(view) : status_json(view));
+    }
+    if (stopping_) return reply(fail(Errc::unavailable, "the node is being stopped"));
+    if (text == "promote" || text == "promote force") {
+      core::Token token = next_command_++;
+      replies_.emplace(token, std::move(reply));
+      core_->step(core::Promote{token, text == "promote force"});
+    } else if (text == "demote") {
+      demote(std::move(reply));
+    } else {
+      reply(fail(Errc::invalid, "unknown command \"{}\"", text.substr(0, 64)));
+    }
+  }
+
+  void on_command(const core::CommandDone& c) {
+    auto found = replies_.find(c.token);
+    if (found == replies_.end()) return;
+    auto reply = std::move(found->second);
+    replies_.erase(found);
+    // A promotion is done when its device is there.
+    if (c.ok && front_ends_starting_) {
+      promoted_ = [reply = std::move(reply), text = c.text](Status s) {
+        reply(s ? Result<std::string>(text + "\n") : std::unexpected(s.error()));
+      };
+      return;
+    }
+    reply(c.ok ? Result<std::string>(c.text + "\n") : fail(Errc::conflict, "{}", c.text));
+  }
+
+  // ---- roles -------------------------------------------------------------------------------------------------------
+
+  // Again and again until it is granted: the other replicas may not be there yet. The reason shows in status.
+  void try_promotion() {
+    if (!wants_primary_ || stopping_) return;
+    if (core_->status().role == core::Role::secondary) core_->step(core::Promote{0, false});
+    loop_->after(promotion_retry, [this] { try_promotion(); });
+  }
+
+  void on_role(const core::RoleChange& change) {
+    if (change.role == core::Role::primary) {
+      front_ends_ = std::make_unique<FrontEnds>(*loop_, *this, settings_, core_->status().epoch);
+      front_ends_starting_ = true;
+      front_ends_->start([this](Status s) { on_front_ends(std::move(s)); });
+      return;
+    }
+    if (!change.lost || !front_ends_) return;
+    log_error("volume {}: another replica is primary now: the device here is taken away", settings_.name);
+    wants_primary_ = false;
+    front_ends_->stop(true, [this](Status) { loop_->post([this] { front_ends_.reset(); }); });
+  }
+
+  // The device goes first: it is what can refuse, and after it nothing is written any more.
+  void demote(control::Server::Reply reply) {
+    if (core_->status().role == core::Role::secondary || !front_ends_) {
+      wants_primary_ = false;
+      return reply(std::string("already Secondary\n"));
+    }
+    if (front_ends_starting_ || demoting_) return reply(fail(Errc::conflict, "a change of role is under way"));
+    core::VolumeStatus s = core_->status();
+    if (s.suspended) return reply(fail(Errc::conflict, "writes wait for {}: demoting would leave them behind", s.waits_for));
+    demoting_ = true;
+    front_ends_->stop(false, [this, reply = std::move(reply)](Status stopped) {
+      demoting_ = false;
+      if (!stopped) return reply(std::unexpected(stopped.error()));
+      wants_primary_ = false;
+      core::Token token = next_command_++;
+      replies_.emplace(token, [this, reply](Result<std::string> done) {
+        loop_->post([this] { front_ends_.reset(); });
+        reply(std::move(done));
+      });
+      core_->step(core::Demote{token});
+    });
   }
 
   // ---- start and stop ----------------------------------------------------------------------------------------------
 
   void on_front_ends(Status s) {
-    if (!s) {
+    front_ends_starting_ = false;
+    if (auto promoted = std::exchange(promoted_, nullptr)) {
+      promoted(s);
+      if (!s) give_back(s.error().message);
+    } else if (!s) {
+      // At start, or on this node's own account: nobody but the log is there to be told.
       failed_ = true;
+      if (!started_) log_error("volume {}: {}", settings_.name, s.error().message);
       front_ends_->stop(true, [this](Status) { loop_->stop(); });
     }
     if (auto report = std::exchange(started_, nullptr)) report(std::move(s));
+  }
+
+  // Promoted, and the device can not be made: better no primary than one without a device.
+  void give_back(const std::string& why) {
+    log_error("volume {}: {}: demoted again", settings_.name, why);
+    front_ends_->stop(true, [this](Status) {
+      loop_->post([this] { front_ends_.reset(); });
+      core_->step(core::Demote{next_command_++});
+    });
   }
 
   void begin_stop(bool force) {
     if (draining_ || (stopping_ && !force)) return;
     stopping_ = true;
     if (force) core_->step(core::Detach{});
-    front_ends_->stop(force, [this](Status s) {
+    auto stopped = [this](Status s) {
       if (!s) {
         log_error("volume {}: {}", settings_.name, s.error().message);
         return;  // still serving; a second signal forces
@@ -262,13 +363,15 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
       if (draining_) return;
       draining_ = true;
       drain_until_ = loop_->now() + drain_time_max;
-      if (settings_.role == core::Role::primary)
+      if (core_->status().role == core::Role::primary)
         core_->step(core::ClientRequest{core::ClientOp::flush, false, 0, 0, nullptr, stop_flush_id});
       else
         stop_flushed_ = true;
       core_->step(core::CheckpointNow{});
       loop_->after(drain_time_max, [] {});
-    });
+    };
+    if (front_ends_) front_ends_->stop(force, stopped);
+    else stopped({});
   }
 
   void continue_stop() {
@@ -295,6 +398,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     }
     if (loop_) loop_->set_turn_hook(nullptr);
     front_ends_.reset();
+    archiver_.reset();
     control_.reset();
     net_.reset();
     // Operations still under way refer to the arena: they end before it goes.
@@ -314,9 +418,15 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   std::unique_ptr<core::Core> core_;
   std::unique_ptr<io::UringLoop> loop_;
   std::unique_ptr<DiskShell> disk_;
+  std::unique_ptr<Archiver> archiver_;
   std::unique_ptr<net::PeerNet> net_;
   std::unique_ptr<control::Server> control_;
-  std::unique_ptr<FrontEnds> front_ends_;
+  std::unique_ptr<FrontEnds> front_ends_;  // while primary
+  bool wants_primary_ = false;             // by configuration, until an administrator or another primary says otherwise
+  bool front_ends_starting_ = false, demoting_ = false;
+  std::function<void(Status)> promoted_;   // waits for the front ends
+  core::Token next_command_ = 1;           // 0: this node's own promotion
+  std::map<core::Token, control::Server::Reply> replies_;
   core::Output out_;
   std::vector<ByteSpan> pieces_;
   ports::Loop::TimerId tick_timer_ = 0;

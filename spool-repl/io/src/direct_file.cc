@@ -5,6 +5,7 @@
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 
@@ -67,6 +68,13 @@ Result<DirectFile> open_direct(const std::string& path, Access access) {
     return in_use(path, "another process has it locked (is the volume being served already?)");
   file.size_bytes = static_cast<std::uint64_t>(st.st_size);
   return file;
+}
+
+Status make_durable(int fd, const std::string& directory) {
+  if (::fsync(fd) < 0) return fail_errno(errno, "{}: the new file can not be made durable", directory);
+  Fd dir(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!dir || ::fsync(dir.get()) < 0) return fail_errno(errno, "{}: can not be made durable", directory);
+  return {};
 }
 
 }  // namespace twinloft::repl::io

@@ -40,7 +40,7 @@ struct ControlTest : testing::Test {
     return "you said " + command + "\n";
   }
   std::unique_ptr<Server> serve() {
-    auto server = std::make_unique<Server>(*loop, path, [this](const std::string& c) { return handle(c); });
+    auto server = std::make_unique<Server>(*loop, path, [this](const std::string& c, Server::Reply reply) { reply(handle(c)); });
     auto started = server->start();
     EXPECT_TRUE(started) << started.error().message;
     return server;
@@ -137,7 +137,7 @@ TEST_F(ControlTest, CallersThatSayNothingDoNotDisturb) {
 
 TEST_F(ControlTest, ALivingServerKeepsItsSocket) {
   auto server = serve();
-  Server second(*loop, path, [](const std::string&) { return std::string("the wrong one"); });
+  Server second(*loop, path, [](const std::string&, Server::Reply reply) { reply(std::string("the wrong one")); });
   auto started = second.start();
   ASSERT_FALSE(started);
   EXPECT_EQ(started.error().code, Errc::unavailable);
@@ -159,7 +159,7 @@ TEST_F(ControlTest, ADeadServersSocketIsReplaced) {
 
 TEST_F(ControlTest, AFileThatIsNoSocketIsNeverRemoved) {
   std::ofstream(path) << "precious";
-  Server server(*loop, path, [](const std::string&) { return std::string(); });
+  Server server(*loop, path, [](const std::string&, Server::Reply reply) { reply(std::string()); });
   auto started = server.start();
   ASSERT_FALSE(started);
   EXPECT_NE(started.error().message.find(path), std::string::npos);
@@ -180,7 +180,7 @@ TEST_F(ControlTest, TheSocketIsForOwnerAndGroup) {
 
 TEST_F(ControlTest, PathsTooLong) {
   std::string deep = folder + "/" + std::string(120, 'p');
-  Server server(*loop, deep, [](const std::string&) { return std::string(); });
+  Server server(*loop, deep, [](const std::string&, Server::Reply reply) { reply(std::string()); });
   auto started = server.start();
   ASSERT_FALSE(started);
   EXPECT_EQ(started.error().code, Errc::invalid);
@@ -192,7 +192,7 @@ TEST_F(ControlTest, NobodyThere) {
   ASSERT_FALSE(out);
   EXPECT_EQ(out.error().code, Errc::unavailable);
   EXPECT_NE(out.error().message.find(path), std::string::npos);
-  Server server(*loop, folder + "/missing/v.sock", [](const std::string&) { return std::string(); });
+  Server server(*loop, folder + "/missing/v.sock", [](const std::string&, Server::Reply reply) { reply(std::string()); });
   auto started = server.start();
   ASSERT_FALSE(started);
   EXPECT_NE(started.error().message.find("missing"), std::string::npos) << started.error().message;

@@ -17,8 +17,10 @@ inline constexpr std::size_t command_bytes_max = 512;
 
 class Server {
  public:
-  // The reply's text; an error is sent as "error: <message>".
-  using Handler = std::function<Result<std::string>(const std::string& command)>;
+  // Called once, now or later, on the loop's thread. An error is sent as "error: <message>". Where the session has
+  // ended meanwhile, or the server has, nothing happens.
+  using Reply = std::function<void(Result<std::string>)>;
+  using Handler = std::function<void(const std::string& command, Reply reply)>;
   Server(ports::Loop& loop, std::string path, Handler handler);
   ~Server();
   Server(const Server&) = delete;
@@ -29,12 +31,14 @@ class Server {
  private:
   struct Session {
     Fd fd;
+    std::uint64_t number;
     std::string in, out;
     std::size_t sent = 0;
-    bool answered = false;  // `out` is the reply, which may be empty
+    bool asked = false, answered = false;  // `out` is the reply, which may be empty
   };
   void on_accept();
   void on_ready(int fd, unsigned ready);
+  void send_rest(int fd);
   void end(int fd);
 
   ports::Loop& loop_;
@@ -42,6 +46,8 @@ class Server {
   Handler handler_;
   Fd listener_;
   std::unordered_map<int, Session> sessions_;
+  std::uint64_t next_session_ = 1;
+  std::shared_ptr<Server*> self_ = std::make_shared<Server*>(this);  // what replies hold, weakly
 };
 
 // Asks the server at `path`. Errc::unavailable where none answers.

@@ -20,7 +20,11 @@ struct VolumeSettings {
   std::string name;
   std::string uuid;             // empty: `create` proposes one
   ReplicaId replica = 0;
-  core::Role role = core::Role::secondary;
+  core::Role role = core::Role::secondary;  // primary: promoted at start, as soon as that is allowed
+  core::OnPeerLoss on_peer_loss = core::OnPeerLoss::suspend;
+  unsigned min_in_sync = 1;
+  Duration slow_peer = std::chrono::seconds(20);
+  std::string archive;          // directory for tails that are cut off; default: beside the journal
   std::uint64_t size = 0;       // bytes; used by `create`
   std::string data, journal;    // paths
   std::uint64_t journal_size = 1ull << 30;  // bytes; used by `create` where it makes the file

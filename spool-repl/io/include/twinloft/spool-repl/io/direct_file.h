@@ -29,6 +29,9 @@ enum class Access { read_only, read_write };
 // not_found, denied, unavailable (in use), invalid (neither file nor block device, or larger blocks than 4096).
 Result<DirectFile> open_direct(const std::string& path, Access access);
 
+// A new file's content and its entry in `directory` are on the disk when this returns.
+Status make_durable(int fd, const std::string& directory);
+
 class OsBlockFile final : public ports::BlockFile {
  public:
   explicit OsBlockFile(DirectFile& file) : file_(file) {}  // `file` must outlive this

@@ -1,0 +1,30 @@
+// Keeps records that are to be cut off from the journal in files of their own (DESIGN 6.4: no tail is cut before it is
+// archived). Works on a thread of its own: it is rare, and nothing waits for it but the rejoin.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "twinloft/base/result.h"
+#include "twinloft/spool-repl/core/effects.h"
+#include "twinloft/spool-repl/ports/loop.h"
+
+namespace twinloft::repl::daemon {
+
+class Archiver {
+ public:
+  // `journal_fd` outlives this. Files go to `directory`, named VOLUME-FIRST-LAST-EPOCH.tail.
+  Archiver(ports::Loop& loop, int journal_fd, std::string directory, std::string volume);
+  // `done` is called on the loop's thread with an errno once the file and its directory entry are durable.
+  void start(core::ArchiveTail tail, std::function<void(int error)> done);
+
+ private:
+  Status store(const core::ArchiveTail& tail, const std::string& path) const;
+  ports::Loop& loop_;
+  int journal_fd_;
+  std::string directory_, volume_;
+  std::jthread thread_;
+};
+
+}  // namespace twinloft::repl::daemon
