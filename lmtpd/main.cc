@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <boost/program_options.hpp>
+#include <cstdlib>
 #include <iostream>
 #include <span>
 #include <string>
@@ -108,6 +109,8 @@ ServerConfig to_server_config(const Config& config) {
   out.deliveries_per_transaction_max = l.deliveries_per_transaction;
   out.connections_max = l.connections_max;
   out.idle_timeout = l.idle_timeout;
+  out.queue_time = l.queue_time;
+  out.stop_timeout = l.stop_timeout;
   out.body_memory = l.body_memory;
   out.body_memory_total = l.body_memory_total;
   out.body_directory = l.body_directory;
@@ -166,6 +169,14 @@ Status start(Config& config, Parts& parts) {
   return {};
 }
 
+// Threads that stand in the kernel cannot be waited for; the clients of their deliveries have got no 250.
+[[noreturn]] void leave(const Parts& parts, const RunEnd& end) {
+  log_error("limits.stop_timeout is over: leaving {} deliveries that have not ended, and {} connections; none of their "
+            "clients got a 250 for them", end.deliveries_left, end.connections_left);
+  if (parts.spawner) parts.spawner->give_up();
+  std::_Exit(EX_TEMPFAIL);
+}
+
 int serve(const std::string& path) {
   log_set_program("lmtpd");
   auto config = load_config(path);
@@ -183,7 +194,8 @@ int serve(const std::string& path) {
     return EX_CONFIG;
   }
   for (const ListenSettings& listen : config->listen) log_info("listening on {}", listen.address);
-  parts.server->run();
+  RunEnd end = parts.server->run();
+  if (!end.in_order) leave(parts, end);
   log_info("stopped");
   return 0;
 }

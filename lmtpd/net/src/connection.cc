@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <exception>
 
-#include "transaction.h"
 #include "twinloft/base/log.h"
 
 namespace twinloft::lmtpd {
@@ -47,6 +46,7 @@ Connection::Connection(Loop& loop, Fd socket, std::string peer)
       socket_(loop.io()),
       timer_(loop.io()),
       session_(hub_.config.session, std::move(peer)),
+      queue_timer_(loop.io()),
       last_progress_(hub_.clock.now()) {
   boost::system::error_code error;
   asio::generic::stream_protocol protocol = protocol_of(socket.get());
@@ -64,9 +64,13 @@ void Connection::start() {
 
 void Connection::stop() {
   if (phase_ != Phase::open) return;
+  stopping_ = true;
   session_.shutdown();
+  if (transaction_) give_up_waiting();
   perform();
 }
+
+void Connection::abandon() { close(); }
 
 // --- What the session asks for ----------------------------------------------------------------------------------
 
@@ -135,16 +139,35 @@ void Connection::looked_up(Result<std::optional<User>> user) {
 
 void Connection::deliver(std::shared_ptr<const Envelope> envelope) {
   ++under_way_;
-  start_deliveries(hub_, std::move(envelope), std::move(body_), gone_,
-                   [self = shared_from_this()](std::vector<Reply> replies) mutable {
-                     asio::io_context& io = self->loop_.io();
-                     asio::post(io, [self = std::move(self), replies = std::move(replies)] { self->delivered(replies); });
-                   });
-  body_.reset();
+  transaction_ = std::make_shared<Transaction>(
+      hub_, std::move(envelope), std::exchange(body_, nullptr),
+      [self = shared_from_this()](std::vector<Reply> replies) mutable {
+        asio::io_context& io = self->loop_.io();
+        asio::post(io, [self = std::move(self), replies = std::move(replies)] { self->delivered(replies); });
+      });
+  if (stopping_ || input_ended_) return give_up_waiting();
+  transaction_->start();
+  queue_timer_.expires_after(hub_.config.queue_time);
+  queue_timer_.async_wait([transaction = transaction_](const boost::system::error_code& cancelled) {
+    if (!cancelled)
+      transaction->give_up_waiting({451, "4.3.2", "Deliveries take too long now, try again later"},
+                                   "they waited for limits.queue_time");
+  });
+}
+
+// For a client that has left: its MTA sends the message again, and would have it twice. A half-closed connection looks
+// the same; a 451 loses nothing there.
+void Connection::give_up_waiting() {
+  if (stopping_)
+    transaction_->give_up_waiting({451, "4.3.2", "The server is being stopped"}, "the server is being stopped");
+  else
+    transaction_->give_up_waiting({451, "4.3.0", "Not delivered: the client has left"}, "the client has left");
 }
 
 void Connection::delivered(const std::vector<Reply>& replies) {
   --under_way_;
+  transaction_.reset();
+  queue_timer_.cancel();
   if (phase_ == Phase::closed) return remove_if_done();
   last_progress_ = hub_.clock.now();
   for (std::size_t i = 0; i < replies.size(); ++i) session_.delivery_done(i, replies[i]);
@@ -209,7 +232,7 @@ bool Connection::read_once() {
   }
   if (got == 0) {
     input_ended_ = true;
-    *gone_ = true;  // or half closed: what has not begun is 451 then, which loses nothing
+    if (transaction_) give_up_waiting();
     return true;
   }
   if (phase_ == Phase::lingering) return true;
@@ -243,10 +266,11 @@ void Connection::linger() {
 void Connection::close() {
   if (phase_ != Phase::closed) {
     phase_ = Phase::closed;
-    *gone_ = true;
+    if (transaction_) give_up_waiting();
     boost::system::error_code ignored;
     socket_.close(ignored);
     timer_.cancel();
+    queue_timer_.cancel();
     body_.reset();
   }
   remove_if_done();

@@ -35,6 +35,7 @@ struct Hub {
   MemoryBudget budget;
   const BodyLimits body_limits;
   std::atomic<std::size_t> connections{0};
+  std::atomic<std::size_t> deliveries_begun{0};  // and not ended
   WorkerPool lookups;  // last: their threads use the rest
   WorkerPool deliveries;
 };
@@ -42,7 +43,9 @@ struct Hub {
 // One thread's loop. Everything but post() belongs to that thread.
 class Loop {
  public:
-  explicit Loop(Hub& hub) : hub_(hub), io_(1), guard_(io_.get_executor()), buffer_(read_bytes_max) {}
+  // `ended` is called once, when the last connection is gone after stop().
+  Loop(Hub& hub, std::function<void()> ended)
+      : hub_(hub), ended_(std::move(ended)), io_(1), guard_(io_.get_executor()), buffer_(read_bytes_max) {}
 
   boost::asio::io_context& io() { return io_; }
   Hub& hub() { return hub_; }
@@ -52,6 +55,8 @@ class Loop {
   void remove(const std::shared_ptr<Connection>& connection);
   // Tells every connection; the loop ends once the last one is gone.
   void stop();
+  // Closes every connection, whatever it waits for, and ends the loop.
+  void abandon();
   bool stopping() const { return stopping_; }
 
  private:
@@ -59,6 +64,7 @@ class Loop {
   void end_if_empty();
 
   Hub& hub_;
+  std::function<void()> ended_;
   boost::asio::io_context io_;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> guard_;
   std::vector<char> buffer_;

@@ -37,7 +37,7 @@ class ServerTest : public testing::Test {
     auto server = Server::create(config_, std::move(listeners), users_, deliverer_, clock_, random_);
     ASSERT_TRUE(server) << server.error().message;
     server_ = std::move(*server);
-    thread_ = std::thread([this] { server_->run(); });
+    thread_ = std::thread([this] { end_ = server_->run(); });
   }
   void stop() {
     deliverer_.release();
@@ -54,6 +54,7 @@ class ServerTest : public testing::Test {
   ServerConfig config_;
   std::unique_ptr<Server> server_;
   std::thread thread_;
+  RunEnd end_;  // once the thread is joined
   std::uint16_t port_ = 0;
 };
 
@@ -340,7 +341,72 @@ TEST_F(ServerTest, StopEndsIdleConnectionsAndFinishesDeliveries) {
   EXPECT_EQ(busy.reply().substr(0, 3), "421");
   EXPECT_TRUE(busy.at_end());
   thread_.join();
+  EXPECT_TRUE(end_.in_order);
   EXPECT_EQ(deliverer_.delivered().size(), 2u);
+}
+
+TEST_F(ServerTest, StopBeginsNoDelivery) {
+  config_.deliveries_max = 1;
+  start();
+  deliverer_.hold();
+  LmtpClient busy(port_);
+  busy.begin();
+  busy.envelope({"ann@example.org", "bob@example.org"});
+  busy.send(message);
+  deliverer_.wait_for_waiting(1);
+  LmtpClient queued(port_);
+  queued.begin();
+  queued.envelope({"carl@example.org"});
+  queued.send(std::string(message) + "NOOP\r\n");
+  LmtpClient other(port_);  // one thread serves both in turn: it has seen the message when this is answered
+  other.begin();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(other.ask("NOOP\r\n").substr(0, 3), "250");
+  server_->stop();
+  EXPECT_EQ(queued.reply().substr(0, 9), "451 4.3.2") << "while the only worker is busy";
+  EXPECT_EQ(queued.reply().substr(0, 9), "421 4.3.2");
+  deliverer_.release();
+  EXPECT_EQ(busy.reply().substr(0, 3), "250");
+  EXPECT_EQ(busy.reply().substr(0, 9), "451 4.3.2");
+  EXPECT_EQ(busy.reply().substr(0, 9), "421 4.3.2");
+  for (LmtpClient* client : {&busy, &queued, &other}) client->hang_up();
+  thread_.join();
+  EXPECT_TRUE(end_.in_order);
+  ASSERT_EQ(deliverer_.delivered().size(), 1u);
+}
+
+// The spool stands still and does not come back.
+TEST_F(ServerTest, StopHasABound) {
+  config_.stop_timeout = 0ms;
+  config_.io_threads = 2;
+  start();
+  deliverer_.hold();
+  LmtpClient busy(port_);
+  busy.begin();
+  busy.envelope({"ann@example.org", "bob@example.org"});
+  busy.send(message);
+  deliverer_.wait_for_waiting(2);
+  server_->stop();
+  thread_.join();
+  EXPECT_FALSE(end_.in_order);
+  EXPECT_EQ(end_.deliveries_left, 2u);
+  EXPECT_EQ(end_.connections_left, 1u);
+  EXPECT_TRUE(busy.at_end()) << "no 250 for what nobody has waited for";
+}
+
+// No worker is ever free.
+TEST_F(ServerTest, ADeliveryThatDoesNotBeginInTimeIsTemporary) {
+  config_.deliveries_max = 0;
+  config_.queue_time = 1ms;
+  start();
+  LmtpClient client(port_);
+  client.begin();
+  for (int i = 0; i < 2; ++i) {
+    client.envelope({"ann@example.org", "bob@example.org"});
+    EXPECT_EQ(client.ask(message).substr(0, 9), "451 4.3.2");
+    EXPECT_EQ(client.reply().substr(0, 9), "451 4.3.2");
+  }
+  stop();
+  EXPECT_TRUE(deliverer_.delivered().empty());
 }
 
 TEST_F(ServerTest, SeveralIoThreadsServeManyConnections) {

@@ -67,6 +67,8 @@ class Spawner {
   static Result<std::unique_ptr<Spawner>> start(std::vector<AgentSpec> agents, SpawnerOptions options = {});
   // Ends the spawner and every run; waits for it.
   ~Spawner();
+  // Has the spawner end every run and itself, and does not wait. Every run ends as `lost` from then on.
+  void give_up() const;
   Spawner(const Spawner&) = delete;
   Spawner& operator=(const Spawner&) = delete;
 
