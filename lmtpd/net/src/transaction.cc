@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <exception>
+#include <unordered_map>
+#include <utility>
 
 #include "twinloft/base/log.h"
 
@@ -14,22 +16,34 @@ Transaction::Transaction(Hub& hub, std::shared_ptr<const Envelope> envelope, std
       body_(std::move(body)),
       done_(std::move(done)),
       replies_(envelope_->recipients.size()),
-      missing_(replies_.size()) {}
+      missing_(replies_.size()) {
+  std::unordered_map<std::string_view, std::size_t> lane_of;
+  for (std::size_t i = 0; i < replies_.size(); ++i) {
+    auto [at, is_new] = lane_of.try_emplace(envelope_->recipients[i].user.name, lanes_.size());
+    if (is_new) lanes_.emplace_back();
+    lanes_[at->second].recipients.push_back(i);
+  }
+}
 
 void Transaction::start() {
-  std::size_t threads = std::min<std::size_t>(envelope_->recipients.size(),
-                                              std::max(1u, hub_.config.deliveries_per_transaction_max));
+  std::size_t threads = std::min<std::size_t>(lanes_.size(), std::max(1u, hub_.config.deliveries_per_transaction_max));
   for (std::size_t i = 0; i < threads; ++i) hub_.deliveries.post(this, [self = shared_from_this()] { self->work(); });
 }
 
 void Transaction::work() {
-  for (std::size_t i; begin(i);) finish(i, deliver_one(envelope_->recipients[i]));
+  while (Lane* lane = take_lane())
+    for (std::size_t i; begin(*lane, i);) finish(i, deliver_one(envelope_->recipients[i]));
 }
 
-bool Transaction::begin(std::size_t& recipient) {
+Transaction::Lane* Transaction::take_lane() {
   std::lock_guard lock(mutex_);
-  if (next_ == envelope_->recipients.size()) return false;
-  recipient = next_++;
+  return lanes_taken_ < lanes_.size() ? &lanes_[lanes_taken_++] : nullptr;
+}
+
+bool Transaction::begin(Lane& lane, std::size_t& recipient) {
+  std::lock_guard lock(mutex_);
+  if (given_up_ || lane.next == lane.recipients.size()) return false;
+  recipient = lane.recipients[lane.next++];
   hub_.deliveries_begun.fetch_add(1, std::memory_order_relaxed);
   return true;
 }
@@ -46,14 +60,14 @@ void Transaction::finish(std::size_t recipient, Reply reply) {
 }
 
 void Transaction::give_up_waiting(const Reply& reply, std::string_view why) {
-  std::size_t count;
+  std::size_t count = 0;
   bool last;
   {
     std::lock_guard lock(mutex_);
-    count = envelope_->recipients.size() - next_;
+    if (std::exchange(given_up_, true)) return;
+    for (const Lane& lane : lanes_)
+      for (std::size_t i = lane.next; i < lane.recipients.size(); ++i, ++count) replies_[lane.recipients[i]] = reply;
     if (count == 0) return;
-    std::fill(replies_.begin() + static_cast<std::ptrdiff_t>(next_), replies_.end(), reply);
-    next_ += count;
     missing_ -= count;
     last = missing_ == 0;
   }

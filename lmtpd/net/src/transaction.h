@@ -1,4 +1,6 @@
-// The deliveries of one message: each recipient on its own, several at once, on worker threads.
+// The deliveries of one message: each recipient on its own, several at once, on worker threads. Recipients who are one
+// user (details, aliases, duplicates) come one after the other: the limit of deliveries to one user at once is there for
+// other messages, and must not defer what this one could do by itself.
 //
 // A delivery waits for its worker, begins, and ends. What waits can be given up at any moment, from any thread, also
 // while every worker is stuck: it is never begun then, so a 4xx for it is safe. What has begun is waited for: its file
@@ -34,8 +36,14 @@ class Transaction : public std::enable_shared_from_this<Transaction> {
   void give_up_waiting(const Reply& reply, std::string_view why);
 
  private:
+  // One user's recipients, for one worker.
+  struct Lane {
+    std::vector<std::size_t> recipients;
+    std::size_t next = 0;  // those before it have begun
+  };
   void work();
-  bool begin(std::size_t& recipient);
+  Lane* take_lane();
+  bool begin(Lane& lane, std::size_t& recipient);
   void finish(std::size_t recipient, Reply reply);
   Reply deliver_one(const Recipient& recipient);
   void report();
@@ -46,7 +54,9 @@ class Transaction : public std::enable_shared_from_this<Transaction> {
   DeliveriesDone done_;
   std::mutex mutex_;               // of what follows
   std::vector<Reply> replies_;     // gone once reported
-  std::size_t next_ = 0;           // recipient to be begun; those before it have begun or were given up
+  std::vector<Lane> lanes_;        // in the order of their first recipients
+  std::size_t lanes_taken_ = 0;
+  bool given_up_ = false;          // nothing begins any more
   std::size_t missing_ = 0;        // replies
 };
 

@@ -141,6 +141,24 @@ TEST_F(ServerTest, DeliveriesOfATransactionRunInParallel) {
   EXPECT_EQ(deliverer_.most_at_once(), 3);
 }
 
+// The first two deliveries to begin wait for one another, so they are at once; both are not the same user's.
+TEST_F(ServerTest, DetailsOfOneUserComeOneAfterTheOther) {
+  start();
+  deliverer_.hold(2);
+  LmtpClient client(port_);
+  client.begin();
+  std::string text = "MAIL FROM:<>\r\n";
+  for (int i = 0; i < 20; ++i) text += "RCPT TO:<ann+" + std::to_string(i) + "@example.org>\r\n";
+  client.send(text + "RCPT TO:<bob@example.org>\r\nDATA\r\n" + std::string(message));
+  for (int i = 0; i < 22; ++i) EXPECT_EQ(client.reply().substr(0, 3), "250");
+  EXPECT_EQ(client.reply().substr(0, 3), "354");
+  for (int i = 0; i < 20; ++i)
+    EXPECT_EQ(client.reply(), "250 2.0.0 ann+" + std::to_string(i) + "@example.org delivered");
+  EXPECT_EQ(client.reply(), "250 2.0.0 bob@example.org delivered");
+  EXPECT_EQ(deliverer_.most_at_once_to_one_user(), 1);
+  EXPECT_EQ(deliverer_.most_at_once(), 2);
+}
+
 TEST_F(ServerTest, LookUpsThatFailAreTemporary) {
   start();
   LmtpClient client(port_);

@@ -69,6 +69,19 @@ TEST_F(TransactionTest, WhatHasBegunIsWaitedForAndTheRestIsNotBegun) {
   hub_.reset();
 }
 
+TEST_F(TransactionTest, GivenUpAmongTheRecipientsOfOneUser) {
+  use_workers(3);
+  deliverer_.hold();
+  auto t = make({"a", "b", "a", "b"});
+  t->start();
+  deliverer_.wait_for_waiting(2);
+  t->give_up_waiting(stopping, "test");
+  deliverer_.release();
+  EXPECT_EQ(codes(), (Texts{"250 2.0.0", "250 2.0.0", "451 4.3.2", "451 4.3.2"}));
+  hub_.reset();
+  EXPECT_EQ(begun().size(), 2u);
+}
+
 // A suspended volume: every worker stands still, and the replies are there all the same.
 TEST_F(TransactionTest, IsAnsweredWithoutAnyWorker) {
   use_workers(0);
