@@ -87,7 +87,8 @@ bool Connection::perform_once() {
   else out_ += actions.send;
   bool again = !take_body(actions);
   if (actions.close && phase_ == Phase::open) phase_ = Phase::closing;
-  if (actions.deliver) deliver(std::move(actions.deliver));
+  if (actions.deliver && storing_) stored_first_ = std::move(actions.deliver);
+  else if (actions.deliver) deliver(std::move(actions.deliver));
   if (!actions.lookup) return again;
   if (hub_.config.lookup_blocks) {
     look_up(std::move(*actions.lookup));
@@ -103,17 +104,53 @@ bool Connection::perform_once() {
 bool Connection::take_body(Actions& actions) {
   if (actions.begin_body) body_ = std::make_shared<BodyStore>(hub_.body_limits, hub_.budget);
   if (actions.abort_body) body_.reset();
-  if (!body_) return true;
+  if (!body_ || actions.body.empty()) return true;
+  std::size_t bytes = 0;
+  for (ByteSpan piece : actions.body) bytes += piece.size();
+  if (!body_->fits_memory(bytes)) {
+    std::string chunk;
+    chunk.reserve(bytes);
+    for (ByteSpan piece : actions.body) chunk += as_text(piece);
+    store(std::move(chunk));
+    return true;
+  }
   for (ByteSpan piece : actions.body) {
     Status kept = body_->append(as_text(piece));
     if (kept) continue;
-    log_error("a message is put off: {}", kept.error().message);
-    body_.reset();
     actions.deliver.reset();
-    session_.body_failed(refusal_of(kept.error()));
+    lose_body(kept.error());
     return false;
   }
   return true;
+}
+
+void Connection::lose_body(const Error& error) {
+  log_error("a message is put off: {}", error.message);
+  body_.reset();
+  session_.body_failed(refusal_of(error));
+}
+
+void Connection::store(std::string chunk) {
+  ++under_way_;
+  storing_ = true;
+  hub_.bodies.post([self = shared_from_this(), body = body_, chunk = std::move(chunk)]() mutable {
+    Status kept = body->append(chunk);
+    asio::io_context& io = self->loop_.io();
+    asio::post(io, [self = std::move(self), body = std::move(body), kept = std::move(kept)] { self->stored(body, kept); });
+  });
+}
+
+// A body that was aborted meanwhile (the server leaves) is of no interest.
+void Connection::stored(const std::shared_ptr<BodyStore>& body, const Status& kept) {
+  --under_way_;
+  storing_ = false;
+  if (phase_ == Phase::closed) return remove_if_done();
+  if (body_ != body) return wait_readable();
+  last_progress_ = hub_.clock.now();
+  auto envelope = std::exchange(stored_first_, nullptr);
+  if (!kept) lose_body(kept.error());
+  else if (envelope) deliver(std::move(envelope));
+  perform();
 }
 
 void Connection::look_up(LookupRequest request) {
@@ -202,7 +239,7 @@ void Connection::all_sent() {
 
 void Connection::wait_readable() {
   bool wanted = phase_ == Phase::lingering || (phase_ == Phase::open && session_.wants_input());
-  if (reading_ || input_ended_ || !wanted) return;
+  if (reading_ || storing_ || input_ended_ || !wanted) return;
   reading_ = true;
   socket_.async_wait(asio::socket_base::wait_read, [self = shared_from_this()](const boost::system::error_code& error) {
     self->reading_ = false;
@@ -212,7 +249,7 @@ void Connection::wait_readable() {
 }
 
 void Connection::on_readable() {
-  if (phase_ == Phase::closed) return;
+  if (phase_ == Phase::closed || storing_) return;  // flush() waits for input again once the part is stored
   try {
     if (read_once()) flush();
   } catch (const std::exception& e) {
@@ -297,7 +334,7 @@ void Connection::on_timer() {
   if (phase_ == Phase::closed) return;
   if (phase_ == Phase::lingering) return close();
   Duration limit = hub_.config.idle_timeout;
-  bool ours = !session_.waits_for_client() && (out_.empty() || looking_up_) && phase_ == Phase::open;
+  bool ours = phase_ == Phase::open && (storing_ || (!session_.waits_for_client() && (out_.empty() || looking_up_)));
   Duration idle = ours ? Duration(0) : hub_.clock.now() - last_progress_;
   if (idle < limit) return arm_timer(limit - idle);
   if (!out_.empty()) return close();  // it takes no replies

@@ -37,6 +37,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void perform();  // until the session asks for nothing more, then flush()
   bool perform_once();
   bool take_body(Actions& actions);
+  void store(std::string chunk);
+  void stored(const std::shared_ptr<BodyStore>& body, const Status& kept);
+  void lose_body(const Error& error);
   void look_up(LookupRequest request);
   void looked_up(Result<std::optional<User>> user);
   void deliver(std::shared_ptr<const Envelope> envelope);
@@ -68,9 +71,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool writing_ = false;  // likewise for room to write
   bool input_ended_ = false;
   bool stopping_ = false;     // the server leaves
-  std::size_t under_way_ = 0;  // look-ups and transactions
+  std::size_t under_way_ = 0;  // look-ups, transactions and parts of bodies
   bool looking_up_ = false;    // on a worker thread
   std::shared_ptr<BodyStore> body_;
+  bool storing_ = false;       // a part of the body, on a worker thread; nothing is read meanwhile
+  std::shared_ptr<const Envelope> stored_first_;  // to be delivered once the body is stored
   std::shared_ptr<Transaction> transaction_;  // whose deliveries are under way
   boost::asio::steady_timer queue_timer_;     // of its deliveries that have not begun
   Instant last_progress_;

@@ -18,15 +18,19 @@ namespace twinloft::lmtpd {
 class Connection;
 
 struct Hub {
+  static constexpr std::size_t body_threads = 4;
+
   Hub(ServerConfig c, UserDb& u, Deliverer& d, const Clock& k)
       : config(std::move(c)),
         users(u),
         deliverer(d),
         clock(k),
         budget(config.body_memory_total),
-        body_limits{config.body_memory, config.body_directory},
+        body_limits{config.body_memory, config.body_directory,
+                    config.make_body_file ? config.make_body_file : make_unlinked_file},
         lookups(config.lookup_blocks ? config.lookups_max : 0),
-        deliveries(config.deliveries_max) {}
+        deliveries(config.deliveries_max),
+        bodies(body_threads) {}
 
   const ServerConfig config;
   UserDb& users;
@@ -38,6 +42,7 @@ struct Hub {
   std::atomic<std::size_t> deliveries_begun{0};  // and not ended
   WorkerPool lookups;  // last: their threads use the rest
   WorkerPool deliveries;
+  WorkerPool bodies;  // writes large messages to files; apart, so that a spool that stands still holds up none
 };
 
 // One thread's loop. Everything but post() belongs to that thread.

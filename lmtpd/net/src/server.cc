@@ -72,6 +72,7 @@ struct Server::Impl {
   ~Impl() {
     hub.lookups.finish();
     hub.deliveries.finish();
+    hub.bodies.finish();
   }
 
   void hand_over(Fd socket, std::string peer);

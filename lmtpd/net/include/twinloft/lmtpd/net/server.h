@@ -7,11 +7,13 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "twinloft/base/clock.h"
+#include "twinloft/base/fd.h"
 #include "twinloft/base/random.h"
 #include "twinloft/base/result.h"
 #include "twinloft/lmtpd/net/listener.h"
@@ -33,6 +35,7 @@ struct ServerConfig {
   std::uint64_t body_memory = 1u << 20;
   std::uint64_t body_memory_total = 256u << 20;
   std::string body_directory = "/var/tmp";
+  std::function<Result<Fd>(const std::string& directory)> make_body_file;  // null: unlinked files; may block
   bool lookup_blocks = true;     // false: look-ups are done on the io thread
   bool stop_on_signals = false;  // SIGTERM and SIGINT call stop()
 };
