@@ -25,7 +25,7 @@ struct SessionConfig {
   std::string hostname;
   std::uint64_t message_bytes_max = 50u << 20;
   std::uint32_t recipients_max = 1000;
-  std::uint32_t bad_commands_max = 20;  // of one connection: then 421 4.7.0
+  std::uint32_t bad_commands_max = 20;  // since the last transaction was completed: then 421 4.7.0
   std::string detail_delimiter = "+";   // empty: no detail
   std::function<std::string()> new_id;  // unique names for transactions
 };
@@ -88,6 +88,7 @@ class Session {
   void reply(int code, std::string_view enhanced, std::string_view text);
   void reply(const Reply& r);
   void bad(const Reply& r);
+  void no_sender();
   void finish_transaction();
   void reset_transaction();
   void close_with(int code, std::string_view enhanced, std::string_view text);
@@ -98,6 +99,7 @@ class Session {
   State state_ = State::command;
   bool greeted_ = false;     // LHLO was given
   bool have_sender_ = false;
+  bool mail_refused_ = false;  // what a pipelining client has sent behind that MAIL is no bad command
   bool shutting_down_ = false;
   bool skipping_line_ = false;
   std::uint32_t bad_commands_ = 0;
