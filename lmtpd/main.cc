@@ -152,6 +152,7 @@ struct Parts {
 Status start(Config& config, Parts& parts) {
   TL_TRY_ASSIGN(Identity identity, find_identity(config));
   TL_TRY(fill_static_ids(config.users, identity));
+  TL_TRY(check_static_users(config, config.users, identity));
   if (!config.agents.empty()) {
     TL_TRY_ASSIGN(parts.spawner, Spawner::start(config.agents, config.spawner));
   }
