@@ -160,13 +160,17 @@ Status start(Config& config, Parts& parts) {
   TL_TRY_ASSIGN(std::vector<Listener> listeners, bind_listeners(config));
   TL_TRY(drop_privileges(identity));
   TL_TRY_ASSIGN(parts.users, open_users(config.users));
+  auto memory = std::make_shared<MemoryBudget>(config.limits.body_memory_total);
   DeliveryConfig delivery = config.delivery;
   delivery.hostname = config.hostname;
+  delivery.external.memory = memory;
   TL_TRY_ASSIGN(parts.delivery, DeliveryService::create(std::move(delivery), parts.spawner.get(), parts.clock));
   if (Status spool = parts.delivery->check_spool(); !spool)
     log_warning("{}; until it is there, every delivery gets 451 4.3.0", spool.error().message);
-  TL_TRY_ASSIGN(parts.server, Server::create(to_server_config(config), std::move(listeners), *parts.users,
-                                             *parts.delivery, parts.clock, parts.random));
+  ServerConfig server = to_server_config(config);
+  server.memory = std::move(memory);
+  TL_TRY_ASSIGN(parts.server, Server::create(std::move(server), std::move(listeners), *parts.users, *parts.delivery,
+                                             parts.clock, parts.random));
   return {};
 }
 

@@ -7,13 +7,6 @@
 
 namespace twinloft::lmtpd {
 
-bool MemoryBudget::take(std::uint64_t bytes) {
-  std::uint64_t before = used_.fetch_add(bytes, std::memory_order_relaxed);
-  if (before + bytes <= bytes_max_) return true;
-  used_.fetch_sub(bytes, std::memory_order_relaxed);
-  return false;
-}
-
 Status BodyStore::append(std::string_view bytes) {
   Status added = add(bytes);
   if (!added) {

@@ -4,7 +4,6 @@
 // What goes to a file may block for as long as a disk does, and is for worker threads; what stays in memory never does.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -13,21 +12,10 @@
 
 #include "twinloft/base/fd.h"
 #include "twinloft/base/result.h"
+#include "twinloft/lmtpd/session/memory_budget.h"
 #include "twinloft/lmtpd/session/model.h"
 
 namespace twinloft::lmtpd {
-
-class MemoryBudget {
- public:
-  explicit MemoryBudget(std::uint64_t bytes_max) : bytes_max_(bytes_max) {}
-  bool take(std::uint64_t bytes);
-  void give_back(std::uint64_t bytes) { used_.fetch_sub(bytes, std::memory_order_relaxed); }
-  std::uint64_t used() const { return used_.load(std::memory_order_relaxed); }
-
- private:
-  const std::uint64_t bytes_max_;
-  std::atomic<std::uint64_t> used_{0};
-};
 
 Result<Fd> make_unlinked_file(const std::string& directory);
 

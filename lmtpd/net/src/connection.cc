@@ -14,6 +14,7 @@ namespace {
 
 namespace asio = boost::asio;
 
+constexpr std::size_t out_memory_max = 16 * 1024;  // that a connection without replies to be sent holds
 constexpr Duration linger_time = std::chrono::seconds(2);
 
 asio::generic::stream_protocol protocol_of(int fd) {
@@ -226,6 +227,7 @@ void Connection::flush() {
     sent_ += static_cast<std::size_t>(sent);
   }
   out_.clear();
+  if (out_.capacity() > out_memory_max) std::string().swap(out_);
   sent_ = 0;
   all_sent();
 }

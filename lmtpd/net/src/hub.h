@@ -25,7 +25,8 @@ struct Hub {
         users(u),
         deliverer(d),
         clock(k),
-        budget(config.body_memory_total),
+        own_budget(config.body_memory_total),
+        budget(config.memory ? *config.memory : own_budget),
         body_limits{config.body_memory, config.body_directory,
                     config.make_body_file ? config.make_body_file : make_unlinked_file},
         lookups(config.lookup_blocks ? config.lookups_max : 0),
@@ -36,7 +37,8 @@ struct Hub {
   UserDb& users;
   Deliverer& deliverer;
   const Clock& clock;
-  MemoryBudget budget;
+  MemoryBudget own_budget;  // where the configuration brings none
+  MemoryBudget& budget;
   const BodyLimits body_limits;
   std::atomic<std::size_t> connections{0};
   std::atomic<std::size_t> deliveries_begun{0};  // and not ended

@@ -69,8 +69,7 @@ void Session::receive(ByteSpan bytes) {
   if (state_ == State::closed) return;
   bool pending = state_ == State::lookup || state_ == State::delivering;
   if (waiting_begin_ == waiting_.size()) {  // all of it was looked at, and spans into it ended with this event
-    waiting_.clear();
-    waiting_begin_ = 0;
+    forget_waiting();
   }
   if (!pending && waiting_.empty()) {
     ByteSpan in = bytes;
@@ -91,10 +90,14 @@ void Session::resume() {
   if (in.empty() || state_ == State::closed) return;
   process(in);
   waiting_begin_ = waiting_.size() - in.size();
-  if (in.empty() && actions_.body.empty()) {
-    waiting_.clear();
-    waiting_begin_ = 0;
-  }
+  if (in.empty() && actions_.body.empty()) forget_waiting();
+}
+
+// One burst must not cost its memory for as long as the connection lives.
+void Session::forget_waiting() {
+  waiting_.clear();
+  waiting_begin_ = 0;
+  if (waiting_.capacity() > waiting_memory_max) std::vector<std::byte>().swap(waiting_);
 }
 
 void Session::process(ByteSpan& in) {

@@ -17,6 +17,7 @@
 #include "twinloft/base/random.h"
 #include "twinloft/base/result.h"
 #include "twinloft/lmtpd/net/listener.h"
+#include "twinloft/lmtpd/session/memory_budget.h"
 #include "twinloft/lmtpd/session/model.h"
 #include "twinloft/lmtpd/session/session.h"
 
@@ -34,6 +35,7 @@ struct ServerConfig {
   std::chrono::milliseconds stop_timeout{60'000};  // after stop(), for deliveries that have begun
   std::uint64_t body_memory = 1u << 20;
   std::uint64_t body_memory_total = 256u << 20;
+  std::shared_ptr<MemoryBudget> memory;  // shared with the deliverer, and of that size; null: the server's own
   std::string body_directory = "/var/tmp";
   std::function<Result<Fd>(const std::string& directory)> make_body_file;  // null: unlinked files; may block
   bool lookup_blocks = true;     // false: look-ups are done on the io thread

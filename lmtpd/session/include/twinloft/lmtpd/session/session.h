@@ -66,10 +66,12 @@ class Session {
   // True while the client, and not this server, is what is being waited for: the idle timeout runs.
   bool waits_for_client() const { return state_ != State::lookup && state_ != State::delivering && state_ != State::closed; }
   bool closed() const { return state_ == State::closed; }
+  std::size_t input_memory() const { return waiting_.capacity(); }  // bytes held for input, used or not
 
  private:
   enum class State { command, lookup, body, delivering, closed };
   static constexpr std::size_t waiting_input_max = 64 * 1024;  // bytes kept while answers are pending
+  static constexpr std::size_t waiting_memory_max = 4 * 1024;  // that a session without kept input holds
 
   void process(ByteSpan& in);
   bool take_line(ByteSpan& in);
@@ -93,6 +95,7 @@ class Session {
   void reset_transaction();
   void close_with(int code, std::string_view enhanced, std::string_view text);
   void resume();
+  void forget_waiting();
 
   const SessionConfig& config_;
   std::string client_;
