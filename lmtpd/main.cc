@@ -193,6 +193,7 @@ int serve(const std::string& path) {
   for (const std::string& warning : config->warnings) log_line(LogLevel::warning, warning);
   if (config->hostname.empty()) config->hostname = machine_name();
   (void)::signal(SIGPIPE, SIG_IGN);
+  (void)::signal(SIGHUP, SIG_IGN);  // until the server takes it
   Parts parts;
   if (Status started = start(*config, parts); !started) {
     log_error("{}", started.error().message);

@@ -76,6 +76,7 @@ struct Server::Impl {
   }
 
   void hand_over(Fd socket, std::string peer);
+  void wait_for_signal();
   void stop_first_loop();
   void loop_ended();
   void abandon();
@@ -97,6 +98,18 @@ void Server::Impl::hand_over(Fd socket, std::string peer) {
   auto connection = std::make_shared<Connection>(loop, std::move(socket), std::move(peer));
   if (&loop == loops.front().get()) loop.add(std::move(connection));
   else boost::asio::post(loop.io(), [&loop, connection = std::move(connection)] { loop.add(connection); });
+}
+
+void Server::Impl::wait_for_signal() {
+  signals->async_wait([this](const boost::system::error_code& error, int number) {
+    if (error) return;
+    if (number == SIGHUP) {
+      log_warning("SIGHUP: reload is not there yet; restart");
+      return wait_for_signal();
+    }
+    log_info("signal {}: finishing deliveries that have begun", number);
+    stop_first_loop();
+  });
 }
 
 // Acceptors first, so that what is told to stop is all there is.
@@ -137,12 +150,8 @@ Result<std::unique_ptr<Server>> Server::create(ServerConfig config, std::vector<
     TL_TRY(state->acceptors.back()->start());
   }
   if (state->hub.config.stop_on_signals) {
-    state->signals = std::make_unique<boost::asio::signal_set>(state->loops.front()->io(), SIGTERM, SIGINT);
-    state->signals->async_wait([state](const boost::system::error_code& error, int number) {
-      if (error) return;
-      log_info("signal {}: finishing deliveries that have begun", number);
-      state->stop_first_loop();
-    });
+    state->signals = std::make_unique<boost::asio::signal_set>(state->loops.front()->io(), SIGTERM, SIGINT, SIGHUP);
+    state->wait_for_signal();
   }
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 }

@@ -1,3 +1,5 @@
+#include <signal.h>
+
 #include "server_fixture.h"
 
 namespace twinloft::lmtpd {
@@ -372,6 +374,21 @@ TEST_F(ServerTest, ADeliveryThatDoesNotBeginInTimeIsTemporary) {
   }
   stop();
   EXPECT_TRUE(deliverer_.delivered().empty());
+}
+
+TEST_F(ServerTest, AHangUpSignalChangesNothingAndATermEndsIt) {
+  config_.stop_on_signals = true;
+  start();
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(::kill(::getpid(), SIGHUP), 0);
+    LmtpClient client(port_);
+    client.begin();
+    client.envelope({"ann@example.org"});
+    EXPECT_EQ(client.ask(message).substr(0, 3), "250");
+  }
+  ASSERT_EQ(::kill(::getpid(), SIGTERM), 0);
+  thread_.join();
+  EXPECT_TRUE(end_.in_order);
 }
 
 TEST_F(ServerTest, SeveralIoThreadsServeManyConnections) {

@@ -39,7 +39,7 @@ struct ServerConfig {
   std::string body_directory = "/var/tmp";
   std::function<Result<Fd>(const std::string& directory)> make_body_file;  // null: unlinked files; may block
   bool lookup_blocks = true;     // false: look-ups are done on the io thread
-  bool stop_on_signals = false;  // SIGTERM and SIGINT call stop()
+  bool stop_on_signals = false;  // SIGTERM and SIGINT call stop(); SIGHUP is logged, and changes nothing
 };
 
 struct RunEnd {
