@@ -20,7 +20,8 @@ void check_path(const Path& path) {
   for (unsigned char c : path.text) TL_CHECK(c >= 0x20 && c < 0x7f);
   TL_CHECK(is_clean(path.local_part) && is_clean(path.domain));
   TL_CHECK(path.is_null() || !path.local_part.empty());
-  for (char c : path.domain) TL_CHECK(c < 'A' || c > 'Z');
+  bool literal = path.domain.starts_with("[");
+  for (char c : path.domain) TL_CHECK(literal || c < 'A' || c > 'Z');
   const SplitLocalPart split = split_detail(path.local_part, "+");
   TL_CHECK(split.user.size() + split.detail.size() <= path.local_part.size());
   TL_CHECK(path.is_null() || !split.user.empty());
