@@ -1,6 +1,6 @@
-// The deliveries of one message: each recipient on its own, several at once, on worker threads. Recipients who are one
-// user (details, aliases, duplicates) come one after the other: the limit of deliveries to one user at once is there for
-// other messages, and must not defer what this one could do by itself.
+// The deliveries of one message: each recipient on its own, several at once, on worker threads. Recipients who are
+// one user (details, aliases, duplicates) come one after the other: the limit of deliveries to one user at once is
+// there for other messages, and must not defer what this one could do by itself.
 //
 // A delivery waits for its worker, begins, and ends. What waits can be given up at any moment, from any thread, also
 // while every worker is stuck: it is never begun then, so a 4xx for it is safe. What has begun is waited for: its file
