@@ -19,7 +19,8 @@ Result<std::unique_ptr<UserDb>> open_users(const UserSettings& users);
 // answered 451, with the key that makes it so and what to write.
 Status check_static_users(const Config& config, const UserSettings& users, const Identity& identity);
 
-// What is opened as lmtpd's user is tried as that user, in a process of its own. One problem a line to `err`, "ok" to `out` where there is none. Exit codes: 0, or 78 (EX_CONFIG).
+// What is opened as lmtpd's user is tried as that user, in a process of its own. One problem a line to `err`, "ok" to
+// `out` where there is none. Exit codes: 0, or 78 (EX_CONFIG).
 int check_config(const std::string& path, std::ostream& out, std::ostream& err);
 
 }  // namespace twinloft::lmtpd
