@@ -1,43 +1,39 @@
 #include "check_config.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <sysexits.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <ostream>
+#include <vector>
 
-#include "privileges.h"
 #include "twinloft/argv/argv.h"
+#include "twinloft/base/fd.h"
 #include "twinloft/lmtpd/delivery/spool.h"
 
 namespace twinloft::lmtpd {
 
 namespace {
 
+// Problems found, one a line, each with its key.
 class Checker {
  public:
-  Checker(const Config& config, std::ostream& err) : config_(config), err_(err) {}
-
-  void problem(const std::string& text) {
-    err_ << config_.file << ": " << text << "\n";
-    ++problems_;
+  void problem(std::string text) { problems_.push_back(std::move(text)); }
+  // Large messages are kept there, in files without a name.
+  void must_take_files(const char* key, const std::string& path) {
+    Fd file(::open(path.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+    if (!file) problem(fmt::format("{}: {}: no file can be made there: {}", key, path, std::strerror(errno)));
   }
-  void must(const Status& status) {
-    if (!status) problem(status.error().message);
-  }
-  void must_be_directory(const char* key, const std::string& path) {
-    struct stat found {};
-    if (::stat(path.c_str(), &found) != 0) problem(std::string(key) + ": " + path + ": " + std::strerror(errno));
-    else if (!S_ISDIR(found.st_mode)) problem(std::string(key) + ": " + path + " is no directory");
-  }
-  int problems() const { return problems_; }
+  const std::vector<std::string>& problems() const { return problems_; }
 
  private:
-  const Config& config_;
-  std::ostream& err_;
-  int problems_ = 0;
+  std::vector<std::string> problems_;
 };
 
 void check_programs(const Config& config, Checker& check) {
@@ -60,12 +56,97 @@ void check_spool(const Config& config, Checker& check) {
   if (auto opened = (*spool)->open(); !opened) check.problem("spool: " + opened.error().message);
 }
 
-void check_users(const Config& config, Checker& check) {
+// What lmtpd opens after it has become its user: root would be let in where that user is not.
+void check_as_user(const Config& config, const UserSettings& users, Checker& check) {
+  if (auto opened = open_users(users); !opened) check.problem("users: " + opened.error().message);
+  check_spool(config, check);
+  check.must_take_files("limits.body_directory", config.limits.body_directory);
+  if (!config.agents.empty()) check.must_take_files("delivery.temporary", config.delivery.external.temporary);
+}
+
+[[noreturn]] void check_in_child(const Config& config, const UserSettings& users, const Identity& identity, int report) {
+  Checker check;
+  if (Status dropped = drop_privileges(identity); !dropped) check.problem("user: " + dropped.error().message);
+  else check_as_user(config, users, check);
+  std::string text;
+  for (const std::string& problem : check.problems()) (text += problem) += '\0';
+  ::_exit(write_all(report, as_bytes(text)) ? 0 : EX_OSERR);
+}
+
+// Nothing but what came through the pipe is trusted to have been checked.
+Status check_in_process_of(const Identity& identity, const Config& config, const UserSettings& users, Checker& check) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return fail_errno(errno, "pipe");
+  Fd from_child(ends[0]), to_parent(ends[1]);
+  pid_t child = ::fork();
+  if (child < 0) return fail_errno(errno, "fork");
+  if (child == 0) check_in_child(config, users, identity, to_parent.get());
+  to_parent.reset();
+  std::string text;
+  char piece[4096];
+  for (ssize_t n; (n = ::read(from_child.get(), piece, sizeof piece)) != 0;)
+    if (n > 0) text.append(piece, static_cast<std::size_t>(n));
+    else if (errno != EINTR) return fail_errno(errno, "pipe");
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  for (std::size_t at = 0, end; (end = text.find('\0', at)) != std::string::npos; at = end + 1)
+    check.problem(text.substr(at, end - at));
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+    return fail(Errc::internal, "the check as uid {} ended early, status {}", identity.uid, status);
+  return {};
+}
+
+void check_users(const Config& config, Checker& check, std::ostream& err) {
   auto identity = find_identity(config);
   if (!identity) return check.problem(identity.error().message);
   UserSettings users = config.users;
   if (Status filled = fill_static_ids(users, *identity); !filled) return check.problem(filled.error().message);
-  if (auto opened = open_users(users); !opened) check.problem("users: " + opened.error().message);
+  if (Status works = check_static_users(config, users, *identity); !works) check.problem(works.error().message);
+  if (::geteuid() == 0) {
+    if (Status checked = check_in_process_of(*identity, config, users, check); !checked)
+      check.problem(checked.error().message);
+    return;
+  }
+  if (::geteuid() != identity->uid)
+    err << "warning: files are checked as uid " << ::geteuid() << ", and not as " << config.user
+        << ", since only root can become that user\n";
+  check_as_user(config, users, check);
+}
+
+// The conditions of the agents (delivery/), which answer 451 where they do not hold.
+Status check_delivery_to(const User& user, const Config& config, const Identity& identity) {
+  const std::string& agent = user.agent.empty() ? config.delivery.default_agent : user.agent;
+  const char* agent_key = user.agent.empty() ? "delivery.agent" : "users.agent";
+  bool own_ids = user.uid == identity.uid && user.gid == identity.gid;
+  bool is_builtin = agent == "maildir";
+  if (is_builtin && user.maildir.empty())
+    return fail(Errc::invalid,
+                "users.maildir: is missing, and every mail, such as that for {}, would get 451: {} is \"maildir\", the "
+                "built-in agent, which writes there; add maildir = \"{}/Maildir\"",
+                user.name, agent_key, config.users.fixed.home);
+  if (is_builtin && !own_ids)
+    return fail(Errc::invalid,
+                "users.uid: the mail of {} belongs to {}:{}, but the built-in agent writes as lmtpd's own user, {}:{}, and "
+                "every mail would get 451; make users.uid and users.gid that user, or name an external agent",
+                user.name, user.uid, user.gid, identity.uid, identity.gid);
+  if (!is_builtin && !own_ids && ::geteuid() != 0)
+    return fail(Errc::invalid,
+                "users.uid: only root can run agents as {}:{}, whom the mail of {} belongs to; start lmtpd as root, and "
+                "name its own user with user = \"...\"",
+                user.uid, user.gid, user.name);
+  if (!is_builtin && (user.uid < config.spawner.uid_min || user.gid < config.spawner.gid_min))
+    return fail(Errc::invalid, "users.uid: {}:{}, whom the mail of {} belongs to, is below delivery.uid_min or gid_min",
+                user.uid, user.gid, user.name);
+  auto spec = std::find_if(config.agents.begin(), config.agents.end(), [&](const auto& a) { return a.name == agent; });
+  bool anywhere = spec != config.agents.end() && spec->syncs && user.maildir.empty();
+  if (anywhere) return {};
+  static OsFileOps ops;
+  TL_TRY_ASSIGN(std::unique_ptr<Spool> spool, Spool::create(config.delivery.spool, ops));
+  const char* key = user.maildir.empty() ? "users.home" : "users.maildir";
+  auto inside = spool->relative(user.maildir.empty() ? user.home : user.maildir);
+  if (!inside) return fail(Errc::invalid, "{}: every mail would get 451: {}", key, inside.error().message);
+  return {};
 }
 
 // What the file amounts to, so that its reader sees a wrong idea of it.
@@ -89,6 +170,16 @@ Result<std::unique_ptr<UserDb>> open_users(const UserSettings& users) {
   return make_static_db(users.fixed);
 }
 
+Status check_static_users(const Config& config, const UserSettings& users, const Identity& identity) {
+  if (users.driver != UserDriver::static_db) return {};
+  const StaticDbConfig& fixed = users.fixed;
+  TL_TRY_ASSIGN(std::unique_ptr<UserDb> db, make_static_db(fixed));
+  TL_TRY_ASSIGN(std::optional<User> user, db->lookup(fixed.users.empty() ? "user" : fixed.users.front(),
+                                                     fixed.domains.empty() ? "example.org" : fixed.domains.front()));
+  if (!user) return {};
+  return check_delivery_to(*user, config, identity);
+}
+
 int check_config(const std::string& path, std::ostream& out, std::ostream& err) {
   auto config = load_config(path);
   if (!config) {
@@ -97,16 +188,14 @@ int check_config(const std::string& path, std::ostream& out, std::ostream& err) 
   }
   for (const std::string& warning : config->warnings)
     err << "warning: " << warning << (warning.ends_with('\n') ? "" : "\n");
-  Checker check(*config, err);
-  check_users(*config, check);
-  check_spool(*config, check);
+  Checker check;
+  check_users(*config, check, err);
   check_programs(*config, check);
-  check.must_be_directory("limits.body_directory", config->limits.body_directory);
   for (const ListenSettings& listen : config->listen)
     if (auto gid = listen.group.empty() ? Result<gid_t>(0) : find_group_id(listen.group, "listen.group"); !gid)
       check.problem(gid.error().message);
-  if (!config->agents.empty()) check.must_be_directory("delivery.temporary", config->delivery.external.temporary);
-  if (check.problems() > 0) return EX_CONFIG;
+  for (const std::string& problem : check.problems()) err << config->file << ": " << problem << "\n";
+  if (!check.problems().empty()) return EX_CONFIG;
   out << "ok\n" << summary(*config);
   return 0;
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "privileges.h"
 #include "twinloft/base/result.h"
 #include "twinloft/lmtpd/config/config.h"
 #include "twinloft/lmtpd/session/model.h"
@@ -14,7 +15,12 @@ namespace twinloft::lmtpd {
 // The user database that the configuration names.
 Result<std::unique_ptr<UserDb>> open_users(const UserSettings& users);
 
-// One problem a line to `err`, "ok" to `out` where there is none. Exit codes: 0, or 78 (EX_CONFIG).
+// Where every address exists, one shows what all would get. `users` with its ids filled in. Errors: each mail would be
+// answered 451, with the key that makes it so and what to write.
+Status check_static_users(const Config& config, const UserSettings& users, const Identity& identity);
+
+// What is opened as lmtpd's user is tried as that user, in a process of its own. One problem a line to `err`, "ok" to
+// `out` where there is none. Exit codes: 0, or 78 (EX_CONFIG).
 int check_config(const std::string& path, std::ostream& out, std::ostream& err);
 
 }  // namespace twinloft::lmtpd

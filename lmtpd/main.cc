@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <boost/program_options.hpp>
+#include <cstdlib>
 #include <iostream>
 #include <span>
 #include <string>
@@ -108,6 +109,8 @@ ServerConfig to_server_config(const Config& config) {
   out.deliveries_per_transaction_max = l.deliveries_per_transaction;
   out.connections_max = l.connections_max;
   out.idle_timeout = l.idle_timeout;
+  out.queue_time = l.queue_time;
+  out.stop_timeout = l.stop_timeout;
   out.body_memory = l.body_memory;
   out.body_memory_total = l.body_memory_total;
   out.body_directory = l.body_directory;
@@ -149,6 +152,7 @@ struct Parts {
 Status start(Config& config, Parts& parts) {
   TL_TRY_ASSIGN(Identity identity, find_identity(config));
   TL_TRY(fill_static_ids(config.users, identity));
+  TL_TRY(check_static_users(config, config.users, identity));
   if (!config.agents.empty()) {
     TL_TRY_ASSIGN(parts.spawner, Spawner::start(config.agents, config.spawner));
   }
@@ -156,14 +160,26 @@ Status start(Config& config, Parts& parts) {
   TL_TRY_ASSIGN(std::vector<Listener> listeners, bind_listeners(config));
   TL_TRY(drop_privileges(identity));
   TL_TRY_ASSIGN(parts.users, open_users(config.users));
+  auto memory = std::make_shared<MemoryBudget>(config.limits.body_memory_total);
   DeliveryConfig delivery = config.delivery;
   delivery.hostname = config.hostname;
+  delivery.external.memory = memory;
   TL_TRY_ASSIGN(parts.delivery, DeliveryService::create(std::move(delivery), parts.spawner.get(), parts.clock));
   if (Status spool = parts.delivery->check_spool(); !spool)
     log_warning("{}; until it is there, every delivery gets 451 4.3.0", spool.error().message);
-  TL_TRY_ASSIGN(parts.server, Server::create(to_server_config(config), std::move(listeners), *parts.users,
-                                             *parts.delivery, parts.clock, parts.random));
+  ServerConfig server = to_server_config(config);
+  server.memory = std::move(memory);
+  TL_TRY_ASSIGN(parts.server, Server::create(std::move(server), std::move(listeners), *parts.users, *parts.delivery,
+                                             parts.clock, parts.random));
   return {};
+}
+
+// Threads that stand in the kernel cannot be waited for; the clients of their deliveries have got no 250.
+[[noreturn]] void leave(const Parts& parts, const RunEnd& end) {
+  log_error("limits.stop_timeout is over: leaving {} deliveries that have not ended, and {} connections; none of their "
+            "clients got a 250 for them", end.deliveries_left, end.connections_left);
+  if (parts.spawner) parts.spawner->give_up();
+  std::_Exit(EX_TEMPFAIL);
 }
 
 int serve(const std::string& path) {
@@ -177,13 +193,15 @@ int serve(const std::string& path) {
   for (const std::string& warning : config->warnings) log_line(LogLevel::warning, warning);
   if (config->hostname.empty()) config->hostname = machine_name();
   (void)::signal(SIGPIPE, SIG_IGN);
+  (void)::signal(SIGHUP, SIG_IGN);  // until the server takes it
   Parts parts;
   if (Status started = start(*config, parts); !started) {
     log_error("{}", started.error().message);
     return EX_CONFIG;
   }
   for (const ListenSettings& listen : config->listen) log_info("listening on {}", listen.address);
-  parts.server->run();
+  RunEnd end = parts.server->run();
+  if (!end.in_order) leave(parts, end);
   log_info("stopped");
   return 0;
 }

@@ -91,13 +91,15 @@ void read_limits(const TomlTable& top, Config& config) {
   if (!raw) return;
   TomlTable t(top.problems(), *raw, "limits");
   LimitSettings& l = config.limits;
-  t.allow({"message_size", "recipients", "connections", "idle_timeout", "bad_commands", "body_memory",
-           "body_memory_total", "body_directory", "deliveries", "deliveries_per_transaction",
+  t.allow({"message_size", "recipients", "connections", "idle_timeout", "queue_time", "stop_timeout", "bad_commands",
+           "body_memory", "body_memory_total", "body_directory", "deliveries", "deliveries_per_transaction",
            "deliveries_per_user", "io_threads"});
   t.size("message_size", 1024, no_bound, l.message_bytes_max);
   t.number("recipients", 1, 100'000, l.recipients_max);
   t.number("connections", 1, 100'000, l.connections_max);
   t.duration("idle_timeout", l.idle_timeout);
+  t.duration("queue_time", l.queue_time);
+  t.duration("stop_timeout", l.stop_timeout);
   t.number("bad_commands", 1, 10'000, l.bad_commands_max);
   t.size("body_memory", 0, 1u << 30, l.body_memory);
   t.size("body_memory_total", 1u << 16, no_bound, l.body_memory_total);

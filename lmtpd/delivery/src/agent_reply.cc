@@ -37,12 +37,22 @@ std::size_t enhanced_length(std::string_view text) {
   return length == text.size() || text[length] == ' ' ? length : 0;
 }
 
-// `text` may start with an enhanced code, which wins where its class fits.
+// The agent's own code against that of its exit. Of a failure the agent knows best whether it is for good. But its words
+// turn no failure into a success (nothing was delivered), nor a success into a failure (something was).
+bool wins(std::string_view own, const ExitReply& mapped) {
+  bool delivered = mapped.code == 250;
+  return (own[0] == '2') == delivered;
+}
+
+// A code at the start of the last output line is never part of the text.
 Reply with_output(const ExitReply& mapped, std::string_view output, std::string fallback) {
   std::string text = clean_reply_text(last_line(output));
   Reply reply{mapped.code, mapped.enhanced, std::move(fallback)};
-  if (std::size_t length = enhanced_length(text); length > 0 && text[0] == mapped.enhanced[0]) {
-    reply.enhanced = text.substr(0, length);
+  if (std::size_t length = enhanced_length(text); length > 0) {
+    if (wins(text, mapped)) {
+      if (text[0] != mapped.enhanced[0]) reply.code = text[0] == '4' ? 451 : 550;
+      reply.enhanced = text.substr(0, length);
+    }
     text = clean_reply_text(std::string_view(text).substr(length));
   }
   if (!text.empty()) reply.text = std::move(text);

@@ -30,10 +30,11 @@ Result<Fd> make_file(bool in_memory, const std::string& temporary) {
 }  // namespace
 
 Result<AgentStdin> AgentStdin::create(std::string_view header, const MessageBody& body, bool crlf,
-                                      std::uint64_t memory_bytes_max, const std::string& temporary) {
-  bool in_memory = body.size <= memory_bytes_max;
+                                      const Place& place) {
   AgentStdin out;
-  TL_TRY_ASSIGN(out.fd_, make_file(in_memory, temporary));
+  bool in_memory =
+      body.size <= place.memory_bytes_max && out.charge_.take(place.budget, header.size() + body.size);
+  TL_TRY_ASSIGN(out.fd_, make_file(in_memory, place.temporary));
   TL_TRY(write_message(header, body, crlf,
                        [&](std::string_view chunk) { return write_all(out.fd_.get(), as_bytes(chunk)); }));
   if (::lseek(out.fd_.get(), 0, SEEK_SET) != 0) return fail_errno(errno, "lseek");

@@ -127,7 +127,7 @@ Status MaildirAgent::Impl::store(const SpoolHandle& handle, const Envelope& enve
     return std::unexpected(std::move(error));
   }
   guard.keep();
-  if (!maildir.not_known.empty()) tree.remember(handle, relative);
+  if (!maildir.not_known.empty()) tree.remember(handle, relative, maildir);
   return {};
 }
 

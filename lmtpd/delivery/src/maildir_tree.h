@@ -1,9 +1,11 @@
 // The directories of a Maildir: opened beneath the spool, created where they are missing.
 #pragma once
 
+#include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
-#include <unordered_set>
+#include <unordered_map>
 #include <vector>
 
 #include "twinloft/base/fd.h"
@@ -13,23 +15,33 @@
 
 namespace twinloft::lmtpd {
 
+// Which directory it is: an inode number is used again as soon as its directory is gone, its birth is not.
+struct DirectoryIdentity {
+  std::uint64_t inode = 0;
+  std::int64_t born_seconds = 0;  // 0 where the file system does not say
+  std::uint32_t born_ns = 0;
+  bool operator==(const DirectoryIdentity&) const = default;
+};
+
 struct OpenMaildir {
   Fd tmp;
   Fd incoming;  // new/
+  DirectoryIdentity incoming_identity;
   std::vector<Fd>
       not_known;  // directories whose entries are not known to be durable: from the Maildir up to the root
 };
 
 // Remembers which Maildirs this process has made durable, so that their parents are synced once and not per
 // message. A directory that another program made a moment ago may not be durable either; so the first
-// delivery into each Maildir takes the slow way even where everything exists. Thread-safe.
+// delivery into each Maildir takes the slow way even where everything exists, and so does the first one after new/ was
+// made anew (whoever recreates a directory above it recreates it as well). Thread-safe.
 class MaildirTree {
  public:
   explicit MaildirTree(FileOps& ops) : ops_(ops) {}
   // `relative` to the spool's root. Errors carry errno; EXDEV: the path leads out of the spool.
   Result<OpenMaildir> open(const SpoolHandle& spool, const std::string& relative);
   // The directories in not_known are durable now.
-  void remember(const SpoolHandle& spool, const std::string& relative);
+  void remember(const SpoolHandle& spool, const std::string& relative, const OpenMaildir& maildir);
   void forget(const std::string& relative);
 
  private:
@@ -38,7 +50,7 @@ class MaildirTree {
 
   FileOps& ops_;
   std::mutex mutex_;
-  std::unordered_set<std::string> known_;
+  std::unordered_map<std::string, DirectoryIdentity> known_;
   std::uint64_t known_device_ = 0;  // another device: nothing is known
 };
 

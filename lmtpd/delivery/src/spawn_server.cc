@@ -27,6 +27,20 @@ namespace {
 
 constexpr int drain_poll_ms = 5;  // while a killed process is on its way out; SIGCHLD usually comes first
 constexpr int passed_descriptors = 2;
+constexpr std::string_view mark_name = "TWINLOFT_RUN=";
+
+// The value of TWINLOFT_RUN in a process's environment; empty where it has none, or is gone.
+std::string mark_of(pid_t pid) {
+  auto environment = read_file(fmt::format("/proc/{}/environ", pid), 4u << 20);
+  if (!environment) return {};
+  std::string_view rest = *environment;
+  while (!rest.empty()) {
+    std::string_view entry = rest.substr(0, rest.find('\0'));
+    if (entry.starts_with(mark_name)) return std::string(entry.substr(mark_name.size()));
+    rest.remove_prefix(std::min(entry.size() + 1, rest.size()));
+  }
+  return {};
+}
 
 struct Received {
   ssize_t bytes = 0;
@@ -93,6 +107,7 @@ Status SpawnServer::prepare() {
   // It ends when the network process does, not when a terminal or a service manager signals the whole group.
   for (int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2}) ::signal(number, SIG_IGN);
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return fail_errno(errno, "prctl(PR_SET_CHILD_SUBREAPER)");
+  mark_prefix_ = fmt::format("{}.{}.", ::getpid(), clock_.now().ns);
   children_path_ = fmt::format("/proc/self/task/{}/children", ::getpid());
   if (::access(children_path_.c_str(), R_OK) != 0)
     log_warning(
@@ -155,10 +170,10 @@ void SpawnServer::turn() {
   bool draining =
       std::any_of(runs_.begin(), runs_.end(), [](auto& r) { return r.second->phase == Phase::draining; });
   if (draining) {
-    bool none_left = kill_strays();
+    kill_strays();
     for (auto at = runs_.begin(); at != runs_.end();) {
       Run& run = *at->second;
-      bool over = run.phase == Phase::draining && ((none_left && is_gone(run)) || run.deadline <= now);
+      bool over = run.phase == Phase::draining && ((!run.strays_left && is_gone(run)) || run.deadline <= now);
       if (over) finish(run);
       at = over ? runs_.erase(at) : std::next(at);
     }
@@ -198,13 +213,15 @@ void SpawnServer::accept_request(ByteSpan packet, Fd message, Fd reply) {
     return refuse(RunResult::End::refused, 0, known.error().message);
   if (runs_.size() >= options_.runs_max)
     return refuse(RunResult::End::busy, 0, fmt::format("{} agents are running", runs_.size()));
-  auto planned = plan(*request, message.get());
+  std::string mark = mark_prefix_ + fmt::format("{}", ++runs_started_);
+  auto planned = plan(*request, message.get(), mark);
   if (!planned) return refuse(RunResult::End::refused, 0, planned.error().message);
   auto child = start_child(*planned);
   if (!child) return refuse(RunResult::End::not_started, child.error().sys, child.error().message);
   auto run = std::make_unique<Run>();
   run->spec = &agents_[request->agent];
   run->id = request->id;
+  run->mark = std::move(mark);
   run->pid = child->pid;
   run->output = std::move(child->output);
   run->failure = std::move(child->failure);
@@ -237,13 +254,15 @@ Status SpawnServer::check_identity(const RunRequest& request, int message) const
   return {};
 }
 
-Result<ChildPlan> SpawnServer::plan(const RunRequest& request, int message) const {
+Result<ChildPlan> SpawnServer::plan(const RunRequest& request, int message, const std::string& mark) const {
   const AgentSpec& spec = agents_[request.agent];
   argv::Values values;
   for (const auto& [name, value] : request.values) values[name] = value;
   ChildPlan out;
   TL_TRY_ASSIGN(out.arguments, argv::to_result(commands_[request.agent].expand(values)));
   out.environment = agent_environment(spec, request.home, request.user);
+  std::erase_if(out.environment, [](const std::string& entry) { return entry.starts_with(mark_name); });
+  out.environment.push_back(std::string(mark_name) + mark);
   out.home = request.home;
   out.uid = request.uid;
   out.gid = request.gid;
@@ -322,27 +341,43 @@ bool SpawnServer::is_gone(const Run& run) const {
   return run.ended && ::kill(-run.pid, 0) != 0 && errno == ESRCH;
 }
 
-// Kills orphans that are in no running agent's session. True where none is left but those that were killed
-// more than kill_wait ago: what is stuck in the kernel must not hold up every later delivery.
-bool SpawnServer::kill_strays() {
+// The run that an orphan belongs to: by its session, else by its mark. Null: its run is over, or unknown.
+SpawnServer::Run* SpawnServer::run_of(pid_t stray) {
+  if (auto found = runs_.find(::getsid(stray)); found != runs_.end()) return found->second.get();
+  auto [at, is_new] = strays_.try_emplace(stray);
+  if (is_new) at->second.mark = mark_of(stray);
+  const std::string& mark = at->second.mark;
+  auto named = std::find_if(runs_.begin(), runs_.end(), [&](const auto& r) { return r.second->mark == mark; });
+  return named == runs_.end() ? nullptr : named->second.get();
+}
+
+// Kills orphans whose run has ended, and says which runs still have some. One that was killed more than kill_wait ago
+// is stuck in the kernel, and must not hold up every later delivery. An orphan without a mark has changed its
+// environment: while any run is under way it could be that one's helper, so it is killed only when none is; its own
+// run's reply does not wait for it until then.
+void SpawnServer::kill_strays() {
+  bool quiet = std::all_of(runs_.begin(), runs_.end(), [](auto& r) { return r.second->phase == Phase::draining; });
+  for (auto& [pid, run] : runs_) run->strays_left = false;
   auto listed = read_file(children_path_, 1u << 20);
-  if (!listed) return true;
-  bool none = true;
+  if (!listed) return;
   const char* at = listed->data();
   const char* end = at + listed->size();
-  while (at < end) {
-    pid_t pid = 0;
+  for (pid_t pid = 0; at < end;) {
     auto parsed = std::from_chars(at, end, pid);
     if (parsed.ec != std::errc{}) break;
     at = parsed.ptr + 1;
     if (runs_.contains(pid)) continue;
-    auto owner = runs_.find(::getsid(pid));
-    if (owner != runs_.end() && owner->second->phase != Phase::draining) continue;
-    Instant first_killed = strays_.emplace(pid, clock_.now()).first->second;
-    if (clock_.now() - first_killed < options_.kill_wait) none = false;
+    Run* owner = run_of(pid);
+    if (owner && owner->phase != Phase::draining) continue;
+    Stray& stray = strays_[pid];
+    bool unknown = !owner && stray.mark.empty();
+    if (unknown && !quiet) continue;
+    if (!stray.killed) stray.killed = clock_.now();
     (void)::kill(pid, SIGKILL);
+    if (clock_.now() - *stray.killed >= options_.kill_wait) continue;
+    for (auto& [leader, run] : runs_)
+      if (run.get() == owner || unknown) run->strays_left = true;
   }
-  return none;
 }
 
 RunResult SpawnServer::result_of(Run& run) const {
@@ -370,12 +405,15 @@ void SpawnServer::send_result(const Fd& reply, const RunResult& result) const {
 }
 
 void SpawnServer::stop() {
-  for (auto& [pid, run] : runs_) (void)::kill(-pid, SIGKILL);
+  for (auto& [pid, run] : runs_) {
+    (void)::kill(-pid, SIGKILL);
+    run->phase = Phase::draining;
+  }
   Instant until = clock_.now() + options_.kill_wait;
   while (!runs_.empty() && clock_.now() < until) {
     on_child_signal();
-    bool none_left = kill_strays();
-    std::erase_if(runs_, [&](auto& r) { return none_left && is_gone(*r.second); });
+    kill_strays();
+    std::erase_if(runs_, [&](auto& r) { return !r.second->strays_left && is_gone(*r.second); });
     epoll_event ignored;
     if (!runs_.empty()) (void)::epoll_wait(epoll_.get(), &ignored, 1, drain_poll_ms);
   }

@@ -8,14 +8,16 @@
 //           main process ended: KILL to the group, then `draining` until no process of the run is left; then
 //           the reply
 //
-// What was orphaned and belongs to no session of a running agent (a daemon that called setsid) is killed as
-// well.
+// What an agent leaves in a session of its own (a daemon) is known by TWINLOFT_RUN in its environment, which names the
+// run, and is killed with that run. A process that has changed its environment could be any run's: it is killed once no
+// run is under way.
 #pragma once
 
 #include <sys/types.h>
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,7 +41,8 @@ class SpawnServer {
   enum class Phase { running, terminating, killed, draining };
   struct Run {
     const AgentSpec* spec = nullptr;
-    std::string id;
+    std::string id;   // of the transaction, for log lines
+    std::string mark;  // of this run, in the environment of all its processes
     pid_t pid = -1;
     Fd output;
     Fd failure;
@@ -48,9 +51,15 @@ class SpawnServer {
     Phase phase = Phase::running;
     bool timed_out = false;
     bool ended = false;  // the main process was reaped
+    bool strays_left = false;
     int status = 0;      // as waitid gives it: si_status
     bool signalled = false;
     Instant deadline;
+  };
+  // An orphan, now a child of the spawner.
+  struct Stray {
+    std::string mark;  // of its run; empty: unknown
+    std::optional<Instant> killed;
   };
   using Runs = std::map<pid_t, std::unique_ptr<Run>>;
 
@@ -61,13 +70,14 @@ class SpawnServer {
   void on_control();
   void accept_request(ByteSpan packet, Fd message, Fd reply);
   Status check_identity(const RunRequest& request, int message) const;
-  Result<ChildPlan> plan(const RunRequest& request, int message) const;
+  Result<ChildPlan> plan(const RunRequest& request, int message, const std::string& mark) const;
   void on_child_signal();
   void on_main_exit(Run& run);
   void read_output(Run& run, bool to_the_end);
   void on_deadline(Run& run);
   bool is_gone(const Run& run) const;
-  bool kill_strays();
+  Run* run_of(pid_t stray);
+  void kill_strays();
   void finish(Run& run);
   RunResult result_of(Run& run) const;
   void send_result(const Fd& reply, const RunResult& result) const;
@@ -81,7 +91,9 @@ class SpawnServer {
   Fd epoll_;
   Fd child_signal_;
   Runs runs_;
-  std::map<pid_t, Instant> strays_;  // killed orphans, and since when
+  std::map<pid_t, Stray> strays_;
+  std::uint64_t runs_started_ = 0;
+  std::string mark_prefix_;
   bool is_root_ = false;
   std::string children_path_;
 };

@@ -103,6 +103,8 @@ Spawner::~Spawner() {
   }
 }
 
+void Spawner::give_up() const { (void)::shutdown(control_.get(), SHUT_RDWR); }
+
 std::optional<std::uint32_t> Spawner::find(std::string_view name) const {
   for (std::uint32_t i = 0; i < agents_.size(); ++i)
     if (agents_[i].name == name) return i;

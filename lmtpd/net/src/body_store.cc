@@ -7,13 +7,6 @@
 
 namespace twinloft::lmtpd {
 
-bool MemoryBudget::take(std::uint64_t bytes) {
-  std::uint64_t before = used_.fetch_add(bytes, std::memory_order_relaxed);
-  if (before + bytes <= bytes_max_) return true;
-  used_.fetch_sub(bytes, std::memory_order_relaxed);
-  return false;
-}
-
 Status BodyStore::append(std::string_view bytes) {
   Status added = add(bytes);
   if (!added) {
@@ -24,7 +17,7 @@ Status BodyStore::append(std::string_view bytes) {
 }
 
 Status BodyStore::add(std::string_view bytes) {
-  if (body_.in_memory() && body_.size + bytes.size() > limits_.memory_bytes_max) TL_TRY(move_to_file());
+  if (body_.in_memory() && !fits_memory(bytes.size())) TL_TRY(move_to_file());
   if (!body_.in_memory()) {
     TL_TRY(write_all(body_.file.get(), as_bytes(bytes)));
   } else {
@@ -37,9 +30,14 @@ Status BodyStore::add(std::string_view bytes) {
   return {};
 }
 
+Result<Fd> make_unlinked_file(const std::string& directory) {
+  Fd file(::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  if (!file) return fail_errno(errno, "{}: no file for a large message", directory);
+  return file;
+}
+
 Status BodyStore::move_to_file() {
-  Fd file(::open(limits_.directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-  if (!file) return fail_errno(errno, "{}: no file for a large message", limits_.directory);
+  TL_TRY_ASSIGN(Fd file, limits_.make_file(limits_.directory));
   TL_TRY(write_all(file.get(), as_bytes(body_.memory)));
   std::string().swap(body_.memory);
   body_.file = std::move(file);

@@ -1,33 +1,28 @@
 // Where a message is kept while it arrives and until its deliveries are done: in memory up to a limit, then in
 // an unlinked file. All bodies in memory share one budget.
+//
+// What goes to a file may block for as long as a disk does, and is for worker threads; what stays in memory never does.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 
+#include "twinloft/base/fd.h"
 #include "twinloft/base/result.h"
+#include "twinloft/lmtpd/session/memory_budget.h"
 #include "twinloft/lmtpd/session/model.h"
 
 namespace twinloft::lmtpd {
 
-class MemoryBudget {
- public:
-  explicit MemoryBudget(std::uint64_t bytes_max) : bytes_max_(bytes_max) {}
-  bool take(std::uint64_t bytes);
-  void give_back(std::uint64_t bytes) { used_.fetch_sub(bytes, std::memory_order_relaxed); }
-  std::uint64_t used() const { return used_.load(std::memory_order_relaxed); }
-
- private:
-  const std::uint64_t bytes_max_;
-  std::atomic<std::uint64_t> used_{0};
-};
+Result<Fd> make_unlinked_file(const std::string& directory);
 
 struct BodyLimits {
   std::uint64_t memory_bytes_max = 1u << 20;  // of one message
   std::string directory = "/var/tmp";         // of the files
+  std::function<Result<Fd>(const std::string& directory)> make_file = make_unlinked_file;
 };
 
 class BodyStore {
@@ -37,6 +32,10 @@ class BodyStore {
   BodyStore(const BodyStore&) = delete;
   BodyStore& operator=(const BodyStore&) = delete;
 
+  // Whether append() of so much stays in memory.
+  bool fits_memory(std::uint64_t bytes) const {
+    return body_.in_memory() && body_.size + bytes <= limits_.memory_bytes_max;
+  }
   // Errors: Errc::exhausted where the budget is used up, Errc::io where the file cannot be made or written.
   // The body is then lost; what was taken from the budget is given back.
   Status append(std::string_view bytes);

@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <exception>
 
-#include "transaction.h"
 #include "twinloft/base/log.h"
 
 namespace twinloft::lmtpd {
@@ -15,6 +14,7 @@ namespace {
 
 namespace asio = boost::asio;
 
+constexpr std::size_t out_memory_max = 16 * 1024;  // that a connection without replies to be sent holds
 constexpr Duration linger_time = std::chrono::seconds(2);
 
 asio::generic::stream_protocol protocol_of(int fd) {
@@ -47,6 +47,7 @@ Connection::Connection(Loop& loop, Fd socket, std::string peer)
       socket_(loop.io()),
       timer_(loop.io()),
       session_(hub_.config.session, std::move(peer)),
+      queue_timer_(loop.io()),
       last_progress_(hub_.clock.now()) {
   boost::system::error_code error;
   asio::generic::stream_protocol protocol = protocol_of(socket.get());
@@ -64,9 +65,13 @@ void Connection::start() {
 
 void Connection::stop() {
   if (phase_ != Phase::open) return;
+  stopping_ = true;
   session_.shutdown();
+  if (transaction_) give_up_waiting();
   perform();
 }
+
+void Connection::abandon() { close(); }
 
 // --- What the session asks for ----------------------------------------------------------------------------------
 
@@ -83,7 +88,8 @@ bool Connection::perform_once() {
   else out_ += actions.send;
   bool again = !take_body(actions);
   if (actions.close && phase_ == Phase::open) phase_ = Phase::closing;
-  if (actions.deliver) deliver(std::move(actions.deliver));
+  if (actions.deliver && storing_) stored_first_ = std::move(actions.deliver);
+  else if (actions.deliver) deliver(std::move(actions.deliver));
   if (!actions.lookup) return again;
   if (hub_.config.lookup_blocks) {
     look_up(std::move(*actions.lookup));
@@ -99,17 +105,53 @@ bool Connection::perform_once() {
 bool Connection::take_body(Actions& actions) {
   if (actions.begin_body) body_ = std::make_shared<BodyStore>(hub_.body_limits, hub_.budget);
   if (actions.abort_body) body_.reset();
-  if (!body_) return true;
+  if (!body_ || actions.body.empty()) return true;
+  std::size_t bytes = 0;
+  for (ByteSpan piece : actions.body) bytes += piece.size();
+  if (!body_->fits_memory(bytes)) {
+    std::string chunk;
+    chunk.reserve(bytes);
+    for (ByteSpan piece : actions.body) chunk += as_text(piece);
+    store(std::move(chunk));
+    return true;
+  }
   for (ByteSpan piece : actions.body) {
     Status kept = body_->append(as_text(piece));
     if (kept) continue;
-    log_error("a message is put off: {}", kept.error().message);
-    body_.reset();
     actions.deliver.reset();
-    session_.body_failed(refusal_of(kept.error()));
+    lose_body(kept.error());
     return false;
   }
   return true;
+}
+
+void Connection::lose_body(const Error& error) {
+  log_error("a message is put off: {}", error.message);
+  body_.reset();
+  session_.body_failed(refusal_of(error));
+}
+
+void Connection::store(std::string chunk) {
+  ++under_way_;
+  storing_ = true;
+  hub_.bodies.post([self = shared_from_this(), body = body_, chunk = std::move(chunk)]() mutable {
+    Status kept = body->append(chunk);
+    asio::io_context& io = self->loop_.io();
+    asio::post(io, [self = std::move(self), body = std::move(body), kept = std::move(kept)] { self->stored(body, kept); });
+  });
+}
+
+// A body that was aborted meanwhile (the server leaves) is of no interest.
+void Connection::stored(const std::shared_ptr<BodyStore>& body, const Status& kept) {
+  --under_way_;
+  storing_ = false;
+  if (phase_ == Phase::closed) return remove_if_done();
+  if (body_ != body) return wait_readable();
+  last_progress_ = hub_.clock.now();
+  auto envelope = std::exchange(stored_first_, nullptr);
+  if (!kept) lose_body(kept.error());
+  else if (envelope) deliver(std::move(envelope));
+  perform();
 }
 
 void Connection::look_up(LookupRequest request) {
@@ -135,16 +177,35 @@ void Connection::looked_up(Result<std::optional<User>> user) {
 
 void Connection::deliver(std::shared_ptr<const Envelope> envelope) {
   ++under_way_;
-  start_deliveries(hub_, std::move(envelope), std::move(body_), gone_,
-                   [self = shared_from_this()](std::vector<Reply> replies) mutable {
-                     asio::io_context& io = self->loop_.io();
-                     asio::post(io, [self = std::move(self), replies = std::move(replies)] { self->delivered(replies); });
-                   });
-  body_.reset();
+  transaction_ = std::make_shared<Transaction>(
+      hub_, std::move(envelope), std::exchange(body_, nullptr),
+      [self = shared_from_this()](std::vector<Reply> replies) mutable {
+        asio::io_context& io = self->loop_.io();
+        asio::post(io, [self = std::move(self), replies = std::move(replies)] { self->delivered(replies); });
+      });
+  if (stopping_ || input_ended_) return give_up_waiting();
+  transaction_->start();
+  queue_timer_.expires_after(hub_.config.queue_time);
+  queue_timer_.async_wait([transaction = transaction_](const boost::system::error_code& cancelled) {
+    if (!cancelled)
+      transaction->give_up_waiting({451, "4.3.2", "Deliveries take too long now, try again later"},
+                                   "they waited for limits.queue_time");
+  });
+}
+
+// For a client that has left: its MTA sends the message again, and would have it twice. A half-closed connection looks
+// the same; a 451 loses nothing there.
+void Connection::give_up_waiting() {
+  if (stopping_)
+    transaction_->give_up_waiting({451, "4.3.2", "The server is being stopped"}, "the server is being stopped");
+  else
+    transaction_->give_up_waiting({451, "4.3.0", "Not delivered: the client has left"}, "the client has left");
 }
 
 void Connection::delivered(const std::vector<Reply>& replies) {
   --under_way_;
+  transaction_.reset();
+  queue_timer_.cancel();
   if (phase_ == Phase::closed) return remove_if_done();
   last_progress_ = hub_.clock.now();
   for (std::size_t i = 0; i < replies.size(); ++i) session_.delivery_done(i, replies[i]);
@@ -166,6 +227,7 @@ void Connection::flush() {
     sent_ += static_cast<std::size_t>(sent);
   }
   out_.clear();
+  if (out_.capacity() > out_memory_max) std::string().swap(out_);
   sent_ = 0;
   all_sent();
 }
@@ -179,7 +241,7 @@ void Connection::all_sent() {
 
 void Connection::wait_readable() {
   bool wanted = phase_ == Phase::lingering || (phase_ == Phase::open && session_.wants_input());
-  if (reading_ || input_ended_ || !wanted) return;
+  if (reading_ || storing_ || input_ended_ || !wanted) return;
   reading_ = true;
   socket_.async_wait(asio::socket_base::wait_read, [self = shared_from_this()](const boost::system::error_code& error) {
     self->reading_ = false;
@@ -189,7 +251,7 @@ void Connection::wait_readable() {
 }
 
 void Connection::on_readable() {
-  if (phase_ == Phase::closed) return;
+  if (phase_ == Phase::closed || storing_) return;  // flush() waits for input again once the part is stored
   try {
     if (read_once()) flush();
   } catch (const std::exception& e) {
@@ -209,7 +271,7 @@ bool Connection::read_once() {
   }
   if (got == 0) {
     input_ended_ = true;
-    *gone_ = true;  // or half closed: what has not begun is 451 then, which loses nothing
+    if (transaction_) give_up_waiting();
     return true;
   }
   if (phase_ == Phase::lingering) return true;
@@ -243,10 +305,11 @@ void Connection::linger() {
 void Connection::close() {
   if (phase_ != Phase::closed) {
     phase_ = Phase::closed;
-    *gone_ = true;
+    if (transaction_) give_up_waiting();
     boost::system::error_code ignored;
     socket_.close(ignored);
     timer_.cancel();
+    queue_timer_.cancel();
     body_.reset();
   }
   remove_if_done();
@@ -273,7 +336,7 @@ void Connection::on_timer() {
   if (phase_ == Phase::closed) return;
   if (phase_ == Phase::lingering) return close();
   Duration limit = hub_.config.idle_timeout;
-  bool ours = !session_.waits_for_client() && (out_.empty() || looking_up_) && phase_ == Phase::open;
+  bool ours = phase_ == Phase::open && (storing_ || (!session_.waits_for_client() && (out_.empty() || looking_up_)));
   Duration idle = ours ? Duration(0) : hub_.clock.now() - last_progress_;
   if (idle < limit) return arm_timer(limit - idle);
   if (!out_.empty()) return close();  // it takes no replies

@@ -4,7 +4,6 @@
 // it is under way.
 #pragma once
 
-#include <atomic>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <memory>
@@ -13,6 +12,7 @@
 
 #include "body_store.h"
 #include "hub.h"
+#include "transaction.h"
 #include "twinloft/base/fd.h"
 #include "twinloft/lmtpd/session/session.h"
 
@@ -23,7 +23,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Connection(Loop& loop, Fd socket, std::string peer);
 
   void start();
-  void stop();  // the server leaves
+  void stop();     // the server leaves
+  void abandon();  // at once, whatever is waited for
 
  private:
   enum class Phase {
@@ -36,10 +37,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void perform();  // until the session asks for nothing more, then flush()
   bool perform_once();
   bool take_body(Actions& actions);
+  void store(std::string chunk);
+  void stored(const std::shared_ptr<BodyStore>& body, const Status& kept);
+  void lose_body(const Error& error);
   void look_up(LookupRequest request);
   void looked_up(Result<std::optional<User>> user);
   void deliver(std::shared_ptr<const Envelope> envelope);
   void delivered(const std::vector<Reply>& replies);
+  void give_up_waiting();
 
   void flush();
   void wait_readable();
@@ -65,10 +70,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool reading_ = false;  // a wait for input is under way
   bool writing_ = false;  // likewise for room to write
   bool input_ended_ = false;
-  std::shared_ptr<std::atomic<bool>> gone_ = std::make_shared<std::atomic<bool>>(false);  // read by delivery threads
-  std::size_t under_way_ = 0;  // look-ups and transactions
+  bool stopping_ = false;     // the server leaves
+  std::size_t under_way_ = 0;  // look-ups, transactions and parts of bodies
   bool looking_up_ = false;    // on a worker thread
   std::shared_ptr<BodyStore> body_;
+  bool storing_ = false;       // a part of the body, on a worker thread; nothing is read meanwhile
+  std::shared_ptr<const Envelope> stored_first_;  // to be delivered once the body is stored
+  std::shared_ptr<Transaction> transaction_;  // whose deliveries are under way
+  boost::asio::steady_timer queue_timer_;     // of its deliveries that have not begun
   Instant last_progress_;
 };
 

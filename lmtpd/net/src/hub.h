@@ -18,31 +18,41 @@ namespace twinloft::lmtpd {
 class Connection;
 
 struct Hub {
+  static constexpr std::size_t body_threads = 4;
+
   Hub(ServerConfig c, UserDb& u, Deliverer& d, const Clock& k)
       : config(std::move(c)),
         users(u),
         deliverer(d),
         clock(k),
-        budget(config.body_memory_total),
-        body_limits{config.body_memory, config.body_directory},
+        own_budget(config.body_memory_total),
+        budget(config.memory ? *config.memory : own_budget),
+        body_limits{config.body_memory, config.body_directory,
+                    config.make_body_file ? config.make_body_file : make_unlinked_file},
         lookups(config.lookup_blocks ? config.lookups_max : 0),
-        deliveries(config.deliveries_max) {}
+        deliveries(config.deliveries_max),
+        bodies(body_threads) {}
 
   const ServerConfig config;
   UserDb& users;
   Deliverer& deliverer;
   const Clock& clock;
-  MemoryBudget budget;
+  MemoryBudget own_budget;  // where the configuration brings none
+  MemoryBudget& budget;
   const BodyLimits body_limits;
   std::atomic<std::size_t> connections{0};
+  std::atomic<std::size_t> deliveries_begun{0};  // and not ended
   WorkerPool lookups;  // last: their threads use the rest
   WorkerPool deliveries;
+  WorkerPool bodies;  // writes large messages to files; apart, so that a spool that stands still holds up none
 };
 
 // One thread's loop. Everything but post() belongs to that thread.
 class Loop {
  public:
-  explicit Loop(Hub& hub) : hub_(hub), io_(1), guard_(io_.get_executor()), buffer_(read_bytes_max) {}
+  // `ended` is called once, when the last connection is gone after stop().
+  Loop(Hub& hub, std::function<void()> ended)
+      : hub_(hub), ended_(std::move(ended)), io_(1), guard_(io_.get_executor()), buffer_(read_bytes_max) {}
 
   boost::asio::io_context& io() { return io_; }
   Hub& hub() { return hub_; }
@@ -52,6 +62,8 @@ class Loop {
   void remove(const std::shared_ptr<Connection>& connection);
   // Tells every connection; the loop ends once the last one is gone.
   void stop();
+  // Closes every connection, whatever it waits for, and ends the loop.
+  void abandon();
   bool stopping() const { return stopping_; }
 
  private:
@@ -59,6 +71,7 @@ class Loop {
   void end_if_empty();
 
   Hub& hub_;
+  std::function<void()> ended_;
   boost::asio::io_context io_;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> guard_;
   std::vector<char> buffer_;

@@ -2,58 +2,96 @@
 
 #include <algorithm>
 #include <exception>
+#include <unordered_map>
+#include <utility>
 
 #include "twinloft/base/log.h"
 
 namespace twinloft::lmtpd {
 
-namespace {
+Transaction::Transaction(Hub& hub, std::shared_ptr<const Envelope> envelope, std::shared_ptr<BodyStore> body,
+                         DeliveriesDone done)
+    : hub_(hub),
+      envelope_(std::move(envelope)),
+      body_(std::move(body)),
+      done_(std::move(done)),
+      replies_(envelope_->recipients.size()),
+      missing_(replies_.size()) {
+  std::unordered_map<std::string_view, std::size_t> lane_of;
+  for (std::size_t i = 0; i < replies_.size(); ++i) {
+    auto [at, is_new] = lane_of.try_emplace(envelope_->recipients[i].user.name, lanes_.size());
+    if (is_new) lanes_.emplace_back();
+    lanes_[at->second].recipients.push_back(i);
+  }
+}
 
-struct Transaction {
-  Hub& hub;
-  std::shared_ptr<const Envelope> envelope;
-  std::shared_ptr<BodyStore> body;
-  std::shared_ptr<const std::atomic<bool>> gone;
-  DeliveriesDone done;
-  std::vector<Reply> replies;            // each written by the one thread that delivers it
-  std::atomic<std::size_t> next{0};      // recipient to be taken
-  std::atomic<std::size_t> missing{0};   // replies
-};
+void Transaction::start() {
+  std::size_t threads = std::min<std::size_t>(lanes_.size(), std::max(1u, hub_.config.deliveries_per_transaction_max));
+  for (std::size_t i = 0; i < threads; ++i) hub_.deliveries.post(this, [self = shared_from_this()] { self->work(); });
+}
 
-Reply deliver_one(Transaction& t, const Recipient& recipient) {
+void Transaction::work() {
+  while (Lane* lane = take_lane())
+    for (std::size_t i; begin(*lane, i);) finish(i, deliver_one(envelope_->recipients[i]));
+}
+
+Transaction::Lane* Transaction::take_lane() {
+  std::lock_guard lock(mutex_);
+  return lanes_taken_ < lanes_.size() ? &lanes_[lanes_taken_++] : nullptr;
+}
+
+bool Transaction::begin(Lane& lane, std::size_t& recipient) {
+  std::lock_guard lock(mutex_);
+  if (given_up_ || lane.next == lane.recipients.size()) return false;
+  recipient = lane.recipients[lane.next++];
+  hub_.deliveries_begun.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+void Transaction::finish(std::size_t recipient, Reply reply) {
+  bool last;
+  {
+    std::lock_guard lock(mutex_);
+    replies_[recipient] = std::move(reply);
+    last = --missing_ == 0;
+  }
+  hub_.deliveries_begun.fetch_sub(1, std::memory_order_relaxed);
+  if (last) report();
+}
+
+void Transaction::give_up_waiting(const Reply& reply, std::string_view why) {
+  std::size_t count = 0;
+  bool last;
+  {
+    std::lock_guard lock(mutex_);
+    if (std::exchange(given_up_, true)) return;
+    for (const Lane& lane : lanes_)
+      for (std::size_t i = lane.next; i < lane.recipients.size(); ++i, ++count) replies_[lane.recipients[i]] = reply;
+    if (count == 0) return;
+    missing_ -= count;
+    last = missing_ == 0;
+  }
+  hub_.deliveries.drop(this);
+  log_warning("{}: {} deliveries were not begun: {}", envelope_->id, count, why);
+  if (last) report();
+}
+
+// By the one who has set the last reply: nobody else looks at these members any more.
+void Transaction::report() {
+  body_.reset();  // its memory is free before the client knows
+  DeliveriesDone done = std::move(done_);
+  done(std::move(replies_));
+}
+
+Reply Transaction::deliver_one(const Recipient& recipient) {
   try {
-    return t.hub.deliverer.deliver(*t.envelope, recipient, t.body->body());
+    return hub_.deliverer.deliver(*envelope_, recipient, body_->body());
   } catch (const std::exception& e) {
-    log_error("{}: delivery to {} failed unexpectedly: {}", t.envelope->id, recipient.user.name, e.what());
+    log_error("{}: delivery to {} failed unexpectedly: {}", envelope_->id, recipient.user.name, e.what());
   } catch (...) {
-    log_error("{}: delivery to {} failed unexpectedly", t.envelope->id, recipient.user.name);
+    log_error("{}: delivery to {} failed unexpectedly", envelope_->id, recipient.user.name);
   }
   return {451, "4.3.0", "Delivery failed, try again later"};
-}
-
-// Takes recipients until none is left. Whoever writes the last reply reports.
-void work(const std::shared_ptr<Transaction>& t) {
-  const std::vector<Recipient>& recipients = t->envelope->recipients;
-  for (std::size_t i; (i = t->next.fetch_add(1)) < recipients.size();) {
-    t->replies[i] = t->gone->load() ? Reply{451, "4.3.0", "Not delivered: the client has left"}
-                                    : deliver_one(*t, recipients[i]);
-    if (t->missing.fetch_sub(1) != 1) continue;
-    t->body.reset();  // its memory is free before the client knows
-    DeliveriesDone done = std::move(t->done);
-    done(std::move(t->replies));
-  }
-}
-
-}  // namespace
-
-void start_deliveries(Hub& hub, std::shared_ptr<const Envelope> envelope, std::shared_ptr<BodyStore> body,
-                      std::shared_ptr<const std::atomic<bool>> gone, DeliveriesDone done) {
-  std::size_t recipients = envelope->recipients.size();
-  auto t = std::make_shared<Transaction>(hub, std::move(envelope), std::move(body), std::move(gone), std::move(done));
-  t->replies.resize(recipients);
-  t->missing = recipients;
-  std::size_t threads = std::min<std::size_t>(recipients, std::max(1u, hub.config.deliveries_per_transaction_max));
-  for (std::size_t i = 0; i < threads; ++i) hub.deliveries.post([t] { work(t); });
 }
 
 }  // namespace twinloft::lmtpd

@@ -1,9 +1,17 @@
-// The deliveries of one message: each recipient on its own, several at once, on worker threads.
+// The deliveries of one message: each recipient on its own, several at once, on worker threads. Recipients who are
+// one user (details, aliases, duplicates) come one after the other: the limit of deliveries to one user at once is
+// there for other messages, and must not defer what this one could do by itself.
+//
+// A delivery waits for its worker, begins, and ends. What waits can be given up at any moment, from any thread, also
+// while every worker is stuck: it is never begun then, so a 4xx for it is safe. What has begun is waited for: its file
+// may exist already.
 #pragma once
 
-#include <atomic>
+#include <cstddef>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <string_view>
 #include <vector>
 
 #include "body_store.h"
@@ -11,11 +19,45 @@
 
 namespace twinloft::lmtpd {
 
-// Delivers to every recipient, and then calls `done` once, on a worker thread, with a reply for each, in the
-// order of the recipients. `done` is destroyed on the thread that calls it, after the call. Once `gone` is true (the
-// client has left) what has not begun is not delivered: the MTA will send it again, and would have it twice.
+// Called once, on the thread that gave the last reply, with a reply for each recipient in the order of the recipients;
+// destroyed there after the call.
 using DeliveriesDone = std::function<void(std::vector<Reply>)>;
-void start_deliveries(Hub& hub, std::shared_ptr<const Envelope> envelope, std::shared_ptr<BodyStore> body,
-                      std::shared_ptr<const std::atomic<bool>> gone, DeliveriesDone done);
+
+class Transaction : public std::enable_shared_from_this<Transaction> {
+ public:
+  // The envelope has at least one recipient.
+  Transaction(Hub& hub, std::shared_ptr<const Envelope> envelope, std::shared_ptr<BodyStore> body,
+              DeliveriesDone done);
+
+  // Delivers to every recipient, then calls `done`.
+  void start();
+  // No delivery begins any more; those that have not get `reply`. `why` is for the log. Thread-safe. Where nothing
+  // is left to be waited for, `done` is called from within.
+  void give_up_waiting(const Reply& reply, std::string_view why);
+
+ private:
+  // One user's recipients, for one worker.
+  struct Lane {
+    std::vector<std::size_t> recipients;
+    std::size_t next = 0;  // those before it have begun
+  };
+  void work();
+  Lane* take_lane();
+  bool begin(Lane& lane, std::size_t& recipient);
+  void finish(std::size_t recipient, Reply reply);
+  Reply deliver_one(const Recipient& recipient);
+  void report();
+
+  Hub& hub_;  // outlives it
+  const std::shared_ptr<const Envelope> envelope_;
+  std::shared_ptr<BodyStore> body_;
+  DeliveriesDone done_;
+  std::mutex mutex_;               // of what follows
+  std::vector<Reply> replies_;     // gone once reported
+  std::vector<Lane> lanes_;        // in the order of their first recipients
+  std::size_t lanes_taken_ = 0;
+  bool given_up_ = false;          // nothing begins any more
+  std::size_t missing_ = 0;        // replies
+};
 
 }  // namespace twinloft::lmtpd

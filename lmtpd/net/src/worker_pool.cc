@@ -3,6 +3,9 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
+#include <iterator>
+
 namespace twinloft::lmtpd {
 
 WorkerPool::WorkerPool(std::size_t threads) {
@@ -16,21 +19,30 @@ WorkerPool::WorkerPool(std::size_t threads) {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-WorkerPool::~WorkerPool() {
+void WorkerPool::finish() {
   {
     std::lock_guard lock(mutex_);
     closing_ = true;
   }
   wake_.notify_all();
   for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
 }
 
-void WorkerPool::post(std::function<void()> task) {
+void WorkerPool::post(const void* owner, std::function<void()> task) {
   {
     std::lock_guard lock(mutex_);
-    tasks_.push_back(std::move(task));
+    tasks_.push_back({owner, std::move(task)});
   }
   wake_.notify_one();
+}
+
+void WorkerPool::drop(const void* owner) {
+  std::vector<Task> dropped;  // what they hold dies outside of the lock
+  std::lock_guard lock(mutex_);
+  auto kept = std::stable_partition(tasks_.begin(), tasks_.end(), [&](const Task& t) { return t.owner != owner; });
+  std::move(kept, tasks_.end(), std::back_inserter(dropped));
+  tasks_.erase(kept, tasks_.end());
 }
 
 void WorkerPool::work() {
@@ -38,11 +50,11 @@ void WorkerPool::work() {
   for (;;) {
     wake_.wait(lock, [this] { return closing_ || !tasks_.empty(); });
     if (tasks_.empty()) return;
-    std::function<void()> task = std::move(tasks_.front());
+    Task task = std::move(tasks_.front());
     tasks_.pop_front();
     lock.unlock();
-    task();
-    task = nullptr;  // what it holds dies outside of the lock
+    task.run();
+    task.run = nullptr;  // what it holds dies outside of the lock
     lock.lock();
   }
 }

@@ -14,19 +14,28 @@ namespace twinloft::lmtpd {
 class WorkerPool {
  public:
   explicit WorkerPool(std::size_t threads);
-  ~WorkerPool();  // runs what is queued, then ends
+  ~WorkerPool() { finish(); }
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
   // Tasks must not throw. They start in the order given.
-  void post(std::function<void()> task);
+  void post(std::function<void()> task) { post(nullptr, std::move(task)); }
+  void post(const void* owner, std::function<void()> task);
+  // Forgets the owner's tasks that have not started.
+  void drop(const void* owner);
+  // Runs what is queued, and ends the threads. Nothing may be posted any more.
+  void finish();
 
  private:
+  struct Task {
+    const void* owner;
+    std::function<void()> run;
+  };
   void work();
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<std::function<void()>> tasks_;
+  std::deque<Task> tasks_;
   bool closing_ = false;
   std::vector<std::thread> threads_;
 };

@@ -10,6 +10,18 @@
 
 namespace twinloft::lmtpd {
 
+namespace {
+
+// Whether a line that cannot be parsed was meant as MAIL.
+bool is_mail(std::string_view line) {
+  constexpr std::string_view verb = "MAIL";
+  return line.size() >= verb.size() &&
+         std::equal(verb.begin(), verb.end(), line.begin(), [](char a, char b) { return a == (b & ~0x20); }) &&
+         (line.size() == verb.size() || line[verb.size()] == ' ');
+}
+
+}  // namespace
+
 Session::Session(const SessionConfig& config, std::string client_address)
     : config_(config), client_(std::move(client_address)) {}
 
@@ -57,8 +69,7 @@ void Session::receive(ByteSpan bytes) {
   if (state_ == State::closed) return;
   bool pending = state_ == State::lookup || state_ == State::delivering;
   if (waiting_begin_ == waiting_.size()) {  // all of it was looked at, and spans into it ended with this event
-    waiting_.clear();
-    waiting_begin_ = 0;
+    forget_waiting();
   }
   if (!pending && waiting_.empty()) {
     ByteSpan in = bytes;
@@ -79,10 +90,14 @@ void Session::resume() {
   if (in.empty() || state_ == State::closed) return;
   process(in);
   waiting_begin_ = waiting_.size() - in.size();
-  if (in.empty() && actions_.body.empty()) {
-    waiting_.clear();
-    waiting_begin_ = 0;
-  }
+  if (in.empty() && actions_.body.empty()) forget_waiting();
+}
+
+// One burst must not cost its memory for as long as the connection lives.
+void Session::forget_waiting() {
+  waiting_.clear();
+  waiting_begin_ = 0;
+  if (waiting_.capacity() > waiting_memory_max) std::vector<std::byte>().swap(waiting_);
 }
 
 void Session::process(ByteSpan& in) {
@@ -116,7 +131,10 @@ bool Session::take_line(ByteSpan& in) {
 
 void Session::execute(std::string_view line) {
   auto command = parse_command(line);
-  if (!command) return bad(command.error());
+  if (!command) {
+    if (is_mail(line)) mail_refused_ = !have_sender_;
+    return bad(command.error());
+  }
   std::visit([this](const auto& c) { on(c); }, *command);
 }
 
@@ -131,6 +149,7 @@ void Session::on(const Lhlo& c) {
 }
 
 void Session::on(const Mail& c) {
+  mail_refused_ = !have_sender_;  // until it is accepted
   if (!greeted_) return bad(make_reply(503, "5.5.1", "Say LHLO first"));
   if (have_sender_) return bad(make_reply(503, "5.5.1", "A transaction is open already"));
   if (c.size && *c.size > config_.message_bytes_max)
@@ -142,12 +161,20 @@ void Session::on(const Mail& c) {
   envelope_->client = client_;
   envelope_->body_8bitmime = c.body_8bitmime;
   have_sender_ = true;
+  mail_refused_ = false;
   announced_size_ = c.size.value_or(0);
   reply(250, "2.1.0", "Ok");
 }
 
+// RCPT or DATA outside of a transaction.
+void Session::no_sender() {
+  Reply refusal = make_reply(503, "5.5.1", "MAIL comes first");
+  if (mail_refused_) reply(refusal);
+  else bad(refusal);
+}
+
 void Session::on(const Rcpt& c) {
-  if (!have_sender_) return bad(make_reply(503, "5.5.1", "MAIL comes first"));
+  if (!have_sender_) return no_sender();
   if (envelope_->recipients.size() >= config_.recipients_max) return reply(452, "4.5.3", "Too many recipients");
   SplitLocalPart split = split_detail(c.to.local_part, config_.detail_delimiter);
   pending_ = Recipient{};
@@ -177,7 +204,11 @@ void Session::lookup_done(Result<std::optional<User>> user) {
 }
 
 void Session::on(const Data&) {
-  if (!have_sender_) return bad(make_reply(503, "5.5.1", "MAIL comes first"));
+  if (!have_sender_) {
+    no_sender();
+    mail_refused_ = false;  // DATA is the last of what is sent ahead
+    return;
+  }
   // RFC 2033 section 4.2: without an accepted recipient there would be nobody to reply for. No bad command: a client
   // that pipelines could not know.
   if (envelope_->recipients.empty()) return reply(503, "5.5.1", "No valid recipients");
@@ -251,6 +282,7 @@ void Session::delivery_done(std::size_t recipient, const Reply& r) {
 void Session::finish_transaction() {
   for (const auto& result : results_) reply(*result);
   results_.clear();
+  bad_commands_ = 0;
   reset_transaction();
   state_ = State::command;
   if (shutting_down_) close_with(421, "4.3.2", "The server is being stopped");
@@ -258,6 +290,7 @@ void Session::finish_transaction() {
 
 void Session::reset_transaction() {
   have_sender_ = false;
+  mail_refused_ = false;
   announced_size_ = 0;
   envelope_.reset();
 }

@@ -39,6 +39,37 @@ TEST(Config, MinimalHasTheDocumentedDefaults) {
   EXPECT_EQ(config->listen[0].port, 2400);
 }
 
+TEST(Config, AUnixSocketsModeAndGroup) {
+  auto config = parse_config("t.toml", std::string(minimal_and(R"([[listen]]
+address = "unix:/a"
+[[listen]]
+address = "unix:/b"
+mode = "0620"
+group = "postfix"
+[[listen]]
+address = "unix:/c"
+group = 123)")));
+  ASSERT_TRUE(config) << config.error().message;
+  ASSERT_EQ(config->listen.size(), 4u);
+  EXPECT_EQ(config->listen[0].mode, 0660u);
+  EXPECT_EQ(config->listen[0].group, "") << "of who starts";
+  EXPECT_EQ(config->listen[1].mode, 0620u);
+  EXPECT_EQ(config->listen[1].group, "postfix");
+  EXPECT_EQ(config->listen[2].group, "123");
+}
+
+TEST(Config, HowLongADeliveryMayWait) {
+  auto config = parse_config("t.toml", minimal);
+  ASSERT_TRUE(config);
+  EXPECT_EQ(config->limits.queue_time, 60s);
+  EXPECT_EQ(config->limits.stop_timeout, 60s);
+  config = parse_config("t.toml", minimal_then("[limits]\nqueue_time = \"5s\"\nstop_timeout = \"2min\"\n"));
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->limits.queue_time, 5s);
+  EXPECT_EQ(config->limits.stop_timeout, 2min);
+  EXPECT_NE(error_of(minimal_then("[limits]\nqueue_time = 5\n")).find("limits.queue_time"), std::string::npos);
+}
+
 TEST(Config, TheExampleLoads) {
   auto config = load_config(EXAMPLE_CONFIG);
   ASSERT_TRUE(config) << config.error().message;

@@ -86,6 +86,22 @@ TEST_F(MaildirTest, ARemovedMaildirIsMadeAgain) {
   EXPECT_EQ(test::list(maildir_ + "/new").size(), 1u);
 }
 
+// By a program that syncs nothing, between two deliveries; its inode number is often that of the old one.
+TEST_F(MaildirTest, ANewDirectoryThatWasMadeAnewIsMadeDurable) {
+  for (const char* remade : {"/new", ""}) {
+    ASSERT_EQ(deliver().code, 250);
+    ops_.clear();
+    ASSERT_EQ(deliver().code, 250);
+    EXPECT_EQ(ops_.at("fsync /example.org/ann/Maildir"), std::string::npos) << "it is known";
+    std::filesystem::remove_all(maildir_ + remade);
+    for (const char* name : {"", "/tmp", "/new", "/cur"}) std::filesystem::create_directory(maildir_ + name);
+    ops_.clear();
+    ASSERT_EQ(deliver().code, 250) << detail_;
+    EXPECT_NE(ops_.at("fsync /example.org/ann/Maildir"), std::string::npos) << remade;
+    EXPECT_NE(ops_.at("fsync /example.org/ann"), std::string::npos) << remade;
+  }
+}
+
 TEST_F(MaildirTest, ManyAtOnceAreAllThereAndWhole) {
   for (Durability durability : {Durability::fsync, Durability::group_sync}) {
     std::filesystem::remove_all(dir_ + "/example.org");

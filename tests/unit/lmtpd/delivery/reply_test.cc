@@ -90,18 +90,28 @@ TEST(AgentReply, TheLastOutputLineIsItsText) {
   EXPECT_EQ(of(End::exited, 75, std::string("a\0b", 3)).text, "a?b");
 }
 
-TEST(AgentReply, AnEnhancedCodeAtItsStartWinsWhereItFits) {
+TEST(AgentReply, AnEnhancedCodeAtItsStartWins) {
   Reply full = of(End::exited, 77, "5.2.2 Mailbox full\n");
   EXPECT_EQ(full.enhanced, "5.2.2");
   EXPECT_EQ(full.text, "Mailbox full");
   EXPECT_EQ(full.code, 550);
-  Reply contradicts = of(End::exited, 75, "5.1.1 no such user\n");
-  EXPECT_EQ(contradicts.enhanced, "4.3.0");
-  EXPECT_EQ(contradicts.code, 451);
-  EXPECT_EQ(contradicts.text, "5.1.1 no such user");
   for (const char* none : {"5.2 x", "5.2.2x", "5.2.2222 x", "52.2.2 x", "5..2 x", "5.2.", "5."})
     EXPECT_EQ(of(End::exited, 77, none).enhanced, "5.7.1") << none;
   EXPECT_EQ(of(End::exited, 77, "5.2.2").text, "Delivery agent agent ended with 77");
+}
+
+TEST(AgentReply, AnEnhancedCodeDecidesWhetherAFailureIsForGood) {
+  EXPECT_EQ(of(End::exited, 75, "5.1.1 no such user\n"), (Reply{550, "5.1.1", "no such user"}));
+  EXPECT_EQ(of(End::exited, 67, "4.2.1 back soon\n"), (Reply{451, "4.2.1", "back soon"}));
+  EXPECT_EQ(of(End::exited, 65, "5.6.1\n"), (Reply{554, "5.6.1", "Delivery agent agent ended with 65"}));
+}
+
+TEST(AgentReply, AnEnhancedCodeMakesNoSuccessOfAFailureAndNoFailureOfASuccess) {
+  EXPECT_EQ(of(End::exited, 75, "2.0.0 all is well\n"), (Reply{451, "4.3.0", "all is well"}));
+  EXPECT_EQ(of(End::exited, 67, "2.1.5 ok\n"), (Reply{550, "5.1.1", "ok"}));
+  for (const char* line : {"5.2.2 full\n", "4.2.2 full\n"})
+    EXPECT_EQ(of(End::exited, 0, line), (Reply{250, "2.0.0", "full"})) << "delivered: a bounce would be a lie";
+  EXPECT_EQ(of(End::exited, 0, "2.1.5 stored\n"), (Reply{250, "2.1.5", "stored"}));
 }
 
 TEST(ErrorReply, NamesNoLocalPath) {

@@ -39,8 +39,14 @@ class SpawnerTest : public test::DirTest {
     s.command = agent_ + " " + arguments;
     return s;
   }
-  void start(AgentSpec s, SpawnerOptions options = {}) {
-    auto started = Spawner::start({std::move(s)}, options);
+  AgentSpec named(const std::string& name, const std::string& arguments) {
+    AgentSpec s = spec(arguments);
+    s.name = name;
+    return s;
+  }
+  void start(AgentSpec s, SpawnerOptions options = {}) { start(std::vector<AgentSpec>{std::move(s)}, options); }
+  void start(std::vector<AgentSpec> specs, SpawnerOptions options = {}) {
+    auto started = Spawner::start(std::move(specs), options);
     ASSERT_TRUE(started.has_value()) << started.error().message;
     spawner_ = std::move(*started);
   }
@@ -62,9 +68,26 @@ class SpawnerTest : public test::DirTest {
   RunResult run() { return run(request()); }
 
   // Whether a process still holds the fifo open for reading.
-  bool somebody_is_left() {
-    Fd fd(::open(fifo().c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+  bool somebody_is_left() { return somebody_is_left(fifo()); }
+  static bool somebody_is_left(const std::string& at) {
+    Fd fd(::open(at.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
     return static_cast<bool>(fd);
+  }
+  std::string make_fifo(const std::string& name) {
+    std::string at = path(name);
+    EXPECT_EQ(::mkfifo(at.c_str(), 0666), 0);
+    ::chmod(at.c_str(), 0666);
+    return at;
+  }
+  // Starts agent 0, which leaves a helper in a session of its own, goes on once `gate` was opened and closed, and ends.
+  std::thread start_gated(const std::string& gate, Fd* open_gate) {
+    std::thread runs([this] {
+      RunRequest r = request();
+      r.agent = 0;
+      EXPECT_EQ(run(r).value, 0);
+    });
+    open_gate->reset(::open(gate.c_str(), O_WRONLY | O_CLOEXEC));  // waits for the agent
+    return runs;
   }
 
   std::string agent_;
@@ -202,6 +225,40 @@ TEST_F(SpawnerTest, KillsADaemonInItsOwnSession) {
   start(spec("daemon " + fifo() + " 0"));
   EXPECT_EQ(run().value, 0);
   EXPECT_FALSE(somebody_is_left());
+}
+
+TEST_F(SpawnerTest, ADaemonEndsWithItsOwnRunAndNotWithAnothers) {
+  std::string helper = make_fifo("helper"), gate = make_fifo("gate");
+  start({named("gated", "daemon-gate " + helper + " " + gate), named("leaves", "daemon " + fifo() + " 0")});
+  Fd open_gate;
+  std::thread gated = start_gated(gate, &open_gate);
+  RunRequest other = request();
+  other.agent = 1;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(run(other).value, 0);
+    EXPECT_FALSE(somebody_is_left());
+    EXPECT_TRUE(somebody_is_left(helper)) << "its run is under way";
+  }
+  open_gate.reset();
+  gated.join();
+  EXPECT_FALSE(somebody_is_left(helper));
+}
+
+TEST_F(SpawnerTest, ADaemonThatHidesEndsOnceNoRunIsUnderWay) {
+  std::string helper = make_fifo("helper"), gate = make_fifo("gate");
+  start({named("gated", "daemon-gate " + helper + " " + gate), named("hides", "daemon-hidden " + fifo())});
+  RunRequest hides = request();
+  hides.agent = 1;
+  EXPECT_EQ(run(hides).value, 0);
+  EXPECT_FALSE(somebody_is_left());
+  Fd open_gate;
+  std::thread gated = start_gated(gate, &open_gate);
+  EXPECT_EQ(run(hides).value, 0);
+  EXPECT_TRUE(somebody_is_left()) << "it might be the other run's";
+  open_gate.reset();
+  gated.join();
+  EXPECT_FALSE(somebody_is_left());
+  EXPECT_FALSE(somebody_is_left(helper));
 }
 
 TEST_F(SpawnerTest, EndsAnAgentAtItsTimeLimit) {

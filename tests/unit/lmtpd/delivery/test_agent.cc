@@ -37,7 +37,8 @@ void map_stdin() {
 }
 
 // A child that holds `fifo` open for reading and waits for ever; the parent goes on once it does.
-void leave_child(const char* fifo, bool own_session) {
+// `hide`: with an environment that tells nothing.
+void leave_child(const char* fifo, bool own_session, bool hide = false) {
   int ready[2];
   if (::pipe(ready) != 0) std::exit(71);
   if (::fork() == 0) {
@@ -45,6 +46,7 @@ void leave_child(const char* fifo, bool own_session) {
       ::setsid();
       if (::fork() != 0) ::_exit(0);
     }
+    for (char** e = environ; hide && *e; ++e) std::memset(*e, 0, std::strlen(*e));
     ::signal(SIGTERM, SIG_IGN);
     ::signal(SIGHUP, SIG_IGN);
     if (::open(fifo, O_RDONLY | O_NONBLOCK) < 0) ::_exit(1);
@@ -54,6 +56,13 @@ void leave_child(const char* fifo, bool own_session) {
   char byte;
   ::close(ready[1]);
   if (::read(ready[0], &byte, 1) != 1) std::exit(71);
+}
+
+// Goes on once the other end of `gate` was opened and closed.
+void wait_for(const char* gate) {
+  int fd = ::open(gate, O_RDONLY);
+  char byte;
+  if (fd < 0 || ::read(fd, &byte, 1) != 0) std::exit(71);
 }
 
 void hold_and_wait(const char* fifo, bool ignore_term) {
@@ -131,6 +140,8 @@ int main(int argc, char** argv) {
   if (mode == "mmap") return map_stdin(), 0;
   if (mode == "child") return copy_stdin("/dev/null"), leave_child(text(2), false), std::atoi(text(3));
   if (mode == "daemon") return copy_stdin("/dev/null"), leave_child(text(2), true), std::atoi(text(3));
+  if (mode == "daemon-gate") return copy_stdin("/dev/null"), leave_child(text(2), true), wait_for(text(3)), 0;
+  if (mode == "daemon-hidden") return copy_stdin("/dev/null"), leave_child(text(2), true, true), 0;
   if (mode == "hang") hold_and_wait(text(2), false);
   if (mode == "hang-ignoring") hold_and_wait(text(2), true);
   if (mode == "announce") announce_and_wait(text(2));

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <future>
 
 #include "worker_pool.h"
 
@@ -62,6 +63,22 @@ TEST(BodyStore, AMissingDirectoryIsNamed) {
   Status failed = store.append("0123456");
   ASSERT_FALSE(failed);
   EXPECT_NE(failed.error().message.find("/nonexistent"), std::string::npos);
+}
+
+TEST(WorkerPool, ForgetsWhatItsOwnerDrops) {
+  int kept = 0, dropped = 0;
+  std::atomic<int> ran{0};
+  WorkerPool pool(1);
+  std::promise<void> go;
+  pool.post([&] { go.get_future().wait(); });
+  for (int i = 0; i < 10; ++i) {
+    pool.post(&kept, [&] { ++ran; });
+    pool.post(&dropped, [&] { ran += 100; });
+  }
+  pool.drop(&dropped);
+  go.set_value();
+  pool.finish();
+  EXPECT_EQ(ran, 10);
 }
 
 TEST(WorkerPool, RunsWhatIsQueuedBeforeItEnds) {

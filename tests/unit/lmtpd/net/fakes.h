@@ -45,10 +45,13 @@ class FakeDeliverer final : public Deliverer {
     std::unique_lock lock(mutex_);
     ++waiting_;
     most_ = std::max(most_, waiting_);
+    int& of_user = waiting_of_[recipient.user.name];
+    most_of_one_ = std::max(most_of_one_, ++of_user);
     changed_.notify_all();
     changed_.wait(lock, [&] { return !held_ || waiting_ >= until_; });
     if (waiting_ >= until_) held_ = false, changed_.notify_all();
     --waiting_;
+    --of_user;
     delivered_.push_back({recipient.text, envelope.from, text_of(body), body.in_memory()});
     changed_.notify_all();
     if (recipient.local_part == "full") return {452, "4.2.2", "Mailbox full"};
@@ -82,6 +85,10 @@ class FakeDeliverer final : public Deliverer {
     std::lock_guard lock(mutex_);
     return most_;
   }
+  int most_at_once_to_one_user() {
+    std::lock_guard lock(mutex_);
+    return most_of_one_;
+  }
 
  private:
   static std::string text_of(const MessageBody& body) {
@@ -98,6 +105,8 @@ class FakeDeliverer final : public Deliverer {
   int until_ = 1 << 20;
   int waiting_ = 0;
   int most_ = 0;
+  std::map<std::string, int> waiting_of_;  // by user
+  int most_of_one_ = 0;
   std::vector<Delivered> delivered_;
 };
 

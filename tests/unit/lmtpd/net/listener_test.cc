@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <fstream>
@@ -56,6 +57,20 @@ TEST(Listener, TheSocketGetsItsModeAndGroup) {
   ASSERT_EQ(::lstat(address.unix_path.c_str(), &found), 0);
   EXPECT_EQ(found.st_gid, 4242u);
   EXPECT_EQ(found.st_mode & 07777, 0620u);
+}
+
+// As docs/lmtpd.md says: owner and group of who starts, and nobody else may connect.
+TEST(Listener, ASocketsDefaultsLetInOwnerAndGroupOnly) {
+  TemporaryDirectory dir;
+  mode_t before = ::umask(0);
+  auto listener = Listener::bind({.name = "s", .host = "", .unix_path = dir / "s"});
+  ::umask(before);
+  ASSERT_TRUE(listener) << listener.error().message;
+  struct stat found {};
+  ASSERT_EQ(::lstat((dir / "s").c_str(), &found), 0);
+  EXPECT_EQ(found.st_uid, ::geteuid());
+  EXPECT_EQ(found.st_gid, ::getegid());
+  EXPECT_EQ(found.st_mode & 07777, 0660u);
 }
 
 TEST(Listener, AStaleSocketIsReplacedAndRemovedAtTheEnd) {

@@ -1,61 +1,11 @@
-#include "twinloft/lmtpd/net/server.h"
+#include <signal.h>
 
-#include <gtest/gtest.h>
-
-#include <thread>
-
-#include "fakes.h"
-#include "lmtp_client.h"
-#include "temporary_directory.h"
+#include "server_fixture.h"
 
 namespace twinloft::lmtpd {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr std::string_view message = "Subject: x\r\n\r\nHello\r\n..dot\r\n.\r\n";
-constexpr std::string_view message_stored = "Subject: x\r\n\r\nHello\r\n.dot\r\n";
-
-class ServerTest : public testing::Test {
- protected:
-  ServerTest() {
-    config_.session.hostname = "mx.example.org";
-    config_.body_directory = "/tmp";
-    config_.deliveries_max = 8;
-  }
-  ~ServerTest() override { stop(); }
-
-  void start() {
-    std::vector<Listener> listeners;
-    auto tcp = Listener::bind({"127.0.0.1:0", "127.0.0.1", 0, "", 0});
-    ASSERT_TRUE(tcp) << tcp.error().message;
-    port_ = tcp->port();
-    listeners.push_back(std::move(*tcp));
-    auto local = Listener::bind({"unix", "", 0, path(), 0600});
-    ASSERT_TRUE(local) << local.error().message;
-    listeners.push_back(std::move(*local));
-    auto server = Server::create(config_, std::move(listeners), users_, deliverer_, clock_, random_);
-    ASSERT_TRUE(server) << server.error().message;
-    server_ = std::move(*server);
-    thread_ = std::thread([this] { server_->run(); });
-  }
-  void stop() {
-    deliverer_.release();
-    if (server_) server_->stop();
-    if (thread_.joinable()) thread_.join();
-  }
-  std::string path() const { return dir_ / "lmtp"; }
-
-  TemporaryDirectory dir_;
-  OsClock clock_;
-  OsRandom random_;
-  FakeUsers users_;
-  FakeDeliverer deliverer_;
-  ServerConfig config_;
-  std::unique_ptr<Server> server_;
-  std::thread thread_;
-  std::uint16_t port_ = 0;
-};
 
 TEST_F(ServerTest, DeliversOverTcpAndUnixSocket) {
   start();
@@ -138,6 +88,24 @@ TEST_F(ServerTest, DeliveriesOfATransactionRunInParallel) {
   EXPECT_EQ(client.ask(message).substr(0, 3), "250");
   for (int i = 1; i < 5; ++i) EXPECT_EQ(client.reply().substr(0, 3), "250");
   EXPECT_EQ(deliverer_.most_at_once(), 3);
+}
+
+// The first two deliveries to begin wait for one another, so they are at once; both are not the same user's.
+TEST_F(ServerTest, DetailsOfOneUserComeOneAfterTheOther) {
+  start();
+  deliverer_.hold(2);
+  LmtpClient client(port_);
+  client.begin();
+  std::string text = "MAIL FROM:<>\r\n";
+  for (int i = 0; i < 20; ++i) text += "RCPT TO:<ann+" + std::to_string(i) + "@example.org>\r\n";
+  client.send(text + "RCPT TO:<bob@example.org>\r\nDATA\r\n" + std::string(message));
+  for (int i = 0; i < 22; ++i) EXPECT_EQ(client.reply().substr(0, 3), "250");
+  EXPECT_EQ(client.reply().substr(0, 3), "354");
+  for (int i = 0; i < 20; ++i)
+    EXPECT_EQ(client.reply(), "250 2.0.0 ann+" + std::to_string(i) + "@example.org delivered");
+  EXPECT_EQ(client.reply(), "250 2.0.0 bob@example.org delivered");
+  EXPECT_EQ(deliverer_.most_at_once_to_one_user(), 1);
+  EXPECT_EQ(deliverer_.most_at_once(), 2);
 }
 
 TEST_F(ServerTest, LookUpsThatFailAreTemporary) {
@@ -340,7 +308,87 @@ TEST_F(ServerTest, StopEndsIdleConnectionsAndFinishesDeliveries) {
   EXPECT_EQ(busy.reply().substr(0, 3), "421");
   EXPECT_TRUE(busy.at_end());
   thread_.join();
+  EXPECT_TRUE(end_.in_order);
   EXPECT_EQ(deliverer_.delivered().size(), 2u);
+}
+
+TEST_F(ServerTest, StopBeginsNoDelivery) {
+  config_.deliveries_max = 1;
+  start();
+  deliverer_.hold();
+  LmtpClient busy(port_);
+  busy.begin();
+  busy.envelope({"ann@example.org", "bob@example.org"});
+  busy.send(message);
+  deliverer_.wait_for_waiting(1);
+  LmtpClient queued(port_);
+  queued.begin();
+  queued.envelope({"carl@example.org"});
+  queued.send(std::string(message) + "NOOP\r\n");
+  LmtpClient other(port_);  // one thread serves both in turn: it has seen the message when this is answered
+  other.begin();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(other.ask("NOOP\r\n").substr(0, 3), "250");
+  server_->stop();
+  EXPECT_EQ(queued.reply().substr(0, 9), "451 4.3.2") << "while the only worker is busy";
+  EXPECT_EQ(queued.reply().substr(0, 9), "421 4.3.2");
+  deliverer_.release();
+  EXPECT_EQ(busy.reply().substr(0, 3), "250");
+  EXPECT_EQ(busy.reply().substr(0, 9), "451 4.3.2");
+  EXPECT_EQ(busy.reply().substr(0, 9), "421 4.3.2");
+  for (LmtpClient* client : {&busy, &queued, &other}) client->hang_up();
+  thread_.join();
+  EXPECT_TRUE(end_.in_order);
+  ASSERT_EQ(deliverer_.delivered().size(), 1u);
+}
+
+// The spool stands still and does not come back.
+TEST_F(ServerTest, StopHasABound) {
+  config_.stop_timeout = 0ms;
+  config_.io_threads = 2;
+  start();
+  deliverer_.hold();
+  LmtpClient busy(port_);
+  busy.begin();
+  busy.envelope({"ann@example.org", "bob@example.org"});
+  busy.send(message);
+  deliverer_.wait_for_waiting(2);
+  server_->stop();
+  thread_.join();
+  EXPECT_FALSE(end_.in_order);
+  EXPECT_EQ(end_.deliveries_left, 2u);
+  EXPECT_EQ(end_.connections_left, 1u);
+  EXPECT_TRUE(busy.at_end()) << "no 250 for what nobody has waited for";
+}
+
+// No worker is ever free.
+TEST_F(ServerTest, ADeliveryThatDoesNotBeginInTimeIsTemporary) {
+  config_.deliveries_max = 0;
+  config_.queue_time = 1ms;
+  start();
+  LmtpClient client(port_);
+  client.begin();
+  for (int i = 0; i < 2; ++i) {
+    client.envelope({"ann@example.org", "bob@example.org"});
+    EXPECT_EQ(client.ask(message).substr(0, 9), "451 4.3.2");
+    EXPECT_EQ(client.reply().substr(0, 9), "451 4.3.2");
+  }
+  stop();
+  EXPECT_TRUE(deliverer_.delivered().empty());
+}
+
+TEST_F(ServerTest, AHangUpSignalChangesNothingAndATermEndsIt) {
+  config_.stop_on_signals = true;
+  start();
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(::kill(::getpid(), SIGHUP), 0);
+    LmtpClient client(port_);
+    client.begin();
+    client.envelope({"ann@example.org"});
+    EXPECT_EQ(client.ask(message).substr(0, 3), "250");
+  }
+  ASSERT_EQ(::kill(::getpid(), SIGTERM), 0);
+  thread_.join();
+  EXPECT_TRUE(end_.in_order);
 }
 
 TEST_F(ServerTest, SeveralIoThreadsServeManyConnections) {

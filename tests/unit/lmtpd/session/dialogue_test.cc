@@ -161,6 +161,39 @@ TEST_F(Dialogue, RefusedRecipientsAreNoBadCommands) {
   EXPECT_FALSE(owner->session().closed()) << owner->sent;
 }
 
+// A client that pipelines sends RCPT and DATA before it knows that MAIL was refused.
+TEST_F(Dialogue, WhatFollowsARefusedMailIsNoBadCommand) {
+  config.bad_commands_max = 4;
+  config.message_bytes_max = 1000;
+  std::string group = "RCPT TO:<a@d>\r\nRCPT TO:<b@d>\r\nRCPT TO:<c@d>\r\nDATA\r\n";
+  std::string large;
+  for (int i = 0; i < 5; ++i) large += "MAIL FROM:<a@d> SIZE=2000\r\n" + group;
+  auto owner = run(hello + large);
+  EXPECT_FALSE(owner->session().closed()) << owner->sent;
+  auto codes = owner->codes();
+  EXPECT_EQ((Codes{codes.begin() + 2, codes.begin() + 7}),
+            (Codes{"552 5.3.4", "503 5.5.1", "503 5.5.1", "503 5.5.1", "503 5.5.1"}));
+  // A MAIL that is malformed, or comes before LHLO, is a bad command; its followers are none.
+  for (std::string bad : {"MAIL FROM:<a@d> FOO=1\r\n", "mail from:a@d\r\n", "MAIL\r\n"}) {
+    EXPECT_FALSE(run(hello + bad + group + bad + group + bad + group)->session().closed()) << bad;
+    EXPECT_TRUE(run(hello + bad + group + bad + group + bad + group + bad)->session().closed()) << bad;
+  }
+  EXPECT_FALSE(run("MAIL FROM:<a@d>\r\n" + group)->session().closed());
+  // The group ends with DATA, and with whatever begins anew.
+  for (std::string end : {"", "RSET\r\n", "LHLO c\r\n"})
+    EXPECT_TRUE(run(hello + "MAIL FROM:<a@d> SIZE=2000\r\n" + group + end + group)->session().closed()) << end;
+}
+
+TEST_F(Dialogue, ACompletedTransactionStartsTheCountAnew) {
+  config.bad_commands_max = 3;
+  std::string transaction = "MAIL FROM:<a@d>\r\nRCPT TO:<a@d>\r\nDATA\r\n.\r\n";
+  std::string text = hello;
+  for (int i = 0; i < 5; ++i) text += "X\r\nX\r\n" + transaction;
+  EXPECT_FALSE(run(text)->session().closed());
+  EXPECT_FALSE(run(text + "X\r\nX\r\n")->session().closed());
+  EXPECT_TRUE(run(text + "X\r\nX\r\nMAIL FROM:<a@d>\r\nRSET\r\nX\r\n")->session().closed());
+}
+
 TEST_F(Dialogue, TooManyBadCommands) {
   config.bad_commands_max = 3;
   auto codes = replies(hello + "X\r\nRCPT TO:<a@d>\r\nNOOP\r\nMAIL FROM:a\r\nX\r\nX\r\nX\r\nNOOP\r\n");

@@ -60,6 +60,22 @@ TEST(EventOrder, PendingInputIsBounded) {
   EXPECT_EQ(owner.codes().size(), 4 + given / 6) << "no reply is lost";
 }
 
+TEST(EventOrder, ABurstsMemoryIsGivenBack) {
+  for (const char* tail : {"", "MAIL FR"}) {
+    Owner owner;
+    owner.answering = false;
+    owner.whole(std::string(opening) + "RCPT TO:<a@d>\r\n");
+    std::string noops;
+    for (int i = 0; i < 20'000; ++i) noops += "NOOP\r\n";
+    owner.receive(noops + tail);
+    EXPECT_GE(owner.session().input_memory(), noops.size());
+    owner.answer_lookup();
+    owner.receive(*tail ? "OM:<a@d>\r\n" : "NOOP\r\n");
+    owner.receive("NOOP\r\n");
+    EXPECT_LE(owner.session().input_memory(), 4096u) << tail;
+  }
+}
+
 TEST(EventOrder, RepliesFollowTheRecipientsWhoeverIsDoneFirst) {
   Owner owner;
   owner.answering = false;

@@ -33,6 +33,8 @@ struct LimitSettings {
   std::uint32_t recipients_max = 1000;       // of one transaction
   std::uint32_t connections_max = 1000;      // beyond: 421 4.3.2
   std::chrono::milliseconds idle_timeout{300'000};
+  std::chrono::milliseconds queue_time{60'000};    // that a delivery waits for its worker; then 451 4.3.2
+  std::chrono::milliseconds stop_timeout{60'000};  // for deliveries that have begun, after SIGTERM
   std::uint32_t bad_commands_max = 20;       // of one connection: then 421
   std::uint64_t body_memory = 1u << 20;      // a larger message goes to a file
   std::uint64_t body_memory_total = 256u << 20;  // of all connections; beyond: 452 4.3.1

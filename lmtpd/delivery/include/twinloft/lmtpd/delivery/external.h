@@ -9,6 +9,7 @@
 #include "twinloft/lmtpd/delivery/spawner.h"
 #include "twinloft/lmtpd/delivery/spool.h"
 #include "twinloft/lmtpd/delivery/sync_group.h"
+#include "twinloft/lmtpd/session/memory_budget.h"
 #include "twinloft/lmtpd/session/model.h"
 
 namespace twinloft::lmtpd {
@@ -16,6 +17,7 @@ namespace twinloft::lmtpd {
 struct ExternalConfig {
   std::string hostname;
   std::uint64_t memory_bytes_max = 16u << 20;  // a larger message goes to an unlinked file in `temporary`
+  std::shared_ptr<MemoryBudget> memory;        // and so does one that finds no room in there; null: no bound
   std::string temporary = "/var/tmp";          // off the spool: its contents need not be replicated
   std::uint32_t received_max = 100;
 };

@@ -4,7 +4,8 @@
 // thing only: "run agent N with these values as this user". A request is one SOCK_SEQPACKET message with
 // bounded, checked fields, and two descriptors: the message (the agent's stdin) and the end of a socket pair
 // that the result goes to. Any number of runs are under way at once. A run is over when no process of it is
-// left: the whole process group is killed also after a normal end, and what left the group (setsid) as well.
+// left: the whole process group is killed also after a normal end, and what left the group (setsid) as well, known by
+// TWINLOFT_RUN in its environment. What has changed its environment is killed once no run is under way.
 //
 // Spawner::run is called on worker threads and blocks until the run is over.
 #pragma once
@@ -67,6 +68,8 @@ class Spawner {
   static Result<std::unique_ptr<Spawner>> start(std::vector<AgentSpec> agents, SpawnerOptions options = {});
   // Ends the spawner and every run; waits for it.
   ~Spawner();
+  // Has the spawner end every run and itself, and does not wait. Every run ends as `lost` from then on.
+  void give_up() const;
   Spawner(const Spawner&) = delete;
   Spawner& operator=(const Spawner&) = delete;
 

@@ -25,7 +25,7 @@ struct SessionConfig {
   std::string hostname;
   std::uint64_t message_bytes_max = 50u << 20;
   std::uint32_t recipients_max = 1000;
-  std::uint32_t bad_commands_max = 20;  // of one connection: then 421 4.7.0
+  std::uint32_t bad_commands_max = 20;  // since the last transaction was completed: then 421 4.7.0
   std::string detail_delimiter = "+";   // empty: no detail
   std::function<std::string()> new_id;  // unique names for transactions
 };
@@ -66,10 +66,12 @@ class Session {
   // True while the client, and not this server, is what is being waited for: the idle timeout runs.
   bool waits_for_client() const { return state_ != State::lookup && state_ != State::delivering && state_ != State::closed; }
   bool closed() const { return state_ == State::closed; }
+  std::size_t input_memory() const { return waiting_.capacity(); }  // bytes held for input, used or not
 
  private:
   enum class State { command, lookup, body, delivering, closed };
   static constexpr std::size_t waiting_input_max = 64 * 1024;  // bytes kept while answers are pending
+  static constexpr std::size_t waiting_memory_max = 4 * 1024;  // that a session without kept input holds
 
   void process(ByteSpan& in);
   bool take_line(ByteSpan& in);
@@ -88,16 +90,19 @@ class Session {
   void reply(int code, std::string_view enhanced, std::string_view text);
   void reply(const Reply& r);
   void bad(const Reply& r);
+  void no_sender();
   void finish_transaction();
   void reset_transaction();
   void close_with(int code, std::string_view enhanced, std::string_view text);
   void resume();
+  void forget_waiting();
 
   const SessionConfig& config_;
   std::string client_;
   State state_ = State::command;
   bool greeted_ = false;     // LHLO was given
   bool have_sender_ = false;
+  bool mail_refused_ = false;  // what a pipelining client has sent behind that MAIL is no bad command
   bool shutting_down_ = false;
   bool skipping_line_ = false;
   std::uint32_t bad_commands_ = 0;

@@ -1,0 +1,60 @@
+// Memory that all messages share, whichever part of lmtpd holds it: while they arrive, and as an agent's input.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+namespace twinloft::lmtpd {
+
+// Thread-safe.
+class MemoryBudget {
+ public:
+  explicit MemoryBudget(std::uint64_t bytes_max) : bytes_max_(bytes_max) {}
+  bool take(std::uint64_t bytes) {
+    std::uint64_t before = used_.fetch_add(bytes, std::memory_order_relaxed);
+    if (before + bytes <= bytes_max_) return true;
+    give_back(bytes);
+    return false;
+  }
+  void give_back(std::uint64_t bytes) { used_.fetch_sub(bytes, std::memory_order_relaxed); }
+  std::uint64_t used() const { return used_.load(std::memory_order_relaxed); }
+
+ private:
+  const std::uint64_t bytes_max_;
+  std::atomic<std::uint64_t> used_{0};
+};
+
+// A part of a budget, given back at the end of its life. The budget outlives it.
+class MemoryCharge {
+ public:
+  MemoryCharge() = default;
+  ~MemoryCharge() { release(); }
+  MemoryCharge(MemoryCharge&& other) noexcept
+      : budget_(std::exchange(other.budget_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  MemoryCharge& operator=(MemoryCharge&& other) noexcept {
+    if (this == &other) return *this;
+    release();
+    budget_ = std::exchange(other.budget_, nullptr);
+    bytes_ = std::exchange(other.bytes_, 0);
+    return *this;
+  }
+  // False, and nothing is held, where there is not so much left. Where there is no budget, there is no bound.
+  bool take(MemoryBudget* budget, std::uint64_t bytes) {
+    release();
+    if (!budget) return true;
+    if (!budget->take(bytes)) return false;
+    budget_ = budget;
+    bytes_ = bytes;
+    return true;
+  }
+  void release() {
+    if (MemoryBudget* budget = std::exchange(budget_, nullptr)) budget->give_back(bytes_);
+  }
+
+ private:
+  MemoryBudget* budget_ = nullptr;
+  std::uint64_t bytes_ = 0;
+};
+
+}  // namespace twinloft::lmtpd

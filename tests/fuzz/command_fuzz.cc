@@ -1,0 +1,72 @@
+// The input is one command line without its CRLF, behind one byte that puts something in front of it: what is worth
+// parsing is found sooner then.
+#include <cstdint>
+#include <iterator>
+#include <string>
+#include <string_view>
+
+#include "twinloft/base/check.h"
+#include "twinloft/lmtpd/proto/command.h"
+
+using namespace twinloft::lmtpd;
+
+namespace {
+
+bool is_clean(std::string_view text) { return text.find_first_of(std::string_view("\0\r\n", 3)) == std::string_view::npos; }
+
+// What goes into headers, arguments and log lines.
+void check_path(const Path& path) {
+  TL_CHECK(path.text.size() <= path_bytes_max);
+  for (unsigned char c : path.text) TL_CHECK(c >= 0x20 && c < 0x7f);
+  TL_CHECK(is_clean(path.local_part) && is_clean(path.domain));
+  TL_CHECK(path.is_null() || !path.local_part.empty());
+  bool literal = path.domain.starts_with("[");
+  for (char c : path.domain) TL_CHECK(literal || c < 'A' || c > 'Z');
+  const SplitLocalPart split = split_detail(path.local_part, "+");
+  TL_CHECK(split.user.size() + split.detail.size() <= path.local_part.size());
+  TL_CHECK(path.is_null() || !split.user.empty());
+}
+
+void check(const Lhlo& c) { TL_CHECK(is_clean(c.domain)); }
+void check(const Mail& c) { check_path(c.from); }
+void check(const Rcpt& c) {
+  check_path(c.to);
+  TL_CHECK(!c.to.is_null());
+  TL_CHECK(is_clean(c.original_to));
+}
+template <class Other>
+void check(const Other&) {}
+
+// A refusal is one line that fits, whatever the client wrote.
+void check_refusal(const Reply& reply) {
+  TL_CHECK(reply.code >= 500 && reply.code <= 599);
+  TL_CHECK(reply.enhanced.starts_with("5."));
+  std::string wire;
+  append_reply(wire, reply);
+  TL_CHECK(wire.size() <= 512 && wire.ends_with("\r\n"));
+  TL_CHECK(is_clean(std::string_view(wire).substr(0, wire.size() - 2)));
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  constexpr std::string_view starts[] = {"",
+                                         "LHLO ",
+                                         "MAIL FROM:",
+                                         "MAIL FROM:<",
+                                         "MAIL FROM:<a@b> ",
+                                         "MAIL FROM:<a@b> SIZE=",
+                                         "RCPT TO:",
+                                         "RCPT TO:<",
+                                         "RCPT TO:<\"",
+                                         "RCPT TO:<@a,@b:",
+                                         "RCPT TO:<a@[IPv6:",
+                                         "RCPT TO:<a@b> ORCPT=rfc822;"};
+  if (size == 0) return 0;
+  std::string line(starts[data[0] % std::size(starts)]);
+  line.append(reinterpret_cast<const char*>(data) + 1, size - 1);
+  const auto command = parse_command(line);
+  if (command) std::visit([](const auto& c) { check(c); }, *command);
+  else check_refusal(command.error());
+  return 0;
+}

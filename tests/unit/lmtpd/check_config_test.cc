@@ -1,0 +1,120 @@
+// `lmtpd check-config` in a directory of its own; what depends on who asks needs root.
+#include "check_config.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace twinloft::lmtpd {
+namespace {
+
+constexpr unsigned mail_uid = 61234;
+
+class CheckConfigTest : public testing::Test {
+ protected:
+  CheckConfigTest() {
+    const char* base = std::getenv("TMPDIR");
+    dir_ = std::string(base && *base ? base : "/tmp") + "/twinloft-check-XXXXXX";
+    if (!::mkdtemp(dir_.data())) std::abort();
+    ::chmod(dir_.c_str(), 0755);
+    std::filesystem::create_directory(dir_ + "/spool");
+    std::filesystem::create_directory(dir_ + "/bodies");
+    for (const char* name : {"/spool", "/bodies"})
+      if (::getuid() == 0 && ::chown((dir_ + name).c_str(), mail_uid, mail_uid) != 0) std::abort();
+  }
+  ~CheckConfigTest() override {
+    std::error_code ignored;
+    std::filesystem::remove_all(dir_, ignored);
+  }
+  static bool is_root() { return ::getuid() == 0; }
+
+  // The first lines of the file, and its section [users].
+  int check(const std::string& users, const std::string& rest = "") {
+    std::ofstream(dir_ + "/lmtpd.toml") << (is_root() ? "user = 61234\ngroup = 61234\n" : "")
+                                        << "[[listen]]\naddress = \"127.0.0.1:2400\"\n[limits]\nbody_directory = \"" << dir_
+                                        << "/bodies\"\n[spool]\npath = \"" << dir_
+                                        << "/spool\"\nrequire_marker = false\n[users]\n" << users << "\n" << rest;
+    std::ostringstream out, err;
+    int code = check_config(dir_ + "/lmtpd.toml", out, err);
+    out_ = out.str();
+    err_ = err.str();
+    return code;
+  }
+  std::string static_users(const std::string& more) {
+    return "driver = \"static\"\nhome = \"" + dir_ + "/spool/%user%\"\n" + more;
+  }
+  std::string maildir() { return "maildir = \"" + dir_ + "/spool/%user%/Maildir\"\n"; }
+  bool says(const std::string& text) { return err_.find(dir_ + "/lmtpd.toml: " + text) != std::string::npos; }
+
+  std::string dir_, out_, err_;
+};
+
+TEST_F(CheckConfigTest, AGoodOneIsOk) {
+  EXPECT_EQ(check(static_users(maildir())), 0) << err_;
+  EXPECT_EQ(out_.substr(0, 3), "ok\n");
+}
+
+TEST_F(CheckConfigTest, StaticUsersOfTheBuiltInAgentNeedAMaildir) {
+  EXPECT_EQ(check(static_users("")), 78);
+  EXPECT_TRUE(says("users.maildir: is missing, and every mail, such as that for user@example.org")) << err_;
+  EXPECT_NE(err_.find("delivery.agent is \"maildir\""), std::string::npos) << err_;
+  EXPECT_EQ(check(static_users("agent = \"maildir\"\nusers = [\"ann\"]\ndomains = [\"d.example\"]")), 78);
+  EXPECT_TRUE(says("users.maildir: is missing, and every mail, such as that for ann@d.example")) << err_;
+  EXPECT_NE(err_.find("users.agent is"), std::string::npos) << err_;
+}
+
+TEST_F(CheckConfigTest, AMaildirOffTheSpoolIsNamed) {
+  EXPECT_EQ(check(static_users("maildir = \"/srv/elsewhere/%user%\"")), 78);
+  EXPECT_TRUE(says("users.maildir: every mail would get 451")) << err_;
+}
+
+TEST_F(CheckConfigTest, TheBuiltInAgentWritesAsLmtpdsUserOnly) {
+  EXPECT_EQ(check(static_users(maildir() + "uid = 61235\ngid = 61235")), 78);
+  EXPECT_TRUE(says("users.uid: the mail of user@example.org belongs to 61235:61235")) << err_;
+  int external = check(static_users("uid = 61235\ngid = 61235\nagent = \"a\""), "[agent.a]\ncommand = \"/bin/true\"\n");
+  EXPECT_EQ(external, is_root() ? 0 : 78) << "an external agent runs as anybody, where lmtpd starts as root: " << err_;
+}
+
+TEST_F(CheckConfigTest, AnExternalAgentsUserIsNotBelowTheLowest) {
+  if (!is_root()) GTEST_SKIP() << "needs other users";
+  EXPECT_EQ(check(static_users("uid = 61235\ngid = 61235\nagent = \"a\""),
+                  "[agent.a]\ncommand = \"/bin/true\"\n[delivery]\nuid_min = 61236\n"),
+            78);
+  EXPECT_TRUE(says("users.uid: 61235:61235")) << err_;
+}
+
+// Root may read everything; the user that lmtpd becomes may not.
+TEST_F(CheckConfigTest, FilesAreTriedAsTheUserThatLmtpdBecomes) {
+  if (!is_root()) GTEST_SKIP() << "needs root";
+  std::string file = dir_ + "/users.sqlite";
+  std::string users = "driver = \"sqlite\"\npath = \"" + file + "\"\nquery = \"SELECT 'a' AS user, 1 AS uid, 1 AS gid, "
+                      "'/a' AS home FROM sqlite_master WHERE name = :address\"";
+  std::ofstream(file).close();  // a database without tables
+  ASSERT_EQ(::chmod(file.c_str(), 0644), 0);
+  EXPECT_EQ(check(users), 0) << err_;
+  ASSERT_EQ(::chmod(file.c_str(), 0600), 0);
+  EXPECT_EQ(check(users), 78);
+  EXPECT_TRUE(says("users: user database " + file)) << err_;
+  ASSERT_EQ(::chmod(file.c_str(), 0644), 0);
+  ASSERT_EQ(::chown((dir_ + "/bodies").c_str(), 0, 0), 0);
+  EXPECT_EQ(check(users), 78);
+  EXPECT_TRUE(says("limits.body_directory: " + dir_ + "/bodies")) << err_;
+  EXPECT_EQ(::geteuid(), 0u) << "in a process of its own";
+}
+
+TEST_F(CheckConfigTest, ASpoolThatTheUserCannotEnterIsNamed) {
+  if (!is_root()) GTEST_SKIP() << "needs root";
+  ASSERT_EQ(::chown((dir_ + "/spool").c_str(), 0, 0), 0);
+  ASSERT_EQ(::chmod((dir_ + "/spool").c_str(), 0700), 0);
+  EXPECT_EQ(check(static_users(maildir())), 78);
+  EXPECT_TRUE(says("spool: ")) << err_;
+}
+
+}  // namespace
+}  // namespace twinloft::lmtpd

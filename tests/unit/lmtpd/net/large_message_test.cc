@@ -1,0 +1,123 @@
+// Messages that are kept in files, in a directory that may stand still or be broken.
+#include <future>
+
+#include "body_store.h"
+#include "server_fixture.h"
+
+namespace twinloft::lmtpd {
+namespace {
+
+// The directory of large messages stands still until open() is called.
+class StuckDirectory {
+ public:
+  Result<Fd> make_file(const std::string& directory) {
+    asked_.set_value();
+    opened_.get_future().wait();
+    return make_unlinked_file(directory);
+  }
+  void wait_until_asked() { asked_.get_future().wait(); }
+  void open() { opened_.set_value(); }
+
+ private:
+  std::promise<void> asked_, opened_;
+};
+
+class LargeMessageTest : public ServerTest {
+ protected:
+  LargeMessageTest() {
+    config_.body_memory = 1000;
+    config_.make_body_file = [this](const std::string& directory) { return stuck_.make_file(directory); };
+    while (text_.size() < 5000) text_ += "A line of a large message, again and again.\r\n";
+  }
+  StuckDirectory stuck_;
+  std::string text_;
+};
+
+TEST_F(LargeMessageTest, ADirectoryThatStandsStillHoldsUpNobodyElse) {
+  start();
+  LmtpClient large(port_);
+  large.begin();
+  large.envelope({"ann@example.org"});
+  large.send(text_ + ".\r\nMAIL FROM:<>\r\n");  // with its end, and a command behind it
+  stuck_.wait_until_asked();
+  LmtpClient small(port_);
+  small.begin();
+  small.envelope({"bob@example.org"});
+  EXPECT_EQ(small.ask(message).substr(0, 3), "250");
+  stuck_.open();
+  EXPECT_EQ(large.reply().substr(0, 9), "250 2.0.0");
+  EXPECT_EQ(large.reply().substr(0, 9), "250 2.1.0");
+  auto delivered = deliverer_.delivered();
+  ASSERT_EQ(delivered.size(), 2u);
+  EXPECT_EQ(delivered[1].text, text_);
+  EXPECT_FALSE(delivered[1].in_memory);
+}
+
+TEST_F(LargeMessageTest, WhatArrivesMeanwhileIsKeptInOrder) {
+  start();
+  LmtpClient client(port_);
+  client.begin();
+  client.envelope({"ann@example.org"});
+  client.send(text_.substr(0, 2000));
+  stuck_.wait_until_asked();
+  client.trickle(text_.substr(2000, 100));
+  stuck_.open();
+  client.trickle(text_.substr(2100, 100));
+  EXPECT_EQ(client.ask(text_.substr(2200) + ".\r\n").substr(0, 3), "250");
+  ASSERT_EQ(deliverer_.delivered().size(), 1u);
+  EXPECT_EQ(deliverer_.delivered()[0].text, text_);
+}
+
+TEST_F(LargeMessageTest, ABrokenDirectoryIsToldToEachRecipient) {
+  config_.make_body_file = [](const std::string&) { return fail(Errc::io, "the directory is broken"); };
+  start();
+  LmtpClient client(port_);
+  client.begin();
+  client.envelope({"ann@example.org", "bob@example.org"});
+  EXPECT_EQ(client.ask(text_ + ".\r\n").substr(0, 9), "452 4.3.1");
+  EXPECT_EQ(client.reply().substr(0, 9), "452 4.3.1");
+  client.envelope({"ann@example.org"});
+  client.trickle(text_);
+  EXPECT_EQ(client.ask(".\r\n").substr(0, 9), "452 4.3.1");
+  client.envelope({"ann@example.org"});
+  EXPECT_EQ(client.ask(message).substr(0, 3), "250") << "in step";
+}
+
+TEST_F(LargeMessageTest, StopMeanwhileDeliversNothing) {
+  start();
+  LmtpClient client(port_);
+  client.begin();
+  client.envelope({"ann@example.org"});
+  client.send(text_ + ".\r\n");
+  stuck_.wait_until_asked();
+  LmtpClient idle(port_);
+  idle.begin();
+  server_->stop();
+  EXPECT_EQ(idle.reply().substr(0, 9), "421 4.3.2") << "the stop has been seen";
+  stuck_.open();
+  EXPECT_EQ(client.reply().substr(0, 9), "451 4.3.2");
+  EXPECT_EQ(client.reply().substr(0, 9), "421 4.3.2");
+  client.hang_up();
+  idle.hang_up();
+  thread_.join();
+  EXPECT_TRUE(deliverer_.delivered().empty());
+}
+
+// The client goes while a part of its message is being written.
+TEST_F(LargeMessageTest, AClientThatDisappearsMeanwhileLeavesNothing) {
+  start();
+  {
+    LmtpClient client(port_);
+    client.begin();
+    client.envelope({"ann@example.org"});
+    client.send(text_);
+    stuck_.wait_until_asked();
+  }
+  stuck_.open();
+  stop();
+  EXPECT_EQ(server_->connections(), 0u);
+  EXPECT_TRUE(deliverer_.delivered().empty());
+}
+
+}  // namespace
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,60 @@
+// A server on a TCP port and a Unix socket, with a user database and a deliverer that tests steer.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "fakes.h"
+#include "lmtp_client.h"
+#include "temporary_directory.h"
+#include "twinloft/lmtpd/net/server.h"
+
+namespace twinloft::lmtpd {
+
+inline constexpr std::string_view message = "Subject: x\r\n\r\nHello\r\n..dot\r\n.\r\n";
+inline constexpr std::string_view message_stored = "Subject: x\r\n\r\nHello\r\n.dot\r\n";
+
+class ServerTest : public testing::Test {
+ protected:
+  ServerTest() {
+    config_.session.hostname = "mx.example.org";
+    config_.body_directory = "/tmp";
+    config_.deliveries_max = 8;
+  }
+  ~ServerTest() override { stop(); }
+
+  void start() {
+    std::vector<Listener> listeners;
+    auto tcp = Listener::bind({"127.0.0.1:0", "127.0.0.1", 0, "", 0});
+    ASSERT_TRUE(tcp) << tcp.error().message;
+    port_ = tcp->port();
+    listeners.push_back(std::move(*tcp));
+    auto local = Listener::bind({"unix", "", 0, path(), 0600});
+    ASSERT_TRUE(local) << local.error().message;
+    listeners.push_back(std::move(*local));
+    auto server = Server::create(config_, std::move(listeners), users_, deliverer_, clock_, random_);
+    ASSERT_TRUE(server) << server.error().message;
+    server_ = std::move(*server);
+    thread_ = std::thread([this] { end_ = server_->run(); });
+  }
+  void stop() {
+    deliverer_.release();
+    if (server_) server_->stop();
+    if (thread_.joinable()) thread_.join();
+  }
+  std::string path() const { return dir_ / "lmtp"; }
+
+  TemporaryDirectory dir_;
+  OsClock clock_;
+  OsRandom random_;
+  FakeUsers users_;
+  FakeDeliverer deliverer_;
+  ServerConfig config_;
+  std::unique_ptr<Server> server_;
+  std::thread thread_;
+  RunEnd end_;  // once the thread is joined
+  std::uint16_t port_ = 0;
+};
+
+}  // namespace twinloft::lmtpd

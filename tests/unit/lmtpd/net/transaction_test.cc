@@ -1,0 +1,118 @@
+// Deliveries that wait, begin, end, and are given up, with a deliverer that the test steers and no clock.
+#include "transaction.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "fakes.h"
+
+namespace twinloft::lmtpd {
+namespace {
+
+const Reply stopping{451, "4.3.2", "stopping"};
+
+class TransactionTest : public testing::Test {
+ protected:
+  ~TransactionTest() override { deliverer_.release(); }
+
+  void use_workers(std::uint32_t count) { config_.deliveries_max = count; }
+  Hub& hub() {
+    if (!hub_) hub_ = std::make_unique<Hub>(config_, users_, deliverer_, clock_);
+    return *hub_;
+  }
+  std::shared_ptr<Transaction> make(std::initializer_list<const char*> recipients) {
+    auto envelope = std::make_shared<Envelope>();
+    for (const char* name : recipients) {
+      Recipient r;
+      r.text = r.local_part = r.user.name = name;
+      envelope->recipients.push_back(std::move(r));
+    }
+    auto body = std::make_shared<BodyStore>(hub().body_limits, hub().budget);
+    EXPECT_TRUE(body->append("text"));
+    return std::make_shared<Transaction>(hub(), envelope, std::move(body),
+                                         [this](std::vector<Reply> replies) { done_.set_value(std::move(replies)); });
+  }
+  std::vector<std::string> codes() {
+    std::vector<std::string> out;
+    for (const Reply& r : done_.get_future().get()) out.push_back(std::to_string(r.code) + " " + r.enhanced);
+    return out;
+  }
+  std::vector<std::string> begun() {
+    std::vector<std::string> out;
+    for (const Delivered& d : deliverer_.delivered()) out.push_back(d.to);
+    return out;
+  }
+
+  OsClock clock_;
+  FakeUsers users_;
+  FakeDeliverer deliverer_;
+  ServerConfig config_;
+  std::promise<std::vector<Reply>> done_;
+  std::unique_ptr<Hub> hub_;  // first to go: its workers use the rest
+};
+
+using Texts = std::vector<std::string>;
+
+TEST_F(TransactionTest, WhatHasBegunIsWaitedForAndTheRestIsNotBegun) {
+  use_workers(1);
+  deliverer_.hold();
+  auto t = make({"a", "b", "c"});
+  t->start();
+  deliverer_.wait_for_waiting(1);
+  EXPECT_EQ(hub().deliveries_begun, 1u);
+  t->give_up_waiting(stopping, "test");
+  t->give_up_waiting({451, "4.3.0", "too late"}, "test");
+  deliverer_.release();
+  EXPECT_EQ(codes(), (Texts{"250 2.0.0", "451 4.3.2", "451 4.3.2"}));
+  EXPECT_EQ(begun(), (Texts{"a"}));
+  hub_.reset();
+}
+
+TEST_F(TransactionTest, GivenUpAmongTheRecipientsOfOneUser) {
+  use_workers(3);
+  deliverer_.hold();
+  auto t = make({"a", "b", "a", "b"});
+  t->start();
+  deliverer_.wait_for_waiting(2);
+  t->give_up_waiting(stopping, "test");
+  deliverer_.release();
+  EXPECT_EQ(codes(), (Texts{"250 2.0.0", "250 2.0.0", "451 4.3.2", "451 4.3.2"}));
+  hub_.reset();
+  EXPECT_EQ(begun().size(), 2u);
+}
+
+// A suspended volume: every worker stands still, and the replies are there all the same.
+TEST_F(TransactionTest, IsAnsweredWithoutAnyWorker) {
+  use_workers(0);
+  auto t = make({"a", "b"});
+  t->start();
+  EXPECT_GT(hub().budget.used(), 0u);
+  t->give_up_waiting(stopping, "test");
+  EXPECT_EQ(codes(), (Texts{"451 4.3.2", "451 4.3.2"}));
+  EXPECT_EQ(hub().budget.used(), 0u) << "the message is held no longer";
+  EXPECT_EQ(t.use_count(), 1) << "nor is a task for it";
+}
+
+TEST_F(TransactionTest, GivenUpBeforeItsStart) {
+  use_workers(1);
+  auto t = make({"a"});
+  t->give_up_waiting(stopping, "test");
+  t->start();
+  EXPECT_EQ(codes(), (Texts{"451 4.3.2"}));
+  hub_.reset();
+  EXPECT_EQ(begun(), Texts{});
+}
+
+TEST_F(TransactionTest, GivingUpWhatIsDoneChangesNothing) {
+  use_workers(2);
+  auto t = make({"a", "full", "throws"});
+  t->start();
+  EXPECT_EQ(codes(), (Texts{"250 2.0.0", "452 4.2.2", "451 4.3.0"}));
+  t->give_up_waiting(stopping, "test");
+  hub_.reset();
+  EXPECT_EQ(begun().size(), 2u);
+}
+
+}  // namespace
+}  // namespace twinloft::lmtpd
