@@ -161,12 +161,12 @@ void Primary::advance() {
     return;
   }
   if (!epoch_logged_) log_epoch();
+  vote_out_stuck();
+  consider_change();
   retry_stalled();
   maybe_seal();
   if (demoting_ && !open_.empty()) try_seal();
   for (Peer& p : peers_) pump(p);
-  vote_out_stuck();
-  consider_change();
   advance_acks();
   update_tail_limit();
 }

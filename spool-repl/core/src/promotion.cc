@@ -48,7 +48,7 @@ std::string Promotion::obstacle() const {
   for (const Link& l : v_.links)
     if ((newest.in_sync & set_of(l.config.id)) && !l.state) away += fmt::format("{}{}", away.empty() ? "" : ", ", l.config.id);
   if (!away.empty())
-    return fmt::format("replica {} is not reachable and may be Primary: connect it, or make sure that it is down and use "
+    return fmt::format("not reachable, and maybe Primary: replica {}. Connect it, or make sure that it is down and use "
                        "--force", away);
   return "";
 }

@@ -153,7 +153,8 @@ class Shell {
   std::vector<std::byte> data, journal;
   std::unique_ptr<Core> core;
   std::map<std::uint64_t, int> done;  // request -> errno
-  std::vector<PeerMessage> sent;      // to the one peer, in order
+  std::vector<PeerMessage> sent;      // in order, to all peers together
+  std::vector<ReplicaId> sent_to;     // of each
   std::vector<ClosePeer> closed;
   std::vector<std::string> notices;
   std::vector<std::byte> archived;
@@ -239,10 +240,12 @@ class Shell {
     for (auto& c : out.commands) commands.push_back(c);
     for (auto& s : out.sends) {
       if (auto* message = std::get_if<Send>(&s)) {
+        sent_to.push_back(message->peer);
         sent.push_back(std::move(message->message));
         continue;
       }
       auto& r = std::get<SendRecord>(s);
+      sent_to.push_back(r.peer);
       std::vector<std::byte> all = copy_of(r.pieces);
       auto split = all.begin() + r.meta_bytes;
       sent.push_back(RecordMessage{r.epoch, {all.begin(), split}, {split, all.end()}});

@@ -197,8 +197,26 @@ TEST_F(ConfigTest, Peers) {
   EXPECT_TRUE(refused(with_listen + peer(2) + peer(2), 11, "volume.mail.peer.id", "used twice"));
   EXPECT_TRUE(refused(with_listen + peer(65), 8, "volume.mail.peer.id", "from 1 to 64"));
   EXPECT_TRUE(refused(with_listen + peer(2, "protocol = \"D\"\n"), 10, "volume.mail.peer.protocol", "\"A\", \"B\", \"C\""));
-  EXPECT_TRUE(refused(with_listen + peer(2) + peer(3), 7, "volume.mail.peer", "one peer"));
+  EXPECT_TRUE(load(with_listen + peer(2) + peer(3)));
+  EXPECT_TRUE(refused(with_listen + peer(2) + peer(3) + peer(4) + peer(5) + peer(6), 7, "volume.mail.peer", "4 peers"));
   EXPECT_TRUE(refused(with_listen + "peer = [1]\n", 7, "volume.mail.peer", "[[volume.mail.peer]]"));
+}
+
+TEST_F(ConfigTest, Membership) {
+  std::string two = minimal + "listen = \"127.0.0.1:1\"\n";
+  std::string peer = "[[volume.mail.peer]]\nid = 2\naddress = \"127.0.0.1:2\"\n";
+  auto v = load(two + peer);
+  ASSERT_TRUE(v);
+  EXPECT_EQ(v->volumes[0].on_peer_loss, core::OnPeerLoss::suspend);
+  EXPECT_EQ(v->volumes[0].min_in_sync, 1u);
+  v = load(two + "on_peer_loss = \"continue\"\nmin_in_sync = 2\nslow_peer = \"3s\"\narchive = \"/var/lib/tails\"\n" + peer);
+  ASSERT_TRUE(v) << v.error().message;
+  EXPECT_EQ(v->volumes[0].on_peer_loss, core::OnPeerLoss::go_on);
+  EXPECT_EQ(v->volumes[0].min_in_sync, 2u);
+  EXPECT_EQ(v->volumes[0].slow_peer, std::chrono::seconds(3));
+  EXPECT_EQ(v->volumes[0].archive, "/var/lib/tails");
+  EXPECT_TRUE(refused(two + "on_peer_loss = \"panic\"\n" + peer, 7, "volume.mail.on_peer_loss", "\"suspend\", \"continue\""));
+  EXPECT_TRUE(refused(two + "min_in_sync = 3\n" + peer, 7, "volume.mail.min_in_sync", "from 1 to 2"));
 }
 
 TEST_F(ConfigTest, VolumesAndNames) {

@@ -119,7 +119,10 @@ inline std::vector<PeerMessage> messages() {
           RecordMessage{epoch, meta, payload},
           Ack{epoch, Lsn{44}, mark(43)},
           Commit{epoch, mark(43)},
-          Refuse{"it is at epoch 6"}};
+          Refuse{"it is at epoch 6"},
+          NodeState{true, false, 8, {epoch, Lsn{30}, 2, 6}, mark(44), Lsn{43}},
+          Claim{other_volume},
+          ClaimReply{other_volume, false, "it follows replica 3"}};
 }
 inline Bytes encoded(const PeerMessage& m) {
   Bytes out;

@@ -1,0 +1,430 @@
+// Promotion, demotion and membership: three cores, with the test as network, arbiter and administrator.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "shell.h"
+
+namespace twinloft::repl::core {
+namespace {
+
+using Outcome = ArbiterAnswer::Outcome;
+
+struct RolesTest : testing::Test {
+  std::vector<std::unique_ptr<Shell>> nodes;
+  std::map<std::pair<ReplicaId, ReplicaId>, bool> up;
+  std::vector<std::size_t> delivered;
+  std::vector<std::byte> in = filled(block_size, 1);
+
+  Shell& node(ReplicaId id) { return *nodes[id - 1]; }
+  static VolumeStatus status(Shell& s) { return s.core->status(); }
+
+  void make(std::size_t count, Arbiter arbiter = Arbiter::manual, OnPeerLoss loss = OnPeerLoss::suspend,
+            unsigned min_in_sync = 1) {
+    nodes.clear();
+    for (ReplicaId id = 1; id <= count; ++id) {
+      Config c;
+      c.arbiter = arbiter;
+      c.on_peer_loss = loss;
+      c.min_in_sync = min_in_sync;
+      c.send_window_bytes = 4u << 20;
+      for (ReplicaId other = 1; other <= count; ++other)
+        if (other != id) c.peers.push_back({other, Protocol::C});
+      nodes.push_back(std::make_unique<Shell>(ShellOptions{.replica = id, .config = c, .seed = id}));
+    }
+    delivered.assign(count, 0);
+    up.clear();
+  }
+  void connect(ReplicaId a, ReplicaId b) {
+    up[{std::min(a, b), std::max(a, b)}] = true;
+    node(a).step(PeerUp{b});
+    node(b).step(PeerUp{a});
+  }
+  void disconnect(ReplicaId a, ReplicaId b) {
+    up[{std::min(a, b), std::max(a, b)}] = false;
+    node(a).step(PeerDown{b});
+    node(b).step(PeerDown{a});
+  }
+  void connect_all() {
+    for (ReplicaId a = 1; a <= nodes.size(); ++a)
+      for (ReplicaId b = a + 1; b <= nodes.size(); ++b) connect(a, b);
+  }
+  // Delivers and settles until nothing moves. What was sent over a link that is down is lost.
+  void exchange() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (ReplicaId from = 1; from <= nodes.size(); ++from) {
+        while (delivered[from - 1] < node(from).sent.size()) {
+          std::size_t i = delivered[from - 1]++;
+          ReplicaId to = node(from).sent_to[i];
+          moved = true;
+          if (up[{std::min(from, to), std::max(from, to)}]) node(to).input(from, node(from).sent[i]);
+        }
+        while (node(from).complete_one()) moved = true;
+      }
+    }
+  }
+  // The answer to the command; nullopt while there is none.
+  std::optional<CommandDone> promote(ReplicaId id, bool force = false) {
+    std::size_t before = node(id).commands.size();
+    node(id).step(Promote{77, force});
+    exchange();
+    if (node(id).commands.size() == before) return std::nullopt;
+    return node(id).commands.back();
+  }
+  std::uint64_t write_flush(ReplicaId id, std::uint64_t block) {
+    node(id).submit(ClientOp::write, block * block_size, block_size, in.data());
+    return node(id).submit(ClientOp::flush);
+  }
+  void answer(ReplicaId id, Outcome outcome, std::optional<EpochValue> current = std::nullopt) {
+    ArbiterRequest r = node(id).arbiter_requests.back();
+    if (outcome == Outcome::granted && !r.read) current = r.desired;
+    node(id).step(ArbiterAnswer{r.token, outcome, current, "no answer"});
+    exchange();
+  }
+};
+
+TEST_F(RolesTest, EveryRecordedMemberMustBeHere) {
+  make(3);
+  connect(1, 2);
+  exchange();
+  auto refused = promote(1);
+  ASSERT_TRUE(refused);
+  EXPECT_FALSE(refused->ok);
+  EXPECT_NE(refused->text.find("not reachable, and maybe Primary: replica 3."), std::string::npos) << refused->text;
+  EXPECT_EQ(status(node(1)).waits_for, refused->text);
+  connect(1, 3);
+  connect(2, 3);
+  exchange();
+  auto ok = promote(1);
+  ASSERT_TRUE(ok && ok->ok) << (ok ? ok->text : "no answer");
+  EXPECT_EQ(status(node(1)).role, Role::primary);
+  auto f = write_flush(1, 0);
+  exchange();
+  EXPECT_EQ(node(1).done.at(f), 0);
+  EXPECT_EQ(status(node(3)).last, status(node(1)).last);
+  auto beside = promote(2);
+  ASSERT_TRUE(beside && !beside->ok);
+  EXPECT_NE(beside->text.find("replica 1 is Primary"), std::string::npos);
+}
+
+TEST_F(RolesTest, OfTwoClaimsTheLowerIdWins) {
+  make(2);
+  connect_all();
+  exchange();
+  node(1).step(Promote{1, false});
+  node(2).step(Promote{2, false});
+  exchange();
+  EXPECT_EQ(status(node(1)).role, Role::primary);
+  EXPECT_EQ(status(node(2)).role, Role::secondary);
+  ASSERT_EQ(node(2).commands.size(), 1u);
+  EXPECT_FALSE(node(2).commands[0].ok);
+}
+
+TEST_F(RolesTest, APromiseEndsWithTheLinkAndWithTheClaim) {
+  make(3);
+  connect_all();
+  exchange();
+  node(1).step(Promote{1, false});
+  // 2 hears the claim and grants it, then 1 is gone.
+  for (std::size_t i = delivered[0]; i < node(1).sent.size(); ++i)
+    if (node(1).sent_to[i] == 2) node(2).input(1, node(1).sent[i]);
+  delivered[0] = node(1).sent.size();
+  auto busy = promote(2);
+  ASSERT_TRUE(busy && !busy->ok);
+  EXPECT_NE(busy->text.find("replica 1 is being promoted"), std::string::npos) << busy->text;
+  disconnect(1, 2);
+  disconnect(1, 3);
+  connect(1, 2);
+  connect(1, 3);
+  exchange();
+  auto ok = promote(2);
+  EXPECT_TRUE(ok && ok->ok) << (ok ? ok->text : "no answer");
+}
+
+TEST_F(RolesTest, ADemotionBringsEverythingAlong) {
+  make(2);
+  connect_all();
+  exchange();
+  promote(1);
+  node(1).held = [](Disk kind) { return kind == Disk::journal_write; };
+  auto w = node(1).submit(ClientOp::write, 5 * block_size, block_size, in.data());
+  exchange();
+  ASSERT_EQ(node(1).done.at(w), 0) << "complete in memory";
+  node(1).step(Demote{9});
+  exchange();
+  EXPECT_EQ(status(node(1)).role, Role::primary) << "not before it is durable";
+  EXPECT_TRUE(node(1).commands.size() == 1);
+  node(1).held = nullptr;
+  exchange();
+  EXPECT_EQ(status(node(1)).role, Role::secondary);
+  ASSERT_EQ(node(1).commands.size(), 2u);
+  EXPECT_TRUE(node(1).commands[1].ok);
+  EXPECT_FALSE(node(1).role_changes.back().lost);
+  ASSERT_TRUE(promote(2)->ok);
+  std::vector<std::byte> out(block_size);
+  auto r = node(2).submit(ClientOp::read, 5 * block_size, block_size, out.data());
+  exchange();
+  EXPECT_EQ(node(2).done.at(r), 0);
+  EXPECT_EQ(out, in);
+}
+
+// ---- going on without a member -------------------------------------------------------------------------------------
+
+TEST_F(RolesTest, GoingOnAloneIsARecordBeforeItIsAnAcknowledgement) {
+  make(2, Arbiter::manual, OnPeerLoss::go_on);
+  connect_all();
+  exchange();
+  promote(1);
+  auto f = write_flush(1, 0);
+  node(2).held = [](Disk kind) { return kind == Disk::journal_write; };
+  exchange();
+  ASSERT_FALSE(node(1).is_done(f));
+  node(1).held = [](Disk kind) { return kind == Disk::journal_write; };
+  disconnect(1, 2);
+  EXPECT_EQ(status(node(1)).in_sync, set_of(1));
+  EXPECT_FALSE(node(1).is_done(f)) << "the epoch without replica 2 is not durable";
+  node(1).held = nullptr;
+  exchange();
+  EXPECT_EQ(node(1).done.at(f), 0);
+  // It comes back, is counted in every acknowledgement, and then is a member again.
+  node(2).held = nullptr;
+  connect(1, 2);
+  exchange();
+  EXPECT_EQ(status(node(1)).in_sync, set_of(1) | set_of(2));
+  EXPECT_EQ(status(node(2)).in_sync, set_of(1) | set_of(2));
+}
+
+TEST_F(RolesTest, SuspendMeansSuspend) {
+  make(2);
+  connect_all();
+  exchange();
+  promote(1);
+  disconnect(1, 2);
+  auto w = node(1).submit(ClientOp::write, 0, block_size, in.data());
+  exchange();
+  node(1).pass_time(std::chrono::minutes(10));
+  EXPECT_FALSE(node(1).is_done(w));
+  EXPECT_TRUE(status(node(1)).suspended);
+  EXPECT_EQ(status(node(1)).waits_for, "replica 2");
+  node(1).step(Promote{3, true});  // the administrator knows that it is down
+  exchange();
+  EXPECT_EQ(node(1).done.at(w), 0);
+  EXPECT_EQ(status(node(1)).in_sync, set_of(1));
+}
+
+TEST_F(RolesTest, FewerThanMinInSyncAreNotEnough) {
+  make(3, Arbiter::manual, OnPeerLoss::go_on, 2);
+  connect_all();
+  exchange();
+  promote(1);
+  disconnect(1, 3);
+  auto f = write_flush(1, 0);
+  exchange();
+  EXPECT_EQ(node(1).done.at(f), 0);
+  disconnect(1, 2);
+  auto w = node(1).submit(ClientOp::write, 0, block_size, in.data());
+  exchange();
+  EXPECT_FALSE(node(1).is_done(w));
+  EXPECT_EQ(status(node(1)).in_sync, set_of(1) | set_of(2));
+}
+
+TEST_F(RolesTest, AMemberThatTakesNothingIsClosed) {
+  make(2, Arbiter::manual, OnPeerLoss::go_on);
+  connect_all();
+  exchange();
+  promote(1);
+  node(2).held = [](Disk kind) { return kind == Disk::journal_write; };
+  auto f = write_flush(1, 0);
+  exchange();
+  node(1).pass_time(std::chrono::seconds(19));
+  EXPECT_FALSE(node(1).is_done(f));
+  EXPECT_TRUE(node(1).closed.empty());
+  node(1).pass_time(std::chrono::seconds(2));
+  ASSERT_EQ(node(1).closed.size(), 1u);
+  disconnect(1, 2);
+  exchange();
+  EXPECT_EQ(node(1).done.at(f), 0);
+}
+
+TEST_F(RolesTest, WhoWasLeftBehindIsNotPromoted) {
+  make(3, Arbiter::manual, OnPeerLoss::go_on);
+  connect_all();
+  exchange();
+  promote(1);
+  disconnect(1, 3);
+  disconnect(2, 3);
+  write_flush(1, 0);
+  exchange();
+  ASSERT_EQ(status(node(1)).in_sync, set_of(1) | set_of(2));
+  node(1).step(Demote{1});
+  exchange();
+  connect(2, 3);
+  connect(1, 3);
+  exchange();
+  auto refused = promote(3);
+  ASSERT_TRUE(refused && !refused->ok);
+  EXPECT_NE(refused->text.find("replica 3 is not in sync"), std::string::npos) << refused->text;
+  ASSERT_TRUE(promote(2)->ok);
+  EXPECT_EQ(status(node(3)).last, status(node(2)).last) << "and it catches up";
+}
+
+// ---- split brain ---------------------------------------------------------------------------------------------------
+
+TEST_F(RolesTest, TwoHistoriesThatSomebodyReliesOnAreKept) {
+  make(2);
+  connect_all();
+  exchange();
+  promote(1);
+  disconnect(1, 2);
+  ASSERT_TRUE(promote(2, true)->ok);
+  auto f2 = write_flush(2, 7);
+  exchange();
+  EXPECT_EQ(node(2).done.at(f2), 0);
+  node(1).step(Promote{3, true});
+  exchange();
+  auto f1 = write_flush(1, 8);
+  exchange();
+  EXPECT_EQ(node(1).done.at(f1), 0);
+  Lsn last1 = status(node(1)).last, last2 = status(node(2)).last;
+  connect(1, 2);
+  exchange();
+  EXPECT_TRUE(status(node(1)).role == Role::primary && status(node(2)).role == Role::primary);
+  ASSERT_FALSE(node(1).closed.empty());
+  EXPECT_NE(node(1).closed.back().reason.find("split brain"), std::string::npos);
+
+  // One of them demoted: its history still is not cut off.
+  disconnect(1, 2);
+  node(1).step(Demote{1});
+  exchange();
+  connect(1, 2);
+  exchange();
+  EXPECT_TRUE(status(node(2)).peers[0].split_brain);
+  EXPECT_EQ(status(node(1)).last, last1);
+  EXPECT_GE(status(node(2)).last, last2);
+  EXPECT_TRUE(node(1).archived.empty() && node(2).archived.empty());
+}
+
+// What an old primary had and nobody else is kept in an archive before it is cut off.
+TEST_F(RolesTest, ATailThatNobodyWasToldOfIsArchivedAndCutOff) {
+  make(2);
+  connect_all();
+  exchange();
+  promote(1);
+  node(2).held = [](Disk kind) { return kind == Disk::journal_write; };
+  auto f = write_flush(1, 7);
+  disconnect(1, 2);  // nothing of it has arrived
+  exchange();
+  ASSERT_FALSE(node(1).is_done(f));
+  node(2).held = nullptr;
+  ASSERT_TRUE(promote(2, true)->ok);
+  write_flush(2, 8);
+  exchange();
+  node(1).held = [](Disk kind) { return kind == Disk::archive; };
+  connect(1, 2);
+  exchange();
+  EXPECT_EQ(status(node(1)).role, Role::secondary) << "it never acknowledged anything alone, so it gives way";
+  EXPECT_EQ(node(1).done.at(f), EIO);
+  disconnect(1, 2);
+  connect(1, 2);
+  exchange();
+  EXPECT_EQ(node(1).pending(Disk::archive), 1u);
+  EXPECT_GT(status(node(1)).last, status(node(2)).peers[0].durable) << "nothing is cut before it is archived";
+  node(1).held = nullptr;
+  exchange();
+  EXPECT_FALSE(node(1).archived.empty());
+  EXPECT_EQ(status(node(1)).last, status(node(2)).last);
+}
+
+TEST_F(RolesTest, WhatCannotBeArchivedIsNotCutOff) {
+  make(2);
+  connect_all();
+  exchange();
+  promote(1);
+  write_flush(1, 7);
+  disconnect(1, 2);
+  exchange();
+  Lsn last = status(node(1)).last;
+  ASSERT_TRUE(promote(2, true)->ok);
+  connect(1, 2);
+  exchange();
+  disconnect(1, 2);
+  node(1).fault = [](Disk kind) { return kind == Disk::archive ? ENOSPC : 0; };
+  connect(1, 2);
+  exchange();
+  EXPECT_EQ(status(node(1)).last, last);
+  EXPECT_NE(status(node(1)).peers[0].why.find("can not be archived"), std::string::npos) << status(node(1)).peers[0].why;
+}
+
+// ---- an arbiter ----------------------------------------------------------------------------------------------------
+
+TEST_F(RolesTest, TheArbiterIsReadAndSwapped) {
+  make(2, Arbiter::external);
+  connect_all();
+  exchange();
+  node(1).step(Promote{1, false});
+  exchange();
+  ASSERT_EQ(node(1).arbiter_requests.size(), 1u);
+  EXPECT_TRUE(node(1).arbiter_requests[0].read);
+  answer(1, Outcome::granted);
+  ASSERT_EQ(node(1).arbiter_requests.size(), 2u);
+  EpochValue desired = node(1).arbiter_requests[1].desired;
+  EXPECT_EQ(node(1).arbiter_requests[1].expected, std::nullopt);
+  EXPECT_EQ(desired.in_sync, set_of(1) | set_of(2));
+  answer(1, Outcome::unknown);
+  EXPECT_EQ(status(node(1)).role, Role::secondary);
+  node(1).pass_time(std::chrono::seconds(2));
+  ASSERT_EQ(node(1).arbiter_requests.size(), 3u);
+  EXPECT_EQ(node(1).arbiter_requests[2].desired, desired) << "the very same attempt";
+  answer(1, Outcome::refused, desired);  // it had been applied the first time
+  EXPECT_EQ(status(node(1)).role, Role::primary);
+  EXPECT_EQ(status(node(1)).epoch, desired.epoch);
+}
+
+TEST_F(RolesTest, NobodyGoesOnBeforeTheArbiterHasSaidSo) {
+  make(2, Arbiter::external);
+  connect_all();
+  exchange();
+  node(1).step(Promote{1, false});
+  exchange();
+  answer(1, Outcome::granted);
+  answer(1, Outcome::granted);
+  ASSERT_EQ(status(node(1)).role, Role::primary);
+  disconnect(1, 2);
+  auto w = node(1).submit(ClientOp::write, 0, block_size, in.data());
+  exchange();
+  ASSERT_EQ(node(1).arbiter_requests.size(), 3u);
+  answer(1, Outcome::unknown);
+  node(1).pass_time(std::chrono::seconds(2));
+  EXPECT_FALSE(node(1).is_done(w)) << "a lost answer is no success";
+  ASSERT_EQ(node(1).arbiter_requests.size(), 4u);
+  EXPECT_EQ(node(1).arbiter_requests[3].desired, node(1).arbiter_requests[2].desired);
+  answer(1, Outcome::granted);
+  EXPECT_EQ(node(1).done.at(w), 0);
+  EXPECT_EQ(status(node(1)).in_sync, set_of(1));
+}
+
+TEST_F(RolesTest, ADeposedPrimaryFailsItsDevice) {
+  make(2, Arbiter::external);
+  connect_all();
+  exchange();
+  node(1).step(Promote{1, false});
+  exchange();
+  answer(1, Outcome::granted);
+  answer(1, Outcome::granted);
+  auto f = write_flush(1, 0);
+  disconnect(1, 2);
+  exchange();
+  SeededRandom random(5);
+  EpochValue others{{9, Uuid::generate(random)}, 2, set_of(1) | set_of(2), Uuid::generate(random)};
+  answer(1, Outcome::refused, others);
+  EXPECT_EQ(node(1).done.at(f), EIO);
+  EXPECT_EQ(status(node(1)).role, Role::secondary);
+  EXPECT_TRUE(node(1).role_changes.back().lost);
+  auto later = node(1).submit(ClientOp::flush);
+  exchange();
+  EXPECT_NE(node(1).done.at(later), 0);
+}
+
+}  // namespace
+}  // namespace twinloft::repl::core
