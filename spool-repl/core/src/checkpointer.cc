@@ -18,6 +18,8 @@ bool Checkpointer::nothing_to_do() const {
 bool Checkpointer::due() const {
   bool blocks = !v_.committed.empty();
   bool tail = std::min(v_.log.committed_end(), v_.tail_limit) > v_.log.first();
+  // Records without blocks (an epoch's) move nothing but the point up to which everything is home.
+  if (requested_ && v_.home_end < v_.log.committed_end()) return true;
   if (!blocks && !tail) return false;
   if (requested_) return true;
   if (v_.log.used_bytes() > v_.log.ring_bytes() / 4) return true;

@@ -237,10 +237,11 @@ void Core::Parts::two_primaries(ReplicaId other, const MatchRequest& m) {
     primary()->lose(fmt::format("replica {} is primary since epoch {}", other, m.epoch.counter));
     volume.refuse_link(other, "this replica steps down first");
   } else if (newer || !nothing_alone) {
-    volume.refuse_link(other, fmt::format("split brain: replicas {} and {} both went on as primary", volume.sb.replica, other));
+    primary()->refuse_other(other, fmt::format("split brain: replicas {} and {} both went on as primary",
+                                               volume.sb.replica, other), true);
   } else {
-    volume.refuse_link(other, fmt::format("replica {} is primary since epoch {}, which is newer than {}",
-                                          volume.sb.replica, primary()->epoch().counter, m.epoch.counter));
+    primary()->refuse_other(other, fmt::format("replica {} is primary since epoch {}, which is newer than {}",
+                                               volume.sb.replica, primary()->epoch().counter, m.epoch.counter), false);
   }
 }
 

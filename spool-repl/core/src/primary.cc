@@ -189,6 +189,13 @@ void Primary::update_tail_limit() {
   v_.tail_limit = limit;
 }
 
+void Primary::refuse_other(ReplicaId id, std::string reason, bool split_brain) {
+  Peer* peer = find_peer(id);
+  if (!peer) return;
+  peer->split_brain = split_brain;
+  refuse(*peer, std::move(reason));
+}
+
 void Primary::refuse(Peer& peer, std::string reason) {
   peer.connection = ConnectionState::StandAlone;
   peer.why = reason;
@@ -203,7 +210,6 @@ void Primary::peer_up(ReplicaId id) {
   peer->connection = ConnectionState::Matching;
   peer->connection_no++;
   peer->reading = false;
-  peer->split_brain = false;
   peer->commit_sent = {};
   peer->epoch = epoch_;
   v_.out.sends.push_back(Send{id, MatchRequest{epoch_}});
@@ -295,6 +301,7 @@ void Primary::begin(Peer& peer, RecordNo common_end) {
                                     peer.peer_commit.v, from.lsn.v));
   }
   peer.connection = ConnectionState::Connected;
+  peer.split_brain = false;
   peer.why.clear();
   peer.sent_end = common_end;
   // Until its first ack nothing is known to be durable there beyond what it acknowledged before.
@@ -318,7 +325,7 @@ void Primary::handle(Peer& peer, const Ack& m) {
 void Primary::handle(Peer& peer, const Refuse& m) {
   peer.connection = ConnectionState::StandAlone;
   peer.why = "it refused: " + m.reason;
-  peer.split_brain = m.reason.starts_with("split brain");
+  peer.split_brain = peer.split_brain || m.reason.starts_with("split brain");
   v_.out.notices.push_back({true, fmt::format("peer {} refused: {}", peer.config.id, m.reason)});
   v_.out.closes.push_back({peer.config.id, m.reason});
 }

@@ -33,6 +33,7 @@ class Primary {
   void on_arbiter(const ArbiterAnswer& answer);
   // Go on without the members that are away (manual arbiter, forced by the administrator).
   void go_on_alone();
+  void refuse_other(ReplicaId id, std::string reason, bool split_brain);  // another primary
   void demote();                // no request comes any more
   bool may_step_down() const;   // demoted or lost, and nothing is under way
   bool lost() const { return lost_; }

@@ -186,7 +186,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
         net::NetEvents{[this](ReplicaId id) { core_->step(core::PeerUp{id}); },
                        [this](ReplicaId id) { core_->step(core::PeerDown{id}); },
                        [this](ReplicaId id, PeerMessage m) { core_->step(core::PeerInput{id, std::move(m)}); },
-                       [this](const std::string& text) { log_warning("volume {}: {}", settings_.name, text); }});
+                       [this](const std::string& text) { tell({true, text}); }});
     return wait_while_in_use([&] { return net_->start(); });
   }
 
@@ -211,12 +211,19 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     for (auto& s : out_.sends) send(s);
     if (net_) net_->flush();
     for (const auto& c : out_.closes) net_->close(c.peer, c.reason);
-    for (const auto& n : out_.notices)
-      log_line(n.serious ? LogLevel::warning : LogLevel::info, fmt::format("volume {}: {}", settings_.name, n.text));
+    for (const auto& n : out_.notices) tell(n);
     for (const auto& c : out_.completions) complete(c);
     for (const auto& r : out_.role_changes) on_role(r);
     for (const auto& c : out_.commands) on_command(c);
     out_.clear();
+  }
+
+  // A connection that is refused is tried again every few seconds, with the same words.
+  void tell(const core::Notice& n) {
+    Instant now = loop_->now();
+    std::erase_if(told_, [&](const auto& t) { return now - t.second > std::chrono::minutes(5); });
+    if (n.serious && !told_.emplace(n.text, now).second) return;
+    log_line(n.serious ? LogLevel::warning : LogLevel::info, fmt::format("volume {}: {}", settings_.name, n.text));
   }
 
   void send(std::variant<core::Send, core::SendRecord>& s) {
@@ -368,10 +375,15 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
       else
         stop_flushed_ = true;
       core_->step(core::CheckpointNow{});
-      loop_->after(drain_time_max, [] {});
+      watch_stop();
     };
     if (front_ends_) front_ends_->stop(force, stopped);
     else stopped({});
+  }
+
+  // Nothing may happen any more that would bring a turn.
+  void watch_stop() {
+    if (!ended_) loop_->after(std::chrono::milliseconds(20), [this] { watch_stop(); });
   }
 
   void continue_stop() {
@@ -427,6 +439,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   std::function<void(Status)> promoted_;   // waits for the front ends
   core::Token next_command_ = 1;           // 0: this node's own promotion
   std::map<core::Token, control::Server::Reply> replies_;
+  std::map<std::string, Instant> told_;    // warnings of the last minutes
   core::Output out_;
   std::vector<ByteSpan> pieces_;
   ports::Loop::TimerId tick_timer_ = 0;
