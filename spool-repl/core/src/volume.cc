@@ -38,7 +38,8 @@ Volume::Volume(const Config& c, const RecoveredLog& recovered, Arena& a, Arena& 
       random(r),
       sb(recovered.superblock),
       log({sb.ring_bytes, sb.tail_pos}, sb.tail, sb.tail_epoch),
-      committed(a) {
+      committed(a),
+      inconsistent(!sb.inconsistent_source.id.is_nil()) {
   for (const PeerConfig& p : config.peers) links.emplace_back().config = p;
 }
 
@@ -122,7 +123,7 @@ void Volume::note_epoch(const EpochChange& change, Lsn start) {
 NodeState Volume::node_state(bool primary) const {
   NodeState s;
   s.primary = primary;
-  s.inconsistent = !sb.inconsistent_source.id.is_nil();
+  s.inconsistent = inconsistent;
   s.newest_epoch = newest_epoch();
   s.epoch = recorded();
   s.last = log.last_mark();

@@ -94,8 +94,44 @@ struct ClaimReply {
   bool operator==(const ClaimReply&) const = default;
 };
 
+// Primary: the journals have nothing in common, or no longer. Forget your log, keep in mind that your data area means
+// nothing yet, and go on from my tail; records follow, and among them the content of the volume.
+struct SyncBegin {
+  Epoch epoch;
+  LogMark from;
+  Epoch from_epoch;                // of the record that ends there
+  std::vector<EpochEntry> epochs;  // the primary's table, oldest first
+  bool operator==(const SyncBegin&) const = default;
+};
+struct SyncReady {
+  Epoch epoch;
+  LogMark from;
+  bool operator==(const SyncReady&) const = default;
+};
+// Content of the volume as of this place in the stream, newest version.
+struct SyncData {
+  Epoch epoch;
+  std::uint64_t seq = 0;           // 1, 2, ... on each connection
+  std::vector<Extent> extents;
+  std::vector<std::byte> payload;  // of the data extents, in order
+  bool operator==(const SyncData&) const = default;
+};
+// Everything up to `seq` is durable in the data area.
+struct SyncAck {
+  Epoch epoch;
+  std::uint64_t seq = 0;
+  bool operator==(const SyncAck&) const = default;
+};
+// All of the volume was sent; once everything up to `until` is committed here, the content means something again.
+struct SyncEnd {
+  Epoch epoch;
+  Lsn until;
+  bool operator==(const SyncEnd&) const = default;
+};
+inline constexpr std::uint32_t sync_extents_max = 512;
+
 using PeerMessage = std::variant<MatchRequest, MatchState, Probe, ProbeReply, Begin, RecordMessage, Ack, Commit, Refuse,
-                                 NodeState, Claim, ClaimReply>;
+                                 NodeState, Claim, ClaimReply, SyncBegin, SyncReady, SyncData, SyncAck, SyncEnd>;
 
 // Types 1..31 are handshake and liveness messages, known to net/ alone; 32 and up are PeerMessage alternatives.
 enum class WireType : std::uint16_t { hello = 1, proof = 2, ping = 3, first_peer_message = 32 };
