@@ -64,7 +64,7 @@ Result<std::unique_ptr<Core>> Core::create(const Config& config, RecoveredLog re
     Volume& v = parts->volume;
     ReplicaSet in_sync = v.recorded().in_sync;
     parts->role.emplace<Primary>(v, parts->checkpointer)
-        .start({v.newest_epoch() + 1, Uuid::generate(random)}, in_sync, std::nullopt);
+        .start({v.newest_epoch() + 1, Uuid::generate(random)}, in_sync, std::nullopt, false);
     v.out.role_changes.push_back({Role::primary});
   } else {
     parts->role.emplace<Secondary>(parts->volume, parts->checkpointer);
@@ -155,7 +155,7 @@ void Core::Parts::become_primary() {
   volume.out.role_changes.push_back({Role::primary});
   if (g.command) volume.out.commands.push_back({*g.command, true, g.text});
   tell_state(true);
-  p.start(g.epoch, g.in_sync, std::move(g.value));
+  p.start(g.epoch, g.in_sync, std::move(g.value), g.by_force);
 }
 
 void Core::Parts::become_secondary() {

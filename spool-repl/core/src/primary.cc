@@ -28,18 +28,19 @@ Primary::Primary(Volume& volume, Checkpointer& checkpointer)
   if (log.committed_end() > log.first()) acked_serial_ = log.at(log.committed_end() - 1).serial;
 }
 
-void Primary::start(const Epoch& epoch, ReplicaSet in_sync, std::optional<EpochValue> value) {
+void Primary::start(const Epoch& epoch, ReplicaSet in_sync, std::optional<EpochValue> value, bool by_force) {
   value_ = std::move(value);
   update_tail_limit();
-  begin_epoch(epoch, in_sync);
+  begin_epoch(epoch, in_sync, by_force ? std::uint32_t{epoch_by_force} : 0);
   for (const Link& l : v_.links)
     if (l.up) peer_up(l.config.id);
 }
 
-void Primary::begin_epoch(const Epoch& epoch, ReplicaSet in_sync) {
+void Primary::begin_epoch(const Epoch& epoch, ReplicaSet in_sync, std::uint32_t flags) {
   before_ |= in_sync_;  // whoever was needed for what is already logged is needed until the new record is durable
   epoch_ = epoch;
   in_sync_ = in_sync;
+  epoch_flags_ = flags;
   epoch_logged_ = false;
   log_epoch();
 }
@@ -49,7 +50,7 @@ void Primary::log_epoch() {
   Body body;
   body.header = {RecordType::epoch, v_.sb.volume, epoch_, v_.log.last_mark().lsn + 1, 1, v_.log.last_mark().hash,
                  hash_payload({}), 0};
-  body.epoch_change = {epoch_, v_.sb.replica, in_sync_};
+  body.epoch_change = {epoch_, v_.sb.replica, in_sync_, epoch_flags_};
   std::vector<std::byte> meta;
   encode_body_meta(body, meta);
   auto pos = v_.log.place(meta_blocks_for(meta.size()));
@@ -298,6 +299,14 @@ void Primary::handle(Peer& peer, const ProbeReply& m) {
   probe_next(peer);
 }
 
+// Whether an epoch behind this point was promoted by force. Where the table does not reach back so far it may have been.
+bool Primary::forced_since(Lsn lsn) const {
+  const auto& epochs = v_.sb.epochs;
+  if (epochs.size() == superblock_epochs_max && epochs.front().start > lsn + 1) return true;
+  return std::any_of(epochs.begin(), epochs.end(),
+                     [&](const EpochEntry& e) { return e.start > lsn && (e.flags & epoch_by_force); });
+}
+
 void Primary::begin(Peer& peer, RecordNo common_end) {
   LogMark from = v_.log.mark_before(common_end);
   if (from.lsn < peer.peer_commit) {
@@ -314,7 +323,7 @@ void Primary::begin(Peer& peer, RecordNo common_end) {
   // Until its first ack nothing is known to be durable there beyond what it acknowledged before.
   peer.durable_end = std::min(peer.durable_end, common_end);
   peer.received_end = peer.durable_end;
-  v_.out.sends.push_back(Send{peer.config.id, Begin{peer.epoch, from}});
+  v_.out.sends.push_back(Send{peer.config.id, Begin{peer.epoch, from, forced_since(from.lsn)}});
   v_.out.notices.push_back({false, fmt::format("peer {} is connected at {}", peer.config.id, from.lsn.v)});
   // An earlier resync was not finished, and what of it has arrived is not known here.
   if (const Link* link = v_.find_link(peer.config.id); link->state && link->state->inconsistent) peer.sync.emplace();

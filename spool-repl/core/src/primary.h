@@ -29,7 +29,7 @@ class Primary {
   Primary& operator=(const Primary&) = delete;
 
   // Promotion into this epoch, as a record of the log. `value`: what the arbiter holds, where there is one.
-  void start(const Epoch& epoch, ReplicaSet in_sync, std::optional<EpochValue> value);
+  void start(const Epoch& epoch, ReplicaSet in_sync, std::optional<EpochValue> value, bool by_force);
   void on_arbiter(const ArbiterAnswer& answer);
   // Go on without the members that are away (manual arbiter, forced by the administrator).
   void go_on_alone();
@@ -124,7 +124,8 @@ class Primary {
   bool has_lost_peer() const;
 
   // primary.cc: log, peers, acknowledgements
-  void begin_epoch(const Epoch& epoch, ReplicaSet in_sync);
+  void begin_epoch(const Epoch& epoch, ReplicaSet in_sync, std::uint32_t flags = 0);
+  bool forced_since(Lsn lsn) const;
   void log_epoch();
   void maybe_seal();
   bool try_seal();
@@ -171,6 +172,7 @@ class Primary {
   Epoch epoch_;
   ReplicaSet in_sync_ = 0;   // of epoch_
   ReplicaSet before_ = 0;    // set before epoch_, while epoch_'s record is not durable on in_sync_
+  std::uint32_t epoch_flags_ = 0;
   RecordNo epoch_end_ = 0;   // one past epoch_'s record
   bool epoch_logged_ = false;
   std::optional<EpochValue> value_;  // the arbiter's, as far as known here

@@ -189,7 +189,7 @@ void Promotion::grant(const Epoch& epoch, ReplicaSet in_sync) {
   if (force_ && newest.in_sync != set_of(v_.sb.replica))
     text += fmt::format(". By force: what was acknowledged by {} and had not reached this replica is missing; it will "
                         "show as split brain when they connect", set_text(newest.in_sync & ~set_of(v_.sb.replica)));
-  granted_ = Granted{epoch, in_sync, v_.config.arbiter == Arbiter::external ? desired_ : std::nullopt, command_, text};
+  granted_ = Granted{epoch, in_sync, v_.config.arbiter == Arbiter::external ? desired_ : std::nullopt, force_, command_, text};
   command_.reset();
 }
 

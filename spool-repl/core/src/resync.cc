@@ -1,8 +1,9 @@
 // The source of a resync: the whole volume goes to the peer within the stream of records.
 //
-// A chunk is read from the data area. A block that memory has a newer version of is left out: the record that brought
-// it lies behind the point where the peer's log began, so the peer has got it or will. Every other block is the newest
-// version at this place in the stream, since nothing left memory while it was being read (home_changes).
+// A chunk is read from the data area. A block that the committed image has a newer version of is left out: the record that
+// brought it lies behind the point where the peer's log began, so the peer has got it or will. Every other block is the
+// newest committed version, since nothing left memory while it was being read (home_changes). Newer versions that are not
+// committed do not matter: they may still be cut off, and if they are committed, the peer hears that after this.
 #include <algorithm>
 
 #include "primary.h"
@@ -49,7 +50,7 @@ void Primary::pump_sync(Peer& peer) {
   }
   if (s.next < v_.sb.volume_blocks || s.reads > 0 || s.end_sent || peer.sent_end < v_.log.end()) return;
   s.end_sent = true;
-  v_.out.sends.push_back(Send{peer.config.id, SyncEnd{peer.epoch, v_.log.last_mark().lsn}});
+  v_.out.sends.push_back(Send{peer.config.id, SyncEnd{peer.epoch, v_.commit_lsn()}});
 }
 
 void Primary::read_chunk(Peer& peer, std::uint64_t lba, std::uint32_t blocks) {
@@ -76,7 +77,7 @@ void Primary::on_sync_read(std::uint64_t n, int error) {
   if (wanted && error == 0 && read.home_changes == v_.home_changes) {
     for (std::size_t i = 0; i < read.slots.size(); ++i) {
       Lba lba{read.lba + i};
-      if (newest(lba).kind != BlockIndex::Kind::absent) continue;
+      if (v_.committed.find(lba).kind != BlockIndex::Kind::absent) continue;
       const std::byte* block = v_.read_arena.data(read.slots[i]);
       bool zero = std::all_of(block, block + block_size, [](std::byte b) { return b == std::byte{0}; });
       ExtentKind kind = zero ? ExtentKind::zeros : ExtentKind::data;

@@ -33,7 +33,10 @@ std::string Secondary::objection(const SyncBegin& m) const {
                    m.epochs.front().epoch.counter > v_.sb.epochs.back().epoch.counter;
   bool member = (v_.recorded().in_sync & set_of(primary_)) != 0;
   if (forgotten && member) return "";
-  return split_brain({common, {}});
+  bool forced = std::any_of(m.epochs.begin(), m.epochs.end(), [&](const EpochEntry& e) {
+    return e.start > common && (e.flags & epoch_by_force);
+  });
+  return split_brain({common, {}}, forced || common.v == 0);
 }
 
 void Secondary::handle(const SyncBegin& m) {

@@ -35,6 +35,7 @@ struct Encoder {
   void operator()(const Begin& m) {
     (*this)(m.epoch);
     (*this)(m.from);
+    w.put(std::uint8_t{m.by_force});
   }
   void operator()(const RecordMessage& m) {
     (*this)(m.epoch);
@@ -67,6 +68,7 @@ struct Encoder {
     w.put(e.start.v);
     w.put(e.writer);
     w.put(e.in_sync);
+    w.put(e.flags);
   }
   void operator()(const SyncBegin& m) {
     (*this)(m.epoch);
@@ -145,6 +147,7 @@ struct Decoder {
         Begin m;
         m.epoch = epoch();
         m.from = mark();
+        m.by_force = r.get<std::uint8_t>() != 0;
         return m;
       }
       case 5: return record();
@@ -217,6 +220,7 @@ struct Decoder {
     e.start = lsn();
     e.writer = r.get<ReplicaId>();
     e.in_sync = r.get<ReplicaSet>();
+    e.flags = r.get<std::uint32_t>();
     return e;
   }
 

@@ -91,7 +91,7 @@ TEST(WireHeaderFormat, RoundTripAndRefusals) {
     EXPECT_EQ(decode_wire_header(bad).error().code, Errc::corrupt) << "magic, bit " << bit;
   }
   Bytes version = good;
-  store_le(version.data() + 4, std::uint16_t{2});
+  store_le(version.data() + 4, std::uint16_t{1});
   EXPECT_EQ(decode_wire_header(version).error().code, Errc::conflict);
   Bytes length = good;
   store_le(length.data() + 8, wire_payload_max + 1);

@@ -14,7 +14,7 @@
 
 namespace twinloft::repl {
 
-inline constexpr std::uint16_t wire_version = 1;
+inline constexpr std::uint16_t wire_version = 2;
 inline constexpr std::uint32_t wire_header_bytes = 16;
 inline constexpr std::uint32_t wire_payload_max = body_meta_bytes_max + 4096 + record_payload_blocks_max * block_size;
 
@@ -44,6 +44,7 @@ struct ProbeReply {
 struct Begin {
   Epoch epoch;
   LogMark from;
+  bool by_force = false;  // some epoch of the primary's behind that record was, or may have been, promoted by force
   bool operator==(const Begin&) const = default;
 };
 // One body. On the wire: meta length, meta, payload.
