@@ -67,6 +67,8 @@ class Primary {
     bool split_brain = false;
     // Resync: the whole volume goes to it, chunk by chunk, in the stream of records.
     struct Sync {
+      // Not before everything is committed here that the peer may have written home already: it must not get older content.
+      RecordNo not_before = 0;
       std::uint64_t next = 0;              // block that the next chunk begins with
       std::uint64_t seq = 0, acked = 0;    // messages sent, and known to be in its data area
       struct Flying {

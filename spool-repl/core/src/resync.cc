@@ -42,7 +42,7 @@ void Primary::handle(Peer& peer, const SyncReady& m) {
 void Primary::pump_sync(Peer& peer) {
   if (!peer.sync || peer.connection != ConnectionState::Connected) return;
   Peer::Sync& s = *peer.sync;
-  if (v_.now < s.pause_until) return;
+  if (v_.now < s.pause_until || v_.log.committed_end() < s.not_before) return;
   while (s.reads < reads_max && s.flying_bytes < v_.config.sync_window_bytes) {
     if (v_.read_arena.free() < chunk_blocks + v_.read_arena.size() / 2) return;  // clients' reads come first
     if (!s.again.empty()) {

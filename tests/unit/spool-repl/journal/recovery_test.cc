@@ -184,6 +184,25 @@ TEST(Recovery, AHoleBeforeRecordsThatClaimNothingIsATornTail) {
   EXPECT_EQ(out.log.commit, Lsn{0});
 }
 
+// The record that was lost comes again from a peer, byte for byte. What once followed it does not come with it.
+TEST(Recovery, ATornTailDoesNotComeBackWhenItsHoleIsFilled) {
+  Replica r;
+  auto first = r.append({{1, 1, 1}});
+  LogMark before = r.last;
+  JournalPos at = r.head;
+  auto hole = r.append({{2, 1, 2}}, first.mark.lsn, first.mark.lsn);
+  r.append({{3, 1, 3}}, first.mark.lsn, first.mark.lsn);
+  damage(r, hole, 70);
+  auto out = recovered(r);
+  ASSERT_EQ(out.report.records, 1u);
+  r.sb = out.log.superblock;
+  r.last = before;
+  r.head = at;
+  auto again = r.append({{2, 1, 2}}, first.mark.lsn, first.mark.lsn);
+  EXPECT_EQ(again.mark, hole.mark);
+  EXPECT_EQ(recovered(r).report.records, 2u);
+}
+
 TEST(Recovery, AHoleBeforeARecordThatSaysItWasDurableIsDamage) {
   for (bool committed : {false, true}) {
     Replica r;
