@@ -309,6 +309,12 @@ bool Primary::forced_since(Lsn lsn) const {
                      [&](const EpochEntry& e) { return e.start > lsn && (e.flags & epoch_by_force); });
 }
 
+ReplicaId Primary::successor_of(Lsn lsn) const {
+  for (const EpochEntry& e : v_.sb.epochs)
+    if (e.start > lsn) return e.writer;
+  return 0;
+}
+
 void Primary::begin(Peer& peer, RecordNo common_end) {
   LogMark from = v_.log.mark_before(common_end);
   if (from.lsn < peer.peer_commit) {
@@ -325,7 +331,7 @@ void Primary::begin(Peer& peer, RecordNo common_end) {
   // Until its first ack nothing is known to be durable there beyond what it acknowledged before.
   peer.durable_end = std::min(peer.durable_end, common_end);
   peer.received_end = peer.durable_end;
-  v_.out.sends.push_back(Send{peer.config.id, Begin{peer.epoch, from, forced_since(from.lsn)}});
+  v_.out.sends.push_back(Send{peer.config.id, Begin{peer.epoch, from, forced_since(from.lsn), successor_of(from.lsn)}});
   v_.out.notices.push_back({false, fmt::format("peer {} is connected at {}", peer.config.id, from.lsn.v)});
   // An earlier resync was not finished, and what of it has arrived is not known here.
   if (const Link* link = v_.find_link(peer.config.id); link->state && link->state->inconsistent)

@@ -135,6 +135,7 @@ class Primary {
   // primary.cc: log, peers, acknowledgements
   void begin_epoch(const Epoch& epoch, ReplicaSet in_sync, std::uint32_t flags = 0);
   bool forced_since(Lsn lsn) const;
+  ReplicaId successor_of(Lsn lsn) const;
   void log_epoch();
   void maybe_seal();
   bool try_seal();

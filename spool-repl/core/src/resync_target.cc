@@ -36,7 +36,8 @@ std::string Secondary::objection(const SyncBegin& m) const {
   bool forced = std::any_of(m.epochs.begin(), m.epochs.end(), [&](const EpochEntry& e) {
     return e.start > common && (e.flags & epoch_by_force);
   });
-  return split_brain({common, {}}, forced || common.v == 0);
+  auto next = std::find_if(m.epochs.begin(), m.epochs.end(), [&](const EpochEntry& e) { return e.start > common; });
+  return split_brain({common, {}}, forced || common.v == 0, next == m.epochs.end() ? 0 : next->writer);
 }
 
 void Secondary::handle(const SyncBegin& m) {

@@ -101,7 +101,7 @@ void Secondary::match(ReplicaId id, const MatchRequest& m) {
 // What lies beyond the common record may go only if nobody can rely on it: not while it is known to be committed, and
 // not where the newest epoch here does without that primary. Where it counts that primary, everything acknowledged up to
 // its beginning was on that primary's disk when it began (that is what joining means), and everything since needed it.
-std::string Secondary::split_brain(LogMark common, bool forced_there) const {
+std::string Secondary::split_brain(LogMark common, bool forced_there, ReplicaId successor) const {
   if (common.lsn < v_.commit_lsn())
     return fmt::format("split brain: {} is committed here, and the last record that both have is {}", v_.commit_lsn().v,
                        common.lsn.v);
@@ -109,13 +109,15 @@ std::string Secondary::split_brain(LogMark common, bool forced_there) const {
   if (last == common.lsn) return "";
   EpochEntry newest = v_.recorded();
   if (newest.in_sync & set_of(primary_)) return "";
-  // With an arbiter all epochs are one chain: who was granted a later one holds whatever this one acknowledged, also if
-  // its joining is in no log. Force breaks the chain, on either side.
+  // The epoch that came after the common record was written by somebody whom ours counts: that one held everything ours
+  // acknowledged, and so does whoever came after it. With an arbiter any granted epoch will do, since all are one chain, also
+  // if a joining is in no log. Force breaks the chain, on either side.
   bool forced_here = std::any_of(v_.sb.epochs.begin(), v_.sb.epochs.end(), [&](const EpochEntry& e) {
     return e.start > common.lsn && e.start <= last && (e.flags & epoch_by_force);
   });
-  if (v_.config.arbiter == Arbiter::external && !forced_there && !forced_here &&
-      newest.epoch.counter < epoch_.counter) return "";
+  bool heir = successor != 0 && (newest.in_sync & set_of(successor));
+  bool granted = v_.config.arbiter == Arbiter::external && newest.epoch.counter < epoch_.counter;
+  if ((heir || granted) && !forced_there && !forced_here) return "";
   return fmt::format("split brain: epoch {} went on here without replica {}, and the last record that both have is {}",
                      newest.epoch.counter, primary_, common.lsn.v);
 }
@@ -133,7 +135,7 @@ void Secondary::handle(const Begin& m) {
     return refuse(fmt::format("it is at epoch {}, and epoch {} has been here already", m.epoch.counter, seen.counter));
   auto common = v_.log.find(m.from);
   if (!common) return refuse(fmt::format("it wants to go on from {}, which is not in the log here", m.from.lsn.v));
-  if (std::string why = split_brain(m.from, m.by_force); !why.empty()) return refuse(std::move(why));
+  if (std::string why = split_brain(m.from, m.by_force, m.successor); !why.empty()) return refuse(std::move(why));
   begun_ = true;
   cut_to_ = m.from;
   if (*common == v_.log.end() && cut_ == Cut::none) return connected();

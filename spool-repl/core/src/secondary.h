@@ -34,7 +34,7 @@ class Secondary {
  private:
   void match(ReplicaId id, const MatchRequest& message);
   void forget_primary();
-  std::string split_brain(LogMark common, bool forced_there) const;
+  std::string split_brain(LogMark common, bool forced_there, ReplicaId successor) const;
   void handle(const Probe& message);
   void handle(const Begin& message);
   void handle(RecordMessage& message);

@@ -36,6 +36,7 @@ struct Encoder {
     (*this)(m.epoch);
     (*this)(m.from);
     w.put(std::uint8_t{m.by_force});
+    w.put(m.successor);
   }
   void operator()(const RecordMessage& m) {
     (*this)(m.epoch);
@@ -149,6 +150,7 @@ struct Decoder {
         m.epoch = epoch();
         m.from = mark();
         m.by_force = r.get<std::uint8_t>() != 0;
+        m.successor = r.get<ReplicaId>();
         return m;
       }
       case 5: return record();

@@ -45,6 +45,7 @@ struct Begin {
   Epoch epoch;
   LogMark from;
   bool by_force = false;  // some epoch of the primary's behind that record was, or may have been, promoted by force
+  ReplicaId successor = 0;  // who wrote the first epoch behind that record; 0: there is none
   bool operator==(const Begin&) const = default;
 };
 // One body. On the wire: meta length, meta, payload.
