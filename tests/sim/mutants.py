@@ -4,7 +4,7 @@
     mutants.py [--seeds N] [--keep DIR] [NAME ...]
 
 The sources are copied to a temporary folder; the tree itself is never touched. Each mutation replaces one exact piece
-of text, builds only repl_sim, and runs up to N seeds (default 500). Caught means: a checker reported a violation, an
+of text, builds only repl_sim, and runs up to N seeds (default 2000). Caught means: a checker reported a violation, an
 assertion stopped the program, or it hung. Exit 0: all caught that are expected to be; 1: one was not; 2: a mutation
 no longer applies (the code has changed: change the table) or the sources do not build.
 
@@ -39,11 +39,11 @@ class Mutant:
 
 MUTANTS = [
     Mutant("ack-before-peer-durable", "C: a flush is answered when the peer has it in memory",
-           CORE + "primary.cc", "case Protocol::C: end = std::min(end, p.durable_end); break;",
-           "case Protocol::C: end = std::min(end, p.received_end); break;"),
+           CORE + "primary.cc", "if (required(p.config.id)) end = std::min(end, p.durable_end);",
+           "if (required(p.config.id)) end = std::min(end, p.received_end);"),
     Mutant("ack-before-local-durable", "a flush is answered before the primary's own journal write is done",
-           CORE + "primary.cc", "RecordNo end = v_.log.durable_end();\n  for (const Peer& p : peers_) {\n    switch",
-           "RecordNo end = v_.log.end();\n  for (const Peer& p : peers_) {\n    switch"),
+           CORE + "primary.cc", "RecordNo end = v_.log.durable_end();\n  for (const Peer& p : peers_) {\n    if",
+           "RecordNo end = v_.log.end();\n  for (const Peer& p : peers_) {\n    if"),
     Mutant("flush-forgets-the-open-batch", "a flush waits for sealed records only",
            CORE + "primary_io.cc", "open_.empty() ? open_serial_ - 1 : open_serial_;", "open_serial_ - 1;"),
     Mutant("durable-with-holes", "a later journal write that ends first makes earlier ones durable",
@@ -80,7 +80,8 @@ MUTANTS = [
            CORE + "secondary.cc", 'if (m.epoch != epoch_ || !begun_)\n    return refuse("it sent a record of another epoch");',
            'if (!begun_)\n    return refuse("it sent a record of another epoch");', expected=False),
     Mutant("tail-ignores-peers", "the primary drops records that its peer has not got",
-           CORE + "primary.cc", "for (const Peer& p : peers_) limit = std::min(limit, p.durable_end);", ""),
+           CORE + "primary.cc", "if (required(p.config.id) || p.connection == ConnectionState::Connected || room) limit = "
+           "std::min(limit, p.durable_end);", "(void)room;"),
     Mutant("newer-version-forgotten", "a checkpoint drops a newer version of a block with the one it wrote",
            CORE + "block_index.cc", "if (it == data_.end() || it->second.serial != serial) return;",
            "(void)serial;\n  if (it == data_.end()) return;"),
@@ -91,6 +92,42 @@ MUTANTS = [
            JOURNAL + "recovery.cc", "if (r.body.mark().lsn <= scan_.commit) claim(r);", "claim(r);"),
     Mutant("replay-oldest", "recovery lets an older version of a block win",
            JOURNAL + "recovery.cc", "std::reverse(work_.begin(), work_.end());", ""),
+    Mutant("member-added-before-durable", "a member is recorded before it holds what was acknowledged without it",
+           CORE + "membership.cc", "if (p.durable_end >= p.add_barrier) return start_change", "return start_change"),
+    Mutant("lost-answer-is-success", "no answer of the arbiter is taken for its consent",
+           CORE + "membership.cc", "if (answer.outcome == Outcome::granted ||", "if (answer.outcome != Outcome::refused ||"),
+    Mutant("promotion-by-lost-answer", "the same for a promotion",
+           CORE + "promotion.cc", "bool ours = answer.outcome == Outcome::granted ||",
+           "bool ours = answer.outcome != Outcome::refused ||"),
+    Mutant("alone-before-it-is-durable", "acknowledged without a member before the epoch without it is durable",
+           CORE + "membership.cc", "ReplicaSet set = in_sync_ | before_;", "ReplicaSet set = in_sync_;"),
+    Mutant("removed-without-arbiter", "a member is removed and the arbiter is not asked",
+           CORE + "membership.cc", "if (v_.config.arbiter == Arbiter::manual) apply_change();", "if (true) apply_change();"),
+    Mutant("promoted-outside-the-set", "a replica that was left behind is promoted",
+           CORE + "promotion.cc", "if (!(set & set_of(v_.sb.replica)))", "if (false)"),
+    Mutant("promoted-without-claim", "a replica is promoted although a member is not reachable",
+           CORE + "promotion.cc", "if (!away.empty())", "if (false)"),
+    Mutant("old-epoch-accepted", "a secondary follows an older primary in place of a newer one",
+           CORE + "secondary.cc", "if (m.epoch.counter <= epoch_.counter)", "if (false)"),
+    Mutant("demoted-too-early", "a primary steps down before everything is on the other replicas",
+           CORE + "membership.cc", "return demoting_ && settled() && epoch_logged_ && !change_ && v_.log.committed_end() == v_.log.end();",
+           "return demoting_;"),
+    Mutant("resync-leaves-out-pending", "a block that is only pending is left out of a resync",
+           CORE + "resync.cc", "if (v_.committed.find(lba).kind != BlockIndex::Kind::absent) continue;",
+           "if (newest(lba).kind != BlockIndex::Kind::absent) continue;"),
+    Mutant("resync-of-old-blocks", "a block that was written home while it was read is sent as it was",
+           CORE + "resync.cc", "if (read.home_changes != v_.home_changes) return read_chunk", "if (false) return read_chunk"),
+    Mutant("resync-without-inconsistent", "the target does not note that its data area means nothing",
+           CORE + "resync_target.cc", "sb.inconsistent_source = reset_->epoch;", ""),
+    Mutant("resync-over-in-early", "the target is consistent before everything is in its data area",
+           CORE + "resync_target.cc", "if (!sync_until_ || !sync_flying_.empty() || clearing_ || v_.commit_lsn() < *sync_until_) return;",
+           "if (!sync_until_ || clearing_) return;"),
+    Mutant("resync-counts-as-member", "a replica that is being filled is recorded as in sync",
+           CORE + "membership.cc", "if (p.connection != ConnectionState::Connected || p.filling()) continue;",
+           "if (p.connection != ConnectionState::Connected) continue;"),
+    Mutant("home-before-begun-round", "resync data counts as durable with a round that does not hold it",
+           CORE + "resync_target.cc", "sync_flying_.push_back({m.seq, checkpointer_.rounds_begun() + 1});",
+           "sync_flying_.push_back({m.seq, checkpointer_.rounds_begun()});"),
     Mutant("torn-payload-accepted", "recovery does not check the payload",
            JOURNAL + "recovery.cc", "if (!verify_payload(*body, blocks)) return false;", "(void)verify_payload(*body, blocks);"),
 ]
@@ -184,7 +221,7 @@ class Tree:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=500)
+    parser.add_argument("--seeds", type=int, default=2000)
     parser.add_argument("--keep", help="work in this folder and leave it")
     parser.add_argument("names", nargs="*", metavar="NAME")
     args = parser.parse_args()

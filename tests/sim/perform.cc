@@ -161,6 +161,8 @@ void Cluster::perform(Node& n, core::Output& out) {
   for (auto& notice : out.notices) {
     note(fmt::format("replica {}: {}", n.id, notice.text));
     if (notice.text.find("cut off") != std::string::npos) coverage_.hit("rejoin: divergent tail cut off");
+    if (notice.text.find("resync from replica") != std::string::npos) coverage_.hit("resync: begun");
+    if (notice.text.find("resync is finished") != std::string::npos) coverage_.hit("resync: finished");
     if (notice.text.find("going on without") != std::string::npos) coverage_.hit("membership: a member removed");
     if (notice.text.find("is in sync") != std::string::npos) coverage_.hit("membership: a member added");
     if (notice.text.find("has made nothing durable") != std::string::npos) coverage_.hit("membership: a slow member closed");
@@ -241,7 +243,8 @@ void Cluster::send(Node& from, ReplicaId to_id, PeerMessage message) {
   Node& to = *nodes_[to_id - 1];
   Link& l = link_of(from.index, to.index);
   if (!l.up) return;
-  if (std::holds_alternative<Ack>(message) && to.index == client_at_) from.follows = true;
+  // One into which a resync has not been finished holds nothing that means anything.
+  if (std::holds_alternative<Ack>(message) && to.index == client_at_) from.follows = !from.core->status().inconsistent;
   auto bytes = std::make_shared<std::vector<std::byte>>();
   encode_peer_message(message, *bytes);
   std::int64_t& last = l.deliver_at[from.index == l.a ? 0 : 1];

@@ -34,13 +34,14 @@ std::optional<Instant> Checkpointer::next_tick() const {
 
 void Checkpointer::advance() {
   if (v_.failed) return;
-  if (phase_ == Phase::idle && due()) start();
+  if (phase_ == Phase::idle && !v_.hold_checkpoint && due()) start();
   if (phase_ == Phase::writing) submit_writes();
   if (phase_ == Phase::idle && nothing_to_do()) requested_ = false;
 }
 
 void Checkpointer::start() {
   phase_ = Phase::writing;
+  begun_++;
   target_ = v_.log.committed_end();
   items_.clear();
   zeros_.clear();
@@ -132,6 +133,7 @@ void Checkpointer::finish() {
   items_.clear();
   zeros_.clear();
   phase_ = Phase::idle;
+  done_ = begun_;
   v_.counters.checkpoints++;
 }
 

@@ -23,6 +23,10 @@ class Checkpointer {
   void on_tail_durable();
   std::optional<Instant> next_tick() const;
   bool nothing_to_do() const;
+  bool idle() const { return phase_ == Phase::idle; }
+  // A round writes home what the committed image held when it began.
+  std::uint64_t rounds_begun() const { return begun_; }
+  std::uint64_t rounds_done() const { return done_; }
 
  private:
   enum class Phase { idle, writing, syncing, superblock };
@@ -42,6 +46,7 @@ class Checkpointer {
   Volume& v_;
   Phase phase_ = Phase::idle;
   bool requested_ = false;
+  std::uint64_t begun_ = 0, done_ = 0;
   RecordNo target_ = 0, new_first_ = 0;
   std::vector<Item> items_;
   std::vector<BlockIndex::ZeroExtent> zeros_;

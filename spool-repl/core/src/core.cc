@@ -64,7 +64,7 @@ Result<std::unique_ptr<Core>> Core::create(const Config& config, RecoveredLog re
     Volume& v = parts->volume;
     ReplicaSet in_sync = v.recorded().in_sync;
     parts->role.emplace<Primary>(v, parts->checkpointer)
-        .start({v.newest_epoch() + 1, Uuid::generate(random)}, in_sync, std::nullopt);
+        .start({v.newest_epoch() + 1, Uuid::generate(random)}, in_sync, std::nullopt, false);
     v.out.role_changes.push_back({Role::primary});
   } else {
     parts->role.emplace<Secondary>(parts->volume, parts->checkpointer);
@@ -100,6 +100,7 @@ void Core::Parts::step(const DiskDone& e) {
     case TokenKind::journal_write: volume.on_journal_written(n, e.error); break;
     case TokenKind::client_read: primary()->on_client_read(n, e.error); break;
     case TokenKind::fill_read: primary()->on_fill_read(n, e.error); break;
+    case TokenKind::sync_read: primary()->on_sync_read(n, e.error); break;
     case TokenKind::home_write: checkpointer.on_home_written(e.error); break;
     case TokenKind::home_sync: checkpointer.on_home_synced(e.error); break;
     case TokenKind::archive: secondary()->on_archived(e.error); break;
@@ -107,6 +108,8 @@ void Core::Parts::step(const DiskDone& e) {
       unsigned purposes = volume.on_superblock_written(e.error);
       if (purposes & Volume::for_tail) checkpointer.on_tail_durable();
       if ((purposes & Volume::for_cut) && secondary()) secondary()->on_cut_durable();
+      if ((purposes & Volume::for_reset) && secondary()) secondary()->on_reset_durable();
+      if ((purposes & Volume::for_consistent) && secondary()) secondary()->on_consistent_durable();
       break;
     }
     case TokenKind::journal_read:
@@ -152,7 +155,7 @@ void Core::Parts::become_primary() {
   volume.out.role_changes.push_back({Role::primary});
   if (g.command) volume.out.commands.push_back({*g.command, true, g.text});
   tell_state(true);
-  p.start(g.epoch, g.in_sync, std::move(g.value));
+  p.start(g.epoch, g.in_sync, std::move(g.value), g.by_force);
 }
 
 void Core::Parts::become_secondary() {
@@ -209,7 +212,7 @@ void Core::Parts::step(PeerInput& e) {
   if (auto* state = std::get_if<NodeState>(&e.message)) {
     link->state = *state;
     promotion.peer_state(e.peer, *state);
-    if (auto* s = secondary()) s->peer_state(e.peer, *state);
+    with_role([&](auto& r) { r.peer_state(e.peer, *state); });
   } else if (auto* claim = std::get_if<Claim>(&e.message)) {
     if (primary() || granted)
       volume.out.sends.push_back(Send{e.peer, ClaimReply{claim->attempt, false, "it is Primary"}});
@@ -303,6 +306,7 @@ VolumeStatus Core::status() const {
     const Link* l = v.find_link(p.id);
     p.known = l && l->state;
     p.primary = p.known && l->state->primary;
+    p.inconsistent = p.known && l->state->inconsistent;
   }
   return s;
 }

@@ -96,4 +96,12 @@ void Log::cut(RecordNo new_end) {
   head_ = pos_before(new_end);
 }
 
+void Log::reset(const LogMark& tail, const Epoch& tail_epoch) {
+  base_ = durable_end_ = committed_end_ = end();
+  records_.clear();
+  tail_pos_ = head_;
+  tail_mark_ = tail;
+  tail_epoch_ = tail_epoch;
+}
+
 }  // namespace twinloft::repl::core

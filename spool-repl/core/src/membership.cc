@@ -53,7 +53,8 @@ void Primary::consider_change() {
   ReplicaSet set = in_sync_;
   for (const Peer& p : peers_) {
     bool away = p.connection == ConnectionState::Connecting || p.connection == ConnectionState::StandAlone;
-    if (away && may_go_on) set &= ~set_of(p.config.id);
+    // One that is being filled anew holds nothing that counts, and it is here and knows that: no policy speaks for it.
+    if ((away && may_go_on) || p.filling()) set &= ~set_of(p.config.id);
   }
   if (set != in_sync_ && static_cast<unsigned>(std::popcount(set)) >= v_.config.min_in_sync) {
     forced_alone_ = false;
@@ -63,7 +64,7 @@ void Primary::consider_change() {
   if (!durable) return;
   for (Peer& p : peers_) {
     if (p.config.protocol != Protocol::C || (in_sync_ & set_of(p.config.id))) continue;
-    if (p.connection != ConnectionState::Connected) continue;
+    if (p.connection != ConnectionState::Connected || p.filling()) continue;
     if (!p.adding) {
       // Close enough that writers do not feel it.
       std::uint64_t behind = v_.log.pos_before(v_.log.end()).v -
@@ -135,7 +136,7 @@ void Primary::lose(std::string reason) {
 }
 
 bool Primary::may_step_down() const {
-  if (!reads_.empty() || !filling_.empty() || !stalled_writes_.empty() || !stalled_reads_.empty()) return false;
+  if (!reads_.empty() || !sync_reads_.empty() || !filling_.empty() || !stalled_writes_.empty() || !stalled_reads_.empty()) return false;
   if (lost_) return waiters_.empty();
   return demoting_ && settled() && epoch_logged_ && !change_ && v_.log.committed_end() == v_.log.end();
 }

@@ -28,18 +28,19 @@ Primary::Primary(Volume& volume, Checkpointer& checkpointer)
   if (log.committed_end() > log.first()) acked_serial_ = log.at(log.committed_end() - 1).serial;
 }
 
-void Primary::start(const Epoch& epoch, ReplicaSet in_sync, std::optional<EpochValue> value) {
+void Primary::start(const Epoch& epoch, ReplicaSet in_sync, std::optional<EpochValue> value, bool by_force) {
   value_ = std::move(value);
   update_tail_limit();
-  begin_epoch(epoch, in_sync);
+  begin_epoch(epoch, in_sync, by_force ? std::uint32_t{epoch_by_force} : 0);
   for (const Link& l : v_.links)
     if (l.up) peer_up(l.config.id);
 }
 
-void Primary::begin_epoch(const Epoch& epoch, ReplicaSet in_sync) {
+void Primary::begin_epoch(const Epoch& epoch, ReplicaSet in_sync, std::uint32_t flags) {
   before_ |= in_sync_;  // whoever was needed for what is already logged is needed until the new record is durable
   epoch_ = epoch;
   in_sync_ = in_sync;
+  epoch_flags_ = flags;
   epoch_logged_ = false;
   log_epoch();
 }
@@ -49,7 +50,7 @@ void Primary::log_epoch() {
   Body body;
   body.header = {RecordType::epoch, v_.sb.volume, epoch_, v_.log.last_mark().lsn + 1, 1, v_.log.last_mark().hash,
                  hash_payload({}), 0};
-  body.epoch_change = {epoch_, v_.sb.replica, in_sync_};
+  body.epoch_change = {epoch_, v_.sb.replica, in_sync_, epoch_flags_};
   std::vector<std::byte> meta;
   encode_body_meta(body, meta);
   auto pos = v_.log.place(meta_blocks_for(meta.size()));
@@ -113,7 +114,7 @@ bool Primary::try_seal() {
 bool Primary::suspended() const {
   if (static_cast<unsigned>(std::popcount(in_sync_)) < v_.config.min_in_sync) return true;
   return std::any_of(peers_.begin(), peers_.end(), [&](const Peer& p) {
-    return required(p.config.id) && p.connection != ConnectionState::Connected;
+    return required(p.config.id) && (p.connection != ConnectionState::Connected || p.filling());
   });
 }
 
@@ -166,7 +167,10 @@ void Primary::advance() {
   retry_stalled();
   maybe_seal();
   if (demoting_ && !open_.empty()) try_seal();
-  for (Peer& p : peers_) pump(p);
+  for (Peer& p : peers_) {
+    pump(p);
+    pump_sync(p);
+  }
   advance_acks();
   update_tail_limit();
 }
@@ -184,6 +188,7 @@ void Primary::update_tail_limit() {
   bool room = v_.log.used_bytes() < v_.log.ring_bytes() / 2;
   RecordNo limit = UINT64_MAX;
   for (const Peer& p : peers_) {
+    if (p.sync_hold != 0) limit = std::min(limit, p.sync_hold);
     if (required(p.config.id) || p.connection == ConnectionState::Connected || room) limit = std::min(limit, p.durable_end);
   }
   v_.tail_limit = limit;
@@ -210,6 +215,8 @@ void Primary::peer_up(ReplicaId id) {
   peer->connection = ConnectionState::Matching;
   peer->connection_no++;
   peer->reading = false;
+  peer->sync.reset();
+  peer->sync_hold = 0;
   peer->commit_sent = {};
   peer->epoch = epoch_;
   v_.out.sends.push_back(Send{id, MatchRequest{epoch_}});
@@ -221,6 +228,8 @@ void Primary::peer_down(ReplicaId id) {
   if (peer->connection == ConnectionState::Connected)
     v_.out.notices.push_back({true, fmt::format("peer {} is lost", id)});
   if (peer->connection != ConnectionState::StandAlone) peer->connection = ConnectionState::Connecting;
+  peer->sync.reset();
+  peer->sync_hold = 0;
   if (!change_ || !(change_->desired.in_sync & set_of(id))) peer->adding = false;
 }
 
@@ -232,7 +241,7 @@ void Primary::peer_input(ReplicaId id, PeerMessage message) {
       [&](auto& m) {
         using M = std::decay_t<decltype(m)>;
         if constexpr (std::is_same_v<M, MatchState> || std::is_same_v<M, ProbeReply> || std::is_same_v<M, Ack> ||
-                      std::is_same_v<M, Refuse>)
+                      std::is_same_v<M, Refuse> || std::is_same_v<M, SyncReady> || std::is_same_v<M, SyncAck>)
           handle(*peer, m);
         else
           refuse(*peer, "it sent a message that only a primary sends: is it configured as primary too?");
@@ -271,9 +280,7 @@ void Primary::probe_next(Peer& peer) {
     peer.low = v_.log.first();
     peer.low_known = false;
   }
-  if (peer.low > peer.high)
-    return refuse(peer, "its history and the journal here have no record in common: it needs a full resync, which "
-                        "this version does not have. Create that replica anew");
+  if (peer.low > peer.high) return begin_resync(peer);
   if (peer.low == peer.high && peer.low_known) return begin(peer, peer.low);
   peer.probing = peer.low + (peer.high - peer.low + (peer.low_known ? 1 : 0)) / 2;
   peer.probe_mark = v_.log.mark_before(peer.probing);
@@ -292,6 +299,14 @@ void Primary::handle(Peer& peer, const ProbeReply& m) {
   probe_next(peer);
 }
 
+// Whether an epoch behind this point was promoted by force. Where the table does not reach back so far it may have been.
+bool Primary::forced_since(Lsn lsn) const {
+  const auto& epochs = v_.sb.epochs;
+  if (epochs.size() == superblock_epochs_max && epochs.front().start > lsn + 1) return true;
+  return std::any_of(epochs.begin(), epochs.end(),
+                     [&](const EpochEntry& e) { return e.start > lsn && (e.flags & epoch_by_force); });
+}
+
 void Primary::begin(Peer& peer, RecordNo common_end) {
   LogMark from = v_.log.mark_before(common_end);
   if (from.lsn < peer.peer_commit) {
@@ -304,11 +319,14 @@ void Primary::begin(Peer& peer, RecordNo common_end) {
   peer.split_brain = false;
   peer.why.clear();
   peer.sent_end = common_end;
+  peer.refill = required(peer.config.id) && common_end < v_.log.committed_end() ? v_.log.end() : 0;
   // Until its first ack nothing is known to be durable there beyond what it acknowledged before.
   peer.durable_end = std::min(peer.durable_end, common_end);
   peer.received_end = peer.durable_end;
-  v_.out.sends.push_back(Send{peer.config.id, Begin{peer.epoch, from}});
+  v_.out.sends.push_back(Send{peer.config.id, Begin{peer.epoch, from, forced_since(from.lsn)}});
   v_.out.notices.push_back({false, fmt::format("peer {} is connected at {}", peer.config.id, from.lsn.v)});
+  // An earlier resync was not finished, and what of it has arrived is not known here.
+  if (const Link* link = v_.find_link(peer.config.id); link->state && link->state->inconsistent) peer.sync.emplace();
 }
 
 void Primary::handle(Peer& peer, const Ack& m) {
@@ -400,7 +418,7 @@ void Primary::fill_status(VolumeStatus& s) const {
   s.suspended = suspended();
   if (s.suspended) {
     for (const Peer& p : peers_)
-      if (required(p.config.id) && p.connection != ConnectionState::Connected)
+      if (required(p.config.id) && (p.connection != ConnectionState::Connected || p.filling()))
         s.waits_for += fmt::format("{}replica {}", s.waits_for.empty() ? "" : ", ", p.config.id);
     if (s.waits_for.empty()) s.waits_for = fmt::format("min_in_sync = {}", v_.config.min_in_sync);
     else if (change_) s.waits_for += ", or the arbiter";
@@ -414,6 +432,8 @@ void Primary::fill_status(VolumeStatus& s) const {
     to = {p.config.id, p.config.protocol, p.connection, lsn(p.sent_end), lsn(p.received_end), lsn(p.durable_end), p.why};
     to.in_sync = (in_sync_ & set_of(p.config.id)) != 0;
     to.split_brain = p.split_brain;
+    to.sync_target = p.sync.has_value();
+    if (p.sync) to.synced_blocks = p.sync->next;
   }
 }
 

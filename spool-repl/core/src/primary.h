@@ -29,7 +29,7 @@ class Primary {
   Primary& operator=(const Primary&) = delete;
 
   // Promotion into this epoch, as a record of the log. `value`: what the arbiter holds, where there is one.
-  void start(const Epoch& epoch, ReplicaSet in_sync, std::optional<EpochValue> value);
+  void start(const Epoch& epoch, ReplicaSet in_sync, std::optional<EpochValue> value, bool by_force);
   void on_arbiter(const ArbiterAnswer& answer);
   // Go on without the members that are away (manual arbiter, forced by the administrator).
   void go_on_alone();
@@ -42,6 +42,8 @@ class Primary {
   void submit(const ClientRequest& request);
   void on_client_read(std::uint64_t token_number, int error);
   void on_fill_read(std::uint64_t token_number, int error);
+  void on_sync_read(std::uint64_t token_number, int error);
+  void peer_state(ReplicaId id, const NodeState& state);
   void on_journal_read(std::uint64_t token_number, int error, std::vector<std::byte> bytes);
   void peer_up(ReplicaId id);
   void peer_down(ReplicaId id);
@@ -63,6 +65,19 @@ class Primary {
     RecordNo stuck_at = 0;       // what was durable there when it was last seen to make progress ...
     Instant stuck_since;         // ... and when that was
     bool split_brain = false;
+    // Resync: the whole volume goes to it, chunk by chunk, in the stream of records.
+    struct Sync {
+      std::uint64_t next = 0;              // block that the next chunk begins with
+      std::uint64_t seq = 0, acked = 0;    // messages sent, and known to be in its data area
+      std::deque<std::pair<std::uint64_t, std::uint64_t>> flying;  // seq and bytes of those between
+      std::uint64_t flying_bytes = 0;
+      unsigned reads = 0;
+      bool end_sent = false;
+    };
+    std::optional<Sync> sync;
+    RecordNo refill = 0;  // it had lost what it had acknowledged: it holds everything again when durable up to here
+    bool filling() const { return sync.has_value() || refill > durable_end; }
+    RecordNo sync_hold = 0;  // SyncBegin named the tail before this record: it stays until the peer answers
     RecordNo sent_end = 0, received_end = 0, durable_end = 0;  // 0: not known since this process started
     bool reading = false;  // a record for it is being read from the journal
     // Search for the last common record: candidates low..high, each meaning "everything before this number".
@@ -109,7 +124,8 @@ class Primary {
   bool has_lost_peer() const;
 
   // primary.cc: log, peers, acknowledgements
-  void begin_epoch(const Epoch& epoch, ReplicaSet in_sync);
+  void begin_epoch(const Epoch& epoch, ReplicaSet in_sync, std::uint32_t flags = 0);
+  bool forced_since(Lsn lsn) const;
   void log_epoch();
   void maybe_seal();
   bool try_seal();
@@ -126,6 +142,14 @@ class Primary {
   void probe_next(Peer& peer);
   void begin(Peer& peer, RecordNo common_end);
   void update_tail_limit();
+
+  // resync.cc: the source's side
+  void begin_resync(Peer& peer);
+  void pump_sync(Peer& peer);
+  void read_chunk(Peer& peer, std::uint64_t lba, std::uint32_t blocks);
+  void handle(Peer& peer, const SyncReady& message);
+  void handle(Peer& peer, const SyncAck& message);
+  void peer_is_consistent(ReplicaId id);
 
   // primary_io.cc: requests
   BlockIndex::Found newest(Lba lba) const;
@@ -148,6 +172,7 @@ class Primary {
   Epoch epoch_;
   ReplicaSet in_sync_ = 0;   // of epoch_
   ReplicaSet before_ = 0;    // set before epoch_, while epoch_'s record is not durable on in_sync_
+  std::uint32_t epoch_flags_ = 0;
   RecordNo epoch_end_ = 0;   // one past epoch_'s record
   bool epoch_logged_ = false;
   std::optional<EpochValue> value_;  // the arbiter's, as far as known here
@@ -176,6 +201,14 @@ class Primary {
   std::uint64_t next_op_ = 1;
   std::unordered_map<std::uint64_t, Read> reads_;
   std::unordered_map<std::uint64_t, Write> filling_;
+  struct SyncRead {
+    ReplicaId peer;
+    std::uint64_t connection_no;
+    std::uint64_t lba;
+    std::vector<Slot> slots;
+    std::uint64_t home_changes;
+  };
+  std::unordered_map<std::uint64_t, SyncRead> sync_reads_;
 };
 
 }  // namespace twinloft::repl::core

@@ -31,7 +31,7 @@ EpochEntry Promotion::newest_known() const {
 std::string Promotion::obstacle() const {
   ReplicaId self = v_.sb.replica;
   if (v_.failed) return "this node's disk has failed: " + v_.failure;
-  if (!v_.sb.inconsistent_source.id.is_nil())
+  if (v_.inconsistent)
     return "this replica is Inconsistent: a resync into it has not been finished. Promote its source, or wait";
   for (const Link& l : v_.links)
     if (l.state && l.state->primary) return fmt::format("replica {} is Primary: demote it first", l.config.id);
@@ -43,6 +43,10 @@ std::string Promotion::obstacle() const {
     return fmt::format("replica {} is not in sync: epoch {} went on with {} and may have acknowledged what is missing here. "
                        "Promote one of those and let this one catch up, or use --force and lose that",
                        self, newest.epoch.counter, set_text(newest.in_sync));
+  for (const Link& l : v_.links)
+    if (l.state && !l.state->inconsistent && l.state->commit > v_.log.last_mark().lsn)
+      return fmt::format("replica {} holds acknowledged writes up to {}, this one only up to {}: promote that one, or let "
+                         "this one catch up", l.config.id, l.state->commit.v, v_.log.last_mark().lsn.v);
   if (v_.config.arbiter == Arbiter::external) return "";
   std::string away;
   for (const Link& l : v_.links)
@@ -185,7 +189,7 @@ void Promotion::grant(const Epoch& epoch, ReplicaSet in_sync) {
   if (force_ && newest.in_sync != set_of(v_.sb.replica))
     text += fmt::format(". By force: what was acknowledged by {} and had not reached this replica is missing; it will "
                         "show as split brain when they connect", set_text(newest.in_sync & ~set_of(v_.sb.replica)));
-  granted_ = Granted{epoch, in_sync, v_.config.arbiter == Arbiter::external ? desired_ : std::nullopt, command_, text};
+  granted_ = Granted{epoch, in_sync, v_.config.arbiter == Arbiter::external ? desired_ : std::nullopt, force_, command_, text};
   command_.reset();
 }
 

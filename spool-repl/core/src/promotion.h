@@ -22,6 +22,7 @@ class Promotion {
     Epoch epoch;
     ReplicaSet in_sync = 0;
     std::optional<EpochValue> value;
+    bool by_force = false;
     std::optional<Token> command;
     std::string text;
   };

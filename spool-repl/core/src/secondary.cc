@@ -27,6 +27,19 @@ void Secondary::forget_primary() {
   primary_ = 0;
   begun_ = false;
   backlog_.clear();
+  drop_sync();
+}
+
+// What has arrived stays; what is missing is not known any more, so the next connection begins anew.
+void Secondary::drop_sync() {
+  if (cut_ != Cut::resetting) {
+    reset_.reset();
+    reset_archived_ = false;
+    v_.hold_checkpoint = false;
+  }
+  sync_flying_.clear();
+  sync_durable_ = sync_acked_ = sync_last_ = 0;
+  sync_until_.reset();
 }
 
 void Secondary::peer_down(ReplicaId id) {
@@ -56,7 +69,8 @@ void Secondary::peer_input(ReplicaId id, PeerMessage message) {
         if constexpr (std::is_same_v<M, MatchState> || std::is_same_v<M, ProbeReply> || std::is_same_v<M, Ack>)
           refuse("it sent a message that only a secondary sends: no node is primary, or the roles are mixed up");
         else if constexpr (!std::is_same_v<M, MatchRequest> && !std::is_same_v<M, NodeState> &&
-                           !std::is_same_v<M, Claim> && !std::is_same_v<M, ClaimReply>)
+                           !std::is_same_v<M, Claim> && !std::is_same_v<M, ClaimReply> &&
+                           !std::is_same_v<M, SyncReady> && !std::is_same_v<M, SyncAck>)
           handle(m);
       },
       message);
@@ -76,6 +90,7 @@ void Secondary::match(ReplicaId id, const MatchRequest& m) {
   connection_ = ConnectionState::Matching;
   begun_ = false;
   backlog_.clear();
+  drop_sync();
   primary_commit_ = {};
   epoch_ = m.epoch;
   Epoch seen = v_.log.epoch_before(v_.log.end());
@@ -84,21 +99,25 @@ void Secondary::match(ReplicaId id, const MatchRequest& m) {
 }
 
 // What lies beyond the common record may go only if nobody can rely on it: not while it is known to be committed, and
-// not where an epoch of ours did without that primary, since then it may have been acknowledged without it.
-std::string Secondary::split_brain(LogMark common) const {
+// not where the newest epoch here does without that primary. Where it counts that primary, everything acknowledged up to
+// its beginning was on that primary's disk when it began (that is what joining means), and everything since needed it.
+std::string Secondary::split_brain(LogMark common, bool forced_there) const {
   if (common.lsn < v_.commit_lsn())
     return fmt::format("split brain: {} is committed here, and the last record that both have is {}", v_.commit_lsn().v,
                        common.lsn.v);
   Lsn last = v_.log.last_mark().lsn;
   if (last == common.lsn) return "";
-  for (std::size_t i = 0; i < v_.sb.epochs.size(); ++i) {
-    const EpochEntry& e = v_.sb.epochs[i];
-    bool over = i + 1 < v_.sb.epochs.size() && v_.sb.epochs[i + 1].start <= common.lsn + 1;
-    if (over || e.start > last || (e.in_sync & set_of(primary_))) continue;
-    return fmt::format("split brain: epoch {} went on here without replica {}, and the last record that both have is {}",
-                       e.epoch.counter, primary_, common.lsn.v);
-  }
-  return "";
+  EpochEntry newest = v_.recorded();
+  if (newest.in_sync & set_of(primary_)) return "";
+  // With an arbiter all epochs are one chain: who was granted a later one holds whatever this one acknowledged, also if
+  // its joining is in no log. Force breaks the chain, on either side.
+  bool forced_here = std::any_of(v_.sb.epochs.begin(), v_.sb.epochs.end(), [&](const EpochEntry& e) {
+    return e.start > common.lsn && e.start <= last && (e.flags & epoch_by_force);
+  });
+  if (v_.config.arbiter == Arbiter::external && !forced_there && !forced_here &&
+      newest.epoch.counter < epoch_.counter) return "";
+  return fmt::format("split brain: epoch {} went on here without replica {}, and the last record that both have is {}",
+                     newest.epoch.counter, primary_, common.lsn.v);
 }
 
 void Secondary::handle(const Probe& m) {
@@ -108,12 +127,13 @@ void Secondary::handle(const Probe& m) {
 void Secondary::handle(const Begin& m) {
   if (connection_ != ConnectionState::Matching || m.epoch != epoch_ || begun_)
     return refuse("it began to send without a common record");
+  if (cut_ == Cut::resetting) return refuse("this replica is just giving up its log for a resync");
   Epoch seen = v_.log.epoch_before(v_.log.end());
   if (m.epoch.counter < seen.counter || (m.epoch.counter == seen.counter && m.epoch.id != seen.id))
     return refuse(fmt::format("it is at epoch {}, and epoch {} has been here already", m.epoch.counter, seen.counter));
   auto common = v_.log.find(m.from);
   if (!common) return refuse(fmt::format("it wants to go on from {}, which is not in the log here", m.from.lsn.v));
-  if (std::string why = split_brain(m.from); !why.empty()) return refuse(std::move(why));
+  if (std::string why = split_brain(m.from, m.by_force); !why.empty()) return refuse(std::move(why));
   begun_ = true;
   cut_to_ = m.from;
   if (*common == v_.log.end() && cut_ == Cut::none) return connected();
@@ -139,6 +159,7 @@ void Secondary::try_cut() {
 // A later Begin may have named another point meanwhile: more is archived then, if need be.
 void Secondary::on_archived(int error) {
   TL_CHECK(cut_ == Cut::archiving);
+  if (std::exchange(archiving_for_reset_, false)) return on_reset_archived(error);
   cut_ = Cut::waiting_for_journal;
   if (error != 0) {
     cut_ = Cut::none;
@@ -189,7 +210,15 @@ void Secondary::handle(RecordMessage& m) {
 
 void Secondary::take_backlog() {
   while (connection_ == ConnectionState::Connected && cut_ == Cut::none && !backlog_.empty()) {
-    if (!take_record(backlog_.front())) return;
+    bool taken = std::visit(
+        [&](auto& m) {
+          using M = std::decay_t<decltype(m)>;
+          if constexpr (std::is_same_v<M, RecordMessage>) return take_record(m);
+          else if constexpr (std::is_same_v<M, SyncData>) return take_data(m);
+          else return sync_until_ = m.until, true;
+        },
+        backlog_.front());
+    if (!taken) return;
     if (backlog_.empty()) return;  // refused
     backlog_.pop_front();
   }
@@ -251,6 +280,7 @@ void Secondary::handle(const Refuse& m) {
 
 void Secondary::advance() {
   try_cut();
+  try_reset();
   take_backlog();
   // Only what was matched with the primary of this epoch, is durable here, and is at or below its commit point.
   if (connection_ != ConnectionState::Connected || cut_ != Cut::none) return;
@@ -262,10 +292,12 @@ void Secondary::advance() {
     return refuse("its commit point names another history");
   RecordNo end = std::min(upto, v_.log.durable_end());
   v_.commit_upto(end, [](const LogRecord&) {});
+  advance_sync();
 }
 
 // Acks are cumulative: one a batch of output.
 void Secondary::flush_messages() {
+  flush_sync_acks();
   if (connection_ != ConnectionState::Connected || v_.failed) return;
   Ack ack{epoch_, v_.log.last_mark().lsn, v_.log.mark_before(v_.log.durable_end())};
   if (ack == acked_) return;
@@ -273,9 +305,16 @@ void Secondary::flush_messages() {
   v_.out.sends.push_back(Send{primary_, ack});
 }
 
+void Secondary::flush_sync_acks() {
+  if (connection_ != ConnectionState::Connected || v_.failed || sync_durable_ == sync_acked_) return;
+  sync_acked_ = sync_durable_;
+  v_.out.sends.push_back(Send{primary_, SyncAck{epoch_, sync_acked_}});
+}
+
 void Secondary::fill_status(VolumeStatus& s) const {
   s.epoch = epoch_;
   s.in_sync = v_.recorded().in_sync;
+  s.inconsistent = v_.inconsistent;
   for (const Link& l : v_.links) {
     PeerStatus& to = s.peers.emplace_back();
     to.id = l.config.id;
@@ -285,6 +324,7 @@ void Secondary::fill_status(VolumeStatus& s) const {
     to.received = v_.log.last_mark().lsn;
     to.durable = v_.log.mark_before(v_.log.durable_end()).lsn;
     to.in_sync = (s.in_sync & set_of(to.id)) != 0;
+    to.sync_source = to.id == primary_ && s.inconsistent && connection_ == ConnectionState::Connected;
     if (to.id != why_of_ || why_.empty()) continue;
     to.connection = ConnectionState::StandAlone;
     to.why = why_;
@@ -292,6 +332,6 @@ void Secondary::fill_status(VolumeStatus& s) const {
   }
 }
 
-bool Secondary::settled() const { return backlog_.empty() && cut_ == Cut::none; }
+bool Secondary::settled() const { return backlog_.empty() && cut_ == Cut::none && !reset_ && !clearing_; }
 
 }  // namespace twinloft::repl::core

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <deque>
+#include <optional>
+#include <variant>
 
 #include "checkpointer.h"
 #include "volume.h"
@@ -21,6 +23,8 @@ class Secondary {
   void peer_state(ReplicaId id, const NodeState& state);
   void on_archived(int error);
   void on_cut_durable();
+  void on_reset_durable();
+  void on_consistent_durable();
   bool follows() const { return primary_ != 0 && connection_ != ConnectionState::StandAlone; }
   void advance();
   void flush_messages();
@@ -30,7 +34,7 @@ class Secondary {
  private:
   void match(ReplicaId id, const MatchRequest& message);
   void forget_primary();
-  std::string split_brain(LogMark common) const;
+  std::string split_brain(LogMark common, bool forced_there) const;
   void handle(const Probe& message);
   void handle(const Begin& message);
   void handle(RecordMessage& message);
@@ -39,6 +43,18 @@ class Secondary {
   void refuse(std::string reason);
   void take_backlog();
   bool take_record(RecordMessage& message);  // false: no room now
+  // resync_target.cc
+  void handle(const SyncBegin& message);
+  void handle(SyncData& message);
+  void handle(const SyncEnd& message);
+  std::string objection(const SyncBegin& message) const;
+  void try_reset();
+  void reset();
+  bool take_data(const SyncData& message);  // false: no room now
+  void advance_sync();
+  void drop_sync();
+  void flush_sync_acks();
+  void on_reset_archived(int error);
   void try_cut();
   void finish_cut();
   void connected();
@@ -53,10 +69,18 @@ class Secondary {
   bool split_brain_ = false;
   // Begin was received and the tail behind `cut_to_` goes: first the journal writes under way end, then the
   // what goes is archived, then the superblock that makes old frames void is durable, then records are taken.
-  enum class Cut { none, waiting_for_journal, archiving, waiting_for_superblock } cut_ = Cut::none;
+  enum class Cut { none, waiting_for_journal, archiving, waiting_for_superblock, resetting } cut_ = Cut::none;
   LogMark cut_to_;
   bool begun_ = false;  // on this connection: records and commit points may come
-  std::deque<RecordMessage> backlog_;  // bounded by the primary's send window
+  std::deque<std::variant<RecordMessage, SyncData, SyncEnd>> backlog_;  // bounded by the primary's windows
+  std::optional<SyncBegin> reset_;     // asked for: done as soon as nothing is under way
+  bool reset_archived_ = false;
+  bool archiving_for_reset_ = false;   // and not for a cut
+  // Resync data that is not known to be durable in the data area: number, and the checkpoint round that brings it there.
+  std::deque<std::pair<std::uint64_t, std::uint64_t>> sync_flying_;
+  std::uint64_t sync_durable_ = 0, sync_acked_ = 0, sync_last_ = 0;
+  std::optional<Lsn> sync_until_;
+  bool clearing_ = false;              // the superblock that says Consistent is under way
   LogMark primary_commit_;
   Ack acked_;
 };

@@ -38,13 +38,14 @@ Volume::Volume(const Config& c, const RecoveredLog& recovered, Arena& a, Arena& 
       random(r),
       sb(recovered.superblock),
       log({sb.ring_bytes, sb.tail_pos}, sb.tail, sb.tail_epoch),
-      committed(a) {
+      committed(a),
+      inconsistent(!sb.inconsistent_source.id.is_nil()) {
   for (const PeerConfig& p : config.peers) links.emplace_back().config = p;
 }
 
 Status Volume::load(RecoveredLog recovered) {
   std::uint64_t serial = 0;
-  RecordNo commit_end = log.first(), alone_end = log.first();
+  RecordNo commit_end = log.first();
   for (StoredRecord& found : recovered.records) {
     LogRecord r;
     r.mark = found.body.mark();
@@ -77,12 +78,9 @@ Status Volume::load(RecoveredLog recovered) {
     if (is_committed) commit_end = no + 1;
     const LogRecord& logged = log.at(no);
     if (logged.type == RecordType::epoch) note_epoch(logged.epoch_change, logged.first);
-    // Nobody else was asked for these: what is durable here was committed, whether or not a later frame says so.
-    if (recorded().in_sync == set_of(sb.replica)) alone_end = no + 1;
   }
   log.set_committed_end(commit_end);
   home_end = commit_end;
-  commit_upto(alone_end, [](const LogRecord&) {});
   return {};
 }
 
@@ -116,13 +114,13 @@ void Volume::note_epoch(const EpochChange& change, Lsn start) {
   auto& epochs = sb.epochs;
   std::erase_if(epochs, [&](const EpochEntry& e) { return e.start >= start; });
   if (epochs.size() == superblock_epochs_max) epochs.erase(epochs.begin());
-  epochs.push_back({change.epoch, start, change.writer, change.in_sync});
+  epochs.push_back({change.epoch, start, change.writer, change.in_sync, change.flags});
 }
 
 NodeState Volume::node_state(bool primary) const {
   NodeState s;
   s.primary = primary;
-  s.inconsistent = !sb.inconsistent_source.id.is_nil();
+  s.inconsistent = inconsistent;
   s.newest_epoch = newest_epoch();
   s.epoch = recorded();
   s.last = log.last_mark();

@@ -11,7 +11,7 @@ namespace twinloft::repl::core {
 
 // Tokens carry what they are for in their top byte, so that a completion needs no table.
 enum class TokenKind : std::uint8_t { journal_write = 1, journal_read, client_read, fill_read, home_write, home_sync,
-                                      superblock, archive, arbiter };
+                                      superblock, archive, arbiter, sync_read };
 inline Token make_token(TokenKind kind, std::uint64_t n) { return (std::uint64_t(kind) << 56) | n; }
 inline TokenKind kind_of(Token t) { return static_cast<TokenKind>(t >> 56); }
 inline std::uint64_t number_of(Token t) { return t & ((std::uint64_t{1} << 56) - 1); }
@@ -42,7 +42,7 @@ class Volume {
   SendRecord record_message(ReplicaId peer, const Epoch& epoch, const LogRecord& record) const;
 
   // The superblock goes out as it is when the write starts; one is in flight at a time.
-  enum Purpose : unsigned { for_tail = 1, for_cut = 2 };
+  enum Purpose : unsigned { for_tail = 1, for_cut = 2, for_reset = 4, for_consistent = 8 };
   void write_superblock(Purpose purpose);
   unsigned on_superblock_written(int error);  // the purposes that are now durable; 0 on failure
 
@@ -68,6 +68,8 @@ class Volume {
   Log log;
   BlockIndex committed;      // committed content that the data area lacks; serial = LSN of the record's end
   RecordNo home_end = 1;     // everything before is durable in the data area
+  bool inconsistent = false;     // as the superblock says, or would say at worst
+  bool hold_checkpoint = false;  // the log is about to be reset
   RecordNo tail_limit = UINT64_MAX;  // the tail stays below: a peer still needs these records
   std::vector<Link> links;
   unsigned journal_in_flight = 0;

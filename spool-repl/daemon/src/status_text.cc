@@ -17,15 +17,21 @@ const char* name_of(core::ConnectionState s) {
   }
   return "?";
 }
+// A connection over which a resync runs is called by what the other side is in it.
+const char* name_of(const core::PeerStatus& p) {
+  return p.sync_target ? "SyncTarget" : p.sync_source ? "SyncSource" : name_of(p.connection);
+}
 const char* name_of(core::Protocol p) { return p == core::Protocol::A ? "A" : p == core::Protocol::B ? "B" : "C"; }
 const char* name_of(core::Role r) { return r == core::Role::primary ? "Primary" : "Secondary"; }
 
 // UpToDate: has every record that there is. What a peer has is known while it is connected only.
 const char* disk_of(const NodeView& v) {
   if (v.status.failed) return "Failed";
+  if (v.status.inconsistent) return "Inconsistent";
   return v.status.in_sync & set_of(v.settings.replica) ? "UpToDate" : "Outdated";
 }
 const char* disk_of(const core::VolumeStatus& s, const core::PeerStatus& p) {
+  if (p.inconsistent || p.sync_target) return "Inconsistent";
   if (p.connection != core::ConnectionState::Connected) return s.role == core::Role::primary && !p.in_sync ? "Outdated" : "DUnknown";
   if (s.role == core::Role::secondary) return p.in_sync ? "UpToDate" : "Outdated";
   return p.durable == s.last ? "UpToDate" : "Behind";
@@ -59,10 +65,13 @@ std::string status_text(const NodeView& v) {
   else if (s.failed) out += fmt::format("  state    {}\n", state_line(s));
   else if (v.wants_primary) out += fmt::format("  state    waits to be promoted: {}\n", s.waits_for);
   for (const auto& p : s.peers) {
-    out += fmt::format("  peer {}   {}  {}/{}  protocol {}{}", p.id, name_of(p.connection), role_of(p), disk_of(s, p),
+    out += fmt::format("  peer {}   {}  {}/{}  protocol {}{}", p.id, name_of(p), role_of(p), disk_of(s, p),
                        name_of(p.protocol), p.in_sync ? "  in sync" : "");
     if (s.role == core::Role::primary)
       out += fmt::format("  sent {}  received {}  durable {}", p.sent.v, p.received.v, p.durable.v);
+    if (p.sync_target)
+      out += fmt::format("\n           resync: {}% of {} sent", p.synced_blocks * block_size * 100 / v.volume_bytes,
+                         size_text(v.volume_bytes));
     if (!p.why.empty()) out += fmt::format("\n           {}", p.why);
     out += '\n';
   }
@@ -81,7 +90,8 @@ std::string status_json(const NodeView& v) {
   boost::json::array peers;
   for (const auto& p : s.peers) {
     boost::json::object peer{{"id", p.id},
-                             {"connection", name_of(p.connection)},
+                             {"connection", name_of(p)},
+                             {"synced_blocks", p.synced_blocks},
                              {"disk", disk_of(s, p)},
                              {"role", role_of(p)},
                              {"in_sync", p.in_sync},

@@ -9,7 +9,8 @@ namespace {
 
 constexpr std::uint32_t frame_magic = 0x52464c54;  // "TLFR"
 constexpr std::uint32_t body_magic = 0x44424c54;   // "TLBD"
-constexpr std::uint16_t body_version = 1;
+constexpr std::uint16_t body_version = 2;
+constexpr std::uint32_t epoch_aux_bytes = 40;
 constexpr std::uint32_t record_features_known = 0;  // a bit that a reader does not know: it must not read on
 constexpr std::size_t body_hash_at = 112;
 static_assert(body_hash_at + 16 == body_header_bytes);
@@ -73,7 +74,7 @@ void encode_body_meta(Body& body, std::vector<std::byte>& out) {
   w.put(std::uint32_t{0});  // payload encoding: raw
   w.put_bytes(h.prev_hash.bytes);
   w.put_bytes(h.payload_hash.bytes);
-  w.put(is_epoch ? std::uint32_t{36} : std::uint32_t{0});  // aux bytes
+  w.put(is_epoch ? epoch_aux_bytes : 0);  // aux bytes
   w.put(record_features_known);
   TL_CHECK(out.size() - start == body_hash_at);
   w.put_zeros(16);
@@ -88,6 +89,7 @@ void encode_body_meta(Body& body, std::vector<std::byte>& out) {
     put_epoch(w, body.epoch_change.epoch);
     w.put(body.epoch_change.writer);
     w.put(body.epoch_change.in_sync);
+    w.put(body.epoch_change.flags);
   }
   body.hash = hash_meta(ByteSpan(out).subspan(start));
   std::memcpy(out.data() + start + body_hash_at, body.hash.bytes.data(), 16);
@@ -122,7 +124,6 @@ Result<Body> decode_body_meta(ByteSpan meta, const Uuid& volume, std::uint64_t v
   BodyHeader& h = body.header;
   if (r.get<std::uint32_t>() != body_magic) return fail(Errc::corrupt, "body without its magic number");
   auto version = r.get<std::uint16_t>();
-  if (version != body_version) return fail(Errc::corrupt, "body of unknown version {}", version);
   auto type = r.get<std::uint16_t>();
   r.get_into(h.volume.bytes);
   h.epoch = get_epoch(r);
@@ -139,6 +140,9 @@ Result<Body> decode_body_meta(ByteSpan meta, const Uuid& volume, std::uint64_t v
   if (hash_meta(meta) != body.hash) return fail(Errc::corrupt, "record {}: body hash does not match", h.first_lsn.v);
   if (h.volume != volume)
     return fail(Errc::corrupt, "record {}: of volume {}, not {}", h.first_lsn.v, h.volume.text(), volume.text());
+  if (version != body_version)
+    return fail(Errc::invalid, "record {}: format version {}, this release has {}: run the release that made the volume, or "
+                "create it anew", h.first_lsn.v, version, body_version);
   if (features & ~record_features_known)
     return fail(Errc::invalid, "record {}: needs features {:#x} that this release does not have", h.first_lsn.v,
                 features & ~record_features_known);
@@ -149,7 +153,7 @@ Result<Body> decode_body_meta(ByteSpan meta, const Uuid& volume, std::uint64_t v
   if (encoding != 0) return fail(Errc::corrupt, "record {}: unknown payload encoding {}", h.first_lsn.v, encoding);
   if (extents > record_extents_max || h.payload_blocks > record_payload_blocks_max ||
       h.count != (is_epoch ? 1 : extents) || h.count == 0 || h.first_lsn.v == 0 ||
-      h.first_lsn.v > UINT64_MAX - h.count || aux != (is_epoch ? 36u : 0u) ||
+      h.first_lsn.v > UINT64_MAX - h.count || aux != (is_epoch ? epoch_aux_bytes : 0) ||
       r.remaining() != extents * 16ull + h.payload_blocks * 4ull + aux)
     return fail(Errc::corrupt, "record {}: counts do not fit", h.first_lsn.v);
   body.extents.resize(extents);
@@ -165,6 +169,7 @@ Result<Body> decode_body_meta(ByteSpan meta, const Uuid& volume, std::uint64_t v
     body.epoch_change.epoch = get_epoch(r);
     body.epoch_change.writer = r.get<std::uint32_t>();
     body.epoch_change.in_sync = r.get<std::uint64_t>();
+    body.epoch_change.flags = r.get<std::uint32_t>();
   }
   TL_CHECK(r.ok() && r.remaining() == 0);
   TL_TRY(check_extents(body, volume_blocks));

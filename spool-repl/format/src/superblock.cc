@@ -92,7 +92,7 @@ void encode_superblock(const Superblock& sb, MutableByteSpan out) {
     w.put(e.start.v);
     w.put(e.in_sync);
     w.put(e.writer);
-    w.put(std::uint32_t{0});
+    w.put(e.flags);
   }
   finish(bytes, out);
 }
@@ -131,7 +131,7 @@ Result<Superblock> decode_superblock(ByteSpan in) {
     e.start.v = r.get<std::uint64_t>();
     e.in_sync = r.get<std::uint64_t>();
     e.writer = r.get<std::uint32_t>();
-    r.skip(4);
+    e.flags = r.get<std::uint32_t>();
   }
   if (!r.ok()) return fail(Errc::corrupt, "superblock too short");
   TL_TRY(check_geometry(sb));

@@ -35,6 +35,7 @@ struct Encoder {
   void operator()(const Begin& m) {
     (*this)(m.epoch);
     (*this)(m.from);
+    w.put(std::uint8_t{m.by_force});
   }
   void operator()(const RecordMessage& m) {
     (*this)(m.epoch);
@@ -58,12 +59,46 @@ struct Encoder {
     w.put(std::uint8_t{m.primary});
     w.put(std::uint8_t{m.inconsistent});
     w.put(m.newest_epoch);
-    (*this)(m.epoch.epoch);
-    w.put(m.epoch.start.v);
-    w.put(m.epoch.writer);
-    w.put(m.epoch.in_sync);
+    (*this)(m.epoch);
     (*this)(m.last);
     w.put(m.commit.v);
+  }
+  void operator()(const EpochEntry& e) {
+    (*this)(e.epoch);
+    w.put(e.start.v);
+    w.put(e.writer);
+    w.put(e.in_sync);
+    w.put(e.flags);
+  }
+  void operator()(const SyncBegin& m) {
+    (*this)(m.epoch);
+    (*this)(m.from);
+    (*this)(m.from_epoch);
+    w.put(static_cast<std::uint32_t>(m.epochs.size()));
+    for (const EpochEntry& e : m.epochs) (*this)(e);
+  }
+  void operator()(const SyncReady& m) {
+    (*this)(m.epoch);
+    (*this)(m.from);
+  }
+  void operator()(const SyncData& m) {
+    (*this)(m.epoch);
+    w.put(m.seq);
+    w.put(static_cast<std::uint32_t>(m.extents.size()));
+    for (const Extent& e : m.extents) {
+      w.put(e.lba.v);
+      w.put(e.blocks);
+      w.put(static_cast<std::uint32_t>(e.kind));
+    }
+    w.put_bytes(m.payload);
+  }
+  void operator()(const SyncAck& m) {
+    (*this)(m.epoch);
+    w.put(m.seq);
+  }
+  void operator()(const SyncEnd& m) {
+    (*this)(m.epoch);
+    w.put(m.until.v);
   }
   void operator()(const Claim& m) { w.put_bytes(m.attempt.bytes); }
   void operator()(const ClaimReply& m) {
@@ -112,6 +147,7 @@ struct Decoder {
         Begin m;
         m.epoch = epoch();
         m.from = mark();
+        m.by_force = r.get<std::uint8_t>() != 0;
         return m;
       }
       case 5: return record();
@@ -133,6 +169,26 @@ struct Decoder {
       case 10: {
         Claim m;
         r.get_into(m.attempt.bytes);
+        return m;
+      }
+      case 12: return sync_begin();
+      case 13: {
+        SyncReady m;
+        m.epoch = epoch();
+        m.from = mark();
+        return m;
+      }
+      case 14: return sync_data();
+      case 15: {
+        SyncAck m;
+        m.epoch = epoch();
+        m.seq = r.get<std::uint64_t>();
+        return m;
+      }
+      case 16: {
+        SyncEnd m;
+        m.epoch = epoch();
+        m.until = lsn();
         return m;
       }
       case 11: {
@@ -158,15 +214,60 @@ struct Decoder {
     return m;
   }
 
+  EpochEntry entry() {
+    EpochEntry e;
+    e.epoch = epoch();
+    e.start = lsn();
+    e.writer = r.get<ReplicaId>();
+    e.in_sync = r.get<ReplicaSet>();
+    e.flags = r.get<std::uint32_t>();
+    return e;
+  }
+
+  Result<PeerMessage> sync_begin() {
+    SyncBegin m;
+    m.epoch = epoch();
+    m.from = mark();
+    m.from_epoch = epoch();
+    auto count = r.get<std::uint32_t>();
+    if (count > superblock_epochs_max) return fail(Errc::corrupt, "resync with {} epochs", count);
+    for (std::uint32_t i = 0; i < count; ++i) m.epochs.push_back(entry());
+    return m;
+  }
+
+  // Extents in ascending order and disjoint, and exactly their payload; core/ checks them against the volume's end.
+  Result<PeerMessage> sync_data() {
+    SyncData m;
+    m.epoch = epoch();
+    m.seq = r.get<std::uint64_t>();
+    auto count = r.get<std::uint32_t>();
+    if (count > sync_extents_max) return fail(Errc::corrupt, "resync data of {} extents", count);
+    std::uint64_t end = 0, blocks = 0;
+    for (std::uint32_t i = 0; i < count && r.ok(); ++i) {
+      Extent e;
+      e.lba.v = r.get<std::uint64_t>();
+      e.blocks = r.get<std::uint32_t>();
+      auto kind = r.get<std::uint32_t>();
+      e.kind = static_cast<ExtentKind>(kind);
+      bool known = kind == static_cast<std::uint32_t>(ExtentKind::data) || kind == static_cast<std::uint32_t>(ExtentKind::zeros);
+      if (!known || e.blocks == 0 || e.lba.v < end || e.lba.v > UINT64_MAX / 2)
+        return fail(Errc::corrupt, "resync data with a bad extent");
+      end = e.lba.v + e.blocks;
+      if (e.kind == ExtentKind::data) blocks += e.blocks;
+      m.extents.push_back(e);
+    }
+    if (r.remaining() != blocks * block_size) return fail(Errc::corrupt, "resync data without all of its payload");
+    ByteSpan payload = r.get_bytes(r.remaining());
+    m.payload.assign(payload.begin(), payload.end());
+    return m;
+  }
+
   NodeState node_state() {
     NodeState m;
     m.primary = r.get<std::uint8_t>() != 0;
     m.inconsistent = r.get<std::uint8_t>() != 0;
     m.newest_epoch = r.get<std::uint64_t>();
-    m.epoch.epoch = epoch();
-    m.epoch.start = lsn();
-    m.epoch.writer = r.get<ReplicaId>();
-    m.epoch.in_sync = r.get<ReplicaSet>();
+    m.epoch = entry();
     m.last = mark();
     m.commit = lsn();
     return m;

@@ -356,6 +356,169 @@ TEST_F(RolesTest, WhatCannotBeArchivedIsNotCutOff) {
   EXPECT_NE(status(node(1)).peers[0].why.find("can not be archived"), std::string::npos) << status(node(1)).peers[0].why;
 }
 
+// ---- resync --------------------------------------------------------------------------------------------------------
+
+struct ResyncTest : RolesTest {
+  void fill(ReplicaId id, std::uint64_t from, std::uint64_t to, int value) {
+    in = filled(block_size, value);
+    for (std::uint64_t b = from; b < to; ++b) node(id).submit(ClientOp::write, b * block_size, block_size, in.data());
+    node(id).submit(ClientOp::flush);
+    exchange();
+  }
+  void lose_disk(ReplicaId id) {
+    Config c;
+    c.send_window_bytes = 4u << 20;
+    for (ReplicaId other = 1; other <= nodes.size(); ++other)
+      if (other != id) c.peers.push_back({other, Protocol::C});
+    nodes[id - 1] = std::make_unique<Shell>(ShellOptions{.replica = id, .config = c, .seed = 99});
+    delivered[id - 1] = 0;
+  }
+  // Everything home, the tail moved: the journal reaches back to nothing.
+  void checkpoint(ReplicaId id) {
+    node(id).step(CheckpointNow{});
+    exchange();
+  }
+  void make_pair() {
+    make(2);
+    connect_all();
+    exchange();
+    promote(1);
+    fill(1, 0, 300, 3);
+    checkpoint(1);
+  }
+};
+
+TEST_F(ResyncTest, ALostDiskIsFilledFromTheOtherReplica) {
+  make_pair();
+  disconnect(1, 2);
+  lose_disk(2);
+  connect(1, 2);
+  exchange();
+  EXPECT_EQ(node(2).data, node(1).data) << "after checkpoints of both";
+  EXPECT_FALSE(status(node(2)).inconsistent);
+  EXPECT_EQ(status(node(1)).in_sync, set_of(1) | set_of(2)) << "left out while it was filled, and back again";
+  fill(1, 10, 20, 4);
+  checkpoint(1), checkpoint(2);
+  EXPECT_EQ(node(2).data, node(1).data);
+}
+
+TEST_F(ResyncTest, WritesDuringTheResyncArriveOnceAndLast) {
+  make_pair();
+  disconnect(1, 2);
+  lose_disk(2);
+  // Nothing of the resync reaches the disk there while the clients go on.
+  node(2).held = [](Disk kind) { return kind == Disk::home_write; };
+  connect(1, 2);
+  exchange();
+  EXPECT_TRUE(status(node(2)).inconsistent);
+  EXPECT_EQ(status(node(1)).in_sync, set_of(1));
+  fill(1, 0, 40, 7);
+  checkpoint(1);
+  fill(1, 20, 60, 8);
+  EXPECT_TRUE(status(node(2)).inconsistent);
+  node(2).held = nullptr;
+  exchange();
+  checkpoint(1), checkpoint(2);
+  EXPECT_FALSE(status(node(2)).inconsistent);
+  EXPECT_EQ(node(2).data, node(1).data);
+}
+
+TEST_F(ResyncTest, AnInterruptedResyncIsNoReplicaAndBeginsAgain) {
+  make_pair();
+  disconnect(1, 2);
+  lose_disk(2);
+  node(2).held = [](Disk kind) { return kind == Disk::home_write; };
+  connect(1, 2);
+  exchange();
+  disconnect(1, 2);
+  node(2).held = nullptr;
+  node(2).restart();
+  delivered[1] = node(2).sent.size();
+  EXPECT_TRUE(status(node(2)).inconsistent) << "a restart does not make it whole";
+  auto refused = promote(2, true);
+  ASSERT_TRUE(refused && !refused->ok);
+  EXPECT_NE(refused->text.find("Inconsistent"), std::string::npos) << refused->text;
+  connect(1, 2);
+  exchange();
+  EXPECT_FALSE(status(node(2)).inconsistent);
+  checkpoint(1), checkpoint(2);
+  EXPECT_EQ(node(2).data, node(1).data);
+}
+
+TEST_F(ResyncTest, ConsistentIsSaidOnlyWhenItIsOnTheDisk) {
+  make_pair();
+  disconnect(1, 2);
+  lose_disk(2);
+  connect(1, 2);
+  std::size_t seen = 0;
+  bool was_inconsistent = false, said = false;
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (ReplicaId from : {1u, 2u})
+      while (delivered[from - 1] < node(from).sent.size()) {
+        std::size_t i = delivered[from - 1]++;
+        node(3 - from).input(from, node(from).sent[i]);
+        moved = true;
+      }
+    moved = node(1).complete_one() || moved;
+    moved = node(2).complete_one() || moved;
+    for (; seen < node(2).sent.size(); ++seen) {
+      auto* state = std::get_if<NodeState>(&node(2).sent[seen]);
+      if (!state) continue;
+      was_inconsistent = was_inconsistent || state->inconsistent;
+      if (!was_inconsistent || state->inconsistent) continue;
+      said = true;
+      for (std::uint64_t at : superblock_offset) {
+        auto sb = decode_superblock({node(2).journal.data() + at, block_size});
+        ASSERT_TRUE(sb);
+        EXPECT_TRUE(sb->inconsistent_source.id.is_nil());
+      }
+    }
+  }
+  EXPECT_TRUE(said);
+}
+
+TEST_F(ResyncTest, AnEmptyPrimaryOverwritesNobody) {
+  make_pair();
+  fill(1, 0, 10, 5);
+  disconnect(1, 2);
+  lose_disk(1);
+  ASSERT_TRUE(promote(1, true)->ok) << "by force, with an empty disk";
+  auto before = node(2).data;
+  connect(1, 2);
+  exchange();
+  EXPECT_FALSE(status(node(2)).inconsistent);
+  EXPECT_TRUE(status(node(2)).peers[0].split_brain) << status(node(2)).peers[0].why;
+  EXPECT_EQ(node(2).data, before);
+}
+
+TEST_F(ResyncTest, AReplacedReplicaIsNotPromotedOverTheOneThatHasTheData) {
+  make_pair();
+  node(1).step(Demote{5});
+  exchange();
+  disconnect(1, 2);
+  lose_disk(2);
+  connect(1, 2);
+  exchange();
+  auto refused = promote(2);
+  ASSERT_TRUE(refused && !refused->ok);
+  EXPECT_NE(refused->text.find("replica 1 holds acknowledged writes"), std::string::npos) << refused->text;
+  ASSERT_TRUE(promote(1)->ok);
+  checkpoint(1), checkpoint(2);
+  EXPECT_EQ(node(2).data, node(1).data);
+}
+
+TEST_F(ResyncTest, ASourceThatCannotReadSaysSo) {
+  make_pair();
+  disconnect(1, 2);
+  lose_disk(2);
+  node(1).fault = [](Disk kind) { return kind == Disk::home_read ? EIO : 0; };
+  connect(1, 2);
+  exchange();
+  EXPECT_NE(status(node(1)).peers[0].why.find("cannot be read"), std::string::npos) << status(node(1)).peers[0].why;
+  EXPECT_TRUE(status(node(2)).inconsistent);
+}
+
 // ---- an arbiter ----------------------------------------------------------------------------------------------------
 
 TEST_F(RolesTest, TheArbiterIsReadAndSwapped) {

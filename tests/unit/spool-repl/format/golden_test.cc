@@ -60,7 +60,8 @@ TEST(Golden, SuperblockAndLabel) {
 TEST(Golden, Wire) {
   const char* names[] = {"match-request", "match-state", "probe", "probe-reply", "begin",
                          "record", "ack", "commit", "refuse",
-                         "node-state", "claim", "claim-reply"};
+                         "node-state", "claim", "claim-reply", "sync-begin", "sync-ready", "sync-data", "sync-ack",
+                         "sync-end"};
   auto all = messages();
   ASSERT_EQ(std::size(names), all.size());
   for (std::size_t i = 0; i < all.size(); ++i) {

@@ -128,15 +128,20 @@ TEST(Body, HeaderThatContradictsItself) {
     std::uint32_t value;
     const char* why;
   };
-  for (const Case& c : {Case{0, 0x12345678, "magic"}, {4, 2, "version 2"}, {6, 3, "unknown type"}, {48, 0, "do not fit"},
+  for (const Case& c : {Case{0, 0x12345678, "magic"}, {6, 3, "unknown type"}, {48, 0, "do not fit"},
                         {56, 2, "do not fit"}, {56, 0, "do not fit"}, {60, 2, "do not fit"},
                         {60, 0xffffffff, "do not fit"}, {64, 3, "do not fit"}, {64, 0xffffffff, "do not fit"},
-                        {68, 1, "encoding"}, {104, 36, "do not fit"}, {104, 0xffffffff, "do not fit"}}) {
+                        {68, 1, "encoding"}, {104, 40, "do not fit"}, {104, 0xffffffff, "do not fit"}}) {
     Bytes bad = encoded(small_body());
     if (c.at == 4 || c.at == 6) store_le(bad.data() + c.at, static_cast<std::uint16_t>(c.value));
     else store_le(bad.data() + c.at, c.value);
     EXPECT_TRUE(refused(rehashed(bad), c.why)) << "at " << c.at;
   }
+  Bytes older = encoded(small_body());
+  store_le(older.data() + 4, std::uint16_t{1});
+  auto version = decode_body_meta(rehashed(older), volume, volume_blocks);
+  ASSERT_FALSE(version);
+  EXPECT_EQ(version.error().code, Errc::invalid) << "no damage, so that recovery stops instead of taking it for the end";
   Bytes newer = encoded(small_body());
   store_le(newer.data() + 108, std::uint32_t{0x40});
   auto unknown = decode_body_meta(rehashed(newer), volume, volume_blocks);

@@ -115,14 +115,19 @@ inline std::vector<PeerMessage> messages() {
           MatchState{older_epoch, mark(10), mark(20), Lsn{15}},
           Probe{mark(17)},
           ProbeReply{mark(17), true},
-          Begin{epoch, mark(17)},
+          Begin{epoch, mark(17), true},
           RecordMessage{epoch, meta, payload},
           Ack{epoch, Lsn{44}, mark(43)},
           Commit{epoch, mark(43)},
           Refuse{"it is at epoch 6"},
           NodeState{true, false, 8, {epoch, Lsn{30}, 2, 6}, mark(44), Lsn{43}},
           Claim{other_volume},
-          ClaimReply{other_volume, false, "it follows replica 3"}};
+          ClaimReply{other_volume, false, "it follows replica 3"},
+          SyncBegin{epoch, mark(17), older_epoch, {{older_epoch, Lsn{3}, 1, 3}, {epoch, Lsn{16}, 2, 2, epoch_by_force}}},
+          SyncReady{epoch, mark(17)},
+          SyncData{epoch, 9, {{Lba{4}, 1, ExtentKind::data}, {Lba{5}, 7, ExtentKind::zeros}}, block(0xb2)},
+          SyncAck{epoch, 9},
+          SyncEnd{epoch, Lsn{44}}};
 }
 inline Bytes encoded(const PeerMessage& m) {
   Bytes out;

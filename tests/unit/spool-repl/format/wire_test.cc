@@ -32,8 +32,20 @@ TEST(Wire, EveryOtherLengthIsRefused) {
   }
 }
 
+TEST(Wire, ResyncDataIsCheckedBeforeItIsUsed) {
+  auto refused = [](SyncData m) { return !decode_peer_message(46, encoded(PeerMessage(std::move(m)))); };
+  Bytes one = block(1);
+  EXPECT_FALSE(refused({epoch, 1, {{Lba{4}, 1, ExtentKind::data}}, one}));
+  EXPECT_TRUE(refused({epoch, 1, {{Lba{4}, 2, ExtentKind::data}}, one})) << "payload of another size";
+  EXPECT_TRUE(refused({epoch, 1, {{Lba{4}, 0, ExtentKind::zeros}}, {}})) << "an empty extent";
+  EXPECT_TRUE(refused({epoch, 1, {{Lba{4}, 3, ExtentKind::zeros}, {Lba{6}, 1, ExtentKind::zeros}}, {}})) << "overlapping";
+  EXPECT_TRUE(refused({epoch, 1, {{Lba{4}, 1, static_cast<ExtentKind>(3)}}, {}})) << "an unknown kind";
+  EXPECT_TRUE(refused({epoch, 1, {{Lba{UINT64_MAX - 1}, 4, ExtentKind::zeros}}, {}})) << "an address that overflows";
+  EXPECT_TRUE(refused({epoch, 1, std::vector<Extent>(513, {Lba{4}, 1, ExtentKind::zeros}), {}})) << "too many";
+}
+
 TEST(Wire, UnknownTypes) {
-  for (std::uint16_t type : {0, 1, 2, 3, 31, 44, 1000, 65535})
+  for (std::uint16_t type : {0, 1, 2, 3, 31, 49, 1000, 65535})
     EXPECT_EQ(decode_peer_message(type, Bytes(24)).error().code, Errc::corrupt) << type;
 }
 
@@ -79,7 +91,7 @@ TEST(WireHeaderFormat, RoundTripAndRefusals) {
     EXPECT_EQ(decode_wire_header(bad).error().code, Errc::corrupt) << "magic, bit " << bit;
   }
   Bytes version = good;
-  store_le(version.data() + 4, std::uint16_t{2});
+  store_le(version.data() + 4, std::uint16_t{1});
   EXPECT_EQ(decode_wire_header(version).error().code, Errc::conflict);
   Bytes length = good;
   store_le(length.data() + 8, wire_payload_max + 1);

@@ -35,6 +35,7 @@ struct Config {
   OnPeerLoss on_peer_loss = OnPeerLoss::suspend;
   unsigned min_in_sync = 1;                       // replicas, this one counted: with fewer writes wait
   Duration arbiter_retry = std::chrono::seconds(1);   // after an unknown outcome
+  std::uint64_t sync_window_bytes = 8u << 20;     // resync data sent to a peer and not yet in its data area
   Duration slow_peer = std::chrono::seconds(20);  // a member that makes no progress for so long is voted out
   std::vector<PeerConfig> peers;
   Duration seal_after = std::chrono::milliseconds(5);
@@ -56,6 +57,9 @@ struct PeerStatus {
   bool in_sync = false;     // a member of the recorded set
   bool primary = false;     // what it says of itself
   bool known = false;       // it has said anything since it connected
+  bool inconsistent = false;        // a resync into it has not been finished
+  bool sync_source = false, sync_target = false;  // of a resync that is under way on this connection
+  std::uint64_t synced_blocks = 0;  // sent so far, as sync source
   bool split_brain = false; // both histories hold what the other one lacks and somebody may rely on
 };
 
@@ -67,6 +71,7 @@ struct VolumeStatus {
   bool suspended = false;  // primary: writes wait for a peer
   std::string waits_for;   // why a suspended primary waits, or why this node is not primary though it is to be
   ReplicaSet in_sync = 0;  // of the newest epoch
+  bool inconsistent = false;
   std::size_t waiting_requests = 0;
   Lsn last, durable, commit, tail;
   std::uint64_t journal_used = 0, journal_size = 0;        // bytes

@@ -79,6 +79,8 @@ class Log {
   void drop_before(RecordNo new_first);  // the tail moved
   // Everything from `new_end` on is gone. The caller has released the records' slots.
   void cut(RecordNo new_end);
+  // Empty, and going on behind `tail` of another history. The ring's positions go on too. Memory was released before.
+  void reset(const LogMark& tail, const Epoch& tail_epoch);
 
  private:
   std::uint64_t ring_bytes_;

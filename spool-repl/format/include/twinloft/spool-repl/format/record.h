@@ -40,11 +40,16 @@ struct Extent {
   auto operator<=>(const Extent&) const = default;
 };
 
+enum EpochFlags : std::uint32_t {
+  epoch_by_force = 1,  // an administrator's word stands in for the arbiter's: others may hold what this history lacks
+};
+
 // Contents of an epoch record: the first record that a new primary writes, and every change of the in-sync set.
 struct EpochChange {
   Epoch epoch;
   ReplicaId writer = 0;
   ReplicaSet in_sync = 0;
+  std::uint32_t flags = 0;  // EpochFlags
   auto operator<=>(const EpochChange&) const = default;
 };
 

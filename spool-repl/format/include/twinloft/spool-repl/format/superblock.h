@@ -27,6 +27,7 @@ struct EpochEntry {
   Lsn start;
   ReplicaId writer = 0;
   ReplicaSet in_sync = 0;
+  std::uint32_t flags = 0;  // EpochFlags, see record.h
   auto operator<=>(const EpochEntry&) const = default;
 };
 

@@ -14,7 +14,7 @@
 
 namespace twinloft::repl {
 
-inline constexpr std::uint16_t wire_version = 1;
+inline constexpr std::uint16_t wire_version = 2;
 inline constexpr std::uint32_t wire_header_bytes = 16;
 inline constexpr std::uint32_t wire_payload_max = body_meta_bytes_max + 4096 + record_payload_blocks_max * block_size;
 
@@ -44,6 +44,7 @@ struct ProbeReply {
 struct Begin {
   Epoch epoch;
   LogMark from;
+  bool by_force = false;  // some epoch of the primary's behind that record was, or may have been, promoted by force
   bool operator==(const Begin&) const = default;
 };
 // One body. On the wire: meta length, meta, payload.
@@ -94,8 +95,44 @@ struct ClaimReply {
   bool operator==(const ClaimReply&) const = default;
 };
 
+// Primary: the journals have nothing in common, or no longer. Forget your log, keep in mind that your data area means
+// nothing yet, and go on from my tail; records follow, and among them the content of the volume.
+struct SyncBegin {
+  Epoch epoch;
+  LogMark from;
+  Epoch from_epoch;                // of the record that ends there
+  std::vector<EpochEntry> epochs;  // the primary's table, oldest first
+  bool operator==(const SyncBegin&) const = default;
+};
+struct SyncReady {
+  Epoch epoch;
+  LogMark from;
+  bool operator==(const SyncReady&) const = default;
+};
+// Content of the volume as of this place in the stream, newest version.
+struct SyncData {
+  Epoch epoch;
+  std::uint64_t seq = 0;           // 1, 2, ... on each connection
+  std::vector<Extent> extents;
+  std::vector<std::byte> payload;  // of the data extents, in order
+  bool operator==(const SyncData&) const = default;
+};
+// Everything up to `seq` is durable in the data area.
+struct SyncAck {
+  Epoch epoch;
+  std::uint64_t seq = 0;
+  bool operator==(const SyncAck&) const = default;
+};
+// All of the volume was sent; once everything up to `until` is committed here, the content means something again.
+struct SyncEnd {
+  Epoch epoch;
+  Lsn until;
+  bool operator==(const SyncEnd&) const = default;
+};
+inline constexpr std::uint32_t sync_extents_max = 512;
+
 using PeerMessage = std::variant<MatchRequest, MatchState, Probe, ProbeReply, Begin, RecordMessage, Ack, Commit, Refuse,
-                                 NodeState, Claim, ClaimReply>;
+                                 NodeState, Claim, ClaimReply, SyncBegin, SyncReady, SyncData, SyncAck, SyncEnd>;
 
 // Types 1..31 are handshake and liveness messages, known to net/ alone; 32 and up are PeerMessage alternatives.
 enum class WireType : std::uint16_t { hello = 1, proof = 2, ping = 3, first_peer_message = 32 };
