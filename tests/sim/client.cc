@@ -41,7 +41,7 @@ void Cluster::submit(core::ClientOp op, bool fua) {
   bool writes = op != core::ClientOp::flush && op != core::ClientOp::read;
   if (writes) r.index = history_.submit(r.lba, r.blocks, op != core::ClientOp::write);
   if (op == core::ClientOp::write || op == core::ClientOp::read) {
-    r.data.resize(r.blocks * block_size);
+    r.data = ClientMemory(r.blocks * block_size, random_.below(2) == 0);
     if (op == core::ClientOp::write)
       for (std::uint64_t b = 0; b < r.blocks; ++b) fill_block(r.data.data() + b * block_size, history_.id_of(r.index));
   }
@@ -121,7 +121,7 @@ void Cluster::on_role(Node& n, core::RoleChange change) {
   for (std::uint64_t lba = 0; lba < volume_blocks_; lba += survey_blocks, ++survey_left_)
     survey_.emplace(next_request_++,
                     SurveyPart{n.index, survey_no_, lba,
-                               std::vector<std::byte>(std::min(survey_blocks, volume_blocks_ - lba) * block_size)});
+                               ClientMemory(std::min(survey_blocks, volume_blocks_ - lba) * block_size, random_.below(2) == 0)});
   schedule(0, [this, &n, no = survey_no_] {
     if (survey_no_ != no || survey_at_ != n.index) return;
     std::vector<core::ClientRequest> requests;

@@ -15,6 +15,23 @@
 
 namespace twinloft::repl::sim {
 
+// The client's memory. The core treats aligned memory otherwise than other memory, so the alignment must come from the
+// seed and not from the allocator.
+class ClientMemory {
+ public:
+  ClientMemory() = default;
+  ClientMemory(std::size_t bytes, bool aligned) : bytes_(bytes), shift_(aligned ? 0 : 8), memory_(bytes + block_size + 8) {}
+  std::size_t size() const { return bytes_; }
+  std::byte* data() {
+    auto at = reinterpret_cast<std::uintptr_t>(memory_.data());
+    return memory_.data() + (block_size - at % block_size) % block_size + (bytes_ > 0 ? shift_ : 0);
+  }
+
+ private:
+  std::size_t bytes_ = 0, shift_ = 0;
+  std::vector<std::byte> memory_;
+};
+
 struct Coverage {
   std::map<std::string, std::uint64_t> marks;
   void hit(const std::string& mark) { marks[mark]++; }
@@ -59,7 +76,7 @@ class Cluster {
     std::size_t index;             // in the history, for writes
     std::size_t completed_before;  // for flushes and reads
     std::uint64_t lba, blocks;
-    std::vector<std::byte> data;
+    ClientMemory data;
   };
 
   // cluster.cc: time, nodes, the course of a run
@@ -135,7 +152,7 @@ class Cluster {
     std::size_t node;
     std::uint64_t survey;
     std::uint64_t lba;
-    std::vector<std::byte> data;
+    ClientMemory data;
   };
   std::size_t survey_at_ = SIZE_MAX;
   std::uint64_t survey_no_ = 0;

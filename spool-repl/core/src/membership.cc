@@ -38,6 +38,19 @@ void Primary::vote_out_stuck() {
   }
 }
 
+// Where the administrator prefers errors to waiting. What was completed and can not be acknowledged any more makes every
+// later flush fail too, until the device is attached anew.
+void Primary::bound_suspension() {
+  if (!suspended() || (stalled_writes_.empty() && waiters_.empty())) {
+    waiting_since_.reset();
+    return;
+  }
+  if (!waiting_since_) waiting_since_ = v_.now;
+  Duration bound = v_.config.suspend_timeout;
+  if (bound > Duration(0) && v_.now - *waiting_since_ >= bound)
+    v_.fail_device(fmt::format("suspended for {} s", std::chrono::duration_cast<std::chrono::seconds>(bound).count()));
+}
+
 // One change at a time. A member that is away may be removed before the epoch that still counts it is durable
 // everywhere (everybody counted so far is waited for until the newest epoch is), one is added only after that.
 void Primary::consider_change() {

@@ -164,6 +164,8 @@ void Primary::advance() {
   if (!epoch_logged_) log_epoch();
   vote_out_stuck();
   consider_change();
+  bound_suspension();
+  if (v_.failed) return fail_everything();
   retry_stalled();
   maybe_seal();
   if (demoting_ && !open_.empty()) try_seal();
@@ -406,6 +408,9 @@ std::optional<Instant> Primary::next_tick() const {
   if (!open_.empty() && v_.journal_in_flight < v_.config.journal_writes_in_flight)
     consider(open_.opened_at + v_.config.seal_after);
   if (change_ && change_->ask_again) consider(*change_->ask_again);
+  if (waiting_since_ && v_.config.suspend_timeout > Duration(0)) consider(*waiting_since_ + v_.config.suspend_timeout);
+  for (const Peer& p : peers_)
+    if (p.sync && p.sync->pause_until > v_.now) consider(p.sync->pause_until);
   for (const Peer& p : peers_)
     if (required(p.config.id) && p.connection == ConnectionState::Connected && p.durable_end < v_.log.end())
       consider(p.stuck_since + v_.config.slow_peer);

@@ -69,7 +69,13 @@ class Primary {
     struct Sync {
       std::uint64_t next = 0;              // block that the next chunk begins with
       std::uint64_t seq = 0, acked = 0;    // messages sent, and known to be in its data area
-      std::deque<std::pair<std::uint64_t, std::uint64_t>> flying;  // seq and bytes of those between
+      struct Flying {
+        std::uint64_t seq, bytes, lba;
+        std::uint32_t blocks;
+      };
+      std::deque<Flying> flying;           // those between
+      std::vector<std::pair<std::uint64_t, std::uint32_t>> again;  // chunks that the peer had no room for
+      Instant pause_until;
       std::uint64_t flying_bytes = 0;
       unsigned reads = 0;
       bool end_sent = false;
@@ -121,6 +127,7 @@ class Primary {
   void ask_arbiter();
   void apply_change();
   void vote_out_stuck();
+  void bound_suspension();
   bool has_lost_peer() const;
 
   // primary.cc: log, peers, acknowledgements
@@ -182,6 +189,7 @@ class Primary {
   };
   std::optional<Change> change_;
   std::uint64_t arbiter_token_ = 0;
+  std::optional<Instant> waiting_since_;  // suspended, and somebody waits
   bool forced_alone_ = false, demoting_ = false, lost_ = false;
   std::vector<Peer> peers_;
 

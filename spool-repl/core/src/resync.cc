@@ -14,6 +14,7 @@ namespace twinloft::repl::core {
 namespace {
 constexpr std::uint32_t chunk_blocks = 64;
 constexpr unsigned reads_max = 4;
+constexpr Duration decline_pause = std::chrono::milliseconds(2);
 }  // namespace
 
 void Primary::begin_resync(Peer& peer) {
@@ -41,14 +42,22 @@ void Primary::handle(Peer& peer, const SyncReady& m) {
 void Primary::pump_sync(Peer& peer) {
   if (!peer.sync || peer.connection != ConnectionState::Connected) return;
   Peer::Sync& s = *peer.sync;
-  // What is read here becomes old when it waits: only while records too get through.
-  while (s.reads < reads_max && s.next < v_.sb.volume_blocks && s.flying_bytes < v_.config.sync_window_bytes) {
+  if (v_.now < s.pause_until) return;
+  while (s.reads < reads_max && s.flying_bytes < v_.config.sync_window_bytes) {
+    if (v_.read_arena.free() < chunk_blocks + v_.read_arena.size() / 2) return;  // clients' reads come first
+    if (!s.again.empty()) {
+      auto [lba, blocks] = s.again.back();
+      s.again.pop_back();
+      read_chunk(peer, lba, blocks);
+      continue;
+    }
+    if (s.next >= v_.sb.volume_blocks) break;
     auto blocks = static_cast<std::uint32_t>(std::min<std::uint64_t>(chunk_blocks, v_.sb.volume_blocks - s.next));
-    if (v_.read_arena.free() < blocks + v_.read_arena.size() / 2) return;  // clients' reads come first
     read_chunk(peer, s.next, blocks);
     s.next += blocks;
   }
-  if (s.next < v_.sb.volume_blocks || s.reads > 0 || s.end_sent || peer.sent_end < v_.log.end()) return;
+  bool all_there = s.next >= v_.sb.volume_blocks && s.reads == 0 && s.again.empty() && s.flying.empty();
+  if (!all_there || s.end_sent || peer.sent_end < v_.log.end()) return;
   s.end_sent = true;
   v_.out.sends.push_back(Send{peer.config.id, SyncEnd{peer.epoch, v_.commit_lsn()}});
 }
@@ -98,7 +107,7 @@ void Primary::on_sync_read(std::uint64_t n, int error) {
   m.epoch = peer->epoch;
   m.seq = ++s.seq;
   std::uint64_t bytes = m.payload.size() + block_size;
-  s.flying.push_back({m.seq, bytes});
+  s.flying.push_back({m.seq, bytes, read.lba, static_cast<std::uint32_t>(read.slots.size())});
   s.flying_bytes += bytes;
   v_.out.sends.push_back(Send{peer->config.id, std::move(m)});
 }
@@ -107,9 +116,18 @@ void Primary::handle(Peer& peer, const SyncAck& m) {
   if (!peer.sync || m.epoch != peer.epoch || m.seq > peer.sync->seq)
     return refuse(peer, "it acknowledged resync data that it was not sent");
   Peer::Sync& s = *peer.sync;
+  if (m.declined) {
+    auto it = std::find_if(s.flying.begin(), s.flying.end(), [&](const auto& f) { return f.seq == m.seq; });
+    if (it == s.flying.end()) return refuse(peer, "it declined resync data that it was not sent");
+    s.again.push_back({it->lba, it->blocks});
+    s.flying_bytes -= it->bytes;
+    s.flying.erase(it);
+    s.pause_until = v_.now + decline_pause;
+    return;
+  }
   s.acked = std::max(s.acked, m.seq);
-  while (!s.flying.empty() && s.flying.front().first <= s.acked) {
-    s.flying_bytes -= s.flying.front().second;
+  while (!s.flying.empty() && s.flying.front().seq <= s.acked) {
+    s.flying_bytes -= s.flying.front().bytes;
     s.flying.pop_front();
   }
 }

@@ -111,37 +111,24 @@ void Secondary::on_reset_durable() {
   connected();
 }
 
+// Taken at once or not at all. If it waited, what is committed meanwhile, and may even be home, would be newer; whereas
+// records that are older and still wait for room do no harm, since the last of them holds what this does.
 void Secondary::handle(SyncData& m) {
   if (m.epoch != epoch_ || !begun_ || !v_.inconsistent)
     return refuse("it sent resync data that nobody asked for");
-  backlog_.push_back(std::move(m));
-  take_backlog();
-}
-
-void Secondary::handle(const SyncEnd& m) {
-  if (m.epoch != epoch_ || !begun_ || !v_.inconsistent)
-    return refuse("it ended a resync that nobody began");
-  backlog_.push_back(m);
-  take_backlog();
-}
-
-bool Secondary::take_data(const SyncData& m) {
-  std::size_t blocks = m.payload.size() / block_size;
-  if (v_.arena.free() < blocks + record_blocks_max) {  // records come first
-    checkpointer_.request();
-    return false;
-  }
-  bool fits = m.seq == sync_last_ + 1 && std::all_of(m.extents.begin(), m.extents.end(), [&](const Extent& e) {
+  bool fits = m.seq > sync_last_ && std::all_of(m.extents.begin(), m.extents.end(), [&](const Extent& e) {
     return e.lba.v + e.blocks <= v_.sb.volume_blocks;
   });
-  if (!fits) {
-    refuse("it sent resync data out of order, or beyond the volume");
-    return true;
-  }
+  if (!fits) return refuse("it sent resync data out of order, or beyond the volume");
   sync_last_ = m.seq;
+  if (v_.arena.free() < m.payload.size() / block_size + record_blocks_max) {  // records come first
+    checkpointer_.request();
+    v_.out.sends.push_back(Send{primary_, SyncAck{epoch_, m.seq, true}});
+    return;
+  }
   if (v_.committed.empty()) v_.committed_since = v_.now;
-  // Above all LSNs: no record's serial.
-  std::uint64_t serial = std::uint64_t{1} << 63 | m.seq;
+  // Above all LSNs: no record's serial. Nor that of an earlier connection, which a checkpoint may be writing home.
+  std::uint64_t serial = std::uint64_t{1} << 63 | ++sync_serial_;
   const std::byte* from = m.payload.data();
   for (const Extent& e : m.extents) {
     if (e.kind == ExtentKind::zeros) {
@@ -157,7 +144,11 @@ bool Secondary::take_data(const SyncData& m) {
   }
   // A round that is under way has its blocks already: the next one takes these.
   sync_flying_.push_back({m.seq, checkpointer_.rounds_begun() + 1});
-  return true;
+}
+
+void Secondary::handle(const SyncEnd& m) {
+  if (m.epoch != epoch_ || !begun_ || !v_.inconsistent) return refuse("it ended a resync that nobody began");
+  sync_until_ = m.until;
 }
 
 void Secondary::advance_sync() {

@@ -210,15 +210,7 @@ void Secondary::handle(RecordMessage& m) {
 
 void Secondary::take_backlog() {
   while (connection_ == ConnectionState::Connected && cut_ == Cut::none && !backlog_.empty()) {
-    bool taken = std::visit(
-        [&](auto& m) {
-          using M = std::decay_t<decltype(m)>;
-          if constexpr (std::is_same_v<M, RecordMessage>) return take_record(m);
-          else if constexpr (std::is_same_v<M, SyncData>) return take_data(m);
-          else return sync_until_ = m.until, true;
-        },
-        backlog_.front());
-    if (!taken) return;
+    if (!take_record(backlog_.front())) return;
     if (backlog_.empty()) return;  // refused
     backlog_.pop_front();
   }

@@ -72,13 +72,14 @@ class Secondary {
   enum class Cut { none, waiting_for_journal, archiving, waiting_for_superblock, resetting } cut_ = Cut::none;
   LogMark cut_to_;
   bool begun_ = false;  // on this connection: records and commit points may come
-  std::deque<std::variant<RecordMessage, SyncData, SyncEnd>> backlog_;  // bounded by the primary's windows
+  std::deque<RecordMessage> backlog_;  // bounded by the primary's send window
   std::optional<SyncBegin> reset_;     // asked for: done as soon as nothing is under way
   bool reset_archived_ = false;
   bool archiving_for_reset_ = false;   // and not for a cut
   // Resync data that is not known to be durable in the data area: number, and the checkpoint round that brings it there.
   std::deque<std::pair<std::uint64_t, std::uint64_t>> sync_flying_;
   std::uint64_t sync_durable_ = 0, sync_acked_ = 0, sync_last_ = 0;
+  std::uint64_t sync_serial_ = 0;      // of entries in the committed image; never used twice in a process
   std::optional<Lsn> sync_until_;
   bool clearing_ = false;              // the superblock that says Consistent is under way
   LogMark primary_commit_;

@@ -25,6 +25,8 @@ constexpr const char* usage_text =
     "  status [VOLUME]      role, connections, disk state (exit 2: a volume is suspended or failed)\n"
     "  promote VOLUME       make this replica primary (--force: although others may have what it lacks)\n"
     "  demote VOLUME        make it secondary; its device must not be in use\n"
+    "  disconnect VOLUME    close the connections to the other replicas, and keep them closed\n"
+    "  connect VOLUME       open them again\n"
     "  check-config         read the configuration and say what is wrong with it\n"
     "\n"
     "  --config FILE        default /etc/twinloft/spool-repl.toml\n"
@@ -88,7 +90,7 @@ int status(const daemon::NodeSettings& node, const Options& options) {
 // Long: a demotion brings everything to the other replicas first.
 constexpr Duration role_change_time_max = std::chrono::minutes(2);
 
-int change_role(const daemon::NodeSettings& node, const Options& options) {
+int ask_node(const daemon::NodeSettings& node, const Options& options) {
   for (const auto& v : node.volumes) {
     if (v.name != options.volume) continue;
     auto done = control::ask(v.control, options.command + (options.force ? " force" : ""), role_change_time_max);
@@ -129,7 +131,8 @@ int run(int argc, char** argv) {
   log_set_program("spool-repl");
   Options options;
   if (auto done = parse(argc, argv, options)) return *done;
-  const std::string known[] = {"create", "serve", "status", "promote", "demote", "check-config"};
+  const std::string known[] = {"create", "serve", "status", "promote", "demote",
+                               "connect", "disconnect", "check-config"};
   if (std::find(std::begin(known), std::end(known), options.command) == std::end(known)) {
     fmt::print(stderr, "spool-repl: {}\n{}",
                options.command.empty() ? "a command is missing" : "unknown command \"" + options.command + "\"",
@@ -141,9 +144,11 @@ int run(int argc, char** argv) {
   if (options.command == "create") return create(*node, options);
   if (options.command == "status") return status(*node, options);
   if (options.command == "serve") return serve(*node);
-  if (options.command == "promote" || options.command == "demote") return change_role(*node, options);
-  fmt::print("{}: ok, {} volume(s)\n", options.config, node->volumes.size());
-  return exit_ok;
+  if (options.command == "check-config") {
+    fmt::print("{}: ok, {} volume(s)\n", options.config, node->volumes.size());
+    return exit_ok;
+  }
+  return ask_node(*node, options);
 }
 
 }  // namespace

@@ -173,7 +173,7 @@ Result<VolumeSettings> read_volume(const std::string& file, const std::string& n
   v.control = "/run/twinloft/" + name + ".sock";
   TL_TRY(t.allow({"uuid", "replica", "role", "size", "data", "journal", "journal_size", "arena", "listen",
                   "secret_file", "control", "write_ack", "seal_after", "peer_timeout", "journal_writes_in_flight",
-                  "on_peer_loss", "min_in_sync", "slow_peer", "archive", "peer", "fuse", "nbd"}));
+                  "on_peer_loss", "min_in_sync", "slow_peer", "suspend_timeout", "archive", "peer", "fuse", "nbd"}));
   TL_TRY(t.text("uuid", v.uuid));
   if (!v.uuid.empty())
     if (auto uuid = Uuid::parse(v.uuid); !uuid) return t.error(table.get("uuid"), "uuid", uuid.error().message);
@@ -198,6 +198,7 @@ Result<VolumeSettings> read_volume(const std::string& file, const std::string& n
   TL_TRY(t.choice<OnPeerLoss>("on_peer_loss", {{"suspend", OnPeerLoss::suspend}, {"continue", OnPeerLoss::go_on}},
                               v.on_peer_loss));
   TL_TRY(t.duration("slow_peer", v.slow_peer));
+  TL_TRY(t.duration("suspend_timeout", v.suspend_timeout));
   TL_TRY(t.path("archive", v.archive));
   TL_TRY(read_peers(file, t, v));
   unsigned replicas = 1 + static_cast<unsigned>(v.peers.size());

@@ -63,6 +63,7 @@ core::Config core_config(const VolumeSettings& s) {
   c.on_peer_loss = s.on_peer_loss;
   c.min_in_sync = s.min_in_sync;
   c.slow_peer = s.slow_peer;
+  c.suspend_timeout = s.suspend_timeout;
   for (const PeerSettings& p : s.peers) c.peers.push_back({p.id, p.protocol});
   c.seal_after = s.seal_after;
   c.write_ack_durable = s.write_ack_durable;
@@ -257,6 +258,11 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   void command(const std::string& text, control::Server::Reply reply) {
     if (text == "status" || text == "status json") {
       core::VolumeStatus status = core_->status();
+      for (auto& peer : status.peers) {
+        if (!net_ || net_->is_wanted(peer.id)) continue;
+        peer.connection = core::ConnectionState::StandAlone;
+        peer.why = "disconnected by the administrator";
+      }
       NodeView view{settings_, superblock_.volume, size_bytes(), front_ends_ ? front_ends_->device() : "",
                     front_ends_ ? front_ends_->nbd_uri() : "", wants_primary_, status};
       return reply(text == "status" ? status_text(view) : status_json(view));
@@ -268,6 +274,10 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
       core_->step(core::Promote{token, text == "promote force"});
     } else if (text == "demote") {
       demote(std::move(reply));
+    } else if (text == "connect" || text == "disconnect") {
+      if (!net_) return reply(fail(Errc::invalid, "this volume has no peers"));
+      for (const PeerSettings& p : settings_.peers) net_->set_wanted(p.id, text == "connect");
+      reply(text == "connect" ? std::string("connecting to every peer\n") : std::string("disconnected from every peer\n"));
     } else {
       reply(fail(Errc::invalid, "unknown command \"{}\"", text.substr(0, 64)));
     }

@@ -95,6 +95,7 @@ struct Encoder {
   void operator()(const SyncAck& m) {
     (*this)(m.epoch);
     w.put(m.seq);
+    w.put(std::uint8_t{m.declined});
   }
   void operator()(const SyncEnd& m) {
     (*this)(m.epoch);
@@ -183,6 +184,7 @@ struct Decoder {
         SyncAck m;
         m.epoch = epoch();
         m.seq = r.get<std::uint64_t>();
+        m.declined = r.get<std::uint8_t>() != 0;
         return m;
       }
       case 16: {

@@ -78,7 +78,7 @@ void PeerNet::on_accept() {
 
 void PeerNet::dial(Peer& p) {
   p.redial_timer = 0;
-  if (p.connection) return;
+  if (p.connection || !p.wanted) return;
   Fd fd(::socket(p.config.address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return redial_later(p, options_.redial);
   int rc = ::connect(fd.get(), reinterpret_cast<sockaddr*>(&p.config.address.storage), p.config.address.length);
@@ -106,6 +106,7 @@ void PeerNet::redial_later(Peer& p, Duration delay) {
 void PeerNet::on_established(Connection& c) {
   Peer* p = find(c.peer());
   if (!p) return c.close(fmt::format("replica {} is not a peer of this volume", c.peer()));
+  if (!p->wanted) return c.close(fmt::format("replica {} was disconnected here by the administrator", c.peer()));
   auto caller = std::find_if(callers_.begin(), callers_.end(), [&](const auto& k) { return k.get() == &c; });
   if (caller != callers_.end()) {
     // The same peer calls again while its old connection stands: that one is dead and nobody noticed.
@@ -148,6 +149,18 @@ void PeerNet::close(ReplicaId id, const std::string& reason) {
   redial_later(*p, options_.redial_refused);
   p->connection->flush();
   if (p->connection) p->connection->close(reason);
+}
+
+void PeerNet::set_wanted(ReplicaId id, bool wanted) {
+  Peer* p = find(id);
+  if (!p || p->wanted == wanted) return;
+  p->wanted = wanted;
+  if (wanted) redial_later(*p, Duration(0));
+  else if (p->connection) p->connection->close("disconnected by the administrator");
+}
+
+bool PeerNet::is_wanted(ReplicaId id) const {
+  return std::any_of(peers_.begin(), peers_.end(), [&](const Peer& p) { return p.config.id == id && p.wanted; });
 }
 
 void PeerNet::send(ReplicaId id, const PeerMessage& message) {

@@ -213,6 +213,29 @@ TEST_F(RolesTest, SuspendMeansSuspend) {
   EXPECT_EQ(status(node(1)).in_sync, set_of(1));
 }
 
+TEST_F(RolesTest, ASuspensionEndsInErrorsWhereThatIsWanted) {
+  make(2);
+  Config c;
+  c.send_window_bytes = 4u << 20;
+  c.peers = {{2, Protocol::C}};
+  c.suspend_timeout = std::chrono::seconds(30);
+  nodes[0] = std::make_unique<Shell>(ShellOptions{.replica = 1, .config = c});
+  connect_all();
+  exchange();
+  promote(1);
+  disconnect(1, 2);
+  node(1).pass_time(std::chrono::minutes(5));
+  EXPECT_FALSE(status(node(1)).failed) << "nobody waits";
+  auto w = node(1).submit(ClientOp::write, 0, block_size, in.data());
+  node(1).pass_time(std::chrono::seconds(29));
+  EXPECT_FALSE(node(1).is_done(w));
+  node(1).pass_time(std::chrono::seconds(2));
+  EXPECT_EQ(node(1).done.at(w), EIO);
+  auto f = node(1).submit(ClientOp::flush);
+  EXPECT_EQ(node(1).done.at(f), EIO);
+  EXPECT_TRUE(status(node(1)).failed);
+}
+
 TEST_F(RolesTest, FewerThanMinInSyncAreNotEnough) {
   make(3, Arbiter::manual, OnPeerLoss::go_on, 2);
   connect_all();

@@ -126,7 +126,7 @@ inline std::vector<PeerMessage> messages() {
           SyncBegin{epoch, mark(17), older_epoch, {{older_epoch, Lsn{3}, 1, 3}, {epoch, Lsn{16}, 2, 2, epoch_by_force}}},
           SyncReady{epoch, mark(17)},
           SyncData{epoch, 9, {{Lba{4}, 1, ExtentKind::data}, {Lba{5}, 7, ExtentKind::zeros}}, block(0xb2)},
-          SyncAck{epoch, 9},
+          SyncAck{epoch, 9, true},
           SyncEnd{epoch, Lsn{44}}};
 }
 inline Bytes encoded(const PeerMessage& m) {

@@ -33,6 +33,7 @@ struct Config {
   Role role = Role::secondary;
   Arbiter arbiter = Arbiter::manual;
   OnPeerLoss on_peer_loss = OnPeerLoss::suspend;
+  Duration suspend_timeout{0};                    // requests that waited so long in a suspension fail; 0: never
   unsigned min_in_sync = 1;                       // replicas, this one counted: with fewer writes wait
   Duration arbiter_retry = std::chrono::seconds(1);   // after an unknown outcome
   std::uint64_t sync_window_bytes = 8u << 20;     // resync data sent to a peer and not yet in its data area

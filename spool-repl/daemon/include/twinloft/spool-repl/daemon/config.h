@@ -24,6 +24,7 @@ struct VolumeSettings {
   core::OnPeerLoss on_peer_loss = core::OnPeerLoss::suspend;
   unsigned min_in_sync = 1;
   Duration slow_peer = std::chrono::seconds(20);
+  Duration suspend_timeout{0};  // 0: a suspended volume waits as long as it takes
   std::string archive;          // directory for tails that are cut off; default: beside the journal
   std::uint64_t size = 0;       // bytes; used by `create`
   std::string data, journal;    // paths

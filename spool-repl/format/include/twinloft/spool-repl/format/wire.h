@@ -117,10 +117,11 @@ struct SyncData {
   std::vector<std::byte> payload;  // of the data extents, in order
   bool operator==(const SyncData&) const = default;
 };
-// Everything up to `seq` is durable in the data area.
+// Everything up to `seq` that was not declined is durable in the data area; or `seq` is declined: send it again later.
 struct SyncAck {
   Epoch epoch;
   std::uint64_t seq = 0;
+  bool declined = false;
   bool operator==(const SyncAck&) const = default;
 };
 // All of the volume was sent; once everything up to `until` is committed here, the content means something again.

@@ -58,6 +58,9 @@ class PeerNet {
   void send_record(ReplicaId peer, const Epoch& epoch, std::uint32_t meta_bytes, std::span<const ByteSpan> pieces);
   void flush();
   void close(ReplicaId peer, const std::string& reason);  // by our own decision: dialed again after redial_refused
+  // Unwanted: closed, not dialed, and a call from there is refused. All peers are wanted at first.
+  void set_wanted(ReplicaId peer, bool wanted);
+  bool is_wanted(ReplicaId peer) const;
 
  private:
   struct Peer {
@@ -65,6 +68,7 @@ class PeerNet {
     std::shared_ptr<Connection> connection;  // dialing or established
     ports::Loop::TimerId redial_timer = 0;
     bool up = false;
+    bool wanted = true;
   };
   void on_accept();
   void dial(Peer& peer);
