@@ -243,6 +243,7 @@ void Cluster::send(Node& from, ReplicaId to_id, PeerMessage message) {
   Node& to = *nodes_[to_id - 1];
   Link& l = link_of(from.index, to.index);
   if (!l.up) return;
+  if (auto* ack = std::get_if<SyncAck>(&message); ack && ack->declined) coverage_.hit("resync: data declined");
   // One into which a resync has not been finished holds nothing that means anything.
   if (std::holds_alternative<Ack>(message) && to.index == client_at_) from.follows = !from.core->status().inconsistent;
   auto bytes = std::make_shared<std::vector<std::byte>>();
