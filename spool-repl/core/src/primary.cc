@@ -391,6 +391,10 @@ void Primary::on_journal_read(std::uint64_t n, int error, std::vector<std::byte>
   if (!body || body->mark() != r.mark)
     return refuse(*peer, fmt::format("the journal here is damaged at record {}", r.first.v));
   ByteSpan payload = all.subspan(std::size_t{meta_blocks_for(r.meta_bytes)} * block_size);
+  std::vector<const std::byte*> blocks;
+  for (std::size_t at = 0; at < payload.size(); at += block_size) blocks.push_back(payload.data() + at);
+  if (!verify_payload(*body, blocks))
+    return refuse(*peer, fmt::format("the journal here is damaged in the payload of record {}", r.first.v));
   v_.out.sends.push_back(Send{peer->config.id, RecordMessage{peer->epoch, {meta.begin(), meta.end()},
                                                              {payload.begin(), payload.end()}}});
   peer->sent_end++;

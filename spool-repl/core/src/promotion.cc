@@ -43,6 +43,11 @@ std::string Promotion::obstacle() const {
     return fmt::format("replica {} is not in sync: epoch {} went on with {} and may have acknowledged what is missing here. "
                        "Promote one of those and let this one catch up, or use --force and lose that",
                        self, newest.epoch.counter, set_text(newest.in_sync));
+  ReplicaSet unknown = newest.in_sync & ~set_of(self);
+  for (const Link& l : v_.links) unknown &= ~set_of(l.config.id);
+  if (unknown != 0)
+    return fmt::format("the recorded set counts replica {}, which is not in this configuration: it can not be waited for. Put "
+                       "its [[peer]] back, or use --force to go on without it for good", set_text(unknown));
   for (const Link& l : v_.links)
     if (l.state && !l.state->inconsistent && l.state->commit > v_.log.last_mark().lsn)
       return fmt::format("replica {} holds acknowledged writes up to {}, this one only up to {}: promote that one, or let "

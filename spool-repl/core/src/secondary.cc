@@ -154,6 +154,7 @@ void Secondary::try_cut() {
   ArchiveTail archive{make_token(TokenKind::archive, 0), v_.log.at(*common).first, last.mark.lsn, last.epoch, {}};
   for (RecordNo no = *common; no < v_.log.end(); ++no)
     archive.parts.push_back({v_.journal_offset(v_.log.at(no).pos), v_.log.at(no).total_blocks * block_size});
+  archived_from_ = archive.first;
   cut_ = Cut::archiving;
   v_.out.archives.push_back(std::move(archive));
 }
@@ -169,6 +170,7 @@ void Secondary::on_archived(int error) {
     return refuse(fmt::format("the records beyond {} can not be archived (errno {}), and are not cut off without that",
                               cut_to_.lsn.v, error));
   }
+  if (cut_to_.lsn + 1 < archived_from_) return try_cut();
   finish_cut();
 }
 

@@ -75,6 +75,7 @@ class Secondary {
   std::deque<RecordMessage> backlog_;  // bounded by the primary's send window
   std::optional<SyncBegin> reset_;     // asked for: done as soon as nothing is under way
   bool reset_archived_ = false;
+  Lsn archived_from_;                  // of the archive for a cut
   bool archiving_for_reset_ = false;   // and not for a cut
   // Resync data that is not known to be durable in the data area: number, and the checkpoint round that brings it there.
   std::deque<std::pair<std::uint64_t, std::uint64_t>> sync_flying_;

@@ -79,6 +79,8 @@ Status Volume::load(RecoveredLog recovered) {
     const LogRecord& logged = log.at(no);
     if (logged.type == RecordType::epoch) note_epoch(logged.epoch_change, logged.first);
   }
+  // An epoch whose record was lost in a crash never was: its counter must not speak for another one's records.
+  std::erase_if(sb.epochs, [&](const EpochEntry& e) { return e.start > log.last_mark().lsn; });
   log.set_committed_end(commit_end);
   home_end = commit_end;
   return {};

@@ -7,6 +7,7 @@
 
 #include "twinloft/spool-repl/daemon/volume_runner.h"
 #include "twinloft/spool-repl/io/direct_file.h"
+#include "twinloft/spool-repl/journal/aligned.h"
 #include "twinloft/spool-repl/journal/create.h"
 #include "twinloft/spool-repl/journal/superblock_store.h"
 
@@ -49,6 +50,22 @@ Status sync_parent(const std::string& path) {
   return {};
 }
 
+// A device whose journal was lost still holds a volume: creating it anew would zero it.
+Status check_not_a_data_area(io::OsBlockFile& data, const VolumeSettings& s) {
+  std::uint64_t last = data.size_bytes() / block_size * block_size;
+  for (std::uint64_t at : {s.size, last - block_size}) {
+    if (at + block_size > data.size_bytes()) continue;
+    journal::AlignedBuffer block(block_size);
+    TL_TRY(data.read(at, block.span()));
+    auto label = decode_data_label(block.span());
+    if (label)
+      return fail(Errc::conflict, "{}: is the data area of volume {} replica {}, and `create` would zero it. If that is meant, "
+                  "wipe its label first: dd if=/dev/zero of={} bs=4096 seek={} count=1", s.data, label->volume.text(),
+                  label->replica, s.data, at / block_size);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::string> create_volume(const VolumeSettings& s) {
@@ -69,8 +86,14 @@ Result<std::string> create_volume(const VolumeSettings& s) {
   io::OsBlockFile journal_file(journal->file), data_file(data.file);
   if (auto old = journal::load_superblock(journal_file); old)
     return fail(Errc::conflict, "{}: holds the journal of volume {} replica {}. `create` never overwrites one: wipe it "
-                "first (blkdiscard or wipefs -a) if that is meant", s.journal, old->superblock.volume.text(),
-                old->superblock.replica);
+                "first (dd if=/dev/zero of={} bs=1M count=1) if that is meant", s.journal, old->superblock.volume.text(),
+                old->superblock.replica, s.journal);
+  if (!data.fresh) {
+    if (Status free = check_not_a_data_area(data_file, s); !free) {
+      if (journal->fresh) ::unlink(s.journal.c_str());
+      return std::unexpected(free.error());
+    }
+  }
   // A label needs a block beyond the volume; a device that is exactly full goes without.
   options.data_label = data.file.size_bytes >= s.size + block_size;
   TL_TRY_ASSIGN(Superblock sb, journal::create_replica(options, journal_file, data_file, !data.fresh));

@@ -1,6 +1,8 @@
 #include "front_ends.h"
 
 #include <charconv>
+#include <utility>
+#include <vector>
 
 #include "in_use.h"
 #include "twinloft/base/log.h"
@@ -18,6 +20,7 @@ struct FrontEnds::Parts {
   std::unique_ptr<exports::DeviceExport> device;
   std::unique_ptr<nbd::Server> nbd;
   bool nbd_stopped = false;
+  std::vector<std::function<void(Status)>> nbd_waiting = {};
   bool device_ready = false;  // or failed: DeviceExport may be stopped only after that
   bool device_gone = false;
 
@@ -90,11 +93,14 @@ void FrontEnds::start(std::function<void(Status)> done) {
   if (Status device = p.start_device(done); !device) p.later(std::move(done), std::move(device));
 }
 
+// Asked again while it is stopping (a second SIGTERM, or one during a demotion), it tells both when it is done.
 void FrontEnds::Parts::stop_nbd(std::function<void(Status)> done) {
   if (!nbd || nbd_stopped) return later(std::move(done), {});
-  nbd->stop([this, done = std::move(done)] {
+  nbd_waiting.push_back(std::move(done));
+  if (nbd_waiting.size() > 1) return;
+  nbd->stop([this] {
     nbd_stopped = true;
-    done({});
+    for (auto& waiting : std::exchange(nbd_waiting, {})) waiting({});
   });
 }
 

@@ -1,8 +1,10 @@
 #include "twinloft/spool-repl/daemon/volume_runner.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <future>
@@ -119,6 +121,8 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
       failed_ = true;
     }
     tear_down();
+    // Nobody else would notice: the process must end, so that whoever started it can act.
+    if (failed_) ::kill(::getpid(), SIGTERM);
   }
 
   Status set_up() {
@@ -416,7 +420,10 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   void tear_down() {
     // Front ends may still have requests here if the loop itself failed: all of them are answered first.
     if (core_ && front_ends_ && !ended_) core_->step(core::Detach{});
-    while (disk_ && loop_->turn(Duration(0)) && disk_->in_flight() > 0) {
+    while (disk_ && disk_->in_flight() > 0 && loop_->turn(std::chrono::milliseconds(100))) {
+    }
+    if (core_ && loop_) {
+      turn();  // hands out what the last of them completed
     }
     if (loop_) loop_->set_turn_hook(nullptr);
     front_ends_.reset();

@@ -108,6 +108,34 @@ TEST_F(RolesTest, EveryRecordedMemberMustBeHere) {
   EXPECT_NE(beside->text.find("replica 1 is Primary"), std::string::npos);
 }
 
+// The administrator took a dead replica out of the configuration; the log still counts it.
+TEST_F(RolesTest, AMemberThatIsNotConfiguredCanNotBeForgotten) {
+  make(2);
+  connect_all();
+  exchange();
+  promote(1);
+  write_flush(1, 0);
+  exchange();
+  Shell& one = node(1);
+  std::vector<std::byte> journal = one.journal, data = one.data;
+  Config alone;
+  alone.send_window_bytes = 4u << 20;
+  nodes[0] = std::make_unique<Shell>(ShellOptions{.replica = 1, .config = alone});
+  node(1).journal = std::move(journal);
+  node(1).data = std::move(data);
+  node(1).restart();
+  delivered[0] = node(1).sent.size();
+  up.clear();
+  auto refused = promote(1);
+  ASSERT_TRUE(refused && !refused->ok);
+  EXPECT_NE(refused->text.find("replica 2, which is not in this configuration"), std::string::npos) << refused->text;
+  ASSERT_TRUE(promote(1, true)->ok);
+  auto f = write_flush(1, 1);
+  exchange();
+  EXPECT_EQ(node(1).done.at(f), 0);
+  EXPECT_EQ(status(node(1)).in_sync, set_of(1));
+}
+
 TEST_F(RolesTest, OfTwoClaimsTheLowerIdWins) {
   make(2);
   connect_all();
