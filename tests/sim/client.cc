@@ -252,7 +252,7 @@ void Cluster::check_followers(const char* when) {
   if (!p) return;
   ReplicaSet in_sync = external_ && arbiter_.value ? arbiter_.value->in_sync : after_power_cut(*p).in_sync;
   for (auto& n : nodes_)
-    if (n.get() == p || n->follows) check(*n, (in_sync & set_of(n->id)) != 0, when);
+    if (n.get() == p || n->follows) check(*n, (in_sync & set_of(n->id)) != 0 && !n->replaced, when);
 }
 
 }  // namespace twinloft::repl::sim

@@ -203,6 +203,7 @@ void Cluster::inject_fault() {
     coverage_.hit("fault: a disk is lost");
     crash(n, true);
     n.follows = false;
+    n.replaced = true;
     n.journal = SimFile(n.journal.name(), n.journal.size_bytes());
     n.data = SimFile(n.data.name(), n.data.size_bytes());
     create(n);

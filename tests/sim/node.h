@@ -35,6 +35,7 @@ struct Cluster::Node {
   std::int64_t tick_at = -1;
   // Has acknowledged something to the primary of now: what it had beyond that one's history is gone from its disk.
   bool follows = false;
+  bool replaced = false;  // its disk was lost; until it is recorded as in sync again it owes nobody anything
   std::optional<bool> command;  // the answer to the operator's last command
   bool command_open = false;
   bool alive() const { return core != nullptr; }

@@ -164,7 +164,10 @@ void Cluster::perform(Node& n, core::Output& out) {
     if (notice.text.find("resync from replica") != std::string::npos) coverage_.hit("resync: begun");
     if (notice.text.find("resync is finished") != std::string::npos) coverage_.hit("resync: finished");
     if (notice.text.find("going on without") != std::string::npos) coverage_.hit("membership: a member removed");
-    if (notice.text.find("is in sync") != std::string::npos) coverage_.hit("membership: a member added");
+    if (std::size_t at = notice.text.find(" is in sync"); at != std::string::npos) {
+      coverage_.hit("membership: a member added");
+      nodes_[static_cast<std::size_t>(std::stoi(notice.text.substr(8, at - 8))) - 1]->replaced = false;
+    }
     if (notice.text.find("has made nothing durable") != std::string::npos) coverage_.hit("membership: a slow member closed");
   }
   // Completions before the change of role: they are the last of the old one's.

@@ -334,8 +334,10 @@ void Primary::begin(Peer& peer, RecordNo common_end) {
   v_.out.sends.push_back(Send{peer.config.id, Begin{peer.epoch, from, forced_since(from.lsn), successor_of(from.lsn)}});
   v_.out.notices.push_back({false, fmt::format("peer {} is connected at {}", peer.config.id, from.lsn.v)});
   // An earlier resync was not finished, and what of it has arrived is not known here.
-  if (const Link* link = v_.find_link(peer.config.id); link->state && link->state->inconsistent)
+  if (const Link* link = v_.find_link(peer.config.id); link->state && link->state->inconsistent) {
     peer.sync.emplace().not_before = common_end;
+    peer.sync->base = from.lsn;
+  }
 }
 
 void Primary::handle(Peer& peer, const Ack& m) {

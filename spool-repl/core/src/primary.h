@@ -69,6 +69,7 @@ class Primary {
     struct Sync {
       // Not before everything is committed here that the peer may have written home already: it must not get older content.
       RecordNo not_before = 0;
+      Lsn base;                            // records behind this one reach the peer on this connection
       std::uint64_t next = 0;              // block that the next chunk begins with
       std::uint64_t seq = 0, acked = 0;    // messages sent, and known to be in its data area
       struct Flying {

@@ -1,8 +1,7 @@
 // The source of a resync: the whole volume goes to the peer within the stream of records.
 //
-// A chunk is read from the data area. A block that the committed image has a newer version of is left out: the record that
-// brought it lies behind the point where the peer's log began, so the peer has got it or will. Every other block is the
-// newest committed version, since nothing left memory while it was being read (home_changes). Newer versions that are not
+// A chunk is read from the data area. A block that the committed image has a newer version of is sent from there, or left out
+// if the record that brought it reaches the peer on this very connection. Every other block is the newest committed version, since nothing left memory while it was being read (home_changes). Newer versions that are not
 // committed do not matter: they may still be cut off, and if they are committed, the peer hears that after this.
 #include <algorithm>
 
@@ -35,7 +34,7 @@ void Primary::handle(Peer& peer, const SyncReady& m) {
   peer.split_brain = false;
   peer.why.clear();
   peer.sent_end = peer.received_end = peer.durable_end = *from;
-  peer.sync.emplace();
+  peer.sync.emplace().base = m.from.lsn;
   v_.out.notices.push_back({false, fmt::format("replica {} is connected at {}, resync begins", peer.config.id, m.from.lsn.v)});
 }
 
@@ -86,9 +85,10 @@ void Primary::on_sync_read(std::uint64_t n, int error) {
   if (wanted && error == 0 && read.home_changes == v_.home_changes) {
     for (std::size_t i = 0; i < read.slots.size(); ++i) {
       Lba lba{read.lba + i};
-      if (v_.committed.find(lba).kind != BlockIndex::Kind::absent) continue;
-      const std::byte* block = v_.read_arena.data(read.slots[i]);
-      bool zero = std::all_of(block, block + block_size, [](std::byte b) { return b == std::byte{0}; });
+      auto found = v_.committed.find(lba);
+      if (found.kind != BlockIndex::Kind::absent && Lsn{found.serial} > peer->sync->base) continue;
+      const std::byte* block = found.kind == BlockIndex::Kind::data ? v_.arena.data(found.slot) : v_.read_arena.data(read.slots[i]);
+      bool zero = found.kind == BlockIndex::Kind::zeros || std::all_of(block, block + block_size, [](std::byte b) { return b == std::byte{0}; });
       ExtentKind kind = zero ? ExtentKind::zeros : ExtentKind::data;
       if (!m.extents.empty() && m.extents.back().kind == kind && m.extents.back().lba + m.extents.back().blocks == lba)
         m.extents.back().blocks++;
