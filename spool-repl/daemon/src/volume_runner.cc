@@ -147,7 +147,8 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     TL_TRY_ASSIGN(loop_, io::UringLoop::create(clock_));
     disk_ = std::make_unique<DiskShell>(*loop_, journal_, data_, [this](core::Event e) { core_->step(std::move(e)); });
     TL_TRY(start_net());
-    std::string beside = settings_.journal.substr(0, settings_.journal.rfind('/') + 1);
+    // Beside a device there is /dev, which is memory.
+    std::string beside = journal_.block_device ? "/var/lib/twinloft" : settings_.journal.substr(0, settings_.journal.rfind('/') + 1);
     archiver_ = std::make_unique<Archiver>(*loop_, journal_.fd.get(), settings_.archive.empty() ? beside : settings_.archive,
                                            settings_.name);
     control_ = std::make_unique<control::Server>(

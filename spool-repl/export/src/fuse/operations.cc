@@ -84,7 +84,7 @@ void op_read(fuse_req_t request, fuse_ino_t, size_t size, off_t offset, fuse_fil
   state.submit(request, ports::IoOp::read, at, length, std::move(buffer));
 }
 
-void op_write(fuse_req_t request, fuse_ino_t, const char* data, size_t size, off_t offset, fuse_file_info*) {
+void op_write(fuse_req_t request, fuse_ino_t, const char* data, size_t size, off_t offset, fuse_file_info* file) {
   auto& state = state_of(request);
   std::uint64_t end = state.target.size_bytes();
   auto at = static_cast<std::uint64_t>(offset);
@@ -98,7 +98,9 @@ void op_write(fuse_req_t request, fuse_ino_t, const char* data, size_t size, off
   auto buffer = state.pool.take(size);
   if (!buffer) return reply_error(request, ENOMEM);
   std::memcpy(buffer.data(), data, size);
-  state.submit(request, ports::IoOp::write, at, static_cast<std::uint32_t>(size), std::move(buffer));
+  // The kernel sends no FSYNC behind a direct write to a file that was opened with O_SYNC or O_DSYNC.
+  bool fua = file && (file->flags & (O_SYNC | O_DSYNC)) != 0;
+  state.submit(request, ports::IoOp::write, at, static_cast<std::uint32_t>(size), std::move(buffer), 0, fua);
 }
 
 void op_fsync(fuse_req_t request, fuse_ino_t, int, fuse_file_info*) {

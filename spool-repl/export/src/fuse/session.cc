@@ -95,7 +95,7 @@ State::Pending& State::take_pending() {
 }
 
 void State::submit(fuse_req_t request, ports::IoOp op, std::uint64_t offset, std::uint32_t length,
-                   exports::Buffer buffer, std::uint64_t range_left) {
+                   exports::Buffer buffer, std::uint64_t range_left, bool fua) {
   Pending& p = take_pending();
   p.state = this;
   p.request = request;
@@ -103,6 +103,7 @@ void State::submit(fuse_req_t request, ports::IoOp op, std::uint64_t offset, std
   p.range_left = range_left;
   p.io = ports::IoRequest{};
   p.io.op = op;
+  p.io.fua = fua;
   p.io.offset = offset;
   p.io.length = length;
   p.io.data = p.buffer.data();

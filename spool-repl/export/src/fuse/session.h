@@ -35,7 +35,7 @@ struct FuseExport::State {
   void on_unmounted(Status outcome);
 
   void submit(fuse_req_t request, ports::IoOp op, std::uint64_t offset, std::uint32_t length, exports::Buffer buffer,
-              std::uint64_t range_left = 0);
+              std::uint64_t range_left = 0, bool fua = false);
   static void on_io_done(ports::IoRequest& io);
   void answer(Pending& p);
   Pending& take_pending();
