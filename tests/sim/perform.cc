@@ -112,6 +112,12 @@ void Cluster::perform_disk(Node& n, core::Output& out) {
                       done(z.token)});
   for (auto& s : out.home_syncs)
     begin(latency(DiskKind::sync), {[&n, upto = n.data.last_write()] { n.data.sync_upto(upto); }, nothing, done(s.token)});
+  for (auto& w : out.bitmap_writes) {
+    coverage_.hit("bitmap: written");
+    auto bytes = std::make_shared<std::vector<std::byte>>(std::move(w.bytes));
+    begin(latency(DiskKind::superblock), {[&n, bytes, at = w.offset] { n.journal.write_durable(at, *bytes); },
+                      [this, &n, bytes, at = w.offset] { n.journal.tear(at, *bytes, random_); }, done(w.token)});
+  }
   for (auto& w : out.superblock_writes) {
     auto block = std::make_shared<std::vector<std::byte>>(block_size);
     encode_superblock(w.superblock, *block);
@@ -161,7 +167,8 @@ void Cluster::perform(Node& n, core::Output& out) {
   for (auto& notice : out.notices) {
     note(fmt::format("replica {}: {}", n.id, notice.text));
     if (notice.text.find("cut off") != std::string::npos) coverage_.hit("rejoin: divergent tail cut off");
-    if (notice.text.find("resync from replica") != std::string::npos) coverage_.hit("resync: begun");
+    if (notice.text.find("full resync from replica") != std::string::npos) coverage_.hit("resync: full");
+    if (notice.text.find("bitmap resync from replica") != std::string::npos) coverage_.hit("resync: bitmap");
     if (notice.text.find("resync is finished") != std::string::npos) coverage_.hit("resync: finished");
     if (notice.text.find("going on without") != std::string::npos) coverage_.hit("membership: a member removed");
     if (std::size_t at = notice.text.find(" is in sync"); at != std::string::npos) {
