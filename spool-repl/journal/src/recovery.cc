@@ -31,7 +31,7 @@ class RingReader {
   }
 
  private:
-  static constexpr std::uint64_t window = 8u << 20;
+  static constexpr std::uint64_t window = 4u << 20;
   static_assert(window >= std::uint64_t{record_blocks_max} * block_size);
   ports::BlockFile& file_;
   const Superblock& sb_;
