@@ -62,31 +62,28 @@ std::uint64_t SimFile::first_page(std::uint64_t offset, std::uint64_t bytes) con
   return offset / page_bytes;
 }
 
-std::vector<Page> SimFile::pages_of(ByteSpan data) {
-  std::vector<Page> pages;
-  pages.reserve(data.size() / page_bytes);
-  for (std::size_t at = 0; at < data.size(); at += page_bytes) pages.push_back(Page::of(data.data() + at));
-  return pages;
-}
-
 Status SimFile::read(std::uint64_t offset, MutableByteSpan out) {
   std::uint64_t first = first_page(offset, out.size());
   for (std::size_t i = 0; i < out.size() / page_bytes; ++i) now_[first + i].read(out.data() + i * page_bytes);
   return {};
 }
 
-void SimFile::write(std::uint64_t first, std::vector<Page> pages) {
-  std::copy(pages.begin(), pages.end(), now_.begin() + static_cast<std::ptrdiff_t>(first));
-  cache_.push_back({next_write_++, first, std::move(pages)});
+void SimFile::write_blocks(std::uint64_t offset, std::vector<Page> blocks) {
+  std::uint64_t first = first_page(offset, blocks.size() * page_bytes);
+  std::copy(blocks.begin(), blocks.end(), now_.begin() + static_cast<std::ptrdiff_t>(first));
+  cache_.push_back({next_write_++, offset, std::move(blocks)});
 }
 
 Status SimFile::write(std::uint64_t offset, ByteSpan data) {
-  write(first_page(offset, data.size()), pages_of(data));
+  std::vector<Page> blocks;
+  blocks.reserve(data.size() / page_bytes);
+  for (std::size_t at = 0; at < data.size(); at += page_bytes) blocks.push_back(Page::of(data.data() + at));
+  write_blocks(offset, std::move(blocks));
   return {};
 }
 
 Status SimFile::write_zeros(std::uint64_t offset, std::uint64_t bytes) {
-  write(first_page(offset, bytes), std::vector<Page>(bytes / page_bytes));
+  write_blocks(offset, std::vector<Page>(bytes / page_bytes));
   return {};
 }
 
@@ -98,24 +95,19 @@ Status SimFile::sync() {
 void SimFile::sync_upto(std::uint64_t write) {
   while (!cache_.empty() && cache_.front().number <= write) {
     Unsynced& u = cache_.front();
-    std::move(u.pages.begin(), u.pages.end(), media_.begin() + static_cast<std::ptrdiff_t>(u.first));
+    std::move(u.pages.begin(), u.pages.end(), media_.begin() + static_cast<std::ptrdiff_t>(u.offset / page_bytes));
     cache_.pop_front();
   }
 }
 
-void SimFile::write_durable(std::uint64_t offset, ByteSpan data) {
-  std::uint64_t at = first_page(offset, data.size());
-  for (Page& page : pages_of(data)) {
-    media_[at] = page;
-    now_[at++] = std::move(page);
-  }
+void SimFile::write_durable(std::uint64_t offset, const std::vector<Page>& blocks) {
+  auto first = static_cast<std::ptrdiff_t>(first_page(offset, blocks.size() * page_bytes));
+  std::copy(blocks.begin(), blocks.end(), media_.begin() + first);
+  std::copy(blocks.begin(), blocks.end(), now_.begin() + first);
 }
 
-void SimFile::tear(std::uint64_t offset, ByteSpan data, SeededRandom& random) {
-  tear(first_page(offset, data.size()), pages_of(data), random);
-}
-
-void SimFile::tear(std::uint64_t first, const std::vector<Page>& pages, SeededRandom& random) {
+void SimFile::tear(std::uint64_t offset, const std::vector<Page>& pages, SeededRandom& random) {
+  std::uint64_t first = first_page(offset, pages.size() * page_bytes);
   // All, nothing, a beginning, or any mixture: the disk may write sectors in any order.
   constexpr std::size_t page_sectors = page_bytes / sector_bytes;
   std::uint64_t kind = random.below(4);
@@ -144,7 +136,7 @@ void SimFile::tear(std::uint64_t first, const std::vector<Page>& pages, SeededRa
 void SimFile::power_cut(SeededRandom& random) {
   std::deque<Unsynced> cache = std::move(cache_);
   cache_.clear();
-  for (const Unsynced& u : cache) tear(u.first, u.pages, random);
+  for (const Unsynced& u : cache) tear(u.offset, u.pages, random);
   now_ = media_;
 }
 

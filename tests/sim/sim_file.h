@@ -68,21 +68,19 @@ class SimFile final : public ports::BlockFile {
   // Number of the last write; sync_upto makes durable what had been written when this was read.
   std::uint64_t last_write() const { return next_write_ - 1; }
   void sync_upto(std::uint64_t write);
-  void write_durable(std::uint64_t offset, ByteSpan data);  // as with O_DSYNC
+  void write_blocks(std::uint64_t offset, std::vector<Page> blocks);
+  void write_durable(std::uint64_t offset, const std::vector<Page>& blocks);  // as with O_DSYNC
   // A write that was under way when the power went: some of its sectors, in any combination.
-  void tear(std::uint64_t offset, ByteSpan data, SeededRandom& random);
+  void tear(std::uint64_t offset, const std::vector<Page>& blocks, SeededRandom& random);
   void power_cut(SeededRandom& random);
 
  private:
   static constexpr std::size_t page_bytes = 4096, sector_bytes = 512;
   struct Unsynced {
-    std::uint64_t number, first;  // page
+    std::uint64_t number, offset;
     std::vector<Page> pages;
   };
-  static std::vector<Page> pages_of(ByteSpan data);
   std::uint64_t first_page(std::uint64_t offset, std::uint64_t bytes) const;
-  void write(std::uint64_t first, std::vector<Page> pages);
-  void tear(std::uint64_t first, const std::vector<Page>& pages, SeededRandom& random);
 
   std::string name_;
   std::vector<Page> now_, media_;
