@@ -21,7 +21,7 @@ void Primary::begin_resync(Peer& peer) {
   SyncBegin m{peer.epoch, v_.log.tail_mark(), v_.log.epoch_before(v_.log.first()), {}};
   for (const EpochEntry& e : v_.sb.epochs)
     if (e.start <= m.from.lsn) m.epochs.push_back(e);
-  v_.out.notices.push_back({false, fmt::format("replica {} needs a full resync", peer.config.id)});
+  v_.out.notices.push_back({false, fmt::format("replica {} needs a full resync", peer.config.id), NoticeKind::other, peer.config.id});
   v_.out.sends.push_back(Send{peer.config.id, std::move(m)});
 }
 
@@ -35,7 +35,8 @@ void Primary::handle(Peer& peer, const SyncReady& m) {
   peer.why.clear();
   peer.sent_end = peer.received_end = peer.durable_end = *from;
   peer.sync.emplace().base = m.from.lsn;
-  v_.out.notices.push_back({false, fmt::format("replica {} is connected at {}, resync begins", peer.config.id, m.from.lsn.v)});
+  v_.out.notices.push_back({false, fmt::format("replica {} is connected at {}, resync begins", peer.config.id, m.from.lsn.v),
+                            NoticeKind::resync_begun, peer.config.id});
 }
 
 void Primary::pump_sync(Peer& peer) {
@@ -136,7 +137,7 @@ void Primary::peer_state(ReplicaId id, const NodeState& state) {
   Peer* peer = find_peer(id);
   if (!peer || !peer->sync || state.inconsistent || !peer->sync->end_sent) return;
   peer->sync.reset();
-  v_.out.notices.push_back({false, fmt::format("resync of replica {} is finished", id)});
+  v_.out.notices.push_back({false, fmt::format("resync of replica {} is finished", id), NoticeKind::resync_finished, id});
 }
 
 }  // namespace twinloft::repl::core

@@ -78,7 +78,7 @@ void Secondary::on_reset_archived(int error) {
 
 void Secondary::reset() {
   v_.out.notices.push_back({true, fmt::format("resync from replica {}: this replica is Inconsistent until it is finished",
-                                              primary_)});
+                                              primary_), NoticeKind::resync_begun, primary_});
   for (RecordNo no = v_.log.first(); no < v_.log.end(); ++no) v_.release_memory(v_.log.at(no));
   v_.log.reset(reset_->from, reset_->from_epoch);
   v_.committed.clear();
@@ -169,7 +169,8 @@ void Secondary::advance_sync() {
 void Secondary::on_consistent_durable() {
   clearing_ = false;
   v_.inconsistent = false;
-  v_.out.notices.push_back({false, fmt::format("resync is finished: this replica is consistent at {}", v_.commit_lsn().v)});
+  v_.out.notices.push_back({false, fmt::format("resync is finished: this replica is consistent at {}", v_.commit_lsn().v),
+                            NoticeKind::resync_finished, primary_});
 }
 
 }  // namespace twinloft::repl::core
