@@ -1,6 +1,10 @@
 #include "twinloft/base/hash.h"
 
+#ifdef __x86_64__
+#include <xxh_x86dispatch.h>  // the widest vectors that this processor has; the same hashes
+#else
 #include <xxhash.h>
+#endif
 
 namespace twinloft {
 

@@ -207,34 +207,28 @@ Cluster::Found Cluster::after_power_cut(const Node& n) {
   }
   auto recovered = journal::recover(journal, data);
   if (!recovered) violated(fmt::format("replica {} would not recover: {}", n.id, recovered.error().message));
-  std::vector<std::byte> bytes(volume_blocks_ * block_size);
-  (void)data.read(0, bytes);
   Found found;
+  std::vector<Page> content(volume_blocks_);
+  for (std::uint64_t b = 0; b < volume_blocks_; ++b) content[b] = data.page(b);
   Lsn last = recovered->log.superblock.tail.lsn;
   for (const StoredRecord& r : recovered->log.records) {
     last = r.body.mark().lsn;
     if (r.body.header.type == RecordType::epoch) found.in_sync = r.body.epoch_change.in_sync;
     if (r.body.mark().lsn <= recovered->log.commit) continue;
-    std::size_t at = 0;
-    for (const Extent& e : r.body.extents) {
-      std::size_t n_bytes = std::size_t{e.blocks} * block_size;
-      if (e.kind == ExtentKind::zeros) {
-        std::memset(bytes.data() + e.lba.v * block_size, 0, n_bytes);
-        continue;
+    const std::byte* at = r.payload.data();
+    for (const Extent& e : r.body.extents)
+      for (std::uint64_t b = e.lba.v; b < e.lba.v + e.blocks; ++b) {
+        content[b] = e.kind == ExtentKind::zeros ? Page() : Page::of(at);
+        if (e.kind != ExtentKind::zeros) at += block_size;
       }
-      std::memcpy(bytes.data() + e.lba.v * block_size, r.payload.data() + at, n_bytes);
-      at += n_bytes;
-    }
   }
   if (found.in_sync == 0)
     for (const EpochEntry& e : recovered->log.superblock.epochs)
       if (e.start <= last) found.in_sync = e.in_sync;
-  found.image.resize(volume_blocks_);
-  for (std::uint64_t b = 0; b < volume_blocks_; ++b) {
-    found.image[b] = load_le<std::uint64_t>(bytes.data() + b * block_size);
-    for (std::size_t i = 8; i < block_size; i += 8)
-      if (load_le<std::uint64_t>(bytes.data() + b * block_size + i) != found.image[b])
-        violated(fmt::format("replica {}: block {} is torn", n.id, b));
+  for (const Page& page : content) {
+    auto word = page.word();
+    if (!word) violated(fmt::format("replica {}: block {} is torn", n.id, found.image.size()));
+    found.image.push_back(*word);
   }
   return found;
 }

@@ -69,6 +69,7 @@ class Cluster {
     bool up = false, cut = false;
     std::uint64_t connection = 0;
     std::int64_t deliver_at[2] = {0, 0};
+    std::uint64_t sent = 0;  // large messages
   };
   struct Request {
     core::ClientOp op;

@@ -7,12 +7,29 @@
 namespace twinloft::repl::sim {
 
 void History::apply(const Op& op, Image& image) {
-  for (std::uint64_t b = op.lba; b < op.lba + op.blocks; ++b) image[b] = op.zeros ? 0 : op.id;
+  std::fill_n(image.begin() + static_cast<std::ptrdiff_t>(op.lba), op.blocks, value_of(op));
 }
 
 std::size_t History::submit(std::uint64_t lba, std::uint64_t blocks, bool zeros) {
   ops_.push_back({next_id_++, lba, blocks, zeros});
+  note(ops_.size() - 1);
   return ops_.size() - 1;
+}
+
+void History::note(std::size_t index) {
+  const Op& op = ops_[index];
+  for (std::uint64_t b = op.lba; b < op.lba + op.blocks; ++b) writers_[b].push_back(static_cast<std::uint32_t>(index));
+  if ((index + 1) % snapshot_every != 0) return;
+  Image state = snapshots_.back();
+  for (std::size_t k = index + 1 - snapshot_every; k <= index; ++k) apply(ops_[k], state);
+  snapshots_.push_back(std::move(state));
+}
+
+void History::go_back_to(std::size_t prefix) {
+  ops_.resize(prefix);
+  snapshots_.resize(prefix / snapshot_every + 1);
+  for (auto& writers : writers_)
+    while (!writers.empty() && writers.back() >= prefix) writers.pop_back();
 }
 
 std::size_t History::completed_end() const {
@@ -22,21 +39,27 @@ std::size_t History::completed_end() const {
 }
 
 std::optional<std::size_t> History::matching_prefix(const Image& image, bool need_promised) const {
-  return matching(base_, ops_, need_promised ? promised_ : 0, image);
+  return matching(ops_, need_promised ? promised_ : 0, image);
 }
 
-std::optional<std::size_t> History::matching(const Image& base, const std::vector<Op>& ops_, std::size_t least,
-                                             const Image& image) {
-  Image state = base;
+std::optional<std::size_t> History::matching(const std::vector<Op>& ops, std::size_t least, const Image& image) const {
+  // What the image holds was written: no prefix without its newest request can match.
+  std::uint64_t newest = *std::max_element(image.begin(), image.end());
+  auto at_newest = std::partition_point(ops.begin(), ops.end(), [&](const Op& op) { return op.id < newest; });
+  least = std::max(least, static_cast<std::size_t>(at_newest - ops.begin()) + (newest > 0 ? 1 : 0));
+  if (least > ops.size()) return std::nullopt;
+  // Snapshots are of ops_; a branch has its own course.
+  std::size_t from = &ops == &ops_ ? least / snapshot_every : 0;
+  Image state = snapshots_[from];
   std::size_t wrong = 0;
   for (std::size_t b = 0; b < image.size(); ++b) wrong += state[b] != image[b];
   std::optional<std::size_t> best;
-  for (std::size_t k = 0;; ++k) {
+  for (std::size_t k = from * snapshot_every;; ++k) {
     if (wrong == 0 && k >= least) best = k;
-    if (k == ops_.size()) return best;
-    const Op& op = ops_[k];
+    if (k == ops.size()) return best;
+    const Op& op = ops[k];
+    std::uint64_t value = value_of(op);
     for (std::uint64_t b = op.lba; b < op.lba + op.blocks; ++b) {
-      std::uint64_t value = op.zeros ? 0 : op.id;
       wrong -= state[b] != image[b];
       state[b] = value;
       wrong += state[b] != image[b];
@@ -45,7 +68,7 @@ std::optional<std::size_t> History::matching(const Image& base, const std::vecto
 }
 
 std::string History::explain(const Image& image) const {
-  Image state = base_;
+  Image state = snapshots_.front();
   std::size_t best_k = 0, best_wrong = SIZE_MAX;
   auto count = [&] {
     std::size_t wrong = 0;
@@ -57,7 +80,7 @@ std::string History::explain(const Image& image) const {
     if (k == ops_.size()) break;
     apply(ops_[k], state);
   }
-  state = base_;
+  state = snapshots_.front();
   for (std::size_t k = 0; k < best_k; ++k) apply(ops_[k], state);
   std::string text = fmt::format("{} requests up to id {}, {} promised; nearest is the state after {}, with {} blocks wrong:",
                                  ops_.size(), ops_.empty() ? 0 : ops_.back().id, promised_, best_k, best_wrong);
@@ -73,32 +96,35 @@ bool History::restart_with(const Image& image) {
     return n;
   };
   std::erase_if(branches_, [&](const auto& branch) { return common(branch, ops_) < promised_; });
-  auto prefix = matching(base_, ops_, promised_, image);
+  auto prefix = matching(ops_, promised_, image);
   if (!prefix) {
     for (auto& branch : branches_) {
-      prefix = matching(base_, branch, promised_, image);
+      prefix = matching(branch, promised_, image);
       if (!prefix) continue;
-      std::swap(branch, ops_);
+      std::size_t shared = common(branch, ops_);
+      auto left = ops_;
+      go_back_to(shared);
+      for (std::size_t k = shared; k < branch.size(); ++k) {
+        ops_.push_back(branch[k]);
+        note(k);
+      }
+      branch = std::move(left);
       break;
     }
     if (!prefix) return false;
   }
   if (*prefix < ops_.size()) branches_.push_back(ops_);
-  ops_.resize(*prefix);
+  go_back_to(*prefix);
   // What survived is the state now, whether or not anyone was told.
   for (Op& op : ops_) op.completed = true;
   return true;
 }
 
 bool History::read_is_right(std::uint64_t lba, std::uint64_t value, std::size_t completed) const {
-  std::uint64_t now = base_[lba];
-  for (std::size_t k = 0; k < completed; ++k)
-    if (lba >= ops_[k].lba && lba < ops_[k].lba + ops_[k].blocks) now = ops_[k].zeros ? 0 : ops_[k].id;
-  if (now == value) return true;
-  for (std::size_t k = completed; k < ops_.size(); ++k)
-    if (lba >= ops_[k].lba && lba < ops_[k].lba + ops_[k].blocks && (ops_[k].zeros ? 0 : ops_[k].id) == value)
-      return true;
-  return false;
+  const auto& writers = writers_[lba];
+  auto after = std::lower_bound(writers.begin(), writers.end(), completed);
+  if ((after == writers.begin() ? 0 : value_of(ops_[*(after - 1)])) == value) return true;
+  return std::any_of(after, writers.end(), [&](std::uint32_t k) { return value_of(ops_[k]) == value; });
 }
 
 }  // namespace twinloft::repl::sim

@@ -16,7 +16,7 @@ using Image = std::vector<std::uint64_t>;
 
 class History {
  public:
-  explicit History(std::uint64_t blocks) : base_(blocks) {}
+  explicit History(std::uint64_t blocks) : writers_(blocks) { snapshots_.emplace_back(blocks); }
 
   struct Op {
     std::uint64_t id = 0, lba = 0, blocks = 0;
@@ -45,14 +45,20 @@ class History {
   bool read_is_right(std::uint64_t lba, std::uint64_t value, std::size_t completed_at_submission) const;
 
  private:
+  static constexpr std::size_t snapshot_every = 256;  // requests
+  static std::uint64_t value_of(const Op& op) { return op.zeros ? 0 : op.id; }
   static void apply(const Op& op, Image& image);
-  static std::optional<std::size_t> matching(const Image& base, const std::vector<Op>& ops, std::size_t least,
-                                             const Image& image);
-  Image base_;
+  std::optional<std::size_t> matching(const std::vector<Op>& ops, std::size_t least, const Image& image) const;
+  void note(std::size_t index);
+  void go_back_to(std::size_t prefix);
+
   std::vector<Op> ops_;
   std::size_t promised_ = 0;  // prefix length
   std::vector<std::vector<Op>> branches_;
   std::uint64_t next_id_ = 1;
+  // Of ops_: the state after every snapshot_every requests, and who wrote each block, in order.
+  std::vector<Image> snapshots_;
+  std::vector<std::vector<std::uint32_t>> writers_;
 };
 
 }  // namespace twinloft::repl::sim

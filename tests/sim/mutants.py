@@ -137,7 +137,8 @@ MUTANTS = [
            CORE + "resync_target.cc", "sync_flying_.push_back({m.seq, checkpointer_.rounds_begun() + 1});",
            "sync_flying_.push_back({m.seq, checkpointer_.rounds_begun()});"),
     Mutant("torn-payload-accepted", "recovery does not check the payload",
-           JOURNAL + "recovery.cc", "if (!verify_payload(*body, blocks)) return false;", "(void)verify_payload(*body, blocks);"),
+           JOURNAL + "ring_reader.cc", "if (!verify_payload(*body, blocks)) return std::nullopt;",
+           "(void)verify_payload(*body, blocks);"),
 ]
 
 TOP = """cmake_minimum_required(VERSION 3.25)

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "cluster.h"
-#include "twinloft/spool-repl/journal/aligned.h"
+#include "sim_memory.h"
 
 namespace twinloft::repl::sim {
 
@@ -25,7 +25,7 @@ struct Cluster::Node {
   core::Protocol protocol;  // of every link on which this one is the secondary
   SimFile journal, data;
   std::vector<std::byte> archive;  // of tails that were cut off
-  std::unique_ptr<journal::AlignedBuffer> memory, scratch;
+  std::unique_ptr<SimMemory> memory, scratch;
   std::unique_ptr<core::Arena> arena, reads;
   std::unique_ptr<core::Core> core;
   std::uint64_t life = 0;

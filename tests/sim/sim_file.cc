@@ -1,27 +1,90 @@
 #include "sim_file.h"
 
+#include <algorithm>
+
 #include "twinloft/base/check.h"
 
 namespace twinloft::repl::sim {
 
-SimFile::SimFile(std::string name, std::uint64_t bytes) : name_(std::move(name)), now_(bytes), media_(bytes) {}
+namespace {
+alignas(64) constexpr std::byte zero_block[4096] = {};
+}
+
+// ---- pages ---------------------------------------------------------------------------------------------------------
+
+Page::Data* Page::free_list = nullptr;
+
+Page Page::of(const std::byte* block) {
+  Page page;
+  if (std::memcmp(block, zero_block, sizeof zero_block) == 0) return page;
+  if (!free_list) {
+    constexpr std::size_t more = 256;
+    Data* fresh = new Data[more];  // stays with the program
+    for (std::size_t i = 0; i < more; ++i) fresh[i].next_free = std::exchange(free_list, &fresh[i]);
+  }
+  page.data_ = std::exchange(free_list, free_list->next_free);
+  page.data_->refs = 1;
+  page.data_->filled = Data::Filled::unknown;
+  std::memcpy(page.data_->bytes, block, sizeof page.data_->bytes);
+  return page;
+}
+
+void Page::release(Data* data) { data->next_free = std::exchange(free_list, data); }
+
+const std::byte* Page::bytes() const { return data_ ? data_->bytes : zero_block; }
+void Page::read(std::byte* out) const { std::memcpy(out, bytes(), sizeof zero_block); }
+
+bool Page::same(const Page& o) const {
+  return data_ == o.data_ || std::memcmp(bytes(), o.bytes(), sizeof zero_block) == 0;
+}
+
+std::optional<std::uint64_t> Page::word() const {
+  if (!data_) return 0;
+  if (data_->filled == Data::Filled::unknown) {
+    // Filled with one word: equal to itself one word further on.
+    bool same = std::memcmp(data_->bytes, data_->bytes + 8, sizeof data_->bytes - 8) == 0;
+    data_->filled = same ? Data::Filled::yes : Data::Filled::no;
+    data_->word = load_le<std::uint64_t>(data_->bytes);
+  }
+  if (data_->filled == Data::Filled::no) return std::nullopt;
+  return data_->word;
+}
+
+// ---- the disk ------------------------------------------------------------------------------------------------------
+
+SimFile::SimFile(std::string name, std::uint64_t bytes)
+    : name_(std::move(name)), now_(bytes / page_bytes), media_(bytes / page_bytes) {
+  TL_CHECK(bytes % page_bytes == 0);
+}
+
+std::uint64_t SimFile::first_page(std::uint64_t offset, std::uint64_t bytes) const {
+  TL_CHECK(offset % page_bytes == 0 && bytes % page_bytes == 0 && offset + bytes <= size_bytes());
+  return offset / page_bytes;
+}
 
 Status SimFile::read(std::uint64_t offset, MutableByteSpan out) {
-  TL_CHECK(offset + out.size() <= now_.size());
-  std::memcpy(out.data(), now_.data() + offset, out.size());
+  std::uint64_t first = first_page(offset, out.size());
+  for (std::size_t i = 0; i < out.size() / page_bytes; ++i) now_[first + i].read(out.data() + i * page_bytes);
   return {};
 }
 
+void SimFile::write_blocks(std::uint64_t offset, std::vector<Page> blocks) {
+  std::uint64_t first = first_page(offset, blocks.size() * page_bytes);
+  std::copy(blocks.begin(), blocks.end(), now_.begin() + static_cast<std::ptrdiff_t>(first));
+  cache_.push_back({next_write_++, offset, std::move(blocks)});
+}
+
 Status SimFile::write(std::uint64_t offset, ByteSpan data) {
-  TL_CHECK(offset + data.size() <= now_.size());
-  std::memcpy(now_.data() + offset, data.data(), data.size());
-  cache_.push_back({next_write_++, offset, {data.begin(), data.end()}});
+  std::vector<Page> blocks;
+  blocks.reserve(data.size() / page_bytes);
+  for (std::size_t at = 0; at < data.size(); at += page_bytes) blocks.push_back(Page::of(data.data() + at));
+  write_blocks(offset, std::move(blocks));
   return {};
 }
 
 Status SimFile::write_zeros(std::uint64_t offset, std::uint64_t bytes) {
-  std::vector<std::byte> zeros(bytes);
-  return write(offset, zeros);
+  write_blocks(offset, std::vector<Page>(bytes / page_bytes));
+  return {};
 }
 
 Status SimFile::sync() {
@@ -31,32 +94,49 @@ Status SimFile::sync() {
 
 void SimFile::sync_upto(std::uint64_t write) {
   while (!cache_.empty() && cache_.front().number <= write) {
-    const Unsynced& u = cache_.front();
-    std::memcpy(media_.data() + u.offset, u.data.data(), u.data.size());
+    Unsynced& u = cache_.front();
+    std::move(u.pages.begin(), u.pages.end(), media_.begin() + static_cast<std::ptrdiff_t>(u.offset / page_bytes));
     cache_.pop_front();
   }
 }
 
-void SimFile::write_durable(std::uint64_t offset, ByteSpan data) {
-  TL_CHECK(offset + data.size() <= now_.size());
-  std::memcpy(now_.data() + offset, data.data(), data.size());
-  std::memcpy(media_.data() + offset, data.data(), data.size());
+void SimFile::write_durable(std::uint64_t offset, const std::vector<Page>& blocks) {
+  auto first = static_cast<std::ptrdiff_t>(first_page(offset, blocks.size() * page_bytes));
+  std::copy(blocks.begin(), blocks.end(), media_.begin() + first);
+  std::copy(blocks.begin(), blocks.end(), now_.begin() + first);
 }
 
-void SimFile::tear(std::uint64_t offset, ByteSpan data, SeededRandom& random) {
+void SimFile::tear(std::uint64_t offset, const std::vector<Page>& pages, SeededRandom& random) {
+  std::uint64_t first = first_page(offset, pages.size() * page_bytes);
   // All, nothing, a beginning, or any mixture: the disk may write sectors in any order.
+  constexpr std::size_t page_sectors = page_bytes / sector_bytes;
   std::uint64_t kind = random.below(4);
-  std::size_t sectors = data.size() / 512, upto = random.below(sectors + 1);
-  for (std::size_t s = 0; s < sectors; ++s) {
-    bool keep = kind == 0 || (kind == 2 && s < upto) || (kind == 3 && random.below(2) == 0);
-    if (keep) write_durable(offset + s * 512, data.subspan(s * 512, 512));
+  std::size_t sectors = pages.size() * page_sectors, upto = random.below(sectors + 1);
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    bool keep[page_sectors];
+    for (std::size_t s = 0; s < page_sectors; ++s)
+      keep[s] = kind == 0 || (kind == 2 && i * page_sectors + s < upto) || (kind == 3 && random.below(2) == 0);
+    auto land = [&](Page& onto) {
+      if (std::all_of(keep, keep + page_sectors, [](bool k) { return k; })) {
+        onto = pages[i];
+        return;
+      }
+      std::byte mixed[page_bytes];
+      onto.read(mixed);
+      for (std::size_t s = 0; s < page_sectors; ++s)
+        if (keep[s]) std::memcpy(mixed + s * sector_bytes, pages[i].bytes() + s * sector_bytes, sector_bytes);
+      onto = Page::of(mixed);
+    };
+    if (std::none_of(keep, keep + page_sectors, [](bool k) { return k; })) continue;
+    land(media_[first + i]);
+    land(now_[first + i]);
   }
 }
 
 void SimFile::power_cut(SeededRandom& random) {
   std::deque<Unsynced> cache = std::move(cache_);
   cache_.clear();
-  for (const Unsynced& u : cache) tear(u.offset, u.data, random);
+  for (const Unsynced& u : cache) tear(u.offset, u.pages, random);
   now_ = media_;
 }
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 LMTPD = ["lmtpd/proto", "lmtpd/session", "lmtpd/userdb", "lmtpd/delivery", "lmtpd/net", "lmtpd/config"]
 REPL = ["spool-repl/format", "spool-repl/ports", "spool-repl/core", "spool-repl/journal", "spool-repl/io",
-        "spool-repl/net", "spool-repl/export", "spool-repl/control"]
+        "spool-repl/net", "spool-repl/export", "spool-repl/control", "spool-repl/arbiter"]
 REPL_PROGRAMS = ["spool-repl/daemon", "spool-repl/ctl"]
 ALL = ["base", "argv", "bench/mailbench"] + LMTPD + REPL + REPL_PROGRAMS
 
@@ -40,6 +40,7 @@ EDGES = {
     "spool-repl/net": ["base", "spool-repl/ports", "spool-repl/format"],
     "spool-repl/export": ["base", "spool-repl/ports"],
     "spool-repl/control": ["base", "spool-repl/ports"],
+    "spool-repl/arbiter": ["base", "spool-repl/ports", "spool-repl/format", "spool-repl/core"],
     "spool-repl/daemon": ["base"] + REPL,
     "spool-repl/ctl": ["base", "spool-repl/daemon"] + REPL,
     "bench/mailbench": ["base"],

@@ -153,7 +153,7 @@ void Core::Parts::become_primary() {
   Promotion::Granted g = std::move(*granted);
   granted.reset();
   auto& p = role.emplace<Primary>(volume, checkpointer);
-  volume.out.notices.push_back({false, g.text});
+  volume.out.notices.push_back({g.by_force, g.text, NoticeKind::role, volume.sb.replica, g.epoch.counter});
   volume.out.role_changes.push_back({Role::primary});
   if (g.command) volume.out.commands.push_back({*g.command, true, g.text});
   tell_state(true);
@@ -166,6 +166,7 @@ void Core::Parts::become_secondary() {
   role.emplace<Secondary>(volume, checkpointer);
   volume.tail_limit = UINT64_MAX;
   volume.out.role_changes.push_back({Role::secondary, lost});
+  if (!lost) volume.out.notices.push_back({false, fmt::format("replica {} is Secondary", volume.sb.replica), NoticeKind::role, volume.sb.replica});
   if (demote_command)
     volume.out.commands.push_back({*demote_command, !lost, lost ? "another primary has taken over" : "Secondary"});
   demote_command.reset();

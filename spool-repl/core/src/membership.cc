@@ -51,6 +51,29 @@ void Primary::bound_suspension() {
     v_.fail_device(fmt::format("suspended for {} s", std::chrono::duration_cast<std::chrono::seconds>(bound).count()));
 }
 
+// A change of the set, or a connection that comes back at once, is no news.
+void Primary::tell_suspension() {
+  if (!suspended()) {
+    suspended_since_.reset();
+    if (std::exchange(suspension_told_, false))
+      v_.out.notices.push_back({false, "the suspension is over: writes go on", NoticeKind::resumed, 0, epoch_.counter});
+    return;
+  }
+  if (!suspended_since_) suspended_since_ = v_.now;
+  if (suspension_told_ || v_.now - *suspended_since_ < suspension_news_after) return;
+  suspension_told_ = true;
+  v_.out.notices.push_back({true, "suspended: writes wait for " + waits_for(), NoticeKind::suspended, 0, epoch_.counter});
+}
+
+std::string Primary::waits_for() const {
+  std::string text;
+  for (const Peer& p : peers_)
+    if (required(p.config.id) && (p.connection != ConnectionState::Connected || p.filling()))
+      text += fmt::format("{}replica {}", text.empty() ? "" : ", ", p.config.id);
+  if (text.empty()) return fmt::format("min_in_sync = {}", v_.config.min_in_sync);
+  return change_ ? text + ", or the arbiter" : text;
+}
+
 // One change at a time. A member that is away may be removed before the epoch that still counts it is durable
 // everywhere (everybody counted so far is waited for until the newest epoch is), one is added only after that.
 void Primary::consider_change() {
@@ -125,11 +148,13 @@ void Primary::apply_change() {
   for (Peer& p : peers_) {
     if (joined & set_of(p.config.id)) {
       p.adding = false;
-      v_.out.notices.push_back({false, fmt::format("replica {} is in sync, epoch {}", p.config.id, granted.epoch.counter)});
+      v_.out.notices.push_back({false, fmt::format("replica {} is in sync, epoch {}", p.config.id, granted.epoch.counter),
+                                NoticeKind::member_added, p.config.id, granted.epoch.counter});
     }
     if (left & set_of(p.config.id))
       v_.out.notices.push_back({true, fmt::format("going on without replica {}, epoch {}", p.config.id,
-                                                  granted.epoch.counter)});
+                                                  granted.epoch.counter),
+                                NoticeKind::member_removed, p.config.id, granted.epoch.counter});
   }
   begin_epoch(granted.epoch, granted.in_sync);
 }
@@ -145,7 +170,7 @@ void Primary::lose(std::string reason) {
   if (lost_) return;
   lost_ = true;
   v_.out.notices.push_back({true, fmt::format("no longer primary: {}. What was not yet acknowledged may be missing from "
-                                              "its history", reason)});
+                                              "its history", reason), NoticeKind::role, v_.sb.replica, epoch_.counter});
 }
 
 bool Primary::may_step_down() const {

@@ -174,6 +174,7 @@ void Primary::advance() {
     pump_sync(p);
   }
   advance_acks();
+  tell_suspension();
   update_tail_limit();
 }
 
@@ -209,7 +210,8 @@ void Primary::refuse_other(ReplicaId id, std::string reason, bool split_brain) {
 void Primary::refuse(Peer& peer, std::string reason) {
   peer.connection = ConnectionState::StandAlone;
   peer.why = reason;
-  v_.out.notices.push_back({true, fmt::format("peer {}: {}", peer.config.id, reason)});
+  v_.out.notices.push_back({true, fmt::format("peer {}: {}", peer.config.id, reason),
+                            peer.split_brain ? NoticeKind::split_brain : NoticeKind::refused, peer.config.id});
   v_.out.sends.push_back(Send{peer.config.id, Refuse{reason}});
   v_.out.closes.push_back({peer.config.id, std::move(reason)});
 }
@@ -231,7 +233,7 @@ void Primary::peer_down(ReplicaId id) {
   Peer* peer = find_peer(id);
   if (!peer) return;
   if (peer->connection == ConnectionState::Connected)
-    v_.out.notices.push_back({true, fmt::format("peer {} is lost", id)});
+    v_.out.notices.push_back({true, fmt::format("peer {} is lost", id), NoticeKind::disconnected, id});
   if (peer->connection != ConnectionState::StandAlone) peer->connection = ConnectionState::Connecting;
   peer->sync.reset();
   peer->sync_hold = 0;
@@ -337,7 +339,8 @@ void Primary::begin(Peer& peer, RecordNo common_end) {
   peer.durable_end = std::min(peer.durable_end, common_end);
   peer.received_end = peer.durable_end;
   v_.out.sends.push_back(Send{peer.config.id, Begin{peer.epoch, from, forced_since(from.lsn), successor_of(from.lsn)}});
-  v_.out.notices.push_back({false, fmt::format("peer {} is connected at {}", peer.config.id, from.lsn.v)});
+  v_.out.notices.push_back({false, fmt::format("peer {} is connected at {}", peer.config.id, from.lsn.v),
+                            NoticeKind::connected, peer.config.id});
   // An earlier resync was not finished, and what of it has arrived is not known here.
   if (const Link* link = v_.find_link(peer.config.id); link->state && link->state->inconsistent) {
     bool vouched = vouches(*link->state);
@@ -363,7 +366,8 @@ void Primary::handle(Peer& peer, const Refuse& m) {
   peer.connection = ConnectionState::StandAlone;
   peer.why = "it refused: " + m.reason;
   peer.split_brain = peer.split_brain || m.reason.starts_with("split brain");
-  v_.out.notices.push_back({true, fmt::format("peer {} refused: {}", peer.config.id, m.reason)});
+  v_.out.notices.push_back({true, fmt::format("peer {} refused: {}", peer.config.id, m.reason),
+                            peer.split_brain ? NoticeKind::split_brain : NoticeKind::refused, peer.config.id});
   v_.out.closes.push_back({peer.config.id, m.reason});
 }
 
@@ -429,6 +433,7 @@ std::optional<Instant> Primary::next_tick() const {
   if (!open_.empty() && v_.journal_in_flight < v_.config.journal_writes_in_flight)
     consider(open_.opened_at + v_.config.seal_after);
   if (change_ && change_->ask_again) consider(*change_->ask_again);
+  if (suspended_since_ && !suspension_told_) consider(*suspended_since_ + suspension_news_after);
   if (waiting_since_ && v_.config.suspend_timeout > Duration(0)) consider(*waiting_since_ + v_.config.suspend_timeout);
   for (const Peer& p : peers_)
     if (p.sync && p.sync->pause_until > v_.now) consider(p.sync->pause_until);
@@ -442,13 +447,7 @@ void Primary::fill_status(VolumeStatus& s) const {
   s.epoch = epoch_;
   s.in_sync = in_sync_;
   s.suspended = suspended();
-  if (s.suspended) {
-    for (const Peer& p : peers_)
-      if (required(p.config.id) && (p.connection != ConnectionState::Connected || p.filling()))
-        s.waits_for += fmt::format("{}replica {}", s.waits_for.empty() ? "" : ", ", p.config.id);
-    if (s.waits_for.empty()) s.waits_for = fmt::format("min_in_sync = {}", v_.config.min_in_sync);
-    else if (change_) s.waits_for += ", or the arbiter";
-  }
+  if (s.suspended) s.waits_for = waits_for();
   s.waiting_requests = waiters_.size() + stalled_writes_.size() + stalled_reads_.size();
   for (const Peer& p : peers_) {
     auto lsn = [&](RecordNo end) {

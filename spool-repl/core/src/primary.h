@@ -142,6 +142,7 @@ class Primary {
   };
 
   // membership.cc
+  static constexpr Duration suspension_news_after = std::chrono::milliseconds(500);
   bool required(ReplicaId id) const;
   RecordNo durable_on(ReplicaSet set) const;  // one past the last record that is durable on all of them
   void consider_change();
@@ -150,6 +151,8 @@ class Primary {
   void apply_change();
   void vote_out_stuck();
   void bound_suspension();
+  void tell_suspension();
+  std::string waits_for() const;
   bool has_lost_peer() const;
 
   // primary.cc: log, peers, acknowledgements
@@ -220,6 +223,8 @@ class Primary {
   std::optional<Change> change_;
   std::uint64_t arbiter_token_ = 0;
   std::optional<Instant> waiting_since_;  // suspended, and somebody waits
+  std::optional<Instant> suspended_since_;
+  bool suspension_told_ = false;
   bool forced_alone_ = false, demoting_ = false, lost_ = false;
   std::vector<Peer> peers_;
 

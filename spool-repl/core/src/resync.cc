@@ -46,7 +46,8 @@ void Primary::begin_resync(Peer& peer) {
   if (reaches) m.since_epoch = v_.find_dirty(peer.config.id)->slot().since_epoch, m.since = v_.find_dirty(peer.config.id)->slot().since;
   for (const EpochEntry& e : v_.sb.epochs)
     if (e.start <= m.from.lsn) m.epochs.push_back(e);
-  v_.out.notices.push_back({false, fmt::format("replica {} needs a {} resync", peer.config.id, reaches ? "bitmap" : "full")});
+  v_.out.notices.push_back({false, fmt::format("replica {} needs a {} resync", peer.config.id, reaches ? "bitmap" : "full"),
+                            NoticeKind::other, peer.config.id});
   v_.out.sends.push_back(Send{peer.config.id, std::move(m)});
 }
 
@@ -61,7 +62,7 @@ void Primary::handle(Peer& peer, const SyncReady& m) {
   peer.sent_end = peer.received_end = peer.durable_end = *from;
   start_sync(peer, m.from.lsn, peer.sync_whole || m.whole, peer.sync_compare || peer.sync_whole || m.whole);
   v_.out.notices.push_back({false, fmt::format("replica {} is connected at {}, resync of {} blocks begins", peer.config.id,
-                                               m.from.lsn.v, peer.sync->total)});
+                                               m.from.lsn.v, peer.sync->total), NoticeKind::resync_begun, peer.config.id});
 }
 
 void Primary::start_sync(Peer& peer, Lsn base, bool whole, bool compare) {
@@ -216,7 +217,7 @@ void Primary::peer_state(ReplicaId id, const NodeState& state) {
   Peer* peer = find_peer(id);
   if (!peer || !peer->sync || state.inconsistent || !peer->sync->end_sent) return;
   peer->sync.reset();
-  v_.out.notices.push_back({false, fmt::format("resync of replica {} is finished", id)});
+  v_.out.notices.push_back({false, fmt::format("resync of replica {} is finished", id), NoticeKind::resync_finished, id});
 }
 
 }  // namespace twinloft::repl::core

@@ -102,7 +102,8 @@ void Secondary::on_reset_archived(int error) {
 
 void Secondary::reset() {
   v_.out.notices.push_back({true, fmt::format("{} resync from replica {}: this replica is Inconsistent until it is finished",
-                                              reset_->whole ? "full" : "bitmap", primary_)});
+                                              reset_->whole ? "full" : "bitmap", primary_),
+                               NoticeKind::resync_begun, primary_});
   Superblock& sb = v_.sb;
   if (reset_->whole) sb.inconsistent_base_epoch = {}, sb.inconsistent_base = base_unknown;
   else if (!v_.inconsistent)
@@ -267,7 +268,8 @@ void Secondary::advance_sync() {
 void Secondary::on_consistent_durable() {
   clearing_ = false;
   v_.inconsistent = false;
-  v_.out.notices.push_back({false, fmt::format("resync is finished: this replica is consistent at {}", v_.commit_lsn().v)});
+  v_.out.notices.push_back({false, fmt::format("resync is finished: this replica is consistent at {}", v_.commit_lsn().v),
+                            NoticeKind::resync_finished, primary_});
 }
 
 }  // namespace twinloft::repl::core

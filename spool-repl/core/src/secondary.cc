@@ -46,13 +46,14 @@ void Secondary::drop_sync() {
 
 void Secondary::peer_down(ReplicaId id) {
   if (id != primary_) return;
-  if (connection_ == ConnectionState::Connected) v_.out.notices.push_back({true, fmt::format("primary {} is lost", id)});
+  if (connection_ == ConnectionState::Connected)
+    v_.out.notices.push_back({true, fmt::format("primary {} is lost", id), NoticeKind::disconnected, id});
   forget_primary();
 }
 
 void Secondary::peer_state(ReplicaId id, const NodeState& state) {
   if (id != primary_ || state.primary) return;
-  v_.out.notices.push_back({false, fmt::format("replica {} is no longer primary", id)});
+  v_.out.notices.push_back({false, fmt::format("replica {} is no longer primary", id), NoticeKind::role, id});
   forget_primary();
 }
 
@@ -182,7 +183,8 @@ void Secondary::finish_cut() {
   TL_CHECK(common.has_value());
   if (*common < v_.log.end())
     v_.out.notices.push_back({false, fmt::format("records {} to {} are not in the primary's history and are cut off",
-                                                 cut_to_.lsn.v + 1, v_.log.last_mark().lsn.v)});
+                                                 cut_to_.lsn.v + 1, v_.log.last_mark().lsn.v),
+                              NoticeKind::tail_cut, primary_});
   for (RecordNo no = *common; no < v_.log.end(); ++no) v_.release_memory(v_.log.at(no));
   v_.log.cut(*common);
   std::erase_if(v_.sb.epochs, [&](const EpochEntry& e) { return e.start > cut_to_.lsn; });
@@ -205,7 +207,8 @@ void Secondary::connected() {
   split_brain_ = false;
   acked_ = {};
   v_.out.notices.push_back({false, fmt::format("primary {} is connected at {}, epoch {}", primary_,
-                                               v_.log.last_mark().lsn.v, epoch_.counter)});
+                                               v_.log.last_mark().lsn.v, epoch_.counter),
+                            NoticeKind::connected, primary_, epoch_.counter});
 }
 
 void Secondary::handle(RecordMessage& m) {
@@ -273,7 +276,8 @@ void Secondary::handle(const Refuse& m) {
   why_ = "it refused: " + m.reason;
   why_of_ = primary_;
   split_brain_ = m.reason.starts_with("split brain");
-  v_.out.notices.push_back({true, fmt::format("primary {} refused: {}", primary_, m.reason)});
+  v_.out.notices.push_back({true, fmt::format("primary {} refused: {}", primary_, m.reason),
+                            split_brain_ ? NoticeKind::split_brain : NoticeKind::refused, primary_});
   v_.out.closes.push_back({primary_, m.reason});
 }
 

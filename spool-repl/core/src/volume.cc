@@ -178,7 +178,8 @@ NodeState Volume::node_state(bool primary) const {
 }
 
 void Volume::refuse_link(ReplicaId id, const std::string& reason) {
-  out.notices.push_back({true, fmt::format("replica {}: {}", id, reason)});
+  NoticeKind kind = reason.starts_with("split brain") ? NoticeKind::split_brain : NoticeKind::refused;
+  out.notices.push_back({true, fmt::format("replica {}: {}", id, reason), kind, id});
   out.sends.push_back(Send{id, Refuse{reason}});
   out.closes.push_back({id, reason});
 }
@@ -289,7 +290,7 @@ void Volume::fail_device(std::string reason) {
   if (failed) return;
   failed = true;
   failure = std::move(reason);
-  out.notices.push_back({true, failure + ": the device fails all writes until it is attached anew"});
+  out.notices.push_back({true, failure + ": the device fails all writes until it is attached anew", NoticeKind::failed});
 }
 
 }  // namespace twinloft::repl::core

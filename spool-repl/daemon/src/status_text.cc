@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <boost/json/src.hpp>
+#include <boost/json.hpp>
 
 namespace twinloft::repl::daemon {
 

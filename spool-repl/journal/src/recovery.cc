@@ -1,5 +1,7 @@
 #include "twinloft/spool-repl/journal/recovery.h"
 
+#include "ring_reader.h"
+
 #include <algorithm>
 #include <optional>
 #include <unordered_map>
@@ -12,33 +14,6 @@
 namespace twinloft::repl::journal {
 
 namespace {
-
-// Reads the ring in large pieces that slide forward with the scan.
-class RingReader {
- public:
-  RingReader(ports::BlockFile& file, const Superblock& sb) : file_(file), sb_(sb), buffer_(window) {}
-
-  // `bytes` at a physical offset of the ring; valid until the next call. They must not cross the ring's end.
-  Result<ByteSpan> read(std::uint64_t at, std::uint64_t bytes) {
-    TL_CHECK(bytes <= window && at + bytes <= sb_.ring_bytes);
-    if (at < start_ || at + bytes > start_ + have_) {
-      start_ = at;
-      have_ = 0;
-      std::uint64_t n = std::min<std::uint64_t>(window, sb_.ring_bytes - at);
-      TL_TRY(file_.read(sb_.ring_offset + at, buffer_.span().first(n)));
-      have_ = n;
-    }
-    return ByteSpan(buffer_.span()).subspan(at - start_, bytes);
-  }
-
- private:
-  static constexpr std::uint64_t window = 8u << 20;
-  static_assert(window >= std::uint64_t{record_blocks_max} * block_size);
-  ports::BlockFile& file_;
-  const Superblock& sb_;
-  AlignedBuffer buffer_;
-  std::uint64_t start_ = 0, have_ = 0;
-};
 
 class Scanner {
  public:
@@ -72,30 +47,20 @@ class Scanner {
   }
 
   Result<bool> take(JournalPos pos) {
-    std::uint64_t at = pos.v % sb_.ring_bytes;
-    TL_TRY_ASSIGN(ByteSpan first, reader_.read(at, block_size));
-    auto frame = decode_frame(first, sb_.volume);
-    if (!frame || frame->pos != pos || frame->replica != sb_.replica) return false;
-    std::uint64_t bytes = std::uint64_t{frame->total_blocks} * block_size;
-    if (at + bytes > sb_.ring_bytes || pos.v + bytes - sb_.tail_pos.v > sb_.ring_bytes) return false;
-    TL_TRY_ASSIGN(ByteSpan all, reader_.read(at, bytes));
-    ByteSpan meta = all.subspan(frame_header_bytes, frame->meta_bytes);
-    auto body = decode_body_meta(meta, sb_.volume, sb_.volume_blocks);
-    if (!body && body.error().code == Errc::invalid) return std::unexpected(body.error());
-    if (!body || body->header.first_lsn != last_.lsn + 1 || body->header.prev_hash != last_.hash) return false;
+    TL_TRY_ASSIGN(auto found, read_record(reader_, sb_, pos, last_));
+    if (!found) return false;
+    auto& [frame, body, meta, payload] = *found;
+    std::uint64_t bytes = std::uint64_t{frame.total_blocks} * block_size;
+    if (pos.v + bytes - sb_.tail_pos.v > sb_.ring_bytes) return false;
     // Cut off, and nothing has been written over it yet: what was cut never comes back.
-    if (frame->incarnation < sb_.cut_incarnation && body->header.first_lsn > sb_.cut_lsn) return false;
-    ByteSpan payload = all.subspan(std::uint64_t{meta_blocks_for(frame->meta_bytes)} * block_size);
-    std::vector<const std::byte*> blocks;
-    for (std::size_t i = 0; i < payload.size(); i += block_size) blocks.push_back(payload.data() + i);
-    if (!verify_payload(*body, blocks)) return false;
+    if (is_cut_off(sb_, frame, body)) return false;
 
-    last_ = body->mark();
+    last_ = body.mark();
     pos_ = {pos.v + bytes};
-    scan_.log.commit = std::max(scan_.log.commit, frame->commit_lsn);
+    scan_.log.commit = std::max(scan_.log.commit, frame.commit_lsn);
     // Content is kept while it may be needed above the commit point; see keep_uncommitted_only().
-    scan_.log.records.push_back({std::move(*body), pos, frame->total_blocks, frame->meta_bytes,
-                             {meta.begin(), meta.end()}, {payload.begin(), payload.end()}});
+    scan_.log.records.push_back({std::move(body), pos, frame.total_blocks, frame.meta_bytes,
+                                 {meta.begin(), meta.end()}, {payload.begin(), payload.end()}});
     keep_uncommitted_only();
     return true;
   }

@@ -18,7 +18,7 @@ Status store_superblock(ports::BlockFile& journal, const Superblock& sb) {
   return store_copy(journal, sb, 1);
 }
 
-Result<LoadedSuperblock> load_superblock(ports::BlockFile& journal) {
+Result<SuperblockCopies> read_superblock(ports::BlockFile& journal) {
   if (journal.size_bytes() < journal_reserved_bytes)
     return fail(Errc::not_found, "{}: too small to be a journal", journal.name());
   Result<Superblock> copies[2] = {fail(Errc::not_found, ""), fail(Errc::not_found, "")};
@@ -39,14 +39,15 @@ Result<LoadedSuperblock> load_superblock(ports::BlockFile& journal) {
                 copies[1].error().message);
   }
   int best = !copies[0] ? 1 : !copies[1] ? 0 : copies[1]->generation > copies[0]->generation ? 1 : 0;
-  LoadedSuperblock out{*copies[best], false};
   const auto& other = copies[1 - best];
+  return SuperblockCopies{*copies[best], best, other.has_value(), other && *other == *copies[best]};
+}
+
+Result<LoadedSuperblock> load_superblock(ports::BlockFile& journal) {
+  TL_TRY_ASSIGN(SuperblockCopies found, read_superblock(journal));
   // A change is acted upon only once both copies are durable, so either one is a safe state to go on from.
-  if (!other || *other != out.superblock) {
-    out.repaired = !other;
-    TL_TRY(store_copy(journal, out.superblock, 1 - best));
-  }
-  return out;
+  if (!found.copies_agree) TL_TRY(store_copy(journal, found.superblock, 1 - found.newest));
+  return LoadedSuperblock{found.superblock, !found.other_readable};
 }
 
 }  // namespace twinloft::repl::journal

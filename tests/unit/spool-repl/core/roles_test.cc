@@ -402,5 +402,58 @@ TEST_F(RolesTest, ADeposedPrimaryFailsItsDevice) {
   EXPECT_NE(node(1).done.at(later), 0);
 }
 
+TEST_F(RolesTest, NoticesSayWhatHappened) {
+  using K = NoticeKind;
+  make(2);
+  connect_all();
+  exchange();
+  promote(1);
+  write_flush(1, 0);
+  exchange();
+  EXPECT_EQ(node(1).notice_kinds, (std::vector{K::role, K::connected}));
+  EXPECT_EQ(node(2).notice_kinds, (std::vector{K::connected}));
+
+  // A connection that is back at once suspends nobody long enough to be news.
+  disconnect(1, 2);
+  node(1).pass_time(std::chrono::milliseconds(100));
+  connect(1, 2);
+  exchange();
+  node(1).pass_time(std::chrono::seconds(5));
+  EXPECT_EQ(node(1).notice_kinds, (std::vector{K::role, K::connected, K::disconnected, K::connected}));
+
+  node(1).notice_kinds.clear();
+  disconnect(1, 2);
+  node(1).pass_time(Duration(1));
+  ASSERT_TRUE(node(1).core->next_tick());
+  node(1).pass_time(std::chrono::seconds(1));
+  node(1).pass_time(std::chrono::seconds(1));
+  EXPECT_EQ(node(1).notice_kinds, (std::vector{K::disconnected, K::suspended}));
+  EXPECT_EQ(node(1).notices.back(), "suspended: writes wait for replica 2");
+  connect(1, 2);
+  exchange();
+  EXPECT_EQ(node(1).notice_kinds, (std::vector{K::disconnected, K::suspended, K::connected, K::resumed}));
+
+  node(1).step(Demote{5});
+  exchange();
+  EXPECT_EQ(node(1).notice_kinds.back(), K::role);
+  EXPECT_EQ(node(1).notices.back(), "replica 1 is Secondary");
+}
+
+TEST_F(RolesTest, NoticesOfAMemberThatIsLeftOutAndComesBack) {
+  using K = NoticeKind;
+  make(2, Arbiter::manual, OnPeerLoss::go_on);
+  connect_all();
+  exchange();
+  promote(1);
+  exchange();
+  node(1).notice_kinds.clear();
+  disconnect(1, 2);
+  exchange();
+  EXPECT_EQ(node(1).notice_kinds, (std::vector{K::disconnected, K::member_removed}));
+  connect(1, 2);
+  exchange();
+  EXPECT_EQ(node(1).notice_kinds, (std::vector{K::disconnected, K::member_removed, K::connected, K::member_added}));
+}
+
 }  // namespace
 }  // namespace twinloft::repl::core

@@ -160,6 +160,7 @@ class Shell {
   std::vector<ReplicaId> sent_to;     // of each
   std::vector<ClosePeer> closed;
   std::vector<std::string> notices;
+  std::vector<NoticeKind> notice_kinds;  // of each
   std::vector<std::byte> archived;
   std::vector<ArbiterRequest> arbiter_requests;
   std::vector<RoleChange> role_changes;
@@ -258,7 +259,7 @@ class Shell {
       sent.push_back(RecordMessage{r.epoch, {all.begin(), split}, {split, all.end()}});
     }
     for (auto& c : out.closes) closed.push_back(c);
-    for (auto& n : out.notices) notices.push_back(n.text);
+    for (auto& n : out.notices) notices.push_back(n.text), notice_kinds.push_back(n.kind);
     for (auto& c : out.completions) {
       EXPECT_TRUE(done.emplace(c.id, c.error).second) << "request " << c.id << " completed twice";
       if (on_done) on_done(c.id, c.error);

@@ -170,9 +170,16 @@ struct Complete {
   std::uint64_t id;
   int error;
 };
+enum class NoticeKind : std::uint8_t {
+  other, role, member_removed, member_added, connected, disconnected, refused, split_brain, resync_begun, resync_finished,
+  tail_cut, suspended, resumed, failed,
+};
 struct Notice {  // for log and events; rare
   bool serious;
   std::string text;
+  NoticeKind kind = NoticeKind::other;
+  ReplicaId peer = 0;       // whom it is about, 0: nobody else
+  std::uint64_t epoch = 0;  // that it is about, 0: the one that the volume is in
 };
 
 // One batch, performed in the order of the fields: nothing is completed before what it rests on was handed over.

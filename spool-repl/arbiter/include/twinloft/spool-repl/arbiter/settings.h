@@ -1,0 +1,32 @@
+// What the section [volume.<name>.arbiter] says.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "twinloft/base/clock.h"
+#include "twinloft/spool-repl/format/types.h"
+
+namespace twinloft::repl::arbiter {
+
+enum class Kind { manual, etcd, pacemaker };
+const char* name_of(Kind kind);
+
+// The core gives a promotion up after 10 s without an answer: one that comes later would never be heard.
+inline constexpr Duration timeout_min = std::chrono::milliseconds(50);
+inline constexpr Duration timeout_max = std::chrono::seconds(9);
+inline constexpr std::size_t endpoints_max = 16;
+
+struct Settings {
+  Kind kind = Kind::manual;
+  Duration timeout = std::chrono::seconds(5);  // for one request, all endpoints and tries together
+
+  // etcd
+  std::vector<std::string> endpoints;  // http://host:port or https://host:port
+  std::string prefix = "/twinloft";    // the key is PREFIX/UUID/epoch
+  std::string ca_file, cert_file, key_file;  // for https; no ca_file: the system's
+  std::string user, password_file;
+};
+
+}  // namespace twinloft::repl::arbiter

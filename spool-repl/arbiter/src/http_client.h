@@ -1,0 +1,80 @@
+// An HTTP/1.1 client for few, small requests on a thread that may block: connect, POST, POST, close. Boost.Beast.
+//
+// Every call has a deadline, and cancel() ends it from another thread. What is sent and received is bounded.
+#pragma once
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/ssl/ssl_stream.hpp>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "twinloft/base/clock.h"
+#include "twinloft/base/result.h"
+
+namespace twinloft::repl::arbiter {
+
+struct Endpoint {
+  bool tls = false;
+  std::string host, port;
+  std::string url;  // as it was configured
+};
+// "http://host:port", "https://[::1]", with or without a slash at the end. The port is 2379 where there is none.
+Result<Endpoint> parse_endpoint(const std::string& url);
+
+struct TlsFiles {
+  std::string ca, certificate, key;  // PEM; empty: the system's authorities, no certificate of our own
+};
+// Errc::invalid, naming the file, where one can not be used.
+Result<boost::asio::ssl::context> tls_context(const TlsFiles& files);
+
+struct HttpAnswer {
+  unsigned status = 0;
+  std::string body;
+};
+
+class HttpClient {
+ public:
+  static constexpr std::size_t answer_bytes_max = 64u << 10;
+  static constexpr std::size_t header_bytes_max = 8u << 10;
+
+  explicit HttpClient(const Clock& clock) : clock_(clock) {}
+  ~HttpClient() { close(); }
+  HttpClient(const HttpClient&) = delete;
+  HttpClient& operator=(const HttpClient&) = delete;
+
+  // Fails before anything of a request can have been sent.
+  Status connect(const Endpoint& endpoint, const TlsFiles& files, Instant deadline);
+  bool is_open() const { return stream_.index() != 0; }
+  // On an open connection. A failure leaves it open whether the server has seen the request, and closes the connection; an
+  // answer closes it where the server wants that.
+  Result<HttpAnswer> post(const std::string& target, const std::string& body, const std::string& token, Instant deadline);
+  void close();
+  void cancel();  // from any thread; final
+
+ private:
+  using Tcp = boost::beast::tcp_stream;
+  using Tls = boost::beast::ssl_stream<Tcp>;
+  Tcp& tcp();
+  template <class Start>
+  boost::system::error_code await(Start start);
+  Result<boost::asio::ip::tcp::resolver::results_type> resolve(const Endpoint& endpoint, Instant deadline);
+  Status secure(const Endpoint& endpoint, const TlsFiles& files, Instant deadline);
+  Status arm(Instant deadline);
+
+  const Clock& clock_;
+  boost::asio::io_context io_{1};
+  boost::asio::ip::tcp::resolver resolver_{io_};
+  std::optional<boost::asio::ssl::context> context_;
+  std::variant<std::monostate, Tcp, Tls> stream_;
+  boost::beast::flat_buffer received_;
+  std::string host_;  // for the Host header
+  std::atomic<bool> cancelled_ = false;
+};
+
+}  // namespace twinloft::repl::arbiter

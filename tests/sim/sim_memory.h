@@ -1,0 +1,44 @@
+// Memory of a simulated process: zeros at every start, and costs only what is touched.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <map>
+#include <new>
+#include <vector>
+
+#include "twinloft/base/bytes.h"
+
+namespace twinloft::repl::sim {
+
+class SimMemory {
+ public:
+  explicit SimMemory(std::size_t bytes) : bytes_(bytes) {
+    auto& spare = spares()[bytes];
+    if (!spare.empty()) {
+      start_ = spare.back();
+      spare.pop_back();
+      madvise(start_, bytes_, MADV_DONTNEED);  // private and anonymous: reads as zeros again
+      return;
+    }
+    constexpr std::size_t huge = 2u << 20;
+    void* area = mmap(nullptr, bytes + huge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (area == MAP_FAILED) throw std::bad_alloc();
+    start_ = static_cast<std::byte*>(area) + (huge - reinterpret_cast<std::uintptr_t>(area) % huge) % huge;
+    madvise(start_, bytes_, MADV_HUGEPAGE);  // fewer faults
+  }
+  SimMemory(const SimMemory&) = delete;
+  SimMemory& operator=(const SimMemory&) = delete;
+  ~SimMemory() { spares()[bytes_].push_back(start_); }
+  MutableByteSpan span() { return {static_cast<std::byte*>(start_), bytes_}; }
+
+ private:
+  static std::map<std::size_t, std::vector<void*>>& spares() {
+    static std::map<std::size_t, std::vector<void*>> all;
+    return all;
+  }
+  std::size_t bytes_;
+  void* start_;
+};
+
+}  // namespace twinloft::repl::sim

@@ -1,0 +1,72 @@
+// An HTTP server that does what the test says, down to the bytes, and a model of etcd's key to put behind it.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "twinloft/base/fd.h"
+
+namespace twinloft::repl::arbiter {
+
+struct SeenRequest {
+  std::string target, body, token;
+  std::string head;
+};
+
+struct FakeReply {
+  std::string bytes;           // sent as they are, and then the connection is closed ...
+  bool keep_alive = false;     // ... or not
+  bool silent_before = false;  // nothing is sent until the client has gone
+  bool trickle = false;        // one byte a packet
+  bool endless = false;        // `bytes` again and again until the client has gone
+};
+
+std::string http_answer(unsigned status, const std::string& body, const std::string& more = "");
+
+class FakeServer {
+ public:
+  using Handler = std::function<FakeReply(const SeenRequest&)>;
+  explicit FakeServer(Handler handler);
+  ~FakeServer();
+  std::string url(const char* scheme = "http") const;
+  std::vector<SeenRequest> seen() const;
+  void wait_for_requests(std::size_t count) const;
+
+ private:
+  void serve();
+  void serve_connection(int fd);
+  std::optional<SeenRequest> read_request(int fd, std::string& buffered);
+
+  Handler handler_;
+  std::uint16_t port_ = 0;  // before the listener, which sets it
+  Fd listener_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  std::vector<SeenRequest> seen_;  // guarded by mutex_
+  bool ending_ = false;            // guarded by mutex_
+  int connection_ = -1;            // guarded by mutex_
+  std::thread thread_;
+};
+
+// A port of 127.0.0.1 on which nobody listens.
+std::uint16_t closed_port();
+
+// Keys in memory, behind range, txn and authenticate.
+struct FakeEtcd {
+  std::optional<std::string> value;  // of the one key
+  std::string key;                   // of the last request
+  std::string cluster = "1234567890";
+  std::string user, password;  // not empty: logging in is needed
+  int logins = 0;
+  std::string token() const { return "token-" + std::to_string(logins); }
+
+  FakeReply operator()(const SeenRequest& r);
+  std::string answer(const SeenRequest& r);  // the body, for a good request
+};
+
+}  // namespace twinloft::repl::arbiter

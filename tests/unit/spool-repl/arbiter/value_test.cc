@@ -1,0 +1,124 @@
+#include "twinloft/spool-repl/arbiter/value.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+namespace twinloft::repl::arbiter {
+namespace {
+
+const Uuid volume = Uuid::parse("0f1e2d3c-4b5a-4978-8695-a4b3c2d1e0ff").value();
+
+core::EpochValue sample() {
+  return {{7, Uuid::parse("11111111-2222-4333-8444-555555555555").value()}, 2, set_of(1) | set_of(2) | set_of(64),
+          Uuid::parse("aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee").value()};
+}
+
+// What lies in a store today must be readable tomorrow. TWINLOFT_GOLDEN_WRITE=1 writes the file instead.
+TEST(ArbiterValue, Golden) {
+  std::string path = std::string(TWINLOFT_GOLDEN_DIR) + "/arbiter-value.json";
+  if (std::getenv("TWINLOFT_GOLDEN_WRITE")) {
+    std::ofstream(path) << encode_value(volume, sample()) << "\n";
+    return;
+  }
+  std::ifstream file(path);
+  ASSERT_TRUE(file) << path;
+  std::string text;
+  std::getline(file, text);
+  EXPECT_EQ(encode_value(volume, sample()), text) << "the format has changed: it needs a new version";
+  auto back = decode_value(volume, text);
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_EQ(*back, sample());
+}
+
+TEST(ArbiterValue, RoundTrips) {
+  SeededRandom random(3);
+  for (int i = 0; i < 500; ++i) {
+    core::EpochValue v{{random.draw() | 1, Uuid::generate(random)}, static_cast<ReplicaId>(1 + random.below(64)), random.draw(),
+                       Uuid::generate(random)};
+    v.in_sync |= set_of(v.writer);
+    std::string text = encode_value(volume, v);
+    EXPECT_LE(text.size(), value_bytes_max);
+    auto back = decode_value(volume, text);
+    ASSERT_TRUE(back) << back.error().message << " " << text;
+    EXPECT_EQ(*back, v);
+  }
+}
+
+TEST(ArbiterValue, LongestFits) {
+  core::EpochValue v = sample();
+  v.epoch.counter = UINT64_MAX;
+  v.in_sync = UINT64_MAX;
+  EXPECT_LE(encode_value(volume, v).size(), value_bytes_max);
+  EXPECT_TRUE(decode_value(volume, encode_value(volume, v)));
+}
+
+std::string changed(const std::string& from, const std::string& to) {
+  std::string text = encode_value(volume, sample());
+  std::size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(ArbiterValue, RefusesInWords) {
+  struct Case {
+    std::string text;
+    const char* words;
+  };
+  for (const Case& c : std::initializer_list<Case>{
+           {"", "no JSON"},
+           {"null", "no JSON object"},
+           {"[]", "no JSON object"},
+           {"{}", "no \"format\""},
+           {changed("twinloft-epoch", "twinloft"), "no \"format\""},
+           {changed("\"version\":1", "\"version\":2"), "in version 2 of its format, this program knows version 1"},
+           {changed("\"version\":1", "\"version\":\"1\""), "\"version\" is no number"},
+           {changed("\"version\":1,", ""), "\"version\" is no number"},
+           {changed("\"version\":1", "\"version\":-1"), "\"version\" is no number"},
+           {changed("0f1e2d3c", "0f1e2d3d"), "is of volume 0f1e2d3d-"},
+           {changed("0f1e2d3c", "0f1e2d3"), "\"volume\" is no UUID"},
+           {changed("\"counter\":7", "\"counter\":0"), "\"counter\" is no number"},
+           {changed("\"counter\":7", "\"counter\":7.5"), "\"counter\" is no number"},
+           {changed("\"counter\":7", "\"counter\":18446744073709551616"), "\"counter\" is no number"},
+           {changed("\"epoch\":{", "\"epoch\":[{"), "no JSON"},
+           {changed("11111111-2222-4333-8444-555555555555", "00000000-0000-0000-0000-000000000000"), "\"id\" is no UUID"},
+           {changed("\"writer\":2", "\"writer\":65"), "\"writer\" is no number from 1 to 64"},
+           {changed("\"writer\":2", "\"writer\":3"), "its writer is not in sync"},
+           {changed("[1,2,64]", "[1,2,65]"), "no replica from 1 to 64"},
+           {changed("[1,2,64]", "[0,2]"), "no replica"},
+           {changed("[1,2,64]", "7"), "no list \"in_sync\""},
+           {changed("[1,2,64]", "[2,1,64]"), "byte for byte"},
+           {changed("[1,2,64]", "[1,2,2,64]"), "byte for byte"},
+           {changed("\"writer\":2", "\"writer\": 2"), "byte for byte"},
+           {changed("\"writer\":2", "\"writer\":2,\"writer\":2"), "byte for byte"},
+           {changed("\"writer\":2", "\"writer\":2,\"more\":1"), "byte for byte"},
+           {changed("aaaaaaaa", "AAAAAAAA"), "byte for byte"},
+           {encode_value(volume, sample()) + "\n", "byte for byte"},
+           {encode_value(volume, sample()) + "{}", "no JSON"},
+           {std::string(value_bytes_max + 1, ' '), "1025 bytes"},
+           {std::string(512, '['), "no JSON"},
+           {std::string("{\"format\":\"twinloft-epoch\\u0000\"}"), "no \"format\""},
+       }) {
+    auto got = decode_value(volume, c.text);
+    ASSERT_FALSE(got) << c.text;
+    EXPECT_NE(got.error().message.find(c.words), std::string::npos) << c.text << "\n" << got.error().message;
+  }
+}
+
+TEST(ArbiterValue, EveryChangedByteIsAnotherValueOrNone) {
+  std::string good = encode_value(volume, sample());
+  for (std::size_t i = 0; i < good.size(); ++i)
+    for (char c : {'0', '9', 'a', '"', ' ', '\0', '\xff'}) {
+      std::string text = good;
+      if (text[i] == c) continue;
+      text[i] = c;
+      auto got = decode_value(volume, text);
+      EXPECT_TRUE(!got || encode_value(volume, *got) == text);
+      EXPECT_TRUE(!got || *got != sample());
+    }
+}
+
+}  // namespace
+}  // namespace twinloft::repl::arbiter
