@@ -346,8 +346,7 @@ void Primary::begin(Peer& peer, RecordNo common_end) {
     bool vouched = vouches(*link->state);
     start_sync(peer, from.lsn, !vouched || !bitmap_reaches(peer, link->state->base), true);
     peer.sync->not_before = common_end;
-    // The records that follow are all that it lacks.
-    if (vouched && link->state->base >= from.lsn) peer.sync->next = peer.sync->todo.size();
+    peer.sync->nothing = vouched && link->state->base >= from.lsn;
   }
 }
 

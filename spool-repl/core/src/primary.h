@@ -76,6 +76,8 @@ class Primary {
       std::vector<std::uint64_t> todo;     // what was not looked at yet
       std::uint64_t next = 0;              // word of it
       std::uint64_t total = 0, done = 0;   // blocks
+      bool whole = true, nothing = false;  // nothing: the records that follow are all that it lacks
+      bool chosen = false;                 // todo is filled
       bool compare = false;                // digests first: much of it may be there already
       std::uint64_t checks = 0;            // sent
       std::deque<Chunk> checking;          // those without an answer
@@ -180,6 +182,7 @@ class Primary {
   void begin_resync(Peer& peer);
   void pump_sync(Peer& peer);
   void start_sync(Peer& peer, Lsn base, bool whole, bool compare);
+  void choose_blocks(Peer& peer);
   bool vouches(const NodeState& state) const;
   bool bitmap_reaches(const Peer& peer, Lsn content) const;
   void read_chunk(Peer& peer, Peer::Chunk chunk, bool check);

@@ -68,11 +68,20 @@ void Primary::handle(Peer& peer, const SyncReady& m) {
 void Primary::start_sync(Peer& peer, Lsn base, bool whole, bool compare) {
   Peer::Sync& s = peer.sync.emplace();
   s.base = base;
+  s.whole = whole;
   s.compare = compare;
-  if (whole) {
+  s.total = whole ? v_.sb.volume_blocks : v_.find_dirty(peer.config.id)->count();
+}
+
+// Only now: records that the peer has already may have been committed here since the connection was made.
+void Primary::choose_blocks(Peer& peer) {
+  Peer::Sync& s = *peer.sync;
+  s.chosen = true;
+  if (s.nothing) {
+    s.total = 0;
+  } else if (s.whole) {
     s.todo.assign(bitmap_words(v_.sb.volume_blocks), ~std::uint64_t{0});
     if (v_.sb.volume_blocks % 64 != 0) s.todo.back() = (std::uint64_t{1} << v_.sb.volume_blocks % 64) - 1;
-    s.total = v_.sb.volume_blocks;
   } else {
     s.todo = v_.find_dirty(peer.config.id)->words();
     s.total = v_.find_dirty(peer.config.id)->count();
@@ -83,6 +92,7 @@ void Primary::pump_sync(Peer& peer) {
   if (!peer.sync || peer.connection != ConnectionState::Connected) return;
   Peer::Sync& s = *peer.sync;
   if (v_.now < s.pause_until || v_.log.committed_end() < s.not_before) return;
+  if (!s.chosen) choose_blocks(peer);
   while (s.reads < reads_max && s.flying_bytes < v_.config.sync_window_bytes) {
     if (v_.read_arena.free() < 64 + v_.read_arena.size() / 2) return;  // clients' reads come first
     if (!s.again.empty()) {
