@@ -233,8 +233,9 @@ Cluster::Found Cluster::after_power_cut(const Node& n) {
   return found;
 }
 
-void Cluster::check(const Node& n, bool need_promised, const char* when) {
-  Image image = after_power_cut(n).image;
+void Cluster::check(const Node& n, bool need_promised, const char* when) { check(n, after_power_cut(n).image, need_promised, when); }
+
+void Cluster::check(const Node& n, const Image& image, bool need_promised, const char* when) {
   if (history_.matching_prefix(image, need_promised)) return;
   violated(fmt::format("{}: replica {} holds no {}prefix: {}", when, n.id, need_promised ? "sufficient " : "",
                        history_.explain(image)));
@@ -244,9 +245,12 @@ void Cluster::check(const Node& n, bool need_promised, const char* when) {
 void Cluster::check_followers(const char* when) {
   Node* p = primary();
   if (!p) return;
-  ReplicaSet in_sync = external_ && arbiter_.value ? arbiter_.value->in_sync : after_power_cut(*p).in_sync;
+  Found found = after_power_cut(*p);
+  ReplicaSet in_sync = external_ && arbiter_.value ? arbiter_.value->in_sync : found.in_sync;
+  auto owes = [&](const Node& n) { return (in_sync & set_of(n.id)) != 0 && !n.replaced; };
+  check(*p, found.image, owes(*p), when);
   for (auto& n : nodes_)
-    if (n.get() == p || n->follows) check(*n, (in_sync & set_of(n->id)) != 0 && !n->replaced, when);
+    if (n.get() != p && n->follows) check(*n, owes(*n), when);
 }
 
 }  // namespace twinloft::repl::sim

@@ -91,6 +91,8 @@ core::Config Cluster::config_of(const Node& n) const {
 }
 
 void Cluster::create(Node& n) {
+  n.journal = SimFile(n.journal.name(), journal_bytes);
+  n.data = SimFile(n.data.name(), n.data.size_bytes());
   auto made = journal::create_replica({volume_uuid, n.id, volume_blocks_, true}, n.journal, n.data, true);
   if (!made) violated("create: " + made.error().message);
 }
@@ -204,8 +206,6 @@ void Cluster::inject_fault() {
     crash(n, true);
     n.follows = false;
     n.replaced = true;
-    n.journal = SimFile(n.journal.name(), n.journal.size_bytes());
-    n.data = SimFile(n.data.name(), n.data.size_bytes());
     create(n);
     revive_later(n);
   } else if (kind == 10 && external_) {

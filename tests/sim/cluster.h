@@ -124,6 +124,7 @@ class Cluster {
   };
   Found after_power_cut(const Node& node);
   void check(const Node& node, bool need_promised, const char* when);
+  void check(const Node& node, const Image& image, bool need_promised, const char* when);
   void check_followers(const char* when);
   Node* primary();  // where the client is
 

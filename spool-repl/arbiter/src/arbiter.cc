@@ -13,6 +13,12 @@ const char* name_of(Kind kind) {
   return "?";
 }
 
+Status check_endpoint(const std::string& url) {
+  auto endpoint = parse_endpoint(url);
+  if (!endpoint) return std::unexpected(endpoint.error());
+  return {};
+}
+
 Result<std::unique_ptr<Store>> make_store(const Settings& settings, const Uuid& volume, const Clock& clock) {
   if (settings.kind == Kind::etcd) {
     TL_TRY_ASSIGN(std::unique_ptr<Store> store, EtcdStore::create(settings, volume, clock));

@@ -89,6 +89,19 @@ class Table {
     return error(table_.get(key), key, "expected one of " + names);
   }
 
+  Status texts(std::string_view key, std::vector<std::string>& out) const {
+    const toml::node* node = table_.get(key);
+    if (!node) return {};
+    const toml::array* list = node->as_array();
+    if (!list) return error(node, key, "expected a list of texts: [\"...\", \"...\"]");
+    for (const auto& item : *list) {
+      auto value = item.value_exact<std::string>();
+      if (!value || value->find('\0') != std::string::npos) return error(&item, key, "expected a list of texts: [\"...\", \"...\"]");
+      out.push_back(*value);
+    }
+    return {};
+  }
+
   // nullptr where there is none.
   Result<const toml::table*> child(std::string_view key) const {
     const toml::node* node = table_.get(key);
@@ -166,6 +179,61 @@ Status read_exports(const std::string& file, const Table& t, VolumeSettings& v) 
   return {};
 }
 
+// The keys of etcd; each says what it needs.
+Status read_etcd(const Table& t, arbiter::Settings& s) {
+  auto at = [&](const char* key) { return t.raw().get(key); };
+  TL_TRY(t.texts("endpoints", s.endpoints));
+  if (s.endpoints.empty()) return t.error(at("endpoints"), "endpoints", "kind = \"etcd\" needs at least one: [\"http://10.0.0.3:2379\"]");
+  if (s.endpoints.size() > arbiter::endpoints_max)
+    return t.error(at("endpoints"), "endpoints", fmt::format("more than {}", arbiter::endpoints_max));
+  bool tls = false;
+  for (auto e = s.endpoints.begin(); e != s.endpoints.end(); ++e) {
+    if (Status good = arbiter::check_endpoint(*e); !good) return t.error(at("endpoints"), "endpoints", good.error().message);
+    if (std::find(s.endpoints.begin(), e, *e) != e) return t.error(at("endpoints"), "endpoints", fmt::format("{} stands there twice", *e));
+    tls = tls || e->starts_with("https:");
+  }
+  TL_TRY(t.text("prefix", s.prefix));
+  if (s.prefix.empty() || s.prefix.size() > arbiter::prefix_bytes_max)
+    return t.error(at("prefix"), "prefix", fmt::format("expected a text of 1 to {} bytes", arbiter::prefix_bytes_max));
+  TL_TRY(t.path("ca_file", s.ca_file));
+  TL_TRY(t.path("cert_file", s.cert_file));
+  TL_TRY(t.path("key_file", s.key_file));
+  for (const char* key : {"ca_file", "cert_file", "key_file"})
+    if (at(key) && !tls) return t.error(at(key), key, "is for TLS, and no endpoint begins with https://");
+  if (s.cert_file.empty() != s.key_file.empty())
+    return t.error(at(s.cert_file.empty() ? "key_file" : "cert_file"), s.cert_file.empty() ? "key_file" : "cert_file",
+                   "a certificate and its key go together: set cert_file and key_file, or neither");
+  TL_TRY(t.text("user", s.user));
+  TL_TRY(t.path("password_file", s.password_file));
+  if (s.user.empty() != s.password_file.empty())
+    return t.error(at(s.user.empty() ? "password_file" : "user"), s.user.empty() ? "password_file" : "user",
+                   "user and password_file go together: set both, or neither");
+  return {};
+}
+
+Status read_arbiter(const std::string& file, const Table& t, VolumeSettings& v) {
+  TL_TRY_ASSIGN(const toml::table* table, t.child("arbiter"));
+  if (!table) return {};
+  Table a(file, *table, fmt::format("volume.{}.arbiter", v.name));
+  using arbiter::Kind;
+  arbiter::Settings& s = v.arbiter;
+  TL_TRY(a.allow({"kind", "timeout", "endpoints", "prefix", "ca_file", "cert_file", "key_file", "user", "password_file"}));
+  TL_TRY(a.choice<Kind>("kind", {{"manual", Kind::manual}, {"etcd", Kind::etcd}}, s.kind));
+  if (s.kind == Kind::manual) {
+    for (const auto& [key, value] : *table)
+      if (key.str() != "kind") return a.error(&value, key.str(), "does not apply to kind = \"manual\"");
+    return {};
+  }
+  TL_TRY(a.duration("timeout", s.timeout));
+  if (s.timeout < arbiter::timeout_min || s.timeout > arbiter::timeout_max)
+    return a.error(table->get("timeout"), "timeout", "expected a time from \"50ms\" to \"9s\": a promotion waits 10 s for the arbiter");
+  if (s.kind == Kind::etcd) TL_TRY(read_etcd(a, s));
+  if (const toml::node* node = t.raw().get("on_peer_loss"))
+    return t.error(node, "on_peer_loss", fmt::format("does not apply: with an arbiter (kind = \"{}\") the arbiter decides who goes on "
+                                                     "without a member that is away. Remove it", arbiter::name_of(s.kind)));
+  return {};
+}
+
 Result<VolumeSettings> read_volume(const std::string& file, const std::string& name, const toml::table& table) {
   Table t(file, table, "volume." + name);
   VolumeSettings v;
@@ -173,7 +241,7 @@ Result<VolumeSettings> read_volume(const std::string& file, const std::string& n
   v.control = "/run/twinloft/" + name + ".sock";
   TL_TRY(t.allow({"uuid", "replica", "role", "size", "data", "journal", "journal_size", "arena", "listen",
                   "secret_file", "control", "write_ack", "seal_after", "peer_timeout", "journal_writes_in_flight",
-                  "on_peer_loss", "min_in_sync", "slow_peer", "suspend_timeout", "archive", "peer", "fuse", "nbd"}));
+                  "on_peer_loss", "min_in_sync", "slow_peer", "suspend_timeout", "archive", "peer", "fuse", "nbd", "arbiter"}));
   TL_TRY(t.text("uuid", v.uuid));
   if (!v.uuid.empty())
     if (auto uuid = Uuid::parse(v.uuid); !uuid) return t.error(table.get("uuid"), "uuid", uuid.error().message);
@@ -200,6 +268,7 @@ Result<VolumeSettings> read_volume(const std::string& file, const std::string& n
   TL_TRY(t.duration("slow_peer", v.slow_peer));
   TL_TRY(t.duration("suspend_timeout", v.suspend_timeout));
   TL_TRY(t.path("archive", v.archive));
+  TL_TRY(read_arbiter(file, t, v));
   TL_TRY(read_peers(file, t, v));
   unsigned replicas = 1 + static_cast<unsigned>(v.peers.size());
   TL_TRY(t.integer("min_in_sync", 1, replicas, v.min_in_sync));

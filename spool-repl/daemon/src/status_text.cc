@@ -44,6 +44,14 @@ std::string size_text(std::uint64_t bytes) {
   return fmt::format("{} KiB", bytes >> 10);
 }
 
+// The protocol-C peers that do not have everything that is acknowledged.
+std::string left_out(const core::VolumeStatus& s) {
+  std::string ids;
+  for (const auto& p : s.peers)
+    if (p.protocol == core::Protocol::C && !p.in_sync) ids += fmt::format("{}{}", ids.empty() ? "" : ", ", p.id);
+  return ids;
+}
+
 std::string state_line(const core::VolumeStatus& s) {
   if (s.failed) return fmt::format("FAILED: {}. Writes are refused until the device is attached anew", s.failure);
   if (s.suspended) {
@@ -52,6 +60,7 @@ std::string state_line(const core::VolumeStatus& s) {
       if (!p.why.empty()) reason = fmt::format(" ({})", p.why);
     return fmt::format("SUSPENDED: writes wait for {}{}; {} requests waiting", s.waits_for, reason, s.waiting_requests);
   }
+  if (std::string away = left_out(s); !away.empty()) return fmt::format("DEGRADED: serving without replica {}", away);
   return "serving";
 }
 
@@ -77,6 +86,8 @@ std::string status_text(const NodeView& v) {
   }
   if (!v.device.empty()) out += fmt::format("  device   {}\n", v.device);
   if (!v.nbd.empty()) out += fmt::format("  nbd      {}\n", v.nbd);
+  std::string arbiter = arbiter::name_of(v.settings.arbiter.kind);
+  out += fmt::format("  arbiter  {}\n", v.arbiter_trouble.empty() ? arbiter : v.arbiter_trouble);
   out += fmt::format("  log      epoch {}  last {}  durable {}  committed {}  tail {}\n", s.epoch.counter, s.last.v,
                      s.durable.v, s.commit.v, s.tail.v);
   out += fmt::format("  journal  {} of {} used   arena {} of {} used   {} blocks to write home\n",
@@ -116,6 +127,8 @@ std::string status_json(const NodeView& v) {
       {"wants_primary", v.wants_primary},
       {"waits_for", s.waits_for},
       {"in_sync", in_sync},
+      {"degraded", s.role == core::Role::primary && !left_out(s).empty()},
+      {"arbiter", boost::json::object{{"kind", arbiter::name_of(v.settings.arbiter.kind)}, {"trouble", v.arbiter_trouble}}},
       {"failed", s.failed},
       {"failure", s.failure},
       {"suspended", s.suspended},

@@ -15,6 +15,7 @@ struct NodeView {
   std::string device;  // path of the block device, empty where there is none
   std::string nbd;     // NBD URI, empty where there is none
   bool wants_primary = false;
+  std::string arbiter_trouble;  // why its last answer was none; empty where it was one
   const core::VolumeStatus& status;
 };
 

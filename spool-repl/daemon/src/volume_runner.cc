@@ -17,6 +17,7 @@
 #include "status_text.h"
 #include "twinloft/base/check.h"
 #include "twinloft/base/log.h"
+#include "twinloft/spool-repl/arbiter/arbiter.h"
 #include "twinloft/spool-repl/control/control.h"
 #include "twinloft/spool-repl/journal/recovery.h"
 #include "twinloft/spool-repl/net/peer_net.h"
@@ -26,6 +27,7 @@ namespace twinloft::repl::daemon {
 namespace {
 
 constexpr Duration drain_time_max = std::chrono::seconds(15);
+constexpr Duration arbiter_look_every = std::chrono::seconds(30);
 constexpr Duration promotion_retry = std::chrono::milliseconds(500);
 
 // Anonymous memory, present from the start: no page fault and no failure later on.
@@ -62,6 +64,7 @@ Result<std::string> read_secret(const std::string& path) {
 core::Config core_config(const VolumeSettings& s) {
   core::Config c;
   c.role = core::Role::secondary;  // promoted, at start too, once that is granted
+  c.arbiter = s.arbiter.kind == arbiter::Kind::manual ? core::Arbiter::manual : core::Arbiter::external;
   c.on_peer_loss = s.on_peer_loss;
   c.min_in_sync = s.min_in_sync;
   c.slow_peer = s.slow_peer;
@@ -146,6 +149,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
 
     TL_TRY_ASSIGN(loop_, io::UringLoop::create(clock_));
     disk_ = std::make_unique<DiskShell>(*loop_, journal_, data_, [this](core::Event e) { core_->step(std::move(e)); });
+    TL_TRY(start_arbiter());
     TL_TRY(start_net());
     // Beside a device there is /dev, which is memory.
     std::string beside = journal_.block_device ? "/var/lib/twinloft" : settings_.journal.substr(0, settings_.journal.rfind('/') + 1);
@@ -174,6 +178,29 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     log_info("volume {}: recovered: {} records, {} of them not known committed, {} blocks written home, {} torn",
              settings_.name, report.records, report.uncommitted, report.blocks_replayed, report.torn_frames);
     return std::move(r.log);
+  }
+
+  Status start_arbiter() {
+    TL_TRY_ASSIGN(auto store, arbiter::make_store(settings_.arbiter, superblock_.volume, clock_));
+    if (!store) return {};
+    arbiter_ = std::make_unique<arbiter::Arbiter>(*loop_, std::move(store), [this](core::ArbiterAnswer a) { on_arbiter(std::move(a)); });
+    look_at_arbiter();
+    return {};
+  }
+
+  // Nobody else would ask until the day it is needed.
+  void look_at_arbiter() {
+    if (!arbiter_) return;
+    arbiter_->ask({arbiter_look, true, std::nullopt, {}});
+    loop_->after(arbiter_look_every, [this] { look_at_arbiter(); });
+  }
+
+  void on_arbiter(core::ArbiterAnswer answer) {
+    bool silent = !arbiter_->trouble().empty();
+    if (silent && !arbiter_silent_) log_warning("volume {}: {}", settings_.name, arbiter_->trouble());
+    if (!silent && arbiter_silent_) log_info("volume {}: the arbiter answers again", settings_.name);
+    arbiter_silent_ = silent;
+    if (answer.token != arbiter_look) core_->step(std::move(answer));
   }
 
   Status start_net() {
@@ -214,6 +241,8 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     disk_->perform(out_);
     for (auto& a : out_.archives)
       archiver_->start(std::move(a), [this, token = a.token](int error) { core_->step(core::DiskDone{token, error}); });
+    for (auto& r : out_.arbiter_requests)
+      if (arbiter_) arbiter_->ask(std::move(r));  // there is none any more at the very end
     for (auto& s : out_.sends) send(s);
     if (net_) net_->flush();
     for (const auto& c : out_.closes) net_->close(c.peer, c.reason);
@@ -269,7 +298,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
         peer.why = "disconnected by the administrator";
       }
       NodeView view{settings_, superblock_.volume, size_bytes(), front_ends_ ? front_ends_->device() : "",
-                    front_ends_ ? front_ends_->nbd_uri() : "", wants_primary_, status};
+                    front_ends_ ? front_ends_->nbd_uri() : "", wants_primary_, arbiter_ ? arbiter_->trouble() : "", status};
       return reply(text == "status" ? status_text(view) : status_json(view));
     }
     if (stopping_) return reply(fail(Errc::unavailable, "the node is being stopped"));
@@ -419,6 +448,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   }
 
   void tear_down() {
+    arbiter_.reset();
     // Front ends may still have requests here if the loop itself failed: all of them are answered first.
     if (core_ && front_ends_ && !ended_) core_->step(core::Detach{});
     while (disk_ && disk_->in_flight() > 0 && loop_->turn(std::chrono::milliseconds(100))) {
@@ -437,6 +467,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   }
 
   static constexpr std::uint64_t stop_flush_id = 0;
+  static constexpr core::Token arbiter_look = 0;  // none of the core's
 
   VolumeSettings settings_;
   OsClock clock_;
@@ -449,6 +480,8 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   std::unique_ptr<io::UringLoop> loop_;
   std::unique_ptr<DiskShell> disk_;
   std::unique_ptr<Archiver> archiver_;
+  std::unique_ptr<arbiter::Arbiter> arbiter_;  // nullptr: manual
+  bool arbiter_silent_ = false;
   std::unique_ptr<net::PeerNet> net_;
   std::unique_ptr<control::Server> control_;
   std::unique_ptr<FrontEnds> front_ends_;  // while primary

@@ -219,6 +219,66 @@ TEST_F(ConfigTest, Membership) {
   EXPECT_TRUE(refused(two + "min_in_sync = 3\n" + peer, 7, "volume.mail.min_in_sync", "from 1 to 2"));
 }
 
+TEST_F(ConfigTest, Arbiter) {
+  using arbiter::Kind;
+  EXPECT_EQ(load(minimal)->volumes[0].arbiter.kind, Kind::manual);
+  std::string section = minimal + "[volume.mail.arbiter]\n";  // line 6
+  EXPECT_EQ(load(section)->volumes[0].arbiter.kind, Kind::manual);
+  EXPECT_EQ(load(section + "kind = \"manual\"\n")->volumes[0].arbiter.kind, Kind::manual);
+  std::string etcd = section + "kind = \"etcd\"\n";  // line 7
+  auto v = load(etcd + "endpoints = [\"http://10.0.0.3:2379\"]\n");
+  ASSERT_TRUE(v) << v.error().message;
+  const arbiter::Settings& a = v->volumes[0].arbiter;
+  EXPECT_EQ(a.kind, Kind::etcd);
+  EXPECT_EQ(a.prefix, "/twinloft");
+  EXPECT_EQ(a.timeout, std::chrono::seconds(5));
+  v = load(etcd + R"(endpoints = ["https://a:2379", "https://b:2379", "http://[::1]:2379"]
+timeout = "800ms"
+prefix = "/mail/"
+ca_file = "/etc/ca.pem"
+cert_file = "/etc/cert.pem"
+key_file = "/etc/key.pem"
+user = "spool"
+password_file = "/etc/password"
+)");
+  ASSERT_TRUE(v) << v.error().message;
+  const arbiter::Settings& b = v->volumes[0].arbiter;
+  EXPECT_EQ(b.endpoints, (std::vector<std::string>{"https://a:2379", "https://b:2379", "http://[::1]:2379"}));
+  EXPECT_EQ(b.timeout, std::chrono::milliseconds(800));
+  EXPECT_EQ(b.prefix, "/mail/");
+  EXPECT_EQ(b.ca_file + b.cert_file + b.key_file, "/etc/ca.pem/etc/cert.pem/etc/key.pem");
+  EXPECT_EQ(b.user + b.password_file, "spool/etc/password");
+}
+
+TEST_F(ConfigTest, WrongArbiters) {
+  EXPECT_TRUE(refused(minimal + "arbiter = \"etcd\"\n", 6, "volume.mail.arbiter", "section"));
+  std::string section = minimal + "[volume.mail.arbiter]\n", etcd = section + "kind = \"etcd\"\n";
+  std::string key = "volume.mail.arbiter.";
+  EXPECT_TRUE(refused(section + "kind = \"zookeeper\"\n", 7, key + "kind", "\"manual\", \"etcd\""));
+  EXPECT_TRUE(refused(section + "witness = 3\n", 7, key + "witness", "unknown key"));
+  EXPECT_TRUE(refused(section + "endpoints = [\"http://a:1\"]\n", 7, key + "endpoints", "does not apply to kind = \"manual\""));
+  EXPECT_TRUE(refused(etcd, 6, key + "endpoints", "needs at least one"));
+  for (auto [value, words] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"[]", "needs at least one"}, {"\"http://a:1\"", "a list of texts"}, {"[1]", "a list of texts"}, {"[\"a:1\"]", "expected http://"},
+           {"[\"http://a:1\", \"ftp://b:1\"]", "\"ftp://b:1\""}, {"[\"http://a:1\", \"http://a:1\"]", "twice"}, {"[\"http://u:p@a:1\"]", "no password"}})
+    EXPECT_TRUE(refused(etcd + "endpoints = " + value + "\n", 8, key + "endpoints", words)) << value;
+  std::string many;
+  for (int i = 0; i < 17; ++i) many += fmt::format("\"http://a{}:1\",", i);
+  EXPECT_TRUE(refused(etcd + "endpoints = [" + many + "]\n", 8, key + "endpoints", "more than 16"));
+  std::string clear = etcd + "endpoints = [\"http://a:1\"]\n", tls = etcd + "endpoints = [\"https://a:1\"]\n";
+  for (auto [line, name, words] : std::initializer_list<std::tuple<const char*, const char*, const char*>>{
+           {"timeout = \"10s\"", "timeout", "\"50ms\" to \"9s\""}, {"timeout = \"1ms\"", "timeout", "\"50ms\" to \"9s\""},
+           {"timeout = 5", "timeout", "a time such as"}, {"prefix = \"\"", "prefix", "1 to 256"}, {"ca_file = \"/ca\"", "ca_file", "https://"},
+           {"user = \"a\"", "user", "together"}, {"password_file = \"/p\"", "password_file", "together"},
+           {"password_file = \"p\"", "password_file", "absolute path"}})
+    EXPECT_TRUE(refused(clear + line + "\n", 9, key + name, words)) << line;
+  EXPECT_TRUE(refused(tls + "cert_file = \"/c\"\n", 9, key + "cert_file", "go together"));
+  EXPECT_TRUE(refused(tls + "key_file = \"/c\"\n", 9, key + "key_file", "go together"));
+  for (const char* loss : {"suspend", "continue"})
+    EXPECT_TRUE(refused(minimal + "on_peer_loss = \"" + loss + "\"\n[volume.mail.arbiter]\nkind = \"etcd\"\nendpoints = [\"http://a:1\"]\n", 6,
+                        "volume.mail.on_peer_loss", "does not apply"));
+}
+
 TEST_F(ConfigTest, VolumesAndNames) {
   auto none = load("log_level = \"info\"\n");
   ASSERT_FALSE(none);

@@ -1,11 +1,11 @@
 // What the section [volume.<name>.arbiter] says.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
 #include "twinloft/base/clock.h"
+#include "twinloft/base/result.h"
 #include "twinloft/spool-repl/format/types.h"
 
 namespace twinloft::repl::arbiter {
@@ -17,6 +17,9 @@ const char* name_of(Kind kind);
 inline constexpr Duration timeout_min = std::chrono::milliseconds(50);
 inline constexpr Duration timeout_max = std::chrono::seconds(9);
 inline constexpr std::size_t endpoints_max = 16;
+inline constexpr std::size_t prefix_bytes_max = 256;
+// Whether this is an endpoint of etcd: http://host:port or https://host:port.
+Status check_endpoint(const std::string& url);
 
 struct Settings {
   Kind kind = Kind::manual;

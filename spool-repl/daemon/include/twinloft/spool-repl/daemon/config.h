@@ -6,6 +6,7 @@
 
 #include "twinloft/base/log.h"
 #include "twinloft/base/result.h"
+#include "twinloft/spool-repl/arbiter/settings.h"
 #include "twinloft/spool-repl/core/core.h"
 
 namespace twinloft::repl::daemon {
@@ -21,7 +22,8 @@ struct VolumeSettings {
   std::string uuid;             // empty: `create` proposes one
   ReplicaId replica = 0;
   core::Role role = core::Role::secondary;  // primary: promoted at start, as soon as that is allowed
-  core::OnPeerLoss on_peer_loss = core::OnPeerLoss::suspend;
+  arbiter::Settings arbiter;
+  core::OnPeerLoss on_peer_loss = core::OnPeerLoss::suspend;  // without an arbiter
   unsigned min_in_sync = 1;
   Duration slow_peer = std::chrono::seconds(20);
   Duration suspend_timeout{0};  // 0: a suspended volume waits as long as it takes
