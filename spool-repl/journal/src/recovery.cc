@@ -218,6 +218,8 @@ Status check_label(const Superblock& sb, ports::BlockFile& data) {
 
 }  // namespace
 
+Status check_data_area(const Superblock& superblock, ports::BlockFile& data) { return check_label(superblock, data); }
+
 Result<Scan> scan_journal(ports::BlockFile& journal, const Superblock& superblock) {
   if (journal.size_bytes() < superblock.ring_offset + superblock.ring_bytes)
     return fail(Errc::corrupt, "{}: shorter than its superblock says: it was truncated", journal.name());

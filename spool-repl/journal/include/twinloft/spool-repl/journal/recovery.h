@@ -16,6 +16,9 @@ struct Scan {
   std::uint64_t torn_frames = 0;  // intact frames found behind the end
 };
 
+// Errc::conflict where this is not the data area of the superblock's replica, by size or by its label. Reads only.
+Status check_data_area(const Superblock& superblock, ports::BlockFile& data);
+
 // Reads only.
 Result<Scan> scan_journal(ports::BlockFile& journal, const Superblock& superblock);
 
