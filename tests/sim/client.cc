@@ -52,6 +52,7 @@ void Cluster::submit(core::ClientOp op, bool fua) {
 }
 
 void Cluster::on_complete(Node& n, std::uint64_t id, int error) {
+  digest(id * 4096 + static_cast<std::uint64_t>(error));
   if (on_surveyed(n, id, error)) return;
   if (n.index != client_at_) return on_stale(n, id, error);
   auto it = requests_.find(id);

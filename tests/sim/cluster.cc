@@ -51,6 +51,8 @@ void Cluster::run_until(std::function<bool()> done, std::int64_t limit_us, const
     Event e = events_.top();
     events_.pop();
     now_us_ = e.at;
+    digest(static_cast<std::uint64_t>(e.at));
+    digest(e.order);
     e.action();
   }
 }
@@ -274,6 +276,10 @@ void Cluster::run() {
   coverage_.hit(external_ ? "external arbiter" : on_loss_ == core::OnPeerLoss::go_on ? "manual, go on" : "manual, suspend");
   for (auto& n : nodes_) coverage_.hit(fmt::format("protocol {}", "ABC"[static_cast<int>(n->protocol)]));
   settle_and_compare();
+  if (!trace_) return;
+  for (auto& n : nodes_)
+    for (std::uint64_t word : after_power_cut(*n).image) digest(word);
+  note(fmt::format("digest {:016x}", digest_));
 }
 
 }  // namespace twinloft::repl::sim

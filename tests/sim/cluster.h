@@ -85,6 +85,7 @@ class Cluster {
   void run_until(std::function<bool()> done, std::int64_t limit_us, const char* what);
   std::int64_t below(std::uint64_t n) { return static_cast<std::int64_t>(random_.below(n)); }
   void note(const std::string& text);
+  void digest(std::uint64_t word) { digest_ = (digest_ ^ word) * 0x9e3779b97f4a7c15 + (digest_ >> 29); }
   [[noreturn]] void violated(const std::string& text);
   static std::string describe(const Node& node);
   core::Config config_of(const Node& node) const;
@@ -131,6 +132,7 @@ class Cluster {
   SeededRandom random_;
   bool trace_;
   Coverage& coverage_;
+  std::uint64_t digest_ = 0;  // of every event, message and answer: at the end of a trace
   std::int64_t now_us_ = 0;
   std::uint64_t next_event_ = 1;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;

@@ -280,6 +280,7 @@ void Cluster::send(Node& from, ReplicaId to_id, PeerMessage message) {
     if (!decoded) violated("a message does not decode: " + decoded.error().message);
     message = std::move(*decoded);
   }
+  digest(wire_type(message) * 64u + to_id);
   std::int64_t& last = l.deliver_at[from.index == l.a ? 0 : 1];
   last = std::max(last, now_us_ + 10 + below(random_.below(20) == 0 ? 8000 : 200));
   schedule(last - now_us_, [this, &l, &to, m = std::make_shared<PeerMessage>(std::move(message)), from_id = from.id, no = l.connection] {

@@ -23,88 +23,51 @@ constexpr const char* usage_text =
     "  create VOLUME        make the journal and the data area of this replica\n"
     "  serve                serve every volume of the configuration until SIGTERM\n"
     "  status [VOLUME]      role, connections, disk state (exit 2: a volume is suspended or failed)\n"
+    "                       --watch: again every second, with the progress of a resync\n"
+    "  events [VOLUME]      what happened (--follow: and what happens next; --since N: only what came behind event N)\n"
     "  promote VOLUME       make this replica primary (--force: although others may have what it lacks)\n"
     "  demote VOLUME        make it secondary; its device must not be in use\n"
     "  disconnect VOLUME    close the connections to the other replicas, and keep them closed\n"
     "  connect VOLUME       open them again\n"
+    "  journal VOLUME       list the records of the journal of a replica that is not being served, check them, or make an\n"
+    "                       image of the volume as it was at an LSN (spool-repl journal --help)\n"
     "  check-config         read the configuration and say what is wrong with it\n"
     "\n"
     "  --config FILE        default /etc/twinloft/spool-repl.toml\n"
-    "  --json               status as JSON, a line a volume\n"
+    "  --json               status and events as JSON, a line each\n"
     "  --force              with promote\n"
     "  --version, --help\n";
 
-struct Options {
-  std::string command, config = "/etc/twinloft/spool-repl.toml", volume;
-  bool json = false, force = false;
-};
-
-int complain(const Error& error, int exit_code) {
-  fmt::print(stderr, "spool-repl: {}\n", error.message);
-  return exit_code;
-}
-
-int create(const daemon::NodeSettings& node, const Options& options) {
+int create(const daemon::NodeSettings& node, const NodeOptions& options) {
   for (const auto& v : node.volumes) {
     if (v.name != options.volume) continue;
     auto done = daemon::create_volume(v);
-    if (!done) return complain(done.error(), exit_failed);
+    if (!done) return report(done.error(), exit_failed);
     fmt::print("{}", *done);
     return exit_ok;
   }
-  return complain({Errc::invalid, fmt::format("create: which volume? \"{}\" is not in {}", options.volume,
+  return report({Errc::invalid, fmt::format("create: which volume? \"{}\" is not in {}", options.volume,
                                               options.config)}, exit_usage);
-}
-
-// "suspended":true and "failed":true come from our own serializer, so a search is enough to see them.
-bool troubled(const std::string& json) {
-  return json.find("\"suspended\":true") != std::string::npos || json.find("\"failed\":true") != std::string::npos;
-}
-
-int status(const daemon::NodeSettings& node, const Options& options) {
-  bool any = false;
-  int result = exit_ok;
-  for (const auto& v : node.volumes) {
-    if (!options.volume.empty() && v.name != options.volume) continue;
-    any = true;
-    auto json = control::ask(v.control, "status json", std::chrono::seconds(5));
-    if (!json) {
-      result = complain({json.error().code, fmt::format("volume {}: {}", v.name, json.error().message)},
-                        exit_unavailable);
-      continue;
-    }
-    if (troubled(*json) && result == exit_ok) result = exit_degraded;
-    if (options.json) {
-      fmt::print("{}", *json);
-      continue;
-    }
-    auto text = control::ask(v.control, "status", std::chrono::seconds(5));
-    if (!text) return complain(text.error(), exit_unavailable);
-    fmt::print("{}", *text);
-  }
-  if (!any) return complain({Errc::invalid, fmt::format("no volume \"{}\" in {}", options.volume, options.config)},
-                            exit_usage);
-  return result;
 }
 
 // Long: a demotion brings everything to the other replicas first.
 constexpr Duration role_change_time_max = std::chrono::minutes(2);
 
-int ask_node(const daemon::NodeSettings& node, const Options& options) {
+int ask_node(const daemon::NodeSettings& node, const NodeOptions& options) {
   for (const auto& v : node.volumes) {
     if (v.name != options.volume) continue;
     auto done = control::ask(v.control, options.command + (options.force ? " force" : ""), role_change_time_max);
-    if (!done) return complain(done.error(), done.error().code == Errc::unavailable ? exit_unavailable : exit_failed);
+    if (!done) return report(done.error(), done.error().code == Errc::unavailable ? exit_unavailable : exit_failed);
     fmt::print("{}", *done);
     return exit_ok;
   }
-  return complain({Errc::invalid, fmt::format("{}: which volume? \"{}\" is not in {}", options.command, options.volume,
+  return report({Errc::invalid, fmt::format("{}: which volume? \"{}\" is not in {}", options.command, options.volume,
                                               options.config)}, exit_usage);
 }
 
-std::optional<int> parse(int argc, char** argv, Options& out) {
+std::optional<int> parse(int argc, char** argv, NodeOptions& out) {
   po::options_description visible, all;
-  visible.add_options()("config", po::value(&out.config))("json", po::bool_switch(&out.json))("force", po::bool_switch(&out.force))("help", "")("version", "");
+  visible.add_options()("config", po::value(&out.config))("json", po::bool_switch(&out.json))("force", po::bool_switch(&out.force))("watch", po::bool_switch(&out.watch))("follow", po::bool_switch(&out.follow))("since", po::value(&out.since))("help", "")("version", "");
   all.add(visible).add_options()("command", po::value(&out.command))("volume", po::value(&out.volume));
   po::positional_options_description positional;
   positional.add("command", 1).add("volume", 1);
@@ -129,9 +92,10 @@ std::optional<int> parse(int argc, char** argv, Options& out) {
 
 int run(int argc, char** argv) {
   log_set_program("spool-repl");
-  Options options;
+  if (argc > 1 && std::string_view(argv[1]) == "journal") return journal_command({argv + 2, argv + argc});
+  NodeOptions options;
   if (auto done = parse(argc, argv, options)) return *done;
-  const std::string known[] = {"create", "serve", "status", "promote", "demote",
+  const std::string known[] = {"create", "serve", "status", "events", "promote", "demote",
                                "connect", "disconnect", "check-config"};
   if (std::find(std::begin(known), std::end(known), options.command) == std::end(known)) {
     fmt::print(stderr, "spool-repl: {}\n{}",
@@ -140,9 +104,10 @@ int run(int argc, char** argv) {
     return exit_usage;
   }
   auto node = daemon::load_config(options.config);
-  if (!node) return complain(node.error(), exit_config);
+  if (!node) return report(node.error(), exit_config);
   if (options.command == "create") return create(*node, options);
   if (options.command == "status") return status(*node, options);
+  if (options.command == "events") return events(*node, options);
   if (options.command == "serve") return serve(*node);
   if (options.command == "check-config") {
     fmt::print("{}: ok, {} volume(s)\n", options.config, node->volumes.size());
@@ -152,6 +117,12 @@ int run(int argc, char** argv) {
 }
 
 }  // namespace
+
+int report(const Error& error, int exit_code) {
+  fmt::print(stderr, "spool-repl: {}\n", error.message);
+  return exit_code;
+}
+
 }  // namespace twinloft::repl::ctl
 
 int main(int argc, char** argv) {

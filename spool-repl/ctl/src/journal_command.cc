@@ -1,0 +1,207 @@
+// `spool-repl journal`: looks at the journal of a replica that is not being served, and makes images from it.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <boost/program_options.hpp>
+#include <cerrno>
+#include <charconv>
+#include <optional>
+
+#include "commands.h"
+#include "journal_text.h"
+#include "twinloft/spool-repl/io/direct_file.h"
+#include "twinloft/spool-repl/journal/cut.h"
+#include "twinloft/spool-repl/journal/recovery.h"
+
+namespace twinloft::repl::ctl {
+
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr const char* usage_text =
+    "usage: spool-repl journal VOLUME [options]\n"
+    "       spool-repl journal --journal FILE [--data FILE] [options]\n"
+    "\n"
+    "Lists the records of a replica's journal. Reads files and block devices, and changes nothing of them.\n"
+    "\n"
+    "  --verify             check the chain, and the data area's label; print what is wrong, not the records\n"
+    "  --cut LSN            with --out: make an image of the volume as it was right after LSN. \"end\": the last record\n"
+    "                       that recovery would keep; \"commit\": the last one known to be committed\n"
+    "  --out FILE           the image, a new sparse file\n"
+    "  --base FILE          with --base-journal: start from this earlier copy of the data area, for earlier cuts\n"
+    "  --base-journal FILE  copy of the journal from the same moment as --base\n"
+    "  --journal FILE       the journal, in place of the one that the configuration names for VOLUME\n"
+    "  --data FILE          the data area, likewise\n"
+    "  --config FILE        default /etc/twinloft/spool-repl.toml\n"
+    "  --json               the same as JSON\n"
+    "\n"
+    "Exit: 0 good; 1 the journal is damaged, or the cut is not possible; 64 usage; 69 the replica is being served;\n"
+    "78 configuration.\n";
+
+struct Options {
+  std::string config = "/etc/twinloft/spool-repl.toml", volume, journal, data, cut, out, base, base_journal;
+  bool json = false, verify = false;
+};
+
+int complain(const Error& error, int exit_code) {
+  fmt::print(stderr, "spool-repl journal: {}\n", error.message);
+  return exit_code;
+}
+
+int complain_usage(std::string_view what) {
+  fmt::print(stderr, "spool-repl journal: {}\n{}", what, usage_text);
+  return exit_usage;
+}
+
+std::optional<int> parse(const std::vector<std::string>& arguments, Options& o) {
+  po::options_description visible, all;
+  visible.add_options()("config", po::value(&o.config))("journal", po::value(&o.journal))("data", po::value(&o.data))(
+      "cut", po::value(&o.cut))("out", po::value(&o.out))("base", po::value(&o.base))(
+      "base-journal", po::value(&o.base_journal))("json", po::bool_switch(&o.json))("verify", po::bool_switch(&o.verify))(
+      "help", "");
+  all.add(visible).add_options()("volume", po::value(&o.volume));
+  po::positional_options_description positional;
+  positional.add("volume", 1);
+  po::variables_map found;
+  try {
+    auto style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
+    po::store(po::command_line_parser(arguments).options(all).positional(positional).style(style).run(), found);
+    po::notify(found);
+  } catch (const po::error& e) {
+    return complain_usage(e.what());
+  }
+  if (found.contains("help")) {
+    fmt::print("{}", usage_text);
+    return exit_ok;
+  }
+  if (o.volume.empty() && o.journal.empty()) return complain_usage("name a volume, or a --journal");
+  if (o.cut.empty() != o.out.empty()) return complain_usage("--cut and --out belong together");
+  if (o.base.empty() != o.base_journal.empty()) return complain_usage("--base and --base-journal belong together");
+  if (!o.base.empty() && o.cut.empty()) return complain_usage("--base is for --cut");
+  if (o.verify && !o.cut.empty()) return complain_usage("--verify and --cut exclude each other");
+  return std::nullopt;
+}
+
+// Fills in what the command line leaves to the configuration.
+std::optional<int> read_config(Options& o) {
+  if (o.volume.empty() || (!o.journal.empty() && !o.data.empty())) return std::nullopt;
+  auto node = daemon::load_config(o.config);
+  if (!node) return complain(node.error(), exit_config);
+  for (const auto& v : node->volumes) {
+    if (v.name != o.volume) continue;
+    if (o.journal.empty()) o.journal = v.journal;
+    if (o.data.empty()) o.data = v.data;
+    return std::nullopt;
+  }
+  return complain({Errc::invalid, fmt::format("no volume \"{}\" in {}", o.volume, o.config)}, exit_usage);
+}
+
+struct OpenFile {
+  io::DirectFile file;
+  Fd claim;
+  bool in_use = false;
+};
+
+// Opens for reading, and finds out whether somebody writes it: whoever does has it locked, or claimed if it is a device.
+Result<OpenFile> open_for_reading(const std::string& path) {
+  TL_TRY_ASSIGN(io::DirectFile file, io::open_direct(path, io::Access::read_only));
+  OpenFile out{std::move(file), Fd(), false};
+  if (out.file.block_device) {
+    out.claim = Fd(::open(path.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC));
+    out.in_use = !out.claim && errno == EBUSY;
+  } else {
+    out.in_use = ::flock(out.file.fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  }
+  return out;
+}
+
+std::unexpected<Error> being_served(const OpenFile& f) {
+  return fail(Errc::unavailable, "{}: in use: what is in it changes while it is read. Stop spool-repl serve, or give a snapshot "
+              "or copy of journal and data area with --journal and --data", f.file.path);
+}
+
+int exit_code_of(const Error& e) { return e.code == Errc::unavailable ? exit_unavailable : exit_failed; }
+
+int list(const Options& o) {
+  auto journal = open_for_reading(o.journal);
+  if (!journal) return complain(journal.error(), exit_failed);
+  io::OsBlockFile file(journal->file);
+  auto listing = journal::list_journal(file);
+  if (!listing) return complain(listing.error(), exit_failed);
+  Status data_fits;
+  if (!o.data.empty()) {
+    auto data = open_for_reading(o.data);
+    if (!data) return complain(data.error(), exit_failed);
+    io::OsBlockFile data_file(data->file);
+    data_fits = journal::check_data_area(listing->superblock, data_file);
+  }
+  JournalReport report{o.journal, *listing, o.data.empty() ? std::nullopt : std::optional(data_fits), journal->in_use};
+  fmt::print("{}", o.json ? journal_json(report, !o.verify) : journal_text(report, !o.verify));
+  return listing->damage || !data_fits ? exit_failed : exit_ok;
+}
+
+Result<Lsn> parse_lsn(const std::string& text, const journal::History& history) {
+  if (text == "end") return history.last();
+  if (text == "commit") return history.commit();
+  Lsn lsn;
+  auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), lsn.v);
+  if (ec != std::errc{} || end != text.data() + text.size())
+    return fail(Errc::invalid, "--cut {}: a number is expected, \"end\" or \"commit\"", text);
+  return lsn;
+}
+
+// The image is a new file, so that nothing is ever overwritten by mistake; a failed one is removed.
+Result<journal::CutReport> write_image(const journal::History& history, Lsn lsn, const std::string& path) {
+  io::DirectFile file;
+  file.path = path;
+  file.size_bytes = history.superblock().volume_blocks * block_size;
+  file.fd = Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!file.fd) return fail_errno(errno, "{}: the image can not be made", path);
+  Result<journal::CutReport> done = fail_errno(errno, "{}: the image can not be made", path);
+  if (::ftruncate(file.fd.get(), static_cast<off_t>(file.size_bytes)) == 0) {
+    io::OsBlockFile out(file);
+    done = history.write_image(lsn, out);
+  }
+  if (!done) ::unlink(path.c_str());
+  return done;
+}
+
+Result<std::string> cut(const Options& o) {
+  TL_TRY_ASSIGN(OpenFile journal, open_for_reading(o.journal));
+  TL_TRY_ASSIGN(OpenFile data, open_for_reading(o.base.empty() ? o.data : o.base));
+  std::optional<OpenFile> base_journal;
+  if (!o.base_journal.empty()) {
+    TL_TRY_ASSIGN(base_journal, open_for_reading(o.base_journal));
+    if (base_journal->in_use) return being_served(*base_journal);
+  }
+  if (journal.in_use) return being_served(journal);
+  if (data.in_use) return being_served(data);
+  io::OsBlockFile journal_file(journal.file), data_file(data.file);
+  std::optional<io::OsBlockFile> base_file;
+  if (base_journal) base_file.emplace(base_journal->file);
+  TL_TRY_ASSIGN(journal::History history, base_file ? journal::History::open(journal_file, *base_file, data_file)
+                                                    : journal::History::open(journal_file, data_file));
+  TL_TRY_ASSIGN(Lsn lsn, parse_lsn(o.cut, history));
+  TL_TRY(history.check(lsn));
+  TL_TRY_ASSIGN(journal::CutReport report, write_image(history, lsn, o.out));
+  return o.json ? cut_json(history, lsn, report, o.out) : cut_text(history, lsn, report, o.out);
+}
+
+}  // namespace
+
+int journal_command(const std::vector<std::string>& arguments) {
+  Options options;
+  if (auto done = parse(arguments, options)) return *done;
+  if (auto done = read_config(options)) return *done;
+  if (options.cut.empty()) return list(options);
+  if (options.data.empty() && options.base.empty()) return complain_usage("--cut needs the data area: --data FILE");
+  auto done = cut(options);
+  if (!done) return complain(done.error(), exit_code_of(done.error()));
+  fmt::print("{}", *done);
+  return exit_ok;
+}
+
+}  // namespace twinloft::repl::ctl

@@ -1,0 +1,151 @@
+// `status` and `events`: what the serving process says, once or again and again.
+#include <unistd.h>
+
+#include <charconv>
+#include <map>
+#include <string_view>
+#include <thread>
+
+#include "commands.h"
+#include "twinloft/spool-repl/control/control.h"
+#include "twinloft/spool-repl/daemon/events.h"
+
+namespace twinloft::repl::ctl {
+
+namespace {
+
+constexpr Duration answer_time_max = std::chrono::seconds(5);
+constexpr auto look_every = std::chrono::seconds(1);
+
+std::vector<daemon::VolumeSettings> chosen(const daemon::NodeSettings& node, const NodeOptions& options) {
+  std::vector<daemon::VolumeSettings> out;
+  for (const auto& v : node.volumes)
+    if (options.volume.empty() || v.name == options.volume) out.push_back(v);
+  if (out.empty())
+    report({Errc::invalid, fmt::format("no volume \"{}\" in {}", options.volume, options.config), 0}, exit_usage);
+  return out;
+}
+
+Error named(const daemon::VolumeSettings& v, const Error& e) {
+  return {e.code, fmt::format("volume {}: {}", v.name, e.message), e.sys};
+}
+
+// "suspended":true and "failed":true come from our own serializer, so a search is enough to see them.
+bool troubled(const std::string& json) {
+  return json.find("\"suspended\":true") != std::string::npos || json.find("\"failed\":true") != std::string::npos;
+}
+
+// Red for what stops the volume, yellow for what has less than it should.
+std::string_view colour_of(std::string_view line) {
+  for (std::string_view bad : {"SUSPENDED", "FAILED", "SPLIT BRAIN"})
+    if (line.find(bad) != line.npos) return "\033[1;31m";
+  for (std::string_view weak : {"DEGRADED", "Inconsistent", "Outdated", "waits to be promoted", "not served"})
+    if (line.find(weak) != line.npos) return "\033[33m";
+  return "";
+}
+
+// Line by line over what stands there: clearing the screen first would flicker.
+void redraw(std::string_view text) {
+  std::string out = "\033[H";
+  while (!text.empty()) {
+    std::string_view line = text.substr(0, text.find('\n'));
+    std::string_view colour = colour_of(line);
+    out += fmt::format("{}{}{}\033[K\n", colour, line, colour.empty() ? "" : "\033[0m");
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+  }
+  fmt::print("{}\033[J", out);
+  std::fflush(stdout);
+}
+
+// On a terminal a picture that is kept true, else a line a second for each volume.
+int watch(const std::vector<daemon::VolumeSettings>& volumes, const NodeOptions& options) {
+  bool picture = !options.json && ::isatty(STDOUT_FILENO) == 1;
+  const char* question = options.json ? "status json" : picture ? "status" : "status line";
+  if (picture) fmt::print("\033[2J");
+  for (;;) {
+    std::string all;
+    for (const auto& v : volumes) {
+      auto text = control::ask(v.control, question, answer_time_max);
+      if (text) all += *text;
+      else if (!options.json) all += fmt::format("{}  not served: {}\n", v.name, text.error().message);
+      if (picture) all += '\n';
+    }
+    if (picture) redraw(all);
+    else fmt::print("{}", all);
+    if (std::fflush(stdout) != 0) return exit_failed;  // nobody reads it any more
+    std::this_thread::sleep_for(look_every);
+  }
+}
+
+struct Page {
+  std::uint64_t last = 0;  // number of the newest event there is
+  std::string text;
+};
+
+// From the process that serves the volume; else from the file.
+Result<Page> page_of(const daemon::VolumeSettings& v, std::uint64_t since, bool json) {
+  auto reply = control::ask(v.control, fmt::format("events {}{}", since, json ? " json" : ""), answer_time_max);
+  if (!reply && reply.error().code != Errc::unavailable) return std::unexpected(reply.error());
+  Page page;
+  if (reply) {
+    std::size_t newline = reply->find('\n');
+    std::from_chars(reply->data(), reply->data() + std::min(newline, reply->size()), page.last);
+    if (newline != std::string::npos) page.text = reply->substr(newline + 1);
+    return page;
+  }
+  for (const daemon::Event& e : daemon::load_events(daemon::events_path(v))) {
+    page.last = e.number;
+    if (e.number > since) page.text += json ? daemon::event_json(v.name, e) : daemon::event_text(e);
+  }
+  return page;
+}
+
+}  // namespace
+
+int status(const daemon::NodeSettings& node, const NodeOptions& options) {
+  std::vector<daemon::VolumeSettings> volumes = chosen(node, options);
+  if (volumes.empty()) return exit_usage;
+  if (options.watch) return watch(volumes, options);
+  int result = exit_ok;
+  for (const auto& v : volumes) {
+    auto json = control::ask(v.control, "status json", answer_time_max);
+    if (!json) {
+      result = report(named(v, json.error()), exit_unavailable);
+      continue;
+    }
+    if (troubled(*json) && result == exit_ok) result = exit_degraded;
+    if (options.json) {
+      fmt::print("{}", *json);
+      continue;
+    }
+    auto text = control::ask(v.control, "status", answer_time_max);
+    if (!text) return report(named(v, text.error()), exit_unavailable);
+    fmt::print("{}", *text);
+  }
+  return result;
+}
+
+int events(const daemon::NodeSettings& node, const NodeOptions& options) {
+  std::vector<daemon::VolumeSettings> volumes = chosen(node, options);
+  if (volumes.empty()) return exit_usage;
+  int result = exit_ok;
+  std::map<std::string, std::uint64_t> seen;
+  for (const auto& v : volumes) seen[v.name] = options.since;
+  for (;;) {
+    for (const auto& v : volumes) {
+      auto page = page_of(v, seen[v.name], options.json);
+      if (!page) {
+        result = report(named(v, page.error()), exit_failed);
+        continue;
+      }
+      if (volumes.size() > 1 && !options.json && !page->text.empty()) fmt::print("{}:\n", v.name);
+      fmt::print("{}", page->text);
+      seen[v.name] = page->last;  // smaller than before where the files were removed
+    }
+    if (std::fflush(stdout) != 0) return exit_failed;
+    if (!options.follow) return result;
+    std::this_thread::sleep_for(look_every);
+  }
+}
+
+}  // namespace twinloft::repl::ctl

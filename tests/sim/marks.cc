@@ -1,0 +1,65 @@
+#include "marks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+namespace twinloft::repl::sim {
+
+namespace {
+
+constexpr const char* expected[] = {
+    // the cluster
+    "2 replicas", "3 replicas", "4 replicas", "5 replicas",
+    "external arbiter", "manual, go on", "manual, suspend",
+    "protocol A", "protocol B", "protocol C",
+    // faults
+    "fault on a full ring",
+    "fault: a disk is lost",
+    "fault: a node cut off from all others",
+    "fault: everything dies at once",
+    "fault: kill",
+    "fault: link cut",
+    "fault: power cut",
+    "fault: the arbiter is away",
+    "fault: the primary dies",
+    "arbiter: answer lost",
+    "arbiter: applied late",
+    "arbiter: no answer",
+    // recovery
+    "recovery: replay",
+    "recovery: torn tail with an intact record behind it",
+    "recovery: uncommitted records kept",
+    // roles and membership
+    "membership: a member added",
+    "membership: a member removed",
+    "membership: a slow member closed",
+    "operator: promotes beside a primary",
+    "role: a deposed primary answers",
+    "role: demoted",
+    "role: deposed",
+    "role: promoted",
+    "role: promoted while another one still thinks it is primary",
+    // rejoin
+    "catch-up from the journal",
+    "rejoin: divergent tail cut off",
+    "rejoin: tail archived",
+    "resync: begun",
+    "resync: data declined",
+    "resync: finished",
+};
+
+}  // namespace
+
+std::string unexpected_marks(const Coverage& coverage) {
+  std::string text;
+  for (const char* mark : expected)
+    if (!coverage.marks.contains(mark)) text += fmt::format("never came up: {}\n", mark);
+  for (const auto& [mark, hits] : coverage.marks)
+    if (std::find(std::begin(expected), std::end(expected), mark) == std::end(expected))
+      text += fmt::format("not listed in marks.cc: {}\n", mark);
+  return text;
+}
+
+}  // namespace twinloft::repl::sim
