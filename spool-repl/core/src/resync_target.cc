@@ -132,6 +132,7 @@ void Secondary::handle(SyncData& m) {
   std::uint64_t serial = std::uint64_t{1} << 63 | ++sync_serial_;
   const std::byte* from = m.payload.data();
   for (const Extent& e : m.extents) {
+    sync_blocks_ += e.blocks;
     if (e.kind == ExtentKind::zeros) {
       v_.committed.put_zeros(e.lba, e.blocks, serial);
       continue;
