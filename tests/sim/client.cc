@@ -1,5 +1,6 @@
 // The client, the operator, and what is checked: the client's history against the bytes on the disks.
 #include <algorithm>
+#include <cerrno>
 
 #include "node.h"
 #include "twinloft/spool-repl/journal/recovery.h"
@@ -59,10 +60,8 @@ void Cluster::on_complete(Node& n, std::uint64_t id, int error) {
   if (it == requests_.end()) violated(fmt::format("request {} is completed twice or was never made", id));
   Request r = std::move(it->second);
   requests_.erase(it);
-  if (error != 0) {
-    if (!external_) violated(fmt::format("request {} fails with errno {} and no disk has failed", id, error));
-    return;  // another primary took over, or is about to: nothing was promised
-  }
+  check_device(n, r, id, error);
+  if (error != 0) return;  // nothing was promised
   switch (r.op) {
     case core::ClientOp::flush:
       history_.promise(r.completed_before);
@@ -86,7 +85,10 @@ void Cluster::on_stale(Node& n, std::uint64_t id, int error) {
   if (it == stale_.end()) violated(fmt::format("request {} is completed twice or was never made", id));
   auto [request, fork] = std::move(it->second);
   stale_.erase(it);
-  if (error != 0) return;
+  if (error != 0) {
+    if (request.op == core::ClientOp::read && n.read_errors > 0) n.read_errors--;
+    return;
+  }
   bool promises = (request.op == core::ClientOp::flush && request.completed_before > fork) ||
                   (request.op != core::ClientOp::flush && request.fua && request.index >= fork);
   if (promises) violated(fmt::format("request {} is acknowledged by deposed replica {}", id, n.id));
@@ -114,7 +116,11 @@ void Cluster::on_role(Node& n, core::RoleChange change) {
     coverage_.hit("role: promoted while another one still thinks it is primary");
     if (!external_) violated(fmt::format("replicas {} and {} are primary at the same time", client_at_ + 1, n.id));
   }
-  // The client mounts: it reads everything, and what it sees is what happened.
+  begin_survey(n);
+}
+
+// The client mounts: it reads everything, and what it sees is what happened.
+void Cluster::begin_survey(Node& n) {
   survey_at_ = n.index;
   survey_no_++;
   survey_left_ = 0;
@@ -139,9 +145,17 @@ bool Cluster::on_surveyed(Node& n, std::uint64_t id, int error) {
   if (it == survey_.end()) return false;
   SurveyPart part = std::move(it->second);
   survey_.erase(it);
-  if (error != 0 && !external_) violated(fmt::format("replica {} does not read its own device", n.id));
+  bool read_error = error == EIO && n.read_errors > 0;
+  if (read_error) n.read_errors--;
+  if (error != 0 && !read_error && !external_ && !n.failed_from)
+    violated(fmt::format("replica {} does not read its own device", n.id));
   if (part.survey != survey_no_ || survey_at_ != n.index) return true;
-  if (error != 0) survey_at_ = SIZE_MAX;
+  if (error != 0) {
+    survey_at_ = SIZE_MAX;  // mounted again, if it still is primary
+    schedule(500, [this, &n, life = n.life] {
+      if (n.life == life && n.is_primary() && survey_at_ == SIZE_MAX && client_at_ == SIZE_MAX) begin_survey(n);
+    });
+  }
   for (std::uint64_t b = 0; b < part.data.size() / block_size; ++b)
     survey_image_[part.lba + b] = load_le<std::uint64_t>(part.data.data() + b * block_size);
   if (--survey_left_ > 0 || error != 0) return true;

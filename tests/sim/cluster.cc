@@ -105,6 +105,8 @@ void Cluster::start(Node& n) {
   if (recovered->report.torn_frames > 0) coverage_.hit("recovery: torn tail with an intact record behind it");
   if (recovered->report.uncommitted > 0) coverage_.hit("recovery: uncommitted records kept");
   if (recovered->report.blocks_replayed > 0) coverage_.hit("recovery: replay");
+  if (recovered->report.superblock_repaired) coverage_.hit("recovery: a copy of the superblock repaired");
+  note_recovery(n, recovered->log);
   auto config = config_of(n);
   std::size_t blocks = core::arena_blocks_min(config) + 200;
   n.memory = std::make_unique<SimMemory>(blocks * block_size);
@@ -117,6 +119,9 @@ void Cluster::start(Node& n) {
   n.life++;
   n.tick_at = -1;
   n.command_open = false;
+  n.fault.reset();
+  n.failed_from.reset();
+  n.read_errors = 0;
   note(fmt::format("replica {} starts, {} records, {} uncommitted", n.id, recovered->report.records,
                    recovered->report.uncommitted));
   n.core->tick({now_us_ * 1000});
@@ -129,6 +134,7 @@ void Cluster::crash(Node& n, bool power) {
   if (!n.alive()) return;
   note(fmt::format("replica {} {}", n.id, power ? "loses power" : "is killed"));
   coverage_.hit(power ? "fault: power cut" : "fault: kill");
+  note_crash(n, power);
   n.core.reset();
   n.life++;
   for (Link& l : links_)
@@ -167,6 +173,7 @@ void Cluster::note_ring() {
 void Cluster::inject_fault() {
   note_ring();
   check_followers("before the fault");
+  if (random_.below(3) == 0) return inject_partial_fault();
   bool power = random_.below(3) != 0;
   std::uint64_t kind = random_.below(12);
   if (kind < 6) {
@@ -221,6 +228,7 @@ void Cluster::settle_and_compare() {
   client_runs_ = false;
   arbiter_.reachable = true;
   for (Link& l : links_) l.cut = false;
+  end_faults();
   for (auto& n : nodes_)
     if (!n->alive()) start(*n);
   for (Link& l : links_) connect(l);
@@ -274,6 +282,8 @@ void Cluster::run() {
   }
   coverage_.hit(fmt::format("{} replicas", nodes_.size()));
   coverage_.hit(external_ ? "external arbiter" : on_loss_ == core::OnPeerLoss::go_on ? "manual, go on" : "manual, suspend");
+  for (std::size_t kind = 0; kind < disk_kinds; ++kind)
+    if (slow_us_[kind] > 0) coverage_.hit("fault: a slow disk");
   for (auto& n : nodes_) coverage_.hit(fmt::format("protocol {}", "ABC"[static_cast<int>(n->protocol)]));
   settle_and_compare();
   if (!trace_) return;

@@ -57,6 +57,9 @@ class Cluster {
  private:
   struct Node;
   struct Pending;  // a disk operation under way
+  struct DiskFault;
+  enum class DiskKind { journal, read, home, sync, superblock, journal_read, archive };
+  static constexpr std::size_t disk_kinds = 7;
   struct Event {
     std::int64_t at;
     std::uint64_t order;
@@ -68,6 +71,10 @@ class Cluster {
     std::size_t a, b;
     bool up = false, cut = false;
     std::uint64_t connection = 0;
+    // What each side thinks: one that has not noticed the end of a connection has it until the next one arrives.
+    bool told[2] = {false, false};
+    bool silent[2] = {false, false};  // what this side sends is lost
+    std::int64_t slow_us = 0;         // messages take up to so much longer
     std::int64_t deliver_at[2] = {0, 0};
     std::uint64_t sent = 0;  // large messages
   };
@@ -94,6 +101,21 @@ class Cluster {
   void crash(Node& node, bool power);
   void revive_later(Node& node);
   void inject_fault();
+
+  // faults.cc: failing disks, and links that fail without saying so
+  void inject_partial_fault();
+  void silence(Link& link);
+  void lose(Link& link, std::size_t side);
+  void break_disk(Node& node);
+  int error_of(Node& node, const Pending& pending);
+  void fail_operation(Node& node, Pending& pending, int error);
+  void repair(Node& node, bool power);
+  void end_faults();
+  void check_device(Node& node, const Request& request, std::uint64_t id, int error);
+  void check_kept(const Node& node, Lsn last);
+  void note_crash(const Node& node, bool power);
+  void note_recovery(Node& node, const RecoveredLog& log);
+
   void note_ring();
   void settle_and_compare();
 
@@ -108,6 +130,7 @@ class Cluster {
   Link& link_of(std::size_t a, std::size_t b);
   void connect(Link& link);
   void disconnect(Link& link);
+  void tell_down(Link& link, std::size_t side);
   void send(Node& from, ReplicaId to, PeerMessage message);
 
   // client.cc: client and operator, and what is checked
@@ -116,6 +139,7 @@ class Cluster {
   void submit(core::ClientOp op, bool fua);
   void on_complete(Node& node, std::uint64_t id, int error);
   void on_stale(Node& node, std::uint64_t id, int error);
+  void begin_survey(Node& node);
   bool on_surveyed(Node& node, std::uint64_t id, int error);
   void leave_client();
   void on_role(Node& node, core::RoleChange change);
@@ -143,9 +167,8 @@ class Cluster {
   SimArbiter arbiter_;
   std::uint64_t volume_blocks_;
   History history_;
-  enum class DiskKind { journal, read, home, sync, superblock };
   bool heavy_ = false;
-  std::int64_t slow_us_[5] = {};  // by DiskKind: at most so much longer
+  std::int64_t slow_us_[disk_kinds] = {};  // by DiskKind: at most so much longer
 
   std::size_t client_at_ = SIZE_MAX;   // index of the node that the client uses
   std::map<std::uint64_t, Request> requests_;

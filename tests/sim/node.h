@@ -14,6 +14,15 @@ struct Cluster::Pending {
   std::function<void()> apply;
   std::function<void()> tear;
   std::function<core::Event()> done;
+  DiskKind kind = DiskKind::read;
+  Lsn keeps = {};  // of an archive: the last record that it holds
+};
+
+// What a disk is about to do to the operations of one kind.
+struct Cluster::DiskFault {
+  DiskKind kind;
+  int error;          // errno; 0: what is read is garbage
+  unsigned left;      // operations
 };
 
 struct Cluster::Node {
@@ -38,6 +47,11 @@ struct Cluster::Node {
   bool replaced = false;  // its disk was lost; until it is recorded as in sync again it owes nobody anything
   std::optional<bool> command;  // the answer to the operator's last command
   bool command_open = false;
+  std::optional<DiskFault> fault;
+  // A write has failed in this life: from the request with this number on nothing but reads may succeed.
+  std::optional<std::uint64_t> failed_from;
+  std::uint64_t read_errors = 0;  // given to the core and not yet to a client
+  bool was_cut = false;  // since the last start: for marks
   bool alive() const { return core != nullptr; }
   bool is_primary() const { return alive() && core->status().role == core::Role::primary; }
 };

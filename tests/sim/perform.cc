@@ -71,15 +71,21 @@ void Cluster::complete_disk(Node& n, std::uint64_t no) {
   if (it == n.pending.end()) return;
   Pending p = std::move(it->second);
   n.pending.erase(it);
+  if (int error = error_of(n, p); error != 0) return fail_operation(n, p, error);
   p.apply();
   feed(n, p.done());
 }
 
 void Cluster::perform_disk(Node& n, core::Output& out) {
-  auto begin = [&](std::int64_t latency_us, Pending p) {
+  struct Latency {
+    std::int64_t us;
+    DiskKind kind;
+  };
+  auto begin = [&](Latency takes, Pending p) {
     std::uint64_t no = n.next_pending++;
+    p.kind = takes.kind;
     n.pending.emplace(no, std::move(p));
-    schedule(latency_us, [this, &n, no, life = n.life] {
+    schedule(takes.us, [this, &n, no, life = n.life] {
       if (n.life == life) complete_disk(n, no);
     });
   };
@@ -87,7 +93,7 @@ void Cluster::perform_disk(Node& n, core::Output& out) {
     std::int64_t us = 20 + below(random_.below(10) == 0 ? 5000 : 300);
     std::int64_t slow = slow_us_[static_cast<std::size_t>(kind)];
     if (slow > 0) us += below(static_cast<std::uint64_t>(slow));
-    return heavy_ ? us + static_cast<std::int64_t>(bytes / 1000) : us;  // 1 GB/s
+    return Latency{heavy_ ? us + static_cast<std::int64_t>(bytes / 1000) : us, kind};  // 1 GB/s
   };
   auto done = [](core::Token t) { return [t]() -> core::Event { return core::DiskDone{t, 0}; }; };
   auto nothing = [] {};
@@ -101,7 +107,7 @@ void Cluster::perform_disk(Node& n, core::Output& out) {
   for (auto& r : out.journal_reads) {
     coverage_.hit("catch-up from the journal");
     auto bytes = std::make_shared<std::vector<std::byte>>(r.bytes);
-    begin(latency(DiskKind::read, r.bytes), {[&n, bytes, at = r.offset] { (void)n.journal.read(at, *bytes); }, nothing,
+    begin(latency(DiskKind::journal_read, r.bytes), {[&n, bytes, at = r.offset] { (void)n.journal.read(at, *bytes); }, nothing,
                       [t = r.token, bytes]() -> core::Event { return core::JournalReadDone{t, 0, std::move(*bytes)}; }});
   }
   for (auto& r : out.home_reads)
@@ -150,15 +156,15 @@ void Cluster::perform_disk(Node& n, core::Output& out) {
                       done(w.token)});
   }
   for (auto& a : out.archives) {
-    coverage_.hit("rejoin: tail archived");
-    begin(latency(DiskKind::read), {[&n, parts = a.parts] {
+    begin(latency(DiskKind::archive), {[this, &n, parts = a.parts] {
+                        coverage_.hit("rejoin: tail archived");
                         for (const auto& [at, bytes] : parts) {
                           std::vector<std::byte> part(bytes);
                           (void)n.journal.read(at, part);
                           n.archive.insert(n.archive.end(), part.begin(), part.end());
                         }
                       },
-                      nothing, done(a.token)});
+                      nothing, done(a.token), DiskKind::archive, a.last});
   }
 }
 
@@ -177,12 +183,12 @@ void Cluster::perform(Node& n, core::Output& out) {
     note(fmt::format("replica {} closes {}: {}", n.id, c.peer, c.reason));
     Link& l = link_of(n.index, c.peer - 1);
     schedule(0, [this, &l, no = l.connection] {
-      if (l.up && l.connection == no) disconnect(l);
+      if (l.connection == no) disconnect(l);
     });
   }
   for (auto& notice : out.notices) {
     note(fmt::format("replica {}: {}", n.id, notice.text));
-    if (notice.text.find("cut off") != std::string::npos) coverage_.hit("rejoin: divergent tail cut off");
+    if (notice.text.find("cut off") != std::string::npos) coverage_.hit("rejoin: divergent tail cut off"), n.was_cut = true;
     if (notice.text.find("full resync from replica") != std::string::npos) coverage_.hit("resync: full");
     if (notice.text.find("bitmap resync from replica") != std::string::npos) coverage_.hit("resync: bitmap");
     if (notice.text.find("resync is finished") != std::string::npos) coverage_.hit("resync: finished");
@@ -244,23 +250,34 @@ Cluster::Link& Cluster::link_of(std::size_t a, std::size_t b) {
   violated(fmt::format("no link between {} and {}", a + 1, b + 1));
 }
 
+// As net/ presents it: the new connection of a peer whose old one still stands ends that one first.
 void Cluster::connect(Link& l) {
   if (!nodes_[l.a]->alive() || !nodes_[l.b]->alive() || l.cut || l.up) return;
   l.up = true;
+  l.silent[0] = l.silent[1] = false;
   l.connection++;
   l.deliver_at[0] = l.deliver_at[1] = now_us_;
   note(fmt::format("link {}-{} up", l.a + 1, l.b + 1));
-  feed(*nodes_[l.a], core::PeerUp{nodes_[l.b]->id});
-  feed(*nodes_[l.b], core::PeerUp{nodes_[l.a]->id});
+  for (std::size_t side : {0, 1}) {
+    if (l.told[side]) coverage_.hit("fault: a second connection while the first one lives");
+    tell_down(l, side);
+    l.told[side] = true;
+    feed(*nodes_[side == 0 ? l.a : l.b], core::PeerUp{nodes_[side == 0 ? l.b : l.a]->id});
+  }
+}
+
+void Cluster::tell_down(Link& l, std::size_t side) {
+  if (!std::exchange(l.told[side], false)) return;
+  feed(*nodes_[side == 0 ? l.a : l.b], core::PeerDown{nodes_[side == 0 ? l.b : l.a]->id});
 }
 
 void Cluster::disconnect(Link& l) {
-  if (!l.up) return;
+  if (!l.up && !l.told[0] && !l.told[1]) return;
   l.up = false;
   l.connection++;
   note(fmt::format("link {}-{} down", l.a + 1, l.b + 1));
-  feed(*nodes_[l.a], core::PeerDown{nodes_[l.b]->id});
-  feed(*nodes_[l.b], core::PeerDown{nodes_[l.a]->id});
+  tell_down(l, 0);
+  tell_down(l, 1);
   schedule(100 + below(5000), [this, &l] { connect(l); });
 }
 
@@ -281,8 +298,10 @@ void Cluster::send(Node& from, ReplicaId to_id, PeerMessage message) {
     message = std::move(*decoded);
   }
   digest(wire_type(message) * 64u + to_id);
-  std::int64_t& last = l.deliver_at[from.index == l.a ? 0 : 1];
-  last = std::max(last, now_us_ + 10 + below(random_.below(20) == 0 ? 8000 : 200));
+  std::size_t side = from.index == l.a ? 0 : 1;
+  if (l.silent[side]) return;
+  std::int64_t& last = l.deliver_at[side];
+  last = std::max(last, now_us_ + 10 + below(random_.below(20) == 0 ? 8000 : 200) + (l.slow_us > 0 ? below(static_cast<std::uint64_t>(l.slow_us)) : 0));
   schedule(last - now_us_, [this, &l, &to, m = std::make_shared<PeerMessage>(std::move(message)), from_id = from.id, no = l.connection] {
     if (l.up && l.connection == no) feed(to, core::PeerInput{from_id, std::move(*m)});
   });

@@ -140,6 +140,14 @@ void SimFile::tear(std::uint64_t offset, const std::vector<Page>& pages, SeededR
   }
 }
 
+void SimFile::fail_sync(SeededRandom& random) {
+  std::vector<Page> seen = now_;  // reads go on as if nothing had happened
+  std::deque<Unsynced> cache = std::move(cache_);
+  cache_.clear();
+  for (const Unsynced& u : cache) tear(u.offset, u.pages, random);
+  now_ = std::move(seen);
+}
+
 void SimFile::power_cut(SeededRandom& random) {
   std::deque<Unsynced> cache = std::move(cache_);
   cache_.clear();

@@ -68,6 +68,8 @@ class SimFile final : public ports::BlockFile {
   // Number of the last write; sync_upto makes durable what had been written when this was read.
   std::uint64_t last_write() const { return next_write_ - 1; }
   void sync_upto(std::uint64_t write);
+  // A sync that failed: what it was to make durable may or may not be, and no later sync looks at it again.
+  void fail_sync(SeededRandom& random);
   void write_blocks(std::uint64_t offset, std::vector<Page> blocks);
   void write_durable(std::uint64_t offset, const std::vector<Page>& blocks);  // as with O_DSYNC
   // A write that was under way when the power went: some of its sectors, in any combination.

@@ -165,10 +165,7 @@ void Promotion::on_arbiter(const ArbiterAnswer& answer) {
     current_ = answer.current;
     ReplicaSet set = current_ ? current_->in_sync : newest_known().in_sync;
     if (force_) set = set_of(v_.sb.replica);
-    if (!(set & set_of(v_.sb.replica)))
-      return give_up(fmt::format("replica {} is not in the in-sync set ({}) of epoch {}, says the arbiter: let it catch up, "
-                                 "or use --force and lose what it lacks", v_.sb.replica, set_text(set),
-                                 current_ ? current_->epoch.counter : 0));
+    else if (std::string why = objection(set); !why.empty()) return give_up(why);
     std::uint64_t counter = std::max(next_counter(), current_ ? current_->epoch.counter + 1 : 1);
     desired_ = EpochValue{{counter, Uuid::generate(v_.random)}, v_.sb.replica, set, Uuid::generate(v_.random)};
     phase_ = Phase::swapping;
@@ -184,6 +181,31 @@ void Promotion::on_arbiter(const ArbiterAnswer& answer) {
   }
   give_up(answer.current ? fmt::format("replica {} was promoted meanwhile", answer.current->writer)
                          : "the arbiter has forgotten this volume's epoch");
+}
+
+// What the arbiter's value says against this replica; empty where that is nothing.
+std::string Promotion::objection(ReplicaSet set) const {
+  ReplicaId self = v_.sb.replica;
+  std::uint64_t counter = current_ ? current_->epoch.counter : 0;
+  if (!(set & set_of(self)))
+    return fmt::format("replica {} is not in the in-sync set ({}) of epoch {}, says the arbiter: let it catch up, or use --force "
+                       "and lose what it lacks", self, set_text(set), counter);
+  ReplicaSet away = set & ~set_of(self), filled = away;
+  for (const Link& l : v_.links) {
+    if (!l.state) continue;
+    away &= ~set_of(l.config.id);
+    if (l.state->last.lsn == Lsn{0}) filled &= ~set_of(l.config.id);
+  }
+  // Without a value nobody has spoken for this set but this replica's own log, which others may have left behind.
+  if (!current_ && away != 0)
+    return fmt::format("the arbiter holds no value yet, and the first promotion needs every recorded member: not reachable: "
+                       "replica {}. Connect it, or use --force", set_text(away));
+  // The value names members by their ids. One that was created anew has the id and nothing else; only where nobody has
+  // anything it is as good as any (the first promotion was granted and came to nothing).
+  if (current_ && v_.log.last_mark().lsn == Lsn{0} && filled != 0)
+    return fmt::format("replica {} is empty, while the arbiter counts it as in sync in epoch {}: it was created anew. Connect it and "
+                       "let it resync, or use --force and lose what replica {} has", self, counter, set_text(filled));
+  return "";
 }
 
 void Promotion::grant(const Epoch& epoch, ReplicaSet in_sync) {

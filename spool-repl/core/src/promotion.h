@@ -46,6 +46,7 @@ class Promotion {
   enum class Phase { idle, claiming, reading, swapping };
   EpochEntry newest_known() const;
   std::string obstacle() const;
+  std::string objection(ReplicaSet set) const;
   void claimed();
   void grant(const Epoch& epoch, ReplicaSet in_sync);
   void ask_arbiter(bool read);

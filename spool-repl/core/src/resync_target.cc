@@ -166,6 +166,7 @@ void Secondary::handle(SyncData& m) {
   const std::byte* from = m.payload.data();
   for (const Extent& e : m.extents) {
     for (DirtyMap& d : v_.dirty) d.mark(e.lba, e.blocks);
+    sync_blocks_ += e.blocks;
     if (e.kind == ExtentKind::zeros) {
       v_.committed.put_zeros(e.lba, e.blocks, serial);
       continue;

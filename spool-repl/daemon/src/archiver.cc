@@ -7,7 +7,6 @@
 #include <cerrno>
 
 #include "twinloft/base/fd.h"
-#include "twinloft/base/log.h"
 #include "twinloft/spool-repl/io/direct_file.h"
 #include "twinloft/spool-repl/journal/aligned.h"
 
@@ -16,15 +15,15 @@ namespace twinloft::repl::daemon {
 Archiver::Archiver(ports::Loop& loop, int journal_fd, std::string directory, std::string volume)
     : loop_(loop), journal_fd_(journal_fd), directory_(std::move(directory)), volume_(std::move(volume)) {}
 
-void Archiver::start(core::ArchiveTail tail, std::function<void(int)> done) {
+void Archiver::start(core::ArchiveTail tail, std::function<void(Result<std::string>)> done) {
   if (thread_.joinable()) thread_.join();  // one at a time: the core asks for the next only after the last
   thread_ = std::jthread([this, tail = std::move(tail), done = std::move(done)]() mutable {
     std::string path = fmt::format("{}/{}-{}-{}-{}.tail", directory_, volume_, tail.first.v, tail.last.v,
                                    tail.epoch.id.text());
     Status stored = store(tail, path);
-    if (stored) log_info("volume {}: records {} to {} are kept in {}", volume_, tail.first.v, tail.last.v, path);
-    else log_error("volume {}: {}", volume_, stored.error().message);
-    loop_.post([done = std::move(done), error = stored ? 0 : EIO] { done(error); });
+    Result<std::string> outcome = std::move(path);
+    if (!stored) outcome = std::unexpected(stored.error());
+    loop_.post([done = std::move(done), outcome = std::move(outcome)]() mutable { done(std::move(outcome)); });
   });
 }
 

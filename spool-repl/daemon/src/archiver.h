@@ -16,8 +16,8 @@ class Archiver {
  public:
   // `journal_fd` outlives this. Files go to `directory`, named VOLUME-FIRST-LAST-EPOCH.tail.
   Archiver(ports::Loop& loop, int journal_fd, std::string directory, std::string volume);
-  // `done` is called on the loop's thread with an errno once the file and its directory entry are durable.
-  void start(core::ArchiveTail tail, std::function<void(int error)> done);
+  // `done` is called on the loop's thread with the file's path once it and its directory entry are durable.
+  void start(core::ArchiveTail tail, std::function<void(Result<std::string>)> done);
 
  private:
   Status store(const core::ArchiveTail& tail, const std::string& path) const;

@@ -44,6 +44,24 @@ std::string size_text(std::uint64_t bytes) {
   return fmt::format("{} KiB", bytes >> 10);
 }
 
+std::string duration_text(std::uint64_t seconds) {
+  if (seconds >= 3600) return fmt::format("{} h {} min", seconds / 3600, seconds / 60 % 60);
+  if (seconds >= 60) return fmt::format("{} min {} s", seconds / 60, seconds % 60);
+  return fmt::format("{} s", seconds);
+}
+
+std::string speed_text(const ResyncProgress& r) {
+  if (r.bytes_per_second == 0) return "";
+  return fmt::format("  {}/s, {} left", size_text(r.bytes_per_second), duration_text(*r.seconds_left));
+}
+
+std::string bar(const ResyncProgress& r) {
+  constexpr unsigned width = 30;
+  unsigned full = r.percent() * width / 100;
+  return fmt::format("[{}{}] {}% of {}{}", std::string(full, '#'), std::string(width - full, '.'), r.percent(),
+                     size_text(r.total_bytes), speed_text(r));
+}
+
 // The protocol-C peers that do not have everything that is acknowledged.
 std::string left_out(const core::VolumeStatus& s) {
   std::string ids;
@@ -78,9 +96,8 @@ std::string status_text(const NodeView& v) {
                        name_of(p.protocol), p.in_sync ? "  in sync" : "");
     if (s.role == core::Role::primary)
       out += fmt::format("  sent {}  received {}  durable {}", p.sent.v, p.received.v, p.durable.v);
-    if (p.sync_target)
-      out += fmt::format("\n           resync: {}% of {} sent", p.synced_blocks * block_size * 100 / v.volume_bytes,
-                         size_text(v.volume_bytes));
+    if (auto r = v.resyncs.of(p, v.volume_bytes / block_size)) out += fmt::format("\n           resync {}", bar(*r));
+    if (p.split_brain) out += "\n           SPLIT BRAIN: both histories hold what the other one lacks";
     if (!p.why.empty()) out += fmt::format("\n           {}", p.why);
     out += '\n';
   }
@@ -96,13 +113,27 @@ std::string status_text(const NodeView& v) {
   return out;
 }
 
+std::string status_line(const NodeView& v) {
+  const core::VolumeStatus& s = v.status;
+  std::string out = fmt::format("{}  {}  {}", v.settings.name, name_of(s.role), disk_of(v));
+  if (s.role == core::Role::primary || s.failed) out += fmt::format("  {}", state_line(s));
+  else if (v.wants_primary) out += fmt::format("  waits to be promoted: {}", s.waits_for);
+  for (const auto& p : s.peers) {
+    out += fmt::format("  |  peer {} {} {}", p.id, name_of(p), disk_of(s, p));
+    if (auto r = v.resyncs.of(p, v.volume_bytes / block_size))
+      out += fmt::format(" {}% of {}{}", r->percent(), size_text(r->total_bytes), speed_text(*r));
+    if (p.split_brain) out += " SPLIT BRAIN";
+  }
+  return out + "\n";
+}
+
 std::string status_json(const NodeView& v) {
   const core::VolumeStatus& s = v.status;
   boost::json::array peers;
   for (const auto& p : s.peers) {
     boost::json::object peer{{"id", p.id},
                              {"connection", name_of(p)},
-                             {"synced_blocks", p.synced_blocks},
+                             {"resync", nullptr},
                              {"disk", disk_of(s, p)},
                              {"role", role_of(p)},
                              {"in_sync", p.in_sync},
@@ -112,6 +143,12 @@ std::string status_json(const NodeView& v) {
                              {"received_lsn", p.received.v},
                              {"durable_lsn", p.durable.v},
                              {"reason", p.why}};
+    if (auto r = v.resyncs.of(p, v.volume_bytes / block_size)) {
+      boost::json::object resync{{"done_bytes", r->done_bytes}, {"total_bytes", r->total_bytes},
+                                 {"bytes_per_second", r->bytes_per_second}, {"seconds_left", nullptr}};
+      if (r->seconds_left) resync["seconds_left"] = *r->seconds_left;
+      peer["resync"] = std::move(resync);
+    }
     peers.push_back(std::move(peer));
   }
   boost::json::array in_sync;

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "resync_meter.h"
 #include "twinloft/spool-repl/core/core.h"
 #include "twinloft/spool-repl/daemon/config.h"
 
@@ -17,9 +18,11 @@ struct NodeView {
   bool wants_primary = false;
   std::string arbiter_trouble;  // why its last answer was none; empty where it was one
   const core::VolumeStatus& status;
+  const ResyncMeter& resyncs;
 };
 
 std::string status_text(const NodeView& view);
+std::string status_line(const NodeView& view);  // the same in a line, for logs and for `--watch` without a terminal
 std::string status_json(const NodeView& view);
 
 }  // namespace twinloft::repl::daemon

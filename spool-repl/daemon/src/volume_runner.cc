@@ -7,19 +7,23 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <future>
 #include <map>
 
 #include "archiver.h"
 #include "disk_shell.h"
+#include "event_log.h"
 #include "front_ends.h"
 #include "in_use.h"
+#include "resync_meter.h"
 #include "status_text.h"
 #include "twinloft/base/check.h"
 #include "twinloft/base/log.h"
 #include "twinloft/spool-repl/arbiter/arbiter.h"
 #include "twinloft/spool-repl/control/control.h"
 #include "twinloft/spool-repl/journal/recovery.h"
+#include "twinloft/spool-repl/journal/superblock_store.h"
 #include "twinloft/spool-repl/net/peer_net.h"
 
 namespace twinloft::repl::daemon {
@@ -59,6 +63,28 @@ Result<std::string> read_secret(const std::string& path) {
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
   if (text.size() < 16) return fail(Errc::invalid, "{}: a shared secret needs at least 16 characters", path);
   return text;
+}
+
+// As docs/spool-repl.md lists them.
+const char* name_of(core::NoticeKind kind) {
+  using enum core::NoticeKind;
+  switch (kind) {
+    case other: return "notice";
+    case role: return "role";
+    case member_removed: return "member-removed";
+    case member_added: return "member-added";
+    case connected: return "connected";
+    case disconnected: return "disconnected";
+    case refused: return "refused";
+    case split_brain: return "split-brain";
+    case resync_begun: return "resync-begun";
+    case resync_finished: return "resync-finished";
+    case tail_cut: return "tail-cut";
+    case suspended: return "suspended";
+    case resumed: return "resumed";
+    case failed: return "failed";
+  }
+  return "notice";
 }
 
 core::Config core_config(const VolumeSettings& s) {
@@ -109,18 +135,21 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   void run(const std::shared_ptr<std::promise<Status>>& promise) {
     Status ready = set_up();
     if (!ready) {
+      if (events_) events_->add({0, {}, "failed", true, 0, 0, "could not be started: " + ready.error().message});
       tear_down();
       promise->set_value(ready);
       return;
     }
     started_ = [promise](Status s) { promise->set_value(std::move(s)); };
+    core_->tick(loop_->now());  // it must know the time before anything has a deadline
     if (wants_primary_) try_promotion();
     // Where the volume can be primary at once its front ends belong to the start, errors and all.
     turn();
     if (!front_ends_) std::exchange(started_, nullptr)({});
+    happened("started", fmt::format("served from now on, at {}", core_->status().last.v));
     Status end = loop_->run();
     if (!end) {
-      log_error("volume {}: {}", settings_.name, end.error().message);
+      warn("failed", end.error().message);
       failed_ = true;
     }
     tear_down();
@@ -134,6 +163,8 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     }
     for (const io::DirectFile* f : {&journal_, &data_})
       if (!f->direct) log_warning("{}: its file system has no direct I/O; the page cache is used", f->path);
+    TL_TRY(check_identity());
+    events_ = std::make_unique<EventLog>(events_path(settings_), settings_.name, clock_);
     TL_TRY_ASSIGN(RecoveredLog log, recover());
     superblock_ = log.superblock;
 
@@ -151,10 +182,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     disk_ = std::make_unique<DiskShell>(*loop_, journal_, data_, [this](core::Event e) { core_->step(std::move(e)); });
     TL_TRY(start_arbiter());
     TL_TRY(start_net());
-    // Beside a device there is /dev, which is memory.
-    std::string beside = journal_.block_device ? "/var/lib/twinloft" : settings_.journal.substr(0, settings_.journal.rfind('/') + 1);
-    archiver_ = std::make_unique<Archiver>(*loop_, journal_.fd.get(), settings_.archive.empty() ? beside : settings_.archive,
-                                           settings_.name);
+    archiver_ = std::make_unique<Archiver>(*loop_, journal_.fd.get(), state_directory(settings_), settings_.name);
     control_ = std::make_unique<control::Server>(
         *loop_, settings_.control, [this](const std::string& c, control::Server::Reply reply) { command(c, std::move(reply)); });
     TL_TRY(wait_while_in_use([&] { return control_->start(); }));
@@ -163,18 +191,27 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     return {};
   }
 
+  // Before anything is written: recovery replays into the data area, which may be another volume's.
+  Status check_identity() {
+    io::OsBlockFile journal(journal_);
+    TL_TRY_ASSIGN(journal::SuperblockCopies found, journal::read_superblock(journal));
+    const Superblock& sb = found.superblock;
+    if (!settings_.uuid.empty() && Uuid::parse(settings_.uuid).value() != sb.volume)
+      return fail(Errc::conflict, "{}: holds volume {}, the configuration says {}: wrong path or wrong uuid",
+                  settings_.journal, sb.volume.text(), settings_.uuid);
+    if (settings_.replica != sb.replica)
+      return fail(Errc::conflict, "{}: is replica {}, the configuration says {}", settings_.journal, sb.replica, settings_.replica);
+    return {};
+  }
+
   Result<RecoveredLog> recover() {
     io::OsBlockFile journal(journal_), data(data_);
     TL_TRY_ASSIGN(journal::RecoveredVolume r, journal::recover(journal, data));
     const journal::RecoveryReport& report = r.report;
-    if (!settings_.uuid.empty() && Uuid::parse(settings_.uuid).value() != r.log.superblock.volume)
-      return fail(Errc::conflict, "{}: holds volume {}, the configuration says {}: wrong path or wrong uuid",
-                  settings_.journal, r.log.superblock.volume.text(), settings_.uuid);
-    if (settings_.replica != r.log.superblock.replica)
-      return fail(Errc::conflict, "{}: is replica {}, the configuration says {}", settings_.journal,
-                  r.log.superblock.replica, settings_.replica);
     if (report.superblock_repaired)
-      log_warning("volume {}: a damaged copy of the superblock was rewritten from the other", settings_.name);
+      warn("superblock-repaired", "a damaged copy of the superblock was rewritten from the other");
+    if (report.torn_frames > 0)
+      happened("torn-tail", fmt::format("{} torn records at the journal's end were left out", report.torn_frames));
     log_info("volume {}: recovered: {} records, {} of them not known committed, {} blocks written home, {} torn",
              settings_.name, report.records, report.uncommitted, report.blocks_replayed, report.torn_frames);
     return std::move(r.log);
@@ -219,7 +256,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
         net::NetEvents{[this](ReplicaId id) { core_->step(core::PeerUp{id}); },
                        [this](ReplicaId id) { core_->step(core::PeerDown{id}); },
                        [this](ReplicaId id, PeerMessage m) { core_->step(core::PeerInput{id, std::move(m)}); },
-                       [this](const std::string& text) { tell({true, text}); }});
+                       [this](ReplicaId id, const std::string& text) { on_link_trouble(id, text); }});
     return wait_while_in_use([&] { return net_->start(); });
   }
 
@@ -240,7 +277,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   void perform() {
     disk_->perform(out_);
     for (auto& a : out_.archives)
-      archiver_->start(std::move(a), [this, token = a.token](int error) { core_->step(core::DiskDone{token, error}); });
+      archive(std::move(a));
     for (auto& r : out_.arbiter_requests)
       if (arbiter_) arbiter_->ask(std::move(r));  // there is none any more at the very end
     for (auto& s : out_.sends) send(s);
@@ -253,12 +290,52 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     out_.clear();
   }
 
+  // ---- events ------------------------------------------------------------------------------------------------------
+
+  void happened(std::string kind, std::string text, bool serious = false, ReplicaId peer = 0, std::uint64_t epoch = 0,
+                bool once = false) {
+    if (epoch == 0 && core_) epoch = core_->status().epoch.counter;
+    std::string line = fmt::format("volume {}: {}", settings_.name, text);
+    if (!events_->add({0, {}, std::move(kind), serious, peer, epoch, std::move(text)}, once)) return;
+    log_line(serious ? LogLevel::warning : LogLevel::info, line);
+  }
+  void warn(std::string kind, std::string text) { happened(std::move(kind), std::move(text), true); }
+
   // A connection that is refused is tried again every few seconds, with the same words.
   void tell(const core::Notice& n) {
-    Instant now = loop_->now();
-    std::erase_if(told_, [&](const auto& t) { return now - t.second > std::chrono::minutes(5); });
-    if (n.serious && !told_.emplace(n.text, now).second) return;
-    log_line(n.serious ? LogLevel::warning : LogLevel::info, fmt::format("volume {}: {}", settings_.name, n.text));
+    using enum core::NoticeKind;
+    bool once = n.kind == other || n.kind == refused || n.kind == split_brain;
+    happened(name_of(n.kind), n.text, n.serious, n.peer, n.epoch, once);
+    if (n.kind == connected || n.kind == resync_begun) measure_resyncs();
+  }
+  void on_link_trouble(ReplicaId peer, const std::string& text) { happened("connection", text, true, peer, 0, true); }
+
+  void archive(core::ArchiveTail tail) {
+    archiver_->start(std::move(tail), [this, token = tail.token, first = tail.first, last = tail.last](Result<std::string> path) {
+      if (path) warn("archived", fmt::format("records {} to {} are kept in {}", first.v, last.v, *path));
+      else warn("archived", fmt::format("records {} to {} can not be kept: {}", first.v, last.v, path.error().message));
+      core_->step(core::DiskDone{token, path ? 0 : EIO});
+    });
+  }
+
+  // As long as there is one under way. Progress is an event at each tenth, at most every ten seconds.
+  void measure_resyncs() {
+    if (meter_timer_ != 0) return;
+    meter_timer_ = loop_->after(ResyncMeter::sample_every, [this] {
+      meter_timer_ = 0;
+      core::VolumeStatus s = core_->status();
+      if (!resyncs_.sample(s, superblock_.volume_blocks, loop_->now())) return;
+      measure_resyncs();
+      if (loop_->now() < next_progress_) return;
+      next_progress_ = loop_->now() + std::chrono::seconds(10);
+      for (ReplicaId id : resyncs_.passed_tenths()) tell_progress(s, id);
+    });
+  }
+  void tell_progress(const core::VolumeStatus& s, ReplicaId id) {
+    for (const core::PeerStatus& p : s.peers)
+      if (auto r = resyncs_.of(p, superblock_.volume_blocks); r && p.id == id)
+        happened("resync-progress", fmt::format("resync {} replica {}: {}% of {} MiB", p.sync_target ? "of" : "from", id,
+                                                r->percent(), r->total_bytes >> 20), false, id);
   }
 
   void send(std::variant<core::Send, core::SendRecord>& s) {
@@ -290,7 +367,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   // ---- control -----------------------------------------------------------------------------------------------------
 
   void command(const std::string& text, control::Server::Reply reply) {
-    if (text == "status" || text == "status json") {
+    if (text == "status" || text == "status json" || text == "status line") {
       core::VolumeStatus status = core_->status();
       for (auto& peer : status.peers) {
         if (!net_ || net_->is_wanted(peer.id)) continue;
@@ -298,9 +375,10 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
         peer.why = "disconnected by the administrator";
       }
       NodeView view{settings_, superblock_.volume, size_bytes(), front_ends_ ? front_ends_->device() : "",
-                    front_ends_ ? front_ends_->nbd_uri() : "", wants_primary_, arbiter_ ? arbiter_->trouble() : "", status};
-      return reply(text == "status" ? status_text(view) : status_json(view));
+                    front_ends_ ? front_ends_->nbd_uri() : "", wants_primary_, arbiter_ ? arbiter_->trouble() : "", status, resyncs_};
+      return reply(text == "status" ? status_text(view) : text == "status line" ? status_line(view) : status_json(view));
     }
+    if (text.starts_with("events ")) return reply(list_events(text.substr(7)));
     if (stopping_) return reply(fail(Errc::unavailable, "the node is being stopped"));
     if (text == "promote" || text == "promote force") {
       core::Token token = next_command_++;
@@ -315,6 +393,15 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     } else {
       reply(fail(Errc::invalid, "unknown command \"{}\"", text.substr(0, 64)));
     }
+  }
+
+  // "SINCE" or "SINCE json".
+  Result<std::string> list_events(const std::string& what) const {
+    std::uint64_t since = 0;
+    auto [end, error] = std::from_chars(what.data(), what.data() + what.size(), since);
+    std::string_view rest(end, static_cast<std::size_t>(what.data() + what.size() - end));
+    if (error != std::errc() || (!rest.empty() && rest != " json")) return fail(Errc::invalid, "events: not a number");
+    return events_->list(since, !rest.empty());
   }
 
   void on_command(const core::CommandDone& c) {
@@ -387,7 +474,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     } else if (!s) {
       // At start, or on this node's own account: nobody but the log is there to be told.
       failed_ = true;
-      if (!started_) log_error("volume {}: {}", settings_.name, s.error().message);
+      if (!started_) warn("failed", s.error().message);
       front_ends_->stop(true, [this](Status) { loop_->stop(); });
     }
     if (auto report = std::exchange(started_, nullptr)) report(std::move(s));
@@ -395,7 +482,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
 
   // Promoted, and the device can not be made: better no primary than one without a device.
   void give_back(const std::string& why) {
-    log_error("volume {}: {}: demoted again", settings_.name, why);
+    warn("failed", why + ": demoted again");
     front_ends_->stop(true, [this](Status) {
       loop_->post([this] { front_ends_.reset(); });
       core_->step(core::Demote{next_command_++});
@@ -441,8 +528,8 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     }
     bool done = (stop_flushed_ && core_->settled()) || cannot_finish;
     if (!done && loop_->now() < drain_until_) return;
-    log_info("volume {}: stopped at {}, {}", settings_.name, s.last.v,
-             core_->settled() ? "everything is in the data area" : "the journal keeps what is not in the data area");
+    happened("stopped", fmt::format("stopped at {}, {}", s.last.v, core_->settled() ? "everything is in the data area"
+                                                                : "the journal keeps what is not in the data area"));
     ended_ = true;
     loop_->post([this] { loop_->stop(); });  // this is the turn's beginning: it would wait once more
   }
@@ -490,7 +577,10 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   std::function<void(Status)> promoted_;   // waits for the front ends
   core::Token next_command_ = 1;           // 0: this node's own promotion
   std::map<core::Token, control::Server::Reply> replies_;
-  std::map<std::string, Instant> told_;    // warnings of the last minutes
+  std::unique_ptr<EventLog> events_;
+  ResyncMeter resyncs_;
+  ports::Loop::TimerId meter_timer_ = 0;
+  Instant next_progress_;
   core::Output out_;
   std::vector<ByteSpan> pieces_;
   ports::Loop::TimerId tick_timer_ = 0;

@@ -57,16 +57,16 @@ PeerNet::Peer* PeerNet::owner_of(const Connection& c) {
   return it == peers_.end() ? nullptr : &*it;
 }
 
-void PeerNet::notice(const std::string& text) {
+void PeerNet::notice(ReplicaId peer, const std::string& text) {
   if (text == last_notice_) return;
   last_notice_ = text;
-  events_.notice(text);
+  events_.notice(peer, text);
 }
 
 void PeerNet::on_accept() {
   Fd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!fd) return;
-  if (callers_.size() >= callers_max) return notice("too many unproved connections at once: one was dropped");
+  if (callers_.size() >= callers_max) return notice(0, "too many unproved connections at once: one was dropped");
   callers_.push_back(std::make_shared<Connection>(
       loop_, std::move(fd), false, "the caller",
       Handshake(options_.self, options_.secret, Handshake::Direction::accepted, 0, random_), options_.timeout,
@@ -83,7 +83,7 @@ void PeerNet::dial(Peer& p) {
   if (!fd) return redial_later(p, options_.redial);
   int rc = ::connect(fd.get(), reinterpret_cast<sockaddr*>(&p.config.address.storage), p.config.address.length);
   if (rc < 0 && errno != EINPROGRESS) {
-    notice(fail_errno(errno, "cannot connect to {}", p.config.address.text).error().message);
+    notice(p.config.id, fail_errno(errno, "cannot connect to {}", p.config.address.text).error().message);
     return redial_later(p, options_.redial);
   }
   p.connection = std::make_shared<Connection>(
@@ -134,8 +134,8 @@ void PeerNet::retire(Connection& c) {
 }
 
 void PeerNet::on_closed(Connection& c, const std::string& reason) {
-  notice(reason);
   Peer* p = owner_of(c);
+  notice(p ? p->config.id : 0, reason);
   retire(c);
   if (!p) return;
   bool was_up = std::exchange(p->up, false);

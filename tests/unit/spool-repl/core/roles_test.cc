@@ -455,5 +455,90 @@ TEST_F(RolesTest, NoticesOfAMemberThatIsLeftOutAndComesBack) {
   EXPECT_EQ(node(1).notice_kinds, (std::vector{K::disconnected, K::member_removed, K::connected, K::member_added}));
 }
 
+struct ArbiterRolesTest : RolesTest {
+  // The answers that a healthy arbiter with this value would give, until the command is answered.
+  std::optional<EpochValue> value;
+  CommandDone promote_with_arbiter(ReplicaId id, bool force = false) {
+    std::size_t before = node(id).commands.size(), asked = node(id).arbiter_requests.size();
+    node(id).step(Promote{77, force});
+    exchange();
+    while (node(id).commands.size() == before && node(id).arbiter_requests.size() > asked) {
+      ++asked;
+      const ArbiterRequest& r = node(id).arbiter_requests.back();
+      bool equal = r.read || r.expected == value;
+      if (!r.read && equal) value = r.desired;
+      answer(id, equal ? Outcome::granted : Outcome::refused, value);
+    }
+    return node(id).commands.size() > before ? node(id).commands.back() : CommandDone{0, false, "no answer"};
+  }
+  void create_anew(ReplicaId id) {
+    Config c;
+    c.arbiter = Arbiter::external;
+    c.send_window_bytes = 4u << 20;
+    for (ReplicaId other = 1; other <= nodes.size(); ++other)
+      if (other != id) c.peers.push_back({other, Protocol::C});
+    nodes[id - 1] = std::make_unique<Shell>(ShellOptions{.replica = id, .config = c, .seed = 99});
+    delivered[id - 1] = 0;
+  }
+};
+
+TEST_F(ArbiterRolesTest, AnEmptyReplicaIsNotPromotedByItsNumber) {
+  make(2, Arbiter::external);
+  connect_all();
+  exchange();
+  ASSERT_TRUE(promote_with_arbiter(1).ok);
+  write_flush(1, 0);
+  exchange();
+  // Both are in the set. The disk of 2 is replaced, and 1 dies before it has been removed from the set.
+  disconnect(1, 2);
+  create_anew(2);
+  ASSERT_EQ(value->in_sync, set_of(1) | set_of(2));
+  CommandDone refused = promote_with_arbiter(2);
+  EXPECT_FALSE(refused.ok);
+  EXPECT_NE(refused.text.find("replica 2 is empty, while the arbiter counts it as in sync in epoch 1: it was created anew. Connect it "
+                              "and let it resync, or use --force and lose what replica 1 has"), std::string::npos) << refused.text;
+  EXPECT_EQ(value->writer, 1u);
+  EXPECT_EQ(status(node(2)).waits_for, refused.text);
+  CommandDone forced = promote_with_arbiter(2, true);
+  EXPECT_TRUE(forced.ok) << forced.text;
+  EXPECT_EQ(value->writer, 2u);
+  EXPECT_EQ(value->in_sync, set_of(2));
+}
+
+// The first promotion was granted, and the primary died before it had written anything.
+TEST_F(ArbiterRolesTest, WhereNobodyHasAnythingAnEmptyReplicaWillDo) {
+  make(2, Arbiter::external);
+  SeededRandom random(5);
+  value = EpochValue{{1, Uuid::generate(random)}, 1, set_of(1) | set_of(2), Uuid::generate(random)};
+  CommandDone alone = promote_with_arbiter(2);
+  EXPECT_FALSE(alone.ok);
+  EXPECT_NE(alone.text.find("replica 2 is empty"), std::string::npos) << alone.text;
+  connect_all();
+  exchange();
+  CommandDone together = promote_with_arbiter(2);
+  EXPECT_TRUE(together.ok) << together.text;
+  EXPECT_EQ(value->writer, 2u);
+  EXPECT_EQ(value->epoch.counter, 2u);
+}
+
+// As with no arbiter at all: this replica's own log may be behind what others have gone on with.
+TEST_F(ArbiterRolesTest, TheFirstPromotionNeedsEveryMember) {
+  make(3, Arbiter::external);
+  connect(1, 2);
+  exchange();
+  CommandDone refused = promote_with_arbiter(1);
+  EXPECT_FALSE(refused.ok);
+  EXPECT_NE(refused.text.find("first promotion needs every recorded member: not reachable: replica 3"), std::string::npos) << refused.text;
+  EXPECT_EQ(value, std::nullopt);
+  connect(1, 3);
+  connect(2, 3);
+  exchange();
+  EXPECT_TRUE(promote_with_arbiter(1).ok);
+  disconnect(1, 2);
+  disconnect(1, 3);
+  exchange();
+  EXPECT_TRUE(promote_with_arbiter(2).ok) << "later the set counts, and not who is here";
+}
+
 }  // namespace
 }  // namespace twinloft::repl::core

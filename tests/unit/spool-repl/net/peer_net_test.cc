@@ -83,7 +83,7 @@ struct PeerNetTest : testing::Test {
         *loop, std::move(o), random,
         NetEvents{[&n](ReplicaId) { n.ups++; }, [&n](ReplicaId) { n.downs++; },
                   [&n](ReplicaId, PeerMessage m) { n.got.push_back(std::move(m)); },
-                  [&n](const std::string& text) { n.notices.push_back(text); }});
+                  [&n](ReplicaId, const std::string& text) { n.notices.push_back(text); }});
     return n.net->start();
   }
   void start_both() {

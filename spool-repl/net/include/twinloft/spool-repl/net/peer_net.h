@@ -40,7 +40,8 @@ struct NetEvents {
   std::function<void(ReplicaId)> up;
   std::function<void(ReplicaId)> down;
   std::function<void(ReplicaId, PeerMessage)> message;
-  std::function<void(const std::string&)> notice;  // a connection failed, and why; each reason once in a row
+  // A connection failed, and why; each reason once in a row. 0: of a caller that is not known to be a peer.
+  std::function<void(ReplicaId, const std::string&)> notice;
 };
 
 class PeerNet {
@@ -76,7 +77,7 @@ class PeerNet {
   void on_established(Connection& connection);
   void on_closed(Connection& connection, const std::string& reason);
   void retire(Connection& connection);
-  void notice(const std::string& text);
+  void notice(ReplicaId peer, const std::string& text);
   Peer* find(ReplicaId id);
   Peer* owner_of(const Connection& connection);
 
