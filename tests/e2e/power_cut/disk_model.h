@@ -1,0 +1,70 @@
+// One file on a disk with a volatile cache, replayed from the log of power_disk.
+//
+// Durable is a write that was O_DSYNC and has been answered, and one that had been answered before a sync arrived that
+// has been answered. Everything else that arrived is volatile: after a power cut all of it, nothing of it, or any of its
+// 512-byte sectors may be there. A file holds the durable content; cut() puts a random part of what is volatile into it,
+// and undo() takes that out again, so that the next cut goes on from there.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "event_log.h"
+#include "twinloft/base/random.h"
+
+namespace twinloft::power {
+
+struct Losses {  // of one cut
+  std::uint64_t kept = 0, dropped = 0, torn = 0;
+  std::uint64_t writes() const { return kept + dropped + torn; }
+};
+
+enum class CutStyle { drop_all, keep_all, mixed };
+
+class DiskModel {
+ public:
+  // `path` holds the content at the log's beginning, and is changed from now on.
+  static Result<DiskModel> open(const std::string& path);
+
+  // `number` counts the log's events.
+  Status apply(const EventReader::Item& item, std::uint64_t number);
+  Result<Losses> cut(CutStyle style, SeededRandom& random);
+  Status undo();
+  int fd() const { return fd_.get(); }
+  std::uint64_t size_bytes() const { return size_; }
+
+ private:
+  struct Range {
+    std::uint64_t offset, length;
+  };
+  struct Write {
+    std::uint64_t offset, length;
+    const std::byte* bytes;         // null: zeros
+    std::uint64_t done_number = 0;  // of the event that answered it; 0: not yet
+    bool dsync = false;
+    std::vector<bool> overwritten;  // sectors for which something later is durable; empty: none
+    bool covers(std::uint64_t at, std::uint64_t n) const { return offset < at + n && at < offset + length; }
+  };
+
+  explicit DiskModel(Fd fd) : fd_(std::move(fd)) {}
+  Status make_durable(std::map<std::uint64_t, Write>::iterator it);
+  Status on_sync_done(std::uint64_t id);
+  Status put(const Write& write, const std::vector<bool>& leave_out);
+  Status put_range(const Write& write, Range range);
+  Status remember(Range range);
+  static std::vector<bool> tear(const Write& write, SeededRandom& random);
+
+  Fd fd_;
+  std::uint64_t size_ = 0;
+  std::map<std::uint64_t, Write> volatile_;             // by id: in the order of arrival
+  std::map<std::uint64_t, std::uint64_t> sync_began_;   // id -> number of its event
+  struct Old {
+    std::uint64_t offset;
+    std::vector<std::byte> bytes;
+  };
+  std::vector<Old> undo_;
+};
+
+}  // namespace twinloft::power
