@@ -74,7 +74,7 @@ bool Secondary::settle_base() {
 
 void Secondary::try_reset() {
   if (!reset_ || cut_ != Cut::none || v_.journal_in_flight > 0 || v_.failed) return;
-  if (!reset_->whole && !v_.inconsistent && !settle_base()) return;
+  if (!reset_->whole && (!v_.inconsistent || v_.damaged()) && !settle_base()) return;
   if (!checkpointer_.idle()) return;
   RecordNo from = v_.log.committed_end();
   if (!reset_archived_ && from < v_.log.end()) {
@@ -106,7 +106,7 @@ void Secondary::reset() {
                                NoticeKind::resync_begun, primary_});
   Superblock& sb = v_.sb;
   if (reset_->whole) sb.inconsistent_base_epoch = {}, sb.inconsistent_base = base_unknown;
-  else if (!v_.inconsistent)
+  else if (!v_.inconsistent || v_.damaged())
     sb.inconsistent_base_epoch = v_.log.epoch_before(v_.log.committed_end()), sb.inconsistent_base = v_.commit_lsn();
   // What comes is marked for the others as it comes; what was marked before is right as long as it is of this history.
   for (DirtyMap& d : v_.dirty)
@@ -185,8 +185,6 @@ void Secondary::handle(SyncData& m) {
 void Secondary::handle(const SyncEnd& m) {
   if (m.epoch != epoch_ || !begun_ || !v_.inconsistent) return refuse("it ended a resync that nobody began");
   sync_until_ = m.until;
-  // Damage to the log here is repaired only when everything is back that it ever held.
-  if (v_.sb.inconsistent_until.v != UINT64_MAX) sync_until_ = std::max(m.until, v_.sb.inconsistent_until);
   // What was found equal may have been in no more than the disk's cache.
   checkpointer_.request_sync();
   sync_round_ = checkpointer_.rounds_begun() + 1;
