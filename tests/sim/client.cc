@@ -177,13 +177,18 @@ void Cluster::leave_client() {
   requests_.clear();
 }
 
+bool Cluster::is_cut_off(const Node& n) const {
+  return std::none_of(links_.begin(), links_.end(), [&](const Link& l) { return (l.a == n.index || l.b == n.index) && l.up; });
+}
+
 // Promotes where nobody is primary, and now and then asks for what must be refused, or swaps the roles.
 void Cluster::operator_step() {
   if (!operator_runs_) return;
   Node& n = *nodes_[random_.below(nodes_.size())];
   Node* p = primary();
   if (n.alive() && !n.command_open) {
-    bool wanted = !p || !p->alive() || random_.below(6) == 0;
+    // Whoever watches the machines sees that nobody reaches this one any more, and does not wait for it.
+    bool wanted = !p || !p->alive() || random_.below(6) == 0 || (external_ && is_cut_off(*p));
     if (wanted && n.protocol == core::Protocol::C && !n.is_primary()) {
       if (p) coverage_.hit("operator: promotes beside a primary");
       n.command_open = true;

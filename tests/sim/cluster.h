@@ -142,6 +142,7 @@ class Cluster {
   void begin_survey(Node& node);
   bool on_surveyed(Node& node, std::uint64_t id, int error);
   void leave_client();
+  bool is_cut_off(const Node& node) const;
   void on_role(Node& node, core::RoleChange change);
   struct Found {
     Image image;
@@ -168,6 +169,8 @@ class Cluster {
   std::uint64_t volume_blocks_;
   History history_;
   bool heavy_ = false;
+  Duration slow_peer_{0};
+  std::uint64_t sync_window_bytes_ = 0;
   std::int64_t slow_us_[disk_kinds] = {};  // by DiskKind: at most so much longer
 
   std::size_t client_at_ = SIZE_MAX;   // index of the node that the client uses

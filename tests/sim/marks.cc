@@ -19,6 +19,7 @@ constexpr const char* expected[] = {
     "fault: a disk is lost",
     "fault: a link falls silent",
     "fault: a node cut off from all others",
+    "fault: a node cut off from all others and from the arbiter",
     "fault: a replica dies while it is filled",
     "fault: a second connection while the first one lives",
     "fault: a slow disk",
