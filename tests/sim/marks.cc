@@ -74,7 +74,9 @@ constexpr const char* expected[] = {
     "catch-up from the journal",
     "rejoin: divergent tail cut off",
     "rejoin: tail archived",
-    "resync: begun",
+    "bitmap: written",
+    "resync: bitmap",
+    "resync: full",
     "resync: data declined",
     "resync: finished",
 };

@@ -134,6 +134,13 @@ void Cluster::perform_disk(Node& n, core::Output& out) {
                       done(z.token)});
   for (auto& s : out.home_syncs)
     begin(latency(DiskKind::sync), {[&n, upto = n.data.last_write()] { n.data.sync_upto(upto); }, nothing, done(s.token)});
+  for (auto& w : out.bitmap_writes) {
+    coverage_.hit("bitmap: written");
+    auto pages = std::make_shared<std::vector<Page>>();
+    for (std::size_t i = 0; i < w.bytes.size(); i += block_size) pages->push_back(Page::of(w.bytes.data() + i));
+    begin(latency(DiskKind::superblock), {[&n, pages, at = w.offset] { n.journal.write_durable(at, *pages); },
+                      [this, &n, pages, at = w.offset] { n.journal.tear(at, *pages, random_); }, done(w.token)});
+  }
   for (auto& w : out.superblock_writes) {
     std::byte encoded[block_size];
     encode_superblock(w.superblock, encoded);
@@ -182,7 +189,8 @@ void Cluster::perform(Node& n, core::Output& out) {
   for (auto& notice : out.notices) {
     note(fmt::format("replica {}: {}", n.id, notice.text));
     if (notice.text.find("cut off") != std::string::npos) coverage_.hit("rejoin: divergent tail cut off"), n.was_cut = true;
-    if (notice.text.find("resync from replica") != std::string::npos) coverage_.hit("resync: begun");
+    if (notice.text.find("full resync from replica") != std::string::npos) coverage_.hit("resync: full");
+    if (notice.text.find("bitmap resync from replica") != std::string::npos) coverage_.hit("resync: bitmap");
     if (notice.text.find("resync is finished") != std::string::npos) coverage_.hit("resync: finished");
     if (notice.text.find("going on without") != std::string::npos) coverage_.hit("membership: a member removed");
     if (std::size_t at = notice.text.find(" is in sync"); at != std::string::npos) {

@@ -11,7 +11,7 @@ constexpr std::uint32_t home_write_blocks_max = 256;  // 1 MiB
 }
 
 bool Checkpointer::nothing_to_do() const {
-  return phase_ == Phase::idle && v_.committed.empty() && v_.home_end == v_.log.committed_end() &&
+  return phase_ == Phase::idle && !sync_requested_ && v_.committed.empty() && v_.home_end == v_.log.committed_end() &&
          reachable_tail() == v_.log.first();
 }
 
@@ -19,7 +19,7 @@ bool Checkpointer::due() const {
   bool blocks = !v_.committed.empty();
   bool tail = std::min(v_.log.committed_end(), v_.tail_limit) > v_.log.first();
   // Records without blocks (an epoch's) move nothing but the point up to which everything is home.
-  if (requested_ && v_.home_end < v_.log.committed_end()) return true;
+  if (sync_requested_ || (requested_ && v_.home_end < v_.log.committed_end())) return true;
   if (!blocks && !tail) return false;
   if (requested_) return true;
   if (v_.log.used_bytes() > v_.log.ring_bytes() / 4) return true;
@@ -42,6 +42,7 @@ void Checkpointer::advance() {
 void Checkpointer::start() {
   phase_ = Phase::writing;
   begun_++;
+  sync_this_round_ = std::exchange(sync_requested_, false);
   target_ = v_.log.committed_end();
   items_.clear();
   zeros_.clear();
@@ -85,7 +86,7 @@ void Checkpointer::on_home_written(int error) {
 }
 
 void Checkpointer::start_sync() {
-  if (items_.empty() && zeros_.empty()) {
+  if (items_.empty() && zeros_.empty() && !sync_this_round_) {
     move_tail();
     return;
   }
@@ -110,6 +111,29 @@ void Checkpointer::move_tail() {
     finish();
     return;
   }
+  v_.note_covered();
+  phase_ = Phase::marking;
+  write_bitmaps(DirtyMap::Pages::lacking);
+  if (in_flight_ == 0) store_tail();
+}
+
+void Checkpointer::write_bitmaps(DirtyMap::Pages which) {
+  std::size_t before = v_.out.bitmap_writes.size();
+  for (DirtyMap& d : v_.dirty) d.write(which, v_.sb, v_.out.bitmap_writes);
+  for (std::size_t i = before; i < v_.out.bitmap_writes.size(); ++i, ++in_flight_)
+    v_.out.bitmap_writes[i].token = make_token(TokenKind::bitmap, 0);
+}
+
+void Checkpointer::on_bitmap_written(int error) {
+  TL_CHECK(in_flight_ > 0 && (phase_ == Phase::marking || phase_ == Phase::clearing));
+  --in_flight_;
+  if (error != 0) v_.fail_device(fmt::format("the journal failed a write of a bitmap (errno {})", error));
+  if (in_flight_ > 0 || v_.failed) return;
+  if (phase_ == Phase::marking) store_tail();
+  else finish();
+}
+
+void Checkpointer::store_tail() {
   phase_ = Phase::superblock;
   v_.sb.tail_pos = v_.log.pos_before(new_first_);
   v_.sb.tail = v_.log.mark_before(new_first_);
@@ -120,7 +144,9 @@ void Checkpointer::move_tail() {
 void Checkpointer::on_tail_durable() {
   TL_CHECK(phase_ == Phase::superblock);
   v_.log.drop_before(new_first_);
-  finish();
+  phase_ = Phase::clearing;
+  write_bitmaps(DirtyMap::Pages::any_change);
+  if (in_flight_ == 0) finish();
 }
 
 void Checkpointer::finish() {

@@ -1,6 +1,8 @@
 // The checkpointer: writes committed blocks home, syncs the data area, then moves the journal's tail.
 //
-//   idle -> writing -> syncing -> superblock -> idle
+//   idle -> writing -> syncing -> marking -> superblock -> clearing -> idle
+//
+// marking: the bitmaps' new marks, of what the tail is about to pass. clearing: marks that are gone.
 //
 // It takes a snapshot of the committed image, which by construction holds nothing above the commit point. What is
 // overwritten while it works stays in the image for the next round.
@@ -21,6 +23,8 @@ class Checkpointer {
   void on_home_written(int error);
   void on_home_synced(int error);
   void on_tail_durable();
+  void on_bitmap_written(int error);
+  void request_sync() { sync_requested_ = requested_ = true; }  // a round that syncs, even with nothing to write
   std::optional<Instant> next_tick() const;
   bool nothing_to_do() const;
   bool idle() const { return phase_ == Phase::idle; }
@@ -29,7 +33,7 @@ class Checkpointer {
   std::uint64_t rounds_done() const { return done_; }
 
  private:
-  enum class Phase { idle, writing, syncing, superblock };
+  enum class Phase { idle, writing, syncing, marking, superblock, clearing };
   struct Item {
     Lba lba;
     Slot slot;
@@ -40,12 +44,14 @@ class Checkpointer {
   void submit_writes();
   void start_sync();
   void move_tail();
+  void write_bitmaps(DirtyMap::Pages which);
+  void store_tail();
   void finish();
   RecordNo reachable_tail() const { return std::min(v_.home_end, std::max(v_.tail_limit, v_.log.first())); }
 
   Volume& v_;
   Phase phase_ = Phase::idle;
-  bool requested_ = false;
+  bool requested_ = false, sync_requested_ = false, sync_this_round_ = false;
   std::uint64_t begun_ = 0, done_ = 0;
   RecordNo target_ = 0, new_first_ = 0;
   std::vector<Item> items_;

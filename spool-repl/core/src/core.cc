@@ -102,6 +102,8 @@ void Core::Parts::step(const DiskDone& e) {
     case TokenKind::fill_read: primary()->on_fill_read(n, e.error); break;
     case TokenKind::sync_read: primary()->on_sync_read(n, e.error); break;
     case TokenKind::home_write: checkpointer.on_home_written(e.error); break;
+    case TokenKind::check_read: secondary()->on_check_read(e.error); break;
+    case TokenKind::bitmap: checkpointer.on_bitmap_written(e.error); break;
     case TokenKind::home_sync: checkpointer.on_home_synced(e.error); break;
     case TokenKind::archive: secondary()->on_archived(e.error); break;
     case TokenKind::superblock: {
@@ -308,6 +310,10 @@ VolumeStatus Core::status() const {
     p.known = l && l->state;
     p.primary = p.known && l->state->primary;
     p.inconsistent = p.known && l->state->inconsistent;
+    if (const DirtyMap* d = v.find_dirty(p.id)) {
+      p.dirty_blocks = d->count();
+      p.dirty_known = d->slot().known;
+    }
   }
   return s;
 }

@@ -191,6 +191,9 @@ void Primary::update_tail_limit() {
   bool room = v_.log.used_bytes() < v_.log.ring_bytes() / 2;
   RecordNo limit = UINT64_MAX;
   for (const Peer& p : peers_) {
+    // What is durable there and committed here is as good as in its data area: the bitmaps need not tell of it.
+    if (Link* l = v_.find_link(p.config.id); l && !p.filling())
+      l->covered_end = std::max(l->covered_end, std::min(p.durable_end, v_.log.committed_end()));
     if (p.sync_hold != 0) limit = std::min(limit, p.sync_hold);
     if (required(p.config.id) || p.connection == ConnectionState::Connected || room) limit = std::min(limit, p.durable_end);
   }
@@ -245,7 +248,8 @@ void Primary::peer_input(ReplicaId id, PeerMessage message) {
       [&](auto& m) {
         using M = std::decay_t<decltype(m)>;
         if constexpr (std::is_same_v<M, MatchState> || std::is_same_v<M, ProbeReply> || std::is_same_v<M, Ack> ||
-                      std::is_same_v<M, Refuse> || std::is_same_v<M, SyncReady> || std::is_same_v<M, SyncAck>)
+                      std::is_same_v<M, Refuse> || std::is_same_v<M, SyncReady> || std::is_same_v<M, SyncAck> ||
+                      std::is_same_v<M, SyncDiffer>)
           handle(*peer, m);
         else
           refuse(*peer, "it sent a message that only a primary sends: is it configured as primary too?");
@@ -269,6 +273,7 @@ void Primary::handle(Peer& peer, const MatchState& m) {
     return refuse(peer, fmt::format("it holds epoch {}, which nobody granted", m.last_epoch.counter));
   }
   peer.peer_commit = m.commit;
+  peer.peer_last = m.last.lsn;
   if (auto end = v_.log.find(m.last)) return begin(peer, *end);
   // Candidates are our own records at or after the oldest point that the peer can name.
   peer.low = std::max(v_.log.first(), v_.log.end_upto({m.tail.lsn.v == 0 ? 0 : m.tail.lsn.v - 1}));
@@ -338,8 +343,10 @@ void Primary::begin(Peer& peer, RecordNo common_end) {
                             NoticeKind::connected, peer.config.id});
   // An earlier resync was not finished, and what of it has arrived is not known here.
   if (const Link* link = v_.find_link(peer.config.id); link->state && link->state->inconsistent) {
-    peer.sync.emplace().not_before = common_end;
-    peer.sync->base = from.lsn;
+    bool vouched = vouches(*link->state);
+    start_sync(peer, from.lsn, !vouched || !bitmap_reaches(peer, link->state->base), true);
+    peer.sync->not_before = common_end;
+    peer.sync->nothing = vouched && link->state->base >= from.lsn;
   }
 }
 
@@ -450,7 +457,7 @@ void Primary::fill_status(VolumeStatus& s) const {
     to.in_sync = (in_sync_ & set_of(p.config.id)) != 0;
     to.split_brain = p.split_brain;
     to.sync_target = p.sync.has_value();
-    if (p.sync) to.synced_blocks = p.sync->next;
+    if (p.sync) to.synced_blocks = p.sync->done, to.sync_total_blocks = p.sync->total;
   }
 }
 

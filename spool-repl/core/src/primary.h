@@ -65,19 +65,29 @@ class Primary {
     RecordNo stuck_at = 0;       // what was durable there when it was last seen to make progress ...
     Instant stuck_since;         // ... and when that was
     bool split_brain = false;
-    // Resync: the whole volume goes to it, chunk by chunk, in the stream of records.
+    // Resync: the blocks that it may lack go to it in the stream of records, 64 at a time: one word of the bitmap.
+    struct Chunk {
+      std::uint64_t word = 0, mask = 0;
+    };
     struct Sync {
       // Not before everything is committed here that the peer may have written home already: it must not get older content.
       RecordNo not_before = 0;
       Lsn base;                            // records behind this one reach the peer on this connection
-      std::uint64_t next = 0;              // block that the next chunk begins with
+      std::vector<std::uint64_t> todo;     // what was not looked at yet
+      std::uint64_t next = 0;              // word of it
+      std::uint64_t total = 0, done = 0;   // blocks
+      bool whole = true, nothing = false;  // nothing: the records that follow are all that it lacks
+      bool chosen = false;                 // todo is filled
+      bool compare = false;                // digests first: much of it may be there already
+      std::uint64_t checks = 0;            // sent
+      std::deque<Chunk> checking;          // those without an answer
       std::uint64_t seq = 0, acked = 0;    // messages sent, and known to be in its data area
       struct Flying {
-        std::uint64_t seq, bytes, lba;
-        std::uint32_t blocks;
+        std::uint64_t seq, bytes;
+        Chunk chunk;
       };
       std::deque<Flying> flying;           // those between
-      std::vector<std::pair<std::uint64_t, std::uint32_t>> again;  // chunks that the peer had no room for
+      std::vector<Chunk> again;            // found to differ, or the peer had no room for it
       Instant pause_until;
       std::uint64_t flying_bytes = 0;
       unsigned reads = 0;
@@ -86,6 +96,7 @@ class Primary {
     std::optional<Sync> sync;
     RecordNo refill = 0;  // it had lost what it had acknowledged: it holds everything again when durable up to here
     bool filling() const { return sync.has_value() || refill > durable_end; }
+    bool sync_whole = true, sync_compare = true;  // as SyncBegin offered
     RecordNo sync_hold = 0;  // SyncBegin named the tail before this record: it stays until the peer answers
     RecordNo sent_end = 0, received_end = 0, durable_end = 0;  // 0: not known since this process started
     bool reading = false;  // a record for it is being read from the journal
@@ -93,7 +104,7 @@ class Primary {
     RecordNo low = 0, high = 0, probing = 0;
     LogMark probe_mark;
     bool low_known = false;
-    Lsn peer_commit;
+    Lsn peer_commit, peer_last;
     LogMark commit_sent;
     std::string why;
   };
@@ -120,6 +131,16 @@ class Primary {
     unsigned outstanding = 0;
     std::uint64_t home_changes = 0;  // Volume::home_changes when the fills were read
     int error = 0;
+  };
+
+  // Of the data area, for a resync: from the chunk's first block to its last.
+  struct SyncRead {
+    ReplicaId peer;
+    std::uint64_t connection_no;
+    Peer::Chunk chunk;
+    bool check;
+    std::vector<Slot> slots;
+    std::uint64_t home_changes;
   };
 
   // membership.cc
@@ -160,7 +181,15 @@ class Primary {
   // resync.cc: the source's side
   void begin_resync(Peer& peer);
   void pump_sync(Peer& peer);
-  void read_chunk(Peer& peer, std::uint64_t lba, std::uint32_t blocks);
+  void start_sync(Peer& peer, Lsn base, bool whole, bool compare);
+  void choose_blocks(Peer& peer);
+  bool vouches(const NodeState& state) const;
+  bool bitmap_reaches(const Peer& peer, Lsn content) const;
+  void read_chunk(Peer& peer, Peer::Chunk chunk, bool check);
+  void send_chunk(Peer& peer, const SyncRead& read);
+  void send_check(Peer& peer, const SyncRead& read);
+  const std::byte* chunk_block(const Peer& peer, const SyncRead& read, unsigned bit) const;
+  void handle(Peer& peer, const SyncDiffer& m);
   void handle(Peer& peer, const SyncReady& message);
   void handle(Peer& peer, const SyncAck& message);
   void peer_is_consistent(ReplicaId id);
@@ -218,13 +247,6 @@ class Primary {
   std::uint64_t next_op_ = 1;
   std::unordered_map<std::uint64_t, Read> reads_;
   std::unordered_map<std::uint64_t, Write> filling_;
-  struct SyncRead {
-    ReplicaId peer;
-    std::uint64_t connection_no;
-    std::uint64_t lba;
-    std::vector<Slot> slots;
-    std::uint64_t home_changes;
-  };
   std::unordered_map<std::uint64_t, SyncRead> sync_reads_;
 };
 

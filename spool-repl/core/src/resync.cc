@@ -1,9 +1,14 @@
-// The source of a resync: the whole volume goes to the peer within the stream of records.
+// The source of a resync: what the peer may lack goes to it within the stream of records. That is what its bitmap here says,
+// or the whole volume where the bitmap does not reach back to it; then, and where an earlier resync was not finished, digests
+// find out what has to be sent.
 //
-// A chunk is read from the data area. A block that the committed image has a newer version of is sent from there, or left out
-// if the record that brought it reaches the peer on this very connection. Every other block is the newest committed version, since nothing left memory while it was being read (home_changes). Newer versions that are not
-// committed do not matter: they may still be cut off, and if they are committed, the peer hears that after this.
+// A chunk is read from the data area. A block that the committed image has a newer version of is sent from there, or left
+// out if the record that brought it reaches the peer on this very connection. Every other block is the newest committed
+// version, since nothing left memory while it was being read (home_changes). Newer versions that are not committed do not
+// matter: they may still be cut off, and if they are committed, the peer hears that after this.
 #include <algorithm>
+#include <array>
+#include <bit>
 
 #include "primary.h"
 #include "twinloft/base/check.h"
@@ -11,17 +16,38 @@
 namespace twinloft::repl::core {
 
 namespace {
-constexpr std::uint32_t chunk_blocks = 64;
-constexpr unsigned reads_max = 4;
+constexpr unsigned reads_max = 4, checks_max = 8;
 constexpr Duration decline_pause = std::chrono::milliseconds(2);
 }  // namespace
 
+// A replica into which a resync was not finished says what it was before. That counts unless force has broken the chain
+// since: what it has been sent meanwhile may then not be in the history here.
+bool Primary::vouches(const NodeState& s) const {
+  return s.base != base_unknown && !forced_since(s.base) &&
+         history_holds(v_.sb.epochs, v_.log.last_mark().lsn, s.base_epoch, s.base);
+}
+
+// Whether the bitmap here tells all that a replica lacks whose content is this history up to there.
+bool Primary::bitmap_reaches(const Peer& peer, Lsn content) const {
+  const DirtyMap* d = v_.find_dirty(peer.config.id);
+  return d && d->slot().known && d->slot().since.lsn <= content;
+}
+
 void Primary::begin_resync(Peer& peer) {
   peer.sync_hold = v_.log.first();
-  SyncBegin m{peer.epoch, v_.log.tail_mark(), v_.log.epoch_before(v_.log.first()), {}};
+  const Link* link = v_.find_link(peer.config.id);
+  bool unfinished = link->state && link->state->inconsistent;
+  // A consistent one looks itself whether it has the record that we name.
+  bool reaches = unfinished ? vouches(*link->state) && bitmap_reaches(peer, link->state->base)
+                            : bitmap_reaches(peer, peer.peer_last);
+  peer.sync_whole = !reaches;
+  peer.sync_compare = unfinished;
+  SyncBegin m{peer.epoch, v_.log.tail_mark(), v_.log.epoch_before(v_.log.first()), !reaches, {}, {}, {}};
+  if (reaches) m.since_epoch = v_.find_dirty(peer.config.id)->slot().since_epoch, m.since = v_.find_dirty(peer.config.id)->slot().since;
   for (const EpochEntry& e : v_.sb.epochs)
     if (e.start <= m.from.lsn) m.epochs.push_back(e);
-  v_.out.notices.push_back({false, fmt::format("replica {} needs a full resync", peer.config.id), NoticeKind::other, peer.config.id});
+  v_.out.notices.push_back({false, fmt::format("replica {} needs a {} resync", peer.config.id, reaches ? "bitmap" : "full"),
+                            NoticeKind::other, peer.config.id});
   v_.out.sends.push_back(Send{peer.config.id, std::move(m)});
 }
 
@@ -34,45 +60,82 @@ void Primary::handle(Peer& peer, const SyncReady& m) {
   peer.split_brain = false;
   peer.why.clear();
   peer.sent_end = peer.received_end = peer.durable_end = *from;
-  peer.sync.emplace().base = m.from.lsn;
-  v_.out.notices.push_back({false, fmt::format("replica {} is connected at {}, resync begins", peer.config.id, m.from.lsn.v),
-                            NoticeKind::resync_begun, peer.config.id});
+  start_sync(peer, m.from.lsn, peer.sync_whole || m.whole, peer.sync_compare || peer.sync_whole || m.whole);
+  v_.out.notices.push_back({false, fmt::format("replica {} is connected at {}, resync of {} blocks begins", peer.config.id,
+                                               m.from.lsn.v, peer.sync->total), NoticeKind::resync_begun, peer.config.id});
+}
+
+void Primary::start_sync(Peer& peer, Lsn base, bool whole, bool compare) {
+  Peer::Sync& s = peer.sync.emplace();
+  s.base = base;
+  s.whole = whole;
+  s.compare = compare;
+  s.total = whole ? v_.sb.volume_blocks : v_.find_dirty(peer.config.id)->count();
+}
+
+// Only now: records that the peer has already may have been committed here since the connection was made.
+void Primary::choose_blocks(Peer& peer) {
+  Peer::Sync& s = *peer.sync;
+  s.chosen = true;
+  if (s.nothing) {
+    s.total = 0;
+  } else if (s.whole) {
+    s.todo.assign(bitmap_words(v_.sb.volume_blocks), ~std::uint64_t{0});
+    if (v_.sb.volume_blocks % 64 != 0) s.todo.back() = (std::uint64_t{1} << v_.sb.volume_blocks % 64) - 1;
+  } else {
+    s.todo = v_.find_dirty(peer.config.id)->words();
+    s.total = v_.find_dirty(peer.config.id)->count();
+  }
 }
 
 void Primary::pump_sync(Peer& peer) {
   if (!peer.sync || peer.connection != ConnectionState::Connected) return;
   Peer::Sync& s = *peer.sync;
   if (v_.now < s.pause_until || v_.log.committed_end() < s.not_before) return;
+  if (!s.chosen) choose_blocks(peer);
   while (s.reads < reads_max && s.flying_bytes < v_.config.sync_window_bytes) {
-    if (v_.read_arena.free() < chunk_blocks + v_.read_arena.size() / 2) return;  // clients' reads come first
+    if (v_.read_arena.free() < 64 + v_.read_arena.size() / 2) return;  // clients' reads come first
     if (!s.again.empty()) {
-      auto [lba, blocks] = s.again.back();
+      Peer::Chunk chunk = s.again.back();
       s.again.pop_back();
-      read_chunk(peer, lba, blocks);
+      read_chunk(peer, chunk, false);
       continue;
     }
-    if (s.next >= v_.sb.volume_blocks) break;
-    auto blocks = static_cast<std::uint32_t>(std::min<std::uint64_t>(chunk_blocks, v_.sb.volume_blocks - s.next));
-    read_chunk(peer, s.next, blocks);
-    s.next += blocks;
+    while (s.next < s.todo.size() && s.todo[s.next] == 0) ++s.next;
+    if (s.next >= s.todo.size() || s.checking.size() + s.reads >= checks_max) break;
+    Peer::Chunk chunk{s.next, s.todo[s.next]};
+    ++s.next;
+    s.done += static_cast<std::uint64_t>(std::popcount(chunk.mask));
+    read_chunk(peer, chunk, s.compare);
   }
-  bool all_there = s.next >= v_.sb.volume_blocks && s.reads == 0 && s.again.empty() && s.flying.empty();
+  bool all_there = s.next >= s.todo.size() && s.reads == 0 && s.again.empty() && s.checking.empty() && s.flying.empty();
   if (!all_there || s.end_sent || peer.sent_end < v_.log.end()) return;
   s.end_sent = true;
   v_.out.sends.push_back(Send{peer.config.id, SyncEnd{peer.epoch, v_.commit_lsn()}});
 }
 
-void Primary::read_chunk(Peer& peer, std::uint64_t lba, std::uint32_t blocks) {
+void Primary::read_chunk(Peer& peer, Peer::Chunk chunk, bool check) {
   std::uint64_t op = next_op_++;
-  SyncRead read{peer.config.id, peer.connection_no, lba, {}, v_.home_changes};
-  HomeRead home{make_token(TokenKind::sync_read, op), Lba{lba}, {}};
-  for (std::uint32_t i = 0; i < blocks; ++i) {
+  auto first = static_cast<unsigned>(std::countr_zero(chunk.mask)), end = static_cast<unsigned>(std::bit_width(chunk.mask));
+  SyncRead read{peer.config.id, peer.connection_no, chunk, check, {}, v_.home_changes};
+  HomeRead home{make_token(TokenKind::sync_read, op), Lba{chunk.word * 64 + first}, {}};
+  for (unsigned i = first; i < end; ++i) {
     read.slots.push_back(v_.read_arena.take());
     home.pieces.push_back({v_.read_arena.data(read.slots.back()), block_size});
   }
   v_.out.home_reads.push_back(std::move(home));
   sync_reads_.emplace(op, std::move(read));
   peer.sync->reads++;
+}
+
+// The newest committed version, or nullptr: its record reaches the peer on this connection.
+const std::byte* Primary::chunk_block(const Peer& peer, const SyncRead& read, unsigned bit) const {
+  static constexpr std::array<std::byte, block_size> zeros{};
+  auto found = v_.committed.find(Lba{read.chunk.word * 64 + bit});
+  if (found.kind != BlockIndex::Kind::absent && Lsn{found.serial} > peer.sync->base) return nullptr;
+  if (found.kind == BlockIndex::Kind::data) return v_.arena.data(found.slot);
+  if (found.kind == BlockIndex::Kind::zeros) return zeros.data();
+  return v_.read_arena.data(read.slots[bit - static_cast<unsigned>(std::countr_zero(read.chunk.mask))]);
 }
 
 void Primary::on_sync_read(std::uint64_t n, int error) {
@@ -82,35 +145,62 @@ void Primary::on_sync_read(std::uint64_t n, int error) {
   sync_reads_.erase(it);
   Peer* peer = find_peer(read.peer);
   bool wanted = peer->sync && peer->connection_no == read.connection_no && peer->connection == ConnectionState::Connected;
-  SyncData m;
-  if (wanted && error == 0 && read.home_changes == v_.home_changes) {
-    for (std::size_t i = 0; i < read.slots.size(); ++i) {
-      Lba lba{read.lba + i};
-      auto found = v_.committed.find(lba);
-      if (found.kind != BlockIndex::Kind::absent && Lsn{found.serial} > peer->sync->base) continue;
-      const std::byte* block = found.kind == BlockIndex::Kind::data ? v_.arena.data(found.slot) : v_.read_arena.data(read.slots[i]);
-      bool zero = found.kind == BlockIndex::Kind::zeros || std::all_of(block, block + block_size, [](std::byte b) { return b == std::byte{0}; });
-      ExtentKind kind = zero ? ExtentKind::zeros : ExtentKind::data;
-      if (!m.extents.empty() && m.extents.back().kind == kind && m.extents.back().lba + m.extents.back().blocks == lba)
-        m.extents.back().blocks++;
-      else
-        m.extents.push_back({lba, 1, kind});
-      if (!zero) m.payload.insert(m.payload.end(), block, block + block_size);
-    }
-  }
+  bool stale = read.home_changes != v_.home_changes;
+  if (wanted) peer->sync->reads--;
+  if (wanted && error == 0 && !stale) (read.check ? send_check(*peer, read) : send_chunk(*peer, read));
   for (Slot slot : read.slots) v_.read_arena.unref(slot);
   if (!wanted) return;
-  Peer::Sync& s = *peer->sync;
-  s.reads--;
-  if (error != 0) return refuse(*peer, fmt::format("the data area here cannot be read at block {} (errno {})", read.lba, error));
-  if (read.home_changes != v_.home_changes) return read_chunk(*peer, read.lba, static_cast<std::uint32_t>(read.slots.size()));
+  if (error != 0)
+    return refuse(*peer, fmt::format("the data area here cannot be read at block {} (errno {})", read.chunk.word * 64, error));
+  if (stale) read_chunk(*peer, read.chunk, read.check);
+}
+
+void Primary::send_check(Peer& peer, const SyncRead& read) {
+  SyncCheck m{peer.epoch, 0, read.chunk.word, 0, {}};
+  for (unsigned bit = 0; bit < 64; ++bit) {
+    if (!(read.chunk.mask >> bit & 1)) continue;
+    const std::byte* block = chunk_block(peer, read, bit);
+    if (!block) continue;
+    m.mask |= std::uint64_t{1} << bit;
+    m.digests.push_back(hash128({block, block_size}));
+  }
+  if (m.mask == 0) return;
+  m.seq = ++peer.sync->checks;
+  peer.sync->checking.push_back({m.word, m.mask});
+  v_.out.sends.push_back(Send{peer.config.id, std::move(m)});
+}
+
+void Primary::handle(Peer& peer, const SyncDiffer& m) {
+  bool asked = peer.sync && m.epoch == peer.epoch && !peer.sync->checking.empty() &&
+               m.seq == peer.sync->checks - peer.sync->checking.size() + 1 && (m.mask & ~peer.sync->checking.front().mask) == 0;
+  if (!asked) return refuse(peer, "it answered a check that it was not sent");
+  if (m.mask != 0) peer.sync->again.push_back({peer.sync->checking.front().word, m.mask});
+  peer.sync->checking.pop_front();
+}
+
+void Primary::send_chunk(Peer& peer, const SyncRead& read) {
+  SyncData m;
+  for (unsigned bit = 0; bit < 64; ++bit) {
+    if (!(read.chunk.mask >> bit & 1)) continue;
+    const std::byte* block = chunk_block(peer, read, bit);
+    if (!block) continue;
+    Lba lba{read.chunk.word * 64 + bit};
+    bool zero = std::all_of(block, block + block_size, [](std::byte b) { return b == std::byte{0}; });
+    ExtentKind kind = zero ? ExtentKind::zeros : ExtentKind::data;
+    if (!m.extents.empty() && m.extents.back().kind == kind && m.extents.back().lba + m.extents.back().blocks == lba)
+      m.extents.back().blocks++;
+    else
+      m.extents.push_back({lba, 1, kind});
+    if (!zero) m.payload.insert(m.payload.end(), block, block + block_size);
+  }
   if (m.extents.empty()) return;
-  m.epoch = peer->epoch;
+  Peer::Sync& s = *peer.sync;
+  m.epoch = peer.epoch;
   m.seq = ++s.seq;
   std::uint64_t bytes = m.payload.size() + block_size;
-  s.flying.push_back({m.seq, bytes, read.lba, static_cast<std::uint32_t>(read.slots.size())});
+  s.flying.push_back({m.seq, bytes, read.chunk});
   s.flying_bytes += bytes;
-  v_.out.sends.push_back(Send{peer->config.id, std::move(m)});
+  v_.out.sends.push_back(Send{peer.config.id, std::move(m)});
 }
 
 void Primary::handle(Peer& peer, const SyncAck& m) {
@@ -120,7 +210,7 @@ void Primary::handle(Peer& peer, const SyncAck& m) {
   if (m.declined) {
     auto it = std::find_if(s.flying.begin(), s.flying.end(), [&](const auto& f) { return f.seq == m.seq; });
     if (it == s.flying.end()) return refuse(peer, "it declined resync data that it was not sent");
-    s.again.push_back({it->lba, it->blocks});
+    s.again.push_back(it->chunk);
     s.flying_bytes -= it->bytes;
     s.flying.erase(it);
     s.pause_until = v_.now + decline_pause;

@@ -1,29 +1,29 @@
 // The target of a resync: gives up its own log, says on its disk that its data area means nothing, and takes content and
 // records of the source as they come.
 //
-//   SyncBegin -> nothing under way -> own tail archived -> superblock (Inconsistent, empty log) -> SyncReady
+//   SyncBegin -> what is committed home -> own tail archived -> superblock (Inconsistent, empty log) -> SyncReady
+//   SyncCheck -> read, compared -> SyncDiffer
 //   SyncData  -> committed image -> home, by the checkpointer -> SyncAck
-//   SyncEnd   -> committed up to `until`, all data home -> superblock (consistent)
+//   SyncEnd   -> committed up to `until`, all home and synced -> superblock (consistent)
 #include <algorithm>
+#include <array>
+#include <bit>
 
 #include "secondary.h"
 #include "twinloft/base/check.h"
 
 namespace twinloft::repl::core {
 
+namespace {
+constexpr std::size_t checks_max = 64;  // that a source has under way: fewer
+}
+
 // What must not be thrown away: anything that may have been acknowledged without the source.
 std::string Secondary::objection(const SyncBegin& m) const {
   if (v_.inconsistent) return "";  // nothing here means anything
   Lsn last = v_.log.last_mark().lsn;
   if (last.v == 0 || v_.sb.epochs.empty()) return "";
-  // How far the source's history holds ours: the newest epoch that both know, up to where the source's next one began.
-  Lsn common;
-  for (const EpochEntry& own : v_.sb.epochs) {
-    if (own.start > last) continue;
-    for (std::size_t i = 0; i < m.epochs.size(); ++i)
-      if (m.epochs[i].epoch == own.epoch && m.epochs[i].start == own.start)
-        common = i + 1 < m.epochs.size() ? Lsn{m.epochs[i + 1].start.v - 1} : m.from.lsn;
-  }
+  Lsn common = common_history(v_.sb.epochs, last, m.epochs, m.from.lsn);
   if (common >= last) return "";
   if (v_.commit_lsn() > m.from.lsn)
     return fmt::format("split brain: {} is committed here, and its history begins at {}: this replica is not overwritten",
@@ -45,13 +45,37 @@ void Secondary::handle(const SyncBegin& m) {
     return refuse("it began a resync at the wrong moment");
   if (std::string why = objection(m); !why.empty()) return refuse(std::move(why));
   reset_ = m;
+  reset_->whole = !vouches(m);
   reset_archived_ = false;
   v_.hold_checkpoint = true;
   try_reset();
 }
 
+// Whether the content here is known to be the source's history up to `since`, or beyond.
+bool Secondary::vouches(const SyncBegin& m) const {
+  if (m.whole) return false;
+  const Superblock& sb = v_.sb;
+  if (v_.inconsistent)
+    return sb.inconsistent_base != base_unknown && m.since.lsn <= sb.inconsistent_base &&
+           history_holds(m.epochs, m.from.lsn, sb.inconsistent_base_epoch, sb.inconsistent_base);
+  Lsn common = common_history(sb.epochs, v_.log.last_mark().lsn, m.epochs, m.from.lsn);
+  if (m.since.lsn > common || v_.commit_lsn() > common) return false;
+  return m.since.lsn < v_.log.tail_mark().lsn || v_.log.find(m.since).has_value();
+}
+
+// Brings the data area to one point of the history: what the source calls committed at least. False: not there yet.
+bool Secondary::settle_base() {
+  v_.commit_upto(std::max(v_.log.committed_end(), v_.log.end_upto(reset_->since.lsn)), [](const LogRecord&) {});
+  bool home = v_.committed.empty() && v_.home_end >= v_.log.committed_end();
+  v_.hold_checkpoint = home;
+  if (!home) checkpointer_.request();
+  return home && checkpointer_.idle();
+}
+
 void Secondary::try_reset() {
-  if (!reset_ || cut_ != Cut::none || v_.journal_in_flight > 0 || !checkpointer_.idle()) return;
+  if (!reset_ || cut_ != Cut::none || v_.journal_in_flight > 0 || v_.failed) return;
+  if (!reset_->whole && !v_.inconsistent && !settle_base()) return;
+  if (!checkpointer_.idle()) return;
   RecordNo from = v_.log.committed_end();
   if (!reset_archived_ && from < v_.log.end()) {
     const LogRecord& last = v_.log.at(v_.log.end() - 1);
@@ -77,13 +101,21 @@ void Secondary::on_reset_archived(int error) {
 }
 
 void Secondary::reset() {
-  v_.out.notices.push_back({true, fmt::format("resync from replica {}: this replica is Inconsistent until it is finished",
-                                              primary_), NoticeKind::resync_begun, primary_});
+  v_.out.notices.push_back({true, fmt::format("{} resync from replica {}: this replica is Inconsistent until it is finished",
+                                              reset_->whole ? "full" : "bitmap", primary_),
+                               NoticeKind::resync_begun, primary_});
+  Superblock& sb = v_.sb;
+  if (reset_->whole) sb.inconsistent_base_epoch = {}, sb.inconsistent_base = base_unknown;
+  else if (!v_.inconsistent)
+    sb.inconsistent_base_epoch = v_.log.epoch_before(v_.log.committed_end()), sb.inconsistent_base = v_.commit_lsn();
+  // What comes is marked for the others as it comes; what was marked before is right as long as it is of this history.
+  for (DirtyMap& d : v_.dirty)
+    if (!history_holds(reset_->epochs, reset_->from.lsn, d.slot().since_epoch, d.slot().since.lsn)) d.forget();
+  for (Link& l : v_.links) l.covered_end = 0;
   for (RecordNo no = v_.log.first(); no < v_.log.end(); ++no) v_.release_memory(v_.log.at(no));
   v_.log.reset(reset_->from, reset_->from_epoch);
   v_.committed.clear();
   v_.home_end = v_.log.first();
-  Superblock& sb = v_.sb;
   v_.inconsistent = true;
   sb.inconsistent_source = reset_->epoch;
   sb.inconsistent_until = Lsn{UINT64_MAX};
@@ -104,11 +136,12 @@ void Secondary::on_reset_durable() {
   v_.hold_checkpoint = false;
   LogMark from = reset_->from;
   Epoch epoch = reset_->epoch;
+  bool whole = reset_->whole;
   reset_.reset();
   reset_archived_ = false;
   if (connection_ != ConnectionState::Matching || epoch != epoch_ || from != v_.log.last_mark()) return;
   begun_ = true;
-  v_.out.sends.push_back(Send{primary_, SyncReady{epoch_, from}});
+  v_.out.sends.push_back(Send{primary_, SyncReady{epoch_, from, whole}});
   connected();
 }
 
@@ -132,6 +165,7 @@ void Secondary::handle(SyncData& m) {
   std::uint64_t serial = std::uint64_t{1} << 63 | ++sync_serial_;
   const std::byte* from = m.payload.data();
   for (const Extent& e : m.extents) {
+    for (DirtyMap& d : v_.dirty) d.mark(e.lba, e.blocks);
     sync_blocks_ += e.blocks;
     if (e.kind == ExtentKind::zeros) {
       v_.committed.put_zeros(e.lba, e.blocks, serial);
@@ -151,7 +185,69 @@ void Secondary::handle(SyncData& m) {
 void Secondary::handle(const SyncEnd& m) {
   if (m.epoch != epoch_ || !begun_ || !v_.inconsistent) return refuse("it ended a resync that nobody began");
   sync_until_ = m.until;
+  // Damage to the log here is repaired only when everything is back that it ever held.
+  if (v_.sb.inconsistent_until.v != UINT64_MAX) sync_until_ = std::max(m.until, v_.sb.inconsistent_until);
+  // What was found equal may have been in no more than the disk's cache.
+  checkpointer_.request_sync();
+  sync_round_ = checkpointer_.rounds_begun() + 1;
 }
+
+// ---- checks --------------------------------------------------------------------------------------------------------
+
+void Secondary::handle(SyncCheck& m) {
+  if (m.epoch != epoch_ || !begun_ || !v_.inconsistent) return refuse("it sent checks that nobody asked for");
+  auto end = m.word * 64 + static_cast<std::uint64_t>(std::bit_width(m.mask));
+  if (end > v_.sb.volume_blocks || checks_.size() >= checks_max) return refuse("it sent checks beyond the volume, or too many");
+  checks_.push_back(std::move(m));
+}
+
+void Secondary::start_check() {
+  if (checking_ || checks_.empty() || connection_ != ConnectionState::Connected || v_.failed) return;
+  if (v_.read_arena.free() < 64) return;
+  Checking& c = checking_.emplace();
+  c.check = std::move(checks_.front());
+  checks_.pop_front();
+  read_check();
+}
+
+void Secondary::read_check() {
+  Checking& c = *checking_;
+  auto first = static_cast<unsigned>(std::countr_zero(c.check.mask)), end = static_cast<unsigned>(std::bit_width(c.check.mask));
+  c.home_changes = v_.home_changes;
+  HomeRead home{make_token(TokenKind::check_read, 0), Lba{c.check.word * 64 + first}, {}};
+  for (unsigned i = first; i < end; ++i) {
+    if (c.slots.size() < end - first) c.slots.push_back(v_.read_arena.take());
+    home.pieces.push_back({v_.read_arena.data(c.slots[i - first]), block_size});
+  }
+  v_.out.home_reads.push_back(std::move(home));
+}
+
+void Secondary::on_check_read(int error) {
+  TL_CHECK(checking_.has_value());
+  Checking& c = *checking_;
+  if (!c.stale && error == 0 && c.home_changes != v_.home_changes) return read_check();
+  if (!c.stale) {
+    // A block that cannot be read differs: what comes in its place is written over it.
+    std::uint64_t differ = error != 0 ? c.check.mask : 0;
+    auto first = static_cast<unsigned>(std::countr_zero(c.check.mask));
+    std::size_t n = 0;
+    for (unsigned bit = 0; bit < 64 && error == 0; ++bit) {
+      if (!(c.check.mask >> bit & 1)) continue;
+      static constexpr std::array<std::byte, block_size> zeros{};
+      auto found = v_.committed.find(Lba{c.check.word * 64 + bit});
+      const std::byte* block = found.kind == BlockIndex::Kind::data    ? v_.arena.data(found.slot)
+                               : found.kind == BlockIndex::Kind::zeros ? zeros.data()
+                                                                       : v_.read_arena.data(c.slots[bit - first]);
+      if (hash128({block, block_size}) != c.check.digests[n++]) differ |= std::uint64_t{1} << bit;
+    }
+    v_.out.sends.push_back(Send{primary_, SyncDiffer{epoch_, c.check.seq, differ}});
+  }
+  for (Slot slot : c.slots) v_.read_arena.unref(slot);
+  checking_.reset();
+}
+
+// ---- the end -------------------------------------------------------------------------------------------------------
+
 
 void Secondary::advance_sync() {
   while (!sync_flying_.empty() && sync_flying_.front().second <= checkpointer_.rounds_done()) {
@@ -160,8 +256,11 @@ void Secondary::advance_sync() {
   }
   if (!sync_flying_.empty()) checkpointer_.request();
   if (!sync_until_ || !sync_flying_.empty() || clearing_ || v_.commit_lsn() < *sync_until_) return;
+  if (checkpointer_.rounds_done() < sync_round_) return;
   v_.sb.inconsistent_source = {};
   v_.sb.inconsistent_until = {};
+  v_.sb.inconsistent_base_epoch = {};
+  v_.sb.inconsistent_base = {};
   sync_until_.reset();
   clearing_ = true;
   v_.write_superblock(Volume::for_consistent);

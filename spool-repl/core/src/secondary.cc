@@ -40,6 +40,8 @@ void Secondary::drop_sync() {
   sync_flying_.clear();
   sync_durable_ = sync_acked_ = sync_last_ = sync_blocks_ = 0;
   sync_until_.reset();
+  checks_.clear();
+  if (checking_) checking_->stale = true;
 }
 
 void Secondary::peer_down(ReplicaId id) {
@@ -71,7 +73,8 @@ void Secondary::peer_input(ReplicaId id, PeerMessage message) {
           refuse("it sent a message that only a secondary sends: no node is primary, or the roles are mixed up");
         else if constexpr (!std::is_same_v<M, MatchRequest> && !std::is_same_v<M, NodeState> &&
                            !std::is_same_v<M, Claim> && !std::is_same_v<M, ClaimReply> &&
-                           !std::is_same_v<M, SyncReady> && !std::is_same_v<M, SyncAck>)
+                           !std::is_same_v<M, SyncReady> && !std::is_same_v<M, SyncAck> &&
+                           !std::is_same_v<M, SyncDiffer>)
           handle(m);
       },
       message);
@@ -292,7 +295,19 @@ void Secondary::advance() {
     return refuse("its commit point names another history");
   RecordNo end = std::min(upto, v_.log.durable_end());
   v_.commit_upto(end, [](const LogRecord&) {});
+  note_covered(end);
+  start_check();
   advance_sync();
+}
+
+// Everything up to the primary's commit point was durable on all members of the epoch that this point lies in. Where this
+// replica is short of it, the epoch that it sees last may not be that one.
+void Secondary::note_covered(RecordNo end) {
+  Lsn commit = v_.log.mark_before(end).lsn;
+  if (commit != primary_commit_.lsn || end != v_.log.committed_end()) return;
+  ReplicaSet set = v_.epoch_at(commit).in_sync | set_of(primary_);
+  for (Link& l : v_.links)
+    if (set & set_of(l.config.id)) l.covered_end = std::max(l.covered_end, end);
 }
 
 // Acks are cumulative: one a batch of output.
@@ -333,6 +348,6 @@ void Secondary::fill_status(VolumeStatus& s) const {
   }
 }
 
-bool Secondary::settled() const { return backlog_.empty() && cut_ == Cut::none && !reset_ && !clearing_; }
+bool Secondary::settled() const { return backlog_.empty() && cut_ == Cut::none && !reset_ && !clearing_ && !checking_; }
 
 }  // namespace twinloft::repl::core

@@ -25,6 +25,7 @@ class Secondary {
   void on_cut_durable();
   void on_reset_durable();
   void on_consistent_durable();
+  void on_check_read(int error);
   bool follows() const { return primary_ != 0 && connection_ != ConnectionState::StandAlone; }
   void advance();
   void flush_messages();
@@ -41,12 +42,18 @@ class Secondary {
   void handle(const Commit& message);
   void handle(const Refuse& message);
   void refuse(std::string reason);
+  void note_covered(RecordNo end);
   void take_backlog();
   bool take_record(RecordMessage& message);  // false: no room now
   // resync_target.cc
   void handle(const SyncBegin& message);
   void handle(SyncData& message);
   void handle(const SyncEnd& message);
+  void handle(SyncCheck& message);
+  bool vouches(const SyncBegin& message) const;
+  bool settle_base();
+  void start_check();
+  void read_check();
   std::string objection(const SyncBegin& message) const;
   void try_reset();
   void reset();
@@ -83,6 +90,15 @@ class Secondary {
   std::uint64_t sync_blocks_ = 0;      // that the source has sent on this connection
   std::uint64_t sync_serial_ = 0;      // of entries in the committed image; never used twice in a process
   std::optional<Lsn> sync_until_;
+  std::uint64_t sync_round_ = 0;       // of the checkpointer, that syncs everything of the resync
+  std::deque<SyncCheck> checks_;       // to be answered in order
+  struct Checking {
+    SyncCheck check;
+    std::vector<Slot> slots;
+    std::uint64_t home_changes = 0;
+    bool stale = false;                // nobody waits for the answer any more
+  };
+  std::optional<Checking> checking_;
   bool clearing_ = false;              // the superblock that says Consistent is under way
   LogMark primary_commit_;
   Ack acked_;

@@ -8,7 +8,7 @@ namespace twinloft::repl::core {
 
 bool Output::empty() const {
   return journal_writes.empty() && journal_reads.empty() && home_reads.empty() && home_writes.empty() &&
-         home_zeros.empty() && home_syncs.empty() && superblock_writes.empty() && archives.empty() &&
+         home_zeros.empty() && home_syncs.empty() && bitmap_writes.empty() && superblock_writes.empty() && archives.empty() &&
          arbiter_requests.empty() && sends.empty() && closes.empty() && completions.empty() && notices.empty() &&
          role_changes.empty() && commands.empty();
 }
@@ -20,6 +20,7 @@ void Output::clear() {
   home_writes.clear();
   home_zeros.clear();
   home_syncs.clear();
+  bitmap_writes.clear();
   superblock_writes.clear();
   archives.clear();
   arbiter_requests.clear();
@@ -43,7 +44,31 @@ Volume::Volume(const Config& c, const RecoveredLog& recovered, Arena& a, Arena& 
   for (const PeerConfig& p : config.peers) links.emplace_back().config = p;
 }
 
+// A replica that this one has never heard of: while all of the history is in the log here, it lacks what is in the log.
+void Volume::load_dirty(RecoveredLog& recovered) {
+  auto configured = [&](ReplicaId id) { return find_link(id) != nullptr; };
+  for (const Link& l : links) {
+    auto of = [&](const DirtySlot& d) { return d.peer == l.config.id; };
+    if (std::any_of(sb.dirty.begin(), sb.dirty.end(), of)) continue;
+    auto free = std::find_if(sb.dirty.begin(), sb.dirty.end(), [&](const DirtySlot& d) { return d.peer == 0 || !configured(d.peer); });
+    if (free == sb.dirty.end()) continue;
+    *free = {l.config.id, sb.tail.lsn.v == 0, {}, sb.tail.lsn.v == 0 ? sb.tail : LogMark{}};
+    recovered.dirty[static_cast<std::size_t>(free - sb.dirty.begin())].clear();
+  }
+  Lsn last = recovered.records.empty() ? sb.tail.lsn : recovered.records.back().body.mark().lsn;
+  for (std::uint32_t i = 0; i < bitmap_slots; ++i) {
+    if (sb.dirty[i].known && sb.dirty[i].since.lsn > last) sb.dirty[i].known = false;
+    DirtyMap& d = dirty.emplace_back(sb.dirty[i], i, sb.volume_blocks, std::move(recovered.dirty[i]));
+    for (const StoredRecord& r : recovered.records) {
+      Lsn at = r.body.mark().lsn;
+      if (at > recovered.commit || at <= d.slot().since.lsn) continue;
+      for (const Extent& e : r.body.extents) d.mark(e.lba, e.blocks);
+    }
+  }
+}
+
 Status Volume::load(RecoveredLog recovered) {
+  load_dirty(recovered);
   std::uint64_t serial = 0;
   RecordNo commit_end = log.first();
   for (StoredRecord& found : recovered.records) {
@@ -92,6 +117,26 @@ Link* Volume::find_link(ReplicaId id) {
   return nullptr;
 }
 
+DirtyMap* Volume::find_dirty(ReplicaId id) {
+  for (DirtyMap& d : dirty)
+    if (d.slot().peer == id && id != 0) return &d;
+  return nullptr;
+}
+
+void Volume::note_covered() {
+  for (const Link& l : links) {
+    DirtyMap* d = find_dirty(l.config.id);
+    if (!d || l.covered_end < log.first()) continue;
+    d->covered(log.epoch_before(l.covered_end), log.mark_before(l.covered_end), l.covered_end == log.committed_end());
+  }
+}
+
+EpochEntry Volume::epoch_at(Lsn lsn) const {
+  for (auto e = sb.epochs.rbegin(); e != sb.epochs.rend(); ++e)
+    if (e->start <= lsn) return *e;
+  return {};
+}
+
 EpochEntry Volume::recorded() const {
   Lsn last = log.last_mark().lsn;
   for (auto e = sb.epochs.rbegin(); e != sb.epochs.rend(); ++e)
@@ -123,6 +168,8 @@ NodeState Volume::node_state(bool primary) const {
   NodeState s;
   s.primary = primary;
   s.inconsistent = inconsistent;
+  s.base_epoch = sb.inconsistent_base_epoch;
+  s.base = inconsistent ? sb.inconsistent_base : Lsn{};
   s.newest_epoch = newest_epoch();
   s.epoch = recorded();
   s.last = log.last_mark();
@@ -220,6 +267,7 @@ void Volume::write_superblock(Purpose purpose) {
 void Volume::start_superblock_write() {
   sb.generation++;
   sb.commit = commit_lsn();
+  for (std::size_t i = 0; i < dirty.size(); ++i) sb.dirty[i] = dirty[i].slot();
   superblock_in_flight_ = superblock_wanted_;
   superblock_wanted_ = 0;
   out.superblock_writes.push_back({make_token(TokenKind::superblock, sb.generation), sb});

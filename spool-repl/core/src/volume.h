@@ -6,12 +6,13 @@
 #include "twinloft/base/random.h"
 #include "twinloft/spool-repl/core/block_index.h"
 #include "twinloft/spool-repl/core/core.h"
+#include "twinloft/spool-repl/core/dirty.h"
 
 namespace twinloft::repl::core {
 
 // Tokens carry what they are for in their top byte, so that a completion needs no table.
 enum class TokenKind : std::uint8_t { journal_write = 1, journal_read, client_read, fill_read, home_write, home_sync,
-                                      superblock, archive, arbiter, sync_read };
+                                      superblock, archive, arbiter, sync_read, check_read, bitmap };
 inline Token make_token(TokenKind kind, std::uint64_t n) { return (std::uint64_t(kind) << 56) | n; }
 inline TokenKind kind_of(Token t) { return static_cast<TokenKind>(t >> 56); }
 inline std::uint64_t number_of(Token t) { return t & ((std::uint64_t{1} << 56) - 1); }
@@ -21,6 +22,7 @@ struct Link {
   PeerConfig config;
   bool up = false;
   std::optional<NodeState> state;  // nullopt: nothing yet on this connection
+  RecordNo covered_end = 0;        // it is known to have had everything before this one, durably
 };
 
 class Volume {
@@ -50,10 +52,14 @@ class Volume {
 
   Link* find_link(ReplicaId id);
   const Link* find_link(ReplicaId id) const { return const_cast<Volume*>(this)->find_link(id); }
+  EpochEntry epoch_at(Lsn lsn) const;
   // The newest epoch in the log here. In a volume that never had one: all members under protocol C, counter 0.
   EpochEntry recorded() const;
   std::uint64_t newest_epoch() const;  // highest counter that this node has heard of
   void note_epoch(const EpochChange& change, Lsn start);
+  DirtyMap* find_dirty(ReplicaId id);
+  const DirtyMap* find_dirty(ReplicaId id) const { return const_cast<Volume*>(this)->find_dirty(id); }
+  void note_covered();
   NodeState node_state(bool primary) const;
   void refuse_link(ReplicaId id, const std::string& reason);
 
@@ -72,6 +78,7 @@ class Volume {
   bool hold_checkpoint = false;  // the log is about to be reset
   RecordNo tail_limit = UINT64_MAX;  // the tail stays below: a peer still needs these records
   std::vector<Link> links;
+  std::vector<DirtyMap> dirty;       // by slot of the superblock
   unsigned journal_in_flight = 0;
   std::uint64_t home_changes = 0;    // counts entries leaving the committed image: a read begun before is stale
   Instant now;
@@ -82,6 +89,7 @@ class Volume {
   VolumeStatus counters;           // only its counters are used
 
  private:
+  void load_dirty(RecoveredLog& recovered);
   unsigned superblock_wanted_ = 0, superblock_in_flight_ = 0;
   void start_superblock_write();
 };
@@ -93,6 +101,8 @@ void Volume::commit_upto(RecordNo end, OnRecord on_record) {
   for (RecordNo no = log.committed_end(); no < end; ++no) {
     LogRecord& r = log.at(no);
     on_record(r);
+    for (DirtyMap& d : dirty)
+      for (const Extent& e : r.extents) d.mark(e.lba, e.blocks);
     std::size_t at = 0;
     for (const Extent& e : r.extents) {
       if (e.kind == ExtentKind::zeros) {

@@ -18,7 +18,7 @@ struct DiskShell::Op {
   Kind kind = Kind::plain;
   core::Token token = 0;
   std::vector<iovec> iov;                          // keeps its storage from use to use
-  std::unique_ptr<journal::AlignedBuffer> buffer;  // of a journal read or a superblock
+  std::unique_ptr<journal::AlignedBuffer> buffer;  // of a journal read, a superblock or a bitmap
   std::uint32_t buffer_bytes = 0;
   int copy = 0;                                    // superblock: which one is being written
   std::uint64_t offset = 0, end = 0;               // zeros: what is left
@@ -85,6 +85,13 @@ void DiskShell::perform(core::Output& out) {
     loop_.punch_hole(data_.fd.get(), op.offset, op.end - op.offset, op.disk);
   }
   for (const auto& s : out.home_syncs) loop_.datasync(data_.fd.get(), take(s.token).disk);
+  for (const auto& w : out.bitmap_writes) {
+    Op& op = take(w.token);
+    op.buffer = std::make_unique<journal::AlignedBuffer>(w.bytes.size());
+    std::memcpy(op.buffer->span().data(), w.bytes.data(), w.bytes.size());
+    op.iov.push_back({op.buffer->span().data(), w.bytes.size()});
+    loop_.write(journal_.fd.get(), w.offset, op.iov, true, op.disk);
+  }
   for (const auto& s : out.superblock_writes) {
     Op& op = take(s.token);
     op.kind = Op::Kind::superblock;

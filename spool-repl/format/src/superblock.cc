@@ -2,6 +2,7 @@
 
 #include "twinloft/base/check.h"
 #include "twinloft/base/crc32c.h"
+#include "twinloft/spool-repl/format/bitmap.h"
 
 namespace twinloft::repl {
 
@@ -9,7 +10,8 @@ namespace {
 
 constexpr std::uint64_t superblock_magic = 0x314b4c4253544c54;  // "TLTSBLK1"
 constexpr std::uint64_t label_magic = 0x314c42414c544c54;       // "TLTLABL1"
-constexpr std::uint32_t superblock_version = 1;
+constexpr std::uint32_t superblock_version = 2;
+constexpr std::uint32_t label_version = 1;
 constexpr std::uint64_t features_known = 0;
 
 void put_epoch(Writer& w, const Epoch& e) {
@@ -31,14 +33,14 @@ void finish(std::vector<std::byte>& bytes, MutableByteSpan out) {
   std::memcpy(out.data(), bytes.data(), block_size);
 }
 
-Status check_envelope(ByteSpan in, std::uint64_t magic, const char* what) {
+Status check_envelope(ByteSpan in, std::uint64_t magic, std::uint32_t known_version, const char* what) {
   TL_CHECK(in.size() == block_size);
   if (load_le<std::uint64_t>(in.data()) != magic) return fail(Errc::not_found, "no {} here", what);
   std::vector<std::byte> copy(in.begin(), in.end());
   store_le(copy.data() + 8, std::uint32_t{0});
   if (crc32c(copy) != load_le<std::uint32_t>(in.data() + 8)) return fail(Errc::corrupt, "{} with a wrong CRC", what);
   auto version = load_le<std::uint32_t>(in.data() + 12);
-  if (version != superblock_version) return fail(Errc::corrupt, "{} of unknown version {}", what, version);
+  if (version != known_version) return fail(Errc::corrupt, "{} of unknown version {}", what, version);
   return {};
 }
 
@@ -50,7 +52,8 @@ Status check_geometry(const Superblock& sb) {
   if (sb.volume.is_nil() || sb.replica == 0 || sb.replica > replica_id_max || sb.volume_blocks == 0)
     return fail(Errc::corrupt, "superblock without a volume, a replica id or a size");
   if (!aligned(sb.ring_offset) || !aligned(sb.ring_bytes) || sb.ring_bytes < journal_ring_bytes_min ||
-      !aligned(sb.tail_pos.v) || !aligned(sb.bitmap_offset) || !aligned(sb.bitmap_bytes))
+      !aligned(sb.tail_pos.v) || !aligned(sb.bitmap_offset) || sb.volume_blocks > UINT32_MAX ||
+      sb.bitmap_bytes != bitmap_pages(sb.volume_blocks) * block_size)
     return fail(Errc::corrupt, "superblock with an impossible layout");
   return {};
 }
@@ -85,6 +88,15 @@ void encode_superblock(const Superblock& sb, MutableByteSpan out) {
   w.put(sb.cut_incarnation);
   put_epoch(w, sb.inconsistent_source);
   w.put(sb.inconsistent_until.v);
+  put_epoch(w, sb.inconsistent_base_epoch);
+  w.put(sb.inconsistent_base.v);
+  for (const DirtySlot& d : sb.dirty) {
+    w.put(d.peer);
+    w.put(std::uint32_t{d.known});
+    put_epoch(w, d.since_epoch);
+    w.put(d.since.lsn.v);
+    w.put_bytes(d.since.hash.bytes);
+  }
   w.put(static_cast<std::uint32_t>(sb.epochs.size()));
   w.put(std::uint32_t{0});
   for (const EpochEntry& e : sb.epochs) {
@@ -98,7 +110,7 @@ void encode_superblock(const Superblock& sb, MutableByteSpan out) {
 }
 
 Result<Superblock> decode_superblock(ByteSpan in) {
-  TL_TRY(check_envelope(in, superblock_magic, "superblock"));
+  TL_TRY(check_envelope(in, superblock_magic, superblock_version, "superblock"));
   Reader r(in);
   r.skip(16);
   Superblock sb;
@@ -122,6 +134,15 @@ Result<Superblock> decode_superblock(ByteSpan in) {
   sb.cut_incarnation = r.get<std::uint64_t>();
   sb.inconsistent_source = get_epoch(r);
   sb.inconsistent_until.v = r.get<std::uint64_t>();
+  sb.inconsistent_base_epoch = get_epoch(r);
+  sb.inconsistent_base.v = r.get<std::uint64_t>();
+  for (DirtySlot& d : sb.dirty) {
+    d.peer = r.get<std::uint32_t>();
+    d.known = r.get<std::uint32_t>() != 0;
+    d.since_epoch = get_epoch(r);
+    d.since.lsn.v = r.get<std::uint64_t>();
+    r.get_into(d.since.hash.bytes);
+  }
   auto epochs = r.get<std::uint32_t>();
   r.skip(4);
   if (epochs > superblock_epochs_max) return fail(Errc::corrupt, "superblock with {} epochs", epochs);
@@ -143,7 +164,7 @@ void encode_data_label(const DataLabel& label, MutableByteSpan out) {
   Writer w(bytes);
   w.put(label_magic);
   w.put(std::uint32_t{0});
-  w.put(superblock_version);
+  w.put(label_version);
   w.put_bytes(label.volume.bytes);
   w.put(label.replica);
   w.put(std::uint32_t{0});
@@ -152,7 +173,7 @@ void encode_data_label(const DataLabel& label, MutableByteSpan out) {
 }
 
 Result<DataLabel> decode_data_label(ByteSpan in) {
-  TL_TRY(check_envelope(in, label_magic, "data label"));
+  TL_TRY(check_envelope(in, label_magic, label_version, "data label"));
   Reader r(in);
   r.skip(16);
   DataLabel label;

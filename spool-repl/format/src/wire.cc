@@ -1,5 +1,7 @@
 #include "twinloft/spool-repl/format/wire.h"
 
+#include <bit>
+
 #include "twinloft/base/check.h"
 #include "twinloft/base/crc32c.h"
 
@@ -59,6 +61,8 @@ struct Encoder {
   void operator()(const NodeState& m) {
     w.put(std::uint8_t{m.primary});
     w.put(std::uint8_t{m.inconsistent});
+    (*this)(m.base_epoch);
+    w.put(m.base.v);
     w.put(m.newest_epoch);
     (*this)(m.epoch);
     (*this)(m.last);
@@ -75,12 +79,16 @@ struct Encoder {
     (*this)(m.epoch);
     (*this)(m.from);
     (*this)(m.from_epoch);
+    w.put(std::uint8_t{m.whole});
+    (*this)(m.since_epoch);
+    (*this)(m.since);
     w.put(static_cast<std::uint32_t>(m.epochs.size()));
     for (const EpochEntry& e : m.epochs) (*this)(e);
   }
   void operator()(const SyncReady& m) {
     (*this)(m.epoch);
     (*this)(m.from);
+    w.put(std::uint8_t{m.whole});
   }
   void operator()(const SyncData& m) {
     (*this)(m.epoch);
@@ -101,6 +109,18 @@ struct Encoder {
   void operator()(const SyncEnd& m) {
     (*this)(m.epoch);
     w.put(m.until.v);
+  }
+  void operator()(const SyncCheck& m) {
+    (*this)(m.epoch);
+    w.put(m.seq);
+    w.put(m.word);
+    w.put(m.mask);
+    for (const Hash128& d : m.digests) w.put_bytes(d.bytes);
+  }
+  void operator()(const SyncDiffer& m) {
+    (*this)(m.epoch);
+    w.put(m.seq);
+    w.put(m.mask);
   }
   void operator()(const Claim& m) { w.put_bytes(m.attempt.bytes); }
   void operator()(const ClaimReply& m) {
@@ -179,6 +199,7 @@ struct Decoder {
         SyncReady m;
         m.epoch = epoch();
         m.from = mark();
+        m.whole = r.get<std::uint8_t>() != 0;
         return m;
       }
       case 14: return sync_data();
@@ -193,6 +214,14 @@ struct Decoder {
         SyncEnd m;
         m.epoch = epoch();
         m.until = lsn();
+        return m;
+      }
+      case 17: return sync_check();
+      case 18: {
+        SyncDiffer m;
+        m.epoch = epoch();
+        m.seq = r.get<std::uint64_t>();
+        m.mask = r.get<std::uint64_t>();
         return m;
       }
       case 11: {
@@ -233,6 +262,9 @@ struct Decoder {
     m.epoch = epoch();
     m.from = mark();
     m.from_epoch = epoch();
+    m.whole = r.get<std::uint8_t>() != 0;
+    m.since_epoch = epoch();
+    m.since = mark();
     auto count = r.get<std::uint32_t>();
     if (count > superblock_epochs_max) return fail(Errc::corrupt, "resync with {} epochs", count);
     for (std::uint32_t i = 0; i < count; ++i) m.epochs.push_back(entry());
@@ -266,10 +298,26 @@ struct Decoder {
     return m;
   }
 
+  Result<PeerMessage> sync_check() {
+    SyncCheck m;
+    m.epoch = epoch();
+    m.seq = r.get<std::uint64_t>();
+    m.word = r.get<std::uint64_t>();
+    m.mask = r.get<std::uint64_t>();
+    auto count = static_cast<std::size_t>(std::popcount(m.mask));
+    if (count == 0 || m.word > UINT64_MAX / 128 || r.remaining() != count * sizeof(Hash128))
+      return fail(Errc::corrupt, "a check of {} blocks with {} bytes of digests", count, r.remaining());
+    m.digests.resize(count);
+    for (Hash128& d : m.digests) r.get_into(d.bytes);
+    return m;
+  }
+
   NodeState node_state() {
     NodeState m;
     m.primary = r.get<std::uint8_t>() != 0;
     m.inconsistent = r.get<std::uint8_t>() != 0;
+    m.base_epoch = epoch();
+    m.base = lsn();
     m.newest_epoch = r.get<std::uint64_t>();
     m.epoch = entry();
     m.last = mark();

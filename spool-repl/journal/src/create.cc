@@ -1,5 +1,8 @@
 #include "twinloft/spool-repl/journal/create.h"
 
+#include <algorithm>
+
+#include "twinloft/spool-repl/format/bitmap.h"
 #include "twinloft/spool-repl/format/record.h"
 #include "twinloft/spool-repl/journal/aligned.h"
 #include "twinloft/spool-repl/journal/superblock_store.h"
@@ -7,7 +10,23 @@
 namespace twinloft::repl::journal {
 
 namespace {
-std::uint64_t round_up(std::uint64_t n) { return (n + block_size - 1) / block_size * block_size; }
+
+// Pages that say: nothing is dirty. A page of zeros would count as damaged.
+Status write_bitmaps(const Superblock& sb, ports::BlockFile& journal) {
+  constexpr std::uint64_t batch = 256;
+  AlignedBuffer pages(batch * block_size);
+  std::uint64_t each = bitmap_pages(sb.volume_blocks);
+  for (std::uint32_t slot = 0; slot < bitmap_slots; ++slot) {
+    for (std::uint64_t first = 0; first < each; first += batch) {
+      std::uint64_t n = std::min(batch, each - first);
+      for (std::uint64_t i = 0; i < n; ++i)
+        encode_bitmap_page(sb.volume, slot, first + i, {}, pages.span().subspan(i * block_size, block_size));
+      TL_TRY(journal.write(sb.bitmap_offset + slot * sb.bitmap_bytes + first * block_size, pages.span().first(n * block_size)));
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Superblock> plan_layout(const CreateOptions& o, std::uint64_t journal_bytes) {
@@ -22,7 +41,7 @@ Result<Superblock> plan_layout(const CreateOptions& o, std::uint64_t journal_byt
   sb.flags = o.data_label ? std::uint32_t{flag_data_label} : 0;
   sb.volume_blocks = o.volume_blocks;
   sb.bitmap_offset = journal_reserved_bytes;
-  sb.bitmap_bytes = round_up((o.volume_blocks + 7) / 8);
+  sb.bitmap_bytes = bitmap_pages(o.volume_blocks) * block_size;
   sb.ring_offset = sb.bitmap_offset + bitmap_slots * sb.bitmap_bytes;
   if (journal_bytes < sb.ring_offset + journal_ring_bytes_min)
     return fail(Errc::invalid, "a journal of {} MiB is too small: a volume of {} MiB needs at least {} MiB",
@@ -52,6 +71,7 @@ Result<Superblock> create_replica(const CreateOptions& o, ports::BlockFile& jour
     std::uint64_t n = std::min<std::uint64_t>(zeros.span().size(), sb.ring_offset + sb.ring_bytes - at);
     TL_TRY(journal.write(at, zeros.span().first(n)));
   }
+  TL_TRY(write_bitmaps(sb, journal));
   TL_TRY(journal.sync());
   TL_TRY(store_superblock(journal, sb));
   return sb;

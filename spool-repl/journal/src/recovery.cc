@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "twinloft/base/check.h"
+#include "twinloft/spool-repl/format/bitmap.h"
 #include "twinloft/spool-repl/journal/aligned.h"
 #include "twinloft/spool-repl/journal/superblock_store.h"
 
@@ -173,6 +174,32 @@ class Replay {
   std::uint64_t blocks_ = 0;
 };
 
+// A page that cannot be read or is damaged costs time, nothing else: all of its blocks count as dirty.
+void load_bitmaps(ports::BlockFile& journal, RecoveredVolume& out) {
+  const Superblock& sb = out.log.superblock;
+  constexpr std::uint64_t batch = 256;
+  AlignedBuffer buffer(batch * block_size);
+  std::uint64_t pages = bitmap_pages(sb.volume_blocks), words = bitmap_words(sb.volume_blocks);
+  for (std::uint32_t slot = 0; slot < bitmap_slots; ++slot) {
+    if (sb.dirty[slot].peer == 0 || !sb.dirty[slot].known) continue;
+    auto& bits = out.log.dirty[slot];
+    bits.resize(words);
+    for (std::uint64_t first = 0; first < pages; first += batch) {
+      std::uint64_t n = std::min(batch, pages - first);
+      MutableByteSpan bytes = buffer.span().first(n * block_size);
+      Status read = journal.read(sb.bitmap_offset + slot * sb.bitmap_bytes + first * block_size, bytes);
+      for (std::uint64_t page = first; page < first + n; ++page) {
+        std::uint64_t at = page * bitmap_page_words;
+        std::span of_page(bits.data() + at, std::min<std::uint64_t>(bitmap_page_words, words - at));
+        if (read && decode_bitmap_page(bytes.subspan((page - first) * block_size, block_size), sb.volume, slot, page, of_page))
+          continue;
+        std::fill(of_page.begin(), of_page.end(), ~std::uint64_t{0});
+        out.report.bitmap_pages_lost++;
+      }
+    }
+  }
+}
+
 Status check_label(const Superblock& sb, ports::BlockFile& data) {
   std::uint64_t bytes = sb.volume_blocks * block_size;
   if (data.size_bytes() < bytes + (sb.flags & flag_data_label ? block_size : 0))
@@ -221,6 +248,7 @@ Result<RecoveredVolume> recover(ports::BlockFile& journal, ports::BlockFile& dat
   sb.cut_lsn = out.log.records.empty() ? sb.tail.lsn : out.log.records.back().body.mark().lsn;
   sb.cut_incarnation = sb.incarnation;
   TL_TRY(store_superblock(journal, sb));
+  load_bitmaps(journal, out);
   return out;
 }
 

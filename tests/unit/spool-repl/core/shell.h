@@ -11,12 +11,13 @@
 
 #include "../support/memory_file.h"
 #include "twinloft/spool-repl/core/core.h"
+#include "twinloft/spool-repl/format/bitmap.h"
 #include "twinloft/spool-repl/journal/aligned.h"
 #include "twinloft/spool-repl/journal/recovery.h"
 
 namespace twinloft::repl::core {
 
-enum class Disk { journal_write, journal_read, home_read, home_write, home_zero, home_sync, superblock, archive };
+enum class Disk { journal_write, journal_read, home_read, home_write, home_zero, home_sync, superblock, archive, bitmap };
 
 struct ShellOptions {
   ReplicaId replica = 1;
@@ -58,6 +59,8 @@ class Shell {
     sb.ring_bytes = options.ring_bytes;
     sb.tail = {Lsn{0}, genesis_hash(sb.volume, sb.volume_blocks)};
     journal.resize(sb.ring_offset + sb.ring_bytes);
+    for (std::uint32_t slot = 0; slot < bitmap_slots; ++slot)
+      encode_bitmap_page(sb.volume, slot, 0, {}, {journal.data() + sb.bitmap_offset + slot * sb.bitmap_bytes, block_size});
     write_superblock(sb);
     auto made = Core::create(options.config, std::move(log), arena, reads, random);
     EXPECT_TRUE(made) << made.error().message;
@@ -225,6 +228,10 @@ class Shell {
       EXPECT_EQ(pending(Disk::home_write) + pending(Disk::home_zero), 0u) << "a sync covers only what has ended";
       add(Disk::home_sync, s.token, [] {});
     }
+    for (auto& w : out.bitmap_writes)
+      add(Disk::bitmap, w.token, [this, w] {
+        std::memcpy(journal.data() + w.offset, w.bytes.data(), w.bytes.size());
+      });
     for (auto& s : out.superblock_writes) {
       EXPECT_EQ(pending(Disk::superblock), 0u) << "one superblock write at a time";
       add(Disk::superblock, s.token, [this, s] { write_superblock(s.superblock); });

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "samples.h"
+#include "twinloft/spool-repl/format/bitmap.h"
 
 namespace twinloft::repl {
 namespace {
@@ -57,11 +58,18 @@ TEST(Golden, SuperblockAndLabel) {
   compare("data-label", encoded(label()));
 }
 
+TEST(Golden, BitmapPage) {
+  std::uint64_t words[] = {0x8000000000000001, 0, 0x0f};
+  std::vector<std::byte> page(block_size);
+  encode_bitmap_page(volume, 2, 7, words, page);
+  compare("bitmap-page", page);
+}
+
 TEST(Golden, Wire) {
   const char* names[] = {"match-request", "match-state", "probe", "probe-reply", "begin",
                          "record", "ack", "commit", "refuse",
                          "node-state", "claim", "claim-reply", "sync-begin", "sync-ready", "sync-data", "sync-ack",
-                         "sync-end"};
+                         "sync-end", "sync-check", "sync-differ"};
   auto all = messages();
   ASSERT_EQ(std::size(names), all.size());
   for (std::size_t i = 0; i < all.size(); ++i) {

@@ -91,6 +91,10 @@ inline Superblock superblock() {
   sb.cut_incarnation = 15;
   sb.inconsistent_source = older_epoch;
   sb.inconsistent_until = {1001};
+  sb.inconsistent_base_epoch = older_epoch;
+  sb.inconsistent_base = {950};
+  sb.dirty[1] = {3, true, older_epoch, mark(940)};
+  sb.dirty[2] = {4, false, {}, {}};
   sb.epochs = {{older_epoch, Lsn{900}, 1, 0b11}, {epoch, Lsn{1290}, 2, 0b10}};
   return sb;
 }
@@ -120,14 +124,16 @@ inline std::vector<PeerMessage> messages() {
           Ack{epoch, Lsn{44}, mark(43)},
           Commit{epoch, mark(43)},
           Refuse{"it is at epoch 6"},
-          NodeState{true, false, 8, {epoch, Lsn{30}, 2, 6}, mark(44), Lsn{43}},
+          NodeState{true, false, older_epoch, Lsn{12}, 8, {epoch, Lsn{30}, 2, 6}, mark(44), Lsn{43}},
           Claim{other_volume},
           ClaimReply{other_volume, false, "it follows replica 3"},
-          SyncBegin{epoch, mark(17), older_epoch, {{older_epoch, Lsn{3}, 1, 3}, {epoch, Lsn{16}, 2, 2, epoch_by_force}}},
-          SyncReady{epoch, mark(17)},
+          SyncBegin{epoch, mark(17), older_epoch, false, older_epoch, mark(11), {{older_epoch, Lsn{3}, 1, 3}, {epoch, Lsn{16}, 2, 2, epoch_by_force}}},
+          SyncReady{epoch, mark(17), false},
           SyncData{epoch, 9, {{Lba{4}, 1, ExtentKind::data}, {Lba{5}, 7, ExtentKind::zeros}}, block(0xb2)},
           SyncAck{epoch, 9, true},
-          SyncEnd{epoch, Lsn{44}}};
+          SyncEnd{epoch, Lsn{44}},
+          SyncCheck{epoch, 5, 3, 0b1010, {hash_of("one"), hash_of("two")}},
+          SyncDiffer{epoch, 5, 0b1000}};
 }
 inline Bytes encoded(const PeerMessage& m) {
   Bytes out;

@@ -60,7 +60,9 @@ struct PeerStatus {
   bool known = false;       // it has said anything since it connected
   bool inconsistent = false;        // a resync into it has not been finished
   bool sync_source = false, sync_target = false;  // of a resync that is under way on this connection
-  std::uint64_t synced_blocks = 0;  // sent so far, as sync source
+  std::uint64_t synced_blocks = 0, sync_total_blocks = 0;  // sent or found equal so far, as sync source; of how many
+  std::uint64_t dirty_blocks = 0;   // that it may lack, as far as known here
+  bool dirty_known = false;         // else it needs all of the volume, if the journal does not reach back to it
   bool split_brain = false; // both histories hold what the other one lacks and somebody may rely on
 };
 

@@ -31,7 +31,7 @@ struct ClientRequest {
   std::uint64_t id = 0;      // given back in Complete
 };
 
-struct DiskDone {  // of a JournalWrite, HomeRead, HomeWrite, HomeZero, HomeSync, SuperblockWrite or ArchiveTail
+struct DiskDone {  // of a JournalWrite, HomeRead, HomeWrite, HomeZero, HomeSync, BitmapWrite, SuperblockWrite or ArchiveTail
   Token token = 0;
   int error = 0;  // errno
 };
@@ -121,6 +121,11 @@ struct HomeZero {
 struct HomeSync {
   Token token;
 };
+struct BitmapWrite {  // durable when done
+  Token token = 0;
+  std::uint64_t offset = 0;  // bytes, on the journal device
+  std::vector<std::byte> bytes;
+};
 struct SuperblockWrite {  // first copy, sync, second copy, sync
   Token token;
   Superblock superblock;
@@ -185,6 +190,7 @@ struct Output {
   std::vector<HomeWrite> home_writes;
   std::vector<HomeZero> home_zeros;
   std::vector<HomeSync> home_syncs;
+  std::vector<BitmapWrite> bitmap_writes;
   std::vector<SuperblockWrite> superblock_writes;
   std::vector<ArchiveTail> archives;
   std::vector<ArbiterRequest> arbiter_requests;

@@ -20,6 +20,7 @@ struct StoredRecord {
 struct RecoveredLog {
   Superblock superblock;              // as it is on disk now
   std::vector<StoredRecord> records;  // from the tail to the last intact one, in order
+  std::array<std::vector<std::uint64_t>, bitmap_slots> dirty;  // the bitmaps of slots in use, see bitmap.h
   Lsn commit;                         // everything up to here is committed and durable in the data area
 };
 

@@ -5,6 +5,7 @@
 // So whichever copy is readable with the highest generation is right, and a single bad copy is repaired from it.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "twinloft/base/result.h"
@@ -17,6 +18,8 @@ inline constexpr std::uint64_t journal_reserved_bytes = 1024 * 1024;   // before
 inline constexpr std::uint64_t journal_ring_bytes_min = 8ull << 20;  // several of the largest records
 inline constexpr std::uint32_t bitmap_slots = 4;                       // other members with a place for a bitmap
 inline constexpr std::uint32_t superblock_epochs_max = 16;
+
+inline constexpr Lsn base_unknown{UINT64_MAX};
 
 enum SuperblockFlags : std::uint32_t {
   flag_data_label = 1,  // the data area ends in a label block (see DataLabel); absent on an adopted device
@@ -31,6 +34,16 @@ struct EpochEntry {
   auto operator<=>(const EpochEntry&) const = default;
 };
 
+// What is known of another replica: its content is the history up to `since`, but for the blocks that are marked in its
+// bitmap or written by records behind the tail here.
+struct DirtySlot {
+  ReplicaId peer = 0;  // 0: not in use
+  bool known = false;  // else nothing is known of it, and the bitmap means nothing
+  Epoch since_epoch;
+  LogMark since;
+  bool operator==(const DirtySlot&) const = default;
+};
+
 struct Superblock {
   std::uint64_t generation = 0;
   std::uint64_t feature_incompat = 0;  // a bit that this program does not know: refuse the volume
@@ -38,7 +51,7 @@ struct Superblock {
   ReplicaId replica = 0;
   std::uint32_t flags = 0;
   std::uint64_t volume_blocks = 0;
-  std::uint64_t bitmap_offset = 0;      // bytes; bitmap_slots bitmaps of bitmap_bytes each, one bit a block
+  std::uint64_t bitmap_offset = 0;      // bytes; bitmap_slots bitmaps of bitmap_bytes each, see bitmap.h
   std::uint64_t bitmap_bytes = 0;
   std::uint64_t ring_offset = 0;        // bytes
   std::uint64_t ring_bytes = 0;
@@ -51,6 +64,11 @@ struct Superblock {
   std::uint64_t cut_incarnation = 0;    // ... and frames of earlier incarnations prove nothing beyond it
   Epoch inconsistent_source;            // nil: consistent. Else a resync is under way from this epoch ...
   Lsn inconsistent_until;               // ... and the data area means nothing before this LSN is reached
+  // Where that began, the data area was the history up to here. Since then blocks of the source's have come.
+  // base_unknown: it was nothing that could be named.
+  Epoch inconsistent_base_epoch;
+  Lsn inconsistent_base;
+  std::array<DirtySlot, bitmap_slots> dirty;
   std::vector<EpochEntry> epochs;       // newest last, at most superblock_epochs_max
   bool operator==(const Superblock&) const = default;
 };

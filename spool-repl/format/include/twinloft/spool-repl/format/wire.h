@@ -14,7 +14,7 @@
 
 namespace twinloft::repl {
 
-inline constexpr std::uint16_t wire_version = 2;
+inline constexpr std::uint16_t wire_version = 3;
 inline constexpr std::uint32_t wire_header_bytes = 16;
 inline constexpr std::uint32_t wire_payload_max = body_meta_bytes_max + 4096 + record_payload_blocks_max * block_size;
 
@@ -78,6 +78,8 @@ struct Refuse {
 struct NodeState {
   bool primary = false;
   bool inconsistent = false;     // a resync into this replica has not been finished
+  Epoch base_epoch;              // Superblock::inconsistent_base
+  Lsn base;
   std::uint64_t newest_epoch = 0;  // highest epoch counter ever heard of; a new epoch takes a higher one
   EpochEntry epoch;              // newest one in the log here; zeros where it holds none
   LogMark last;
@@ -97,17 +99,22 @@ struct ClaimReply {
 };
 
 // Primary: the journals have nothing in common, or no longer. Forget your log, keep in mind that your data area means
-// nothing yet, and go on from my tail; records follow, and among them the content of the volume.
+// nothing yet, and go on from my tail; records follow, and among them blocks of the volume: unless `whole` only those that
+// were written behind `since`, if your content is my history up to there or beyond.
 struct SyncBegin {
   Epoch epoch;
   LogMark from;
   Epoch from_epoch;                // of the record that ends there
+  bool whole = true;
+  Epoch since_epoch;
+  LogMark since;
   std::vector<EpochEntry> epochs;  // the primary's table, oldest first
   bool operator==(const SyncBegin&) const = default;
 };
 struct SyncReady {
   Epoch epoch;
   LogMark from;
+  bool whole = true;  // as asked, or the replica cannot vouch for its content at `since`
   bool operator==(const SyncReady&) const = default;
 };
 // Content of the volume as of this place in the stream, newest version.
@@ -117,6 +124,22 @@ struct SyncData {
   std::vector<Extent> extents;
   std::vector<std::byte> payload;  // of the data extents, in order
   bool operator==(const SyncData&) const = default;
+};
+// Digests of blocks as of this place in the stream: which of them do you not have?
+struct SyncCheck {
+  Epoch epoch;
+  std::uint64_t seq = 0;   // 1, 2, ... on each connection
+  std::uint64_t word = 0;  // blocks 64 * word and the 63 behind it
+  std::uint64_t mask = 0;  // of these, bit 0 the first
+  std::vector<Hash128> digests;
+  bool operator==(const SyncCheck&) const = default;
+};
+// Target's answer, in the order of the checks.
+struct SyncDiffer {
+  Epoch epoch;
+  std::uint64_t seq = 0;
+  std::uint64_t mask = 0;
+  bool operator==(const SyncDiffer&) const = default;
 };
 // Everything up to `seq` that was not declined is durable in the data area; or `seq` is declined: send it again later.
 struct SyncAck {
@@ -134,7 +157,8 @@ struct SyncEnd {
 inline constexpr std::uint32_t sync_extents_max = 512;
 
 using PeerMessage = std::variant<MatchRequest, MatchState, Probe, ProbeReply, Begin, RecordMessage, Ack, Commit, Refuse,
-                                 NodeState, Claim, ClaimReply, SyncBegin, SyncReady, SyncData, SyncAck, SyncEnd>;
+                                 NodeState, Claim, ClaimReply, SyncBegin, SyncReady, SyncData, SyncAck, SyncEnd, SyncCheck,
+                                 SyncDiffer>;
 
 // Types 1..31 are handshake and liveness messages, known to net/ alone; 32 and up are PeerMessage alternatives.
 enum class WireType : std::uint16_t { hello = 1, proof = 2, ping = 3, first_peer_message = 32 };

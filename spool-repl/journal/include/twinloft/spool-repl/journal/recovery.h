@@ -26,6 +26,7 @@ struct RecoveryReport {
   bool superblock_repaired = false;
   std::uint64_t records = 0, uncommitted = 0, torn_frames = 0;
   std::uint64_t blocks_replayed = 0;
+  std::uint64_t bitmap_pages_lost = 0;  // damaged: their blocks count as dirty
 };
 struct RecoveredVolume {
   RecoveredLog log;

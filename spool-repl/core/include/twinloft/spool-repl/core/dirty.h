@@ -1,0 +1,55 @@
+// Which blocks another replica may lack: a bitmap for each, kept by primary and secondaries alike, since any of them may
+// have to bring that one up to date one day.
+//
+// Meaning: that replica's content, if it is this history up to `since` at all (its own disk has to vouch for that), differs
+// from the content here at most in the marked blocks. A bit is set in memory when a record is committed. Before the
+// journal's tail passes a record its bits are durable; `since` moves, durably, before a bit is cleared on the disk.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "twinloft/spool-repl/core/effects.h"
+#include "twinloft/spool-repl/core/log.h"
+#include "twinloft/spool-repl/format/bitmap.h"
+
+namespace twinloft::repl::core {
+
+class DirtyMap {
+ public:
+  DirtyMap(const DirtySlot& slot, std::uint32_t number, std::uint64_t volume_blocks, std::vector<std::uint64_t> bits);
+
+  const DirtySlot& slot() const { return slot_; }
+  std::uint64_t count() const { return count_; }  // marked blocks
+  const std::vector<std::uint64_t>& words() const { return words_; }
+
+  void mark(Lba lba, std::uint64_t blocks);
+  // That replica has everything up to here; `clean`: and no record behind it is committed here.
+  void covered(const Epoch& epoch, const LogMark& mark, bool clean);
+  void forget();  // nothing is known of it any more
+
+  // Pages that lack a mark on the disk; or those too that have marks there which are gone here.
+  enum class Pages { lacking, any_change };
+  void write(Pages which, const Superblock& sb, std::vector<BitmapWrite>& out);
+
+ private:
+  // On the disk: lacks a mark, has a mark that is gone here, has any mark at all.
+  enum PageState : std::uint8_t { lacks = 1, exceeds = 2, marked_there = 4 };
+  std::span<const std::uint64_t> page(std::uint64_t no) const;
+
+  DirtySlot slot_;
+  std::uint32_t number_;
+  std::uint64_t volume_blocks_;
+  std::vector<std::uint64_t> words_;
+  std::vector<std::uint8_t> pages_;      // PageState
+  std::vector<std::uint8_t> marked_;     // pages with marks here
+  std::uint64_t count_ = 0;
+};
+
+// Whether the history with this table of epochs, which goes on to `end`, holds the record that ends at `lsn` in `epoch`.
+// One epoch has one writer, so place and epoch name one record. False also where the table reaches back too little.
+bool history_holds(std::span<const EpochEntry> epochs, Lsn end, const Epoch& epoch, Lsn lsn);
+// How far both histories are equal, at least.
+Lsn common_history(std::span<const EpochEntry> a, Lsn a_end, std::span<const EpochEntry> b, Lsn b_end);
+
+}  // namespace twinloft::repl::core

@@ -1,0 +1,113 @@
+#include "twinloft/spool-repl/core/dirty.h"
+
+#include <gtest/gtest.h>
+
+namespace twinloft::repl::core {
+namespace {
+
+Epoch epoch(std::uint64_t counter) {
+  Epoch e{counter, {}};
+  e.id.bytes[0] = static_cast<std::byte>(counter);
+  return e;
+}
+
+TEST(HistoryHolds, WithinAnEpochsReach) {
+  std::vector<EpochEntry> table{{epoch(3), Lsn{10}, 1, 3}, {epoch(4), Lsn{20}, 1, 3}};
+  EXPECT_TRUE(history_holds(table, Lsn{30}, epoch(3), Lsn{10}));
+  EXPECT_TRUE(history_holds(table, Lsn{30}, epoch(3), Lsn{19}));
+  EXPECT_FALSE(history_holds(table, Lsn{30}, epoch(3), Lsn{20})) << "the next epoch began there";
+  EXPECT_TRUE(history_holds(table, Lsn{30}, epoch(4), Lsn{30}));
+  EXPECT_FALSE(history_holds(table, Lsn{30}, epoch(4), Lsn{31})) << "beyond the end";
+  EXPECT_FALSE(history_holds(table, Lsn{30}, epoch(2), Lsn{5})) << "the table does not reach back so far";
+  EXPECT_TRUE(history_holds(table, Lsn{30}, Epoch{}, Lsn{0})) << "everything begins with nothing";
+}
+
+TEST(CommonHistory, EndsWhereEitherGoesItsOwnWay) {
+  std::vector<EpochEntry> a{{epoch(1), Lsn{1}, 1, 3}, {epoch(2), Lsn{10}, 1, 1}};
+  std::vector<EpochEntry> b{{epoch(1), Lsn{1}, 1, 3}, {epoch(5), Lsn{14}, 2, 2}};
+  EXPECT_EQ(common_history(a, Lsn{30}, b, Lsn{40}), Lsn{9});
+  EXPECT_EQ(common_history(b, Lsn{40}, a, Lsn{30}), Lsn{9});
+  EXPECT_EQ(common_history(a, Lsn{30}, a, Lsn{25}), Lsn{25});
+  EXPECT_EQ(common_history(a, Lsn{30}, {}, Lsn{25}), Lsn{0});
+}
+
+struct DirtyTest : testing::Test {
+  Superblock sb;
+  std::vector<BitmapWrite> out;
+  DirtyTest() {
+    sb.volume_blocks = 3 * bitmap_page_blocks - 70;
+    sb.bitmap_offset = 1 << 20;
+    sb.bitmap_bytes = 3 * block_size;
+  }
+  DirtyMap map(bool known = true) {
+    return DirtyMap({2, known, {}, {}}, 1, sb.volume_blocks, std::vector<std::uint64_t>(bitmap_words(sb.volume_blocks)));
+  }
+  std::size_t written(DirtyMap& m, DirtyMap::Pages which) {
+    out.clear();
+    m.write(which, sb, out);
+    std::size_t pages = 0;
+    for (const BitmapWrite& w : out) pages += w.bytes.size() / block_size;
+    return pages;
+  }
+};
+
+TEST_F(DirtyTest, MarksAcrossWordsAndPages) {
+  DirtyMap m = map();
+  m.mark(Lba{bitmap_page_blocks - 3}, 70);
+  EXPECT_EQ(m.count(), 70u);
+  m.mark(Lba{bitmap_page_blocks - 3}, 2);
+  EXPECT_EQ(m.count(), 70u) << "counted once";
+  EXPECT_EQ(written(m, DirtyMap::Pages::lacking), 2u);
+  EXPECT_EQ(out.size(), 1u) << "neighbours go out together";
+  EXPECT_EQ(out[0].offset, sb.bitmap_offset + sb.bitmap_bytes);
+  EXPECT_EQ(written(m, DirtyMap::Pages::lacking), 0u);
+}
+
+TEST_F(DirtyTest, AClearedPageIsWrittenOnlyAfterSince) {
+  DirtyMap m = map();
+  m.mark(Lba{5}, 1);
+  EXPECT_EQ(written(m, DirtyMap::Pages::lacking), 1u);
+  m.covered(epoch(1), {Lsn{9}, {}}, true);
+  EXPECT_EQ(m.count(), 0u);
+  EXPECT_EQ(m.slot().since.lsn, Lsn{9});
+  EXPECT_EQ(written(m, DirtyMap::Pages::lacking), 0u) << "the disk has a mark too many, which does no harm";
+  EXPECT_EQ(written(m, DirtyMap::Pages::any_change), 1u);
+  EXPECT_EQ(written(m, DirtyMap::Pages::any_change), 0u);
+}
+
+TEST_F(DirtyTest, WhatNeverReachedTheDiskNeedsNoClearing) {
+  DirtyMap m = map();
+  m.mark(Lba{5}, 1);
+  m.covered(epoch(1), {Lsn{9}, {}}, true);
+  EXPECT_EQ(written(m, DirtyMap::Pages::any_change), 0u);
+}
+
+TEST_F(DirtyTest, CoveredInPartKeepsTheMarks) {
+  DirtyMap m = map();
+  m.mark(Lba{5}, 1);
+  m.covered(epoch(1), {Lsn{9}, {}}, false);
+  EXPECT_EQ(m.count(), 1u);
+  EXPECT_EQ(m.slot().since.lsn, Lsn{9});
+  m.covered(epoch(1), {Lsn{7}, {}}, true);
+  EXPECT_EQ(m.slot().since.lsn, Lsn{9}) << "never back";
+  EXPECT_EQ(m.count(), 1u);
+}
+
+TEST_F(DirtyTest, AnUnknownOneIsKnownOnceNothingIsMissing) {
+  DirtyMap m({3, false, {}, {}}, 0, sb.volume_blocks, {});
+  m.mark(Lba{5}, 1);
+  EXPECT_EQ(written(m, DirtyMap::Pages::any_change), 0u) << "the bitmap means nothing yet";
+  m.covered(epoch(1), {Lsn{9}, {}}, false);
+  EXPECT_FALSE(m.slot().known);
+  m.covered(epoch(1), {Lsn{12}, {}}, true);
+  EXPECT_TRUE(m.slot().known);
+  EXPECT_EQ(written(m, DirtyMap::Pages::any_change), 3u) << "whatever a former user of the slot has left";
+}
+
+TEST_F(DirtyTest, BitsBeyondTheVolumeDoNotCount) {
+  DirtyMap m({2, true, {}, {}}, 1, 70, {~std::uint64_t{0}, ~std::uint64_t{0}});
+  EXPECT_EQ(m.count(), 70u);
+}
+
+}  // namespace
+}  // namespace twinloft::repl::core

@@ -1,0 +1,366 @@
+// Resync: whole volumes and bitmaps, interruptions, changes of the source.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "roles.h"
+
+namespace twinloft::repl::core {
+namespace {
+
+struct ResyncTest : RolesTest {
+  void fill(ReplicaId id, std::uint64_t from, std::uint64_t to, int value) {
+    in = filled(block_size, value);
+    for (std::uint64_t b = from; b < to; ++b) node(id).submit(ClientOp::write, b * block_size, block_size, in.data());
+    node(id).submit(ClientOp::flush);
+    exchange();
+  }
+  void lose_disk(ReplicaId id) {
+    Config c;
+    c.send_window_bytes = 4u << 20;
+    for (ReplicaId other = 1; other <= nodes.size(); ++other)
+      if (other != id) c.peers.push_back({other, Protocol::C});
+    nodes[id - 1] = std::make_unique<Shell>(ShellOptions{.replica = id, .config = c, .seed = 99});
+    delivered[id - 1] = 0;
+  }
+  // Everything home, the tail moved: the journal reaches back to nothing.
+  void checkpoint(ReplicaId id) {
+    node(id).step(CheckpointNow{});
+    exchange();
+  }
+  void make_pair() {
+    make(2);
+    connect_all();
+    exchange();
+    promote(1);
+    fill(1, 0, 300, 3);
+    checkpoint(1);
+  }
+};
+
+TEST_F(ResyncTest, ALostDiskIsFilledFromTheOtherReplica) {
+  make_pair();
+  disconnect(1, 2);
+  lose_disk(2);
+  connect(1, 2);
+  exchange();
+  EXPECT_EQ(node(2).data, node(1).data) << "after checkpoints of both";
+  EXPECT_FALSE(status(node(2)).inconsistent);
+  EXPECT_EQ(status(node(1)).in_sync, set_of(1) | set_of(2)) << "left out while it was filled, and back again";
+  fill(1, 10, 20, 4);
+  checkpoint(1), checkpoint(2);
+  EXPECT_EQ(node(2).data, node(1).data);
+}
+
+TEST_F(ResyncTest, WritesDuringTheResyncArriveOnceAndLast) {
+  make_pair();
+  disconnect(1, 2);
+  lose_disk(2);
+  // Nothing of the resync reaches the disk there while the clients go on.
+  node(2).held = [](Disk kind) { return kind == Disk::home_write; };
+  connect(1, 2);
+  exchange();
+  EXPECT_TRUE(status(node(2)).inconsistent);
+  EXPECT_EQ(status(node(1)).in_sync, set_of(1));
+  fill(1, 0, 40, 7);
+  checkpoint(1);
+  fill(1, 20, 60, 8);
+  EXPECT_TRUE(status(node(2)).inconsistent);
+  node(2).held = nullptr;
+  exchange();
+  checkpoint(1), checkpoint(2);
+  EXPECT_FALSE(status(node(2)).inconsistent);
+  EXPECT_EQ(node(2).data, node(1).data);
+}
+
+TEST_F(ResyncTest, AnInterruptedResyncIsNoReplicaAndBeginsAgain) {
+  make_pair();
+  disconnect(1, 2);
+  lose_disk(2);
+  node(2).held = [](Disk kind) { return kind == Disk::home_write; };
+  connect(1, 2);
+  exchange();
+  disconnect(1, 2);
+  node(2).held = nullptr;
+  node(2).restart();
+  delivered[1] = node(2).sent.size();
+  EXPECT_TRUE(status(node(2)).inconsistent) << "a restart does not make it whole";
+  auto refused = promote(2, true);
+  ASSERT_TRUE(refused && !refused->ok);
+  EXPECT_NE(refused->text.find("Inconsistent"), std::string::npos) << refused->text;
+  connect(1, 2);
+  exchange();
+  EXPECT_FALSE(status(node(2)).inconsistent);
+  checkpoint(1), checkpoint(2);
+  EXPECT_EQ(node(2).data, node(1).data);
+}
+
+TEST_F(ResyncTest, ConsistentIsSaidOnlyWhenItIsOnTheDisk) {
+  make_pair();
+  disconnect(1, 2);
+  lose_disk(2);
+  connect(1, 2);
+  std::size_t seen = 0;
+  bool was_inconsistent = false, said = false;
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (ReplicaId from : {1u, 2u})
+      while (delivered[from - 1] < node(from).sent.size()) {
+        std::size_t i = delivered[from - 1]++;
+        node(3 - from).input(from, node(from).sent[i]);
+        moved = true;
+      }
+    moved = node(1).complete_one() || moved;
+    moved = node(2).complete_one() || moved;
+    for (; seen < node(2).sent.size(); ++seen) {
+      auto* state = std::get_if<NodeState>(&node(2).sent[seen]);
+      if (!state) continue;
+      was_inconsistent = was_inconsistent || state->inconsistent;
+      if (!was_inconsistent || state->inconsistent) continue;
+      said = true;
+      for (std::uint64_t at : superblock_offset) {
+        auto sb = decode_superblock({node(2).journal.data() + at, block_size});
+        ASSERT_TRUE(sb);
+        EXPECT_TRUE(sb->inconsistent_source.id.is_nil());
+      }
+    }
+  }
+  EXPECT_TRUE(said);
+}
+
+TEST_F(ResyncTest, AnEmptyPrimaryOverwritesNobody) {
+  make_pair();
+  fill(1, 0, 10, 5);
+  disconnect(1, 2);
+  lose_disk(1);
+  ASSERT_TRUE(promote(1, true)->ok) << "by force, with an empty disk";
+  auto before = node(2).data;
+  connect(1, 2);
+  exchange();
+  EXPECT_FALSE(status(node(2)).inconsistent);
+  EXPECT_TRUE(status(node(2)).peers[0].split_brain) << status(node(2)).peers[0].why;
+  EXPECT_EQ(node(2).data, before);
+}
+
+TEST_F(ResyncTest, AReplacedReplicaIsNotPromotedOverTheOneThatHasTheData) {
+  make_pair();
+  node(1).step(Demote{5});
+  exchange();
+  disconnect(1, 2);
+  lose_disk(2);
+  connect(1, 2);
+  exchange();
+  auto refused = promote(2);
+  ASSERT_TRUE(refused && !refused->ok);
+  EXPECT_NE(refused->text.find("replica 1 holds acknowledged writes"), std::string::npos) << refused->text;
+  ASSERT_TRUE(promote(1)->ok);
+  checkpoint(1), checkpoint(2);
+  EXPECT_EQ(node(2).data, node(1).data);
+}
+
+TEST_F(ResyncTest, ASourceThatCannotReadSaysSo) {
+  make_pair();
+  disconnect(1, 2);
+  lose_disk(2);
+  node(1).fault = [](Disk kind) { return kind == Disk::home_read ? EIO : 0; };
+  connect(1, 2);
+  exchange();
+  EXPECT_NE(status(node(1)).peers[0].why.find("cannot be read"), std::string::npos) << status(node(1)).peers[0].why;
+  EXPECT_TRUE(status(node(2)).inconsistent);
+}
+
+// ---- bitmaps -------------------------------------------------------------------------------------------------------
+
+struct BitmapTest : ResyncTest {
+  // Replica 2 has been away while the others went on, for longer than the journal reaches back.
+  void leave_behind(std::size_t count) {
+    make(count, Arbiter::manual, OnPeerLoss::go_on);
+    connect_all();
+    exchange();
+    ASSERT_TRUE(promote(1)->ok);
+    fill(1, 0, 300, 3);
+    for (ReplicaId id = 1; id <= count; ++id) checkpoint(id);
+    for (ReplicaId id = 1; id <= count; ++id)
+      if (id != 2) disconnect(2, id);
+    exchange();
+    // More than a ring, so that the records are gone.
+    for (int round = 0; round < 12; ++round) {
+      fill(1, 400, 450, 10 + round);
+      for (int i = 0; i < 6; ++i) fill(1, 500, 528, 40 + i);
+      for (ReplicaId id = 1; id <= count; ++id)
+        if (id != 2) checkpoint(id);
+    }
+  }
+  std::size_t blocks_sent(ReplicaId id, std::size_t from) {
+    std::size_t n = 0;
+    for (std::size_t i = from; i < node(id).sent.size(); ++i)
+      if (auto* m = std::get_if<SyncData>(&node(id).sent[i]))
+        for (const Extent& e : m->extents) n += e.blocks;
+    return n;
+  }
+  template <class M>
+  std::size_t messages(ReplicaId id, std::size_t from) {
+    std::size_t n = 0;
+    for (std::size_t i = from; i < node(id).sent.size(); ++i) n += std::holds_alternative<M>(node(id).sent[i]);
+    return n;
+  }
+  void expect_equal() {
+    for (ReplicaId id = 1; id <= nodes.size(); ++id) checkpoint(id);
+    for (ReplicaId id = 2; id <= nodes.size(); ++id) EXPECT_EQ(node(id).data, node(1).data) << "replica " << id;
+    for (ReplicaId id = 1; id <= nodes.size(); ++id) EXPECT_FALSE(status(node(id)).inconsistent);
+  }
+};
+
+TEST_F(BitmapTest, OnlyWhatWasWrittenMeanwhileIsSent) {
+  leave_behind(2);
+  std::size_t from = node(1).sent.size();
+  EXPECT_EQ(status(node(1)).peers[0].dirty_blocks, 78u);
+  connect(1, 2);
+  exchange();
+  EXPECT_EQ(blocks_sent(1, from), 78u);
+  EXPECT_EQ(messages<SyncCheck>(1, from), 0u) << "nothing to be compared: none of it can be there";
+  expect_equal();
+  EXPECT_EQ(status(node(1)).in_sync, set_of(1) | set_of(2));
+  fill(1, 0, 2, 9);
+  checkpoint(1);
+  EXPECT_EQ(status(node(1)).peers[0].dirty_blocks, 0u) << "nothing is dirty for a member";
+}
+
+TEST_F(BitmapTest, TheMarksSurviveACrashOfTheSource) {
+  leave_behind(2);
+  node(1).restart();
+  delivered[0] = node(1).sent.size();
+  ASSERT_TRUE(promote(1, true)->ok);
+  std::size_t from = node(1).sent.size();
+  EXPECT_EQ(status(node(1)).peers[0].dirty_blocks, 78u);
+  connect(1, 2);
+  exchange();
+  EXPECT_GT(blocks_sent(1, from), 0u);
+  EXPECT_LE(blocks_sent(1, from), 78u) << "what the journal still has comes as records";
+  expect_equal();
+}
+
+TEST_F(BitmapTest, ADamagedPageCostsTimeOnly) {
+  leave_behind(2);
+  auto sb = decode_superblock({node(1).journal.data(), block_size});
+  ASSERT_TRUE(sb);
+  for (std::uint32_t slot = 0; slot < bitmap_slots; ++slot)
+    node(1).journal[sb->bitmap_offset + slot * sb->bitmap_bytes + 100] ^= std::byte{1};
+  node(1).restart();
+  delivered[0] = node(1).sent.size();
+  ASSERT_TRUE(promote(1, true)->ok);
+  EXPECT_EQ(status(node(1)).peers[0].dirty_blocks, 1024u);
+  connect(1, 2);
+  exchange();
+  expect_equal();
+}
+
+TEST_F(BitmapTest, ASecondaryThatTakesOverHasMarksOfItsOwn) {
+  leave_behind(3);
+  node(1).step(Demote{4});
+  exchange();
+  ASSERT_TRUE(promote(3)->ok);
+  std::size_t from = node(3).sent.size();
+  connect(2, 3);
+  exchange();
+  EXPECT_GE(blocks_sent(3, from), 78u);
+  EXPECT_LT(blocks_sent(3, from), 300u);
+  connect(1, 2);
+  exchange();
+  expect_equal();
+}
+
+TEST_F(BitmapTest, TheSourceChangesInTheMiddle) {
+  leave_behind(3);
+  node(2).held = [](Disk kind) { return kind == Disk::home_write || kind == Disk::home_zero; };
+  connect(1, 2);
+  exchange();
+  ASSERT_TRUE(status(node(2)).inconsistent);
+  fill(1, 600, 610, 77);
+  node(1).step(Demote{4});
+  exchange();
+  disconnect(1, 2);
+  node(2).held = nullptr;
+  ASSERT_TRUE(promote(3)->ok);
+  std::size_t from = node(3).sent.size();
+  connect(2, 3);
+  exchange();
+  EXPECT_GT(messages<SyncCheck>(3, from), 0u) << "what the first source brought need not come again";
+  EXPECT_LT(messages<SyncCheck>(3, from), 10u) << "and it is no full resync";
+  connect(1, 2);
+  exchange();
+  expect_equal();
+}
+
+// The bitmap speaks of the replica that was there before, not of the new disk in its place.
+TEST_F(BitmapTest, AReplacedDiskGetsEverything) {
+  leave_behind(2);
+  lose_disk(2);
+  std::size_t from = node(1).sent.size();
+  connect(1, 2);
+  exchange();
+  EXPECT_EQ(messages<SyncCheck>(1, from), 1024u / 64);
+  EXPECT_GE(blocks_sent(1, from), 300u);
+  EXPECT_LT(blocks_sent(1, from), 500u) << "zeros are there already";
+  expect_equal();
+}
+
+TEST_F(BitmapTest, InterruptedOnANewDiskItStillGetsEverything) {
+  leave_behind(2);
+  lose_disk(2);
+  node(2).held = [](Disk kind) { return kind == Disk::home_write; };
+  connect(1, 2);
+  exchange();
+  ASSERT_TRUE(status(node(2)).inconsistent);
+  disconnect(1, 2);
+  node(2).held = nullptr;
+  node(2).restart();
+  delivered[1] = node(2).sent.size();
+  std::size_t from = node(1).sent.size();
+  connect(1, 2);
+  exchange();
+  EXPECT_EQ(messages<SyncCheck>(1, from), 1024u / 64);
+  expect_equal();
+}
+
+// What was found equal may have been in the disk's cache only.
+TEST_F(BitmapTest, ConsistentComesAfterASync) {
+  leave_behind(2);
+  bool synced = false;
+  node(2).fault = [&](Disk kind) {
+    synced = synced || kind == Disk::home_sync;
+    return 0;
+  };
+  lose_disk(2);
+  node(2).held = [](Disk kind) { return kind == Disk::home_sync; };
+  connect(1, 2);
+  exchange();
+  EXPECT_TRUE(status(node(2)).inconsistent);
+  node(2).held = nullptr;
+  exchange();
+  EXPECT_FALSE(status(node(2)).inconsistent);
+}
+
+// Bits are on the disk before the journal lets go of the records.
+TEST_F(BitmapTest, TheTailWaitsForTheMarks) {
+  make(2, Arbiter::manual, OnPeerLoss::go_on);
+  connect_all();
+  exchange();
+  ASSERT_TRUE(promote(1)->ok);
+  fill(1, 0, 10, 3);
+  checkpoint(1);
+  disconnect(1, 2);
+  exchange();
+  Lsn tail = status(node(1)).tail;
+  node(1).held = [](Disk kind) { return kind == Disk::bitmap; };
+  for (int round = 0; round < 40 && node(1).pending(Disk::bitmap) == 0; ++round) fill(1, 100, 140, round + 1), checkpoint(1);
+  EXPECT_GT(node(1).pending(Disk::bitmap), 0u);
+  Lsn waiting = status(node(1)).tail;
+  EXPECT_LT(waiting, status(node(1)).commit);
+  node(1).held = nullptr;
+  exchange();
+  EXPECT_GT(status(node(1)).tail, std::max(tail, waiting));
+}
+
+}  // namespace
+}  // namespace twinloft::repl::core

@@ -1,0 +1,86 @@
+// Several cores, with the test as network, arbiter and administrator.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "shell.h"
+
+namespace twinloft::repl::core {
+
+using Outcome = ArbiterAnswer::Outcome;
+
+struct RolesTest : testing::Test {
+  std::vector<std::unique_ptr<Shell>> nodes;
+  std::map<std::pair<ReplicaId, ReplicaId>, bool> up;
+  std::vector<std::size_t> delivered;
+  std::vector<std::byte> in = filled(block_size, 1);
+
+  Shell& node(ReplicaId id) { return *nodes[id - 1]; }
+  static VolumeStatus status(Shell& s) { return s.core->status(); }
+
+  void make(std::size_t count, Arbiter arbiter = Arbiter::manual, OnPeerLoss loss = OnPeerLoss::suspend,
+            unsigned min_in_sync = 1) {
+    nodes.clear();
+    for (ReplicaId id = 1; id <= count; ++id) {
+      Config c;
+      c.arbiter = arbiter;
+      c.on_peer_loss = loss;
+      c.min_in_sync = min_in_sync;
+      c.send_window_bytes = 4u << 20;
+      for (ReplicaId other = 1; other <= count; ++other)
+        if (other != id) c.peers.push_back({other, Protocol::C});
+      nodes.push_back(std::make_unique<Shell>(ShellOptions{.replica = id, .config = c, .seed = id}));
+    }
+    delivered.assign(count, 0);
+    up.clear();
+  }
+  void connect(ReplicaId a, ReplicaId b) {
+    up[{std::min(a, b), std::max(a, b)}] = true;
+    node(a).step(PeerUp{b});
+    node(b).step(PeerUp{a});
+  }
+  void disconnect(ReplicaId a, ReplicaId b) {
+    up[{std::min(a, b), std::max(a, b)}] = false;
+    node(a).step(PeerDown{b});
+    node(b).step(PeerDown{a});
+  }
+  void connect_all() {
+    for (ReplicaId a = 1; a <= nodes.size(); ++a)
+      for (ReplicaId b = a + 1; b <= nodes.size(); ++b) connect(a, b);
+  }
+  // Delivers and settles until nothing moves. What was sent over a link that is down is lost.
+  void exchange() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (ReplicaId from = 1; from <= nodes.size(); ++from) {
+        while (delivered[from - 1] < node(from).sent.size()) {
+          std::size_t i = delivered[from - 1]++;
+          ReplicaId to = node(from).sent_to[i];
+          moved = true;
+          if (up[{std::min(from, to), std::max(from, to)}]) node(to).input(from, node(from).sent[i]);
+        }
+        while (node(from).complete_one()) moved = true;
+      }
+    }
+  }
+  // The answer to the command; nullopt while there is none.
+  std::optional<CommandDone> promote(ReplicaId id, bool force = false) {
+    std::size_t before = node(id).commands.size();
+    node(id).step(Promote{77, force});
+    exchange();
+    if (node(id).commands.size() == before) return std::nullopt;
+    return node(id).commands.back();
+  }
+  std::uint64_t write_flush(ReplicaId id, std::uint64_t block) {
+    node(id).submit(ClientOp::write, block * block_size, block_size, in.data());
+    return node(id).submit(ClientOp::flush);
+  }
+  void answer(ReplicaId id, Outcome outcome, std::optional<EpochValue> current = std::nullopt) {
+    ArbiterRequest r = node(id).arbiter_requests.back();
+    if (outcome == Outcome::granted && !r.read) current = r.desired;
+    node(id).step(ArbiterAnswer{r.token, outcome, current, "no answer"});
+    exchange();
+  }
+};
+
+}  // namespace twinloft::repl::core
