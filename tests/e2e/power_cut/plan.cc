@@ -9,8 +9,8 @@ namespace twinloft::power {
 
 namespace {
 
-constexpr std::string_view names[moments] = {"record", "superblock", "reply", "sync", "home", "any"};
-constexpr unsigned percent[moments] = {24, 16, 24, 12, 12, 12};
+constexpr std::string_view names[moments] = {"record", "under_way", "superblock", "reply", "sync", "home", "any"};
+constexpr unsigned percent[moments] = {20, 14, 14, 22, 10, 10, 10};
 
 class Candidates {
  public:
@@ -44,6 +44,7 @@ class Candidates {
   Moment moment_of(const Event& e, const std::string& name) {
     if (name == "account") return e.kind == EventKind::write ? Moment::reply : Moment::any;
     if (name.ends_with(".journal")) {
+      if (e.kind == EventKind::write) return Moment::under_way;
       if (e.kind != EventKind::done) return Moment::any;
       return offsets_[e.id] < options_.ring_offset ? Moment::superblock : Moment::record;
     }
