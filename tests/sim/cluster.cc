@@ -20,7 +20,7 @@ Cluster::Cluster(std::uint64_t seed, bool trace, Coverage& coverage)
       volume_blocks_(random_.below(3) == 0 ? 1500 : 64 + random_.below(200)), history_(volume_blocks_) {
   // Some clusters are under a load that keeps the journal's ring full, and some have a kind of operation that is slow.
   heavy_ = random_.below(6) == 0;
-  if (heavy_) volume_blocks_ = 1500, history_ = History(volume_blocks_);
+  if (heavy_) volume_blocks_ = random_.below(3) == 0 ? 5000 : 1500, history_ = History(volume_blocks_);
   for (std::int64_t& us : slow_us_)
     if (random_.below(5) == 0) us = 500 + below(random_.below(4) == 0 ? 60'000 : 8000);
   slow_peer_ = std::chrono::milliseconds(random_.below(2) == 0 ? 30 : 200);

@@ -142,6 +142,7 @@ class Cluster {
   void begin_survey(Node& node);
   bool on_surveyed(Node& node, std::uint64_t id, int error);
   void leave_client();
+  void ask_deposed(Node& node, std::size_t completed, std::size_t kept);
   bool is_cut_off(const Node& node) const;
   void on_role(Node& node, core::RoleChange change);
   struct Found {
