@@ -49,7 +49,7 @@ TEST(ArbiterValue, RoundTrips) {
 
 TEST(ArbiterValue, LongestFits) {
   core::EpochValue v = sample();
-  v.epoch.counter = UINT64_MAX;
+  v.epoch.counter = epoch_counter_max;
   v.in_sync = UINT64_MAX;
   EXPECT_LE(encode_value(volume, v).size(), value_bytes_max);
   EXPECT_TRUE(decode_value(volume, encode_value(volume, v)));
