@@ -102,6 +102,8 @@ void Cluster::create(Node& n) {
 }
 
 void Cluster::start(Node& n) {
+  if (random_.below(4) == 0) probe_damage(n);
+  if (random_.below(10) == 0) damage_superblock(n);
   auto recovered = journal::recover(n.journal, n.data);
   if (!recovered) violated(fmt::format("replica {} does not recover: {}", n.id, recovered.error().message));
   if (recovered->report.torn_frames > 0) coverage_.hit("recovery: torn tail with an intact record behind it");

@@ -114,6 +114,8 @@ class Cluster {
   void check_device(Node& node, const Request& request, std::uint64_t id, int error);
   void check_kept(const Node& node, Lsn last);
   void note_crash(const Node& node, bool power);
+  void probe_damage(const Node& node);      // damage.cc
+  void damage_superblock(Node& node);
   void note_recovery(Node& node, const RecoveredLog& log);
 
   void note_ring();

@@ -39,6 +39,7 @@ constexpr const char* expected[] = {
     "arbiter: applied late",
     "arbiter: no answer",
     // faults of disks
+    "fault: a copy of the superblock is damaged",
     "fault: a failed disk is repaired",
     "fault: a home sync of a primary fails",
     "fault: a home sync of a secondary fails",
@@ -55,6 +56,8 @@ constexpr const char* expected[] = {
     // recovery
     "recovery: a copy of the superblock repaired",
     "recovery: after a cut",
+    "recovery: damage to a record refused",
+    "recovery: two damaged superblocks refused",
     "recovery: around the ring's end",
     "recovery: of an Inconsistent replica",
     "recovery: replay",

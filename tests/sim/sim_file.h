@@ -75,6 +75,7 @@ class SimFile final : public ports::BlockFile {
   // A write that was under way when the power went: some of its sectors, in any combination.
   void tear(std::uint64_t offset, const std::vector<Page>& blocks, SeededRandom& random);
   void power_cut(SeededRandom& random);
+  void flip(std::uint64_t offset, SeededRandom& random);  // bits of one byte, at rest
 
  private:
   static constexpr std::size_t page_bytes = 4096, sector_bytes = 512;
