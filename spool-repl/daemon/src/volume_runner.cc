@@ -219,7 +219,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   }
 
   Status start_arbiter() {
-    TL_TRY_ASSIGN(auto store, arbiter::make_store(settings_.arbiter, superblock_.volume, clock_));
+    TL_TRY_ASSIGN(auto store, arbiter::make_store(settings_.arbiter, superblock_.volume, superblock_.replica, clock_));
     if (!store) return {};
     arbiter_ = std::make_unique<arbiter::Arbiter>(*loop_, std::move(store), [this](core::ArbiterAnswer a) { on_arbiter(std::move(a)); });
     look_at_arbiter();
