@@ -95,6 +95,25 @@ void Cluster::on_stale(Node& n, std::uint64_t id, int error) {
   coverage_.hit("role: a deposed primary answers");
 }
 
+// Programs on the machine of the former primary know of nothing and go on for as long as its device answers.
+void Cluster::ask_deposed(Node& n, std::size_t completed, std::size_t kept) {
+  if (!n.is_primary() || client_at_ == n.index || !client_runs_) return;
+  std::uint64_t id = next_request_++;
+  bool reads = random_.below(2) == 0;
+  Request r{reads ? core::ClientOp::read : core::ClientOp::flush, false, 0, completed, 0, reads ? 1u : 0u, {}};
+  if (reads) {
+    r.lba = random_.below(volume_blocks_);
+    r.data = ClientMemory(block_size, random_.below(2) == 0);
+  }
+  auto& asked = stale_.emplace(id, std::pair{std::move(r), kept}).first->second.first;
+  core::ClientRequest request{asked.op, false, asked.lba * block_size, static_cast<std::uint32_t>(asked.blocks * block_size),
+                              asked.data.data(), id};
+  schedule(below(2000), [this, &n, completed, kept, life = n.life] {
+    if (n.life == life) ask_deposed(n, completed, kept);
+  });
+  feed(n, request);
+}
+
 // ---- roles ---------------------------------------------------------------------------------------------------------
 
 void Cluster::on_role(Node& n, core::RoleChange change) {
@@ -161,11 +180,13 @@ bool Cluster::on_surveyed(Node& n, std::uint64_t id, int error) {
   if (--survey_left_ > 0 || error != 0) return true;
   survey_at_ = SIZE_MAX;
   // It must hold everything that was promised.
-  if (!history_.restart_with(survey_image_))
-    violated(fmt::format("replica {} is promoted without a promise: {}", n.id, history_.explain(survey_image_)));
-  for (auto& [old, r] : requests_) stale_.emplace(old, std::pair{std::move(r), history_.promised()});
+  std::size_t completed = history_.completed_end();
+  auto kept = history_.restart_with(survey_image_);
+  if (!kept) violated(fmt::format("replica {} is promoted without a promise: {}", n.id, history_.explain(survey_image_)));
+  for (auto& [old, r] : requests_) stale_.emplace(old, std::pair{std::move(r), *kept});
   requests_.clear();
-  client_at_ = n.index;
+  std::size_t former = std::exchange(client_at_, n.index);
+  if (former != SIZE_MAX) ask_deposed(*nodes_[former], completed, *kept);
   for (auto& other : nodes_) other->follows = false;
   return true;
 }
@@ -177,13 +198,18 @@ void Cluster::leave_client() {
   requests_.clear();
 }
 
+bool Cluster::is_cut_off(const Node& n) const {
+  return std::none_of(links_.begin(), links_.end(), [&](const Link& l) { return (l.a == n.index || l.b == n.index) && l.up; });
+}
+
 // Promotes where nobody is primary, and now and then asks for what must be refused, or swaps the roles.
 void Cluster::operator_step() {
   if (!operator_runs_) return;
   Node& n = *nodes_[random_.below(nodes_.size())];
   Node* p = primary();
   if (n.alive() && !n.command_open) {
-    bool wanted = !p || !p->alive() || random_.below(6) == 0;
+    // Whoever watches the machines sees that nobody reaches this one any more, and does not wait for it.
+    bool wanted = !p || !p->alive() || random_.below(6) == 0 || (external_ && is_cut_off(*p));
     if (wanted && n.protocol == core::Protocol::C && !n.is_primary()) {
       if (p) coverage_.hit("operator: promotes beside a primary");
       n.command_open = true;

@@ -20,9 +20,11 @@ Cluster::Cluster(std::uint64_t seed, bool trace, Coverage& coverage)
       volume_blocks_(random_.below(3) == 0 ? 1500 : 64 + random_.below(200)), history_(volume_blocks_) {
   // Some clusters are under a load that keeps the journal's ring full, and some have a kind of operation that is slow.
   heavy_ = random_.below(6) == 0;
-  if (heavy_) volume_blocks_ = 1500, history_ = History(volume_blocks_);
+  if (heavy_) volume_blocks_ = random_.below(3) == 0 ? 5000 : 1500, history_ = History(volume_blocks_);
   for (std::int64_t& us : slow_us_)
-    if (random_.below(5) == 0) us = 500 + below(8000);
+    if (random_.below(5) == 0) us = 500 + below(random_.below(4) == 0 ? 60'000 : 8000);
+  slow_peer_ = std::chrono::milliseconds(random_.below(2) == 0 ? 30 : 200);
+  sync_window_bytes_ = random_.below(2) == 0 ? 256u << 10 : 4u << 20;
   std::size_t count = random_.below(2) == 0 ? 2 : 3 + random_.below(3);
   external_ = random_.below(2) == 0;
   on_loss_ = random_.below(2) == 0 ? core::OnPeerLoss::suspend : core::OnPeerLoss::go_on;
@@ -85,10 +87,10 @@ core::Config Cluster::config_of(const Node& n) const {
   for (const auto& other : nodes_)
     if (other->id != n.id) c.peers.push_back({other->id, other->protocol});
   c.send_window_bytes = 4u << 20;
-  c.sync_window_bytes = 256u << 10;
+  c.sync_window_bytes = sync_window_bytes_;
   c.checkpoint_idle = std::chrono::milliseconds(50);
   c.arbiter_retry = std::chrono::milliseconds(5);
-  c.slow_peer = std::chrono::milliseconds(200);
+  c.slow_peer = slow_peer_;
   return c;
 }
 
@@ -100,6 +102,8 @@ void Cluster::create(Node& n) {
 }
 
 void Cluster::start(Node& n) {
+  if (random_.below(4) == 0) probe_damage(n);
+  if (random_.below(10) == 0) damage_superblock(n);
   auto recovered = journal::recover(n.journal, n.data, [&](const journal::Damage& d) {
     coverage_.hit("recovery: the log ends before the damage");
     note(fmt::format("replica {}: {}", n.id, d.text));
@@ -202,9 +206,15 @@ void Cluster::inject_fault() {
       connect(l);
     });
   } else if (kind == 9) {
-    std::size_t alone = random_.below(nodes_.size());
+    std::size_t alone = primary() && random_.below(2) == 0 ? client_at_ : random_.below(nodes_.size());
     coverage_.hit("fault: a node cut off from all others");
-    note(fmt::format("replica {} is cut off", alone + 1));
+    bool arbiter_too = external_ && random_.below(2) == 0;
+    if (arbiter_too) {
+      coverage_.hit("fault: a node cut off from all others and from the arbiter");
+      nodes_[alone]->no_arbiter = true;
+      schedule(5000 + below(60000), [this, alone] { nodes_[alone]->no_arbiter = false; });
+    }
+    note(fmt::format("replica {} is cut off{}", alone + 1, arbiter_too ? ", from the arbiter too" : ""));
     for (Link& l : links_) {
       if (l.a != alone && l.b != alone) continue;
       l.cut = true;

@@ -115,6 +115,8 @@ class Cluster {
   void check_device(Node& node, const Request& request, std::uint64_t id, int error);
   void check_kept(const Node& node, Lsn last);
   void note_crash(const Node& node, bool power);
+  void probe_damage(const Node& node);      // damage.cc
+  void damage_superblock(Node& node);
   void note_recovery(Node& node, const RecoveredLog& log);
 
   void note_ring();
@@ -143,6 +145,8 @@ class Cluster {
   void begin_survey(Node& node);
   bool on_surveyed(Node& node, std::uint64_t id, int error);
   void leave_client();
+  void ask_deposed(Node& node, std::size_t completed, std::size_t kept);
+  bool is_cut_off(const Node& node) const;
   void on_role(Node& node, core::RoleChange change);
   struct Found {
     Image image;
@@ -169,6 +173,8 @@ class Cluster {
   std::uint64_t volume_blocks_;
   History history_;
   bool heavy_ = false;
+  Duration slow_peer_{0};
+  std::uint64_t sync_window_bytes_ = 0;
   std::int64_t slow_us_[disk_kinds] = {};  // by DiskKind: at most so much longer
 
   std::size_t client_at_ = SIZE_MAX;   // index of the node that the client uses

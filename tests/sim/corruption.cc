@@ -18,14 +18,6 @@ void flip(SimFile& file, std::uint64_t page_offset, SeededRandom& random) {
   file.write_durable(page_offset, {Page::of(bytes)});
 }
 
-// A power cut tears one of them now and then; then the other is all there is.
-bool both_copies_are_whole(SimFile& journal) {
-  return std::all_of(std::begin(superblock_offset), std::end(superblock_offset), [&](std::uint64_t at) {
-    std::byte bytes[block_size];
-    return journal.read(at, bytes) && decode_superblock(bytes);
-  });
-}
-
 // A page of the records that recovery would find, whose loss it would notice; nullopt: there is none.
 std::optional<std::uint64_t> victim(const SimFile& journal, SeededRandom& random) {
   SimFile copy = journal;
@@ -54,12 +46,8 @@ void Cluster::rot() {
   bool p_holds_all = (set & set_of(p->id)) != 0 && (!external_ || (arbiter_.value && arbiter_.value->writer == p->id));
   if (&n == p || !n.alive() || !p_holds_all || std::any_of(nodes_.begin(), nodes_.end(), [](auto& o) { return o->replaced; })) return;
   crash(n, true);
-  std::uint64_t kind = random_.below(6);
-  if (kind == 0) {
-    if (!both_copies_are_whole(n.journal)) return revive_later(n);
-    coverage_.hit("fault: a copy of the superblock rots");
-    flip(n.journal, superblock_offset[random_.below(2)], random_);
-  } else if (kind == 1) {
+  std::uint64_t kind = 1 + random_.below(5);
+  if (kind == 1) {
     coverage_.hit("fault: a bitmap rots");
     flip(n.journal, journal_reserved_bytes + random_.below(bitmap_slots) * block_size, random_);
   } else if (auto at = victim(n.journal, random_)) {

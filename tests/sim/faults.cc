@@ -14,7 +14,9 @@ namespace twinloft::repl::sim {
 void Cluster::inject_partial_fault() {
   std::uint64_t kind = random_.below(10);
   if (kind < 6) return break_disk(*nodes_[random_.below(2) == 0 && primary() ? client_at_ : random_.below(nodes_.size())]);
-  Link& l = links_[random_.below(links_.size())];
+  Link& l = primary() && random_.below(2) == 0
+                ? link_of(client_at_, (client_at_ + 1 + random_.below(nodes_.size() - 1)) % nodes_.size())
+                : links_[random_.below(links_.size())];
   if (kind < 9) return silence(l);
   coverage_.hit("fault: a slow link");
   l.slow_us = 1000 + below(20000);
@@ -133,6 +135,7 @@ void Cluster::end_faults() {
   }
   for (auto& n : nodes_) {
     n->fault.reset();
+    n->no_arbiter = false;
     if (n->alive() && n->failed_from) crash(*n, false);
   }
 }

@@ -89,7 +89,7 @@ std::string History::explain(const Image& image) const {
   return text;
 }
 
-bool History::restart_with(const Image& image) {
+std::optional<std::size_t> History::restart_with(const Image& image) {
   auto common = [](const std::vector<Op>& a, const std::vector<Op>& b) {
     std::size_t n = 0;
     while (n < std::min(a.size(), b.size()) && a[n].id == b[n].id) ++n;
@@ -97,11 +97,13 @@ bool History::restart_with(const Image& image) {
   };
   std::erase_if(branches_, [&](const auto& branch) { return common(branch, ops_) < promised_; });
   auto prefix = matching(ops_, promised_, image);
+  std::size_t kept = SIZE_MAX;
   if (!prefix) {
     for (auto& branch : branches_) {
       prefix = matching(branch, promised_, image);
       if (!prefix) continue;
       std::size_t shared = common(branch, ops_);
+      kept = shared;
       auto left = ops_;
       go_back_to(shared);
       for (std::size_t k = shared; k < branch.size(); ++k) {
@@ -111,13 +113,13 @@ bool History::restart_with(const Image& image) {
       branch = std::move(left);
       break;
     }
-    if (!prefix) return false;
+    if (!prefix) return std::nullopt;
   }
   if (*prefix < ops_.size()) branches_.push_back(ops_);
   go_back_to(*prefix);
   // What survived is the state now, whether or not anyone was told.
   for (Op& op : ops_) op.completed = true;
-  return true;
+  return std::min(kept, *prefix);
 }
 
 bool History::read_is_right(std::uint64_t lba, std::uint64_t value, std::size_t completed) const {

@@ -38,8 +38,9 @@ class History {
   // A primary begins with this state. It may be one that another primary, meanwhile, knew nothing of: what nobody was
   // promised may come and go with its replica, as long as every promise is in it. The rest of this history becomes a
   // branch to which a later primary may return, until something is promised that the branch lacks.
-  // False: no history that holds every promise leads to this state.
-  bool restart_with(const Image& image);
+  // How many of the requests so far, from the first one on, are in the history that goes on; nullopt: no history that
+  // holds every promise leads to this state.
+  std::optional<std::size_t> restart_with(const Image& image);
 
   // Contents that a read of this block may return, if it was submitted when `submitted` requests were known complete.
   bool read_is_right(std::uint64_t lba, std::uint64_t value, std::size_t completed_at_submission) const;

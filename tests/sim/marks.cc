@@ -19,10 +19,10 @@ constexpr const char* expected[] = {
     "fault: a disk is lost",
     "fault: a link falls silent",
     "fault: a node cut off from all others",
+    "fault: a node cut off from all others and from the arbiter",
     "fault: a replica dies while it is filled",
     "fault: a second connection while the first one lives",
     "fault: a bitmap rots",
-    "fault: a copy of the superblock rots",
     "fault: a sector of the journal cannot be read",
     "fault: a slow disk",
     "fault: a write lands in the wrong place of the journal",
@@ -45,6 +45,7 @@ constexpr const char* expected[] = {
     "arbiter: applied late",
     "arbiter: no answer",
     // faults of disks
+    "fault: a copy of the superblock is damaged",
     "fault: a failed disk is repaired",
     "fault: a home sync of a primary fails",
     "fault: a home sync of a secondary fails",
@@ -61,6 +62,8 @@ constexpr const char* expected[] = {
     // recovery
     "recovery: a copy of the superblock repaired",
     "recovery: after a cut",
+    "recovery: damage to a record refused",
+    "recovery: two damaged superblocks refused",
     "recovery: around the ring's end",
     "recovery: of an Inconsistent replica",
     "recovery: replay",

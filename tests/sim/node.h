@@ -47,6 +47,7 @@ struct Cluster::Node {
   bool replaced = false;  // its disk was lost; until it is recorded as in sync again it owes nobody anything
   std::optional<bool> command;  // the answer to the operator's last command
   bool command_open = false;
+  bool no_arbiter = false;  // it does not reach the arbiter
   std::optional<DiskFault> fault;
   // A write has failed in this life: from the request with this number on nothing but reads may succeed.
   std::optional<std::uint64_t> failed_from;

@@ -222,7 +222,7 @@ void Cluster::perform_arbiter(Node& n, const core::ArbiterRequest& r) {
   };
   // Lost on the way there, done and the answer lost, done only after everybody has given it up, or as it should be.
   std::uint64_t fate = random_.below(12);
-  if (!arbiter_.reachable || fate == 0) {
+  if (!arbiter_.reachable || n.no_arbiter || fate == 0) {
     coverage_.hit("arbiter: no answer");
     return answer(Outcome::unknown);
   }

@@ -5,6 +5,7 @@
 //   repl_sim --seeds N [--first S] --trace                traces of several, in one process
 //   repl_sim --soak [--first S] [--jobs J]                until SIGINT or SIGTERM; without S from a random one
 //
+// --patience SECONDS: a seed that runs longer than that does not end (300).
 // --marks: every situation listed in marks.cc must have come up, and no other.
 // Exit: 0 no violation, 1 a violation (the seed is printed), 2 a mark is missing or not listed, 64 usage.
 #include <fmt/format.h>
@@ -49,6 +50,7 @@ bool parse(int argc, char** argv, Arguments& args) {
     if (end == argv[i] || *end != '\0') return false;
     if (arg == "--seeds") args.shards.count = value;
     else if (arg == "--first") args.shards.first = value, args.first_given = true;
+    else if (arg == "--patience") args.shards.patience = std::chrono::seconds(value);
     else if (arg == "--jobs") args.shards.jobs = static_cast<unsigned>(value);
     else if (arg == "--seed") args.shards.first = value, args.shards.count = 1, args.one = true;
     else return false;

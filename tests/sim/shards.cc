@@ -24,8 +24,6 @@ namespace twinloft::repl::sim {
 namespace {
 
 constexpr Duration progress_every = std::chrono::seconds(10);
-// Thousands of times what the slowest seed takes: it goes round in circles.
-constexpr Duration seed_time_max = std::chrono::minutes(5);
 constexpr unsigned jobs_max = 256;
 
 volatile sig_atomic_t stop_asked = 0;
@@ -139,12 +137,12 @@ void read_some(Worker& w, unsigned self, Board& board, ShardResult& result) {
   else if (n == 0) end_of(w, self, board, result);
 }
 
-void look_for_hung(Worker& w, unsigned self, Board& board, Instant now) {
+void look_for_hung(Worker& w, unsigned self, Board& board, Instant now, Duration patience) {
   std::uint64_t seed = board.running[self];
   if (seed != w.seed) {
     w.seed = seed;
     w.since = now;
-  } else if (now - w.since > seed_time_max && !w.hung) {
+  } else if (now - w.since > patience && !w.hung) {
     w.hung = true;
     kill(w.pid, SIGKILL);
   }
@@ -166,7 +164,7 @@ void watch(std::vector<Worker>& workers, Board& board, const ShardOptions& optio
       if (fds[i].revents) read_some(workers[whose[i]], whose[i], board, result);
     Instant now = clock.now();
     for (unsigned i = 0; i < workers.size(); ++i)
-      if (workers[i].report) look_for_hung(workers[i], i, board, now);
+      if (workers[i].report) look_for_hung(workers[i], i, board, now, options.patience);
     if (!options.progress || now - shown < progress_every) continue;
     shown = now;
     std::uint64_t done = board.done;

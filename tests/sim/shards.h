@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cluster.h"
+#include "twinloft/base/clock.h"
 
 namespace twinloft::repl::sim {
 
@@ -21,6 +22,8 @@ struct ShardOptions {
   std::uint64_t first = 1;
   std::uint64_t count = 1;  // UINT64_MAX: until SIGINT or SIGTERM
   unsigned jobs = 1;        // processes
+  // A seed takes less than a second; one that runs for so long goes round in circles.
+  twinloft::Duration patience = std::chrono::minutes(5);
   bool progress = false;    // a line on standard error every few seconds
 };
 struct ShardResult {

@@ -158,6 +158,13 @@ void SimFile::fail_sync(SeededRandom& random) {
   now_ = std::move(seen);
 }
 
+void SimFile::flip(std::uint64_t offset, SeededRandom& random) {
+  std::byte block[page_bytes];
+  now_[offset / page_bytes].read(block);
+  block[offset % page_bytes] ^= static_cast<std::byte>(1 + random.below(255));
+  write_durable(offset / page_bytes * page_bytes, {Page::of(block)});
+}
+
 void SimFile::power_cut(SeededRandom& random) {
   std::deque<Unsynced> cache = std::move(cache_);
   cache_.clear();

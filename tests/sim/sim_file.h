@@ -78,6 +78,7 @@ class SimFile final : public ports::BlockFile {
   void power_cut(SeededRandom& random);
   // A page that cannot be read until it is written again.
   void make_unreadable(std::uint64_t offset) { unreadable_.insert(offset / page_bytes); }
+  void flip(std::uint64_t offset, SeededRandom& random);  // bits of one byte, at rest
 
  private:
   static constexpr std::size_t page_bytes = 4096, sector_bytes = 512;

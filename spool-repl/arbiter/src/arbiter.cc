@@ -1,6 +1,7 @@
 #include "twinloft/spool-repl/arbiter/arbiter.h"
 
 #include "etcd.h"
+#include "pacemaker.h"
 
 namespace twinloft::repl::arbiter {
 
@@ -19,12 +20,12 @@ Status check_endpoint(const std::string& url) {
   return {};
 }
 
-Result<std::unique_ptr<Store>> make_store(const Settings& settings, const Uuid& volume, const Clock& clock) {
+Result<std::unique_ptr<Store>> make_store(const Settings& settings, const Uuid& volume, ReplicaId self, const Clock& clock) {
   if (settings.kind == Kind::etcd) {
     TL_TRY_ASSIGN(std::unique_ptr<Store> store, EtcdStore::create(settings, volume, clock));
     return store;
   }
-  if (settings.kind == Kind::pacemaker) return fail(Errc::invalid, "the arbiter \"pacemaker\" is not in this version");
+  if (settings.kind == Kind::pacemaker) return std::make_unique<PacemakerStore>(settings, volume, self, clock);
   return std::unique_ptr<Store>();
 }
 

@@ -20,18 +20,10 @@ std::string key_of(const Settings& settings, const Uuid& volume) {
   return fmt::format("{}{}{}/epoch", settings.prefix, settings.prefix.ends_with('/') ? "" : "/", volume.text());
 }
 
-bool token_is_stale(const HttpAnswer& answer) {
-  std::string text = error_text(answer.body);
-  for (const char* said : {"invalid auth token", "revision of auth store is old", "revision in header is old"})
-    if (text.find(said) != std::string::npos) return true;
-  return answer.status == 401;
-}
-
 std::string status_text(const HttpAnswer& answer, const std::string& target) {
   std::string said = error_text(answer.body);
-  if (answer.status == 404 && said.empty())
-    return fmt::format("it knows no {}: etcd 3.4 or newer is needed, with its gRPC gateway", target);
-  return fmt::format("HTTP status {}{}{}", answer.status, said.empty() ? "" : ": ", said);
+  return fmt::format("HTTP status {}{}{}{}", answer.status, said.empty() ? "" : ": ", said,
+                     answer.status == 404 ? fmt::format(" (for {}: etcd 3.4 or newer is needed, with its gRPC gateway)", target) : "");
 }
 
 }  // namespace
@@ -100,15 +92,17 @@ std::expected<ArbiterAnswer, EtcdStore::Failure> EtcdStore::ask(const Endpoint& 
     if (request.expected) expected = encode_value(volume_, *request.expected);
     body = swap_request(key_, expected, encode_value(volume_, request.desired));
   }
-  for (bool renewed = false;; renewed = true) {
-    if (!settings_.user.empty() && token_.empty())
+  for (;;) {
+    if (auto opened = open(endpoint, deadline); !opened) return std::unexpected(opened.error());
+    bool kept = !token_.empty();
+    if (!settings_.user.empty() && !kept)
       if (auto in = log_in(endpoint, deadline); !in) return std::unexpected(in.error());
     auto answer = post(endpoint, target, body, deadline);
-    if (!answer) return std::unexpected(answer.error());
-    if (answer->status == 200) return understood(request, answer->body);
-    bool stale = !token_.empty() && token_is_stale(*answer);
-    if (stale) token_.clear();
-    if (!stale || renewed) return std::unexpected(Failure{status_text(*answer, target), true});
+    if (answer && answer->status == 200) return understood(request, answer->body);
+    // A token that was kept may be stale. Not every version says so: some gateways only close the connection then.
+    token_.clear();
+    if (kept && clock_.now() < deadline) continue;
+    return std::unexpected(answer ? Failure{status_text(*answer, target), true} : answer.error());
   }
 }
 

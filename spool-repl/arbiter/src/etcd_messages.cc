@@ -152,10 +152,13 @@ Result<std::string> read_login(std::string_view body) {
 }
 
 std::string error_text(std::string_view body) {
-  auto root = parse_object(body);
-  if (!root) return "";
-  auto text = text_in(*root, "message");
-  if (!text || text->empty()) text = text_in(*root, "error");
+  std::optional<std::string> text;
+  if (auto root = parse_object(body)) {
+    text = text_in(*root, "message");
+    if (!text || text->empty()) text = text_in(*root, "error");
+  } else if (!body.starts_with('<')) {
+    text = std::string(body.substr(0, body.find_first_of("\r\n")));
+  }
   if (!text) return "";
   std::string out;
   for (char c : text->substr(0, error_text_max)) out += c >= ' ' && c < 127 ? c : '?';

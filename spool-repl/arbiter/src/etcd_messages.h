@@ -31,6 +31,7 @@ Result<EtcdAnswer> read_range(std::string_view body, const std::string& key);
 Result<EtcdAnswer> read_swap(std::string_view body, const std::string& key);
 Result<std::string> read_login(std::string_view body);  // the token
 // What an answer with an error status says, fit for a log line; empty where it says nothing that can be read.
+// JSON, or the first line of a plain text.
 std::string error_text(std::string_view body);
 
 }  // namespace twinloft::repl::arbiter

@@ -44,7 +44,7 @@ Result<core::EpochValue> value_in(const json::object& o) {
   core::EpochValue value;
   const json::value* epoch = o.if_contains("epoch");
   if (!epoch || !epoch->is_object()) return wrong("no \"epoch\"");
-  TL_TRY_ASSIGN(value.epoch.counter, number_of(epoch->get_object(), "counter", UINT64_MAX));
+  TL_TRY_ASSIGN(value.epoch.counter, number_of(epoch->get_object(), "counter", epoch_counter_max));
   TL_TRY_ASSIGN(value.epoch.id, id_of(epoch->get_object(), "id"));
   TL_TRY_ASSIGN(std::uint64_t writer, number_of(o, "writer", replica_id_max));
   value.writer = static_cast<ReplicaId>(writer);

@@ -27,6 +27,7 @@ void Secondary::forget_primary() {
   primary_ = 0;
   begun_ = false;
   backlog_.clear();
+  backlog_bytes_ = 0;
   drop_sync();
 }
 
@@ -94,6 +95,7 @@ void Secondary::match(ReplicaId id, const MatchRequest& m) {
   connection_ = ConnectionState::Matching;
   begun_ = false;
   backlog_.clear();
+  backlog_bytes_ = 0;
   drop_sync();
   primary_commit_ = {};
   epoch_ = m.epoch;
@@ -214,14 +216,20 @@ void Secondary::connected() {
 void Secondary::handle(RecordMessage& m) {
   if (m.epoch != epoch_ || !begun_)
     return refuse("it sent a record of another epoch");
+  backlog_bytes_ += m.meta.size() + m.payload.size();
+  // Its window may be another one than ours; far beyond it, it has none.
+  if (backlog_bytes_ > 4 * v_.config.send_window_bytes + wire_payload_max)
+    return refuse(fmt::format("it sent {} MiB of records that nobody had room for", backlog_bytes_ >> 20));
   backlog_.push_back(std::move(m));
   take_backlog();
 }
 
 void Secondary::take_backlog() {
   while (connection_ == ConnectionState::Connected && cut_ == Cut::none && !backlog_.empty()) {
+    std::size_t bytes = backlog_.front().meta.size() + backlog_.front().payload.size();
     if (!take_record(backlog_.front())) return;
     if (backlog_.empty()) return;  // refused
+    backlog_bytes_ -= bytes;
     backlog_.pop_front();
   }
 }

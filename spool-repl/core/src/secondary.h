@@ -54,6 +54,9 @@ class Secondary {
   bool settle_base();
   void start_check();
   void read_check();
+  std::uint64_t compare();
+  std::uint64_t next_sync_serial();
+  void put_synced(Lba lba, const std::byte* block, std::uint64_t serial);
   std::string objection(const SyncBegin& message) const;
   void try_reset();
   void reset();
@@ -79,7 +82,8 @@ class Secondary {
   enum class Cut { none, waiting_for_journal, archiving, waiting_for_superblock, resetting } cut_ = Cut::none;
   LogMark cut_to_;
   bool begun_ = false;  // on this connection: records and commit points may come
-  std::deque<RecordMessage> backlog_;  // bounded by the primary's send window
+  std::deque<RecordMessage> backlog_;  // bounded by the primary's send window, and by what is taken from a broken one
+  std::size_t backlog_bytes_ = 0;
   std::optional<SyncBegin> reset_;     // asked for: done as soon as nothing is under way
   bool reset_archived_ = false;
   Lsn archived_from_;                  // of the archive for a cut

@@ -41,6 +41,7 @@ Volume::Volume(const Config& c, const RecoveredLog& recovered, Arena& a, Arena& 
       log({sb.ring_bytes, sb.tail_pos}, sb.tail, sb.tail_epoch),
       committed(a),
       inconsistent(!sb.inconsistent_source.id.is_nil()) {
+  distrusts_disk = inconsistent;
   for (const PeerConfig& p : config.peers) links.emplace_back().config = p;
 }
 

@@ -78,6 +78,9 @@ class Volume {
   bool inconsistent = false;     // as the superblock says, or would say at worst
   // Inconsistent not for a resync but because its journal lost what it had: all of that comes as records.
   bool damaged() const { return inconsistent && sb.inconsistent_until != base_unknown; }
+  // The process began with a resync unfinished. What an earlier one wrote may be readable and yet not durable, also after a
+  // sync that succeeds: an earlier one may have failed.
+  bool distrusts_disk = false;
   bool hold_checkpoint = false;  // the log is about to be reset
   RecordNo readable_from = 0;        // records before this one are not to be had from the journal here: it is damaged
   RecordNo tail_limit = UINT64_MAX;  // the tail stays below: a peer still needs these records

@@ -91,9 +91,19 @@ std::optional<int> parse(int argc, char** argv, NodeOptions& out) {
   return std::nullopt;
 }
 
+// `journal` has options of its own; what stands before it is kept.
+std::optional<std::vector<std::string>> arguments_of_journal(int argc, char** argv) {
+  std::vector<std::string> all(argv + 1, argv + argc);
+  auto word = all.begin();
+  while (word != all.end() && word->starts_with("-")) word += *word == "--config" && word + 1 != all.end() ? 2 : 1;
+  if (word == all.end() || *word != "journal") return std::nullopt;
+  all.erase(word);
+  return all;
+}
+
 int run(int argc, char** argv) {
   log_set_program("spool-repl");
-  if (argc > 1 && std::string_view(argv[1]) == "journal") return journal_command({argv + 2, argv + argc});
+  if (auto journal = arguments_of_journal(argc, argv)) return journal_command(*journal);
   NodeOptions options;
   if (auto done = parse(argc, argv, options)) return *done;
   const std::string known[] = {"create", "serve", "status", "events", "promote", "demote",

@@ -211,23 +211,57 @@ Status read_etcd(const Table& t, arbiter::Settings& s) {
   return {};
 }
 
+// Which node of the cluster holds which replica: { 1 = "mail1", 2 = "mail2" }. All of them, this one too.
+Status read_nodes(const std::string& file, const Table& t, const VolumeSettings& v, arbiter::Settings& s) {
+  TL_TRY_ASSIGN(const toml::table* nodes, t.child("nodes"));
+  if (!nodes)
+    return t.error(nullptr, "nodes", "kind = \"pacemaker\" needs the cluster's name of every replica's node: { 1 = \"mail1\", 2 = \"mail2\" }");
+  Table n(file, *nodes, fmt::format("volume.{}.arbiter.nodes", v.name));
+  for (const auto& [key, value] : *nodes) {
+    std::string_view text = key.str();
+    ReplicaId id = 0;
+    auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), id);
+    bool known = id == v.replica || std::any_of(v.peers.begin(), v.peers.end(), [&](const PeerSettings& p) { return p.id == id; });
+    if (ec != std::errc() || end != text.data() + text.size() || !known) return n.error(&value, text, "is the number of no replica here");
+    std::string name;
+    TL_TRY(n.text(text, name, true));
+    for (const auto& [other, taken] : s.nodes)
+      if (taken == name) return n.error(&value, text, fmt::format("{} is replica {}'s node already", name, other));
+    s.nodes[id] = name;
+  }
+  if (!s.nodes.contains(v.replica)) return n.error(nullptr, std::to_string(v.replica), "is missing: this replica's own node");
+  for (const PeerSettings& p : v.peers)
+    if (!s.nodes.contains(p.id)) return n.error(nullptr, std::to_string(p.id), "is missing: every replica needs its node");
+  return {};
+}
+
+Status read_pacemaker(const std::string& file, const Table& t, const VolumeSettings& v, arbiter::Settings& s) {
+  TL_TRY(read_nodes(file, t, v, s));
+  TL_TRY(t.path("programs", s.programs));
+  if (s.programs.empty()) return t.error(t.raw().get("programs"), "programs", "must not be empty");
+  return {};
+}
+
 Status read_arbiter(const std::string& file, const Table& t, VolumeSettings& v) {
   TL_TRY_ASSIGN(const toml::table* table, t.child("arbiter"));
   if (!table) return {};
   Table a(file, *table, fmt::format("volume.{}.arbiter", v.name));
   using arbiter::Kind;
   arbiter::Settings& s = v.arbiter;
-  TL_TRY(a.allow({"kind", "timeout", "endpoints", "prefix", "ca_file", "cert_file", "key_file", "user", "password_file"}));
-  TL_TRY(a.choice<Kind>("kind", {{"manual", Kind::manual}, {"etcd", Kind::etcd}}, s.kind));
-  if (s.kind == Kind::manual) {
-    for (const auto& [key, value] : *table)
-      if (key.str() != "kind") return a.error(&value, key.str(), "does not apply to kind = \"manual\"");
-    return {};
+  TL_TRY(a.allow({"kind", "timeout", "endpoints", "prefix", "ca_file", "cert_file", "key_file", "user", "password_file", "nodes", "programs"}));
+  TL_TRY(a.choice<Kind>("kind", {{"manual", Kind::manual}, {"etcd", Kind::etcd}, {"pacemaker", Kind::pacemaker}}, s.kind));
+  for (const auto& [key, value] : *table) {
+    bool common = key.str() == "kind" || (key.str() == "timeout" && s.kind != Kind::manual);
+    bool of_pacemaker = key.str() == "nodes" || key.str() == "programs";
+    if (common || (s.kind == Kind::pacemaker && of_pacemaker) || (s.kind == Kind::etcd && !of_pacemaker)) continue;
+    return a.error(&value, key.str(), fmt::format("does not apply to kind = \"{}\"", arbiter::name_of(s.kind)));
   }
+  if (s.kind == Kind::manual) return {};
   TL_TRY(a.duration("timeout", s.timeout));
   if (s.timeout < arbiter::timeout_min || s.timeout > arbiter::timeout_max)
     return a.error(table->get("timeout"), "timeout", "expected a time from \"50ms\" to \"9s\": a promotion waits 10 s for the arbiter");
   if (s.kind == Kind::etcd) TL_TRY(read_etcd(a, s));
+  if (s.kind == Kind::pacemaker) TL_TRY(read_pacemaker(file, a, v, s));
   if (const toml::node* node = t.raw().get("on_peer_loss"))
     return t.error(node, "on_peer_loss", fmt::format("does not apply: with an arbiter (kind = \"{}\") the arbiter decides who goes on "
                                                      "without a member that is away. Remove it", arbiter::name_of(s.kind)));
@@ -268,8 +302,8 @@ Result<VolumeSettings> read_volume(const std::string& file, const std::string& n
   TL_TRY(t.duration("slow_peer", v.slow_peer));
   TL_TRY(t.duration("suspend_timeout", v.suspend_timeout));
   TL_TRY(t.path("archive", v.archive));
-  TL_TRY(read_arbiter(file, t, v));
   TL_TRY(read_peers(file, t, v));
+  TL_TRY(read_arbiter(file, t, v));
   unsigned replicas = 1 + static_cast<unsigned>(v.peers.size());
   TL_TRY(t.integer("min_in_sync", 1, replicas, v.min_in_sync));
   TL_TRY(read_exports(file, t, v));

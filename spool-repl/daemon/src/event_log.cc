@@ -31,12 +31,11 @@ EventLog::~EventLog() {
 
 bool EventLog::add(Event e, bool once) {
   Instant now = clock_.now();
-  std::erase_if(said_, [&](const auto& s) { return now - s.second > repeat_after; });
   if (e.text.size() > event_text_bytes_max) e.text.resize(event_text_bytes_max);
   // Some of it was said by peers: it neither moves a terminal's cursor nor breaks a reader of JSON.
   for (char& c : e.text)
     if (c < 0x20 || c == 0x7f) c = '?';
-  if (once && !said_.emplace(e.kind + ' ' + e.text, now).second) return false;
+  if (once && was_said(e.kind + ' ' + e.text, now)) return false;
   e.number = next_++;
   e.time = clock_.wall();
   std::string line = event_json(volume_, e);
@@ -52,6 +51,16 @@ bool EventLog::add(Event e, bool once) {
   }
   added_.notify_one();
   return true;
+}
+
+bool EventLog::was_said(const std::string& words, Instant now) {
+  // Looked through only when it is full: whoever finds new words again and again costs no more than this.
+  if (said_.size() >= said_max) std::erase_if(said_, [&](const auto& s) { return now - s.second > repeat_after; });
+  if (said_.size() >= said_max) said_.clear();
+  auto [at, fresh] = said_.emplace(words, now);
+  if (!fresh && now - at->second <= repeat_after) return true;
+  at->second = now;
+  return false;
 }
 
 std::string EventLog::list(std::uint64_t since, bool json) const {
@@ -80,24 +89,33 @@ void EventLog::write_all_lines() {
 }
 
 Status EventLog::append(const std::string& lines) {
-  if (file_ && file_bytes_ + lines.size() > event_file_bytes_max) TL_TRY(rotate());
-  std::string whole = lines;
-  if (!file_) {
-    file_ = Fd(::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
-    struct stat st{};
-    if (!file_ || ::fstat(file_.get(), &st) < 0) return fail_errno(errno, "{}", path_);
-    file_bytes_ = static_cast<std::uint64_t>(st.st_size);
-    // A line that a crash tore ends here, so that the next one can be read.
-    char last = '\n';
-    if (file_bytes_ > 0 && ::pread(file_.get(), &last, 1, st.st_size - 1) == 1 && last != '\n') whole.insert(0, "\n");
+  if (!file_) TL_TRY(open_file());
+  if (file_bytes_ > 0 && file_bytes_ + lines.size() > event_file_bytes_max) {
+    TL_TRY(rotate());
+    TL_TRY(open_file());
   }
-  Status written = write_all(file_.get(), as_bytes(whole));
+  Status written = write_all(file_.get(), as_bytes(lines));
   if (written) written = io::make_durable(file_.get(), directory_);
   if (!written) {
     file_.reset();  // looked at anew next time
     return fail(written.error().code, "{}: {}", path_, written.error().message);
   }
-  file_bytes_ += whole.size();
+  file_bytes_ += lines.size();
+  return {};
+}
+
+Status EventLog::open_file() {
+  Fd file(::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
+  struct stat st{};
+  if (!file || ::fstat(file.get(), &st) < 0) return fail_errno(errno, "{}", path_);
+  // A line that a crash tore ends here, so that the next one can be read.
+  char last = '\n';
+  if (st.st_size > 0 && ::pread(file.get(), &last, 1, st.st_size - 1) == 1 && last != '\n') {
+    TL_TRY(write_all(file.get(), as_bytes(std::string_view("\n"))));
+    ++st.st_size;
+  }
+  file_ = std::move(file);
+  file_bytes_ = static_cast<std::uint64_t>(st.st_size);
   return {};
 }
 

@@ -4,10 +4,10 @@
 
 #include <condition_variable>
 #include <deque>
-#include <map>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <unordered_map>
 
 #include "twinloft/base/fd.h"
 #include "twinloft/spool-repl/daemon/events.h"
@@ -30,17 +30,19 @@ class EventLog {
 
  private:
   static constexpr Duration repeat_after = std::chrono::minutes(5);
-  static constexpr std::size_t unwritten_max = 1000;
+  static constexpr std::size_t unwritten_max = 1000, said_max = 256;
 
+  bool was_said(const std::string& words, Instant now);
   void write_all_lines();
   Status append(const std::string& lines);
+  Status open_file();
   Status rotate();
 
   const std::string path_, directory_, volume_;
   const Clock& clock_;
   std::deque<Event> kept_;  // oldest first
   std::uint64_t next_ = 1;
-  std::map<std::string, Instant> said_;
+  std::unordered_map<std::string, Instant> said_;
 
   std::mutex mutex_;
   std::condition_variable added_;

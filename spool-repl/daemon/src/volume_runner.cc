@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <future>
@@ -229,7 +230,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   }
 
   Status start_arbiter() {
-    TL_TRY_ASSIGN(auto store, arbiter::make_store(settings_.arbiter, superblock_.volume, clock_));
+    TL_TRY_ASSIGN(auto store, arbiter::make_store(settings_.arbiter, superblock_.volume, superblock_.replica, clock_));
     if (!store) return {};
     arbiter_ = std::make_unique<arbiter::Arbiter>(*loop_, std::move(store), [this](core::ArbiterAnswer a) { on_arbiter(std::move(a)); });
     look_at_arbiter();
@@ -435,7 +436,14 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   // Again and again until it is granted: the other replicas may not be there yet. The reason shows in status.
   void try_promotion() {
     if (!wants_primary_ || stopping_) return;
-    if (core_->status().role == core::Role::secondary) core_->step(core::Promote{0, false});
+    // An arbiter would grant it as soon as the primary that is followed now is lost. When that one is to be replaced is for a
+    // person or a cluster manager to say: its users may still be reading from it.
+    core::VolumeStatus s = core_->status();
+    if (arbiter_ && std::any_of(s.peers.begin(), s.peers.end(), [](const auto& p) { return p.primary; })) {
+      wants_primary_ = false;
+      return;
+    }
+    if (s.role == core::Role::secondary) core_->step(core::Promote{0, false});
     loop_->after(promotion_retry, [this] { try_promotion(); });
   }
 

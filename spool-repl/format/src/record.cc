@@ -154,7 +154,7 @@ Result<Body> decode_body_meta(ByteSpan meta, const Uuid& volume, std::uint64_t v
   if (extents > record_extents_max || h.payload_blocks > record_payload_blocks_max ||
       h.count != (is_epoch ? 1 : extents) || h.count == 0 || h.first_lsn.v == 0 ||
       h.first_lsn.v > UINT64_MAX - h.count || aux != (is_epoch ? epoch_aux_bytes : 0) ||
-      r.remaining() != extents * 16ull + h.payload_blocks * 4ull + aux)
+      h.epoch.counter > epoch_counter_max || r.remaining() != extents * 16ull + h.payload_blocks * 4ull + aux)
     return fail(Errc::corrupt, "record {}: counts do not fit", h.first_lsn.v);
   body.extents.resize(extents);
   for (Extent& e : body.extents) {
@@ -170,6 +170,8 @@ Result<Body> decode_body_meta(ByteSpan meta, const Uuid& volume, std::uint64_t v
     body.epoch_change.writer = r.get<std::uint32_t>();
     body.epoch_change.in_sync = r.get<std::uint64_t>();
     body.epoch_change.flags = r.get<std::uint32_t>();
+    if (body.epoch_change.epoch.counter > epoch_counter_max)
+      return fail(Errc::corrupt, "record {}: begins an epoch with a counter that none can have reached", h.first_lsn.v);
   }
   TL_CHECK(r.ok() && r.remaining() == 0);
   TL_TRY(check_extents(body, volume_blocks));

@@ -132,9 +132,15 @@ struct Encoder {
 
 struct Decoder {
   Reader r;
+  bool counter_too_high = false;
+  std::uint64_t epoch_counter() {
+    auto counter = r.get<std::uint64_t>();
+    counter_too_high = counter_too_high || counter > epoch_counter_max;
+    return counter;
+  }
   Epoch epoch() {
     Epoch e;
-    e.counter = r.get<std::uint64_t>();
+    e.counter = epoch_counter();
     r.get_into(e.id.bytes);
     return e;
   }
@@ -318,7 +324,7 @@ struct Decoder {
     m.inconsistent = r.get<std::uint8_t>() != 0;
     m.base_epoch = epoch();
     m.base = lsn();
-    m.newest_epoch = r.get<std::uint64_t>();
+    m.newest_epoch = epoch_counter();
     m.epoch = entry();
     m.last = mark();
     m.commit = lsn();
@@ -386,6 +392,8 @@ Result<PeerMessage> decode_peer_message(std::uint16_t type, ByteSpan payload) {
   auto message = d.message(type - first);
   if (message && (!d.r.ok() || d.r.remaining() != 0))
     return fail(Errc::corrupt, "message of type {} with a wrong length of {} bytes", type, payload.size());
+  if (message && d.counter_too_high)
+    return fail(Errc::corrupt, "message of type {} with an epoch counter beyond {}, which none can have reached", type, epoch_counter_max);
   return message;
 }
 

@@ -16,18 +16,19 @@ namespace twinloft::repl::net {
 namespace {
 constexpr std::size_t read_bytes = 256 * 1024;
 constexpr std::size_t iov_max = 1024;
+constexpr std::size_t backlog_kept_max = 4u << 20;  // memory of an empty backlog
 }  // namespace
 
 Connection::Connection(ports::Loop& loop, Fd fd, bool connecting, std::string name, Handshake handshake,
-                       Duration timeout, Events events)
+                       Limits limits, Events events)
     : loop_(loop), fd_(std::move(fd)), connecting_(connecting), name_(std::move(name)),
-      handshake_(std::move(handshake)), timeout_(timeout), events_(std::move(events)) {
+      handshake_(std::move(handshake)), limits_(limits), events_(std::move(events)) {
   int one = 1;
   setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   last_received_ = last_sent_ = loop_.now();
   loop_.watch(fd_.get(), connecting_ ? ports::Loop::writable : ports::Loop::readable,
               [this](unsigned ready) { on_ready(ready); });
-  timer_ = loop_.after(timeout_ / 4, [this] { on_timer(); });
+  timer_ = loop_.after(patience() / 4, [this] { on_timer(); });
   if (!connecting_) send_handshake();
 }
 
@@ -52,7 +53,10 @@ void Connection::on_ready(unsigned ready) {
     on_connected();
     return;
   }
-  if (ready & ports::Loop::writable) flush();
+  if (ready & ports::Loop::writable) {
+    full_ = false;
+    flush();
+  }
   if (fd_ && (ready & ports::Loop::readable)) on_readable();
 }
 
@@ -76,14 +80,14 @@ void Connection::send_handshake() {
   flush();
 }
 
-// Half the timeout without a word from us makes a ping due; a whole one without a word from them is the end.
+// A quarter of the timeout without a word from us makes a ping due; a whole one without a word from them is the end.
 void Connection::on_timer() {
   Instant now = loop_.now();
-  timer_ = loop_.after(timeout_ / 4, [this] { on_timer(); });
-  if (now - last_received_ > timeout_)
+  timer_ = loop_.after(patience() / 4, [this] { on_timer(); });
+  if (now - last_received_ > patience())
     return close(fmt::format("nothing from {} for {} ms", name_,
-                             std::chrono::duration_cast<std::chrono::milliseconds>(timeout_).count()));
-  if (established_ && now - last_sent_ >= timeout_ / 4) {
+                             std::chrono::duration_cast<std::chrono::milliseconds>(patience()).count()));
+  if (established_ && now - last_sent_ >= patience() / 4) {
     send(static_cast<std::uint16_t>(WireType::ping), {});
     flush();
   }
@@ -105,52 +109,75 @@ void Connection::send(std::uint16_t type, std::span<const ByteSpan> payload) {
 }
 
 void Connection::flush() {
-  if (!fd_ || connecting_) return;
-  std::vector<iovec> iov;
-  iov.reserve(batch_.size() + 1);
-  auto add = [&](ByteSpan b) {
-    if (!b.empty()) iov.push_back({const_cast<std::byte*>(b.data()), b.size()});
-  };
-  add(ByteSpan(backlog_).subspan(backlog_begin_));
-  for (const Part& p : batch_) add(p.header == SIZE_MAX ? p.bytes : ByteSpan(headers_[p.header]));
-  if (!iov.empty()) last_sent_ = loop_.now();
-  if (!write_now(iov)) return;
-  // What is left refers partly to the old backlog and partly to memory that is only ours until now.
-  std::vector<std::byte> rest;
-  for (const iovec& v : iov) {
-    auto* p = static_cast<std::byte*>(v.iov_base);
-    rest.insert(rest.end(), p, p + v.iov_len);
+  if (!fd_ || connecting_ || (batch_.empty() && unsent_bytes() == 0)) return;
+  last_sent_ = loop_.now();
+  std::size_t out = 0;
+  if (!full_) {
+    iov_.clear();
+    auto add = [&](ByteSpan b) {
+      if (!b.empty()) iov_.push_back({const_cast<std::byte*>(b.data()), b.size()});
+    };
+    add(ByteSpan(backlog_).subspan(backlog_begin_));
+    for (const Part& p : batch_) add(p.header == SIZE_MAX ? p.bytes : ByteSpan(headers_[p.header]));
+    auto written = write_now(iov_);
+    if (!written) return close(written.error().message);
+    out = *written;
   }
-  backlog_ = std::move(rest);
-  backlog_begin_ = 0;
+  keep(out);
   batch_.clear();
   headers_.clear();
-  loop_.change(fd_.get(), backlog_.empty() ? ports::Loop::readable : ports::Loop::readable | ports::Loop::writable);
+  // Whatever the peer's core asks for is bounded by its windows; beyond that somebody is broken.
+  if (unsent_bytes() > limits_.unsent_bytes_max)
+    return close(fmt::format("{} takes nothing: {} MiB wait for it", name_, unsent_bytes() >> 20));
+  bool waits = unsent_bytes() > 0;
+  full_ = waits;
+  if (waits == waits_for_room_) return;
+  waits_for_room_ = waits;
+  loop_.change(fd_.get(), waits ? ports::Loop::readable | ports::Loop::writable : ports::Loop::readable);
 }
 
-// Sends from the front of `iov` and removes what went out. False: the connection is closed.
-bool Connection::write_now(std::vector<iovec>& iov) {
+// `out` bytes of backlog and batch have left. What is left of the batch lies in memory that is only ours until now.
+void Connection::keep(std::size_t out) {
+  std::size_t of_backlog = std::min(out, unsent_bytes());
+  backlog_begin_ += of_backlog;
+  out -= of_backlog;
+  if (backlog_begin_ * 2 >= backlog_.size()) {
+    backlog_.erase(backlog_.begin(), backlog_.begin() + static_cast<std::ptrdiff_t>(backlog_begin_));
+    backlog_begin_ = 0;
+    if (backlog_.empty() && backlog_.capacity() > backlog_kept_max) backlog_ = {};
+  }
+  for (const Part& p : batch_) {
+    ByteSpan bytes = p.header == SIZE_MAX ? p.bytes : ByteSpan(headers_[p.header]);
+    std::size_t skip = std::min(out, bytes.size());
+    out -= skip;
+    backlog_.insert(backlog_.end(), bytes.begin() + static_cast<std::ptrdiff_t>(skip), bytes.end());
+  }
+}
+
+// How many bytes the socket took.
+Result<std::size_t> Connection::write_now(std::span<iovec> iov) {
   std::size_t done = 0;
-  while (done < iov.size()) {
+  while (!iov.empty()) {
     msghdr m{};
-    m.msg_iov = iov.data() + done;
-    m.msg_iovlen = std::min(iov.size() - done, iov_max);
+    m.msg_iov = iov.data();
+    m.msg_iovlen = std::min(iov.size(), iov_max);
     ssize_t n = ::sendmsg(fd_.get(), &m, MSG_NOSIGNAL);
     if (n < 0) {
       if (errno == EINTR) continue;
       if (errno == EAGAIN) break;
-      close(fail_errno(errno, "sending to {}", name_).error().message);
-      return false;
+      return fail_errno(errno, "sending to {}", name_);
     }
     auto left = static_cast<std::size_t>(n);
-    while (left > 0 && left >= iov[done].iov_len) left -= iov[done++].iov_len;
-    if (left > 0) {
-      iov[done].iov_base = static_cast<std::byte*>(iov[done].iov_base) + left;
-      iov[done].iov_len -= left;
+    done += left;
+    while (!iov.empty() && left >= iov.front().iov_len) {
+      left -= iov.front().iov_len;
+      iov = iov.subspan(1);
     }
+    if (iov.empty() || left == 0) continue;
+    iov.front().iov_base = static_cast<std::byte*>(iov.front().iov_base) + left;
+    iov.front().iov_len -= left;
   }
-  iov.erase(iov.begin(), iov.begin() + static_cast<std::ptrdiff_t>(done));
-  return true;
+  return done;
 }
 
 // ---- receiving -----------------------------------------------------------------------------------------------------
@@ -168,7 +195,10 @@ void Connection::on_readable() {
   if (n < 0) return close(fail_errno(errno, "receiving from {}", name_).error().message);
   if (n == 0)
     return close(established_ ? fmt::format("{} closed the connection", name_)
-                              : fmt::format("{} closed the connection during the handshake (see its log)", name_));
+                 : handshake_.waits_for_proof()
+                     ? fmt::format("{} closed the connection during the handshake: its shared secret is another one, or it says "
+                                   "why in its log", name_)
+                     : fmt::format("{} closed the connection during the handshake (see its log)", name_));
   // A caller that has not proved itself gets one timeout for all of the handshake, however it trickles.
   if (established_) last_received_ = loop_.now();
   in_end_ += static_cast<std::size_t>(n);
@@ -201,11 +231,11 @@ void Connection::take(const WireHeader& header, ByteSpan payload) {
   if (!established_) {
     auto done = handshake_.receive(header.type, payload);
     // What there is to say is said before the end, so that the other side can name the reason too.
-    if (done) send_handshake();
+    send_handshake();
     if (!done) return close(fmt::format("{}: {}", name_, done.error().message));
     if (*done && fd_) {
       established_ = true;
-      last_received_ = loop_.now();
+      last_received_ = last_sent_ = loop_.now();
       name_ = fmt::format("replica {}", peer());
       events_.established(*this);
     }

@@ -18,11 +18,17 @@ class Connection {
   struct Events {
     std::function<void(Connection&)> established;
     std::function<void(Connection&, PeerMessage)> message;
-    std::function<void(Connection&, const std::string& reason)> closed;  // last call; the owner may destroy it later
+    // Last call; the owner may destroy it later. It may come from within send() and flush().
+    std::function<void(Connection&, const std::string& reason)> closed;
+  };
+  struct Limits {
+    Duration timeout;              // without a word, once it is established
+    Duration handshake;            // for all of the handshake
+    std::size_t unsent_bytes_max;  // that the peer does not take: it is closed
   };
 
   // `connecting`: the socket's connect() is still under way.
-  Connection(ports::Loop& loop, Fd fd, bool connecting, std::string name, Handshake handshake, Duration timeout,
+  Connection(ports::Loop& loop, Fd fd, bool connecting, std::string name, Handshake handshake, Limits limits,
              Events events);
   ~Connection();
 
@@ -42,15 +48,17 @@ class Connection {
   void take(const WireHeader& header, ByteSpan payload);
   void send_handshake();
   void on_timer();
-  void update_interest();
-  bool write_now(std::vector<iovec>& iov);
+  Duration patience() const { return established_ ? limits_.timeout : limits_.handshake; }
+  std::size_t unsent_bytes() const { return backlog_.size() - backlog_begin_; }
+  void keep(std::size_t skip_bytes);
+  Result<std::size_t> write_now(std::span<iovec> iov);
 
   ports::Loop& loop_;
   Fd fd_;
   bool connecting_;
   std::string name_;
   Handshake handshake_;
-  Duration timeout_;
+  Limits limits_;
   Events events_;
   bool established_ = false;
   ports::Loop::TimerId timer_ = 0;
@@ -66,6 +74,9 @@ class Connection {
   std::vector<Part> batch_;
   std::vector<std::byte> backlog_;  // what the socket did not take
   std::size_t backlog_begin_ = 0;
+  bool waits_for_room_ = false;     // what the loop was told
+  bool full_ = false;               // the socket took less than it was given: wait until it says that it is writable
+  std::vector<iovec> iov_;          // keeps its storage from flush to flush
 };
 
 }  // namespace twinloft::repl::net

@@ -14,10 +14,15 @@ constexpr std::uint64_t features_required_known = 0;
 }  // namespace
 
 Handshake::Handshake(const Identity& self, std::string secret, Direction direction, ReplicaId expect, Random& random)
-    : self_(self), secret_(std::move(secret)), direction_(direction), expect_(expect) {
+    : self_(self), secret_(std::move(secret)), direction_(direction), expect_(expect),
+      phase_(direction == Direction::accepted ? Phase::hello : Phase::challenge) {
   random.fill(nonce_);
   own_hello_ = hello();
-  output_.push_back({static_cast<std::uint16_t>(WireType::hello), own_hello_});
+  if (direction_ == Direction::dialed) return;
+  Writer w(challenge_);
+  w.put(handshake_version);
+  w.put_bytes(nonce_);
+  say(WireType::challenge, challenge_);
 }
 
 std::vector<std::byte> Handshake::hello() const {
@@ -28,21 +33,39 @@ std::vector<std::byte> Handshake::hello() const {
   w.put_bytes(self_.volume.bytes);
   w.put(self_.volume_blocks);
   w.put(self_.replica);
+  w.put(expect_);
   w.put_bytes(nonce_);
   return out;
+}
+
+Status Handshake::take_challenge(ByteSpan payload) {
+  Reader r(payload);
+  auto version = r.get<std::uint16_t>();
+  r.skip(nonce_.size());
+  if (!r.ok()) return fail(Errc::corrupt, "the peer's challenge is too short");
+  if (version != handshake_version)
+    return fail(Errc::conflict, "the peer speaks version {} of the handshake, this node version {}", version, handshake_version);
+  challenge_.assign(payload.begin(), payload.end());
+  return {};
 }
 
 Status Handshake::take_hello(ByteSpan payload) {
   Reader r(payload);
   r.skip(8);  // what it offers beyond the base protocol: nothing here yet
-  auto required = r.get<std::uint64_t>();
+  required_ = r.get<std::uint64_t>();
   r.get_into(peer_.volume.bytes);
   peer_.volume_blocks = r.get<std::uint64_t>();
   peer_.replica = r.get<std::uint32_t>();
+  wanted_ = r.get<std::uint32_t>();
   r.skip(nonce_.size());
   if (!r.ok()) return fail(Errc::corrupt, "the peer's hello is too short");
-  if (required & ~features_required_known)
-    return fail(Errc::conflict, "the peer requires features {:#x} that this release does not have", required);
+  peer_hello_.assign(payload.begin(), payload.end());
+  return {};
+}
+
+Status Handshake::check_peer() const {
+  if (required_ & ~features_required_known)
+    return fail(Errc::conflict, "the peer requires features {:#x} that this release does not have", required_);
   if (peer_.volume != self_.volume)
     return fail(Errc::conflict, "the peer serves volume {}, this node {}: check both configurations",
                 peer_.volume.text(), self_.volume.text());
@@ -54,16 +77,26 @@ Status Handshake::take_hello(ByteSpan payload) {
                 self_.replica);
   if (expect_ != 0 && peer_.replica != expect_)
     return fail(Errc::conflict, "replica {} answers where replica {} is configured", peer_.replica, expect_);
+  if (wanted_ != 0 && wanted_ != self_.replica)
+    return fail(Errc::conflict, "replica {} has dialed replica {} here, which is replica {}: check its addresses", peer_.replica,
+                wanted_, self_.replica);
   return {};
 }
 
-std::array<std::byte, 32> Handshake::proof(Direction maker, ByteSpan makers_hello, ByteSpan others_hello) const {
+// Lengths go in too: no two dialogues have the same text.
+std::array<std::byte, 32> Handshake::proof(Direction maker) const {
+  bool dialed = direction_ == Direction::dialed;
   std::vector<std::byte> text;
   Writer w(text);
-  w.put_bytes(as_bytes("twinloft replica proof 1"));
+  auto add = [&](ByteSpan part) {
+    w.put(static_cast<std::uint32_t>(part.size()));
+    w.put_bytes(part);
+  };
+  w.put_bytes(as_bytes("twinloft replica proof 2"));
   w.put(static_cast<std::uint8_t>(maker));
-  w.put_bytes(makers_hello);
-  w.put_bytes(others_hello);
+  add(challenge_);
+  add(dialed ? own_hello_ : peer_hello_);
+  if (maker == Direction::accepted) add(dialed ? peer_hello_ : own_hello_);
   std::array<std::byte, 32> out;
   unsigned length = 0;
   auto* made = HMAC(EVP_sha256(), secret_.data(), static_cast<int>(secret_.size()),
@@ -73,19 +106,36 @@ std::array<std::byte, 32> Handshake::proof(Direction maker, ByteSpan makers_hell
   return out;
 }
 
+Status Handshake::check_proof(ByteSpan payload) const {
+  auto expected = proof(direction_ == Direction::dialed ? Direction::accepted : Direction::dialed);
+  if (payload.size() != expected.size() || CRYPTO_memcmp(payload.data(), expected.data(), expected.size()) != 0)
+    return fail(Errc::denied, "the peer does not know the shared secret: `secret_file` must hold the same on both");
+  return {};
+}
+
 Result<bool> Handshake::receive(std::uint16_t type, ByteSpan payload) {
-  if (type == static_cast<std::uint16_t>(WireType::hello) && peer_hello_.empty()) {
-    TL_TRY(take_hello(payload));
-    peer_hello_.assign(payload.begin(), payload.end());
-    auto mine = proof(direction_, own_hello_, peer_hello_);
-    output_.push_back({static_cast<std::uint16_t>(WireType::proof), {mine.begin(), mine.end()}});
+  auto is = [&](WireType t, Phase p) { return type == static_cast<std::uint16_t>(t) && phase_ == p; };
+  if (is(WireType::challenge, Phase::challenge)) {
+    TL_TRY(take_challenge(payload));
+    say(WireType::hello, own_hello_);
+    say(WireType::proof, proof(Direction::dialed));
+    phase_ = Phase::hello;
     return false;
   }
-  if (type == static_cast<std::uint16_t>(WireType::proof) && !peer_hello_.empty()) {
-    Direction other = direction_ == Direction::dialed ? Direction::accepted : Direction::dialed;
-    auto expected = proof(other, peer_hello_, own_hello_);
-    if (payload.size() != expected.size() || CRYPTO_memcmp(payload.data(), expected.data(), expected.size()) != 0)
-      return fail(Errc::denied, "the peer does not know the shared secret: `secret_file` must hold the same on both");
+  if (is(WireType::hello, Phase::hello)) {
+    TL_TRY(take_hello(payload));
+    phase_ = Phase::proof;
+    return false;
+  }
+  if (is(WireType::proof, Phase::proof)) {
+    TL_TRY(check_proof(payload));
+    phase_ = Phase::done;
+    // A caller that may know learns why it does not fit: it judges by the same rules.
+    if (direction_ == Direction::accepted) {
+      say(WireType::hello, own_hello_);
+      say(WireType::proof, proof(Direction::accepted));
+    }
+    TL_TRY(check_peer());
     return true;
   }
   return fail(Errc::corrupt, "a message of type {} in the handshake", type);

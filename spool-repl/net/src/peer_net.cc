@@ -1,5 +1,6 @@
 #include "twinloft/spool-repl/net/peer_net.h"
 
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -11,17 +12,38 @@
 namespace twinloft::repl::net {
 
 namespace {
-constexpr std::size_t callers_max = 16;  // connections that have not proved themselves
+
+constexpr std::size_t callers_max = 64;          // connections that have not proved themselves
+constexpr std::size_t callers_per_host_max = 8;  // of these
+constexpr int listen_backlog = 256;
+constexpr unsigned caller_notices_max = 6;       // in caller_notice_time: nobody fills the log from outside
+constexpr Duration caller_notice_time = std::chrono::minutes(1);
+constexpr Duration accept_pause = std::chrono::milliseconds(200);
+
+// What counts as one caller's address: of IPv6 the /64, which is one subscriber's.
+std::string host_of(const sockaddr_storage& from) {
+  char text[INET6_ADDRSTRLEN] = "?";
+  if (from.ss_family == AF_INET) {
+    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(&from)->sin_addr, text, sizeof text);
+  } else if (from.ss_family == AF_INET6) {
+    in6_addr address = reinterpret_cast<const sockaddr_in6*>(&from)->sin6_addr;
+    if (!IN6_IS_ADDR_V4MAPPED(&address)) std::fill(address.s6_addr + 8, address.s6_addr + 16, std::uint8_t{0});
+    ::inet_ntop(AF_INET6, &address, text, sizeof text);
+  }
+  return text;
 }
+
+}  // namespace
 
 PeerNet::PeerNet(ports::Loop& loop, NetOptions options, Random& random, NetEvents events)
     : loop_(loop), options_(std::move(options)), random_(random), events_(std::move(events)) {
-  for (const NetPeer& p : options_.peers) peers_.push_back({p, nullptr, 0, false});
+  for (const NetPeer& p : options_.peers) peers_.emplace_back().config = p;
 }
 
 PeerNet::~PeerNet() {
   for (Peer& p : peers_)
     if (p.redial_timer) loop_.cancel(p.redial_timer);
+  if (accept_timer_) loop_.cancel(accept_timer_);
   if (listener_) loop_.unwatch(listener_.get());
 }
 
@@ -39,7 +61,7 @@ Status PeerNet::start() {
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
   if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&options_.listen.storage), options_.listen.length) < 0)
     return fail_errno(errno, "cannot listen on {} for replication", options_.listen.text);
-  if (::listen(fd.get(), 16) < 0) return fail_errno(errno, "cannot listen on {}", options_.listen.text);
+  if (::listen(fd.get(), listen_backlog) < 0) return fail_errno(errno, "cannot listen on {}", options_.listen.text);
   listener_ = std::move(fd);
   loop_.watch(listener_.get(), ports::Loop::readable, [this](unsigned) { on_accept(); });
   for (Peer& p : peers_)
@@ -57,23 +79,86 @@ PeerNet::Peer* PeerNet::owner_of(const Connection& c) {
   return it == peers_.end() ? nullptr : &*it;
 }
 
-void PeerNet::notice(ReplicaId peer, const std::string& text) {
-  if (text == last_notice_) return;
-  last_notice_ = text;
-  events_.notice(peer, text);
+void PeerNet::notice(Peer& peer, const std::string& text) {
+  if (text == peer.last_notice) return;
+  peer.last_notice = text;
+  events_.notice(peer.config.id, text);
+}
+
+// Anybody can make these.
+void PeerNet::notice_of_caller(const std::string& text) {
+  Instant now = loop_.now();
+  if (now - caller_notices_since_ >= caller_notice_time) {
+    if (caller_notices_left_out_ > 0)
+      events_.notice(0, fmt::format("{} more callers were refused since then", caller_notices_left_out_));
+    caller_notices_ = caller_notices_left_out_ = 0;
+    caller_notices_since_ = now;
+  }
+  if (caller_notices_ >= caller_notices_max) {
+    ++caller_notices_left_out_;
+    return;
+  }
+  ++caller_notices_;
+  events_.notice(0, text);
+}
+
+std::shared_ptr<Connection> PeerNet::make_connection(Fd fd, bool connecting, std::string name, Handshake::Direction direction,
+                                                     ReplicaId expect) {
+  Connection::Limits limits{options_.timeout, std::min(options_.handshake, options_.timeout), options_.unsent_bytes_max};
+  if (direction == Handshake::Direction::dialed) limits.handshake = options_.timeout;  // connect() is part of it
+  auto made = std::make_shared<Connection>(
+      loop_, std::move(fd), connecting, std::move(name), Handshake(options_.self, options_.secret, direction, expect, random_),
+      limits,
+      Connection::Events{[this](Connection& c) { on_established(c); },
+                         [this](Connection& c, PeerMessage m) {
+                           deliver_downs();
+                           events_.message(c.peer(), std::move(m));
+                         },
+                         [this](Connection& c, const std::string& why) { on_closed(c, why); }});
+  return made->is_open() ? made : nullptr;  // failed before it was ours to retire
 }
 
 void PeerNet::on_accept() {
-  Fd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (!fd) return;
-  if (callers_.size() >= callers_max) return notice(0, "too many unproved connections at once: one was dropped");
-  callers_.push_back(std::make_shared<Connection>(
-      loop_, std::move(fd), false, "the caller",
-      Handshake(options_.self, options_.secret, Handshake::Direction::accepted, 0, random_), options_.timeout,
-      Connection::Events{[this](Connection& c) { on_established(c); },
-                         [this](Connection& c, PeerMessage m) { events_.message(c.peer(), std::move(m)); },
-                         [this](Connection& c, const std::string& why) { on_closed(c, why); }}));
-  if (!callers_.back()->is_open()) callers_.pop_back();  // failed before it was ours to retire
+  sockaddr_storage from{};
+  socklen_t length = sizeof from;
+  Fd fd(::accept4(listener_.get(), reinterpret_cast<sockaddr*>(&from), &length, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (fd) return take_caller(std::move(fd), from);
+  if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) pause_accepting(errno);
+}
+
+// The caller stays in the kernel's queue, and the listener stays ready: without a pause this would be a busy loop.
+void PeerNet::pause_accepting(int error) {
+  notice_of_caller(fail_errno(error, "no connection can be taken").error().message);
+  loop_.change(listener_.get(), 0);
+  accept_timer_ = loop_.after(accept_pause, [this] {
+    accept_timer_ = 0;
+    loop_.change(listener_.get(), ports::Loop::readable);
+  });
+}
+
+void PeerNet::take_caller(Fd fd, const sockaddr_storage& from) {
+  std::string host = host_of(from);
+  make_room(host);
+  auto made = make_connection(std::move(fd), false, "the caller at " + host, Handshake::Direction::accepted, 0);
+  if (made) callers_.push_back({std::move(made), std::move(host)});
+}
+
+void PeerNet::make_room(const std::string& host) {
+  auto count = [&](const std::string& h) {
+    return static_cast<std::size_t>(std::count_if(callers_.begin(), callers_.end(), [&](const Caller& c) { return c.host == h; }));
+  };
+  const std::string* crowded = nullptr;
+  if (count(host) >= callers_per_host_max) {
+    crowded = &host;
+  } else if (callers_.size() >= callers_max) {
+    crowded = &std::max_element(callers_.begin(), callers_.end(), [&](const Caller& a, const Caller& b) {
+                 return count(a.host) < count(b.host);
+               })->host;
+  }
+  if (!crowded) return;
+  auto oldest = std::find_if(callers_.begin(), callers_.end(), [&](const Caller& c) { return c.host == *crowded; });
+  std::shared_ptr<Connection> goes = oldest->connection;
+  goes->close(fmt::format("too many callers at once: {} had to go without a word", goes->name()));
 }
 
 void PeerNet::dial(Peer& p) {
@@ -83,19 +168,12 @@ void PeerNet::dial(Peer& p) {
   if (!fd) return redial_later(p, options_.redial);
   int rc = ::connect(fd.get(), reinterpret_cast<sockaddr*>(&p.config.address.storage), p.config.address.length);
   if (rc < 0 && errno != EINPROGRESS) {
-    notice(p.config.id, fail_errno(errno, "cannot connect to {}", p.config.address.text).error().message);
+    notice(p, fail_errno(errno, "cannot connect to {}", p.config.address.text).error().message);
     return redial_later(p, options_.redial);
   }
-  p.connection = std::make_shared<Connection>(
-      loop_, std::move(fd), true, fmt::format("replica {} at {}", p.config.id, p.config.address.text),
-      Handshake(options_.self, options_.secret, Handshake::Direction::dialed, p.config.id, random_), options_.timeout,
-      Connection::Events{[this](Connection& c) { on_established(c); },
-                         [this](Connection& c, PeerMessage m) { events_.message(c.peer(), std::move(m)); },
-                         [this](Connection& c, const std::string& why) { on_closed(c, why); }});
-  if (!p.connection->is_open()) {
-    p.connection = nullptr;
-    redial_later(p, options_.redial);
-  }
+  p.connection = make_connection(std::move(fd), true, fmt::format("replica {} at {}", p.config.id, p.config.address.text),
+                                 Handshake::Direction::dialed, p.config.id);
+  if (!p.connection) redial_later(p, options_.redial);
 }
 
 void PeerNet::redial_later(Peer& p, Duration delay) {
@@ -107,24 +185,25 @@ void PeerNet::on_established(Connection& c) {
   Peer* p = find(c.peer());
   if (!p) return c.close(fmt::format("replica {} is not a peer of this volume", c.peer()));
   if (!p->wanted) return c.close(fmt::format("replica {} was disconnected here by the administrator", c.peer()));
-  auto caller = std::find_if(callers_.begin(), callers_.end(), [&](const auto& k) { return k.get() == &c; });
+  auto caller = std::find_if(callers_.begin(), callers_.end(), [&](const Caller& k) { return k.connection.get() == &c; });
   if (caller != callers_.end()) {
     // The same peer calls again while its old connection stands: that one is dead and nobody noticed.
     if (p->connection) p->connection->close("replaced by a newer connection");
-    p->connection = std::move(*caller);
+    p->connection = std::move(caller->connection);
     callers_.erase(caller);
   }
+  deliver_downs();
   p->up = true;
-  last_notice_.clear();
+  p->last_notice.clear();
   events_.up(p->config.id);
 }
 
 // The connection is still on the stack: it goes on a later turn.
 void PeerNet::retire(Connection& c) {
   std::shared_ptr<Connection> keep;
-  auto caller = std::find_if(callers_.begin(), callers_.end(), [&](const auto& k) { return k.get() == &c; });
+  auto caller = std::find_if(callers_.begin(), callers_.end(), [&](const Caller& k) { return k.connection.get() == &c; });
   if (caller != callers_.end()) {
-    keep = std::move(*caller);
+    keep = std::move(caller->connection);
     callers_.erase(caller);
   } else if (Peer* p = owner_of(c)) {
     keep = std::move(p->connection);
@@ -135,12 +214,22 @@ void PeerNet::retire(Connection& c) {
 
 void PeerNet::on_closed(Connection& c, const std::string& reason) {
   Peer* p = owner_of(c);
-  notice(p ? p->config.id : 0, reason);
+  if (p) notice(*p, reason);
+  else notice_of_caller(reason);
   retire(c);
   if (!p) return;
   bool was_up = std::exchange(p->up, false);
   redial_later(*p, c.is_established() ? options_.redial : options_.redial * 2);
-  if (was_up) events_.down(p->config.id);
+  if (!was_up) return;
+  downs_.push_back(p->config.id);
+  loop_.post([this, alive = std::weak_ptr(alive_)] {
+    if (!alive.expired()) deliver_downs();
+  });
+}
+
+// In order with what comes after: before the next word of anybody, at the latest on the next turn.
+void PeerNet::deliver_downs() {
+  for (ReplicaId id : std::exchange(downs_, {})) events_.down(id);
 }
 
 void PeerNet::close(ReplicaId id, const std::string& reason) {

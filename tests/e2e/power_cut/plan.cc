@@ -9,8 +9,8 @@ namespace twinloft::power {
 
 namespace {
 
-constexpr std::string_view names[moments] = {"record", "superblock", "reply", "sync", "home", "any"};
-constexpr unsigned percent[moments] = {24, 16, 24, 12, 12, 12};
+constexpr std::string_view names[moments] = {"record", "under_way", "superblock", "reply", "sync", "home", "any"};
+constexpr unsigned percent[moments] = {20, 14, 14, 22, 10, 10, 10};
 
 class Candidates {
  public:
@@ -44,6 +44,7 @@ class Candidates {
   Moment moment_of(const Event& e, const std::string& name) {
     if (name == "account") return e.kind == EventKind::write ? Moment::reply : Moment::any;
     if (name.ends_with(".journal")) {
+      if (e.kind == EventKind::write) return Moment::under_way;
       if (e.kind != EventKind::done) return Moment::any;
       return offsets_[e.id] < options_.ring_offset ? Moment::superblock : Moment::record;
     }
@@ -57,8 +58,7 @@ class Candidates {
   std::array<std::vector<std::uint64_t>, moments> all_;
 };
 
-Moment draw_moment(SeededRandom& random) {
-  std::uint64_t draw = random.below(100);
+Moment moment_at(std::uint64_t draw) {
   for (std::size_t i = 0; i < moments; ++i) {
     if (draw < percent[i]) return static_cast<Moment>(i);
     draw -= percent[i];
@@ -81,8 +81,10 @@ Result<std::vector<Step>> make_plan(EventReader& log, const PlanOptions& options
     return fail(Errc::not_found, "the account never reached {} bytes: too little was delivered to cut anything",
                 options.reply_bytes_min);
   std::vector<Step> steps;
+  std::uint64_t first = random.below(100);
   for (std::size_t i = 0; i < options.steps; ++i) {
-    Step step{0, draw_moment(random), random.below(100) < options.lsn_percent};
+    // Spread evenly over the kinds of moments, so that a few images hold some of each.
+    Step step{0, moment_at((first + 29 * i) % 100), random.below(100) < options.lsn_percent};
     const auto& numbers = candidates.of(step.moment);
     step.event = numbers[random.below(numbers.size())];
     steps.push_back(step);

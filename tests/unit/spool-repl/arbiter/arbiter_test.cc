@@ -116,7 +116,7 @@ TEST_F(ArbiterTest, EndsWhileARequestIsUnderWay) {
 
 TEST(ArbiterStores, ManualNeedsNone) {
   OsClock clock;
-  auto none = make_store({}, Uuid{}, clock);
+  auto none = make_store({}, Uuid{}, 1, clock);
   ASSERT_TRUE(none);
   EXPECT_EQ(*none, nullptr);
 }

@@ -88,6 +88,8 @@ TEST(EtcdMessages, ErrorTexts) {
   EXPECT_EQ(error_text(R"({"error":"a","message":"b","code":16})"), "b");
   EXPECT_EQ(error_text(R"({"error":"a"})"), "a");
   EXPECT_EQ(error_text("<html>"), "");
+  EXPECT_EQ(error_text(""), "");
+  EXPECT_EQ(error_text("404 page not found\nmore"), "404 page not found");
   EXPECT_EQ(error_text(R"({"error":7})"), "");
   EXPECT_EQ(error_text(R"({"error":"a\nlevel=error"})"), "a?level=error");
   EXPECT_EQ(error_text("{\"error\":\"" + std::string(5000, 'x') + "\"}").size(), 200u);

@@ -329,7 +329,26 @@ TEST_F(EtcdTest, ATokenThatIsNeverGoodEnoughEndsTheTry) {
   set.user = "spool";
   set.password_file = write("password", "x");
   EXPECT_TRUE(unknown(store(set)->perform(read()), "invalid auth token"));
-  EXPECT_EQ(server.seen().size(), 4u) << "log in, ask, and both once more";
+  EXPECT_EQ(server.seen().size(), 2u) << "a token that is new is not renewed";
+}
+
+// As the gateways of some versions do when the token is stale.
+TEST_F(EtcdTest, RenewsTheTokenWhereTheConnectionIsClosed) {
+  FakeEtcd etcd;
+  etcd.user = "spool";
+  etcd.password = "open sesame";
+  FakeServer server([&](const SeenRequest& r) {
+    bool stale = r.target != "/v3/auth/authenticate" && r.token != etcd.token();
+    return stale ? FakeReply{""} : etcd(r);
+  });
+  Settings set = settings({server.url()});
+  set.user = "spool";
+  set.password_file = write("password", "open sesame");
+  auto s = store(set);
+  EXPECT_EQ(s->perform(read()).outcome, Outcome::granted);
+  ++etcd.logins;
+  EXPECT_EQ(s->perform(read()).outcome, Outcome::granted);
+  EXPECT_EQ(etcd.logins, 3);
 }
 
 TEST_F(EtcdTest, NonsenseInsteadOfAToken) {

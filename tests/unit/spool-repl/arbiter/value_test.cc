@@ -36,7 +36,7 @@ TEST(ArbiterValue, Golden) {
 TEST(ArbiterValue, RoundTrips) {
   SeededRandom random(3);
   for (int i = 0; i < 500; ++i) {
-    core::EpochValue v{{random.draw() | 1, Uuid::generate(random)}, static_cast<ReplicaId>(1 + random.below(64)), random.draw(),
+    core::EpochValue v{{1 + random.below(epoch_counter_max), Uuid::generate(random)}, static_cast<ReplicaId>(1 + random.below(64)), random.draw(),
                        Uuid::generate(random)};
     v.in_sync |= set_of(v.writer);
     std::string text = encode_value(volume, v);
@@ -49,7 +49,7 @@ TEST(ArbiterValue, RoundTrips) {
 
 TEST(ArbiterValue, LongestFits) {
   core::EpochValue v = sample();
-  v.epoch.counter = UINT64_MAX;
+  v.epoch.counter = epoch_counter_max;
   v.in_sync = UINT64_MAX;
   EXPECT_LE(encode_value(volume, v).size(), value_bytes_max);
   EXPECT_TRUE(decode_value(volume, encode_value(volume, v)));
@@ -81,6 +81,7 @@ TEST(ArbiterValue, RefusesInWords) {
            {changed("0f1e2d3c", "0f1e2d3"), "\"volume\" is no UUID"},
            {changed("\"counter\":7", "\"counter\":0"), "\"counter\" is no number"},
            {changed("\"counter\":7", "\"counter\":7.5"), "\"counter\" is no number"},
+           {changed("\"counter\":7", "\"counter\":4611686018427387905"), "\"counter\" is no number"},
            {changed("\"counter\":7", "\"counter\":18446744073709551616"), "\"counter\" is no number"},
            {changed("\"epoch\":{", "\"epoch\":[{"), "no JSON"},
            {changed("11111111-2222-4333-8444-555555555555", "00000000-0000-0000-0000-000000000000"), "\"id\" is no UUID"},

@@ -606,5 +606,28 @@ TEST_F(PeersTest, WhatOnlyTheSecondaryHasIsCutOffBeforeNewRecordsCome) {
   EXPECT_EQ(secondary->data[7 * block_size], std::byte{0}) << "what was cut off does not come back";
 }
 
+// While the cut waits for the disk nothing is taken; a primary without a window must not fill the memory.
+TEST_F(PeersTest, RecordsThatNobodyHasRoomForAreBounded) {
+  connect();
+  exchange();
+  write_some(0, 2);
+  primary->held = [](Disk kind) { return kind == Disk::journal_write; };
+  write(7), flush();
+  exchange();
+  primary->held = nullptr;
+  secondary->step(PeerDown{1});
+  primary->restart();
+  secondary->held = [](Disk kind) { return kind == Disk::superblock; };
+  connect();
+  exchange();
+  ASSERT_EQ(secondary->pending(Disk::superblock), 1u);
+  RecordMessage m{last_sent<Begin>(*primary)->epoch, Bytes(100), Bytes(1u << 20)};
+  int taken = 0;
+  for (; taken < 64 && secondary->closed.empty(); ++taken) secondary->input(1, m);
+  EXPECT_TRUE(refused(*secondary, "that nobody had room for"));
+  EXPECT_GT(taken, 16) << "four windows";
+  EXPECT_LT(taken, 24);
+}
+
 }  // namespace
 }  // namespace twinloft::repl::core

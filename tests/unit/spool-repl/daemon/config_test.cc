@@ -279,6 +279,29 @@ TEST_F(ConfigTest, WrongArbiters) {
                         "volume.mail.on_peer_loss", "does not apply"));
 }
 
+TEST_F(ConfigTest, Pacemaker) {
+  std::string two = minimal + "listen = \"127.0.0.1:1\"\n[[volume.mail.peer]]\nid = 2\naddress = \"127.0.0.1:2\"\n";  // 9 lines
+  std::string section = two + "[volume.mail.arbiter]\nkind = \"pacemaker\"\n", key = "volume.mail.arbiter.";
+  auto v = load(section + "nodes = { 1 = \"mail1\", 2 = \"mail2\" }\n");
+  ASSERT_TRUE(v) << v.error().message;
+  const arbiter::Settings& a = v->volumes[0].arbiter;
+  EXPECT_EQ(a.kind, arbiter::Kind::pacemaker);
+  EXPECT_EQ(a.nodes, (std::map<ReplicaId, std::string>{{1, "mail1"}, {2, "mail2"}}));
+  EXPECT_EQ(a.programs, "/usr/sbin");
+  EXPECT_TRUE(refused(section, 10, key + "nodes", "needs the cluster's name"));
+  EXPECT_TRUE(refused(section + "nodes = [\"mail1\"]\n", 12, key + "nodes", "section"));
+  EXPECT_TRUE(refused(section + "nodes = { 1 = \"mail1\" }\n", 12, key + "nodes.2", "is missing"));
+  EXPECT_TRUE(refused(section + "nodes = { 2 = \"mail2\" }\n", 12, key + "nodes.1", "own node"));
+  EXPECT_TRUE(refused(section + "nodes = { 1 = \"m\", 2 = \"m\" }\n", 12, key + "nodes.2", "already"));
+  EXPECT_TRUE(refused(section + "nodes = { 1 = \"a\", 2 = \"b\", 3 = \"c\" }\n", 12, key + "nodes.3", "no replica here"));
+  EXPECT_TRUE(refused(section + "nodes = { 1 = \"a\", two = \"b\" }\n", 12, key + "nodes.two", "no replica here"));
+  EXPECT_TRUE(refused(section + "nodes = { 1 = 7, 2 = \"b\" }\n", 12, key + "nodes.1", "text in quotes"));
+  std::string good = section + "nodes = { 1 = \"a\", 2 = \"b\" }\n";
+  EXPECT_TRUE(refused(good + "programs = \"sbin\"\n", 13, key + "programs", "absolute path"));
+  EXPECT_TRUE(refused(good + "endpoints = [\"http://a:1\"]\n", 13, key + "endpoints", "does not apply to kind = \"pacemaker\""));
+  EXPECT_TRUE(refused(two + "[volume.mail.arbiter]\nkind = \"etcd\"\nnodes = { 1 = \"a\" }\n", 12, key + "nodes", "does not apply to kind = \"etcd\""));
+}
+
 TEST_F(ConfigTest, VolumesAndNames) {
   auto none = load("log_level = \"info\"\n");
   ASSERT_FALSE(none);

@@ -17,6 +17,7 @@ struct ResyncMeterTest : testing::Test {
     p.id = 2;
     p.connection = core::ConnectionState::Connected;
     p.sync_target = true;
+    p.sync_total_blocks = volume_blocks;
     status.peers.push_back(p);
   }
   bool at(int seconds, std::uint64_t done) {

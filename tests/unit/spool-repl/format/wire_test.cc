@@ -44,6 +44,25 @@ TEST(Wire, ResyncDataIsCheckedBeforeItIsUsed) {
   EXPECT_TRUE(refused({epoch, 1, std::vector<Extent>(513, {Lba{4}, 1, ExtentKind::zeros}), {}})) << "too many";
 }
 
+// A counter that the next promotion would add one to.
+TEST(Wire, EpochCountersDoNotReachTheirEnd) {
+  auto accepted = [](PeerMessage m) { return decode_peer_message(wire_type(m), encoded(m)).has_value(); };
+  for (std::uint64_t high : {epoch_counter_max + 1, UINT64_MAX}) {
+    Epoch e{high, epoch.id};
+    NodeState heard, holds;
+    heard.newest_epoch = high;
+    holds.epoch.epoch = e;
+    EXPECT_FALSE(accepted(heard));
+    EXPECT_FALSE(accepted(holds));
+    EXPECT_FALSE(accepted(MatchRequest{e}));
+    EXPECT_FALSE(accepted(MatchState{e, {}, {}, {}}));
+    SyncBegin begin;
+    begin.epochs.push_back(holds.epoch);
+    EXPECT_FALSE(accepted(begin));
+  }
+  EXPECT_TRUE(accepted(MatchRequest{{epoch_counter_max, epoch.id}}));
+}
+
 TEST(Wire, UnknownTypes) {
   for (std::uint16_t type : {0, 1, 2, 3, 31, 49, 1000, 65535})
     EXPECT_EQ(decode_peer_message(type, Bytes(24)).error().code, Errc::corrupt) << type;

@@ -1,6 +1,8 @@
 #include "twinloft/spool-repl/net/handshake.h"
 
 #include <gtest/gtest.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 
 namespace twinloft::repl::net {
 namespace {
@@ -8,7 +10,23 @@ namespace {
 const Uuid volume = Uuid::parse("2f2e2d2c-4b5a-4978-8695-a4b3c2d1e0ff").value();
 const Uuid other_volume = Uuid::parse("3f2e2d2c-4b5a-4978-8695-a4b3c2d1e0ff").value();
 using Direction = Handshake::Direction;
-constexpr std::uint16_t hello_type = 1, proof_type = 2;
+constexpr std::uint16_t hello_type = 1, proof_type = 2, challenge_type = 4;
+constexpr std::size_t hello_bytes = 80;
+
+// As docs/formats/wire.md writes it.
+std::vector<std::byte> proof_of_dialer(const std::string& secret, ByteSpan challenge, ByteSpan hello) {
+  std::vector<std::byte> text, out(32);
+  Writer w(text);
+  w.put_bytes(as_bytes("twinloft replica proof 2"));
+  w.put(std::uint8_t{1});
+  for (ByteSpan part : {challenge, hello}) {
+    w.put(static_cast<std::uint32_t>(part.size()));
+    w.put_bytes(part);
+  }
+  HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()), reinterpret_cast<const unsigned char*>(text.data()),
+       text.size(), reinterpret_cast<unsigned char*>(out.data()), nullptr);
+  return out;
+}
 
 struct Side {
   Identity self{volume, 1000, 1};
@@ -26,6 +44,13 @@ struct HandshakeTest : testing::Test {
   Handshake dialer() { return {a.self, a.secret, Direction::dialed, a.expect, random}; }
   Handshake accepter() { return {b.self, b.secret, Direction::accepted, b.expect, random}; }
 
+  static Handshake::Message only(Handshake&& h) { return only(h); }
+  static Handshake::Message only(Handshake& h) {
+    auto said = h.take_output();
+    EXPECT_EQ(said.size(), 1u);
+    return said.at(0);
+  }
+
   // Runs both to their ends; the results of the last message that each received.
   struct Ends {
     Result<bool> dialed = false, accepted = false;
@@ -36,7 +61,7 @@ struct HandshakeTest : testing::Test {
       moved = false;
       auto feed = [&](Handshake& from, Handshake& to, Result<bool>& result) {
         for (const auto& m : from.take_output())
-          if (result && !*result) result = to.receive(m.type, m.payload), moved = true;
+          if (result && !*result) result = to.receive(m.type, m.payload), moved = true;  // its output counts also if it failed
       };
       feed(d, c, ends.accepted);
       feed(c, d, ends.dialed);
@@ -61,18 +86,29 @@ TEST_F(HandshakeTest, BothKnowEachOtherAfterwards) {
 }
 
 TEST_F(HandshakeTest, MessagesAreShortEnoughForTheUnproved) {
-  auto d = dialer();
+  auto d = dialer(), c = accepter();
+  auto challenge = only(c);
+  EXPECT_LE(challenge.payload.size(), handshake_payload_max);
+  ASSERT_TRUE(d.receive(challenge.type, challenge.payload));
   for (const auto& m : d.take_output()) EXPECT_LE(m.payload.size(), handshake_payload_max);
 }
 
-TEST_F(HandshakeTest, AnotherSecretIsRefusedByBoth) {
+// The dialer waits; the side that was called says a nonce, and nothing of itself to whoever does not know the secret.
+TEST_F(HandshakeTest, NothingIsSaidToWhoeverDoesNotKnowTheSecret) {
+  EXPECT_TRUE(dialer().take_output().empty());
   for (auto [left, right] : {std::pair{"x", "y"}, {"", "y"}, {"x", ""}, {"secret", "secret "}}) {
     a.secret = left;
     b.secret = right;
     auto d = dialer(), c = accepter();
-    auto ends = run(d, c);
-    EXPECT_TRUE(refused(ends.dialed, Errc::denied, "secret_file"));
-    EXPECT_TRUE(refused(ends.accepted, Errc::denied, "secret_file"));
+    auto challenge = only(c);
+    EXPECT_EQ(challenge.payload.size(), 2 + 32u);
+    ASSERT_TRUE(d.receive(challenge.type, challenge.payload));
+    auto said = d.take_output();
+    ASSERT_EQ(said.size(), 2u);
+    EXPECT_TRUE(c.receive(said[0].type, said[0].payload));
+    EXPECT_TRUE(refused(c.receive(said[1].type, said[1].payload), Errc::denied, "secret_file"));
+    EXPECT_TRUE(c.take_output().empty());
+    EXPECT_TRUE(d.waits_for_proof());
   }
 }
 
@@ -84,98 +120,129 @@ TEST_F(HandshakeTest, NoSecretOnBothSidesIsAMatch) {
 }
 
 TEST_F(HandshakeTest, AReflectedProofIsRefused) {
-  // The attacker knows no secret: it answers with what it is sent, under another replica's name.
-  auto d = dialer();
-  auto first = d.take_output();
-  auto hello = first.at(0).payload;
-  store_le(hello.data() + 40, std::uint32_t{2});  // replica
-  ASSERT_TRUE(d.receive(hello_type, hello));
-  auto proof = d.take_output().at(0);
-  EXPECT_TRUE(refused(d.receive(proof_type, proof.payload), Errc::denied, "secret"));
-}
-
-TEST_F(HandshakeTest, AReflectedHelloIsRefused) {
-  auto d = dialer();
-  auto hello = d.take_output().at(0);
-  EXPECT_TRUE(refused(d.receive(hello_type, hello.payload), Errc::conflict, "an id of its own"));
+  // The attacker knows no secret: it answers with what it is sent, under another replica's name or not.
+  for (std::uint32_t name : {1u, 2u}) {
+    auto d = dialer();
+    ASSERT_TRUE(d.receive(challenge_type, std::vector<std::byte>{only(accepter()).payload}));
+    auto said = d.take_output();
+    auto hello = said[0].payload;
+    store_le(hello.data() + 40, name);  // replica
+    ASSERT_TRUE(d.receive(hello_type, hello));
+    EXPECT_TRUE(refused(d.receive(proof_type, said[1].payload), Errc::denied, "secret"));
+  }
 }
 
 TEST_F(HandshakeTest, AReplayedProofIsRefused) {
   auto d = dialer(), c = accepter();
-  auto d_hello = d.take_output().at(0), c_hello = c.take_output().at(0);
-  ASSERT_TRUE(d.receive(hello_type, c_hello.payload));
-  ASSERT_TRUE(c.receive(hello_type, d_hello.payload));
-  auto c_proof = c.take_output().at(0);
-  ASSERT_TRUE(d.receive(proof_type, c_proof.payload).value());
-  // A new connection: the recorded hello and proof belong to another nonce of the dialer's.
-  auto again = dialer();
-  ASSERT_TRUE(again.receive(hello_type, c_hello.payload));
-  EXPECT_TRUE(refused(again.receive(proof_type, c_proof.payload), Errc::denied, "secret"));
+  auto challenge = only(c);
+  ASSERT_TRUE(d.receive(challenge.type, challenge.payload));
+  auto of_d = d.take_output();
+  ASSERT_TRUE(c.receive(hello_type, of_d[0].payload));
+  ASSERT_TRUE(c.receive(proof_type, of_d[1].payload).value());
+  auto of_c = c.take_output();
+  ASSERT_TRUE(d.receive(hello_type, of_c[0].payload));
+  ASSERT_TRUE(d.receive(proof_type, of_c[1].payload).value());
+  // To a new accepter, which has another nonce; and to a new dialer, which has one too.
+  auto called = accepter();
+  (void)called.take_output();
+  ASSERT_TRUE(called.receive(hello_type, of_d[0].payload));
+  EXPECT_TRUE(refused(called.receive(proof_type, of_d[1].payload), Errc::denied, "secret"));
+  auto dials = dialer();
+  ASSERT_TRUE(dials.receive(challenge_type, challenge.payload));
+  ASSERT_TRUE(dials.receive(hello_type, of_c[0].payload));
+  EXPECT_TRUE(refused(dials.receive(proof_type, of_c[1].payload), Errc::denied, "secret"));
 }
 
 TEST_F(HandshakeTest, AProofOfTheSameDirectionIsRefused) {
   // Two dialers joined back to back by an attacker in between.
   auto d = dialer();
   Handshake e(b.self, b.secret, Direction::dialed, 1, random);
-  auto d_hello = d.take_output().at(0), e_hello = e.take_output().at(0);
-  ASSERT_TRUE(d.receive(hello_type, e_hello.payload));
-  ASSERT_TRUE(e.receive(hello_type, d_hello.payload));
-  EXPECT_TRUE(refused(d.receive(proof_type, e.take_output().at(0).payload), Errc::denied, "secret"));
+  auto challenge = only(accepter());
+  ASSERT_TRUE(d.receive(challenge_type, challenge.payload));
+  ASSERT_TRUE(e.receive(challenge_type, challenge.payload));
+  auto of_e = e.take_output();
+  ASSERT_TRUE(d.receive(hello_type, of_e[0].payload));
+  EXPECT_TRUE(refused(d.receive(proof_type, of_e[1].payload), Errc::denied, "secret"));
 }
 
-TEST_F(HandshakeTest, AHelloChangedOnTheWayIsRefused) {
-  auto sample = dialer().take_output().at(0).payload;
-  for (std::size_t byte = 0; byte < sample.size(); ++byte) {
+TEST_F(HandshakeTest, AMessageChangedOnTheWayIsRefused) {
+  auto play = [&](int which, std::size_t byte) {  // which of challenge, hello, hello is changed; false: it has no such byte
     auto d = dialer(), c = accepter();
-    auto hello = d.take_output().at(0).payload;
-    hello[byte] ^= std::byte{4};
-    auto said = c.receive(hello_type, hello);
-    if (!said) continue;  // refused for what it says
-    (void)c.take_output();
-    auto c2 = accepter();
-    auto c_hello = c2.take_output().at(0);
-    ASSERT_TRUE(d.receive(hello_type, c_hello.payload));
-    EXPECT_FALSE(c.receive(proof_type, d.take_output().at(0).payload)) << "byte " << byte;
-  }
+    auto change = [&](int is, std::vector<std::byte> payload) {
+      if (is == which && byte < payload.size()) payload[byte] ^= std::byte{4};
+      return payload;
+    };
+    auto challenge = only(c);
+    if (!d.receive(challenge_type, change(0, challenge.payload))) return;  // another version
+    auto of_d = d.take_output();
+    ASSERT_TRUE(c.receive(hello_type, change(1, of_d[0].payload)));
+    auto done = c.receive(proof_type, of_d[1].payload);
+    EXPECT_EQ(done.has_value(), which == 2) << which << " byte " << byte;
+    if (!done) return;
+    auto of_c = c.take_output();
+    ASSERT_TRUE(d.receive(hello_type, change(2, of_c[0].payload)));
+    EXPECT_TRUE(refused(d.receive(proof_type, of_c[1].payload), Errc::denied, "secret")) << byte;
+  };
+  for (std::size_t byte = 0; byte < 34; ++byte) play(0, byte);
+  for (std::size_t byte = 0; byte < hello_bytes; ++byte) play(1, byte), play(2, byte);
 }
 
-TEST_F(HandshakeTest, WhatDoesNotFitIsNamed) {
+TEST_F(HandshakeTest, WhatDoesNotFitIsNamedByBoth) {
   struct Case {
     std::function<void(Side&)> change;  // of the accepting side
-    const char* why;
+    const char *there, *here;
   };
-  for (const Case& k : {Case{[](Side& s) { s.self.volume = other_volume; }, "the peer serves volume"},
-                        {[](Side& s) { s.self.volume_blocks = 999; }, "999"},
-                        {[](Side& s) { s.self.replica = 1; }, "an id of its own"},
-                        {[](Side& s) { s.self.replica = 3; }, "replica 3 answers where replica 2 is configured"}}) {
+  for (const Case& k : {Case{[](Side& s) { s.self.volume = other_volume; }, "the peer serves volume", "the peer serves volume"},
+                        {[](Side& s) { s.self.volume_blocks = 999; }, "999", "999"},
+                        {[](Side& s) { s.self.replica = 1; }, "an id of its own", "an id of its own"},
+                        {[](Side& s) { s.self.replica = 3; }, "replica 3 answers where replica 2 is configured",
+                         "replica 1 has dialed replica 2 here, which is replica 3"}}) {
     Side before = b;
     k.change(b);
     auto d = dialer(), c = accepter();
     auto ends = run(d, c);
-    EXPECT_TRUE(refused(ends.dialed, Errc::conflict, k.why));
+    EXPECT_TRUE(refused(ends.dialed, Errc::conflict, k.there));
+    EXPECT_TRUE(refused(ends.accepted, Errc::conflict, k.here));
     b = before;
   }
 }
 
+TEST_F(HandshakeTest, AnotherVersionOfTheHandshakeIsNamed) {
+  auto challenge = only(accepter()).payload;
+  store_le(challenge.data(), std::uint16_t{9});
+  auto d = dialer();
+  EXPECT_TRUE(refused(d.receive(challenge_type, challenge), Errc::conflict, "version 9 of the handshake"));
+  EXPECT_TRUE(d.take_output().empty());
+}
+
 TEST_F(HandshakeTest, ARequiredFeatureThatIsUnknownIsNamed) {
-  auto d = dialer(), c = accepter();
-  auto hello = d.take_output().at(0).payload;
-  store_le(hello.data(), std::uint64_t{0xff});
-  ASSERT_TRUE(c.receive(hello_type, hello)) << "offers may be ignored";
-  auto c2 = accepter();
+  auto c = accepter();
+  auto challenge = only(c).payload;
+  auto d = dialer();
+  ASSERT_TRUE(d.receive(challenge_type, challenge));
+  auto hello = d.take_output()[0].payload;
+  store_le(hello.data(), std::uint64_t{0xff});  // offers may be ignored
   store_le(hello.data() + 8, std::uint64_t{0x20});
-  EXPECT_TRUE(refused(c2.receive(hello_type, hello), Errc::conflict, "0x20"));
+  ASSERT_TRUE(c.receive(hello_type, hello));
+  EXPECT_TRUE(refused(c.receive(proof_type, proof_of_dialer(a.secret, challenge, hello)), Errc::conflict, "0x20"));
 }
 
 TEST_F(HandshakeTest, Garbage) {
-  auto hello = dialer().take_output().at(0).payload;
+  auto d = dialer();
+  ASSERT_TRUE(d.receive(challenge_type, only(accepter()).payload));
+  auto hello = d.take_output()[0].payload;
+  EXPECT_EQ(hello.size(), hello_bytes);
   for (std::size_t n = 0; n < hello.size(); ++n) {
     auto c = accepter();
     EXPECT_FALSE(c.receive(hello_type, ByteSpan(hello).first(n))) << n;
   }
-  for (std::uint16_t type : {0, 2, 3, 4, 32, 37, 65535}) {
+  for (std::uint16_t type : {0, 2, 3, 4, 5, 32, 37, 65535}) {
     auto c = accepter();
     EXPECT_TRUE(refused(c.receive(type, hello), Errc::corrupt, "in the handshake")) << type;
+  }
+  for (std::uint16_t type : {0, 1, 2, 3, 5, 32}) {
+    auto dials = dialer();
+    EXPECT_TRUE(refused(dials.receive(type, hello), Errc::corrupt, "in the handshake")) << type;
   }
   auto twice = accepter();
   ASSERT_TRUE(twice.receive(hello_type, hello));
@@ -185,11 +252,18 @@ TEST_F(HandshakeTest, Garbage) {
     ASSERT_TRUE(c.receive(hello_type, hello));
     EXPECT_TRUE(refused(c.receive(proof_type, std::vector<std::byte>(n)), Errc::denied, "secret")) << n;
   }
+  for (std::size_t n : {0u, 1u, 2u, 33u}) EXPECT_FALSE(dialer().receive(challenge_type, std::vector<std::byte>(n, std::byte{1})));
 }
 
 TEST_F(HandshakeTest, NoncesAreFresh) {
-  auto a1 = dialer().take_output().at(0).payload, a2 = dialer().take_output().at(0).payload;
-  EXPECT_NE(a1, a2);
+  EXPECT_NE(only(accepter()).payload, only(accepter()).payload);
+  auto challenge = only(accepter()).payload;
+  auto hello = [&] {
+    auto d = dialer();
+    EXPECT_TRUE(d.receive(challenge_type, challenge));
+    return d.take_output().at(0).payload;
+  };
+  EXPECT_NE(hello(), hello());
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -58,6 +59,7 @@ struct PeerNetTest : testing::Test {
   struct Node {
     std::unique_ptr<PeerNet> net;
     int ups = 0, downs = 0;
+    std::string order;
     std::vector<PeerMessage> got;
     std::vector<std::string> notices;
     bool up() const { return ups > downs; }
@@ -81,7 +83,7 @@ struct PeerNetTest : testing::Test {
   Status start(Node& n, NetOptions o) {
     n.net = std::make_unique<PeerNet>(
         *loop, std::move(o), random,
-        NetEvents{[&n](ReplicaId) { n.ups++; }, [&n](ReplicaId) { n.downs++; },
+        NetEvents{[&n](ReplicaId) { n.ups++, n.order += "up "; }, [&n](ReplicaId) { n.downs++, n.order += "down "; },
                   [&n](ReplicaId, PeerMessage m) { n.got.push_back(std::move(m)); },
                   [&n](ReplicaId, const std::string& text) { n.notices.push_back(text); }});
     return n.net->start();
@@ -101,8 +103,12 @@ struct PeerNetTest : testing::Test {
   }
 
   // A stranger's connection to b's port.
-  Fd call() {
+  Fd call(int host = 1) {
     Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    sockaddr_in own{};
+    own.sin_family = AF_INET;
+    own.sin_addr.s_addr = htonl(INADDR_LOOPBACK + static_cast<unsigned>(host - 1));
+    EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&own), sizeof own), 0);
     Address to = ports[2].address();
     int rc = ::connect(fd.get(), reinterpret_cast<sockaddr*>(&to.storage), to.length);
     EXPECT_TRUE(rc == 0 || errno == EINPROGRESS);
@@ -150,7 +156,7 @@ struct PeerNetTest : testing::Test {
   Fd connect_as_1() {
     Fd fd = call();
     Handshake mine({volume, 1000, 1}, "well kept", Handshake::Direction::dialed, 2, random);
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < 3; ++i) {  // challenge, hello, proof
       for (const auto& m : mine.take_output()) say(fd, framed(m.type, m.payload));
       auto header = decode_wire_header(hear(fd, wire_header_bytes));
       EXPECT_TRUE(mine.receive(header->type, hear(fd, header->payload_bytes)));
@@ -353,9 +359,9 @@ TEST_F(PeerNetTest, ByteByByteIsAsGoodAsWhole) {
     auto speak = [&] {
       for (const auto& m : mine.take_output()) say_split(framed(m.type, m.payload));
     };
-    speak();
     receive();
     speak();
+    receive();
     receive();
     run_until([&] { return b.up(); });
     PeerMessage message = RecordMessage{{1, volume}, std::vector<std::byte>(200), std::vector<std::byte>(4096)};
@@ -380,7 +386,7 @@ TEST_F(PeerNetTest, ANewerConnectionOfThePeerReplacesTheOldOne) {
   run_until([&] { return b.ups == 1; });
   Fd second = connect_as_1();
   run_until([&] { return b.ups == 2; });
-  EXPECT_EQ(b.downs, 1);
+  EXPECT_EQ(b.order, "up down up ");
   hear_until_closed(first);
   b.net->send(1, Refuse{"to the newer one"});
   b.net->flush();
@@ -407,6 +413,98 @@ TEST_F(PeerNetTest, StrangersCannotFillTheTable) {
   for (const Fd& fd : strangers) hear_until_closed(fd);
   ASSERT_TRUE(start(a, options(1, 2)));
   run_until([&] { return a.up() && b.up(); });
+}
+
+// As many strangers as there may be from each address, all silent; the peer comes from one of these addresses.
+TEST_F(PeerNetTest, ThePeerGetsThroughWhileStrangersCall) {
+  NetOptions o = options(2, 1);
+  o.timeout = o.handshake = std::chrono::hours(1);
+  ASSERT_TRUE(start(b, o));
+  std::vector<Fd> strangers;
+  for (int host = 1; host <= 12; ++host)
+    for (int i = 0; i < 8; ++i) strangers.push_back(call(host));
+  run_until([&] { return b.noticed("too many callers at once: the caller at 127.0.0."); });
+  ASSERT_TRUE(start(a, options(1, 2)));
+  run_until([&] { return a.up() && b.up(); });
+  for (int i = 0; i < 20; ++i) strangers.push_back(call(1));
+  a.net->close(2, "once more");
+  run_until([&] { return a.ups == 2 && b.ups == 2; });
+}
+
+TEST_F(PeerNetTest, StrangersDoNotFillTheLog) {
+  ASSERT_TRUE(start(b, options(2, 1)));
+  clock.take();
+  for (std::uint32_t i = 1; i <= 40; ++i) {
+    Fd fd = call();
+    std::vector<std::byte> header(wire_header_bytes);
+    encode_wire_header({1, handshake_payload_max + i, 0}, header);  // each with words of its own
+    say(fd, header);
+    hear_until_closed(fd);
+  }
+  EXPECT_EQ(b.notices.size(), 6u);
+  clock.hand = clock.hand + std::chrono::minutes(2);
+  Fd fd = call();
+  say(fd, as_bytes(std::string(100, 'x')));
+  hear_until_closed(fd);
+  EXPECT_EQ(b.notices.size(), 8u);
+  EXPECT_TRUE(b.noticed("34 more callers were refused"));
+}
+
+// No descriptor is left for a caller: no busy loop, and it is taken when there is one again.
+TEST_F(PeerNetTest, WaitsForDescriptors) {
+  ASSERT_TRUE(start(b, options(2, 1)));
+  Fd fd = call();
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none{0, before.rlim_max};  // what is open stays
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  clock.take();  // the pause does not end
+  for (int i = 0; i < 50 && b.notices.empty(); ++i) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(10)));
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_TRUE(b.noticed("no connection can be taken: Too many open files"));
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(5)));
+  EXPECT_EQ(b.notices.size(), 1u) << "it does not try while it pauses";
+  std::byte byte;
+  EXPECT_EQ(::recv(fd.get(), &byte, 1, 0), -1);
+  clock.hand = clock.hand + std::chrono::seconds(1);
+  EXPECT_TRUE(decode_wire_header(hear(fd, wire_header_bytes)));
+}
+
+// What the owner hands over in one go rests on memory that its answer to a lost peer may free.
+TEST_F(PeerNetTest, ALostPeerIsToldOnALaterTurn) {
+  ASSERT_TRUE(start(b, options(2, 1)));
+  {
+    Fd fd = connect_as_1();
+    run_until([&] { return b.up(); });
+    linger reset{1, 0};
+    setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+  }
+  // The reset has arrived; the loop has not looked yet.
+  for (int i = 0; i < 3; ++i) {
+    b.net->send(1, Refuse{"too late"});
+    b.net->flush();
+  }
+  EXPECT_TRUE(b.noticed("sending to replica 1"));
+  EXPECT_EQ(b.downs, 0);
+  run_until([&] { return b.downs == 1; });
+}
+
+TEST_F(PeerNetTest, APeerThatTakesNothingIsClosed) {
+  NetOptions o = options(2, 1);
+  o.unsent_bytes_max = 8u << 20;
+  ASSERT_TRUE(start(b, o));
+  Fd fd = connect_as_1();
+  run_until([&] { return b.up(); });
+  PeerMessage large = RecordMessage{{1, volume}, std::vector<std::byte>(100), std::vector<std::byte>(1u << 20)};
+  int sent = 0;
+  for (; sent < 200 && !b.noticed("takes nothing"); ++sent) {
+    b.net->send(1, large);
+    b.net->flush();
+    ASSERT_TRUE(loop->turn(Duration(0)));
+  }
+  EXPECT_GT(sent, 8);
+  EXPECT_LT(sent, 200);
+  run_until([&] { return b.downs == 1; });
 }
 
 TEST(AddressTest, ResolveAndLoopback) {

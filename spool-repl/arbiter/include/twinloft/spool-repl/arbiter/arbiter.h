@@ -33,7 +33,7 @@ class Store {
 };
 
 // nullptr for Kind::manual. Fails where the settings can not work: unreadable files, say. Asks nobody. `clock` outlives it.
-Result<std::unique_ptr<Store>> make_store(const Settings& settings, const Uuid& volume, const Clock& clock);
+Result<std::unique_ptr<Store>> make_store(const Settings& settings, const Uuid& volume, ReplicaId self, const Clock& clock);
 
 class Arbiter {
  public:

@@ -1,6 +1,7 @@
 // What the section [volume.<name>.arbiter] says.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,10 @@ struct Settings {
   std::string prefix = "/twinloft";    // the key is PREFIX/UUID/epoch
   std::string ca_file, cert_file, key_file;  // for https; no ca_file: the system's
   std::string user, password_file;
+
+  // pacemaker
+  std::map<ReplicaId, std::string> nodes;  // every replica's node, by its name in the cluster
+  std::string programs = "/usr/sbin";      // where cibadmin and crm_node are
 };
 
 }  // namespace twinloft::repl::arbiter

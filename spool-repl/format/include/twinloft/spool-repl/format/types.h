@@ -39,6 +39,8 @@ struct Epoch {
   Uuid id;
   auto operator<=>(const Epoch&) const = default;
 };
+// Nobody counts so far. Who names a counter beyond it is wrong, and would have the next one wrap around.
+inline constexpr std::uint64_t epoch_counter_max = std::uint64_t{1} << 62;
 
 using ReplicaId = std::uint32_t;           // 1..64, fixed when the replica is created
 using ReplicaSet = std::uint64_t;          // bit (id - 1) for each member

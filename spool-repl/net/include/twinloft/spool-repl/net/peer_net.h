@@ -1,6 +1,10 @@
 // All connections of one volume to its peers: listening, dialing again and again, messages in and out.
 //
 // Of two replicas the one with the lower id dials. Everything happens on the loop's thread.
+//
+// Callers that have not proved themselves get little: a few connections for each address and for all of them, a short
+// time, a few lines in the log. Where there are too many, the oldest one of the address with the most goes: the peer
+// proves itself within a round trip, so it gets through whoever else calls.
 #pragma once
 
 #include <functional>
@@ -32,10 +36,14 @@ struct NetOptions {
   std::string secret;  // empty: loopback addresses only
   std::vector<NetPeer> peers;
   Duration timeout = std::chrono::seconds(6);         // without a word from the peer: it is lost
+  Duration handshake = std::chrono::seconds(3);       // what a caller has to prove itself, at most `timeout`
+  std::size_t unsent_bytes_max = 128u << 20;          // that an established peer does not take
   Duration redial = std::chrono::milliseconds(500);   // after a lost connection
   Duration redial_refused = std::chrono::seconds(3);  // after a refusal by either side
 };
 
+// All of them come from the loop, none from within a call of the owner's: where send() or flush() finds a connection
+// broken, `down` comes on a later turn. What the owner hands over in one go rests on memory that its answer may free.
 struct NetEvents {
   std::function<void(ReplicaId)> up;
   std::function<void(ReplicaId)> down;
@@ -70,14 +78,26 @@ class PeerNet {
     ports::Loop::TimerId redial_timer = 0;
     bool up = false;
     bool wanted = true;
+    std::string last_notice;
+  };
+  struct Caller {  // accepted, handshake not finished; in order of arrival
+    std::shared_ptr<Connection> connection;
+    std::string host;
   };
   void on_accept();
+  void take_caller(Fd fd, const sockaddr_storage& from);
+  void make_room(const std::string& host);
+  void pause_accepting(int error);
+  std::shared_ptr<Connection> make_connection(Fd fd, bool connecting, std::string name, Handshake::Direction direction,
+                                              ReplicaId expect);
   void dial(Peer& peer);
   void redial_later(Peer& peer, Duration delay);
   void on_established(Connection& connection);
   void on_closed(Connection& connection, const std::string& reason);
   void retire(Connection& connection);
-  void notice(ReplicaId peer, const std::string& text);
+  void notice(Peer& peer, const std::string& text);
+  void notice_of_caller(const std::string& text);
+  void deliver_downs();
   Peer* find(ReplicaId id);
   Peer* owner_of(const Connection& connection);
 
@@ -87,9 +107,13 @@ class PeerNet {
   NetEvents events_;
   Fd listener_;
   std::vector<Peer> peers_;
-  std::vector<std::shared_ptr<Connection>> callers_;  // accepted, handshake not finished
+  std::vector<Caller> callers_;
+  std::vector<ReplicaId> downs_;                      // to be told
   std::vector<std::vector<std::byte>> encoded_;       // payloads of the batch between two flushes
-  std::string last_notice_;
+  ports::Loop::TimerId accept_timer_ = 0;
+  unsigned caller_notices_ = 0, caller_notices_left_out_ = 0;  // of this minute
+  Instant caller_notices_since_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // posted calls look at it first
 };
 
 }  // namespace twinloft::repl::net

@@ -1,0 +1,127 @@
+#include "pacemaker.h"
+
+#include "twinloft/spool-repl/arbiter/value.h"
+
+namespace twinloft::repl::arbiter {
+
+namespace {
+
+using core::ArbiterAnswer;
+using core::ArbiterRequest;
+using Outcome = ArbiterAnswer::Outcome;
+
+constexpr std::size_t error_text_max = 200;
+
+// The last line that a program has written to standard error, fit for a log line.
+std::string last_line(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  if (std::size_t at = text.rfind('\n'); at != std::string::npos) text.erase(0, at + 1);
+  std::string out;
+  for (char c : text.substr(0, error_text_max)) out += c >= ' ' && c < 127 ? c : '?';
+  return out;
+}
+
+std::string seconds_text(Duration d) {
+  return std::to_string(std::max<std::int64_t>(1, std::chrono::duration_cast<std::chrono::seconds>(d).count()));
+}
+
+}  // namespace
+
+PacemakerStore::PacemakerStore(const Settings& settings, const Uuid& volume, ReplicaId self, const Clock& clock, Run run)
+    : settings_(settings), volume_(volume), self_(self), clock_(clock), set_("twinloft-" + volume.text()), property_(set_ + "-epoch"),
+      runner_(clock), run_(std::move(run)) {
+  if (!run_)
+    run_ = [this](const std::vector<std::string>& argv, const std::string& input, Instant deadline) { return runner_.run(argv, input, deadline); };
+}
+
+void PacemakerStore::cancel() {
+  cancelled_ = true;
+  runner_.cancel();
+}
+
+ArbiterAnswer PacemakerStore::perform(const ArbiterRequest& request) {
+  Result<ArbiterAnswer> answer = swap(request, clock_.now() + settings_.timeout);
+  if (answer) return *answer;
+  return {request.token, Outcome::unknown, std::nullopt, "pacemaker: " + answer.error().message};
+}
+
+Result<ProgramResult> PacemakerStore::program(std::vector<std::string> argv, const std::string& input, Instant deadline) {
+  argv[0] = settings_.programs + "/" + argv[0];
+  return run_(argv, input, deadline);
+}
+
+Result<Cib> PacemakerStore::query(Instant deadline) {
+  TL_TRY_ASSIGN(ProgramResult r, program({"cibadmin", "--query", "--timeout", seconds_text(deadline - clock_.now())}, "", deadline));
+  if (r.exit_code != 0) return fail(Errc::unavailable, "cibadmin --query: exit {}: {}", r.exit_code, last_line(r.err));
+  return read_cib(r.out, set_, property_);
+}
+
+// Evidence about a node of another name than the one that a replica runs on would be worth nothing.
+Status PacemakerStore::check_name(Instant deadline) {
+  if (name_checked_) return {};
+  TL_TRY_ASSIGN(ProgramResult r, program({"crm_node", "--name"}, "", deadline));
+  if (r.exit_code != 0) return fail(Errc::unavailable, "crm_node --name: exit {}: {}", r.exit_code, last_line(r.err));
+  std::string name = last_line(r.out);
+  if (name != settings_.nodes.at(self_))
+    return fail(Errc::invalid, "this node is {} in the cluster, and {} in nodes: correct the configuration", name, settings_.nodes.at(self_));
+  name_checked_ = true;
+  return {};
+}
+
+std::string PacemakerStore::obstacle(const Cib& cib) const {
+  if (!cib.fencing)
+    return "stonith-enabled is false: without fencing the cluster can not tell a dead node from a silent one. Configure fencing";
+  if (!cib.quorum) return "this partition has no quorum";
+  auto self = cib.nodes.find(settings_.nodes.at(self_));
+  if (self == cib.nodes.end() || self->second != NodeFate::online)
+    return fmt::format("this node ({}) is no full member of the cluster", settings_.nodes.at(self_));
+  return "";
+}
+
+// The replicas that the old value or the new one relies on, and whose node is neither here nor known to be down.
+std::string PacemakerStore::unaccounted(const Cib& cib, const ArbiterRequest& request) const {
+  ReplicaSet counted = request.desired.in_sync;
+  if (request.expected) counted |= request.expected->in_sync | set_of(request.expected->writer);
+  std::string out;
+  for (ReplicaId id = 1; id <= replica_id_max; ++id) {
+    if (!(counted & set_of(id)) || id == self_) continue;
+    auto name = settings_.nodes.find(id);
+    auto node = name == settings_.nodes.end() ? cib.nodes.end() : cib.nodes.find(name->second);
+    if (node != cib.nodes.end() && node->second != NodeFate::lost) continue;
+    out += fmt::format("{}replica {} ({})", out.empty() ? "" : ", ", id, name == settings_.nodes.end() ? "in no entry of nodes" : name->second);
+  }
+  return out;
+}
+
+Result<std::optional<core::EpochValue>> PacemakerStore::value_of(const Cib& cib) const {
+  if (!cib.value) return std::nullopt;
+  TL_TRY_ASSIGN(core::EpochValue value, decode_value(volume_, *cib.value));
+  return value;
+}
+
+// Reads the CIB, and where it is as expected patches that very version; whatever the patch's outcome, the next reading says
+// what has become of it. A version that has changed for another reason is no refusal: the same is tried on the new one.
+Result<ArbiterAnswer> PacemakerStore::swap(const ArbiterRequest& request, Instant deadline) {
+  TL_TRY(check_name(deadline));
+  std::optional<Cib::Version> patched;
+  std::string trouble;
+  while (!cancelled_) {
+    TL_TRY_ASSIGN(Cib cib, query(deadline));
+    if (std::string why = obstacle(cib); !why.empty()) return fail(Errc::unavailable, "{}", why);
+    TL_TRY_ASSIGN(auto current, value_of(cib));
+    if (request.read) return ArbiterAnswer{request.token, Outcome::granted, current, ""};
+    if (current == request.desired) return ArbiterAnswer{request.token, Outcome::granted, current, ""};
+    if (current != request.expected) return ArbiterAnswer{request.token, Outcome::refused, current, ""};
+    if (std::string lost = unaccounted(cib, request); !lost.empty())
+      return fail(Errc::unavailable, "{}: its node is neither a member of this partition nor known to be down (fenced, or stopped in good "
+                  "order). The change is made once the cluster has fenced it", lost);
+    if (patched == cib.version) return fail(Errc::unavailable, "cibadmin --patch: {}", trouble);
+    patched = cib.version;
+    TL_TRY_ASSIGN(ProgramResult r, program({"cibadmin", "--patch", "--xml-pipe", "--sync-call", "--timeout", seconds_text(deadline - clock_.now())},
+                                           cib_patch(cib, set_, property_, encode_value(volume_, request.desired)), deadline));
+    trouble = r.exit_code == 0 ? "exit 0, and the value has not changed" : fmt::format("exit {}: {}", r.exit_code, last_line(r.err));
+  }
+  return fail(Errc::unavailable, "given up: this node is being stopped");
+}
+
+}  // namespace twinloft::repl::arbiter
