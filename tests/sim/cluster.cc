@@ -95,6 +95,7 @@ core::Config Cluster::config_of(const Node& n) const {
 }
 
 void Cluster::create(Node& n) {
+  n.damaged = false;
   n.journal = SimFile(n.journal.name(), journal_bytes);
   n.data = SimFile(n.data.name(), n.data.size_bytes());
   auto made = journal::create_replica({volume_uuid, n.id, volume_blocks_, true}, n.journal, n.data, true);
@@ -107,8 +108,8 @@ void Cluster::start(Node& n) {
   auto recovered = journal::recover(n.journal, n.data, [&](const journal::Damage& d) {
     coverage_.hit("recovery: the log ends before the damage");
     note(fmt::format("replica {}: {}", n.id, d.text));
-    // What is not to be expected of it is not expected of its restart either.
-    if (!n.replaced) violated(fmt::format("replica {} finds damage that nobody has done: {}", n.id, d.text));
+    n.replaced = true;
+    if (!std::exchange(n.damaged, false)) violated(fmt::format("replica {} finds damage that nobody has done: {}", n.id, d.text));
     return Status();
   });
   if (recovered && recovered->report.bitmap_pages_lost > 0) coverage_.hit("recovery: a page of a bitmap lost");

@@ -44,7 +44,7 @@ void Cluster::rot() {
   Node& n = *nodes_[random_.below(nodes_.size())];
   ReplicaSet set = external_ && arbiter_.value ? arbiter_.value->in_sync : p->core->status().in_sync;
   bool p_holds_all = (set & set_of(p->id)) != 0 && (!external_ || (arbiter_.value && arbiter_.value->writer == p->id));
-  if (&n == p || !n.alive() || !p_holds_all || std::any_of(nodes_.begin(), nodes_.end(), [](auto& o) { return o->replaced; })) return;
+  if (&n == p || !n.alive() || !p_holds_all || std::any_of(nodes_.begin(), nodes_.end(), [](auto& o) { return o->replaced || o->damaged; })) return;
   crash(n, true);
   std::uint64_t kind = 1 + random_.below(5);
   if (kind == 1) {
@@ -52,7 +52,7 @@ void Cluster::rot() {
     flip(n.journal, journal_reserved_bytes + random_.below(bitmap_slots) * block_size, random_);
   } else if (auto at = victim(n.journal, random_)) {
     n.follows = false;
-    n.replaced = true;
+    n.replaced = n.damaged = true;
     note(fmt::format("replica {}: its journal is damaged at {}", n.id, *at));
     if (kind == 2) {
       coverage_.hit("fault: a sector of the journal cannot be read");

@@ -192,8 +192,10 @@ void Primary::update_tail_limit() {
   RecordNo limit = UINT64_MAX;
   for (const Peer& p : peers_) {
     // What is durable there and committed here is as good as in its data area: the bitmaps need not tell of it.
-    if (Link* l = v_.find_link(p.config.id); l && !p.filling())
+    if (Link* l = v_.find_link(p.config.id); l && !p.filling()) {
       l->covered_end = std::max(l->covered_end, std::min(p.durable_end, v_.log.committed_end()));
+      v_.learn(*l);
+    }
     if (p.sync_hold != 0) limit = std::min(limit, p.sync_hold);
     if (required(p.config.id) || p.connection == ConnectionState::Connected || room) limit = std::min(limit, p.durable_end);
   }

@@ -315,7 +315,10 @@ void Secondary::note_covered(RecordNo end) {
   if (commit != primary_commit_.lsn || end != v_.log.committed_end()) return;
   ReplicaSet set = v_.epoch_at(commit).in_sync | set_of(primary_);
   for (Link& l : v_.links)
-    if (set & set_of(l.config.id)) l.covered_end = std::max(l.covered_end, end);
+    if (set & set_of(l.config.id)) {
+      l.covered_end = std::max(l.covered_end, end);
+      v_.learn(l);
+    }
 }
 
 // Acks are cumulative: one a batch of output.

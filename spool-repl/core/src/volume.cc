@@ -132,6 +132,14 @@ void Volume::note_covered() {
   }
 }
 
+// Between two moves of the tail only this is possible: what is known already moves with the tail, so that it is durable
+// before marks are cleared. A slot that says `unknown` on the disk makes its marks there mean nothing.
+void Volume::learn(const Link& l) {
+  DirtyMap* d = find_dirty(l.config.id);
+  if (!d || d->slot().known || l.covered_end < log.first() || l.covered_end != log.committed_end()) return;
+  d->covered(log.epoch_before(l.covered_end), log.mark_before(l.covered_end), true);
+}
+
 EpochEntry Volume::epoch_at(Lsn lsn) const {
   for (auto e = sb.epochs.rbegin(); e != sb.epochs.rend(); ++e)
     if (e->start <= lsn) return *e;

@@ -61,6 +61,7 @@ class Volume {
   DirtyMap* find_dirty(ReplicaId id);
   const DirtyMap* find_dirty(ReplicaId id) const { return const_cast<Volume*>(this)->find_dirty(id); }
   void note_covered();
+  void learn(const Link& link);  // of one of which nothing was known: that it has everything now
   NodeState node_state(bool primary) const;
   void refuse_link(ReplicaId id, const std::string& reason);
 

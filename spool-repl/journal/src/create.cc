@@ -49,6 +49,12 @@ Result<Superblock> plan_layout(const CreateOptions& o, std::uint64_t journal_byt
                 (sb.ring_offset + journal_ring_bytes_min + (1u << 20) - 1) >> 20);
   sb.ring_bytes = (journal_bytes - sb.ring_offset) / block_size * block_size;
   sb.tail = {Lsn{0}, genesis_hash(o.volume, o.volume_blocks)};
+  if (o.adopt) {
+    sb.tail = {Lsn{1}, o.adopt->beginning};
+    sb.tail_epoch = o.adopt->epoch;
+    sb.commit = Lsn{1};
+    sb.epochs.push_back({o.adopt->epoch, Lsn{1}, o.replica, set_of(o.replica)});
+  }
   return sb;
 }
 

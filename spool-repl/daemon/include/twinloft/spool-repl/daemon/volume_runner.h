@@ -32,6 +32,7 @@ class VolumeRunner {
 };
 
 // The `create` command: makes journal and data area as configured. Returns what to tell the user.
-Result<std::string> create_volume(const VolumeSettings& settings);
+// `adopt`: what the data area holds is the volume's content from now on; otherwise it is zeroed.
+Result<std::string> create_volume(const VolumeSettings& settings, bool adopt = false);
 
 }  // namespace twinloft::repl::daemon
