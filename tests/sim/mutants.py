@@ -248,7 +248,7 @@ class Tree:
         changed.write_text(text)
         words = shlex.split(self.compile[str(source)])
         words = [w for w in words if "ccache" not in os.path.basename(w)]
-        for option, value in (("-o", str(folder / "mutant.o")), ("-MF", str(folder / "mutant.d")), ("-c", str(changed))):
+        for option, value in (("-o", str(folder / "mutant.o")), ("-c", str(changed))):
             words[words.index(option) + 1] = value
         self.run(words + ["-Wno-error", "-w", f"-I{source.parent}"], cwd=self.build_folder)
         words = [w for w in shlex.split(self.link) if w not in (":", "&&")]
@@ -286,8 +286,9 @@ def build_all(tree, chosen, jobs, programs):
             with build_lock(), concurrent.futures.ThreadPoolExecutor(jobs) as pool:
                 for program in pool.map(tree.mutant, chosen[first:first + 12]):
                     programs.put(program)
-    except SystemExit:
+    except BaseException:
         programs.put(None)
+        raise
 
 
 def main():
