@@ -106,7 +106,14 @@ void Cluster::create(Node& n) {
 void Cluster::start(Node& n) {
   if (random_.below(4) == 0) probe_damage(n);
   if (random_.below(10) == 0) damage_superblock(n);
-  auto recovered = journal::recover(n.journal, n.data);
+  auto recovered = journal::recover(n.journal, n.data, [&](const journal::Damage& d) {
+    coverage_.hit("recovery: the log ends before the damage");
+    note(fmt::format("replica {}: {}", n.id, d.text));
+    // What is not to be expected of it is not expected of its restart either.
+    if (!n.replaced) violated(fmt::format("replica {} finds damage that nobody has done: {}", n.id, d.text));
+    return Status();
+  });
+  if (recovered && recovered->report.bitmap_pages_lost > 0) coverage_.hit("recovery: a page of a bitmap lost");
   if (!recovered) violated(fmt::format("replica {} does not recover: {}", n.id, recovered.error().message));
   if (recovered->report.torn_frames > 0) coverage_.hit("recovery: torn tail with an intact record behind it");
   if (recovered->report.uncommitted > 0) coverage_.hit("recovery: uncommitted records kept");
@@ -233,6 +240,8 @@ void Cluster::inject_fault() {
     coverage_.hit("fault: the arbiter is away");
     arbiter_.reachable = false;
     schedule(below(50000), [this] { arbiter_.reachable = true; });
+  } else if (kind == 11) {
+    rot();
   }
 }
 

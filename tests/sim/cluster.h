@@ -103,6 +103,7 @@ class Cluster {
   void inject_fault();
 
   // faults.cc: failing disks, and links that fail without saying so
+  void rot();
   void inject_partial_fault();
   void silence(Link& link);
   void lose(Link& link, std::size_t side);

@@ -15,6 +15,7 @@ void Cluster::probe_damage(const Node& n) {
   const Superblock& sb = loaded->superblock;
   auto scan = journal::scan_journal(journal, sb);
   if (!scan) violated(fmt::format("replica {} would not recover: {}", n.id, scan.error().message));
+  if (scan->damage) return;  // there is some already
   const auto& records = scan->log.records;
   auto offset_of = [&](const StoredRecord& r) { return sb.ring_offset + r.pos.v % sb.ring_bytes; };
 

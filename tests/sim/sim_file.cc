@@ -64,6 +64,11 @@ SimFile::SimFile(std::string name, std::uint64_t bytes)
   TL_CHECK(bytes % page_bytes == 0);
 }
 
+void SimFile::readable_again(std::uint64_t first, std::uint64_t pages) {
+  if (unreadable_.empty()) return;
+  unreadable_.erase(unreadable_.lower_bound(first), unreadable_.lower_bound(first + pages));
+}
+
 std::uint64_t SimFile::first_page(std::uint64_t offset, std::uint64_t bytes) const {
   TL_CHECK(offset % page_bytes == 0 && bytes % page_bytes == 0 && offset + bytes <= size_bytes());
   return offset / page_bytes;
@@ -71,12 +76,16 @@ std::uint64_t SimFile::first_page(std::uint64_t offset, std::uint64_t bytes) con
 
 Status SimFile::read(std::uint64_t offset, MutableByteSpan out) {
   std::uint64_t first = first_page(offset, out.size());
+  auto bad = unreadable_.lower_bound(first);
+  if (bad != unreadable_.end() && *bad < first + out.size() / page_bytes)
+    return fail(Errc::io, "{}: reading at {}", name_, *bad * page_bytes);
   for (std::size_t i = 0; i < out.size() / page_bytes; ++i) now_[first + i].read(out.data() + i * page_bytes);
   return {};
 }
 
 void SimFile::write_blocks(std::uint64_t offset, std::vector<Page> blocks) {
   std::uint64_t first = first_page(offset, blocks.size() * page_bytes);
+  readable_again(first, blocks.size());
   std::copy(blocks.begin(), blocks.end(), now_.begin() + static_cast<std::ptrdiff_t>(first));
   cache_.push_back({next_write_++, offset, std::move(blocks)});
 }
@@ -109,6 +118,7 @@ void SimFile::sync_upto(std::uint64_t write) {
 
 void SimFile::write_durable(std::uint64_t offset, const std::vector<Page>& blocks) {
   auto first = static_cast<std::ptrdiff_t>(first_page(offset, blocks.size() * page_bytes));
+  readable_again(offset / page_bytes, blocks.size());
   std::copy(blocks.begin(), blocks.end(), media_.begin() + first);
   std::copy(blocks.begin(), blocks.end(), now_.begin() + first);
 }

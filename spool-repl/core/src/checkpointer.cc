@@ -107,7 +107,8 @@ void Checkpointer::on_home_synced(int error) {
 void Checkpointer::move_tail() {
   v_.home_end = std::max(v_.home_end, target_);
   new_first_ = reachable_tail();
-  if (new_first_ == v_.log.first()) {
+  // A resync's blocks come with no record: the marks that tell of them go to the disk with the sync that ends it.
+  if (new_first_ == v_.log.first() && !sync_this_round_) {
     finish();
     return;
   }

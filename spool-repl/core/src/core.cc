@@ -132,7 +132,7 @@ void Core::Parts::step(const Promote& e) {
     volume.out.commands.push_back({e.token, false, "a change of role is under way"});
     return;
   }
-  promotion.ask(e.token == 0 ? std::nullopt : std::optional(e.token), e.force);
+  promotion.ask(e.token == 0 ? std::nullopt : std::optional(e.token), e.force, e.accept_loss);
 }
 
 void Core::Parts::step(const Demote& e) {
@@ -152,6 +152,7 @@ void Core::Parts::step(const Demote& e) {
 void Core::Parts::become_primary() {
   Promotion::Granted g = std::move(*granted);
   granted.reset();
+  if (volume.inconsistent) volume.accept_loss();
   auto& p = role.emplace<Primary>(volume, checkpointer);
   volume.out.notices.push_back({g.by_force, g.text, NoticeKind::role, volume.sb.replica, g.epoch.counter});
   volume.out.role_changes.push_back({Role::primary});

@@ -323,6 +323,7 @@ ReplicaId Primary::successor_of(Lsn lsn) const {
 }
 
 void Primary::begin(Peer& peer, RecordNo common_end) {
+  if (common_end < v_.readable_from) return begin_resync(peer);
   LogMark from = v_.log.mark_before(common_end);
   if (from.lsn < peer.peer_commit) {
     peer.split_brain = true;
@@ -397,20 +398,32 @@ void Primary::on_journal_read(std::uint64_t n, int error, std::vector<std::byte>
   peer->reading = false;
   if (peer->connection != ConnectionState::Connected) return;
   const LogRecord& r = v_.log.at(peer->sent_end);
-  if (error != 0) return refuse(*peer, fmt::format("the journal here cannot be read (errno {})", error));
+  if (error != 0) return journal_is_damaged(*peer, fmt::format("cannot be read at record {} (errno {})", r.first.v, error));
   ByteSpan all(bytes);
   ByteSpan meta = all.subspan(frame_header_bytes, r.meta_bytes);
   auto body = decode_body_meta(meta, v_.sb.volume, v_.sb.volume_blocks);
   if (!body || body->mark() != r.mark)
-    return refuse(*peer, fmt::format("the journal here is damaged at record {}", r.first.v));
+    return journal_is_damaged(*peer, fmt::format("is damaged at record {}", r.first.v));
   ByteSpan payload = all.subspan(std::size_t{meta_blocks_for(r.meta_bytes)} * block_size);
   std::vector<const std::byte*> blocks;
   for (std::size_t at = 0; at < payload.size(); at += block_size) blocks.push_back(payload.data() + at);
   if (!verify_payload(*body, blocks))
-    return refuse(*peer, fmt::format("the journal here is damaged in the payload of record {}", r.first.v));
+    return journal_is_damaged(*peer, fmt::format("is damaged in the payload of record {}", r.first.v));
   v_.out.sends.push_back(Send{peer->config.id, RecordMessage{peer->epoch, {meta.begin(), meta.end()},
                                                              {payload.begin(), payload.end()}}});
   peer->sent_end++;
+}
+
+// What the record brought is in the data area, or in memory and will be: the peer gets it as content instead.
+void Primary::journal_is_damaged(Peer& peer, const std::string& how) {
+  v_.readable_from = peer.sent_end + 1;
+  checkpointer_.request();
+  peer.connection = ConnectionState::StandAlone;
+  peer.why = "the journal here " + how;
+  v_.out.notices.push_back({true, fmt::format("the journal here {}: replica {} gets its content by a resync", how,
+                                              peer.config.id), NoticeKind::other, peer.config.id});
+  v_.out.sends.push_back(Send{peer.config.id, Refuse{"my journal is damaged: connect again for a resync"}});
+  v_.out.closes.push_back({peer.config.id, "for a resync, since the journal here is damaged"});
 }
 
 // Peers learn the commit point once a batch of output, not once a record.

@@ -176,6 +176,7 @@ class Primary {
   void handle(Peer& peer, const Refuse& message);
   void probe_next(Peer& peer);
   void begin(Peer& peer, RecordNo common_end);
+  void journal_is_damaged(Peer& peer, const std::string& how);
   void update_tail_limit();
 
   // resync.cc: the source's side

@@ -31,7 +31,11 @@ EpochEntry Promotion::newest_known() const {
 std::string Promotion::obstacle() const {
   ReplicaId self = v_.sb.replica;
   if (v_.failed) return "this node's disk has failed: " + v_.failure;
-  if (v_.inconsistent)
+  if (v_.damaged() && !accept_loss_)
+    return fmt::format("the journal here was damaged behind LSN {}, and had acknowledged writes up to LSN {}: they come back from a "
+                       "replica that has them. Connect one, or promote it. If there is none, use --accept-loss",
+                       v_.sb.inconsistent_base.v, v_.sb.inconsistent_until.v);
+  if (v_.inconsistent && !v_.damaged())
     return "this replica is Inconsistent: a resync into it has not been finished. Promote its source, or wait";
   for (const Link& l : v_.links)
     if (l.state && l.state->primary) return fmt::format("replica {} is Primary: demote it first", l.config.id);
@@ -62,13 +66,14 @@ std::string Promotion::obstacle() const {
   return "";
 }
 
-void Promotion::ask(std::optional<Token> command, bool force) {
+void Promotion::ask(std::optional<Token> command, bool force, bool accept_loss) {
   if (phase_ != Phase::idle) {
     if (!command) return;
     v_.out.commands.push_back({*command, false, "a promotion is under way already"});
     return;
   }
-  force_ = force;
+  force_ = force || accept_loss;
+  accept_loss_ = accept_loss;
   why_not_ = obstacle();
   if (!why_not_.empty()) {
     if (command) v_.out.commands.push_back({*command, false, why_not_});

@@ -28,7 +28,7 @@ class Promotion {
   };
 
   // `command`: answered with CommandDone; without one this node tries on its own account and stays silent.
-  void ask(std::optional<Token> command, bool force);
+  void ask(std::optional<Token> command, bool force, bool accept_loss = false);
   bool busy() const { return phase_ != Phase::idle; }
   void on_arbiter(const ArbiterAnswer& answer);
   // From the other replica, while this node is secondary. `follows`: a primary is connected here.
@@ -55,7 +55,7 @@ class Promotion {
   Volume& v_;
   Phase phase_ = Phase::idle;
   std::optional<Token> command_;
-  bool force_ = false;
+  bool force_ = false, accept_loss_ = false;
   Uuid attempt_;
   std::vector<ReplicaId> waiting_for_;
   Instant deadline_;

@@ -34,7 +34,7 @@ bool Primary::bitmap_reaches(const Peer& peer, Lsn content) const {
 }
 
 void Primary::begin_resync(Peer& peer) {
-  peer.sync_hold = v_.log.first();
+  peer.sync_hold = std::max(v_.log.first(), v_.readable_from);
   const Link* link = v_.find_link(peer.config.id);
   bool unfinished = link->state && link->state->inconsistent;
   // A consistent one looks itself whether it has the record that we name.
@@ -42,7 +42,7 @@ void Primary::begin_resync(Peer& peer) {
                             : bitmap_reaches(peer, peer.peer_last);
   peer.sync_whole = !reaches;
   peer.sync_compare = unfinished;
-  SyncBegin m{peer.epoch, v_.log.tail_mark(), v_.log.epoch_before(v_.log.first()), !reaches, {}, {}, {}};
+  SyncBegin m{peer.epoch, v_.log.mark_before(peer.sync_hold), v_.log.epoch_before(peer.sync_hold), !reaches, {}, {}, {}};
   if (reaches) m.since_epoch = v_.find_dirty(peer.config.id)->slot().since_epoch, m.since = v_.find_dirty(peer.config.id)->slot().since;
   for (const EpochEntry& e : v_.sb.epochs)
     if (e.start <= m.from.lsn) m.epochs.push_back(e);
@@ -61,6 +61,7 @@ void Primary::handle(Peer& peer, const SyncReady& m) {
   peer.why.clear();
   peer.sent_end = peer.received_end = peer.durable_end = *from;
   start_sync(peer, m.from.lsn, peer.sync_whole || m.whole, peer.sync_compare || peer.sync_whole || m.whole);
+  peer.sync->not_before = *from;
   v_.out.notices.push_back({false, fmt::format("replica {} is connected at {}, resync of {} blocks begins", peer.config.id,
                                                m.from.lsn.v, peer.sync->total), NoticeKind::resync_begun, peer.config.id});
 }

@@ -74,7 +74,7 @@ bool Secondary::settle_base() {
 
 void Secondary::try_reset() {
   if (!reset_ || cut_ != Cut::none || v_.journal_in_flight > 0 || v_.failed) return;
-  if (!reset_->whole && !v_.inconsistent && !settle_base()) return;
+  if (!reset_->whole && (!v_.inconsistent || v_.damaged()) && !settle_base()) return;
   if (!checkpointer_.idle()) return;
   RecordNo from = v_.log.committed_end();
   if (!reset_archived_ && from < v_.log.end()) {
@@ -106,7 +106,7 @@ void Secondary::reset() {
                                NoticeKind::resync_begun, primary_});
   Superblock& sb = v_.sb;
   if (reset_->whole) sb.inconsistent_base_epoch = {}, sb.inconsistent_base = base_unknown;
-  else if (!v_.inconsistent)
+  else if (!v_.inconsistent || v_.damaged())
     sb.inconsistent_base_epoch = v_.log.epoch_before(v_.log.committed_end()), sb.inconsistent_base = v_.commit_lsn();
   // What comes is marked for the others as it comes; what was marked before is right as long as it is of this history.
   for (DirtyMap& d : v_.dirty)
@@ -160,9 +160,7 @@ void Secondary::handle(SyncData& m) {
     v_.out.sends.push_back(Send{primary_, SyncAck{epoch_, m.seq, true}});
     return;
   }
-  if (v_.committed.empty()) v_.committed_since = v_.now;
-  // Above all LSNs: no record's serial. Nor that of an earlier connection, which a checkpoint may be writing home.
-  std::uint64_t serial = std::uint64_t{1} << 63 | ++sync_serial_;
+  std::uint64_t serial = next_sync_serial();
   const std::byte* from = m.payload.data();
   for (const Extent& e : m.extents) {
     for (DirtyMap& d : v_.dirty) d.mark(e.lba, e.blocks);
@@ -171,12 +169,7 @@ void Secondary::handle(SyncData& m) {
       v_.committed.put_zeros(e.lba, e.blocks, serial);
       continue;
     }
-    for (std::uint32_t i = 0; i < e.blocks; ++i, from += block_size) {
-      Slot slot = v_.arena.take();
-      std::memcpy(v_.arena.data(slot), from, block_size);
-      v_.committed.put_data(e.lba + i, slot, serial);
-      v_.arena.unref(slot);
-    }
+    for (std::uint32_t i = 0; i < e.blocks; ++i, from += block_size) put_synced(e.lba + i, from, serial);
   }
   // A round that is under way has its blocks already: the next one takes these.
   sync_flying_.push_back({m.seq, checkpointer_.rounds_begun() + 1});
@@ -185,8 +178,6 @@ void Secondary::handle(SyncData& m) {
 void Secondary::handle(const SyncEnd& m) {
   if (m.epoch != epoch_ || !begun_ || !v_.inconsistent) return refuse("it ended a resync that nobody began");
   sync_until_ = m.until;
-  // Damage to the log here is repaired only when everything is back that it ever held.
-  if (v_.sb.inconsistent_until.v != UINT64_MAX) sync_until_ = std::max(m.until, v_.sb.inconsistent_until);
   // What was found equal may have been in no more than the disk's cache.
   checkpointer_.request_sync();
   sync_round_ = checkpointer_.rounds_begun() + 1;
@@ -198,6 +189,8 @@ void Secondary::handle(SyncCheck& m) {
   if (m.epoch != epoch_ || !begun_ || !v_.inconsistent) return refuse("it sent checks that nobody asked for");
   auto end = m.word * 64 + static_cast<std::uint64_t>(std::bit_width(m.mask));
   if (end > v_.sb.volume_blocks || checks_.size() >= checks_max) return refuse("it sent checks beyond the volume, or too many");
+  // Some of it may have come in an earlier resync, whose marks were lost in a crash.
+  for (DirtyMap& d : v_.dirty) d.mark(Lba{m.word * 64}, end - m.word * 64);
   checks_.push_back(std::move(m));
 }
 
@@ -222,24 +215,50 @@ void Secondary::read_check() {
   v_.out.home_reads.push_back(std::move(home));
 }
 
+// Which blocks of the check are not what the source has. An equal one is written again where the disk is not trusted.
+std::uint64_t Secondary::compare() {
+  static constexpr std::array<std::byte, block_size> zeros{};
+  const Checking& c = *checking_;
+  auto first = static_cast<unsigned>(std::countr_zero(c.check.mask));
+  bool rewrite = v_.distrusts_disk && v_.arena.free() >= 64 + record_blocks_max;
+  std::uint64_t differ = 0, serial = rewrite ? next_sync_serial() : 0;
+  std::size_t n = 0;
+  for (unsigned bit = 0; bit < 64; ++bit) {
+    if (!(c.check.mask >> bit & 1)) continue;
+    Lba lba{c.check.word * 64 + bit};
+    auto found = v_.committed.find(lba);
+    const std::byte* block = found.kind == BlockIndex::Kind::data    ? v_.arena.data(found.slot)
+                             : found.kind == BlockIndex::Kind::zeros ? zeros.data()
+                                                                     : v_.read_arena.data(c.slots[bit - first]);
+    bool equal = hash128({block, block_size}) == c.check.digests[n++];
+    bool on_its_way = found.kind != BlockIndex::Kind::absent;
+    if (!equal || (v_.distrusts_disk && !rewrite && !on_its_way)) differ |= std::uint64_t{1} << bit;
+    else if (rewrite && !on_its_way) put_synced(lba, block, serial);
+  }
+  if (rewrite) checkpointer_.request();
+  return differ;
+}
+
+// Above all LSNs: no record's serial. Nor that of an earlier connection, which a checkpoint may be writing home.
+std::uint64_t Secondary::next_sync_serial() {
+  if (v_.committed.empty()) v_.committed_since = v_.now;
+  return std::uint64_t{1} << 63 | ++sync_serial_;
+}
+
+void Secondary::put_synced(Lba lba, const std::byte* block, std::uint64_t serial) {
+  Slot slot = v_.arena.take();
+  std::memcpy(v_.arena.data(slot), block, block_size);
+  v_.committed.put_data(lba, slot, serial);
+  v_.arena.unref(slot);
+}
+
 void Secondary::on_check_read(int error) {
   TL_CHECK(checking_.has_value());
   Checking& c = *checking_;
   if (!c.stale && error == 0 && c.home_changes != v_.home_changes) return read_check();
   if (!c.stale) {
     // A block that cannot be read differs: what comes in its place is written over it.
-    std::uint64_t differ = error != 0 ? c.check.mask : 0;
-    auto first = static_cast<unsigned>(std::countr_zero(c.check.mask));
-    std::size_t n = 0;
-    for (unsigned bit = 0; bit < 64 && error == 0; ++bit) {
-      if (!(c.check.mask >> bit & 1)) continue;
-      static constexpr std::array<std::byte, block_size> zeros{};
-      auto found = v_.committed.find(Lba{c.check.word * 64 + bit});
-      const std::byte* block = found.kind == BlockIndex::Kind::data    ? v_.arena.data(found.slot)
-                               : found.kind == BlockIndex::Kind::zeros ? zeros.data()
-                                                                       : v_.read_arena.data(c.slots[bit - first]);
-      if (hash128({block, block_size}) != c.check.digests[n++]) differ |= std::uint64_t{1} << bit;
-    }
+    std::uint64_t differ = error != 0 ? c.check.mask : compare();
     v_.out.sends.push_back(Send{primary_, SyncDiffer{epoch_, c.check.seq, differ}});
   }
   for (Slot slot : c.slots) v_.read_arena.unref(slot);

@@ -54,6 +54,9 @@ class Secondary {
   bool settle_base();
   void start_check();
   void read_check();
+  std::uint64_t compare();
+  std::uint64_t next_sync_serial();
+  void put_synced(Lba lba, const std::byte* block, std::uint64_t serial);
   std::string objection(const SyncBegin& message) const;
   void try_reset();
   void reset();

@@ -41,6 +41,7 @@ Volume::Volume(const Config& c, const RecoveredLog& recovered, Arena& a, Arena& 
       log({sb.ring_bytes, sb.tail_pos}, sb.tail, sb.tail_epoch),
       committed(a),
       inconsistent(!sb.inconsistent_source.id.is_nil()) {
+  distrusts_disk = inconsistent;
   for (const PeerConfig& p : config.peers) links.emplace_back().config = p;
 }
 
@@ -170,6 +171,7 @@ NodeState Volume::node_state(bool primary) const {
   s.inconsistent = inconsistent;
   s.base_epoch = sb.inconsistent_base_epoch;
   s.base = inconsistent ? sb.inconsistent_base : Lsn{};
+  if (damaged()) s.base_epoch = log.epoch_before(log.end()), s.base = log.last_mark().lsn;
   s.newest_epoch = newest_epoch();
   s.epoch = recorded();
   s.last = log.last_mark();
@@ -283,6 +285,17 @@ unsigned Volume::on_superblock_written(int error) {
   superblock_in_flight_ = 0;
   if (superblock_wanted_ != 0) start_superblock_write();
   return done;
+}
+
+void Volume::accept_loss() {
+  out.notices.push_back({true, fmt::format("acknowledged writes behind LSN {}, up to LSN {}, are given up", sb.inconsistent_base.v,
+                                           sb.inconsistent_until.v), NoticeKind::other, sb.replica});
+  inconsistent = false;
+  sb.inconsistent_source = {};
+  sb.inconsistent_until = {};
+  sb.inconsistent_base_epoch = {};
+  sb.inconsistent_base = {};
+  write_superblock(for_consistent);
 }
 
 // A completed write that can not become durable is lost data: never forgotten, whatever works afterwards.

@@ -48,6 +48,7 @@ class Volume {
   void write_superblock(Purpose purpose);
   unsigned on_superblock_written(int error);  // the purposes that are now durable; 0 on failure
 
+  void accept_loss();  // what is here is the volume from now on, although it was Inconsistent
   void fail_device(std::string reason);
 
   Link* find_link(ReplicaId id);
@@ -75,7 +76,13 @@ class Volume {
   BlockIndex committed;      // committed content that the data area lacks; serial = LSN of the record's end
   RecordNo home_end = 1;     // everything before is durable in the data area
   bool inconsistent = false;     // as the superblock says, or would say at worst
+  // Inconsistent not for a resync but because its journal lost what it had: all of that comes as records.
+  bool damaged() const { return inconsistent && sb.inconsistent_until != base_unknown; }
+  // The process began with a resync unfinished. What an earlier one wrote may be readable and yet not durable, also after a
+  // sync that succeeds: an earlier one may have failed.
+  bool distrusts_disk = false;
   bool hold_checkpoint = false;  // the log is about to be reset
+  RecordNo readable_from = 0;        // records before this one are not to be had from the journal here: it is damaged
   RecordNo tail_limit = UINT64_MAX;  // the tail stays below: a peer still needs these records
   std::vector<Link> links;
   std::vector<DirtyMap> dirty;       // by slot of the superblock

@@ -36,6 +36,7 @@ constexpr const char* usage_text =
     "  --config FILE        default /etc/twinloft/spool-repl.toml\n"
     "  --json               status and events as JSON, a line each\n"
     "  --force              with promote\n"
+    "  --accept-loss        with promote: although acknowledged writes were lost here in a damaged journal\n"
     "  --version, --help\n";
 
 int create(const daemon::NodeSettings& node, const NodeOptions& options) {
@@ -56,7 +57,7 @@ constexpr Duration role_change_time_max = std::chrono::minutes(2);
 int ask_node(const daemon::NodeSettings& node, const NodeOptions& options) {
   for (const auto& v : node.volumes) {
     if (v.name != options.volume) continue;
-    auto done = control::ask(v.control, options.command + (options.force ? " force" : ""), role_change_time_max);
+    auto done = control::ask(v.control, options.command + (options.accept_loss ? " accept-loss" : options.force ? " force" : ""), role_change_time_max);
     if (!done) return report(done.error(), done.error().code == Errc::unavailable ? exit_unavailable : exit_failed);
     fmt::print("{}", *done);
     return exit_ok;
@@ -67,7 +68,7 @@ int ask_node(const daemon::NodeSettings& node, const NodeOptions& options) {
 
 std::optional<int> parse(int argc, char** argv, NodeOptions& out) {
   po::options_description visible, all;
-  visible.add_options()("config", po::value(&out.config))("json", po::bool_switch(&out.json))("force", po::bool_switch(&out.force))("watch", po::bool_switch(&out.watch))("follow", po::bool_switch(&out.follow))("since", po::value(&out.since))("help", "")("version", "");
+  visible.add_options()("config", po::value(&out.config))("json", po::bool_switch(&out.json))("force", po::bool_switch(&out.force))("accept-loss", po::bool_switch(&out.accept_loss))("watch", po::bool_switch(&out.watch))("follow", po::bool_switch(&out.follow))("since", po::value(&out.since))("help", "")("version", "");
   all.add(visible).add_options()("command", po::value(&out.command))("volume", po::value(&out.volume));
   po::positional_options_description positional;
   positional.add("command", 1).add("volume", 1);

@@ -13,6 +13,7 @@
 #include <map>
 
 #include "archiver.h"
+#include "damage.h"
 #include "disk_shell.h"
 #include "event_log.h"
 #include "front_ends.h"
@@ -213,9 +214,19 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     return {};
   }
 
+  Status keep_damaged(ports::BlockFile& journal, const journal::Damage& damage) {
+    log_error("volume {}: {}. What is missing comes from a replica that has it", settings_.name, damage.text);
+    auto kept = keep_journal(journal, damage, state_directory(settings_), settings_.name);
+    if (!kept)
+      return fail(Errc::corrupt, "{}. Nothing was changed, since no copy of the journal could be kept: {}", damage.text,
+                  kept.error().message);
+    log_error("volume {}: the damaged journal is kept in {}", settings_.name, *kept);
+    return {};
+  }
+
   Result<RecoveredLog> recover() {
     io::OsBlockFile journal(journal_), data(data_);
-    TL_TRY_ASSIGN(journal::RecoveredVolume r, journal::recover(journal, data));
+    TL_TRY_ASSIGN(journal::RecoveredVolume r, journal::recover(journal, data, [&](const journal::Damage& d) { return keep_damaged(journal, d); }));
     const journal::RecoveryReport& report = r.report;
     if (report.superblock_repaired)
       warn("superblock-repaired", "a damaged copy of the superblock was rewritten from the other");
@@ -389,10 +400,10 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     }
     if (text.starts_with("events ")) return reply(list_events(text.substr(7)));
     if (stopping_) return reply(fail(Errc::unavailable, "the node is being stopped"));
-    if (text == "promote" || text == "promote force") {
+    if (text == "promote" || text == "promote force" || text == "promote accept-loss") {
       core::Token token = next_command_++;
       replies_.emplace(token, std::move(reply));
-      core_->step(core::Promote{token, text == "promote force"});
+      core_->step(core::Promote{token, text != "promote", text == "promote accept-loss"});
     } else if (text == "demote") {
       demote(std::move(reply));
     } else if (text == "connect" || text == "disconnect") {

@@ -29,11 +29,8 @@ Result<Listing> list_journal(ports::BlockFile& journal) {
   out.superblock_copies_agree = found.copies_agree;
   const Superblock& sb = out.superblock;
   // The verdict is recovery's own, so that the two can not differ.
-  if (auto scan = scan_journal(journal, sb); !scan) {
-    if (scan.error().code != Errc::corrupt) return std::unexpected(scan.error());
-    out.damage = scan.error();
-    if (journal.size_bytes() < sb.ring_offset + sb.ring_bytes) return std::unexpected(scan.error());
-  }
+  TL_TRY_ASSIGN(Scan scan, scan_journal(journal, sb));
+  if (scan.damage) out.damage = Error{Errc::corrupt, fmt::format("{}: {}", journal.name(), scan.damage->text)};
   RingReader reader(journal, sb);
   ChainWalk walk(sb.tail_pos, sb.tail);
   out.commit = std::max(sb.commit, sb.tail.lsn);

@@ -29,7 +29,7 @@ class Scanner {
       TL_TRY_ASSIGN(bool found, next());
       if (!found) break;
     }
-    TL_TRY(judge_hole());
+    judge_hole();
     keep_uncommitted_only();
     return std::move(scan_);
   }
@@ -47,7 +47,13 @@ class Scanner {
   }
 
   Result<bool> take(JournalPos pos) {
-    TL_TRY_ASSIGN(auto found, read_record(reader_, sb_, pos, last_));
+    auto read = read_record(reader_, sb_, pos, last_);
+    if (!read && read.error().code == Errc::invalid) return std::unexpected(read.error());
+    if (!read) {
+      unreadable_ = read.error().message;
+      return false;
+    }
+    std::optional<RecordAt>& found = *read;
     if (!found) return false;
     auto& [frame, body, meta, payload] = *found;
     std::uint64_t bytes = std::uint64_t{frame.total_blocks} * block_size;
@@ -75,26 +81,30 @@ class Scanner {
   }
 
   // Looks at every block of the ring for frames that were written behind the hole in this lap.
-  Status judge_hole() {
+  void judge_hole() {
     std::uint64_t end = sb_.tail_pos.v + sb_.ring_bytes;
+    Lsn upto = scan_.log.commit;
     for (std::uint64_t p = pos_.v; p < end; p += block_size) {
-      TL_TRY_ASSIGN(ByteSpan block, reader_.read(p % sb_.ring_bytes, block_size));
-      auto frame = decode_frame(block, sb_.volume);
+      auto block = reader_.read(p % sb_.ring_bytes, block_size);
+      if (!block) continue;
+      auto frame = decode_frame(*block, sb_.volume);
       if (!frame || frame->pos.v != p || frame->replica != sb_.replica) continue;
       Lsn claims = std::max(frame->durable_lsn, frame->commit_lsn);
       // What was cut off since was durable then and does not count any more.
       if (frame->incarnation < sb_.cut_incarnation) claims = std::min(claims, sb_.cut_lsn);
-      if (claims > last_.lsn)
-        return fail(Errc::corrupt, "the journal is damaged after LSN {} (offset {}): an intact record behind it was "
-                    "written when everything up to LSN {} was durable. Nothing was changed. Acknowledged writes are "
-                    "missing here: make the peer primary and create this replica anew",
-                    last_.lsn.v, sb_.ring_offset + pos_.v % sb_.ring_bytes, claims.v);
+      upto = std::max(upto, claims);
       scan_.torn_frames++;
     }
-    if (scan_.log.commit > last_.lsn)
-      return fail(Errc::corrupt, "the journal ends at LSN {} but everything up to {} was committed. Nothing was "
-                  "changed. Make the peer primary and create this replica anew", last_.lsn.v, scan_.log.commit.v);
-    return {};
+    std::uint64_t offset = sb_.ring_offset + pos_.v % sb_.ring_bytes;
+    if (upto > last_.lsn)
+      scan_.damage = Damage{last_.lsn, upto, offset,
+                            fmt::format("the journal is damaged after LSN {} (offset {}), and everything up to LSN {} was "
+                                        "durable once", last_.lsn.v, offset, upto.v)};
+    else if (unreadable_)
+      scan_.damage = Damage{last_.lsn, last_.lsn + 1, offset,
+                            fmt::format("the journal cannot be read after LSN {} (offset {}): {}", last_.lsn.v, offset,
+                                        *unreadable_)};
+    scan_.log.commit = std::min(scan_.log.commit, last_.lsn);
   }
 
   const Superblock& sb_;
@@ -103,6 +113,7 @@ class Scanner {
   JournalPos pos_;
   LogMark last_;
   std::size_t released_ = 0;
+  std::optional<std::string> unreadable_;  // why, where the scan ended for that
 };
 
 // Newest committed version of each block, as a place in the journal; later records overwrite earlier ones.
@@ -228,15 +239,42 @@ Result<Scan> scan_journal(ports::BlockFile& journal, const Superblock& superbloc
   return scan;
 }
 
-Result<RecoveredVolume> recover(ports::BlockFile& journal, ports::BlockFile& data) {
+namespace {
+
+// What is behind the damage is gone from here. The data area holds the history up to the commit point at least; some of it
+// may be newer, of records that are lost now.
+void make_inconsistent(const Scan& scan, RecoveredLog& log) {
+  Superblock& sb = log.superblock;
+  bool resync_under_way = !sb.inconsistent_source.id.is_nil() && sb.inconsistent_until == base_unknown;
+  if (resync_under_way) return;
+  Epoch at_commit = sb.tail_epoch;
+  for (const StoredRecord& r : log.records)
+    if (r.body.mark().lsn <= log.commit) at_commit = r.body.header.epoch;
+  Lsn before = sb.inconsistent_source.id.is_nil() ? Lsn{} : sb.inconsistent_until;
+  sb.inconsistent_source = {std::max<std::uint64_t>(at_commit.counter, 1), at_commit.id.is_nil() ? sb.volume : at_commit.id};
+  sb.inconsistent_until = std::max(before, scan.damage->upto);
+  sb.inconsistent_base_epoch = at_commit;
+  sb.inconsistent_base = log.commit;
+}
+
+}  // namespace
+
+Result<RecoveredVolume> recover(ports::BlockFile& journal, ports::BlockFile& data, const OnDamage& on_damage) {
   TL_TRY_ASSIGN(LoadedSuperblock loaded, load_superblock(journal));
   TL_TRY(check_label(loaded.superblock, data));
   TL_TRY_ASSIGN(Scan scan, scan_journal(journal, loaded.superblock));
+  if (scan.damage) {
+    if (!on_damage)
+      return fail(Errc::corrupt, "{}: {}. Nothing was changed", journal.name(), scan.damage->text);
+    TL_TRY(on_damage(*scan.damage));
+  }
   RecoveredVolume out{std::move(scan.log), {}};
   TL_TRY_ASSIGN(out.report.blocks_replayed, Replay(journal, data, out.log).run());
   out.report.superblock_repaired = loaded.repaired;
   out.report.records = out.log.records.size();
   out.report.torn_frames = scan.torn_frames;
+  out.report.damage = scan.damage;
+  if (scan.damage) make_inconsistent(scan, out.log);
   for (const StoredRecord& r : out.log.records)
     if (r.body.mark().lsn > out.log.commit) out.report.uncommitted++;
   Superblock& sb = out.log.superblock;

@@ -24,7 +24,11 @@ class RingReader {
       start_ = at;
       have_ = 0;
       std::uint64_t n = std::min<std::uint64_t>(window, sb_.ring_bytes - at);
-      TL_TRY(file_.read(sb_.ring_offset + at, buffer_.span().first(n)));
+      // One bad sector makes the window unreadable, not all that is in it.
+      if (!file_.read(sb_.ring_offset + at, buffer_.span().first(n))) {
+        n = bytes;
+        TL_TRY(file_.read(sb_.ring_offset + at, buffer_.span().first(n)));
+      }
       have_ = n;
     }
     return ByteSpan(buffer_.span()).subspan(at - start_, bytes);

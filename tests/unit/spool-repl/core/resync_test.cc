@@ -341,6 +341,78 @@ TEST_F(BitmapTest, ConsistentComesAfterASync) {
   EXPECT_FALSE(status(node(2)).inconsistent);
 }
 
+// ---- a damaged journal ---------------------------------------------------------------------------------------------
+
+struct DamageTest : BitmapTest {
+  // Replica 2 goes down; a record in the middle of its log rots.
+  void rot() {
+    make(2);
+    connect_all();
+    exchange();
+    ASSERT_TRUE(promote(1)->ok);
+    for (int i = 0; i < 6; ++i) fill(1, 10 * static_cast<std::uint64_t>(i), 10 * static_cast<std::uint64_t>(i) + 5, 20 + i);
+    disconnect(1, 2);
+    auto sb = decode_superblock({node(2).journal.data(), block_size});
+    ASSERT_TRUE(sb);
+    node(2).journal[sb->ring_offset + sb->tail_pos.v + 9 * block_size] ^= std::byte{1};
+    node(2).restart();
+    delivered[1] = node(2).sent.size();
+  }
+};
+
+TEST_F(DamageTest, TheRecordsComeBackFromTheOtherReplica) {
+  rot();
+  EXPECT_TRUE(status(node(2)).inconsistent);
+  EXPECT_LT(status(node(2)).last, status(node(1)).last);
+  std::size_t from = node(1).sent.size();
+  connect(1, 2);
+  exchange();
+  EXPECT_FALSE(status(node(2)).inconsistent);
+  EXPECT_EQ(blocks_sent(1, from) + messages<SyncCheck>(1, from), 0u) << "records only";
+  EXPECT_EQ(status(node(2)).last, status(node(1)).last);
+  expect_equal();
+}
+
+TEST_F(DamageTest, ItIsNotPromotedUnlessTheLossIsAccepted) {
+  rot();
+  for (bool force : {false, true}) {
+    auto refused = promote(2, force);
+    ASSERT_TRUE(refused && !refused->ok);
+    EXPECT_NE(refused->text.find("--accept-loss"), std::string::npos) << refused->text;
+  }
+  node(2).step(Promote{9, true, true});
+  exchange();
+  EXPECT_TRUE(node(2).commands.back().ok) << node(2).commands.back().text;
+  EXPECT_EQ(status(node(2)).role, Role::primary);
+  EXPECT_FALSE(status(node(2)).inconsistent);
+  auto sb = decode_superblock({node(2).journal.data(), block_size});
+  ASSERT_TRUE(sb);
+  EXPECT_TRUE(sb->inconsistent_source.id.is_nil());
+}
+
+// Records that the journal of the source has lost come as content.
+TEST_F(DamageTest, ASourceWithADamagedJournalSendsContent) {
+  make(2, Arbiter::manual, OnPeerLoss::go_on);
+  connect_all();
+  exchange();
+  ASSERT_TRUE(promote(1)->ok);
+  fill(1, 0, 5, 3);
+  disconnect(1, 2);
+  exchange();
+  for (int i = 0; i < 6; ++i) fill(1, 10 * static_cast<std::uint64_t>(i), 10 * static_cast<std::uint64_t>(i) + 5, 20 + i);
+  node(1).fault = [](Disk kind) { return kind == Disk::journal_read ? EIO : 0; };
+  std::size_t from = node(1).sent.size();
+  connect(1, 2);
+  exchange();
+  node(1).fault = nullptr;
+  EXPECT_NE(status(node(1)).peers[0].why.find("cannot be read"), std::string::npos);
+  disconnect(1, 2);
+  connect(1, 2);
+  exchange();
+  EXPECT_GT(blocks_sent(1, from), 0u);
+  expect_equal();
+}
+
 // Bits are on the disk before the journal lets go of the records.
 TEST_F(BitmapTest, TheTailWaitsForTheMarks) {
   make(2, Arbiter::manual, OnPeerLoss::go_on);

@@ -239,9 +239,75 @@ TEST(Recovery, ACommittedRecordThatIsMissingAltogetherIsDamage) {
   r.sb.generation++;
   ASSERT_TRUE(store_superblock(r.journal, r.sb));
   damage(r, second, 0);
-  EXPECT_TRUE(refused(r, Errc::corrupt, {"ends at LSN 1", "up to 2 was committed"}));
+  EXPECT_TRUE(refused(r, Errc::corrupt, {"damaged after LSN 1", "up to LSN 2"}));
   damage(r, first, 0);
-  EXPECT_TRUE(refused(r, Errc::corrupt, {"ends at LSN 0"}));
+  EXPECT_TRUE(refused(r, Errc::corrupt, {"damaged after LSN 0"}));
+}
+
+// ---- damage that another replica can repair ------------------------------------------------------------------------
+
+TEST(Recovery, TheLogEndsBeforeTheDamageAndTheReplicaIsInconsistent) {
+  Replica r;
+  auto first = r.append({{1, 1, 1}});
+  auto second = r.append({{2, 1, 2}}, first.mark.lsn, first.mark.lsn);
+  auto hole = r.append({{3, 1, 3}}, second.mark.lsn, first.mark.lsn);
+  r.append({{4, 1, 4}}, hole.mark.lsn, first.mark.lsn);
+  damage(r, hole, 70);
+  auto before = r.journal.bytes;
+  std::optional<Damage> told;
+  auto out = recover(r.journal, r.data, [&](const Damage& d) {
+    told = d;
+    EXPECT_EQ(r.journal.bytes, before) << "told before anything is changed";
+    return Status();
+  });
+  ASSERT_TRUE(out) << out.error().message;
+  ASSERT_TRUE(told);
+  EXPECT_EQ(told->after, second.mark.lsn);
+  EXPECT_EQ(told->upto, hole.mark.lsn);
+  EXPECT_EQ(told->offset, hole.offset);
+  const Superblock& sb = out->log.superblock;
+  EXPECT_EQ(out->log.records.size(), 2u);
+  EXPECT_FALSE(sb.inconsistent_source.id.is_nil());
+  EXPECT_EQ(sb.inconsistent_until, hole.mark.lsn);
+  EXPECT_EQ(sb.inconsistent_base, first.mark.lsn) << "no more than that is known to be in the data area";
+  // It stays so, without the damage being found again: the log was cut there.
+  auto again = recovered(r);
+  EXPECT_FALSE(again.report.damage);
+  EXPECT_EQ(again.log.superblock.inconsistent_until, hole.mark.lsn);
+}
+
+TEST(Recovery, NothingIsChangedWhereNoCopyOfTheDamagedJournalCanBeKept) {
+  Replica r;
+  auto first = r.append({{1, 1, 1}});
+  r.append({{2, 1, 2}}, first.mark.lsn, first.mark.lsn);
+  damage(r, first, 70);
+  r.forget_writes();
+  auto before = r.journal.bytes;
+  auto out = recover(r.journal, r.data, [](const Damage&) { return Status(fail(Errc::exhausted, "no room")); });
+  ASSERT_FALSE(out);
+  EXPECT_EQ(r.writes(), 0u);
+  EXPECT_EQ(r.journal.bytes, before);
+}
+
+TEST(Recovery, AnUnreadableRecordIsDamageWhereverItIs) {
+  for (int which : {0, 1, 2}) {
+    Replica r;
+    std::vector<Written> all;
+    for (int i = 0; i < 3; ++i) all.push_back(r.append({{static_cast<std::uint64_t>(i), 1, i + 1}}));
+    const Written& bad = all[static_cast<std::size_t>(which)];
+    r.journal.fails = [&](std::uint64_t offset, std::uint64_t count, bool write) {
+      return !write && offset <= bad.offset && bad.offset < offset + count;
+    };
+    std::optional<Damage> told;
+    auto out = recover(r.journal, r.data, [&](const Damage& d) {
+      told = d;
+      return Status();
+    });
+    ASSERT_TRUE(out) << out.error().message;
+    ASSERT_TRUE(told) << which;
+    EXPECT_EQ(told->offset, bad.offset);
+    EXPECT_EQ(out->report.records, static_cast<std::uint64_t>(which)) << "what lies before it can be read";
+  }
 }
 
 TEST(Recovery, DamageBehindTheRingsEndIsFoundToo) {
@@ -360,7 +426,7 @@ TEST(Recovery, ErrorsOfTheDisksNameFileAndPlace) {
   {
     Replica r = made;
     r.journal.fails = [](std::uint64_t at, std::uint64_t, bool write) { return !write && at >= ring_offset; };
-    EXPECT_TRUE(refused(r, Errc::io, {"j.img", std::to_string(ring_offset)}));
+    EXPECT_TRUE(refused(r, Errc::corrupt, {"j.img", "cannot be read", std::to_string(ring_offset)})) << "damage, as any other";
   }
   {
     Replica r = made;

@@ -65,6 +65,7 @@ struct EpochValue {
 struct Promote {  // become primary; answered by CommandDone
   Token token = 0;
   bool force = false;
+  bool accept_loss = false;  // and although this replica's journal has lost what it had acknowledged
 };
 struct Demote {  // the front ends are closed; become secondary once everything is on the in-sync replicas
   Token token = 0;

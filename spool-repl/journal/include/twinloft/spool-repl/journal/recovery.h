@@ -2,18 +2,31 @@
 //
 // The scan follows the chain from the tail. Where it ends there is a hole; intact frames behind it decide what the
 // hole is. If one of them says that something at or above the hole was durable when it was written, the hole is
-// damage to records that counted (Errc::corrupt, nothing changed). Otherwise it is a torn tail: writes that were
-// under way and that nobody was told of.
+// damage to records that counted. Otherwise it is a torn tail: writes that were under way and that nobody was told of. An
+// unreadable place is judged in the same way, but where nothing tells what was in it, it counts as damage too.
 #pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
 
 #include "twinloft/spool-repl/format/recovered.h"
 #include "twinloft/spool-repl/ports/block_file.h"
 
 namespace twinloft::repl::journal {
 
+// Records that counted are gone: bit rot, a write that went elsewhere, an unreadable sector.
+struct Damage {
+  Lsn after;                 // the last record before it
+  Lsn upto;                  // everything up to here was durable, or committed, once
+  std::uint64_t offset = 0;  // bytes, on the journal device
+  std::string text;          // for people
+};
+
 struct Scan {
   RecoveredLog log;
   std::uint64_t torn_frames = 0;  // intact frames found behind the end
+  std::optional<Damage> damage;
 };
 
 // Errc::conflict where this is not the data area of the superblock's replica, by size or by its label. Reads only.
@@ -26,6 +39,7 @@ struct RecoveryReport {
   bool superblock_repaired = false;
   std::uint64_t records = 0, uncommitted = 0, torn_frames = 0;
   std::uint64_t blocks_replayed = 0;
+  std::optional<Damage> damage;
   std::uint64_t bitmap_pages_lost = 0;  // damaged: their blocks count as dirty
 };
 struct RecoveredVolume {
@@ -33,8 +47,13 @@ struct RecoveredVolume {
   RecoveryReport report;
 };
 
+// Called before anything is changed, to keep a copy of what there is; its error ends the recovery.
+using OnDamage = std::function<Status(const Damage&)>;
+
 // Loads the superblock, checks the data area's label, scans, writes the newest content of everything committed home
-// and syncs it, then stores the superblock with a new incarnation.
-Result<RecoveredVolume> recover(ports::BlockFile& journal, ports::BlockFile& data);
+// and syncs it, then stores the superblock with a new incarnation. Where the journal is damaged: Errc::corrupt, nothing
+// changed; or, with `on_damage`, the log ends before the damage and the replica is Inconsistent until another one has
+// brought it what is missing.
+Result<RecoveredVolume> recover(ports::BlockFile& journal, ports::BlockFile& data, const OnDamage& on_damage = {});
 
 }  // namespace twinloft::repl::journal

@@ -1,0 +1,75 @@
+// Disks that change what they hold: flipped bits, writes that land in the wrong place, sectors that cannot be read.
+//
+// It befalls a replica that is switched off, while the primary and so a member of the recorded set is whole: what is lost
+// must then come back from there. The last record of a log is left alone: nobody can tell its loss from a torn write.
+#include "node.h"
+#include "twinloft/spool-repl/format/bitmap.h"
+#include "twinloft/spool-repl/journal/recovery.h"
+#include "twinloft/spool-repl/journal/superblock_store.h"
+
+namespace twinloft::repl::sim {
+
+namespace {
+
+void flip(SimFile& file, std::uint64_t page_offset, SeededRandom& random) {
+  std::byte bytes[block_size];
+  (void)file.read(page_offset, bytes);
+  bytes[random.below(block_size)] ^= static_cast<std::byte>(1 + random.below(255));
+  file.write_durable(page_offset, {Page::of(bytes)});
+}
+
+// A page of the records that recovery would find, whose loss it would notice; nullopt: there is none.
+std::optional<std::uint64_t> victim(const SimFile& journal, SeededRandom& random) {
+  SimFile copy = journal;
+  auto loaded = journal::load_superblock(copy);
+  if (!loaded) return std::nullopt;
+  const Superblock& sb = loaded->superblock;
+  auto scan = journal::scan_journal(copy, sb);
+  if (!scan || scan->damage || scan->log.records.empty()) return std::nullopt;
+  const StoredRecord& r = scan->log.records[random.below(scan->log.records.size())];
+  std::uint64_t at = sb.ring_offset + r.pos.v % sb.ring_bytes + random.below(r.total_blocks) * block_size;
+  copy.make_unreadable(at);
+  std::byte garbage[block_size];
+  std::fill(std::begin(garbage), std::end(garbage), std::byte{0xa5});
+  copy.write_durable(at, {Page::of(garbage)});
+  scan = journal::scan_journal(copy, sb);
+  return scan && scan->damage ? std::optional(at) : std::nullopt;
+}
+
+}  // namespace
+
+void Cluster::rot() {
+  Node* p = primary();
+  if (!p) return;
+  Node& n = *nodes_[random_.below(nodes_.size())];
+  ReplicaSet set = external_ && arbiter_.value ? arbiter_.value->in_sync : p->core->status().in_sync;
+  bool p_holds_all = (set & set_of(p->id)) != 0 && (!external_ || (arbiter_.value && arbiter_.value->writer == p->id));
+  if (&n == p || !n.alive() || !p_holds_all || std::any_of(nodes_.begin(), nodes_.end(), [](auto& o) { return o->replaced; })) return;
+  crash(n, true);
+  std::uint64_t kind = 1 + random_.below(5);
+  if (kind == 1) {
+    coverage_.hit("fault: a bitmap rots");
+    flip(n.journal, journal_reserved_bytes + random_.below(bitmap_slots) * block_size, random_);
+  } else if (auto at = victim(n.journal, random_)) {
+    n.follows = false;
+    n.replaced = true;
+    note(fmt::format("replica {}: its journal is damaged at {}", n.id, *at));
+    if (kind == 2) {
+      coverage_.hit("fault: a sector of the journal cannot be read");
+      n.journal.make_unreadable(*at);
+    } else if (kind == 3) {
+      coverage_.hit("fault: a write lands in the wrong place of the journal");
+      auto from = victim(n.journal, random_);
+      std::byte bytes[block_size];
+      (void)n.journal.read(from ? *from : *at, bytes);
+      if (from && *from != *at) n.journal.write_durable(*at, {Page::of(bytes)});
+      else flip(n.journal, *at, random_);
+    } else {
+      coverage_.hit("fault: the journal rots");
+      flip(n.journal, *at, random_);
+    }
+  }
+  revive_later(n);
+}
+
+}  // namespace twinloft::repl::sim
