@@ -24,6 +24,7 @@
 #include "twinloft/base/log.h"
 #include "twinloft/spool-repl/arbiter/arbiter.h"
 #include "twinloft/spool-repl/control/control.h"
+#include "twinloft/spool-repl/daemon/check.h"
 #include "twinloft/spool-repl/journal/recovery.h"
 #include "twinloft/spool-repl/journal/superblock_store.h"
 #include "twinloft/spool-repl/net/peer_net.h"
@@ -55,17 +56,6 @@ class ArenaMemory {
   std::byte* data_ = nullptr;
   std::uint64_t bytes_ = 0;
 };
-
-Result<std::string> read_secret(const std::string& path) {
-  if (path.empty()) return std::string();
-  struct stat st{};
-  if (::stat(path.c_str(), &st) == 0 && (st.st_mode & 077) != 0)
-    return fail(Errc::denied, "{}: others may read the shared secret: chmod 600 it", path);
-  TL_TRY_ASSIGN(std::string text, read_file(path, 4096));
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
-  if (text.size() < 16) return fail(Errc::invalid, "{}: a shared secret needs at least 16 characters", path);
-  return text;
-}
 
 // Who began the newest epoch in the log; 0: nobody has.
 ReplicaId last_writer(const RecoveredLog& log) {
@@ -472,7 +462,10 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   void demote(control::Server::Reply reply) {
     if (core_->status().role == core::Role::secondary || !front_ends_) {
       wants_primary_ = false;
-      return reply(std::string("already Secondary\n"));
+      // Gives up a promotion that still waits, for the arbiter say.
+      core::Token token = next_command_++;
+      replies_.emplace(token, std::move(reply));
+      return core_->step(core::Demote{token});
     }
     if (front_ends_starting_ || demoting_) return reply(fail(Errc::conflict, "a change of role is under way"));
     core::VolumeStatus s = core_->status();
