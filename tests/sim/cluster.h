@@ -105,6 +105,7 @@ class Cluster {
   // faults.cc: failing disks, and links that fail without saying so
   void rot();
   void inject_partial_fault();
+  void stutter(Node& node, unsigned again);
   void silence(Link& link);
   void lose(Link& link, std::size_t side);
   void break_disk(Node& node);
