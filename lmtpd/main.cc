@@ -17,6 +17,7 @@
 #include "check_config.h"
 #include "privileges.h"
 #include "twinloft/base/log.h"
+#include "twinloft/base/service_manager.h"
 #include "twinloft/lmtpd/config/check_command.h"
 #include "twinloft/lmtpd/config/config.h"
 #include "twinloft/lmtpd/delivery/service.h"
@@ -200,6 +201,7 @@ int serve(const std::string& path) {
     return EX_CONFIG;
   }
   for (const ListenSettings& listen : config->listen) log_info("listening on {}", listen.address);
+  tell_service_manager(fmt::format("READY=1\nSTATUS=listening on {} address(es)", config->listen.size()));
   RunEnd end = parts.server->run();
   if (!end.in_order) leave(parts, end);
   log_info("stopped");

@@ -105,6 +105,7 @@ class Cluster {
   // faults.cc: failing disks, and links that fail without saying so
   void rot();
   void inject_partial_fault();
+  void stutter(Node& node, unsigned again);
   void silence(Link& link);
   void lose(Link& link, std::size_t side);
   void break_disk(Node& node);
@@ -174,7 +175,7 @@ class Cluster {
   History history_;
   bool heavy_ = false;
   Duration slow_peer_{0};
-  std::uint64_t sync_window_bytes_ = 0;
+  std::uint64_t send_window_bytes_ = 0, sync_window_bytes_ = 0;
   std::int64_t slow_us_[disk_kinds] = {};  // by DiskKind: at most so much longer
 
   std::size_t client_at_ = SIZE_MAX;   // index of the node that the client uses

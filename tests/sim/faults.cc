@@ -12,7 +12,14 @@
 namespace twinloft::repl::sim {
 
 void Cluster::inject_partial_fault() {
-  std::uint64_t kind = random_.below(10);
+  std::uint64_t kind = random_.below(14);
+  if (kind >= 10) {
+    // Whoever is being filled, or has just been, is the more interesting the less its source knows of it.
+    bool filling = std::any_of(nodes_.begin(), nodes_.end(), [](auto& n) { return n->alive() && n->core->status().inconsistent; });
+    bool at_primary = primary() && (filling ? random_.below(4) != 0 : random_.below(2) == 0);
+    coverage_.hit("fault: power cuts in quick succession");
+    return stutter(at_primary ? *primary() : *nodes_[random_.below(nodes_.size())], 1 + static_cast<unsigned>(random_.below(3)));
+  }
   if (kind < 6) return break_disk(*nodes_[random_.below(2) == 0 && primary() ? client_at_ : random_.below(nodes_.size())]);
   Link& l = primary() && random_.below(2) == 0
                 ? link_of(client_at_, (client_at_ + 1 + random_.below(nodes_.size() - 1)) % nodes_.size())
@@ -21,6 +28,20 @@ void Cluster::inject_partial_fault() {
   coverage_.hit("fault: a slow link");
   l.slow_us = 1000 + below(20000);
   schedule(20'000 + below(60'000), [&l] { l.slow_us = 0; });
+}
+
+// The power comes back and goes again, before or after the node has found its place.
+void Cluster::stutter(Node& n, unsigned again) {
+  if (!n.alive()) return;
+  crash(n, true);
+  schedule(100 + below(2000), [this, &n, again, life = n.life] {
+    if (n.life != life || n.alive()) return;
+    start(n);
+    if (again == 0) return;
+    schedule(200 + below(random_.below(2) == 0 ? 3000 : 15'000), [this, &n, again, life2 = n.life] {
+      if (n.life == life2 && client_runs_) stutter(n, again - 1);
+    });
+  });
 }
 
 // ---- links ---------------------------------------------------------------------------------------------------------

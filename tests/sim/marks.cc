@@ -34,6 +34,7 @@ constexpr const char* expected[] = {
     "fault: kill",
     "fault: link cut",
     "fault: power cut",
+    "fault: power cuts in quick succession",
     "fault: power cut during a checkpoint",
     "fault: power cut during a journal write",
     "fault: power cut during a superblock write",

@@ -40,10 +40,14 @@ class Mutant:
     file: str
     old: str
     new: str
-    more: tuple = ()  # further (old, new) in the same file
+    more: tuple = ()  # further (file, old, new)
 
     def edits(self):
-        return ((self.old, self.new), *self.more)
+        """By file, in order: pairs of old and new text."""
+        by_file = {}
+        for file, old, new in ((self.file, self.old, self.new), *self.more):
+            by_file.setdefault(file, []).append((old, new))
+        return by_file
 
 
 MUTANTS = [
@@ -103,8 +107,16 @@ MUTANTS = [
            CORE + "membership.cc", "if (v_.config.arbiter == Arbiter::manual) apply_change();", "if (true) apply_change();"),
     Mutant("promoted-without-claim", "a replica is promoted although a member is not reachable",
            CORE + "promotion.cc", "if (!away.empty())", "if (false)"),
-    Mutant("old-epoch-accepted", "a secondary follows an older primary in place of a newer one",
-           CORE + "secondary.cc", "if (m.epoch.counter <= epoch_.counter)", "if (false)"),
+    Mutant("old-epoch-accepted", "a secondary follows an older primary in place of a newer one, and cuts off what the newer one's "
+           "epoch has brought; the older one asks no questions",
+           CORE + "secondary.cc", "if (m.epoch.counter <= epoch_.counter)", "if (false)",
+           more=((CORE + "secondary.cc", "if (m.epoch.counter < seen.counter || (m.epoch.counter == seen.counter && m.epoch.id != "
+                  "seen.id))\n    return refuse(fmt::format(\"it is at epoch", "if (false)\n    return refuse(fmt::format(\"it is at epoch"),
+                 (CORE + "secondary.cc", "if (newest.in_sync & set_of(primary_)) return \"\";", "if (last > common.lsn) return \"\";"),
+                 (CORE + "primary.cc", "if (newer || (m.last_epoch.counter == epoch_.counter && m.last_epoch.id != epoch_.id)) {",
+                  "if (false) {\n    (void)newer;"))),
+    Mutant("older-primary-wins", "a primary gives way to one of an older epoch",
+           CORE + "core.cc", "bool newer = m.epoch.counter > ours ||", "bool newer = m.epoch.counter != ours ||"),
     Mutant("demoted-too-early", "a primary steps down before everything is on the other replicas",
            CORE + "membership.cc", "return demoting_ && settled() && epoch_logged_ && !change_ && v_.log.committed_end() == v_.log.end();",
            "return demoting_;"),
@@ -131,7 +143,7 @@ MUTANTS = [
     Mutant("commit-of-another-epoch", "a commit point of the primary is applied to records that are not yet matched with it",
            CORE + "secondary.cc", "if (connection_ != ConnectionState::Connected || cut_ != Cut::none) return;\n  RecordNo upto",
            "if (!begun_) return;\n  RecordNo upto",
-           more=(("if (primary_commit_.lsn.v > 0 && (within_a_record || other_hash))", "if (false && (within_a_record || other_hash))"),)),
+           more=((CORE + "secondary.cc", "if (primary_commit_.lsn.v > 0 && (within_a_record || other_hash))", "if (false && (within_a_record || other_hash))"),)),
     Mutant("tail-before-data-sync", "the tail moves while the data area's cache holds the blocks",
            CORE + "checkpointer.cc", "if (items_.empty() && zeros_.empty() && !sync_this_round_) {", "if (true) {"),
     Mutant("tail-by-the-commit-point", "the tail follows the primary's commit point and not what is home here",
@@ -155,8 +167,7 @@ MUTANTS = [
     Mutant("resynced-not-marked", "the target of a resync does not mark for others what it was sent",
            CORE + "resync_target.cc", "for (DirtyMap& d : v_.dirty) d.mark(e.lba, e.blocks);", ""),
     Mutant("damage-is-the-end", "damage in the log is taken for its end",
-           JOURNAL + "recovery.cc", "if (claims > last_.lsn)", "if (false)",
-           more=(("if (scan_.log.commit > last_.lsn)", "if (false)"),)),
+           JOURNAL + "recovery.cc", "if (upto > last_.lsn)", "if (false)"),
     Mutant("journal-error-forgotten", "a failed journal write counts as done",
            CORE + "volume.cc", 'if (error != 0) {\n    fail_device(fmt::format("the journal failed a write (errno',
            'if (false) {\n    fail_device(fmt::format("the journal failed a write (errno'),
@@ -240,22 +251,24 @@ class Tree:
 
     def mutant(self, m):
         """Compiles and links one; the program's path."""
-        source = self.folder / m.file
-        text = mutated(m, source.read_text())
         folder = self.folder / "mutants" / m.name
         folder.mkdir(parents=True, exist_ok=True)
-        changed, program = folder / source.name, folder / "repl_sim"
+        objects = [self.compiled(folder, self.folder / file, mutated(m, file, edits, (self.folder / file).read_text()))
+                   for file, edits in m.edits().items()]
+        words = [w for w in shlex.split(self.link) if w not in (":", "&&") and "ccache" not in os.path.basename(w)]
+        at = words.index("-o")
+        words[at + 1] = str(folder / "repl_sim")
+        self.run(words[:at] + objects + words[at:], cwd=self.build_folder)
+        return folder / "repl_sim"
+
+    def compiled(self, folder, source, text):
+        changed, output = folder / source.name, str(folder / (source.stem + ".o"))
         changed.write_text(text)
-        words = shlex.split(self.compile[str(source)])
-        words = [w for w in words if "ccache" not in os.path.basename(w)]
-        for option, value in (("-o", str(folder / "mutant.o")), ("-MF", str(folder / "mutant.d")), ("-c", str(changed))):
-            words[words.index(option) + 1] = value
+        words = [w for w in shlex.split(self.compile[str(source)]) if "ccache" not in os.path.basename(w)]
+        words[words.index("-o") + 1] = output
+        words[words.index("-c") + 1] = str(changed)
         self.run(words + ["-Wno-error", "-w", f"-I{source.parent}"], cwd=self.build_folder)
-        words = [w for w in shlex.split(self.link) if w not in (":", "&&")]
-        words[words.index("-o") + 1] = str(program)
-        words.insert(words.index("-o"), str(folder / "mutant.o"))
-        self.run([w for w in words if "ccache" not in os.path.basename(w)], cwd=self.build_folder)
-        return program
+        return output
 
     def first_violation(self, program, seeds, jobs):
         """What the simulator found: None, or the line that says it."""
@@ -269,10 +282,10 @@ class Tree:
         sys.exit(2)
 
 
-def mutated(m, text):
-    for old, new in m.edits():
+def mutated(m, file, edits, text):
+    for old, new in edits:
         if text.count(old) != 1:
-            print(f"{m.name}: {old!r} occurs {text.count(old)} times in {m.file}", file=sys.stderr)
+            print(f"{m.name}: {old!r} occurs {text.count(old)} times in {file}", file=sys.stderr)
             sys.exit(2)
         text = text.replace(old, new)
     return text
@@ -286,8 +299,9 @@ def build_all(tree, chosen, jobs, programs):
             with build_lock(), concurrent.futures.ThreadPoolExecutor(jobs) as pool:
                 for program in pool.map(tree.mutant, chosen[first:first + 12]):
                     programs.put(program)
-    except SystemExit:
+    except BaseException:
         programs.put(None)
+        raise
 
 
 def main():
@@ -303,7 +317,8 @@ def main():
     if unknown := set(args.names) - {m.name for m in MUTANTS}:
         parser.error("no such mutant: " + ", ".join(sorted(unknown)))
     for m in chosen:
-        mutated(m, (ROOT / m.file).read_text())
+        for file, edits in m.edits().items():
+            mutated(m, file, edits, (ROOT / file).read_text())
         if args.list:
             print(f"{m.name:30} {m.what}")
     if args.list or args.check:

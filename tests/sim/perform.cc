@@ -93,6 +93,7 @@ void Cluster::perform_disk(Node& n, core::Output& out) {
     std::int64_t us = 20 + below(random_.below(10) == 0 ? 5000 : 300);
     std::int64_t slow = slow_us_[static_cast<std::size_t>(kind)];
     if (slow > 0) us += below(static_cast<std::uint64_t>(slow));
+    if (kind == DiskKind::archive) us += below(5000);  // a file is made
     return Latency{heavy_ ? us + static_cast<std::int64_t>(bytes / 1000) : us, kind};  // 1 GB/s
   };
   auto done = [](core::Token t) { return [t]() -> core::Event { return core::DiskDone{t, 0}; }; };

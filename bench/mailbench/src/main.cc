@@ -21,7 +21,8 @@ using namespace twinloft::mailbench;
 constexpr std::string_view kUsage =
     "Usage: mailbench load --to SERVER (--duration TIME | --messages N) [options]\n"
     "       mailbench verify --account FILE --spool DIR [options]\n"
-    "       mailbench load --help, mailbench verify --help\n";
+    "       mailbench load --help, mailbench verify --help\n"
+    "       mailbench --version\n";
 
 int complain(int code, std::string_view message) {
   fmt::print(stderr, "mailbench: {}\n", message);
@@ -84,5 +85,6 @@ int main(int argc, char** argv) {
   if (command == "load") return load_main(arguments);
   if (command == "verify") return verify_main(arguments);
   if (command == "--help" || command == "-h" || command == "help") return fmt::print("{}", kUsage), EX_OK;
+  if (command == "--version") return fmt::print("mailbench {}\n", TWINLOFT_VERSION), EX_OK;
   return complain(EX_USAGE, fmt::format("'{}' is not a command\n{}", command, kUsage));
 }

@@ -15,6 +15,7 @@
 #include "connection.h"
 #include "hub.h"
 #include "twinloft/base/log.h"
+#include "twinloft/base/service_manager.h"
 
 namespace twinloft::lmtpd {
 
@@ -108,6 +109,7 @@ void Server::Impl::wait_for_signal() {
       return wait_for_signal();
     }
     log_info("signal {}: finishing deliveries that have begun", number);
+    tell_service_manager("STOPPING=1\nSTATUS=finishing deliveries that have begun");
     stop_first_loop();
   });
 }

@@ -18,6 +18,7 @@ Server::Server(ports::Loop& loop, std::string path, Handler handler)
     : loop_(loop), path_(std::move(path)), handler_(std::move(handler)) {}
 
 Server::~Server() {
+  if (accept_timer_ != 0) loop_.cancel(accept_timer_);
   for (auto& [fd, session] : sessions_) loop_.unwatch(fd);
   if (!listener_) return;
   loop_.unwatch(listener_.get());
@@ -53,6 +54,14 @@ Status Server::start() {
 
 void Server::on_accept() {
   Fd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  // Without descriptors the caller stays in the kernel's queue, and the listener ready: look again after a while.
+  if (!fd && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
+    loop_.change(listener_.get(), 0);
+    accept_timer_ = loop_.after(std::chrono::milliseconds(200), [this] {
+      accept_timer_ = 0;
+      loop_.change(listener_.get(), ports::Loop::readable);
+    });
+  }
   if (!fd || sessions_.size() >= sessions_max) return;
   int n = fd.get();
   sessions_.emplace(n, Session{std::move(fd), next_session_++, {}, {}, 0, false, false});

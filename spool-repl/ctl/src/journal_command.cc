@@ -119,8 +119,8 @@ Result<OpenFile> open_for_reading(const std::string& path) {
 }
 
 std::unexpected<Error> being_served(const OpenFile& f) {
-  return fail(Errc::unavailable, "{}: in use: what is in it changes while it is read. Stop spool-repl serve, or give a snapshot "
-              "or copy of journal and data area with --journal and --data", f.file.path);
+  return fail(Errc::unavailable, "{}: in use: what is in it changes while it is read. Stop spool-repl serve, or give a "
+              "snapshot or copy of journal and data area with --journal and --data", f.file.path);
 }
 
 int exit_code_of(const Error& e) { return e.code == Errc::unavailable ? exit_unavailable : exit_failed; }

@@ -27,19 +27,19 @@ bool is_void(const Superblock& sb, const FrameHeader& f) { return f.incarnation 
 std::string verdict(const Listing& l) {
   if (l.damage) return fmt::format("DAMAGED: {}\n", l.damage->message);
   if (l.behind.empty()) return "The chain is whole.\n";
-  return fmt::format("The chain is whole up to LSN {}. Behind it lie {} whole frames of writes that were under way when it ended, "
-                     "or that were cut off: nobody was told of them.\n", l.last.lsn.v, l.behind.size());
+  return fmt::format("The chain is whole up to LSN {}. Behind it lie {} whole frames of writes that were under way when it "
+                     "ended, or that were cut off: nobody was told of them.\n", l.last.lsn.v, l.behind.size());
 }
 
 void put_records(const Listing& l, std::string& out) {
   auto at = std::back_inserter(out);
-  fmt::format_to(at, "\n{:>14} {:>19} {:>6} {:<5} {:>7} {:>6} {:>6} {:>10} {:>10}\n", "position", "LSN", "epoch", "type", "extents",
-                 "blocks", "zeros", "durable", "commit");
+  fmt::format_to(at, "\n{:>14} {:>19} {:>6} {:<5} {:>7} {:>6} {:>6} {:>10} {:>10}\n", "position", "LSN", "epoch", "type",
+                 "extents", "blocks", "zeros", "durable", "commit");
   for (const ListedRecord& r : l.records) {
     const BodyHeader& h = r.body.header;
     fmt::format_to(at, "{:>14} {:>19} {:>6} {:<5} {:>7} {:>6} {:>6} {:>10} {:>10}", r.frame.pos.v,
-                   fmt::format("{}-{}", h.first_lsn.v, h.last_lsn().v), h.epoch.counter, type_name(h.type), r.body.extents.size(),
-                   h.payload_blocks, zero_blocks(r.body), r.frame.durable_lsn.v, r.frame.commit_lsn.v);
+                   fmt::format("{}-{}", h.first_lsn.v, h.last_lsn().v), h.epoch.counter, type_name(h.type),
+                   r.body.extents.size(), h.payload_blocks, zero_blocks(r.body), r.frame.durable_lsn.v, r.frame.commit_lsn.v);
     if (h.type == RecordType::epoch)
       fmt::format_to(at, "  epoch {} begins: written by replica {}, in sync {:#x}{}", r.body.epoch_change.epoch.counter,
                      r.body.epoch_change.writer, r.body.epoch_change.in_sync,

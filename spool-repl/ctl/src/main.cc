@@ -10,6 +10,7 @@
 #include "commands.h"
 #include "twinloft/base/log.h"
 #include "twinloft/spool-repl/control/control.h"
+#include "twinloft/spool-repl/daemon/check.h"
 #include "twinloft/spool-repl/daemon/volume_runner.h"
 
 namespace twinloft::repl::ctl {
@@ -31,7 +32,8 @@ constexpr const char* usage_text =
     "  connect VOLUME       open them again\n"
     "  journal VOLUME       list the records of the journal of a replica that is not being served, check them, or make an\n"
     "                       image of the volume as it was at an LSN (spool-repl journal --help)\n"
-    "  check-config         read the configuration and say what is wrong with it\n"
+    "  check-config         read the configuration, look at what it names, and say what is wrong\n"
+    "                       (--syntax: look at nothing else)\n"
     "\n"
     "  --config FILE        default /etc/twinloft/spool-repl.toml\n"
     "  --json               status and events as JSON, a line each\n"
@@ -66,9 +68,21 @@ int ask_node(const daemon::NodeSettings& node, const NodeOptions& options) {
                                               options.config)}, exit_usage);
 }
 
+int check_config(const daemon::NodeSettings& node, const NodeOptions& options) {
+  int result = exit_ok;
+  for (const auto& v : node.volumes) {
+    if (options.syntax) break;
+    daemon::Findings found = daemon::check_volume(v);
+    for (const std::string& text : found.warnings) fmt::print(stderr, "spool-repl: warning: {}\n", text);
+    for (const std::string& text : found.errors) result = report({Errc::invalid, text, 0}, exit_config);
+  }
+  if (result == exit_ok) fmt::print("{}: ok, {} volume(s)\n", options.config, node.volumes.size());
+  return result;
+}
+
 std::optional<int> parse(int argc, char** argv, NodeOptions& out) {
   po::options_description visible, all;
-  visible.add_options()("config", po::value(&out.config))("json", po::bool_switch(&out.json))("force", po::bool_switch(&out.force))("adopt", po::bool_switch(&out.adopt))("accept-loss", po::bool_switch(&out.accept_loss))("watch", po::bool_switch(&out.watch))("follow", po::bool_switch(&out.follow))("since", po::value(&out.since))("help", "")("version", "");
+  visible.add_options()("config", po::value(&out.config))("json", po::bool_switch(&out.json))("force", po::bool_switch(&out.force))("adopt", po::bool_switch(&out.adopt))("accept-loss", po::bool_switch(&out.accept_loss))("syntax", po::bool_switch(&out.syntax))("watch", po::bool_switch(&out.watch))("follow", po::bool_switch(&out.follow))("since", po::value(&out.since))("help", "")("version", "");
   all.add(visible).add_options()("command", po::value(&out.command))("volume", po::value(&out.volume));
   po::positional_options_description positional;
   positional.add("command", 1).add("volume", 1);
@@ -121,8 +135,7 @@ int run(int argc, char** argv) {
   if (options.command == "events") return events(*node, options);
   if (options.command == "serve") return serve(*node);
   if (options.command == "check-config") {
-    fmt::print("{}: ok, {} volume(s)\n", options.config, node->volumes.size());
-    return exit_ok;
+    return check_config(*node, options);
   }
   return ask_node(*node, options);
 }

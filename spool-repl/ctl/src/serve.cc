@@ -9,6 +9,7 @@
 
 #include "commands.h"
 #include "twinloft/base/log.h"
+#include "twinloft/base/service_manager.h"
 #include "twinloft/spool-repl/daemon/volume_runner.h"
 
 #ifndef PR_SET_IO_FLUSHER
@@ -54,9 +55,11 @@ int serve(const daemon::NodeSettings& node) {
   }
   if (result == exit_ok) {
     log_info("serving {} volume(s)", volumes.size());
+    tell_service_manager(fmt::format("READY=1\nSTATUS=serving {} volume(s)", volumes.size()));
     int signal = 0;
     sigwait(&stop, &signal);
   }
+  tell_service_manager("STOPPING=1\nSTATUS=bringing everything home");
   for (auto& v : volumes) v->request_stop(false);
   // Whoever signals again wants the devices gone, mounted or not.
   std::jthread again([&](std::stop_token token) {

@@ -280,8 +280,11 @@ Result<VolumeSettings> read_volume(const std::string& file, const std::string& n
   if (!v.uuid.empty())
     if (auto uuid = Uuid::parse(v.uuid); !uuid) return t.error(table.get("uuid"), "uuid", uuid.error().message);
   TL_TRY(t.integer("replica", 1, replica_id_max, v.replica, true));
-  TL_TRY(t.choice<core::Role>("role", {{"primary", core::Role::primary}, {"secondary", core::Role::secondary}}, v.role,
-                              true));
+  enum class AtStart { primary, secondary, as_before } role = AtStart::secondary;
+  TL_TRY(t.choice<AtStart>("role", {{"primary", AtStart::primary}, {"secondary", AtStart::secondary}, {"as-before", AtStart::as_before}},
+                           role, true));
+  v.role = role == AtStart::primary ? core::Role::primary : core::Role::secondary;
+  v.role_as_before = role == AtStart::as_before;
   TL_TRY(t.size("size", v.size));
   if (v.size % block_size != 0) return t.error(table.get("size"), "size", "must be a multiple of 4096 bytes");
   TL_TRY(t.path("data", v.data, true));

@@ -44,6 +44,14 @@ Result<Opened> open_or_make(const std::string& path, std::uint64_t bytes, const 
   return out;
 }
 
+// A device is used with the size that it has; a file is made with the one that is configured.
+Result<std::uint64_t> journal_bytes_of(const VolumeSettings& s) {
+  struct stat st{};
+  if (::stat(s.journal.c_str(), &st) != 0 || !S_ISBLK(st.st_mode)) return s.journal_size;
+  TL_TRY_ASSIGN(io::DirectFile device, io::open_direct(s.journal, io::Access::read_only));
+  return device.size_bytes;
+}
+
 // The names of new files must survive a crash too.
 Status sync_parent(const std::string& path) {
   std::string parent = path.substr(0, path.rfind('/') + 1);
@@ -118,7 +126,8 @@ Result<std::string> adopt_volume(const VolumeSettings& s) {
   beginning.bytes = Uuid::generate(random).bytes;
   journal::CreateOptions options{Uuid::parse(s.uuid).value(), s.replica, data.file.size_bytes / block_size, false,
                                  journal::Adoption{{1, Uuid::generate(random)}, beginning}};
-  TL_TRY(journal::plan_layout(options, s.journal_size));
+  TL_TRY_ASSIGN(std::uint64_t journal_bytes, journal_bytes_of(s));
+  TL_TRY(journal::plan_layout(options, journal_bytes));
   io::OsBlockFile data_file(data.file);
   if (data.file.size_bytes >= block_size) {
     journal::AlignedBuffer last(block_size);
@@ -145,10 +154,13 @@ Result<std::string> create_volume(const VolumeSettings& s, bool adopt) {
     return fail(Errc::invalid, "volume.{}.uuid is missing. Put this line into the configuration of every replica of "
                 "the volume: uuid = \"{}\"", s.name, Uuid::generate(random).text());
   }
+  if (Uuid::parse(s.uuid).value().is_nil())
+    return fail(Errc::invalid, "volume.{}.uuid: zeros are no identity: uuidgen prints one", s.name);
   if (adopt) return adopt_volume(s);
   if (s.size == 0) return fail(Errc::invalid, "volume.{}.size is missing", s.name);
   journal::CreateOptions options{Uuid::parse(s.uuid).value(), s.replica, s.size / block_size, false, std::nullopt};
-  TL_TRY(journal::plan_layout(options, s.journal_size));  // before anything is made
+  TL_TRY_ASSIGN(std::uint64_t journal_bytes, journal_bytes_of(s));
+  TL_TRY(journal::plan_layout(options, journal_bytes));  // before anything is made
   TL_TRY_ASSIGN(Opened data, open_or_make(s.data, s.size + block_size, "data area"));
   auto journal = open_or_make(s.journal, s.journal_size, "journal");
   if (!journal) {

@@ -82,7 +82,9 @@ void DiskShell::perform(core::Output& out) {
     op.kind = Op::Kind::zeros;
     op.offset = z.lba.v * block_size;
     op.end = op.offset + z.blocks * block_size;
-    loop_.punch_hole(data_.fd.get(), op.offset, op.end - op.offset, op.disk);
+    // A file keeps its space: where a full host could not give it back, an acknowledged write could not go home.
+    if (data_.block_device) loop_.punch_hole(data_.fd.get(), op.offset, op.end - op.offset, op.disk);
+    else loop_.zero_range(data_.fd.get(), op.offset, op.end - op.offset, op.disk);
   }
   for (const auto& s : out.home_syncs) loop_.datasync(data_.fd.get(), take(s.token).disk);
   for (const auto& w : out.bitmap_writes) {
@@ -107,7 +109,7 @@ void DiskShell::start_superblock_copy(Op& op, int copy) {
   loop_.write(journal_.fd.get(), superblock_offset[copy], op.iov, true, op.disk);
 }
 
-// Where the data area can not punch holes, zeros are written.
+// Where the data area can neither punch holes nor zero a range, zeros are written.
 void DiskShell::zero_by_hand(Op& op) {
   op.by_hand = true;
   std::uint64_t n = std::min(op.end - op.offset, zero_chunk_bytes);

@@ -21,7 +21,7 @@ struct FrontEnds::Parts {
   std::unique_ptr<nbd::Server> nbd;
   bool nbd_stopped = false;
   std::vector<std::function<void(Status)>> nbd_waiting = {};
-  bool device_ready = false;  // or failed: DeviceExport may be stopped only after that
+  std::vector<std::function<void(Status)>> device_waiting = {};
   bool device_gone = false;
 
   std::string nbd_name() const { return settings.nbd_name + "@" + epoch.id.text(); }
@@ -77,7 +77,6 @@ Status FrontEnds::Parts::start_device(std::function<void(Status)> done) {
   options.link = settings.fuse_device;
   TL_TRY_ASSIGN(device, exports::DeviceExport::start(loop, target, *side, std::move(options),
                                                      [this, done = std::move(done)](Result<std::string> path) {
-                                                       device_ready = true;
                                                        if (!path) return done(std::unexpected(path.error()));
                                                        log_info("volume {}: block device {}", settings.name, *path);
                                                        done({});
@@ -113,12 +112,17 @@ void FrontEnds::stop(bool force, std::function<void(Status)> done) {
     p.device_gone = true;
     return p.stop_nbd(std::move(done));
   }
-  p.device->stop([&p, done = std::move(done)](Status s) mutable {
-    if (!s)
-      return done(fail(s.error().code, "{}. Unmount it first; asked again, the device is taken away from its users",
-                       s.error().message));
-    p.device_gone = true;
-    p.stop_nbd(std::move(done));
+  // A demotion and a SIGTERM may meet: one of them stops it, both hear how that went.
+  p.device_waiting.push_back(std::move(done));
+  if (p.device_waiting.size() > 1) return;
+  p.device->stop([&p](Status s) {
+    auto waiting = std::exchange(p.device_waiting, {});
+    if (s) p.device_gone = true;
+    for (auto& one : waiting) {
+      if (s) p.stop_nbd(std::move(one));
+      else one(fail(s.error().code, "{}. Unmount it first; asked once more, the device is taken away from its users",
+                    s.error().message));
+    }
   });
 }
 

@@ -24,6 +24,7 @@
 #include "twinloft/base/log.h"
 #include "twinloft/spool-repl/arbiter/arbiter.h"
 #include "twinloft/spool-repl/control/control.h"
+#include "twinloft/spool-repl/daemon/check.h"
 #include "twinloft/spool-repl/journal/recovery.h"
 #include "twinloft/spool-repl/journal/superblock_store.h"
 #include "twinloft/spool-repl/net/peer_net.h"
@@ -56,15 +57,11 @@ class ArenaMemory {
   std::uint64_t bytes_ = 0;
 };
 
-Result<std::string> read_secret(const std::string& path) {
-  if (path.empty()) return std::string();
-  struct stat st{};
-  if (::stat(path.c_str(), &st) == 0 && (st.st_mode & 077) != 0)
-    return fail(Errc::denied, "{}: others may read the shared secret: chmod 600 it", path);
-  TL_TRY_ASSIGN(std::string text, read_file(path, 4096));
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
-  if (text.size() < 16) return fail(Errc::invalid, "{}: a shared secret needs at least 16 characters", path);
-  return text;
+// Who began the newest epoch in the log; 0: nobody has.
+ReplicaId last_writer(const RecoveredLog& log) {
+  for (auto r = log.records.rbegin(); r != log.records.rend(); ++r)
+    if (r->body.header.type == RecordType::epoch) return r->body.epoch_change.writer;
+  return log.superblock.epochs.empty() ? 0 : log.superblock.epochs.back().writer;
 }
 
 // As docs/spool-repl.md lists them.
@@ -169,6 +166,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     events_ = std::make_unique<EventLog>(events_path(settings_), settings_.name, clock_);
     TL_TRY_ASSIGN(RecoveredLog log, recover());
     superblock_ = log.superblock;
+    was_primary_ = last_writer(log) == superblock_.replica;
 
     core::Config config = core_config(settings_);
     if (settings_.arena / block_size < core::arena_blocks_min(config))
@@ -188,7 +186,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     control_ = std::make_unique<control::Server>(
         *loop_, settings_.control, [this](const std::string& c, control::Server::Reply reply) { command(c, std::move(reply)); });
     TL_TRY(wait_while_in_use([&] { return control_->start(); }));
-    wants_primary_ = settings_.role == core::Role::primary;
+    wants_primary_ = settings_.role == core::Role::primary || (settings_.role_as_before && was_primary_);
     loop_->set_turn_hook([this] { turn(); });
     return {};
   }
@@ -464,7 +462,10 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   void demote(control::Server::Reply reply) {
     if (core_->status().role == core::Role::secondary || !front_ends_) {
       wants_primary_ = false;
-      return reply(std::string("already Secondary\n"));
+      // Gives up a promotion that still waits, for the arbiter say.
+      core::Token token = next_command_++;
+      replies_.emplace(token, std::move(reply));
+      return core_->step(core::Demote{token});
     }
     if (front_ends_starting_ || demoting_) return reply(fail(Errc::conflict, "a change of role is under way"));
     core::VolumeStatus s = core_->status();
@@ -490,7 +491,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     if (auto promoted = std::exchange(promoted_, nullptr)) {
       promoted(s);
       if (!s) give_back(s.error().message);
-    } else if (!s) {
+    } else if (!s && !draining_) {
       // At start, or on this node's own account: nobody but the log is there to be told.
       failed_ = true;
       if (!started_) warn("failed", s.error().message);
@@ -508,27 +509,41 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     });
   }
 
+  // In good order first, also where force was asked for: meanwhile the device may have been unmounted. While that is under
+  // way, and where it is refused again, force takes the device away.
   void begin_stop(bool force) {
     if (draining_ || (stopping_ && !force)) return;
+    if (stopping_) return stop_by_force();
     stopping_ = true;
-    if (force) core_->step(core::Detach{});
-    auto stopped = [this](Status s) {
-      if (!s) {
-        log_error("volume {}: {}", settings_.name, s.error().message);
-        return;  // still serving; a second signal forces
-      }
+    auto stopped = [this, force](Status s) {
       if (draining_) return;
-      draining_ = true;
-      drain_until_ = loop_->now() + drain_time_max;
-      if (core_->status().role == core::Role::primary)
-        core_->step(core::ClientRequest{core::ClientOp::flush, false, 0, 0, nullptr, stop_flush_id});
-      else
-        stop_flushed_ = true;
-      core_->step(core::CheckpointNow{});
-      watch_stop();
+      if (s) return drain();
+      if (force) return stop_by_force();
+      stopping_ = false;
+      warn("notice", s.error().message);
     };
-    if (front_ends_) front_ends_->stop(force, stopped);
+    if (front_ends_) front_ends_->stop(false, stopped);
     else stopped({});
+  }
+
+  void stop_by_force() {
+    core_->step(core::Detach{});
+    auto drains = [this](Status) {
+      if (!draining_) drain();
+    };
+    if (front_ends_) front_ends_->stop(true, drains);
+    else drains({});
+  }
+
+  void drain() {
+    draining_ = true;
+    drain_until_ = loop_->now() + drain_time_max;
+    if (core_->status().role == core::Role::primary)
+      core_->step(core::ClientRequest{core::ClientOp::flush, false, 0, 0, nullptr, stop_flush_id});
+    else
+      stop_flushed_ = true;
+    core_->step(core::CheckpointNow{});
+    watch_stop();
   }
 
   // Nothing may happen any more that would bring a turn.
@@ -591,6 +606,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   std::unique_ptr<net::PeerNet> net_;
   std::unique_ptr<control::Server> control_;
   std::unique_ptr<FrontEnds> front_ends_;  // while primary
+  bool was_primary_ = false;               // says the log here: the newest epoch in it is this replica's
   bool wants_primary_ = false;             // by configuration, until an administrator or another primary says otherwise
   bool front_ends_starting_ = false, demoting_ = false;
   std::function<void(Status)> promoted_;   // waits for the front ends

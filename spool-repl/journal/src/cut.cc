@@ -154,8 +154,9 @@ std::size_t History::records_up_to(Lsn lsn) const {
 
 Status History::check(Lsn lsn) const {
   if (first_ > last_)
-    return fail(Errc::invalid, "LSN {}: no cut is possible with this base: its data area may hold what came up to LSN {}, and the "
-                "journal's ring was written over the records behind LSN {}. Take a later base", lsn.v, first_.v, last_.v);
+    return fail(Errc::invalid, "LSN {}: no cut is possible with this base: its data area may hold what came up to LSN {}, "
+                "and the journal's ring was written over the records behind LSN {}. Take a later base", lsn.v, first_.v,
+                last_.v);
   if (lsn > last_ && gap_until_.v > 0)
     return fail(Errc::invalid, "LSN {}: the base allows cuts from LSN {} to {}: the journal's ring was written over what came "
                 "then, up to LSN {}. Take a later base", lsn.v, first_.v, last_.v, gap_until_.v);
@@ -169,8 +170,8 @@ Status History::check(Lsn lsn) const {
   std::size_t n = records_up_to(lsn);
   Lsn before = n == 0 ? sb_.tail.lsn : records_[n - 1].body.mark().lsn;
   if (before != lsn)
-    return fail(Errc::invalid, "LSN {}: lies within the record of LSN {} to {}, which counts as a whole: cut at {} or {}", lsn.v,
-                before.v + 1, records_[n].body.mark().lsn.v, before.v, records_[n].body.mark().lsn.v);
+    return fail(Errc::invalid, "LSN {}: lies within the record of LSN {} to {}, which counts as a whole: cut at {} or {}",
+                lsn.v, before.v + 1, records_[n].body.mark().lsn.v, before.v, records_[n].body.mark().lsn.v);
   return {};
 }
 

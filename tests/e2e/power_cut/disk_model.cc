@@ -134,7 +134,8 @@ Status DiskModel::remember(Range range) {
   for (std::uint64_t at = range.offset; at < range.offset + range.length; at += undo_bytes) {
     Old old{at, std::vector<std::byte>(std::min(undo_bytes, range.offset + range.length - at))};
     ssize_t n = ::pread(fd_.get(), old.bytes.data(), old.bytes.size(), static_cast<off_t>(at));
-    if (n != static_cast<ssize_t>(old.bytes.size())) return fail_errno(n < 0 ? errno : EIO, "an image can not be read at {}", at);
+    if (n != static_cast<ssize_t>(old.bytes.size()))
+      return fail_errno(n < 0 ? errno : EIO, "an image can not be read at {}", at);
     undo_.push_back(std::move(old));
   }
   return {};

@@ -13,7 +13,8 @@ void FlushPoints::on_write(const Event& e, ByteSpan bytes) {
   auto frame = bytes.size() >= repl::block_size ? repl::decode_frame(bytes, sb_.volume)
                                                 : Result<repl::FrameHeader>(fail(Errc::not_found, "short"));
   if (frame && frame->replica == sb_.replica) {
-    auto body = repl::decode_body_meta(bytes.subspan(repl::frame_header_bytes, frame->meta_bytes), sb_.volume, sb_.volume_blocks);
+    ByteSpan meta = bytes.subspan(repl::frame_header_bytes, frame->meta_bytes);
+    auto body = repl::decode_body_meta(meta, sb_.volume, sb_.volume_blocks);
     if (!body) return;
     under_way_.push_back({body->header.first_lsn, body->header.last_lsn(), e.offset,
                           std::uint64_t{frame->total_blocks} * repl::block_size, 0});

@@ -11,15 +11,16 @@ namespace twinloft::power {
 
 // What a cut comes right behind.
 enum class Moment {
-  record,      // an answered write of a record: a flush point
-  under_way,   // a write to a journal that has just arrived
-  superblock,  // an answered write of a copy of the superblock
-  reply,       // the load noted that it got 250s
-  sync,        // a sync of a data area arrived, or was answered
-  home,        // a write to a data area arrived, or was answered
-  any,         // anything
+  record,       // an answered write of a record: a flush point
+  under_way,    // a write to a journal that has just arrived
+  overlapping,  // the same while an earlier one has not been answered: it may leave a hole with a record behind it
+  superblock,   // an answered write of a copy of the superblock
+  reply,        // the load noted that it got 250s
+  sync,         // a sync of a data area arrived, or was answered
+  home,         // a write to a data area arrived, or was answered
+  any,          // anything
 };
-inline constexpr std::size_t moments = 7;
+inline constexpr std::size_t moments = 8;
 std::string_view to_string(Moment moment);
 
 struct Step {

@@ -220,7 +220,7 @@ int serve(Disk& disk, const std::string& directory) {
     return 1;
   int ended = fuse_session_loop(session);
   fuse_session_unmount(session);
-  fuse_remove_signal_handlers(session);
+  // The signal handlers stay: a SIGTERM now must not end the process before the log is written.
   return ended < 0 ? 1 : 0;
 }
 

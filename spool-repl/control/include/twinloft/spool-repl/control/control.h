@@ -45,6 +45,7 @@ class Server {
   std::string path_;
   Handler handler_;
   Fd listener_;
+  ports::Loop::TimerId accept_timer_ = 0;
   std::unordered_map<int, Session> sessions_;
   std::uint64_t next_session_ = 1;
   std::shared_ptr<Server*> self_ = std::make_shared<Server*>(this);  // what replies hold, weakly

@@ -22,6 +22,7 @@ struct VolumeSettings {
   std::string uuid;             // empty: `create` proposes one
   ReplicaId replica = 0;
   core::Role role = core::Role::secondary;  // primary: promoted at start, as soon as that is allowed
+  bool role_as_before = false;  // the same, if this replica was the last primary as far as its log knows
   arbiter::Settings arbiter;
   core::OnPeerLoss on_peer_loss = core::OnPeerLoss::suspend;  // without an arbiter
   unsigned min_in_sync = 1;

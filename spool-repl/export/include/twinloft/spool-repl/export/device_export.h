@@ -21,9 +21,9 @@ struct DeviceOptions {
 
 class DeviceExport {
  public:
-  // Mounts at once; the device appears while the loop runs, and `ready` is then called with its path ("/dev/loop3"),
-  // or with why there is none, in which case the export is to be stopped. Everything passed by reference must outlive
-  // the export.
+  // Mounts at once, or, where a killed process has left its mount and devices behind, once these are gone; the device
+  // appears while the loop runs, and `ready` is then called with its path ("/dev/loop3"), or with why there is none, in
+  // which case the export is to be stopped. Everything passed by reference must outlive the export.
   static Result<std::unique_ptr<DeviceExport>> start(ports::Loop& loop, ports::BlockTarget& target, SideThread& side,
                                                      DeviceOptions options,
                                                      std::function<void(Result<std::string>)> ready);
@@ -33,24 +33,33 @@ class DeviceExport {
   DeviceExport& operator=(const DeviceExport&) = delete;
 
   // Withdraws the link, detaches the loop device, unmounts; calls back from the loop. While the device is in use it
-  // fails with Errc::unavailable, the device stays, and stop() may be tried again. Not before `ready` was called.
+  // fails with Errc::unavailable, the device stays, and stop() may be tried again. Before `ready` it waits for that.
   void stop(std::function<void(Status)> stopped);
   // Cuts the device off from its data at once: everything waiting on it fails. See FuseExport::abort().
   void abort();
 
   const std::string& device() const { return device_; }  // empty before `ready`
-  unsigned in_flight() const { return fuse_->in_flight(); }
-  const fuse::FuseCounters& counters() const { return fuse_->counters(); }
+  unsigned in_flight() const { return fuse_ ? fuse_->in_flight() : 0; }
+  fuse::FuseCounters counters() const { return fuse_ ? fuse_->counters() : fuse::FuseCounters{}; }
 
  private:
-  DeviceExport(SideThread& side, DeviceOptions options) : side_(side), options_(std::move(options)) {}
-  void on_attached(Result<std::string> device, const std::function<void(Result<std::string>)>& ready);
+  DeviceExport(ports::Loop& loop, ports::BlockTarget& target, SideThread& side, DeviceOptions options)
+      : loop_(loop), target_(target), side_(side), options_(std::move(options)) {}
+  Status mount();
+  void attach();
+  void on_attached(Result<std::string> device);
+  void detach(std::function<void(Status)> stopped);
+
+  ports::Loop& loop_;
+  ports::BlockTarget& target_;
 
   SideThread& side_;
   DeviceOptions options_;
   std::unique_ptr<fuse::FuseExport> fuse_;
   std::string device_;
   bool aborted_ = false;
+  std::function<void(Result<std::string>)> ready_;  // nullptr once it was called
+  std::function<void(Status)> stop_after_ready_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // what the side thread brings back looks at it first
 };
 

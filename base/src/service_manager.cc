@@ -1,0 +1,30 @@
+#include "twinloft/base/service_manager.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+
+#include "twinloft/base/fd.h"
+
+namespace twinloft {
+
+bool tell_service_manager(std::string_view lines) {
+  const char* path = std::getenv("NOTIFY_SOCKET");
+  if (path == nullptr || (path[0] != '/' && path[0] != '@')) return false;
+  sockaddr_un to{};
+  to.sun_family = AF_UNIX;
+  std::size_t length = std::strlen(path);
+  if (length >= sizeof to.sun_path) return false;
+  std::memcpy(to.sun_path, path, length);
+  if (to.sun_path[0] == '@') to.sun_path[0] = '\0';  // an abstract name: its length is part of it, nothing ends it
+  auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length);
+  Fd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!fd) return false;
+  auto sent = ::sendto(fd.get(), lines.data(), lines.size(), MSG_NOSIGNAL, reinterpret_cast<sockaddr*>(&to), bytes);
+  return sent == static_cast<ssize_t>(lines.size());
+}
+
+}  // namespace twinloft

@@ -1,0 +1,65 @@
+#include "twinloft/base/service_manager.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstring>
+#include <string>
+
+#include "twinloft/base/fd.h"
+
+namespace twinloft {
+namespace {
+
+// A service manager's end; `name` begins with '@' where it is abstract.
+class Manager {
+ public:
+  explicit Manager(const std::string& name) : fd_(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+    sockaddr_un at{};
+    at.sun_family = AF_UNIX;
+    std::memcpy(at.sun_path, name.data(), name.size());
+    if (name[0] == '@') at.sun_path[0] = '\0';
+    auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
+    EXPECT_EQ(::bind(fd_.get(), reinterpret_cast<sockaddr*>(&at), length), 0);
+    ::setenv("NOTIFY_SOCKET", name.c_str(), 1);
+  }
+  ~Manager() { ::unsetenv("NOTIFY_SOCKET"); }
+  std::string heard() {
+    char buffer[256];
+    ssize_t n = ::recv(fd_.get(), buffer, sizeof buffer, 0);
+    return n < 0 ? "" : std::string(buffer, static_cast<std::size_t>(n));
+  }
+
+ private:
+  Fd fd_;
+};
+
+TEST(ServiceManager, HearsAtAPathAndAtAnAbstractName) {
+  const char* tmp = std::getenv("TMPDIR");
+  std::string directory = std::string(tmp ? tmp : "/tmp") + "/tl-notify-XXXXXX";
+  ASSERT_NE(::mkdtemp(directory.data()), nullptr);
+  for (const std::string& name : {directory + "/socket", "@twinloft/test/" + std::to_string(::getpid())}) {
+    Manager manager(name);
+    EXPECT_TRUE(tell_service_manager("READY=1\nSTATUS=serving"));
+    EXPECT_EQ(manager.heard(), "READY=1\nSTATUS=serving");
+  }
+  ::unlink((directory + "/socket").c_str());
+  ::rmdir(directory.c_str());
+}
+
+TEST(ServiceManager, NobodyThere) {
+  ::unsetenv("NOTIFY_SOCKET");
+  EXPECT_FALSE(tell_service_manager("READY=1"));
+  for (const std::string& bad : {std::string("relative"), std::string(), "/" + std::string(200, 'x'), std::string("/nonexistent/socket")}) {
+    ::setenv("NOTIFY_SOCKET", bad.c_str(), 1);
+    EXPECT_FALSE(tell_service_manager("READY=1")) << bad;
+  }
+  ::unsetenv("NOTIFY_SOCKET");
+}
+
+}  // namespace
+}  // namespace twinloft

@@ -1,0 +1,108 @@
+#include "twinloft/spool-repl/daemon/check.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "twinloft/spool-repl/daemon/volume_runner.h"
+
+namespace twinloft::repl::daemon {
+namespace {
+
+struct CheckTest : testing::Test {
+  CheckTest() {
+    const char* tmp = std::getenv("TMPDIR");
+    where = std::string(tmp ? tmp : "/tmp") + "/tl-check-XXXXXX";
+    EXPECT_NE(mkdtemp(where.data()), nullptr);
+    s.name = "mail";
+    s.uuid = "5c1a0e7e-0000-4000-8000-00000000c0de";
+    s.replica = 1;
+    s.size = 16u << 20;
+    s.data = file("data", std::string(10, 'x'));
+    s.journal = file("journal", std::string(10, 'x'));
+    s.listen = "192.0.2.1:7710";
+    s.peers.push_back({2, "192.0.2.2:7710", core::Protocol::C});
+    s.secret_file = file("secret", "sixteen letters and more\n");
+    s.nbd_listen = "unix:/run/x.sock";
+  }
+  ~CheckTest() override { std::filesystem::remove_all(where); }
+  std::string file(const std::string& name, const std::string& text, mode_t mode = 0600) {
+    std::ofstream(where + "/" + name) << text;
+    EXPECT_EQ(::chmod((where + "/" + name).c_str(), mode), 0);
+    return where + "/" + name;
+  }
+  testing::AssertionResult says(const std::vector<std::string>& texts, std::string_view words) {
+    if (texts.size() == 1 && texts[0].starts_with("volume mail: ") && texts[0].find(words) != std::string::npos)
+      return testing::AssertionSuccess();
+    auto result = testing::AssertionFailure() << texts.size() << " findings";
+    for (const auto& t : texts) result << "\n" << t;
+    return result;
+  }
+  std::string where;
+  VolumeSettings s;
+};
+
+TEST_F(CheckTest, Good) {
+  Findings found = check_volume(s);
+  EXPECT_TRUE(found.errors.empty()) << found.errors[0];
+  EXPECT_TRUE(found.warnings.empty()) << found.warnings[0];
+}
+
+TEST_F(CheckTest, Secrets) {
+  s.secret_file = where + "/none";
+  EXPECT_TRUE(says(check_volume(s).errors, "none: No such file"));
+  s.secret_file = file("open", "sixteen letters and more\n", 0640);
+  EXPECT_TRUE(says(check_volume(s).errors, "chmod 600"));
+  s.secret_file = file("short", "fifteen letters\n");
+  EXPECT_TRUE(says(check_volume(s).errors, "at least 16"));
+  s.secret_file.clear();
+  EXPECT_TRUE(says(check_volume(s).errors, "secret_file is missing"));
+  s.listen = "127.0.0.1:7710";
+  s.peers[0].address = "127.0.0.2:7710";
+  EXPECT_TRUE(check_volume(s).errors.empty());
+}
+
+TEST_F(CheckTest, FilesAndDirectories) {
+  std::string data = s.data;
+  s.data = where + "/none";
+  EXPECT_TRUE(says(check_volume(s).warnings, "run `spool-repl create mail` first"));
+  s.data = file("empty", "");
+  EXPECT_TRUE(says(check_volume(s).warnings, "run `spool-repl create mail` first"));
+  s.data = where;
+  EXPECT_TRUE(says(check_volume(s).errors, "neither a file nor a block device"));
+  s.data = data;
+  s.archive = where + "/missing";
+  EXPECT_TRUE(says(check_volume(s).errors, "is no directory"));
+}
+
+TEST_F(CheckTest, Addresses) {
+  s.listen = "192.0.2.1";
+  EXPECT_TRUE(says(check_volume(s).errors, "listen: \"192.0.2.1\""));
+  s.listen = "192.0.2.1:7710";
+  s.peers[0].address = "192.0.2.300:1";
+  EXPECT_TRUE(says(check_volume(s).errors, "192.0.2.300"));
+}
+
+TEST_F(CheckTest, NbdForEverybody) {
+  for (const char* open : {"0.0.0.0:10809", "192.0.2.1:10809", "[::]:10809"}) {
+    s.nbd_listen = open;
+    Findings found = check_volume(s);
+    EXPECT_TRUE(found.errors.empty());
+    EXPECT_TRUE(says(found.warnings, "no authentication")) << open;
+  }
+  s.nbd_listen = "127.0.0.1:10809";
+  EXPECT_TRUE(check_volume(s).warnings.empty());
+}
+
+TEST_F(CheckTest, CreateRefusesTheNilIdentity) {
+  s.uuid = "00000000-0000-0000-0000-000000000000";
+  auto made = create_volume(s);
+  ASSERT_FALSE(made);
+  EXPECT_NE(made.error().message.find("zeros are no identity"), std::string::npos) << made.error().message;
+}
+
+}  // namespace
+}  // namespace twinloft::repl::daemon
