@@ -171,8 +171,8 @@ bool Cluster::on_surveyed(Node& n, std::uint64_t id, int error) {
   if (part.survey != survey_no_ || survey_at_ != n.index) return true;
   if (error != 0) {
     survey_at_ = SIZE_MAX;  // mounted again, if it still is primary
-    schedule(500, [this, &n, life = n.life] {
-      if (n.life == life && n.is_primary() && survey_at_ == SIZE_MAX && client_at_ == SIZE_MAX) begin_survey(n);
+    schedule(500, [this, &n, no = survey_no_, life = n.life] {
+      if (n.life == life && n.is_primary() && survey_no_ == no) begin_survey(n);
     });
   }
   for (std::uint64_t b = 0; b < part.data.size() / block_size; ++b)

@@ -125,7 +125,7 @@ MUTANTS = [
     Mutant("torn-tail-comes-back", "recovery does not cut the log where it found its end",
            JOURNAL + "recovery.cc", "sb.cut_incarnation = sb.incarnation;", ""),
     Mutant("resync-serial-again", "resync data of two connections has the same serials",
-           CORE + "resync_target.cc", "std::uint64_t{1} << 63 | ++sync_serial_;", "std::uint64_t{1} << 63 | m.seq;"),
+           CORE + "resync_target.cc", "std::uint64_t{1} << 63 | ++sync_serial_;", "std::uint64_t{1} << 63 | sync_last_;"),
     Mutant("resync-without-inconsistent", "the target does not note that its data area means nothing",
            CORE + "resync_target.cc", "sb.inconsistent_source = reset_->epoch;", ""),
     Mutant("resync-over-in-early", "the target is consistent before everything is in its data area",

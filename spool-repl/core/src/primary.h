@@ -92,6 +92,7 @@ class Primary {
       std::uint64_t flying_bytes = 0;
       unsigned reads = 0;
       bool end_sent = false;
+      std::optional<std::uint64_t> told;  // how far it is, as the target was told
     };
     std::optional<Sync> sync;
     RecordNo refill = 0;  // it had lost what it had acknowledged: it holds everything again when durable up to here

@@ -17,6 +17,7 @@ namespace twinloft::repl::core {
 
 namespace {
 constexpr unsigned reads_max = 4, checks_max = 8;
+constexpr std::uint64_t progress_blocks_min = 1024;  // the target hears of no less
 constexpr Duration decline_pause = std::chrono::milliseconds(2);
 }  // namespace
 
@@ -108,6 +109,10 @@ void Primary::pump_sync(Peer& peer) {
     ++s.next;
     s.done += static_cast<std::uint64_t>(std::popcount(chunk.mask));
     read_chunk(peer, chunk, s.compare);
+  }
+  if (!s.told || s.done - *s.told >= std::max(progress_blocks_min, s.total / 100)) {
+    s.told = s.done;
+    v_.out.sends.push_back(Send{peer.config.id, SyncProgress{peer.epoch, s.done, s.total}});
   }
   bool all_there = s.next >= s.todo.size() && s.reads == 0 && s.again.empty() && s.checking.empty() && s.flying.empty();
   if (!all_there || s.end_sent || peer.sent_end < v_.log.end()) return;

@@ -164,7 +164,6 @@ void Secondary::handle(SyncData& m) {
   const std::byte* from = m.payload.data();
   for (const Extent& e : m.extents) {
     for (DirtyMap& d : v_.dirty) d.mark(e.lba, e.blocks);
-    sync_blocks_ += e.blocks;
     if (e.kind == ExtentKind::zeros) {
       v_.committed.put_zeros(e.lba, e.blocks, serial);
       continue;
@@ -267,6 +266,12 @@ void Secondary::on_check_read(int error) {
 
 // ---- the end -------------------------------------------------------------------------------------------------------
 
+
+void Secondary::handle(const SyncProgress& m) {
+  if (m.epoch != epoch_ || !begun_) return refuse("it says how far a resync is that nobody began");
+  sync_done_ = std::min(m.done, m.total);
+  sync_total_ = m.total;
+}
 
 void Secondary::advance_sync() {
   while (!sync_flying_.empty() && sync_flying_.front().second <= checkpointer_.rounds_done()) {

@@ -39,7 +39,7 @@ void Secondary::drop_sync() {
     v_.hold_checkpoint = false;
   }
   sync_flying_.clear();
-  sync_durable_ = sync_acked_ = sync_last_ = sync_blocks_ = 0;
+  sync_durable_ = sync_acked_ = sync_last_ = sync_done_ = sync_total_ = 0;
   sync_until_.reset();
   checks_.clear();
   if (checking_) checking_->stale = true;
@@ -351,7 +351,7 @@ void Secondary::fill_status(VolumeStatus& s) const {
     to.durable = v_.log.mark_before(v_.log.durable_end()).lsn;
     to.in_sync = (s.in_sync & set_of(to.id)) != 0;
     to.sync_source = to.id == primary_ && s.inconsistent && connection_ == ConnectionState::Connected;
-    if (to.sync_source) to.synced_blocks = sync_blocks_;
+    if (to.sync_source) to.synced_blocks = sync_done_, to.sync_total_blocks = sync_total_;
     if (to.id != why_of_ || why_.empty()) continue;
     to.connection = ConnectionState::StandAlone;
     to.why = why_;

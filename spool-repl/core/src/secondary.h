@@ -49,6 +49,7 @@ class Secondary {
   void handle(const SyncBegin& message);
   void handle(SyncData& message);
   void handle(const SyncEnd& message);
+  void handle(const SyncProgress& message);
   void handle(SyncCheck& message);
   bool vouches(const SyncBegin& message) const;
   bool settle_base();
@@ -91,7 +92,7 @@ class Secondary {
   // Resync data that is not known to be durable in the data area: number, and the checkpoint round that brings it there.
   std::deque<std::pair<std::uint64_t, std::uint64_t>> sync_flying_;
   std::uint64_t sync_durable_ = 0, sync_acked_ = 0, sync_last_ = 0;
-  std::uint64_t sync_blocks_ = 0;      // that the source has sent on this connection
+  std::uint64_t sync_done_ = 0, sync_total_ = 0;  // blocks, says the source
   std::uint64_t sync_serial_ = 0;      // of entries in the committed image; never used twice in a process
   std::optional<Lsn> sync_until_;
   std::uint64_t sync_round_ = 0;       // of the checkpointer, that syncs everything of the resync

@@ -6,9 +6,9 @@ namespace twinloft::repl::daemon {
 
 namespace {
 
-// The target does not hear how much there is to come.
+// Until the source has said how much there is to come.
 std::uint64_t total_blocks(const core::PeerStatus& p, std::uint64_t volume_blocks) {
-  return p.sync_target ? p.sync_total_blocks : volume_blocks;
+  return p.sync_target || p.sync_total_blocks != 0 ? p.sync_total_blocks : volume_blocks;
 }
 
 bool under_way(const core::PeerStatus& p) { return p.sync_source || p.sync_target; }

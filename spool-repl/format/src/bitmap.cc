@@ -26,7 +26,7 @@ void encode_bitmap_page(const Uuid& volume, std::uint32_t slot, std::uint64_t pa
   store_le(out.data(), page_magic);
   store_le(out.data() + 8, static_cast<std::uint32_t>(page));
   store_le(out.data() + 12, slot);
-  std::memcpy(out.data() + bitmap_page_header_bytes, words.data(), words.size_bytes());
+  if (!words.empty()) std::memcpy(out.data() + bitmap_page_header_bytes, words.data(), words.size_bytes());
   store_le(out.data() + 4, page_crc(volume, out));
 }
 

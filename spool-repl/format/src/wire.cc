@@ -122,6 +122,11 @@ struct Encoder {
     w.put(m.seq);
     w.put(m.mask);
   }
+  void operator()(const SyncProgress& m) {
+    (*this)(m.epoch);
+    w.put(m.done);
+    w.put(m.total);
+  }
   void operator()(const Claim& m) { w.put_bytes(m.attempt.bytes); }
   void operator()(const ClaimReply& m) {
     w.put_bytes(m.attempt.bytes);
@@ -228,6 +233,13 @@ struct Decoder {
         m.epoch = epoch();
         m.seq = r.get<std::uint64_t>();
         m.mask = r.get<std::uint64_t>();
+        return m;
+      }
+      case 19: {
+        SyncProgress m;
+        m.epoch = epoch();
+        m.done = r.get<std::uint64_t>();
+        m.total = r.get<std::uint64_t>();
         return m;
       }
       case 11: {

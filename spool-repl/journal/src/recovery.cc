@@ -257,6 +257,18 @@ void make_inconsistent(const Scan& scan, RecoveredLog& log) {
   sb.inconsistent_base = log.commit;
 }
 
+// A sector that could not be read can be once it is written. Otherwise every later start would find damage behind the log's end.
+Status make_readable(ports::BlockFile& journal, const Superblock& sb, std::uint64_t offset) {
+  AlignedBuffer block(block_size);
+  std::uint64_t end = std::min(offset + std::uint64_t{record_blocks_max} * block_size, sb.ring_offset + sb.ring_bytes);
+  for (; offset < end; offset += block_size) {
+    if (journal.read(offset, block.span())) continue;
+    std::memset(block.span().data(), 0, block_size);
+    TL_TRY(journal.write(offset, block.span()));
+  }
+  return journal.sync();
+}
+
 }  // namespace
 
 Result<RecoveredVolume> recover(ports::BlockFile& journal, ports::BlockFile& data, const OnDamage& on_damage) {
@@ -267,6 +279,7 @@ Result<RecoveredVolume> recover(ports::BlockFile& journal, ports::BlockFile& dat
     if (!on_damage)
       return fail(Errc::corrupt, "{}: {}. Nothing was changed", journal.name(), scan.damage->text);
     TL_TRY(on_damage(*scan.damage));
+    TL_TRY(make_readable(journal, loaded.superblock, scan.damage->offset));
   }
   RecoveredVolume out{std::move(scan.log), {}};
   TL_TRY_ASSIGN(out.report.blocks_replayed, Replay(journal, data, out.log).run());

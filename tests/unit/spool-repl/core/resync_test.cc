@@ -62,6 +62,12 @@ TEST_F(ResyncTest, WritesDuringTheResyncArriveOnceAndLast) {
   exchange();
   EXPECT_TRUE(status(node(2)).inconsistent);
   EXPECT_EQ(status(node(1)).in_sync, set_of(1));
+  PeerStatus target = status(node(1)).peers.at(0), source = status(node(2)).peers.at(0);
+  EXPECT_TRUE(target.sync_target && source.sync_source);
+  EXPECT_EQ(source.sync_total_blocks, target.sync_total_blocks) << "both know how far it is";
+  EXPECT_EQ(source.sync_total_blocks, 1024u);
+  EXPECT_GT(source.synced_blocks, 0u);
+  EXPECT_LE(source.synced_blocks, target.synced_blocks);
   fill(1, 0, 40, 7);
   checkpoint(1);
   fill(1, 20, 60, 8);

@@ -133,7 +133,8 @@ inline std::vector<PeerMessage> messages() {
           SyncAck{epoch, 9, true},
           SyncEnd{epoch, Lsn{44}},
           SyncCheck{epoch, 5, 3, 0b1010, {hash_of("one"), hash_of("two")}},
-          SyncDiffer{epoch, 5, 0b1000}};
+          SyncDiffer{epoch, 5, 0b1000},
+          SyncProgress{epoch, 300, 1000}};
 }
 inline Bytes encoded(const PeerMessage& m) {
   Bytes out;

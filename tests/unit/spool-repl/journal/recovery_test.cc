@@ -307,6 +307,7 @@ TEST(Recovery, AnUnreadableRecordIsDamageWhereverItIs) {
     ASSERT_TRUE(told) << which;
     EXPECT_EQ(told->offset, bad.offset);
     EXPECT_EQ(out->report.records, static_cast<std::uint64_t>(which)) << "what lies before it can be read";
+    EXPECT_EQ(r.journal.bytes[bad.offset], std::byte{0}) << "written, so that it can be read from now on";
   }
 }
 

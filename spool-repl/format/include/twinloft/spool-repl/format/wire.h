@@ -154,11 +154,17 @@ struct SyncEnd {
   Lsn until;
   bool operator==(const SyncEnd&) const = default;
 };
+// How far the resync is, for whoever looks at the target; nothing rests on it.
+struct SyncProgress {
+  Epoch epoch;
+  std::uint64_t done = 0, total = 0;  // blocks, sent or found equal
+  bool operator==(const SyncProgress&) const = default;
+};
 inline constexpr std::uint32_t sync_extents_max = 512;
 
 using PeerMessage = std::variant<MatchRequest, MatchState, Probe, ProbeReply, Begin, RecordMessage, Ack, Commit, Refuse,
                                  NodeState, Claim, ClaimReply, SyncBegin, SyncReady, SyncData, SyncAck, SyncEnd, SyncCheck,
-                                 SyncDiffer>;
+                                 SyncDiffer, SyncProgress>;
 
 // Types 1..31 are handshake and liveness messages, known to net/ alone; 32 and up are PeerMessage alternatives.
 enum class WireType : std::uint16_t { hello = 1, proof = 2, ping = 3, challenge = 4, first_peer_message = 32 };
