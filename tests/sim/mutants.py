@@ -107,16 +107,16 @@ MUTANTS = [
            CORE + "membership.cc", "if (v_.config.arbiter == Arbiter::manual) apply_change();", "if (true) apply_change();"),
     Mutant("promoted-without-claim", "a replica is promoted although a member is not reachable",
            CORE + "promotion.cc", "if (!away.empty())", "if (false)"),
-    Mutant("old-epoch-accepted", "a secondary follows an older primary in place of a newer one, and cuts off what the newer one's "
-           "epoch has brought; the older one asks no questions",
+    Mutant("old-epoch-accepted", "a secondary follows an older primary in place of a newer one and cuts off what the newer one's "
+           "epoch has brought. Both sides ask several questions that would end this; they all go unasked",
            CORE + "secondary.cc", "if (m.epoch.counter <= epoch_.counter)", "if (false)",
            more=((CORE + "secondary.cc", "if (m.epoch.counter < seen.counter || (m.epoch.counter == seen.counter && m.epoch.id != "
                   "seen.id))\n    return refuse(fmt::format(\"it is at epoch", "if (false)\n    return refuse(fmt::format(\"it is at epoch"),
-                 (CORE + "secondary.cc", "if (newest.in_sync & set_of(primary_)) return \"\";", "if (last > common.lsn) return \"\";"),
+                 (CORE + "secondary.cc", "if (common.lsn < v_.commit_lsn())\n    return fmt::format(\"split brain",
+                  "if (true) return \"\";\n  if (common.lsn < v_.commit_lsn())\n    return fmt::format(\"split brain"),
                  (CORE + "primary.cc", "if (newer || (m.last_epoch.counter == epoch_.counter && m.last_epoch.id != epoch_.id)) {",
-                  "if (false) {\n    (void)newer;"))),
-    Mutant("older-primary-wins", "a primary gives way to one of an older epoch",
-           CORE + "core.cc", "bool newer = m.epoch.counter > ours ||", "bool newer = m.epoch.counter != ours ||"),
+                  "if (false) {\n    (void)newer;"),
+                 (CORE + "primary.cc", "if (from.lsn < peer.peer_commit) {", "if (false) {"))),
     Mutant("demoted-too-early", "a primary steps down before everything is on the other replicas",
            CORE + "membership.cc", "return demoting_ && settled() && epoch_logged_ && !change_ && v_.log.committed_end() == v_.log.end();",
            "return demoting_;"),
