@@ -17,6 +17,10 @@ DirtyMap::DirtyMap(const DirtySlot& slot, std::uint32_t number, std::uint64_t vo
       pages_(bitmap_pages(volume_blocks)), marked_(pages_.size()) {
   // What is on the disk of a slot that was not in use, or not known, has nothing to do with it.
   if (words_.empty()) std::fill(pages_.begin(), pages_.end(), std::uint8_t{exceeds | marked_there});
+  if (slot.peer == 0) {  // costs nothing
+    words_.clear();
+    return;
+  }
   words_.resize(bitmap_words(volume_blocks));
   if (volume_blocks % 64 != 0) words_.back() &= low_bits(volume_blocks % 64);
   for (std::size_t w = 0; w < words_.size(); ++w) {
@@ -33,6 +37,7 @@ std::span<const std::uint64_t> DirtyMap::page(std::uint64_t no) const {
 }
 
 void DirtyMap::mark(Lba lba, std::uint64_t blocks) {
+  if (slot_.peer == 0) return;
   std::uint64_t at = lba.v, end = lba.v + blocks;
   TL_CHECK(end <= volume_blocks_);
   while (at < end) {

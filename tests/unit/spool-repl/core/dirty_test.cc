@@ -104,6 +104,14 @@ TEST_F(DirtyTest, AnUnknownOneIsKnownOnceNothingIsMissing) {
   EXPECT_EQ(written(m, DirtyMap::Pages::any_change), 3u) << "whatever a former user of the slot has left";
 }
 
+TEST_F(DirtyTest, ASlotThatIsNotInUseMarksNothing) {
+  DirtyMap m({}, 3, sb.volume_blocks, {});
+  m.mark(Lba{5}, 10);
+  EXPECT_EQ(m.count(), 0u);
+  EXPECT_TRUE(m.words().empty());
+  EXPECT_EQ(written(m, DirtyMap::Pages::any_change), 0u);
+}
+
 TEST_F(DirtyTest, BitsBeyondTheVolumeDoNotCount) {
   DirtyMap m({2, true, {}, {}}, 1, 70, {~std::uint64_t{0}, ~std::uint64_t{0}});
   EXPECT_EQ(m.count(), 70u);
