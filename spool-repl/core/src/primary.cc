@@ -348,7 +348,6 @@ void Primary::begin(Peer& peer, RecordNo common_end) {
   if (const Link* link = v_.find_link(peer.config.id); link->state && link->state->inconsistent) {
     bool vouched = vouches(*link->state);
     start_sync(peer, from.lsn, !vouched || !bitmap_reaches(peer, link->state->base), true);
-    peer.sync->not_before = common_end;
     peer.sync->nothing = vouched && link->state->base >= from.lsn;
   }
 }

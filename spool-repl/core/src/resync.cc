@@ -62,7 +62,6 @@ void Primary::handle(Peer& peer, const SyncReady& m) {
   peer.why.clear();
   peer.sent_end = peer.received_end = peer.durable_end = *from;
   start_sync(peer, m.from.lsn, peer.sync_whole || m.whole, peer.sync_compare || peer.sync_whole || m.whole);
-  peer.sync->not_before = *from;
   v_.out.notices.push_back({false, fmt::format("replica {} is connected at {}, resync of {} blocks begins", peer.config.id,
                                                m.from.lsn.v, peer.sync->total), NoticeKind::resync_begun, peer.config.id});
 }
@@ -70,6 +69,8 @@ void Primary::handle(Peer& peer, const SyncReady& m) {
 void Primary::start_sync(Peer& peer, Lsn base, bool whole, bool compare) {
   Peer::Sync& s = peer.sync.emplace();
   s.base = base;
+  // Its data area may hold, in part, whatever was committed before: all of that is in the log here by now, committed or not.
+  s.not_before = v_.log.end();
   s.whole = whole;
   s.compare = compare;
   s.total = whole ? v_.sb.volume_blocks : v_.find_dirty(peer.config.id)->count();

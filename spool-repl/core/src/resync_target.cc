@@ -177,6 +177,8 @@ void Secondary::handle(SyncData& m) {
 void Secondary::handle(const SyncEnd& m) {
   if (m.epoch != epoch_ || !begun_ || !v_.inconsistent) return refuse("it ended a resync that nobody began");
   sync_until_ = m.until;
+  // A damaged log was committed further than it reaches: some of that may be in the data area, in part.
+  if (v_.damaged()) sync_until_ = std::max(m.until, v_.sb.inconsistent_until);
   // What was found equal may have been in no more than the disk's cache.
   checkpointer_.request_sync();
   sync_round_ = checkpointer_.rounds_begun() + 1;

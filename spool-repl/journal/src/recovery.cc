@@ -83,7 +83,7 @@ class Scanner {
   // Looks at every block of the ring for frames that were written behind the hole in this lap.
   void judge_hole() {
     std::uint64_t end = sb_.tail_pos.v + sb_.ring_bytes;
-    Lsn upto = scan_.log.commit;
+    Lsn upto = scan_.log.commit, commit = scan_.log.commit;
     for (std::uint64_t p = pos_.v; p < end; p += block_size) {
       auto block = reader_.read(p % sb_.ring_bytes, block_size);
       if (!block) continue;
@@ -93,15 +93,16 @@ class Scanner {
       // What was cut off since was durable then and does not count any more.
       if (frame->incarnation < sb_.cut_incarnation) claims = std::min(claims, sb_.cut_lsn);
       upto = std::max(upto, claims);
+      commit = std::max(commit, std::min(claims, frame->commit_lsn));
       scan_.torn_frames++;
     }
     std::uint64_t offset = sb_.ring_offset + pos_.v % sb_.ring_bytes;
     if (upto > last_.lsn)
-      scan_.damage = Damage{last_.lsn, upto, offset,
+      scan_.damage = Damage{last_.lsn, upto, commit, offset,
                             fmt::format("the journal is damaged after LSN {} (offset {}), and everything up to LSN {} was "
                                         "durable once", last_.lsn.v, offset, upto.v)};
     else if (unreadable_)
-      scan_.damage = Damage{last_.lsn, last_.lsn + 1, offset,
+      scan_.damage = Damage{last_.lsn, last_.lsn + 1, commit, offset,
                             fmt::format("the journal cannot be read after LSN {} (offset {}): {}", last_.lsn.v, offset,
                                         *unreadable_)};
     scan_.log.commit = std::min(scan_.log.commit, last_.lsn);
@@ -252,7 +253,7 @@ void make_inconsistent(const Scan& scan, RecoveredLog& log) {
     if (r.body.mark().lsn <= log.commit) at_commit = r.body.header.epoch;
   Lsn before = sb.inconsistent_source.id.is_nil() ? Lsn{} : sb.inconsistent_until;
   sb.inconsistent_source = {std::max<std::uint64_t>(at_commit.counter, 1), at_commit.id.is_nil() ? sb.volume : at_commit.id};
-  sb.inconsistent_until = std::max(before, scan.damage->upto);
+  sb.inconsistent_until = std::max(before, scan.damage->commit);
   sb.inconsistent_base_epoch = at_commit;
   sb.inconsistent_base = log.commit;
 }
