@@ -47,7 +47,9 @@ function(tl_unit_test name)
   add_executable(${name} ${A_SOURCES})
   target_link_libraries(${name} PRIVATE ${A_DEPS} GTest::gtest GTest::gtest_main tl_options)
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 300)
+  # A test that skips proves nothing. The reasons for it (no root, no Dovecot, no loop device) do not hold where tests/run
+  # runs; by hand, without ctest, they may.
+  set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 300 FAIL_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
 endfunction()
 
 # Boost 1.81: Debian's default is 1.74; the -dev packages exclude each other, so what is found is 1.81.

@@ -130,9 +130,11 @@ TEST_P(DiskTest, zeroing_reads_back_as_zeros_and_keeps_the_size) {
   EXPECT_EQ(content(), data);
   loop->zero_range(file.fd(), 32768, 1 << 20, op);
   int result = wait(op);
-  if (result == -EOPNOTSUPP) GTEST_SKIP() << "no FALLOC_FL_ZERO_RANGE on the file system of " << file.path();
-  EXPECT_EQ(result, 0);
-  data.replace(32768, 32768, 32768, '\0');
+  // Not every file system has FALLOC_FL_ZERO_RANGE; then it says so, and nothing is changed.
+  if (result != -EOPNOTSUPP) {
+    EXPECT_EQ(result, 0);
+    data.replace(32768, 32768, 32768, '\0');
+  }
   EXPECT_EQ(content(), data);
 }
 
