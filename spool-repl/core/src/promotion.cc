@@ -32,9 +32,9 @@ std::string Promotion::obstacle() const {
   ReplicaId self = v_.sb.replica;
   if (v_.failed) return "this node's disk has failed: " + v_.failure;
   if (v_.damaged() && !accept_loss_)
-    return fmt::format("the journal here was damaged behind LSN {}, and had acknowledged writes up to LSN {}: they come back from a "
+    return fmt::format("the journal here was damaged, and acknowledged writes behind LSN {} may be missing: they come back from a "
                        "replica that has them. Connect one, or promote it. If there is none, use --accept-loss",
-                       v_.sb.inconsistent_base.v, v_.sb.inconsistent_until.v);
+                       v_.log.last_mark().lsn.v);
   if (v_.inconsistent && !v_.damaged())
     return "this replica is Inconsistent: a resync into it has not been finished. Promote its source, or wait";
   for (const Link& l : v_.links)

@@ -296,8 +296,8 @@ unsigned Volume::on_superblock_written(int error) {
 }
 
 void Volume::accept_loss() {
-  out.notices.push_back({true, fmt::format("acknowledged writes behind LSN {}, up to LSN {}, are given up", sb.inconsistent_base.v,
-                                           sb.inconsistent_until.v), NoticeKind::other, sb.replica});
+  out.notices.push_back({true, fmt::format("acknowledged writes behind LSN {} that the damaged journal held are given up",
+                                           log.last_mark().lsn.v), NoticeKind::other, sb.replica});
   inconsistent = false;
   sb.inconsistent_source = {};
   sb.inconsistent_until = {};
