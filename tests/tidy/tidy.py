@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 LMTPD = ["lmtpd/proto", "lmtpd/session", "lmtpd/userdb", "lmtpd/delivery", "lmtpd/net", "lmtpd/config"]
 REPL = ["spool-repl/format", "spool-repl/ports", "spool-repl/core", "spool-repl/journal", "spool-repl/io",
-        "spool-repl/net", "spool-repl/export", "spool-repl/control", "spool-repl/arbiter"]
+        "spool-repl/net", "spool-repl/export", "spool-repl/control", "spool-repl/arbiter", "spool-repl/salvage"]
 REPL_PROGRAMS = ["spool-repl/daemon", "spool-repl/ctl"]
 ALL = ["base", "argv", "bench/mailbench"] + LMTPD + REPL + REPL_PROGRAMS
 
@@ -41,6 +41,7 @@ EDGES = {
     "spool-repl/export": ["base", "spool-repl/ports"],
     "spool-repl/control": ["base", "spool-repl/ports"],
     "spool-repl/arbiter": ["base", "spool-repl/ports", "spool-repl/format", "spool-repl/core"],
+    "spool-repl/salvage": ["base"],
     "spool-repl/daemon": ["base"] + REPL,
     "spool-repl/ctl": ["base", "spool-repl/daemon"] + REPL,
     "bench/mailbench": ["base"],
@@ -81,7 +82,7 @@ BANS = [
     Ban("random", ("random_device",), False, ("base",), "is not repeatable from a seed; take a twinloft::Random"),
     Ban("raw-sync", ("fsync", "fdatasync", "syncfs", "sync_file_range", "io_uring_prep_fsync"), True,
         ("lmtpd/delivery", "spool-repl/io", "spool-repl/journal", "spool-repl/daemon", "spool-repl/ctl",
-         "bench/mailbench", "tests"),
+         "spool-repl/salvage", "bench/mailbench", "tests"),
         "makes bytes durable outside of the folders that own the order of it; go through their interfaces"),
 ]
 
