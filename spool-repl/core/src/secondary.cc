@@ -75,7 +75,8 @@ void Secondary::peer_input(ReplicaId id, PeerMessage message) {
         else if constexpr (!std::is_same_v<M, MatchRequest> && !std::is_same_v<M, NodeState> &&
                            !std::is_same_v<M, Claim> && !std::is_same_v<M, ClaimReply> &&
                            !std::is_same_v<M, SyncReady> && !std::is_same_v<M, SyncAck> &&
-                           !std::is_same_v<M, SyncDiffer>)
+                           !std::is_same_v<M, SyncDiffer> && !std::is_same_v<M, FetchBlock> &&
+                           !std::is_same_v<M, FetchedBlock>)
           handle(m);
       },
       message);

@@ -127,6 +127,19 @@ struct Encoder {
     w.put(m.done);
     w.put(m.total);
   }
+  void operator()(const FetchBlock& m) {
+    (*this)(m.epoch);
+    w.put(m.seq);
+    w.put(m.lba.v);
+    w.put(m.after.v);
+  }
+  void operator()(const FetchedBlock& m) {
+    (*this)(m.epoch);
+    w.put(m.seq);
+    w.put(static_cast<std::uint8_t>(m.kind));
+    w.put(m.as_of.v);
+    w.put_bytes(m.content);
+  }
   void operator()(const Claim& m) { w.put_bytes(m.attempt.bytes); }
   void operator()(const ClaimReply& m) {
     w.put_bytes(m.attempt.bytes);
@@ -242,6 +255,15 @@ struct Decoder {
         m.total = r.get<std::uint64_t>();
         return m;
       }
+      case 20: {
+        FetchBlock m;
+        m.epoch = epoch();
+        m.seq = r.get<std::uint64_t>();
+        m.lba.v = r.get<std::uint64_t>();
+        m.after = lsn();
+        return m;
+      }
+      case 21: return fetched_block();
       case 11: {
         ClaimReply m;
         r.get_into(m.attempt.bytes);
@@ -327,6 +349,22 @@ struct Decoder {
       return fail(Errc::corrupt, "a check of {} blocks with {} bytes of digests", count, r.remaining());
     m.digests.resize(count);
     for (Hash128& d : m.digests) r.get_into(d.bytes);
+    return m;
+  }
+
+  Result<PeerMessage> fetched_block() {
+    FetchedBlock m;
+    m.epoch = epoch();
+    m.seq = r.get<std::uint64_t>();
+    auto kind = r.get<std::uint8_t>();
+    m.as_of = lsn();
+    m.kind = static_cast<FetchedBlock::Kind>(kind);
+    if (kind > static_cast<std::uint8_t>(FetchedBlock::Kind::zeros))
+      return fail(Errc::corrupt, "a fetched block of unknown kind {}", kind);
+    std::size_t bytes = m.kind == FetchedBlock::Kind::data ? std::size_t{block_size} : 0;
+    if (r.remaining() != bytes) return fail(Errc::corrupt, "a fetched block of {} bytes", r.remaining());
+    ByteSpan content = r.get_bytes(bytes);
+    m.content.assign(content.begin(), content.end());
     return m;
   }
 

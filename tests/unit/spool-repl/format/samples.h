@@ -134,7 +134,9 @@ inline std::vector<PeerMessage> messages() {
           SyncEnd{epoch, Lsn{44}},
           SyncCheck{epoch, 5, 3, 0b1010, {hash_of("one"), hash_of("two")}},
           SyncDiffer{epoch, 5, 0b1000},
-          SyncProgress{epoch, 300, 1000}};
+          SyncProgress{epoch, 300, 1000},
+          FetchBlock{epoch, 6, Lba{77}, Lsn{43}},
+          FetchedBlock{epoch, 6, FetchedBlock::Kind::data, Lsn{44}, block(0xc3)}};
 }
 inline Bytes encoded(const PeerMessage& m) {
   Bytes out;

@@ -44,6 +44,20 @@ TEST(Wire, ResyncDataIsCheckedBeforeItIsUsed) {
   EXPECT_TRUE(refused({epoch, 1, std::vector<Extent>(513, {Lba{4}, 1, ExtentKind::zeros}), {}})) << "too many";
 }
 
+TEST(Wire, AFetchedBlockIsOneBlockOrNone) {
+  using Kind = FetchedBlock::Kind;
+  auto accepted = [](Kind kind, Bytes content) {
+    return decode_peer_message(53, encoded(PeerMessage(FetchedBlock{epoch, 1, kind, Lsn{4}, std::move(content)}))).has_value();
+  };
+  EXPECT_TRUE(accepted(Kind::data, block(1)));
+  EXPECT_TRUE(accepted(Kind::zeros, {}));
+  EXPECT_TRUE(accepted(Kind::nothing, {}));
+  EXPECT_FALSE(accepted(Kind::data, {})) << "content is missing";
+  EXPECT_FALSE(accepted(Kind::data, Bytes(2 * block_size))) << "two blocks";
+  EXPECT_FALSE(accepted(Kind::zeros, block(0))) << "zeros have no content";
+  EXPECT_FALSE(accepted(static_cast<Kind>(3), {})) << "an unknown kind";
+}
+
 // A counter that the next promotion would add one to.
 TEST(Wire, EpochCountersDoNotReachTheirEnd) {
   auto accepted = [](PeerMessage m) { return decode_peer_message(wire_type(m), encoded(m)).has_value(); };
@@ -64,7 +78,7 @@ TEST(Wire, EpochCountersDoNotReachTheirEnd) {
 }
 
 TEST(Wire, UnknownTypes) {
-  for (std::uint16_t type : {0, 1, 2, 3, 31, 49, 1000, 65535})
+  for (std::uint16_t type : {0, 1, 2, 3, 31, 54, 1000, 65535})
     EXPECT_EQ(decode_peer_message(type, Bytes(24)).error().code, Errc::corrupt) << type;
 }
 
@@ -112,6 +126,8 @@ TEST(WireHeaderFormat, RoundTripAndRefusals) {
   Bytes version = good;
   store_le(version.data() + 4, std::uint16_t{1});
   EXPECT_EQ(decode_wire_header(version).error().code, Errc::conflict);
+  std::string words = decode_wire_header(version).error().message;
+  EXPECT_NE(words.find(fmt::format("the peer speaks wire version 1, this program {}", wire_version)), std::string::npos) << words;
   Bytes length = good;
   store_le(length.data() + 8, wire_payload_max + 1);
   EXPECT_EQ(decode_wire_header(length).error().code, Errc::corrupt);

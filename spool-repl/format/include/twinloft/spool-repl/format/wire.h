@@ -14,7 +14,7 @@
 
 namespace twinloft::repl {
 
-inline constexpr std::uint16_t wire_version = 3;
+inline constexpr std::uint16_t wire_version = 4;
 inline constexpr std::uint32_t wire_header_bytes = 16;
 inline constexpr std::uint32_t wire_payload_max = body_meta_bytes_max + 4096 + record_payload_blocks_max * block_size;
 
@@ -162,9 +162,29 @@ struct SyncProgress {
 };
 inline constexpr std::uint32_t sync_extents_max = 512;
 
+// Either side, of a block that its own data area does not give: what does it hold? The answer is committed content, of a
+// moment at which at least everything up to `after` was committed.
+struct FetchBlock {
+  Epoch epoch;
+  std::uint64_t seq = 0;  // ascending on each connection
+  Lba lba;
+  Lsn after;
+  bool operator==(const FetchBlock&) const = default;
+};
+// The newest committed content as of `as_of`; or it cannot be had here.
+struct FetchedBlock {
+  enum class Kind : std::uint8_t { nothing = 0, data = 1, zeros = 2 };
+  Epoch epoch;
+  std::uint64_t seq = 0;
+  Kind kind = Kind::nothing;
+  Lsn as_of;
+  std::vector<std::byte> content;  // of `data`: one block
+  bool operator==(const FetchedBlock&) const = default;
+};
+
 using PeerMessage = std::variant<MatchRequest, MatchState, Probe, ProbeReply, Begin, RecordMessage, Ack, Commit, Refuse,
                                  NodeState, Claim, ClaimReply, SyncBegin, SyncReady, SyncData, SyncAck, SyncEnd, SyncCheck,
-                                 SyncDiffer, SyncProgress>;
+                                 SyncDiffer, SyncProgress, FetchBlock, FetchedBlock>;
 
 // Types 1..31 are handshake and liveness messages, known to net/ alone; 32 and up are PeerMessage alternatives.
 enum class WireType : std::uint16_t { hello = 1, proof = 2, ping = 3, challenge = 4, first_peer_message = 32 };
