@@ -176,8 +176,8 @@ Status History::check(Lsn lsn) const {
 }
 
 // Newest record first: the first one to claim a block has its content.
-std::vector<History::Piece> History::newest_pieces(std::size_t records) const {
-  std::vector<Piece> pieces;
+std::vector<Image::Piece> History::newest_pieces(std::size_t records) const {
+  std::vector<Image::Piece> pieces;
   BlockSet claimed;
   for (std::size_t i = records; i > 0; --i) {
     const ListedRecord& r = records_[i - 1];
@@ -191,31 +191,25 @@ std::vector<History::Piece> History::newest_pieces(std::size_t records) const {
       if (data) payload += std::uint64_t{e.blocks} * block_size;
     }
   }
-  std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.lba < b.lba; });
   return pieces;
 }
 
-Result<CutReport> History::write_image(Lsn lsn, ports::BlockFile& out) const {
+Result<Image> History::image(Lsn lsn) const {
   TL_TRY(check(lsn));
-  if (out.size_bytes() < sb_.volume_blocks * block_size)
-    return fail(Errc::invalid, "{}: shorter than the volume", out.name());
+  return Image(*data_, sb_.volume_blocks, newest_pieces(records_up_to(lsn)));
+}
+
+Result<CutReport> History::write_image(Lsn lsn, ports::BlockFile& out) const {
+  TL_TRY_ASSIGN(Image from, image(lsn));
+  if (out.size_bytes() < from.size_bytes()) return fail(Errc::invalid, "{}: shorter than the volume", out.name());
   CutReport report{records_up_to(lsn), 0, 0};
-  ImageWriter image(out);
-  std::uint64_t at = 0;
-  auto copy_data_up_to = [&](std::uint64_t lba) -> Status {
-    TL_TRY_ASSIGN(std::uint64_t n, image.copy(*data_, at * block_size, at, lba - at));
-    report.blocks_from_data += n;
+  ImageWriter writer(out);
+  TL_TRY(from.visit(0, sb_.volume_blocks, [&](const Image::Run& run) -> Status {
+    if (!run.file) return {};
+    TL_TRY_ASSIGN(std::uint64_t n, writer.copy(*run.file, run.offset, run.lba, run.blocks));
+    (run.from_journal ? report.blocks_from_journal : report.blocks_from_data) += n;
     return {};
-  };
-  for (const Piece& p : newest_pieces(report.records)) {
-    TL_TRY(copy_data_up_to(p.lba));
-    if (p.journal != nullptr) {
-      TL_TRY_ASSIGN(std::uint64_t n, image.copy(*p.journal, p.offset, p.lba, p.blocks));
-      report.blocks_from_journal += n;
-    }
-    at = p.lba + p.blocks;
-  }
-  TL_TRY(copy_data_up_to(sb_.volume_blocks));
+  }));
   return report;
 }
 

@@ -1,5 +1,6 @@
 #include "twinloft/spool-repl/journal/recovery.h"
 
+#include "bitmap_reader.h"
 #include "ring_reader.h"
 
 #include <algorithm>
@@ -7,7 +8,6 @@
 #include <unordered_map>
 
 #include "twinloft/base/check.h"
-#include "twinloft/spool-repl/format/bitmap.h"
 #include "twinloft/spool-repl/journal/aligned.h"
 #include "twinloft/spool-repl/journal/superblock_store.h"
 
@@ -189,26 +189,11 @@ class Replay {
 // A page that cannot be read or is damaged costs time, nothing else: all of its blocks count as dirty.
 void load_bitmaps(ports::BlockFile& journal, RecoveredVolume& out) {
   const Superblock& sb = out.log.superblock;
-  constexpr std::uint64_t batch = 256;
-  AlignedBuffer buffer(batch * block_size);
-  std::uint64_t pages = bitmap_pages(sb.volume_blocks), words = bitmap_words(sb.volume_blocks);
   for (std::uint32_t slot = 0; slot < bitmap_slots; ++slot) {
     if (sb.dirty[slot].peer == 0 || !sb.dirty[slot].known) continue;
-    auto& bits = out.log.dirty[slot];
-    bits.resize(words);
-    for (std::uint64_t first = 0; first < pages; first += batch) {
-      std::uint64_t n = std::min(batch, pages - first);
-      MutableByteSpan bytes = buffer.span().first(n * block_size);
-      Status read = journal.read(sb.bitmap_offset + slot * sb.bitmap_bytes + first * block_size, bytes);
-      for (std::uint64_t page = first; page < first + n; ++page) {
-        std::uint64_t at = page * bitmap_page_words;
-        std::span of_page(bits.data() + at, std::min<std::uint64_t>(bitmap_page_words, words - at));
-        if (read && decode_bitmap_page(bytes.subspan((page - first) * block_size, block_size), sb.volume, slot, page, of_page))
-          continue;
-        std::fill(of_page.begin(), of_page.end(), ~std::uint64_t{0});
-        out.report.bitmap_pages_lost++;
-      }
-    }
+    ReadBitmap bitmap = read_bitmap(journal, sb, slot);
+    out.log.dirty[slot] = std::move(bitmap.words);
+    out.report.bitmap_pages_lost += bitmap.pages_lost;
   }
 }
 

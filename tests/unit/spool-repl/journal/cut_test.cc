@@ -72,6 +72,28 @@ TEST_F(Cut, EveryRecordEndWhoseBlocksHaveAnEarlierVersionCanBeCut) {
   expect_all_cuts(open(), two.mark.lsn, last.mark.lsn);
 }
 
+TEST_F(Cut, AnImageIsReadAtAnyPlace) {
+  write({{1, 2, 0x11}, {7, 4, 0x12}, {60, 9, -1}});
+  bring_home(0, 9);  // and of the rest nothing
+  Written last = write({{8, 1, 0x22}, {9, 1, -1}});
+  History h = open();
+  auto image = h.image(last.mark.lsn);
+  ASSERT_TRUE(image) << image.error().message;
+  EXPECT_EQ(image->size_bytes(), r.model.size());
+  for (std::uint64_t first = 0; first < volume_blocks; ++first)
+    for (std::uint64_t n : {std::uint64_t{1}, std::uint64_t{3}, volume_blocks - first}) {
+      AlignedBuffer out(n * block_size);
+      if (first + n > volume_blocks) continue;
+      ASSERT_TRUE(image->read(first * block_size, out.span()));
+      ASSERT_TRUE(std::equal(out.span().begin(), out.span().end(), r.model.begin() + static_cast<std::ptrdiff_t>(first * block_size)))
+          << n << " blocks at " << first;
+    }
+  r.data.fails = [](std::uint64_t, std::uint64_t, bool) { return true; };
+  AlignedBuffer out(block_size);
+  EXPECT_TRUE(image->read(8 * block_size, out.span())) << "of the journal";
+  EXPECT_FALSE(image->read(7 * block_size - block_size, out.span()));
+}
+
 TEST_F(Cut, ABlockWrittenForTheFirstTimeEndsTheRange) {
   write({{1, 1, 0x11}});
   write({{1, 1, 0x22}});

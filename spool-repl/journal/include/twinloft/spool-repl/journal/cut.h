@@ -15,6 +15,7 @@
 
 #include <vector>
 
+#include "twinloft/spool-repl/journal/image.h"
 #include "twinloft/spool-repl/journal/listing.h"
 
 namespace twinloft::repl::journal {
@@ -40,21 +41,17 @@ class History {
 
   // Errc::invalid, naming what is possible, for an LSN outside of [first(), last()] or within a record.
   Status check(Lsn lsn) const;
+  Result<Image> image(Lsn lsn) const;
   // `out` has the volume's size, and reads as zeros.
   Result<CutReport> write_image(Lsn lsn, ports::BlockFile& out) const;
 
  private:
-  struct Piece {  // of the image
-    std::uint64_t lba, blocks;
-    ports::BlockFile* journal;  // null: zeros
-    std::uint64_t offset;
-  };
   explicit History(Superblock sb) : sb_(std::move(sb)) {}
   Result<Lsn> follow(ports::BlockFile& journal, const Listing& now, ports::BlockFile& base_journal, const Listing& base);
   void find_first(Lsn maybe_home);
   void end_at(Lsn end);
   std::size_t records_up_to(Lsn lsn) const;
-  std::vector<Piece> newest_pieces(std::size_t records) const;
+  std::vector<Image::Piece> newest_pieces(std::size_t records) const;
 
   Superblock sb_;  // of the base, where there is one
   ports::BlockFile* data_ = nullptr;
