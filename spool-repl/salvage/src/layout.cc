@@ -123,6 +123,15 @@ std::optional<std::string> Layout::user_of(std::string_view path) const {
   return address;
 }
 
+bool Layout::may_lead_to_maildir(std::string_view path) const {
+  std::vector<std::string_view> names = split(path);
+  if (names.size() > parts_.size()) return false;
+  Values values;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (!match(parts_[i], names[i], values)) return false;
+  return true;
+}
+
 std::string Layout::path_of(std::string_view address) const {
   Address parsed = parse_address(address);
   std::string out;

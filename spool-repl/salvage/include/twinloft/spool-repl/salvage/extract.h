@@ -15,6 +15,7 @@
 #include "twinloft/base/clock.h"
 #include "twinloft/base/ids.h"
 #include "twinloft/base/result.h"
+#include "twinloft/spool-repl/salvage/bundle.h"
 
 namespace twinloft::repl::salvage {
 
@@ -22,15 +23,6 @@ namespace twinloft::repl::salvage {
 // of the tree, and its offset is nobody's: it may be moved. An error says that this file can not be judged: it is reported
 // and not taken, and the extraction goes on.
 using WrittenAfterParting = std::function<Result<bool>(int fd)>;
-
-// Where the histories parted, for the records: nothing is decided by it. Zero where it is not known.
-struct Parting {
-  std::uint32_t loser = 0;  // replica whose mail this is
-  std::uint64_t lsn = 0;    // last LSN that both histories have
-  std::uint64_t epoch = 0;  // counter and id of the epoch that LSN is of
-  Uuid epoch_id;
-  bool operator==(const Parting&) const = default;
-};
 
 struct ExtractOptions {
   // Where a user's Maildir lies below the tree's root, as in layout.h: "%d/%n/Maildir". At least one. A Maildir that fits
@@ -40,15 +32,10 @@ struct ExtractOptions {
   Uuid volume;
   Parting parting;
   // A message whose content was written just before the parting may have been acknowledged just after it. What was created
-  // in this time before the first message behind the parting is taken too, and marked as uncertain.
+  // in this time before the newest message of before the parting, and renamed behind that, is taken too, and marked as uncertain.
   std::chrono::seconds window{300};
   std::uint64_t message_bytes_max = std::uint64_t{1} << 30;  // a larger file is reported, not taken
   bool foreign_owners = false;  // true: take files that belong to another user than their Maildir does
-};
-
-struct ExtractProblem {
-  std::string path;  // below the tree's root, as the file system has it: any bytes
-  std::string what;  // a sentence for the administrator
 };
 
 struct ExtractReport {
@@ -68,12 +55,13 @@ struct ExtractProgress {
   std::uint64_t looked_at = 0, taken = 0, bytes = 0;
 };
 
-// `root`: the mounted tree's root directory (O_RDONLY or O_PATH). `progress` may be empty.
+// `root`: the mounted tree's root directory (O_RDONLY or O_PATH). `progress` may be empty. `ops` null: the
+// operating system.
 //
 // The bundle's manifest is written last, after everything is durable: without it `spool-repl salvage deliver` refuses the
 // directory, and extract() with the same directory begins anew. Errors are those that leave no bundle: a layout that can not be
 // used, no Maildir that fits one, a bundle directory that can not be written.
 Result<ExtractReport> extract(int root, const ExtractOptions& options, const WrittenAfterParting& written_after_parting,
-                              const std::function<void(const ExtractProgress&)>& progress);
+                              const std::function<void(const ExtractProgress&)>& progress, FileOps* ops = nullptr);
 
 }  // namespace twinloft::repl::salvage

@@ -26,11 +26,12 @@ class Layout {
 
   // The address of the user whose Maildir is `path` (below the root, without a slash at either end).
   std::optional<std::string> user_of(std::string_view path) const;
+  // Whether `path` could be such a Maildir, or a directory above one.
+  bool may_lead_to_maildir(std::string_view path) const;
   // "" where the address has not what the layout needs, or would lead elsewhere ("..", a slash, control bytes).
   std::string path_of(std::string_view address) const;
 
   const std::string& text() const { return text_; }
-  std::size_t depth() const { return parts_.size(); }
 
  private:
   struct Piece {
