@@ -31,6 +31,7 @@ struct Core::Parts {
   }
   void step(const Promote& e);
   void step(const Demote& e);
+  void step(const Discard& e);
   void step(const PeerUp& e);
   void step(const PeerDown& e);
   void step(PeerInput& e);
@@ -132,6 +133,10 @@ void Core::Parts::step(const Promote& e) {
     volume.out.commands.push_back({e.token, false, "a change of role is under way"});
     return;
   }
+  if (secondary()->discards()) {
+    if (e.token != 0) volume.out.commands.push_back({e.token, false, "this replica's history is being given up"});
+    return;
+  }
   promotion.ask(e.token == 0 ? std::nullopt : std::optional(e.token), e.force, e.accept_loss);
 }
 
@@ -147,6 +152,16 @@ void Core::Parts::step(const Demote& e) {
   }
   demote_command = e.token;
   primary()->demote();
+}
+
+void Core::Parts::step(const Discard& e) {
+  if (primary()) {
+    volume.out.commands.push_back({e.token, false, "this replica is Primary: demote it first"});
+  } else if (granted || promotion.busy()) {
+    volume.out.commands.push_back({e.token, false, "a promotion is under way: demote gives it up"});
+  } else {
+    secondary()->discard(e);
+  }
 }
 
 void Core::Parts::become_primary() {
@@ -280,6 +295,7 @@ std::optional<Instant> Core::next_tick() const {
   consider(parts_->checkpointer.next_tick());
   if (auto* p = parts_->primary()) consider(p->next_tick());
   else consider(parts_->promotion.next_tick());
+  if (auto* s = parts_->secondary()) consider(s->next_tick());
   return next;
 }
 

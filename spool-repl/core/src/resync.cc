@@ -45,8 +45,7 @@ void Primary::begin_resync(Peer& peer) {
   peer.sync_compare = unfinished;
   SyncBegin m{peer.epoch, v_.log.mark_before(peer.sync_hold), v_.log.epoch_before(peer.sync_hold), !reaches, {}, {}, {}};
   if (reaches) m.since_epoch = v_.find_dirty(peer.config.id)->slot().since_epoch, m.since = v_.find_dirty(peer.config.id)->slot().since;
-  for (const EpochEntry& e : v_.sb.epochs)
-    if (e.start <= m.from.lsn) m.epochs.push_back(e);
+  m.epochs = v_.sb.epochs;
   v_.out.notices.push_back({false, fmt::format("replica {} needs a {} resync", peer.config.id, reaches ? "bitmap" : "full"),
                             NoticeKind::other, peer.config.id});
   v_.out.sends.push_back(Send{peer.config.id, std::move(m)});

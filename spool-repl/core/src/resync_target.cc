@@ -40,9 +40,12 @@ std::string Secondary::objection(const SyncBegin& m) const {
   return split_brain({common, {}}, forced || common.v == 0, next == m.epochs.end() ? 0 : next->writer);
 }
 
-void Secondary::handle(const SyncBegin& m) {
+void Secondary::handle(SyncBegin& m) {
   if (connection_ != ConnectionState::Matching || m.epoch != epoch_ || begun_ || reset_ || cut_ == Cut::archiving)
     return refuse("it began a resync at the wrong moment");
+  common_ = std::max(common_, common_history(v_.sb.epochs, v_.log.last_mark().lsn, m.epochs, Lsn{UINT64_MAX}));
+  // What it began behind that point comes as records.
+  std::erase_if(m.epochs, [&](const EpochEntry& e) { return e.start > m.from.lsn; });
   if (std::string why = objection(m); !why.empty()) return refuse(std::move(why));
   reset_ = m;
   reset_->whole = !vouches(m);
@@ -72,16 +75,20 @@ bool Secondary::settle_base() {
   return home && checkpointer_.idle();
 }
 
+// Before a resync what is committed is on the other replicas too. What is given up is nowhere else.
+RecordNo Secondary::given_up_from() const { return giving_up_ ? v_.log.first() : v_.log.committed_end(); }
+
 void Secondary::try_reset() {
   if (!reset_ || cut_ != Cut::none || v_.journal_in_flight > 0 || v_.failed) return;
   if (!reset_->whole && (!v_.inconsistent || v_.damaged()) && !settle_base()) return;
   if (!checkpointer_.idle()) return;
-  RecordNo from = v_.log.committed_end();
+  RecordNo from = given_up_from();
   if (!reset_archived_ && from < v_.log.end()) {
     const LogRecord& last = v_.log.at(v_.log.end() - 1);
     ArchiveTail archive{make_token(TokenKind::archive, 0), v_.log.at(from).first, last.mark.lsn, last.epoch, {}};
     for (RecordNo no = from; no < v_.log.end(); ++no)
       archive.parts.push_back({v_.journal_offset(v_.log.at(no).pos), v_.log.at(no).total_blocks * block_size});
+    archived_from_ = archive.first;
     cut_ = Cut::archiving;
     archiving_for_reset_ = true;
     v_.out.archives.push_back(std::move(archive));
@@ -93,17 +100,25 @@ void Secondary::try_reset() {
 void Secondary::on_reset_archived(int error) {
   cut_ = Cut::none;
   if (!reset_) return;  // the primary has gone meanwhile
-  reset_archived_ = error == 0;
+  RecordNo from = given_up_from();
+  reset_archived_ = error == 0 && (from == v_.log.end() || archived_from_ <= v_.log.at(from).first);
   if (error == 0) return try_reset();
-  Lsn last = v_.commit_lsn();
+  Lsn last = v_.log.mark_before(from).lsn;
+  end_discard(false, fmt::format("the journal can not be archived (errno {}), and is not given up without that", error));
   drop_sync();
   refuse(fmt::format("the records beyond {} can not be archived (errno {}), and are not given up without that", last.v, error));
 }
 
 void Secondary::reset() {
-  v_.out.notices.push_back({true, fmt::format("{} resync from replica {}: this replica is Inconsistent until it is finished",
-                                              reset_->whole ? "full" : "bitmap", primary_),
-                               NoticeKind::resync_begun, primary_});
+  if (giving_up_)
+    v_.out.notices.push_back({true, fmt::format("the history here, up to LSN {}, is given up for that of replica {}: this replica "
+                                                "is Inconsistent until it has been filled from there",
+                                                v_.log.last_mark().lsn.v, primary_),
+                              NoticeKind::discarded, primary_});
+  else
+    v_.out.notices.push_back({true, fmt::format("{} resync from replica {}: this replica is Inconsistent until it is finished",
+                                                reset_->whole ? "full" : "bitmap", primary_),
+                              NoticeKind::resync_begun, primary_});
   Superblock& sb = v_.sb;
   if (reset_->whole) sb.inconsistent_base_epoch = {}, sb.inconsistent_base = base_unknown;
   else if (!v_.inconsistent || v_.damaged())
@@ -139,6 +154,7 @@ void Secondary::on_reset_durable() {
   bool whole = reset_->whole;
   reset_.reset();
   reset_archived_ = false;
+  if (giving_up_) return on_discard_durable();
   if (connection_ != ConnectionState::Matching || epoch != epoch_ || from != v_.log.last_mark()) return;
   begun_ = true;
   v_.out.sends.push_back(Send{primary_, SyncReady{epoch_, from, whole}});

@@ -17,9 +17,14 @@ void Secondary::refuse(std::string reason) {
   if (primary_ == 0) return;
   connection_ = ConnectionState::StandAlone;
   why_ = reason;
+  note_refusal(reason);
+  v_.refuse_link(primary_, reason);
+}
+
+void Secondary::note_refusal(const std::string& reason) {
   why_of_ = primary_;
   split_brain_ = reason.starts_with("split brain");
-  v_.refuse_link(primary_, reason);
+  parted_at_ = common_;
 }
 
 void Secondary::forget_primary() {
@@ -35,7 +40,7 @@ void Secondary::forget_primary() {
 void Secondary::drop_sync() {
   if (cut_ != Cut::resetting) {
     reset_.reset();
-    reset_archived_ = false;
+    reset_archived_ = giving_up_ = false;
     v_.hold_checkpoint = false;
   }
   sync_flying_.clear();
@@ -99,7 +104,13 @@ void Secondary::match(ReplicaId id, const MatchRequest& m) {
   backlog_bytes_ = 0;
   drop_sync();
   primary_commit_ = {};
+  common_ = {};
   epoch_ = m.epoch;
+  if (discard_ && id == discard_->winner) return begin_discard(m);
+  answer_match();
+}
+
+void Secondary::answer_match() {
   Epoch seen = v_.log.epoch_before(v_.log.end());
   v_.out.sends.push_back(
       Send{primary_, MatchState{seen, v_.log.tail_mark(), v_.log.last_mark(), v_.commit_lsn()}});
@@ -130,7 +141,9 @@ std::string Secondary::split_brain(LogMark common, bool forced_there, ReplicaId 
 }
 
 void Secondary::handle(const Probe& m) {
-  v_.out.sends.push_back(Send{primary_, ProbeReply{m.mark, v_.log.find(m.mark).has_value()}});
+  bool found = v_.log.find(m.mark).has_value();
+  if (found) common_ = std::max(common_, m.mark.lsn);
+  v_.out.sends.push_back(Send{primary_, ProbeReply{m.mark, found}});
 }
 
 void Secondary::handle(const Begin& m) {
@@ -208,6 +221,7 @@ void Secondary::connected() {
   connection_ = ConnectionState::Connected;
   why_.clear();
   split_brain_ = false;
+  end_discard(false, fmt::format("replica {} is followed now: there is no history of its own to be given up", primary_));
   acked_ = {};
   v_.out.notices.push_back({false, fmt::format("primary {} is connected at {}, epoch {}", primary_,
                                                v_.log.last_mark().lsn.v, epoch_.counter),
@@ -283,14 +297,14 @@ void Secondary::handle(const Commit& m) {
 void Secondary::handle(const Refuse& m) {
   connection_ = ConnectionState::StandAlone;
   why_ = "it refused: " + m.reason;
-  why_of_ = primary_;
-  split_brain_ = m.reason.starts_with("split brain");
+  note_refusal(m.reason);
   v_.out.notices.push_back({true, fmt::format("primary {} refused: {}", primary_, m.reason),
                             split_brain_ ? NoticeKind::split_brain : NoticeKind::refused, primary_});
   v_.out.closes.push_back({primary_, m.reason});
 }
 
 void Secondary::advance() {
+  bound_discard();
   try_cut();
   try_reset();
   take_backlog();
@@ -342,6 +356,7 @@ void Secondary::fill_status(VolumeStatus& s) const {
   s.epoch = epoch_;
   s.in_sync = v_.recorded().in_sync;
   s.inconsistent = v_.inconsistent;
+  if (discard_) s.discards_for = discard_->winner;
   for (const Link& l : v_.links) {
     PeerStatus& to = s.peers.emplace_back();
     to.id = l.config.id;

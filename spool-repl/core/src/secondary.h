@@ -26,6 +26,10 @@ class Secondary {
   void on_reset_durable();
   void on_consistent_durable();
   void on_check_read(int error);
+  void discard(const Discard& command);
+  void end_discard(bool ok, std::string text);  // answers the command, if there is one
+  bool discards() const { return discard_.has_value(); }
+  std::optional<Instant> next_tick() const;
   bool follows() const { return primary_ != 0 && connection_ != ConnectionState::StandAlone; }
   void advance();
   void flush_messages();
@@ -34,6 +38,7 @@ class Secondary {
 
  private:
   void match(ReplicaId id, const MatchRequest& message);
+  void answer_match();
   void forget_primary();
   std::string split_brain(LogMark common, bool forced_there, ReplicaId successor) const;
   void handle(const Probe& message);
@@ -42,11 +47,17 @@ class Secondary {
   void handle(const Commit& message);
   void handle(const Refuse& message);
   void refuse(std::string reason);
+  void note_refusal(const std::string& reason);
   void note_covered(RecordNo end);
   void take_backlog();
   bool take_record(RecordMessage& message);  // false: no room now
+  // discard.cc
+  void bound_discard();
+  std::string doubt_of_winner() const;
+  void begin_discard(const MatchRequest& message);
+  void on_discard_durable();
   // resync_target.cc
-  void handle(const SyncBegin& message);
+  void handle(SyncBegin& message);
   void handle(SyncData& message);
   void handle(const SyncEnd& message);
   void handle(const SyncProgress& message);
@@ -59,6 +70,7 @@ class Secondary {
   std::uint64_t next_sync_serial();
   void put_synced(Lba lba, const std::byte* block, std::uint64_t serial);
   std::string objection(const SyncBegin& message) const;
+  RecordNo given_up_from() const;
   void try_reset();
   void reset();
   bool take_data(const SyncData& message);  // false: no room now
@@ -78,6 +90,8 @@ class Secondary {
   std::string why_;
   ReplicaId why_of_ = 0;
   bool split_brain_ = false;
+  Lsn common_;     // the newest record that both are known to have, of the last matching
+  Lsn parted_at_;  // that of the matching that was refused; 0: nothing shows that they had anything in common
   // Begin was received and the tail behind `cut_to_` goes: first the journal writes under way end, then the
   // what goes is archived, then the superblock that makes old frames void is durable, then records are taken.
   enum class Cut { none, waiting_for_journal, archiving, waiting_for_superblock, resetting } cut_ = Cut::none;
@@ -86,6 +100,13 @@ class Secondary {
   std::deque<RecordMessage> backlog_;  // bounded by the primary's send window, and by what is taken from a broken one
   std::size_t backlog_bytes_ = 0;
   std::optional<SyncBegin> reset_;     // asked for: done as soon as nothing is under way
+  struct Discarding {
+    Token command;
+    ReplicaId winner;
+    Instant deadline;  // for the winner to connect
+  };
+  std::optional<Discarding> discard_;
+  bool giving_up_ = false;             // what reset_ asks for is that, and not the beginning of a resync
   bool reset_archived_ = false;
   Lsn archived_from_;                  // of the archive for a cut
   bool archiving_for_reset_ = false;   // and not for a cut

@@ -28,6 +28,7 @@ constexpr const char* usage_text =
     "  events [VOLUME]      what happened (--follow: and what happens next; --since N: only what came behind event N)\n"
     "  promote VOLUME       make this replica primary (--force: although others may have what it lacks)\n"
     "  demote VOLUME        make it secondary; its device must not be in use\n"
+    "  discard VOLUME       give up this side of a split brain: this replica is filled from the other one (salvage its mail first)\n"
     "  disconnect VOLUME    close the connections to the other replicas, and keep them closed\n"
     "  connect VOLUME       open them again\n"
     "  journal VOLUME       list the records of the journal of a replica that is not being served, check them, or make an\n"
@@ -37,7 +38,7 @@ constexpr const char* usage_text =
     "\n"
     "  --config FILE        default /etc/twinloft/spool-repl.toml\n"
     "  --json               status and events as JSON, a line each\n"
-    "  --force              with promote\n"
+    "  --force              with promote; with discard: although nothing of the history here is found in the other's\n"
     "  --accept-loss        with promote: although acknowledged writes were lost here in a damaged journal\n"
     "  --version, --help\n";
 
@@ -120,7 +121,7 @@ int run(int argc, char** argv) {
   if (auto journal = arguments_of_journal(argc, argv)) return journal_command(*journal);
   NodeOptions options;
   if (auto done = parse(argc, argv, options)) return *done;
-  const std::string known[] = {"create", "serve", "status", "events", "promote", "demote",
+  const std::string known[] = {"create", "serve", "status", "events", "promote", "demote", "discard",
                                "connect", "disconnect", "check-config"};
   if (std::find(std::begin(known), std::end(known), options.command) == std::end(known)) {
     fmt::print(stderr, "spool-repl: {}\n{}",

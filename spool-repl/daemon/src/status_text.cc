@@ -91,6 +91,8 @@ std::string status_text(const NodeView& v) {
   if (s.role == core::Role::primary) out += fmt::format("  state    {}\n", state_line(s));
   else if (s.failed) out += fmt::format("  state    {}\n", state_line(s));
   else if (v.wants_primary) out += fmt::format("  state    waits to be promoted: {}\n", s.waits_for);
+  if (s.discards_for != 0)
+    out += fmt::format("  state    gives up its history: waits for replica {} to connect as primary\n", s.discards_for);
   for (const auto& p : s.peers) {
     out += fmt::format("  peer {}   {}  {}/{}  protocol {}{}", p.id, name_of(p), role_of(p), disk_of(s, p),
                        name_of(p.protocol), p.in_sync ? "  in sync" : "");
@@ -163,6 +165,7 @@ std::string status_json(const NodeView& v) {
       {"disk", disk_of(v)},
       {"wants_primary", v.wants_primary},
       {"waits_for", s.waits_for},
+      {"discards_for", s.discards_for},
       {"in_sync", in_sync},
       {"degraded", s.role == core::Role::primary && !left_out(s).empty()},
       {"arbiter", boost::json::object{{"kind", arbiter::name_of(v.settings.arbiter.kind)}, {"trouble", v.arbiter_trouble}}},

@@ -79,6 +79,7 @@ const char* name_of(core::NoticeKind kind) {
     case resync_begun: return "resync-begun";
     case resync_finished: return "resync-finished";
     case tail_cut: return "tail-cut";
+    case discarded: return "discarded";
     case suspended: return "suspended";
     case resumed: return "resumed";
     case failed: return "failed";
@@ -394,6 +395,10 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
       core::Token token = next_command_++;
       replies_.emplace(token, std::move(reply));
       core_->step(core::Promote{token, text != "promote", text == "promote accept-loss"});
+    } else if (text == "discard" || text == "discard force") {
+      core::Token token = next_command_++;
+      replies_.emplace(token, std::move(reply));
+      core_->step(core::Discard{token, text != "discard"});
     } else if (text == "demote") {
       demote(std::move(reply));
     } else if (text == "connect" || text == "disconnect") {

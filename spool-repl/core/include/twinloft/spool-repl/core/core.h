@@ -72,6 +72,7 @@ struct VolumeStatus {
   bool failed = false;     // the device answers EIO until it is attached anew
   std::string failure;
   bool suspended = false;  // primary: writes wait for a peer
+  ReplicaId discards_for = 0;  // its history is to be given up for that one's, once it connects
   std::string waits_for;   // why a suspended primary waits, or why this node is not primary though it is to be
   ReplicaSet in_sync = 0;  // of the newest epoch
   bool inconsistent = false;

@@ -70,6 +70,11 @@ struct Promote {  // become primary; answered by CommandDone
 struct Demote {  // the front ends are closed; become secondary once everything is on the in-sync replicas
   Token token = 0;
 };
+// Give up this side of a split brain: secondary only. Answered by CommandDone when it is done, or when it is not to be.
+struct Discard {
+  Token token = 0;
+  bool force = false;  // although nothing of the history here was found in the winner's
+};
 struct ArbiterAnswer {  // to an ArbiterRequest
   enum class Outcome : std::uint8_t {
     granted,  // `desired` is the arbiter's value now
@@ -85,7 +90,7 @@ struct Detach {};  // the device is taken away from its users: what waits, and w
 
 using Event =
     std::variant<ClientRequest, DiskDone, JournalReadDone, PeerUp, PeerDown, PeerInput, CheckpointNow, Detach, Promote,
-                 Demote, ArbiterAnswer>;
+                 Demote, Discard, ArbiterAnswer>;
 
 // ---- effects -----------------------------------------------------------------------------------------------------
 
@@ -143,7 +148,7 @@ struct ArbiterRequest {
   std::optional<EpochValue> expected;   // nullopt: none yet
   EpochValue desired;
 };
-struct CommandDone {  // of Promote and Demote
+struct CommandDone {  // of Promote, Demote and Discard
   Token token;
   bool ok;
   std::string text;  // for the administrator, in both cases
@@ -173,7 +178,7 @@ struct Complete {
 };
 enum class NoticeKind : std::uint8_t {
   other, role, member_removed, member_added, connected, disconnected, refused, split_brain, resync_begun, resync_finished,
-  tail_cut, suspended, resumed, failed,
+  tail_cut, discarded, suspended, resumed, failed,
 };
 struct Notice {  // for log and events; rare
   bool serious;

@@ -1,0 +1,87 @@
+// Giving up this replica's side of a split brain, at the administrator's word.
+//
+//   Discard -> waits for the winner to connect as primary -> journal archived -> superblock (Inconsistent, empty log)
+//           -> MatchState of a replica that has nothing -> full resync
+//
+// Nothing is given up before the replica that is to fill this one is there, and the one superblock write is all that changes:
+// before it this is split brain as it was, after it a replica into which a resync was not finished.
+#include "secondary.h"
+#include "twinloft/base/check.h"
+
+namespace twinloft::repl::core {
+
+namespace {
+constexpr Duration winner_time_max = std::chrono::seconds(30);
+}
+
+void Secondary::discard(const Discard& command) {
+  std::string why;
+  if (discard_) why = "its history is being given up already";
+  else if (v_.failed) why = "this node's disk has failed: " + v_.failure;
+  else if (v_.inconsistent) why = "this replica is Inconsistent: it has no history of its own that could be given up";
+  else if (!split_brain_)
+    why = "this replica has seen no split brain since it was started: nothing is given up. Start the replica whose history is to "
+          "stay, as primary, and let the two connect";
+  else if (parted_at_ == Lsn{} && !command.force)
+    why = fmt::format("replica {} shows nothing of the history that is here. It may have been created anew, and this may be the only "
+                      "copy: nothing is given up. --force, if its history is the one to keep all the same", why_of_);
+  if (!why.empty()) {
+    v_.out.commands.push_back({command.token, false, why});
+    return;
+  }
+  discard_ = Discarding{command.token, why_of_, v_.now + winner_time_max};
+}
+
+void Secondary::end_discard(bool ok, std::string text) {
+  if (!discard_) return;
+  v_.out.commands.push_back({discard_->command, ok, std::move(text)});
+  discard_.reset();
+}
+
+std::optional<Instant> Secondary::next_tick() const {
+  if (!discard_ || giving_up_) return std::nullopt;
+  return discard_->deadline;
+}
+
+void Secondary::bound_discard() {
+  if (!discard_) return;
+  if (v_.failed) return end_discard(false, "this node's disk has failed: " + v_.failure);
+  if (giving_up_ || v_.now < discard_->deadline) return;
+  end_discard(false, fmt::format("replica {} has not connected as primary within {} s: nothing was changed", discard_->winner,
+                                 std::chrono::duration_cast<std::chrono::seconds>(winner_time_max).count()));
+}
+
+// It may have been created anew since the two were matched, with nothing of what both had.
+std::string Secondary::doubt_of_winner() const {
+  const Link* link = v_.find_link(discard_->winner);
+  if (!link || !link->state || link->state->inconsistent) return "it is Inconsistent";
+  if (link->state->last.lsn < parted_at_)
+    return fmt::format("its history ends at LSN {}, and it had more: LSN {} is in both", link->state->last.lsn.v, parted_at_.v);
+  return "";
+}
+
+// The winner asks where we are: it gets its answer when there is nothing left to speak for the history here.
+void Secondary::begin_discard(const MatchRequest& m) {
+  if (cut_ == Cut::resetting) return;  // under way since an earlier connection
+  if (std::string doubt = doubt_of_winner(); !doubt.empty()) {
+    end_discard(false, fmt::format("nothing is given up for replica {}: {}", discard_->winner, doubt));
+    return answer_match();
+  }
+  giving_up_ = true;
+  reset_ = SyncBegin{m.epoch, {Lsn{0}, genesis_hash(v_.sb.volume, v_.sb.volume_blocks)}, {}, true, {}, {}, {}};
+  reset_archived_ = false;
+  v_.hold_checkpoint = true;
+  try_reset();
+}
+
+void Secondary::on_discard_durable() {
+  TL_CHECK(discard_ && giving_up_);
+  giving_up_ = false;
+  split_brain_ = false;
+  why_.clear();
+  why_of_ = 0;
+  end_discard(true, fmt::format("the history of this replica is given up: replica {} fills it", discard_->winner));
+  if (connection_ == ConnectionState::Matching && !begun_) answer_match();
+}
+
+}  // namespace twinloft::repl::core

@@ -1,0 +1,251 @@
+// Giving up one side of a split brain: all of it or nothing, and only once the winner is there.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "roles.h"
+
+namespace twinloft::repl::core {
+namespace {
+
+constexpr ReplicaId loser = 1, winner = 2;
+
+struct DiscardTest : RolesTest {
+  // Both went on alone, and the first one has been demoted since.
+  void part() {
+    make(2);
+    connect_all();
+    exchange();
+    promote(loser);
+    write_flush(loser, 1);
+    exchange();
+    node(loser).step(CheckpointNow{});
+    exchange();
+    write_flush(loser, 2);
+    exchange();
+    disconnect(loser, winner);
+    ASSERT_TRUE(promote(winner, true)->ok);
+    write_alone(winner, 7, 0x77);
+    node(loser).step(Promote{3, true});
+    write_alone(loser, 8, 0x88);
+    write_alone(loser, 9, 0x99);
+  }
+  void write_alone(ReplicaId id, std::uint64_t block, int value) {
+    in = filled(block_size, value);
+    auto f = write_flush(id, block);
+    exchange();
+    ASSERT_EQ(node(id).done.at(f), 0);
+  }
+  void demote_loser() {
+    node(loser).step(Demote{1});
+    exchange();
+    ASSERT_EQ(status(node(loser)).role, Role::secondary);
+  }
+  void meet() {
+    connect(loser, winner);
+    exchange();
+  }
+  void meet_again() {
+    disconnect(loser, winner);
+    meet();
+  }
+  void part_and_meet() {
+    part();
+    demote_loser();
+    meet();
+    ASSERT_TRUE(split());
+    last = status(node(loser)).last;
+    node(loser).commands.clear();
+  }
+  bool split() { return status(node(loser)).peers[0].split_brain; }
+  void restart_loser() {
+    disconnect(loser, winner);
+    delivered[loser - 1] = node(loser).sent.size();
+    node(loser).restart();
+    exchange();
+  }
+  void discard(bool force = false) { node(loser).step(Discard{5, force}); }
+  void expect_answer(bool ok, std::string_view words) {
+    ASSERT_EQ(node(loser).commands.size(), 1u);
+    EXPECT_EQ(node(loser).commands[0].ok, ok) << node(loser).commands[0].text;
+    EXPECT_NE(node(loser).commands[0].text.find(words), std::string::npos) << node(loser).commands[0].text;
+  }
+  void expect_unchanged() {
+    EXPECT_EQ(status(node(loser)).last, last);
+    EXPECT_FALSE(status(node(loser)).inconsistent);
+    meet_again();
+    EXPECT_TRUE(split());
+  }
+  void expect_filled() {
+    for (ReplicaId id : {loser, winner}) node(id).step(CheckpointNow{});
+    exchange();
+    EXPECT_FALSE(status(node(loser)).inconsistent);
+    EXPECT_EQ(node(loser).data, node(winner).data);
+    EXPECT_EQ(status(node(winner)).in_sync, set_of(loser) | set_of(winner));
+    EXPECT_FALSE(split() || status(node(winner)).peers[0].split_brain);
+  }
+
+  Lsn last;
+};
+
+TEST_F(DiscardTest, TheLoserIsFilledFromTheWinner) {
+  part_and_meet();
+  discard();
+  EXPECT_TRUE(node(loser).commands.empty()) << "waits for the winner";
+  EXPECT_EQ(status(node(loser)).discards_for, winner);
+  EXPECT_EQ(status(node(loser)).last, last);
+  meet_again();
+  expect_answer(true, "replica 2 fills it");
+  EXPECT_EQ(status(node(loser)).discards_for, 0u);
+  expect_filled();
+  const auto& kinds = node(loser).notice_kinds;
+  EXPECT_EQ(std::count(kinds.begin(), kinds.end(), NoticeKind::discarded), 1);
+  write_alone(winner, 30, 0x30);
+  expect_filled();
+}
+
+// All that the journal had, the committed too, since nobody else has it.
+TEST_F(DiscardTest, TheWholeJournalIsArchivedFirst) {
+  part_and_meet();
+  std::uint64_t used = status(node(loser)).journal_used;
+  ASSERT_GT(used, 0u);
+  discard();
+  node(loser).held = [](Disk kind) { return kind == Disk::archive; };
+  meet_again();
+  EXPECT_EQ(node(loser).pending(Disk::archive), 1u);
+  EXPECT_EQ(status(node(loser)).last, last) << "nothing is given up before it is archived";
+  node(loser).held = nullptr;
+  exchange();
+  EXPECT_EQ(node(loser).archived.size(), used);
+  expect_answer(true, "");
+}
+
+TEST_F(DiscardTest, WhatCannotBeArchivedIsNotGivenUp) {
+  part_and_meet();
+  node(loser).fault = [](Disk kind) { return kind == Disk::archive ? ENOSPC : 0; };
+  discard();
+  meet_again();
+  expect_answer(false, "can not be archived (errno 28)");
+  node(loser).fault = nullptr;
+  expect_unchanged();
+}
+
+TEST_F(DiscardTest, NothingIsGivenUpForAWinnerThatDoesNotCome) {
+  part_and_meet();
+  discard();
+  node(loser).pass_time(std::chrono::seconds(29));
+  EXPECT_TRUE(node(loser).commands.empty());
+  node(loser).pass_time(std::chrono::seconds(2));
+  expect_answer(false, "has not connected as primary within 30 s: nothing was changed");
+  expect_unchanged();
+}
+
+TEST_F(DiscardTest, ItIsRefusedWhereNothingSpeaksForIt) {
+  part();
+  node(loser).commands.clear();
+  discard(true);
+  expect_answer(false, "demote it first");
+  demote_loser();
+  node(loser).commands.clear();
+  discard(true);
+  expect_answer(false, "has seen no split brain");
+  meet();
+  node(loser).commands.clear();
+  discard();
+  EXPECT_FALSE(promote(loser, true)->ok) << "meanwhile it is not promoted";
+  node(loser).commands.clear();
+  discard();
+  expect_answer(false, "already");
+}
+
+// The process dies somewhere between the command and its end.
+TEST_F(DiscardTest, ACrashLeavesASplitBrainOrAReplicaThatIsFilled) {
+  for (Disk stop : {Disk::archive, Disk::superblock}) {
+    part_and_meet();
+    discard();
+    node(loser).held = [stop](Disk kind) { return kind == stop; };
+    meet_again();
+    ASSERT_EQ(node(loser).pending(stop), 1u);
+    restart_loser();
+    node(loser).held = nullptr;
+    expect_unchanged();
+  }
+  part_and_meet();
+  std::vector<std::byte> second(node(loser).journal.begin() + superblock_offset[1], node(loser).journal.begin() + superblock_offset[1] + block_size);
+  discard();
+  node(winner).held = [](Disk) { return true; };  // no resync yet
+  meet_again();
+  expect_answer(true, "");
+  restart_loser();
+  EXPECT_TRUE(status(node(loser)).inconsistent);
+  // The second copy is written after the first.
+  std::copy(second.begin(), second.end(), node(loser).journal.begin() + superblock_offset[1]);
+  restart_loser();
+  EXPECT_TRUE(status(node(loser)).inconsistent);
+  EXPECT_FALSE(promote(loser, true)->ok) << "there is nothing that it could be primary of";
+  node(winner).held = nullptr;
+  meet();
+  expect_filled();
+}
+
+// The link goes between archive and superblock, and comes back.
+TEST_F(DiscardTest, ALostLinkOnlyDelaysIt) {
+  part_and_meet();
+  discard();
+  for (Disk stop : {Disk::archive, Disk::superblock}) {
+    node(loser).held = [stop](Disk kind) { return kind == stop; };
+    meet_again();
+    EXPECT_EQ(node(loser).pending(stop), 1u);
+  }
+  disconnect(loser, winner);
+  node(loser).held = nullptr;
+  exchange();
+  meet();
+  expect_answer(true, "");
+  expect_filled();
+}
+
+// The loser's journal begins behind the parting: the tables of epochs show what both had.
+TEST_F(DiscardTest, APartingThatNoJournalReachesBackToIsFoundAllTheSame) {
+  part();
+  demote_loser();
+  for (ReplicaId id : {loser, winner}) {
+    node(id).step(CheckpointNow{});
+    exchange();
+  }
+  meet();
+  ASSERT_TRUE(split());
+  node(loser).commands.clear();
+  discard();
+  meet_again();
+  expect_answer(true, "");
+  expect_filled();
+}
+
+// Created anew and promoted by force: it has the winner's number and nothing of what both had.
+TEST_F(DiscardTest, AWinnerThatLostWhatItHadIsDoubted) {
+  part();
+  demote_loser();
+  Config c;
+  c.send_window_bytes = 4u << 20;
+  c.peers = {{loser, Protocol::C}};
+  nodes[winner - 1] = std::make_unique<Shell>(ShellOptions{.replica = winner, .config = c, .seed = 99});
+  delivered[winner - 1] = 0;
+  ASSERT_TRUE(promote(winner, true)->ok);
+  meet();
+  ASSERT_TRUE(split());
+  last = status(node(loser)).last;
+  node(loser).commands.clear();
+  discard();
+  expect_answer(false, "It may have been created anew");
+  expect_unchanged();
+  node(loser).commands.clear();
+  discard(true);
+  meet_again();
+  expect_answer(true, "");
+  expect_filled();
+}
+
+}  // namespace
+}  // namespace twinloft::repl::core
