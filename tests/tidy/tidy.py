@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 LMTPD = ["lmtpd/proto", "lmtpd/session", "lmtpd/userdb", "lmtpd/delivery", "lmtpd/net", "lmtpd/config"]
 REPL = ["spool-repl/format", "spool-repl/ports", "spool-repl/core", "spool-repl/journal", "spool-repl/io",
-        "spool-repl/net", "spool-repl/export", "spool-repl/control", "spool-repl/arbiter", "spool-repl/salvage"]
+        "spool-repl/net", "spool-repl/export", "spool-repl/control", "spool-repl/arbiter", "spool-repl/salvage",
+        "spool-repl/snapshot"]
 REPL_PROGRAMS = ["spool-repl/daemon", "spool-repl/ctl"]
 ALL = ["base", "argv", "bench/mailbench"] + LMTPD + REPL + REPL_PROGRAMS
 
@@ -42,6 +43,7 @@ EDGES = {
     "spool-repl/control": ["base", "spool-repl/ports"],
     "spool-repl/arbiter": ["base", "spool-repl/ports", "spool-repl/format", "spool-repl/core"],
     "spool-repl/salvage": ["base"],
+    "spool-repl/snapshot": ["base"] + ["spool-repl/" + f for f in ("format", "ports", "journal", "io", "export")],
     "spool-repl/daemon": ["base"] + REPL,
     "spool-repl/ctl": ["base", "spool-repl/daemon"] + REPL,
     "bench/mailbench": ["base"],

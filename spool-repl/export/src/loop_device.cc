@@ -33,18 +33,19 @@ std::string read_line(const std::string& path) {
 
 // While somebody else has the device open (udev looks at each that changes) the kernel detaches it only at their close,
 // and tells nobody.
-Status await_detached(const std::string& device) {
+Status await_detached(const std::string& device, auto attached) {
   constexpr timespec pause{0, 10'000'000};
   for (int i = 0; i < detach_polls; ++i) {
-    if (::access((sysfs_of(device) + "/loop/backing_file").c_str(), F_OK) != 0) return {};
+    if (!attached(sysfs_of(device) + "/loop/backing_file")) return {};
     ::nanosleep(&pause, nullptr);
   }
   return fail(Errc::unavailable, "{}: another program keeps it open; it will detach when that closes it", device);
 }
 
 // LOOP_CONFIGURE falls back to buffered I/O without a word where the file does not allow direct I/O.
-Status require_direct_io(const std::string& device, const std::string& backing_path) {
+Status require_direct_io(const std::string& device, Fd& held, const std::string& backing_path) {
   if (read_line(sysfs_of(device) + "/loop/dio") == "1") return {};
+  held.reset();
   (void)detach_loop(device);
   return fail(Errc::unavailable, "{}: the kernel refuses direct I/O on {}; every write would be cached twice", device,
               backing_path);
@@ -58,7 +59,7 @@ Result<Fd> open_device(const std::string& device, int flags) {
 
 }  // namespace
 
-Result<std::string> attach_loop(const std::string& backing_path, const LoopOptions& options) {
+Result<AttachedLoop> attach_loop(const std::string& backing_path, const LoopOptions& options) {
   Fd control(::open("/dev/loop-control", O_RDWR | O_CLOEXEC));
   if (!control) {
     auto error = fail_errno(errno, "/dev/loop-control: no loop devices here (is the kernel module \"loop\" loaded?)");
@@ -71,7 +72,9 @@ Result<std::string> attach_loop(const std::string& backing_path, const LoopOptio
   loop_config config{};
   config.fd = static_cast<__u32>(backing.get());
   config.block_size = options.block_bytes;
-  config.info.lo_flags = options.direct_io ? LO_FLAGS_DIRECT_IO : 0;
+  // All at once: set later, a kill in between would leave the device attached.
+  if (options.direct_io) config.info.lo_flags |= LO_FLAGS_DIRECT_IO;
+  if (options.autoclear) config.info.lo_flags |= LO_FLAGS_AUTOCLEAR;
   std::size_t name_bytes = std::min(backing_path.size(), sizeof config.info.lo_file_name - 1);
   std::memcpy(config.info.lo_file_name, backing_path.data(), name_bytes);
 
@@ -81,8 +84,9 @@ Result<std::string> attach_loop(const std::string& backing_path, const LoopOptio
     std::string device = fmt::format("/dev/loop{}", number);
     TL_TRY_ASSIGN(Fd fd, open_device(device, O_RDWR));
     if (::ioctl(fd.get(), LOOP_CONFIGURE, &config) == 0) {
-      if (options.direct_io) TL_TRY(require_direct_io(device, backing_path));
-      return device;
+      if (options.direct_io) TL_TRY(require_direct_io(device, fd, backing_path));
+      if (!options.autoclear) fd.reset();
+      return AttachedLoop{std::move(device), std::move(fd)};
     }
     if (errno != EBUSY) return fail_errno(errno, "{}: cannot be attached to {}", device, backing_path);
   }
@@ -99,7 +103,11 @@ Status detach_loop(const std::string& device) {
   }
   if (::ioctl(fd->get(), LOOP_CLR_FD) != 0 && errno != ENXIO) return fail_errno(errno, "{}: detaching", device);
   fd->reset();
-  return await_detached(device);
+  return await_detached(device, [](const std::string& attribute) { return ::access(attribute.c_str(), F_OK) == 0; });
+}
+
+Status await_cleared(const std::string& device, const std::string& backing_path) {
+  return await_detached(device, [&](const std::string& attribute) { return read_line(attribute) == backing_path; });
 }
 
 void abandon_loop(const std::string& device) {

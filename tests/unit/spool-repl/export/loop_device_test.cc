@@ -37,7 +37,8 @@ TEST_F(LoopDevice, is_attached_measured_and_detached) {
   auto attached = attach_loop(file, {.block_bytes = 4096, .direct_io = false});
   if (!attached && attached.error().code == Errc::unavailable) GTEST_SKIP() << attached.error().message;
   ASSERT_TRUE(attached) << attached.error().message;
-  device = *attached;
+  device = attached->device;
+  EXPECT_FALSE(attached->held);
   EXPECT_EQ(loops_of(file), std::vector<std::string>{device});
   Fd fd(open(device.c_str(), O_RDONLY | O_CLOEXEC | O_EXCL));
   ASSERT_TRUE(fd);
@@ -53,6 +54,20 @@ TEST_F(LoopDevice, is_attached_measured_and_detached) {
   fd.reset();
   auto detached = detach_loop(device);
   EXPECT_TRUE(detached) << detached.error().message;
+  EXPECT_TRUE(loops_of(file).empty());
+}
+
+TEST_F(LoopDevice, autoclear_ends_with_the_last_that_holds_it) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  auto attached = attach_loop(file, {.block_bytes = 4096, .direct_io = false, .autoclear = true});
+  ASSERT_TRUE(attached) << attached.error().message;
+  device = attached->device;
+  Fd user(open(device.c_str(), O_RDONLY | O_CLOEXEC | O_EXCL));
+  ASSERT_TRUE(user);
+  attached->held.reset();
+  EXPECT_EQ(loops_of(file), std::vector<std::string>{device}) << "as long as somebody has it";
+  user.reset();
+  EXPECT_TRUE(await_cleared(device, file)) << "whoever looks at the device just now is waited for";
   EXPECT_TRUE(loops_of(file).empty());
 }
 

@@ -1,0 +1,44 @@
+#include "twinloft/spool-repl/snapshot/file_blocks.h"
+
+#include <linux/fiemap.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "twinloft/spool-repl/format/types.h"
+
+namespace twinloft::repl::snapshot {
+
+bool extent_wanted(const fiemap_extent& e, const BlocksWanted& wanted) {
+  if (e.fe_flags & (FIEMAP_EXTENT_UNKNOWN | FIEMAP_EXTENT_DELALLOC)) return true;
+  std::uint64_t first = e.fe_physical / block_size, end = (e.fe_physical + e.fe_length + block_size - 1) / block_size;
+  return wanted(first, end - first);
+}
+
+Result<bool> file_wanted(int fd, const BlocksWanted& wanted) {
+  constexpr std::uint32_t extents_max = 128;
+  std::vector<std::uint64_t> memory((sizeof(fiemap) + extents_max * sizeof(fiemap_extent)) / 8 + 1);
+  auto* map = reinterpret_cast<fiemap*>(memory.data());
+  for (std::uint64_t from = 0;;) {
+    std::memset(map, 0, sizeof *map);
+    map->fm_start = from;
+    map->fm_length = FIEMAP_MAX_OFFSET - from;
+    map->fm_flags = FIEMAP_FLAG_SYNC;
+    map->fm_extent_count = extents_max;
+    if (::ioctl(fd, FS_IOC_FIEMAP, map) != 0)
+      return fail_errno(errno, "the file system does not say where the file's content lies");
+    if (map->fm_mapped_extents == 0) return false;
+    for (std::uint32_t i = 0; i < map->fm_mapped_extents; ++i)
+      if (extent_wanted(map->fm_extents[i], wanted)) return true;
+    const fiemap_extent& last = map->fm_extents[map->fm_mapped_extents - 1];
+    if (last.fe_flags & FIEMAP_EXTENT_LAST) return false;
+    if (last.fe_logical + last.fe_length <= from)
+      return fail(Errc::corrupt, "the file system lists the extents of the file in no order");
+    from = last.fe_logical + last.fe_length;
+  }
+}
+
+}  // namespace twinloft::repl::snapshot
