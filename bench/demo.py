@@ -8,6 +8,7 @@ import argparse, json, os, pathlib, platform, shutil, subprocess, sys, tempfile,
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/lib"))
+import mail
 import twinloft as tl
 from twinloft import BIN, Failed, run, wait_for
 
@@ -31,48 +32,17 @@ def lda_template(directory):
     return run("bash", "-c", f'. "{ROOT}/tests/e2e/lib/dovecot.sh" && dovecot_lda_template "{directory}"').stdout.strip()
 
 
-def lmtpd(stage, name, spool, agent, volume, dovecot_dir, ns):
-    """Starts lmtpd on a Unix socket and returns (process, socket)."""
-    socket_path = stage.dir / f"{name}.sock"
-    config = stage.dir / f"{name}.toml"
-    marker = f'volume = "{volume}"' if volume else "require_marker = false"
-    config.write_text(f"""hostname = "demo.example.org"
-user = "vmail"
-log_level = "warning"
-[[listen]]
-address = "unix:{socket_path}"
-mode = "0666"
-[users]
-driver = "static"
-home = "{spool}/%domain%/%user%"
-maildir = "{spool}/%domain%/%user%/Maildir"
-[spool]
-path = "{spool}"
-{marker}
-[delivery]
-agent = "{agent}"
-[agent.dovecot-lda]
-command = "{lda_template(dovecot_dir)}"
-""")
-    checked = run(BIN / "lmtpd", "check-config", "--config", config, check=False)
-    if checked.returncode != 0:
-        raise Failed(f"lmtpd check-config: {checked.stdout}")
-    p = stage.start(name, [BIN / "lmtpd", "serve", "--config", config], ns)
-    wait_for(lambda: socket_path.exists() or p.check_alive(), "lmtpd to listen")
-    return p, socket_path
-
-
 def load(stage, name, socket_path, spool, options, first_user):
     """One run of mailbench, and the proof of what it acknowledged."""
     account, report = stage.dir / f"{name}.account", stage.dir / f"{name}.json"
     r = run(BIN / "mailbench", "load", "--to", socket_path, "--clients", options.clients,
             "--duration", f"{options.seconds}s", "--warmup", f"{options.warmup}s", "--users", USERS,
             "--first-user", first_user, "--size", options.size, "--account", account, "--json", report, "--quiet",
-            check=False)
+            check=False, timeout=options.warmup + options.seconds + 600)
     if r.returncode != 0:
         raise Failed(f"mailbench load ({name}): exit {r.returncode}\n{r.stdout}")
     v = run(BIN / "mailbench", "verify", "--account", account, "--spool", spool, "--maildir-format", "%d/%n/Maildir",
-            "--json", stage.dir / f"{name}.verify.json", check=False)
+            "--json", stage.dir / f"{name}.verify.json", check=False, timeout=600)
     if v.returncode != 0:
         raise Failed(f"mailbench verify ({name}): exit {v.returncode}\n{v.stdout}")
     result = json.loads(report.read_text())
@@ -119,7 +89,8 @@ def measure(stage, v, spool, plain, imap_dir, plain_dir, options):
         for place, directory, volume, dovecot_dir in (("plain", plain, None, plain_dir),
                                                       ("replicated", spool, v.uuid, imap_dir)):
             name = f"lmtpd-{agent}-{place}"
-            p, socket_path = lmtpd(stage, name, directory, agent, volume, dovecot_dir, v.ns["a"])
+            delivery = f'[delivery]\nagent = "{agent}"\n[agent.dovecot-lda]\ncommand = "{lda_template(dovecot_dir)}"\n'
+            p, socket_path = mail.start_lmtpd(stage, volume, directory, name, v.ns["a"], delivery)
             before = [cpu_seconds(v.nodes[n]) for n in "ab"]
             r = load(stage, name, socket_path, directory, options, 1 + number * USERS)
             after = [cpu_seconds(v.nodes[n]) for n in "ab"]

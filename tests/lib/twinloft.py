@@ -3,7 +3,7 @@
 Used by bench/demo and tests/e2e. Everything that is made is registered and taken away again by close(), also on
 errors and signals. Processes are ended by PID; nothing is searched by name.
 """
-import atexit, ctypes, json, os, pathlib, signal, socket, subprocess, sys, time, uuid
+import atexit, contextlib, ctypes, json, os, pathlib, shutil, signal, socket, subprocess, sys, tempfile, time, traceback, uuid
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("TWINLOFT_BIN", ROOT / "build/release/bin"))
@@ -14,23 +14,103 @@ class Failed(Exception):
     pass
 
 
-def run(*command, check=True, **kw):
-    result = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **kw)
-    if check and result.returncode != 0:
-        raise Failed(f"{' '.join(str(c) for c in command)}: exit {result.returncode}\n{result.stdout}")
+_waits = []  # what the test waits for, the innermost last: a test that is ended says so
+
+
+@contextlib.contextmanager
+def waiting(what):
+    _waits.append(what)
+    try:
+        yield
+    finally:
+        _waits.pop()
+
+
+def run(*command, check=True, timeout=300, input=None, **kw):
+    """A command that waits for ever, as everything may that touches a device, is a failure with a name."""
+    words = [str(c) for c in command]
+    if input is not None:
+        kw["stdin"] = subprocess.PIPE
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **kw)
+    with waiting(f"the command {' '.join(words)}"):
+        try:
+            output, _ = process.communicate(input, timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()  # not waited for: it may be waiting in the kernel
+            raise Failed(f"gave up after {timeout} s waiting for: {' / '.join(_waits)}") from None
+        except BaseException:
+            process.kill()
+            raise
+    if check and process.returncode != 0:
+        raise Failed(f"{' '.join(words)}: exit {process.returncode}\n{output}")
+    return subprocess.CompletedProcess(words, process.returncode, output)
+
+
+def wait_for(condition, what, seconds=180):
+    """The limit is there to end a broken run, not to judge a slow one."""
+    end = time.monotonic() + seconds
+    with waiting(what):
+        while True:
+            value = condition()
+            if value:
+                return value
+            if time.monotonic() > end:
+                raise Failed(f"gave up after {seconds} s waiting for: {' / '.join(_waits)}")
+            time.sleep(0.02)
+
+
+def expect(condition, what):
+    if not condition:
+        raise Failed(what)
+
+
+def end_in_time():
+    """ctest kills a test whose time is up, and nobody hears what it was doing. It tells how long that is; a bit before, the
+    test fails by itself, and cleans up."""
+    limit = int(os.environ.get("TWINLOFT_TEST_SECONDS", "0"))
+    if limit == 0 or signal.getsignal(signal.SIGALRM) != signal.SIG_DFL:
+        return
+
+    def over(number, frame):
+        raise Failed(f"the test's {limit} s are over, while it waited for: {' / '.join(_waits) or 'nothing in particular'}\n"
+                     + "".join(traceback.format_stack(frame)[-6:]))
+    signal.signal(signal.SIGALRM, over)
+    signal.alarm(limit)
+
+
+def lacking(needs):
+    """Programs and files that are not there; a test without what it needs has failed."""
+    missing = [str(n) for n in needs if not shutil.which(n) and not os.path.exists(n)]
+    return missing + ([] if os.getuid() == 0 else ["root"])
+
+
+def timed(step, *args):
+    """One step of a test, and how long it took: for whoever looks at a slow run."""
+    begin = time.monotonic()
+    with waiting(step.__name__):
+        result = step(*args)
+    print(f"ok: {step.__name__}, {time.monotonic() - begin:.1f} s", flush=True)
     return result
 
 
-def wait_for(condition, what, seconds=60):
-    """The limit is there to end a broken run, not to judge a slow one."""
-    end = time.monotonic() + seconds
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > end:
-            raise Failed(f"gave up after {seconds} s waiting for: {what}")
-        time.sleep(0.02)
+def test_main(body, prefix, needs=()):
+    """Runs body(stage) in a directory of its own, and takes everything away again. Returns the exit code."""
+    if missing := lacking(needs):
+        print(f"FAILED: this test needs {', '.join(missing)} (tests/run installs what tests/lib/packages.sh lists)")
+        return 1
+    directory = tempfile.mkdtemp(prefix=prefix, dir=os.environ.get("TMPDIR", "/var/tmp"))
+    os.chmod(directory, 0o755)
+    stage = Stage(directory)
+    stage.on_close(shutil.rmtree, directory)
+    try:
+        body(stage)
+        return 0
+    except Exception as e:
+        print(f"FAILED: {e}" if isinstance(e, Failed) else f"FAILED: {traceback.format_exc()}")
+        print(stage.tails(), flush=True)
+        return 1
+    finally:
+        stage.close()
 
 
 class Process:
@@ -57,9 +137,11 @@ class Process:
         return False
 
     def kill(self):
+        """And what it has forked: each is a process group of its own."""
         if self.alive():
-            self.process.kill()
-        self.process.wait()
+            os.killpg(self.pid, signal.SIGKILL)
+        with waiting(f"{self.name}, killed, to be gone"):
+            self.process.wait()
 
     def stop(self, seconds=60):
         """SIGTERM; returns the exit code. A second one, then SIGKILL, where the first does not help."""
@@ -67,10 +149,8 @@ class Process:
             if not self.alive():
                 break
             self.process.send_signal(sig)
-            try:
+            with waiting(f"{self.name} to end"), contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(limit)
-            except subprocess.TimeoutExpired:
-                pass
         return self.process.returncode
 
 
@@ -81,10 +161,17 @@ class Stage:
         self.dir = pathlib.Path(directory)
         self.dir.mkdir(parents=True, exist_ok=True)
         self._undo = []
-        self.processes = []
+        self.processes, self.more_logs = [], []
         atexit.register(self.close)
+        end_in_time()
         for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(sig, lambda number, frame: sys.exit(128 + number))
+
+    def inner(self, name):
+        """A stage within this one, that may be closed before it."""
+        stage = Stage(self.dir / name)
+        stage.processes = self.processes  # whose logs this one tells
+        return stage
 
     def on_close(self, function, *args):
         self._undo.append((function, args))
@@ -109,10 +196,23 @@ class Stage:
         self.on_close(self.unmount, directory)
 
     def unmount(self, directory):
-        if not os.path.ismount(directory):
+        if not is_mounted(directory):
             return
         if run("umount", directory, check=False).returncode != 0:
             run("umount", "-l", directory, check=False)
+
+    def tell(self, log):
+        """A log that is written by something that was not started here."""
+        self.more_logs.append(pathlib.Path(log))
+
+    def tails(self, lines=25, newest=16):
+        """The ends of the logs, of those that were started last."""
+        logs = [(p.log, "runs" if p.alive() else f"has ended with {p.process.returncode}") for p in self.processes[-newest:]]
+        text = ""
+        for log, state in logs + [(log, "") for log in self.more_logs]:
+            end = log.read_text(errors="replace").splitlines()[-lines:] if log.exists() else ["is not there"]
+            text += "\n".join([f"--- {log} {state}", *end, ""])
+        return text
 
     def namespaces(self, a, b, net="10.91.7"):
         for ns in (a, b):
@@ -126,34 +226,45 @@ class Stage:
         return f"{net}.1", f"{net}.2"
 
 
+def is_mounted(path):
+    """Also where nobody answers for the file system any more, and stat fails."""
+    path = os.path.abspath(path)
+    with open("/proc/self/mountinfo") as f:
+        return any(line.split()[4] == path for line in f)
+
+
 class Volume:
-    """A volume on two nodes, "a" (primary) and "b" (secondary)."""
+    """A volume on nodes "a", "b" and so on, which are replicas 1, 2 ...: by default "a" is primary, "b" secondary.
+
+    network: what `ns` and `ip` it gives each node. Without one two nodes get namespaces and a cable between them, or,
+    with netns=False, ports on loopback. protocol: of all links, or a function of two nodes.
+    """
 
     def __init__(self, stage, size="2GiB", journal_size="256MiB", protocol="C", fuse=True, nbd=False, extra="",
-                 name="mail", netns=True, arena="256MiB"):
+                 name="mail", netns=True, arena="256MiB", network=None, roles=("primary", "secondary")):
         self.stage, self.name = stage, name
         self.uuid = str(uuid.uuid4())
         self.size = size
-        if netns:
+        self.replica = {chr(ord("a") + i): i + 1 for i in range(len(roles))}
+        self.ns = dict.fromkeys(self.replica)
+        self.address = {n: f"127.0.0.1:{7709 + i}" for n, i in self.replica.items()}
+        if network:
+            self.ns, self.address = network.ns, {n: f"{ip}:7710" for n, ip in network.ip.items()}
+        elif netns:
             tag = f"tl{os.getpid() % 100000}"
-            self.ns = {"a": tag + "a", "b": tag + "b"}
-            a, b = stage.namespaces(self.ns["a"], self.ns["b"])
-        else:
-            self.ns = {"a": None, "b": None}
-            a = b = "127.0.0.1"
-        self.address = {"a": f"{a}:7710", "b": f"{b}:7711"}
-        secret = stage.dir / "secret"
-        secret.write_text("a secret that both machines share\n")
-        secret.chmod(0o600)
-        self.config, self.nodes = {}, {"a": None, "b": None}
-        self.device_link = stage.dir / "device"
-        self.nbd_socket = stage.dir / "nbd.sock"
-        for node, role, own, peer in (("a", "primary", 1, 2), ("b", "secondary", 2, 1)):
+            self.ns = {n: tag + n for n in self.replica}
+            self.address = {n: f"{ip}:7710" for n, ip in zip("ab", stage.namespaces(*self.ns.values()))}
+        self.secret = stage.dir / "secret"
+        self.secret.write_text("a secret that all machines share\n")
+        self.secret.chmod(0o600)
+        self.config, self.nodes = {}, dict.fromkeys(self.replica)
+        for node, role in zip(self.replica, roles):
             directory = stage.dir / node
             directory.mkdir(exist_ok=True)
+            link = protocol if callable(protocol) else lambda *nodes: protocol
             text = f"""[volume.{name}]
 uuid = "{self.uuid}"
-replica = {own}
+replica = {self.replica[node]}
 role = "{role}"
 size = {json.dumps(size)}
 data = "{directory}/data"
@@ -161,25 +272,38 @@ journal = "{directory}/journal"
 journal_size = "{journal_size}"
 arena = "{arena}"
 listen = "{self.address[node]}"
-secret_file = "{secret}"
+secret_file = "{self.secret}"
 control = "{directory}/control.sock"
 {extra}
-[[volume.{name}.peer]]
-id = {peer}
-address = "{self.address['b' if node == 'a' else 'a']}"
-protocol = "{protocol}"
 """
-            # The secondary has them too: it may be promoted.
-            suffix = "" if node == "a" else "-b"
+            for peer in sorted(self.replica.keys() - {node}):
+                text += f"""[[volume.{name}.peer]]
+id = {self.replica[peer]}
+address = "{self.address[peer]}"
+protocol = "{link(node, peer)}"
+"""
+            # Secondaries have them too: they may be promoted.
             if fuse:
-                text += f'[volume.{name}.fuse]\nfile = "{directory}/volume"\ndevice = "{self.device_link}{suffix}"\n'
+                text += f'[volume.{name}.fuse]\nfile = "{directory}/volume"\ndevice = "{self.device_link(node)}"\n'
+                stage.on_close(self.free_devices, directory / "volume")
             if nbd:
-                text += f'[volume.{name}.nbd]\nlisten = "unix:{self.nbd_socket}{suffix}"\n'
+                text += f'[volume.{name}.nbd]\nlisten = "unix:{directory}/nbd.sock"\n'
             self.config[node] = directory / "spool-repl.toml"
             self.config[node].write_text(text)
 
+    def free_devices(self, file):
+        """What a killed process has left."""
+        for loop in pathlib.Path("/sys/block").glob("loop*/loop/backing_file"):
+            with contextlib.suppress(OSError):
+                if loop.read_text().strip() == str(file):
+                    run("losetup", "-d", f"/dev/{loop.parts[3]}", check=False)
+        self.stage.unmount(file)
+
+    def device_link(self, node):
+        return self.stage.dir / node / "device"
+
     def create(self, *nodes):
-        for node in nodes or ("a", "b"):
+        for node in nodes or self.replica:
             run(BIN / "spool-repl", "create", self.name, "--config", self.config[node])
 
     def serve(self, node):
@@ -201,9 +325,9 @@ protocol = "{protocol}"
         return wait_for(lambda: (s := self.status("a")) and s["role"] == "Primary" and not s["suspended"] and s,
                         "the primary to be promoted, and its peer to be connected")
 
-    def device(self):
-        wait_for(lambda: self.device_link.is_symlink() or self.nodes["a"].check_alive(), "the block device")
-        return os.path.realpath(self.device_link)
+    def device(self, node="a"):
+        wait_for(lambda: self.device_link(node).is_symlink() or self.nodes[node].check_alive(), f"the block device of {node}")
+        return os.path.realpath(self.device_link(node))
 
     def ctl(self, node, *words, check=True):
         return run(BIN / "spool-repl", words[0], self.name, *words[1:], "--config", self.config[node], check=check)
@@ -212,11 +336,23 @@ protocol = "{protocol}"
         return self.stage.dir / node / "data"
 
     def compare(self):
-        """Byte for byte, after both nodes have stopped in good order. Returns the number of bytes compared."""
-        status_bytes = os.path.getsize(self.data("a")) - 4096  # the last block is each replica's own label
-        run("cmp", "-n", status_bytes, self.data("a"), self.data("b"))
-        return status_bytes
+        """Byte for byte, after all nodes have stopped in good order. Returns the number of bytes compared."""
+        bytes_each = os.path.getsize(self.data("a")) - 4096  # the last block is each replica's own label
+        for node in self.replica.keys() - {"a"}:
+            run("cmp", "-n", bytes_each, self.data("a"), self.data(node))
+        return bytes_each
 
+    def stop_all(self, *nodes):
+        """In this order, all in good order."""
+        for node in nodes:
+            code = self.nodes[node].stop()
+            expect(code == 0, f"spool-repl on {node} does not stop in good order: exit {code}")
+
+    def kill_all(self):
+        """So that nothing waits on a device while the rest is taken away."""
+        for p in self.nodes.values():
+            if p:
+                p.kill()
 
 
 def uid_of(name):

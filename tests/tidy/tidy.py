@@ -178,6 +178,8 @@ class Tidy:
         for folder, folders, files in os.walk(self.root):
             folders[:] = [f for f in folders if f not in SKIPPED]
             for name in files:
+                if name in SKIPPED:  # in a worktree .git is a file
+                    continue
                 path = os.path.join(folder, name)
                 if os.path.splitext(name)[1] in TEXT and not os.path.islink(path):
                     yield os.path.relpath(path, self.root)

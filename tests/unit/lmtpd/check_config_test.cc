@@ -82,7 +82,7 @@ TEST_F(CheckConfigTest, TheBuiltInAgentWritesAsLmtpdsUserOnly) {
 }
 
 TEST_F(CheckConfigTest, AnExternalAgentsUserIsNotBelowTheLowest) {
-  if (!is_root()) GTEST_SKIP() << "needs other users";
+  ASSERT_TRUE(is_root()) << "needs other users";
   EXPECT_EQ(check(static_users("uid = 61235\ngid = 61235\nagent = \"a\""),
                   "[agent.a]\ncommand = \"/bin/true\"\n[delivery]\nuid_min = 61236\n"),
             78);
@@ -91,7 +91,7 @@ TEST_F(CheckConfigTest, AnExternalAgentsUserIsNotBelowTheLowest) {
 
 // Root may read everything; the user that lmtpd becomes may not.
 TEST_F(CheckConfigTest, FilesAreTriedAsTheUserThatLmtpdBecomes) {
-  if (!is_root()) GTEST_SKIP() << "needs root";
+  ASSERT_TRUE(is_root()) << "needs root";
   std::string file = dir_ + "/users.sqlite";
   std::string users = "driver = \"sqlite\"\npath = \"" + file + "\"\nquery = \"SELECT 'a' AS user, 1 AS uid, 1 AS gid, "
                       "'/a' AS home FROM sqlite_master WHERE name = :address\"";
@@ -109,7 +109,7 @@ TEST_F(CheckConfigTest, FilesAreTriedAsTheUserThatLmtpdBecomes) {
 }
 
 TEST_F(CheckConfigTest, ASpoolThatTheUserCannotEnterIsNamed) {
-  if (!is_root()) GTEST_SKIP() << "needs root";
+  ASSERT_TRUE(is_root()) << "needs root";
   ASSERT_EQ(::chown((dir_ + "/spool").c_str(), 0, 0), 0);
   ASSERT_EQ(::chmod((dir_ + "/spool").c_str(), 0700), 0);
   EXPECT_EQ(check(static_users(maildir())), 78);

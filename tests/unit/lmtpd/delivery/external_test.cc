@@ -169,7 +169,7 @@ class DovecotTest : public ExternalTest {
 };
 
 TEST_F(DovecotTest, DeliversThroughDovecotsAgent) {
-  if (::access("/usr/lib/dovecot/dovecot-lda", X_OK) != 0) GTEST_SKIP() << "dovecot is not installed";
+  ASSERT_EQ(::access("/usr/lib/dovecot/dovecot-lda", X_OK), 0) << "dovecot-core is not installed";
   start_lda("-e -f %from% [ -a %original_to% ]");
   Reply reply = deliver();
   ASSERT_EQ(reply.code, 250) << reply.text;
@@ -180,7 +180,7 @@ TEST_F(DovecotTest, DeliversThroughDovecotsAgent) {
 }
 
 TEST_F(DovecotTest, AnOptionThatDovecotLacksIsOurConfiguration) {
-  if (::access("/usr/lib/dovecot/dovecot-lda", X_OK) != 0) GTEST_SKIP() << "dovecot is not installed";
+  ASSERT_EQ(::access("/usr/lib/dovecot/dovecot-lda", X_OK), 0) << "dovecot-core is not installed";
   start_lda("-n");
   Reply reply = deliver();
   EXPECT_EQ(reply.code, 451);

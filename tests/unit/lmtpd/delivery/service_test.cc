@@ -38,7 +38,7 @@ TEST_F(ServiceTest, RefusesUnknownDefaultsAndBadRoots) {
 }
 
 TEST_F(ServiceTest, AnUnmountedSpoolSwallowsNothing) {
-  if (!test::is_root()) GTEST_SKIP() << "mounting needs root";
+  ASSERT_TRUE(test::is_root()) << "mounting needs root";
   mount_tmpfs(spool_, "size=1m,mode=777");
   ASSERT_TRUE(write_spool_marker(spool_, volume_).has_value());
   start({spec("save " + path("ran"))}, "maildir");

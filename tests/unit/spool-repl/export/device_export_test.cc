@@ -29,7 +29,7 @@ class Memory final : public ports::BlockTarget {
 struct DeviceExportTest : testing::Test {
   void SetUp() override {
     if (::geteuid() != 0 || ::access("/dev/fuse", R_OK | W_OK) != 0 || ::access("/dev/loop-control", R_OK | W_OK) != 0)
-      GTEST_SKIP() << "needs root, /dev/fuse and loop devices";
+      FAIL() << "needs root, /dev/fuse and loop devices";
     const char* tmp = std::getenv("TMPDIR");
     where = std::string(tmp ? tmp : "/tmp") + "/tl-device-XXXXXX";
     ASSERT_NE(::mkdtemp(where.data()), nullptr);

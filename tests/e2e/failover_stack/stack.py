@@ -1,0 +1,172 @@
+"""The machines of the test, what runs on them, and what a cluster manager does with them: promote, mount, start lmtpd."""
+import json, time
+
+import mail
+import twinloft as tl
+from etcd import PROGRAMS as ETCD_PROGRAMS, Etcd
+from switch import Switch
+from twinloft import Failed, expect, run, wait_for
+
+NEEDS = (*ETCD_PROGRAMS, "bridge", "e2fsck", "ip", "losetup", "mkfs.ext4", "nsenter", "tc", "/dev/fuse", "/dev/loop-control",
+         *(tl.BIN / name for name in ("spool-repl", "lmtpd", "mailbench")))
+
+
+class Clock:
+    """Seconds from a fault to what follows it."""
+
+    def __init__(self):
+        self.begin, self.marks = time.monotonic(), {}
+
+    def mark(self, what):
+        self.marks[what] = round(time.monotonic() - self.begin, 3)
+
+
+class Stack:
+    def __init__(self, stage, rng, options):
+        self.stage, self.rng, self.options = stage, rng, options
+        names = [chr(ord("a") + i) for i in range(options.nodes)]
+        self.switch = Switch(stage, names)
+        self.etcd = Etcd(stage, self.switch.witness_ns, self.switch.witness)
+        # Secondary at start, all of them: with a cluster manager, promoting is its business.
+        self.v = tl.Volume(stage, size="1GiB", journal_size="64MiB", arena="96MiB", network=self.switch,
+                           roles=["secondary"] * options.nodes,
+                           extra=f'peer_timeout = "{options.peer_timeout}ms"\n[volume.mail.arbiter]\nkind = "etcd"\n'
+                                 f'endpoints = ["{self.etcd.url()}"]\ntimeout = "1500ms"\n')
+        self.nodes = names
+        self.primary, self.lmtpd, self.load = None, dict.fromkeys(names), None
+        self.accounts, self.loads, self.formatted = [], 0, False
+        self.v.create()
+        self.etcd.start()
+        mail.make_users()
+
+    # ---- one machine -----------------------------------------------------------------------------------------------
+
+    def spool(self, node):
+        return self.stage.dir / node / "spool"
+
+    def crash(self, node):
+        """kill -9 of all that serves there. The generator of the load is no part of the machine."""
+        for process in (self.v.nodes[node], self.lmtpd[node]):
+            if process:
+                process.kill()
+
+    def clear(self, node):
+        """What a crash leaves behind and a reboot would not: a mounted file system without a device."""
+        self.lmtpd[node] = None
+        self.stage.unmount(self.spool(node))
+
+    def take_down(self, node):
+        """In good order, as before a reboot of the machine."""
+        code = self.lmtpd[node].stop()
+        expect(code == 0, f"lmtpd on {node} does not stop in good order: exit {code}")
+        self.lmtpd[node] = None
+        run("umount", self.spool(node))
+
+    def bring_up(self, node, clock):
+        """The volume is primary there: mail goes to it."""
+        spool, device = self.spool(node), self.v.device(node)
+        if self.formatted:
+            self.stage.mount(device, spool)
+        else:
+            mail.make_spool(self.stage, self.v, device, spool, "-i", "8192")
+            self.formatted = True
+        clock.mark("mounted")
+        self.loads += 1
+        self.lmtpd[node], self.socket = mail.start_lmtpd(self.stage, self.v.uuid, spool, f"lmtpd-{node}{self.loads}", self.v.ns[node])
+        clock.mark("lmtpd")
+        self.primary = node
+        self.start_load()
+        wait_for(lambda: self.load.acknowledged() or self.load.process.check_alive(),
+                 f"the first 250 of lmtpd on {node}; {self.describe()}")
+        clock.mark("250")
+
+    def start_load(self):
+        n = len(self.accounts)
+        self.load = mail.Load(self.stage, self.socket, f"mailbench{n}", 1 + n % 40 * 50, "--size", "uniform:1KiB-16KiB",
+                              "--rate", str(self.options.rate), "--duration", "24h", clients=6)
+        self.accounts.append(self.load.account)
+
+    # ---- the cluster -----------------------------------------------------------------------------------------------
+
+    def status(self, node):
+        return self.v.status(node) if self.v.nodes[node] and self.v.nodes[node].alive() else None
+
+    def describe(self):
+        """For a failure's message."""
+        parts = [f"{node}: {json.dumps(self.status(node))}" for node in self.nodes]
+        return "\n".join(parts)
+
+    def wait_status(self, node, condition, what):
+        try:
+            return wait_for(lambda: (s := self.status(node)) and condition(s) and s, f"{node}: {what}")
+        except Failed as e:
+            raise Failed(f"{e}\n{self.describe()}") from None
+
+    def promote_one(self, candidates):
+        """Asks them in turn until one is granted."""
+        refusals = {}
+
+        def granted():
+            for node in candidates:
+                s = self.status(node)
+                if s and s["role"] == "Primary" and s["device"]:
+                    return node
+                r = self.v.ctl(node, "promote", check=False)
+                if r.returncode == 0:
+                    return node
+                refusals[node] = r.stdout.strip()
+        try:
+            return wait_for(granted, f"one of {', '.join(candidates)} to be promoted")
+        except Failed as e:
+            raise Failed(f"{e}; refused: {refusals}\n{self.describe()}") from None
+
+    def fail_over(self, candidates, clock):
+        node = self.promote_one(candidates)
+        clock.mark("promoted")
+        self.bring_up(node, clock)
+        return node
+
+    def others(self, node):
+        """In an order drawn by the seed."""
+        rest = [n for n in self.nodes if n != node]
+        self.rng.shuffle(rest)
+        return rest
+
+    def in_sync(self):
+        """Everybody is a member and has everything."""
+        ids = sorted(self.v.replica.values())
+        return self.wait_status(self.primary, lambda s: s["role"] == "Primary" and s["in_sync"] == ids and not s["degraded"] and
+                                not s["suspended"] and all(p["disk"] == "UpToDate" or p["disk"] == "Behind" for p in s["peers"]),
+                                "all replicas to be in sync")
+
+    def begin(self):
+        """All machines run, one of them has the mail."""
+        if self.primary is None:
+            for node in self.nodes:
+                self.v.serve(node)
+            first = self.rng.choice(self.nodes)
+            self.fail_over([first, *self.others(first)], Clock())
+        else:
+            self.start_load()
+        self.in_sync()
+        self.load.wait_for_more(self.options.messages)
+
+    def verify(self):
+        """The load ends, and every message that was ever acknowledged is looked for on the survivor."""
+        self.load.end()
+        text = mail.verify(self.accounts, self.spool(self.primary))
+        return next(int(line.split()[4]) for line in text.splitlines() if line.startswith("found whole and once"))
+
+    def rest(self):
+        """All stop in good order; the file system is clean, and the replicas are equal."""
+        node, self.primary = self.primary, None
+        self.take_down(node)
+        run("e2fsck", "-fn", self.v.device(node))
+        self.v.stop_all(node, *self.others(node))
+        return self.v.compare()
+
+    def end_by_force(self):
+        """On every way out: nothing may wait on a device that waits."""
+        self.v.kill_all()
+        for process in self.stage.processes:
+            process.kill()

@@ -1,0 +1,39 @@
+"""The end of tests/run: which tests have failed, in either build, and how long it all took.
+
+summary.py DIR: `phases` holds a line for each phase (seconds, exit status, name), *.xml what ctest has noted. Exit: 0 all passed.
+"""
+import pathlib, sys
+import xml.etree.ElementTree as xml
+
+LINES = 30  # of a failed test's output
+SLOWEST = 8
+
+
+def tests_of(file):
+    """(build, name, seconds, passed, text) of each test."""
+    for case in xml.parse(file).getroot().iter("testcase"):
+        failure = case.find("failure")
+        said = (failure.get("message") or "failed") if failure is not None else case.get("status")
+        output = (case.findtext("system-out") or "").rstrip().splitlines()
+        yield file.stem, case.get("name"), float(case.get("time") or 0), case.get("status") == "run", "\n".join([said, *output[-LINES:]])
+
+
+def main(directory):
+    tests = [t for file in sorted(directory.glob("*.xml")) for t in tests_of(file)]
+    failed = [t for t in tests if not t[3]]
+    for build, name, seconds, _, text in failed:
+        print(f"\n== FAILED: {name} ({build} build), after {seconds:.0f} s: {text}")
+    print("\n== Summary")
+    for build, name, seconds, _, _ in sorted(tests, key=lambda t: -t[2])[:SLOWEST]:
+        print(f"{seconds:6.0f} s  {name} ({build})")
+    phases = [line.split(" ", 2) for line in (directory / "phases").read_text().splitlines()]
+    for seconds, status, name in phases:
+        print(f"{seconds:>6} s  phase: {name}{'' if status == '0' else ' FAILED'}")
+    print(f"{sum(int(p[0]) for p in phases):6} s  in all; {len(tests)} tests, {len(failed)} failed")
+    for build, name, *_ in failed:
+        print(f"FAILED: {name} ({build})")
+    return 1 if failed or any(p[1] != "0" for p in phases) or not tests else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(pathlib.Path(sys.argv[1])))
