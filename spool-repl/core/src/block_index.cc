@@ -37,8 +37,18 @@ void BlockIndex::carve_zeros(std::uint64_t begin, std::uint64_t end) {
   }
 }
 
+bool BlockIndex::touched(Lba lba) const {
+  auto it = watched_.find(lba.v);
+  return it != watched_.end() && it->second;
+}
+
+void BlockIndex::touch(std::uint64_t begin, std::uint64_t end) {
+  for (auto it = watched_.lower_bound(begin); it != watched_.end() && it->first < end; ++it) it->second = true;
+}
+
 void BlockIndex::put_data(Lba lba, Slot slot, std::uint64_t serial) {
   arena_.ref(slot);
+  if (!watched_.empty()) touch(lba.v, lba.v + 1);
   if (!zeros_.empty()) carve_zeros(lba.v, lba.v + 1);
   auto [it, inserted] = data_.try_emplace(lba.v, DataEntry{slot, serial});
   if (!inserted) {
@@ -49,6 +59,7 @@ void BlockIndex::put_data(Lba lba, Slot slot, std::uint64_t serial) {
 
 void BlockIndex::put_zeros(Lba lba, std::uint64_t blocks, std::uint64_t serial) {
   std::uint64_t end = lba.v + blocks;
+  if (!watched_.empty()) touch(lba.v, end);
   // A trim may span the whole volume: walk whichever is smaller, the range or the table.
   if (blocks < data_.size()) {
     for (std::uint64_t b = lba.v; b < end; ++b)
@@ -90,6 +101,7 @@ void BlockIndex::zeros_within(Lba lba, std::uint64_t blocks, std::vector<ZeroExt
 }
 
 void BlockIndex::clear() {
+  touch(0, UINT64_MAX);
   for (const auto& [lba, entry] : data_) arena_.unref(entry.slot);
   data_.clear();
   zeros_.clear();

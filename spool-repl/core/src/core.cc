@@ -5,6 +5,7 @@
 
 #include "primary.h"
 #include "promotion.h"
+#include "repair_answer.h"
 #include "secondary.h"
 #include "twinloft/base/check.h"
 
@@ -13,9 +14,12 @@ namespace twinloft::repl::core {
 // Declared in this order: the role and the checkpointer refer to the volume.
 struct Core::Parts {
   Parts(const Config& config, const RecoveredLog& recovered, Arena& arena, Arena& reads, Random& random)
-      : volume(config, recovered, arena, reads, random), checkpointer(volume), promotion(volume) {}
+      : volume(config, recovered, arena, reads, random), checkpointer(volume), repair(volume, checkpointer),
+        answers(volume, repair), promotion(volume) {}
   Volume volume;
   Checkpointer checkpointer;
+  Repair repair;
+  RepairAnswers answers;
   Promotion promotion;
   std::optional<Promotion::Granted> granted;  // waits until the secondary has nothing under way
   std::optional<Token> demote_command;
@@ -41,6 +45,8 @@ struct Core::Parts {
   void become_primary();
   void become_secondary();
   void tell_state(bool always);
+  bool step_repair(ReplicaId from, PeerMessage& message);
+  void advance_repair();
   void advance();
 };
 
@@ -48,9 +54,9 @@ Core::Core(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Core::~Core() = default;
 
 // Uncommitted records up to the send window, one more record being built, one being received, and as much again for
-// what is committed and on its way home.
+// what is committed and on its way home; and blocks under repair.
 std::size_t arena_blocks_min(const Config& config) {
-  return 2 * (config.send_window_bytes / block_size + 2 * record_blocks_max) + 64;
+  return 2 * (config.send_window_bytes / block_size + 2 * record_blocks_max) + 64 + Repair::blocks_max;
 }
 
 Result<std::unique_ptr<Core>> Core::create(const Config& config, RecoveredLog recovered, Arena& arena, Arena& read_arena,
@@ -64,7 +70,7 @@ Result<std::unique_ptr<Core>> Core::create(const Config& config, RecoveredLog re
   if (config.role == Role::primary) {
     Volume& v = parts->volume;
     ReplicaSet in_sync = v.recorded().in_sync;
-    parts->role.emplace<Primary>(v, parts->checkpointer)
+    parts->role.emplace<Primary>(v, parts->checkpointer, parts->repair)
         .start({v.newest_epoch() + 1, Uuid::generate(random)}, in_sync, std::nullopt, false);
     v.out.role_changes.push_back({Role::primary});
   } else {
@@ -103,7 +109,9 @@ void Core::Parts::step(const DiskDone& e) {
     case TokenKind::fill_read: primary()->on_fill_read(n, e.error); break;
     case TokenKind::sync_read: primary()->on_sync_read(n, e.error); break;
     case TokenKind::home_write: checkpointer.on_home_written(e.error); break;
-    case TokenKind::check_read: secondary()->on_check_read(e.error); break;
+    case TokenKind::check_read: secondary()->on_check_read(n, e.error); break;
+    case TokenKind::repair_read: repair.on_read(n, e.error); break;
+    case TokenKind::answer_read: answers.on_read(n, e.error); break;
     case TokenKind::bitmap: checkpointer.on_bitmap_written(e.error); break;
     case TokenKind::home_sync: checkpointer.on_home_synced(e.error); break;
     case TokenKind::archive: secondary()->on_archived(e.error); break;
@@ -168,7 +176,7 @@ void Core::Parts::become_primary() {
   Promotion::Granted g = std::move(*granted);
   granted.reset();
   if (volume.inconsistent) volume.accept_loss();
-  auto& p = role.emplace<Primary>(volume, checkpointer);
+  auto& p = role.emplace<Primary>(volume, checkpointer, repair);
   volume.out.notices.push_back({g.by_force, g.text, NoticeKind::role, volume.sb.replica, g.epoch.counter});
   volume.out.role_changes.push_back({Role::primary});
   if (g.command) volume.out.commands.push_back({*g.command, true, g.text});
@@ -211,6 +219,7 @@ void Core::Parts::step(const PeerUp& e) {
     return;
   }
   link->up = true;
+  link->connection++;
   link->state.reset();
   volume.out.sends.push_back(Send{e.peer, volume.node_state(primary() != nullptr)});
   with_role([&](auto& r) { r.peer_up(e.peer); });
@@ -241,10 +250,36 @@ void Core::Parts::step(PeerInput& e) {
     promotion.handle(e.peer, *reply);
   } else if (auto* m = std::get_if<MatchRequest>(&e.message); m && (primary() || granted)) {
     two_primaries(e.peer, *m);
-  } else {
+  } else if (!step_repair(e.peer, e.message)) {
     if (m) promotion.give_up(fmt::format("replica {} is Primary", e.peer));
     with_role([&](auto& r) { r.peer_input(e.peer, std::move(e.message)); });
   }
+}
+
+// True: it was one of these messages.
+bool Core::Parts::step_repair(ReplicaId from, PeerMessage& message) {
+  if (auto* question = std::get_if<FetchBlock>(&message)) {
+    if (question->lba.v >= volume.sb.volume_blocks) volume.refuse_link(from, "it asked for a block beyond the volume");
+    else answers.ask(from, *question);
+    return true;
+  }
+  auto* answer = std::get_if<FetchedBlock>(&message);
+  if (answer && !repair.handle(from, *answer)) volume.refuse_link(from, "it sent a block that nobody asked for");
+  return answer != nullptr;
+}
+
+// After the role, which may have committed what was waited for; a finished repair lets requests of the primary go on.
+void Core::Parts::advance_repair() {
+  if (!repair.busy() && !answers.busy()) return;
+  std::vector<Stream> streams;
+  with_role([&](auto& r) { streams = r.streams(); });
+  answers.advance(streams);
+  if (primary() && primary()->lost()) repair.give_up();
+  repair.advance(streams);
+  auto finished = repair.take_finished();
+  if (finished.empty() || !primary()) return;
+  primary()->on_repaired(finished);
+  primary()->advance();
 }
 
 // The newer epoch stays. Ours gives way only if everything that it acknowledged is in the other's history too: an
@@ -274,6 +309,7 @@ void Core::Parts::advance() {
     if (granted && secondary()->settled()) become_primary();
   }
   with_role([](auto& r) { r.advance(); });
+  advance_repair();
   if (primary() && primary()->may_step_down()) become_secondary();
   checkpointer.advance();
   tell_state(false);
@@ -293,6 +329,7 @@ std::optional<Instant> Core::next_tick() const {
     if (at && *at > parts_->volume.now && (!next || *at < *next)) next = at;
   };
   consider(parts_->checkpointer.next_tick());
+  consider(parts_->repair.next_tick());
   if (auto* p = parts_->primary()) consider(p->next_tick());
   else consider(parts_->promotion.next_tick());
   if (auto* s = parts_->secondary()) consider(s->next_tick());
@@ -340,7 +377,7 @@ bool Core::settled() const {
   bool role = false;
   parts_->with_role([&](auto& r) { role = r.settled(); });
   return role && v.journal_in_flight == 0 && v.log.durable_end() == v.log.end() &&
-         parts_->checkpointer.nothing_to_do();
+         parts_->checkpointer.nothing_to_do() && parts_->repair.idle() && parts_->answers.idle();
 }
 
 }  // namespace twinloft::repl::core

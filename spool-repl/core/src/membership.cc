@@ -175,6 +175,7 @@ void Primary::lose(std::string reason) {
 
 bool Primary::may_step_down() const {
   if (!reads_.empty() || !sync_reads_.empty() || !filling_.empty() || !stalled_writes_.empty() || !stalled_reads_.empty()) return false;
+  if (!repairing_.empty()) return false;
   if (lost_) return waiters_.empty();
   return demoting_ && settled() && epoch_logged_ && !change_ && v_.log.committed_end() == v_.log.end();
 }

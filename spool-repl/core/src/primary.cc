@@ -7,8 +7,8 @@
 
 namespace twinloft::repl::core {
 
-Primary::Primary(Volume& volume, Checkpointer& checkpointer)
-    : v_(volume), checkpointer_(checkpointer), pending_(volume.arena) {
+Primary::Primary(Volume& volume, Checkpointer& checkpointer, Repair& repair)
+    : v_(volume), checkpointer_(checkpointer), pending_(volume.arena), repair_(repair) {
   for (const PeerConfig& p : v_.config.peers) peers_.emplace_back().config = p;
   // What recovery found above the commit point is this primary's history too: visible to reads, not acknowledged.
   Log& log = v_.log;
@@ -461,7 +461,7 @@ void Primary::fill_status(VolumeStatus& s) const {
   s.in_sync = in_sync_;
   s.suspended = suspended();
   if (s.suspended) s.waits_for = waits_for();
-  s.waiting_requests = waiters_.size() + stalled_writes_.size() + stalled_reads_.size();
+  s.waiting_requests = waiters_.size() + stalled_writes_.size() + stalled_reads_.size() + repairing_.size();
   for (const Peer& p : peers_) {
     auto lsn = [&](RecordNo end) {
       return end < v_.log.first() ? Lsn{} : v_.log.mark_before(std::min(end, v_.log.end())).lsn;

@@ -13,6 +13,7 @@
 
 #include "checkpointer.h"
 #include "open_batch.h"
+#include "repair.h"
 #include "volume.h"
 
 namespace twinloft::repl::core {
@@ -23,7 +24,7 @@ namespace twinloft::repl::core {
 // changes here, and the same change is asked for again), then it is a record.
 class Primary {
  public:
-  Primary(Volume& volume, Checkpointer& checkpointer);
+  Primary(Volume& volume, Checkpointer& checkpointer, Repair& repair);
   ~Primary() { pending_.clear(); }
   Primary(const Primary&) = delete;
   Primary& operator=(const Primary&) = delete;
@@ -43,6 +44,8 @@ class Primary {
   void on_client_read(std::uint64_t token_number, int error);
   void on_fill_read(std::uint64_t token_number, int error);
   void on_sync_read(std::uint64_t token_number, int error);
+  std::vector<Stream> streams() const;
+  void on_repaired(const std::vector<Repair::Finished>& finished);
   void peer_state(ReplicaId id, const NodeState& state);
   void on_journal_read(std::uint64_t token_number, int error, std::vector<std::byte> bytes);
   void peer_up(ReplicaId id);
@@ -68,6 +71,7 @@ class Primary {
     // Resync: the blocks that it may lack go to it in the stream of records, 64 at a time: one word of the bitmap.
     struct Chunk {
       std::uint64_t word = 0, mask = 0;
+      unsigned repairs = 0;  // so far; then only what is needed is read, and not the blocks between
     };
     struct Sync {
       // Not before everything is committed here that the peer may have written home already: it must not get older content.
@@ -110,15 +114,21 @@ class Primary {
     std::string why;
   };
 
+  struct ReadRequest {
+    ClientRequest request;
+    unsigned repairs = 0;  // so far
+    unsigned& repaired() { return repairs; }
+  };
   struct Read {
     struct Run {
       Lba lba;
+      std::uint64_t blocks;
       std::vector<Slot> slots;  // empty: read straight into the client's memory
     };
-    ClientRequest request;
+    ReadRequest request;
     std::vector<Run> runs;
     unsigned outstanding = 0;
-    int error = 0;
+    std::vector<Lba> unreadable;  // all blocks of the runs that failed
   };
 
   // A write-like request. The blocks at its edges that it covers in part need their old content: `fills`.
@@ -131,7 +141,9 @@ class Primary {
     std::vector<Fill> fills;
     unsigned outstanding = 0;
     std::uint64_t home_changes = 0;  // Volume::home_changes when the fills were read
-    int error = 0;
+    unsigned repairs = 0;            // so far
+    std::vector<Lba> unreadable;
+    unsigned& repaired() { return repairs; }
   };
 
   // Of the data area, for a resync: from the chunk's first block to its last.
@@ -142,6 +154,9 @@ class Primary {
     bool check;
     std::vector<Slot> slots;
     std::uint64_t home_changes;
+    unsigned outstanding = 0;
+    bool failed = false;
+    unsigned& repaired() { return chunk.repairs; }
   };
 
   // membership.cc
@@ -188,6 +203,7 @@ class Primary {
   bool vouches(const NodeState& state) const;
   bool bitmap_reaches(const Peer& peer, Lsn content) const;
   void read_chunk(Peer& peer, Peer::Chunk chunk, bool check);
+  void end_chunk(SyncRead read);
   void send_chunk(Peer& peer, const SyncRead& read);
   void send_check(Peer& peer, const SyncRead& read);
   const std::byte* chunk_block(const Peer& peer, const SyncRead& read, unsigned bit) const;
@@ -200,7 +216,7 @@ class Primary {
   BlockIndex::Found newest(Lba lba) const;
   void complete(const ClientRequest& request, int error);
   void submit_read(const ClientRequest& request);
-  bool try_read(const ClientRequest& request);
+  bool try_read(const ReadRequest& request);
   void submit_flush(const ClientRequest& request);
   bool try_write(Write& write);
   enum class FillState { none_needed, waiting, no_memory };
@@ -211,6 +227,16 @@ class Primary {
   void wait_durable(std::uint64_t serial, const ClientRequest& request);
   void retry_stalled();
   void fail_everything();
+
+  // primary_repair.cc: requests that came upon blocks which cannot be read
+  static constexpr unsigned repairs_max = 4;  // of one request, which may come upon more while it is tried again
+  using Repairing = std::variant<ReadRequest, Write, SyncRead>;
+  void repair(Repairing what, std::vector<Lba> blocks);
+  void repair_chunk(SyncRead read);
+  bool wanted(const SyncRead& read);
+  void after_repair(ReadRequest& what, bool ok);
+  void after_repair(Write& what, bool ok);
+  void after_repair(SyncRead& what, bool ok);
 
   Volume& v_;
   Checkpointer& checkpointer_;
@@ -245,11 +271,13 @@ class Primary {
   };
   std::deque<Waiter> waiters_;           // by serial
   std::deque<Write> stalled_writes_;     // in order of arrival
-  std::deque<ClientRequest> stalled_reads_;
+  std::deque<ReadRequest> stalled_reads_;
   std::uint64_t next_op_ = 1;
   std::unordered_map<std::uint64_t, Read> reads_;
   std::unordered_map<std::uint64_t, Write> filling_;
   std::unordered_map<std::uint64_t, SyncRead> sync_reads_;
+  Repair& repair_;
+  std::map<Repair::Ticket, Repairing> repairing_;
 };
 
 }  // namespace twinloft::repl::core

@@ -9,8 +9,8 @@ namespace twinloft::repl::core {
 
 namespace {
 
-// Kept free of payload so that a full arena can always seal its open batch.
-constexpr std::size_t arena_reserve = 2 * record_meta_blocks_max;
+// Kept free of payload so that a full arena can always seal its open batch, and take repaired blocks.
+constexpr std::size_t arena_reserve = 2 * record_meta_blocks_max + Repair::blocks_max;
 
 std::uint64_t first_block(const ClientRequest& r) { return r.offset / block_size; }
 std::uint64_t end_block(const ClientRequest& r) { return (r.offset + r.length + block_size - 1) / block_size; }
@@ -53,15 +53,16 @@ void Primary::submit(const ClientRequest& r) {
 // ---- reads ---------------------------------------------------------------------------------------------------------
 
 void Primary::submit_read(const ClientRequest& r) {
-  if (!stalled_reads_.empty() || !try_read(r)) stalled_reads_.push_back(r);
+  if (!stalled_reads_.empty() || !try_read({r})) stalled_reads_.push_back({r});
 }
 
 // Copies what memory has at once and asks the data area for the rest. False: no scratch memory now.
-bool Primary::try_read(const ClientRequest& r) {
+bool Primary::try_read(const ReadRequest& wanted) {
+  const ClientRequest& r = wanted.request;
   if (v_.read_arena.free() < end_block(r) - first_block(r)) return false;
   std::uint64_t op = next_op_++;
   Read read;
-  read.request = r;
+  read.request = wanted;
   std::uint64_t block = first_block(r), end = end_block(r);
   bool aligned = r.offset % block_size == 0 && r.length % block_size == 0 &&
                  reinterpret_cast<std::uintptr_t>(r.data) % block_size == 0;
@@ -82,7 +83,7 @@ bool Primary::try_read(const ClientRequest& r) {
     std::uint64_t run_end = block + 1;
     while (run_end < end && newest(Lba{run_end}).kind == BlockIndex::Kind::absent) ++run_end;
     HomeRead home{make_token(TokenKind::client_read, op << run_bits | read.runs.size()), Lba{block}, {}};
-    Read::Run run{Lba{block}, {}};
+    Read::Run run{Lba{block}, run_end - block, {}};
     if (aligned) {
       home.pieces.push_back({to, static_cast<std::uint32_t>((run_end - block) * block_size)});
     } else {
@@ -107,16 +108,17 @@ void Primary::on_client_read(std::uint64_t n, int error) {
   TL_CHECK(it != reads_.end());
   Read& read = it->second;
   Read::Run& run = read.runs[n & ((1u << run_bits) - 1)];
-  if (error != 0) read.error = error;
+  const ClientRequest& r = read.request.request;
+  for (std::uint64_t i = 0; error != 0 && i < run.blocks; ++i) read.unreadable.push_back(run.lba + i);
   for (std::size_t i = 0; i < run.slots.size(); ++i) {
     std::uint64_t block = run.lba.v + i;
-    Part part = part_of(read.request, block);
-    std::memcpy(read.request.data + (block * block_size + part.from - read.request.offset),
-                v_.read_arena.data(run.slots[i]) + part.from, part.bytes);
+    Part part = part_of(r, block);
+    std::memcpy(r.data + (block * block_size + part.from - r.offset), v_.read_arena.data(run.slots[i]) + part.from, part.bytes);
     v_.read_arena.unref(run.slots[i]);
   }
   if (--read.outstanding > 0) return;
-  complete(read.request, read.error == 0 ? 0 : EIO);
+  if (read.unreadable.empty()) complete(r, 0);
+  else repair(read.request, std::move(read.unreadable));
   reads_.erase(it);
 }
 
@@ -204,14 +206,14 @@ void Primary::on_fill_read(std::uint64_t n, int error) {
   auto it = filling_.find(n >> run_bits);
   TL_CHECK(it != filling_.end());
   Write& w = it->second;
-  if (error != 0) w.error = error;
+  if (error != 0) w.unreadable.push_back(w.fills[n & ((1u << run_bits) - 1)].lba);
   if (--w.outstanding > 0) return;
   Write done = std::move(w);
   filling_.erase(it);
-  if (done.error != 0 || v_.failed || lost_) {
-    drop_fills(done);
-    return complete(done.request, EIO);
-  }
+  bool unreadable = !done.unreadable.empty();
+  if (unreadable || v_.failed || lost_) drop_fills(done);
+  if (v_.failed || lost_) return complete(done.request, EIO);
+  if (unreadable) return repair(done, std::exchange(done.unreadable, {}));
   stalled_writes_.push_front(std::move(done));
   retry_stalled();
 }

@@ -124,14 +124,18 @@ void Primary::read_chunk(Peer& peer, Peer::Chunk chunk, bool check) {
   std::uint64_t op = next_op_++;
   auto first = static_cast<unsigned>(std::countr_zero(chunk.mask)), end = static_cast<unsigned>(std::bit_width(chunk.mask));
   SyncRead read{peer.config.id, peer.connection_no, chunk, check, {}, v_.home_changes};
-  HomeRead home{make_token(TokenKind::sync_read, op), Lba{chunk.word * 64 + first}, {}};
+  bool begun = false;
   for (unsigned i = first; i < end; ++i) {
+    Lba lba{chunk.word * 64 + i};
     read.slots.push_back(v_.read_arena.take());
-    home.pieces.push_back({v_.read_arena.data(read.slots.back()), block_size});
+    bool skip = chunk.repairs > 0 && (!(chunk.mask >> i & 1) || v_.committed.find(lba).kind != BlockIndex::Kind::absent);
+    if (!skip && !begun) v_.out.home_reads.push_back({make_token(TokenKind::sync_read, op), lba, {}}), read.outstanding++;
+    if (!skip) v_.out.home_reads.back().pieces.push_back({v_.read_arena.data(read.slots.back()), block_size});
+    begun = !skip;
   }
-  v_.out.home_reads.push_back(std::move(home));
-  sync_reads_.emplace(op, std::move(read));
   peer.sync->reads++;
+  if (read.outstanding == 0) end_chunk(std::move(read));
+  else sync_reads_.emplace(op, std::move(read));
 }
 
 // The newest committed version, or nullptr: its record reaches the peer on this connection.
@@ -147,17 +151,26 @@ const std::byte* Primary::chunk_block(const Peer& peer, const SyncRead& read, un
 void Primary::on_sync_read(std::uint64_t n, int error) {
   auto it = sync_reads_.find(n);
   TL_CHECK(it != sync_reads_.end());
+  if (error != 0) it->second.failed = true;
+  if (--it->second.outstanding > 0) return;
   SyncRead read = std::move(it->second);
   sync_reads_.erase(it);
+  end_chunk(std::move(read));
+}
+
+bool Primary::wanted(const SyncRead& read) {
   Peer* peer = find_peer(read.peer);
-  bool wanted = peer->sync && peer->connection_no == read.connection_no && peer->connection == ConnectionState::Connected;
+  return peer->sync && peer->connection_no == read.connection_no && peer->connection == ConnectionState::Connected;
+}
+
+void Primary::end_chunk(SyncRead read) {
+  Peer* peer = find_peer(read.peer);
   bool stale = read.home_changes != v_.home_changes;
-  if (wanted) peer->sync->reads--;
-  if (wanted && error == 0 && !stale) (read.check ? send_check(*peer, read) : send_chunk(*peer, read));
+  if (wanted(read) && !read.failed && !stale) (read.check ? send_check(*peer, read) : send_chunk(*peer, read));
   for (Slot slot : read.slots) v_.read_arena.unref(slot);
-  if (!wanted) return;
-  if (error != 0)
-    return refuse(*peer, fmt::format("the data area here cannot be read at block {} (errno {})", read.chunk.word * 64, error));
+  if (!wanted(read)) return;
+  if (read.failed) return repair_chunk(std::move(read));  // it counts as under way until that has ended
+  peer->sync->reads--;
   if (stale) read_chunk(*peer, read.chunk, read.check);
 }
 

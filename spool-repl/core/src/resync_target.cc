@@ -224,15 +224,17 @@ void Secondary::read_check() {
   Checking& c = *checking_;
   auto first = static_cast<unsigned>(std::countr_zero(c.check.mask)), end = static_cast<unsigned>(std::bit_width(c.check.mask));
   c.home_changes = v_.home_changes;
-  HomeRead home{make_token(TokenKind::check_read, 0), Lba{c.check.word * 64 + first}, {}};
+  c.unreadable = 0;
   for (unsigned i = first; i < end; ++i) {
     if (c.slots.size() < end - first) c.slots.push_back(v_.read_arena.take());
-    home.pieces.push_back({v_.read_arena.data(c.slots[i - first]), block_size});
+    bool begin = i == first || c.singly;
+    if (begin) v_.out.home_reads.push_back({make_token(TokenKind::check_read, i), Lba{c.check.word * 64 + i}, {}}), c.outstanding++;
+    v_.out.home_reads.back().pieces.push_back({v_.read_arena.data(c.slots[i - first]), block_size});
   }
-  v_.out.home_reads.push_back(std::move(home));
 }
 
-// Which blocks of the check are not what the source has. An equal one is written again where the disk is not trusted.
+// Which blocks of the check are not what the source has. One that cannot be read is not: what comes in its place is written
+// over it. An equal one is written again where the disk is not trusted.
 std::uint64_t Secondary::compare() {
   static constexpr std::array<std::byte, block_size> zeros{};
   const Checking& c = *checking_;
@@ -247,8 +249,10 @@ std::uint64_t Secondary::compare() {
     const std::byte* block = found.kind == BlockIndex::Kind::data    ? v_.arena.data(found.slot)
                              : found.kind == BlockIndex::Kind::zeros ? zeros.data()
                                                                      : v_.read_arena.data(c.slots[bit - first]);
-    bool equal = hash128({block, block_size}) == c.check.digests[n++];
     bool on_its_way = found.kind != BlockIndex::Kind::absent;
+    bool unreadable = !on_its_way && (c.unreadable >> bit & 1);
+    bool equal = hash128({block, block_size}) == c.check.digests[n++] && !unreadable;
+    if (unreadable) v_.counters.repaired_blocks++;
     if (!equal || (v_.distrusts_disk && !rewrite && !on_its_way)) differ |= std::uint64_t{1} << bit;
     else if (rewrite && !on_its_way) put_synced(lba, block, serial);
   }
@@ -269,15 +273,15 @@ void Secondary::put_synced(Lba lba, const std::byte* block, std::uint64_t serial
   v_.arena.unref(slot);
 }
 
-void Secondary::on_check_read(int error) {
+void Secondary::on_check_read(std::uint64_t bit, int error) {
   TL_CHECK(checking_.has_value());
   Checking& c = *checking_;
-  if (!c.stale && error == 0 && c.home_changes != v_.home_changes) return read_check();
-  if (!c.stale) {
-    // A block that cannot be read differs: what comes in its place is written over it.
-    std::uint64_t differ = error != 0 ? c.check.mask : compare();
-    v_.out.sends.push_back(Send{primary_, SyncDiffer{epoch_, c.check.seq, differ}});
-  }
+  if (error != 0) c.unreadable |= std::uint64_t{1} << bit;
+  if (--c.outstanding > 0) return;
+  bool which = c.unreadable != 0 && !c.singly;
+  c.singly = c.singly || which;
+  if (!c.stale && (which || c.home_changes != v_.home_changes)) return read_check();
+  if (!c.stale) v_.out.sends.push_back(Send{primary_, SyncDiffer{epoch_, c.check.seq, compare()}});
   for (Slot slot : c.slots) v_.read_arena.unref(slot);
   checking_.reset();
 }

@@ -375,6 +375,12 @@ void Secondary::fill_status(VolumeStatus& s) const {
   }
 }
 
+std::vector<Stream> Secondary::streams() const {
+  const Link* link = v_.find_link(primary_);
+  if (!link || connection_ != ConnectionState::Connected || cut_ != Cut::none) return {};
+  return {{primary_, link->connection, epoch_, true, !v_.inconsistent && link->state && !link->state->inconsistent}};
+}
+
 bool Secondary::settled() const { return backlog_.empty() && cut_ == Cut::none && !reset_ && !clearing_ && !checking_; }
 
 }  // namespace twinloft::repl::core

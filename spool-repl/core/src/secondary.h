@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "checkpointer.h"
+#include "repair.h"
 #include "volume.h"
 
 namespace twinloft::repl::core {
@@ -25,7 +26,8 @@ class Secondary {
   void on_cut_durable();
   void on_reset_durable();
   void on_consistent_durable();
-  void on_check_read(int error);
+  void on_check_read(std::uint64_t token_number, int error);
+  std::vector<Stream> streams() const;
   void discard(const Discard& command);
   void end_discard(bool ok, std::string text);  // answers the command, if there is one
   bool discards() const { return discard_.has_value(); }
@@ -123,6 +125,9 @@ class Secondary {
     std::vector<Slot> slots;
     std::uint64_t home_changes = 0;
     bool stale = false;                // nobody waits for the answer any more
+    bool singly = false;               // the read of all failed: each block is read by itself
+    unsigned outstanding = 0;
+    std::uint64_t unreadable = 0;      // of the mask
   };
   std::optional<Checking> checking_;
   bool clearing_ = false;              // the superblock that says Consistent is under way

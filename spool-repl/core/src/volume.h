@@ -12,7 +12,8 @@ namespace twinloft::repl::core {
 
 // Tokens carry what they are for in their top byte, so that a completion needs no table.
 enum class TokenKind : std::uint8_t { journal_write = 1, journal_read, client_read, fill_read, home_write, home_sync,
-                                      superblock, archive, arbiter, sync_read, check_read, bitmap };
+                                      superblock, archive, arbiter, sync_read, check_read, bitmap, repair_read,
+                                      answer_read };
 inline Token make_token(TokenKind kind, std::uint64_t n) { return (std::uint64_t(kind) << 56) | n; }
 inline TokenKind kind_of(Token t) { return static_cast<TokenKind>(t >> 56); }
 inline std::uint64_t number_of(Token t) { return t & ((std::uint64_t{1} << 56) - 1); }
@@ -21,6 +22,7 @@ inline std::uint64_t number_of(Token t) { return t & ((std::uint64_t{1} << 56) -
 struct Link {
   PeerConfig config;
   bool up = false;
+  std::uint64_t connection = 0;    // how many there have been
   std::optional<NodeState> state;  // nullopt: nothing yet on this connection
   RecordNo covered_end = 0;        // it is known to have had everything before this one, durably
 };

@@ -105,6 +105,9 @@ std::string status_text(const NodeView& v) {
   }
   if (!v.device.empty()) out += fmt::format("  device   {}\n", v.device);
   if (!v.nbd.empty()) out += fmt::format("  nbd      {}\n", v.nbd);
+  if (s.repaired_blocks + s.unreadable_blocks > 0)
+    out += fmt::format("  disk     since start {} blocks could not be read and were repaired; {} times nobody had the content\n",
+                       s.repaired_blocks, s.unreadable_blocks);
   std::string arbiter = arbiter::name_of(v.settings.arbiter.kind);
   out += fmt::format("  arbiter  {}\n", v.arbiter_trouble.empty() ? arbiter : v.arbiter_trouble);
   out += fmt::format("  log      epoch {}  last {}  durable {}  committed {}  tail {}\n", s.epoch.counter, s.last.v,
@@ -181,7 +184,9 @@ std::string status_json(const NodeView& v) {
       {"arena", boost::json::object{{"used_bytes", s.arena_used}, {"size_bytes", s.arena_size}}},
       {"dirty_blocks", s.dirty_blocks},
       {"since_start", boost::json::object{{"records", s.records}, {"journal_bytes", s.records_bytes},
-                                          {"checkpoints", s.checkpoints}, {"home_blocks", s.home_blocks_written}}},
+                                          {"checkpoints", s.checkpoints}, {"home_blocks", s.home_blocks_written},
+                                          {"repaired_blocks", s.repaired_blocks},
+                                          {"unreadable_blocks", s.unreadable_blocks}}},
       {"peers", std::move(peers)}};
   return boost::json::serialize(root) + "\n";
 }

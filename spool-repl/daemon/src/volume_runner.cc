@@ -83,6 +83,8 @@ const char* name_of(core::NoticeKind kind) {
     case suspended: return "suspended";
     case resumed: return "resumed";
     case failed: return "failed";
+    case repaired: return "repaired";
+    case unreadable: return "unreadable";
   }
   return "notice";
 }

@@ -9,33 +9,7 @@ namespace twinloft::repl::core {
 namespace {
 
 struct ResyncTest : RolesTest {
-  void fill(ReplicaId id, std::uint64_t from, std::uint64_t to, int value) {
-    in = filled(block_size, value);
-    for (std::uint64_t b = from; b < to; ++b) node(id).submit(ClientOp::write, b * block_size, block_size, in.data());
-    node(id).submit(ClientOp::flush);
-    exchange();
-  }
-  void lose_disk(ReplicaId id) {
-    Config c;
-    c.send_window_bytes = 4u << 20;
-    for (ReplicaId other = 1; other <= nodes.size(); ++other)
-      if (other != id) c.peers.push_back({other, Protocol::C});
-    nodes[id - 1] = std::make_unique<Shell>(ShellOptions{.replica = id, .config = c, .seed = 99});
-    delivered[id - 1] = 0;
-  }
-  // Everything home, the tail moved: the journal reaches back to nothing.
-  void checkpoint(ReplicaId id) {
-    node(id).step(CheckpointNow{});
-    exchange();
-  }
-  void make_pair() {
-    make(2);
-    connect_all();
-    exchange();
-    promote(1);
-    fill(1, 0, 300, 3);
-    checkpoint(1);
-  }
+  void make_pair() { make_filled(2); }
 };
 
 TEST_F(ResyncTest, ALostDiskIsFilledFromTheOtherReplica) {

@@ -18,17 +18,21 @@ struct RolesTest : testing::Test {
   Shell& node(ReplicaId id) { return *nodes[id - 1]; }
   static VolumeStatus status(Shell& s) { return s.core->status(); }
 
+  static Config config_of(ReplicaId id, std::size_t count) {
+    Config c;
+    c.send_window_bytes = 4u << 20;
+    for (ReplicaId other = 1; other <= count; ++other)
+      if (other != id) c.peers.push_back({other, Protocol::C});
+    return c;
+  }
   void make(std::size_t count, Arbiter arbiter = Arbiter::manual, OnPeerLoss loss = OnPeerLoss::suspend,
             unsigned min_in_sync = 1) {
     nodes.clear();
     for (ReplicaId id = 1; id <= count; ++id) {
-      Config c;
+      Config c = config_of(id, count);
       c.arbiter = arbiter;
       c.on_peer_loss = loss;
       c.min_in_sync = min_in_sync;
-      c.send_window_bytes = 4u << 20;
-      for (ReplicaId other = 1; other <= count; ++other)
-        if (other != id) c.peers.push_back({other, Protocol::C});
       nodes.push_back(std::make_unique<Shell>(ShellOptions{.replica = id, .config = c, .seed = id}));
     }
     delivered.assign(count, 0);
@@ -74,6 +78,30 @@ struct RolesTest : testing::Test {
   std::uint64_t write_flush(ReplicaId id, std::uint64_t block) {
     node(id).submit(ClientOp::write, block * block_size, block_size, in.data());
     return node(id).submit(ClientOp::flush);
+  }
+  void fill(ReplicaId id, std::uint64_t from, std::uint64_t to, int value) {
+    in = filled(block_size, value);
+    for (std::uint64_t b = from; b < to; ++b) node(id).submit(ClientOp::write, b * block_size, block_size, in.data());
+    node(id).submit(ClientOp::flush);
+    exchange();
+  }
+  void lose_disk(ReplicaId id) {
+    nodes[id - 1] = std::make_unique<Shell>(ShellOptions{.replica = id, .config = config_of(id, nodes.size()), .seed = 99});
+    delivered[id - 1] = 0;
+  }
+  // Everything home, the tail moved: the journal reaches back to nothing.
+  void checkpoint(ReplicaId id) {
+    node(id).step(CheckpointNow{});
+    exchange();
+  }
+  // Replica 1 is primary, with something in its data area and nothing in its journal.
+  void make_filled(std::size_t count) {
+    make(count);
+    connect_all();
+    exchange();
+    promote(1);
+    fill(1, 0, 300, 3);
+    checkpoint(1);
   }
   void answer(ReplicaId id, Outcome outcome, std::optional<EpochValue> current = std::nullopt) {
     ArbiterRequest r = node(id).arbiter_requests.back();

@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "../support/memory_file.h"
@@ -146,6 +148,7 @@ class Shell {
   SeededRandom random;
   std::function<bool(Disk)> held;   // true: operations of this kind wait
   std::function<int(Disk)> fault;   // errno of the operation that ends now
+  std::set<std::uint64_t> unreadable;  // blocks of the data area, until they are written
 
  private:
   ShellOptions options_;
@@ -193,6 +196,16 @@ class Shell {
     for (const IoPiece& p : pieces) out.insert(out.end(), p.data, p.data + p.bytes);
     return out;
   }
+  int read_home(const HomeRead& r) {
+    std::uint64_t at = r.lba.v * block_size;
+    for (const IoPiece& p : r.pieces) {
+      auto bad = unreadable.lower_bound(at / block_size);
+      if (bad != unreadable.end() && *bad * block_size < at + p.bytes) return EIO;
+      std::memcpy(p.data, data.data() + at, p.bytes);
+      at += p.bytes;
+    }
+    return 0;
+  }
   // What is being written must not change until the write has ended.
   void add_write(Disk kind, Token token, std::vector<std::byte>& disk, std::uint64_t at, const std::vector<IoPiece>& pieces) {
     add(kind, token, [&disk, at, pieces, then = copy_of(pieces)] {
@@ -211,14 +224,14 @@ class Shell {
                         return JournalReadDone{r.token, error, std::move(bytes)};
                       }});
     for (auto& r : out.home_reads)
-      add(Disk::home_read, r.token, [this, r] {
-        std::uint64_t at = r.lba.v * block_size;
-        for (const IoPiece& p : r.pieces) {
-          std::memcpy(p.data, data.data() + at, p.bytes);
-          at += p.bytes;
-        }
-      });
-    for (auto& w : out.home_writes) add_write(Disk::home_write, w.token, data, w.lba.v * block_size, w.pieces);
+      ops_.push_back({Disk::home_read, [this, r](int error) -> Event { return DiskDone{r.token, error != 0 ? error : read_home(r)}; }});
+    for (auto& w : out.home_writes) {
+      add_write(Disk::home_write, w.token, data, w.lba.v * block_size, w.pieces);
+      ops_.back().end = [this, lba = w.lba.v, count = w.pieces.size(), end = std::move(ops_.back().end)](int error) {
+        if (error == 0) unreadable.erase(unreadable.lower_bound(lba), unreadable.lower_bound(lba + count));
+        return end(error);
+      };
+    }
     for (auto& z : out.home_zeros)
       add(Disk::home_zero, z.token, [this, z] {
         ASSERT_LE((z.lba.v + z.blocks) * block_size, data.size());

@@ -43,6 +43,11 @@ class BlockIndex {
   void erase_zeros_if(Lba lba, std::uint64_t blocks, std::uint64_t serial);  // the parts within the range
   void clear();
 
+  // Whether anything was put there, or all was cleared, since the block has been watched. Few at a time.
+  void watch(Lba lba) { watched_[lba.v] = false; }
+  bool touched(Lba lba) const;
+  void unwatch(Lba lba) { watched_.erase(lba.v); }
+
   const boost::unordered_flat_map<std::uint64_t, DataEntry>& data() const { return data_; }
   // Zero extents that overlap the range, cut to it, in order.
   void zeros_within(Lba lba, std::uint64_t blocks, std::vector<ZeroExtent>& out) const;
@@ -54,11 +59,13 @@ class BlockIndex {
   };
   using ZeroMap = std::map<std::uint64_t, Zero>;
   void carve_zeros(std::uint64_t begin, std::uint64_t end);
+  void touch(std::uint64_t begin, std::uint64_t end);
   ZeroMap::const_iterator first_overlap(std::uint64_t begin) const;
 
   Arena& arena_;
   boost::unordered_flat_map<std::uint64_t, DataEntry> data_;
   ZeroMap zeros_;
+  std::map<std::uint64_t, bool> watched_;  // true: touched
 };
 
 }  // namespace twinloft::repl::core

@@ -39,6 +39,7 @@ struct Config {
   std::uint64_t sync_window_bytes = 8u << 20;     // resync data sent to a peer and not yet in its data area
   Duration slow_peer = std::chrono::seconds(20);  // a member that makes no progress for so long is voted out
   std::vector<PeerConfig> peers;
+  Duration fetch_timeout = std::chrono::seconds(5);  // for a block that cannot be read here, from each replica
   Duration seal_after = std::chrono::milliseconds(5);
   bool write_ack_durable = false;
   std::uint32_t journal_writes_in_flight = 4;
@@ -83,6 +84,10 @@ struct VolumeStatus {
   std::uint64_t dirty_blocks = 0;                          // committed and not yet home
   std::uint64_t records = 0, records_bytes = 0;            // written since start
   std::uint64_t checkpoints = 0, home_blocks_written = 0;  // since start
+  // Since start: blocks of the data area that could not be read and were written again with another replica's content; how
+  // often the content was to be had from nobody; and how often neither was needed after all: the block was readable by itself
+  // when it was tried again, or had been written meanwhile.
+  std::uint64_t repaired_blocks = 0, unreadable_blocks = 0, reread_blocks = 0, overwritten_blocks = 0;
   std::vector<PeerStatus> peers;
 };
 

@@ -178,7 +178,7 @@ struct Complete {
 };
 enum class NoticeKind : std::uint8_t {
   other, role, member_removed, member_added, connected, disconnected, refused, split_brain, resync_begun, resync_finished,
-  tail_cut, discarded, suspended, resumed, failed,
+  tail_cut, discarded, suspended, resumed, failed, repaired, unreadable,
 };
 struct Notice {  // for log and events; rare
   bool serious;

@@ -1,0 +1,46 @@
+// The answers to other replicas that cannot read a block of their own data area (repair.h says why they are right).
+//
+// A question waits until this replica has committed as much as the asking one, and then for one read; it is dropped with its
+// connection. At most questions_max wait: beyond that the oldest, which its asker has given up by then, is dropped.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <span>
+
+#include "repair.h"
+
+namespace twinloft::repl::core {
+
+class RepairAnswers {
+ public:
+  RepairAnswers(Volume& volume, Repair& repair) : v_(volume), repair_(repair) {}
+
+  void ask(ReplicaId from, const FetchBlock& question);
+  void on_read(std::uint64_t token_number, int error);
+  bool busy() const { return !questions_.empty(); }
+  bool idle() const { return questions_.empty() && reads_.empty(); }
+  void advance(std::span<const Stream> streams);
+
+ private:
+  static constexpr std::size_t questions_max = 128;
+  struct Question {
+    ReplicaId peer = 0;
+    std::uint64_t connection = 0;
+    FetchBlock asked;
+    std::uint64_t read = 0;  // number of the read under way; 0: none
+    std::uint64_t home_changes = 0;
+    bool answered = false;
+  };
+  void step(Question& question, std::span<const Stream> streams);
+  void read(Question& question);
+  void answer(Question& question, FetchedBlock::Kind kind, const std::byte* content = nullptr);
+
+  Volume& v_;
+  Repair& repair_;
+  std::deque<Question> questions_;
+  std::map<std::uint64_t, Slot> reads_;  // also of questions that were dropped
+  std::uint64_t last_read_ = 0;
+};
+
+}  // namespace twinloft::repl::core

@@ -1,0 +1,455 @@
+// Blocks of the data area that cannot be read: who is asked, what counts, and that whoever waits is woken.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "roles.h"
+
+namespace twinloft::repl::core {
+namespace {
+
+struct RepairTest : RolesTest {
+  static constexpr std::uint64_t first = 4;
+  std::vector<std::byte> memory = std::vector<std::byte>(65 * block_size);
+  // Not aligned: read by way of the scratch memory.
+  std::span<std::byte> out{memory.data() + (reinterpret_cast<std::uintptr_t>(memory.data()) % block_size == 0 ? 1 : 0), 64 * block_size};
+
+  void make_and_settle(std::size_t count) {
+    make_filled(count);
+    for (ReplicaId id = 1; id <= count; ++id) checkpoint(id);
+  }
+  std::uint64_t read(ReplicaId id, std::uint64_t block, std::uint32_t blocks = 1) {
+    std::fill(out.begin(), out.end(), std::byte{0xee});
+    return node(id).submit(ClientOp::read, block * block_size, blocks * static_cast<std::uint32_t>(block_size), out.data());
+  }
+  // Ends disk operations of one node and delivers nothing.
+  void run_disk(ReplicaId id) {
+    while (node(id).complete_one()) {}
+  }
+  int byte(std::uint64_t block) const { return std::to_integer<int>(out[block * block_size]); }
+  bool all(std::uint32_t blocks, int value) const {
+    return std::all_of(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(blocks * block_size),
+                       [&](std::byte b) { return b == std::byte(value); });
+  }
+  template <class M>
+  std::vector<M> said(ReplicaId id) {
+    std::vector<M> found;
+    for (const PeerMessage& m : node(id).sent)
+      if (auto* x = std::get_if<M>(&m)) found.push_back(*x);
+    return found;
+  }
+  std::size_t events(ReplicaId id, NoticeKind kind) {
+    return static_cast<std::size_t>(std::count(node(id).notice_kinds.begin(), node(id).notice_kinds.end(), kind));
+  }
+  // What was said so far never arrives.
+  void lose_messages(ReplicaId id) { delivered[id - 1] = node(id).sent.size(); }
+};
+
+TEST_F(RepairTest, ABlockComesFromTheOtherReplicaAndIsWrittenAgain) {
+  make_and_settle(2);
+  node(1).unreadable = {5};
+  std::fill_n(node(1).data.begin() + 5 * block_size, block_size, std::byte{0x66});  // what a disk may give back one day
+  auto id = read(1, first, 4);
+  exchange();
+  EXPECT_EQ(node(1).done.at(id), 0);
+  EXPECT_TRUE(all(4, 3));
+  exchange();
+  EXPECT_TRUE(node(1).unreadable.empty()) << "written home";
+  EXPECT_EQ(node(1).data, node(2).data);
+  EXPECT_EQ(status(node(1)).repaired_blocks, 1u);
+  EXPECT_EQ(status(node(1)).unreadable_blocks, 0u);
+  EXPECT_EQ(events(1, NoticeKind::repaired), 1u);
+  EXPECT_FALSE(status(node(1)).failed);
+  node(1).settle();
+  EXPECT_TRUE(node(1).core->settled());
+}
+
+TEST_F(RepairTest, OnlyWhatCannotBeReadIsAskedFor) {
+  make_and_settle(2);
+  node(1).unreadable = {6, 9, 10, 31};
+  auto id = read(1, 0, 40);
+  exchange();
+  EXPECT_EQ(node(1).done.at(id), 0);
+  EXPECT_TRUE(all(40, 3));
+  std::set<std::uint64_t> asked;
+  for (const FetchBlock& q : said<FetchBlock>(1)) EXPECT_TRUE(asked.insert(q.lba.v).second) << "asked twice";
+  EXPECT_EQ(asked, (std::set<std::uint64_t>{6, 9, 10, 31}));
+  EXPECT_EQ(status(node(1)).repaired_blocks, 4u);
+  EXPECT_EQ(events(1, NoticeKind::repaired), 1u) << "summed up";
+  node(1).settle();
+  EXPECT_LE(events(1, NoticeKind::repaired), 2u);
+}
+
+TEST_F(RepairTest, ZerosAreRepairedToo) {
+  make_and_settle(2);
+  node(1).submit(ClientOp::trim, 4 * block_size, 2 * block_size);
+  node(1).submit(ClientOp::flush);
+  exchange();
+  node(1).unreadable = {5};
+  // The peer has them in memory still, as zeros.
+  checkpoint(1);
+  auto id = read(1, 5);
+  exchange();
+  EXPECT_EQ(node(1).done.at(id), 0);
+  EXPECT_TRUE(all(1, 0));
+}
+
+TEST_F(RepairTest, WithNobodyConnectedTheErrorIsThatRequestsAlone) {
+  make_and_settle(2);
+  disconnect(1, 2);
+  node(1).unreadable = {5};
+  auto bad = read(1, first, 4);
+  run_disk(1);
+  EXPECT_EQ(node(1).done.at(bad), EIO);
+  EXPECT_EQ(status(node(1)).unreadable_blocks, 1u);
+  EXPECT_EQ(events(1, NoticeKind::unreadable), 1u);
+  auto good = read(1, 6, 2);
+  run_disk(1);
+  EXPECT_EQ(node(1).done.at(good), 0);
+  EXPECT_FALSE(status(node(1)).failed);
+  EXPECT_EQ(node(1).reads.used(), 0u) << "the scratch memory is free again";
+}
+
+TEST_F(RepairTest, AReadThatFailsOnceNeedsNobody) {
+  make_and_settle(2);
+  int failures = 1;
+  node(1).fault = [&](Disk kind) { return kind == Disk::home_read && failures-- > 0 ? EIO : 0; };
+  auto id = read(1, first, 4);
+  run_disk(1);
+  EXPECT_EQ(node(1).done.at(id), 0);
+  EXPECT_TRUE(all(4, 3));
+  EXPECT_TRUE(said<FetchBlock>(1).empty());
+  EXPECT_EQ(status(node(1)).reread_blocks, 4u);
+}
+
+// A disk that fails every read of more than one block would have it tried again for ever.
+TEST_F(RepairTest, ARequestIsNotTriedAgainForEver) {
+  make_and_settle(2);
+  auto id = read(1, first, 4);
+  for (int i = 0; i < 100 && !node(1).is_done(id); ++i) {
+    node(1).fault = [&](Disk) { return EIO; };
+    ASSERT_TRUE(node(1).complete_one()) << "the read of all";
+    node(1).fault = nullptr;
+    run_disk(1);
+    if (node(1).is_done(id)) break;
+    FAIL() << "neither tried again nor ended";
+  }
+  EXPECT_EQ(node(1).done.at(id), 0) << "the first one was tried again in full";
+}
+
+TEST_F(RepairTest, APeerThatGoesAwayWakesWhoWaitsForIt) {
+  make_and_settle(2);
+  node(1).unreadable = {5};
+  auto id = read(1, 5);
+  run_disk(1);
+  ASSERT_EQ(said<FetchBlock>(1).size(), 1u);
+  EXPECT_FALSE(node(1).is_done(id));
+  EXPECT_EQ(status(node(1)).waiting_requests, 1u);
+  disconnect(1, 2);
+  EXPECT_EQ(node(1).done.at(id), EIO) << "at once";
+}
+
+TEST_F(RepairTest, APeerThatSaysNothingIsWaitedForOnlySoLong) {
+  make_and_settle(2);
+  node(1).unreadable = {5};
+  auto id = read(1, 5);
+  run_disk(1);
+  lose_messages(1);
+  ASSERT_TRUE(node(1).core->next_tick().has_value()) << "the clock has to be told";
+  node(1).pass_time(Config{}.fetch_timeout - Duration(1));
+  EXPECT_FALSE(node(1).is_done(id));
+  node(1).pass_time(Duration(1));
+  EXPECT_EQ(node(1).done.at(id), EIO);
+  // The answer comes after all: nobody waits for it, and it is no offence.
+  node(1).input(2, FetchedBlock{said<FetchBlock>(1).back().epoch, said<FetchBlock>(1).back().seq, FetchedBlock::Kind::data, Lsn{1}, filled(block_size, 9)});
+  EXPECT_TRUE(node(1).closed.empty());
+  EXPECT_EQ(status(node(1)).repaired_blocks, 0u);
+}
+
+TEST_F(RepairTest, TheNextReplicaIsAskedWhereOneCannotHelp) {
+  make_and_settle(3);
+  node(1).unreadable = {5, 6};
+  node(2).unreadable = {5};
+  auto id = read(1, 5, 2);
+  exchange();
+  EXPECT_EQ(node(1).done.at(id), 0);
+  EXPECT_TRUE(all(2, 3));
+  EXPECT_EQ(said<FetchedBlock>(3).size(), 1u) << "only for what replica 2 cannot give";
+  // And replica 2, which has found out so, gets it from its primary.
+  node(2).pass_time(std::chrono::milliseconds(50));
+  exchange();
+  EXPECT_TRUE(node(2).unreadable.empty());
+  EXPECT_EQ(status(node(2)).repaired_blocks, 1u);
+  checkpoint(2);
+  EXPECT_EQ(node(2).data, node(3).data);
+}
+
+TEST_F(RepairTest, TwoThatAskEachOtherForTheSameBlockComeToAnEnd) {
+  make_and_settle(2);
+  node(1).unreadable = node(2).unreadable = {5};
+  auto id = read(1, 5);
+  for (int i = 0; i < 20; ++i) {
+    exchange();
+    for (ReplicaId n : {1u, 2u}) node(n).pass_time(std::chrono::milliseconds(50));
+  }
+  EXPECT_EQ(node(1).done.at(id), EIO);
+  EXPECT_LE(said<FetchBlock>(1).size() + said<FetchBlock>(2).size(), 4u) << "and not on and on";
+  auto again = write_flush(1, 5);
+  exchange();
+  checkpoint(1), checkpoint(2);
+  EXPECT_EQ(node(1).done.at(again), 0);
+  EXPECT_TRUE(node(1).unreadable.empty() && node(2).unreadable.empty()) << "a write mends it";
+}
+
+TEST_F(RepairTest, APartialWriteGetsTheRestOfItsBlock) {
+  make_and_settle(2);
+  node(1).unreadable = {5};
+  std::vector<std::byte> half = filled(block_size / 2, 7);
+  auto write = node(1).submit(ClientOp::write, 5 * block_size, static_cast<std::uint32_t>(half.size()), half.data());
+  exchange();
+  EXPECT_EQ(node(1).done.at(write), 0);
+  auto id = read(1, 5);
+  exchange();
+  EXPECT_EQ(node(1).done.at(id), 0);
+  EXPECT_EQ(byte(0), 7);
+  EXPECT_EQ(out[block_size - 1], std::byte{3});
+  disconnect(1, 2);
+  node(1).unreadable = {90};
+  write = node(1).submit(ClientOp::write, 90 * block_size, static_cast<std::uint32_t>(half.size()), half.data());
+  run_disk(1);
+  // Suspended as it is, the volume would take it later; that nobody can give the rest is an answer now or then.
+  connect(1, 2);
+  node(2).unreadable = {90};
+  exchange();
+  EXPECT_EQ(node(1).done.at(write), EIO);
+  EXPECT_EQ(node(1).reads.used(), 0u);
+}
+
+// The answer is older by then than what the data area holds.
+TEST_F(RepairTest, ABlockThatIsWrittenMeanwhileKeepsWhatWasWritten) {
+  make_and_settle(2);
+  node(1).unreadable = {5};
+  auto id = read(1, 5);
+  run_disk(1);
+  FetchBlock question = said<FetchBlock>(1).at(0);
+  lose_messages(1);
+  fill(1, 5, 6, 8);
+  checkpoint(1);
+  EXPECT_EQ(node(1).done.at(id), 0);
+  EXPECT_TRUE(all(1, 8)) << "what is newest when it is read again";
+  node(1).input(2, FetchedBlock{question.epoch, question.seq, FetchedBlock::Kind::data, question.after, filled(block_size, 3)});
+  exchange();
+  checkpoint(1);
+  EXPECT_EQ(node(1).data[5 * block_size], std::byte{8});
+  EXPECT_EQ(status(node(1)).overwritten_blocks, 1u);
+  EXPECT_EQ(status(node(1)).repaired_blocks, 0u);
+}
+
+TEST_F(RepairTest, WhoHasCommittedLessAnswersLater) {
+  make_and_settle(2);
+  VolumeStatus before = status(node(2));
+  node(2).input(1, FetchBlock{before.epoch, 1000, Lba{5}, before.commit + 1});
+  exchange();
+  EXPECT_TRUE(said<FetchedBlock>(2).empty());
+  fill(1, 5, 6, 8);
+  auto answers = said<FetchedBlock>(2);
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_GT(answers[0].as_of, before.commit);
+  EXPECT_EQ(answers[0].content, filled(block_size, 8));
+}
+
+// A secondary must not get ahead of itself: what is committed elsewhere is not committed here yet.
+TEST_F(RepairTest, ContentCountsOnceItIsCommittedHere) {
+  make_and_settle(2);
+  node(1).unreadable = node(2).unreadable = {5};
+  read(1, 5);
+  exchange();
+  node(2).pass_time(std::chrono::milliseconds(50));
+  run_disk(2);
+  auto asked = said<FetchBlock>(2);
+  ASSERT_EQ(asked.size(), 1u) << "a secondary that could not answer asks its primary";
+  lose_messages(2);
+  Lsn commit = status(node(2)).commit;
+  node(2).input(1, FetchedBlock{asked[0].epoch, asked[0].seq, FetchedBlock::Kind::data, commit + 1, filled(block_size, 3)});
+  checkpoint(2);
+  EXPECT_EQ(node(2).unreadable.count(5), 1u) << "not yet";
+  fill(1, 100, 101, 4);
+  checkpoint(2);
+  EXPECT_TRUE(node(2).unreadable.empty());
+  EXPECT_EQ(status(node(2)).repaired_blocks, 1u);
+}
+
+TEST_F(RepairTest, ManyAreFetchedAFewAtATime) {
+  make_and_settle(2);
+  for (std::uint64_t b = 0; b < 60; ++b) node(1).unreadable.insert(b);
+  auto id = read(1, 0, 60);
+  run_disk(1);
+  EXPECT_EQ(said<FetchBlock>(1).size(), 32u);
+  EXPECT_EQ(node(1).reads.used(), 0u);
+  exchange();
+  EXPECT_EQ(node(1).done.at(id), 0);
+  EXPECT_TRUE(all(60, 3));
+  EXPECT_EQ(status(node(1)).repaired_blocks, 60u);
+}
+
+// Reads hold all of the scratch memory: the repair waits for one of them, and none of them for the repair.
+TEST_F(RepairTest, AFullReadArenaHoldsNothingUpForEver) {
+  make_and_settle(2);
+  node(1).unreadable = {5};
+  auto bad = read(1, first, 4);
+  std::vector<std::vector<std::byte>> buffers(9, std::vector<std::byte>(64 * block_size + 1));
+  std::vector<std::uint64_t> ids;
+  node(1).held = [](Disk kind) { return kind == Disk::home_read; };
+  for (auto& b : buffers) {
+    std::uint32_t blocks = ids.size() == 7 ? 60 : 64;  // with the four of the first one: just all of it
+    ids.push_back(node(1).submit(ClientOp::read, 100 * block_size, blocks * static_cast<std::uint32_t>(block_size), b.data() + 1));
+  }
+  EXPECT_EQ(node(1).reads.free(), 0u);
+  EXPECT_GT(status(node(1)).waiting_requests, 0u);
+  node(1).held = nullptr;
+  exchange();
+  EXPECT_EQ(node(1).done.at(bad), 0);
+  for (auto id : ids) EXPECT_EQ(node(1).done.at(id), 0);
+}
+
+TEST_F(RepairTest, ADemotionWaitsForItAndALostEpochDoesNot) {
+  make_and_settle(2);
+  node(1).unreadable = {5};
+  auto id = read(1, 5);
+  run_disk(1);
+  lose_messages(1);
+  node(1).step(Demote{3});
+  run_disk(1);
+  EXPECT_EQ(status(node(1)).role, Role::primary);
+  node(1).pass_time(Config{}.fetch_timeout);
+  EXPECT_EQ(node(1).done.at(id), EIO);
+  EXPECT_EQ(status(node(1)).role, Role::secondary);
+
+  make(2, Arbiter::external);
+  connect_all();
+  exchange();
+  node(1).step(Promote{1});
+  exchange();
+  while (status(node(1)).role != Role::primary) answer(1, Outcome::granted);
+  fill(1, 0, 20, 3);
+  checkpoint(1);
+  node(1).unreadable = {5};
+  id = read(1, 5);
+  run_disk(1);
+  EXPECT_FALSE(node(1).is_done(id));
+  EpochValue other{{99, Uuid::parse("aabbccdd-0011-4223-8445-66778899aabb").value()}, 2, set_of(2), {}};
+  node(1).input(2, MatchRequest{other.epoch});
+  EXPECT_EQ(node(1).done.at(id), EIO) << "another primary has taken over";
+}
+
+TEST_F(RepairTest, AnotherDiskErrorEndsTheWaiting) {
+  make_and_settle(2);
+  node(1).unreadable = {5};
+  auto id = read(1, 5);
+  run_disk(1);
+  EXPECT_FALSE(node(1).is_done(id));
+  node(1).step(Detach{});
+  EXPECT_EQ(node(1).done.at(id), EIO);
+}
+
+TEST_F(RepairTest, ARewriteThatFailsFailsTheDeviceLikeAnyHomeWrite) {
+  make_and_settle(2);
+  node(1).unreadable = {5};
+  node(1).fault = [](Disk kind) { return kind == Disk::home_write ? EIO : 0; };
+  auto id = read(1, 5);
+  exchange();
+  EXPECT_EQ(node(1).done.at(id), 0) << "the content is here all the same";
+  EXPECT_TRUE(status(node(1)).failed);
+}
+
+TEST_F(RepairTest, TheSourceOfAResyncGetsItsBlocksFromAThirdReplica) {
+  make_and_settle(3);
+  disconnect(1, 3), disconnect(2, 3);
+  lose_disk(3);
+  node(1).unreadable = {5, 70, 71};
+  connect(1, 3), connect(2, 3);
+  exchange();
+  for (ReplicaId id : {1u, 2u, 3u}) checkpoint(id);
+  EXPECT_FALSE(status(node(3)).inconsistent);
+  EXPECT_EQ(node(3).data, node(2).data);
+  EXPECT_TRUE(node(1).unreadable.empty());
+  EXPECT_EQ(status(node(1)).repaired_blocks, 3u);
+}
+
+TEST_F(RepairTest, AResyncOfBlocksThatNobodyHasIsRefusedInWords) {
+  make_and_settle(2);
+  disconnect(1, 2);
+  lose_disk(2);
+  node(1).unreadable = {70};
+  connect(1, 2);
+  exchange();
+  EXPECT_TRUE(status(node(2)).inconsistent);
+  std::string why = status(node(1)).peers.at(0).why;
+  EXPECT_NE(why.find("cannot be read among blocks 64 to 127"), std::string::npos) << why;
+  EXPECT_EQ(node(1).reads.used(), 0u);
+}
+
+TEST_F(RepairTest, AnUnreadableBlockBetweenTheWantedOnesDoesNotMatter) {
+  make_and_settle(2);
+  disconnect(1, 2);
+  node(1).step(Promote{5, true});
+  exchange();
+  for (int turn = 0; turn < 2200; ++turn) {  // until the journal no longer reaches back
+    fill(1, 10, 11, turn % 200);
+    fill(1, 12, 13, turn % 200);
+  }
+  checkpoint(1);
+  node(1).unreadable = {11};
+  connect(1, 2);
+  exchange();
+  checkpoint(1), checkpoint(2);
+  EXPECT_FALSE(status(node(2)).inconsistent);
+  EXPECT_EQ(node(2).data, node(1).data);
+}
+
+TEST_F(RepairTest, WhatTheTargetOfAResyncCannotReadIsSentAndTheRestIsNot) {
+  make_and_settle(2);
+  disconnect(1, 2);
+  lose_disk(2);
+  node(2).held = [](Disk kind) { return kind == Disk::superblock; };
+  connect(1, 2);
+  exchange();
+  node(2).data = node(1).data;  // as if an earlier resync had been almost finished
+  node(2).unreadable = {70, 75};
+  node(2).held = nullptr;
+  exchange();
+  checkpoint(2);
+  EXPECT_FALSE(status(node(2)).inconsistent);
+  EXPECT_TRUE(node(2).unreadable.empty());
+  EXPECT_EQ(node(2).data, node(1).data);
+  std::uint64_t blocks = 0;
+  for (const SyncData& m : said<SyncData>(1))
+    for (const Extent& e : m.extents) blocks += e.blocks;
+  EXPECT_EQ(blocks, 2u);
+  EXPECT_EQ(status(node(2)).repaired_blocks, 2u);
+}
+
+TEST_F(RepairTest, NonsenseIsRefused) {
+  make_and_settle(2);
+  Epoch epoch = status(node(1)).epoch;
+  node(1).input(2, FetchedBlock{epoch, 77, FetchedBlock::Kind::zeros, Lsn{1}, {}});
+  ASSERT_EQ(node(1).closed.size(), 1u);
+  EXPECT_NE(node(1).closed[0].reason.find("nobody asked for"), std::string::npos);
+  node(2).input(1, FetchBlock{epoch, 1, Lba{1024}, Lsn{1}});
+  ASSERT_EQ(node(2).closed.size(), 1u);
+  EXPECT_NE(node(2).closed[0].reason.find("beyond the volume"), std::string::npos);
+  EXPECT_TRUE(said<FetchedBlock>(2).empty());
+}
+
+TEST_F(RepairTest, QuestionsOfALostConnectionAreDropped) {
+  make_and_settle(2);
+  VolumeStatus s = status(node(2));
+  for (std::uint64_t seq = 1; seq <= 1000; ++seq) node(2).input(1, FetchBlock{s.epoch, seq, Lba{5}, s.commit + 1});
+  EXPECT_FALSE(node(2).core->settled());
+  disconnect(1, 2);
+  EXPECT_TRUE(node(2).core->settled());
+  EXPECT_TRUE(said<FetchedBlock>(2).empty());
+}
+
+}  // namespace
+}  // namespace twinloft::repl::core
