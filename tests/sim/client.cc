@@ -38,6 +38,7 @@ void Cluster::submit(core::ClientOp op, bool fua) {
     std::uint64_t most = std::min<std::uint64_t>(volume_blocks_, large ? 200 : 8);
     r.blocks = 1 + random_.below(most);
     r.lba = random_.below(volume_blocks_ - r.blocks + 1);
+    if (op == core::ClientOp::read) aim_at_unreadable(r.lba, r.blocks);
   }
   bool writes = op != core::ClientOp::flush && op != core::ClientOp::read;
   if (writes) r.index = history_.submit(r.lba, r.blocks, op != core::ClientOp::write);
@@ -46,6 +47,7 @@ void Cluster::submit(core::ClientOp op, bool fua) {
     if (op == core::ClientOp::write)
       for (std::uint64_t b = 0; b < r.blocks; ++b) fill_block(r.data.data() + b * block_size, history_.id_of(r.index));
   }
+  if (op == core::ClientOp::read) r.errors = before_read(*primary(), r.lba, r.blocks);
   auto [it, inserted] = requests_.emplace(id, std::move(r));
   core::ClientRequest request{op, fua, it->second.lba * block_size,
                               static_cast<std::uint32_t>(it->second.blocks * block_size), it->second.data.data(), id};
@@ -85,10 +87,7 @@ void Cluster::on_stale(Node& n, std::uint64_t id, int error) {
   if (it == stale_.end()) violated(fmt::format("request {} is completed twice or was never made", id));
   auto [request, fork] = std::move(it->second);
   stale_.erase(it);
-  if (error != 0) {
-    if (request.op == core::ClientOp::read && n.read_errors > 0) n.read_errors--;
-    return;
-  }
+  if (error != 0) return;
   bool promises = (request.op == core::ClientOp::flush && request.completed_before > fork) ||
                   (request.op != core::ClientOp::flush && request.fua && request.index >= fork);
   if (promises) violated(fmt::format("request {} is acknowledged by deposed replica {}", id, n.id));
@@ -151,10 +150,12 @@ void Cluster::begin_survey(Node& n) {
   schedule(0, [this, &n, no = survey_no_] {
     if (survey_no_ != no || survey_at_ != n.index) return;
     std::vector<core::ClientRequest> requests;
-    for (auto& [id, part] : survey_)
-      if (part.survey == no)
-        requests.push_back({core::ClientOp::read, false, part.lba * block_size,
+    for (auto& [id, part] : survey_) {
+      if (part.survey != no) continue;
+      part.errors = before_read(n, part.lba, part.data.size() / block_size);
+      requests.push_back({core::ClientOp::read, false, part.lba * block_size,
                             static_cast<std::uint32_t>(part.data.size()), part.data.data(), id});
+    }
     for (const auto& r : requests) feed(n, r);
   });
 }
@@ -164,10 +165,7 @@ bool Cluster::on_surveyed(Node& n, std::uint64_t id, int error) {
   if (it == survey_.end()) return false;
   SurveyPart part = std::move(it->second);
   survey_.erase(it);
-  bool read_error = error == EIO && n.read_errors > 0;
-  if (read_error) n.read_errors--;
-  if (error != 0 && !read_error && !external_ && !n.failed_from)
-    violated(fmt::format("replica {} does not read its own device", n.id));
+  if (error != 0) check_read_error(n, part.lba, part.data.size() / block_size, part.errors, fmt::format("survey of replica {}", n.id));
   if (part.survey != survey_no_ || survey_at_ != n.index) return true;
   if (error != 0) {
     survey_at_ = SIZE_MAX;  // mounted again, if it still is primary

@@ -24,6 +24,7 @@ Cluster::Cluster(std::uint64_t seed, bool trace, Coverage& coverage)
   for (std::int64_t& us : slow_us_)
     if (random_.below(5) == 0) us = 500 + below(random_.below(4) == 0 ? 60'000 : 8000);
   slow_peer_ = std::chrono::milliseconds(random_.below(2) == 0 ? 30 : 200);
+  fetch_timeout_ = std::chrono::milliseconds(random_.below(2) == 0 ? 30 : 300);
   // With a small send window the arena is small too, and has no room for the large sync window beside a full ring.
   send_window_bytes_ = random_.below(2) == 0 ? 512u << 10 : 4u << 20;
   sync_window_bytes_ = random_.below(2) == 0 ? 256u << 10 : 12u << 20;
@@ -93,6 +94,7 @@ core::Config Cluster::config_of(const Node& n) const {
   c.checkpoint_idle = std::chrono::milliseconds(50);
   c.arbiter_retry = std::chrono::milliseconds(5);
   c.slow_peer = slow_peer_;
+  c.fetch_timeout = fetch_timeout_;
   return c;
 }
 
@@ -135,7 +137,6 @@ void Cluster::start(Node& n) {
   n.command_open = false;
   n.fault.reset();
   n.failed_from.reset();
-  n.read_errors = 0;
   note(fmt::format("replica {} starts, {} records, {} uncommitted", n.id, recovered->report.records,
                    recovered->report.uncommitted));
   n.core->tick({now_us_ * 1000});
@@ -149,6 +150,8 @@ void Cluster::crash(Node& n, bool power) {
   note(fmt::format("replica {} {}", n.id, power ? "loses power" : "is killed"));
   coverage_.hit(power ? "fault: power cut" : "fault: kill");
   note_crash(n, power);
+  note_repairs(n);
+  disturbances_++;
   n.core.reset();
   n.life++;
   for (Link& l : links_)
@@ -189,7 +192,7 @@ void Cluster::inject_fault() {
   check_followers("before the fault");
   if (random_.below(3) == 0) return inject_partial_fault();
   bool power = random_.below(3) != 0;
-  std::uint64_t kind = random_.below(12);
+  std::uint64_t kind = random_.below(15);
   if (kind < 6) {
     Node* at = primary();
     Node& n = kind < 3 && at ? *at : *nodes_[random_.below(nodes_.size())];
@@ -243,6 +246,8 @@ void Cluster::inject_fault() {
     schedule(below(50000), [this] { arbiter_.reachable = true; });
   } else if (kind == 11) {
     rot();
+  } else {
+    make_latent();
   }
 }
 
@@ -269,6 +274,7 @@ void Cluster::settle_and_compare() {
   operator_runs_ = false;
   submit(core::ClientOp::flush, false);
   run_until([&] { return requests_.empty(); }, 60'000'000, "the last flush answered");
+  read_everything();
   std::int64_t next = 0;
   run_until(
       [&] {
@@ -283,6 +289,7 @@ void Cluster::settle_and_compare() {
       },
       60'000'000, "all replicas settled");
   for (auto& n : nodes_) {
+    note_repairs(*n);
     check(*n, true, "at the end");
     for (std::uint64_t b = 0; b < volume_blocks_; ++b)
       if (!n->data.page(b).same(nodes_[0]->data.page(b))) violated(fmt::format("the settled replicas 1 and {} differ", n->id));

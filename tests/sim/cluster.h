@@ -78,6 +78,13 @@ class Cluster {
     std::int64_t deliver_at[2] = {0, 0};
     std::uint64_t sent = 0;  // large messages
   };
+  // What there was when a read began: judges its error.
+  struct BeforeRead {
+    std::int64_t at = 0;
+    std::uint64_t disturbances = 0;
+    std::uint64_t untold = 0;   // VolumeStatus::unreadable_blocks then
+    bool must_succeed = false;  // as long as nothing happens to anybody
+  };
   struct Request {
     core::ClientOp op;
     bool fua;
@@ -85,6 +92,7 @@ class Cluster {
     std::size_t completed_before;  // for flushes and reads
     std::uint64_t lba, blocks;
     ClientMemory data;
+    BeforeRead errors = {};
   };
 
   // cluster.cc: time, nodes, the course of a run
@@ -119,6 +127,17 @@ class Cluster {
   void probe_damage(const Node& node);      // damage.cc
   void damage_superblock(Node& node);
   void note_recovery(Node& node, const RecoveredLog& log);
+
+  // latent.cc: sectors of the data area that cannot be read
+  void make_latent();
+  void aim_at_unreadable(std::uint64_t& lba, std::uint64_t blocks);
+  BeforeRead before_read(const Node& node, std::uint64_t lba, std::uint64_t blocks) const;
+  bool has_helper(const Node& node, std::uint64_t lba, std::uint64_t blocks) const;
+  void check_read_error(Node& node, std::uint64_t lba, std::uint64_t blocks, const BeforeRead& before, const std::string& what);
+  void restore(Node& node, std::uint64_t lba, std::uint64_t blocks);
+  void note_repair(const Node& to, const PeerMessage& message);
+  void note_repairs(const Node& node);
+  void read_everything();
 
   void note_ring();
   void settle_and_compare();
@@ -174,7 +193,8 @@ class Cluster {
   std::uint64_t volume_blocks_;
   History history_;
   bool heavy_ = false;
-  Duration slow_peer_{0};
+  Duration slow_peer_{0}, fetch_timeout_{0};
+  std::uint64_t disturbances_ = 0;  // faults, lost connections, changes of role
   std::uint64_t send_window_bytes_ = 0, sync_window_bytes_ = 0;
   std::int64_t slow_us_[disk_kinds] = {};  // by DiskKind: at most so much longer
 
@@ -188,6 +208,7 @@ class Cluster {
     std::uint64_t survey;
     std::uint64_t lba;
     ClientMemory data;
+    BeforeRead errors = {};
   };
   std::size_t survey_at_ = SIZE_MAX;
   std::uint64_t survey_no_ = 0;

@@ -50,6 +50,7 @@ void Cluster::stutter(Node& n, unsigned again) {
 // it by its own timeout, or by the next connection: the replica with the lower id calls.
 void Cluster::silence(Link& l) {
   if (!l.up) return;
+  disturbances_++;
   coverage_.hit("fault: a link falls silent");
   std::uint64_t direction = random_.below(4);
   l.silent[0] = direction != 1;
@@ -110,6 +111,7 @@ void put_error(core::Event& event, int error) {
 }  // namespace
 
 void Cluster::fail_operation(Node& n, Pending& p, int error) {
+  disturbances_++;
   const char* role = n.is_primary() ? "primary" : "secondary";
   static constexpr const char* names[disk_kinds] = {"a journal write", "a read of the data area", "a home write", "a home sync",
                                                     "a superblock write", "a journal read", "an archive"};
@@ -127,7 +129,6 @@ void Cluster::fail_operation(Node& n, Pending& p, int error) {
   coverage_.hit(writes ? fmt::format("fault: {} of a {} fails", name, role) : fmt::format("fault: {} fails", name));
   if (p.kind == DiskKind::sync) n.data.fail_sync(random_);
   else if (writes) p.tear();
-  if (p.kind == DiskKind::read) n.read_errors++;
   if (writes && !n.failed_from) {
     n.failed_from = next_request_;
     schedule(1000 + below(40'000), [this, &n, power = random_.below(2) == 0, life = n.life] {
@@ -166,9 +167,7 @@ void Cluster::end_faults() {
 // An error needs a reason, and once a write has failed nothing but reads succeeds.
 void Cluster::check_device(Node& n, const Request& r, std::uint64_t id, int error) {
   if (r.op == core::ClientOp::read) {
-    if (error == 0) return;
-    if (n.read_errors > 0) n.read_errors--;
-    else if (!external_ && !n.failed_from) violated(fmt::format("read {} fails with errno {} and no read of the disk has", id, error));
+    if (error != 0) check_read_error(n, r.lba, r.blocks, r.errors, fmt::format("read {}", id));
     return;
   }
   if (error != 0 && !external_ && !n.failed_from) violated(fmt::format("request {} fails with errno {} and no disk has failed", id, error));

@@ -60,6 +60,14 @@ constexpr const char* expected[] = {
     "fault: a superblock write of a primary fails",
     "fault: a superblock write of a secondary fails",
     "fault: an archive fails",
+    // repair of the data area
+    "fault: a sector of the data area cannot be read",
+    "repair: fetched",
+    "repair: the block was written meanwhile",
+    "repair: the block was readable by itself",
+    "repair: nobody has it",
+    "repair: the replica that was asked cannot read it either",
+    "repair: a secondary asks",
     // recovery
     "recovery: a copy of the superblock repaired",
     "recovery: after a cut",

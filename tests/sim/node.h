@@ -51,7 +51,6 @@ struct Cluster::Node {
   std::optional<DiskFault> fault;
   // A write has failed in this life: from the request with this number on nothing but reads may succeed.
   std::optional<std::uint64_t> failed_from;
-  std::uint64_t read_errors = 0;  // given to the core and not yet to a client
   bool damaged = false;  // its journal has lost records, and it has not started since
   bool was_cut = false;  // since the last start: for marks
   bool alive() const { return core != nullptr; }

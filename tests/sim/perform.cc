@@ -1,5 +1,6 @@
 // Disks, links and arbiter: what a core asks for happens here, later, and not always.
 #include <algorithm>
+#include <cerrno>
 
 #include "node.h"
 #include "twinloft/spool-repl/format/wire.h"
@@ -111,16 +112,18 @@ void Cluster::perform_disk(Node& n, core::Output& out) {
     begin(latency(DiskKind::journal_read, r.bytes), {[&n, bytes, at = r.offset] { (void)n.journal.read(at, *bytes); }, nothing,
                       [t = r.token, bytes]() -> core::Event { return core::JournalReadDone{t, 0, std::move(*bytes)}; }});
   }
-  for (auto& r : out.home_reads)
-    begin(latency(DiskKind::read), {[&n, pieces = r.pieces, at = r.lba.v * block_size] {
+  for (auto& r : out.home_reads) {
+    auto error = std::make_shared<int>(0);
+    begin(latency(DiskKind::read), {[&n, error, pieces = r.pieces, at = r.lba.v * block_size] {
                         std::uint64_t offset = at;
                         if (!n.alive()) return;  // its memory is gone with it
                         for (const auto& p : pieces) {
-                          (void)n.data.read(offset, {p.data, p.bytes});
+                          if (!n.data.read(offset, {p.data, p.bytes})) *error = EIO;
                           offset += p.bytes;
                         }
                       },
-                      nothing, done(r.token)});
+                      nothing, [error, t = r.token]() -> core::Event { return core::DiskDone{t, *error}; }});
+  }
   for (auto& w : out.home_writes) {
     auto blocks = copy_of(w.pieces);
     begin(latency(DiskKind::home, blocks->size() * block_size),
@@ -193,6 +196,7 @@ void Cluster::perform(Node& n, core::Output& out) {
     if (notice.text.find("full resync from replica") != std::string::npos) coverage_.hit("resync: full");
     if (notice.text.find("bitmap resync from replica") != std::string::npos) coverage_.hit("resync: bitmap");
     if (notice.text.find("resync is finished") != std::string::npos) coverage_.hit("resync: finished");
+    if (notice.text.find("cannot be read among blocks") != std::string::npos) restore(n, 0, volume_blocks_);
     if (notice.text.find("going on without") != std::string::npos) coverage_.hit("membership: a member removed");
     if (std::size_t at = notice.text.find(" is in sync"); at != std::string::npos) {
       coverage_.hit("membership: a member added");
@@ -274,6 +278,7 @@ void Cluster::tell_down(Link& l, std::size_t side) {
 
 void Cluster::disconnect(Link& l) {
   if (!l.up && !l.told[0] && !l.told[1]) return;
+  disturbances_++;
   l.up = false;
   l.connection++;
   note(fmt::format("link {}-{} down", l.a + 1, l.b + 1));
@@ -288,6 +293,7 @@ void Cluster::send(Node& from, ReplicaId to_id, PeerMessage message) {
   Node& to = *nodes_[to_id - 1];
   Link& l = link_of(from.index, to.index);
   if (!l.up) return;
+  note_repair(to, message);
   if (auto* ack = std::get_if<SyncAck>(&message); ack && ack->declined) coverage_.hit("resync: data declined");
   // One into which a resync has not been finished holds nothing that means anything.
   if (std::holds_alternative<Ack>(message) && to.index == client_at_) from.follows = !from.core->status().inconsistent;

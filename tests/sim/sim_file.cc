@@ -7,6 +7,10 @@
 namespace twinloft::repl::sim {
 
 namespace {
+void forget(std::set<std::uint64_t>& set, std::uint64_t first, std::uint64_t count) {
+  if (!set.empty()) set.erase(set.lower_bound(first), set.lower_bound(first + count));
+}
+
 alignas(64) constexpr std::byte zero_block[4096] = {};
 
 // The library's copy: told the length, the compiler puts a slower one in its place.
@@ -64,9 +68,19 @@ SimFile::SimFile(std::string name, std::uint64_t bytes)
   TL_CHECK(bytes % page_bytes == 0);
 }
 
-void SimFile::readable_again(std::uint64_t first, std::uint64_t pages) {
-  if (unreadable_.empty()) return;
-  unreadable_.erase(unreadable_.lower_bound(first), unreadable_.lower_bound(first + pages));
+void SimFile::make_unreadable(std::uint64_t offset) {
+  unreadable_.insert(offset / page_bytes);
+  unreadable_media_.insert(offset / page_bytes);
+}
+
+void SimFile::make_readable(std::uint64_t offset) {
+  unreadable_.erase(offset / page_bytes);
+  unreadable_media_.erase(offset / page_bytes);
+}
+
+bool SimFile::readable(std::uint64_t page, std::uint64_t pages) const {
+  auto bad = unreadable_.lower_bound(page);
+  return bad == unreadable_.end() || *bad >= page + pages;
 }
 
 std::uint64_t SimFile::first_page(std::uint64_t offset, std::uint64_t bytes) const {
@@ -85,7 +99,7 @@ Status SimFile::read(std::uint64_t offset, MutableByteSpan out) {
 
 void SimFile::write_blocks(std::uint64_t offset, std::vector<Page> blocks) {
   std::uint64_t first = first_page(offset, blocks.size() * page_bytes);
-  readable_again(first, blocks.size());
+  forget(unreadable_, first, blocks.size());
   std::copy(blocks.begin(), blocks.end(), now_.begin() + static_cast<std::ptrdiff_t>(first));
   cache_.push_back({next_write_++, offset, std::move(blocks)});
 }
@@ -111,6 +125,7 @@ Status SimFile::sync() {
 void SimFile::sync_upto(std::uint64_t write) {
   while (!cache_.empty() && cache_.front().number <= write) {
     Unsynced& u = cache_.front();
+    forget(unreadable_media_, u.offset / page_bytes, u.pages.size());
     std::move(u.pages.begin(), u.pages.end(), media_.begin() + static_cast<std::ptrdiff_t>(u.offset / page_bytes));
     cache_.pop_front();
   }
@@ -118,7 +133,7 @@ void SimFile::sync_upto(std::uint64_t write) {
 
 void SimFile::write_durable(std::uint64_t offset, const std::vector<Page>& blocks) {
   auto first = static_cast<std::ptrdiff_t>(first_page(offset, blocks.size() * page_bytes));
-  readable_again(offset / page_bytes, blocks.size());
+  for (auto* set : {&unreadable_, &unreadable_media_}) forget(*set, offset / page_bytes, blocks.size());
   std::copy(blocks.begin(), blocks.end(), media_.begin() + first);
   std::copy(blocks.begin(), blocks.end(), now_.begin() + first);
 }
@@ -136,6 +151,7 @@ void SimFile::tear(std::uint64_t offset, const std::vector<Page>& pages, SeededR
     auto land = [&](Page& onto) {
       if (std::all_of(keep, keep + page_sectors, [](bool k) { return k; })) {
         onto = pages[i];
+        for (auto* set : {&unreadable_, &unreadable_media_}) set->erase(first + i);
         return;
       }
       std::byte mixed[page_bytes];
@@ -152,10 +168,12 @@ void SimFile::tear(std::uint64_t offset, const std::vector<Page>& pages, SeededR
 
 void SimFile::fail_sync(SeededRandom& random) {
   std::vector<Page> seen = now_;  // reads go on as if nothing had happened
+  std::set<std::uint64_t> unreadable = unreadable_;
   std::deque<Unsynced> cache = std::move(cache_);
   cache_.clear();
   for (const Unsynced& u : cache) tear(u.offset, u.pages, random);
   now_ = std::move(seen);
+  unreadable_ = std::move(unreadable);
 }
 
 void SimFile::flip(std::uint64_t offset, SeededRandom& random) {
@@ -170,6 +188,7 @@ void SimFile::power_cut(SeededRandom& random) {
   cache_.clear();
   for (const Unsynced& u : cache) tear(u.offset, u.pages, random);
   now_ = media_;
+  unreadable_ = unreadable_media_;
 }
 
 }  // namespace twinloft::repl::sim

@@ -76,8 +76,11 @@ class SimFile final : public ports::BlockFile {
   // A write that was under way when the power went: some of its sectors, in any combination.
   void tear(std::uint64_t offset, const std::vector<Page>& blocks, SeededRandom& random);
   void power_cut(SeededRandom& random);
-  // A page that cannot be read until it is written again.
-  void make_unreadable(std::uint64_t offset) { unreadable_.insert(offset / page_bytes); }
+  // A page that cannot be read until it is written again, durably if a power cut comes. What lies beneath stays.
+  void make_unreadable(std::uint64_t offset);
+  void make_readable(std::uint64_t offset);  // the disk has succeeded after all
+  const std::set<std::uint64_t>& unreadable() const { return unreadable_; }  // pages
+  bool readable(std::uint64_t page, std::uint64_t pages) const;
   void flip(std::uint64_t offset, SeededRandom& random);  // bits of one byte, at rest
 
  private:
@@ -87,13 +90,12 @@ class SimFile final : public ports::BlockFile {
     std::vector<Page> pages;
   };
   std::uint64_t first_page(std::uint64_t offset, std::uint64_t bytes) const;
-  void readable_again(std::uint64_t first, std::uint64_t pages);
 
   std::string name_;
   std::vector<Page> now_, media_;
   std::deque<Unsynced> cache_;
   std::uint64_t next_write_ = 1;
-  std::set<std::uint64_t> unreadable_;
+  std::set<std::uint64_t> unreadable_, unreadable_media_;  // as now_ and media_
 };
 
 }  // namespace twinloft::repl::sim

@@ -1,0 +1,109 @@
+// Sectors of a data area that cannot be read until they are written again, on primary and secondaries, singly and several.
+//
+// What lies beneath such a sector is right, so the checkers of the disks look through it: a repair that writes anything else
+// is seen. A read may fail only if nobody can help. Whom that befalls says so, and the administrator then gets the sector
+// back (a disk may succeed after all), so that a cluster of which no replica can read a block comes to rest too.
+#include <algorithm>
+#include <cerrno>
+
+#include "node.h"
+
+namespace twinloft::repl::sim {
+
+void Cluster::make_latent() {
+  Node* p = primary();
+  Node& n = p && random_.below(3) != 0 ? *p : *nodes_[random_.below(nodes_.size())];
+  coverage_.hit("fault: a sector of the data area cannot be read");
+  disturbances_++;
+  std::uint64_t places = 1 + random_.below(4), longest = random_.below(3) == 0 ? 40 : 3;
+  bool twice = random_.below(4) == 0;  // on a second replica too
+  Node& other = *nodes_[(n.index + 1 + random_.below(nodes_.size() - 1)) % nodes_.size()];
+  for (std::uint64_t i = 0; i < places; ++i) {
+    std::uint64_t count = std::min(1 + random_.below(longest), volume_blocks_);
+    std::uint64_t at = random_.below(volume_blocks_ - count + 1);
+    note(fmt::format("replica {}{}: blocks {} to {} cannot be read", n.id, twice ? fmt::format(" and {}", other.id) : "", at, at + count - 1));
+    for (std::uint64_t b = at; b < at + count; ++b) {
+      n.data.make_unreadable(b * block_size);
+      if (twice) other.data.make_unreadable(b * block_size);
+    }
+  }
+}
+
+// Otherwise few reads would come upon one.
+void Cluster::aim_at_unreadable(std::uint64_t& lba, std::uint64_t blocks) {
+  const auto& bad = primary()->data.unreadable();
+  if (bad.empty() || random_.below(2) == 0) return;
+  std::uint64_t hit = *std::next(bad.begin(), static_cast<std::ptrdiff_t>(random_.below(bad.size())));
+  lba = std::min(hit, volume_blocks_ - blocks);
+}
+
+// A replica that has everything, can read these blocks, and is connected.
+bool Cluster::has_helper(const Node& n, std::uint64_t lba, std::uint64_t blocks) const {
+  auto peers = n.core->status().peers;
+  return std::any_of(peers.begin(), peers.end(), [&](const core::PeerStatus& p) {
+    const Node& other = *nodes_[p.id - 1];
+    bool quiet = std::any_of(links_.begin(), links_.end(), [&](const Link& l) {
+      bool ours = (l.a == n.index && l.b == other.index) || (l.b == n.index && l.a == other.index);
+      return ours && l.up && !l.silent[0] && !l.silent[1];
+    });
+    return quiet && other.alive() && !other.failed_from && !other.fault && p.in_sync && !p.inconsistent && !p.sync_target &&
+           p.connection == core::ConnectionState::Connected && other.data.readable(lba, blocks);
+  });
+}
+
+Cluster::BeforeRead Cluster::before_read(const Node& n, std::uint64_t lba, std::uint64_t blocks) const {
+  bool well = !n.fault && n.data.readable(lba, blocks);
+  return {now_us_, disturbances_, n.core->status().unreadable_blocks, well || has_helper(n, lba, blocks)};
+}
+
+// An error is told in the status too, and needs a reason: a device that has failed or is taken away; or a block that nobody
+// can give. Whoever can has the time that the core gives it.
+void Cluster::check_read_error(Node& n, std::uint64_t lba, std::uint64_t blocks, const BeforeRead& before, const std::string& what) {
+  if (n.failed_from) return;
+  bool told = n.core->status().unreadable_blocks > before.untold;
+  if (!told && !external_) violated(fmt::format("{} fails, and the status does not say that a block cannot be read", what));
+  if (!told) return;  // deposed
+  restore(n, lba, blocks);
+  bool in_time = std::chrono::microseconds(now_us_ - before.at) < fetch_timeout_;
+  if (before.must_succeed && in_time && before.disturbances == disturbances_)
+    violated(fmt::format("{} of blocks {} to {} fails although nothing has happened to a replica that has them", what, lba, lba + blocks - 1));
+}
+
+void Cluster::restore(Node& n, std::uint64_t lba, std::uint64_t blocks) {
+  schedule(1000 + below(30'000), [this, &n, lba, blocks] {
+    note(fmt::format("replica {}: the disk reads blocks {} to {} after all", n.id, lba, lba + blocks - 1));
+    for (std::uint64_t b = lba; b < lba + blocks; ++b) n.data.make_readable(b * block_size);
+  });
+}
+
+// At the end everybody is in sync: what one replica can read comes back on the primary, from memory or from the place itself.
+void Cluster::read_everything() {
+  Node& p = *primary();
+  constexpr std::uint64_t at_once = 200;
+  for (std::uint64_t lba = 0; lba < volume_blocks_; lba += at_once) {
+    std::uint64_t id = next_request_++, blocks = std::min(at_once, volume_blocks_ - lba);
+    Request r{core::ClientOp::read, false, 0, history_.completed_end(), lba, blocks, ClientMemory(blocks * block_size, true),
+              before_read(p, lba, blocks)};
+    auto& asked = requests_.emplace(id, std::move(r)).first->second;
+    feed(p, core::ClientRequest{asked.op, false, lba * block_size, static_cast<std::uint32_t>(blocks * block_size), asked.data.data(), id});
+  }
+  run_until([&] { return requests_.empty(); }, 60'000'000, "the whole volume read");
+}
+
+// ---- marks ---------------------------------------------------------------------------------------------------------
+
+void Cluster::note_repair(const Node& to, const PeerMessage& message) {
+  if (std::holds_alternative<FetchBlock>(message) && to.is_primary()) coverage_.hit("repair: a secondary asks");
+  if (auto* m = std::get_if<FetchedBlock>(&message); m && m->kind == FetchedBlock::Kind::nothing)
+    coverage_.hit("repair: the replica that was asked cannot read it either");
+}
+
+void Cluster::note_repairs(const Node& n) {
+  auto s = n.core->status();
+  if (s.repaired_blocks > 0) coverage_.hit("repair: fetched");
+  if (s.unreadable_blocks > 0) coverage_.hit("repair: nobody has it");
+  if (s.reread_blocks > 0) coverage_.hit("repair: the block was readable by itself");
+  if (s.overwritten_blocks > 0) coverage_.hit("repair: the block was written meanwhile");
+}
+
+}  // namespace twinloft::repl::sim
