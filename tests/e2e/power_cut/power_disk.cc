@@ -3,8 +3,9 @@
 // content after a power cut at any moment can be made from the log (power_images). Plain files in one directory; what
 // the tests need and no more.
 //
-//   power_disk --directory DIR --log FILE [--delay-us N] [--seed N]
+//   power_disk --directory DIR --log FILE [--delay-us N] [--seed N] [--bad-blocks FILE]
 //
+// --bad-blocks: a list of blocks that cannot be read until they are written (bad_blocks.h).
 // Serves until it is unmounted or gets SIGTERM. Exit: 0, or 1 with a message.
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "answers.h"
+#include "bad_blocks.h"
 #include "event_log.h"
 #include "fuse_api.h"
 #include "twinloft/base/fd.h"
@@ -43,6 +45,7 @@ struct Disk {
   std::vector<File> files;  // by number; inode is number + 2
   SharedLog* log = nullptr;
   Answers* answers = nullptr;
+  BadBlocks bad{{}};
   std::uint64_t last_id = 0;
 
   File& of(fuse_ino_t inode) { return files.at(inode - 2); }
@@ -136,8 +139,10 @@ void op_create(fuse_req_t request, fuse_ino_t, const char* name, mode_t mode, fu
 
 void op_read(fuse_req_t request, fuse_ino_t inode, size_t size, off_t offset, fuse_file_info*) {
   static std::vector<char> buffer;  // one thread takes the requests
+  Disk& disk = disk_of(request);
+  if (disk.bad.hit(disk.of(inode).name, static_cast<std::uint64_t>(offset), size)) return void(fuse_reply_err(request, EIO));
   buffer.resize(std::max(buffer.size(), size));
-  ssize_t n = ::pread(disk_of(request).of(inode).fd.get(), buffer.data(), size, offset);
+  ssize_t n = ::pread(disk.of(inode).fd.get(), buffer.data(), size, offset);
   if (n < 0) return void(fuse_reply_err(request, errno));
   fuse_reply_buf(request, buffer.data(), static_cast<std::size_t>(n));
 }
@@ -151,6 +156,7 @@ void op_write(fuse_req_t request, fuse_ino_t inode, const char* data, size_t siz
   disk.log->append(event, {reinterpret_cast<const std::byte*>(data), size});
   ssize_t n = ::pwrite(disk.of(inode).fd.get(), data, size, offset);
   if (n != static_cast<ssize_t>(size)) return void(fuse_reply_err(request, n < 0 ? errno : ENOSPC));
+  disk.bad.written(disk.of(inode).name, event.offset, size);
   event.kind = EventKind::done;
   disk.answers->add(request, event, size);
 }
@@ -170,6 +176,7 @@ void op_fallocate(fuse_req_t request, fuse_ino_t inode, int mode, off_t offset, 
   disk.log->append(event);
   if (::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, length) != 0)
     return void(fuse_reply_err(request, errno));
+  disk.bad.written(disk.of(inode).name, event.offset, event.length);
   event.kind = EventKind::done;
   disk.answers->add(request, event, 0);
 }
@@ -225,11 +232,11 @@ int serve(Disk& disk, const std::string& directory) {
 }
 
 int run(int argc, char** argv) {
-  std::string directory, log_path;
+  std::string directory, log_path, bad_blocks;
   std::uint64_t delay_us = 100, seed = 1;
   po::options_description options;
   options.add_options()("directory", po::value(&directory)->required())("log", po::value(&log_path)->required())(
-      "delay-us", po::value(&delay_us))("seed", po::value(&seed));
+      "delay-us", po::value(&delay_us))("seed", po::value(&seed))("bad-blocks", po::value(&bad_blocks));
   po::variables_map found;
   po::store(po::parse_command_line(argc, argv, options), found);
   po::notify(found);
@@ -241,6 +248,7 @@ int run(int argc, char** argv) {
   disk.directory = Fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));  // before it is mounted over
   if (!disk.directory) return fmt::print(stderr, "power_disk: {}: {}\n", directory, std::strerror(errno)), 1;
   disk.log = &log;
+  disk.bad = BadBlocks(bad_blocks);
   int result;
   {
     Answers answers(log, std::chrono::microseconds(delay_us), seed);
