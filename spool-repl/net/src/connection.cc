@@ -28,7 +28,7 @@ Connection::Connection(ports::Loop& loop, Fd fd, bool connecting, std::string na
   last_received_ = last_sent_ = loop_.now();
   loop_.watch(fd_.get(), connecting_ ? ports::Loop::writable : ports::Loop::readable,
               [this](unsigned ready) { on_ready(ready); });
-  timer_ = loop_.after(patience() / 4, [this] { on_timer(); });
+  arm_timer();
   if (!connecting_) send_handshake();
 }
 
@@ -39,7 +39,7 @@ Connection::~Connection() {
 
 void Connection::close(const std::string& reason) {
   if (!fd_) return;
-  loop_.cancel(timer_);
+  if (timer_) loop_.cancel(timer_);
   timer_ = 0;
   loop_.unwatch(fd_.get());
   fd_.reset();
@@ -80,17 +80,26 @@ void Connection::send_handshake() {
   flush();
 }
 
-// A quarter of the timeout without a word from us makes a ping due; a whole one without a word from them is the end.
+// A quarter of the timeout without a word from us makes a ping due; a whole one without a word from them is the end. Both are
+// met to the millisecond: the time until a lost primary can be replaced is hardly anything else.
+void Connection::arm_timer() {
+  Instant next = last_received_ + patience();
+  if (established_) next = std::min(next, last_sent_ + patience() / 4);
+  if (timer_) loop_.cancel(timer_);
+  timer_ = loop_.after(std::max<Duration>(next - loop_.now(), std::chrono::milliseconds(1)), [this] { on_timer(); });
+}
+
 void Connection::on_timer() {
+  timer_ = 0;
   Instant now = loop_.now();
-  timer_ = loop_.after(patience() / 4, [this] { on_timer(); });
-  if (now - last_received_ > patience())
+  if (now - last_received_ >= patience())
     return close(fmt::format("nothing from {} for {} ms", name_,
                              std::chrono::duration_cast<std::chrono::milliseconds>(patience()).count()));
   if (established_ && now - last_sent_ >= patience() / 4) {
     send(static_cast<std::uint16_t>(WireType::ping), {});
     flush();
   }
+  if (fd_) arm_timer();
 }
 
 // ---- sending -------------------------------------------------------------------------------------------------------
@@ -236,6 +245,7 @@ void Connection::take(const WireHeader& header, ByteSpan payload) {
     if (*done && fd_) {
       established_ = true;
       last_received_ = last_sent_ = loop_.now();
+      arm_timer();
       name_ = fmt::format("replica {}", peer());
       events_.established(*this);
     }

@@ -47,6 +47,7 @@ class Connection {
   bool take_messages();
   void take(const WireHeader& header, ByteSpan payload);
   void send_handshake();
+  void arm_timer();
   void on_timer();
   Duration patience() const { return established_ ? limits_.timeout : limits_.handshake; }
   std::size_t unsent_bytes() const { return backlog_.size() - backlog_begin_; }

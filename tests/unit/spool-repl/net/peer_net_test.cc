@@ -264,6 +264,25 @@ TEST_F(PeerNetTest, APeerThatFallsSilentIsLost) {
   EXPECT_TRUE(b.noticed("nothing from replica 1 for 6000 ms")) << b.notices.back();
 }
 
+// Not at the next look at the clock: a failover takes as long as this.
+TEST_F(PeerNetTest, ASilentPeerIsLostRightAtTheTimeout) {
+  ASSERT_TRUE(start(b, options(2, 1)));
+  Fd fd = connect_as_1();
+  run_until([&] { return b.up(); });
+  clock.take();
+  auto pass = [&](int milliseconds) {
+    clock.hand = clock.hand + std::chrono::milliseconds(milliseconds);
+    for (int turn = 0; turn < 5; ++turn) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(1)));
+  };
+  pass(1000);
+  say(fd, framed(static_cast<std::uint16_t>(WireType::ping), {}));
+  pass(0);
+  pass(5999);
+  EXPECT_TRUE(b.up()) << "not before the timeout";
+  pass(2);
+  EXPECT_FALSE(b.up()) << "2 ms later";
+}
+
 TEST_F(PeerNetTest, AnotherSecretNeverConnects) {
   NetOptions wrong = options(1, 2);
   wrong.secret = "guessed";
