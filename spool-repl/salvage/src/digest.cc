@@ -71,16 +71,38 @@ bool is_trace(std::string_view field) {
 
 }  // namespace
 
+namespace {
+
+// Where the field at `at` ends: behind its last line. npos where it may go on behind `text`.
+std::size_t field_end(std::string_view text, std::size_t at) {
+  for (;;) {
+    std::size_t lf = text.find('\n', at);
+    if (lf == text.npos || lf + 1 == text.size()) return text.npos;
+    at = lf + 1;
+    if (text[at] != ' ' && text[at] != '\t') return at;
+  }
+}
+
+}  // namespace
+
 std::size_t trace_length(std::string_view start) {
   start = start.substr(0, trace_bytes_max);
   for (std::size_t at = 0;;) {
-    std::size_t end = at;
-    do end = start.find('\n', end) + 1;  // npos + 1 is 0
-    while (end != 0 && end < start.size() && (start[end] == ' ' || start[end] == '\t'));
-    // A field that may go on behind what is looked at is none.
-    if (end == 0 || end == start.size() || !is_trace(start.substr(at, end - at))) return at;
+    std::size_t end = field_end(start, at);
+    if (end == start.npos || !is_trace(start.substr(at, end - at))) return at;
     at = end;
   }
+}
+
+std::string without_delivered_to(std::string_view trace) {
+  std::string out;
+  for (std::size_t at = 0; at < trace.size();) {
+    std::size_t end = std::min(field_end(trace, at), trace.size());
+    std::string_view field = trace.substr(at, end - at);
+    if (!starts_with_nocase(field, "Delivered-To:")) out += field;
+    at = end;
+  }
+  return out;
 }
 
 void ContentHasher::put(std::string_view text) {

@@ -147,7 +147,7 @@ Status Extraction::visit_all(const std::vector<FoundMaildir>& maildirs, Visit vi
     auto about = dir ? stat_of(dir->get()) : std::unexpected(dir.error());
     auto folders = list_folders(root_, maildir.path, problems);
     if (!about || !folders) {
-      problems.add(maildir.path, "can not be looked into: " + (!about ? about.error() : folders.error()).message);
+      problems.add_unreadable(maildir.path, !about ? about.error() : folders.error());
       continue;
     }
     owner_ = about->st_uid;

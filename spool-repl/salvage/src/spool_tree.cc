@@ -42,7 +42,7 @@ class Search {
   void look_into(const std::string& path) {
     auto dir = open_directory(root_, path.empty() ? "." : path);
     auto entries = dir ? list_directory(dir->get()) : std::unexpected(dir.error());
-    if (!entries) return problems_.add(path, "can not be looked into: " + entries.error().message);
+    if (!entries) return problems_.add_unreadable(path, entries.error());
     bool maildir = is_maildir(*entries);
     if (maildir) take(path);
     else note_half_maildir(path, *entries);
@@ -86,6 +86,11 @@ void Problems::add(std::string path, std::string what) {
     ++more_;
 }
 
+void Problems::add_unreadable(std::string path, const Error& error) {
+  if (!first_unreadable_) first_unreadable_ = Error{error.code, fmt::format("{} can not be looked into: {}", printable(path), error.message), error.sys};
+  add(std::move(path), "can not be looked into: " + error.message);
+}
+
 std::vector<ExtractProblem> Problems::take() {
   if (more_ > 0) kept_.push_back({"", fmt::format("and {} more", more_)});
   more_ = 0;
@@ -113,7 +118,7 @@ Result<std::vector<std::string>> list_folders(int root, const std::string& maild
     if (e.type != DT_DIR) continue;
     auto inside = open_directory(dir.get(), e.name);
     auto boxes = inside ? list_directory(inside->get()) : std::unexpected(inside.error());
-    if (!boxes) problems.add(below(maildir, e.name), "can not be looked into: " + boxes.error().message);
+    if (!boxes) problems.add_unreadable(below(maildir, e.name), boxes.error());
     if (boxes && (has_directory(*boxes, "cur") || has_directory(*boxes, "new"))) out.push_back(e.name);
   }
   return out;
@@ -127,7 +132,7 @@ Status walk_folder(int root, const std::string& maildir, const std::string& fold
     if (!dir && dir.error().sys == ENOENT) continue;
     auto entries = dir ? list_directory(dir->get()) : std::unexpected(dir.error());
     if (!entries) {
-      problems.add(path, "can not be looked into: " + entries.error().message);
+      problems.add_unreadable(path, entries.error());
       continue;
     }
     for (const Entry& e : *entries)

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,11 +17,15 @@ namespace twinloft::repl::salvage {
 class Problems {
  public:
   void add(std::string path, std::string what);
+  // A directory that may hold anything.
+  void add_unreadable(std::string path, const Error& error);
+  const std::optional<Error>& first_unreadable() const { return first_unreadable_; }
   std::vector<ExtractProblem> take();
 
  private:
   std::vector<ExtractProblem> kept_;
   std::uint64_t more_ = 0;
+  std::optional<Error> first_unreadable_;
 };
 
 struct FoundMaildir {

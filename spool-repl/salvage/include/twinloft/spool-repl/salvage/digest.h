@@ -45,6 +45,8 @@ inline constexpr std::size_t head_bytes = 4096;
 
 // Bytes of the leading trace fields. `start`: the message's first bytes, trace_bytes_max of them or all there are.
 std::size_t trace_length(std::string_view start);
+// These fields without those that name a recipient, for a message that is delivered once more.
+std::string without_delivered_to(std::string_view trace);
 
 struct ContentDigest {
   Sha256 content;           // of the whole content

@@ -1,0 +1,219 @@
+#include "twinloft/spool-repl/salvage/deliver.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+#include <set>
+
+#include "beneath.h"
+#include "mailbox.h"
+#include "twinloft/spool-repl/salvage/ledger.h"
+
+namespace twinloft::repl::salvage {
+
+namespace {
+
+constexpr const char* marker_name = ".twinloft-spool";
+constexpr std::string_view fate_names[] = {"delivered", "already-there", "done-before", "copy-of-another", "left-deleted", "left-uncertain",
+                                           "would-deliver", "deferred", "refused", "unknown", "failed", "not-tried"};
+static_assert(std::size(fate_names) == fates);
+
+Status check_marker(int root, const std::string& spool, const Uuid& volume) {
+  auto marker = open_plain_file(root, marker_name);
+  std::string text(100, '\0');
+  ssize_t n = marker ? ::pread(marker->fd.get(), text.data(), text.size(), 0) : -1;
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  if (text == volume.text()) return {};
+  return fail(Errc::conflict, "{}: its {} {}; the bundle is of volume {}. Is the winner mounted there?", spool, marker_name,
+              n < 0 ? "can not be read" : "says \"" + printable(text) + "\"", volume.text());
+}
+
+class Run {
+ public:
+  Run(const Bundle& bundle, int root, Ledger ledger, Target& target, const DeliverOptions& options,
+      const std::function<void(std::uint64_t, std::uint64_t)>& progress)
+      : bundle_(bundle), messages_(bundle.manifest().messages), root_(root), ledger_(std::move(ledger)), target_(target), options_(options),
+        progress_(progress) {}
+
+  Result<DeliverReport> run();
+
+ private:
+  using Indices = std::vector<std::size_t>;
+  LedgerKey key(std::size_t i) const { return {messages_[i].maildir, messages_[i].content}; }
+  void settle(std::size_t i, Fate fate, std::string detail = "");
+  void settle_all(const Indices& which, Fate fate, const std::string& detail);
+  void do_user(const Indices& of_user);
+  bool settle_without_looking(std::size_t i, std::set<Sha256>& seen);
+  void do_message(std::size_t i, const std::set<Sha256>& there);
+  bool winner_deleted(std::size_t i);
+  bool record(std::size_t i, Mark mark);
+  void hand_over(std::size_t i);
+  void take_outcome(std::size_t i, const Sent& sent, const std::string& tried_before);
+  void look_after(std::size_t i, const std::string& detail);
+  std::string address_of(const Message& m) const;
+
+  const Bundle& bundle_;
+  const std::vector<Message>& messages_;
+  int root_;
+  Ledger ledger_;
+  Target& target_;
+  const DeliverOptions& options_;
+  const std::function<void(std::uint64_t, std::uint64_t)>& progress_;
+  std::vector<ContentDigest> digests_;
+  DeliverReport report_;
+  std::uint64_t settled_ = 0;
+  std::string stopped_;  // why nothing more can be delivered
+};
+
+void Run::settle(std::size_t i, Fate fate, std::string detail) {
+  report_.messages[i] = {i, fate, std::move(detail)};
+  ++settled_;
+  if (progress_) progress_(settled_, messages_.size());
+}
+
+void Run::settle_all(const Indices& which, Fate fate, const std::string& detail) {
+  for (std::size_t i : which) settle(i, fate, detail);
+}
+
+std::string Run::address_of(const Message& m) const {
+  return m.user.find('@') != m.user.npos || options_.domain.empty() ? m.user : m.user + "@" + options_.domain;
+}
+
+bool Run::settle_without_looking(std::size_t i, std::set<Sha256>& seen) {
+  if (!seen.insert(messages_[i].content).second) {
+    settle(i, Fate::copy_of_another);
+    return true;
+  }
+  auto mark = ledger_.find(key(i));
+  if (mark == Mark::delivered || mark == Mark::present) {
+    settle(i, Fate::done_before);
+    return true;
+  }
+  if (messages_[i].kind == Kind::uncertain && !options_.uncertain) {
+    settle(i, Fate::left_uncertain);
+    return true;
+  }
+  return false;
+}
+
+void Run::do_user(const Indices& of_user) {
+  Indices open;
+  std::set<Sha256> seen;
+  for (std::size_t i : of_user)
+    if (!settle_without_looking(i, seen)) open.push_back(i);
+  if (open.empty()) return;
+  if (!stopped_.empty()) return settle_all(open, Fate::not_tried, stopped_);
+  std::vector<ContentDigest> wanted;
+  for (std::size_t i : open) wanted.push_back(digests_[i]);
+  auto there = find_contents(root_, messages_[open.front()].maildir, wanted);
+  if (!there) return settle_all(open, Fate::failed, "the Maildir can not be looked through: " + there.error().message);
+  for (std::size_t i : open) do_message(i, *there);
+}
+
+// A dry run writes nothing; what it finds, the next run finds too.
+bool Run::record(std::size_t i, Mark mark) {
+  if (options_.dry_run) return true;
+  auto written = ledger_.append(key(i), mark);
+  if (!written) stopped_ = written.error().message;
+  return written.has_value();
+}
+
+bool Run::winner_deleted(std::size_t i) {
+  const Message& m = messages_[i];
+  if (m.kind != Kind::uncertain) return false;
+  auto seen = was_seen(root_, m.maildir, base_name(m.name));
+  // Nobody knows whether it was deleted: then it stays so.
+  return !seen || *seen;
+}
+
+void Run::do_message(std::size_t i, const std::set<Sha256>& there) {
+  if (!stopped_.empty()) return settle(i, Fate::not_tried, stopped_);
+  if (there.contains(messages_[i].content)) {
+    bool recorded = record(i, Mark::present);
+    return settle(i, Fate::already_there, recorded ? "" : "not recorded: " + stopped_);
+  }
+  if (winner_deleted(i)) return settle(i, Fate::left_deleted);
+  if (options_.dry_run) return settle(i, Fate::would_deliver);
+  hand_over(i);
+}
+
+void Run::hand_over(std::size_t i) {
+  std::string tried_before = ledger_.find(key(i)) == Mark::intent ? "; an earlier run had begun it, and it was not in the Maildir" : "";
+  auto content = bundle_.open_message(messages_[i]);
+  if (!content) return settle(i, Fate::failed, content.error().message);
+  if (!record(i, Mark::intent)) return settle(i, Fate::not_tried, stopped_);
+  take_outcome(i, target_.deliver(messages_[i], address_of(messages_[i]), content->get()), tried_before);
+}
+
+void Run::take_outcome(std::size_t i, const Sent& sent, const std::string& tried_before) {
+  switch (sent.end) {
+    case Sent::End::delivered: {
+      bool recorded = record(i, Mark::delivered);
+      return settle(i, Fate::delivered, sent.detail + tried_before + (recorded ? "" : "; not recorded: " + stopped_));
+    }
+    case Sent::End::deferred:
+    case Sent::End::refused:
+      (void)record(i, Mark::undone);
+      return settle(i, sent.end == Sent::End::deferred ? Fate::deferred : Fate::refused, sent.detail);
+    case Sent::End::unknown: return look_after(i, sent.detail);
+    // What a copy that failed has left is found by looking: its intent stays.
+    case Sent::End::failed: return settle(i, Fate::failed, sent.detail);
+    case Sent::End::away: stopped_ = sent.detail; return settle(i, Fate::failed, sent.detail);
+  }
+}
+
+// Handed over, and no reply: it may be there by now, or come yet.
+void Run::look_after(std::size_t i, const std::string& detail) {
+  auto there = find_contents(root_, messages_[i].maildir, {digests_[i]});
+  if (!there || !there->contains(messages_[i].content)) return settle(i, Fate::unknown, detail);
+  bool recorded = record(i, Mark::delivered);
+  settle(i, Fate::delivered, detail + "; it is in the Maildir" + (recorded ? "" : "; not recorded: " + stopped_));
+}
+
+Result<DeliverReport> Run::run() {
+  // Before anything is delivered: a bundle that was damaged on its way is copied again, not delivered in part.
+  std::map<std::string, Indices> users;
+  for (std::size_t i = 0; i < messages_.size(); ++i) {
+    TL_TRY_ASSIGN(ContentDigest digest, bundle_.verify(messages_[i]));
+    digests_.push_back(digest);
+    users[messages_[i].maildir].push_back(i);
+  }
+  if (ledger_.was_torn()) report_.notes.push_back("the ledger's last record was half written when a run ended; its message was looked for in the Maildir");
+  report_.messages.resize(messages_.size());
+  for (const auto& [maildir, of_user] : users) do_user(of_user);
+  if (!stopped_.empty()) report_.notes.push_back("ended early: " + stopped_);
+  return std::move(report_);
+}
+
+}  // namespace
+
+std::string_view to_string(Fate fate) { return fate_names[static_cast<std::size_t>(fate)]; }
+
+bool is_open(Fate fate) { return fate >= Fate::deferred; }
+
+std::uint64_t DeliverReport::count(Fate fate) const {
+  return static_cast<std::uint64_t>(std::count_if(messages.begin(), messages.end(), [&](const MessageFate& m) { return m.fate == fate; }));
+}
+
+std::uint64_t DeliverReport::open() const {
+  return static_cast<std::uint64_t>(std::count_if(messages.begin(), messages.end(), [](const MessageFate& m) { return is_open(m.fate); }));
+}
+
+Result<DeliverReport> deliver(const Bundle& bundle, const std::string& spool, const MakeTarget& make_target,
+                              const DeliverOptions& options, const std::function<void(std::uint64_t done, std::uint64_t total)>& progress,
+                              FileOps* ops) {
+  OsFileOps os;
+  Fd root(::open(spool.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!root) return fail_errno(errno, "{}", spool);
+  if (!options.any_spool) TL_TRY(check_marker(root.get(), spool, bundle.manifest().volume));
+  if (!ops) ops = &os;
+  auto ledger = options.dry_run ? Ledger::open_to_look(root.get()) : Ledger::open(root.get(), *ops);
+  if (!ledger) return fail(ledger.error().code, "{}: {}", spool, ledger.error().message);
+  std::unique_ptr<Target> target = make_target(root.get(), *ops);
+  return Run(bundle, root.get(), std::move(*ledger), *target, options, progress).run();
+}
+
+}  // namespace twinloft::repl::salvage

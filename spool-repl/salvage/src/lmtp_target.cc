@@ -1,0 +1,130 @@
+// make_lmtp_target(): one transaction for each message, over one connection as long as it lasts.
+#include <unistd.h>
+
+#include <cerrno>
+#include <optional>
+
+#include "lmtp_connection.h"
+#include "read_file.h"
+#include "twinloft/spool-repl/salvage/target.h"
+
+namespace twinloft::repl::salvage {
+
+namespace {
+
+using End = Sent::End;
+
+Sent answered(const Reply& reply) { return {reply.lasting() ? End::refused : End::deferred, reply.text}; }
+
+class LmtpTarget final : public Target {
+ public:
+  LmtpTarget(LmtpServer server, LmtpOptions options) : server_(std::move(server)), options_(std::move(options)) {}
+
+  Sent deliver(const Message& message, const std::string& address, int content) override {
+    auto path = forward_path(address);
+    if (!path) return {End::failed, path.error().message};
+    // A server may have closed the connection since: that is found out before anything is handed over.
+    if (connection_ && !still_there()) connection_.reset();
+    if (auto begun = begin(); !begun) return lost(begun.error(), End::away);
+    return transaction(message, *path, content);
+  }
+
+ private:
+  // Also ends a transaction that was refused in the middle.
+  bool still_there() {
+    auto reply = connection_->ask("RSET");
+    return reply && reply->good();
+  }
+
+  Sent lost(const Error& error, End end) {
+    connection_.reset();
+    return {end, error.message};
+  }
+
+  Status begin() {
+    if (connection_) return {};
+    TL_TRY_ASSIGN(connection_, LmtpConnection::connect(server_, options_));
+    auto said = [&](const Result<Reply>& reply, const char* to) -> Status {
+      if (!reply) return fail(reply.error().code, "{}: {}: {}", server_.text, to, reply.error().message);
+      if (!reply->good()) return fail(Errc::unavailable, "{}: {}: {}", server_.text, to, reply->text);
+      return {};
+    };
+    TL_TRY(said(connection_->reply(), "greeting"));
+    auto hello = connection_->ask("LHLO " + options_.hostname);
+    TL_TRY(said(hello, "LHLO"));
+    eight_bit_ = hello->text.find("8BITMIME") != std::string::npos;
+    return {};
+  }
+
+  Sent transaction(const Message& message, const std::string& path, int content) {
+    for (const std::string& command : {std::string("MAIL FROM:<>") + (eight_bit_ ? " BODY=8BITMIME" : ""), "RCPT TO:<" + path + ">"}) {
+      auto reply = connection_->ask(command);
+      if (!reply) return lost(reply.error(), End::failed);
+      if (!reply->good()) return refusal(*reply);
+    }
+    auto ready = connection_->ask("DATA");
+    if (!ready) return lost(ready.error(), End::failed);
+    if (ready->code != 354) return refusal(*ready);
+    return hand_over(message, content);
+  }
+
+  // 421: the server closes the connection.
+  Sent refusal(const Reply& reply) {
+    if (reply.code == 421 || reply.code < 400) connection_.reset();
+    return answered(reply);
+  }
+
+  Sent hand_over(const Message& message, int content) {
+    if (auto sent = send_content(message, content); !sent) {
+      // Without the final dot it is no message. The server may have said why it hung up.
+      auto why = connection_->reply();
+      connection_.reset();
+      return {End::failed, why ? why->text : sent.error().message};
+    }
+    connection_->set_reply_timeout(options_.final_timeout);
+    Status dot = connection_->send(".\r\n");
+    auto reply = dot ? connection_->reply() : std::unexpected(dot.error());
+    if (!reply || (reply->code >= 300 && reply->code < 400)) {
+      connection_.reset();
+      return {End::unknown, "no reply to the message: " + (reply ? reply->text : reply.error().message)};
+    }
+    connection_->set_reply_timeout(options_.timeout);
+    return reply->good() ? Sent{End::delivered, reply->text} : refusal(*reply);
+  }
+
+  Status send_content(const Message& message, int content) {
+    DotStuffer stuffer;
+    std::string start(trace_bytes_max, '\0'), out;
+    ssize_t n;
+    do n = ::pread(content, start.data(), start.size(), 0);
+    while (n < 0 && errno == EINTR);
+    if (n < 0) return fail_errno(errno, "message {} of the bundle", message.number);
+    start.resize(static_cast<std::size_t>(n));
+    std::size_t trace = trace_length(start), skipped = 0;
+    stuffer.feed(without_delivered_to(std::string_view(start).substr(0, trace)), out);
+    Status sent = read_pieces(content, [&](ByteSpan piece) -> Result<bool> {
+      std::size_t skip = std::min(trace - skipped, piece.size());
+      skipped += skip;
+      stuffer.feed(as_text(piece.subspan(skip)), out);
+      TL_TRY(connection_->send(out));
+      out.clear();
+      return true;
+    });
+    if (!sent) return sent;
+    stuffer.finish(out);
+    return connection_->send(out);
+  }
+
+  LmtpServer server_;
+  LmtpOptions options_;
+  std::optional<LmtpConnection> connection_;
+  bool eight_bit_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Target> make_lmtp_target(LmtpServer server, LmtpOptions options) {
+  return std::make_unique<LmtpTarget>(std::move(server), std::move(options));
+}
+
+}  // namespace twinloft::repl::salvage

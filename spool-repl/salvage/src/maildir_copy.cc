@@ -1,0 +1,230 @@
+// make_copy_target(): a message into a Maildir of which the user may have made every name.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "beneath.h"
+#include "read_file.h"
+#include "twinloft/spool-repl/salvage/target.h"
+
+namespace twinloft::repl::salvage {
+
+namespace {
+
+constexpr std::size_t subscriptions_bytes_max = 1 << 20;
+constexpr const char* unfinished_folder = "twinloft-salvage.folder";
+constexpr std::string_view subscriptions_v2 = "V\t2\n";
+
+// The standard ones. Dovecot's lower-case letters stand for keywords, by a table that each folder has of its own.
+std::string flags_of(const std::string& name) {
+  std::size_t at = name.find(":2,");
+  std::string out;
+  if (at == name.npos) return out;
+  for (char c : name.substr(at + 3))
+    if (std::string_view("DFPRST").find(c) != std::string_view::npos && out.find(c) == out.npos) out += c;
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+// Unique, and the same in every try: it is made of the content.
+std::string base_of(const Message& m) {
+  return fmt::format("{}.M{}S{}.salvage", m.modified.seconds, m.modified.ns / 1000, m.content.hex().substr(0, 32));
+}
+
+class Copy {
+ public:
+  Copy(int root, FileOps& ops, const Message& message) : root_(root), ops_(ops), message_(message) {}
+  // The file's path in the Maildir, and what else was done.
+  Result<std::string> run(int content) {
+    TL_TRY(open_maildir());
+    TL_TRY(open_folder());
+    return store(content);
+  }
+
+ private:
+  Status open_maildir();
+  Status open_folder();
+  Status make_folder();
+  Status subscribe();
+  Status make_boxes(int folder);
+  Status give_away(int fd, const Ownership& owner);
+  Status write_file(int dir, const std::string& name, const std::string& text);
+  Status fill(int file, int content);
+  Result<std::string> store(int content);
+
+  int root_;
+  FileOps& ops_;
+  const Message& message_;
+  Ownership owner_;  // of directories; files have no x
+  Fd maildir_, folder_;
+  std::uint64_t bytes_ = 0, bare_lf_ = 0;
+  std::string also_;
+};
+
+Ownership of_file(Ownership directory) {
+  directory.mode &= 0666;
+  return directory;
+}
+
+Status Copy::open_maildir() {
+  auto opened = open_directory(root_, message_.maildir);
+  if (!opened && opened.error().sys == ENOENT)
+    return fail(Errc::not_found, "{}: there is no such Maildir here; make the user, or deliver by LMTP", printable(message_.maildir));
+  if (!opened && opened.error().sys == ELOOP)
+    return fail(Errc::denied, "{}: a symbolic link is in the way; it is not followed", printable(message_.maildir));
+  if (!opened) return std::unexpected(std::move(opened).error());
+  maildir_ = std::move(*opened);
+  TL_TRY_ASSIGN(struct stat about, stat_of(maildir_.get()));
+  owner_ = {about.st_uid, about.st_gid, about.st_mode & 02777};
+  return {};
+}
+
+Status Copy::open_folder() {
+  auto opened = open_directory(maildir_.get(), message_.folder.empty() ? "." : message_.folder);
+  if (!opened && opened.error().sys == ENOENT) {
+    TL_TRY(make_folder());
+    opened = open_directory(maildir_.get(), message_.folder);
+  }
+  if (!opened) return std::unexpected(std::move(opened).error());
+  folder_ = std::move(*opened);
+  return make_boxes(folder_.get());
+}
+
+// Gives to the Maildir's owner what this process has made, in this run or in one that ended before it came to that.
+Status Copy::give_away(int fd, const Ownership& owner) {
+  TL_TRY_ASSIGN(struct stat about, stat_of(fd));
+  if (about.st_uid == ::geteuid()) TL_TRY(ops_.set_owner(fd, owner));
+  return ops_.sync(fd);
+}
+
+Status Copy::make_boxes(int folder) {
+  for (const char* name : {"cur", "new", "tmp"}) {
+    auto box = open_directory(folder, name);
+    bool made = !box && box.error().sys == ENOENT;
+    if (made) {
+      TL_TRY(ops_.make_directory(folder, name));
+      box = open_directory(folder, name);
+    }
+    if (!box) return std::unexpected(std::move(box).error());
+    TL_TRY_ASSIGN(struct stat about, stat_of(box->get()));
+    if (about.st_uid != owner_.uid) TL_TRY(give_away(box->get(), owner_));
+    if (made) TL_TRY(ops_.sync(folder));
+  }
+  return {};
+}
+
+Status Copy::write_file(int dir, const std::string& name, const std::string& text) {
+  TL_TRY_ASSIGN(Fd file, ops_.create(dir, name));
+  TL_TRY(ops_.write(file.get(), as_bytes(text)));
+  return give_away(file.get(), of_file(owner_));
+}
+
+// Under another name until all of it is there, so that nobody sees half a folder.
+Status Copy::make_folder() {
+  auto folder = open_directory(maildir_.get(), unfinished_folder);
+  if (!folder && folder.error().sys == ENOENT) {
+    TL_TRY(ops_.make_directory(maildir_.get(), unfinished_folder));
+    folder = open_directory(maildir_.get(), unfinished_folder);
+  }
+  if (!folder) return std::unexpected(std::move(folder).error());
+  TL_TRY(make_boxes(folder->get()));
+  if (auto mark = open_plain_file(folder->get(), "maildirfolder"); mark)
+    TL_TRY(give_away(mark->fd.get(), of_file(owner_)));
+  else
+    TL_TRY(write_file(folder->get(), "maildirfolder", ""));
+  TL_TRY(give_away(folder->get(), owner_));
+  also_ = "; the folder was made";
+  // Without it the user finds the folder in the list of all.
+  if (auto subscribed = subscribe(); !subscribed) also_ += ", and is not subscribed to: " + subscribed.error().message;
+  TL_TRY(ops_.rename(maildir_.get(), unfinished_folder, maildir_.get(), message_.folder));
+  return ops_.sync(maildir_.get());
+}
+
+// Dovecot's lock of the file is at the same time its next version.
+Status Copy::subscribe() {
+  std::string text, entry = message_.folder.substr(1);
+  auto old = open_plain_file(maildir_.get(), "subscriptions");
+  if (!old && old.error().sys != ENOENT) return std::unexpected(std::move(old).error());
+  if (old)
+    TL_TRY(read_pieces(old->fd.get(), [&](ByteSpan piece) -> Result<bool> {
+      text += as_text(piece);
+      if (text.size() > subscriptions_bytes_max) return fail(Errc::exhausted, "subscriptions is too large");
+      return true;
+    }));
+  if (text.starts_with(subscriptions_v2)) std::replace(entry.begin(), entry.end(), '.', '\t');
+  if (entry.find('\n') != entry.npos) return fail(Errc::invalid, "its name has a line end");
+  if (!text.empty() && !text.ends_with('\n')) text += '\n';
+  if (("\n" + text).find("\n" + entry + "\n") != text.npos) return {};
+  TL_TRY(write_file(maildir_.get(), "subscriptions.lock", text + entry + "\n"));
+  TL_TRY(ops_.replace(maildir_.get(), "subscriptions.lock", "subscriptions"));
+  return ops_.sync(maildir_.get());
+}
+
+Status Copy::fill(int file, int content) {
+  char last = 0;
+  return read_pieces(content, [&](ByteSpan piece) -> Result<bool> {
+    for (char c : as_text(piece)) {
+      bare_lf_ += c == '\n' && last != '\r';
+      last = c;
+    }
+    bytes_ += piece.size();
+    TL_TRY(ops_.write(file, piece));
+    return true;
+  });
+}
+
+Result<std::string> Copy::store(int content) {
+  std::string base = base_of(message_), box_name = message_.in_new ? "new" : "cur";
+  TL_TRY_ASSIGN(Fd tmp, open_directory(folder_.get(), "tmp"));
+  TL_TRY_ASSIGN(Fd box, open_directory(folder_.get(), box_name));
+  auto file = ops_.create(tmp.get(), base);
+  if (!file && file.error().sys == EEXIST) {  // of a run that ended here
+    TL_TRY(ops_.remove(tmp.get(), base));
+    file = ops_.create(tmp.get(), base);
+  }
+  if (!file) return std::unexpected(std::move(file).error());
+  auto write = [&]() -> Status {
+    TL_TRY(fill(file->get(), content));
+    TL_TRY(ops_.set_owner(file->get(), of_file(owner_)));
+    TL_TRY(ops_.set_modified(file->get(), message_.modified));
+    return ops_.sync(file->get());
+  };
+  std::string name;
+  Status done = write();
+  if (done) {
+    name = fmt::format("{},S={},W={}", base, bytes_, bytes_ + bare_lf_);
+    if (!message_.in_new) name += ":2," + flags_of(message_.name);
+    done = ops_.rename(tmp.get(), base, box.get(), name);
+  }
+  if (!done) {
+    (void)ops_.remove(tmp.get(), base);
+    return std::unexpected(std::move(done).error());
+  }
+  TL_TRY(ops_.sync(box.get()));
+  return fmt::format("{}{}{}/{}{}", message_.folder, message_.folder.empty() ? "" : "/", box_name, name, also_);
+}
+
+class CopyTarget final : public Target {
+ public:
+  CopyTarget(int root, FileOps& ops) : root_(root), ops_(ops) {}
+  Sent deliver(const Message& message, const std::string&, int content) override {
+    auto stored = Copy(root_, ops_, message).run(content);
+    if (stored) return {Sent::End::delivered, *stored};
+    // Nothing that concerns one message only.
+    bool everybody = stored.error().sys == ENOSPC || stored.error().sys == EROFS;
+    return {everybody ? Sent::End::away : Sent::End::failed, stored.error().message};
+  }
+
+ private:
+  int root_;
+  FileOps& ops_;
+};
+
+}  // namespace
+
+std::unique_ptr<Target> make_copy_target(int root, FileOps& ops) { return std::make_unique<CopyTarget>(root, ops); }
+
+}  // namespace twinloft::repl::salvage
