@@ -134,6 +134,7 @@ bool Repair::handle(ReplicaId from, FetchedBlock& m) {
   if (m.seq == 0 || m.seq > last_seq_) return false;
   for (auto& [lba, b] : blocks_) {
     if (b.state != State::asking || b.seq != m.seq || b.peer != from) continue;
+    if (m.epoch != b.epoch) return false;
     b.state = m.kind == FetchedBlock::Kind::nothing ? State::choosing : State::holding;
     b.answer = std::move(m);
     break;
@@ -205,7 +206,7 @@ void Repair::tell_news() {
                               NoticeKind::repaired, news_.from});
   if (news_.lost > 0)
     v_.out.notices.push_back({true, fmt::format("{} cannot be read, and no replica that is connected can give the content: "
-                                                "reads of it fail until it is written again", blocks(news_.lost, news_.first_lost)),
+                                                "reads of it fail until one that has it is back, or it is written", blocks(news_.lost, news_.first_lost)),
                               NoticeKind::unreadable});
   news_ = {};
   quiet_until_ = v_.now + news_every;

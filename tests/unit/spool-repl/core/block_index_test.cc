@@ -141,5 +141,26 @@ TEST(BlockIndexTest, ZerosOverTheWholeVolume) {
   EXPECT_EQ(index.find(Lba{UINT32_MAX}).kind, BlockIndex::Kind::absent);
 }
 
+TEST(BlockIndexTest, AWatchedBlockTellsWhetherItWasPutSince) {
+  journal::AlignedBuffer memory(4 * block_size);
+  Arena arena(memory.span());
+  BlockIndex index(arena);
+  Slot slot = arena.take();
+  for (std::uint64_t b : {3u, 7u, 9u, 20u}) index.watch(Lba{b});
+  index.put_data(Lba{7}, slot, 1);
+  index.erase_data_if(Lba{7}, 1);
+  EXPECT_TRUE(index.touched(Lba{7})) << "also when it is gone again";
+  index.put_zeros(Lba{8}, 2, 2);
+  EXPECT_TRUE(index.touched(Lba{9}));
+  EXPECT_FALSE(index.touched(Lba{3}) || index.touched(Lba{20}) || index.touched(Lba{8}));
+  index.unwatch(Lba{7});
+  EXPECT_FALSE(index.touched(Lba{7}));
+  index.watch(Lba{9});
+  EXPECT_FALSE(index.touched(Lba{9})) << "counted anew";
+  index.clear();
+  EXPECT_TRUE(index.touched(Lba{3}) && index.touched(Lba{9}) && index.touched(Lba{20}));
+  arena.unref(slot);
+}
+
 }  // namespace
 }  // namespace twinloft::repl::core

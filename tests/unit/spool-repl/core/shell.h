@@ -206,6 +206,13 @@ class Shell {
     }
     return 0;
   }
+  // The operation that was added last, once it ends well.
+  void makes_readable(Lba lba, std::uint64_t blocks) {
+    ops_.back().end = [this, lba, blocks, end = std::move(ops_.back().end)](int error) {
+      if (error == 0) unreadable.erase(unreadable.lower_bound(lba.v), unreadable.lower_bound(lba.v + blocks));
+      return end(error);
+    };
+  }
   // What is being written must not change until the write has ended.
   void add_write(Disk kind, Token token, std::vector<std::byte>& disk, std::uint64_t at, const std::vector<IoPiece>& pieces) {
     add(kind, token, [&disk, at, pieces, then = copy_of(pieces)] {
@@ -227,16 +234,15 @@ class Shell {
       ops_.push_back({Disk::home_read, [this, r](int error) -> Event { return DiskDone{r.token, error != 0 ? error : read_home(r)}; }});
     for (auto& w : out.home_writes) {
       add_write(Disk::home_write, w.token, data, w.lba.v * block_size, w.pieces);
-      ops_.back().end = [this, lba = w.lba.v, count = w.pieces.size(), end = std::move(ops_.back().end)](int error) {
-        if (error == 0) unreadable.erase(unreadable.lower_bound(lba), unreadable.lower_bound(lba + count));
-        return end(error);
-      };
+      makes_readable(w.lba, w.pieces.size());
     }
-    for (auto& z : out.home_zeros)
+    for (auto& z : out.home_zeros) {
       add(Disk::home_zero, z.token, [this, z] {
         ASSERT_LE((z.lba.v + z.blocks) * block_size, data.size());
         std::memset(data.data() + z.lba.v * block_size, 0, z.blocks * block_size);
       });
+      makes_readable(z.lba, z.blocks);
+    }
     for (auto& s : out.home_syncs) {
       EXPECT_EQ(pending(Disk::home_write) + pending(Disk::home_zero), 0u) << "a sync covers only what has ended";
       add(Disk::home_sync, s.token, [] {});
