@@ -169,11 +169,9 @@ void Primary::advance() {
   retry_stalled();
   maybe_seal();
   if (demoting_ && !open_.empty()) try_seal();
-  for (Peer& p : peers_) {
-    pump(p);
-    pump_sync(p);
-  }
+  for (Peer& p : peers_) pump(p);
   advance_acks();
+  for (Peer& p : peers_) pump_sync(p);  // may have waited for what was committed just now
   tell_suspension();
   update_tail_limit();
 }
@@ -344,8 +342,10 @@ void Primary::begin(Peer& peer, RecordNo common_end) {
   v_.out.sends.push_back(Send{peer.config.id, Begin{peer.epoch, from, forced_since(from.lsn), successor_of(from.lsn)}});
   v_.out.notices.push_back({false, fmt::format("peer {} is connected at {}", peer.config.id, from.lsn.v),
                             NoticeKind::connected, peer.config.id});
+  const Link* link = v_.find_link(peer.config.id);
+  peer.incomplete = peer.incomplete && !link->state;
   // An earlier resync was not finished, and what of it has arrived is not known here.
-  if (const Link* link = v_.find_link(peer.config.id); link->state && link->state->inconsistent) {
+  if (link->state && link->state->inconsistent) {
     bool vouched = vouches(*link->state);
     start_sync(peer, from.lsn, !vouched || !bitmap_reaches(peer, link->state->base), true);
     peer.sync->nothing = vouched && link->state->base >= from.lsn;

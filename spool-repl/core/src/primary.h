@@ -100,7 +100,10 @@ class Primary {
     };
     std::optional<Sync> sync;
     RecordNo refill = 0;  // it had lost what it had acknowledged: it holds everything again when durable up to here
-    bool filling() const { return sync.has_value() || refill > durable_end; }
+    // A resync into it was begun, on this connection or an earlier one, and it has not said that it is consistent: its acks
+    // tell of the records that came meanwhile, and of nothing before them.
+    bool incomplete = false;
+    bool filling() const { return incomplete || refill > durable_end; }
     bool sync_whole = true, sync_compare = true;  // as SyncBegin offered
     RecordNo sync_hold = 0;  // SyncBegin named the tail before this record: it stays until the peer answers
     RecordNo sent_end = 0, received_end = 0, durable_end = 0;  // 0: not known since this process started
@@ -197,6 +200,7 @@ class Primary {
 
   // resync.cc: the source's side
   void begin_resync(Peer& peer);
+  void begin_filling(Peer& peer);
   void pump_sync(Peer& peer);
   void start_sync(Peer& peer, Lsn base, bool whole, bool compare);
   void choose_blocks(Peer& peer);

@@ -34,7 +34,14 @@ bool Primary::bitmap_reaches(const Peer& peer, Lsn content) const {
   return d && d->slot().known && d->slot().since.lsn <= content;
 }
 
+// Nothing that is known of it counts until it is consistent: its marks stay as they are, and collect what comes.
+void Primary::begin_filling(Peer& peer) {
+  peer.incomplete = true;
+  v_.find_link(peer.config.id)->covered_end = 0;
+}
+
 void Primary::begin_resync(Peer& peer) {
+  begin_filling(peer);
   peer.sync_hold = std::max(v_.log.first(), v_.readable_from);
   const Link* link = v_.find_link(peer.config.id);
   bool unfinished = link->state && link->state->inconsistent;
@@ -66,6 +73,7 @@ void Primary::handle(Peer& peer, const SyncReady& m) {
 }
 
 void Primary::start_sync(Peer& peer, Lsn base, bool whole, bool compare) {
+  begin_filling(peer);
   Peer::Sync& s = peer.sync.emplace();
   s.base = base;
   // Its data area may hold, in part, whatever was committed before: all of that is in the log here by now, committed or not.
@@ -246,6 +254,7 @@ void Primary::peer_state(ReplicaId id, const NodeState& state) {
   Peer* peer = find_peer(id);
   if (!peer || !peer->sync || state.inconsistent || !peer->sync->end_sent) return;
   peer->sync.reset();
+  peer->incomplete = false;
   v_.out.notices.push_back({false, fmt::format("resync of replica {} is finished", id), NoticeKind::resync_finished, id});
 }
 
