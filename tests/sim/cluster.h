@@ -45,6 +45,7 @@ struct Violation {
 struct SimArbiter {
   std::optional<core::EpochValue> value;
   bool reachable = true;
+  unsigned late = 0;  // changes that are on their way after their answer was given up
 };
 
 class Cluster {

@@ -241,7 +241,7 @@ void Cluster::perform_arbiter(Node& n, const core::ArbiterRequest& r) {
   if (fate == 1 || fate == 2) {
     coverage_.hit(fate == 1 ? "arbiter: answer lost" : "arbiter: applied late");
     if (fate == 1) apply();
-    else schedule(below(20000), [apply] { apply(); });
+    else arbiter_.late++, schedule(below(20000), [this, apply] { arbiter_.late--, apply(); });
     return answer(Outcome::unknown);
   }
   schedule(20 + below(2000), [answer, apply] { answer(apply()); });

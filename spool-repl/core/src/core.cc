@@ -71,7 +71,7 @@ Result<std::unique_ptr<Core>> Core::create(const Config& config, RecoveredLog re
     Volume& v = parts->volume;
     ReplicaSet in_sync = v.recorded().in_sync;
     parts->role.emplace<Primary>(v, parts->checkpointer, parts->repair)
-        .start({v.newest_epoch() + 1, Uuid::generate(random)}, in_sync, std::nullopt, false);
+        .start({v.newest_epoch() + 1, Uuid::generate(random)}, in_sync, std::nullopt, epoch_after(v.recorded().epoch));
     v.out.role_changes.push_back({Role::primary});
   } else {
     parts->role.emplace<Secondary>(parts->volume, parts->checkpointer);
@@ -175,13 +175,13 @@ void Core::Parts::step(const Discard& e) {
 void Core::Parts::become_primary() {
   Promotion::Granted g = std::move(*granted);
   granted.reset();
-  if (volume.inconsistent) volume.accept_loss();
+  if (volume.inconsistent || volume.refill_until().v != 0) volume.accept_loss();
   auto& p = role.emplace<Primary>(volume, checkpointer, repair);
   volume.out.notices.push_back({g.by_force, g.text, NoticeKind::role, volume.sb.replica, g.epoch.counter});
   volume.out.role_changes.push_back({Role::primary});
   if (g.command) volume.out.commands.push_back({*g.command, true, g.text});
   tell_state(true);
-  p.start(g.epoch, g.in_sync, std::move(g.value), g.by_force);
+  p.start(g.epoch, g.in_sync, std::move(g.value), g.flags());
 }
 
 void Core::Parts::become_secondary() {

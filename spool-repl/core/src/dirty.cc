@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "twinloft/base/check.h"
 
@@ -36,8 +37,41 @@ std::span<const std::uint64_t> DirtyMap::page(std::uint64_t no) const {
   return std::span(words_).subspan(first, std::min<std::uint64_t>(bitmap_page_words, words_.size() - first));
 }
 
+void DirtyMap::part(const Epoch& epoch, const LogMark& mark) {
+  if (!slot_.known || mark.lsn < slot_.since.lsn) return;
+  slot_.since_epoch = epoch;
+  slot_.since = mark;
+  fresh_.assign(words_.size(), 0);
+}
+
+void DirtyMap::since_is_durable(Lsn since) {
+  if (fresh_.empty() || since < slot_.since.lsn) return;
+  words_ = std::exchange(fresh_, {});
+  count_ = 0;
+  for (std::size_t p = 0; p < pages_.size(); ++p) count_page(p);
+}
+
+// After its marks have become fewer.
+void DirtyMap::count_page(std::size_t no) {
+  std::uint64_t marks = 0;
+  for (std::uint64_t w : page(no)) marks += static_cast<std::uint64_t>(std::popcount(w));
+  count_ += marks;
+  marked_[no] = marks != 0;
+  if (pages_[no] & marked_there) pages_[no] |= exceeds;
+  else if (marks == 0) pages_[no] = 0;
+}
+
+void DirtyMap::set_bits(std::vector<std::uint64_t>& words, Lba lba, std::uint64_t blocks) {
+  for (std::uint64_t at = lba.v, end = lba.v + blocks; at < end;) {
+    std::uint64_t n = std::min(64 - at % 64, end - at);
+    words[at / 64] |= low_bits(n) << (at % 64);
+    at += n;
+  }
+}
+
 void DirtyMap::mark(Lba lba, std::uint64_t blocks) {
   if (slot_.peer == 0) return;
+  if (!fresh_.empty()) set_bits(fresh_, lba, blocks);
   std::uint64_t at = lba.v, end = lba.v + blocks;
   TL_CHECK(end <= volume_blocks_);
   while (at < end) {
@@ -60,7 +94,9 @@ void DirtyMap::covered(const Epoch& epoch, const LogMark& mark, bool clean) {
   slot_.known = true;
   slot_.since_epoch = epoch;
   slot_.since = mark;
-  if (!clean || count_ == 0) return;
+  if (!clean) return;
+  fresh_.clear();
+  if (count_ == 0) return;
   for (std::size_t p = 0; p < marked_.size(); ++p) {
     if (!marked_[p]) continue;
     std::size_t first = p * bitmap_page_words;
@@ -72,6 +108,7 @@ void DirtyMap::covered(const Epoch& epoch, const LogMark& mark, bool clean) {
 }
 
 void DirtyMap::forget() {
+  fresh_.clear();
   slot_.known = false;
   slot_.since_epoch = {};
   slot_.since = {};

@@ -90,7 +90,8 @@ void Primary::consider_change() {
   for (const Peer& p : peers_) {
     bool away = p.connection == ConnectionState::Connecting || p.connection == ConnectionState::StandAlone;
     // One that is being filled anew holds nothing that counts, and it is here and knows that: no policy speaks for it.
-    if ((away && may_go_on) || p.filling()) set &= ~set_of(p.config.id);
+    bool filled_now = p.connection == ConnectionState::Connected && p.filling();
+    if ((away && may_go_on) || filled_now) set &= ~set_of(p.config.id);
   }
   if (set != in_sync_ && static_cast<unsigned>(std::popcount(set)) >= v_.config.min_in_sync) {
     forced_alone_ = false;
@@ -151,12 +152,14 @@ void Primary::apply_change() {
       v_.out.notices.push_back({false, fmt::format("replica {} is in sync, epoch {}", p.config.id, granted.epoch.counter),
                                 NoticeKind::member_added, p.config.id, granted.epoch.counter});
     }
-    if (left & set_of(p.config.id))
+    if (left & set_of(p.config.id)) {
+      v_.note_parting(*v_.find_link(p.config.id));
       v_.out.notices.push_back({true, fmt::format("going on without replica {}, epoch {}", p.config.id,
                                                   granted.epoch.counter),
                                 NoticeKind::member_removed, p.config.id, granted.epoch.counter});
+    }
   }
-  begin_epoch(granted.epoch, granted.in_sync);
+  begin_epoch(granted.epoch, granted.in_sync, epoch_after(epoch_));
 }
 
 void Primary::go_on_alone() { forced_alone_ = true; }

@@ -28,10 +28,13 @@ Primary::Primary(Volume& volume, Checkpointer& checkpointer, Repair& repair)
   if (log.committed_end() > log.first()) acked_serial_ = log.at(log.committed_end() - 1).serial;
 }
 
-void Primary::start(const Epoch& epoch, ReplicaSet in_sync, std::optional<EpochValue> value, bool by_force) {
+void Primary::start(const Epoch& epoch, ReplicaSet in_sync, std::optional<EpochValue> value, std::uint32_t flags) {
   value_ = std::move(value);
+  promoted_at_ = v_.log.end();
+  for (const Link& l : v_.links)
+    if (!(in_sync & set_of(l.config.id))) v_.note_parting(l);
   update_tail_limit();
-  begin_epoch(epoch, in_sync, by_force ? std::uint32_t{epoch_by_force} : 0);
+  begin_epoch(epoch, in_sync, flags);
   for (const Link& l : v_.links)
     if (l.up) peer_up(l.config.id);
 }
@@ -265,7 +268,7 @@ void Primary::handle(Peer& peer, const MatchState& m) {
     // durable here, or begun there. Where nothing can have been acknowledged in it without this node, a newer epoch
     // takes over; the replica itself refuses what would cut off more than that. An arbiter knows all epochs.
     if (v_.config.arbiter == Arbiter::manual && !change_) {
-      begin_epoch({m.last_epoch.counter + 1, Uuid::generate(v_.random)}, in_sync_);
+      begin_epoch({m.last_epoch.counter + 1, Uuid::generate(v_.random)}, in_sync_, epoch_after(epoch_));
       peer.epoch = epoch_;
       v_.out.sends.push_back(Send{peer.config.id, MatchRequest{epoch_}});
       return;
@@ -274,6 +277,7 @@ void Primary::handle(Peer& peer, const MatchState& m) {
   }
   peer.peer_commit = m.commit;
   peer.peer_last = m.last.lsn;
+  peer.peer_epoch = m.last_epoch;
   if (auto end = v_.log.find(m.last)) return begin(peer, *end);
   // Candidates are our own records at or after the oldest point that the peer can name.
   peer.low = std::max(v_.log.first(), v_.log.end_upto({m.tail.lsn.v == 0 ? 0 : m.tail.lsn.v - 1}));
@@ -322,6 +326,21 @@ ReplicaId Primary::successor_of(Lsn lsn) const {
   return 0;
 }
 
+// Whether an epoch behind this point was granted by somebody who had seen that one, which may be in no log here.
+bool Primary::is_heir(Lsn lsn, const Epoch& other) const {
+  return std::any_of(v_.sb.epochs.begin(), v_.sb.epochs.end(),
+                     [&](const EpochEntry& e) { return e.start > lsn && comes_after(e.flags, other); });
+}
+
+// What a member has acknowledged. One that was created anew may have acknowledged whatever was in the log here at the promotion:
+// how much of that is committed is not known after a restart.
+Lsn Primary::held_by(const Peer& peer) const {
+  if (!required(peer.config.id)) return {};
+  RecordNo end = v_.log.committed_end();
+  if (peer.peer_last.v == 0) end = std::max(end, promoted_at_);
+  return v_.log.mark_before(end).lsn;
+}
+
 void Primary::begin(Peer& peer, RecordNo common_end) {
   if (common_end < v_.readable_from) return begin_resync(peer);
   LogMark from = v_.log.mark_before(common_end);
@@ -339,7 +358,8 @@ void Primary::begin(Peer& peer, RecordNo common_end) {
   // Until its first ack nothing is known to be durable there beyond what it acknowledged before.
   peer.durable_end = std::min(peer.durable_end, common_end);
   peer.received_end = peer.durable_end;
-  v_.out.sends.push_back(Send{peer.config.id, Begin{peer.epoch, from, forced_since(from.lsn), successor_of(from.lsn)}});
+  v_.out.sends.push_back(Send{peer.config.id, Begin{peer.epoch, from, forced_since(from.lsn), successor_of(from.lsn),
+                                                    is_heir(from.lsn, peer.peer_epoch), held_by(peer)}});
   v_.out.notices.push_back({false, fmt::format("peer {} is connected at {}", peer.config.id, from.lsn.v),
                             NoticeKind::connected, peer.config.id});
   const Link* link = v_.find_link(peer.config.id);

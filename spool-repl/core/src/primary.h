@@ -29,8 +29,8 @@ class Primary {
   Primary(const Primary&) = delete;
   Primary& operator=(const Primary&) = delete;
 
-  // Promotion into this epoch, as a record of the log. `value`: what the arbiter holds, where there is one.
-  void start(const Epoch& epoch, ReplicaSet in_sync, std::optional<EpochValue> value, bool by_force);
+  // Promotion into this epoch, as a record of the log. `value`: what the arbiter holds, where there is one. EpochFlags.
+  void start(const Epoch& epoch, ReplicaSet in_sync, std::optional<EpochValue> value, std::uint32_t flags);
   void on_arbiter(const ArbiterAnswer& answer);
   // Go on without the members that are away (manual arbiter, forced by the administrator).
   void go_on_alone();
@@ -113,6 +113,7 @@ class Primary {
     LogMark probe_mark;
     bool low_known = false;
     Lsn peer_commit, peer_last;
+    Epoch peer_epoch;  // newest in its log
     LogMark commit_sent;
     std::string why;
   };
@@ -177,9 +178,11 @@ class Primary {
   bool has_lost_peer() const;
 
   // primary.cc: log, peers, acknowledgements
-  void begin_epoch(const Epoch& epoch, ReplicaSet in_sync, std::uint32_t flags = 0);
+  void begin_epoch(const Epoch& epoch, ReplicaSet in_sync, std::uint32_t flags);
   bool forced_since(Lsn lsn) const;
   ReplicaId successor_of(Lsn lsn) const;
+  bool is_heir(Lsn lsn, const Epoch& other) const;
+  Lsn held_by(const Peer& peer) const;
   void log_epoch();
   void maybe_seal();
   bool try_seal();
@@ -249,6 +252,7 @@ class Primary {
   ReplicaSet before_ = 0;    // set before epoch_, while epoch_'s record is not durable on in_sync_
   std::uint32_t epoch_flags_ = 0;
   RecordNo epoch_end_ = 0;   // one past epoch_'s record
+  RecordNo promoted_at_ = 0; // one past what was in the log before this primary's first record
   bool epoch_logged_ = false;
   std::optional<EpochValue> value_;  // the arbiter's, as far as known here
   struct Change {

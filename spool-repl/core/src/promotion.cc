@@ -42,6 +42,7 @@ std::string Promotion::obstacle() const {
   if (promised_to_ != 0 && v_.now < promised_until_)
     return fmt::format("replica {} is being promoted", promised_to_);
   if (force_) return "";
+  if (std::string why = made_anew(); !why.empty()) return why;
   EpochEntry newest = newest_known();
   if (!(newest.in_sync & set_of(self)) && v_.config.arbiter == Arbiter::manual)
     return fmt::format("replica {} is not in sync: epoch {} went on with {} and may have acknowledged what is missing here. "
@@ -63,6 +64,22 @@ std::string Promotion::obstacle() const {
   if (!away.empty())
     return fmt::format("not reachable, and maybe Primary: replica {}. Connect it, or make sure that it is down and use "
                        "--force", away);
+  return "";
+}
+
+// A replica whose disk was replaced has the id of one that was a member, and nothing else. What others hold need not be known
+// as committed: one that was restarted may learn that only from this one.
+std::string Promotion::made_anew() const {
+  if (v_.refill_until().v != 0)
+    return fmt::format("replica {} was created anew and has not got back all that it had: acknowledged writes up to LSN {} may be "
+                       "missing, it has {}. Connect the replica that fills it, promote that one, or use --force and lose them",
+                       v_.sb.replica, v_.refill_until().v, v_.log.last_mark().lsn.v);
+  if (v_.log.last_mark().lsn.v > 0) return "";
+  ReplicaSet members = newest_known().in_sync;
+  for (const Link& l : v_.links)
+    if (l.state && l.state->last.lsn.v > 0 && (members & set_of(l.config.id)))
+      return fmt::format("replica {} is empty, and replica {} is not: promote that one and let this one be filled, or use --force "
+                         "and lose what it has", v_.sb.replica, l.config.id);
   return "";
 }
 
@@ -221,7 +238,8 @@ void Promotion::grant(const Epoch& epoch, ReplicaSet in_sync) {
   if (force_ && newest.in_sync != set_of(v_.sb.replica))
     text += fmt::format(". By force: what was acknowledged by {} and had not reached this replica is missing; it will "
                         "show as split brain when they connect", set_text(newest.in_sync & ~set_of(v_.sb.replica)));
-  granted_ = Granted{epoch, in_sync, v_.config.arbiter == Arbiter::external ? desired_ : std::nullopt, force_, command_, text};
+  granted_ = Granted{epoch, in_sync, v_.config.arbiter == Arbiter::external ? desired_ : std::nullopt, force_, newest.epoch,
+                     command_, text};
   command_.reset();
 }
 

@@ -23,7 +23,9 @@ class Promotion {
     ReplicaSet in_sync = 0;
     std::optional<EpochValue> value;
     bool by_force = false;
+    Epoch after;  // the newest that was known when it was granted
     std::optional<Token> command;
+    std::uint32_t flags() const { return epoch_after(after) | (by_force ? std::uint32_t{epoch_by_force} : 0); }
     std::string text;
   };
 
@@ -46,6 +48,7 @@ class Promotion {
   enum class Phase { idle, claiming, reading, swapping };
   EpochEntry newest_known() const;
   std::string obstacle() const;
+  std::string made_anew() const;
   std::string objection(ReplicaSet set) const;
   void claimed();
   void grant(const Epoch& epoch, ReplicaSet in_sync);

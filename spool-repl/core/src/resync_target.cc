@@ -37,7 +37,10 @@ std::string Secondary::objection(const SyncBegin& m) const {
     return e.start > common && (e.flags & epoch_by_force);
   });
   auto next = std::find_if(m.epochs.begin(), m.epochs.end(), [&](const EpochEntry& e) { return e.start > common; });
-  return split_brain({common, {}}, forced || common.v == 0, next == m.epochs.end() ? 0 : next->writer);
+  bool heir = std::any_of(m.epochs.begin(), m.epochs.end(), [&](const EpochEntry& e) {
+    return e.start > common && comes_after(e.flags, v_.recorded().epoch);
+  });
+  return split_brain({common, {}}, forced || common.v == 0, next == m.epochs.end() ? 0 : next->writer, heir);
 }
 
 void Secondary::handle(SyncBegin& m) {

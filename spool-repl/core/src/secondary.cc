@@ -119,7 +119,7 @@ void Secondary::answer_match() {
 // What lies beyond the common record may go only if nobody can rely on it: not while it is known to be committed, and
 // not where the newest epoch here does without that primary. Where it counts that primary, everything acknowledged up to
 // its beginning was on that primary's disk when it began (that is what joining means), and everything since needed it.
-std::string Secondary::split_brain(LogMark common, bool forced_there, ReplicaId successor) const {
+std::string Secondary::split_brain(LogMark common, bool forced_there, ReplicaId successor, bool heir) const {
   if (common.lsn < v_.commit_lsn())
     return fmt::format("split brain: {} is committed here, and the last record that both have is {}", v_.commit_lsn().v,
                        common.lsn.v);
@@ -128,12 +128,13 @@ std::string Secondary::split_brain(LogMark common, bool forced_there, ReplicaId 
   EpochEntry newest = v_.recorded();
   if (newest.in_sync & set_of(primary_)) return "";
   // The epoch that came after the common record was written by somebody whom ours counts: that one held everything ours
-  // acknowledged, and so does whoever came after it. With an arbiter any granted epoch will do, since all are one chain, also
-  // if a joining is in no log. Force breaks the chain, on either side.
+  // acknowledged, and so does whoever came after it. Or it was granted in view of ours, to a member of the set that counted then
+  // (`heir`): the log that shows this may have been cut. With an arbiter any granted epoch will do, since all are one chain,
+  // also if a joining is in no log. Force breaks the chain, on either side.
   bool forced_here = std::any_of(v_.sb.epochs.begin(), v_.sb.epochs.end(), [&](const EpochEntry& e) {
     return e.start > common.lsn && e.start <= last && (e.flags & epoch_by_force);
   });
-  bool heir = successor != 0 && (newest.in_sync & set_of(successor));
+  heir = heir || (successor != 0 && (newest.in_sync & set_of(successor)));
   bool granted = v_.config.arbiter == Arbiter::external && newest.epoch.counter < epoch_.counter;
   if ((heir || granted) && !forced_there && !forced_here) return "";
   return fmt::format("split brain: epoch {} went on here without replica {}, and the last record that both have is {}",
@@ -155,10 +156,12 @@ void Secondary::handle(const Begin& m) {
     return refuse(fmt::format("it is at epoch {}, and epoch {} has been here already", m.epoch.counter, seen.counter));
   auto common = v_.log.find(m.from);
   if (!common) return refuse(fmt::format("it wants to go on from {}, which is not in the log here", m.from.lsn.v));
-  if (std::string why = split_brain(m.from, m.by_force, m.successor); !why.empty()) return refuse(std::move(why));
+  if (std::string why = split_brain(m.from, m.by_force, m.successor, m.heir); !why.empty()) return refuse(std::move(why));
   begun_ = true;
   cut_to_ = m.from;
-  if (*common == v_.log.end() && cut_ == Cut::none) return connected();
+  bool lost = m.holds > m.from.lsn;
+  if (lost) v_.note_refill(m.holds);  // durable before the first of those records is taken
+  if (*common == v_.log.end() && cut_ == Cut::none && !lost) return connected();
   if (cut_ == Cut::archiving) return;  // goes on when that has ended
   cut_ = Cut::waiting_for_journal;
   try_cut();
@@ -305,6 +308,7 @@ void Secondary::handle(const Refuse& m) {
 
 void Secondary::advance() {
   bound_discard();
+  v_.settle_refill();
   try_cut();
   try_reset();
   take_backlog();

@@ -42,7 +42,7 @@ class Secondary {
   void match(ReplicaId id, const MatchRequest& message);
   void answer_match();
   void forget_primary();
-  std::string split_brain(LogMark common, bool forced_there, ReplicaId successor) const;
+  std::string split_brain(LogMark common, bool forced_there, ReplicaId successor, bool heir) const;
   void handle(const Probe& message);
   void handle(const Begin& message);
   void handle(RecordMessage& message);

@@ -109,6 +109,8 @@ Status Volume::load(RecoveredLog recovered) {
   std::erase_if(sb.epochs, [&](const EpochEntry& e) { return e.start > log.last_mark().lsn; });
   log.set_committed_end(commit_end);
   home_end = commit_end;
+  // Committed or not, who knows: the process before may have written some of it home, and not have synced that.
+  if (commit_end < log.end()) distrusts_disk = true;
   return {};
 }
 
@@ -130,6 +132,13 @@ void Volume::note_covered() {
     if (!d || l.covered_end < log.first()) continue;
     d->covered(log.epoch_before(l.covered_end), log.mark_before(l.covered_end), l.covered_end == log.committed_end());
   }
+}
+
+void Volume::note_parting(const Link& l) {
+  DirtyMap* d = find_dirty(l.config.id);
+  if (!d || l.covered_end < log.first() || l.covered_end != log.committed_end()) return;
+  d->part(log.epoch_before(l.covered_end), log.mark_before(l.covered_end));
+  write_superblock(for_parting);
 }
 
 // Between two moves of the tail only this is possible: what is known already moves with the tail, so that it is durable
@@ -277,7 +286,7 @@ void Volume::write_superblock(Purpose purpose) {
 void Volume::start_superblock_write() {
   sb.generation++;
   sb.commit = commit_lsn();
-  for (std::size_t i = 0; i < dirty.size(); ++i) sb.dirty[i] = dirty[i].slot();
+  for (std::size_t i = 0; i < dirty.size(); ++i) sb.dirty[i] = dirty[i].slot(), since_in_flight_[i] = dirty[i].slot().since.lsn;
   superblock_in_flight_ = superblock_wanted_;
   superblock_wanted_ = 0;
   out.superblock_writes.push_back({make_token(TokenKind::superblock, sb.generation), sb});
@@ -289,14 +298,24 @@ unsigned Volume::on_superblock_written(int error) {
     return 0;
   }
   // A purpose that has come up again meanwhile is done only with the write that is still to come.
+  for (std::size_t i = 0; i < dirty.size(); ++i) dirty[i].since_is_durable(since_in_flight_[i]);
   unsigned done = superblock_in_flight_ & ~superblock_wanted_;
   superblock_in_flight_ = 0;
   if (superblock_wanted_ != 0) start_superblock_write();
   return done;
 }
 
+void Volume::note_refill(Lsn until) {
+  // A resync under way says more than this.
+  if (sb.inconsistent_until != base_unknown) sb.inconsistent_until = std::max(sb.inconsistent_until, until);
+}
+
+void Volume::settle_refill() {
+  if (!inconsistent && log.mark_before(log.durable_end()).lsn >= sb.inconsistent_until) sb.inconsistent_until = {};
+}
+
 void Volume::accept_loss() {
-  out.notices.push_back({true, fmt::format("acknowledged writes behind LSN {} that the damaged journal held are given up",
+  out.notices.push_back({true, fmt::format("acknowledged writes behind LSN {} that this replica has lost are given up",
                                            log.last_mark().lsn.v), NoticeKind::other, sb.replica});
   inconsistent = false;
   sb.inconsistent_source = {};

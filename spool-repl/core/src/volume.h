@@ -46,10 +46,14 @@ class Volume {
   SendRecord record_message(ReplicaId peer, const Epoch& epoch, const LogRecord& record) const;
 
   // The superblock goes out as it is when the write starts; one is in flight at a time.
-  enum Purpose : unsigned { for_tail = 1, for_cut = 2, for_reset = 4, for_consistent = 8 };
+  enum Purpose : unsigned { for_tail = 1, for_cut = 2, for_reset = 4, for_consistent = 8, for_parting = 16 };
   void write_superblock(Purpose purpose);
   unsigned on_superblock_written(int error);  // the purposes that are now durable; 0 on failure
 
+  // This replica had lost what it had acknowledged, and is no member's equal before its log reaches this point again; 0 if none.
+  Lsn refill_until() const { return inconsistent ? Lsn{} : sb.inconsistent_until; }
+  void note_refill(Lsn until);    // durable with the next superblock
+  void settle_refill();           // forgets it once the log is there
   void accept_loss();  // what is here is the volume from now on, although it was Inconsistent
   void fail_device(std::string reason);
 
@@ -63,6 +67,7 @@ class Volume {
   DirtyMap* find_dirty(ReplicaId id);
   const DirtyMap* find_dirty(ReplicaId id) const { return const_cast<Volume*>(this)->find_dirty(id); }
   void note_covered();
+  void note_parting(const Link& link);  // it counts no more: what is written from now on is told from what it has
   void learn(const Link& link);  // of one of which nothing was known: that it has everything now
   NodeState node_state(bool primary) const;
   void refuse_link(ReplicaId id, const std::string& reason);
@@ -81,8 +86,8 @@ class Volume {
   bool inconsistent = false;     // as the superblock says, or would say at worst
   // Inconsistent not for a resync but because its journal lost what it had: all of that comes as records.
   bool damaged() const { return inconsistent && sb.inconsistent_until != base_unknown; }
-  // The process began with a resync unfinished. What an earlier one wrote may be readable and yet not durable, also after a
-  // sync that succeeds: an earlier one may have failed.
+  // The process began with a resync unfinished, or with records of which it does not know whether they were committed. What an
+  // earlier one wrote home may be readable and yet not durable, also after a sync that succeeds: an earlier one may have failed.
   bool distrusts_disk = false;
   bool hold_checkpoint = false;  // the log is about to be reset
   RecordNo readable_from = 0;        // records before this one are not to be had from the journal here: it is damaged
@@ -101,6 +106,7 @@ class Volume {
  private:
   void load_dirty(RecoveredLog& recovered);
   unsigned superblock_wanted_ = 0, superblock_in_flight_ = 0;
+  std::array<Lsn, bitmap_slots> since_in_flight_{};  // of each slot, in that superblock
   void start_superblock_write();
 };
 

@@ -52,6 +52,17 @@ std::uint32_t block_crc(const Uuid& volume, Lba lba, ByteSpan block) {
   return crc32c(block, crc32c(seed));
 }
 
+std::uint32_t epoch_after(const Epoch& before) {
+  if (before.id.is_nil()) return 0;
+  std::uint32_t mark;
+  std::memcpy(&mark, before.id.bytes.data(), sizeof mark);
+  return std::max<std::uint32_t>(mark >> epoch_after_shift, 1) << epoch_after_shift;
+}
+
+bool comes_after(std::uint32_t flags, const Epoch& before) {
+  return !before.id.is_nil() && flags >> epoch_after_shift == epoch_after(before) >> epoch_after_shift;
+}
+
 void encode_body_meta(Body& body, std::vector<std::byte>& out) {
   const BodyHeader& h = body.header;
   bool is_epoch = h.type == RecordType::epoch;

@@ -39,6 +39,8 @@ struct Encoder {
     (*this)(m.from);
     w.put(std::uint8_t{m.by_force});
     w.put(m.successor);
+    w.put(std::uint8_t{m.heir});
+    w.put(m.holds.v);
   }
   void operator()(const RecordMessage& m) {
     (*this)(m.epoch);
@@ -195,6 +197,8 @@ struct Decoder {
         m.from = mark();
         m.by_force = r.get<std::uint8_t>() != 0;
         m.successor = r.get<ReplicaId>();
+        m.heir = r.get<std::uint8_t>() != 0;
+        m.holds = lsn();
         return m;
       }
       case 5: return record();

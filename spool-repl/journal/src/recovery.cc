@@ -236,7 +236,7 @@ void make_inconsistent(const Scan& scan, RecoveredLog& log) {
   Epoch at_commit = sb.tail_epoch;
   for (const StoredRecord& r : log.records)
     if (r.body.mark().lsn <= log.commit) at_commit = r.body.header.epoch;
-  Lsn before = sb.inconsistent_source.id.is_nil() ? Lsn{} : sb.inconsistent_until;
+  Lsn before = sb.inconsistent_until;  // of earlier damage, or of a replica that was created anew
   sb.inconsistent_source = {std::max<std::uint64_t>(at_commit.counter, 1), at_commit.id.is_nil() ? sb.volume : at_commit.id};
   sb.inconsistent_until = std::max(before, scan.damage->commit);
   sb.inconsistent_base_epoch = at_commit;

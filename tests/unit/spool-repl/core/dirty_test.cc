@@ -93,6 +93,39 @@ TEST_F(DirtyTest, CoveredInPartKeepsTheMarks) {
   EXPECT_EQ(m.count(), 1u);
 }
 
+// Until the superblock says since when, the disk must go on saying everything.
+TEST_F(DirtyTest, AfterAPartingOnlyWhatCameLaterStaysMarked) {
+  DirtyMap m = map();
+  m.mark(Lba{5}, 1);
+  m.part(epoch(1), {Lsn{9}, {}});
+  EXPECT_EQ(m.slot().since.lsn, Lsn{9});
+  m.mark(Lba{7}, 2);
+  ASSERT_EQ(written(m, DirtyMap::Pages::lacking), 1u);
+  std::vector<std::uint64_t> words(bitmap_page_words);
+  ASSERT_TRUE(decode_bitmap_page(ByteSpan(out[0].bytes), sb.volume, 1, 0, words));
+  EXPECT_EQ(words[0], 0b1'1010'0000u);
+  m.since_is_durable(Lsn{8});
+  EXPECT_EQ(m.count(), 3u) << "a superblock from before the parting";
+  m.since_is_durable(Lsn{9});
+  EXPECT_EQ(m.count(), 2u);
+  EXPECT_EQ(m.words()[0], 0b1'1000'0000u);
+  EXPECT_EQ(written(m, DirtyMap::Pages::any_change), 1u) << "the disk has a mark too many";
+  m.since_is_durable(Lsn{12});
+  EXPECT_EQ(m.count(), 2u) << "once is enough";
+}
+
+TEST_F(DirtyTest, APartingThatIsMadeUpForLeavesNothingBehind) {
+  DirtyMap m = map();
+  m.mark(Lba{5}, 1);
+  m.part(epoch(1), {Lsn{9}, {}});
+  m.mark(Lba{7}, 1);
+  m.covered(epoch(1), {Lsn{20}, {}}, true);
+  EXPECT_EQ(m.count(), 0u);
+  m.since_is_durable(Lsn{20});
+  m.mark(Lba{8}, 1);
+  EXPECT_EQ(m.count(), 1u);
+}
+
 TEST_F(DirtyTest, AnUnknownOneIsKnownOnceNothingIsMissing) {
   DirtyMap m({3, false, {}, {}}, 0, sb.volume_blocks, {});
   m.mark(Lba{5}, 1);

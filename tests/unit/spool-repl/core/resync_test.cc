@@ -132,10 +132,62 @@ TEST_F(ResyncTest, AReplacedReplicaIsNotPromotedOverTheOneThatHasTheData) {
   exchange();
   auto refused = promote(2);
   ASSERT_TRUE(refused && !refused->ok);
-  EXPECT_NE(refused->text.find("replica 1 holds acknowledged writes"), std::string::npos) << refused->text;
+  EXPECT_NE(refused->text.find("replica 2 is empty, and replica 1 is not"), std::string::npos) << refused->text;
   ASSERT_TRUE(promote(1)->ok);
   checkpoint(1), checkpoint(2);
   EXPECT_EQ(node(2).data, node(1).data);
+}
+
+// The member was restarted and does not know what of its log is committed; only the other one could tell.
+TEST_F(ResyncTest, AnEmptyReplicaIsNotPromotedOverARestartedMember) {
+  make(2);
+  connect_all();
+  exchange();
+  ASSERT_TRUE(promote(1)->ok);
+  disconnect(1, 2);
+  node(2).restart();
+  delivered[1] = node(2).sent.size();
+  ASSERT_EQ(status(node(2)).commit, Lsn{0});
+  ASSERT_GT(status(node(2)).last, Lsn{0});
+  lose_disk(1);
+  connect(1, 2);
+  exchange();
+  auto refused = promote(1);
+  ASSERT_TRUE(refused && !refused->ok);
+  EXPECT_NE(refused->text.find("replica 1 is empty, and replica 2 is not"), std::string::npos) << refused->text;
+  EXPECT_TRUE(promote(2)->ok);
+}
+
+// The journal reaches back to the beginning, so a new disk is filled by records: until it has those that its predecessor had
+// acknowledged it is a prefix like any other to look at, and must not be promoted.
+TEST_F(ResyncTest, AReplicaThatWasMadeAnewIsNotPromotedWithAPartOfTheLog) {
+  make(2);
+  connect_all();
+  exchange();
+  ASSERT_TRUE(promote(1)->ok);
+  for (int i = 0; i < 6; ++i) fill(1, 10 * static_cast<std::uint64_t>(i), 10 * static_cast<std::uint64_t>(i) + 5, 20 + i);
+  disconnect(1, 2);
+  lose_disk(2);
+  node(2).held = [](Disk kind) { return kind == Disk::journal_write; };
+  connect(1, 2);
+  exchange();
+  node(2).held = nullptr;
+  while (status(node(2)).durable < Lsn{3}) ASSERT_TRUE(node(2).complete_one());
+  ASSERT_LT(status(node(2)).durable, status(node(1)).last);
+  disconnect(1, 2);
+  node(2).restart();
+  delivered[1] = node(2).sent.size();
+  auto refused = promote(2);
+  ASSERT_TRUE(refused && !refused->ok);
+  EXPECT_NE(refused->text.find("replica 2 was created anew and has not got back"), std::string::npos) << refused->text;
+  connect(1, 2);
+  exchange();
+  EXPECT_EQ(status(node(2)).durable, status(node(1)).last);
+  disconnect(1, 2);
+  refused = promote(2);
+  ASSERT_TRUE(refused && !refused->ok);
+  EXPECT_EQ(refused->text.find("created anew"), std::string::npos) << refused->text;
+  ASSERT_TRUE(promote(2, true)->ok);
 }
 
 TEST_F(ResyncTest, ASourceThatCannotReadSaysSo) {
@@ -153,13 +205,14 @@ TEST_F(ResyncTest, ASourceThatCannotReadSaysSo) {
 
 struct BitmapTest : ResyncTest {
   // Replica 2 has been away while the others went on, for longer than the journal reaches back.
-  void leave_behind(std::size_t count) {
+  void leave_behind(std::size_t count, bool uncommitted = false) {
     make(count, Arbiter::manual, OnPeerLoss::go_on);
     connect_all();
     exchange();
     ASSERT_TRUE(promote(1)->ok);
     fill(1, 0, 300, 3);
     for (ReplicaId id = 1; id <= count; ++id) checkpoint(id);
+    if (uncommitted) fill(1, 0, 1, 4);  // replica 2 hears of the commit, and has no record behind it that says so
     for (ReplicaId id = 1; id <= count; ++id)
       if (id != 2) disconnect(2, id);
     exchange();
@@ -319,6 +372,52 @@ TEST_F(BitmapTest, ConsistentComesAfterASync) {
   node(2).held = nullptr;
   exchange();
   EXPECT_FALSE(status(node(2)).inconsistent);
+}
+
+// What it acknowledges while it is filled are records, and says nothing of the blocks that are still missing.
+TEST_F(BitmapTest, AcksDuringAResyncThatIsCutOffProveNothing) {
+  leave_behind(2);
+  node(2).held = [](Disk kind) { return kind == Disk::home_write || kind == Disk::home_zero; };
+  connect(1, 2);
+  exchange();
+  fill(1, 600, 610, 77);
+  ASSERT_EQ(status(node(1)).peers[0].durable, status(node(1)).last);
+  disconnect(1, 2);
+  checkpoint(1);
+  EXPECT_GE(status(node(1)).peers[0].dirty_blocks, 78u);
+  node(2).held = nullptr;
+  connect(1, 2);
+  exchange();
+  expect_equal();
+}
+
+// Records that a restart finds uncommitted may have been committed, and be home in a cache that was never synced.
+TEST_F(BitmapTest, AfterARestartWithUncommittedRecordsEqualBlocksAreWrittenAgain) {
+  leave_behind(2, true);
+  node(2).restart();
+  ASSERT_LT(status(node(2)).commit, status(node(2)).last);
+  delivered[1] = node(2).sent.size();
+  node(2).held = [](Disk kind) { return kind == Disk::superblock; };
+  connect(1, 2);
+  exchange();
+  disconnect(1, 2);
+  node(2).held = nullptr;
+  exchange();
+  connect(1, 2);
+  node(2).held = [](Disk kind) { return kind == Disk::home_sync; };
+  exchange();
+  ASSERT_TRUE(status(node(2)).inconsistent);
+  disconnect(1, 2);
+  node(2).held = nullptr;
+  exchange();
+  std::size_t from = node(1).sent.size();
+  std::uint64_t before = status(node(2)).home_blocks_written;
+  connect(1, 2);
+  exchange();
+  EXPECT_GT(messages<SyncCheck>(1, from), 0u);
+  EXPECT_EQ(blocks_sent(1, from), 0u) << "all of it is there";
+  EXPECT_GE(status(node(2)).home_blocks_written - before, 78u) << "and is written again";
+  expect_equal();
 }
 
 // ---- a damaged journal ---------------------------------------------------------------------------------------------

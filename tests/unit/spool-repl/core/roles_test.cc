@@ -122,6 +122,34 @@ TEST_F(RolesTest, ADemotionBringsEverythingAlong) {
   EXPECT_EQ(out, in);
 }
 
+// Replica 1 went on alone, in an epoch that is in no other log. Whether that was known to whoever was promoted since decides.
+TEST_F(RolesTest, AnEpochThatWasKnownAtThePromotionIsNoSplitBrain) {
+  for (bool heir : {false, true}) {
+    make(2, Arbiter::manual, OnPeerLoss::go_on);
+    connect_all();
+    exchange();
+    ASSERT_TRUE(promote(1)->ok);
+    write_flush(1, 0);
+    exchange();
+    LogMark common;
+    for (const PeerMessage& m : node(1).sent)
+      if (auto* commit = std::get_if<Commit>(&m)) common = commit->mark;
+    disconnect(1, 2);
+    exchange();
+    ASSERT_EQ(status(node(1)).in_sync, set_of(1));
+    node(1).restart();
+    Lsn alone = status(node(1)).last;
+    ASSERT_GT(alone, common.lsn);
+    Epoch newer{status(node(1)).epoch.counter + 5, Uuid::generate(node(1).random)};
+    node(1).step(PeerUp{2});
+    node(1).input(2, MatchRequest{newer});
+    node(1).input(2, Begin{newer, common, false, 2, heir, {}});
+    while (node(1).complete_one()) {}
+    EXPECT_EQ(status(node(1)).peers[0].split_brain, !heir) << status(node(1)).peers[0].why;
+    EXPECT_EQ(status(node(1)).last, heir ? common.lsn : alone);
+  }
+}
+
 // ---- going on without a member -------------------------------------------------------------------------------------
 
 TEST_F(RolesTest, GoingOnAloneIsARecordBeforeItIsAnAcknowledgement) {

@@ -27,6 +27,10 @@ class DirtyMap {
   // That replica has everything up to here; `clean`: and no record behind it is committed here.
   void covered(const Epoch& epoch, const LogMark& mark, bool clean);
   void forget();  // nothing is known of it any more
+  // It leaves, having everything that is committed here: what is marked from now on is told from what was marked before, and
+  // that goes as soon as the superblock with this `since` is durable. So the marks are exactly what came after the parting.
+  void part(const Epoch& epoch, const LogMark& mark);
+  void since_is_durable(Lsn since);
 
   // Pages that lack a mark on the disk; or those too that have marks there which are gone here.
   enum class Pages { lacking, any_change };
@@ -36,6 +40,8 @@ class DirtyMap {
   // On the disk: lacks a mark, has a mark that is gone here, has any mark at all.
   enum PageState : std::uint8_t { lacks = 1, exceeds = 2, marked_there = 4 };
   std::span<const std::uint64_t> page(std::uint64_t no) const;
+  static void set_bits(std::vector<std::uint64_t>& words, Lba lba, std::uint64_t blocks);
+  void count_page(std::size_t no);
 
   DirtySlot slot_;
   std::uint32_t number_;
@@ -44,6 +50,7 @@ class DirtyMap {
   std::vector<std::uint8_t> pages_;      // PageState
   std::vector<std::uint8_t> marked_;     // pages with marks here
   std::uint64_t count_ = 0;
+  std::vector<std::uint64_t> fresh_;     // marked since part(), while that is not durable
 };
 
 // Whether the history with this table of epochs, which goes on to `end`, holds the record that ends at `lsn` in `epoch`.

@@ -43,6 +43,10 @@ struct Extent {
 enum EpochFlags : std::uint32_t {
   epoch_by_force = 1,  // an administrator's word stands in for the arbiter's: others may hold what this history lacks
 };
+// The bits above: a mark of the newest epoch that was known, in any log, when this one was granted; 0 where there was none.
+inline constexpr unsigned epoch_after_shift = 1;
+std::uint32_t epoch_after(const Epoch& before);               // as flags
+bool comes_after(std::uint32_t flags, const Epoch& before);
 
 // Contents of an epoch record: the first record that a new primary writes, and every change of the in-sync set.
 struct EpochChange {

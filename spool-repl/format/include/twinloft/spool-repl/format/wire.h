@@ -46,6 +46,8 @@ struct Begin {
   LogMark from;
   bool by_force = false;  // some epoch of the primary's behind that record was, or may have been, promoted by force
   ReplicaId successor = 0;  // who wrote the first epoch behind that record; 0: there is none
+  bool heir = false;        // some epoch behind that record was granted after the newest in the secondary's log
+  Lsn holds{};              // what the secondary has acknowledged before, as a member; 0: nothing that counts
   bool operator==(const Begin&) const = default;
 };
 // One body. On the wire: meta length, meta, payload.
