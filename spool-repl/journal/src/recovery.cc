@@ -98,11 +98,11 @@ class Scanner {
     }
     std::uint64_t offset = sb_.ring_offset + pos_.v % sb_.ring_bytes;
     if (upto > last_.lsn)
-      scan_.damage = Damage{last_.lsn, upto, commit, offset,
+      scan_.damage = Damage{last_.lsn, upto, commit, pos_, offset,
                             fmt::format("the journal is damaged after LSN {} (offset {}), and everything up to LSN {} was "
                                         "durable once", last_.lsn.v, offset, upto.v)};
     else if (unreadable_)
-      scan_.damage = Damage{last_.lsn, last_.lsn + 1, commit, offset,
+      scan_.damage = Damage{last_.lsn, last_.lsn + 1, commit, pos_, offset,
                             fmt::format("the journal cannot be read after LSN {} (offset {}): {}", last_.lsn.v, offset,
                                         *unreadable_)};
     scan_.log.commit = std::min(scan_.log.commit, last_.lsn);
@@ -244,10 +244,12 @@ void make_inconsistent(const Scan& scan, RecoveredLog& log) {
 }
 
 // A sector that could not be read can be once it is written. Otherwise every later start would find damage behind the log's end.
-Status make_readable(ports::BlockFile& journal, const Superblock& sb, std::uint64_t offset) {
+// The record that it belonged to may begin anywhere in the free part of the ring. What is still in the log was read a moment
+// ago, and is not touched.
+Status make_readable(ports::BlockFile& journal, const Superblock& sb, JournalPos from) {
   AlignedBuffer block(block_size);
-  std::uint64_t end = std::min(offset + std::uint64_t{record_blocks_max} * block_size, sb.ring_offset + sb.ring_bytes);
-  for (; offset < end; offset += block_size) {
+  for (std::uint64_t pos = from.v; pos < sb.tail_pos.v + sb.ring_bytes; pos += block_size) {
+    std::uint64_t offset = sb.ring_offset + pos % sb.ring_bytes;
     if (journal.read(offset, block.span())) continue;
     std::memset(block.span().data(), 0, block_size);
     TL_TRY(journal.write(offset, block.span()));
@@ -265,7 +267,7 @@ Result<RecoveredVolume> recover(ports::BlockFile& journal, ports::BlockFile& dat
     if (!on_damage)
       return fail(Errc::corrupt, "{}: {}. Nothing was changed", journal.name(), scan.damage->text);
     TL_TRY(on_damage(*scan.damage));
-    TL_TRY(make_readable(journal, loaded.superblock, scan.damage->offset));
+    TL_TRY(make_readable(journal, loaded.superblock, scan.damage->end));
   }
   RecoveredVolume out{std::move(scan.log), {}};
   TL_TRY_ASSIGN(out.report.blocks_replayed, Replay(journal, data, out.log).run());

@@ -311,6 +311,27 @@ TEST(Recovery, AnUnreadableRecordIsDamageWhereverItIs) {
   }
 }
 
+// The record does not fit before the ring's end: the log ends there, and the sector lies at the ring's beginning.
+TEST(Recovery, AnUnreadableRecordAtTheRingsBeginningIsReadableAfterwards) {
+  Replica r;
+  while (r.head.v + 160 * block_size < r.sb.ring_bytes) r.append({{0, 150, 1}});
+  r.move_tail_to_head();
+  auto last = r.append({{0, 100, 2}});
+  auto wrapped = r.append({{0, 180, 3}});
+  ASSERT_GE(wrapped.pos.v, r.sb.ring_bytes);
+  std::uint64_t bad = wrapped.offset + 170 * block_size;
+  bool readable = false;
+  r.journal.fails = [&](std::uint64_t offset, std::uint64_t count, bool write) {
+    bool there = offset <= bad && bad < offset + count;
+    readable = readable || (there && write);
+    return there && !readable;
+  };
+  auto out = recover(r.journal, r.data, [](const Damage&) { return Status(); });
+  ASSERT_TRUE(out) << out.error().message;
+  EXPECT_EQ(out->log.records.back().body.mark(), last.mark);
+  EXPECT_TRUE(readable);
+}
+
 TEST(Recovery, DamageBehindTheRingsEndIsFoundToo) {
   Replica r;
   while (r.head.v + 160 * block_size < r.sb.ring_bytes) r.append({{0, 150, 1}});

@@ -20,6 +20,7 @@ struct Damage {
   Lsn after;                 // the last record before it
   Lsn upto;                  // everything up to here was durable, or committed, once
   Lsn commit;                // everything up to here was committed: it may be in the data area, whole or in part
+  JournalPos end;            // of the record before it
   std::uint64_t offset = 0;  // bytes, on the journal device
   std::string text;          // for people
 };
