@@ -74,7 +74,8 @@ std::string Promotion::made_anew() const {
     return fmt::format("replica {} was created anew and has not got back all that it had: acknowledged writes up to LSN {} may be "
                        "missing, it has {}. Connect the replica that fills it, promote that one, or use --force and lose them",
                        v_.sb.replica, v_.refill_until().v, v_.log.last_mark().lsn.v);
-  if (v_.log.last_mark().lsn.v > 0) return "";
+  // An arbiter's value says who counts, see objection(): it may be this one alone, before anything was durable here.
+  if (v_.log.last_mark().lsn.v > 0 || v_.config.arbiter == Arbiter::external) return "";
   ReplicaSet members = newest_known().in_sync;
   for (const Link& l : v_.links)
     if (l.state && l.state->last.lsn.v > 0 && (members & set_of(l.config.id)))
