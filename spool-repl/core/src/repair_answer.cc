@@ -26,7 +26,7 @@ void RepairAnswers::step(Question& q, std::span<const Stream> streams) {
   }
   if (!flows) return;  // a tail is being cut off first
   if (v_.inconsistent || v_.failed) return answer(q, FetchedBlock::Kind::nothing);
-  if (v_.commit_lsn() < q.asked.after) return;
+  if (v_.commit_lsn() < q.asked.after || !v_.home_is_settled()) return;
   auto found = v_.committed.find(q.asked.lba);
   if (found.kind == BlockIndex::Kind::data) return answer(q, FetchedBlock::Kind::data, v_.arena.data(found.slot));
   if (found.kind == BlockIndex::Kind::zeros) return answer(q, FetchedBlock::Kind::zeros);

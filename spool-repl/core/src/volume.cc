@@ -111,6 +111,7 @@ Status Volume::load(RecoveredLog recovered) {
   home_end = commit_end;
   // Committed or not, who knows: the process before may have written some of it home, and not have synced that.
   if (commit_end < log.end()) distrusts_disk = true;
+  recovered_end = log.last_mark().lsn;
   return {};
 }
 

@@ -83,6 +83,10 @@ class Volume {
   Log log;
   BlockIndex committed;      // committed content that the data area lacks; serial = LSN of the record's end
   RecordNo home_end = 1;     // everything before is durable in the data area
+  // End of the log when the process began. An earlier one may have known more of it to be committed, and may have died while it
+  // wrote that home: until it is committed here too, such blocks are right in memory only.
+  Lsn recovered_end;
+  bool home_is_settled() const { return commit_lsn() >= std::min(recovered_end, log.last_mark().lsn); }
   bool inconsistent = false;     // as the superblock says, or would say at worst
   // Inconsistent not for a resync but because its journal lost what it had: all of that comes as records.
   bool damaged() const { return inconsistent && sb.inconsistent_until != base_unknown; }

@@ -263,6 +263,31 @@ TEST_F(RepairTest, WhoHasCommittedLessAnswersLater) {
   EXPECT_EQ(answers[0].content, filled(block_size, 8));
 }
 
+// What lies in the data area may be of a record that is not known to be committed any more, and torn.
+TEST_F(RepairTest, AReplicaThatHasStartedAnswersWhenItKnowsWhatItHolds) {
+  make_and_settle(2);
+  fill(1, 5, 6, 8);
+  Lsn last = status(node(1)).last;
+  disconnect(1, 2);
+  node(2).restart();
+  lose_messages(1), lose_messages(2);
+  ASSERT_LT(status(node(2)).commit, last);
+  connect(1, 2);
+  for (int i = 0; i < 20; ++i) {  // all but the commit point
+    run_disk(2);
+    while (delivered[1] < node(2).sent.size()) node(1).input(2, node(2).sent[delivered[1]++]);
+    while (delivered[0] < node(1).sent.size() && !std::holds_alternative<Commit>(node(1).sent[delivered[0]]))
+      node(2).input(1, node(1).sent[delivered[0]++]);
+  }
+  ASSERT_TRUE(delivered[0] < node(1).sent.size() && !said<Begin>(1).empty());
+  node(2).input(1, FetchBlock{status(node(1)).epoch, 1000, Lba{5}, status(node(2)).commit});
+  run_disk(2);
+  EXPECT_TRUE(said<FetchedBlock>(2).empty());
+  exchange();
+  ASSERT_EQ(said<FetchedBlock>(2).size(), 1u);
+  EXPECT_EQ(said<FetchedBlock>(2)[0].content, filled(block_size, 8));
+}
+
 // A secondary must not get ahead of itself: what is committed elsewhere is not committed here yet.
 TEST_F(RepairTest, ContentCountsOnceItIsCommittedHere) {
   make_and_settle(2);
