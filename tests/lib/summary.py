@@ -13,7 +13,7 @@ def tests_of(file):
     """(build, name, seconds, passed, text) of each test."""
     for case in xml.parse(file).getroot().iter("testcase"):
         failure = case.find("failure")
-        said = (failure.get("message") or "failed") if failure is not None else case.get("status")
+        said = (failure.get("message") or "failed, or its time was up") if failure is not None else case.get("status")
         output = (case.findtext("system-out") or "").rstrip().splitlines()
         yield file.stem, case.get("name"), float(case.get("time") or 0), case.get("status") == "run", "\n".join([said, *output[-LINES:]])
 
