@@ -57,7 +57,7 @@ TEST_F(LoopDevice, is_attached_measured_and_detached) {
 }
 
 TEST_F(LoopDevice, autoclear_ends_with_the_last_that_holds_it) {
-  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  ASSERT_EQ(geteuid(), 0u) << "needs root";
   auto attached = attach_loop(file, {.block_bytes = 4096, .direct_io = false, .autoclear = true});
   ASSERT_TRUE(attached) << attached.error().message;
   device = attached->device;

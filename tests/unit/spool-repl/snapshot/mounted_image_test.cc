@@ -40,7 +40,7 @@ class MountedImageTest : public testing::Test {
     directory = tmp ? tmp : "/var/tmp";
   }
   void SetUp() override {
-    if (::geteuid() != 0 || ::access("/dev/fuse", R_OK | W_OK) != 0) GTEST_SKIP() << "needs root and FUSE";
+    ASSERT_TRUE(::geteuid() == 0 && ::access("/dev/fuse", R_OK | W_OK) == 0) << "needs root and FUSE";
   }
   // A namespace belongs to a thread: the test's own one keeps its mounts.
   template <class F>
