@@ -177,11 +177,11 @@ void Core::Parts::become_primary() {
   granted.reset();
   if (volume.inconsistent || volume.refill_until().v != 0) volume.accept_loss();
   auto& p = role.emplace<Primary>(volume, checkpointer, repair);
-  volume.out.notices.push_back({g.by_force, g.text, NoticeKind::role, volume.sb.replica, g.epoch.counter});
+  volume.out.notices.push_back({(g.flags & epoch_by_force) != 0, g.text, NoticeKind::role, volume.sb.replica, g.epoch.counter});
   volume.out.role_changes.push_back({Role::primary});
   if (g.command) volume.out.commands.push_back({*g.command, true, g.text});
   tell_state(true);
-  p.start(g.epoch, g.in_sync, std::move(g.value), g.flags());
+  p.start(g.epoch, g.in_sync, std::move(g.value), g.flags);
 }
 
 void Core::Parts::become_secondary() {

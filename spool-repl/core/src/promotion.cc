@@ -231,6 +231,14 @@ std::string Promotion::objection(ReplicaSet set) const {
   return "";
 }
 
+// Names an epoch of whose acknowledgements none is missing here. That is the newest known, which counts this replica. If its
+// record lies in another log only, that log will be cut, and then it is the one before which has to find itself named.
+std::uint32_t Promotion::flags_after(const EpochEntry& newest) const {
+  bool logged = newest.epoch == v_.recorded().epoch;
+  std::uint32_t after = logged ? epoch_after(newest.epoch) : newest.flags & ~std::uint32_t{epoch_by_force};
+  return after | (force_ ? std::uint32_t{epoch_by_force} : 0);
+}
+
 void Promotion::grant(const Epoch& epoch, ReplicaSet in_sync) {
   phase_ = Phase::idle;
   why_not_.clear();
@@ -239,7 +247,7 @@ void Promotion::grant(const Epoch& epoch, ReplicaSet in_sync) {
   if (force_ && newest.in_sync != set_of(v_.sb.replica))
     text += fmt::format(". By force: what was acknowledged by {} and had not reached this replica is missing; it will "
                         "show as split brain when they connect", set_text(newest.in_sync & ~set_of(v_.sb.replica)));
-  granted_ = Granted{epoch, in_sync, v_.config.arbiter == Arbiter::external ? desired_ : std::nullopt, force_, newest.epoch,
+  granted_ = Granted{epoch, in_sync, v_.config.arbiter == Arbiter::external ? desired_ : std::nullopt, flags_after(newest),
                      command_, text};
   command_.reset();
 }

@@ -22,10 +22,8 @@ class Promotion {
     Epoch epoch;
     ReplicaSet in_sync = 0;
     std::optional<EpochValue> value;
-    bool by_force = false;
-    Epoch after;  // the newest that was known when it was granted
+    std::uint32_t flags = 0;  // EpochFlags
     std::optional<Token> command;
-    std::uint32_t flags() const { return epoch_after(after) | (by_force ? std::uint32_t{epoch_by_force} : 0); }
     std::string text;
   };
 
@@ -50,6 +48,7 @@ class Promotion {
   std::string obstacle() const;
   std::string made_anew() const;
   std::string objection(ReplicaSet set) const;
+  std::uint32_t flags_after(const EpochEntry& newest) const;
   void claimed();
   void grant(const Epoch& epoch, ReplicaSet in_sync);
   void ask_arbiter(bool read);

@@ -43,7 +43,7 @@ struct Extent {
 enum EpochFlags : std::uint32_t {
   epoch_by_force = 1,  // an administrator's word stands in for the arbiter's: others may hold what this history lacks
 };
-// The bits above: a mark of the newest epoch that was known, in any log, when this one was granted; 0 where there was none.
+// The bits above: a mark of the epoch that this one was granted after, having everything that was acknowledged in it; 0: none.
 inline constexpr unsigned epoch_after_shift = 1;
 std::uint32_t epoch_after(const Epoch& before);               // as flags
 bool comes_after(std::uint32_t flags, const Epoch& before);
