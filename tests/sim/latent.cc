@@ -21,7 +21,8 @@ void Cluster::make_latent() {
   for (std::uint64_t i = 0; i < places; ++i) {
     std::uint64_t count = std::min(1 + random_.below(longest), volume_blocks_);
     std::uint64_t at = random_.below(volume_blocks_ - count + 1);
-    note(fmt::format("replica {}{}: blocks {} to {} cannot be read", n.id, twice ? fmt::format(" and {}", other.id) : "", at, at + count - 1));
+    std::string whose = twice ? fmt::format("{} and {}", n.id, other.id) : std::to_string(n.id);
+    note(fmt::format("replica {}: blocks {} to {} cannot be read", whose, at, at + count - 1));
     for (std::uint64_t b = at; b < at + count; ++b) {
       n.data.make_unreadable(b * block_size);
       if (twice) other.data.make_unreadable(b * block_size);
@@ -66,7 +67,8 @@ void Cluster::check_read_error(Node& n, std::uint64_t lba, std::uint64_t blocks,
   restore(n, lba, blocks);
   bool in_time = std::chrono::microseconds(now_us_ - before.at) < fetch_timeout_;
   if (before.must_succeed && in_time && before.disturbances == disturbances_)
-    violated(fmt::format("{} of blocks {} to {} fails although nothing has happened to a replica that has them", what, lba, lba + blocks - 1));
+    violated(fmt::format("{} of blocks {} to {} fails although nothing has happened to a replica that has them", what, lba,
+                         lba + blocks - 1));
 }
 
 void Cluster::restore(Node& n, std::uint64_t lba, std::uint64_t blocks) {

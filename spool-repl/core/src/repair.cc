@@ -206,7 +206,8 @@ void Repair::tell_news() {
                               NoticeKind::repaired, news_.from});
   if (news_.lost > 0)
     v_.out.notices.push_back({true, fmt::format("{} cannot be read, and no replica that is connected can give the content: "
-                                                "reads of it fail until one that has it is back, or it is written", blocks(news_.lost, news_.first_lost)),
+                                                "reads of it fail until one that has it is back, or it is written",
+                                                blocks(news_.lost, news_.first_lost)),
                               NoticeKind::unreadable});
   news_ = {};
   quiet_until_ = v_.now + news_every;

@@ -1,7 +1,8 @@
 // The answers to other replicas that cannot read a block of their own data area (repair.h says why they are right).
 //
-// A question waits until this replica has committed as much as the asking one, and all that its data area may hold; then for one read; it is dropped with its
-// connection. At most questions_max wait: beyond that the oldest, which its asker has given up by then, is dropped.
+// A question waits until this replica has committed as much as the asking one, and all that its data area may hold; then for one
+// read. It is dropped with its connection. At most questions_max wait: beyond that the oldest, which its asker has given up by
+// then, is dropped.
 #pragma once
 
 #include <deque>

@@ -166,7 +166,8 @@ TEST_F(RepairTest, APeerThatSaysNothingIsWaitedForOnlySoLong) {
   node(1).pass_time(Duration(1));
   EXPECT_EQ(node(1).done.at(id), EIO);
   // The answer comes after all: nobody waits for it, and it is no offence.
-  node(1).input(2, FetchedBlock{said<FetchBlock>(1).back().epoch, said<FetchBlock>(1).back().seq, FetchedBlock::Kind::data, Lsn{1}, filled(block_size, 9)});
+  FetchBlock question = said<FetchBlock>(1).back();
+  node(1).input(2, FetchedBlock{question.epoch, question.seq, FetchedBlock::Kind::data, Lsn{1}, filled(block_size, 9)});
   EXPECT_TRUE(node(1).closed.empty());
   EXPECT_EQ(status(node(1)).repaired_blocks, 0u);
 }
