@@ -73,11 +73,11 @@ bool is_trace(std::string_view field) {
 
 namespace {
 
-// Where the field at `at` ends: behind its last line. npos where it may go on behind `text`.
-std::size_t field_end(std::string_view text, std::size_t at) {
+// Where the field at `at` ends: behind its last line. npos where it may go on behind `text`, which is not `all`.
+std::size_t field_end(std::string_view text, std::size_t at, bool all) {
   for (;;) {
     std::size_t lf = text.find('\n', at);
-    if (lf == text.npos || lf + 1 == text.size()) return text.npos;
+    if (lf == text.npos || lf + 1 == text.size()) return all ? text.size() : text.npos;
     at = lf + 1;
     if (text[at] != ' ' && text[at] != '\t') return at;
   }
@@ -85,19 +85,21 @@ std::size_t field_end(std::string_view text, std::size_t at) {
 
 }  // namespace
 
-std::size_t trace_length(std::string_view start) {
+std::size_t trace_length(std::string_view start, bool all) {
   start = start.substr(0, trace_bytes_max);
-  for (std::size_t at = 0;;) {
-    std::size_t end = field_end(start, at);
-    if (end == start.npos || !is_trace(start.substr(at, end - at))) return at;
+  std::size_t at = 0;
+  while (at < start.size()) {
+    std::size_t end = field_end(start, at, all);
+    if (end == start.npos || !is_trace(start.substr(at, end - at))) break;
     at = end;
   }
+  return at;
 }
 
 std::string without_delivered_to(std::string_view trace) {
   std::string out;
   for (std::size_t at = 0; at < trace.size();) {
-    std::size_t end = std::min(field_end(trace, at), trace.size());
+    std::size_t end = field_end(trace, at, true);
     std::string_view field = trace.substr(at, end - at);
     if (!starts_with_nocase(field, "Delivered-To:")) out += field;
     at = end;
@@ -142,12 +144,12 @@ void ContentHasher::update(ByteSpan data) {
   start_ += as_text(data);
   if (start_.size() < trace_bytes_max) return;
   started_ = true;
-  take(std::string_view(start_).substr(trace_length(start_)));
+  take(std::string_view(start_).substr(trace_length(start_, false)));
   start_.clear();
 }
 
 ContentDigest ContentHasher::finish() {
-  if (!started_) take(std::string_view(start_).substr(trace_length(start_)));
+  if (!started_) take(std::string_view(start_).substr(trace_length(start_, true)));
   if (last_ != '\n' || pending_cr_ > 0) put("\n");
   if (!head_taken_) out_.head = first_.digest();
   out_.content = whole_.digest();

@@ -100,7 +100,7 @@ class LmtpTarget final : public Target {
     while (n < 0 && errno == EINTR);
     if (n < 0) return fail_errno(errno, "message {} of the bundle", message.number);
     start.resize(static_cast<std::size_t>(n));
-    std::size_t trace = trace_length(start), skipped = 0;
+    std::size_t trace = trace_length(start, start.size() < trace_bytes_max), skipped = 0;
     stuffer.feed(without_delivered_to(std::string_view(start).substr(0, trace)), out);
     Status sent = read_pieces(content, [&](ByteSpan piece) -> Result<bool> {
       std::size_t skip = std::min(trace - skipped, piece.size());

@@ -75,7 +75,7 @@ TEST(Digest, LongMessagesAndTheirHead) {
 }
 
 TEST(Digest, WhereTheTraceEnds) {
-  auto behind = [](const std::string& text) { return text.substr(trace_length(text)); };
+  auto behind = [](const std::string& text) { return text.substr(trace_length(text, false)); };
   EXPECT_EQ(behind("Return-Path: <a>\nSubject: x\n\n"), "Subject: x\n\n");
   EXPECT_EQ(behind("RETURN-path: <a>\r\ndelivered-to: b\r\n c\r\nSubject: x\r\n\r\n"), "Subject: x\r\n\r\n");
   EXPECT_EQ(behind("X-Original-To: a\nEnvelope-To: b\n\nbody\n"), "\nbody\n");
@@ -85,7 +85,12 @@ TEST(Digest, WhereTheTraceEnds) {
                             "Return-Path:", "Return-Path: x\n", "Delivered-To : x\n\n", ""})
     EXPECT_EQ(behind(stays), stays);
   std::string endless = "Delivered-To: x\nReturn-Path: " + std::string(trace_bytes_max, 'a') + "\n\n";
-  EXPECT_EQ(trace_length(endless), 16u) << "a field that does not end where it is looked for is content";
+  EXPECT_EQ(trace_length(endless, false), 16u) << "a field that does not end where it is looked for is content";
+}
+
+TEST(Digest, AnEmptyMessageIsEmptyAlsoWithATrace) {
+  for (const char* trace : {"Return-Path: <>\nDelivered-To: x\n", "Return-Path: <>\n", "Received: by y\n\twith LMTP id 1"})
+    EXPECT_EQ(digest(trace).content, digest("").content) << trace;
 }
 
 TEST(Digest, DeliveredToIsTakenOutForARedelivery) {

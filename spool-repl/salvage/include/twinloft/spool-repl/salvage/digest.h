@@ -43,8 +43,9 @@ inline constexpr std::size_t trace_bytes_max = 8192;
 // The first bytes of the content, whose digest tells most messages apart without reading them to the end.
 inline constexpr std::size_t head_bytes = 4096;
 
-// Bytes of the leading trace fields. `start`: the message's first bytes, trace_bytes_max of them or all there are.
-std::size_t trace_length(std::string_view start);
+// Bytes of the leading trace fields. `start`: the message's first bytes, trace_bytes_max of them or more; where it has fewer,
+// `all` of it.
+std::size_t trace_length(std::string_view start, bool all);
 // These fields without those that name a recipient, for a message that is delivered once more.
 std::string without_delivered_to(std::string_view trace);
 

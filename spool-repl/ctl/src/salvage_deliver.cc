@@ -1,0 +1,147 @@
+// `spool-repl salvage deliver`: on the winner of a split brain, delivers the mail of the loser's bundle, each message once.
+#include <fmt/format.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <boost/program_options.hpp>
+#include <cstring>
+#include <optional>
+
+#include "commands.h"
+#include "salvage_text.h"
+#include "twinloft/spool-repl/net/address.h"
+#include "twinloft/spool-repl/salvage/deliver.h"
+
+namespace twinloft::repl::ctl {
+
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr const char* usage_text =
+    "usage: spool-repl salvage deliver --bundle DIR --spool DIR (--copy | --lmtp ADDRESS) [options]\n"
+    "\n"
+    "Delivers the mail of a bundle that `spool-repl salvage extract` made of the losing side: what the winner lacks, once. Run\n"
+    "it again after any failure; it goes on where it was.\n"
+    "\n"
+    "  --bundle DIR         the bundle\n"
+    "  --spool DIR          where the winner's volume is mounted\n"
+    "  --copy               write into the Maildirs: folders, flags and times are kept\n"
+    "  --lmtp ADDRESS       deliver to this LMTP server: host:port, [address]:port or unix:/path. It puts everything into the\n"
+    "                       inbox, as new mail\n"
+    "  --domain DOMAIN      with --lmtp: for users whose Maildirs do not tell their domain\n"
+    "  --timeout SECONDS    with --lmtp: for the server's next reply (300), four times that for the one to a message\n"
+    "  --certain            leave the messages that may have been acknowledged before the parting already\n"
+    "  --any-spool          also where --spool has no .twinloft-spool, or another volume's\n"
+    "  --dry-run            say what would be delivered, and change nothing\n"
+    "  --list               name every message, not only those that need somebody\n"
+    "  --json               all of it as JSON\n"
+    "\n"
+    "Exit: 0 the winner has everything; 1 failed, nothing was delivered; 2 some messages could not be delivered: run it again;\n"
+    "64 usage; 69 another one is running, or the bundle is not finished.\n";
+
+struct Options {
+  std::string bundle, spool, lmtp;
+  std::uint64_t timeout_s = 300;
+  bool copy = false, certain = false, list = false, json = false;
+  salvage::DeliverOptions deliver;
+};
+
+int complain(const Error& error, int exit_code) {
+  fmt::print(stderr, "spool-repl salvage deliver: {}\n", error.message);
+  return exit_code;
+}
+
+int complain_usage(std::string_view what) {
+  fmt::print(stderr, "spool-repl salvage deliver: {}\n{}", what, usage_text);
+  return exit_usage;
+}
+
+void add_options(po::options_description& known, Options& o) {
+  auto option = known.add_options();
+  option("bundle", po::value(&o.bundle))("spool", po::value(&o.spool))("lmtp", po::value(&o.lmtp));
+  option("domain", po::value(&o.deliver.domain))("timeout", po::value(&o.timeout_s))("copy", po::bool_switch(&o.copy));
+  option("certain", po::bool_switch(&o.certain))("any-spool", po::bool_switch(&o.deliver.any_spool));
+  option("dry-run", po::bool_switch(&o.deliver.dry_run))("list", po::bool_switch(&o.list))("json", po::bool_switch(&o.json))("help", "");
+}
+
+std::optional<int> parse_deliver(const std::vector<std::string>& arguments, Options& o) {
+  constexpr std::uint64_t timeout_max_s = 24 * 3600;
+  po::options_description known;
+  add_options(known, o);
+  po::variables_map found;
+  try {
+    auto style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
+    po::store(po::command_line_parser(arguments).options(known).positional({}).style(style).run(), found);
+    po::notify(found);
+  } catch (const po::error& e) {
+    return complain_usage(e.what());
+  }
+  if (found.contains("help")) {
+    fmt::print("{}", usage_text);
+    return exit_ok;
+  }
+  if (o.bundle.empty() || o.spool.empty()) return complain_usage("--bundle and --spool are needed");
+  if (o.copy == !o.lmtp.empty()) return complain_usage("either --copy or --lmtp");
+  if (o.lmtp.empty() && (!o.deliver.domain.empty() || found.count("timeout"))) return complain_usage("--domain and --timeout are for --lmtp");
+  if (o.timeout_s == 0 || o.timeout_s > timeout_max_s) return complain_usage("--timeout: 1 to 86400 seconds");
+  o.deliver.uncertain = !o.certain;
+  return std::nullopt;
+}
+
+Result<salvage::LmtpServer> lmtp_server(const std::string& text) {
+  salvage::LmtpServer out;
+  out.text = text;
+  std::string path = text.starts_with("unix:") ? text.substr(5) : text.starts_with("/") ? text : "";
+  if (path.empty()) {
+    TL_TRY_ASSIGN(net::Address address, net::resolve(text));
+    out.address = address.storage;
+    out.length = address.length;
+    return out;
+  }
+  sockaddr_un local{};
+  local.sun_family = AF_UNIX;
+  if (path.size() >= sizeof local.sun_path) return fail(Errc::invalid, "--lmtp {}: a socket's path has at most {} bytes", text, sizeof local.sun_path - 1);
+  std::memcpy(local.sun_path, path.c_str(), path.size() + 1);
+  std::memcpy(&out.address, &local, sizeof local);
+  out.length = sizeof local;
+  return out;
+}
+
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 && name[0] != 0 ? name : "localhost";
+}
+
+Result<salvage::MakeTarget> target_of(const Options& o) {
+  if (o.copy) return salvage::make_copy_target;
+  TL_TRY_ASSIGN(salvage::LmtpServer server, lmtp_server(o.lmtp));
+  std::chrono::seconds timeout(o.timeout_s);
+  return [server, options = salvage::LmtpOptions{host_name(), timeout, 4 * timeout}](int, salvage::FileOps&) {
+    return salvage::make_lmtp_target(server, options);
+  };
+}
+
+void show_deliver_progress(std::uint64_t done, std::uint64_t total) { fmt::print(stderr, "\r{} of {} messages ", done, total); }
+
+}  // namespace
+
+int salvage_deliver(const std::vector<std::string>& arguments) {
+  Options o;
+  if (auto done = parse_deliver(arguments, o)) return *done;
+  auto target = target_of(o);
+  if (!target) return complain(target.error(), exit_usage);
+  auto exit_code = [](const Error& e) { return e.code == Errc::unavailable ? exit_unavailable : exit_failed; };
+  auto bundle = salvage::Bundle::open(o.bundle);
+  if (!bundle) return complain(bundle.error(), exit_code(bundle.error()));
+  bool picture = !o.json && ::isatty(STDERR_FILENO) == 1;
+  auto report = salvage::deliver(*bundle, o.spool, *target, o.deliver,
+                                 picture ? show_deliver_progress : std::function<void(std::uint64_t, std::uint64_t)>());
+  if (picture) fmt::print(stderr, "\n");
+  if (!report) return complain(report.error(), exit_code(report.error()));
+  DeliveryReport shown{o.bundle, bundle->manifest(), *report, !o.copy, o.deliver.dry_run};
+  fmt::print("{}", o.json ? delivery_json(shown) : delivery_text(shown, o.list));
+  return report->open() == 0 ? exit_ok : exit_degraded;
+}
+
+}  // namespace twinloft::repl::ctl
