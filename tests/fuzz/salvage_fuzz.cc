@@ -56,6 +56,7 @@ void message(std::string_view text) {
   TL_CHECK(digest == pieces.finish());
   TL_CHECK(text.size() >= digest.file_bytes_min());
   if (text.starts_with(' ') || text.starts_with('\t')) return;  // it would belong to the field before it
+  if (text.size() + 100 > trace_bytes_max) return;               // a trace that long may end elsewhere once there is more of it
   ContentHasher delivered;
   delivered.update(as_bytes("Return-Path: <>\nDelivered-To: x\nReceived: by y\n\twith LMTP id 1\n"));
   delivered.update(as_bytes(text));

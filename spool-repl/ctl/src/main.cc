@@ -33,6 +33,7 @@ constexpr const char* usage_text =
     "  connect VOLUME       open them again\n"
     "  journal VOLUME       list the records of the journal of a replica that is not being served, check them, or make an\n"
     "                       image of the volume as it was at an LSN (spool-repl journal --help)\n"
+    "  salvage              after a split brain: bring the mail of the losing side to the winner (spool-repl salvage --help)\n"
     "  check-config         read the configuration, look at what it names, and say what is wrong\n"
     "                       (--syntax: look at nothing else)\n"
     "\n"
@@ -106,19 +107,20 @@ std::optional<int> parse(int argc, char** argv, NodeOptions& out) {
   return std::nullopt;
 }
 
-// `journal` has options of its own; what stands before it is kept.
-std::optional<std::vector<std::string>> arguments_of_journal(int argc, char** argv) {
+// Some commands have options of their own; what stands before them is kept.
+std::optional<std::vector<std::string>> arguments_of(std::string_view command, int argc, char** argv) {
   std::vector<std::string> all(argv + 1, argv + argc);
   auto word = all.begin();
   while (word != all.end() && word->starts_with("-")) word += *word == "--config" && word + 1 != all.end() ? 2 : 1;
-  if (word == all.end() || *word != "journal") return std::nullopt;
+  if (word == all.end() || *word != command) return std::nullopt;
   all.erase(word);
   return all;
 }
 
 int run(int argc, char** argv) {
   log_set_program("spool-repl");
-  if (auto journal = arguments_of_journal(argc, argv)) return journal_command(*journal);
+  if (auto journal = arguments_of("journal", argc, argv)) return journal_command(*journal);
+  if (auto salvage = arguments_of("salvage", argc, argv)) return salvage_command(*salvage);
   NodeOptions options;
   if (auto done = parse(argc, argv, options)) return *done;
   const std::string known[] = {"create", "serve", "status", "events", "promote", "demote", "discard",

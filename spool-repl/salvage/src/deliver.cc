@@ -9,6 +9,7 @@
 
 #include "beneath.h"
 #include "mailbox.h"
+#include "read_file.h"
 #include "twinloft/spool-repl/salvage/ledger.h"
 
 namespace twinloft::repl::salvage {
@@ -22,13 +23,12 @@ static_assert(std::size(fate_names) == fates);
 
 Status check_marker(int root, const std::string& spool, const Uuid& volume) {
   auto marker = open_plain_file(root, marker_name);
-  std::string text(100, '\0');
-  ssize_t n = marker ? ::pread(marker->fd.get(), text.data(), text.size(), 0) : -1;
-  text.resize(static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+  auto read = marker ? read_start(marker->fd.get(), 100) : std::unexpected(marker.error());
+  std::string text = read.value_or("");
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
   if (text == volume.text()) return {};
   return fail(Errc::conflict, "{}: its {} {}; the bundle is of volume {}. Is the winner mounted there?", spool, marker_name,
-              n < 0 ? "can not be read" : "says \"" + printable(text) + "\"", volume.text());
+              !read ? "can not be read" : "says \"" + printable(text) + "\"", volume.text());
 }
 
 class Run {

@@ -62,7 +62,8 @@ class Extraction {
   uid_t owner_ = 0;  // of the Maildir that is being looked through
   bool first_pass_ = true;
   std::unordered_set<std::uint64_t> settled_;  // inodes taken, or reported
-  std::optional<FileTime> newest_before_;      // birth of the newest message of before the parting
+  std::vector<std::int64_t> births_s_;           // of the messages whose content is of before the parting
+  std::optional<std::int64_t> newest_before_s_;  // of the newest of them
 };
 
 Status Extraction::check(const PlainFile& file) const {
@@ -113,7 +114,8 @@ Status Extraction::judge(const FoundMaildir& maildir, int box, const MailFile& f
     return {};
   }
   if (!*written) {
-    newest_before_ = std::max(newest_before_.value_or(times->born), times->born);
+    // Without a stored byte nothing is known of when it was written: an empty file, or one that fits into its inode.
+    if (open->about.st_blocks > 0) births_s_.push_back(times->born.seconds);
     return {};
   }
   WallTime changed{times->changed.seconds, static_cast<std::int32_t>(times->changed.ns / 1000)};
@@ -127,7 +129,7 @@ Status Extraction::look_again(const FoundMaildir& maildir, int box, const MailFi
   if (file.box == Box::tmp) return {};
   auto times = times_of(box, file.name);
   if (!times || settled_.contains(times->inode)) return {};
-  if (!may_have_been_on_its_way(*times, *newest_before_, options_.window)) {
+  if (!newest_before_s_ || !may_have_been_on_its_way(*times, *newest_before_s_, options_.window)) {
     ++report_.before;
     return {};
   }
@@ -172,7 +174,8 @@ Result<ExtractReport> Extraction::run(const std::vector<FoundMaildir>& maildirs,
   problems_ = std::move(problems);
   report_.maildirs = shown_.maildirs_total = maildirs.size();
   TL_TRY(visit_all(maildirs, &Extraction::judge));
-  if (newest_before_) TL_TRY(visit_all(maildirs, &Extraction::look_again));
+  newest_before_s_ = newest_birth(births_s_, report_.first_after);
+  TL_TRY(visit_all(maildirs, &Extraction::look_again));
   report_.problems = problems_.take();
   manifest_.volume = options_.volume;
   manifest_.parting = options_.parting;

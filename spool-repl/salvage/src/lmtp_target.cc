@@ -1,7 +1,4 @@
 // make_lmtp_target(): one transaction for each message, over one connection as long as it lasts.
-#include <unistd.h>
-
-#include <cerrno>
 #include <optional>
 
 #include "lmtp_connection.h"
@@ -14,19 +11,29 @@ namespace {
 
 using End = Sent::End;
 
+// Dovecot can store messages compressed (mail_compress); as text they would arrive as rubbish.
+bool is_compressed(std::string_view start) {
+  for (std::string_view magic : {"\x1f\x8b", "BZh", "\x28\xb5\x2f\xfd", "Dovecot-LZ4"})
+    if (start.starts_with(magic)) return true;
+  return false;
+}
+
 Sent answered(const Reply& reply) { return {reply.lasting() ? End::refused : End::deferred, reply.text}; }
 
 class LmtpTarget final : public Target {
  public:
   LmtpTarget(LmtpServer server, LmtpOptions options) : server_(std::move(server)), options_(std::move(options)) {}
 
-  Sent deliver(const Message& message, const std::string& address, int content) override {
+  Sent deliver(const Message&, const std::string& address, int content) override {
     auto path = forward_path(address);
     if (!path) return {End::failed, path.error().message};
+    auto start = read_start(content, trace_bytes_max);
+    if (!start) return {End::failed, start.error().message};
+    if (is_compressed(*start)) return {End::failed, "it is stored compressed, and LMTP has text only: deliver it with --copy"};
     // A server may have closed the connection since: that is found out before anything is handed over.
     if (connection_ && !still_there()) connection_.reset();
     if (auto begun = begin(); !begun) return lost(begun.error(), End::away);
-    return transaction(message, *path, content);
+    return transaction(*path, *start, content);
   }
 
  private:
@@ -56,7 +63,7 @@ class LmtpTarget final : public Target {
     return {};
   }
 
-  Sent transaction(const Message& message, const std::string& path, int content) {
+  Sent transaction(const std::string& path, std::string_view start, int content) {
     for (const std::string& command : {std::string("MAIL FROM:<>") + (eight_bit_ ? " BODY=8BITMIME" : ""), "RCPT TO:<" + path + ">"}) {
       auto reply = connection_->ask(command);
       if (!reply) return lost(reply.error(), End::failed);
@@ -65,7 +72,7 @@ class LmtpTarget final : public Target {
     auto ready = connection_->ask("DATA");
     if (!ready) return lost(ready.error(), End::failed);
     if (ready->code != 354) return refusal(*ready);
-    return hand_over(message, content);
+    return hand_over(start, content);
   }
 
   // 421: the server closes the connection.
@@ -74,8 +81,8 @@ class LmtpTarget final : public Target {
     return answered(reply);
   }
 
-  Sent hand_over(const Message& message, int content) {
-    if (auto sent = send_content(message, content); !sent) {
+  Sent hand_over(std::string_view start, int content) {
+    if (auto sent = send_content(start, content); !sent) {
       // Without the final dot it is no message. The server may have said why it hung up.
       auto why = connection_->reply();
       connection_.reset();
@@ -92,16 +99,11 @@ class LmtpTarget final : public Target {
     return reply->good() ? Sent{End::delivered, reply->text} : refusal(*reply);
   }
 
-  Status send_content(const Message& message, int content) {
+  Status send_content(std::string_view start, int content) {
     DotStuffer stuffer;
-    std::string start(trace_bytes_max, '\0'), out;
-    ssize_t n;
-    do n = ::pread(content, start.data(), start.size(), 0);
-    while (n < 0 && errno == EINTR);
-    if (n < 0) return fail_errno(errno, "message {} of the bundle", message.number);
-    start.resize(static_cast<std::size_t>(n));
+    std::string out;
     std::size_t trace = trace_length(start, start.size() < trace_bytes_max), skipped = 0;
-    stuffer.feed(without_delivered_to(std::string_view(start).substr(0, trace)), out);
+    stuffer.feed(without_delivered_to(start.substr(0, trace)), out);
     Status sent = read_pieces(content, [&](ByteSpan piece) -> Result<bool> {
       std::size_t skip = std::min(trace - skipped, piece.size());
       skipped += skip;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <vector>
 
@@ -18,6 +19,15 @@ Status read_pieces(int fd, const std::function<Result<bool>(ByteSpan)>& take) {
     TL_TRY_ASSIGN(bool more, take(ByteSpan(buffer).first(static_cast<std::size_t>(n))));
     if (!more) return {};
   }
+}
+
+Result<std::string> read_start(int fd, std::size_t bytes) {
+  std::string out;
+  TL_TRY(read_pieces(fd, [&](ByteSpan piece) -> Result<bool> {
+    out += as_text(piece.first(std::min(piece.size(), bytes - out.size())));
+    return out.size() < bytes;
+  }));
+  return out;
 }
 
 }  // namespace twinloft::repl::salvage

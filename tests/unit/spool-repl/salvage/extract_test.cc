@@ -85,7 +85,7 @@ TEST_F(Extract, TheBundleHasTheBytesAndWhereTheyCameFrom) {
 TEST(OnItsWay, WrittenShortlyBeforeTheNewestAndRenamedAfterIt) {
   constexpr std::int64_t newest = 1'000'000;
   auto may = [&](std::int64_t born, std::int64_t changed) {
-    return may_have_been_on_its_way({{}, {newest + changed, 0}, {newest + born, 0}}, {newest, 0}, std::chrono::seconds(300));
+    return may_have_been_on_its_way({{}, {newest + changed, 0}, {newest + born, 0}}, newest, std::chrono::seconds(300));
   };
   EXPECT_TRUE(may(0, 0)) << "the newest itself";
   EXPECT_TRUE(may(-4, 2));
@@ -93,6 +93,25 @@ TEST(OnItsWay, WrittenShortlyBeforeTheNewestAndRenamedAfterIt) {
   EXPECT_FALSE(may(-301, 2)) << "nobody waits so long for a rename";
   EXPECT_FALSE(may(-4, -3)) << "renamed while later ones were still to come";
   EXPECT_TRUE(may(-1, -clock_slack_s));
+}
+
+TEST(OnItsWay, TheNewestOfBeforeTheParting) {
+  WallTime first_after{500, 0};
+  EXPECT_EQ(newest_birth({100, 499, 300}, first_after), 499);
+  EXPECT_EQ(newest_birth({100, 499, 9000}, first_after), 499) << "made of old blocks, later";
+  EXPECT_EQ(newest_birth({100, 499, 300}, std::nullopt), 499);
+  EXPECT_EQ(newest_birth({600, 700}, first_after), 700) << "somebody has set the clock";
+  EXPECT_EQ(newest_birth({}, first_after), std::nullopt);
+}
+
+TEST_F(Extract, AnEmptyFileHidesNothing) {
+  loser_.put(ann + "/new/1.a", message("the newest"));
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  loser_.put(bob + "/new/2.empty", "");
+  run();
+  auto found = taken();
+  EXPECT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0], "uncertain ann@example.org INBOX new/1.a");
 }
 
 TEST_F(Extract, WhatMayHaveBeenOnItsWayIsTakenAndMarked) {

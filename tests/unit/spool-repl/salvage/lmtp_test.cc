@@ -91,6 +91,16 @@ TEST_F(Lmtp, LargeAndOddContent) {
   EXPECT_EQ(server.taken()[1].content, "");
 }
 
+TEST_F(Lmtp, CompressedMailIsNotSent) {
+  FakeLmtp server;
+  for (const char* start : {"\x1f\x8b\x08", "\x28\xb5\x2f\xfd", "BZh9", "Dovecot-LZ4"}) {
+    Sent sent = deliver(server, start);
+    EXPECT_EQ(sent.end, End::failed);
+    EXPECT_NE(sent.detail.find("--copy"), std::string::npos) << sent.detail;
+  }
+  EXPECT_EQ(server.connections(), 0);
+}
+
 TEST_F(Lmtp, OneConnectionForMany) {
   FakeLmtp server;
   auto target = make_lmtp_target(server.server(), {});
