@@ -3,11 +3,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <boost/program_options.hpp>
 #include <cstring>
 #include <optional>
 
-#include "commands.h"
+#include "command_line.h"
 #include "salvage_text.h"
 #include "twinloft/spool-repl/net/address.h"
 #include "twinloft/spool-repl/salvage/deliver.h"
@@ -15,8 +14,6 @@
 namespace twinloft::repl::ctl {
 
 namespace {
-
-namespace po = boost::program_options;
 
 constexpr const char* usage_text =
     "usage: spool-repl salvage deliver --bundle DIR --spool DIR (--copy | --lmtp ADDRESS) [options]\n"
@@ -40,51 +37,33 @@ constexpr const char* usage_text =
     "Exit: 0 the winner has everything; 1 failed, nothing was delivered; 2 some messages could not be delivered: run it again;\n"
     "64 usage; 69 another one is running, or the bundle is not finished.\n";
 
+constexpr std::uint64_t timeout_default_s = 300, timeout_max_s = 24 * 3600;
+const CommandLine command{"spool-repl salvage deliver", usage_text};
+
 struct Options {
   std::string bundle, spool, lmtp;
-  std::uint64_t timeout_s = 300;
+  std::optional<std::uint64_t> timeout_s;
   bool copy = false, certain = false, list = false, json = false;
   salvage::DeliverOptions deliver;
 };
 
-int complain(const Error& error, int exit_code) {
-  fmt::print(stderr, "spool-repl salvage deliver: {}\n", error.message);
-  return exit_code;
-}
-
-int complain_usage(std::string_view what) {
-  fmt::print(stderr, "spool-repl salvage deliver: {}\n{}", what, usage_text);
-  return exit_usage;
-}
-
-void add_options(po::options_description& known, Options& o) {
+void add_options(boost::program_options::options_description& known, Options& o) {
+  namespace po = boost::program_options;
   auto option = known.add_options();
   option("bundle", po::value(&o.bundle))("spool", po::value(&o.spool))("lmtp", po::value(&o.lmtp));
-  option("domain", po::value(&o.deliver.domain))("timeout", po::value(&o.timeout_s))("copy", po::bool_switch(&o.copy));
+  option("domain", po::value(&o.deliver.domain))("timeout", po::value<std::uint64_t>()->notifier([&o](std::uint64_t s) { o.timeout_s = s; }))("copy", po::bool_switch(&o.copy));
   option("certain", po::bool_switch(&o.certain))("any-spool", po::bool_switch(&o.deliver.any_spool));
   option("dry-run", po::bool_switch(&o.deliver.dry_run))("list", po::bool_switch(&o.list))("json", po::bool_switch(&o.json))("help", "");
 }
 
 std::optional<int> parse_deliver(const std::vector<std::string>& arguments, Options& o) {
-  constexpr std::uint64_t timeout_max_s = 24 * 3600;
-  po::options_description known;
+  boost::program_options::options_description known;
   add_options(known, o);
-  po::variables_map found;
-  try {
-    auto style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
-    po::store(po::command_line_parser(arguments).options(known).positional({}).style(style).run(), found);
-    po::notify(found);
-  } catch (const po::error& e) {
-    return complain_usage(e.what());
-  }
-  if (found.contains("help")) {
-    fmt::print("{}", usage_text);
-    return exit_ok;
-  }
-  if (o.bundle.empty() || o.spool.empty()) return complain_usage("--bundle and --spool are needed");
-  if (o.copy == !o.lmtp.empty()) return complain_usage("either --copy or --lmtp");
-  if (o.lmtp.empty() && (!o.deliver.domain.empty() || found.count("timeout"))) return complain_usage("--domain and --timeout are for --lmtp");
-  if (o.timeout_s == 0 || o.timeout_s > timeout_max_s) return complain_usage("--timeout: 1 to 86400 seconds");
+  if (auto done = command.parse(arguments, known)) return done;
+  if (o.bundle.empty() || o.spool.empty()) return command.complain_usage("--bundle and --spool are needed");
+  if (o.copy == !o.lmtp.empty()) return command.complain_usage("either --copy or --lmtp");
+  if (o.lmtp.empty() && (!o.deliver.domain.empty() || o.timeout_s)) return command.complain_usage("--domain and --timeout are for --lmtp");
+  if (o.timeout_s.value_or(1) == 0 || o.timeout_s > timeout_max_s) return command.complain_usage("--timeout: 1 to 86400 seconds");
   o.deliver.uncertain = !o.certain;
   return std::nullopt;
 }
@@ -116,7 +95,7 @@ std::string host_name() {
 Result<salvage::MakeTarget> target_of(const Options& o) {
   if (o.copy) return salvage::make_copy_target;
   TL_TRY_ASSIGN(salvage::LmtpServer server, lmtp_server(o.lmtp));
-  std::chrono::seconds timeout(o.timeout_s);
+  std::chrono::seconds timeout(o.timeout_s.value_or(timeout_default_s));
   return [server, options = salvage::LmtpOptions{host_name(), timeout, 4 * timeout}](int, salvage::FileOps&) {
     return salvage::make_lmtp_target(server, options);
   };
@@ -130,15 +109,15 @@ int salvage_deliver(const std::vector<std::string>& arguments) {
   Options o;
   if (auto done = parse_deliver(arguments, o)) return *done;
   auto target = target_of(o);
-  if (!target) return complain(target.error(), exit_usage);
+  if (!target) return command.complain(target.error(), exit_usage);
   auto exit_code = [](const Error& e) { return e.code == Errc::unavailable ? exit_unavailable : exit_failed; };
   auto bundle = salvage::Bundle::open(o.bundle);
-  if (!bundle) return complain(bundle.error(), exit_code(bundle.error()));
+  if (!bundle) return command.complain(bundle.error(), exit_code(bundle.error()));
   bool picture = !o.json && ::isatty(STDERR_FILENO) == 1;
   auto report = salvage::deliver(*bundle, o.spool, *target, o.deliver,
                                  picture ? show_deliver_progress : std::function<void(std::uint64_t, std::uint64_t)>());
   if (picture) fmt::print(stderr, "\n");
-  if (!report) return complain(report.error(), exit_code(report.error()));
+  if (!report) return command.complain(report.error(), exit_code(report.error()));
   DeliveryReport shown{o.bundle, bundle->manifest(), *report, !o.copy, o.deliver.dry_run};
   fmt::print("{}", o.json ? delivery_json(shown) : delivery_text(shown, o.list));
   return report->open() == 0 ? exit_ok : exit_degraded;

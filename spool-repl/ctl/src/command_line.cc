@@ -1,0 +1,34 @@
+#include "command_line.h"
+
+#include <fmt/format.h>
+
+namespace twinloft::repl::ctl {
+
+namespace po = boost::program_options;
+
+int CommandLine::complain(const Error& error, int exit_code) const {
+  fmt::print(stderr, "{}: {}\n", name, error.message);
+  return exit_code;
+}
+
+int CommandLine::complain_usage(std::string_view what) const {
+  fmt::print(stderr, "{}: {}\n{}", name, what, usage);
+  return exit_usage;
+}
+
+std::optional<int> CommandLine::parse(const std::vector<std::string>& arguments, const po::options_description& known,
+                                      const po::positional_options_description& positional) const {
+  po::variables_map found;
+  try {
+    auto style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
+    po::store(po::command_line_parser(arguments).options(known).positional(positional).style(style).run(), found);
+    po::notify(found);
+  } catch (const po::error& e) {
+    return complain_usage(e.what());
+  }
+  if (!found.contains("help")) return std::nullopt;
+  fmt::print("{}", usage);
+  return exit_ok;
+}
+
+}  // namespace twinloft::repl::ctl

@@ -1,0 +1,27 @@
+// A command of spool-repl that has options of its own.
+#pragma once
+
+#include <boost/program_options.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "commands.h"
+
+namespace twinloft::repl::ctl {
+
+struct CommandLine {
+  const char* name;   // "spool-repl journal"
+  const char* usage;  // what --help prints
+
+  int complain(const Error& error, int exit_code) const;  // returns `exit_code`
+  int complain_usage(std::string_view what) const;
+
+  // Reads `arguments` into what `known` names, `--help` among it; only whole names of options count. An exit code where there is
+  // nothing more to do.
+  std::optional<int> parse(const std::vector<std::string>& arguments, const boost::program_options::options_description& known,
+                           const boost::program_options::positional_options_description& positional = {}) const;
+};
+
+}  // namespace twinloft::repl::ctl
