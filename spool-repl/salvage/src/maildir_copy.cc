@@ -93,10 +93,11 @@ Status Copy::open_folder() {
   return make_boxes(folder_.get());
 }
 
-// Gives to the Maildir's owner what this process has made, in this run or in one that ended before it came to that.
+// Gives to the Maildir's owner what this process has made, in this run or in one that ended before it came to that. A file with
+// another name was not made here: that could be anybody's, linked to by the user.
 Status Copy::give_away(int fd, const Ownership& owner) {
   TL_TRY_ASSIGN(struct stat about, stat_of(fd));
-  if (about.st_uid == ::geteuid()) TL_TRY(ops_.set_owner(fd, owner));
+  if (about.st_uid == ::geteuid() && (S_ISDIR(about.st_mode) || about.st_nlink == 1)) TL_TRY(ops_.set_owner(fd, owner));
   return ops_.sync(fd);
 }
 
@@ -148,6 +149,7 @@ Status Copy::subscribe() {
   std::string text, entry = message_.folder.substr(1);
   auto old = open_plain_file(maildir_.get(), "subscriptions");
   if (!old && old.error().sys != ENOENT) return std::unexpected(std::move(old).error());
+  if (old && old->about.st_uid != owner_.uid) return fail(Errc::denied, "subscriptions belongs to another user");
   if (old)
     TL_TRY(read_pieces(old->fd.get(), [&](ByteSpan piece) -> Result<bool> {
       text += as_text(piece);

@@ -106,6 +106,20 @@ TEST_F(MaildirCopy, AllOfItIsTheMaildirOwners) {
   }
 }
 
+TEST_F(MaildirCopy, NothingOfAnotherUserIsGivenAwayOrShown) {
+  ASSERT_EQ(::geteuid(), 0u) << "this test gives files away: run it as root";
+  winner_.put("secret", "root's own\n");
+  winner_.make_maildir(ann + "/twinloft-salvage.folder");
+  fs::create_hard_link(winner_ / "secret", winner_ / (ann + "/twinloft-salvage.folder/maildirfolder"));
+  fs::create_hard_link(winner_ / "secret", winner_ / (ann + "/subscriptions"));
+  ASSERT_EQ(::chown((winner_ / ann).c_str(), 12345, 12345), 0);
+  loser_.make_maildir(ann + "/.Dev");
+  copied(ann + "/.Dev/new/1.a");
+  EXPECT_EQ(about("secret").st_uid, 0u);
+  EXPECT_EQ(read(winner_ / "secret"), "root's own\n");
+  EXPECT_EQ(about(ann + "/subscriptions").st_nlink, 3u) << "and is not copied";
+}
+
 TEST_F(MaildirCopy, AUserWhoIsGoneStaysGone) {
   fs::remove_all(winner_ / ann);
   EXPECT_NE(refusal(ann + "/new/1.a").find("there is no such Maildir here"), std::string::npos);
