@@ -29,8 +29,9 @@ int serve(const daemon::NodeSettings& node);
 // What comes behind `spool-repl journal`. Offline; needs a configuration only where a volume is named.
 int journal_command(const std::vector<std::string>& arguments);
 
-// What comes behind `spool-repl salvage`, and `spool-repl salvage deliver`.
+// What comes behind `spool-repl salvage`, and behind its two parts. Extraction is offline.
 int salvage_command(const std::vector<std::string>& arguments);
+int salvage_extract(const std::vector<std::string>& arguments);
 int salvage_deliver(const std::vector<std::string>& arguments);
 
 }  // namespace twinloft::repl::ctl

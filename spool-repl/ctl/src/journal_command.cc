@@ -1,7 +1,6 @@
 // `spool-repl journal`: looks at the journal of a replica that is not being served, and makes images from it.
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <boost/program_options.hpp>
@@ -11,6 +10,7 @@
 
 #include "commands.h"
 #include "journal_text.h"
+#include "offline.h"
 #include "twinloft/spool-repl/io/direct_file.h"
 #include "twinloft/spool-repl/journal/cut.h"
 #include "twinloft/spool-repl/journal/recovery.h"
@@ -85,45 +85,12 @@ std::optional<int> parse(const std::vector<std::string>& arguments, Options& o) 
   return std::nullopt;
 }
 
-// Fills in what the command line leaves to the configuration.
 std::optional<int> read_config(Options& o) {
   if (o.volume.empty() || (!o.journal.empty() && !o.data.empty())) return std::nullopt;
-  auto node = daemon::load_config(o.config);
-  if (!node) return complain(node.error(), exit_config);
-  for (const auto& v : node->volumes) {
-    if (v.name != o.volume) continue;
-    if (o.journal.empty()) o.journal = v.journal;
-    if (o.data.empty()) o.data = v.data;
-    return std::nullopt;
-  }
-  return complain({Errc::invalid, fmt::format("no volume \"{}\" in {}", o.volume, o.config)}, exit_usage);
+  auto found = files_of(o.config, o.volume, o.journal, o.data);
+  if (found) return std::nullopt;
+  return complain(found.error(), found.error().code == Errc::not_found ? exit_usage : exit_config);
 }
-
-struct OpenFile {
-  io::DirectFile file;
-  Fd claim;
-  bool in_use = false;
-};
-
-// Opens for reading, and finds out whether somebody writes it: whoever does has it locked, or claimed if it is a device.
-Result<OpenFile> open_for_reading(const std::string& path) {
-  TL_TRY_ASSIGN(io::DirectFile file, io::open_direct(path, io::Access::read_only));
-  OpenFile out{std::move(file), Fd(), false};
-  if (out.file.block_device) {
-    out.claim = Fd(::open(path.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC));
-    out.in_use = !out.claim && errno == EBUSY;
-  } else {
-    out.in_use = ::flock(out.file.fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  }
-  return out;
-}
-
-std::unexpected<Error> being_served(const OpenFile& f) {
-  return fail(Errc::unavailable, "{}: in use: what is in it changes while it is read. Stop spool-repl serve, or give a "
-              "snapshot or copy of journal and data area with --journal and --data", f.file.path);
-}
-
-int exit_code_of(const Error& e) { return e.code == Errc::unavailable ? exit_unavailable : exit_failed; }
 
 int list(const Options& o) {
   auto journal = open_for_reading(o.journal);
