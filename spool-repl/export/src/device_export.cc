@@ -50,10 +50,10 @@ Status DeviceExport::mount() {
 
 // A device that nobody takes, since the export or the loop has gone meanwhile, is given back by whoever drops this last.
 struct Attachment {
-  Result<AttachedLoop> loop = AttachedLoop{};
+  Result<std::string> device = std::string();
   bool taken = false;
   ~Attachment() {
-    if (loop && !loop->device.empty() && !taken) abandon_loop(loop->device);
+    if (device && !device->empty() && !taken) abandon_loop(*device);
   }
 };
 
@@ -61,14 +61,14 @@ void DeviceExport::attach() {
   auto attachment = std::make_shared<Attachment>();
   side_.run(
       [attachment, path = options_.fuse.mount_point, wanted = options_.loop] {
-        attachment->loop = attach_loop(path, wanted);
+        auto attached = attach_loop(path, wanted);
+        if (attached) attachment->device = std::move(attached->device);
+        else attachment->device = std::unexpected(attached.error());
       },
       [this, alive = std::weak_ptr(alive_), attachment] {
         if (alive.expired()) return;
         attachment->taken = true;
-        if (!attachment->loop) return on_attached(std::unexpected(attachment->loop.error()));
-        held_ = std::move(attachment->loop->held);
-        on_attached(std::move(attachment->loop->device));
+        on_attached(std::move(attachment->device));
       });
 }
 
@@ -78,7 +78,6 @@ DeviceExport::~DeviceExport() {
 
 void DeviceExport::on_attached(Result<std::string> device) {
   if (device && aborted_) {
-    held_.reset();
     if (!device->empty()) abandon_loop(*device);
     device = fail(Errc::unavailable, "{}: the export was aborted", options_.fuse.mount_point);
   }
@@ -100,12 +99,9 @@ void DeviceExport::stop(std::function<void(Status)> stopped) {
 
 void DeviceExport::detach(std::function<void(Status)> stopped) {
   auto outcome = std::make_shared<Status>();
-  auto held = std::make_shared<Fd>(std::move(held_));
   side_.run(
-      [outcome, held, device = device_, path = options_.fuse.mount_point, autoclear = options_.loop.autoclear] {
-        if (device.empty()) return;
-        held->reset();
-        *outcome = autoclear ? await_cleared(device, path) : detach_loop(device);
+      [outcome, device = device_] {
+        if (!device.empty()) *outcome = detach_loop(device);
       },
       [this, alive = std::weak_ptr(alive_), outcome, stopped = std::move(stopped)] {
         if (alive.expired()) return;
@@ -121,7 +117,6 @@ void DeviceExport::detach(std::function<void(Status)> stopped) {
 void DeviceExport::abort() {
   aborted_ = true;
   if (fuse_) fuse_->abort();  // first: what waits on the device must be able to end
-  held_.reset();
   if (device_.empty()) return;
   abandon_loop(device_);
   if (!options_.link.empty()) withdraw_symlink(device_, options_.link);

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/falloc.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +15,8 @@ namespace twinloft::repl::snapshot {
 namespace {
 
 constexpr std::uint64_t buffer_blocks = ports::io_max_length / block_size + 1;  // a request may begin within a block
+
+std::size_t words_for(const journal::Image& image) { return (image.size_bytes() / block_size + 63) / 64; }
 
 Status transfer_all(auto transfer, int fd, auto* bytes, std::size_t n, std::uint64_t offset, const std::string& where) {
   while (n > 0) {
@@ -35,21 +38,38 @@ Result<std::unique_ptr<CowTarget>> CowTarget::create(const journal::Image& image
   if (::ftruncate(overlay.get(), static_cast<off_t>(image.size_bytes())) != 0)
     return fail_errno(errno, "{}: no sparse file of {} bytes can be made there for the overlay of the image", directory,
                       image.size_bytes());
-  return std::unique_ptr<CowTarget>(new CowTarget(image, std::move(overlay), directory));
+  std::size_t bytes = sizeof(Failure) + words_for(image) * sizeof(std::atomic<std::uint64_t>);
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return fail_errno(errno, "no memory for the map of an image of {} bytes", image.size_bytes());
+  return std::unique_ptr<CowTarget>(new CowTarget(image, std::move(overlay), directory, Shared(memory, Unmap{bytes})));
 }
 
-CowTarget::CowTarget(const journal::Image& image, Fd overlay, std::string directory)
+void CowTarget::Unmap::operator()(void* memory) const { ::munmap(memory, bytes); }
+
+// The memory is zeros, and that is what both begin as.
+CowTarget::CowTarget(const journal::Image& image, Fd overlay, std::string directory, Shared shared)
     : image_(image), overlay_(std::move(overlay)), directory_(std::move(directory)), buffer_(buffer_blocks * block_size),
-      changed_((image.size_bytes() / block_size + 63) / 64) {}
+      shared_(std::move(shared)), failure_(static_cast<Failure*>(shared_.get())),
+      changed_(reinterpret_cast<std::atomic<std::uint64_t>*>(failure_ + 1), words_for(image)) {
+  static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
+  static_assert(sizeof(Failure) % alignof(std::atomic<std::uint64_t>) == 0);
+}
 
 void CowTarget::submit(ports::IoRequest& r) {
   Status done = perform(r);
   r.error = done ? 0 : done.error().sys == ENOSPC ? ENOSPC : EIO;
-  if (!done) {
-    std::scoped_lock lock(mutex_);
-    if (!failure_) failure_ = done.error();
-  }
+  if (!done) note_failure(done.error());
   r.done(r);
+}
+
+void CowTarget::note_failure(const Error& error) {
+  int none = Failure::none;
+  if (!failure_->state.compare_exchange_strong(none, Failure::being_written)) return;
+  failure_->sys = error.sys;
+  std::size_t n = std::min(error.message.size(), sizeof failure_->text - 1);
+  std::memcpy(failure_->text, error.message.data(), n);
+  failure_->text[n] = '\0';
+  failure_->state.store(Failure::told, std::memory_order_release);
 }
 
 // Nothing has to be durable: what is lost with the process can be had again.
@@ -126,12 +146,11 @@ Status CowTarget::zero_blocks(std::uint64_t lba, std::uint64_t blocks) {
 }
 
 void CowTarget::mark(std::uint64_t lba, std::uint64_t blocks) {
-  std::scoped_lock lock(mutex_);
-  for (std::uint64_t end = lba + blocks; lba < end; ++lba) changed_[lba / 64] |= std::uint64_t{1} << lba % 64;
+  for (std::uint64_t end = lba + blocks; lba < end; ++lba)
+    changed_[lba / 64].fetch_or(std::uint64_t{1} << lba % 64, std::memory_order_relaxed);
 }
 
 bool CowTarget::changed(std::uint64_t lba, std::uint64_t blocks) const {
-  std::scoped_lock lock(mutex_);
   std::uint64_t end = std::min(lba + blocks, size_bytes() / block_size);
   for (; lba < end; ++lba)
     if (is_changed(lba)) return true;
@@ -139,8 +158,8 @@ bool CowTarget::changed(std::uint64_t lba, std::uint64_t blocks) const {
 }
 
 std::optional<Error> CowTarget::failure() const {
-  std::scoped_lock lock(mutex_);
-  return failure_;
+  if (failure_->state.load(std::memory_order_acquire) != Failure::told) return std::nullopt;
+  return Error{Errc::io, failure_->text, failure_->sys};
 }
 
 }  // namespace twinloft::repl::snapshot

@@ -6,15 +6,20 @@
 
 #include <cerrno>
 
-#include "device_thread.h"
 #include "file_system.h"
+#include "image_server.h"
 #include "private_mounts.h"
 #include "twinloft/base/log.h"
+#include "twinloft/spool-repl/export/loop_device.h"
 
 namespace twinloft::repl::snapshot {
 
-struct MountedImage::Device {
-  std::unique_ptr<DeviceThread> thread;
+// What has to go again, newest first.
+struct MountedImage::Parts {
+  std::string file, directory;  // of the image, and where its file system is to be mounted
+  std::unique_ptr<ImageServer> server;
+  exports::AttachedLoop loop;
+  bool mounted = false;
 };
 
 namespace {
@@ -27,32 +32,45 @@ std::unexpected<Error> with_cause(Error e, const CowTarget& target) {
 
 }  // namespace
 
+MountedImage::MountedImage() : parts_(std::make_unique<Parts>()) {}
+
 Result<std::unique_ptr<MountedImage>> MountedImage::mount(const journal::Image& image, const std::string& overlay_directory) {
   std::unique_ptr<MountedImage> out(new MountedImage);
+  Parts& parts = *out->parts_;
   TL_TRY_ASSIGN(out->target_, CowTarget::create(image, overlay_directory));
   TL_TRY_ASSIGN(std::string place, enter_private_mounts());
-  std::string directory = place + "/root";
-  if (::mkdir(directory.c_str(), 0700) != 0) return fail_errno(errno, "{}: cannot be made", directory);
-  out->device_ = std::make_unique<Device>();
-  TL_TRY_ASSIGN(out->device_->thread, DeviceThread::start(*out->target_, place + "/volume"));
-  const std::string& device = out->device_->thread->device();
-  auto type = file_system_on(device);
-  if (!type) return with_cause(type.error(), *out->target_);
-  out->type_ = *type;
-  if (Status mounted = mount_file_system(device, out->type_, directory); !mounted) return with_cause(mounted.error(), *out->target_);
-  out->directory_ = directory;
-  out->root_ = Fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!out->root_) return fail_errno(errno, "the root of the image's file system can not be opened");
+  parts.file = place + "/volume";
+  parts.directory = place + "/root";
+  if (::mkdir(parts.directory.c_str(), 0700) != 0) return fail_errno(errno, "{}: cannot be made", parts.directory);
+  TL_TRY_ASSIGN(parts.server, ImageServer::start(*out->target_, parts.file));
+  // The last process of a namespace unmounts what is in it, before it closes its files. For the server that would be to wait for
+  // itself: the file system is mounted where the server is not.
+  TL_TRY(leave_for_own_mounts());
+  if (Status mounted = out->mount_file(); !mounted) return with_cause(mounted.error(), *out->target_);
   return out;
 }
 
-Status MountedImage::unmount() {
-  root_.reset();
-  if (!directory_.empty() && ::umount2(directory_.c_str(), UMOUNT_NOFOLLOW) != 0)
-    return fail_errno(errno, "the image can not be unmounted");
-  directory_.clear();
-  if (device_ && device_->thread) TL_TRY(device_->thread->stop());
+Status MountedImage::mount_file() {
+  Parts& parts = *parts_;
+  exports::LoopOptions options;
+  options.autoclear = true;
+  TL_TRY_ASSIGN(parts.loop, exports::attach_loop(parts.file, options));
+  TL_TRY_ASSIGN(type_, file_system_on(parts.loop.device));
+  TL_TRY(mount_file_system(parts.loop.device, type_, parts.directory));
+  parts.mounted = true;
+  root_ = Fd(::open(parts.directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!root_) return fail_errno(errno, "the root of the image's file system can not be opened");
   return {};
+}
+
+Status MountedImage::unmount() {
+  Parts& parts = *parts_;
+  root_.reset();
+  if (parts.mounted && ::umount2(parts.directory.c_str(), UMOUNT_NOFOLLOW) != 0)
+    return fail_errno(errno, "the image can not be unmounted");
+  if (parts.loop.device.empty()) return {};
+  parts.loop.held.reset();
+  return exports::await_cleared(parts.loop.device, parts.file);
 }
 
 // What does not end well here ends with the process.

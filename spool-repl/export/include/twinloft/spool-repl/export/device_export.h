@@ -33,7 +33,7 @@ class DeviceExport {
   DeviceExport& operator=(const DeviceExport&) = delete;
 
   // Withdraws the link, detaches the loop device, unmounts; calls back from the loop. While the device is in use it
-  // fails with Errc::unavailable, the device stays (with autoclear: until then), and stop() may be tried again. Before `ready` it waits for that.
+  // fails with Errc::unavailable, the device stays, and stop() may be tried again. Before `ready` it waits for that.
   void stop(std::function<void(Status)> stopped);
   // Cuts the device off from its data at once: everything waiting on it fails. See FuseExport::abort().
   void abort();
@@ -57,7 +57,6 @@ class DeviceExport {
   DeviceOptions options_;
   std::unique_ptr<fuse::FuseExport> fuse_;
   std::string device_;
-  Fd held_;  // with LoopOptions::autoclear
   bool aborted_ = false;
   std::function<void(Result<std::string>)> ready_;  // nullptr once it was called
   std::function<void(Status)> stop_after_ready_;

@@ -1,12 +1,14 @@
 // A replica's image as a block device that can be written to: what is written goes to an overlay, a nameless temporary file, and
 // the image stays as it is.
 //
-// Requests are answered on the thread that submits them; changed() and failure() may be asked from another one.
+// Requests are answered by the process that submits them; changed() and failure() tell of them in the process that it was forked
+// from too.
 #pragma once
 
-#include <mutex>
+#include <atomic>
+#include <memory>
 #include <optional>
-#include <vector>
+#include <span>
 
 #include "twinloft/base/fd.h"
 #include "twinloft/spool-repl/journal/aligned.h"
@@ -29,7 +31,19 @@ class CowTarget final : public ports::BlockTarget {
   std::optional<Error> failure() const;
 
  private:
-  CowTarget(const journal::Image& image, Fd overlay, std::string directory);
+  // In memory that a forked process shares.
+  struct Failure {
+    enum State : int { none, being_written, told };
+    std::atomic<int> state;
+    int sys;
+    char text[504];
+  };
+  struct Unmap {
+    std::size_t bytes;
+    void operator()(void* memory) const;
+  };
+  using Shared = std::unique_ptr<void, Unmap>;
+  CowTarget(const journal::Image& image, Fd overlay, std::string directory, Shared shared);
   Status perform(ports::IoRequest& request);
   Status read_blocks(std::uint64_t lba, MutableByteSpan out);
   Status write_blocks(std::uint64_t lba, ByteSpan data);
@@ -38,15 +52,16 @@ class CowTarget final : public ports::BlockTarget {
   Status zero(std::uint64_t offset, std::uint64_t bytes);
   Status zero_blocks(std::uint64_t lba, std::uint64_t blocks);
   void mark(std::uint64_t lba, std::uint64_t blocks);
-  bool is_changed(std::uint64_t lba) const { return changed_[lba / 64] >> lba % 64 & 1; }
+  bool is_changed(std::uint64_t lba) const { return changed_[lba / 64].load(std::memory_order_relaxed) >> lba % 64 & 1; }
+  void note_failure(const Error& error);
 
   const journal::Image& image_;
   Fd overlay_;
   std::string directory_;
   journal::AlignedBuffer buffer_;
-  mutable std::mutex mutex_;            // guards what follows, for other threads; only submit() changes it
-  std::vector<std::uint64_t> changed_;  // a bit a block
-  std::optional<Error> failure_;
+  Shared shared_;
+  Failure* failure_;
+  std::span<std::atomic<std::uint64_t>> changed_;  // a bit a block
 };
 
 }  // namespace twinloft::repl::snapshot

@@ -1,7 +1,7 @@
 // The file system in a replica's image, mounted for reading: its own journal is replayed in an overlay, the image stays as it is.
 //
 // Nothing is left behind however the process ends: the mount is in a namespace of this process, the loop device is cleared by the
-// kernel with its last user, the overlay has no name.
+// kernel with its last user, the process that serves the device ends with this one, the overlay has no name.
 #pragma once
 
 #include <memory>
@@ -28,13 +28,14 @@ class MountedImage {
   const CowTarget& target() const { return *target_; }
 
  private:
-  MountedImage() = default;
+  MountedImage();
+  Status mount_file();
   Status unmount();
 
-  struct Device;
+  struct Parts;
   std::unique_ptr<CowTarget> target_;
-  std::unique_ptr<Device> device_;
-  std::string type_, directory_;
+  std::unique_ptr<Parts> parts_;
+  std::string type_;
   Fd root_;
 };
 
