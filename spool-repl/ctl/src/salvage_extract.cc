@@ -3,11 +3,10 @@
 #include <unistd.h>
 
 #include <boost/json.hpp>
-#include <boost/program_options.hpp>
 #include <filesystem>
 #include <optional>
 
-#include "commands.h"
+#include "command_line.h"
 #include "offline.h"
 #include "twinloft/spool-repl/journal/cut.h"
 #include "twinloft/spool-repl/journal/written.h"
@@ -45,6 +44,8 @@ constexpr const char* usage_text =
     "Exit: 0 good; 1 failed: there is no bundle; 2 there is one, and something could not be taken; 64 usage; 69 the replica is\n"
     "being served; 78 configuration.\n";
 
+const CommandLine command{"spool-repl salvage extract", usage_text};
+
 struct Options {
   std::string config = "/etc/twinloft/spool-repl.toml", volume, journal, data, overlay;
   ReplicaId winner = 0;
@@ -53,41 +54,20 @@ struct Options {
   salvage::ExtractOptions extract;
 };
 
-int complain(const Error& error, int exit_code) {
-  fmt::print(stderr, "spool-repl salvage extract: {}\n", error.message);
-  return exit_code;
-}
-
-int complain_usage(std::string_view what) {
-  fmt::print(stderr, "spool-repl salvage extract: {}\n{}", what, usage_text);
-  return exit_usage;
-}
-
-std::optional<int> parse(const std::vector<std::string>& arguments, Options& o) {
-  po::options_description visible, all;
-  visible.add_options()("bundle", po::value(&o.extract.bundle))("layout", po::value(&o.extract.layouts)->composing())(
+std::optional<int> parse_extract(const std::vector<std::string>& arguments, Options& o) {
+  po::options_description all;
+  all.add_options()("bundle", po::value(&o.extract.bundle))("layout", po::value(&o.extract.layouts)->composing())(
       "winner", po::value(&o.winner))("window", po::value(&o.window_s))("all", po::bool_switch(&o.all))(
       "foreign-owners", po::bool_switch(&o.extract.foreign_owners))("overlay", po::value(&o.overlay))(
       "journal", po::value(&o.journal))("data", po::value(&o.data))("config", po::value(&o.config))(
       "json", po::bool_switch(&o.json))("help", "");
-  all.add(visible).add_options()("volume", po::value(&o.volume));
+  all.add_options()("volume", po::value(&o.volume));
   po::positional_options_description positional;
   positional.add("volume", 1);
-  po::variables_map found;
-  try {
-    auto style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
-    po::store(po::command_line_parser(arguments).options(all).positional(positional).style(style).run(), found);
-    po::notify(found);
-  } catch (const po::error& e) {
-    return complain_usage(e.what());
-  }
-  if (found.contains("help")) {
-    fmt::print("{}", usage_text);
-    return exit_ok;
-  }
-  if (o.extract.bundle.empty() || o.extract.layouts.empty()) return complain_usage("--bundle and --layout are needed");
+  if (auto done = command.parse(arguments, all, positional)) return done;
+  if (o.extract.bundle.empty() || o.extract.layouts.empty()) return command.complain_usage("--bundle and --layout are needed");
   if (o.volume.empty() && (o.journal.empty() || o.data.empty() || o.winner == 0))
-    return complain_usage("name a volume, or --journal, --data and --winner");
+    return command.complain_usage("name a volume, or --journal, --data and --winner");
   o.extract.window = std::chrono::seconds(o.window_s);
   return std::nullopt;
 }
@@ -95,9 +75,9 @@ std::optional<int> parse(const std::vector<std::string>& arguments, Options& o) 
 std::optional<int> read_config(Options& o) {
   if (o.volume.empty()) return std::nullopt;
   auto found = files_of(o.config, o.volume, o.journal, o.data);
-  if (!found) return complain(found.error(), found.error().code == Errc::not_found ? exit_usage : exit_config);
+  if (!found) return command.complain(found.error(), found.error().code == Errc::not_found ? exit_usage : exit_config);
   if (o.winner != 0) return std::nullopt;
-  if (found->peers.size() != 1) return complain_usage("--winner: the volume has not one peer but several, or none");
+  if (found->peers.size() != 1) return command.complain_usage("--winner: the volume has not one peer but several, or none");
   o.winner = found->peers.front().id;
   return std::nullopt;
 }
@@ -220,10 +200,10 @@ Result<Outcome> extract(Options& o) {
 
 int salvage_extract(const std::vector<std::string>& arguments) {
   Options options;
-  if (auto done = parse(arguments, options)) return *done;
+  if (auto done = parse_extract(arguments, options)) return *done;
   if (auto done = read_config(options)) return *done;
   auto out = extract(options);
-  if (!out) return complain(out.error(), exit_code_of(out.error()));
+  if (!out) return command.complain(out.error(), exit_code_of(out.error()));
   fmt::print("{}", options.json ? json_of(options, *out) : text_of(options, *out));
   return out->report.problems.empty() && !out->device_failure ? exit_ok : exit_degraded;
 }
