@@ -229,8 +229,6 @@ MUTANTS = [
                  (CORE + "repair_answer.cc", "} else if (!stale && !v_.inconsistent) {", "} else if (!stale) {"))),
     Mutant("repair-of-older-content", "a replica answers although it has committed less than the one that asks",
            CORE + "repair_answer.cc", "if (v_.commit_lsn() < q.asked.after || !v_.home_is_settled()) return;", "if (!v_.home_is_settled()) return;"),
-    Mutant("repair-by-the-unsettled", "a replica answers with what a checkpoint before its power cut has left in the data area",
-           CORE + "repair_answer.cc", "if (v_.commit_lsn() < q.asked.after || !v_.home_is_settled()) return;", "if (v_.commit_lsn() < q.asked.after) return;"),
     Mutant("cut-without-archive", "a tail is cut although it could not be archived",
            CORE + "secondary.cc", "cut_ = Cut::waiting_for_journal;\n  if (error != 0) {", "cut_ = Cut::waiting_for_journal;\n  if (false) {"),
     Mutant("catch-up-of-an-old-connection", "a record that was read for an earlier connection is sent on this one",

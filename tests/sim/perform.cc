@@ -184,6 +184,7 @@ void Cluster::perform(Node& n, core::Output& out) {
     send(n, r.peer, record_of(r));
   }
   for (auto& c : out.closes) {
+    disturbances_++;
     note(fmt::format("replica {} closes {}: {}", n.id, c.peer, c.reason));
     Link& l = link_of(n.index, c.peer - 1);
     schedule(0, [this, &l, no = l.connection] {

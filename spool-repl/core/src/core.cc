@@ -330,6 +330,7 @@ std::optional<Instant> Core::next_tick() const {
   };
   consider(parts_->checkpointer.next_tick());
   consider(parts_->repair.next_tick());
+  consider(parts_->answers.next_tick());
   if (auto* p = parts_->primary()) consider(p->next_tick());
   else consider(parts_->promotion.next_tick());
   if (auto* s = parts_->secondary()) consider(s->next_tick());

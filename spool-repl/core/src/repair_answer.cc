@@ -8,7 +8,7 @@ namespace twinloft::repl::core {
 
 void RepairAnswers::ask(ReplicaId from, const FetchBlock& question) {
   if (questions_.size() >= questions_max) questions_.pop_front();
-  questions_.push_back({from, v_.find_link(from)->connection, question});
+  questions_.push_back({from, v_.find_link(from)->connection, question, v_.now + v_.config.fetch_timeout});
 }
 
 void RepairAnswers::advance(std::span<const Stream> streams) {
@@ -20,7 +20,8 @@ void RepairAnswers::step(Question& q, std::span<const Stream> streams) {
   const Link* link = v_.find_link(q.peer);
   auto stream = std::find_if(streams.begin(), streams.end(), [&](const Stream& s) { return s.peer == q.peer; });
   bool flows = stream != streams.end();
-  if (!link->up || link->connection != q.connection || (flows && stream->epoch != q.asked.epoch)) {
+  bool gone = !link->up || link->connection != q.connection || (flows && stream->epoch != q.asked.epoch);
+  if (gone || v_.now >= q.until) {
     q.answered = true;  // nobody waits for it any more
     return;
   }
@@ -31,6 +32,12 @@ void RepairAnswers::step(Question& q, std::span<const Stream> streams) {
   if (found.kind == BlockIndex::Kind::data) return answer(q, FetchedBlock::Kind::data, v_.arena.data(found.slot));
   if (found.kind == BlockIndex::Kind::zeros) return answer(q, FetchedBlock::Kind::zeros);
   if (q.read == 0) read(q);
+}
+
+// In order of arrival, so the first one is the first to be dropped.
+std::optional<Instant> RepairAnswers::next_tick() const {
+  if (questions_.empty()) return std::nullopt;
+  return questions_.front().until;
 }
 
 void RepairAnswers::read(Question& q) {

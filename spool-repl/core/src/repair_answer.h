@@ -1,8 +1,8 @@
 // The answers to other replicas that cannot read a block of their own data area (repair.h says why they are right).
 //
 // A question waits until this replica has committed as much as the asking one, and all that its data area may hold; then for one
-// read. It is dropped with its connection. At most questions_max wait: beyond that the oldest, which its asker has given up by
-// then, is dropped.
+// read. It is dropped with its connection, and when its asker has given it up: after as long as this replica would wait itself,
+// or when questions_max others have come since.
 #pragma once
 
 #include <deque>
@@ -22,6 +22,7 @@ class RepairAnswers {
   bool busy() const { return !questions_.empty(); }
   bool idle() const { return questions_.empty() && reads_.empty(); }
   void advance(std::span<const Stream> streams);
+  std::optional<Instant> next_tick() const;
 
  private:
   static constexpr std::size_t questions_max = 128;
@@ -29,6 +30,7 @@ class RepairAnswers {
     ReplicaId peer = 0;
     std::uint64_t connection = 0;
     FetchBlock asked;
+    Instant until;
     std::uint64_t read = 0;  // number of the read under way; 0: none
     std::uint64_t home_changes = 0;
     bool answered = false;

@@ -492,5 +492,19 @@ TEST_F(RepairTest, QuestionsOfALostConnectionAreDropped) {
   EXPECT_TRUE(said<FetchedBlock>(2).empty());
 }
 
+// As when both have become secondaries of a third meanwhile, on the same connection.
+TEST_F(RepairTest, QuestionsThatCannotBeAnsweredAreDroppedWithTheirAsker) {
+  make_and_settle(2);
+  VolumeStatus s = status(node(2));
+  node(2).input(1, FetchBlock{s.epoch, 1, Lba{5}, s.commit + 1});
+  NodeState demoted = said<NodeState>(1).back();
+  demoted.primary = false;
+  node(2).input(1, demoted);
+  EXPECT_FALSE(node(2).core->settled());
+  ASSERT_TRUE(node(2).core->next_tick().has_value());
+  node(2).pass_time(Config{}.fetch_timeout);
+  EXPECT_TRUE(node(2).core->settled());
+}
+
 }  // namespace
 }  // namespace twinloft::repl::core
