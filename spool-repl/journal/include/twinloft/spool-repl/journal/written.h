@@ -1,5 +1,5 @@
 // Which blocks of a replica were written after its history and another one's parted, as far as this replica's own files
-// tell: what that other one, the winner of a split brain, may lack. docs/spool-repl.md, "After a split brain".
+// tell: what that other one, the winner of a split brain, may lack. docs/spool-repl.md, "Salvage".
 //
 // Never too few blocks, perhaps some too many: what was on its way when they parted counts as written behind it.
 #pragma once
