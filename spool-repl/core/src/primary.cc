@@ -152,6 +152,7 @@ void Primary::advance_acks() {
   if (!suspended()) {
     RecordNo end = acked_end();
     if (end > v_.log.first()) acked_serial_ = std::max(acked_serial_, v_.log.at(end - 1).serial);
+    else if (end == v_.log.end()) acked_serial_ = std::max(acked_serial_, open_serial_ - 1);  // all is home, nothing is left of it
   }
   while (!waiters_.empty() && waiters_.front().serial <= acked_serial_) {
     v_.out.completions.push_back({waiters_.front().id, 0});

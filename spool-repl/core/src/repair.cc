@@ -37,6 +37,10 @@ void Repair::advance(std::span<const Stream> streams) {
   start_blocks();
   for (auto it = blocks_.begin(); it != blocks_.end();) {
     auto ended = step(it->first, it->second, streams);
+    if (ended == End::lost && !it->second.late.empty()) {
+      begin_anew(it->first, it->second);
+      continue;
+    }
     if (!ended) {
       ++it;
       continue;
@@ -80,7 +84,8 @@ bool Repair::start(Lba lba, Ticket ticket, bool& begun) {
     reads_.emplace(last_read_, Reading{lba, slot});
     v_.out.home_reads.push_back({make_token(TokenKind::repair_read, last_read_), lba, {{v_.read_arena.data(slot), block_size}}});
   }
-  if (ticket != 0) it->second.tickets.push_back(ticket);
+  auto& waiting = it->second.state == State::reading ? it->second.tickets : it->second.late;
+  if (ticket != 0) waiting.push_back(ticket);
   begun = true;
   return true;
 }
@@ -172,7 +177,17 @@ void Repair::end(Lba lba, const Block& b, End end) {
     if (news_.mended++ == 0) news_.first_mended = lba;
     news_.from = b.peer;
   }
-  for (Ticket ticket : b.tickets) close(ticket, end);
+  for (const auto* tickets : {&b.tickets, &b.late})
+    for (Ticket ticket : *tickets) close(ticket, end);
+}
+
+// Lost for those who have waited for all of it.
+void Repair::begin_anew(Lba lba, Block& b) {
+  note_lost(lba);
+  for (Ticket ticket : b.tickets) close(ticket, End::lost);
+  b.tickets = std::exchange(b.late, {});
+  b.tried = 0;
+  b.state = State::choosing;
 }
 
 void Repair::close(Ticket ticket, End end) {

@@ -26,8 +26,9 @@
 //   3. choosing ends within advance();
 //   4. what has not begun waits for one of blocks_max places, which 1 to 3 free, or for a slot of the read arena, which reads
 //      under way free; whoever waits for a repair holds no slot meanwhile;
-//   5. give_up() ends all that somebody waits for;
-//   6. each ticket ends once, and its end is taken in the step that brought it.
+//   5. who comes while a block is asked for waits at most for another round: later ones do not prolong it for those before;
+//   6. give_up() ends all that somebody waits for;
+//   7. each ticket ends once, and its end is taken in the step that brought it.
 #pragma once
 
 #include <deque>
@@ -84,7 +85,8 @@ class Repair {
   struct Block {
     State state = State::reading;
     std::uint64_t read = 0;        // number of the read under way
-    std::vector<Ticket> tickets;   // empty: nobody waits
+    std::vector<Ticket> tickets;   // both empty: nobody waits
+    std::vector<Ticket> late;      // came after the asking had begun: it is begun anew for them before they fail
     ReplicaSet tried = 0;
     ReplicaId peer = 0;            // asking, holding
     std::uint64_t connection = 0, seq = 0;
@@ -110,6 +112,7 @@ class Repair {
   std::optional<End> choose(Lba lba, Block& block, std::span<const Stream> streams);
   bool mend(Lba lba, Block& block);    // false: no room now
   void end(Lba lba, const Block& block, End end);
+  void begin_anew(Lba lba, Block& block);
   void close(Ticket ticket, End end);
   void tell_news();
 

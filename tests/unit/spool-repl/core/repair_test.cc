@@ -172,6 +172,25 @@ TEST_F(RepairTest, APeerThatSaysNothingIsWaitedForOnlySoLong) {
   EXPECT_EQ(status(node(1)).repaired_blocks, 0u);
 }
 
+// Who comes later has the same patience as who came first.
+TEST_F(RepairTest, ASecondReaderOfTheBlockIsNotTheFirstOnesTimeout) {
+  make_and_settle(2);
+  node(1).unreadable = {5};
+  auto first_read = read(1, 5);
+  run_disk(1);
+  lose_messages(1);
+  node(1).pass_time(Config{}.fetch_timeout / 2);
+  auto second_read = read(1, 5);
+  run_disk(1);
+  EXPECT_EQ(said<FetchBlock>(1).size(), 1u) << "one question for both";
+  node(1).pass_time(Config{}.fetch_timeout / 2);
+  EXPECT_EQ(node(1).done.at(first_read), EIO);
+  EXPECT_FALSE(node(1).is_done(second_read));
+  exchange();
+  EXPECT_EQ(node(1).done.at(second_read), 0);
+  EXPECT_TRUE(all(1, 3));
+}
+
 TEST_F(RepairTest, TheNextReplicaIsAskedWhereOneCannotHelp) {
   make_and_settle(3);
   node(1).unreadable = {5, 6};

@@ -568,5 +568,29 @@ TEST_F(ArbiterRolesTest, TheFirstPromotionNeedsEveryMember) {
   EXPECT_TRUE(promote_with_arbiter(2).ok) << "later the set counts, and not who is here";
 }
 
+// All of it was durable everywhere and is home by the time that the member that was away is back: there is no record left by
+// which anything could be acknowledged.
+TEST_F(RolesTest, AFlushIsAnsweredAlsoIfTheLogIsEmptyWhenTheSuspensionEnds) {
+  make(3);
+  connect_all();
+  exchange();
+  ASSERT_TRUE(promote(1)->ok);
+  node(2).held = [](Disk kind) { return kind == Disk::journal_write; };
+  auto flush = write_flush(1, 5);
+  exchange();
+  EXPECT_FALSE(node(1).is_done(flush));
+  disconnect(1, 3);
+  node(2).held = nullptr;
+  exchange();
+  node(1).step(CheckpointNow{});
+  exchange();
+  EXPECT_TRUE(status(node(1)).suspended);
+  EXPECT_FALSE(node(1).is_done(flush));
+  ASSERT_EQ(status(node(1)).tail, status(node(1)).last) << "the log is empty";
+  connect(1, 3);
+  exchange();
+  EXPECT_EQ(node(1).done.at(flush), 0);
+}
+
 }  // namespace
 }  // namespace twinloft::repl::core
