@@ -32,6 +32,8 @@ constexpr const char* usage_text =
     "                       first character: \"%d/%n/Maildir\". May be given several times\n"
     "  --winner ID          the replica whose history stays; needed where there are several others\n"
     "  --window SECONDS     mail this much older than the newest of before the parting may have been on its way (300)\n"
+    "  --slack SECONDS      the longest that a directory's sync took there: mail that was renamed that much before the newest of\n"
+    "                       before the parting was stored may have been on its way (30)\n"
     "  --all                take every message, also where it is not known what came after the parting. Mail that was deleted on\n"
     "                       the winner since comes back by this\n"
     "  --foreign-owners     take files that belong to another user than their Maildir does\n"
@@ -49,7 +51,7 @@ const CommandLine command{"spool-repl salvage extract", usage_text};
 struct Options {
   std::string config = "/etc/twinloft/spool-repl.toml", volume, journal, data, overlay;
   ReplicaId winner = 0;
-  std::uint64_t window_s = 300;
+  std::uint64_t window_s = 300, slack_s = 30;
   bool json = false, all = false;
   salvage::ExtractOptions extract;
 };
@@ -57,7 +59,7 @@ struct Options {
 std::optional<int> parse_extract(const std::vector<std::string>& arguments, Options& o) {
   po::options_description all;
   all.add_options()("bundle", po::value(&o.extract.bundle))("layout", po::value(&o.extract.layouts)->composing())(
-      "winner", po::value(&o.winner))("window", po::value(&o.window_s))("all", po::bool_switch(&o.all))(
+      "winner", po::value(&o.winner))("window", po::value(&o.window_s))("slack", po::value(&o.slack_s))("all", po::bool_switch(&o.all))(
       "foreign-owners", po::bool_switch(&o.extract.foreign_owners))("overlay", po::value(&o.overlay))(
       "journal", po::value(&o.journal))("data", po::value(&o.data))("config", po::value(&o.config))(
       "json", po::bool_switch(&o.json))("help", "");
@@ -69,6 +71,7 @@ std::optional<int> parse_extract(const std::vector<std::string>& arguments, Opti
   if (o.volume.empty() && (o.journal.empty() || o.data.empty() || o.winner == 0))
     return command.complain_usage("name a volume, or --journal, --data and --winner");
   o.extract.window = std::chrono::seconds(o.window_s);
+  o.extract.slack = std::chrono::seconds(o.slack_s);
   return std::nullopt;
 }
 

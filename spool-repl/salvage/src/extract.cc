@@ -46,6 +46,8 @@ class Extraction {
   Status visit_all(const std::vector<FoundMaildir>& maildirs, Visit visit);
   Status judge(const FoundMaildir& maildir, int box, const MailFile& file);
   Status look_again(const FoundMaildir& maildir, int box, const MailFile& file);
+  void note_birth(std::int64_t born_s);
+  void note_change(std::int64_t changed_s);
   Status check(const PlainFile& file) const;
   Status take(const FoundMaildir& maildir, const MailFile& file, const PlainFile& open, const FileTimes& times, Kind kind);
   void show_progress();
@@ -61,7 +63,10 @@ class Extraction {
   ExtractProgress shown_;
   uid_t owner_ = 0;  // of the Maildir that is being looked through
   bool first_pass_ = true;
-  std::unordered_set<std::uint64_t> settled_;  // inodes taken, or reported
+  // Inodes that the first pass has taken, or reported. What may have been on its way is looked at by each of its names: it can be
+  // linked into several users' Maildirs.
+  std::unordered_set<std::uint64_t> settled_;
+  std::vector<Witness> witnesses_;
   std::vector<std::int64_t> births_s_;           // of the messages whose content is of before the parting
   std::optional<std::int64_t> newest_before_s_;  // of the newest of them
 };
@@ -78,7 +83,6 @@ Status Extraction::check(const PlainFile& file) const {
 }
 
 Status Extraction::take(const FoundMaildir& maildir, const MailFile& file, const PlainFile& open, const FileTimes& times, Kind kind) {
-  settled_.insert(times.inode);
   std::string path = path_of(maildir.path, file);
   if (auto fits = check(open); !fits) {
     problems_.add(path, std::move(fits).error().message);
@@ -95,6 +99,17 @@ Status Extraction::take(const FoundMaildir& maildir, const MailFile& file, const
   manifest_.messages.push_back({number, kind, maildir.user, maildir.path, file.folder, file.box == Box::fresh, file.name, added.bytes,
                                 added.file, added.content, times.modified, times.changed, times.born});
   return {};
+}
+
+void Extraction::note_birth(std::int64_t born_s) {
+  births_s_.push_back(born_s);
+  std::optional<std::int64_t>& newest = witnesses_.back().newest_birth_s;
+  newest = std::max(newest.value_or(born_s), born_s);
+}
+
+void Extraction::note_change(std::int64_t changed_s) {
+  std::optional<std::int64_t>& first = witnesses_.back().first_change_s;
+  first = std::min(first.value_or(changed_s), changed_s);
 }
 
 Status Extraction::judge(const FoundMaildir& maildir, int box, const MailFile& file) {
@@ -115,9 +130,11 @@ Status Extraction::judge(const FoundMaildir& maildir, int box, const MailFile& f
   }
   if (!*written) {
     // Without a stored byte nothing is known of when it was written: an empty file, or one that fits into its inode.
-    if (open->about.st_blocks > 0) births_s_.push_back(times->born.seconds);
+    if (open->about.st_blocks > 0) note_birth(times->born.seconds);
     return {};
   }
+  settled_.insert(times->inode);
+  note_change(times->changed.seconds);
   WallTime changed{times->changed.seconds, static_cast<std::int32_t>(times->changed.ns / 1000)};
   if (!report_.first_after || std::pair(changed.seconds, changed.microseconds) <
                                   std::pair(report_.first_after->seconds, report_.first_after->microseconds))
@@ -129,7 +146,7 @@ Status Extraction::look_again(const FoundMaildir& maildir, int box, const MailFi
   if (file.box == Box::tmp) return {};
   auto times = times_of(box, file.name);
   if (!times || settled_.contains(times->inode)) return {};
-  if (!newest_before_s_ || !may_have_been_on_its_way(*times, *newest_before_s_, options_.window)) {
+  if (!newest_before_s_ || !may_have_been_on_its_way(*times, *newest_before_s_, options_.window, options_.slack)) {
     ++report_.before;
     return {};
   }
@@ -153,6 +170,7 @@ Status Extraction::visit_all(const std::vector<FoundMaildir>& maildirs, Visit vi
       continue;
     }
     owner_ = about->st_uid;
+    if (first_pass_) witnesses_.emplace_back();
     for (const std::string& folder : *folders)
       TL_TRY(walk_folder(
           root_, maildir.path, folder, [&](int box, const MailFile& file) { return (this->*visit)(maildir, box, file); }, problems));
@@ -174,7 +192,7 @@ Result<ExtractReport> Extraction::run(const std::vector<FoundMaildir>& maildirs,
   problems_ = std::move(problems);
   report_.maildirs = shown_.maildirs_total = maildirs.size();
   TL_TRY(visit_all(maildirs, &Extraction::judge));
-  newest_before_s_ = newest_birth(births_s_, report_.first_after);
+  newest_before_s_ = newest_birth(births_s_, first_credible_change(witnesses_));
   TL_TRY(visit_all(maildirs, &Extraction::look_again));
   report_.problems = problems_.take();
   manifest_.volume = options_.volume;
@@ -198,6 +216,7 @@ Result<ExtractReport> extract(int root, const ExtractOptions& options, const Wri
   }
   if (layouts.empty()) return fail(Errc::invalid, "no layout says where the Maildirs lie; \"%d/%n/Maildir\" is one");
   if (options.window.count() < 0) return fail(Errc::invalid, "a window of {} s: it can not be negative", options.window.count());
+  if (options.slack.count() < 0) return fail(Errc::invalid, "a slack of {} s: it can not be negative", options.slack.count());
   Problems problems;
   std::vector<FoundMaildir> maildirs = find_maildirs(root, layouts, problems);
   if (maildirs.empty()) {

@@ -85,23 +85,42 @@ TEST_F(Extract, TheBundleHasTheBytesAndWhereTheyCameFrom) {
 TEST(OnItsWay, WrittenShortlyBeforeTheNewestAndRenamedAfterIt) {
   constexpr std::int64_t newest = 1'000'000;
   auto may = [&](std::int64_t born, std::int64_t changed) {
-    return may_have_been_on_its_way({{}, {newest + changed, 0}, {newest + born, 0}}, newest, std::chrono::seconds(300));
+    return may_have_been_on_its_way({{}, {newest + changed, 0}, {newest + born, 0}}, newest, std::chrono::seconds(300), std::chrono::seconds(30));
   };
   EXPECT_TRUE(may(0, 0)) << "the newest itself";
   EXPECT_TRUE(may(-4, 2));
   EXPECT_TRUE(may(-300, 0));
   EXPECT_FALSE(may(-301, 2)) << "nobody waits so long for a rename";
-  EXPECT_FALSE(may(-4, -3)) << "renamed while later ones were still to come";
-  EXPECT_TRUE(may(-1, -clock_slack_s));
+  EXPECT_TRUE(may(-60, -30)) << "its directory may have been synced when the newest was born";
+  EXPECT_FALSE(may(-60, -31)) << "renamed while later ones were still to come";
+  EXPECT_EQ(ExtractOptions().slack, std::chrono::seconds(30));
 }
 
 TEST(OnItsWay, TheNewestOfBeforeTheParting) {
-  WallTime first_after{500, 0};
-  EXPECT_EQ(newest_birth({100, 499, 300}, first_after), 499);
-  EXPECT_EQ(newest_birth({100, 499, 9000}, first_after), 499) << "made of old blocks, later";
+  EXPECT_EQ(newest_birth({100, 499, 300}, 500), 499);
+  EXPECT_EQ(newest_birth({100, 499, 9000}, 500), 499) << "made of old blocks, later";
   EXPECT_EQ(newest_birth({100, 499, 300}, std::nullopt), 499);
-  EXPECT_EQ(newest_birth({600, 700}, first_after), 700) << "somebody has set the clock";
-  EXPECT_EQ(newest_birth({}, first_after), std::nullopt);
+  EXPECT_EQ(newest_birth({600, 700}, 500), 700) << "somebody has set the clock";
+  EXPECT_EQ(newest_birth({}, 500), std::nullopt);
+}
+
+TEST(OnItsWay, OneMaildirDoesNotSayWhenTheHistoriesParted) {
+  using Witnesses = std::vector<Witness>;
+  EXPECT_EQ(first_credible_change(Witnesses{{499, 700}, {300, 500}, {100, {}}}), 500);
+  EXPECT_EQ(first_credible_change(Witnesses{{9000, 700}, {300, 500}, {100, {}}}), 500) << "made of old blocks, later";
+  EXPECT_EQ(first_credible_change(Witnesses{{499, 700}, {300, 10}, {100, 500}}), 500) << "an old message whose blocks were written anew";
+  EXPECT_EQ(first_credible_change(Witnesses{{499, 10}, {300, {}}, {100, {}}}), std::nullopt) << "the only one, and of before the others";
+  EXPECT_EQ(first_credible_change(Witnesses{{499, 10}}), 10) << "nobody to ask: too many rather than too few";
+  EXPECT_EQ(first_credible_change(Witnesses{{{}, 500}}), 500);
+  EXPECT_EQ(first_credible_change(Witnesses{{499, {}}}), std::nullopt);
+  EXPECT_EQ(first_credible_change({}), std::nullopt);
+}
+
+TEST_F(Extract, WhatMayHaveBeenOnItsWayIsTakenFromEveryMaildir) {
+  loser_.put(ann + "/new/1.a", message("to both"));
+  fs::create_hard_link(path("new/1.a"), loser_ / (bob + "/new/1.a"));
+  run();
+  EXPECT_EQ(taken(), (std::vector<std::string>{"uncertain ann@example.org INBOX new/1.a", "uncertain bob@example.org INBOX new/1.a"}));
 }
 
 TEST_F(Extract, AnEmptyFileHidesNothing) {
@@ -120,10 +139,13 @@ TEST_F(Extract, WhatMayHaveBeenOnItsWayIsTakenAndMarked) {
   loser_.put(bob + "/new/2.b", message("the newest"));
   loser_.put(bob + "/new/3.c", late("the first afterwards"));
   loser_.put(bob + "/tmp/4.d", message("in tmp"));
-  ExtractReport report = run();
+  ExtractOptions options = options_for(bundle_);
+  options.slack = std::chrono::seconds(1);
+  auto report = extract(loser_.open().get(), options, written_after, {});
+  ASSERT_TRUE(report) << report.error().message;
   EXPECT_EQ(taken(), (std::vector<std::string>{"after bob@example.org INBOX new/3.c", "uncertain bob@example.org INBOX new/2.b"}));
-  EXPECT_EQ(report.before, 1u);
-  EXPECT_EQ(report.uncertain, 1u);
+  EXPECT_EQ(report->before, 1u);
+  EXPECT_EQ(report->uncertain, 1u);
 }
 
 TEST_F(Extract, NothingOfASymbolicLinkIsTaken) {
