@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "command_line.h"
+#include "offline.h"
 #include "salvage_text.h"
 #include "twinloft/spool-repl/net/address.h"
 #include "twinloft/spool-repl/salvage/deliver.h"
@@ -29,13 +30,15 @@ constexpr const char* usage_text =
     "  --domain DOMAIN      with --lmtp: for users whose Maildirs do not tell their domain\n"
     "  --timeout SECONDS    with --lmtp: for the server's next reply (300), four times that for the one to a message\n"
     "  --certain            leave the messages that may have been acknowledged before the parting already\n"
+    "  --accept-problems    end with 0 also where the extraction could not take everything: you know what is missing\n"
     "  --any-spool          also where --spool has no .twinloft-spool, or another volume's\n"
     "  --dry-run            say what would be delivered, and change nothing\n"
     "  --list               name every message, not only those that need somebody\n"
     "  --json               all of it as JSON\n"
     "\n"
-    "Exit: 0 the winner has everything; 1 failed, nothing was delivered; 2 some messages could not be delivered: run it again;\n"
-    "64 usage; 69 another one is running, or the bundle is not finished.\n";
+    "Exit: 0 nothing of the bundle is open, and it has all that the extraction was to take (with --dry-run: nothing is in the\n"
+    "way; with --certain: but for what was left); 1 failed, nothing was delivered; 2 some messages could not be delivered: run it\n"
+    "again; or the extraction had problems; 64 usage; 69 another one is running, or the bundle is not finished.\n";
 
 constexpr std::uint64_t timeout_default_s = 300, timeout_max_s = 24 * 3600;
 const CommandLine command{"spool-repl salvage deliver", usage_text};
@@ -43,7 +46,7 @@ const CommandLine command{"spool-repl salvage deliver", usage_text};
 struct Options {
   std::string bundle, spool, lmtp;
   std::optional<std::uint64_t> timeout_s;
-  bool copy = false, certain = false, list = false, json = false;
+  bool copy = false, certain = false, accept_problems = false, list = false, json = false;
   salvage::DeliverOptions deliver;
 };
 
@@ -52,7 +55,7 @@ void add_options(boost::program_options::options_description& known, Options& o)
   auto option = known.add_options();
   option("bundle", po::value(&o.bundle))("spool", po::value(&o.spool))("lmtp", po::value(&o.lmtp));
   option("domain", po::value(&o.deliver.domain))("timeout", po::value<std::uint64_t>()->notifier([&o](std::uint64_t s) { o.timeout_s = s; }))("copy", po::bool_switch(&o.copy));
-  option("certain", po::bool_switch(&o.certain))("any-spool", po::bool_switch(&o.deliver.any_spool));
+  option("certain", po::bool_switch(&o.certain))("accept-problems", po::bool_switch(&o.accept_problems))("any-spool", po::bool_switch(&o.deliver.any_spool));
   option("dry-run", po::bool_switch(&o.deliver.dry_run))("list", po::bool_switch(&o.list))("json", po::bool_switch(&o.json))("help", "");
 }
 
@@ -110,17 +113,17 @@ int salvage_deliver(const std::vector<std::string>& arguments) {
   if (auto done = parse_deliver(arguments, o)) return *done;
   auto target = target_of(o);
   if (!target) return command.complain(target.error(), exit_usage);
-  auto exit_code = [](const Error& e) { return e.code == Errc::unavailable ? exit_unavailable : exit_failed; };
   auto bundle = salvage::Bundle::open(o.bundle);
-  if (!bundle) return command.complain(bundle.error(), exit_code(bundle.error()));
+  if (!bundle) return command.complain(bundle.error(), exit_code_of(bundle.error()));
   bool picture = !o.json && ::isatty(STDERR_FILENO) == 1;
   auto report = salvage::deliver(*bundle, o.spool, *target, o.deliver,
                                  picture ? show_deliver_progress : std::function<void(std::uint64_t, std::uint64_t)>());
   if (picture) fmt::print(stderr, "\n");
-  if (!report) return command.complain(report.error(), exit_code(report.error()));
-  DeliveryReport shown{o.bundle, bundle->manifest(), *report, !o.copy, o.deliver.dry_run};
+  if (!report) return command.complain(report.error(), exit_code_of(report.error()));
+  DeliveryReport shown{o.bundle, bundle->manifest(), *report, !o.copy, o.deliver.dry_run, o.accept_problems};
   fmt::print("{}", o.json ? delivery_json(shown) : delivery_text(shown, o.list));
-  return report->open() == 0 ? exit_ok : exit_degraded;
+  bool whole = bundle->manifest().problems.empty() || o.accept_problems;
+  return report->open() == 0 && whole ? exit_ok : exit_degraded;
 }
 
 }  // namespace twinloft::repl::ctl

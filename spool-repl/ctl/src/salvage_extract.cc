@@ -11,6 +11,7 @@
 #include "twinloft/spool-repl/journal/cut.h"
 #include "twinloft/spool-repl/journal/written.h"
 #include "twinloft/spool-repl/salvage/extract.h"
+#include "twinloft/spool-repl/salvage/printable.h"
 #include "twinloft/spool-repl/snapshot/file_blocks.h"
 #include "twinloft/spool-repl/snapshot/mounted_image.h"
 
@@ -19,6 +20,7 @@ namespace twinloft::repl::ctl {
 namespace {
 
 namespace po = boost::program_options;
+using salvage::printable;
 
 constexpr const char* usage_text =
     "usage: spool-repl salvage extract VOLUME --bundle DIR --layout LAYOUT [options]\n"
@@ -94,16 +96,6 @@ void show_progress(const salvage::ExtractProgress& p) {
              std::string(width - full, '.'), p.maildirs_done, p.maildirs_total, p.looked_at, p.taken, p.bytes >> 20);
 }
 
-// Mail users name files, and terminals obey some bytes.
-std::string printable(const std::string& name) {
-  std::string out;
-  for (unsigned char c : name) {
-    if (c >= 0x20 && c < 0x7f && c != '\\') out += static_cast<char>(c);
-    else out += fmt::format("\\x{:02x}", c);
-  }
-  return out;
-}
-
 struct Outcome {
   std::string file_system;
   std::optional<journal::WrittenBlocks> written;  // nullopt: --all
@@ -121,9 +113,9 @@ std::string text_of(const Options& o, const Outcome& out) {
     text = fmt::format("{}: every message is taken (--all)\n", out.file_system);
   text += fmt::format("{} messages in {} Maildirs: {} from after the parting, {} that may have been on their way, {} older\n", r.looked_at,
                       r.maildirs, r.after, r.uncertain, r.before);
+  if (r.in_tmp > 0) text += fmt::format("{} files in tmp/ are left: they were never acknowledged\n", r.in_tmp);
   text += fmt::format("{}: {} messages, {} bytes\n", o.extract.bundle, r.after + r.uncertain, r.bytes);
-  for (const auto& p : r.problems) text += fmt::format("not taken: {}: {}\n", printable(p.path), p.what);
-  if (out.device_failure) text += fmt::format("a request to the image failed: {}\n", out.device_failure->message);
+  for (const auto& p : r.problems) text += p.path.empty() ? p.what + "\n" : fmt::format("not taken: {}: {}\n", printable(p.path), p.what);
   return text;
 }
 
@@ -188,6 +180,7 @@ Result<Outcome> extract(Options& o) {
     });
   };
   bool picture = !o.json && ::isatty(STDERR_FILENO) == 1;
+  o.extract.device_failure = [&] { return mounted->target().failure(); };
   auto report = salvage::extract(mounted->root(), o.extract, after_parting,
                                  picture ? show_progress : std::function<void(const salvage::ExtractProgress&)>());
   if (picture) fmt::print(stderr, "\n");
@@ -208,7 +201,7 @@ int salvage_extract(const std::vector<std::string>& arguments) {
   auto out = extract(options);
   if (!out) return command.complain(out.error(), exit_code_of(out.error()));
   fmt::print("{}", options.json ? json_of(options, *out) : text_of(options, *out));
-  return out->report.problems.empty() && !out->device_failure ? exit_ok : exit_degraded;
+  return out->report.problems.empty() ? exit_ok : exit_degraded;
 }
 
 }  // namespace twinloft::repl::ctl

@@ -5,12 +5,15 @@
 #include <boost/json.hpp>
 #include <set>
 
+#include "twinloft/spool-repl/salvage/printable.h"
+
 namespace twinloft::repl::ctl {
 
 namespace {
 
 using salvage::Fate;
 using salvage::Message;
+using salvage::printable;
 
 struct FateText {
   Fate fate;
@@ -31,13 +34,6 @@ constexpr FateText fate_texts[] = {
     {Fate::not_tried, "not tried"},
 };
 static_assert(std::size(fate_texts) == salvage::fates);
-
-// Mail users name files and folders, and terminals obey some bytes.
-std::string shown_bytes(const std::string& text) {
-  std::string out;
-  for (unsigned char c : text) out += c >= 0x20 && c < 0x7f && c != '\\' ? std::string(1, static_cast<char>(c)) : fmt::format("\\x{:02x}", c);
-  return out;
-}
 
 std::string place(const Message& m) { return fmt::format("{}{}/{}", m.folder.empty() ? "" : m.folder + "/", m.in_new ? "new" : "cur", m.name); }
 
@@ -71,9 +67,11 @@ std::string delivery_text(const DeliveryReport& shown, bool all) {
     out += fmt::format("{} of them were in a folder, or had been seen: LMTP puts them into the inbox as new mail\n", moved);
   for (const salvage::MessageFate& f : shown.report.messages)
     if (const Message& message = m.messages[f.message]; all || wants_attention(f.fate))
-      out += fmt::format("{}: message {}, {} {}{}\n", salvage::to_string(f.fate), message.number, shown_bytes(message.user),
-                         shown_bytes(place(message)), f.detail.empty() ? "" : ": " + shown_bytes(f.detail));
-  if (!m.problems.empty()) out += fmt::format("{} files could not be taken at the extraction: its report and the manifest name them\n", m.problems.size());
+      out += fmt::format("{}: message {}, {} {}{}\n", salvage::to_string(f.fate), message.number, printable(message.user),
+                         printable(place(message)), f.detail.empty() ? "" : ": " + printable(f.detail));
+  if (!m.problems.empty())
+    out += fmt::format("{} problems at the extraction: mail may be missing from the bundle; its report and the manifest name them{}\n",
+                       m.problems.size(), shown.problems_accepted ? " (--accept-problems)" : "");
   for (const std::string& note : shown.report.notes) out += "note: " + note + "\n";
   return out;
 }
@@ -85,16 +83,16 @@ std::string delivery_json(const DeliveryReport& shown) {
   for (std::size_t i = 0; i < shown.report.messages.size(); ++i) {
     const salvage::MessageFate& f = shown.report.messages[i];
     const Message& m = shown.manifest.messages[f.message];
-    messages.push_back(boost::json::object{{"number", m.number}, {"user", shown_bytes(m.user)}, {"maildir", shown_bytes(m.maildir)},
-                                           {"folder", shown_bytes(m.folder)}, {"name", shown_bytes(m.name)}, {"new", m.in_new},
+    messages.push_back(boost::json::object{{"number", m.number}, {"user", printable(m.user)}, {"maildir", printable(m.maildir)},
+                                           {"folder", printable(m.folder)}, {"name", printable(m.name)}, {"new", m.in_new},
                                            {"uncertain", m.kind == salvage::Kind::uncertain}, {"bytes", m.bytes}, {"content", m.content.hex()},
-                                           {"fate", salvage::to_string(f.fate)}, {"detail", shown_bytes(f.detail)},
+                                           {"fate", salvage::to_string(f.fate)}, {"detail", printable(f.detail)},
                                            {"folder_or_flags_lost", loses_its_place(shown, i)}});
   }
   boost::json::object root{{"bundle", shown.bundle}, {"volume", shown.manifest.volume.text()}, {"loser", shown.manifest.parting.loser},
                            {"parting_lsn", shown.manifest.parting.lsn}, {"dry_run", shown.dry_run}, {"open", shown.report.open()},
                            {"counts", std::move(counts)}, {"messages", std::move(messages)}, {"notes", std::move(notes)},
-                           {"extract_problems", shown.manifest.problems.size()}};
+                           {"extract_problems", shown.manifest.problems.size()}, {"extract_problems_accepted", shown.problems_accepted}};
   return boost::json::serialize(root) + "\n";
 }
 

@@ -13,6 +13,7 @@ struct DeliveryReport {
   const salvage::DeliverReport& report;
   bool by_lmtp = false;
   bool dry_run = false;
+  bool problems_accepted = false;  // those of the extraction
 };
 
 // `all`: every message, not only those that somebody has to see to.

@@ -12,17 +12,6 @@
 
 namespace twinloft::repl::salvage {
 
-std::string printable(std::string_view bytes) {
-  std::string out;
-  for (unsigned char c : bytes) {
-    if (c >= 0x20 && c < 0x7f)
-      out += static_cast<char>(c);
-    else
-      out += fmt::format("\\x{:02x}", c);
-  }
-  return out;
-}
-
 Result<Fd> open_beneath(int dir, const std::string& path, int flags, mode_t mode) {
   struct open_how how{};
   how.flags = static_cast<std::uint64_t>(flags | O_CLOEXEC);

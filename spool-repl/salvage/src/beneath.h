@@ -10,6 +10,7 @@
 
 #include "twinloft/base/fd.h"
 #include "twinloft/base/result.h"
+#include "twinloft/spool-repl/salvage/printable.h"
 
 namespace twinloft::repl::salvage {
 
@@ -32,8 +33,5 @@ struct Entry {
 };
 // Without "." and "..", in order of name.
 Result<std::vector<Entry>> list_directory(int dir);
-
-// Any bytes as text that can be shown: what is not printable ASCII becomes \xNN.
-std::string printable(std::string_view bytes);
 
 }  // namespace twinloft::repl::salvage

@@ -194,6 +194,8 @@ Result<ExtractReport> Extraction::run(const std::vector<FoundMaildir>& maildirs,
   TL_TRY(visit_all(maildirs, &Extraction::judge));
   newest_before_s_ = newest_birth(births_s_, first_credible_change(witnesses_));
   TL_TRY(visit_all(maildirs, &Extraction::look_again));
+  if (auto failure = options_.device_failure ? options_.device_failure() : std::nullopt)
+    problems_.add("", "a request to the image failed, mail may be missing: " + failure->message);
   report_.problems = problems_.take();
   manifest_.volume = options_.volume;
   manifest_.parting = options_.parting;

@@ -75,7 +75,6 @@ Result<Layout::Part> Layout::parse_part(std::string_view whole, std::string_view
 
 Result<Layout> Layout::parse(std::string_view text) {
   Layout out;
-  out.text_ = text;
   if (text.starts_with('/'))
     return fail(Errc::invalid, "\"{}\": a path below the spool's root is expected, such as %d/%n/Maildir", text);
   bool local_part = false;

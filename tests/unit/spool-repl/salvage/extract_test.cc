@@ -202,6 +202,16 @@ TEST_F(Extract, AFileThatCanNotBeJudgedIsNamedAndTheRestIsTaken) {
   EXPECT_NE(text_of(report->problems).find("new/1.bad: not taken: FIEMAP: Input/output error"), std::string::npos);
 }
 
+TEST_F(Extract, AFailureBelowTheFileSystemStaysWithTheBundle) {
+  loser_.put(ann + "/new/1.a", late("one"));
+  ExtractOptions options = options_for(bundle_);
+  options.device_failure = [] { return std::optional(Error{Errc::io, "reading block 7", 0}); };
+  auto report = extract(loser_.open().get(), options, written_after, {});
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_EQ(text_of(report->problems), ": a request to the image failed, mail may be missing: reading block 7\n");
+  EXPECT_EQ(open_bundle(bundle_).manifest().problems, report->problems) << "deliver tells of it";
+}
+
 TEST_F(Extract, AnotherUsersFileInAMaildirIsNotTaken) {
   ASSERT_EQ(::geteuid(), 0u) << "this test gives files away: run it as root";
   loser_.put(ann + "/new/1.link", late("somebody else's secret"));

@@ -40,6 +40,8 @@ struct ExtractOptions {
   std::chrono::seconds slack{30};
   std::uint64_t message_bytes_max = std::uint64_t{1} << 30;  // a larger file is reported, not taken
   bool foreign_owners = false;  // true: take files that belong to another user than their Maildir does
+  // Asked when all has been read: what went wrong below the file system, which may have shown less than there is. May be empty.
+  std::function<std::optional<Error>()> device_failure;
 };
 
 struct ExtractReport {

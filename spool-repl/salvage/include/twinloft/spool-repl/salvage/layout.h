@@ -31,8 +31,6 @@ class Layout {
   // "" where the address has not what the layout needs, or would lead elsewhere ("..", a slash, control bytes).
   std::string path_of(std::string_view address) const;
 
-  const std::string& text() const { return text_; }
-
  private:
   struct Piece {
     char variable = 0;      // 'u', 'n', 'd'; 0: literal
@@ -46,7 +44,6 @@ class Layout {
   static Result<Part> parse_part(std::string_view whole, std::string_view part);
   static bool match(const Part& part, std::string_view rest, Values& values);
 
-  std::string text_;
   std::vector<Part> parts_;
 };
 
