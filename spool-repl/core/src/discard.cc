@@ -54,7 +54,8 @@ void Secondary::bound_discard() {
 // It may have been created anew since the two were matched, with nothing of what both had.
 std::string Secondary::doubt_of_winner() const {
   const Link* link = v_.find_link(discard_->winner);
-  if (!link || !link->state || link->state->inconsistent) return "it is Inconsistent";
+  if (!link || !link->state) return "it has not said what it holds";
+  if (link->state->inconsistent) return "it is Inconsistent";
   if (link->state->last.lsn < parted_at_)
     return fmt::format("its history ends at LSN {}, and it had more: LSN {} is in both", link->state->last.lsn.v, parted_at_.v);
   return "";
@@ -62,7 +63,11 @@ std::string Secondary::doubt_of_winner() const {
 
 // The winner asks where we are: it gets its answer when there is nothing left to speak for the history here.
 void Secondary::begin_discard(const MatchRequest& m) {
-  if (cut_ == Cut::resetting) return;  // under way since an earlier connection
+  if (cut_ == Cut::resetting && giving_up_) return;  // under way since an earlier connection
+  if (cut_ == Cut::resetting) {
+    end_discard(false, "a resync into this replica has begun meanwhile");
+    return answer_match();
+  }
   if (std::string doubt = doubt_of_winner(); !doubt.empty()) {
     end_discard(false, fmt::format("nothing is given up for replica {}: {}", discard_->winner, doubt));
     return answer_match();

@@ -230,6 +230,7 @@ void Primary::peer_up(ReplicaId id) {
   peer->sync_hold = 0;
   peer->commit_sent = {};
   peer->epoch = epoch_;
+  if (v_.failed) return refuse(*peer, "the primary's disk has failed: " + v_.failure);  // it fills nobody
   v_.out.sends.push_back(Send{id, MatchRequest{epoch_}});
 }
 
@@ -269,7 +270,8 @@ void Primary::handle(Peer& peer, const MatchState& m) {
     // durable here, or begun there. Where nothing can have been acknowledged in it without this node, a newer epoch
     // takes over; the replica itself refuses what would cut off more than that. An arbiter knows all epochs.
     if (v_.config.arbiter == Arbiter::manual && !change_) {
-      begin_epoch({m.last_epoch.counter + 1, Uuid::generate(v_.random)}, in_sync_, epoch_after(epoch_));
+      begin_epoch({m.last_epoch.counter + 1, Uuid::generate(v_.random)}, in_sync_,
+                  epoch_after(epoch_) | (epoch_logged_ ? 0 : epoch_flags_ & epoch_by_force));
       peer.epoch = epoch_;
       v_.out.sends.push_back(Send{peer.config.id, MatchRequest{epoch_}});
       return;

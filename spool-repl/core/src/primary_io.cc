@@ -213,7 +213,10 @@ void Primary::on_fill_read(std::uint64_t n, int error) {
   bool unreadable = !done.unreadable.empty();
   if (unreadable || v_.failed || lost_) drop_fills(done);
   if (v_.failed || lost_) return complete(done.request, EIO);
-  if (unreadable) return repair(done, std::exchange(done.unreadable, {}));
+  if (unreadable) {
+    std::vector<Lba> blocks = std::exchange(done.unreadable, {});
+    return repair(std::move(done), std::move(blocks));
+  }
   stalled_writes_.push_front(std::move(done));
   retry_stalled();
 }

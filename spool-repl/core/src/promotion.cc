@@ -232,10 +232,11 @@ std::string Promotion::objection(ReplicaSet set) const {
 }
 
 // Names an epoch of whose acknowledgements none is missing here. That is the newest known, which counts this replica. If its
-// record lies in another log only, that log will be cut, and then it is the one before which has to find itself named.
+// record lies in another log only, that log will be cut, and then it is the one before which has to find itself named; and if it
+// was by force, nothing but this one will tell.
 std::uint32_t Promotion::flags_after(const EpochEntry& newest) const {
   bool logged = newest.epoch == v_.recorded().epoch;
-  std::uint32_t after = logged ? epoch_after(newest.epoch) : newest.flags & ~std::uint32_t{epoch_by_force};
+  std::uint32_t after = logged ? epoch_after(newest.epoch) : newest.flags;
   return after | (force_ ? std::uint32_t{epoch_by_force} : 0);
 }
 

@@ -7,7 +7,9 @@
 namespace twinloft::repl::core {
 
 void RepairAnswers::ask(ReplicaId from, const FetchBlock& question) {
-  if (questions_.size() >= questions_max) questions_.pop_front();
+  auto of = [&](const Question& q) { return q.peer == from; };
+  if (std::count_if(questions_.begin(), questions_.end(), of) >= questions_max)
+    questions_.erase(std::find_if(questions_.begin(), questions_.end(), of));
   questions_.push_back({from, v_.find_link(from)->connection, question, v_.now + v_.config.fetch_timeout});
 }
 

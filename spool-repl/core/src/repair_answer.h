@@ -25,7 +25,7 @@ class RepairAnswers {
   std::optional<Instant> next_tick() const;
 
  private:
-  static constexpr std::size_t questions_max = 128;
+  static constexpr std::ptrdiff_t questions_max = 64;  // of each peer
   struct Question {
     ReplicaId peer = 0;
     std::uint64_t connection = 0;

@@ -47,9 +47,9 @@ void Secondary::handle(SyncBegin& m) {
   if (connection_ != ConnectionState::Matching || m.epoch != epoch_ || begun_ || reset_ || cut_ == Cut::archiving)
     return refuse("it began a resync at the wrong moment");
   common_ = std::max(common_, common_history(v_.sb.epochs, v_.log.last_mark().lsn, m.epochs, Lsn{UINT64_MAX}));
+  if (std::string why = objection(m); !why.empty()) return refuse(std::move(why));
   // What it began behind that point comes as records.
   std::erase_if(m.epochs, [&](const EpochEntry& e) { return e.start > m.from.lsn; });
-  if (std::string why = objection(m); !why.empty()) return refuse(std::move(why));
   reset_ = m;
   reset_->whole = !vouches(m);
   reset_archived_ = false;
@@ -102,7 +102,10 @@ void Secondary::try_reset() {
 
 void Secondary::on_reset_archived(int error) {
   cut_ = Cut::none;
-  if (!reset_) return;  // the primary has gone meanwhile
+  if (!reset_) {  // the primary has gone meanwhile, and maybe another one has begun
+    if (begun_) cut_ = Cut::waiting_for_journal, try_cut();
+    return;
+  }
   RecordNo from = given_up_from();
   reset_archived_ = error == 0 && (from == v_.log.end() || archived_from_ <= v_.log.at(from).first);
   if (error == 0) return try_reset();
@@ -134,6 +137,7 @@ void Secondary::reset() {
   v_.log.reset(reset_->from, reset_->from_epoch);
   v_.committed.clear();
   v_.home_end = v_.log.first();
+  v_.recovered_end = {};  // of the log that was
   v_.inconsistent = true;
   sb.inconsistent_source = reset_->epoch;
   sb.inconsistent_until = Lsn{UINT64_MAX};

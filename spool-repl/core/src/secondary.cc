@@ -160,7 +160,7 @@ void Secondary::handle(const Begin& m) {
   begun_ = true;
   cut_to_ = m.from;
   bool lost = m.holds > m.from.lsn;
-  if (lost) v_.note_refill(m.holds);  // durable before the first of those records is taken
+  if (lost) v_.note_refill(m.holds, epoch_);  // durable before the first of those records is taken
   if (*common == v_.log.end() && cut_ == Cut::none && !lost) return connected();
   if (cut_ == Cut::archiving) return;  // goes on when that has ended
   cut_ = Cut::waiting_for_journal;
@@ -299,6 +299,7 @@ void Secondary::handle(const Commit& m) {
 
 void Secondary::handle(const Refuse& m) {
   connection_ = ConnectionState::StandAlone;
+  if (giving_up_) drop_sync();  // not for one that does not want it
   why_ = "it refused: " + m.reason;
   note_refusal(m.reason);
   v_.out.notices.push_back({true, fmt::format("primary {} refused: {}", primary_, m.reason),

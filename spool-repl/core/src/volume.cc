@@ -306,13 +306,20 @@ unsigned Volume::on_superblock_written(int error) {
   return done;
 }
 
-void Volume::note_refill(Lsn until) {
+void Volume::note_refill(Lsn until, const Epoch& primary) {
   // A resync under way says more than this.
-  if (sb.inconsistent_until != base_unknown) sb.inconsistent_until = std::max(sb.inconsistent_until, until);
+  if (sb.inconsistent_until == base_unknown) return;
+  if (!inconsistent) sb.inconsistent_base_epoch = primary;
+  sb.inconsistent_until = std::max(sb.inconsistent_until, until);
 }
 
 void Volume::settle_refill() {
-  if (!inconsistent && log.mark_before(log.durable_end()).lsn >= sb.inconsistent_until) sb.inconsistent_until = {};
+  if (refill_until().v == 0) return;
+  RecordNo end = log.durable_end();
+  bool later = log.epoch_before(end).counter > sb.inconsistent_base_epoch.counter;
+  if (!later && log.mark_before(end).lsn < sb.inconsistent_until) return;
+  sb.inconsistent_until = {};
+  sb.inconsistent_base_epoch = {};
 }
 
 void Volume::accept_loss() {

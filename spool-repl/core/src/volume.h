@@ -50,9 +50,10 @@ class Volume {
   void write_superblock(Purpose purpose);
   unsigned on_superblock_written(int error);  // the purposes that are now durable; 0 on failure
 
-  // This replica had lost what it had acknowledged, and is no member's equal before its log reaches this point again; 0 if none.
+  // This replica has not got what it, or another one with its id, has acknowledged: it counts again when its log reaches this
+  // point, or a record of a later promotion, which was by one that has all of it. 0: nothing is missing.
   Lsn refill_until() const { return inconsistent ? Lsn{} : sb.inconsistent_until; }
-  void note_refill(Lsn until);    // durable with the next superblock
+  void note_refill(Lsn until, const Epoch& primary);  // durable with the next superblock
   void settle_refill();           // forgets it once the log is there
   void accept_loss();  // what is here is the volume from now on, although it was Inconsistent
   void fail_device(std::string reason);

@@ -121,6 +121,32 @@ TEST_F(DiscardTest, TheWholeJournalIsArchivedFirst) {
   expect_answer(true, "");
 }
 
+TEST_F(DiscardTest, NothingIsGivenUpForAWinnerThatRefuses) {
+  part_and_meet();
+  discard();
+  node(loser).held = [](Disk kind) { return kind == Disk::archive; };
+  meet_again();
+  ASSERT_EQ(node(loser).pending(Disk::archive), 1u);
+  node(loser).input(winner, Refuse{"no"});
+  node(loser).held = nullptr;
+  while (node(loser).complete_one()) {}
+  EXPECT_EQ(status(node(loser)).last, last);
+  EXPECT_FALSE(status(node(loser)).inconsistent);
+}
+
+TEST_F(DiscardTest, NothingIsGivenUpForAWinnerWhoseDiskHasFailed) {
+  part_and_meet();
+  disconnect(loser, winner);
+  node(winner).fault = [](Disk kind) { return kind == Disk::journal_write ? EIO : 0; };
+  write_flush(winner, 3);
+  exchange();
+  ASSERT_TRUE(status(node(winner)).failed);
+  discard();
+  meet();
+  EXPECT_EQ(status(node(loser)).last, last);
+  EXPECT_TRUE(node(loser).closed.back().reason.starts_with("the primary's disk has failed")) << node(loser).closed.back().reason;
+}
+
 TEST_F(DiscardTest, WhatCannotBeArchivedIsNotGivenUp) {
   part_and_meet();
   node(loser).fault = [](Disk kind) { return kind == Disk::archive ? ENOSPC : 0; };

@@ -190,6 +190,36 @@ TEST_F(ResyncTest, AReplicaThatWasMadeAnewIsNotPromotedWithAPartOfTheLog) {
   ASSERT_TRUE(promote(2, true)->ok);
 }
 
+// What it was told that it lacks may never have counted: whoever was promoted since had all that did.
+TEST_F(ResyncTest, ALaterPromotionEndsWhatAReplicaThatWasMadeAnewLacked) {
+  make(2);
+  node(2).step(PeerUp{1});
+  Epoch first{1, Uuid::generate(node(2).random)};
+  node(2).input(1, MatchRequest{first});
+  node(2).input(1, Begin{first, {Lsn{0}, genesis_hash(Shell::volume(), 1024)}, false, 0, false, Lsn{100}});
+  while (node(2).complete_one()) {}
+  node(2).step(PeerDown{1});
+  auto refused = promote(2);
+  ASSERT_TRUE(refused && !refused->ok);
+  ASSERT_NE(refused->text.find("up to LSN 100"), std::string::npos) << refused->text;
+  delivered[1] = node(2).sent.size();
+  connect(1, 2);
+  exchange();
+  ASSERT_TRUE(promote(1)->ok);
+  EXPECT_EQ(status(node(1)).epoch.counter, 1u) << "no later one";
+  node(1).step(Demote{4});
+  exchange();
+  refused = promote(2);
+  ASSERT_TRUE(refused && !refused->ok);
+  EXPECT_NE(refused->text.find("LSN 100"), std::string::npos) << refused->text;
+  ASSERT_TRUE(promote(1)->ok);
+  ASSERT_LT(status(node(2)).durable, Lsn{100});
+  node(1).step(Demote{4});
+  exchange();
+  auto granted = promote(2);
+  EXPECT_TRUE(granted && granted->ok) << (granted ? granted->text : "no answer");
+}
+
 TEST_F(ResyncTest, ASourceThatCannotReadSaysSo) {
   make_pair();
   disconnect(1, 2);
@@ -389,6 +419,37 @@ TEST_F(BitmapTest, AcksDuringAResyncThatIsCutOffProveNothing) {
   connect(1, 2);
   exchange();
   expect_equal();
+}
+
+// The source is lost while what the resync gives up is archived, and the next primary needs no resync.
+TEST_F(BitmapTest, ANewPrimaryThatBeginsDuringTheArchiveIsFollowed) {
+  make(3);
+  connect_all();
+  exchange();
+  ASSERT_TRUE(promote(1)->ok);
+  fill(1, 0, 5, 3);
+  checkpoint(1);
+  disconnect(1, 2);
+  disconnect(2, 3);
+  node(2).restart();
+  ASSERT_LT(status(node(2)).commit, status(node(2)).last);
+  auto source = decode_superblock({node(1).journal.data(), block_size});
+  ASSERT_TRUE(source);
+  Epoch newer{status(node(1)).epoch.counter + 5, Uuid::generate(node(2).random)};
+  node(2).held = [](Disk kind) { return kind == Disk::archive; };
+  node(2).step(PeerUp{1});
+  node(2).input(1, MatchRequest{newer});
+  node(2).input(1, SyncBegin{newer, {Lsn{1000}, {}}, newer, true, {}, {}, source->epochs});
+  ASSERT_EQ(node(2).pending(Disk::archive), 1u);
+  node(2).step(PeerDown{1});
+  node(2).step(PeerUp{3});
+  newer.counter++;
+  node(2).input(3, MatchRequest{newer});
+  auto& state = std::get<MatchState>(node(2).sent.back());
+  node(2).input(3, Begin{newer, state.last, false, 3, false, {}});
+  node(2).held = nullptr;
+  while (node(2).complete_one()) {}
+  EXPECT_EQ(status(node(2)).peers[1].connection, ConnectionState::Connected);
 }
 
 // Records that a restart finds uncommitted may have been committed, and be home in a cache that was never synced.

@@ -150,6 +150,30 @@ TEST_F(RolesTest, AnEpochThatWasKnownAtThePromotionIsNoSplitBrain) {
   }
 }
 
+// The record of the forced promotion was lost here, and another replica has it; it will be cut there. So this one tells.
+TEST_F(RolesTest, ForceIsRememberedAlsoWhereItsRecordWasLost) {
+  make(3);
+  connect(2, 3);
+  exchange();
+  node(2).held = [](Disk kind) { return kind == Disk::journal_write; };
+  ASSERT_TRUE(promote(2, true)->ok);
+  ASSERT_GT(status(node(3)).durable, Lsn{0});
+  disconnect(2, 3);
+  node(2).held = nullptr;
+  node(2).restart();
+  delivered[1] = node(2).sent.size();
+  ASSERT_EQ(status(node(2)).last, Lsn{0});
+  connect(2, 3);
+  exchange();
+  auto granted = promote(2);
+  ASSERT_TRUE(granted && granted->ok) << (granted ? granted->text : "no answer");
+  std::vector<EpochEntry> told;
+  for (const PeerMessage& m : node(2).sent)
+    if (auto* state = std::get_if<NodeState>(&m); state && state->epoch.epoch.counter == 2) told.push_back(state->epoch);
+  ASSERT_FALSE(told.empty());
+  EXPECT_TRUE(told.front().flags & epoch_by_force);
+}
+
 // ---- going on without a member -------------------------------------------------------------------------------------
 
 TEST_F(RolesTest, GoingOnAloneIsARecordBeforeItIsAnAcknowledgement) {

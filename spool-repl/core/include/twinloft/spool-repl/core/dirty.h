@@ -28,7 +28,8 @@ class DirtyMap {
   void covered(const Epoch& epoch, const LogMark& mark, bool clean);
   void forget();  // nothing is known of it any more
   // It leaves, having everything that is committed here: what is marked from now on is told from what was marked before, and
-  // that goes as soon as the superblock with this `since` is durable. So the marks are exactly what came after the parting.
+  // that goes as soon as the superblock with this `since` is durable. So the marks are exactly what came after the parting, unless
+  // a crash comes before the pages that tell less are written.
   void part(const Epoch& epoch, const LogMark& mark);
   void since_is_durable(Lsn since);
 
