@@ -31,7 +31,7 @@ constexpr const char* usage_text =
     "  --timeout SECONDS    with --lmtp: for the server's next reply (300), four times that for the one to a message\n"
     "  --certain            leave the messages that may have been acknowledged before the parting already\n"
     "  --accept-problems    end with 0 also where the extraction could not take everything: you know what is missing\n"
-    "  --any-spool          also where --spool has no .twinloft-spool, or another volume's\n"
+    "  --any-spool          also where --spool has no .twinloft-spool, or another volume's, or looks like the loser's own\n"
     "  --dry-run            say what would be delivered, and change nothing\n"
     "  --list               name every message, not only those that need somebody\n"
     "  --json               all of it as JSON\n"

@@ -29,7 +29,7 @@ constexpr FateText fate_texts[] = {
     {Fate::left_uncertain, "left: may have been on their way at the parting (--certain)"},
     {Fate::deferred, "deferred by the server"},
     {Fate::refused, "refused by the server"},
-    {Fate::unknown, "handed over without a reply, and not to be found: a later run looks again"},
+    {Fate::unknown, "handed over without a reply: the next run looks whether they are there"},
     {Fate::failed, "failed"},
     {Fate::not_tried, "not tried"},
 };

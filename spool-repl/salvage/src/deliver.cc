@@ -41,6 +41,7 @@ class Run {
   Result<DeliverReport> run();
 
  private:
+  Status check_other_history(std::size_t i) const;
   using Indices = std::vector<std::size_t>;
   LedgerKey key(std::size_t i) const { return {messages_[i].maildir, messages_[i].content}; }
   void settle(std::size_t i, Fate fate, std::string detail = "");
@@ -48,11 +49,10 @@ class Run {
   void do_user(const Indices& of_user);
   bool settle_without_looking(std::size_t i, std::set<Sha256>& seen);
   void do_message(std::size_t i, const std::set<Sha256>& there);
-  bool winner_deleted(std::size_t i);
+  bool settle_as_deleted(std::size_t i);
   bool record(std::size_t i, Mark mark);
   void hand_over(std::size_t i);
   void take_outcome(std::size_t i, const Sent& sent, const std::string& tried_before);
-  void look_after(std::size_t i, const std::string& detail);
   std::string address_of(const Message& m) const;
 
   const Bundle& bundle_;
@@ -121,12 +121,19 @@ bool Run::record(std::size_t i, Mark mark) {
   return written.has_value();
 }
 
-bool Run::winner_deleted(std::size_t i) {
+// What the winner had and deleted. Recorded, since Dovecot forgets it at some time.
+bool Run::settle_as_deleted(std::size_t i) {
   const Message& m = messages_[i];
   if (m.kind != Kind::uncertain) return false;
   auto seen = was_seen(root_, m.maildir, base_name(m.name));
-  // Nobody knows whether it was deleted: then it stays so.
-  return !seen || *seen;
+  if (seen && !*seen) return false;
+  if (!seen) {
+    settle(i, Fate::failed, "it can not be told whether the winner had it: " + seen.error().message);
+    return true;
+  }
+  bool recorded = record(i, Mark::present);
+  settle(i, Fate::left_deleted, recorded ? "" : "not recorded: " + stopped_);
+  return true;
 }
 
 void Run::do_message(std::size_t i, const std::set<Sha256>& there) {
@@ -135,7 +142,7 @@ void Run::do_message(std::size_t i, const std::set<Sha256>& there) {
     bool recorded = record(i, Mark::present);
     return settle(i, Fate::already_there, recorded ? "" : "not recorded: " + stopped_);
   }
-  if (winner_deleted(i)) return settle(i, Fate::left_deleted);
+  if (settle_as_deleted(i)) return;
   if (options_.dry_run) return settle(i, Fate::would_deliver);
   hand_over(i);
 }
@@ -158,19 +165,23 @@ void Run::take_outcome(std::size_t i, const Sent& sent, const std::string& tried
     case Sent::End::refused:
       (void)record(i, Mark::undone);
       return settle(i, sent.end == Sent::End::deferred ? Fate::deferred : Fate::refused, sent.detail);
-    case Sent::End::unknown: return look_after(i, sent.detail);
+    // It may be there by now, or come yet; and lmtpd takes it away again if it can not make it durable. The next run looks.
+    case Sent::End::unknown: return settle(i, Fate::unknown, sent.detail);
     // What a copy that failed has left is found by looking: its intent stays.
     case Sent::End::failed: return settle(i, Fate::failed, sent.detail);
     case Sent::End::away: stopped_ = sent.detail; return settle(i, Fate::failed, sent.detail);
   }
 }
 
-// Handed over, and no reply: it may be there by now, or come yet.
-void Run::look_after(std::size_t i, const std::string& detail) {
-  auto there = find_contents(root_, messages_[i].maildir, {digests_[i]});
-  if (!there || !there->contains(messages_[i].content)) return settle(i, Fate::unknown, detail);
-  bool recorded = record(i, Mark::delivered);
-  settle(i, Fate::delivered, detail + "; it is in the Maildir" + (recorded ? "" : "; not recorded: " + stopped_));
+// A message that was stored after the parting has its name on the loser only: a delivery makes another one. What an earlier run
+// has dealt with may have come with that name since, by a copy to both sides.
+Status Run::check_other_history(std::size_t i) const {
+  const Message& m = messages_[i];
+  if (options_.any_spool || m.kind != Kind::after || ledger_.find(key(i))) return {};
+  std::string found = find_file(root_, m.maildir, m.folder, base_name(m.name), m.content);
+  if (found.empty()) return {};
+  return fail(Errc::conflict, "this is the spool that the bundle was taken from: {} lies where message {} lay on the loser. Mount the "
+              "winner's, or say --any-spool if this is the winner and somebody has copied that file", printable(found), m.number);
 }
 
 Result<DeliverReport> Run::run() {
@@ -178,6 +189,7 @@ Result<DeliverReport> Run::run() {
   std::map<std::string, Indices> users;
   for (std::size_t i = 0; i < messages_.size(); ++i) {
     TL_TRY_ASSIGN(ContentDigest digest, bundle_.verify(messages_[i]));
+    TL_TRY(check_other_history(i));
     digests_.push_back(digest);
     users[messages_[i].maildir].push_back(i);
   }

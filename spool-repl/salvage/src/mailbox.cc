@@ -94,6 +94,27 @@ Result<std::set<Sha256>> find_contents(int root, const std::string& maildir, con
 
 std::string base_name(const std::string& name) { return name.substr(0, name.find(":2,")); }
 
+std::string find_file(int root, const std::string& maildir, const std::string& folder, const std::string& base, const Sha256& content) {
+  std::string out;
+  Problems ignored;
+  (void)walk_folder(
+      root, maildir, folder,
+      [&](int box, const MailFile& file) -> Status {
+        if (file.box == Box::tmp || base_name(file.name) != base) return {};
+        auto open = open_plain_file(box, file.name);
+        if (!open) return {};
+        ContentHasher hasher;
+        Status read = read_pieces(open->fd.get(), [&](ByteSpan piece) -> Result<bool> {
+          hasher.update(piece);
+          return true;
+        });
+        if (read && hasher.finish().content == content) out = path_of(maildir, file);
+        return {};
+      },
+      ignored);
+  return out;
+}
+
 Result<bool> was_seen(int root, const std::string& maildir, const std::string& base) {
   Problems ignored;
   auto folders = list_folders(root, maildir, ignored);

@@ -28,7 +28,7 @@ enum class Fate : std::uint8_t {
   would_deliver,    // a dry run
   deferred,         // refused for now: run it again
   refused,          // refused for good
-  unknown,          // handed over without a reply, and not in the Maildir: run it again later
+  unknown,          // handed over without a reply: the next run looks whether it is there
   failed,           // could not be delivered, or not be looked for
   not_tried,        // an earlier one showed that nothing can be delivered now
 };
@@ -47,7 +47,8 @@ struct DeliverOptions {
   std::string domain;  // for users whose layout knows none: "ann" is ann@domain
   bool dry_run = false;
   bool uncertain = true;    // false: leave what may have been on its way
-  bool any_spool = false;   // true: do not ask for the spool's marker
+  // true: do not ask for the spool's marker, nor whether it is the loser's own
+  bool any_spool = false;
 };
 
 struct DeliverReport {
@@ -63,7 +64,7 @@ using MakeTarget = std::function<std::unique_ptr<Target>(int root, FileOps& ops)
 // `spool`: the winner's, mounted. `progress` may be empty. `ops` null: the operating system.
 //
 // Errors are those by which nothing was delivered: the bundle is damaged, the directory is not the bundle's volume (its marker
-// .twinloft-spool), the ledger can not be used, or Errc::unavailable: another run is under way. A ledger that fails in the middle
+// .twinloft-spool) or the loser's own, the ledger can not be used, or Errc::unavailable: another run is under way. A ledger that fails in the middle
 // ends the run: the rest is not_tried, and a note says why.
 Result<DeliverReport> deliver(const Bundle& bundle, const std::string& spool, const MakeTarget& make_target,
                               const DeliverOptions& options, const std::function<void(std::uint64_t done, std::uint64_t total)>& progress,
