@@ -54,6 +54,7 @@ Status MountedImage::mount_file() {
   Parts& parts = *parts_;
   exports::LoopOptions options;
   options.autoclear = true;
+  options.block_bytes = 512;  // a file system made over NBD may have such sectors, and is not mounted from a device of larger ones
   TL_TRY_ASSIGN(parts.loop, exports::attach_loop(parts.file, options));
   TL_TRY_ASSIGN(type_, file_system_on(parts.loop.device));
   TL_TRY(mount_file_system(parts.loop.device, type_, parts.directory));

@@ -1,5 +1,5 @@
 // A mount namespace of this process's own: what is mounted in it is seen by nobody else and goes with the process, however it
-// ends.
+// ends. What others mount and unmount meanwhile is mounted and unmounted in it too.
 #pragma once
 
 #include <string>
