@@ -86,7 +86,11 @@ class Sides:
     def at_rest(self, node):
         """All that was written is at home on both: nothing is on its way."""
         run("sync", "-f", self.spool(node))
-        wait_for(lambda: (s := self.v.status(node)) and s["lsn"]["tail"] == s["lsn"]["last"], "everything to be written home")
+        def both():
+            states = [self.v.status(n) for n in ("a", "b")]
+            places = {s["lsn"][which] for s in states if s for which in ("tail", "last")}
+            return all(states) and len(places) == 1
+        wait_for(both, "everything to be written home on both sides")
 
     def cut_link(self):
         """Without a word to anybody."""
