@@ -4,8 +4,6 @@
 
 namespace twinloft::repl::ctl {
 
-namespace po = boost::program_options;
-
 int CommandLine::complain(const Error& error, int exit_code) const {
   fmt::print(stderr, "{}: {}\n", name, error.message);
   return exit_code;

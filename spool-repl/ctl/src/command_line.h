@@ -11,6 +11,8 @@
 
 namespace twinloft::repl::ctl {
 
+namespace po = boost::program_options;
+
 struct CommandLine {
   const char* name;   // "spool-repl journal"
   const char* usage;  // what --help prints
@@ -20,8 +22,8 @@ struct CommandLine {
 
   // Reads `arguments` into what `known` names, `--help` among it; only whole names of options count. An exit code where there is
   // nothing more to do.
-  std::optional<int> parse(const std::vector<std::string>& arguments, const boost::program_options::options_description& known,
-                           const boost::program_options::positional_options_description& positional = {}) const;
+  std::optional<int> parse(const std::vector<std::string>& arguments, const po::options_description& known,
+                           const po::positional_options_description& positional = {}) const;
 };
 
 }  // namespace twinloft::repl::ctl

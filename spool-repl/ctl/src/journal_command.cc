@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <boost/program_options.hpp>
 #include <cerrno>
 #include <charconv>
 #include <optional>
 
-#include "commands.h"
+#include "command_line.h"
 #include "journal_text.h"
 #include "offline.h"
 #include "twinloft/spool-repl/io/direct_file.h"
@@ -18,8 +17,6 @@
 namespace twinloft::repl::ctl {
 
 namespace {
-
-namespace po = boost::program_options;
 
 constexpr const char* usage_text =
     "usage: spool-repl journal VOLUME [options]\n"
@@ -41,47 +38,27 @@ constexpr const char* usage_text =
     "Exit: 0 good; 1 the journal is damaged, or the cut is not possible; 64 usage; 69 the replica is being served;\n"
     "78 configuration.\n";
 
+const CommandLine command{"spool-repl journal", usage_text};
+
 struct Options {
   std::string config = "/etc/twinloft/spool-repl.toml", volume, journal, data, cut, out, base, base_journal;
   bool json = false, verify = false;
 };
 
-int complain(const Error& error, int exit_code) {
-  fmt::print(stderr, "spool-repl journal: {}\n", error.message);
-  return exit_code;
-}
-
-int complain_usage(std::string_view what) {
-  fmt::print(stderr, "spool-repl journal: {}\n{}", what, usage_text);
-  return exit_usage;
-}
-
 std::optional<int> parse(const std::vector<std::string>& arguments, Options& o) {
-  po::options_description visible, all;
-  visible.add_options()("config", po::value(&o.config))("journal", po::value(&o.journal))("data", po::value(&o.data))(
+  po::options_description all;
+  all.add_options()("config", po::value(&o.config))("journal", po::value(&o.journal))("data", po::value(&o.data))(
       "cut", po::value(&o.cut))("out", po::value(&o.out))("base", po::value(&o.base))(
       "base-journal", po::value(&o.base_journal))("json", po::bool_switch(&o.json))("verify", po::bool_switch(&o.verify))(
-      "help", "");
-  all.add(visible).add_options()("volume", po::value(&o.volume));
+      "help", "")("volume", po::value(&o.volume));
   po::positional_options_description positional;
   positional.add("volume", 1);
-  po::variables_map found;
-  try {
-    auto style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
-    po::store(po::command_line_parser(arguments).options(all).positional(positional).style(style).run(), found);
-    po::notify(found);
-  } catch (const po::error& e) {
-    return complain_usage(e.what());
-  }
-  if (found.contains("help")) {
-    fmt::print("{}", usage_text);
-    return exit_ok;
-  }
-  if (o.volume.empty() && o.journal.empty()) return complain_usage("name a volume, or a --journal");
-  if (o.cut.empty() != o.out.empty()) return complain_usage("--cut and --out belong together");
-  if (o.base.empty() != o.base_journal.empty()) return complain_usage("--base and --base-journal belong together");
-  if (!o.base.empty() && o.cut.empty()) return complain_usage("--base is for --cut");
-  if (o.verify && !o.cut.empty()) return complain_usage("--verify and --cut exclude each other");
+  if (auto done = command.parse(arguments, all, positional)) return done;
+  if (o.volume.empty() && o.journal.empty()) return command.complain_usage("name a volume, or a --journal");
+  if (o.cut.empty() != o.out.empty()) return command.complain_usage("--cut and --out belong together");
+  if (o.base.empty() != o.base_journal.empty()) return command.complain_usage("--base and --base-journal belong together");
+  if (!o.base.empty() && o.cut.empty()) return command.complain_usage("--base is for --cut");
+  if (o.verify && !o.cut.empty()) return command.complain_usage("--verify and --cut exclude each other");
   return std::nullopt;
 }
 
@@ -89,19 +66,19 @@ std::optional<int> read_config(Options& o) {
   if (o.volume.empty() || (!o.journal.empty() && !o.data.empty())) return std::nullopt;
   auto found = files_of(o.config, o.volume, o.journal, o.data);
   if (found) return std::nullopt;
-  return complain(found.error(), found.error().code == Errc::not_found ? exit_usage : exit_config);
+  return command.complain(found.error(), found.error().code == Errc::not_found ? exit_usage : exit_config);
 }
 
 int list(const Options& o) {
   auto journal = open_for_reading(o.journal);
-  if (!journal) return complain(journal.error(), exit_failed);
+  if (!journal) return command.complain(journal.error(), exit_failed);
   io::OsBlockFile file(journal->file);
   auto listing = journal::list_journal(file);
-  if (!listing) return complain(listing.error(), exit_failed);
+  if (!listing) return command.complain(listing.error(), exit_failed);
   Status data_fits;
   if (!o.data.empty()) {
     auto data = open_for_reading(o.data);
-    if (!data) return complain(data.error(), exit_failed);
+    if (!data) return command.complain(data.error(), exit_failed);
     io::OsBlockFile data_file(data->file);
     data_fits = journal::check_data_area(listing->superblock, data_file);
   }
@@ -164,9 +141,9 @@ int journal_command(const std::vector<std::string>& arguments) {
   if (auto done = parse(arguments, options)) return *done;
   if (auto done = read_config(options)) return *done;
   if (options.cut.empty()) return list(options);
-  if (options.data.empty() && options.base.empty()) return complain_usage("--cut needs the data area: --data FILE");
+  if (options.data.empty() && options.base.empty()) return command.complain_usage("--cut needs the data area: --data FILE");
   auto done = cut(options);
-  if (!done) return complain(done.error(), exit_code_of(done.error()));
+  if (!done) return command.complain(done.error(), exit_code_of(done.error()));
   fmt::print("{}", *done);
   return exit_ok;
 }
