@@ -8,6 +8,14 @@ namespace {
 
 void damage(Replica& r, const Written& w, std::uint64_t at) { r.journal.bytes[w.offset + at] ^= std::byte{1}; }
 
+// Its log is empty, and begins less than 160 blocks before the ring's end.
+struct ReplicaNearRingsEnd : Replica {
+  ReplicaNearRingsEnd() {
+    while (head.v + 160 * block_size < sb.ring_bytes) append({{0, 150, 1}});
+    move_tail_to_head();
+  }
+};
+
 RecoveredVolume recovered(Replica& r) {
   auto out = recover(r.journal, r.data);
   EXPECT_TRUE(out) << out.error().message;
@@ -313,9 +321,7 @@ TEST(Recovery, AnUnreadableRecordIsDamageWhereverItIs) {
 
 // The record does not fit before the ring's end: the log ends there, and the sector lies at the ring's beginning.
 TEST(Recovery, AnUnreadableRecordAtTheRingsBeginningIsReadableAfterwards) {
-  Replica r;
-  while (r.head.v + 160 * block_size < r.sb.ring_bytes) r.append({{0, 150, 1}});
-  r.move_tail_to_head();
+  ReplicaNearRingsEnd r;
   auto last = r.append({{0, 100, 2}});
   auto wrapped = r.append({{0, 180, 3}});
   ASSERT_GE(wrapped.pos.v, r.sb.ring_bytes);
@@ -333,9 +339,7 @@ TEST(Recovery, AnUnreadableRecordAtTheRingsBeginningIsReadableAfterwards) {
 }
 
 TEST(Recovery, DamageBehindTheRingsEndIsFoundToo) {
-  Replica r;
-  while (r.head.v + 160 * block_size < r.sb.ring_bytes) r.append({{0, 150, 1}});
-  r.move_tail_to_head();
+  ReplicaNearRingsEnd r;
   auto hole = r.append({{0, 150, 2}});
   auto wrapped = r.append({{0, 100, 3}});
   while (wrapped.pos.v < r.sb.ring_bytes) wrapped = r.append({{0, 100, 3}});
