@@ -32,6 +32,14 @@ Result<Fd> open_directory_at(const std::string& path) {
   return fd;
 }
 
+// It is everybody's mail, and delivered with the rights of who delivers it: whoever else can write here could add to it.
+Status check_own(int dir, std::string_view what) {
+  TL_TRY_ASSIGN(struct stat about, stat_of(dir));
+  if (about.st_uid == ::geteuid() && (about.st_mode & 022) == 0) return {};
+  return fail(Errc::denied, "{} belongs to user {}, mode {:o}; it has to belong to the user that runs this ({}), and to be writable for "
+              "nobody else", what, about.st_uid, about.st_mode & 0777, ::geteuid());
+}
+
 std::string parent_of(std::string path) {
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   std::size_t slash = path.rfind('/');
@@ -51,6 +59,21 @@ Status BundleWriter::prepare() {
   TL_TRY_ASSIGN(parent_, open_directory_at(parent_of(path_)));
   if (::mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST) return fail_errno(errno, "the directory can not be made");
   TL_TRY_ASSIGN(dir_, open_directory_at(path_));
+  TL_TRY(check_own(dir_.get(), "it"));
+  TL_TRY_ASSIGN(bool empty, look());
+  if (empty) TL_TRY(make_new());
+  TL_TRY_ASSIGN(label_, open_beneath(dir_.get(), bundle_label_name, O_RDWR));
+  if (::flock(label_.get(), LOCK_EX | LOCK_NB) != 0) return fail(Errc::unavailable, "another extraction is writing this bundle");
+  // Another one may have finished it before this one had the lock.
+  TL_TRY(look());
+  TL_TRY(clear());
+  TL_TRY(ops_->make_directory(dir_.get(), bundle_messages_name));
+  TL_TRY_ASSIGN(messages_, salvage::open_directory(dir_.get(), bundle_messages_name));
+  return {};
+}
+
+// Whether the directory is empty. Errors: it holds what may not be overwritten.
+Result<bool> BundleWriter::look() const {
   TL_TRY_ASSIGN(std::vector<Entry> found, list_directory(dir_.get()));
   auto has = [&](std::string_view name) { return std::any_of(found.begin(), found.end(), [&](const Entry& e) { return e.name == name; }); };
   if (has(bundle_manifest_name)) return fail(Errc::conflict, "holds a finished bundle; name another directory, or remove this one");
@@ -58,13 +81,7 @@ Status BundleWriter::prepare() {
     if (e.name != bundle_label_name && e.name != bundle_messages_name && e.name != manifest_new)
       return fail(Errc::conflict, "holds \"{}\", which is not of a bundle; name a new directory", printable(e.name));
   if (!found.empty() && !has(bundle_label_name)) return fail(Errc::conflict, "is not empty; name a new directory");
-  if (found.empty()) TL_TRY(make_new());
-  TL_TRY_ASSIGN(label_, open_beneath(dir_.get(), bundle_label_name, O_RDWR));
-  if (::flock(label_.get(), LOCK_EX | LOCK_NB) != 0) return fail(Errc::unavailable, "another extraction is writing this bundle");
-  if (!found.empty()) TL_TRY(clear());
-  TL_TRY(ops_->make_directory(dir_.get(), bundle_messages_name));
-  TL_TRY_ASSIGN(messages_, salvage::open_directory(dir_.get(), bundle_messages_name));
-  return {};
+  return found.empty();
 }
 
 Status BundleWriter::make_new() {
@@ -134,6 +151,7 @@ Result<Bundle> Bundle::open(const std::string& path) {
   TL_TRY_ASSIGN(Fd dir, open_directory_at(path));
   if (!open_plain_file(dir.get(), bundle_label_name))
     return fail(Errc::not_found, "{}: not a bundle of spool-repl salvage extract: there is no {} in it", path, bundle_label_name);
+  if (auto own = check_own(dir.get(), "it"); !own) return std::unexpected(at(path, std::move(own).error()));
   auto manifest = open_plain_file(dir.get(), bundle_manifest_name);
   if (!manifest && manifest.error().sys == ENOENT)
     return fail(Errc::unavailable, "{}: its extraction has not ended: run spool-repl salvage extract again, into this directory", path);
@@ -149,6 +167,7 @@ Result<Bundle> Bundle::open(const std::string& path) {
   if (!decoded) return std::unexpected(at(path, std::move(decoded).error()));
   out.manifest_ = std::move(*decoded);
   TL_TRY_ASSIGN(out.messages_, salvage::open_directory(dir.get(), bundle_messages_name));
+  if (auto own = check_own(out.messages_.get(), "its messages/"); !own) return std::unexpected(at(path, std::move(own).error()));
   return out;
 }
 

@@ -1,6 +1,8 @@
 // A bundle is whole, or it is refused in words.
 #include "twinloft/spool-repl/salvage/bundle.h"
 
+#include <unistd.h>
+
 #include <filesystem>
 
 #include "fault_ops.h"
@@ -147,6 +149,43 @@ TEST_F(BundleTest, OnlyOneExtractionWritesIt) {
   auto second = BundleWriter::create(path_, ops);
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, Errc::unavailable) << second.error().message;
+}
+
+TEST_F(BundleTest, OneThatWasFinishedMeanwhileIsKept) {
+  FaultOps ops;
+  ops.before_name = [&](const std::string& name) {
+    if (name == bundle_label_name) write(path_ + "/manifest", "of another extraction");
+  };
+  auto refused = BundleWriter::create(path_, ops);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("holds a finished bundle"), std::string::npos) << refused.error().message;
+  EXPECT_EQ(read(path_ + "/manifest"), "of another extraction");
+}
+
+TEST_F(BundleTest, OnlyOnesOwn) {
+  ASSERT_EQ(::geteuid(), 0u) << "this test gives files away: run it as root";
+  OsFileOps ops;
+  auto created = [&] {
+    auto done = BundleWriter::create(path_, ops);
+    return done ? "" : done.error().message;
+  };
+  auto for_others = [&](const std::string& path, const std::function<std::string()>& said) {
+    ASSERT_EQ(::chown(path.c_str(), 12345, 0), 0);
+    EXPECT_NE(said().find("belongs to user 12345"), std::string::npos) << said();
+    ASSERT_EQ(::chown(path.c_str(), 0, 0), 0);
+    for (unsigned mode : {0720u, 0702u}) {
+      fs::permissions(path, fs::perms(mode));
+      EXPECT_NE(said().find(fmt::format("mode {:o}", mode)), std::string::npos) << said();
+    }
+    fs::permissions(path, fs::perms(0700));
+  };
+  fs::create_directory(path_);
+  for_others(path_, created);
+  EXPECT_TRUE(fs::is_empty(path_));
+  extract_from(loser_, path_);
+  for_others(path_, [&] { return refusal(); });
+  for_others(path_ + "/messages", [&] { return refusal(); });
+  EXPECT_EQ(refusal(), "");
 }
 
 // At each step: what is left is refused in words, and the extraction can be run again into it.

@@ -18,9 +18,12 @@ class FaultOps final : public FileOps {
   FaultOps() = default;
   FaultOps(Fault fault, int at) : fault_(fault), at_(at) {}
   int calls() const { return calls_; }
+  // Called before a file is created, or gets this name by rename(): what somebody else does at that moment.
+  std::function<void(const std::string& name)> before_name;
 
   Result<Fd> create(int dir, const std::string& name) override {
     TL_TRY(step());
+    if (before_name) before_name(name);
     return os_.create(dir, name);
   }
   Status write(int fd, ByteSpan data) override {
@@ -37,6 +40,7 @@ class FaultOps final : public FileOps {
   Status sync_file_system(int fd) override { return run([&] { return os_.sync_file_system(fd); }); }
   Status make_directory(int dir, const std::string& name) override { return run([&] { return os_.make_directory(dir, name); }); }
   Status rename(int from_dir, const std::string& from, int to_dir, const std::string& to) override {
+    if (before_name) before_name(to);
     return run([&] { return os_.rename(from_dir, from, to_dir, to); });
   }
   Status replace(int dir, const std::string& from, const std::string& to) override { return run([&] { return os_.replace(dir, from, to); }); }
