@@ -113,6 +113,7 @@ std::string text_of(const Options& o, const Outcome& out) {
     text = fmt::format("{}: every message is taken (--all)\n", out.file_system);
   text += fmt::format("{} messages in {} Maildirs: {} from after the parting, {} that may have been on their way, {} older\n", r.looked_at,
                       r.maildirs, r.after, r.uncertain, r.before);
+  if (r.links > 0) text += fmt::format("{} hard links to these in the same Maildir are left\n", r.links);
   if (r.in_tmp > 0) text += fmt::format("{} files in tmp/ are left: they were never acknowledged\n", r.in_tmp);
   text += fmt::format("{}: {} messages, {} bytes\n", o.extract.bundle, r.after + r.uncertain, r.bytes);
   for (const auto& p : r.problems) text += p.path.empty() ? p.what + "\n" : fmt::format("not taken: {}: {}\n", printable(p.path), p.what);
@@ -126,7 +127,7 @@ std::string json_of(const Options& o, const Outcome& out) {
   boost::json::object root{{"bundle", o.extract.bundle}, {"file_system", out.file_system}, {"winner", o.winner},
                            {"parting_lsn", nullptr},     {"written_blocks", nullptr},      {"maildirs", r.maildirs},
                            {"looked_at", r.looked_at},   {"after", r.after},               {"uncertain", r.uncertain},
-                           {"before", r.before},         {"in_tmp", r.in_tmp},             {"bytes", r.bytes},
+                           {"before", r.before},         {"links", r.links},           {"in_tmp", r.in_tmp},             {"bytes", r.bytes},
                            {"problems", std::move(problems)}, {"device_failure", nullptr}};
   if (out.written) root["parting_lsn"] = out.written->parting().since.v, root["written_blocks"] = out.written->count();
   if (out.device_failure) root["device_failure"] = out.device_failure->message;

@@ -66,6 +66,7 @@ class Extraction {
   // Inodes that the first pass has taken, or reported. What may have been on its way is looked at by each of its names: it can be
   // linked into several users' Maildirs.
   std::unordered_set<std::uint64_t> settled_;
+  std::unordered_set<std::uint64_t> taken_here_;  // inodes, in the Maildir that is being looked through
   std::vector<Witness> witnesses_;
   std::vector<std::int64_t> births_s_;           // of the messages whose content is of before the parting
   std::optional<std::int64_t> newest_before_s_;  // of the newest of them
@@ -83,6 +84,11 @@ Status Extraction::check(const PlainFile& file) const {
 }
 
 Status Extraction::take(const FoundMaildir& maildir, const MailFile& file, const PlainFile& open, const FileTimes& times, Kind kind) {
+  // Another name in the same Maildir is the same message, and any number of them costs a mail user nothing.
+  if (taken_here_.contains(times.inode)) {
+    ++report_.links;
+    return {};
+  }
   std::string path = path_of(maildir.path, file);
   if (auto fits = check(open); !fits) {
     problems_.add(path, std::move(fits).error().message);
@@ -94,6 +100,7 @@ Status Extraction::take(const FoundMaildir& maildir, const MailFile& file, const
     problems_.add(path, "can not be read, not taken: " + added.unreadable->message);
     return {};
   }
+  taken_here_.insert(times.inode);
   (kind == Kind::after ? report_.after : report_.uncertain) += 1;
   report_.bytes += added.bytes;
   manifest_.messages.push_back({number, kind, maildir.user, maildir.path, file.folder, file.box == Box::fresh, file.name, added.bytes,
@@ -170,6 +177,7 @@ Status Extraction::visit_all(const std::vector<FoundMaildir>& maildirs, Visit vi
       continue;
     }
     owner_ = about->st_uid;
+    taken_here_.clear();
     if (first_pass_) witnesses_.emplace_back();
     for (const std::string& folder : *folders)
       TL_TRY(walk_folder(
@@ -219,7 +227,8 @@ Result<ExtractReport> extract(int root, const ExtractOptions& options, const Wri
   if (layouts.empty()) return fail(Errc::invalid, "no layout says where the Maildirs lie; \"%d/%n/Maildir\" is one");
   if (options.window.count() < 0) return fail(Errc::invalid, "a window of {} s: it can not be negative", options.window.count());
   if (options.slack.count() < 0) return fail(Errc::invalid, "a slack of {} s: it can not be negative", options.slack.count());
-  Problems problems;
+  auto shallower = [](const Layout& a, const Layout& b) { return a.user_depth() < b.user_depth(); };
+  Problems problems(std::min_element(layouts.begin(), layouts.end(), shallower)->user_depth());
   std::vector<FoundMaildir> maildirs = find_maildirs(root, layouts, problems);
   if (maildirs.empty()) {
     std::vector<ExtractProblem> found = problems.take();

@@ -131,6 +131,13 @@ bool Layout::may_lead_to_maildir(std::string_view path) const {
   return true;
 }
 
+std::size_t Layout::user_depth() const {
+  std::size_t depth = parts_.size();
+  auto has_variable = [](const Part& part) { return std::any_of(part.begin(), part.end(), [](const Piece& p) { return p.variable != 0; }); };
+  while (depth > 1 && !has_variable(parts_[depth - 1])) --depth;
+  return depth;
+}
+
 std::string Layout::path_of(std::string_view address) const {
   Address parsed = parse_address(address);
   std::string out;

@@ -49,6 +49,7 @@ class Copy {
   Status open_folder();
   Status make_folder();
   Status subscribe();
+  void remove_unfinished(int folder);
   Status make_boxes(int folder);
   Status give_away(int fd, const Ownership& owner);
   Status write_file(int dir, const std::string& name, const std::string& text);
@@ -119,8 +120,18 @@ Status Copy::make_boxes(int folder) {
 
 Status Copy::write_file(int dir, const std::string& name, const std::string& text) {
   TL_TRY_ASSIGN(Fd file, ops_.create(dir, name));
-  TL_TRY(ops_.write(file.get(), as_bytes(text)));
-  return give_away(file.get(), of_file(owner_));
+  Status done = ops_.write(file.get(), as_bytes(text));
+  if (done) done = give_away(file.get(), of_file(owner_));
+  if (!done) (void)ops_.remove(dir, name);
+  return done;
+}
+
+// Somebody else has made the folder meanwhile. What the user has put into this one stays.
+void Copy::remove_unfinished(int folder) {
+  (void)ops_.remove(folder, "maildirfolder");
+  for (const char* name : {"cur", "new", "tmp"}) (void)::unlinkat(folder, name, AT_REMOVEDIR);
+  (void)::unlinkat(maildir_.get(), unfinished_folder, AT_REMOVEDIR);
+  also_.clear();
 }
 
 // Under another name until all of it is there, so that nobody sees half a folder.
@@ -140,7 +151,9 @@ Status Copy::make_folder() {
   also_ = "; the folder was made";
   // Without it the user finds the folder in the list of all.
   if (auto subscribed = subscribe(); !subscribed) also_ += ", and is not subscribed to: " + subscribed.error().message;
-  TL_TRY(ops_.rename(maildir_.get(), unfinished_folder, maildir_.get(), message_.folder));
+  auto renamed = ops_.rename(maildir_.get(), unfinished_folder, maildir_.get(), message_.folder);
+  if (!renamed && renamed.error().sys != EEXIST) return renamed;
+  if (!renamed) remove_unfinished(folder->get());
   return ops_.sync(maildir_.get());
 }
 
@@ -161,7 +174,10 @@ Status Copy::subscribe() {
   if (!text.empty() && !text.ends_with('\n')) text += '\n';
   if (("\n" + text).find("\n" + entry + "\n") != text.npos) return {};
   TL_TRY(write_file(maildir_.get(), "subscriptions.lock", text + entry + "\n"));
-  TL_TRY(ops_.replace(maildir_.get(), "subscriptions.lock", "subscriptions"));
+  if (auto replaced = ops_.replace(maildir_.get(), "subscriptions.lock", "subscriptions"); !replaced) {
+    (void)ops_.remove(maildir_.get(), "subscriptions.lock");
+    return replaced;
+  }
   return ops_.sync(maildir_.get());
 }
 

@@ -11,7 +11,7 @@ namespace twinloft::repl::salvage {
 
 namespace {
 
-constexpr std::size_t problems_kept_max = 10'000;
+constexpr std::size_t problems_of_user_max = 1000;
 
 bool has_directory(const std::vector<Entry>& entries, std::string_view name) {
   return std::any_of(entries.begin(), entries.end(), [&](const Entry& e) { return e.name == name && e.type == DT_DIR; });
@@ -80,10 +80,15 @@ class Search {
 }  // namespace
 
 void Problems::add(std::string path, std::string what) {
-  if (kept_.size() < problems_kept_max)
-    kept_.push_back({std::move(path), std::move(what)});
-  else
-    ++more_;
+  std::size_t end = 0;
+  for (std::size_t part = 0; part < user_depth_ && end != path.npos; ++part) end = path.find('/', part == 0 ? 0 : end + 1);
+  OfUser& user = users_[path.substr(0, end)];
+  if (user.kept == problems_of_user_max) {
+    ++user.more;
+    return;
+  }
+  ++user.kept;
+  kept_.push_back({std::move(path), std::move(what)});
 }
 
 void Problems::add_unreadable(std::string path, const Error& error) {
@@ -92,8 +97,8 @@ void Problems::add_unreadable(std::string path, const Error& error) {
 }
 
 std::vector<ExtractProblem> Problems::take() {
-  if (more_ > 0) kept_.push_back({"", fmt::format("and {} more", more_)});
-  more_ = 0;
+  for (const auto& [path, user] : std::exchange(users_, {}))
+    if (user.more > 0) kept_.push_back({path, fmt::format("and {} more", user.more)});
   return std::exchange(kept_, {});
 }
 

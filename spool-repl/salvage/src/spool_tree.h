@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,9 +14,11 @@
 
 namespace twinloft::repl::salvage {
 
-// Keeps the first ones, and how many there were: a mail user can make any number of them.
+// Keeps the first ones of each user, and how many there were: a mail user can make any number of them, and hides nobody else's.
 class Problems {
  public:
+  // `user_depth`: so many parts of a path below the root tell one user's files from another's.
+  explicit Problems(std::size_t user_depth = 1) : user_depth_(user_depth) {}
   void add(std::string path, std::string what);
   // A directory that may hold anything.
   void add_unreadable(std::string path, const Error& error);
@@ -24,7 +27,12 @@ class Problems {
 
  private:
   std::vector<ExtractProblem> kept_;
-  std::uint64_t more_ = 0;
+  struct OfUser {
+    std::size_t kept = 0;
+    std::uint64_t more = 0;
+  };
+  std::size_t user_depth_;
+  std::map<std::string, OfUser, std::less<>> users_;
   std::optional<Error> first_unreadable_;
 };
 

@@ -326,6 +326,7 @@ TEST_P(EndedAnywhere, EachOnce) {
     }
     EXPECT_EQ(fates(run(lmtp)), (Fates{{"one", Fate::done_before}, {"two", Fate::done_before}, {"three", Fate::done_before}}));
     if (!by_lmtp) expect_of_user(winner_ / ann);
+    EXPECT_TRUE(fault != Fault::fails || !fs::exists(winner_ / (ann + "/subscriptions.lock"))) << steps;
     EXPECT_FALSE(fs::exists(winner_ / (ann + "/twinloft-salvage.folder"))) << steps;
     fs::remove_all(winner_ / ".twinloft-salvage");
     fs::remove_all(winner_ / "example.org");

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <thread>
@@ -247,12 +248,24 @@ TEST_F(Extract, MaildirsThatFitNoLayoutAreNamed) {
   EXPECT_FALSE(fs::exists(bundle_));
 }
 
-TEST_F(Extract, HardLinksAreTakenByEachName) {
+TEST_F(Extract, OneUsersProblemsHideNobodyElses) {
+  for (int i = 0; i < 1005; ++i) fs::create_symlink("x", path(fmt::format("new/{}", i)));
+  fs::create_symlink("x", loser_ / (bob + "/new/of-bob"));
+  std::string problems = text_of(run().problems);
+  EXPECT_EQ(std::count(problems.begin(), problems.end(), '\n'), 1002);
+  EXPECT_NE(problems.find("of-bob: not taken"), problems.npos);
+  EXPECT_NE(problems.find("example.org/ann: and 5 more\n"), problems.npos);
+}
+
+TEST_F(Extract, HardLinksAreTakenOnceFromEachMaildir) {
   loser_.put(ann + "/new/1.a", late("one"));
   loser_.make_maildir(ann + "/.Copy");
   fs::create_hard_link(path("new/1.a"), path(".Copy/cur/1.a:2,S"));
-  run();
-  EXPECT_EQ(taken(), (std::vector<std::string>{"after ann@example.org INBOX new/1.a", "after ann@example.org .Copy cur/1.a:2,S"}));
+  for (int i = 0; i < 3; ++i) fs::create_hard_link(path("new/1.a"), path(fmt::format("new/2.{}", i)));
+  fs::create_hard_link(path("new/1.a"), loser_ / (bob + "/new/1.a"));
+  ExtractReport report = run();
+  EXPECT_EQ(report.links, 4u);
+  EXPECT_EQ(taken(), (std::vector<std::string>{"after ann@example.org INBOX new/1.a", "after bob@example.org INBOX new/1.a"}));
   auto messages = open_bundle(bundle_).manifest().messages;
   EXPECT_EQ(messages[0].content, messages[1].content);
 }

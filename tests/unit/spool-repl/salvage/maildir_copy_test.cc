@@ -92,6 +92,20 @@ TEST_F(MaildirCopy, SubscriptionsThatDovecotHasLockedAreLeft) {
   EXPECT_EQ(winner_.find("written after the parting").size(), 1u);
 }
 
+TEST_F(MaildirCopy, AFolderThatSomebodyElseMakesMeanwhile) {
+  loser_.make_maildir(ann + "/.Dev");
+  loser_.put(ann + "/.Dev/new/1.a", late("one"));
+  extract();
+  FaultOps ops;
+  ops.before_name = [&](const std::string& name) {
+    if (name == ".Dev") winner_.make_maildir(ann + "/.Dev");
+  };
+  DeliverReport report = run(nullptr, {}, &ops);
+  EXPECT_EQ(report.count(Fate::delivered), 1u) << detail(report);
+  EXPECT_EQ(winner_.find("written after the parting").size(), 1u);
+  EXPECT_FALSE(fs::exists(winner_ / (ann + "/twinloft-salvage.folder")));
+}
+
 TEST_F(MaildirCopy, AllOfItIsTheMaildirOwners) {
   ASSERT_EQ(::geteuid(), 0u) << "this test gives files away: run it as root";
   ASSERT_EQ(::chown((winner_ / ann).c_str(), 12345, 23456), 0);

@@ -50,6 +50,7 @@ struct ExtractReport {
   std::uint64_t after = 0;      // of these taken because their content dates from after the parting
   std::uint64_t uncertain = 0;  // taken because they may have been on their way at the parting
   std::uint64_t before = 0;     // left: older than the parting
+  std::uint64_t links = 0;      // left: other names of what was taken, in the same Maildir
   std::uint64_t in_tmp = 0;     // files in tmp/, left: they were never acknowledged
   std::uint64_t bytes = 0;      // of all that was taken
   std::vector<ExtractProblem> problems;  // not empty: mail may be missing from the bundle

@@ -28,6 +28,8 @@ class Layout {
   std::optional<std::string> user_of(std::string_view path) const;
   // Whether `path` could be such a Maildir, or a directory above one.
   bool may_lead_to_maildir(std::string_view path) const;
+  // How many parts of a Maildir's path tell one user from another: behind the last variable all are the same.
+  std::size_t user_depth() const;
   // "" where the address has not what the layout needs, or would lead elsewhere ("..", a slash, control bytes).
   std::string path_of(std::string_view address) const;
 
