@@ -61,17 +61,9 @@ void DirtyMap::count_page(std::size_t no) {
   else if (marks == 0) pages_[no] = 0;
 }
 
-void DirtyMap::set_bits(std::vector<std::uint64_t>& words, Lba lba, std::uint64_t blocks) {
-  for (std::uint64_t at = lba.v, end = lba.v + blocks; at < end;) {
-    std::uint64_t n = std::min(64 - at % 64, end - at);
-    words[at / 64] |= low_bits(n) << (at % 64);
-    at += n;
-  }
-}
-
 void DirtyMap::mark(Lba lba, std::uint64_t blocks) {
   if (slot_.peer == 0) return;
-  if (!fresh_.empty()) set_bits(fresh_, lba, blocks);
+  if (!fresh_.empty()) set_bitmap_bits(fresh_, lba, blocks);
   std::uint64_t at = lba.v, end = lba.v + blocks;
   TL_CHECK(end <= volume_blocks_);
   while (at < end) {

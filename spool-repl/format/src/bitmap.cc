@@ -1,5 +1,7 @@
 #include "twinloft/spool-repl/format/bitmap.h"
 
+#include <algorithm>
+
 #include "twinloft/base/check.h"
 #include "twinloft/base/crc32c.h"
 
@@ -18,6 +20,15 @@ std::uint32_t page_crc(const Uuid& volume, ByteSpan page) {
 }
 
 }  // namespace
+
+void set_bitmap_bits(std::span<std::uint64_t> words, Lba lba, std::uint64_t blocks) {
+  TL_CHECK(blocks <= words.size() * 64 && lba.v <= words.size() * 64 - blocks);
+  for (std::uint64_t at = lba.v, end = lba.v + blocks; at < end;) {
+    std::uint64_t n = std::min(64 - at % 64, end - at);
+    words[at / 64] |= (n == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1) << at % 64;
+    at += n;
+  }
+}
 
 void encode_bitmap_page(const Uuid& volume, std::uint32_t slot, std::uint64_t page, std::span<const std::uint64_t> words,
                         MutableByteSpan out) {

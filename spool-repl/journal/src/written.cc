@@ -76,11 +76,8 @@ std::uint64_t WrittenBlocks::count() const {
 }
 
 void WrittenBlocks::add(std::uint64_t lba, std::uint64_t blocks) {
-  for (std::uint64_t end = std::min<std::uint64_t>(lba + blocks, words_.size() * 64); lba < end;) {
-    std::uint64_t n = std::min(64 - lba % 64, end - lba);
-    words_[lba / 64] |= (n == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1) << lba % 64;
-    lba += n;
-  }
+  std::uint64_t limit = words_.size() * 64;
+  if (lba < limit) set_bitmap_bits(words_, Lba{lba}, std::min(blocks, limit - lba));
 }
 
 // While an epoch counts the winner, nothing is committed that it has not on its disk. So when the first epoch without it

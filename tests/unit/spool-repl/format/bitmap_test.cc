@@ -15,6 +15,15 @@ std::vector<std::byte> page_of(std::vector<std::uint64_t> words) {
   return page;
 }
 
+TEST(Bitmap, ARunOfBlocksIsSetAndNothingElse) {
+  for (std::uint64_t lba : {0, 1, 63, 64, 65, 130})
+    for (std::uint64_t blocks : {0, 1, 62, 63, 64, 65, 126}) {
+      std::vector<std::uint64_t> words(4);
+      set_bitmap_bits(words, Lba{lba}, blocks);
+      for (std::uint64_t b = 0; b < 256; ++b) ASSERT_EQ(words[b / 64] >> b % 64 & 1, b >= lba && b < lba + blocks) << lba << ' ' << blocks;
+    }
+}
+
 TEST(BitmapPage, ReturnsWhatWasStored) {
   std::vector<std::uint64_t> words(bitmap_page_words);
   for (std::size_t i = 0; i < words.size(); ++i) words[i] = i * 0x9e3779b97f4a7c15;

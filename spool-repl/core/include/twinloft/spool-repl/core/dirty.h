@@ -41,7 +41,6 @@ class DirtyMap {
   // On the disk: lacks a mark, has a mark that is gone here, has any mark at all.
   enum PageState : std::uint8_t { lacks = 1, exceeds = 2, marked_there = 4 };
   std::span<const std::uint64_t> page(std::uint64_t no) const;
-  static void set_bits(std::vector<std::uint64_t>& words, Lba lba, std::uint64_t blocks);
   void count_page(std::size_t no);
 
   DirtySlot slot_;

@@ -20,6 +20,9 @@ inline std::uint64_t bitmap_pages(std::uint64_t volume_blocks) {
   return (volume_blocks + bitmap_page_blocks - 1) / bitmap_page_blocks;
 }
 
+// Bit i of word w is block w * 64 + i. All of the blocks are within `words`.
+void set_bitmap_bits(std::span<std::uint64_t> words, Lba lba, std::uint64_t blocks);
+
 // `words`: at most bitmap_page_words, bit i of word w is block (page * bitmap_page_blocks + w * 64 + i). Exactly block_size
 // bytes out.
 void encode_bitmap_page(const Uuid& volume, std::uint32_t slot, std::uint64_t page, std::span<const std::uint64_t> words,
