@@ -93,6 +93,19 @@ std::string PacemakerStore::unaccounted(const Cib& cib, const ArbiterRequest& re
   return out;
 }
 
+// A node that is dropped although it is online may be cut off already, and corosync not have noticed: then this partition is about to
+// be another one, and the value in nobody else's CIB. So it counts when the node is still online after the time that takes.
+std::string PacemakerStore::unsettled(const Cib& cib, const ArbiterRequest& request) {
+  if (!request.expected) return "";
+  ReplicaSet dropped = (request.expected->in_sync | set_of(request.expected->writer)) & ~request.desired.in_sync & ~set_of(self_);
+  for (const auto& [id, name] : settings_.nodes)
+    if (auto node = cib.nodes.find(name); node != cib.nodes.end() && node->second == NodeFate::down) dropped &= ~set_of(id);
+  if (dropped == 0) return "";
+  if (written_ != request.desired.attempt) written_ = request.desired.attempt, written_since_ = clock_.now();
+  if (clock_.now() - written_since_ >= settings_.settle) return "";
+  return fmt::format("waits {} s whether the cluster has lost the node of a replica that is to be dropped", seconds_text(settings_.settle));
+}
+
 Result<std::optional<core::EpochValue>> PacemakerStore::value_of(const Cib& cib) const {
   if (!cib.value) return std::nullopt;
   TL_TRY_ASSIGN(core::EpochValue value, decode_value(volume_, *cib.value));
@@ -110,11 +123,14 @@ Result<ArbiterAnswer> PacemakerStore::swap(const ArbiterRequest& request, Instan
     if (std::string why = obstacle(cib); !why.empty()) return fail(Errc::unavailable, "{}", why);
     TL_TRY_ASSIGN(auto current, value_of(cib));
     if (request.read) return ArbiterAnswer{request.token, Outcome::granted, current, ""};
-    if (current == request.desired) return ArbiterAnswer{request.token, Outcome::granted, current, ""};
-    if (current != request.expected) return ArbiterAnswer{request.token, Outcome::refused, current, ""};
+    if (current != request.desired && current != request.expected) return ArbiterAnswer{request.token, Outcome::refused, current, ""};
     if (std::string lost = unaccounted(cib, request); !lost.empty())
       return fail(Errc::unavailable, "{}: its node is neither a member of this partition nor known to be down (fenced, or stopped in good "
                   "order). The change is made once the cluster has fenced it", lost);
+    if (current == request.desired) {
+      if (std::string why = unsettled(cib, request); !why.empty()) return fail(Errc::unavailable, "{}", why);
+      return ArbiterAnswer{request.token, Outcome::granted, current, ""};
+    }
     if (patched == cib.version) return fail(Errc::unavailable, "cibadmin --patch: {}", trouble);
     patched = cib.version;
     TL_TRY_ASSIGN(ProgramResult r, program({"cibadmin", "--patch", "--xml-pipe", "--sync-call", "--timeout", seconds_text(deadline - clock_.now())},

@@ -29,6 +29,7 @@ class PacemakerStore final : public Store {
   Status check_name(Instant deadline);
   std::string obstacle(const Cib& cib) const;
   std::string unaccounted(const Cib& cib, const core::ArbiterRequest& request) const;
+  std::string unsettled(const Cib& cib, const core::ArbiterRequest& request);
   Result<std::optional<core::EpochValue>> value_of(const Cib& cib) const;
   Result<ProgramResult> program(std::vector<std::string> argv, const std::string& input, Instant deadline);
 
@@ -40,6 +41,8 @@ class PacemakerStore final : public Store {
   ProgramRunner runner_;
   Run run_;
   bool name_checked_ = false;
+  Uuid written_;          // attempt of the value that drops a node which was online, first seen in the CIB ...
+  Instant written_since_;  // ... then
   std::atomic<bool> cancelled_ = false;
 };
 

@@ -239,6 +239,7 @@ Status read_pacemaker(const std::string& file, const Table& t, const VolumeSetti
   TL_TRY(read_nodes(file, t, v, s));
   TL_TRY(t.path("programs", s.programs));
   if (s.programs.empty()) return t.error(t.raw().get("programs"), "programs", "must not be empty");
+  TL_TRY(t.duration("settle", s.settle));
   return {};
 }
 
@@ -248,11 +249,11 @@ Status read_arbiter(const std::string& file, const Table& t, VolumeSettings& v) 
   Table a(file, *table, fmt::format("volume.{}.arbiter", v.name));
   using arbiter::Kind;
   arbiter::Settings& s = v.arbiter;
-  TL_TRY(a.allow({"kind", "timeout", "endpoints", "prefix", "ca_file", "cert_file", "key_file", "user", "password_file", "nodes", "programs"}));
+  TL_TRY(a.allow({"kind", "timeout", "endpoints", "prefix", "ca_file", "cert_file", "key_file", "user", "password_file", "nodes", "programs", "settle"}));
   TL_TRY(a.choice<Kind>("kind", {{"manual", Kind::manual}, {"etcd", Kind::etcd}, {"pacemaker", Kind::pacemaker}}, s.kind));
   for (const auto& [key, value] : *table) {
     bool common = key.str() == "kind" || (key.str() == "timeout" && s.kind != Kind::manual);
-    bool of_pacemaker = key.str() == "nodes" || key.str() == "programs";
+    bool of_pacemaker = key.str() == "nodes" || key.str() == "programs" || key.str() == "settle";
     if (common || (s.kind == Kind::pacemaker && of_pacemaker) || (s.kind == Kind::etcd && !of_pacemaker)) continue;
     return a.error(&value, key.str(), fmt::format("does not apply to kind = \"{}\"", arbiter::name_of(s.kind)));
   }

@@ -74,8 +74,14 @@ struct FakeCluster {
   }
 };
 
+struct TestClock final : Clock {
+  Instant t{1'000'000'000};
+  Instant now() const override { return t; }
+  WallTime wall() const override { return {}; }
+};
+
 struct PacemakerTest : testing::Test {
-  OsClock clock;
+  TestClock clock;
   SeededRandom random{7};
   FakeCluster cluster;
   std::unique_ptr<PacemakerStore> store = make(1);
@@ -180,7 +186,27 @@ TEST_F(PacemakerTest, ALostNodeMustBeFencedFirst) {
 TEST_F(PacemakerTest, AMemberOfThisPartitionMayBeDropped) {
   EpochValue one = value(1, 1), alone = value(2, 1, set_of(1));
   cluster.value = encode_value(volume, one);
+  EXPECT_TRUE(unknown(store->perform(swap(one, alone)), "waits 10 s whether the cluster has lost the node"));
+  EXPECT_EQ(cluster.value, encode_value(volume, alone)) << "written, and not relied on yet";
+  clock.t = clock.t + std::chrono::milliseconds(9'999);
+  EXPECT_TRUE(unknown(store->perform(swap(one, alone)), "waits 10 s"));
+  clock.t = clock.t + std::chrono::milliseconds(1);
   EXPECT_EQ(store->perform(swap(one, alone)).outcome, Outcome::granted);
+  EXPECT_EQ(cluster.patches, 1);
+}
+
+// The cable was cut before the value was written, and corosync noticed after it.
+TEST_F(PacemakerTest, ANodeThatTurnsOutToBeLostMustBeFencedFirst) {
+  EpochValue one = value(1, 2), alone = value(3, 2, set_of(2));
+  cluster.value = encode_value(volume, one);
+  store = make(2);
+  cluster.name = "n2";
+  EXPECT_TRUE(unknown(store->perform(swap(one, alone)), "waits 10 s"));
+  cluster.nodes = first_lost;
+  clock.t = clock.t + std::chrono::seconds(60);
+  EXPECT_TRUE(unknown(store->perform(swap(one, alone)), "replica 1 (n1): its node is neither a member of this partition nor known to be down"));
+  cluster.nodes = first_fenced;
+  EXPECT_EQ(store->perform(swap(one, alone)).outcome, Outcome::granted) << "nothing to wait for any more";
 }
 
 TEST_F(PacemakerTest, EvidenceAboutTheWrongNodeIsNone) {

@@ -35,6 +35,8 @@ struct Settings {
   // pacemaker
   std::map<ReplicaId, std::string> nodes;  // every replica's node, by its name in the cluster
   std::string programs = "/usr/sbin";      // where cibadmin and crm_node are
+  // Within this time corosync notices that a node is gone: token + consensus, 6.6 s by default, and something for a slow machine.
+  Duration settle = std::chrono::seconds(10);
 };
 
 }  // namespace twinloft::repl::arbiter
