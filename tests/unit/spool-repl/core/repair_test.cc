@@ -26,6 +26,13 @@ struct RepairTest : RolesTest {
   void run_disk(ReplicaId id) {
     while (node(id).complete_one()) {}
   }
+  // Of block 5 at replica 1: the disk has answered, and nothing was delivered yet.
+  std::uint64_t read_unreadable() {
+    node(1).unreadable = {5};
+    auto id = read(1, 5);
+    run_disk(1);
+    return id;
+  }
   int byte(std::uint64_t block) const { return std::to_integer<int>(out[block * block_size]); }
   bool all(std::uint32_t blocks, int value) const {
     return std::all_of(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(blocks * block_size),
@@ -144,9 +151,7 @@ TEST_F(RepairTest, ARequestIsNotTriedAgainForEver) {
 
 TEST_F(RepairTest, APeerThatGoesAwayWakesWhoWaitsForIt) {
   make_and_settle(2);
-  node(1).unreadable = {5};
-  auto id = read(1, 5);
-  run_disk(1);
+  auto id = read_unreadable();
   ASSERT_EQ(said<FetchBlock>(1).size(), 1u);
   EXPECT_FALSE(node(1).is_done(id));
   EXPECT_EQ(status(node(1)).waiting_requests, 1u);
@@ -156,9 +161,7 @@ TEST_F(RepairTest, APeerThatGoesAwayWakesWhoWaitsForIt) {
 
 TEST_F(RepairTest, APeerThatSaysNothingIsWaitedForOnlySoLong) {
   make_and_settle(2);
-  node(1).unreadable = {5};
-  auto id = read(1, 5);
-  run_disk(1);
+  auto id = read_unreadable();
   lose_messages(1);
   ASSERT_TRUE(node(1).core->next_tick().has_value()) << "the clock has to be told";
   node(1).pass_time(Config{}.fetch_timeout - Duration(1));
@@ -253,9 +256,7 @@ TEST_F(RepairTest, APartialWriteGetsTheRestOfItsBlock) {
 // The answer is older by then than what the data area holds.
 TEST_F(RepairTest, ABlockThatIsWrittenMeanwhileKeepsWhatWasWritten) {
   make_and_settle(2);
-  node(1).unreadable = {5};
-  auto id = read(1, 5);
-  run_disk(1);
+  auto id = read_unreadable();
   FetchBlock question = said<FetchBlock>(1).at(0);
   lose_messages(1);
   fill(1, 5, 6, 8);
@@ -364,9 +365,7 @@ TEST_F(RepairTest, AFullReadArenaHoldsNothingUpForEver) {
 
 TEST_F(RepairTest, ADemotionWaitsForItAndALostEpochDoesNot) {
   make_and_settle(2);
-  node(1).unreadable = {5};
-  auto id = read(1, 5);
-  run_disk(1);
+  auto id = read_unreadable();
   lose_messages(1);
   node(1).step(Demote{3});
   run_disk(1);
@@ -394,9 +393,7 @@ TEST_F(RepairTest, ADemotionWaitsForItAndALostEpochDoesNot) {
 
 TEST_F(RepairTest, AnotherDiskErrorEndsTheWaiting) {
   make_and_settle(2);
-  node(1).unreadable = {5};
-  auto id = read(1, 5);
-  run_disk(1);
+  auto id = read_unreadable();
   EXPECT_FALSE(node(1).is_done(id));
   node(1).step(Detach{});
   EXPECT_EQ(node(1).done.at(id), EIO);

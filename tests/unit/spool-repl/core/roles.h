@@ -75,6 +75,11 @@ struct RolesTest : testing::Test {
     if (node(id).commands.size() == before) return std::nullopt;
     return node(id).commands.back();
   }
+  void expect_not_promoted(ReplicaId id, std::string_view why, bool force = false) {
+    auto refused = promote(id, force);
+    ASSERT_TRUE(refused && !refused->ok);
+    EXPECT_NE(refused->text.find(why), std::string::npos) << refused->text;
+  }
   std::uint64_t write_flush(ReplicaId id, std::uint64_t block) {
     node(id).submit(ClientOp::write, block * block_size, block_size, in.data());
     return node(id).submit(ClientOp::flush);
