@@ -127,6 +127,7 @@ void Cluster::on_role(Node& n, core::RoleChange change) {
       leave_client();
     }
     if (survey_at_ == n.index) survey_at_ = SIZE_MAX;
+    mount_other(n);
     return;
   }
   coverage_.hit("role: promoted");
@@ -158,6 +159,15 @@ void Cluster::begin_survey(Node& n) {
     }
     for (const auto& r : requests) feed(n, r);
   });
+}
+
+// The client has left a node. One that was promoted before that one, and holds the grant by now, is mounted instead.
+void Cluster::mount_other(const Node& left) {
+  if (client_at_ != SIZE_MAX || survey_at_ != SIZE_MAX) return;
+  for (auto& n : nodes_) {
+    bool granted = !external_ || (arbiter_.value && arbiter_.value->writer == n->id);
+    if (n->index != left.index && n->is_primary() && granted) return begin_survey(*n);
+  }
 }
 
 bool Cluster::on_surveyed(Node& n, std::uint64_t id, int error) {

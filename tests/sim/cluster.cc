@@ -170,6 +170,7 @@ void Cluster::crash(Node& n, bool power) {
     client_at_ = SIZE_MAX;
     requests_.clear();  // nobody answers them
   }
+  mount_other(n);
 }
 
 void Cluster::revive_later(Node& n) {

@@ -164,6 +164,7 @@ class Cluster {
   void on_complete(Node& node, std::uint64_t id, int error);
   void on_stale(Node& node, std::uint64_t id, int error);
   void begin_survey(Node& node);
+  void mount_other(const Node& left);
   bool on_surveyed(Node& node, std::uint64_t id, int error);
   void leave_client();
   void ask_deposed(Node& node, std::size_t completed, std::size_t kept);

@@ -164,6 +164,8 @@ MUTANTS = [
            CORE + "secondary.cc", "if (lost) v_.note_refill(m.holds);", ""),
     Mutant("empty-over-a-member", "an empty replica is promoted although a member holds records that it does not know to be committed",
            CORE + "promotion.cc", "if (v_.log.last_mark().lsn.v > 0 || v_.config.arbiter == Arbiter::external) return \"\";", "return \"\";",),
+    Mutant("counted-tail-is-cut", "a tail is cut although it lies in an epoch that counts this replica",
+           CORE + "secondary.cc", "bool counted = v_.counted_behind(common.lsn);", "bool counted = false;"),
     Mutant("uncommitted-is-trusted", "blocks of records that a restart finds uncommitted count as durable where they are equal",
            CORE + "volume.cc", "if (commit_end < log.end()) distrusts_disk = true;", ""),
     Mutant("bit-after-the-tail", "bits are written after the tail has moved over the records that they stand for",

@@ -51,6 +51,10 @@ Result<core::EpochValue> value_in(const json::object& o) {
   TL_TRY_ASSIGN(value.in_sync, set_in(o));
   if (!(value.in_sync & set_of(value.writer))) return wrong("its writer is not in sync");
   TL_TRY_ASSIGN(value.attempt, id_of(o, "attempt"));
+  if (const json::value* forced = o.if_contains("by_force")) {
+    if (!forced->is_bool()) return wrong("\"by_force\" is neither true nor false");
+    value.by_force = forced->get_bool();
+  }
   return value;
 }
 
@@ -61,9 +65,9 @@ std::string encode_value(const Uuid& volume, const core::EpochValue& value) {
   for (ReplicaId id = 1; id <= replica_id_max; ++id)
     if (value.in_sync & set_of(id)) members += fmt::format("{}{}", members.empty() ? "" : ",", id);
   return fmt::format(R"({{"format":"{}","version":{},"volume":"{}","epoch":{{"counter":{},"id":"{}"}},"writer":{},)"
-                     R"("in_sync":[{}],"attempt":"{}"}})",
+                     R"("in_sync":[{}],"attempt":"{}"{}}})",
                      format_name, value_version, volume.text(), value.epoch.counter, value.epoch.id.text(), value.writer,
-                     members, value.attempt.text());
+                     members, value.attempt.text(), value.by_force ? R"(,"by_force":true)" : "");
 }
 
 Result<core::EpochValue> decode_value(const Uuid& volume, std::string_view text) {

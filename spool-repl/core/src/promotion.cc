@@ -190,7 +190,7 @@ void Promotion::on_arbiter(const ArbiterAnswer& answer) {
     if (force_) set = set_of(v_.sb.replica);
     else if (std::string why = objection(set); !why.empty()) return give_up(why);
     std::uint64_t counter = std::max(next_counter(), current_ ? current_->epoch.counter + 1 : 1);
-    desired_ = EpochValue{{counter, Uuid::generate(v_.random)}, v_.sb.replica, set, Uuid::generate(v_.random)};
+    desired_ = EpochValue{{counter, Uuid::generate(v_.random)}, v_.sb.replica, set, Uuid::generate(v_.random), forced()};
     phase_ = Phase::swapping;
     return ask_arbiter(false);
   }
@@ -231,13 +231,25 @@ std::string Promotion::objection(ReplicaSet set) const {
   return "";
 }
 
+// By this command, or by one before that nothing but the arbiter's value tells of: whoever was granted it died before its record
+// was durable. Nobody joins that set before it is, so no change of the set has to hand this on.
+bool Promotion::forced() const {
+  if (force_) return true;
+  if (!current_ || !current_->by_force) return false;
+  Lsn durable = v_.log.mark_before(v_.log.durable_end()).lsn;
+  return std::none_of(v_.sb.epochs.begin(), v_.sb.epochs.end(), [&](const EpochEntry& e) {
+    return e.epoch == current_->epoch && e.start <= durable;
+  });
+}
+
 // Names an epoch of whose acknowledgements none is missing here. That is the newest known, which counts this replica. If its
 // record lies in another log only, that log will be cut, and then it is the one before which has to find itself named; and if it
 // was by force, nothing but this one will tell.
 std::uint32_t Promotion::flags_after(const EpochEntry& newest) const {
   bool logged = newest.epoch == v_.recorded().epoch;
   std::uint32_t after = logged ? epoch_after(newest.epoch) : newest.flags;
-  return after | (force_ ? std::uint32_t{epoch_by_force} : 0);
+  bool by_force = v_.config.arbiter == Arbiter::external ? desired_->by_force : force_;
+  return after | (by_force ? std::uint32_t{epoch_by_force} : 0);
 }
 
 void Promotion::grant(const Epoch& epoch, ReplicaSet in_sync) {

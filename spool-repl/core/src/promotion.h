@@ -48,6 +48,7 @@ class Promotion {
   std::string obstacle() const;
   std::string made_anew() const;
   std::string objection(ReplicaSet set) const;
+  bool forced() const;
   std::uint32_t flags_after(const EpochEntry& newest) const;
   void claimed();
   void grant(const Epoch& epoch, ReplicaSet in_sync);

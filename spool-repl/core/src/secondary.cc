@@ -127,6 +127,9 @@ std::string Secondary::split_brain(LogMark common, bool forced_there, ReplicaId 
   if (last == common.lsn) return "";
   EpochEntry newest = v_.recorded();
   if (newest.in_sync & set_of(primary_)) return "";
+  // Nothing was acknowledged because this replica had it: whoever counted has it all, and will show it. It may be in no other log
+  // for want of having been durable there, and then nobody acknowledged it.
+  bool counted = v_.counted_behind(common.lsn);
   // The epoch that came after the common record was written by somebody whom ours counts: that one held everything ours
   // acknowledged, and so does whoever came after it. Or it was granted in view of ours, to a member of the set that counted then
   // (`heir`): the log that shows this may have been cut. With an arbiter any granted epoch will do, since all are one chain,
@@ -136,7 +139,7 @@ std::string Secondary::split_brain(LogMark common, bool forced_there, ReplicaId 
   });
   heir = heir || (successor != 0 && (newest.in_sync & set_of(successor)));
   bool granted = v_.config.arbiter == Arbiter::external && newest.epoch.counter < epoch_.counter;
-  if ((heir || granted) && !forced_there && !forced_here) return "";
+  if ((heir || granted || !counted) && !forced_there && !forced_here) return "";
   return fmt::format("split brain: epoch {} went on here without replica {}, and the last record that both have is {}",
                      newest.epoch.counter, primary_, common.lsn.v);
 }

@@ -167,6 +167,17 @@ EpochEntry Volume::recorded() const {
   return none;
 }
 
+bool Volume::counted_behind(Lsn lsn) const {
+  const auto& epochs = sb.epochs;
+  Lsn last = log.last_mark().lsn;
+  if (epochs.empty() || epochs.front().start > lsn + 1) return true;
+  for (std::size_t i = 0; i < epochs.size() && epochs[i].start <= last; ++i) {
+    bool over = i + 1 < epochs.size() && epochs[i + 1].start <= lsn + 1;
+    if (!over && (epochs[i].in_sync & set_of(sb.replica))) return true;
+  }
+  return false;
+}
+
 std::uint64_t Volume::newest_epoch() const {
   std::uint64_t newest = log.epoch_before(log.end()).counter;
   for (const EpochEntry& e : sb.epochs) newest = std::max(newest, e.epoch.counter);

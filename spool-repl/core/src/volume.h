@@ -63,6 +63,8 @@ class Volume {
   EpochEntry epoch_at(Lsn lsn) const;
   // The newest epoch in the log here. In a volume that never had one: all members under protocol C, counter 0.
   EpochEntry recorded() const;
+  // Whether an epoch that some record behind this point belongs to counts this replica. Unknown is yes.
+  bool counted_behind(Lsn lsn) const;
   std::uint64_t newest_epoch() const;  // highest counter that this node has heard of
   void note_epoch(const EpochChange& change, Lsn start);
   DirtyMap* find_dirty(ReplicaId id);

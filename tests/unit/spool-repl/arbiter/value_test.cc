@@ -37,7 +37,7 @@ TEST(ArbiterValue, RoundTrips) {
   SeededRandom random(3);
   for (int i = 0; i < 500; ++i) {
     core::EpochValue v{{1 + random.below(epoch_counter_max), Uuid::generate(random)}, static_cast<ReplicaId>(1 + random.below(64)), random.draw(),
-                       Uuid::generate(random)};
+                       Uuid::generate(random), random.below(2) == 0};
     v.in_sync |= set_of(v.writer);
     std::string text = encode_value(volume, v);
     EXPECT_LE(text.size(), value_bytes_max);
@@ -51,6 +51,7 @@ TEST(ArbiterValue, LongestFits) {
   core::EpochValue v = sample();
   v.epoch.counter = epoch_counter_max;
   v.in_sync = UINT64_MAX;
+  v.by_force = true;
   EXPECT_LE(encode_value(volume, v).size(), value_bytes_max);
   EXPECT_TRUE(decode_value(volume, encode_value(volume, v)));
 }
@@ -95,6 +96,8 @@ TEST(ArbiterValue, RefusesInWords) {
            {changed("\"writer\":2", "\"writer\": 2"), "byte for byte"},
            {changed("\"writer\":2", "\"writer\":2,\"writer\":2"), "byte for byte"},
            {changed("\"writer\":2", "\"writer\":2,\"more\":1"), "byte for byte"},
+           {changed("eeeeeeeeeeee\"", "eeeeeeeeeeee\",\"by_force\":1"), "neither true nor false"},
+           {changed("eeeeeeeeeeee\"", "eeeeeeeeeeee\",\"by_force\":false"), "byte for byte"},
            {changed("aaaaaaaa", "AAAAAAAA"), "byte for byte"},
            {encode_value(volume, sample()) + "\n", "byte for byte"},
            {encode_value(volume, sample()) + "{}", "no JSON"},

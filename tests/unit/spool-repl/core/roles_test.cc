@@ -150,6 +150,53 @@ TEST_F(RolesTest, AnEpochThatWasKnownAtThePromotionIsNoSplitBrain) {
   }
 }
 
+// Replica 1 took over two epochs that do not count it, and then meets a primary that has neither. Whoever counted there will show
+// what was acknowledged; nobody was told anything because replica 1 had it.
+TEST_F(RolesTest, ATailOfEpochsThatDoNotCountThisReplicaIsNoSplitBrain) {
+  struct Case { bool counted, by_force; };
+  for (Case c : {Case{false, false}, Case{true, false}, Case{false, true}}) {
+    make(3, Arbiter::manual, OnPeerLoss::go_on);
+    connect_all();
+    exchange();
+    ASSERT_TRUE(promote(3)->ok);
+    write_flush(3, 0);
+    exchange();
+    auto committed = [&] {
+      LogMark mark;
+      for (const PeerMessage& m : node(3).sent)
+        if (auto* commit = std::get_if<Commit>(&m)) mark = commit->mark;
+      return mark;
+    };
+    LogMark before = committed();
+    write_flush(3, 1);
+    exchange();
+    LogMark common = c.counted ? before : committed();
+    disconnect(1, 3);
+    disconnect(2, 3);
+    disconnect(1, 2);
+    exchange();
+    ASSERT_EQ(status(node(3)).in_sync, set_of(3));
+    node(1).held = [](Disk kind) { return kind == Disk::journal_write; };  // so that it does not become a member
+    connect(1, 3);
+    exchange();
+    disconnect(1, 3);
+    node(1).held = nullptr;
+    exchange();
+    node(1).restart();
+    Lsn last = status(node(1)).last;
+    ASSERT_GT(last, common.lsn);
+    Epoch newer{status(node(1)).epoch.counter + 5, Uuid::generate(node(1).random)};
+    node(1).step(PeerUp{2});
+    node(1).input(2, MatchRequest{newer});
+    node(1).input(2, Begin{newer, common, c.by_force, 2, false, {}});
+    while (node(1).complete_one()) {}
+    bool split = c.counted || c.by_force;
+    EXPECT_EQ(status(node(1)).peers[0].split_brain, split) << status(node(1)).peers[0].why;
+    EXPECT_EQ(status(node(1)).last, split ? last : common.lsn);
+    EXPECT_EQ(node(1).archived.empty(), split);
+  }
+}
+
 // The record of the forced promotion was lost here, and another replica has it; it will be cut there. So this one tells.
 TEST_F(RolesTest, ForceIsRememberedAlsoWhereItsRecordWasLost) {
   make(3);
@@ -571,6 +618,41 @@ TEST_F(ArbiterRolesTest, WhereNobodyHasAnythingAnEmptyReplicaWillDo) {
   EXPECT_TRUE(together.ok) << together.text;
   EXPECT_EQ(value->writer, 2u);
   EXPECT_EQ(value->epoch.counter, 2u);
+}
+
+// Granted by force, and dead before that was durable: the next promotion finds it in no log, so the arbiter's value tells. Once
+// the record is durable, the log does.
+TEST_F(ArbiterRolesTest, ForceThatNoLogTellsOfIsInTheValue) {
+  make(2, Arbiter::external);
+  connect_all();
+  exchange();
+  ASSERT_TRUE(promote_with_arbiter(1).ok);
+  write_flush(1, 0);
+  exchange();
+  EXPECT_FALSE(value->by_force);
+  disconnect(1, 2);
+  node(2).held = [](Disk kind) { return kind == Disk::journal_write; };
+  ASSERT_TRUE(promote_with_arbiter(2, true).ok);
+  EXPECT_TRUE(value->by_force);
+  for (bool durable : {false, true}) {
+    node(2).restart();
+    node(2).held = nullptr;
+    ASSERT_TRUE(promote_with_arbiter(2).ok);
+    EXPECT_EQ(value->by_force, !durable);
+    exchange();
+    node(2).restart();
+    delivered[1] = node(2).sent.size();
+  }
+  ASSERT_TRUE(promote_with_arbiter(2).ok);
+  std::size_t before = node(2).sent.size();
+  node(1).restart();
+  connect(1, 2);
+  exchange();
+  bool told = std::any_of(node(2).sent.begin() + static_cast<std::ptrdiff_t>(before), node(2).sent.end(), [](const PeerMessage& m) {
+    auto* begin = std::get_if<Begin>(&m);
+    return begin && begin->by_force;
+  });
+  EXPECT_TRUE(told);
 }
 
 // As with no arbiter at all: this replica's own log may be behind what others have gone on with.

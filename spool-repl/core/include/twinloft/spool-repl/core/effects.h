@@ -59,6 +59,7 @@ struct EpochValue {
   ReplicaId writer = 0;
   ReplicaSet in_sync = 0;
   Uuid attempt;
+  bool by_force = false;  // an administrator overruled the value before; for as long as no durable record tells
   bool operator==(const EpochValue&) const = default;
 };
 
