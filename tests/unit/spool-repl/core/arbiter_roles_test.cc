@@ -1,0 +1,154 @@
+// Promotion with an arbiter: what its value says against a replica, and what it hands on.
+#include <gtest/gtest.h>
+
+#include "roles.h"
+
+namespace twinloft::repl::core {
+namespace {
+
+struct ArbiterRolesTest : RolesTest {
+  // The answers that a healthy arbiter with this value would give, until the command is answered.
+  std::optional<EpochValue> value;
+  CommandDone promote_with_arbiter(ReplicaId id, bool force = false) {
+    std::size_t before = node(id).commands.size(), asked = node(id).arbiter_requests.size();
+    node(id).step(Promote{77, force});
+    exchange();
+    while (node(id).commands.size() == before && node(id).arbiter_requests.size() > asked) {
+      ++asked;
+      const ArbiterRequest& r = node(id).arbiter_requests.back();
+      bool equal = r.read || r.expected == value;
+      if (!r.read && equal) value = r.desired;
+      answer(id, equal ? Outcome::granted : Outcome::refused, value);
+    }
+    return node(id).commands.size() > before ? node(id).commands.back() : CommandDone{0, false, "no answer"};
+  }
+  void create_anew(ReplicaId id) {
+    Config c;
+    c.arbiter = Arbiter::external;
+    c.send_window_bytes = 4u << 20;
+    for (ReplicaId other = 1; other <= nodes.size(); ++other)
+      if (other != id) c.peers.push_back({other, Protocol::C});
+    nodes[id - 1] = std::make_unique<Shell>(ShellOptions{.replica = id, .config = c, .seed = 99});
+    delivered[id - 1] = 0;
+  }
+};
+
+TEST_F(ArbiterRolesTest, AnEmptyReplicaIsNotPromotedByItsNumber) {
+  make(2, Arbiter::external);
+  connect_all();
+  exchange();
+  ASSERT_TRUE(promote_with_arbiter(1).ok);
+  write_flush(1, 0);
+  exchange();
+  // Both are in the set. The disk of 2 is replaced, and 1 dies before it has been removed from the set.
+  disconnect(1, 2);
+  create_anew(2);
+  ASSERT_EQ(value->in_sync, set_of(1) | set_of(2));
+  CommandDone refused = promote_with_arbiter(2);
+  EXPECT_FALSE(refused.ok);
+  EXPECT_NE(refused.text.find("replica 2 is empty, while the arbiter counts it as in sync in epoch 1: it was created anew. Connect it "
+                              "and let it resync, or use --force and lose what replica 1 has"), std::string::npos) << refused.text;
+  EXPECT_EQ(value->writer, 1u);
+  EXPECT_EQ(status(node(2)).waits_for, refused.text);
+  CommandDone forced = promote_with_arbiter(2, true);
+  EXPECT_TRUE(forced.ok) << forced.text;
+  EXPECT_EQ(value->writer, 2u);
+  EXPECT_EQ(value->in_sync, set_of(2));
+}
+
+// The first promotion was granted, and the primary died before it had written anything.
+TEST_F(ArbiterRolesTest, WhereNobodyHasAnythingAnEmptyReplicaWillDo) {
+  make(2, Arbiter::external);
+  SeededRandom random(5);
+  value = EpochValue{{1, Uuid::generate(random)}, 1, set_of(1) | set_of(2), Uuid::generate(random)};
+  CommandDone alone = promote_with_arbiter(2);
+  EXPECT_FALSE(alone.ok);
+  EXPECT_NE(alone.text.find("replica 2 is empty"), std::string::npos) << alone.text;
+  connect_all();
+  exchange();
+  CommandDone together = promote_with_arbiter(2);
+  EXPECT_TRUE(together.ok) << together.text;
+  EXPECT_EQ(value->writer, 2u);
+  EXPECT_EQ(value->epoch.counter, 2u);
+}
+
+// Granted by force, and dead before that was durable: the next promotion finds it in no log, so the arbiter's value tells. Once
+// the record is durable, the log does.
+TEST_F(ArbiterRolesTest, ForceThatNoLogTellsOfIsInTheValue) {
+  make(2, Arbiter::external);
+  connect_all();
+  exchange();
+  ASSERT_TRUE(promote_with_arbiter(1).ok);
+  write_flush(1, 0);
+  exchange();
+  EXPECT_FALSE(value->by_force);
+  disconnect(1, 2);
+  node(2).held = [](Disk kind) { return kind == Disk::journal_write; };
+  ASSERT_TRUE(promote_with_arbiter(2, true).ok);
+  EXPECT_TRUE(value->by_force);
+  for (bool durable : {false, true}) {
+    node(2).restart();
+    node(2).held = nullptr;
+    ASSERT_TRUE(promote_with_arbiter(2).ok);
+    EXPECT_EQ(value->by_force, !durable);
+    exchange();
+    node(2).restart();
+    delivered[1] = node(2).sent.size();
+  }
+  ASSERT_TRUE(promote_with_arbiter(2).ok);
+  std::size_t before = node(2).sent.size();
+  node(1).restart();
+  connect(1, 2);
+  exchange();
+  bool told = std::any_of(node(2).sent.begin() + static_cast<std::ptrdiff_t>(before), node(2).sent.end(), [](const PeerMessage& m) {
+    auto* begin = std::get_if<Begin>(&m);
+    return begin && begin->by_force;
+  });
+  EXPECT_TRUE(told);
+}
+
+// As with no arbiter at all: this replica's own log may be behind what others have gone on with.
+TEST_F(ArbiterRolesTest, TheFirstPromotionNeedsEveryMember) {
+  make(3, Arbiter::external);
+  connect(1, 2);
+  exchange();
+  CommandDone refused = promote_with_arbiter(1);
+  EXPECT_FALSE(refused.ok);
+  EXPECT_NE(refused.text.find("first promotion needs every recorded member: not reachable: replica 3"), std::string::npos) << refused.text;
+  EXPECT_EQ(value, std::nullopt);
+  connect(1, 3);
+  connect(2, 3);
+  exchange();
+  EXPECT_TRUE(promote_with_arbiter(1).ok);
+  disconnect(1, 2);
+  disconnect(1, 3);
+  exchange();
+  EXPECT_TRUE(promote_with_arbiter(2).ok) << "later the set counts, and not who is here";
+}
+
+// All of it was durable everywhere and is home by the time that the member that was away is back: there is no record left by
+// which anything could be acknowledged.
+TEST_F(RolesTest, AFlushIsAnsweredAlsoIfTheLogIsEmptyWhenTheSuspensionEnds) {
+  make(3);
+  connect_all();
+  exchange();
+  ASSERT_TRUE(promote(1)->ok);
+  node(2).held = [](Disk kind) { return kind == Disk::journal_write; };
+  auto flush = write_flush(1, 5);
+  exchange();
+  EXPECT_FALSE(node(1).is_done(flush));
+  disconnect(1, 3);
+  node(2).held = nullptr;
+  exchange();
+  node(1).step(CheckpointNow{});
+  exchange();
+  EXPECT_TRUE(status(node(1)).suspended);
+  EXPECT_FALSE(node(1).is_done(flush));
+  ASSERT_EQ(status(node(1)).tail, status(node(1)).last) << "the log is empty";
+  connect(1, 3);
+  exchange();
+  EXPECT_EQ(node(1).done.at(flush), 0);
+}
+
+}  // namespace
+}  // namespace twinloft::repl::core
