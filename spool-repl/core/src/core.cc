@@ -115,6 +115,7 @@ void Core::Parts::step(const DiskDone& e) {
     case TokenKind::bitmap: checkpointer.on_bitmap_written(e.error); break;
     case TokenKind::home_sync: checkpointer.on_home_synced(e.error); break;
     case TokenKind::archive: secondary()->on_archived(e.error); break;
+    case TokenKind::erase: secondary()->on_erased(e.error); break;
     case TokenKind::superblock: {
       unsigned purposes = volume.on_superblock_written(e.error);
       if (purposes & Volume::for_tail) checkpointer.on_tail_durable();

@@ -7,6 +7,10 @@
 
 namespace twinloft::repl::core {
 
+namespace {
+constexpr unsigned erases_max = 32;  // under way at a time
+}
+
 Secondary::Secondary(Volume& volume, Checkpointer& checkpointer) : v_(volume), checkpointer_(checkpointer) {
   epoch_ = v_.log.epoch_before(v_.log.end());
 }
@@ -191,7 +195,8 @@ void Secondary::on_archived(int error) {
   if (std::exchange(archiving_for_reset_, false)) return on_reset_archived(error);
   cut_ = Cut::waiting_for_journal;
   if (error != 0) {
-    cut_ = Cut::none;
+    cut_ = Cut::erasing;  // what an earlier cut has left to be erased
+    erase_cut();
     begun_ = false;
     return refuse(fmt::format("the records beyond {} can not be archived (errno {}), and are not cut off without that",
                               cut_to_.lsn.v, error));
@@ -207,7 +212,10 @@ void Secondary::finish_cut() {
     v_.out.notices.push_back({false, fmt::format("records {} to {} are not in the primary's history and are cut off",
                                                  cut_to_.lsn.v + 1, v_.log.last_mark().lsn.v),
                               NoticeKind::tail_cut, primary_});
-  for (RecordNo no = *common; no < v_.log.end(); ++no) v_.release_memory(v_.log.at(no));
+  for (RecordNo no = *common; no < v_.log.end(); ++no) {
+    v_.release_memory(v_.log.at(no));
+    cut_records_.push_back(v_.log.at(no).pos);
+  }
   v_.log.cut(*common);
   std::erase_if(v_.sb.epochs, [&](const EpochEntry& e) { return e.start > cut_to_.lsn; });
   v_.sb.incarnation++;
@@ -219,8 +227,27 @@ void Secondary::finish_cut() {
 
 void Secondary::on_cut_durable() {
   if (cut_ != Cut::waiting_for_superblock) return;
+  cut_ = Cut::erasing;
+  erase_cut();
+}
+
+// The superblock tells of the last cut only, and every start is one. By then nothing of this one may be there to be taken for
+// the log: a record in its place need not lie where the first cut one does, if it does not fit before the ring's end.
+void Secondary::erase_cut() {
+  alignas(block_size) static std::byte zeros[block_size];
+  for (; erasing_ < erases_max && !cut_records_.empty(); cut_records_.pop_back(), ++erasing_, ++v_.journal_in_flight)
+    v_.out.journal_writes.push_back({make_token(TokenKind::erase, 0), v_.journal_offset(cut_records_.back()), {{zeros, block_size}}});
+  if (erasing_ > 0) return;
   cut_ = Cut::none;
   if (connection_ == ConnectionState::Matching && begun_ && cut_to_ == v_.log.last_mark()) connected();
+}
+
+void Secondary::on_erased(int error) {
+  TL_CHECK(erasing_ > 0 && v_.journal_in_flight > 0);
+  --erasing_;
+  --v_.journal_in_flight;
+  if (error != 0) return v_.fail_device(fmt::format("the journal failed a write (errno {})", error));
+  if (cut_ == Cut::erasing) erase_cut();
 }
 
 void Secondary::connected() {

@@ -24,6 +24,7 @@ class Secondary {
   void peer_state(ReplicaId id, const NodeState& state);
   void on_archived(int error);
   void on_cut_durable();
+  void on_erased(int error);
   void on_reset_durable();
   void on_consistent_durable();
   void on_check_read(std::uint64_t token_number, int error);
@@ -82,6 +83,7 @@ class Secondary {
   void on_reset_archived(int error);
   void try_cut();
   void finish_cut();
+  void erase_cut();
   void connected();
 
   Volume& v_;
@@ -95,9 +97,11 @@ class Secondary {
   Lsn common_;     // the newest record that both are known to have, of the last matching
   Lsn parted_at_;  // that of the matching that was refused; 0: nothing shows that they had anything in common
   // Begin was received and the tail behind `cut_to_` goes: first the journal writes under way end, then the
-  // what goes is archived, then the superblock that makes old frames void is durable, then records are taken.
-  enum class Cut { none, waiting_for_journal, archiving, waiting_for_superblock, resetting } cut_ = Cut::none;
+  // what goes is archived, then the superblock that makes old frames void is durable, then they are erased, then records are taken.
+  enum class Cut { none, waiting_for_journal, archiving, waiting_for_superblock, erasing, resetting } cut_ = Cut::none;
   LogMark cut_to_;
+  std::vector<JournalPos> cut_records_;  // still to be erased
+  unsigned erasing_ = 0;                 // under way
   bool begun_ = false;  // on this connection: records and commit points may come
   std::deque<RecordMessage> backlog_;  // bounded by the primary's send window, and by what is taken from a broken one
   std::size_t backlog_bytes_ = 0;

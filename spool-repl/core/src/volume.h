@@ -13,7 +13,7 @@ namespace twinloft::repl::core {
 // Tokens carry what they are for in their top byte, so that a completion needs no table.
 enum class TokenKind : std::uint8_t { journal_write = 1, journal_read, client_read, fill_read, home_write, home_sync,
                                       superblock, archive, arbiter, sync_read, check_read, bitmap, repair_read,
-                                      answer_read };
+                                      answer_read, erase };
 inline Token make_token(TokenKind kind, std::uint64_t n) { return (std::uint64_t(kind) << 56) | n; }
 inline TokenKind kind_of(Token t) { return static_cast<TokenKind>(t >> 56); }
 inline std::uint64_t number_of(Token t) { return t & ((std::uint64_t{1} << 56) - 1); }

@@ -43,7 +43,10 @@ class Scanner {
     }
     JournalPos wrapped{(pos_.v / sb_.ring_bytes + 1) * sb_.ring_bytes};
     if (pos_.v % sb_.ring_bytes == 0 || wrapped.v - sb_.tail_pos.v >= sb_.ring_bytes) return false;
-    return take(wrapped);
+    JournalPos before = pos_;
+    TL_TRY_ASSIGN(bool there, take(wrapped));
+    if (there) gap_ = {before, wrapped};
+    return there;
   }
 
   Result<bool> take(JournalPos pos) {
@@ -80,22 +83,30 @@ class Scanner {
     }
   }
 
-  // Looks at every block of the ring for frames that were written behind the hole in this lap.
-  void judge_hole() {
-    std::uint64_t end = sb_.tail_pos.v + sb_.ring_bytes;
-    Lsn upto = scan_.log.commit, commit = scan_.log.commit;
-    for (std::uint64_t p = pos_.v; p < end; p += block_size) {
+  struct Claims {
+    Lsn upto, commit;
+  };
+  // Frames of this lap in blocks that are no record's of the chain.
+  void look_at(JournalPos from, JournalPos to, Claims& claims) {
+    for (std::uint64_t p = from.v; p < to.v; p += block_size) {
       auto block = reader_.read(p % sb_.ring_bytes, block_size);
       if (!block) continue;
       auto frame = decode_frame(*block, sb_.volume);
       if (!frame || frame->pos.v != p || frame->replica != sb_.replica) continue;
-      Lsn claims = std::max(frame->durable_lsn, frame->commit_lsn);
+      Lsn upto = std::max(frame->durable_lsn, frame->commit_lsn);
       // What was cut off since was durable then and does not count any more.
-      if (frame->incarnation < sb_.cut_incarnation) claims = std::min(claims, sb_.cut_lsn);
-      upto = std::max(upto, claims);
-      commit = std::max(commit, std::min(claims, frame->commit_lsn));
-      scan_.torn_frames++;
+      if (frame->incarnation < sb_.cut_incarnation) upto = std::min(upto, sb_.cut_lsn);
+      claims.upto = std::max(claims.upto, upto);
+      claims.commit = std::max(claims.commit, std::min(upto, frame->commit_lsn));
+      scan_.leftover.push_back(sb_.ring_offset + p % sb_.ring_bytes);
     }
+  }
+
+  void judge_hole() {
+    Claims claims{scan_.log.commit, scan_.log.commit};
+    look_at(gap_.first, gap_.second, claims);
+    look_at(pos_, {sb_.tail_pos.v + sb_.ring_bytes}, claims);
+    auto [upto, commit] = claims;
     std::uint64_t offset = sb_.ring_offset + pos_.v % sb_.ring_bytes;
     if (upto > last_.lsn)
       scan_.damage = Damage{last_.lsn, upto, commit, pos_, offset,
@@ -112,6 +123,7 @@ class Scanner {
   RingReader reader_;
   Scan scan_;
   JournalPos pos_;
+  std::pair<JournalPos, JournalPos> gap_;  // before the ring's end, where a record did not fit
   LogMark last_;
   std::size_t released_ = 0;
   std::optional<std::string> unreadable_;  // why, where the scan ended for that
@@ -257,6 +269,15 @@ Status make_readable(ports::BlockFile& journal, const Superblock& sb, JournalPos
   return journal.sync();
 }
 
+// The superblock tells of one cut, and this start is one: frames of an earlier one must not be found any more, least of all where a
+// record that did not fit before the ring's end has come in their place.
+Status erase(ports::BlockFile& journal, const std::vector<std::uint64_t>& frames) {
+  if (frames.empty()) return {};
+  AlignedBuffer zeros(block_size);
+  for (std::uint64_t offset : frames) TL_TRY(journal.write(offset, zeros.span()));
+  return journal.sync();
+}
+
 }  // namespace
 
 Result<RecoveredVolume> recover(ports::BlockFile& journal, ports::BlockFile& data, const OnDamage& on_damage) {
@@ -273,7 +294,7 @@ Result<RecoveredVolume> recover(ports::BlockFile& journal, ports::BlockFile& dat
   TL_TRY_ASSIGN(out.report.blocks_replayed, Replay(journal, data, out.log).run());
   out.report.superblock_repaired = loaded.repaired;
   out.report.records = out.log.records.size();
-  out.report.torn_frames = scan.torn_frames;
+  out.report.torn_frames = scan.leftover.size();
   out.report.damage = scan.damage;
   if (scan.damage) make_inconsistent(scan, out.log);
   for (const StoredRecord& r : out.log.records)
@@ -283,10 +304,12 @@ Result<RecoveredVolume> recover(ports::BlockFile& journal, ports::BlockFile& dat
   sb.incarnation++;
   sb.commit = out.log.commit;
   // What lies behind the end is dropped for good. Without this it would come back when the record that fills the hole is
-  // the very one that was lost, sent again by a peer: the chain would go on into the old frames.
+  // the very one that was lost, sent again by a peer: the chain would go on into the old frames. Void first, then erased: half of
+  // them would prove that the other half is missing.
   sb.cut_lsn = out.log.records.empty() ? sb.tail.lsn : out.log.records.back().body.mark().lsn;
   sb.cut_incarnation = sb.incarnation;
   TL_TRY(store_superblock(journal, sb));
+  TL_TRY(erase(journal, scan.leftover));
   load_bitmaps(journal, out);
   return out;
 }

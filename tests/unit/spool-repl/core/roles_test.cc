@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "roles.h"
+#include "twinloft/spool-repl/journal/superblock_store.h"
 
 namespace twinloft::repl::core {
 namespace {
@@ -409,6 +410,45 @@ TEST_F(RolesTest, ATailThatNobodyWasToldOfIsArchivedAndCutOff) {
   exchange();
   EXPECT_FALSE(node(1).archived.empty());
   EXPECT_EQ(status(node(1)).last, status(node(2)).last);
+}
+
+// What was cut is gone from the journal before a record comes in its place, also if the connection is lost meanwhile.
+TEST_F(RolesTest, ACutTailIsErased) {
+  for (bool interrupted : {false, true}) {
+    make(2);
+    connect_all();
+    exchange();
+    promote(1);
+    node(2).held = [](Disk kind) { return kind == Disk::journal_write; };
+    for (std::uint64_t b = 0; b < 100; ++b) {
+      write_flush(1, b);
+      while (node(1).complete_one()) {}
+    }
+    disconnect(1, 2);
+    node(2).held = nullptr;
+    ASSERT_TRUE(promote(2, true)->ok);
+    node(1).restart();
+    delivered[0] = node(1).sent.size();
+    node(1).held = [](Disk kind) { return kind == Disk::journal_write; };
+    connect(1, 2);
+    exchange();
+    ASSERT_GT(node(1).pending(Disk::journal_write), 1u);
+    EXPECT_LT(status(node(1)).last, status(node(2)).last) << "no record is taken while the cut ones are erased";
+    if (interrupted) {
+      disconnect(1, 2);
+      connect(1, 2);
+      exchange();
+    }
+    node(1).held = nullptr;
+    exchange();
+    EXPECT_EQ(status(node(1)).last, status(node(2)).last);
+    MemoryFile journal{std::vector<std::byte>(node(1).journal)};
+    auto sb = journal::load_superblock(journal);
+    ASSERT_TRUE(sb);
+    auto scan = journal::scan_journal(journal, sb->superblock);
+    ASSERT_TRUE(scan);
+    EXPECT_TRUE(scan->leftover.empty()) << scan->leftover.size();
+  }
 }
 
 TEST_F(RolesTest, WhatCannotBeArchivedIsNotCutOff) {

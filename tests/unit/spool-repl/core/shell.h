@@ -148,6 +148,7 @@ class Shell {
   SeededRandom random;
   std::function<bool(Disk)> held;   // true: operations of this kind wait
   std::function<int(Disk)> fault;   // errno of the operation that ends now
+  bool reads_at_once = false;          // reads of the data area see what is there when they begin, however late they end
   std::set<std::uint64_t> unreadable;  // blocks of the data area, until they are written
 
  private:
@@ -230,8 +231,12 @@ class Shell {
                                                      journal.begin() + static_cast<std::ptrdiff_t>(r.offset + r.bytes));
                         return JournalReadDone{r.token, error, std::move(bytes)};
                       }});
-    for (auto& r : out.home_reads)
-      ops_.push_back({Disk::home_read, [this, r](int error) -> Event { return DiskDone{r.token, error != 0 ? error : read_home(r)}; }});
+    for (auto& r : out.home_reads) {
+      std::optional<int> found = reads_at_once ? std::optional(read_home(r)) : std::nullopt;
+      ops_.push_back({Disk::home_read, [this, r, found](int error) -> Event {
+                        return DiskDone{r.token, error != 0 ? error : found ? *found : read_home(r)};
+                      }});
+    }
     for (auto& w : out.home_writes) {
       add_write(Disk::home_write, w.token, data, w.lba.v * block_size, w.pieces);
       makes_readable(w.lba, w.pieces.size());

@@ -9,6 +9,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "twinloft/spool-repl/format/recovered.h"
 #include "twinloft/spool-repl/ports/block_file.h"
@@ -27,7 +28,7 @@ struct Damage {
 
 struct Scan {
   RecoveredLog log;
-  std::uint64_t torn_frames = 0;  // intact frames found behind the end
+  std::vector<std::uint64_t> leftover;  // intact frames that are not of the chain: bytes, on the journal device
   std::optional<Damage> damage;
 };
 
@@ -53,7 +54,7 @@ struct RecoveredVolume {
 using OnDamage = std::function<Status(const Damage&)>;
 
 // Loads the superblock, checks the data area's label, scans, writes the newest content of everything committed home
-// and syncs it, then stores the superblock with a new incarnation. Where the journal is damaged: Errc::corrupt, nothing
+// and syncs it, then stores the superblock with a new incarnation, and erases frames that are left over. Where the journal is damaged: Errc::corrupt, nothing
 // changed; or, with `on_damage`, the log ends before the damage and the replica is Inconsistent until another one has
 // brought it what is missing.
 Result<RecoveredVolume> recover(ports::BlockFile& journal, ports::BlockFile& data, const OnDamage& on_damage = {});
