@@ -12,19 +12,20 @@
 
 namespace twinloft::repl::journal {
 
-// Reads the ring in large pieces that slide forward with the scan.
+// Reads the ring in pieces that slide forward with the scan; a larger record is a piece of its own.
 class RingReader {
  public:
-  RingReader(ports::BlockFile& file, const Superblock& sb) : file_(file), sb_(sb), buffer_(window) {}
+  RingReader(ports::BlockFile& file, const Superblock& sb) : file_(file), sb_(sb), buffer_(piece) {}
 
   // `bytes` at a physical offset of the ring; valid until the next call. They must not cross the ring's end.
   Result<ByteSpan> read(std::uint64_t at, std::uint64_t bytes) {
-    TL_CHECK(bytes <= window && at + bytes <= sb_.ring_bytes);
+    TL_CHECK(at + bytes <= sb_.ring_bytes);
     if (at < start_ || at + bytes > start_ + have_) {
       start_ = at;
       have_ = 0;
-      std::uint64_t n = std::min<std::uint64_t>(window, sb_.ring_bytes - at);
-      // One bad sector makes the window unreadable, not all that is in it.
+      if (bytes > buffer_.span().size()) buffer_ = AlignedBuffer(bytes);
+      std::uint64_t n = std::min<std::uint64_t>(buffer_.span().size(), sb_.ring_bytes - at);
+      // One bad sector makes the piece unreadable, not all that is in it.
       if (!file_.read(sb_.ring_offset + at, buffer_.span().first(n))) {
         n = bytes;
         TL_TRY(file_.read(sb_.ring_offset + at, buffer_.span().first(n)));
@@ -35,8 +36,7 @@ class RingReader {
   }
 
  private:
-  static constexpr std::uint64_t window = 4u << 20;
-  static_assert(window >= std::uint64_t{record_blocks_max} * block_size);
+  static constexpr std::uint64_t piece = 512u << 10;  // stays in a processor's cache
   ports::BlockFile& file_;
   const Superblock& sb_;
   AlignedBuffer buffer_;
