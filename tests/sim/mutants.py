@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Breaks the replication core on purpose, one mutation at a time, and looks whether the simulator notices.
 
-    mutants.py [--seeds N] [--jobs N] [--keep DIR] [--list | --check] [NAME ...]
+    mutants.py [--seeds N] [--unit] [--jobs N] [--keep DIR] [--list | --check] [NAME ...]
 
 The sources are copied to a temporary folder; the tree itself is never touched. Each mutation replaces exact pieces of
 text in one file; that file is compiled and linked with the rest, and up to N seeds (default 2000) run. Caught means: a
-checker reported a violation, an assertion stopped the program, or it did not end. Exit 0: all are caught; 1: one was not;
-2: a mutation no longer applies (the code has changed: change the table) or the sources do not build.
+checker reported a violation, an assertion stopped the program, or it did not end. What the simulator does not notice is
+given to the unit tests of core and journal; the table then names the test. Exit 0: all are caught by the one or the other; 1: one
+was not; 2: a mutation no longer applies (the code has changed: change the table) or the sources do not build.
 
---list prints the table, --check only looks whether every mutation still applies.
+--unit leaves the simulator out. --list prints the table, --check only looks whether every mutation still applies.
 Where TWINLOFT_BUILD_LOCK names a file, builds hold a lock on it.
 """
 import argparse
@@ -29,7 +30,9 @@ import threading
 from dataclasses import dataclass
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-COPIED = ["base", "cmake", "spool-repl/format", "spool-repl/ports", "spool-repl/core", "spool-repl/journal", "tests/sim"]
+COPIED = ["base", "cmake", "spool-repl/format", "spool-repl/ports", "spool-repl/core", "spool-repl/journal", "tests/sim",
+          "tests/unit/spool-repl/core", "tests/unit/spool-repl/journal", "tests/unit/spool-repl/support"]
+UNIT_TESTS = ["repl_core_test", "repl_journal_test"]
 CORE, JOURNAL = "spool-repl/core/src/", "spool-repl/journal/src/"
 
 
@@ -171,7 +174,8 @@ MUTANTS = [
     Mutant("bit-after-the-tail", "bits are written after the tail has moved over the records that they stand for",
            CORE + "checkpointer.cc", "write_bitmaps(DirtyMap::Pages::lacking);\n  if (in_flight_ == 0) store_tail();", "store_tail();"),
     Mutant("bitmap-of-any-age", "a bitmap is used for a replica that lacks more than it tells",
-           CORE + "resync.cc", "return d && d->slot().known && d->slot().since.lsn <= content;", "return d && d->slot().known;"),
+           CORE + "resync.cc", "return d && d->slot().known && d->slot().since.lsn <= content;", "return d && d->slot().known;",
+           ((CORE + "resync_target.cc", "if (m.since.lsn > common || v_.commit_lsn() > common) return false;\n  return m.since.lsn < v_.log.tail_mark().lsn || v_.log.find(m.since).has_value();", "return true;"),)),
     Mutant("resynced-not-marked", "the target of a resync does not mark for others what it was sent",
            CORE + "resync_target.cc", "for (DirtyMap& d : v_.dirty) d.mark(e.lba, e.blocks);", ""),
     Mutant("bitmap-before-commit", "a resync looks at the marks before what the replica has is committed here",
@@ -231,6 +235,10 @@ MUTANTS = [
            CORE + "secondary.cc", "cut_ = Cut::waiting_for_journal;\n  if (error != 0) {", "cut_ = Cut::waiting_for_journal;\n  if (false) {"),
     Mutant("catch-up-of-an-old-connection", "a record that was read for an earlier connection is sent on this one",
            CORE + "primary.cc", "(peer->connection_no & 0xffffffffffff) != (n & 0xffffffffffff) ||", ""),
+    Mutant("cut-not-erased", "records that were cut off stay on the disk",
+           CORE + "secondary.cc", "cut_records_.push_back(v_.log.at(no).pos);", ""),
+    Mutant("leftover-not-erased", "a start leaves on the disk what it found outside the log",
+           JOURNAL + "recovery.cc", "TL_TRY(erase(journal, scan.leftover));", ""),
     Mutant("superblock-unchecked", "a damaged superblock is taken for a sound one",
            "spool-repl/format/src/superblock.cc", "if (crc32c(copy) != load_le<std::uint32_t>(in.data() + 8))", "if (false)"),
 ]
@@ -247,7 +255,9 @@ if(CCACHE)
 endif()
 include(cmake/Twinloft.cmake)
 enable_testing()
-foreach(folder base spool-repl/format spool-repl/ports spool-repl/core spool-repl/journal tests/sim)
+find_package(GTest REQUIRED)
+foreach(folder base spool-repl/format spool-repl/ports spool-repl/core spool-repl/journal tests/sim tests/unit/spool-repl/core
+        tests/unit/spool-repl/journal)
   add_subdirectory(${folder})
 endforeach()
 """
@@ -277,13 +287,16 @@ class Tree:
         with build_lock():
             self.run(["cmake", "-S", str(self.folder), "-B", str(self.build_folder), "-G", "Ninja",
                       "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"])
-            self.run(["ninja", "-C", str(self.build_folder), "repl_sim"])
+            self.run(["ninja", "-C", str(self.build_folder), "repl_sim", *UNIT_TESTS])
         self.compile = {c["file"]: c["command"] for c in
                         json.loads((self.build_folder / "compile_commands.json").read_text())}
-        listed = subprocess.run(["ninja", "-C", str(self.build_folder), "-t", "commands", "repl_sim"], env=self.env,
-                                capture_output=True, text=True, check=True).stdout
-        self.link = listed.strip().splitlines()[-1]
+        self.link = {name: self.link_command(name) for name in ("repl_sim", *UNIT_TESTS)}
         self.program = self.build_folder / "bin/repl_sim"
+
+    def link_command(self, name):
+        listed = subprocess.run(["ninja", "-C", str(self.build_folder), "-t", "commands", name], env=self.env,
+                                capture_output=True, text=True, check=True).stdout
+        return listed.strip().splitlines()[-1]
 
     def run(self, command, cwd=None):
         done = subprocess.run(command, env=self.env, cwd=cwd, capture_output=True, text=True)
@@ -295,13 +308,16 @@ class Tree:
         """Compiles and links one; the program's path."""
         folder = self.folder / "mutants" / m.name
         folder.mkdir(parents=True, exist_ok=True)
-        objects = [self.compiled(folder, self.folder / file, mutated(m, file, edits, (self.folder / file).read_text()))
-                   for file, edits in m.edits().items()]
-        words = [w for w in shlex.split(self.link) if w not in (":", "&&") and "ccache" not in os.path.basename(w)]
+        for file, edits in m.edits().items():
+            self.compiled(folder, self.folder / file, mutated(m, file, edits, (self.folder / file).read_text()))
+        return self.linked(folder, "repl_sim")
+
+    def linked(self, folder, name):
+        words = [w for w in shlex.split(self.link[name]) if w not in (":", "&&") and "ccache" not in os.path.basename(w)]
         at = words.index("-o")
-        words[at + 1] = str(folder / "repl_sim")
-        self.run(words[:at] + objects + words[at:], cwd=self.build_folder)
-        return folder / "repl_sim"
+        words[at + 1] = str(folder / name)
+        self.run(words[:at] + sorted(map(str, folder.glob("*.o"))) + words[at:], cwd=self.build_folder)
+        return folder / name
 
     def compiled(self, folder, source, text):
         changed, output = folder / source.name, str(folder / (source.stem + ".o"))
@@ -310,7 +326,6 @@ class Tree:
         words[words.index("-o") + 1] = output
         words[words.index("-c") + 1] = str(changed)
         self.run(words + ["-Wno-error", "-w", f"-I{source.parent}"], cwd=self.build_folder)
-        return output
 
     def first_violation(self, program, seeds, jobs):
         """What the simulator found: None, or the line that says it."""
@@ -322,6 +337,24 @@ class Tree:
             return found[-1][:160]
         print(f"mutants: repl_sim ends with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}", file=sys.stderr)
         sys.exit(2)
+
+
+    def failing_test(self, m):
+        """The first unit test that fails, or did not end: None, or its name."""
+        names = UNIT_TESTS[:1] if any(file.startswith(CORE) for file in m.edits()) else UNIT_TESTS
+        for name in names:
+            program = self.linked(self.folder / "mutants" / m.name, name)
+            try:
+                done = subprocess.run([str(program)], capture_output=True, text=True, timeout=600)
+                output, code = done.stdout, done.returncode
+            except subprocess.TimeoutExpired as late:
+                output, code = (late.stdout or b"").decode(), 1
+            if code == 0:
+                continue
+            failed = re.findall(r"^\[  FAILED  \] (\S+?),? .*\(\d+ ms\)$", output, re.M)
+            begun = failed or re.findall(r"^\[ RUN      \] (\S+)", output, re.M)[-1:]
+            return f"unit test {begun[0]}" if begun else f"{name} ends with {code}"
+        return None
 
 
 def mutated(m, file, edits, text):
@@ -350,6 +383,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=2000)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--unit", action="store_true")
     parser.add_argument("--keep", help="work in this folder and leave it")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--check", action="store_true")
@@ -369,7 +403,7 @@ def main():
     with contextlib.ExitStack() as stack:
         folder = args.keep or stack.enter_context(tempfile.TemporaryDirectory(prefix="twinloft-mutants-"))
         tree = Tree(folder)
-        if found := tree.first_violation(tree.program, min(args.seeds, 200), args.jobs):
+        if not args.unit and (found := tree.first_violation(tree.program, min(args.seeds, 200), args.jobs)):
             sys.exit(f"mutants: without any mutation: {found}")
         programs = queue.Queue()
         threading.Thread(target=build_all, args=(tree, chosen, args.jobs, programs), daemon=True).start()
@@ -377,7 +411,8 @@ def main():
             program = programs.get()
             if program is None:
                 return 2
-            found = tree.first_violation(program, args.seeds, args.jobs)
+            found = None if args.unit else tree.first_violation(program, args.seeds, args.jobs)
+            found = found or tree.failing_test(m)
             print(f"{m.name:30} {'caught' if found else 'NOT CAUGHT'}  {found or m.what}", flush=True)
             if not found:
                 missed.append(m.name)

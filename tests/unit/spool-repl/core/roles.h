@@ -52,8 +52,8 @@ struct RolesTest : testing::Test {
     for (ReplicaId a = 1; a <= nodes.size(); ++a)
       for (ReplicaId b = a + 1; b <= nodes.size(); ++b) connect(a, b);
   }
-  // Delivers and settles until nothing moves. What was sent over a link that is down is lost.
-  void exchange() {
+  // Delivers and settles until nothing moves, or until that. What was sent over a link that is down is lost.
+  void exchange(const std::function<bool()>& until = [] { return false; }) {
     for (bool moved = true; moved;) {
       moved = false;
       for (ReplicaId from = 1; from <= nodes.size(); ++from) {
@@ -62,8 +62,12 @@ struct RolesTest : testing::Test {
           ReplicaId to = node(from).sent_to[i];
           moved = true;
           if (up[{std::min(from, to), std::max(from, to)}]) node(to).input(from, node(from).sent[i]);
+          if (until()) return;
         }
-        while (node(from).complete_one()) moved = true;
+        while (node(from).complete_one()) {
+          moved = true;
+          if (until()) return;
+        }
       }
     }
   }
