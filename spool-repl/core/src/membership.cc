@@ -67,11 +67,25 @@ void Primary::tell_suspension() {
 
 std::string Primary::waits_for() const {
   std::string text;
+  bool goes_on = v_.config.arbiter == Arbiter::manual && v_.config.on_peer_loss == OnPeerLoss::go_on;
   for (const Peer& p : peers_)
     if (required(p.config.id) && (p.connection != ConnectionState::Connected || p.filling()))
-      text += fmt::format("{}replica {}", text.empty() ? "" : ", ", p.config.id);
+      text += fmt::format("{}replica {}{}", text.empty() ? "" : ", ", p.config.id,
+                          goes_on && !needs_us(p) ? " (which has not confirmed this promotion yet)" : "");
   if (text.empty()) return fmt::format("min_in_sync = {}", v_.config.min_in_sync);
   return change_ ? text + ", or the arbiter" : text;
+}
+
+// Whether the newest epoch that this one is known to have durably counts this replica, so that it is not promoted without it. The one
+// before may be an epoch in which it was alone; with a member like that there is no going on without asking a person.
+bool Primary::needs_us(const Peer& p) const {
+  if (p.durable_end < v_.log.first()) return false;
+  return (v_.epoch_at(v_.log.mark_before(p.durable_end).lsn).in_sync & set_of(v_.sb.replica)) != 0;
+}
+
+bool Primary::may_leave_out(const Peer& p) const {
+  if (v_.config.arbiter == Arbiter::external || forced_alone_) return true;
+  return v_.config.on_peer_loss == OnPeerLoss::go_on && needs_us(p);
 }
 
 // One change at a time. A member that is away may be removed before the epoch that still counts it is durable
@@ -85,13 +99,12 @@ void Primary::consider_change() {
   bool durable = durable_on(in_sync_) >= epoch_end_;
   if (durable) before_ = 0;
 
-  bool may_go_on = v_.config.arbiter == Arbiter::external || v_.config.on_peer_loss == OnPeerLoss::go_on || forced_alone_;
   ReplicaSet set = in_sync_;
   for (const Peer& p : peers_) {
     bool away = p.connection == ConnectionState::Connecting || p.connection == ConnectionState::StandAlone;
     // One that is being filled anew holds nothing that counts, and it is here and knows that: no policy speaks for it.
     bool filled_now = p.connection == ConnectionState::Connected && p.filling();
-    if ((away && may_go_on) || filled_now) set &= ~set_of(p.config.id);
+    if ((away && may_leave_out(p)) || filled_now) set &= ~set_of(p.config.id);
   }
   if (set != in_sync_ && static_cast<unsigned>(std::popcount(set)) >= v_.config.min_in_sync) {
     forced_alone_ = false;

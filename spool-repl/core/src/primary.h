@@ -165,6 +165,8 @@ class Primary {
 
   // membership.cc
   static constexpr Duration suspension_news_after = std::chrono::milliseconds(500);
+  bool needs_us(const Peer& peer) const;
+  bool may_leave_out(const Peer& peer) const;
   bool required(ReplicaId id) const;
   RecordNo durable_on(ReplicaSet set) const;  // one past the last record that is durable on all of them
   void consider_change();

@@ -248,6 +248,44 @@ TEST_F(RolesTest, GoingOnAloneIsARecordBeforeItIsAnAcknowledgement) {
   EXPECT_EQ(status(node(2)).in_sync, set_of(1) | set_of(2));
 }
 
+// Replica 1 was alone once, has lost the record that says otherwise, and would be promoted alone again. Who took over from it does
+// not go on without it before it knows better.
+TEST_F(RolesTest, WhoMayBelieveToBeAloneIsNotLeftOut) {
+  make(2, Arbiter::manual, OnPeerLoss::go_on);
+  connect_all();
+  exchange();
+  ASSERT_TRUE(promote(1)->ok);
+  disconnect(1, 2);
+  exchange();
+  ASSERT_EQ(status(node(1)).in_sync, set_of(1));
+  connect(1, 2);
+  exchange([&] { return status(node(1)).in_sync != set_of(1); });
+  node(1).held = [](Disk kind) { return kind == Disk::journal_write; };
+  exchange();
+  node(1).restart();
+  delivered[0] = node(1).sent.size();
+  connect(1, 2);
+  exchange();
+  ASSERT_TRUE(promote(2)->ok);
+  disconnect(1, 2);
+  auto alone = write_flush(2, 7);
+  exchange();
+  EXPECT_FALSE(node(2).is_done(alone));
+  EXPECT_EQ(status(node(2)).in_sync, set_of(1) | set_of(2));
+  EXPECT_NE(status(node(2)).waits_for.find("replica 1 (which has not confirmed this promotion yet)"), std::string::npos)
+      << status(node(2)).waits_for;
+
+  node(1).held = nullptr;
+  connect(1, 2);
+  exchange();
+  EXPECT_EQ(node(2).done.at(alone), 0);
+  disconnect(1, 2);
+  alone = write_flush(2, 8);
+  exchange();
+  EXPECT_EQ(node(2).done.at(alone), 0) << "now it does";
+  expect_not_promoted(1, "not reachable, and maybe Primary: replica 2");
+}
+
 TEST_F(RolesTest, SuspendMeansSuspend) {
   make(2);
   connect_all();
