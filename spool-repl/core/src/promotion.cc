@@ -242,14 +242,24 @@ bool Promotion::forced() const {
   });
 }
 
+// Whether everybody who counts is here, and has lost nothing: then what none of them has was never durable on one of them.
+bool Promotion::witnessed(ReplicaSet members) const {
+  if (!v_.node_state(false).whole) return false;
+  members &= ~set_of(v_.sb.replica);
+  for (const Link& l : v_.links)
+    if (l.state && l.state->whole) members &= ~set_of(l.config.id);
+  return members == 0;
+}
+
 // Names an epoch of whose acknowledgements none is missing here. That is the newest known, which counts this replica. If its
 // record lies in another log only, that log will be cut, and then it is the one before which has to find itself named; and if it
 // was by force, nothing but this one will tell.
 std::uint32_t Promotion::flags_after(const EpochEntry& newest) const {
   bool logged = newest.epoch == v_.recorded().epoch;
-  std::uint32_t after = logged ? epoch_after(newest.epoch) : newest.flags;
+  std::uint32_t after = logged ? epoch_after(newest.epoch) : newest.flags & ~std::uint32_t{epoch_witnessed};
   bool by_force = v_.config.arbiter == Arbiter::external ? desired_->by_force : force_;
-  return after | (by_force ? std::uint32_t{epoch_by_force} : 0);
+  if (by_force) return after | epoch_by_force;
+  return after | (witnessed(newest.in_sync) ? std::uint32_t{epoch_witnessed} : 0);
 }
 
 void Promotion::grant(const Epoch& epoch, ReplicaSet in_sync) {

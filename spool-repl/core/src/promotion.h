@@ -49,6 +49,7 @@ class Promotion {
   std::string made_anew() const;
   std::string objection(ReplicaSet set) const;
   bool forced() const;
+  bool witnessed(ReplicaSet members) const;
   std::uint32_t flags_after(const EpochEntry& newest) const;
   void claimed();
   void grant(const Epoch& epoch, ReplicaSet in_sync);

@@ -40,7 +40,9 @@ std::string Secondary::objection(const SyncBegin& m) const {
   bool heir = std::any_of(m.epochs.begin(), m.epochs.end(), [&](const EpochEntry& e) {
     return e.start > common && comes_after(e.flags, v_.recorded().epoch);
   });
-  return split_brain({common, {}}, forced || common.v == 0, next == m.epochs.end() ? 0 : next->writer, heir);
+  Successors there{forced || common.v == 0, 0, heir, 0};
+  if (next != m.epochs.end()) there.first = next->writer, there.witnesses = witnesses_of(*next);
+  return split_brain(common, there);
 }
 
 void Secondary::handle(SyncBegin& m) {

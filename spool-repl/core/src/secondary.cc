@@ -123,29 +123,27 @@ void Secondary::answer_match() {
 // What lies beyond the common record may go only if nobody can rely on it: not while it is known to be committed, and
 // not where the newest epoch here does without that primary. Where it counts that primary, everything acknowledged up to
 // its beginning was on that primary's disk when it began (that is what joining means), and everything since needed it.
-std::string Secondary::split_brain(LogMark common, bool forced_there, ReplicaId successor, bool heir) const {
-  if (common.lsn < v_.commit_lsn())
-    return fmt::format("split brain: {} is committed here, and the last record that both have is {}", v_.commit_lsn().v,
-                       common.lsn.v);
+std::string Secondary::split_brain(Lsn common, const Successors& there) const {
+  if (common < v_.commit_lsn())
+    return fmt::format("split brain: {} is committed here, and the last record that both have is {}", v_.commit_lsn().v, common.v);
   Lsn last = v_.log.last_mark().lsn;
-  if (last == common.lsn) return "";
+  if (last == common) return "";
   EpochEntry newest = v_.recorded();
   if (newest.in_sync & set_of(primary_)) return "";
-  // Nothing was acknowledged because this replica had it: whoever counted has it all, and will show it. It may be in no other log
-  // for want of having been durable there, and then nobody acknowledged it.
-  bool counted = v_.counted_behind(common.lsn);
   // The epoch that came after the common record was written by somebody whom ours counts: that one held everything ours
   // acknowledged, and so does whoever came after it. Or it was granted in view of ours, to a member of the set that counted then
   // (`heir`): the log that shows this may have been cut. With an arbiter any granted epoch will do, since all are one chain,
-  // also if a joining is in no log. Force breaks the chain, on either side.
+  // also if a joining is in no log. Or what is here was lost by its writer before it was durable there, and somebody saw that.
+  // Force breaks the chain, on either side.
   bool forced_here = std::any_of(v_.sb.epochs.begin(), v_.sb.epochs.end(), [&](const EpochEntry& e) {
-    return e.start > common.lsn && e.start <= last && (e.flags & epoch_by_force);
+    return e.start > common && e.start <= last && (e.flags & epoch_by_force);
   });
-  heir = heir || (successor != 0 && (newest.in_sync & set_of(successor)));
+  bool heir = there.heir || (there.first != 0 && (newest.in_sync & set_of(there.first)));
   bool granted = v_.config.arbiter == Arbiter::external && newest.epoch.counter < epoch_.counter;
-  if ((heir || granted || !counted) && !forced_there && !forced_here) return "";
+  bool lost_there = v_.nobody_told_behind(common, there.witnesses);
+  if ((heir || granted || lost_there) && !there.by_force && !forced_here) return "";
   return fmt::format("split brain: epoch {} went on here without replica {}, and the last record that both have is {}",
-                     newest.epoch.counter, primary_, common.lsn.v);
+                     newest.epoch.counter, primary_, common.v);
 }
 
 void Secondary::handle(const Probe& m) {
@@ -163,7 +161,7 @@ void Secondary::handle(const Begin& m) {
     return refuse(fmt::format("it is at epoch {}, and epoch {} has been here already", m.epoch.counter, seen.counter));
   auto common = v_.log.find(m.from);
   if (!common) return refuse(fmt::format("it wants to go on from {}, which is not in the log here", m.from.lsn.v));
-  if (std::string why = split_brain(m.from, m.by_force, m.successor, m.heir); !why.empty()) return refuse(std::move(why));
+  if (std::string why = split_brain(m.from.lsn, {m.by_force, m.successor, m.heir, m.witnesses}); !why.empty()) return refuse(std::move(why));
   begun_ = true;
   cut_to_ = m.from;
   bool lost = m.holds > m.from.lsn;
@@ -195,9 +193,9 @@ void Secondary::on_archived(int error) {
   if (std::exchange(archiving_for_reset_, false)) return on_reset_archived(error);
   cut_ = Cut::waiting_for_journal;
   if (error != 0) {
+    begun_ = false;
     cut_ = Cut::erasing;  // what an earlier cut has left to be erased
     erase_cut();
-    begun_ = false;
     return refuse(fmt::format("the records beyond {} can not be archived (errno {}), and are not cut off without that",
                               cut_to_.lsn.v, error));
   }
@@ -234,6 +232,7 @@ void Secondary::on_cut_durable() {
 // The superblock tells of the last cut only, and every start is one. By then nothing of this one may be there to be taken for
 // the log: a record in its place need not lie where the first cut one does, if it does not fit before the ring's end.
 void Secondary::erase_cut() {
+  if (v_.failed) return;
   alignas(block_size) static std::byte zeros[block_size];
   for (; erasing_ < erases_max && !cut_records_.empty(); cut_records_.pop_back(), ++erasing_, ++v_.journal_in_flight)
     v_.out.journal_writes.push_back({make_token(TokenKind::erase, 0), v_.journal_offset(cut_records_.back()), {{zeros, block_size}}});
@@ -273,6 +272,7 @@ void Secondary::handle(RecordMessage& m) {
 }
 
 void Secondary::take_backlog() {
+  if (v_.failed) return;
   while (connection_ == ConnectionState::Connected && cut_ == Cut::none && !backlog_.empty()) {
     std::size_t bytes = backlog_.front().meta.size() + backlog_.front().payload.size();
     if (!take_record(backlog_.front())) return;

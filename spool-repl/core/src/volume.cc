@@ -167,15 +167,16 @@ EpochEntry Volume::recorded() const {
   return none;
 }
 
-bool Volume::counted_behind(Lsn lsn) const {
+bool Volume::nobody_told_behind(Lsn lsn, ReplicaSet witnesses) const {
   const auto& epochs = sb.epochs;
   Lsn last = log.last_mark().lsn;
-  if (epochs.empty() || epochs.front().start > lsn + 1) return true;
+  if (epochs.empty() || epochs.front().start > lsn + 1) return false;
   for (std::size_t i = 0; i < epochs.size() && epochs[i].start <= last; ++i) {
     bool over = i + 1 < epochs.size() && epochs[i + 1].start <= lsn + 1;
-    if (!over && (epochs[i].in_sync & set_of(sb.replica))) return true;
+    if (over) continue;
+    if ((epochs[i].in_sync & set_of(sb.replica)) != 0 || (epochs[i].in_sync & witnesses) == 0) return false;
   }
-  return false;
+  return true;
 }
 
 std::uint64_t Volume::newest_epoch() const {
@@ -198,6 +199,7 @@ NodeState Volume::node_state(bool primary) const {
   NodeState s;
   s.primary = primary;
   s.inconsistent = inconsistent;
+  s.whole = !inconsistent && refill_until().v == 0 && log.last_mark().lsn.v > 0;
   s.base_epoch = sb.inconsistent_base_epoch;
   s.base = inconsistent ? sb.inconsistent_base : Lsn{};
   if (damaged()) s.base_epoch = log.epoch_before(log.end()), s.base = log.last_mark().lsn;

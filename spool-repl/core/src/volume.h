@@ -63,8 +63,9 @@ class Volume {
   EpochEntry epoch_at(Lsn lsn) const;
   // The newest epoch in the log here. In a volume that never had one: all members under protocol C, counter 0.
   EpochEntry recorded() const;
-  // Whether an epoch that some record behind this point belongs to counts this replica. Unknown is yes.
-  bool counted_behind(Lsn lsn) const;
+  // Whether no record behind this point was acknowledged to anybody: none of their epochs counts this replica, and each counts one of
+  // these witnesses, who did not have it. Where the table does not reach back so far it may have been.
+  bool nobody_told_behind(Lsn lsn, ReplicaSet witnesses) const;
   std::uint64_t newest_epoch() const;  // highest counter that this node has heard of
   void note_epoch(const EpochChange& change, Lsn start);
   DirtyMap* find_dirty(ReplicaId id);
@@ -116,6 +117,9 @@ class Volume {
   std::array<Lsn, bitmap_slots> since_in_flight_{};  // of each slot, in that superblock
   void start_superblock_write();
 };
+
+// Of the first epoch behind a common record.
+inline ReplicaSet witnesses_of(const EpochEntry& first) { return first.flags & epoch_witnessed ? first.in_sync : 0; }
 
 template <class OnRecord>
 void Volume::commit_upto(RecordNo end, OnRecord on_record) {

@@ -40,6 +40,7 @@ struct Encoder {
     w.put(std::uint8_t{m.by_force});
     w.put(m.successor);
     w.put(std::uint8_t{m.heir});
+    w.put(m.witnesses);
     w.put(m.holds.v);
   }
   void operator()(const RecordMessage& m) {
@@ -63,6 +64,7 @@ struct Encoder {
   void operator()(const NodeState& m) {
     w.put(std::uint8_t{m.primary});
     w.put(std::uint8_t{m.inconsistent});
+    w.put(std::uint8_t{m.whole});
     (*this)(m.base_epoch);
     w.put(m.base.v);
     w.put(m.newest_epoch);
@@ -198,6 +200,7 @@ struct Decoder {
         m.by_force = r.get<std::uint8_t>() != 0;
         m.successor = r.get<ReplicaId>();
         m.heir = r.get<std::uint8_t>() != 0;
+        m.witnesses = r.get<ReplicaSet>();
         m.holds = lsn();
         return m;
       }
@@ -376,6 +379,7 @@ struct Decoder {
     NodeState m;
     m.primary = r.get<std::uint8_t>() != 0;
     m.inconsistent = r.get<std::uint8_t>() != 0;
+    m.whole = r.get<std::uint8_t>() != 0;
     m.base_epoch = epoch();
     m.base = lsn();
     m.newest_epoch = epoch_counter();

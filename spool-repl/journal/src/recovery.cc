@@ -45,7 +45,7 @@ class Scanner {
     if (pos_.v % sb_.ring_bytes == 0 || wrapped.v - sb_.tail_pos.v >= sb_.ring_bytes) return false;
     JournalPos before = pos_;
     TL_TRY_ASSIGN(bool there, take(wrapped));
-    if (there) gap_ = {before, wrapped};
+    if (there) gap_ = {before, wrapped}, unreadable_.reset();
     return there;
   }
 
@@ -90,6 +90,7 @@ class Scanner {
   void look_at(JournalPos from, JournalPos to, Claims& claims) {
     for (std::uint64_t p = from.v; p < to.v; p += block_size) {
       auto block = reader_.read(p % sb_.ring_bytes, block_size);
+      if (!block) scan_.leftover.push_back(sb_.ring_offset + p % sb_.ring_bytes);
       if (!block) continue;
       auto frame = decode_frame(*block, sb_.volume);
       if (!frame || frame->pos.v != p || frame->replica != sb_.replica) continue;
@@ -255,22 +256,8 @@ void make_inconsistent(const Scan& scan, RecoveredLog& log) {
   sb.inconsistent_base = log.commit;
 }
 
-// A sector that could not be read can be once it is written. Otherwise every later start would find damage behind the log's end.
-// The record that it belonged to may begin anywhere in the free part of the ring. What is still in the log was read a moment
-// ago, and is not touched.
-Status make_readable(ports::BlockFile& journal, const Superblock& sb, JournalPos from) {
-  AlignedBuffer block(block_size);
-  for (std::uint64_t pos = from.v; pos < sb.tail_pos.v + sb.ring_bytes; pos += block_size) {
-    std::uint64_t offset = sb.ring_offset + pos % sb.ring_bytes;
-    if (journal.read(offset, block.span())) continue;
-    std::memset(block.span().data(), 0, block_size);
-    TL_TRY(journal.write(offset, block.span()));
-  }
-  return journal.sync();
-}
-
 // The superblock tells of one cut, and this start is one: frames of an earlier one must not be found any more, least of all where a
-// record that did not fit before the ring's end has come in their place.
+// record that did not fit before the ring's end has come in their place. A sector that cannot be read can be once it is written.
 Status erase(ports::BlockFile& journal, const std::vector<std::uint64_t>& frames) {
   if (frames.empty()) return {};
   AlignedBuffer zeros(block_size);
@@ -288,7 +275,6 @@ Result<RecoveredVolume> recover(ports::BlockFile& journal, ports::BlockFile& dat
     if (!on_damage)
       return fail(Errc::corrupt, "{}: {}. Nothing was changed", journal.name(), scan.damage->text);
     TL_TRY(on_damage(*scan.damage));
-    TL_TRY(make_readable(journal, loaded.superblock, scan.damage->end));
   }
   RecoveredVolume out{std::move(scan.log), {}};
   TL_TRY_ASSIGN(out.report.blocks_replayed, Replay(journal, data, out.log).run());

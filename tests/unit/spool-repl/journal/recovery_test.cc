@@ -408,6 +408,47 @@ TEST(Recovery, WhatWasCutOffDoesNotComeBackWhenTheCutIsForgotten) {
   }
 }
 
+// In a journal from before cut records were erased the record in place of the cut one may be there already.
+TEST(Recovery, WhatWasCutOffIsErasedInTheGapToo) {
+  ReplicaNearRingsEnd r;
+  auto first = r.append({{1, 1, 1}});
+  LogMark last = r.last;
+  JournalPos head = r.head;
+  auto old = r.append({{2, 1, 2}});
+  r.last = last;
+  r.head = head;
+  r.sb.incarnation++;
+  r.sb.cut_lsn = first.mark.lsn;
+  r.sb.cut_incarnation = r.sb.incarnation;
+  r.sb.generation++;
+  ASSERT_TRUE(store_superblock(r.journal, r.sb));
+  auto next = r.append({{0, 199, 9}});
+  ASSERT_EQ(next.pos.v % r.sb.ring_bytes, 0u);
+  ASSERT_LT(old.pos, next.pos);
+  for (int start = 0; start < 3; ++start) {
+    auto out = recovered(r);
+    ASSERT_EQ(out.report.records, 2u) << "start " << start;
+    EXPECT_EQ(out.log.records.back().body.mark(), next.mark);
+  }
+}
+
+TEST(Recovery, AnUnreadableSectorInTheGapIsNoDamage) {
+  ReplicaNearRingsEnd r;
+  auto first = r.append({{1, 1, 1}});
+  r.append({{0, 199, 9}});
+  std::uint64_t bad = first.offset + first.blocks * block_size;
+  bool readable = false;
+  r.journal.fails = [&](std::uint64_t offset, std::uint64_t count, bool write) {
+    bool there = offset <= bad && bad < offset + count;
+    readable = readable || (there && write);
+    return there && !readable;
+  };
+  auto out = recovered(r);
+  EXPECT_EQ(out.report.records, 2u);
+  EXPECT_FALSE(out.report.damage);
+  EXPECT_TRUE(readable) << "since it is written";
+}
+
 TEST(Recovery, RecordsOfAnotherReplicaOrVolumeEndTheChain) {
   Replica r;
   r.append({{1, 1, 1}});

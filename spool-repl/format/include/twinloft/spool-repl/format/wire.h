@@ -14,7 +14,7 @@
 
 namespace twinloft::repl {
 
-inline constexpr std::uint16_t wire_version = 4;
+inline constexpr std::uint16_t wire_version = 5;
 inline constexpr std::uint32_t wire_header_bytes = 16;
 inline constexpr std::uint32_t wire_payload_max = body_meta_bytes_max + 4096 + record_payload_blocks_max * block_size;
 
@@ -47,6 +47,9 @@ struct Begin {
   bool by_force = false;  // some epoch of the primary's behind that record was, or may have been, promoted by force
   ReplicaId successor = 0;  // who wrote the first epoch behind that record; 0: there is none
   bool heir = false;        // some epoch behind that record was granted after the newest in the secondary's log
+  // Who was connected, and had lost nothing, when that first epoch began: what none of them had then was acknowledged by nobody
+  // that counts one of them.
+  ReplicaSet witnesses = 0;
   Lsn holds{};              // what the secondary has acknowledged before, as a member; 0: nothing that counts
   bool operator==(const Begin&) const = default;
 };
@@ -80,6 +83,7 @@ struct Refuse {
 struct NodeState {
   bool primary = false;
   bool inconsistent = false;     // a resync into this replica has not been finished
+  bool whole = false;            // its log is not empty, and nothing that it has acknowledged is known to be missing
   Epoch base_epoch;              // Superblock::inconsistent_base
   Lsn base;
   std::uint64_t newest_epoch = 0;  // highest epoch counter ever heard of; a new epoch takes a higher one

@@ -28,7 +28,7 @@ struct Damage {
 
 struct Scan {
   RecoveredLog log;
-  std::vector<std::uint64_t> leftover;  // intact frames that are not of the chain: bytes, on the journal device
+  std::vector<std::uint64_t> leftover;  // intact frames that are not of the chain, and what cannot be read: bytes, on the journal device
   std::optional<Damage> damage;
 };
 

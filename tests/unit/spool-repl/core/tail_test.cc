@@ -1,0 +1,309 @@
+// What may be cut off and what is a split brain, and that what was cut is kept in an archive and gone from the journal.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "roles.h"
+#include "twinloft/spool-repl/journal/superblock_store.h"
+
+namespace twinloft::repl::core {
+namespace {
+
+using TailTest = RolesTest;
+
+// Replica 1 went on alone, in an epoch that is in no other log. Whether that was known to whoever was promoted since decides.
+TEST_F(TailTest, AnEpochThatWasKnownAtThePromotionIsNoSplitBrain) {
+  for (bool heir : {false, true}) {
+    make(2, Arbiter::manual, OnPeerLoss::go_on);
+    connect_all();
+    exchange();
+    ASSERT_TRUE(promote(1)->ok);
+    write_flush(1, 0);
+    exchange();
+    LogMark common;
+    for (const PeerMessage& m : node(1).sent)
+      if (auto* commit = std::get_if<Commit>(&m)) common = commit->mark;
+    disconnect(1, 2);
+    exchange();
+    ASSERT_EQ(status(node(1)).in_sync, set_of(1));
+    node(1).restart();
+    Lsn alone = status(node(1)).last;
+    ASSERT_GT(alone, common.lsn);
+    Epoch newer{status(node(1)).epoch.counter + 5, Uuid::generate(node(1).random)};
+    node(1).step(PeerUp{2});
+    node(1).input(2, MatchRequest{newer});
+    node(1).input(2, Begin{newer, common, false, 2, heir, 0, {}});
+    while (node(1).complete_one()) {}
+    EXPECT_EQ(status(node(1)).peers[0].split_brain, !heir) << status(node(1)).peers[0].why;
+    EXPECT_EQ(status(node(1)).last, heir ? common.lsn : alone);
+  }
+}
+
+// Replica 1 took over two epochs that do not count it, and then meets a primary that has neither. Nobody was told anything because
+// replica 1 had it; and if somebody that counts was seen without it, and whole, nobody was told of it at all.
+TEST_F(TailTest, ATailThatAWitnessDidNotHaveIsNoSplitBrain) {
+  struct Case {
+    bool counted, by_force;
+    ReplicaSet witnesses;
+  };
+  for (Case c : {Case{false, false, set_of(2) | set_of(3)}, Case{true, false, set_of(2) | set_of(3)}, Case{false, true, set_of(2) | set_of(3)},
+                 Case{false, false, set_of(2)}, Case{false, false, 0}}) {
+    make(3, Arbiter::manual, OnPeerLoss::go_on);
+    connect_all();
+    exchange();
+    ASSERT_TRUE(promote(3)->ok);
+    write_flush(3, 0);
+    exchange();
+    auto committed = [&] {
+      LogMark mark;
+      for (const PeerMessage& m : node(3).sent)
+        if (auto* commit = std::get_if<Commit>(&m)) mark = commit->mark;
+      return mark;
+    };
+    LogMark before = committed();
+    write_flush(3, 1);
+    exchange();
+    LogMark common = c.counted ? before : committed();
+    disconnect(1, 3);
+    disconnect(2, 3);
+    disconnect(1, 2);
+    exchange();
+    ASSERT_EQ(status(node(3)).in_sync, set_of(3));
+    node(1).held = [](Disk kind) { return kind == Disk::journal_write; };  // so that it does not become a member
+    connect(1, 3);
+    exchange();
+    disconnect(1, 3);
+    node(1).held = nullptr;
+    exchange();
+    node(1).restart();
+    Lsn last = status(node(1)).last;
+    ASSERT_GT(last, common.lsn);
+    Epoch newer{status(node(1)).epoch.counter + 5, Uuid::generate(node(1).random)};
+    node(1).step(PeerUp{2});
+    node(1).input(2, MatchRequest{newer});
+    node(1).input(2, Begin{newer, common, c.by_force, 2, false, c.witnesses, {}});
+    while (node(1).complete_one()) {}
+    bool split = c.counted || c.by_force || !(c.witnesses & set_of(3));
+    EXPECT_EQ(status(node(1)).peers[0].split_brain, split) << status(node(1)).peers[0].why;
+    EXPECT_EQ(status(node(1)).last, split ? last : common.lsn);
+    EXPECT_EQ(node(1).archived.empty(), split);
+  }
+}
+
+// Replica 3 acknowledged alone, replica 1 has got that from it, and then replica 3 loses its disk. Who is promoted beside it cannot
+// know, so the only copy stays.
+TEST_F(TailTest, TheLastCopyOfWhatALostReplicaAcknowledgedIsKept) {
+  make(3, Arbiter::manual, OnPeerLoss::go_on);
+  connect_all();
+  exchange();
+  ASSERT_TRUE(promote(3)->ok);
+  fill(3, 0, 2, 1);
+  disconnect(1, 3);
+  disconnect(1, 2);
+  exchange();
+  disconnect(2, 3);
+  exchange();
+  ASSERT_EQ(status(node(3)).in_sync, set_of(3));
+  auto alone = write_flush(3, 5);
+  node(1).held = [](Disk kind) { return kind == Disk::journal_write; };  // it does not become a member
+  connect(1, 3);
+  exchange();
+  ASSERT_EQ(node(3).done.at(alone), 0);
+  disconnect(1, 3);
+  node(1).held = nullptr;
+  exchange();
+  node(1).restart();
+  Lsn last = status(node(1)).last;
+  ASSERT_LT(status(node(1)).commit, last);
+  lose_disk(3);
+  connect(2, 3);
+  exchange();
+  ASSERT_TRUE(promote(2)->ok);
+  delivered[0] = node(1).sent.size();
+  connect(1, 2);
+  exchange();
+  EXPECT_TRUE(status(node(1)).peers[0].split_brain) << status(node(1)).peers[0].why;
+  EXPECT_EQ(status(node(1)).last, last);
+  EXPECT_TRUE(node(1).archived.empty());
+}
+
+// The record of the forced promotion was lost here, and another replica has it; it will be cut there. So this one tells.
+TEST_F(TailTest, ForceIsRememberedAlsoWhereItsRecordWasLost) {
+  make(3);
+  connect(2, 3);
+  exchange();
+  node(2).held = [](Disk kind) { return kind == Disk::journal_write; };
+  ASSERT_TRUE(promote(2, true)->ok);
+  ASSERT_GT(status(node(3)).durable, Lsn{0});
+  disconnect(2, 3);
+  node(2).held = nullptr;
+  node(2).restart();
+  delivered[1] = node(2).sent.size();
+  ASSERT_EQ(status(node(2)).last, Lsn{0});
+  connect(2, 3);
+  exchange();
+  auto granted = promote(2);
+  ASSERT_TRUE(granted && granted->ok) << (granted ? granted->text : "no answer");
+  std::vector<EpochEntry> told;
+  for (const PeerMessage& m : node(2).sent)
+    if (auto* state = std::get_if<NodeState>(&m); state && state->epoch.epoch.counter == 2) told.push_back(state->epoch);
+  ASSERT_FALSE(told.empty());
+  EXPECT_TRUE(told.front().flags & epoch_by_force);
+}
+
+TEST_F(TailTest, TwoHistoriesThatSomebodyReliesOnAreKept) {
+  make(2);
+  connect_all();
+  exchange();
+  promote(1);
+  disconnect(1, 2);
+  ASSERT_TRUE(promote(2, true)->ok);
+  auto f2 = write_flush(2, 7);
+  exchange();
+  EXPECT_EQ(node(2).done.at(f2), 0);
+  node(1).step(Promote{3, true});
+  exchange();
+  auto f1 = write_flush(1, 8);
+  exchange();
+  EXPECT_EQ(node(1).done.at(f1), 0);
+  Lsn last1 = status(node(1)).last, last2 = status(node(2)).last;
+  connect(1, 2);
+  exchange();
+  EXPECT_TRUE(status(node(1)).role == Role::primary && status(node(2)).role == Role::primary);
+  ASSERT_FALSE(node(1).closed.empty());
+  EXPECT_NE(node(1).closed.back().reason.find("split brain"), std::string::npos);
+
+  // One of them demoted: its history still is not cut off.
+  disconnect(1, 2);
+  node(1).step(Demote{1});
+  exchange();
+  connect(1, 2);
+  exchange();
+  EXPECT_TRUE(status(node(2)).peers[0].split_brain);
+  EXPECT_EQ(status(node(1)).last, last1);
+  EXPECT_GE(status(node(2)).last, last2);
+  EXPECT_TRUE(node(1).archived.empty() && node(2).archived.empty());
+}
+
+// What an old primary had and nobody else is kept in an archive before it is cut off.
+TEST_F(TailTest, ATailThatNobodyWasToldOfIsArchivedAndCutOff) {
+  make(2);
+  connect_all();
+  exchange();
+  promote(1);
+  node(2).held = [](Disk kind) { return kind == Disk::journal_write; };
+  auto f = write_flush(1, 7);
+  disconnect(1, 2);  // nothing of it has arrived
+  exchange();
+  ASSERT_FALSE(node(1).is_done(f));
+  node(2).held = nullptr;
+  ASSERT_TRUE(promote(2, true)->ok);
+  write_flush(2, 8);
+  exchange();
+  node(1).held = [](Disk kind) { return kind == Disk::archive; };
+  connect(1, 2);
+  exchange();
+  EXPECT_EQ(status(node(1)).role, Role::secondary) << "it never acknowledged anything alone, so it gives way";
+  EXPECT_EQ(node(1).done.at(f), EIO);
+  disconnect(1, 2);
+  connect(1, 2);
+  exchange();
+  EXPECT_EQ(node(1).pending(Disk::archive), 1u);
+  EXPECT_GT(status(node(1)).last, status(node(2)).peers[0].durable) << "nothing is cut before it is archived";
+  node(1).held = nullptr;
+  exchange();
+  EXPECT_FALSE(node(1).archived.empty());
+  EXPECT_EQ(status(node(1)).last, status(node(2)).last);
+}
+
+// What was cut is gone from the journal before a record comes in its place, also if the connection is lost meanwhile.
+TEST_F(TailTest, ACutTailIsErased) {
+  for (bool interrupted : {false, true}) {
+    make(2);
+    connect_all();
+    exchange();
+    promote(1);
+    node(2).held = [](Disk kind) { return kind == Disk::journal_write; };
+    for (std::uint64_t b = 0; b < 100; ++b) {
+      write_flush(1, b);
+      while (node(1).complete_one()) {}
+    }
+    disconnect(1, 2);
+    node(2).held = nullptr;
+    ASSERT_TRUE(promote(2, true)->ok);
+    node(1).restart();
+    delivered[0] = node(1).sent.size();
+    node(1).held = [](Disk kind) { return kind == Disk::superblock; };
+    connect(1, 2);
+    exchange();
+    EXPECT_EQ(node(1).pending(Disk::superblock), 1u);
+    EXPECT_EQ(node(1).pending(Disk::journal_write), 0u) << "void first, then erased";
+    node(1).held = [](Disk kind) { return kind == Disk::journal_write; };
+    exchange();
+    ASSERT_GT(node(1).pending(Disk::journal_write), 1u);
+    EXPECT_LT(status(node(1)).last, status(node(2)).last) << "no record is taken while the cut ones are erased";
+    if (interrupted) {
+      disconnect(1, 2);
+      connect(1, 2);
+      exchange();
+    }
+    node(1).held = nullptr;
+    exchange();
+    EXPECT_EQ(status(node(1)).last, status(node(2)).last);
+    MemoryFile journal{std::vector<std::byte>(node(1).journal)};
+    auto sb = journal::load_superblock(journal);
+    ASSERT_TRUE(sb);
+    auto scan = journal::scan_journal(journal, sb->superblock);
+    ASSERT_TRUE(scan);
+    EXPECT_TRUE(scan->leftover.empty()) << scan->leftover.size();
+  }
+}
+
+TEST_F(TailTest, NothingIsTakenWhereTheCutTailCannotBeErased) {
+  make(2);
+  connect_all();
+  exchange();
+  promote(1);
+  node(2).held = [](Disk kind) { return kind == Disk::journal_write; };
+  for (std::uint64_t b = 0; b < 10; ++b) {
+    write_flush(1, b);
+    while (node(1).complete_one()) {}
+  }
+  disconnect(1, 2);
+  node(2).held = nullptr;
+  ASSERT_TRUE(promote(2, true)->ok);
+  node(1).restart();
+  delivered[0] = node(1).sent.size();
+  bool first = true;
+  node(1).notices.clear();
+  node(1).fault = [&](Disk kind) { return kind == Disk::journal_write && std::exchange(first, false) ? EIO : 0; };
+  connect(1, 2);
+  exchange();
+  EXPECT_FALSE(first);
+  EXPECT_LT(status(node(1)).last, status(node(2)).last);
+  EXPECT_NE(status(node(1)).peers[0].connection, ConnectionState::Connected);
+  for (const std::string& notice : node(1).notices) EXPECT_EQ(notice.find("is connected at"), std::string::npos) << notice;
+}
+
+TEST_F(TailTest, WhatCannotBeArchivedIsNotCutOff) {
+  make(2);
+  connect_all();
+  exchange();
+  promote(1);
+  write_flush(1, 7);
+  disconnect(1, 2);
+  exchange();
+  Lsn last = status(node(1)).last;
+  ASSERT_TRUE(promote(2, true)->ok);
+  connect(1, 2);
+  exchange();
+  disconnect(1, 2);
+  node(1).fault = [](Disk kind) { return kind == Disk::archive ? ENOSPC : 0; };
+  connect(1, 2);
+  exchange();
+  EXPECT_EQ(status(node(1)).last, last);
+  EXPECT_NE(status(node(1)).peers[0].why.find("can not be archived"), std::string::npos) << status(node(1)).peers[0].why;
+}
+
+}  // namespace
+}  // namespace twinloft::repl::core
