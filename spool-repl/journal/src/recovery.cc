@@ -290,8 +290,8 @@ Result<RecoveredVolume> recover(ports::BlockFile& journal, ports::BlockFile& dat
   sb.incarnation++;
   sb.commit = out.log.commit;
   // What lies behind the end is dropped for good. Without this it would come back when the record that fills the hole is
-  // the very one that was lost, sent again by a peer: the chain would go on into the old frames. Void first, then erased: half of
-  // them would prove that the other half is missing.
+  // the very one that was lost, sent again by a peer: the chain would go on into the old frames. Void first, then erased: of
+  // damage they are the proof, until the superblock says Inconsistent.
   sb.cut_lsn = out.log.records.empty() ? sb.tail.lsn : out.log.records.back().body.mark().lsn;
   sb.cut_incarnation = sb.incarnation;
   TL_TRY(store_superblock(journal, sb));

@@ -284,6 +284,21 @@ TEST(Recovery, TheLogEndsBeforeTheDamageAndTheReplicaIsInconsistent) {
   EXPECT_EQ(again.log.superblock.inconsistent_until, first.mark.lsn);
 }
 
+TEST(Recovery, WhatProvesTheDamageStaysUntilTheSuperblockTellsOfIt) {
+  Replica r;
+  auto first = r.append({{1, 1, 1}});
+  auto hole = r.append({{2, 1, 2}}, first.mark.lsn, first.mark.lsn);
+  r.append({{3, 1, 3}}, hole.mark.lsn, first.mark.lsn);
+  damage(r, hole, 70);
+  auto keep = [](const Damage&) { return Status(); };
+  r.journal.fails = [](std::uint64_t offset, std::uint64_t, bool write) { return write && offset == superblock_offset[0]; };
+  EXPECT_FALSE(recover(r.journal, r.data, keep));
+  r.journal.fails = nullptr;
+  auto out = recover(r.journal, r.data, keep);
+  ASSERT_TRUE(out) << out.error().message;
+  EXPECT_TRUE(out->report.damage);
+}
+
 TEST(Recovery, NothingIsChangedWhereNoCopyOfTheDamagedJournalCanBeKept) {
   Replica r;
   auto first = r.append({{1, 1, 1}});
