@@ -90,8 +90,21 @@ void Cluster::on_stale(Node& n, std::uint64_t id, int error) {
   if (error != 0) return;
   bool promises = (request.op == core::ClientOp::flush && request.completed_before > fork) ||
                   (request.op != core::ClientOp::flush && request.fua && request.index >= fork);
+  if (promises && took_over_without_trace(n)) throw Undecided();
   if (promises) violated(fmt::format("request {} is acknowledged by deposed replica {}", id, n.id));
   coverage_.hit("role: a deposed primary answers");
+}
+
+// The new primary died before anything of its epoch was durable anywhere, and before it knew more than it was read from. All that the
+// arbiter counts follow the one before it again, and have whatever that one acknowledges. The client's history has been cut
+// off where the new one was mounted, and is not put together again.
+bool Cluster::took_over_without_trace(const Node& deposed) {
+  if (!external_ || !arbiter_.value || primary() || survey_at_ != SIZE_MAX) return false;
+  std::uint64_t epoch = deposed.core->status().epoch.counter;
+  return std::all_of(nodes_.begin(), nodes_.end(), [&](auto& n) {
+    bool newer = after_power_cut(*n).epoch > epoch || (n.get() != &deposed && n->is_primary());
+    return !(arbiter_.value->in_sync & set_of(n->id)) || !newer;
+  });
 }
 
 // Programs on the machine of the former primary know of nothing and go on for as long as its device answers.
@@ -260,7 +273,9 @@ Cluster::Found Cluster::after_power_cut(const Node& n) {
   std::vector<Page> content(volume_blocks_);
   for (std::uint64_t b = 0; b < volume_blocks_; ++b) content[b] = data.page(b);
   Lsn last = recovered->log.superblock.tail.lsn;
+  found.epoch = recovered->log.superblock.tail_epoch.counter;
   for (const StoredRecord& r : recovered->log.records) {
+    found.epoch = r.body.header.epoch.counter;
     last = r.body.mark().lsn;
     if (r.body.header.type == RecordType::epoch) found.in_sync = r.body.epoch_change.in_sync;
     if (r.body.mark().lsn <= recovered->log.commit) continue;

@@ -220,7 +220,8 @@ void Cluster::inject_fault() {
     if (arbiter_too) {
       coverage_.hit("fault: a node cut off from all others and from the arbiter");
       nodes_[alone]->no_arbiter = true;
-      schedule(5000 + below(60000), [this, alone] { nodes_[alone]->no_arbiter = false; });
+      // Often only when the others can be reached again, and one of them has been promoted since.
+      schedule(5000 + below(random_.below(3) == 0 ? 60'000 : 200'000), [this, alone] { nodes_[alone]->no_arbiter = false; });
     }
     note(fmt::format("replica {} is cut off{}", alone + 1, arbiter_too ? ", from the arbiter too" : ""));
     for (Link& l : links_) {

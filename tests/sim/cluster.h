@@ -41,6 +41,9 @@ struct Violation {
   std::string what;
 };
 
+// The client's history cannot tell right from wrong any more: the run ends without a verdict.
+struct Undecided {};
+
 // The consensus store, as the replicas see it: a compare-and-swap whose answer may be late or lost.
 struct SimArbiter {
   std::optional<core::EpochValue> value;
@@ -167,12 +170,14 @@ class Cluster {
   void mount_other(const Node& left);
   bool on_surveyed(Node& node, std::uint64_t id, int error);
   void leave_client();
+  bool took_over_without_trace(const Node& deposed);
   void ask_deposed(Node& node, std::size_t completed, std::size_t kept);
   bool is_cut_off(const Node& node) const;
   void on_role(Node& node, core::RoleChange change);
   struct Found {
     Image image;
-    ReplicaSet in_sync = 0;  // of the newest epoch on this disk
+    ReplicaSet in_sync = 0;   // of the newest epoch on this disk
+    std::uint64_t epoch = 0;  // of the last record
   };
   Found after_power_cut(const Node& node);
   void check(const Node& node, bool need_promised, const char* when);
