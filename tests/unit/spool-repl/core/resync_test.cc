@@ -496,6 +496,27 @@ TEST_F(DamageTest, ASourceWithADamagedJournalSendsContent) {
   expect_equal();
 }
 
+// One that is connected gets its records from the journal, member or not, until the ring is full.
+TEST_F(BitmapTest, TheJournalIsKeptForOneThatCatchesUp) {
+  make(2, Arbiter::manual, OnPeerLoss::go_on);
+  connect_all();
+  exchange();
+  ASSERT_TRUE(promote(1)->ok);
+  disconnect(1, 2);
+  exchange();
+  fill(1, 400, 450, 1);
+  node(2).held = [](Disk kind) { return kind == Disk::journal_write; };
+  connect(1, 2);
+  exchange();
+  for (int round = 0; round < 40; ++round) fill(1, 400, 450, round), checkpoint(1);
+  EXPECT_GE(status(node(1)).journal_used, status(node(1)).journal_size / 2 - 64 * block_size) << "more than is kept for one that is away";
+  EXPECT_LE(status(node(1)).tail, status(node(1)).peers[0].durable);
+  node(2).held = nullptr;
+  exchange();
+  EXPECT_EQ(messages<SyncBegin>(1, 0), 0u);
+  expect_equal();
+}
+
 // Bits are on the disk before the journal lets go of the records.
 TEST_F(BitmapTest, TheTailWaitsForTheMarks) {
   make(2, Arbiter::manual, OnPeerLoss::go_on);
