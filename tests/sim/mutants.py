@@ -127,7 +127,7 @@ MUTANTS = [
     Mutant("resync-before-commit", "a resync sends content that is older than what the target has written home",
            CORE + "resync.cc", "|| v_.log.committed_end() < s.not_before) return;", ") return;"),
     Mutant("torn-tail-comes-back", "recovery does not cut the log where it found its end",
-           JOURNAL + "recovery.cc", "sb.cut_incarnation = sb.incarnation;", ""),
+           JOURNAL + "recovery.cc", "sb.cut_incarnation = sb.incarnation;", "", harmless=True),
     Mutant("resync-serial-again", "resync data of two connections has the same serials",
            CORE + "resync_target.cc", "std::uint64_t{1} << 63 | ++sync_serial_;", "std::uint64_t{1} << 63 | sync_last_;", harmless=True),
     Mutant("resync-without-inconsistent", "the target does not note that its data area means nothing",
