@@ -79,10 +79,11 @@ void Cluster::restore(Node& n, std::uint64_t lba, std::uint64_t blocks) {
 }
 
 // At the end everybody is in sync: what one replica can read comes back on the primary, from memory or from the place itself.
+// A primary that learns now of a late grant to another one is none any more.
 void Cluster::read_everything() {
-  Node& p = *primary();
   constexpr std::uint64_t at_once = 200;
-  for (std::uint64_t lba = 0; lba < volume_blocks_; lba += at_once) {
+  for (std::uint64_t lba = 0; lba < volume_blocks_ && primary(); lba += at_once) {
+    Node& p = *primary();
     std::uint64_t id = next_request_++, blocks = std::min(at_once, volume_blocks_ - lba);
     Request r{core::ClientOp::read, false, 0, history_.completed_end(), lba, blocks, ClientMemory(blocks * block_size, true),
               before_read(p, lba, blocks)};
