@@ -176,6 +176,8 @@ MUTANTS = [
            "if ((epochs[i].in_sync & set_of(sb.replica)) != 0) return false;"),
     Mutant("witness-in-pieces", "a replica that was made anew, or lost records, speaks for what was acknowledged",
            CORE + "promotion.cc", "if (l.state && l.state->whole) members", "if (l.state) members"),
+    Mutant("granted-before-settled", "the arbiter is asked while something is under way, and the grant grows old",
+           CORE + "promotion.cc", "waiting_for_.empty() && settled) claimed();", "waiting_for_.empty()) claimed();\n  (void)settled;"),
     Mutant("left-out-unknowing", "a primary goes on without a member that may believe itself to be alone",
            CORE + "membership.cc", "return v_.config.on_peer_loss == OnPeerLoss::go_on && needs_us(p);",
            "return v_.config.on_peer_loss == OnPeerLoss::go_on;"),

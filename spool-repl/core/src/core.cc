@@ -21,7 +21,7 @@ struct Core::Parts {
   Repair repair;
   RepairAnswers answers;
   Promotion promotion;
-  std::optional<Promotion::Granted> granted;  // waits until the secondary has nothing under way
+  std::optional<Promotion::Granted> granted;
   std::optional<Token> demote_command;
   NodeState told;                             // to the other replicas
   std::variant<std::monostate, Primary, Secondary> role;
@@ -305,7 +305,7 @@ void Core::Parts::two_primaries(ReplicaId other, const MatchRequest& m) {
 
 void Core::Parts::advance() {
   if (secondary()) {
-    promotion.advance();
+    promotion.advance(secondary()->settled());
     if (auto g = promotion.take()) granted = std::move(g);
     if (granted && secondary()->settled()) become_primary();
   }

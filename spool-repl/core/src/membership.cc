@@ -23,7 +23,6 @@ RecordNo Primary::durable_on(ReplicaSet set) const {
 // A member that is connected and takes nothing holds up every acknowledgement. It is closed; what happens then is the
 // same as with a member that is away.
 void Primary::vote_out_stuck() {
-  bool may_go_on = v_.config.arbiter == Arbiter::external || v_.config.on_peer_loss == OnPeerLoss::go_on;
   for (Peer& p : peers_) {
     bool waits = required(p.config.id) && p.connection == ConnectionState::Connected && p.durable_end < v_.log.end();
     if (!waits || p.durable_end != p.stuck_at) {
@@ -31,7 +30,7 @@ void Primary::vote_out_stuck() {
       p.stuck_since = v_.now;
       continue;
     }
-    if (!may_go_on || v_.now - p.stuck_since < v_.config.slow_peer) continue;
+    if (!may_leave_out(p) || v_.now - p.stuck_since < v_.config.slow_peer) continue;
     p.stuck_since = v_.now;
     refuse(p, fmt::format("it has made nothing durable for {} s",
                           std::chrono::duration_cast<std::chrono::seconds>(v_.config.slow_peer).count()));

@@ -323,18 +323,6 @@ bool Primary::forced_since(Lsn lsn) const {
                      [&](const EpochEntry& e) { return e.start > lsn && (e.flags & epoch_by_force); });
 }
 
-std::optional<EpochEntry> Primary::first_epoch_behind(Lsn lsn) const {
-  for (const EpochEntry& e : v_.sb.epochs)
-    if (e.start > lsn) return e;
-  return std::nullopt;
-}
-
-// Whether an epoch behind this point was granted by somebody who had seen that one, which may be in no log here.
-bool Primary::is_heir(Lsn lsn, const Epoch& other) const {
-  return std::any_of(v_.sb.epochs.begin(), v_.sb.epochs.end(),
-                     [&](const EpochEntry& e) { return e.start > lsn && comes_after(e.flags, other); });
-}
-
 // What a member has acknowledged. One that was created anew may have acknowledged whatever was in the log here at the promotion:
 // how much of that is committed is not known after a restart.
 Lsn Primary::held_by(const Peer& peer) const {
@@ -361,9 +349,9 @@ void Primary::begin(Peer& peer, RecordNo common_end) {
   // Until its first ack nothing is known to be durable there beyond what it acknowledged before.
   peer.durable_end = std::min(peer.durable_end, common_end);
   peer.received_end = peer.durable_end;
-  auto first = first_epoch_behind(from.lsn);
-  v_.out.sends.push_back(Send{peer.config.id, Begin{peer.epoch, from, forced_since(from.lsn), first ? first->writer : 0,
-                                                    is_heir(from.lsn, peer.peer_epoch), first ? witnesses_of(*first) : 0, held_by(peer)}});
+  Successors s = successors_behind(from.lsn, v_.sb.epochs, peer.peer_epoch);
+  v_.out.sends.push_back(
+      Send{peer.config.id, Begin{peer.epoch, from, forced_since(from.lsn), s.first, s.heir, s.witnesses, held_by(peer)}});
   v_.out.notices.push_back({false, fmt::format("peer {} is connected at {}", peer.config.id, from.lsn.v),
                             NoticeKind::connected, peer.config.id});
   const Link* link = v_.find_link(peer.config.id);

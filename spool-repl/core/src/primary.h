@@ -182,8 +182,6 @@ class Primary {
   // primary.cc: log, peers, acknowledgements
   void begin_epoch(const Epoch& epoch, ReplicaSet in_sync, std::uint32_t flags);
   bool forced_since(Lsn lsn) const;
-  std::optional<EpochEntry> first_epoch_behind(Lsn lsn) const;
-  bool is_heir(Lsn lsn, const Epoch& other) const;
   Lsn held_by(const Peer& peer) const;
   void log_epoch();
   void maybe_seal();

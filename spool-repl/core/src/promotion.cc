@@ -107,7 +107,6 @@ void Promotion::ask(std::optional<Token> command, bool force, bool accept_loss) 
     waiting_for_.push_back(l.config.id);
     v_.out.sends.push_back(Send{l.config.id, Claim{attempt_}});
   }
-  if (waiting_for_.empty()) claimed();
 }
 
 void Promotion::give_up(const std::string& why) {
@@ -142,15 +141,13 @@ void Promotion::handle(ReplicaId from, const ClaimReply& reply) {
   if (phase_ != Phase::claiming || reply.attempt != attempt_) return;
   if (!reply.granted) return give_up(fmt::format("replica {} does not agree: {}", from, reply.why));
   std::erase(waiting_for_, from);
-  if (waiting_for_.empty()) claimed();
 }
 
 void Promotion::peer_down(ReplicaId id) {
   if (promised_to_ == id) promised_to_ = 0;
   if (phase_ != Phase::claiming || std::erase(waiting_for_, id) == 0) return;
   if (v_.config.arbiter == Arbiter::manual && !force_)
-    return give_up(fmt::format("the connection to replica {} was lost", id));
-  if (waiting_for_.empty()) claimed();
+    give_up(fmt::format("the connection to replica {} was lost", id));
 }
 
 // Its promotion came to nothing, or it has become primary: the promise is over either way.
@@ -244,7 +241,7 @@ bool Promotion::forced() const {
 
 // Whether everybody who counts is here, and has lost nothing: then what none of them has was never durable on one of them.
 bool Promotion::witnessed(ReplicaSet members) const {
-  if (!v_.node_state(false).whole) return false;
+  if (!v_.whole()) return false;
   members &= ~set_of(v_.sb.replica);
   for (const Link& l : v_.links)
     if (l.state && l.state->whole) members &= ~set_of(l.config.id);
@@ -275,8 +272,11 @@ void Promotion::grant(const Epoch& epoch, ReplicaSet in_sync) {
   command_.reset();
 }
 
-void Promotion::advance() {
-  if (phase_ == Phase::claiming && v_.now >= deadline_) give_up("not every replica has answered within 10 s");
+void Promotion::advance(bool settled) {
+  if (phase_ == Phase::claiming && waiting_for_.empty() && settled) claimed();
+  if (phase_ == Phase::claiming && v_.now >= deadline_)
+    give_up(waiting_for_.empty() ? "what this replica has under way (a tail that is cut off, or a resync) has not ended within 10 s: try again"
+                                 : "not every replica has answered within 10 s");
   if (phase_ == Phase::reading && v_.now >= deadline_) give_up("the arbiter does not answer");
   if (ask_again_ && v_.now >= *ask_again_) ask_arbiter(false);
 }

@@ -33,15 +33,8 @@ std::string Secondary::objection(const SyncBegin& m) const {
                    m.epochs.front().epoch.counter > v_.sb.epochs.back().epoch.counter;
   bool member = (v_.recorded().in_sync & set_of(primary_)) != 0;
   if (forgotten && member) return "";
-  bool forced = std::any_of(m.epochs.begin(), m.epochs.end(), [&](const EpochEntry& e) {
-    return e.start > common && (e.flags & epoch_by_force);
-  });
-  auto next = std::find_if(m.epochs.begin(), m.epochs.end(), [&](const EpochEntry& e) { return e.start > common; });
-  bool heir = std::any_of(m.epochs.begin(), m.epochs.end(), [&](const EpochEntry& e) {
-    return e.start > common && comes_after(e.flags, v_.recorded().epoch);
-  });
-  Successors there{forced || common.v == 0, 0, heir, 0};
-  if (next != m.epochs.end()) there.first = next->writer, there.witnesses = witnesses_of(*next);
+  Successors there = successors_behind(common, m.epochs, v_.recorded().epoch);
+  there.by_force = there.by_force || common.v == 0;
   return split_brain(common, there);
 }
 

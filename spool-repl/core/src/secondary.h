@@ -43,13 +43,6 @@ class Secondary {
   void match(ReplicaId id, const MatchRequest& message);
   void answer_match();
   void forget_primary();
-  // What is known of the primary's history behind the last common record; as in Begin.
-  struct Successors {
-    bool by_force = false;
-    ReplicaId first = 0;
-    bool heir = false;
-    ReplicaSet witnesses = 0;
-  };
   std::string split_brain(Lsn common, const Successors& there) const;
   void handle(const Probe& message);
   void handle(const Begin& message);

@@ -199,7 +199,7 @@ NodeState Volume::node_state(bool primary) const {
   NodeState s;
   s.primary = primary;
   s.inconsistent = inconsistent;
-  s.whole = !inconsistent && refill_until().v == 0 && log.last_mark().lsn.v > 0;
+  s.whole = whole();
   s.base_epoch = sb.inconsistent_base_epoch;
   s.base = inconsistent ? sb.inconsistent_base : Lsn{};
   if (damaged()) s.base_epoch = log.epoch_before(log.end()), s.base = log.last_mark().lsn;
@@ -352,6 +352,20 @@ void Volume::fail_device(std::string reason) {
   failed = true;
   failure = std::move(reason);
   out.notices.push_back({true, failure + ": the device fails all writes until it is attached anew", NoticeKind::failed});
+}
+
+Successors successors_behind(Lsn lsn, std::span<const EpochEntry> epochs, const Epoch& other) {
+  Successors out;
+  for (const EpochEntry& e : epochs) {
+    if (e.start <= lsn) continue;
+    if (out.first == 0) {
+      out.first = e.writer;
+      out.witnesses = e.flags & epoch_witnessed ? e.in_sync : 0;
+    }
+    out.by_force = out.by_force || (e.flags & epoch_by_force);
+    out.heir = out.heir || comes_after(e.flags, other);
+  }
+  return out;
 }
 
 }  // namespace twinloft::repl::core

@@ -73,6 +73,8 @@ class Volume {
   void note_covered();
   void note_parting(const Link& link);  // it counts no more: what is written from now on is told from what it has
   void learn(const Link& link);  // of one of which nothing was known: that it has everything now
+  // Its log is not empty, and nothing that it has acknowledged is known to be missing.
+  bool whole() const { return !inconsistent && refill_until().v == 0 && log.last_mark().lsn.v > 0; }
   NodeState node_state(bool primary) const;
   void refuse_link(ReplicaId id, const std::string& reason);
 
@@ -118,8 +120,14 @@ class Volume {
   void start_superblock_write();
 };
 
-// Of the first epoch behind a common record.
-inline ReplicaSet witnesses_of(const EpochEntry& first) { return first.flags & epoch_witnessed ? first.in_sync : 0; }
+// What a history holds behind a record that another one has too, which ends in the epoch `other`; as in Begin.
+struct Successors {
+  bool by_force = false;
+  ReplicaId first = 0;  // writer of the first epoch; 0: there is none
+  bool heir = false;
+  ReplicaSet witnesses = 0;
+};
+Successors successors_behind(Lsn lsn, std::span<const EpochEntry> epochs, const Epoch& other);
 
 template <class OnRecord>
 void Volume::commit_upto(RecordNo end, OnRecord on_record) {

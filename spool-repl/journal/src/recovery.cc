@@ -90,8 +90,10 @@ class Scanner {
   void look_at(JournalPos from, JournalPos to, Claims& claims) {
     for (std::uint64_t p = from.v; p < to.v; p += block_size) {
       auto block = reader_.read(p % sb_.ring_bytes, block_size);
-      if (!block) scan_.leftover.push_back(sb_.ring_offset + p % sb_.ring_bytes);
-      if (!block) continue;
+      if (!block) {
+        scan_.leftover.push_back(sb_.ring_offset + p % sb_.ring_bytes);
+        continue;
+      }
       auto frame = decode_frame(*block, sb_.volume);
       if (!frame || frame->pos.v != p || frame->replica != sb_.replica) continue;
       Lsn upto = std::max(frame->durable_lsn, frame->commit_lsn);
@@ -100,6 +102,7 @@ class Scanner {
       claims.upto = std::max(claims.upto, upto);
       claims.commit = std::max(claims.commit, std::min(upto, frame->commit_lsn));
       scan_.leftover.push_back(sb_.ring_offset + p % sb_.ring_bytes);
+      scan_.torn_frames++;
     }
   }
 
@@ -280,7 +283,7 @@ Result<RecoveredVolume> recover(ports::BlockFile& journal, ports::BlockFile& dat
   TL_TRY_ASSIGN(out.report.blocks_replayed, Replay(journal, data, out.log).run());
   out.report.superblock_repaired = loaded.repaired;
   out.report.records = out.log.records.size();
-  out.report.torn_frames = scan.leftover.size();
+  out.report.torn_frames = scan.torn_frames;
   out.report.damage = scan.damage;
   if (scan.damage) make_inconsistent(scan, out.log);
   for (const StoredRecord& r : out.log.records)

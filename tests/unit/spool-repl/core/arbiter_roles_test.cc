@@ -22,6 +22,15 @@ struct ArbiterRolesTest : RolesTest {
     }
     return node(id).commands.size() > before ? node(id).commands.back() : CommandDone{0, false, "no answer"};
   }
+  // Replica 1 of two, and something is written.
+  void make_promoted_with_arbiter() {
+    make(2, Arbiter::external);
+    connect_all();
+    exchange();
+    ASSERT_TRUE(promote_with_arbiter(1).ok);
+    write_flush(1, 0);
+    exchange();
+  }
   void create_anew(ReplicaId id) {
     Config c;
     c.arbiter = Arbiter::external;
@@ -34,12 +43,7 @@ struct ArbiterRolesTest : RolesTest {
 };
 
 TEST_F(ArbiterRolesTest, AnEmptyReplicaIsNotPromotedByItsNumber) {
-  make(2, Arbiter::external);
-  connect_all();
-  exchange();
-  ASSERT_TRUE(promote_with_arbiter(1).ok);
-  write_flush(1, 0);
-  exchange();
+  make_promoted_with_arbiter();
   // Both are in the set. The disk of 2 is replaced, and 1 dies before it has been removed from the set.
   disconnect(1, 2);
   create_anew(2);
@@ -72,15 +76,39 @@ TEST_F(ArbiterRolesTest, WhereNobodyHasAnythingAnEmptyReplicaWillDo) {
   EXPECT_EQ(value->epoch.counter, 2u);
 }
 
+// A grant that waits grows old: others are promoted and demoted meanwhile.
+TEST_F(ArbiterRolesTest, TheArbiterIsNotAskedBeforeEverythingUnderWayHasEnded) {
+  make_promoted_with_arbiter();
+  node(2).held = [](Disk kind) { return kind == Disk::journal_write; };
+  write_flush(1, 1);
+  while (node(1).complete_one()) {}
+  disconnect(1, 2);
+  node(2).held = nullptr;
+  ASSERT_TRUE(promote_with_arbiter(2).ok);
+  node(1).restart();
+  delivered[0] = node(1).sent.size();
+  node(1).held = [](Disk kind) { return kind == Disk::superblock; };
+  connect(1, 2);
+  exchange();
+  ASSERT_EQ(node(1).pending(Disk::superblock), 1u) << "of a cut";
+  disconnect(1, 2);
+  std::size_t asked = node(1).arbiter_requests.size();
+  node(1).step(Promote{77, false});
+  exchange();
+  EXPECT_EQ(node(1).arbiter_requests.size(), asked);
+  node(1).pass_time(std::chrono::seconds(10));
+  EXPECT_EQ(node(1).arbiter_requests.size(), asked);
+  EXPECT_NE(node(1).commands.back().text.find("has not ended within 10 s"), std::string::npos) << node(1).commands.back().text;
+  node(1).step(Promote{78, false});
+  node(1).held = nullptr;
+  exchange();
+  EXPECT_EQ(node(1).arbiter_requests.size(), asked + 1);
+}
+
 // Granted by force, and dead before that was durable: the next promotion finds it in no log, so the arbiter's value tells. Once
 // the record is durable, the log does.
 TEST_F(ArbiterRolesTest, ForceThatNoLogTellsOfIsInTheValue) {
-  make(2, Arbiter::external);
-  connect_all();
-  exchange();
-  ASSERT_TRUE(promote_with_arbiter(1).ok);
-  write_flush(1, 0);
-  exchange();
+  make_promoted_with_arbiter();
   EXPECT_FALSE(value->by_force);
   disconnect(1, 2);
   node(2).held = [](Disk kind) { return kind == Disk::journal_write; };

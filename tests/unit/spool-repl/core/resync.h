@@ -12,10 +12,7 @@ struct ResyncTest : RolesTest {
 struct BitmapTest : ResyncTest {
   // Replica 2, or these, have been away while the others went on, for longer than the journal reaches back.
   void leave_behind(std::size_t count, bool uncommitted = false, std::set<ReplicaId> left = {2}) {
-    make(count, Arbiter::manual, OnPeerLoss::go_on);
-    connect_all();
-    exchange();
-    ASSERT_TRUE(promote(1)->ok);
+    make_promoted(1, count, OnPeerLoss::go_on);
     fill(1, 0, 300, 3);
     for (ReplicaId id = 1; id <= count; ++id) checkpoint(id);
     if (uncommitted) fill(1, 0, 1, 4);  // replica 2 hears of the commit, and has no record behind it that says so

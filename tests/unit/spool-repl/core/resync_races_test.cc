@@ -47,10 +47,7 @@ TEST_F(BitmapTest, TheMarksOfAResyncAreThereWhenItEnds) {
 
 // The connection came back while a record for the one before was being read.
 TEST_F(BitmapTest, ARecordThatWasReadForAnEarlierConnectionIsNotSent) {
-  make(2, Arbiter::manual, OnPeerLoss::go_on);
-  connect_all();
-  exchange();
-  ASSERT_TRUE(promote(1)->ok);
+  make_promoted(1, 2, OnPeerLoss::go_on);
   disconnect(1, 2);
   exchange();
   for (int i = 0; i < 5; ++i) fill(1, 10, 12, i + 1);

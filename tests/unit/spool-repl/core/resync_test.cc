@@ -132,10 +132,7 @@ TEST_F(ResyncTest, AReplacedReplicaIsNotPromotedOverTheOneThatHasTheData) {
 
 // The member was restarted and does not know what of its log is committed; only the other one could tell.
 TEST_F(ResyncTest, AnEmptyReplicaIsNotPromotedOverARestartedMember) {
-  make(2);
-  connect_all();
-  exchange();
-  ASSERT_TRUE(promote(1)->ok);
+  make_promoted(1, 2);
   disconnect(1, 2);
   node(2).restart();
   delivered[1] = node(2).sent.size();
@@ -151,10 +148,7 @@ TEST_F(ResyncTest, AnEmptyReplicaIsNotPromotedOverARestartedMember) {
 // The journal reaches back to the beginning, so a new disk is filled by records: until it has those that its predecessor had
 // acknowledged it is a prefix like any other to look at, and must not be promoted.
 TEST_F(ResyncTest, AReplicaThatWasMadeAnewIsNotPromotedWithAPartOfTheLog) {
-  make(2);
-  connect_all();
-  exchange();
-  ASSERT_TRUE(promote(1)->ok);
+  make_promoted(1, 2);
   for (int i = 0; i < 6; ++i) fill(1, 10 * static_cast<std::uint64_t>(i), 10 * static_cast<std::uint64_t>(i) + 5, 20 + i);
   disconnect(1, 2);
   lose_disk(2);
@@ -366,10 +360,7 @@ TEST_F(BitmapTest, AcksDuringAResyncThatIsCutOffProveNothing) {
 
 // The source is lost while what the resync gives up is archived, and the next primary needs no resync.
 TEST_F(BitmapTest, ANewPrimaryThatBeginsDuringTheArchiveIsFollowed) {
-  make(3);
-  connect_all();
-  exchange();
-  ASSERT_TRUE(promote(1)->ok);
+  make_promoted(1, 3);
   fill(1, 0, 5, 3);
   checkpoint(1);
   disconnect(1, 2);
@@ -429,10 +420,7 @@ TEST_F(BitmapTest, AfterARestartWithUncommittedRecordsEqualBlocksAreWrittenAgain
 struct DamageTest : BitmapTest {
   // Replica 2 goes down; a record in the middle of its log rots.
   void rot() {
-    make(2);
-    connect_all();
-    exchange();
-    ASSERT_TRUE(promote(1)->ok);
+    make_promoted(1, 2);
     for (int i = 0; i < 6; ++i) fill(1, 10 * static_cast<std::uint64_t>(i), 10 * static_cast<std::uint64_t>(i) + 5, 20 + i);
     disconnect(1, 2);
     auto sb = decode_superblock({node(2).journal.data(), block_size});
@@ -475,10 +463,7 @@ TEST_F(DamageTest, ItIsNotPromotedUnlessTheLossIsAccepted) {
 
 // Records that the journal of the source has lost come as content.
 TEST_F(DamageTest, ASourceWithADamagedJournalSendsContent) {
-  make(2, Arbiter::manual, OnPeerLoss::go_on);
-  connect_all();
-  exchange();
-  ASSERT_TRUE(promote(1)->ok);
+  make_promoted(1, 2, OnPeerLoss::go_on);
   fill(1, 0, 5, 3);
   disconnect(1, 2);
   exchange();
@@ -498,10 +483,7 @@ TEST_F(DamageTest, ASourceWithADamagedJournalSendsContent) {
 
 // One that is connected gets its records from the journal, member or not, until the ring is full.
 TEST_F(BitmapTest, TheJournalIsKeptForOneThatCatchesUp) {
-  make(2, Arbiter::manual, OnPeerLoss::go_on);
-  connect_all();
-  exchange();
-  ASSERT_TRUE(promote(1)->ok);
+  make_promoted(1, 2, OnPeerLoss::go_on);
   disconnect(1, 2);
   exchange();
   fill(1, 400, 450, 1);
@@ -519,10 +501,7 @@ TEST_F(BitmapTest, TheJournalIsKeptForOneThatCatchesUp) {
 
 // Bits are on the disk before the journal lets go of the records.
 TEST_F(BitmapTest, TheTailWaitsForTheMarks) {
-  make(2, Arbiter::manual, OnPeerLoss::go_on);
-  connect_all();
-  exchange();
-  ASSERT_TRUE(promote(1)->ok);
+  make_promoted(1, 2, OnPeerLoss::go_on);
   fill(1, 0, 10, 3);
   checkpoint(1);
   disconnect(1, 2);

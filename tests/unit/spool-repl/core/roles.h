@@ -84,6 +84,13 @@ struct RolesTest : testing::Test {
     ASSERT_TRUE(refused && !refused->ok);
     EXPECT_NE(refused->text.find(why), std::string::npos) << refused->text;
   }
+  // All connected, and this one is primary.
+  void make_promoted(ReplicaId id, std::size_t count, OnPeerLoss loss = OnPeerLoss::suspend) {
+    make(count, Arbiter::manual, loss);
+    connect_all();
+    exchange();
+    ASSERT_TRUE(promote(id)->ok);
+  }
   std::uint64_t write_flush(ReplicaId id, std::uint64_t block) {
     node(id).submit(ClientOp::write, block * block_size, block_size, in.data());
     return node(id).submit(ClientOp::flush);
@@ -105,10 +112,7 @@ struct RolesTest : testing::Test {
   }
   // Replica 1 is primary, with something in its data area and nothing in its journal.
   void make_filled(std::size_t count) {
-    make(count);
-    connect_all();
-    exchange();
-    promote(1);
+    make_promoted(1, count);
     fill(1, 0, 300, 3);
     checkpoint(1);
   }

@@ -34,10 +34,7 @@ TEST_F(RolesTest, EveryRecordedMemberMustBeHere) {
 
 // The administrator took a dead replica out of the configuration; the log still counts it.
 TEST_F(RolesTest, AMemberThatIsNotConfiguredCanNotBeForgotten) {
-  make(2);
-  connect_all();
-  exchange();
-  promote(1);
+  make_promoted(1, 2);
   write_flush(1, 0);
   exchange();
   Shell& one = node(1);
@@ -95,10 +92,7 @@ TEST_F(RolesTest, APromiseEndsWithTheLinkAndWithTheClaim) {
 }
 
 TEST_F(RolesTest, ADemotionBringsEverythingAlong) {
-  make(2);
-  connect_all();
-  exchange();
-  promote(1);
+  make_promoted(1, 2);
   node(1).held = [](Disk kind) { return kind == Disk::journal_write; };
   auto w = node(1).submit(ClientOp::write, 5 * block_size, block_size, in.data());
   exchange();
@@ -150,10 +144,7 @@ TEST_F(RolesTest, GoingOnAloneIsARecordBeforeItIsAnAcknowledgement) {
 // Replica 1 was alone once, has lost the record that says otherwise, and would be promoted alone again. Who took over from it does
 // not go on without it before it knows better.
 TEST_F(RolesTest, WhoMayBelieveToBeAloneIsNotLeftOut) {
-  make(2, Arbiter::manual, OnPeerLoss::go_on);
-  connect_all();
-  exchange();
-  ASSERT_TRUE(promote(1)->ok);
+  make_promoted(1, 2, OnPeerLoss::go_on);
   disconnect(1, 2);
   exchange();
   ASSERT_EQ(status(node(1)).in_sync, set_of(1));
@@ -186,10 +177,7 @@ TEST_F(RolesTest, WhoMayBelieveToBeAloneIsNotLeftOut) {
 }
 
 TEST_F(RolesTest, SuspendMeansSuspend) {
-  make(2);
-  connect_all();
-  exchange();
-  promote(1);
+  make_promoted(1, 2);
   disconnect(1, 2);
   auto w = node(1).submit(ClientOp::write, 0, block_size, in.data());
   exchange();
@@ -354,10 +342,7 @@ TEST_F(RolesTest, ADeposedPrimaryFailsItsDevice) {
 
 TEST_F(RolesTest, NoticesSayWhatHappened) {
   using K = NoticeKind;
-  make(2);
-  connect_all();
-  exchange();
-  promote(1);
+  make_promoted(1, 2);
   write_flush(1, 0);
   exchange();
   EXPECT_EQ(node(1).notice_kinds, (std::vector{K::role, K::connected}));

@@ -9,15 +9,27 @@
 namespace twinloft::repl::core {
 namespace {
 
-using TailTest = RolesTest;
+struct TailTest : RolesTest {
+  // Replica 1 was primary and has records that nobody else has; 2 is primary now, and not connected.
+  void make_tail(std::uint64_t writes) {
+    make_promoted(1, 2);
+    node(2).held = [](Disk kind) { return kind == Disk::journal_write; };
+    for (std::uint64_t b = 0; b < writes; ++b) {
+      write_flush(1, b);
+      while (node(1).complete_one()) {}
+    }
+    disconnect(1, 2);
+    node(2).held = nullptr;
+    ASSERT_TRUE(promote(2, true)->ok);
+    node(1).restart();
+    delivered[0] = node(1).sent.size();
+  }
+};
 
 // Replica 1 went on alone, in an epoch that is in no other log. Whether that was known to whoever was promoted since decides.
 TEST_F(TailTest, AnEpochThatWasKnownAtThePromotionIsNoSplitBrain) {
   for (bool heir : {false, true}) {
-    make(2, Arbiter::manual, OnPeerLoss::go_on);
-    connect_all();
-    exchange();
-    ASSERT_TRUE(promote(1)->ok);
+    make_promoted(1, 2, OnPeerLoss::go_on);
     write_flush(1, 0);
     exchange();
     LogMark common;
@@ -48,10 +60,7 @@ TEST_F(TailTest, ATailThatAWitnessDidNotHaveIsNoSplitBrain) {
   };
   for (Case c : {Case{false, false, set_of(2) | set_of(3)}, Case{true, false, set_of(2) | set_of(3)}, Case{false, true, set_of(2) | set_of(3)},
                  Case{false, false, set_of(2)}, Case{false, false, 0}}) {
-    make(3, Arbiter::manual, OnPeerLoss::go_on);
-    connect_all();
-    exchange();
-    ASSERT_TRUE(promote(3)->ok);
+    make_promoted(3, 3, OnPeerLoss::go_on);
     write_flush(3, 0);
     exchange();
     auto durable = [&] {
@@ -96,10 +105,7 @@ TEST_F(TailTest, ATailThatAWitnessDidNotHaveIsNoSplitBrain) {
 // Replica 3 acknowledged alone, replica 1 has got that from it, and then replica 3 loses its disk. Who is promoted beside it cannot
 // know, so the only copy stays.
 TEST_F(TailTest, TheLastCopyOfWhatALostReplicaAcknowledgedIsKept) {
-  make(3, Arbiter::manual, OnPeerLoss::go_on);
-  connect_all();
-  exchange();
-  ASSERT_TRUE(promote(3)->ok);
+  make_promoted(3, 3, OnPeerLoss::go_on);
   fill(3, 0, 2, 1);
   disconnect(1, 3);
   disconnect(1, 2);
@@ -155,10 +161,7 @@ TEST_F(TailTest, ForceIsRememberedAlsoWhereItsRecordWasLost) {
 }
 
 TEST_F(TailTest, TwoHistoriesThatSomebodyReliesOnAreKept) {
-  make(2);
-  connect_all();
-  exchange();
-  promote(1);
+  make_promoted(1, 2);
   disconnect(1, 2);
   ASSERT_TRUE(promote(2, true)->ok);
   auto f2 = write_flush(2, 7);
@@ -190,10 +193,7 @@ TEST_F(TailTest, TwoHistoriesThatSomebodyReliesOnAreKept) {
 
 // What an old primary had and nobody else is kept in an archive before it is cut off.
 TEST_F(TailTest, ATailThatNobodyWasToldOfIsArchivedAndCutOff) {
-  make(2);
-  connect_all();
-  exchange();
-  promote(1);
+  make_promoted(1, 2);
   node(2).held = [](Disk kind) { return kind == Disk::journal_write; };
   auto f = write_flush(1, 7);
   disconnect(1, 2);  // nothing of it has arrived
@@ -222,20 +222,7 @@ TEST_F(TailTest, ATailThatNobodyWasToldOfIsArchivedAndCutOff) {
 // What was cut is gone from the journal before a record comes in its place, also if the connection is lost meanwhile.
 TEST_F(TailTest, ACutTailIsErased) {
   for (bool interrupted : {false, true}) {
-    make(2);
-    connect_all();
-    exchange();
-    promote(1);
-    node(2).held = [](Disk kind) { return kind == Disk::journal_write; };
-    for (std::uint64_t b = 0; b < 100; ++b) {
-      write_flush(1, b);
-      while (node(1).complete_one()) {}
-    }
-    disconnect(1, 2);
-    node(2).held = nullptr;
-    ASSERT_TRUE(promote(2, true)->ok);
-    node(1).restart();
-    delivered[0] = node(1).sent.size();
+    make_tail(100);
     node(1).held = [](Disk kind) { return kind == Disk::superblock; };
     connect(1, 2);
     exchange();
@@ -263,20 +250,7 @@ TEST_F(TailTest, ACutTailIsErased) {
 }
 
 TEST_F(TailTest, NothingIsTakenWhereTheCutTailCannotBeErased) {
-  make(2);
-  connect_all();
-  exchange();
-  promote(1);
-  node(2).held = [](Disk kind) { return kind == Disk::journal_write; };
-  for (std::uint64_t b = 0; b < 10; ++b) {
-    write_flush(1, b);
-    while (node(1).complete_one()) {}
-  }
-  disconnect(1, 2);
-  node(2).held = nullptr;
-  ASSERT_TRUE(promote(2, true)->ok);
-  node(1).restart();
-  delivered[0] = node(1).sent.size();
+  make_tail(10);
   bool first = true;
   node(1).notices.clear();
   node(1).fault = [&](Disk kind) { return kind == Disk::journal_write && std::exchange(first, false) ? EIO : 0; };
@@ -289,10 +263,7 @@ TEST_F(TailTest, NothingIsTakenWhereTheCutTailCannotBeErased) {
 }
 
 TEST_F(TailTest, WhatCannotBeArchivedIsNotCutOff) {
-  make(2);
-  connect_all();
-  exchange();
-  promote(1);
+  make_promoted(1, 2);
   write_flush(1, 7);
   disconnect(1, 2);
   exchange();

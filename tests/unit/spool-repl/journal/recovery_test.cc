@@ -8,6 +8,15 @@ namespace {
 
 void damage(Replica& r, const Written& w, std::uint64_t at) { r.journal.bytes[w.offset + at] ^= std::byte{1}; }
 
+// One sector, until it is written.
+void make_unreadable(Replica& r, std::uint64_t at, bool& written) {
+  r.journal.fails = [at, &written](std::uint64_t offset, std::uint64_t count, bool write) {
+    bool there = offset <= at && at < offset + count;
+    written = written || (there && write);
+    return there && !written;
+  };
+}
+
 // Its log is empty, and begins less than 160 blocks before the ring's end.
 struct ReplicaNearRingsEnd : Replica {
   ReplicaNearRingsEnd() {
@@ -342,11 +351,7 @@ TEST(Recovery, AnUnreadableRecordAtTheRingsBeginningIsReadableAfterwards) {
   ASSERT_GE(wrapped.pos.v, r.sb.ring_bytes);
   std::uint64_t bad = wrapped.offset + 170 * block_size;
   bool readable = false;
-  r.journal.fails = [&](std::uint64_t offset, std::uint64_t count, bool write) {
-    bool there = offset <= bad && bad < offset + count;
-    readable = readable || (there && write);
-    return there && !readable;
-  };
+  make_unreadable(r, bad, readable);
   auto out = recover(r.journal, r.data, [](const Damage&) { return Status(); });
   ASSERT_TRUE(out) << out.error().message;
   EXPECT_EQ(out->log.records.back().body.mark(), last.mark);
@@ -365,15 +370,11 @@ TEST(Recovery, DamageBehindTheRingsEndIsFoundToo) {
 TEST(Recovery, WhatWasCutOffProvesNothing) {
   Replica r;
   auto first = r.append({{1, 1, 1}});
+  JournalPos head = r.head;
   r.append({{2, 1, 2}}, first.mark.lsn, first.mark.lsn);
   auto claimed = r.append({{3, 1, 3}}, first.mark.lsn + 1, first.mark.lsn);
   auto old_bytes = r.journal.bytes;
-  // The secondary cuts back to the first record; the frames stay on the disk, beyond a hole.
-  r.sb.incarnation++;
-  r.sb.cut_lsn = first.mark.lsn;
-  r.sb.cut_incarnation = r.sb.incarnation;
-  r.sb.generation++;
-  ASSERT_TRUE(store_superblock(r.journal, r.sb));
+  r.cut_back(first.mark, head);
   r.journal.bytes[first.offset + first.blocks * block_size] ^= std::byte{1};
   auto out = recovered(r);
   EXPECT_EQ(out.report.records, 1u);
@@ -383,11 +384,7 @@ TEST(Recovery, WhatWasCutOffProvesNothing) {
   // Frames of the incarnation after the cut count again.
   Replica again;
   auto a = again.append({{1, 1, 1}});
-  again.sb.incarnation++;
-  again.sb.cut_lsn = a.mark.lsn;
-  again.sb.cut_incarnation = again.sb.incarnation;
-  again.sb.generation++;
-  ASSERT_TRUE(store_superblock(again.journal, again.sb));
+  again.cut_back(a.mark, again.head);
   auto b = again.append({{2, 1, 2}});
   again.append({{3, 1, 3}});
   damage(again, b, 70);
@@ -400,18 +397,11 @@ TEST(Recovery, WhatWasCutOffDoesNotComeBackWhenTheCutIsForgotten) {
   for (bool gap : {false, true}) {
     ReplicaNearRingsEnd r;
     auto first = r.append({{1, 1, 1}});
-    LogMark last = r.last;
     JournalPos head = r.head;
     Written old = r.append({gap ? Part{0, 199, 2} : Part{2, 1, 2}});
     r.append({{3, 1, 3}});
     ASSERT_EQ(old.pos.v != head.v, gap) << "behind the ring's end";
-    r.last = last;
-    r.head = head;
-    r.sb.incarnation++;
-    r.sb.cut_lsn = first.mark.lsn;
-    r.sb.cut_incarnation = r.sb.incarnation;
-    r.sb.generation++;
-    ASSERT_TRUE(store_superblock(r.journal, r.sb));
+    r.cut_back(first.mark, head);
     for (int start = 0; start < 3; ++start) {
       auto out = recovered(r);
       ASSERT_EQ(out.report.records, start + 1u);
@@ -427,16 +417,9 @@ TEST(Recovery, WhatWasCutOffDoesNotComeBackWhenTheCutIsForgotten) {
 TEST(Recovery, WhatWasCutOffIsErasedInTheGapToo) {
   ReplicaNearRingsEnd r;
   auto first = r.append({{1, 1, 1}});
-  LogMark last = r.last;
   JournalPos head = r.head;
   auto old = r.append({{2, 1, 2}});
-  r.last = last;
-  r.head = head;
-  r.sb.incarnation++;
-  r.sb.cut_lsn = first.mark.lsn;
-  r.sb.cut_incarnation = r.sb.incarnation;
-  r.sb.generation++;
-  ASSERT_TRUE(store_superblock(r.journal, r.sb));
+  r.cut_back(first.mark, head);
   auto next = r.append({{0, 199, 9}});
   ASSERT_EQ(next.pos.v % r.sb.ring_bytes, 0u);
   ASSERT_LT(old.pos, next.pos);
@@ -453,11 +436,7 @@ TEST(Recovery, AnUnreadableSectorInTheGapIsNoDamage) {
   r.append({{0, 199, 9}});
   std::uint64_t bad = first.offset + first.blocks * block_size;
   bool readable = false;
-  r.journal.fails = [&](std::uint64_t offset, std::uint64_t count, bool write) {
-    bool there = offset <= bad && bad < offset + count;
-    readable = readable || (there && write);
-    return there && !readable;
-  };
+  make_unreadable(r, bad, readable);
   auto out = recovered(r);
   EXPECT_EQ(out.report.records, 2u);
   EXPECT_FALSE(out.report.damage);

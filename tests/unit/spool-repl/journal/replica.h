@@ -95,6 +95,17 @@ class Replica {
     EXPECT_TRUE(store_superblock(journal, sb));
   }
 
+  // As a secondary cuts its log; the frames behind stay on the disk.
+  void cut_back(const LogMark& to, JournalPos end) {
+    last = to;
+    head = end;
+    sb.incarnation++;
+    sb.cut_lsn = to.lsn;
+    sb.cut_incarnation = sb.incarnation;
+    sb.generation++;
+    EXPECT_TRUE(store_superblock(journal, sb));
+  }
+
   void forget_writes() { journal.writes = data.writes = 0; }
   std::uint64_t writes() const { return journal.writes + data.writes; }
 

@@ -28,7 +28,8 @@ struct Damage {
 
 struct Scan {
   RecoveredLog log;
-  std::vector<std::uint64_t> leftover;  // intact frames that are not of the chain, and what cannot be read: bytes, on the journal device
+  std::uint64_t torn_frames = 0;        // intact frames that are not of the chain
+  std::vector<std::uint64_t> leftover;  // these, and what cannot be read beside the chain: bytes, on the journal device
   std::optional<Damage> damage;
 };
 
