@@ -410,6 +410,8 @@ void Primary::on_journal_read(std::uint64_t n, int error, std::vector<std::byte>
   if (!peer || (peer->connection_no & 0xffffffffffff) != (n & 0xffffffffffff) || !peer->reading) return;
   peer->reading = false;
   if (peer->connection != ConnectionState::Connected) return;
+  // The tail was moving when it connected, and this device has failed since: nothing looks after its peers any more.
+  if (peer->sent_end < v_.log.first()) return;
   const LogRecord& r = v_.log.at(peer->sent_end);
   if (error != 0) return journal_is_damaged(*peer, fmt::format("cannot be read at record {} (errno {})", r.first.v, error));
   ByteSpan all(bytes);

@@ -74,6 +74,72 @@ TEST_F(BitmapTest, ARecordThatWasReadForAnEarlierConnectionIsNotSent) {
   expect_equal();
 }
 
+// Replica 2 was told of a commit that the next source has not heard of, and has the block home: no record will bring it again.
+TEST_F(BitmapTest, AResyncWaitsUntilWhatTheReplicaHasIsCommittedAtItsSource) {
+  leave_behind(3);
+  node(1).held = [](Disk kind) { return kind == Disk::home_read; };
+  connect(1, 2);
+  exchange();
+  Lsn before = status(node(1)).commit;
+  in = filled(block_size, 99);
+  write_flush(1, 401);
+  exchange([&] { return status(node(1)).commit > before; });
+  up[{1, 3}] = false;
+  exchange();
+  ASSERT_EQ(status(node(3)).commit, before);
+  ASSERT_GT(status(node(3)).last, before);
+  checkpoint(2);
+  ASSERT_TRUE(status(node(2)).inconsistent);
+  ASSERT_GT(status(node(2)).tail, before);
+  up[{1, 2}] = false;
+  node(1).restart();
+  delivered[0] = node(1).sent.size();
+  node(2).step(PeerDown{1});
+  node(3).step(PeerDown{1});
+  node(1).held = nullptr;
+  connect(1, 3);
+  exchange();
+  node(3).step(Promote{77, false});
+  exchange([&] { return status(node(3)).role == Role::primary; });
+  up[{1, 3}] = false;  // what replica 1 has is not heard of yet
+  connect(2, 3);
+  exchange();
+  ASSERT_EQ(status(node(3)).peers[1].connection, ConnectionState::Connected);
+  ASSERT_EQ(status(node(3)).commit, before);
+  disconnect(1, 3);
+  connect(1, 3);
+  exchange();
+  ASSERT_GT(status(node(3)).commit, before);
+  expect_equal();
+}
+
+// Replica 2 came back while the tail was moving over the record it stands at. Then the device fails, and a record that was being
+// read for it is not there any more.
+TEST_F(BitmapTest, ARecordThatWasReadMayHaveLeftTheLogOfAFailedDevice) {
+  make_promoted(1, 2, OnPeerLoss::go_on);
+  fill(1, 0, 10, 1);
+  disconnect(1, 2);
+  exchange();
+  node(1).held = [](Disk kind) { return kind == Disk::home_sync; };
+  for (int round = 0; round < 100 && status(node(1)).journal_used < status(node(1)).journal_size / 2; ++round)
+    fill(1, 400, 450, 10 + round);
+  node(1).held = [](Disk kind) { return kind == Disk::superblock || kind == Disk::journal_read; };
+  checkpoint(1);
+  ASSERT_GT(node(1).pending(Disk::superblock), 0u);
+  connect(1, 2);
+  exchange();
+  ASSERT_EQ(node(1).pending(Disk::journal_read), 1u);
+  node(1).fault = [](Disk kind) { return kind == Disk::journal_write ? EIO : 0; };
+  write_flush(1, 1);
+  exchange();
+  ASSERT_TRUE(status(node(1)).failed);
+  node(1).held = [](Disk kind) { return kind == Disk::journal_read; };
+  exchange();
+  node(1).held = nullptr;
+  exchange();
+  EXPECT_EQ(node(1).pending(Disk::journal_read), 0u);
+}
+
 // Put back from an old copy, a replica lacks more than the bitmap tells, which begins where that replica was seen last.
 TEST_F(BitmapTest, AReplicaFromAnOldCopyGetsEverything) {
   leave_behind(2);

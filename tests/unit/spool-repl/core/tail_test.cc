@@ -51,14 +51,42 @@ TEST_F(TailTest, AnEpochThatWasKnownAtThePromotionIsNoSplitBrain) {
   }
 }
 
+// Force breaks the chain also on the side of the tail: what it went on from may not be what the other one had.
+TEST_F(TailTest, ATailThatBeganByForceIsASplitBrain) {
+  make_promoted(2, 2);
+  write_flush(2, 0);
+  exchange();
+  LogMark common;
+  for (const PeerMessage& m : node(1).sent)
+    if (auto* ack = std::get_if<Ack>(&m)) common = ack->durable;
+  disconnect(1, 2);
+  ASSERT_TRUE(promote(1, true)->ok);
+  ASSERT_EQ(status(node(1)).in_sync, set_of(1));
+  node(1).restart();
+  Lsn last = status(node(1)).last;
+  ASSERT_GT(last, common.lsn);
+  Epoch newer{status(node(1)).epoch.counter + 5, Uuid::generate(node(1).random)};
+  node(1).step(PeerUp{2});
+  node(1).input(2, MatchRequest{newer});
+  node(1).input(2, Begin{newer, common, false, 1, true, 0, {}});
+  while (node(1).complete_one()) {}
+  EXPECT_TRUE(status(node(1)).peers[0].split_brain);
+  EXPECT_NE(status(node(1)).peers[0].why.find("went on here without replica 2"), std::string::npos) << status(node(1)).peers[0].why;
+  EXPECT_EQ(status(node(1)).last, last);
+  EXPECT_TRUE(node(1).archived.empty());
+}
+
 // Replica 1 took over two epochs that do not count it, and then meets a primary that has neither. Nobody was told anything because
-// replica 1 had it; and if somebody that counts was seen without it, and whole, nobody was told of it at all.
+// replica 1 had it; and if somebody that counts was seen without it, and whole, nobody was told of it at all. Where it has more
+// epochs behind the common record than the table holds, some may have counted it.
 TEST_F(TailTest, ATailThatAWitnessDidNotHaveIsNoSplitBrain) {
   struct Case {
     bool counted, by_force;
     ReplicaSet witnesses;
+    std::size_t promotions = 0;  // of replica 3, while it is alone
   };
-  for (Case c : {Case{false, false, set_of(2) | set_of(3)}, Case{true, false, set_of(2) | set_of(3)}, Case{false, true, set_of(2) | set_of(3)},
+  for (Case c : {Case{false, false, set_of(2) | set_of(3)}, Case{false, false, set_of(2) | set_of(3), superblock_epochs_max},
+                 Case{false, false, set_of(2) | set_of(3), superblock_epochs_max / 2}, Case{true, false, set_of(2) | set_of(3)}, Case{false, true, set_of(2) | set_of(3)},
                  Case{false, false, set_of(2)}, Case{false, false, 0}}) {
     make_promoted(3, 3, OnPeerLoss::go_on);
     write_flush(3, 0);
@@ -81,6 +109,12 @@ TEST_F(TailTest, ATailThatAWitnessDidNotHaveIsNoSplitBrain) {
     disconnect(2, 3);
     exchange();
     ASSERT_EQ(status(node(3)).in_sync, set_of(3));
+    for (std::size_t n = 0; n < c.promotions; ++n) {
+      node(3).held = nullptr;
+      node(3).step(Demote{77});
+      exchange();
+      ASSERT_TRUE(promote(3)->ok);
+    }
     node(1).held = [](Disk kind) { return kind == Disk::journal_write; };  // so that it does not become a member
     connect(1, 3);
     exchange();
@@ -95,7 +129,7 @@ TEST_F(TailTest, ATailThatAWitnessDidNotHaveIsNoSplitBrain) {
     node(1).input(2, MatchRequest{newer});
     node(1).input(2, Begin{newer, common, c.by_force, 2, false, c.witnesses, {}});
     while (node(1).complete_one()) {}
-    bool split = c.counted || c.by_force || !(c.witnesses & set_of(3));
+    bool split = c.counted || c.by_force || !(c.witnesses & set_of(3)) || c.promotions == superblock_epochs_max;
     EXPECT_EQ(status(node(1)).peers[0].split_brain, split) << status(node(1)).peers[0].why;
     EXPECT_EQ(status(node(1)).last, split ? last : common.lsn);
     EXPECT_EQ(node(1).archived.empty(), split);
