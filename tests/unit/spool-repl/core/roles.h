@@ -13,6 +13,7 @@ struct RolesTest : testing::Test {
   std::vector<std::unique_ptr<Shell>> nodes;
   std::map<std::pair<ReplicaId, ReplicaId>, bool> up;
   std::vector<std::size_t> delivered;
+  std::function<bool(ReplicaId to, const PeerMessage&)> lost;  // on the way, while the link stays up
   std::vector<std::byte> in = filled(block_size, 1);
 
   Shell& node(ReplicaId id) { return *nodes[id - 1]; }
@@ -61,6 +62,7 @@ struct RolesTest : testing::Test {
           std::size_t i = delivered[from - 1]++;
           ReplicaId to = node(from).sent_to[i];
           moved = true;
+          if (lost && lost(to, node(from).sent[i])) continue;
           if (up[{std::min(from, to), std::max(from, to)}]) node(to).input(from, node(from).sent[i]);
           if (until()) return;
         }
