@@ -133,9 +133,8 @@ void Core::Parts::step(const DiskDone& e) {
 
 void Core::Parts::step(const Promote& e) {
   if (auto* p = primary()) {
-    if (e.force) p->go_on_alone();
-    volume.out.commands.push_back({e.token, true, e.force ? "going on without the replicas that are away"
-                                                          : "already Primary"});
+    bool alone = e.force && p->go_on_alone();
+    volume.out.commands.push_back({e.token, true, alone ? "going on without the replicas that are away" : "already Primary"});
     return;
   }
   if (granted || demote_command) {

@@ -82,10 +82,12 @@ bool Primary::needs_us(const Peer& p) const {
   return (v_.epoch_at(v_.log.mark_before(p.durable_end).lsn).in_sync & set_of(v_.sb.replica)) != 0;
 }
 
-bool Primary::may_leave_out(const Peer& p) const {
-  if (v_.config.arbiter == Arbiter::external || forced_alone_) return true;
-  return v_.config.on_peer_loss == OnPeerLoss::go_on && needs_us(p);
+// Without a person's word.
+bool Primary::policy_leaves_out(const Peer& p) const {
+  return v_.config.arbiter == Arbiter::external || (v_.config.on_peer_loss == OnPeerLoss::go_on && needs_us(p));
 }
+
+bool Primary::may_leave_out(const Peer& p) const { return forced_alone_ || policy_leaves_out(p); }
 
 // One change at a time. A member that is away may be removed before the epoch that still counts it is durable
 // everywhere (everybody counted so far is waited for until the newest epoch is), one is added only after that.
@@ -98,16 +100,20 @@ void Primary::consider_change() {
   bool durable = durable_on(in_sync_) >= epoch_end_;
   if (durable) before_ = 0;
 
+  if (!suspended()) forced_alone_ = false;  // they are back: the next time is to be asked about anew
   ReplicaSet set = in_sync_;
+  bool by_force = false;
   for (const Peer& p : peers_) {
     bool away = p.connection == ConnectionState::Connecting || p.connection == ConnectionState::StandAlone;
     // One that is being filled anew holds nothing that counts, and it is here and knows that: no policy speaks for it.
     bool filled_now = p.connection == ConnectionState::Connected && p.filling();
-    if ((away && may_leave_out(p)) || filled_now) set &= ~set_of(p.config.id);
+    if (!(in_sync_ & set_of(p.config.id)) || !((away && may_leave_out(p)) || filled_now)) continue;
+    set &= ~set_of(p.config.id);
+    by_force = by_force || (away && !policy_leaves_out(p));
   }
   if (set != in_sync_ && static_cast<unsigned>(std::popcount(set)) >= v_.config.min_in_sync) {
     forced_alone_ = false;
-    return start_change(set);
+    return start_change(set, by_force);
   }
 
   if (!durable) return;
@@ -126,8 +132,8 @@ void Primary::consider_change() {
   }
 }
 
-void Primary::start_change(ReplicaSet set) {
-  EpochValue desired{{epoch_.counter + 1, Uuid::generate(v_.random)}, v_.sb.replica, set, Uuid::generate(v_.random)};
+void Primary::start_change(ReplicaSet set, bool by_force) {
+  EpochValue desired{{epoch_.counter + 1, Uuid::generate(v_.random)}, v_.sb.replica, set, Uuid::generate(v_.random), by_force};
   change_ = Change{desired, std::nullopt};
   if (v_.config.arbiter == Arbiter::manual) apply_change();
   else ask_arbiter();
@@ -171,10 +177,13 @@ void Primary::apply_change() {
                                 NoticeKind::member_removed, p.config.id, granted.epoch.counter});
     }
   }
-  begin_epoch(granted.epoch, granted.in_sync, epoch_after(epoch_));
+  begin_epoch(granted.epoch, granted.in_sync, epoch_after(epoch_) | (granted.by_force ? std::uint32_t{epoch_by_force} : 0));
 }
 
-void Primary::go_on_alone() { forced_alone_ = true; }
+bool Primary::go_on_alone() {
+  forced_alone_ = suspended();
+  return forced_alone_;
+}
 
 void Primary::demote() {
   demoting_ = true;

@@ -280,7 +280,6 @@ void Primary::handle(Peer& peer, const MatchState& m) {
   }
   peer.peer_commit = m.commit;
   peer.peer_last = m.last.lsn;
-  peer.peer_epoch = m.last_epoch;
   if (auto end = v_.log.find(m.last)) return begin(peer, *end);
   // Candidates are our own records at or after the oldest point that the peer can name.
   peer.low = std::max(v_.log.first(), v_.log.end_upto({m.tail.lsn.v == 0 ? 0 : m.tail.lsn.v - 1}));
@@ -315,12 +314,13 @@ void Primary::handle(Peer& peer, const ProbeReply& m) {
   probe_next(peer);
 }
 
-// Whether an epoch behind this point was promoted by force. Where the table does not reach back so far it may have been.
-bool Primary::forced_since(Lsn lsn) const {
-  const auto& epochs = v_.sb.epochs;
-  if (epochs.size() == superblock_epochs_max && epochs.front().start > lsn + 1) return true;
-  return std::any_of(epochs.begin(), epochs.end(),
-                     [&](const EpochEntry& e) { return e.start > lsn && (e.flags & epoch_by_force); });
+// The table, with an epoch that waits for room in the journal: whoever connects is to judge by that one too.
+std::vector<EpochEntry> Primary::epochs() const {
+  std::vector<EpochEntry> all = v_.sb.epochs;
+  if (epoch_logged_) return all;
+  if (all.size() == superblock_epochs_max) all.erase(all.begin());
+  all.push_back({epoch_, v_.log.last_mark().lsn + 1, v_.sb.replica, in_sync_, epoch_flags_});
+  return all;
 }
 
 // What a member has acknowledged. One that was created anew may have acknowledged whatever was in the log here at the promotion:
@@ -349,9 +349,7 @@ void Primary::begin(Peer& peer, RecordNo common_end) {
   // Until its first ack nothing is known to be durable there beyond what it acknowledged before.
   peer.durable_end = std::min(peer.durable_end, common_end);
   peer.received_end = peer.durable_end;
-  Successors s = successors_behind(from.lsn, v_.sb.epochs, peer.peer_epoch);
-  v_.out.sends.push_back(
-      Send{peer.config.id, Begin{peer.epoch, from, forced_since(from.lsn), s.first, s.heir, s.witnesses, held_by(peer)}});
+  v_.out.sends.push_back(Send{peer.config.id, Begin{peer.epoch, from, held_by(peer), epochs()}});
   v_.out.notices.push_back({false, fmt::format("peer {} is connected at {}", peer.config.id, from.lsn.v),
                             NoticeKind::connected, peer.config.id});
   const Link* link = v_.find_link(peer.config.id);

@@ -33,7 +33,7 @@ class Primary {
   void start(const Epoch& epoch, ReplicaSet in_sync, std::optional<EpochValue> value, std::uint32_t flags);
   void on_arbiter(const ArbiterAnswer& answer);
   // Go on without the members that are away (manual arbiter, forced by the administrator).
-  void go_on_alone();
+  bool go_on_alone();  // false: no replica that is needed is away
   void refuse_other(ReplicaId id, std::string reason, bool split_brain);  // another primary
   void demote();                // no request comes any more
   bool may_step_down() const;   // demoted or lost, and nothing is under way
@@ -113,7 +113,6 @@ class Primary {
     LogMark probe_mark;
     bool low_known = false;
     Lsn peer_commit, peer_last;
-    Epoch peer_epoch;  // newest in its log
     LogMark commit_sent;
     std::string why;
   };
@@ -166,11 +165,12 @@ class Primary {
   // membership.cc
   static constexpr Duration suspension_news_after = std::chrono::milliseconds(500);
   bool needs_us(const Peer& peer) const;
+  bool policy_leaves_out(const Peer& peer) const;
   bool may_leave_out(const Peer& peer) const;
   bool required(ReplicaId id) const;
   RecordNo durable_on(ReplicaSet set) const;  // one past the last record that is durable on all of them
   void consider_change();
-  void start_change(ReplicaSet set);
+  void start_change(ReplicaSet set, bool by_force = false);
   void ask_arbiter();
   void apply_change();
   void vote_out_stuck();
@@ -181,7 +181,7 @@ class Primary {
 
   // primary.cc: log, peers, acknowledgements
   void begin_epoch(const Epoch& epoch, ReplicaSet in_sync, std::uint32_t flags);
-  bool forced_since(Lsn lsn) const;
+  std::vector<EpochEntry> epochs() const;
   Lsn held_by(const Peer& peer) const;
   void log_epoch();
   void maybe_seal();

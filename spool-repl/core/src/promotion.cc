@@ -58,9 +58,11 @@ std::string Promotion::obstacle() const {
       return fmt::format("replica {} holds acknowledged writes up to {}, this one only up to {}: promote that one, or let "
                          "this one catch up", l.config.id, l.state->commit.v, v_.log.last_mark().lsn.v);
   if (v_.config.arbiter == Arbiter::external) return "";
+  // One that never held anything, and would be on its own: those that it follows may hold the volume.
+  bool stranger = newest.epoch.counter == 0 && newest.in_sync == set_of(self);
   std::string away;
   for (const Link& l : v_.links)
-    if ((newest.in_sync & set_of(l.config.id)) && !l.state) away += fmt::format("{}{}", away.empty() ? "" : ", ", l.config.id);
+    if ((stranger || (newest.in_sync & set_of(l.config.id))) && !l.state) away += fmt::format("{}{}", away.empty() ? "" : ", ", l.config.id);
   if (!away.empty())
     return fmt::format("not reachable, and maybe Primary: replica {}. Connect it, or make sure that it is down and use "
                        "--force", away);
@@ -123,9 +125,10 @@ void Promotion::give_up(const std::string& why) {
 
 void Promotion::handle(ReplicaId from, const Claim& claim, bool follows) {
   std::string why;
+  bool gives_way = phase_ == Phase::idle || (phase_ == Phase::swapping && in_doubt_);
   if (follows) why = "it follows another primary";
-  else if (phase_ == Phase::swapping) why = fmt::format("replica {} is asking the arbiter itself", v_.sb.replica);
-  else if (phase_ != Phase::idle && v_.sb.replica < from) why = fmt::format("replica {} is being promoted itself", v_.sb.replica);
+  else if (phase_ == Phase::swapping && !gives_way) why = fmt::format("replica {} is asking the arbiter itself", v_.sb.replica);
+  else if (!gives_way && v_.sb.replica < from) why = fmt::format("replica {} is being promoted itself", v_.sb.replica);
   else if (promised_to_ != 0 && promised_to_ != from && v_.now < promised_until_)
     why = fmt::format("it has promised itself to replica {}", promised_to_);
   if (why.empty()) {
@@ -189,6 +192,7 @@ void Promotion::on_arbiter(const ArbiterAnswer& answer) {
     std::uint64_t counter = std::max(next_counter(), current_ ? current_->epoch.counter + 1 : 1);
     desired_ = EpochValue{{counter, Uuid::generate(v_.random)}, v_.sb.replica, set, Uuid::generate(v_.random), forced()};
     phase_ = Phase::swapping;
+    in_doubt_ = false;
     return ask_arbiter(false);
   }
   if (phase_ != Phase::swapping) return;
@@ -196,6 +200,7 @@ void Promotion::on_arbiter(const ArbiterAnswer& answer) {
   if (ours) return grant(desired_->epoch, desired_->in_sync);
   // An unknown outcome may still turn out as granted: only the arbiter's value ends the doubt.
   if (answer.outcome == Outcome::unknown || answer.current == current_) {
+    in_doubt_ = true;  // for as long as it takes: whoever gets an answer is not held up
     ask_again_ = v_.now + v_.config.arbiter_retry;
     return;
   }
@@ -210,7 +215,11 @@ std::string Promotion::objection(ReplicaSet set) const {
   if (!(set & set_of(self)))
     return fmt::format("replica {} is not in the in-sync set ({}) of epoch {}, says the arbiter: let it catch up, or use --force "
                        "and lose what it lacks", self, set_text(set), counter);
+  // One that never held anything, and would be on its own, may follow others which hold the volume.
+  bool stranger = !current_ && newest_known().epoch.counter == 0 && set == set_of(self);
   ReplicaSet away = set & ~set_of(self), filled = away;
+  if (stranger)
+    for (const Link& l : v_.links) away |= set_of(l.config.id);
   for (const Link& l : v_.links) {
     if (!l.state) continue;
     away &= ~set_of(l.config.id);
@@ -255,7 +264,7 @@ std::uint32_t Promotion::flags_after(const EpochEntry& newest) const {
   bool logged = newest.epoch == v_.recorded().epoch;
   std::uint32_t after = logged ? epoch_after(newest.epoch) : newest.flags & ~std::uint32_t{epoch_witnessed};
   bool by_force = v_.config.arbiter == Arbiter::external ? desired_->by_force : force_;
-  if (by_force) return after | epoch_by_force;
+  if (by_force) return after | epoch_by_force | (v_.whole() ? 0 : std::uint32_t{epoch_lossy});
   return after | (witnessed(newest.in_sync) ? std::uint32_t{epoch_witnessed} : 0);
 }
 

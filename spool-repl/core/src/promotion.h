@@ -69,6 +69,7 @@ class Promotion {
   std::uint64_t arbiter_token_ = 0;
   std::optional<EpochValue> current_, desired_;
   std::optional<Instant> ask_again_;
+  bool in_doubt_ = false;  // swapping, and an answer was not to be had
   std::optional<Granted> granted_;
   std::string why_not_;
   // What this node has granted to another one: it does not claim, or grant anew, while that one is here.

@@ -24,7 +24,7 @@ constexpr Duration decline_pause = std::chrono::milliseconds(2);
 // A replica into which a resync was not finished says what it was before. That counts unless force has broken the chain
 // since: what it has been sent meanwhile may then not be in the history here.
 bool Primary::vouches(const NodeState& s) const {
-  return s.base != base_unknown && !forced_since(s.base) &&
+  return s.base != base_unknown && !successors_behind(s.base, epochs(), {}).by_force &&
          history_holds(v_.sb.epochs, v_.log.last_mark().lsn, s.base_epoch, s.base);
 }
 
@@ -52,7 +52,7 @@ void Primary::begin_resync(Peer& peer) {
   peer.sync_compare = unfinished;
   SyncBegin m{peer.epoch, v_.log.mark_before(peer.sync_hold), v_.log.epoch_before(peer.sync_hold), !reaches, {}, {}, {}};
   if (reaches) m.since_epoch = v_.find_dirty(peer.config.id)->slot().since_epoch, m.since = v_.find_dirty(peer.config.id)->slot().since;
-  m.epochs = v_.sb.epochs;
+  m.epochs = epochs();
   v_.out.notices.push_back({false, fmt::format("replica {} needs a {} resync", peer.config.id, reaches ? "bitmap" : "full"),
                             NoticeKind::other, peer.config.id});
   v_.out.sends.push_back(Send{peer.config.id, std::move(m)});

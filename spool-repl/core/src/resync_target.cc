@@ -20,7 +20,8 @@ constexpr std::size_t checks_max = 64;  // that a source has under way: fewer
 
 // What must not be thrown away: anything that may have been acknowledged without the source.
 std::string Secondary::objection(const SyncBegin& m) const {
-  if (v_.inconsistent) return "";  // nothing here means anything
+  if (!v_.kept_by(m.epochs)) return lost_here();
+  if (v_.inconsistent && !v_.damaged()) return "";  // nothing here means anything
   Lsn last = v_.log.last_mark().lsn;
   if (last.v == 0 || v_.sb.epochs.empty()) return "";
   Lsn common = common_history(v_.sb.epochs, last, m.epochs, m.from.lsn);

@@ -123,25 +123,30 @@ void Secondary::answer_match() {
 // What lies beyond the common record may go only if nobody can rely on it: not while it is known to be committed, and
 // not where the newest epoch here does without that primary. Where it counts that primary, everything acknowledged up to
 // its beginning was on that primary's disk when it began (that is what joining means), and everything since needed it.
+std::string Secondary::lost_here() const {
+  return fmt::format("split brain: epoch {} went on here before the journal was damaged, LSN {} was committed, and replica {} does not have "
+                     "that", v_.sb.inconsistent_source.counter, v_.sb.inconsistent_until.v, primary_);
+}
+
 std::string Secondary::split_brain(Lsn common, const Successors& there) const {
   if (common < v_.commit_lsn())
     return fmt::format("split brain: {} is committed here, and the last record that both have is {}", v_.commit_lsn().v, common.v);
   Lsn last = v_.log.last_mark().lsn;
   if (last == common) return "";
   EpochEntry newest = v_.recorded();
-  if (newest.in_sync & set_of(primary_)) return "";
+  if ((newest.in_sync & set_of(primary_)) && !there.lossy) return "";
   // The epoch that came after the common record was written by somebody whom ours counts: that one held everything ours
   // acknowledged, and so does whoever came after it. Or it was granted in view of ours, to a member of the set that counted then
   // (`heir`): the log that shows this may have been cut. With an arbiter any granted epoch will do, since all are one chain,
   // also if a joining is in no log. Or what is here was lost by its writer before it was durable there, and somebody saw that.
-  // Force breaks the chain, on either side.
+  // Force breaks the chain, on either side. None of it holds for who was promoted in spite of a loss.
   bool forced_here = std::any_of(v_.sb.epochs.begin(), v_.sb.epochs.end(), [&](const EpochEntry& e) {
     return e.start > common && e.start <= last && (e.flags & epoch_by_force);
   });
   bool heir = there.heir || (there.first != 0 && (newest.in_sync & set_of(there.first)));
   bool granted = v_.config.arbiter == Arbiter::external && newest.epoch.counter < epoch_.counter;
   bool lost_there = v_.nobody_told_behind(common, there.witnesses);
-  if ((heir || granted || lost_there) && !there.by_force && !forced_here) return "";
+  if ((heir || granted || lost_there) && !there.by_force && !forced_here && !there.lossy) return "";
   return fmt::format("split brain: epoch {} went on here without replica {}, and the last record that both have is {}",
                      newest.epoch.counter, primary_, common.v);
 }
@@ -161,7 +166,10 @@ void Secondary::handle(const Begin& m) {
     return refuse(fmt::format("it is at epoch {}, and epoch {} has been here already", m.epoch.counter, seen.counter));
   auto common = v_.log.find(m.from);
   if (!common) return refuse(fmt::format("it wants to go on from {}, which is not in the log here", m.from.lsn.v));
-  if (std::string why = split_brain(m.from.lsn, {m.by_force, m.successor, m.heir, m.witnesses}); !why.empty()) return refuse(std::move(why));
+  common_ = std::max(common_, m.from.lsn);
+  if (!v_.kept_by(m.epochs)) return refuse(lost_here());
+  Successors there = successors_behind(m.from.lsn, m.epochs, seen);
+  if (std::string why = split_brain(m.from.lsn, there); !why.empty()) return refuse(std::move(why));
   begun_ = true;
   cut_to_ = m.from;
   bool lost = m.holds > m.from.lsn;

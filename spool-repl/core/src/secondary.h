@@ -43,6 +43,7 @@ class Secondary {
   void match(ReplicaId id, const MatchRequest& message);
   void answer_match();
   void forget_primary();
+  std::string lost_here() const;
   std::string split_brain(Lsn common, const Successors& there) const;
   void handle(const Probe& message);
   void handle(const Begin& message);

@@ -179,8 +179,20 @@ bool Volume::nobody_told_behind(Lsn lsn, ReplicaSet witnesses) const {
   return true;
 }
 
+// What was acknowledged in the epoch of the newest record that was here, its successor has, unless force stood in for that.
+bool Volume::kept_by(std::span<const EpochEntry> epochs) const {
+  if (!damaged()) return true;
+  auto is_ours = [&](const EpochEntry& e) { return e.epoch == sb.inconsistent_source; };
+  auto ours = std::find_if(epochs.begin(), epochs.end(), is_ours);
+  if (ours == epochs.end()) return false;
+  auto next = ours + 1;
+  if (next == epochs.end()) return true;
+  if (next->start <= sb.inconsistent_until || (next->flags & (epoch_by_force | epoch_lossy))) return false;
+  return config.arbiter == Arbiter::external || (ours->in_sync & set_of(next->writer)) || comes_after(next->flags, ours->epoch);
+}
+
 std::uint64_t Volume::newest_epoch() const {
-  std::uint64_t newest = log.epoch_before(log.end()).counter;
+  std::uint64_t newest = std::max(log.epoch_before(log.end()).counter, damaged() ? sb.inconsistent_source.counter : 0);
   for (const EpochEntry& e : sb.epochs) newest = std::max(newest, e.epoch.counter);
   for (const Link& l : links)
     if (l.state) newest = std::max(newest, l.state->newest_epoch);
@@ -356,6 +368,7 @@ void Volume::fail_device(std::string reason) {
 
 Successors successors_behind(Lsn lsn, std::span<const EpochEntry> epochs, const Epoch& other) {
   Successors out;
+  out.by_force = epochs.size() == superblock_epochs_max && epochs.front().start > lsn + 1;
   for (const EpochEntry& e : epochs) {
     if (e.start <= lsn) continue;
     if (out.first == 0) {
@@ -363,6 +376,7 @@ Successors successors_behind(Lsn lsn, std::span<const EpochEntry> epochs, const 
       out.witnesses = e.flags & epoch_witnessed ? e.in_sync : 0;
     }
     out.by_force = out.by_force || (e.flags & epoch_by_force);
+    out.lossy = out.lossy || (e.flags & epoch_lossy);
     out.heir = out.heir || comes_after(e.flags, other);
   }
   return out;

@@ -66,6 +66,8 @@ class Volume {
   // Whether no record behind this point was acknowledged to anybody: none of their epochs counts this replica, and each counts one of
   // these witnesses, who did not have it. Where the table does not reach back so far it may have been.
   bool nobody_told_behind(Lsn lsn, ReplicaSet witnesses) const;
+  // Where the journal here was damaged: whether whoever has this table has everything that may have been acknowledged here before.
+  bool kept_by(std::span<const EpochEntry> epochs) const;
   std::uint64_t newest_epoch() const;  // highest counter that this node has heard of
   void note_epoch(const EpochChange& change, Lsn start);
   DirtyMap* find_dirty(ReplicaId id);
@@ -120,11 +122,14 @@ class Volume {
   void start_superblock_write();
 };
 
-// What a history holds behind a record that another one has too, which ends in the epoch `other`; as in Begin.
+// What a history holds behind a record that another one has too, which ends in the epoch `other`.
 struct Successors {
-  bool by_force = false;
-  ReplicaId first = 0;  // writer of the first epoch; 0: there is none
-  bool heir = false;
+  bool by_force = false;    // some epoch was promoted by force, or may have been: the table does not reach back so far
+  bool lossy = false;       // some epoch is flagged so
+  ReplicaId first = 0;      // writer of the first epoch; 0: there is none
+  bool heir = false;        // some epoch was granted after `other`
+  // Who was connected, and had lost nothing, when the first one began: what none of them had then was acknowledged by nobody that
+  // counts one of them.
   ReplicaSet witnesses = 0;
 };
 Successors successors_behind(Lsn lsn, std::span<const EpochEntry> epochs, const Epoch& other);

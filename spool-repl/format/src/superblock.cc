@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint64_t superblock_magic = 0x314b4c4253544c54;  // "TLTSBLK1"
 constexpr std::uint64_t label_magic = 0x314c42414c544c54;       // "TLTLABL1"
-constexpr std::uint32_t superblock_version = 2;
+constexpr std::uint32_t superblock_version = 3;
 constexpr std::uint32_t label_version = 1;
 constexpr std::uint64_t features_known = 0;
 

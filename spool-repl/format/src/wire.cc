@@ -37,11 +37,8 @@ struct Encoder {
   void operator()(const Begin& m) {
     (*this)(m.epoch);
     (*this)(m.from);
-    w.put(std::uint8_t{m.by_force});
-    w.put(m.successor);
-    w.put(std::uint8_t{m.heir});
-    w.put(m.witnesses);
     w.put(m.holds.v);
+    put_epochs(m.epochs);
   }
   void operator()(const RecordMessage& m) {
     (*this)(m.epoch);
@@ -86,8 +83,11 @@ struct Encoder {
     w.put(std::uint8_t{m.whole});
     (*this)(m.since_epoch);
     (*this)(m.since);
-    w.put(static_cast<std::uint32_t>(m.epochs.size()));
-    for (const EpochEntry& e : m.epochs) (*this)(e);
+    put_epochs(m.epochs);
+  }
+  void put_epochs(const std::vector<EpochEntry>& epochs) {
+    w.put(static_cast<std::uint32_t>(epochs.size()));
+    for (const EpochEntry& e : epochs) (*this)(e);
   }
   void operator()(const SyncReady& m) {
     (*this)(m.epoch);
@@ -197,11 +197,8 @@ struct Decoder {
         Begin m;
         m.epoch = epoch();
         m.from = mark();
-        m.by_force = r.get<std::uint8_t>() != 0;
-        m.successor = r.get<ReplicaId>();
-        m.heir = r.get<std::uint8_t>() != 0;
-        m.witnesses = r.get<ReplicaSet>();
         m.holds = lsn();
+        TL_TRY(get_epochs(m.epochs));
         return m;
       }
       case 5: return record();
@@ -312,10 +309,15 @@ struct Decoder {
     m.whole = r.get<std::uint8_t>() != 0;
     m.since_epoch = epoch();
     m.since = mark();
-    auto count = r.get<std::uint32_t>();
-    if (count > superblock_epochs_max) return fail(Errc::corrupt, "resync with {} epochs", count);
-    for (std::uint32_t i = 0; i < count; ++i) m.epochs.push_back(entry());
+    TL_TRY(get_epochs(m.epochs));
     return m;
+  }
+
+  Status get_epochs(std::vector<EpochEntry>& epochs) {
+    auto count = r.get<std::uint32_t>();
+    if (count > superblock_epochs_max) return fail(Errc::corrupt, "a table of {} epochs", count);
+    for (std::uint32_t i = 0; i < count; ++i) epochs.push_back(entry());
+    return {};
   }
 
   // Extents in ascending order and disjoint, and exactly their payload; core/ checks them against the volume's end.

@@ -85,7 +85,26 @@ class Scanner {
 
   struct Claims {
     Lsn upto, commit;
+    Epoch epoch;
   };
+  static void note(Epoch& newest, const Epoch& found) {
+    if (found.counter > newest.counter) newest = found;
+  }
+  // Of the record that this frame belongs to, unless it was cut off.
+  Epoch epoch_of(std::uint64_t at, const FrameHeader& frame) {
+    if (at + frame_header_bytes + frame.meta_bytes > sb_.ring_bytes) return {};
+    auto bytes = reader_.read(at, frame_header_bytes + frame.meta_bytes);
+    if (!bytes) return {};
+    auto body = decode_body_meta(bytes->subspan(frame_header_bytes), sb_.volume, sb_.volume_blocks);
+    return body && !is_cut_off(sb_, frame, *body) ? body->header.epoch : Epoch{};
+  }
+  Epoch newest_logged(Lsn upto) const {
+    Epoch newest = scan_.log.records.empty() ? sb_.tail_epoch : scan_.log.records.back().body.header.epoch;
+    for (const EpochEntry& e : sb_.epochs)
+      if (e.start <= upto) note(newest, e.epoch);
+    return newest;
+  }
+
   // Frames of this lap in blocks that are no record's of the chain.
   void look_at(JournalPos from, JournalPos to, Claims& claims) {
     for (std::uint64_t p = from.v; p < to.v; p += block_size) {
@@ -101,23 +120,25 @@ class Scanner {
       if (frame->incarnation < sb_.cut_incarnation) upto = std::min(upto, sb_.cut_lsn);
       claims.upto = std::max(claims.upto, upto);
       claims.commit = std::max(claims.commit, std::min(upto, frame->commit_lsn));
+      note(claims.epoch, epoch_of(p % sb_.ring_bytes, *frame));
       scan_.leftover.push_back(sb_.ring_offset + p % sb_.ring_bytes);
       scan_.torn_frames++;
     }
   }
 
   void judge_hole() {
-    Claims claims{scan_.log.commit, scan_.log.commit};
+    Claims claims{scan_.log.commit, scan_.log.commit, {}};
     look_at(gap_.first, gap_.second, claims);
     look_at(pos_, {sb_.tail_pos.v + sb_.ring_bytes}, claims);
-    auto [upto, commit] = claims;
+    auto [upto, commit, epoch] = claims;
+    note(epoch, newest_logged(upto));
     std::uint64_t offset = sb_.ring_offset + pos_.v % sb_.ring_bytes;
     if (upto > last_.lsn)
-      scan_.damage = Damage{last_.lsn, upto, commit, pos_, offset,
+      scan_.damage = Damage{last_.lsn, upto, commit, pos_, offset, epoch,
                             fmt::format("the journal is damaged after LSN {} (offset {}), and everything up to LSN {} was "
                                         "durable once", last_.lsn.v, offset, upto.v)};
     else if (unreadable_)
-      scan_.damage = Damage{last_.lsn, last_.lsn + 1, commit, pos_, offset,
+      scan_.damage = Damage{last_.lsn, last_.lsn + 1, commit, pos_, offset, epoch,
                             fmt::format("the journal cannot be read after LSN {} (offset {}): {}", last_.lsn.v, offset,
                                         *unreadable_)};
     scan_.log.commit = std::min(scan_.log.commit, last_.lsn);
@@ -253,7 +274,10 @@ void make_inconsistent(const Scan& scan, RecoveredLog& log) {
   for (const StoredRecord& r : log.records)
     if (r.body.mark().lsn <= log.commit) at_commit = r.body.header.epoch;
   Lsn before = sb.inconsistent_until;  // of earlier damage, or of a replica that was created anew
-  sb.inconsistent_source = {std::max<std::uint64_t>(at_commit.counter, 1), at_commit.id.is_nil() ? sb.volume : at_commit.id};
+  Epoch newest = scan.damage->epoch;
+  const Epoch& earlier = sb.inconsistent_source.id.is_nil() ? sb.inconsistent_base_epoch : sb.inconsistent_source;
+  if (earlier.counter > newest.counter) newest = earlier;
+  sb.inconsistent_source = {std::max<std::uint64_t>(newest.counter, 1), newest.id.is_nil() ? sb.volume : newest.id};
   sb.inconsistent_until = std::max(before, scan.damage->commit);
   sb.inconsistent_base_epoch = at_commit;
   sb.inconsistent_base = log.commit;

@@ -107,6 +107,26 @@ TEST_F(ArbiterRolesTest, TheArbiterIsNotAskedBeforeEverythingUnderWayHasEnded) {
 
 // Granted by force, and dead before that was durable: the next promotion finds it in no log, so the arbiter's value tells. Once
 // the record is durable, the log does.
+// One that does not get an answer any more asks for as long as it takes, and holds up nobody who does.
+TEST_F(ArbiterRolesTest, WhoGetsNoAnswerGivesWay) {
+  make_promoted_with_arbiter();
+  node(1).step(Demote{4});
+  exchange();
+  node(1).step(Promote{5, false});
+  exchange();
+  answer(1, Outcome::granted, value);
+  ASSERT_FALSE(node(1).arbiter_requests.back().read);
+  for (ReplicaId id : {1, 2}) node(id).pass_time(std::chrono::seconds(25));  // replica 2 had promised itself
+  node(2).step(Promote{6, false});
+  exchange();
+  EXPECT_NE(node(2).commands.back().text.find("is asking the arbiter itself"), std::string::npos) << node(2).commands.back().text;
+  answer(1, Outcome::unknown);
+  CommandDone other = promote_with_arbiter(2);
+  EXPECT_TRUE(other.ok) << other.text;
+  EXPECT_NE(node(1).commands.back().text.find("replica 2 is being promoted"), std::string::npos) << node(1).commands.back().text;
+  EXPECT_EQ(status(node(1)).role, Role::secondary);
+}
+
 TEST_F(ArbiterRolesTest, ForceThatNoLogTellsOfIsInTheValue) {
   make_promoted_with_arbiter();
   EXPECT_FALSE(value->by_force);
@@ -130,7 +150,7 @@ TEST_F(ArbiterRolesTest, ForceThatNoLogTellsOfIsInTheValue) {
   exchange();
   bool told = std::any_of(node(2).sent.begin() + static_cast<std::ptrdiff_t>(before), node(2).sent.end(), [](const PeerMessage& m) {
     auto* begin = std::get_if<Begin>(&m);
-    return begin && begin->by_force;
+    return begin && std::any_of(begin->epochs.begin(), begin->epochs.end(), [](const EpochEntry& e) { return e.flags & epoch_by_force; });
   });
   EXPECT_TRUE(told);
 }

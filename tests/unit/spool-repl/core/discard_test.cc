@@ -86,6 +86,15 @@ struct DiscardTest : RolesTest {
     EXPECT_FALSE(split() || status(node(winner)).peers[0].split_brain);
   }
 
+  // Of the journal block with that content, or of one before it.
+  void rot_loser(int value, std::size_t blocks_before) {
+    std::vector<std::byte>& journal = node(loser).journal;
+    std::vector<std::byte> block = filled(block_size, value);
+    auto found = std::search(journal.begin(), journal.end(), block.begin(), block.end());
+    ASSERT_NE(found, journal.end());
+    *(found - static_cast<std::ptrdiff_t>(blocks_before * block_size) + 100) ^= std::byte{1};
+  }
+
   Lsn last;
 };
 
@@ -247,6 +256,34 @@ TEST_F(DiscardTest, APartingThatNoJournalReachesBackToIsFoundAllTheSame) {
   meet_again();
   expect_answer(true, "");
   expect_filled();
+}
+
+// What was acknowledged here alone stays, whichever of its records has rotted, and whether the winner would send records or everything.
+TEST_F(DiscardTest, ASplitBrainIsKeptThroughADamagedJournal) {
+  for (std::size_t first_record : {0, 1})
+    for (bool far_apart : {false, true}) {
+      part();
+      write_alone(loser, 10, 0xaa);
+      if (far_apart)
+        for (int round = 0; round < 12; ++round) fill(winner, 400, 450, 10 + round), node(winner).step(CheckpointNow{}), exchange();
+      ASSERT_NO_FATAL_FAILURE(rot_loser(0x88, 2 * first_record));
+      restart_loser();
+      ASSERT_TRUE(status(node(loser)).inconsistent);
+      last = status(node(loser)).last;
+      std::vector<std::byte> data = node(loser).data;
+      meet();
+      EXPECT_TRUE(split());
+      EXPECT_NE(status(node(loser)).peers[0].why.find("before the journal was damaged"), std::string::npos)
+          << status(node(loser)).peers[0].why;
+      EXPECT_EQ(status(node(loser)).last, last);
+      EXPECT_EQ(node(loser).data, data);
+      EXPECT_TRUE(node(loser).archived.empty());
+      node(loser).commands.clear();
+      discard();
+      meet_again();
+      expect_answer(true, "replica 2 fills it");
+      expect_filled();
+    }
 }
 
 // Created anew and promoted by force: it has the winner's number and nothing of what both had.

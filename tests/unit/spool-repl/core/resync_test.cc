@@ -178,7 +178,7 @@ TEST_F(ResyncTest, ALaterPromotionEndsWhatAReplicaThatWasMadeAnewLacked) {
   node(2).step(PeerUp{1});
   Epoch first{1, Uuid::generate(node(2).random)};
   node(2).input(1, MatchRequest{first});
-  node(2).input(1, Begin{first, {Lsn{0}, genesis_hash(Shell::volume(), 1024)}, false, 0, false, 0, Lsn{100}});
+  node(2).input(1, Begin{first, {Lsn{0}, genesis_hash(Shell::volume(), 1024)}, Lsn{100}, {}});
   while (node(2).complete_one()) {}
   node(2).step(PeerDown{1});
   expect_not_promoted(2, "up to LSN 100");
@@ -380,7 +380,7 @@ TEST_F(BitmapTest, ANewPrimaryThatBeginsDuringTheArchiveIsFollowed) {
   newer.counter++;
   node(2).input(3, MatchRequest{newer});
   auto& state = std::get<MatchState>(node(2).sent.back());
-  node(2).input(3, Begin{newer, state.last, false, 3, false, 0, {}});
+  node(2).input(3, Begin{newer, state.last, {}, {}});
   node(2).held = nullptr;
   while (node(2).complete_one()) {}
   EXPECT_EQ(status(node(2)).peers[1].connection, ConnectionState::Connected);

@@ -214,6 +214,48 @@ TEST_F(RolesTest, ASuspensionEndsInErrorsWhereThatIsWanted) {
   EXPECT_TRUE(status(node(1)).failed);
 }
 
+// An administrator's word is for the loss that they see, and not for the next one; and it is in the log.
+TEST_F(RolesTest, ForceOnAPrimaryIsForThisSuspensionOnly) {
+  make_promoted(1, 2);
+  node(1).step(Promote{5, true});
+  exchange();
+  EXPECT_EQ(node(1).commands.back().text, "already Primary");
+  disconnect(1, 2);
+  auto waiting = node(1).submit(ClientOp::write, 0, block_size, in.data());
+  exchange();
+  EXPECT_FALSE(node(1).done.contains(waiting));
+  EXPECT_TRUE(status(node(1)).suspended);
+  node(1).step(Promote{6, true});
+  exchange();
+  EXPECT_TRUE(node(1).done.contains(waiting));
+  node(1).step(PeerUp{2});
+  auto& told = std::get<NodeState>(*(node(1).sent.rbegin() + 1));
+  EXPECT_EQ(told.epoch.in_sync, set_of(1));
+  EXPECT_TRUE(told.epoch.flags & epoch_by_force);
+}
+
+// Its configuration alone makes it no member of anything: the replicas that it follows may hold the volume.
+TEST_F(RolesTest, AnEmptyReplicaThatOnlyFollowsIsNotPromotedAlone) {
+  for (Arbiter arbiter : {Arbiter::manual, Arbiter::external}) {
+    make(2, arbiter);
+    Config c = config_of(2, 2);
+    c.arbiter = arbiter;
+    c.peers[0].protocol = Protocol::A;
+    nodes[1] = std::make_unique<Shell>(ShellOptions{.replica = 2, .config = c, .seed = 7});
+    node(2).step(Promote{5, false});
+    if (arbiter == Arbiter::external) answer(2, Outcome::granted);  // no value yet
+    exchange();
+    ASSERT_FALSE(node(2).commands.empty());
+    EXPECT_FALSE(node(2).commands.back().ok);
+    EXPECT_NE(node(2).commands.back().text.find("replica 1"), std::string::npos) << node(2).commands.back().text;
+    EXPECT_EQ(status(node(2)).role, Role::secondary);
+    if (arbiter == Arbiter::external) continue;
+    connect(1, 2);
+    exchange();
+    EXPECT_TRUE(promote(2)->ok);
+  }
+}
+
 TEST_F(RolesTest, FewerThanMinInSyncAreNotEnough) {
   make(3, Arbiter::manual, OnPeerLoss::go_on, 2);
   connect_all();

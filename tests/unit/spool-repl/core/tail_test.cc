@@ -38,13 +38,15 @@ TEST_F(TailTest, AnEpochThatWasKnownAtThePromotionIsNoSplitBrain) {
     disconnect(1, 2);
     exchange();
     ASSERT_EQ(status(node(1)).in_sync, set_of(1));
+    Epoch own = status(node(1)).epoch;
     node(1).restart();
     Lsn alone = status(node(1)).last;
     ASSERT_GT(alone, common.lsn);
     Epoch newer{status(node(1)).epoch.counter + 5, Uuid::generate(node(1).random)};
     node(1).step(PeerUp{2});
     node(1).input(2, MatchRequest{newer});
-    node(1).input(2, Begin{newer, common, false, 2, heir, 0, {}});
+    std::uint32_t flags = heir ? epoch_after(own) : 0;
+    node(1).input(2, Begin{newer, common, {}, {{newer, common.lsn + 1, 2, set_of(2), flags}}});
     while (node(1).complete_one()) {}
     EXPECT_EQ(status(node(1)).peers[0].split_brain, !heir) << status(node(1)).peers[0].why;
     EXPECT_EQ(status(node(1)).last, heir ? common.lsn : alone);
@@ -62,13 +64,14 @@ TEST_F(TailTest, ATailThatBeganByForceIsASplitBrain) {
   disconnect(1, 2);
   ASSERT_TRUE(promote(1, true)->ok);
   ASSERT_EQ(status(node(1)).in_sync, set_of(1));
+  Epoch own = status(node(1)).epoch;
   node(1).restart();
   Lsn last = status(node(1)).last;
   ASSERT_GT(last, common.lsn);
   Epoch newer{status(node(1)).epoch.counter + 5, Uuid::generate(node(1).random)};
   node(1).step(PeerUp{2});
   node(1).input(2, MatchRequest{newer});
-  node(1).input(2, Begin{newer, common, false, 1, true, 0, {}});
+  node(1).input(2, Begin{newer, common, {}, {{newer, common.lsn + 1, 1, set_of(2), epoch_after(own)}}});
   while (node(1).complete_one()) {}
   EXPECT_TRUE(status(node(1)).peers[0].split_brain);
   EXPECT_NE(status(node(1)).peers[0].why.find("went on here without replica 2"), std::string::npos) << status(node(1)).peers[0].why;
@@ -127,7 +130,8 @@ TEST_F(TailTest, ATailThatAWitnessDidNotHaveIsNoSplitBrain) {
     Epoch newer{status(node(1)).epoch.counter + 5, Uuid::generate(node(1).random)};
     node(1).step(PeerUp{2});
     node(1).input(2, MatchRequest{newer});
-    node(1).input(2, Begin{newer, common, c.by_force, 2, false, c.witnesses, {}});
+    std::uint32_t flags = (c.by_force ? epoch_by_force : 0u) | (c.witnesses != 0 ? epoch_witnessed : 0u);
+    node(1).input(2, Begin{newer, common, {}, {{newer, common.lsn + 1, 2, c.witnesses != 0 ? c.witnesses : set_of(2), flags}}});
     while (node(1).complete_one()) {}
     bool split = c.counted || c.by_force || !(c.witnesses & set_of(3)) || c.promotions == superblock_epochs_max;
     EXPECT_EQ(status(node(1)).peers[0].split_brain, split) << status(node(1)).peers[0].why;
@@ -192,6 +196,39 @@ TEST_F(TailTest, ForceIsRememberedAlsoWhereItsRecordWasLost) {
     if (auto* state = std::get_if<NodeState>(&m); state && state->epoch.epoch.counter == 2) told.push_back(state->epoch);
   ASSERT_FALSE(told.empty());
   EXPECT_TRUE(told.front().flags & epoch_by_force);
+}
+
+// Replica 1 has acknowledged a record that has rotted there, and is promoted all the same. Replica 2, which it counts, has it, and has
+// not heard that it was committed.
+TEST_F(TailTest, WhatSomebodyPromotedInSpiteOfALossHasLostIsKept) {
+  make_promoted(1, 2);
+  write_flush(1, 0);
+  exchange();
+  lost = [](ReplicaId, const PeerMessage& m) { return std::holds_alternative<Commit>(m); };
+  fill(1, 1, 2, 0x77);
+  ASSERT_EQ(status(node(1)).commit, status(node(2)).last);
+  ASSERT_LT(status(node(2)).commit, status(node(2)).last);
+  up[{1, 2}] = false;
+  fill(1, 2, 3, 0x88);
+  lost = nullptr;
+  disconnect(1, 2);
+  std::vector<std::byte> block = filled(block_size, 0x77);
+  auto found = std::search(node(1).journal.begin(), node(1).journal.end(), block.begin(), block.end());
+  ASSERT_NE(found, node(1).journal.end());
+  *found ^= std::byte{1};
+  for (ReplicaId id : {1, 2}) node(id).restart(), delivered[id - 1] = node(id).sent.size();
+  ASSERT_TRUE(status(node(1)).inconsistent);
+  Lsn last = status(node(2)).last;
+  ASSERT_LT(status(node(2)).commit, last);
+  ASSERT_LT(status(node(1)).last, last);
+  node(1).step(Promote{9, true, true});
+  exchange();
+  ASSERT_TRUE(node(1).commands.back().ok) << node(1).commands.back().text;
+  connect(1, 2);
+  exchange();
+  EXPECT_TRUE(status(node(2)).peers[0].split_brain) << status(node(2)).peers[0].why;
+  EXPECT_EQ(status(node(2)).last, last);
+  EXPECT_TRUE(node(2).archived.empty());
 }
 
 TEST_F(TailTest, TwoHistoriesThatSomebodyReliesOnAreKept) {

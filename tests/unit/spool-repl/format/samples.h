@@ -119,7 +119,7 @@ inline std::vector<PeerMessage> messages() {
           MatchState{older_epoch, mark(10), mark(20), Lsn{15}},
           Probe{mark(17)},
           ProbeReply{mark(17), true},
-          Begin{epoch, mark(17), true, 2, true, 6, Lsn{12}},
+          Begin{epoch, mark(17), Lsn{12}, {{older_epoch, Lsn{3}, 1, 3}, {epoch, Lsn{18}, 2, 2, epoch_witnessed}}},
           RecordMessage{epoch, meta, payload},
           Ack{epoch, Lsn{44}, mark(43)},
           Commit{epoch, mark(43)},

@@ -57,8 +57,8 @@ TEST(SuperblockFormat, UnknownFeatureAndVersion) {
   EXPECT_EQ(out.error().code, Errc::invalid);
   EXPECT_NE(out.error().message.find("0x10"), std::string::npos) << out.error().message;
   Bytes newer = encoded(superblock());
-  store_le(newer.data() + 12, std::uint32_t{3});
-  EXPECT_NE(decode_superblock(resealed(newer)).error().message.find("version 3"), std::string::npos);
+  store_le(newer.data() + 12, std::uint32_t{4});
+  EXPECT_NE(decode_superblock(resealed(newer)).error().message.find("version 4"), std::string::npos);
 }
 
 TEST(SuperblockFormat, ImpossibleFields) {

@@ -43,9 +43,10 @@ struct Extent {
 enum EpochFlags : std::uint32_t {
   epoch_by_force = 1,  // an administrator's word stands in for the arbiter's: others may hold what this history lacks
   epoch_witnessed = 2,  // a promotion with every other member of its set connected, and none of them had lost anything
+  epoch_lossy = 4,  // its writer was promoted although something that it had acknowledged was known to be missing there
 };
 // The bits above: a mark of the epoch that this one was granted after, having everything that was acknowledged in it; 0: none.
-inline constexpr unsigned epoch_after_shift = 2;
+inline constexpr unsigned epoch_after_shift = 3;
 std::uint32_t epoch_after(const Epoch& before);               // as flags
 bool comes_after(std::uint32_t flags, const Epoch& before);
 

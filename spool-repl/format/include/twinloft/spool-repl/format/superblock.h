@@ -62,8 +62,10 @@ struct Superblock {
   std::uint64_t incarnation = 0;        // counts starts of the process and cuts of the log
   Lsn cut_lsn;                          // the last cut kept everything up to here ...
   std::uint64_t cut_incarnation = 0;    // ... and frames of earlier incarnations prove nothing beyond it
-  Epoch inconsistent_source;            // nil: consistent. Else a resync is under way from this epoch ...
-  Lsn inconsistent_until;               // ... and the data area means nothing before this LSN is reached; or see Volume::refill_until
+  // nil: consistent. Else a resync is under way from this epoch; or the journal was damaged, and this is the epoch of the newest
+  // record of which something was found.
+  Epoch inconsistent_source;
+  Lsn inconsistent_until;               // the data area means nothing before this LSN is reached; or see Volume::refill_until
   // Where that began, the data area was the history up to here. Since then blocks of the source's have come.
   // base_unknown: it was nothing that could be named.
   Epoch inconsistent_base_epoch;

@@ -14,7 +14,7 @@
 
 namespace twinloft::repl {
 
-inline constexpr std::uint16_t wire_version = 5;
+inline constexpr std::uint16_t wire_version = 6;
 inline constexpr std::uint32_t wire_header_bytes = 16;
 inline constexpr std::uint32_t wire_payload_max = body_meta_bytes_max + 4096 + record_payload_blocks_max * block_size;
 
@@ -44,13 +44,8 @@ struct ProbeReply {
 struct Begin {
   Epoch epoch;
   LogMark from;
-  bool by_force = false;  // some epoch of the primary's behind that record was, or may have been, promoted by force
-  ReplicaId successor = 0;  // who wrote the first epoch behind that record; 0: there is none
-  bool heir = false;        // some epoch behind that record was granted after the newest in the secondary's log
-  // Who was connected, and had lost nothing, when that first epoch began: what none of them had then was acknowledged by nobody
-  // that counts one of them.
-  ReplicaSet witnesses = 0;
-  Lsn holds{};              // what the secondary has acknowledged before, as a member; 0: nothing that counts
+  Lsn holds{};                       // what the secondary has acknowledged before, as a member; 0: nothing that counts
+  std::vector<EpochEntry> epochs{};  // the primary's table, oldest first: the secondary itself looks whether it may drop anything
   bool operator==(const Begin&) const = default;
 };
 // One body. On the wire: meta length, meta, payload.

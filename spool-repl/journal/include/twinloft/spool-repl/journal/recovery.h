@@ -23,6 +23,7 @@ struct Damage {
   Lsn commit;                // everything up to here was committed: it may be in the data area, whole or in part
   JournalPos end;            // of the record before it
   std::uint64_t offset = 0;  // bytes, on the journal device
+  Epoch epoch;               // of the newest record of which something was found, behind the damage too
   std::string text;          // for people
 };
 
