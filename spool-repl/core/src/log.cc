@@ -39,6 +39,11 @@ const LogRecord& Log::at(RecordNo no) const {
 
 void Log::set_durable(RecordNo no) {
   at(no).durable = true;
+  while (durable_end_ < std::min(end(), held_) && at(durable_end_).durable) ++durable_end_;
+}
+
+void Log::release_durable() {
+  held_ = UINT64_MAX;
   while (durable_end_ < end() && at(durable_end_).durable) ++durable_end_;
 }
 

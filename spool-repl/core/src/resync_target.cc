@@ -20,7 +20,7 @@ constexpr std::size_t checks_max = 64;  // that a source has under way: fewer
 
 // What must not be thrown away: anything that may have been acknowledged without the source.
 std::string Secondary::objection(const SyncBegin& m) const {
-  if (!v_.kept_by(m.epochs)) return lost_here();
+  if (!v_.kept_by(primary_, m.epoch, m.epochs)) return lost_here();
   if (v_.inconsistent && !v_.damaged()) return "";  // nothing here means anything
   Lsn last = v_.log.last_mark().lsn;
   if (last.v == 0 || v_.sb.epochs.empty()) return "";
@@ -137,6 +137,7 @@ void Secondary::reset() {
   v_.inconsistent = true;
   sb.inconsistent_source = reset_->epoch;
   sb.inconsistent_until = Lsn{UINT64_MAX};
+  sb.damaged_newest = {};
   sb.tail_pos = v_.log.tail_pos();
   sb.tail = reset_->from;
   sb.tail_epoch = reset_->from_epoch;
@@ -310,6 +311,7 @@ void Secondary::advance_sync() {
   v_.sb.inconsistent_until = {};
   v_.sb.inconsistent_base_epoch = {};
   v_.sb.inconsistent_base = {};
+  v_.sb.damaged_newest = {};
   sync_until_.reset();
   clearing_ = true;
   v_.write_superblock(Volume::for_consistent);

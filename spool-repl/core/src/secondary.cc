@@ -125,7 +125,7 @@ void Secondary::answer_match() {
 // its beginning was on that primary's disk when it began (that is what joining means), and everything since needed it.
 std::string Secondary::lost_here() const {
   return fmt::format("split brain: epoch {} went on here before the journal was damaged, LSN {} was committed, and replica {} does not have "
-                     "that", v_.sb.inconsistent_source.counter, v_.sb.inconsistent_until.v, primary_);
+                     "that", v_.sb.damaged_newest.epoch.counter, v_.sb.inconsistent_until.v, primary_);
 }
 
 std::string Secondary::split_brain(Lsn common, const Successors& there) const {
@@ -167,7 +167,7 @@ void Secondary::handle(const Begin& m) {
   auto common = v_.log.find(m.from);
   if (!common) return refuse(fmt::format("it wants to go on from {}, which is not in the log here", m.from.lsn.v));
   common_ = std::max(common_, m.from.lsn);
-  if (!v_.kept_by(m.epochs)) return refuse(lost_here());
+  if (!v_.kept_by(primary_, m.epoch, m.epochs)) return refuse(lost_here());
   Successors there = successors_behind(m.from.lsn, m.epochs, seen);
   if (std::string why = split_brain(m.from.lsn, there); !why.empty()) return refuse(std::move(why));
   begun_ = true;

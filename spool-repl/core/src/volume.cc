@@ -179,20 +179,28 @@ bool Volume::nobody_told_behind(Lsn lsn, ReplicaSet witnesses) const {
   return true;
 }
 
-// What was acknowledged in the epoch of the newest record that was here, its successor has, unless force stood in for that.
-bool Volume::kept_by(std::span<const EpochEntry> epochs) const {
+// What was committed here is in that history if it has the epoch of it for long enough, or the newest one that was here. What came
+// behind that here is judged as any tail is (Secondary::split_brain).
+bool Volume::kept_by(ReplicaId primary, const Epoch& epoch, std::span<const EpochEntry> epochs) const {
   if (!damaged()) return true;
-  auto is_ours = [&](const EpochEntry& e) { return e.epoch == sb.inconsistent_source; };
-  auto ours = std::find_if(epochs.begin(), epochs.end(), is_ours);
-  if (ours == epochs.end()) return false;
-  auto next = ours + 1;
-  if (next == epochs.end()) return true;
-  if (next->start <= sb.inconsistent_until || (next->flags & (epoch_by_force | epoch_lossy))) return false;
-  return config.arbiter == Arbiter::external || (ours->in_sync & set_of(next->writer)) || comes_after(next->flags, ours->epoch);
+  const EpochEntry& newest = sb.damaged_newest;
+  Lsn until = sb.inconsistent_until;
+  auto ours = std::find_if(epochs.begin(), epochs.end(), [&](const EpochEntry& e) { return e.epoch == newest.epoch; });
+  bool has_newest = ours != epochs.end();
+  bool to_the_end = has_newest && (ours + 1 == epochs.end() || (ours + 1)->start > until);
+  if (!to_the_end && !history_holds(epochs, Lsn{UINT64_MAX}, sb.inconsistent_source, until)) return false;
+  if (has_newest && ours + 1 == epochs.end()) return true;
+  EpochEntry left = has_newest ? *ours : newest;  // what the tail here ends in
+  Successors there = successors_behind(has_newest ? ours->start : until, epochs, left.epoch);
+  if (there.lossy || left.in_sync == 0) return false;
+  if (left.in_sync & set_of(primary)) return true;
+  if (there.by_force || (left.flags & epoch_by_force)) return false;
+  bool granted = config.arbiter == Arbiter::external && left.epoch.counter < epoch.counter;
+  return there.heir || granted || (there.first != 0 && (left.in_sync & set_of(there.first)));
 }
 
 std::uint64_t Volume::newest_epoch() const {
-  std::uint64_t newest = std::max(log.epoch_before(log.end()).counter, damaged() ? sb.inconsistent_source.counter : 0);
+  std::uint64_t newest = std::max(log.epoch_before(log.end()).counter, damaged() ? sb.damaged_newest.epoch.counter : 0);
   for (const EpochEntry& e : sb.epochs) newest = std::max(newest, e.epoch.counter);
   for (const Link& l : links)
     if (l.state) newest = std::max(newest, l.state->newest_epoch);
@@ -270,6 +278,11 @@ RecordNo Volume::journal_record(const Body& body, ByteSpan meta, std::vector<Slo
   write.token = make_token(TokenKind::journal_write, no);
   out.journal_writes.push_back(std::move(write));
   ++journal_in_flight;
+  // The superblock has it too before anybody relies on it: should the record rot, it is still known whose history this was.
+  if (body.header.type == RecordType::epoch) {
+    log.hold_durable(no);
+    write_superblock(for_epoch);
+  }
   return no;
 }
 
@@ -355,6 +368,7 @@ void Volume::accept_loss() {
   sb.inconsistent_until = {};
   sb.inconsistent_base_epoch = {};
   sb.inconsistent_base = {};
+  sb.damaged_newest = {};
   write_superblock(for_consistent);
 }
 

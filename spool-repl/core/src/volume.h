@@ -46,7 +46,7 @@ class Volume {
   SendRecord record_message(ReplicaId peer, const Epoch& epoch, const LogRecord& record) const;
 
   // The superblock goes out as it is when the write starts; one is in flight at a time.
-  enum Purpose : unsigned { for_tail = 1, for_cut = 2, for_reset = 4, for_consistent = 8, for_parting = 16 };
+  enum Purpose : unsigned { for_tail = 1, for_cut = 2, for_reset = 4, for_consistent = 8, for_parting = 16, for_epoch = 32 };
   void write_superblock(Purpose purpose);
   unsigned on_superblock_written(int error);  // the purposes that are now durable; 0 on failure
 
@@ -66,8 +66,8 @@ class Volume {
   // Whether no record behind this point was acknowledged to anybody: none of their epochs counts this replica, and each counts one of
   // these witnesses, who did not have it. Where the table does not reach back so far it may have been.
   bool nobody_told_behind(Lsn lsn, ReplicaSet witnesses) const;
-  // Where the journal here was damaged: whether whoever has this table has everything that may have been acknowledged here before.
-  bool kept_by(std::span<const EpochEntry> epochs) const;
+  // Where the journal here was damaged: whether this primary, with this table, has everything that may have been acknowledged here before.
+  bool kept_by(ReplicaId primary, const Epoch& epoch, std::span<const EpochEntry> epochs) const;
   std::uint64_t newest_epoch() const;  // highest counter that this node has heard of
   void note_epoch(const EpochChange& change, Lsn start);
   DirtyMap* find_dirty(ReplicaId id);

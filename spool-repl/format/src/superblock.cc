@@ -58,6 +58,24 @@ Status check_geometry(const Superblock& sb) {
   return {};
 }
 
+void put_entry(Writer& w, const EpochEntry& e) {
+  put_epoch(w, e.epoch);
+  w.put(e.start.v);
+  w.put(e.in_sync);
+  w.put(e.writer);
+  w.put(e.flags);
+}
+
+EpochEntry get_entry(Reader& r) {
+  EpochEntry e;
+  e.epoch = get_epoch(r);
+  e.start.v = r.get<std::uint64_t>();
+  e.in_sync = r.get<std::uint64_t>();
+  e.writer = r.get<std::uint32_t>();
+  e.flags = r.get<std::uint32_t>();
+  return e;
+}
+
 }  // namespace
 
 void encode_superblock(const Superblock& sb, MutableByteSpan out) {
@@ -90,6 +108,7 @@ void encode_superblock(const Superblock& sb, MutableByteSpan out) {
   w.put(sb.inconsistent_until.v);
   put_epoch(w, sb.inconsistent_base_epoch);
   w.put(sb.inconsistent_base.v);
+  put_entry(w, sb.damaged_newest);
   for (const DirtySlot& d : sb.dirty) {
     w.put(d.peer);
     w.put(std::uint32_t{d.known});
@@ -99,13 +118,7 @@ void encode_superblock(const Superblock& sb, MutableByteSpan out) {
   }
   w.put(static_cast<std::uint32_t>(sb.epochs.size()));
   w.put(std::uint32_t{0});
-  for (const EpochEntry& e : sb.epochs) {
-    put_epoch(w, e.epoch);
-    w.put(e.start.v);
-    w.put(e.in_sync);
-    w.put(e.writer);
-    w.put(e.flags);
-  }
+  for (const EpochEntry& e : sb.epochs) put_entry(w, e);
   finish(bytes, out);
 }
 
@@ -136,6 +149,7 @@ Result<Superblock> decode_superblock(ByteSpan in) {
   sb.inconsistent_until.v = r.get<std::uint64_t>();
   sb.inconsistent_base_epoch = get_epoch(r);
   sb.inconsistent_base.v = r.get<std::uint64_t>();
+  sb.damaged_newest = get_entry(r);
   for (DirtySlot& d : sb.dirty) {
     d.peer = r.get<std::uint32_t>();
     d.known = r.get<std::uint32_t>() != 0;
@@ -146,14 +160,7 @@ Result<Superblock> decode_superblock(ByteSpan in) {
   auto epochs = r.get<std::uint32_t>();
   r.skip(4);
   if (epochs > superblock_epochs_max) return fail(Errc::corrupt, "superblock with {} epochs", epochs);
-  sb.epochs.resize(epochs);
-  for (EpochEntry& e : sb.epochs) {
-    e.epoch = get_epoch(r);
-    e.start.v = r.get<std::uint64_t>();
-    e.in_sync = r.get<std::uint64_t>();
-    e.writer = r.get<std::uint32_t>();
-    e.flags = r.get<std::uint32_t>();
-  }
+  for (std::uint32_t i = 0; i < epochs; ++i) sb.epochs.push_back(get_entry(r));
   if (!r.ok()) return fail(Errc::corrupt, "superblock too short");
   TL_TRY(check_geometry(sb));
   return sb;

@@ -85,23 +85,35 @@ class Scanner {
 
   struct Claims {
     Lsn upto, commit;
-    Epoch epoch;
+    std::vector<EpochEntry> epochs;  // of records that were found; no set: known by its records only
   };
-  static void note(Epoch& newest, const Epoch& found) {
-    if (found.counter > newest.counter) newest = found;
-  }
-  // Of the record that this frame belongs to, unless it was cut off.
-  Epoch epoch_of(std::uint64_t at, const FrameHeader& frame) {
-    if (at + frame_header_bytes + frame.meta_bytes > sb_.ring_bytes) return {};
+  void note_record(std::uint64_t at, const FrameHeader& frame, Claims& claims) {
+    if (at + frame_header_bytes + frame.meta_bytes > sb_.ring_bytes) return;
     auto bytes = reader_.read(at, frame_header_bytes + frame.meta_bytes);
-    if (!bytes) return {};
+    if (!bytes) return;
     auto body = decode_body_meta(bytes->subspan(frame_header_bytes), sb_.volume, sb_.volume_blocks);
-    return body && !is_cut_off(sb_, frame, *body) ? body->header.epoch : Epoch{};
+    if (!body || is_cut_off(sb_, frame, *body)) return;
+    const EpochChange& c = body->epoch_change;
+    if (body->header.type == RecordType::epoch) claims.epochs.push_back({c.epoch, body->header.first_lsn, c.writer, c.in_sync, c.flags});
+    else claims.epochs.push_back({body->header.epoch, body->header.first_lsn});
   }
-  Epoch newest_logged(Lsn upto) const {
-    Epoch newest = scan_.log.records.empty() ? sb_.tail_epoch : scan_.log.records.back().body.header.epoch;
+  // The chain's own, and what the superblock knows of those whose records are lost.
+  void note_known(Claims& claims) const {
     for (const EpochEntry& e : sb_.epochs)
-      if (e.start <= upto) note(newest, e.epoch);
+      if (e.start <= std::max(claims.upto, last_.lsn)) claims.epochs.push_back(e);
+    claims.epochs.push_back({scan_.log.records.empty() ? sb_.tail_epoch : scan_.log.records.back().body.header.epoch, last_.lsn});
+    for (const StoredRecord& r : scan_.log.records)
+      if (r.body.header.type == RecordType::epoch)
+        claims.epochs.push_back({r.body.epoch_change.epoch, r.body.header.first_lsn, r.body.epoch_change.writer, r.body.epoch_change.in_sync,
+                                 r.body.epoch_change.flags});
+  }
+  // The one with the highest counter of those that begin by then; of the same epoch one whose set is known.
+  static EpochEntry newest_of(const std::vector<EpochEntry>& epochs, Lsn by) {
+    EpochEntry newest;
+    for (const EpochEntry& e : epochs) {
+      bool later = e.epoch.counter > newest.epoch.counter || (e.epoch == newest.epoch && newest.in_sync == 0);
+      if (e.start <= by && later) newest = e;
+    }
     return newest;
   }
 
@@ -120,7 +132,7 @@ class Scanner {
       if (frame->incarnation < sb_.cut_incarnation) upto = std::min(upto, sb_.cut_lsn);
       claims.upto = std::max(claims.upto, upto);
       claims.commit = std::max(claims.commit, std::min(upto, frame->commit_lsn));
-      note(claims.epoch, epoch_of(p % sb_.ring_bytes, *frame));
+      note_record(p % sb_.ring_bytes, *frame, claims);
       scan_.leftover.push_back(sb_.ring_offset + p % sb_.ring_bytes);
       scan_.torn_frames++;
     }
@@ -130,15 +142,17 @@ class Scanner {
     Claims claims{scan_.log.commit, scan_.log.commit, {}};
     look_at(gap_.first, gap_.second, claims);
     look_at(pos_, {sb_.tail_pos.v + sb_.ring_bytes}, claims);
-    auto [upto, commit, epoch] = claims;
-    note(epoch, newest_logged(upto));
+    note_known(claims);
+    auto& [upto, commit, epochs] = claims;
+    Epoch epoch = newest_of(epochs, commit).epoch;
+    EpochEntry newest = newest_of(epochs, Lsn{UINT64_MAX});
     std::uint64_t offset = sb_.ring_offset + pos_.v % sb_.ring_bytes;
     if (upto > last_.lsn)
-      scan_.damage = Damage{last_.lsn, upto, commit, pos_, offset, epoch,
+      scan_.damage = Damage{last_.lsn, upto, commit, pos_, offset, epoch, newest,
                             fmt::format("the journal is damaged after LSN {} (offset {}), and everything up to LSN {} was "
                                         "durable once", last_.lsn.v, offset, upto.v)};
     else if (unreadable_)
-      scan_.damage = Damage{last_.lsn, last_.lsn + 1, commit, pos_, offset, epoch,
+      scan_.damage = Damage{last_.lsn, last_.lsn + 1, commit, pos_, offset, epoch, newest,
                             fmt::format("the journal cannot be read after LSN {} (offset {}): {}", last_.lsn.v, offset,
                                         *unreadable_)};
     scan_.log.commit = std::min(scan_.log.commit, last_.lsn);
@@ -274,13 +288,25 @@ void make_inconsistent(const Scan& scan, RecoveredLog& log) {
   for (const StoredRecord& r : log.records)
     if (r.body.mark().lsn <= log.commit) at_commit = r.body.header.epoch;
   Lsn before = sb.inconsistent_until;  // of earlier damage, or of a replica that was created anew
-  Epoch newest = scan.damage->epoch;
-  const Epoch& earlier = sb.inconsistent_source.id.is_nil() ? sb.inconsistent_base_epoch : sb.inconsistent_source;
-  if (earlier.counter > newest.counter) newest = earlier;
-  sb.inconsistent_source = {std::max<std::uint64_t>(newest.counter, 1), newest.id.is_nil() ? sb.volume : newest.id};
+  Epoch of = scan.damage->epoch;
+  if (before > scan.damage->commit) of = sb.inconsistent_source.id.is_nil() ? sb.inconsistent_base_epoch : sb.inconsistent_source;
+  sb.inconsistent_source = {std::max<std::uint64_t>(of.counter, 1), of.id.is_nil() ? sb.volume : of.id};
   sb.inconsistent_until = std::max(before, scan.damage->commit);
+  if (scan.damage->newest.epoch.counter >= sb.damaged_newest.epoch.counter) sb.damaged_newest = scan.damage->newest;
   sb.inconsistent_base_epoch = at_commit;
   sb.inconsistent_base = log.commit;
+}
+
+// The table is a cache of what the epoch records say: should one of them rot later, it is still known whose history this was.
+void note_epochs(RecoveredLog& log) {
+  auto& epochs = log.superblock.epochs;
+  for (const StoredRecord& r : log.records) {
+    if (r.body.header.type != RecordType::epoch) continue;
+    const EpochChange& c = r.body.epoch_change;
+    std::erase_if(epochs, [&](const EpochEntry& e) { return e.start >= r.body.header.first_lsn; });
+    if (epochs.size() == superblock_epochs_max) epochs.erase(epochs.begin());
+    epochs.push_back({c.epoch, r.body.header.first_lsn, c.writer, c.in_sync, c.flags});
+  }
 }
 
 // The superblock tells of one cut, and this start is one: frames of an earlier one must not be found any more, least of all where a
@@ -321,6 +347,7 @@ Result<RecoveredVolume> recover(ports::BlockFile& journal, ports::BlockFile& dat
   // damage they are the proof, until the superblock says Inconsistent.
   sb.cut_lsn = out.log.records.empty() ? sb.tail.lsn : out.log.records.back().body.mark().lsn;
   sb.cut_incarnation = sb.incarnation;
+  note_epochs(out.log);
   TL_TRY(store_superblock(journal, sb));
   TL_TRY(erase(journal, scan.leftover));
   load_bitmaps(journal, out);

@@ -74,7 +74,7 @@ struct PeersTest : testing::Test {
   }
   // Their logs keep everything: no tail moves while the superblock is not written.
   void keep_logs() {
-    for (Shell* s : {primary.get(), secondary.get()}) s->held = [](Disk kind) { return kind == Disk::superblock; };
+    for (Shell* s : {primary.get(), secondary.get()}) s->held = [](Disk kind) { return kind == Disk::home_sync; };
   }
   template <class M>
   M* last_sent(Shell& shell) {

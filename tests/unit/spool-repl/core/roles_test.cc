@@ -143,6 +143,30 @@ TEST_F(RolesTest, GoingOnAloneIsARecordBeforeItIsAnAcknowledgement) {
 
 // Replica 1 was alone once, has lost the record that says otherwise, and would be promoted alone again. Who took over from it does
 // not go on without it before it knows better.
+// Should the record rot, the superblock knows the epoch: on the primary before anything is acknowledged in it, on the others before they
+// say that they have it.
+TEST_F(RolesTest, AnEpochCountsWhenTheSuperblockKnowsIt) {
+  for (ReplicaId slow : {1, 2}) {
+    make(2);
+    connect_all();
+    exchange();
+    node(slow).held = [](Disk kind) { return kind == Disk::superblock; };
+    ASSERT_TRUE(promote(1)->ok);
+    auto flushed = write_flush(1, 0);
+    exchange();
+    EXPECT_GT(status(node(slow)).last, Lsn{1});
+    EXPECT_EQ(status(node(slow)).durable, Lsn{0});
+    EXPECT_EQ(status(node(1)).commit, Lsn{0});
+    EXPECT_FALSE(node(1).done.contains(flushed));
+    node(slow).held = nullptr;
+    exchange();
+    EXPECT_TRUE(node(1).done.contains(flushed));
+    auto sb = decode_superblock({node(slow).journal.data() + superblock_offset[0], block_size});
+    ASSERT_TRUE(sb);
+    EXPECT_EQ(sb->epochs.size(), 1u);
+  }
+}
+
 TEST_F(RolesTest, WhoMayBelieveToBeAloneIsNotLeftOut) {
   make_promoted(1, 2, OnPeerLoss::go_on);
   disconnect(1, 2);

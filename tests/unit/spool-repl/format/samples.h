@@ -90,6 +90,7 @@ inline Superblock superblock() {
   sb.cut_lsn = {1100};
   sb.cut_incarnation = 15;
   sb.inconsistent_source = older_epoch;
+  sb.damaged_newest = {epoch, Lsn{31}, 2, 0b110, epoch_witnessed};
   sb.inconsistent_until = {1001};
   sb.inconsistent_base_epoch = older_epoch;
   sb.inconsistent_base = {950};

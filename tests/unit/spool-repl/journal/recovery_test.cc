@@ -321,6 +321,45 @@ TEST(Recovery, NothingIsChangedWhereNoCopyOfTheDamagedJournalCanBeKept) {
   EXPECT_EQ(r.journal.bytes, before);
 }
 
+// Whose history was here is known from what is left of it: the epoch's own record, one that was made in it, or the superblock's table.
+TEST(Recovery, DamageTellsTheNewestEpochThatWasHere) {
+  const EpochChange second{{2, volume}, 1, 0b11, epoch_witnessed}, third{{3, volume}, 2, 0b10, epoch_by_force};
+  struct Case {
+    int rotten;  // of: data, second epoch, data, third epoch, data
+    bool in_table, cut;
+    EpochEntry newest;
+    std::uint64_t of_commit;
+  };
+  for (const Case& c : {Case{0, false, false, {third.epoch, Lsn{4}, 2, 0b10, epoch_by_force}, 3},
+                        Case{3, false, false, {third.epoch, Lsn{5}}, 2},
+                        Case{3, true, false, {third.epoch, Lsn{4}, 2, 0b10, epoch_by_force}, 3},
+                        Case{1, false, true, {second.epoch, Lsn{3}}, 2}}) {
+    Replica r;
+    std::vector<Written> all{r.append({{0, 1, 1}})};
+    all.push_back(r.append_epoch(second));
+    all.push_back(r.append({{1, 1, 2}}));
+    if (c.in_table) r.sb.epochs.push_back({third.epoch, Lsn{4}, third.writer, third.in_sync, third.flags});
+    JournalPos end = r.head;
+    LogMark last = r.last;
+    all.push_back(r.append_epoch(third));
+    all.push_back(r.append({{2, 1, 3}}));
+    if (c.cut) r.cut_back(last, end);
+    else ASSERT_TRUE(store_superblock(r.journal, r.sb));
+    damage(r, all[static_cast<std::size_t>(c.rotten)], 70);
+    std::optional<Damage> told;
+    auto out = recover(r.journal, r.data, [&](const Damage& d) {
+      told = d;
+      return Status();
+    });
+    ASSERT_TRUE(out) << out.error().message;
+    ASSERT_TRUE(told);
+    EXPECT_EQ(told->newest, c.newest) << c.rotten << " " << told->newest.epoch.counter << " from " << told->newest.start.v;
+    EXPECT_EQ(told->epoch.counter, c.of_commit) << c.rotten;
+    EXPECT_EQ(out->log.superblock.damaged_newest, c.newest);
+    EXPECT_EQ(out->log.superblock.inconsistent_source.counter, c.of_commit);
+  }
+}
+
 TEST(Recovery, AnUnreadableRecordIsDamageWhereverItIs) {
   for (int which : {0, 1, 2}) {
     Replica r;

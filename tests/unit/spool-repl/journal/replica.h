@@ -50,13 +50,21 @@ class Replica {
       if (p.value >= 0) payload.insert(payload.end(), std::size_t{p.blocks} * block_size, std::byte(p.value));
     }
     for (std::size_t at = 0; at < payload.size(); at += block_size) blocks.push_back(payload.data() + at);
-    body.header = {RecordType::data, volume, Epoch{1, volume}, last.lsn + 1, static_cast<std::uint32_t>(parts.size()),
+    body.header = {RecordType::data, volume, epoch, last.lsn + 1, static_cast<std::uint32_t>(parts.size()),
                    last.hash, hash_payload(blocks), static_cast<std::uint32_t>(blocks.size())};
     body.block_crc.resize(blocks.size());
     return store(body, payload, durable, commit);
   }
   // The usual case: everything before it is durable and committed.
   Written append(const std::vector<Part>& parts) { return append(parts, last.lsn, last.lsn); }
+
+  Written append_epoch(const EpochChange& change) {
+    Body body;
+    body.header = {RecordType::epoch, volume, change.epoch, last.lsn + 1, 1, last.hash, hash_payload({}), 0};
+    body.epoch_change = change;
+    epoch = change.epoch;
+    return store(body, {}, last.lsn, last.lsn);
+  }
 
   Written store(Body& body, const std::vector<std::byte>& payload, Lsn durable, Lsn commit) {
     std::vector<std::byte> meta;
@@ -114,6 +122,7 @@ class Replica {
   Superblock sb;
   JournalPos head;
   LogMark last;
+  Epoch epoch{1, volume};
 };
 
 inline testing::AssertionResult fails_with(const Error& e, Errc code, std::initializer_list<std::string_view> words) {

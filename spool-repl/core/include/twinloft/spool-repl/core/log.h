@@ -60,6 +60,9 @@ class Log {
   RecordNo durable_end() const { return durable_end_; }
   RecordNo committed_end() const { return committed_end_; }
   void set_durable(RecordNo no);      // moves the front over every durable record in a row
+  // This record, and what comes behind it, does not count as durable before release_durable().
+  void hold_durable(RecordNo no) { held_ = std::min(held_, no); }
+  void release_durable();
   void set_committed_end(RecordNo end);
 
   // The mark of the last record before `end`: the tail's mark where there is none.
@@ -88,6 +91,7 @@ class Log {
   LogMark tail_mark_;
   Epoch tail_epoch_;
   RecordNo base_ = 1, durable_end_ = 1, committed_end_ = 1;
+  RecordNo held_ = UINT64_MAX;
   std::deque<LogRecord> records_;
 };
 

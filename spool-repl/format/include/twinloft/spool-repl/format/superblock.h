@@ -62,14 +62,15 @@ struct Superblock {
   std::uint64_t incarnation = 0;        // counts starts of the process and cuts of the log
   Lsn cut_lsn;                          // the last cut kept everything up to here ...
   std::uint64_t cut_incarnation = 0;    // ... and frames of earlier incarnations prove nothing beyond it
-  // nil: consistent. Else a resync is under way from this epoch; or the journal was damaged, and this is the epoch of the newest
-  // record of which something was found.
+  // nil: consistent. Else a resync is under way from this epoch; or the journal was damaged, and this is the epoch that
+  // `inconsistent_until` lies in, as far as is known.
   Epoch inconsistent_source;
   Lsn inconsistent_until;               // the data area means nothing before this LSN is reached; or see Volume::refill_until
   // Where that began, the data area was the history up to here. Since then blocks of the source's have come.
   // base_unknown: it was nothing that could be named.
   Epoch inconsistent_base_epoch;
   Lsn inconsistent_base;
+  EpochEntry damaged_newest;            // where the journal was damaged: of the newest record found; no set: that epoch's was not found
   std::array<DirtySlot, bitmap_slots> dirty;
   std::vector<EpochEntry> epochs;       // newest last, at most superblock_epochs_max
   bool operator==(const Superblock&) const = default;

@@ -23,7 +23,8 @@ struct Damage {
   Lsn commit;                // everything up to here was committed: it may be in the data area, whole or in part
   JournalPos end;            // of the record before it
   std::uint64_t offset = 0;  // bytes, on the journal device
-  Epoch epoch;               // of the newest record of which something was found, behind the damage too
+  Epoch epoch;               // that `commit` lies in, as far as is known
+  EpochEntry newest;         // of the newest record found, behind the damage too; no set where its own record was not found
   std::string text;          // for people
 };
 
