@@ -383,9 +383,13 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     if (text == "status" || text == "status json" || text == "status line") {
       core::VolumeStatus status = core_->status();
       for (auto& peer : status.peers) {
-        if (!net_ || net_->is_wanted(peer.id)) continue;
-        peer.connection = core::ConnectionState::StandAlone;
-        peer.why = "disconnected by the administrator";
+        if (!net_) continue;
+        if (!net_->is_wanted(peer.id)) {
+          peer.connection = core::ConnectionState::StandAlone;
+          peer.why = "disconnected by the administrator";
+        } else if (std::string trouble = net_->trouble(peer.id); peer.connection == core::ConnectionState::Connecting && !trouble.empty()) {
+          peer.why = trouble;
+        }
       }
       NodeView view{settings_, superblock_.volume, size_bytes(), front_ends_ ? front_ends_->device() : "",
                     front_ends_ ? front_ends_->nbd_uri() : "", wants_primary_, arbiter_ ? arbiter_->trouble() : "", status, resyncs_};

@@ -252,6 +252,11 @@ bool PeerNet::is_wanted(ReplicaId id) const {
   return std::any_of(peers_.begin(), peers_.end(), [&](const Peer& p) { return p.config.id == id && p.wanted; });
 }
 
+std::string PeerNet::trouble(ReplicaId id) const {
+  auto p = std::find_if(peers_.begin(), peers_.end(), [&](const Peer& each) { return each.config.id == id; });
+  return p == peers_.end() || p->up ? "" : p->last_notice;
+}
+
 void PeerNet::send(ReplicaId id, const PeerMessage& message) {
   Peer* p = find(id);
   if (!p || !p->up) return;

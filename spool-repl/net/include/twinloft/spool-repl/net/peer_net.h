@@ -70,6 +70,8 @@ class PeerNet {
   // Unwanted: closed, not dialed, and a call from there is refused. All peers are wanted at first.
   void set_wanted(ReplicaId peer, bool wanted);
   bool is_wanted(ReplicaId peer) const;
+  // Why there is no connection: the last notice of that peer. Empty while there is one, and before anything was tried.
+  std::string trouble(ReplicaId peer) const;
 
  private:
   struct Peer {
