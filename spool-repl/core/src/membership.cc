@@ -97,6 +97,7 @@ void Primary::consider_change() {
     return;
   }
   if (!epoch_logged_) return;
+  v_.settle_loss(epoch_end_);
   bool durable = durable_on(in_sync_) >= epoch_end_;
   if (durable) before_ = 0;
 

@@ -135,7 +135,8 @@ RecordNo Primary::acked_end() const {
 }
 
 void Primary::advance_acks() {
-  RecordNo committed = v_.log.durable_end();
+  // What a member acknowledged that is away now may be gone there: it may follow a newer epoch since, and have cut it off.
+  RecordNo committed = suspended() ? 0 : v_.log.durable_end();
   for (const Peer& p : peers_)
     if (required(p.config.id)) committed = std::min(committed, p.durable_end);
   committed = std::max(committed, v_.log.committed_end());  // a member that was added may still be short of it
@@ -271,7 +272,7 @@ void Primary::handle(Peer& peer, const MatchState& m) {
     // takes over; the replica itself refuses what would cut off more than that. An arbiter knows all epochs.
     if (v_.config.arbiter == Arbiter::manual && !change_) {
       begin_epoch({m.last_epoch.counter + 1, Uuid::generate(v_.random)}, in_sync_,
-                  epoch_after(epoch_) | (epoch_logged_ ? 0 : epoch_flags_ & epoch_by_force));
+                  epoch_after(epoch_) | (epoch_logged_ ? 0 : epoch_flags_ & (epoch_by_force | epoch_lossy)));
       peer.epoch = epoch_;
       v_.out.sends.push_back(Send{peer.config.id, MatchRequest{epoch_}});
       return;

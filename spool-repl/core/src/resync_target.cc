@@ -78,7 +78,7 @@ bool Secondary::settle_base() {
 RecordNo Secondary::given_up_from() const { return giving_up_ ? v_.log.first() : v_.log.committed_end(); }
 
 void Secondary::try_reset() {
-  if (!reset_ || cut_ != Cut::none || v_.journal_in_flight > 0 || v_.failed) return;
+  if (!reset_ || cut_ != Cut::none || v_.log.durable_end() != v_.log.end() || v_.journal_in_flight > 0 || v_.failed) return;
   if (!reset_->whole && (!v_.inconsistent || v_.damaged()) && !settle_base()) return;
   if (!checkpointer_.idle()) return;
   RecordNo from = given_up_from();

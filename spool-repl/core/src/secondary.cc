@@ -173,7 +173,10 @@ void Secondary::handle(const Begin& m) {
   begun_ = true;
   cut_to_ = m.from;
   bool lost = m.holds > m.from.lsn;
-  if (lost) v_.note_refill(m.holds, epoch_);  // durable before the first of those records is taken
+  if (lost) {  // durable before the first of those records is taken
+    auto of = std::find_if(m.epochs.rbegin(), m.epochs.rend(), [&](const EpochEntry& e) { return e.start <= m.holds; });
+    v_.note_refill(m.holds, epoch_, of == m.epochs.rend() ? epoch_ : of->epoch);
+  }
   if (*common == v_.log.end() && cut_ == Cut::none && !lost) return connected();
   if (cut_ == Cut::archiving) return;  // goes on when that has ended
   cut_ = Cut::waiting_for_journal;

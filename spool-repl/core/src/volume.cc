@@ -185,10 +185,11 @@ bool Volume::kept_by(ReplicaId primary, const Epoch& epoch, std::span<const Epoc
   if (!damaged()) return true;
   const EpochEntry& newest = sb.damaged_newest;
   Lsn until = sb.inconsistent_until;
-  auto ours = std::find_if(epochs.begin(), epochs.end(), [&](const EpochEntry& e) { return e.epoch == newest.epoch; });
+  auto find = [&](const Epoch& e) { return std::find_if(epochs.begin(), epochs.end(), [&](const EpochEntry& each) { return each.epoch == e; }); };
+  auto reaches = [&](auto e) { return e != epochs.end() && (e + 1 == epochs.end() || (e + 1)->start > until); };
+  auto ours = find(newest.epoch);
   bool has_newest = ours != epochs.end();
-  bool to_the_end = has_newest && (ours + 1 == epochs.end() || (ours + 1)->start > until);
-  if (!to_the_end && !history_holds(epochs, Lsn{UINT64_MAX}, sb.inconsistent_source, until)) return false;
+  if (!reaches(ours) && !reaches(find(sb.inconsistent_source))) return false;
   if (has_newest && ours + 1 == epochs.end()) return true;
   EpochEntry left = has_newest ? *ours : newest;  // what the tail here ends in
   Successors there = successors_behind(has_newest ? ours->start : until, epochs, left.epoch);
@@ -225,6 +226,8 @@ NodeState Volume::node_state(bool primary) const {
   if (damaged()) s.base_epoch = log.epoch_before(log.end()), s.base = log.last_mark().lsn;
   s.newest_epoch = newest_epoch();
   s.epoch = recorded();
+  // Whoever is to be promoted must hear of it, although its record is lost here.
+  if (damaged() && sb.damaged_newest.epoch.counter > s.epoch.epoch.counter) s.epoch = sb.damaged_newest;
   s.last = log.last_mark();
   s.commit = commit_lsn();
   return s;
@@ -344,9 +347,10 @@ unsigned Volume::on_superblock_written(int error) {
   return done;
 }
 
-void Volume::note_refill(Lsn until, const Epoch& primary) {
+void Volume::note_refill(Lsn until, const Epoch& primary, const Epoch& of) {
   // A resync under way says more than this.
   if (sb.inconsistent_until == base_unknown) return;
+  if (damaged() && until > sb.inconsistent_until) sb.inconsistent_source = of;
   if (!inconsistent) sb.inconsistent_base_epoch = primary;
   sb.inconsistent_until = std::max(sb.inconsistent_until, until);
 }
@@ -364,6 +368,12 @@ void Volume::accept_loss() {
   out.notices.push_back({true, fmt::format("acknowledged writes behind LSN {} that this replica has lost are given up",
                                            log.last_mark().lsn.v), NoticeKind::other, sb.replica});
   inconsistent = false;
+  accepting_loss_ = true;
+}
+
+void Volume::settle_loss(RecordNo epoch_end) {
+  if (!accepting_loss_ || log.durable_end() < epoch_end) return;
+  accepting_loss_ = false;
   sb.inconsistent_source = {};
   sb.inconsistent_until = {};
   sb.inconsistent_base_epoch = {};
@@ -382,7 +392,7 @@ void Volume::fail_device(std::string reason) {
 
 Successors successors_behind(Lsn lsn, std::span<const EpochEntry> epochs, const Epoch& other) {
   Successors out;
-  out.by_force = epochs.size() == superblock_epochs_max && epochs.front().start > lsn + 1;
+  out.by_force = out.lossy = !epochs.empty() && epochs.front().start > lsn + 1;
   for (const EpochEntry& e : epochs) {
     if (e.start <= lsn) continue;
     if (out.first == 0) {

@@ -52,10 +52,13 @@ class Volume {
 
   // This replica has not got what it, or another one with its id, has acknowledged: it counts again when its log reaches this
   // point, or a record of a later promotion, which was by one that has all of it. 0: nothing is missing.
-  Lsn refill_until() const { return inconsistent ? Lsn{} : sb.inconsistent_until; }
-  void note_refill(Lsn until, const Epoch& primary);  // durable with the next superblock
+  Lsn refill_until() const { return inconsistent || accepting_loss_ ? Lsn{} : sb.inconsistent_until; }
+  void note_refill(Lsn until, const Epoch& primary, const Epoch& of);  // `of`: that point's  // durable with the next superblock
   void settle_refill();           // forgets it once the log is there
-  void accept_loss();  // what is here is the volume from now on, although it was Inconsistent
+  // What is here is the volume from now on, although it was Inconsistent. The superblock goes on saying what was lost until the record that
+  // makes that known to all, which ends there, is durable.
+  void accept_loss();
+  void settle_loss(RecordNo epoch_end);
   void fail_device(std::string reason);
 
   Link* find_link(ReplicaId id);
@@ -117,6 +120,7 @@ class Volume {
 
  private:
   void load_dirty(RecoveredLog& recovered);
+  bool accepting_loss_ = false;
   unsigned superblock_wanted_ = 0, superblock_in_flight_ = 0;
   std::array<Lsn, bitmap_slots> since_in_flight_{};  // of each slot, in that superblock
   void start_superblock_write();

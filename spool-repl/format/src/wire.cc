@@ -316,7 +316,11 @@ struct Decoder {
   Status get_epochs(std::vector<EpochEntry>& epochs) {
     auto count = r.get<std::uint32_t>();
     if (count > superblock_epochs_max) return fail(Errc::corrupt, "a table of {} epochs", count);
-    for (std::uint32_t i = 0; i < count; ++i) epochs.push_back(entry());
+    for (std::uint32_t i = 0; i < count; ++i) {
+      epochs.push_back(entry());
+      if (r.ok() && (epochs.back().writer == 0 || epochs.back().writer > replica_id_max))
+        return fail(Errc::corrupt, "an epoch of replica {}", epochs.back().writer);
+    }
     return {};
   }
 

@@ -88,32 +88,36 @@ class Scanner {
     std::vector<EpochEntry> epochs;  // of records that were found; no set: known by its records only
   };
   void note_record(std::uint64_t at, const FrameHeader& frame, Claims& claims) {
-    if (at + frame_header_bytes + frame.meta_bytes > sb_.ring_bytes) return;
-    auto bytes = reader_.read(at, frame_header_bytes + frame.meta_bytes);
+    std::uint64_t blocks = std::uint64_t{meta_blocks_for(frame.meta_bytes)} * block_size;
+    if (at + blocks > sb_.ring_bytes) return;
+    auto bytes = reader_.read(at, blocks);
     if (!bytes) return;
-    auto body = decode_body_meta(bytes->subspan(frame_header_bytes), sb_.volume, sb_.volume_blocks);
+    auto body = decode_body_meta(bytes->subspan(frame_header_bytes, frame.meta_bytes), sb_.volume, sb_.volume_blocks);
     if (!body || is_cut_off(sb_, frame, *body)) return;
     const EpochChange& c = body->epoch_change;
     if (body->header.type == RecordType::epoch) claims.epochs.push_back({c.epoch, body->header.first_lsn, c.writer, c.in_sync, c.flags});
     else claims.epochs.push_back({body->header.epoch, body->header.first_lsn});
   }
-  // The chain's own, and what the superblock knows of those whose records are lost.
+  // The chain's own, and what the superblock knows of those whose records are lost. It knew them before anybody relied on one.
   void note_known(Claims& claims) const {
-    for (const EpochEntry& e : sb_.epochs)
-      if (e.start <= std::max(claims.upto, last_.lsn)) claims.epochs.push_back(e);
+    claims.epochs.insert(claims.epochs.end(), sb_.epochs.begin(), sb_.epochs.end());
     claims.epochs.push_back({scan_.log.records.empty() ? sb_.tail_epoch : scan_.log.records.back().body.header.epoch, last_.lsn});
     for (const StoredRecord& r : scan_.log.records)
       if (r.body.header.type == RecordType::epoch)
         claims.epochs.push_back({r.body.epoch_change.epoch, r.body.header.first_lsn, r.body.epoch_change.writer, r.body.epoch_change.in_sync,
                                  r.body.epoch_change.flags});
   }
-  // The one with the highest counter of those that begin by then; of the same epoch one whose set is known.
-  static EpochEntry newest_of(const std::vector<EpochEntry>& epochs, Lsn by) {
+  static EpochEntry newest_by(const std::vector<EpochEntry>& epochs, Lsn by) {
     EpochEntry newest;
-    for (const EpochEntry& e : epochs) {
-      bool later = e.epoch.counter > newest.epoch.counter || (e.epoch == newest.epoch && newest.in_sync == 0);
-      if (e.start <= by && later) newest = e;
-    }
+    for (const EpochEntry& e : epochs)
+      if (e.start <= by && e.epoch.counter > newest.epoch.counter) newest = e;
+    return newest;
+  }
+  // One of which neither the record nor the superblock's entry is here never counted here.
+  static EpochEntry newest_known(const std::vector<EpochEntry>& epochs) {
+    EpochEntry newest;
+    for (const EpochEntry& e : epochs)
+      if (e.in_sync != 0 && e.epoch.counter > newest.epoch.counter) newest = e;
     return newest;
   }
 
@@ -144,8 +148,8 @@ class Scanner {
     look_at(pos_, {sb_.tail_pos.v + sb_.ring_bytes}, claims);
     note_known(claims);
     auto& [upto, commit, epochs] = claims;
-    Epoch epoch = newest_of(epochs, commit).epoch;
-    EpochEntry newest = newest_of(epochs, Lsn{UINT64_MAX});
+    Epoch epoch = newest_by(epochs, commit).epoch;
+    EpochEntry newest = newest_known(epochs);
     std::uint64_t offset = sb_.ring_offset + pos_.v % sb_.ring_bytes;
     if (upto > last_.lsn)
       scan_.damage = Damage{last_.lsn, upto, commit, pos_, offset, epoch, newest,
@@ -298,8 +302,11 @@ void make_inconsistent(const Scan& scan, RecoveredLog& log) {
 }
 
 // The table is a cache of what the epoch records say: should one of them rot later, it is still known whose history this was.
-void note_epochs(RecoveredLog& log) {
+void note_epochs(RecoveredLog& log, bool damaged) {
   auto& epochs = log.superblock.epochs;
+  // One whose record was lost in a crash never was.
+  Lsn last = log.records.empty() ? log.superblock.tail.lsn : log.records.back().body.mark().lsn;
+  if (!damaged) std::erase_if(epochs, [&](const EpochEntry& e) { return e.start > last; });
   for (const StoredRecord& r : log.records) {
     if (r.body.header.type != RecordType::epoch) continue;
     const EpochChange& c = r.body.epoch_change;
@@ -347,7 +354,7 @@ Result<RecoveredVolume> recover(ports::BlockFile& journal, ports::BlockFile& dat
   // damage they are the proof, until the superblock says Inconsistent.
   sb.cut_lsn = out.log.records.empty() ? sb.tail.lsn : out.log.records.back().body.mark().lsn;
   sb.cut_incarnation = sb.incarnation;
-  note_epochs(out.log);
+  note_epochs(out.log, scan.damage.has_value());
   TL_TRY(store_superblock(journal, sb));
   TL_TRY(erase(journal, scan.leftover));
   load_bitmaps(journal, out);

@@ -286,6 +286,23 @@ TEST_F(DiscardTest, ASplitBrainIsKeptThroughADamagedJournal) {
     }
 }
 
+// The record that says so is lost, and not what it said.
+TEST_F(DiscardTest, NobodyIsPromotedOverWhatADamagedReplicaKnows) {
+  make_promoted(loser, 2);
+  write_flush(loser, 1);
+  exchange();
+  disconnect(loser, winner);
+  write_flush(loser, 2);
+  node(loser).step(Promote{3, true});
+  for (int n : {8, 9, 10}) write_alone(loser, static_cast<std::uint64_t>(n), 0x11 * n);
+  ASSERT_NO_FATAL_FAILURE(rot_loser(0x88, 2));
+  restart_loser();
+  ASSERT_TRUE(status(node(loser)).inconsistent);
+  connect(loser, winner);
+  exchange();
+  expect_not_promoted(winner, "epoch 2 went on with 1");
+}
+
 // Created anew and promoted by force: it has the winner's number and nothing of what both had.
 TEST_F(DiscardTest, AWinnerThatLostWhatItHadIsDoubted) {
   part();

@@ -331,9 +331,9 @@ TEST(Recovery, DamageTellsTheNewestEpochThatWasHere) {
     std::uint64_t of_commit;
   };
   for (const Case& c : {Case{0, false, false, {third.epoch, Lsn{4}, 2, 0b10, epoch_by_force}, 3},
-                        Case{3, false, false, {third.epoch, Lsn{5}}, 2},
+                        Case{3, false, false, {second.epoch, Lsn{2}, 1, 0b11, epoch_witnessed}, 2},
                         Case{3, true, false, {third.epoch, Lsn{4}, 2, 0b10, epoch_by_force}, 3},
-                        Case{1, false, true, {second.epoch, Lsn{3}}, 2}}) {
+                        Case{0, false, true, {second.epoch, Lsn{2}, 1, 0b11, epoch_witnessed}, 2}}) {
     Replica r;
     std::vector<Written> all{r.append({{0, 1, 1}})};
     all.push_back(r.append_epoch(second));

@@ -70,7 +70,7 @@ struct Superblock {
   // base_unknown: it was nothing that could be named.
   Epoch inconsistent_base_epoch;
   Lsn inconsistent_base;
-  EpochEntry damaged_newest;            // where the journal was damaged: of the newest record found; no set: that epoch's was not found
+  EpochEntry damaged_newest;            // where the journal was damaged: the newest one known, which may lie behind the damage
   std::array<DirtySlot, bitmap_slots> dirty;
   std::vector<EpochEntry> epochs;       // newest last, at most superblock_epochs_max
   bool operator==(const Superblock&) const = default;

@@ -24,7 +24,7 @@ struct Damage {
   JournalPos end;            // of the record before it
   std::uint64_t offset = 0;  // bytes, on the journal device
   Epoch epoch;               // that `commit` lies in, as far as is known
-  EpochEntry newest;         // of the newest record found, behind the damage too; no set where its own record was not found
+  EpochEntry newest;         // the newest one known, behind the damage too
   std::string text;          // for people
 };
 
