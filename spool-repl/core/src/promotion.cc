@@ -257,12 +257,36 @@ bool Promotion::witnessed(ReplicaSet members) const {
   return members == 0;
 }
 
-// Names an epoch of whose acknowledgements none is missing here. That is the newest known, which counts this replica. If its
-// record lies in another log only, that log will be cut, and then it is the one before which has to find itself named; and if it
-// was by force, nothing but this one will tell.
+// The table that ends in this epoch: the one here, or that of a replica which has it.
+std::span<const EpochEntry> Promotion::chain_of(const EpochEntry& newest) const {
+  auto upto = [&](const std::vector<EpochEntry>& table) {
+    auto it = std::find_if(table.begin(), table.end(), [&](const EpochEntry& e) { return e.epoch == newest.epoch; });
+    return it == table.end() ? std::span<const EpochEntry>() : std::span(table.begin(), it + 1);
+  };
+  std::span<const EpochEntry> chain = upto(v_.sb.epochs);
+  for (const Link& l : v_.links)
+    if (chain.empty() && l.state) chain = upto(l.state->epochs);
+  return chain;
+}
+
+// Names the newest epoch that does without this replica, and of whose acknowledgements none is missing here: whoever's log ends in
+// a later one finds this replica counted there. What lies in other logs only will be cut: if it was by force, or with a loss, nothing
+// but this one will tell.
 std::uint32_t Promotion::flags_after(const EpochEntry& newest) const {
-  bool logged = newest.epoch == v_.recorded().epoch;
-  std::uint32_t after = logged ? epoch_after(newest.epoch) : newest.flags & ~std::uint32_t{epoch_witnessed};
+  Epoch named = newest.epoch;
+  std::uint32_t carried = 0;
+  std::span<const EpochEntry> chain = chain_of(newest);
+  for (std::size_t i = chain.size(); i > 0; --i) {
+    const EpochEntry& e = chain[i - 1];
+    bool logged = std::any_of(v_.sb.epochs.begin(), v_.sb.epochs.end(), [&](const EpochEntry& ours) { return ours.epoch == e.epoch; });
+    if (!logged) carried |= e.flags & (epoch_by_force | epoch_lossy);
+    if (!(e.in_sync & set_of(v_.sb.replica))) {
+      named = e.epoch;
+      break;
+    }
+    if (e.flags & (epoch_by_force | epoch_lossy)) break;
+  }
+  std::uint32_t after = epoch_after(named) | carried;
   bool by_force = v_.config.arbiter == Arbiter::external ? desired_->by_force : force_;
   if (by_force) return after | epoch_by_force | (v_.whole() ? 0 : std::uint32_t{epoch_lossy});
   return after | (witnessed(newest.in_sync) ? std::uint32_t{epoch_witnessed} : 0);

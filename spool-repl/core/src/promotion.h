@@ -53,6 +53,7 @@ class Promotion {
   std::string objection(ReplicaSet set) const;
   bool forced() const;
   bool witnessed(ReplicaSet members) const;
+  std::span<const EpochEntry> chain_of(const EpochEntry& newest) const;
   std::uint32_t flags_after(const EpochEntry& newest) const;
   void claimed();
   void grant(const Epoch& epoch, ReplicaSet in_sync);

@@ -230,6 +230,7 @@ NodeState Volume::node_state(bool primary) const {
   if (damaged() && sb.damaged_newest.epoch.counter > s.epoch.epoch.counter) s.epoch = sb.damaged_newest;
   s.last = log.last_mark();
   s.commit = commit_lsn();
+  s.epochs = sb.epochs;
   return s;
 }
 

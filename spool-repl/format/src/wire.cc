@@ -68,6 +68,7 @@ struct Encoder {
     (*this)(m.epoch);
     (*this)(m.last);
     w.put(m.commit.v);
+    put_epochs(m.epochs);
   }
   void operator()(const EpochEntry& e) {
     (*this)(e.epoch);
@@ -381,7 +382,7 @@ struct Decoder {
     return m;
   }
 
-  NodeState node_state() {
+  Result<PeerMessage> node_state() {
     NodeState m;
     m.primary = r.get<std::uint8_t>() != 0;
     m.inconsistent = r.get<std::uint8_t>() != 0;
@@ -392,7 +393,8 @@ struct Decoder {
     m.epoch = entry();
     m.last = mark();
     m.commit = lsn();
-    return m;
+    TL_TRY(get_epochs(m.epochs));
+        return m;
   }
 
   Result<std::string> text() {

@@ -125,7 +125,7 @@ inline std::vector<PeerMessage> messages() {
           Ack{epoch, Lsn{44}, mark(43)},
           Commit{epoch, mark(43)},
           Refuse{"it is at epoch 6"},
-          NodeState{true, false, true, older_epoch, Lsn{12}, 8, {epoch, Lsn{30}, 2, 6}, mark(44), Lsn{43}},
+          NodeState{true, false, true, older_epoch, Lsn{12}, 8, {epoch, Lsn{30}, 2, 6}, mark(44), Lsn{43}, {{older_epoch, Lsn{3}, 1, 3}, {epoch, Lsn{30}, 2, 6}}},
           Claim{other_volume},
           ClaimReply{other_volume, false, "it follows replica 3"},
           SyncBegin{epoch, mark(17), older_epoch, false, older_epoch, mark(11), {{older_epoch, Lsn{3}, 1, 3}, {epoch, Lsn{16}, 2, 2, epoch_by_force}}},

@@ -85,6 +85,7 @@ struct NodeState {
   EpochEntry epoch;              // newest one in the log here; zeros where it holds none
   LogMark last;
   Lsn commit;
+  std::vector<EpochEntry> epochs{};  // the table here, oldest first: what that epoch came after
   bool operator==(const NodeState&) const = default;
 };
 // A secondary that is to be promoted: do not promote yourself, and say whether something speaks against it.
