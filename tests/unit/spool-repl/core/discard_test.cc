@@ -292,7 +292,6 @@ TEST_F(DiscardTest, NobodyIsPromotedOverWhatADamagedReplicaKnows) {
   write_flush(loser, 1);
   exchange();
   disconnect(loser, winner);
-  write_flush(loser, 2);
   node(loser).step(Promote{3, true});
   for (int n : {8, 9, 10}) write_alone(loser, static_cast<std::uint64_t>(n), 0x11 * n);
   ASSERT_NO_FATAL_FAILURE(rot_loser(0x88, 2));
