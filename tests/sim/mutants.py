@@ -183,6 +183,8 @@ MUTANTS = [
            "v_.config.on_peer_loss == OnPeerLoss::go_on"),
     Mutant("committed-by-who-is-away", "what a member acknowledged counts although it is away, and may have cut it off since",
            CORE + "primary.cc", "suspended() ? 0 : v_.log.durable_end();", "v_.log.durable_end();"),
+    Mutant("newest-epoch-is-named", "a promotion names the newest epoch known, although that one counts it",
+           CORE + "promotion.cc", "      named = e.epoch;\n", ""),
     Mutant("damage-ends-a-split-brain", "a replica whose journal was damaged takes whatever history comes",
            CORE + "volume.cc", "if (!damaged()) return true;", "return true;"),
     Mutant("damaged-epoch-forgotten", "the epoch of the newest record is looked for before the damage only",

@@ -243,6 +243,33 @@ TEST_F(TailTest, WhatSomebodyPromotedInSpiteOfALossHasLostIsKept) {
   }
 }
 
+// Three epochs lie in the log of replica 2 only, which will be cut. Whoever ended in the first of them, which does without replica 1,
+// has to find it named by the promotion of replica 1; in the others it finds replica 1 counted.
+TEST_F(TailTest, APromotionNamesTheNewestEpochThatDoesWithoutIt) {
+  make(3);
+  auto epoch = [&](std::uint64_t counter) { return Epoch{counter, Uuid::generate(node(1).random)}; };
+  std::vector<EpochEntry> table{{epoch(4), Lsn{1}, 2, set_of(2) | set_of(3)},
+                                {epoch(5), Lsn{5}, 2, set_of(1) | set_of(2) | set_of(3)},
+                                {epoch(6), Lsn{7}, 2, set_of(1) | set_of(2)}};
+  NodeState state;
+  state.newest_epoch = 6;
+  state.epoch = table.back();
+  state.last = {Lsn{0}, genesis_hash(Shell::volume(), 1024)};
+  state.epochs = table;
+  node(1).step(PeerUp{2});
+  node(1).input(2, state);
+  node(1).step(Promote{3, false});
+  auto claim = std::find_if(node(1).sent.begin(), node(1).sent.end(), [](const PeerMessage& m) { return std::holds_alternative<Claim>(m); });
+  ASSERT_NE(claim, node(1).sent.end());
+  node(1).input(2, ClaimReply{std::get<Claim>(*claim).attempt, true, ""});
+  while (node(1).complete_one()) {}
+  ASSERT_EQ(status(node(1)).role, Role::primary) << status(node(1)).waits_for;
+  auto& told = std::get<NodeState>(*std::find_if(node(1).sent.rbegin(), node(1).sent.rend(), [](const PeerMessage& m) {
+    return std::holds_alternative<NodeState>(m) && std::get<NodeState>(m).epoch.epoch.counter == 7;
+  }));
+  EXPECT_TRUE(comes_after(told.epoch.flags, table[0].epoch));
+}
+
 TEST_F(TailTest, TwoHistoriesThatSomebodyReliesOnAreKept) {
   make_promoted(1, 2);
   disconnect(1, 2);
