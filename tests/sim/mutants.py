@@ -182,7 +182,7 @@ MUTANTS = [
            CORE + "membership.cc", "v_.config.on_peer_loss == OnPeerLoss::go_on && needs_us(p)",
            "v_.config.on_peer_loss == OnPeerLoss::go_on"),
     Mutant("committed-by-who-is-away", "what a member acknowledged counts although it is away, and may have cut it off since",
-           CORE + "primary.cc", "suspended() ? 0 : v_.log.durable_end();", "v_.log.durable_end();"),
+           CORE + "primary.cc", "waits ? 0 : v_.log.durable_end();", "v_.log.durable_end();"),
     Mutant("newest-epoch-is-named", "a promotion names the newest epoch known, although that one counts it",
            CORE + "promotion.cc", "      named = e.epoch;\n", ""),
     Mutant("damage-ends-a-split-brain", "a replica whose journal was damaged takes whatever history comes",

@@ -61,7 +61,7 @@ void Primary::log_epoch() {
     checkpointer_.request();
     return;
   }
-  v_.note_epoch(body.epoch_change, body.header.first_lsn);
+  note_epoch(v_.sb.epochs, entry_of(body.epoch_change, body.header.first_lsn));
   // A batch that is open keeps its serial, by which the pending image knows it.
   std::uint64_t serial = open_.empty() ? open_serial_++ : open_serial_ - 1;
   epoch_end_ = v_.journal_record(body, meta, {}, *pos, serial) + 1;
@@ -136,7 +136,8 @@ RecordNo Primary::acked_end() const {
 
 void Primary::advance_acks() {
   // What a member acknowledged that is away now may be gone there: it may follow a newer epoch since, and have cut it off.
-  RecordNo committed = suspended() ? 0 : v_.log.durable_end();
+  bool waits = suspended();
+  RecordNo committed = waits ? 0 : v_.log.durable_end();
   for (const Peer& p : peers_)
     if (required(p.config.id)) committed = std::min(committed, p.durable_end);
   committed = std::max(committed, v_.log.committed_end());  // a member that was added may still be short of it
@@ -150,7 +151,7 @@ void Primary::advance_acks() {
     }
   });
 
-  if (!suspended()) {
+  if (!waits) {
     RecordNo end = acked_end();
     if (end > v_.log.first()) acked_serial_ = std::max(acked_serial_, v_.log.at(end - 1).serial);
     else if (end == v_.log.end()) acked_serial_ = std::max(acked_serial_, open_serial_ - 1);  // all is home, nothing is left of it
@@ -318,9 +319,7 @@ void Primary::handle(Peer& peer, const ProbeReply& m) {
 // The table, with an epoch that waits for room in the journal: whoever connects is to judge by that one too.
 std::vector<EpochEntry> Primary::epochs() const {
   std::vector<EpochEntry> all = v_.sb.epochs;
-  if (epoch_logged_) return all;
-  if (all.size() == superblock_epochs_max) all.erase(all.begin());
-  all.push_back({epoch_, v_.log.last_mark().lsn + 1, v_.sb.replica, in_sync_, epoch_flags_});
+  if (!epoch_logged_) note_epoch(all, {epoch_, v_.log.last_mark().lsn + 1, v_.sb.replica, in_sync_, epoch_flags_});
   return all;
 }
 

@@ -134,19 +134,11 @@ std::string Secondary::split_brain(Lsn common, const Successors& there) const {
   Lsn last = v_.log.last_mark().lsn;
   if (last == common) return "";
   EpochEntry newest = v_.recorded();
-  if ((newest.in_sync & set_of(primary_)) && !there.lossy) return "";
-  // The epoch that came after the common record was written by somebody whom ours counts: that one held everything ours
-  // acknowledged, and so does whoever came after it. Or it was granted in view of ours, to a member of the set that counted then
-  // (`heir`): the log that shows this may have been cut. With an arbiter any granted epoch will do, since all are one chain,
-  // also if a joining is in no log. Or what is here was lost by its writer before it was durable there, and somebody saw that.
-  // Force breaks the chain, on either side. None of it holds for who was promoted in spite of a loss.
   bool forced_here = std::any_of(v_.sb.epochs.begin(), v_.sb.epochs.end(), [&](const EpochEntry& e) {
     return e.start > common && e.start <= last && (e.flags & epoch_by_force);
   });
-  bool heir = there.heir || (there.first != 0 && (newest.in_sync & set_of(there.first)));
-  bool granted = v_.config.arbiter == Arbiter::external && newest.epoch.counter < epoch_.counter;
-  bool lost_there = v_.nobody_told_behind(common, there.witnesses);
-  if ((heir || granted || lost_there) && !there.by_force && !forced_here && !there.lossy) return "";
+  // What is here may have been lost by its writer before it was durable there, and somebody saw that.
+  if (v_.covers(primary_, epoch_, there, newest, forced_here, v_.nobody_told_behind(common, there.witnesses))) return "";
   return fmt::format("split brain: epoch {} went on here without replica {}, and the last record that both have is {}",
                      newest.epoch.counter, primary_, common.v);
 }
@@ -327,7 +319,7 @@ bool Secondary::take_record(RecordMessage& m) {
     slots.push_back(v_.arena.take());
     std::memcpy(v_.arena.data(slots.back()), b, block_size);
   }
-  if (body->header.type == RecordType::epoch) v_.note_epoch(body->epoch_change, body->header.first_lsn);
+  if (body->header.type == RecordType::epoch) note_epoch(v_.sb.epochs, entry_of(body->epoch_change, body->header.first_lsn));
   v_.journal_record(*body, m.meta, std::move(slots), *pos, 0);
   return true;
 }

@@ -102,11 +102,7 @@ Status Volume::load(RecoveredLog recovered) {
     }
     RecordNo no = log.append(std::move(r));
     if (is_committed) commit_end = no + 1;
-    const LogRecord& logged = log.at(no);
-    if (logged.type == RecordType::epoch) note_epoch(logged.epoch_change, logged.first);
   }
-  // An epoch whose record was lost in a crash never was: its counter must not speak for another one's records.
-  std::erase_if(sb.epochs, [&](const EpochEntry& e) { return e.start > log.last_mark().lsn; });
   log.set_committed_end(commit_end);
   home_end = commit_end;
   // Committed or not, who knows: the process before may have written some of it home, and not have synced that.
@@ -193,11 +189,20 @@ bool Volume::kept_by(ReplicaId primary, const Epoch& epoch, std::span<const Epoc
   if (has_newest && ours + 1 == epochs.end()) return true;
   EpochEntry left = has_newest ? *ours : newest;  // what the tail here ends in
   Successors there = successors_behind(has_newest ? ours->start : until, epochs, left.epoch);
-  if (there.lossy || left.in_sync == 0) return false;
-  if (left.in_sync & set_of(primary)) return true;
-  if (there.by_force || (left.flags & epoch_by_force)) return false;
-  bool granted = config.arbiter == Arbiter::external && left.epoch.counter < epoch.counter;
-  return there.heir || granted || (there.first != 0 && (left.in_sync & set_of(there.first)));
+  return left.in_sync != 0 && covers(primary, epoch, there, left, (left.flags & epoch_by_force) != 0, false);
+}
+
+// The epoch that came after the common record was written by somebody whom ours counts: that one held everything ours
+// acknowledged, and so does whoever came after it. Or it was granted in view of ours, to a member of the set that counted then
+// (`heir`): the log that shows this may have been cut. With an arbiter any granted epoch will do, since all are one chain,
+// also if a joining is in no log. Force breaks the chain, on either side. None of it holds for who was promoted in spite of a loss.
+bool Volume::covers(ReplicaId primary, const Epoch& epoch, const Successors& there, const EpochEntry& newest, bool forced_here,
+                    bool lost_there) const {
+  if (there.lossy) return false;
+  if (newest.in_sync & set_of(primary)) return true;
+  bool heir = there.heir || (there.first != 0 && (newest.in_sync & set_of(there.first)));
+  bool granted = config.arbiter == Arbiter::external && newest.epoch.counter < epoch.counter;
+  return (heir || granted || lost_there) && !there.by_force && !forced_here;
 }
 
 std::uint64_t Volume::newest_epoch() const {
@@ -206,14 +211,6 @@ std::uint64_t Volume::newest_epoch() const {
   for (const Link& l : links)
     if (l.state) newest = std::max(newest, l.state->newest_epoch);
   return newest;
-}
-
-// The superblock's table is a cache of the log's epoch records; recovery and a received record may know it already.
-void Volume::note_epoch(const EpochChange& change, Lsn start) {
-  auto& epochs = sb.epochs;
-  std::erase_if(epochs, [&](const EpochEntry& e) { return e.start >= start; });
-  if (epochs.size() == superblock_epochs_max) epochs.erase(epochs.begin());
-  epochs.push_back({change.epoch, start, change.writer, change.in_sync, change.flags});
 }
 
 NodeState Volume::node_state(bool primary) const {

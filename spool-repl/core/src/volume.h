@@ -27,6 +27,17 @@ struct Link {
   RecordNo covered_end = 0;        // it is known to have had everything before this one, durably
 };
 
+// What a history holds behind a record that another one has too, which ends in the epoch `other`.
+struct Successors {
+  bool by_force = false;    // some epoch was promoted by force, or may have been: the table does not reach back so far
+  bool lossy = false;       // some epoch is flagged so
+  ReplicaId first = 0;      // writer of the first epoch; 0: there is none
+  bool heir = false;        // some epoch was granted after `other`
+  // Who was connected, and had lost nothing, when the first one began: what none of them had then was acknowledged by nobody that
+  // counts one of them.
+  ReplicaSet witnesses = 0;
+};
+
 class Volume {
  public:
   Volume(const Config& config, const RecoveredLog& recovered, Arena& arena, Arena& read_arena, Random& random);
@@ -71,8 +82,10 @@ class Volume {
   bool nobody_told_behind(Lsn lsn, ReplicaSet witnesses) const;
   // Where the journal here was damaged: whether this primary, with this table, has everything that may have been acknowledged here before.
   bool kept_by(ReplicaId primary, const Epoch& epoch, std::span<const EpochEntry> epochs) const;
+  // Whether a tail here, which ends in this epoch, may be cut off for this primary: nobody was told of it, or it is there as well.
+  bool covers(ReplicaId primary, const Epoch& epoch, const Successors& there, const EpochEntry& newest, bool forced_here,
+              bool lost_there) const;
   std::uint64_t newest_epoch() const;  // highest counter that this node has heard of
-  void note_epoch(const EpochChange& change, Lsn start);
   DirtyMap* find_dirty(ReplicaId id);
   const DirtyMap* find_dirty(ReplicaId id) const { return const_cast<Volume*>(this)->find_dirty(id); }
   void note_covered();
@@ -126,16 +139,6 @@ class Volume {
   void start_superblock_write();
 };
 
-// What a history holds behind a record that another one has too, which ends in the epoch `other`.
-struct Successors {
-  bool by_force = false;    // some epoch was promoted by force, or may have been: the table does not reach back so far
-  bool lossy = false;       // some epoch is flagged so
-  ReplicaId first = 0;      // writer of the first epoch; 0: there is none
-  bool heir = false;        // some epoch was granted after `other`
-  // Who was connected, and had lost nothing, when the first one began: what none of them had then was acknowledged by nobody that
-  // counts one of them.
-  ReplicaSet witnesses = 0;
-};
 Successors successors_behind(Lsn lsn, std::span<const EpochEntry> epochs, const Epoch& other);
 
 template <class OnRecord>

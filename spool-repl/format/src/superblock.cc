@@ -78,6 +78,16 @@ EpochEntry get_entry(Reader& r) {
 
 }  // namespace
 
+EpochEntry entry_of(const EpochChange& change, Lsn start) {
+  return {change.epoch, start, change.writer, change.in_sync, change.flags};
+}
+
+void note_epoch(std::vector<EpochEntry>& table, const EpochEntry& entry) {
+  std::erase_if(table, [&](const EpochEntry& e) { return e.start >= entry.start; });
+  if (table.size() == superblock_epochs_max) table.erase(table.begin());
+  table.push_back(entry);
+}
+
 void encode_superblock(const Superblock& sb, MutableByteSpan out) {
   TL_CHECK(sb.epochs.size() <= superblock_epochs_max);
   std::vector<std::byte> bytes;

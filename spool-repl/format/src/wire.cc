@@ -394,7 +394,7 @@ struct Decoder {
     m.last = mark();
     m.commit = lsn();
     TL_TRY(get_epochs(m.epochs));
-        return m;
+    return m;
   }
 
   Result<std::string> text() {

@@ -94,8 +94,7 @@ class Scanner {
     if (!bytes) return;
     auto body = decode_body_meta(bytes->subspan(frame_header_bytes, frame.meta_bytes), sb_.volume, sb_.volume_blocks);
     if (!body || is_cut_off(sb_, frame, *body)) return;
-    const EpochChange& c = body->epoch_change;
-    if (body->header.type == RecordType::epoch) claims.epochs.push_back({c.epoch, body->header.first_lsn, c.writer, c.in_sync, c.flags});
+    if (body->header.type == RecordType::epoch) claims.epochs.push_back(entry_of(body->epoch_change, body->header.first_lsn));
     else claims.epochs.push_back({body->header.epoch, body->header.first_lsn});
   }
   // The chain's own, and what the superblock knows of those whose records are lost. It knew them before anybody relied on one.
@@ -104,8 +103,7 @@ class Scanner {
     claims.epochs.push_back({scan_.log.records.empty() ? sb_.tail_epoch : scan_.log.records.back().body.header.epoch, last_.lsn});
     for (const StoredRecord& r : scan_.log.records)
       if (r.body.header.type == RecordType::epoch)
-        claims.epochs.push_back({r.body.epoch_change.epoch, r.body.header.first_lsn, r.body.epoch_change.writer, r.body.epoch_change.in_sync,
-                                 r.body.epoch_change.flags});
+        claims.epochs.push_back(entry_of(r.body.epoch_change, r.body.header.first_lsn));
   }
   static EpochEntry newest_by(const std::vector<EpochEntry>& epochs, Lsn by) {
     EpochEntry newest;
@@ -302,18 +300,13 @@ void make_inconsistent(const Scan& scan, RecoveredLog& log) {
 }
 
 // The table is a cache of what the epoch records say: should one of them rot later, it is still known whose history this was.
-void note_epochs(RecoveredLog& log, bool damaged) {
-  auto& epochs = log.superblock.epochs;
-  // One whose record was lost in a crash never was.
+void note_epochs(RecoveredLog& log) {
+  for (const StoredRecord& r : log.records)
+    if (r.body.header.type == RecordType::epoch)
+      note_epoch(log.superblock.epochs, entry_of(r.body.epoch_change, r.body.header.first_lsn));
+  // One whose record was lost in a crash never was: its counter must not speak for another one's records.
   Lsn last = log.records.empty() ? log.superblock.tail.lsn : log.records.back().body.mark().lsn;
-  if (!damaged) std::erase_if(epochs, [&](const EpochEntry& e) { return e.start > last; });
-  for (const StoredRecord& r : log.records) {
-    if (r.body.header.type != RecordType::epoch) continue;
-    const EpochChange& c = r.body.epoch_change;
-    std::erase_if(epochs, [&](const EpochEntry& e) { return e.start >= r.body.header.first_lsn; });
-    if (epochs.size() == superblock_epochs_max) epochs.erase(epochs.begin());
-    epochs.push_back({c.epoch, r.body.header.first_lsn, c.writer, c.in_sync, c.flags});
-  }
+  std::erase_if(log.superblock.epochs, [&](const EpochEntry& e) { return e.start > last; });
 }
 
 // The superblock tells of one cut, and this start is one: frames of an earlier one must not be found any more, least of all where a
@@ -354,7 +347,7 @@ Result<RecoveredVolume> recover(ports::BlockFile& journal, ports::BlockFile& dat
   // damage they are the proof, until the superblock says Inconsistent.
   sb.cut_lsn = out.log.records.empty() ? sb.tail.lsn : out.log.records.back().body.mark().lsn;
   sb.cut_incarnation = sb.incarnation;
-  note_epochs(out.log, scan.damage.has_value());
+  note_epochs(out.log);
   TL_TRY(store_superblock(journal, sb));
   TL_TRY(erase(journal, scan.leftover));
   load_bitmaps(journal, out);

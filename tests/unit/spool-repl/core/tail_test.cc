@@ -24,6 +24,20 @@ struct TailTest : RolesTest {
     node(1).restart();
     delivered[0] = node(1).sent.size();
   }
+  LogMark acknowledged_by_1() {
+    LogMark mark;
+    for (const PeerMessage& m : node(1).sent)
+      if (auto* ack = std::get_if<Ack>(&m)) mark = ack->durable;
+    return mark;
+  }
+  // Replica 2 comes to replica 1 as a newer primary: one epoch lies behind the last record that both have.
+  void meet_newer(const LogMark& common, ReplicaId writer, ReplicaSet in_sync, std::uint32_t flags) {
+    Epoch newer{status(node(1)).epoch.counter + 5, Uuid::generate(node(1).random)};
+    node(1).step(PeerUp{2});
+    node(1).input(2, MatchRequest{newer});
+    node(1).input(2, Begin{newer, common, {}, {{newer, common.lsn + 1, writer, in_sync, flags}}});
+    while (node(1).complete_one()) {}
+  }
 };
 
 // Replica 1 went on alone, in an epoch that is in no other log. Whether that was known to whoever was promoted since decides.
@@ -42,12 +56,7 @@ TEST_F(TailTest, AnEpochThatWasKnownAtThePromotionIsNoSplitBrain) {
     node(1).restart();
     Lsn alone = status(node(1)).last;
     ASSERT_GT(alone, common.lsn);
-    Epoch newer{status(node(1)).epoch.counter + 5, Uuid::generate(node(1).random)};
-    node(1).step(PeerUp{2});
-    node(1).input(2, MatchRequest{newer});
-    std::uint32_t flags = heir ? epoch_after(own) : 0;
-    node(1).input(2, Begin{newer, common, {}, {{newer, common.lsn + 1, 2, set_of(2), flags}}});
-    while (node(1).complete_one()) {}
+    meet_newer(common, 2, set_of(2), heir ? epoch_after(own) : 0);
     EXPECT_EQ(status(node(1)).peers[0].split_brain, !heir) << status(node(1)).peers[0].why;
     EXPECT_EQ(status(node(1)).last, heir ? common.lsn : alone);
   }
@@ -58,9 +67,7 @@ TEST_F(TailTest, ATailThatBeganByForceIsASplitBrain) {
   make_promoted(2, 2);
   write_flush(2, 0);
   exchange();
-  LogMark common;
-  for (const PeerMessage& m : node(1).sent)
-    if (auto* ack = std::get_if<Ack>(&m)) common = ack->durable;
+  LogMark common = acknowledged_by_1();
   disconnect(1, 2);
   ASSERT_TRUE(promote(1, true)->ok);
   ASSERT_EQ(status(node(1)).in_sync, set_of(1));
@@ -68,11 +75,7 @@ TEST_F(TailTest, ATailThatBeganByForceIsASplitBrain) {
   node(1).restart();
   Lsn last = status(node(1)).last;
   ASSERT_GT(last, common.lsn);
-  Epoch newer{status(node(1)).epoch.counter + 5, Uuid::generate(node(1).random)};
-  node(1).step(PeerUp{2});
-  node(1).input(2, MatchRequest{newer});
-  node(1).input(2, Begin{newer, common, {}, {{newer, common.lsn + 1, 1, set_of(2), epoch_after(own)}}});
-  while (node(1).complete_one()) {}
+  meet_newer(common, 1, set_of(2), epoch_after(own));
   EXPECT_TRUE(status(node(1)).peers[0].split_brain);
   EXPECT_NE(status(node(1)).peers[0].why.find("went on here without replica 2"), std::string::npos) << status(node(1)).peers[0].why;
   EXPECT_EQ(status(node(1)).last, last);
@@ -94,18 +97,12 @@ TEST_F(TailTest, ATailThatAWitnessDidNotHaveIsNoSplitBrain) {
     make_promoted(3, 3, OnPeerLoss::go_on);
     write_flush(3, 0);
     exchange();
-    auto durable = [&] {
-      LogMark mark;
-      for (const PeerMessage& m : node(1).sent)
-        if (auto* ack = std::get_if<Ack>(&m)) mark = ack->durable;
-      return mark;
-    };
-    LogMark before = durable();
+    LogMark before = acknowledged_by_1();
     node(3).held = [](Disk kind) { return kind == Disk::journal_write; };  // so that replica 1 hears of no commit
     write_flush(3, 1);
     exchange();
-    LogMark common = c.counted ? before : durable();
-    ASSERT_LT(before.lsn, durable().lsn);
+    LogMark common = c.counted ? before : acknowledged_by_1();
+    ASSERT_LT(before.lsn, acknowledged_by_1().lsn);
     disconnect(1, 3);
     disconnect(1, 2);
     exchange();
@@ -127,12 +124,8 @@ TEST_F(TailTest, ATailThatAWitnessDidNotHaveIsNoSplitBrain) {
     node(1).restart();
     Lsn last = status(node(1)).last;
     ASSERT_GT(last, common.lsn);
-    Epoch newer{status(node(1)).epoch.counter + 5, Uuid::generate(node(1).random)};
-    node(1).step(PeerUp{2});
-    node(1).input(2, MatchRequest{newer});
     std::uint32_t flags = (c.by_force ? epoch_by_force : 0u) | (c.witnesses != 0 ? epoch_witnessed : 0u);
-    node(1).input(2, Begin{newer, common, {}, {{newer, common.lsn + 1, 2, c.witnesses != 0 ? c.witnesses : set_of(2), flags}}});
-    while (node(1).complete_one()) {}
+    meet_newer(common, 2, c.witnesses != 0 ? c.witnesses : set_of(2), flags);
     bool split = c.counted || c.by_force || !(c.witnesses & set_of(3)) || c.promotions == superblock_epochs_max;
     EXPECT_EQ(status(node(1)).peers[0].split_brain, split) << status(node(1)).peers[0].why;
     EXPECT_EQ(status(node(1)).last, split ? last : common.lsn);

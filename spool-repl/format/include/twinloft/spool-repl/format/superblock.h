@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "twinloft/base/result.h"
+#include "twinloft/spool-repl/format/record.h"
 #include "twinloft/spool-repl/format/types.h"
 
 namespace twinloft::repl {
@@ -33,6 +34,9 @@ struct EpochEntry {
   std::uint32_t flags = 0;  // EpochFlags, see record.h
   auto operator<=>(const EpochEntry&) const = default;
 };
+EpochEntry entry_of(const EpochChange& change, Lsn start);
+// Into a table, oldest first: what begins there or later was another history's, and of more than fit the oldest one goes.
+void note_epoch(std::vector<EpochEntry>& table, const EpochEntry& entry);
 
 // What is known of another replica: its content is the history up to `since`, but for the blocks that are marked in its
 // bitmap or written by records behind the tail here.
