@@ -199,7 +199,7 @@ MUTANTS = [
     Mutant("going-on-by-force-not-flagged", "the epoch of a primary that goes on alone by force looks like any other one",
            CORE + "membership.cc", "(granted.by_force ? std::uint32_t{epoch_by_force} : 0)", "0"),
     Mutant("tail-by-force-is-cut", "a tail that began by force is cut like any other one",
-           CORE + "secondary.cc", "!there.by_force && !forced_here && !there.lossy", "!there.by_force && !there.lossy"),
+           CORE + "volume.cc", "!there.by_force && !forced_here;", "!there.by_force;"),
     Mutant("old-table-is-trusted", "a tail with more epochs than the table holds is judged by those that are in it",
            CORE + "volume.cc", "if (epochs.empty() || epochs.front().start > lsn + 1) return false;", "if (epochs.empty()) return false;"),
     Mutant("follower-is-promoted-alone", "an empty replica that only follows others is its own in-sync set",
