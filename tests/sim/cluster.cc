@@ -236,7 +236,7 @@ void Cluster::inject_fault() {
   } else if (kind == 10 && (!external_ || random_.below(2) == 0)) {
     // A disk is lost while the primary lives: its replica is made anew.
     Node& n = *nodes_[random_.below(nodes_.size())];
-    if (!primary() || &n == primary()) return;
+    if (!primary_holds_all() || &n == primary()) return;
     coverage_.hit("fault: a disk is lost");
     crash(n, true);
     n.follows = false;

@@ -116,6 +116,7 @@ class Cluster {
 
   // faults.cc: failing disks, and links that fail without saying so
   void rot();
+  bool primary_holds_all();
   void inject_partial_fault();
   void stutter(Node& node, unsigned again);
   void silence(Link& link);

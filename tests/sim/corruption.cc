@@ -38,13 +38,18 @@ std::optional<std::uint64_t> victim(const SimFile& journal, SeededRandom& random
 
 }  // namespace
 
-void Cluster::rot() {
+// The client's primary is the one that counts, and not one that another has taken the place of.
+bool Cluster::primary_holds_all() {
   Node* p = primary();
-  if (!p) return;
-  Node& n = *nodes_[random_.below(nodes_.size())];
+  if (!p) return false;
   ReplicaSet set = external_ && arbiter_.value ? arbiter_.value->in_sync : p->core->status().in_sync;
-  bool p_holds_all = (set & set_of(p->id)) != 0 && (!external_ || (arbiter_.value && arbiter_.value->writer == p->id));
-  if (&n == p || !n.alive() || !p_holds_all || std::any_of(nodes_.begin(), nodes_.end(), [](auto& o) { return o->replaced || o->damaged; })) return;
+  return (set & set_of(p->id)) != 0 && (!external_ || (arbiter_.value && arbiter_.value->writer == p->id));
+}
+
+void Cluster::rot() {
+  if (!primary()) return;
+  Node& n = *nodes_[random_.below(nodes_.size())];
+  if (&n == primary() || !n.alive() || !primary_holds_all() || std::any_of(nodes_.begin(), nodes_.end(), [](auto& o) { return o->replaced || o->damaged; })) return;
   crash(n, true);
   std::uint64_t kind = 1 + random_.below(5);
   if (kind == 1) {
