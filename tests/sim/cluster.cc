@@ -18,10 +18,10 @@ const Uuid volume_uuid = Uuid::parse("6f1c1c0e-8f5b-4c55-9d0a-3f0a8e0b1d10").val
 
 Cluster::Cluster(std::uint64_t seed, bool trace, Coverage& coverage)
     : random_(seed), trace_(trace), coverage_(coverage),
-      volume_blocks_(random_.below(3) == 0 ? 1500 : 64 + random_.below(200)), history_(volume_blocks_) {
+      volume_blocks_(random_.below(3) == 0 ? 1500 : 64 + random_.below(200)), history_(Image(volume_blocks_)) {
   // Some clusters are under a load that keeps the journal's ring full, and some have a kind of operation that is slow.
   heavy_ = random_.below(6) == 0;
-  if (heavy_) volume_blocks_ = random_.below(3) == 0 ? 5000 : 1500, history_ = History(volume_blocks_);
+  if (heavy_) volume_blocks_ = random_.below(3) == 0 ? 5000 : 1500, history_ = History(Image(volume_blocks_));
   for (std::int64_t& us : slow_us_)
     if (random_.below(5) == 0) us = 500 + below(random_.below(4) == 0 ? 60'000 : 8000);
   slow_peer_ = std::chrono::milliseconds(random_.below(2) == 0 ? 30 : 200);
@@ -117,6 +117,7 @@ void Cluster::start(Node& n) {
     if (!std::exchange(n.damaged, false)) violated(fmt::format("replica {} finds damage that nobody has done: {}", n.id, d.text));
     return Status();
   });
+  if (n.damaged) violated(fmt::format("replica {} starts and does not find the damage to its journal", n.id));
   if (recovered && recovered->report.bitmap_pages_lost > 0) coverage_.hit("recovery: a page of a bitmap lost");
   if (!recovered) violated(fmt::format("replica {} does not recover: {}", n.id, recovered.error().message));
   if (recovered->report.torn_frames > 0) coverage_.hit("recovery: torn tail with an intact record behind it");
@@ -164,13 +165,9 @@ void Cluster::crash(Node& n, bool power) {
     n.journal.power_cut(random_);
     n.data.power_cut(random_);
   }
-  if (survey_at_ == n.index) survey_at_ = SIZE_MAX;
   std::erase_if(survey_, [&](const auto& part) { return part.second.node == n.index; });
-  if (client_at_ == n.index) {
-    client_at_ = SIZE_MAX;
-    requests_.clear();  // nobody answers them
-  }
-  mount_other(n);
+  std::erase_if(requests_, [&](const auto& r) { return r.second.node == n.index; });  // nobody answers them
+  unmount(n);
 }
 
 void Cluster::revive_later(Node& n) {
@@ -191,7 +188,7 @@ void Cluster::note_ring() {
 
 void Cluster::inject_fault() {
   note_ring();
-  check_followers("before the fault");
+  check_all("before the fault");
   if (random_.below(3) == 0) return inject_partial_fault();
   bool power = random_.below(3) != 0;
   std::uint64_t kind = random_.below(15);
@@ -239,7 +236,6 @@ void Cluster::inject_fault() {
     if (!primary_holds_all() || &n == primary()) return;
     coverage_.hit("fault: a disk is lost");
     crash(n, true);
-    n.follows = false;
     n.replaced = true;
     create(n);
     revive_later(n);
@@ -278,7 +274,7 @@ void Cluster::settle_and_compare() {
   run_until([&] { return primary() && requests_.empty() && nothing_asked() && arbiter_.late == 0 && all_follow(); }, 120'000'000,
             "everybody in sync");
   operator_runs_ = false;
-  submit(core::ClientOp::flush, false);
+  submit(*primary(), core::ClientOp::flush, false);
   run_until([&] { return requests_.empty(); }, 60'000'000, "the last flush answered");
   read_everything();
   std::int64_t next = 0;
@@ -300,7 +296,7 @@ void Cluster::settle_and_compare() {
       60'000'000, "all replicas settled");
   for (auto& n : nodes_) {
     note_repairs(*n);
-    check(*n, true, "at the end");
+    check(*n, after_power_cut(*n), true, "at the end");
     for (std::uint64_t b = 0; b < volume_blocks_; ++b)
       if (!n->data.page(b).same(nodes_[0]->data.page(b))) violated(fmt::format("the settled replicas 1 and {} differ", n->id));
   }
@@ -309,7 +305,6 @@ void Cluster::settle_and_compare() {
 void Cluster::run() {
   for (auto& n : nodes_) create(*n);
   for (auto& n : nodes_) start(*n);
-  client_step();
   operator_step();
   std::uint64_t faults = 2 + random_.below(8);
   for (std::uint64_t i = 0; i < faults; ++i) {

@@ -41,9 +41,6 @@ struct Violation {
   std::string what;
 };
 
-// The client's history cannot tell right from wrong any more: the run ends without a verdict.
-struct Undecided {};
-
 // The consensus store, as the replicas see it: a compare-and-swap whose answer may be late or lost.
 struct SimArbiter {
   std::optional<core::EpochValue> value;
@@ -89,11 +86,14 @@ class Cluster {
     std::uint64_t untold = 0;   // VolumeStatus::unreadable_blocks then
     bool must_succeed = false;  // as long as nothing happens to anybody
   };
+  struct Mount;  // programs that use a primary's device
   struct Request {
     core::ClientOp op;
     bool fua;
-    std::size_t index;             // in the history, for writes
-    std::size_t completed_before;  // for flushes and reads
+    std::size_t node;
+    std::shared_ptr<Mount> mount;
+    History::State state;             // that it leads to, for writes
+    History::State completed_before;  // for flushes and reads
     std::uint64_t lba, blocks;
     ClientMemory data;
     BeforeRead errors = {};
@@ -135,7 +135,7 @@ class Cluster {
 
   // latent.cc: sectors of the data area that cannot be read
   void make_latent();
-  void aim_at_unreadable(std::uint64_t& lba, std::uint64_t blocks);
+  void aim_at_unreadable(const Node& node, std::uint64_t& lba, std::uint64_t blocks);
   BeforeRead before_read(const Node& node, std::uint64_t lba, std::uint64_t blocks) const;
   bool has_helper(const Node& node, std::uint64_t lba, std::uint64_t blocks) const;
   void check_read_error(Node& node, std::uint64_t lba, std::uint64_t blocks, const BeforeRead& before, const std::string& what);
@@ -161,30 +161,34 @@ class Cluster {
   void tell_down(Link& link, std::size_t side);
   void send(Node& from, ReplicaId to, PeerMessage message);
 
-  // client.cc: client and operator, and what is checked
-  void client_step();
-  void operator_step();
-  void submit(core::ClientOp op, bool fua);
+  // client.cc: programs that use the primaries' devices
+  void client_step(Node& node, std::shared_ptr<Mount> mount);
+  void submit(Node& node, core::ClientOp op, bool fua);
+  void check_read(const Node& node, Request& request);
   void on_complete(Node& node, std::uint64_t id, int error);
-  void on_stale(Node& node, std::uint64_t id, int error);
-  void begin_survey(Node& node);
-  void mount_other(const Node& left);
-  bool on_surveyed(Node& node, std::uint64_t id, int error);
-  void leave_client();
-  bool took_over_without_trace(const Node& deposed);
-  void ask_deposed(Node& node, std::size_t completed, std::size_t kept);
-  bool is_cut_off(const Node& node) const;
   void on_role(Node& node, core::RoleChange change);
+  void begin_survey(Node& node);
+  bool on_surveyed(Node& node, std::uint64_t id, int error);
+  void mount(Node& node, const Image& image);
+  void unmount(Node& node);
+  void promise(History::State state, const Node& node);
+  bool is_granted(const Node& node) const;
+  Node* primary();  // mounted, and of several the one that counts
+
+  // operator.cc
+  void operator_step();
+  void demote_in_order(Node& node);
+  bool is_cut_off(const Node& node) const;
+
+  // checks.cc
   struct Found {
     Image image;
     ReplicaSet in_sync = 0;   // of the newest epoch on this disk
-    std::uint64_t epoch = 0;  // of the last record
+    bool consistent = false;  // it is to be the state after some prefix
   };
   Found after_power_cut(const Node& node);
-  void check(const Node& node, bool need_promised, const char* when);
-  void check(const Node& node, const Image& image, bool need_promised, const char* when);
-  void check_followers(const char* when);
-  Node* primary();  // where the client is
+  void check(const Node& node, const Found& found, bool need_promised, const char* when);
+  void check_all(const char* when);
 
   SeededRandom random_;
   bool trace_;
@@ -206,9 +210,8 @@ class Cluster {
   std::uint64_t send_window_bytes_ = 0, sync_window_bytes_ = 0;
   std::int64_t slow_us_[disk_kinds] = {};  // by DiskKind: at most so much longer
 
-  std::size_t client_at_ = SIZE_MAX;   // index of the node that the client uses
+  std::size_t client_at_ = SIZE_MAX;   // index of the primary that was mounted last, of those that count
   std::map<std::uint64_t, Request> requests_;
-  std::map<std::uint64_t, std::pair<Request, std::size_t>> stale_;  // of former primaries, with what is kept of their history
   // A new primary's device is read whole before it is used.
   static constexpr std::uint64_t survey_blocks = 256;
   struct SurveyPart {
@@ -218,13 +221,10 @@ class Cluster {
     ClientMemory data;
     BeforeRead errors = {};
   };
-  std::size_t survey_at_ = SIZE_MAX;
-  std::uint64_t survey_no_ = 0;
-  std::size_t survey_left_ = 0;
   std::map<std::uint64_t, SurveyPart> survey_;  // parts of earlier ones stay until they are answered
-  Image survey_image_;
+  std::uint64_t survey_no_ = 0;
   std::uint64_t next_request_ = 1;
-  bool client_runs_ = true, client_paused_ = false, operator_runs_ = true;
+  bool client_runs_ = true, operator_runs_ = true;
 };
 
 }  // namespace twinloft::repl::sim

@@ -18,6 +18,12 @@ void flip(SimFile& file, std::uint64_t page_offset, SeededRandom& random) {
   file.write_durable(page_offset, {Page::of(bytes)});
 }
 
+bool is_damaged(SimFile& journal) {
+  auto loaded = journal::load_superblock(journal);
+  auto scan = loaded ? journal::scan_journal(journal, loaded->superblock) : fail(Errc::corrupt, "no superblock");
+  return !scan || scan->damage;
+}
+
 // A page of the records that recovery would find, whose loss it would notice; nullopt: there is none.
 std::optional<std::uint64_t> victim(const SimFile& journal, SeededRandom& random) {
   SimFile copy = journal;
@@ -28,12 +34,10 @@ std::optional<std::uint64_t> victim(const SimFile& journal, SeededRandom& random
   if (!scan || scan->damage || scan->log.records.empty()) return std::nullopt;
   const StoredRecord& r = scan->log.records[random.below(scan->log.records.size())];
   std::uint64_t at = sb.ring_offset + r.pos.v % sb.ring_bytes + random.below(r.total_blocks) * block_size;
-  copy.make_unreadable(at);
   std::byte garbage[block_size];
   std::fill(std::begin(garbage), std::end(garbage), std::byte{0xa5});
   copy.write_durable(at, {Page::of(garbage)});
-  scan = journal::scan_journal(copy, sb);
-  return scan && scan->damage ? std::optional(at) : std::nullopt;
+  return is_damaged(copy) ? std::optional(at) : std::nullopt;
 }
 
 }  // namespace
@@ -56,8 +60,6 @@ void Cluster::rot() {
     coverage_.hit("fault: a bitmap rots");
     flip(n.journal, journal_reserved_bytes + random_.below(bitmap_slots) * block_size, random_);
   } else if (auto at = victim(n.journal, random_)) {
-    n.follows = false;
-    n.replaced = n.damaged = true;
     note(fmt::format("replica {}: its journal is damaged at {}", n.id, *at));
     if (kind == 2) {
       coverage_.hit("fault: a sector of the journal cannot be read");
@@ -67,12 +69,15 @@ void Cluster::rot() {
       auto from = victim(n.journal, random_);
       std::byte bytes[block_size];
       (void)n.journal.read(from ? *from : *at, bytes);
-      if (from && *from != *at) n.journal.write_durable(*at, {Page::of(bytes)});
+      bool other = from && !Page::of(bytes).same(n.journal.page(*at / block_size));  // a write fills its blocks alike
+      if (other) n.journal.write_durable(*at, {Page::of(bytes)});
       else flip(n.journal, *at, random_);
     } else {
       coverage_.hit("fault: the journal rots");
       flip(n.journal, *at, random_);
     }
+    // What changes in the unused rest of a block is of no account.
+    if (is_damaged(n.journal)) n.replaced = n.damaged = true;
   }
   revive_later(n);
 }

@@ -31,8 +31,8 @@ void Cluster::make_latent() {
 }
 
 // Otherwise few reads would come upon one.
-void Cluster::aim_at_unreadable(std::uint64_t& lba, std::uint64_t blocks) {
-  const auto& bad = primary()->data.unreadable();
+void Cluster::aim_at_unreadable(const Node& n, std::uint64_t& lba, std::uint64_t blocks) {
+  const auto& bad = n.data.unreadable();
   if (bad.empty() || random_.below(2) == 0) return;
   std::uint64_t hit = *std::next(bad.begin(), static_cast<std::ptrdiff_t>(random_.below(bad.size())));
   lba = std::min(hit, volume_blocks_ - blocks);
@@ -85,8 +85,9 @@ void Cluster::read_everything() {
   for (std::uint64_t lba = 0; lba < volume_blocks_ && primary(); lba += at_once) {
     Node& p = *primary();
     std::uint64_t id = next_request_++, blocks = std::min(at_once, volume_blocks_ - lba);
-    Request r{core::ClientOp::read, false, 0, history_.completed_end(), lba, blocks, ClientMemory(blocks * block_size, true),
-              before_read(p, lba, blocks)};
+    Request r{core::ClientOp::read, false, p.index, p.mount, 0, p.mount->completed, lba, blocks,
+              ClientMemory(blocks * block_size, true), before_read(p, lba, blocks)};
+    p.mount->open++;
     auto& asked = requests_.emplace(id, std::move(r)).first->second;
     feed(p, core::ClientRequest{asked.op, false, lba * block_size, static_cast<std::uint32_t>(blocks * block_size), asked.data.data(), id});
   }

@@ -25,6 +25,16 @@ struct Cluster::DiskFault {
   unsigned left;      // operations
 };
 
+// From the moment when the device was read whole until its node dies or is no longer primary.
+struct Cluster::Mount {
+  Image beginning;
+  History::Path path;
+  History::State completed = 0;  // the newest request that was answered, or what was found
+  std::map<std::uint64_t, std::vector<History::State>> writers;  // by block, in order
+  std::size_t open = 0;          // requests
+  bool paused = false;
+};
+
 struct Cluster::Node {
   Node(std::size_t i, core::Protocol p, std::uint64_t journal_bytes, std::uint64_t blocks)
       : index(i), id(static_cast<ReplicaId>(i + 1)), protocol(p), journal(fmt::format("journal{}", id), journal_bytes),
@@ -42,8 +52,12 @@ struct Cluster::Node {
   std::uint64_t next_pending = 1;
   bool draining = false;
   std::int64_t tick_at = -1;
-  // Has acknowledged something to the primary of now: what it had beyond that one's history is gone from its disk.
-  bool follows = false;
+  std::shared_ptr<Mount> mount;
+  struct Survey {
+    std::uint64_t no = 0;  // 0: none
+    std::size_t left = 0;
+    Image image;
+  } survey;
   bool replaced = false;  // its disk was lost; until it is recorded as in sync again it owes nobody anything
   std::optional<bool> command;  // the answer to the operator's last command
   bool command_open = false;

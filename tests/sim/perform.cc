@@ -296,9 +296,6 @@ void Cluster::send(Node& from, ReplicaId to_id, PeerMessage message) {
   if (!l.up) return;
   note_repair(to, message);
   if (auto* ack = std::get_if<SyncAck>(&message); ack && ack->declined) coverage_.hit("resync: data declined");
-  // One into which a resync has not been finished holds nothing that means anything, whoever fills it.
-  if (auto* state = std::get_if<NodeState>(&message); state && state->inconsistent) from.follows = false;
-  if (std::holds_alternative<Ack>(message) && to.index == client_at_) from.follows = !from.core->status().inconsistent;
   if (!is_bulky(message) || l.sent++ % 8 == 0) {
     std::vector<std::byte> bytes;
     encode_peer_message(message, bytes);

@@ -180,9 +180,6 @@ std::optional<Finding> run_seed(std::uint64_t seed, bool trace, Coverage& covera
   try {
     Cluster(seed, trace, coverage).run();
     return std::nullopt;
-  } catch (const Undecided&) {
-    coverage.hit("no verdict: a promotion left no trace, and the primary before it goes on");
-    return std::nullopt;
   } catch (const Violation& v) {
     return Finding{seed, v.what};
   }

@@ -1,0 +1,48 @@
+// The people: who promotes, and who swaps the roles.
+#include <algorithm>
+
+#include "node.h"
+
+namespace twinloft::repl::sim {
+
+bool Cluster::is_cut_off(const Node& n) const {
+  return std::none_of(links_.begin(), links_.end(), [&](const Link& l) { return (l.a == n.index || l.b == n.index) && l.up; });
+}
+
+// Promotes where nobody is primary, and now and then asks for what must be refused, or swaps the roles.
+void Cluster::operator_step() {
+  if (!operator_runs_) return;
+  Node& n = *nodes_[random_.below(nodes_.size())];
+  Node* p = primary();
+  if (n.alive() && !n.command_open) {
+    // Whoever watches the machines sees that nobody reaches this one any more, and does not wait for it.
+    bool wanted = !p || !p->alive() || random_.below(6) == 0 || (external_ && is_cut_off(*p));
+    if (wanted && n.protocol == core::Protocol::C && !n.is_primary()) {
+      if (p) coverage_.hit("operator: promotes beside a primary");
+      n.command_open = true;
+      feed(n, core::Promote{1, false});
+    } else if (client_runs_ && n.mount && random_.below(4) == 0) {
+      demote_in_order(n);
+    }
+  }
+  schedule(500 + below(8000), [this] { operator_step(); });
+}
+
+// The file system is unmounted first, so nothing is under way.
+void Cluster::demote_in_order(Node& n) {
+  n.mount->paused = true;
+  n.command_open = true;
+  std::int64_t give_up = now_us_ + 20'000;
+  auto ask = std::make_shared<std::function<void()>>();
+  *ask = [this, &n, ask, give_up, m = n.mount, life = n.life] {
+    if (n.life != life) return;
+    bool mounted = n.mount == m;
+    if (mounted && m->open > 0 && now_us_ <= give_up) return schedule(200, *ask);
+    m->paused = false;
+    if (mounted && m->open == 0) return feed(n, core::Demote{2});
+    n.command_open = false;
+  };
+  schedule(0, *ask);
+}
+
+}  // namespace twinloft::repl::sim
