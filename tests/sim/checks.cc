@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "node.h"
+#include "twinloft/spool-repl/format/bitmap.h"
 #include "twinloft/spool-repl/journal/recovery.h"
 
 namespace twinloft::repl::sim {
@@ -17,14 +18,22 @@ Cluster::Found Cluster::after_power_cut(const Node& n) {
   }
   auto recovered = journal::recover(journal, data);
   if (!recovered) violated(fmt::format("replica {} would not recover: {}", n.id, recovered.error().message));
+  check_records(n, recovered->log);
   Found found;
   std::vector<Page> content(volume_blocks_);
   for (std::uint64_t b = 0; b < volume_blocks_; ++b) content[b] = data.page(b);
-  Lsn last = recovered->log.superblock.tail.lsn;
-  found.consistent = recovered->log.superblock.inconsistent_source.id.is_nil();
+  const Superblock& sb = recovered->log.superblock;
+  found.last = sb.tail.lsn;
+  found.dirty = sb.dirty;
+  found.marks = std::move(recovered->log.dirty);
+  found.consistent = sb.inconsistent_source.id.is_nil();
+  for (auto& marks : found.marks) marks.resize(bitmap_words(volume_blocks_));
   for (const StoredRecord& r : recovered->log.records) {
-    last = r.body.mark().lsn;
+    found.last = r.body.mark().lsn;
     if (r.body.header.type == RecordType::epoch) found.in_sync = r.body.epoch_change.in_sync;
+    for (std::uint32_t slot = 0; slot < bitmap_slots; ++slot)
+      for (const Extent& e : r.body.extents)
+        if (r.body.mark().lsn > sb.dirty[slot].since.lsn) set_bitmap_bits(found.marks[slot], e.lba, e.blocks);
     if (r.body.mark().lsn <= recovered->log.commit) continue;
     const std::byte* at = r.payload.data();
     for (const Extent& e : r.body.extents)
@@ -34,32 +43,84 @@ Cluster::Found Cluster::after_power_cut(const Node& n) {
       }
   }
   if (found.in_sync == 0)
-    for (const EpochEntry& e : recovered->log.superblock.epochs)
-      if (e.start <= last) found.in_sync = e.in_sync;
-  if (!found.consistent) return found;
+    for (const EpochEntry& e : sb.epochs)
+      if (e.start <= found.last) found.in_sync = e.in_sync;
   for (const Page& page : content) {
     auto word = page.word();
-    if (!word) violated(fmt::format("replica {}: block {} is torn", n.id, found.image.size()));
-    found.image.push_back(*word);
+    // Once a loss was accepted a block may be what the power cut left of it: its first word speaks for it.
+    if (!word && found.consistent && !loss_accepted_) violated(fmt::format("replica {}: block {} is torn", n.id, found.image.size()));
+    found.image.push_back(word ? *word : load_le<std::uint64_t>(page.bytes()));
   }
+  if (found.consistent || n.loss_accepted) found.states = history_.matching(found.image);
   return found;
 }
 
+// Nobody else writes in an epoch, and it has one record in one place.
+void Cluster::check_records(const Node& n, const RecoveredLog& log) {
+  for (const StoredRecord& r : log.records) {
+    LogMark mark = r.body.mark();
+    auto [known, first] = records_.emplace(RecordKey{r.body.header.epoch.id, mark.lsn.v}, mark.hash);
+    if (!first && known->second != mark.hash)
+      violated(fmt::format("replica {} holds another record at LSN {} of epoch {} than there was", n.id, mark.lsn.v, r.body.header.epoch.counter));
+    if (r.body.header.type != RecordType::epoch) continue;
+    auto [writer, fresh] = writers_.emplace(r.body.epoch_change.epoch.id, r.body.epoch_change.writer);
+    if (!fresh && writer->second != r.body.epoch_change.writer)
+      violated(fmt::format("replicas {} and {} both write epoch {}", writer->second, r.body.epoch_change.writer, r.body.epoch_change.epoch.counter));
+  }
+}
+
 void Cluster::check(const Node& n, const Found& found, bool need_promised, const char* when) {
-  auto states = history_.matching(found.image);
+  const auto& states = found.states;
   if (std::any_of(states.begin(), states.end(), [&](History::State s) { return !need_promised || history_.holds_all(s); })) return;
   violated(fmt::format("{}: replica {} holds no {}prefix: {}", when, n.id, need_promised ? "sufficient " : "",
                        history_.explain(found.image)));
 }
 
-// Every member of the recorded set holds every promise at this very moment; the others, where they are not being filled, the state
-// after some requests.
-void Cluster::check_all(const char* when) {
+// Every member of the recorded set holds every promise at this very moment, unless somebody was overruled; the others, where they are
+// not being filled, the state after some requests.
+std::vector<Cluster::Found> Cluster::check_all(const char* when) {
+  std::vector<Found> all;
+  for (auto& n : nodes_) all.push_back(after_power_cut(*n));
   Node* p = primary();
-  ReplicaSet in_sync = external_ && arbiter_.value ? arbiter_.value->in_sync : p ? after_power_cut(*p).in_sync : 0;
-  for (auto& n : nodes_) {
-    Found found = after_power_cut(*n);
-    if (found.consistent) check(*n, found, (in_sync & set_of(n->id)) != 0 && !n->replaced, when);
+  ReplicaSet in_sync = external_ && arbiter_.value ? arbiter_.value->in_sync : p ? all[p->index].in_sync : 0;
+  for (auto& n : nodes_)
+    if (all[n->index].consistent && !n->loss_accepted)
+      check(*n, all[n->index], !by_force_ && (in_sync & set_of(n->id)) != 0 && !n->replaced, when);
+  if (by_force_) check_kept(all, when);
+  check_marks(all, when);
+  return all;
+}
+
+// Somebody has it.
+void Cluster::check_kept(const std::vector<Found>& all, const char* when) {
+  auto promises = history_.promised();
+  for (History::State p : promises) {
+    if (std::any_of(all.begin(), all.end(), [&](const Found& f) { return f.consistent && history_.any_holds(f.states, p); })) continue;
+    if (!may_go_.contains(p)) violated(fmt::format("{}: request {} was acknowledged, and nobody has it", when, p));
+    history_.release(p);
+  }
+}
+
+// Where a replica stands at an earlier point of another one's history, and that one says since when it has marked what that one lacks,
+// all that differs is marked (bitmap.h).
+void Cluster::check_marks(const std::vector<Found>& all, const char* when) {
+  for (auto& x : nodes_) {
+    for (auto& y : nodes_) {
+      const Found &source = all[x->index], &target = all[y->index];
+      if (x == y || !source.consistent || !target.consistent) continue;
+      for (std::uint32_t slot = 0; slot < bitmap_slots; ++slot) {
+        const DirtySlot& d = source.dirty[slot];
+        if (d.peer != y->id || !d.known || d.since.lsn > target.last || target.last > source.last) continue;
+        bool behind = std::any_of(source.states.begin(), source.states.end(), [&](History::State s) {
+          return std::any_of(target.states.begin(), target.states.end(), [&](History::State t) { return history_.leads_to(t, s); });
+        });
+        if (!behind) continue;
+        coverage_.hit("marks: compared");
+        for (std::uint64_t b = 0; b < volume_blocks_; ++b)
+          if (source.image[b] != target.image[b] && !(source.marks[slot][b / 64] >> b % 64 & 1))
+            violated(fmt::format("{}: block {} of replica {} differs from that of replica {}, which has not marked it", when, b, y->id, x->id));
+      }
+    }
   }
 }
 

@@ -92,12 +92,25 @@ void Cluster::on_complete(Node& n, std::uint64_t id, int error) {
   }
 }
 
-// What is acknowledged is one history, whoever acknowledges it.
+// What is acknowledged is one history, whoever acknowledges it, until somebody is overruled.
 void Cluster::promise(History::State state, const Node& n) {
   history_.promise(state);
-  if (history_.promised().size() > 1)
+  if (history_.promised().size() > 1 && !forced_)
     violated(fmt::format("replica {} acknowledges request {}, and another history was acknowledged up to request {}", n.id, state,
                          history_.promised().front()));
+  if (min_in_sync_ > 1 && random_.below(64) == 0) check_width(state, n);
+}
+
+// Durable on as many replicas as the administrator asked for.
+void Cluster::check_width(History::State state, const Node& n) {
+  unsigned holders = 0;
+  for (auto& each : nodes_) {
+    Found found = after_power_cut(*each);
+    holders += found.consistent && history_.any_holds(found.states, state) ? 1 : 0;
+  }
+  if (holders < min_in_sync_)
+    violated(fmt::format("replica {} acknowledges request {}, and {} replicas have it: min_in_sync is {}", n.id, state, holders, min_in_sync_));
+  coverage_.hit("min_in_sync: counted");
 }
 
 // ---- roles ---------------------------------------------------------------------------------------------------------
@@ -113,10 +126,11 @@ void Cluster::on_role(Node& n, core::RoleChange change) {
     return unmount(n);
   }
   coverage_.hit("role: promoted");
+  if (n.loss_accepted) note_accepted(n);
   for (auto& other : nodes_) {
-    if (other.get() == &n || !other->is_primary()) continue;
+    if (other.get() == &n || !other->mount) continue;  // one that nobody has confirmed does not answer yet
     coverage_.hit("role: promoted while another one still thinks it is primary");
-    if (!external_) violated(fmt::format("replicas {} and {} are primary at the same time", other->id, n.id));
+    if (!external_ && !forced_) violated(fmt::format("replicas {} and {} are primary at the same time", other->id, n.id));
   }
   begin_survey(n);
 }
@@ -163,11 +177,22 @@ bool Cluster::on_surveyed(Node& n, std::uint64_t id, int error) {
   return true;
 }
 
-// It must hold everything that was promised.
+// The journal had lost records whose content is in the data area in part: what that makes nobody has written.
+void Cluster::note_accepted(Node& n) {
+  Found found = after_power_cut(n);
+  if (found.states.empty()) history_.add_beginning(found.image);
+  n.loss_accepted = false;
+}
+
+// It must hold everything that was promised; where somebody was overruled, what is missing must be elsewhere (check_kept).
 void Cluster::mount(Node& n, const Image& image) {
   auto states = history_.matching(image);
-  std::erase_if(states, [&](History::State s) { return !history_.holds_all(s); });
-  if (states.empty()) violated(fmt::format("replica {} is promoted without a promise: {}", n.id, history_.explain(image)));
+  auto kept = [&](History::State s) {
+    return std::count_if(history_.promised().begin(), history_.promised().end(), [&](History::State p) { return history_.leads_to(p, s); });
+  };
+  std::stable_sort(states.begin(), states.end(), [&](History::State a, History::State b) { return kept(a) < kept(b); });
+  if (states.empty() || (!forced_ && !history_.holds_all(states.back())))
+    violated(fmt::format("replica {} is promoted without a promise: {}", n.id, history_.explain(image)));
   n.mount = std::make_shared<Mount>();
   n.mount->beginning = image;
   n.mount->path = {states.back(), image};

@@ -38,6 +38,14 @@ Cluster::Cluster(std::uint64_t seed, bool trace, Coverage& coverage)
     nodes_.push_back(std::make_unique<Node>(i, protocol, journal_bytes, volume_blocks_));
     for (std::size_t j = 0; j < i; ++j) links_.push_back({.a = j, .b = i});
   }
+  by_force_ = random_.below(4) == 0;
+  mixed_ = random_.below(6) == 0;
+  if (mixed_)
+    for (Link& l : links_) l.protocol = static_cast<core::Protocol>(std::min<std::uint64_t>(2, random_.below(5)));
+  if (!mixed_ && random_.below(6) == 0 && std::count_if(nodes_.begin(), nodes_.end(), [](auto& n) { return n->protocol == core::Protocol::C; }) > 1)
+    min_in_sync_ = 2;
+  if (random_.below(6) == 0) suspend_timeout_ = std::chrono::milliseconds(10 + random_.below(100));
+  adopted_ = random_.below(8) == 0;
 }
 Cluster::~Cluster() = default;
 
@@ -83,13 +91,15 @@ std::string Cluster::describe(const Node& n) {
 
 // ---- nodes ---------------------------------------------------------------------------------------------------------
 
-core::Config Cluster::config_of(const Node& n) const {
+core::Config Cluster::config_of(const Node& n) {
   core::Config c;
   c.role = core::Role::secondary;
   c.arbiter = external_ ? core::Arbiter::external : core::Arbiter::manual;
   c.on_peer_loss = on_loss_;
   for (const auto& other : nodes_)
-    if (other->id != n.id) c.peers.push_back({other->id, other->protocol});
+    if (other->id != n.id) c.peers.push_back({other->id, mixed_ ? link_of(n.index, other->index).protocol : other->protocol});
+  c.min_in_sync = min_in_sync_;
+  c.suspend_timeout = suspend_timeout_;
   c.send_window_bytes = send_window_bytes_;
   c.sync_window_bytes = sync_window_bytes_;
   c.checkpoint_idle = std::chrono::milliseconds(50);
@@ -100,11 +110,30 @@ core::Config Cluster::config_of(const Node& n) const {
 }
 
 void Cluster::create(Node& n) {
-  n.damaged = false;
+  n.damaged = n.loss_accepted = false;
   n.journal = SimFile(n.journal.name(), journal_bytes);
   n.data = SimFile(n.data.name(), n.data.size_bytes());
   auto made = journal::create_replica({volume_uuid, n.id, volume_blocks_, true}, n.journal, n.data, true);
   if (!made) violated("create: " + made.error().message);
+}
+
+// What is in the data area is the volume: everybody else is filled from here.
+void Cluster::adopt(Node& n) {
+  Image image;
+  for (std::uint64_t b = 0; b < volume_blocks_; ++b) {
+    image.push_back(random_.below(3) == 0 ? 0 : foreign + b);
+    std::vector<std::byte> block(block_size);
+    for (std::size_t i = 0; i < block_size; i += 8) store_le(block.data() + i, image.back());
+    n.data.write_durable(b * block_size, {Page::of(block.data())});
+  }
+  history_.promise(history_.add_beginning(image));
+  journal::CreateOptions options{volume_uuid, n.id, volume_blocks_, true, {}};
+  journal::Adoption adoption{{1, Uuid::generate(random_)}, {}};
+  store_le(adoption.beginning.bytes.data(), random_.draw());
+  options.adopt = adoption;
+  auto made = journal::create_replica(options, n.journal, n.data, false);
+  if (!made) violated("create --adopt: " + made.error().message);
+  coverage_.hit("a data area is adopted");
 }
 
 void Cluster::start(Node& n) {
@@ -193,52 +222,20 @@ void Cluster::inject_fault() {
   bool power = random_.below(3) != 0;
   std::uint64_t kind = random_.below(15);
   if (kind < 6) {
-    Node* at = primary();
-    Node& n = kind < 3 && at ? *at : *nodes_[random_.below(nodes_.size())];
-    if (n.is_primary()) coverage_.hit("fault: the primary dies");
-    crash(n, power);
-    revive_later(n);
+    crash_one(power);
   } else if (kind == 6) {
     coverage_.hit("fault: everything dies at once");
     for (auto& n : nodes_) crash(*n, power), revive_later(*n);
-  } else if (kind < 9) {
-    Link& l = links_[random_.below(links_.size())];
-    coverage_.hit("fault: link cut");
-    l.cut = true;
-    disconnect(l);
-    schedule(below(30000), [this, &l] {
-      l.cut = false;
-      connect(l);
-    });
+  } else if (kind < 8) {
+    cut_link();
+  } else if (kind == 8) {
+    partition();
   } else if (kind == 9) {
-    std::size_t alone = primary() && random_.below(2) == 0 ? client_at_ : random_.below(nodes_.size());
-    coverage_.hit("fault: a node cut off from all others");
-    bool arbiter_too = external_ && random_.below(2) == 0;
-    if (arbiter_too) {
-      coverage_.hit("fault: a node cut off from all others and from the arbiter");
-      nodes_[alone]->no_arbiter = true;
-      // Often only when the others can be reached again, and one of them has been promoted since.
-      schedule(5000 + below(random_.below(3) == 0 ? 60'000 : 200'000), [this, alone] { nodes_[alone]->no_arbiter = false; });
-    }
-    note(fmt::format("replica {} is cut off{}", alone + 1, arbiter_too ? ", from the arbiter too" : ""));
-    for (Link& l : links_) {
-      if (l.a != alone && l.b != alone) continue;
-      l.cut = true;
-      disconnect(l);
-      schedule(5000 + below(60000), [this, &l] {
-        l.cut = false;
-        connect(l);
-      });
-    }
+    isolate();
   } else if (kind == 10 && (!external_ || random_.below(2) == 0)) {
-    // A disk is lost while the primary lives: its replica is made anew.
     Node& n = *nodes_[random_.below(nodes_.size())];
-    if (!primary_holds_all() || &n == primary()) return;
-    coverage_.hit("fault: a disk is lost");
-    crash(n, true);
-    n.replaced = true;
-    create(n);
-    revive_later(n);
+    // Without force a disk is lost only while the primary lives and has everything.
+    if (by_force_ || (primary_holds_all() && &n != primary())) lose_disk(n);
   } else if (kind == 10) {
     coverage_.hit("fault: the arbiter is away");
     arbiter_.reachable = false;
@@ -250,7 +247,72 @@ void Cluster::inject_fault() {
   }
 }
 
-void Cluster::settle_and_compare() {
+void Cluster::crash_one(bool power) {
+  Node* at = primary();
+  Node& n = at && random_.below(2) == 0 ? *at : *nodes_[random_.below(nodes_.size())];
+  if (n.is_primary()) coverage_.hit("fault: the primary dies");
+  crash(n, power);
+  revive_later(n);
+}
+
+void Cluster::cut(Link& l, std::int64_t us) {
+  l.cut = true;
+  disconnect(l);
+  schedule(us, [this, &l] {
+    l.cut = false;
+    connect(l);
+  });
+}
+
+void Cluster::cut_link() {
+  coverage_.hit("fault: link cut");
+  cut(links_[random_.below(links_.size())], below(30000));
+}
+
+void Cluster::isolate() {
+  std::size_t alone = primary() && random_.below(2) == 0 ? client_at_ : random_.below(nodes_.size());
+  coverage_.hit("fault: a node cut off from all others");
+  bool arbiter_too = external_ && random_.below(2) == 0;
+  if (arbiter_too) {
+    coverage_.hit("fault: a node cut off from all others and from the arbiter");
+    nodes_[alone]->no_arbiter = true;
+    // Often only when the others can be reached again, and one of them has been promoted since.
+    schedule(5000 + below(random_.below(3) == 0 ? 60'000 : 200'000), [this, alone] { nodes_[alone]->no_arbiter = false; });
+  }
+  note(fmt::format("replica {} is cut off{}", alone + 1, arbiter_too ? ", from the arbiter too" : ""));
+  for (Link& l : links_)
+    if (l.a == alone || l.b == alone) cut(l, 5000 + below(60000));
+}
+
+// Each group on its own for a while; the arbiter is with one of them, or with both.
+void Cluster::partition() {
+  std::uint64_t group = 1 + random_.below((1u << nodes_.size()) - 2);
+  auto in_group = [&](std::size_t i) { return (group >> i & 1) != 0; };
+  coverage_.hit("fault: two groups");
+  std::uint64_t arbiter_with = random_.below(3);  // 2: both
+  note(fmt::format("groups {:b} and {:b}", group, ~group & ((1u << nodes_.size()) - 1)));
+  std::int64_t us = 5000 + below(random_.below(3) == 0 ? 200'000 : 60'000);
+  for (auto& n : nodes_) {
+    if (!external_ || arbiter_with == 2 || in_group(n->index) == (arbiter_with == 1)) continue;
+    n->no_arbiter = true;
+    schedule(us + below(5000), [&n = *n] { n.no_arbiter = false; });
+  }
+  for (Link& l : links_)
+    if (in_group(l.a) != in_group(l.b)) cut(l, us + below(10'000));
+}
+
+void Cluster::lose_disk(Node& n) {
+  coverage_.hit("fault: a disk is lost");
+  before_loss(n);
+  crash(n, true);
+  note(fmt::format("replica {}: its disk is lost, and it is made anew", n.id));
+  n.replaced = true;
+  create(n);
+  revive_later(n);
+}
+
+// From now on nothing happens to anybody any more.
+void Cluster::heal() {
   client_runs_ = false;
   arbiter_.reachable = true;
   for (Link& l : links_) l.cut = false;
@@ -260,6 +322,9 @@ void Cluster::settle_and_compare() {
   for (auto& n : nodes_)
     if (!n->alive()) start(*n);
   for (Link& l : links_) connect(l);
+}
+
+void Cluster::settle_and_compare() {
   auto all_follow = [&] {
     Node* p = primary();
     if (!p) return false;
@@ -304,6 +369,7 @@ void Cluster::settle_and_compare() {
 
 void Cluster::run() {
   for (auto& n : nodes_) create(*n);
+  if (adopted_) adopt(*nodes_[0]);
   for (auto& n : nodes_) start(*n);
   operator_step();
   std::uint64_t faults = 2 + random_.below(8);
@@ -319,6 +385,11 @@ void Cluster::run() {
   for (std::size_t kind = 0; kind < disk_kinds; ++kind)
     if (slow_us_[kind] > 0) coverage_.hit("fault: a slow disk");
   for (auto& n : nodes_) coverage_.hit(fmt::format("protocol {}", "ABC"[static_cast<int>(n->protocol)]));
+  if (mixed_) coverage_.hit("a protocol for each link");
+  if (min_in_sync_ > 1) coverage_.hit("min_in_sync 2");
+  if (by_force_) coverage_.hit("an administrator overrules");
+  heal();
+  if (by_force_) resolve();
   settle_and_compare();
   if (!trace_) return;
   for (auto& n : nodes_)

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <queue>
+#include <set>
 #include <string>
 
 #include "history.h"
@@ -70,6 +71,7 @@ class Cluster {
   // Between two replicas, a < b by index.
   struct Link {
     std::size_t a, b;
+    core::Protocol protocol = core::Protocol::C;  // in a cluster that has one for each link
     bool up = false, cut = false;
     std::uint64_t connection = 0;
     // What each side thinks: one that has not noticed the end of a connection has it until the next one arrives.
@@ -107,11 +109,16 @@ class Cluster {
   void digest(std::uint64_t word) { digest_ = (digest_ ^ word) * 0x9e3779b97f4a7c15 + (digest_ >> 29); }
   [[noreturn]] void violated(const std::string& text);
   static std::string describe(const Node& node);
-  core::Config config_of(const Node& node) const;
+  core::Config config_of(const Node& node);
   void create(Node& node);
+  void adopt(Node& node);
   void start(Node& node);
   void crash(Node& node, bool power);
   void revive_later(Node& node);
+  void crash_one(bool power);
+  void cut_link();
+  void isolate();
+  void cut(Link& link, std::int64_t us);
   void inject_fault();
 
   // faults.cc: failing disks, and links that fail without saying so
@@ -125,6 +132,8 @@ class Cluster {
   int error_of(Node& node, const Pending& pending);
   void fail_operation(Node& node, Pending& pending, int error);
   void repair(Node& node, bool power);
+  void fail_from_now(Node& node);
+  void on_bound(Node& node);
   void end_faults();
   void check_device(Node& node, const Request& request, std::uint64_t id, int error);
   void check_kept(const Node& node, Lsn last);
@@ -145,7 +154,23 @@ class Cluster {
   void read_everything();
 
   void note_ring();
+  void heal();
   void settle_and_compare();
+
+  // force.cc: an administrator who overrules, loses, and gives up
+  bool overrule(Node& node);
+  void promote_by_force(Node& node);
+  void give_up(Node& node, bool force);
+  std::vector<History::State> only_here(const Node& node);
+  void lose_disk(Node& node);
+  void partition();
+  void before_loss(const Node& node);
+  void resolve();
+  void resolve_step();
+  bool follows(Node& primary, const Node& node) const;
+  bool at_rest();
+  void check_winner(Node& winner);
+  void give_up_losers(Node& winner);
 
   // perform.cc: what a core asks for
   void feed(Node& node, core::Event event);
@@ -158,6 +183,7 @@ class Cluster {
   Link& link_of(std::size_t a, std::size_t b);
   void connect(Link& link);
   void disconnect(Link& link);
+  void close(Link& link, std::size_t side, std::uint64_t connection);
   void tell_down(Link& link, std::size_t side);
   void send(Node& from, ReplicaId to, PeerMessage message);
 
@@ -172,12 +198,15 @@ class Cluster {
   void mount(Node& node, const Image& image);
   void unmount(Node& node);
   void promise(History::State state, const Node& node);
+  void check_width(History::State state, const Node& node);
+  void note_accepted(Node& node);
   bool is_granted(const Node& node) const;
   Node* primary();  // mounted, and of several the one that counts
 
   // operator.cc
   void operator_step();
   void demote_in_order(Node& node);
+  void on_command(Node& node, const core::CommandDone& done);
   bool is_cut_off(const Node& node) const;
 
   // checks.cc
@@ -185,10 +214,17 @@ class Cluster {
     Image image;
     ReplicaSet in_sync = 0;   // of the newest epoch on this disk
     bool consistent = false;  // it is to be the state after some prefix
+    std::vector<History::State> states;
+    Lsn last;
+    std::array<DirtySlot, bitmap_slots> dirty;
+    std::array<std::vector<std::uint64_t>, bitmap_slots> marks;  // with those of the records that are in the journal
   };
   Found after_power_cut(const Node& node);
+  void check_records(const Node& node, const RecoveredLog& log);
   void check(const Node& node, const Found& found, bool need_promised, const char* when);
-  void check_all(const char* when);
+  std::vector<Found> check_all(const char* when);
+  void check_marks(const std::vector<Found>& found, const char* when);
+  void check_kept(const std::vector<Found>& found, const char* when);
 
   SeededRandom random_;
   bool trace_;
@@ -200,6 +236,21 @@ class Cluster {
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<Link> links_;
   bool external_ = false;   // arbiter
+  bool by_force_ = false;   // the administrator overrules, and disks are lost whoever has what; forced_: it has happened
+  bool forced_ = false, loss_accepted_ = false;
+  bool mixed_ = false;      // a protocol for each link
+  bool adopted_ = false;    // the first replica's data area was there before
+  unsigned min_in_sync_ = 1;
+  Duration suspend_timeout_{0};
+  unsigned refusals_ = 0;   // since something went on: while a split brain is resolved
+  std::set<History::State> may_go_;  // promises that only somebody who is to give up his history had
+  struct RecordKey {
+    Uuid epoch;
+    std::uint64_t lsn;
+    auto operator<=>(const RecordKey&) const = default;
+  };
+  std::map<RecordKey, Hash128> records_;  // that were ever found on a disk
+  std::map<Uuid, ReplicaId> writers_;     // of epochs
   core::OnPeerLoss on_loss_ = core::OnPeerLoss::suspend;
   SimArbiter arbiter_;
   std::uint64_t volume_blocks_;

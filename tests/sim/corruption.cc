@@ -51,9 +51,11 @@ bool Cluster::primary_holds_all() {
 }
 
 void Cluster::rot() {
-  if (!primary()) return;
   Node& n = *nodes_[random_.below(nodes_.size())];
-  if (&n == primary() || !n.alive() || !primary_holds_all() || std::any_of(nodes_.begin(), nodes_.end(), [](auto& o) { return o->replaced || o->damaged; })) return;
+  auto lacks = [](auto& o) { return o->replaced || o->damaged; };
+  bool others_have_it = &n != primary() && primary_holds_all() && std::none_of(nodes_.begin(), nodes_.end(), lacks);
+  if (!n.alive() || !(by_force_ || others_have_it) || n.damaged) return;
+  before_loss(n);
   crash(n, true);
   std::uint64_t kind = 1 + random_.below(5);
   if (kind == 1) {

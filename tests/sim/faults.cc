@@ -129,12 +129,7 @@ void Cluster::fail_operation(Node& n, Pending& p, int error) {
   coverage_.hit(writes ? fmt::format("fault: {} of a {} fails", name, role) : fmt::format("fault: {} fails", name));
   if (p.kind == DiskKind::sync) n.data.fail_sync(random_);
   else if (writes) p.tear();
-  if (writes && !n.failed_from) {
-    n.failed_from = next_request_;
-    schedule(1000 + below(40'000), [this, &n, power = random_.below(2) == 0, life = n.life] {
-      if (n.life == life) repair(n, power);
-    });
-  }
+  if (writes && !n.failed_from) fail_from_now(n);
   core::Event event = p.done();
   put_error(event, error);
   feed(n, std::move(event));
@@ -142,6 +137,20 @@ void Cluster::fail_operation(Node& n, Pending& p, int error) {
   if (writes && !n.core->status().failed) violated(fmt::format("replica {} does not say that {} failed", n.id, name));
   if (!writes && !n.failed_from && n.core->status().failed) violated(fmt::format("replica {} fails for {}", n.id, name));
   if (p.kind == DiskKind::archive) check_kept(n, p.keeps);
+}
+
+void Cluster::fail_from_now(Node& n) {
+  n.failed_from = next_request_;
+  schedule(1000 + below(40'000), [this, &n, power = random_.below(2) == 0, life = n.life] {
+    if (n.life == life) repair(n, power);
+  });
+}
+
+// Errors instead of waiting, as it is configured: what was completed and is not acknowledged by now fails as if a disk had.
+void Cluster::on_bound(Node& n) {
+  if (suspend_timeout_ == Duration(0)) violated(fmt::format("replica {} does not wait any longer, and no bound was set", n.id));
+  coverage_.hit("suspension: its bound");
+  if (!n.failed_from) fail_from_now(n);
 }
 
 void Cluster::repair(Node& n, bool power) {
@@ -170,7 +179,7 @@ void Cluster::check_device(Node& n, const Request& r, std::uint64_t id, int erro
     if (error != 0) check_read_error(n, r.lba, r.blocks, r.errors, fmt::format("read {}", id));
     return;
   }
-  if (error != 0 && !external_ && !n.failed_from) violated(fmt::format("request {} fails with errno {} and no disk has failed", id, error));
+  if (error != 0 && !external_ && !forced_ && !n.failed_from) violated(fmt::format("request {} fails with errno {} and no disk has failed", id, error));
   if (error == 0 && n.failed_from && id >= *n.failed_from)
     violated(fmt::format("request {} succeeds after a write of replica {} failed", id, n.id));
 }

@@ -59,7 +59,17 @@ bool History::leads_to(State earlier, State later) const {
   return later == earlier;
 }
 
+// The earliest on the way here with this content: whoever is there has it all.
+History::State History::earliest_like(State state) const {
+  auto [from, to] = by_hash_.equal_range(nodes_[state].hash);
+  State earliest = state;
+  for (auto it = from; it != to; ++it)
+    if (it->second < earliest && leads_to(it->second, state)) earliest = it->second;
+  return earliest;
+}
+
 void History::promise(State state) {
+  state = earliest_like(state);
   if (std::any_of(promised_.begin(), promised_.end(), [&](State p) { return leads_to(state, p); })) return;
   std::erase_if(promised_, [&](State p) { return leads_to(p, state); });
   promised_.push_back(state);

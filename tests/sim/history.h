@@ -57,6 +57,7 @@ class History {
   };
   static std::uint64_t hash_of(std::uint64_t block, std::uint64_t value);
   State add(Node node);
+  State earliest_like(State state) const;
   Image image_of(State state) const;
 
   std::vector<Node> nodes_;

@@ -62,7 +62,7 @@ Cluster::BeforeRead Cluster::before_read(const Node& n, std::uint64_t lba, std::
 void Cluster::check_read_error(Node& n, std::uint64_t lba, std::uint64_t blocks, const BeforeRead& before, const std::string& what) {
   if (n.failed_from) return;
   bool told = n.core->status().unreadable_blocks > before.untold;
-  if (!told && !external_) violated(fmt::format("{} fails, and the status does not say that a block cannot be read", what));
+  if (!told && !external_ && !forced_) violated(fmt::format("{} fails, and the status does not say that a block cannot be read", what));
   if (!told) return;  // deposed
   restore(n, lba, blocks);
   bool in_time = std::chrono::microseconds(now_us_ - before.at) < fetch_timeout_;

@@ -35,6 +35,8 @@ struct Cluster::Mount {
   bool paused = false;
 };
 
+inline constexpr core::Token command_promote = 1, command_demote = 2, command_discard = 3;
+
 struct Cluster::Node {
   Node(std::size_t i, core::Protocol p, std::uint64_t journal_bytes, std::uint64_t blocks)
       : index(i), id(static_cast<ReplicaId>(i + 1)), protocol(p), journal(fmt::format("journal{}", id), journal_bytes),
@@ -59,8 +61,10 @@ struct Cluster::Node {
     Image image;
   } survey;
   bool replaced = false;  // its disk was lost; until it is recorded as in sync again it owes nobody anything
-  std::optional<bool> command;  // the answer to the operator's last command
   bool command_open = false;
+  std::string refused;     // the operator's last command, and why
+  bool loss_accepted = false;  // its device is, or may be, in use although its journal had lost records
+  std::int64_t split_at = -1;  // when it said split brain last
   bool no_arbiter = false;  // it does not reach the arbiter
   std::optional<DiskFault> fault;
   // A write has failed in this life: from the request with this number on nothing but reads may succeed.

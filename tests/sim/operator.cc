@@ -14,13 +14,13 @@ void Cluster::operator_step() {
   if (!operator_runs_) return;
   Node& n = *nodes_[random_.below(nodes_.size())];
   Node* p = primary();
-  if (n.alive() && !n.command_open) {
+  if (n.alive() && !n.command_open && !(by_force_ && random_.below(3) == 0 && overrule(n))) {
     // Whoever watches the machines sees that nobody reaches this one any more, and does not wait for it.
     bool wanted = !p || !p->alive() || random_.below(6) == 0 || (external_ && is_cut_off(*p));
-    if (wanted && n.protocol == core::Protocol::C && !n.is_primary()) {
+    if (wanted && (mixed_ || n.protocol == core::Protocol::C) && !n.is_primary()) {
       if (p) coverage_.hit("operator: promotes beside a primary");
       n.command_open = true;
-      feed(n, core::Promote{1, false});
+      feed(n, core::Promote{command_promote, false});
     } else if (client_runs_ && n.mount && random_.below(4) == 0) {
       demote_in_order(n);
     }
@@ -39,7 +39,7 @@ void Cluster::demote_in_order(Node& n) {
     bool mounted = n.mount == m;
     if (mounted && m->open > 0 && now_us_ <= give_up) return schedule(200, *ask);
     m->paused = false;
-    if (mounted && m->open == 0) return feed(n, core::Demote{2});
+    if (mounted && m->open == 0) return feed(n, core::Demote{command_demote});
     n.command_open = false;
   };
   schedule(0, *ask);

@@ -187,9 +187,7 @@ void Cluster::perform(Node& n, core::Output& out) {
     disturbances_++;
     note(fmt::format("replica {} closes {}: {}", n.id, c.peer, c.reason));
     Link& l = link_of(n.index, c.peer - 1);
-    schedule(0, [this, &l, no = l.connection] {
-      if (l.connection == no) disconnect(l);
-    });
+    schedule(0, [this, &l, side = n.index == l.a ? 0u : 1u, no = l.connection] { close(l, side, no); });
   }
   for (auto& notice : out.notices) {
     note(fmt::format("replica {}: {}", n.id, notice.text));
@@ -203,6 +201,9 @@ void Cluster::perform(Node& n, core::Output& out) {
       coverage_.hit("membership: a member added");
       nodes_[static_cast<std::size_t>(std::stoi(notice.text.substr(8, at - 8))) - 1]->replaced = false;
     }
+    if (notice.kind == core::NoticeKind::split_brain) coverage_.hit("split brain: told");
+    if (notice.kind == core::NoticeKind::suspended) coverage_.hit("suspension: told");
+    if (notice.kind == core::NoticeKind::failed && notice.text.starts_with("suspended for")) on_bound(n);
     if (notice.text.find("has made nothing durable") != std::string::npos) coverage_.hit("membership: a slow member closed");
   }
   // Completions before the change of role: they are the last of the old one's.
@@ -210,8 +211,9 @@ void Cluster::perform(Node& n, core::Output& out) {
   for (auto& r : out.role_changes) on_role(n, r);
   for (auto& c : out.commands) {
     note(fmt::format("replica {} answers: {}", n.id, c.text));
-    n.command = c.ok;
     n.command_open = false;
+    n.refused = c.ok ? "" : c.text;
+    on_command(n, c);
   }
 }
 
@@ -286,6 +288,17 @@ void Cluster::disconnect(Link& l) {
   tell_down(l, 0);
   tell_down(l, 1);
   schedule(100 + below(5000), [this, &l] { connect(l); });
+}
+
+// What was sent before is on its way, and mostly arrives; whoever closed hears nothing any more.
+void Cluster::close(Link& l, std::size_t side, std::uint64_t connection) {
+  if (l.connection != connection) return;
+  if (!l.up || random_.below(4) == 0) return disconnect(l);
+  l.silent[1 - side] = true;
+  tell_down(l, side);
+  schedule(std::max<std::int64_t>(0, l.deliver_at[side] - now_us_) + 1, [this, &l, connection] {
+    if (l.connection == connection) disconnect(l);
+  });
 }
 
 // In order, as TCP delivers; encoded and decoded as on the wire. Of the large messages, where that takes longer than all

@@ -1,6 +1,7 @@
 // The primary's side of membership: who must have a record before it is acknowledged, and how that set changes.
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "primary.h"
 #include "twinloft/base/check.h"
@@ -143,18 +144,35 @@ void Primary::start_change(ReplicaSet set, bool by_force) {
 // The same change again after an unknown outcome is harmless: it finds its own attempt, or the value before it.
 void Primary::ask_arbiter() {
   change_->ask_again.reset();
+  doubts_grant_ = false;  // this question answers that one too
   v_.out.arbiter_requests.push_back({make_token(TokenKind::arbiter, ++arbiter_token_), false, value_, change_->desired});
 }
 
+// A replica has met a newer primary. No change of the set may be due that would tell: with as few members as min_in_sync none leaves.
+void Primary::ask_whether_granted() {
+  if (change_ || doubts_grant_) return;
+  doubts_grant_ = true;
+  v_.out.arbiter_requests.push_back({make_token(TokenKind::arbiter, ++arbiter_token_), true, value_, {}});
+}
+
 void Primary::on_arbiter(const ArbiterAnswer& answer) {
-  if (!change_ || lost_ || number_of(answer.token) != arbiter_token_) return;
   using Outcome = ArbiterAnswer::Outcome;
+  if (lost_ || number_of(answer.token) != arbiter_token_) return;
+  if (std::exchange(doubts_grant_, false)) {
+    if (answer.outcome == Outcome::unknown || answer.current == value_) return;  // asked again when that one connects again
+    return lose_to(answer);
+  }
+  if (!change_) return;
   if (answer.outcome == Outcome::granted || (answer.outcome == Outcome::refused && answer.current == change_->desired))
     return apply_change();
   if (answer.outcome == Outcome::unknown || answer.current == value_) {
     change_->ask_again = v_.now + v_.config.arbiter_retry;
     return;
   }
+  lose_to(answer);
+}
+
+void Primary::lose_to(const ArbiterAnswer& answer) {
   lose(answer.current ? fmt::format("replica {} is primary since epoch {}, says the arbiter", answer.current->writer,
                                     answer.current->epoch.counter)
                       : "the arbiter has forgotten this volume's epoch");

@@ -135,11 +135,11 @@ RecordNo Primary::acked_end() const {
 }
 
 void Primary::advance_acks() {
-  // What a member acknowledged that is away now may be gone there: it may follow a newer epoch since, and have cut it off.
-  bool waits = suspended();
-  RecordNo committed = waits ? 0 : v_.log.durable_end();
+  // What a member acknowledged that is away now may be gone there: it may follow a newer epoch since, and have cut it off. Where
+  // members are too few, or one is being filled, what all of them have is committed all the same: a resync waits for that.
+  RecordNo committed = v_.log.durable_end();
   for (const Peer& p : peers_)
-    if (required(p.config.id)) committed = std::min(committed, p.durable_end);
+    if (required(p.config.id)) committed = std::min(committed, p.connection == ConnectionState::Connected ? p.durable_end : 0);
   committed = std::max(committed, v_.log.committed_end());  // a member that was added may still be short of it
   v_.commit_upto(committed, [&](const LogRecord& r) {
     for (const Extent& e : r.extents) {
@@ -151,7 +151,7 @@ void Primary::advance_acks() {
     }
   });
 
-  if (!waits) {
+  if (!suspended()) {
     RecordNo end = acked_end();
     if (end > v_.log.first()) acked_serial_ = std::max(acked_serial_, v_.log.at(end - 1).serial);
     else if (end == v_.log.end()) acked_serial_ = std::max(acked_serial_, open_serial_ - 1);  // all is home, nothing is left of it
@@ -270,7 +270,7 @@ void Primary::handle(Peer& peer, const MatchState& m) {
   if (newer || (m.last_epoch.counter == epoch_.counter && m.last_epoch.id != epoch_.id)) {
     // It holds the record of an epoch that this node does not know: begun here and lost in a crash before it was
     // durable here, or begun there. Where nothing can have been acknowledged in it without this node, a newer epoch
-    // takes over; the replica itself refuses what would cut off more than that. An arbiter knows all epochs.
+    // takes over; the replica itself refuses what would cut off more than that. An arbiter knows all epochs, and is asked.
     if (v_.config.arbiter == Arbiter::manual && !change_) {
       begin_epoch({m.last_epoch.counter + 1, Uuid::generate(v_.random)}, in_sync_,
                   epoch_after(epoch_) | (epoch_logged_ ? 0 : epoch_flags_ & (epoch_by_force | epoch_lossy)));
@@ -278,6 +278,7 @@ void Primary::handle(Peer& peer, const MatchState& m) {
       v_.out.sends.push_back(Send{peer.config.id, MatchRequest{epoch_}});
       return;
     }
+    if (v_.config.arbiter == Arbiter::external) ask_whether_granted();
     return refuse(peer, fmt::format("it holds epoch {}, which nobody granted", m.last_epoch.counter));
   }
   peer.peer_commit = m.commit;

@@ -172,6 +172,8 @@ class Primary {
   void consider_change();
   void start_change(ReplicaSet set, bool by_force = false);
   void ask_arbiter();
+  void ask_whether_granted();
+  void lose_to(const ArbiterAnswer& answer);
   void apply_change();
   void vote_out_stuck();
   void bound_suspension();
@@ -261,6 +263,7 @@ class Primary {
   };
   std::optional<Change> change_;
   std::uint64_t arbiter_token_ = 0;
+  bool doubts_grant_ = false;  // the arbiter is asked whether this one still counts
   std::optional<Instant> waiting_since_;  // suspended, and somebody waits
   std::optional<Instant> suspended_since_;
   bool suspension_told_ = false;

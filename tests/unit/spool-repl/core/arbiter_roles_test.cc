@@ -174,6 +174,39 @@ TEST_F(ArbiterRolesTest, TheFirstPromotionNeedsEveryMember) {
   EXPECT_TRUE(promote_with_arbiter(2).ok) << "later the set counts, and not who is here";
 }
 
+// With no more members than min_in_sync none is removed from the set, and nothing else would ask the arbiter.
+TEST_F(ArbiterRolesTest, APrimaryThatMeetsANewerEpochAsksWhetherItStillCounts) {
+  make(2, Arbiter::external, OnPeerLoss::suspend, 2);
+  connect_all();
+  exchange();
+  ASSERT_TRUE(promote_with_arbiter(1).ok);
+  write_flush(1, 0);
+  exchange();
+  disconnect(1, 2);
+  ASSERT_TRUE(promote_with_arbiter(2).ok);
+  // It is restarted before the other one hears of that.
+  node(2).restart();
+  delivered[1] = node(2).sent.size();
+  ASSERT_EQ(status(node(1)).role, Role::primary);
+  std::size_t asked = node(1).arbiter_requests.size();
+  connect(1, 2);
+  exchange();
+  ASSERT_EQ(node(1).arbiter_requests.size(), asked + 1);
+  EXPECT_TRUE(node(1).arbiter_requests.back().read);
+  answer(1, Outcome::unknown);
+  EXPECT_EQ(status(node(1)).role, Role::primary);
+  disconnect(1, 2);
+  connect(1, 2);
+  exchange();
+  ASSERT_EQ(node(1).arbiter_requests.size(), asked + 2);
+  answer(1, Outcome::granted, value);
+  EXPECT_EQ(status(node(1)).role, Role::secondary);
+  disconnect(1, 2);
+  connect(1, 2);
+  exchange();
+  EXPECT_TRUE(promote_with_arbiter(2).ok);
+}
+
 // It acknowledged all of it before, and may have cut it off since, for another primary. Nothing is told from that, nor written home.
 TEST_F(RolesTest, NothingIsCommittedByWhatAMemberThatIsAwayHasAcknowledged) {
   make(3);

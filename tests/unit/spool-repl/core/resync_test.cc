@@ -49,6 +49,29 @@ TEST_F(ResyncTest, WritesDuringTheResyncArriveOnceAndLast) {
   EXPECT_EQ(node(2).data, node(1).data);
 }
 
+// The set does not become smaller than min_in_sync. What is not yet committed is by then all the same, for the resync waits for it.
+TEST_F(ResyncTest, AMemberThatCannotBeLeftOutIsFilledToo) {
+  make(2, Arbiter::manual, OnPeerLoss::suspend, 2);
+  connect_all();
+  exchange();
+  ASSERT_TRUE(promote(1)->ok);
+  fill(1, 0, 300, 3);
+  checkpoint(1);
+  node(2).held = [](Disk kind) { return kind == Disk::journal_write; };
+  auto flush = write_flush(1, 5);
+  exchange();
+  EXPECT_FALSE(node(1).is_done(flush));
+  disconnect(1, 2);
+  lose_disk(2);
+  connect(1, 2);
+  exchange();
+  EXPECT_FALSE(status(node(2)).inconsistent);
+  EXPECT_FALSE(status(node(1)).suspended);
+  EXPECT_TRUE(node(1).is_done(flush));
+  checkpoint(1), checkpoint(2);
+  EXPECT_EQ(node(2).data, node(1).data);
+}
+
 TEST_F(ResyncTest, AnInterruptedResyncIsNoReplicaAndBeginsAgain) {
   make_pair();
   disconnect(1, 2);

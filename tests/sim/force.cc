@@ -1,0 +1,194 @@
+// An administrator who overrules: promotions by force, losses accepted, a side of a split brain given up; and what must hold all the
+// same: what was acknowledged is in the history that wins, or kept by a replica that says split brain.
+//
+// What goes with a lost disk, with damage, or with a history that is given up, is taken from the promises, if nobody else had it.
+#include <algorithm>
+
+#include "node.h"
+
+namespace twinloft::repl::sim {
+
+namespace {
+constexpr unsigned patience = 40;  // refusals and vain attempts until somebody is overruled
+constexpr std::int64_t said_lately_us = 30'000;
+}  // namespace
+
+// True: there was something to overrule.
+bool Cluster::overrule(Node& n) {
+  auto status = n.core->status();
+  bool split = std::any_of(status.peers.begin(), status.peers.end(), [](const core::PeerStatus& p) { return p.split_brain; });
+  if (n.is_primary()) {
+    if (!status.suspended || random_.below(2) == 0) return false;
+    coverage_.hit("operator: has a suspended primary go on");
+    promote_by_force(n);
+  } else if (split && random_.below(3) == 0) {
+    give_up(n, random_.below(2) == 0);
+  } else if (!primary() || random_.below(4) == 0) {
+    promote_by_force(n);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void Cluster::promote_by_force(Node& n) {
+  forced_ = true;
+  auto status = n.core->status();
+  bool accept_loss = status.inconsistent && random_.below(2) == 0;
+  note(fmt::format("operator: promotes replica {} by force{}", n.id, accept_loss ? ", and accepts the loss" : ""));
+  if (!n.is_primary()) coverage_.hit("operator: promotes by force");
+  if (accept_loss) n.loss_accepted = loss_accepted_ = true;
+  n.command_open = true;
+  feed(n, core::Promote{command_promote, true, accept_loss});
+}
+
+void Cluster::give_up(Node& n, bool force) {
+  note(fmt::format("operator: has replica {} give up its history{}", n.id, force ? " by force" : ""));
+  for (History::State p : only_here(n)) may_go_.insert(p);
+  n.command_open = true;
+  feed(n, core::Discard{command_discard, force});
+}
+
+void Cluster::on_command(Node& n, const core::CommandDone& done) {
+  if (done.token == command_discard) coverage_.hit(done.ok ? "operator: a history is given up" : "operator: no history is given up");
+  if (done.ok) refusals_ = 0;
+  else refusals_++;
+  if (done.ok && done.token == command_promote && n.loss_accepted) coverage_.hit("operator: accepts a loss");
+}
+
+// Promises that no other replica has on its disk.
+std::vector<History::State> Cluster::only_here(const Node& n) {
+  std::vector<History::State> out;
+  std::vector<Found> found;
+  for (auto& each : nodes_) found.push_back(after_power_cut(*each));
+  for (History::State p : history_.promised()) {
+    bool elsewhere = false;
+    for (auto& each : nodes_)
+      elsewhere = elsewhere || (each.get() != &n && found[each->index].consistent && history_.any_holds(found[each->index].states, p));
+    if (!elsewhere) out.push_back(p);
+  }
+  return out;
+}
+
+void Cluster::before_loss(const Node& n) {
+  if (!by_force_) return;
+  for (History::State p : only_here(n)) {
+    note(fmt::format("request {} was on replica {} only", p, n.id));
+    history_.release(p);
+  }
+}
+
+// ---- coming to rest ------------------------------------------------------------------------------------------------
+
+bool Cluster::follows(Node& p, const Node& n) const {
+  auto status = p.core->status();
+  return std::any_of(status.peers.begin(), status.peers.end(), [&](const core::PeerStatus& s) {
+    return s.id == n.id && s.connection == core::ConnectionState::Connected && s.durable == status.last && !s.inconsistent && !s.sync_target;
+  });
+}
+
+// One primary, and everybody else follows it or says split brain.
+bool Cluster::at_rest() {
+  Node* only = nullptr;
+  for (auto& n : nodes_) {
+    if (!n->alive() || n->command_open) return false;
+    auto peers = n->core->status().peers;
+    if (std::any_of(peers.begin(), peers.end(), [](const core::PeerStatus& s) { return s.split_brain; })) n->split_at = now_us_;
+    if (!n->is_primary()) continue;
+    if (only) return false;
+    only = n.get();
+  }
+  if (!only || !only->mount) return false;
+  auto says = [&](auto& n) { return n.get() != only && n->split_at >= 0 && now_us_ - n->split_at < said_lately_us; };
+  // It may wait for one of those.
+  if (only->core->status().suspended && std::none_of(nodes_.begin(), nodes_.end(), says)) return false;
+  return std::all_of(nodes_.begin(), nodes_.end(), [&](auto& n) { return n.get() == only || follows(*only, *n) || says(n); });
+}
+
+// Somebody becomes primary, without force where that is possible; of two primaries one is stopped.
+void Cluster::resolve_step() {
+  if (!operator_runs_) return;
+  schedule(500 + below(4000), [this] { resolve_step(); });
+  std::vector<Node*> primaries;
+  for (auto& n : nodes_)
+    if (n->is_primary()) primaries.push_back(n.get());
+  Node& n = primaries.empty() ? *nodes_[random_.below(nodes_.size())] : *primaries[random_.below(primaries.size())];
+  if (!n.alive() || n.command_open) return;
+  if (primaries.empty()) {
+    if (refusals_ > patience) return promote_by_force(n);
+    n.command_open = true;
+    return feed(n, core::Promote{command_promote, false});
+  }
+  refusals_++;
+  if (refusals_ <= patience) return;
+  if (primaries.size() > 1) {
+    refusals_ = 0;
+    note(fmt::format("operator: stops replica {}, one of two primaries", n.id));
+    crash(n, false);
+    return start(n);
+  }
+  if (n.core->status().suspended) promote_by_force(n);
+}
+
+void Cluster::resolve() {
+  operator_runs_ = false;
+  run_until([&] { return std::none_of(nodes_.begin(), nodes_.end(), [](auto& n) { return n->command_open; }); }, 60'000'000, "the operator's commands answered");
+  bool quiet = false;
+  schedule(10'000, [&quiet] { quiet = true; });
+  run_until([&] { return quiet; }, 20'000, "time to pass");
+  operator_runs_ = true;
+  refusals_ = 0;
+  resolve_step();
+  run_until([&] { return at_rest(); }, 120'000'000, "one primary, and all others behind it or in split brain");
+  operator_runs_ = false;
+  Node& winner = **std::find_if(nodes_.begin(), nodes_.end(), [](auto& n) { return n->is_primary(); });
+  check_winner(winner);
+  give_up_losers(winner);
+  operator_runs_ = true;
+  operator_step();
+}
+
+void Cluster::check_winner(Node& winner) {
+  std::vector<Found> found = check_all("at rest");
+  check_kept(found, "at rest");
+  const Found& won = found[winner.index];
+  auto promises = history_.promised();
+  std::vector<bool> at_stake(nodes_.size());
+  for (History::State p : promises) {
+    if (history_.any_holds(won.states, p)) continue;
+    bool told = false;
+    for (auto& n : nodes_) {
+      if (follows(winner, *n) || !found[n->index].consistent || !history_.any_holds(found[n->index].states, p)) continue;
+      at_stake[n->index] = told = true;
+    }
+    if (!told && !may_go_.contains(p))
+      violated(fmt::format("request {} was acknowledged, replica {} does not have it, and nobody who has it says split brain", p, winner.id));
+    coverage_.hit("split brain: what was acknowledged is with a loser");
+    history_.release(p);  // at the administrator's word
+  }
+  for (auto& n : nodes_)
+    if (n.get() != &winner && !follows(winner, *n) && !at_stake[n->index]) coverage_.hit("split brain: nothing that was acknowledged at stake");
+}
+
+// Whoever does not follow is told to, until he does.
+void Cluster::give_up_losers(Node& winner) {
+  std::int64_t next = now_us_;
+  auto step = [&] {
+    if (now_us_ < next) return;
+    next = now_us_ + 3000;
+    for (auto& n : nodes_) {
+      if (n.get() == &winner || n->command_open || follows(winner, *n)) continue;
+      auto peers = n->core->status().peers;
+      bool split = std::any_of(peers.begin(), peers.end(), [](const core::PeerStatus& s) { return s.split_brain; });
+      if (split) give_up(*n, n->refused.find("--force") != std::string::npos);
+    }
+  };
+  run_until(
+      [&] {
+        step();
+        return std::all_of(nodes_.begin(), nodes_.end(), [&](auto& n) { return n.get() == &winner || (!n->command_open && follows(winner, *n)); });
+      },
+      120'000'000, "all losers filled by the winner");
+}
+
+}  // namespace twinloft::repl::sim
