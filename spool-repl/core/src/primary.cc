@@ -333,6 +333,15 @@ Lsn Primary::held_by(const Peer& peer) const {
   return v_.log.mark_before(end).lsn;
 }
 
+bool Primary::lossy_behind(RecordNo end) const {
+  if (!epoch_logged_ && (epoch_flags_ & epoch_lossy)) return true;
+  for (RecordNo no = std::max(end, v_.log.first()); no < v_.log.end(); ++no) {
+    const LogRecord& r = v_.log.at(no);
+    if (r.type == RecordType::epoch && (r.epoch_change.flags & epoch_lossy)) return true;
+  }
+  return false;
+}
+
 void Primary::begin(Peer& peer, RecordNo common_end) {
   if (common_end < v_.readable_from) return begin_resync(peer);
   LogMark from = v_.log.mark_before(common_end);
@@ -342,6 +351,8 @@ void Primary::begin(Peer& peer, RecordNo common_end) {
                                     "have is {}. Both histories are kept; decide which replica is to be primary",
                                     peer.peer_commit.v, from.lsn.v));
   }
+  // Whoever was promoted in spite of a loss had blocks of lost records in its data area: no record tells of those.
+  if (lossy_behind(common_end)) return begin_resync(peer);
   peer.connection = ConnectionState::Connected;
   peer.split_brain = false;
   peer.why.clear();

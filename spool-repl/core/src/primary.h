@@ -184,6 +184,7 @@ class Primary {
   // primary.cc: log, peers, acknowledgements
   void begin_epoch(const Epoch& epoch, ReplicaSet in_sync, std::uint32_t flags);
   std::vector<EpochEntry> epochs() const;
+  bool lossy_behind(RecordNo end) const;
   Lsn held_by(const Peer& peer) const;
   void log_epoch();
   void maybe_seal();

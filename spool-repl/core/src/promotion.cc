@@ -58,11 +58,11 @@ std::string Promotion::obstacle() const {
       return fmt::format("replica {} holds acknowledged writes up to {}, this one only up to {}: promote that one, or let "
                          "this one catch up", l.config.id, l.state->commit.v, v_.log.last_mark().lsn.v);
   if (v_.config.arbiter == Arbiter::external) return "";
-  // One that never held anything, and would be on its own: those that it follows may hold the volume.
-  bool stranger = newest.epoch.counter == 0 && newest.in_sync == set_of(self);
+  // Nobody here has ever held anything. Whoever is away may hold the volume, also one that is no member for this replica's links.
+  bool first = newest.epoch.counter == 0;
   std::string away;
   for (const Link& l : v_.links)
-    if ((stranger || (newest.in_sync & set_of(l.config.id))) && !l.state) away += fmt::format("{}{}", away.empty() ? "" : ", ", l.config.id);
+    if ((first || (newest.in_sync & set_of(l.config.id))) && !l.state) away += fmt::format("{}{}", away.empty() ? "" : ", ", l.config.id);
   if (!away.empty())
     return fmt::format("not reachable, and maybe Primary: replica {}. Connect it, or make sure that it is down and use "
                        "--force", away);
@@ -215,10 +215,10 @@ std::string Promotion::objection(ReplicaSet set) const {
   if (!(set & set_of(self)))
     return fmt::format("replica {} is not in the in-sync set ({}) of epoch {}, says the arbiter: let it catch up, or use --force "
                        "and lose what it lacks", self, set_text(set), counter);
-  // One that never held anything, and would be on its own, may follow others which hold the volume.
-  bool stranger = !current_ && newest_known().epoch.counter == 0 && set == set_of(self);
+  // Where nobody here has ever held anything, whoever is away may hold the volume, also one that is no member for this replica's links.
+  bool first = !current_ && newest_known().epoch.counter == 0;
   ReplicaSet away = set & ~set_of(self), filled = away;
-  if (stranger)
+  if (first)
     for (const Link& l : v_.links) away |= set_of(l.config.id);
   for (const Link& l : v_.links) {
     if (!l.state) continue;

@@ -365,6 +365,9 @@ void Volume::settle_refill() {
 void Volume::accept_loss() {
   out.notices.push_back({true, fmt::format("acknowledged writes behind LSN {} that this replica has lost are given up",
                                            log.last_mark().lsn.v), NoticeKind::other, sb.replica});
+  // The data area may hold blocks of records that are lost, and nothing tells which.
+  if (inconsistent)
+    for (DirtyMap& d : dirty) d.forget();
   inconsistent = false;
   accepting_loss_ = true;
 }

@@ -280,6 +280,27 @@ TEST_F(RolesTest, AnEmptyReplicaThatOnlyFollowsIsNotPromotedAlone) {
   }
 }
 
+// Replica 2's members are there, and empty as it is. The one that it only follows has adopted a volume.
+TEST_F(RolesTest, TheFirstPromotionNeedsThoseToWhomTheLinkIsNoMembersToo) {
+  for (Arbiter arbiter : {Arbiter::manual, Arbiter::external}) {
+    make(3, arbiter);
+    Config c = config_of(2, 3);
+    c.arbiter = arbiter;
+    c.peers[0].protocol = Protocol::B;
+    nodes[1] = std::make_unique<Shell>(ShellOptions{.replica = 2, .config = c, .seed = 7});
+    connect(2, 3);
+    exchange();
+    node(2).step(Promote{5, false});
+    exchange();
+    if (arbiter == Arbiter::external) answer(2, Outcome::granted);  // no value yet
+    exchange();
+    ASSERT_FALSE(node(2).commands.empty());
+    EXPECT_FALSE(node(2).commands.back().ok);
+    EXPECT_NE(node(2).commands.back().text.find("not reachable"), std::string::npos) << node(2).commands.back().text;
+    EXPECT_NE(node(2).commands.back().text.find("replica 1"), std::string::npos) << node(2).commands.back().text;
+  }
+}
+
 TEST_F(RolesTest, FewerThanMinInSyncAreNotEnough) {
   make(3, Arbiter::manual, OnPeerLoss::go_on, 2);
   connect_all();
