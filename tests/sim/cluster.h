@@ -170,7 +170,7 @@ class Cluster {
   bool follows(Node& primary, const Node& node) const;
   bool at_rest();
   void check_winner(Node& winner);
-  void give_up_losers(Node& winner);
+  bool give_up_losers(Node& winner);
 
   // perform.cc: what a core asks for
   void feed(Node& node, core::Event event);

@@ -136,14 +136,16 @@ void Cluster::resolve() {
   bool quiet = false;
   schedule(10'000, [&quiet] { quiet = true; });
   run_until([&] { return quiet; }, 20'000, "time to pass");
-  operator_runs_ = true;
-  refusals_ = 0;
-  resolve_step();
-  run_until([&] { return at_rest(); }, 120'000'000, "one primary, and all others behind it or in split brain");
-  operator_runs_ = false;
-  Node& winner = **std::find_if(nodes_.begin(), nodes_.end(), [](auto& n) { return n->is_primary(); });
-  check_winner(winner);
-  give_up_losers(winner);
+  for (bool done = false; !done;) {
+    operator_runs_ = true;
+    refusals_ = 0;
+    resolve_step();
+    run_until([&] { return at_rest(); }, 120'000'000, "one primary, and all others behind it or in split brain");
+    operator_runs_ = false;
+    Node& winner = **std::find_if(nodes_.begin(), nodes_.end(), [](auto& n) { return n->is_primary(); });
+    check_winner(winner);
+    done = give_up_losers(winner);
+  }
   operator_runs_ = true;
   operator_step();
 }
@@ -170,14 +172,14 @@ void Cluster::check_winner(Node& winner) {
     if (n.get() != &winner && !follows(winner, *n) && !at_stake[n->index]) coverage_.hit("split brain: nothing that was acknowledged at stake");
 }
 
-// Whoever does not follow is told to, until he does.
-void Cluster::give_up_losers(Node& winner) {
+// Whoever does not follow is told to, until he does. False: the winner is no longer primary.
+bool Cluster::give_up_losers(Node& winner) {
   std::int64_t next = now_us_;
   auto step = [&] {
     if (now_us_ < next) return;
     next = now_us_ + 3000;
     for (auto& n : nodes_) {
-      if (n.get() == &winner || n->command_open || follows(winner, *n)) continue;
+      if (n.get() == &winner || !n->alive() || n->command_open || follows(winner, *n)) continue;
       auto peers = n->core->status().peers;
       bool split = std::any_of(peers.begin(), peers.end(), [](const core::PeerStatus& s) { return s.split_brain; });
       if (split) give_up(*n, n->refused.find("--force") != std::string::npos);
@@ -185,10 +187,13 @@ void Cluster::give_up_losers(Node& winner) {
   };
   run_until(
       [&] {
+        if (!winner.is_primary()) return true;
         step();
-        return std::all_of(nodes_.begin(), nodes_.end(), [&](auto& n) { return n.get() == &winner || (!n->command_open && follows(winner, *n)); });
+        return std::all_of(nodes_.begin(), nodes_.end(),
+                           [&](auto& n) { return n.get() == &winner || (n->alive() && !n->command_open && follows(winner, *n)); });
       },
       120'000'000, "all losers filled by the winner");
+  return winner.is_primary();
 }
 
 }  // namespace twinloft::repl::sim

@@ -346,6 +346,8 @@ void Primary::begin(Peer& peer, RecordNo common_end) {
   if (common_end < v_.readable_from) return begin_resync(peer);
   LogMark from = v_.log.mark_before(common_end);
   if (from.lsn < peer.peer_commit) {
+    // A resync that was not finished leaves nothing that could be kept; what a damaged journal leaves, that one judges itself.
+    if (v_.find_link(peer.config.id)->state && v_.find_link(peer.config.id)->state->inconsistent) return begin_resync(peer);
     peer.split_brain = true;
     return refuse(peer, fmt::format("split brain: it knows writes up to {} as committed, but the last record that both "
                                     "have is {}. Both histories are kept; decide which replica is to be primary",

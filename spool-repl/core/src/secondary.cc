@@ -129,6 +129,7 @@ std::string Secondary::lost_here() const {
 }
 
 std::string Secondary::split_brain(Lsn common, const Successors& there) const {
+  if (v_.inconsistent && !v_.damaged()) return "";  // nothing here means anything
   if (common < v_.commit_lsn())
     return fmt::format("split brain: {} is committed here, and the last record that both have is {}", v_.commit_lsn().v, common.v);
   Lsn last = v_.log.last_mark().lsn;

@@ -92,6 +92,32 @@ TEST_F(ResyncTest, AnInterruptedResyncIsNoReplicaAndBeginsAgain) {
   EXPECT_EQ(node(2).data, node(1).data);
 }
 
+// Its source is lost before the resync is finished. What has arrived is no history that anybody could want to keep.
+TEST_F(ResyncTest, WhatAnInterruptedResyncLeftIsNoSplitBrain) {
+  for (bool committed : {false, true}) {
+    make_pair();
+    disconnect(1, 2);
+    lose_disk(2);
+    node(2).held = [](Disk kind) { return kind == Disk::home_write; };
+    connect(1, 2);
+    exchange();
+    if (committed) fill(1, 10, 20, 4);
+    disconnect(1, 2);
+    node(2).held = nullptr;
+    exchange();
+    ASSERT_TRUE(status(node(2)).inconsistent);
+    lose_disk(1);
+    ASSERT_TRUE(promote(1, true)->ok);
+    fill(1, 0, 5, 9);
+    connect(1, 2);
+    exchange();
+    EXPECT_FALSE(status(node(2)).peers[0].split_brain) << status(node(2)).peers[0].why;
+    checkpoint(1), checkpoint(2);
+    EXPECT_FALSE(status(node(2)).inconsistent);
+    EXPECT_EQ(node(2).data, node(1).data);
+  }
+}
+
 TEST_F(ResyncTest, ConsistentIsSaidOnlyWhenItIsOnTheDisk) {
   make_pair();
   disconnect(1, 2);
