@@ -99,11 +99,22 @@ bool Cluster::at_rest() {
     only = n.get();
   }
   if (!only || !only->mount) return false;
-  auto says = [&](auto& n) { return n.get() != only && n->split_at >= 0 && now_us_ - n->split_at < said_lately_us; };
-  // It may wait for one of those.
-  if (only->core->status().suspended && std::none_of(nodes_.begin(), nodes_.end(), says)) return false;
-  return std::all_of(nodes_.begin(), nodes_.end(), [&](auto& n) { return n.get() == only || follows(*only, *n) || says(n); });
+  auto says = [&](auto& n) { return n.get() != only && says_split(*n); };
+  bool split = std::any_of(nodes_.begin(), nodes_.end(), says);
+  // It may wait for one of those, and who is being filled with it.
+  auto status = only->core->status();
+  if (status.suspended && !split) return false;
+  auto connected = [&](const Node& n) {
+    return std::any_of(status.peers.begin(), status.peers.end(), [&](const core::PeerStatus& s) {
+      return s.id == n.id && s.connection == core::ConnectionState::Connected;
+    });
+  };
+  return std::all_of(nodes_.begin(), nodes_.end(), [&](auto& n) {
+    return n.get() == only || says(n) || follows(*only, *n) || (status.suspended && connected(*n));
+  });
 }
+
+bool Cluster::says_split(const Node& n) const { return n.split_at >= 0 && now_us_ - n.split_at < said_lately_us; }
 
 // Somebody becomes primary, without force where that is possible; of two primaries one is stopped.
 void Cluster::resolve_step() {
@@ -160,7 +171,7 @@ void Cluster::check_winner(Node& winner) {
     if (history_.any_holds(won.states, p)) continue;
     bool told = false;
     for (auto& n : nodes_) {
-      if (follows(winner, *n) || !found[n->index].consistent || !history_.any_holds(found[n->index].states, p)) continue;
+      if (n.get() == &winner || !says_split(*n) || !found[n->index].consistent || !history_.any_holds(found[n->index].states, p)) continue;
       at_stake[n->index] = told = true;
     }
     if (!told && !may_go_.contains(p))
@@ -169,7 +180,7 @@ void Cluster::check_winner(Node& winner) {
     history_.release(p);  // at the administrator's word
   }
   for (auto& n : nodes_)
-    if (n.get() != &winner && !follows(winner, *n) && !at_stake[n->index]) coverage_.hit("split brain: nothing that was acknowledged at stake");
+    if (n.get() != &winner && says_split(*n) && !at_stake[n->index]) coverage_.hit("split brain: nothing that was acknowledged at stake");
 }
 
 // Whoever does not follow is told to, until he does. False: the winner is no longer primary.

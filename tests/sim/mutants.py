@@ -193,7 +193,7 @@ MUTANTS = [
     Mutant("filled-and-nothing-committed", "nothing is committed while a member is filled that cannot be left out",
            CORE + "primary.cc", "p.connection == ConnectionState::Connected ? p.durable_end : 0", "!suspended() ? p.durable_end : 0"),
     Mutant("grant-not-doubted", "a primary that meets a newer epoch does not ask the arbiter whether it still counts",
-           CORE + "primary.cc", "if (v_.config.arbiter == Arbiter::external) ask_whether_granted();", ""),
+           CORE + "primary.cc", "if (v_.config.arbiter == Arbiter::external) ask_whether_granted(m.last_epoch.counter);", ""),
     Mutant("newest-epoch-is-named", "a promotion names the newest epoch known, although that one counts it",
            CORE + "promotion.cc", "      named = e.epoch;\n", ""),
     Mutant("damage-ends-a-split-brain", "a replica whose journal was damaged takes whatever history comes",

@@ -134,8 +134,8 @@ void Primary::consider_change() {
   }
 }
 
-void Primary::start_change(ReplicaSet set, bool by_force) {
-  EpochValue desired{{epoch_.counter + 1, Uuid::generate(v_.random)}, v_.sb.replica, set, Uuid::generate(v_.random), by_force};
+void Primary::start_change(ReplicaSet set, bool by_force, std::uint64_t after) {
+  EpochValue desired{{std::max(epoch_.counter, after) + 1, Uuid::generate(v_.random)}, v_.sb.replica, set, Uuid::generate(v_.random), by_force};
   change_ = Change{desired, std::nullopt};
   if (v_.config.arbiter == Arbiter::manual) apply_change();
   else ask_arbiter();
@@ -144,23 +144,26 @@ void Primary::start_change(ReplicaSet set, bool by_force) {
 // The same change again after an unknown outcome is harmless: it finds its own attempt, or the value before it.
 void Primary::ask_arbiter() {
   change_->ask_again.reset();
-  doubts_grant_ = false;  // this question answers that one too
+  doubted_.reset();  // this question answers that one too
   v_.out.arbiter_requests.push_back({make_token(TokenKind::arbiter, ++arbiter_token_), false, value_, change_->desired});
 }
 
 // A replica has met a newer primary. No change of the set may be due that would tell: with as few members as min_in_sync none leaves.
-void Primary::ask_whether_granted() {
-  if (change_ || doubts_grant_) return;
-  doubts_grant_ = true;
+void Primary::ask_whether_granted(std::uint64_t newer) {
+  if (change_ || doubted_) return;
+  doubted_ = newer;
   v_.out.arbiter_requests.push_back({make_token(TokenKind::arbiter, ++arbiter_token_), true, value_, {}});
 }
 
 void Primary::on_arbiter(const ArbiterAnswer& answer) {
   using Outcome = ArbiterAnswer::Outcome;
   if (lost_ || number_of(answer.token) != arbiter_token_) return;
-  if (std::exchange(doubts_grant_, false)) {
-    if (answer.outcome == Outcome::unknown || answer.current == value_) return;  // asked again when that one connects again
-    return lose_to(answer);
+  if (auto newer = std::exchange(doubted_, std::nullopt)) {
+    if (answer.outcome == Outcome::unknown) return;  // asked again when that one connects again
+    if (answer.current != value_) return lose_to(answer);
+    // That one has epochs which this arbiter has not granted: another arbiter's, or of a volume that was adopted. It is to judge
+    // by a newer one of ours, which proves nothing to it: the chain is not one.
+    return start_change(in_sync_, true, *newer);
   }
   if (!change_) return;
   if (answer.outcome == Outcome::granted || (answer.outcome == Outcome::refused && answer.current == change_->desired))

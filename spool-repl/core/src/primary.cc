@@ -278,7 +278,7 @@ void Primary::handle(Peer& peer, const MatchState& m) {
       v_.out.sends.push_back(Send{peer.config.id, MatchRequest{epoch_}});
       return;
     }
-    if (v_.config.arbiter == Arbiter::external) ask_whether_granted();
+    if (v_.config.arbiter == Arbiter::external) ask_whether_granted(m.last_epoch.counter);
     return refuse(peer, fmt::format("it holds epoch {}, which nobody granted", m.last_epoch.counter));
   }
   peer.peer_commit = m.commit;

@@ -170,9 +170,9 @@ class Primary {
   bool required(ReplicaId id) const;
   RecordNo durable_on(ReplicaSet set) const;  // one past the last record that is durable on all of them
   void consider_change();
-  void start_change(ReplicaSet set, bool by_force = false);
+  void start_change(ReplicaSet set, bool by_force = false, std::uint64_t after = 0);
   void ask_arbiter();
-  void ask_whether_granted();
+  void ask_whether_granted(std::uint64_t newer);
   void lose_to(const ArbiterAnswer& answer);
   void apply_change();
   void vote_out_stuck();
@@ -264,7 +264,7 @@ class Primary {
   };
   std::optional<Change> change_;
   std::uint64_t arbiter_token_ = 0;
-  bool doubts_grant_ = false;  // the arbiter is asked whether this one still counts
+  std::optional<std::uint64_t> doubted_;  // the arbiter is asked whether this one still counts, since somebody holds that epoch
   std::optional<Instant> waiting_since_;  // suspended, and somebody waits
   std::optional<Instant> suspended_since_;
   bool suspension_told_ = false;

@@ -207,6 +207,42 @@ TEST_F(ArbiterRolesTest, APrimaryThatMeetsANewerEpochAsksWhetherItStillCounts) {
   EXPECT_TRUE(promote_with_arbiter(2).ok);
 }
 
+// Replica 2 has epochs of its own, of a time with no arbiter. It shows as split brain, however high they count.
+TEST_F(ArbiterRolesTest, EpochsThatTheArbiterHasNotGrantedAreASplitBrain) {
+  make(2, Arbiter::manual);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(promote(2, true)->ok);
+    write_flush(2, 3);
+    node(2).step(Demote{78});
+    exchange();
+  }
+  Lsn last = status(node(2)).last;
+  Config c = config_of(1, 2);
+  c.arbiter = Arbiter::external;
+  nodes[0] = std::make_unique<Shell>(ShellOptions{.replica = 1, .config = c, .seed = 7});
+  delivered[0] = 0;
+  ASSERT_TRUE(promote_with_arbiter(1, true).ok);
+  write_flush(1, 0);
+  exchange();
+  for (int i = 0; i < 3; ++i) {
+    std::size_t asked = node(1).arbiter_requests.size();
+    connect(1, 2);
+    exchange();
+    while (node(1).arbiter_requests.size() > asked) {
+      asked++;
+      const ArbiterRequest& r = node(1).arbiter_requests.back();
+      if (!r.read) value = r.desired;
+      answer(1, Outcome::granted, value);
+    }
+    if (status(node(2)).peers[0].split_brain) break;
+    disconnect(1, 2);
+    exchange();
+  }
+  EXPECT_EQ(status(node(1)).role, Role::primary);
+  EXPECT_TRUE(status(node(2)).peers[0].split_brain) << status(node(2)).peers[0].why;
+  EXPECT_EQ(status(node(2)).last, last);
+}
+
 // It acknowledged all of it before, and may have cut it off since, for another primary. Nothing is told from that, nor written home.
 TEST_F(RolesTest, NothingIsCommittedByWhatAMemberThatIsAwayHasAcknowledged) {
   make(3);
