@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "node.h"
+#include "twinloft/spool-repl/core/dirty.h"
 #include "twinloft/spool-repl/format/bitmap.h"
 #include "twinloft/spool-repl/journal/recovery.h"
 
@@ -24,12 +25,15 @@ Cluster::Found Cluster::after_power_cut(const Node& n) {
   for (std::uint64_t b = 0; b < volume_blocks_; ++b) content[b] = data.page(b);
   const Superblock& sb = recovered->log.superblock;
   found.last = sb.tail.lsn;
+  found.epoch = sb.tail_epoch;
+  found.epochs = sb.epochs;
   found.dirty = sb.dirty;
   found.marks = std::move(recovered->log.dirty);
   found.consistent = sb.inconsistent_source.id.is_nil();
   for (auto& marks : found.marks) marks.resize(bitmap_words(volume_blocks_));
   for (const StoredRecord& r : recovered->log.records) {
     found.last = r.body.mark().lsn;
+    found.epoch = r.body.header.epoch;
     if (r.body.header.type == RecordType::epoch) found.in_sync = r.body.epoch_change.in_sync;
     for (std::uint32_t slot = 0; slot < bitmap_slots; ++slot)
       for (const Extent& e : r.body.extents)
@@ -110,7 +114,8 @@ void Cluster::check_marks(const std::vector<Found>& all, const char* when) {
       if (x == y || !source.consistent || !target.consistent) continue;
       for (std::uint32_t slot = 0; slot < bitmap_slots; ++slot) {
         const DirtySlot& d = source.dirty[slot];
-        if (d.peer != y->id || !d.known || d.since.lsn > target.last || target.last > source.last) continue;
+        if (d.peer != y->id || !d.known || d.since.lsn > target.last) continue;
+        if (!core::history_holds(source.epochs, source.last, target.epoch, target.last)) continue;
         bool behind = std::any_of(source.states.begin(), source.states.end(), [&](History::State s) {
           return std::any_of(target.states.begin(), target.states.end(), [&](History::State t) { return history_.leads_to(t, s); });
         });

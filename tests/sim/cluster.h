@@ -217,6 +217,8 @@ class Cluster {
     bool consistent = false;  // it is to be the state after some prefix
     std::vector<History::State> states;
     Lsn last;
+    Epoch epoch;  // of the last record
+    std::vector<EpochEntry> epochs;
     std::array<DirtySlot, bitmap_slots> dirty;
     std::array<std::vector<std::uint64_t>, bitmap_slots> marks;  // with those of the records that are in the journal
   };

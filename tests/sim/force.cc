@@ -45,18 +45,19 @@ void Cluster::promote_by_force(Node& n) {
 void Cluster::give_up(Node& n, bool force) {
   note(fmt::format("operator: has replica {} give up its history{}", n.id, force ? " by force" : ""));
   for (History::State p : only_here(n)) may_go_.insert(p);
-  n.command_open = true;
+  n.gives_up = n.command_open = true;
   feed(n, core::Discard{command_discard, force});
 }
 
 void Cluster::on_command(Node& n, const core::CommandDone& done) {
+  if (done.token == command_discard) n.gives_up = false;
   if (done.token == command_discard) coverage_.hit(done.ok ? "operator: a history is given up" : "operator: no history is given up");
   if (done.ok) refusals_ = 0;
   else refusals_++;
   if (done.ok && done.token == command_promote && n.loss_accepted) coverage_.hit("operator: accepts a loss");
 }
 
-// Promises that no other replica has on its disk.
+// Promises that no other replica has on its disk, and keeps.
 std::vector<History::State> Cluster::only_here(const Node& n) {
   std::vector<History::State> out;
   std::vector<Found> found;
@@ -64,7 +65,7 @@ std::vector<History::State> Cluster::only_here(const Node& n) {
   for (History::State p : history_.promised()) {
     bool elsewhere = false;
     for (auto& each : nodes_)
-      elsewhere = elsewhere || (each.get() != &n && found[each->index].consistent && history_.any_holds(found[each->index].states, p));
+      elsewhere = elsewhere || (each.get() != &n && !each->gives_up && found[each->index].consistent && history_.any_holds(found[each->index].states, p));
     if (!elsewhere) out.push_back(p);
   }
   return out;

@@ -62,6 +62,7 @@ struct Cluster::Node {
   } survey;
   bool replaced = false;  // its disk was lost; until it is recorded as in sync again it owes nobody anything
   bool command_open = false;
+  bool gives_up = false;   // it has been told to, and may do it
   std::string refused;     // the operator's last command, and why
   bool loss_accepted = false;  // its device is, or may be, in use although its journal had lost records
   std::int64_t split_at = -1;  // when it said split brain last
