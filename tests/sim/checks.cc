@@ -55,7 +55,8 @@ Cluster::Found Cluster::after_power_cut(const Node& n) {
     if (!word && found.consistent && !loss_accepted_) violated(fmt::format("replica {}: block {} is torn", n.id, found.image.size()));
     found.image.push_back(word ? *word : load_le<std::uint64_t>(page.bytes()));
   }
-  if (found.consistent || n.loss_accepted) found.states = history_.matching(found.image);
+  // One that is being filled has nothing to keep, whatever it looks like.
+  if (found.consistent || sb.inconsistent_until != base_unknown) found.states = history_.matching(found.image);
   return found;
 }
 
@@ -99,7 +100,7 @@ std::vector<Cluster::Found> Cluster::check_all(const char* when) {
 void Cluster::check_kept(const std::vector<Found>& all, const char* when) {
   auto promises = history_.promised();
   for (History::State p : promises) {
-    if (std::any_of(all.begin(), all.end(), [&](const Found& f) { return f.consistent && history_.any_holds(f.states, p); })) continue;
+    if (std::any_of(all.begin(), all.end(), [&](const Found& f) { return history_.any_holds(f.states, p); })) continue;
     if (!may_go_.contains(p)) violated(fmt::format("{}: request {} was acknowledged, and nobody has it", when, p));
     history_.release(p);
   }

@@ -65,7 +65,7 @@ std::vector<History::State> Cluster::only_here(const Node& n) {
   for (History::State p : history_.promised()) {
     bool elsewhere = false;
     for (auto& each : nodes_)
-      elsewhere = elsewhere || (each.get() != &n && !each->gives_up && found[each->index].consistent && history_.any_holds(found[each->index].states, p));
+      elsewhere = elsewhere || (each.get() != &n && !each->gives_up && history_.any_holds(found[each->index].states, p));
     if (!elsewhere) out.push_back(p);
   }
   return out;
@@ -172,7 +172,7 @@ void Cluster::check_winner(Node& winner) {
     if (history_.any_holds(won.states, p)) continue;
     bool told = false;
     for (auto& n : nodes_) {
-      if (n.get() == &winner || !says_split(*n) || !found[n->index].consistent || !history_.any_holds(found[n->index].states, p)) continue;
+      if (n.get() == &winner || !says_split(*n) || !history_.any_holds(found[n->index].states, p)) continue;
       at_stake[n->index] = told = true;
     }
     if (!told && !may_go_.contains(p))

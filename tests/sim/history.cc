@@ -33,6 +33,25 @@ History::State History::add_beginning(const Image& image) {
   return add({self, hash, 0, 0, false});
 }
 
+// Of each block what that state has, or something newer.
+bool History::contains(const Image& image, State state) const {
+  Image had = image_of(state);
+  std::vector<bool> zeroed(image.size());
+  for (State s = state + 1; s < nodes_.size(); ++s)
+    if (nodes_[s].zeros) std::fill_n(zeroed.begin() + static_cast<std::ptrdiff_t>(nodes_[s].lba), nodes_[s].blocks, true);
+  for (std::size_t b = 0; b < image.size(); ++b) {
+    bool newer = (image[b] > state && image[b] < foreign) || (image[b] == 0 && zeroed[b]);
+    if (image[b] != had[b] && !newer) return false;
+  }
+  return true;
+}
+
+void History::add_mixture(const Image& image) {
+  State state = add_beginning(image);
+  for (State p : promised_)
+    if (contains(image, p)) nodes_[state].parent = p;
+}
+
 History::State History::submit(Path& path, std::uint64_t lba, std::uint64_t blocks, bool zeros) {
   auto self = static_cast<State>(nodes_.size());
   std::uint64_t hash = nodes_[path.tip].hash, value = zeros ? 0 : self;
@@ -87,7 +106,7 @@ void History::release(State promise) { std::erase(promised_, promise); }
 
 Image History::image_of(State state) const {
   std::vector<State> path;
-  for (; nodes_[state].parent != state; state = nodes_[state].parent) path.push_back(state);
+  for (; !beginnings_.contains(state); state = nodes_[state].parent) path.push_back(state);
   Image image = beginnings_.at(state);
   for (auto s = path.rbegin(); s != path.rend(); ++s) {
     const Node& n = nodes_[*s];

@@ -29,6 +29,8 @@ class History {
 
   explicit History(Image beginning);
   State add_beginning(const Image& image);  // one that no request has led to
+  // A state that no request has led to either, from a promised one whose content, or something newer, is in all of its blocks.
+  void add_mixture(const Image& image);
 
   // The node is also the number that the request writes into its blocks.
   State submit(Path& path, std::uint64_t lba, std::uint64_t blocks, bool zeros);
@@ -59,6 +61,7 @@ class History {
   State add(Node node);
   State earliest_like(State state) const;
   Image image_of(State state) const;
+  bool contains(const Image& image, State state) const;
 
   std::vector<Node> nodes_;
   std::unordered_multimap<std::uint64_t, State> by_hash_;
