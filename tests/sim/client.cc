@@ -94,11 +94,11 @@ void Cluster::on_complete(Node& n, std::uint64_t id, int error) {
 
 // What is acknowledged is one history, whoever acknowledges it, until somebody is overruled.
 void Cluster::promise(History::State state, const Node& n) {
-  history_.promise(state);
+  bool fresh = history_.promise(state);
   if (history_.promised().size() > 1 && !forced_)
     violated(fmt::format("replica {} acknowledges request {}, and another history was acknowledged up to request {}", n.id, state,
                          history_.promised().front()));
-  if (min_in_sync_ > 1 && random_.below(64) == 0) check_width(state, n);
+  if (min_in_sync_ > 1 && fresh && random_.below(32) == 0) check_width(state, n);
 }
 
 // Durable on as many replicas as the administrator asked for.

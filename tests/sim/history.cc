@@ -87,11 +87,12 @@ History::State History::earliest_like(State state) const {
   return earliest;
 }
 
-void History::promise(State state) {
+bool History::promise(State state) {
   state = earliest_like(state);
-  if (std::any_of(promised_.begin(), promised_.end(), [&](State p) { return leads_to(state, p); })) return;
+  if (std::any_of(promised_.begin(), promised_.end(), [&](State p) { return leads_to(state, p); })) return false;
   std::erase_if(promised_, [&](State p) { return leads_to(p, state); });
   promised_.push_back(state);
+  return true;
 }
 
 bool History::holds_all(State state) const {

@@ -40,7 +40,7 @@ class History {
   std::vector<State> matching(const Image& image) const;
   bool leads_to(State earlier, State later) const;
 
-  void promise(State state);
+  bool promise(State state);  // false: it was already, or what came after it
   // The newest promised state of each branch.
   const std::vector<State>& promised() const { return promised_; }
   bool holds(State state, State promise) const { return leads_to(promise, state); }
