@@ -208,7 +208,7 @@ void Cluster::unmount(Node& n) {
   if (client_at_ != n.index) return;
   client_at_ = SIZE_MAX;
   for (auto& other : nodes_)
-    if (other->mount && is_granted(*other)) client_at_ = other->index;
+    if (other->mount && (!primary() || is_granted(*other))) client_at_ = other->index;
 }
 
 }  // namespace twinloft::repl::sim
