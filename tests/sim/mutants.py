@@ -190,6 +190,8 @@ MUTANTS = [
     Mutant("unfinished-is-kept", "what an interrupted resync left shows as a side of a split brain",
            CORE + "primary.cc", "if (v_.find_link(peer.config.id)->state && v_.find_link(peer.config.id)->state->inconsistent) return begin_resync(peer);", "",
            more=((CORE + "secondary.cc", '  if (v_.inconsistent && !v_.damaged()) return "";  // nothing here means anything\n  if (common', "  if (common"),)),
+    Mutant("loss-shown-unsynced", "what a loss left in the data area is shown before it is durable",
+           CORE + "core.cc", "if (!promotion.accepts_damage()) {", "if (!promotion.accepts_damage() || secondary()) {"),
     Mutant("filled-and-nothing-committed", "nothing is committed while a member is filled that cannot be left out",
            CORE + "primary.cc", "p.connection == ConnectionState::Connected ? p.durable_end : 0", "!suspended() ? p.durable_end : 0"),
     Mutant("grant-not-doubted", "a primary that meets a newer epoch does not ask the arbiter whether it still counts",

@@ -23,6 +23,7 @@ struct Core::Parts {
   Promotion promotion;
   std::optional<Promotion::Granted> granted;
   std::optional<Token> demote_command;
+  std::optional<std::uint64_t> loss_synced_by;  // round of the checkpointer
   NodeState told;                             // to the other replicas
   std::variant<std::monostate, Primary, Secondary> role;
 
@@ -47,6 +48,7 @@ struct Core::Parts {
   void tell_state(bool always);
   bool step_repair(ReplicaId from, PeerMessage& message);
   void advance_repair();
+  bool may_be_promoted();
   void advance();
 };
 
@@ -303,9 +305,22 @@ void Core::Parts::two_primaries(ReplicaId other, const MatchRequest& m) {
   }
 }
 
+// In spite of a loss: the data area holds blocks that no record here stands for. What is shown from then on must stay.
+bool Core::Parts::may_be_promoted() {
+  if (!promotion.accepts_damage()) {
+    loss_synced_by.reset();
+    return secondary()->settled();
+  }
+  if (!loss_synced_by) {
+    checkpointer.request_sync();
+    loss_synced_by = checkpointer.rounds_begun() + 1;
+  }
+  return secondary()->settled() && checkpointer.rounds_done() >= *loss_synced_by;
+}
+
 void Core::Parts::advance() {
   if (secondary()) {
-    promotion.advance(secondary()->settled());
+    promotion.advance(may_be_promoted());
     if (auto g = promotion.take()) granted = std::move(g);
     if (granted && secondary()->settled()) become_primary();
   }

@@ -32,6 +32,7 @@ class Promotion {
 
   // `command`: answered with CommandDone; without one this node tries on its own account and stays silent.
   void ask(std::optional<Token> command, bool force, bool accept_loss = false);
+  bool accepts_damage() const { return busy() && accept_loss_ && v_.inconsistent; }
   bool busy() const { return phase_ != Phase::idle; }
   void on_arbiter(const ArbiterAnswer& answer);
   // From the other replica, while this node is secondary. `follows`: a primary is connected here.

@@ -510,6 +510,20 @@ TEST_F(DamageTest, ItIsNotPromotedUnlessTheLossIsAccepted) {
   EXPECT_TRUE(sb->inconsistent_source.id.is_nil());
 }
 
+// Nobody has asked for a sync of what the data area holds and no record stands for.
+TEST_F(DamageTest, WhatALossLeavesIsDurableBeforeItIsShown) {
+  rot();
+  node(2).held = [](Disk kind) { return kind == Disk::home_sync; };
+  node(2).step(Promote{9, true, true});
+  exchange();
+  EXPECT_TRUE(node(2).commands.empty());
+  EXPECT_EQ(status(node(2)).role, Role::secondary);
+  node(2).held = nullptr;
+  exchange();
+  ASSERT_FALSE(node(2).commands.empty());
+  EXPECT_TRUE(node(2).commands.back().ok) << node(2).commands.back().text;
+}
+
 // Blocks of a lost record were in its data area already. Whoever has the same records has other blocks.
 TEST_F(DamageTest, WhatALossLeavesInTheDataAreaIsOnAllReplicas) {
   for (bool behind : {false, true}) {
