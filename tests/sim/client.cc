@@ -106,7 +106,7 @@ void Cluster::check_width(History::State state, const Node& n) {
   unsigned holders = 0;
   for (auto& each : nodes_) {
     Found found = after_power_cut(*each);
-    holders += found.consistent && history_.any_holds(found.states, state) ? 1 : 0;
+    holders += history_.any_holds(found.states, state) ? 1 : 0;
   }
   if (holders < min_in_sync_)
     violated(fmt::format("replica {} acknowledges request {}, and {} replicas have it: min_in_sync is {}", n.id, state, holders, min_in_sync_));
