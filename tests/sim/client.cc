@@ -179,6 +179,7 @@ bool Cluster::on_surveyed(Node& n, std::uint64_t id, int error) {
 
 // The journal had lost records whose content is in the data area in part: what that makes nobody has written.
 void Cluster::note_accepted(Node& n) {
+  coverage_.hit("operator: accepts a loss");
   Found found = after_power_cut(n);
   if (found.states.empty()) history_.add_mixture(found.image);
   n.loss_accepted = false;

@@ -54,7 +54,6 @@ void Cluster::on_command(Node& n, const core::CommandDone& done) {
   if (done.token == command_discard) coverage_.hit(done.ok ? "operator: a history is given up" : "operator: no history is given up");
   if (done.ok) refusals_ = 0;
   else refusals_++;
-  if (done.ok && done.token == command_promote && n.loss_accepted) coverage_.hit("operator: accepts a loss");
 }
 
 // Promises that no other replica has on its disk, and keeps.
