@@ -143,6 +143,9 @@ void Cluster::resolve_step() {
 
 void Cluster::resolve() {
   operator_runs_ = false;
+  // A primary that waits for others does not step down: that one is stopped.
+  for (auto& n : nodes_)
+    if (n->alive() && n->command_open && n->is_primary() && n->core->status().suspended) crash(*n, false), start(*n);
   run_until([&] { return std::none_of(nodes_.begin(), nodes_.end(), [](auto& n) { return n->command_open; }); }, 60'000'000, "the operator's commands answered");
   bool quiet = false;
   schedule(10'000, [&quiet] { quiet = true; });

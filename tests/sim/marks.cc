@@ -92,7 +92,6 @@ constexpr const char* expected[] = {
     "role: promoted while another one still thinks it is primary",
     "min_in_sync: counted",
     "suspension: its bound",
-    "suspension: told",
     // force, and what comes of it
     "operator: a history is given up",
     "operator: accepts a loss",

@@ -202,7 +202,6 @@ void Cluster::perform(Node& n, core::Output& out) {
       nodes_[static_cast<std::size_t>(std::stoi(notice.text.substr(8, at - 8))) - 1]->replaced = false;
     }
     if (notice.kind == core::NoticeKind::split_brain) coverage_.hit("split brain: told");
-    if (notice.kind == core::NoticeKind::suspended) coverage_.hit("suspension: told");
     if (notice.kind == core::NoticeKind::failed && notice.text.starts_with("suspended for")) on_bound(n);
     if (notice.text.find("has made nothing durable") != std::string::npos) coverage_.hit("membership: a slow member closed");
   }

@@ -94,24 +94,32 @@ TEST_F(ResyncTest, AnInterruptedResyncIsNoReplicaAndBeginsAgain) {
 
 // Its source is lost before the resync is finished. What has arrived is no history that anybody could want to keep.
 TEST_F(ResyncTest, WhatAnInterruptedResyncLeftIsNoSplitBrain) {
-  for (bool committed : {false, true}) {
-    make_pair();
-    disconnect(1, 2);
-    lose_disk(2);
-    node(2).held = [](Disk kind) { return kind == Disk::home_write; };
+  for (bool from_the_beginning : {false, true}) {
+    if (from_the_beginning) {
+      make(2);
+      ASSERT_TRUE(promote(1, true)->ok);
+      fill(1, 0, 300, 3);
+    } else {
+      make_pair();
+      disconnect(1, 2);
+      lose_disk(2);
+    }
+    node(2).held = [](Disk kind) { return kind == Disk::home_write || kind == Disk::home_sync; };
     connect(1, 2);
     exchange();
-    if (committed) fill(1, 10, 20, 4);
+    fill(1, 10, 20, 4);
     disconnect(1, 2);
-    node(2).held = nullptr;
     exchange();
     ASSERT_TRUE(status(node(2)).inconsistent);
+    ASSERT_GT(status(node(2)).commit, Lsn{0});
     lose_disk(1);
     ASSERT_TRUE(promote(1, true)->ok);
     fill(1, 0, 5, 9);
     connect(1, 2);
     exchange();
     EXPECT_FALSE(status(node(2)).peers[0].split_brain) << status(node(2)).peers[0].why;
+    node(2).held = nullptr;
+    exchange();
     checkpoint(1), checkpoint(2);
     EXPECT_FALSE(status(node(2)).inconsistent);
     EXPECT_EQ(node(2).data, node(1).data);
@@ -526,7 +534,8 @@ TEST_F(DamageTest, WhatALossLeavesIsDurableBeforeItIsShown) {
 
 // Blocks of a lost record were in its data area already. Whoever has the same records has other blocks.
 TEST_F(DamageTest, WhatALossLeavesInTheDataAreaIsOnAllReplicas) {
-  for (bool behind : {false, true}) {
+  using Case = std::pair<bool, bool>;
+  for (auto [behind, tail_moved] : {Case{false, false}, Case{true, false}, Case{false, true}, Case{true, true}}) {
     make_promoted(1, 3, OnPeerLoss::go_on);
     fill(1, 0, 5, 3);
     disconnect(1, 2);
@@ -536,6 +545,7 @@ TEST_F(DamageTest, WhatALossLeavesInTheDataAreaIsOnAllReplicas) {
     if (behind) fill(1, 20, 25, 5);
     disconnect(1, 3);
     exchange();
+    if (tail_moved) checkpoint(1);  // it stays where it is from now on, and no marks are written
     // The record of blocks 30 to 35 goes, after it was written home.
     fill(1, 30, 35, 0x77);
     checkpoint(1);
