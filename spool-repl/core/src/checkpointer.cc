@@ -55,6 +55,14 @@ void Checkpointer::start() {
   std::sort(items_.begin(), items_.end(), [](const Item& a, const Item& b) { return a.lba < b.lba; });
   v_.committed.zeros_within(Lba{0}, v_.sb.volume_blocks, zeros_);
   v_.committed_since = v_.now;
+  if ((items_.empty() && zeros_.empty()) || v_.commit_durable >= v_.log.mark_before(target_).lsn) return;
+  phase_ = Phase::committing;
+  v_.write_superblock(Volume::for_commit);
+}
+
+void Checkpointer::on_commit_durable() {
+  TL_CHECK(phase_ == Phase::committing);
+  phase_ = Phase::writing;
 }
 
 void Checkpointer::submit_writes() {

@@ -1,8 +1,9 @@
 // The checkpointer: writes committed blocks home, syncs the data area, then moves the journal's tail.
 //
-//   idle -> writing -> syncing -> marking -> superblock -> clearing -> idle
+//   idle -> committing -> writing -> syncing -> marking -> superblock -> clearing -> idle
 //
-// marking: the bitmaps' new marks, of what the tail is about to pass. clearing: marks that are gone.
+// committing: the superblock says up to where all is committed, before any of it is in the data area. A start that did not know that
+// could take those records for such as may be cut off, and their blocks would stay. marking: the bitmaps' new marks, of what the tail is about to pass. clearing: marks that are gone.
 //
 // It takes a snapshot of the committed image, which by construction holds nothing above the commit point. What is
 // overwritten while it works stays in the image for the next round.
@@ -22,6 +23,7 @@ class Checkpointer {
   void advance();
   void on_home_written(int error);
   void on_home_synced(int error);
+  void on_commit_durable();
   void on_tail_durable();
   void on_bitmap_written(int error);
   void request_sync() { sync_requested_ = requested_ = true; }  // a round that syncs, even with nothing to write
@@ -33,7 +35,7 @@ class Checkpointer {
   std::uint64_t rounds_done() const { return done_; }
 
  private:
-  enum class Phase { idle, writing, syncing, marking, superblock, clearing };
+  enum class Phase { idle, committing, writing, syncing, marking, superblock, clearing };
   struct Item {
     Lba lba;
     Slot slot;

@@ -18,7 +18,7 @@ void Secondary::discard(const Discard& command) {
   std::string why;
   if (discard_) why = "its history is being given up already";
   else if (v_.failed) why = "this node's disk has failed: " + v_.failure;
-  else if (v_.inconsistent && !v_.damaged()) why = "this replica is Inconsistent: it has no history of its own that could be given up";
+  else if (v_.inconsistent && !v_.damaged() && !split_brain_) why = "this replica is Inconsistent: it has no history of its own that could be given up";
   else if (!split_brain_)
     why = "this replica has seen no split brain since it was started: nothing is given up. Start the replica whose history is to "
           "stay, as primary, and let the two connect";

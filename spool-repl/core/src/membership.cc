@@ -93,12 +93,12 @@ bool Primary::may_leave_out(const Peer& p) const { return forced_alone_ || polic
 // One change at a time. A member that is away may be removed before the epoch that still counts it is durable
 // everywhere (everybody counted so far is waited for until the newest epoch is), one is added only after that.
 void Primary::consider_change() {
+  if (epoch_logged_) v_.settle_loss(epoch_end_);
   if (change_) {
     if (change_->ask_again && v_.now >= *change_->ask_again) ask_arbiter();
     return;
   }
   if (!epoch_logged_) return;
-  v_.settle_loss(epoch_end_);
   bool durable = durable_on(in_sync_) >= epoch_end_;
   if (durable) before_ = 0;
 
@@ -150,7 +150,7 @@ void Primary::ask_arbiter() {
 
 // A replica has met a newer primary. No change of the set may be due that would tell: with as few members as min_in_sync none leaves.
 void Primary::ask_whether_granted(std::uint64_t newer) {
-  if (change_ || doubted_) return;
+  if (change_ || doubted_ || !epoch_logged_) return;  // asked when that one connects again
   doubted_ = newer;
   v_.out.arbiter_requests.push_back({make_token(TokenKind::arbiter, ++arbiter_token_), true, value_, {}});
 }

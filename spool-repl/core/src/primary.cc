@@ -346,15 +346,16 @@ void Primary::begin(Peer& peer, RecordNo common_end) {
   if (common_end < v_.readable_from) return begin_resync(peer);
   LogMark from = v_.log.mark_before(common_end);
   if (from.lsn < peer.peer_commit) {
-    // A resync that was not finished leaves nothing that could be kept; what a damaged journal leaves, that one judges itself.
-    if (v_.find_link(peer.config.id)->state && v_.find_link(peer.config.id)->state->inconsistent) return begin_resync(peer);
+    // A resync that was not finished leaves nothing that could be kept, unless it was complete up to a point beyond this one.
+    const auto& state = v_.find_link(peer.config.id)->state;
+    if (state && state->inconsistent && (state->base == base_unknown || state->base <= from.lsn)) return begin_resync(peer);
     peer.split_brain = true;
     return refuse(peer, fmt::format("split brain: it knows writes up to {} as committed, but the last record that both "
                                     "have is {}. Both histories are kept; decide which replica is to be primary",
                                     peer.peer_commit.v, from.lsn.v));
   }
   // Whoever was promoted in spite of a loss had blocks of lost records in its data area: no record tells of those.
-  if (lossy_behind(common_end)) return begin_resync(peer);
+  if (lossy_behind(common_end)) return begin_resync(peer, common_end);
   peer.connection = ConnectionState::Connected;
   peer.split_brain = false;
   peer.why.clear();

@@ -205,7 +205,7 @@ class Primary {
   void update_tail_limit();
 
   // resync.cc: the source's side
-  void begin_resync(Peer& peer);
+  void begin_resync(Peer& peer, RecordNo common_end = 0);
   void begin_filling(Peer& peer);
   void pump_sync(Peer& peer);
   void start_sync(Peer& peer, Lsn base, bool whole, bool compare);

@@ -40,9 +40,10 @@ void Primary::begin_filling(Peer& peer) {
   v_.find_link(peer.config.id)->covered_end = 0;
 }
 
-void Primary::begin_resync(Peer& peer) {
+// `common_end`: up to where the records here are the peer's too, where that is known. Its own judgement begins there.
+void Primary::begin_resync(Peer& peer, RecordNo common_end) {
   begin_filling(peer);
-  peer.sync_hold = std::max(v_.log.first(), v_.readable_from);
+  peer.sync_hold = std::max({v_.log.first(), v_.readable_from, common_end});
   const Link* link = v_.find_link(peer.config.id);
   bool unfinished = link->state && link->state->inconsistent;
   // A consistent one looks itself whether it has the record that we name.

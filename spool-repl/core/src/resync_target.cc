@@ -18,10 +18,25 @@ namespace {
 constexpr std::size_t checks_max = 64;  // that a source has under way: fewer
 }
 
+namespace {
+bool forgets(std::span<const EpochEntry> epochs, const Epoch& epoch) {
+  return epochs.size() == superblock_epochs_max && epochs.front().epoch.counter > epoch.counter && !(epochs.front().flags & epoch_lossy);
+}
+}  // namespace
+
+// Whether what is here is a part of a history only, since a resync was not finished, with nothing in it that the other history lacks.
+// Up to its base it was whole before, and is but for what came since.
+bool Secondary::is_fragment(std::span<const EpochEntry> epochs) const {
+  if (!v_.inconsistent || v_.damaged()) return false;
+  const Superblock& sb = v_.sb;
+  return sb.inconsistent_base == base_unknown || sb.inconsistent_base.v == 0 || forgets(epochs, sb.inconsistent_base_epoch) ||
+         history_holds(epochs, Lsn{UINT64_MAX}, sb.inconsistent_base_epoch, sb.inconsistent_base);
+}
+
 // What must not be thrown away: anything that may have been acknowledged without the source.
 std::string Secondary::objection(const SyncBegin& m) const {
   if (!v_.kept_by(primary_, m.epoch, m.epochs)) return lost_here();
-  if (v_.inconsistent && !v_.damaged()) return "";  // nothing here means anything
+  if (is_fragment(m.epochs)) return "";
   Lsn last = v_.log.last_mark().lsn;
   if (last.v == 0 || v_.sb.epochs.empty()) return "";
   Lsn common = common_history(v_.sb.epochs, last, m.epochs, m.from.lsn);
@@ -30,8 +45,7 @@ std::string Secondary::objection(const SyncBegin& m) const {
     return fmt::format("split brain: {} is committed here, and its history begins at {}: this replica is not overwritten",
                        v_.commit_lsn().v, m.from.lsn.v);
   // The source's table is full and begins after all that is known here: it has forgotten.
-  bool forgotten = common.v == 0 && m.epochs.size() == superblock_epochs_max &&
-                   m.epochs.front().epoch.counter > v_.sb.epochs.back().epoch.counter;
+  bool forgotten = common.v == 0 && forgets(m.epochs, v_.sb.epochs.back().epoch);
   bool member = (v_.recorded().in_sync & set_of(primary_)) != 0;
   if (forgotten && member) return "";
   Successors there = successors_behind(common, m.epochs, v_.recorded().epoch);

@@ -129,7 +129,6 @@ std::string Secondary::lost_here() const {
 }
 
 std::string Secondary::split_brain(Lsn common, const Successors& there) const {
-  if (v_.inconsistent && !v_.damaged()) return "";  // nothing here means anything
   if (common < v_.commit_lsn())
     return fmt::format("split brain: {} is committed here, and the last record that both have is {}", v_.commit_lsn().v, common.v);
   Lsn last = v_.log.last_mark().lsn;
@@ -162,7 +161,7 @@ void Secondary::handle(const Begin& m) {
   common_ = std::max(common_, m.from.lsn);
   if (!v_.kept_by(primary_, m.epoch, m.epochs)) return refuse(lost_here());
   Successors there = successors_behind(m.from.lsn, m.epochs, seen);
-  if (std::string why = split_brain(m.from.lsn, there); !why.empty()) return refuse(std::move(why));
+  if (std::string why = is_fragment(m.epochs) ? "" : split_brain(m.from.lsn, there); !why.empty()) return refuse(std::move(why));
   begun_ = true;
   cut_to_ = m.from;
   bool lost = m.holds > m.from.lsn;

@@ -108,6 +108,7 @@ Status Volume::load(RecoveredLog recovered) {
   // Committed or not, who knows: the process before may have written some of it home, and not have synced that.
   if (commit_end < log.end()) distrusts_disk = true;
   recovered_end = log.last_mark().lsn;
+  commit_durable = commit_lsn();
   return {};
 }
 
@@ -325,7 +326,7 @@ void Volume::write_superblock(Purpose purpose) {
 
 void Volume::start_superblock_write() {
   sb.generation++;
-  sb.commit = commit_lsn();
+  sb.commit = commit_in_flight_ = commit_lsn();
   for (std::size_t i = 0; i < dirty.size(); ++i) sb.dirty[i] = dirty[i].slot(), since_in_flight_[i] = dirty[i].slot().since.lsn;
   superblock_in_flight_ = superblock_wanted_;
   superblock_wanted_ = 0;
@@ -339,6 +340,7 @@ unsigned Volume::on_superblock_written(int error) {
   }
   // A purpose that has come up again meanwhile is done only with the write that is still to come.
   for (std::size_t i = 0; i < dirty.size(); ++i) dirty[i].since_is_durable(since_in_flight_[i]);
+  commit_durable = commit_in_flight_;
   unsigned done = superblock_in_flight_ & ~superblock_wanted_;
   superblock_in_flight_ = 0;
   if (superblock_wanted_ != 0) start_superblock_write();
@@ -366,8 +368,10 @@ void Volume::accept_loss() {
   out.notices.push_back({true, fmt::format("acknowledged writes behind LSN {} that this replica has lost are given up",
                                            log.last_mark().lsn.v), NoticeKind::other, sb.replica});
   // The data area may hold blocks of records that are lost, and nothing tells which.
-  if (inconsistent)
+  if (inconsistent) {
     for (DirtyMap& d : dirty) d.forget();
+    for (Link& l : links) l.covered_end = 0;
+  }
   inconsistent = false;
   accepting_loss_ = true;
 }

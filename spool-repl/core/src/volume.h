@@ -57,7 +57,7 @@ class Volume {
   SendRecord record_message(ReplicaId peer, const Epoch& epoch, const LogRecord& record) const;
 
   // The superblock goes out as it is when the write starts; one is in flight at a time.
-  enum Purpose : unsigned { for_tail = 1, for_cut = 2, for_reset = 4, for_consistent = 8, for_parting = 16, for_epoch = 32 };
+  enum Purpose : unsigned { for_tail = 1, for_cut = 2, for_reset = 4, for_consistent = 8, for_parting = 16, for_epoch = 32, for_commit = 64 };
   void write_superblock(Purpose purpose);
   unsigned on_superblock_written(int error);  // the purposes that are now durable; 0 on failure
 
@@ -110,6 +110,7 @@ class Volume {
   // End of the log when the process began. An earlier one may have known more of it to be committed, and may have died while it
   // wrote that home: until it is committed here too, such blocks are right in memory only.
   Lsn recovered_end;
+  Lsn commit_durable;        // a start would know that everything up to here is committed
   bool home_is_settled() const { return commit_lsn() >= std::min(recovered_end, log.last_mark().lsn); }
   bool inconsistent = false;     // as the superblock says, or would say at worst
   // Inconsistent not for a resync but because its journal lost what it had: all of that comes as records.
@@ -135,6 +136,7 @@ class Volume {
   void load_dirty(RecoveredLog& recovered);
   bool accepting_loss_ = false;
   unsigned superblock_wanted_ = 0, superblock_in_flight_ = 0;
+  Lsn commit_in_flight_;  // in that superblock
   std::array<Lsn, bitmap_slots> since_in_flight_{};  // of each slot, in that superblock
   void start_superblock_write();
 };

@@ -83,9 +83,15 @@ EpochEntry entry_of(const EpochChange& change, Lsn start) {
 }
 
 void note_epoch(std::vector<EpochEntry>& table, const EpochEntry& entry) {
+  EpochEntry added = entry;
+  for (const EpochEntry& e : table)
+    if (e.epoch == entry.epoch) added.flags |= e.flags & epoch_lossy;
   std::erase_if(table, [&](const EpochEntry& e) { return e.start >= entry.start; });
-  if (table.size() == superblock_epochs_max) table.erase(table.begin());
-  table.push_back(entry);
+  if (table.size() == superblock_epochs_max) {
+    table[1].flags |= table[0].flags & epoch_lossy;
+    table.erase(table.begin());
+  }
+  table.push_back(added);
 }
 
 void encode_superblock(const Superblock& sb, MutableByteSpan out) {

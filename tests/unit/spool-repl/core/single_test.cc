@@ -50,6 +50,28 @@ TEST(Single, AnswersFromMemoryAtOnceAndDurablyAfterAFlush) {
   EXPECT_EQ(image_after_recovery(shell)[4096], std::byte{0x11});
 }
 
+// A start that did not know that the record is committed could have it cut off, and what was written home of it would stay.
+TEST(Single, NothingIsWrittenHomeBeforeTheSuperblockSaysThatItIsCommitted) {
+  Shell shell({.config = alone()});
+  Bytes in = filled(block_size, 0x11);
+  shell.submit(ClientOp::write, 0, block_size, in.data());
+  shell.submit(ClientOp::flush);
+  shell.settle();
+  shell.step(CheckpointNow{});
+  shell.settle();
+  std::uint64_t before = shell.core->status().home_blocks_written;
+  auto flush = (shell.submit(ClientOp::write, block_size, block_size, in.data()), shell.submit(ClientOp::flush));
+  while (shell.complete_one()) {}
+  ASSERT_TRUE(shell.is_done(flush));
+  shell.held = [](Disk kind) { return kind == Disk::superblock; };
+  shell.step(CheckpointNow{});
+  while (shell.complete_one()) {}
+  EXPECT_EQ(shell.core->status().home_blocks_written, before);
+  shell.held = nullptr;
+  shell.settle();
+  EXPECT_EQ(shell.core->status().home_blocks_written, before + 1);
+}
+
 TEST(Single, FuaWaitsForTheJournalAndPlainWritesDoNot) {
   Shell shell({.config = alone()});
   shell.settle();

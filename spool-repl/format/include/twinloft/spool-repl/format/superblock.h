@@ -35,7 +35,8 @@ struct EpochEntry {
   auto operator<=>(const EpochEntry&) const = default;
 };
 EpochEntry entry_of(const EpochChange& change, Lsn start);
-// Into a table, oldest first: what begins there or later was another history's, and of more than fit the oldest one goes.
+// Into a table, oldest first: what begins there or later was another history's, and of more than fit the oldest one goes. That one of
+// them was lossy is handed on.
 void note_epoch(std::vector<EpochEntry>& table, const EpochEntry& entry);
 
 // What is known of another replica: its content is the history up to `since`, but for the blocks that are marked in its
