@@ -584,12 +584,20 @@ TEST_F(DamageTest, WhatWasHeardBeforeALossIsForgottenToo) {
   node(2).restart();
   delivered[1] = node(2).sent.size();
   ASSERT_TRUE(status(node(2)).inconsistent);
-  node(2).held = [](Disk kind) { return kind == Disk::journal_write; };
+  // It hears that what it has is committed, and no more.
+  lost = [](ReplicaId to, const PeerMessage& m) { return to == 2 && (std::holds_alternative<Commit>(m) || std::holds_alternative<RecordMessage>(m)); };
+  std::size_t from = node(2).sent.size();
   connect(1, 2);
   exchange();
-  disconnect(1, 2);
-  node(2).held = nullptr;
+  std::optional<LogMark> last;
+  for (; from < node(2).sent.size() && !last; ++from)
+    if (auto* state = std::get_if<NodeState>(&node(2).sent[from])) last = state->last;
+  ASSERT_TRUE(last && last->lsn == status(node(2)).commit);
+  ASSERT_EQ(status(node(2)).peers[0].connection, ConnectionState::Connected);
+  node(2).input(1, Commit{status(node(1)).epoch, *last});
   exchange();
+  disconnect(1, 2);
+  lost = nullptr;
   node(2).step(Promote{9, true, true});
   exchange();
   ASSERT_TRUE(node(2).commands.back().ok) << node(2).commands.back().text;

@@ -32,6 +32,27 @@ TEST(SuperblockFormat, AsManyEpochsAsItHolds) {
   EXPECT_EQ(*out, in);
 }
 
+// What the table has no place for any more, and matters for ever.
+TEST(EpochTable, ALossIsHandedOn) {
+  std::vector<EpochEntry> table;
+  auto entry = [](std::uint64_t i, std::uint32_t flags) {
+    Uuid id;
+    id.bytes[0] = static_cast<std::byte>(i);
+    return EpochEntry{{i, id}, Lsn{i * 10}, 1, 0b1, flags};
+  };
+  note_epoch(table, entry(1, epoch_by_force | epoch_lossy));
+  std::uint64_t i = 2;
+  for (; i <= superblock_epochs_max + 5; ++i) note_epoch(table, entry(i, 0));
+  EXPECT_EQ(table.size(), superblock_epochs_max);
+  EXPECT_EQ(table.front().flags, epoch_lossy + 0u);
+  for (std::size_t k = 1; k < table.size(); ++k) EXPECT_EQ(table[k].flags, 0u);
+  // A start notes again what the log holds.
+  EpochEntry first = table.front();
+  note_epoch(table, entry(first.epoch.counter, 0));
+  ASSERT_EQ(table.size(), 1u);
+  EXPECT_EQ(table.front(), first);
+}
+
 TEST(SuperblockFormat, EveryFlippedBitIsRefused) {
   Bytes good = encoded(superblock());
   for (std::size_t bit = 0; bit < good.size() * 8; ++bit) {
