@@ -326,7 +326,8 @@ protocol = "{link(node, peer)}"
                         "the primary to be promoted, and its peer to be connected")
 
     def device(self, node="a"):
-        wait_for(lambda: self.device_link(node).is_symlink() or self.nodes[node].check_alive(), f"the block device of {node}")
+        # The link of a process that was killed stays until the next one has its own device.
+        wait_for(lambda: (s := self.status(node)) and s["device"] or self.nodes[node].check_alive(), f"the block device of {node}")
         return os.path.realpath(self.device_link(node))
 
     def ctl(self, node, *words, check=True):

@@ -145,14 +145,14 @@ void Primary::start_change(ReplicaSet set, bool by_force, std::uint64_t after) {
 void Primary::ask_arbiter() {
   change_->ask_again.reset();
   doubted_.reset();  // this question answers that one too
-  v_.out.arbiter_requests.push_back({make_token(TokenKind::arbiter, ++arbiter_token_), false, value_, change_->desired});
+  v_.out.arbiter_requests.push_back({make_token(TokenKind::arbiter, arbiter_token_ = ++v_.arbiter_questions), false, value_, change_->desired});
 }
 
 // A replica has met a newer primary. No change of the set may be due that would tell: with as few members as min_in_sync none leaves.
 void Primary::ask_whether_granted(std::uint64_t newer) {
   if (change_ || doubted_ || !epoch_logged_) return;  // asked when that one connects again
   doubted_ = newer;
-  v_.out.arbiter_requests.push_back({make_token(TokenKind::arbiter, ++arbiter_token_), true, value_, {}});
+  v_.out.arbiter_requests.push_back({make_token(TokenKind::arbiter, arbiter_token_ = ++v_.arbiter_questions), true, value_, {}});
 }
 
 void Primary::on_arbiter(const ArbiterAnswer& answer) {

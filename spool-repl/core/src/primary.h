@@ -263,7 +263,7 @@ class Primary {
     std::optional<Instant> ask_again;  // the outcome is unknown
   };
   std::optional<Change> change_;
-  std::uint64_t arbiter_token_ = 0;
+  std::uint64_t arbiter_token_ = 0;  // of the newest question
   std::optional<std::uint64_t> doubted_;  // the arbiter is asked whether this one still counts, since somebody holds that epoch
   std::optional<Instant> waiting_since_;  // suspended, and somebody waits
   std::optional<Instant> suspended_since_;

@@ -125,6 +125,7 @@ class Volume {
   std::vector<DirtyMap> dirty;       // by slot of the superblock
   unsigned journal_in_flight = 0;
   std::uint64_t home_changes = 0;    // counts entries leaving the committed image: a read begun before is stale
+  std::uint64_t arbiter_questions = 0;  // of every primary that this process has been: no answer is taken for another one's
   Instant now;
   Instant committed_since;   // when the committed image last became non-empty
   bool failed = false;

@@ -62,6 +62,30 @@ TEST_F(TailTest, AnEpochThatWasKnownAtThePromotionIsNoSplitBrain) {
   }
 }
 
+// The other one's table begins after all that is known here, and it counts: it had everything once, unless a loss was accepted since.
+TEST_F(TailTest, WhoHasForgottenALossIsNotTrustedWithOurs) {
+  for (bool lossy : {false, true}) {
+    make_promoted(1, 2);
+    write_flush(1, 0);
+    exchange();
+    disconnect(1, 2);
+    exchange();
+    Lsn last = status(node(2)).last;
+    std::vector<EpochEntry> table;
+    Epoch newest = status(node(1)).epoch;
+    note_epoch(table, {{newest.counter + 1, Uuid::generate(node(1).random)}, Lsn{1000}, 1, set_of(1), lossy ? epoch_lossy : 0u});
+    for (std::uint64_t i = 0; i < superblock_epochs_max; ++i)
+      note_epoch(table, {{newest.counter + 2 + i, Uuid::generate(node(1).random)}, Lsn{1001 + i}, 1, set_of(1)});
+    Epoch now = table.back().epoch;
+    node(2).step(PeerUp{1});
+    node(2).input(1, MatchRequest{now});
+    node(2).input(1, SyncBegin{now, {Lsn{2000}, {}}, now, true, {}, {}, table});
+    while (node(2).complete_one()) {}
+    EXPECT_EQ(status(node(2)).peers[0].split_brain, lossy) << status(node(2)).peers[0].why;
+    EXPECT_EQ(status(node(2)).last == last, lossy);
+  }
+}
+
 // Force breaks the chain also on the side of the tail: what it went on from may not be what the other one had.
 TEST_F(TailTest, ATailThatBeganByForceIsASplitBrain) {
   make_promoted(2, 2);

@@ -1,0 +1,197 @@
+// Replicas whose journal was damaged: what comes back from another one, and what an accepted loss leaves.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "resync.h"
+
+namespace twinloft::repl::core {
+namespace {
+
+struct DamageTest : BitmapTest {
+  // Replica 2 goes down; a record in the middle of its log rots.
+  void rot() {
+    make_promoted(1, 2);
+    for (int i = 0; i < 6; ++i) fill(1, 10 * static_cast<std::uint64_t>(i), 10 * static_cast<std::uint64_t>(i) + 5, 20 + i);
+    disconnect(1, 2);
+    auto sb = decode_superblock({node(2).journal.data(), block_size});
+    ASSERT_TRUE(sb);
+    node(2).journal[sb->ring_offset + sb->tail_pos.v + 9 * block_size] ^= std::byte{1};
+    node(2).restart();
+    delivered[1] = node(2).sent.size();
+  }
+};
+
+TEST_F(DamageTest, TheRecordsComeBackFromTheOtherReplica) {
+  rot();
+  EXPECT_TRUE(status(node(2)).inconsistent);
+  EXPECT_LT(status(node(2)).last, status(node(1)).last);
+  std::size_t from = node(1).sent.size();
+  connect(1, 2);
+  exchange();
+  EXPECT_FALSE(status(node(2)).inconsistent);
+  EXPECT_EQ(blocks_sent(1, from) + messages<SyncCheck>(1, from), 0u) << "records only";
+  EXPECT_EQ(status(node(2)).last, status(node(1)).last);
+  expect_equal();
+}
+
+TEST_F(DamageTest, ItIsNotPromotedUnlessTheLossIsAccepted) {
+  rot();
+  for (bool force : {false, true}) {
+    auto refused = promote(2, force);
+    ASSERT_TRUE(refused && !refused->ok);
+    EXPECT_NE(refused->text.find("--accept-loss"), std::string::npos) << refused->text;
+  }
+  node(2).step(Promote{9, true, true});
+  exchange();
+  EXPECT_TRUE(node(2).commands.back().ok) << node(2).commands.back().text;
+  EXPECT_EQ(status(node(2)).role, Role::primary);
+  EXPECT_FALSE(status(node(2)).inconsistent);
+  auto sb = decode_superblock({node(2).journal.data(), block_size});
+  ASSERT_TRUE(sb);
+  EXPECT_TRUE(sb->inconsistent_source.id.is_nil());
+}
+
+// Nobody has asked for a sync of what the data area holds and no record stands for.
+TEST_F(DamageTest, WhatALossLeavesIsDurableBeforeItIsShown) {
+  rot();
+  node(2).held = [](Disk kind) { return kind == Disk::home_sync; };
+  node(2).step(Promote{9, true, true});
+  exchange();
+  EXPECT_TRUE(node(2).commands.empty());
+  EXPECT_EQ(status(node(2)).role, Role::secondary);
+  node(2).held = nullptr;
+  exchange();
+  ASSERT_FALSE(node(2).commands.empty());
+  EXPECT_TRUE(node(2).commands.back().ok) << node(2).commands.back().text;
+}
+
+// It has followed a primary since, which told it what another one has. That says nothing of blocks that are in no record.
+TEST_F(DamageTest, WhatWasHeardBeforeALossIsForgottenToo) {
+  make_promoted(1, 3, OnPeerLoss::go_on);
+  fill(1, 0, 5, 3);
+  fill(1, 10, 15, 4);
+  for (ReplicaId id : {1, 2, 3}) checkpoint(id);
+  fill(1, 30, 35, 0x77);
+  fill(1, 50, 55, 6);
+  std::vector<std::byte> block = filled(block_size, 0x77);
+  auto found = std::search(node(2).journal.begin(), node(2).journal.end(), block.begin(), block.end());
+  disconnect(1, 2);
+  disconnect(1, 3);
+  disconnect(2, 3);
+  exchange();
+  fill(1, 40, 45, 5);
+  ASSERT_NE(found, node(2).journal.end());
+  *found ^= std::byte{1};
+  node(2).restart();
+  delivered[1] = node(2).sent.size();
+  ASSERT_TRUE(status(node(2)).inconsistent);
+  // It hears that what it has is committed, and no more.
+  lost = [](ReplicaId to, const PeerMessage& m) { return to == 2 && (std::holds_alternative<Commit>(m) || std::holds_alternative<RecordMessage>(m)); };
+  std::size_t from = node(2).sent.size();
+  connect(1, 2);
+  exchange();
+  std::optional<LogMark> last;
+  for (; from < node(2).sent.size() && !last; ++from)
+    if (auto* state = std::get_if<NodeState>(&node(2).sent[from])) last = state->last;
+  ASSERT_TRUE(last && last->lsn == status(node(2)).commit);
+  ASSERT_EQ(status(node(2)).peers[0].connection, ConnectionState::Connected);
+  node(2).input(1, Commit{status(node(1)).epoch, *last});
+  exchange();
+  disconnect(1, 2);
+  lost = nullptr;
+  node(2).step(Promote{9, true, true});
+  exchange();
+  ASSERT_TRUE(node(2).commands.back().ok) << node(2).commands.back().text;
+  auto sb = decode_superblock({node(2).journal.data(), block_size});
+  ASSERT_TRUE(sb);
+  for (const DirtySlot& slot : sb->dirty) EXPECT_FALSE(slot.known) << slot.peer;
+}
+
+// It has a part of what the other one has, and nothing else: it is filled, however far back the journal of that one reaches.
+TEST_F(DamageTest, WhoStandsBeforeALossIsNoSplitBrain) {
+  make_promoted(1, 3, OnPeerLoss::go_on);
+  for (std::uint64_t i = 0; i < 4; ++i) fill(1, 10 * i, 10 * i + 5, 20 + static_cast<int>(i));
+  disconnect(1, 3);
+  disconnect(2, 3);
+  exchange();
+  ASSERT_GT(status(node(3)).commit, Lsn{1});
+  for (std::uint64_t i = 4; i < 8; ++i) fill(1, 10 * i, 10 * i + 5, 20 + static_cast<int>(i));
+  // Replica 2 is made anew and gets back a part of that.
+  disconnect(1, 2);
+  lose_disk(2);
+  std::size_t records = 0;
+  lost = [&](ReplicaId to, const PeerMessage& m) { return to == 2 && std::holds_alternative<RecordMessage>(m) && ++records > 7; };
+  connect(1, 2);
+  exchange();
+  disconnect(1, 2);
+  lost = nullptr;
+  exchange();
+  ASSERT_GT(status(node(2)).last, status(node(3)).commit);
+  ASSERT_EQ(status(node(2)).tail, Lsn{0});
+  ASSERT_TRUE(promote(2, true)->ok);
+  connect(2, 3);
+  exchange();
+  EXPECT_FALSE(status(node(3)).peers[1].split_brain) << status(node(3)).peers[1].why;
+  checkpoint(2), checkpoint(3);
+  EXPECT_EQ(node(3).data, node(2).data);
+}
+
+// Blocks of a lost record were in its data area already. Whoever has the same records has other blocks.
+TEST_F(DamageTest, WhatALossLeavesInTheDataAreaIsOnAllReplicas) {
+  using Case = std::pair<bool, bool>;
+  for (auto [behind, tail_moved] : {Case{false, false}, Case{true, false}, Case{false, true}, Case{true, true}}) {
+    make_promoted(1, 3, OnPeerLoss::go_on);
+    fill(1, 0, 5, 3);
+    disconnect(1, 2);
+    disconnect(2, 3);
+    exchange();
+    fill(1, 10, 15, 4);
+    if (behind) fill(1, 20, 25, 5);
+    disconnect(1, 3);
+    exchange();
+    if (tail_moved) checkpoint(1);  // it stays where it is from now on, and no marks are written
+    // The record of blocks 30 to 35 goes, after it was written home.
+    fill(1, 30, 35, 0x77);
+    checkpoint(1);
+    fill(1, 40, 45, 6);
+    std::vector<std::byte> block = filled(block_size, 0x77);
+    auto found = std::search(node(1).journal.begin(), node(1).journal.end(), block.begin(), block.end());
+    ASSERT_NE(found, node(1).journal.end());
+    *found ^= std::byte{1};
+    node(1).restart();
+    delivered[0] = node(1).sent.size();
+    ASSERT_TRUE(status(node(1)).inconsistent);
+    node(1).step(Promote{9, true, true});
+    exchange();
+    ASSERT_TRUE(node(1).commands.back().ok) << node(1).commands.back().text;
+    connect(1, 2);
+    exchange();
+    checkpoint(1), checkpoint(2);
+    EXPECT_EQ(node(2).data, node(1).data);
+  }
+}
+
+// Records that the journal of the source has lost come as content.
+TEST_F(DamageTest, ASourceWithADamagedJournalSendsContent) {
+  make_promoted(1, 2, OnPeerLoss::go_on);
+  fill(1, 0, 5, 3);
+  disconnect(1, 2);
+  exchange();
+  for (int i = 0; i < 6; ++i) fill(1, 10 * static_cast<std::uint64_t>(i), 10 * static_cast<std::uint64_t>(i) + 5, 20 + i);
+  node(1).fault = [](Disk kind) { return kind == Disk::journal_read ? EIO : 0; };
+  std::size_t from = node(1).sent.size();
+  connect(1, 2);
+  exchange();
+  node(1).fault = nullptr;
+  EXPECT_NE(status(node(1)).peers[0].why.find("cannot be read"), std::string::npos);
+  disconnect(1, 2);
+  connect(1, 2);
+  exchange();
+  EXPECT_GT(blocks_sent(1, from), 0u);
+  expect_equal();
+}
+
+}  // namespace
+}  // namespace twinloft::repl::core
