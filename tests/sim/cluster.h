@@ -169,6 +169,7 @@ class Cluster {
   void resolve_step();
   bool follows(Node& primary, const Node& node) const;
   bool at_rest();
+  static bool shows_split(const Node& node);
   bool says_split(const Node& node) const;
   void check_winner(Node& winner);
   bool give_up_losers(Node& winner);

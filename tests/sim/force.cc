@@ -13,15 +13,19 @@ constexpr unsigned patience = 40;  // refusals and vain attempts until somebody 
 constexpr std::int64_t said_lately_us = 30'000;
 }  // namespace
 
+// In its status, now.
+bool Cluster::shows_split(const Node& n) {
+  auto peers = n.core->status().peers;
+  return std::any_of(peers.begin(), peers.end(), [](const core::PeerStatus& p) { return p.split_brain; });
+}
+
 // True: there was something to overrule.
 bool Cluster::overrule(Node& n) {
-  auto status = n.core->status();
-  bool split = std::any_of(status.peers.begin(), status.peers.end(), [](const core::PeerStatus& p) { return p.split_brain; });
   if (n.is_primary()) {
-    if (!status.suspended || random_.below(2) == 0) return false;
+    if (!n.core->status().suspended || random_.below(2) == 0) return false;
     coverage_.hit("operator: has a suspended primary go on");
     promote_by_force(n);
-  } else if (split && random_.below(3) == 0) {
+  } else if (shows_split(n) && random_.below(3) == 0) {
     give_up(n, random_.below(2) == 0);
   } else if (!primary() || random_.below(4) == 0) {
     promote_by_force(n);
@@ -33,8 +37,7 @@ bool Cluster::overrule(Node& n) {
 
 void Cluster::promote_by_force(Node& n) {
   forced_ = true;
-  auto status = n.core->status();
-  bool accept_loss = status.inconsistent && random_.below(2) == 0;
+  bool accept_loss = n.core->status().inconsistent && random_.below(2) == 0;
   note(fmt::format("operator: promotes replica {} by force{}", n.id, accept_loss ? ", and accepts the loss" : ""));
   if (!n.is_primary()) coverage_.hit("operator: promotes by force");
   if (accept_loss) n.loss_accepted = loss_accepted_ = true;
@@ -92,8 +95,7 @@ bool Cluster::at_rest() {
   Node* only = nullptr;
   for (auto& n : nodes_) {
     if (!n->alive() || n->command_open) return false;
-    auto peers = n->core->status().peers;
-    if (std::any_of(peers.begin(), peers.end(), [](const core::PeerStatus& s) { return s.split_brain; })) n->split_at = now_us_;
+    if (shows_split(*n)) n->split_at = now_us_;
     if (!n->is_primary()) continue;
     if (only) return false;
     only = n.get();
@@ -166,7 +168,6 @@ void Cluster::resolve() {
 
 void Cluster::check_winner(Node& winner) {
   std::vector<Found> found = check_all("at rest");
-  check_kept(found, "at rest");
   const Found& won = found[winner.index];
   auto promises = history_.promised();
   std::vector<bool> at_stake(nodes_.size());
@@ -194,9 +195,7 @@ bool Cluster::give_up_losers(Node& winner) {
     next = now_us_ + 3000;
     for (auto& n : nodes_) {
       if (n.get() == &winner || !n->alive() || n->command_open || follows(winner, *n)) continue;
-      auto peers = n->core->status().peers;
-      bool split = std::any_of(peers.begin(), peers.end(), [](const core::PeerStatus& s) { return s.split_brain; });
-      if (split) give_up(*n, n->refused.find("--force") != std::string::npos);
+      if (shows_split(*n)) give_up(*n, n->refused.find("--force") != std::string::npos);
     }
   };
   run_until(

@@ -43,7 +43,6 @@ class History {
   bool promise(State state);  // false: it was already, or what came after it
   // The newest promised state of each branch.
   const std::vector<State>& promised() const { return promised_; }
-  bool holds(State state, State promise) const { return leads_to(promise, state); }
   bool holds_all(State state) const;
   bool any_holds(const std::vector<State>& states, State promise) const;
   void release(State promise);  // nobody is to be held to it any more: it went with a disk, or at an administrator's word

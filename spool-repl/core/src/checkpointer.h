@@ -2,8 +2,9 @@
 //
 //   idle -> committing -> writing -> syncing -> marking -> superblock -> clearing -> idle
 //
-// committing: the superblock says up to where all is committed, before any of it is in the data area. A start that did not know that
-// could take those records for such as may be cut off, and their blocks would stay. marking: the bitmaps' new marks, of what the tail is about to pass. clearing: marks that are gone.
+// committing: the superblock says up to where all is committed, before any of it is in the data area. A start that did not know
+// that could take those records for such as may be cut off, and their blocks would stay. marking: the bitmaps' new marks, of what
+// the tail is about to pass. clearing: marks that are gone.
 //
 // It takes a snapshot of the committed image, which by construction holds nothing above the commit point. What is
 // overwritten while it works stays in the image for the next round.

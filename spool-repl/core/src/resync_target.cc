@@ -16,9 +16,8 @@ namespace twinloft::repl::core {
 
 namespace {
 constexpr std::size_t checks_max = 64;  // that a source has under way: fewer
-}
 
-namespace {
+// Whether that table begins after this epoch, so that it cannot tell of it, and no loss was among what it has forgotten.
 bool forgets(std::span<const EpochEntry> epochs, const Epoch& epoch) {
   return epochs.size() == superblock_epochs_max && epochs.front().epoch.counter > epoch.counter && !(epochs.front().flags & epoch_lossy);
 }

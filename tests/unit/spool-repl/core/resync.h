@@ -7,6 +7,11 @@ namespace twinloft::repl::core {
 
 struct ResyncTest : RolesTest {
   void make_pair() { make_filled(2); }
+  void expect_equal() {
+    for (ReplicaId id = 1; id <= nodes.size(); ++id) checkpoint(id);
+    for (ReplicaId id = 2; id <= nodes.size(); ++id) EXPECT_EQ(node(id).data, node(1).data) << "replica " << id;
+    for (ReplicaId id = 1; id <= nodes.size(); ++id) EXPECT_FALSE(status(node(id)).inconsistent);
+  }
 };
 
 struct BitmapTest : ResyncTest {
@@ -40,11 +45,6 @@ struct BitmapTest : ResyncTest {
     std::size_t n = 0;
     for (std::size_t i = from; i < node(id).sent.size(); ++i) n += std::holds_alternative<M>(node(id).sent[i]);
     return n;
-  }
-  void expect_equal() {
-    for (ReplicaId id = 1; id <= nodes.size(); ++id) checkpoint(id);
-    for (ReplicaId id = 2; id <= nodes.size(); ++id) EXPECT_EQ(node(id).data, node(1).data) << "replica " << id;
-    for (ReplicaId id = 1; id <= nodes.size(); ++id) EXPECT_FALSE(status(node(id)).inconsistent);
   }
 };
 

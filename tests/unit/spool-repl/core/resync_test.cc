@@ -18,8 +18,7 @@ TEST_F(ResyncTest, ALostDiskIsFilledFromTheOtherReplica) {
   EXPECT_FALSE(status(node(2)).inconsistent);
   EXPECT_EQ(status(node(1)).in_sync, set_of(1) | set_of(2)) << "left out while it was filled, and back again";
   fill(1, 10, 20, 4);
-  checkpoint(1), checkpoint(2);
-  EXPECT_EQ(node(2).data, node(1).data);
+  expect_equal();
 }
 
 TEST_F(ResyncTest, WritesDuringTheResyncArriveOnceAndLast) {
@@ -44,9 +43,7 @@ TEST_F(ResyncTest, WritesDuringTheResyncArriveOnceAndLast) {
   EXPECT_TRUE(status(node(2)).inconsistent);
   node(2).held = nullptr;
   exchange();
-  checkpoint(1), checkpoint(2);
-  EXPECT_FALSE(status(node(2)).inconsistent);
-  EXPECT_EQ(node(2).data, node(1).data);
+  expect_equal();
 }
 
 // The set does not become smaller than min_in_sync. What is not yet committed is by then all the same, for the resync waits for it.
@@ -68,8 +65,7 @@ TEST_F(ResyncTest, AMemberThatCannotBeLeftOutIsFilledToo) {
   EXPECT_FALSE(status(node(2)).inconsistent);
   EXPECT_FALSE(status(node(1)).suspended);
   EXPECT_TRUE(node(1).is_done(flush));
-  checkpoint(1), checkpoint(2);
-  EXPECT_EQ(node(2).data, node(1).data);
+  expect_equal();
 }
 
 TEST_F(ResyncTest, AnInterruptedResyncIsNoReplicaAndBeginsAgain) {
@@ -88,8 +84,7 @@ TEST_F(ResyncTest, AnInterruptedResyncIsNoReplicaAndBeginsAgain) {
   connect(1, 2);
   exchange();
   EXPECT_FALSE(status(node(2)).inconsistent);
-  checkpoint(1), checkpoint(2);
-  EXPECT_EQ(node(2).data, node(1).data);
+  expect_equal();
 }
 
 // Its source is lost before the resync is finished. What has arrived is no history that anybody could want to keep.
@@ -120,9 +115,7 @@ TEST_F(ResyncTest, WhatAnInterruptedResyncLeftIsNoSplitBrain) {
     EXPECT_FALSE(status(node(2)).peers[0].split_brain) << status(node(2)).peers[0].why;
     node(2).held = nullptr;
     exchange();
-    checkpoint(1), checkpoint(2);
-    EXPECT_FALSE(status(node(2)).inconsistent);
-    EXPECT_EQ(node(2).data, node(1).data);
+    expect_equal();
   }
 }
 
@@ -215,8 +208,7 @@ TEST_F(ResyncTest, AReplacedReplicaIsNotPromotedOverTheOneThatHasTheData) {
   exchange();
   expect_not_promoted(2, "replica 2 is empty, and replica 1 is not");
   ASSERT_TRUE(promote(1)->ok);
-  checkpoint(1), checkpoint(2);
-  EXPECT_EQ(node(2).data, node(1).data);
+  expect_equal();
 }
 
 // The member was restarted and does not know what of its log is committed; only the other one could tell.

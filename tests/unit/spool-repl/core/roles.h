@@ -107,6 +107,16 @@ struct RolesTest : testing::Test {
     nodes[id - 1] = std::make_unique<Shell>(ShellOptions{.replica = id, .config = config_of(id, nodes.size()), .seed = 99});
     delivered[id - 1] = 0;
   }
+  // A record with this content rots in the journal of that replica, which starts again without it and what comes behind.
+  void rot(ReplicaId id, int content) {
+    std::vector<std::byte> block = filled(block_size, content);
+    auto found = std::search(node(id).journal.begin(), node(id).journal.end(), block.begin(), block.end());
+    ASSERT_NE(found, node(id).journal.end());
+    *found ^= std::byte{1};
+    node(id).restart();
+    delivered[id - 1] = node(id).sent.size();
+    ASSERT_TRUE(status(node(id)).inconsistent);
+  }
   // Everything home, the tail moved: the journal reaches back to nothing.
   void checkpoint(ReplicaId id) {
     node(id).step(CheckpointNow{});

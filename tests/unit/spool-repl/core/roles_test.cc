@@ -258,21 +258,32 @@ TEST_F(RolesTest, ForceOnAPrimaryIsForThisSuspensionOnly) {
   EXPECT_TRUE(told.epoch.flags & epoch_by_force);
 }
 
-// Its configuration alone makes it no member of anything: the replicas that it follows may hold the volume.
-TEST_F(RolesTest, AnEmptyReplicaThatOnlyFollowsIsNotPromotedAlone) {
-  for (Arbiter arbiter : {Arbiter::manual, Arbiter::external}) {
-    make(2, arbiter);
-    Config c = config_of(2, 2);
+struct FirstPromotionTest : RolesTest {
+  // Replica 2 of a new volume; to replica 1 its link makes nobody a member.
+  void make_follower(std::size_t count, Arbiter arbiter, Protocol protocol) {
+    make(count, arbiter);
+    Config c = config_of(2, count);
     c.arbiter = arbiter;
-    c.peers[0].protocol = Protocol::A;
+    c.peers[0].protocol = protocol;
     nodes[1] = std::make_unique<Shell>(ShellOptions{.replica = 2, .config = c, .seed = 7});
+  }
+  void expect_refused(Arbiter arbiter) {
     node(2).step(Promote{5, false});
-    if (arbiter == Arbiter::external) answer(2, Outcome::granted);  // no value yet
     exchange();
+    if (arbiter == Arbiter::external) answer(2, Outcome::granted);  // no value yet
     ASSERT_FALSE(node(2).commands.empty());
     EXPECT_FALSE(node(2).commands.back().ok);
+    EXPECT_NE(node(2).commands.back().text.find("not reachable"), std::string::npos) << node(2).commands.back().text;
     EXPECT_NE(node(2).commands.back().text.find("replica 1"), std::string::npos) << node(2).commands.back().text;
     EXPECT_EQ(status(node(2)).role, Role::secondary);
+  }
+};
+
+// Its configuration alone makes it no member of anything: the replicas that it follows may hold the volume.
+TEST_F(FirstPromotionTest, AnEmptyReplicaThatOnlyFollowsIsNotPromotedAlone) {
+  for (Arbiter arbiter : {Arbiter::manual, Arbiter::external}) {
+    make_follower(2, arbiter, Protocol::A);
+    expect_refused(arbiter);
     if (arbiter == Arbiter::external) continue;
     connect(1, 2);
     exchange();
@@ -280,24 +291,13 @@ TEST_F(RolesTest, AnEmptyReplicaThatOnlyFollowsIsNotPromotedAlone) {
   }
 }
 
-// Replica 2's members are there, and empty as it is. The one that it only follows has adopted a volume.
-TEST_F(RolesTest, TheFirstPromotionNeedsThoseToWhomTheLinkIsNoMembersToo) {
+// Its members are there, and empty as it is. The one that it only follows has adopted a volume.
+TEST_F(FirstPromotionTest, NeedsThoseToWhomTheLinkIsNoMembersToo) {
   for (Arbiter arbiter : {Arbiter::manual, Arbiter::external}) {
-    make(3, arbiter);
-    Config c = config_of(2, 3);
-    c.arbiter = arbiter;
-    c.peers[0].protocol = Protocol::B;
-    nodes[1] = std::make_unique<Shell>(ShellOptions{.replica = 2, .config = c, .seed = 7});
+    make_follower(3, arbiter, Protocol::B);
     connect(2, 3);
     exchange();
-    node(2).step(Promote{5, false});
-    exchange();
-    if (arbiter == Arbiter::external) answer(2, Outcome::granted);  // no value yet
-    exchange();
-    ASSERT_FALSE(node(2).commands.empty());
-    EXPECT_FALSE(node(2).commands.back().ok);
-    EXPECT_NE(node(2).commands.back().text.find("not reachable"), std::string::npos) << node(2).commands.back().text;
-    EXPECT_NE(node(2).commands.back().text.find("replica 1"), std::string::npos) << node(2).commands.back().text;
+    expect_refused(arbiter);
   }
 }
 

@@ -14,7 +14,7 @@
 
 namespace twinloft::repl {
 
-inline constexpr std::uint16_t wire_version = 6;
+inline constexpr std::uint16_t wire_version = 7;
 inline constexpr std::uint32_t wire_header_bytes = 16;
 inline constexpr std::uint32_t wire_payload_max = body_meta_bytes_max + 4096 + record_payload_blocks_max * block_size;
 
