@@ -196,6 +196,8 @@ MUTANTS = [
            CORE + "resync_target.cc", " && !(epochs.front().flags & epoch_lossy)", ""),
     Mutant("filled-from-the-tail-of-a-loss", "who stands before a loss is measured by the source's tail and shows as split brain",
            CORE + "primary.cc", "if (lossy_behind(common_end)) return begin_resync(peer, common_end);", "if (lossy_behind(common_end)) return begin_resync(peer);"),
+    Mutant("loss-settled-late", "the disk goes on calling itself damaged while the arbiter does not answer a change",
+           CORE + "membership.cc", "if (epoch_logged_) v_.settle_loss(epoch_end_);", "if (epoch_logged_ && !change_) v_.settle_loss(epoch_end_);"),
     Mutant("heard-survives-a-loss", "what was heard of others before a loss marks them as having all that is here",
            CORE + "volume.cc", "    for (Link& l : links) l.covered_end = 0;\n", "    ;\n"),
     Mutant("home-before-commit", "blocks are written home before the disk says that they are committed",

@@ -9,9 +9,9 @@ namespace {
 struct ArbiterRolesTest : RolesTest {
   // The answers that a healthy arbiter with this value would give, until the command is answered.
   std::optional<EpochValue> value;
-  CommandDone promote_with_arbiter(ReplicaId id, bool force = false) {
+  CommandDone promote_with_arbiter(ReplicaId id, bool force = false, bool accept_loss = false) {
     std::size_t before = node(id).commands.size(), asked = node(id).arbiter_requests.size();
-    node(id).step(Promote{77, force});
+    node(id).step(Promote{77, force, accept_loss});
     exchange();
     while (node(id).commands.size() == before && node(id).arbiter_requests.size() > asked) {
       ++asked;
@@ -28,6 +28,20 @@ struct ArbiterRolesTest : RolesTest {
     connect_all();
     exchange();
     ASSERT_TRUE(promote_with_arbiter(1).ok);
+    write_flush(1, 0);
+    exchange();
+  }
+  // Replica 2 has epochs of its own, of a time with no arbiter; replica 1 is new, and primary with one.
+  void make_strangers() {
+    make(2, Arbiter::manual);
+    for (int i = 0; i < 3; ++i) {
+      ASSERT_TRUE(promote(2, true)->ok);
+      write_flush(2, 3);
+      node(2).step(Demote{78});
+      exchange();
+    }
+    create_anew(1);
+    ASSERT_TRUE(promote_with_arbiter(1, true).ok);
     write_flush(1, 0);
     exchange();
   }
@@ -207,23 +221,10 @@ TEST_F(ArbiterRolesTest, APrimaryThatMeetsANewerEpochAsksWhetherItStillCounts) {
   EXPECT_TRUE(promote_with_arbiter(2).ok);
 }
 
-// Replica 2 has epochs of its own, of a time with no arbiter. It shows as split brain, however high they count.
+// They show as split brain, however high they count.
 TEST_F(ArbiterRolesTest, EpochsThatTheArbiterHasNotGrantedAreASplitBrain) {
-  make(2, Arbiter::manual);
-  for (int i = 0; i < 3; ++i) {
-    ASSERT_TRUE(promote(2, true)->ok);
-    write_flush(2, 3);
-    node(2).step(Demote{78});
-    exchange();
-  }
+  make_strangers();
   Lsn last = status(node(2)).last;
-  Config c = config_of(1, 2);
-  c.arbiter = Arbiter::external;
-  nodes[0] = std::make_unique<Shell>(ShellOptions{.replica = 1, .config = c, .seed = 7});
-  delivered[0] = 0;
-  ASSERT_TRUE(promote_with_arbiter(1, true).ok);
-  write_flush(1, 0);
-  exchange();
   for (int i = 0; i < 3; ++i) {
     std::size_t asked = node(1).arbiter_requests.size();
     connect(1, 2);
@@ -241,6 +242,27 @@ TEST_F(ArbiterRolesTest, EpochsThatTheArbiterHasNotGrantedAreASplitBrain) {
   EXPECT_EQ(status(node(1)).role, Role::primary);
   EXPECT_TRUE(status(node(2)).peers[0].split_brain) << status(node(2)).peers[0].why;
   EXPECT_EQ(status(node(2)).last, last);
+}
+
+// A change that the arbiter does not answer must not keep the disk from saying what is known by then.
+TEST_F(ArbiterRolesTest, ALossIsSettledThoughTheArbiterIsAway) {
+  make_strangers();
+  fill(1, 10, 15, 0x77);
+  fill(1, 20, 25, 5);
+  rot(1, 0x77);
+  node(1).held = [](Disk kind) { return kind == Disk::journal_write; };
+  ASSERT_TRUE(promote_with_arbiter(1, true, true).ok);
+  connect(1, 2);
+  exchange();
+  ASSERT_TRUE(node(1).arbiter_requests.back().read) << "whether it still counts";
+  answer(1, Outcome::granted, value);
+  ASSERT_FALSE(node(1).arbiter_requests.back().read) << "an epoch above that of the other one";
+  answer(1, Outcome::unknown);
+  node(1).held = nullptr;
+  exchange();
+  auto sb = decode_superblock({node(1).journal.data(), block_size});
+  ASSERT_TRUE(sb);
+  EXPECT_TRUE(sb->inconsistent_source.id.is_nil());
 }
 
 // It acknowledged all of it before, and may have cut it off since, for another primary. Nothing is told from that, nor written home.
