@@ -130,7 +130,9 @@ void Primary::consider_change() {
       p.adding = true;
       p.add_barrier = v_.log.end();
     }
-    if (p.durable_end >= p.add_barrier) return start_change(in_sync_ | set_of(p.config.id));
+    // With the record of this epoch, which may have begun since: a log that goes on from an epoch which counts neither it nor
+    // others then tells those by whom it came.
+    if (p.durable_end >= std::max(p.add_barrier, epoch_end_)) return start_change(in_sync_ | set_of(p.config.id));
   }
 }
 

@@ -141,8 +141,29 @@ TEST_F(RolesTest, GoingOnAloneIsARecordBeforeItIsAnAcknowledgement) {
   EXPECT_EQ(status(node(2)).in_sync, set_of(1) | set_of(2));
 }
 
-// Replica 1 was alone once, has lost the record that says otherwise, and would be promoted alone again. Who took over from it does
-// not go on without it before it knows better.
+// Replica 3 catches up, has all that it was to have, and replica 2 is lost meanwhile. Were it counted before it knows of the epoch without
+// replica 2, its own promotion would go on from an epoch that counts replica 2 and not it, and take that one's tail for a split brain.
+TEST_F(RolesTest, WhoJoinsHasTheRecordOfTheEpochThatItJoins) {
+  make_promoted(1, 3, OnPeerLoss::go_on);
+  disconnect(1, 3);
+  fill(1, 0, 4, 2);
+  ASSERT_EQ(status(node(1)).in_sync, set_of(1) | set_of(2));
+  node(3).held = [](Disk kind) { return kind == Disk::journal_write; };
+  connect(1, 3);
+  exchange();
+  lost = [](ReplicaId to, const PeerMessage& m) { return to == 3 && std::holds_alternative<RecordMessage>(m); };
+  disconnect(1, 2);
+  exchange();
+  node(3).held = nullptr;
+  exchange();
+  EXPECT_EQ(status(node(1)).in_sync, set_of(1));
+  lost = nullptr;
+  disconnect(1, 3);
+  connect(1, 3);
+  exchange();
+  EXPECT_EQ(status(node(1)).in_sync, set_of(1) | set_of(3));
+}
+
 // Should the record rot, the superblock knows the epoch: on the primary before anything is acknowledged in it, on the others before they
 // say that they have it.
 TEST_F(RolesTest, AnEpochCountsWhenTheSuperblockKnowsIt) {
@@ -167,6 +188,8 @@ TEST_F(RolesTest, AnEpochCountsWhenTheSuperblockKnowsIt) {
   }
 }
 
+// Replica 1 was alone once, has lost the record that says otherwise, and would be promoted alone again. Who took over from it does
+// not go on without it before it knows better.
 TEST_F(RolesTest, WhoMayBelieveToBeAloneIsNotLeftOut) {
   make_promoted(1, 2, OnPeerLoss::go_on);
   disconnect(1, 2);
