@@ -7,7 +7,7 @@ The sources are copied to a temporary folder; the tree itself is never touched. 
 text in one file; that file is compiled and linked with the rest, and up to N seeds (default 2000) run. Caught means: a
 checker reported a violation, an assertion stopped the program, or it did not end. What the simulator does not notice is
 given to the unit tests of core and journal; the table then names the test. Exit 0: all are caught by the one or the other; 1: one
-was not; 2: a mutation no longer applies (the code has changed: change the table) or the sources do not build.
+was not; 2: a mutation no longer applies or builds (the code has changed: change the table), or the sources do not build.
 
 --unit leaves the simulator out. --list prints the table, --check only looks whether every mutation still applies.
 Where TWINLOFT_BUILD_LOCK names a file, builds hold a lock on it.
@@ -64,7 +64,7 @@ MUTANTS = [
     Mutant("flush-forgets-the-open-batch", "a flush waits for sealed records only",
            CORE + "primary_io.cc", "open_.empty() ? open_serial_ - 1 : open_serial_;", "open_serial_ - 1;"),
     Mutant("durable-with-holes", "a later journal write that ends first makes earlier ones durable",
-           CORE + "log.cc", "while (durable_end_ < end() && at(durable_end_).durable) ++durable_end_;",
+           CORE + "log.cc", "while (durable_end_ < std::min(end(), held_) && at(durable_end_).durable) ++durable_end_;",
            "durable_end_ = std::max(durable_end_, no + 1);"),
     Mutant("checkpoint-of-uncommitted", "the secondary writes home what is durable there, committed or not",
            CORE + "secondary.cc", "RecordNo end = std::min(upto, v_.log.durable_end());",
@@ -338,6 +338,10 @@ def build_lock():
         yield
 
 
+class Failed(Exception):
+    """A command that must not fail: with what it wrote."""
+
+
 class Tree:
     """The sources, built once; every mutant is one object file more, linked in front of the library it comes from."""
 
@@ -365,8 +369,7 @@ class Tree:
     def run(self, command, cwd=None):
         done = subprocess.run(command, env=self.env, cwd=cwd, capture_output=True, text=True)
         if done.returncode != 0:
-            print(f"mutants: {' '.join(command)} fails:\n{done.stdout[-4000:]}{done.stderr[-4000:]}", file=sys.stderr)
-            sys.exit(2)
+            raise Failed(f"{' '.join(command)} fails:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
 
     def mutant(self, m):
         """Compiles and links one; the program's path."""
@@ -432,16 +435,18 @@ def mutated(m, file, edits, text):
 
 
 def build_all(tree, chosen, jobs, programs):
-    """Puts the programs into the queue in order; None where one does not build. Others want the lock too: it is let go
+    """Puts the programs into the queue in order, or why one does not build. Others want the lock too: it is let go
     now and then."""
-    try:
-        for first in range(0, len(chosen), 12):
-            with build_lock(), concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-                for program in pool.map(tree.mutant, chosen[first:first + 12]):
-                    programs.put(program)
-    except BaseException:
-        programs.put(None)
-        raise
+    def build(m):
+        try:
+            return tree.mutant(m)
+        except Exception as why:
+            return why
+
+    for first in range(0, len(chosen), 12):
+        with build_lock(), concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            for program in pool.map(build, chosen[first:first + 12]):
+                programs.put(program)
 
 
 def main():
@@ -464,7 +469,7 @@ def main():
             print(f"{m.name:30} {m.what}")
     if args.list or args.check:
         return 0
-    missed = []
+    missed, unbuilt = [], []
     with contextlib.ExitStack() as stack:
         folder = args.keep or stack.enter_context(tempfile.TemporaryDirectory(prefix="twinloft-mutants-"))
         tree = Tree(folder)
@@ -476,8 +481,10 @@ def main():
         threading.Thread(target=build_all, args=(tree, chosen, args.jobs, programs), daemon=True).start()
         for m in chosen:
             program = programs.get()
-            if program is None:
-                return 2
+            if isinstance(program, Exception):
+                print(f"{m.name:30} does not build: {program}", flush=True)
+                unbuilt.append(m.name)
+                continue
             found = None if args.unit else tree.first_violation(program, args.seeds, args.jobs)
             found = found or tree.failing_test(m)
             verdict = "caught" if found else "harmless" if m.harmless else "NOT CAUGHT"
@@ -485,8 +492,14 @@ def main():
             if not found and not m.harmless:
                 missed.append(m.name)
     print(f"{len(chosen)} mutants, {len(missed)} not caught{': ' if missed else ''}{', '.join(missed)}")
-    return 1 if missed else 0
+    if unbuilt:
+        print(f"{len(unbuilt)} do not build: {', '.join(unbuilt)}")
+    return 2 if unbuilt else 1 if missed else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except Failed as why:
+        print(f"mutants: {why}", file=sys.stderr)
+        sys.exit(2)
