@@ -137,7 +137,7 @@ void Cluster::on_role(Node& n, core::RoleChange change) {
 
 // The client mounts: it reads everything, and what it sees is what happened.
 void Cluster::begin_survey(Node& n) {
-  n.survey = {++survey_no_, 0, Image(volume_blocks_)};
+  n.survey = {++survey_no_, 0, Image(volume_blocks_), history_.promised()};
   for (std::uint64_t lba = 0; lba < volume_blocks_; lba += survey_blocks, ++n.survey.left)
     survey_.emplace(next_request_++,
                     SurveyPart{n.index, survey_no_, lba,
@@ -185,14 +185,16 @@ void Cluster::note_accepted(Node& n) {
   n.loss_accepted = false;
 }
 
-// It must hold everything that was promised; where somebody was overruled, what is missing must be elsewhere (check_kept).
+// It must hold everything that was promised when its reads began: where an arbiter has granted the next one meanwhile, that one may have
+// promised more before they end. Where somebody was overruled, what is missing must be elsewhere (check_kept).
 void Cluster::mount(Node& n, const Image& image) {
   auto states = history_.matching(image);
+  const auto& promised = external_ ? n.survey.promised : history_.promised();
   auto kept = [&](History::State s) {
-    return std::count_if(history_.promised().begin(), history_.promised().end(), [&](History::State p) { return history_.leads_to(p, s); });
+    return std::count_if(promised.begin(), promised.end(), [&](History::State p) { return history_.leads_to(p, s); });
   };
   std::stable_sort(states.begin(), states.end(), [&](History::State a, History::State b) { return kept(a) < kept(b); });
-  if (states.empty() || (!forced_ && !history_.holds_all(states.back())))
+  if (states.empty() || (!forced_ && static_cast<std::size_t>(kept(states.back())) < promised.size()))
     violated(fmt::format("replica {} is promoted without a promise: {}", n.id, history_.explain(image)));
   n.mount = std::make_shared<Mount>();
   n.mount->beginning = image;

@@ -84,6 +84,7 @@ constexpr const char* expected[] = {
     "membership: a member added",
     "membership: a member removed",
     "membership: a slow member closed",
+    "membership: one far behind closed",
     "operator: promotes beside a primary",
     "role: a deposed primary answers",
     "role: demoted",

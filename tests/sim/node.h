@@ -59,6 +59,7 @@ struct Cluster::Node {
     std::uint64_t no = 0;  // 0: none
     std::size_t left = 0;
     Image image;
+    std::vector<History::State> promised;  // when it began
   } survey;
   bool replaced = false;  // its disk was lost; until it is recorded as in sync again it owes nobody anything
   bool command_open = false;

@@ -203,7 +203,8 @@ void Cluster::perform(Node& n, core::Output& out) {
     }
     if (notice.kind == core::NoticeKind::split_brain) coverage_.hit("split brain: told");
     if (notice.kind == core::NoticeKind::failed && notice.text.starts_with("suspended for")) on_bound(n);
-    if (notice.text.find("has made nothing durable") != std::string::npos) coverage_.hit("membership: a slow member closed");
+    if (notice.text.find("was not durable there within") != std::string::npos) coverage_.hit("membership: a slow member closed");
+    if (notice.text.find("more than half of the journal") != std::string::npos) coverage_.hit("membership: one far behind closed");
   }
   // Completions before the change of role: they are the last of the old one's.
   for (auto& c : out.completions) on_complete(n, c.id, c.error);

@@ -21,20 +21,40 @@ RecordNo Primary::durable_on(ReplicaSet set) const {
   return end;
 }
 
-// A member that is connected and takes nothing holds up every acknowledgement. It is closed; what happens then is the
-// same as with a member that is away.
-void Primary::vote_out_stuck() {
+// Whether it is better to do without it: it comes back as any other that was away.
+bool Primary::may_be_closed(const Peer& p) const {
+  return p.connection == ConnectionState::Connected && !p.filling() && (!required(p.config.id) || may_leave_out(p));
+}
+
+std::uint64_t Primary::backlog(const Peer& p) const {
+  return v_.log.pos_before(v_.log.end()).v - v_.log.pos_before(std::clamp(p.durable_end, v_.log.first(), v_.log.end())).v;
+}
+
+// All that is on its way to it is to be durable there within slow_peer. Progress is not enough: whoever makes one record durable now and
+// then holds up what is behind it for ever longer.
+void Primary::watch(Peer& p) {
+  if (p.connection != ConnectionState::Connected || p.filling() || p.durable_end >= v_.log.end()) {
+    p.due_end = 0;
+    return;
+  }
+  if (p.due_end != 0 && p.durable_end < p.due_end) return;
+  p.due_end = std::max(p.sent_end, p.durable_end + 1);
+  p.due_since = v_.now;
+}
+
+// A peer that is connected and slow holds up acknowledgements (as a member, or as protocol B and A wait for it), and the journal. It is
+// closed; what happens then is the same as with one that is away.
+void Primary::close_slow() {
   for (Peer& p : peers_) {
-    bool waits = required(p.config.id) && p.connection == ConnectionState::Connected && p.durable_end < v_.log.end();
-    if (!waits || p.durable_end != p.stuck_at) {
-      p.stuck_at = p.durable_end;
-      p.stuck_since = v_.now;
-      continue;
+    watch(p);
+    if (!may_be_closed(p)) continue;
+    if (p.due_end != 0 && v_.now - p.due_since >= v_.config.slow_peer) {
+      refuse(p, fmt::format("what was sent to it was not durable there within {} s",
+                            std::chrono::duration_cast<std::chrono::seconds>(v_.config.slow_peer).count()));
+    } else if (!required(p.config.id) && backlog(p) > v_.log.ring_bytes() / 2) {
+      refuse(p, fmt::format("it is {} MiB behind, more than half of the journal, which is not kept for it any longer: it gets the rest "
+                            "by a resync", backlog(p) >> 20));
     }
-    if (!may_leave_out(p) || v_.now - p.stuck_since < v_.config.slow_peer) continue;
-    p.stuck_since = v_.now;
-    refuse(p, fmt::format("it has made nothing durable for {} s",
-                          std::chrono::duration_cast<std::chrono::seconds>(v_.config.slow_peer).count()));
   }
 }
 

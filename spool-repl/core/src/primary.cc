@@ -168,7 +168,7 @@ void Primary::advance() {
     return;
   }
   if (!epoch_logged_) log_epoch();
-  vote_out_stuck();
+  close_slow();
   consider_change();
   bound_suspension();
   if (v_.failed) return fail_everything();
@@ -190,7 +190,7 @@ Primary::Peer* Primary::find_peer(ReplicaId id) {
   return nullptr;
 }
 
-// Members can always catch up from the journal. For others it is kept while there is room.
+// Members, and whoever is being filled, can always catch up from the journal. For others it is kept while there is room (close_slow).
 void Primary::update_tail_limit() {
   bool room = v_.log.used_bytes() < v_.log.ring_bytes() / 2;
   RecordNo limit = UINT64_MAX;
@@ -478,8 +478,7 @@ std::optional<Instant> Primary::next_tick() const {
   for (const Peer& p : peers_)
     if (p.sync && p.sync->pause_until > v_.now) consider(p.sync->pause_until);
   for (const Peer& p : peers_)
-    if (required(p.config.id) && p.connection == ConnectionState::Connected && p.durable_end < v_.log.end())
-      consider(p.stuck_since + v_.config.slow_peer);
+    if (p.due_end != 0 && may_be_closed(p)) consider(p.due_since + v_.config.slow_peer);
   return next;
 }
 
@@ -489,7 +488,11 @@ void Primary::fill_status(VolumeStatus& s) const {
   s.suspended = suspended();
   if (s.suspended) s.waits_for = waits_for();
   s.waiting_requests = waiters_.size() + stalled_writes_.size() + stalled_reads_.size() + repairing_.size();
+  bool no_room = !stalled_writes_.empty() || (want_seal_ && !open_.empty() && !v_.log.place(record_blocks_max));
   for (const Peer& p : peers_) {
+    bool holds = p.connection == ConnectionState::Connected && backlog(p) > v_.config.send_window_bytes / 2;
+    if (!s.suspended && no_room && holds && (s.slowed_by == 0 || backlog(p) > s.slowed_by_bytes))
+      s.slowed_by = p.config.id, s.slowed_by_bytes = backlog(p);
     auto lsn = [&](RecordNo end) {
       return end < v_.log.first() ? Lsn{} : v_.log.mark_before(std::min(end, v_.log.end())).lsn;
     };

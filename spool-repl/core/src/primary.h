@@ -65,8 +65,8 @@ class Primary {
     Epoch epoch;  // as this node named it when the connection began; names all messages of the connection
     bool adding = false;         // counts in every acknowledgement, and is to become a member
     RecordNo add_barrier = 0;    // durable there up to here, it holds all that was acknowledged without it
-    RecordNo stuck_at = 0;       // what was durable there when it was last seen to make progress ...
-    Instant stuck_since;         // ... and when that was
+    RecordNo due_end = 0;        // what had been sent to it when this was looked at last; 0: nothing is waited for
+    Instant due_since;           // and when that was: it is to be durable there within slow_peer
     bool split_brain = false;
     // Resync: the blocks that it may lack go to it in the stream of records, 64 at a time: one word of the bitmap.
     struct Chunk {
@@ -175,7 +175,10 @@ class Primary {
   void ask_whether_granted(std::uint64_t newer);
   void lose_to(const ArbiterAnswer& answer);
   void apply_change();
-  void vote_out_stuck();
+  bool may_be_closed(const Peer& peer) const;
+  std::uint64_t backlog(const Peer& peer) const;
+  void close_slow();
+  void watch(Peer& peer);
   void bound_suspension();
   void tell_suspension();
   std::string waits_for() const;

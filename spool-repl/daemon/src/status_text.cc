@@ -78,8 +78,12 @@ std::string state_line(const core::VolumeStatus& s) {
       if (!p.why.empty()) reason = fmt::format(" ({})", p.why);
     return fmt::format("SUSPENDED: writes wait for {}{}; {} requests waiting", s.waits_for, reason, s.waiting_requests);
   }
-  if (std::string away = left_out(s); !away.empty()) return fmt::format("DEGRADED: serving without replica {}", away);
-  return "serving";
+  std::string slow;
+  if (s.slowed_by != 0)
+    slow = fmt::format(". SLOW: writes wait for room in memory or journal, which replica {} takes: it is {} behind", s.slowed_by,
+                       size_text(s.slowed_by_bytes));
+  if (std::string away = left_out(s); !away.empty()) return fmt::format("DEGRADED: serving without replica {}{}", away, slow);
+  return "serving" + slow;
 }
 
 }  // namespace
@@ -168,6 +172,7 @@ std::string status_json(const NodeView& v) {
       {"disk", disk_of(v)},
       {"wants_primary", v.wants_primary},
       {"waits_for", s.waits_for},
+      {"slowed_by", s.slowed_by},
       {"discards_for", s.discards_for},
       {"in_sync", in_sync},
       {"degraded", s.role == core::Role::primary && !left_out(s).empty()},

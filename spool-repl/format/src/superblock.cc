@@ -40,7 +40,10 @@ Status check_envelope(ByteSpan in, std::uint64_t magic, std::uint32_t known_vers
   store_le(copy.data() + 8, std::uint32_t{0});
   if (crc32c(copy) != load_le<std::uint32_t>(in.data() + 8)) return fail(Errc::corrupt, "{} with a wrong CRC", what);
   auto version = load_le<std::uint32_t>(in.data() + 12);
-  if (version != known_version) return fail(Errc::corrupt, "{} of unknown version {}", what, version);
+  // Intact, and not ours to judge: to call it damaged would have its owner create it anew.
+  if (version != known_version)
+    return fail(Errc::invalid, "{} of format version {}, this release has {}: run the release that made the volume", what, version,
+                known_version);
   return {};
 }
 

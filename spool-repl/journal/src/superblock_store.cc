@@ -28,9 +28,10 @@ Result<SuperblockCopies> read_superblock(ports::BlockFile& journal) {
     if (read) copies[i] = decode_superblock(block.span());
     else copies[i] = std::unexpected(read.error());
   }
+  // Also where the other copy is an older one: the release that was writing this one goes on from it.
+  for (const auto& c : copies)
+    if (!c && c.error().code == Errc::invalid) return std::unexpected(c.error());
   if (!copies[0] && !copies[1]) {
-    for (const auto& c : copies)
-      if (c.error().code == Errc::invalid) return std::unexpected(c.error());
     if (copies[0].error().code == Errc::not_found && copies[1].error().code == Errc::not_found)
       return fail(Errc::not_found, "{}: no superblock: this is not the journal of a volume (was it created?)",
                   journal.name());

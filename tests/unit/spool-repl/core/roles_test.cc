@@ -340,24 +340,6 @@ TEST_F(RolesTest, FewerThanMinInSyncAreNotEnough) {
   EXPECT_EQ(status(node(1)).in_sync, set_of(1) | set_of(2));
 }
 
-TEST_F(RolesTest, AMemberThatTakesNothingIsClosed) {
-  make(2, Arbiter::manual, OnPeerLoss::go_on);
-  connect_all();
-  exchange();
-  promote(1);
-  node(2).held = [](Disk kind) { return kind == Disk::journal_write; };
-  auto f = write_flush(1, 0);
-  exchange();
-  node(1).pass_time(std::chrono::seconds(19));
-  EXPECT_FALSE(node(1).is_done(f));
-  EXPECT_TRUE(node(1).closed.empty());
-  node(1).pass_time(std::chrono::seconds(2));
-  ASSERT_EQ(node(1).closed.size(), 1u);
-  disconnect(1, 2);
-  exchange();
-  EXPECT_EQ(node(1).done.at(f), 0);
-}
-
 TEST_F(RolesTest, WhoWasLeftBehindIsNotPromoted) {
   make(3, Arbiter::manual, OnPeerLoss::go_on);
   connect_all();

@@ -91,6 +91,7 @@ class Shell {
     drain();
   }
 
+  Instant now() const { return now_; }
   bool is_done(std::uint64_t id) const { return done.contains(id); }
 
   std::size_t pending(Disk kind) const {
@@ -113,12 +114,13 @@ class Shell {
     drain();
     return true;
   }
-  // Ends operations, and lets time pass where nothing else can happen, until nothing moves any more.
+  // Ends operations, and lets time pass where nothing else can happen, until nothing moves within so long: nobody is taken for slow
+  // by that.
   void settle() {
     for (;;) {
       while (complete_one()) {}
       auto next = core->next_tick();
-      if (!next) return;
+      if (!next || *next > now_ + std::chrono::seconds(10)) return;
       now_ = std::max(*next, now_ + Duration(1));
       core->tick(now_);
       drain();

@@ -1,4 +1,5 @@
 #include "replica.h"
+#include "twinloft/base/crc32c.h"
 
 namespace twinloft::repl::journal {
 namespace {
@@ -78,6 +79,24 @@ TEST(SuperblockStore, AFeatureOfALaterVersionIsNamed) {
   ASSERT_FALSE(out);
   EXPECT_TRUE(fails_with(out.error(), Errc::invalid, {"features 0x4"}));
   EXPECT_EQ(r.writes(), 0u);
+}
+
+// Of one copy or of both: it is no damage, for which its owner would create the replica anew.
+TEST(SuperblockStore, AnotherVersionIsNamed) {
+  for (int copies : {1, 2}) {
+    Replica r;
+    for (int i = 0; i < copies; ++i) {
+      MutableByteSpan block{r.journal.bytes.data() + superblock_offset[i], block_size};
+      store_le(block.data() + 12, load_le<std::uint32_t>(block.data() + 12) + 1);
+      store_le(block.data() + 8, std::uint32_t{0});
+      store_le(block.data() + 8, crc32c(block));
+    }
+    r.forget_writes();
+    auto out = recover(r.journal, r.data);
+    ASSERT_FALSE(out);
+    EXPECT_TRUE(fails_with(out.error(), Errc::invalid, {"format version", "run the release that made the volume"}));
+    EXPECT_EQ(r.writes(), 0u);
+  }
 }
 
 // First copy, sync, second copy, sync: after any failure one copy is whole.

@@ -37,7 +37,8 @@ struct Config {
   unsigned min_in_sync = 1;                       // replicas, this one counted: with fewer writes wait
   Duration arbiter_retry = std::chrono::seconds(1);   // after an unknown outcome
   std::uint64_t sync_window_bytes = 8u << 20;     // resync data sent to a peer and not yet in its data area
-  Duration slow_peer = std::chrono::seconds(20);  // a member that makes no progress for so long is voted out
+  // A connected peer on which something that was sent is not durable for so long is closed; a member, if it may be left out.
+  Duration slow_peer = std::chrono::seconds(20);
   std::vector<PeerConfig> peers;
   Duration fetch_timeout = std::chrono::seconds(5);  // for a block that cannot be read here, from each replica
   Duration seal_after = std::chrono::milliseconds(5);
@@ -75,6 +76,8 @@ struct VolumeStatus {
   bool suspended = false;  // primary: writes wait for a peer
   ReplicaId discards_for = 0;  // its history is to be given up for that one's, once it connects
   std::string waits_for;   // why a suspended primary waits, or why this node is not primary though it is to be
+  ReplicaId slowed_by = 0;  // primary, not suspended: writes wait for room, and this one has not made durable what takes it; 0: nobody
+  std::uint64_t slowed_by_bytes = 0;  // of the journal
   ReplicaSet in_sync = 0;  // of the newest epoch
   bool inconsistent = false;
   std::size_t waiting_requests = 0;

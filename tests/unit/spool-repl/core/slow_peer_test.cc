@@ -1,0 +1,153 @@
+// Peers that are connected and too slow: nobody waits for them for ever, and they do not fill the journal.
+#include "roles.h"
+
+namespace twinloft::repl::core {
+
+using std::chrono::seconds;
+
+struct SlowPeerTest : RolesTest {
+  // Replica 1 is primary; over the link to replica 2 this protocol.
+  void make_pair(Protocol protocol, OnPeerLoss loss = OnPeerLoss::go_on, Duration slow_peer = seconds(20)) {
+    nodes.clear();
+    for (ReplicaId id : {1, 2}) {
+      Config c = config_of(id, 2);
+      c.peers[0].protocol = id == 1 ? protocol : Protocol::C;
+      c.on_peer_loss = loss;
+      c.slow_peer = slow_peer;
+      c.send_window_bytes = 1u << 20;
+      nodes.push_back(std::make_unique<Shell>(ShellOptions{.replica = id, .config = c, .seed = id}));
+    }
+    delivered.assign(2, 0);
+    connect_all();
+    exchange();
+    ASSERT_TRUE(promote(1)->ok);
+  }
+  void hold_journal(ReplicaId id) {
+    node(id).held = [](Disk kind) { return kind == Disk::journal_write; };
+  }
+  // So many of its journal writes end, and no more.
+  void let_through(ReplicaId id, int writes) {
+    node(id).held = [&writes](Disk kind) { return kind == Disk::journal_write && writes-- <= 0; };
+    exchange();
+    hold_journal(id);
+  }
+  bool says(ReplicaId id, std::string_view text) {
+    return std::any_of(node(id).notices.begin(), node(id).notices.end(), [&](const std::string& n) { return n.find(text) != n.npos; });
+  }
+};
+
+TEST_F(SlowPeerTest, AMemberThatTakesNothingIsClosed) {
+  make_pair(Protocol::C);
+  hold_journal(2);
+  auto f = write_flush(1, 0);
+  exchange();
+  node(1).pass_time(seconds(19));
+  EXPECT_FALSE(node(1).is_done(f));
+  EXPECT_TRUE(node(1).closed.empty());
+  node(1).pass_time(seconds(2));
+  ASSERT_EQ(node(1).closed.size(), 1u);
+  disconnect(1, 2);
+  exchange();
+  EXPECT_EQ(node(1).done.at(f), 0);
+}
+
+// One record every five seconds is progress, and what is behind it waits for ever longer.
+TEST_F(SlowPeerTest, AMemberThatCreepsIsClosed) {
+  make_pair(Protocol::C);
+  hold_journal(2);
+  for (std::uint64_t block = 0; block < 12; ++block) write_flush(1, block), exchange();
+  Lsn before = status(node(2)).durable;
+  for (int i = 0; i < 9; ++i) {
+    let_through(2, 1);
+    node(1).pass_time(seconds(5));
+    exchange();
+  }
+  EXPECT_GT(status(node(2)).durable, before);
+  EXPECT_TRUE(says(1, "was not durable there within 20 s"));
+  EXPECT_EQ(node(1).closed.size(), 1u);
+}
+
+// It has always something under way, and all of it is durable in time.
+TEST_F(SlowPeerTest, AMemberThatKeepsUpWithABacklogIsNotClosed) {
+  make_pair(Protocol::C);
+  hold_journal(2);
+  for (std::uint64_t block = 0; block < 60; ++block) {
+    write_flush(1, block);
+    exchange();
+    if (block < 10) continue;
+    node(1).pass_time(seconds(1));
+    let_through(2, 1);
+    ASSERT_LT(status(node(2)).durable, status(node(1)).last);
+  }
+  EXPECT_TRUE(node(1).closed.empty());
+}
+
+// Where the loss of a member suspends, closing it would help nobody.
+TEST_F(SlowPeerTest, AMemberThatMayNotBeLeftOutIsWaitedFor) {
+  make_pair(Protocol::C, OnPeerLoss::suspend);
+  hold_journal(2);
+  write_flush(1, 0);
+  exchange();
+  node(1).pass_time(seconds(100));
+  EXPECT_TRUE(node(1).closed.empty());
+  auto next = node(1).core->next_tick();
+  EXPECT_TRUE(!next || *next > node(1).now()) << "nothing to be done, again and again";
+}
+
+TEST_F(SlowPeerTest, AFollowerThatTakesNothingIsClosed) {
+  for (Protocol protocol : {Protocol::A, Protocol::B}) {
+    make_pair(protocol, OnPeerLoss::suspend);
+    lost = [](ReplicaId to, const PeerMessage& m) { return to == 2 && std::holds_alternative<RecordMessage>(m); };
+    auto f = write_flush(1, 0);
+    exchange();
+    EXPECT_EQ(node(1).is_done(f), protocol == Protocol::A);
+    node(1).pass_time(seconds(21));
+    ASSERT_EQ(node(1).closed.size(), 1u);
+    disconnect(1, 2);
+    exchange();
+    EXPECT_EQ(node(1).done.at(f), 0);
+    lost = nullptr;
+  }
+}
+
+// Half of the journal is kept for one that is behind, whether it is connected or not; the bitmap tells it the rest.
+TEST_F(SlowPeerTest, AFollowerDoesNotFillTheJournal) {
+  for (Protocol protocol : {Protocol::A, Protocol::B}) {
+    make_pair(protocol, OnPeerLoss::suspend, std::chrono::hours(1));
+    hold_journal(2);
+    for (int round = 0; round < 12; ++round) fill(1, 0, 300, 10 + round);
+    EXPECT_TRUE(says(1, "more than half of the journal")) << status(node(1)).journal_used;
+    disconnect(1, 2);
+    node(1).held = nullptr;
+    fill(1, 0, 300, 30);
+    checkpoint(1);
+    EXPECT_LT(status(node(1)).journal_used, status(node(1)).journal_size / 2);
+    node(2).held = nullptr;
+    connect(1, 2);
+    exchange();
+    EXPECT_EQ(status(node(2)).durable, status(node(1)).last);
+    checkpoint(1), checkpoint(2);
+    EXPECT_EQ(node(1).data, node(2).data);
+  }
+}
+
+// The wall that a member may be is shown: to writers, and to flushes where the same blocks are written again and again.
+TEST_F(SlowPeerTest, StatusTellsWhomWritersWaitFor) {
+  for (std::uint64_t blocks : {1000, 300}) {
+    make_pair(Protocol::C, OnPeerLoss::suspend);
+    EXPECT_EQ(status(node(1)).slowed_by, 0u);
+    hold_journal(2);
+    for (std::uint64_t i = 0; i < 6000; ++i) {
+      node(1).submit(ClientOp::write, i % blocks * block_size, block_size, in.data());
+      if (i % blocks == blocks - 1) node(1).submit(ClientOp::flush), exchange();
+    }
+    exchange();
+    EXPECT_EQ(status(node(1)).slowed_by, 2u);
+    EXPECT_GT(status(node(1)).slowed_by_bytes, 4u << 20);
+    node(2).held = nullptr;
+    exchange();
+    EXPECT_EQ(status(node(1)).slowed_by, 0u);
+  }
+}
+
+}  // namespace twinloft::repl::core
