@@ -374,6 +374,7 @@ VolumeStatus Core::status() const {
   s.journal_size = v.log.ring_bytes();
   s.arena_used = std::uint64_t{v.arena.used()} * block_size;
   s.arena_size = std::uint64_t{v.arena.size()} * block_size;
+  s.refilling = v.refill_until().v != 0;
   s.dirty_blocks = v.committed.data_blocks();
   parts_->with_role([&](auto& role) { role.fill_status(s); });
   if (s.role == Role::secondary) s.waits_for = parts_->promotion.why_not();

@@ -24,11 +24,26 @@ const char* name_of(const core::PeerStatus& p) {
 const char* name_of(core::Protocol p) { return p == core::Protocol::A ? "A" : p == core::Protocol::B ? "B" : "C"; }
 const char* name_of(core::Role r) { return r == core::Role::primary ? "Primary" : "Secondary"; }
 
-// UpToDate: has every record that there is. What a peer has is known while it is connected only.
+// Whether somebody bears out what the log here says of the set: a primary, or all other members. Who is cut off may have been left out.
+bool is_confirmed(const core::VolumeStatus& s) {
+  if (s.role == core::Role::primary) return true;
+  bool all_here = true;
+  for (const core::PeerStatus& p : s.peers) {
+    bool here = p.known && p.connection == core::ConnectionState::Connected;
+    if (here && p.primary) return true;
+    all_here = all_here && (here || !p.in_sync);
+  }
+  return all_here;
+}
+
+// UpToDate: has every record that there is. Consistent: whole, and whether that is all nobody says. What a peer has is known while it is
+// connected only.
 const char* disk_of(const NodeView& v) {
-  if (v.status.failed) return "Failed";
-  if (v.status.inconsistent) return "Inconsistent";
-  return v.status.in_sync & set_of(v.settings.replica) ? "UpToDate" : "Outdated";
+  const core::VolumeStatus& s = v.status;
+  if (s.failed) return "Failed";
+  if (s.inconsistent || s.refilling) return "Inconsistent";
+  if (!(s.in_sync & set_of(v.settings.replica))) return "Outdated";
+  return is_confirmed(s) ? "UpToDate" : "Consistent";
 }
 const char* disk_of(const core::VolumeStatus& s, const core::PeerStatus& p) {
   if (p.inconsistent || p.sync_target) return "Inconsistent";

@@ -80,6 +80,7 @@ struct VolumeStatus {
   std::uint64_t slowed_by_bytes = 0;  // of the journal
   ReplicaSet in_sync = 0;  // of the newest epoch
   bool inconsistent = false;
+  bool refilling = false;  // it was created anew, and does not have everything again that it had
   std::size_t waiting_requests = 0;
   Lsn last, durable, commit, tail;
   std::uint64_t journal_used = 0, journal_size = 0;        // bytes

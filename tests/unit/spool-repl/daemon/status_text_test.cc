@@ -1,0 +1,70 @@
+#include "status_text.h"
+
+#include <gtest/gtest.h>
+
+namespace twinloft::repl::daemon {
+namespace {
+
+struct StatusText : testing::Test {
+  StatusText() {
+    settings.name = "mail";
+    settings.replica = 1;
+    status.in_sync = set_of(1) | set_of(2);
+    status.peers.resize(2);
+    for (ReplicaId id : {2, 3}) peer(id).id = id;
+    peer(2).in_sync = true;
+    peer(3).protocol = core::Protocol::A;
+  }
+  core::PeerStatus& peer(ReplicaId id) { return status.peers[id - 2]; }
+  void connect(ReplicaId id, bool primary = false) {
+    peer(id).connection = core::ConnectionState::Connected;
+    peer(id).known = true;
+    peer(id).primary = primary;
+  }
+  std::string text() { return status_text({settings, {}, 1 << 20, {}, {}, false, {}, status, meter}); }
+  std::string line() { return status_line({settings, {}, 1 << 20, {}, {}, false, {}, status, meter}); }
+  bool says(std::string_view what) { return text().find(what) != std::string::npos; }
+
+  VolumeSettings settings;
+  core::VolumeStatus status;
+  ResyncMeter meter;
+};
+
+// What the log here says of the set may be old: others may have gone on without this replica.
+TEST_F(StatusText, WhoIsCutOffDoesNotCallItselfUpToDate) {
+  EXPECT_TRUE(says("mail  Secondary  Consistent  replica 1")) << text();
+  connect(3);
+  EXPECT_TRUE(says("Secondary  Consistent")) << "no member says so: " << text();
+  connect(2);
+  EXPECT_TRUE(says("Secondary  UpToDate")) << text();
+  peer(2) = {};
+  peer(2).id = 2, peer(2).in_sync = true;
+  connect(3, true);
+  EXPECT_TRUE(says("Secondary  UpToDate")) << "the primary counts it: " << text();
+  status.in_sync = set_of(2);
+  EXPECT_TRUE(says("Secondary  Outdated")) << text();
+}
+
+TEST_F(StatusText, WhoWasCreatedAnewIsInconsistentUntilItHasEverythingAgain) {
+  connect(2, true);
+  status.refilling = true;
+  EXPECT_TRUE(says("Secondary  Inconsistent")) << text();
+}
+
+TEST_F(StatusText, APrimaryTellsWhoSlowsIt) {
+  status.role = core::Role::primary;
+  connect(2);
+  EXPECT_TRUE(says("Primary  UpToDate") && says("state    serving\n")) << text();
+  status.slowed_by = 2;
+  status.slowed_by_bytes = 300u << 20;
+  std::string slow = "SLOW: writes wait for room in memory or journal, which replica 2 takes: it is 300 MiB behind";
+  EXPECT_TRUE(says("serving. " + slow)) << text();
+  EXPECT_NE(line().find(slow), std::string::npos);
+  peer(2).in_sync = false;
+  EXPECT_TRUE(says("DEGRADED: serving without replica 2. " + slow)) << text();
+  status.suspended = true;
+  EXPECT_FALSE(says("SLOW")) << text();
+}
+
+}  // namespace
+}  // namespace twinloft::repl::daemon
