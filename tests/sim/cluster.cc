@@ -11,7 +11,8 @@ namespace twinloft::repl::sim {
 
 namespace {
 
-constexpr std::uint64_t journal_bytes = (1u << 20) + bitmap_slots * block_size + journal_ring_bytes_min;
+constexpr std::uint64_t volume_blocks_max = 5000;
+constexpr std::uint64_t journal_bytes = journal_reserved_bytes + (bitmap_slots + digest_pages(volume_blocks_max)) * block_size + journal_ring_bytes_min;
 const Uuid volume_uuid = Uuid::parse("6f1c1c0e-8f5b-4c55-9d0a-3f0a8e0b1d10").value();
 
 }  // namespace
@@ -21,7 +22,7 @@ Cluster::Cluster(std::uint64_t seed, bool trace, Coverage& coverage)
       volume_blocks_(random_.below(3) == 0 ? 1500 : 64 + random_.below(200)), history_(Image(volume_blocks_)) {
   // Some clusters are under a load that keeps the journal's ring full, and some have a kind of operation that is slow.
   heavy_ = random_.below(6) == 0;
-  if (heavy_) volume_blocks_ = random_.below(3) == 0 ? 5000 : 1500, history_ = History(Image(volume_blocks_));
+  if (heavy_) volume_blocks_ = random_.below(3) == 0 ? volume_blocks_max : 1500, history_ = History(Image(volume_blocks_));
   for (std::int64_t& us : slow_us_)
     if (random_.below(5) == 0) us = 500 + below(random_.below(4) == 0 ? 60'000 : 8000);
   slow_peer_ = std::chrono::milliseconds(random_.below(2) == 0 ? 30 : 200);

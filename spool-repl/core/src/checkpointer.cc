@@ -8,6 +8,7 @@ namespace twinloft::repl::core {
 
 namespace {
 constexpr std::uint32_t home_write_blocks_max = 256;  // 1 MiB
+constexpr unsigned digest_writes_max = 32;            // under way at a time
 }
 
 bool Checkpointer::nothing_to_do() const {
@@ -70,10 +71,12 @@ void Checkpointer::submit_writes() {
     if (next_zero_ < zeros_.size()) {
       const auto& z = zeros_[next_zero_++];
       v_.out.home_zeros.push_back({make_token(TokenKind::home_write, 0), z.lba, z.blocks});
+      v_.digests.put_zeros(z.lba, z.blocks);
     } else if (next_item_ < items_.size()) {
       HomeWrite write{make_token(TokenKind::home_write, 0), items_[next_item_].lba, {}};
       do {
         write.pieces.push_back({v_.arena.data(items_[next_item_].slot), block_size});
+        v_.digests.put(items_[next_item_].lba, v_.arena.data(items_[next_item_].slot));
         ++next_item_;
       } while (next_item_ < items_.size() && write.pieces.size() < home_write_blocks_max &&
                items_[next_item_].lba == items_[next_item_ - 1].lba + 1);
@@ -123,7 +126,16 @@ void Checkpointer::move_tail() {
   v_.note_covered();
   phase_ = Phase::marking;
   write_bitmaps(DirtyMap::Pages::lacking);
+  write_digests();
   if (in_flight_ == 0) store_tail();
+}
+
+void Checkpointer::write_digests() {
+  if (in_flight_ >= digest_writes_max || !v_.digests.changed()) return;
+  std::size_t before = v_.out.bitmap_writes.size();
+  v_.digests.write(v_.sb, digest_writes_max - in_flight_, v_.out.bitmap_writes);
+  for (std::size_t i = before; i < v_.out.bitmap_writes.size(); ++i, ++in_flight_)
+    v_.out.bitmap_writes[i].token = make_token(TokenKind::bitmap, 0);
 }
 
 void Checkpointer::write_bitmaps(DirtyMap::Pages which) {
@@ -136,8 +148,10 @@ void Checkpointer::write_bitmaps(DirtyMap::Pages which) {
 void Checkpointer::on_bitmap_written(int error) {
   TL_CHECK(in_flight_ > 0 && (phase_ == Phase::marking || phase_ == Phase::clearing));
   --in_flight_;
-  if (error != 0) v_.fail_device(fmt::format("the journal failed a write of a bitmap (errno {})", error));
-  if (in_flight_ > 0 || v_.failed) return;
+  if (error != 0) v_.fail_device(fmt::format("the journal failed a write of a bitmap or of digests (errno {})", error));
+  if (v_.failed) return;
+  if (phase_ == Phase::marking) write_digests();
+  if (in_flight_ > 0) return;
   if (phase_ == Phase::marking) store_tail();
   else finish();
 }

@@ -4,7 +4,7 @@
 //
 // committing: the superblock says up to where all is committed, before any of it is in the data area. A start that did not know
 // that could take those records for such as may be cut off, and their blocks would stay. marking: the bitmaps' new marks, of what
-// the tail is about to pass. clearing: marks that are gone.
+// the tail is about to pass, and the digests of what was written home. clearing: marks that are gone.
 //
 // It takes a snapshot of the committed image, which by construction holds nothing above the commit point. What is
 // overwritten while it works stays in the image for the next round.
@@ -48,6 +48,7 @@ class Checkpointer {
   void start_sync();
   void move_tail();
   void write_bitmaps(DirtyMap::Pages which);
+  void write_digests();
   void store_tail();
   void finish();
   RecordNo reachable_tail() const { return std::min(v_.home_end, std::max(v_.tail_limit, v_.log.first())); }

@@ -131,7 +131,9 @@ class Primary {
     ReadRequest request;
     std::vector<Run> runs;
     unsigned outstanding = 0;
-    std::vector<Lba> unreadable;  // all blocks of the runs that failed
+    std::uint64_t home_changes = 0;  // Volume::home_changes when it began
+    std::vector<Lba> unreadable;     // all blocks of the runs that failed, and what is not what was written there
+    bool stale = false;              // something that does not fit has changed meanwhile
   };
 
   // A write-like request. The blocks at its edges that it covers in part need their old content: `fills`.
@@ -217,6 +219,7 @@ class Primary {
   bool bitmap_reaches(const Peer& peer, Lsn content) const;
   void read_chunk(Peer& peer, Peer::Chunk chunk, bool check);
   void end_chunk(SyncRead read);
+  bool holds_wrong(const SyncRead& read) const;
   void send_chunk(Peer& peer, const SyncRead& read);
   void send_check(Peer& peer, const SyncRead& read);
   const std::byte* chunk_block(const Peer& peer, const SyncRead& read, unsigned bit) const;
@@ -229,6 +232,7 @@ class Primary {
   BlockIndex::Found newest(Lba lba) const;
   void complete(const ClientRequest& request, int error);
   void submit_read(const ClientRequest& request);
+  void check_run(Read& read, const Read::Run& run);
   bool try_read(const ReadRequest& request);
   void submit_flush(const ClientRequest& request);
   bool try_write(Write& write);

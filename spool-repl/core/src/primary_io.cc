@@ -63,6 +63,7 @@ bool Primary::try_read(const ReadRequest& wanted) {
   std::uint64_t op = next_op_++;
   Read read;
   read.request = wanted;
+  read.home_changes = v_.home_changes;
   std::uint64_t block = first_block(r), end = end_block(r);
   bool aligned = r.offset % block_size == 0 && r.length % block_size == 0 &&
                  reinterpret_cast<std::uintptr_t>(r.data) % block_size == 0;
@@ -110,6 +111,7 @@ void Primary::on_client_read(std::uint64_t n, int error) {
   Read::Run& run = read.runs[n & ((1u << run_bits) - 1)];
   const ClientRequest& r = read.request.request;
   for (std::uint64_t i = 0; error != 0 && i < run.blocks; ++i) read.unreadable.push_back(run.lba + i);
+  if (error == 0) check_run(read, run);
   for (std::size_t i = 0; i < run.slots.size(); ++i) {
     std::uint64_t block = run.lba.v + i;
     Part part = part_of(r, block);
@@ -117,9 +119,22 @@ void Primary::on_client_read(std::uint64_t n, int error) {
     v_.read_arena.unref(run.slots[i]);
   }
   if (--read.outstanding > 0) return;
-  if (read.unreadable.empty()) complete(r, 0);
+  if (read.stale) stalled_reads_.push_front(read.request);
+  else if (read.unreadable.empty()) complete(r, 0);
   else repair(read.request, std::move(read.unreadable));
   reads_.erase(it);
+}
+
+// A block that a checkpoint has written meanwhile may be older than its digest: the request is tried again, without blame.
+void Primary::check_run(Read& read, const Read::Run& run) {
+  const ClientRequest& r = read.request.request;
+  for (std::uint64_t i = 0; i < run.blocks; ++i) {
+    Lba lba = run.lba + i;
+    const std::byte* block = run.slots.empty() ? r.data + (lba.v * block_size - r.offset) : v_.read_arena.data(run.slots[i]);
+    if (v_.digests.fits(lba, block)) continue;
+    if (read.home_changes != v_.home_changes || !v_.is_wrong(lba, block)) read.stale = true;
+    else read.unreadable.push_back(lba);
+  }
 }
 
 // ---- flush ---------------------------------------------------------------------------------------------------------
@@ -206,7 +221,9 @@ void Primary::on_fill_read(std::uint64_t n, int error) {
   auto it = filling_.find(n >> run_bits);
   TL_CHECK(it != filling_.end());
   Write& w = it->second;
-  if (error != 0) w.unreadable.push_back(w.fills[n & ((1u << run_bits) - 1)].lba);
+  const Write::Fill& fill = w.fills[n & ((1u << run_bits) - 1)];
+  bool wrong = w.home_changes == v_.home_changes && v_.is_wrong(fill.lba, v_.read_arena.data(fill.slot));
+  if (error != 0 || wrong) w.unreadable.push_back(fill.lba);
   if (--w.outstanding > 0) return;
   Write done = std::move(w);
   filling_.erase(it);

@@ -94,11 +94,16 @@ void Repair::on_read(std::uint64_t n, int error) {
   auto read = reads_.find(n);
   TL_CHECK(read != reads_.end());
   auto it = blocks_.find(read->second.lba);
-  v_.read_arena.unref(read->second.slot);
+  Reading done = read->second;
   reads_.erase(read);
-  if (it == blocks_.end() || it->second.read != n) return;  // given up
-  if (error != 0) {
+  bool given_up = it == blocks_.end() || it->second.read != n;
+  bool wrong = !given_up && error == 0 && !v_.committed.touched(done.lba) && !v_.digests.fits(done.lba, v_.read_arena.data(done.slot));
+  v_.read_arena.unref(done.slot);
+  if (given_up) return;
+  if (error != 0 || wrong) {
     it->second.state = State::choosing;
+    it->second.wrong = wrong;
+    if (wrong) v_.counters.wrong_blocks++;
     return;
   }
   end(it->first, it->second, End::readable);
@@ -175,6 +180,7 @@ void Repair::end(Lba lba, const Block& b, End end) {
   if (end == End::mended) {
     v_.counters.repaired_blocks++;
     if (news_.mended++ == 0) news_.first_mended = lba;
+    if (b.wrong) news_.wrong++;
     news_.from = b.peer;
   }
   for (const auto* tickets : {&b.tickets, &b.late})
@@ -216,8 +222,12 @@ void Repair::tell_news() {
                   : fmt::format("{} blocks of the data area, the first {},", n, first.v);
   };
   if (news_.mended > 0)
-    v_.out.notices.push_back({true, fmt::format("{} could not be read: fetched from replica {} and written again",
-                                                blocks(news_.mended, news_.first_mended), news_.from),
+    v_.out.notices.push_back({true, fmt::format("{} {}: fetched from replica {} and written again",
+                                                blocks(news_.mended, news_.first_mended),
+                                                news_.wrong == 0              ? "could not be read"
+                                                : news_.wrong == news_.mended ? "did not hold what was written there"
+                                                                              : "could not be read, or did not hold what was written there",
+                                                news_.from),
                               NoticeKind::repaired, news_.from});
   if (news_.lost > 0)
     v_.out.notices.push_back({true, fmt::format("{} cannot be read, and no replica that is connected can give the content: "

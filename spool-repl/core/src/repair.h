@@ -1,12 +1,13 @@
-// Blocks of the data area that cannot be read: found one by one, fetched from another replica, written again.
+// Blocks of the data area that cannot be read, or are not what was written there (digests.h): found one by one, fetched from another
+// replica, written again.
 //
-//   begin --> reading --error--> choosing --nobody is left--> lost
-//                |               |      ^
-//            readable            v      | cannot, gone, too late
-//                |             asking --+
-//                v               | content
-//              done              v
-//                             holding --committed here as far as there, room in the arena--> mended
+//   begin --> reading --error, or wrong--> choosing --nobody is left--> lost
+//                |                         |      ^
+//            readable                      v      | cannot, gone, too late
+//                |                       asking --+
+//                v                         | content
+//              done                        v
+//                                       holding --committed here as far as there, room in the arena--> mended
 //
 // and from everywhere to done, when the block was written by a commit meanwhile.
 //
@@ -84,6 +85,7 @@ class Repair {
   enum class State { reading, choosing, asking, holding };
   struct Block {
     State state = State::reading;
+    bool wrong = false;            // it can be read, and is not what was written there
     std::uint64_t read = 0;        // number of the read under way
     std::vector<Ticket> tickets;   // both empty: nobody waits
     std::vector<Ticket> late;      // came after the asking had begun: it is begun anew for them before they fail
@@ -99,7 +101,7 @@ class Repair {
     Slot slot;
   };
   struct News {
-    std::uint64_t mended = 0, lost = 0;
+    std::uint64_t mended = 0, lost = 0, wrong = 0;  // wrong: of the mended ones
     Lba first_mended, first_lost;
     ReplicaId from = 0;
     bool any() const { return mended + lost > 0; }

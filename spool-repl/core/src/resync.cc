@@ -175,12 +175,23 @@ bool Primary::wanted(const SyncRead& read) {
 void Primary::end_chunk(SyncRead read) {
   Peer* peer = find_peer(read.peer);
   bool stale = read.home_changes != v_.home_changes;
+  if (!stale && !read.failed) read.failed = holds_wrong(read);
   if (wanted(read) && !read.failed && !stale) (read.check ? send_check(*peer, read) : send_chunk(*peer, read));
   for (Slot slot : read.slots) v_.read_arena.unref(slot);
   if (!wanted(read)) return;
   if (read.failed) return repair_chunk(std::move(read));  // it counts as under way until that has ended
   peer->sync->reads--;
   if (stale) read_chunk(*peer, read.chunk, read.check);
+}
+
+// What is sent is to be what was written there: a block that is not would be spread.
+bool Primary::holds_wrong(const SyncRead& read) const {
+  auto first = static_cast<unsigned>(std::countr_zero(read.chunk.mask));
+  for (unsigned bit = first; bit < 64; ++bit) {
+    bool sent = (read.chunk.mask >> bit & 1) != 0;
+    if (sent && v_.is_wrong(Lba{read.chunk.word * 64 + bit}, v_.read_arena.data(read.slots[bit - first]))) return true;
+  }
+  return false;
 }
 
 void Primary::send_check(Peer& peer, const SyncRead& read) {

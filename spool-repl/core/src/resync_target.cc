@@ -270,6 +270,8 @@ std::uint64_t Secondary::compare() {
     bool unreadable = !on_its_way && (c.unreadable >> bit & 1);
     bool equal = hash128({block, block_size}) == c.check.digests[n++] && !unreadable;
     if (unreadable) v_.counters.repaired_blocks++;
+    // What is equal is right, whatever was known of it.
+    if (equal && !on_its_way && !v_.digests.fits(lba, block)) v_.digests.put(lba, block);
     if (!equal || (v_.distrusts_disk && !rewrite && !on_its_way)) differ |= std::uint64_t{1} << bit;
     else if (rewrite && !on_its_way) put_synced(lba, block, serial);
   }

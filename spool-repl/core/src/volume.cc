@@ -70,6 +70,7 @@ void Volume::load_dirty(RecoveredLog& recovered) {
 
 Status Volume::load(RecoveredLog recovered) {
   load_dirty(recovered);
+  digests = Digests(sb, std::move(recovered.digests), recovered.digest_pages_changed);
   std::uint64_t serial = 0;
   RecordNo commit_end = log.first();
   for (StoredRecord& found : recovered.records) {
@@ -370,6 +371,7 @@ void Volume::accept_loss() {
   // The data area may hold blocks of records that are lost, and nothing tells which.
   if (inconsistent) {
     for (DirtyMap& d : dirty) d.forget();
+    digests.forget();
     for (Link& l : links) l.covered_end = 0;
   }
   inconsistent = false;

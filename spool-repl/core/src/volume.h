@@ -7,6 +7,7 @@
 #include "twinloft/spool-repl/core/block_index.h"
 #include "twinloft/spool-repl/core/core.h"
 #include "twinloft/spool-repl/core/dirty.h"
+#include "digests.h"
 
 namespace twinloft::repl::core {
 
@@ -106,6 +107,12 @@ class Volume {
   Superblock sb;
   Log log;
   BlockIndex committed;      // committed content that the data area lacks; serial = LSN of the record's end
+  Digests digests;           // of what is in the data area, or about to be
+  // Whether a block that was read is not what was written there. Not where it is in memory too, or left it meanwhile (home_changes):
+  // then it may be older or newer than the digest.
+  bool is_wrong(Lba lba, const std::byte* block) const {
+    return committed.find(lba).kind == BlockIndex::Kind::absent && !digests.fits(lba, block);
+  }
   RecordNo home_end = 1;     // everything before is durable in the data area
   // End of the log when the process began. An earlier one may have known more of it to be committed, and may have died while it
   // wrote that home: until it is committed here too, such blocks are right in memory only.

@@ -3,6 +3,7 @@
 #include "twinloft/base/check.h"
 #include "twinloft/base/crc32c.h"
 #include "twinloft/spool-repl/format/bitmap.h"
+#include "twinloft/spool-repl/format/digest.h"
 
 namespace twinloft::repl {
 
@@ -10,7 +11,7 @@ namespace {
 
 constexpr std::uint64_t superblock_magic = 0x314b4c4253544c54;  // "TLTSBLK1"
 constexpr std::uint64_t label_magic = 0x314c42414c544c54;       // "TLTLABL1"
-constexpr std::uint32_t superblock_version = 3;
+constexpr std::uint32_t superblock_version = 4;
 constexpr std::uint32_t label_version = 1;
 constexpr std::uint64_t features_known = 0;
 
@@ -56,7 +57,8 @@ Status check_geometry(const Superblock& sb) {
     return fail(Errc::corrupt, "superblock without a volume, a replica id or a size");
   if (!aligned(sb.ring_offset) || !aligned(sb.ring_bytes) || sb.ring_bytes < journal_ring_bytes_min ||
       !aligned(sb.tail_pos.v) || !aligned(sb.bitmap_offset) || sb.volume_blocks > UINT32_MAX ||
-      sb.bitmap_bytes != bitmap_pages(sb.volume_blocks) * block_size)
+      sb.bitmap_bytes != bitmap_pages(sb.volume_blocks) * block_size || !aligned(sb.digest_offset) ||
+      (sb.digest_bytes != 0 && sb.digest_bytes != digest_pages(sb.volume_blocks) * block_size))
     return fail(Errc::corrupt, "superblock with an impossible layout");
   return {};
 }
@@ -113,6 +115,8 @@ void encode_superblock(const Superblock& sb, MutableByteSpan out) {
   w.put(sb.volume_blocks);
   w.put(sb.bitmap_offset);
   w.put(sb.bitmap_bytes);
+  w.put(sb.digest_offset);
+  w.put(sb.digest_bytes);
   w.put(sb.ring_offset);
   w.put(sb.ring_bytes);
   w.put(sb.tail_pos.v);
@@ -154,6 +158,8 @@ Result<Superblock> decode_superblock(ByteSpan in) {
   sb.volume_blocks = r.get<std::uint64_t>();
   sb.bitmap_offset = r.get<std::uint64_t>();
   sb.bitmap_bytes = r.get<std::uint64_t>();
+  sb.digest_offset = r.get<std::uint64_t>();
+  sb.digest_bytes = r.get<std::uint64_t>();
   sb.ring_offset = r.get<std::uint64_t>();
   sb.ring_bytes = r.get<std::uint64_t>();
   sb.tail_pos.v = r.get<std::uint64_t>();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "twinloft/spool-repl/format/bitmap.h"
+#include "twinloft/spool-repl/format/digest.h"
 #include "twinloft/spool-repl/format/record.h"
 #include "twinloft/spool-repl/journal/aligned.h"
 #include "twinloft/spool-repl/journal/superblock_store.h"
@@ -27,6 +28,20 @@ Status write_bitmaps(const Superblock& sb, ports::BlockFile& journal) {
   return {};
 }
 
+// A new volume is all zeros; of one that is adopted nothing is known.
+Status write_digests(const Superblock& sb, ports::BlockFile& journal, bool adopted) {
+  constexpr std::uint64_t batch = 256;
+  AlignedBuffer pages(batch * block_size);
+  std::vector<Digest> digests(digest_page_blocks, adopted ? digest_unknown : digest_zeros);
+  for (std::uint64_t first = 0; first < sb.digest_bytes / block_size; first += batch) {
+    std::uint64_t n = std::min(batch, sb.digest_bytes / block_size - first);
+    for (std::uint64_t i = 0; i < n; ++i)
+      encode_digest_page(sb.volume, first + i, digests, pages.span().subspan(i * block_size, block_size));
+    TL_TRY(journal.write(sb.digest_offset + first * block_size, pages.span().first(n * block_size)));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Superblock> plan_layout(const CreateOptions& o, std::uint64_t journal_bytes) {
@@ -42,7 +57,9 @@ Result<Superblock> plan_layout(const CreateOptions& o, std::uint64_t journal_byt
   sb.volume_blocks = o.volume_blocks;
   sb.bitmap_offset = journal_reserved_bytes;
   sb.bitmap_bytes = bitmap_pages(o.volume_blocks) * block_size;
-  sb.ring_offset = sb.bitmap_offset + bitmap_slots * sb.bitmap_bytes;
+  sb.digest_offset = sb.bitmap_offset + bitmap_slots * sb.bitmap_bytes;
+  sb.digest_bytes = digest_pages(o.volume_blocks) * block_size;
+  sb.ring_offset = sb.digest_offset + sb.digest_bytes;
   if (journal_bytes < sb.ring_offset + journal_ring_bytes_min)
     return fail(Errc::invalid, "a journal of {} MiB is too small: a volume of {} MiB needs at least {} MiB",
                 journal_bytes >> 20, o.volume_blocks * block_size >> 20,
@@ -78,6 +95,7 @@ Result<Superblock> create_replica(const CreateOptions& o, ports::BlockFile& jour
     TL_TRY(journal.write(at, zeros.span().first(n)));
   }
   TL_TRY(write_bitmaps(sb, journal));
+  TL_TRY(write_digests(sb, journal, o.adopt.has_value()));
   TL_TRY(journal.sync());
   TL_TRY(store_superblock(journal, sb));
   return sb;

@@ -1,10 +1,12 @@
 #include "twinloft/spool-repl/journal/recovery.h"
 
 #include "bitmap_reader.h"
+#include "digest_reader.h"
 #include "ring_reader.h"
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <unordered_map>
 
 #include "twinloft/base/check.h"
@@ -170,10 +172,11 @@ class Scanner {
   std::optional<std::string> unreadable_;  // why, where the scan ended for that
 };
 
-// Newest committed version of each block, as a place in the journal; later records overwrite earlier ones.
+// Newest committed version of each block, as a place in the journal; later records overwrite earlier ones. The digests follow in memory:
+// the records stay until a checkpoint has written those too.
 class Replay {
  public:
-  Replay(ports::BlockFile& journal, ports::BlockFile& data, const RecoveredLog& scan)
+  Replay(ports::BlockFile& journal, ports::BlockFile& data, RecoveredLog& scan)
       : journal_(journal), data_(data), scan_(scan), buffer_(std::size_t{batch} * block_size) {}
 
   Result<std::uint64_t> run() {
@@ -183,8 +186,11 @@ class Replay {
     }
     // Oldest first: a zero extent is written whole, newer data within it afterwards.
     std::reverse(work_.begin(), work_.end());
-    for (const Work& w : work_) TL_TRY(w.zeros ? data_.write_zeros(w.lba * block_size, w.blocks * block_size) : copy(w));
+    for (const Work& w : work_) {
+      TL_TRY(w.zeros ? clear(w) : copy(w));
+    }
     if (!work_.empty()) TL_TRY(data_.sync());
+    scan_.digest_pages_changed.assign(pages_.begin(), pages_.end());
     return blocks_;
   }
 
@@ -227,12 +233,26 @@ class Replay {
   Status copy(const Work& w) {
     MutableByteSpan bytes = buffer_.span().first(w.blocks * block_size);
     TL_TRY(journal_.read(w.journal_offset, bytes));
+    for (std::uint64_t b = 0; b < w.blocks; ++b)
+      note(w.lba + b, digest_of(scan_.superblock.volume, Lba{w.lba + b}, bytes.subspan(b * block_size, block_size)));
     return data_.write(w.lba * block_size, bytes);
+  }
+
+  Status clear(const Work& w) {
+    for (std::uint64_t b = 0; b < w.blocks; ++b) note(w.lba + b, digest_zeros);
+    return data_.write_zeros(w.lba * block_size, w.blocks * block_size);
+  }
+
+  void note(std::uint64_t lba, Digest digest) {
+    if (scan_.digests.empty()) return;
+    scan_.digests[lba] = digest;
+    pages_.insert(lba / digest_page_blocks);
   }
 
   ports::BlockFile& journal_;
   ports::BlockFile& data_;
-  const RecoveredLog& scan_;
+  RecoveredLog& scan_;
+  std::set<std::uint64_t> pages_;
   AlignedBuffer buffer_;
   std::unordered_map<std::uint64_t, bool> seen_;
   std::vector<Work> work_;
@@ -330,6 +350,9 @@ Result<RecoveredVolume> recover(ports::BlockFile& journal, ports::BlockFile& dat
     TL_TRY(on_damage(*scan.damage));
   }
   RecoveredVolume out{std::move(scan.log), {}};
+  ReadDigests digests = read_digests(journal, loaded.superblock);
+  out.log.digests = std::move(digests.digests);
+  out.report.digest_sectors_lost = digests.sectors_lost;
   TL_TRY_ASSIGN(out.report.blocks_replayed, Replay(journal, data, out.log).run());
   out.report.superblock_repaired = loaded.repaired;
   out.report.records = out.log.records.size();

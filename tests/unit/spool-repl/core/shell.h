@@ -57,12 +57,20 @@ class Shell {
     sb.volume_blocks = options.volume_blocks;
     sb.bitmap_offset = journal_reserved_bytes;
     sb.bitmap_bytes = block_size;
-    sb.ring_offset = journal_reserved_bytes + bitmap_slots * block_size;
+    sb.digest_offset = journal_reserved_bytes + bitmap_slots * block_size;
+    sb.digest_bytes = digest_pages(options.volume_blocks) * block_size;
+    sb.ring_offset = sb.digest_offset + sb.digest_bytes;
     sb.ring_bytes = options.ring_bytes;
     sb.tail = {Lsn{0}, genesis_hash(sb.volume, sb.volume_blocks)};
     journal.resize(sb.ring_offset + sb.ring_bytes);
     for (std::uint32_t slot = 0; slot < bitmap_slots; ++slot)
       encode_bitmap_page(sb.volume, slot, 0, {}, {journal.data() + sb.bitmap_offset + slot * sb.bitmap_bytes, block_size});
+    log.digests.assign(options.volume_blocks, digest_zeros);
+    for (std::uint64_t page = 0; page < digest_pages(options.volume_blocks); ++page) {
+      std::span digests = std::span(log.digests).subspan(page * digest_page_blocks);
+      encode_digest_page(sb.volume, page, digests.first(std::min<std::size_t>(digests.size(), digest_page_blocks)),
+                         {journal.data() + sb.digest_offset + page * block_size, block_size});
+    }
     write_superblock(sb);
     auto made = Core::create(options.config, std::move(log), arena, reads, random);
     EXPECT_TRUE(made) << made.error().message;

@@ -10,6 +10,7 @@
 
 #include "samples.h"
 #include "twinloft/spool-repl/format/bitmap.h"
+#include "twinloft/spool-repl/format/digest.h"
 
 namespace twinloft::repl {
 namespace {
@@ -63,6 +64,13 @@ TEST(Golden, BitmapPage) {
   std::vector<std::byte> page(block_size);
   encode_bitmap_page(volume, 2, 7, words, page);
   compare("bitmap-page", page);
+}
+
+TEST(Golden, DigestPage) {
+  std::vector<Digest> digests{digest_zeros, digest_unknown, digest_of(volume, Lba{2}, std::vector<std::byte>(block_size, std::byte{9}))};
+  std::vector<std::byte> page(block_size);
+  encode_digest_page(volume, 0, digests, page);
+  compare("digest-page", page);
 }
 
 TEST(Golden, Wire) {

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "twinloft/spool-repl/format/digest.h"
 #include "twinloft/spool-repl/format/record.h"
 #include "twinloft/spool-repl/format/superblock.h"
 #include "twinloft/spool-repl/format/wire.h"
@@ -80,7 +81,9 @@ inline Superblock superblock() {
   sb.volume_blocks = volume_blocks;
   sb.bitmap_offset = journal_reserved_bytes;
   sb.bitmap_bytes = 4096;
-  sb.ring_offset = journal_reserved_bytes + 4 * 4096;
+  sb.digest_offset = journal_reserved_bytes + 4 * 4096;
+  sb.digest_bytes = digest_pages(volume_blocks) * 4096;
+  sb.ring_offset = sb.digest_offset + sb.digest_bytes;
   sb.ring_bytes = journal_ring_bytes_min;
   sb.tail_pos = {journal_ring_bytes_min * 3 + 8192};
   sb.tail = mark(1234);

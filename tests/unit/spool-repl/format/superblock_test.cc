@@ -99,6 +99,8 @@ TEST(SuperblockFormat, ImpossibleFields) {
   EXPECT_TRUE(refused([](Superblock& s) { s.tail_pos.v++; }));
   EXPECT_TRUE(refused([](Superblock& s) { s.bitmap_offset += 8; }));
   EXPECT_TRUE(refused([](Superblock& s) { s.bitmap_bytes += 8; }));
+  EXPECT_TRUE(refused([](Superblock& s) { s.digest_offset += 8; }));
+  EXPECT_TRUE(refused([](Superblock& s) { s.digest_bytes += 4096; }));
 }
 
 TEST(SuperblockFormat, TooManyEpochs) {

@@ -68,7 +68,9 @@ TEST(Create, PartsOfTheJournalDoNotOverlap) {
     EXPECT_GT(superblock_offset[1], superblock_offset[0]);
     EXPECT_GE(sb->bitmap_offset, superblock_offset[1] + block_size);
     EXPECT_GE(sb->bitmap_bytes * 8, blocks) << "a bit for each block";
-    EXPECT_GE(sb->ring_offset, sb->bitmap_offset + bitmap_slots * sb->bitmap_bytes);
+    EXPECT_GE(sb->digest_offset, sb->bitmap_offset + bitmap_slots * sb->bitmap_bytes);
+    EXPECT_GE(sb->digest_bytes, blocks * 4) << "a digest for each block";
+    EXPECT_GE(sb->ring_offset, sb->digest_offset + sb->digest_bytes);
     EXPECT_LE(sb->ring_offset + sb->ring_bytes, bytes);
     std::vector<std::byte> block(block_size);
     encode_superblock(*sb, block);

@@ -13,7 +13,7 @@ namespace twinloft::repl::journal {
 
 inline const Uuid volume = Uuid::parse("1b2c3d4e-5f60-4711-8822-93a4b5c6d7e8").value();
 inline constexpr std::uint64_t volume_blocks = 200;
-inline constexpr std::uint64_t ring_offset = journal_reserved_bytes + bitmap_slots * block_size;
+inline constexpr std::uint64_t ring_offset = journal_reserved_bytes + (bitmap_slots + digest_pages(volume_blocks)) * block_size;
 
 struct Written {  // where a record of the test lies
   JournalPos pos;

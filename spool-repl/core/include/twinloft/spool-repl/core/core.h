@@ -92,6 +92,7 @@ struct VolumeStatus {
   // often the content was to be had from nobody; and how often neither was needed after all: the block was readable by itself
   // when it was tried again, or had been written meanwhile.
   std::uint64_t repaired_blocks = 0, unreadable_blocks = 0, reread_blocks = 0, overwritten_blocks = 0;
+  std::uint64_t wrong_blocks = 0;  // since start: how often a block could be read and was not what had been written there
   std::vector<PeerStatus> peers;
 };
 

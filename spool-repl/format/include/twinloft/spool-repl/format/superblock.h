@@ -58,6 +58,8 @@ struct Superblock {
   std::uint64_t volume_blocks = 0;
   std::uint64_t bitmap_offset = 0;      // bytes; bitmap_slots bitmaps of bitmap_bytes each, see bitmap.h
   std::uint64_t bitmap_bytes = 0;
+  std::uint64_t digest_offset = 0;      // bytes; see digest.h
+  std::uint64_t digest_bytes = 0;       // 0: this volume has none
   std::uint64_t ring_offset = 0;        // bytes
   std::uint64_t ring_bytes = 0;
   JournalPos tail_pos;                  // where the scan starts

@@ -47,6 +47,7 @@ struct RecoveryReport {
   std::uint64_t blocks_replayed = 0;
   std::optional<Damage> damage;
   std::uint64_t bitmap_pages_lost = 0;  // damaged: their blocks count as dirty
+  std::uint64_t digest_sectors_lost = 0;  // damaged: what their blocks are to hold is not known
 };
 struct RecoveredVolume {
   RecoveredLog log;

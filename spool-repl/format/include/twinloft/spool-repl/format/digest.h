@@ -1,0 +1,31 @@
+// Digests at rest: what each block of the data area is to hold, so that one which changed silently, was written elsewhere, or not at all,
+// is recognised when it is read. 32 bits a block, in pages of 4 KiB at Superblock::digest_offset, whose sectors carry a CRC of their own.
+// docs/formats/digest.md is the description; this is its only encoder and decoder.
+#pragma once
+
+#include <span>
+
+#include "twinloft/base/result.h"
+#include "twinloft/spool-repl/format/types.h"
+
+namespace twinloft::repl {
+
+using Digest = std::uint32_t;
+inline constexpr Digest digest_unknown = 0;  // whatever is there is right
+inline constexpr Digest digest_zeros = 1;    // the block is all zeros
+inline constexpr std::uint32_t digest_sector_bytes = 512;
+inline constexpr std::uint32_t digest_sector_blocks = digest_sector_bytes / 4 - 1;
+inline constexpr std::uint32_t digest_page_blocks = block_size / digest_sector_bytes * digest_sector_blocks;
+
+inline constexpr std::uint64_t digest_pages(std::uint64_t volume_blocks) { return (volume_blocks + digest_page_blocks - 1) / digest_page_blocks; }
+
+// Of a block's content at its place; never one of the two above.
+Digest digest_of(const Uuid& volume, Lba lba, ByteSpan block);
+bool digest_fits(Digest digest, const Uuid& volume, Lba lba, ByteSpan block);
+
+// `digests`: at most digest_page_blocks, of the blocks from page * digest_page_blocks on. Exactly block_size bytes out.
+void encode_digest_page(const Uuid& volume, std::uint64_t page, std::span<const Digest> digests, MutableByteSpan out);
+// Blocks of a sector that is damaged, or another one, are unknown. Returns how many sectors of `digests` are.
+unsigned decode_digest_page(ByteSpan in, const Uuid& volume, std::uint64_t page, std::span<Digest> digests);
+
+}  // namespace twinloft::repl

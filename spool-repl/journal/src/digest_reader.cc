@@ -1,0 +1,32 @@
+#include "digest_reader.h"
+
+#include <algorithm>
+
+#include "twinloft/spool-repl/journal/aligned.h"
+
+namespace twinloft::repl::journal {
+
+ReadDigests read_digests(ports::BlockFile& journal, const Superblock& sb) {
+  ReadDigests out;
+  if (sb.digest_bytes == 0) return out;
+  constexpr std::uint64_t batch = 256;
+  AlignedBuffer buffer(batch * block_size);
+  std::uint64_t pages = sb.digest_bytes / block_size;
+  out.digests.resize(sb.volume_blocks);
+  for (std::uint64_t first = 0; first < pages; first += batch) {
+    std::uint64_t n = std::min(batch, pages - first);
+    MutableByteSpan bytes = buffer.span().first(n * block_size);
+    // One bad sector makes a read of many pages fail, and nothing but its own page is lost by it.
+    bool whole = journal.read(sb.digest_offset + first * block_size, bytes).has_value();
+    for (std::uint64_t page = first; page < first + n; ++page) {
+      MutableByteSpan of_page = bytes.subspan((page - first) * block_size, block_size);
+      if (!whole && !journal.read(sb.digest_offset + page * block_size, of_page)) std::fill(of_page.begin(), of_page.end(), std::byte{0});
+      std::uint64_t at = page * digest_page_blocks;
+      out.sectors_lost += decode_digest_page(
+          of_page, sb.volume, page, std::span(out.digests).subspan(at, std::min<std::uint64_t>(digest_page_blocks, out.digests.size() - at)));
+    }
+  }
+  return out;
+}
+
+}  // namespace twinloft::repl::journal
