@@ -244,7 +244,7 @@ void Cluster::inject_fault() {
   } else if (kind == 11) {
     rot();
   } else {
-    make_latent();
+    random_.below(2) == 0 ? make_latent() : make_wrong();
   }
 }
 

@@ -144,6 +144,7 @@ class Cluster {
 
   // latent.cc: sectors of the data area that cannot be read
   void make_latent();
+  void make_wrong();
   void aim_at_unreadable(const Node& node, std::uint64_t& lba, std::uint64_t blocks);
   BeforeRead before_read(const Node& node, std::uint64_t lba, std::uint64_t blocks) const;
   bool has_helper(const Node& node, std::uint64_t lba, std::uint64_t blocks) const;

@@ -1,7 +1,8 @@
-// Sectors of a data area that cannot be read until they are written again, on primary and secondaries, singly and several.
+// Sectors of a data area that cannot be read until they are written again, on primary and secondaries, singly and several; and such as can
+// be read and are not what was written there: they have rotted, a write went elsewhere, or none came although the disk said so.
 //
 // What lies beneath such a sector is right, so the checkers of the disks look through it: a repair that writes anything else
-// is seen. A read may fail only if nobody can help. Whom that befalls says so, and the administrator then gets the sector
+// is seen, and so is whoever takes what the disk returns for the truth. A read may fail only if nobody can help. Whom that befalls says so, and the administrator then gets the sector
 // back (a disk may succeed after all), so that a cluster of which no replica can read a block comes to rest too.
 #include <algorithm>
 #include <cerrno>
@@ -30,12 +31,39 @@ void Cluster::make_latent() {
   }
 }
 
+// A block that was never adopted unseen: what is there was written through the core, or is a new volume's zeros.
+void Cluster::make_wrong() {
+  Node* p = primary();
+  Node& n = p && random_.below(3) != 0 ? *p : *nodes_[random_.below(nodes_.size())];
+  if (adopted_ || n.damaged || loss_accepted_) return make_latent();
+  disturbances_++;
+  std::uint64_t kind = random_.below(3), places = 1 + random_.below(4);
+  for (std::uint64_t i = 0; i < places; ++i) {
+    std::uint64_t at = random_.below(volume_blocks_), from = random_.below(volume_blocks_);
+    Page content = n.data.page(from);
+    if (kind == 0) {
+      coverage_.hit("fault: a block of the data area rots");
+      std::byte block[block_size];
+      n.data.page(at).read(block);
+      block[random_.below(block_size)] ^= static_cast<std::byte>(1 + random_.below(255));
+      content = Page::of(block);
+    } else if (kind == 1) {
+      coverage_.hit("fault: a block of the data area holds another one's content");
+    } else {
+      coverage_.hit("fault: a block of the data area was never written");
+      content = Page();
+    }
+    if (content.same(n.data.page(at))) continue;
+    note(fmt::format("replica {}: block {} is not what was written there", n.id, at));
+    n.data.make_wrong(at * block_size, content);
+  }
+}
+
 // Otherwise few reads would come upon one.
 void Cluster::aim_at_unreadable(const Node& n, std::uint64_t& lba, std::uint64_t blocks) {
-  const auto& bad = n.data.unreadable();
+  auto bad = n.data.flawed();
   if (bad.empty() || random_.below(2) == 0) return;
-  std::uint64_t hit = *std::next(bad.begin(), static_cast<std::ptrdiff_t>(random_.below(bad.size())));
-  lba = std::min(hit, volume_blocks_ - blocks);
+  lba = std::min(bad[random_.below(bad.size())], volume_blocks_ - blocks);
 }
 
 // A replica that has everything, can read these blocks, and is connected.
@@ -105,6 +133,7 @@ void Cluster::note_repair(const Node& to, const PeerMessage& message) {
 void Cluster::note_repairs(const Node& n) {
   auto s = n.core->status();
   if (s.repaired_blocks > 0) coverage_.hit("repair: fetched");
+  if (s.wrong_blocks > 0) coverage_.hit("repair: a block was not what was written there");
   if (s.unreadable_blocks > 0) coverage_.hit("repair: nobody has it");
   if (s.reread_blocks > 0) coverage_.hit("repair: the block was readable by itself");
   if (s.overwritten_blocks > 0) coverage_.hit("repair: the block was written meanwhile");

@@ -24,6 +24,9 @@ constexpr const char* expected[] = {
     "fault: a replica dies while it is filled",
     "fault: a second connection while the first one lives",
     "fault: a bitmap rots",
+    "fault: a block of the data area holds another one's content",
+    "fault: a block of the data area rots",
+    "fault: a block of the data area was never written",
     "fault: a sector of the journal cannot be read",
     "fault: a slow disk",
     "fault: a write lands in the wrong place of the journal",
@@ -64,6 +67,7 @@ constexpr const char* expected[] = {
     "fault: an archive fails",
     // repair of the data area
     "fault: a sector of the data area cannot be read",
+    "repair: a block was not what was written there",
     "repair: fetched",
     "repair: the block was written meanwhile",
     "repair: the block was readable by itself",

@@ -7,10 +7,6 @@
 namespace twinloft::repl::sim {
 
 namespace {
-void forget(std::set<std::uint64_t>& set, std::uint64_t first, std::uint64_t count) {
-  if (!set.empty()) set.erase(set.lower_bound(first), set.lower_bound(first + count));
-}
-
 alignas(64) constexpr std::byte zero_block[4096] = {};
 
 // The library's copy: told the length, the compiler puts a slower one in its place.
@@ -68,19 +64,33 @@ SimFile::SimFile(std::string name, std::uint64_t bytes)
   TL_CHECK(bytes % page_bytes == 0);
 }
 
+void SimFile::Flaws::forget(std::uint64_t first, std::uint64_t count) {
+  if (!unreadable.empty()) unreadable.erase(unreadable.lower_bound(first), unreadable.lower_bound(first + count));
+  if (!wrong.empty()) wrong.erase(wrong.lower_bound(first), wrong.lower_bound(first + count));
+}
+
 void SimFile::make_unreadable(std::uint64_t offset) {
-  unreadable_.insert(offset / page_bytes);
-  unreadable_media_.insert(offset / page_bytes);
+  for (Flaws* f : {&flaws_, &flaws_media_}) f->unreadable.insert(offset / page_bytes);
+}
+
+void SimFile::make_wrong(std::uint64_t offset, const Page& content) {
+  for (Flaws* f : {&flaws_, &flaws_media_}) f->wrong[offset / page_bytes] = content;
 }
 
 void SimFile::make_readable(std::uint64_t offset) {
-  unreadable_.erase(offset / page_bytes);
-  unreadable_media_.erase(offset / page_bytes);
+  for (Flaws* f : {&flaws_, &flaws_media_}) f->forget(offset / page_bytes, 1);
 }
 
 bool SimFile::readable(std::uint64_t page, std::uint64_t pages) const {
-  auto bad = unreadable_.lower_bound(page);
-  return bad == unreadable_.end() || *bad >= page + pages;
+  auto bad = flaws_.unreadable.lower_bound(page);
+  auto wrong = flaws_.wrong.lower_bound(page);
+  return (bad == flaws_.unreadable.end() || *bad >= page + pages) && (wrong == flaws_.wrong.end() || wrong->first >= page + pages);
+}
+
+std::vector<std::uint64_t> SimFile::flawed() const {
+  std::vector<std::uint64_t> pages(flaws_.unreadable.begin(), flaws_.unreadable.end());
+  for (const auto& [page, content] : flaws_.wrong) pages.push_back(page);
+  return pages;
 }
 
 std::uint64_t SimFile::first_page(std::uint64_t offset, std::uint64_t bytes) const {
@@ -90,16 +100,18 @@ std::uint64_t SimFile::first_page(std::uint64_t offset, std::uint64_t bytes) con
 
 Status SimFile::read(std::uint64_t offset, MutableByteSpan out) {
   std::uint64_t first = first_page(offset, out.size());
-  auto bad = unreadable_.lower_bound(first);
-  if (bad != unreadable_.end() && *bad < first + out.size() / page_bytes)
-    return fail(Errc::io, "{}: reading at {}", name_, *bad * page_bytes);
-  for (std::size_t i = 0; i < out.size() / page_bytes; ++i) now_[first + i].read(out.data() + i * page_bytes);
+  std::uint64_t pages = out.size() / page_bytes;
+  auto bad = flaws_.unreadable.lower_bound(first);
+  if (bad != flaws_.unreadable.end() && *bad < first + pages) return fail(Errc::io, "{}: reading at {}", name_, *bad * page_bytes);
+  for (std::size_t i = 0; i < pages; ++i) now_[first + i].read(out.data() + i * page_bytes);
+  for (auto w = flaws_.wrong.lower_bound(first); w != flaws_.wrong.end() && w->first < first + pages; ++w)
+    w->second.read(out.data() + (w->first - first) * page_bytes);
   return {};
 }
 
 void SimFile::write_blocks(std::uint64_t offset, std::vector<Page> blocks) {
   std::uint64_t first = first_page(offset, blocks.size() * page_bytes);
-  forget(unreadable_, first, blocks.size());
+  flaws_.forget(first, blocks.size());
   std::copy(blocks.begin(), blocks.end(), now_.begin() + static_cast<std::ptrdiff_t>(first));
   cache_.push_back({next_write_++, offset, std::move(blocks)});
 }
@@ -125,7 +137,7 @@ Status SimFile::sync() {
 void SimFile::sync_upto(std::uint64_t write) {
   while (!cache_.empty() && cache_.front().number <= write) {
     Unsynced& u = cache_.front();
-    forget(unreadable_media_, u.offset / page_bytes, u.pages.size());
+    flaws_media_.forget(u.offset / page_bytes, u.pages.size());
     std::move(u.pages.begin(), u.pages.end(), media_.begin() + static_cast<std::ptrdiff_t>(u.offset / page_bytes));
     cache_.pop_front();
   }
@@ -133,7 +145,7 @@ void SimFile::sync_upto(std::uint64_t write) {
 
 void SimFile::write_durable(std::uint64_t offset, const std::vector<Page>& blocks) {
   auto first = static_cast<std::ptrdiff_t>(first_page(offset, blocks.size() * page_bytes));
-  for (auto* set : {&unreadable_, &unreadable_media_}) forget(*set, offset / page_bytes, blocks.size());
+  for (Flaws* f : {&flaws_, &flaws_media_}) f->forget(offset / page_bytes, blocks.size());
   std::copy(blocks.begin(), blocks.end(), media_.begin() + first);
   std::copy(blocks.begin(), blocks.end(), now_.begin() + first);
 }
@@ -151,7 +163,7 @@ void SimFile::tear(std::uint64_t offset, const std::vector<Page>& pages, SeededR
     auto land = [&](Page& onto) {
       if (std::all_of(keep, keep + page_sectors, [](bool k) { return k; })) {
         onto = pages[i];
-        for (auto* set : {&unreadable_, &unreadable_media_}) set->erase(first + i);
+        for (Flaws* f : {&flaws_, &flaws_media_}) f->forget(first + i, 1);
         return;
       }
       std::byte mixed[page_bytes];
@@ -168,12 +180,12 @@ void SimFile::tear(std::uint64_t offset, const std::vector<Page>& pages, SeededR
 
 void SimFile::fail_sync(SeededRandom& random) {
   std::vector<Page> seen = now_;  // reads go on as if nothing had happened
-  std::set<std::uint64_t> unreadable = unreadable_;
+  Flaws flaws = flaws_;
   std::deque<Unsynced> cache = std::move(cache_);
   cache_.clear();
   for (const Unsynced& u : cache) tear(u.offset, u.pages, random);
   now_ = std::move(seen);
-  unreadable_ = std::move(unreadable);
+  flaws_ = std::move(flaws);
 }
 
 void SimFile::flip(std::uint64_t offset, SeededRandom& random) {
@@ -188,7 +200,7 @@ void SimFile::power_cut(SeededRandom& random) {
   cache_.clear();
   for (const Unsynced& u : cache) tear(u.offset, u.pages, random);
   now_ = media_;
-  unreadable_ = unreadable_media_;
+  flaws_ = flaws_media_;
 }
 
 }  // namespace twinloft::repl::sim

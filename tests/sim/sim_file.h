@@ -8,6 +8,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -79,8 +80,10 @@ class SimFile final : public ports::BlockFile {
   // A page that cannot be read until it is written again, durably if a power cut comes. What lies beneath stays.
   void make_unreadable(std::uint64_t offset);
   void make_readable(std::uint64_t offset);  // the disk has succeeded after all
-  const std::set<std::uint64_t>& unreadable() const { return unreadable_; }  // pages
-  bool readable(std::uint64_t page, std::uint64_t pages) const;
+  std::vector<std::uint64_t> flawed() const;  // pages that cannot be read, or are wrong
+  bool readable(std::uint64_t page, std::uint64_t pages) const;  // as they were written, too
+  // A page that returns something else than what was written, until it is written again. page() goes on returning that.
+  void make_wrong(std::uint64_t offset, const Page& content);
   void flip(std::uint64_t offset, SeededRandom& random);  // bits of one byte, at rest
 
  private:
@@ -95,7 +98,12 @@ class SimFile final : public ports::BlockFile {
   std::vector<Page> now_, media_;
   std::deque<Unsynced> cache_;
   std::uint64_t next_write_ = 1;
-  std::set<std::uint64_t> unreadable_, unreadable_media_;  // as now_ and media_
+  struct Flaws {  // by page
+    std::set<std::uint64_t> unreadable;
+    std::map<std::uint64_t, Page> wrong;
+    void forget(std::uint64_t first, std::uint64_t count);  // written
+  };
+  Flaws flaws_, flaws_media_;  // as now_ and media_
 };
 
 }  // namespace twinloft::repl::sim

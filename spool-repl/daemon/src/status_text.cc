@@ -127,6 +127,7 @@ std::string status_text(const NodeView& v) {
   if (s.repaired_blocks + s.unreadable_blocks > 0)
     out += fmt::format("  disk     since start {} blocks could not be read and were repaired; {} times nobody had the content\n",
                        s.repaired_blocks, s.unreadable_blocks);
+  if (s.wrong_blocks > 0) out += fmt::format("  disk     since start {} blocks did not hold what was written there\n", s.wrong_blocks);
   std::string arbiter = arbiter::name_of(v.settings.arbiter.kind);
   out += fmt::format("  arbiter  {}\n", v.arbiter_trouble.empty() ? arbiter : v.arbiter_trouble);
   out += fmt::format("  log      epoch {}  last {}  durable {}  committed {}  tail {}\n", s.epoch.counter, s.last.v,
@@ -206,7 +207,8 @@ std::string status_json(const NodeView& v) {
       {"since_start", boost::json::object{{"records", s.records}, {"journal_bytes", s.records_bytes},
                                           {"checkpoints", s.checkpoints}, {"home_blocks", s.home_blocks_written},
                                           {"repaired_blocks", s.repaired_blocks},
-                                          {"unreadable_blocks", s.unreadable_blocks}}},
+                                          {"unreadable_blocks", s.unreadable_blocks},
+                                          {"wrong_blocks", s.wrong_blocks}}},
       {"peers", std::move(peers)}};
   return boost::json::serialize(root) + "\n";
 }

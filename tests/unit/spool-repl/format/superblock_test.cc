@@ -78,8 +78,11 @@ TEST(SuperblockFormat, UnknownFeatureAndVersion) {
   EXPECT_EQ(out.error().code, Errc::invalid);
   EXPECT_NE(out.error().message.find("0x10"), std::string::npos) << out.error().message;
   Bytes newer = encoded(superblock());
-  store_le(newer.data() + 12, std::uint32_t{4});
-  EXPECT_NE(decode_superblock(resealed(newer)).error().message.find("version 4"), std::string::npos);
+  store_le(newer.data() + 12, load_le<std::uint32_t>(newer.data() + 12) + 1);
+  out = decode_superblock(resealed(newer));
+  ASSERT_FALSE(out);
+  EXPECT_EQ(out.error().code, Errc::invalid);
+  EXPECT_NE(out.error().message.find("version"), std::string::npos) << out.error().message;
 }
 
 TEST(SuperblockFormat, ImpossibleFields) {
@@ -105,7 +108,7 @@ TEST(SuperblockFormat, ImpossibleFields) {
 
 TEST(SuperblockFormat, TooManyEpochs) {
   Bytes bad = encoded(superblock());
-  constexpr std::size_t epochs_at = 216 + 32 + 48 + 4 * 56;
+  constexpr std::size_t epochs_at = 216 + 32 + 48 + 4 * 56 + 16;
   ASSERT_EQ(load_le<std::uint32_t>(bad.data() + epochs_at), 2u);
   store_le(bad.data() + epochs_at, static_cast<std::uint32_t>(superblock_epochs_max + 1));
   auto out = decode_superblock(resealed(bad));

@@ -1,0 +1,212 @@
+// Digests at rest: a block that can be read and is not what was written there is never shown, sent on, or given to another replica.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "resync.h"
+#include "twinloft/spool-repl/format/digest.h"
+
+namespace twinloft::repl::core {
+namespace {
+
+struct DigestsTest : BitmapTest {
+  std::vector<std::byte> memory = std::vector<std::byte>(65 * block_size);
+  // Aligned: the data area is read straight into it.
+  std::byte* aligned = memory.data() + (block_size - reinterpret_cast<std::uintptr_t>(memory.data()) % block_size) % block_size;
+
+  void make_and_settle(std::size_t count) {
+    make_filled(count);
+    for (ReplicaId id = 1; id <= count; ++id) checkpoint(id);
+  }
+  void put_wrong(ReplicaId id, std::uint64_t block, int value = 0x66) {
+    std::fill_n(node(id).data.begin() + static_cast<std::ptrdiff_t>(block * block_size), block_size, std::byte(value));
+  }
+  std::uint64_t read(ReplicaId id, std::uint64_t block, std::uint64_t blocks, std::size_t shift = 0) {
+    std::fill(memory.begin(), memory.end(), std::byte{0xee});
+    auto request = node(id).submit(ClientOp::read, block * block_size, static_cast<std::uint32_t>(blocks * block_size), aligned + shift);
+    exchange();
+    return request;
+  }
+  bool all(std::uint64_t blocks, int value, std::size_t shift = 0) const {
+    return std::all_of(aligned + shift, aligned + shift + blocks * block_size, [&](std::byte b) { return b == std::byte(value); });
+  }
+  std::vector<Digest> on_disk(ReplicaId id) {
+    auto sb = decode_superblock({node(id).journal.data(), block_size});
+    std::vector<Digest> digests(sb->volume_blocks);
+    for (std::uint64_t page = 0; page < digest_pages(sb->volume_blocks); ++page) {
+      std::span rest = std::span(digests).subspan(page * digest_page_blocks);
+      EXPECT_EQ(decode_digest_page({node(id).journal.data() + sb->digest_offset + page * block_size, block_size}, sb->volume, page,
+                                   rest.first(std::min<std::size_t>(rest.size(), digest_page_blocks))), 0u);
+    }
+    return digests;
+  }
+  bool told(ReplicaId id, std::string_view text) {
+    return std::any_of(node(id).notices.begin(), node(id).notices.end(), [&](const std::string& n) { return n.find(text) != n.npos; });
+  }
+};
+
+TEST_F(DigestsTest, AWrongBlockIsFetchedFromTheOtherReplicaAndWrittenAgain) {
+  for (std::size_t shift : {0, 8}) {  // into the client's memory, and by way of ours
+    make_and_settle(2);
+    put_wrong(1, 5);
+    put_wrong(1, 6, 0);
+    auto id = read(1, 4, 4, shift);
+    EXPECT_EQ(node(1).done.at(id), 0);
+    EXPECT_TRUE(all(4, 3, shift));
+    exchange();
+    EXPECT_EQ(node(1).data, node(2).data);
+    EXPECT_EQ(status(node(1)).wrong_blocks, 2u);
+    EXPECT_EQ(status(node(1)).repaired_blocks, 2u);
+    EXPECT_TRUE(told(1, "did not hold what was written there: fetched from replica 2"));
+  }
+}
+
+TEST_F(DigestsTest, WithNobodyConnectedTheReadFails) {
+  make_and_settle(2);
+  disconnect(1, 2);
+  put_wrong(1, 5);
+  auto id = read(1, 4, 4);
+  EXPECT_EQ(node(1).done.at(id), EIO);
+  EXPECT_EQ(status(node(1)).unreadable_blocks, 1u);
+  connect(1, 2);
+  exchange();
+  id = read(1, 4, 4);
+  EXPECT_EQ(node(1).done.at(id), 0);
+  EXPECT_TRUE(all(4, 3));
+}
+
+TEST_F(DigestsTest, APartialWriteDoesNotKeepWhatIsWrong) {
+  make_and_settle(2);
+  put_wrong(1, 5);
+  std::vector<std::byte> some(512, std::byte{0x77});
+  auto id = node(1).submit(ClientOp::write, 5 * block_size + 512, 512, some.data());
+  exchange();
+  EXPECT_EQ(node(1).done.at(id), 0);
+  node(1).submit(ClientOp::flush);
+  exchange();
+  checkpoint(1), checkpoint(2);
+  EXPECT_EQ(node(1).data, node(2).data);
+  EXPECT_EQ(node(1).data[5 * block_size], std::byte{3});
+  EXPECT_EQ(node(1).data[5 * block_size + 512], std::byte{0x77});
+}
+
+// Neither what a resync sends, nor what another replica asks for.
+TEST_F(DigestsTest, WhatIsWrongIsNotSpread) {
+  make_and_settle(3);
+  disconnect(1, 3), disconnect(2, 3);
+  lose_disk(3);
+  put_wrong(1, 5), put_wrong(1, 70);
+  connect(1, 3), connect(2, 3);
+  exchange();
+  for (ReplicaId id : {1u, 2u, 3u}) checkpoint(id);
+  EXPECT_EQ(node(3).data, node(2).data);
+  EXPECT_EQ(node(1).data, node(2).data);
+
+  put_wrong(1, 7), put_wrong(2, 7);
+  auto id = read(1, 7, 1);
+  EXPECT_EQ(node(1).done.at(id), 0) << "replica 3 has it";
+  EXPECT_TRUE(all(1, 3));
+  put_wrong(1, 8), put_wrong(2, 8), put_wrong(3, 8);
+  id = read(1, 8, 1);
+  EXPECT_EQ(node(1).done.at(id), EIO) << "nobody has";
+}
+
+// A checkpoint writes the block while it is read: what comes may be the old content, and nobody is to blame.
+TEST_F(DigestsTest, AReadBesideACheckpointIsTriedAgain) {
+  make_and_settle(2);
+  node(1).held = [](Disk kind) { return kind == Disk::home_read; };
+  node(1).reads_at_once = true;
+  std::fill(memory.begin(), memory.end(), std::byte{0xee});
+  auto id = node(1).submit(ClientOp::read, 5 * block_size, block_size, aligned);
+  fill(1, 5, 6, 9);
+  checkpoint(1);
+  node(1).held = nullptr;
+  exchange();
+  EXPECT_EQ(node(1).done.at(id), 0);
+  EXPECT_TRUE(all(1, 9));
+  EXPECT_EQ(status(node(1)).wrong_blocks, 0u);
+  EXPECT_EQ(status(node(1)).reread_blocks, 0u);
+}
+
+// The tail passes no record whose blocks' digests are not durable.
+TEST_F(DigestsTest, TheyAreDurableBeforeTheTailMoves) {
+  make_promoted(1, 2);
+  fill(1, 0, 20, 3);
+  Lsn before = status(node(1)).tail;
+  node(1).held = [](Disk kind) { return kind == Disk::bitmap; };
+  checkpoint(1);
+  EXPECT_EQ(status(node(1)).tail, before);
+  EXPECT_EQ(on_disk(1)[5], digest_zeros);
+  node(1).held = nullptr;
+  exchange();
+  EXPECT_GT(status(node(1)).tail, before);
+  EXPECT_EQ(on_disk(1)[5], digest_of(Shell::volume(), Lba{5}, filled(block_size, 3)));
+  EXPECT_EQ(on_disk(1)[30], digest_zeros);
+}
+
+// Blocks are home, and the digests were not: the start knows them from the records.
+TEST_F(DigestsTest, AStartKnowsThoseOfWhatItReplays) {
+  make_promoted(1, 2);
+  fill(1, 0, 20, 3);
+  node(1).held = [](Disk kind) { return kind == Disk::bitmap; };
+  checkpoint(1);
+  node(1).held = nullptr;
+  node(1).restart();
+  delivered[0] = node(1).sent.size();
+  disconnect(1, 2), connect(1, 2);
+  exchange();
+  ASSERT_TRUE(promote(1)->ok);
+  put_wrong(1, 5);
+  auto id = read(1, 4, 4);
+  EXPECT_EQ(node(1).done.at(id), 0);
+  EXPECT_TRUE(all(4, 3));
+  checkpoint(1);
+  EXPECT_EQ(on_disk(1)[5], digest_of(Shell::volume(), Lba{5}, filled(block_size, 3)));
+}
+
+TEST_F(DigestsTest, ATrimmedBlockIsZeros) {
+  make_and_settle(2);
+  node(1).submit(ClientOp::trim, 0, 300 * block_size);
+  node(1).submit(ClientOp::flush);
+  exchange();
+  checkpoint(1), checkpoint(2);
+  EXPECT_EQ(on_disk(1)[5], digest_zeros);
+  put_wrong(1, 5);
+  auto id = read(1, 4, 4);
+  EXPECT_EQ(node(1).done.at(id), 0);
+  EXPECT_TRUE(all(4, 0));
+}
+
+TEST_F(DigestsTest, AFailedWriteOfThemFailsTheDevice) {
+  make_promoted(1, 2);
+  fill(1, 0, 20, 3);
+  node(1).fault = [](Disk kind) { return kind == Disk::bitmap ? EIO : 0; };
+  checkpoint(1);
+  EXPECT_TRUE(status(node(1)).failed);
+}
+
+// The last copy, after a loss: blocks of lost records may be there, and are better than an error.
+TEST_F(DigestsTest, AnAcceptedLossForgetsThem) {
+  make_promoted(1, 2);
+  fill(1, 0, 20, 3);
+  checkpoint(1), checkpoint(2);
+  disconnect(1, 2);
+  for (int i = 0; i < 6; ++i) fill(1, 30, 35, 20 + i);
+  auto sb = decode_superblock({node(1).journal.data(), block_size});
+  ASSERT_TRUE(sb);
+  ASSERT_NE(on_disk(1)[5], digest_unknown);
+  connect(1, 2);
+  exchange();
+  fill(1, 40, 45, 50), fill(1, 40, 45, 51);
+  rot(1, 50);
+  node(1).step(Promote{9, true, true});
+  exchange();
+  ASSERT_TRUE(node(1).commands.back().ok) << node(1).commands.back().text;
+  put_wrong(1, 5);
+  auto id = read(1, 5, 1);
+  EXPECT_EQ(node(1).done.at(id), 0);
+  EXPECT_TRUE(all(1, 0x66));
+}
+
+}  // namespace
+}  // namespace twinloft::repl::core
