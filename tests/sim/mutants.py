@@ -244,7 +244,7 @@ MUTANTS = [
     Mutant("uncommitted-is-trusted", "blocks of records that a restart finds uncommitted count as durable where they are equal",
            CORE + "volume.cc", "if (commit_end < log.end()) distrusts_disk = true;", ""),
     Mutant("bit-after-the-tail", "bits are written after the tail has moved over the records that they stand for",
-           CORE + "checkpointer.cc", "write_bitmaps(DirtyMap::Pages::lacking);\n  if (in_flight_ == 0) store_tail();", "store_tail();"),
+           CORE + "checkpointer.cc", "write_bitmaps(DirtyMap::Pages::lacking);\n  write_digests();", "write_digests();"),
     Mutant("bitmap-of-any-age", "a bitmap is used for a replica that lacks more than it tells",
            CORE + "resync.cc", "return d && d->slot().known && d->slot().since.lsn <= content;", "return d && d->slot().known;",
            ((CORE + "resync_target.cc", "if (m.since.lsn > common || v_.commit_lsn() > common) return false;\n  return m.since.lsn < v_.log.tail_mark().lsn || v_.log.find(m.since).has_value();", "return true;"),)),
