@@ -31,6 +31,12 @@ class Etcd:
         return tl.run("nsenter", f"--net=/run/netns/{self.ns}", "--", "etcdctl", f"--endpoints={self.url()}", *self.login,
                       *words, check=check, env=dict(os.environ, ETCDCTL_API="3"))
 
+    def text(self, volume):
+        return self.ctl("get", f"/twinloft/{volume}/epoch", "--print-value-only").stdout.strip()
+
+    def put(self, volume, text):
+        self.ctl("put", f"/twinloft/{volume}/epoch", text)
+
     def value(self, volume):
-        text = self.ctl("get", f"/twinloft/{volume}/epoch", "--print-value-only").stdout.strip()
+        text = self.text(volume)
         return json.loads(text) if text else None
