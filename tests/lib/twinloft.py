@@ -170,6 +170,7 @@ class Stage:
     def inner(self, name):
         """A stage within this one, that may be closed before it."""
         stage = Stage(self.dir / name)
+        self.on_close(stage.close)
         stage.processes = self.processes  # whose logs this one tells
         return stage
 
