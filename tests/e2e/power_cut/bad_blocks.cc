@@ -1,12 +1,24 @@
 #include "bad_blocks.h"
 
 #include <fstream>
+#include <vector>
 
 namespace twinloft::power {
 
 namespace {
 constexpr std::uint64_t block_bytes = 4096;
+
+// As a whole: whoever reads the list meanwhile finds the old one or the new one.
+void replace(const std::filesystem::path& list, const std::vector<std::string>& lines) {
+  std::filesystem::path next = list;
+  next += ".new";
+  {
+    std::ofstream out(next);
+    for (const std::string& line : lines) out << line << '\n';
+  }
+  std::filesystem::rename(next, list);
 }
+}  // namespace
 
 void BadBlocks::load() {
   blocks_.clear();
@@ -17,13 +29,9 @@ void BadBlocks::load() {
 }
 
 void BadBlocks::store() const {
-  std::filesystem::path next = list_;
-  next += ".new";
-  {
-    std::ofstream out(next);
-    for (const auto& [name, block] : blocks_) out << name << ' ' << block << '\n';
-  }
-  std::filesystem::rename(next, list_);
+  std::vector<std::string> lines;
+  for (const auto& [name, block] : blocks_) lines.push_back(name + ' ' + std::to_string(block));
+  replace(list_, lines);
 }
 
 bool BadBlocks::hit(const std::string& name, std::uint64_t offset, std::uint64_t bytes) {
@@ -39,6 +47,21 @@ void BadBlocks::written(const std::string& name, std::uint64_t offset, std::uint
   if (from == to) return;
   blocks_.erase(from, to);
   store();
+}
+
+bool BadWrites::take(const std::string& name, std::uint64_t offset, std::uint64_t bytes) {
+  if (list_.empty()) return false;
+  std::ifstream in(list_);
+  std::vector<std::string> left;
+  bool hit = false;
+  std::string of;
+  for (std::uint64_t first, last; in >> of >> first >> last;) {
+    bool this_one = !hit && of == name && first * block_bytes < offset + bytes && offset < (last + 1) * block_bytes;
+    hit = hit || this_one;
+    if (!this_one) left.push_back(of + ' ' + std::to_string(first) + ' ' + std::to_string(last));
+  }
+  if (hit) replace(list_, left);
+  return hit;
 }
 
 }  // namespace twinloft::power

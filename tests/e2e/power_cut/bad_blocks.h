@@ -26,4 +26,16 @@ class BadBlocks {
   std::set<std::pair<std::string, std::uint64_t>> blocks_;
 };
 
+// Writes that fail, as a list in a text file: "NAME FIRST LAST" a line. The next write that touches one of these blocks of that file
+// fails, changes nothing, and takes the line off: the disk is well again, and the test sees that it was hit.
+class BadWrites {
+ public:
+  explicit BadWrites(std::filesystem::path list) : list_(std::move(list)) {}  // empty: none ever
+
+  bool take(const std::string& name, std::uint64_t offset, std::uint64_t bytes);
+
+ private:
+  std::filesystem::path list_;
+};
+
 }  // namespace twinloft::power

@@ -3,9 +3,9 @@
 // content after a power cut at any moment can be made from the log (power_images). Plain files in one directory; what
 // the tests need and no more.
 //
-//   power_disk --directory DIR --log FILE [--delay-us N] [--seed N] [--bad-blocks FILE]
+//   power_disk --directory DIR --log FILE [--delay-us N] [--seed N] [--bad-blocks FILE] [--bad-writes FILE]
 //
-// --bad-blocks: a list of blocks that cannot be read until they are written (bad_blocks.h).
+// --bad-blocks: a list of blocks that cannot be read until they are written; --bad-writes: of writes that fail once (bad_blocks.h).
 // Serves until it is unmounted or gets SIGTERM. Exit: 0, or 1 with a message.
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -46,6 +46,7 @@ struct Disk {
   SharedLog* log = nullptr;
   Answers* answers = nullptr;
   BadBlocks bad{{}};
+  BadWrites bad_writes{{}};
   std::uint64_t last_id = 0;
 
   File& of(fuse_ino_t inode) { return files.at(inode - 2); }
@@ -149,6 +150,7 @@ void op_read(fuse_req_t request, fuse_ino_t inode, size_t size, off_t offset, fu
 
 void op_write(fuse_req_t request, fuse_ino_t inode, const char* data, size_t size, off_t offset, fuse_file_info* file) {
   Disk& disk = disk_of(request);
+  if (disk.bad_writes.take(disk.of(inode).name, static_cast<std::uint64_t>(offset), size)) return void(fuse_reply_err(request, EIO));
   Event event{.kind = EventKind::write, .file = Disk::number(inode), .id = ++disk.last_id,
               .offset = static_cast<std::uint64_t>(offset), .length = size};
   // The kernel sends no FSYNC behind a direct write that is O_DSYNC; it says so in the flags.
@@ -171,6 +173,8 @@ void op_fallocate(fuse_req_t request, fuse_ino_t inode, int mode, off_t offset, 
   }
   if (mode != (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE) && mode != (FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE))
     return void(fuse_reply_err(request, EOPNOTSUPP));
+  if (disk.bad_writes.take(disk.of(inode).name, static_cast<std::uint64_t>(offset), static_cast<std::uint64_t>(length)))
+    return void(fuse_reply_err(request, EIO));
   Event event{.kind = EventKind::zeros, .file = Disk::number(inode), .id = ++disk.last_id,
               .offset = static_cast<std::uint64_t>(offset), .length = static_cast<std::uint64_t>(length)};
   disk.log->append(event);
@@ -232,11 +236,12 @@ int serve(Disk& disk, const std::string& directory) {
 }
 
 int run(int argc, char** argv) {
-  std::string directory, log_path, bad_blocks;
+  std::string directory, log_path, bad_blocks, bad_writes;
   std::uint64_t delay_us = 100, seed = 1;
   po::options_description options;
   options.add_options()("directory", po::value(&directory)->required())("log", po::value(&log_path)->required())(
-      "delay-us", po::value(&delay_us))("seed", po::value(&seed))("bad-blocks", po::value(&bad_blocks));
+      "delay-us", po::value(&delay_us))("seed", po::value(&seed))("bad-blocks", po::value(&bad_blocks))(
+      "bad-writes", po::value(&bad_writes));
   po::variables_map found;
   po::store(po::parse_command_line(argc, argv, options), found);
   po::notify(found);
@@ -249,6 +254,7 @@ int run(int argc, char** argv) {
   if (!disk.directory) return fmt::print(stderr, "power_disk: {}: {}\n", directory, std::strerror(errno)), 1;
   disk.log = &log;
   disk.bad = BadBlocks(bad_blocks);
+  disk.bad_writes = BadWrites(bad_writes);
   int result;
   {
     Answers answers(log, std::chrono::microseconds(delay_us), seed);
