@@ -3,7 +3,7 @@
 Used by bench/demo and tests/e2e. Everything that is made is registered and taken away again by close(), also on
 errors and signals. Processes are ended by PID; nothing is searched by name.
 """
-import atexit, contextlib, ctypes, json, os, pathlib, shutil, signal, socket, subprocess, sys, tempfile, time, traceback, uuid
+import atexit, contextlib, ctypes, json, os, pathlib, pty, shutil, signal, socket, subprocess, sys, tempfile, time, traceback, uuid
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("TWINLOFT_BIN", ROOT / "build/release/bin"))
@@ -333,6 +333,26 @@ protocol = "{link(node, peer)}"
 
     def ctl(self, node, *words, check=True):
         return run(BIN / "spool-repl", words[0], self.name, *words[1:], "--config", self.config[node], check=check)
+
+    def picture(self, node, enough):
+        """What `status --watch` draws on a terminal, until enough(all of it)."""
+        ours, its = pty.openpty()
+        watch = subprocess.Popen([BIN / "spool-repl", "status", self.name, "--watch", "--config", self.config[node]], stdout=its)
+        os.close(its)
+        drawn = b""
+        try:
+            def more():
+                nonlocal drawn
+                drawn += os.read(ours, 4096)  # something every second; an error when the command has ended
+                return enough(drawn.decode(errors="replace"))
+            wait_for(more, f"the picture of {node}")
+        except (Failed, OSError) as e:
+            raise Failed(f"{e}; drawn: {drawn[-2000:]!r}") from None
+        finally:
+            watch.kill()
+            watch.wait()
+            os.close(ours)
+        return drawn.decode(errors="replace")
 
     def data(self, node):
         return self.stage.dir / node / "data"
