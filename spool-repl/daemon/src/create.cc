@@ -101,9 +101,9 @@ Result<std::string> loop_device_of(const struct stat& file) {
 Result<Opened> open_to_adopt(const VolumeSettings& s) {
   struct stat st{};
   if (::stat(s.data.c_str(), &st) != 0) return fail_errno(errno, "{}: there is nothing to adopt", s.data);
-  // On a block device O_EXCL fails while it is mounted or otherwise in use.
-  Fd alone(::open(s.data.c_str(), O_RDWR | O_CLOEXEC | (S_ISBLK(st.st_mode) ? O_EXCL : 0)));
-  if (!alone) return fail_errno(errno, "{}: cannot be had alone: unmount it first", s.data);
+  // On a block device O_EXCL fails while it is mounted or otherwise in use: let go of before it is opened for good.
+  if (Fd alone(::open(s.data.c_str(), O_RDWR | O_CLOEXEC | (S_ISBLK(st.st_mode) ? O_EXCL : 0))); !alone)
+    return fail_errno(errno, "{}: cannot be had alone: unmount it first", s.data);
   if (!S_ISBLK(st.st_mode)) {
     TL_TRY_ASSIGN(std::string loop, loop_device_of(st));
     if (!loop.empty())
