@@ -125,9 +125,10 @@ std::string status_text(const NodeView& v) {
   if (!v.device.empty()) out += fmt::format("  device   {}\n", v.device);
   if (!v.nbd.empty()) out += fmt::format("  nbd      {}\n", v.nbd);
   if (s.repaired_blocks + s.unreadable_blocks > 0)
-    out += fmt::format("  disk     since start {} blocks could not be read and were repaired; {} times nobody had the content\n",
-                       s.repaired_blocks, s.unreadable_blocks);
-  if (s.wrong_blocks > 0) out += fmt::format("  disk     since start {} blocks did not hold what was written there\n", s.wrong_blocks);
+    out += fmt::format("  disk     since start {} blocks could not be read{} and were repaired; {} times nobody had the content\n",
+                       s.repaired_blocks,
+                       s.wrong_blocks > 0 ? fmt::format(", or did not hold what was written there ({}),", s.wrong_blocks) : "",
+                       s.unreadable_blocks);
   std::string arbiter = arbiter::name_of(v.settings.arbiter.kind);
   out += fmt::format("  arbiter  {}\n", v.arbiter_trouble.empty() ? arbiter : v.arbiter_trouble);
   out += fmt::format("  log      epoch {}  last {}  durable {}  committed {}  tail {}\n", s.epoch.counter, s.last.v,
