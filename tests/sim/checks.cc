@@ -30,6 +30,7 @@ Cluster::Found Cluster::after_power_cut(const Node& n) {
   found.dirty = sb.dirty;
   found.marks = std::move(recovered->log.dirty);
   found.consistent = sb.inconsistent_source.id.is_nil();
+  if (found.consistent) check_digests(n, recovered->log.digests, data);
   for (auto& marks : found.marks) marks.resize(bitmap_words(volume_blocks_));
   for (const StoredRecord& r : recovered->log.records) {
     found.last = r.body.mark().lsn;
@@ -58,6 +59,14 @@ Cluster::Found Cluster::after_power_cut(const Node& n) {
   // One that is being filled has nothing to keep, whatever it looks like.
   if (found.consistent || sb.inconsistent_until != base_unknown) found.states = history_.matching(found.image);
   return found;
+}
+
+// What is there is what the digests say, or they say nothing: a good block would be refused. Every fourth time, for it takes a while.
+void Cluster::check_digests(const Node& n, const std::vector<Digest>& digests, const SimFile& data) {
+  if (++digest_checks_ % 4 != 0) return;
+  for (std::uint64_t b = 0; b < volume_blocks_; ++b)
+    if (!digest_fits(digests.at(b), volume_uuid, Lba{b}, {data.page(b).bytes(), block_size}))
+      violated(fmt::format("replica {}: block {} is right, and its digest is not", n.id, b));
 }
 
 // Nobody else writes in an epoch, and it has one record in one place.

@@ -8,7 +8,7 @@ namespace twinloft::repl::core {
 
 namespace {
 constexpr std::uint32_t home_write_blocks_max = 256;  // 1 MiB
-constexpr unsigned digest_writes_max = 32;            // under way at a time
+constexpr unsigned digest_writes_max = 32;            // at a time
 }
 
 bool Checkpointer::nothing_to_do() const {
@@ -131,9 +131,8 @@ void Checkpointer::move_tail() {
 }
 
 void Checkpointer::write_digests() {
-  if (in_flight_ >= digest_writes_max || !v_.digests.changed()) return;
   std::size_t before = v_.out.bitmap_writes.size();
-  v_.digests.write(v_.sb, digest_writes_max - in_flight_, v_.out.bitmap_writes);
+  v_.digests.write(v_.sb, digest_writes_max, v_.out.bitmap_writes);
   for (std::size_t i = before; i < v_.out.bitmap_writes.size(); ++i, ++in_flight_)
     v_.out.bitmap_writes[i].token = make_token(TokenKind::bitmap, 0);
 }
@@ -149,7 +148,8 @@ void Checkpointer::on_bitmap_written(int error) {
   TL_CHECK(in_flight_ > 0 && (phase_ == Phase::marking || phase_ == Phase::clearing));
   --in_flight_;
   if (error != 0) v_.fail_device(fmt::format("the journal failed a write of a bitmap or of digests (errno {})", error));
-  if (v_.failed) return;
+  // The next pages when all of these are there: one that has changed again must not be overtaken by its older self.
+  if (in_flight_ > 0 || v_.failed) return;
   if (phase_ == Phase::marking) write_digests();
   if (in_flight_ > 0) return;
   if (phase_ == Phase::marking) store_tail();

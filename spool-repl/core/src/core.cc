@@ -306,13 +306,15 @@ void Core::Parts::two_primaries(ReplicaId other, const MatchRequest& m) {
   }
 }
 
-// In spite of a loss: the data area holds blocks that no record here stands for. What is shown from then on must stay.
+// In spite of a loss: the data area holds blocks that no record here stands for. What is shown from then on must stay; and nothing
+// tells which blocks they are, so no digest counts any more. Both are durable before the loss is forgotten.
 bool Core::Parts::may_be_promoted() {
   if (!promotion.accepts_damage()) {
     loss_synced_by.reset();
     return secondary()->settled();
   }
   if (!loss_synced_by) {
+    volume.digests.forget();
     checkpointer.request_sync();
     loss_synced_by = checkpointer.rounds_begun() + 1;
   }

@@ -17,6 +17,7 @@ void Digests::change(std::uint64_t page) {
   if (is_changed_[page]) return;
   is_changed_[page] = true;
   changed_.push_back(page);
+  sorted_ = false;
 }
 
 void Digests::put(Lba lba, const std::byte* block) {
@@ -26,9 +27,16 @@ void Digests::put(Lba lba, const std::byte* block) {
 }
 
 void Digests::put_zeros(Lba lba, std::uint64_t blocks) {
-  if (digests_.empty() || blocks == 0) return;
-  std::fill_n(digests_.begin() + static_cast<std::ptrdiff_t>(lba.v), blocks, digest_zeros);
-  for (std::uint64_t p = lba.v / digest_page_blocks; p <= (lba.v + blocks - 1) / digest_page_blocks; ++p) change(p);
+  if (digests_.empty()) return;
+  for (std::uint64_t at = lba.v, end = lba.v + blocks; at < end;) {
+    std::uint64_t page = at / digest_page_blocks, upto = std::min(end, (page + 1) * digest_page_blocks);
+    auto first = digests_.begin() + static_cast<std::ptrdiff_t>(at), last = digests_.begin() + static_cast<std::ptrdiff_t>(upto);
+    if (std::any_of(first, last, [](Digest d) { return d != digest_zeros; })) {
+      std::fill(first, last, digest_zeros);
+      change(page);
+    }
+    at = upto;
+  }
 }
 
 bool Digests::fits(Lba lba, const std::byte* block) const {
@@ -41,13 +49,16 @@ void Digests::forget() {
 }
 
 void Digests::write(const Superblock& sb, std::size_t writes_max, std::vector<BitmapWrite>& out) {
-  std::sort(changed_.begin(), changed_.end());
-  std::size_t taken = 0, writes = 0;
-  for (; taken < changed_.size(); ++taken) {
-    std::uint64_t page = changed_[taken];
-    bool goes_on = writes > 0 && page == changed_[taken - 1] + 1 && out.back().bytes.size() < pages_per_write * block_size;
+  if (!sorted_) {
+    changed_.erase(changed_.begin(), changed_.begin() + static_cast<std::ptrdiff_t>(std::exchange(next_, 0)));
+    std::sort(changed_.begin(), changed_.end());
+    sorted_ = true;
+  }
+  for (std::size_t writes = 0; next_ < changed_.size(); ++next_) {
+    std::uint64_t page = changed_[next_];
+    bool goes_on = writes > 0 && page == changed_[next_ - 1] + 1 && out.back().bytes.size() < pages_per_write * block_size;
     if (!goes_on) {
-      if (writes++ == writes_max) break;
+      if (writes++ == writes_max) return;
       out.emplace_back().offset = sb.digest_offset + page * block_size;
     }
     std::vector<std::byte>& bytes = out.back().bytes;
@@ -57,7 +68,8 @@ void Digests::write(const Superblock& sb, std::size_t writes_max, std::vector<Bi
                        MutableByteSpan(bytes).last(block_size));
     is_changed_[page] = false;
   }
-  changed_.erase(changed_.begin(), changed_.begin() + static_cast<std::ptrdiff_t>(taken));
+  changed_.clear();
+  next_ = 0;
 }
 
 }  // namespace twinloft::repl::core

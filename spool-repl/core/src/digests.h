@@ -19,7 +19,7 @@ class Digests {
   bool fits(Lba lba, const std::byte* block) const;
   void forget();  // nothing is known any more of what is there
 
-  bool changed() const { return !changed_.empty(); }
+  bool changed() const { return next_ < changed_.size(); }
   // Takes changed pages, at most so many writes of at most pages_per_write each.
   void write(const Superblock& sb, std::size_t writes_max, std::vector<BitmapWrite>& out);
 
@@ -29,7 +29,9 @@ class Digests {
   Uuid volume_;
   std::vector<Digest> digests_;         // by block; empty: the volume has none
   std::vector<bool> is_changed_;        // by page
-  std::vector<std::uint64_t> changed_;  // pages, in any order
+  std::vector<std::uint64_t> changed_;  // pages; those before next_ are taken
+  std::size_t next_ = 0;
+  bool sorted_ = true;                  // from next_ on
 };
 
 }  // namespace twinloft::repl::core

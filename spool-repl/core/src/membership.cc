@@ -23,22 +23,43 @@ RecordNo Primary::durable_on(ReplicaSet set) const {
 
 // Whether it is better to do without it: it comes back as any other that was away.
 bool Primary::may_be_closed(const Peer& p) const {
-  return p.connection == ConnectionState::Connected && !p.filling() && (!required(p.config.id) || may_leave_out(p));
+  if (p.connection != ConnectionState::Connected) return false;
+  ReplicaSet members = in_sync_ | before_ | (change_ ? change_->desired.in_sync : 0);
+  if (!(members & set_of(p.config.id)) || p.filling()) return true;
+  // Without it as many are to be left as the administrator wants: else its loss is a suspension, and not the end of one.
+  bool enough = static_cast<unsigned>(std::popcount(in_sync_ & ~set_of(p.config.id))) >= v_.config.min_in_sync;
+  return enough && may_leave_out(p);
 }
 
 std::uint64_t Primary::backlog(const Peer& p) const {
-  return v_.log.pos_before(v_.log.end()).v - v_.log.pos_before(std::clamp(p.durable_end, v_.log.first(), v_.log.end())).v;
+  RecordNo has = std::max(p.durable_end, p.begun_at);
+  return v_.log.pos_before(v_.log.end()).v - v_.log.pos_before(std::clamp(has, v_.log.first(), v_.log.end())).v;
 }
 
 // All that is on its way to it is to be durable there within slow_peer. Progress is not enough: whoever makes one record durable now and
 // then holds up what is behind it for ever longer.
 void Primary::watch(Peer& p) {
-  if (p.connection != ConnectionState::Connected || p.filling() || p.durable_end >= v_.log.end()) {
+  if (p.connection == ConnectionState::Connected && p.filling()) return watch_filling(p);
+  if (p.connection != ConnectionState::Connected || p.durable_end >= v_.log.end()) {
     p.due_end = 0;
     return;
   }
   if (p.due_end != 0 && p.durable_end < p.due_end) return;
   p.due_end = std::max(p.sent_end, p.durable_end + 1);
+  p.due_since = v_.now;
+}
+
+// Of one that is being filled progress is enough, of whatever kind: it may slow the load down (update_tail_limit), and not stop it.
+void Primary::watch_filling(Peer& p) {
+  bool waits = p.durable_end < p.sent_end;
+  std::uint64_t filled = p.durable_end;
+  if (p.sync) {
+    waits = waits || !p.sync->flying.empty() || !p.sync->checking.empty();
+    filled += p.sync->seq - p.sync->flying.size() + p.sync->checks - p.sync->checking.size();
+  }
+  if (waits && p.due_end != 0 && p.filled == filled) return;
+  p.filled = filled;
+  p.due_end = waits ? 1 : 0;
   p.due_since = v_.now;
 }
 
@@ -51,7 +72,7 @@ void Primary::close_slow() {
     if (p.due_end != 0 && v_.now - p.due_since >= v_.config.slow_peer) {
       refuse(p, fmt::format("what was sent to it was not durable there within {} s",
                             std::chrono::duration_cast<std::chrono::seconds>(v_.config.slow_peer).count()));
-    } else if (!required(p.config.id) && backlog(p) > v_.log.ring_bytes() / 2) {
+    } else if (!required(p.config.id) && !p.filling() && backlog(p) > v_.log.ring_bytes() / 2) {
       refuse(p, fmt::format("it is {} MiB behind, more than half of the journal, which is not kept for it any longer: it gets the rest "
                             "by a resync", backlog(p) >> 20));
     }

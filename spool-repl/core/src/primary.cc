@@ -359,7 +359,7 @@ void Primary::begin(Peer& peer, RecordNo common_end) {
   peer.connection = ConnectionState::Connected;
   peer.split_brain = false;
   peer.why.clear();
-  peer.sent_end = common_end;
+  peer.sent_end = peer.begun_at = common_end;
   peer.refill = required(peer.config.id) && common_end < v_.log.committed_end() ? v_.log.end() : 0;
   // Until its first ack nothing is known to be durable there beyond what it acknowledged before.
   peer.durable_end = std::min(peer.durable_end, common_end);

@@ -67,6 +67,8 @@ class Primary {
     RecordNo add_barrier = 0;    // durable there up to here, it holds all that was acknowledged without it
     RecordNo due_end = 0;        // what had been sent to it when this was looked at last; 0: nothing is waited for
     Instant due_since;           // and when that was: it is to be durable there within slow_peer
+    std::uint64_t filled = 0;    // while it is being filled: how far that was then
+    RecordNo begun_at = 0;       // it has what comes before, says its log
     bool split_brain = false;
     // Resync: the blocks that it may lack go to it in the stream of records, 64 at a time: one word of the bitmap.
     struct Chunk {
@@ -181,6 +183,7 @@ class Primary {
   std::uint64_t backlog(const Peer& peer) const;
   void close_slow();
   void watch(Peer& peer);
+  void watch_filling(Peer& peer);
   void bound_suspension();
   void tell_suspension();
   std::string waits_for() const;

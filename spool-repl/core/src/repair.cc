@@ -1,6 +1,7 @@
 #include "repair.h"
 
 #include <algorithm>
+#include <array>
 
 #include "twinloft/base/check.h"
 
@@ -145,11 +146,18 @@ bool Repair::handle(ReplicaId from, FetchedBlock& m) {
   for (auto& [lba, b] : blocks_) {
     if (b.state != State::asking || b.seq != m.seq || b.peer != from) continue;
     if (m.epoch != b.epoch) return false;
-    b.state = m.kind == FetchedBlock::Kind::nothing ? State::choosing : State::holding;
+    b.state = is_right(lba, m) ? State::holding : State::choosing;
     b.answer = std::move(m);
     break;
   }
   return true;
+}
+
+// What was written there, as far as the digest here tells: the other replica may know nothing of its own block, and it has rotten too.
+bool Repair::is_right(Lba lba, const FetchedBlock& m) const {
+  static constexpr std::array<std::byte, block_size> zeros{};
+  if (m.kind == FetchedBlock::Kind::nothing) return false;
+  return v_.digests.fits(lba, m.kind == FetchedBlock::Kind::zeros ? zeros.data() : m.content.data());
 }
 
 // Sealing comes first: without it nothing would ever leave the arena.

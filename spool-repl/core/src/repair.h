@@ -113,6 +113,7 @@ class Repair {
   std::optional<End> step(Lba lba, Block& block, std::span<const Stream> streams);
   std::optional<End> choose(Lba lba, Block& block, std::span<const Stream> streams);
   bool mend(Lba lba, Block& block);    // false: no room now
+  bool is_right(Lba lba, const FetchedBlock& answer) const;
   void end(Lba lba, const Block& block, End end);
   void begin_anew(Lba lba, Block& block);
   void close(Ticket ticket, End end);

@@ -82,9 +82,12 @@ bool Secondary::vouches(const SyncBegin& m) const {
 bool Secondary::settle_base() {
   v_.commit_upto(std::max(v_.log.committed_end(), v_.log.end_upto(reset_->since.lsn)), [](const LogRecord&) {});
   bool home = v_.committed.empty() && v_.home_end >= v_.log.committed_end();
-  v_.hold_checkpoint = home;
+  // With the log goes what a start would know the digests from.
+  bool known = !v_.digests.changed();
+  v_.hold_checkpoint = home && known;
   if (!home) checkpointer_.request();
-  return home && checkpointer_.idle();
+  else if (!known && checkpointer_.idle()) checkpointer_.request_sync();
+  return home && known && checkpointer_.idle();
 }
 
 // Before a resync what is committed is on the other replicas too. What is given up is nowhere else.

@@ -371,7 +371,6 @@ void Volume::accept_loss() {
   // The data area may hold blocks of records that are lost, and nothing tells which.
   if (inconsistent) {
     for (DirtyMap& d : dirty) d.forget();
-    digests.forget();
     for (Link& l : links) l.covered_end = 0;
   }
   inconsistent = false;

@@ -78,6 +78,8 @@ Status check_not_a_data_area(io::OsBlockFile& data, const VolumeSettings& s) {
 
 Status check_no_journal(io::OsBlockFile& journal, const VolumeSettings& s) {
   auto old = journal::load_superblock(journal);
+  if (!old && old.error().code == Errc::invalid)
+    return fail(Errc::conflict, "{}: {}. `create` never overwrites one", s.journal, old.error().message);
   if (!old) return {};
   return fail(Errc::conflict, "{}: holds the journal of volume {} replica {}. `create` never overwrites one: wipe it "
               "first (dd if=/dev/zero of={} bs=1M count=1) if that is meant", s.journal, old->superblock.volume.text(),

@@ -223,6 +223,10 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     const journal::RecoveryReport& report = r.report;
     if (report.superblock_repaired)
       warn("superblock-repaired", "a damaged copy of the superblock was rewritten from the other");
+    if (report.digest_sectors_lost > 0)
+      happened("digests-lost", fmt::format("{} sectors of digests were damaged: what up to {} blocks of the data area are to hold is not known "
+                                           "until they are written", report.digest_sectors_lost,
+                                           report.digest_sectors_lost * digest_sector_blocks));
     if (report.torn_frames > 0)
       happened("torn-tail", fmt::format("{} torn records at the journal's end were left out", report.torn_frames));
     log_info("volume {}: recovered: {} records, {} of them not known committed, {} blocks written home, {} torn",

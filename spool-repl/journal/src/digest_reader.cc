@@ -22,8 +22,10 @@ ReadDigests read_digests(ports::BlockFile& journal, const Superblock& sb) {
       MutableByteSpan of_page = bytes.subspan((page - first) * block_size, block_size);
       if (!whole && !journal.read(sb.digest_offset + page * block_size, of_page)) std::fill(of_page.begin(), of_page.end(), std::byte{0});
       std::uint64_t at = page * digest_page_blocks;
-      out.sectors_lost += decode_digest_page(
-          of_page, sb.volume, page, std::span(out.digests).subspan(at, std::min<std::uint64_t>(digest_page_blocks, out.digests.size() - at)));
+      std::span digests = std::span(out.digests).subspan(at, std::min<std::uint64_t>(digest_page_blocks, out.digests.size() - at));
+      unsigned lost = decode_digest_page(of_page, sb.volume, page, digests);
+      out.sectors_lost += lost;
+      if (lost > 0) out.pages_lost.push_back(page);
     }
   }
   return out;

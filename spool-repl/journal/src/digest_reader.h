@@ -12,6 +12,7 @@ namespace twinloft::repl::journal {
 struct ReadDigests {
   std::vector<Digest> digests;     // of all blocks; empty where the volume has none
   std::uint64_t sectors_lost = 0;  // damaged or unreadable: nothing is known of their blocks
+  std::vector<std::uint64_t> pages_lost;  // that these lie in
 };
 
 ReadDigests read_digests(ports::BlockFile& journal, const Superblock& superblock);

@@ -190,7 +190,7 @@ class Replay {
       TL_TRY(w.zeros ? clear(w) : copy(w));
     }
     if (!work_.empty()) TL_TRY(data_.sync());
-    scan_.digest_pages_changed.assign(pages_.begin(), pages_.end());
+    scan_.digest_pages_changed.insert(scan_.digest_pages_changed.end(), pages_.begin(), pages_.end());
     return blocks_;
   }
 
@@ -239,7 +239,10 @@ class Replay {
   }
 
   Status clear(const Work& w) {
-    for (std::uint64_t b = 0; b < w.blocks; ++b) note(w.lba + b, digest_zeros);
+    if (!scan_.digests.empty()) {
+      std::fill_n(scan_.digests.begin() + static_cast<std::ptrdiff_t>(w.lba), w.blocks, digest_zeros);
+      for (std::uint64_t p = w.lba / digest_page_blocks; p <= (w.lba + w.blocks - 1) / digest_page_blocks; ++p) pages_.insert(p);
+    }
     return data_.write_zeros(w.lba * block_size, w.blocks * block_size);
   }
 
@@ -352,6 +355,7 @@ Result<RecoveredVolume> recover(ports::BlockFile& journal, ports::BlockFile& dat
   RecoveredVolume out{std::move(scan.log), {}};
   ReadDigests digests = read_digests(journal, loaded.superblock);
   out.log.digests = std::move(digests.digests);
+  out.log.digest_pages_changed = std::move(digests.pages_lost);  // written again, where they can be
   out.report.digest_sectors_lost = digests.sectors_lost;
   TL_TRY_ASSIGN(out.report.blocks_replayed, Replay(journal, data, out.log).run());
   out.report.superblock_repaired = loaded.repaired;

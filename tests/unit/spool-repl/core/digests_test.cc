@@ -164,6 +164,51 @@ TEST_F(DigestsTest, AStartKnowsThoseOfWhatItReplays) {
   EXPECT_EQ(on_disk(1)[5], digest_of(Shell::volume(), Lba{5}, filled(block_size, 3)));
 }
 
+// The log is given up for a resync, and with it the records that a start has written home: their digests must be durable by then.
+TEST_F(DigestsTest, TheyOutliveTheLogThatAResyncGivesUp) {
+  make_promoted(1, 2, OnPeerLoss::go_on);
+  fill(1, 0, 20, 3);
+  node(2).held = [](Disk kind) { return kind == Disk::bitmap; };
+  checkpoint(2);  // the superblock says what is committed, and the tail does not move
+  node(2).restart();
+  node(2).held = nullptr;
+  delivered[1] = node(2).sent.size();
+  disconnect(1, 2);
+  exchange();
+  for (int round = 0; round < 12; ++round) {
+    for (int i = 0; i < 6; ++i) fill(1, 400, 528, 40 + round);
+    checkpoint(1);
+  }
+  ASSERT_EQ(node(2).data[5 * block_size], std::byte{3});
+  ASSERT_EQ(on_disk(2)[5], digest_zeros);
+  connect(1, 2);
+  exchange([&] { return status(node(2)).inconsistent; });
+  ASSERT_TRUE(status(node(2)).inconsistent);
+  while (node(2).complete_one()) {}
+  EXPECT_EQ(on_disk(2)[5], digest_of(Shell::volume(), Lba{5}, filled(block_size, 3)));
+  exchange();
+  expect_equal();
+}
+
+// The other replica gives what it reads, for it knows nothing of its own block.
+TEST_F(DigestsTest, AnAnswerThatDoesNotFitHereIsNotTaken) {
+  make_and_settle(2);
+  auto sb = decode_superblock({node(2).journal.data(), block_size});
+  ASSERT_TRUE(sb);
+  std::fill_n(node(2).journal.begin() + static_cast<std::ptrdiff_t>(sb->digest_offset), sb->digest_bytes, std::byte{0});
+  node(2).restart();
+  delivered[1] = node(2).sent.size();
+  disconnect(1, 2), connect(1, 2);
+  exchange();
+  put_wrong(1, 5), put_wrong(2, 5, 0x55);
+  auto id = read(1, 5, 1);
+  EXPECT_EQ(node(1).done.at(id), EIO);
+  std::fill_n(node(2).data.begin() + 5 * block_size, block_size, std::byte{3});
+  id = read(1, 5, 1);
+  EXPECT_EQ(node(1).done.at(id), 0);
+  EXPECT_TRUE(all(1, 3));
+}
+
 TEST_F(DigestsTest, ATrimmedBlockIsZeros) {
   make_and_settle(2);
   node(1).submit(ClientOp::trim, 0, 300 * block_size);
@@ -202,6 +247,7 @@ TEST_F(DigestsTest, AnAcceptedLossForgetsThem) {
   node(1).step(Promote{9, true, true});
   exchange();
   ASSERT_TRUE(node(1).commands.back().ok) << node(1).commands.back().text;
+  EXPECT_EQ(on_disk(1)[5], digest_unknown) << "a crash now, and the superblock says that all is well";
   put_wrong(1, 5);
   auto id = read(1, 5, 1);
   EXPECT_EQ(node(1).done.at(id), 0);

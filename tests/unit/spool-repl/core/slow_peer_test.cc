@@ -7,13 +7,14 @@ using std::chrono::seconds;
 
 struct SlowPeerTest : RolesTest {
   // Replica 1 is primary; over the link to replica 2 this protocol.
-  void make_pair(Protocol protocol, OnPeerLoss loss = OnPeerLoss::go_on, Duration slow_peer = seconds(20)) {
+  void make_pair(Protocol protocol, OnPeerLoss loss = OnPeerLoss::go_on, Duration slow_peer = seconds(20), unsigned min_in_sync = 1) {
     nodes.clear();
     for (ReplicaId id : {1, 2}) {
       Config c = config_of(id, 2);
       c.peers[0].protocol = id == 1 ? protocol : Protocol::C;
       c.on_peer_loss = loss;
       c.slow_peer = slow_peer;
+      c.min_in_sync = min_in_sync;
       c.send_window_bytes = 1u << 20;
       nodes.push_back(std::make_unique<Shell>(ShellOptions{.replica = id, .config = c, .seed = id}));
     }
@@ -92,6 +93,51 @@ TEST_F(SlowPeerTest, AMemberThatMayNotBeLeftOutIsWaitedFor) {
   EXPECT_TRUE(node(1).closed.empty());
   auto next = node(1).core->next_tick();
   EXPECT_TRUE(!next || *next > node(1).now()) << "nothing to be done, again and again";
+}
+
+// Nor where fewer would be left than are wanted.
+TEST_F(SlowPeerTest, NorOneWithoutWhomTooFewAreLeft) {
+  make_pair(Protocol::C, OnPeerLoss::go_on, seconds(20), 2);
+  hold_journal(2);
+  write_flush(1, 0);
+  exchange();
+  node(1).pass_time(seconds(100));
+  EXPECT_TRUE(node(1).closed.empty());
+}
+
+// It does not know yet what that one has durably, and that is not to be behind.
+TEST_F(SlowPeerTest, AFollowerThatHasEverythingIsNotClosedAtTheStart) {
+  make_pair(Protocol::B, OnPeerLoss::suspend, std::chrono::hours(1));
+  node(1).held = [](Disk kind) { return kind == Disk::home_write; };  // so the journal is not emptied
+  for (int round = 0; round < 4; ++round) fill(1, 0, 300, 10 + round);
+  ASSERT_GT(status(node(1)).journal_used, status(node(1)).journal_size / 2);
+  node(1).restart();
+  delivered[0] = node(1).sent.size();
+  disconnect(1, 2), connect(1, 2);
+  exchange();
+  ASSERT_TRUE(promote(1)->ok);
+  exchange();
+  EXPECT_TRUE(node(1).closed.empty()) << node(1).closed.front().reason;
+}
+
+// Being filled it may be slow, and not stand still: it holds the journal.
+TEST_F(SlowPeerTest, ATargetThatStandsStillIsClosed) {
+  make_pair(Protocol::C, OnPeerLoss::go_on);
+  fill(1, 0, 300, 3);
+  checkpoint(1);
+  disconnect(1, 2);
+  exchange();
+  lose_disk(2);
+  connect(1, 2);
+  exchange([&] { return status(node(2)).inconsistent; });
+  exchange([&] { return node(1).core->status().peers[0].synced_blocks > 0; });
+  node(2).held = [](Disk) { return true; };
+  exchange();
+  ASSERT_TRUE(node(1).core->status().peers[0].sync_target);
+  node(1).pass_time(seconds(1));
+  EXPECT_TRUE(node(1).closed.empty());
+  node(1).pass_time(seconds(21));
+  EXPECT_EQ(node(1).closed.size(), 1u);
 }
 
 TEST_F(SlowPeerTest, AFollowerThatTakesNothingIsClosed) {
