@@ -111,6 +111,7 @@ core::Config Cluster::config_of(const Node& n) {
 
 void Cluster::create(Node& n) {
   n.damaged = n.loss_accepted = false;
+  n.filled_by = 0;
   n.journal = SimFile(n.journal.name(), journal_bytes);
   n.data = SimFile(n.data.name(), n.data.size_bytes());
   auto made = journal::create_replica({volume_uuid, n.id, volume_blocks_, true}, n.journal, n.data, true);

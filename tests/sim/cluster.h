@@ -182,6 +182,7 @@ class Cluster {
   void drain(Node& node);
   void perform(Node& node, core::Output& out);
   void perform_disk(Node& node, core::Output& out);
+  void note_rejoin(Node& node, const core::Notice& notice);
   void perform_arbiter(Node& node, const core::ArbiterRequest& request);
   void complete_disk(Node& node, std::uint64_t pending);
   void arm_tick(Node& node);

@@ -86,6 +86,7 @@ void Cluster::break_disk(Node& n) {
   DiskKind kind = kinds[random_.below(std::size(kinds))];
   DiskFault fault{kind, EIO, random_.below(2) == 0 ? 1u : UINT_MAX};
   if (kind == DiskKind::journal_read && random_.below(2) == 0) fault.error = 0;
+  if ((kind == DiskKind::journal || kind == DiskKind::home) && now_us_ % 2 == 0) fault.error = ENOSPC;
   if (kind == DiskKind::archive) fault.error = ENOSPC, fault.left = UINT_MAX;
   if (kind == DiskKind::read) fault.left = 1 + static_cast<unsigned>(random_.below(3));
   n.fault = fault;
@@ -116,7 +117,8 @@ void Cluster::fail_operation(Node& n, Pending& p, int error) {
   static constexpr const char* names[disk_kinds] = {"a journal write", "a read of the data area", "a home write", "a home sync",
                                                     "a superblock write", "a journal read", "an archive"};
   const char* name = names[static_cast<std::size_t>(p.kind)];
-  note(fmt::format("replica {}: {} {}", n.id, name, error < 0 ? "returns garbage" : "fails"));
+  note(fmt::format("replica {}: {} {}", n.id, name, error < 0 ? "returns garbage" : error == ENOSPC ? "fails: no room" : "fails"));
+  if (error == ENOSPC && p.kind != DiskKind::archive) coverage_.hit("fault: no room on a disk");
   if (p.kind == DiskKind::journal_read && error < 0) {
     coverage_.hit("fault: a journal read returns garbage");
     p.apply();

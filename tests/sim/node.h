@@ -73,6 +73,7 @@ struct Cluster::Node {
   std::optional<std::uint64_t> failed_from;
   bool damaged = false;  // its journal has lost records, and it has not started since
   bool was_cut = false;  // since the last start: for marks
+  ReplicaId filled_by = 0;  // the source of a resync that has not ended: for marks
   bool alive() const { return core != nullptr; }
   bool is_primary() const { return alive() && core->status().role == core::Role::primary; }
 };

@@ -192,9 +192,7 @@ void Cluster::perform(Node& n, core::Output& out) {
   for (auto& notice : out.notices) {
     note(fmt::format("replica {}: {}", n.id, notice.text));
     if (notice.text.find("cut off") != std::string::npos) coverage_.hit("rejoin: divergent tail cut off"), n.was_cut = true;
-    if (notice.text.find("full resync from replica") != std::string::npos) coverage_.hit("resync: full");
-    if (notice.text.find("bitmap resync from replica") != std::string::npos) coverage_.hit("resync: bitmap");
-    if (notice.text.find("resync is finished") != std::string::npos) coverage_.hit("resync: finished");
+    note_rejoin(n, notice);
     if (notice.text.find("cannot be read among blocks") != std::string::npos) restore(n, 0, volume_blocks_);
     if (notice.text.find("going on without") != std::string::npos) coverage_.hit("membership: a member removed");
     if (std::size_t at = notice.text.find(" is in sync"); at != std::string::npos) {
@@ -215,6 +213,22 @@ void Cluster::perform(Node& n, core::Output& out) {
     n.refused = c.ok ? "" : c.text;
     on_command(n, c);
   }
+}
+
+// Of a secondary: which way it comes back.
+void Cluster::note_rejoin(Node& n, const core::Notice& notice) {
+  auto says = [&](const char* what) { return notice.text.find(what) != std::string::npos; };
+  if (says("full resync from replica")) coverage_.hit("resync: full");
+  if (says("bitmap resync from replica")) coverage_.hit("resync: bitmap");
+  if (says("resync from replica")) {
+    if (n.filled_by != 0) coverage_.hit(n.filled_by == notice.peer ? "resync: begun anew" : "resync: another source in the middle of it");
+    n.filled_by = notice.peer;
+  }
+  if (says("resync is finished: this replica")) coverage_.hit("resync: finished"), n.filled_by = 0;
+  if (notice.kind != core::NoticeKind::connected || !notice.text.starts_with("primary")) return;
+  auto s = n.core->status();
+  if (s.inconsistent && n.filled_by == 0) coverage_.hit("rejoin: records for a damaged journal");
+  if (s.refilling) coverage_.hit("rejoin: records for a replica that was made anew");
 }
 
 // ---- arbiter -------------------------------------------------------------------------------------------------------
