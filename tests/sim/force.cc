@@ -41,6 +41,7 @@ void Cluster::promote_by_force(Node& n) {
   note(fmt::format("operator: promotes replica {} by force{}", n.id, accept_loss ? ", and accepts the loss" : ""));
   if (!n.is_primary()) coverage_.hit("operator: promotes by force");
   if (accept_loss) n.loss_accepted = loss_accepted_ = true;
+  if (accept_loss) n.data.make_right();  // with the loss go the digests: nobody could tell
   n.command_open = true;
   feed(n, core::Promote{command_promote, true, accept_loss});
 }

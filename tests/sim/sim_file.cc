@@ -77,6 +77,10 @@ void SimFile::make_wrong(std::uint64_t offset, const Page& content) {
   for (Flaws* f : {&flaws_, &flaws_media_}) f->wrong[offset / page_bytes] = content;
 }
 
+void SimFile::make_right() {
+  for (Flaws* f : {&flaws_, &flaws_media_}) f->wrong.clear();
+}
+
 void SimFile::make_readable(std::uint64_t offset) {
   for (Flaws* f : {&flaws_, &flaws_media_}) f->forget(offset / page_bytes, 1);
 }

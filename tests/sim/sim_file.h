@@ -84,6 +84,7 @@ class SimFile final : public ports::BlockFile {
   bool readable(std::uint64_t page, std::uint64_t pages) const;  // as they were written, too
   // A page that returns something else than what was written, until it is written again. page() goes on returning that.
   void make_wrong(std::uint64_t offset, const Page& content);
+  void make_right();  // all of these
   void flip(std::uint64_t offset, SeededRandom& random);  // bits of one byte, at rest
 
  private:
