@@ -185,6 +185,8 @@ MUTANTS = [
            CORE + "secondary.cc", "v_.note_refill(m.holds, epoch_, of == m.epochs.rend() ? epoch_ : of->epoch);", "(void)of;"),
     Mutant("empty-over-a-member", "an empty replica is promoted although a member holds records that it does not know to be committed",
            CORE + "promotion.cc", "if (v_.log.last_mark().lsn.v > 0 || v_.config.arbiter == Arbiter::external) return \"\";", "return \"\";",),
+    Mutant("empty-and-the-whole-set", "an empty replica is promoted because it is all that the arbiter counts",
+           CORE + "promotion.cc", "    filled |= set_of(l.config.id);  // also one that is no member any more: it may hold the newest there is\n", ""),
     Mutant("counted-tail-is-cut", "a tail is cut although it lies in an epoch that counts this replica",
            CORE + "volume.cc", "if ((epochs[i].in_sync & set_of(sb.replica)) != 0 || (epochs[i].in_sync & witnesses) == 0) return false;",
            "if ((epochs[i].in_sync & witnesses) == 0) return false;"),

@@ -218,8 +218,10 @@ std::string Promotion::objection(ReplicaSet set) const {
   // Where nobody here has ever held anything, whoever is away may hold the volume, also one that is no member for this replica's links.
   bool first = !current_ && newest_known().epoch.counter == 0;
   ReplicaSet away = set & ~set_of(self), filled = away;
-  if (first)
-    for (const Link& l : v_.links) away |= set_of(l.config.id);
+  for (const Link& l : v_.links) {
+    if (first) away |= set_of(l.config.id);
+    filled |= set_of(l.config.id);  // also one that is no member any more: it may hold the newest there is
+  }
   for (const Link& l : v_.links) {
     if (!l.state) continue;
     away &= ~set_of(l.config.id);

@@ -74,6 +74,26 @@ TEST_F(ArbiterRolesTest, AnEmptyReplicaIsNotPromotedByItsNumber) {
   EXPECT_EQ(value->in_sync, set_of(2));
 }
 
+// It had gone on alone, and its disk was replaced: it is the whole set, and another replica holds the newest that is left.
+TEST_F(ArbiterRolesTest, AnEmptyReplicaIsNotPromotedWhereItIsTheWholeSet) {
+  make_promoted_with_arbiter();
+  disconnect(1, 2);
+  value->epoch.counter += 4;
+  value->writer = 2;
+  value->in_sync = set_of(2);
+  create_anew(2);
+  CommandDone alone = promote_with_arbiter(2);
+  EXPECT_FALSE(alone.ok);
+  EXPECT_NE(alone.text.find("replica 2 is empty"), std::string::npos) << alone.text;
+  node(1).restart();
+  delivered[0] = node(1).sent.size();
+  connect(1, 2);
+  exchange();
+  CommandDone beside = promote_with_arbiter(2);
+  EXPECT_FALSE(beside.ok);
+  EXPECT_EQ(value->in_sync, set_of(2));
+}
+
 // The first promotion was granted, and the primary died before it had written anything.
 TEST_F(ArbiterRolesTest, WhereNobodyHasAnythingAnEmptyReplicaWillDo) {
   make(2, Arbiter::external);
