@@ -62,10 +62,10 @@ Cluster::Found Cluster::after_power_cut(const Node& n) {
 }
 
 // What is there is what the digests say, or they say nothing: a good block would be refused. Every fourth time, for it takes a while.
-void Cluster::check_digests(const Node& n, const std::vector<Digest>& digests, const SimFile& data) {
+void Cluster::check_digests(const Node& n, const DigestTable& digests, const SimFile& data) {
   if (++digest_checks_ % 4 != 0) return;
   for (std::uint64_t b = 0; b < volume_blocks_; ++b)
-    if (!digest_fits(digests.at(b), volume_uuid, Lba{b}, {data.page(b).bytes(), block_size}))
+    if (!digests.fits(Lba{b}, data.page(b).bytes()))
       violated(fmt::format("replica {}: block {} is right, and its digest is not", n.id, b));
 }
 

@@ -11,6 +11,7 @@ namespace twinloft::repl::sim {
 
 namespace {
 
+const Uuid volume_uuid = Uuid::parse("6f1c1c0e-8f5b-4c55-9d0a-3f0a8e0b1d10").value();
 constexpr std::uint64_t volume_blocks_max = 5000;
 constexpr std::uint64_t journal_bytes = journal_reserved_bytes + (bitmap_slots + digest_pages(volume_blocks_max)) * block_size + journal_ring_bytes_min;
 

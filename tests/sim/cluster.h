@@ -16,8 +16,6 @@
 
 namespace twinloft::repl::sim {
 
-inline const Uuid volume_uuid = Uuid::parse("6f1c1c0e-8f5b-4c55-9d0a-3f0a8e0b1d10").value();
-
 // The client's memory. The core treats aligned memory otherwise than other memory, so the alignment must come from the
 // seed and not from the allocator.
 class ClientMemory {
@@ -228,7 +226,7 @@ class Cluster {
     std::array<std::vector<std::uint64_t>, bitmap_slots> marks;  // with those of the records that are in the journal
   };
   Found after_power_cut(const Node& node);
-  void check_digests(const Node& node, const std::vector<Digest>& digests, const SimFile& data);
+  void check_digests(const Node& node, const DigestTable& digests, const SimFile& data);
   void check_records(const Node& node, const RecoveredLog& log);
   void check(const Node& node, const Found& found, bool need_promised, const char* when);
   std::vector<Found> check_all(const char* when);

@@ -31,7 +31,7 @@ void Cluster::make_latent() {
   }
 }
 
-// A block that was never adopted unseen: what is there was written through the core, or is a new volume's zeros.
+// Not where nothing is known of blocks (one that was adopted, or after a loss): nobody could tell.
 void Cluster::make_wrong() {
   Node* p = primary();
   Node& n = p && random_.below(3) != 0 ? *p : *nodes_[random_.below(nodes_.size())];

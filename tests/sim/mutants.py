@@ -305,7 +305,7 @@ MUTANTS = [
            CORE + "checkpointer.cc", "  write_digests();\n  if (in_flight_ == 0) store_tail();", "  if (in_flight_ == 0) store_tail();",
            more=((CORE + "checkpointer.cc", "if (phase_ == Phase::marking) write_digests();", ""),)),
     Mutant("digests-not-replayed", "a start does not know the digests of what it writes home",
-           JOURNAL + "recovery.cc", "scan_.digests[lba] = digest;", ""),
+           JOURNAL + "recovery.cc", "scan_.digests.put(Lba{w.lba + b}, bytes.data() + b * block_size);", ";"),
     Mutant("digests-go-with-the-log", "the log is given up for a resync before the digests of what it brought are durable",
            CORE + "resync_target.cc", "bool known = !v_.digests.changed();", "bool known = true;"),
     Mutant("wrong-answer-is-taken", "another replica's content is not held against the digest here",

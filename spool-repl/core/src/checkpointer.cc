@@ -131,17 +131,20 @@ void Checkpointer::move_tail() {
 }
 
 void Checkpointer::write_digests() {
-  std::size_t before = v_.out.bitmap_writes.size();
-  v_.digests.write(v_.sb, digest_writes_max, v_.out.bitmap_writes);
-  for (std::size_t i = before; i < v_.out.bitmap_writes.size(); ++i, ++in_flight_)
-    v_.out.bitmap_writes[i].token = make_token(TokenKind::bitmap, 0);
+  for (DigestTable::Pages& p : v_.digests.take_changed(digest_writes_max))
+    submit_marks({0, v_.sb.digest_offset + p.first * block_size, std::move(p.bytes)});
 }
 
 void Checkpointer::write_bitmaps(DirtyMap::Pages which) {
-  std::size_t before = v_.out.bitmap_writes.size();
-  for (DirtyMap& d : v_.dirty) d.write(which, v_.sb, v_.out.bitmap_writes);
-  for (std::size_t i = before; i < v_.out.bitmap_writes.size(); ++i, ++in_flight_)
-    v_.out.bitmap_writes[i].token = make_token(TokenKind::bitmap, 0);
+  std::vector<BitmapWrite> writes;
+  for (DirtyMap& d : v_.dirty) d.write(which, v_.sb, writes);
+  for (BitmapWrite& w : writes) submit_marks(std::move(w));
+}
+
+void Checkpointer::submit_marks(BitmapWrite write) {
+  write.token = make_token(TokenKind::bitmap, 0);
+  v_.out.bitmap_writes.push_back(std::move(write));
+  ++in_flight_;
 }
 
 void Checkpointer::on_bitmap_written(int error) {

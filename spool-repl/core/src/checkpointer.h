@@ -49,6 +49,7 @@ class Checkpointer {
   void move_tail();
   void write_bitmaps(DirtyMap::Pages which);
   void write_digests();
+  void submit_marks(BitmapWrite write);
   void store_tail();
   void finish();
   RecordNo reachable_tail() const { return std::min(v_.home_end, std::max(v_.tail_limit, v_.log.first())); }

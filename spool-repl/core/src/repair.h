@@ -1,4 +1,4 @@
-// Blocks of the data area that cannot be read, or are not what was written there (digests.h): found one by one, fetched from another
+// Blocks of the data area that cannot be read, or are not what was written there (digest.h): found one by one, fetched from another
 // replica, written again.
 //
 //   begin --> reading --error, or wrong--> choosing --nobody is left--> lost

@@ -70,7 +70,7 @@ void Volume::load_dirty(RecoveredLog& recovered) {
 
 Status Volume::load(RecoveredLog recovered) {
   load_dirty(recovered);
-  digests = Digests(sb, std::move(recovered.digests), recovered.digest_pages_changed);
+  digests = std::move(recovered.digests);
   std::uint64_t serial = 0;
   RecordNo commit_end = log.first();
   for (StoredRecord& found : recovered.records) {

@@ -7,7 +7,6 @@
 #include "twinloft/spool-repl/core/block_index.h"
 #include "twinloft/spool-repl/core/core.h"
 #include "twinloft/spool-repl/core/dirty.h"
-#include "digests.h"
 
 namespace twinloft::repl::core {
 
@@ -107,7 +106,7 @@ class Volume {
   Superblock sb;
   Log log;
   BlockIndex committed;      // committed content that the data area lacks; serial = LSN of the record's end
-  Digests digests;           // of what is in the data area, or about to be
+  DigestTable digests;       // of what is in the data area, or about to be
   // Whether a block that was read is not what was written there. Not where it is in memory too, or left it meanwhile (home_changes):
   // then it may be older or newer than the digest.
   bool is_wrong(Lba lba, const std::byte* block) const {

@@ -1,6 +1,7 @@
 #include "twinloft/spool-repl/format/digest.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "twinloft/base/check.h"
 #include "twinloft/base/crc32c.h"
@@ -61,6 +62,69 @@ unsigned decode_digest_page(ByteSpan in, const Uuid& volume, std::uint64_t page,
     lost += !right;
   }
   return lost;
+}
+
+// ---- the table -----------------------------------------------------------------------------------------------------
+
+DigestTable::DigestTable(const Uuid& volume, std::uint64_t volume_blocks)
+    : volume_(volume), digests_(volume_blocks, digest_unknown), is_changed_(digest_pages(volume_blocks)) {}
+
+std::span<Digest> DigestTable::of_page(std::uint64_t page) {
+  std::span rest = std::span(digests_).subspan(page * digest_page_blocks);
+  return rest.first(std::min<std::size_t>(rest.size(), digest_page_blocks));
+}
+
+void DigestTable::change(std::uint64_t page) {
+  changed_ += !is_changed_[page];
+  is_changed_[page] = true;
+}
+
+unsigned DigestTable::load(std::uint64_t page, ByteSpan bytes) {
+  unsigned lost = decode_digest_page(bytes, volume_, page, of_page(page));
+  if (lost > 0) change(page);
+  return lost;
+}
+
+void DigestTable::put(Lba lba, const std::byte* block) {
+  if (digests_.empty()) return;
+  Digest digest = digest_of(volume_, lba, {block, block_size});
+  if (std::exchange(digests_[lba.v], digest) != digest) change(lba.v / digest_page_blocks);
+}
+
+void DigestTable::put_zeros(Lba lba, std::uint64_t blocks) {
+  if (digests_.empty()) return;
+  for (std::uint64_t at = lba.v, end = lba.v + blocks; at < end;) {
+    std::uint64_t page = at / digest_page_blocks, upto = std::min(end, (page + 1) * digest_page_blocks);
+    std::span changing = std::span(digests_).subspan(at, upto - at);
+    if (std::any_of(changing.begin(), changing.end(), [](Digest d) { return d != digest_zeros; })) change(page);
+    std::fill(changing.begin(), changing.end(), digest_zeros);
+    at = upto;
+  }
+}
+
+bool DigestTable::fits(Lba lba, const std::byte* block) const {
+  return digests_.empty() || digest_fits(digests_[lba.v], volume_, lba, {block, block_size});
+}
+
+void DigestTable::forget() {
+  std::fill(digests_.begin(), digests_.end(), digest_unknown);
+  for (std::uint64_t page = 0; page < is_changed_.size(); ++page) change(page);
+}
+
+std::vector<DigestTable::Pages> DigestTable::take_changed(std::size_t runs_max) {
+  constexpr std::size_t run_bytes_max = 64 * block_size;
+  std::vector<Pages> runs;
+  for (std::uint64_t page = 0; page < is_changed_.size() && changed_ > 0; ++page) {
+    if (!is_changed_[page]) continue;
+    bool goes_on = !runs.empty() && runs.back().bytes.size() < run_bytes_max && runs.back().first + runs.back().bytes.size() / block_size == page;
+    if (!goes_on && runs.size() == runs_max) break;
+    std::vector<std::byte>& bytes = goes_on ? runs.back().bytes : runs.emplace_back(Pages{page, {}}).bytes;
+    bytes.resize(bytes.size() + block_size);
+    encode_digest_page(volume_, page, of_page(page), MutableByteSpan(bytes).last(block_size));
+    is_changed_[page] = false;
+    --changed_;
+  }
+  return runs;
 }
 
 }  // namespace twinloft::repl

@@ -12,7 +12,7 @@ ReadDigests read_digests(ports::BlockFile& journal, const Superblock& sb) {
   constexpr std::uint64_t batch = 256;
   AlignedBuffer buffer(batch * block_size);
   std::uint64_t pages = sb.digest_bytes / block_size;
-  out.digests.resize(sb.volume_blocks);
+  out.table = DigestTable(sb.volume, sb.volume_blocks);
   for (std::uint64_t first = 0; first < pages; first += batch) {
     std::uint64_t n = std::min(batch, pages - first);
     MutableByteSpan bytes = buffer.span().first(n * block_size);
@@ -21,11 +21,7 @@ ReadDigests read_digests(ports::BlockFile& journal, const Superblock& sb) {
     for (std::uint64_t page = first; page < first + n; ++page) {
       MutableByteSpan of_page = bytes.subspan((page - first) * block_size, block_size);
       if (!whole && !journal.read(sb.digest_offset + page * block_size, of_page)) std::fill(of_page.begin(), of_page.end(), std::byte{0});
-      std::uint64_t at = page * digest_page_blocks;
-      std::span digests = std::span(out.digests).subspan(at, std::min<std::uint64_t>(digest_page_blocks, out.digests.size() - at));
-      unsigned lost = decode_digest_page(of_page, sb.volume, page, digests);
-      out.sectors_lost += lost;
-      if (lost > 0) out.pages_lost.push_back(page);
+      out.sectors_lost += out.table.load(page, of_page);
     }
   }
   return out;

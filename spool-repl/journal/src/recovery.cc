@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 #include <unordered_map>
 
 #include "twinloft/base/check.h"
@@ -186,11 +185,8 @@ class Replay {
     }
     // Oldest first: a zero extent is written whole, newer data within it afterwards.
     std::reverse(work_.begin(), work_.end());
-    for (const Work& w : work_) {
-      TL_TRY(w.zeros ? clear(w) : copy(w));
-    }
+    for (const Work& w : work_) TL_TRY(w.zeros ? clear(w) : copy(w));
     if (!work_.empty()) TL_TRY(data_.sync());
-    scan_.digest_pages_changed.insert(scan_.digest_pages_changed.end(), pages_.begin(), pages_.end());
     return blocks_;
   }
 
@@ -233,29 +229,18 @@ class Replay {
   Status copy(const Work& w) {
     MutableByteSpan bytes = buffer_.span().first(w.blocks * block_size);
     TL_TRY(journal_.read(w.journal_offset, bytes));
-    for (std::uint64_t b = 0; b < w.blocks; ++b)
-      note(w.lba + b, digest_of(scan_.superblock.volume, Lba{w.lba + b}, bytes.subspan(b * block_size, block_size)));
+    for (std::uint64_t b = 0; b < w.blocks; ++b) scan_.digests.put(Lba{w.lba + b}, bytes.data() + b * block_size);
     return data_.write(w.lba * block_size, bytes);
   }
 
   Status clear(const Work& w) {
-    if (!scan_.digests.empty()) {
-      std::fill_n(scan_.digests.begin() + static_cast<std::ptrdiff_t>(w.lba), w.blocks, digest_zeros);
-      for (std::uint64_t p = w.lba / digest_page_blocks; p <= (w.lba + w.blocks - 1) / digest_page_blocks; ++p) pages_.insert(p);
-    }
+    scan_.digests.put_zeros(Lba{w.lba}, w.blocks);
     return data_.write_zeros(w.lba * block_size, w.blocks * block_size);
-  }
-
-  void note(std::uint64_t lba, Digest digest) {
-    if (scan_.digests.empty()) return;
-    scan_.digests[lba] = digest;
-    pages_.insert(lba / digest_page_blocks);
   }
 
   ports::BlockFile& journal_;
   ports::BlockFile& data_;
   RecoveredLog& scan_;
-  std::set<std::uint64_t> pages_;
   AlignedBuffer buffer_;
   std::unordered_map<std::uint64_t, bool> seen_;
   std::vector<Work> work_;
@@ -354,8 +339,7 @@ Result<RecoveredVolume> recover(ports::BlockFile& journal, ports::BlockFile& dat
   }
   RecoveredVolume out{std::move(scan.log), {}};
   ReadDigests digests = read_digests(journal, loaded.superblock);
-  out.log.digests = std::move(digests.digests);
-  out.log.digest_pages_changed = std::move(digests.pages_lost);  // written again, where they can be
+  out.log.digests = std::move(digests.table);
   out.report.digest_sectors_lost = digests.sectors_lost;
   TL_TRY_ASSIGN(out.report.blocks_replayed, Replay(journal, data, out.log).run());
   out.report.superblock_repaired = loaded.repaired;

@@ -65,12 +65,10 @@ class Shell {
     journal.resize(sb.ring_offset + sb.ring_bytes);
     for (std::uint32_t slot = 0; slot < bitmap_slots; ++slot)
       encode_bitmap_page(sb.volume, slot, 0, {}, {journal.data() + sb.bitmap_offset + slot * sb.bitmap_bytes, block_size});
-    log.digests.assign(options.volume_blocks, digest_zeros);
-    for (std::uint64_t page = 0; page < digest_pages(options.volume_blocks); ++page) {
-      std::span digests = std::span(log.digests).subspan(page * digest_page_blocks);
-      encode_digest_page(sb.volume, page, digests.first(std::min<std::size_t>(digests.size(), digest_page_blocks)),
-                         {journal.data() + sb.digest_offset + page * block_size, block_size});
-    }
+    log.digests = DigestTable(sb.volume, sb.volume_blocks);
+    log.digests.put_zeros(Lba{0}, sb.volume_blocks);
+    for (const DigestTable::Pages& p : log.digests.take_changed(SIZE_MAX))
+      std::copy(p.bytes.begin(), p.bytes.end(), journal.begin() + static_cast<std::ptrdiff_t>(sb.digest_offset + p.first * block_size));
     write_superblock(sb);
     auto made = Core::create(options.config, std::move(log), arena, reads, random);
     EXPECT_TRUE(made) << made.error().message;

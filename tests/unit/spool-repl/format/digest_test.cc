@@ -69,5 +69,66 @@ TEST(DigestPage, OfAnotherPlaceOrVolumeIsLost) {
   EXPECT_EQ(decode_digest_page(std::vector<std::byte>(block_size), volume, 3, back), 8u) << "zeros are no page";
 }
 
+struct DigestTableTest : testing::Test {
+  static constexpr std::uint64_t blocks = 5 * digest_page_blocks + 7;
+  DigestTable table{volume, blocks};
+  std::vector<std::byte> content = std::vector<std::byte>(block_size, std::byte{9}), zeros = std::vector<std::byte>(block_size);
+};
+
+TEST_F(DigestTableTest, KnowsWhatWasPutAndNothingElse) {
+  EXPECT_TRUE(table.fits(Lba{3}, content.data())) << "not known";
+  table.put(Lba{3}, content.data());
+  EXPECT_TRUE(table.fits(Lba{3}, content.data()));
+  EXPECT_FALSE(table.fits(Lba{3}, zeros.data()));
+  table.put_zeros(Lba{2}, blocks - 2);
+  EXPECT_FALSE(table.fits(Lba{3}, content.data()));
+  EXPECT_FALSE(table.fits(Lba{blocks - 1}, content.data()));
+  EXPECT_TRUE(table.fits(Lba{1}, content.data()));
+  table.forget();
+  EXPECT_TRUE(table.fits(Lba{3}, content.data()));
+  EXPECT_TRUE(DigestTable().fits(Lba{3}, content.data())) << "of a volume that has none";
+}
+
+// In runs of neighbours, and each once: what has not changed is not written.
+TEST_F(DigestTableTest, ChangedPagesAreTakenOnce) {
+  EXPECT_FALSE(table.changed());
+  table.put(Lba{0}, content.data());
+  table.put(Lba{1}, content.data());
+  table.put(Lba{2 * digest_page_blocks}, content.data());
+  table.put_zeros(Lba{4 * digest_page_blocks - 1}, 2);
+  table.put(Lba{blocks - 1}, content.data());
+  auto two = table.take_changed(2);
+  ASSERT_EQ(two.size(), 2u);
+  EXPECT_EQ(two[0].first, 0u);
+  EXPECT_EQ(two[0].bytes.size(), block_size);
+  EXPECT_EQ(two[1].first, 2u);
+  EXPECT_EQ(two[1].bytes.size(), 4 * block_size) << "pages 2 to 5";
+  EXPECT_FALSE(table.changed());
+  table.put(Lba{0}, content.data());
+  table.put_zeros(Lba{4 * digest_page_blocks - 1}, 2);
+  EXPECT_FALSE(table.changed()) << "the same again";
+
+  table.forget();
+  ASSERT_TRUE(table.changed());
+  EXPECT_EQ(table.take_changed(0).size(), 0u);
+  ASSERT_TRUE(table.changed());
+  EXPECT_EQ(table.take_changed(1)[0].bytes.size(), 6 * block_size);
+}
+
+TEST_F(DigestTableTest, ALostSectorIsWrittenAgain) {
+  table.put(Lba{0}, content.data());
+  table.put(Lba{300}, content.data());
+  auto page = table.take_changed(1)[0].bytes;
+  DigestTable back(volume, blocks);
+  EXPECT_EQ(back.load(0, page), 0u);
+  EXPECT_FALSE(back.changed());
+  EXPECT_FALSE(back.fits(Lba{0}, zeros.data()));
+  page[5] ^= std::byte{1};
+  EXPECT_EQ(back.load(0, page), 1u);
+  EXPECT_TRUE(back.changed());
+  EXPECT_TRUE(back.fits(Lba{0}, zeros.data()));
+  EXPECT_FALSE(back.fits(Lba{300}, zeros.data()));
+}
+
 }  // namespace
 }  // namespace twinloft::repl

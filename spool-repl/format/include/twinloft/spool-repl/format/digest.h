@@ -4,6 +4,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "twinloft/base/result.h"
 #include "twinloft/spool-repl/format/types.h"
@@ -27,5 +28,36 @@ bool digest_fits(Digest digest, const Uuid& volume, Lba lba, ByteSpan block);
 void encode_digest_page(const Uuid& volume, std::uint64_t page, std::span<const Digest> digests, MutableByteSpan out);
 // Blocks of a sector that is damaged, or another one, are unknown. Returns how many sectors of `digests` are.
 unsigned decode_digest_page(ByteSpan in, const Uuid& volume, std::uint64_t page, std::span<Digest> digests);
+
+// All of a volume's, in memory, and which pages differ from those on the disk. Changed when a block is written home; the pages that changed
+// are durable before the tail moves over the records that the blocks came with, so a start knows them from the one or the other.
+class DigestTable {
+ public:
+  DigestTable() = default;  // of a volume that has none: everything fits
+  DigestTable(const Uuid& volume, std::uint64_t volume_blocks);  // nothing is known
+
+  void put(Lba lba, const std::byte* block);
+  void put_zeros(Lba lba, std::uint64_t blocks);
+  bool fits(Lba lba, const std::byte* block) const;
+  void forget();  // nothing is known any more of what is there
+  // As it is on the disk. Returns how many of its sectors are lost; such a page counts as changed.
+  unsigned load(std::uint64_t page, ByteSpan bytes);
+
+  struct Pages {
+    std::uint64_t first = 0;
+    std::vector<std::byte> bytes;  // of this one and those that follow
+  };
+  bool changed() const { return changed_ > 0; }
+  std::vector<Pages> take_changed(std::size_t runs_max);
+
+ private:
+  std::span<Digest> of_page(std::uint64_t page);
+  void change(std::uint64_t page);
+
+  Uuid volume_;
+  std::vector<Digest> digests_;   // by block
+  std::vector<bool> is_changed_;  // by page
+  std::size_t changed_ = 0;
+};
 
 }  // namespace twinloft::repl

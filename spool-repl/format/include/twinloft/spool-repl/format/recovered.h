@@ -22,8 +22,7 @@ struct RecoveredLog {
   Superblock superblock;              // as it is on disk now
   std::vector<StoredRecord> records;  // from the tail to the last intact one, in order
   std::array<std::vector<std::uint64_t>, bitmap_slots> dirty;  // the bitmaps of slots in use, see bitmap.h
-  std::vector<Digest> digests;        // of all blocks, see digest.h; empty where the volume has none
-  std::vector<std::uint64_t> digest_pages_changed;  // pages of it that differ from those on the disk
+  DigestTable digests;                // with those of what was replayed
   Lsn commit;                         // everything up to here is committed and durable in the data area
 };
 
