@@ -81,6 +81,7 @@ void Cluster::check_records(const Node& n, const RecoveredLog& log) {
     if (!fresh && writer->second != r.body.epoch_change.writer)
       violated(fmt::format("replicas {} and {} both write epoch {}", writer->second, r.body.epoch_change.writer, r.body.epoch_change.epoch.counter));
   }
+  check_cut_off(n, log);
 }
 
 void Cluster::check(const Node& n, const Found& found, bool need_promised, const char* when) {

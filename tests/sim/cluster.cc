@@ -11,7 +11,6 @@ namespace twinloft::repl::sim {
 
 namespace {
 
-const Uuid volume_uuid = Uuid::parse("6f1c1c0e-8f5b-4c55-9d0a-3f0a8e0b1d10").value();
 constexpr std::uint64_t volume_blocks_max = 5000;
 constexpr std::uint64_t journal_bytes = journal_reserved_bytes + (bitmap_slots + digest_pages(volume_blocks_max)) * block_size + journal_ring_bytes_min;
 
@@ -39,6 +38,7 @@ Cluster::Cluster(std::uint64_t seed, bool trace, Coverage& coverage)
     nodes_.push_back(std::make_unique<Node>(i, protocol, journal_bytes, volume_blocks_));
     for (std::size_t j = 0; j < i; ++j) links_.push_back({.a = j, .b = i});
   }
+  cut_off_.resize(count);
   by_force_ = random_.below(4) == 0;
   mixed_ = random_.below(6) == 0;
   if (mixed_)
@@ -113,6 +113,8 @@ core::Config Cluster::config_of(const Node& n) {
 void Cluster::create(Node& n) {
   n.damaged = n.loss_accepted = false;
   n.filled_by = 0;
+  n.digests_rotted = false;
+  cut_off_[n.index].clear();
   n.journal = SimFile(n.journal.name(), journal_bytes);
   n.data = SimFile(n.data.name(), n.data.size_bytes());
   auto made = journal::create_replica({volume_uuid, n.id, volume_blocks_, true}, n.journal, n.data, true);
@@ -141,6 +143,7 @@ void Cluster::adopt(Node& n) {
 void Cluster::start(Node& n) {
   if (random_.below(4) == 0) probe_damage(n);
   if (random_.below(10) == 0) damage_superblock(n);
+  SimFile before = n.journal;
   auto recovered = journal::recover(n.journal, n.data, [&](const journal::Damage& d) {
     coverage_.hit("recovery: the log ends before the damage");
     note(fmt::format("replica {}: {}", n.id, d.text));
@@ -151,6 +154,9 @@ void Cluster::start(Node& n) {
   if (n.damaged) violated(fmt::format("replica {} starts and does not find the damage to its journal", n.id));
   if (recovered && recovered->report.bitmap_pages_lost > 0) coverage_.hit("recovery: a page of a bitmap lost");
   if (!recovered) violated(fmt::format("replica {} does not recover: {}", n.id, recovered.error().message));
+  check_records(n, recovered->log);
+  if (recovered->report.digest_sectors_lost > 0) coverage_.hit("recovery: a sector of digests lost");
+  if (recovered->report.torn_frames > 0) note_dropped(n, std::move(before), recovered->log);
   if (recovered->report.torn_frames > 0) coverage_.hit("recovery: torn tail with an intact record behind it");
   if (recovered->report.uncommitted > 0) coverage_.hit("recovery: uncommitted records kept");
   if (recovered->report.blocks_replayed > 0) coverage_.hit("recovery: replay");

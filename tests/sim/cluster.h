@@ -142,6 +142,18 @@ class Cluster {
   void damage_superblock(Node& node);
   void note_recovery(Node& node, const RecoveredLog& log);
 
+  // cut.cc: what was cut off never comes back
+  struct RecordKey {
+    Uuid epoch;
+    std::uint64_t lsn;
+    auto operator<=>(const RecordKey&) const = default;
+  };
+  std::optional<RecordKey> record_in(ByteSpan whole) const;
+  void note_archived(const Node& node, ByteSpan record);
+  void note_dropped(const Node& node, SimFile before, const RecoveredLog& log);
+  void note_received(const Node& to, const PeerMessage& message);
+  void check_cut_off(const Node& node, const RecoveredLog& log);
+
   // latent.cc: sectors of the data area that cannot be read
   void make_latent();
   void make_wrong();
@@ -251,13 +263,9 @@ class Cluster {
   Duration suspend_timeout_{0};
   unsigned refusals_ = 0;   // since something went on: while a split brain is resolved
   std::set<History::State> may_go_;  // promises that only somebody who is to give up his history had
-  struct RecordKey {
-    Uuid epoch;
-    std::uint64_t lsn;
-    auto operator<=>(const RecordKey&) const = default;
-  };
   std::map<RecordKey, Hash128> records_;  // that were ever found on a disk
   std::map<Uuid, ReplicaId> writers_;     // of epochs
+  std::vector<std::map<RecordKey, bool>> cut_off_;  // by node; true: they are gone from its disk
   core::OnPeerLoss on_loss_ = core::OnPeerLoss::suspend;
   SimArbiter arbiter_;
   std::uint64_t volume_blocks_;

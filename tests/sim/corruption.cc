@@ -57,10 +57,16 @@ void Cluster::rot() {
   if (!n.alive() || !(by_force_ || others_have_it) || n.damaged) return;
   before_loss(n);
   crash(n, true);
-  std::uint64_t kind = 1 + random_.below(5);
+  std::uint64_t kind = 1 + random_.below(6);
   if (kind == 1) {
     coverage_.hit("fault: a bitmap rots");
     flip(n.journal, journal_reserved_bytes + random_.below(bitmap_slots) * block_size, random_);
+  } else if (kind == 6) {
+    // Of the blocks in it nothing is known then, so that nothing else may be wrong with them.
+    coverage_.hit("fault: digests rot");
+    n.digests_rotted = true;
+    n.data.make_right();
+    flip(n.journal, journal_reserved_bytes + (bitmap_slots + random_.below(digest_pages(volume_blocks_))) * block_size, random_);
   } else if (auto at = victim(n.journal, random_)) {
     note(fmt::format("replica {}: its journal is damaged at {}", n.id, *at));
     if (kind == 2) {

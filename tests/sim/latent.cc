@@ -35,7 +35,7 @@ void Cluster::make_latent() {
 void Cluster::make_wrong() {
   Node* p = primary();
   Node& n = p && random_.below(3) != 0 ? *p : *nodes_[random_.below(nodes_.size())];
-  if (adopted_ || n.damaged || loss_accepted_) return make_latent();
+  if (adopted_ || n.damaged || n.digests_rotted || loss_accepted_) return make_latent();
   disturbances_++;
   std::uint64_t kind = random_.below(3), places = 1 + random_.below(4);
   for (std::uint64_t i = 0; i < places; ++i) {

@@ -8,6 +8,9 @@
 
 namespace twinloft::repl::sim {
 
+// Of the volume that all of them hold.
+inline const Uuid volume_uuid = Uuid::parse("6f1c1c0e-8f5b-4c55-9d0a-3f0a8e0b1d10").value();
+
 // A disk operation between its submission and its end. `apply` changes the disk, `tear` is what a power cut in the
 // middle leaves.
 struct Cluster::Pending {
@@ -72,6 +75,7 @@ struct Cluster::Node {
   // A write has failed in this life: from the request with this number on nothing but reads may succeed.
   std::optional<std::uint64_t> failed_from;
   bool damaged = false;  // its journal has lost records, and it has not started since
+  bool digests_rotted = false;  // of some blocks of this disk nothing is known
   bool was_cut = false;  // since the last start: for marks
   ReplicaId filled_by = 0;  // the source of a resync that has not ended: for marks
   bool alive() const { return core != nullptr; }

@@ -165,6 +165,7 @@ void Cluster::perform_disk(Node& n, core::Output& out) {
                         for (const auto& [at, bytes] : parts) {
                           std::vector<std::byte> part(bytes);
                           (void)n.journal.read(at, part);
+                          note_archived(n, part);
                           n.archive.insert(n.archive.end(), part.begin(), part.end());
                         }
                       },
@@ -336,7 +337,9 @@ void Cluster::send(Node& from, ReplicaId to_id, PeerMessage message) {
   std::int64_t& last = l.deliver_at[side];
   last = std::max(last, now_us_ + 10 + below(random_.below(20) == 0 ? 8000 : 200) + (l.slow_us > 0 ? below(static_cast<std::uint64_t>(l.slow_us)) : 0));
   schedule(last - now_us_, [this, &l, &to, m = std::make_shared<PeerMessage>(std::move(message)), from_id = from.id, no = l.connection] {
-    if (l.up && l.connection == no) feed(to, core::PeerInput{from_id, std::move(*m)});
+    if (!l.up || l.connection != no) return;
+    note_received(to, *m);
+    feed(to, core::PeerInput{from_id, std::move(*m)});
   });
 }
 

@@ -9,9 +9,8 @@ namespace twinloft::repl::journal {
 ReadDigests read_digests(ports::BlockFile& journal, const Superblock& sb) {
   ReadDigests out;
   if (sb.digest_bytes == 0) return out;
-  constexpr std::uint64_t batch = 256;
+  std::uint64_t pages = sb.digest_bytes / block_size, batch = std::min<std::uint64_t>(256, pages);
   AlignedBuffer buffer(batch * block_size);
-  std::uint64_t pages = sb.digest_bytes / block_size;
   out.table = DigestTable(sb.volume, sb.volume_blocks);
   for (std::uint64_t first = 0; first < pages; first += batch) {
     std::uint64_t n = std::min(batch, pages - first);
