@@ -165,7 +165,10 @@ bool Cluster::on_surveyed(Node& n, std::uint64_t id, int error) {
   if (error != 0) {
     n.survey.no = 0;  // mounted again, if it still is primary
     schedule(500, [this, &n, life = n.life] {
-      if (n.life == life && n.is_primary() && n.survey.no == 0 && !n.mount) begin_survey(n);
+      if (n.life != life || !n.is_primary() || n.survey.no != 0 || n.mount) return;
+      auto promised = std::move(n.survey.promised);  // others may have promised more since, if it has been deposed and does not know
+      begin_survey(n);
+      n.survey.promised = std::move(promised);
     });
     return true;
   }

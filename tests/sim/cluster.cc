@@ -47,6 +47,7 @@ Cluster::Cluster(std::uint64_t seed, bool trace, Coverage& coverage)
     min_in_sync_ = 2;
   if (random_.below(6) == 0) suspend_timeout_ = std::chrono::milliseconds(10 + random_.below(100));
   adopted_ = random_.below(8) == 0;
+  if (random_.below(3) == 0) resync_latency_target_ = std::chrono::microseconds(200 + random_.below(3000));
 }
 Cluster::~Cluster() = default;
 
@@ -106,6 +107,8 @@ core::Config Cluster::config_of(const Node& n) {
   c.checkpoint_idle = std::chrono::milliseconds(50);
   c.arbiter_retry = std::chrono::milliseconds(5);
   c.slow_peer = slow_peer_;
+  c.resync_latency_target = resync_latency_target_;
+  c.resync_rate_min = 16u << 20;
   c.fetch_timeout = fetch_timeout_;
   return c;
 }
@@ -219,6 +222,7 @@ void Cluster::note_ring() {
   for (auto& n : nodes_) {
     if (!n->alive()) continue;
     auto status = n->core->status();
+    if (status.resync_held_to > 0) coverage_.hit("resync: slowed down for clients");
     if (status.journal_used > status.journal_size - (3u << 20)) coverage_.hit("fault on a full ring");
   }
 }

@@ -152,6 +152,7 @@ class Cluster {
   void note_archived(const Node& node, ByteSpan record);
   void note_dropped(const Node& node, SimFile before, const RecoveredLog& log);
   void note_received(const Node& to, const PeerMessage& message);
+  static bool superblock_is_settled(const Node& node);
   void check_cut_off(const Node& node, const RecoveredLog& log);
 
   // latent.cc: sectors of the data area that cannot be read
@@ -271,7 +272,7 @@ class Cluster {
   std::uint64_t volume_blocks_;
   History history_;
   bool heavy_ = false;
-  Duration slow_peer_{0}, fetch_timeout_{0};
+  Duration slow_peer_{0}, fetch_timeout_{0}, resync_latency_target_{0};
   std::uint64_t disturbances_ = 0;  // faults, lost connections, changes of role
   std::uint64_t send_window_bytes_ = 0, sync_window_bytes_ = 0;
   std::int64_t slow_us_[disk_kinds] = {};  // by DiskKind: at most so much longer

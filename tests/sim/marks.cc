@@ -125,6 +125,7 @@ constexpr const char* expected[] = {
     "resync: full",
     "resync: data declined",
     "resync: finished",
+    "resync: slowed down for clients",
 };
 
 }  // namespace

@@ -8,7 +8,7 @@
 namespace twinloft::repl::core {
 
 Primary::Primary(Volume& volume, Checkpointer& checkpointer, Repair& repair)
-    : v_(volume), checkpointer_(checkpointer), pending_(volume.arena), repair_(repair) {
+    : v_(volume), checkpointer_(checkpointer), pending_(volume.arena), pace_(volume.config.resync_latency_target, volume.config.resync_rate_min), repair_(repair) {
   for (const PeerConfig& p : v_.config.peers) peers_.emplace_back().config = p;
   // What recovery found above the commit point is this primary's history too: visible to reads, not acknowledged.
   Log& log = v_.log;
@@ -31,6 +31,7 @@ Primary::Primary(Volume& volume, Checkpointer& checkpointer, Repair& repair)
 void Primary::start(const Epoch& epoch, ReplicaSet in_sync, std::optional<EpochValue> value, std::uint32_t flags) {
   value_ = std::move(value);
   promoted_at_ = v_.log.end();
+  first_ever_ = v_.log.last_mark().lsn == Lsn{0};
   for (const Link& l : v_.links)
     if (!(in_sync & set_of(l.config.id))) v_.note_parting(l);
   update_tail_limit();
@@ -158,6 +159,7 @@ void Primary::advance_acks() {
   }
   while (!waiters_.empty() && waiters_.front().serial <= acked_serial_) {
     v_.out.completions.push_back({waiters_.front().id, 0});
+    pace_.answered(Pace::Kind::flush, v_.now - waiters_.front().since);
     waiters_.pop_front();
   }
 }
@@ -177,6 +179,7 @@ void Primary::advance() {
   if (demoting_ && !open_.empty()) try_seal();
   for (Peer& p : peers_) pump(p);
   advance_acks();
+  advance_pace();
   for (Peer& p : peers_) pump_sync(p);  // may have waited for what was committed just now
   tell_suspension();
   update_tail_limit();
@@ -398,8 +401,11 @@ void Primary::handle(Peer& peer, const Refuse& m) {
 }
 
 // Sends what the peer lacks, in order, within its window; what memory no longer has comes from the journal.
+// Of a volume that has begun just now nobody gets anything before that is durable here: this replica, were it empty after a power cut, could
+// not be told from one whose disk was replaced, and who holds more than it would speak against it.
 void Primary::pump(Peer& peer) {
   if (peer.connection != ConnectionState::Connected) return;
+  if (first_ever_ && v_.log.durable_end() <= promoted_at_) return;
   if (peer.sent_end < v_.log.first()) return refuse(peer, "it has lost records that it had acknowledged");
   while (!peer.reading && peer.sent_end < v_.log.end()) {
     const LogRecord& r = v_.log.at(peer.sent_end);
@@ -477,6 +483,7 @@ std::optional<Instant> Primary::next_tick() const {
   if (waiting_since_ && v_.config.suspend_timeout > Duration(0)) consider(*waiting_since_ + v_.config.suspend_timeout);
   for (const Peer& p : peers_)
     if (p.sync && p.sync->pause_until > v_.now) consider(p.sync->pause_until);
+  if (auto at = pace_.next()) consider(*at);
   for (const Peer& p : peers_)
     if (p.due_end != 0 && may_be_closed(p)) consider(p.due_since + v_.config.slow_peer);
   return next;
@@ -486,6 +493,7 @@ void Primary::fill_status(VolumeStatus& s) const {
   s.epoch = epoch_;
   s.in_sync = in_sync_;
   s.suspended = suspended();
+  s.resync_held_to = pace_.held_to().value_or(0);
   if (s.suspended) s.waits_for = waits_for();
   s.waiting_requests = waiters_.size() + stalled_writes_.size() + stalled_reads_.size() + repairing_.size();
   bool no_room = !stalled_writes_.empty() || (want_seal_ && !open_.empty() && !v_.log.place(record_blocks_max));

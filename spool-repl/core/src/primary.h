@@ -13,6 +13,7 @@
 
 #include "checkpointer.h"
 #include "open_batch.h"
+#include "twinloft/spool-repl/core/pace.h"
 #include "repair.h"
 #include "volume.h"
 
@@ -121,6 +122,7 @@ class Primary {
 
   struct ReadRequest {
     ClientRequest request;
+    Instant since;         // when it came
     unsigned repairs = 0;  // so far
     unsigned& repaired() { return repairs; }
   };
@@ -216,6 +218,7 @@ class Primary {
   void begin_resync(Peer& peer, RecordNo common_end = 0);
   void begin_filling(Peer& peer);
   void pump_sync(Peer& peer);
+  void advance_pace();
   void start_sync(Peer& peer, Lsn base, bool whole, bool compare);
   void choose_blocks(Peer& peer);
   bool vouches(const NodeState& state) const;
@@ -235,6 +238,7 @@ class Primary {
   BlockIndex::Found newest(Lba lba) const;
   void complete(const ClientRequest& request, int error);
   void submit_read(const ClientRequest& request);
+  void answer_read(const ReadRequest& request);
   void check_run(Read& read, const Read::Run& run);
   bool try_read(const ReadRequest& request);
   void submit_flush(const ClientRequest& request);
@@ -266,6 +270,7 @@ class Primary {
   std::uint32_t epoch_flags_ = 0;
   RecordNo epoch_end_ = 0;   // one past epoch_'s record
   RecordNo promoted_at_ = 0; // one past what was in the log before this primary's first record
+  bool first_ever_ = false;  // there was no record before
   bool epoch_logged_ = false;
   std::optional<EpochValue> value_;  // the arbiter's, as far as known here
   struct Change {
@@ -285,11 +290,13 @@ class Primary {
   OpenBatch open_;
   std::uint64_t open_serial_ = 1;
   bool want_seal_ = false;
+  Pace pace_;  // of resyncs
 
   std::uint64_t acked_serial_ = 0;
   struct Waiter {
     std::uint64_t serial;
     std::uint64_t id;
+    Instant since;
   };
   std::deque<Waiter> waiters_;           // by serial
   std::deque<Write> stalled_writes_;     // in order of arrival

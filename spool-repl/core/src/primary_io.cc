@@ -53,7 +53,7 @@ void Primary::submit(const ClientRequest& r) {
 // ---- reads ---------------------------------------------------------------------------------------------------------
 
 void Primary::submit_read(const ClientRequest& r) {
-  if (!stalled_reads_.empty() || !try_read({r})) stalled_reads_.push_back({r});
+  if (!stalled_reads_.empty() || !try_read({r, v_.now})) stalled_reads_.push_back({r, v_.now});
 }
 
 // Copies what memory has at once and asks the data area for the rest. False: no scratch memory now.
@@ -120,9 +120,15 @@ void Primary::on_client_read(std::uint64_t n, int error) {
   }
   if (--read.outstanding > 0) return;
   if (read.stale) stalled_reads_.push_front(read.request);
-  else if (read.unreadable.empty()) complete(r, 0);
+  else if (read.unreadable.empty()) answer_read(read.request);
   else repair(read.request, std::move(read.unreadable));
   reads_.erase(it);
+}
+
+// One that others had to be asked for tells nothing of this disk.
+void Primary::answer_read(const ReadRequest& r) {
+  if (r.repairs == 0) pace_.answered(Pace::Kind::read, v_.now - r.since);
+  complete(r.request, 0);
 }
 
 // A block that a checkpoint has written meanwhile may be older than its digest: the request is tried again, without blame.
@@ -149,7 +155,7 @@ void Primary::submit_flush(const ClientRequest& r) {
 void Primary::wait_durable(std::uint64_t serial, const ClientRequest& r) {
   if (serial <= acked_serial_) return complete(r, 0);
   TL_CHECK(waiters_.empty() || waiters_.back().serial <= serial);
-  waiters_.push_back({serial, r.id});
+  waiters_.push_back({serial, r.id, v_.now});
 }
 
 // ---- writes --------------------------------------------------------------------------------------------------------

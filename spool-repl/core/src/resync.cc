@@ -99,6 +99,13 @@ void Primary::choose_blocks(Peer& peer) {
   }
 }
 
+// While writes wait for a replica that is away, nothing tells how long they take.
+void Primary::advance_pace() {
+  bool working = std::any_of(peers_.begin(), peers_.end(), [](const Peer& p) { return p.sync.has_value(); });
+  bool waits = !waiters_.empty() && !suspended();
+  pace_.advance(v_.now, working, waits ? std::optional(waiters_.front().since) : std::nullopt);
+}
+
 void Primary::pump_sync(Peer& peer) {
   if (!peer.sync || peer.connection != ConnectionState::Connected) return;
   Peer::Sync& s = *peer.sync;
@@ -106,6 +113,7 @@ void Primary::pump_sync(Peer& peer) {
   if (!s.chosen) choose_blocks(peer);
   while (s.reads < reads_max && s.flying_bytes < v_.config.sync_window_bytes) {
     if (v_.read_arena.free() < 64 + v_.read_arena.size() / 2) return;  // clients' reads come first
+    if (!pace_.ready()) break;
     if (!s.again.empty()) {
       Peer::Chunk chunk = s.again.back();
       s.again.pop_back();
@@ -130,6 +138,7 @@ void Primary::pump_sync(Peer& peer) {
 }
 
 void Primary::read_chunk(Peer& peer, Peer::Chunk chunk, bool check) {
+  pace_.took(static_cast<std::uint64_t>(std::popcount(chunk.mask)) * block_size);
   std::uint64_t op = next_op_++;
   auto first = static_cast<unsigned>(std::countr_zero(chunk.mask)), end = static_cast<unsigned>(std::bit_width(chunk.mask));
   SyncRead read{peer.config.id, peer.connection_no, chunk, check, {}, v_.home_changes};

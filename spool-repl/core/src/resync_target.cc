@@ -254,13 +254,14 @@ void Secondary::read_check() {
 }
 
 // Which blocks of the check are not what the source has. One that cannot be read is not: what comes in its place is written
-// over it. An equal one is written again where the disk is not trusted.
+// over it. An equal one is written again where the disk is not trusted; nor is it where something else had been written there, and it is
+// equal by luck.
 std::uint64_t Secondary::compare() {
   static constexpr std::array<std::byte, block_size> zeros{};
   const Checking& c = *checking_;
   auto first = static_cast<unsigned>(std::countr_zero(c.check.mask));
-  bool rewrite = v_.distrusts_disk && v_.arena.free() >= 64 + record_blocks_max;
-  std::uint64_t differ = 0, serial = rewrite ? next_sync_serial() : 0;
+  bool room = v_.arena.free() >= 64 + record_blocks_max;
+  std::uint64_t differ = 0, serial = 0;  // of what is written again
   std::size_t n = 0;
   for (unsigned bit = 0; bit < 64; ++bit) {
     if (!(c.check.mask >> bit & 1)) continue;
@@ -273,12 +274,12 @@ std::uint64_t Secondary::compare() {
     bool unreadable = !on_its_way && (c.unreadable >> bit & 1);
     bool equal = hash128({block, block_size}) == c.check.digests[n++] && !unreadable;
     if (unreadable) v_.counters.repaired_blocks++;
-    // What is equal is right, whatever was known of it.
-    if (equal && !on_its_way && !v_.digests.fits(lba, block)) v_.digests.put(lba, block);
-    if (!equal || (v_.distrusts_disk && !rewrite && !on_its_way)) differ |= std::uint64_t{1} << bit;
-    else if (rewrite && !on_its_way) put_synced(lba, block, serial);
+    bool again = equal && !on_its_way && (v_.distrusts_disk || !v_.digests.fits(lba, block));
+    if (again && serial == 0) serial = next_sync_serial();
+    if (!equal || (again && !room)) differ |= std::uint64_t{1} << bit;
+    else if (again) put_synced(lba, block, serial);
   }
-  if (rewrite) checkpointer_.request();
+  if (serial != 0) checkpointer_.request();
   return differ;
 }
 

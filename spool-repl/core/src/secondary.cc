@@ -175,9 +175,9 @@ void Secondary::handle(const Begin& m) {
   try_cut();
 }
 
-// A journal write still under way could land on top of what comes in its place.
+// A journal write still under way could land on top of what comes in its place; one that has failed is not there to be archived.
 void Secondary::try_cut() {
-  if (cut_ != Cut::waiting_for_journal || v_.journal_in_flight > 0) return;
+  if (cut_ != Cut::waiting_for_journal || v_.journal_in_flight > 0 || v_.failed) return;
   auto common = v_.log.find(cut_to_);
   TL_CHECK(common.has_value());
   if (*common == v_.log.end()) return finish_cut();

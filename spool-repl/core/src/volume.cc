@@ -197,11 +197,13 @@ bool Volume::kept_by(ReplicaId primary, const Epoch& epoch, std::span<const Epoc
 // The epoch that came after the common record was written by somebody whom ours counts: that one held everything ours
 // acknowledged, and so does whoever came after it. Or it was granted in view of ours, to a member of the set that counted then
 // (`heir`): the log that shows this may have been cut. With an arbiter any granted epoch will do, since all are one chain,
-// also if a joining is in no log. Force breaks the chain, on either side. None of it holds for who was promoted in spite of a loss.
+// also if a joining is in no log. Force breaks the chain, on either side. None of it holds for who was promoted in spite of a loss. Nor for
+// a primary that ours counts, and that has given up what it had then for the history of somebody whom it does not count.
 bool Volume::covers(ReplicaId primary, const Epoch& epoch, const Successors& there, const EpochEntry& newest, bool forced_here,
                     bool lost_there) const {
   if (there.lossy) return false;
-  if (newest.in_sync & set_of(primary)) return true;
+  bool given_up = there.first_by_force && !(newest.in_sync & set_of(there.first));
+  if ((newest.in_sync & set_of(primary)) && !given_up) return true;
   bool heir = there.heir || (there.first != 0 && (newest.in_sync & set_of(there.first)));
   bool granted = config.arbiter == Arbiter::external && newest.epoch.counter < epoch.counter;
   return (heir || granted || lost_there) && !there.by_force && !forced_here;
@@ -403,6 +405,7 @@ Successors successors_behind(Lsn lsn, std::span<const EpochEntry> epochs, const 
     if (e.start <= lsn) continue;
     if (out.first == 0) {
       out.first = e.writer;
+      out.first_by_force = (e.flags & epoch_by_force) != 0;
       out.witnesses = e.flags & epoch_witnessed ? e.in_sync : 0;
     }
     out.by_force = out.by_force || (e.flags & epoch_by_force);

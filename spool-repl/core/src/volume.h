@@ -32,6 +32,7 @@ struct Successors {
   bool by_force = false;    // some epoch was promoted by force, or may have been: the table does not reach back so far
   bool lossy = false;       // some epoch is flagged so
   ReplicaId first = 0;      // writer of the first epoch; 0: there is none
+  bool first_by_force = false;  // explicitly
   bool heir = false;        // some epoch was granted after `other`
   // Who was connected, and had lost nothing, when the first one began: what none of them had then was acknowledged by nobody that
   // counts one of them.

@@ -269,6 +269,14 @@ Status read_arbiter(const std::string& file, const Table& t, VolumeSettings& v) 
   return {};
 }
 
+Status read_resync(const Table& t, VolumeSettings& v) {
+  TL_TRY(t.size("resync_rate_min", v.resync_rate_min));
+  const toml::node* target = t.raw().get("resync_latency_target");
+  if (!target || target->value<std::string>() != "off") return t.duration("resync_latency_target", v.resync_latency_target);
+  v.resync_latency_target = Duration(0);
+  return {};
+}
+
 Result<VolumeSettings> read_volume(const std::string& file, const std::string& name, const toml::table& table) {
   Table t(file, table, "volume." + name);
   VolumeSettings v;
@@ -276,7 +284,7 @@ Result<VolumeSettings> read_volume(const std::string& file, const std::string& n
   v.control = "/run/twinloft/" + name + ".sock";
   TL_TRY(t.allow({"uuid", "replica", "role", "size", "data", "journal", "journal_size", "arena", "listen",
                   "secret_file", "control", "write_ack", "seal_after", "peer_timeout", "journal_writes_in_flight",
-                  "on_peer_loss", "min_in_sync", "slow_peer", "suspend_timeout", "archive", "peer", "fuse", "nbd", "arbiter"}));
+                  "on_peer_loss", "min_in_sync", "slow_peer", "resync_latency_target", "resync_rate_min", "suspend_timeout", "archive", "peer", "fuse", "nbd", "arbiter"}));
   TL_TRY(t.text("uuid", v.uuid));
   if (!v.uuid.empty())
     if (auto uuid = Uuid::parse(v.uuid); !uuid) return t.error(table.get("uuid"), "uuid", uuid.error().message);
@@ -304,6 +312,7 @@ Result<VolumeSettings> read_volume(const std::string& file, const std::string& n
   TL_TRY(t.choice<OnPeerLoss>("on_peer_loss", {{"suspend", OnPeerLoss::suspend}, {"continue", OnPeerLoss::go_on}},
                               v.on_peer_loss));
   TL_TRY(t.duration("slow_peer", v.slow_peer));
+  TL_TRY(read_resync(t, v));
   TL_TRY(t.duration("suspend_timeout", v.suspend_timeout));
   TL_TRY(t.path("archive", v.archive));
   TL_TRY(read_peers(file, t, v));

@@ -118,6 +118,8 @@ std::string status_text(const NodeView& v) {
     if (s.role == core::Role::primary)
       out += fmt::format("  sent {}  received {}  durable {}", p.sent.v, p.received.v, p.durable.v);
     if (auto r = v.resyncs.of(p, v.volume_bytes / block_size)) out += fmt::format("\n           resync {}", bar(*r));
+    if (p.sync_target && s.resync_held_to != 0)
+      out += fmt::format("\n           slowed to {}/s: flushes or reads take longer than resync_latency_target", size_text(s.resync_held_to));
     if (p.split_brain) out += "\n           SPLIT BRAIN: both histories hold what the other one lacks";
     if (!p.why.empty()) out += fmt::format("\n           {}", p.why);
     out += '\n';
@@ -190,6 +192,7 @@ std::string status_json(const NodeView& v) {
       {"wants_primary", v.wants_primary},
       {"waits_for", s.waits_for},
       {"slowed_by", s.slowed_by},
+      {"resync_held_to", s.resync_held_to},
       {"discards_for", s.discards_for},
       {"in_sync", in_sync},
       {"degraded", s.role == core::Role::primary && !left_out(s).empty()},

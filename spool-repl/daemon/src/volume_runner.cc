@@ -96,6 +96,8 @@ core::Config core_config(const VolumeSettings& s) {
   c.on_peer_loss = s.on_peer_loss;
   c.min_in_sync = s.min_in_sync;
   c.slow_peer = s.slow_peer;
+  c.resync_latency_target = s.resync_latency_target;
+  c.resync_rate_min = s.resync_rate_min;
   c.suspend_timeout = s.suspend_timeout;
   for (const PeerSettings& p : s.peers) c.peers.push_back({p.id, p.protocol});
   c.seal_after = s.seal_after;

@@ -110,6 +110,28 @@ TEST_F(ArbiterRolesTest, WhereNobodyHasAnythingAnEmptyReplicaWillDo) {
   EXPECT_EQ(value->epoch.counter, 2u);
 }
 
+// The first primary loses power while its first record is under way: it is empty, as is everybody else.
+TEST_F(ArbiterRolesTest, NobodyHasTheFirstRecordBeforeItsWriter) {
+  make(2, Arbiter::external);
+  connect_all();
+  exchange();
+  node(1).held = [](Disk kind) { return kind == Disk::journal_write; };
+  ASSERT_TRUE(promote_with_arbiter(1).ok);
+  exchange();
+  EXPECT_EQ(status(node(2)).last.v, 0u);
+  value->in_sync = set_of(1);
+  disconnect(1, 2);
+  node(1).held = nullptr;
+  node(1).restart();
+  delivered[0] = node(1).sent.size();
+  connect(1, 2);
+  exchange();
+  CommandDone again = promote_with_arbiter(1);
+  EXPECT_TRUE(again.ok) << again.text;
+  exchange();
+  EXPECT_EQ(status(node(2)).last, status(node(1)).last);
+}
+
 // A grant that waits grows old: others are promoted and demoted meanwhile.
 TEST_F(ArbiterRolesTest, TheArbiterIsNotAskedBeforeEverythingUnderWayHasEnded) {
   make_promoted_with_arbiter();

@@ -209,6 +209,26 @@ TEST_F(DigestsTest, AnAnswerThatDoesNotFitHereIsNotTaken) {
   EXPECT_TRUE(all(1, 3));
 }
 
+// The source has what the disk returns, and not what was written there: that may be one read in a row of others.
+TEST_F(DigestsTest, WhatIsEqualByLuckIsWrittenAgain) {
+  make_and_settle(2);
+  disconnect(1, 2);
+  lose_disk(2);
+  node(2).held = [](Disk kind) { return kind == Disk::superblock; };
+  connect(1, 2);
+  exchange();
+  node(2).data = node(1).data;
+  node(2).held = [](Disk kind) { return kind == Disk::home_write; };
+  exchange();
+  EXPECT_GT(node(2).pending(Disk::home_write), 0u);
+  EXPECT_TRUE(status(node(2)).inconsistent);
+  node(2).held = nullptr;
+  exchange();
+  checkpoint(2);
+  EXPECT_FALSE(status(node(2)).inconsistent);
+  EXPECT_EQ(node(2).data, node(1).data);
+}
+
 TEST_F(DigestsTest, ATrimmedBlockIsZeros) {
   make_and_settle(2);
   node(1).submit(ClientOp::trim, 0, 300 * block_size);

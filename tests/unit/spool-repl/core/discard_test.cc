@@ -326,5 +326,39 @@ TEST_F(DiscardTest, AWinnerThatLostWhatItHadIsDoubted) {
   expect_filled();
 }
 
+// Two replicas are one side of a split brain. One of them gives it up, and is primary later: to the other one it is a member still.
+TEST_F(DiscardTest, WhatItGaveUpIsNotGivenUpForOthers) {
+  make_promoted(1, 3, OnPeerLoss::go_on);
+  write_alone(1, 1, 1);
+  lost = [](ReplicaId, const PeerMessage& m) { return std::holds_alternative<Commit>(m); };
+  disconnect(1, 3);
+  disconnect(2, 3);
+  exchange();
+  write_alone(1, 2, 2);
+  lost = nullptr;
+  last = status(node(2)).last;
+  ASSERT_LT(status(node(2)).commit, last);
+  disconnect(1, 2);
+  node(1).restart();
+  delivered[0] = node(1).sent.size();
+  ASSERT_TRUE(promote(3, true)->ok);
+  write_alone(3, 3, 3);
+  connect(1, 3);
+  exchange();
+  ASSERT_TRUE(status(node(1)).peers[1].split_brain);
+  node(1).step(Discard{5, true});
+  disconnect(1, 3);
+  connect(1, 3);
+  exchange();
+  ASSERT_EQ(status(node(1)).last, status(node(3)).last);
+  disconnect(1, 3);
+  ASSERT_TRUE(promote(1, true)->ok);
+  exchange();
+  connect(1, 2);
+  exchange();
+  EXPECT_TRUE(status(node(2)).peers[0].split_brain) << status(node(2)).peers[0].why;
+  EXPECT_EQ(status(node(2)).last, last);
+}
+
 }  // namespace
 }  // namespace twinloft::repl::core

@@ -193,24 +193,29 @@ TEST_F(TailTest, TheLastCopyOfWhatALostReplicaAcknowledgedIsKept) {
 
 // The record of the forced promotion was lost here, and another replica has it; it will be cut there. So this one tells.
 TEST_F(TailTest, ForceIsRememberedAlsoWhereItsRecordWasLost) {
-  make(3);
-  connect(2, 3);
+  make_promoted(1, 3);
+  write_flush(1, 0);
   exchange();
+  node(1).step(Demote{78});
+  exchange();
+  disconnect(1, 2);
+  disconnect(1, 3);
+  Lsn before = status(node(2)).last;
   node(2).held = [](Disk kind) { return kind == Disk::journal_write; };
   ASSERT_TRUE(promote(2, true)->ok);
-  ASSERT_GT(status(node(3)).durable, Lsn{0});
+  ASSERT_GT(status(node(3)).durable, before);
   disconnect(2, 3);
   node(2).held = nullptr;
   node(2).restart();
   delivered[1] = node(2).sent.size();
-  ASSERT_EQ(status(node(2)).last, Lsn{0});
+  ASSERT_EQ(status(node(2)).last, before);
   connect(2, 3);
   exchange();
   auto granted = promote(2);
   ASSERT_TRUE(granted && granted->ok) << (granted ? granted->text : "no answer");
   std::vector<EpochEntry> told;
   for (const PeerMessage& m : node(2).sent)
-    if (auto* state = std::get_if<NodeState>(&m); state && state->epoch.epoch.counter == 2) told.push_back(state->epoch);
+    if (auto* state = std::get_if<NodeState>(&m); state && state->epoch.epoch.counter == 3) told.push_back(state->epoch);
   ASSERT_FALSE(told.empty());
   EXPECT_TRUE(told.front().flags & epoch_by_force);
 }
@@ -401,6 +406,29 @@ TEST_F(TailTest, WhatCannotBeArchivedIsNotCutOff) {
   exchange();
   EXPECT_EQ(status(node(1)).last, last);
   EXPECT_NE(status(node(1)).peers[0].why.find("can not be archived"), std::string::npos) << status(node(1)).peers[0].why;
+}
+
+// Its journal write is under way when the cut comes, and fails: there is no such record on the disk.
+TEST_F(TailTest, WhatCouldNotBeWrittenIsNotArchived) {
+  make_promoted(1, 2);
+  fill(1, 0, 1, 3);
+  for (ReplicaId id : {1, 2}) node(id).held = [](Disk kind) { return kind == Disk::journal_write; };
+  write_flush(1, 7);
+  exchange();
+  disconnect(1, 2);
+  node(1).held = nullptr;
+  node(1).restart();
+  delivered[0] = node(1).sent.size();
+  ASSERT_GT(status(node(2)).last, status(node(1)).last);
+  connect(1, 2);
+  exchange();
+  ASSERT_TRUE(promote(1)->ok);
+  ASSERT_EQ(node(2).pending(Disk::journal_write), 1u);
+  node(2).fault = [](Disk kind) { return kind == Disk::journal_write ? EIO : 0; };
+  node(2).held = nullptr;
+  exchange();
+  EXPECT_TRUE(status(node(2)).failed);
+  EXPECT_TRUE(node(2).archived.empty());
 }
 
 }  // namespace

@@ -215,6 +215,17 @@ TEST_F(ConfigTest, Membership) {
   EXPECT_EQ(v->volumes[0].min_in_sync, 2u);
   EXPECT_EQ(v->volumes[0].slow_peer, std::chrono::seconds(3));
   EXPECT_EQ(v->volumes[0].archive, "/var/lib/tails");
+  EXPECT_EQ(v->volumes[0].resync_latency_target, std::chrono::milliseconds(20));
+  EXPECT_EQ(v->volumes[0].resync_rate_min, 4u << 20);
+  v = load(two + "resync_latency_target = \"8ms\"\nresync_rate_min = \"1MiB\"\n" + peer);
+  ASSERT_TRUE(v) << v.error().message;
+  EXPECT_EQ(v->volumes[0].resync_latency_target, std::chrono::milliseconds(8));
+  EXPECT_EQ(v->volumes[0].resync_rate_min, 1u << 20);
+  v = load(two + "resync_latency_target = \"off\"\n" + peer);
+  ASSERT_TRUE(v) << v.error().message;
+  EXPECT_EQ(v->volumes[0].resync_latency_target, Duration(0));
+  EXPECT_TRUE(refused(two + "resync_latency_target = \"soon\"\n" + peer, 7, "volume.mail.resync_latency_target", "a time such as"));
+  EXPECT_TRUE(refused(two + "resync_rate_min = 0\n" + peer, 7, "volume.mail.resync_rate_min", "a size such as"));
   EXPECT_TRUE(refused(two + "on_peer_loss = \"panic\"\n" + peer, 7, "volume.mail.on_peer_loss", "\"suspend\", \"continue\""));
   EXPECT_TRUE(refused(two + "min_in_sync = 3\n" + peer, 7, "volume.mail.min_in_sync", "from 1 to 2"));
 }

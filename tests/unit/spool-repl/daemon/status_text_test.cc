@@ -66,5 +66,15 @@ TEST_F(StatusText, APrimaryTellsWhoSlowsIt) {
   EXPECT_FALSE(says("SLOW")) << text();
 }
 
+TEST_F(StatusText, APrimaryTellsWhatSlowsAResync) {
+  status.role = core::Role::primary;
+  connect(2);
+  peer(2).sync_target = true;
+  status.resync_held_to = 400u << 20;
+  EXPECT_TRUE(says("slowed to 400 MiB/s: flushes or reads take longer than resync_latency_target")) << text();
+  peer(2).sync_target = false;
+  EXPECT_FALSE(says("slowed")) << text();
+}
+
 }  // namespace
 }  // namespace twinloft::repl::daemon

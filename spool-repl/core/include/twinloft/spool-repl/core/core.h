@@ -37,6 +37,9 @@ struct Config {
   unsigned min_in_sync = 1;                       // replicas, this one counted: with fewer writes wait
   Duration arbiter_retry = std::chrono::seconds(1);   // after an unknown outcome
   std::uint64_t sync_window_bytes = 8u << 20;     // resync data sent to a peer and not yet in its data area
+  // A resync slows down, to this rate if need be, while flushes or reads take longer than that, and than twice of what they took before.
+  Duration resync_latency_target{0};              // 0: it never does
+  std::uint64_t resync_rate_min = 4u << 20;       // bytes a second
   // A connected peer on which something that was sent is not durable for so long is closed; a member, if it may be left out.
   Duration slow_peer = std::chrono::seconds(20);
   std::vector<PeerConfig> peers;
@@ -79,6 +82,7 @@ struct VolumeStatus {
   ReplicaId slowed_by = 0;  // primary, not suspended: writes wait for room, and this one has not made durable what takes it; 0: nobody
   std::uint64_t slowed_by_bytes = 0;  // of the journal
   ReplicaSet in_sync = 0;  // of the newest epoch
+  std::uint64_t resync_held_to = 0;  // sync source: bytes a second, while clients' requests take too long; 0: not held up by them
   bool inconsistent = false;
   bool refilling = false;  // it was created anew, and does not have everything again that it had
   std::size_t waiting_requests = 0;

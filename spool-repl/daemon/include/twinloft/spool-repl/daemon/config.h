@@ -27,6 +27,8 @@ struct VolumeSettings {
   core::OnPeerLoss on_peer_loss = core::OnPeerLoss::suspend;  // without an arbiter
   unsigned min_in_sync = 1;
   Duration slow_peer = std::chrono::seconds(20);
+  Duration resync_latency_target = std::chrono::milliseconds(20);  // of flushes and reads; 0: a resync goes as fast as it can
+  std::uint64_t resync_rate_min = 4u << 20;  // bytes a second
   Duration suspend_timeout{0};  // 0: a suspended volume waits as long as it takes
   std::string archive;          // directory for tails that are cut off; default: beside the journal
   std::uint64_t size = 0;       // bytes; used by `create`
