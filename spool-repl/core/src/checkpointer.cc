@@ -35,7 +35,7 @@ std::optional<Instant> Checkpointer::next_tick() const {
 
 void Checkpointer::advance() {
   if (v_.failed) return;
-  if (phase_ == Phase::idle && !v_.hold_checkpoint && due()) start();
+  if (phase_ == Phase::idle && !v_.hold_checkpoint && !v_.source_pending && due()) start();
   if (phase_ == Phase::writing) submit_writes();
   if (phase_ == Phase::idle && nothing_to_do()) requested_ = false;
 }

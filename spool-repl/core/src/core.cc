@@ -121,6 +121,7 @@ void Core::Parts::step(const DiskDone& e) {
     case TokenKind::superblock: {
       unsigned purposes = volume.on_superblock_written(e.error);
       if (purposes & Volume::for_epoch) volume.log.release_durable();
+      if (purposes & Volume::for_source) volume.source_pending = false;
       if (purposes & Volume::for_commit) checkpointer.on_commit_durable();
       if (purposes & Volume::for_tail) checkpointer.on_tail_durable();
       if ((purposes & Volume::for_cut) && secondary()) secondary()->on_cut_durable();

@@ -3,63 +3,102 @@
 namespace twinloft::repl::core {
 
 namespace {
-constexpr std::int64_t second = std::chrono::nanoseconds(std::chrono::seconds(1)).count();
-
-std::int64_t in(Duration d, std::uint64_t rate) {
-  return static_cast<std::int64_t>(static_cast<double>(d.count()) / second * static_cast<double>(rate));
-}
+constexpr double second = 1e9;  // ns
+double in(Duration d, std::uint64_t rate) { return static_cast<double>(d.count()) / second * static_cast<double>(rate); }
 }  // namespace
 
-// With credit for one interval: a short resync is over before anybody has noticed it.
+// A short resync is over before anybody has noticed it; and a whole piece is read at the slowest rate, too.
+double Pace::burst() const { return std::max(in(interval, rate_), 256.0 * 1024); }
+
 void Pace::begin() {
   rate_ = std::max(rate_first, rate_min_);
-  credit_ = in(interval, rate_);
-  slowed_ = false;
+  credit_ = burst();
+  rest_left_ = worked_ = 0;
+  refused_ = held_ = false;
+  taken_ = 0;
 }
 
 void Pace::answered(Kind kind, Duration took) {
+  if (off()) return;
   Latency& l = latency_[static_cast<std::size_t>(kind)];
   l.sum += took;
   l.count++;
 }
 
-void Pace::advance(Instant now, bool working, std::optional<Instant> waits_since) {
-  if (off()) return;
+bool Pace::advance(Instant now, bool working) {
+  if (off()) return false;
   if (working && !working_) begin();
   working_ = working;
-  credit_ = std::min(credit_ + in(now - now_, rate_), in(interval, rate_));
+  if (!resting()) credit_ = std::min(credit_ + in(std::min(now - now_, interval), rate_), burst());
   now_ = now;
-  if (now - judged_ < interval) return;
-  judged_ = now;
-  judge(working, waits_since);
+  return now - judged_ >= interval;
 }
 
-void Pace::judge(bool working, std::optional<Instant> waits_since) {
-  bool asked = waits_since.has_value();
-  bool slow = asked && now_ - *waits_since > limit(latency_[static_cast<std::size_t>(Kind::flush)]);
-  for (Latency& l : latency_) {
-    if (l.count == 0) continue;
-    asked = true;
-    Duration mean = l.sum / static_cast<std::int64_t>(l.count);
-    slow |= mean > limit(l);
-    if (!working) l.usual = l.usual == Duration(0) ? mean : (3 * l.usual + mean) / 4;
-    l.sum = Duration(0);
-    l.count = 0;
+// Whether requests of this kind take too long. A rest, and the time without a resync, tell what is usual: of one that something else has
+// held up it takes no more than a part.
+bool Pace::look(Latency& l, const std::optional<Instant>& since) {
+  bool slow = since && now_ - *since > limit(l);
+  if (l.count == 0) return slow;
+  Duration mean = l.sum / static_cast<std::int64_t>(l.count);
+  bool learns = !working_ || (resting() && rest_left_ < rest_intervals);  // what was under way when the rest began has ended
+  if (learns) l.usual = l.usual == Duration(0) ? mean : (3 * l.usual + std::min(mean, 2 * l.usual)) / 4;
+  slow |= mean > limit(l);
+  l.sum = Duration(0);
+  l.count = 0;
+  return slow;
+}
+
+void Pace::judge(const Waiting& waiting) {
+  judged_ = now_;
+  bool asked = waiting.asked, slow = false, unknown = false;
+  for (std::size_t k = 0; k < latency_.size(); ++k) {
+    asked |= latency_[k].count > 0 || waiting.since[k].has_value();
+    bool of_this = look(latency_[k], waiting.since[k]);
+    slow |= of_this;
+    unknown |= of_this && latency_[k].usual == Duration(0);
   }
-  if (!working) return;
-  slowed_ = slow || (slowed_ && asked);
+  if (!working_) return;
+  if (resting()) {
+    --rest_left_;
+  } else {
+    held_ = refused_ && (slow || (held_ && asked));
+    ++worked_;
+    if (slow && worked_ >= (unknown ? rest_every / 10 : rest_every)) rest_left_ = rest_intervals, worked_ = 0;
+    change_rate(slow, asked);
+  }
+  refused_ = false;
+  taken_ = 0;
+}
+
+// No further up than what is made use of: it would take long to come down from there.
+void Pace::change_rate(bool slow, bool asked) {
+  std::uint64_t used = std::max(rate_first, 2 * taken_ * (std::chrono::nanoseconds(std::chrono::seconds(1)) / interval));
   if (slow) rate_ = std::max(rate_ / 2, rate_min_);
-  else rate_ = std::min(asked ? rate_ + rate_ / 4 : 2 * rate_, rate_max);
-  credit_ = std::min(credit_, in(interval, rate_));
+  else rate_ = std::max({rate_min_, std::min({asked ? rate_ + rate_ / 4 : 2 * rate_, used, rate_max})});
+  credit_ = std::min(credit_, burst());
+}
+
+bool Pace::ready() {
+  bool yes = off() || (credit_ > 0 && !resting());
+  refused_ |= !yes;
+  return yes;
+}
+
+void Pace::took(std::uint64_t bytes) {
+  if (off()) return;
+  credit_ -= static_cast<double>(std::max(bytes, read_min));
+  taken_ += bytes;
 }
 
 std::optional<Instant> Pace::next() const {
-  if (ready()) return std::nullopt;
-  return now_ + Duration(static_cast<std::int64_t>(static_cast<double>(1 - credit_) / static_cast<double>(rate_) * second) + 1);
+  if (off() || !working_) return std::nullopt;
+  if (resting()) return judged_ + interval;
+  if (credit_ > 0) return std::nullopt;
+  return now_ + Duration(static_cast<std::int64_t>((1 - credit_) / static_cast<double>(rate_) * second) + 1);
 }
 
 std::optional<std::uint64_t> Pace::held_to() const {
-  if (off() || !working_ || !slowed_) return std::nullopt;
+  if (off() || !working_ || !held_) return std::nullopt;
   return rate_;
 }
 

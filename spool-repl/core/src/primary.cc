@@ -159,7 +159,7 @@ void Primary::advance_acks() {
   }
   while (!waiters_.empty() && waiters_.front().serial <= acked_serial_) {
     v_.out.completions.push_back({waiters_.front().id, 0});
-    pace_.answered(Pace::Kind::flush, v_.now - waiters_.front().since);
+    if (waiters_.front().since > suspended_until_) pace_.answered(Pace::Kind::flush, v_.now - waiters_.front().since);
     waiters_.pop_front();
   }
 }
@@ -179,8 +179,7 @@ void Primary::advance() {
   if (demoting_ && !open_.empty()) try_seal();
   for (Peer& p : peers_) pump(p);
   advance_acks();
-  advance_pace();
-  for (Peer& p : peers_) pump_sync(p);  // may have waited for what was committed just now
+  pump_syncs();  // may have waited for what was committed just now
   tell_suspension();
   update_tail_limit();
 }
@@ -357,6 +356,9 @@ void Primary::begin(Peer& peer, RecordNo common_end) {
                                     "have is {}. Both histories are kept; decide which replica is to be primary",
                                     peer.peer_commit.v, from.lsn.v));
   }
+  // What it has lost of its journal the records here would bring back; but not what it was sent of another history.
+  const auto& state = v_.find_link(peer.config.id)->state;
+  if (state && state->inconsistent && state->base == peer.peer_last && !vouches(*state)) return begin_resync(peer, common_end);
   // Whoever was promoted in spite of a loss had blocks of lost records in its data area: no record tells of those.
   if (lossy_behind(common_end)) return begin_resync(peer, common_end);
   peer.connection = ConnectionState::Connected;

@@ -219,6 +219,7 @@ class Primary {
   void begin_filling(Peer& peer);
   void pump_sync(Peer& peer);
   void advance_pace();
+  void pump_syncs();
   void start_sync(Peer& peer, Lsn base, bool whole, bool compare);
   void choose_blocks(Peer& peer);
   bool vouches(const NodeState& state) const;
@@ -291,6 +292,8 @@ class Primary {
   std::uint64_t open_serial_ = 1;
   bool want_seal_ = false;
   Pace pace_;  // of resyncs
+  Instant suspended_until_;  // while it was, nobody could be answered
+  std::size_t turn_ = 0;  // which target of a resync is looked at first
 
   std::uint64_t acked_serial_ = 0;
   struct Waiter {

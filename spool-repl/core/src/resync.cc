@@ -102,8 +102,30 @@ void Primary::choose_blocks(Peer& peer) {
 // While writes wait for a replica that is away, nothing tells how long they take.
 void Primary::advance_pace() {
   bool working = std::any_of(peers_.begin(), peers_.end(), [](const Peer& p) { return p.sync.has_value(); });
-  bool waits = !waiters_.empty() && !suspended();
-  pace_.advance(v_.now, working, waits ? std::optional(waiters_.front().since) : std::nullopt);
+  if (suspended()) suspended_until_ = v_.now;
+  if (!pace_.advance(v_.now, working)) return;
+  Pace::Waiting waiting;
+  waiting.asked = !waiters_.empty() || !stalled_writes_.empty() || !reads_.empty() || !stalled_reads_.empty();
+  auto note = [&](Pace::Kind kind, Instant since) {
+    auto& oldest = waiting.since[static_cast<std::size_t>(kind)];
+    if (since > suspended_until_ || kind == Pace::Kind::read) oldest = std::min(oldest.value_or(since), since);
+  };
+  if (!waiters_.empty()) note(Pace::Kind::flush, waiters_.front().since);
+  for (const auto& [op, read] : reads_) note(Pace::Kind::read, read.request.since);
+  for (const ReadRequest& r : stalled_reads_) note(Pace::Kind::read, r.since);
+  pace_.judge(waiting);
+}
+
+// Whoever comes behind the one for which something was read last is the first: where little may be read, one would take it all.
+void Primary::pump_syncs() {
+  advance_pace();
+  std::size_t first = turn_;
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    std::size_t at = (first + i) % peers_.size();
+    std::uint64_t before = next_op_;
+    pump_sync(peers_[at]);
+    if (next_op_ != before) turn_ = (at + 1) % peers_.size();
+  }
 }
 
 void Primary::pump_sync(Peer& peer) {
@@ -138,9 +160,9 @@ void Primary::pump_sync(Peer& peer) {
 }
 
 void Primary::read_chunk(Peer& peer, Peer::Chunk chunk, bool check) {
-  pace_.took(static_cast<std::uint64_t>(std::popcount(chunk.mask)) * block_size);
   std::uint64_t op = next_op_++;
   auto first = static_cast<unsigned>(std::countr_zero(chunk.mask)), end = static_cast<unsigned>(std::bit_width(chunk.mask));
+  pace_.took(std::uint64_t{end - first} * block_size);
   SyncRead read{peer.config.id, peer.connection_no, chunk, check, {}, v_.home_changes};
   bool begun = false;
   for (unsigned i = first; i < end; ++i) {

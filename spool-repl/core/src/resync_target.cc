@@ -45,8 +45,10 @@ std::string Secondary::objection(const SyncBegin& m) const {
                        v_.commit_lsn().v, m.from.lsn.v);
   // The source's table is full and begins after all that is known here: it has forgotten.
   bool forgotten = common.v == 0 && forgets(m.epochs, v_.sb.epochs.back().epoch);
-  bool member = (v_.recorded().in_sync & set_of(primary_)) != 0;
-  if (forgotten && member) return "";
+  // A member held what is here; unless it has given that up for the history of somebody else, promoted by force (Volume::covers).
+  ReplicaSet counted = v_.recorded().in_sync;
+  bool given_up = std::any_of(m.epochs.begin(), m.epochs.end(), [&](const EpochEntry& e) { return (e.flags & epoch_by_force) && !(counted & set_of(e.writer)); });
+  if (forgotten && (counted & set_of(primary_)) && !given_up) return "";
   Successors there = successors_behind(common, m.epochs, v_.recorded().epoch);
   there.by_force = there.by_force || common.v == 0;
   return split_brain(common, there);
@@ -57,13 +59,35 @@ void Secondary::handle(SyncBegin& m) {
     return refuse("it began a resync at the wrong moment");
   common_ = std::max(common_, common_history(v_.sb.epochs, v_.log.last_mark().lsn, m.epochs, Lsn{UINT64_MAX}));
   if (std::string why = objection(m); !why.empty()) return refuse(std::move(why));
+  bool in_line = holds_source(m.epochs);
   // What it began behind that point comes as records.
   std::erase_if(m.epochs, [&](const EpochEntry& e) { return e.start > m.from.lsn; });
   reset_ = m;
-  reset_->whole = !vouches(m);
+  reset_->whole = !in_line || !vouches(m);
   reset_archived_ = false;
   v_.hold_checkpoint = true;
   try_reset();
+}
+
+// Whether what an unfinished resync has brought is in that history too. Force on the other side is the source's own to see (Primary::vouches).
+bool Secondary::holds_source(std::span<const EpochEntry> epochs) const {
+  if (!v_.inconsistent || v_.damaged()) return true;
+  const Uuid& source = v_.sb.inconsistent_source.id;
+  return source == epoch_.id || std::any_of(epochs.begin(), epochs.end(), [&](const EpochEntry& e) { return e.epoch.id == source; });
+}
+
+// A resync that goes on within the records of another primary. Its content goes home only when the disk says whose it is; and where that of the
+// last one is not in its history, nothing is known of the data area any more.
+std::string Secondary::note_source(const Begin& m) {
+  Superblock& sb = v_.sb;
+  if (!v_.inconsistent || v_.damaged() || sb.inconsistent_source.id == m.epoch.id) return "";
+  bool useless = sb.inconsistent_base != base_unknown && !holds_source(m.epochs);
+  sb.inconsistent_source = m.epoch;
+  if (useless) sb.inconsistent_base_epoch = {}, sb.inconsistent_base = base_unknown;
+  v_.source_pending = true;
+  v_.write_superblock(Volume::for_source);
+  if (!useless) return "";
+  return fmt::format("an unfinished resync has brought here what replica {} does not have: it takes a full one", primary_);
 }
 
 // Whether the content here is known to be the source's history up to `since`, or beyond.
@@ -254,8 +278,8 @@ void Secondary::read_check() {
 }
 
 // Which blocks of the check are not what the source has. One that cannot be read is not: what comes in its place is written
-// over it. An equal one is written again where the disk is not trusted; nor is it where something else had been written there, and it is
-// equal by luck.
+// over it. An equal one is written again where the disk is not trusted, and where something else had been written there: then it is equal by
+// luck.
 std::uint64_t Secondary::compare() {
   static constexpr std::array<std::byte, block_size> zeros{};
   const Checking& c = *checking_;

@@ -122,7 +122,8 @@ void Secondary::answer_match() {
 
 // What lies beyond the common record may go only if nobody can rely on it: not while it is known to be committed, and
 // not where the newest epoch here does without that primary. Where it counts that primary, everything acknowledged up to
-// its beginning was on that primary's disk when it began (that is what joining means), and everything since needed it.
+// its beginning was on that primary's disk when it began (that is what joining means), and everything since needed it; unless it has given
+// that up since (Volume::covers).
 std::string Secondary::lost_here() const {
   return fmt::format("split brain: epoch {} went on here before the journal was damaged, LSN {} was committed, and replica {} does not have "
                      "that", v_.sb.damaged_newest.epoch.counter, v_.sb.inconsistent_until.v, primary_);
@@ -139,6 +140,9 @@ std::string Secondary::split_brain(Lsn common, const Successors& there) const {
   });
   // What is here may have been lost by its writer before it was durable there, and somebody saw that.
   if (v_.covers(primary_, epoch_, there, newest, forced_here, v_.nobody_told_behind(common, there.witnesses))) return "";
+  if (newest.in_sync & set_of(primary_))
+    return fmt::format("split brain: replica {} has given up what was written in epoch {}, or lost it, and the last record that both have is {}",
+                       primary_, newest.epoch.counter, common.v);
   return fmt::format("split brain: epoch {} went on here without replica {}, and the last record that both have is {}",
                      newest.epoch.counter, primary_, common.v);
 }
@@ -162,6 +166,7 @@ void Secondary::handle(const Begin& m) {
   if (!v_.kept_by(primary_, m.epoch, m.epochs)) return refuse(lost_here());
   Successors there = successors_behind(m.from.lsn, m.epochs, seen);
   if (std::string why = is_fragment(m.epochs) ? "" : split_brain(m.from.lsn, there); !why.empty()) return refuse(std::move(why));
+  if (std::string why = note_source(m); !why.empty()) return refuse(std::move(why));
   begun_ = true;
   cut_to_ = m.from;
   bool lost = m.holds > m.from.lsn;

@@ -68,6 +68,8 @@ class Secondary {
   void handle(const SyncProgress& message);
   void handle(SyncCheck& message);
   bool vouches(const SyncBegin& message) const;
+  bool holds_source(std::span<const EpochEntry> epochs) const;
+  std::string note_source(const Begin& m);
   bool settle_base();
   void start_check();
   void read_check();

@@ -58,7 +58,7 @@ class Volume {
   SendRecord record_message(ReplicaId peer, const Epoch& epoch, const LogRecord& record) const;
 
   // The superblock goes out as it is when the write starts; one is in flight at a time.
-  enum Purpose : unsigned { for_tail = 1, for_cut = 2, for_reset = 4, for_consistent = 8, for_parting = 16, for_epoch = 32, for_commit = 64 };
+  enum Purpose : unsigned { for_tail = 1, for_cut = 2, for_reset = 4, for_consistent = 8, for_parting = 16, for_epoch = 32, for_commit = 64, for_source = 128 };
   void write_superblock(Purpose purpose);
   unsigned on_superblock_written(int error);  // the purposes that are now durable; 0 on failure
 
@@ -126,6 +126,7 @@ class Volume {
   // earlier one wrote home may be readable and yet not durable, also after a sync that succeeds: an earlier one may have failed.
   bool distrusts_disk = false;
   bool hold_checkpoint = false;  // the log is about to be reset
+  bool source_pending = false;   // Superblock::inconsistent_source is not durable: nothing of that source's may go home
   RecordNo readable_from = 0;        // records before this one are not to be had from the journal here: it is damaged
   RecordNo tail_limit = UINT64_MAX;  // the tail stays below: a peer still needs these records
   std::vector<Link> links;

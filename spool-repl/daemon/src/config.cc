@@ -271,6 +271,8 @@ Status read_arbiter(const std::string& file, const Table& t, VolumeSettings& v) 
 
 Status read_resync(const Table& t, VolumeSettings& v) {
   TL_TRY(t.size("resync_rate_min", v.resync_rate_min));
+  if (v.resync_rate_min < 64u << 10)
+    return t.error(t.raw().get("resync_rate_min"), "resync_rate_min", "expected at least \"64KiB\" a second: a resync has to end");
   const toml::node* target = t.raw().get("resync_latency_target");
   if (!target || target->value<std::string>() != "off") return t.duration("resync_latency_target", v.resync_latency_target);
   v.resync_latency_target = Duration(0);

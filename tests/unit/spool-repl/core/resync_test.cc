@@ -151,6 +151,40 @@ TEST_F(BitmapTest, WhatWasCompleteBeforeAnInterruptedResyncIsKept) {
   EXPECT_EQ(node(2).data, node(3).data);
 }
 
+// An unfinished resync goes on from another primary, one by force, and then from the first one again, which knows nothing of what that one
+// has written.
+TEST_F(BitmapTest, WhatAnotherHistoryHasLeftIsOverwritten) {
+  for (bool restarted : {false, true}) {
+    leave_behind(3);
+    node(2).held = [](Disk kind) { return kind == Disk::home_sync; };
+    connect(1, 2);
+    exchange();
+    ASSERT_TRUE(status(node(2)).inconsistent);
+    for (ReplicaId other : {2, 3}) disconnect(1, other);
+    exchange();
+    fill(1, 700, 701, 8);
+    connect(2, 3);
+    ASSERT_TRUE(promote(3, true)->ok);
+    fill(3, 600, 601, 9);
+    node(2).held = nullptr;
+    bool home = false;
+    auto is_home = [&] { return home = node(2).data[600 * block_size] == std::byte{9}; };
+    node(2).step(CheckpointNow{});
+    exchange(is_home);
+    ASSERT_TRUE(home && status(node(2)).inconsistent);
+    disconnect(2, 3);
+    if (restarted) {
+      node(2).restart();
+      delivered[1] = node(2).sent.size();
+    }
+    connect(1, 2);
+    exchange();
+    EXPECT_EQ(status(node(1)).in_sync, set_of(1) | set_of(2)) << status(node(1)).peers[0].why;
+    checkpoint(1), checkpoint(2);
+    EXPECT_EQ(node(1).data, node(2).data);
+  }
+}
+
 TEST_F(ResyncTest, ConsistentIsSaidOnlyWhenItIsOnTheDisk) {
   make_pair();
   disconnect(1, 2);

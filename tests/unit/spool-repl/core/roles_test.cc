@@ -324,6 +324,29 @@ TEST_F(FirstPromotionTest, NeedsThoseToWhomTheLinkIsNoMembersToo) {
   }
 }
 
+// What it has is a prefix of what was acknowledged, and nobody knows how long that is.
+TEST_F(RolesTest, AFollowerIsPromotedByForceOnlyAndSaysWhatMayBeMissing) {
+  for (Protocol protocol : {Protocol::A, Protocol::B}) {
+    make(2);
+    for (ReplicaId id : {1, 2}) {
+      Config c = config_of(id, 2);
+      c.peers[0].protocol = id == 1 ? protocol : Protocol::C;
+      nodes[id - 1] = std::make_unique<Shell>(ShellOptions{.replica = id, .config = c, .seed = id});
+    }
+    connect(1, 2);
+    exchange();
+    ASSERT_TRUE(promote(1)->ok);
+    write_flush(1, 0);
+    exchange();
+    ASSERT_EQ(status(node(2)).last, status(node(1)).last);
+    disconnect(1, 2);
+    expect_not_promoted(2, "replica 2 is not in sync: epoch 1 went on with 1 and may have acknowledged what is missing here");
+    auto forced = promote(2, true);
+    ASSERT_TRUE(forced && forced->ok);
+    EXPECT_NE(forced->text.find("what was acknowledged by 1 and had not reached this replica is missing"), std::string::npos) << forced->text;
+  }
+}
+
 TEST_F(RolesTest, FewerThanMinInSyncAreNotEnough) {
   make(3, Arbiter::manual, OnPeerLoss::go_on, 2);
   connect_all();

@@ -226,6 +226,7 @@ TEST_F(ConfigTest, Membership) {
   EXPECT_EQ(v->volumes[0].resync_latency_target, Duration(0));
   EXPECT_TRUE(refused(two + "resync_latency_target = \"soon\"\n" + peer, 7, "volume.mail.resync_latency_target", "a time such as"));
   EXPECT_TRUE(refused(two + "resync_rate_min = 0\n" + peer, 7, "volume.mail.resync_rate_min", "a size such as"));
+  EXPECT_TRUE(refused(two + "resync_rate_min = \"63KiB\"\n" + peer, 7, "volume.mail.resync_rate_min", "at least"));
   EXPECT_TRUE(refused(two + "on_peer_loss = \"panic\"\n" + peer, 7, "volume.mail.on_peer_loss", "\"suspend\", \"continue\""));
   EXPECT_TRUE(refused(two + "min_in_sync = 3\n" + peer, 7, "volume.mail.min_in_sync", "from 1 to 2"));
 }
