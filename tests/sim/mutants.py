@@ -230,6 +230,8 @@ MUTANTS = [
            more=((CORE + "primary.cc", "(state->base == base_unknown || state->base <= from.lsn)", "true"),)),
     Mutant("forgotten-loss-is-trusted", "who has forgotten all epochs that are known here is trusted, although a loss was among them",
            CORE + "resync_target.cc", " && !(epochs.front().flags & epoch_lossy)", ""),
+    Mutant("forgotten-force-is-trusted", "a member that has forgotten all epochs that are known here is trusted, whoever was promoted by force since",
+           CORE + "resync_target.cc", "if (forgotten && (counted & set_of(primary_)) && !given_up) return", "if (forgotten && (counted & set_of(primary_)) && (true || given_up)) return"),
     Mutant("filled-from-the-tail-of-a-loss", "who stands before a loss is measured by the source's tail and shows as split brain",
            CORE + "primary.cc", "if (lossy_behind(common_end)) return begin_resync(peer, common_end);", "if (lossy_behind(common_end)) return begin_resync(peer);"),
     Mutant("loss-settled-late", "the disk goes on calling itself damaged while the arbiter does not answer a change",

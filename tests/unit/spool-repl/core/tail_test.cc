@@ -63,6 +63,35 @@ TEST_F(TailTest, AnEpochThatWasKnownAtThePromotionIsNoSplitBrain) {
 }
 
 // The other one's table begins after all that is known here, and it counts: it had everything once, unless a loss was accepted since.
+TEST_F(TailTest, WhoHasForgottenUsIsNotTrustedIfSomebodyElseCameByForceSince) {
+  for (ReplicaId forced : {0, 1, 3}) {
+    make_promoted(1, 3, OnPeerLoss::go_on);
+    disconnect(1, 3);
+    disconnect(2, 3);
+    write_flush(1, 0);
+    exchange();
+    disconnect(1, 2);
+    exchange();
+    ASSERT_EQ(status(node(2)).in_sync, set_of(1) | set_of(2));
+    std::vector<EpochEntry> table;
+    Epoch newest = status(node(1)).epoch;
+    for (std::uint64_t i = 0; i < superblock_epochs_max; ++i) {
+      bool by_force = forced != 0 && i == 8;
+      note_epoch(table, {{newest.counter + 2 + i, Uuid::generate(node(1).random)}, Lsn{1001 + i}, by_force ? forced : ReplicaId{1},
+                         set_of(1), by_force ? epoch_by_force : 0u});
+    }
+    Epoch now = table.back().epoch;
+    Lsn last = status(node(2)).last;
+    node(2).step(PeerUp{1});
+    node(2).input(1, MatchRequest{now});
+    node(2).input(1, SyncBegin{now, {Lsn{2000}, {}}, now, true, {}, {}, table});
+    while (node(2).complete_one()) {}
+    bool kept = forced == 3;
+    EXPECT_EQ(status(node(2)).peers[0].split_brain, kept) << forced << ": " << status(node(2)).peers[0].why;
+    EXPECT_EQ(status(node(2)).last == last, kept);
+  }
+}
+
 TEST_F(TailTest, WhoHasForgottenALossIsNotTrustedWithOurs) {
   for (bool lossy : {false, true}) {
     make_promoted(1, 2);
