@@ -328,8 +328,9 @@ void Cluster::heal() {
   client_runs_ = false;
   arbiter_.reachable = true;
   for (Link& l : links_) l.cut = false;
-  // While a write takes longer than a member may take, members come and go for ever.
-  for (std::int64_t& us : slow_us_) us = std::min(us, static_cast<std::int64_t>(slow_peer_ / std::chrono::microseconds(2)));
+  // While a write takes longer than a member may take, members come and go for ever; and one that is filled makes no step in that time, for
+  // which it reads, writes, syncs and stores a superblock.
+  for (std::int64_t& us : slow_us_) us = std::min(us, static_cast<std::int64_t>(slow_peer_ / std::chrono::microseconds(8)));
   end_faults();
   for (auto& n : nodes_)
     if (!n->alive()) start(*n);
