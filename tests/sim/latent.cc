@@ -75,7 +75,7 @@ bool Cluster::has_helper(const Node& n, std::uint64_t lba, std::uint64_t blocks)
       bool ours = (l.a == n.index && l.b == other.index) || (l.b == n.index && l.a == other.index);
       return ours && l.up && !l.silent[0] && !l.silent[1];
     });
-    return quiet && other.alive() && !other.failed_from && !other.fault && p.in_sync && !p.inconsistent && !p.sync_target &&
+    return quiet && other.alive() && !other.replaced && !other.failed_from && !other.fault && p.in_sync && !p.inconsistent && !p.sync_target &&
            p.connection == core::ConnectionState::Connected && other.data.readable(lba, blocks);
   });
 }
