@@ -356,9 +356,6 @@ void Primary::begin(Peer& peer, RecordNo common_end) {
                                     "have is {}. Both histories are kept; decide which replica is to be primary",
                                     peer.peer_commit.v, from.lsn.v));
   }
-  // What it has lost of its journal the records here would bring back; but not what it was sent of another history.
-  const auto& state = v_.find_link(peer.config.id)->state;
-  if (state && state->inconsistent && state->base == peer.peer_last && !vouches(*state)) return begin_resync(peer, common_end);
   // Whoever was promoted in spite of a loss had blocks of lost records in its data area: no record tells of those.
   if (lossy_behind(common_end)) return begin_resync(peer, common_end);
   peer.connection = ConnectionState::Connected;

@@ -1,6 +1,7 @@
 #include "twinloft/spool-repl/format/digest.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "twinloft/base/check.h"
@@ -67,7 +68,7 @@ unsigned decode_digest_page(ByteSpan in, const Uuid& volume, std::uint64_t page,
 // ---- the table -----------------------------------------------------------------------------------------------------
 
 DigestTable::DigestTable(const Uuid& volume, std::uint64_t volume_blocks)
-    : volume_(volume), digests_(volume_blocks, digest_unknown), is_changed_(digest_pages(volume_blocks)) {}
+    : volume_(volume), digests_(volume_blocks, digest_unknown), is_changed_((digest_pages(volume_blocks) + 63) / 64) {}
 
 std::span<Digest> DigestTable::of_page(std::uint64_t page) {
   std::span rest = std::span(digests_).subspan(page * digest_page_blocks);
@@ -75,8 +76,11 @@ std::span<Digest> DigestTable::of_page(std::uint64_t page) {
 }
 
 void DigestTable::change(std::uint64_t page) {
-  changed_ += !is_changed_[page];
-  is_changed_[page] = true;
+  std::uint64_t bit = std::uint64_t{1} << page % 64;
+  if (is_changed_[page / 64] & bit) return;
+  is_changed_[page / 64] |= bit;
+  ++changed_;
+  first_changed_ = std::min(first_changed_, page);
 }
 
 unsigned DigestTable::load(std::uint64_t page, ByteSpan bytes) {
@@ -108,21 +112,28 @@ bool DigestTable::fits(Lba lba, const std::byte* block) const {
 
 void DigestTable::forget() {
   std::fill(digests_.begin(), digests_.end(), digest_unknown);
-  for (std::uint64_t page = 0; page < is_changed_.size(); ++page) change(page);
+  for (std::uint64_t page = 0; page < digest_pages(digests_.size()); ++page) change(page);
 }
 
 std::vector<DigestTable::Pages> DigestTable::take_changed(std::size_t runs_max) {
   constexpr std::size_t run_bytes_max = 64 * block_size;
   std::vector<Pages> runs;
-  for (std::uint64_t page = 0; page < is_changed_.size() && changed_ > 0; ++page) {
-    if (!is_changed_[page]) continue;
+  std::uint64_t& page = first_changed_;
+  while (changed_ > 0) {
+    std::uint64_t rest = is_changed_[page / 64] >> page % 64;
+    if (rest == 0) {
+      page = (page / 64 + 1) * 64;
+      continue;
+    }
+    page += static_cast<unsigned>(std::countr_zero(rest));
     bool goes_on = !runs.empty() && runs.back().bytes.size() < run_bytes_max && runs.back().first + runs.back().bytes.size() / block_size == page;
     if (!goes_on && runs.size() == runs_max) break;
     std::vector<std::byte>& bytes = goes_on ? runs.back().bytes : runs.emplace_back(Pages{page, {}}).bytes;
     bytes.resize(bytes.size() + block_size);
     encode_digest_page(volume_, page, of_page(page), MutableByteSpan(bytes).last(block_size));
-    is_changed_[page] = false;
+    is_changed_[page / 64] &= is_changed_[page / 64] - 1;  // it is the lowest
     --changed_;
+    ++page;
   }
   return runs;
 }

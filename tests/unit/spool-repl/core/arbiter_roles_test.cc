@@ -85,8 +85,7 @@ TEST_F(ArbiterRolesTest, AnEmptyReplicaIsNotPromotedWhereItIsTheWholeSet) {
   CommandDone alone = promote_with_arbiter(2);
   EXPECT_FALSE(alone.ok);
   EXPECT_NE(alone.text.find("replica 2 is empty"), std::string::npos) << alone.text;
-  node(1).restart();
-  delivered[0] = node(1).sent.size();
+  restart(1);
   connect(1, 2);
   exchange();
   CommandDone beside = promote_with_arbiter(2);
@@ -122,8 +121,7 @@ TEST_F(ArbiterRolesTest, NobodyHasTheFirstRecordBeforeItsWriter) {
   value->in_sync = set_of(1);
   disconnect(1, 2);
   node(1).held = nullptr;
-  node(1).restart();
-  delivered[0] = node(1).sent.size();
+  restart(1);
   connect(1, 2);
   exchange();
   CommandDone again = promote_with_arbiter(1);
@@ -141,8 +139,7 @@ TEST_F(ArbiterRolesTest, TheArbiterIsNotAskedBeforeEverythingUnderWayHasEnded) {
   disconnect(1, 2);
   node(2).held = nullptr;
   ASSERT_TRUE(promote_with_arbiter(2).ok);
-  node(1).restart();
-  delivered[0] = node(1).sent.size();
+  restart(1);
   node(1).held = [](Disk kind) { return kind == Disk::superblock; };
   connect(1, 2);
   exchange();
@@ -196,8 +193,7 @@ TEST_F(ArbiterRolesTest, ForceThatNoLogTellsOfIsInTheValue) {
     ASSERT_TRUE(promote_with_arbiter(2).ok);
     EXPECT_EQ(value->by_force, !durable);
     exchange();
-    node(2).restart();
-    delivered[1] = node(2).sent.size();
+    restart(2);
   }
   ASSERT_TRUE(promote_with_arbiter(2).ok);
   std::size_t before = node(2).sent.size();
@@ -241,8 +237,7 @@ TEST_F(ArbiterRolesTest, APrimaryThatMeetsANewerEpochAsksWhetherItStillCounts) {
   disconnect(1, 2);
   ASSERT_TRUE(promote_with_arbiter(2).ok);
   // It is restarted before the other one hears of that.
-  node(2).restart();
-  delivered[1] = node(2).sent.size();
+  restart(2);
   ASSERT_EQ(status(node(1)).role, Role::primary);
   std::size_t asked = node(1).arbiter_requests.size();
   connect(1, 2);

@@ -18,8 +18,7 @@ struct DamageTest : BitmapTest {
     auto sb = decode_superblock({node(2).journal.data(), block_size});
     ASSERT_TRUE(sb);
     node(2).journal[sb->ring_offset + sb->tail_pos.v + 9 * block_size] ^= std::byte{1};
-    node(2).restart();
-    delivered[1] = node(2).sent.size();
+    restart(2);
   }
 };
 

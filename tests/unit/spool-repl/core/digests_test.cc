@@ -14,10 +14,6 @@ struct DigestsTest : BitmapTest {
   // Aligned: the data area is read straight into it.
   std::byte* aligned = memory.data() + (block_size - reinterpret_cast<std::uintptr_t>(memory.data()) % block_size) % block_size;
 
-  void make_and_settle(std::size_t count) {
-    make_filled(count);
-    for (ReplicaId id = 1; id <= count; ++id) checkpoint(id);
-  }
   void put_wrong(ReplicaId id, std::uint64_t block, int value = 0x66) {
     std::fill_n(node(id).data.begin() + static_cast<std::ptrdiff_t>(block * block_size), block_size, std::byte(value));
   }
@@ -151,8 +147,7 @@ TEST_F(DigestsTest, AStartKnowsThoseOfWhatItReplays) {
   node(1).held = [](Disk kind) { return kind == Disk::bitmap; };
   checkpoint(1);
   node(1).held = nullptr;
-  node(1).restart();
-  delivered[0] = node(1).sent.size();
+  restart(1);
   disconnect(1, 2), connect(1, 2);
   exchange();
   ASSERT_TRUE(promote(1)->ok);
@@ -196,8 +191,7 @@ TEST_F(DigestsTest, AnAnswerThatDoesNotFitHereIsNotTaken) {
   auto sb = decode_superblock({node(2).journal.data(), block_size});
   ASSERT_TRUE(sb);
   std::fill_n(node(2).journal.begin() + static_cast<std::ptrdiff_t>(sb->digest_offset), sb->digest_bytes, std::byte{0});
-  node(2).restart();
-  delivered[1] = node(2).sent.size();
+  restart(2);
   disconnect(1, 2), connect(1, 2);
   exchange();
   put_wrong(1, 5), put_wrong(2, 5, 0x55);
@@ -212,12 +206,7 @@ TEST_F(DigestsTest, AnAnswerThatDoesNotFitHereIsNotTaken) {
 // The source has what the disk returns, and not what was written there: that may be one read in a row of others.
 TEST_F(DigestsTest, WhatIsEqualByLuckIsWrittenAgain) {
   make_and_settle(2);
-  disconnect(1, 2);
-  lose_disk(2);
-  node(2).held = [](Disk kind) { return kind == Disk::superblock; };
-  connect(1, 2);
-  exchange();
-  node(2).data = node(1).data;
+  begin_needless_resync();
   node(2).held = [](Disk kind) { return kind == Disk::home_write; };
   exchange();
   EXPECT_GT(node(2).pending(Disk::home_write), 0u);

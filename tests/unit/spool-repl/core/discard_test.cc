@@ -339,8 +339,7 @@ TEST_F(DiscardTest, WhatItGaveUpIsNotGivenUpForOthers) {
   last = status(node(2)).last;
   ASSERT_LT(status(node(2)).commit, last);
   disconnect(1, 2);
-  node(1).restart();
-  delivered[0] = node(1).sent.size();
+  restart(1);
   ASSERT_TRUE(promote(3, true)->ok);
   write_alone(3, 3, 3);
   connect(1, 3);

@@ -258,10 +258,13 @@ TEST_F(ResyncPaceTest, EachTargetHasItsTurn) {
 TEST_F(ResyncPaceTest, ASuspensionIsNotWhatRequestsTake) {
   make_source(2, OnPeerLoss::suspend);
   resync(Client::none);
-  disconnect(1, 2);
+  lost = [](ReplicaId, const PeerMessage& m) { return std::holds_alternative<Ack>(m); };
   auto waiting = write_flush(1, 5);
   exchange();
+  disconnect(1, 2);
+  lost = nullptr;
   ASSERT_TRUE(status(node(1)).suspended);
+  ASSERT_FALSE(node(1).is_done(waiting));
   for (int i = 0; i < 20; ++i) pass(Pace::interval);
   connect(1, 2);
   exchange();

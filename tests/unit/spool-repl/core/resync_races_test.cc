@@ -61,8 +61,7 @@ TEST_F(BitmapTest, ARecordThatWasReadForAnEarlierConnectionIsNotSent) {
   node(1).held = [](Disk kind) { return kind == Disk::journal_read; };
   exchange();
   disconnect(1, 2);
-  node(2).restart();
-  delivered[1] = node(2).sent.size();
+  restart(2);
   connect(1, 2);
   exchange();
   std::size_t reads = node(1).pending(Disk::journal_read);
@@ -92,8 +91,7 @@ TEST_F(BitmapTest, AResyncWaitsUntilWhatTheReplicaHasIsCommittedAtItsSource) {
   ASSERT_TRUE(status(node(2)).inconsistent);
   ASSERT_GT(status(node(2)).tail, before);
   up[{1, 2}] = false;
-  node(1).restart();
-  delivered[0] = node(1).sent.size();
+  restart(1);
   node(2).step(PeerDown{1});
   node(3).step(PeerDown{1});
   node(1).held = nullptr;
@@ -155,8 +153,7 @@ TEST_F(BitmapTest, AReplicaFromAnOldCopyGetsEverything) {
   }
   node(2).journal = journal;
   node(2).data = data;
-  node(2).restart();
-  delivered[1] = node(2).sent.size();
+  restart(2);
   connect(1, 2);
   exchange();
   expect_equal();

@@ -77,8 +77,7 @@ TEST_F(ResyncTest, AnInterruptedResyncIsNoReplicaAndBeginsAgain) {
   exchange();
   disconnect(1, 2);
   node(2).held = nullptr;
-  node(2).restart();
-  delivered[1] = node(2).sent.size();
+  restart(2);
   EXPECT_TRUE(status(node(2)).inconsistent) << "a restart does not make it whole";
   expect_not_promoted(2, "Inconsistent", true);
   connect(1, 2);
@@ -174,8 +173,7 @@ TEST_F(BitmapTest, WhatAnotherHistoryHasLeftIsOverwritten) {
     ASSERT_TRUE(home && status(node(2)).inconsistent);
     disconnect(2, 3);
     if (restarted) {
-      node(2).restart();
-      delivered[1] = node(2).sent.size();
+      restart(2);
     }
     connect(1, 2);
     exchange();
@@ -183,6 +181,29 @@ TEST_F(BitmapTest, WhatAnotherHistoryHasLeftIsOverwritten) {
     checkpoint(1), checkpoint(2);
     EXPECT_EQ(node(1).data, node(2).data);
   }
+}
+
+// Also where nothing that is newly committed makes the checkpointer write the superblock first.
+TEST_F(BitmapTest, WhoseContentItIsIsDurableBeforeItIsHome) {
+  leave_behind(3);
+  node(2).held = [](Disk kind) { return kind == Disk::home_write; };
+  connect(1, 2);
+  exchange();
+  ASSERT_TRUE(status(node(2)).inconsistent);
+  for (ReplicaId other : {2, 3}) disconnect(1, other);
+  exchange();
+  restart(2);
+  node(2).held = [](Disk kind) { return kind == Disk::superblock || kind == Disk::home_write; };
+  lost = [](ReplicaId, const PeerMessage& m) { return std::holds_alternative<Commit>(m); };
+  connect(2, 3);
+  ASSERT_TRUE(promote(3, true)->ok);
+  node(2).step(CheckpointNow{});
+  exchange();
+  ASSERT_GT(messages<SyncData>(3, 0), 0u);
+  EXPECT_EQ(node(2).pending(Disk::home_write), 0u);
+  node(2).held = [](Disk kind) { return kind == Disk::home_write; };
+  exchange();
+  EXPECT_GT(node(2).pending(Disk::home_write), 0u);
 }
 
 TEST_F(ResyncTest, ConsistentIsSaidOnlyWhenItIsOnTheDisk) {
@@ -249,8 +270,7 @@ TEST_F(ResyncTest, AReplacedReplicaIsNotPromotedOverTheOneThatHasTheData) {
 TEST_F(ResyncTest, AnEmptyReplicaIsNotPromotedOverARestartedMember) {
   make_promoted(1, 2);
   disconnect(1, 2);
-  node(2).restart();
-  delivered[1] = node(2).sent.size();
+  restart(2);
   ASSERT_EQ(status(node(2)).commit, Lsn{0});
   ASSERT_GT(status(node(2)).last, Lsn{0});
   lose_disk(1);
@@ -274,8 +294,7 @@ TEST_F(ResyncTest, AReplicaThatWasMadeAnewIsNotPromotedWithAPartOfTheLog) {
   while (status(node(2)).durable < Lsn{3}) ASSERT_TRUE(node(2).complete_one());
   ASSERT_LT(status(node(2)).durable, status(node(1)).last);
   disconnect(1, 2);
-  node(2).restart();
-  delivered[1] = node(2).sent.size();
+  restart(2);
   expect_not_promoted(2, "replica 2 was created anew and has not got back");
   connect(1, 2);
   exchange();
@@ -343,8 +362,7 @@ TEST_F(BitmapTest, OnlyWhatWasWrittenMeanwhileIsSent) {
 
 TEST_F(BitmapTest, TheMarksSurviveACrashOfTheSource) {
   leave_behind(2);
-  node(1).restart();
-  delivered[0] = node(1).sent.size();
+  restart(1);
   ASSERT_TRUE(promote(1, true)->ok);
   std::size_t from = node(1).sent.size();
   EXPECT_EQ(status(node(1)).peers[0].dirty_blocks, 78u);
@@ -361,8 +379,7 @@ TEST_F(BitmapTest, ADamagedPageCostsTimeOnly) {
   ASSERT_TRUE(sb);
   for (std::uint32_t slot = 0; slot < bitmap_slots; ++slot)
     node(1).journal[sb->bitmap_offset + slot * sb->bitmap_bytes + 100] ^= std::byte{1};
-  node(1).restart();
-  delivered[0] = node(1).sent.size();
+  restart(1);
   ASSERT_TRUE(promote(1, true)->ok);
   EXPECT_EQ(status(node(1)).peers[0].dirty_blocks, 1024u);
   connect(1, 2);
@@ -429,8 +446,7 @@ TEST_F(BitmapTest, InterruptedOnANewDiskItStillGetsEverything) {
   ASSERT_TRUE(status(node(2)).inconsistent);
   disconnect(1, 2);
   node(2).held = nullptr;
-  node(2).restart();
-  delivered[1] = node(2).sent.size();
+  restart(2);
   std::size_t from = node(1).sent.size();
   connect(1, 2);
   exchange();

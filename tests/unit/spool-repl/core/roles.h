@@ -103,6 +103,11 @@ struct RolesTest : testing::Test {
     node(id).submit(ClientOp::flush);
     exchange();
   }
+  // What it has sent and nobody has got yet is lost.
+  void restart(ReplicaId id) {
+    node(id).restart();
+    delivered[id - 1] = node(id).sent.size();
+  }
   void lose_disk(ReplicaId id) {
     nodes[id - 1] = std::make_unique<Shell>(ShellOptions{.replica = id, .config = config_of(id, nodes.size()), .seed = 99});
     delivered[id - 1] = 0;
@@ -113,8 +118,7 @@ struct RolesTest : testing::Test {
     auto found = std::search(node(id).journal.begin(), node(id).journal.end(), block.begin(), block.end());
     ASSERT_NE(found, node(id).journal.end());
     *found ^= std::byte{1};
-    node(id).restart();
-    delivered[id - 1] = node(id).sent.size();
+    restart(id);
     ASSERT_TRUE(status(node(id)).inconsistent);
   }
   // Everything home, the tail moved: the journal reaches back to nothing.
@@ -127,6 +131,21 @@ struct RolesTest : testing::Test {
     make_promoted(1, count);
     fill(1, 0, 300, 3);
     checkpoint(1);
+  }
+  // The same, everywhere.
+  void make_and_settle(std::size_t count) {
+    make_filled(count);
+    for (ReplicaId id = 1; id <= count; ++id) checkpoint(id);
+  }
+  // A resync into replica 2 begins, and all that it could bring is there: as if an earlier one had been almost finished.
+  void begin_needless_resync() {
+    disconnect(1, 2);
+    lose_disk(2);
+    node(2).held = [](Disk kind) { return kind == Disk::superblock; };
+    connect(1, 2);
+    exchange();
+    node(2).data = node(1).data;
+    node(2).held = nullptr;
   }
   void answer(ReplicaId id, Outcome outcome, std::optional<EpochValue> current = std::nullopt) {
     ArbiterRequest r = node(id).arbiter_requests.back();

@@ -44,8 +44,7 @@ TEST_F(RolesTest, AMemberThatIsNotConfiguredCanNotBeForgotten) {
   nodes[0] = std::make_unique<Shell>(ShellOptions{.replica = 1, .config = alone});
   node(1).journal = std::move(journal);
   node(1).data = std::move(data);
-  node(1).restart();
-  delivered[0] = node(1).sent.size();
+  restart(1);
   up.clear();
   auto refused = promote(1);
   ASSERT_TRUE(refused && !refused->ok);
@@ -199,8 +198,7 @@ TEST_F(RolesTest, WhoMayBelieveToBeAloneIsNotLeftOut) {
   exchange([&] { return status(node(1)).in_sync != set_of(1); });
   node(1).held = [](Disk kind) { return kind == Disk::journal_write; };
   exchange();
-  node(1).restart();
-  delivered[0] = node(1).sent.size();
+  restart(1);
   connect(1, 2);
   exchange();
   ASSERT_TRUE(promote(2)->ok);

@@ -111,8 +111,7 @@ TEST_F(SlowPeerTest, AFollowerThatHasEverythingIsNotClosedAtTheStart) {
   node(1).held = [](Disk kind) { return kind == Disk::home_write || kind == Disk::bitmap; };  // so the journal is not emptied
   for (int round = 0; round < 4; ++round) fill(1, 0, 300, 10 + round);
   ASSERT_GT(status(node(1)).journal_used, status(node(1)).journal_size / 2);
-  node(1).restart();
-  delivered[0] = node(1).sent.size();
+  restart(1);
   disconnect(1, 2), connect(1, 2);
   exchange();
   ASSERT_TRUE(promote(1)->ok);

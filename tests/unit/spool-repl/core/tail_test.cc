@@ -21,8 +21,7 @@ struct TailTest : RolesTest {
     disconnect(1, 2);
     node(2).held = nullptr;
     ASSERT_TRUE(promote(2, true)->ok);
-    node(1).restart();
-    delivered[0] = node(1).sent.size();
+    restart(1);
   }
   LogMark acknowledged_by_1() {
     LogMark mark;
@@ -235,8 +234,7 @@ TEST_F(TailTest, ForceIsRememberedAlsoWhereItsRecordWasLost) {
   ASSERT_GT(status(node(3)).durable, before);
   disconnect(2, 3);
   node(2).held = nullptr;
-  node(2).restart();
-  delivered[1] = node(2).sent.size();
+  restart(2);
   ASSERT_EQ(status(node(2)).last, before);
   connect(2, 3);
   exchange();
@@ -265,8 +263,7 @@ TEST_F(TailTest, WhatSomebodyPromotedInSpiteOfALossHasLostIsKept) {
     lost = nullptr;
     disconnect(1, 2);
     rot(1, 0x77);
-    node(2).restart();
-    delivered[1] = node(2).sent.size();
+    restart(2);
     Lsn last = status(node(2)).last;
     ASSERT_LT(status(node(2)).commit, last);
     ASSERT_LT(status(node(1)).last, last);
@@ -446,8 +443,7 @@ TEST_F(TailTest, WhatCouldNotBeWrittenIsNotArchived) {
   exchange();
   disconnect(1, 2);
   node(1).held = nullptr;
-  node(1).restart();
-  delivered[0] = node(1).sent.size();
+  restart(1);
   ASSERT_GT(status(node(2)).last, status(node(1)).last);
   connect(1, 2);
   exchange();

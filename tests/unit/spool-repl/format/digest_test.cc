@@ -115,6 +115,19 @@ TEST_F(DigestTableTest, ChangedPagesAreTakenOnce) {
   EXPECT_EQ(table.take_changed(1)[0].bytes.size(), 6 * block_size);
 }
 
+// Pages on both sides of a word of 64, some in front of where the last ones were taken.
+TEST_F(DigestTableTest, ChangesAreFoundWhereverTheyAre) {
+  DigestTable large(volume, 200 * digest_page_blocks);
+  auto change = [&](std::uint64_t page) { large.put(Lba{page * digest_page_blocks + 3}, content.data()); };
+  for (std::uint64_t page : {199, 64, 130}) change(page);
+  EXPECT_EQ(large.take_changed(2)[1].first, 130u);
+  for (std::uint64_t page : {63, 198, 0}) change(page);
+  std::vector<std::uint64_t> taken;
+  while (large.changed()) taken.push_back(large.take_changed(1)[0].first);
+  EXPECT_EQ(taken, (std::vector<std::uint64_t>{0, 63, 198})) << "198 and 199 are one run";
+  EXPECT_TRUE(large.take_changed(1).empty());
+}
+
 TEST_F(DigestTableTest, ALostSectorIsWrittenAgain) {
   table.put(Lba{0}, content.data());
   table.put(Lba{300}, content.data());

@@ -55,9 +55,10 @@ class DigestTable {
   void change(std::uint64_t page);
 
   Uuid volume_;
-  std::vector<Digest> digests_;   // by block
-  std::vector<bool> is_changed_;  // by page
+  std::vector<Digest> digests_;            // by block
+  std::vector<std::uint64_t> is_changed_;  // by page, 64 a word
   std::size_t changed_ = 0;
+  std::uint64_t first_changed_ = 0;        // no page before it
 };
 
 }  // namespace twinloft::repl
