@@ -12,7 +12,7 @@ namespace {
 // The blocks as they are now.
 std::shared_ptr<std::vector<Page>> copy_of(const std::vector<core::IoPiece>& pieces) {
   auto out = std::make_shared<std::vector<Page>>();
-  out->reserve(pieces.size());
+  out->reserve(core::bytes_of(pieces) / block_size);
   for (const auto& p : pieces)
     for (std::uint32_t at = 0; at < p.bytes; at += block_size) out->push_back(Page::of(p.data + at));
   return out;
@@ -21,10 +21,11 @@ std::shared_ptr<std::vector<Page>> copy_of(const std::vector<core::IoPiece>& pie
 RecordMessage record_of(const core::SendRecord& r) {
   RecordMessage m{r.epoch, {}, {}};
   m.meta.reserve(r.meta_bytes);
-  m.payload.reserve(r.pieces.size() * block_size);
+  m.payload.reserve(core::bytes_of(r.pieces) - r.meta_bytes);
   for (const auto& p : r.pieces) {
-    auto& to = m.meta.size() < r.meta_bytes ? m.meta : m.payload;
-    to.insert(to.end(), p.data, p.data + p.bytes);
+    std::size_t of_meta = std::min<std::size_t>(p.bytes, r.meta_bytes - m.meta.size());
+    m.meta.insert(m.meta.end(), p.data, p.data + of_meta);
+    m.payload.insert(m.payload.end(), p.data + of_meta, p.data + p.bytes);
   }
   return m;
 }

@@ -90,7 +90,7 @@ bool Primary::try_read(const ReadRequest& wanted) {
     } else {
       for (std::uint64_t b = block; b < run_end; ++b) {
         run.slots.push_back(v_.read_arena.take());
-        home.pieces.push_back({v_.read_arena.data(run.slots.back()), block_size});
+        add_piece(home.pieces, v_.read_arena.data(run.slots.back()), block_size);
       }
     }
     read.runs.push_back(std::move(run));

@@ -273,7 +273,7 @@ void Secondary::read_check() {
     if (c.slots.size() < end - first) c.slots.push_back(v_.read_arena.take());
     bool begin = i == first || c.singly;
     if (begin) v_.out.home_reads.push_back({make_token(TokenKind::check_read, i), Lba{c.check.word * 64 + i}, {}}), c.outstanding++;
-    v_.out.home_reads.back().pieces.push_back({v_.read_arena.data(c.slots[i - first]), block_size});
+    add_piece(v_.out.home_reads.back().pieces, v_.read_arena.data(c.slots[i - first]), block_size);
   }
 }
 

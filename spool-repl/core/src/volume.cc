@@ -274,9 +274,8 @@ RecordNo Volume::journal_record(const Body& body, ByteSpan meta, std::vector<Slo
 
   JournalWrite write;
   write.offset = journal_offset(pos);
-  write.pieces.reserve(r.total_blocks);
   for (const std::vector<Slot>* slots : {&r.meta_slots, &r.payload_slots})
-    for (Slot slot : *slots) write.pieces.push_back({arena.data(slot), block_size});
+    for (Slot slot : *slots) add_piece(write.pieces, arena.data(slot), block_size);
   counters.records++;
   counters.records_bytes += std::uint64_t{r.total_blocks} * block_size;
   RecordNo no = log.append(std::move(r));
@@ -315,10 +314,10 @@ SendRecord Volume::record_message(ReplicaId peer, const Epoch& epoch, const LogR
   for (std::size_t i = 0; i < r.meta_slots.size(); ++i) {
     std::size_t skip = i == 0 ? frame_header_bytes : 0;
     std::size_t n = std::min(left, block_size - skip);
-    send.pieces.push_back({arena.data(r.meta_slots[i]) + skip, static_cast<std::uint32_t>(n)});
+    add_piece(send.pieces, arena.data(r.meta_slots[i]) + skip, static_cast<std::uint32_t>(n));
     left -= n;
   }
-  for (Slot s : r.payload_slots) send.pieces.push_back({arena.data(s), block_size});
+  for (Slot s : r.payload_slots) add_piece(send.pieces, arena.data(s), block_size);
   return send;
 }
 

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include <map>
 
 #include "archiver.h"
+#include "arena_memory.h"
 #include "damage.h"
 #include "disk_shell.h"
 #include "event_log.h"
@@ -36,26 +36,6 @@ namespace {
 constexpr Duration drain_time_max = std::chrono::seconds(15);
 constexpr Duration arbiter_look_every = std::chrono::seconds(30);
 constexpr Duration promotion_retry = std::chrono::milliseconds(500);
-
-// Anonymous memory, present from the start: no page fault and no failure later on.
-class ArenaMemory {
- public:
-  Status map(std::uint64_t bytes) {
-    void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    if (p == MAP_FAILED) return fail_errno(errno, "no memory for an arena of {} MiB", bytes >> 20);
-    bytes_ = bytes;
-    data_ = static_cast<std::byte*>(p);
-    return {};
-  }
-  ~ArenaMemory() {
-    if (data_) ::munmap(data_, bytes_);
-  }
-  MutableByteSpan span() { return {data_, bytes_}; }
-
- private:
-  std::byte* data_ = nullptr;
-  std::uint64_t bytes_ = 0;
-};
 
 // Who began the newest epoch in the log; 0: nobody has.
 ReplicaId last_writer(const RecoveredLog& log) {

@@ -7,32 +7,6 @@
 namespace twinloft::repl::core {
 namespace {
 
-TEST(ArenaTest, CountsReferences) {
-  journal::AlignedBuffer memory(4 * block_size);
-  Arena arena(memory.span());
-  EXPECT_EQ(arena.size(), 4u);
-  Slot a = arena.take(), b = arena.take();
-  EXPECT_NE(a, b);
-  EXPECT_EQ(arena.data(a), memory.span().data() + std::size_t{a} * block_size);
-  arena.ref(a);
-  arena.unref(a);
-  EXPECT_EQ(arena.used(), 2u) << "one reference is left";
-  arena.unref(a);
-  EXPECT_EQ(arena.used(), 1u);
-  for (int i = 0; i < 3; ++i) EXPECT_NE(arena.take(), b);
-  EXPECT_EQ(arena.free(), 0u);
-}
-
-TEST(ArenaDeathTest, MisuseStopsTheProcess) {
-  journal::AlignedBuffer memory(block_size);
-  Arena arena(memory.span());
-  EXPECT_DEATH(arena.unref(0), "refs_");
-  Slot a = arena.take();
-  EXPECT_DEATH((void)arena.take(), "empty");
-  arena.unref(a);
-  EXPECT_DEATH(arena.ref(a), "refs_");
-}
-
 // The index against one entry a block.
 class Model {
  public:

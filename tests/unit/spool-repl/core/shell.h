@@ -247,7 +247,7 @@ class Shell {
     }
     for (auto& w : out.home_writes) {
       add_write(Disk::home_write, w.token, data, w.lba.v * block_size, w.pieces);
-      makes_readable(w.lba, w.pieces.size());
+      makes_readable(w.lba, bytes_of(w.pieces) / block_size);
     }
     for (auto& z : out.home_zeros) {
       add(Disk::home_zero, z.token, [this, z] {

@@ -272,7 +272,7 @@ class RandomClient {
     Config c = alone();
     c.journal_writes_in_flight = static_cast<std::uint32_t>(1 + random_.below(4));
     c.home_writes_in_flight = static_cast<std::uint32_t>(1 + random_.below(8));
-    c.checkpoint_idle = std::chrono::milliseconds(1 + random_.below(50));
+    c.checkpoint_idle = c.checkpoint_age = std::chrono::milliseconds(1 + random_.below(50));
     c.write_ack_durable = random_.below(6) == 0;
     return c;
   }

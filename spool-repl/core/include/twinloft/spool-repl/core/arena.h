@@ -16,10 +16,12 @@ class Arena {
   explicit Arena(MutableByteSpan memory);
 
   std::size_t size() const { return refs_.size(); }  // blocks
-  std::size_t free() const { return free_.size(); }
+  std::size_t free() const { return free_; }
   std::size_t used() const { return size() - free(); }
 
-  Slot take();           // one reference; there must be a free slot
+  // One reference; there must be a free slot. The next one in memory behind the last that was taken: blocks that come together
+  // mostly lie side by side, and go to disk and network in few pieces.
+  Slot take();
   void ref(Slot slot);
   void unref(Slot slot);  // the last one frees
   std::byte* data(Slot slot);
@@ -28,7 +30,12 @@ class Arena {
  private:
   MutableByteSpan memory_;
   std::vector<std::uint16_t> refs_;
-  std::vector<Slot> free_;
+  std::size_t next_free(std::size_t from) const;
+
+  std::vector<std::uint64_t> free_bits_;   // one for each slot
+  std::vector<std::uint64_t> free_words_;  // one for each word of free_bits_: whether it has any
+  std::size_t free_ = 0;
+  std::size_t next_ = 0;  // where take() looks first
 };
 
 }  // namespace twinloft::repl::core

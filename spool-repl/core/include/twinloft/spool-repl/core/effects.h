@@ -99,6 +99,16 @@ struct IoPiece {
   std::byte* data;
   std::uint32_t bytes;
 };
+// What lies right behind the last piece in memory makes that one longer.
+inline void add_piece(std::vector<IoPiece>& pieces, std::byte* data, std::uint32_t bytes) {
+  if (!pieces.empty() && pieces.back().data + pieces.back().bytes == data) pieces.back().bytes += bytes;
+  else pieces.push_back({data, bytes});
+}
+inline std::uint64_t bytes_of(const std::vector<IoPiece>& pieces) {
+  std::uint64_t all = 0;
+  for (const IoPiece& p : pieces) all += p.bytes;
+  return all;
+}
 
 struct JournalWrite {  // durable when done
   Token token;
