@@ -50,13 +50,7 @@ DiskShell::Op& DiskShell::take(core::Token token) {
 
 void DiskShell::write_pieces(Op& op, int fd, std::uint64_t offset, const std::vector<core::IoPiece>& pieces,
                              bool dsync) {
-  for (const core::IoPiece& p : pieces) {
-    // Slots that happen to lie side by side make one entry.
-    if (!op.iov.empty() && static_cast<std::byte*>(op.iov.back().iov_base) + op.iov.back().iov_len == p.data)
-      op.iov.back().iov_len += p.bytes;
-    else
-      op.iov.push_back({p.data, p.bytes});
-  }
+  for (const core::IoPiece& p : pieces) op.iov.push_back({p.data, p.bytes});
   loop_.write(fd, offset, op.iov, dsync, op.disk);
 }
 
@@ -125,7 +119,7 @@ void DiskShell::on_done(io::DiskOp& disk) {
   int result = disk.result;
   if (op.kind == Op::Kind::superblock && result == 0 && op.copy == 0) return shell.start_superblock_copy(op, 1);
   if (op.kind == Op::Kind::zeros) {
-    bool unsupported = !op.by_hand && (result == -EOPNOTSUPP || result == -ENODEV || result == -EINVAL);
+    bool unsupported = !op.by_hand && io::cannot_zero(-result);
     if (unsupported || (op.by_hand && result == 0 && op.offset < op.end)) return shell.zero_by_hand(op);
   }
   shell.finish(op, result);

@@ -11,6 +11,8 @@
 
 namespace twinloft::repl::io {
 
+bool cannot_zero(int error) { return error == EOPNOTSUPP || error == ENOSYS || error == ENODEV || error == EINVAL; }
+
 Status OsBlockFile::read(std::uint64_t offset, MutableByteSpan out) {
   while (!out.empty()) {
     ssize_t n = ::pread(file_.fd.get(), out.data(), out.size(), static_cast<off_t>(offset));
@@ -38,14 +40,13 @@ Status OsBlockFile::write(std::uint64_t offset, ByteSpan data) {
 
 Status OsBlockFile::write_zeros(std::uint64_t offset, std::uint64_t bytes) {
   if (bytes == 0) return {};
+  // As the running volume does it: a block device gets a TRIM that reads back as zeros, a file keeps its space.
+  int mode = (file_.block_device ? FALLOC_FL_PUNCH_HOLE : FALLOC_FL_ZERO_RANGE) | FALLOC_FL_KEEP_SIZE;
   int rc;
-  do {
-    rc = ::fallocate(file_.fd.get(), FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
-                     static_cast<off_t>(bytes));
-  } while (rc != 0 && errno == EINTR);
+  do rc = ::fallocate(file_.fd.get(), mode, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  while (rc != 0 && errno == EINTR);
   if (rc == 0) return {};
-  if (errno != EOPNOTSUPP && errno != ENOSYS)
-    return fail_errno(errno, "{}: zeroing {} bytes at {}", file_.path, bytes, offset);
+  if (!cannot_zero(errno)) return fail_errno(errno, "{}: zeroing {} bytes at {}", file_.path, bytes, offset);
   constexpr std::uint64_t piece = 1u << 20;
   std::unique_ptr<void, decltype(&std::free)> zeros(std::aligned_alloc(4096, piece), &std::free);
   if (!zeros) return fail_errno(ENOMEM, "{}: zeroing {} bytes", file_.path, bytes);

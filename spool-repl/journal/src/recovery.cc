@@ -2,11 +2,11 @@
 
 #include "bitmap_reader.h"
 #include "digest_reader.h"
+#include "replay.h"
 #include "ring_reader.h"
 
 #include <algorithm>
 #include <optional>
-#include <unordered_map>
 
 #include "twinloft/base/check.h"
 #include "twinloft/spool-repl/journal/aligned.h"
@@ -171,82 +171,6 @@ class Scanner {
   std::optional<std::string> unreadable_;  // why, where the scan ended for that
 };
 
-// Newest committed version of each block, as a place in the journal; later records overwrite earlier ones. The digests follow in memory:
-// the records stay until a checkpoint has written those too.
-class Replay {
- public:
-  Replay(ports::BlockFile& journal, ports::BlockFile& data, RecoveredLog& scan)
-      : journal_(journal), data_(data), scan_(scan), buffer_(std::size_t{batch} * block_size) {}
-
-  Result<std::uint64_t> run() {
-    for (std::size_t i = scan_.records.size(); i > 0; --i) {
-      const StoredRecord& r = scan_.records[i - 1];
-      if (r.body.mark().lsn <= scan_.commit) claim(r);
-    }
-    // Oldest first: a zero extent is written whole, newer data within it afterwards.
-    std::reverse(work_.begin(), work_.end());
-    for (const Work& w : work_) TL_TRY(w.zeros ? clear(w) : copy(w));
-    if (!work_.empty()) TL_TRY(data_.sync());
-    return blocks_;
-  }
-
- private:
-  static constexpr std::uint32_t batch = 256;
-  struct Work {
-    std::uint64_t lba, blocks, journal_offset;
-    bool zeros;
-  };
-
-  void claim(const StoredRecord& r) {
-    std::uint64_t at = scan_.superblock.ring_offset + r.pos.v % scan_.superblock.ring_bytes +
-                       std::uint64_t{meta_blocks_for(r.meta_bytes)} * block_size;
-    std::uint64_t payload = r.body.header.payload_blocks;
-    for (std::size_t i = r.body.extents.size(); i > 0; --i) {
-      const Extent& e = r.body.extents[i - 1];
-      if (e.kind == ExtentKind::zeros) {
-        work_.push_back({e.lba.v, e.blocks, 0, true});
-        continue;
-      }
-      payload -= e.blocks;
-      for (std::uint32_t b = e.blocks; b > 0; --b) {
-        std::uint64_t lba = e.lba.v + b - 1;
-        if (!seen_.emplace(lba, true).second) continue;
-        blocks_++;
-        std::uint64_t from = at + (payload + b - 1) * block_size;
-        // Walking backwards: a run grows at its front.
-        if (!work_.empty() && !work_.back().zeros && work_.back().lba == lba + 1 &&
-            work_.back().journal_offset == from + block_size && work_.back().blocks < batch) {
-          work_.back().lba--;
-          work_.back().journal_offset = from;
-          work_.back().blocks++;
-        } else {
-          work_.push_back({lba, 1, from, false});
-        }
-      }
-    }
-  }
-
-  Status copy(const Work& w) {
-    MutableByteSpan bytes = buffer_.span().first(w.blocks * block_size);
-    TL_TRY(journal_.read(w.journal_offset, bytes));
-    for (std::uint64_t b = 0; b < w.blocks; ++b) scan_.digests.put(Lba{w.lba + b}, bytes.data() + b * block_size);
-    return data_.write(w.lba * block_size, bytes);
-  }
-
-  Status clear(const Work& w) {
-    scan_.digests.put_zeros(Lba{w.lba}, w.blocks);
-    return data_.write_zeros(w.lba * block_size, w.blocks * block_size);
-  }
-
-  ports::BlockFile& journal_;
-  ports::BlockFile& data_;
-  RecoveredLog& scan_;
-  AlignedBuffer buffer_;
-  std::unordered_map<std::uint64_t, bool> seen_;
-  std::vector<Work> work_;
-  std::uint64_t blocks_ = 0;
-};
-
 // A page that cannot be read or is damaged costs time, nothing else: all of its blocks count as dirty.
 void load_bitmaps(ports::BlockFile& journal, RecoveredVolume& out) {
   const Superblock& sb = out.log.superblock;
@@ -341,7 +265,7 @@ Result<RecoveredVolume> recover(ports::BlockFile& journal, ports::BlockFile& dat
   ReadDigests digests = read_digests(journal, loaded.superblock);
   out.log.digests = std::move(digests.table);
   out.report.digest_sectors_lost = digests.sectors_lost;
-  TL_TRY_ASSIGN(out.report.blocks_replayed, Replay(journal, data, out.log).run());
+  TL_TRY_ASSIGN(out.report.blocks_replayed, replay(journal, data, out.log));
   out.report.superblock_repaired = loaded.repaired;
   out.report.records = out.log.records.size();
   out.report.torn_frames = scan.torn_frames;

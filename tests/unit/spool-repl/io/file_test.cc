@@ -61,6 +61,55 @@ TEST(OpenDirect, a_second_writer_is_refused_a_reader_is_not) {
   EXPECT_TRUE(open_direct(temp.path(), Access::read_write));
 }
 
+struct ManyTest : testing::Test {
+  static constexpr std::size_t blocks = 1000;
+  void SetUp() override {
+    ASSERT_EQ(ftruncate(temp.fd(), blocks * 4096), 0);
+    auto opened = open_direct(temp.path(), Access::read_write);
+    ASSERT_TRUE(opened) << opened.error().message;
+    file = std::move(*opened);
+    for (std::size_t i = 0; i < blocks; ++i) std::memset(out.span().data() + i * 4096, static_cast<int>(i % 251), 4096);
+  }
+  // Each block is a piece of its own, from the end to the beginning.
+  std::vector<ports::BlockFile::Piece> pieces(AlignedBlocks& memory) {
+    std::vector<ports::BlockFile::Piece> all;
+    for (std::size_t i = blocks; i-- > 0;) all.push_back({i * 4096, memory.span().subspan(i * 4096, 4096)});
+    return all;
+  }
+  TempFile temp;
+  DirectFile file;
+  AlignedBlocks out{blocks}, in{blocks};
+};
+
+TEST_F(ManyTest, all_pieces_are_written_and_read) {
+  OsBlockFile disk(file);
+  ASSERT_TRUE(disk.write_all(pieces(out)));
+  ASSERT_TRUE(disk.read_all(pieces(in)));
+  EXPECT_EQ(std::memcmp(in.span().data(), out.span().data(), in.bytes), 0);
+  EXPECT_TRUE(disk.read_all({}));
+}
+
+TEST_F(ManyTest, one_that_fails_is_named_and_the_file_is_of_use_afterwards) {
+  OsBlockFile disk(file);
+  ASSERT_TRUE(disk.write_all(pieces(out)));
+  auto wanted = pieces(in);
+  wanted[500].offset = (blocks + 7) * 4096;
+  auto beyond = disk.read_all(wanted);
+  ASSERT_FALSE(beyond);
+  EXPECT_NE(beyond.error().message.find(std::to_string((blocks + 7) * 4096)), std::string::npos) << beyond.error().message;
+  EXPECT_TRUE(disk.read_all(pieces(in)));
+  EXPECT_EQ(std::memcmp(in.span().data(), out.span().data(), in.bytes), 0);
+}
+
+TEST_F(ManyTest, writes_that_fail_are_an_error) {
+  auto reader = open_direct(temp.path(), Access::read_only);
+  ASSERT_TRUE(reader);
+  OsBlockFile disk(*reader);
+  auto refused = disk.write_all(pieces(out));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().sys, EBADF);
+}
+
 TEST(OsBlockFile, reads_what_it_wrote_and_zeroed) {
   TempFile temp;
   ASSERT_EQ(ftruncate(temp.fd(), 8 * 4096), 0);

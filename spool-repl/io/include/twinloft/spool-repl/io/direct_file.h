@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
+#include "twinloft/base/clock.h"
 #include "twinloft/base/fd.h"
 #include "twinloft/base/result.h"
 #include "twinloft/spool-repl/ports/block_file.h"
@@ -32,18 +34,33 @@ Result<DirectFile> open_direct(const std::string& path, Access access);
 // A new file's content and its entry in `directory` are on the disk when this returns.
 Status make_durable(int fd, const std::string& directory);
 
+// Whether this errno of fallocate(2) says that a file system or device can neither punch holes nor zero ranges: then zeros are written.
+bool cannot_zero(int error);
+
+class UringLoop;
+
 class OsBlockFile final : public ports::BlockFile {
  public:
-  explicit OsBlockFile(DirectFile& file) : file_(file) {}  // `file` must outlive this
+  explicit OsBlockFile(DirectFile& file);  // `file` must outlive this
+  ~OsBlockFile() override;
   std::uint64_t size_bytes() const override { return file_.size_bytes; }
   std::string name() const override { return file_.path; }
   Status read(std::uint64_t offset, MutableByteSpan out) override;
   Status write(std::uint64_t offset, ByteSpan data) override;
   Status write_zeros(std::uint64_t offset, std::uint64_t bytes) override;
   Status sync() override;
+  // Up to 128 at a time, by io_uring where the kernel allows it. An error is told as the single operation tells it.
+  Status read_all(std::span<const Piece> pieces) override;
+  Status write_all(std::span<const Piece> pieces) override;
 
  private:
+  bool has_loop();
+  Status many(bool writes, std::span<const Piece> pieces);
+
   DirectFile& file_;
+  OsClock clock_;
+  std::unique_ptr<UringLoop> loop_;  // from the first use on
+  bool without_loop_ = false;
 };
 
 }  // namespace twinloft::repl::io

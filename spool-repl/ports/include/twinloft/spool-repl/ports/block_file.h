@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "twinloft/base/bytes.h"
@@ -20,6 +21,20 @@ class BlockFile {
   virtual Status write(std::uint64_t offset, ByteSpan data) = 0;
   virtual Status write_zeros(std::uint64_t offset, std::uint64_t bytes) = 0;
   virtual Status sync() = 0;  // everything written before is durable
+
+  // Several at once, in any order; the first error ends it, with the others done or not. One after the other unless a file knows better.
+  struct Piece {
+    std::uint64_t offset;
+    MutableByteSpan memory;  // only read from by write_all()
+  };
+  virtual Status read_all(std::span<const Piece> pieces) {
+    for (const Piece& p : pieces) TL_TRY(read(p.offset, p.memory));
+    return {};
+  }
+  virtual Status write_all(std::span<const Piece> pieces) {
+    for (const Piece& p : pieces) TL_TRY(write(p.offset, p.memory));
+    return {};
+  }
 };
 
 }  // namespace twinloft::repl::ports
