@@ -104,7 +104,7 @@ core::Config Cluster::config_of(const Node& n) {
   c.suspend_timeout = suspend_timeout_;
   c.send_window_bytes = send_window_bytes_;
   c.sync_window_bytes = sync_window_bytes_;
-  c.checkpoint_idle = std::chrono::milliseconds(50);
+  c.checkpoint_idle = c.checkpoint_age = std::chrono::milliseconds(50);
   c.arbiter_retry = std::chrono::milliseconds(5);
   c.slow_peer = slow_peer_;
   c.resync_latency_target = resync_latency_target_;

@@ -7,7 +7,8 @@
 namespace twinloft::repl::core {
 
 namespace {
-constexpr std::uint32_t home_write_blocks_max = 256;  // 1 MiB
+constexpr std::uint32_t home_write_blocks_max = 64;  // 256 KiB
+constexpr unsigned home_writes_least = 2;             // at a time
 constexpr unsigned digest_writes_max = 32;            // at a time
 }
 
@@ -23,14 +24,33 @@ bool Checkpointer::due() const {
   if (sync_requested_ || (requested_ && v_.home_end < v_.log.committed_end())) return true;
   if (!blocks && !tail) return false;
   if (requested_) return true;
-  if (v_.log.used_bytes() > v_.log.ring_bytes() / 4) return true;
-  if (v_.arena.used() > v_.arena.size() / 4) return true;
-  return blocks && v_.now - v_.committed_since >= v_.config.checkpoint_idle;
+  if (!blocks) return v_.log.used_bytes() > v_.log.ring_bytes() / 4;
+  return pressure() > 0 || v_.now >= due_at();
+}
+
+Instant Checkpointer::due_at() const {
+  return std::min(v_.committed_at + v_.config.checkpoint_idle, v_.committed_since + v_.config.checkpoint_age);
 }
 
 std::optional<Instant> Checkpointer::next_tick() const {
   if (phase_ != Phase::idle || v_.committed.empty() || v_.failed) return std::nullopt;
-  return v_.committed_since + v_.config.checkpoint_idle;
+  return due_at();
+}
+
+// From 0, a quarter of journal or arena is not home yet, to 1, three quarters. What the journal keeps for others is home. Where that
+// has filled it, a wall is near all the same.
+double Checkpointer::pressure() const {
+  auto share = [](std::uint64_t part, std::uint64_t whole) { return static_cast<double>(part) / static_cast<double>(whole); };
+  double fill = std::max(share(v_.log.bytes_behind(v_.home_end), v_.log.ring_bytes()), share(v_.arena.used(), v_.arena.size()));
+  if (share(v_.log.used_bytes(), v_.log.ring_bytes()) > 0.75) return 1;
+  return std::clamp((fill - 0.25) * 2, 0.0, 1.0);
+}
+
+// As few at a time as keep up with what comes: flushes wait behind them in the disk's queue.
+unsigned Checkpointer::writes_at_once() const {
+  unsigned most = v_.config.home_writes_in_flight, least = std::min(most, home_writes_least);
+  if (requested_) return most;
+  return least + static_cast<unsigned>(pressure() * (most - least));
 }
 
 void Checkpointer::advance() {
@@ -67,20 +87,22 @@ void Checkpointer::on_commit_durable() {
 }
 
 void Checkpointer::submit_writes() {
-  while (in_flight_ < v_.config.home_writes_in_flight) {
+  unsigned at_once = writes_at_once();
+  while (in_flight_ < at_once) {
     if (next_zero_ < zeros_.size()) {
       const auto& z = zeros_[next_zero_++];
       v_.out.home_zeros.push_back({make_token(TokenKind::home_write, 0), z.lba, z.blocks});
       v_.digests.put_zeros(z.lba, z.blocks);
     } else if (next_item_ < items_.size()) {
       HomeWrite write{make_token(TokenKind::home_write, 0), items_[next_item_].lba, {}};
+      std::uint64_t blocks = 0;
       do {
-        write.pieces.push_back({v_.arena.data(items_[next_item_].slot), block_size});
+        add_piece(write.pieces, v_.arena.data(items_[next_item_].slot), block_size);
         v_.digests.put(items_[next_item_].lba, v_.arena.data(items_[next_item_].slot));
         ++next_item_;
-      } while (next_item_ < items_.size() && write.pieces.size() < home_write_blocks_max &&
+      } while (++blocks < home_write_blocks_max && next_item_ < items_.size() &&
                items_[next_item_].lba == items_[next_item_ - 1].lba + 1);
-      v_.counters.home_blocks_written += write.pieces.size();
+      v_.counters.home_blocks_written += blocks;
       v_.out.home_writes.push_back(std::move(write));
     } else {
       break;

@@ -43,6 +43,9 @@ class Checkpointer {
     std::uint64_t serial;
   };
   bool due() const;
+  Instant due_at() const;
+  double pressure() const;
+  unsigned writes_at_once() const;
   void start();
   void submit_writes();
   void start_sync();

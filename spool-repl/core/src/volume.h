@@ -135,7 +135,8 @@ class Volume {
   std::uint64_t home_changes = 0;    // counts entries leaving the committed image: a read begun before is stale
   std::uint64_t arbiter_questions = 0;  // of every primary that this process has been: no answer is taken for another one's
   Instant now;
-  Instant committed_since;   // when the committed image last became non-empty
+  Instant committed_since;   // when the committed image last became non-empty, or a checkpoint began
+  Instant committed_at;      // when anything was committed last
   bool failed = false;
   std::string failure;
   Output out;
@@ -156,6 +157,7 @@ template <class OnRecord>
 void Volume::commit_upto(RecordNo end, OnRecord on_record) {
   if (end <= log.committed_end()) return;
   if (committed.empty()) committed_since = now;
+  committed_at = now;
   for (RecordNo no = log.committed_end(); no < end; ++no) {
     LogRecord& r = log.at(no);
     on_record(r);

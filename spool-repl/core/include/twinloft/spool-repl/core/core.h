@@ -49,7 +49,9 @@ struct Config {
   std::uint32_t journal_writes_in_flight = 4;
   std::uint64_t send_window_bytes = 16u << 20;    // journal bytes sent to a peer and not yet durable there
   std::uint32_t home_writes_in_flight = 16;
-  Duration checkpoint_idle = std::chrono::seconds(1);  // with nothing to do, write home what is older than this
+  // Blocks are written home once nothing has been committed for so long, or the oldest of them is so old. Before that, and beside
+  // clients, only as the journal or the arena fills.
+  Duration checkpoint_idle = std::chrono::seconds(1), checkpoint_age = std::chrono::seconds(10);
 };
 
 enum class ConnectionState { StandAlone, Connecting, Matching, Connected };  // DRBD's words where it has one

@@ -48,6 +48,7 @@ class Log {
   // Space. A record never wraps: where it does not fit before the ring's end it starts at its beginning.
   std::optional<JournalPos> place(std::uint32_t blocks) const;
   std::uint64_t used_bytes() const { return head_.v - tail_pos_.v; }
+  std::uint64_t bytes_behind(RecordNo no) const { return head_.v - pos_before(no).v; }  // of `no` and what comes after it
   std::uint64_t ring_bytes() const { return ring_bytes_; }
 
   RecordNo append(LogRecord record);  // record.pos as place() said, or as recovery found it
