@@ -99,13 +99,16 @@ bool Connection::read_some() {
   if (n < 0) return close(), false;
   if (n == 0) return on_end_of_input(), false;
   auto got = static_cast<std::size_t>(n);
+  std::size_t room = 0;
+  for (const iovec& v : std::span(iov, count)) room += v.iov_len;
   std::size_t placed = std::min<std::size_t>(got, direct);
   if (placed > 0) {
     reader_.payload_received(static_cast<std::uint32_t>(placed));
     on_payload({});
   }
   if (phase_ != Phase::closed && got > placed) on_input(ByteSpan(input_).first(got - placed));
-  return true;
+  // Less was all that there is, and the loop tells of more. But where a request has begun, the rest is on its heels.
+  return got == room || receiving_ != nullptr;
 }
 
 void Connection::on_end_of_input() {
