@@ -1,0 +1,53 @@
+"""Counters of processes, and figures of several rounds as Markdown."""
+import os, pathlib, statistics
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_seconds(pid):
+    """Of all threads of the process, in user space and in the kernel."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def written_bytes(pid):
+    """What the process had a disk write (proc(5): write_bytes). A tmpfs is no disk."""
+    for line in pathlib.Path(f"/proc/{pid}/io").read_text().splitlines():
+        if line.startswith("write_bytes:"):
+            return int(line.split()[1])
+    raise ValueError(f"/proc/{pid}/io has no write_bytes")
+
+
+def memory_kib(pid, key):
+    """key: VmRSS, VmHWM, VmLck ... of proc(5)."""
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(key + ":"):
+            return int(line.split()[1])
+    raise ValueError(f"/proc/{pid}/status has no {key}")
+
+
+def bytes_of(text):
+    """"64MiB" as spool-repl's configuration has it, or a number."""
+    for unit, shift in (("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)):
+        if str(text).endswith(unit):
+            return int(str(text)[:-3]) << shift
+    return int(text)
+
+
+def spread(values, pattern="{:.1f}"):
+    """Median, and least to most; empty where nothing was measured."""
+    values = [v for v in values if v is not None]
+    if not values:
+        return ""
+    low, middle, high = (pattern.format(v) for v in (min(values), statistics.median(values), max(values)))
+    return middle if len(values) == 1 else f"{middle} ({low} to {high})"
+
+
+def median(values, pattern="{:.1f}"):
+    values = [v for v in values if v is not None]
+    return pattern.format(statistics.median(values)) if values else ""
+
+
+def table(heads, rows):
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    return "\n".join(lines + ["| " + " | ".join(str(c) for c in row) + " |" for row in rows])

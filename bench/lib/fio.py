@@ -1,0 +1,119 @@
+"""fio's jobs, and one run of one of them against a target."""
+import json, pathlib, re, statistics
+
+import twinloft as tl
+
+
+def _write(depth, jobs=1):
+    return {"rw": "randwrite", "bs": "4k", "iodepth": depth, "numjobs": jobs}
+
+
+def _sync(jobs):
+    return {"rw": "randwrite", "bs": "4k", "iodepth": 1, "numjobs": jobs, "sync": True}
+
+
+# sync: each write is followed by a flush (fdatasync; over NBD a FLUSH), and the next write waits for it.
+JOBS = {
+    **{f"randwrite-d{d}": _write(d) for d in (1, 4, 16, 32, 64)},
+    **{f"randwrite-j{j}": _write(8, j) for j in (1, 4, 8)},
+    **{f"sync-j{j}": _sync(j) for j in (1, 4, 12, 32)},
+    "seqwrite-1m": {"rw": "write", "bs": "1m", "iodepth": 8, "numjobs": 1},
+    "seqread-1m": {"rw": "read", "bs": "1m", "iodepth": 8, "numjobs": 1},
+    "randread-d1": {"rw": "randread", "bs": "4k", "iodepth": 1, "numjobs": 1},
+    "randread-d32": {"rw": "randread", "bs": "4k", "iodepth": 32, "numjobs": 1},
+    "mixed-d32": {"rw": "randrw", "rwmixread": 70, "bs": "4k", "iodepth": 32, "numjobs": 1},
+}
+EXPLAINED = {
+    "randwrite-dN": "4 KiB random write, N at a time",
+    "randwrite-jN": "the same by N jobs, 8 at a time each",
+    "sync-jN": "4 KiB random write and flush, one after the other, by N jobs; latencies are the flush's",
+    "seqwrite-1m, seqread-1m": "1 MiB in order, 8 at a time",
+    "randread-dN": "4 KiB random read, N at a time",
+    "mixed-d32": "4 KiB random, 70 of 100 read, 32 at a time; latencies are the writes'",
+}
+
+
+def writes(job):
+    return JOBS[job]["rw"] not in ("read", "randread")
+
+
+def _words(job, target):
+    spec = JOBS[job]
+    words = [f"--name={job}", f"--rw={spec['rw']}", f"--bs={spec['bs']}", f"--iodepth={spec['iodepth']}",
+             f"--numjobs={spec['numjobs']}", f"--size={target.size}", "--thread", "--group_reporting", "--norandommap",
+             "--randrepeat=0", "--direct=1", "--percentile_list=50:99:99.9", "--lat_percentiles=0", *target.words]
+    if "rwmixread" in spec:
+        words.append(f"--rwmixread={spec['rwmixread']}")
+    if spec.get("sync"):
+        # fio's NBD engine knows fsync only, and sends a FLUSH for it. Each of its jobs has a connection of its own.
+        words.append("--fsync=1" if target.is_nbd else "--fdatasync=1")
+    return words
+
+
+def _call(words, directory, budget, seconds):
+    out = directory / "fio.json"
+    # A process of its own that joins the group before it becomes fio: otherwise its first writes would be free.
+    enter = {"preexec_fn": lambda: budget.add("0")} if budget else {}
+    r = tl.run("fio", "--output-format=json", f"--output={out}", *words, check=False, timeout=seconds, cwd=directory, **enter)
+    text = out.read_text() if out.exists() else ""
+    if r.returncode != 0 or "{" not in text:
+        raise tl.Failed(f"fio {' '.join(words)}: exit {r.returncode}\n{r.stdout}\n{text[-3000:]}")
+    return json.loads(text[text.index("{"):])["jobs"][0]
+
+
+def _percentile(latencies, wanted):
+    for key, value in latencies.get("percentile", {}).items():
+        if abs(float(key) - wanted) < 1e-6:
+            return value / 1000
+    return None
+
+
+def prefill(target, directory):
+    """All of it is written once: nothing measured later allocates."""
+    _call(["--name=prefill", "--rw=write", "--bs=1m", "--iodepth=8", f"--size={target.size}", "--direct=1", "--refill_buffers",
+           "--end_fsync=1", *target.words], directory, None, 1800)
+
+
+def write_through(target, job, directory, io_bytes):
+    """So many bytes of the job, as fast as it goes."""
+    each = io_bytes // JOBS[job]["numjobs"]
+    _call([*_words(job, target), f"--io_size={each}"], directory, target.budget, 3600)
+
+
+def measure(target, job, directory, seconds):
+    """One run. Rates are per second, latencies in microseconds."""
+    log = directory / "rate"
+    for old in directory.glob("rate_*.log"):
+        old.unlink()
+    words = [*_words(job, target), "--time_based", f"--runtime={seconds}",
+             f"--write_iops_log={log}", "--log_avg_msec=1000"]
+    found = _call(words, directory, target.budget, seconds + 120)
+    read, write = found["read"], found["write"]
+    told = found["sync"]["lat_ns"] if JOBS[job].get("sync") else (write if writes(job) else read)["clat_ns"]
+    if found["error"]:
+        raise tl.Failed(f"fio {job} on {target.name}: error {found['error']}")
+    return {
+        "ops": read["iops"] + write["iops"],
+        "mib": (read["bw_bytes"] + write["bw_bytes"]) / (1 << 20),
+        "p50": _percentile(told, 50), "p99": _percentile(told, 99), "p999": _percentile(told, 99.9),
+        "mean": told.get("mean", 0) / 1000,
+        "total_ops": read["total_ios"] + write["total_ios"],
+        "written": write["io_bytes"],
+        "each_second": _each_second(directory),
+    }
+
+
+def _each_second(directory):
+    """Operations in each whole second, all jobs together. The last second of a run is seldom a whole one, and left out."""
+    sums = {}
+    for log in directory.glob("rate_iops*.log"):
+        for line in log.read_text().splitlines():
+            at, value = re.split(r",\s*", line)[:2]
+            second = round(int(at) / 1000)
+            sums[second] = sums.get(second, 0) + int(value)
+    return [sums[s] for s in sorted(sums)][:-1]
+
+
+def level(rates):
+    """The worst second as a share of the usual one: 1 is level, near 0 a saw-tooth."""
+    return min(rates) / statistics.median(rates) if len(rates) >= 3 and statistics.median(rates) else None
