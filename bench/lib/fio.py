@@ -23,24 +23,19 @@ JOBS = {
     "randread-d32": {"rw": "randread", "bs": "4k", "iodepth": 32, "numjobs": 1},
     "mixed-d32": {"rw": "randrw", "rwmixread": 70, "bs": "4k", "iodepth": 32, "numjobs": 1},
 }
-EXPLAINED = {
-    "randwrite-dN": "4 KiB random write, N at a time",
-    "randwrite-jN": "the same by N jobs, 8 at a time each",
-    "sync-jN": "4 KiB random write and flush, one after the other, by N jobs; latencies are the flush's",
-    "seqwrite-1m, seqread-1m": "1 MiB in order, 8 at a time",
-    "randread-dN": "4 KiB random read, N at a time",
-    "mixed-d32": "4 KiB random, 70 of 100 read, 32 at a time; latencies are the writes'",
-}
+# A few blocks that are written again and again, without a flush, and read: a volume answers both from memory.
+FROM_MEMORY = "memory-d1"
+_SPECS = JOBS | {FROM_MEMORY: {"rw": "randrw", "rwmixread": 90, "bs": "4k", "iodepth": 1, "numjobs": 1, "size": 64 << 10}}
 
 
 def writes(job):
-    return JOBS[job]["rw"] not in ("read", "randread")
+    return _SPECS[job]["rw"] not in ("read", "randread")
 
 
 def _words(job, target):
-    spec = JOBS[job]
+    spec = _SPECS[job]
     words = [f"--name={job}", f"--rw={spec['rw']}", f"--bs={spec['bs']}", f"--iodepth={spec['iodepth']}",
-             f"--numjobs={spec['numjobs']}", f"--size={target.size}", "--thread", "--group_reporting", "--norandommap",
+             f"--numjobs={spec['numjobs']}", f"--size={spec.get('size', target.size)}", "--thread", "--group_reporting", "--norandommap",
              "--randrepeat=0", "--direct=1", "--percentile_list=50:99:99.9", "--lat_percentiles=0", *target.words]
     if "rwmixread" in spec:
         words.append(f"--rwmixread={spec['rwmixread']}")
@@ -81,7 +76,7 @@ def write_through(target, job, directory, io_bytes):
 
 
 def measure(target, job, directory, seconds):
-    """One run. Rates are per second, latencies in microseconds."""
+    """One run. Rates are per second, latencies in microseconds: the flushes' where the job has them, then the writes', then the reads'."""
     log = directory / "rate"
     for old in directory.glob("rate_*.log"):
         old.unlink()
@@ -89,12 +84,13 @@ def measure(target, job, directory, seconds):
              f"--write_iops_log={log}", "--log_avg_msec=1000"]
     found = _call(words, directory, target.budget, seconds + 120)
     read, write = found["read"], found["write"]
-    told = found["sync"]["lat_ns"] if JOBS[job].get("sync") else (write if writes(job) else read)["clat_ns"]
+    told = found["sync"]["lat_ns"] if _SPECS[job].get("sync") else (write if writes(job) else read)["clat_ns"]
     if found["error"]:
         raise tl.Failed(f"fio {job} on {target.name}: error {found['error']}")
     return {
         "ops": read["iops"] + write["iops"],
         "mib": (read["bw_bytes"] + write["bw_bytes"]) / (1 << 20),
+        "p50_read": _percentile(read["clat_ns"], 50), "p50_write": _percentile(write["clat_ns"], 50),
         "p50": _percentile(told, 50), "p99": _percentile(told, 99), "p999": _percentile(told, 99.9),
         "mean": told.get("mean", 0) / 1000,
         "total_ops": read["total_ios"] + write["total_ios"],
