@@ -154,15 +154,21 @@ def _file_system(lab, stage, name, device, size, volume=None):
     return _filled(lab, Place(name, words, size * 7 // 10 >> 20 << 20, volume))
 
 
-def _on_volume(lab, v, name, front, size):
-    nbd = Place(name, ["--ioengine=nbd", f"--uri={v.status('a')['nbd']}"], size, v, True)
+def on_nbd(lab, v, name):
+    """Filled, if nobody has done so yet."""
+    nbd = Place(name, ["--ioengine=nbd", f"--uri={v.status('a')['nbd']}"], bytes_of(lab.options.size), v, True)
     if not hasattr(v, "is_filled"):
         v.is_filled = _filled(lab, nbd)
+    return nbd
+
+
+def _on_volume(lab, v, name, front):
+    nbd = on_nbd(lab, v, name)
     if front == "nbd":
         return nbd
     if front == "device":
-        return Place(name, _device_words(v.device()), size, v)
-    return _file_system(lab, v.stage, name, v.device(), size, v)
+        return Place(name, _device_words(v.device()), nbd.size, v)
+    return _file_system(lab, v.stage, name, v.device(), nbd.size, v)
 
 
 def make(lab, names, delays):
@@ -179,7 +185,7 @@ def make(lab, names, delays):
             if key not in volumes:
                 fuse = front != "nbd" or f"{protocol}-device" in names
                 volumes[key] = lab.volume(f"v-{key}", protocol, fuse, delay)
-            places.append(_on_volume(lab, volumes[key], name if delay is None else f"{name}, cable {delay:g} ms", front, size))
+            places.append(_on_volume(lab, volumes[key], name if delay is None else f"{name}, cable {delay:g} ms", front))
         print(f"{name} is there", file=sys.stderr, flush=True)
     for place in places:
         place.settle()
