@@ -7,9 +7,10 @@ over IMAP, and the two replicas are compared byte for byte.
 import argparse, json, os, pathlib, platform, shutil, subprocess, sys, tempfile, time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests/lib"))
-import mail
+sys.path[:0] = [str(ROOT / "tests/lib"), str(ROOT / "bench/lib")]
+import delivery, mail
 import twinloft as tl
+from figures import cpu_seconds
 from twinloft import BIN, Failed, run, wait_for
 
 USERS = 200
@@ -30,24 +31,6 @@ def dovecot(stage, directory, spool, port, ns):
 
 def lda_template(directory):
     return run("bash", "-c", f'. "{ROOT}/tests/e2e/lib/dovecot.sh" && dovecot_lda_template "{directory}"').stdout.strip()
-
-
-def load(stage, name, socket_path, spool, options, first_user):
-    """One run of mailbench, and the proof of what it acknowledged."""
-    account, report = stage.dir / f"{name}.account", stage.dir / f"{name}.json"
-    r = run(BIN / "mailbench", "load", "--to", socket_path, "--clients", options.clients,
-            "--duration", f"{options.seconds}s", "--warmup", f"{options.warmup}s", "--users", USERS,
-            "--first-user", first_user, "--size", options.size, "--account", account, "--json", report, "--quiet",
-            check=False, timeout=options.warmup + options.seconds + 600)
-    if r.returncode != 0:
-        raise Failed(f"mailbench load ({name}): exit {r.returncode}\n{r.stdout}")
-    v = run(BIN / "mailbench", "verify", "--account", account, "--spool", spool, "--maildir-format", "%d/%n/Maildir",
-            "--json", stage.dir / f"{name}.verify.json", check=False, timeout=600)
-    if v.returncode != 0:
-        raise Failed(f"mailbench verify ({name}): exit {v.returncode}\n{v.stdout}")
-    result = json.loads(report.read_text())
-    result["verify"] = json.loads((stage.dir / f"{name}.verify.json").read_text())
-    return result
 
 
 IMAP_FETCH = """
@@ -76,11 +59,6 @@ def fetch_over_imap(v, spool, port, user):
     return len(r.stdout), subject
 
 
-def cpu_seconds(process):
-    ticks = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(ticks[11]) + int(ticks[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def measure(stage, v, spool, plain, imap_dir, plain_dir, options):
     """The four loads, plain and replicated by turns. Returns {agent: {place: result}}."""
     results = {}
@@ -89,11 +67,11 @@ def measure(stage, v, spool, plain, imap_dir, plain_dir, options):
         for place, directory, volume, dovecot_dir in (("plain", plain, None, plain_dir),
                                                       ("replicated", spool, v.uuid, imap_dir)):
             name = f"lmtpd-{agent}-{place}"
-            delivery = f'[delivery]\nagent = "{agent}"\n[agent.dovecot-lda]\ncommand = "{lda_template(dovecot_dir)}"\n'
-            p, socket_path = mail.start_lmtpd(stage, volume, directory, name, v.ns["a"], delivery)
-            before = [cpu_seconds(v.nodes[n]) for n in "ab"]
-            r = load(stage, name, socket_path, directory, options, 1 + number * USERS)
-            after = [cpu_seconds(v.nodes[n]) for n in "ab"]
+            settings = f'[delivery]\nagent = "{agent}"\n[agent.dovecot-lda]\ncommand = "{lda_template(dovecot_dir)}"\n'
+            p, socket_path = mail.start_lmtpd(stage, volume, directory, name, v.ns["a"], settings)
+            before = [cpu_seconds(v.nodes[n].pid) for n in "ab"]
+            r = delivery.load(stage, name, socket_path, directory, options, options.size, 1 + number * USERS, USERS)
+            after = [cpu_seconds(v.nodes[n].pid) for n in "ab"]
             r["replication_cpu_s"] = [round(b - a, 2) for a, b in zip(before, after)]
             if p.stop() != 0:
                 raise Failed(f"lmtpd does not stop in good order: {p.log.read_text()[-2000:]}")

@@ -10,6 +10,18 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
+def cpu_seconds_of_group(pgid):
+    """Of all processes of the process group."""
+    total = 0
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            if int(stat.read_text().rsplit(")", 1)[1].split()[2]) == pgid:
+                total += cpu_seconds(int(stat.parent.name))
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # has ended meanwhile
+    return total
+
+
 def written_bytes(pid):
     """What the process had a disk write (proc(5): write_bytes). A tmpfs is no disk."""
     for line in pathlib.Path(f"/proc/{pid}/io").read_text().splitlines():

@@ -11,7 +11,8 @@ import twinloft as tl
 from figures import bytes_of, cpu_seconds, written_bytes
 
 CABLE = pathlib.Path(__file__).resolve().parent / "cable.py"
-FILE_SYSTEMS = {"ext4": ["mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0"], "xfs": ["mkfs.xfs", "-q"]}
+EXT4 = ["mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0"]
+FILE_SYSTEMS = {"ext4": EXT4, "xfs": ["mkfs.xfs", "-q"]}
 RAW = ("raw", "raw-loop", "raw-ext4", "raw-xfs")
 PROTOCOLS = ("none", "A", "B", "C")
 FRONTS = ("nbd", "device", "ext4", "xfs")
@@ -123,17 +124,24 @@ def is_settled(v):
 def _raw(lab, name, size):
     """The plain file; with a loop device on it, a file system on that one."""
     stage = lab.stage.inner(name)
-    file = stage.dir / "raw"
-    tl.run("fallocate", "-l", size, file)
     if name == "raw":
+        file = stage.dir / "raw"
+        tl.run("fallocate", "-l", size, file)
         rate = lab.options.raw_budget
         group = budget.Budget(stage, name, stage.dir, int(rate * 1e6)) if rate else None
         return _filled(lab, Place(name, [f"--filename={file}", "--ioengine=libaio"], size, group=group))
     tl.expect(not lab.options.budget, f"{name} has no budget: the kernel itself writes for a loop device. Leave it out")
+    loop, device = filled_loop(lab, stage, name, size)
+    return loop if name == "raw-loop" else _file_system(lab, stage, name, device, size)
+
+
+def filled_loop(lab, stage, name, size):
+    """A loop device on a file that is allocated and written, with what spool-repl's own has: direct I/O, sectors of 4096 bytes."""
+    file = stage.dir / "raw"
+    tl.run("fallocate", "-l", size, file)
     device = tl.run("losetup", "-f", "--show", "--direct-io=on", "--sector-size", "4096", file).stdout.strip()
     stage.on_close(tl.run, "losetup", "-d", device)
-    loop = _filled(lab, Place(name, _device_words(device), size))
-    return loop if name == "raw-loop" else _file_system(lab, stage, name, device, size)
+    return _filled(lab, Place(name, _device_words(device), size)), device
 
 
 def _device_words(device):
