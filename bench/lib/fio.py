@@ -81,7 +81,7 @@ def measure(target, job, directory, seconds):
     for old in directory.glob("rate_*.log"):
         old.unlink()
     words = [*_words(job, target), "--time_based", f"--runtime={seconds}",
-             f"--write_iops_log={log}", "--log_avg_msec=1000"]
+             f"--write_iops_log={log}", "--log_avg_msec=200"]
     found = _call(words, directory, target.budget, seconds + 120)
     read, write = found["read"], found["write"]
     told = found["sync"]["lat_ns"] if _SPECS[job].get("sync") else (write if writes(job) else read)["clat_ns"]
@@ -95,19 +95,26 @@ def measure(target, job, directory, seconds):
         "mean": told.get("mean", 0) / 1000,
         "total_ops": read["total_ios"] + write["total_ios"],
         "written": write["io_bytes"],
-        "each_second": _each_second(directory),
+        "each_second": _each_second(directory, seconds - 1),  # the last one is seldom a whole one
     }
 
 
-def _each_second(directory):
-    """Operations in each whole second, all jobs together. The last second of a run is seldom a whole one, and left out."""
-    sums = {}
+def _each_second(directory, seconds):
+    """Operations in each whole second. fio notes every now and then the rate since it last did so: each such stretch is laid over the
+    seconds that it covers."""
+    sums = [0.0] * seconds
     for log in directory.glob("rate_iops*.log"):
+        begin = {}  # of each direction: where its last stretch ended, in milliseconds
         for line in log.read_text().splitlines():
-            at, value = re.split(r",\s*", line)[:2]
-            second = round(int(at) / 1000)
-            sums[second] = sums.get(second, 0) + int(value)
-    return [sums[s] for s in sorted(sums)][:-1]
+            end, rate, direction = (int(field) for field in re.split(r",\s*", line)[:3])
+            _lay(sums, begin.get(direction, 0), end, rate)
+            begin[direction] = end
+    return [round(s) for s in sums]
+
+
+def _lay(sums, begin, end, rate):
+    for second in range(begin // 1000, min(-(-end // 1000), len(sums))):
+        sums[second] += rate * (min(end, (second + 1) * 1000) - max(begin, second * 1000)) / 1000
 
 
 def level(rates):
