@@ -23,6 +23,7 @@ JOBS = {
     "randread-d32": {"rw": "randread", "bs": "4k", "iodepth": 32, "numjobs": 1},
     "mixed-d32": {"rw": "randrw", "rwmixread": 70, "bs": "4k", "iodepth": 32, "numjobs": 1},
 }
+STRETCH_MS = 200
 # A few blocks that are written again and again, without a flush, and read: a volume answers both from memory.
 FROM_MEMORY = "memory-d1"
 _SPECS = JOBS | {FROM_MEMORY: {"rw": "randrw", "rwmixread": 90, "bs": "4k", "iodepth": 1, "numjobs": 1, "size": 64 << 10}}
@@ -81,7 +82,7 @@ def measure(target, job, directory, seconds):
     for old in directory.glob("rate_*.log"):
         old.unlink()
     words = [*_words(job, target), "--time_based", f"--runtime={seconds}",
-             f"--write_iops_log={log}", "--log_avg_msec=200"]
+             f"--write_iops_log={log}", f"--log_avg_msec={STRETCH_MS}"]
     found = _call(words, directory, target.budget, seconds + 120)
     read, write = found["read"], found["write"]
     told = found["sync"]["lat_ns"] if _SPECS[job].get("sync") else (write if writes(job) else read)["clat_ns"]
@@ -100,20 +101,21 @@ def measure(target, job, directory, seconds):
 
 
 def _each_second(directory, seconds):
-    """Operations in each whole second. fio notes every now and then the rate since it last did so: each such stretch is laid over the
-    seconds that it covers."""
+    """Operations in each whole second. fio notes the rate of each STRETCH_MS, a bit late at times, and leaves those out in which nothing was
+    done: where there is a gap, the note is of its end."""
     sums = [0.0] * seconds
     for log in directory.glob("rate_iops*.log"):
-        begin = {}  # of each direction: where its last stretch ended, in milliseconds
+        last = {}  # of each direction
         for line in log.read_text().splitlines():
             end, rate, direction = (int(field) for field in re.split(r",\s*", line)[:3])
-            _lay(sums, begin.get(direction, 0), end, rate)
-            begin[direction] = end
+            gap = end - last.get(direction, 0)
+            _lay(sums, end - (gap if gap < 1.5 * STRETCH_MS else STRETCH_MS), end, rate)
+            last[direction] = end
     return [round(s) for s in sums]
 
 
 def _lay(sums, begin, end, rate):
-    for second in range(begin // 1000, min(-(-end // 1000), len(sums))):
+    for second in range(max(begin, 0) // 1000, min(-(-end // 1000), len(sums))):
         sums[second] += rate * (min(end, (second + 1) * 1000) - max(begin, second * 1000)) / 1000
 
 
