@@ -1,3 +1,5 @@
+#include <sys/eventfd.h>
+
 #include <atomic>
 #include <optional>
 #include <thread>
@@ -141,6 +143,20 @@ TEST_P(LoopTest, handler_removes_another_watch_that_is_ready_too) {
   run_until([&] { return calls > 0; });
   ASSERT_TRUE(loop->turn(Duration::zero()));
   EXPECT_EQ(calls, 1);
+}
+
+// The kernel is about to tell that it is readable, finds that it no longer is, and would wait on.
+TEST_P(LoopTest, a_watch_goes_although_its_descriptor_was_just_ready_and_read_by_somebody_else) {
+  Fd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  ASSERT_TRUE(event);
+  loop->watch(event.get(), Loop::readable, [](unsigned) {});
+  ASSERT_TRUE(loop->turn(Duration::zero()));
+  std::uint64_t count = 1;
+  ASSERT_EQ(write(event.get(), &count, sizeof count), static_cast<ssize_t>(sizeof count));
+  ASSERT_EQ(read(event.get(), &count, sizeof count), static_cast<ssize_t>(sizeof count));
+  loop->unwatch(event.get());
+  event.reset();
+  loop.reset();  // waits until the kernel has let go
 }
 
 TEST_P(LoopTest, change_widens_narrows_and_silences) {
