@@ -7,6 +7,7 @@
 #include <string>
 
 #include "twinloft/base/result.h"
+#include "twinloft/spool-repl/export/block_device.h"
 #include "twinloft/spool-repl/export/fuse_export.h"
 #include "twinloft/spool-repl/export/loop_device.h"
 #include "twinloft/spool-repl/export/side_thread.h"
@@ -19,7 +20,7 @@ struct DeviceOptions {
   std::string link;  // symbolic link to the loop device; empty: none
 };
 
-class DeviceExport {
+class DeviceExport final : public BlockDevice {
  public:
   // Mounts at once, or, where a killed process has left its mount and devices behind, once these are gone; the device
   // appears while the loop runs, and `ready` is then called with its path ("/dev/loop3"), or with why there is none, in
@@ -27,19 +28,15 @@ class DeviceExport {
   static Result<std::unique_ptr<DeviceExport>> start(ports::Loop& loop, ports::BlockTarget& target, SideThread& side,
                                                      DeviceOptions options,
                                                      std::function<void(Result<std::string>)> ready);
-  // As FuseExport's: after stop() succeeded, or abort().
-  ~DeviceExport();
+  ~DeviceExport() override;
   DeviceExport(const DeviceExport&) = delete;
   DeviceExport& operator=(const DeviceExport&) = delete;
 
-  // Withdraws the link, detaches the loop device, unmounts; calls back from the loop. While the device is in use it
-  // fails with Errc::unavailable, the device stays, and stop() may be tried again. Before `ready` it waits for that.
-  void stop(std::function<void(Status)> stopped);
-  // Cuts the device off from its data at once: everything waiting on it fails. See FuseExport::abort().
-  void abort();
+  void stop(std::function<void(Status)> stopped) override;
+  void abort() override;
 
-  const std::string& device() const { return device_; }  // empty before `ready`
-  unsigned in_flight() const { return fuse_ ? fuse_->in_flight() : 0; }
+  const std::string& device() const override { return device_; }
+  unsigned in_flight() const override { return fuse_ ? fuse_->in_flight() : 0; }
   fuse::FuseCounters counters() const { return fuse_ ? fuse_->counters() : fuse::FuseCounters{}; }
 
  private:

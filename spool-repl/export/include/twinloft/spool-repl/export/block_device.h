@@ -1,0 +1,28 @@
+// What all exports have in common that make a block device of this machine: how it goes again.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "twinloft/base/result.h"
+
+namespace twinloft::repl::exports {
+
+class BlockDevice {
+ public:
+  virtual ~BlockDevice() = default;  // after stop() succeeded, or abort(), and once in_flight() is 0
+
+  // Withdraws link and device; calls back from the loop. While the device is in use it fails with Errc::unavailable, the
+  // device stays, and stop() may be tried again. Before it is ready it waits for that.
+  virtual void stop(std::function<void(Status)> stopped) = 0;
+  // Cuts the device off from its data at once: everything waiting on it fails. For a process that has to give up; completed
+  // writes that were not flushed are what a power cut would cost.
+  virtual void abort() = 0;
+  // After each batch of the target's completions, where the owner said that it calls this.
+  virtual void flush() {}
+
+  virtual const std::string& device() const = 0;  // "/dev/loop3"; empty before it is ready
+  virtual unsigned in_flight() const = 0;         // requests that the target holds
+};
+
+}  // namespace twinloft::repl::exports

@@ -1,0 +1,171 @@
+// The export's life: added, started, stopped or aborted.
+#include <sys/mman.h>
+
+#include <utility>
+
+#include "state.h"
+#include "twinloft/base/check.h"
+#include "twinloft/base/log.h"
+#include "twinloft/spool-repl/export/loop_device.h"
+
+namespace twinloft::repl::ublk {
+
+using State = UblkExport::State;
+
+namespace {
+
+constexpr int remove_pauses = 5 * Driver::pauses_a_second;       // udev looks at a device that goes
+constexpr int remove_pauses_abort = 1 * Driver::pauses_a_second;
+constexpr std::chrono::seconds sweep_interval{2};
+constexpr int sweeps_max = 60;
+
+}  // namespace
+
+State::State(ports::Loop& the_loop, ports::BlockTarget& the_target, exports::SideThread& the_side, UblkOptions the_options,
+             std::shared_ptr<Driver> the_driver)
+    : loop(the_loop),
+      target(the_target),
+      side(the_side),
+      options(std::move(the_options)),
+      driver(std::move(the_driver)),
+      control(std::make_shared<Device>(driver, options, target.size_bytes())) {
+  TL_CHECK_MSG(options.queue_depth > 0 && options.queue_depth <= uapi::queue_depth_max, "a queue's depth");
+  TL_CHECK_MSG(options.max_io_bytes % 4096 == 0 && options.max_io_bytes > 0 && options.max_io_bytes <= ports::io_max_length,
+               "a request's size");
+}
+
+State::~State() {
+  TL_CHECK_MSG(in_target == 0, "a ublk export goes while the target holds its requests");
+  close_queue();
+  if (timer != 0) loop.cancel(timer);
+  if (memory != nullptr) ::munmap(memory, memory_bytes);
+}
+
+void State::add() {
+  auto outcome = std::make_shared<Status>();
+  side.run([outcome, device = control] { *outcome = device->add(); },
+           [this, watched = std::weak_ptr(alive), outcome] {
+             if (!watched.expired()) on_added(std::move(*outcome));
+           });
+}
+
+void State::on_added(Status added) {
+  if (aborted) return tell_ready(fail(Errc::unavailable, "ublk: {}: the export was aborted", options.link));
+  if (added) added = open_queue();
+  if (!added) return tell_ready(std::unexpected(added.error()));
+  auto outcome = std::make_shared<Status>();
+  side.run([outcome, device = control] { *outcome = device->start(); },
+           [this, watched = std::weak_ptr(alive), outcome] {
+             if (!watched.expired()) on_started(std::move(*outcome));
+           });
+}
+
+void State::on_started(Status started) {
+  if (aborted) return tell_ready(fail(Errc::unavailable, "ublk: {}: the export was aborted", options.link));
+  if (!started && lost_error != 0) started = fail_errno(lost_error, "ublk: the kernel's driver refuses its request slots");
+  if (!started) return tell_ready(std::unexpected(started.error()));
+  device = control->path;
+  if (Status linked = exports::publish_symlink(device, options.link); !linked) return tell_ready(std::unexpected(linked.error()));
+  if (control->left_over > 0) sweep_later();
+  tell_ready(device);
+}
+
+void State::tell_ready(Result<std::string> path) {
+  std::weak_ptr watched(alive);
+  std::exchange(ready, nullptr)(std::move(path));
+  if (watched.expired() || !stop_after_ready) return;
+  auto stopped = std::exchange(stop_after_ready, nullptr);
+  if (aborted) return stopped({});
+  detach(std::move(stopped));
+}
+
+// A predecessor that was killed may have left a device that is mounted, or that the driver has not noticed yet.
+void State::sweep_later() {
+  timer = loop.after(sweep_interval, [this] {
+    timer = 0;
+    side.run([device = control] { device->sweep(); },
+             [this, watched = std::weak_ptr(alive)] {
+               if (watched.expired() || stopping || aborted) return;
+               if (control->left_over == 0) return;
+               if (++sweeps < sweeps_max) return sweep_later();
+               log_warning("ublk: {}: a device of an earlier process is still in use (mounted?); it stays, dead", options.link);
+             });
+  });
+}
+
+void State::detach(std::function<void(Status)> stopped) {
+  stopping = true;
+  auto outcome = std::make_shared<Status>();
+  side.run([outcome, device = control] { *outcome = device->stop(false); },
+           [this, watched = std::weak_ptr(alive), outcome, stopped = std::move(stopped)]() mutable {
+             if (!watched.expired()) on_stopped(std::move(*outcome), std::move(stopped));
+           });
+}
+
+void State::on_stopped(Status outcome, std::function<void(Status)> stopped) {
+  if (aborted) return stopped({});  // meanwhile: nothing is left to be stopped
+  if (!outcome) {
+    stopping = false;
+    return stopped(std::move(outcome));
+  }
+  close_queue();
+  withdraw_link();
+  gone = true;
+  side.run([device = control] { device->remove(remove_pauses); },
+           [watched = std::weak_ptr(alive), stopped = std::move(stopped)] {
+             if (!watched.expired()) stopped({});
+           });
+}
+
+void State::withdraw_link() {
+  if (!device.empty()) exports::withdraw_symlink(device, options.link);
+  device.clear();
+}
+
+UblkExport::UblkExport(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+UblkExport::~UblkExport() { abort(); }
+
+std::unique_ptr<UblkExport> UblkExport::start(ports::Loop& loop, ports::BlockTarget& target, exports::SideThread& side,
+                                              UblkOptions options, std::shared_ptr<Driver> driver,
+                                              std::function<void(Result<std::string>)> ready) {
+  std::unique_ptr<UblkExport> made(
+      new UblkExport(std::make_unique<State>(loop, target, side, std::move(options), std::move(driver))));
+  made->state_->ready = std::move(ready);
+  made->state_->add();
+  return made;
+}
+
+void UblkExport::stop(std::function<void(Status)> stopped) {
+  State& s = *state_;
+  if (s.ready) s.stop_after_ready = std::move(stopped);
+  else s.detach(std::move(stopped));
+}
+
+void UblkExport::abort() {
+  State& s = *state_;
+  if (s.gone || std::exchange(s.aborted, true)) return;
+  s.control->give_up = true;
+  s.fail_all();
+  s.submit();
+  auto done = std::make_shared<std::atomic<bool>>(false);
+  s.side.run(
+      [device = s.control, done] {
+        if (Status stopped = device->stop(true); !stopped) log_error("{}", stopped.error().message);
+        *done = true;
+      },
+      [] {});
+  s.serve_until(*done);
+  s.close_queue();
+  s.control->char_device.reset();
+  s.withdraw_link();
+  s.gone = true;
+  s.side.run([device = s.control] { device->remove(remove_pauses_abort); }, [] {});
+}
+
+void UblkExport::flush() { state_->submit(); }
+const std::string& UblkExport::device() const { return state_->device; }
+unsigned UblkExport::in_flight() const { return state_->in_target; }
+const UblkCounters& UblkExport::counters() const { return state_->counters; }
+
+}  // namespace twinloft::repl::ublk
