@@ -1,6 +1,7 @@
 #include "twinloft/spool-repl/daemon/check.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 
@@ -61,6 +62,11 @@ struct Checker {
       error("secret_file is missing: without one only loopback addresses are used for replication");
   }
 
+  void ublk() {
+    if (!s.ublk_device.empty() && ::access("/dev/ublk-control", F_OK) < 0)
+      warn("ublk: there is no /dev/ublk-control: load the kernel's module ublk_drv (Linux 6.0 and later have it), or use the section \"fuse\"");
+  }
+
   void nbd() {
     if (s.nbd_listen.empty() || s.nbd_listen.starts_with("unix:/")) return;
     if (s.nbd_listen.starts_with("unix:")) return error("nbd.listen: \"{}\": expected an absolute path", s.nbd_listen);
@@ -78,6 +84,7 @@ Findings check_volume(const VolumeSettings& settings) {
   c.storage("journal", settings.journal);
   c.directory(settings.archive.empty() ? "journal" : "archive", state_directory(settings));
   c.peers();
+  c.ublk();
   c.nbd();
   return c.out;
 }

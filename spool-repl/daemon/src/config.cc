@@ -162,12 +162,19 @@ Status read_peers(const std::string& file, const Table& t, VolumeSettings& v) {
 
 Status read_exports(const std::string& file, const Table& t, VolumeSettings& v) {
   TL_TRY_ASSIGN(const toml::table* fuse, t.child("fuse"));
+  TL_TRY_ASSIGN(const toml::table* ublk, t.child("ublk"));
   TL_TRY_ASSIGN(const toml::table* nbd, t.child("nbd"));
   if (fuse) {
     Table f(file, *fuse, fmt::format("volume.{}.fuse", v.name));
     TL_TRY(f.allow({"file", "device"}));
     TL_TRY(f.path("file", v.fuse_file, true));
     TL_TRY(f.path("device", v.fuse_device));
+  }
+  if (ublk) {
+    Table u(file, *ublk, fmt::format("volume.{}.ublk", v.name));
+    TL_TRY(u.allow({"device"}));
+    TL_TRY(u.path("device", v.ublk_device, true));
+    if (fuse) return t.error(t.raw().get("ublk"), "ublk", "a volume has one block device: remove this section, or \"fuse\"");
   }
   if (nbd) {
     Table n(file, *nbd, fmt::format("volume.{}.nbd", v.name));
@@ -286,7 +293,7 @@ Result<VolumeSettings> read_volume(const std::string& file, const std::string& n
   v.control = "/run/twinloft/" + name + ".sock";
   TL_TRY(t.allow({"uuid", "replica", "role", "size", "data", "journal", "journal_size", "arena", "listen",
                   "secret_file", "control", "write_ack", "seal_after", "peer_timeout", "journal_writes_in_flight",
-                  "on_peer_loss", "min_in_sync", "slow_peer", "resync_latency_target", "resync_rate_min", "suspend_timeout", "archive", "peer", "fuse", "nbd", "arbiter"}));
+                  "on_peer_loss", "min_in_sync", "slow_peer", "resync_latency_target", "resync_rate_min", "suspend_timeout", "archive", "peer", "fuse", "ublk", "nbd", "arbiter"}));
   TL_TRY(t.text("uuid", v.uuid));
   if (!v.uuid.empty())
     if (auto uuid = Uuid::parse(v.uuid); !uuid) return t.error(table.get("uuid"), "uuid", uuid.error().message);

@@ -8,6 +8,7 @@
 #include "twinloft/base/log.h"
 #include "twinloft/spool-repl/export/device_export.h"
 #include "twinloft/spool-repl/export/nbd_server.h"
+#include "twinloft/spool-repl/export/ublk_export.h"
 
 namespace twinloft::repl::daemon {
 
@@ -17,7 +18,7 @@ struct FrontEnds::Parts {
   const VolumeSettings& settings;
   Epoch epoch;  // of the promotion; changes of the in-sync set leave the name as it is
   std::unique_ptr<exports::SideThread> side;
-  std::unique_ptr<exports::DeviceExport> device;
+  std::unique_ptr<exports::BlockDevice> device;
   std::unique_ptr<nbd::Server> nbd;
   bool nbd_stopped = false;
   std::vector<std::function<void(Status)>> nbd_waiting = {};
@@ -27,6 +28,7 @@ struct FrontEnds::Parts {
   std::string nbd_name() const { return settings.nbd_name + "@" + epoch.id.text(); }
   Status start_nbd();
   Status start_device(std::function<void(Status)> done);
+  const std::string& link() const { return settings.ublk_device.empty() ? settings.fuse_device : settings.ublk_device; }
   void stop_nbd(std::function<void(Status)> done);
   void later(std::function<void(Status)> done, Status status) {
     loop.post([done = std::move(done), status = std::move(status)]() mutable { done(std::move(status)); });
@@ -72,15 +74,22 @@ Status FrontEnds::Parts::start_nbd() {
 
 Status FrontEnds::Parts::start_device(std::function<void(Status)> done) {
   side = std::make_unique<exports::SideThread>(loop);
+  auto ready = [this, done = std::move(done)](Result<std::string> path) {
+    if (!path) return done(std::unexpected(path.error()));
+    log_info("volume {}: block device {}", settings.name, *path);
+    done({});
+  };
+  if (!settings.ublk_device.empty()) {
+    ublk::UblkOptions options;
+    options.link = settings.ublk_device;
+    options.owner_flushes = true;
+    device = ublk::UblkExport::start(loop, target, *side, std::move(options), ublk::kernel_driver(), std::move(ready));
+    return {};
+  }
   exports::DeviceOptions options;
   options.fuse.mount_point = settings.fuse_file;
   options.link = settings.fuse_device;
-  TL_TRY_ASSIGN(device, exports::DeviceExport::start(loop, target, *side, std::move(options),
-                                                     [this, done = std::move(done)](Result<std::string> path) {
-                                                       if (!path) return done(std::unexpected(path.error()));
-                                                       log_info("volume {}: block device {}", settings.name, *path);
-                                                       done({});
-                                                     }));
+  TL_TRY_ASSIGN(device, exports::DeviceExport::start(loop, target, *side, std::move(options), std::move(ready)));
   return {};
 }
 
@@ -88,7 +97,7 @@ void FrontEnds::start(std::function<void(Status)> done) {
   Parts& p = *parts_;
   if (!p.settings.nbd_listen.empty())
     if (Status nbd = p.start_nbd(); !nbd) return p.later(std::move(done), std::move(nbd));
-  if (p.settings.fuse_file.empty()) return p.later(std::move(done), {});
+  if (p.settings.fuse_file.empty() && p.settings.ublk_device.empty()) return p.later(std::move(done), {});
   if (Status device = p.start_device(done); !device) p.later(std::move(done), std::move(device));
 }
 
@@ -128,11 +137,12 @@ void FrontEnds::stop(bool force, std::function<void(Status)> done) {
 
 void FrontEnds::flush() {
   if (parts_->nbd) parts_->nbd->flush();
+  if (parts_->device) parts_->device->flush();
 }
 
 std::string FrontEnds::device() const {
   if (!parts_->device) return "";
-  return parts_->settings.fuse_device.empty() ? parts_->device->device() : parts_->settings.fuse_device;
+  return parts_->link().empty() ? parts_->device->device() : parts_->link();
 }
 
 std::string FrontEnds::nbd_uri() const {

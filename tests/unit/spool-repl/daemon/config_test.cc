@@ -119,6 +119,19 @@ TEST_F(ConfigTest, Defaults) {
   EXPECT_TRUE(v.peers.empty() && v.fuse_file.empty() && v.nbd_listen.empty());
 }
 
+TEST_F(ConfigTest, UblkIsABlockDeviceInPlaceOfFuse) {
+  auto out = load(minimal + "[volume.mail.ublk]\ndevice = \"/run/twinloft/mail\"\n");
+  ASSERT_TRUE(out) << out.error().message;
+  EXPECT_EQ(out->volumes[0].ublk_device, "/run/twinloft/mail");
+  EXPECT_TRUE(out->volumes[0].fuse_file.empty());
+  for (const char* wrong : {"[volume.mail.ublk]\n", "[volume.mail.ublk]\ndevice = \"mail\"\n", "[volume.mail.ublk]\ndevice = \"/a\"\nqueues = 2\n",
+                            "[volume.mail.ublk]\ndevice = \"/a\"\n[volume.mail.fuse]\nfile = \"/b\"\n"}) {
+    auto refused = load(minimal + wrong);
+    ASSERT_FALSE(refused) << wrong;
+    EXPECT_NE(refused.error().message.find("ublk"), std::string::npos) << refused.error().message;
+  }
+}
+
 TEST_F(ConfigTest, ManyVolumes) {
   std::string second = minimal;
   second.replace(second.find("mail"), 4, "archive");
