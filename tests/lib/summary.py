@@ -1,4 +1,4 @@
-"""The end of tests/run: which tests have failed, in either build, and how long it all took.
+"""The end of tests/run: which tests have failed, in either build, which were skipped and why, and how long it all took.
 
 summary.py DIR: `phases` holds a line for each phase (seconds, exit status, name), *.xml what ctest has noted. Exit: 0 all passed.
 """
@@ -9,18 +9,31 @@ LINES = 30  # of a failed test's output
 SLOWEST = 8
 
 
+def outcome_of(case, output):
+    """"passed", "skipped" or "failed". A test is skipped by what it says itself, its exit code and its words; one that ctest has
+    not started, since its program is missing, say, has failed."""
+    if case.get("status") == "run":
+        return "passed"
+    skipped = case.find("skipped")
+    by_itself = skipped is not None and (skipped.get("message") or "").startswith("SKIP_RETURN_CODE=")
+    return "skipped" if by_itself and output and output[-1].startswith("SKIPPED: ") else "failed"
+
+
 def tests_of(file):
-    """(build, name, seconds, passed, text) of each test."""
+    """(build, name, seconds, outcome, text) of each test."""
     for case in xml.parse(file).getroot().iter("testcase"):
         failure = case.find("failure")
         said = (failure.get("message") or "failed, or its time was up") if failure is not None else case.get("status")
         output = (case.findtext("system-out") or "").rstrip().splitlines()
-        yield file.stem, case.get("name"), float(case.get("time") or 0), case.get("status") == "run", "\n".join([said, *output[-LINES:]])
+        outcome = outcome_of(case, output)
+        text = output[-1].removeprefix("SKIPPED: ") if outcome == "skipped" else "\n".join([said, *output[-LINES:]])
+        yield file.stem, case.get("name"), float(case.get("time") or 0), outcome, text
 
 
 def main(directory):
     tests = [t for file in sorted(directory.glob("*.xml")) for t in tests_of(file)]
-    failed = [t for t in tests if not t[3]]
+    failed = [t for t in tests if t[3] == "failed"]
+    skipped = [t for t in tests if t[3] == "skipped"]
     for build, name, seconds, _, text in failed:
         print(f"\n== FAILED: {name} ({build} build), after {seconds:.0f} s: {text}")
     print("\n== Summary")
@@ -29,7 +42,9 @@ def main(directory):
     phases = [line.split(" ", 2) for line in (directory / "phases").read_text().splitlines()]
     for seconds, status, name in phases:
         print(f"{seconds:>6} s  phase: {name}{'' if status == '0' else ' FAILED'}")
-    print(f"{sum(int(p[0]) for p in phases):6} s  in all; {len(tests)} tests, {len(failed)} failed")
+    print(f"{sum(int(p[0]) for p in phases):6} s  in all; {len(tests)} tests, {len(failed)} failed, {len(skipped)} skipped")
+    for build, name, _, _, why in skipped:
+        print(f"skipped: {name} ({build}): {why}")
     for build, name, *_ in failed:
         print(f"FAILED: {name} ({build})")
     return 1 if failed or any(p[1] != "0" for p in phases) or not tests else 0

@@ -84,6 +84,19 @@ def lacking(needs):
     return missing + ([] if os.getuid() == 0 else ["root"])
 
 
+SKIPPED = 77  # the exit code of a test that this kernel has no driver for; ctest knows it
+
+
+def lacking_driver(drivers):
+    """Of {module: what its presence shows by}, the first that this kernel does not have, and cannot load."""
+    for module, path in drivers.items():
+        if not os.path.exists(path) and shutil.which("modprobe"):
+            run("modprobe", "-q", module, check=False)
+        if not os.path.exists(path):
+            return module
+    return None
+
+
 def timed(step, *args):
     """One step of a test, and how long it took: for whoever looks at a slow run."""
     begin = time.monotonic()
@@ -93,8 +106,12 @@ def timed(step, *args):
     return result
 
 
-def test_main(body, prefix, needs=()):
-    """Runs body(stage) in a directory of its own, and takes everything away again. Returns the exit code."""
+def test_main(body, prefix, needs=(), drivers={}):
+    """Runs body(stage) in a directory of its own, and takes everything away again. Returns the exit code. What a machine can
+    install is needed; what only another kernel has, `drivers`, is the one reason to skip a test."""
+    if module := lacking_driver(drivers):
+        print(f"SKIPPED: this kernel ({os.uname().release}) has no {module}, and there is no such module to load")
+        return SKIPPED
     if missing := lacking(needs):
         print(f"FAILED: this test needs {', '.join(missing)} (tests/run installs what tests/lib/packages.sh lists)")
         return 1
@@ -241,7 +258,7 @@ class Volume:
     with netns=False, ports on loopback. protocol: of all links, or a function of two nodes.
     """
 
-    def __init__(self, stage, size="2GiB", journal_size="256MiB", protocol="C", fuse=True, nbd=False, extra="",
+    def __init__(self, stage, size="2GiB", journal_size="256MiB", protocol="C", fuse=True, nbd=False, ublk=False, extra="",
                  name="mail", netns=True, arena="256MiB", network=None, roles=("primary", "secondary")):
         self.stage, self.name = stage, name
         self.uuid = str(uuid.uuid4())
@@ -287,6 +304,8 @@ protocol = "{link(node, peer)}"
             if fuse:
                 text += f'[volume.{name}.fuse]\nfile = "{directory}/volume"\ndevice = "{self.device_link(node)}"\n'
                 stage.on_close(self.free_devices, directory / "volume")
+            if ublk:
+                text += f'[volume.{name}.ublk]\ndevice = "{self.device_link(node)}"\n'
             if nbd:
                 text += f'[volume.{name}.nbd]\nlisten = "unix:{directory}/nbd.sock"\n'
             self.config[node] = directory / "spool-repl.toml"
