@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <utility>
 
 #include "twinloft/base/check.h"
 #include "twinloft/base/crc32c.h"
@@ -68,11 +67,40 @@ unsigned decode_digest_page(ByteSpan in, const Uuid& volume, std::uint64_t page,
 // ---- the table -----------------------------------------------------------------------------------------------------
 
 DigestTable::DigestTable(const Uuid& volume, std::uint64_t volume_blocks)
-    : volume_(volume), digests_(volume_blocks, digest_unknown), is_changed_((digest_pages(volume_blocks) + 63) / 64) {}
+    : volume_(volume), blocks_(volume_blocks), pages_(digest_pages(volume_blocks)), is_changed_((pages_.size() + 63) / 64) {}
 
-std::span<Digest> DigestTable::of_page(std::uint64_t page) {
-  std::span rest = std::span(digests_).subspan(page * digest_page_blocks);
-  return rest.first(std::min<std::size_t>(rest.size(), digest_page_blocks));
+std::uint64_t DigestTable::memory_max(std::uint64_t volume_blocks) {
+  return digest_pages(volume_blocks) * (sizeof(Page) + digest_page_blocks * sizeof(Digest));
+}
+
+std::uint64_t DigestTable::memory() const { return pages_.size() * sizeof(Page) + pages_with_each_ * digest_page_blocks * sizeof(Digest); }
+
+Digest DigestTable::at(std::uint64_t block) const {
+  const Page& page = pages_[block / digest_page_blocks];
+  return page.each ? page.each[block % digest_page_blocks] : page.all;
+}
+
+Digest* DigestTable::each(Page& page) {
+  if (!page.each) {
+    page.each = std::make_unique<Digest[]>(digest_page_blocks);
+    std::fill_n(page.each.get(), digest_page_blocks, page.all);
+    ++pages_with_each_;
+  }
+  return page.each.get();
+}
+
+void DigestTable::set_all(std::uint64_t page, Digest digest) {
+  pages_with_each_ -= pages_[page].each != nullptr;
+  pages_[page].each.reset();
+  pages_[page].all = digest;
+}
+
+void DigestTable::encode(std::uint64_t page, MutableByteSpan out) const {
+  const Page& p = pages_[page];
+  if (p.each) return encode_digest_page(volume_, page, {p.each.get(), blocks_of(page)}, out);
+  Digest same[digest_page_blocks];
+  std::fill_n(same, digest_page_blocks, p.all);
+  encode_digest_page(volume_, page, {same, blocks_of(page)}, out);
 }
 
 void DigestTable::change(std::uint64_t page) {
@@ -84,35 +112,46 @@ void DigestTable::change(std::uint64_t page) {
 }
 
 unsigned DigestTable::load(std::uint64_t page, ByteSpan bytes) {
-  unsigned lost = decode_digest_page(bytes, volume_, page, of_page(page));
+  Digest read[digest_page_blocks];
+  std::size_t n = blocks_of(page);
+  unsigned lost = decode_digest_page(bytes, volume_, page, {read, n});
+  if (std::all_of(read, read + n, [&](Digest d) { return d == read[0]; })) set_all(page, read[0]);
+  else std::copy_n(read, n, each(pages_[page]));
   if (lost > 0) change(page);
   return lost;
 }
 
 void DigestTable::put(Lba lba, const std::byte* block) {
-  if (digests_.empty()) return;
+  if (blocks_ == 0) return;
   Digest digest = digest_of(volume_, lba, {block, block_size});
-  if (std::exchange(digests_[lba.v], digest) != digest) change(lba.v / digest_page_blocks);
+  if (at(lba.v) == digest) return;
+  std::uint64_t page = lba.v / digest_page_blocks;
+  each(pages_[page])[lba.v % digest_page_blocks] = digest;
+  change(page);
 }
 
 void DigestTable::put_zeros(Lba lba, std::uint64_t blocks) {
-  if (digests_.empty()) return;
-  for (std::uint64_t at = lba.v, end = lba.v + blocks; at < end;) {
-    std::uint64_t page = at / digest_page_blocks, upto = std::min(end, (page + 1) * digest_page_blocks);
-    std::span changing = std::span(digests_).subspan(at, upto - at);
-    if (std::any_of(changing.begin(), changing.end(), [](Digest d) { return d != digest_zeros; })) change(page);
-    std::fill(changing.begin(), changing.end(), digest_zeros);
-    at = upto;
+  if (blocks_ == 0) return;
+  for (std::uint64_t from = lba.v, end = lba.v + blocks; from < end;) {
+    std::uint64_t page = from / digest_page_blocks, begin = page * digest_page_blocks, upto = std::min(end, begin + blocks_of(page));
+    bool changes = false;
+    for (std::uint64_t b = from; b < upto && !changes; ++b) changes = at(b) != digest_zeros;
+    if (changes) change(page);
+    if (upto - from == blocks_of(page)) set_all(page, digest_zeros);
+    else if (changes) std::fill(each(pages_[page]) + (from - begin), each(pages_[page]) + (upto - begin), digest_zeros);
+    from = upto;
   }
 }
 
 bool DigestTable::fits(Lba lba, const std::byte* block) const {
-  return digests_.empty() || digest_fits(digests_[lba.v], volume_, lba, {block, block_size});
+  return blocks_ == 0 || digest_fits(at(lba.v), volume_, lba, {block, block_size});
 }
 
 void DigestTable::forget() {
-  std::fill(digests_.begin(), digests_.end(), digest_unknown);
-  for (std::uint64_t page = 0; page < digest_pages(digests_.size()); ++page) change(page);
+  for (std::uint64_t page = 0; page < pages_.size(); ++page) {
+    set_all(page, digest_unknown);
+    change(page);
+  }
 }
 
 std::vector<DigestTable::Pages> DigestTable::take_changed(std::size_t runs_max) {
@@ -130,7 +169,7 @@ std::vector<DigestTable::Pages> DigestTable::take_changed(std::size_t runs_max) 
     if (!goes_on && runs.size() == runs_max) break;
     std::vector<std::byte>& bytes = goes_on ? runs.back().bytes : runs.emplace_back(Pages{page, {}}).bytes;
     bytes.resize(bytes.size() + block_size);
-    encode_digest_page(volume_, page, of_page(page), MutableByteSpan(bytes).last(block_size));
+    encode(page, MutableByteSpan(bytes).last(block_size));
     is_changed_[page / 64] &= is_changed_[page / 64] - 1;  // it is the lowest
     --changed_;
     ++page;

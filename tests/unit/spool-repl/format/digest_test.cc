@@ -89,6 +89,34 @@ TEST_F(DigestTableTest, KnowsWhatWasPutAndNothingElse) {
   EXPECT_TRUE(DigestTable().fits(Lba{3}, content.data())) << "of a volume that has none";
 }
 
+// What is the same in all of a page takes no memory of its own, and says the same as if it did.
+TEST_F(DigestTableTest, PagesOfOneKindAreSmall) {
+  std::uint64_t empty = table.memory();
+  table.put_zeros(Lba{0}, blocks);
+  EXPECT_EQ(table.memory(), empty);
+  auto zero_pages = table.take_changed(1)[0].bytes;
+  table.put(Lba{digest_page_blocks + 2}, content.data());
+  EXPECT_EQ(table.memory(), empty + 4 * digest_page_blocks);
+  EXPECT_FALSE(table.fits(Lba{digest_page_blocks + 2}, zeros.data()));
+  EXPECT_FALSE(table.fits(Lba{digest_page_blocks + 1}, content.data()));
+  table.put_zeros(Lba{digest_page_blocks + 2}, 1);
+  auto again = table.take_changed(1);
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_TRUE(std::equal(again[0].bytes.begin(), again[0].bytes.end(), zero_pages.begin() + block_size)) << "of zeros, one by one or at once";
+  table.put_zeros(Lba{digest_page_blocks}, digest_page_blocks);
+  EXPECT_EQ(table.memory(), empty);
+  EXPECT_FALSE(table.changed());
+  table.put(Lba{blocks - 1}, content.data());
+  EXPECT_EQ(table.take_changed(1)[0].first, 5u);
+  table.put_zeros(Lba{blocks - 7}, 7);
+  EXPECT_EQ(table.memory(), empty) << "the last page, which is short";
+  DigestTable back(volume, blocks);
+  EXPECT_EQ(back.load(1, again[0].bytes), 0u);
+  EXPECT_EQ(back.memory(), empty);
+  EXPECT_FALSE(back.fits(Lba{digest_page_blocks}, content.data()));
+  EXPECT_LE(table.memory(), DigestTable::memory_max(blocks));
+}
+
 // In runs of neighbours, and each once: what has not changed is not written.
 TEST_F(DigestTableTest, ChangedPagesAreTakenOnce) {
   EXPECT_FALSE(table.changed());

@@ -3,6 +3,8 @@
 // docs/formats/digest.md is the description; this is its only encoder and decoder.
 #pragma once
 
+#include <algorithm>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -29,7 +31,8 @@ void encode_digest_page(const Uuid& volume, std::uint64_t page, std::span<const 
 // Blocks of a sector that is damaged, or another one, are unknown. Returns how many sectors of `digests` are.
 unsigned decode_digest_page(ByteSpan in, const Uuid& volume, std::uint64_t page, std::span<Digest> digests);
 
-// All of a volume's, in memory, and which pages differ from those on the disk. Changed when a block is written home; the pages that changed
+// All of a volume's, in memory, and which pages differ from those on the disk. A page whose blocks all have the same one, as where
+// nothing has been written yet, takes 16 bytes, any other 4 KiB. Changed when a block is written home; the pages that changed
 // are durable before the tail moves over the records that the blocks came with, so a start knows them from the one or the other.
 class DigestTable {
  public:
@@ -50,12 +53,25 @@ class DigestTable {
   bool changed() const { return changed_ > 0; }
   std::vector<Pages> take_changed(std::size_t runs_max);
 
+  static std::uint64_t memory_max(std::uint64_t volume_blocks);  // bytes, with every page different
+  std::uint64_t memory() const;                                  // bytes, now
+
  private:
-  std::span<Digest> of_page(std::uint64_t page);
+  struct Page {
+    std::unique_ptr<Digest[]> each;  // digest_page_blocks; nullptr: `all` of them
+    Digest all = digest_unknown;
+  };
+  std::size_t blocks_of(std::uint64_t page) const { return std::min<std::uint64_t>(digest_page_blocks, blocks_ - page * digest_page_blocks); }
+  Digest at(std::uint64_t block) const;
+  Digest* each(Page& page);
+  void set_all(std::uint64_t page, Digest digest);
+  void encode(std::uint64_t page, MutableByteSpan out) const;
   void change(std::uint64_t page);
 
   Uuid volume_;
-  std::vector<Digest> digests_;            // by block
+  std::uint64_t blocks_ = 0;
+  std::vector<Page> pages_;
+  std::size_t pages_with_each_ = 0;
   std::vector<std::uint64_t> is_changed_;  // by page, 64 a word
   std::size_t changed_ = 0;
   std::uint64_t first_changed_ = 0;        // no page before it
