@@ -175,6 +175,12 @@ bool Primary::try_write(Write& w) {
     want_seal_ = true;
     return false;
   }
+  // Zero extents take memory too, and no slot that would be counted.
+  if (is_zeroing(r) && pending_.zero_extents() + v_.committed.zero_extents() >= v_.arena.size()) {
+    checkpointer_.request();
+    want_seal_ = true;
+    return false;
+  }
   if (!open_.has_room(blocks, 1)) {
     want_seal_ = true;
     if (!try_seal()) return false;

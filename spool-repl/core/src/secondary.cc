@@ -294,7 +294,7 @@ bool Secondary::take_record(RecordMessage& m) {
   // Room first: a record that has to wait is looked at again with every event.
   std::uint32_t total = meta_blocks_for(m.meta.size()) + static_cast<std::uint32_t>(m.payload.size() / block_size);
   auto pos = v_.log.place(total);
-  if (!pos || v_.arena.free() < total) {
+  if (!pos || v_.arena.free() < total || v_.committed.zero_extents() >= v_.arena.size()) {
     checkpointer_.request();
     return false;
   }

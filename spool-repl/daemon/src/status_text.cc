@@ -4,6 +4,8 @@
 
 #include <boost/json.hpp>
 
+#include "memory_bound.h"
+
 namespace twinloft::repl::daemon {
 
 namespace {
@@ -103,6 +105,20 @@ std::string state_line(const core::VolumeStatus& s) {
 
 }  // namespace
 
+namespace {
+
+MemoryBound bound_of(const NodeView& v) { return memory_bound(v.settings, v.volume_bytes, v.status.journal_size); }
+
+// What is always there, or comes with content, and what comes with load.
+std::string memory_line(const NodeView& v) {
+  MemoryBound m = bound_of(v);
+  return fmt::format("  memory   at most {}: arena {}, digests up to {}, bitmaps and log {}, program and reads {}; under load, clients up to {}, "
+                     "replicas up to {}\n", size_text(m.total()), size_text(m.arena), size_text(m.digests), size_text(m.bitmaps + m.log),
+                     size_text(m.process + m.reads), size_text(m.clients), size_text(m.replicas));
+}
+
+}  // namespace
+
 std::string status_text(const NodeView& v) {
   const core::VolumeStatus& s = v.status;
   std::string out = fmt::format("{}  {}  {}  replica {}  {}\n", v.settings.name, name_of(s.role), disk_of(v),
@@ -138,6 +154,7 @@ std::string status_text(const NodeView& v) {
   out += fmt::format("  journal  {} of {} used   arena {} of {} used   {} blocks to write home\n",
                      size_text(s.journal_used), size_text(s.journal_size), size_text(s.arena_used),
                      size_text(s.arena_size), s.dirty_blocks);
+  out += memory_line(v);
   return out;
 }
 
@@ -182,7 +199,11 @@ std::string status_json(const NodeView& v) {
   boost::json::array in_sync;
   for (ReplicaId id = 1; id <= replica_id_max; ++id)
     if (s.in_sync & set_of(id)) in_sync.push_back(id);
+  MemoryBound m = bound_of(v);
   boost::json::object root{
+      {"memory", boost::json::object{{"bound_bytes", m.total()}, {"arena_bytes", m.arena}, {"reads_bytes", m.reads},
+                                     {"digests_bytes", m.digests}, {"bitmaps_bytes", m.bitmaps}, {"log_bytes", m.log},
+                                     {"clients_bytes", m.clients}, {"replicas_bytes", m.replicas}, {"process_bytes", m.process}}},
       {"name", v.settings.name},
       {"volume", v.volume.text()},
       {"replica", v.settings.replica},

@@ -18,6 +18,7 @@
 #include "event_log.h"
 #include "front_ends.h"
 #include "in_use.h"
+#include "memory_bound.h"
 #include "resync_meter.h"
 #include "status_text.h"
 #include "twinloft/base/check.h"
@@ -158,7 +159,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
       return fail(Errc::invalid, "volume.{}.arena: {} MiB is too small: at least {} MiB are needed", settings_.name,
                   settings_.arena >> 20, (core::arena_blocks_min(config) * block_size >> 20) + 1);
     TL_TRY(arena_memory_.map(settings_.arena / block_size * block_size));
-    TL_TRY(read_memory_.map(16 * core::read_arena_blocks_min * block_size));
+    TL_TRY(read_memory_.map(read_memory_bytes));
     arena_ = std::make_unique<core::Arena>(arena_memory_.span());
     reads_ = std::make_unique<core::Arena>(read_memory_.span());
     TL_TRY_ASSIGN(core_, core::Core::create(config, std::move(log), *arena_, *reads_, random_));

@@ -208,6 +208,27 @@ TEST(Single, AFullArenaStallsWritersUntilTheCheckpoint) {
   for (auto id : writes) EXPECT_EQ(shell.done.at(id), 0);
 }
 
+// They take no slot of the arena; without a bound a client could have as many of them as the journal has room for.
+TEST(Single, ZeroExtentsStallWritersLikeAFullArena) {
+  ShellOptions options;
+  options.config = alone();
+  options.ring_bytes = 64u << 20;
+  options.volume_blocks = 2 * (arena_blocks_min(options.config) + 1000);
+  Shell s(options);
+  s.held = [](Disk kind) { return kind == Disk::home_zero; };
+  std::vector<std::uint64_t> ids;
+  for (std::uint64_t i = 0; i < s.arena.size() + 100; ++i) {
+    ids.push_back(s.submit(ClientOp::trim, 2 * i * block_size, block_size));  // no two of them side by side
+    while (s.complete_one()) {}
+  }
+  std::size_t done = 0;
+  for (std::uint64_t id : ids) done += s.is_done(id);
+  EXPECT_EQ(done, s.arena.size());
+  s.held = nullptr;
+  s.settle();
+  for (std::uint64_t id : ids) EXPECT_TRUE(s.is_done(id));
+}
+
 TEST(Single, SettlesWithEverythingHomeAndAllMemoryFree) {
   Shell shell({.config = alone()});
   Bytes in = filled(mib, 7);

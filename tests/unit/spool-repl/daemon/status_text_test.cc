@@ -1,3 +1,4 @@
+#include "memory_bound.h"
 #include "status_text.h"
 
 #include <gtest/gtest.h>
@@ -49,6 +50,27 @@ TEST_F(StatusText, WhoWasCreatedAnewIsInconsistentUntilItHasEverythingAgain) {
   connect(2, true);
   status.refilling = true;
   EXPECT_TRUE(says("Secondary  Inconsistent")) << text();
+}
+
+// The sum is what the parts say, and each part comes from the setting that it names.
+TEST_F(StatusText, TheMemoryBoundFollowsTheConfiguration) {
+  status.journal_size = 64 << 20;
+  MemoryBound none = memory_bound(settings, 1 << 30, status.journal_size);
+  EXPECT_GT(none.arena, settings.arena);
+  EXPECT_EQ(none.clients, 0u);
+  EXPECT_EQ(none.replicas, 0u);
+  EXPECT_EQ(none.bitmaps, 0u);
+  EXPECT_NEAR(static_cast<double>(none.digests), 1 << 20, 1 << 13) << "a MiB for a GiB";
+  EXPECT_EQ(memory_bound(settings, 1 << 30, 2 * status.journal_size).log, 2 * none.log);
+  settings.nbd_listen = "unix:/x";
+  settings.peers.resize(2);
+  settings.arena *= 2;
+  MemoryBound more = memory_bound(settings, 1ull << 40, status.journal_size);
+  EXPECT_GT(more.clients, 64u * 40u << 20);
+  EXPECT_EQ(more.arena, 2 * none.arena);
+  EXPECT_EQ(more.bitmaps, 2u * 2u * 32u << 20);
+  EXPECT_EQ(more.total() - none.total(), more.arena - none.arena + more.digests - none.digests + more.bitmaps + more.clients + more.replicas);
+  EXPECT_TRUE(says("  memory   at most ")) << text();
 }
 
 TEST_F(StatusText, APrimaryTellsWhoSlowsIt) {

@@ -35,6 +35,7 @@ class BlockIndex {
 
   bool empty() const { return data_.empty() && zeros_.empty(); }
   std::size_t data_blocks() const { return data_.size(); }
+  std::size_t zero_extents() const { return zeros_.size(); }
   Found find(Lba lba) const;
 
   void put_data(Lba lba, Slot slot, std::uint64_t serial);  // takes a reference of its own

@@ -1,0 +1,65 @@
+#include "memory_bound.h"
+
+#include "twinloft/spool-repl/core/core.h"
+#include "twinloft/spool-repl/export/fuse_export.h"
+#include "twinloft/spool-repl/export/nbd_server.h"
+#include "twinloft/spool-repl/export/ublk_export.h"
+#include "twinloft/spool-repl/format/digest.h"
+#include "twinloft/spool-repl/format/wire.h"
+#include "twinloft/spool-repl/net/peer_net.h"
+#include "twinloft/spool-repl/ports/block_target.h"
+
+namespace twinloft::repl::daemon {
+
+static_assert(read_memory_bytes >= core::read_arena_blocks_min * block_size);
+
+namespace {
+
+constexpr std::uint64_t index_bytes_per_block = 512;  // hash tables half empty, what a checkpoint has listed, zero extents and their splits
+constexpr std::uint64_t record_bytes = sizeof(core::LogRecord);
+constexpr std::uint64_t record_journal_bytes = 2 * block_size;  // at least, but for epochs
+constexpr std::uint64_t callers_bytes = 32u << 20;              // connections that have not proved themselves
+constexpr std::uint64_t process_bytes = 128u << 20;             // a dozen threads with 8 MiB of locked stack each
+
+std::uint64_t of_clients(const VolumeSettings& s) {
+  std::uint64_t bytes = 0;
+  if (!s.nbd_listen.empty()) {
+    nbd::ServerOptions o;
+    bytes += o.max_connections * (o.max_bytes + ports::io_max_length) + o.retained_buffer_bytes;
+  }
+  if (!s.fuse_file.empty()) {
+    fuse::FuseOptions o;
+    // As many again may be waited for by their callers, instead of in the background.
+    bytes += 2 * o.max_background * std::uint64_t{ports::io_max_length} + o.retained_buffer_bytes;
+  }
+  if (!s.ublk_device.empty()) {
+    ublk::UblkOptions o;
+    bytes += std::uint64_t{o.queue_depth} * o.max_io_bytes;
+  }
+  return bytes;
+}
+
+std::uint64_t of_replicas(const VolumeSettings& s) {
+  if (s.peers.empty()) return 0;
+  std::uint64_t unsent = net::NetOptions{}.unsent_bytes_max, arriving = 2 * std::uint64_t{wire_payload_max};
+  std::uint64_t waiting = 4 * core::Config{}.send_window_bytes + wire_payload_max;  // records that have no room yet
+  return callers_bytes + s.peers.size() * (unsent + arriving) + waiting;
+}
+
+}  // namespace
+
+MemoryBound memory_bound(const VolumeSettings& s, std::uint64_t volume_bytes, std::uint64_t journal_bytes) {
+  std::uint64_t blocks = volume_bytes / block_size;
+  MemoryBound m;
+  m.arena = s.arena + s.arena / block_size * index_bytes_per_block;
+  m.reads = read_memory_bytes;
+  m.digests = DigestTable::memory_max(blocks);
+  m.bitmaps = s.peers.size() * 2 * (blocks / 8);  // marks, and those made since a parting
+  m.log = journal_bytes / record_journal_bytes * record_bytes;
+  m.clients = of_clients(s);
+  m.replicas = of_replicas(s);
+  m.process = process_bytes;
+  return m;
+}
+
+}  // namespace twinloft::repl::daemon
