@@ -203,8 +203,10 @@ void Core::Parts::become_secondary() {
 }
 
 void Core::Parts::tell_state(bool always) {
+  // With every event: all of the state is gathered only where it differs.
+  bool is_told = told.primary == (primary() != nullptr) && told.inconsistent == volume.inconsistent && told.epoch == volume.told_epoch();
+  if (!always && is_told) return;
   NodeState now = volume.node_state(primary() != nullptr);
-  if (!always && now.primary == told.primary && now.epoch == told.epoch && now.inconsistent == told.inconsistent) return;
   told = now;
   for (const Link& l : volume.links)
     if (l.up) volume.out.sends.push_back(Send{l.config.id, now});
@@ -360,7 +362,7 @@ std::optional<Instant> Core::next_tick() const {
 void Core::get_output(Output& out) {
   TL_CHECK(out.empty());
   parts_->with_role([](auto& role) { role.flush_messages(); });
-  std::swap(out, parts_->volume.out);
+  if (!parts_->volume.out.empty()) out.swap(parts_->volume.out);
 }
 
 VolumeStatus Core::status() const {

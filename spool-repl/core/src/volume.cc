@@ -7,29 +7,16 @@
 namespace twinloft::repl::core {
 
 bool Output::empty() const {
-  return journal_writes.empty() && journal_reads.empty() && home_reads.empty() && home_writes.empty() &&
-         home_zeros.empty() && home_syncs.empty() && bitmap_writes.empty() && superblock_writes.empty() && archives.empty() &&
-         arbiter_requests.empty() && sends.empty() && closes.empty() && completions.empty() && notices.empty() &&
-         role_changes.empty() && commands.empty();
+  return std::apply([](auto&... each) { return (each.empty() && ...); }, const_cast<Output*>(this)->all());
 }
 
 void Output::clear() {
-  journal_writes.clear();
-  journal_reads.clear();
-  home_reads.clear();
-  home_writes.clear();
-  home_zeros.clear();
-  home_syncs.clear();
-  bitmap_writes.clear();
-  superblock_writes.clear();
-  archives.clear();
-  arbiter_requests.clear();
-  sends.clear();
-  closes.clear();
-  completions.clear();
-  notices.clear();
-  role_changes.clear();
-  commands.clear();
+  std::apply([](auto&... each) { (each.clear(), ...); }, all());
+}
+
+void Output::swap(Output& other) {
+  auto exchange = [&](auto&... ours) { std::apply([&](auto&... theirs) { (ours.swap(theirs), ...); }, other.all()); };
+  std::apply(exchange, all());
 }
 
 Volume::Volume(const Config& c, const RecoveredLog& recovered, Arena& a, Arena& reads, Random& r)
@@ -217,6 +204,12 @@ std::uint64_t Volume::newest_epoch() const {
   return newest;
 }
 
+// Whoever is to be promoted must hear of the newest one, although its record is lost here.
+EpochEntry Volume::told_epoch() const {
+  EpochEntry newest = recorded();
+  return damaged() && sb.damaged_newest.epoch.counter > newest.epoch.counter ? sb.damaged_newest : newest;
+}
+
 NodeState Volume::node_state(bool primary) const {
   NodeState s;
   s.primary = primary;
@@ -226,9 +219,7 @@ NodeState Volume::node_state(bool primary) const {
   s.base = inconsistent ? sb.inconsistent_base : Lsn{};
   if (damaged()) s.base_epoch = log.epoch_before(log.end()), s.base = log.last_mark().lsn;
   s.newest_epoch = newest_epoch();
-  s.epoch = recorded();
-  // Whoever is to be promoted must hear of it, although its record is lost here.
-  if (damaged() && sb.damaged_newest.epoch.counter > s.epoch.epoch.counter) s.epoch = sb.damaged_newest;
+  s.epoch = told_epoch();
   s.last = log.last_mark();
   s.commit = commit_lsn();
   s.epochs = sb.epochs;

@@ -95,6 +95,7 @@ class Volume {
   // Its log is not empty, and nothing that it has acknowledged is known to be missing.
   bool whole() const { return !inconsistent && refill_until().v == 0 && log.last_mark().lsn.v > 0; }
   NodeState node_state(bool primary) const;
+  EpochEntry told_epoch() const;  // of the node state
   void refuse_link(ReplicaId id, const std::string& reason);
 
   std::uint64_t journal_offset(JournalPos pos) const { return sb.ring_offset + pos.v % sb.ring_bytes; }

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -217,8 +218,16 @@ struct Output {
   std::vector<Notice> notices;
   std::vector<RoleChange> role_changes;
   std::vector<CommandDone> commands;
+  // Each vector keeps its storage.
   bool empty() const;
   void clear();
+  void swap(Output& other);
+
+ private:
+  auto all() {
+    return std::tie(journal_writes, journal_reads, home_reads, home_writes, home_zeros, home_syncs, bitmap_writes, superblock_writes,
+                    archives, arbiter_requests, sends, closes, completions, notices, role_changes, commands);
+  }
 };
 
 }  // namespace twinloft::repl::core
