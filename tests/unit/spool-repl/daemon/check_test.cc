@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -95,6 +96,14 @@ TEST_F(CheckTest, NbdForEverybody) {
   }
   s.nbd_listen = "127.0.0.1:10809";
   EXPECT_TRUE(check_volume(s).warnings.empty());
+}
+
+TEST_F(CheckTest, UblkWithoutTheDriver) {
+  s.ublk_device = "/run/twinloft/mail";
+  Findings found = check_volume(s);
+  EXPECT_TRUE(found.errors.empty());
+  bool there = ::access("/dev/ublk-control", F_OK) == 0;
+  EXPECT_EQ(says(found.warnings, "ublk_drv"), !there);
 }
 
 TEST_F(CheckTest, CreateRefusesTheNilIdentity) {
