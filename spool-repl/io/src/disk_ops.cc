@@ -5,6 +5,7 @@
 
 #include <cerrno>
 
+#include "fixed_ops.h"
 #include "twinloft/base/check.h"
 #include "watch.h"
 
@@ -81,24 +82,31 @@ void UringLoop::queue(DiskOp& op) {
   io_uring_sqe* e = sqe();
   switch (op.kind_) {
     case DiskOp::Kind::read:
-      if (op.iov_count_ == 1 && op.iov_->iov_len <= INT_MAX)
-        io_uring_prep_read(e, op.fd_, op.iov_->iov_base, static_cast<unsigned>(op.iov_->iov_len), op.offset_);
-      else
-        io_uring_prep_readv(e, op.fd_, op.iov_, op.iov_count_, op.offset_);
-      break;
-    case DiskOp::Kind::write:
-      if (op.iov_count_ == 1 && op.iov_->iov_len <= INT_MAX)
-        io_uring_prep_write(e, op.fd_, op.iov_->iov_base, static_cast<unsigned>(op.iov_->iov_len), op.offset_);
-      else
-        io_uring_prep_writev(e, op.fd_, op.iov_, op.iov_count_, op.offset_);
-      if (op.dsync_) e->rw_flags = RWF_DSYNC;
-      break;
+    case DiskOp::Kind::write: prepare_transfer(e, op); break;
     case DiskOp::Kind::datasync: io_uring_prep_fsync(e, op.fd_, IORING_FSYNC_DATASYNC); break;
     case DiskOp::Kind::fallocate:
       io_uring_prep_fallocate(e, op.fd_, op.mode_, static_cast<off_t>(op.offset_), static_cast<off_t>(op.length_));
       break;
   }
   io_uring_sqe_set_data64(e, reinterpret_cast<std::uint64_t>(&op) | tag_disk);
+}
+
+void UringLoop::prepare_transfer(io_uring_sqe* e, const DiskOp& op) const {
+  bool writes = op.kind_ == DiskOp::Kind::write;
+  int area = registered_area(op);
+  if (op.iov_count_ == 1 && op.iov_->iov_len <= INT_MAX) {
+    auto length = static_cast<unsigned>(op.iov_->iov_len);
+    if (writes) io_uring_prep_write(e, op.fd_, op.iov_->iov_base, length, op.offset_);
+    else io_uring_prep_read(e, op.fd_, op.iov_->iov_base, length, op.offset_);
+    if (area >= 0) e->opcode = writes ? IORING_OP_WRITE_FIXED : IORING_OP_READ_FIXED;
+  } else {
+    if (writes) io_uring_prep_writev(e, op.fd_, op.iov_, op.iov_count_, op.offset_);
+    else io_uring_prep_readv(e, op.fd_, op.iov_, op.iov_count_, op.offset_);
+    if (!fixed_vectors_) area = -1;
+    if (area >= 0) e->opcode = writes ? op_writev_fixed : op_readv_fixed;
+  }
+  if (area >= 0) e->buf_index = static_cast<std::uint16_t>(area);
+  if (writes && op.dsync_) e->rw_flags = RWF_DSYNC;
 }
 
 void UringLoop::on_disk(DiskOp& op, int res) {
