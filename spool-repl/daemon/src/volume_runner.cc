@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <future>
@@ -165,6 +166,9 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     TL_TRY_ASSIGN(core_, core::Core::create(config, std::move(log), *arena_, *reads_, random_));
 
     TL_TRY_ASSIGN(loop_, io::UringLoop::create(clock_));
+    if (Status s = loop_->register_memory(std::array{arena_memory_.span(), read_memory_.span()}); !s)
+      log_info("volume {}: the arena is not registered with io_uring, which only makes disk operations cheaper: {}", settings_.name,
+               s.error().message);
     disk_ = std::make_unique<DiskShell>(*loop_, journal_, data_, [this](core::Event e) { core_->step(std::move(e)); });
     TL_TRY(start_arbiter());
     TL_TRY(start_net());
