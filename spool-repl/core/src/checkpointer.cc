@@ -7,8 +7,9 @@
 namespace twinloft::repl::core {
 
 namespace {
-constexpr std::uint32_t home_write_blocks_max = 64;  // 256 KiB
+constexpr std::size_t home_write_blocks_max = 64;  // 256 KiB
 constexpr unsigned home_writes_least = 2;             // at a time
+constexpr std::uint64_t no_number = 0;                // of what is no HomeWrite
 constexpr unsigned digest_writes_max = 32;            // at a time
 }
 
@@ -67,7 +68,7 @@ void Checkpointer::start() {
   target_ = v_.log.committed_end();
   items_.clear();
   zeros_.clear();
-  next_item_ = next_zero_ = 0;
+  next_item_ = next_zero_ = written_ = released_ = 0;
   items_.reserve(v_.committed.data_blocks());
   for (const auto& [lba, entry] : v_.committed.data()) {
     v_.arena.ref(entry.slot);
@@ -91,10 +92,10 @@ void Checkpointer::submit_writes() {
   while (in_flight_ < at_once) {
     if (next_zero_ < zeros_.size()) {
       const auto& z = zeros_[next_zero_++];
-      v_.out.home_zeros.push_back({make_token(TokenKind::home_write, 0), z.lba, z.blocks});
+      v_.out.home_zeros.push_back({make_token(TokenKind::home_write, no_number), z.lba, z.blocks});
       v_.digests.put_zeros(z.lba, z.blocks);
     } else if (next_item_ < items_.size()) {
-      HomeWrite write{make_token(TokenKind::home_write, 0), items_[next_item_].lba, {}};
+      HomeWrite write{make_token(TokenKind::home_write, first_write_ + writes_.size()), items_[next_item_].lba, {}};
       std::uint64_t blocks = 0;
       do {
         add_piece(write.pieces, v_.arena.data(items_[next_item_].slot), block_size);
@@ -103,6 +104,7 @@ void Checkpointer::submit_writes() {
       } while (++blocks < home_write_blocks_max && next_item_ < items_.size() &&
                items_[next_item_].lba == items_[next_item_ - 1].lba + 1);
       v_.counters.home_blocks_written += blocks;
+      writes_.push_back({next_item_, false});
       v_.out.home_writes.push_back(std::move(write));
     } else {
       break;
@@ -112,10 +114,30 @@ void Checkpointer::submit_writes() {
   if (in_flight_ == 0) start_sync();
 }
 
-void Checkpointer::on_home_written(int error) {
+// What is in the data area, if only in the disk's cache, leaves the arena: a reader gets it from there, and after a crash the journal still
+// has it. In portions, since each one makes reads that are under way begin anew; at the end of a round only, writers would wait for room until
+// then.
+void Checkpointer::release_written() {
+  std::size_t portion = next_item_ == items_.size() && writes_.empty() ? 1 : v_.arena.size() / 16;
+  if (written_ - released_ < portion) return;
+  for (; released_ < written_; ++released_) {
+    v_.committed.erase_data_if(items_[released_].lba, items_[released_].serial);
+    v_.arena.unref(items_[released_].slot);
+  }
+  v_.home_changes++;
+}
+
+void Checkpointer::on_home_written(std::uint64_t number, int error) {
   TL_CHECK(in_flight_ > 0);
   --in_flight_;
   if (error != 0) v_.fail_device(fmt::format("the data area failed a write (errno {})", error));
+  if (v_.failed || number == no_number) return;
+  writes_[number - first_write_].done = true;
+  for (; !writes_.empty() && writes_.front().done; ++first_write_) {
+    written_ = writes_.front().end;
+    writes_.pop_front();
+  }
+  release_written();
 }
 
 void Checkpointer::start_sync() {
@@ -198,12 +220,8 @@ void Checkpointer::on_tail_durable() {
 }
 
 void Checkpointer::finish() {
-  for (const Item& i : items_) {
-    v_.committed.erase_data_if(i.lba, i.serial);
-    v_.arena.unref(i.slot);
-  }
   for (const auto& z : zeros_) v_.committed.erase_zeros_if(z.lba, z.blocks, z.serial);
-  if (!items_.empty() || !zeros_.empty()) v_.home_changes++;
+  if (!zeros_.empty()) v_.home_changes++;
   items_.clear();
   zeros_.clear();
   phase_ = Phase::idle;

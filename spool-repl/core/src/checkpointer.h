@@ -10,6 +10,7 @@
 // overwritten while it works stays in the image for the next round.
 #pragma once
 
+#include <deque>
 #include <vector>
 
 #include "volume.h"
@@ -22,7 +23,7 @@ class Checkpointer {
 
   void request() { requested_ = true; }  // go on until nothing is left to do
   void advance();
-  void on_home_written(int error);
+  void on_home_written(std::uint64_t number, int error);
   void on_home_synced(int error);
   void on_commit_durable();
   void on_tail_durable();
@@ -48,6 +49,7 @@ class Checkpointer {
   unsigned writes_at_once() const;
   void start();
   void submit_writes();
+  void release_written();
   void start_sync();
   void move_tail();
   void write_bitmaps(DirtyMap::Pages which);
@@ -65,6 +67,13 @@ class Checkpointer {
   std::vector<Item> items_;
   std::vector<BlockIndex::ZeroExtent> zeros_;
   std::size_t next_item_ = 0, next_zero_ = 0;
+  struct Write {
+    std::size_t end;  // one past its last item
+    bool done;
+  };
+  std::deque<Write> writes_;        // under way, and those that have ended before an older one
+  std::uint64_t first_write_ = 1;   // the number of the first of them
+  std::size_t written_ = 0, released_ = 0;  // items: all before are in the data area, have left the arena
   unsigned in_flight_ = 0;
 };
 

@@ -110,7 +110,7 @@ void Core::Parts::step(const DiskDone& e) {
     case TokenKind::client_read: primary()->on_client_read(n, e.error); break;
     case TokenKind::fill_read: primary()->on_fill_read(n, e.error); break;
     case TokenKind::sync_read: primary()->on_sync_read(n, e.error); break;
-    case TokenKind::home_write: checkpointer.on_home_written(e.error); break;
+    case TokenKind::home_write: checkpointer.on_home_written(n, e.error); break;
     case TokenKind::check_read: secondary()->on_check_read(n, e.error); break;
     case TokenKind::repair_read: repair.on_read(n, e.error); break;
     case TokenKind::answer_read: answers.on_read(n, e.error); break;

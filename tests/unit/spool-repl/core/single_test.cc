@@ -208,6 +208,28 @@ TEST(Single, AFullArenaStallsWritersUntilTheCheckpoint) {
   for (auto id : writes) EXPECT_EQ(shell.done.at(id), 0);
 }
 
+// Writers need not wait for the sync, nor for the superblock: what is in the data area is read from there, and the journal has it still.
+TEST(Single, WhatIsHomeLeavesTheArenaBeforeItIsSynced) {
+  ShellOptions options;
+  options.config = alone();
+  Shell s(options);
+  s.held = [](Disk kind) { return kind == Disk::home_sync; };
+  std::vector<std::byte> content(256 * block_size, std::byte{5}), back(content.size());
+  s.submit(ClientOp::write, 0, static_cast<std::uint32_t>(content.size()), content.data());
+  s.submit(ClientOp::flush);
+  while (s.complete_one()) {}
+  EXPECT_GE(s.arena.used(), 256u);
+  s.step(CheckpointNow{});
+  while (s.complete_one()) {}
+  ASSERT_EQ(s.pending(Disk::home_sync), 1u);
+  EXPECT_EQ(s.arena.used(), 0u);
+  std::uint64_t read = s.submit(ClientOp::read, 0, static_cast<std::uint32_t>(back.size()), back.data());
+  while (s.complete_one()) {}
+  EXPECT_TRUE(s.is_done(read));
+  EXPECT_EQ(back == content, true);
+  EXPECT_EQ(s.core->status().tail, Lsn{0}) << "the records stay until it is synced";
+}
+
 // They take no slot of the arena; without a bound a client could have as many of them as the journal has room for.
 TEST(Single, ZeroExtentsStallWritersLikeAFullArena) {
   ShellOptions options;
