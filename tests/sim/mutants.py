@@ -101,6 +101,8 @@ MUTANTS = [
            JOURNAL + "replay.cc", "if (r.body.mark().lsn <= scan_.commit) claim(r);", "claim(r);"),
     Mutant("replay-oldest", "recovery lets an older version of a block win",
            JOURNAL + "replay.cc", "std::reverse(work_.begin(), work_.end());", ""),
+    Mutant("leaves-the-arena-early", "a block leaves memory while its write home is under way",
+           CORE + "checkpointer.cc", "written_ = writes_.front().end;", "written_ = next_item_;"),
     Mutant("zeros-without-bound", "zero extents that wait to go home take memory without end",
            CORE + "primary_io.cc", "if (is_zeroing(r) && pending_.zero_extents()", "if (false && pending_.zero_extents()"),
     Mutant("zeros-before-older-blocks", "recovery writes a zero extent home before the older blocks within it",
