@@ -10,19 +10,20 @@ namespace twinloft::repl::journal {
 
 namespace {
 
-constexpr std::uint64_t batch_blocks = 4096;     // 16 MiB of memory
+constexpr std::uint64_t batch_blocks = 4096;     // 16 MiB of memory at most
 constexpr std::uint64_t transfer_blocks = 256;  // of one read or write
 
 class Replay {
  public:
   Replay(ports::BlockFile& journal, ports::BlockFile& data, RecoveredLog& scan)
-      : journal_(journal), data_(data), scan_(scan), buffer_(batch_blocks * block_size) {}
+      : journal_(journal), data_(data), scan_(scan) {}
 
   Result<std::uint64_t> run() {
     for (std::size_t i = scan_.records.size(); i > 0; --i) {
       const StoredRecord& r = scan_.records[i - 1];
       if (r.body.mark().lsn <= scan_.commit) claim(r);
     }
+    buffer_ = AlignedBuffer(std::clamp<std::uint64_t>(blocks_, 1, batch_blocks) * block_size);
     // Oldest first: a zero extent is written whole, after older data within it and before newer.
     std::reverse(work_.begin(), work_.end());
     for (const Work& w : work_) {
@@ -101,7 +102,7 @@ class Replay {
   ports::BlockFile& journal_;
   ports::BlockFile& data_;
   RecoveredLog& scan_;
-  AlignedBuffer buffer_;
+  AlignedBuffer buffer_{block_size};  // of a batch
   boost::unordered_flat_set<std::uint64_t> seen_;
   std::vector<Work> work_, batch_;
   std::uint64_t batched_ = 0, blocks_ = 0;  // blocks
