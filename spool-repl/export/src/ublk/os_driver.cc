@@ -131,12 +131,14 @@ std::string user_of(const std::filesystem::path& process, const std::string& nod
 
 class KernelDriver final : public Driver {
  public:
+  explicit KernelDriver(std::string control) : control_path_(std::move(control)) {}
+
   Status open() override {
     if (control_) return {};
-    Fd fd(::open("/dev/ublk-control", O_RDWR | O_CLOEXEC));
+    Fd fd(::open(control_path_.c_str(), O_RDWR | O_CLOEXEC));
     if (!fd && (errno == ENOENT || errno == ENXIO || errno == ENODEV))
-      return unavailable_errno(errno, "/dev/ublk-control: no ublk here (is the kernel module \"ublk_drv\" loaded? Linux 6.0 and later have it)");
-    if (!fd) return fail_errno(errno, "/dev/ublk-control");
+      return unavailable_errno(errno, control_path_ + ": no ublk here (is the kernel module \"ublk_drv\" loaded? Linux 6.0 and later have it)");
+    if (!fd) return fail_errno(errno, "{}", control_path_);
     if (!ring_) TL_TRY(ring_.open(control_entries, 0));
     control_ = std::move(fd);
     return {};
@@ -232,6 +234,7 @@ class KernelDriver final : public Driver {
   }
 
  private:
+  std::string control_path_;
   Fd control_;
   Ring ring_;
   std::uint64_t last_ = 0;
@@ -239,6 +242,6 @@ class KernelDriver final : public Driver {
 
 }  // namespace
 
-std::shared_ptr<Driver> kernel_driver() { return std::make_shared<KernelDriver>(); }
+std::shared_ptr<Driver> kernel_driver(std::string control) { return std::make_shared<KernelDriver>(std::move(control)); }
 
 }  // namespace twinloft::repl::ublk

@@ -9,22 +9,11 @@
 #include <cstring>
 #include <filesystem>
 
+#include "manual_target.h"
 #include "twinloft/spool-repl/io/uring_loop.h"
 
 namespace twinloft::repl::exports {
 namespace {
-
-class Memory final : public ports::BlockTarget {
- public:
-  std::uint64_t size_bytes() const override { return bytes.size(); }
-  void submit(ports::IoRequest& r) override {
-    if (r.op == ports::IoOp::read) std::memcpy(r.data, bytes.data() + r.offset, r.length);
-    if (r.op == ports::IoOp::write) std::memcpy(bytes.data() + r.offset, r.data, r.length);
-    r.error = 0;
-    r.done(r);
-  }
-  std::vector<std::byte> bytes = std::vector<std::byte>(8u << 20);
-};
 
 struct DeviceExportTest : testing::Test {
   void SetUp() override {
@@ -61,7 +50,7 @@ struct DeviceExportTest : testing::Test {
 
   std::string where;
   OsClock clock;
-  Memory target;
+  ManualTarget target{8u << 20, true};
   std::unique_ptr<io::UringLoop> loop;
   std::unique_ptr<SideThread> side;
   std::unique_ptr<DeviceExport> device;

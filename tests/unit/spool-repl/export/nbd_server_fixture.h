@@ -12,47 +12,13 @@
 #include <deque>
 #include <filesystem>
 
+#include "manual_target.h"
 #include "nbd_client.h"
 #include "twinloft/base/fd.h"
 #include "twinloft/spool-repl/export/nbd_server.h"
 #include "twinloft/spool-repl/io/uring_loop.h"
 
 namespace twinloft::repl::nbd {
-
-class ManualTarget : public ports::BlockTarget {
- public:
-  std::uint64_t size_bytes() const override { return bytes.size(); }
-  void submit(ports::IoRequest& r) override {
-    EXPECT_LE(r.offset + r.length, bytes.size());
-    ++submitted;
-    if (immediate) return complete(r, 0);
-    waiting.push_back(&r);
-  }
-  void complete(ports::IoRequest& r, int error) {
-    std::byte* at = bytes.data() + r.offset;
-    if (error == 0 && r.op == ports::IoOp::write) std::memcpy(at, r.data, r.length);
-    if (error == 0 && r.op == ports::IoOp::read) std::memcpy(r.data, at, r.length);
-    if (error == 0 && (r.op == ports::IoOp::trim || r.op == ports::IoOp::write_zeroes)) std::memset(at, 0, r.length);
-    r.error = error;
-    r.done(r);
-  }
-  // Completes the first that waits, or the last.
-  void complete_first(int error = 0) {
-    auto* r = waiting.front();
-    waiting.pop_front();
-    complete(*r, error);
-  }
-  void complete_last(int error = 0) {
-    auto* r = waiting.back();
-    waiting.pop_back();
-    complete(*r, error);
-  }
-
-  std::vector<std::byte> bytes = std::vector<std::byte>(64 << 20);
-  std::deque<ports::IoRequest*> waiting;
-  std::size_t submitted = 0;
-  bool immediate = false;
-};
 
 class NbdServerTest : public testing::Test {
  protected:
@@ -146,7 +112,7 @@ class NbdServerTest : public testing::Test {
 
   OsClock clock;
   std::unique_ptr<io::UringLoop> loop;
-  ManualTarget target;
+  exports::ManualTarget target{64u << 20, false};
   ServerOptions options;
   std::unique_ptr<Server> server;
   std::string where, path;

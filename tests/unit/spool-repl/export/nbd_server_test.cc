@@ -146,7 +146,7 @@ TEST_F(NbdServer, bad_requests_are_answered_without_the_target_and_keep_the_stre
   EXPECT_EQ(reply(client), Reply(28, 1));
   for (std::uint64_t cookie : {2, 3, 4, 5, 6, 7}) EXPECT_EQ(reply(client), Reply(22, cookie));
   EXPECT_EQ(reply(client), Reply(0, 8));
-  EXPECT_EQ(target.submitted, 0u);
+  EXPECT_EQ(target.seen.size(), 0u);
 }
 
 TEST_F(NbdServer, bad_magic_closes_the_connection) {
@@ -171,7 +171,7 @@ TEST_F(NbdServer, a_partly_received_write_never_reaches_the_target) {
     client.reset();
     run_until([&] { return server->connections() == 0; });
   }
-  EXPECT_EQ(target.submitted, 0u);
+  EXPECT_EQ(target.seen.size(), 0u);
 }
 
 TEST_F(NbdServer, a_lost_client_leaves_its_requests_to_the_target) {
@@ -209,12 +209,12 @@ TEST_F(NbdServer, requests_beyond_the_bound_wait_their_turn) {
   send(client, all);
   run_until([&] { return target.waiting.size() == 4; });
   settle();
-  EXPECT_EQ(target.submitted, 4u);
+  EXPECT_EQ(target.seen.size(), 4u);
   for (std::uint64_t i = 0; i < 20; ++i) {
     run_until([&] { return !target.waiting.empty(); });
     target.complete_first();
     EXPECT_EQ(reply(client), Reply(0, i));
-    EXPECT_LE(target.submitted, i + 5);
+    EXPECT_LE(target.seen.size(), i + 5);
   }
   EXPECT_EQ(as_text(ByteSpan(target.bytes).first(20)), "abcdefghijklmnopqrst");
 }
@@ -226,7 +226,7 @@ TEST_F(NbdServer, bytes_in_flight_are_bounded_too_but_one_request_always_passes)
   send(client, request(Command::read, 1, 0, 4 << 20) + request(Command::read, 2, 0, 1));
   run_until([&] { return target.waiting.size() == 4; });
   settle();
-  EXPECT_EQ(target.submitted, 4u);
+  EXPECT_EQ(target.seen.size(), 4u);
   while (!target.waiting.empty()) target.complete_first();
   EXPECT_EQ(reply(client), Reply(0, 1));
   EXPECT_EQ(receive(client, 4 << 20).size(), 4u << 20);
@@ -248,12 +248,12 @@ TEST_F(NbdServer, a_client_that_does_not_read_is_not_read_from) {
   for (std::uint64_t i = 0; i < count; ++i) all = all + request(Command::read, i, 0, 512 << 10);
   send(client, all);
   settle();
-  EXPECT_LE(target.submitted, 10u);
+  EXPECT_LE(target.seen.size(), 10u);
   for (std::uint64_t i = 0; i < count; ++i) {
     EXPECT_EQ(reply(client), Reply(0, i));
     EXPECT_EQ(receive(client, 512 << 10).size(), 512u << 10);
   }
-  EXPECT_EQ(target.submitted, count);
+  EXPECT_EQ(target.seen.size(), count);
 }
 
 TEST_F(NbdServer, connections_beyond_the_limit_are_closed) {

@@ -15,6 +15,7 @@
 #include <optional>
 #include <set>
 
+#include "manual_target.h"
 #include "twinloft/spool-repl/export/ublk_export.h"
 #include "twinloft/spool-repl/io/uring_loop.h"
 #include "ublk/driver.h"
@@ -315,35 +316,6 @@ inline Result<std::unique_ptr<Queue>> FakeDriver::open_queue(Fd char_device, uns
   return std::make_unique<FakeQueue>(*this, static_cast<unsigned>(id));
 }
 
-// Keeps its bytes; the test completes by hand where `immediate` is off.
-class MemoryTarget final : public ports::BlockTarget {
- public:
-  std::uint64_t size_bytes() const override { return bytes.size(); }
-  void submit(ports::IoRequest& r) override {
-    EXPECT_LE(r.offset + r.length, bytes.size());
-    seen.push_back(r);
-    if (immediate) return complete(r, 0);
-    waiting.push_back(&r);
-  }
-  void complete(ports::IoRequest& r, int error) {
-    std::byte* at = bytes.data() + r.offset;
-    if (error == 0 && r.op == ports::IoOp::write) std::memcpy(at, r.data, r.length);
-    if (error == 0 && r.op == ports::IoOp::read) std::memcpy(r.data, at, r.length);
-    if (error == 0 && (r.op == ports::IoOp::trim || r.op == ports::IoOp::write_zeroes)) std::memset(at, 0, r.length);
-    r.error = error;
-    r.done(r);
-  }
-  void complete_first(int error = 0) {
-    auto* r = waiting.front();
-    waiting.pop_front();
-    complete(*r, error);
-  }
-  std::vector<std::byte> bytes = std::vector<std::byte>(8u << 20);
-  std::deque<ports::IoRequest*> waiting;
-  std::vector<ports::IoRequest> seen;  // copies, as they came
-  bool immediate = true;
-};
-
 class UblkTest : public testing::Test {
  protected:
   static constexpr unsigned depth = 4;
@@ -408,7 +380,7 @@ class UblkTest : public testing::Test {
 
   std::string where;
   OsClock clock;
-  MemoryTarget target;
+  exports::ManualTarget target{8u << 20, true};
   std::shared_ptr<FakeDriver> driver = std::make_shared<FakeDriver>();
   std::unique_ptr<io::UringLoop> loop;
   std::unique_ptr<exports::SideThread> side;

@@ -12,26 +12,7 @@
 namespace twinloft::repl::io {
 namespace {
 
-class DiskTest : public LoopTest {
- protected:
-  struct Op : DiskOp {
-    bool finished = false;
-    Op() {
-      done = [](DiskOp& op) { static_cast<Op&>(op).finished = true; };
-    }
-  };
-  int wait(Op& op) {
-    run_until([&] { return op.finished; });
-    op.finished = false;
-    return op.result;
-  }
-  std::string content() {
-    std::string out(static_cast<std::size_t>(lseek(file.fd(), 0, SEEK_END)), '\0');
-    EXPECT_EQ(pread(file.fd(), out.data(), out.size(), 0), static_cast<ssize_t>(out.size()));
-    return out;
-  }
-  TempFile file;
-};
+class DiskTest : public FileOpsTest {};
 INSTANTIATE_TEST_SUITE_P(Rings, DiskTest, testing::Values(false, true),
                          ring_name);
 

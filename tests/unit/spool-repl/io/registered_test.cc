@@ -43,19 +43,8 @@ bool kernel_has_fixed_vectors() {
   return probe && io_uring_opcode_supported(probe.get(), 61);
 }
 
-class RegisteredTest : public LoopTest {
+class RegisteredTest : public FileOpsTest {
  protected:
-  struct Op : DiskOp {
-    bool finished = false;
-    Op() {
-      done = [](DiskOp& op) { static_cast<Op&>(op).finished = true; };
-    }
-  };
-  int wait(Op& op) {
-    run_until([&] { return op.finished; });
-    op.finished = false;
-    return op.result;
-  }
   int write(int fd, std::uint64_t offset, std::vector<iovec> iov) {
     Op op;
     loop->write(fd, offset, iov, true, op);
@@ -66,12 +55,6 @@ class RegisteredTest : public LoopTest {
     loop->read(fd, offset, iov, op);
     return wait(op);
   }
-  static std::string content(const TempFile& f) {
-    std::string out(static_cast<std::size_t>(lseek(f.fd(), 0, SEEK_END)), '\0');
-    EXPECT_EQ(pread(f.fd(), out.data(), out.size(), 0), static_cast<ssize_t>(out.size()));
-    return out;
-  }
-  TempFile file;
 };
 INSTANTIATE_TEST_SUITE_P(Rings, RegisteredTest, testing::Values(false, true), ring_name);
 

@@ -67,4 +67,27 @@ class TempFile {
   Fd fd_;
 };
 
+// Disk operations on a file.
+class FileOpsTest : public LoopTest {
+ protected:
+  struct Op : DiskOp {
+    bool finished = false;
+    Op() {
+      done = [](DiskOp& op) { static_cast<Op&>(op).finished = true; };
+    }
+  };
+  int wait(Op& op) {
+    run_until([&] { return op.finished; });
+    op.finished = false;
+    return op.result;
+  }
+  static std::string content(const TempFile& f) {
+    std::string out(static_cast<std::size_t>(lseek(f.fd(), 0, SEEK_END)), '\0');
+    EXPECT_EQ(pread(f.fd(), out.data(), out.size(), 0), static_cast<ssize_t>(out.size()));
+    return out;
+  }
+  std::string content() const { return content(file); }
+  TempFile file;
+};
+
 }  // namespace twinloft::repl::io

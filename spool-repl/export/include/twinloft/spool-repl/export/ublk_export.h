@@ -36,7 +36,7 @@ struct UblkCounters {
 };
 
 class Driver;
-std::shared_ptr<Driver> kernel_driver();
+std::shared_ptr<Driver> kernel_driver(std::string control = "/dev/ublk-control");
 
 class UblkExport final : public exports::BlockDevice {
  public:
