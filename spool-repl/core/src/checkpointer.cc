@@ -22,9 +22,9 @@ bool Checkpointer::due() const {
   bool blocks = !v_.committed.empty();
   bool tail = std::min(v_.log.committed_end(), v_.tail_limit) > v_.log.first();
   // Records without blocks (an epoch's) move nothing but the point up to which everything is home.
-  if (sync_requested_ || (requested_ && v_.home_end < v_.log.committed_end())) return true;
+  if (sync_requested_ || (hurried() && v_.home_end < v_.log.committed_end())) return true;
   if (!blocks && !tail) return false;
-  if (requested_) return true;
+  if (hurried()) return true;
   if (!blocks) return v_.log.used_bytes() > v_.log.ring_bytes() / 4;
   return pressure() > 0 || v_.now >= due_at();
 }
@@ -50,7 +50,7 @@ double Checkpointer::pressure() const {
 // As few at a time as keep up with what comes: flushes wait behind them in the disk's queue.
 unsigned Checkpointer::writes_at_once() const {
   unsigned most = v_.config.home_writes_in_flight, least = std::min(most, home_writes_least);
-  if (requested_) return most;
+  if (hurried()) return most;
   return least + static_cast<unsigned>(pressure() * (most - least));
 }
 
@@ -58,12 +58,13 @@ void Checkpointer::advance() {
   if (v_.failed) return;
   if (phase_ == Phase::idle && !v_.hold_checkpoint && !v_.source_pending && due()) start();
   if (phase_ == Phase::writing) submit_writes();
-  if (phase_ == Phase::idle && nothing_to_do()) requested_ = false;
+  if (phase_ == Phase::idle && nothing_to_do()) requested_ = all_requested_ = false;
 }
 
 void Checkpointer::start() {
   phase_ = Phase::writing;
   begun_++;
+  requested_ = false;
   sync_this_round_ = std::exchange(sync_requested_, false);
   target_ = v_.log.committed_end();
   items_.clear();

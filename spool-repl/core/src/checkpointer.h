@@ -21,7 +21,8 @@ class Checkpointer {
  public:
   explicit Checkpointer(Volume& volume) : v_(volume) {}
 
-  void request() { requested_ = true; }  // go on until nothing is left to do
+  void request() { requested_ = true; }          // a round, as fast as can be: somebody waits for room, and asks again if it was not enough
+  void request_all() { all_requested_ = true; }  // and on until nothing is left to do
   void advance();
   void on_home_written(std::uint64_t number, int error);
   void on_home_synced(int error);
@@ -44,6 +45,7 @@ class Checkpointer {
     std::uint64_t serial;
   };
   bool due() const;
+  bool hurried() const { return requested_ || all_requested_; }
   Instant due_at() const;
   double pressure() const;
   unsigned writes_at_once() const;
@@ -61,7 +63,7 @@ class Checkpointer {
 
   Volume& v_;
   Phase phase_ = Phase::idle;
-  bool requested_ = false, sync_requested_ = false, sync_this_round_ = false;
+  bool requested_ = false, all_requested_ = false, sync_requested_ = false, sync_this_round_ = false;
   std::uint64_t begun_ = 0, done_ = 0;
   RecordNo target_ = 0, new_first_ = 0;
   std::vector<Item> items_;

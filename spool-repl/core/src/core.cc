@@ -92,7 +92,7 @@ void Core::step(Event event) {
         } else if constexpr (std::is_same_v<E, JournalReadDone>) {
           if (auto* p = parts_->primary()) p->on_journal_read(number_of(e.token), e.error, std::move(e.bytes));
         } else if constexpr (std::is_same_v<E, CheckpointNow>) {
-          parts_->checkpointer.request();
+          parts_->checkpointer.request_all();
         } else if constexpr (std::is_same_v<E, Detach>) {
           parts_->volume.fail_device("the device was taken away from its users");
         } else {

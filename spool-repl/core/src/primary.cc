@@ -450,7 +450,7 @@ void Primary::on_journal_read(std::uint64_t n, int error, std::vector<std::byte>
 // What the record brought is in the data area, or in memory and will be: the peer gets it as content instead.
 void Primary::journal_is_damaged(Peer& peer, const std::string& how) {
   v_.readable_from = peer.sent_end + 1;
-  checkpointer_.request();
+  checkpointer_.request_all();
   peer.connection = ConnectionState::StandAlone;
   peer.why = "the journal here " + how;
   v_.out.notices.push_back({true, fmt::format("the journal here {}: replica {} gets its content by a resync", how,

@@ -134,6 +134,10 @@ void DigestTable::put_zeros(Lba lba, std::uint64_t blocks) {
   if (blocks_ == 0) return;
   for (std::uint64_t from = lba.v, end = lba.v + blocks; from < end;) {
     std::uint64_t page = from / digest_page_blocks, begin = page * digest_page_blocks, upto = std::min(end, begin + blocks_of(page));
+    if (!pages_[page].each && pages_[page].all == digest_zeros) {
+      from = upto;
+      continue;
+    }
     bool changes = false;
     for (std::uint64_t b = from; b < upto && !changes; ++b) changes = at(b) != digest_zeros;
     if (changes) change(page);

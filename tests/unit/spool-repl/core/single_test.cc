@@ -208,6 +208,38 @@ TEST(Single, AFullArenaStallsWritersUntilTheCheckpoint) {
   for (auto id : writes) EXPECT_EQ(shell.done.at(id), 0);
 }
 
+// Who has once waited for room does not make every later round a hurried one.
+TEST(Single, AStalledWriterHurriesOneRound) {
+  Shell shell({.config = alone(), .volume_blocks = 16384, .ring_bytes = 128ull << 20});
+  int syncs = 0;  // that may end
+  shell.held = [&](Disk kind) { return kind == Disk::home_sync && syncs == 0; };
+  shell.fault = [&](Disk kind) { return syncs -= kind == Disk::home_sync, 0; };
+  Bytes in = filled(mib, 3);
+  std::uint64_t last = 0;
+  for (std::uint64_t i = 0; i < 60; ++i) {
+    last = shell.submit(ClientOp::write, i * mib, mib, in.data());
+    while (shell.complete_one()) {}
+  }
+  ASSERT_FALSE(shell.is_done(last));
+  auto rounds = [&] { return shell.core->status().checkpoints; };
+  for (int i = 0; i < 20; ++i) {  // something is committed in each round: there is always something left to do
+    shell.submit(ClientOp::write, 0, block_size, in.data());
+    shell.submit(ClientOp::flush);
+    syncs = 1;
+    while (shell.complete_one()) {}
+  }
+  ASSERT_TRUE(shell.is_done(last));
+  auto before = rounds();
+  for (int i = 0; i < 20; ++i) {
+    shell.submit(ClientOp::write, 0, block_size, in.data());
+    shell.submit(ClientOp::flush);
+    syncs = 1;
+    while (shell.complete_one()) {}
+  }
+  EXPECT_EQ(rounds(), before) << "what is left waits until it is due";
+  EXPECT_GT(shell.core->status().dirty_blocks, 0u);
+}
+
 // Writers need not wait for the sync, nor for the superblock: what is in the data area is read from there, and the journal has it still.
 TEST(Single, WhatIsHomeLeavesTheArenaBeforeItIsSynced) {
   ShellOptions options;
