@@ -179,21 +179,33 @@ def _on_volume(lab, v, name, front):
     return _file_system(lab, v.stage, name, v.device(), nbd.size, v)
 
 
-def make(lab, names, delays):
-    """A list of Place. All is written once; what is replicated is there once for each of the delays (None: no cable)."""
+class Variant:
+    """How a volume is set up, besides its protocol. delay: as Lab.volume's; setting: a line of the configuration, KEY=VALUE."""
+
+    def __init__(self, delay=None, setting=None):
+        self.delay, self.setting = delay, setting
+        self.words = [*([] if delay is None else [f"cable {delay:g} ms"]), *([setting] if setting else [])]
+
+    def of(self, protocol):
+        """Without a second replica there is no cable."""
+        return Variant(None, self.setting) if protocol == "none" else self
+
+
+def make(lab, names, variants):
+    """A list of Place. All is written once; a volume is there once for each of the variants that differ for it."""
     places, volumes, size = [], {}, bytes_of(lab.options.size)
     for name in names:
         protocol, _, front = name.partition("-")
-        for delay in [None] if protocol in ("raw", "none") else delays:
-            if protocol == "raw":
-                places.append(_raw(lab, name, size))
-                continue
+        if protocol == "raw":
+            places.append(_raw(lab, name, size))
+            continue
+        for variant in {str(v.words): v for v in (w.of(protocol) for w in variants)}.values():
             # NBD and the bare device share a volume; a file system has its own.
-            key = "-".join([protocol, *([front] if front in FILE_SYSTEMS else []), *([] if delay is None else [f"{delay:g}ms"])])
+            key = ", ".join([f"{protocol}-{front}" if front in FILE_SYSTEMS else protocol, *variant.words])
             if key not in volumes:
                 fuse = front != "nbd" or f"{protocol}-device" in names
-                volumes[key] = lab.volume(f"v-{key}", protocol, fuse, delay)
-            places.append(_on_volume(lab, volumes[key], name if delay is None else f"{name}, cable {delay:g} ms", front))
+                volumes[key] = lab.volume(f"v{len(volumes)}-{protocol}", protocol, fuse, variant.delay, (variant.setting or "").replace("=", " = "))
+            places.append(_on_volume(lab, volumes[key], ", ".join([name, *variant.words]), front))
         print(f"{name} is there", file=sys.stderr, flush=True)
     for place in places:
         place.settle()
