@@ -147,13 +147,19 @@ void Cluster::start(Node& n) {
   if (random_.below(4) == 0) probe_damage(n);
   if (random_.below(10) == 0) damage_superblock(n);
   SimFile before = n.journal;
+  auto config = config_of(n);
+  std::size_t blocks = core::arena_blocks_min(config) + 200;
+  n.memory = std::make_unique<SimMemory>(blocks * block_size);
+  // All of what may be loaded, a part, or nothing.
+  std::size_t room = core::recovery_blocks(config, blocks);
+  if (random_.below(2) == 0) room = random_.below(room + 1);
   auto recovered = journal::recover(n.journal, n.data, [&](const journal::Damage& d) {
     coverage_.hit("recovery: the log ends before the damage");
     note(fmt::format("replica {}: {}", n.id, d.text));
     n.replaced = true;
     if (!std::exchange(n.damaged, false)) violated(fmt::format("replica {} finds damage that nobody has done: {}", n.id, d.text));
     return Status();
-  });
+  }, n.memory->span().first(room * block_size));
   if (n.damaged) violated(fmt::format("replica {} starts and does not find the damage to its journal", n.id));
   if (recovered && recovered->report.bitmap_pages_lost > 0) coverage_.hit("recovery: a page of a bitmap lost");
   if (!recovered) violated(fmt::format("replica {} does not recover: {}", n.id, recovered.error().message));
@@ -163,11 +169,10 @@ void Cluster::start(Node& n) {
   if (recovered->report.torn_frames > 0) coverage_.hit("recovery: torn tail with an intact record behind it");
   if (recovered->report.uncommitted > 0) coverage_.hit("recovery: uncommitted records kept");
   if (recovered->report.blocks_replayed > 0) coverage_.hit("recovery: replay");
+  if (!recovered->log.loaded.empty()) coverage_.hit("recovery: committed content loaded");
+  if (recovered->report.blocks_replayed > 0 && !recovered->log.loaded.empty()) coverage_.hit("recovery: the older part written home, the newer loaded");
   if (recovered->report.superblock_repaired) coverage_.hit("recovery: a copy of the superblock repaired");
   note_recovery(n, recovered->log);
-  auto config = config_of(n);
-  std::size_t blocks = core::arena_blocks_min(config) + 200;
-  n.memory = std::make_unique<SimMemory>(blocks * block_size);
   n.scratch = std::make_unique<SimMemory>(core::read_arena_blocks_min * block_size);
   n.arena = std::make_unique<core::Arena>(n.memory->span());
   n.reads = std::make_unique<core::Arena>(n.scratch->span());

@@ -87,6 +87,8 @@ constexpr const char* expected[] = {
     "recovery: around the ring's end",
     "recovery: of an Inconsistent replica",
     "recovery: replay",
+    "recovery: committed content loaded",
+    "recovery: the older part written home, the newer loaded",
     "recovery: torn tail with an intact record behind it",
     "recovery: uncommitted records kept",
     // roles and membership

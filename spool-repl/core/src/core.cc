@@ -61,6 +61,10 @@ std::size_t arena_blocks_min(const Config& config) {
   return 2 * (config.send_window_bytes / block_size + 2 * record_blocks_max) + 64 + Repair::blocks_max;
 }
 
+std::size_t recovery_blocks(const Config& config, std::size_t arena_blocks) {
+  return arena_blocks - std::min(arena_blocks, arena_blocks_min(config));
+}
+
 Result<std::unique_ptr<Core>> Core::create(const Config& config, RecoveredLog recovered, Arena& arena, Arena& read_arena,
                                            Random& random) {
   if (arena.size() < arena_blocks_min(config))

@@ -55,11 +55,30 @@ void Volume::load_dirty(RecoveredLog& recovered) {
   }
 }
 
+// As commit_upto() would have left it. A block that came again later is not among what was loaded where it came first.
+void Volume::load_committed(const RecoveredLog& recovered) {
+  for (std::size_t i = 0; i < recovered.loaded.size(); ++i) TL_CHECK(arena.take() == i);
+  Slot next = 0;
+  auto is_next = [&](Lba lba, Lsn lsn) { return next < recovered.loaded.size() && recovered.loaded[next].lba == lba && recovered.loaded[next].lsn == lsn; };
+  for (const StoredRecord& r : recovered.records) {
+    Lsn lsn = r.body.mark().lsn;
+    if (lsn <= recovered.home || lsn > recovered.commit) continue;
+    for (const Extent& e : r.body.extents) {
+      if (e.kind == ExtentKind::zeros) committed.put_zeros(e.lba, e.blocks, lsn.v);
+      else
+        for (std::uint32_t i = 0; i < e.blocks; ++i)
+          if (is_next(e.lba + i, lsn)) committed.put_data(e.lba + i, next, lsn.v), arena.unref(next++);
+    }
+  }
+  TL_CHECK(next == recovered.loaded.size());
+}
+
 Status Volume::load(RecoveredLog recovered) {
   load_dirty(recovered);
+  load_committed(recovered);
   digests = std::move(recovered.digests);
   std::uint64_t serial = 0;
-  RecordNo commit_end = log.first();
+  RecordNo commit_end = home_end = log.first();
   for (StoredRecord& found : recovered.records) {
     LogRecord r;
     r.mark = found.body.mark();
@@ -88,11 +107,12 @@ Status Volume::load(RecoveredLog recovered) {
         (i < meta_blocks ? r.meta_slots : r.payload_slots).push_back(slot);
       }
     }
+    Lsn lsn = r.mark.lsn;
     RecordNo no = log.append(std::move(r));
     if (is_committed) commit_end = no + 1;
+    if (lsn <= recovered.home) home_end = no + 1;
   }
   log.set_committed_end(commit_end);
-  home_end = commit_end;
   // Committed or not, who knows: the process before may have written some of it home, and not have synced that.
   if (commit_end < log.end()) distrusts_disk = true;
   recovered_end = log.last_mark().lsn;

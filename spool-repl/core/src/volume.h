@@ -43,7 +43,8 @@ class Volume {
  public:
   Volume(const Config& config, const RecoveredLog& recovered, Arena& arena, Arena& read_arena, Random& random);
 
-  // Takes the records that recovery found; those above its commit point keep their payload in the arena.
+  // Takes the records that recovery found; those above its commit point keep their payload in the arena. What recovery has loaded is
+  // in the arena already, from its beginning on, and nothing else is.
   Status load(RecoveredLog recovered);
 
   // Writes `body` to the journal at `pos`. `payload` slots' references pass to the record.
@@ -145,6 +146,7 @@ class Volume {
 
  private:
   void load_dirty(RecoveredLog& recovered);
+  void load_committed(const RecoveredLog& recovered);
   bool accepting_loss_ = false;
   unsigned superblock_wanted_ = 0, superblock_in_flight_ = 0;
   Lsn commit_in_flight_;  // in that superblock

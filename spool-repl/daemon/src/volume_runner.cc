@@ -151,16 +151,16 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
       if (!f->direct) log_warning("{}: its file system has no direct I/O; the page cache is used", f->path);
     TL_TRY(check_identity());
     events_ = std::make_unique<EventLog>(events_path(settings_), settings_.name, clock_);
-    TL_TRY_ASSIGN(RecoveredLog log, recover());
-    superblock_ = log.superblock;
-    was_primary_ = last_writer(log) == superblock_.replica;
-
     core::Config config = core_config(settings_);
     if (settings_.arena / block_size < core::arena_blocks_min(config))
       return fail(Errc::invalid, "volume.{}.arena: {} MiB is too small: at least {} MiB are needed", settings_.name,
                   settings_.arena >> 20, (core::arena_blocks_min(config) * block_size >> 20) + 1);
     TL_TRY(arena_memory_.map(settings_.arena / block_size * block_size));
     TL_TRY(read_memory_.map(read_memory_bytes));
+    std::size_t room = core::recovery_blocks(config, arena_memory_.span().size() / block_size) * block_size;
+    TL_TRY_ASSIGN(RecoveredLog log, recover(arena_memory_.span().first(room)));
+    superblock_ = log.superblock;
+    was_primary_ = last_writer(log) == superblock_.replica;
     arena_ = std::make_unique<core::Arena>(arena_memory_.span());
     reads_ = std::make_unique<core::Arena>(read_memory_.span());
     TL_TRY_ASSIGN(core_, core::Core::create(config, std::move(log), *arena_, *reads_, random_));
@@ -204,9 +204,10 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     return {};
   }
 
-  Result<RecoveredLog> recover() {
+  // `room`: memory for what is committed and not home.
+  Result<RecoveredLog> recover(MutableByteSpan room) {
     io::OsBlockFile journal(journal_), data(data_);
-    TL_TRY_ASSIGN(journal::RecoveredVolume r, journal::recover(journal, data, [&](const journal::Damage& d) { return keep_damaged(journal, d); }));
+    TL_TRY_ASSIGN(journal::RecoveredVolume r, journal::recover(journal, data, [&](const journal::Damage& d) { return keep_damaged(journal, d); }, room));
     const journal::RecoveryReport& report = r.report;
     if (report.superblock_repaired)
       warn("superblock-repaired", "a damaged copy of the superblock was rewritten from the other");
@@ -216,8 +217,8 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
                                            report.digest_sectors_lost * digest_sector_blocks));
     if (report.torn_frames > 0)
       happened("torn-tail", fmt::format("{} torn records at the journal's end were left out", report.torn_frames));
-    log_info("volume {}: recovered: {} records, {} of them not known committed, {} blocks written home, {} torn",
-             settings_.name, report.records, report.uncommitted, report.blocks_replayed, report.torn_frames);
+    log_info("volume {}: recovered: {} records, {} of them not known committed, {} blocks in memory, {} blocks written home, {} torn",
+             settings_.name, report.records, report.uncommitted, r.log.loaded.size(), report.blocks_replayed, report.torn_frames);
     return std::move(r.log);
   }
 

@@ -31,7 +31,7 @@ class Scanner {
       if (!found) break;
     }
     judge_hole();
-    keep_uncommitted_only();
+    TL_TRY(read_uncommitted());
     return std::move(scan_);
   }
 
@@ -59,7 +59,8 @@ class Scanner {
     }
     std::optional<RecordAt>& found = *read;
     if (!found) return false;
-    auto& [frame, body, meta, payload] = *found;
+    FrameHeader& frame = found->frame;
+    Body& body = found->body;
     std::uint64_t bytes = std::uint64_t{frame.total_blocks} * block_size;
     if (pos.v + bytes - sb_.tail_pos.v > sb_.ring_bytes) return false;
     // Cut off, and nothing has been written over it yet: what was cut never comes back.
@@ -68,20 +69,26 @@ class Scanner {
     last_ = body.mark();
     pos_ = {pos.v + bytes};
     scan_.log.commit = std::max(scan_.log.commit, frame.commit_lsn);
-    // Content is kept while it may be needed above the commit point; see keep_uncommitted_only().
-    scan_.log.records.push_back({std::move(body), pos, frame.total_blocks, frame.meta_bytes,
-                                 {meta.begin(), meta.end()}, {payload.begin(), payload.end()}});
-    keep_uncommitted_only();
+    scan_.log.records.push_back({std::move(body), pos, frame.total_blocks, frame.meta_bytes, {}, {}});
     return true;
   }
 
-  void keep_uncommitted_only() {
-    for (; released_ < scan_.log.records.size(); ++released_) {
-      StoredRecord& r = scan_.log.records[released_];
-      if (r.body.mark().lsn > scan_.log.commit) return;
-      r.meta = {};
-      r.payload = {};
+  // Once it is known where they begin: all others' content would pass through memory for nothing.
+  Status read_uncommitted() {
+    LogMark before = sb_.tail;
+    for (StoredRecord& r : scan_.log.records) {
+      LogMark mark = r.body.mark();
+      if (mark.lsn > scan_.log.commit) {
+        TL_TRY_ASSIGN(std::optional<RecordAt> found, read_record(reader_, sb_, r.pos, before));
+        if (!found || found->body.mark() != mark)
+          return fail(Errc::io, "the record at LSN {} (offset {}) was whole, and a moment later it was not", mark.lsn.v,
+                      sb_.ring_offset + r.pos.v % sb_.ring_bytes);
+        r.meta.assign(found->meta.begin(), found->meta.end());
+        r.payload.assign(found->payload.begin(), found->payload.end());
+      }
+      before = mark;
     }
+    return {};
   }
 
   struct Claims {
@@ -167,7 +174,6 @@ class Scanner {
   JournalPos pos_;
   std::pair<JournalPos, JournalPos> gap_;  // before the ring's end, where a record did not fit
   LogMark last_;
-  std::size_t released_ = 0;
   std::optional<std::string> unreadable_;  // why, where the scan ended for that
 };
 
@@ -252,7 +258,7 @@ Status erase(ports::BlockFile& journal, const std::vector<std::uint64_t>& frames
 
 }  // namespace
 
-Result<RecoveredVolume> recover(ports::BlockFile& journal, ports::BlockFile& data, const OnDamage& on_damage) {
+Result<RecoveredVolume> recover(ports::BlockFile& journal, ports::BlockFile& data, const OnDamage& on_damage, MutableByteSpan room) {
   TL_TRY_ASSIGN(LoadedSuperblock loaded, load_superblock(journal));
   TL_TRY(check_label(loaded.superblock, data));
   TL_TRY_ASSIGN(Scan scan, scan_journal(journal, loaded.superblock));
@@ -265,7 +271,7 @@ Result<RecoveredVolume> recover(ports::BlockFile& journal, ports::BlockFile& dat
   ReadDigests digests = read_digests(journal, loaded.superblock);
   out.log.digests = std::move(digests.table);
   out.report.digest_sectors_lost = digests.sectors_lost;
-  TL_TRY_ASSIGN(out.report.blocks_replayed, replay(journal, data, out.log));
+  TL_TRY_ASSIGN(out.report.blocks_replayed, replay(journal, data, out.log, room));
   out.report.superblock_repaired = loaded.repaired;
   out.report.records = out.log.records.size();
   out.report.torn_frames = scan.torn_frames;

@@ -1,118 +1,153 @@
 #include "replay.h"
 
 #include <algorithm>
-#include <boost/unordered/unordered_flat_set.hpp>
 #include <vector>
 
+#include "newest_runs.h"
 #include "twinloft/spool-repl/journal/aligned.h"
 
 namespace twinloft::repl::journal {
 
 namespace {
 
-constexpr std::uint64_t batch_blocks = 4096;     // 16 MiB of memory at most
-constexpr std::uint64_t transfer_blocks = 256;  // of one read or write
+constexpr std::uint64_t batch_blocks = 4096;    // 16 MiB of memory at most, twice
+constexpr std::uint64_t transfer_blocks = 256;  // of one read or write, where runs are put together
+constexpr std::uint64_t gap_blocks_max = 16;    // that are read along rather than begin another read
 
-class Replay {
+using Piece = ports::BlockFile::Piece;
+
+std::uint64_t end_of(const Piece& p) { return p.offset + p.memory.size(); }
+
+// Writes runs home, those of a batch in order of address.
+class HomeWriter {
  public:
-  Replay(ports::BlockFile& journal, ports::BlockFile& data, RecoveredLog& scan)
-      : journal_(journal), data_(data), scan_(scan) {}
+  HomeWriter(ports::BlockFile& journal, ports::BlockFile& data, DigestTable& digests)
+      : journal_(journal), data_(data), digests_(digests) {}
 
-  Result<std::uint64_t> run() {
-    for (std::size_t i = scan_.records.size(); i > 0; --i) {
-      const StoredRecord& r = scan_.records[i - 1];
-      if (r.body.mark().lsn <= scan_.commit) claim(r);
-    }
-    buffer_ = AlignedBuffer(std::clamp<std::uint64_t>(blocks_, 1, batch_blocks) * block_size);
-    // Oldest first: a zero extent is written whole, after older data within it and before newer.
-    std::reverse(work_.begin(), work_.end());
-    for (const Work& w : work_) {
-      if (w.zeros || batched_ + w.blocks > batch_blocks) TL_TRY(copy_batch());
-      if (w.zeros) TL_TRY(clear(w));
-      else batch_.push_back(w), batched_ += w.blocks;
+  Status put(std::span<const Run> runs) {
+    std::uint64_t blocks = 0;
+    for (const Run& r : runs) blocks += r.zeros ? 0 : r.blocks;
+    if (runs.empty()) return {};
+    read_ = AlignedBuffer(std::clamp<std::uint64_t>(blocks * (1 + gap_blocks_max), 1, batch_blocks) * block_size);
+    sorted_ = AlignedBuffer(std::clamp<std::uint64_t>(blocks, 1, batch_blocks) * block_size);
+    for (const Run& r : runs) {
+      if (r.zeros || read_blocks_ + gap_blocks_max + r.blocks > batch_blocks) TL_TRY(copy_batch());
+      if (r.zeros) TL_TRY(clear(r));
+      else add(r);
     }
     TL_TRY(copy_batch());
-    if (!work_.empty()) TL_TRY(data_.sync());
-    return blocks_;
+    written_ = blocks;
+    return data_.sync();
   }
+  std::uint64_t written() const { return written_; }  // blocks
 
  private:
-  struct Work {
-    std::uint64_t lba, blocks, journal_offset;
-    bool zeros;
+  struct Placed {
+    const Run* run;
+    std::uint64_t at;  // in read_, blocks
   };
 
-  void claim(const StoredRecord& r) {
-    std::uint64_t at = scan_.superblock.ring_offset + r.pos.v % scan_.superblock.ring_bytes +
-                       std::uint64_t{meta_blocks_for(r.meta_bytes)} * block_size;
-    std::uint64_t payload = r.body.header.payload_blocks;
-    for (std::size_t i = r.body.extents.size(); i > 0; --i) {
-      const Extent& e = r.body.extents[i - 1];
-      if (e.kind == ExtentKind::zeros) {
-        work_.push_back({e.lba.v, e.blocks, 0, true});
-        continue;
-      }
-      payload -= e.blocks;
-      for (std::uint32_t b = e.blocks; b > 0; --b) claim_block(e.lba.v + b - 1, at + (payload + b - 1) * block_size);
-    }
+  // The journal is read from front to back, with what lies between.
+  void add(const Run& r) {
+    std::uint64_t gap = reads_.empty() || r.offset < end_of(reads_.back()) ? UINT64_MAX : (r.offset - end_of(reads_.back())) / block_size;
+    bool joins = gap <= gap_blocks_max && reads_.back().memory.size() / block_size + gap + r.blocks <= transfer_blocks;
+    if (!joins) reads_.push_back({r.offset, read_.span().subspan(read_blocks_ * block_size, 0)}), gap = 0;
+    read_blocks_ += gap;
+    batch_.push_back({&r, read_blocks_});
+    read_blocks_ += r.blocks;
+    MutableByteSpan& memory = reads_.back().memory;
+    memory = {memory.data(), memory.size() + (gap + r.blocks) * block_size};
   }
 
-  // Walking backwards: a run grows at its front.
-  void claim_block(std::uint64_t lba, std::uint64_t from) {
-    if (!seen_.insert(lba).second) return;
-    blocks_++;
-    bool joins = !work_.empty() && !work_.back().zeros && work_.back().lba == lba + 1 &&
-                 work_.back().journal_offset == from + block_size && work_.back().blocks < transfer_blocks;
-    if (!joins) return work_.push_back({lba, 1, from, false});
-    work_.back().lba--;
-    work_.back().journal_offset = from;
-    work_.back().blocks++;
-  }
-
-  // No block is in it twice: in order of address what lies side by side there is written together, from wherever in the journal.
+  // No block is in it twice: what lies side by side on the volume is written together, from wherever in the journal.
   Status copy_batch() {
-    std::sort(batch_.begin(), batch_.end(), [](const Work& a, const Work& b) { return a.lba < b.lba; });
-    reads_.clear();
-    writes_.clear();
-    std::uint64_t at = 0;
-    for (const Work& w : batch_) {
-      MutableByteSpan memory = buffer_.span().subspan(at * block_size, w.blocks * block_size);
-      reads_.push_back({w.journal_offset, memory});
-      bool joins = !writes_.empty() && writes_.back().offset + writes_.back().memory.size() == w.lba * block_size &&
-                   writes_.back().memory.size() + memory.size() <= transfer_blocks * block_size;
-      if (joins) writes_.back().memory = {writes_.back().memory.data(), writes_.back().memory.size() + memory.size()};
-      else writes_.push_back({w.lba * block_size, memory});
-      at += w.blocks;
-    }
     TL_TRY(journal_.read_all(reads_));
-    at = 0;
-    for (const Work& w : batch_)
-      for (std::uint64_t b = 0; b < w.blocks; ++b) scan_.digests.put(Lba{w.lba + b}, buffer_.span().data() + at++ * block_size);
+    std::sort(batch_.begin(), batch_.end(), [](const Placed& a, const Placed& b) { return a.run->lba < b.run->lba; });
+    std::byte* to = sorted_.span().data();
+    for (const Placed& p : batch_) {
+      std::memcpy(to, read_.span().data() + p.at * block_size, p.run->blocks * block_size);
+      write(*p.run, {to, p.run->blocks * block_size});
+      to += p.run->blocks * block_size;
+    }
     TL_TRY(data_.write_all(writes_));
     batch_.clear();
-    batched_ = 0;
+    reads_.clear();
+    writes_.clear();
+    read_blocks_ = 0;
     return {};
   }
 
-  Status clear(const Work& w) {
-    scan_.digests.put_zeros(Lba{w.lba}, w.blocks);
-    return data_.write_zeros(w.lba * block_size, w.blocks * block_size);
+  void write(const Run& r, MutableByteSpan content) {
+    for (std::uint64_t b = 0; b < r.blocks; ++b) digests_.put(Lba{r.lba + b}, content.data() + b * block_size);
+    bool joins = !writes_.empty() && end_of(writes_.back()) == r.lba * block_size &&
+                 writes_.back().memory.size() + content.size() <= transfer_blocks * block_size;
+    if (joins) writes_.back().memory = {writes_.back().memory.data(), writes_.back().memory.size() + content.size()};
+    else writes_.push_back({r.lba * block_size, content});
+  }
+
+  Status clear(const Run& r) {
+    digests_.put_zeros(Lba{r.lba}, r.blocks);
+    return data_.write_zeros(r.lba * block_size, r.blocks * block_size);
   }
 
   ports::BlockFile& journal_;
   ports::BlockFile& data_;
-  RecoveredLog& scan_;
-  AlignedBuffer buffer_{block_size};  // of a batch
-  boost::unordered_flat_set<std::uint64_t> seen_;
-  std::vector<Work> work_, batch_;
-  std::uint64_t batched_ = 0, blocks_ = 0;  // blocks
-  std::vector<ports::BlockFile::Piece> reads_, writes_;
+  DigestTable& digests_;
+  AlignedBuffer read_{block_size}, sorted_{block_size};  // a batch as it lies in the journal, and by address
+  std::vector<Placed> batch_;
+  std::vector<Piece> reads_, writes_;
+  std::uint64_t read_blocks_ = 0, written_ = 0;
 };
+
+// As they lie in the journal, one block behind the other.
+Result<std::vector<LoadedBlock>> load(ports::BlockFile& journal, std::span<const Run> runs, const RecoveredLog& log, MutableByteSpan room) {
+  std::vector<LoadedBlock> loaded;
+  std::vector<Piece> reads;
+  for (const Run& r : runs) {
+    if (r.zeros) continue;
+    MutableByteSpan memory = room.subspan(loaded.size() * block_size, r.blocks * block_size);
+    bool joins = !reads.empty() && end_of(reads.back()) == r.offset && reads.back().memory.size() + memory.size() <= transfer_blocks * block_size;
+    if (joins) reads.back().memory = {reads.back().memory.data(), reads.back().memory.size() + memory.size()};
+    else reads.push_back({r.offset, memory});
+    for (std::uint64_t b = 0; b < r.blocks; ++b) loaded.push_back({Lba{r.lba + b}, log.records[r.record].body.mark().lsn});
+  }
+  TL_TRY(journal.read_all(reads));
+  return loaded;
+}
+
+// Blocks of memory that the core will need for records of which it does not know whether they are committed.
+std::uint64_t uncommitted_blocks(const RecoveredLog& log) {
+  std::uint64_t blocks = 0;
+  for (const StoredRecord& r : log.records)
+    if (r.body.mark().lsn > log.commit) blocks += r.total_blocks;
+  return blocks;
+}
+
+// The first of the runs that are loaded: whole records, the newest, as many as fit. A zero extent takes memory too.
+std::size_t first_loaded(const std::vector<Run>& runs, std::uint64_t room) {
+  std::size_t first = runs.size();
+  for (std::uint64_t taken = 0; first > 0;) {
+    std::size_t begin = first;
+    for (; begin > 0 && runs[begin - 1].record == runs[first - 1].record; --begin) taken += runs[begin - 1].zeros ? 1 : runs[begin - 1].blocks;
+    if (taken > room) break;
+    first = begin;
+  }
+  return first;
+}
 
 }  // namespace
 
-Result<std::uint64_t> replay(ports::BlockFile& journal, ports::BlockFile& data, RecoveredLog& scan) {
-  return Replay(journal, data, scan).run();
+Result<std::uint64_t> replay(ports::BlockFile& journal, ports::BlockFile& data, RecoveredLog& scan, MutableByteSpan room) {
+  std::vector<Run> runs = newest_runs(scan);
+  std::uint64_t reserved = uncommitted_blocks(scan), blocks = room.size() / block_size;
+  std::size_t first = first_loaded(runs, blocks - std::min(blocks, reserved));
+  std::span<const Run> all(runs);
+  HomeWriter home(journal, data, scan.digests);
+  TL_TRY(home.put(all.first(first)));
+  TL_TRY_ASSIGN(scan.loaded, load(journal, all.subspan(first), scan, room));
+  if (first == runs.size()) scan.home = scan.commit;
+  else scan.home = first == 0 ? scan.superblock.tail.lsn : scan.records[runs[first - 1].record].body.mark().lsn;
+  return home.written();
 }
 
 }  // namespace twinloft::repl::journal

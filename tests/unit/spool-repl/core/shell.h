@@ -137,7 +137,8 @@ class Shell {
     core.reset();
     ops_.clear();
     MemoryFile journal_file(std::move(journal)), data_file(std::move(data));
-    auto recovered = journal::recover(journal_file, data_file, [](const journal::Damage&) { return Status(); });
+    auto room = memory_.span().first(recovery_blocks(options_.config, arena.size()) * block_size);
+    auto recovered = journal::recover(journal_file, data_file, [](const journal::Damage&) { return Status(); }, room);
     ASSERT_TRUE(recovered) << recovered.error().message;
     journal = std::move(journal_file.bytes);
     data = std::move(data_file.bytes);

@@ -18,12 +18,22 @@ struct StoredRecord {
   std::vector<std::byte> payload;
 };
 
+// Newest committed content that the data area may lack.
+struct LoadedBlock {
+  Lba lba;
+  Lsn lsn;  // of the end of the record that brought it
+};
+
 struct RecoveredLog {
   Superblock superblock;              // as it is on disk now
   std::vector<StoredRecord> records;  // from the tail to the last intact one, in order
   std::array<std::vector<std::uint64_t>, bitmap_slots> dirty;  // the bitmaps of slots in use, see bitmap.h
-  DigestTable digests;                // with those of what was replayed
-  Lsn commit;                         // everything up to here is committed and durable in the data area
+  DigestTable digests;                // with those of what was written home
+  Lsn commit;                         // everything up to here is committed
+  Lsn home;                           // everything up to here is durable in the data area, at most `commit`
+  // What data came between the two, oldest first: the content of the n-th is in the n-th block of the memory that recovery was given.
+  // Blocks that came more than once are in it once, where they came last; zero extents are in the records only.
+  std::vector<LoadedBlock> loaded;
 };
 
 }  // namespace twinloft::repl

@@ -1,4 +1,4 @@
-// Recovery of one replica after any stop: superblock, scan of the record chain, replay of what is committed.
+// Recovery of one replica after any stop: superblock, scan of the record chain, what is committed brought into memory or home.
 //
 // The scan follows the chain from the tail. Where it ends there is a hole; intact frames behind it decide what the
 // hole is. If one of them says that something at or above the hole was durable when it was written, the hole is
@@ -44,7 +44,7 @@ Result<Scan> scan_journal(ports::BlockFile& journal, const Superblock& superbloc
 struct RecoveryReport {
   bool superblock_repaired = false;
   std::uint64_t records = 0, uncommitted = 0, torn_frames = 0;
-  std::uint64_t blocks_replayed = 0;
+  std::uint64_t blocks_replayed = 0;  // written home
   std::optional<Damage> damage;
   std::uint64_t bitmap_pages_lost = 0;  // damaged: their blocks count as dirty
   std::uint64_t digest_sectors_lost = 0;  // damaged: what their blocks are to hold is not known
@@ -57,10 +57,12 @@ struct RecoveredVolume {
 // Called before anything is changed, to keep a copy of what there is; its error ends the recovery.
 using OnDamage = std::function<Status(const Damage&)>;
 
-// Loads the superblock, checks the data area's label, scans, writes the newest content of everything committed home
-// and syncs it, then stores the superblock with a new incarnation, and erases frames that are left over. Where the journal is damaged: Errc::corrupt, nothing
-// changed; or, with `on_damage`, the log ends before the damage and the replica is Inconsistent until another one has
-// brought it what is missing.
-Result<RecoveredVolume> recover(ports::BlockFile& journal, ports::BlockFile& data, const OnDamage& on_damage = {});
+// Loads the superblock, checks the data area's label, scans, brings the newest content of everything committed into `room`, as far as it and
+// the records that are not known committed fit there, and what is older home, durably; then stores the superblock with a new incarnation, and
+// erases frames that are left over. Where the journal is damaged: Errc::corrupt, nothing changed; or, with `on_damage`, the log ends before the
+// damage and the replica is Inconsistent until another one has brought it what is missing.
+//
+// `room` is aligned to and a multiple of block_size; without it all goes home.
+Result<RecoveredVolume> recover(ports::BlockFile& journal, ports::BlockFile& data, const OnDamage& on_damage = {}, MutableByteSpan room = {});
 
 }  // namespace twinloft::repl::journal

@@ -1,0 +1,171 @@
+// What recovery brings into memory rather than home.
+#include "replica.h"
+#include "twinloft/base/random.h"
+
+namespace twinloft::repl::journal {
+namespace {
+
+class Loaded {
+ public:
+  Loaded(Replica& replica, std::size_t room_blocks) : r_(replica), room_(std::max<std::size_t>(room_blocks, 1) * block_size) {
+    std::fill(room_.span().begin(), room_.span().end(), std::byte{0xee});
+    auto out = recover(r_.journal, r_.data, {}, room_.span().first(room_blocks * block_size));
+    EXPECT_TRUE(out) << out.error().message;
+    if (out) volume = std::move(*out);
+  }
+  const RecoveredLog& log() const { return volume.log; }
+  int value(std::size_t n) const { return std::to_integer<int>(room_.span()[n * block_size]); }
+
+  // The volume as a reader is to see it: what was loaded lies over the data area, in the order of the records.
+  std::vector<std::byte> content() const {
+    std::vector<std::byte> all(r_.data.bytes.begin(), r_.data.bytes.begin() + volume_blocks * block_size);
+    std::size_t next = 0;
+    for (const StoredRecord& stored : log().records) {
+      Lsn lsn = stored.body.mark().lsn;
+      if (lsn <= log().home || lsn > log().commit) continue;
+      for (const Extent& e : stored.body.extents)
+        for (std::uint64_t b = e.lba.v; b < e.lba.v + e.blocks; ++b) {
+          auto to = all.begin() + static_cast<std::ptrdiff_t>(b * block_size);
+          if (e.kind == ExtentKind::zeros) std::fill_n(to, block_size, std::byte{0});
+          else if (next < log().loaded.size() && log().loaded[next].lba.v == b && log().loaded[next].lsn == lsn)
+            std::copy_n(room_.span().begin() + static_cast<std::ptrdiff_t>(next++ * block_size), block_size, to);
+        }
+    }
+    EXPECT_EQ(next, log().loaded.size()) << "in the order of the records, and of nothing else";
+    return all;
+  }
+
+  RecoveredVolume volume;
+
+ private:
+  Replica& r_;
+  AlignedBuffer room_;
+};
+
+std::vector<std::uint64_t> blocks_of(const RecoveredLog& log) {
+  std::vector<std::uint64_t> out;
+  for (const LoadedBlock& b : log.loaded) out.push_back(b.lba.v);
+  return out;
+}
+
+TEST(Replay, WhatFitsIsLoadedAndNotWrittenHome) {
+  Replica r;
+  Lsn tail = r.last.lsn;
+  r.append({{1, 3, 0x11}});
+  r.append({{2, 1, 0x22}, {50, 4, -1}});
+  Written last = r.append({{9, 1, 0x33}});
+  r.append({{10, 1, 0x44}}, last.mark.lsn, last.mark.lsn);
+  r.forget_writes();
+  Loaded loaded(r, 100);
+  EXPECT_EQ(r.data.writes, 0u);
+  EXPECT_EQ(loaded.volume.report.blocks_replayed, 0u);
+  EXPECT_EQ(loaded.log().home, tail);
+  EXPECT_EQ(loaded.log().commit, last.mark.lsn);
+  EXPECT_EQ(blocks_of(loaded.log()), (std::vector<std::uint64_t>{1, 3, 2, 9})) << "each once, where it came last; not what nobody knows to be committed";
+  EXPECT_EQ((std::vector{loaded.value(0), loaded.value(1), loaded.value(2), loaded.value(3)}), (std::vector{0x11, 0x11, 0x22, 0x33}));
+  r.apply({{1, 3, 0x11}, {2, 1, 0x22}, {9, 1, 0x33}});
+  EXPECT_TRUE(std::ranges::equal(loaded.content(), r.model));
+}
+
+TEST(Replay, WhatIsOlderThanFitsGoesHome) {
+  Replica r;
+  r.append({{1, 3, 0x11}});
+  Written second = r.append({{2, 2, 0x22}});
+  r.append({{7, 2, 0x33}});
+  Written last = r.append({{3, 1, 0x44}});
+  Written open = r.append({{100, 1, 0x55}}, last.mark.lsn, last.mark.lsn);
+  Loaded loaded(r, 3 + open.blocks);
+  EXPECT_EQ(loaded.volume.report.blocks_replayed, 2u) << "block 1 of the first record, 2 of the second; 3 has come again";
+  EXPECT_EQ(loaded.log().home, second.mark.lsn) << "its only block that has not come again has no room";
+  EXPECT_EQ(blocks_of(loaded.log()), (std::vector<std::uint64_t>{7, 8, 3}));
+  EXPECT_EQ(r.data.unsynced, 0u);
+  EXPECT_EQ(r.data.bytes[1 * block_size], std::byte{0x11});
+  EXPECT_EQ(r.data.bytes[2 * block_size], std::byte{0x22});
+  EXPECT_EQ(r.data.bytes[7 * block_size], std::byte{0}) << "it is in memory";
+}
+
+TEST(Replay, RecordsThatMayNotBeCommittedHaveTheirRoomFirst) {
+  Replica r;
+  Written first = r.append({{1, 3, 0x11}});
+  Written open = r.append({{4, 9, 0x22}}, first.mark.lsn, first.mark.lsn);
+  EXPECT_EQ(blocks_of(Loaded(r, open.blocks + 2).log()).size(), 0u);
+  EXPECT_EQ(blocks_of(Loaded(r, open.blocks + 3).log()).size(), 3u);
+  EXPECT_EQ(blocks_of(Loaded(r, 1).log()).size(), 0u) << "less than they take";
+}
+
+TEST(Replay, AZeroExtentTakesRoom) {
+  Replica r;
+  r.append({{1, 2, 0x11}});
+  r.append({{1, 1, -1}, {5, 1, -1}, {9, 1, -1}});
+  Written last = r.append({{20, 1, 0x33}});
+  r.append({{21, 1, 0x33}}, last.mark.lsn, last.mark.lsn);
+  Loaded loaded(r, 2 + 3);
+  EXPECT_EQ(loaded.volume.report.blocks_replayed, 2u);
+  EXPECT_EQ(blocks_of(loaded.log()), (std::vector<std::uint64_t>{20}));
+  r.apply({{2, 1, 0x11}, {20, 1, 0x33}});
+  EXPECT_TRUE(std::ranges::equal(loaded.content(), r.model));
+}
+
+TEST(Replay, AReadErrorWhileLoadingEndsTheStartWithNothingChanged) {
+  Replica r;
+  Written first = r.append({{1, 3, 0x11}});
+  r.append({{9, 1, 0x33}});
+  int reads = 0;
+  r.journal.fails = [&](std::uint64_t at, std::uint64_t bytes, bool write) {
+    return !write && at == first.offset + block_size && bytes == 3 * block_size && ++reads > 0;
+  };
+  auto before = r.journal.bytes;
+  AlignedBuffer room(100 * block_size);
+  auto out = recover(r.journal, r.data, {}, room.span());
+  ASSERT_FALSE(out);
+  EXPECT_TRUE(fails_with(out.error(), Errc::io, {"j.img"}));
+  EXPECT_EQ(reads, 1);
+  EXPECT_EQ(r.journal.bytes, before);
+}
+
+// Home and memory together are the model, whatever fits; and a start that loads again, or writes all home, finds the same.
+TEST(Replay, AnyRoomAgainstAModel) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    SeededRandom random(seed);
+    Replica r;
+    int value = 1;
+    for (int i = 0; i < 40; ++i) {
+      std::vector<Part> parts;
+      std::uint64_t at = random.below(20);
+      while (at < volume_blocks && parts.size() < 6) {
+        auto n = static_cast<std::uint32_t>(1 + random.below(std::min<std::uint64_t>(12, volume_blocks - at)));
+        parts.push_back({at, n, random.below(3) == 0 ? -1 : value++ % 251});
+        at += n + random.below(40);
+      }
+      r.append(parts);
+      r.apply(parts);
+    }
+    r.append({{199, 1, 0x77}});
+    for (int again = 0; again < 3; ++again) {
+      Loaded loaded(r, random.below(3) == 0 ? 400 : random.below(250));
+      ASSERT_TRUE(std::ranges::equal(loaded.content(), r.model)) << "seed " << seed << ", start " << again;
+    }
+    ASSERT_TRUE(recover(r.journal, r.data));
+    ASSERT_TRUE(r.data_is_model()) << "seed " << seed;
+  }
+}
+
+// More than a batch, in an order that has nothing to do with the addresses, with dead blocks between.
+TEST(Replay, MuchMoreThanABatchGoesHome) {
+  Replica r;
+  SeededRandom random(7);
+  for (int i = 0; i < 900; ++i) {
+    std::vector<Part> parts;
+    for (std::uint64_t at = random.below(100); at < volume_blocks && parts.size() < 4; at += 2 + random.below(60))
+      parts.push_back({at, 1, i % 251});
+    if (r.head.v - r.sb.tail_pos.v + 8 * block_size > r.sb.ring_bytes) break;
+    r.append(parts);
+    r.apply(parts);
+  }
+  r.append({{199, 1, 0x77}});
+  ASSERT_TRUE(recover(r.journal, r.data));
+  EXPECT_TRUE(r.data_is_model());
+}
+
+}  // namespace
+}  // namespace twinloft::repl::journal
