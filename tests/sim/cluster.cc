@@ -19,6 +19,7 @@ constexpr std::uint64_t journal_bytes = journal_reserved_bytes + (bitmap_slots +
 Cluster::Cluster(std::uint64_t seed, bool trace, Coverage& coverage)
     : random_(seed), trace_(trace), coverage_(coverage),
       volume_blocks_(random_.below(3) == 0 ? 1500 : 64 + random_.below(200)), history_(Image(volume_blocks_)) {
+  SimMemory::begin_run();
   // Some clusters are under a load that keeps the journal's ring full, and some have a kind of operation that is slow.
   heavy_ = random_.below(6) == 0;
   if (heavy_) volume_blocks_ = random_.below(3) == 0 ? volume_blocks_max : 1500, history_ = History(Image(volume_blocks_));
@@ -149,6 +150,7 @@ void Cluster::start(Node& n) {
   SimFile before = n.journal;
   auto config = config_of(n);
   std::size_t blocks = core::arena_blocks_min(config) + 200;
+  n.memory.reset();
   n.memory = std::make_unique<SimMemory>(blocks * block_size);
   // All of what may be loaded, a part, or nothing.
   std::size_t room = core::recovery_blocks(config, blocks);
@@ -173,6 +175,7 @@ void Cluster::start(Node& n) {
   if (recovered->report.blocks_replayed > 0 && !recovered->log.loaded.empty()) coverage_.hit("recovery: the older part written home, the newer loaded");
   if (recovered->report.superblock_repaired) coverage_.hit("recovery: a copy of the superblock repaired");
   note_recovery(n, recovered->log);
+  n.scratch.reset();
   n.scratch = std::make_unique<SimMemory>(core::read_arena_blocks_min * block_size);
   n.arena = std::make_unique<core::Arena>(n.memory->span());
   n.reads = std::make_unique<core::Arena>(n.scratch->span());

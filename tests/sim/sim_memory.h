@@ -1,4 +1,6 @@
-// Memory of a simulated process: zeros at every start, and costs only what is touched.
+// Memory of a simulated process; costs only what is touched. At first it is zeros. A process that starts again may find what an earlier one
+// of the same run has left, as one that has the memory from the kernel does not: nobody may read what he has not written. It is the same
+// whenever a run is repeated.
 #pragma once
 
 #include <sys/mman.h>
@@ -18,7 +20,6 @@ class SimMemory {
     if (!spare.empty()) {
       start_ = spare.back();
       spare.pop_back();
-      madvise(start_, bytes_, MADV_DONTNEED);  // private and anonymous: reads as zeros again
       return;
     }
     constexpr std::size_t huge = 2u << 20;
@@ -31,6 +32,12 @@ class SimMemory {
   SimMemory& operator=(const SimMemory&) = delete;
   ~SimMemory() { spares()[bytes_].push_back(start_); }
   MutableByteSpan span() { return {static_cast<std::byte*>(start_), bytes_}; }
+
+  // Between two runs: all that is spare reads as zeros again, private and anonymous as it is.
+  static void begin_run() {
+    for (auto& [bytes, spare] : spares())
+      for (void* start : spare) madvise(start, bytes, MADV_DONTNEED);
+  }
 
  private:
   static std::map<std::size_t, std::vector<void*>>& spares() {
