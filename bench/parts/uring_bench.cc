@@ -15,9 +15,9 @@
 #include <cerrno>
 #include <filesystem>
 #include <random>
-#include <sstream>
 #include <vector>
 
+#include "figures.h"
 #include "twinloft/base/clock.h"
 #include "twinloft/base/fd.h"
 #include "twinloft/spool-repl/io/direct_file.h"
@@ -26,6 +26,8 @@
 namespace {
 
 using namespace twinloft;
+using bench::numbers;
+using bench::spread;
 using repl::io::DiskOp;
 using repl::io::UringLoop;
 namespace po = boost::program_options;
@@ -142,11 +144,6 @@ Status measure(Cell& cell, const Clock& clock, int fd, MutableByteSpan arena, do
   return {};
 }
 
-std::string spread(std::vector<double> all, int digits) {
-  std::sort(all.begin(), all.end());
-  return fmt::format("{:.{}f} ({:.{}f} to {:.{}f})", all[all.size() / 2], digits, all.front(), digits, all.back(), digits);
-}
-
 void print(const Cell& cell) {
   for (std::size_t i = 0; i < std::size(ways); ++i) {
     std::vector<double> cpu, p50, to_plain;
@@ -157,16 +154,6 @@ void print(const Cell& cell) {
     }
     fmt::print("| {} | {} | {} | {} | {} | {} |\n", cell.blocks, cell.depth, ways[i].name, spread(cpu, 1), spread(to_plain, 2), spread(p50, 0));
   }
-}
-
-Result<std::vector<std::size_t>> numbers(const std::string& text, std::size_t max) {
-  std::vector<std::size_t> out;
-  std::istringstream in(text);
-  for (std::string word; std::getline(in, word, ',');) {
-    out.push_back(std::strtoul(word.c_str(), nullptr, 10));
-    if (out.back() == 0 || out.back() > max) return fail(Errc::invalid, "{}: from 1 to {}", word, max);
-  }
-  return out;
 }
 
 struct Options {

@@ -42,22 +42,14 @@ State::~State() {
 }
 
 void State::add() {
-  auto outcome = std::make_shared<Status>();
-  side.run([outcome, device = control] { *outcome = device->add(); },
-           [this, watched = std::weak_ptr(alive), outcome] {
-             if (!watched.expired()) on_added(std::move(*outcome));
-           });
+  on_side([](Device& d) { return d.add(); }, [this](Status added) { on_added(std::move(added)); });
 }
 
 void State::on_added(Status added) {
   if (aborted) return tell_ready(fail(Errc::unavailable, "ublk: {}: the export was aborted", options.link));
   if (added) added = open_queue();
   if (!added) return tell_ready(std::unexpected(added.error()));
-  auto outcome = std::make_shared<Status>();
-  side.run([outcome, device = control] { *outcome = device->start(); },
-           [this, watched = std::weak_ptr(alive), outcome] {
-             if (!watched.expired()) on_started(std::move(*outcome));
-           });
+  on_side([](Device& d) { return d.start(); }, [this](Status started) { on_started(std::move(started)); });
 }
 
 void State::on_started(Status started) {
@@ -95,11 +87,8 @@ void State::sweep_later() {
 
 void State::detach(std::function<void(Status)> stopped) {
   stopping = true;
-  auto outcome = std::make_shared<Status>();
-  side.run([outcome, device = control] { *outcome = device->stop(false); },
-           [this, watched = std::weak_ptr(alive), outcome, stopped = std::move(stopped)]() mutable {
-             if (!watched.expired()) on_stopped(std::move(*outcome), std::move(stopped));
-           });
+  on_side([](Device& d) { return d.stop(false); },
+          [this, stopped = std::move(stopped)](Status outcome) mutable { on_stopped(std::move(outcome), std::move(stopped)); });
 }
 
 void State::on_stopped(Status outcome, std::function<void(Status)> stopped) {

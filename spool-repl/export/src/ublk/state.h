@@ -27,6 +27,16 @@ struct UblkExport::State {
     ports::IoRequest io;
   };
 
+  // `step` on the side thread, and what it says to `then`, unless this is gone by that time.
+  template <class Step, class Then>
+  void on_side(Step step, Then then) {
+    auto outcome = std::make_shared<Status>();
+    side.run([outcome, step, device = control] { *outcome = step(*device); },
+             [outcome, watched = std::weak_ptr(alive), then = std::move(then)]() mutable {
+               if (!watched.expired()) then(std::move(*outcome));
+             });
+  }
+
   void add();
   void on_added(Status added);
   Status open_queue();

@@ -1,6 +1,5 @@
 #include <signal.h>
 #include <sys/ioctl.h>
-#include <sys/resource.h>
 
 #include <array>
 #include <cerrno>
@@ -66,20 +65,14 @@ TEST_P(DiskTest, a_read_that_meets_the_end_of_the_file_says_so) {
 }
 
 TEST_P(DiskTest, a_short_write_is_continued_until_the_error) {
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
-  auto old = signal(SIGXFSZ, SIG_IGN);
-  rlimit small = before;
-  small.rlim_cur = 1000;
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
   std::string a(600, 'a'), b(600, 'b');
   std::array<iovec, 2> out = {piece(a), piece(b)};
   Op op;
-  loop->write(file.fd(), 0, out, false, op);
-  int result = wait(op);
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
-  signal(SIGXFSZ, old);
-  EXPECT_EQ(result, -EFBIG);
+  {
+    FileSizeLimit limit(1000);
+    loop->write(file.fd(), 0, out, false, op);
+    EXPECT_EQ(wait(op), -EFBIG);
+  }
   EXPECT_EQ(content(), std::string(600, 'a') + std::string(400, 'b'));
 }
 

@@ -2,11 +2,9 @@
 // also where the process itself may not touch it any more.
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 
 #include <array>
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 
 #include "support.h"
@@ -118,18 +116,11 @@ TEST_P(RegisteredTest, short_reads_are_continued_within_the_area) {
 TEST_P(RegisteredTest, a_short_write_is_continued_until_the_error) {
   Pages memory(2);
   ASSERT_TRUE(loop->register_memory({{memory.span()}}));
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
-  auto old = signal(SIGXFSZ, SIG_IGN);
-  rlimit small = before;
-  small.rlim_cur = 1000;
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-  int result = write(file.fd(), 0, {memory.piece(page, 600), memory.piece(0, 600)});
-  int single = write(file.fd(), 900, {memory.piece(page, 600)});
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
-  signal(SIGXFSZ, old);
-  EXPECT_EQ(result, -EFBIG);
-  EXPECT_EQ(single, -EFBIG);
+  {
+    FileSizeLimit limit(1000);
+    EXPECT_EQ(write(file.fd(), 0, {memory.piece(page, 600), memory.piece(0, 600)}), -EFBIG);
+    EXPECT_EQ(write(file.fd(), 900, {memory.piece(page, 600)}), -EFBIG);
+  }
   EXPECT_EQ(content(file), std::string(600, 'b') + std::string(300, 'a') + std::string(100, 'b'));
 }
 
