@@ -42,6 +42,8 @@ const char* name_of(Control c) {
 
 std::unexpected<Error> refused(Control c, int outcome) {
   const char* hint = outcome == -EPERM || outcome == -EACCES ? " (root, or CAP_SYS_ADMIN, is needed)" : "";
+  if (c == Control::add_dev && outcome == -EACCES)  // ublk_ctrl_add_dev() has one answer for both
+    hint = " (root, or CAP_SYS_ADMIN, is needed; or there are as many devices as the module's parameter ublks_max allows)";
   return fail_errno(-outcome, "ublk: the kernel's driver refuses {}{}", name_of(c), hint);
 }
 

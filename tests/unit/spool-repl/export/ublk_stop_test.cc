@@ -47,6 +47,15 @@ TEST_F(UblkTest, WithoutTheRightItSaysSo) {
   EXPECT_NE(ready->error().message.find("root"), std::string::npos);
 }
 
+// The driver has one answer for this and for who is not root.
+TEST_F(UblkTest, AsManyDevicesAsItAllowsMayBeTheReason) {
+  driver->refuse[Control::add_dev] = EACCES;
+  start_and_wait();
+  ASSERT_TRUE(ready && !*ready);
+  EXPECT_NE(ready->error().message.find("root"), std::string::npos);
+  EXPECT_NE(ready->error().message.find("ublks_max"), std::string::npos);
+}
+
 TEST_F(UblkTest, ADeviceThatIsNotAsAskedForIsRefused) {
   for (auto [queues, granted] : {std::pair<int, int>{1, 0}, {1, depth + 1}, {2, depth}}) {
     driver->grants = uapi::DeviceInfo{};
