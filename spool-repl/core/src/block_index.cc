@@ -67,7 +67,7 @@ void BlockIndex::put_zeros(Lba lba, std::uint64_t blocks, std::uint64_t serial) 
         arena_.unref(it->second.slot);
         data_.erase(it);
       }
-  } else {
+  } else if (!data_.empty()) {  // the table may be large and empty
     boost::unordered::erase_if(data_, [&](const auto& entry) {
       bool inside = entry.first >= lba.v && entry.first < end;
       if (inside) arena_.unref(entry.second.slot);

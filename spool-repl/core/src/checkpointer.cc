@@ -10,6 +10,7 @@ namespace {
 constexpr std::size_t home_write_blocks_max = 64;  // 256 KiB
 constexpr unsigned home_writes_least = 2;             // at a time
 constexpr std::uint64_t no_number = 0;                // of what is no HomeWrite
+constexpr std::size_t release_blocks_hurried = 256;   // 1 MiB
 constexpr unsigned digest_writes_max = 32;            // at a time
 }
 
@@ -50,7 +51,7 @@ double Checkpointer::pressure() const {
 // As few at a time as keep up with what comes: flushes wait behind them in the disk's queue.
 unsigned Checkpointer::writes_at_once() const {
   unsigned most = v_.config.home_writes_in_flight, least = std::min(most, home_writes_least);
-  if (hurried()) return most;
+  if (hurries_ || hurried()) return most;
   return least + static_cast<unsigned>(pressure() * (most - least));
 }
 
@@ -64,7 +65,7 @@ void Checkpointer::advance() {
 void Checkpointer::start() {
   phase_ = Phase::writing;
   begun_++;
-  requested_ = false;
+  hurries_ = std::exchange(requested_, false);
   sync_this_round_ = std::exchange(sync_requested_, false);
   target_ = v_.log.committed_end();
   items_.clear();
@@ -117,9 +118,10 @@ void Checkpointer::submit_writes() {
 
 // What is in the data area, if only in the disk's cache, leaves the arena: a reader gets it from there, and after a crash the journal still
 // has it. In portions, since each one makes reads that are under way begin anew; at the end of a round only, writers would wait for room until
-// then.
+// then. Small ones where somebody does wait.
 void Checkpointer::release_written() {
-  std::size_t portion = next_item_ == items_.size() && writes_.empty() ? 1 : v_.arena.size() / 16;
+  std::size_t portion = requested_ ? std::min(release_blocks_hurried, v_.arena.size() / 16) : v_.arena.size() / 16;
+  if (next_item_ == items_.size() && writes_.empty()) portion = 1;
   if (written_ - released_ < portion) return;
   for (; released_ < written_; ++released_) {
     v_.committed.erase_data_if(items_[released_].lba, items_[released_].serial);

@@ -63,7 +63,7 @@ class Checkpointer {
 
   Volume& v_;
   Phase phase_ = Phase::idle;
-  bool requested_ = false, all_requested_ = false, sync_requested_ = false, sync_this_round_ = false;
+  bool requested_ = false, all_requested_ = false, hurries_ = false, sync_requested_ = false, sync_this_round_ = false;
   std::uint64_t begun_ = 0, done_ = 0;
   RecordNo target_ = 0, new_first_ = 0;
   std::vector<Item> items_;

@@ -62,7 +62,7 @@ std::size_t arena_blocks_min(const Config& config) {
 }
 
 std::size_t recovery_blocks(const Config& config, std::size_t arena_blocks) {
-  return arena_blocks - std::min(arena_blocks, arena_blocks_min(config));
+  return std::min(arena_blocks - std::min(arena_blocks, arena_blocks_min(config)), arena_blocks / 4 * 3);
 }
 
 Result<std::unique_ptr<Core>> Core::create(const Config& config, RecoveredLog recovered, Arena& arena, Arena& read_arena,

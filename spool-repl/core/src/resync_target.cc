@@ -169,6 +169,7 @@ void Secondary::reset() {
   for (DirtyMap& d : v_.dirty)
     if (!history_holds(reset_->epochs, reset_->from.lsn, d.slot().since_epoch, d.slot().since.lsn)) d.forget();
   for (Link& l : v_.links) l.covered_end = 0;
+  if (v_.home_end < v_.log.committed_end()) v_.distrusts_disk = true;
   for (RecordNo no = v_.log.first(); no < v_.log.end(); ++no) v_.release_memory(v_.log.at(no));
   v_.log.reset(reset_->from, reset_->from_epoch);
   v_.committed.clear();

@@ -55,7 +55,7 @@ void Volume::load_dirty(RecoveredLog& recovered) {
   }
 }
 
-// As commit_upto() would have left it. A block that came again later is not among what was loaded where it came first.
+// As commit_upto() would have left it, but that a checkpoint is due at once: the next start has the less to do. A block that came again later is not among what was loaded where it came first.
 void Volume::load_committed(const RecoveredLog& recovered) {
   for (std::size_t i = 0; i < recovered.loaded.size(); ++i) TL_CHECK(arena.take() == i);
   Slot next = 0;

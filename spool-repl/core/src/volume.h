@@ -124,8 +124,9 @@ class Volume {
   bool inconsistent = false;     // as the superblock says, or would say at worst
   // Inconsistent not for a resync but because its journal lost what it had: all of that comes as records.
   bool damaged() const { return inconsistent && sb.inconsistent_until != base_unknown; }
-  // The process began with a resync unfinished, or with records of which it does not know whether they were committed. What an
-  // earlier one wrote home may be readable and yet not durable, also after a sync that succeeds: an earlier one may have failed.
+  // The process began with a resync unfinished, or with records of which it does not know whether they were committed; or a log was given up
+  // before what is committed in it was home. What an earlier one wrote home may be readable and yet not durable, also after a sync that
+  // succeeds: an earlier one may have failed.
   bool distrusts_disk = false;
   bool hold_checkpoint = false;  // the log is about to be reset
   bool source_pending = false;   // Superblock::inconsistent_source is not durable: nothing of that source's may go home

@@ -28,20 +28,22 @@ class Claims {
     for (std::size_t i = r.body.extents.size(); i > 0; --i) {
       const Extent& e = r.body.extents[i - 1];
       if (e.kind == ExtentKind::zeros) {
-        runs_.push_back({e.lba.v, e.blocks, 0, record, true});
+        runs_.push_back({e.lba.v, e.blocks, 0, 0, record, true});
         continue;
       }
       payload -= e.blocks;
-      for (std::uint32_t b = e.blocks; b > 0; --b) claim_block(e.lba.v + b - 1, at + (payload + b - 1) * block_size, record);
+      for (std::uint32_t b = e.blocks; b > 0; --b) claim_block(e.lba.v + b - 1, at, payload + b - 1, record);
     }
   }
 
-  void claim_block(std::uint64_t lba, std::uint64_t offset, std::size_t record) {
+  void claim_block(std::uint64_t lba, std::uint64_t at, std::uint64_t payload, std::size_t record) {
     if (!seen_.insert(lba).second) return;
+    std::uint64_t offset = at + payload * block_size;
     bool joins = !runs_.empty() && !runs_.back().zeros && runs_.back().record == record && runs_.back().lba == lba + 1 &&
-                 runs_.back().offset == offset + block_size;
-    if (!joins) return runs_.push_back({lba, 1, offset, record, false});
+                 runs_.back().payload == payload + 1;
+    if (!joins) return runs_.push_back({lba, 1, offset, payload, record, false});
     runs_.back().lba--;
+    runs_.back().payload--;
     runs_.back().offset = offset;
     runs_.back().blocks++;
   }

@@ -79,16 +79,26 @@ class Scanner {
     for (StoredRecord& r : scan_.log.records) {
       LogMark mark = r.body.mark();
       if (mark.lsn > scan_.log.commit) {
-        TL_TRY_ASSIGN(std::optional<RecordAt> found, read_record(reader_, sb_, r.pos, before));
-        if (!found || found->body.mark() != mark)
-          return fail(Errc::io, "the record at LSN {} (offset {}) was whole, and a moment later it was not", mark.lsn.v,
-                      sb_.ring_offset + r.pos.v % sb_.ring_bytes);
-        r.meta.assign(found->meta.begin(), found->meta.end());
-        r.payload.assign(found->payload.begin(), found->payload.end());
+        TL_TRY_ASSIGN(RecordAt found, read_again(r, before));
+        r.meta.assign(found.meta.begin(), found.meta.end());
+        r.payload.assign(found.payload.begin(), found.payload.end());
       }
       before = mark;
     }
     return {};
+  }
+
+  // It was whole a moment ago. Where a sector is about to fail it may take more than one attempt; what is in it may be nowhere else.
+  Result<RecordAt> read_again(const StoredRecord& r, const LogMark& before) {
+    std::string why = "it is another one";
+    for (int attempt = 0; attempt < read_attempts; ++attempt) {
+      reader_.forget();
+      auto found = read_record(reader_, sb_, r.pos, before);
+      if (!found) why = found.error().message;
+      else if (*found && (*found)->body.mark() == r.body.mark()) return std::move(**found);
+    }
+    return fail(Errc::io, "the record at LSN {} (offset {}) was whole, and cannot be read again: {}", r.body.mark().lsn.v,
+                sb_.ring_offset + r.pos.v % sb_.ring_bytes, why);
   }
 
   struct Claims {
@@ -168,6 +178,7 @@ class Scanner {
     scan_.log.commit = std::min(scan_.log.commit, last_.lsn);
   }
 
+  static constexpr int read_attempts = 10;
   const Superblock& sb_;
   RingReader reader_;
   Scan scan_;
@@ -218,7 +229,7 @@ Result<Scan> scan_journal(ports::BlockFile& journal, const Superblock& superbloc
 
 namespace {
 
-// What is behind the damage is gone from here. The data area holds the history up to the commit point at least; some of it
+// What is behind the damage is gone from here. Data area and journal hold the history up to the commit point at least; some of it
 // may be newer, of records that are lost now.
 void make_inconsistent(const Scan& scan, RecoveredLog& log) {
   Superblock& sb = log.superblock;

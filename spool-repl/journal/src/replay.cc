@@ -18,11 +18,20 @@ using Piece = ports::BlockFile::Piece;
 
 std::uint64_t end_of(const Piece& p) { return p.offset + p.memory.size(); }
 
+// What was read is what the scan has seen: a second reading of the same place, and nothing else looks at it before it is shown, and written home.
+Status check_content(const RecoveredLog& log, const Run& r, const std::byte* content) {
+  const Body& body = log.records[r.record].body;
+  for (std::uint64_t b = 0; b < r.blocks; ++b)
+    if (block_crc(log.superblock.volume, Lba{r.lba + b}, {content + b * block_size, block_size}) != body.block_crc[r.payload + b])
+      return fail(Errc::io, "the journal at offset {} was whole, and a moment later it was not (block {} of the record that ends at LSN {})",
+                  r.offset + b * block_size, r.payload + b, body.mark().lsn.v);
+  return {};
+}
+
 // Writes runs home, those of a batch in order of address.
 class HomeWriter {
  public:
-  HomeWriter(ports::BlockFile& journal, ports::BlockFile& data, DigestTable& digests)
-      : journal_(journal), data_(data), digests_(digests) {}
+  HomeWriter(ports::BlockFile& journal, ports::BlockFile& data, RecoveredLog& log) : journal_(journal), data_(data), log_(log) {}
 
   Status put(std::span<const Run> runs) {
     std::uint64_t blocks = 0;
@@ -66,6 +75,7 @@ class HomeWriter {
     std::byte* to = sorted_.span().data();
     for (const Placed& p : batch_) {
       std::memcpy(to, read_.span().data() + p.at * block_size, p.run->blocks * block_size);
+      TL_TRY(check_content(log_, *p.run, to));
       write(*p.run, {to, p.run->blocks * block_size});
       to += p.run->blocks * block_size;
     }
@@ -78,7 +88,7 @@ class HomeWriter {
   }
 
   void write(const Run& r, MutableByteSpan content) {
-    for (std::uint64_t b = 0; b < r.blocks; ++b) digests_.put(Lba{r.lba + b}, content.data() + b * block_size);
+    for (std::uint64_t b = 0; b < r.blocks; ++b) log_.digests.put(Lba{r.lba + b}, content.data() + b * block_size);
     bool joins = !writes_.empty() && end_of(writes_.back()) == r.lba * block_size &&
                  writes_.back().memory.size() + content.size() <= transfer_blocks * block_size;
     if (joins) writes_.back().memory = {writes_.back().memory.data(), writes_.back().memory.size() + content.size()};
@@ -86,13 +96,13 @@ class HomeWriter {
   }
 
   Status clear(const Run& r) {
-    digests_.put_zeros(Lba{r.lba}, r.blocks);
+    log_.digests.put_zeros(Lba{r.lba}, r.blocks);
     return data_.write_zeros(r.lba * block_size, r.blocks * block_size);
   }
 
   ports::BlockFile& journal_;
   ports::BlockFile& data_;
-  DigestTable& digests_;
+  RecoveredLog& log_;
   AlignedBuffer read_{block_size}, sorted_{block_size};  // a batch as it lies in the journal, and by address
   std::vector<Placed> batch_;
   std::vector<Piece> reads_, writes_;
@@ -112,6 +122,12 @@ Result<std::vector<LoadedBlock>> load(ports::BlockFile& journal, std::span<const
     for (std::uint64_t b = 0; b < r.blocks; ++b) loaded.push_back({Lba{r.lba + b}, log.records[r.record].body.mark().lsn});
   }
   TL_TRY(journal.read_all(reads));
+  const std::byte* at = room.data();
+  for (const Run& r : runs) {
+    if (r.zeros) continue;
+    TL_TRY(check_content(log, r, at));
+    at += r.blocks * block_size;
+  }
   return loaded;
 }
 
@@ -142,7 +158,7 @@ Result<std::uint64_t> replay(ports::BlockFile& journal, ports::BlockFile& data, 
   std::uint64_t reserved = uncommitted_blocks(scan), blocks = room.size() / block_size;
   std::size_t first = first_loaded(runs, blocks - std::min(blocks, reserved));
   std::span<const Run> all(runs);
-  HomeWriter home(journal, data, scan.digests);
+  HomeWriter home(journal, data, scan);
   TL_TRY(home.put(all.first(first)));
   TL_TRY_ASSIGN(scan.loaded, load(journal, all.subspan(first), scan, room));
   if (first == runs.size()) scan.home = scan.commit;

@@ -17,6 +17,8 @@ class RingReader {
  public:
   RingReader(ports::BlockFile& file, const Superblock& sb) : file_(file), sb_(sb), buffer_(piece) {}
 
+  void forget() { have_ = 0; }  // what was read: the next call reads anew
+
   // `bytes` at a physical offset of the ring; valid until the next call. They must not cross the ring's end.
   Result<ByteSpan> read(std::uint64_t at, std::uint64_t bytes) {
     TL_CHECK(at + bytes <= sb_.ring_bytes);

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "twinloft/spool-repl/journal/aligned.h"
 #include "twinloft/spool-repl/journal/recovery.h"
 
 namespace twinloft::power {
@@ -13,6 +14,8 @@ namespace twinloft::power {
 using repl::block_size;
 
 namespace {
+
+constexpr std::size_t room_bytes = 16u << 20;
 
 Status read_at(int fd, std::uint64_t offset, MutableByteSpan out, const std::string& name) {
   while (!out.empty()) {
@@ -36,6 +39,21 @@ Status apply_record(const repl::StoredRecord& r, Overlay& data) {
     at += bytes;
   }
   return {};
+}
+
+// What recovery has left in memory, in the order of the records.
+Status apply_loaded(const repl::RecoveredLog& log, ByteSpan room, Overlay& data) {
+  std::size_t next = 0;
+  for (const repl::StoredRecord& r : log.records) {
+    repl::Lsn lsn = r.body.mark().lsn;
+    if (lsn <= log.home || lsn > log.commit) continue;
+    for (const repl::Extent& e : r.body.extents) {
+      if (e.kind == repl::ExtentKind::zeros) TL_TRY(data.write_zeros(e.lba.v * block_size, std::uint64_t{e.blocks} * block_size));
+      for (; next < log.loaded.size() && log.loaded[next].lsn == lsn && log.loaded[next].lba.v < e.lba.v + e.blocks; ++next)
+        TL_TRY(data.write(log.loaded[next].lba.v * block_size, room.subspan(next * block_size, block_size)));
+    }
+  }
+  return next == log.loaded.size() ? Status() : fail(Errc::conflict, "recovery has loaded blocks of no record");
 }
 
 }  // namespace
@@ -66,7 +84,10 @@ Status Overlay::write_zeros(std::uint64_t offset, std::uint64_t bytes) {
 }
 
 Status recover_and_compare(Overlay& journal, Overlay& data, int image_fd, std::uint64_t image_bytes) {
-  TL_TRY_ASSIGN(repl::journal::RecoveredVolume volume, repl::journal::recover(journal, data));
+  // As a start does it: of what is committed the newest goes into memory, and here a part of it at most.
+  repl::journal::AlignedBuffer room(room_bytes);
+  TL_TRY_ASSIGN(repl::journal::RecoveredVolume volume, repl::journal::recover(journal, data, {}, room.span()));
+  TL_TRY(apply_loaded(volume.log, room.span(), data));
   for (const repl::StoredRecord& r : volume.log.records)
     if (r.body.mark().lsn > volume.log.commit) TL_TRY(apply_record(r, data));
   std::vector<std::byte> expected(1 << 20), found(1 << 20);

@@ -98,6 +98,33 @@ struct DiscardTest : RolesTest {
   Lsn last;
 };
 
+// A process before had begun to write home what is committed, and its sync failed: it may be readable, and gone after a power cut. Nothing
+// says so but that it is not home.
+TEST_F(DiscardTest, WhatWasOnItsWayHomeIsWrittenAgainThoughItIsEqual) {
+  part();
+  write_alone(winner, 8, 0x88);
+  demote_loser();
+  node(loser).held = [](Disk kind) { return kind == Disk::home_write; };
+  node(loser).step(CheckpointNow{});
+  exchange();
+  ASSERT_GT(node(loser).pending(Disk::home_write), 0u) << "the superblock says what is committed";
+  std::fill_n(node(loser).data.begin() + 8 * block_size, block_size, std::byte{0x88});
+  auto sb = decode_superblock({node(loser).journal.data(), block_size});
+  ASSERT_TRUE(sb);
+  std::fill_n(node(loser).journal.begin() + static_cast<std::ptrdiff_t>(sb->digest_offset), sb->digest_bytes, std::byte{0});  // unknown
+  restart_loser();
+  ASSERT_EQ(status(node(loser)).commit, status(node(loser)).last);
+  ASSERT_GT(status(node(loser)).dirty_blocks, 0u);
+  meet();
+  ASSERT_TRUE(split());
+  discard();
+  std::uint64_t before = status(node(loser)).home_blocks_written;
+  node(loser).held = nullptr;
+  meet_again();
+  expect_filled();
+  EXPECT_GE(status(node(loser)).home_blocks_written - before, ShellOptions().volume_blocks) << "and with it all that is equal: nothing tells them apart";
+}
+
 TEST_F(DiscardTest, TheLoserIsFilledFromTheWinner) {
   part_and_meet();
   discard();

@@ -240,6 +240,28 @@ TEST(Single, AStalledWriterHurriesOneRound) {
   EXPECT_GT(shell.core->status().dirty_blocks, 0u);
 }
 
+// Not for a sixteenth of the arena to be home.
+TEST(Single, AStalledWriterGetsRoomInSmallPortions) {
+  Shell shell({.config = alone(), .volume_blocks = 65536, .ring_bytes = 128ull << 20, .arena_extra_blocks = 8192});
+  ASSERT_GT(shell.arena.size() / 16, 700u);
+  bool home_goes = false;
+  std::uint64_t written = 0;
+  shell.held = [&](Disk kind) { return kind == Disk::home_sync || (kind == Disk::home_write && !home_goes); };
+  shell.fault = [&](Disk kind) { return written += kind == Disk::home_write, 0; };
+  Bytes in = filled(block_size, 3);
+  std::uint64_t last = 0;
+  for (std::uint64_t i = 0; i < 2 * shell.arena.size(); ++i) {  // no two side by side: each is a write of its own
+    last = shell.submit(ClientOp::write, 2 * i * block_size, block_size, in.data());
+    while (shell.complete_one()) {}
+    if (!shell.is_done(last)) break;
+  }
+  ASSERT_FALSE(shell.is_done(last));
+  home_goes = true;
+  while (!shell.is_done(last) && shell.complete_one()) {}
+  EXPECT_TRUE(shell.is_done(last));
+  EXPECT_LE(written, 512u) << "as many as are under way, and a bit";
+}
+
 // Writers need not wait for the sync, nor for the superblock: what is in the data area is read from there, and the journal has it still.
 TEST(Single, WhatIsHomeLeavesTheArenaBeforeItIsSynced) {
   ShellOptions options;

@@ -150,21 +150,63 @@ TEST(Replay, AnyRoomAgainstAModel) {
   }
 }
 
-// More than a batch, in an order that has nothing to do with the addresses, with dead blocks between.
+// Several batches (of 4096 blocks of the journal), in an order that has nothing to do with the addresses, with dead blocks between.
 TEST(Replay, MuchMoreThanABatchGoesHome) {
-  Replica r;
+  constexpr std::uint64_t blocks = 12000;
+  Replica r(true, blocks, 64u << 20);
   SeededRandom random(7);
-  for (int i = 0; i < 900; ++i) {
+  for (int i = 0; r.head.v - r.sb.tail_pos.v + 100 * block_size < r.sb.ring_bytes; ++i) {
     std::vector<Part> parts;
-    for (std::uint64_t at = random.below(100); at < volume_blocks && parts.size() < 4; at += 2 + random.below(60))
-      parts.push_back({at, 1, i % 251});
-    if (r.head.v - r.sb.tail_pos.v + 8 * block_size > r.sb.ring_bytes) break;
+    for (std::uint64_t at = random.below(blocks / 4); at < blocks && parts.size() < 30; at += 2 + random.below(blocks / 16))
+      parts.push_back({at, static_cast<std::uint32_t>(1 + random.below(2)), random.below(200) == 0 ? -1 : i % 251});
+    if (parts.back().lba + parts.back().blocks > blocks) parts.pop_back();
+    if (parts.empty()) continue;
     r.append(parts);
     r.apply(parts);
   }
-  r.append({{199, 1, 0x77}});
-  ASSERT_TRUE(recover(r.journal, r.data));
+  r.append({{blocks - 1, 1, 0x77}});
+  auto out = recover(r.journal, r.data);
+  ASSERT_TRUE(out) << out.error().message;
+  EXPECT_GT(out->report.blocks_replayed, 8192u);
   EXPECT_TRUE(r.data_is_model());
+}
+
+// Two readings of one place: what the first one saw is what counts, and nothing is served or written home that was not in it.
+TEST(Replay, WhatComesBackDifferentEndsTheStart) {
+  for (std::size_t room_blocks : {0, 100}) {
+    Replica r;
+    Written first = r.append({{1, 3, 0x11}});
+    r.append({{9, 1, 0x33}});
+    int reads = 0;
+    r.journal.fails = [&](std::uint64_t at, std::uint64_t bytes, bool write) {
+      if (!write && at == first.offset + block_size && bytes == 3 * block_size && ++reads == 1) r.journal.bytes[at + block_size] ^= std::byte{1};
+      return false;
+    };
+    auto data = r.data.bytes;
+    AlignedBuffer room(100 * block_size);
+    auto out = recover(r.journal, r.data, {}, room.span().first(room_blocks * block_size));
+    ASSERT_FALSE(out);
+    EXPECT_TRUE(fails_with(out.error(), Errc::io, {"a moment later", "block 1 "}));
+    EXPECT_EQ(r.data.bytes, data);
+  }
+}
+
+// It may be the only copy, and it was read once.
+TEST(Replay, AnUncommittedRecordIsReadMoreThanOnceIfNeedBe) {
+  for (int failures : {1, 5, 1000}) {
+    Replica r;
+    Written first = r.append({{1, 3, 0x11}});
+    Written open = r.append({{9, 1, 0x33}}, first.mark.lsn, first.mark.lsn);
+    int left = failures, reads = 0;
+    r.journal.fails = [&](std::uint64_t at, std::uint64_t bytes, bool write) {
+      bool there = !write && at <= open.offset && open.offset < at + bytes;
+      return there && ++reads > 1 && left-- > 0;  // not while the chain is followed
+    };
+    auto out = recover(r.journal, r.data);
+    ASSERT_EQ(out.has_value(), failures < 10);
+    if (out) EXPECT_EQ(out->log.records.back().payload, std::vector<std::byte>(block_size, std::byte{0x33}));
+    else EXPECT_TRUE(fails_with(out.error(), Errc::io, {"j.img", "cannot be read again"}));
+  }
 }
 
 }  // namespace

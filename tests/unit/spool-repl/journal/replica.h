@@ -13,7 +13,11 @@ namespace twinloft::repl::journal {
 
 inline const Uuid volume = Uuid::parse("1b2c3d4e-5f60-4711-8822-93a4b5c6d7e8").value();
 inline constexpr std::uint64_t volume_blocks = 200;
-inline constexpr std::uint64_t ring_offset = journal_reserved_bytes + (bitmap_slots + digest_pages(volume_blocks)) * block_size;
+// A bitmap of up to 32,000 blocks is one page.
+constexpr std::uint64_t ring_offset_of(std::uint64_t blocks) {
+  return journal_reserved_bytes + (bitmap_slots + digest_pages(blocks)) * block_size;
+}
+inline constexpr std::uint64_t ring_offset = ring_offset_of(volume_blocks);
 
 struct Written {  // where a record of the test lies
   JournalPos pos;
@@ -30,10 +34,10 @@ struct Part {
 
 class Replica {
  public:
-  explicit Replica(bool label = true)
-      : journal(std::vector<std::byte>(ring_offset + journal_ring_bytes_min), "j.img"),
-        data(std::vector<std::byte>((volume_blocks + label) * block_size), "d.img"), model(volume_blocks * block_size) {
-    auto made = create_replica({volume, 2, volume_blocks, label}, journal, data, true);
+  explicit Replica(bool label = true, std::uint64_t blocks = volume_blocks, std::uint64_t ring_bytes = journal_ring_bytes_min)
+      : journal(std::vector<std::byte>(ring_offset_of(blocks) + ring_bytes), "j.img"),
+        data(std::vector<std::byte>((blocks + label) * block_size), "d.img"), model(blocks * block_size) {
+    auto made = create_replica({volume, 2, blocks, label}, journal, data, true);
     EXPECT_TRUE(made) << made.error().message;
     sb = *made;
     head = sb.tail_pos;
@@ -46,13 +50,14 @@ class Replica {
     std::vector<std::byte> payload;
     std::vector<const std::byte*> blocks;
     for (const Part& p : parts) {
+      for (std::uint64_t b = 0; p.value >= 0 && b < p.blocks; ++b)
+        body.block_crc.push_back(block_crc(volume, Lba{p.lba + b}, std::vector<std::byte>(block_size, std::byte(p.value))));
       body.extents.push_back({Lba{p.lba}, p.blocks, p.value < 0 ? ExtentKind::zeros : ExtentKind::data});
       if (p.value >= 0) payload.insert(payload.end(), std::size_t{p.blocks} * block_size, std::byte(p.value));
     }
     for (std::size_t at = 0; at < payload.size(); at += block_size) blocks.push_back(payload.data() + at);
     body.header = {RecordType::data, volume, epoch, last.lsn + 1, static_cast<std::uint32_t>(parts.size()),
                    last.hash, hash_payload(blocks), static_cast<std::uint32_t>(blocks.size())};
-    body.block_crc.resize(blocks.size());
     return store(body, payload, durable, commit);
   }
   // The usual case: everything before it is durable and committed.

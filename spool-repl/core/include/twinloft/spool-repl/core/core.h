@@ -104,7 +104,7 @@ struct VolumeStatus {
 
 // Blocks that an arena needs at least; below it the core could run into a state that it can not leave.
 std::size_t arena_blocks_min(const Config& config);
-// How much of an arena of so many blocks recovery may fill with what is committed; from its first block on.
+// How much of an arena of so many blocks recovery may fill with what is committed, from its first block on: a quarter stays for what comes next.
 std::size_t recovery_blocks(const Config& config, std::size_t arena_blocks);
 inline constexpr std::size_t read_arena_blocks_min = 512;
 
