@@ -95,19 +95,7 @@ TEST(Recovery, OrderOfWritesAndZeroesAgainstAModel) {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     SeededRandom random(seed);
     Replica r;
-    int value = 1;
-    for (int i = 0; i < 60; ++i) {
-      std::vector<Part> parts;
-      std::uint64_t at = random.below(20);
-      while (at < volume_blocks && parts.size() < 6) {
-        auto n = static_cast<std::uint32_t>(1 + random.below(std::min<std::uint64_t>(12, volume_blocks - at)));
-        parts.push_back({at, n, random.below(3) == 0 ? -1 : value++ % 251});
-        at += n + random.below(40);
-      }
-      r.append(parts);
-      r.apply(parts);
-    }
-    r.append({{199, 1, 0x77}});  // says that everything before it is committed
+    r.append_at_random(random, 60);
     recovered(r);
     ASSERT_TRUE(r.data_is_model()) << "seed " << seed;
   }

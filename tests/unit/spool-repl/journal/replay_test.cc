@@ -128,19 +128,7 @@ TEST(Replay, AnyRoomAgainstAModel) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SeededRandom random(seed);
     Replica r;
-    int value = 1;
-    for (int i = 0; i < 40; ++i) {
-      std::vector<Part> parts;
-      std::uint64_t at = random.below(20);
-      while (at < volume_blocks && parts.size() < 6) {
-        auto n = static_cast<std::uint32_t>(1 + random.below(std::min<std::uint64_t>(12, volume_blocks - at)));
-        parts.push_back({at, n, random.below(3) == 0 ? -1 : value++ % 251});
-        at += n + random.below(40);
-      }
-      r.append(parts);
-      r.apply(parts);
-    }
-    r.append({{199, 1, 0x77}});
+    r.append_at_random(random, 40);
     for (int again = 0; again < 3; ++again) {
       Loaded loaded(r, random.below(3) == 0 ? 400 : random.below(250));
       ASSERT_TRUE(std::ranges::equal(loaded.content(), r.model)) << "seed " << seed << ", start " << again;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "../support/memory_file.h"
+#include "twinloft/base/random.h"
 #include "twinloft/spool-repl/journal/aligned.h"
 #include "twinloft/spool-repl/journal/create.h"
 #include "twinloft/spool-repl/journal/recovery.h"
@@ -62,6 +63,23 @@ class Replica {
   }
   // The usual case: everything before it is durable and committed.
   Written append(const std::vector<Part>& parts) { return append(parts, last.lsn, last.lsn); }
+
+  // Data and zeros; in the model too. And one more record, which says that everything before it is committed.
+  void append_at_random(SeededRandom& random, int records) {
+    int value = 1;
+    for (int i = 0; i < records; ++i) {
+      std::vector<Part> parts;
+      std::uint64_t at = random.below(20);
+      while (at < volume_blocks && parts.size() < 6) {
+        auto n = static_cast<std::uint32_t>(1 + random.below(std::min<std::uint64_t>(12, volume_blocks - at)));
+        parts.push_back({at, n, random.below(3) == 0 ? -1 : value++ % 251});
+        at += n + random.below(40);
+      }
+      append(parts);
+      apply(parts);
+    }
+    append({{199, 1, 0x77}});
+  }
 
   Written append_epoch(const EpochChange& change) {
     Body body;
