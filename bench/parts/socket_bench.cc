@@ -85,8 +85,7 @@ class Server {
  private:
   struct Client {
     std::size_t which = 0, have = 0;  // of request_bytes; of that request
-    std::size_t answers = 0;          // to be sent in this turn
-    std::array<char, 4 * answer_bytes> out{};
+    std::array<char, answer_bytes> answer{};
   };
   static constexpr std::uint64_t no_client = UINT64_MAX;
 
@@ -151,7 +150,8 @@ class Server {
     io_uring_cqe* c;
     io_uring_for_each_cqe(&ring_, head, c) {
       ++count;
-      if (c->user_data != no_client) TL_TRY(on_ready(static_cast<std::size_t>(c->user_data), *c));
+      if (c->user_data == no_client) return fail_errno(-c->res, "send");  // those that succeed say nothing
+      TL_TRY(on_ready(static_cast<std::size_t>(c->user_data), *c));
     }
     io_uring_cq_advance(&ring_, count);
     for (std::size_t i : answered_) TL_TRY(answer(i));
@@ -174,24 +174,25 @@ class Server {
     return {};
   }
 
+  // A client has one request under way.
   void received(std::size_t i, std::size_t bytes) {
     Client& c = clients_[i];
-    for (c.have += bytes; c.have >= request_bytes[c.which]; c.which ^= 1) {
-      c.have -= request_bytes[c.which];
-      ++requests_;
-      if (c.answers++ == 0) answered_.push_back(i);
-    }
+    c.have += bytes;
+    if (c.have < request_bytes[c.which]) return;
+    c.have = 0;
+    c.which ^= 1;
+    ++requests_;
+    answered_.push_back(i);
   }
 
   Status answer(std::size_t i) {
     Client& c = clients_[i];
-    std::size_t bytes = std::min(std::exchange(c.answers, 0) * answer_bytes, c.out.size());
     if (way_ == Way::polled) {
-      if (::send(fds_[i].get(), c.out.data(), bytes, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) return fail_errno(errno, "send");
+      if (::send(fds_[i].get(), c.answer.data(), answer_bytes, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) return fail_errno(errno, "send");
       return {};
     }
     io_uring_sqe* s = sqe();
-    io_uring_prep_send(s, fds_[i].get(), c.out.data(), bytes, MSG_NOSIGNAL);
+    io_uring_prep_send(s, fds_[i].get(), c.answer.data(), answer_bytes, MSG_NOSIGNAL);
     s->flags |= IOSQE_CQE_SKIP_SUCCESS;
     io_uring_sqe_set_data64(s, no_client);
     return {};

@@ -106,7 +106,7 @@ MUTANTS = [
     Mutant("reading-again-unchecked", "what a start reads a second time is taken as it comes",
            JOURNAL + "replay.cc", "!= body.block_crc[r.payload + b])", "!= body.block_crc[r.payload + b] && false)"),
     Mutant("loaded-zeros-forgotten", "a start brings into memory what was written, and not what was trimmed",
-           CORE + "volume.cc", "if (e.kind == ExtentKind::zeros) committed.put_zeros(e.lba, e.blocks, lsn.v);\n      else", "if (e.kind != ExtentKind::zeros)"),
+           CORE + "volume.cc", "[&](const Extent& e, Lsn lsn) { committed.put_zeros(e.lba, e.blocks, lsn.v); });", "[](const Extent&, Lsn) {});"),
     Mutant("neither-home-nor-loaded", "of what a start does not load it leaves out the newest",
            JOURNAL + "replay.cc", "home.put(all.first(first))", "home.put(all.first(first - std::min<std::size_t>(first, 1)))"),
     Mutant("leaves-the-arena-early", "a block leaves memory while its write home is under way",

@@ -51,7 +51,7 @@ double Checkpointer::pressure() const {
 // As few at a time as keep up with what comes: flushes wait behind them in the disk's queue.
 unsigned Checkpointer::writes_at_once() const {
   unsigned most = v_.config.home_writes_in_flight, least = std::min(most, home_writes_least);
-  if (hurries_ || hurried()) return most;
+  if (hurried()) return most;
   return least + static_cast<unsigned>(pressure() * (most - least));
 }
 
@@ -65,7 +65,7 @@ void Checkpointer::advance() {
 void Checkpointer::start() {
   phase_ = Phase::writing;
   begun_++;
-  hurries_ = std::exchange(requested_, false);
+  requested_ = false;
   sync_this_round_ = std::exchange(sync_requested_, false);
   target_ = v_.log.committed_end();
   items_.clear();
@@ -120,7 +120,8 @@ void Checkpointer::submit_writes() {
 // has it. In portions, since each one makes reads that are under way begin anew; at the end of a round only, writers would wait for room until
 // then. Small ones where somebody does wait.
 void Checkpointer::release_written() {
-  std::size_t portion = requested_ ? std::min(release_blocks_hurried, v_.arena.size() / 16) : v_.arena.size() / 16;
+  std::size_t portion = v_.arena.size() / 16;
+  if (requested_) portion = std::min(portion, release_blocks_hurried);
   if (next_item_ == items_.size() && writes_.empty()) portion = 1;
   if (written_ - released_ < portion) return;
   for (; released_ < written_; ++released_) {

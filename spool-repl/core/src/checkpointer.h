@@ -21,8 +21,9 @@ class Checkpointer {
  public:
   explicit Checkpointer(Volume& volume) : v_(volume) {}
 
-  void request() { requested_ = true; }          // a round, as fast as can be: somebody waits for room, and asks again if it was not enough
-  void request_all() { all_requested_ = true; }  // and on until nothing is left to do
+  // A round now. Who waits for room asks again as long as he does, which is what makes it a fast one.
+  void request() { requested_ = true; }
+  void request_all() { all_requested_ = true; }  // and on, fast, until nothing is left to do
   void advance();
   void on_home_written(std::uint64_t number, int error);
   void on_home_synced(int error);
@@ -63,7 +64,7 @@ class Checkpointer {
 
   Volume& v_;
   Phase phase_ = Phase::idle;
-  bool requested_ = false, all_requested_ = false, hurries_ = false, sync_requested_ = false, sync_this_round_ = false;
+  bool requested_ = false, all_requested_ = false, sync_requested_ = false, sync_this_round_ = false;
   std::uint64_t begun_ = 0, done_ = 0;
   RecordNo target_ = 0, new_first_ = 0;
   std::vector<Item> items_;

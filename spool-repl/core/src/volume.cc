@@ -55,22 +55,17 @@ void Volume::load_dirty(RecoveredLog& recovered) {
   }
 }
 
-// As commit_upto() would have left it, but that a checkpoint is due at once: the next start has the less to do. A block that came again later is not among what was loaded where it came first.
+// As commit_upto() would have left it, but that a checkpoint is due at once: the next start has the less to do.
 void Volume::load_committed(const RecoveredLog& recovered) {
   for (std::size_t i = 0; i < recovered.loaded.size(); ++i) TL_CHECK(arena.take() == i);
-  Slot next = 0;
-  auto is_next = [&](Lba lba, Lsn lsn) { return next < recovered.loaded.size() && recovered.loaded[next].lba == lba && recovered.loaded[next].lsn == lsn; };
-  for (const StoredRecord& r : recovered.records) {
-    Lsn lsn = r.body.mark().lsn;
-    if (lsn <= recovered.home || lsn > recovered.commit) continue;
-    for (const Extent& e : r.body.extents) {
-      if (e.kind == ExtentKind::zeros) committed.put_zeros(e.lba, e.blocks, lsn.v);
-      else
-        for (std::uint32_t i = 0; i < e.blocks; ++i)
-          if (is_next(e.lba + i, lsn)) committed.put_data(e.lba + i, next, lsn.v), arena.unref(next++);
-    }
-  }
-  TL_CHECK(next == recovered.loaded.size());
+  for_each_loaded(
+      recovered,
+      [&](std::size_t n, const LoadedBlock& b) {
+        auto slot = static_cast<Slot>(n);
+        committed.put_data(b.lba, slot, b.lsn.v);
+        arena.unref(slot);
+      },
+      [&](const Extent& e, Lsn lsn) { committed.put_zeros(e.lba, e.blocks, lsn.v); });
 }
 
 Status Volume::load(RecoveredLog recovered) {

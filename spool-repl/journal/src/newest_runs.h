@@ -12,7 +12,7 @@ struct Run {
   std::uint64_t lba, blocks;
   std::uint64_t offset;   // bytes, on the journal device; of a zero extent nothing
   std::uint64_t payload;  // which blocks of the record's payload these are: the first one's index
-  std::size_t record;    // index in RecoveredLog::records
+  std::size_t record;     // index in RecoveredLog::records
   bool zeros;
 };
 

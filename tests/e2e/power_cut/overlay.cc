@@ -41,19 +41,14 @@ Status apply_record(const repl::StoredRecord& r, Overlay& data) {
   return {};
 }
 
-// What recovery has left in memory, in the order of the records.
+// What recovery has left in memory.
 Status apply_loaded(const repl::RecoveredLog& log, ByteSpan room, Overlay& data) {
-  std::size_t next = 0;
-  for (const repl::StoredRecord& r : log.records) {
-    repl::Lsn lsn = r.body.mark().lsn;
-    if (lsn <= log.home || lsn > log.commit) continue;
-    for (const repl::Extent& e : r.body.extents) {
-      if (e.kind == repl::ExtentKind::zeros) TL_TRY(data.write_zeros(e.lba.v * block_size, std::uint64_t{e.blocks} * block_size));
-      for (; next < log.loaded.size() && log.loaded[next].lsn == lsn && log.loaded[next].lba.v < e.lba.v + e.blocks; ++next)
-        TL_TRY(data.write(log.loaded[next].lba.v * block_size, room.subspan(next * block_size, block_size)));
-    }
-  }
-  return next == log.loaded.size() ? Status() : fail(Errc::conflict, "recovery has loaded blocks of no record");
+  Status done;
+  auto keep = [&](Status s) { if (done && !s) done = std::move(s); };
+  for_each_loaded(
+      log, [&](std::size_t n, const repl::LoadedBlock& b) { keep(data.write(b.lba.v * block_size, room.subspan(n * block_size, block_size))); },
+      [&](const repl::Extent& e, repl::Lsn) { keep(data.write_zeros(e.lba.v * block_size, std::uint64_t{e.blocks} * block_size)); });
+  return done;
 }
 
 }  // namespace

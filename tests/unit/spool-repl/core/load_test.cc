@@ -110,6 +110,13 @@ TEST_F(LoadTest, WhatDoesNotFitIsHome) {
   EXPECT_EQ(shell.arena.used(), 0u);
 }
 
+TEST_F(LoadTest, AQuarterOfTheArenaStaysFreeAndWhatTheCoreNeeds) {
+  std::size_t least = arena_blocks_min(alone());
+  EXPECT_EQ(recovery_blocks(alone(), least - 1), 0u);
+  EXPECT_EQ(recovery_blocks(alone(), least + 64), 64u);
+  EXPECT_EQ(recovery_blocks(alone(), 8 * least), 6 * least);
+}
+
 class NoRoomTest : public LoadTest {
  protected:
   NoRoomTest() : LoadTest(0) {}

@@ -19,19 +19,10 @@ class Loaded {
   // The volume as a reader is to see it: what was loaded lies over the data area, in the order of the records.
   std::vector<std::byte> content() const {
     std::vector<std::byte> all(r_.data.bytes.begin(), r_.data.bytes.begin() + volume_blocks * block_size);
-    std::size_t next = 0;
-    for (const StoredRecord& stored : log().records) {
-      Lsn lsn = stored.body.mark().lsn;
-      if (lsn <= log().home || lsn > log().commit) continue;
-      for (const Extent& e : stored.body.extents)
-        for (std::uint64_t b = e.lba.v; b < e.lba.v + e.blocks; ++b) {
-          auto to = all.begin() + static_cast<std::ptrdiff_t>(b * block_size);
-          if (e.kind == ExtentKind::zeros) std::fill_n(to, block_size, std::byte{0});
-          else if (next < log().loaded.size() && log().loaded[next].lba.v == b && log().loaded[next].lsn == lsn)
-            std::copy_n(room_.span().begin() + static_cast<std::ptrdiff_t>(next++ * block_size), block_size, to);
-        }
-    }
-    EXPECT_EQ(next, log().loaded.size()) << "in the order of the records, and of nothing else";
+    auto at = [&](Lba lba) { return all.begin() + static_cast<std::ptrdiff_t>(lba.v * block_size); };
+    for_each_loaded(
+        log(), [&](std::size_t n, const LoadedBlock& b) { std::copy_n(room_.span().begin() + static_cast<std::ptrdiff_t>(n * block_size), block_size, at(b.lba)); },
+        [&](const Extent& e, Lsn) { std::fill_n(at(e.lba), e.blocks * block_size, std::byte{0}); });
     return all;
   }
 

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "twinloft/base/check.h"
 #include "twinloft/spool-repl/format/digest.h"
 #include "twinloft/spool-repl/format/record.h"
 #include "twinloft/spool-repl/format/superblock.h"
@@ -35,5 +36,24 @@ struct RecoveredLog {
   // Blocks that came more than once are in it once, where they came last; zero extents are in the records only.
   std::vector<LoadedBlock> loaded;
 };
+
+// What lies over the data area, in the order in which it came: on_block(n, block) with its place in that memory, on_zeros(extent, lsn).
+template <class OnBlock, class OnZeros>
+void for_each_loaded(const RecoveredLog& log, OnBlock on_block, OnZeros on_zeros) {
+  std::size_t next = 0;
+  for (const StoredRecord& r : log.records) {
+    Lsn lsn = r.body.mark().lsn;
+    if (lsn <= log.home || lsn > log.commit) continue;
+    for (const Extent& e : r.body.extents) {
+      if (e.kind == ExtentKind::zeros) {
+        on_zeros(e, lsn);
+        continue;
+      }
+      for (; next < log.loaded.size() && log.loaded[next].lsn == lsn && log.loaded[next].lba < e.lba + e.blocks; ++next)
+        on_block(next, log.loaded[next]);
+    }
+  }
+  TL_CHECK_MSG(next == log.loaded.size(), "what recovery has loaded is not of its records, or not in their order");
+}
 
 }  // namespace twinloft::repl
