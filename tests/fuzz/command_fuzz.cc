@@ -52,6 +52,7 @@ void check_refusal(const Reply& reply) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   constexpr std::string_view starts[] = {"",
                                          "LHLO ",
+                                         "BDAT ",
                                          "MAIL FROM:",
                                          "MAIL FROM:<",
                                          "MAIL FROM:<a@b> ",

@@ -155,6 +155,28 @@ Parsed parse_lhlo(std::string_view rest) {
   return Lhlo{std::string(domain)};
 }
 
+// "BDAT" size [ "LAST" ]
+Parsed parse_bdat(std::string_view rest) {
+  constexpr std::string_view syntax = "Syntax: BDAT size [LAST]";
+  skip_blanks(rest);
+  std::string_view size = take_word(rest);
+  skip_blanks(rest);
+  std::string_view word = take_word(rest);
+  skip_blanks(rest);
+  Bdat out;
+  auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), out.size);
+  if (error != std::errc() || end != size.data() + size.size()) return refuse(501, "5.5.4", syntax);
+  out.last = equals_folded(word, "LAST");
+  if ((!word.empty() && !out.last) || !rest.empty()) return refuse(501, "5.5.4", syntax);
+  return out;
+}
+
+Parsed parse_vrfy(std::string_view rest) {
+  skip_blanks(rest);
+  if (rest.empty()) return refuse(501, "5.5.4", "Syntax: VRFY name");
+  return Vrfy{};
+}
+
 template <class T>
 Parsed without_argument(std::string_view rest, T command) {
   skip_blanks(rest);
@@ -164,6 +186,9 @@ Parsed without_argument(std::string_view rest, T command) {
 
 }  // namespace
 
+bool is_mail(std::string_view line) { return equals_folded(take_word(line), "MAIL"); }
+bool is_bdat(std::string_view line) { return equals_folded(take_word(line), "BDAT"); }
+
 Parsed parse_command(std::string_view line) {
   if (line.find('\0') != std::string_view::npos) return refuse(500, "5.5.2", "NUL byte in a command");
   if (line.find('\r') != std::string_view::npos) return refuse(500, "5.5.2", "Carriage return within a command");
@@ -172,11 +197,12 @@ Parsed parse_command(std::string_view line) {
   if (equals_folded(verb, "RCPT")) return parse_rcpt(rest);
   if (equals_folded(verb, "MAIL")) return parse_mail(rest);
   if (equals_folded(verb, "DATA")) return without_argument(rest, Data{});
+  if (equals_folded(verb, "BDAT")) return parse_bdat(rest);
   if (equals_folded(verb, "LHLO")) return parse_lhlo(rest);
   if (equals_folded(verb, "RSET")) return without_argument(rest, Rset{});
   if (equals_folded(verb, "QUIT")) return without_argument(rest, Quit{});
   if (equals_folded(verb, "NOOP")) return Noop{};
-  if (equals_folded(verb, "VRFY")) return Vrfy{};
+  if (equals_folded(verb, "VRFY")) return parse_vrfy(rest);
   if (equals_folded(verb, "HELP")) return Help{};
   if (equals_folded(verb, "HELO") || equals_folded(verb, "EHLO"))
     return refuse(500, "5.5.1", "This is LMTP: say LHLO");

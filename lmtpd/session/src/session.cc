@@ -10,18 +10,6 @@
 
 namespace twinloft::lmtpd {
 
-namespace {
-
-// Whether a line that cannot be parsed was meant as MAIL.
-bool is_mail(std::string_view line) {
-  constexpr std::string_view verb = "MAIL";
-  return line.size() >= verb.size() &&
-         std::equal(verb.begin(), verb.end(), line.begin(), [](char a, char b) { return a == (b & ~0x20); }) &&
-         (line.size() == verb.size() || line[verb.size()] == ' ');
-}
-
-}  // namespace
-
 Session::Session(const SessionConfig& config, std::string client_address)
     : config_(config), client_(std::move(client_address)) {}
 
@@ -46,7 +34,7 @@ void Session::bad(const Reply& r) {
 
 void Session::close_with(int code, std::string_view enhanced, std::string_view text) {
   if (state_ == State::closed) return;
-  if (state_ == State::body) actions_.abort_body = true;
+  if (state_ != State::delivering) drop_body();
   reply(code, enhanced, text);
   state_ = State::closed;
   actions_.close = true;
@@ -60,7 +48,7 @@ void Session::idle_timeout() {
 
 void Session::shutdown() {
   shutting_down_ = true;
-  if (state_ == State::command || state_ == State::body) close_with(421, "4.3.2", "The server is being stopped");
+  if (waits_for_client()) close_with(421, "4.3.2", "The server is being stopped");
 }
 
 // ---- input ---------------------------------------------------------------------------------------------------------
@@ -103,29 +91,47 @@ void Session::forget_waiting() {
 void Session::process(ByteSpan& in) {
   while (!in.empty()) {
     if (state_ == State::body) take_body(in);
+    else if (state_ == State::chunk) take_chunk(in);
     else if (state_ != State::command || !take_line(in)) return;
   }
 }
 
-// One command line; false: it is not complete yet.
+// One command line; false: it is not complete yet. Only CR LF ends one (RFC 5321 section 2.3.8): what stands behind a bare LF is of the
+// same line, and is never executed.
 bool Session::take_line(ByteSpan& in) {
+  if (skipping_line_) return skip_line(in);
   const void* found = std::memchr(in.data(), '\n', in.size());
   std::size_t length = found ? static_cast<std::size_t>(static_cast<const std::byte*>(found) - in.data()) + 1 : in.size();
-  if (skipping_line_ || length > command_line_bytes_max) {
-    in = in.subspan(length);
-    if (!found) {
-      skipping_line_ = true;
-      return false;
-    }
-    skipping_line_ = false;
-    bad(make_reply(500, "5.5.2", "Line too long"));
-    return true;
-  }
+  if (length > command_line_bytes_max) return refuse_line(in, "Line too long");
   if (!found) return false;
   std::string_view line = as_text(in.first(length));
+  if (!line.ends_with("\r\n")) return refuse_line(in, "A command ends with CRLF, not with LF alone");
   in = in.subspan(length);
-  if (!line.ends_with("\r\n")) bad(make_reply(500, "5.5.2", "A command ends with CRLF, not with LF alone"));
-  else execute(line.substr(0, line.size() - 2));
+  execute(line.substr(0, line.size() - 2));
+  return true;
+}
+
+// At once, so that a person who types does not wait for nothing; the rest of the line gets no reply.
+bool Session::refuse_line(ByteSpan& in, std::string_view why) {
+  skipping_line_ = true;
+  skipped_cr_ = false;
+  bad(make_reply(500, "5.5.2", why));
+  return state_ != State::closed && skip_line(in);
+}
+
+bool Session::skip_line(ByteSpan& in) {
+  while (skipping_line_) {
+    const void* found = std::memchr(in.data(), '\n', in.size());
+    if (!found) {
+      skipped_cr_ = in.empty() ? skipped_cr_ : in.back() == std::byte{'\r'};
+      in = {};
+      return false;
+    }
+    auto at = static_cast<std::size_t>(static_cast<const std::byte*>(found) - in.data());
+    skipping_line_ = at > 0 ? in[at - 1] != std::byte{'\r'} : !skipped_cr_;
+    skipped_cr_ = false;
+    in = in.subspan(at + 1);
+  }
   return true;
 }
 
@@ -133,7 +139,10 @@ void Session::execute(std::string_view line) {
   auto command = parse_command(line);
   if (!command) {
     if (is_mail(line)) mail_refused_ = !have_sender_;
-    return bad(command.error());
+    bad(command.error());
+    // Where its data ends, and commands begin, is anybody's guess: what follows is not looked at.
+    if (is_bdat(line)) close_with(421, "4.5.4", "BDAT without a size: its data cannot be told from commands");
+    return;
   }
   std::visit([this](const auto& c) { on(c); }, *command);
 }
@@ -144,7 +153,7 @@ void Session::on(const Lhlo& c) {
   reset_transaction();
   greeted_ = true;
   lhlo_ = c.domain;
-  append_reply_lines(actions_.send, 250, {config_.hostname, "PIPELINING", "ENHANCEDSTATUSCODES", "8BITMIME",
+  append_reply_lines(actions_.send, 250, {config_.hostname, "PIPELINING", "ENHANCEDSTATUSCODES", "8BITMIME", "CHUNKING",
                                           fmt::format("SIZE {}", config_.message_bytes_max)});
 }
 
@@ -152,8 +161,7 @@ void Session::on(const Mail& c) {
   mail_refused_ = !have_sender_;  // until it is accepted
   if (!greeted_) return bad(make_reply(503, "5.5.1", "Say LHLO first"));
   if (have_sender_) return bad(make_reply(503, "5.5.1", "A transaction is open already"));
-  if (c.size && *c.size > config_.message_bytes_max)
-    return reply(552, "5.3.4", fmt::format("Message larger than {} bytes", config_.message_bytes_max));
+  if (c.size && *c.size > config_.message_bytes_max) return reply(too_large());
   envelope_ = std::make_shared<Envelope>();
   envelope_->id = config_.new_id();
   envelope_->from = c.from.text;
@@ -173,8 +181,16 @@ void Session::no_sender() {
   else bad(refusal);
 }
 
+Reply Session::too_large() const {
+  return make_reply(552, "5.3.4", fmt::format("Message larger than {} bytes", config_.message_bytes_max));
+}
+
+// RFC 3030 section 2: chunks follow one another until the last, or RSET.
+void Session::within_chunks() { bad(make_reply(503, "5.5.1", "A message in chunks is under way: BDAT, or RSET")); }
+
 void Session::on(const Rcpt& c) {
   if (!have_sender_) return no_sender();
+  if (has_body_) return within_chunks();
   if (envelope_->recipients.size() >= config_.recipients_max) return reply(452, "4.5.3", "Too many recipients");
   SplitLocalPart split = split_detail(c.to.local_part, config_.detail_delimiter);
   pending_ = Recipient{};
@@ -212,13 +228,32 @@ void Session::on(const Data&) {
   // RFC 2033 section 4.2: without an accepted recipient there would be nobody to reply for. No bad command: a client
   // that pipelines could not know.
   if (envelope_->recipients.empty()) return reply(503, "5.5.1", "No valid recipients");
+  if (has_body_) return within_chunks();
   state_ = State::body;
+  begin_body();
+  decoder_.reset();
+  reply(354, "", "End data with <CR><LF>.<CR><LF>");
+}
+
+void Session::begin_body() {
+  has_body_ = true;
   body_bytes_ = 0;
   body_refusal_.reset();
-  decoder_.reset();
+  refusal_told_ = false;
   actions_.begin_body = true;
   actions_.body_size_hint = announced_size_;
-  reply(354, "", "End data with <CR><LF>.<CR><LF>");
+}
+
+// A chunk that is refused is skipped before its reply (RFC 3030 section 2), so that nothing in it is taken for commands.
+void Session::on(const Bdat& c) {
+  chunk_ = c;
+  chunk_refusal_.reset();
+  state_ = State::chunk;
+  if (!have_sender_) chunk_refusal_ = make_reply(503, "5.5.1", "MAIL comes first");
+  else if (envelope_->recipients.empty()) chunk_refusal_ = make_reply(503, "5.5.1", "No valid recipients");
+  else if (!has_body_) begin_body();
+  if (!chunk_refusal_ && !body_refusal_ && chunk_.size > config_.message_bytes_max - body_bytes_) body_failed(too_large());
+  if (chunk_.size == 0) chunk_complete();
 }
 
 void Session::on(const Rset&) {
@@ -226,7 +261,7 @@ void Session::on(const Rset&) {
   reply(250, "2.0.0", "Ok");
 }
 void Session::on(const Noop&) { reply(250, "2.0.0", "Ok"); }
-void Session::on(const Help&) { reply(214, "2.0.0", "LHLO MAIL RCPT DATA RSET NOOP VRFY QUIT; see RFC 2033"); }
+void Session::on(const Help&) { reply(214, "2.0.0", "LHLO MAIL RCPT DATA BDAT RSET NOOP VRFY QUIT; see RFC 2033"); }
 void Session::on(const Vrfy&) { reply(252, "2.5.0", "Send some mail: RCPT tells whether a recipient exists"); }
 void Session::on(const Quit&) { close_with(221, "2.0.0", "Bye"); }
 
@@ -236,15 +271,41 @@ void Session::take_body(ByteSpan& in) {
   std::size_t before = actions_.body.size();
   bool end = decoder_.decode(in, actions_.body);
   for (std::size_t i = before; i < actions_.body.size(); ++i) body_bytes_ += actions_.body[i].size();
-  if (!body_refusal_ && body_bytes_ > config_.message_bytes_max)
-    body_failed(make_reply(552, "5.3.4", fmt::format("Message larger than {} bytes", config_.message_bytes_max)));
+  if (!body_refusal_ && body_bytes_ > config_.message_bytes_max) body_failed(too_large());
   if (body_refusal_) actions_.body.clear();
   if (end) body_complete();
 }
 
+void Session::take_chunk(ByteSpan& in) {
+  ByteSpan piece = in.first(static_cast<std::size_t>(std::min<std::uint64_t>(in.size(), chunk_.size)));
+  in = in.subspan(piece.size());
+  chunk_.size -= piece.size();
+  if (!chunk_refusal_ && !body_refusal_) {
+    body_bytes_ += piece.size();
+    actions_.body.push_back(piece);
+  }
+  if (chunk_.size == 0) chunk_complete();
+}
+
+// RFC 2033 section 4.3: the last chunk has a reply for each accepted recipient, also where an earlier one was refused; a client counts
+// on it. Any other chunk has one.
+void Session::chunk_complete() {
+  state_ = State::command;
+  if (chunk_refusal_) {
+    if (mail_refused_ || (have_sender_ && envelope_->recipients.empty())) reply(*chunk_refusal_);
+    else bad(*chunk_refusal_);
+    if (chunk_.last) mail_refused_ = false;
+    return;
+  }
+  if (chunk_.last) return body_complete();
+  if (!body_refusal_) return reply(250, "2.0.0", "Chunk taken");
+  if (std::exchange(refusal_told_, true)) return reply(503, "5.5.1", "A chunk before this one was refused: RSET");
+  reply(*body_refusal_);
+}
+
 void Session::body_failed(const Reply& r) {
-  bool streaming = state_ == State::body;
-  if ((!streaming && state_ != State::delivering) || body_refusal_) return;
+  if (!has_body_ || body_refusal_) return;
+  bool streaming = state_ != State::delivering;
   body_refusal_ = r;
   actions_.abort_body = true;
   actions_.body.clear();
@@ -283,12 +344,21 @@ void Session::finish_transaction() {
   for (const auto& result : results_) reply(*result);
   results_.clear();
   bad_commands_ = 0;
+  has_body_ = false;  // its owner has it, or it was given up
+  body_refusal_.reset();
   reset_transaction();
   state_ = State::command;
   if (shutting_down_) close_with(421, "4.3.2", "The server is being stopped");
 }
 
+void Session::drop_body() {
+  if (!std::exchange(has_body_, false) || std::exchange(body_refusal_, std::nullopt)) return;  // or the owner has been told
+  actions_.abort_body = true;
+  actions_.body.clear();
+}
+
 void Session::reset_transaction() {
+  drop_body();
   have_sender_ = false;
   mail_refused_ = false;
   announced_size_ = 0;

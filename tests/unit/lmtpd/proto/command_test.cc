@@ -43,6 +43,18 @@ TEST(Command, VerbsInAnyCaseAndWithBlanksBehind) {
   EXPECT_EQ(parse<Lhlo>("LHLO my_host").domain, "my_host");
 }
 
+TEST(Command, Bdat) {
+  EXPECT_EQ(parse<Bdat>("BDAT 0").size, 0u);
+  EXPECT_FALSE(parse<Bdat>("BDAT 12345").last);
+  EXPECT_EQ(parse<Bdat>("bdat  18446744073709551615 last ").size, UINT64_MAX);
+  EXPECT_TRUE(parse<Bdat>("BDAT 1 LAST").last);
+  for (std::string_view line : {"BDAT", "BDAT LAST", "BDAT x", "BDAT 1x", "BDAT -1", "BDAT 18446744073709551616", "BDAT 1 2", "BDAT 1 LAST 2"}) {
+    EXPECT_EQ(refusal(line), "501 5.5.4") << line;
+    EXPECT_TRUE(is_bdat(line));
+  }
+  EXPECT_FALSE(is_bdat("BDATA 1"));
+}
+
 TEST(Command, Unknown) {
   for (std::string_view line : {"", " ", "X", "DATAX", "DAT", " DATA", "MAILFROM:<>", "RCPTTO:<a@d>", "\xff"})
     EXPECT_EQ(refusal(line), "500 5.5.1") << line;
@@ -60,6 +72,7 @@ TEST(Command, ArgumentsWhereThereAreNone) {
   EXPECT_EQ(refusal("RSET x"), "501 5.5.4");
   EXPECT_EQ(refusal("QUIT x"), "501 5.5.4");
   EXPECT_EQ(refusal("LHLO"), "501 5.5.4");
+  EXPECT_EQ(refusal("VRFY "), "501 5.5.4");
   EXPECT_EQ(refusal("LHLO a b"), "501 5.5.4");
   EXPECT_EQ(refusal("LHLO " + std::string(300, 'a')), "501 5.5.4");
 }

@@ -22,6 +22,18 @@ std::string random_content(SeededRandom& random) {
   return out + "\r\n.\r\n";
 }
 
+// The same in chunks, with commands in between; now and then it is forgotten before its end.
+std::string random_chunks(SeededRandom& random) {
+  std::string content = random_content(random), out;
+  for (std::size_t at = 0; at < content.size();) {
+    std::string chunk = content.substr(at, random.below(25));
+    at += chunk.size();
+    out += "BDAT " + std::to_string(chunk.size()) + "\r\n" + chunk;
+    if (random.below(8) == 0) out += random_line(random);
+  }
+  return out + (random.below(10) ? "BDAT 0 LAST\r\n" : "RSET\r\n");
+}
+
 // Mostly whole transactions, so that all states are met; DATA only where its content follows in every case.
 std::string random_dialogue(SeededRandom& random) {
   std::string out = "LHLO c\r\n";
@@ -30,7 +42,8 @@ std::string random_dialogue(SeededRandom& random) {
     out += "RSET\r\nMAIL FROM:<a@d>\r\nRCPT TO:<first@d>\r\n";
     for (std::uint64_t i = random.below(4); i > 0; --i)
       out += random.below(3) ? "RCPT TO:<b@d>\r\n" : "RCPT TO:<nobody@d>\r\n";
-    out += "DATA\r\n" + random_content(random);
+    if (random.below(2)) out += "DATA\r\n" + random_content(random);
+    else out += random_chunks(random);
   }
   return out + (random.below(2) ? "QUIT\r\nNOOP\r\n" : "");
 }

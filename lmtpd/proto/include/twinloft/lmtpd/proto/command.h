@@ -27,16 +27,23 @@ struct Rcpt {
   std::string original_to;  // ORCPT's address, decoded (RFC 3461 section 4.2); empty where absent
 };
 struct Data {};
+struct Bdat {  // RFC 3030 section 2: so many bytes follow the command's CRLF
+  std::uint64_t size = 0;
+  bool last = false;
+};
 struct Rset {};
 struct Noop {};
 struct Help {};
 struct Quit {};
 struct Vrfy {};
 
-using Command = std::variant<Lhlo, Mail, Rcpt, Data, Rset, Noop, Help, Quit, Vrfy>;
+using Command = std::variant<Lhlo, Mail, Rcpt, Data, Bdat, Rset, Noop, Help, Quit, Vrfy>;
 
 // The error is the reply to give: 500 unknown, 501 malformed, 555 unknown parameter, and for HELO and EHLO 500, which
 // RFC 2033 section 4.1 demands.
+// Behind a malformed BDAT come bytes that nobody can tell from commands: is_bdat() says whether a line was meant as one.
 std::expected<Command, Reply> parse_command(std::string_view line);
+bool is_mail(std::string_view line);
+bool is_bdat(std::string_view line);
 
 }  // namespace twinloft::lmtpd

@@ -1,6 +1,8 @@
 // One LMTP connection as a state machine, without I/O (RFC 2033).
 //
 //   idle ──LHLO──▶ ready ──MAIL──▶ envelope ──RCPT──▶ (look-up) ──▶ envelope ──DATA──▶ body ──"."──▶ delivering ─▶ ready
+//                                                                   envelope ──BDAT──▶ chunk ──last byte──▶ envelope
+//                                                                                      chunk, LAST ──────▶ delivering
 //
 // The owner calls one of the event functions, then carries out what take_actions() returns, in the order of its
 // fields. Replies come strictly in the order of the commands: while a look-up or deliveries are pending, input is kept
@@ -69,18 +71,25 @@ class Session {
   std::size_t input_memory() const { return waiting_.capacity(); }  // bytes held for input, used or not
 
  private:
-  enum class State { command, lookup, body, delivering, closed };
+  enum class State { command, lookup, body, chunk, delivering, closed };
   static constexpr std::size_t waiting_input_max = 64 * 1024;  // bytes kept while answers are pending
   static constexpr std::size_t waiting_memory_max = 4 * 1024;  // that a session without kept input holds
 
   void process(ByteSpan& in);
   bool take_line(ByteSpan& in);
+  bool refuse_line(ByteSpan& in, std::string_view why);
+  bool skip_line(ByteSpan& in);
   void take_body(ByteSpan& in);
+  void take_chunk(ByteSpan& in);
+  void chunk_complete();
+  void begin_body();
+  void drop_body();
   void execute(std::string_view line);
   void on(const Lhlo& c);
   void on(const Mail& c);
   void on(const Rcpt& c);
   void on(const Data& c);
+  void on(const Bdat& c);
   void on(const Rset& c);
   void on(const Noop& c);
   void on(const Help& c);
@@ -91,6 +100,8 @@ class Session {
   void reply(const Reply& r);
   void bad(const Reply& r);
   void no_sender();
+  void within_chunks();
+  Reply too_large() const;
   void finish_transaction();
   void reset_transaction();
   void close_with(int code, std::string_view enhanced, std::string_view text);
@@ -104,14 +115,19 @@ class Session {
   bool have_sender_ = false;
   bool mail_refused_ = false;  // what a pipelining client has sent behind that MAIL is no bad command
   bool shutting_down_ = false;
-  bool skipping_line_ = false;
+  bool skipping_line_ = false;  // a refused one, to its CRLF
+  bool skipped_cr_ = false;     // its last byte until now
   std::uint32_t bad_commands_ = 0;
   std::string lhlo_;
   std::shared_ptr<Envelope> envelope_;
   Recipient pending_;        // the recipient being looked up
   std::uint64_t announced_size_ = 0;
+  bool has_body_ = false;  // a message has begun, and its transaction has not ended
   std::uint64_t body_bytes_ = 0;
   std::optional<Reply> body_refusal_;  // what every recipient gets for a body that was given up
+  bool refusal_told_ = false;          // in reply to a chunk
+  Bdat chunk_;                         // the one that arrives; its size: what is left of it
+  std::optional<Reply> chunk_refusal_; // it is skipped, and this is its reply
   DataDecoder decoder_;
   std::vector<std::optional<Reply>> results_;
   std::size_t results_missing_ = 0;

@@ -1,0 +1,221 @@
+"""BDAT (RFC 3030), with LMTP's replies (RFC 2033 section 4.3)."""
+from suite import MUST, SHOULD, Skipped, check, expect
+
+
+def bdat(c, data, last=False, to=b"BDAT"):
+    c.send(f"BDAT {len(data)}{' LAST' if last else ''}\r\n".encode() + data)
+    return None if last else c.reply(to)
+
+
+def begun(t, c, *recipients):
+    t.needs("CHUNKING")
+    t.envelope(c, *recipients)
+
+
+@check("chunking.one", "RFC 3030 2", MUST, "a message in one chunk")
+def one(t):
+    with t.open() as c:
+        begun(t, c)
+        bdat(c, t.message(t.marker()), last=True)
+        t.finish(c, 1, b"BDAT LAST")
+        t.bounds(c)
+
+
+@check("chunking.replies", "RFC 2033 4.3", MUST, "the last chunk gets a reply for each accepted recipient, the others one")
+def replies(t):
+    with t.open() as c:
+        begun(t, c, t.to[0], t.to[1], t.to[0])
+        content = t.message(t.marker())
+        for at in range(0, 40, 10):
+            reply = bdat(c, content[at:at + 10])
+            expect(reply.code == 250, f"a chunk gets {reply}")
+        bdat(c, content[40:], last=True)
+        t.finish(c, 3, b"BDAT LAST")
+        t.bounds(c)
+
+
+@check("chunking.last_empty", "RFC 3030 2", MUST, "BDAT 0 LAST ends a message")
+def last_empty(t):
+    with t.open() as c:
+        begun(t, c)
+        expect(bdat(c, t.message(t.marker())).code == 250, "the chunk is refused")
+        bdat(c, b"", last=True)
+        t.finish(c, 1, b"BDAT LAST")
+        t.bounds(c)
+
+
+@check("chunking.case", "RFC 5321 2.4", MUST, "bdat and last may be written in small letters")
+def case(t):
+    with t.open() as c:
+        begun(t, c)
+        content = t.message(t.marker())
+        c.send(f"bdat {len(content)} last\r\n".encode() + content)
+        t.finish(c, 1, b"BDAT LAST")
+        t.bounds(c)
+
+
+@check("chunking.pipelined", "RFC 3030 4.2", MUST, "MAIL, RCPT and all chunks in one segment")
+def pipelined(t):
+    t.needs("CHUNKING")
+    with t.open() as c:
+        content = t.message(t.marker())
+        c.send(f"MAIL FROM:<{t.sender}>\r\nRCPT TO:<{t.to[0]}>\r\nBDAT 20\r\n".encode() + content[:20]
+               + f"BDAT {len(content) - 20} LAST\r\n".encode() + content[20:] + b"QUIT\r\n")
+        got = [r.code for r in c.replies(5)]
+        expect(got in ([250, 250, 250, 250, 221], [250, 251, 250, 250, 221]), f"the replies are {got}")
+        expect(c.ended(), "something follows the reply to QUIT")
+
+
+@check("chunking.one_byte_at_a_time", "RFC 3030 2", MUST, "a chunk and its command may come one byte at a time")
+def trickled(t):
+    with t.open() as c:
+        begun(t, c)
+        content = t.message(t.marker())
+        c.send(f"BDAT {len(content)} LAST\r\n".encode() + content, pieces_of=1)
+        t.finish(c, 1, b"BDAT LAST")
+        t.bounds(c)
+
+
+@check("chunking.text_is_not_read", "RFC 3030 2", MUST, "dots and commands in a chunk are text")
+def text(t):
+    with t.open() as c:
+        begun(t, c)
+        bdat(c, t.message(t.marker(), b"a\r\n.\r\nRSET\r\nQUIT\r\n"), last=True)
+        t.finish(c, 1, b"BDAT LAST")
+        t.bounds(c)
+
+
+@check("chunking.stored", "RFC 3030 2", MUST, "what chunks carry is stored as it was sent, dots included")
+def stored(t):
+    t.needs_store()
+    marker = t.marker()
+    with t.open() as c:
+        begun(t, c)
+        content = t.message(marker, b".\r\n..\r\n.a\r\n")
+        for at in range(0, len(content), 7):
+            expect(bdat(c, content[at:at + 7]).code == 250, "a chunk is refused")
+        bdat(c, b"", last=True)
+        t.finish(c, 1, b"BDAT LAST")
+    expect(t.stored_body(marker) == b".\n..\n.a\n", f"stored {t.stored_body(marker)!r}")
+
+
+@check("chunking.no_recipient", "RFC 2033 4.3", MUST, "BDAT without an accepted recipient gets 503, and its chunk is skipped")
+def no_recipient(t):
+    t.needs("CHUNKING")
+    with t.open() as c:
+        t.mail(c)
+        c.command(f"RCPT TO:<{t.unknown}>")
+        bdat(c, b"QUIT\r\n", last=True)
+        reply = c.reply(b"BDAT LAST")
+        expect(reply.code == 503, f"BDAT gets {reply}")
+        t.bounds(c)
+
+
+@check("chunking.no_mail", "RFC 3030 2", MUST, "BDAT without MAIL gets 503, and its chunk is skipped")
+def no_mail(t):
+    t.needs("CHUNKING")
+    with t.open() as c:
+        reply = bdat(c, b"RSET\r\nRSET\r\n")
+        expect(reply.code == 503, f"BDAT gets {reply}")
+        t.bounds(c)
+
+
+@check("chunking.data_after", "RFC 3030 2", MUST, "DATA within a message of chunks gets 503")
+def data_after(t):
+    with t.open() as c:
+        begun(t, c)
+        expect(bdat(c, b"Subject: x\r\n\r\n").code == 250, "the chunk is refused")
+        reply = c.command("DATA")
+        expect(reply.code == 503, f"DATA gets {reply}")
+        t.bounds(c)
+
+
+for _line in ("MAIL FROM:<a@conform.example>", "RCPT TO:<{to}>"):
+    @check(f"chunking.{_line[:4].lower()}_after", "RFC 3030 2", SHOULD, f"{_line[:4]} within a message of chunks gets 503")
+    def command_after(t, line=_line):
+        with t.open() as c:
+            begun(t, c)
+            expect(bdat(c, b"Subject: x\r\n\r\n").code == 250, "the chunk is refused")
+            reply = c.command(line.format(to=t.to[0]))
+            expect(reply.code == 503, f"{line[:4]} gets {reply}")
+
+
+@check("chunking.rset", "RFC 3030 2", MUST, "RSET between chunks forgets the message")
+def rset(t):
+    with t.open() as c:
+        begun(t, c)
+        expect(bdat(c, b"Subject: x\r\n\r\n").code == 250, "the chunk is refused")
+        expect(c.command("RSET").code == 250, "RSET is refused")
+        reply = bdat(c, b"more\r\n")
+        expect(reply.code == 503, f"the next chunk gets {reply}")
+        c.command("RSET")
+        t.envelope(c)
+        bdat(c, t.message(t.marker()), last=True)
+        t.finish(c, 1, b"BDAT LAST")
+        t.bounds(c)
+
+
+@check("chunking.ends_transaction", "RFC 3030 2", MUST, "after the last chunk there is no transaction any more")
+def ends(t):
+    with t.open() as c:
+        begun(t, c)
+        bdat(c, t.message(t.marker()), last=True)
+        t.finish(c, 1, b"BDAT LAST")
+        reply = bdat(c, b"more\r\n")
+        expect(reply.code == 503, f"the next chunk gets {reply}")
+        t.envelope(c)
+
+
+for _name, _line in (("no_size", "BDAT"), ("no_number", "BDAT many"), ("negative", "BDAT -5"), ("hex", "BDAT 0x10"), ("tail", "BDAT 0 FIRST"),
+                     ("overflow", "BDAT 99999999999999999999999999")):
+    @check(f"chunking.syntax_{_name}", "RFC 3030 2", MUST, f"{_line!r} is refused")
+    def syntax(t, line=_line):
+        with t.open() as c:
+            begun(t, c)
+            reply = c.command(line)
+            # Where the data begins is unknown then: a server may also close the connection.
+            expect(reply.permanent or reply.code == 421, f"{line} gets {reply}")
+
+
+@check("chunking.too_large", "RFC 1870 6.3", MUST, "chunks above SIZE's limit are refused and skipped, each with a reply")
+def too_large(t):
+    t.needs("CHUNKING")
+    limit = t.size_limit()
+    if limit > t.message_max:
+        raise Skipped(f"SIZE allows {limit} bytes: more than --message-max")
+    with t.open() as c:
+        t.envelope(c, *t.to[:2])
+        chunk = (b"x" * 998 + b"\r\n") * (limit // 1000 // 2 + 1)
+        codes = [bdat(c, chunk).code for _ in range(3)]
+        expect(codes[0] == 250 and codes[2] == 552 or codes[2] == 503, f"the chunks get {codes}")
+        t.lhlo(c)
+        t.envelope(c)
+        t.bounds(c)
+
+
+@check("chunking.binarymime_needs_it", "RFC 3030 3", MUST, "BODY=BINARYMIME is refused where BINARYMIME is not offered")
+def binarymime(t):
+    t.must_not_offer("BINARYMIME")
+    with t.open() as c:
+        reply = c.command(f"MAIL FROM:<{t.sender}> BODY=BINARYMIME")
+        expect(reply.code in (501, 504, 555), f"MAIL gets {reply}")
+        t.mail(c)
+
+
+@check("chunking.binarymime_data", "RFC 3030 3", MUST, "DATA after BODY=BINARYMIME gets 503")
+def binarymime_data(t):
+    t.needs("BINARYMIME")
+    with t.open() as c:
+        t.mail(c, " BODY=BINARYMIME")
+        t.rcpt(c)
+        reply = c.command("DATA")
+        expect(reply.code == 503, f"DATA gets {reply}")
+
+
+@check("chunking.not_offered", "RFC 3030 2", MUST, "BDAT is unknown where CHUNKING is not offered")
+def not_offered(t):
+    t.must_not_offer("CHUNKING")
+    with t.open() as c:
+        t.envelope(c)
+        reply = c.command("BDAT 0 LAST")
+        expect(reply.permanent, f"BDAT gets {reply}")

@@ -1,0 +1,101 @@
+"""STARTTLS (RFC 3207)."""
+from suite import MUST, SHOULD, check, expect, keywords_of
+
+
+def secured(t):
+    t.needs("STARTTLS")
+    c = t.open()
+    reply = c.command("STARTTLS")
+    expect(reply.code == 220, f"STARTTLS gets {reply}")
+    c.start_tls()
+    return c
+
+
+@check("tls.message", "RFC 3207 4", MUST, "a message over TLS")
+def message(t):
+    with secured(t) as c:
+        t.lhlo(c)
+        t.envelope(c)
+        t.data(c)
+        c.send(t.message(t.marker()) + b".\r\n")
+        t.finish(c, 1)
+        t.bounds(c)
+
+
+@check("tls.forgets", "RFC 3207 4.2", MUST, "what was said before TLS is forgotten: MAIL needs a new LHLO")
+def forgets(t):
+    t.needs("STARTTLS")
+    with secured(t) as c:
+        reply = c.command(f"MAIL FROM:<{t.sender}>")
+        expect(reply.code == 503, f"MAIL gets {reply}")
+
+
+@check("tls.keyword_gone", "RFC 3207 4.2", MUST, "STARTTLS is not offered over TLS")
+def keyword_gone(t):
+    with secured(t) as c:
+        expect("STARTTLS" not in keywords_of(t.lhlo(c)), "it is offered again")
+
+
+@check("tls.twice", "RFC 3207 4.2", MUST, "STARTTLS over TLS is refused")
+def twice(t):
+    with secured(t) as c:
+        t.lhlo(c)
+        reply = c.command("STARTTLS")
+        expect(reply.permanent, f"it gets {reply}")
+        t.alive(c)
+
+
+@check("tls.injection", "RFC 3207 6", MUST, "what came in clear behind STARTTLS is not executed (CVE-2011-0411)")
+def injection(t):
+    t.needs("STARTTLS")
+    with t.open() as c:
+        c.send(b"STARTTLS\r\nLHLO injected.example\r\nNOOP\r\n")
+        reply = c.reply(b"STARTTLS")
+        if reply.code != 220:
+            return  # refused with what is behind it
+        left = c.start_tls()
+        expect(not left, f"a reply in clear came behind STARTTLS's: {left[:80]!r}")
+        reply = c.command(f"MAIL FROM:<{t.sender}>")
+        expect(reply.code == 503, f"MAIL gets {reply}: the injected LHLO was executed, or its reply came")
+
+
+@check("tls.argument", "RFC 3207 4", MUST, "STARTTLS with an argument gets 501")
+def argument(t):
+    t.needs("STARTTLS")
+    with t.open() as c:
+        reply = c.command("STARTTLS now")
+        expect(reply.code == 501, f"it gets {reply}")
+        t.alive(c)
+
+
+@check("tls.no_handshake", "RFC 3207 4.1", MUST, "a client that does not speak TLS loses its connection, and the server goes on")
+def no_handshake(t):
+    t.needs("STARTTLS")
+    with t.open() as c:
+        expect(c.command("STARTTLS").code == 220, "STARTTLS is refused")
+        c.send(b"LHLO conform.example\r\n" * 10)
+        c.ended()
+    with t.open() as c:
+        t.alive(c)
+
+
+@check("tls.in_transaction", "RFC 3207 4.2", SHOULD, "STARTTLS within a transaction is refused, or forgets it")
+def in_transaction(t):
+    t.needs("STARTTLS")
+    with t.open() as c:
+        t.mail(c)
+        reply = c.command("STARTTLS")
+        if reply.code != 220:
+            return
+        c.start_tls()
+        reply = c.command(f"RCPT TO:<{t.to[0]}>")
+        expect(reply.code == 503, f"RCPT gets {reply}")
+
+
+@check("tls.not_offered", "RFC 5321 4.2.4", MUST, "STARTTLS is refused where it is not offered")
+def not_offered(t):
+    t.must_not_offer("STARTTLS")
+    with t.open() as c:
+        reply = c.command("STARTTLS")
+        expect(reply.permanent, f"it gets {reply}")
+        t.alive(c)

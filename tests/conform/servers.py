@@ -1,0 +1,118 @@
+"""Servers for lmtp-conform: each in its own directory, on a Unix socket, with two recipients, and mail in files below .stored."""
+import os
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
+import mail  # noqa: E402
+import twinloft as tl  # noqa: E402
+
+RECIPIENTS, UNKNOWN = ["ann@conform.example", "bob@conform.example"], "eve@conform.example"
+MESSAGE_MAX = 1 << 20  # what each is configured to take at most, so that the checks of it are short
+
+
+class Server:
+    version, stored = "", None
+
+    def __init__(self, stage):
+        self.stage, self.dir = stage, stage.dir / self.name
+        self.dir.mkdir()
+        self.dir.chmod(0o755)
+        self.socket = self.dir / "lmtp"
+
+    def owned(self, name):
+        path = self.dir / name
+        path.mkdir()
+        os.chown(path, *tl.uid_of("vmail"))
+        return path
+
+    def options(self):
+        return []
+
+    def wait(self, process):
+        tl.wait_for(lambda: self.socket.exists() or process.check_alive(), f"{self.name} to listen")
+
+
+class Lmtpd(Server):
+    name = "lmtpd"
+
+    def start(self):
+        self.stored = self.owned("spool")
+        config = self.dir / "lmtpd.toml"
+        config.write_text(f"""hostname = "mx.conform.example"
+user = "vmail"
+log_level = "warning"
+[[listen]]
+address = "unix:{self.socket}"
+[limits]
+message_size = "{MESSAGE_MAX}"
+[users]
+driver = "static"
+users = ["ann", "bob"]
+domains = ["conform.example"]
+home = "{self.stored}/%user%"
+maildir = "{self.stored}/%user%/Maildir"
+[spool]
+path = "{self.stored}"
+require_marker = false
+""")
+        self.wait(self.stage.start(self.name, [tl.BIN / "lmtpd", "serve", "--config", config]))
+        self.version = tl.run(tl.BIN / "lmtpd", "--version").stdout.strip()
+
+
+class Dovecot(Server):
+    name = "dovecot"
+    CONFIG = """base_dir = {dir}/run
+state_dir = {dir}/state
+instance_name = conform-{pid}
+log_path = {dir}/log
+protocols = lmtp
+ssl = no
+first_valid_uid = 1
+mail_location = maildir:~/Maildir
+postmaster_address = postmaster@conform.example
+hostname = dovecot.invalid
+submission_max_mail_size = {max}
+passdb {{
+  driver = static
+  args = password=x
+}}
+userdb {{
+  driver = passwd-file
+  args = username_format=%Lu {dir}/users
+}}
+service lmtp {{
+  unix_listener {dir}/lmtp {{
+    mode = 0666
+  }}
+}}
+service auth {{
+  unix_listener auth-userdb {{
+    mode = 0666
+  }}
+}}
+service stats {{
+  unix_listener stats-writer {{
+    mode = 0666
+  }}
+}}
+"""
+
+    def start(self):
+        self.stored = self.owned("spool")
+        uid, gid = tl.uid_of("vmail")
+        (self.dir / "users").write_text("".join(f"{u}::{uid}:{gid}::{self.stored}/{u}::\n" for u in RECIPIENTS))
+        for name in ("run", "state"):
+            (self.dir / name).mkdir(mode=0o755)
+        log = self.dir / "log"
+        log.touch()
+        log.chmod(0o666)
+        config = self.dir / "dovecot.conf"
+        config.write_text(self.CONFIG.format(dir=self.dir, pid=os.getpid(), max=MESSAGE_MAX))
+        self.stage.tell(log)
+        self.wait(self.stage.start(self.name, ["dovecot", "-c", config, "-F"]))
+        self.version = "Dovecot " + tl.run("dovecot", "--version").stdout.split()[0]
+
+
+ALL = {s.name: s for s in (Lmtpd, Dovecot)}
+make_users = mail.make_users
