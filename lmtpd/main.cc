@@ -7,6 +7,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/program_options.hpp>
 #include <cstdlib>
 #include <iostream>
@@ -96,6 +97,13 @@ Result<ListenAddress> to_listen_address(const ListenSettings& s) {
   return out;
 }
 
+// The built-in agent does, and an external one whose section says so.
+bool takes_utf8(const Config& config, const User& user) {
+  const std::string& agent = user.agent.empty() ? config.delivery.default_agent : user.agent;
+  auto spec = std::find_if(config.agents.begin(), config.agents.end(), [&](const AgentSpec& a) { return a.name == agent; });
+  return spec == config.agents.end() || spec->smtputf8;
+}
+
 ServerConfig to_server_config(const Config& config) {
   const LimitSettings& l = config.limits;
   ServerConfig out;
@@ -104,6 +112,7 @@ ServerConfig to_server_config(const Config& config) {
   out.session.recipients_max = l.recipients_max;
   out.session.bad_commands_max = l.bad_commands_max;
   out.session.detail_delimiter = config.users.detail_delimiter;
+  out.session.takes_utf8 = [&config](const User& user) { return takes_utf8(config, user); };
   out.io_threads = l.io_threads;
   out.deliveries_max = l.deliveries;
   out.lookups_max = static_cast<std::uint32_t>(config.users.sqlite.connections_max);

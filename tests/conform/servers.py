@@ -36,6 +36,9 @@ class Server:
 class Lmtpd(Server):
     name = "lmtpd"
 
+    def options(self):
+        return ["--utf8-recipient", "j\u00f6rg@conform.example"]
+
     def start(self):
         self.stored = self.owned("spool")
         config = self.dir / "lmtpd.toml"
@@ -48,7 +51,7 @@ address = "unix:{self.socket}"
 message_size = "{MESSAGE_MAX}"
 [users]
 driver = "static"
-users = ["ann", "bob"]
+users = ["ann", "bob", "jörg"]
 domains = ["conform.example"]
 home = "{self.stored}/%user%"
 maildir = "{self.stored}/%user%/Maildir"

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "twinloft/base/check.h"
+#include "twinloft/base/utf8.h"
 #include "twinloft/lmtpd/proto/command.h"
 
 using namespace twinloft::lmtpd;
@@ -17,7 +18,9 @@ bool is_clean(std::string_view text) { return text.find_first_of(std::string_vie
 // What goes into headers, arguments and log lines.
 void check_path(const Path& path) {
   TL_CHECK(path.text.size() <= path_bytes_max);
-  for (unsigned char c : path.text) TL_CHECK(c >= 0x20 && c < 0x7f);
+  for (unsigned char c : path.text) TL_CHECK(c >= 0x20 && c != 0x7f);
+  TL_CHECK(is_clean_utf8(path.text) && is_clean_utf8(path.local_part) && is_ascii(path.domain));
+  TL_CHECK(path.is_ascii == is_ascii(path.text));
   TL_CHECK(is_clean(path.local_part) && is_clean(path.domain));
   TL_CHECK(path.is_null() || !path.local_part.empty());
   bool literal = path.domain.starts_with("[");
@@ -28,11 +31,17 @@ void check_path(const Path& path) {
 }
 
 void check(const Lhlo& c) { TL_CHECK(is_clean(c.domain)); }
-void check(const Mail& c) { check_path(c.from); }
+void check(const Mail& c) {
+  check_path(c.from);
+  TL_CHECK(c.smtputf8 || c.from.is_ascii);
+  TL_CHECK(c.ret.empty() || c.ret == "FULL" || c.ret == "HDRS");
+  TL_CHECK(is_clean(c.envelope_id) && is_ascii(c.envelope_id) && c.envelope_id.size() <= 100);
+}
 void check(const Rcpt& c) {
   check_path(c.to);
   TL_CHECK(!c.to.is_null());
-  TL_CHECK(is_clean(c.original_to));
+  TL_CHECK(is_clean(c.original_to) && is_clean_utf8(c.original_to));
+  TL_CHECK(is_clean(c.notify) && c.notify.size() <= 21 && c.original_type.empty() == c.original_to.empty());
 }
 template <class Other>
 void check(const Other&) {}
@@ -62,7 +71,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                                          "RCPT TO:<\"",
                                          "RCPT TO:<@a,@b:",
                                          "RCPT TO:<a@[IPv6:",
-                                         "RCPT TO:<a@b> ORCPT=rfc822;"};
+                                         "RCPT TO:<a@b> ORCPT=rfc822;",
+                                         "RCPT TO:<a@b> ORCPT=utf-8;",
+                                         "RCPT TO:<a@b> NOTIFY=",
+                                         "MAIL FROM:<a@b> SMTPUTF8 ENVID=",
+                                         "RCPT TO:<a@\xc3\xa4"};
   if (size == 0) return 0;
   std::string line(starts[data[0] % std::size(starts)]);
   line.append(reinterpret_cast<const char*>(data) + 1, size - 1);

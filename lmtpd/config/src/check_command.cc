@@ -13,6 +13,7 @@
 
 #include "twinloft/argv/advice.h"
 #include "twinloft/argv/argv.h"
+#include "twinloft/base/utf8.h"
 
 namespace twinloft::lmtpd {
 namespace {
@@ -42,26 +43,11 @@ const argv::Values& samples() {
                                       {"client", "192.0.2.1"},
                                       {"lhlo", "mx.example.net"},
                                       {"id", "3f1c9a6e"},
-                                      {"size", "71680"}};
+                                      {"size", "71680"},
+                                      {"ret", "HDRS"},
+                                      {"envid", "envelope-1"},
+                                      {"notify", "FAILURE"}};
   return values;
-}
-
-// Length of the UTF-8 character at the start of `text`, 0 where its first byte is no start of one.
-std::size_t utf8_length(std::string_view text) {
-  const auto lead = static_cast<unsigned char>(text.front());
-  const std::size_t length = lead < 0x80   ? 1
-                             : lead < 0xC2 ? 0
-                             : lead < 0xE0 ? 2
-                             : lead < 0xF0 ? 3
-                             : lead < 0xF5 ? 4
-                                           : 0;
-  if (length == 0 || text.size() < length) return 0;
-  for (std::size_t i = 1; i < length; ++i)
-    if ((static_cast<unsigned char>(text[i]) & 0xC0U) != 0x80U) return 0;
-  const auto second = length > 1 ? static_cast<unsigned char>(text[1]) : 0U;
-  const bool overlong = (lead == 0xE0 && second < 0xA0) || (lead == 0xF0 && second < 0x90);
-  const bool surrogate_or_beyond = (lead == 0xED && second > 0x9F) || (lead == 0xF4 && second > 0x8F);
-  return overlong || surrogate_or_beyond ? 0 : length;
 }
 
 // RFC 8259, section 7.

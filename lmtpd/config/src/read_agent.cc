@@ -62,7 +62,7 @@ AgentSpec read_agent(const TomlTable& table, std::string name, std::vector<std::
   AgentSpec spec;
   spec.name = std::move(name);
   table.allow({"command", "timeout", "kill_grace", "output_limit", "exits", "rlimits", "pass_environment",
-               "environment", "no_new_privs", "must_read_stdin", "syncs", "crlf", "return_path", "delivered_to",
+               "environment", "no_new_privs", "must_read_stdin", "syncs", "smtputf8", "crlf", "return_path", "delivered_to",
                "original_to", "received"});
   table.text("command", spec.command, true);
   table.duration("timeout", spec.time_limit);
@@ -76,6 +76,7 @@ AgentSpec read_agent(const TomlTable& table, std::string name, std::vector<std::
   table.flag("no_new_privs", spec.no_new_privs);
   table.flag("must_read_stdin", spec.must_read_stdin);
   table.flag("syncs", spec.syncs);
+  table.flag("smtputf8", spec.smtputf8);
   table.flag("crlf", spec.crlf);
   table.flag("return_path", spec.add_return_path);
   table.flag("delivered_to", spec.add_delivered_to);

@@ -55,7 +55,10 @@ RunRequest make_request(std::uint32_t agent, const Envelope& envelope, const Rec
                     {"client", envelope.client},
                     {"lhlo", envelope.lhlo},
                     {"id", envelope.id},
-                    {"size", fmt::format("{}", body.size)}};
+                    {"size", fmt::format("{}", body.size)},
+                    {"ret", envelope.ret},
+                    {"envid", envelope.envelope_id},
+                    {"notify", recipient.notify}};
   return request;
 }
 

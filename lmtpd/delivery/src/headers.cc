@@ -52,12 +52,16 @@ std::string delivery_header(const Envelope& envelope, const Recipient& recipient
   std::string to = clean(recipient.text);
   if (choice.return_path) out += fmt::format("Return-Path: <{}>\n", clean(envelope.from));
   if (choice.delivered_to) out += fmt::format("Delivered-To: {}\n", to);
-  if (choice.original_to && !recipient.original_to.empty())
+  if (choice.original_to && !recipient.original_to.empty()) {
     out += fmt::format("X-Original-To: {}\n", clean(recipient.original_to));
+    if (!recipient.original_type.empty())
+      out += fmt::format("Original-Recipient: {};{}\n", clean(recipient.original_type), clean(recipient.original_to));
+  }
   if (choice.received)
     out +=
-        fmt::format("Received: from {} ({})\n\tby {} with LMTP id {}\n\tfor <{}>; {}\n", clean(envelope.lhlo),
-                    clean(envelope.client), clean(hostname), clean(envelope.id), to, format_date(now));
+        fmt::format("Received: from {} ({})\n\tby {} with {} id {}\n\tfor <{}>; {}\n", clean(envelope.lhlo),
+                    clean(envelope.client), clean(hostname), envelope.smtputf8 ? "UTF8LMTP" : "LMTP", clean(envelope.id), to,
+                    format_date(now));
   return out;
 }
 

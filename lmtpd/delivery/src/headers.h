@@ -19,8 +19,8 @@ struct HeaderChoice {
   bool received = true;
 };
 
-// Return-Path and Received (RFC 5321 section 4.4; "with LMTP" of RFC 3848), Delivered-To, X-Original-To; LF
-// line ends. Control bytes in a value become "?".
+// Return-Path and Received (RFC 5321 section 4.4; "with LMTP" of RFC 3848, "with UTF8LMTP" of RFC 6531 section 4.3), Delivered-To,
+// X-Original-To and Original-Recipient (RFC 8098 section 2.3); LF line ends. Control bytes in a value become "?".
 std::string delivery_header(const Envelope& envelope, const Recipient& recipient, const HeaderChoice& choice,
                             std::string_view hostname, WallTime now);
 

@@ -1,8 +1,11 @@
 #include "twinloft/lmtpd/proto/command.h"
 
+#include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <utility>
 
+#include "twinloft/base/utf8.h"
 #include "twinloft/lmtpd/proto/reply.h"
 
 namespace twinloft::lmtpd {
@@ -10,6 +13,9 @@ namespace twinloft::lmtpd {
 namespace {
 
 using Parsed = std::expected<Command, Reply>;
+
+constexpr std::size_t envelope_id_bytes_max = 100;  // RFC 3461 section 4.4
+constexpr std::size_t orcpt_bytes_max = 500;        // section 4.2
 
 std::unexpected<Reply> refuse(int code, std::string_view enhanced, std::string_view text) {
   return std::unexpected(make_reply(code, enhanced, text));
@@ -22,6 +28,13 @@ bool equals_folded(std::string_view a, std::string_view b) {
   for (std::size_t i = 0; i < a.size(); ++i)
     if (lower(a[i]) != lower(b[i])) return false;
   return true;
+}
+
+std::string upper(std::string_view text) {
+  std::string out(text);
+  for (char& c : out)
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  return out;
 }
 
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
@@ -38,23 +51,45 @@ std::string_view take_word(std::string_view& s) {
   return word;
 }
 
-// RFC 3461 section 4: "+" and two upper-case hexadecimal digits stand for a byte.
-std::optional<std::string> decode_xtext(std::string_view in) {
+// RFC 3461 section 4: "+" and two upper-case hexadecimal digits stand for a byte; here ASCII that prints, since it travels into headers and
+// arguments. `beyond_ascii`: bytes above 127 stand for themselves (RFC 6533 section 3).
+std::optional<std::string> decode_xtext(std::string_view in, bool beyond_ascii = false) {
   std::string out;
   for (std::size_t i = 0; i < in.size(); ++i) {
     if (in[i] != '+') {
-      if (in[i] < 33 || in[i] > 126 || in[i] == '=') return std::nullopt;
+      bool printable = in[i] >= 33 && in[i] <= 126 && in[i] != '=';
+      if (!printable && !(beyond_ascii && static_cast<unsigned char>(in[i]) >= 0x80)) return std::nullopt;
       out += in[i];
       continue;
     }
     unsigned value = 0;
     if (i + 2 >= in.size()) return std::nullopt;
     auto [end, error] = std::from_chars(in.data() + i + 1, in.data() + i + 3, value, 16);
-    // What is not printable ASCII would travel into headers and arguments.
     if (error != std::errc() || end != in.data() + i + 3 || value < 32 || value > 126) return std::nullopt;
     out += static_cast<char>(value);
     i += 2;
   }
+  return out;
+}
+
+// RFC 6533 section 3: "\x{" hexadecimal digits "}" stand for a character beyond ASCII.
+std::optional<std::string> decode_utf8_address(std::string_view in) {
+  auto text = decode_xtext(in, true);
+  if (!text) return std::nullopt;
+  constexpr std::string_view escape = "\\x{";
+  std::string out;
+  std::string_view rest = *text;
+  for (std::size_t at; (at = rest.find(escape)) != std::string_view::npos;) {
+    out += rest.substr(0, at);
+    rest.remove_prefix(at + escape.size());
+    std::uint32_t character = 0;
+    auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), character, 16);
+    bool closed = error == std::errc() && end != rest.data() + rest.size() && *end == '}';
+    if (!closed || character < 0xa0 || !append_utf8(out, character)) return std::nullopt;
+    rest.remove_prefix(static_cast<std::size_t>(end + 1 - rest.data()));
+  }
+  out += rest;
+  if (!is_clean_utf8(out)) return std::nullopt;
   return out;
 }
 
@@ -103,6 +138,25 @@ std::optional<Reply> apply(const Parameter& p, Mail& mail, bool& has_body) {
       return make_reply(501, "5.5.4", "BODY is 7BIT or 8BITMIME here");
     return std::nullopt;
   }
+  if (equals_folded(p.name, "SMTPUTF8")) {
+    if (p.has_value) return make_reply(501, "5.5.4", "SMTPUTF8 takes no value");
+    if (std::exchange(mail.smtputf8, true)) return given_twice("SMTPUTF8");
+    return std::nullopt;
+  }
+  if (equals_folded(p.name, "RET")) {
+    if (!mail.ret.empty()) return given_twice("RET");
+    if (!equals_folded(p.value, "FULL") && !equals_folded(p.value, "HDRS")) return make_reply(501, "5.5.4", "RET is FULL or HDRS");
+    mail.ret = upper(p.value);
+    return std::nullopt;
+  }
+  if (equals_folded(p.name, "ENVID")) {
+    auto id = decode_xtext(p.value);
+    if (!id || id->empty() || p.value.size() > envelope_id_bytes_max)
+      return make_reply(501, "5.5.4", "ENVID needs 1 to 100 bytes of xtext");
+    if (!mail.envelope_id.empty()) return given_twice("ENVID");
+    mail.envelope_id = std::move(*id);
+    return std::nullopt;
+  }
   return make_reply(555, "5.5.4", "Unknown MAIL parameter");
 }
 
@@ -116,18 +170,48 @@ Parsed parse_mail(std::string_view rest) {
   bool has_body = false;
   while (auto p = take_parameter(rest))
     if (auto reply = apply(*p, mail, has_body)) return std::unexpected(*reply);
+  if (!mail.from.is_ascii && !mail.smtputf8) return refuse(553, "5.6.7", "An address beyond ASCII needs SMTPUTF8");
   return mail;
 }
 
-std::optional<Reply> apply(const Parameter& p, Rcpt& rcpt) {
-  if (!equals_folded(p.name, "ORCPT")) return make_reply(555, "5.5.4", "Unknown RCPT parameter");
+std::optional<Reply> apply_orcpt(const Parameter& p, Rcpt& rcpt) {
   std::size_t semicolon = p.value.find(';');
-  auto address = semicolon == std::string_view::npos ? std::nullopt : decode_xtext(p.value.substr(semicolon + 1));
-  if (!address || semicolon == 0) return make_reply(501, "5.5.4", "ORCPT needs type;address in xtext");
+  if (semicolon == std::string_view::npos || semicolon == 0 || p.value.size() > orcpt_bytes_max)
+    return make_reply(501, "5.5.4", "ORCPT needs type;address in xtext");
+  std::string_view type = p.value.substr(0, semicolon), encoded = p.value.substr(semicolon + 1);
+  auto address = equals_folded(type, "utf-8") ? decode_utf8_address(encoded) : decode_xtext(encoded);
+  if (!address || !std::all_of(type.begin(), type.end(), [](char c) { return (lower(c) >= 'a' && lower(c) <= 'z') || (c >= '0' && c <= '9') || c == '-'; }))
+    return make_reply(501, "5.5.4", "ORCPT needs type;address in xtext");
   if (address->empty()) return make_reply(501, "5.5.4", "ORCPT without an address");
   if (!rcpt.original_to.empty()) return given_twice("ORCPT");
   rcpt.original_to = std::move(*address);
+  rcpt.original_type = type;
+  for (char& c : rcpt.original_type) c = lower(c);
   return std::nullopt;
+}
+
+// "NEVER", or a list of the three others, each once.
+std::optional<Reply> apply_notify(const Parameter& p, Rcpt& rcpt) {
+  if (!rcpt.notify.empty()) return given_twice("NOTIFY");
+  constexpr std::string_view words[] = {"SUCCESS", "FAILURE", "DELAY"};
+  bool given[std::size(words)] = {};
+  std::string_view rest = p.value;
+  for (bool more = !equals_folded(rest, "NEVER"); more;) {
+    std::size_t comma = rest.find(',');
+    more = comma != std::string_view::npos;
+    auto found = std::find_if(std::begin(words), std::end(words), [&](std::string_view w) { return equals_folded(rest.substr(0, comma), w); });
+    if (found == std::end(words) || std::exchange(given[found - words], true))
+      return make_reply(501, "5.5.4", "NOTIFY is NEVER, or a list of SUCCESS, FAILURE, DELAY");
+    if (more) rest.remove_prefix(comma + 1);
+  }
+  rcpt.notify = upper(p.value);
+  return std::nullopt;
+}
+
+std::optional<Reply> apply(const Parameter& p, Rcpt& rcpt) {
+  if (equals_folded(p.name, "ORCPT")) return apply_orcpt(p, rcpt);
+  if (equals_folded(p.name, "NOTIFY")) return apply_notify(p, rcpt);
+  return make_reply(555, "5.5.4", "Unknown RCPT parameter");
 }
 
 Parsed parse_rcpt(std::string_view rest) {

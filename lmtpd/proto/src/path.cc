@@ -1,9 +1,13 @@
 #include "twinloft/lmtpd/proto/path.h"
 
 #include <arpa/inet.h>
+#include <idn2.h>
 #include <strings.h>
 
 #include <algorithm>
+#include <memory>
+
+#include "twinloft/base/utf8.h"
 
 namespace twinloft::lmtpd {
 
@@ -15,6 +19,8 @@ bool is_alnum(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') 
 bool is_dot_atom(char c) { return is_alnum(c) || std::string_view("!#$%&'*+-/=?^_`{|}~.").find(c) != std::string_view::npos; }
 
 bool is_domain_byte(char c) { return is_alnum(c) || c == '-' || c == '.' || c == '_'; }
+
+bool is_beyond_ascii(char c) { return static_cast<unsigned char>(c) >= 0x80; }
 
 std::unexpected<Error> bad(std::string_view what) { return fail(Errc::invalid, "{}", what); }
 
@@ -40,7 +46,7 @@ Status take_quoted(std::string_view& s, std::string& out) {
       c = s.front();
       s.remove_prefix(1);
     }
-    if (c < 32 || c > 126) return bad("byte in the quoted local part that is not printable ASCII");
+    if ((c < 32 && !is_beyond_ascii(c)) || c == 127) return bad("control byte in the quoted local part");
     out += c;
   }
   return bad("quoted local part without its end");
@@ -50,10 +56,9 @@ Status take_local_part(std::string_view& s, std::string& out) {
   if (s.starts_with('"')) {
     TL_TRY(take_quoted(s, out));
   } else {
-    auto end = std::find_if_not(s.begin(), s.end(), is_dot_atom);
+    auto end = std::find_if_not(s.begin(), s.end(), [](char c) { return is_dot_atom(c) || is_beyond_ascii(c); });
     out.assign(s.begin(), end);
     s.remove_prefix(out.size());
-    if (!s.empty() && static_cast<unsigned char>(s.front()) > 127) return bad("address beyond ASCII, and SMTPUTF8 is not offered");
   }
   if (out.empty()) return bad("empty local part");
   return {};
@@ -73,21 +78,36 @@ bool is_literal(const std::string& text) {
   return ::inet_pton(AF_INET6, text.c_str() + 5, &scratch) == 1;
 }
 
+// A domain has one form in the user database, however it was written (RFC 5891 section 5). Without the flag for STD 3, with which libidn2 leaves
+// characters out that stand for others than letters, digits and hyphens, and so makes another domain of it.
+Status to_a_labels(std::string& domain) {
+  if (!is_clean_utf8(domain)) return bad("address that is no UTF-8");
+  char* out = nullptr;
+  int code = idn2_to_ascii_8z(domain.c_str(), &out, IDN2_NFC_INPUT | IDN2_NONTRANSITIONAL);
+  std::unique_ptr<char, void (*)(void*)> owned(out, idn2_free);
+  if (code != IDN2_OK) return bad("domain that IDNA does not allow");
+  domain = out;
+  if (!std::all_of(domain.begin(), domain.end(), is_domain_byte)) return bad("domain that IDNA does not allow");
+  return {};
+}
+
 Status take_domain(std::string_view& s, std::string& out) {
   if (s.starts_with('[')) {
     std::size_t end = s.find(']');
     if (end == std::string_view::npos) return bad("address literal without its bracket");
     out = s.substr(0, end + 1);
-    if (!is_literal(std::string(s.substr(1, end - 1)))) return bad("malformed address literal");
+    s.remove_prefix(out.size());
+    if (!is_literal(out.substr(1, end - 1))) return bad("malformed address literal");
   } else {
-    auto end = std::find_if_not(s.begin(), s.end(), is_domain_byte);
+    auto end = std::find_if_not(s.begin(), s.end(), [](char c) { return is_domain_byte(c) || is_beyond_ascii(c); });
     out.assign(s.begin(), end);
+    s.remove_prefix(out.size());
+    if (!is_ascii(out)) TL_TRY(to_a_labels(out));
     if (out.empty() || out.front() == '.' || out.back() == '.' || out.find("..") != std::string::npos)
       return bad("malformed domain");
     std::transform(out.begin(), out.end(), out.begin(),
                    [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
   }
-  s.remove_prefix(out.size());
   if (out.size() > domain_bytes_max) return bad("domain too long");
   return {};
 }
@@ -107,6 +127,9 @@ Result<Path> take_path(std::string_view& rest) {
       TL_TRY(take_domain(s, path.domain));
     }
     path.text.assign(begin, s.data());
+    path.is_ascii = is_ascii(path.text);
+    if (!path.is_ascii && !is_clean_utf8(path.text)) return bad("address that is no UTF-8");
+    if (!is_clean_utf8(path.local_part)) return bad("address that is no UTF-8");
     if (path.text.size() > path_bytes_max) return bad("address too long");
     if (!s.starts_with('>')) return bad(s.empty() ? "address without its closing bracket" : "malformed address");
   }

@@ -153,7 +153,7 @@ void Session::on(const Lhlo& c) {
   reset_transaction();
   greeted_ = true;
   lhlo_ = c.domain;
-  append_reply_lines(actions_.send, 250, {config_.hostname, "PIPELINING", "ENHANCEDSTATUSCODES", "8BITMIME", "CHUNKING",
+  append_reply_lines(actions_.send, 250, {config_.hostname, "PIPELINING", "ENHANCEDSTATUSCODES", "8BITMIME", "CHUNKING", "SMTPUTF8",
                                           fmt::format("SIZE {}", config_.message_bytes_max)});
 }
 
@@ -168,6 +168,9 @@ void Session::on(const Mail& c) {
   envelope_->lhlo = lhlo_;
   envelope_->client = client_;
   envelope_->body_8bitmime = c.body_8bitmime;
+  envelope_->smtputf8 = c.smtputf8;
+  envelope_->ret = c.ret;
+  envelope_->envelope_id = c.envelope_id;
   have_sender_ = true;
   mail_refused_ = false;
   announced_size_ = c.size.value_or(0);
@@ -192,6 +195,7 @@ void Session::on(const Rcpt& c) {
   if (!have_sender_) return no_sender();
   if (has_body_) return within_chunks();
   if (envelope_->recipients.size() >= config_.recipients_max) return reply(452, "4.5.3", "Too many recipients");
+  if (!c.to.is_ascii && !envelope_->smtputf8) return reply(553, "5.6.7", "An address beyond ASCII needs SMTPUTF8");
   SplitLocalPart split = split_detail(c.to.local_part, config_.detail_delimiter);
   pending_ = Recipient{};
   pending_.text = c.to.text;
@@ -199,6 +203,8 @@ void Session::on(const Rcpt& c) {
   pending_.detail = split.detail;
   pending_.domain = c.to.domain;
   pending_.original_to = c.original_to;
+  pending_.original_type = c.original_type;
+  pending_.notify = c.notify;
   actions_.lookup = LookupRequest{pending_.local_part, pending_.domain};
   state_ = State::lookup;
 }
@@ -210,6 +216,8 @@ void Session::lookup_done(Result<std::optional<User>> user) {
     reply(451, "4.3.0", "The user database gives no answer now");
   } else if (!*user) {
     reply(550, "5.1.1", "No such user");
+  } else if (envelope_->smtputf8 && config_.takes_utf8 && !config_.takes_utf8(**user)) {
+    reply(553, "5.6.7", "This mailbox takes no SMTPUTF8 mail");
   } else {
     pending_.user = std::move(**user);
     envelope_->recipients.push_back(std::move(pending_));

@@ -132,12 +132,3 @@ for _parameters in ("NOTIFY=NEVER,SUCCESS", "NOTIFY=SOMETIMES", "NOTIFY=", "ORCP
             t.mail(c)
             reply = c.command(f"RCPT TO:<{t.to[0]}> {parameters}")
             expect(reply.code == 501, f"RCPT gets {reply}")
-
-
-@check("dsn.not_offered", "RFC 5321 4.1.1.11", SHOULD, "NOTIFY is an unknown parameter where DSN is not offered")
-def dsn_not_offered(t):
-    t.must_not_offer("DSN")
-    with t.open() as c:
-        t.mail(c)
-        reply = c.command(f"RCPT TO:<{t.to[0]}> NOTIFY=SUCCESS")
-        expect(reply.code == 555, f"RCPT gets {reply}")

@@ -10,6 +10,7 @@
 #include "twinloft/base/ids.h"
 #include "twinloft/base/random.h"
 #include "twinloft/base/result.h"
+#include "twinloft/base/utf8.h"
 
 namespace twinloft {
 namespace {
@@ -61,6 +62,27 @@ TEST(Result, ErrnoBecomesText) {
   EXPECT_EQ(s.error().message, "open x: No such file or directory");
   EXPECT_EQ(s.error().code, Errc::not_found);
   EXPECT_EQ(s.error().sys, ENOENT);
+}
+
+TEST(Utf8, OnlyWhatRfc3629Allows) {
+  for (std::string_view text : {"", "a", "\xc2\xa0", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf", "a\xc3\xa4z"})
+    EXPECT_TRUE(is_utf8(text)) << text;
+  for (std::string_view text : {"\x80", "\xc0\x80", "\xc1\xbf", "\xc3", "\xc3z", "\xe0\x9f\xbf", "\xe2\x82", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80",
+                                "\xf5\x80\x80\x80", "\xff"})
+    EXPECT_FALSE(is_utf8(text)) << text;
+  EXPECT_TRUE(is_utf8("\xc2\x85") && !is_clean_utf8("\xc2\x85"));
+  EXPECT_TRUE(is_ascii("a\x7f") && !is_ascii("\x80"));
+}
+
+TEST(Utf8, EveryCharacterIsWrittenAsItIsRead) {
+  for (char32_t c = 0; c <= 0x110000; c += c < 0x3000 ? 1 : 251) {
+    std::string text;
+    bool there = append_utf8(text, c);
+    EXPECT_EQ(there, c <= 0x10ffff && (c < 0xd800 || c > 0xdfff)) << static_cast<unsigned>(c);
+    if (there) {
+      EXPECT_EQ(utf8_length(text), text.size()) << static_cast<unsigned>(c);
+    }
+  }
 }
 
 TEST(Fd, ReadExactSaysWhatIsMissing) {

@@ -30,7 +30,7 @@ struct MacroName {
   bool per_recipient = false;  // expand_all() repeats a word or group that holds it
 };
 
-// from client lhlo id size, and per recipient: to user detail domain original_to home uid gid maildir.
+// from client lhlo id size ret envid, and per recipient: to user detail domain original_to home uid gid maildir notify.
 const std::vector<MacroName>& mail_macros();
 
 struct ParseOptions {

@@ -19,6 +19,17 @@ TEST(DeliveryHeader, HasTheFieldsOfFinalDelivery) {
             "\tfor <ann@example.org>; Wed, 18 Nov 2026 11:06:40 +0000\n");
 }
 
+TEST(DeliveryHeader, SaysWhatOrcptSaidAndHowItCame) {
+  Recipient recipient = test::make_recipient("/srv/ann");
+  recipient.original_to = "j\xc3\xb6rg@example.org";
+  recipient.original_type = "utf-8";
+  Envelope envelope = test::make_envelope();
+  envelope.smtputf8 = true;
+  std::string header = delivery_header(envelope, recipient, {}, "h", {});
+  EXPECT_NE(header.find("\nX-Original-To: j\xc3\xb6rg@example.org\nOriginal-Recipient: utf-8;j\xc3\xb6rg@example.org\n"), std::string::npos) << header;
+  EXPECT_NE(header.find(" with UTF8LMTP id "), std::string::npos) << header;
+}
+
 TEST(DeliveryHeader, CannotBeForgedByAValue) {
   Envelope envelope = test::make_envelope();
   envelope.lhlo = "mx\r\nX-Forged: yes";

@@ -126,10 +126,47 @@ TEST(Mail, Parameters) {
 
 TEST(Mail, BadParameters) {
   for (std::string_view p : {"SIZE", "SIZE=", "SIZE=x", "SIZE=-1", "SIZE=+1", "SIZE=1x", "SIZE=0x10", "BODY",
-                             "BODY=", "BODY=BINARYMIME", "BODY=8", "SIZE=1 SIZE=2", "BODY=7BIT BODY=8BITMIME"})
+                             "BODY=", "BODY=BINARYMIME", "BODY=8", "SIZE=1 SIZE=2", "BODY=7BIT BODY=8BITMIME", "SMTPUTF8=", "SMTPUTF8=1", "SMTPUTF8 SMTPUTF8",
+                             "RET", "RET=", "RET=ALL", "RET=FULL RET=FULL", "ENVID", "ENVID=", "ENVID=+", "ENVID=+0A", "ENVID=a=b", "ENVID=a ENVID=b"})
     EXPECT_EQ(refusal("MAIL FROM:<a@d> " + std::string(p)), "501 5.5.4") << p;
-  for (std::string_view p : {"SMTPUTF8", "RET=HDRS", "ENVID=x", "AUTH=<>", "X", "SIZES=1"})
+  EXPECT_EQ(refusal("MAIL FROM:<a@d> ENVID=" + std::string(100, 'x')), "ok");
+  EXPECT_EQ(refusal("MAIL FROM:<a@d> ENVID=" + std::string(101, 'x')), "501 5.5.4");
+  for (std::string_view p : {"AUTH=<>", "X", "SIZES=1", "RETURN=FULL"})
     EXPECT_EQ(refusal("MAIL FROM:<a@d> " + std::string(p)), "555 5.5.4") << p;
+}
+
+TEST(Mail, BeyondAscii) {
+  Mail mail = parse<Mail>("MAIL FROM:<j\xc3\xb6rg@d> BODY=8BITMIME SMTPUTF8");
+  EXPECT_TRUE(mail.smtputf8);
+  EXPECT_FALSE(mail.from.is_ascii);
+  EXPECT_FALSE(parse<Mail>("MAIL FROM:<a@d>").smtputf8);
+  EXPECT_EQ(refusal("MAIL FROM:<j\xc3\xb6rg@d>"), "553 5.6.7");
+  EXPECT_EQ(refusal("MAIL FROM:<j\xc3@d> SMTPUTF8"), "501 5.1.7");
+}
+
+TEST(Mail, ForNotifications) {
+  Mail mail = parse<Mail>("MAIL FROM:<a@d> ret=full envid=a+2Bb+20c");
+  EXPECT_EQ(mail.ret, "FULL");
+  EXPECT_EQ(mail.envelope_id, "a+b c");
+}
+
+TEST(Rcpt, Notify) {
+  EXPECT_EQ(parse<Rcpt>("RCPT TO:<a@d> NOTIFY=never").notify, "NEVER");
+  EXPECT_EQ(parse<Rcpt>("RCPT TO:<a@d> notify=Delay,SUCCESS").notify, "DELAY,SUCCESS");
+  for (std::string_view p : {"NOTIFY", "NOTIFY=", "NOTIFY=X", "NOTIFY=NEVER,DELAY", "NOTIFY=DELAY,DELAY", "NOTIFY=DELAY,", "NOTIFY=,DELAY",
+                             "NOTIFY=DELAY NOTIFY=DELAY"})
+    EXPECT_EQ(refusal("RCPT TO:<a@d> " + std::string(p)), "501 5.5.4") << p;
+}
+
+// RFC 6533 section 3.
+TEST(Rcpt, OriginalRecipientBeyondAscii) {
+  EXPECT_EQ(parse<Rcpt>("RCPT TO:<a@d> ORCPT=utf-8;j\\x{F6}rg@d").original_to, "j\xc3\xb6rg@d");
+  EXPECT_EQ(parse<Rcpt>("RCPT TO:<a@d> ORCPT=UTF-8;\\x{1F4E7}+2Bx@d").original_to, "\xf0\x9f\x93\xa7+x@d");
+  EXPECT_EQ(parse<Rcpt>("RCPT TO:<a@d> ORCPT=utf-8;j\xc3\xb6rg@d").original_to, "j\xc3\xb6rg@d");
+  EXPECT_EQ(parse<Rcpt>("RCPT TO:<a@d> ORCPT=Utf-8;a@d").original_type, "utf-8");
+  for (std::string_view p : {"ORCPT=utf-8;\\x{}", "ORCPT=utf-8;\\x{0A}", "ORCPT=utf-8;\\x{85}", "ORCPT=utf-8;\\x{D800}", "ORCPT=utf-8;\\x{110000}",
+                             "ORCPT=utf-8;\\x{F6", "ORCPT=utf-8;\\x{FFFFFFFFF}", "ORCPT=utf-8;\xc3", "ORCPT=utf-8;+C3+A4", "ORCPT=rfc 822;a@d"})
+    EXPECT_EQ(refusal("RCPT TO:<a@d> " + std::string(p)).substr(0, 1), "5") << p;
 }
 
 TEST(Rcpt, Recipient) {
@@ -165,7 +202,7 @@ TEST(Rcpt, BadParameters) {
                              "ORCPT=rfc822;", "ORCPT=rfc822;a ORCPT=rfc822;b",
                              "ORCPT=rfc822;\xc3\xa4@d"})
     EXPECT_EQ(refusal("RCPT TO:<a@d> " + std::string(p)), "501 5.5.4") << p;
-  for (std::string_view p : {"NOTIFY=NEVER", "SIZE=1", "ORCP=rfc822;a", "RRVS=x"})
+  for (std::string_view p : {"SIZE=1", "ORCP=rfc822;a", "RRVS=x"})
     EXPECT_EQ(refusal("RCPT TO:<a@d> " + std::string(p)), "555 5.5.4") << p;
 }
 

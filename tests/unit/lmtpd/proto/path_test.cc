@@ -44,7 +44,14 @@ INSTANTIATE_TEST_SUITE_P(
         Good{"<ann@[192.0.2.1]>", "ann@[192.0.2.1]", "ann", "[192.0.2.1]"},
         Good{"<ann@[IPv6:2001:db8::1]>", "ann@[IPv6:2001:db8::1]", "ann", "[IPv6:2001:db8::1]"},
         Good{"<ann@[Tag:anything]>", "ann@[Tag:anything]", "ann", "[Tag:anything]"},
-        Good{"<a..b.@d>", "a..b.@d", "a..b.", "d"}));
+        Good{"<a..b.@d>", "a..b.@d", "a..b.", "d"},
+        Good{"<\xc3\xa4@d>", "\xc3\xa4@d", "\xc3\xa4", "d"},
+        Good{"<\"\xc3\xa4 \xe2\x82\xac\"@d>", "\"\xc3\xa4 \xe2\x82\xac\"@d", "\xc3\xa4 \xe2\x82\xac", "d"},
+        Good{"<a@B\xc3\x9c" "CHER.example>", "a@B\xc3\x9c" "CHER.example", "a", "xn--bcher-kva.example"},
+        Good{"<a@b\xc3\xbc" "cher.example>", "a@b\xc3\xbc" "cher.example", "a", "xn--bcher-kva.example"},
+        Good{"<a@xn--bcher-kva.EXAMPLE>", "a@xn--bcher-kva.EXAMPLE", "a", "xn--bcher-kva.example"},
+        // A decomposed character, and the ideographic full stop, are the same domain as the usual ones.
+        Good{"<a@bu\xcc\x88" "cher\xe3\x80\x82" "example>", "a@bu\xcc\x88" "cher\xe3\x80\x82" "example", "a", "xn--bcher-kva.example"}));
 
 class BadPaths : public testing::TestWithParam<std::string_view> {};
 
@@ -62,7 +69,8 @@ INSTANTIATE_TEST_SUITE_P(
                     "<@a.example ann@d>", "<@a.example:>", "<@(x):ann@d>", "<ann@[192.0.2.1>", "<ann@[1 2]>", "<ann@[]>", "<ann@[192.0.2]>", "<ann@[IPv6:]>", "<ann@[IPv6:x]>",
                     "<ann@[ipv6:1.2.3.4]>", "<ann@[:x]>", "<ann@[x]>", "<ann@[a b:c]>", "<ann@[a:b[c]>", "<ann@[a:\r\nb]>",
                     std::string_view("<a\0b@d>", 7), std::string_view("<\"a\0b\"@d>", 9), "<a\tb@d>", "<\"a\tb\"@d>",
-                    "<\xc3\xa4@d>", "<\xc3@d>", "<ann@\xc3\xa4.example>", "<\"\xc3\xa4\"@d>", "<<ann@d>>", "<ann@d"));
+                    "<\xc3@d>", "<\xc3\xa4\xa4@d>", "<\xc0\xaf@d>", "<\xed\xa0\x80@d>", "<\xc2\x85@d>", "<\"\xc3\"@d>", "<\"\\\xc3\"@d>", "<\"\xc2\x9b\"@d>",
+                    "<a@\xc3>", "<a@\xe2\x80\x8b.example>", "<a@b\xef\xbc\xa0" "c>", "<a@\xef\xbc\x8f.example>", "<a@\xc2\x80.example>", "<<ann@d>>", "<ann@d"));
 
 TEST(Path, TheNullPathIsKnown) {
   std::string_view rest = "<>";

@@ -34,7 +34,7 @@ TEST_F(Dialogue, WhatLhloOffers) {
   auto owner = run(hello);
   std::string offered = owner->sent.substr(owner->sent.find("250"));
   EXPECT_EQ(offered,
-            "250-mx.example.org\r\n250-PIPELINING\r\n250-ENHANCEDSTATUSCODES\r\n250-8BITMIME\r\n250-CHUNKING\r\n250 SIZE 12345\r\n");
+            "250-mx.example.org\r\n250-PIPELINING\r\n250-ENHANCEDSTATUSCODES\r\n250-8BITMIME\r\n250-CHUNKING\r\n250-SMTPUTF8\r\n250 SIZE 12345\r\n");
 }
 
 // RFC 2033 section 4.2, and DESIGN section 5: strictly one for each accepted RCPT, in their order, duplicates too.
@@ -199,10 +199,43 @@ TEST_F(Dialogue, TooManyRecipients) {
                                    "250 2.0.0", "250 2.0.0", "250 2.1.0", "250 2.1.5"}));
 }
 
+TEST_F(Dialogue, NotificationParameters) {
+  auto owner = run(hello + "MAIL FROM:<a@d> RET=hdrs ENVID=job+2B1\r\nRCPT TO:<b@d> NOTIFY=failure,Delay ORCPT=RFC822;c@d\r\nRCPT TO:<d@d>\r\nDATA\r\n.\r\n");
+  ASSERT_EQ(owner->messages.size(), 1u);
+  const Envelope& envelope = *owner->messages[0].envelope;
+  EXPECT_EQ(envelope.ret, "HDRS");
+  EXPECT_EQ(envelope.envelope_id, "job+1");
+  EXPECT_EQ(envelope.recipients[0].notify, "FAILURE,DELAY");
+  EXPECT_EQ(envelope.recipients[0].original_type, "rfc822");
+  EXPECT_EQ(envelope.recipients[0].original_to, "c@d");
+  EXPECT_EQ(envelope.recipients[1].notify + envelope.recipients[1].original_to, "");
+}
+
+TEST_F(Dialogue, AddressesBeyondAscii) {
+  auto owner = run(hello + "MAIL FROM:<j\xc3\xb6rg@B\xc3\x9c" "cher.example> SMTPUTF8\r\nRCPT TO:<\xc3\xa4+\xc3\xb6@b\xc3\xbc" "cher.example>\r\nDATA\r\n.\r\n"
+                           "MAIL FROM:<a@d>\r\nRCPT TO:<b@d>\r\nDATA\r\n.\r\nMAIL FROM:<\xc3\xa4@d>\r\n");
+  EXPECT_EQ(owner->codes(), (Codes{"220", "250", "250 2.1.0", "250 2.1.5", "354", "250 2.0.0", "250 2.1.0", "250 2.1.5", "354", "250 2.0.0",
+                                   "553 5.6.7"}));
+  const Envelope& envelope = *owner->messages.at(0).envelope;
+  EXPECT_TRUE(envelope.smtputf8);
+  EXPECT_EQ(envelope.from, "j\xc3\xb6rg@B\xc3\x9c" "cher.example") << "as it was sent";
+  EXPECT_EQ(envelope.recipients.at(0).local_part, "\xc3\xa4");
+  EXPECT_EQ(envelope.recipients.at(0).detail, "\xc3\xb6");
+  EXPECT_EQ(envelope.recipients.at(0).domain, "xn--bcher-kva.example") << "one form, however it was written";
+  EXPECT_FALSE(owner->messages.at(1).envelope->smtputf8);
+}
+
+// Also where the address itself is ASCII: what SMTPUTF8 is needed for may be in the message.
+TEST_F(Dialogue, ARecipientWhoseAgentLacksSmtputf8) {
+  config.takes_utf8 = [](const User& user) { return user.name != "old@d"; };
+  EXPECT_EQ(replies(hello + "MAIL FROM:<a@d> SMTPUTF8\r\nRCPT TO:<old@d>\r\nRCPT TO:<new@d>\r\nDATA\r\n.\r\nMAIL FROM:<a@d>\r\nRCPT TO:<old@d>\r\n"),
+            (Codes{"250", "250 2.1.0", "553 5.6.7", "250 2.1.5", "354", "250 2.0.0", "250 2.1.0", "250 2.1.5"}));
+}
+
 TEST_F(Dialogue, BadAddresses) {
   EXPECT_EQ(replies(hello + "MAIL FROM:<a b@d>\r\nMAIL FROM:<a@d>\r\nRCPT TO:<>\r\nRCPT TO:<;id;@d>\r\nRCPT TO:<\"\"@d>\r\n"
-                            "RCPT TO:<\xc3\xa4@d>\r\nRCPT TO:<a@d> NOTIFY=NEVER\r\nRCPT TO:<postmaster>\r\n"),
-            (Codes{"250", "501 5.1.7", "250 2.1.0", "501 5.1.3", "501 5.1.3", "501 5.1.3", "501 5.1.3", "555 5.5.4",
+                            "RCPT TO:<\xc3\xa4@d>\r\nRCPT TO:<\xc3@d>\r\nRCPT TO:<a@d> X=1\r\nRCPT TO:<postmaster>\r\n"),
+            (Codes{"250", "501 5.1.7", "250 2.1.0", "501 5.1.3", "501 5.1.3", "501 5.1.3", "553 5.6.7", "501 5.1.3", "555 5.5.4",
                    "250 2.1.5"}));
 }
 

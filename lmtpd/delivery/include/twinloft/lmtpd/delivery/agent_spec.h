@@ -58,6 +58,7 @@ struct AgentSpec {
   bool no_new_privs = false;    // true breaks set-gid programs that agents call, such as Postfix's sendmail
   bool must_read_stdin = true;  // exit 0 without having read the message is 451 4.3.0
   bool syncs = false;           // the agent makes its writes durable itself: no syncfs after its success
+  bool smtputf8 = false;        // takes addresses beyond ASCII; without it mail that needs them is refused at RCPT
   bool crlf = false;            // line ends on stdin: LF, or CRLF as on the wire
   bool add_return_path = true;  // header fields put before the message
   bool add_delivered_to = true;

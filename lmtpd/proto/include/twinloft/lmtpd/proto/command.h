@@ -21,10 +21,15 @@ struct Mail {
   Path from;
   std::optional<std::uint64_t> size;  // RFC 1870
   bool body_8bitmime = false;         // RFC 6152
+  bool smtputf8 = false;              // RFC 6531
+  std::string ret;                    // RFC 3461 section 4.3: "FULL", "HDRS", or empty
+  std::string envelope_id;            // ENVID, decoded (section 4.4); empty where absent
 };
 struct Rcpt {
   Path to;
-  std::string original_to;  // ORCPT's address, decoded (RFC 3461 section 4.2); empty where absent
+  std::string original_type;  // ORCPT's address type in small letters, such as "rfc822"; empty where absent
+  std::string original_to;    // ORCPT's address, decoded (RFC 3461 section 4.2, RFC 6533 section 3); empty where absent
+  std::string notify;         // RFC 3461 section 4.1: "NEVER", or some of "SUCCESS,FAILURE,DELAY" in the client's order
 };
 struct Data {};
 struct Bdat {  // RFC 3030 section 2: so many bytes follow the command's CRLF
@@ -39,7 +44,7 @@ struct Vrfy {};
 
 using Command = std::variant<Lhlo, Mail, Rcpt, Data, Bdat, Rset, Noop, Help, Quit, Vrfy>;
 
-// The error is the reply to give: 500 unknown, 501 malformed, 555 unknown parameter, and for HELO and EHLO 500, which
+// The error is the reply to give: 500 unknown, 501 malformed, 553 a sender that needs SMTPUTF8, 555 unknown parameter, and for HELO and EHLO 500, which
 // RFC 2033 section 4.1 demands.
 // Behind a malformed BDAT come bytes that nobody can tell from commands: is_bdat() says whether a line was meant as one.
 std::expected<Command, Reply> parse_command(std::string_view line);

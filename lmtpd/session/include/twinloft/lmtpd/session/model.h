@@ -27,13 +27,15 @@ struct User {
   std::string agent;    // "maildir", or the name of an [agent.<name>] section; empty: the configured default
 };
 
-// An accepted forward-path. `text` is as the client sent it between the angle brackets.
+// An accepted forward-path. `text` is as the client sent it between the angle brackets; `domain` is in small letters, and A-labels.
 struct Recipient {
   std::string text;
   std::string local_part;   // unquoted, without detail
   std::string detail;       // after the first delimiter ("+" by default), empty where there is none
   std::string domain;       // lower case, empty where there is none
-  std::string original_to;  // ORCPT or XCLIENT-provided original recipient, empty where unknown
+  std::string original_to;    // ORCPT's address, empty where unknown
+  std::string original_type;  // and its type: "rfc822", "utf-8"
+  std::string notify;         // NOTIFY, empty where it was not given (RFC 3461)
   User user;
 };
 
@@ -43,6 +45,9 @@ struct Envelope {
   std::string lhlo;         // what the client called itself
   std::string client;       // client address, or "unix"
   bool body_8bitmime = false;
+  bool smtputf8 = false;    // addresses and header fields may hold UTF-8 (RFC 6531)
+  std::string ret;          // RET and ENVID, empty where they were not given (RFC 3461)
+  std::string envelope_id;
   std::vector<Recipient> recipients;
 };
 

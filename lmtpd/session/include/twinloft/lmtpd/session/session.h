@@ -30,6 +30,7 @@ struct SessionConfig {
   std::uint32_t bad_commands_max = 20;  // since the last transaction was completed: then 421 4.7.0
   std::string detail_delimiter = "+";   // empty: no detail
   std::function<std::string()> new_id;  // unique names for transactions
+  std::function<bool(const User&)> takes_utf8 = {};  // whether mail that needs SMTPUTF8 may be delivered to that user; null: always
 };
 
 struct LookupRequest {
