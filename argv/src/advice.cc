@@ -1,6 +1,9 @@
 // Options of dovecot-lda as getopt(3) reads them (Dovecot 2.x; checked against 2.3.19).
 #include "twinloft/argv/advice.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace twinloft::argv {
 namespace {
 
@@ -109,7 +112,8 @@ class DovecotLda {
   static bool may_be_empty(const Word& word) {
     if (word.group != 0) return false;
     for (const Part& part : word.parts) {
-      const bool sometimes = part.name == "original_to" || part.name == "from" || part.name == "detail";
+      constexpr std::string_view empty_for_some[] = {"original_to", "from", "detail", "ret", "envid", "notify"};
+      const bool sometimes = std::find(std::begin(empty_for_some), std::end(empty_for_some), part.name) != std::end(empty_for_some);
       if (part.kind == Part::Kind::literal || !part.text.empty() || !sometimes) return false;
     }
     return true;

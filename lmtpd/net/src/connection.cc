@@ -46,7 +46,7 @@ Connection::Connection(Loop& loop, Fd socket, std::string peer)
       hub_(loop.hub()),
       socket_(loop.io()),
       timer_(loop.io()),
-      session_(hub_.config.session, std::move(peer)),
+      session_(hub_.config.session, Client{std::move(peer)}),
       queue_timer_(loop.io()),
       last_progress_(hub_.clock.now()) {
   boost::system::error_code error;

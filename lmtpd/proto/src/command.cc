@@ -1,5 +1,7 @@
 #include "twinloft/lmtpd/proto/command.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <charconv>
 #include <iterator>
@@ -227,16 +229,58 @@ Parsed parse_rcpt(std::string_view rest) {
   return rcpt;
 }
 
+// A name that goes into a Received field, where it must not forge anything. Empty: it is fine.
+std::string_view wrong_with_name(std::string_view name) {
+  if (name.size() > domain_bytes_max) return "Name too long";
+  for (char c : name)
+    if (c < 33 || c > 126 || c == '(' || c == ')' || c == '<' || c == '>' || c == '\\' || c == '"') return "Malformed name";
+  return {};
+}
+
 Parsed parse_lhlo(std::string_view rest) {
   skip_blanks(rest);
   std::string_view domain = take_word(rest);
   skip_blanks(rest);
   if (domain.empty() || !rest.empty()) return refuse(501, "5.5.4", "Syntax: LHLO name");
-  if (domain.size() > domain_bytes_max) return refuse(501, "5.5.4", "Name too long");
-  for (char c : domain)
-    if (c < 33 || c > 126 || c == '(' || c == ')' || c == '<' || c == '>' || c == '\\' || c == '"')
-      return refuse(501, "5.5.4", "Malformed name");
+  if (auto wrong = wrong_with_name(domain); !wrong.empty()) return refuse(501, "5.5.4", wrong);
   return Lhlo{std::string(domain)};
+}
+
+bool is_address(std::string& text) {
+  in6_addr scratch;
+  if (text.size() > 5 && equals_folded(std::string_view(text).substr(0, 5), "IPV6:")) text.erase(0, 5);
+  return ::inet_pton(AF_INET, text.c_str(), &scratch) == 1 || ::inet_pton(AF_INET6, text.c_str(), &scratch) == 1;
+}
+
+std::optional<Reply> apply(const Parameter& p, ClientAttributes& out) {
+  struct Known {
+    std::string_view name;
+    std::optional<std::string> ClientAttributes::*to;
+  };
+  static constexpr Known known[] = {{"NAME", &ClientAttributes::name},   {"ADDR", &ClientAttributes::address}, {"PORT", &ClientAttributes::port},
+                                    {"PROTO", &ClientAttributes::proto}, {"HELO", &ClientAttributes::helo},    {"LOGIN", &ClientAttributes::login},
+                                    {"IDENT", &ClientAttributes::ident}, {"SOURCE", &ClientAttributes::source}};
+  auto found = std::find_if(std::begin(known), std::end(known), [&](const Known& k) { return equals_folded(k.name, p.name); });
+  if (found == std::end(known)) return make_reply(501, "5.5.4", "Unknown attribute");
+  auto value = decode_xtext(p.value);
+  if (!p.has_value || !value || value->empty()) return make_reply(501, "5.5.4", std::string(found->name) + " needs a value in xtext");
+  if (out.*found->to) return given_twice(found->name);
+  if (equals_folded(*value, "[UNAVAILABLE]") || equals_folded(*value, "[TEMPUNAVAIL]")) value->clear();
+  if (auto wrong = wrong_with_name(*value); !wrong.empty()) return make_reply(501, "5.5.4", std::string(found->name) + ": malformed");
+  if (found->to == &ClientAttributes::address && !value->empty() && !is_address(*value))
+    return make_reply(501, "5.5.4", "ADDR needs a numeric address");
+  out.*found->to = std::move(*value);
+  return std::nullopt;
+}
+
+template <class T>
+Parsed parse_attributes(std::string_view rest) {
+  T out;
+  skip_blanks(rest);
+  if (rest.empty()) return refuse(501, "5.5.4", "Syntax: attribute=value ...");
+  while (auto p = take_parameter(rest))
+    if (auto reply = apply(*p, out)) return std::unexpected(*reply);
+  return out;
 }
 
 // "BDAT" size [ "LAST" ]
@@ -283,6 +327,9 @@ Parsed parse_command(std::string_view line) {
   if (equals_folded(verb, "DATA")) return without_argument(rest, Data{});
   if (equals_folded(verb, "BDAT")) return parse_bdat(rest);
   if (equals_folded(verb, "LHLO")) return parse_lhlo(rest);
+  if (equals_folded(verb, "STARTTLS")) return without_argument(rest, StartTls{});
+  if (equals_folded(verb, "XFORWARD")) return parse_attributes<Xforward>(rest);
+  if (equals_folded(verb, "XCLIENT")) return parse_attributes<Xclient>(rest);
   if (equals_folded(verb, "RSET")) return without_argument(rest, Rset{});
   if (equals_folded(verb, "QUIT")) return without_argument(rest, Quit{});
   if (equals_folded(verb, "NOOP")) return Noop{};

@@ -37,7 +37,7 @@ void append_reply(std::string& out, const Reply& reply) {
   out += "\r\n";
 }
 
-void append_reply_lines(std::string& out, int code, std::initializer_list<std::string_view> lines) {
+void append_reply_lines(std::string& out, int code, const std::vector<std::string>& lines) {
   for (auto line = lines.begin(); line != lines.end(); ++line)
     fmt::format_to(std::back_inserter(out), "{}{}{}\r\n", code, line + 1 == lines.end() ? ' ' : '-', cleaned(*line));
 }

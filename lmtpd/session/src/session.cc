@@ -10,13 +10,12 @@
 
 namespace twinloft::lmtpd {
 
-Session::Session(const SessionConfig& config, std::string client_address)
-    : config_(config), client_(std::move(client_address)) {}
+Session::Session(const SessionConfig& config, Client client) : config_(config), client_(std::move(client)) {}
 
 Actions Session::take_actions() { return std::exchange(actions_, Actions{}); }
 
 bool Session::wants_input() const {
-  return state_ != State::closed && waiting_.size() - waiting_begin_ < waiting_input_max;
+  return state_ != State::closed && state_ != State::handshake && waiting_.size() - waiting_begin_ < waiting_input_max;
 }
 
 // ---- replies -------------------------------------------------------------------------------------------------------
@@ -40,21 +39,30 @@ void Session::close_with(int code, std::string_view enhanced, std::string_view t
   actions_.close = true;
 }
 
-void Session::start() { reply(make_reply(220, "", config_.hostname + " Twinloft LMTP")); }
+// Where no reply can be sent: TLS has not begun, and clear text has ended.
+void Session::end_silently() {
+  state_ = State::closed;
+  actions_.close = true;
+}
+
+void Session::start() { greet(); }
+void Session::greet() { reply(make_reply(220, "", config_.hostname + " Twinloft LMTP")); }
 
 void Session::idle_timeout() {
+  if (state_ == State::handshake) return end_silently();
   if (waits_for_client()) close_with(421, "4.4.2", "Idle for too long");
 }
 
 void Session::shutdown() {
   shutting_down_ = true;
+  if (state_ == State::handshake) return end_silently();
   if (waits_for_client()) close_with(421, "4.3.2", "The server is being stopped");
 }
 
 // ---- input ---------------------------------------------------------------------------------------------------------
 
 void Session::receive(ByteSpan bytes) {
-  if (state_ == State::closed) return;
+  if (state_ == State::closed || state_ == State::handshake) return;
   bool pending = state_ == State::lookup || state_ == State::delivering;
   if (waiting_begin_ == waiting_.size()) {  // all of it was looked at, and spans into it ended with this event
     forget_waiting();
@@ -90,7 +98,8 @@ void Session::forget_waiting() {
 
 void Session::process(ByteSpan& in) {
   while (!in.empty()) {
-    if (state_ == State::body) take_body(in);
+    if (state_ == State::handshake) in = {};
+    else if (state_ == State::body) take_body(in);
     else if (state_ == State::chunk) take_chunk(in);
     else if (state_ != State::command || !take_line(in)) return;
   }
@@ -151,22 +160,31 @@ void Session::execute(std::string_view line) {
 
 void Session::on(const Lhlo& c) {
   reset_transaction();
+  origin_ = {};
   greeted_ = true;
   lhlo_ = c.domain;
-  append_reply_lines(actions_.send, 250, {config_.hostname, "PIPELINING", "ENHANCEDSTATUSCODES", "8BITMIME", "CHUNKING", "SMTPUTF8",
-                                          fmt::format("SIZE {}", config_.message_bytes_max)});
+  std::vector<std::string> offered = {config_.hostname, "PIPELINING", "ENHANCEDSTATUSCODES", "8BITMIME", "CHUNKING", "SMTPUTF8"};
+  if (client_.tls != TlsPolicy::none && tls_.empty()) offered.push_back("STARTTLS");
+  if (client_.may_speak_for) offered.push_back("XCLIENT NAME ADDR PORT PROTO HELO LOGIN");
+  if (client_.may_speak_for) offered.push_back("XFORWARD NAME ADDR PORT PROTO HELO IDENT SOURCE");
+  offered.push_back(fmt::format("SIZE {}", config_.message_bytes_max));
+  append_reply_lines(actions_.send, 250, offered);
 }
 
 void Session::on(const Mail& c) {
   mail_refused_ = !have_sender_;  // until it is accepted
   if (!greeted_) return bad(make_reply(503, "5.5.1", "Say LHLO first"));
   if (have_sender_) return bad(make_reply(503, "5.5.1", "A transaction is open already"));
+  if (client_.tls == TlsPolicy::required && tls_.empty()) return reply(530, "5.7.0", "Say STARTTLS first");
   if (c.size && *c.size > config_.message_bytes_max) return reply(too_large());
   envelope_ = std::make_shared<Envelope>();
   envelope_->id = config_.new_id();
   envelope_->from = c.from.text;
-  envelope_->lhlo = lhlo_;
-  envelope_->client = client_;
+  envelope_->lhlo = client_helo_.empty() ? lhlo_ : client_helo_;
+  envelope_->client = client_.address;
+  envelope_->client_name = client_name_;
+  envelope_->tls = tls_;
+  envelope_->origin = origin_;
   envelope_->body_8bitmime = c.body_8bitmime;
   envelope_->smtputf8 = c.smtputf8;
   envelope_->ret = c.ret;
@@ -264,7 +282,50 @@ void Session::on(const Bdat& c) {
   if (chunk_.size == 0) chunk_complete();
 }
 
+// What the client has sent behind it in clear is thrown away: it could be somebody else's, put in on the way.
+void Session::on(const StartTls&) {
+  if (client_.tls == TlsPolicy::none) return bad(make_reply(502, "5.5.1", "TLS is not configured"));
+  if (!tls_.empty()) return bad(make_reply(503, "5.5.1", "TLS is in use already"));
+  if (have_sender_) return bad(make_reply(503, "5.5.1", "A transaction is open: STARTTLS comes before MAIL"));
+  reply(220, "2.0.0", "Begin the handshake");
+  state_ = State::handshake;
+  actions_.start_tls = true;
+}
+
+void Session::tls_started(std::string how) {
+  if (state_ != State::handshake) return;
+  state_ = State::command;
+  tls_ = std::move(how);
+  greeted_ = false;
+  lhlo_.clear();
+  origin_ = {};
+  reset_transaction();
+  if (shutting_down_) close_with(421, "4.3.2", "The server is being stopped");
+}
+
+// From here on it is another client's session.
+void Session::on(const Xclient& c) {
+  if (!client_.may_speak_for) return bad(make_reply(550, "5.7.0", "XCLIENT is not for this client"));
+  if (have_sender_) return bad(make_reply(503, "5.5.1", "A transaction is open: XCLIENT comes before MAIL"));
+  if (c.address && !c.address->empty()) client_.address = *c.address;
+  if (c.name) client_name_ = *c.name;
+  if (c.helo) client_helo_ = *c.helo;
+  greeted_ = false;
+  lhlo_.clear();
+  origin_ = {};
+  greet();
+}
+
+void Session::on(const Xforward& c) {
+  if (!client_.may_speak_for) return bad(make_reply(550, "5.7.0", "XFORWARD is not for this client"));
+  if (have_sender_) return bad(make_reply(503, "5.5.1", "A transaction is open: XFORWARD comes before MAIL"));
+  for (auto [from, to] : {std::pair(&c.name, &origin_.name), {&c.address, &origin_.address}, {&c.helo, &origin_.helo}, {&c.ident, &origin_.ident}})
+    if (*from) *to = **from;
+  reply(250, "2.0.0", "Ok");
+}
+
 void Session::on(const Rset&) {
+  origin_ = {};
   reset_transaction();
   reply(250, "2.0.0", "Ok");
 }
@@ -352,6 +413,7 @@ void Session::finish_transaction() {
   for (const auto& result : results_) reply(*result);
   results_.clear();
   bad_commands_ = 0;
+  origin_ = {};
   has_body_ = false;  // its owner has it, or it was given up
   body_refusal_.reset();
   reset_transaction();

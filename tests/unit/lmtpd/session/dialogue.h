@@ -34,6 +34,7 @@ inline Outcome outcome_of(Owner& owner) {
 class Dialogue : public testing::Test {
  protected:
   SessionConfig config;
+  Client client{"192.0.2.7"};
   std::function<void(Owner&)> prepare = [](Owner&) {};
 
   // Runs `text` in every split, checks that all are the same, and returns the owner that had it whole.
@@ -65,7 +66,7 @@ class Dialogue : public testing::Test {
 
  private:
   std::unique_ptr<Owner> make() {
-    auto owner = std::make_unique<Owner>(config);
+    auto owner = std::make_unique<Owner>(config, client);
     prepare(*owner);
     return owner;
   }

@@ -140,7 +140,7 @@ TEST_F(Dialogue, SmtpGreetingsAreRefused) {
 
 TEST_F(Dialogue, OtherCommands) {
   EXPECT_EQ(replies("NOOP\r\nHELP\r\nVRFY ann\r\nVRFY\r\nRSET\r\nSTARTTLS\r\n"),
-            (Codes{"250 2.0.0", "214 2.0.0", "252 2.5.0", "501 5.5.4", "250 2.0.0", "500 5.5.1"}));
+            (Codes{"250 2.0.0", "214 2.0.0", "252 2.5.0", "501 5.5.4", "250 2.0.0", "502 5.5.1"}));
 }
 
 TEST_F(Dialogue, LinesThatEndWrongly) {

@@ -20,10 +20,10 @@ struct Message {
 
 class Owner {
  public:
-  explicit Owner(SessionConfig config = {}) : config_(std::move(config)) {
+  explicit Owner(SessionConfig config = {}, Client client = {"192.0.2.7"}) : config_(std::move(config)) {
     if (config_.hostname.empty()) config_.hostname = "mx.example.org";
     config_.new_id = [this] { return "id" + std::to_string(++ids_); };
-    session_ = std::make_unique<Session>(config_, "192.0.2.7");
+    session_ = std::make_unique<Session>(config_, std::move(client));
     session_->start();
     carry_out();
   }
@@ -35,6 +35,7 @@ class Owner {
   std::vector<Message> messages;  // given for delivery
   std::string sent;
   int aborted = 0;
+  int handshakes = 0;
   std::vector<std::uint64_t> size_hints;
   // Replies of the delivery, by recipient as the client wrote it; 250 for others.
   std::function<Reply(const Recipient&)> deliver = [](const Recipient& r) {
@@ -64,6 +65,10 @@ class Owner {
     session_->delivery_done(recipient, reply);
     carry_out();
   }
+  void start_tls() {
+    session_->tls_started("TLSv1.3 with cipher TEST");
+    carry_out();
+  }
   void idle_timeout() {
     session_->idle_timeout();
     carry_out();
@@ -89,6 +94,7 @@ class Owner {
       }
       for (ByteSpan piece : actions.body) body_ += as_text(piece);
       aborted += actions.abort_body;
+      handshakes += actions.start_tls;
       if (actions.abort_body) body_.clear();
       EXPECT_TRUE(!actions.close || session_->closed());
       if (actions.deliver) messages.push_back({actions.deliver, std::exchange(body_, {})});

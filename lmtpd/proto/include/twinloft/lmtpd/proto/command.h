@@ -36,13 +36,21 @@ struct Bdat {  // RFC 3030 section 2: so many bytes follow the command's CRLF
   std::uint64_t size = 0;
   bool last = false;
 };
+struct StartTls {};  // RFC 3207
+// What a proxy or an MTA says of the client that it speaks for: Postfix's XCLIENT and XFORWARD (XCLIENT_README, XFORWARD_README).
+// nullopt: not said; empty: said to be unknown.
+struct ClientAttributes {
+  std::optional<std::string> name, address, port, proto, helo, login, ident, source;
+};
+struct Xclient : ClientAttributes {};
+struct Xforward : ClientAttributes {};
 struct Rset {};
 struct Noop {};
 struct Help {};
 struct Quit {};
 struct Vrfy {};
 
-using Command = std::variant<Lhlo, Mail, Rcpt, Data, Bdat, Rset, Noop, Help, Quit, Vrfy>;
+using Command = std::variant<Lhlo, Mail, Rcpt, Data, Bdat, StartTls, Xclient, Xforward, Rset, Noop, Help, Quit, Vrfy>;
 
 // The error is the reply to give: 500 unknown, 501 malformed, 553 a sender that needs SMTPUTF8, 555 unknown parameter, and for HELO and EHLO 500, which
 // RFC 2033 section 4.1 demands.

@@ -1,9 +1,9 @@
 // A reply of RFC 5321 section 4.2 with the enhanced status code of RFC 3463/2034.
 #pragma once
 
-#include <initializer_list>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace twinloft::lmtpd {
 
@@ -25,6 +25,6 @@ Reply make_reply(int code, std::string_view enhanced, std::string_view text);
 void append_reply(std::string& out, const Reply& reply);
 
 // "250-first", "250-...", "250 last": what LHLO is answered with. At least one line.
-void append_reply_lines(std::string& out, int code, std::initializer_list<std::string_view> lines);
+void append_reply_lines(std::string& out, int code, const std::vector<std::string>& lines);
 
 }  // namespace twinloft::lmtpd

@@ -39,11 +39,20 @@ struct Recipient {
   User user;
 };
 
+// Whom the MTA had it from (XFORWARD), for log lines. Empty: not said, or unknown to it.
+struct Origin {
+  std::string name, address, helo;
+  std::string ident;  // the message's name in the MTA's own log
+};
+
 struct Envelope {
   std::string id;           // unique per transaction, in log lines, Received and %id%
   std::string from;         // reverse-path without brackets; empty: the null sender
   std::string lhlo;         // what the client called itself
   std::string client;       // client address, or "unix"
+  std::string client_name;  // its host name, where a proxy has said it (XCLIENT)
+  std::string tls;          // "TLSv1.3 with cipher TLS_AES_256_GCM_SHA384"; empty: in clear
+  Origin origin;
   bool body_8bitmime = false;
   bool smtputf8 = false;    // addresses and header fields may hold UTF-8 (RFC 6531)
   std::string ret;          // RET and ENVID, empty where they were not given (RFC 3461)

@@ -3,6 +3,7 @@
 //   idle ──LHLO──▶ ready ──MAIL──▶ envelope ──RCPT──▶ (look-up) ──▶ envelope ──DATA──▶ body ──"."──▶ delivering ─▶ ready
 //                                                                   envelope ──BDAT──▶ chunk ──last byte──▶ envelope
 //                                                                                      chunk, LAST ──────▶ delivering
+//   idle, ready ──STARTTLS──▶ handshake ──tls_started()──▶ idle
 //
 // The owner calls one of the event functions, then carries out what take_actions() returns, in the order of its
 // fields. Replies come strictly in the order of the commands: while a look-up or deliveries are pending, input is kept
@@ -33,6 +34,15 @@ struct SessionConfig {
   std::function<bool(const User&)> takes_utf8 = {};  // whether mail that needs SMTPUTF8 may be delivered to that user; null: always
 };
 
+enum class TlsPolicy { none, offered, required };
+
+// What is known of a client before it has said anything.
+struct Client {
+  std::string address;      // numeric, or "unix"
+  bool may_speak_for = false;  // for others: XCLIENT and XFORWARD
+  TlsPolicy tls = TlsPolicy::none;
+};
+
 struct LookupRequest {
   std::string local_part, domain;  // without detail
 };
@@ -45,12 +55,13 @@ struct Actions {
   bool abort_body = false;                   // forget the message: too large, or the owner said so, or the client left
   std::optional<LookupRequest> lookup;       // answer with lookup_done()
   std::shared_ptr<const Envelope> deliver;   // answer with delivery_done() for each recipient, in any order
+  bool start_tls = false;                    // after `send` went out; then tls_started(), or the connection's end
   bool close = false;                        // after `send` went out
 };
 
 class Session {
  public:
-  Session(const SessionConfig& config, std::string client_address);
+  Session(const SessionConfig& config, Client client);
 
   void start();  // greeting
   void receive(ByteSpan bytes);
@@ -58,6 +69,9 @@ class Session {
   // The message cannot be kept (memory, disk): the rest of it is skipped, and every recipient gets this reply.
   void body_failed(const Reply& reply);
   void delivery_done(std::size_t recipient, const Reply& reply);
+  // The handshake is done. `how` is for Received, such as "TLSv1.3 with cipher TLS_AES_256_GCM_SHA384". Nothing that was sent in clear is
+  // left (RFC 3207 section 4.2, CVE-2011-0411).
+  void tls_started(std::string how);
   void idle_timeout();  // 421 4.4.2; nothing where a look-up or deliveries, and not the client, are waited for
   // The server leaves: 421 4.3.2, at once where nothing is pending, else after the replies of the transaction under way.
   void shutdown();
@@ -68,11 +82,12 @@ class Session {
   bool wants_input() const;
   // True while the client, and not this server, is what is being waited for: the idle timeout runs.
   bool waits_for_client() const { return state_ != State::lookup && state_ != State::delivering && state_ != State::closed; }
+  bool in_handshake() const { return state_ == State::handshake; }
   bool closed() const { return state_ == State::closed; }
   std::size_t input_memory() const { return waiting_.capacity(); }  // bytes held for input, used or not
 
  private:
-  enum class State { command, lookup, body, chunk, delivering, closed };
+  enum class State { command, lookup, body, chunk, delivering, handshake, closed };
   static constexpr std::size_t waiting_input_max = 64 * 1024;  // bytes kept while answers are pending
   static constexpr std::size_t waiting_memory_max = 4 * 1024;  // that a session without kept input holds
 
@@ -91,6 +106,9 @@ class Session {
   void on(const Rcpt& c);
   void on(const Data& c);
   void on(const Bdat& c);
+  void on(const StartTls& c);
+  void on(const Xclient& c);
+  void on(const Xforward& c);
   void on(const Rset& c);
   void on(const Noop& c);
   void on(const Help& c);
@@ -105,12 +123,17 @@ class Session {
   Reply too_large() const;
   void finish_transaction();
   void reset_transaction();
+  void greet();
+  void end_silently();
   void close_with(int code, std::string_view enhanced, std::string_view text);
   void resume();
   void forget_waiting();
 
   const SessionConfig& config_;
-  std::string client_;
+  Client client_;
+  std::string client_name_, client_helo_;  // of XCLIENT
+  std::string tls_;                        // how the connection is secured; empty: it is not
+  Origin origin_;                          // of XFORWARD, for the next message
   State state_ = State::command;
   bool greeted_ = false;     // LHLO was given
   bool have_sender_ = false;
