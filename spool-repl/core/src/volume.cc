@@ -179,8 +179,8 @@ bool Volume::nobody_told_behind(Lsn lsn, ReplicaSet witnesses) const {
   return true;
 }
 
-// What was committed here is in that history if it has the epoch of it for long enough, or the newest one that was here. What came
-// behind that here is judged as any tail is (Secondary::split_brain).
+// What was committed here is in that history if it has the epoch of it for long enough, or the newest one that was here; where nothing was, it
+// is in every one. What came behind that here is judged as any tail is (Secondary::split_brain).
 bool Volume::kept_by(ReplicaId primary, const Epoch& epoch, std::span<const EpochEntry> epochs) const {
   if (!damaged()) return true;
   const EpochEntry& newest = sb.damaged_newest;
@@ -189,10 +189,13 @@ bool Volume::kept_by(ReplicaId primary, const Epoch& epoch, std::span<const Epoc
   auto reaches = [&](auto e) { return e != epochs.end() && (e + 1 == epochs.end() || (e + 1)->start > until); };
   auto ours = find(newest.epoch);
   bool has_newest = ours != epochs.end();
-  if (!reaches(ours) && !reaches(find(sb.inconsistent_source))) return false;
+  if (until != Lsn{} && !reaches(ours) && !reaches(find(sb.inconsistent_source))) return false;
   if (has_newest && ours + 1 == epochs.end()) return true;
   EpochEntry left = has_newest ? *ours : newest;  // what the tail here ends in
-  Successors there = successors_behind(has_newest ? ours->start : until, epochs, left.epoch);
+  Lsn parted = has_newest ? ours->start : until;   // epochs that both have are no successors
+  for (const EpochEntry& e : sb.epochs)
+    if (!has_newest && find(e.epoch) != epochs.end()) parted = std::max(parted, e.start);
+  Successors there = successors_behind(parted, epochs, left.epoch);
   return left.in_sync != 0 && covers(primary, epoch, there, left, (left.flags & epoch_by_force) != 0, false);
 }
 

@@ -86,6 +86,17 @@ struct DiscardTest : RolesTest {
     EXPECT_FALSE(split() || status(node(winner)).peers[0].split_brain);
   }
 
+  // Everything but what all have. It is no longer known that anything was committed.
+  void lose_all_of(ReplicaId id) {
+    rot(id, 1);
+    auto sb = decode_superblock({node(id).journal.data(), block_size});
+    ASSERT_TRUE(sb && sb->damaged_newest.in_sync == (set_of(1) | set_of(2)));
+    sb->inconsistent_until = {};
+    sb->inconsistent_source = {1, sb->volume};
+    node(id).write_superblock(*sb);
+    restart(id);
+    last = status(node(id)).last;
+  }
   // Of the journal block with that content, or of one before it.
   void rot_loser(int value, std::size_t blocks_before) {
     std::vector<std::byte>& journal = node(loser).journal;
@@ -354,7 +365,9 @@ TEST_F(DiscardTest, AWinnerThatLostWhatItHadIsDoubted) {
 }
 
 // Two replicas are one side of a split brain. One of them gives it up, and is primary later: to the other one it is a member still.
-TEST_F(DiscardTest, WhatItGaveUpIsNotGivenUpForOthers) {
+struct GivenUpTest : DiscardTest, testing::WithParamInterface<bool> {};
+
+TEST_P(GivenUpTest, WhatItGaveUpIsNotGivenUpForOthers) {
   make_promoted(1, 3, OnPeerLoss::go_on);
   write_alone(1, 1, 1);
   lost = [](ReplicaId, const PeerMessage& m) { return std::holds_alternative<Commit>(m); };
@@ -362,6 +375,7 @@ TEST_F(DiscardTest, WhatItGaveUpIsNotGivenUpForOthers) {
   disconnect(2, 3);
   exchange();
   write_alone(1, 2, 2);
+  write_alone(1, 4, 4);
   lost = nullptr;
   last = status(node(2)).last;
   ASSERT_LT(status(node(2)).commit, last);
@@ -380,11 +394,14 @@ TEST_F(DiscardTest, WhatItGaveUpIsNotGivenUpForOthers) {
   disconnect(1, 3);
   ASSERT_TRUE(promote(1, true)->ok);
   exchange();
+  if (GetParam()) lose_all_of(2);
   connect(1, 2);
   exchange();
   EXPECT_TRUE(status(node(2)).peers[0].split_brain) << status(node(2)).peers[0].why;
   EXPECT_EQ(status(node(2)).last, last);
 }
+
+INSTANTIATE_TEST_SUITE_P(WholeAndDamaged, GivenUpTest, testing::Bool());
 
 }  // namespace
 }  // namespace twinloft::repl::core

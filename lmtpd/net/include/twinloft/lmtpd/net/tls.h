@@ -1,0 +1,40 @@
+// TLS as a server (RFC 3207): certificate, key, and whose certificates clients may show.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "twinloft/base/result.h"
+
+struct ssl_ctx_st;
+
+namespace twinloft::lmtpd {
+
+// In PEM, already read: files that only root may read are read before privileges are dropped, or by who still has them.
+struct TlsMaterial {
+  std::string certificate;  // the server's, then those between it and the authority's
+  std::string key;
+  std::string client_ca;    // empty: clients are not asked for a certificate
+  bool client_certificate_required = false;
+  bool tls_1_2 = true;      // else 1.3 only
+};
+
+// What connections need, the same for all. Immutable: a reload makes a new one, and connections that have the old one keep it.
+class TlsContext {
+ public:
+  // Errors: no certificate or key in the text, a key of another certificate, all with what OpenSSL says.
+  static Result<std::shared_ptr<const TlsContext>> create(const TlsMaterial& material);
+  ~TlsContext();
+  TlsContext(const TlsContext&) = delete;
+  TlsContext& operator=(const TlsContext&) = delete;
+
+  ssl_ctx_st* get() const { return context_; }
+  std::int64_t expires_in_days() const;  // of the certificate; below 0: it has
+
+ private:
+  explicit TlsContext(ssl_ctx_st* context) : context_(context) {}
+  ssl_ctx_st* context_;
+};
+
+}  // namespace twinloft::lmtpd

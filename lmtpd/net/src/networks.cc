@@ -1,0 +1,69 @@
+#include "twinloft/lmtpd/net/networks.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <charconv>
+#include <cstring>
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+bool bit(const std::array<std::uint8_t, 16>& address, unsigned at) { return address[at / 8] >> (7 - at % 8) & 1; }
+
+}  // namespace
+
+Status Networks::add(const std::string& word) {
+  if (word == "unix") {
+    unix_ = true;
+    return {};
+  }
+  std::size_t slash = word.find('/');
+  std::string host = word.substr(0, slash);
+  Network out{host.find(':') == std::string::npos ? AF_INET : AF_INET6, {}, 0};
+  unsigned bits = out.family == AF_INET ? 32 : 128;
+  if (::inet_pton(out.family, host.c_str(), out.address.data()) != 1)
+    return fail(Errc::invalid, "\"{}\" is no network: expected \"192.0.2.0/24\", \"2001:db8::/32\", an address, or \"unix\"", word);
+  out.prefix = bits;
+  if (slash != std::string::npos) {
+    std::string_view prefix = std::string_view(word).substr(slash + 1);
+    auto [end, code] = std::from_chars(prefix.data(), prefix.data() + prefix.size(), out.prefix);
+    if (code != std::errc() || end != prefix.data() + prefix.size() || out.prefix > bits)
+      return fail(Errc::invalid, "\"{}\": expected a prefix of 0 to {} bits after the slash", word, bits);
+  }
+  for (unsigned at = out.prefix; at < bits; ++at)
+    if (bit(out.address, at)) return fail(Errc::invalid, "\"{}\": the address has bits behind its prefix of {}", word, out.prefix);
+  networks_.push_back(out);
+  return {};
+}
+
+Result<Networks> Networks::parse(std::span<const std::string> words) {
+  Networks out;
+  for (const std::string& word : words) TL_TRY(out.add(word));
+  return out;
+}
+
+bool Networks::contains(const sockaddr_storage& peer) const {
+  std::array<std::uint8_t, 16> address{};
+  if (peer.ss_family == AF_INET) std::memcpy(address.data(), &reinterpret_cast<const sockaddr_in&>(peer).sin_addr, 4);
+  else if (peer.ss_family == AF_INET6) std::memcpy(address.data(), &reinterpret_cast<const sockaddr_in6&>(peer).sin6_addr, 16);
+  else return unix_;
+  for (const Network& n : networks_) {
+    bool within = n.family == peer.ss_family;
+    for (unsigned at = 0; within && at < n.prefix; ++at) within = bit(address, at) == bit(n.address, at);
+    if (within) return true;
+  }
+  return false;
+}
+
+std::string address_text(const sockaddr_storage& peer) {
+  char text[INET6_ADDRSTRLEN] = {};
+  if (peer.ss_family == AF_INET)
+    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(peer).sin_addr, text, sizeof text);
+  else if (peer.ss_family == AF_INET6)
+    ::inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6&>(peer).sin6_addr, text, sizeof text);
+  return text[0] ? text : "unix";
+}
+
+}  // namespace twinloft::lmtpd
