@@ -21,6 +21,9 @@ namespace twinloft::lmtpd {
 
 namespace {
 
+constexpr std::size_t pem_bytes_max = 4u << 20;
+constexpr std::int64_t expires_soon_days = 14;
+
 // Problems found, one a line, each with its key.
 class Checker {
  public:
@@ -47,6 +50,15 @@ void check_programs(const Config& config, Checker& check) {
     else if (!S_ISREG(found.st_mode) || (found.st_mode & 0111) == 0)
       check.problem(key + program + " is no program that can be executed");
   }
+}
+
+void check_tls(const Config& config, Checker& check, std::ostream& err) {
+  auto tls = load_tls(config.tls);
+  if (!tls) return check.problem(tls.error().message);
+  if (!*tls) return;
+  std::int64_t days = (*tls)->expires_in_days();
+  if (days < 0) check.problem(fmt::format("tls.certificate: {} has expired", config.tls.certificate));
+  else if (days < expires_soon_days) err << "warning: tls.certificate: " << config.tls.certificate << " expires within " << days + 1 << " days\n";
 }
 
 void check_spool(const Config& config, Checker& check) {
@@ -170,6 +182,20 @@ Result<std::unique_ptr<UserDb>> open_users(const UserSettings& users) {
   return make_static_db(users.fixed);
 }
 
+Result<std::shared_ptr<const TlsContext>> load_tls(const TlsSettings& tls) {
+  if (tls.certificate.empty()) return nullptr;
+  TlsMaterial material;
+  for (auto [path, into] : {std::pair(&tls.certificate, &material.certificate), {&tls.key, &material.key}, {&tls.client_ca, &material.client_ca}}) {
+    if (path->empty()) continue;
+    TL_TRY_ASSIGN(*into, read_file(*path, pem_bytes_max));
+  }
+  material.client_certificate_required = tls.client_certificate_required;
+  material.tls_1_2 = tls.tls_1_2;
+  auto context = TlsContext::create(material);
+  if (!context) return fail(context.error().code, "tls: {} (certificate {}, key {})", context.error().message, tls.certificate, tls.key);
+  return context;
+}
+
 Status check_static_users(const Config& config, const UserSettings& users, const Identity& identity) {
   if (users.driver != UserDriver::static_db) return {};
   const StaticDbConfig& fixed = users.fixed;
@@ -191,6 +217,7 @@ int check_config(const std::string& path, std::ostream& out, std::ostream& err) 
   Checker check;
   check_users(*config, check, err);
   check_programs(*config, check);
+  check_tls(*config, check, err);
   for (const ListenSettings& listen : config->listen)
     if (auto gid = listen.group.empty() ? Result<gid_t>(0) : find_group_id(listen.group, "listen.group"); !gid)
       check.problem(gid.error().message);

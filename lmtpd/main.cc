@@ -90,7 +90,7 @@ std::string machine_name() {
 }
 
 Result<ListenAddress> to_listen_address(const ListenSettings& s) {
-  ListenAddress out{s.address, s.host, s.port, s.unix_path, s.mode};
+  ListenAddress out{s.address, s.host, s.port, s.unix_path, s.mode, {}, s.rules};
   if (!s.group.empty()) {
     TL_TRY_ASSIGN(out.gid, find_group_id(s.group, "listen.group"));
   }
@@ -168,6 +168,7 @@ Status start(Config& config, Parts& parts) {
   }
   raise_descriptor_limit();
   TL_TRY_ASSIGN(std::vector<Listener> listeners, bind_listeners(config));
+  TL_TRY_ASSIGN(std::shared_ptr<const TlsContext> tls, load_tls(config.tls));
   TL_TRY(drop_privileges(identity));
   TL_TRY_ASSIGN(parts.users, open_users(config.users));
   auto memory = std::make_shared<MemoryBudget>(config.limits.body_memory_total);
@@ -179,6 +180,7 @@ Status start(Config& config, Parts& parts) {
     log_warning("{}; until it is there, every delivery gets 451 4.3.0", spool.error().message);
   ServerConfig server = to_server_config(config);
   server.memory = std::move(memory);
+  server.tls = std::move(tls);
   TL_TRY_ASSIGN(parts.server, Server::create(std::move(server), std::move(listeners), *parts.users, *parts.delivery,
                                              parts.clock, parts.random));
   return {};
@@ -209,7 +211,10 @@ int serve(const std::string& path) {
     log_error("{}", started.error().message);
     return EX_CONFIG;
   }
-  for (const ListenSettings& listen : config->listen) log_info("listening on {}", listen.address);
+  for (const ListenSettings& listen : config->listen) {
+    const char* tls = listen.rules.tls == TlsPolicy::none ? "" : listen.rules.tls == TlsPolicy::offered ? ", TLS offered" : ", TLS required";
+    log_info("listening on {}{}", listen.address, tls);
+  }
   tell_service_manager(fmt::format("READY=1\nSTATUS=listening on {} address(es)", config->listen.size()));
   RunEnd end = parts.server->run();
   if (!end.in_order) leave(parts, end);

@@ -29,6 +29,10 @@ class Server:
     def options(self):
         return []
 
+    def certificate(self):
+        tl.run("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj", "/CN=mx.conform.example",
+               "-keyout", self.dir / "key.pem", "-out", self.dir / "certificate.pem")
+
     def wait(self, process):
         tl.wait_for(lambda: self.socket.exists() or process.check_alive(), f"{self.name} to listen")
 
@@ -41,12 +45,17 @@ class Lmtpd(Server):
 
     def start(self):
         self.stored = self.owned("spool")
+        self.certificate()
         config = self.dir / "lmtpd.toml"
         config.write_text(f"""hostname = "mx.conform.example"
 user = "vmail"
 log_level = "warning"
 [[listen]]
 address = "unix:{self.socket}"
+tls = "offered"
+[tls]
+certificate = "{self.dir}/certificate.pem"
+key = "{self.dir}/key.pem"
 [limits]
 message_size = "{MESSAGE_MAX}"
 [users]
@@ -70,7 +79,9 @@ state_dir = {dir}/state
 instance_name = conform-{pid}
 log_path = {dir}/log
 protocols = lmtp
-ssl = no
+ssl = yes
+ssl_cert = <{dir}/certificate.pem
+ssl_key = <{dir}/key.pem
 first_valid_uid = 1
 mail_location = maildir:~/Maildir
 postmaster_address = postmaster@conform.example
@@ -105,6 +116,7 @@ service stats {{
         self.stored = self.owned("spool")
         uid, gid = tl.uid_of("vmail")
         (self.dir / "users").write_text("".join(f"{u}::{uid}:{gid}::{self.stored}/{u}::\n" for u in RECIPIENTS))
+        self.certificate()
         for name in ("run", "state"):
             (self.dir / name).mkdir(mode=0o755)
         log = self.dir / "log"

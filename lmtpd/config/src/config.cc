@@ -62,6 +62,44 @@ void read_mode(const TomlTable& t, unsigned& mode) {
   mode = value;
 }
 
+void read_networks(const TomlTable& t, std::string_view key, Networks& out) {
+  std::vector<std::string> words;
+  t.texts(key, words);
+  auto networks = Networks::parse(words);
+  if (networks) out = std::move(*networks);
+  else t.error(key, networks.error().message);
+}
+
+void read_rules(const TomlTable& t, ListenRules& rules) {
+  std::string tls = "none";
+  t.text("tls", tls);
+  if (tls == "offered") rules.tls = TlsPolicy::offered;
+  else if (tls == "required") rules.tls = TlsPolicy::required;
+  else if (tls != "none") t.error("tls", "expected \"none\", \"offered\" or \"required\"");
+  read_networks(t, "trusted", rules.may_speak_for);
+  read_networks(t, "proxies", rules.proxies);
+}
+
+void read_tls(const TomlTable& top, Config& config) {
+  const toml::table* raw = top.child("tls");
+  bool wanted = std::any_of(config.listen.begin(), config.listen.end(), [](const ListenSettings& l) { return l.rules.tls != TlsPolicy::none; });
+  if (!raw && wanted) return top.error("tls", "is missing: a [[listen]] offers TLS, which needs a certificate and a key");
+  if (!raw) return;
+  TomlTable t(top.problems(), *raw, "tls");
+  t.allow({"certificate", "key", "client_ca", "client_certificate", "min_version"});
+  t.path("certificate", config.tls.certificate, true);
+  t.path("key", config.tls.key, true);
+  t.path("client_ca", config.tls.client_ca);
+  std::string client = "request", version = "1.2";
+  t.text("client_certificate", client);
+  t.text("min_version", version);
+  config.tls.client_certificate_required = client == "require";
+  if (client != "request" && client != "require") t.error("client_certificate", "expected \"request\" or \"require\"");
+  else if (t.has("client_certificate") && config.tls.client_ca.empty()) t.error("client_certificate", "needs client_ca: whose certificates are good");
+  config.tls.tls_1_2 = version == "1.2";
+  if (version != "1.2" && version != "1.3") t.error("min_version", "expected \"1.2\" or \"1.3\"");
+}
+
 void read_listen(const TomlTable& top, Config& config) {
   const toml::node* node = top.raw().get("listen");
   const toml::array* array = node ? node->as_array() : nullptr;
@@ -70,11 +108,12 @@ void read_listen(const TomlTable& top, Config& config) {
     const toml::table* raw = entry.as_table();
     if (!raw) return top.error("listen", "expected [[listen]] sections");
     TomlTable t(top.problems(), *raw, "listen");
-    t.allow({"address", "mode", "group"});
+    t.allow({"address", "mode", "group", "tls", "trusted", "proxies"});
     ListenSettings listen;
     t.text("address", listen.address, true);
     read_mode(t, listen.mode);
     t.identity("group", listen.group);
+    read_rules(t, listen.rules);
     if (listen.address.empty()) continue;
     std::string wrong = parse_address(listen.address, listen);
     if (!wrong.empty()) t.error("address", fmt::format("\"{}\": {}", listen.address, wrong));
@@ -228,7 +267,7 @@ void check_agent_name(const TomlTable& top, const Config& config, const char* se
 }
 
 void read_top(const TomlTable& top, Config& config) {
-  top.allow({"hostname", "log_level", "user", "group", "listen", "limits", "users", "spool", "delivery", "maildir",
+  top.allow({"hostname", "log_level", "user", "group", "listen", "tls", "limits", "users", "spool", "delivery", "maildir",
              "agent"});
   top.text("hostname", config.hostname);
   if (std::any_of(config.hostname.begin(), config.hostname.end(),
@@ -262,6 +301,7 @@ Result<Config> parse_config(const std::string& path, std::string_view text) {
   config.file = path;
   read_top(top, config);
   read_listen(top, config);
+  read_tls(top, config);
   read_limits(top, config);
   read_users(top, config);
   read_spool(top, config.delivery.spool);

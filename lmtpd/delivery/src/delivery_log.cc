@@ -17,6 +17,8 @@ void write_line(const DeliveryLine& line) {
             {"to", line.to},
             {"user", line.user},
             {"agent", line.agent},
+            {"client", line.client},
+            {"origin", line.origin},
             {"size", fmt::format("{}", line.size)},
             {"reply", fmt::format("{} {}", line.code, line.enhanced)},
             {"ms", fmt::format("{:.1f}", static_cast<double>(line.took.count()) / 1e6)},

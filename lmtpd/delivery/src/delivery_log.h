@@ -19,6 +19,8 @@ struct DeliveryLine {
   std::string to;
   std::string user;
   std::string agent;
+  std::string client;  // its address
+  std::string origin;  // what XFORWARD said; empty where it said nothing
   std::uint64_t size = 0;
   int code = 0;
   std::string enhanced;

@@ -46,6 +46,32 @@ std::string format_date(WallTime now) {
                      t.tm_year + 1900, t.tm_hour, t.tm_min, t.tm_sec);
 }
 
+namespace {
+
+// For a comment in brackets, which it must not end.
+std::string comment(std::string_view value) {
+  std::string out = clean(value);
+  for (char& c : out)
+    if (c == '(' || c == ')' || c == '\\') c = '?';
+  return out;
+}
+
+// RFC 3848 and RFC 6531 section 4.3.
+const char* protocol_of(const Envelope& envelope) {
+  if (envelope.smtputf8) return envelope.tls.empty() ? "UTF8LMTP" : "UTF8LMTPS";
+  return envelope.tls.empty() ? "LMTP" : "LMTPS";
+}
+
+std::string received(const Envelope& envelope, const std::string& to, std::string_view hostname, WallTime now) {
+  std::string client = comment(envelope.client);
+  if (!envelope.client_name.empty()) client = fmt::format("{} [{}]", comment(envelope.client_name), client);
+  std::string tls = envelope.tls.empty() ? "" : fmt::format("\t(using {})\n", comment(envelope.tls));
+  return fmt::format("Received: from {} ({})\n{}\tby {} with {} id {}\n\tfor <{}>; {}\n", clean(envelope.lhlo), client, tls, clean(hostname),
+                     protocol_of(envelope), clean(envelope.id), to, format_date(now));
+}
+
+}  // namespace
+
 std::string delivery_header(const Envelope& envelope, const Recipient& recipient, const HeaderChoice& choice,
                             std::string_view hostname, WallTime now) {
   std::string out;
@@ -57,11 +83,7 @@ std::string delivery_header(const Envelope& envelope, const Recipient& recipient
     if (!recipient.original_type.empty())
       out += fmt::format("Original-Recipient: {};{}\n", clean(recipient.original_type), clean(recipient.original_to));
   }
-  if (choice.received)
-    out +=
-        fmt::format("Received: from {} ({})\n\tby {} with {} id {}\n\tfor <{}>; {}\n", clean(envelope.lhlo),
-                    clean(envelope.client), clean(hostname), envelope.smtputf8 ? "UTF8LMTP" : "LMTP", clean(envelope.id), to,
-                    format_date(now));
+  if (choice.received) out += received(envelope, to, hostname, now);
   return out;
 }
 

@@ -43,6 +43,14 @@ struct TakenSlot {
   ~TakenSlot() { slots.give_back(user); }
 };
 
+// "mx.example.net[192.0.2.9] as 4XyZ": for whoever looks for a message in the MTA's log.
+std::string origin_text(const Origin& origin) {
+  std::string out = origin.name;
+  if (!origin.address.empty()) out += "[" + origin.address + "]";
+  if (!origin.ident.empty()) out += (out.empty() ? "as " : " as ") + origin.ident;
+  return out;
+}
+
 }  // namespace
 
 struct DeliveryService::Impl {
@@ -133,7 +141,7 @@ Reply DeliveryService::deliver(const Envelope& envelope, const Recipient& recipi
     detail = fmt::format("{} deliveries to this user are under way", impl_->config.per_user_max);
     reply = {451, "4.3.0", "Too many deliveries to this mailbox at once"};
   }
-  impl_->log.put({envelope.id, envelope.from, recipient.text, user.name, agent, body.size, reply.code,
+  impl_->log.put({envelope.id, envelope.from, recipient.text, user.name, agent, envelope.client, origin_text(envelope.origin), body.size, reply.code,
                   reply.enhanced, std::move(detail), impl_->clock.now() - start});
   return reply;
 }

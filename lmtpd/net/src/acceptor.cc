@@ -1,6 +1,5 @@
 #include "acceptor.h"
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -17,15 +16,6 @@ namespace {
 
 // Where descriptors or memory have run out, the backlog holds new connections for so long.
 constexpr std::chrono::milliseconds retry_after{100};
-
-std::string address_text(const sockaddr_storage& peer) {
-  char text[INET6_ADDRSTRLEN] = {};
-  if (peer.ss_family == AF_INET)
-    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(peer).sin_addr, text, sizeof text);
-  else if (peer.ss_family == AF_INET6)
-    ::inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6&>(peer).sin6_addr, text, sizeof text);
-  return text[0] ? text : "unix";
-}
 
 }  // namespace
 
@@ -83,7 +73,7 @@ void Acceptor::accept_ready() {
       (void)::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     }
     loop_.hub().connections.fetch_add(1, std::memory_order_relaxed);
-    hand_over_(std::move(socket), address_text(peer));
+    hand_over_({std::move(socket), peer, listener_.shared_rules()});
   }
 }
 

@@ -14,8 +14,8 @@ namespace twinloft::lmtpd {
 
 class Acceptor {
  public:
-  // `hand_over` gets each new socket, non-blocking, and the peer's address ("unix" on Unix sockets).
-  using HandOver = std::function<void(Fd, std::string)>;
+  // `hand_over` gets each new socket, non-blocking.
+  using HandOver = std::function<void(NewConnection)>;
   Acceptor(Loop& loop, Listener listener, HandOver hand_over);
   ~Acceptor();
   Acceptor(const Acceptor&) = delete;

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <exception>
 
+#include "proxy_header.h"
 #include "twinloft/base/log.h"
 
 namespace twinloft::lmtpd {
@@ -41,31 +42,56 @@ Reply refusal_of(const Error& error) {
 
 }  // namespace
 
-Connection::Connection(Loop& loop, Fd socket, std::string peer)
+Connection::Connection(Loop& loop, NewConnection fresh)
     : loop_(loop),
       hub_(loop.hub()),
       socket_(loop.io()),
       timer_(loop.io()),
-      session_(hub_.config.session, Client{std::move(peer)}),
+      rules_(std::move(fresh.rules)),
+      peer_(fresh.peer),
+      session_(hub_.config.session),
       queue_timer_(loop.io()),
       last_progress_(hub_.clock.now()) {
   boost::system::error_code error;
-  asio::generic::stream_protocol protocol = protocol_of(socket.get());
-  socket_.assign(protocol, socket.get(), error);
-  if (!error) socket.release();
+  asio::generic::stream_protocol protocol = protocol_of(fresh.socket.get());
+  socket_.assign(protocol, fresh.socket.get(), error);
+  if (!error) wire_.attach(fresh.socket.release());
   else log_error("a connection is dropped: the event loop does not take its socket: {}", error.message());
 }
 
 void Connection::start() {
   if (!socket_.is_open()) return close();
-  session_.start();
   arm_timer(hub_.config.idle_timeout);
+  if (!rules_->proxies.contains(peer_)) return greet(peer_);
+  phase_ = Phase::proxied;
+  wait_readable();
+}
+
+void Connection::greet(const sockaddr_storage& client) {
+  phase_ = Phase::open;
+  session_.start({address_text(client), rules_->may_speak_for.contains(client), rules_->tls});
+  if (stopping_) session_.shutdown();
   perform();
 }
 
+// What a proxy says of the client that it has accepted; before that there is no session.
+void Connection::take_proxy_header(std::string_view bytes) {
+  proxy_header_ += bytes;
+  auto header = decode_proxy_header(as_bytes(proxy_header_));
+  if (!header) {
+    log_error("a connection from {} is closed: {}", address_text(peer_), header.error().message);
+    return close();
+  }
+  if (!*header) return;
+  std::string rest = std::exchange(proxy_header_, {}).substr((*header)->bytes);
+  greet((*header)->source.value_or(peer_));
+  if (!rest.empty() && phase_ == Phase::open) take_input(rest);
+}
+
 void Connection::stop() {
-  if (phase_ != Phase::open) return;
   stopping_ = true;
+  if (phase_ == Phase::proxied) return close();
+  if (phase_ != Phase::open) return;
   session_.shutdown();
   if (transaction_) give_up_waiting();
   perform();
@@ -87,6 +113,7 @@ bool Connection::perform_once() {
   if (out_.empty()) out_ = std::move(actions.send);
   else out_ += actions.send;
   bool again = !take_body(actions);
+  if (actions.start_tls) tls_asked_for_ = true;
   if (actions.close && phase_ == Phase::open) phase_ = Phase::closing;
   if (actions.deliver && storing_) stored_first_ = std::move(actions.deliver);
   else if (actions.deliver) deliver(std::move(actions.deliver));
@@ -220,11 +247,11 @@ void Connection::flush() {
   // What a pipelining client has asked for before goes with the look-up's reply: it waits for that one anyhow.
   if (looking_up_ && phase_ == Phase::open) return;
   while (sent_ < out_.size()) {
-    ssize_t sent = ::send(socket_.native_handle(), out_.data() + sent_, out_.size() - sent_, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0 && errno == EAGAIN) return wait_writable();
-    if (sent < 0) return close();
-    sent_ += static_cast<std::size_t>(sent);
+    Wire::Outcome sent = wire_.send(std::string_view(out_).substr(sent_));
+    if (sent.state == Wire::State::want_write) return wait_writable();
+    if (sent.state == Wire::State::want_read) return wait_readable();
+    if (sent.state != Wire::State::done) return close();
+    sent_ += sent.bytes;
   }
   out_.clear();
   if (out_.capacity() > out_memory_max) std::string().swap(out_);
@@ -234,15 +261,47 @@ void Connection::flush() {
 
 void Connection::all_sent() {
   if (phase_ == Phase::closing) return linger();
+  if (tls_asked_for_) return begin_tls();
   // A client that has shut its end still gets the replies it waits for.
   if (input_ended_ && session_.waits_for_client()) return close();
   wait_readable();
 }
 
+// The client's next bytes are the handshake's: what it has sent ahead in clear was thrown away by the session, or breaks the handshake.
+void Connection::begin_tls() {
+  tls_asked_for_ = false;
+  if (Status begun = wire_.start_tls(hub_.tls()); !begun) {
+    log_error("a connection is dropped: {}", begun.error().message);
+    return close();
+  }
+  go_on_with_handshake();
+}
+
+void Connection::go_on_with_handshake() {
+  switch (wire_.handshake().state) {
+    case Wire::State::done:
+      session_.tls_started(wire_.how());
+      last_progress_ = hub_.clock.now();
+      return perform();
+    case Wire::State::want_read:
+      return wait_readable();
+    case Wire::State::want_write:
+      return wait_writable();
+    default:
+      log_warning("a TLS handshake with {} has failed", address_text(peer_));
+      return close();
+  }
+}
+
 void Connection::wait_readable() {
-  bool wanted = phase_ == Phase::lingering || (phase_ == Phase::open && session_.wants_input());
+  bool wanted = phase_ == Phase::lingering || phase_ == Phase::proxied || (phase_ == Phase::open && (session_.wants_input() || session_.in_handshake()));
   if (reading_ || storing_ || input_ended_ || !wanted) return;
   reading_ = true;
+  if (wire_.holds_input())
+    return asio::post(loop_.io(), [self = shared_from_this()] {
+      self->reading_ = false;
+      self->on_readable();
+    });
   socket_.async_wait(asio::socket_base::wait_read, [self = shared_from_this()](const boost::system::error_code& error) {
     self->reading_ = false;
     if (error) return self->close();
@@ -252,6 +311,7 @@ void Connection::wait_readable() {
 
 void Connection::on_readable() {
   if (phase_ == Phase::closed || storing_) return;  // flush() waits for input again once the part is stored
+  if (session_.in_handshake() && wire_.is_secured()) return go_on_with_handshake();
   try {
     if (read_once()) flush();
   } catch (const std::exception& e) {
@@ -263,23 +323,35 @@ void Connection::on_readable() {
 // False once closed. Replies that the client does not take hold back what is read from it.
 bool Connection::read_once() {
   std::vector<char>& buffer = loop_.buffer();
-  ssize_t got = ::recv(socket_.native_handle(), buffer.data(), buffer.size(), MSG_DONTWAIT);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
-  if (got < 0 || (got == 0 && phase_ == Phase::lingering)) {
-    close();
-    return false;
-  }
-  if (got == 0) {
-    input_ended_ = true;
-    if (transaction_) give_up_waiting();
-    return true;
-  }
-  if (phase_ == Phase::lingering) return true;
-  session_.receive(as_bytes(std::string_view(buffer.data(), static_cast<std::size_t>(got))));
-  while (perform_once()) {
+  Wire::Outcome got = wire_.receive(buffer);
+  switch (got.state) {
+    case Wire::State::want_read:
+      return true;
+    case Wire::State::want_write:
+      wait_writable();
+      return true;
+    case Wire::State::broken:
+      close();
+      return false;
+    case Wire::State::end:
+      input_ended_ = true;
+      if (phase_ == Phase::lingering || phase_ == Phase::proxied) close();
+      if (transaction_) give_up_waiting();
+      return phase_ != Phase::closed;
+    case Wire::State::done:
+      break;
   }
   last_progress_ = hub_.clock.now();
-  return true;
+  std::string_view bytes(buffer.data(), got.bytes);
+  if (phase_ == Phase::proxied) take_proxy_header(bytes);
+  else if (phase_ == Phase::open) take_input(bytes);
+  return phase_ != Phase::closed;
+}
+
+void Connection::take_input(std::string_view bytes) {
+  session_.receive(as_bytes(bytes));
+  while (perform_once()) {
+  }
 }
 
 void Connection::wait_writable() {
@@ -288,6 +360,7 @@ void Connection::wait_writable() {
     self->writing_ = false;
     if (error) return self->close();
     self->last_progress_ = self->hub_.clock.now();
+    if (self->phase_ != Phase::closed && self->session_.in_handshake() && self->wire_.is_secured()) return self->go_on_with_handshake();
     self->flush();
   });
 }
@@ -296,6 +369,7 @@ void Connection::wait_writable() {
 
 void Connection::linger() {
   phase_ = Phase::lingering;
+  wire_.announce_end();
   ::shutdown(socket_.native_handle(), SHUT_WR);
   if (input_ended_) return close();
   arm_timer(linger_time);
@@ -334,7 +408,7 @@ bool Connection::input_is_there() {
 // Armed once per idle time, not once per byte: what has happened since decides.
 void Connection::on_timer() {
   if (phase_ == Phase::closed) return;
-  if (phase_ == Phase::lingering) return close();
+  if (phase_ == Phase::lingering || phase_ == Phase::proxied) return close();
   Duration limit = hub_.config.idle_timeout;
   bool ours = phase_ == Phase::open && (storing_ || (!session_.waits_for_client() && (out_.empty() || looking_up_)));
   Duration idle = ours ? Duration(0) : hub_.clock.now() - last_progress_;

@@ -13,6 +13,7 @@
 #include "body_store.h"
 #include "hub.h"
 #include "transaction.h"
+#include "wire.h"
 #include "twinloft/base/fd.h"
 #include "twinloft/lmtpd/session/session.h"
 
@@ -20,7 +21,7 @@ namespace twinloft::lmtpd {
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(Loop& loop, Fd socket, std::string peer);
+  Connection(Loop& loop, NewConnection fresh);
 
   void start();
   void stop();     // the server leaves
@@ -28,6 +29,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
  private:
   enum class Phase {
+    proxied,    // the PROXY protocol's header is to come first
     open,
     closing,    // what is in out_ goes, then our end is shut
     lingering,  // waits for the client's end, so that a reset does not take the last reply away
@@ -46,10 +48,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void delivered(const std::vector<Reply>& replies);
   void give_up_waiting();
 
+  void greet(const sockaddr_storage& client);
+  void take_proxy_header(std::string_view bytes);
+  void begin_tls();
+  void go_on_with_handshake();
+
   void flush();
   void wait_readable();
   void on_readable();
   bool read_once();
+  void take_input(std::string_view bytes);
   void wait_writable();
   void all_sent();
   void linger();
@@ -62,9 +70,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Loop& loop_;
   Hub& hub_;
   boost::asio::generic::stream_protocol::socket socket_;
+  Wire wire_;
   boost::asio::steady_timer timer_;
+  const std::shared_ptr<const ListenRules> rules_;
+  const sockaddr_storage peer_;
   Session session_;
   Phase phase_ = Phase::open;
+  std::string proxy_header_;  // as much of it as has come
+  bool tls_asked_for_ = false;  // the reply to STARTTLS goes first
   std::string out_;
   std::size_t sent_ = 0;  // of out_
   bool reading_ = false;  // a wait for input is under way

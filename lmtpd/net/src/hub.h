@@ -6,6 +6,7 @@
 #include <boost/asio/io_context.hpp>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <unordered_set>
 #include <vector>
 
@@ -16,6 +17,12 @@
 namespace twinloft::lmtpd {
 
 class Connection;
+
+struct NewConnection {
+  Fd socket;
+  sockaddr_storage peer{};
+  std::shared_ptr<const ListenRules> rules;
+};
 
 struct Hub {
   static constexpr std::size_t body_threads = 4;
@@ -31,7 +38,9 @@ struct Hub {
                     config.make_body_file ? config.make_body_file : make_unlinked_file},
         lookups(config.lookup_blocks ? config.lookups_max : 0),
         deliveries(config.deliveries_max),
-        bodies(body_threads) {}
+        bodies(body_threads) {
+    tls_context = config.tls;
+  }
 
   const ServerConfig config;
   UserDb& users;
@@ -40,6 +49,12 @@ struct Hub {
   MemoryBudget own_budget;  // where the configuration brings none
   MemoryBudget& budget;
   const BodyLimits body_limits;
+  std::shared_ptr<const TlsContext> tls() const {
+    std::lock_guard lock(tls_mutex);
+    return tls_context;
+  }
+  mutable std::mutex tls_mutex;
+  std::shared_ptr<const TlsContext> tls_context;  // of handshakes to come; null: there is no TLS
   std::atomic<std::size_t> connections{0};
   std::atomic<std::size_t> deliveries_begun{0};  // and not ended
   WorkerPool lookups;  // last: their threads use the rest

@@ -94,7 +94,9 @@ Result<Fd> lock_directory_of(const std::string& path) {
 }  // namespace
 
 Result<Listener> Listener::bind(const ListenAddress& address) {
-  return address.unix_path.empty() ? bind_tcp(address) : bind_unix(address);
+  auto bound = address.unix_path.empty() ? bind_tcp(address) : bind_unix(address);
+  if (bound) bound->rules_ = std::make_shared<ListenRules>(address.rules);
+  return bound;
 }
 
 Result<Listener> Listener::bind_tcp(const ListenAddress& address) {

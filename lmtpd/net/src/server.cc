@@ -76,7 +76,7 @@ struct Server::Impl {
     hub.bodies.finish();
   }
 
-  void hand_over(Fd socket, std::string peer);
+  void hand_over(NewConnection fresh);
   void wait_for_signal();
   void stop_first_loop();
   void loop_ended();
@@ -94,9 +94,9 @@ struct Server::Impl {
 };
 
 // Round robin; each connection stays with its loop.
-void Server::Impl::hand_over(Fd socket, std::string peer) {
+void Server::Impl::hand_over(NewConnection fresh) {
   Loop& loop = *loops[next_loop++ % loops.size()];
-  auto connection = std::make_shared<Connection>(loop, std::move(socket), std::move(peer));
+  auto connection = std::make_shared<Connection>(loop, std::move(fresh));
   if (&loop == loops.front().get()) loop.add(std::move(connection));
   else boost::asio::post(loop.io(), [&loop, connection = std::move(connection)] { loop.add(connection); });
 }
@@ -146,9 +146,11 @@ Result<std::unique_ptr<Server>> Server::create(ServerConfig config, std::vector<
   auto impl = std::make_unique<Impl>(std::move(config), users, deliverer, clock);
   Impl* state = impl.get();
   for (Listener& listener : listeners) {
+    if (listener.rules().tls != TlsPolicy::none && !state->hub.tls())
+      return fail(Errc::invalid, "{}: TLS needs a certificate: [tls]", listener.name());
     state->acceptors.push_back(std::make_unique<Acceptor>(
         *state->loops.front(), std::move(listener),
-        [state](Fd socket, std::string peer) { state->hand_over(std::move(socket), std::move(peer)); }));
+        [state](NewConnection fresh) { state->hand_over(std::move(fresh)); }));
     TL_TRY(state->acceptors.back()->start());
   }
   if (state->hub.config.stop_on_signals) {

@@ -10,8 +10,6 @@
 
 namespace twinloft::lmtpd {
 
-Session::Session(const SessionConfig& config, Client client) : config_(config), client_(std::move(client)) {}
-
 Actions Session::take_actions() { return std::exchange(actions_, Actions{}); }
 
 bool Session::wants_input() const {
@@ -45,7 +43,10 @@ void Session::end_silently() {
   actions_.close = true;
 }
 
-void Session::start() { greet(); }
+void Session::start(Client client) {
+  client_ = std::move(client);
+  greet();
+}
 void Session::greet() { reply(make_reply(220, "", config_.hostname + " Twinloft LMTP")); }
 
 void Session::idle_timeout() {

@@ -93,6 +93,15 @@ user = 5000
 group = "mail"
 [[listen]]
 address = "[::1]:24"
+tls = "required"
+trusted = ["192.0.2.0/24", "unix"]
+proxies = ["::1"]
+[tls]
+certificate = "/etc/tls/cert.pem"
+key = "/etc/tls/key.pem"
+client_ca = "/etc/tls/ca.pem"
+client_certificate = "require"
+min_version = "1.3"
 [limits]
 message_size = "10MB"
 recipients = 7
@@ -136,6 +145,7 @@ pass_environment = ["TZ"]
 no_new_privs = true
 must_read_stdin = false
 syncs = true
+smtputf8 = true
 crlf = true
 return_path = false
 delivered_to = false
@@ -156,6 +166,11 @@ MAILTYPE = "x"
   EXPECT_EQ(config->hostname, "mx.example.org");
   EXPECT_EQ(config->user, "5000");
   EXPECT_EQ(config->listen[0].host, "::1");
+  EXPECT_EQ(config->listen[0].rules.tls, TlsPolicy::required);
+  EXPECT_FALSE(config->listen[0].rules.may_speak_for.empty() || config->listen[0].rules.proxies.empty());
+  EXPECT_EQ(config->tls.certificate + config->tls.key + config->tls.client_ca, "/etc/tls/cert.pem/etc/tls/key.pem/etc/tls/ca.pem");
+  EXPECT_TRUE(config->tls.client_certificate_required && !config->tls.tls_1_2);
+  EXPECT_TRUE(config->agents.at(0).smtputf8);
   EXPECT_EQ(config->limits.message_bytes_max, 10'000'000u);
   EXPECT_EQ(config->limits.idle_timeout, 90s);
   EXPECT_EQ(config->limits.body_memory, 65536u);
@@ -222,6 +237,10 @@ const Wrong wrong[] = {
     {"[[listen]]\naddress = \"127.0.0.1:24\"\ngroup = \"mail\"\n", "listen.group: is for Unix sockets only"},
     {"[[listen]]\naddress = \"unix:/a\"\n[[listen]]\naddress = \"unix:/a\"\n", "is listed twice"},
     {"listen = 5\n", "listen: at least one [[listen]]"},
+    {"[[listen]]\naddress = \"127.0.0.1:24\"\ntls = \"yes\"\n", "listen.tls: expected \"none\""},
+    {"[[listen]]\naddress = \"127.0.0.1:24\"\ntls = \"offered\"\n", "tls: is missing: a [[listen]] offers TLS"},
+    {"[[listen]]\naddress = \"127.0.0.1:24\"\ntrusted = [\"10.0.0.1/8\"]\n", "listen.trusted: \"10.0.0.1/8\": the address has bits behind its prefix of 8"},
+    {"[[listen]]\naddress = \"127.0.0.1:24\"\nproxies = [\"here\"]\n", "listen.proxies: \"here\" is no network"},
     {"hostname = \"a b\"\n", "t.toml:1: hostname: expected a host name"},
     {"log_level = \"loud\"\n", "log_level: expected one of"},
     {"group = \"mail\"\n", "group: needs user too"},
@@ -235,6 +254,11 @@ const Wrong wrong[] = {
     {"[spool]\npath = \"srv\"\n", "spool.path: expected an absolute path"},
     {"[spool]\npath = \"/srv\"\n", "spool.volume: is missing"},
     {"[spool]\npath = \"/srv\"\nvolume = \"abc\"\n", "t.toml:3: spool.volume"},
+    {"[tls]\nkey = \"/k\"\n", "tls.certificate: is missing"},
+    {"[tls]\ncertificate = \"c\"\nkey = \"/k\"\n", "tls.certificate: "},
+    {"[tls]\ncertificate = \"/c\"\nkey = \"/k\"\nclient_certificate = \"require\"\n", "tls.client_certificate: needs client_ca"},
+    {"[tls]\ncertificate = \"/c\"\nkey = \"/k\"\nclient_ca = \"/a\"\nclient_certificate = \"maybe\"\n", "expected \"request\" or \"require\""},
+    {"[tls]\ncertificate = \"/c\"\nkey = \"/k\"\nmin_version = \"1.1\"\n", "expected \"1.2\" or \"1.3\""},
     {"[limits]\nbody_memory = \"2MiB\"\nbody_memory_total = \"1MiB\"\n", "no message would fit"},
     {"[limits]\nmessage_size = \"10 MiB\"\n", "expected a size such as"},
     {"[delivery]\nagent = \"lda\"\n", "delivery.agent: there is no section [agent.lda]"},

@@ -30,6 +30,18 @@ TEST(DeliveryHeader, SaysWhatOrcptSaidAndHowItCame) {
   EXPECT_NE(header.find(" with UTF8LMTP id "), std::string::npos) << header;
 }
 
+TEST(DeliveryHeader, SaysHowTheConnectionWasSecured) {
+  Envelope envelope = test::make_envelope();
+  envelope.tls = "TLSv1.3 with cipher X, client certificate a(b)c";
+  envelope.client_name = "mx.example.com";
+  HeaderChoice only_received{false, false, false, true};
+  EXPECT_EQ(delivery_header(envelope, test::make_recipient("/srv/ann"), only_received, "h", {1'795'000'000, 0}),
+            "Received: from mx.example.com (mx.example.com [192.0.2.7])\n"
+            "\t(using TLSv1.3 with cipher X, client certificate a?b?c)\n"
+            "\tby h with LMTPS id 4fTx1\n"
+            "\tfor <ann@example.org>; Wed, 18 Nov 2026 11:06:40 +0000\n");
+}
+
 TEST(DeliveryHeader, CannotBeForgedByAValue) {
   Envelope envelope = test::make_envelope();
   envelope.lhlo = "mx\r\nX-Forged: yes";

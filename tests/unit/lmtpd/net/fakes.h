@@ -35,6 +35,7 @@ struct Delivered {
   std::string from;
   std::string text;
   bool in_memory = true;
+  std::string client = {}, tls = {};
 };
 
 // Keeps what it gets. While `hold(n)` is in force a delivery waits until n are waiting, or until release().
@@ -52,7 +53,7 @@ class FakeDeliverer final : public Deliverer {
     if (waiting_ >= until_) held_ = false, changed_.notify_all();
     --waiting_;
     --of_user;
-    delivered_.push_back({recipient.text, envelope.from, text_of(body), body.in_memory()});
+    delivered_.push_back({recipient.text, envelope.from, text_of(body), body.in_memory(), envelope.client, envelope.tls});
     changed_.notify_all();
     if (recipient.local_part == "full") return {452, "4.2.2", "Mailbox full"};
     return {250, "2.0.0", recipient.text + " delivered"};

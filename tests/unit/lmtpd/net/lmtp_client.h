@@ -57,6 +57,7 @@ class LmtpClient {
     return reply();
   }
   bool at_end() { return reply().empty(); }
+  int fd() const { return fd_.get(); }
   void hang_up() { fd_.reset(); }
   void finish_sending() { ::shutdown(fd_.get(), SHUT_WR); }
 

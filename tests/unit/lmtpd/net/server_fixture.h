@@ -26,11 +26,11 @@ class ServerTest : public testing::Test {
 
   void start() {
     std::vector<Listener> listeners;
-    auto tcp = Listener::bind({"127.0.0.1:0", "127.0.0.1", 0, "", 0});
+    auto tcp = Listener::bind({"127.0.0.1:0", "127.0.0.1", 0, "", 0, {}, rules_});
     ASSERT_TRUE(tcp) << tcp.error().message;
     port_ = tcp->port();
     listeners.push_back(std::move(*tcp));
-    auto local = Listener::bind({"unix", "", 0, path(), 0600});
+    auto local = Listener::bind({"unix", "", 0, path(), 0600, {}, rules_});
     ASSERT_TRUE(local) << local.error().message;
     listeners.push_back(std::move(*local));
     auto server = Server::create(config_, std::move(listeners), users_, deliverer_, clock_, random_);
@@ -51,6 +51,7 @@ class ServerTest : public testing::Test {
   FakeUsers users_;
   FakeDeliverer deliverer_;
   ServerConfig config_;
+  ListenRules rules_;
   std::unique_ptr<Server> server_;
   std::thread thread_;
   RunEnd end_;  // once the thread is joined

@@ -23,8 +23,8 @@ class Owner {
   explicit Owner(SessionConfig config = {}, Client client = {"192.0.2.7"}) : config_(std::move(config)) {
     if (config_.hostname.empty()) config_.hostname = "mx.example.org";
     config_.new_id = [this] { return "id" + std::to_string(++ids_); };
-    session_ = std::make_unique<Session>(config_, std::move(client));
-    session_->start();
+    session_ = std::make_unique<Session>(config_);
+    session_->start(std::move(client));
     carry_out();
   }
 

@@ -14,6 +14,8 @@
 #include "twinloft/base/result.h"
 #include "twinloft/lmtpd/delivery/service.h"
 #include "twinloft/lmtpd/delivery/spawner.h"
+#include "twinloft/lmtpd/net/listener.h"
+#include "twinloft/lmtpd/net/tls.h"
 #include "twinloft/lmtpd/userdb/sqlite_db.h"
 #include "twinloft/lmtpd/userdb/static_db.h"
 
@@ -26,6 +28,16 @@ struct ListenSettings {
   std::string unix_path;  // absolute; empty for TCP
   unsigned mode = 0660;   // of the Unix socket
   std::string group;      // of the Unix socket: name or number; empty: of the process that makes it
+  ListenRules rules;
+};
+
+// Paths of PEM files, absolute. Empty: no TLS.
+struct TlsSettings {
+  std::string certificate;
+  std::string key;
+  std::string client_ca;
+  bool client_certificate_required = false;
+  bool tls_1_2 = true;
 };
 
 struct LimitSettings {
@@ -63,6 +75,7 @@ struct Config {
   std::string user;   // name or number; empty: stays who it is
   std::string group;  // empty: the user's primary group
   std::vector<ListenSettings> listen;
+  TlsSettings tls;
   LimitSettings limits;
   UserSettings users;
   DeliveryConfig delivery;  // hostname is filled in by main.cc

@@ -2,14 +2,24 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "twinloft/base/fd.h"
 #include "twinloft/base/result.h"
+#include "twinloft/lmtpd/net/networks.h"
+#include "twinloft/lmtpd/session/session.h"
 
 namespace twinloft::lmtpd {
+
+// What holds for the connections of one listener.
+struct ListenRules {
+  TlsPolicy tls = TlsPolicy::none;
+  Networks may_speak_for;  // peers that XCLIENT and XFORWARD are for; behind a proxy, its client counts
+  Networks proxies;        // peers whose connections begin with the PROXY protocol, version 2
+};
 
 struct ListenAddress {
   std::string name;        // for messages, as configured
@@ -18,6 +28,7 @@ struct ListenAddress {
   std::string unix_path;   // absolute
   unsigned mode = 0660;    // of the Unix socket
   std::optional<std::uint32_t> gid = {};  // its group
+  ListenRules rules = {};
 };
 
 // A bound, listening, non-blocking socket. A Unix socket's path is removed with it, unless another one stands
@@ -36,6 +47,8 @@ class Listener {
   bool is_unix() const { return !path_.empty(); }
   std::uint16_t port() const { return port_; }  // of TCP
   const std::string& name() const { return name_; }
+  const ListenRules& rules() const { return *rules_; }
+  std::shared_ptr<const ListenRules> shared_rules() const { return rules_; }
 
  private:
   Listener() = default;
@@ -44,6 +57,7 @@ class Listener {
   void remove_path();
 
   std::string name_;
+  std::shared_ptr<const ListenRules> rules_ = std::make_shared<ListenRules>();
   Fd fd_;
   std::uint16_t port_ = 0;
   std::string path_;

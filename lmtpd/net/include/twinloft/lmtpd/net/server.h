@@ -17,6 +17,7 @@
 #include "twinloft/base/random.h"
 #include "twinloft/base/result.h"
 #include "twinloft/lmtpd/net/listener.h"
+#include "twinloft/lmtpd/net/tls.h"
 #include "twinloft/lmtpd/session/memory_budget.h"
 #include "twinloft/lmtpd/session/model.h"
 #include "twinloft/lmtpd/session/session.h"
@@ -38,6 +39,7 @@ struct ServerConfig {
   std::shared_ptr<MemoryBudget> memory;  // shared with the deliverer, and of that size; null: the server's own
   std::string body_directory = "/var/tmp";
   std::function<Result<Fd>(const std::string& directory)> make_body_file;  // null: unlinked files; may block
+  std::shared_ptr<const TlsContext> tls;  // needed where a listener offers it
   bool lookup_blocks = true;     // false: look-ups are done on the io thread
   bool stop_on_signals = false;  // SIGTERM and SIGINT call stop(); SIGHUP is logged, and changes nothing
 };
@@ -50,7 +52,8 @@ struct RunEnd {
 
 class Server {
  public:
-  // The references outlive the server. Errors: listeners that the event loop refuses.
+  // The references outlive the server. Errors: listeners that the event loop refuses; one with TLS
+  // where there is no certificate.
   static Result<std::unique_ptr<Server>> create(ServerConfig config, std::vector<Listener> listeners,
                                                 UserDb& users, Deliverer& deliverer, const Clock& clock,
                                                 Random& random);

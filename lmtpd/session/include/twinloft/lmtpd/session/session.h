@@ -61,9 +61,9 @@ struct Actions {
 
 class Session {
  public:
-  Session(const SessionConfig& config, Client client);
+  explicit Session(const SessionConfig& config) : config_(config) {}
 
-  void start();  // greeting
+  void start(Client client);  // greeting; before every other event
   void receive(ByteSpan bytes);
   void lookup_done(Result<std::optional<User>> user);
   // The message cannot be kept (memory, disk): the rest of it is skipped, and every recipient gets this reply.
