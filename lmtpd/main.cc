@@ -109,6 +109,7 @@ ServerConfig to_server_config(const Config& config) {
   ServerConfig out;
   out.session.hostname = config.hostname;
   out.session.message_bytes_max = l.message_bytes_max;
+  out.session.header_bytes_max = l.header_bytes_max;
   out.session.recipients_max = l.recipients_max;
   out.session.bad_commands_max = l.bad_commands_max;
   out.session.detail_delimiter = config.users.detail_delimiter;
@@ -118,6 +119,8 @@ ServerConfig to_server_config(const Config& config) {
   out.lookups_max = static_cast<std::uint32_t>(config.users.sqlite.connections_max);
   out.deliveries_per_transaction_max = l.deliveries_per_transaction;
   out.connections_max = l.connections_max;
+  out.connections_per_address_max = l.connections_per_address_max;
+  out.transaction_timeout = l.transaction_timeout;
   out.idle_timeout = l.idle_timeout;
   out.queue_time = l.queue_time;
   out.stop_timeout = l.stop_timeout;

@@ -129,5 +129,63 @@ service stats {{
         self.version = "Dovecot " + tl.run("dovecot", "--version").stdout.split()[0]
 
 
-ALL = {s.name: s for s in (Lmtpd, Dovecot)}
+class Cyrus(Server):
+    """Its package excludes Dovecot's, so it is unpacked into a directory, with the libraries that it needs."""
+    name = "cyrus"
+    CONFIG = """configdirectory: {dir}/conf
+partition-default: {dir}/spool
+proc_path: {dir}/conf/proc
+mboxname_lockpath: {dir}/conf/lock
+defaultpartition: default
+cyrus_user: vmail
+cyrus_group: vmail
+virtdomains: off
+altnamespace: yes
+unixhierarchysep: yes
+autocreate_post: yes
+autocreate_users: ann bob
+autocreate_quota: 0
+duplicatesuppression: no
+conversations: no
+maxmessagesize: {max}
+tls_server_cert: {dir}/certificate.pem
+tls_server_key: {dir}/key.pem
+"""
+    SERVICES = """START {{
+  recover cmd="{bin}/ctl_cyrusdb -C {dir}/imapd.conf -r"
+}}
+SERVICES {{
+  lmtpunix cmd="{bin}/lmtpd -C {dir}/imapd.conf -a" listen="{dir}/conf/socket/lmtp" prefork=0 maxchild=20
+}}
+EVENTS {{
+}}
+"""
+
+    def unpack(self):
+        root, archives = self.dir / "root", self.dir / "archives"
+        (archives / "partial").mkdir(parents=True)
+        tl.run("apt-get", "update")
+        tl.run("apt-get", "-y", "--no-install-recommends", "--download-only", "-o", f"Dir::Cache::archives={archives}", "install", "cyrus-imapd")
+        for package in archives.glob("*.deb"):
+            tl.run("dpkg", "-x", package, root)
+        return root
+
+    def start(self):
+        root = self.unpack()
+        self.stored, self.socket = self.owned("spool"), self.dir / "conf/socket/lmtp"
+        for name in ("conf", "conf/db", "conf/socket", "conf/proc", "conf/lock", "conf/user", "conf/quota", "conf/log", "conf/msg", "conf/ptclient"):
+            self.owned(name)
+        self.certificate()
+        for name in ("certificate.pem", "key.pem"):
+            os.chown(self.dir / name, *tl.uid_of("vmail"))
+        words = {"dir": self.dir, "bin": root / "usr/lib/cyrus/bin", "max": MESSAGE_MAX}
+        (self.dir / "imapd.conf").write_text(self.CONFIG.format(**words))
+        (self.dir / "cyrus.conf").write_text(self.SERVICES.format(**words))
+        libraries = [root / d for d in ("usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu", "usr/lib/cyrus", "usr/lib")]
+        self.wait(self.stage.start(self.name, [words["bin"] / "master", "-C", self.dir / "imapd.conf", "-M", self.dir / "cyrus.conf", "-p", self.dir / "pid"],
+                                   env=dict(os.environ, LD_LIBRARY_PATH=":".join(map(str, libraries)))))
+        self.version = "Cyrus " + next((self.dir / "archives").glob("cyrus-imapd_*")).name.split("_")[1].split("-")[0]
+
+
+ALL = {s.name: s for s in (Lmtpd, Dovecot, Cyrus)}
 make_users = mail.make_users

@@ -130,13 +130,16 @@ void read_limits(const TomlTable& top, Config& config) {
   if (!raw) return;
   TomlTable t(top.problems(), *raw, "limits");
   LimitSettings& l = config.limits;
-  t.allow({"message_size", "recipients", "connections", "idle_timeout", "queue_time", "stop_timeout", "bad_commands",
+  t.allow({"message_size", "header_size", "recipients", "connections", "connections_per_address", "idle_timeout", "transaction_timeout", "queue_time", "stop_timeout", "bad_commands",
            "body_memory", "body_memory_total", "body_directory", "deliveries", "deliveries_per_transaction",
            "deliveries_per_user", "io_threads"});
   t.size("message_size", 1024, no_bound, l.message_bytes_max);
+  t.size("header_size", 1024, 64u << 20, l.header_bytes_max);
   t.number("recipients", 1, 100'000, l.recipients_max);
   t.number("connections", 1, 100'000, l.connections_max);
+  t.number("connections_per_address", 1, 100'000, l.connections_per_address_max);
   t.duration("idle_timeout", l.idle_timeout);
+  t.duration("transaction_timeout", l.transaction_timeout);
   t.duration("queue_time", l.queue_time);
   t.duration("stop_timeout", l.stop_timeout);
   t.number("bad_commands", 1, 10'000, l.bad_commands_max);

@@ -69,9 +69,21 @@ void Connection::start() {
 
 void Connection::greet(const sockaddr_storage& client) {
   phase_ = Phase::open;
-  session_.start({address_text(client), rules_->may_speak_for.contains(client), rules_->tls});
+  std::string address = address_text(client);
+  if (client.ss_family == AF_INET || client.ss_family == AF_INET6) {
+    if (!hub_.take_address(address)) return refuse_address(address);
+    address_ = address;
+  }
+  session_.start({std::move(address), rules_->may_speak_for.contains(client), rules_->tls});
   if (stopping_) session_.shutdown();
   perform();
+}
+
+void Connection::refuse_address(const std::string& address) {
+  log_warning("{}: more than limits.connections_per_address connections", address);
+  out_ = "421 4.7.0 " + hub_.config.session.hostname + " Too many connections from your address\r\n";
+  phase_ = Phase::closing;
+  flush();
 }
 
 // What a proxy says of the client that it has accepted; before that there is no session.
@@ -352,6 +364,11 @@ void Connection::take_input(std::string_view bytes) {
   session_.receive(as_bytes(bytes));
   while (perform_once()) {
   }
+  note_transaction();
+}
+
+void Connection::note_transaction() {
+  if (std::exchange(transaction_seen_, session_.transaction()) != session_.transaction()) transaction_began_ = hub_.clock.now();
 }
 
 void Connection::wait_writable() {
@@ -385,6 +402,7 @@ void Connection::close() {
     timer_.cancel();
     queue_timer_.cancel();
     body_.reset();
+    if (!address_.empty()) hub_.give_back_address(std::exchange(address_, {}));
   }
   remove_if_done();
 }
@@ -412,7 +430,18 @@ void Connection::on_timer() {
   Duration limit = hub_.config.idle_timeout;
   bool ours = phase_ == Phase::open && (storing_ || (!session_.waits_for_client() && (out_.empty() || looking_up_)));
   Duration idle = ours ? Duration(0) : hub_.clock.now() - last_progress_;
-  if (idle < limit) return arm_timer(limit - idle);
+  note_transaction();
+  Duration left = limit - idle;
+  if (transaction_seen_ != 0 && !ours) {
+    Duration taken = hub_.clock.now() - transaction_began_;
+    left = std::min(left, hub_.config.transaction_timeout - taken);
+    if (taken >= hub_.config.transaction_timeout) {
+      if (!out_.empty()) return close();
+      session_.transaction_timeout();
+      return perform();
+    }
+  }
+  if (left > Duration(0)) return arm_timer(left);
   if (!out_.empty()) return close();  // it takes no replies
   if (input_is_there()) return arm_timer(limit);  // then it is this machine that is slow
   session_.idle_timeout();

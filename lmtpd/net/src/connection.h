@@ -65,6 +65,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void remove_if_done();
   void arm_timer(Duration after);
   bool input_is_there();
+  void note_transaction();
+  void refuse_address(const std::string& address);
   void on_timer();
 
   Loop& loop_;
@@ -77,6 +79,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Session session_;
   Phase phase_ = Phase::open;
   std::string proxy_header_;  // as much of it as has come
+  std::string address_;  // that counts for the limit by address; empty: none does
+  std::uint64_t transaction_seen_ = 0;  // Session::transaction()
+  Instant transaction_began_{};
   bool tls_asked_for_ = false;  // the reply to STARTTLS goes first
   std::string out_;
   std::size_t sent_ = 0;  // of out_

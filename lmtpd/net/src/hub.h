@@ -7,6 +7,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -55,6 +57,21 @@ struct Hub {
   }
   mutable std::mutex tls_mutex;
   std::shared_ptr<const TlsContext> tls_context;  // of handshakes to come; null: there is no TLS
+  // Whether one more connection from there is allowed; each is to be given back.
+  bool take_address(const std::string& address) {
+    std::lock_guard lock(addresses_mutex);
+    std::uint32_t& count = addresses[address];
+    if (count >= config.connections_per_address_max) return false;
+    ++count;
+    return true;
+  }
+  void give_back_address(const std::string& address) {
+    std::lock_guard lock(addresses_mutex);
+    auto found = addresses.find(address);
+    if (--found->second == 0) addresses.erase(found);
+  }
+  std::mutex addresses_mutex;
+  std::unordered_map<std::string, std::uint32_t> addresses;  // connections from each
   std::atomic<std::size_t> connections{0};
   std::atomic<std::size_t> deliveries_begun{0};  // and not ended
   WorkerPool lookups;  // last: their threads use the rest

@@ -54,6 +54,10 @@ void Session::idle_timeout() {
   if (waits_for_client()) close_with(421, "4.4.2", "Idle for too long");
 }
 
+void Session::transaction_timeout() {
+  if (have_sender_ && waits_for_client()) close_with(421, "4.4.2", "The message takes too long");
+}
+
 void Session::shutdown() {
   shutting_down_ = true;
   if (state_ == State::handshake) return end_silently();
@@ -191,6 +195,7 @@ void Session::on(const Mail& c) {
   envelope_->ret = c.ret;
   envelope_->envelope_id = c.envelope_id;
   have_sender_ = true;
+  ++transactions_;
   mail_refused_ = false;
   announced_size_ = c.size.value_or(0);
   reply(250, "2.1.0", "Ok");
@@ -265,6 +270,7 @@ void Session::on(const Data&) {
 void Session::begin_body() {
   has_body_ = true;
   body_bytes_ = 0;
+  header_.reset();
   body_refusal_.reset();
   refusal_told_ = false;
   actions_.begin_body = true;
@@ -340,10 +346,20 @@ void Session::on(const Quit&) { close_with(221, "2.0.0", "Bye"); }
 void Session::take_body(ByteSpan& in) {
   std::size_t before = actions_.body.size();
   bool end = decoder_.decode(in, actions_.body);
-  for (std::size_t i = before; i < actions_.body.size(); ++i) body_bytes_ += actions_.body[i].size();
-  if (!body_refusal_ && body_bytes_ > config_.message_bytes_max) body_failed(too_large());
-  if (body_refusal_) actions_.body.clear();
+  look_at_body(before);
   if (end) body_complete();
+}
+
+// What has come of the message since then: too much of it, or still its header?
+void Session::look_at_body(std::size_t first_piece) {
+  for (std::size_t i = first_piece; i < actions_.body.size(); ++i) {
+    body_bytes_ += actions_.body[i].size();
+    header_.feed(actions_.body[i]);
+  }
+  if (body_bytes_ > config_.message_bytes_max) body_failed(too_large());
+  if (header_.bytes() > config_.header_bytes_max)
+    body_failed(make_reply(552, "5.3.4", fmt::format("Message header larger than {} bytes", config_.header_bytes_max)));
+  if (body_refusal_) actions_.body.clear();
 }
 
 void Session::take_chunk(ByteSpan& in) {
@@ -351,8 +367,8 @@ void Session::take_chunk(ByteSpan& in) {
   in = in.subspan(piece.size());
   chunk_.size -= piece.size();
   if (!chunk_refusal_ && !body_refusal_) {
-    body_bytes_ += piece.size();
     actions_.body.push_back(piece);
+    look_at_body(actions_.body.size() - 1);
   }
   if (chunk_.size == 0) chunk_complete();
 }

@@ -104,9 +104,12 @@ client_certificate = "require"
 min_version = "1.3"
 [limits]
 message_size = "10MB"
+header_size = "64KiB"
 recipients = 7
 connections = 8
+connections_per_address = 6
 idle_timeout = "90s"
+transaction_timeout = "10min"
 bad_commands = 3
 body_memory = "64KiB"
 body_memory_total = "1MiB"
@@ -173,6 +176,9 @@ MAILTYPE = "x"
   EXPECT_TRUE(config->agents.at(0).smtputf8);
   EXPECT_EQ(config->limits.message_bytes_max, 10'000'000u);
   EXPECT_EQ(config->limits.idle_timeout, 90s);
+  EXPECT_EQ(config->limits.header_bytes_max, 65536u);
+  EXPECT_EQ(config->limits.connections_per_address_max, 6u);
+  EXPECT_EQ(config->limits.transaction_timeout, 10min);
   EXPECT_EQ(config->limits.body_memory, 65536u);
   EXPECT_EQ(config->delivery.per_user_max, 5u);
   EXPECT_EQ(config->users.sqlite.busy_timeout, 250ms);

@@ -157,6 +157,40 @@ TEST_F(ServerTest, AnIdleConnectionIsTold) {
   EXPECT_TRUE(client.at_end());
 }
 
+// A client that always sends something is never idle.
+TEST_F(ServerTest, AMessageThatNeverEndsIsCutOff) {
+  config_.idle_timeout = 500ms;
+  config_.transaction_timeout = 100ms;
+  start();
+  LmtpClient client(port_);
+  client.begin();
+  client.envelope({"ann@example.org"});
+  while (client.try_send("Subject: and on\r\n")) std::this_thread::sleep_for(5ms);
+  EXPECT_EQ(client.reply().substr(0, 9), "421 4.4.2");
+  EXPECT_TRUE(deliverer_.delivered().empty());
+}
+
+TEST_F(ServerTest, OneAddressMayNotHaveAllConnections) {
+  config_.connections_per_address_max = 2;
+  start();
+  auto first = std::make_unique<LmtpClient>(port_);
+  first->begin();
+  LmtpClient second(port_);
+  second.begin();
+  LmtpClient third(port_);
+  EXPECT_EQ(third.reply().substr(0, 9), "421 4.7.0");
+  EXPECT_TRUE(third.at_end());
+  std::vector<std::unique_ptr<LmtpClient>> local;
+  for (int i = 0; i < 4; ++i) local.push_back(std::make_unique<LmtpClient>(path()));
+  for (auto& client : local) client->begin();
+  EXPECT_EQ(first->ask("QUIT\r\n").substr(0, 3), "221");
+  first.reset();
+  std::string greeting;
+  do greeting = LmtpClient(port_).reply();  // the server sees the end of the first one a bit later
+  while (greeting.substr(0, 3) == "421");
+  EXPECT_EQ(greeting.substr(0, 3), "220");
+}
+
 TEST_F(ServerTest, ADeliveryIsNotIdleness) {
   config_.idle_timeout = 20ms;
   start();

@@ -232,6 +232,23 @@ TEST_F(Dialogue, ARecipientWhoseAgentLacksSmtputf8) {
             (Codes{"250", "250 2.1.0", "553 5.6.7", "250 2.1.5", "354", "250 2.0.0", "250 2.1.0", "250 2.1.5"}));
 }
 
+// CVE-2024-23184, CVE-2024-23185: a header without end costs nobody more than its limit. In DATA and in chunks.
+TEST_F(Dialogue, AHeaderThatIsTooLarge) {
+  config.header_bytes_max = 40;
+  std::string fits = "Subject: 7890123456789012345678901\r\n1:\r\n", larger = "x" + fits;
+  std::string body = "\r\n" + std::string(200, 'x') + "\r\n";
+  std::string begin = "MAIL FROM:<a@d>\r\nRCPT TO:<b@d>\r\nRCPT TO:<c@d>\r\n";
+  ASSERT_EQ(fits.size(), 40u);
+  auto bdat = [](const std::string& text) { return "BDAT " + std::to_string(text.size()) + " LAST\r\n" + text; };
+  Codes taken = {"250", "250 2.1.0", "250 2.1.5", "250 2.1.5", "354", "250 2.0.0", "250 2.0.0", "250 2.0.0"};
+  Codes refused = {"250", "250 2.1.0", "250 2.1.5", "250 2.1.5", "354", "552 5.3.4", "552 5.3.4", "250 2.0.0"};
+  EXPECT_EQ(replies(hello + begin + "DATA\r\n" + fits + body + ".\r\nNOOP\r\n"), taken);
+  EXPECT_EQ(replies(hello + begin + "DATA\r\n" + larger + body + ".\r\nNOOP\r\n"), refused);
+  for (Codes* codes : {&taken, &refused}) codes->erase(codes->begin() + 4);
+  EXPECT_EQ(replies(hello + begin + bdat(fits + body) + "NOOP\r\n"), taken);
+  EXPECT_EQ(replies(hello + begin + bdat(larger + body) + "NOOP\r\n"), refused);
+}
+
 TEST_F(Dialogue, BadAddresses) {
   EXPECT_EQ(replies(hello + "MAIL FROM:<a b@d>\r\nMAIL FROM:<a@d>\r\nRCPT TO:<>\r\nRCPT TO:<;id;@d>\r\nRCPT TO:<\"\"@d>\r\n"
                             "RCPT TO:<\xc3\xa4@d>\r\nRCPT TO:<\xc3@d>\r\nRCPT TO:<a@d> X=1\r\nRCPT TO:<postmaster>\r\n"),

@@ -145,6 +145,22 @@ TEST(EventOrder, IdleTimeout) {
   EXPECT_FALSE(owner.session().wants_input());
 }
 
+TEST(EventOrder, AMessageThatTakesTooLong) {
+  Owner owner;
+  owner.whole("LHLO c\r\n");
+  owner.session().transaction_timeout();
+  owner.carry_out();
+  EXPECT_FALSE(owner.session().closed()) << "there is none";
+  EXPECT_EQ(owner.session().transaction(), 0u);
+  owner.whole("MAIL FROM:<a@d>\r\nRCPT TO:<b@d>\r\nDATA\r\n.\r\nMAIL FROM:<a@d>\r\n");
+  EXPECT_EQ(owner.session().transaction(), 2u) << "each is another one";
+  owner.whole("RCPT TO:<b@d>\r\nDATA\r\nSubject: x\r\n");
+  owner.session().transaction_timeout();
+  owner.carry_out();
+  EXPECT_EQ(owner.codes().back(), "421 4.4.2");
+  EXPECT_EQ(owner.aborted, 1);
+}
+
 TEST(EventOrder, IdleWithinAMessageForgetsIt) {
   Owner owner;
   owner.whole(std::string(opening) + std::string(two_recipients) + "DATA\r\nhalf");

@@ -42,9 +42,12 @@ struct TlsSettings {
 
 struct LimitSettings {
   std::uint64_t message_bytes_max = 50u << 20;
+  std::uint64_t header_bytes_max = 1u << 20;
   std::uint32_t recipients_max = 1000;       // of one transaction
   std::uint32_t connections_max = 1000;      // beyond: 421 4.3.2
+  std::uint32_t connections_per_address_max = 500;  // beyond: 421 4.7.0
   std::chrono::milliseconds idle_timeout{300'000};
+  std::chrono::milliseconds transaction_timeout{1'800'000};
   std::chrono::milliseconds queue_time{60'000};    // that a delivery waits for its worker; then 451 4.3.2
   std::chrono::milliseconds stop_timeout{60'000};  // for deliveries that have begun, after SIGTERM
   std::uint32_t bad_commands_max = 20;       // of one connection: then 421

@@ -31,7 +31,9 @@ struct ServerConfig {
   std::uint32_t deliveries_per_transaction_max = 16;
   std::uint32_t lookups_max = 8;      // worker threads
   std::uint32_t connections_max = 1000;  // beyond: 421 4.3.2
+  std::uint32_t connections_per_address_max = 500;  // beyond: 421 4.7.0; Unix sockets have no address
   std::chrono::milliseconds idle_timeout{300'000};
+  std::chrono::milliseconds transaction_timeout{1'800'000};  // from MAIL to the end of the message: 421 4.4.2
   std::chrono::milliseconds queue_time{60'000};    // a delivery that has not begun by then: 451 4.3.2
   std::chrono::milliseconds stop_timeout{60'000};  // after stop(), for deliveries that have begun
   std::uint64_t body_memory = 1u << 20;

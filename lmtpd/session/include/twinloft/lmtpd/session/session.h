@@ -20,6 +20,7 @@
 #include "twinloft/base/bytes.h"
 #include "twinloft/lmtpd/proto/command.h"
 #include "twinloft/lmtpd/proto/data_decoder.h"
+#include "twinloft/lmtpd/proto/header_meter.h"
 #include "twinloft/lmtpd/session/model.h"
 
 namespace twinloft::lmtpd {
@@ -27,6 +28,7 @@ namespace twinloft::lmtpd {
 struct SessionConfig {
   std::string hostname;
   std::uint64_t message_bytes_max = 50u << 20;
+  std::uint64_t header_bytes_max = 1u << 20;  // beyond, once the message has ended: 552 5.3.4 for each recipient
   std::uint32_t recipients_max = 1000;
   std::uint32_t bad_commands_max = 20;  // since the last transaction was completed: then 421 4.7.0
   std::string detail_delimiter = "+";   // empty: no detail
@@ -72,6 +74,8 @@ class Session {
   // The handshake is done. `how` is for Received, such as "TLSv1.3 with cipher TLS_AES_256_GCM_SHA384". Nothing that was sent in clear is
   // left (RFC 3207 section 4.2, CVE-2011-0411).
   void tls_started(std::string how);
+  // As idle_timeout(), for a client that is not idle, and has taken too long for one message.
+  void transaction_timeout();
   void idle_timeout();  // 421 4.4.2; nothing where a look-up or deliveries, and not the client, are waited for
   // The server leaves: 421 4.3.2, at once where nothing is pending, else after the replies of the transaction under way.
   void shutdown();
@@ -82,6 +86,8 @@ class Session {
   bool wants_input() const;
   // True while the client, and not this server, is what is being waited for: the idle timeout runs.
   bool waits_for_client() const { return state_ != State::lookup && state_ != State::delivering && state_ != State::closed; }
+  // Of the transaction under way, another one each time; 0: there is none.
+  std::uint64_t transaction() const { return have_sender_ ? transactions_ : 0; }
   bool in_handshake() const { return state_ == State::handshake; }
   bool closed() const { return state_ == State::closed; }
   std::size_t input_memory() const { return waiting_.capacity(); }  // bytes held for input, used or not
@@ -121,6 +127,7 @@ class Session {
   void no_sender();
   void within_chunks();
   Reply too_large() const;
+  void look_at_body(std::size_t first_piece);
   void finish_transaction();
   void reset_transaction();
   void greet();
@@ -137,6 +144,7 @@ class Session {
   State state_ = State::command;
   bool greeted_ = false;     // LHLO was given
   bool have_sender_ = false;
+  std::uint64_t transactions_ = 0;  // begun
   bool mail_refused_ = false;  // what a pipelining client has sent behind that MAIL is no bad command
   bool shutting_down_ = false;
   bool skipping_line_ = false;  // a refused one, to its CRLF
@@ -153,6 +161,7 @@ class Session {
   Bdat chunk_;                         // the one that arrives; its size: what is left of it
   std::optional<Reply> chunk_refusal_; // it is skipped, and this is its reply
   DataDecoder decoder_;
+  HeaderMeter header_;
   std::vector<std::optional<Reply>> results_;
   std::size_t results_missing_ = 0;
   std::vector<std::byte> waiting_;  // input not looked at yet
