@@ -14,33 +14,31 @@ namespace {
 
 constexpr std::string_view builtin_agent = "maildir";
 
-// How many deliveries each user has under way.
-class UserSlots {
+// How many deliveries are under way, by user or by agent.
+class Slots {
  public:
-  explicit UserSlots(std::uint32_t per_user_max) : per_user_max_(per_user_max) {}
-  bool take(const std::string& user) {
+  bool take(const std::string& name, std::uint32_t most) {
     std::lock_guard lock(mutex_);
-    std::uint32_t& count = counts_[user];
-    if (count >= per_user_max_) return false;
+    std::uint32_t& count = counts_[name];
+    if (count >= most) return false;
     ++count;
     return true;
   }
-  void give_back(const std::string& user) {
+  void give_back(const std::string& name) {
     std::lock_guard lock(mutex_);
-    auto found = counts_.find(user);
+    auto found = counts_.find(name);
     if (--found->second == 0) counts_.erase(found);
   }
 
  private:
-  std::uint32_t per_user_max_;
   std::mutex mutex_;
   std::unordered_map<std::string, std::uint32_t> counts_;
 };
 
 struct TakenSlot {
-  UserSlots& slots;
-  const std::string& user;
-  ~TakenSlot() { slots.give_back(user); }
+  Slots& slots;
+  const std::string& name;
+  ~TakenSlot() { slots.give_back(name); }
 };
 
 // "mx.example.net[192.0.2.9] as 4XyZ": for whoever looks for a message in the MTA's log.
@@ -61,8 +59,7 @@ struct DeliveryService::Impl {
         ops(o),
         spool(std::move(s)),
         syncs(ops),
-        maildir(config.maildir, *spool, syncs, ops, clock),
-        slots(config.per_user_max) {
+        maildir(config.maildir, *spool, syncs, ops, clock) {
     if (spawner) external = std::make_unique<ExternalAgents>(config.external, *spawner, *spool, syncs, clock);
   }
 
@@ -77,7 +74,8 @@ struct DeliveryService::Impl {
   SyncGroup syncs;
   MaildirAgent maildir;
   std::unique_ptr<ExternalAgents> external;
-  UserSlots slots;
+  Slots users;
+  Slots agents;
   DeliveryLog log;
 };
 
@@ -95,6 +93,12 @@ Reply DeliveryService::Impl::run(const std::string& agent, const Envelope& envel
                           recipient.user.name, agent, agent);
     return {451, "4.3.5", "The mail system is not configured for this mailbox"};
   }
+  std::uint32_t most = spawner->agents()[*index].deliveries_max;
+  if (!agents.take(agent, most)) {
+    *detail = fmt::format("{} deliveries by this agent are under way", most);
+    return {451, "4.3.0", "Too many deliveries of this kind at once"};
+  }
+  TakenSlot slot{agents, agent};
   return external->deliver(*index, *handle, envelope, recipient, body, detail);
 }
 
@@ -134,8 +138,8 @@ Reply DeliveryService::deliver(const Envelope& envelope, const Recipient& recipi
   const std::string& agent = user.agent.empty() ? impl_->config.default_agent : user.agent;
   std::string detail;
   Reply reply;
-  if (impl_->slots.take(user.name)) {
-    TakenSlot slot{impl_->slots, user.name};
+  if (impl_->users.take(user.name, impl_->config.per_user_max)) {
+    TakenSlot slot{impl_->users, user.name};
     reply = impl_->run(agent, envelope, recipient, body, &detail);
   } else {
     detail = fmt::format("{} deliveries to this user are under way", impl_->config.per_user_max);

@@ -193,6 +193,20 @@ def too_large(t):
         t.bounds(c)
 
 
+@check("chunking.too_large_last", "RFC 2033 4.3", MUST, "a last chunk above SIZE's limit gets a reply for each recipient")
+def too_large_last(t):
+    t.needs("CHUNKING")
+    limit = t.size_limit()
+    if limit > t.message_max:
+        raise Skipped(f"SIZE allows {limit} bytes: more than --message-max")
+    with t.open() as c:
+        t.envelope(c, *t.to[:2])
+        bdat(c, (b"x" * 998 + b"\r\n") * (limit // 1000 + 2), last=True)
+        for reply in c.replies(2, b"BDAT LAST"):
+            expect(reply.permanent, f"the message gets {reply}")
+        t.bounds(c)
+
+
 @check("chunking.binarymime_needs_it", "RFC 3030 3", MUST, "BODY=BINARYMIME is refused where BINARYMIME is not offered")
 def binarymime(t):
     t.must_not_offer("BINARYMIME")

@@ -53,7 +53,7 @@ def twice(t):
 def injection(t):
     t.needs("STARTTLS")
     with t.open() as c:
-        c.send(b"STARTTLS\r\nMAIL FROM:<injected@conform.example>\r\n")
+        c.send(b"STARTTLS\r\nLHLO injected.example\r\nMAIL FROM:<injected@conform.example>\r\n")
         reply = c.reply(b"STARTTLS")
         if reply.code != 220:
             return  # refused with what is behind it
@@ -63,7 +63,7 @@ def injection(t):
             return  # taken for a part of the handshake, which fails with it
         expect(not left, f"a reply in clear came behind STARTTLS's: {left[:80]!r}")
         reply = c.command(f"RCPT TO:<{t.to[0]}>")
-        expect(reply.code == 503, f"RCPT gets {reply}: the injected MAIL was executed, or this is its reply")
+        expect(reply.code == 503, f"RCPT gets {reply}: what was injected was executed, or this is its reply")
 
 
 @check("tls.argument", "RFC 3207 4", MUST, "STARTTLS with an argument gets 501")

@@ -141,6 +141,7 @@ gid_min = 100
 durability = "group-sync"
 [agent.lda]
 command = "/bin/true %to%"
+deliveries = 12
 timeout = "10s"
 kill_grace = "1s"
 output_limit = "1KiB"
@@ -190,6 +191,7 @@ MAILTYPE = "x"
   EXPECT_EQ(config->spawner.uid_min, 1000u);
   const AgentSpec& agent = config->agents.at(0);
   EXPECT_EQ(agent.time_limit, 10s);
+  EXPECT_EQ(agent.deliveries_max, 12u);
   EXPECT_EQ(agent.exits.of(1), (ExitReply{550, "5.7.1"}));
   EXPECT_EQ(agent.exits.of(67), (ExitReply{550, "5.1.1"}));
   EXPECT_EQ(agent.limits.cpu_seconds, 20u);

@@ -92,5 +92,33 @@ TEST_F(ServiceTest, BoundsDeliveriesPerUser) {
   EXPECT_EQ(deliver().code, 250);  // the slots were given back
 }
 
+// A slow agent does not take the workers of others.
+TEST_F(ServiceTest, BoundsDeliveriesPerAgent) {
+  std::string fifo = path("fifo");
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0666), 0);
+  ::chmod(fifo.c_str(), 0666);
+  AgentSpec s = spec("announce " + fifo);
+  s.deliveries_max = 1;
+  start({s}, "maildir");
+  Recipient slow = recipient_;
+  slow.user.agent = "agent";
+  std::thread first([&] {
+    MessageBody body = test::in_memory(test::small_message);
+    EXPECT_EQ(service_->deliver(test::make_envelope(), slow, body).code, 451);
+  });
+  Fd reader(::open(fifo.c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<std::byte, 1> started;
+  ASSERT_TRUE(read_exact(reader.get(), started).has_value());
+  slow.user.name = "carl@example.org";
+  MessageBody body = test::in_memory(test::small_message);
+  Reply refused = service_->deliver(test::make_envelope(), slow, body);
+  EXPECT_EQ(std::to_string(refused.code) + " " + refused.enhanced, "451 4.3.0");
+  EXPECT_EQ(deliver().code, 250) << "by the built-in agent";
+  become_root();
+  ::kill(spawner_->pid(), SIGKILL);
+  become_mail_user();
+  first.join();
+}
+
 }  // namespace
 }  // namespace twinloft::lmtpd

@@ -52,6 +52,7 @@ struct AgentSpec {
   std::chrono::milliseconds kill_grace{5'000};    // then KILL
   std::size_t output_bytes_max = 8192;            // kept of the output's end
   AgentLimits limits;
+  std::uint32_t deliveries_max = 4096;  // at once by this agent; beyond: 451 4.3.0
   std::vector<std::string> pass_environment = {"TZ", "LANG"};  // copied from this process where set
   std::vector<std::pair<std::string, std::string>>
       set_environment;          // and added; HOME, USER, LOGNAME, SHELL, PATH are set
