@@ -154,7 +154,9 @@ void Primary::consider_change() {
     set &= ~set_of(p.config.id);
     by_force = by_force || (away && !policy_leaves_out(p));
   }
-  if (set != in_sync_ && static_cast<unsigned>(std::popcount(set)) >= v_.config.min_in_sync) {
+  // Whoever is counted alone is to hold something after a power cut: an empty log is that of a new disk, which nobody promotes.
+  bool empty = v_.log.mark_before(v_.log.durable_end()).lsn == Lsn{};
+  if (set != in_sync_ && !empty && static_cast<unsigned>(std::popcount(set)) >= v_.config.min_in_sync) {
     forced_alone_ = false;
     return start_change(set, by_force);
   }

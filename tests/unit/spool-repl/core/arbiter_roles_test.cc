@@ -130,6 +130,27 @@ TEST_F(ArbiterRolesTest, NobodyHasTheFirstRecordBeforeItsWriter) {
   EXPECT_EQ(status(node(2)).last, status(node(1)).last);
 }
 
+// As found by the simulator: it lost power, and an arbiter that counts nobody else keeps everybody from being promoted.
+TEST_F(ArbiterRolesTest, WhoHoldsNothingYetRemovesNobody) {
+  make(2, Arbiter::external);
+  connect_all();
+  exchange();
+  node(1).held = [](Disk kind) { return kind == Disk::journal_write; };
+  ASSERT_TRUE(promote_with_arbiter(1).ok);
+  exchange();
+  std::size_t asked = node(1).arbiter_requests.size();
+  disconnect(1, 2);
+  exchange();
+  node(1).pass_time(std::chrono::seconds(10));
+  exchange();
+  EXPECT_EQ(node(1).arbiter_requests.size(), asked);
+  node(1).held = nullptr;
+  exchange();
+  node(1).pass_time(std::chrono::seconds(10));
+  exchange();
+  EXPECT_GT(node(1).arbiter_requests.size(), asked) << "its first record is durable";
+}
+
 // A grant that waits grows old: others are promoted and demoted meanwhile.
 TEST_F(ArbiterRolesTest, TheArbiterIsNotAskedBeforeEverythingUnderWayHasEnded) {
   make_promoted_with_arbiter();
