@@ -3,7 +3,7 @@
 foreach(path sbin data)
   cmake_path(ABSOLUTE_PATH ${path} BASE_DIRECTORY "${CMAKE_INSTALL_PREFIX}" NORMALIZE)
 endforeach()
-file(GLOB files "${units}/*.service" "${units}/*.mount" "${units}/*.path" "${units}/*.target")
+file(GLOB files "${units}/*.service" "${units}/*.socket" "${units}/*.mount" "${units}/*.path" "${units}/*.target")
 file(REMOVE_RECURSE "${out}")
 foreach(file IN LISTS files)
   file(READ "${file}" text)

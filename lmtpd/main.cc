@@ -132,14 +132,23 @@ ServerConfig to_server_config(const Config& config) {
   return out;
 }
 
-Result<std::vector<Listener>> bind_listeners(const Config& config) {
+// What the service manager has opened is taken; the rest is opened here.
+Result<std::vector<Listener>> open_listeners(const Config& config, std::vector<Fd> passed) {
   std::vector<Listener> out;
   out.reserve(config.listen.size());
   for (const ListenSettings& settings : config.listen) {
     TL_TRY_ASSIGN(ListenAddress address, to_listen_address(settings));
-    TL_TRY_ASSIGN(Listener listener, Listener::bind(address));
-    out.push_back(std::move(listener));
+    TL_TRY_ASSIGN(std::optional<Listener> adopted, Listener::adopt(address, passed));
+    if (adopted) {
+      out.push_back(std::move(*adopted));
+      continue;
+    }
+    TL_TRY_ASSIGN(Listener bound, Listener::bind(address));
+    out.push_back(std::move(bound));
   }
+  if (!passed.empty())
+    return fail(Errc::invalid, "the service manager has passed {} socket(s) that no [[listen]] names: each ListenStream= needs one with the same address",
+                passed.size());
   return out;
 }
 
@@ -163,6 +172,7 @@ struct Parts {
 };
 
 Status start(Config& config, Parts& parts) {
+  std::vector<Fd> passed = take_passed_sockets();
   TL_TRY_ASSIGN(Identity identity, find_identity(config));
   TL_TRY(fill_static_ids(config.users, identity));
   TL_TRY(check_static_users(config, config.users, identity));
@@ -170,7 +180,7 @@ Status start(Config& config, Parts& parts) {
     TL_TRY_ASSIGN(parts.spawner, Spawner::start(config.agents, config.spawner));
   }
   raise_descriptor_limit();
-  TL_TRY_ASSIGN(std::vector<Listener> listeners, bind_listeners(config));
+  TL_TRY_ASSIGN(std::vector<Listener> listeners, open_listeners(config, std::move(passed)));
   TL_TRY_ASSIGN(std::shared_ptr<const TlsContext> tls, load_tls(config.tls));
   TL_TRY(drop_privileges(identity));
   TL_TRY_ASSIGN(parts.users, open_users(config.users));

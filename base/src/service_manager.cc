@@ -1,8 +1,11 @@
 #include "twinloft/base/service_manager.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
+#include <charconv>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -10,6 +13,29 @@
 #include "twinloft/base/fd.h"
 
 namespace twinloft {
+
+namespace {
+
+constexpr int first_passed = 3;  // SD_LISTEN_FDS_START
+
+int number_in(const char* variable) {
+  const char* text = std::getenv(variable);
+  int value = 0;
+  if (text == nullptr) return 0;
+  auto [end, error] = std::from_chars(text, text + std::strlen(text), value);
+  return error == std::errc() && *end == '\0' ? value : 0;
+}
+
+}  // namespace
+
+std::vector<Fd> take_passed_sockets() {
+  std::vector<Fd> out;
+  int count = number_in("LISTEN_PID") == ::getpid() ? number_in("LISTEN_FDS") : 0;
+  for (int fd = first_passed; fd < first_passed + count; ++fd)
+    if (::fcntl(fd, F_SETFD, FD_CLOEXEC) == 0) out.emplace_back(fd);
+  for (const char* variable : {"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"}) ::unsetenv(variable);
+  return out;
+}
 
 bool tell_service_manager(std::string_view lines) {
   const char* path = std::getenv("NOTIFY_SOCKET");

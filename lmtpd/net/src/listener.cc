@@ -9,6 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -99,6 +100,46 @@ Result<Listener> Listener::bind(const ListenAddress& address) {
   return bound;
 }
 
+namespace {
+
+bool listens_at(int fd, const ListenAddress& address) {
+  sockaddr_storage bound{};
+  socklen_t length = sizeof bound;
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &length) != 0) return false;
+  if (!address.unix_path.empty()) return bound.ss_family == AF_UNIX && address.unix_path == reinterpret_cast<const sockaddr_un&>(bound).sun_path;
+  TcpAddress wanted;
+  if (!make_tcp_address(address, wanted) || bound.ss_family != wanted.family || port_of(fd) != address.port) return false;
+  if (wanted.family == AF_INET)
+    return reinterpret_cast<const sockaddr_in&>(bound).sin_addr.s_addr == reinterpret_cast<const sockaddr_in&>(wanted.storage).sin_addr.s_addr;
+  return std::memcmp(&reinterpret_cast<const sockaddr_in6&>(bound).sin6_addr, &reinterpret_cast<const sockaddr_in6&>(wanted.storage).sin6_addr,
+                     sizeof(in6_addr)) == 0;
+}
+
+int option_of(int fd, int option) {
+  int value = 0;
+  socklen_t length = sizeof value;
+  return ::getsockopt(fd, SOL_SOCKET, option, &value, &length) == 0 ? value : -1;
+}
+
+}  // namespace
+
+Result<std::optional<Listener>> Listener::adopt(const ListenAddress& address, std::vector<Fd>& passed) {
+  auto found = std::find_if(passed.begin(), passed.end(), [&](const Fd& fd) { return listens_at(fd.get(), address); });
+  if (found == passed.end()) return std::nullopt;
+  Listener out;
+  out.name_ = address.name;
+  out.fd_ = std::move(*found);
+  passed.erase(found);
+  out.is_unix_ = !address.unix_path.empty();
+  out.rules_ = std::make_shared<ListenRules>(address.rules);
+  if (option_of(out.fd(), SO_TYPE) != SOCK_STREAM || option_of(out.fd(), SO_ACCEPTCONN) != 1)
+    return fail(Errc::invalid, "{}: the service manager has passed a socket that does not listen for connections (ListenStream=, Accept=no)", address.name);
+  int flags = ::fcntl(out.fd(), F_GETFL);
+  if (flags < 0 || ::fcntl(out.fd(), F_SETFL, flags | O_NONBLOCK) != 0) return fail_errno(errno, "{}", address.name);
+  if (!out.is_unix_) out.port_ = port_of(out.fd());
+  return out;
+}
+
 Result<Listener> Listener::bind_tcp(const ListenAddress& address) {
   if (address.port == smtp_port)
     return fail(Errc::invalid, "{}: port 25 is SMTP's, and LMTP is never spoken there (RFC 2033)", address.name);
@@ -135,6 +176,7 @@ Result<Listener> Listener::bind_unix(const ListenAddress& address) {
   if (::bind(out.fd(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0)
     return fail_errno(errno, "cannot listen on {}", address.name);
   out.path_ = address.unix_path;
+  out.is_unix_ = true;
   struct stat made {};
   if (::lstat(address.unix_path.c_str(), &made) == 0) {
     out.device_ = made.st_dev;

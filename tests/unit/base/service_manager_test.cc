@@ -1,5 +1,6 @@
 #include "twinloft/base/service_manager.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -49,6 +50,39 @@ TEST(ServiceManager, HearsAtAPathAndAtAnAbstractName) {
   }
   ::unlink((directory + "/socket").c_str());
   ::rmdir(directory.c_str());
+}
+
+TEST(ServiceManager, SocketsArePassedOnceAndToOneProcess) {
+  auto said = [](const std::string& pid, const char* count) {
+    ::setenv("LISTEN_PID", pid.c_str(), 1);
+    ::setenv("LISTEN_FDS", count, 1);
+    ::setenv("LISTEN_FDNAMES", "a:b", 1);
+  };
+  std::string own = std::to_string(::getpid());
+  for (auto [pid, count] : {std::pair<std::string, const char*>{"1", "2"}, {own, "0"}, {own, "-1"}, {own, "x"}, {own, "2x"}, {"", ""}}) {
+    said(pid, count);
+    EXPECT_TRUE(take_passed_sockets().empty()) << pid << " " << count;
+    EXPECT_EQ(::getenv("LISTEN_PID"), nullptr);
+  }
+  // Three and four, whatever they are here: what this process holds there is put back afterwards.
+  int kept[2] = {::dup(3), ::dup(4)}, ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  int high[2] = {::fcntl(ends[0], F_DUPFD, 100), ::fcntl(ends[1], F_DUPFD, 100)};
+  ::close(ends[0]), ::close(ends[1]);
+  ASSERT_EQ(::dup2(high[0], 3), 3);
+  ASSERT_EQ(::dup2(high[1], 4), 4);
+  ::close(high[0]), ::close(high[1]);
+  said(own, "2");
+  {
+    std::vector<Fd> passed = take_passed_sockets();
+    ASSERT_EQ(passed.size(), 2u);
+    EXPECT_EQ(passed[0].get(), 3);
+    EXPECT_EQ(::fcntl(3, F_GETFD), FD_CLOEXEC);
+    EXPECT_EQ(::getenv("LISTEN_FDS"), nullptr);
+    EXPECT_TRUE(take_passed_sockets().empty());
+  }
+  for (int i : {0, 1})
+    if (kept[i] >= 0) ::dup2(kept[i], 3 + i), ::close(kept[i]);
 }
 
 TEST(ServiceManager, NobodyThere) {

@@ -1,13 +1,19 @@
-// What a service tells the manager that started it (systemd's Type=notify): the datagrams of sd_notify(3), without its
-// library. Where nobody wants to know (no NOTIFY_SOCKET), nothing is said.
+// What passes between a service and the manager that started it: sd_notify(3) and sd_listen_fds(3), without systemd's library.
 #pragma once
 
 #include <string_view>
+#include <vector>
+
+#include "twinloft/base/fd.h"
 
 namespace twinloft {
 
-// Lines such as "READY=1", "STOPPING=1", "STATUS=serving 2 volumes". False: it was not delivered, which is nothing that a
+// Where nobody wants to know (no NOTIFY_SOCKET), nothing is said. Lines such as "READY=1", "STOPPING=1", "STATUS=serving 2 volumes". False: it was not delivered, which is nothing that a
 // service can act on.
 bool tell_service_manager(std::string_view lines);
+
+// Sockets that it has opened for this process (socket activation), in its order; none where there are none. Once: what says so is taken out
+// of the environment.
+std::vector<Fd> take_passed_sockets();
 
 }  // namespace twinloft

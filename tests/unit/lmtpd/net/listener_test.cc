@@ -1,6 +1,9 @@
 #include "twinloft/lmtpd/net/listener.h"
 
+#include <arpa/inet.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -84,6 +87,75 @@ TEST(Listener, AStaleSocketIsReplacedAndRemovedAtTheEnd) {
     EXPECT_EQ(found.st_mode & 0777, 0666u);
   }
   EXPECT_FALSE(exists(dir / "s"));
+}
+
+// As a service manager has opened them.
+class Adopting : public testing::Test {
+ protected:
+  // Both listen, in this order; `port_` is the one of TCP.
+  std::vector<Fd> passed() {
+    std::vector<Fd> out;
+    out.emplace_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un local{};
+    local.sun_family = AF_UNIX;
+    std::strncpy(local.sun_path, path().c_str(), sizeof local.sun_path - 1);
+    EXPECT_EQ(::bind(out[0].get(), reinterpret_cast<sockaddr*>(&local), sizeof local), 0);
+    out.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in any{};
+    any.sin_family = AF_INET;
+    any.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof any;
+    EXPECT_EQ(::bind(out[1].get(), reinterpret_cast<sockaddr*>(&any), length), 0);
+    EXPECT_EQ(::getsockname(out[1].get(), reinterpret_cast<sockaddr*>(&any), &length), 0);
+    port_ = ntohs(any.sin_port);
+    for (Fd& fd : out) EXPECT_EQ(::listen(fd.get(), 5), 0);
+    return out;
+  }
+  std::string path() const { return dir_ / "lmtp"; }
+
+  TemporaryDirectory dir_;
+  std::uint16_t port_ = 0;
+};
+
+TEST_F(Adopting, WhatListensThereAlreadyIsTaken) {
+  std::vector<Fd> fds = passed();
+  int of_unix = fds[0].get(), of_tcp = fds[1].get();
+  {
+    auto over_tcp = Listener::adopt(tcp(port_), fds);
+    ASSERT_TRUE(over_tcp && *over_tcp);
+    EXPECT_EQ((*over_tcp)->fd(), of_tcp);
+    EXPECT_EQ((*over_tcp)->port(), port_);
+    EXPECT_FALSE((*over_tcp)->is_unix());
+    EXPECT_EQ(::fcntl(of_tcp, F_GETFL) & O_NONBLOCK, O_NONBLOCK);
+    auto local = Listener::adopt(unix_at(path()), fds);
+    ASSERT_TRUE(local && *local);
+    EXPECT_EQ((*local)->fd(), of_unix);
+    EXPECT_TRUE((*local)->is_unix());
+    EXPECT_TRUE(fds.empty());
+  }
+  EXPECT_TRUE(exists(path())) << "it is the service manager's";
+}
+
+TEST_F(Adopting, WhatListensElsewhereIsLeft) {
+  std::vector<Fd> fds = passed();
+  for (const ListenAddress& other : {tcp(static_cast<std::uint16_t>(port_ ^ 1)), unix_at(path() + "2"), ListenAddress{"x", "127.0.0.2", port_, "", 0},
+                                     ListenAddress{"x", "::1", port_, "", 0}}) {
+    auto none = Listener::adopt(other, fds);
+    EXPECT_TRUE(none && !*none);
+  }
+  EXPECT_EQ(fds.size(), 2u);
+}
+
+TEST_F(Adopting, WhatDoesNotListenIsRefused) {
+  std::vector<Fd> fds;
+  fds.emplace_back(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_un local{};
+  local.sun_family = AF_UNIX;
+  std::strncpy(local.sun_path, path().c_str(), sizeof local.sun_path - 1);
+  ASSERT_EQ(::bind(fds[0].get(), reinterpret_cast<sockaddr*>(&local), sizeof local), 0);
+  auto refused = Listener::adopt(unix_at(path()), fds);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("does not listen"), std::string::npos);
 }
 
 TEST(Listener, ASocketThatAnswersStays) {

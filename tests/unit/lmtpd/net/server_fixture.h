@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <thread>
 
 #include "fakes.h"
@@ -18,6 +19,7 @@ inline constexpr std::string_view message_stored = "Subject: x\r\n\r\nHello\r\n.
 class ServerTest : public testing::Test {
  protected:
   ServerTest() {
+    std::signal(SIGPIPE, SIG_IGN);  // as main() has it
     config_.session.hostname = "mx.example.org";
     config_.body_directory = "/tmp";
     config_.deliveries_max = 8;

@@ -1,6 +1,4 @@
 // STARTTLS end to end, and what must not get from clear text into TLS, or from TLS into clear text.
-#include <csignal>
-
 #include "server_fixture.h"
 #include "tls_client.h"
 #include "twinloft/lmtpd/net/tls.h"
@@ -11,7 +9,6 @@ namespace {
 class TlsServer : public ServerTest {
  protected:
   TlsServer() {
-    std::signal(SIGPIPE, SIG_IGN);  // as main() has it
     rules_.tls = TlsPolicy::offered;
   }
   void start_with(const std::string& client_ca = {}, bool required = false) {

@@ -38,13 +38,16 @@ class Listener {
   // Errors: port 25; the address is in use (named, with what to do); a path that is no socket. A Unix socket
   // left behind by a dead server is replaced; one that answers is not.
   static Result<Listener> bind(const ListenAddress& address);
+  // One of `passed` that listens at that address already, taken out of it; nullopt: none does. Its path stays when this one ends: it is its
+  // maker's. Errors: it is no listening stream socket.
+  static Result<std::optional<Listener>> adopt(const ListenAddress& address, std::vector<Fd>& passed);
   ~Listener() { remove_path(); }
   Listener(Listener&&) noexcept = default;
   Listener& operator=(Listener&&) = delete;
   Listener(const Listener&) = delete;
 
   int fd() const { return fd_.get(); }
-  bool is_unix() const { return !path_.empty(); }
+  bool is_unix() const { return is_unix_; }
   std::uint16_t port() const { return port_; }  // of TCP
   const std::string& name() const { return name_; }
   const ListenRules& rules() const { return *rules_; }
@@ -60,7 +63,8 @@ class Listener {
   std::shared_ptr<const ListenRules> rules_ = std::make_shared<ListenRules>();
   Fd fd_;
   std::uint16_t port_ = 0;
-  std::string path_;
+  bool is_unix_ = false;
+  std::string path_;  // to be removed with it
   std::uint64_t device_ = 0;  // of the path, to know it again
   std::uint64_t inode_ = 0;
 };
