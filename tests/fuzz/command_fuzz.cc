@@ -9,6 +9,7 @@
 #include "twinloft/base/utf8.h"
 #include "twinloft/lmtpd/proto/command.h"
 
+using namespace twinloft;
 using namespace twinloft::lmtpd;
 
 namespace {

@@ -356,9 +356,10 @@ void Session::look_at_body(std::size_t first_piece) {
     body_bytes_ += actions_.body[i].size();
     header_.feed(actions_.body[i]);
   }
-  if (body_bytes_ > config_.message_bytes_max) body_failed(too_large());
-  if (header_.bytes() > config_.header_bytes_max)
+  // Of two limits that these bytes have passed the lower one was first: what is said depends on no split.
+  if (header_.bytes() > config_.header_bytes_max && config_.header_bytes_max <= config_.message_bytes_max)
     body_failed(make_reply(552, "5.3.4", fmt::format("Message header larger than {} bytes", config_.header_bytes_max)));
+  if (body_bytes_ > config_.message_bytes_max) body_failed(too_large());
   if (body_refusal_) actions_.body.clear();
 }
 
