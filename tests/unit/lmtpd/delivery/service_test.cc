@@ -109,9 +109,10 @@ TEST_F(ServiceTest, BoundsDeliveriesPerAgent) {
   Fd reader(::open(fifo.c_str(), O_RDONLY | O_CLOEXEC));
   std::array<std::byte, 1> started;
   ASSERT_TRUE(read_exact(reader.get(), started).has_value());
-  slow.user.name = "carl@example.org";
+  Recipient other = slow;
+  other.user.name = "carl@example.org";
   MessageBody body = test::in_memory(test::small_message);
-  Reply refused = service_->deliver(test::make_envelope(), slow, body);
+  Reply refused = service_->deliver(test::make_envelope(), other, body);
   EXPECT_EQ(std::to_string(refused.code) + " " + refused.enhanced, "451 4.3.0");
   EXPECT_EQ(deliver().code, 250) << "by the built-in agent";
   become_root();
