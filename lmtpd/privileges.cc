@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <optional>
 
 namespace twinloft::lmtpd {
@@ -46,7 +47,9 @@ Status drop_capabilities(bool is_root) {
   if (::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0) return fail_errno(errno, "PR_CAP_AMBIENT");
   if (is_root) return {};
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
-  __user_cap_data_struct none[2]{};
+  __user_cap_data_struct held[2]{}, none[2]{};
+  // Where there are none a system call filter may refuse to set them.
+  if (::syscall(SYS_capget, &header, held) == 0 && std::memcmp(held, none, sizeof none) == 0) return {};
   if (::syscall(SYS_capset, &header, none) != 0) return fail_errno(errno, "capset");
   return {};
 }

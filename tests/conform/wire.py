@@ -178,6 +178,16 @@ class Connection:
         except NoReply:
             return False
 
+    def ends_without(self, text):
+        """Whether the connection ends, and what came until then (an alert of TLS, say) does not hold that text."""
+        try:
+            while True:
+                self._more(time.monotonic() + self.timeout)
+        except ConnectionEnded:
+            return text not in self._input
+        except NoReply:
+            return False
+
     def silent(self, seconds):
         """Whether nothing comes for so long. A server that is slow passes."""
         if self._input:

@@ -43,7 +43,8 @@ void Acceptor::stop() {
   stopped_ = true;
   retry_.cancel();
   if (descriptor_.is_open()) descriptor_.release();
-  ::shutdown(listener_.fd(), SHUT_RDWR);
+  // Who connects from now on is refused; or, where a service manager holds the socket, waits for the next lmtpd.
+  if (!listener_.is_adopted()) ::shutdown(listener_.fd(), SHUT_RDWR);
 }
 
 void Acceptor::wait() {
@@ -73,7 +74,7 @@ void Acceptor::accept_ready() {
       (void)::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     }
     loop_.hub().connections.fetch_add(1, std::memory_order_relaxed);
-    hand_over_({std::move(socket), peer, listener_.shared_rules()});
+    hand_over_({std::move(socket), unmapped(peer), listener_.shared_rules()});
   }
 }
 

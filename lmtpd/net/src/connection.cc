@@ -437,6 +437,7 @@ void Connection::on_timer() {
     left = std::min(left, hub_.config.transaction_timeout - taken);
     if (taken >= hub_.config.transaction_timeout) {
       if (!out_.empty()) return close();
+      arm_timer(limit);  // for a client that does not take even the last reply
       session_.transaction_timeout();
       return perform();
     }
@@ -444,6 +445,7 @@ void Connection::on_timer() {
   if (left > Duration(0)) return arm_timer(left);
   if (!out_.empty()) return close();  // it takes no replies
   if (input_is_there()) return arm_timer(limit);  // then it is this machine that is slow
+  arm_timer(limit);
   session_.idle_timeout();
   perform();
 }

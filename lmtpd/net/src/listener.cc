@@ -129,6 +129,7 @@ Result<std::optional<Listener>> Listener::adopt(const ListenAddress& address, st
   Listener out;
   out.name_ = address.name;
   out.fd_ = std::move(*found);
+  out.adopted_ = true;
   passed.erase(found);
   out.is_unix_ = !address.unix_path.empty();
   out.rules_ = std::make_shared<ListenRules>(address.rules);

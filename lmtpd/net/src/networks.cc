@@ -57,6 +57,17 @@ bool Networks::contains(const sockaddr_storage& peer) const {
   return false;
 }
 
+sockaddr_storage unmapped(const sockaddr_storage& peer) {
+  const auto& from = reinterpret_cast<const sockaddr_in6&>(peer);
+  if (peer.ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&from.sin6_addr)) return peer;
+  sockaddr_storage out{};
+  auto& to = reinterpret_cast<sockaddr_in&>(out);
+  to.sin_family = AF_INET;
+  to.sin_port = from.sin6_port;
+  std::memcpy(&to.sin_addr, from.sin6_addr.s6_addr + 12, 4);
+  return out;
+}
+
 std::string address_text(const sockaddr_storage& peer) {
   char text[INET6_ADDRSTRLEN] = {};
   if (peer.ss_family == AF_INET)

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "twinloft/base/crc32c.h"
+#include "twinloft/lmtpd/net/networks.h"
 
 namespace twinloft::lmtpd {
 
@@ -64,7 +65,7 @@ sockaddr_storage inet6_source(ByteSpan address) {
   to.sin6_family = AF_INET6;
   std::memcpy(&to.sin6_addr, address.data(), 16);
   std::memcpy(&to.sin6_port, address.data() + 32, 2);
-  return out;
+  return unmapped(out);
 }
 
 }  // namespace

@@ -315,7 +315,10 @@ Parsed without_argument(std::string_view rest, T command) {
 }  // namespace
 
 bool is_mail(std::string_view line) { return equals_folded(take_word(line), "MAIL"); }
-bool is_bdat(std::string_view line) { return equals_folded(take_word(line), "BDAT"); }
+bool is_bdat(std::string_view line) {
+  constexpr std::string_view verb = "BDAT";
+  return equals_folded(line.substr(0, verb.size()), verb) && (line.size() == verb.size() || static_cast<unsigned char>(line[verb.size()]) <= ' ');
+}
 
 Parsed parse_command(std::string_view line) {
   if (line.find('\0') != std::string_view::npos) return refuse(500, "5.5.2", "NUL byte in a command");

@@ -129,7 +129,9 @@ bool Session::take_line(ByteSpan& in) {
 bool Session::refuse_line(ByteSpan& in, std::string_view why) {
   skipping_line_ = true;
   skipped_cr_ = false;
+  bool bdat = is_bdat(as_text(in.first(std::min(in.size(), command_line_bytes_max))));
   bad(make_reply(500, "5.5.2", why));
+  if (bdat) close_with(421, "4.5.4", "A BDAT that cannot be read: its data cannot be told from commands");
   return state_ != State::closed && skip_line(in);
 }
 
@@ -374,14 +376,14 @@ void Session::take_chunk(ByteSpan& in) {
   if (chunk_.size == 0) chunk_complete();
 }
 
-// RFC 2033 section 4.3: the last chunk has a reply for each accepted recipient, also where an earlier one was refused; a client counts
-// on it. Any other chunk has one.
+// RFC 2033 section 4.3: the last chunk has a reply for each accepted recipient, also where an earlier one was refused, and none where there is
+// no such recipient; a client counts on it. Any other chunk has one.
 void Session::chunk_complete() {
   state_ = State::command;
+  if (chunk_refusal_ && chunk_.last) return reset_transaction();
   if (chunk_refusal_) {
     if (mail_refused_ || (have_sender_ && envelope_->recipients.empty())) reply(*chunk_refusal_);
     else bad(*chunk_refusal_);
-    if (chunk_.last) mail_refused_ = false;
     return;
   }
   if (chunk_.last) return body_complete();

@@ -286,7 +286,7 @@ def quit_221(t):
         t.bounds(c)
 
 
-@check("quit.in_transaction", "RFC 5321 4.1.1.10", MUST, "QUIT within a transaction delivers nothing")
+@check("quit.in_transaction", "RFC 5321 4.1.1.10", MUST, "QUIT within a transaction gets 221 too, and the server closes")
 def quit_in_transaction(t):
     with t.open() as c:
         t.envelope(c)

@@ -81,7 +81,7 @@ def no_handshake(t):
     with t.open() as c:
         expect(c.command("STARTTLS").code == 220, "STARTTLS is refused")
         c.send(b"LHLO conform.example\r\n" * 10)
-        c.ended()
+        expect(c.ends_without(b"250"), "clear text is answered, or the connection stays")
     with t.open() as c:
         t.alive(c)
 

@@ -44,6 +44,12 @@ TEST(Networks, ThePrefixDecidesToTheBit) {
   EXPECT_FALSE(networks({"unix"}).contains(peer("127.0.0.1")));
 }
 
+TEST(Networks, AMappedAddressIsAnIpv4Address) {
+  EXPECT_EQ(address_text(unmapped(peer("::ffff:192.0.2.9"))), "192.0.2.9");
+  EXPECT_TRUE(networks({"192.0.2.0/24"}).contains(unmapped(peer("::ffff:192.0.2.9"))));
+  for (const char* p : {"2001:db8::1", "192.0.2.9", "unix", "::192.0.2.9"}) EXPECT_EQ(address_text(unmapped(peer(p))), address_text(peer(p))) << p;
+}
+
 TEST(Networks, WhatIsNoNetworkIsNamed) {
   for (std::string word : {"", "host.example", "192.0.2.0/33", "192.0.2.0/", "192.0.2.0/x", "192.0.2.1/24", "2001:db8::1/64", "2001:db8::/129", "192.0.2/24", "UNIX"}) {
     auto out = Networks::parse(std::vector<std::string>{"10.0.0.0/8", word});

@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <signal.h>
 
 #include "server_fixture.h"
@@ -155,6 +156,31 @@ TEST_F(ServerTest, AnIdleConnectionIsTold) {
   EXPECT_EQ(client.reply().substr(0, 3), "220");
   EXPECT_EQ(client.reply().substr(0, 9), "421 4.4.2");
   EXPECT_TRUE(client.at_end());
+}
+
+// The socket is a service manager's: what ends is this server, and not the socket.
+TEST_F(ServerTest, AnAdoptedSocketOutlivesTheServer) {
+  std::vector<Fd> held;
+  auto bound = Listener::bind({"127.0.0.1:0", "127.0.0.1", 0, "", 0});
+  ASSERT_TRUE(bound);
+  ListenAddress address{"tcp", "127.0.0.1", bound->port(), "", 0};
+  for (int round = 0; round < 2; ++round) {
+    std::vector<Fd> passed;
+    passed.emplace_back(::fcntl(bound->fd(), F_DUPFD_CLOEXEC, 0));
+    auto adopted = Listener::adopt(address, passed);
+    ASSERT_TRUE(adopted && *adopted) << "round " << round;
+    std::vector<Listener> listeners;
+    listeners.push_back(std::move(**adopted));
+    auto server = Server::create(config_, std::move(listeners), users_, deliverer_, clock_, random_);
+    ASSERT_TRUE(server) << server.error().message;
+    std::thread thread([&] { (void)(*server)->run(); });
+    LmtpClient client(bound->port());
+    EXPECT_EQ(client.reply().substr(0, 3), "220") << "round " << round;
+    (*server)->stop();
+    thread.join();
+  }
+  LmtpClient waiting(bound->port());  // in the backlog, for the next one
+  EXPECT_TRUE(waiting.try_send("LHLO c\r\n"));
 }
 
 // A client that always sends something is never idle.

@@ -44,10 +44,21 @@ TEST_F(Chunking, TheTransactionEndsWithTheLast) {
 }
 
 TEST_F(Chunking, WhatIsRefusedIsSkippedFirst) {
-  EXPECT_EQ(replies("BDAT 6\r\nQUIT\r\nBDAT 6 LAST\r\nQUIT\r\nNOOP\r\n"), (Codes{"503 5.5.1", "503 5.5.1", "250 2.0.0"}));
-  EXPECT_EQ(replies(hello + "MAIL FROM:<a@d>\r\nRCPT TO:<nobody@d>\r\nBDAT 6 LAST\r\nQUIT\r\nRCPT TO:<b@d>\r\nBDAT 1 LAST\r\nx"),
+  EXPECT_EQ(replies("BDAT 6\r\nQUIT\r\nBDAT 6\r\nQUIT\r\nNOOP\r\n"), (Codes{"503 5.5.1", "503 5.5.1", "250 2.0.0"}));
+  EXPECT_EQ(replies(hello + "MAIL FROM:<a@d>\r\nRCPT TO:<nobody@d>\r\nBDAT 6\r\nQUIT\r\nRCPT TO:<b@d>\r\nBDAT 1 LAST\r\nx"),
             (Codes{"250", "250 2.1.0", "550 5.1.1", "503 5.5.1", "250 2.1.5", "250 2.0.0"}))
       << "the transaction is still open";
+}
+
+// RFC 2033 section 4.3: one for each accepted recipient. A client that has sent the next MAIL ahead would take another one for that one's.
+TEST_F(Chunking, TheLastForNobodyHasNoReply) {
+  for (std::string size : {"6 LAST\r\nQUIT\r\n", "0 LAST\r\n"}) {
+    EXPECT_EQ(replies(hello + "MAIL FROM:<a@d>\r\nRCPT TO:<nobody@d>\r\nBDAT " + size + "MAIL FROM:<b@d>\r\nRCPT TO:<b@d>\r\nBDAT 1 LAST\r\nx"),
+              (Codes{"250", "250 2.1.0", "550 5.1.1", "250 2.1.0", "250 2.1.5", "250 2.0.0"}));
+    EXPECT_EQ(replies(hello + "MAIL FROM:<a b@d>\r\nRCPT TO:<b@d>\r\nBDAT " + size + "MAIL FROM:<b@d>\r\n"),
+              (Codes{"250", "501 5.1.7", "503 5.5.1", "250 2.1.0"}));
+    EXPECT_EQ(replies("BDAT " + size + "NOOP\r\n"), (Codes{"250 2.0.0"}));
+  }
 }
 
 TEST_F(Chunking, OtherCommandsInBetween) {
@@ -89,6 +100,14 @@ TEST_F(Chunking, MalformedEndsTheConnection) {
     auto codes = owner->codes();
     EXPECT_EQ((Codes{codes.end() - 2, codes.end()}), (Codes{"501 5.5.4", "421 4.5.4"})) << line;
     EXPECT_TRUE(owner->session().closed());
+  }
+}
+
+TEST_F(Chunking, ALineThatIsRefusedEndsTheConnectionToo) {
+  for (std::string line : {"BDAT 6\nQUIT\r\n"s, "BDAT\nQUIT\r\n"s, "bdat 6 " + std::string(3000, 'x') + "\r\nQUIT\r\n"}) {
+    auto owner = run(envelope + line + "NOOP\r\n");
+    auto codes = owner->codes();
+    EXPECT_EQ((Codes{codes.end() - 2, codes.end()}), (Codes{"500 5.5.2", "421 4.5.4"})) << line.substr(0, 20);
   }
 }
 

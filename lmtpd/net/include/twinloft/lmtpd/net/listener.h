@@ -47,6 +47,7 @@ class Listener {
   Listener(const Listener&) = delete;
 
   int fd() const { return fd_.get(); }
+  bool is_adopted() const { return adopted_; }  // others hold it too: it is not to be shut down
   bool is_unix() const { return is_unix_; }
   std::uint16_t port() const { return port_; }  // of TCP
   const std::string& name() const { return name_; }
@@ -64,6 +65,7 @@ class Listener {
   Fd fd_;
   std::uint16_t port_ = 0;
   bool is_unix_ = false;
+  bool adopted_ = false;
   std::string path_;  // to be removed with it
   std::uint64_t device_ = 0;  // of the path, to know it again
   std::uint64_t inode_ = 0;

@@ -33,6 +33,9 @@ class Networks {
   bool unix_ = false;
 };
 
+// An IPv4 address that came as IPv6 (::ffff:192.0.2.1, through a socket for both) is an IPv4 address.
+sockaddr_storage unmapped(const sockaddr_storage& peer);
+
 // Numeric, without its port; "unix" for everything that is neither IPv4 nor IPv6.
 std::string address_text(const sockaddr_storage& peer);
 
