@@ -102,12 +102,19 @@ class Target:
             raise Skipped(f"{keyword} is offered")
 
     def size_limit(self):
-        """What SIZE announces; a check that would have to send more than --message-max is skipped."""
+        """What SIZE announces."""
         self.needs("SIZE")
         words = self.keywords["SIZE"]
         if not words or words[0] == "0":
             raise Skipped("SIZE announces no limit")
         return int(words[0])
+
+    def sendable_limit(self):
+        """The same, for a check that is to send more than that."""
+        limit = self.size_limit()
+        if limit > self.message_max:
+            raise Skipped(f"SIZE allows {limit} bytes: more than --message-max")
+        return limit
 
     # --- Transactions ----------------------------------------------------------------------------------------------
 
@@ -128,6 +135,12 @@ class Target:
     def data(self, c):
         reply = c.command("DATA")
         expect(reply.code == 354, f"DATA gets {reply}")
+
+    def send(self, c, count):
+        """A message to so many accepted recipients, each of whom gets it."""
+        self.data(c)
+        c.send(self.message(self.marker()) + b".\r\n")
+        self.finish(c, count)
 
     def marker(self):
         self._numbers += 1

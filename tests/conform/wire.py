@@ -188,22 +188,6 @@ class Connection:
         except NoReply:
             return False
 
-    def silent(self, seconds):
-        """Whether nothing comes for so long. A server that is slow passes."""
-        if self._input:
-            return False
-        self._socket.settimeout(seconds)
-        try:
-            got = self._socket.recv(65536)
-        except socket.timeout:
-            return True
-        except OSError:
-            return False
-        finally:
-            self._socket.settimeout(self.timeout)
-        self._input += got
-        return False
-
     # --- TLS -------------------------------------------------------------------------------------------------------
 
     def start_tls(self):

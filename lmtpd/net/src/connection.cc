@@ -282,7 +282,7 @@ void Connection::all_sent() {
 // The client's next bytes are the handshake's: what it has sent ahead in clear was thrown away by the session, or breaks the handshake.
 void Connection::begin_tls() {
   tls_asked_for_ = false;
-  if (Status begun = wire_.start_tls(hub_.tls()); !begun) {
+  if (Status begun = wire_.start_tls(hub_.config.tls); !begun) {
     log_error("a connection is dropped: {}", begun.error().message);
     return close();
   }

@@ -40,9 +40,7 @@ struct Hub {
                     config.make_body_file ? config.make_body_file : make_unlinked_file},
         lookups(config.lookup_blocks ? config.lookups_max : 0),
         deliveries(config.deliveries_max),
-        bodies(body_threads) {
-    tls_context = config.tls;
-  }
+        bodies(body_threads) {}
 
   const ServerConfig config;
   UserDb& users;
@@ -51,12 +49,6 @@ struct Hub {
   MemoryBudget own_budget;  // where the configuration brings none
   MemoryBudget& budget;
   const BodyLimits body_limits;
-  std::shared_ptr<const TlsContext> tls() const {
-    std::lock_guard lock(tls_mutex);
-    return tls_context;
-  }
-  mutable std::mutex tls_mutex;
-  std::shared_ptr<const TlsContext> tls_context;  // of handshakes to come; null: there is no TLS
   // Whether one more connection from there is allowed; each is to be given back.
   bool take_address(const std::string& address) {
     std::lock_guard lock(addresses_mutex);

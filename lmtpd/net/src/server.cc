@@ -146,7 +146,7 @@ Result<std::unique_ptr<Server>> Server::create(ServerConfig config, std::vector<
   auto impl = std::make_unique<Impl>(std::move(config), users, deliverer, clock);
   Impl* state = impl.get();
   for (Listener& listener : listeners) {
-    if (listener.rules().tls != TlsPolicy::none && !state->hub.tls())
+    if (listener.rules().tls != TlsPolicy::none && !state->hub.config.tls)
       return fail(Errc::invalid, "{}: TLS needs a certificate: [tls]", listener.name());
     state->acceptors.push_back(std::make_unique<Acceptor>(
         *state->loops.front(), std::move(listener),

@@ -63,9 +63,7 @@ def recipient(t):
     with t.open() as c:
         t.mail(c, " SMTPUTF8", UTF8_SENDER)
         t.rcpt(c, t.utf8_recipient)
-        t.data(c)
-        c.send(t.message(t.marker()) + b".\r\n")
-        t.finish(c, 1)
+        t.send(c, 1)
         t.bounds(c)
 
 

@@ -98,9 +98,7 @@ def mail_nested(t):
         t.rcpt(c)
         reply = c.command("MAIL FROM:<other@conform.example>")
         expect(reply.code == 503, f"MAIL after RCPT gets {reply}")
-        t.data(c)
-        c.send(t.message(t.marker()) + b".\r\n")
-        t.finish(c, 1)
+        t.send(c, 1)
 
 
 @check("mail.unknown_parameter", "RFC 5321 4.1.1.11", MUST, "an unknown parameter gets 555, and begins no transaction")

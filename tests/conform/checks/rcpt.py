@@ -9,9 +9,7 @@ def refused(t, line, *codes):
         reply = c.command(line)
         expect(reply.code in codes, f"{line!r} gets {reply}")
         t.rcpt(c)
-        t.data(c)
-        c.send(t.message(t.marker()) + b".\r\n")
-        t.finish(c, 1)
+        t.send(c, 1)
         t.bounds(c)
 
 
@@ -20,9 +18,7 @@ def accepted(t, path, parameters=""):
         t.mail(c)
         reply = c.command(f"RCPT TO:{path}{parameters}")
         expect(reply.code in (250, 251), f"RCPT TO:{path}{parameters} gets {reply}")
-        t.data(c)
-        c.send(t.message(t.marker()) + b".\r\n")
-        t.finish(c, 1)
+        t.send(c, 1)
         t.bounds(c)
 
 
@@ -118,9 +114,7 @@ def rcpt_100(t):
     with t.open() as c:
         t.mail(c)
         t.rcpt(c, *[t.to[i % len(t.to)] for i in range(100)])
-        t.data(c)
-        c.send(t.message(t.marker()) + b".\r\n")
-        t.finish(c, 100)
+        t.send(c, 100)
         t.bounds(c)
 
 
@@ -142,7 +136,5 @@ def rcpt_after_refusal(t):
         c.command(f"RCPT TO:<{t.unknown}>")
         c.command("DATA")
         t.rcpt(c)
-        t.data(c)
-        c.send(t.message(t.marker()) + b".\r\n")
-        t.finish(c, 1)
+        t.send(c, 1)
         t.bounds(c)

@@ -239,9 +239,7 @@ for _line in ("NOOP", "HELP", "VRFY postmaster"):
             c.command(line)
             t.rcpt(c)
             c.command(line)
-            t.data(c)
-            c.send(t.message(t.marker()) + b".\r\n")
-            t.finish(c, 1)
+            t.send(c, 1)
             t.bounds(c)
 
 
@@ -315,9 +313,7 @@ def session_two(t):
     with t.open() as c:
         for _ in range(3):
             t.envelope(c)
-            t.data(c)
-            c.send(t.message(t.marker()) + b".\r\n")
-            t.finish(c, 1)
+            t.send(c, 1)
         t.bounds(c)
 
 

@@ -17,9 +17,7 @@ def message(t):
     with secured(t) as c:
         t.lhlo(c)
         t.envelope(c)
-        t.data(c)
-        c.send(t.message(t.marker()) + b".\r\n")
-        t.finish(c, 1)
+        t.send(c, 1)
         t.bounds(c)
 
 
