@@ -134,6 +134,7 @@ void Checkpointer::release_written() {
 void Checkpointer::on_home_written(std::uint64_t number, int error) {
   TL_CHECK(in_flight_ > 0);
   --in_flight_;
+  ++writes_done_;
   if (error != 0) v_.fail_device(fmt::format("the data area failed a write (errno {})", error));
   if (v_.failed || number == no_number) return;
   writes_[number - first_write_].done = true;

@@ -54,8 +54,8 @@ void Primary::watch_filling(Peer& p) {
   bool waits = p.durable_end < p.sent_end;
   std::uint64_t filled = p.durable_end;
   if (p.sync) {
-    waits = waits || !p.sync->flying.empty() || !p.sync->checking.empty();
-    filled += p.sync->seq - p.sync->flying.size() + p.sync->checks - p.sync->checking.size();
+    waits = waits || !p.sync->flying.empty() || !p.sync->checking.empty() || p.sync->declined;
+    filled += p.sync->acks + p.sync->checks - p.sync->checking.size();  // and not what it has declined
   }
   if (waits && p.due_end != 0 && p.filled == filled) return;
   p.filled = filled;

@@ -89,6 +89,7 @@ class Primary {
       std::uint64_t checks = 0;            // sent
       std::deque<Chunk> checking;          // those without an answer
       std::uint64_t seq = 0, acked = 0;    // messages sent, and known to be in its data area
+      std::uint64_t acks = 0;              // how often it has told that: also that its disk goes on
       struct Flying {
         std::uint64_t seq, bytes;
         Chunk chunk;
@@ -96,6 +97,7 @@ class Primary {
       std::deque<Flying> flying;           // those between
       std::vector<Chunk> again;            // found to differ, or the peer had no room for it
       Instant pause_until;
+      bool declined = false;               // the last answer to data was that: it is to be sent again
       std::uint64_t flying_bytes = 0;
       unsigned reads = 0;
       bool end_sent = false;

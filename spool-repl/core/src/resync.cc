@@ -284,8 +284,11 @@ void Primary::handle(Peer& peer, const SyncAck& m) {
     s.flying_bytes -= it->bytes;
     s.flying.erase(it);
     s.pause_until = v_.now + decline_pause;
+    s.declined = true;
     return;
   }
+  s.declined = false;
+  s.acks++;
   s.acked = std::max(s.acked, m.seq);
   while (!s.flying.empty() && s.flying.front().seq <= s.acked) {
     s.flying_bytes -= s.flying.front().bytes;

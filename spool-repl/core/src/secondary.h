@@ -123,6 +123,8 @@ class Secondary {
   // Resync data that is not known to be durable in the data area: number, and the checkpoint round that brings it there.
   std::deque<std::pair<std::uint64_t, std::uint64_t>> sync_flying_;
   std::uint64_t sync_durable_ = 0, sync_acked_ = 0, sync_last_ = 0;
+  Instant told_at_;                    // an acknowledgement of resync data was sent last
+  std::uint64_t told_writes_ = 0;      // Checkpointer::writes_done() then
   std::uint64_t sync_done_ = 0, sync_total_ = 0;  // blocks, says the source
   std::uint64_t sync_serial_ = 0;      // of entries in the committed image; never used twice in a process
   std::optional<Lsn> sync_until_;

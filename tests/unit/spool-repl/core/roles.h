@@ -109,7 +109,8 @@ struct RolesTest : testing::Test {
     delivered[id - 1] = node(id).sent.size();
   }
   void lose_disk(ReplicaId id) {
-    nodes[id - 1] = std::make_unique<Shell>(ShellOptions{.replica = id, .config = config_of(id, nodes.size()), .seed = 99});
+    std::uint64_t blocks = node(id).data.size() / block_size;
+    nodes[id - 1] = std::make_unique<Shell>(ShellOptions{.replica = id, .config = config_of(id, nodes.size()), .volume_blocks = blocks, .seed = 99});
     delivered[id - 1] = 0;
   }
   // A record with this content rots in the journal of that replica, which starts again without it and what comes behind.

@@ -7,7 +7,8 @@ using std::chrono::seconds;
 
 struct SlowPeerTest : RolesTest {
   // Replica 1 is primary; over the link to replica 2 this protocol.
-  void make_pair(Protocol protocol, OnPeerLoss loss = OnPeerLoss::go_on, Duration slow_peer = seconds(20), unsigned min_in_sync = 1) {
+  void make_pair(Protocol protocol, OnPeerLoss loss = OnPeerLoss::go_on, Duration slow_peer = seconds(20), unsigned min_in_sync = 1,
+                 std::uint64_t volume_blocks = 1024) {
     nodes.clear();
     for (ReplicaId id : {1, 2}) {
       Config c = config_of(id, 2);
@@ -16,7 +17,8 @@ struct SlowPeerTest : RolesTest {
       c.slow_peer = slow_peer;
       c.min_in_sync = min_in_sync;
       c.send_window_bytes = 1u << 20;
-      nodes.push_back(std::make_unique<Shell>(ShellOptions{.replica = id, .config = c, .seed = id}));
+      c.sync_window_bytes = 64u << 20;  // more than fits the arena
+      nodes.push_back(std::make_unique<Shell>(ShellOptions{.replica = id, .config = c, .volume_blocks = volume_blocks, .seed = id}));
     }
     delivered.assign(2, 0);
     connect_all();
@@ -137,6 +139,53 @@ TEST_F(SlowPeerTest, ATargetThatStandsStillIsClosed) {
   node(1).pass_time(seconds(1));
   EXPECT_TRUE(node(1).closed.empty());
   node(1).pass_time(seconds(21));
+  EXPECT_EQ(node(1).closed.size(), 1u);
+}
+
+// One round of its checkpoint may take longer than anything else is waited for: it is no standstill as long as its disk ends writes.
+TEST_F(SlowPeerTest, ATargetWhoseDiskIsSlowIsFilled) {
+  make_pair(Protocol::C, OnPeerLoss::go_on);
+  for (int i = 0; i < 40; ++i) fill(1, i * 20, i * 20 + 1, 3 + i);  // each is written home by itself
+  checkpoint(1);
+  disconnect(1, 2);
+  exchange();
+  lose_disk(2);
+  int writes = 0;  // that may end
+  node(2).held = [&writes](Disk kind) { return kind == Disk::home_write && writes-- <= 0; };
+  connect(1, 2);
+  exchange();
+  ASSERT_TRUE(status(node(2)).inconsistent);
+  for (int i = 0; i < 400 && status(node(2)).inconsistent; ++i) {
+    writes = i % 2;
+    exchange();
+    for (ReplicaId id : {1, 2}) node(id).pass_time(seconds(6));
+    exchange();
+  }
+  EXPECT_FALSE(status(node(2)).inconsistent);
+  EXPECT_TRUE(node(1).closed.empty()) << node(1).closed.front().reason;
+  node(2).held = nullptr;
+  exchange();
+  checkpoint(1), checkpoint(2);
+  EXPECT_EQ(node(1).data, node(2).data);
+}
+
+// That it has no room for what it is sent is no progress either.
+TEST_F(SlowPeerTest, ATargetThatDeclinesForEverIsClosed) {
+  make_pair(Protocol::C, OnPeerLoss::go_on, seconds(20), 1, 8192);
+  for (std::uint64_t at = 0; at < 8000; at += 400) fill(1, at, at + 400, 3), checkpoint(1);
+  disconnect(1, 2);
+  exchange();
+  lose_disk(2);
+  node(2).held = [](Disk kind) { return kind == Disk::home_write; };
+  connect(1, 2);
+  std::size_t declined = 0;
+  for (int i = 0; i < 60 && node(1).closed.empty(); ++i) {
+    exchange();
+    for (ReplicaId id : {1, 2}) node(id).pass_time(seconds(1));
+  }
+  for (const PeerMessage& m : node(2).sent)
+    if (auto* ack = std::get_if<SyncAck>(&m)) declined += ack->declined;
+  EXPECT_GT(declined, 0u);
   EXPECT_EQ(node(1).closed.size(), 1u);
 }
 

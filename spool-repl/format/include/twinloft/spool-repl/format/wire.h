@@ -143,7 +143,7 @@ struct SyncDiffer {
   std::uint64_t mask = 0;
   bool operator==(const SyncDiffer&) const = default;
 };
-// Everything up to `seq` that was not declined is durable in the data area; or `seq` is declined: send it again later.
+// Everything up to `seq` that was not declined is durable in the data area, and the same `seq` again says that its disk goes on; or `seq` is declined: send it again later.
 struct SyncAck {
   Epoch epoch;
   std::uint64_t seq = 0;
