@@ -1,5 +1,5 @@
 """lmtpd on a spool, mailbench as its load, and the proof of what was acknowledged."""
-import os
+import os, pathlib
 
 import twinloft as tl
 from twinloft import BIN, ROOT, Failed, expect, run, wait_for
@@ -40,6 +40,15 @@ path = "{spool}"
     p = stage.start(name, [BIN / "lmtpd", "serve", "--config", config], ns)
     wait_for(lambda: path.exists() or p.check_alive(), f"{name} to listen")
     return p, path
+
+
+def serving_pid(lmtpd):
+    """Of the process that serves: lmtpd itself holds the sockets only. lmtpd: its Process, of which one is serving."""
+    def found():
+        pids = (int(p) for p in pathlib.Path(f"/proc/{lmtpd.pid}/task/{lmtpd.pid}/children").read_text().split())
+        return [p for p in pids if pathlib.Path(f"/proc/{p}/comm").read_text().strip() == "lmtpd-server"]
+    wait_for(lambda: len(found()) == 1 or lmtpd.check_alive(), "lmtpd's serving process")
+    return found()[0]
 
 
 class Load:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 # --- Tables -----------------------------------------------------------------------------------------------------------
 
-LMTPD = ["lmtpd/proto", "lmtpd/session", "lmtpd/userdb", "lmtpd/delivery", "lmtpd/net", "lmtpd/config"]
+LMTPD = ["lmtpd/proto", "lmtpd/session", "lmtpd/userdb", "lmtpd/delivery", "lmtpd/net", "lmtpd/config", "lmtpd/supervisor"]
 REPL = ["spool-repl/format", "spool-repl/ports", "spool-repl/core", "spool-repl/journal", "spool-repl/io",
         "spool-repl/net", "spool-repl/export", "spool-repl/control", "spool-repl/arbiter", "spool-repl/salvage",
         "spool-repl/snapshot"]
@@ -32,6 +32,7 @@ EDGES = {
     "lmtpd/userdb": ["base", "lmtpd/session"],
     "lmtpd/delivery": ["base", "argv", "lmtpd/proto", "lmtpd/session"],
     "lmtpd/config": ["base", "argv", "lmtpd/proto", "lmtpd/session", "lmtpd/userdb", "lmtpd/delivery", "lmtpd/net"],
+    "lmtpd/supervisor": ["base"],
     "lmtpd": ["base", "argv"] + LMTPD,
     "spool-repl/format": ["base"],
     "spool-repl/ports": ["base"],

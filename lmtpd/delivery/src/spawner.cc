@@ -120,7 +120,7 @@ RunResult Spawner::report_lost(const char* where) const {
     log_error("the spawner process {} gave no answer to a run ({}); its delivery gets 451", pid_, where);
   else if (!dead_.exchange(true))
     log_error(
-        "the spawner process {} is gone ({}): every external delivery gets 451 until lmtpd is restarted",
+        "the spawner process {} is gone ({}): every external delivery of this process gets 451",
         pid_, where);
   return {RunResult::End::lost, 0, {}};
 }

@@ -43,8 +43,7 @@ void Acceptor::stop() {
   stopped_ = true;
   retry_.cancel();
   if (descriptor_.is_open()) descriptor_.release();
-  // Who connects from now on is refused; or, where a service manager holds the socket, waits for the next lmtpd.
-  if (!listener_.is_adopted()) ::shutdown(listener_.fd(), SHUT_RDWR);
+  listener_.close();  // who connects from now on is refused; or, where another process holds the socket, waits for that one
 }
 
 void Acceptor::wait() {
@@ -62,6 +61,7 @@ void Acceptor::accept_ready() {
                         SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
+      if (errno == EINVAL) return;  // who has bound it has shut it down
       if (errno != EAGAIN) return pause(errno);
       return wait();
     }

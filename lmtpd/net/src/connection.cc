@@ -109,6 +109,23 @@ void Connection::stop() {
   perform();
 }
 
+void Connection::drain(Duration silent, bool now) {
+  if (phase_ == Phase::proxied && now) return close();
+  if (phase_ != Phase::open) return;
+  bool busy = session_.transaction() != 0 || !session_.waits_for_client() || session_.in_handshake() || !out_.empty() ||
+              hub_.clock.now() - last_progress_ < silent || input_is_there();
+  if (busy && !now) return;
+  session_.drain();
+  perform();
+}
+
+void Connection::abort() {
+  if (transaction_) return transaction_->abort({451, "4.3.2", "Not delivered: the server is being stopped"}, "the server is being stopped");
+  if (phase_ != Phase::open) return;
+  session_.abort();
+  perform();
+}
+
 void Connection::abandon() { close(); }
 
 // --- What the session asks for ----------------------------------------------------------------------------------

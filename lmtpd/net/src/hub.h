@@ -4,6 +4,7 @@
 #include <atomic>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -86,12 +87,17 @@ class Loop {
   void remove(const std::shared_ptr<Connection>& connection);
   // Tells every connection; the loop ends once the last one is gone.
   void stop();
+  // The same, in their own time: Connection::drain(), again and again.
+  void drain();
+  // Nothing is waited for any more but what the clients are told.
+  void abort();
   // Closes every connection, whatever it waits for, and ends the loop.
   void abandon();
-  bool stopping() const { return stopping_; }
 
  private:
   static constexpr std::size_t read_bytes_max = 128 * 1024;
+  std::vector<std::shared_ptr<Connection>> all() const { return {connections_.begin(), connections_.end()}; }
+  void drain_some();
   void end_if_empty();
 
   Hub& hub_;
@@ -100,7 +106,10 @@ class Loop {
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> guard_;
   std::vector<char> buffer_;
   std::unordered_set<std::shared_ptr<Connection>> connections_;
+  boost::asio::steady_timer drain_timer_{io_};
+  Instant drain_until_;
   bool stopping_ = false;
+  bool draining_ = false;
 };
 
 }  // namespace twinloft::lmtpd

@@ -129,7 +129,7 @@ Result<std::optional<Listener>> Listener::adopt(const ListenAddress& address, st
   Listener out;
   out.name_ = address.name;
   out.fd_ = std::move(*found);
-  out.adopted_ = true;
+  out.shared_ = true;
   passed.erase(found);
   out.is_unix_ = !address.unix_path.empty();
   out.rules_ = std::make_shared<ListenRules>(address.rules);
@@ -183,21 +183,44 @@ Result<Listener> Listener::bind_unix(const ListenAddress& address) {
     out.device_ = made.st_dev;
     out.inode_ = made.st_ino;
   }
-  // Nobody can connect before listen(), so nobody does with the umask's mode. The group comes first: changing it later
-  // could open the socket for the wrong one.
-  if (address.gid && ::lchown(address.unix_path.c_str(), static_cast<uid_t>(-1), *address.gid) != 0)
-    return fail_errno(errno, "{}: its group cannot be set", address.name);
-  if (::chmod(address.unix_path.c_str(), address.mode) != 0)
-    return fail_errno(errno, "{}: its mode cannot be set", address.name);
+  TL_TRY(out.set_access(address.mode, address.gid));  // nobody can connect before listen(), so nobody does with the umask's mode
   if (::listen(out.fd(), backlog) != 0) return fail_errno(errno, "cannot listen on {}", address.name);
   return out;
 }
 
-void Listener::remove_path() {
-  if (path_.empty() || !fd_) return;
+bool Listener::has_path() const {
+  if (path_.empty() || !fd_) return false;
   struct stat found {};
-  if (::lstat(path_.c_str(), &found) == 0 && found.st_dev == device_ && found.st_ino == inode_)
-    (void)::unlink(path_.c_str());  // fails where privileges were dropped: then the next start replaces it
+  return ::lstat(path_.c_str(), &found) == 0 && found.st_dev == device_ && found.st_ino == inode_;
+}
+
+// The group comes first: changing it later could open the socket for the wrong one.
+Status Listener::set_access(unsigned mode, std::optional<std::uint32_t> gid) {
+  if (!has_path()) return {};
+  if (gid && ::lchown(path_.c_str(), static_cast<uid_t>(-1), *gid) != 0) return fail_errno(errno, "{}: its group cannot be set", name_);
+  if (::chmod(path_.c_str(), mode) != 0) return fail_errno(errno, "{}: its mode cannot be set", name_);
+  return {};
+}
+
+Listener Listener::inherit(const ListenRules& rules) const {
+  Listener out;
+  out.name_ = name_;
+  out.rules_ = std::make_shared<ListenRules>(rules);
+  out.fd_.reset(::fcntl(fd(), F_DUPFD_CLOEXEC, 0));
+  out.port_ = port_;
+  out.is_unix_ = is_unix_;
+  out.shared_ = true;
+  return out;
+}
+
+void Listener::close() {
+  remove_path();
+  if (fd_ && !shared_) ::shutdown(fd(), SHUT_RDWR);
+  fd_.reset();
+}
+
+void Listener::remove_path() {
+  if (has_path()) (void)::unlink(path_.c_str());  // fails where privileges were dropped: then the next start replaces it
 }
 
 }  // namespace twinloft::lmtpd

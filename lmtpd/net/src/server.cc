@@ -1,12 +1,10 @@
 #include "twinloft/lmtpd/net/server.h"
 
 #include <fmt/format.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <atomic>
 #include <boost/asio/post.hpp>
-#include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <optional>
 #include <thread>
@@ -15,9 +13,13 @@
 #include "connection.h"
 #include "hub.h"
 #include "twinloft/base/log.h"
-#include "twinloft/base/service_manager.h"
 
 namespace twinloft::lmtpd {
+
+namespace {
+constexpr Duration drain_poll = std::chrono::milliseconds(250);
+constexpr Duration farewell_time = std::chrono::seconds(1);  // for clients to take their last replies
+}  // namespace
 
 void Loop::add(std::shared_ptr<Connection> connection) {
   connections_.insert(connection);
@@ -33,19 +35,41 @@ void Loop::remove(const std::shared_ptr<Connection>& connection) {
 
 void Loop::stop() {
   stopping_ = true;
-  std::vector<std::shared_ptr<Connection>> all(connections_.begin(), connections_.end());
-  for (const auto& connection : all) connection->stop();
+  drain_timer_.cancel();
+  for (const auto& connection : all()) connection->stop();
   end_if_empty();
 }
 
+void Loop::drain() {
+  if (stopping_ || std::exchange(draining_, true)) return;
+  drain_until_ = hub_.clock.now() + hub_.config.drain_time;
+  drain_some();
+}
+
+// A client is never cut off while it says something, unless it never stops: what it has sent at that very moment would be lost on it.
+void Loop::drain_some() {
+  bool now = hub_.clock.now() >= drain_until_;
+  for (const auto& connection : all()) connection->drain(hub_.config.drain_idle, now);
+  end_if_empty();
+  if (connections_.empty()) return;
+  drain_timer_.expires_after(std::min<Duration>(drain_poll, hub_.config.drain_idle));
+  drain_timer_.async_wait([this](const boost::system::error_code& cancelled) {
+    if (!cancelled && !stopping_) drain_some();
+  });
+}
+
+void Loop::abort() {
+  for (const auto& connection : all()) connection->abort();
+}
+
 void Loop::abandon() {
-  std::vector<std::shared_ptr<Connection>> all(connections_.begin(), connections_.end());
-  for (const auto& connection : all) connection->abandon();
+  for (const auto& connection : all()) connection->abandon();
   io_.stop();
 }
 
 void Loop::end_if_empty() {
-  if (!stopping_ || !connections_.empty() || !guard_.owns_work()) return;
+  if (!(stopping_ || draining_) || !connections_.empty() || !guard_.owns_work()) return;
+  drain_timer_.cancel();
   guard_.reset();
   ended_();
 }
@@ -77,20 +101,25 @@ struct Server::Impl {
   }
 
   void hand_over(NewConnection fresh);
-  void wait_for_signal();
-  void stop_first_loop();
-  void loop_ended();
+  void leave_listeners();
+  void stop();
+  void drain();
+  void abort();
+  void end_deliveries();
   void abandon();
+  void loop_ended();
+  void after(Duration time, void (Impl::*what)());
+  void on_loops(void (Loop::*what)());
 
   Hub hub;
   std::atomic<std::size_t> loops_left;
   std::vector<std::unique_ptr<Loop>> loops;
   std::vector<std::unique_ptr<Acceptor>> acceptors;  // on the first loop
-  std::unique_ptr<boost::asio::signal_set> signals;
   std::optional<boost::asio::steady_timer> stop_timer;  // on the first loop; keeps it alive until all have ended
   RunEnd end;
   std::size_t next_loop = 0;
   bool stopped = false;
+  bool drained = false;
 };
 
 // Round robin; each connection stays with its loop.
@@ -101,40 +130,58 @@ void Server::Impl::hand_over(NewConnection fresh) {
   else boost::asio::post(loop.io(), [&loop, connection = std::move(connection)] { loop.add(connection); });
 }
 
-void Server::Impl::wait_for_signal() {
-  signals->async_wait([this](const boost::system::error_code& error, int number) {
-    if (error) return;
-    if (number == SIGHUP) {
-      log_warning("SIGHUP: reload is not there yet; restart");
-      return wait_for_signal();
-    }
-    log_info("signal {}: finishing deliveries that have begun", number);
-    tell_service_manager("STOPPING=1\nSTATUS=finishing deliveries that have begun");
-    stop_first_loop();
+void Server::Impl::on_loops(void (Loop::*what)()) {
+  for (const auto& loop : loops) boost::asio::post(loop->io(), [l = loop.get(), what] { (l->*what)(); });
+}
+
+// Where the last loop has ended, nothing is left to be done, and the timer must not keep the first one.
+void Server::Impl::after(Duration time, void (Impl::*what)()) {
+  if (loops_left.load() == 0) return;
+  stop_timer->expires_after(time);
+  stop_timer->async_wait([this, what](const boost::system::error_code& cancelled) {
+    if (!cancelled && loops_left.load() > 0) (this->*what)();
   });
 }
 
-// Acceptors first, so that what is told to stop is all there is.
-void Server::Impl::stop_first_loop() {
-  if (std::exchange(stopped, true)) return;
+// First of all, so that what is told to leave is all there is.
+void Server::Impl::leave_listeners() {
   for (const auto& acceptor : acceptors) acceptor->stop();
-  if (signals) signals->cancel();
-  stop_timer->expires_after(hub.config.stop_timeout);
-  stop_timer->async_wait([this](const boost::system::error_code& cancelled) {
-    if (!cancelled) abandon();
-  });
-  for (const auto& loop : loops) boost::asio::post(loop->io(), [l = loop.get()] { l->stop(); });
+}
+
+void Server::Impl::stop() {
+  if (std::exchange(stopped, true)) return;
+  leave_listeners();
+  on_loops(&Loop::stop);
+  after(hub.config.stop_timeout, &Impl::abort);
+}
+
+void Server::Impl::drain() {
+  if (stopped || std::exchange(drained, true)) return;
+  leave_listeners();
+  on_loops(&Loop::drain);
+  after(Duration::max() / 2, &Impl::abort);  // keeps the first loop for those of the others
+}
+
+// Agents end by it, and say so; what stands in the kernel does not.
+void Server::Impl::abort() {
+  stop();
+  if (std::exchange(end.aborted, true)) return;
+  if (hub.config.on_abort) hub.config.on_abort();
+  after(hub.config.abort_grace, &Impl::end_deliveries);
+}
+
+void Server::Impl::end_deliveries() {
+  on_loops(&Loop::abort);
+  after(farewell_time, &Impl::abandon);
+}
+
+void Server::Impl::abandon() {
+  end.connections_left = hub.connections.load(std::memory_order_relaxed);
+  on_loops(&Loop::abandon);
 }
 
 void Server::Impl::loop_ended() {
   if (loops_left.fetch_sub(1) == 1) boost::asio::post(loops.front()->io(), [this] { stop_timer->cancel(); });
-}
-
-// Where the last loop ends at this very moment all is in order, and nothing is left to be closed.
-void Server::Impl::abandon() {
-  if (loops_left.load() == 0) return;
-  end = {false, hub.deliveries_begun.load(std::memory_order_relaxed), hub.connections.load(std::memory_order_relaxed)};
-  for (const auto& loop : loops) boost::asio::post(loop->io(), [l = loop.get()] { l->abandon(); });
 }
 
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -153,10 +200,6 @@ Result<std::unique_ptr<Server>> Server::create(ServerConfig config, std::vector<
         [state](NewConnection fresh) { state->hand_over(std::move(fresh)); }));
     TL_TRY(state->acceptors.back()->start());
   }
-  if (state->hub.config.stop_on_signals) {
-    state->signals = std::make_unique<boost::asio::signal_set>(state->loops.front()->io(), SIGTERM, SIGINT, SIGHUP);
-    state->wait_for_signal();
-  }
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 }
 
@@ -166,12 +209,16 @@ RunEnd Server::run() {
     threads.emplace_back([loop = impl_->loops[i].get()] { loop->io().run(); });
   impl_->loops.front()->io().run();
   for (std::thread& thread : threads) thread.join();
+  impl_->end.deliveries_left = impl_->hub.deliveries_begun.load();
   return impl_->end;
 }
 
-void Server::stop() {
-  boost::asio::post(impl_->loops.front()->io(), [state = impl_.get()] { state->stop_first_loop(); });
+void Server::post(void (Impl::*what)()) {
+  boost::asio::post(impl_->loops.front()->io(), [state = impl_.get(), what] { (state->*what)(); });
 }
+void Server::stop() { post(&Impl::stop); }
+void Server::drain() { post(&Impl::drain); }
+void Server::abort() { post(&Impl::abort); }
 
 std::size_t Server::connections() const { return impl_->hub.connections.load(std::memory_order_relaxed); }
 

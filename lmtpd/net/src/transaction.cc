@@ -13,8 +13,8 @@ Transaction::Transaction(Hub& hub, std::shared_ptr<const Envelope> envelope, std
                          DeliveriesDone done)
     : hub_(hub),
       envelope_(std::move(envelope)),
-      body_(std::move(body)),
       done_(std::move(done)),
+      body_(std::move(body)),
       replies_(envelope_->recipients.size()),
       missing_(replies_.size()) {
   std::unordered_map<std::string_view, std::size_t> lane_of;
@@ -31,8 +31,14 @@ void Transaction::start() {
 }
 
 void Transaction::work() {
-  while (Lane* lane = take_lane())
-    for (std::size_t i; begin(*lane, i);) finish(i, deliver_one(envelope_->recipients[i]));
+  while (Lane* lane = take_lane()) {
+    std::size_t i;
+    while (std::shared_ptr<BodyStore> body = begin(*lane, i)) {
+      Reply reply = deliver_one(envelope_->recipients[i], body->body());
+      body.reset();
+      finish(i, std::move(reply));
+    }
+  }
 }
 
 Transaction::Lane* Transaction::take_lane() {
@@ -40,35 +46,45 @@ Transaction::Lane* Transaction::take_lane() {
   return lanes_taken_ < lanes_.size() ? &lanes_[lanes_taken_++] : nullptr;
 }
 
-bool Transaction::begin(Lane& lane, std::size_t& recipient) {
+// The message, for the next recipient; null: there is none.
+std::shared_ptr<BodyStore> Transaction::begin(Lane& lane, std::size_t& recipient) {
   std::lock_guard lock(mutex_);
-  if (given_up_ || lane.next == lane.recipients.size()) return false;
+  if (given_up_ || lane.next == lane.recipients.size()) return nullptr;
   recipient = lane.recipients[lane.next++];
   hub_.deliveries_begun.fetch_add(1, std::memory_order_relaxed);
-  return true;
+  return body_;
 }
 
 void Transaction::finish(std::size_t recipient, Reply reply) {
-  bool last;
+  bool last = false;
   {
     std::lock_guard lock(mutex_);
-    replies_[recipient] = std::move(reply);
-    last = --missing_ == 0;
+    if (!replies_[recipient]) {  // else it was aborted
+      replies_[recipient] = std::move(reply);
+      last = --missing_ == 0;
+    }
   }
   hub_.deliveries_begun.fetch_sub(1, std::memory_order_relaxed);
   if (last) report();
 }
 
-void Transaction::give_up_waiting(const Reply& reply, std::string_view why) {
+// Returns how many there were.
+std::size_t Transaction::settle_rest(const Reply& reply, bool begun_too) {
   std::size_t count = 0;
+  given_up_ = true;
+  for (const Lane& lane : lanes_)
+    for (std::size_t i = begun_too ? 0 : lane.next; i < lane.recipients.size(); ++i)
+      if (std::optional<Reply>& theirs = replies_[lane.recipients[i]]; !theirs) theirs = reply, ++count;
+  missing_ -= count;
+  return count;
+}
+
+void Transaction::give_up_waiting(const Reply& reply, std::string_view why) {
+  std::size_t count;
   bool last;
   {
     std::lock_guard lock(mutex_);
-    if (std::exchange(given_up_, true)) return;
-    for (const Lane& lane : lanes_)
-      for (std::size_t i = lane.next; i < lane.recipients.size(); ++i, ++count) replies_[lane.recipients[i]] = reply;
-    if (count == 0) return;
-    missing_ -= count;
+    if (given_up_ || (count = settle_rest(reply, false)) == 0) return;
     last = missing_ == 0;
   }
   hub_.deliveries.drop(this);
@@ -76,16 +92,32 @@ void Transaction::give_up_waiting(const Reply& reply, std::string_view why) {
   if (last) report();
 }
 
-// By the one who has set the last reply: nobody else looks at these members any more.
-void Transaction::report() {
-  body_.reset();  // its memory is free before the client knows
-  DeliveriesDone done = std::move(done_);
-  done(std::move(replies_));
+void Transaction::abort(const Reply& reply, std::string_view why) {
+  std::size_t count;
+  {
+    std::lock_guard lock(mutex_);
+    if ((count = settle_rest(reply, true)) == 0) return;
+  }
+  hub_.deliveries.drop(this);
+  log_warning("{}: {} deliveries were aborted: {}", envelope_->id, count, why);
+  report();
 }
 
-Reply Transaction::deliver_one(const Recipient& recipient) {
+// By the one who has set the last reply. Threads whose deliveries were aborted may still come and look.
+void Transaction::report() {
+  std::vector<Reply> replies;
+  {
+    std::lock_guard lock(mutex_);
+    body_.reset();  // its memory is free before the client knows
+    for (std::optional<Reply>& reply : replies_) replies.push_back(std::move(*reply));
+  }
+  DeliveriesDone done = std::move(done_);
+  done(std::move(replies));
+}
+
+Reply Transaction::deliver_one(const Recipient& recipient, const MessageBody& body) {
   try {
-    return hub_.deliverer.deliver(*envelope_, recipient, body_->body());
+    return hub_.deliverer.deliver(*envelope_, recipient, body);
   } catch (const std::exception& e) {
     log_error("{}: delivery to {} failed unexpectedly: {}", envelope_->id, recipient.user.name, e.what());
   } catch (...) {

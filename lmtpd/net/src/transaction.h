@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -34,6 +35,9 @@ class Transaction : public std::enable_shared_from_this<Transaction> {
   // No delivery begins any more; those that have not get `reply`. `why` is for the log. Thread-safe. Where nothing
   // is left to be waited for, `done` is called from within.
   void give_up_waiting(const Reply& reply, std::string_view why);
+  // Nothing is waited for any more: what has begun gets `reply` too, and what becomes of it nobody learns. It may have been stored,
+  // or may yet be, so the process is to end. Thread-safe.
+  void abort(const Reply& reply, std::string_view why);
 
  private:
   // One user's recipients, for one worker.
@@ -43,17 +47,18 @@ class Transaction : public std::enable_shared_from_this<Transaction> {
   };
   void work();
   Lane* take_lane();
-  bool begin(Lane& lane, std::size_t& recipient);
+  std::shared_ptr<BodyStore> begin(Lane& lane, std::size_t& recipient);
   void finish(std::size_t recipient, Reply reply);
-  Reply deliver_one(const Recipient& recipient);
+  Reply deliver_one(const Recipient& recipient, const MessageBody& body);
+  std::size_t settle_rest(const Reply& reply, bool begun_too);
   void report();
 
   Hub& hub_;  // outlives it
   const std::shared_ptr<const Envelope> envelope_;
-  std::shared_ptr<BodyStore> body_;
   DeliveriesDone done_;
   std::mutex mutex_;               // of what follows
-  std::vector<Reply> replies_;     // gone once reported
+  std::shared_ptr<BodyStore> body_;  // gone once reported; deliveries that are under way then hold it
+  std::vector<std::optional<Reply>> replies_;
   std::vector<Lane> lanes_;        // in the order of their first recipients
   std::size_t lanes_taken_ = 0;
   bool given_up_ = false;          // nothing begins any more

@@ -58,10 +58,27 @@ void Session::transaction_timeout() {
   if (have_sender_ && waits_for_client()) close_with(421, "4.4.2", "The message takes too long");
 }
 
+void Session::leave() { close_with(421, "4.3.2", "The server is being stopped"); }
+
 void Session::shutdown() {
   shutting_down_ = true;
   if (state_ == State::handshake) return end_silently();
-  if (waits_for_client()) close_with(421, "4.3.2", "The server is being stopped");
+  if (waits_for_client()) leave();
+}
+
+void Session::abort() {
+  if (state_ == State::handshake) return end_silently();
+  leave();
+}
+
+void Session::drain() {
+  draining_ = true;
+  leave_if_drained();
+}
+
+// In a handshake, or in a chunk that is skipped, no reply can be sent: it is the next command's turn.
+void Session::leave_if_drained() {
+  if (draining_ && state_ == State::command && !have_sender_) leave();
 }
 
 // ---- input ---------------------------------------------------------------------------------------------------------
@@ -107,6 +124,7 @@ void Session::process(ByteSpan& in) {
     else if (state_ == State::body) take_body(in);
     else if (state_ == State::chunk) take_chunk(in);
     else if (state_ != State::command || !take_line(in)) return;
+    leave_if_drained();
   }
 }
 
@@ -249,7 +267,7 @@ void Session::lookup_done(Result<std::optional<User>> user) {
     envelope_->recipients.push_back(std::move(pending_));
     reply(250, "2.1.5", "Ok");
   }
-  if (shutting_down_) return close_with(421, "4.3.2", "The server is being stopped");
+  if (shutting_down_) return leave();
   resume();
 }
 
@@ -309,7 +327,8 @@ void Session::tls_started(std::string how) {
   lhlo_.clear();
   origin_ = {};
   reset_transaction();
-  if (shutting_down_) close_with(421, "4.3.2", "The server is being stopped");
+  if (shutting_down_) leave();
+  leave_if_drained();
 }
 
 // From here on it is another client's session.
@@ -438,7 +457,8 @@ void Session::finish_transaction() {
   body_refusal_.reset();
   reset_transaction();
   state_ = State::command;
-  if (shutting_down_) close_with(421, "4.3.2", "The server is being stopped");
+  if (shutting_down_) leave();
+  leave_if_drained();
 }
 
 void Session::drop_body() {

@@ -368,7 +368,7 @@ TEST_F(ServerTest, StopEndsIdleConnectionsAndFinishesDeliveries) {
   EXPECT_EQ(busy.reply().substr(0, 3), "421");
   EXPECT_TRUE(busy.at_end());
   thread_.join();
-  EXPECT_TRUE(end_.in_order);
+  EXPECT_TRUE(end_.in_order());
   EXPECT_EQ(deliverer_.delivered().size(), 2u);
 }
 
@@ -397,13 +397,13 @@ TEST_F(ServerTest, StopBeginsNoDelivery) {
   EXPECT_EQ(busy.reply().substr(0, 9), "421 4.3.2");
   for (LmtpClient* client : {&busy, &queued, &other}) client->hang_up();
   thread_.join();
-  EXPECT_TRUE(end_.in_order);
+  EXPECT_TRUE(end_.in_order());
   ASSERT_EQ(deliverer_.delivered().size(), 1u);
 }
 
 // The spool stands still and does not come back.
 TEST_F(ServerTest, StopHasABound) {
-  config_.stop_timeout = 0ms;
+  config_.stop_timeout = config_.abort_grace = 0ms;
   config_.io_threads = 2;
   start();
   deliverer_.hold();
@@ -413,11 +413,105 @@ TEST_F(ServerTest, StopHasABound) {
   busy.send(message);
   deliverer_.wait_for_waiting(2);
   server_->stop();
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(busy.reply().substr(0, 9), "451 4.3.2") << "no 250 for what nobody has waited for";
+  EXPECT_EQ(busy.reply().substr(0, 9), "421 4.3.2");
+  EXPECT_TRUE(busy.at_end());
+  busy.hang_up();
   thread_.join();
-  EXPECT_FALSE(end_.in_order);
+  EXPECT_FALSE(end_.in_order());
   EXPECT_EQ(end_.deliveries_left, 2u);
+  EXPECT_EQ(end_.connections_left, 0u);
+}
+
+TEST_F(ServerTest, AbortEndsAgentsAndWaitsForNothingElse) {
+  std::atomic<int> told = 0;
+  config_.on_abort = [&] { ++told, deliverer_.release(); };  // an agent that is killed
+  start();
+  deliverer_.hold();
+  LmtpClient busy(port_);
+  busy.begin();
+  busy.envelope({"ann@example.org"});
+  busy.send(message);
+  deliverer_.wait_for_waiting(1);
+  server_->stop();
+  server_->abort();
+  server_->abort();
+  EXPECT_EQ(busy.reply().substr(0, 3), "250") << "what has ended in time says how";
+  EXPECT_EQ(busy.reply().substr(0, 9), "421 4.3.2");
+  busy.hang_up();
+  thread_.join();
+  EXPECT_EQ(told, 1);
+  EXPECT_TRUE(end_.aborted);
+  EXPECT_EQ(end_.deliveries_left, 0u);
+}
+
+// One that takes no reply does not hold it up.
+TEST_F(ServerTest, AbortLeavesConnectionsThatTakeNothing) {
+  config_.abort_grace = 0ms;
+  start();
+  deliverer_.hold();
+  LmtpClient busy(port_);
+  busy.begin();
+  busy.envelope({"ann@example.org"});
+  busy.send(message);
+  deliverer_.wait_for_waiting(1);
+  server_->abort();
+  thread_.join();
+  EXPECT_EQ(end_.deliveries_left, 1u);
   EXPECT_EQ(end_.connections_left, 1u);
-  EXPECT_TRUE(busy.at_end()) << "no 250 for what nobody has waited for";
+}
+
+// Another server has taken over.
+TEST_F(ServerTest, DrainWaitsForTransactions) {
+  for (auto time : {std::chrono::milliseconds(0), std::chrono::milliseconds(3'600'000)}) {
+    config_.drain_time = time;
+    config_.drain_idle = 0ms;
+    config_.io_threads = 2;
+    start();
+    LmtpClient idle(port_), mail(port_), silent(port_);
+    idle.begin(), mail.begin();
+    EXPECT_EQ(mail.ask("MAIL FROM:<a@example.org>\r\n").substr(0, 3), "250");
+    EXPECT_EQ(silent.reply().substr(0, 3), "220");
+    server_->drain();
+    EXPECT_EQ(idle.reply().substr(0, 9), "421 4.3.2");
+    EXPECT_EQ(silent.reply().substr(0, 9), "421 4.3.2");
+    EXPECT_EQ(mail.ask("RCPT TO:<ann@example.org>\r\n").substr(0, 3), "250");
+    EXPECT_EQ(mail.ask("DATA\r\n").substr(0, 3), "354");
+    EXPECT_EQ(mail.ask(message).substr(0, 3), "250");
+    EXPECT_EQ(mail.reply().substr(0, 9), "421 4.3.2");
+    for (LmtpClient* client : {&idle, &mail, &silent}) client->hang_up();
+    thread_.join();
+    EXPECT_TRUE(end_.in_order());
+  }
+}
+
+TEST_F(ServerTest, DrainLeavesAClientThatSaysSomething) {
+  config_.drain_time = config_.drain_idle = std::chrono::hours(1);
+  start();
+  LmtpClient client(port_);
+  client.begin();
+  server_->drain();
+  for (int i = 0; i < 3; ++i) {
+    client.envelope({"ann@example.org"});
+    EXPECT_EQ(client.ask(message).substr(0, 3), "250");
+  }
+  EXPECT_EQ(client.ask("QUIT\r\n").substr(0, 3), "221");
+  client.hang_up();
+  thread_.join();
+  EXPECT_TRUE(end_.in_order());
+}
+
+TEST_F(ServerTest, StopEndsADrain) {
+  config_.drain_time = config_.drain_idle = std::chrono::hours(1);
+  start();
+  LmtpClient client(port_);
+  client.begin();
+  server_->drain();
+  server_->stop();
+  EXPECT_EQ(client.reply().substr(0, 9), "421 4.3.2");
+  client.hang_up();
+  thread_.join();
+  EXPECT_TRUE(end_.in_order());
 }
 
 // No worker is ever free.
@@ -434,21 +528,6 @@ TEST_F(ServerTest, ADeliveryThatDoesNotBeginInTimeIsTemporary) {
   }
   stop();
   EXPECT_TRUE(deliverer_.delivered().empty());
-}
-
-TEST_F(ServerTest, AHangUpSignalChangesNothingAndATermEndsIt) {
-  config_.stop_on_signals = true;
-  start();
-  for (int i = 0; i < 2; ++i) {
-    ASSERT_EQ(::kill(::getpid(), SIGHUP), 0);
-    LmtpClient client(port_);
-    client.begin();
-    client.envelope({"ann@example.org"});
-    EXPECT_EQ(client.ask(message).substr(0, 3), "250");
-  }
-  ASSERT_EQ(::kill(::getpid(), SIGTERM), 0);
-  thread_.join();
-  EXPECT_TRUE(end_.in_order);
 }
 
 TEST_F(ServerTest, SeveralIoThreadsServeManyConnections) {

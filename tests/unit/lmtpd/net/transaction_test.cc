@@ -114,5 +114,34 @@ TEST_F(TransactionTest, GivingUpWhatIsDoneChangesNothing) {
   EXPECT_EQ(begun().size(), 2u);
 }
 
+// The message stays where its deliveries are, and their own replies come too late.
+TEST_F(TransactionTest, AbortWaitsForNothing) {
+  use_workers(2);
+  deliverer_.hold();
+  auto t = make({"a", "b", "c"});
+  t->start();
+  deliverer_.wait_for_waiting(2);
+  t->give_up_waiting({451, "4.3.0", "first"}, "test");
+  t->abort(stopping, "test");
+  t->abort(stopping, "test");
+  EXPECT_EQ(codes(), (Texts{"451 4.3.2", "451 4.3.2", "451 4.3.0"}));
+  EXPECT_EQ(hub().deliveries_begun, 2u);
+  EXPECT_GT(hub().budget.used(), 0u);
+  deliverer_.release();
+  hub().deliveries.finish();
+  EXPECT_EQ(hub().deliveries_begun, 0u);
+  EXPECT_EQ(hub().budget.used(), 0u);
+  for (const Delivered& d : deliverer_.delivered()) EXPECT_EQ(d.text, "text");
+}
+
+TEST_F(TransactionTest, AbortOfWhatIsDoneChangesNothing) {
+  use_workers(1);
+  auto t = make({"a"});
+  t->start();
+  EXPECT_EQ(codes(), (Texts{"250 2.0.0"}));
+  t->abort(stopping, "test");
+  hub_.reset();
+}
+
 }  // namespace
 }  // namespace twinloft::lmtpd

@@ -248,6 +248,80 @@ TEST(EventOrder, ShutdownDuringALookUpEndsWithItsAnswer) {
   EXPECT_TRUE(owner.lookups.empty()) << "nothing more is asked";
 }
 
+TEST(EventOrder, DrainLeavesAtOnceWhereNoTransactionIsOpen) {
+  for (std::string_view text : {"", "LHLO c\r\n", "LHLO c\r\nMAIL FROM:<a@d>\r\nRSET\r\n", "LHLO c\r\nMAIL FROM:<a@d> BAD\r\nNOO"}) {
+    Owner owner;
+    if (!text.empty()) owner.whole(text);
+    owner.drain();
+    EXPECT_EQ(owner.codes().back(), "421 4.3.2") << text;
+    EXPECT_TRUE(owner.session().closed());
+  }
+}
+
+TEST(EventOrder, DrainLetsATransactionEnd) {
+  for (std::size_t cut : {0u, 1u, 2u, 3u}) {
+    Owner owner;
+    std::vector<std::string> steps{"RCPT TO:<a@d>\r\n", "DATA\r\n", "x\r\n", ".\r\nMAIL FROM:<b@d>\r\n"};
+    owner.whole("LHLO c\r\nMAIL FROM:<a@d>\r\n");
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      if (i == cut) owner.drain();
+      EXPECT_FALSE(owner.session().closed());
+      owner.whole(steps[i]);
+    }
+    EXPECT_EQ(owner.messages.size(), 1u);
+    Codes codes = owner.codes();
+    EXPECT_EQ(Codes(codes.end() - 2, codes.end()), (Codes{"250 2.0.0", "421 4.3.2"}));
+    EXPECT_TRUE(owner.session().closed());
+  }
+}
+
+TEST(EventOrder, DrainEndsWithTheTransactionHoweverThatEnds) {
+  for (std::string_view end : {"RSET\r\n", "LHLO again\r\n"}) {
+    Owner owner;
+    owner.whole("LHLO c\r\nMAIL FROM:<a@d>\r\n");
+    owner.drain();
+    owner.whole(std::string(end) + "MAIL FROM:<b@d>\r\n");
+    EXPECT_EQ(owner.codes().back(), "421 4.3.2") << end;
+    EXPECT_TRUE(owner.session().closed());
+  }
+}
+
+TEST(EventOrder, DrainDuringALookUpAndADelivery) {
+  Owner owner;
+  owner.answering = false;
+  owner.whole(std::string(opening) + "RCPT TO:<a@d>\r\n");
+  owner.drain();
+  owner.answer_lookup();
+  EXPECT_FALSE(owner.session().closed());
+  owner.whole("DATA\r\nx\r\n.\r\n");
+  owner.drain();
+  EXPECT_FALSE(owner.session().closed());
+  owner.finish(0, ok);
+  Codes codes = owner.codes();
+  EXPECT_EQ(Codes(codes.end() - 2, codes.end()), (Codes{"250 2.0.0", "421 4.3.2"}));
+}
+
+// No reply stands between a chunk that is skipped and its own.
+TEST(EventOrder, DrainDuringAChunkThatIsSkipped) {
+  Owner owner;
+  owner.whole("LHLO c\r\nBDAT 10\r\n12345");
+  owner.drain();
+  EXPECT_FALSE(owner.session().closed());
+  owner.whole("67890");
+  Codes codes = owner.codes();
+  EXPECT_EQ(Codes(codes.end() - 2, codes.end()), (Codes{"503 5.5.1", "421 4.3.2"}));
+}
+
+TEST(EventOrder, AbortWaitsForNothing) {
+  Owner owner;
+  owner.answering = false;
+  owner.whole(std::string(opening) + "RCPT TO:<a@d>\r\n");
+  owner.abort();
+  EXPECT_EQ(owner.codes().back(), "421 4.3.2");
+  owner.answer_lookup();
+  EXPECT_EQ(owner.codes().back(), "421 4.3.2");
+}
+
 TEST(EventOrder, TheEnvelopeOutlivesTheSession) {
   std::shared_ptr<const Envelope> envelope;
   {

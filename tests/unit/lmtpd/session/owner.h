@@ -77,6 +77,14 @@ class Owner {
     session_->shutdown();
     carry_out();
   }
+  void drain() {
+    session_->drain();
+    carry_out();
+  }
+  void abort() {
+    session_->abort();
+    carry_out();
+  }
   // The owner cannot keep the message that is arriving.
   void lose_body() {
     session_->body_failed({452, "4.3.1", "No room"});

@@ -78,9 +78,11 @@ class Spawner {
 
   const std::vector<AgentSpec>& agents() const { return agents_; }
   std::optional<std::uint32_t> find(std::string_view name) const;
-  // False once it has died: every run ends as `lost` from then on, and lmtpd must be restarted.
+  // False once it has died: every run ends as `lost` from then on.
   bool alive() const { return !dead_.load(std::memory_order_relaxed); }
   pid_t pid() const { return pid_; }
+  // For poll(2): hangs up when it has died. Nothing is to be read from it.
+  int lifeline() const { return control_.get(); }
 
  private:
   Spawner(std::vector<AgentSpec> agents, Fd control, pid_t pid)

@@ -41,13 +41,21 @@ class Listener {
   // One of `passed` that listens at that address already, taken out of it; nullopt: none does. Its path stays when this one ends: it is its
   // maker's. Errors: it is no listening stream socket.
   static Result<std::optional<Listener>> adopt(const ListenAddress& address, std::vector<Fd>& passed);
+  // In a process forked from the one that has bound it: the same socket, which stays that one's, with these rules.
+  Listener inherit(const ListenRules& rules) const;
+  // And its own copy goes there, without any effect on the socket.
+  void let_go() { fd_.reset(); }
+  // Who may connect to a Unix socket, from now on. Of another one nothing.
+  Status set_access(unsigned mode, std::optional<std::uint32_t> gid);
+  // Nobody listens there any more. Connections that nobody has taken are reset, also where other processes hold the socket; unless it was
+  // adopted, or inherited.
+  void close();
   ~Listener() { remove_path(); }
   Listener(Listener&&) noexcept = default;
   Listener& operator=(Listener&&) = delete;
   Listener(const Listener&) = delete;
 
   int fd() const { return fd_.get(); }
-  bool is_adopted() const { return adopted_; }  // others hold it too: it is not to be shut down
   bool is_unix() const { return is_unix_; }
   std::uint16_t port() const { return port_; }  // of TCP
   const std::string& name() const { return name_; }
@@ -58,6 +66,7 @@ class Listener {
   Listener() = default;
   static Result<Listener> bind_unix(const ListenAddress& address);
   static Result<Listener> bind_tcp(const ListenAddress& address);
+  bool has_path() const;
   void remove_path();
 
   std::string name_;
@@ -65,7 +74,7 @@ class Listener {
   Fd fd_;
   std::uint16_t port_ = 0;
   bool is_unix_ = false;
-  bool adopted_ = false;
+  bool shared_ = false;  // others hold it too: it is not to be shut down
   std::string path_;  // to be removed with it
   std::uint64_t device_ = 0;  // of the path, to know it again
   std::uint64_t inode_ = 0;

@@ -42,14 +42,18 @@ struct ServerConfig {
   std::string body_directory = "/var/tmp";
   std::function<Result<Fd>(const std::string& directory)> make_body_file;  // null: unlinked files; may block
   std::shared_ptr<const TlsContext> tls;  // needed where a listener offers it
-  bool lookup_blocks = true;     // false: look-ups are done on the io thread
-  bool stop_on_signals = false;  // SIGTERM and SIGINT call stop(); SIGHUP is logged, and changes nothing
+  bool lookup_blocks = true;  // false: look-ups are done on the io thread
+  std::chrono::milliseconds abort_grace{2'000};  // after abort(), for what its end takes: then 451 4.3.2
+  std::function<void()> on_abort;                // ends agents that run, on the io thread; null: there are none
+  std::chrono::milliseconds drain_time{60'000};  // after drain(), for connections that are busy
+  std::chrono::milliseconds drain_idle{1'000};   // for so long a client has said nothing
 };
 
 struct RunEnd {
-  bool in_order = true;
-  std::size_t deliveries_left = 0;   // begun and not ended: what becomes of them their clients do not learn
+  bool aborted = false;              // by abort(), or since stop_timeout was over
+  std::size_t deliveries_left = 0;   // begun and not ended: their clients got 451, and what becomes of them nobody learns
   std::size_t connections_left = 0;  // closed without the replies that they waited for
+  bool in_order() const { return !aborted && deliveries_left == 0; }
 };
 
 class Server {
@@ -63,18 +67,25 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // Serves until stop(); then no connection is accepted any more, idle ones get 421 4.3.2, deliveries that have not
-  // begun get 451 4.3.2, those that have are finished and answered. Returns when all of that is done, or, not in
-  // order, when stop_timeout is over: then every connection is closed, and destroying the server (or the deliverer)
-  // waits for the deliveries that were left. A program that cannot wait ends by _exit().
+  // Serves until stop() or drain(). Returns when the last connection is gone; where deliveries were left, destroying the server (or the
+  // deliverer) waits for them: a program that cannot wait ends by _exit().
   RunEnd run();
-  void stop();  // thread-safe, returns at once
+  // All of these are thread-safe, and return at once.
+  // No connection is accepted any more, idle ones get 421 4.3.2, deliveries that have not begun get 451 4.3.2, those that have are
+  // finished and answered; after stop_timeout, abort().
+  void stop();
+  // stop(), and deliveries that have begun are not waited for: on_abort is called, and what has not ended abort_grace later gets 451 4.3.2.
+  void abort();
+  // For another server that has taken over: no connection is accepted any more, those there are are served until their clients
+  // say nothing for drain_idle, and after drain_time until no transaction is open; then 421 4.3.2.
+  void drain();
 
   std::size_t connections() const;  // open now
 
  private:
   struct Impl;
   explicit Server(std::unique_ptr<Impl> impl);
+  void post(void (Impl::*what)());
   std::unique_ptr<Impl> impl_;
 };
 

@@ -79,6 +79,10 @@ class Session {
   void idle_timeout();  // 421 4.4.2; nothing where a look-up or deliveries, and not the client, are waited for
   // The server leaves: 421 4.3.2, at once where nothing is pending, else after the replies of the transaction under way.
   void shutdown();
+  // Another server takes over, and this one has time: 421 4.3.2 as soon as no transaction is open.
+  void drain();
+  // The server leaves now, and what is pending is not waited for: 421 4.3.2. Deliveries under way are to be answered before.
+  void abort();
 
   Actions take_actions();
 
@@ -133,6 +137,8 @@ class Session {
   void greet();
   void end_silently();
   void close_with(int code, std::string_view enhanced, std::string_view text);
+  void leave();
+  void leave_if_drained();
   void resume();
   void forget_waiting();
 
@@ -147,6 +153,7 @@ class Session {
   std::uint64_t transactions_ = 0;  // begun
   bool mail_refused_ = false;  // what a pipelining client has sent behind that MAIL is no bad command
   bool shutting_down_ = false;
+  bool draining_ = false;
   bool skipping_line_ = false;  // a refused one, to its CRLF
   bool skipped_cr_ = false;     // its last byte until now
   std::uint32_t bad_commands_ = 0;

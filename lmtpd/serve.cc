@@ -1,0 +1,168 @@
+#include "serve.h"
+
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <thread>
+
+#include "check_config.h"
+#include "privileges.h"
+#include "twinloft/base/log.h"
+#include "twinloft/lmtpd/delivery/service.h"
+#include "twinloft/lmtpd/net/server.h"
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+// The built-in agent does, and an external one whose section says so.
+bool takes_utf8(const Config& config, const User& user) {
+  const std::string& agent = user.agent.empty() ? config.delivery.default_agent : user.agent;
+  auto spec = std::find_if(config.agents.begin(), config.agents.end(), [&](const AgentSpec& a) { return a.name == agent; });
+  return spec == config.agents.end() || spec->smtputf8;
+}
+
+ServerConfig to_server_config(const Config& config) {
+  const LimitSettings& l = config.limits;
+  ServerConfig out;
+  out.session.hostname = config.hostname;
+  out.session.message_bytes_max = l.message_bytes_max;
+  out.session.header_bytes_max = l.header_bytes_max;
+  out.session.recipients_max = l.recipients_max;
+  out.session.bad_commands_max = l.bad_commands_max;
+  out.session.detail_delimiter = config.users.detail_delimiter;
+  out.session.takes_utf8 = [&config](const User& user) { return takes_utf8(config, user); };
+  out.io_threads = l.io_threads;
+  out.deliveries_max = l.deliveries;
+  out.lookups_max = static_cast<std::uint32_t>(config.users.sqlite.connections_max);
+  out.deliveries_per_transaction_max = l.deliveries_per_transaction;
+  out.connections_max = l.connections_max;
+  out.connections_per_address_max = l.connections_per_address_max;
+  out.transaction_timeout = l.transaction_timeout;
+  out.idle_timeout = l.idle_timeout;
+  out.queue_time = l.queue_time;
+  out.stop_timeout = l.stop_timeout;
+  out.body_memory = l.body_memory;
+  out.body_memory_total = l.body_memory_total;
+  out.body_directory = l.body_directory;
+  out.lookup_blocks = config.users.driver != UserDriver::static_db;
+  return out;
+}
+
+// Connections and deliveries need several descriptors each; the usual soft limit of 1024 is there for select(2), which
+// nothing here uses. Called after the fork of the spawner, whose agents get a limit of their own.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) log_warning("the limit of open files could not be raised");
+}
+
+// Members are destroyed in the reverse order: the server first, the spawner last.
+struct Parts {
+  OsClock clock;
+  OsRandom random;
+  std::unique_ptr<Spawner> spawner;
+  std::unique_ptr<UserDb> users;
+  std::unique_ptr<DeliveryService> delivery;
+  std::unique_ptr<Server> server;
+};
+
+// The spawner is forked before any thread exists, and nothing is read from the network before this process has become the mail user.
+Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
+  TL_TRY_ASSIGN(Identity identity, find_identity(config));
+  TL_TRY(fill_static_ids(config.users, identity));
+  TL_TRY(check_static_users(config, config.users, identity));
+  if (!config.agents.empty()) {
+    TL_TRY_ASSIGN(parts.spawner, Spawner::start(config.agents, config.spawner));
+  }
+  raise_descriptor_limit();
+  TL_TRY_ASSIGN(std::shared_ptr<const TlsContext> tls, load_tls(config.tls));
+  TL_TRY(drop_privileges(identity));
+  TL_TRY_ASSIGN(parts.users, open_users(config.users));
+  auto memory = std::make_shared<MemoryBudget>(config.limits.body_memory_total);
+  DeliveryConfig delivery = config.delivery;
+  delivery.hostname = config.hostname;
+  delivery.external.memory = memory;
+  TL_TRY_ASSIGN(parts.delivery, DeliveryService::create(std::move(delivery), parts.spawner.get(), parts.clock));
+  if (Status spool = parts.delivery->check_spool(); !spool)
+    log_warning("{}; until it is there, every delivery gets 451 4.3.0", spool.error().message);
+  ServerConfig server = to_server_config(config);
+  server.memory = std::move(memory);
+  server.tls = std::move(tls);
+  if (parts.spawner) server.on_abort = [spawner = parts.spawner.get()] { spawner->give_up(); };
+  TL_TRY_ASSIGN(parts.server, Server::create(std::move(server), std::move(listeners), *parts.users, *parts.delivery,
+                                             parts.clock, parts.random));
+  return {};
+}
+
+void obey(ServerCommand command, Server& server) {
+  switch (command) {
+    case ServerCommand::drain:
+      return server.drain();
+    case ServerCommand::stop:
+      return server.stop();
+    case ServerCommand::abort:
+      log_warning("told again to stop: deliveries under way are aborted");
+      return server.abort();
+  }
+}
+
+// Where the supervisor is gone nobody else tells this process to leave. Where the spawner is, it tells the supervisor, once.
+void listen_to_supervisor(int control, int spawner, Server& server) {
+  pollfd waits[2] = {{control, POLLIN, 0}, {spawner, 0, 0}};
+  for (;;) {
+    if (::poll(waits, 2, -1) < 0) continue;
+    if (waits[1].revents != 0) {
+      log_error("the spawner is gone: agents cannot be run any more, and another process is to take over");
+      (void)::send(control, &server_is_crippled, 1, MSG_NOSIGNAL);
+      waits[1].fd = -1;
+    }
+    if (waits[0].revents == 0) continue;
+    char word = 0;
+    ssize_t got = ::recv(control, &word, 1, MSG_DONTWAIT);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got <= 0) return server.stop();
+    obey(static_cast<ServerCommand>(word), server);
+  }
+}
+
+RunEnd run(const Parts& parts, int control) {
+  std::thread listening(listen_to_supervisor, control, parts.spawner ? parts.spawner->lifeline() : -1, std::ref(*parts.server));
+  RunEnd end = parts.server->run();
+  (void)::shutdown(control, SHUT_RD);
+  listening.join();
+  return end;
+}
+
+// Threads that stand in the kernel cannot be waited for; the clients of their deliveries have got no 250.
+int leave(const Parts& parts, const RunEnd& end) {
+  if (end.deliveries_left > 0 || end.connections_left > 0)
+    log_error("leaving {} deliveries that have not ended, and {} connections; none of their clients got a 250 for them", end.deliveries_left,
+              end.connections_left);
+  if (parts.spawner) parts.spawner->give_up();
+  ::_exit(EX_TEMPFAIL);
+}
+
+}  // namespace
+
+int serve(Config config, std::vector<Listener> listeners, int control) {
+  (void)::prctl(PR_SET_NAME, "lmtpd-server");
+  Parts parts;
+  if (Status started = start(config, std::move(listeners), parts); !started) {
+    log_error("{}", started.error().message);
+    return EX_CONFIG;
+  }
+  if (::send(control, &server_is_ready, 1, MSG_NOSIGNAL) != 1) return EX_SOFTWARE;  // nobody has waited for it
+  RunEnd end = run(parts, control);
+  return end.in_order() ? 0 : leave(parts, end);
+}
+
+}  // namespace twinloft::lmtpd

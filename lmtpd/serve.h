@@ -1,0 +1,21 @@
+// One serving process: everything that lmtpd does but listening, from its start to its end.
+#pragma once
+
+#include <vector>
+
+#include "twinloft/lmtpd/config/config.h"
+#include "twinloft/lmtpd/net/listener.h"
+#include "twinloft/lmtpd/supervisor/supervisor.h"
+
+namespace twinloft::lmtpd {
+
+// What it says to its supervisor, each once.
+inline constexpr char server_is_ready = 'r';
+inline constexpr char server_is_crippled = 'c';  // it cannot run agents any more
+
+// For a process that was forked for it, and has one thread. Becomes `user` of the configuration for good. `control`: a connected socket that
+// ServerCommand comes from, a byte each; its end is ServerCommand::stop. Returns the exit code: EX_CONFIG where it did not come to serve, with the reason
+// in the log; EX_TEMPFAIL where deliveries were aborted; 0.
+int serve(Config config, std::vector<Listener> listeners, int control);
+
+}  // namespace twinloft::lmtpd

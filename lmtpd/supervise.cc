@@ -1,0 +1,342 @@
+#include "supervise.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <vector>
+
+#include "privileges.h"
+#include "serve.h"
+#include "twinloft/base/clock.h"
+#include "twinloft/base/log.h"
+#include "twinloft/base/service_manager.h"
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+std::string machine_name() {
+  char name[256] = {};
+  if (::gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "localhost";
+  return name;
+}
+
+Result<ListenAddress> to_listen_address(const ListenSettings& s) {
+  ListenAddress out{s.address, s.host, s.port, s.unix_path, s.mode, {}, s.rules};
+  if (!s.group.empty()) {
+    TL_TRY_ASSIGN(out.gid, find_group_id(s.group, "listen.group"));
+  }
+  return out;
+}
+
+std::string_view tls_text(const ListenSettings& listen) {
+  return listen.rules.tls == TlsPolicy::none ? "" : listen.rules.tls == TlsPolicy::offered ? ", TLS offered" : ", TLS required";
+}
+
+void log_lines(LogLevel level, const std::string& text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) log_line(level, line);
+}
+
+// A configuration, and the sockets that it names, open. What several of them name they share.
+struct Setting {
+  Config config;
+  std::vector<std::shared_ptr<Listener>> listeners;  // in the order of config.listen
+
+  std::shared_ptr<Listener> find(const std::string& address) const {
+    for (std::size_t i = 0; i < listeners.size(); ++i)
+      if (config.listen[i].address == address) return listeners[i];
+    return nullptr;
+  }
+};
+
+// What is open already is used on; what the service manager has opened is taken; the rest is opened here.
+Status open_listeners(Setting& setting, const Setting* before, std::vector<Fd> passed) {
+  for (const ListenSettings& settings : setting.config.listen) {
+    TL_TRY_ASSIGN(ListenAddress address, to_listen_address(settings));
+    std::shared_ptr<Listener> listener = before ? before->find(settings.address) : nullptr;
+    if (!listener) {
+      TL_TRY_ASSIGN(std::optional<Listener> adopted, Listener::adopt(address, passed));
+      if (adopted) listener = std::make_shared<Listener>(std::move(*adopted));
+    }
+    if (!listener) {
+      TL_TRY_ASSIGN(Listener bound, Listener::bind(address));
+      listener = std::make_shared<Listener>(std::move(bound));
+    }
+    setting.listeners.push_back(std::move(listener));
+  }
+  if (!passed.empty())
+    return fail(Errc::invalid, "the service manager has passed {} socket(s) that no [[listen]] names: each ListenStream= needs one with the same address",
+                passed.size());
+  return {};
+}
+
+class SupervisorProcess {
+ public:
+  explicit SupervisorProcess(std::string path) : path_(std::move(path)) {}
+
+  int run() {
+    auto first = load(nullptr, take_passed_sockets());
+    if (!first) {
+      std::cerr << first.error().message << "\n";
+      return EX_CONFIG;
+    }
+    setting_ = std::move(*first);
+    log_set_level(setting_->config.log_level);
+    if (Status ready = take_signals(); !ready) {
+      log_error("{}", ready.error().message);
+      return EX_OSERR;
+    }
+    obey(supervisor_.begin());
+    while (!exit_code_) turn();
+    if (*exit_code_ == 0 || *exit_code_ == EX_TEMPFAIL) log_info("stopped");
+    return *exit_code_;
+  }
+
+ private:
+  struct Server {
+    pid_t pid;
+    Fd control;
+    std::shared_ptr<Setting> setting;
+  };
+
+  Result<std::shared_ptr<Setting>> load(const Setting* before, std::vector<Fd> passed) {
+    auto setting = std::make_shared<Setting>();
+    TL_TRY_ASSIGN(setting->config, load_config(path_));
+    for (const std::string& warning : setting->config.warnings) log_lines(LogLevel::warning, warning);
+    if (setting->config.hostname.empty()) setting->config.hostname = machine_name();
+    TL_TRY(open_listeners(*setting, before, std::move(passed)));
+    return setting;
+  }
+
+  Status take_signals() {
+    sigset_t taken;
+    sigemptyset(&taken);
+    for (int number : {SIGTERM, SIGINT, SIGHUP, SIGCHLD}) sigaddset(&taken, number);
+    (void)::signal(SIGPIPE, SIG_IGN);
+    if (::sigprocmask(SIG_BLOCK, &taken, &mask_before_) != 0) return fail_errno(errno, "sigprocmask");
+    signals_.reset(::signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
+    if (!signals_) return fail_errno(errno, "signalfd");
+    return {};
+  }
+
+  void turn() {
+    std::vector<pollfd> waits{{signals_.get(), POLLIN, 0}};
+    std::vector<ServerId> ids;
+    for (const auto& [id, server] : servers_)
+      if (server.control) waits.push_back({server.control.get(), POLLIN, 0}), ids.push_back(id);
+    int timeout = -1;
+    if (auto next = supervisor_.next_tick()) timeout = static_cast<int>(std::max<std::int64_t>(0, (*next - clock_.now()).count() / 1'000'000 + 1));
+    (void)::poll(waits.data(), waits.size(), timeout);
+    for (std::size_t i = 0; i < ids.size(); ++i)
+      if (waits[i + 1].revents != 0) hear(ids[i]);
+    if (waits[0].revents != 0) take_signal();
+    obey(supervisor_.tick(clock_.now()));
+  }
+
+  // What it says comes before its end is seen; of that end the kernel tells more than its socket.
+  void hear(ServerId id) {
+    Fd& control = servers_.at(id).control;
+    char word = 0;
+    ssize_t got = ::recv(control.get(), &word, 1, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (got <= 0) return control.reset();
+    if (word == server_is_ready) obey(supervisor_.ready(id));
+    if (word == server_is_crippled) obey(supervisor_.needs_replacement(id));
+  }
+
+  void take_signal() {
+    signalfd_siginfo info{};
+    while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
+      if (info.ssi_signo == SIGCHLD) reap();
+      else if (info.ssi_signo == SIGHUP) reload();
+      else stop(static_cast<int>(info.ssi_signo));
+    }
+  }
+
+  void reload() {
+    if (supervisor_.stopping()) return;
+    log_info("SIGHUP: reading the configuration again");
+    reloading_ = true;
+    tell_service_manager("RELOADING=1");
+    obey(supervisor_.reload());
+  }
+
+  void stop(int number) {
+    log_info("signal {}: {}", number, supervisor_.stopping() ? "aborting deliveries" : "finishing deliveries that have begun");
+    tell_service_manager("STOPPING=1\nSTATUS=finishing deliveries that have begun");
+    // Whoever comes from now on is refused; the serving processes hold the sockets no longer than it takes to hear this.
+    if (setting_) close_listeners(*setting_, nullptr);
+    obey(supervisor_.stop());
+  }
+
+  void reap() {
+    int status = 0;
+    for (pid_t pid; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+      auto found = std::find_if(servers_.begin(), servers_.end(), [&](const auto& s) { return s.second.pid == pid; });
+      if (found == servers_.end()) continue;
+      ServerId id = found->first;
+      Ending ending{WIFEXITED(status) ? WEXITSTATUS(status) : 0, WIFSIGNALED(status) ? WTERMSIG(status) : 0};
+      // Said before it ended, and not heard yet.
+      if (found->second.control) hear(id);
+      servers_.erase(id);
+      end(id, ending);
+    }
+  }
+
+  // A reload is over with it too where it was refused.
+  void end(ServerId id, Ending ending) {
+    obey(supervisor_.ended(id, ending, clock_.now()));
+    if (reloading_ && !supervisor_.stopping() && !supervisor_.starting()) tell_ready();
+  }
+
+  // What has no socket any more in the new setting is closed once nobody is told to take connections from there.
+  static void close_listeners(const Setting& old, const Setting* next) {
+    for (std::size_t i = 0; i < old.listeners.size(); ++i) {
+      const std::string& address = old.config.listen[i].address;
+      if (next && next->find(address) == old.listeners[i]) continue;
+      if (next) log_info("not listening on {} any more", address);
+      old.listeners[i]->close();
+    }
+  }
+
+  // Of a Unix socket that was there before.
+  static void update_access(const Setting& old, const Setting& next) {
+    for (std::size_t i = 0; i < next.listeners.size(); ++i) {
+      const ListenSettings& now = next.config.listen[i];
+      auto was = std::find_if(old.config.listen.begin(), old.config.listen.end(), [&](const ListenSettings& l) { return l.address == now.address; });
+      if (was == old.config.listen.end() || (was->mode == now.mode && was->group == now.group)) continue;
+      auto address = to_listen_address(now);
+      Status changed = address ? next.listeners[i]->set_access(now.mode, address->gid.value_or(::getegid())) : Status(std::unexpected(address.error()));
+      if (!changed) log_error("{}", changed.error().message);
+    }
+  }
+
+  void adopt(ServerId id) {
+    std::shared_ptr<Setting> next = servers_.at(id).setting;
+    for (std::size_t i = 0; i < next->listeners.size(); ++i) {
+      const ListenSettings& listen = next->config.listen[i];
+      if (!said_listening_ || !setting_->find(listen.address)) log_info("listening on {}{}", listen.address, tls_text(listen));
+    }
+    if (next != setting_) update_access(*setting_, *next);
+    before_ = std::exchange(setting_, std::move(next));
+    log_set_level(setting_->config.log_level);
+    if (said_listening_) log_info("serving with the configuration in {} as it is now", path_);
+    said_listening_ = true;
+    tell_ready();
+  }
+
+  void tell_ready() {
+    reloading_ = false;
+    tell_service_manager("READY=1\nSTATUS=listening on " + std::to_string(setting_->config.listen.size()) + " address(es)");
+  }
+
+  void obey(const Orders& orders) {
+    for (const std::string& line : orders.news) log_info("{}", line);
+    for (const std::string& line : orders.errors) log_error("{}", line);
+    if (orders.adopt) adopt(*orders.adopt);
+    for (const Orders::Tell& t : orders.tell) {
+      char word = static_cast<char>(t.command);
+      (void)::send(servers_.at(t.id).control.get(), &word, 1, MSG_NOSIGNAL | MSG_DONTWAIT);  // who does not hear it has ended
+    }
+    if (before_ && before_ != setting_) close_listeners(*before_, setting_.get());
+    before_.reset();
+    for (ServerId id : orders.kill) (void)::kill(servers_.at(id).pid, SIGKILL);  // its child, which it has not waited for yet
+    if (orders.exit) exit_code_ = orders.exit;
+    if (orders.start) start(*orders.start);
+  }
+
+  void start(const Orders::Start& order) {
+    std::shared_ptr<Setting> setting = setting_;
+    if (order.reread) {
+      auto loaded = load(setting_.get(), {});
+      if (!loaded) {
+        log_lines(LogLevel::error, loaded.error().message);
+        return end(order.id, {EX_CONFIG, 0});
+      }
+      setting = std::move(*loaded);
+    }
+    if (Status forked = fork_server(order.id, std::move(setting)); !forked) {
+      log_error("{}", forked.error().message);
+      end(order.id, {EX_OSERR, 0});
+    }
+  }
+
+  Status fork_server(ServerId id, std::shared_ptr<Setting> setting) {
+    int ends[2];
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return fail_errno(errno, "socketpair");
+    Fd ours(ends[0]), theirs(ends[1]);
+    pid_t pid = ::fork();
+    if (pid < 0) return fail_errno(errno, "fork of the serving process");
+    if (pid == 0) {
+      ours.reset();
+      ::_exit(serve_safely(*setting, theirs.get()));
+    }
+    servers_.emplace(id, Server{pid, std::move(ours), std::move(setting)});
+    return {};
+  }
+
+  // Nothing of what the supervisor has on its stack may be undone in the new process: socket paths are its own.
+  int serve_safely(const Setting& setting, int control) noexcept {
+    try {
+      return serve_here(setting, control);
+    } catch (const std::exception& e) {
+      log_error("{}", e.what());
+      return EX_SOFTWARE;
+    }
+  }
+
+  // In the new process. Signals are the supervisor's: it tells.
+  int serve_here(const Setting& setting, int control) {
+    servers_.clear();
+    signals_.reset();
+    for (int number : {SIGTERM, SIGINT, SIGHUP}) (void)::signal(number, SIG_IGN);
+    (void)::sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
+    ::unsetenv("NOTIFY_SOCKET");
+    log_set_level(setting.config.log_level);
+    std::vector<Listener> listeners;
+    for (std::size_t i = 0; i < setting.listeners.size(); ++i) listeners.push_back(setting.listeners[i]->inherit(setting.config.listen[i].rules));
+    let_go_of_sockets(setting);
+    return serve(setting.config, std::move(listeners), control);
+  }
+
+  // Else they would stay open here for as long as this process lives.
+  void let_go_of_sockets(const Setting& setting) {
+    for (const Setting* s : {&setting, static_cast<const Setting*>(setting_.get())})
+      for (const auto& listener : s->listeners) listener->let_go();
+  }
+
+  const std::string path_;
+  OsClock clock_;
+  Supervisor supervisor_;
+  Fd signals_;
+  sigset_t mask_before_{};
+  std::shared_ptr<Setting> setting_;  // in use
+  std::shared_ptr<Setting> before_;   // until those that serve with it have been told
+  std::map<ServerId, Server> servers_;
+  std::optional<int> exit_code_;
+  bool said_listening_ = false;
+  bool reloading_ = false;  // as the service manager was told
+};
+
+}  // namespace
+
+int supervise(const std::string& path) {
+  log_set_program("lmtpd");
+  return SupervisorProcess(path).run();
+}
+
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,85 @@
+// Which serving processes there are, and what is to be done with them: a state machine without I/O and clock.
+//
+//   starting ──ready()──▶ serving ──a newer one is ready──▶ draining ──ended()──▶
+//
+// One process serves. A reload starts another one beside it, with the configuration as it is then; when that one is ready the old one drains.
+// Where it does not become ready, the old one goes on as if nothing had been asked. A serving process that ends by itself is
+// replaced. The sockets are the supervisor's, so nobody is refused meanwhile.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "twinloft/base/clock.h"
+
+namespace twinloft::lmtpd {
+
+using ServerId = std::uint64_t;  // never used twice
+
+enum class ServerCommand : char {
+  drain = 'd',
+  stop = 't',
+  abort = 'a',
+};
+
+// How a process has ended.
+struct Ending {
+  int exit_code = 0;
+  int signal = 0;  // that has killed it; 0: none
+  bool good() const { return exit_code == 0 && signal == 0; }
+};
+
+// What the owner is to do, in this order.
+struct Orders {
+  struct Start {
+    ServerId id;
+    bool reread;  // the configuration; else as it was when a process was last ready with it
+  };
+  struct Tell {
+    ServerId id;
+    ServerCommand command;
+  };
+  std::vector<std::string> news, errors;  // for the log
+  std::optional<ServerId> adopt;          // what it was started with is the configuration from now on
+  std::vector<Tell> tell;
+  std::vector<ServerId> kill;             // it has not begun to serve
+  std::optional<Start> start;             // answer with started() or ended()
+  std::optional<int> exit;                // the supervisor is done: its exit code
+};
+
+class Supervisor {
+ public:
+  static constexpr Duration restart_pause = std::chrono::seconds(1);
+
+  Orders begin();
+  Orders reload();  // SIGHUP
+  Orders stop();    // SIGTERM, SIGINT; the second one aborts
+  Orders ready(ServerId id);
+  Orders ended(ServerId id, Ending ending, Instant now);
+  Orders needs_replacement(ServerId id);  // it serves, and can not do all that it should
+  Orders tick(Instant now);
+  std::optional<Instant> next_tick() const { return restart_at_; }
+  bool stopping() const { return stops_ > 0; }
+  bool starting() const { return any(Phase::starting); }
+
+ private:
+  enum class Phase { starting, serving, draining };
+  bool any(Phase phase) const;
+  Orders start(bool reread);
+  Orders start_failed(Ending ending, Instant now);
+  Orders tell_all(ServerCommand command);
+
+  std::map<ServerId, Phase> servers_;
+  ServerId last_ = 0;
+  bool reload_again_ = false;  // asked for while a process was starting
+  bool ever_served_ = false;
+  bool all_good_ = true;       // the endings since stop()
+  unsigned stops_ = 0;
+  std::optional<Instant> restart_at_;
+};
+
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,163 @@
+// What becomes of serving processes when they are ready, end, or are told to leave.
+#include "twinloft/lmtpd/supervisor/supervisor.h"
+
+#include <gtest/gtest.h>
+#include <sysexits.h>
+
+namespace twinloft::lmtpd {
+namespace {
+
+constexpr Instant t0{1'000'000};
+constexpr Ending good{}, crash{0, 11}, refused{EX_CONFIG, 0};
+
+class SupervisorTest : public testing::Test {
+ protected:
+  // A process that serves.
+  ServerId serving() {
+    ServerId id = s.begin().start->id;
+    EXPECT_EQ(s.ready(id).adopt, id);
+    return id;
+  }
+  static std::string told(const Orders& o) {
+    std::string out;
+    for (const Orders::Tell& t : o.tell) out += std::to_string(t.id) + static_cast<char>(t.command) + " ";
+    return out;
+  }
+  Supervisor s;
+};
+
+TEST_F(SupervisorTest, AFirstProcessThatRefusesIsTheEnd) {
+  ServerId id = s.begin().start->id;
+  EXPECT_EQ(s.ended(id, refused, t0).exit, EX_CONFIG);
+  Supervisor other;
+  Orders o = other.ended(other.begin().start->id, crash, t0);
+  EXPECT_EQ(o.exit, EX_SOFTWARE);
+  EXPECT_FALSE(o.errors.empty());
+}
+
+TEST_F(SupervisorTest, AReloadReplacesTheOldOneWhenTheNewOneIsReady) {
+  ServerId old = serving();
+  Orders o = s.reload();
+  ASSERT_TRUE(o.start);
+  EXPECT_TRUE(o.start->reread);
+  EXPECT_EQ(told(o), "") << "it serves until then";
+  ServerId next = o.start->id;
+  o = s.ready(next);
+  EXPECT_EQ(o.adopt, next);
+  EXPECT_EQ(told(o), "1d ");
+  o = s.ended(old, good, t0);
+  EXPECT_FALSE(o.exit || o.start);
+  EXPECT_TRUE(o.errors.empty());
+}
+
+TEST_F(SupervisorTest, ARefusedReloadLeavesTheOldOne) {
+  serving();
+  ServerId next = s.reload().start->id;
+  Orders o = s.ended(next, refused, t0);
+  EXPECT_EQ(told(o), "");
+  EXPECT_FALSE(o.exit || o.start || o.adopt);
+  EXPECT_EQ(o.errors.size(), 1u);
+  EXPECT_TRUE(s.reload().start);
+}
+
+TEST_F(SupervisorTest, ReloadsInQuickSuccessionAreOneMore) {
+  serving();
+  ServerId second = s.reload().start->id;
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(s.reload().start);
+  Orders o = s.ready(second);
+  ASSERT_TRUE(o.start);
+  EXPECT_TRUE(o.start->reread);
+  EXPECT_EQ(told(o), "1d ");
+  o = s.ended(o.start->id, refused, t0);
+  EXPECT_FALSE(o.start);
+  // Also after one that was refused.
+  ServerId fourth = s.reload().start->id;
+  EXPECT_FALSE(s.reload().start);
+  EXPECT_TRUE(s.ended(fourth, refused, t0).start);
+}
+
+TEST_F(SupervisorTest, OneThatEndsByItselfIsReplacedAfterAPause) {
+  ServerId id = serving();
+  Orders o = s.ended(id, crash, t0);
+  EXPECT_FALSE(o.exit || o.start);
+  EXPECT_EQ(o.errors.size(), 1u);
+  ASSERT_TRUE(s.next_tick());
+  EXPECT_FALSE(s.tick(t0).start);
+  o = s.tick(*s.next_tick());
+  ASSERT_TRUE(o.start);
+  EXPECT_FALSE(o.start->reread) << "a broken file must not keep it from coming back";
+  EXPECT_FALSE(s.next_tick());
+  // Nor is it the end if that one fails.
+  o = s.ended(o.start->id, refused, t0);
+  EXPECT_FALSE(o.exit);
+  o = s.tick(*s.next_tick());
+  EXPECT_EQ(s.ready(o.start->id).adopt, o.start->id);
+}
+
+TEST_F(SupervisorTest, OneThatEndsWhileItsSuccessorStartsIsReplacedByThat) {
+  ServerId old = serving();
+  ServerId next = s.reload().start->id;
+  s.ended(old, crash, t0);
+  EXPECT_FALSE(s.next_tick());
+  EXPECT_EQ(told(s.ready(next)), "");
+}
+
+TEST_F(SupervisorTest, AReloadDuringThePauseStartsAtOnce) {
+  s.ended(serving(), crash, t0);
+  EXPECT_TRUE(s.reload().start->reread);
+  EXPECT_FALSE(s.next_tick());
+}
+
+// The new configuration is bad, and the old process is gone meanwhile.
+TEST_F(SupervisorTest, WithNoneLeftTheOldConfigurationIsTakenAgain) {
+  ServerId old = serving();
+  ServerId next = s.reload().start->id;
+  s.ended(old, crash, t0);
+  Orders o = s.ended(next, refused, t0);
+  EXPECT_FALSE(o.exit);
+  ASSERT_TRUE(s.next_tick());
+  EXPECT_FALSE(s.tick(*s.next_tick()).start->reread);
+}
+
+TEST_F(SupervisorTest, StopTellsAllAndEndsWithTheLast) {
+  ServerId old = serving();
+  ServerId next = s.reload().start->id;
+  s.ready(next);
+  ServerId third = s.reload().start->id;
+  Orders o = s.stop();
+  EXPECT_EQ(told(o), "1t 2t ");
+  EXPECT_EQ(o.kill, std::vector<ServerId>{third});
+  EXPECT_FALSE(s.reload().start) << "it is leaving";
+  EXPECT_FALSE(s.ready(third).adopt);
+  EXPECT_EQ(told(s.stop()), "1a 2a ");
+  EXPECT_FALSE(s.ended(old, good, t0).exit);
+  EXPECT_FALSE(s.ended(third, Ending{0, 9}, t0).exit);
+  EXPECT_EQ(s.ended(next, good, t0).exit, 0);
+}
+
+TEST_F(SupervisorTest, WhatWasLeftShowsInTheExitCode) {
+  ServerId id = serving();
+  s.stop();
+  EXPECT_EQ(s.ended(id, Ending{EX_TEMPFAIL, 0}, t0).exit, EX_TEMPFAIL);
+}
+
+TEST_F(SupervisorTest, StopDuringThePauseIsTheEnd) {
+  s.ended(serving(), crash, t0);
+  EXPECT_EQ(s.stop().exit, 0);
+  EXPECT_FALSE(s.next_tick());
+}
+
+TEST_F(SupervisorTest, OneThatAsksForItIsReplacedOnce) {
+  ServerId id = serving();
+  Orders o = s.needs_replacement(id);
+  ASSERT_TRUE(o.start);
+  EXPECT_FALSE(o.start->reread);
+  EXPECT_FALSE(s.needs_replacement(id).start);
+  EXPECT_EQ(told(s.ready(o.start->id)), "1d ");
+  EXPECT_FALSE(s.needs_replacement(id).start) << "it drains";
+  s.stop();
+  EXPECT_FALSE(s.needs_replacement(o.start->id).start);
+}
+
+}  // namespace
+}  // namespace twinloft::lmtpd
