@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "check_config.h"
+#include "confine.h"
 #include "privileges.h"
 #include "twinloft/base/log.h"
 #include "twinloft/lmtpd/delivery/service.h"
@@ -86,6 +87,8 @@ Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
   raise_descriptor_limit();
   TL_TRY_ASSIGN(std::shared_ptr<const TlsContext> tls, load_tls(config.tls));
   TL_TRY(drop_privileges(identity));
+  if (Status confined = confine(); !confined)
+    log_warning("{}: whoever takes this process over may ask anything of the kernel that {} may", confined.error().message, config.user);
   TL_TRY_ASSIGN(parts.users, open_users(config.users));
   auto memory = std::make_shared<MemoryBudget>(config.limits.body_memory_total);
   DeliveryConfig delivery = config.delivery;

@@ -97,7 +97,9 @@ Result<std::unique_ptr<Spawner>> Spawner::start(std::vector<AgentSpec> agents, S
   return std::unique_ptr<Spawner>(new Spawner(std::move(agents), std::move(control.ours), pid));
 }
 
+// Its end is told, and not only closed: whoever has got a copy of the descriptor must not keep the spawner alive.
 Spawner::~Spawner() {
+  give_up();
   control_.reset();
   while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }

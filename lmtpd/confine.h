@@ -1,0 +1,12 @@
+// What the serving process may ask of the kernel: a list of system calls (seccomp(2)), so that whoever takes it over finds little to go on with.
+#pragma once
+
+#include "twinloft/base/result.h"
+
+namespace twinloft::lmtpd {
+
+// For this thread and all that it starts; for good. To be called while there is one thread, with PR_SET_NO_NEW_PRIVS. What is not on the list
+// fails with ENOSYS (so that a newer C library takes the older call); an attempt to run a program ends the process by SIGSYS. Errors: the kernel has no such filters.
+Status confine();
+
+}  // namespace twinloft::lmtpd
