@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::uint64_t message_bytes_max = 300, header_bytes_max = 100;
 constexpr std::uint32_t recipients_max = 3;
+constexpr std::size_t replies_max = 16 * 1024 + 8 * 512;  // that one call may add, with all of one command
 
 struct Outcome {
   std::string sent;
@@ -54,7 +55,10 @@ class Owner {
       TL_CHECK(body_.size() <= message_bytes_max + 4096);
       if (actions.deliver) deliver(*actions.deliver);
       if (actions.lookup) look_up(*actions.lookup);
-      if (!actions.deliver && !actions.lookup) return;
+      TL_CHECK(actions.send.size() <= replies_max);
+      TL_CHECK(!session_.holds_back() || (!actions.deliver && !actions.lookup && !session_.wants_input()));
+      if (session_.holds_back()) session_.go_on();
+      else if (!actions.deliver && !actions.lookup) return;
     }
   }
   void look_up(const LookupRequest& request) {

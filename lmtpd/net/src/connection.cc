@@ -35,6 +35,10 @@ Result<std::optional<User>> look_up_in(UserDb& users, const LookupRequest& reque
   }
 }
 
+void tell_failed_lookup(Hub& hub, const LookupRequest& request, const Error& error) {
+  hub.lookups_failed.put(LogLevel::error, hub.clock.now(), fmt::format("look-up of {}@{}: {}", request.local_part, request.domain, error.message));
+}
+
 Reply refusal_of(const Error& error) {
   if (error.code == Errc::exhausted) return {452, "4.3.1", "No memory for the message now, try again later"};
   return {452, "4.3.1", "No room for the message now, try again later"};
@@ -80,7 +84,7 @@ void Connection::greet(const sockaddr_storage& client) {
 }
 
 void Connection::refuse_address(const std::string& address) {
-  log_warning("{}: more than limits.connections_per_address connections", address);
+  hub_.refusals.put(LogLevel::warning, hub_.clock.now(), address + ": more than limits.connections_per_address connections");
   out_ = "421 4.7.0 " + hub_.config.session.hostname + " Too many connections from your address\r\n";
   phase_ = Phase::closing;
   flush();
@@ -91,7 +95,7 @@ void Connection::take_proxy_header(std::string_view bytes) {
   proxy_header_ += bytes;
   auto header = decode_proxy_header(as_bytes(proxy_header_));
   if (!header) {
-    log_error("a connection from {} is closed: {}", address_text(peer_), header.error().message);
+    hub_.refusals.put(LogLevel::error, hub_.clock.now(), fmt::format("a connection from {} is closed: {}", address_text(peer_), header.error().message));
     return close();
   }
   if (!*header) return;
@@ -152,7 +156,7 @@ bool Connection::perform_once() {
     return again;
   }
   auto user = look_up_in(hub_.users, *actions.lookup);
-  if (!user) log_error("look-up of {}@{}: {}", actions.lookup->local_part, actions.lookup->domain, user.error().message);
+  if (!user) tell_failed_lookup(hub_, *actions.lookup, user.error());
   session_.lookup_done(std::move(user));
   return true;
 }
@@ -182,7 +186,7 @@ bool Connection::take_body(Actions& actions) {
 }
 
 void Connection::lose_body(const Error& error) {
-  log_error("a message is put off: {}", error.message);
+  hub_.messages_put_off.put(LogLevel::error, hub_.clock.now(), "a message is put off: " + error.message);
   body_.reset();
   session_.body_failed(refusal_of(error));
 }
@@ -215,7 +219,7 @@ void Connection::look_up(LookupRequest request) {
   looking_up_ = true;
   hub_.lookups.post([self = shared_from_this(), request = std::move(request)]() mutable {
     auto user = look_up_in(self->hub_.users, request);
-    if (!user) log_error("look-up of {}@{}: {}", request.local_part, request.domain, user.error().message);
+    if (!user) tell_failed_lookup(self->hub_, request, user.error());
     asio::io_context& io = self->loop_.io();
     // The connection is let go of on its own thread, never on this one.
     asio::post(io, [self = std::move(self), user = std::move(user)]() mutable { self->looked_up(std::move(user)); });
@@ -274,7 +278,7 @@ void Connection::delivered(const std::vector<Reply>& replies) {
 void Connection::flush() {
   if (phase_ == Phase::closed || writing_) return;
   // What a pipelining client has asked for before goes with the look-up's reply: it waits for that one anyhow.
-  if (looking_up_ && phase_ == Phase::open) return;
+  if (looking_up_ && phase_ == Phase::open && out_.size() < out_memory_max) return;
   while (sent_ < out_.size()) {
     Wire::Outcome sent = wire_.send(std::string_view(out_).substr(sent_));
     if (sent.state == Wire::State::want_write) return wait_writable();
@@ -292,8 +296,21 @@ void Connection::all_sent() {
   if (phase_ == Phase::closing) return linger();
   if (tls_asked_for_) return begin_tls();
   // A client that has shut its end still gets the replies it waits for.
-  if (input_ended_ && session_.waits_for_client()) return close();
+  if (input_ended_ && session_.waits_for_client() && !session_.holds_back()) return close();
+  if (session_.holds_back()) return go_on_with_input();
   wait_readable();
+}
+
+// By way of the loop, so that others have their turn.
+void Connection::go_on_with_input() {
+  asio::post(loop_.io(), [self = shared_from_this()] {
+    if (self->phase_ != Phase::open) return;
+    self->session_.go_on();
+    while (self->perform_once()) {
+    }
+    self->note_transaction();
+    self->flush();
+  });
 }
 
 // The client's next bytes are the handshake's: what it has sent ahead in clear was thrown away by the session, or breaks the handshake.
@@ -317,7 +334,7 @@ void Connection::go_on_with_handshake() {
     case Wire::State::want_write:
       return wait_writable();
     default:
-      log_warning("a TLS handshake with {} has failed", address_text(peer_));
+      hub_.handshakes.put(LogLevel::warning, hub_.clock.now(), fmt::format("a TLS handshake with {} has failed", address_text(peer_)));
       return close();
   }
 }
@@ -352,7 +369,9 @@ void Connection::on_readable() {
 // False once closed. Replies that the client does not take hold back what is read from it.
 bool Connection::read_once() {
   std::vector<char>& buffer = loop_.buffer();
-  Wire::Outcome got = wire_.receive(buffer);
+  std::size_t wanted = phase_ == Phase::open ? session_.wants() : buffer.size();  // what comes while the end is waited for is thrown away
+  if (wanted == 0) return true;
+  Wire::Outcome got = wire_.receive(std::span(buffer).first(std::min(buffer.size(), wanted)));
   switch (got.state) {
     case Wire::State::want_read:
       return true;

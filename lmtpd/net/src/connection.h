@@ -63,6 +63,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void take_input(std::string_view bytes);
   void wait_writable();
   void all_sent();
+  void go_on_with_input();
   void linger();
   void close();
   void remove_if_done();

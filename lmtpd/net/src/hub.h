@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "body_store.h"
+#include "log_gate.h"
 #include "twinloft/lmtpd/net/server.h"
 #include "worker_pool.h"
 
@@ -31,23 +32,27 @@ struct Hub {
   static constexpr std::size_t body_threads = 4;
 
   Hub(ServerConfig c, UserDb& u, Deliverer& d, const Clock& k)
-      : config(std::move(c)),
+      : config(with_budget(std::move(c))),
         users(u),
         deliverer(d),
         clock(k),
-        own_budget(config.body_memory_total),
-        budget(config.memory ? *config.memory : own_budget),
+        budget(*config.memory),
         body_limits{config.body_memory, config.body_directory,
                     config.make_body_file ? config.make_body_file : make_unlinked_file},
         lookups(config.lookup_blocks ? config.lookups_max : 0),
         deliveries(config.deliveries_max),
         bodies(body_threads) {}
 
+  static ServerConfig with_budget(ServerConfig c) {
+    if (!c.memory) c.memory = std::make_shared<MemoryBudget>(c.body_memory_total);
+    c.session.memory = c.memory.get();
+    return c;
+  }
+
   const ServerConfig config;
   UserDb& users;
   Deliverer& deliverer;
   const Clock& clock;
-  MemoryBudget own_budget;  // where the configuration brings none
   MemoryBudget& budget;
   const BodyLimits body_limits;
   // Whether one more connection from there is allowed; each is to be given back.
@@ -65,6 +70,7 @@ struct Hub {
   }
   std::mutex addresses_mutex;
   std::unordered_map<std::string, std::uint32_t> addresses;  // connections from each
+  LogGate refusals, handshakes, lookups_failed, messages_put_off;
   std::atomic<std::size_t> connections{0};
   std::atomic<std::size_t> deliveries_begun{0};  // and not ended
   WorkerPool lookups;  // last: their threads use the rest

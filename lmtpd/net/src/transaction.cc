@@ -22,6 +22,9 @@ Transaction::Transaction(Hub& hub, std::shared_ptr<const Envelope> envelope, std
     auto [at, is_new] = lane_of.try_emplace(envelope_->recipients[i].user.name, lanes_.size());
     if (is_new) lanes_.emplace_back();
     lanes_[at->second].recipients.push_back(i);
+    if (!is_new) continue;
+    auto limit = hub_.deliverer.shared_limit(envelope_->recipients[i].user);
+    if (limit) lanes_.back().shared = &shared_.try_emplace(limit->name, Shared{limit->most}).first->second;
   }
 }
 
@@ -38,12 +41,27 @@ void Transaction::work() {
       body.reset();
       finish(i, std::move(reply));
     }
+    leave_lane(*lane);
   }
 }
 
+// Null: whatever is left waits for a lane that is under way, and is taken by the worker of that one.
 Transaction::Lane* Transaction::take_lane() {
   std::lock_guard lock(mutex_);
-  return lanes_taken_ < lanes_.size() ? &lanes_[lanes_taken_++] : nullptr;
+  while (first_free_ < lanes_.size() && lanes_[first_free_].taken) ++first_free_;
+  for (std::size_t i = first_free_; i < lanes_.size(); ++i) {
+    Lane& lane = lanes_[i];
+    if (lane.taken || (lane.shared && lane.shared->taken >= lane.shared->most)) continue;
+    lane.taken = true;
+    if (lane.shared) ++lane.shared->taken;
+    return &lane;
+  }
+  return nullptr;
+}
+
+void Transaction::leave_lane(Lane& lane) {
+  std::lock_guard lock(mutex_);
+  if (lane.shared) --lane.shared->taken;
 }
 
 // The message, for the next recipient; null: there is none.

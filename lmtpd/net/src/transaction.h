@@ -1,6 +1,7 @@
 // The deliveries of one message: each recipient on its own, several at once, on worker threads. Recipients who are
 // one user (details, aliases, duplicates) come one after the other: the limit of deliveries to one user at once is
-// there for other messages, and must not defer what this one could do by itself.
+// there for other messages, and must not defer what this one could do by itself. Likewise no more of those who share a limit
+// (Deliverer::shared_limit) are delivered to at once than that allows.
 //
 // A delivery waits for its worker, begins, and ends. What waits can be given up at any moment, from any thread, also
 // while every worker is stuck: it is never begun then, so a 4xx for it is safe. What has begun is waited for: its file
@@ -9,6 +10,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -40,13 +42,21 @@ class Transaction : public std::enable_shared_from_this<Transaction> {
   void abort(const Reply& reply, std::string_view why);
 
  private:
+  // What several users have in common.
+  struct Shared {
+    std::uint32_t most = 0;
+    std::uint32_t taken = 0;  // lanes
+  };
   // One user's recipients, for one worker.
   struct Lane {
     std::vector<std::size_t> recipients;
     std::size_t next = 0;  // those before it have begun
+    Shared* shared = nullptr;
+    bool taken = false;
   };
   void work();
   Lane* take_lane();
+  void leave_lane(Lane& lane);
   std::shared_ptr<BodyStore> begin(Lane& lane, std::size_t& recipient);
   void finish(std::size_t recipient, Reply reply);
   Reply deliver_one(const Recipient& recipient, const MessageBody& body);
@@ -60,7 +70,8 @@ class Transaction : public std::enable_shared_from_this<Transaction> {
   std::shared_ptr<BodyStore> body_;  // gone once reported; deliveries that are under way then hold it
   std::vector<std::optional<Reply>> replies_;
   std::vector<Lane> lanes_;        // in the order of their first recipients
-  std::size_t lanes_taken_ = 0;
+  std::size_t first_free_ = 0;     // all lanes before it are taken
+  std::map<std::string, Shared> shared_;  // by name
   bool given_up_ = false;          // nothing begins any more
   std::size_t missing_ = 0;        // replies
 };

@@ -8,11 +8,11 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-constexpr std::size_t line_bytes_max = 512;
+
 constexpr std::size_t around_text = 3 + 1 + 12 + 2;  // code, blank, enhanced code with its blank, CRLF
 
 std::string cleaned(std::string_view text) {
-  std::string out(text.substr(0, line_bytes_max - around_text));
+  std::string out(text.substr(0, reply_line_bytes_max - around_text));
   for (char& c : out) {
     if (c == '\t') c = ' ';
     if (c < 32 || c > 126) c = '?';
@@ -33,7 +33,7 @@ void append_reply(std::string& out, const Reply& reply) {
   // Most replies are clean already; the copy is for those that are not.
   for (std::size_t i = begin; i < out.size(); ++i)
     if (out[i] < 32 || out[i] > 126) out[i] = '?';
-  if (out.size() - begin > line_bytes_max - 2) out.resize(begin + line_bytes_max - 2);
+  if (out.size() - begin > reply_line_bytes_max - 2) out.resize(begin + reply_line_bytes_max - 2);
   out += "\r\n";
 }
 

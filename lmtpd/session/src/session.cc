@@ -12,8 +12,16 @@ namespace twinloft::lmtpd {
 
 Actions Session::take_actions() { return std::exchange(actions_, Actions{}); }
 
-bool Session::wants_input() const {
-  return state_ != State::closed && state_ != State::handshake && waiting_.size() - waiting_begin_ < waiting_input_max;
+// Commands in small portions, since what is not looked at is kept; of a message nothing is.
+std::size_t Session::wants() const {
+  if (state_ == State::closed || state_ == State::handshake || holds_back_) return 0;
+  std::size_t kept = waiting_.size() - waiting_begin_;
+  if ((state_ == State::body || state_ == State::chunk) && kept == 0) return SIZE_MAX;
+  return waiting_input_max - std::min(kept, waiting_input_max);
+}
+
+void Session::go_on() {
+  if (holds_back_) resume();
 }
 
 // ---- replies -------------------------------------------------------------------------------------------------------
@@ -119,7 +127,12 @@ void Session::forget_waiting() {
 }
 
 void Session::process(ByteSpan& in) {
+  holds_back_ = false;
   while (!in.empty()) {
+    if (state_ == State::command && actions_.send.size() >= replies_at_once_max) {
+      holds_back_ = true;
+      return;
+    }
     if (state_ == State::handshake) in = {};
     else if (state_ == State::body) take_body(in);
     else if (state_ == State::chunk) take_chunk(in);
@@ -202,7 +215,7 @@ void Session::on(const Mail& c) {
   if (have_sender_) return bad(make_reply(503, "5.5.1", "A transaction is open already"));
   if (client_.tls == TlsPolicy::required && tls_.empty()) return reply(530, "5.7.0", "Say STARTTLS first");
   if (c.size && *c.size > config_.message_bytes_max) return reply(too_large());
-  envelope_ = std::make_shared<Envelope>();
+  envelope_ = std::make_shared<ChargedEnvelope>();
   envelope_->id = config_.new_id();
   envelope_->from = c.from.text;
   envelope_->lhlo = client_helo_.empty() ? lhlo_ : client_helo_;
@@ -262,13 +275,23 @@ void Session::lookup_done(Result<std::optional<User>> user) {
     reply(550, "5.1.1", "No such user");
   } else if (envelope_->smtputf8 && config_.takes_utf8 && !config_.takes_utf8(**user)) {
     reply(553, "5.6.7", "This mailbox takes no SMTPUTF8 mail");
+  } else if (pending_.user = std::move(**user); !charge_for(pending_)) {
+    reply(452, "4.3.1", "No memory for more recipients now, try again later");
   } else {
-    pending_.user = std::move(**user);
     envelope_->recipients.push_back(std::move(pending_));
     reply(250, "2.1.5", "Ok");
   }
   if (shutting_down_) return leave();
   resume();
+}
+
+// What it takes until its reply is sent.
+bool Session::charge_for(const Recipient& r) {
+  std::size_t bytes = sizeof r + reply_line_bytes_max;
+  for (const std::string* text : {&r.text, &r.local_part, &r.detail, &r.domain, &r.original_to, &r.original_type, &r.notify, &r.user.name, &r.user.home,
+                                  &r.user.maildir, &r.user.agent})
+    bytes += text->capacity();
+  return envelope_->memory.add(config_.memory, bytes);
 }
 
 void Session::on(const Data&) {

@@ -59,6 +59,14 @@ class FakeDeliverer final : public Deliverer {
     return {250, "2.0.0", recipient.text + " delivered"};
   }
 
+  // By the first letter of the users' names.
+  std::map<char, std::uint32_t> limits = {};
+  std::optional<SharedLimit> shared_limit(const User& user) const override {
+    auto found = limits.find(user.name[0]);
+    if (found == limits.end()) return std::nullopt;
+    return SharedLimit{std::string(1, found->first), found->second};
+  }
+
   void hold(int until = 1 << 20) {
     std::lock_guard lock(mutex_);
     held_ = true;

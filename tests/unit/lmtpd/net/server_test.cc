@@ -264,13 +264,13 @@ TEST_F(ServerTest, AnOversizeMessageIsRefusedForEachRecipient) {
 
 TEST_F(ServerTest, WithoutMemoryAMessageIsDeferredAndItsMemoryFreed) {
   config_.body_memory = 4000;
-  config_.body_memory_total = 4000;
+  config_.body_memory_total = 8000;  // with what a recipient costs
   start();
   deliverer_.hold();
   LmtpClient first(port_);
   first.begin();
   first.envelope({"ann@example.org"});
-  std::string text(3000, 'x');
+  std::string text(3900, 'x');
   first.send("\r\n" + text + "\r\n.\r\n");
   deliverer_.wait_for_waiting(1);
   LmtpClient second(port_);

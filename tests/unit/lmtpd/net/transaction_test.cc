@@ -114,6 +114,42 @@ TEST_F(TransactionTest, GivingUpWhatIsDoneChangesNothing) {
   EXPECT_EQ(begun().size(), 2u);
 }
 
+// An agent that takes two deliveries at once gets no third one from the same message, and the others do not wait for it.
+TEST_F(TransactionTest, NoMoreThanASharedLimitAllows) {
+  use_workers(8);
+  deliverer_.limits = {{'x', 2}, {'y', 1}};
+  deliverer_.hold();
+  auto t = make({"x1", "x2", "x3", "y1", "x4", "y2", "z1", "z2"});
+  t->start();
+  deliverer_.wait_for_waiting(5);
+  EXPECT_EQ(hub().deliveries_begun, 5u) << "two x, one y, two z";
+  deliverer_.release();
+  EXPECT_EQ(codes(), Texts(8, "250 2.0.0"));
+  EXPECT_EQ(begun().size(), 8u);
+  EXPECT_LE(deliverer_.most_at_once(), 5);
+}
+
+TEST_F(TransactionTest, ASharedLimitAndOneWorker) {
+  use_workers(1);
+  deliverer_.limits = {{'x', 1}};
+  auto t = make({"x1", "x2", "a", "x1", "x3"});
+  t->start();
+  EXPECT_EQ(codes(), Texts(5, "250 2.0.0"));
+  EXPECT_EQ(begun(), (Texts{"x1", "x1", "x2", "a", "x3"}));
+}
+
+TEST_F(TransactionTest, GivenUpUnderASharedLimit) {
+  use_workers(4);
+  deliverer_.limits = {{'x', 1}};
+  deliverer_.hold();
+  auto t = make({"x1", "x2", "x3"});
+  t->start();
+  deliverer_.wait_for_waiting(1);
+  t->give_up_waiting(stopping, "test");
+  deliverer_.release();
+  EXPECT_EQ(codes(), (Texts{"250 2.0.0", "451 4.3.2", "451 4.3.2"}));
+}
+
 // The message stays where its deliveries are, and their own replies come too late.
 TEST_F(TransactionTest, AbortWaitsForNothing) {
   use_workers(2);

@@ -76,6 +76,74 @@ TEST(EventOrder, ABurstsMemoryIsGivenBack) {
   }
 }
 
+// Short commands have long replies: what a client has not taken must not grow with what it sends.
+TEST(EventOrder, RepliesAreBoundedUntilTheyAreTaken) {
+  std::string hellos;
+  for (int i = 0; i < 4000; ++i) hellos += "LHLO c\r\n";
+  Owner all;
+  all.whole(hellos);
+  EXPECT_EQ(all.codes().size(), 4001u);
+
+  Owner owner;
+  Session& s = owner.session();
+  s.receive(as_bytes(hellos));
+  std::string sent;
+  std::size_t rounds = 0;
+  for (; rounds < 4000; ++rounds) {
+    std::string more = s.take_actions().send;
+    EXPECT_LT(more.size(), 17u * 1024);
+    sent += more;
+    if (!s.holds_back()) break;
+    EXPECT_FALSE(s.wants_input());
+    EXPECT_TRUE(s.take_actions().send.empty()) << "it waits to be told";
+    s.go_on();
+  }
+  EXPECT_GT(rounds, 10u);
+  EXPECT_EQ(owner.sent + sent, all.sent);
+  EXPECT_TRUE(s.wants_input());
+}
+
+// A message's bytes are not kept, and wait for nothing.
+TEST(EventOrder, CommandsAreReadInSmallPortionsAndMessagesInLargeOnes) {
+  Owner owner;
+  owner.whole(std::string(opening) + "RCPT TO:<a@d>\r\n");
+  EXPECT_LE(owner.session().wants(), 16u * 1024);
+  owner.whole("DATA\r\n");
+  EXPECT_GT(owner.session().wants(), 1u << 20);
+  owner.whole("x\r\n.\r\nMAIL FROM:<a@d>\r\nRCPT TO:<a@d>\r\nBDAT 5 LAST\r\n1");
+  EXPECT_GT(owner.session().wants(), 1u << 20);
+  owner.whole("2345NOO");
+  EXPECT_EQ(owner.session().wants(), 16u * 1024 - 3);
+}
+
+TEST(EventOrder, RecipientsAreCharged) {
+  MemoryBudget budget(4096);
+  SessionConfig config;
+  config.memory = &budget;
+  std::uint64_t of_one;
+  {
+    Owner owner(config);
+    owner.whole(std::string(opening) + "RCPT TO:<a@d>\r\n");
+    of_one = budget.used();
+    EXPECT_GT(of_one, 512u);
+    for (int i = 0; i < 10; ++i) owner.whole("RCPT TO:<a@d>\r\n");
+    EXPECT_EQ(owner.codes().back(), "452 4.3.1");
+    EXPECT_LE(budget.used(), 4096u);
+    std::uint64_t full = budget.used();
+    owner.whole("RCPT TO:<a@d>\r\n");
+    EXPECT_EQ(budget.used(), full) << "one that is refused costs nothing";
+    owner.whole("RSET\r\n");
+    EXPECT_EQ(budget.used(), 0u);
+    owner.whole("MAIL FROM:<a@d>\r\nRCPT TO:<a@d>\r\nDATA\r\nx\r\n.\r\n");
+    EXPECT_EQ(owner.messages.size(), 1u);
+    EXPECT_EQ(budget.used(), of_one) << "whoever delivers it holds it";
+    owner.messages.clear();
+    EXPECT_EQ(budget.used(), 0u);
+    owner.whole("MAIL FROM:<a@d>\r\nRCPT TO:<a@d>\r\n");
+  }
+  EXPECT_EQ(budget.used(), 0u);
+}
+
 TEST(EventOrder, RepliesFollowTheRecipientsWhoeverIsDoneFirst) {
   Owner owner;
   owner.answering = false;

@@ -110,8 +110,9 @@ class Owner {
         all_lookups.push_back(*actions.lookup);
         lookups.push_back(std::move(*actions.lookup));
       }
-      if (!answering || (!actions.deliver && !actions.lookup)) return;
-      answer(actions);
+      if (session_->holds_back()) session_->go_on();
+      else if (!answering || (!actions.deliver && !actions.lookup)) return;
+      else answer(actions);
     }
   }
 

@@ -33,6 +33,7 @@ class DeliveryService final : public Deliverer {
                                                          const Clock& clock, FileOps* ops = nullptr);
   ~DeliveryService() override;
 
+  std::optional<SharedLimit> shared_limit(const User& user) const override;
   Reply deliver(const Envelope& envelope, const Recipient& recipient, const MessageBody& body) override;
 
   // Whether the spool is there now: for check-config, start-up messages and health checks.

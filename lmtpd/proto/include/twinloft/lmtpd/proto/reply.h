@@ -7,6 +7,8 @@
 
 namespace twinloft::lmtpd {
 
+inline constexpr std::size_t reply_line_bytes_max = 512;  // with its CR LF (RFC 5321 section 4.5.3.1.5)
+
 struct Reply {
   int code = 0;          // 200..599
   std::string enhanced;  // "2.0.0"; empty where RFC 2034 forbids one (greeting, LHLO, 354)

@@ -1,4 +1,4 @@
-// Memory that all messages share, whichever part of lmtpd holds it: while they arrive, and as an agent's input.
+// Memory that all messages share, whichever part of lmtpd holds it: while they arrive, their recipients, and as an agent's input.
 #pragma once
 
 #include <atomic>
@@ -48,8 +48,16 @@ class MemoryCharge {
     bytes_ = bytes;
     return true;
   }
+  // The same, for more of it. False: nothing has changed.
+  bool add(MemoryBudget* budget, std::uint64_t bytes) {
+    if (!budget) return true;
+    if (!budget->take(bytes)) return false;
+    budget_ = budget;
+    bytes_ += bytes;
+    return true;
+  }
   void release() {
-    if (MemoryBudget* budget = std::exchange(budget_, nullptr)) budget->give_back(bytes_);
+    if (MemoryBudget* budget = std::exchange(budget_, nullptr)) budget->give_back(std::exchange(bytes_, 0));
   }
 
  private:

@@ -76,9 +76,18 @@ class UserDb {
   virtual Result<std::optional<User>> lookup(const std::string& local_part, const std::string& domain) = 0;
 };
 
+// How many deliveries there may be at once that have this name in common.
+struct SharedLimit {
+  std::string name;
+  std::uint32_t most = 0;
+};
+
 class Deliverer {
  public:
   virtual ~Deliverer() = default;
+  // What this user's deliveries share with those of others, such as an agent: a message to many of them does not ask for more at
+  // once. nullopt: nothing. Never blocks.
+  virtual std::optional<SharedLimit> shared_limit(const User&) const { return std::nullopt; }
   // Delivers to one recipient and returns its reply. 2xx only after the promise of docs/ARCHITECTURE.md holds for it;
   // everything that could not be finished is 4xx, and then nothing of this delivery appears later.
   virtual Reply deliver(const Envelope& envelope, const Recipient& recipient, const MessageBody& body) = 0;

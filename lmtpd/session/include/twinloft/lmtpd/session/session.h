@@ -21,6 +21,7 @@
 #include "twinloft/lmtpd/proto/command.h"
 #include "twinloft/lmtpd/proto/data_decoder.h"
 #include "twinloft/lmtpd/proto/header_meter.h"
+#include "twinloft/lmtpd/session/memory_budget.h"
 #include "twinloft/lmtpd/session/model.h"
 
 namespace twinloft::lmtpd {
@@ -33,6 +34,7 @@ struct SessionConfig {
   std::uint32_t bad_commands_max = 20;  // since the last transaction was completed: then 421 4.7.0
   std::string detail_delimiter = "+";   // empty: no detail
   std::function<std::string()> new_id;  // unique names for transactions
+  MemoryBudget* memory = nullptr;       // for envelopes; outlives them. Null: no bound. Where it is used up: 452 4.3.1 for a recipient
   std::function<bool(const User&)> takes_utf8 = {};  // whether mail that needs SMTPUTF8 may be delivered to that user; null: always
 };
 
@@ -86,8 +88,14 @@ class Session {
 
   Actions take_actions();
 
-  // False while answers are pending and enough input is waiting: stop reading from the socket.
-  bool wants_input() const;
+  // How many bytes it can do with now. 0: nothing is to be read from the socket, since answers are pending and enough input is waiting, or replies
+  // are to go out first. More than this is taken too, and kept.
+  std::size_t wants() const;
+  bool wants_input() const { return wants() > 0; }
+  // Whether it has stopped within its input, for so many replies at once that the client had better take them before there are more.
+  // Then go_on() once they were sent.
+  bool holds_back() const { return holds_back_; }
+  void go_on();
   // True while the client, and not this server, is what is being waited for: the idle timeout runs.
   bool waits_for_client() const { return state_ != State::lookup && state_ != State::delivering && state_ != State::closed; }
   // Of the transaction under way, another one each time; 0: there is none.
@@ -98,7 +106,8 @@ class Session {
 
  private:
   enum class State { command, lookup, body, chunk, delivering, handshake, closed };
-  static constexpr std::size_t waiting_input_max = 64 * 1024;  // bytes kept while answers are pending
+  static constexpr std::size_t waiting_input_max = 16 * 1024;  // bytes kept while answers are pending
+  static constexpr std::size_t replies_at_once_max = 16 * 1024;  // bytes, before the next command is looked at
   static constexpr std::size_t waiting_memory_max = 4 * 1024;  // that a session without kept input holds
 
   void process(ByteSpan& in);
@@ -158,7 +167,11 @@ class Session {
   bool skipped_cr_ = false;     // its last byte until now
   std::uint32_t bad_commands_ = 0;
   std::string lhlo_;
-  std::shared_ptr<Envelope> envelope_;
+  struct ChargedEnvelope : Envelope {
+    MemoryCharge memory;
+  };
+  bool charge_for(const Recipient& recipient);
+  std::shared_ptr<ChargedEnvelope> envelope_;
   Recipient pending_;        // the recipient being looked up
   std::uint64_t announced_size_ = 0;
   bool has_body_ = false;  // a message has begun, and its transaction has not ended
@@ -171,6 +184,7 @@ class Session {
   HeaderMeter header_;
   std::vector<std::optional<Reply>> results_;
   std::size_t results_missing_ = 0;
+  bool holds_back_ = false;
   std::vector<std::byte> waiting_;  // input not looked at yet
   std::size_t waiting_begin_ = 0;
   Actions actions_;

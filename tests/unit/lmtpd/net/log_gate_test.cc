@@ -1,0 +1,22 @@
+#include "log_gate.h"
+
+#include <gtest/gtest.h>
+
+namespace twinloft::lmtpd {
+namespace {
+
+TEST(LogGate, TellsAFewAndHowManyMore) {
+  LogGate gate;
+  Instant now{5'000'000'000};
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 25; ++i) gate.put(LogLevel::error, now, "refused");
+  EXPECT_EQ(gate.left_out(), 15u);
+  gate.put(LogLevel::error, now + LogGate::period, "refused again");
+  std::string out = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 11);
+  EXPECT_NE(out.find("refused again (and 15 more before this)"), out.npos) << out;
+  EXPECT_EQ(gate.left_out(), 0u);
+}
+
+}  // namespace
+}  // namespace twinloft::lmtpd
