@@ -158,7 +158,7 @@ void Cluster::start(Node& n) {
   auto recovered = journal::recover(n.journal, n.data, [&](const journal::Damage& d) {
     coverage_.hit("recovery: the log ends before the damage");
     note(fmt::format("replica {}: {}", n.id, d.text));
-    n.replaced = true;
+    n.lost_disk(now_us_);
     if (!std::exchange(n.damaged, false)) violated(fmt::format("replica {} finds damage that nobody has done: {}", n.id, d.text));
     return Status();
   }, n.memory->span().first(room * block_size));
@@ -326,7 +326,7 @@ void Cluster::lose_disk(Node& n) {
   before_loss(n);
   crash(n, true);
   note(fmt::format("replica {}: its disk is lost, and it is made anew", n.id));
-  n.replaced = true;
+  n.lost_disk(now_us_);
   create(n);
   revive_later(n);
 }

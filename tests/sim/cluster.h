@@ -193,6 +193,7 @@ class Cluster {
   void drain(Node& node);
   void perform(Node& node, core::Output& out);
   void perform_disk(Node& node, core::Output& out);
+  void note_member(const Node& primary, Node& member);
   void note_rejoin(Node& node, const core::Notice& notice);
   void perform_arbiter(Node& node, const core::ArbiterRequest& request);
   void complete_disk(Node& node, std::uint64_t pending);
@@ -269,6 +270,7 @@ class Cluster {
   std::vector<std::map<RecordKey, bool>> cut_off_;  // by node; true: they are gone from its disk
   core::OnPeerLoss on_loss_ = core::OnPeerLoss::suspend;
   SimArbiter arbiter_;
+  std::map<Uuid, std::int64_t> asked_at_;  // by epoch: when the arbiter was asked for it first
   std::uint64_t volume_blocks_;
   History history_;
   bool heavy_ = false;

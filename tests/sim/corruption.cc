@@ -85,7 +85,7 @@ void Cluster::rot() {
       flip(n.journal, *at, random_);
     }
     // What changes in the unused rest of a block is of no account.
-    if (is_damaged(n.journal)) n.replaced = n.damaged = true;
+    if (is_damaged(n.journal)) n.lost_disk(now_us_), n.damaged = true;
   }
   revive_later(n);
 }

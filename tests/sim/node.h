@@ -65,6 +65,8 @@ struct Cluster::Node {
     std::vector<History::State> promised;  // when it began
   } survey;
   bool replaced = false;  // its disk was lost; until it is recorded as in sync again it owes nobody anything
+  std::int64_t replaced_at = -1;
+  void lost_disk(std::int64_t now) { replaced = true, replaced_at = now; }
   bool command_open = false;
   bool gives_up = false;   // it has been told to, and may do it
   std::string refused;     // the operator's last command, and why

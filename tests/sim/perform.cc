@@ -199,7 +199,7 @@ void Cluster::perform(Node& n, core::Output& out) {
     if (notice.text.find("going on without") != std::string::npos) coverage_.hit("membership: a member removed");
     if (std::size_t at = notice.text.find(" is in sync"); at != std::string::npos) {
       coverage_.hit("membership: a member added");
-      nodes_[static_cast<std::size_t>(std::stoi(notice.text.substr(8, at - 8))) - 1]->replaced = false;
+      note_member(n, *nodes_[static_cast<std::size_t>(std::stoi(notice.text.substr(8, at - 8))) - 1]);
     }
     if (notice.kind == core::NoticeKind::split_brain) coverage_.hit("split brain: told");
     if (notice.kind == core::NoticeKind::failed && notice.text.starts_with("suspended for")) on_bound(n);
@@ -215,6 +215,12 @@ void Cluster::perform(Node& n, core::Output& out) {
     n.refused = c.ok ? "" : c.text;
     on_command(n, c);
   }
+}
+
+// It had everything when the arbiter was asked. A disk that was lost since then is one that a member has lost.
+void Cluster::note_member(const Node& primary, Node& member) {
+  auto asked = asked_at_.find(primary.core->status().epoch.id);
+  if (asked == asked_at_.end() || member.replaced_at < asked->second) member.replaced = false;
 }
 
 // Of a secondary: which way it comes back.
@@ -244,6 +250,7 @@ void Cluster::perform_arbiter(Node& n, const core::ArbiterRequest& r) {
       if (n.life == life) feed(n, a);
     });
   };
+  if (!r.read) asked_at_.try_emplace(r.desired.epoch.id, now_us_);
   // Lost on the way there, done and the answer lost, done only after everybody has given it up, or as it should be.
   std::uint64_t fate = random_.below(12);
   if (!arbiter_.reachable || n.no_arbiter || fate == 0) {
