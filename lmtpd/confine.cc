@@ -85,7 +85,9 @@ void add_rules(Rules& rules) {
   rules.allow("clone", {SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD)});
   // abort(3) of this process.
   rules.allow("tgkill", {SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(::getpid()))});
-  for (const char* name : {"execve", "execveat"}) rules.add(SCMP_ACT_KILL_PROCESS, name);
+  // Where another filter does not let libseccomp ask the kernel whether it knows this action, the older one does: its signal ends the process.
+  std::uint32_t end = seccomp_api_get() >= 3 ? SCMP_ACT_KILL_PROCESS : SCMP_ACT_TRAP;
+  for (const char* name : {"execve", "execveat"}) rules.add(end, name);
 }
 
 }  // namespace
