@@ -1,6 +1,7 @@
 #include "confine.h"
 
 #include <seccomp.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -17,31 +18,28 @@ namespace {
 
 // Files of the spool and of SQLite, messages in files and memory: what may be reached by them is up to user and mount table.
 constexpr const char* on_files[] = {
-    "access",     "close",      "copy_file_range", "dup",        "faccessat",   "faccessat2",   "fallocate",  "fchmod",
-    "fcntl",      "fcntl64",    "fdatasync",       "flock",      "fstat",       "fstat64",      "fstatat64",  "fstatfs",
-    "fstatfs64",  "fsync",      "ftruncate",       "ftruncate64", "getcwd",     "getdents64",   "lseek",      "_llseek",
-    "lstat",      "lstat64",    "memfd_create",    "mkdir",      "mkdirat",     "newfstatat",   "open",       "openat",
-    "openat2",    "pread64",    "preadv",          "preadv2",    "pwrite64",    "pwritev",      "pwritev2",   "read",
-    "readlink",   "readlinkat", "readv",           "rename",     "renameat",    "renameat2",    "rmdir",      "sendfile",
-    "sendfile64", "stat",       "stat64",          "statfs",     "statfs64",    "statx",        "sync_file_range", "syncfs",
-    "umask",      "unlink",     "unlinkat",        "utimensat",  "utimensat_time64", "write",   "writev"};
+    "_llseek", "access", "close", "copy_file_range", "dup", "faccessat", "faccessat2", "fadvise64", "fallocate",
+    "fchmod", "fdatasync", "flock", "fstat", "fstat64", "fstatat64", "fstatfs", "fstatfs64",
+    "fsync", "ftruncate", "ftruncate64", "getcwd", "getdents64", "lseek", "lstat", "lstat64", "memfd_create", "mkdir",
+    "mkdirat", "msync", "newfstatat", "open", "openat", "openat2", "pread64", "preadv", "preadv2", "pwrite64",
+    "pwritev", "pwritev2", "read", "readlink", "readlinkat", "readv", "rename", "renameat", "renameat2", "rmdir",
+    "sendfile", "sendfile64", "stat", "stat64", "statfs", "statfs64", "statx", "sync_file_range", "syncfs", "umask",
+    "unlink", "unlinkat", "utimensat", "utimensat_time64", "write", "writev"};
 
 // Sockets that others have opened; it makes and connects none.
-constexpr const char* on_sockets[] = {"accept",   "accept4",  "getpeername", "getsockname", "getsockopt", "recv",    "recvfrom",
-                                      "recvmsg",  "send",     "sendmsg",     "sendto",      "setsockopt", "shutdown"};
+constexpr const char* on_sockets[] = {
+    "accept", "accept4", "getpeername", "getsockname", "getsockopt", "recv", "recvfrom", "recvmsg", "send", "setsockopt", "shutdown"};
 
 constexpr const char* on_itself[] = {
-    "brk",            "clock_getres",    "clock_getres_time64", "clock_gettime", "clock_gettime64", "clock_nanosleep",
-    "clock_nanosleep_time64", "epoll_create1", "epoll_ctl",     "epoll_pwait",   "epoll_pwait2",    "epoll_wait",
-    "eventfd2",       "exit",            "exit_group",          "futex",         "futex_time64",    "get_robust_list",
-    "getcpu",         "getegid",         "geteuid",             "getgid",        "getpid",          "getppid",
-    "getrandom",      "getrlimit",       "getrusage",           "gettid",        "gettimeofday",    "getuid",
-    "madvise",        "membarrier",      "mremap",              "munmap",        "nanosleep",       "pipe2",
-    "poll",           "ppoll",           "ppoll_time64",        "restart_syscall", "rseq",          "rt_sigaction",
-    "rt_sigpending",  "rt_sigprocmask",  "rt_sigreturn",        "rt_sigtimedwait", "sched_getaffinity", "sched_getparam",
-    "sched_getscheduler", "sched_yield", "set_robust_list",     "sigaltstack",   "sigreturn",       "sysinfo",
-    "time",           "timerfd_create",  "timerfd_gettime",     "timerfd_settime", "timerfd_settime64", "uname",
-    "ugetrlimit",     "wait4",           "waitid"};
+    "brk", "clock_getres", "clock_getres_time64", "clock_gettime", "clock_gettime64", "clock_nanosleep",
+    "clock_nanosleep_time64", "epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_pwait2", "epoll_wait", "eventfd2",
+    "exit", "exit_group", "futex", "futex_time64", "get_robust_list", "getcpu", "getegid", "geteuid", "getgid",
+    "getpid", "getppid", "getrandom", "getrlimit", "getrusage", "gettid", "gettimeofday", "getuid", "madvise",
+    "membarrier", "mremap", "munmap", "nanosleep", "pipe2", "poll", "ppoll", "ppoll_time64", "pselect6",
+    "restart_syscall", "rseq", "rt_sigaction", "rt_sigpending", "rt_sigprocmask", "rt_sigreturn", "rt_sigtimedwait",
+    "sched_getaffinity", "sched_getparam", "sched_getscheduler", "sched_yield", "set_robust_list", "sigaltstack",
+    "sigreturn", "sysinfo", "time", "timerfd_create", "timerfd_gettime", "timerfd_settime", "timerfd_settime64",
+    "ugetrlimit", "uname", "wait4", "waitid"};
 
 struct Freed {
   void operator()(void* filter) const { seccomp_release(filter); }
@@ -73,8 +71,17 @@ void add_rules(Rules& rules) {
   for (const char* name : on_files) rules.allow(name);
   for (const char* name : on_sockets) rules.allow(name);
   for (const char* name : on_itself) rules.allow(name);
-  // An agent's result comes back over such a pair.
-  rules.allow("socketpair", {SCMP_A0(SCMP_CMP_EQ, AF_UNIX)});
+  // An agent's result comes back over such a pair. One of datagrams could be sent from to anybody.
+  rules.allow("socketpair", {SCMP_A0(SCMP_CMP_EQ, AF_UNIX), SCMP_A1(SCMP_CMP_EQ, SOCK_SEQPACKET | SOCK_CLOEXEC)});
+  // With that flag a sending connects.
+  rules.allow("sendto", {SCMP_A3(SCMP_CMP_MASKED_EQ, MSG_FASTOPEN, 0)});
+  rules.allow("sendmsg", {SCMP_A2(SCMP_CMP_MASKED_EQ, MSG_FASTOPEN, 0)});
+  // By owner and signal of a descriptor any process of the same user could be signalled.
+  for (const char* name : {"fcntl", "fcntl64"}) {
+    for (int command : {F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL, F_GETLK, F_SETLK, F_SETLKW, F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_ADD_SEALS, F_GET_SEALS})
+      rules.allow(name, {SCMP_A1(SCMP_CMP_EQ, static_cast<scmp_datum_t>(command))});
+    rules.allow(name, {SCMP_A1(SCMP_CMP_EQ, F_SETFL), SCMP_A2(SCMP_CMP_MASKED_EQ, O_ASYNC, 0)});
+  }
   rules.allow("ioctl", {SCMP_A1(SCMP_CMP_EQ, FIONBIO)});
   rules.allow("ioctl", {SCMP_A1(SCMP_CMP_EQ, FIONREAD)});
   rules.allow("prctl", {SCMP_A0(SCMP_CMP_EQ, PR_SET_NAME)});

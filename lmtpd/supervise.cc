@@ -127,6 +127,8 @@ class SupervisorProcess {
     sigemptyset(&taken);
     for (int number : {SIGTERM, SIGINT, SIGHUP, SIGCHLD}) sigaddset(&taken, number);
     (void)::signal(SIGPIPE, SIG_IGN);
+    // Where all are one user, the process that reads from the network must not get at this one's memory, nor at the spawner's, by /proc.
+    (void)::prctl(PR_SET_DUMPABLE, 0);
     if (::sigprocmask(SIG_BLOCK, &taken, &mask_before_) != 0) return fail_errno(errno, "sigprocmask");
     signals_.reset(::signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!signals_) return fail_errno(errno, "signalfd");
@@ -153,9 +155,12 @@ class SupervisorProcess {
     char word = 0;
     ssize_t got = ::recv(control.get(), &word, 1, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (got <= 0) return control.reset();
-    if (word == server_is_ready) obey(supervisor_.ready(id));
-    if (word == server_is_crippled) obey(supervisor_.needs_replacement(id));
+    if (got <= 0) {
+      control.reset();
+      return obey(supervisor_.deaf(id, clock_.now()));
+    }
+    if (word == server_is_ready) obey(supervisor_.ready(id, clock_.now()));
+    if (word == server_is_crippled) obey(supervisor_.needs_replacement(id, clock_.now()));
   }
 
   void take_signal() {
@@ -180,7 +185,7 @@ class SupervisorProcess {
     tell_service_manager("STOPPING=1\nSTATUS=finishing deliveries that have begun");
     // Whoever comes from now on is refused; the serving processes hold the sockets no longer than it takes to hear this.
     if (setting_) close_listeners(*setting_, nullptr);
-    obey(supervisor_.stop());
+    obey(supervisor_.stop(clock_.now()));
   }
 
   void reap() {
@@ -259,7 +264,22 @@ class SupervisorProcess {
     if (orders.start) start(*orders.start);
   }
 
+  // All serving processes share each socket. One that was taken over may have spoiled it for those that follow.
+  static Status mend_listeners(Setting& setting) {
+    for (std::size_t i = 0; i < setting.listeners.size(); ++i) {
+      if (setting.listeners[i]->is_listening()) continue;
+      log_error("{}: a serving process has shut the socket down, which none should: it is opened again", setting.config.listen[i].address);
+      setting.listeners[i]->close();
+      TL_TRY_ASSIGN(ListenAddress address, to_listen_address(setting.config.listen[i]));
+      TL_TRY_ASSIGN(Listener bound, Listener::bind(address));
+      setting.listeners[i] = std::make_shared<Listener>(std::move(bound));
+    }
+    return {};
+  }
+
   void start(const Orders::Start& order) {
+    if (said_listening_)
+      if (Status mended = mend_listeners(*setting_); !mended) log_error("{}", mended.error().message);
     std::shared_ptr<Setting> setting = setting_;
     if (order.reread) {
       auto loaded = load(setting_.get(), {});
@@ -301,7 +321,6 @@ class SupervisorProcess {
 
   // In the new process. Signals are the supervisor's: it tells.
   int serve_here(const Setting& setting, int control) {
-    servers_.clear();
     signals_.reset();
     for (int number : {SIGTERM, SIGINT, SIGHUP}) (void)::signal(number, SIG_IGN);
     (void)::sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
@@ -310,13 +329,16 @@ class SupervisorProcess {
     std::vector<Listener> listeners;
     for (std::size_t i = 0; i < setting.listeners.size(); ++i) listeners.push_back(setting.listeners[i]->inherit(setting.config.listen[i].rules));
     let_go_of_sockets(setting);
+    servers_.clear();
     return serve(setting.config, std::move(listeners), control);
   }
 
-  // Else they would stay open here for as long as this process lives.
+  // Else they would stay open here for as long as this process lives, and paths would be removed with the last holder of a setting.
   void let_go_of_sockets(const Setting& setting) {
-    for (const Setting* s : {&setting, static_cast<const Setting*>(setting_.get())})
-      for (const auto& listener : s->listeners) listener->let_go();
+    std::vector<const Setting*> all{&setting, setting_.get(), before_.get()};
+    for (const auto& [id, server] : servers_) all.push_back(server.setting.get());
+    for (const Setting* s : all)
+      for (std::size_t i = 0; s && i < s->listeners.size(); ++i) s->listeners[i]->let_go();
   }
 
   const std::string path_;

@@ -57,7 +57,7 @@ class Owner {
       if (actions.lookup) look_up(*actions.lookup);
       TL_CHECK(actions.send.size() <= replies_max);
       TL_CHECK(!session_.holds_back() || (!actions.deliver && !actions.lookup && !session_.wants_input()));
-      if (session_.holds_back()) session_.go_on();
+      if (session_.holds_back()) session_.replies_sent();
       else if (!actions.deliver && !actions.lookup) return;
     }
   }

@@ -104,6 +104,7 @@ Status SpawnServer::prepare() {
   is_root_ = ::geteuid() == 0;
   make_room_for_descriptors();
   (void)::prctl(PR_SET_NAME, "lmtpd-spawner");
+  (void)::prctl(PR_SET_DUMPABLE, 0);  // who asks may be the same user, and must not get at this memory
   // It ends when the network process does, not when a terminal or a service manager signals the whole group.
   for (int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2}) ::signal(number, SIG_IGN);
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return fail_errno(errno, "prctl(PR_SET_CHILD_SUBREAPER)");

@@ -61,7 +61,7 @@ void Acceptor::accept_ready() {
                         SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      if (errno == EINVAL) return;  // who has bound it has shut it down
+      if (errno == EINVAL) return log_info("{}: no connections come from there any more: the socket was shut down", listener_.name());
       if (errno != EAGAIN) return pause(errno);
       return wait();
     }

@@ -293,23 +293,29 @@ void Connection::flush() {
 }
 
 void Connection::all_sent() {
+  if (session_.holds_back() && phase_ == Phase::open) return go_on_with_input();
+  session_.replies_sent();
   if (phase_ == Phase::closing) return linger();
   if (tls_asked_for_) return begin_tls();
   // A client that has shut its end still gets the replies it waits for.
-  if (input_ended_ && session_.waits_for_client() && !session_.holds_back()) return close();
-  if (session_.holds_back()) return go_on_with_input();
+  if (input_ended_ && session_.waits_for_client()) return close();
   wait_readable();
 }
 
 // By way of the loop, so that others have their turn.
 void Connection::go_on_with_input() {
   asio::post(loop_.io(), [self = shared_from_this()] {
-    if (self->phase_ != Phase::open) return;
-    self->session_.go_on();
-    while (self->perform_once()) {
+    if (self->phase_ != Phase::open || !self->out_.empty()) return;  // else flush() comes here again
+    try {
+      self->session_.replies_sent();
+      while (self->perform_once()) {
+      }
+      self->note_transaction();
+      self->flush();
+    } catch (const std::exception& e) {
+      log_error("a connection is dropped: {}", e.what());
+      self->close();
     }
-    self->note_transaction();
-    self->flush();
   });
 }
 

@@ -4,10 +4,13 @@
 #include <netinet/in.h>
 #include <sys/file.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -194,12 +197,23 @@ bool Listener::has_path() const {
   return ::lstat(path_.c_str(), &found) == 0 && found.st_dev == device_ && found.st_ino == inode_;
 }
 
-// The group comes first: changing it later could open the socket for the wrong one.
+// Of the socket, and not of what another one may have put at its path meanwhile. The group comes first: changing it later could open the
+// socket for the wrong one.
 Status Listener::set_access(unsigned mode, std::optional<std::uint32_t> gid) {
-  if (!has_path()) return {};
-  if (gid && ::lchown(path_.c_str(), static_cast<uid_t>(-1), *gid) != 0) return fail_errno(errno, "{}: its group cannot be set", name_);
-  if (::chmod(path_.c_str(), mode) != 0) return fail_errno(errno, "{}: its mode cannot be set", name_);
+  if (path_.empty() || !fd_) return {};
+  Fd at(::open(path_.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  struct stat found {};
+  if (!at || ::fstat(at.get(), &found) != 0 || found.st_dev != device_ || found.st_ino != inode_) return {};
+  if (gid && ::fchownat(at.get(), "", static_cast<uid_t>(-1), *gid, AT_EMPTY_PATH) != 0) return fail_errno(errno, "{}: its group cannot be set", name_);
+  // chmod(2) of a descriptor like this one goes by its name in /proc only.
+  if (::chmod(fmt::format("/proc/self/fd/{}", at.get()).c_str(), mode) != 0) return fail_errno(errno, "{}: its mode cannot be set", name_);
   return {};
+}
+
+// After shutdown(2) a TCP socket does not accept any more, and a Unix socket says that it does, and hangs up.
+bool Listener::is_listening() const {
+  pollfd about{fd(), 0, 0};
+  return option_of(fd(), SO_ACCEPTCONN) == 1 && (::poll(&about, 1, 0) == 0 || (about.revents & POLLHUP) == 0);
 }
 
 Listener Listener::inherit(const ListenRules& rules) const {
@@ -207,6 +221,7 @@ Listener Listener::inherit(const ListenRules& rules) const {
   out.name_ = name_;
   out.rules_ = std::make_shared<ListenRules>(rules);
   out.fd_.reset(::fcntl(fd(), F_DUPFD_CLOEXEC, 0));
+  (void)::fcntl(fd(), F_SETFL, ::fcntl(fd(), F_GETFL) | O_NONBLOCK);  // whatever another holder has made of it
   out.port_ = port_;
   out.is_unix_ = is_unix_;
   out.shared_ = true;

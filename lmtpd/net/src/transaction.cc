@@ -77,12 +77,12 @@ void Transaction::finish(std::size_t recipient, Reply reply) {
   bool last = false;
   {
     std::lock_guard lock(mutex_);
+    hub_.deliveries_begun.fetch_sub(1, std::memory_order_relaxed);  // before the last reply can end the server
     if (!replies_[recipient]) {  // else it was aborted
       replies_[recipient] = std::move(reply);
       last = --missing_ == 0;
     }
   }
-  hub_.deliveries_begun.fetch_sub(1, std::memory_order_relaxed);
   if (last) report();
 }
 

@@ -10,18 +10,24 @@
 
 namespace twinloft::lmtpd {
 
-Actions Session::take_actions() { return std::exchange(actions_, Actions{}); }
+Actions Session::take_actions() {
+  replies_unsent_ += actions_.send.size();
+  return std::exchange(actions_, Actions{});
+}
 
-// Commands in small portions, since what is not looked at is kept; of a message nothing is.
+// Commands in small portions, since what is not looked at is kept; of a chunk nothing is, and of DATA what comes behind it.
 std::size_t Session::wants() const {
   if (state_ == State::closed || state_ == State::handshake || holds_back_) return 0;
   std::size_t kept = waiting_.size() - waiting_begin_;
-  if ((state_ == State::body || state_ == State::chunk) && kept == 0) return SIZE_MAX;
-  return waiting_input_max - std::min(kept, waiting_input_max);
+  std::size_t room = waiting_input_max - std::min(kept, waiting_input_max);
+  if (state_ == State::body && kept == 0) return message_input_max;
+  if (state_ == State::chunk && kept == 0) return static_cast<std::size_t>(std::min<std::uint64_t>(chunk_.size, message_input_max)) + room;
+  return room;
 }
 
-void Session::go_on() {
-  if (holds_back_) resume();
+void Session::replies_sent() {
+  replies_unsent_ = 0;
+  if (std::exchange(holds_back_, false)) resume();
 }
 
 // ---- replies -------------------------------------------------------------------------------------------------------
@@ -42,12 +48,14 @@ void Session::close_with(int code, std::string_view enhanced, std::string_view t
   if (state_ != State::delivering) drop_body();
   reply(code, enhanced, text);
   state_ = State::closed;
+  holds_back_ = false;
   actions_.close = true;
 }
 
 // Where no reply can be sent: TLS has not begun, and clear text has ended.
 void Session::end_silently() {
   state_ = State::closed;
+  holds_back_ = false;
   actions_.close = true;
 }
 
@@ -129,7 +137,7 @@ void Session::forget_waiting() {
 void Session::process(ByteSpan& in) {
   holds_back_ = false;
   while (!in.empty()) {
-    if (state_ == State::command && actions_.send.size() >= replies_at_once_max) {
+    if (state_ == State::command && replies_unsent_ + actions_.send.size() >= replies_at_once_max) {
       holds_back_ = true;
       return;
     }

@@ -17,12 +17,12 @@ std::string describe(Ending e) {
 }  // namespace
 
 bool Supervisor::any(Phase phase) const {
-  return std::any_of(servers_.begin(), servers_.end(), [&](const auto& s) { return s.second == phase; });
+  return std::any_of(servers_.begin(), servers_.end(), [&](const auto& s) { return s.second.phase == phase; });
 }
 
 Orders Supervisor::start(bool reread) {
   restart_at_.reset();
-  servers_.emplace(++last_, Phase::starting);
+  servers_.emplace(++last_, Server{});
   Orders out;
   out.start = {last_, reread};
   return out;
@@ -41,26 +41,45 @@ Orders Supervisor::reload() {
 
 Orders Supervisor::tell_all(ServerCommand command) {
   Orders out;
-  for (const auto& [id, phase] : servers_)
-    if (phase == Phase::starting) out.kill.push_back(id);
+  for (const auto& [id, server] : servers_)
+    if (server.phase == Phase::starting) out.kill.push_back(id);
     else out.tell.push_back({id, command});
   if (servers_.empty()) out.exit = 0;
   return out;
 }
 
-Orders Supervisor::stop() {
+Orders Supervisor::stop(Instant now) {
   restart_at_.reset();
-  return tell_all(++stops_ == 1 ? ServerCommand::stop : ServerCommand::abort);
+  if (++stops_ == 1) return tell_all(ServerCommand::stop);
+  for (auto& [id, server] : servers_)
+    if (!server.kill_at) server.kill_at = now + patience;
+  return tell_all(ServerCommand::abort);
 }
 
-Orders Supervisor::ready(ServerId id) {
+// One that ends, or is crippled, each time it has just begun must not be started as fast as that goes.
+void Supervisor::restart_later(Instant now) {
+  bool soon = ready_at_ && now - *ready_at_ < restart_pause_max;
+  pause_ = soon || !ready_at_ ? std::min(pause_ * 2, restart_pause_max) : restart_pause;
+  restart_at_ = now + pause_;
+}
+
+std::optional<Instant> Supervisor::next_tick() const {
+  std::optional<Instant> next = restart_at_;
+  for (const auto& [id, server] : servers_)
+    if (server.kill_at && (!next || *server.kill_at < *next)) next = server.kill_at;
+  return next;
+}
+
+Orders Supervisor::ready(ServerId id, Instant now) {
   auto found = servers_.find(id);
-  if (found == servers_.end() || found->second != Phase::starting || stopping()) return {};
+  if (found == servers_.end() || found->second.phase != Phase::starting || stopping()) return {};
   Orders out;
-  for (auto& [other, phase] : servers_)
-    if (std::exchange(phase, phase == Phase::serving ? Phase::draining : phase) == Phase::serving) out.tell.push_back({other, ServerCommand::drain});
-  found->second = Phase::serving;
+  for (auto& [other, server] : servers_)
+    if (server.phase == Phase::serving) server.phase = Phase::draining, out.tell.push_back({other, ServerCommand::drain});
+  found->second.phase = Phase::serving;
   ever_served_ = true;
+  ready_at_ = now;
+  restart_at_.reset();
   out.adopt = id;
   if (std::exchange(reload_again_, false)) out.start = start(true).start;
   return out;
@@ -69,7 +88,7 @@ Orders Supervisor::ready(ServerId id) {
 Orders Supervisor::ended(ServerId id, Ending ending, Instant now) {
   auto found = servers_.find(id);
   if (found == servers_.end()) return {};
-  Phase phase = found->second;
+  Phase phase = found->second.phase;
   servers_.erase(found);
   if (stopping()) {
     Orders out;
@@ -84,34 +103,52 @@ Orders Supervisor::ended(ServerId id, Ending ending, Instant now) {
     return out;
   }
   out.errors.push_back(fmt::format("the serving process has ended {}: another one is started; clients of deliveries under way got no 250", describe(ending)));
-  if (!any(Phase::starting)) restart_at_ = now + restart_pause;
+  if (!any(Phase::starting)) restart_later(now);
   return out;
 }
 
 Orders Supervisor::start_failed(Ending ending, Instant now) {
+  auto serving = std::find_if(servers_.begin(), servers_.end(), [](const auto& s) { return s.second.phase == Phase::serving; });
+  bool again = std::exchange(reload_again_, false);
   Orders out;
-  if (any(Phase::serving)) {
-    out.errors.push_back("reload: refused; what was in use before is used on");
-    if (std::exchange(reload_again_, false)) out.start = start(true).start;
-  } else if (!ever_served_) {
+  if (serving == servers_.end() && !ever_served_) {
     out.exit = ending.exit_code != 0 ? ending.exit_code : EX_SOFTWARE;
     if (ending.signal != 0) out.errors.push_back(fmt::format("the serving process has ended {}", describe(ending)));
-  } else {
-    out.errors.push_back(fmt::format("a serving process could not be started (it ended {}): again in {} s", describe(ending), restart_pause / std::chrono::seconds(1)));
-    restart_at_ = now + restart_pause;
+    return out;
   }
+  if (serving == servers_.end() || serving->second.crippled) {
+    restart_later(now);
+    out.errors.push_back(fmt::format("another serving process could not be started (it ended {}): again in {} s", describe(ending), pause_ / std::chrono::seconds(1)));
+  } else {
+    out.errors.push_back("reload: refused; what was in use before is used on");
+  }
+  if (again) out.start = start(true).start;
   return out;
 }
 
-Orders Supervisor::needs_replacement(ServerId id) {
+Orders Supervisor::needs_replacement(ServerId id, Instant now) {
   auto found = servers_.find(id);
-  if (stopping() || any(Phase::starting) || found == servers_.end() || found->second != Phase::serving) return {};
-  return start(false);
+  if (found == servers_.end()) return {};
+  found->second.crippled = true;
+  if (!stopping() && !any(Phase::starting) && found->second.phase == Phase::serving) restart_later(now);
+  return {};
+}
+
+Orders Supervisor::deaf(ServerId id, Instant now) {
+  if (auto found = servers_.find(id); found != servers_.end() && !found->second.kill_at) found->second.kill_at = now + patience;
+  return {};
 }
 
 Orders Supervisor::tick(Instant now) {
-  if (!restart_at_ || now < *restart_at_) return {};
-  return start(false);
+  Orders out;
+  for (auto& [id, server] : servers_)
+    if (server.kill_at && now >= *server.kill_at) {
+      out.kill.push_back(id);
+      out.errors.push_back("a serving process does not do what it was told, and is killed");
+      server.kill_at = now + patience;
+    }
+  if (restart_at_ && now >= *restart_at_) out.start = start(false).start;
+  return out;
 }
 
 }  // namespace twinloft::lmtpd

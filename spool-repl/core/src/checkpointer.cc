@@ -134,7 +134,7 @@ void Checkpointer::release_written() {
 void Checkpointer::on_home_written(std::uint64_t number, int error) {
   TL_CHECK(in_flight_ > 0);
   --in_flight_;
-  ++writes_done_;
+  ++steps_done_;
   if (error != 0) v_.fail_device(fmt::format("the data area failed a write (errno {})", error));
   if (v_.failed || number == no_number) return;
   writes_[number - first_write_].done = true;
@@ -156,6 +156,7 @@ void Checkpointer::start_sync() {
 
 void Checkpointer::on_home_synced(int error) {
   TL_CHECK(phase_ == Phase::syncing);
+  ++steps_done_;
   if (error != 0) {
     v_.fail_device(fmt::format("the data area failed a sync (errno {})", error));
     return;
@@ -199,6 +200,7 @@ void Checkpointer::submit_marks(BitmapWrite write) {
 void Checkpointer::on_bitmap_written(int error) {
   TL_CHECK(in_flight_ > 0 && (phase_ == Phase::marking || phase_ == Phase::clearing));
   --in_flight_;
+  ++steps_done_;
   if (error != 0) v_.fail_device(fmt::format("the journal failed a write of a bitmap or of digests (errno {})", error));
   // The next pages when all of these are there: one that has changed again must not be overtaken by its older self.
   if (in_flight_ > 0 || v_.failed) return;

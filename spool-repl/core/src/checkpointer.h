@@ -37,7 +37,7 @@ class Checkpointer {
   // A round writes home what the committed image held when it began.
   std::uint64_t rounds_begun() const { return begun_; }
   std::uint64_t rounds_done() const { return done_; }
-  std::uint64_t writes_done() const { return writes_done_; }  // of all rounds
+  std::uint64_t steps_done() const { return steps_done_; }  // operations of all rounds that have ended
 
  private:
   enum class Phase { idle, committing, writing, syncing, marking, superblock, clearing };
@@ -66,7 +66,7 @@ class Checkpointer {
   Volume& v_;
   Phase phase_ = Phase::idle;
   bool requested_ = false, all_requested_ = false, sync_requested_ = false, sync_this_round_ = false;
-  std::uint64_t begun_ = 0, done_ = 0, writes_done_ = 0;
+  std::uint64_t begun_ = 0, done_ = 0, steps_done_ = 0;
   RecordNo target_ = 0, new_first_ = 0;
   std::vector<Item> items_;
   std::vector<BlockIndex::ZeroExtent> zeros_;

@@ -39,7 +39,7 @@ void Secondary::end_discard(bool ok, std::string text) {
 }
 
 std::optional<Instant> Secondary::next_tick() const {
-  if (!discard_ || giving_up_) return std::nullopt;
+  if (!discard_ || giving_up_) return tell_at();
   return discard_->deadline;
 }
 

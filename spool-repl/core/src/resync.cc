@@ -268,6 +268,7 @@ void Primary::send_chunk(Peer& peer, const SyncRead& read) {
   m.epoch = peer.epoch;
   m.seq = ++s.seq;
   std::uint64_t bytes = m.payload.size() + block_size;
+  s.declined = false;  // it flies again
   s.flying.push_back({m.seq, bytes, read.chunk});
   s.flying_bytes += bytes;
   v_.out.sends.push_back(Send{peer.config.id, std::move(m)});

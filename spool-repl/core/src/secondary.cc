@@ -389,14 +389,20 @@ void Secondary::flush_messages() {
   v_.out.sends.push_back(Send{primary_, ack});
 }
 
+// A round of the checkpointer may take longer than the source waits: that the disk goes on is told by the same acknowledgement again, then.
+std::optional<Instant> Secondary::tell_at() const {
+  bool goes_on = connection_ == ConnectionState::Connected && !v_.failed && v_.inconsistent && sync_last_ > 0 && checkpointer_.steps_done() != told_steps_;
+  if (!goes_on) return std::nullopt;
+  return told_at_ + v_.config.slow_peer / 4;
+}
+
 void Secondary::flush_sync_acks() {
   if (connection_ != ConnectionState::Connected || v_.failed) return;
-  // A round of the checkpointer may take longer than the source waits: that the disk goes on is told by the same acknowledgement again.
-  bool goes_on = v_.inconsistent && sync_last_ > 0 && checkpointer_.writes_done() != told_writes_ && v_.now - told_at_ >= v_.config.slow_peer / 4;
-  if (sync_durable_ == sync_acked_ && !goes_on) return;
+  auto due = tell_at();
+  if (sync_durable_ == sync_acked_ && !(due && v_.now >= *due)) return;
   sync_acked_ = sync_durable_;
   told_at_ = v_.now;
-  told_writes_ = checkpointer_.writes_done();
+  told_steps_ = checkpointer_.steps_done();
   v_.out.sends.push_back(Send{primary_, SyncAck{epoch_, sync_acked_}});
 }
 

@@ -124,7 +124,8 @@ class Secondary {
   std::deque<std::pair<std::uint64_t, std::uint64_t>> sync_flying_;
   std::uint64_t sync_durable_ = 0, sync_acked_ = 0, sync_last_ = 0;
   Instant told_at_;                    // an acknowledgement of resync data was sent last
-  std::uint64_t told_writes_ = 0;      // Checkpointer::writes_done() then
+  std::uint64_t told_steps_ = 0;       // Checkpointer::steps_done() then
+  std::optional<Instant> tell_at() const;
   std::uint64_t sync_done_ = 0, sync_total_ = 0;  // blocks, says the source
   std::uint64_t sync_serial_ = 0;      // of entries in the committed image; never used twice in a process
   std::optional<Lsn> sync_until_;

@@ -110,7 +110,7 @@ class Owner {
         all_lookups.push_back(*actions.lookup);
         lookups.push_back(std::move(*actions.lookup));
       }
-      if (session_->holds_back()) session_->go_on();
+      if (session_->holds_back()) session_->replies_sent();
       else if (!answering || (!actions.deliver && !actions.lookup)) return;
       else answer(actions);
     }

@@ -15,7 +15,7 @@ class SupervisorTest : public testing::Test {
   // A process that serves.
   ServerId serving() {
     ServerId id = s.begin().start->id;
-    EXPECT_EQ(s.ready(id).adopt, id);
+    EXPECT_EQ(s.ready(id, t0).adopt, id);
     return id;
   }
   static std::string told(const Orders& o) {
@@ -42,7 +42,7 @@ TEST_F(SupervisorTest, AReloadReplacesTheOldOneWhenTheNewOneIsReady) {
   EXPECT_TRUE(o.start->reread);
   EXPECT_EQ(told(o), "") << "it serves until then";
   ServerId next = o.start->id;
-  o = s.ready(next);
+  o = s.ready(next, t0);
   EXPECT_EQ(o.adopt, next);
   EXPECT_EQ(told(o), "1d ");
   o = s.ended(old, good, t0);
@@ -64,7 +64,7 @@ TEST_F(SupervisorTest, ReloadsInQuickSuccessionAreOneMore) {
   serving();
   ServerId second = s.reload().start->id;
   for (int i = 0; i < 3; ++i) EXPECT_FALSE(s.reload().start);
-  Orders o = s.ready(second);
+  Orders o = s.ready(second, t0);
   ASSERT_TRUE(o.start);
   EXPECT_TRUE(o.start->reread);
   EXPECT_EQ(told(o), "1d ");
@@ -91,7 +91,7 @@ TEST_F(SupervisorTest, OneThatEndsByItselfIsReplacedAfterAPause) {
   o = s.ended(o.start->id, refused, t0);
   EXPECT_FALSE(o.exit);
   o = s.tick(*s.next_tick());
-  EXPECT_EQ(s.ready(o.start->id).adopt, o.start->id);
+  EXPECT_EQ(s.ready(o.start->id, t0).adopt, o.start->id);
 }
 
 TEST_F(SupervisorTest, OneThatEndsWhileItsSuccessorStartsIsReplacedByThat) {
@@ -99,7 +99,7 @@ TEST_F(SupervisorTest, OneThatEndsWhileItsSuccessorStartsIsReplacedByThat) {
   ServerId next = s.reload().start->id;
   s.ended(old, crash, t0);
   EXPECT_FALSE(s.next_tick());
-  EXPECT_EQ(told(s.ready(next)), "");
+  EXPECT_EQ(told(s.ready(next, t0)), "");
 }
 
 TEST_F(SupervisorTest, AReloadDuringThePauseStartsAtOnce) {
@@ -122,14 +122,14 @@ TEST_F(SupervisorTest, WithNoneLeftTheOldConfigurationIsTakenAgain) {
 TEST_F(SupervisorTest, StopTellsAllAndEndsWithTheLast) {
   ServerId old = serving();
   ServerId next = s.reload().start->id;
-  s.ready(next);
+  s.ready(next, t0);
   ServerId third = s.reload().start->id;
-  Orders o = s.stop();
+  Orders o = s.stop(t0);
   EXPECT_EQ(told(o), "1t 2t ");
   EXPECT_EQ(o.kill, std::vector<ServerId>{third});
   EXPECT_FALSE(s.reload().start) << "it is leaving";
-  EXPECT_FALSE(s.ready(third).adopt);
-  EXPECT_EQ(told(s.stop()), "1a 2a ");
+  EXPECT_FALSE(s.ready(third, t0).adopt);
+  EXPECT_EQ(told(s.stop(t0)), "1a 2a ");
   EXPECT_FALSE(s.ended(old, good, t0).exit);
   EXPECT_FALSE(s.ended(third, Ending{0, 9}, t0).exit);
   EXPECT_EQ(s.ended(next, good, t0).exit, 0);
@@ -137,26 +137,99 @@ TEST_F(SupervisorTest, StopTellsAllAndEndsWithTheLast) {
 
 TEST_F(SupervisorTest, WhatWasLeftShowsInTheExitCode) {
   ServerId id = serving();
-  s.stop();
+  s.stop(t0);
   EXPECT_EQ(s.ended(id, Ending{EX_TEMPFAIL, 0}, t0).exit, EX_TEMPFAIL);
 }
 
 TEST_F(SupervisorTest, StopDuringThePauseIsTheEnd) {
   s.ended(serving(), crash, t0);
-  EXPECT_EQ(s.stop().exit, 0);
+  EXPECT_EQ(s.stop(t0).exit, 0);
   EXPECT_FALSE(s.next_tick());
 }
 
 TEST_F(SupervisorTest, OneThatAsksForItIsReplacedOnce) {
   ServerId id = serving();
-  Orders o = s.needs_replacement(id);
+  s.needs_replacement(id, t0);
+  s.needs_replacement(id, t0);
+  ASSERT_TRUE(s.next_tick());
+  Orders o = s.tick(*s.next_tick());
   ASSERT_TRUE(o.start);
   EXPECT_FALSE(o.start->reread);
-  EXPECT_FALSE(s.needs_replacement(id).start);
-  EXPECT_EQ(told(s.ready(o.start->id)), "1d ");
-  EXPECT_FALSE(s.needs_replacement(id).start) << "it drains";
-  s.stop();
-  EXPECT_FALSE(s.needs_replacement(o.start->id).start);
+  EXPECT_EQ(told(s.ready(o.start->id, t0)), "1d ");
+  s.needs_replacement(id, t0);
+  EXPECT_FALSE(s.next_tick()) << "it drains";
+  s.stop(t0);
+  s.needs_replacement(o.start->id, t0);
+  EXPECT_FALSE(s.next_tick());
+}
+
+// Its successor does not come to serve: that is no refused reload.
+TEST_F(SupervisorTest, ACrippledOneIsReplacedUntilThatWorks) {
+  for (bool before : {false, true}) {
+    Supervisor v;
+    ServerId id = v.begin().start->id;
+    v.ready(id, t0);
+    ServerId next;
+    if (before) {  // told while a reload is under way
+      next = v.reload().start->id;
+      v.needs_replacement(id, t0);
+      EXPECT_FALSE(v.next_tick());
+    } else {
+      v.needs_replacement(id, t0);
+      next = v.tick(*v.next_tick()).start->id;
+    }
+    v.ended(next, refused, t0);
+    ASSERT_TRUE(v.next_tick());
+    Orders o = v.tick(*v.next_tick());
+    ASSERT_TRUE(o.start);
+    EXPECT_EQ(told(v.ready(o.start->id, t0)), "1d ");
+    EXPECT_FALSE(v.next_tick());
+  }
+}
+
+TEST_F(SupervisorTest, PausesGrowWhereEachEndsSoonAfterTheLast) {
+  Instant now = t0;
+  ServerId id = s.begin().start->id;
+  Duration last{0};
+  for (int i = 0; i < 10; ++i) {
+    s.ready(id, now);
+    s.ended(id, crash, now);
+    Duration pause = *s.next_tick() - now;
+    EXPECT_TRUE(pause > last || pause == Supervisor::restart_pause_max) << i;
+    last = pause;
+    now = *s.next_tick();
+    id = s.tick(now).start->id;
+  }
+  EXPECT_EQ(last, Supervisor::restart_pause_max);
+  s.ready(id, now);
+  now = now + Supervisor::restart_pause_max;
+  s.ended(id, crash, now);
+  EXPECT_EQ(*s.next_tick() - now, Supervisor::restart_pause);
+}
+
+TEST_F(SupervisorTest, AReloadWhileNoneComesToServe) {
+  s.ended(serving(), crash, t0);
+  ServerId id = s.tick(*s.next_tick()).start->id;
+  EXPECT_FALSE(s.reload().start);
+  Orders o = s.ended(id, refused, t0);
+  ASSERT_TRUE(o.start);
+  EXPECT_TRUE(o.start->reread);
+}
+
+TEST_F(SupervisorTest, WhoDoesNotLeaveIsKilled) {
+  ServerId id = serving();
+  s.stop(t0);
+  EXPECT_FALSE(s.next_tick()) << "deliveries take their time";
+  s.stop(t0);
+  ASSERT_TRUE(s.next_tick());
+  EXPECT_TRUE(s.tick(t0).kill.empty());
+  EXPECT_EQ(s.tick(*s.next_tick()).kill, std::vector<ServerId>{id});
+  EXPECT_EQ(s.ended(id, Ending{0, 9}, t0).exit, EX_TEMPFAIL);
+  Supervisor other;
+  id = other.begin().start->id;
+  other.ready(id, t0);
+  other.deaf(id, t0);
+  EXPECT_EQ(other.tick(*other.next_tick()).kill, std::vector<ServerId>{id});
 }
 
 }  // namespace

@@ -169,6 +169,31 @@ TEST_F(SlowPeerTest, ATargetWhoseDiskIsSlowIsFilled) {
   EXPECT_EQ(node(1).data, node(2).data);
 }
 
+// What has ended is told in time, also where nothing else happens then.
+TEST_F(SlowPeerTest, ThatATargetsDiskGoesOnIsToldByItself) {
+  make_pair(Protocol::C, OnPeerLoss::go_on);
+  for (int i = 0; i < 40; ++i) fill(1, i * 20, i * 20 + 1, 3 + i);
+  checkpoint(1);
+  disconnect(1, 2);
+  exchange();
+  lose_disk(2);
+  int writes = 0;
+  node(2).held = [&writes](Disk kind) { return kind == Disk::home_write && writes-- <= 0; };
+  connect(1, 2);
+  exchange();
+  std::size_t before = node(2).sent.size();
+  node(2).pass_time(seconds(1));
+  writes = 1;
+  exchange();  // it ends sooner than there is something to be told again
+  std::size_t told = 0;
+  while (auto next = node(2).core->next_tick()) {
+    if (*next - node(2).now() > seconds(10)) break;
+    node(2).pass_time(std::max(Duration(1), *next - node(2).now()));
+  }
+  for (std::size_t i = before; i < node(2).sent.size(); ++i) told += std::holds_alternative<SyncAck>(node(2).sent[i]);
+  EXPECT_GE(told, 1u);
+}
+
 // That it has no room for what it is sent is no progress either.
 TEST_F(SlowPeerTest, ATargetThatDeclinesForEverIsClosed) {
   make_pair(Protocol::C, OnPeerLoss::go_on, seconds(20), 1, 8192);

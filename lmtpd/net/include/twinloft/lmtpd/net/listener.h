@@ -43,6 +43,7 @@ class Listener {
   static Result<std::optional<Listener>> adopt(const ListenAddress& address, std::vector<Fd>& passed);
   // In a process forked from the one that has bound it: the same socket, which stays that one's, with these rules.
   Listener inherit(const ListenRules& rules) const;
+  bool is_listening() const;
   // And its own copy goes there, without any effect on the socket.
   void let_go() { fd_.reset(); }
   // Who may connect to a Unix socket, from now on. Of another one nothing.

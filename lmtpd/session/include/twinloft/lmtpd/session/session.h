@@ -93,9 +93,9 @@ class Session {
   std::size_t wants() const;
   bool wants_input() const { return wants() > 0; }
   // Whether it has stopped within its input, for so many replies at once that the client had better take them before there are more.
-  // Then go_on() once they were sent.
   bool holds_back() const { return holds_back_; }
-  void go_on();
+  // All of the replies until now were sent. Goes on where it has held back.
+  void replies_sent();
   // True while the client, and not this server, is what is being waited for: the idle timeout runs.
   bool waits_for_client() const { return state_ != State::lookup && state_ != State::delivering && state_ != State::closed; }
   // Of the transaction under way, another one each time; 0: there is none.
@@ -107,6 +107,7 @@ class Session {
  private:
   enum class State { command, lookup, body, chunk, delivering, handshake, closed };
   static constexpr std::size_t waiting_input_max = 16 * 1024;  // bytes kept while answers are pending
+  static constexpr std::size_t message_input_max = 64 * 1024;  // of a message at once; what a client sends ahead behind its end is kept
   static constexpr std::size_t replies_at_once_max = 16 * 1024;  // bytes, before the next command is looked at
   static constexpr std::size_t waiting_memory_max = 4 * 1024;  // that a session without kept input holds
 
@@ -185,6 +186,7 @@ class Session {
   std::vector<std::optional<Reply>> results_;
   std::size_t results_missing_ = 0;
   bool holds_back_ = false;
+  std::size_t replies_unsent_ = 0;  // bytes taken by the owner, without those in actions_
   std::vector<std::byte> waiting_;  // input not looked at yet
   std::size_t waiting_begin_ = 0;
   Actions actions_;

@@ -46,40 +46,51 @@ struct Orders {
   std::vector<std::string> news, errors;  // for the log
   std::optional<ServerId> adopt;          // what it was started with is the configuration from now on
   std::vector<Tell> tell;
-  std::vector<ServerId> kill;             // it has not begun to serve
+  std::vector<ServerId> kill;             // it has not begun to serve, or does not do what it was told
   std::optional<Start> start;             // answer with started() or ended()
   std::optional<int> exit;                // the supervisor is done: its exit code
 };
 
 class Supervisor {
  public:
-  static constexpr Duration restart_pause = std::chrono::seconds(1);
+  static constexpr Duration restart_pause = std::chrono::seconds(1);       // doubled for each one that ends soon after the last
+  static constexpr Duration restart_pause_max = std::chrono::seconds(60);  // and who has served for so long has not
+  static constexpr Duration patience = std::chrono::seconds(10);  // with one that was told to abort, or that cannot be told anything any more
 
   Orders begin();
   Orders reload();  // SIGHUP
-  Orders stop();    // SIGTERM, SIGINT; the second one aborts
-  Orders ready(ServerId id);
+  Orders stop(Instant now);  // SIGTERM, SIGINT; the second one aborts
+  Orders ready(ServerId id, Instant now);
   Orders ended(ServerId id, Ending ending, Instant now);
-  Orders needs_replacement(ServerId id);  // it serves, and can not do all that it should
+  Orders needs_replacement(ServerId id, Instant now);  // it serves, and can not do all that it should
+  Orders deaf(ServerId id, Instant now);               // it has let go of its supervisor, and should end now
   Orders tick(Instant now);
-  std::optional<Instant> next_tick() const { return restart_at_; }
+  std::optional<Instant> next_tick() const;
   bool stopping() const { return stops_ > 0; }
   bool starting() const { return any(Phase::starting); }
 
  private:
   enum class Phase { starting, serving, draining };
+  struct Server {
+    Phase phase = Phase::starting;
+    bool crippled = false;
+    std::optional<Instant> kill_at = {};
+  };
   bool any(Phase phase) const;
+  void restart_later(Instant now);
   Orders start(bool reread);
   Orders start_failed(Ending ending, Instant now);
   Orders tell_all(ServerCommand command);
 
-  std::map<ServerId, Phase> servers_;
+  std::map<ServerId, Server> servers_;
   ServerId last_ = 0;
   bool reload_again_ = false;  // asked for while a process was starting
   bool ever_served_ = false;
   bool all_good_ = true;       // the endings since stop()
   unsigned stops_ = 0;
   std::optional<Instant> restart_at_;
+  std::optional<Instant> ready_at_;  // the last one that was
+  Duration pause_ = restart_pause / 2;
 };
 
 }  // namespace twinloft::lmtpd
