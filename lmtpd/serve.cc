@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <thread>
@@ -74,6 +75,7 @@ struct Parts {
   std::unique_ptr<UserDb> users;
   std::unique_ptr<DeliveryService> delivery;
   std::unique_ptr<Server> server;
+  std::atomic<bool> aborted{false};  // so that the spawner's end is no news
 };
 
 // The spawner is forked before any thread exists, and nothing is read from the network before this process has become the mail user.
@@ -100,7 +102,11 @@ Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
   ServerConfig server = to_server_config(config);
   server.memory = std::move(memory);
   server.tls = std::move(tls);
-  if (parts.spawner) server.on_abort = [spawner = parts.spawner.get()] { spawner->give_up(); };
+  if (parts.spawner)
+    server.on_abort = [&parts] {
+      parts.aborted = true;
+      parts.spawner->give_up();
+    };
   TL_TRY_ASSIGN(parts.server, Server::create(std::move(server), std::move(listeners), *parts.users, *parts.delivery,
                                              parts.clock, parts.random));
   return {};
@@ -119,14 +125,16 @@ void obey(ServerCommand command, Server& server) {
 }
 
 // Where the supervisor is gone nobody else tells this process to leave. Where the spawner is, it tells the supervisor, once.
-void listen_to_supervisor(int control, int spawner, Server& server) {
-  pollfd waits[2] = {{control, POLLIN, 0}, {spawner, 0, 0}};
+void listen_to_supervisor(int control, const Parts& parts) {
+  Server& server = *parts.server;
+  pollfd waits[2] = {{control, POLLIN, 0}, {parts.spawner ? parts.spawner->lifeline() : -1, 0, 0}};
   for (;;) {
     if (::poll(waits, 2, -1) < 0) continue;
     if (waits[1].revents != 0) {
+      waits[1].fd = -1;
+      if (parts.aborted) continue;
       log_error("the spawner is gone: agents cannot be run any more, and another process is to take over");
       (void)::send(control, &server_is_crippled, 1, MSG_NOSIGNAL);
-      waits[1].fd = -1;
     }
     if (waits[0].revents == 0) continue;
     char word = 0;
@@ -138,7 +146,7 @@ void listen_to_supervisor(int control, int spawner, Server& server) {
 }
 
 RunEnd run(const Parts& parts, int control) {
-  std::thread listening(listen_to_supervisor, control, parts.spawner ? parts.spawner->lifeline() : -1, std::ref(*parts.server));
+  std::thread listening(listen_to_supervisor, control, std::cref(parts));
   RunEnd end = parts.server->run();
   (void)::shutdown(control, SHUT_RD);
   listening.join();

@@ -239,7 +239,8 @@ class SupervisorProcess {
     if (next != setting_) update_access(*setting_, *next);
     before_ = std::exchange(setting_, std::move(next));
     log_set_level(setting_->config.log_level);
-    if (said_listening_) log_info("serving with the configuration in {} as it is now", path_);
+    if (said_listening_ && setting_ != before_) log_info("serving with the configuration in {} as it is now", path_);
+    else if (said_listening_) log_info("another process serves");
     said_listening_ = true;
     tell_ready();
   }

@@ -14,7 +14,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 namespace twinloft::lmtpd {
 
@@ -91,8 +93,13 @@ Result<Fd> lock_directory_of(const std::string& path) {
   std::string directory = path.substr(0, std::max<std::size_t>(path.rfind('/'), 1));
   Fd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd) return fail_errno(errno, "{}, the directory of the socket {}", directory, path);
-  if (::flock(fd.get(), LOCK_EX) != 0) return fail_errno(errno, "{}: lock", directory);
-  return fd;
+  // Whoever may read the directory may lock it too, for ever.
+  for (int tries = 0; tries < 20; ++tries) {
+    if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
+    if (errno != EWOULDBLOCK) return fail_errno(errno, "{}: lock", directory);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  return fail(Errc::conflict, "{}: another program holds a lock on this directory: no socket is made in it", directory);
 }
 
 }  // namespace
