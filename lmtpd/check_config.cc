@@ -128,7 +128,7 @@ void check_users(const Config& config, Checker& check, std::ostream& err) {
 
 // The conditions of the agents (delivery/), which answer 451 where they do not hold.
 Status check_delivery_to(const User& user, const Config& config, const Identity& identity) {
-  const std::string& agent = user.agent.empty() ? config.delivery.default_agent : user.agent;
+  const std::string& agent = agent_of(config.delivery, user);
   const char* agent_key = user.agent.empty() ? "delivery.agent" : "users.agent";
   bool own_ids = user.uid == identity.uid && user.gid == identity.gid;
   bool is_builtin = agent == "maildir";

@@ -26,7 +26,7 @@ namespace {
 
 // The built-in agent does, and an external one whose section says so.
 bool takes_utf8(const Config& config, const User& user) {
-  const std::string& agent = user.agent.empty() ? config.delivery.default_agent : user.agent;
+  const std::string& agent = agent_of(config.delivery, user);
   auto spec = std::find_if(config.agents.begin(), config.agents.end(), [&](const AgentSpec& a) { return a.name == agent; });
   return spec == config.agents.end() || spec->smtputf8;
 }

@@ -157,10 +157,10 @@ class SupervisorProcess {
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (got <= 0) {
       control.reset();
-      return obey(supervisor_.deaf(id, clock_.now()));
+      return supervisor_.deaf(id, clock_.now());
     }
     if (word == server_is_ready) obey(supervisor_.ready(id, clock_.now()));
-    if (word == server_is_crippled) obey(supervisor_.needs_replacement(id, clock_.now()));
+    if (word == server_is_crippled) supervisor_.needs_replacement(id, clock_.now());
   }
 
   void take_signal() {
@@ -251,7 +251,6 @@ class SupervisorProcess {
   }
 
   void obey(const Orders& orders) {
-    for (const std::string& line : orders.news) log_info("{}", line);
     for (const std::string& line : orders.errors) log_error("{}", line);
     if (orders.adopt) adopt(*orders.adopt);
     for (const Orders::Tell& t : orders.tell) {

@@ -45,8 +45,7 @@ path = "{spool}"
 def serving_pid(lmtpd):
     """Of the process that serves: lmtpd itself holds the sockets only. lmtpd: its Process, of which one is serving."""
     def found():
-        pids = (int(p) for p in pathlib.Path(f"/proc/{lmtpd.pid}/task/{lmtpd.pid}/children").read_text().split())
-        return [p for p in pids if pathlib.Path(f"/proc/{p}/comm").read_text().strip() == "lmtpd-server"]
+        return [p for p in tl.children(lmtpd.pid) if pathlib.Path(f"/proc/{p}/comm").read_text().strip() == "lmtpd-server"]
     wait_for(lambda: len(found()) == 1 or lmtpd.check_alive(), "lmtpd's serving process")
     return found()[0]
 

@@ -396,6 +396,10 @@ protocol = "{link(node, peer)}"
                 p.kill()
 
 
+def children(pid):
+    return [int(p) for p in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 def uid_of(name):
     import pwd
     p = pwd.getpwnam(name)

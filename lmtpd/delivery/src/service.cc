@@ -63,7 +63,6 @@ struct DeliveryService::Impl {
     if (spawner) external = std::make_unique<ExternalAgents>(config.external, *spawner, *spool, syncs, clock);
   }
 
-  const std::string& agent_of(const User& user) const { return user.agent.empty() ? config.default_agent : user.agent; }
   Reply run(const std::string& agent, const Envelope& envelope, const Recipient& recipient,
             const MessageBody& body, std::string* detail);
 
@@ -133,7 +132,7 @@ Status DeliveryService::check_spool() {
 }
 
 std::optional<SharedLimit> DeliveryService::shared_limit(const User& user) const {
-  const std::string& agent = impl_->agent_of(user);
+  const std::string& agent = agent_of(impl_->config, user);
   auto index = impl_->spawner && agent != builtin_agent ? impl_->spawner->find(agent) : std::nullopt;
   if (!index) return std::nullopt;
   return SharedLimit{agent, impl_->spawner->agents()[*index].deliveries_max};
@@ -143,7 +142,7 @@ Reply DeliveryService::deliver(const Envelope& envelope, const Recipient& recipi
                                const MessageBody& body) {
   Instant start = impl_->clock.now();
   const User& user = recipient.user;
-  const std::string& agent = impl_->agent_of(user);
+  const std::string& agent = agent_of(impl_->config, user);
   std::string detail;
   Reply reply;
   if (impl_->users.take(user.name, impl_->config.per_user_max)) {

@@ -52,7 +52,7 @@ void Loop::drain_some() {
   for (const auto& connection : all()) connection->drain(hub_.config.drain_idle, now);
   end_if_empty();
   if (connections_.empty()) return;
-  drain_timer_.expires_after(std::min<Duration>(drain_poll, hub_.config.drain_idle));
+  drain_timer_.expires_after(drain_poll);
   drain_timer_.async_wait([this](const boost::system::error_code& cancelled) {
     if (!cancelled && !stopping_) drain_some();
   });

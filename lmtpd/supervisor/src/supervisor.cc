@@ -126,17 +126,15 @@ Orders Supervisor::start_failed(Ending ending, Instant now) {
   return out;
 }
 
-Orders Supervisor::needs_replacement(ServerId id, Instant now) {
+void Supervisor::needs_replacement(ServerId id, Instant now) {
   auto found = servers_.find(id);
-  if (found == servers_.end()) return {};
+  if (found == servers_.end()) return;
   found->second.crippled = true;
   if (!stopping() && !any(Phase::starting) && found->second.phase == Phase::serving) restart_later(now);
-  return {};
 }
 
-Orders Supervisor::deaf(ServerId id, Instant now) {
+void Supervisor::deaf(ServerId id, Instant now) {
   if (auto found = servers_.find(id); found != servers_.end() && !found->second.kill_at) found->second.kill_at = now + patience;
-  return {};
 }
 
 Orders Supervisor::tick(Instant now) {

@@ -24,6 +24,9 @@ struct DeliveryConfig {
   ExternalConfig external;  // likewise
 };
 
+// The agent that delivers to that user: "maildir", or the name of one of the spawner's.
+inline const std::string& agent_of(const DeliveryConfig& config, const User& user) { return user.agent.empty() ? config.default_agent : user.agent; }
+
 class DeliveryService final : public Deliverer {
  public:
   // `spawner` may be null where only the built-in agent is used; it and the clock outlive the service. Starts

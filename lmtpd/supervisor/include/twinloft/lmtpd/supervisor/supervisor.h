@@ -43,7 +43,7 @@ struct Orders {
     ServerId id;
     ServerCommand command;
   };
-  std::vector<std::string> news, errors;  // for the log
+  std::vector<std::string> errors;        // for the log
   std::optional<ServerId> adopt;          // what it was started with is the configuration from now on
   std::vector<Tell> tell;
   std::vector<ServerId> kill;             // it has not begun to serve, or does not do what it was told
@@ -62,8 +62,8 @@ class Supervisor {
   Orders stop(Instant now);  // SIGTERM, SIGINT; the second one aborts
   Orders ready(ServerId id, Instant now);
   Orders ended(ServerId id, Ending ending, Instant now);
-  Orders needs_replacement(ServerId id, Instant now);  // it serves, and can not do all that it should
-  Orders deaf(ServerId id, Instant now);               // it has let go of its supervisor, and should end now
+  void needs_replacement(ServerId id, Instant now);  // it serves, and can not do all that it should
+  void deaf(ServerId id, Instant now);               // it has let go of its supervisor, and should end now
   Orders tick(Instant now);
   std::optional<Instant> next_tick() const;
   bool stopping() const { return stops_ > 0; }
