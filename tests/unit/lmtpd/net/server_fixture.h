@@ -45,6 +45,29 @@ class ServerTest : public testing::Test {
     if (server_) server_->stop();
     if (thread_.joinable()) thread_.join();
   }
+  // The client's message stands with the deliverer, so many deliveries of it, until release().
+  void hold_deliveries(LmtpClient& client, std::initializer_list<std::string_view> recipients, int waiting) {
+    deliverer_.hold();
+    client.begin();
+    client.envelope(recipients);
+    client.send(message);
+    deliverer_.wait_for_waiting(waiting);
+  }
+  // A client of a server that has been told to drain, and gives it all the time that it wants.
+  std::unique_ptr<LmtpClient> drain_for_ever() {
+    config_.drain_time = config_.drain_idle = std::chrono::hours(1);
+    start();
+    auto client = std::make_unique<LmtpClient>(port_);
+    client->begin();
+    server_->drain();
+    return client;
+  }
+  // The server was told to leave, and does once these clients have.
+  void expect_end(std::initializer_list<LmtpClient*> clients) {
+    for (LmtpClient* client : clients) client->hang_up();
+    thread_.join();
+    EXPECT_TRUE(end_.in_order());
+  }
   std::string path() const { return dir_ / "lmtp"; }
 
   TemporaryDirectory dir_;

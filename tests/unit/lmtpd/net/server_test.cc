@@ -123,12 +123,8 @@ TEST_F(ServerTest, LookUpsThatFailAreTemporary) {
 TEST_F(ServerTest, DeliveriesThatStandStillHoldUpNoLookUp) {
   config_.deliveries_max = 1;
   start();
-  deliverer_.hold();
   LmtpClient busy(port_);
-  busy.begin();
-  busy.envelope({"ann@example.org"});
-  busy.send(message);
-  deliverer_.wait_for_waiting(1);
+  hold_deliveries(busy, {"ann@example.org"}, 1);
   LmtpClient other(port_);
   other.begin();
   other.ask("MAIL FROM:<>\r\n");
@@ -322,12 +318,8 @@ TEST_F(ServerTest, AClientThatDisappearsDuringDeliveryHurtsNobody) {
 TEST_F(ServerTest, WhatHasNotBegunIsNotDeliveredForAClientThatLeft) {
   config_.deliveries_max = 1;
   start();
-  deliverer_.hold();
   LmtpClient busy(port_);
-  busy.begin();
-  busy.envelope({"ann@example.org"});
-  busy.send(message);
-  deliverer_.wait_for_waiting(1);
+  hold_deliveries(busy, {"ann@example.org"}, 1);
   {
     LmtpClient impatient(port_);
     impatient.begin();
@@ -352,12 +344,8 @@ TEST_F(ServerTest, StopEndsIdleConnectionsAndFinishesDeliveries) {
   receiving.begin();
   receiving.envelope({"carl@example.org"});
   receiving.send("Subject: x\r\n");
-  deliverer_.hold();
   LmtpClient busy(port_);
-  busy.begin();
-  busy.envelope({"ann@example.org", "bob@example.org"});
-  busy.send(message);
-  deliverer_.wait_for_waiting(2);
+  hold_deliveries(busy, {"ann@example.org", "bob@example.org"}, 2);
   server_->stop();
   EXPECT_EQ(idle.reply().substr(0, 9), "421 4.3.2");
   EXPECT_TRUE(idle.at_end());
@@ -375,12 +363,8 @@ TEST_F(ServerTest, StopEndsIdleConnectionsAndFinishesDeliveries) {
 TEST_F(ServerTest, StopBeginsNoDelivery) {
   config_.deliveries_max = 1;
   start();
-  deliverer_.hold();
   LmtpClient busy(port_);
-  busy.begin();
-  busy.envelope({"ann@example.org", "bob@example.org"});
-  busy.send(message);
-  deliverer_.wait_for_waiting(1);
+  hold_deliveries(busy, {"ann@example.org", "bob@example.org"}, 1);
   LmtpClient queued(port_);
   queued.begin();
   queued.envelope({"carl@example.org"});
@@ -395,9 +379,7 @@ TEST_F(ServerTest, StopBeginsNoDelivery) {
   EXPECT_EQ(busy.reply().substr(0, 3), "250");
   EXPECT_EQ(busy.reply().substr(0, 9), "451 4.3.2");
   EXPECT_EQ(busy.reply().substr(0, 9), "421 4.3.2");
-  for (LmtpClient* client : {&busy, &queued, &other}) client->hang_up();
-  thread_.join();
-  EXPECT_TRUE(end_.in_order());
+  expect_end({&busy, &queued, &other});
   ASSERT_EQ(deliverer_.delivered().size(), 1u);
 }
 
@@ -406,12 +388,8 @@ TEST_F(ServerTest, StopHasABound) {
   config_.stop_timeout = config_.abort_grace = 0ms;
   config_.io_threads = 2;
   start();
-  deliverer_.hold();
   LmtpClient busy(port_);
-  busy.begin();
-  busy.envelope({"ann@example.org", "bob@example.org"});
-  busy.send(message);
-  deliverer_.wait_for_waiting(2);
+  hold_deliveries(busy, {"ann@example.org", "bob@example.org"}, 2);
   server_->stop();
   for (int i = 0; i < 2; ++i) EXPECT_EQ(busy.reply().substr(0, 9), "451 4.3.2") << "no 250 for what nobody has waited for";
   EXPECT_EQ(busy.reply().substr(0, 9), "421 4.3.2");
@@ -427,12 +405,8 @@ TEST_F(ServerTest, AbortEndsAgentsAndWaitsForNothingElse) {
   std::atomic<int> told = 0;
   config_.on_abort = [&] { ++told, deliverer_.release(); };  // an agent that is killed
   start();
-  deliverer_.hold();
   LmtpClient busy(port_);
-  busy.begin();
-  busy.envelope({"ann@example.org"});
-  busy.send(message);
-  deliverer_.wait_for_waiting(1);
+  hold_deliveries(busy, {"ann@example.org"}, 1);
   server_->stop();
   server_->abort();
   server_->abort();
@@ -449,12 +423,8 @@ TEST_F(ServerTest, AbortEndsAgentsAndWaitsForNothingElse) {
 TEST_F(ServerTest, AbortLeavesConnectionsThatTakeNothing) {
   config_.abort_grace = 0ms;
   start();
-  deliverer_.hold();
   LmtpClient busy(port_);
-  busy.begin();
-  busy.envelope({"ann@example.org"});
-  busy.send(message);
-  deliverer_.wait_for_waiting(1);
+  hold_deliveries(busy, {"ann@example.org"}, 1);
   server_->abort();
   thread_.join();
   EXPECT_EQ(end_.deliveries_left, 1u);
@@ -479,39 +449,25 @@ TEST_F(ServerTest, DrainWaitsForTransactions) {
     EXPECT_EQ(mail.ask("DATA\r\n").substr(0, 3), "354");
     EXPECT_EQ(mail.ask(message).substr(0, 3), "250");
     EXPECT_EQ(mail.reply().substr(0, 9), "421 4.3.2");
-    for (LmtpClient* client : {&idle, &mail, &silent}) client->hang_up();
-    thread_.join();
-    EXPECT_TRUE(end_.in_order());
+    expect_end({&idle, &mail, &silent});
   }
 }
 
 TEST_F(ServerTest, DrainLeavesAClientThatSaysSomething) {
-  config_.drain_time = config_.drain_idle = std::chrono::hours(1);
-  start();
-  LmtpClient client(port_);
-  client.begin();
-  server_->drain();
+  auto client = drain_for_ever();
   for (int i = 0; i < 3; ++i) {
-    client.envelope({"ann@example.org"});
-    EXPECT_EQ(client.ask(message).substr(0, 3), "250");
+    client->envelope({"ann@example.org"});
+    EXPECT_EQ(client->ask(message).substr(0, 3), "250");
   }
-  EXPECT_EQ(client.ask("QUIT\r\n").substr(0, 3), "221");
-  client.hang_up();
-  thread_.join();
-  EXPECT_TRUE(end_.in_order());
+  EXPECT_EQ(client->ask("QUIT\r\n").substr(0, 3), "221");
+  expect_end({client.get()});
 }
 
 TEST_F(ServerTest, StopEndsADrain) {
-  config_.drain_time = config_.drain_idle = std::chrono::hours(1);
-  start();
-  LmtpClient client(port_);
-  client.begin();
-  server_->drain();
+  auto client = drain_for_ever();
   server_->stop();
-  EXPECT_EQ(client.reply().substr(0, 9), "421 4.3.2");
-  client.hang_up();
-  thread_.join();
-  EXPECT_TRUE(end_.in_order());
+  EXPECT_EQ(client->reply().substr(0, 9), "421 4.3.2");
+  expect_end({client.get()});
 }
 
 // No worker is ever free.
