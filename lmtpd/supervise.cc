@@ -177,7 +177,7 @@ class SupervisorProcess {
     log_info("SIGHUP: reading the configuration again");
     reloading_ = true;
     tell_service_manager("RELOADING=1");
-    obey(supervisor_.reload());
+    obey(supervisor_.reload(clock_.now()));
   }
 
   void stop(int number) {

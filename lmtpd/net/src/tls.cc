@@ -32,14 +32,26 @@ OwnedBio bio_of(const std::string& text) { return OwnedBio(BIO_new_mem_buf(text.
 // A key that wants a passphrase is refused: nobody is there to type one.
 int no_passphrase(char*, int, int, void*) { return 0; }
 
+// The next certificate of a file, what is around it left out. null: there is none any more.
+Result<OwnedX509> next_certificate(BIO* bio, std::string_view what) {
+  ERR_clear_error();
+  OwnedX509 next(PEM_read_bio_X509(bio, nullptr, no_passphrase, nullptr));
+  unsigned long error = ERR_peek_last_error();
+  if (!next && (ERR_GET_LIB(error) != ERR_LIB_PEM || ERR_GET_REASON(error) != PEM_R_NO_START_LINE)) return bad(what);
+  if (!next) ERR_clear_error();
+  return next;
+}
+
 Status use_certificate(SSL_CTX* context, const std::string& pem) {
   OwnedBio bio = bio_of(pem);
   OwnedX509 first(PEM_read_bio_X509_AUX(bio.get(), nullptr, no_passphrase, nullptr));
   if (!first || SSL_CTX_use_certificate(context, first.get()) != 1) return bad("the certificate");
-  while (OwnedX509 next{PEM_read_bio_X509(bio.get(), nullptr, no_passphrase, nullptr)})
-    if (SSL_CTX_add1_chain_cert(context, next.get()) != 1) return bad("a certificate of the chain");
-  ERR_clear_error();  // the end of the text is told as an error
-  return {};
+  constexpr std::string_view what = "a certificate of the chain";
+  for (;;) {
+    TL_TRY_ASSIGN(OwnedX509 next, next_certificate(bio.get(), what));
+    if (!next) return {};
+    if (SSL_CTX_add1_chain_cert(context, next.get()) != 1) return bad(what);
+  }
 }
 
 Status use_key(SSL_CTX* context, const std::string& pem) {
@@ -54,14 +66,14 @@ Status use_key(SSL_CTX* context, const std::string& pem) {
 Status use_client_ca(SSL_CTX* context, const TlsMaterial& material) {
   if (material.client_ca.empty()) return {};
   OwnedBio bio = bio_of(material.client_ca);
-  std::size_t count = 0;
-  while (OwnedX509 authority{PEM_read_bio_X509(bio.get(), nullptr, no_passphrase, nullptr)}) {
+  constexpr std::string_view what = "a certificate of client_ca";
+  for (std::size_t count = 0;; ++count) {
+    TL_TRY_ASSIGN(OwnedX509 authority, next_certificate(bio.get(), what));
+    if (!authority && count == 0) return fail(Errc::invalid, "client_ca: it has no certificate");
+    if (!authority) break;
     if (X509_STORE_add_cert(SSL_CTX_get_cert_store(context), authority.get()) != 1 || SSL_CTX_add_client_CA(context, authority.get()) != 1)
-      return bad("a certificate of client_ca");
-    ++count;
+      return bad(what);
   }
-  if (count == 0) return bad("client_ca");
-  ERR_clear_error();
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER | (material.client_certificate_required ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0), nullptr);
   return {};
 }

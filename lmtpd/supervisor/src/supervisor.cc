@@ -20,23 +20,23 @@ bool Supervisor::any(Phase phase) const {
   return std::any_of(servers_.begin(), servers_.end(), [&](const auto& s) { return s.second.phase == phase; });
 }
 
-Orders Supervisor::start(bool reread) {
+Orders Supervisor::start(bool reread, std::optional<Instant> kill_at) {
   restart_at_.reset();
-  servers_.emplace(++last_, Server{});
+  servers_.emplace(++last_, Server{.kill_at = kill_at});
   Orders out;
   out.start = {last_, reread};
   return out;
 }
 
-Orders Supervisor::begin() { return start(false); }
+Orders Supervisor::begin() { return start(false, std::nullopt); }
 
-Orders Supervisor::reload() {
+Orders Supervisor::reload(Instant now) {
   if (stopping()) return {};
   if (any(Phase::starting)) {
     reload_again_ = true;
     return {};
   }
-  return start(true);
+  return start(true, now + start_patience);
 }
 
 Orders Supervisor::tell_all(ServerCommand command) {
@@ -77,11 +77,12 @@ Orders Supervisor::ready(ServerId id, Instant now) {
   for (auto& [other, server] : servers_)
     if (server.phase == Phase::serving) server.phase = Phase::draining, out.tell.push_back({other, ServerCommand::drain});
   found->second.phase = Phase::serving;
+  found->second.kill_at.reset();
   ever_served_ = true;
   ready_at_ = now;
   restart_at_.reset();
   out.adopt = id;
-  if (std::exchange(reload_again_, false)) out.start = start(true).start;
+  if (std::exchange(reload_again_, false)) out.start = start(true, now + start_patience).start;
   return out;
 }
 
@@ -122,7 +123,7 @@ Orders Supervisor::start_failed(Ending ending, Instant now) {
   } else {
     out.errors.push_back("reload: refused; what was in use before is used on");
   }
-  if (again) out.start = start(true).start;
+  if (again) out.start = start(true, now + start_patience).start;
   return out;
 }
 
@@ -142,10 +143,12 @@ Orders Supervisor::tick(Instant now) {
   for (auto& [id, server] : servers_)
     if (server.kill_at && now >= *server.kill_at) {
       out.kill.push_back(id);
-      out.errors.push_back("a serving process does not do what it was told, and is killed");
+      out.errors.push_back(server.phase == Phase::starting
+                               ? fmt::format("a serving process was not ready after {} s, and is killed", start_patience / std::chrono::seconds(1))
+                               : "a serving process does not do what it was told, and is killed");
       server.kill_at = now + patience;
     }
-  if (restart_at_ && now >= *restart_at_) out.start = start(false).start;
+  if (restart_at_ && now >= *restart_at_) out.start = start(false, now + start_patience).start;
   return out;
 }
 

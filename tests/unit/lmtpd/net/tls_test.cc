@@ -176,6 +176,14 @@ TEST(TlsContext, MaterialThatIsNoneIsNamed) {
   EXPECT_NE(refused({one.certificate, "", {}}).find("the private key"), std::string::npos);
   EXPECT_NE(refused({one.certificate, two.key, {}}).find("not the certificate's"), std::string::npos);
   EXPECT_NE(refused({one.certificate, one.key, "nothing"}).find("client_ca"), std::string::npos);
+  // What has come after it would be missing in every handshake, or trusted by nobody.
+  std::string damaged = two.certificate, cut = two.certificate.substr(0, two.certificate.size() / 2);
+  damaged[damaged.size() / 2] = '!';
+  for (const std::string& bad : {damaged, cut}) {
+    EXPECT_NE(refused({one.certificate + bad + two.certificate, one.key, {}}).find("a certificate of the chain"), std::string::npos);
+    EXPECT_NE(refused({one.certificate, one.key, one.certificate + bad}).find("a certificate of client_ca"), std::string::npos);
+  }
+  EXPECT_EQ(refused({"Subject: x\n" + one.certificate + "\nnext\n" + two.certificate + "\nthe end\n", one.key, {}}), "taken");
 }
 
 TEST(TlsContext, KnowsWhenItEnds) {

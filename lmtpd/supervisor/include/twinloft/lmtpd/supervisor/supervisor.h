@@ -56,9 +56,11 @@ class Supervisor {
   static constexpr Duration restart_pause = std::chrono::seconds(1);       // doubled for each one that ends soon after the last
   static constexpr Duration restart_pause_max = std::chrono::seconds(60);  // and who has served for so long has not
   static constexpr Duration patience = std::chrono::seconds(10);  // with one that was told to abort, or that cannot be told anything any more
+  // With a start beside or after another process; less than the 90 s of systemd for a reload. A first one has as long as the service manager gives it.
+  static constexpr Duration start_patience = std::chrono::seconds(60);
 
   Orders begin();
-  Orders reload();  // SIGHUP
+  Orders reload(Instant now);  // SIGHUP
   Orders stop(Instant now);  // SIGTERM, SIGINT; the second one aborts
   Orders ready(ServerId id, Instant now);
   Orders ended(ServerId id, Ending ending, Instant now);
@@ -78,7 +80,7 @@ class Supervisor {
   };
   bool any(Phase phase) const;
   void restart_later(Instant now);
-  Orders start(bool reread);
+  Orders start(bool reread, std::optional<Instant> kill_at);
   Orders start_failed(Ending ending, Instant now);
   Orders tell_all(ServerCommand command);
 
