@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "twinloft/base/clock.h"
 #include "twinloft/base/log.h"
@@ -25,13 +26,17 @@ class LogGate {
       if (now - begun_ >= period) begun_ = now, lines_ = 0;
       if (lines_ == lines_max) {
         ++left_out_;
+        last_ = {level, std::move(text)};
         return;
       }
       ++lines_;
       left_out = std::exchange(left_out_, 0);
     }
-    if (left_out > 0) text += fmt::format(" (and {} more before this)", left_out);
-    log_line(level, text);
+    write(level, text, left_out);
+  }
+  // Nothing of its kind has followed: the last one speaks for the rest.
+  ~LogGate() {
+    if (left_out_ > 0) write(last_.first, last_.second, left_out_ - 1);
   }
   std::uint64_t left_out() {
     std::lock_guard lock(mutex_);
@@ -39,10 +44,16 @@ class LogGate {
   }
 
  private:
+  static void write(LogLevel level, std::string text, std::uint64_t left_out) {
+    if (left_out > 0) text += fmt::format(" (and {} more before this)", left_out);
+    log_line(level, text);
+  }
+
   std::mutex mutex_;
   Instant begun_;
   std::uint32_t lines_ = 0;
   std::uint64_t left_out_ = 0;  // since the last line
+  std::pair<LogLevel, std::string> last_;  // of these
 };
 
 }  // namespace twinloft::lmtpd

@@ -18,5 +18,16 @@ TEST(LogGate, TellsAFewAndHowManyMore) {
   EXPECT_EQ(gate.left_out(), 0u);
 }
 
+TEST(LogGate, TellsAtItsEndWhatItHasLeftOut) {
+  testing::internal::CaptureStderr();
+  {
+    LogGate gate;
+    for (int i = 0; i < 25; ++i) gate.put(LogLevel::error, Instant{5'000'000'000}, "refused " + std::to_string(i));
+  }
+  std::string out = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 11);
+  EXPECT_NE(out.find("refused 24 (and 14 more before this)"), out.npos) << out;
+}
+
 }  // namespace
 }  // namespace twinloft::lmtpd
