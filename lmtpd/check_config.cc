@@ -16,6 +16,7 @@
 #include "twinloft/argv/argv.h"
 #include "twinloft/base/fd.h"
 #include "twinloft/lmtpd/delivery/spool.h"
+#include "users.h"
 
 namespace twinloft::lmtpd {
 
@@ -70,7 +71,8 @@ void check_spool(const Config& config, Checker& check) {
 
 // What lmtpd opens after it has become its user: root would be let in where that user is not.
 void check_as_user(const Config& config, const UserSettings& users, Checker& check) {
-  if (auto opened = open_users(users); !opened) check.problem("users: " + opened.error().message);
+  OsClock clock;
+  if (auto opened = open_users(users, clock); !opened) check.problem("users: " + opened.error().message);
   check_spool(config, check);
   check.must_take_files("limits.body_directory", config.limits.body_directory);
   if (!config.agents.empty()) check.must_take_files("delivery.temporary", config.delivery.external.temporary);
@@ -113,7 +115,7 @@ void check_users(const Config& config, Checker& check, std::ostream& err) {
   auto identity = find_identity(config);
   if (!identity) return check.problem(identity.error().message);
   UserSettings users = config.users;
-  if (Status filled = fill_static_ids(users, *identity); !filled) return check.problem(filled.error().message);
+  if (Status filled = fill_user_ids(users, *identity); !filled) return check.problem(filled.error().message);
   if (Status works = check_static_users(config, users, *identity); !works) check.problem(works.error().message);
   if (::geteuid() == 0) {
     if (Status checked = check_in_process_of(*identity, config, users, check); !checked)
@@ -126,47 +128,12 @@ void check_users(const Config& config, Checker& check, std::ostream& err) {
   check_as_user(config, users, check);
 }
 
-// The conditions of the agents (delivery/), which answer 451 where they do not hold.
-Status check_delivery_to(const User& user, const Config& config, const Identity& identity) {
-  const std::string& agent = agent_of(config.delivery, user);
-  const char* agent_key = user.agent.empty() ? "delivery.agent" : "users.agent";
-  bool own_ids = user.uid == identity.uid && user.gid == identity.gid;
-  bool is_builtin = agent == "maildir";
-  if (is_builtin && user.maildir.empty())
-    return fail(Errc::invalid,
-                "users.maildir: is missing, and every mail, such as that for {}, would get 451: {} is \"maildir\", the "
-                "built-in agent, which writes there; add maildir = \"{}/Maildir\"",
-                user.name, agent_key, config.users.fixed.home);
-  if (is_builtin && !own_ids)
-    return fail(Errc::invalid,
-                "users.uid: the mail of {} belongs to {}:{}, but the built-in agent writes as lmtpd's own user, {}:{}, and "
-                "every mail would get 451; make users.uid and users.gid that user, or name an external agent",
-                user.name, user.uid, user.gid, identity.uid, identity.gid);
-  if (!is_builtin && !own_ids && ::geteuid() != 0)
-    return fail(Errc::invalid,
-                "users.uid: only root can run agents as {}:{}, whom the mail of {} belongs to; start lmtpd as root, and "
-                "name its own user with user = \"...\"",
-                user.uid, user.gid, user.name);
-  if (!is_builtin && (user.uid < config.spawner.uid_min || user.gid < config.spawner.gid_min))
-    return fail(Errc::invalid, "users.uid: {}:{}, whom the mail of {} belongs to, is below delivery.uid_min or gid_min",
-                user.uid, user.gid, user.name);
-  auto spec = std::find_if(config.agents.begin(), config.agents.end(), [&](const auto& a) { return a.name == agent; });
-  bool anywhere = spec != config.agents.end() && spec->syncs && user.maildir.empty();
-  if (anywhere) return {};
-  static OsFileOps ops;
-  TL_TRY_ASSIGN(std::unique_ptr<Spool> spool, Spool::create(config.delivery.spool, ops));
-  const char* key = user.maildir.empty() ? "users.home" : "users.maildir";
-  auto inside = spool->relative(user.maildir.empty() ? user.home : user.maildir);
-  if (!inside) return fail(Errc::invalid, "{}: every mail would get 451: {}", key, inside.error().message);
-  return {};
-}
-
 // What the file amounts to, so that its reader sees a wrong idea of it.
 std::string summary(const Config& config) {
   std::string out;
   for (const ListenSettings& listen : config.listen) out += "listens on " + listen.address + "\n";
   out += "users: ";
-  out += config.users.driver == UserDriver::sqlite ? "sqlite, " + config.users.sqlite.path : "static, homes " + config.users.fixed.home;
+  out += describe_users(config.users);
   out += "\nspool: " + config.delivery.spool.root;
   out += config.delivery.spool.volume ? ", volume " + config.delivery.spool.volume->text() : ", no marker asked for";
   out += "\ndelivers with " + config.delivery.default_agent;
@@ -176,11 +143,6 @@ std::string summary(const Config& config) {
 }
 
 }  // namespace
-
-Result<std::unique_ptr<UserDb>> open_users(const UserSettings& users) {
-  if (users.driver == UserDriver::sqlite) return open_sqlite_db(users.sqlite);
-  return make_static_db(users.fixed);
-}
 
 Result<std::shared_ptr<const TlsContext>> load_tls(const TlsSettings& tls) {
   if (tls.certificate.empty()) return nullptr;
@@ -194,16 +156,6 @@ Result<std::shared_ptr<const TlsContext>> load_tls(const TlsSettings& tls) {
   auto context = TlsContext::create(material);
   if (!context) return fail(context.error().code, "tls: {} (certificate {}, key {})", context.error().message, tls.certificate, tls.key);
   return context;
-}
-
-Status check_static_users(const Config& config, const UserSettings& users, const Identity& identity) {
-  if (users.driver != UserDriver::static_db) return {};
-  const StaticDbConfig& fixed = users.fixed;
-  TL_TRY_ASSIGN(std::unique_ptr<UserDb> db, make_static_db(fixed));
-  TL_TRY_ASSIGN(std::optional<User> user, db->lookup(fixed.users.empty() ? "user" : fixed.users.front(),
-                                                     fixed.domains.empty() ? "example.org" : fixed.domains.front()));
-  if (!user) return {};
-  return check_delivery_to(*user, config, identity);
 }
 
 int check_config(const std::string& path, std::ostream& out, std::ostream& err) {

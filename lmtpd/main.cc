@@ -12,6 +12,7 @@
 
 #include "check_config.h"
 #include "supervise.h"
+#include "users.h"
 #include "twinloft/base/result.h"
 #include "twinloft/lmtpd/config/check_command.h"
 #include "twinloft/lmtpd/config/config.h"
@@ -26,6 +27,7 @@ namespace po = boost::program_options;
 constexpr const char* usage_text =
     "usage: lmtpd serve [--config FILE]         deliver mail; stays in the foreground, logs to standard error\n"
     "       lmtpd check-config [--config FILE]  say what is wrong with the configuration; exit 0 or 78\n"
+    "       lmtpd user ADDRESS [--config FILE]  say what a recipient's address leads to; exit 0 where it takes mail\n"
     "       lmtpd check-command TEMPLATE [name=value ...]\n"
     "                                           show what a command template becomes, as JSON\n"
     "       lmtpd --help | --version\n"
@@ -40,6 +42,7 @@ int usage_error(const std::string& what) {
 // check-command is not parsed here: every word behind it is its own, also one that begins with "-".
 struct CommandLine {
   std::string command;
+  std::string address;  // of `user`
   std::string file = default_config_path;
   bool help = false;
   bool version = false;
@@ -63,6 +66,11 @@ Result<CommandLine> parse_command_line(std::span<const std::string> args) {
   }
   out.help = given.count("help") > 0;
   out.version = given.count("version") > 0;
+  if (!words.empty() && words.front() == "user") {
+    if (words.size() == 1) return fail(Errc::invalid, "which user? lmtpd user ADDRESS");
+    out.address = words[1];
+    words.erase(words.begin() + 1);
+  }
   if (given.count("config")) {
     out.file = given["config"].as<std::string>();
     if (words.empty()) words.push_back("serve");
@@ -90,6 +98,7 @@ int run(std::span<const std::string> args) {
   }
   if (line->command.empty()) return usage_error("a command is missing");
   if (line->command == "serve") return supervise(line->file);
+  if (line->command == "user") return show_user(line->file, line->address, std::cout, std::cerr);
   if (line->command == "check-config") return check_config(line->file, std::cout, std::cerr);
   return usage_error("unknown command " + line->command);
 }

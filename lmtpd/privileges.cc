@@ -73,16 +73,16 @@ Result<Identity> find_identity(const Config& config) {
   return out;
 }
 
-Status fill_static_ids(UserSettings& users, const Identity& process) {
-  users.fixed.uid = process.uid;
-  users.fixed.gid = process.gid;
+Status fill_user_ids(UserSettings& users, const Identity& process) {
+  users.defaults.uid = process.uid;
+  users.defaults.gid = process.gid;
   if (!users.uid.empty()) {
     TL_TRY_ASSIGN(Identity owner, find_user(users.uid, "users.uid"));
-    users.fixed.uid = owner.uid;
-    if (owner.gid != 0) users.fixed.gid = owner.gid;
+    users.defaults.uid = owner.uid;
+    if (owner.gid != 0) users.defaults.gid = owner.gid;
   }
   if (!users.gid.empty()) {
-    TL_TRY_ASSIGN(users.fixed.gid, find_group(users.gid, "users.gid"));
+    TL_TRY_ASSIGN(users.defaults.gid, find_group(users.gid, "users.gid"));
   }
   return {};
 }

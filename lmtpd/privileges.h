@@ -22,8 +22,8 @@ Result<Identity> find_identity(const Config& config);
 // A group's name or number. `key` names the setting in errors.
 Result<gid_t> find_group_id(const std::string& text, const char* key);
 
-// Fills in whose mail `static` users own: the configured ids, else those of `process`.
-Status fill_static_ids(UserSettings& users, const Identity& process);
+// Fills in whose mail it is where the user database does not say: the configured ids, else those of `process`.
+Status fill_user_ids(UserSettings& users, const Identity& process);
 
 // Becomes `identity` for good: groups, gid, uid, capabilities, PR_SET_NO_NEW_PRIVS, and proof that there is no way back.
 Status drop_privileges(const Identity& identity);

@@ -19,6 +19,7 @@
 #include "twinloft/base/log.h"
 #include "twinloft/lmtpd/delivery/service.h"
 #include "twinloft/lmtpd/net/server.h"
+#include "users.h"
 
 namespace twinloft::lmtpd {
 
@@ -39,7 +40,7 @@ ServerConfig to_server_config(const Config& config) {
   out.session.header_bytes_max = l.header_bytes_max;
   out.session.recipients_max = l.recipients_max;
   out.session.bad_commands_max = l.bad_commands_max;
-  out.session.detail_delimiter = config.users.detail_delimiter;
+  out.session.detail_delimiter = config.users.directory.detail_delimiter;
   out.session.takes_utf8 = [&config](const User& user) { return takes_utf8(config, user); };
   out.io_threads = l.io_threads;
   out.deliveries_max = l.deliveries;
@@ -54,7 +55,6 @@ ServerConfig to_server_config(const Config& config) {
   out.body_memory = l.body_memory;
   out.body_memory_total = l.body_memory_total;
   out.body_directory = l.body_directory;
-  out.lookup_blocks = config.users.driver != UserDriver::static_db;
   return out;
 }
 
@@ -81,7 +81,7 @@ struct Parts {
 // The spawner is forked before any thread exists, and nothing is read from the network before this process has become the mail user.
 Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
   TL_TRY_ASSIGN(Identity identity, find_identity(config));
-  TL_TRY(fill_static_ids(config.users, identity));
+  TL_TRY(fill_user_ids(config.users, identity));
   TL_TRY(check_static_users(config, config.users, identity));
   if (!config.agents.empty()) {
     TL_TRY_ASSIGN(parts.spawner, Spawner::start(config.agents, config.spawner));
@@ -91,7 +91,7 @@ Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
   TL_TRY(drop_privileges(identity));
   if (Status confined = confine(); !confined)
     log_warning("{}: whoever takes this process over may ask anything of the kernel that {} may", confined.error().message, config.user);
-  TL_TRY_ASSIGN(parts.users, open_users(config.users));
+  TL_TRY_ASSIGN(parts.users, open_users(config.users, parts.clock));
   auto memory = std::make_shared<MemoryBudget>(config.limits.body_memory_total);
   DeliveryConfig delivery = config.delivery;
   delivery.hostname = config.hostname;

@@ -63,11 +63,11 @@ class Owner {
   }
   void look_up(const LookupRequest& request) {
     if (request.local_part.starts_with("broken")) return session_.lookup_done(fail(Errc::unavailable, "away"));
-    if (request.local_part.starts_with("nobody")) return session_.lookup_done(std::optional<User>());
+    if (request.local_part.starts_with("nobody")) return session_.lookup_done(std::nullopt);
     User user;
     user.name = request.local_part;
     user.uid = user.gid = 1;
-    session_.lookup_done(std::optional<User>(user));
+    session_.lookup_done(Resolved{user});
   }
   void deliver(const Envelope& envelope) {
     TL_CHECK(body_.size() <= message_bytes_max);

@@ -29,7 +29,7 @@ EDGES = {
     "lmtpd/proto": ["base"],
     "lmtpd/session": ["base", "lmtpd/proto"],
     "lmtpd/net": ["base", "lmtpd/proto", "lmtpd/session"],
-    "lmtpd/userdb": ["base", "lmtpd/session"],
+    "lmtpd/userdb": ["base", "lmtpd/proto", "lmtpd/session"],
     "lmtpd/delivery": ["base", "argv", "lmtpd/proto", "lmtpd/session"],
     "lmtpd/config": ["base", "argv", "lmtpd/proto", "lmtpd/session", "lmtpd/userdb", "lmtpd/delivery", "lmtpd/net"],
     "lmtpd/supervisor": ["base"],

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "read_agent.h"
+#include "read_users.h"
 #include "toml_table.h"
 #include "twinloft/base/fd.h"
 
@@ -155,48 +156,6 @@ void read_limits(const TomlTable& top, Config& config) {
   config.delivery.per_user_max = l.deliveries_per_user;
 }
 
-void read_sqlite(const TomlTable& t, SqliteDbConfig& out) {
-  t.allow({"driver", "detail_delimiter", "path", "query", "busy_timeout", "db_connections"});
-  t.path("path", out.path, true);
-  t.text("query", out.query);
-  t.duration("busy_timeout", out.busy_timeout);
-  t.number("db_connections", 1, 1024, out.connections_max);
-}
-
-void read_static(const TomlTable& t, UserSettings& users) {
-  t.allow({"driver", "detail_delimiter", "name", "home", "maildir", "uid", "gid", "agent", "domains", "users"});
-  t.text("name", users.fixed.name);
-  t.path("home", users.fixed.home, true);
-  t.path("maildir", users.fixed.maildir);
-  t.identity("uid", users.uid);
-  t.identity("gid", users.gid);
-  t.text("agent", users.fixed.agent);
-  t.texts("domains", users.fixed.domains);
-  t.texts("users", users.fixed.users);
-  StaticDbConfig probe = users.fixed;
-  probe.uid = probe.gid = 1;  // the real ones are known at start
-  if (auto made = make_static_db(std::move(probe)); !made && !users.fixed.home.empty())
-    t.error("driver", made.error().message);
-}
-
-void read_users(const TomlTable& top, Config& config) {
-  const toml::table* raw = top.child("users");
-  if (!raw) return top.error("users", "is missing; add [users] with driver = \"sqlite\" or \"static\"");
-  TomlTable t(top.problems(), *raw, "users");
-  UserSettings& users = config.users;
-  std::string driver;
-  t.text("driver", driver, true);
-  t.text("detail_delimiter", users.detail_delimiter);
-  if (users.detail_delimiter.size() > 1)
-    t.error("detail_delimiter", "expected one character, or \"\" for addresses without detail");
-  if (driver == "sqlite") return read_sqlite(t, users.sqlite);
-  if (driver == "static") {
-    users.driver = UserDriver::static_db;
-    return read_static(t, users);
-  }
-  if (!driver.empty()) t.error("driver", "expected \"sqlite\" or \"static\"");
-}
-
 void read_spool(const TomlTable& top, SpoolConfig& spool) {
   const toml::table* raw = top.child("spool");
   if (!raw) return top.error("spool", "is missing; add [spool] with path and volume");
@@ -306,12 +265,12 @@ Result<Config> parse_config(const std::string& path, std::string_view text) {
   read_listen(top, config);
   read_tls(top, config);
   read_limits(top, config);
-  read_users(top, config);
+  read_users(top, config.users);
   read_spool(top, config.delivery.spool);
   read_delivery(top, config);
   read_agents(top, config);
   check_agent_name(top, config, "delivery", "agent", config.delivery.default_agent);
-  check_agent_name(top, config, "users", "agent", config.users.fixed.agent);
+  check_agent_name(top, config, "users", "agent", config.users.defaults.agent);
   if (!problems.errors.empty())
     return fail(Errc::invalid, "{}", fmt::join(problems.errors, "\n"));
   return config;

@@ -25,7 +25,7 @@ std::size_t distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-std::string suggestion(std::string_view key, std::initializer_list<std::string_view> keys) {
+std::string suggestion(std::string_view key, std::span<const std::string_view> keys) {
   auto nearest = std::min_element(keys.begin(), keys.end(), [&](std::string_view a, std::string_view b) {
     return distance(key, a) < distance(key, b);
   });
@@ -50,7 +50,9 @@ void TomlTable::error(std::string_view key, std::string_view what) const {
   problems_.errors.push_back(fmt::format("{}: {}", place(key), what));
 }
 
-void TomlTable::allow(std::initializer_list<std::string_view> keys) const {
+void TomlTable::allow(std::span<const std::string_view> some, std::initializer_list<std::string_view> more) const {
+  std::vector<std::string_view> keys(some.begin(), some.end());
+  keys.insert(keys.end(), more);
   for (const auto& [key, value] : table_)
     if (std::find(keys.begin(), keys.end(), key.str()) == keys.end())
       error(key.str(), suggestion(key.str(), keys));
@@ -139,13 +141,13 @@ void TomlTable::size(std::string_view key, std::uint64_t low, std::uint64_t high
   out = value;
 }
 
-void TomlTable::duration(std::string_view key, std::chrono::milliseconds& out) const {
+void TomlTable::duration(std::string_view key, std::chrono::milliseconds& out, bool may_be_zero) const {
   constexpr std::uint64_t day_ms = 86'400'000;
   std::uint64_t value = 0;
   if (!scaled(key, {{"ms", 1}, {"s", 1'000}, {"min", 60'000}, {"h", 3'600'000}},
               "a time with its unit, such as \"500ms\", \"30s\" or \"5min\"", value))
     return;
-  if (value == 0 || value > 30 * day_ms) return error(key, "must be above 0 and at most 720h");
+  if (value > 30 * day_ms || (value == 0 && !may_be_zero)) return error(key, may_be_zero ? "must be at most 720h" : "must be above 0 and at most 720h");
   out = std::chrono::milliseconds(value);
 }
 

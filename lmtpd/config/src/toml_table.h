@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -30,7 +31,8 @@ class TomlTable {
   bool has(std::string_view key) const { return table_.contains(key); }
 
   // Every other key is an error that names the nearest of these.
-  void allow(std::initializer_list<std::string_view> keys) const;
+  void allow(std::span<const std::string_view> keys, std::initializer_list<std::string_view> more) const;
+  void allow(std::initializer_list<std::string_view> keys) const { allow({}, keys); }
 
   void text(std::string_view key, std::string& out, bool required = false) const;
   void path(std::string_view key, std::string& out, bool required = false) const;  // absolute
@@ -44,7 +46,7 @@ class TomlTable {
   // "50MiB", "10kB" or a plain number of bytes.
   void size(std::string_view key, std::uint64_t low, std::uint64_t high, std::uint64_t& out) const;
   // "250ms", "30s", "5min".
-  void duration(std::string_view key, std::chrono::milliseconds& out) const;
+  void duration(std::string_view key, std::chrono::milliseconds& out, bool may_be_zero = false) const;
   // A user or group: a name, or a number written with or without quotes.
   void identity(std::string_view key, std::string& out) const;
 

@@ -25,13 +25,15 @@ asio::generic::stream_protocol protocol_of(int fd) {
   return {family, 0};
 }
 
-Result<std::optional<User>> look_up_in(UserDb& users, const LookupRequest& request) {
+// What `ask` gives, or an error for what it throws.
+template <class Ask>
+auto asked(Ask ask) -> decltype(ask()) {
   try {
-    return users.lookup(request.local_part, request.domain);
+    return ask();
   } catch (const std::exception& e) {
-    return fail(Errc::internal, "unexpectedly: {}", e.what());
+    return LookupResult(fail(Errc::internal, "unexpectedly: {}", e.what()));
   } catch (...) {
-    return fail(Errc::internal, "unexpectedly");
+    return LookupResult(fail(Errc::internal, "unexpectedly"));
   }
 }
 
@@ -151,13 +153,13 @@ bool Connection::perform_once() {
   if (actions.deliver && storing_) stored_first_ = std::move(actions.deliver);
   else if (actions.deliver) deliver(std::move(actions.deliver));
   if (!actions.lookup) return again;
-  if (hub_.config.lookup_blocks) {
+  auto found = asked([&] { return hub_.users.lookup_now(*actions.lookup); });
+  if (!found) {
     look_up(std::move(*actions.lookup));
     return again;
   }
-  auto user = look_up_in(hub_.users, *actions.lookup);
-  if (!user) tell_failed_lookup(hub_, *actions.lookup, user.error());
-  session_.lookup_done(std::move(user));
+  if (!*found) tell_failed_lookup(hub_, *actions.lookup, found->error());
+  session_.lookup_done(std::move(*found));
   return true;
 }
 
@@ -218,20 +220,20 @@ void Connection::look_up(LookupRequest request) {
   ++under_way_;
   looking_up_ = true;
   hub_.lookups.post([self = shared_from_this(), request = std::move(request)]() mutable {
-    auto user = look_up_in(self->hub_.users, request);
-    if (!user) tell_failed_lookup(self->hub_, request, user.error());
+    auto found = asked([&] { return self->hub_.users.lookup(request); });
+    if (!found) tell_failed_lookup(self->hub_, request, found.error());
     asio::io_context& io = self->loop_.io();
     // The connection is let go of on its own thread, never on this one.
-    asio::post(io, [self = std::move(self), user = std::move(user)]() mutable { self->looked_up(std::move(user)); });
+    asio::post(io, [self = std::move(self), found = std::move(found)]() mutable { self->looked_up(std::move(found)); });
   });
 }
 
-void Connection::looked_up(Result<std::optional<User>> user) {
+void Connection::looked_up(LookupResult found) {
   --under_way_;
   looking_up_ = false;
   if (phase_ == Phase::closed) return remove_if_done();
   last_progress_ = hub_.clock.now();
-  session_.lookup_done(std::move(user));
+  session_.lookup_done(std::move(found));
   perform();
 }
 

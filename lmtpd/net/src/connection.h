@@ -46,7 +46,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void stored(const std::shared_ptr<BodyStore>& body, const Status& kept);
   void lose_body(const Error& error);
   void look_up(LookupRequest request);
-  void looked_up(Result<std::optional<User>> user);
+  void looked_up(LookupResult found);
   void deliver(std::shared_ptr<const Envelope> envelope);
   void delivered(const std::vector<Reply>& replies);
   void give_up_waiting();

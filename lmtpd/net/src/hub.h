@@ -39,7 +39,7 @@ struct Hub {
         budget(*config.memory),
         body_limits{config.body_memory, config.body_directory,
                     config.make_body_file ? config.make_body_file : make_unlinked_file},
-        lookups(config.lookup_blocks ? config.lookups_max : 0),
+        lookups(config.lookups_max),
         deliveries(config.deliveries_max),
         bodies(body_threads) {}
 

@@ -270,27 +270,40 @@ void Session::on(const Rcpt& c) {
   pending_.original_to = c.original_to;
   pending_.original_type = c.original_type;
   pending_.notify = c.notify;
-  actions_.lookup = LookupRequest{pending_.local_part, pending_.domain};
+  actions_.lookup = LookupRequest{pending_.local_part, pending_.detail, pending_.domain};
   state_ = State::lookup;
 }
 
-void Session::lookup_done(Result<std::optional<User>> user) {
+// Why a user that there is gets no mail.
+std::optional<Reply> Session::refusal_of(const User& user) const {
+  if (user.state == UserState::disabled) return make_reply(550, "5.2.1", "This mailbox takes no mail");
+  if (user.state == UserState::deferred) return make_reply(450, "4.2.1", "This mailbox takes no mail now, try again later");
+  if (envelope_->smtputf8 && config_.takes_utf8 && !config_.takes_utf8(user)) return make_reply(553, "5.6.7", "This mailbox takes no SMTPUTF8 mail");
+  return std::nullopt;
+}
+
+void Session::lookup_done(LookupResult found) {
   if (state_ != State::lookup) return;  // the client is gone, or the server leaves
   state_ = State::command;
-  if (!user) {
+  if (!found) {
     reply(451, "4.3.0", "The user database gives no answer now");
-  } else if (!*user) {
+  } else if (!*found) {
     reply(550, "5.1.1", "No such user");
-  } else if (envelope_->smtputf8 && config_.takes_utf8 && !config_.takes_utf8(**user)) {
-    reply(553, "5.6.7", "This mailbox takes no SMTPUTF8 mail");
-  } else if (pending_.user = std::move(**user); !charge_for(pending_)) {
-    reply(452, "4.3.1", "No memory for more recipients now, try again later");
+  } else if (auto refusal = refusal_of((*found)->user)) {
+    reply(*refusal);
   } else {
-    envelope_->recipients.push_back(std::move(pending_));
-    reply(250, "2.1.5", "Ok");
+    accept(std::move(**found));
   }
   if (shutting_down_) return leave();
   resume();
+}
+
+void Session::accept(Resolved found) {
+  pending_.user = std::move(found.user);
+  if (found.detail) pending_.detail = std::move(*found.detail);
+  if (!charge_for(pending_)) return reply(452, "4.3.1", "No memory for more recipients now, try again later");
+  envelope_->recipients.push_back(std::move(pending_));
+  reply(250, "2.1.5", "Ok");
 }
 
 // What it takes until its reply is sent.

@@ -3,10 +3,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <limits>
 #include <string_view>
-
-#include "twinloft/lmtpd/userdb/check.h"
 
 namespace twinloft::lmtpd {
 
@@ -21,8 +18,8 @@ std::unexpected<Error> SqliteConnection::database_error(int code, const char* do
   return fail(Errc::unavailable, "user database {}: {}: {}", config_.path, doing, text);
 }
 
-Result<std::unique_ptr<SqliteConnection>> SqliteConnection::open(const SqliteDbConfig& config) {
-  std::unique_ptr<SqliteConnection> connection(new SqliteConnection(config));
+Result<std::unique_ptr<SqliteConnection>> SqliteConnection::open(const SqliteDbConfig& config, const RowReader& reader) {
+  std::unique_ptr<SqliteConnection> connection(new SqliteConnection(config, reader));
   TL_TRY(connection->connect());
   TL_TRY(connection->prepare());
   TL_TRY(connection->check_parameters());
@@ -85,28 +82,19 @@ Status SqliteConnection::check_parameters() const {
 
 Result<SqliteConnection::Columns> SqliteConnection::find_columns() const {
   Columns columns;
+  columns.fill(-1);
+  std::array<bool, column_names.size()> has{};
   int count = sqlite3_column_count(statement_.get());
-  for (int i = 0; i < count; ++i) {
-    std::string_view name = sqlite3_column_name(statement_.get(), i);
-    if (name == "user")
-      columns.user = i;
-    else if (name == "uid")
-      columns.uid = i;
-    else if (name == "gid")
-      columns.gid = i;
-    else if (name == "home")
-      columns.home = i;
-    else if (name == "maildir")
-      columns.maildir = i;
-    else if (name == "agent")
-      columns.agent = i;
+  for (int i = 0; i < count; ++i)
+    if (auto column = column_named(sqlite3_column_name(statement_.get(), i))) {
+      columns[static_cast<std::size_t>(*column)] = i;
+      has[static_cast<std::size_t>(*column)] = true;
+    }
+  if (auto missing = reader_.missing(has)) {
+    std::string_view name = column_names[static_cast<std::size_t>(*missing)];
+    return fail(Errc::invalid, "user database {}: the query yields no column \"{}\" (use AS to name it), and there is no users.{}: {}", config_.path, name,
+                name, config_.query);
   }
-  for (auto [index, name] :
-       {std::pair{columns.user, "user"}, {columns.uid, "uid"}, {columns.gid, "gid"}, {columns.home, "home"}})
-    if (index < 0)
-      return fail(Errc::invalid,
-                  "user database {}: the query yields no column \"{}\" (use AS to name it): {}", config_.path,
-                  name, config_.query);
   return columns;
 }
 
@@ -120,41 +108,23 @@ Status SqliteConnection::bind(const char* parameter, const std::string& value) {
   return {};
 }
 
-Result<std::string> SqliteConnection::text_of(int column, bool may_be_null) const {
-  if (column < 0) return std::string();
+Result<std::string> SqliteConnection::text_of(int column) const {
   int type = sqlite3_column_type(statement_.get(), column);
-  if (type == SQLITE_NULL && may_be_null) return std::string();
-  if (type != SQLITE_TEXT)
-    return fail(Errc::invalid, "user database {}: column \"{}\" is not text", config_.path,
-                sqlite3_column_name(statement_.get(), column));
+  if (type != SQLITE_TEXT && type != SQLITE_INTEGER)
+    return fail(Errc::invalid, "column \"{}\" is neither text nor an integer", sqlite3_column_name(statement_.get(), column));
   const unsigned char* text = sqlite3_column_text(statement_.get(), column);
-  if (!text) return fail(Errc::exhausted, "user database {}: no memory", config_.path);
+  if (!text) return fail(Errc::exhausted, "no memory");
   auto bytes = static_cast<std::size_t>(sqlite3_column_bytes(statement_.get(), column));
   return std::string(reinterpret_cast<const char*>(text), bytes);
 }
 
-Result<std::uint32_t> SqliteConnection::id_of(int column) const {
-  if (sqlite3_column_type(statement_.get(), column) != SQLITE_INTEGER)
-    return fail(Errc::invalid, "user database {}: column \"{}\" is not an integer", config_.path,
-                sqlite3_column_name(statement_.get(), column));
-  sqlite3_int64 value = sqlite3_column_int64(statement_.get(), column);
-  if (value < 1 || value >= std::numeric_limits<std::uint32_t>::max())
-    return fail(Errc::invalid, "user database {}: column \"{}\" is {}, which is no user's or group's id",
-                config_.path, sqlite3_column_name(statement_.get(), column), value);
-  return static_cast<std::uint32_t>(value);
-}
-
-Result<User> SqliteConnection::read_row(const Columns& columns) const {
-  User user;
-  TL_TRY_ASSIGN(user.name, text_of(columns.user, false));
-  TL_TRY_ASSIGN(user.uid, id_of(columns.uid));
-  TL_TRY_ASSIGN(user.gid, id_of(columns.gid));
-  TL_TRY_ASSIGN(user.home, text_of(columns.home, false));
-  TL_TRY_ASSIGN(user.maildir, text_of(columns.maildir, true));
-  TL_TRY_ASSIGN(user.agent, text_of(columns.agent, true));
-  if (Status checked = check_user(user); !checked)
-    return fail(Errc::invalid, "user database {}: {}", config_.path, checked.error().message);
-  return user;
+Result<Row> SqliteConnection::read_row(const Columns& columns) const {
+  Row row;
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    if (columns[i] < 0 || sqlite3_column_type(statement_.get(), columns[i]) == SQLITE_NULL) continue;
+    TL_TRY_ASSIGN(row.values[i], text_of(columns[i]));
+  }
+  return row;
 }
 
 namespace {
@@ -168,24 +138,29 @@ struct ResetAtEnd {
 };
 }  // namespace
 
-Result<std::optional<User>> SqliteConnection::lookup(const std::string& user, const std::string& domain) {
-  std::string address = domain.empty() ? user : user + "@" + domain;
+std::unexpected<Error> SqliteConnection::row_error(const UserKey& key, const Error& error) const {
+  return fail(error.code, "user database {}: the row of {}: {}; the query is: {}", config_.path, key.address(), error.message, config_.query);
+}
+
+FindResult SqliteConnection::find(const UserKey& key) {
+  std::string address = key.address();
   ResetAtEnd reset{statement_.get()};
-  TL_TRY(bind(":user", user));
-  TL_TRY(bind(":domain", domain));
+  TL_TRY(bind(":user", key.local_part));
+  TL_TRY(bind(":domain", key.domain));
   TL_TRY(bind(":address", address));
   int code = sqlite3_step(statement_.get());
   if (code == SQLITE_DONE) return std::nullopt;
   if (code != SQLITE_ROW) return database_error(code, "look-up");
   // The step may have prepared the query anew after a change of the schema.
   TL_TRY_ASSIGN(Columns columns, find_columns());
-  TL_TRY_ASSIGN(User found, read_row(columns));
+  auto row = read_row(columns);
+  if (!row) return row_error(key, row.error());
   code = sqlite3_step(statement_.get());
-  if (code == SQLITE_ROW)
-    return fail(Errc::invalid, "user database {}: the query yields more than one row for {}", config_.path,
-                address);
+  if (code == SQLITE_ROW) return row_error(key, {Errc::invalid, "there is more than one"});
   if (code != SQLITE_DONE) return database_error(code, "look-up");
-  return found;
+  auto entry = reader_.read(key, *row);
+  if (!entry) return row_error(key, entry.error());
+  return std::move(*entry);
 }
 
 }  // namespace twinloft::lmtpd

@@ -4,11 +4,11 @@
 #include <sqlite3.h>
 #include <sys/types.h>
 
+#include <array>
 #include <memory>
-#include <optional>
 #include <string>
 
-#include "twinloft/lmtpd/session/model.h"
+#include "row.h"
 #include "twinloft/lmtpd/userdb/sqlite_db.h"
 
 namespace twinloft::lmtpd {
@@ -25,9 +25,9 @@ class SqliteConnection {
  public:
   // Errors: no such file, no database, a query that does not parse, writes, has unknown parameters or lacks
   // columns.
-  static Result<std::unique_ptr<SqliteConnection>> open(const SqliteDbConfig& config);
+  static Result<std::unique_ptr<SqliteConnection>> open(const SqliteDbConfig& config, const RowReader& reader);
 
-  Result<std::optional<User>> lookup(const std::string& user, const std::string& domain);
+  FindResult find(const UserKey& key);
   const FileIdentity& identity() const { return identity_; }
 
  private:
@@ -37,22 +37,21 @@ class SqliteConnection {
   struct Finalize {
     void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
   };
-  struct Columns {
-    int user = -1, uid = -1, gid = -1, home = -1, maildir = -1, agent = -1;
-  };
+  using Columns = std::array<int, column_names.size()>;  // where each is in the result; -1: it is not
 
-  explicit SqliteConnection(const SqliteDbConfig& config) : config_(config) {}
+  SqliteConnection(const SqliteDbConfig& config, const RowReader& reader) : config_(config), reader_(reader) {}
   Status connect();
   Status prepare();
   Status check_parameters() const;
   Result<Columns> find_columns() const;
   Status bind(const char* parameter, const std::string& value);
-  Result<User> read_row(const Columns& columns) const;
-  Result<std::string> text_of(int column, bool may_be_null) const;
-  Result<std::uint32_t> id_of(int column) const;
+  Result<Row> read_row(const Columns& columns) const;
+  Result<std::string> text_of(int column) const;
+  std::unexpected<Error> row_error(const UserKey& key, const Error& error) const;
   std::unexpected<Error> database_error(int code, const char* doing) const;
 
   const SqliteDbConfig& config_;  // of the pool that owns this
+  const RowReader& reader_;
   FileIdentity identity_;
   std::unique_ptr<sqlite3, CloseDb> db_;
   std::unique_ptr<sqlite3_stmt, Finalize> statement_;

@@ -4,7 +4,6 @@
 #include <mutex>
 #include <vector>
 
-#include "fold.h"
 #include "sqlite_connection.h"
 
 namespace twinloft::lmtpd {
@@ -12,20 +11,20 @@ namespace twinloft::lmtpd {
 namespace {
 
 // A pool of connections: a look-up takes one, opens one while there are fewer than allowed, or waits.
-class SqliteDb final : public UserDb {
+class SqliteDb final : public UserSource {
  public:
-  explicit SqliteDb(SqliteDbConfig config) : config_(std::move(config)) {}
-  const SqliteDbConfig& config() const { return config_; }
+  SqliteDb(SqliteDbConfig config, RowReader reader) : config_(std::move(config)), reader_(std::move(reader)) {}
 
-  void add(std::unique_ptr<SqliteConnection> connection) {
-    std::lock_guard lock(mutex_);
-    ++open_;
-    idle_.push_back(std::move(connection));
+  Status check() {
+    TL_TRY_ASSIGN(std::unique_ptr<SqliteConnection> first, take());
+    give_back(std::move(first), true);
+    return {};
   }
+  std::string describe() const override { return "sqlite " + config_.path; }
 
-  Result<std::optional<User>> lookup(const std::string& local_part, const std::string& domain) override {
+  FindResult find(const UserKey& key) override {
     TL_TRY_ASSIGN(std::unique_ptr<SqliteConnection> connection, take());
-    auto found = connection->lookup(ascii_lower(local_part), ascii_lower(domain));
+    auto found = connection->find(key);
     give_back(std::move(connection), found.has_value());
     return found;
   }
@@ -44,7 +43,7 @@ class SqliteDb final : public UserDb {
       }
       ++open_;
     }
-    auto opened = SqliteConnection::open(config_);
+    auto opened = SqliteConnection::open(config_, reader_);
     if (!opened) give_back(nullptr, false);
     return opened;
   }
@@ -61,7 +60,8 @@ class SqliteDb final : public UserDb {
     changed_.notify_one();
   }
 
-  SqliteDbConfig config_;
+  const SqliteDbConfig config_;
+  const RowReader reader_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::unique_ptr<SqliteConnection>> idle_;
@@ -70,12 +70,12 @@ class SqliteDb final : public UserDb {
 
 }  // namespace
 
-Result<std::unique_ptr<UserDb>> open_sqlite_db(SqliteDbConfig config) {
+Result<std::unique_ptr<UserSource>> open_sqlite_db(SqliteDbConfig config) {
   if (config.connections_max == 0)
     return fail(Errc::invalid, "userdb: the number of connections must be above 0");
-  auto db = std::make_unique<SqliteDb>(std::move(config));
-  TL_TRY_ASSIGN(auto first, SqliteConnection::open(db->config()));
-  db->add(std::move(first));
+  TL_TRY_ASSIGN(RowReader reader, RowReader::create(config.defaults));
+  auto db = std::make_unique<SqliteDb>(std::move(config), std::move(reader));
+  TL_TRY(db->check());
   return db;
 }
 

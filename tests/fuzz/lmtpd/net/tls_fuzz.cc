@@ -32,12 +32,13 @@ class Users final : public UserDb {
   bool knows_injected = false;  // what is sent in TLS may say so
 
  private:
-  Result<std::optional<User>> lookup(const std::string& local_part, const std::string&) override {
-    TL_CHECK(local_part != "injected" || knows_injected);
+  std::optional<LookupResult> lookup_now(const LookupRequest& r) override { return lookup(r); }
+  LookupResult lookup(const LookupRequest& r) override {
+    TL_CHECK(r.local_part != "injected" || knows_injected);
     User user;
-    user.name = local_part;
+    user.name = r.local_part;
     user.uid = user.gid = 1;
-    return std::optional<User>(std::move(user));
+    return Resolved{std::move(user)};
   }
 };
 
@@ -90,7 +91,6 @@ struct World {
     c.session.hostname = "h";
     c.session.new_id = [] { return std::string("id"); };
     c.deliveries_max = 1;
-    c.lookup_blocks = false;
     auto tls = TlsContext::create(make_material());
     TL_CHECK(tls.has_value());
     c.tls = *tls;

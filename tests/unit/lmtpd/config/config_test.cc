@@ -32,7 +32,7 @@ TEST(Config, MinimalHasTheDocumentedDefaults) {
   EXPECT_EQ(config->limits.idle_timeout, 5min);
   EXPECT_EQ(config->delivery.default_agent, "maildir");
   EXPECT_EQ(config->users.driver, UserDriver::static_db);
-  EXPECT_EQ(config->users.detail_delimiter, "+");
+  EXPECT_EQ(config->users.directory.detail_delimiter, "+");
   EXPECT_FALSE(config->delivery.spool.volume);
   ASSERT_EQ(config->listen.size(), 1u);
   EXPECT_EQ(config->listen[0].host, "127.0.0.1");
@@ -125,6 +125,18 @@ query = "SELECT 1"
 busy_timeout = "250ms"
 db_connections = 3
 detail_delimiter = "-"
+detail_first = true
+catch_all = true
+name = "%user%"
+home = "/srv/mail/%user%"
+maildir = "/srv/mail/%user%/Maildir"
+uid = "vmail"
+gid = 5001
+agent = "lda"
+cache_time = "90s"
+cache_negative_time = "0s"
+cache_stale_time = "48h"
+cache_size = "1MiB"
 [spool]
 path = "/srv/mail"
 volume = "6f3b1c52-8d0e-4a77-9c55-2f6f0e1d7a31"
@@ -184,6 +196,12 @@ MAILTYPE = "x"
   EXPECT_EQ(config->delivery.per_user_max, 5u);
   EXPECT_EQ(config->users.sqlite.busy_timeout, 250ms);
   EXPECT_EQ(config->users.sqlite.connections_max, 3u);
+  EXPECT_TRUE(config->users.directory.detail_first && config->users.directory.catch_all);
+  EXPECT_EQ(config->users.defaults.name + " " + config->users.defaults.home + " " + config->users.defaults.maildir + " " + config->users.defaults.agent,
+            "%user% /srv/mail/%user% /srv/mail/%user%/Maildir lda");
+  EXPECT_EQ(config->users.uid + " " + config->users.gid, "vmail 5001");
+  const CacheConfig& cache = config->users.directory.cache;
+  EXPECT_TRUE(cache.positive == 90s && cache.negative == 0s && cache.stale == 48h && cache.bytes_max == 1u << 20);
   EXPECT_EQ(config->delivery.default_agent, "lda");
   EXPECT_EQ(config->delivery.maildir.durability, Durability::group_sync);
   EXPECT_EQ(config->delivery.maildir.received_max, 50u);

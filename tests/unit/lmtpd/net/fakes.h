@@ -18,15 +18,21 @@ namespace twinloft::lmtpd {
 // Everybody exists but "nobody"; "broken" is an error, "throw" an exception.
 class FakeUsers final : public UserDb {
  public:
-  Result<std::optional<User>> lookup(const std::string& local_part, const std::string& domain) override {
-    if (local_part == "nobody") return std::optional<User>();
-    if (local_part == "broken") return fail(Errc::unavailable, "the table is locked");
-    if (local_part == "throw") throw std::runtime_error("look-up");
+  bool at_hand = false;  // what it knows
+
+  LookupResult lookup(const LookupRequest& r) override {
+    if (r.local_part == "nobody") return std::nullopt;
+    if (r.local_part == "broken") return fail(Errc::unavailable, "the table is locked");
+    if (r.local_part == "throw") throw std::runtime_error("look-up");
     User user;
-    user.name = local_part + "@" + domain;
+    user.name = r.local_part + "@" + r.domain;
     user.uid = user.gid = 5000;
-    user.home = "/srv/mail/" + local_part;
-    return std::optional<User>(std::move(user));
+    user.home = "/srv/mail/" + r.local_part;
+    return Resolved{std::move(user)};
+  }
+  std::optional<LookupResult> lookup_now(const LookupRequest& r) override {
+    if (!at_hand) return std::nullopt;
+    return lookup(r);
   }
 };
 

@@ -59,7 +59,7 @@ TEST_F(ServerTest, OneByteAtATime) {
 }
 
 TEST_F(ServerTest, LookUpsOnTheIoThreadAnswerTheSame) {
-  config_.lookup_blocks = false;
+  users_.at_hand = true;
   start();
   LmtpClient client(port_);
   client.send(two_transactions);

@@ -53,6 +53,18 @@ TEST_F(Dialogue, OneReplyForEachAcceptedRecipientInTheirOrder) {
                    "354", "452 4.2.2", "250 2.0.0", "550 5.7.1", "250 2.0.0", "250 2.0.0"}));
 }
 
+TEST_F(Dialogue, UsersThatTakeNoMail) {
+  EXPECT_EQ(replies(hello + "MAIL FROM:<>\r\nRCPT TO:<disabled@d>\r\nRCPT TO:<deferred@d>\r\nRCPT TO:<a@d>\r\nDATA\r\n.\r\n"),
+            (Codes{"250", "250 2.1.0", "550 5.2.1", "450 4.2.1", "250 2.1.5", "354", "250 2.0.0"}));
+}
+
+TEST_F(Dialogue, TheDatabaseMaySayAnotherDetail) {
+  auto owner = run(hello + "MAIL FROM:<>\r\nRCPT TO:<alias+lists@d>\r\nRCPT TO:<a+lists@d>\r\nDATA\r\n.\r\n");
+  const auto& recipients = owner->messages.at(0).envelope->recipients;
+  EXPECT_EQ(recipients.at(0).detail, "lists-of-alias");
+  EXPECT_EQ(recipients.at(1).detail, "lists");
+}
+
 TEST_F(Dialogue, SeveralTransactions) {
   auto owner = run(hello +
                    "MAIL FROM:<1@d>\r\nRCPT TO:<a@d>\r\nDATA\r\none\r\n.\r\nMAIL FROM:<2@d>\r\nRCPT TO:<b@d>\r\nDATA\r\n.\r\n"

@@ -118,7 +118,7 @@ TEST(EventOrder, RepliesAreBoundedAcrossLookUps) {
   std::size_t unsent = 0;
   for (Actions a = s.take_actions(); a.lookup; a = s.take_actions()) {
     unsent += a.send.size();
-    s.lookup_done(std::optional<User>());
+    s.lookup_done(std::nullopt);
   }
   EXPECT_TRUE(s.holds_back());
   EXPECT_LT(unsent, 17u * 1024);
@@ -186,7 +186,7 @@ TEST(EventOrder, AnAnswerGivenTwiceOrForNobodyChangesNothing) {
   owner.whole(std::string(opening) + std::string(two_recipients));
   owner.answer_lookup();
   owner.answer_lookup();
-  owner.session().lookup_done(std::optional<User>());
+  owner.session().lookup_done(std::nullopt);
   owner.whole("DATA\r\nx\r\n.\r\n");
   owner.finish(0, ok);
   owner.finish(0, later);

@@ -137,13 +137,16 @@ class Owner {
   }
 
  private:
-  static Result<std::optional<User>> find(const LookupRequest& request) {
+  static LookupResult find(const LookupRequest& request) {
     if (request.local_part == "broken") return fail(Errc::unavailable, "the database is away");
-    if (request.local_part.starts_with("nobody")) return std::optional<User>();
+    if (request.local_part.starts_with("nobody")) return std::nullopt;
     User user;
     user.name = request.local_part + "@" + request.domain;
     user.uid = user.gid = 5000;
-    return std::optional<User>(user);
+    if (request.local_part == "disabled") user.state = UserState::disabled;
+    if (request.local_part == "deferred") user.state = UserState::deferred;
+    if (request.local_part == "alias") return Resolved{user, request.detail + "-of-alias"};
+    return Resolved{user};
   }
 
   void answer(const Actions& actions) {

@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "sources.h"
+
 namespace twinloft::lmtpd {
 namespace {
 
@@ -42,7 +44,7 @@ class SqliteTest : public ::testing::Test {
   void insert(const std::string& values) {
     execute(config_.path, "INSERT INTO users VALUES (" + values + ")");
   }
-  std::unique_ptr<UserDb> open() {
+  std::unique_ptr<UserSource> open() {
     auto db = open_sqlite_db(config_);
     EXPECT_TRUE(db.has_value()) << db.error().message;
     return db ? std::move(*db) : nullptr;
@@ -56,7 +58,7 @@ class SqliteTest : public ::testing::Test {
   // The error that a row with these values gives at look-up.
   std::string row_error(const std::string& columns) {
     config_.query = "SELECT " + columns + " WHERE :user <> ''";
-    auto found = open()->lookup("x", "");
+    auto found = open()->find({"x", ""});
     return found ? std::string() : found.error().message;
   }
 
@@ -66,7 +68,7 @@ class SqliteTest : public ::testing::Test {
 
 TEST_F(SqliteTest, FindsUsersOfTheSchema) {
   auto db = open();
-  auto ann = db->lookup("Ann", "Example.org").value();
+  auto ann = user_of(db->find({"ann", "example.org"}));
   ASSERT_TRUE(ann.has_value());
   EXPECT_EQ(ann->name, "ann@example.org");
   EXPECT_EQ(ann->uid, 5000u);
@@ -74,28 +76,28 @@ TEST_F(SqliteTest, FindsUsersOfTheSchema) {
   EXPECT_EQ(ann->home, "/srv/ann");
   EXPECT_EQ(ann->maildir, "/srv/ann/Maildir");
   EXPECT_EQ(ann->agent, "dovecot");
-  auto bob = db->lookup("bob", "example.org").value();
+  auto bob = user_of(db->find({"bob", "example.org"}));
   ASSERT_TRUE(bob.has_value());
   EXPECT_EQ(bob->maildir, "");
   EXPECT_EQ(bob->agent, "");
-  EXPECT_FALSE(db->lookup("eve", "example.org").value().has_value());  // not active
-  EXPECT_FALSE(db->lookup("ann", "").value().has_value());
+  EXPECT_FALSE(db->find({"eve", "example.org"}).value().has_value());  // not active
+  EXPECT_FALSE(db->find({"ann", ""}).value().has_value());
 }
 
 TEST_F(SqliteTest, ValuesAreNeverSql) {
   auto db = open();
   for (const char* hostile : {"' OR 1=1 --", "\\' OR 1=1 --", "x'; DROP TABLE users; --", "%",
                               "\xbf' OR 1=1 --", "*", "ann@example.org\n", "\""})
-    EXPECT_FALSE(db->lookup(hostile, "example.org").value().has_value()) << hostile;
-  EXPECT_FALSE(db->lookup(std::string("ann\0", 4), "example.org").value().has_value());
-  EXPECT_TRUE(db->lookup("ann", "example.org").value().has_value());
+    EXPECT_FALSE(db->find({hostile, "example.org"}).value().has_value()) << hostile;
+  EXPECT_FALSE(db->find({std::string("ann\0", 4), "example.org"}).value().has_value());
+  EXPECT_TRUE(db->find({"ann", "example.org"}).value().has_value());
 }
 
 TEST_F(SqliteTest, ColumnsMayHaveAnyOrderAndParametersAnyUse) {
   config_.query =
       "SELECT home, gid, uid, user FROM users WHERE user = :user || '@' || :domain AND :address = user LIMIT "
       "1";
-  auto ann = open()->lookup("ann", "example.org").value();
+  auto ann = user_of(open()->find({"ann", "example.org"}));
   ASSERT_TRUE(ann.has_value());
   EXPECT_EQ(ann->uid, 5000u);
   EXPECT_EQ(ann->gid, 5001u);
@@ -121,30 +123,67 @@ TEST_F(SqliteTest, SaysWhatIsWrongWithAQuery) {
 }
 
 TEST_F(SqliteTest, WrongTypesAndValuesAreErrors) {
-  EXPECT_NE(row_error("'a' AS user, '5' AS uid, 5 AS gid, '/h' AS home").find("\"uid\" is not an integer"),
-            std::string::npos);
-  EXPECT_NE(row_error("'a' AS user, 5 AS uid, NULL AS gid, '/h' AS home").find("\"gid\" is not an integer"),
-            std::string::npos);
-  EXPECT_NE(row_error("'a' AS user, 0 AS uid, 5 AS gid, '/h' AS home").find("\"uid\" is 0"),
-            std::string::npos);
-  EXPECT_NE(row_error("'a' AS user, 4294967296 AS uid, 5 AS gid, '/h' AS home"), "");
-  EXPECT_NE(row_error("'a' AS user, 4294967295 AS uid, 5 AS gid, '/h' AS home"), "");
-  EXPECT_NE(row_error("'a' AS user, -1 AS uid, 5 AS gid, '/h' AS home"), "");
-  EXPECT_NE(row_error("NULL AS user, 5 AS uid, 5 AS gid, '/h' AS home").find("\"user\" is not text"),
-            std::string::npos);
-  EXPECT_NE(row_error("'a' AS user, 5 AS uid, 5 AS gid, 7 AS home").find("\"home\" is not text"),
-            std::string::npos);
-  EXPECT_NE(row_error("'a' AS user, 5 AS uid, 5 AS gid, '/srv/../etc' AS home").find(".."),
-            std::string::npos);
-  EXPECT_NE(row_error("'a' AS user, 5 AS uid, 5 AS gid, 'srv' AS home").find("absolute"), std::string::npos);
-  EXPECT_NE(row_error("'a' AS user, 5 AS uid, 5 AS gid, CAST(x'2f6100' AS TEXT) AS home").find("control"),
-            std::string::npos);
-  EXPECT_EQ(row_error("'a' AS user, 5 AS uid, 5 AS gid, '/h' AS home"), "");
+  struct Case {
+    const char *columns, *says;
+  };
+  for (const Case& c : std::vector<Case>{
+           {"'a' AS user, '5x' AS uid, 5 AS gid, '/h' AS home", "\"uid\" is no number"},
+           {"'a' AS user, '' AS uid, 5 AS gid, '/h' AS home", "\"uid\" is no number"},
+           {"'a' AS user, 5.5 AS uid, 5 AS gid, '/h' AS home", "\"uid\" is neither text nor an integer"},
+           {"'a' AS user, 5 AS uid, NULL AS gid, '/h' AS home", "\"gid\" has no value, and there is no users.gid"},
+           {"'a' AS user, 0 AS uid, 5 AS gid, '/h' AS home", "\"uid\" is 0"},
+           {"'a' AS user, 4294967296 AS uid, 5 AS gid, '/h' AS home", "\"uid\" is 4294967296"},
+           {"'a' AS user, 4294967295 AS uid, 5 AS gid, '/h' AS home", "\"uid\" is 4294967295"},
+           {"'a' AS user, '99999999999999999999' AS uid, 5 AS gid, '/h' AS home", "\"uid\" is 99999999999999999999"},
+           {"'a' AS user, -1 AS uid, 5 AS gid, '/h' AS home", "\"uid\" is no number"},
+           {"'' AS user, 5 AS uid, 5 AS gid, '/h' AS home", "a user name is empty"},
+           {"'a' AS user, 5 AS uid, 5 AS gid, 7 AS home", "not an absolute path"},
+           {"'a' AS user, 5 AS uid, 5 AS gid, NULL AS home", "not an absolute path"},
+           {"'a' AS user, 5 AS uid, 5 AS gid, x'2f' AS home", "\"home\" is neither"},
+           {"'a' AS user, 5 AS uid, 5 AS gid, '/srv/../etc' AS home", ".."},
+           {"'a' AS user, 5 AS uid, 5 AS gid, 'srv' AS home", "absolute"},
+           {"'a' AS user, 5 AS uid, 5 AS gid, '/h' AS home, 'off' AS state", "\"state\" is \"off\""},
+           {"'a' AS user, 5 AS uid, 5 AS gid, CAST(x'2f6100' AS TEXT) AS home", "control"}}) {
+    std::string error = row_error(c.columns);
+    EXPECT_NE(error.find(c.says), std::string::npos) << c.columns << ": " << error;
+    EXPECT_NE(error.find("the row of x"), std::string::npos) << error;
+    EXPECT_NE(error.find("the query is: SELECT"), std::string::npos) << error;
+  }
+  EXPECT_EQ(row_error("'a' AS user, 5 AS uid, '5' AS gid, '/h' AS home"), "");
+}
+
+TEST_F(SqliteTest, WhatAQueryDoesNotYieldIsTakenFromTheDefaults) {
+  config_.query = "SELECT 7 AS uid, NULL AS maildir, 'lda' AS agent WHERE :user = 'ann'";
+  EXPECT_NE(open_error(config_.query).find("no column \"gid\""), std::string::npos);
+  config_.defaults = {"%user%", "/srv/%domain%/%user%", "/srv/%name%/Maildir", 5, 6, "other"};
+  auto ann = user_of(open()->find({"ann", "example.org"}));
+  ASSERT_TRUE(ann.has_value());
+  EXPECT_EQ(ann->name + " " + ann->home + " " + ann->maildir + " " + ann->agent, "ann /srv/example.org/ann /srv/ann/Maildir lda");
+  EXPECT_EQ(ann->uid, 7u);
+  EXPECT_EQ(ann->gid, 6u);
+  config_.query = "SELECT 7 AS uid WHERE :user <> ''";
+  for (const char* bad : {"..", "a/b", "."}) {
+    auto found = open()->find({bad, "example.org"});
+    ASSERT_FALSE(found.has_value()) << bad;
+    EXPECT_NE(found.error().message.find("cannot be part of the path"), std::string::npos) << found.error().message;
+  }
+}
+
+TEST_F(SqliteTest, AliasesAndStates) {
+  config_.query = "SELECT 'ann@example.org' AS alias, NULL AS user, NULL AS uid, NULL AS gid, NULL AS home WHERE :user <> ''";
+  auto found = open()->find({"info", "example.org"});
+  ASSERT_TRUE(found && *found);
+  EXPECT_EQ(std::get<Alias>(**found).address, "ann@example.org");
+  for (auto [text, state] : {std::pair{"'active'", UserState::active}, {"''", UserState::active}, {"NULL", UserState::active},
+                             {"'disabled'", UserState::disabled}, {"'deferred'", UserState::deferred}}) {
+    config_.query = std::string("SELECT 'a' AS user, 5 AS uid, 5 AS gid, '/h' AS home, '' AS alias, ") + text + " AS state WHERE :user <> ''";
+    EXPECT_EQ(user_of(open()->find({"a", ""}))->state, state) << text;
+  }
 }
 
 TEST_F(SqliteTest, MoreThanOneRowIsAnError) {
   config_.query = "SELECT user, uid, gid, home FROM users WHERE :user <> ''";
-  EXPECT_FALSE(open()->lookup("ann", "").has_value());
+  EXPECT_FALSE(open()->find({"ann", ""}).has_value());
 }
 
 TEST_F(SqliteTest, AMissingOrBrokenDatabaseIsAnErrorAndNeverNoUser) {
@@ -158,19 +197,19 @@ TEST_F(SqliteTest, AMissingOrBrokenDatabaseIsAnErrorAndNeverNoUser) {
 TEST_F(SqliteTest, AnOutageIsAnErrorAndItsEndIsNoticed) {
   auto db = open();
   std::filesystem::rename(config_.path, config_.path + ".away");
-  EXPECT_FALSE(db->lookup("ann", "example.org").has_value());
+  EXPECT_FALSE(db->find({"ann", "example.org"}).has_value());
   std::filesystem::rename(config_.path + ".away", config_.path);
-  EXPECT_TRUE(db->lookup("ann", "example.org").value().has_value());
+  EXPECT_TRUE(db->find({"ann", "example.org"}).value().has_value());
 }
 
 TEST_F(SqliteTest, AReplacedFileIsOpenedAnew) {
   auto db = open();
-  EXPECT_FALSE(db->lookup("new", "example.org").value().has_value());
+  EXPECT_FALSE(db->find({"new", "example.org"}).value().has_value());
   std::string copy = config_.path + ".new";
   std::filesystem::copy_file(config_.path, copy);
   execute(copy, "INSERT INTO users VALUES ('new@example.org', 1, 1, '/srv/new', NULL, NULL, 1)");
   std::filesystem::rename(copy, config_.path);
-  EXPECT_TRUE(db->lookup("new", "example.org").value().has_value());
+  EXPECT_TRUE(db->find({"new", "example.org"}).value().has_value());
 }
 
 TEST_F(SqliteTest, ALockedDatabaseIsAnErrorUntilItIsFree) {
@@ -178,19 +217,19 @@ TEST_F(SqliteTest, ALockedDatabaseIsAnErrorUntilItIsFree) {
   sqlite3* writer = nullptr;
   ASSERT_EQ(sqlite3_open(config_.path.c_str(), &writer), SQLITE_OK);
   ASSERT_EQ(sqlite3_exec(writer, "BEGIN EXCLUSIVE", nullptr, nullptr, nullptr), SQLITE_OK);
-  EXPECT_FALSE(db->lookup("ann", "example.org").has_value());
+  EXPECT_FALSE(db->find({"ann", "example.org"}).has_value());
   sqlite3_exec(writer, "ROLLBACK", nullptr, nullptr, nullptr);
   sqlite3_close(writer);
-  EXPECT_TRUE(db->lookup("ann", "example.org").value().has_value());
+  EXPECT_TRUE(db->find({"ann", "example.org"}).value().has_value());
 }
 
 TEST_F(SqliteTest, AChangedSchemaIsAnErrorAtTheNextLookUp) {
   auto db = open();
-  EXPECT_TRUE(db->lookup("ann", "example.org").value().has_value());
+  EXPECT_TRUE(db->find({"ann", "example.org"}).value().has_value());
   execute(config_.path, "ALTER TABLE users RENAME TO people");
-  EXPECT_FALSE(db->lookup("ann", "example.org").has_value());
+  EXPECT_FALSE(db->find({"ann", "example.org"}).has_value());
   execute(config_.path, "ALTER TABLE people RENAME TO users");
-  EXPECT_TRUE(db->lookup("ann", "example.org").value().has_value());
+  EXPECT_TRUE(db->find({"ann", "example.org"}).value().has_value());
 }
 
 TEST_F(SqliteTest, ManyThreadsShareFewConnections) {
@@ -200,7 +239,7 @@ TEST_F(SqliteTest, ManyThreadsShareFewConnections) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 8; ++t)
     threads.emplace_back([&] {
-      for (int i = 0; i < 200; ++i) found += db->lookup("ann", "example.org").value().has_value();
+      for (int i = 0; i < 200; ++i) found += db->find({"ann", "example.org"}).value().has_value();
     });
   for (auto& t : threads) t.join();
   EXPECT_EQ(found, 1600);

@@ -2,20 +2,22 @@
 
 #include <gtest/gtest.h>
 
+#include "sources.h"
+
 namespace twinloft::lmtpd {
 namespace {
 
 StaticDbConfig config() {
   StaticDbConfig c;
-  c.home = "/srv/mail/%domain%/%user%";
-  c.maildir = "/srv/mail/%domain%/%user%/Maildir";
-  c.uid = c.gid = 5000;
+  c.defaults.home = "/srv/mail/%domain%/%user%";
+  c.defaults.maildir = "/srv/mail/%domain%/%user%/Maildir";
+  c.defaults.uid = c.defaults.gid = 5000;
   return c;
 }
 
 TEST(StaticDb, ExpandsItsTemplates) {
   auto db = make_static_db(config()).value();
-  auto user = db->lookup("Ann", "example.org").value();
+  auto user = user_of(db->find({"ann", "example.org"}));
   ASSERT_TRUE(user.has_value());
   EXPECT_EQ(user->name, "ann@example.org");
   EXPECT_EQ(user->home, "/srv/mail/example.org/ann");
@@ -27,16 +29,16 @@ TEST(StaticDb, ExpandsItsTemplates) {
 TEST(StaticDb, NoAddressLeavesItsDirectory) {
   auto db = make_static_db(config()).value();
   for (const char* bad : {"..", ".", "", "a/../../b", "a/b", "/", "a\nb"}) {
-    EXPECT_FALSE(db->lookup(bad, "example.org").value().has_value()) << bad;
-    EXPECT_FALSE(db->lookup("ann", bad).value().has_value()) << bad;
+    EXPECT_FALSE(db->find({bad, "example.org"}).value().has_value()) << bad;
+    EXPECT_FALSE(db->find({"ann", bad}).value().has_value()) << bad;
   }
-  EXPECT_FALSE(db->lookup(std::string("a\0b", 3), "example.org").value().has_value());
-  EXPECT_FALSE(db->lookup(std::string(300, 'a'), "example.org").value().has_value());
+  EXPECT_FALSE(db->find({std::string("a\0b", 3), "example.org"}).value().has_value());
+  EXPECT_FALSE(db->find({std::string(300, 'a'), "example.org"}).value().has_value());
 }
 
 TEST(StaticDb, AValueIsNeverExpandedAgain) {
   auto db = make_static_db(config()).value();
-  EXPECT_EQ(db->lookup("%domain%", "example.org").value()->home, "/srv/mail/example.org/%domain%");
+  EXPECT_EQ(user_of(db->find({"%domain%", "example.org"}))->home, "/srv/mail/example.org/%domain%");
 }
 
 TEST(StaticDb, ListsBoundIt) {
@@ -44,18 +46,18 @@ TEST(StaticDb, ListsBoundIt) {
   c.domains = {"Example.ORG"};
   c.users = {"ann"};
   auto db = make_static_db(c).value();
-  EXPECT_TRUE(db->lookup("ANN", "EXAMPLE.org").value().has_value());
-  EXPECT_FALSE(db->lookup("bob", "example.org").value().has_value());
-  EXPECT_FALSE(db->lookup("ann", "example.com").value().has_value());
-  EXPECT_FALSE(db->lookup("ann", "").value().has_value());
+  EXPECT_TRUE(db->find({"ann", "example.org"}).value().has_value());
+  EXPECT_FALSE(db->find({"bob", "example.org"}).value().has_value());
+  EXPECT_FALSE(db->find({"ann", "example.com"}).value().has_value());
+  EXPECT_FALSE(db->find({"ann", ""}).value().has_value());
 }
 
 TEST(StaticDb, AnAddressWithoutDomainNeedsTemplatesWithoutOne) {
   StaticDbConfig c = config();
-  c.home = "/srv/mail/%name%";
-  c.maildir = "";
-  c.agent = "dovecot";
-  auto user = make_static_db(c).value()->lookup("ann", "").value();
+  c.defaults.home = "/srv/mail/%name%";
+  c.defaults.maildir = "";
+  c.defaults.agent = "dovecot";
+  auto user = user_of(make_static_db(c).value()->find({"ann", ""}));
   ASSERT_TRUE(user.has_value());
   EXPECT_EQ(user->name, "ann");
   EXPECT_EQ(user->home, "/srv/mail/ann");
@@ -70,15 +72,15 @@ TEST(StaticDb, SaysWhatIsWrongWithItsConfiguration) {
     return made ? std::string() : made.error().message;
   };
   EXPECT_NE(
-      message([](auto& c) { c.home = "/srv/%users%"; }).find("userdb.home: column 6: unknown macro %users%"),
+      message([](auto& c) { c.defaults.home = "/srv/%users%"; }).find("users.home: column 6: unknown macro %users%"),
       std::string::npos);
-  EXPECT_NE(message([](auto& c) { c.maildir = "/srv/100%"; }).find("column 9: a lone \"%\""),
+  EXPECT_NE(message([](auto& c) { c.defaults.maildir = "/srv/100%"; }).find("column 9: a lone \"%\""),
             std::string::npos);
-  EXPECT_NE(message([](auto& c) { c.name = "%name%"; }).find("unknown macro"), std::string::npos);
-  EXPECT_NE(message([](auto& c) { c.home = "srv"; }).find("absolute"), std::string::npos);
-  EXPECT_NE(message([](auto& c) { c.home = "/srv/../%user%"; }), "");
-  EXPECT_NE(message([](auto& c) { c.uid = 0; }).find("root"), std::string::npos);
-  EXPECT_EQ(message([](auto& c) { c.home = "/srv/100%%/%user%"; }), "");
+  EXPECT_NE(message([](auto& c) { c.defaults.name = "%name%"; }).find("unknown macro"), std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.defaults.home = "srv"; }).find("absolute"), std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.defaults.home = "/srv/../%user%"; }), "");
+  EXPECT_NE(message([](auto& c) { c.defaults.uid = 0; }).find("root"), std::string::npos);
+  EXPECT_EQ(message([](auto& c) { c.defaults.home = "/srv/100%%/%user%"; }), "");
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "twinloft/lmtpd/delivery/spawner.h"
 #include "twinloft/lmtpd/net/listener.h"
 #include "twinloft/lmtpd/net/tls.h"
+#include "twinloft/lmtpd/userdb/directory.h"
 #include "twinloft/lmtpd/userdb/sqlite_db.h"
 #include "twinloft/lmtpd/userdb/static_db.h"
 
@@ -64,11 +65,12 @@ enum class UserDriver { sqlite, static_db };
 
 struct UserSettings {
   UserDriver driver = UserDriver::sqlite;
-  std::string detail_delimiter = "+";  // one byte, or empty: no detail
-  SqliteDbConfig sqlite;
-  StaticDbConfig fixed;  // its uid and gid are filled in from the two below
-  std::string uid;       // of static users: a name, a number, or empty: the user that lmtpd runs as
+  DirectoryConfig directory;
+  UserDefaults defaults;  // those of each source; its uid and gid are filled in from the two below
+  std::string uid;        // a name, a number, or empty: the user that lmtpd runs as
   std::string gid;
+  SqliteDbConfig sqlite;
+  StaticDbConfig fixed;
 };
 
 struct Config {

@@ -42,7 +42,6 @@ struct ServerConfig {
   std::string body_directory = "/var/tmp";
   std::function<Result<Fd>(const std::string& directory)> make_body_file;  // null: unlinked files; may block
   std::shared_ptr<const TlsContext> tls;  // needed where a listener offers it
-  bool lookup_blocks = true;  // false: look-ups are done on the io thread
   std::chrono::milliseconds abort_grace{2'000};  // after abort(), for what its end takes: then 451 4.3.2
   std::function<void()> on_abort;                // ends agents that run, on the io thread; null: there are none
   std::chrono::milliseconds drain_time{60'000};  // after drain(), for connections that are busy

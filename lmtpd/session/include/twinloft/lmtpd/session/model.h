@@ -1,7 +1,7 @@
 // What a transaction is made of, shared by session/, userdb/, delivery/ and net/.
 //
 // session/ decides, net/ carries bytes, userdb/ answers who a recipient is, and delivery/ makes a message durable.
-// UserDb and Deliverer are called on worker threads and may block; everything else never blocks.
+// UserDb::lookup and Deliverer are called on worker threads and may block; everything else never blocks.
 #pragma once
 
 #include <chrono>
@@ -17,6 +17,12 @@
 
 namespace twinloft::lmtpd {
 
+enum class UserState {
+  active,
+  disabled,  // takes no mail: 550 5.2.1
+  deferred,  // takes none now, while the mailbox is moved, for one: 450 4.2.1
+};
+
 // A row of the user database, checked (see userdb/): uid and gid are not 0, home is absolute and free of "..".
 struct User {
   std::string name;     // canonical user name, what %user% expands to
@@ -25,6 +31,7 @@ struct User {
   std::string home;     // absolute
   std::string maildir;  // absolute; the Maildir that the built-in agent writes and Dovecot serves
   std::string agent;    // "maildir", or the name of an [agent.<name>] section; empty: the configured default
+  UserState state = UserState::active;
 };
 
 // An accepted forward-path. `text` is as the client sent it between the angle brackets; `domain` is in small letters, and A-labels.
@@ -69,11 +76,24 @@ struct MessageBody {
   bool in_memory() const { return !file; }
 };
 
+struct LookupRequest {
+  std::string local_part, detail, domain;  // as in Recipient
+};
+
+struct Resolved {
+  User user;
+  std::optional<std::string> detail = {};  // where it is another one than that asked for: an alias has its own, or has taken it
+};
+
+// nullopt: there is no such user (550 5.1.1). An error: the database cannot say (451 4.3.0), never a refusal.
+using LookupResult = Result<std::optional<Resolved>>;
+
 class UserDb {
  public:
   virtual ~UserDb() = default;
-  // nullopt: there is no such user (550 5.1.1). An error: the database cannot say (451 4.3.0), never a refusal.
-  virtual Result<std::optional<User>> lookup(const std::string& local_part, const std::string& domain) = 0;
+  virtual LookupResult lookup(const LookupRequest& request) = 0;
+  // The answer where it is at hand; called on the thread that serves connections, and never blocks. nullopt: lookup() is to be asked.
+  virtual std::optional<LookupResult> lookup_now(const LookupRequest&) { return std::nullopt; }
 };
 
 // How many deliveries there may be at once that have this name in common.

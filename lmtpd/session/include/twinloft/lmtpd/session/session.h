@@ -47,10 +47,6 @@ struct Client {
   TlsPolicy tls = TlsPolicy::none;
 };
 
-struct LookupRequest {
-  std::string local_part, domain;  // without detail
-};
-
 struct Actions {
   std::string send;                          // bytes to the client
   bool begin_body = false;                   // a message starts; `body_size_hint` is what SIZE announced, or 0
@@ -69,7 +65,7 @@ class Session {
 
   void start(Client client);  // greeting; before every other event
   void receive(ByteSpan bytes);
-  void lookup_done(Result<std::optional<User>> user);
+  void lookup_done(LookupResult found);
   // The message cannot be kept (memory, disk): the rest of it is skipped, and every recipient gets this reply.
   void body_failed(const Reply& reply);
   void delivery_done(std::size_t recipient, const Reply& reply);
@@ -171,6 +167,8 @@ class Session {
   struct ChargedEnvelope : Envelope {
     MemoryCharge memory;
   };
+  std::optional<Reply> refusal_of(const User& user) const;
+  void accept(Resolved found);
   bool charge_for(const Recipient& recipient);
   std::shared_ptr<ChargedEnvelope> envelope_;
   Recipient pending_;        // the recipient being looked up

@@ -1,10 +1,9 @@
-// UserDb `sqlite`: one query, prepared once per connection, with bound parameters only.
+// Users `sqlite`: one query, prepared once per connection, with bound parameters only.
 //
-// The query may use the parameters :user (local part without detail), :domain and :address (user@domain), and
-// must yield the columns user, uid, gid, home, and may yield maildir, agent; found by name, in any order. No
-// row: there is no such user. More than one row, a wrong type, or a value that check_user refuses: an error
-// (451), logged. The file is opened read-only; a missing or locked database is an error, never "no such
-// user".
+// The query may use the parameters :user (local part), :domain and :address (user@domain), and may yield the columns of a row (docs/lmtpd.md),
+// found by name, in any order; what it does not yield, or yields as NULL, is taken from UserDefaults. No row: there is no such
+// user. More than one row, a wrong type, or a value that check_user refuses: an error. The file is opened read-only; a missing
+// or locked database is an error, never "no such user".
 #pragma once
 
 #include <chrono>
@@ -12,7 +11,7 @@
 #include <memory>
 #include <string>
 
-#include "twinloft/lmtpd/session/model.h"
+#include "twinloft/lmtpd/userdb/source.h"
 
 namespace twinloft::lmtpd {
 
@@ -20,11 +19,12 @@ struct SqliteDbConfig {
   std::string path;
   std::string query =
       "SELECT user, uid, gid, home, maildir, agent FROM users WHERE user = :address AND active = 1";
+  UserDefaults defaults;
   std::chrono::milliseconds busy_timeout{2'000};
   std::size_t connections_max = 8;  // kept open; further look-ups wait
 };
 
 // Opens one connection and checks query and columns. Errors name the file, the query and the column.
-Result<std::unique_ptr<UserDb>> open_sqlite_db(SqliteDbConfig config);
+Result<std::unique_ptr<UserSource>> open_sqlite_db(SqliteDbConfig config);
 
 }  // namespace twinloft::lmtpd

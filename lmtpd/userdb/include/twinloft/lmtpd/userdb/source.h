@@ -1,0 +1,51 @@
+// Where users are kept: one key, one answer. What an address means (detail, aliases, catch-all) is decided above, in directory.h.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "twinloft/base/result.h"
+#include "twinloft/lmtpd/session/model.h"
+
+namespace twinloft::lmtpd {
+
+// Lower case (ASCII). Everything that an answer may depend on: two requests with one key get one answer.
+struct UserKey {
+  std::string local_part;  // empty: the catch-all of the domain
+  std::string domain;      // empty: an address without one
+  std::string address() const { return domain.empty() ? local_part : local_part + "@" + domain; }
+  auto operator<=>(const UserKey&) const = default;
+};
+
+struct Alias {
+  std::string address;  // whose mail it is; one
+};
+using UserEntry = std::variant<User, Alias>;
+// nullopt: there is no such key. An error: nobody can say.
+using FindResult = Result<std::optional<UserEntry>>;
+
+// Thread-safe.
+class UserSource {
+ public:
+  virtual ~UserSource() = default;
+  virtual FindResult find(const UserKey& key) = 0;  // may block
+  virtual std::optional<FindResult> find_now(const UserKey&) { return std::nullopt; }  // where it need not
+  virtual std::string describe() const = 0;  // for a person: "sqlite /etc/twinloft/users.sqlite"
+};
+
+// What a user has where the source does not say. In `name`, `home` and `maildir`, %user% is the local part without detail, %domain% the
+// domain, %name% (not in `name`) the user's name, %% a percent sign.
+struct UserDefaults {
+  std::string name = "%user%@%domain%";
+  std::string home;     // "/srv/mail/%domain%/%user%"; empty: none
+  std::string maildir;  // "/srv/mail/%domain%/%user%/Maildir"; empty where the agent is external
+  std::uint32_t uid = 0;  // 0: none
+  std::uint32_t gid = 0;
+  std::string agent;
+};
+// Errors: unknown macros, and what every user would stumble over.
+Status check_defaults(const UserDefaults& defaults);
+
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,127 @@
+#include "cache.h"
+
+#include <algorithm>
+
+#include "twinloft/base/log.h"
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+// What an entry takes, with its places in list and table.
+std::size_t bytes_of(const UserKey& key, const std::optional<UserEntry>& said) {
+  constexpr std::size_t table_bytes = sizeof(UserKey) + 64;
+  std::size_t bytes = sizeof(EntryStore::Entry) + table_bytes + 2 * (key.local_part.capacity() + key.domain.capacity());
+  if (!said) return bytes;
+  if (const Alias* alias = std::get_if<Alias>(&*said)) return bytes + alias->address.capacity();
+  const User& user = std::get<User>(*said);
+  return bytes + user.name.capacity() + user.home.capacity() + user.maildir.capacity() + user.agent.capacity();
+}
+
+}  // namespace
+
+// ---- entries -------------------------------------------------------------------------------------------------------
+
+const EntryStore::Entry* EntryStore::find(const UserKey& key) {
+  auto found = entries_.find(key);
+  if (found == entries_.end()) return nullptr;
+  by_use_.splice(by_use_.begin(), by_use_, found->second);
+  return &*found->second;
+}
+
+void EntryStore::drop(std::list<Entry>::iterator entry) {
+  bytes_ -= entry->bytes;
+  entries_.erase(entry->key);
+  by_use_.erase(entry);
+}
+
+void EntryStore::erase(const UserKey& key) {
+  if (auto found = entries_.find(key); found != entries_.end()) drop(found->second);
+}
+
+void EntryStore::put(const UserKey& key, std::optional<UserEntry> said, Instant now) {
+  erase(key);
+  std::size_t bytes = bytes_of(key, said);
+  if (bytes > bytes_max_) return;
+  while (bytes_ + bytes > bytes_max_) drop(std::prev(by_use_.end()));
+  by_use_.push_front({key, std::move(said), now, bytes});
+  entries_.emplace(key, by_use_.begin());
+  bytes_ += bytes;
+}
+
+// ---- the source over them ------------------------------------------------------------------------------------------
+
+CachedSource::CachedSource(std::unique_ptr<UserSource> source, CacheConfig config, const Clock& clock)
+    : source_(std::move(source)), config_(config), clock_(clock), users_(config.bytes_max / 8 * 7), nobody_(config.bytes_max / 8) {}
+
+CachedSource::Age CachedSource::age_of(const EntryStore::Entry& entry, Instant now) const {
+  Duration age = now - entry.at;
+  if (age < (entry.said ? config_.positive : config_.negative)) return Age::fresh;
+  return entry.said && age < config_.stale ? Age::old : Age::unusable;
+}
+
+std::optional<FindResult> CachedSource::find_now(const UserKey& key) {
+  Instant now = clock_.now();
+  std::lock_guard lock(mutex_);
+  for (EntryStore* store : {&users_, &nobody_}) {
+    const EntryStore::Entry* entry = store->find(key);
+    if (!entry) continue;
+    Age age = age_of(*entry, now);
+    if (age == Age::fresh) return FindResult(entry->said);
+    if (age == Age::unusable || !failing_) continue;
+    if (now < next_probe_) return FindResult(entry->said);
+    next_probe_ = now + probe_pause;  // this one asks, for all
+  }
+  return std::nullopt;
+}
+
+FindResult CachedSource::find(const UserKey& key) {
+  if (auto at_hand = find_now(key)) return std::move(*at_hand);
+  FindResult found = source_->find(key);
+  Instant now = clock_.now();
+  if (found) {
+    note_answer();
+    keep(key, *found, now);
+    return found;
+  }
+  // A row that is wrong is the answer of a source that works.
+  if (found.error().code == Errc::invalid) return note_answer(), found;
+  note_failure(found.error(), now);
+  if (auto entry = known(key, now)) return entry;
+  return found;
+}
+
+// Which is not too old to be used where there is no answer.
+std::optional<UserEntry> CachedSource::known(const UserKey& key, Instant now) {
+  std::lock_guard lock(mutex_);
+  const EntryStore::Entry* entry = users_.find(key);
+  if (!entry || age_of(*entry, now) == Age::unusable) return std::nullopt;
+  return entry->said;
+}
+
+void CachedSource::keep(const UserKey& key, const std::optional<UserEntry>& said, Instant now) {
+  std::lock_guard lock(mutex_);
+  (said ? nobody_ : users_).erase(key);
+  if (said || config_.negative.count() > 0) (said ? users_ : nobody_).put(key, said, now);
+}
+
+void CachedSource::note_failure(const Error& error, Instant now) {
+  std::size_t known = 0;
+  {
+    std::lock_guard lock(mutex_);
+    next_probe_ = now + probe_pause;
+    if (std::exchange(failing_, true)) return;
+    known = users_.size();
+  }
+  log_warning("the user database gives no answer: up to {} addresses that it has told of before are still taken, others get 451; {}", known, error.message);
+}
+
+void CachedSource::note_answer() {
+  {
+    std::lock_guard lock(mutex_);
+    if (!std::exchange(failing_, false)) return;
+  }
+  log_info("the user database answers again");
+}
+
+}  // namespace twinloft::lmtpd

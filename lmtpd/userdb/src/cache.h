@@ -1,0 +1,81 @@
+// A source, and what it has said before.
+//
+// A fresh entry is the answer. An old one is asked for anew; where the source then gives none, a user that is not too old goes on being the
+// answer. While it gives none, only one look-up in `probe_pause` waits for it on behalf of users that are known: the others have their answer
+// at once, so a database that is slow to fail holds up nobody who was there before. No lock is held while the source is asked.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "twinloft/base/clock.h"
+#include "twinloft/lmtpd/userdb/directory.h"
+#include "twinloft/lmtpd/userdb/source.h"
+
+namespace twinloft::lmtpd {
+
+// Entries by key, bounded in bytes; the one used longest ago goes first. One thread at a time.
+class EntryStore {
+ public:
+  explicit EntryStore(std::size_t bytes_max) : bytes_max_(bytes_max) {}
+  struct Entry {
+    UserKey key;
+    std::optional<UserEntry> said;
+    Instant at;  // when it was
+    std::size_t bytes = 0;
+  };
+  // Null: it is not there. Valid until the next put() or erase().
+  const Entry* find(const UserKey& key);
+  void put(const UserKey& key, std::optional<UserEntry> said, Instant now);
+  void erase(const UserKey& key);
+  std::size_t bytes() const { return bytes_; }
+  std::size_t size() const { return entries_.size(); }
+
+ private:
+  struct Hash {
+    std::size_t operator()(const UserKey& k) const {
+      return std::hash<std::string>()(k.local_part) * 31 + std::hash<std::string>()(k.domain);
+    }
+  };
+  void drop(std::list<Entry>::iterator entry);
+
+  const std::size_t bytes_max_;
+  std::size_t bytes_ = 0;
+  std::list<Entry> by_use_;  // the last used first
+  std::unordered_map<UserKey, std::list<Entry>::iterator, Hash> entries_;
+};
+
+class CachedSource final : public UserSource {
+ public:
+  static constexpr Duration probe_pause = std::chrono::seconds(1);
+
+  CachedSource(std::unique_ptr<UserSource> source, CacheConfig config, const Clock& clock);
+
+  FindResult find(const UserKey& key) override;
+  std::optional<FindResult> find_now(const UserKey& key) override;
+  std::string describe() const override { return source_->describe(); }
+
+ private:
+  enum class Age { fresh, old, unusable };
+  Age age_of(const EntryStore::Entry& entry, Instant now) const;
+  std::optional<UserEntry> known(const UserKey& key, Instant now);
+  void keep(const UserKey& key, const std::optional<UserEntry>& said, Instant now);
+  void note_failure(const Error& error, Instant now);
+  void note_answer();
+
+  std::unique_ptr<UserSource> source_;
+  const CacheConfig config_;
+  const Clock& clock_;
+  std::mutex mutex_;
+  EntryStore users_, nobody_;
+  bool failing_ = false;  // since the last answer
+  Instant next_probe_;
+};
+
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,108 @@
+#include "twinloft/lmtpd/userdb/directory.h"
+
+#include <fmt/format.h>
+
+#include <functional>
+
+#include "cache.h"
+#include "fold.h"
+#include "twinloft/lmtpd/proto/path.h"
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+// nullopt: no answer is at hand.
+using Find = std::function<std::optional<FindResult>(const UserKey&)>;
+// nullopt: no answer is at hand.
+using Answer = std::optional<LookupResult>;
+
+class SourceDirectory final : public Directory {
+ public:
+  SourceDirectory(std::unique_ptr<UserSource> source, DirectoryConfig config) : source_(std::move(source)), config_(std::move(config)) {}
+
+  LookupResult lookup(const LookupRequest& request) override {
+    return *resolve(request, [this](const UserKey& key) { return std::optional(source_->find(key)); });
+  }
+  std::optional<LookupResult> lookup_now(const LookupRequest& request) override {
+    return resolve(request, [this](const UserKey& key) { return source_->find_now(key); });
+  }
+  LookupResult explain(const LookupRequest& request, std::vector<LookupStep>& steps) override {
+    return *resolve(request, [&](const UserKey& key) {
+      FindResult found = source_->find(key);
+      steps.push_back({key.address(), describe(found)});
+      return std::optional(std::move(found));
+    });
+  }
+
+ private:
+  static std::string describe(const FindResult& found) {
+    if (!found) return "error: " + found.error().message;
+    if (!*found) return "not there";
+    const Alias* alias = std::get_if<Alias>(&**found);
+    return alias ? "an alias of " + alias->address : "user " + std::get<User>(**found).name;
+  }
+
+  struct Candidate {
+    UserKey key;
+    std::string detail;  // that is left, where this is found
+  };
+  std::vector<Candidate> candidates(const LookupRequest& a) const {
+    std::vector<Candidate> out;
+    if (config_.detail_first && !a.detail.empty())
+      out.push_back({{a.local_part + config_.detail_delimiter + ascii_lower(a.detail), a.domain}, ""});
+    out.push_back({{a.local_part, a.domain}, a.detail});
+    if (config_.catch_all && !a.domain.empty()) out.push_back({{"", a.domain}, a.detail});
+    return out;
+  }
+
+  Result<LookupRequest> follow(const Alias& alias, const std::string& detail) const {
+    std::size_t at = alias.address.rfind('@');
+    std::string local_part = alias.address.substr(0, at);
+    if (local_part.empty()) return fail(Errc::invalid, "the alias \"{}\" is no address", alias.address);
+    SplitLocalPart split = split_detail(local_part, config_.detail_delimiter);
+    return LookupRequest{ascii_lower(split.user), split.detail.empty() ? detail : std::string(split.detail),
+                         at == std::string::npos ? "" : ascii_lower(std::string_view(alias.address).substr(at + 1))};
+  }
+
+  Answer resolve(const LookupRequest& request, const Find& find) const {
+    LookupRequest at{ascii_lower(request.local_part), request.detail, ascii_lower(request.domain)};
+    for (int hop = 0; hop <= aliases_max; ++hop) {
+      std::optional<UserEntry> entry;
+      for (Candidate& c : candidates(at)) {
+        std::optional<FindResult> found = find(c.key);
+        if (!found) return std::nullopt;
+        if (!*found) return LookupResult(std::unexpected(found->error()));
+        if (!**found) continue;
+        entry = std::move(**found);
+        at.detail = std::move(c.detail);
+        break;
+      }
+      if (!entry) return LookupResult(std::nullopt);
+      if (User* user = std::get_if<User>(&*entry)) return LookupResult(resolved(std::move(*user), request, at));
+      auto next = follow(std::get<Alias>(*entry), at.detail);
+      if (!next) return LookupResult(std::unexpected(next.error()));
+      at = std::move(*next);
+    }
+    return LookupResult(fail(Errc::invalid, "more than {} aliases lead from one to the next: a loop", aliases_max));
+  }
+
+  static Resolved resolved(User user, const LookupRequest& asked, const LookupRequest& found) {
+    Resolved out{std::move(user)};
+    if (found.detail != asked.detail) out.detail = found.detail;
+    return out;
+  }
+
+  std::unique_ptr<UserSource> source_;
+  const DirectoryConfig config_;
+};
+
+}  // namespace
+
+std::unique_ptr<Directory> make_directory(std::unique_ptr<UserSource> source, DirectoryConfig config, const Clock& clock) {
+  const CacheConfig& c = config.cache;
+  if (c.positive.count() > 0 || c.negative.count() > 0 || c.stale.count() > 0) source = std::make_unique<CachedSource>(std::move(source), c, clock);
+  return std::make_unique<SourceDirectory>(std::move(source), std::move(config));
+}
+
+}  // namespace twinloft::lmtpd

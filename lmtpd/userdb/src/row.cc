@@ -1,0 +1,102 @@
+#include "row.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+
+#include "twinloft/lmtpd/userdb/check.h"
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+std::string_view name_of(Column column) { return column_names[static_cast<std::size_t>(column)]; }
+
+Result<UserState> state_of(const Row& row) {
+  const auto& text = row[Column::state];
+  if (!text || text->empty() || *text == "active") return UserState::active;
+  if (*text == "disabled") return UserState::disabled;
+  if (*text == "deferred") return UserState::deferred;
+  return fail(Errc::invalid, "column \"state\" is \"{}\"; expected active, disabled or deferred", *text);
+}
+
+}  // namespace
+
+std::optional<Column> column_named(std::string_view name) {
+  auto found = std::find(column_names.begin(), column_names.end(), name);
+  if (found == column_names.end()) return std::nullopt;
+  return static_cast<Column>(found - column_names.begin());
+}
+
+Result<RowReader> RowReader::create(const UserDefaults& defaults) {
+  RowReader out;
+  out.defaults_ = defaults;
+  TL_TRY_ASSIGN(out.name_, PathTemplate::parse("users.name", defaults.name, false));
+  TL_TRY_ASSIGN(out.home_, PathTemplate::parse("users.home", defaults.home, true));
+  TL_TRY_ASSIGN(out.maildir_, PathTemplate::parse("users.maildir", defaults.maildir, true));
+  // A trial user shows what every user would stumble over.
+  PathTemplate::Values values{"user", "example.org", "user"};
+  User trial;
+  trial.name = "a user";
+  trial.uid = trial.gid = 1;
+  trial.home = out.home_.empty() ? "/" : out.home_.expand(values);
+  trial.maildir = out.maildir_.expand(values);
+  trial.agent = defaults.agent;
+  TL_TRY(check_user(trial));
+  return out;
+}
+
+std::optional<Column> RowReader::missing(const std::array<bool, column_names.size()>& has) const {
+  auto lacks = [&](Column c) { return !has[static_cast<std::size_t>(c)]; };
+  if (lacks(Column::user) && name_.empty()) return Column::user;
+  if (lacks(Column::uid) && defaults_.uid == 0) return Column::uid;
+  if (lacks(Column::gid) && defaults_.gid == 0) return Column::gid;
+  if (lacks(Column::home) && home_.empty()) return Column::home;
+  return std::nullopt;
+}
+
+Result<std::string> RowReader::text_of(const Row& row, Column column, const PathTemplate& fallback, const PathTemplate::Values& values) const {
+  if (row[column]) return *row[column];
+  if (!fallback.fits(values))
+    return fail(Errc::invalid, "column \"{}\" has no value, and {}@{} cannot be part of the path that users.{} makes", name_of(column), values.user,
+                values.domain, name_of(column));
+  return fallback.expand(values);
+}
+
+Result<std::uint32_t> RowReader::id_of(const Row& row, Column column, std::uint32_t fallback) {
+  const auto& text = row[column];
+  if (!text && fallback == 0) return fail(Errc::invalid, "column \"{}\" has no value, and there is no users.{}", name_of(column), name_of(column));
+  if (!text) return fallback;
+  std::uint64_t value = 0;
+  auto [end, code] = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (code == std::errc::invalid_argument || end != text->data() + text->size())
+    return fail(Errc::invalid, "column \"{}\" is no number", name_of(column));
+  if (code != std::errc() || value < 1 || value >= std::numeric_limits<std::uint32_t>::max())
+    return fail(Errc::invalid, "column \"{}\" is {}, which is no user's or group's id", name_of(column), *text);
+  return static_cast<std::uint32_t>(value);
+}
+
+Result<UserEntry> RowReader::read(const UserKey& key, const Row& row) const {
+  if (const auto& alias = row[Column::alias]; alias && !alias->empty()) return Alias{*alias};
+  PathTemplate::Values values{key.local_part, key.domain, {}};
+  User user;
+  user.name = row[Column::user] ? *row[Column::user] : name_.expand(values);
+  // An address without domain: "%user%@%domain%" is the user's name alone.
+  if (!row[Column::user] && key.domain.empty() && user.name.ends_with('@')) user.name.pop_back();
+  values.name = user.name;
+  TL_TRY_ASSIGN(user.uid, id_of(row, Column::uid, defaults_.uid));
+  TL_TRY_ASSIGN(user.gid, id_of(row, Column::gid, defaults_.gid));
+  TL_TRY_ASSIGN(user.home, text_of(row, Column::home, home_, values));
+  TL_TRY_ASSIGN(user.maildir, text_of(row, Column::maildir, maildir_, values));
+  user.agent = row[Column::agent].value_or(defaults_.agent);
+  TL_TRY_ASSIGN(user.state, state_of(row));
+  TL_TRY(check_user(user));
+  return user;
+}
+
+Status check_defaults(const UserDefaults& defaults) {
+  TL_TRY_ASSIGN([[maybe_unused]] RowReader reader, RowReader::create(defaults));
+  return {};
+}
+
+}  // namespace twinloft::lmtpd

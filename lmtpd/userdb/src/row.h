@@ -1,0 +1,44 @@
+// What a source says of one key, as texts, and the user that it amounts to.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "path_template.h"
+#include "twinloft/lmtpd/userdb/source.h"
+
+namespace twinloft::lmtpd {
+
+enum class Column { user, uid, gid, home, maildir, agent, state, alias };
+inline constexpr std::array<std::string_view, 8> column_names = {"user", "uid", "gid", "home", "maildir", "agent", "state", "alias"};
+std::optional<Column> column_named(std::string_view name);
+
+// nullopt: the source does not say.
+struct Row {
+  std::array<std::optional<std::string>, column_names.size()> values;
+  std::optional<std::string>& operator[](Column c) { return values[static_cast<std::size_t>(c)]; }
+  const std::optional<std::string>& operator[](Column c) const { return values[static_cast<std::size_t>(c)]; }
+};
+
+class RowReader {
+ public:
+  // Errors: templates that are none.
+  static Result<RowReader> create(const UserDefaults& defaults);
+
+  // Whether there is something to say of each user where the source has these columns only. Else the first one that is missing.
+  std::optional<Column> missing(const std::array<bool, column_names.size()>& has) const;
+  // Errors name the column.
+  Result<UserEntry> read(const UserKey& key, const Row& row) const;
+  bool uses_domain() const { return home_.uses_domain() || maildir_.uses_domain(); }
+
+ private:
+  Result<std::string> text_of(const Row& row, Column column, const PathTemplate& fallback, const PathTemplate::Values& values) const;
+  static Result<std::uint32_t> id_of(const Row& row, Column column, std::uint32_t fallback);
+
+  UserDefaults defaults_;
+  PathTemplate name_, home_, maildir_;
+};
+
+}  // namespace twinloft::lmtpd

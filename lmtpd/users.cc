@@ -1,0 +1,154 @@
+#include "users.h"
+
+#include <fmt/format.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <ostream>
+#include <vector>
+
+#include "twinloft/lmtpd/delivery/spool.h"
+#include "twinloft/lmtpd/proto/path.h"
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+Result<std::unique_ptr<UserSource>> open_source(const UserSettings& users) {
+  if (users.driver == UserDriver::sqlite) {
+    SqliteDbConfig sqlite = users.sqlite;
+    sqlite.defaults = users.defaults;
+    return open_sqlite_db(std::move(sqlite));
+  }
+  StaticDbConfig fixed = users.fixed;
+  fixed.defaults = users.defaults;
+  return make_static_db(std::move(fixed));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Directory>> open_users(const UserSettings& users, const Clock& clock) {
+  TL_TRY_ASSIGN(std::unique_ptr<UserSource> source, open_source(users));
+  return make_directory(std::move(source), users.directory, clock);
+}
+
+std::string describe_users(const UserSettings& users) {
+  return users.driver == UserDriver::sqlite ? "sqlite, " + users.sqlite.path : "static, homes " + users.defaults.home;
+}
+
+// The conditions of the agents (delivery/).
+Status check_delivery_to(const User& user, const Config& config, const Identity& identity, bool by_root) {
+  const std::string& agent = agent_of(config.delivery, user);
+  const char* agent_key = user.agent.empty() ? "delivery.agent" : "users.agent";
+  bool own_ids = user.uid == identity.uid && user.gid == identity.gid;
+  bool is_builtin = agent == "maildir";
+  if (is_builtin && user.maildir.empty())
+    return fail(Errc::invalid,
+                "users.maildir: is missing, and every mail, such as that for {}, would get 451: {} is \"maildir\", the "
+                "built-in agent, which writes there; add maildir = \"{}/Maildir\"",
+                user.name, agent_key, config.users.defaults.home);
+  if (is_builtin && !own_ids)
+    return fail(Errc::invalid,
+                "users.uid: the mail of {} belongs to {}:{}, but the built-in agent writes as lmtpd's own user, {}:{}, and "
+                "every mail would get 451; make users.uid and users.gid that user, or name an external agent",
+                user.name, user.uid, user.gid, identity.uid, identity.gid);
+  if (!is_builtin && !own_ids && !by_root)
+    return fail(Errc::invalid,
+                "users.uid: only root can run agents as {}:{}, whom the mail of {} belongs to; start lmtpd as root, and "
+                "name its own user with user = \"...\"",
+                user.uid, user.gid, user.name);
+  if (!is_builtin && (user.uid < config.spawner.uid_min || user.gid < config.spawner.gid_min))
+    return fail(Errc::invalid, "users.uid: {}:{}, whom the mail of {} belongs to, is below delivery.uid_min or gid_min",
+                user.uid, user.gid, user.name);
+  auto spec = std::find_if(config.agents.begin(), config.agents.end(), [&](const auto& a) { return a.name == agent; });
+  bool anywhere = spec != config.agents.end() && spec->syncs && user.maildir.empty();
+  if (anywhere) return {};
+  static OsFileOps ops;
+  TL_TRY_ASSIGN(std::unique_ptr<Spool> spool, Spool::create(config.delivery.spool, ops));
+  const char* key = user.maildir.empty() ? "users.home" : "users.maildir";
+  auto inside = spool->relative(user.maildir.empty() ? user.home : user.maildir);
+  if (!inside) return fail(Errc::invalid, "{}: every mail would get 451: {}", key, inside.error().message);
+  return {};
+}
+
+Status check_static_users(const Config& config, const UserSettings& users, const Identity& identity) {
+  if (users.driver != UserDriver::static_db) return {};
+  OsClock clock;
+  TL_TRY_ASSIGN(std::unique_ptr<Directory> directory, open_users(users, clock));
+  const StaticDbConfig& fixed = users.fixed;
+  TL_TRY_ASSIGN(std::optional<Resolved> one, directory->lookup({fixed.users.empty() ? "user" : fixed.users.front(), {},
+                                                                fixed.domains.empty() ? "example.org" : fixed.domains.front()}));
+  if (!one) return {};
+  return check_delivery_to(one->user, config, identity, ::geteuid() == 0);
+}
+
+// ---- lmtpd user ----------------------------------------------------------------------------------------------------
+
+namespace {
+
+void print(std::ostream& out, std::string_view name, std::string_view value) { out << fmt::format("  {:<10} {}\n", name, value); }
+
+int print_user(const Resolved& found, const LookupRequest& asked, const Config& config, const Status& deliverable, std::ostream& out) {
+  const User& user = found.user;
+  print(out, "user", user.name);
+  print(out, "uid, gid", fmt::format("{}, {}", user.uid, user.gid));
+  print(out, "home", user.home);
+  print(out, "maildir", user.maildir.empty() ? "(none)" : user.maildir);
+  print(out, "agent", agent_of(config.delivery, user) + (user.agent.empty() ? " (delivery.agent)" : ""));
+  if (const std::string& detail = found.detail.value_or(asked.detail); !detail.empty()) print(out, "detail", detail);
+  if (user.state == UserState::disabled) return print(out, "mail", "refused, 550 5.2.1: the user is disabled"), EX_NOUSER;
+  if (user.state == UserState::deferred) return print(out, "mail", "put off, 450 4.2.1: the user is deferred"), EX_TEMPFAIL;
+  if (!deliverable) return print(out, "mail", "put off, 451: " + deliverable.error().message), EX_TEMPFAIL;
+  print(out, "mail", "taken");
+  return 0;
+}
+
+struct Asked {
+  Config config;
+  Identity identity;
+  bool by_root = false;
+  LookupRequest request;
+  std::unique_ptr<Directory> users;
+};
+
+Result<Asked> ask_for(const std::string& config_path, const std::string& address, const Clock& clock) {
+  Asked out;
+  TL_TRY_ASSIGN(out.config, load_config(config_path));
+  UserSettings& users = out.config.users;
+  // As it would stand between the angle brackets of RCPT.
+  std::string text = "<" + address + ">";
+  std::string_view rest = text;
+  auto path = take_path(rest);
+  if (path && (path->is_null() || !rest.empty())) path = fail(Errc::invalid, "it is not one address");
+  if (!path) return fail(Errc::invalid, "\"{}\" is no address: {}", address, path.error().message);
+  SplitLocalPart split = split_detail(path->local_part, users.directory.detail_delimiter);
+  out.request = {std::string(split.user), std::string(split.detail), path->domain};
+  out.by_root = ::geteuid() == 0;
+  TL_TRY_ASSIGN(out.identity, find_identity(out.config));
+  TL_TRY(fill_user_ids(users, out.identity));
+  if (out.by_root) TL_TRY(drop_privileges(out.identity));
+  TL_TRY_ASSIGN(out.users, open_users(users, clock));
+  return out;
+}
+
+}  // namespace
+
+int show_user(const std::string& config_path, const std::string& address, std::ostream& out, std::ostream& err) {
+  OsClock clock;
+  auto asked = ask_for(config_path, address, clock);
+  if (!asked) {
+    err << asked.error().message << "\n";
+    return EX_CONFIG;
+  }
+  std::vector<LookupStep> steps;
+  LookupResult found = asked->users->explain(asked->request, steps);
+  out << address << "\n";
+  for (const LookupStep& step : steps) print(out, "looked up", fmt::format("{} in {}: {}", step.key, describe_users(asked->config.users), step.found));
+  if (!found) return print(out, "mail", "put off, 451: " + found.error().message), EX_TEMPFAIL;
+  if (!*found) return print(out, "mail", "refused, 550 5.1.1: there is no such user"), EX_NOUSER;
+  Status deliverable = check_delivery_to((*found)->user, asked->config, asked->identity, asked->by_root);
+  return print_user(**found, asked->request, asked->config, deliverable, out);
+}
+
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,159 @@
+// What is kept of a source's answers, for how long, and what becomes of it while the source gives none.
+#include "cache.h"
+
+#include <thread>
+
+#include "sources.h"
+
+namespace twinloft::lmtpd {
+namespace {
+
+using namespace std::chrono_literals;
+
+class CacheTest : public testing::Test {
+ protected:
+  CacheTest() {
+    auto source = std::make_unique<TableSource>();
+    table_ = source.get();
+    table_->rows["ann@example.org"] = user_named("ann");
+    CacheConfig config{60s, 5s, 3600s, 1u << 20};
+    cache_ = std::make_unique<CachedSource>(std::move(source), config, clock_);
+  }
+  std::string find(const std::string& local_part) { return text(cache_->find({local_part, "example.org"})); }
+  // "-": not at hand.
+  std::string now(const std::string& local_part) {
+    auto found = cache_->find_now({local_part, "example.org"});
+    return found ? text(*found) : "-";
+  }
+  static std::string text(const FindResult& found) {
+    if (!found) return "error";
+    if (!*found) return "nobody";
+    return std::get<User>(**found).name;
+  }
+  std::size_t asked() { return std::exchange(table_->asked, {}).size(); }
+  void break_down() { table_->error = Error{Errc::unavailable, "away"}; }
+  void pass(Duration time) { clock_.at = clock_.at + time; }
+
+  ManualClock clock_;
+  TableSource* table_;
+  std::unique_ptr<CachedSource> cache_;
+};
+
+TEST_F(CacheTest, AnAnswerIsGoodForItsTime) {
+  EXPECT_EQ(now("ann"), "-");
+  EXPECT_EQ(find("ann"), "ann");
+  EXPECT_EQ(now("ann"), "ann");
+  table_->rows["ann@example.org"] = user_named("new");
+  pass(59s);
+  EXPECT_EQ(find("ann"), "ann");
+  EXPECT_EQ(asked(), 1u);
+  pass(1s);
+  EXPECT_EQ(now("ann"), "-");
+  EXPECT_EQ(find("ann"), "new");
+  EXPECT_EQ(asked(), 1u);
+}
+
+TEST_F(CacheTest, ThatThereIsNobodyIsKeptForLess) {
+  EXPECT_EQ(find("eve"), "nobody");
+  EXPECT_EQ(now("eve"), "nobody");
+  table_->rows["eve@example.org"] = user_named("eve");
+  pass(4s);
+  EXPECT_EQ(find("eve"), "nobody");
+  pass(1s);
+  EXPECT_EQ(find("eve"), "eve");
+  // And who is gone is gone, once it is asked for.
+  table_->rows.erase("eve@example.org");
+  pass(60s);
+  EXPECT_EQ(find("eve"), "nobody");
+  break_down();
+  pass(5s);
+  EXPECT_EQ(find("eve"), "error") << "it was there before, and that is over";
+}
+
+TEST_F(CacheTest, WhoIsKnownGoesOnWhileThereIsNoAnswer) {
+  find("ann"), find("eve");
+  break_down();
+  EXPECT_EQ(find("ann"), "ann");
+  EXPECT_EQ(find("bob"), "error");
+  pass(5s);
+  EXPECT_EQ(find("eve"), "error") << "never: there is nobody";
+  pass(3594s);
+  EXPECT_EQ(find("ann"), "ann");
+  pass(1s);
+  EXPECT_EQ(find("ann"), "error") << "too old";
+  table_->error.reset();
+  EXPECT_EQ(find("ann"), "ann");
+}
+
+TEST_F(CacheTest, OneAsksForAllWhileThereIsNoAnswer) {
+  find("ann");
+  pass(60s);
+  break_down();
+  EXPECT_EQ(find("ann"), "ann");
+  EXPECT_EQ(now("ann"), "ann") << "nobody waits again for what has just failed";
+  asked();
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(find("ann"), "ann");
+  EXPECT_EQ(asked(), 0u);
+  pass(1s);
+  EXPECT_EQ(now("ann"), "-") << "this one";
+  EXPECT_EQ(now("ann"), "ann") << "not that one";
+  EXPECT_EQ(find("bob"), "error") << "who is not known waits";
+  EXPECT_EQ(asked(), 1u);
+  // It answers again.
+  table_->error.reset();
+  EXPECT_EQ(find("bob"), "nobody");
+  EXPECT_EQ(now("ann"), "-");
+  table_->rows["ann@example.org"] = user_named("new");
+  EXPECT_EQ(find("ann"), "new");
+}
+
+TEST_F(CacheTest, AWrongRowIsAnAnswer) {
+  find("ann");
+  pass(60s);
+  table_->error = Error{Errc::invalid, "uid 0"};
+  EXPECT_EQ(find("ann"), "error");
+  EXPECT_EQ(now("ann"), "-");
+}
+
+TEST_F(CacheTest, NothingWaitsForTheSourceButWhoAsksIt) {
+  find("ann");
+  table_->during = [&] {
+    std::thread([&] {
+      EXPECT_EQ(now("ann"), "ann");
+      EXPECT_EQ(now("bob"), "-");
+    }).join();
+  };
+  EXPECT_EQ(find("bob"), "nobody");
+}
+
+TEST_F(CacheTest, KeysThatDifferAnywhereAreDifferent) {
+  table_->rows["ann@example.com"] = user_named("other");
+  table_->rows["ann"] = user_named("without");
+  EXPECT_EQ(find("ann"), "ann");
+  EXPECT_EQ(text(cache_->find({"ann", "example.com"})), "other");
+  EXPECT_EQ(text(cache_->find({"ann", ""})), "without");
+  EXPECT_EQ(text(*cache_->find_now({"ann", "example.com"})), "other");
+  EXPECT_EQ(now("ann"), "ann");
+}
+
+TEST(EntryStore, IsBoundedAndKeepsWhatIsUsed) {
+  EntryStore store(64 * 1024);
+  auto key = [](int i) { return UserKey{"user" + std::to_string(i), "example.org"}; };
+  for (int i = 0; i < 10'000; ++i) {
+    store.put(key(i), user_named(std::string(100, 'x')), Instant{i});
+    EXPECT_LE(store.bytes(), 64u * 1024);
+    ASSERT_TRUE(store.find(key(0))) << i;
+    ASSERT_TRUE(store.find(key(i))) << i;
+  }
+  EXPECT_GT(store.size(), 50u);
+  EXPECT_FALSE(store.find(key(5000)));
+  store.put(key(1), user_named(std::string(100'000, 'x')), Instant{});
+  EXPECT_FALSE(store.find(key(1))) << "larger than all of it";
+  ASSERT_TRUE(store.find(key(0)));
+  for (int i = 0; i < 10'000; ++i) store.erase(key(i));
+  EXPECT_EQ(store.bytes(), 0u);
+  EXPECT_EQ(store.size(), 0u);
+}
+
+}  // namespace
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,122 @@
+// What an address means: detail, aliases, catch-all.
+#include "twinloft/lmtpd/userdb/directory.h"
+
+#include "sources.h"
+
+namespace twinloft::lmtpd {
+namespace {
+
+class DirectoryTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* name : {"ann@example.org", "bob@example.org", "ann+lists@example.org"}) add(name);
+    alias("info@example.org", "ann@example.org");
+    alias("sales@example.org", "info@example.org");
+    alias("news@example.org", "ann+news@example.org");
+    alias("loop@example.org", "pool@example.org");
+    alias("pool@example.org", "loop@example.org");
+    alias("gone@example.org", "nobody@example.org");
+    alias("local@example.org", "Root");
+    alias("broken@example.org", "@example.org");
+    add("root");
+  }
+  void add(const std::string& name) { table_.rows[name] = user_named(name); }
+  void alias(const std::string& name, const std::string& address) { table_.rows[name] = Alias{address}; }
+
+  // "ann@example.org lists": the user, and the detail that mail goes to.
+  std::string find(std::string local_part, std::string detail = "", std::string domain = "example.org") {
+    auto source = std::make_unique<TableSource>(table_);
+    TableSource* table = source.get();
+    auto directory = make_directory(std::move(source), config_, clock_);
+    LookupRequest request{std::move(local_part), std::move(detail), std::move(domain)};
+    LookupResult found = directory->lookup(request);
+    asked_ = table->asked;
+    if (!found) return "error: " + found.error().message;
+    if (!*found) return "nobody";
+    return (*found)->user.name + " " + (*found)->detail.value_or(request.detail);
+  }
+
+  TableSource table_;
+  DirectoryConfig config_;
+  ManualClock clock_;
+  std::vector<std::string> asked_;
+};
+
+TEST_F(DirectoryTest, AsksForAddressesInLowerCaseAndWithoutDetail) {
+  EXPECT_EQ(find("Ann", "Lists", "Example.ORG"), "ann@example.org Lists");
+  EXPECT_EQ(asked_, std::vector<std::string>{"ann@example.org"});
+  EXPECT_EQ(find("eve"), "nobody");
+  EXPECT_EQ(find("root", "", ""), "root ");
+}
+
+TEST_F(DirectoryTest, AddressesWithDetailMayHaveARowOfTheirOwn) {
+  config_.detail_first = true;
+  EXPECT_EQ(find("ann", "Lists"), "ann+lists@example.org ") << "the detail is part of the user's name";
+  EXPECT_EQ(find("ann", "other"), "ann@example.org other");
+  EXPECT_EQ(asked_, (std::vector<std::string>{"ann+other@example.org", "ann@example.org"}));
+  EXPECT_EQ(find("ann"), "ann@example.org ");
+  EXPECT_EQ(asked_.size(), 1u);
+}
+
+TEST_F(DirectoryTest, FollowsAliases) {
+  EXPECT_EQ(find("info"), "ann@example.org ");
+  EXPECT_EQ(find("info", "lists"), "ann@example.org lists");
+  EXPECT_EQ(find("sales", "x"), "ann@example.org x");
+  EXPECT_EQ(find("news"), "ann@example.org news");
+  EXPECT_EQ(find("news", "x"), "ann@example.org news");
+  EXPECT_EQ(find("local"), "root ");
+  EXPECT_EQ(find("gone"), "nobody");
+  config_.detail_first = true;
+  EXPECT_EQ(find("info", "lists"), "ann+lists@example.org ");
+}
+
+TEST_F(DirectoryTest, ALoopIsAnError) {
+  EXPECT_NE(find("loop").find("a loop"), std::string::npos);
+  EXPECT_EQ(asked_.size(), Directory::aliases_max + 1u);
+  EXPECT_NE(find("broken").find("\"@example.org\" is no address"), std::string::npos);
+}
+
+TEST_F(DirectoryTest, TheCatchAllComesLast) {
+  alias("@example.org", "bob@example.org");
+  EXPECT_EQ(find("eve"), "nobody") << "it is not asked for";
+  config_.catch_all = true;
+  EXPECT_EQ(find("eve", "x"), "bob@example.org x");
+  EXPECT_EQ(find("ann"), "ann@example.org ");
+  EXPECT_EQ(find("eve", "", "example.com"), "nobody");
+  EXPECT_EQ(find("eve", "", ""), "nobody");
+  EXPECT_EQ(asked_, std::vector<std::string>{"eve"});
+  EXPECT_EQ(find("gone"), "bob@example.org ") << "an alias that leads to nobody leads there too";
+  alias("@example.org", "nobody@example.org");
+  EXPECT_NE(find("eve").find("a loop"), std::string::npos);
+}
+
+TEST_F(DirectoryTest, AnErrorOnTheWayIsTheAnswer) {
+  table_.error = Error{Errc::unavailable, "away"};
+  config_.detail_first = config_.catch_all = true;
+  EXPECT_EQ(find("ann", "x"), "error: away");
+  EXPECT_EQ(asked_.size(), 1u) << "what was not seen may be there";
+}
+
+TEST_F(DirectoryTest, SaysHowItCameToItsAnswer) {
+  auto directory = make_directory(std::make_unique<TableSource>(table_), config_, clock_);
+  std::vector<LookupStep> steps;
+  EXPECT_TRUE(directory->explain({"sales", "", "example.org"}, steps).value());
+  std::string text;
+  for (const LookupStep& s : steps) text += s.key + ": " + s.found + "\n";
+  EXPECT_EQ(text, "sales@example.org: an alias of info@example.org\ninfo@example.org: an alias of ann@example.org\nann@example.org: user ann@example.org\n");
+}
+
+TEST_F(DirectoryTest, WhatIsCachedIsAtHand) {
+  config_.cache.positive = std::chrono::seconds(60);
+  auto directory = make_directory(std::make_unique<TableSource>(table_), config_, clock_);
+  LookupRequest request{"info", "x", "example.org"};
+  EXPECT_FALSE(directory->lookup_now(request));
+  EXPECT_TRUE(directory->lookup(request).value());
+  auto found = directory->lookup_now(request);
+  ASSERT_TRUE(found && *found && **found);
+  EXPECT_EQ((**found)->user.name, "ann@example.org");
+  EXPECT_FALSE(directory->lookup_now({"sales", "", "example.org"})) << "a part of the way is not enough";
+}
+
+}  // namespace
+}  // namespace twinloft::lmtpd
