@@ -15,26 +15,41 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-Result<std::unique_ptr<UserSource>> open_source(const UserSettings& users) {
-  if (users.driver == UserDriver::sqlite) {
-    SqliteDbConfig sqlite = users.sqlite;
-    sqlite.defaults = users.defaults;
-    return open_sqlite_db(std::move(sqlite));
+template <class SourceConfig>
+SourceConfig with(const UserDefaults& defaults, SourceConfig config) {
+  config.defaults = defaults;
+  return config;
+}
+
+Result<std::unique_ptr<UserSource>> open_source(const UserSettings& users, const Clock& clock) {
+  switch (users.driver) {
+    case UserDriver::sqlite:
+      return open_sqlite_db(with(users.defaults, users.sqlite));
+    case UserDriver::passwd_file:
+      return open_passwd_file(with(users.defaults, users.passwd_file), clock);
+    case UserDriver::static_db:
+      return make_static_db(with(users.defaults, users.fixed));
   }
-  StaticDbConfig fixed = users.fixed;
-  fixed.defaults = users.defaults;
-  return make_static_db(std::move(fixed));
+  return fail(Errc::internal, "users.driver");
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Directory>> open_users(const UserSettings& users, const Clock& clock) {
-  TL_TRY_ASSIGN(std::unique_ptr<UserSource> source, open_source(users));
+  TL_TRY_ASSIGN(std::unique_ptr<UserSource> source, open_source(users, clock));
   return make_directory(std::move(source), users.directory, clock);
 }
 
 std::string describe_users(const UserSettings& users) {
-  return users.driver == UserDriver::sqlite ? "sqlite, " + users.sqlite.path : "static, homes " + users.defaults.home;
+  switch (users.driver) {
+    case UserDriver::sqlite:
+      return "sqlite, " + users.sqlite.path;
+    case UserDriver::passwd_file:
+      return "passwd-file, " + users.passwd_file.path;
+    case UserDriver::static_db:
+      return "static, homes " + users.defaults.home;
+  }
+  return {};
 }
 
 // The conditions of the agents (delivery/).

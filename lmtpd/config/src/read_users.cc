@@ -50,6 +50,13 @@ void read_sqlite(const TomlTable& t, UserSettings& users) {
   t.number("db_connections", 1, 1024, users.sqlite.connections_max);
 }
 
+void read_passwd_file(const TomlTable& t, UserSettings& users) {
+  t.allow(common_keys, {"path", "key"});
+  users.directory.cache.stale = std::chrono::hours(24);
+  t.path("path", users.passwd_file.path, true);
+  t.text("key", users.passwd_file.key);
+}
+
 void read_static(const TomlTable& t, UserSettings& users) {
   t.allow(common_keys, {"domains", "users"});
   if (!t.has("home")) t.error("home", "is missing");
@@ -64,6 +71,7 @@ struct Driver {
 };
 constexpr std::array drivers = std::to_array<Driver>({
     {"sqlite", UserDriver::sqlite, read_sqlite},
+    {"passwd-file", UserDriver::passwd_file, read_passwd_file},
     {"static", UserDriver::static_db, read_static},
 });
 

@@ -63,20 +63,26 @@ CachedSource::Age CachedSource::age_of(const EntryStore::Entry& entry, Instant n
 std::optional<FindResult> CachedSource::find_now(const UserKey& key) {
   Instant now = clock_.now();
   std::lock_guard lock(mutex_);
-  for (EntryStore* store : {&users_, &nobody_}) {
-    const EntryStore::Entry* entry = store->find(key);
-    if (!entry) continue;
-    Age age = age_of(*entry, now);
-    if (age == Age::fresh) return FindResult(entry->said);
-    if (age == Age::unusable || !failing_) continue;
-    if (now < next_probe_) return FindResult(entry->said);
-    next_probe_ = now + probe_pause;  // this one asks, for all
-  }
+  if (auto entry = fresh(key, now)) return FindResult(std::move(*entry));
+  const EntryStore::Entry* entry = failing_ ? users_.find(key) : nullptr;
+  if (!entry || age_of(*entry, now) != Age::old) return std::nullopt;
+  if (now < next_probe_) return FindResult(entry->said);
+  next_probe_ = now + probe_pause;  // this one asks, for all
+  return std::nullopt;
+}
+
+// mutex_ is held.
+std::optional<std::optional<UserEntry>> CachedSource::fresh(const UserKey& key, Instant now) {
+  for (EntryStore* store : {&users_, &nobody_})
+    if (const EntryStore::Entry* entry = store->find(key); entry && age_of(*entry, now) == Age::fresh) return entry->said;
   return std::nullopt;
 }
 
 FindResult CachedSource::find(const UserKey& key) {
-  if (auto at_hand = find_now(key)) return std::move(*at_hand);
+  {
+    std::lock_guard lock(mutex_);
+    if (auto entry = fresh(key, clock_.now())) return std::move(*entry);
+  }
   FindResult found = source_->find(key);
   Instant now = clock_.now();
   if (found) {
@@ -86,7 +92,7 @@ FindResult CachedSource::find(const UserKey& key) {
   }
   // A row that is wrong is the answer of a source that works.
   if (found.error().code == Errc::invalid) return note_answer(), found;
-  note_failure(found.error(), now);
+  if (found.error().code != Errc::conflict) note_failure(found.error(), now);
   if (auto entry = known(key, now)) return entry;
   return found;
 }

@@ -64,6 +64,7 @@ class CachedSource final : public UserSource {
  private:
   enum class Age { fresh, old, unusable };
   Age age_of(const EntryStore::Entry& entry, Instant now) const;
+  std::optional<std::optional<UserEntry>> fresh(const UserKey& key, Instant now);
   std::optional<UserEntry> known(const UserKey& key, Instant now);
   void keep(const UserKey& key, const std::optional<UserEntry>& said, Instant now);
   void note_failure(const Error& error, Instant now);

@@ -6,7 +6,7 @@
 
 namespace twinloft::lmtpd {
 
-Result<PathTemplate> PathTemplate::parse(const char* key, std::string_view text, bool may_use_name) {
+Result<PathTemplate> PathTemplate::parse(const char* key, std::string_view text, Part last) {
   PathTemplate out;
   for (std::size_t at = 0; at < text.size();) {
     std::size_t percent = std::min(text.find('%', at), text.size());
@@ -15,25 +15,42 @@ Result<PathTemplate> PathTemplate::parse(const char* key, std::string_view text,
     std::size_t end = text.find('%', percent + 1);
     if (end == std::string_view::npos)
       return fail(Errc::invalid, "{}: column {}: a lone \"%\"; write \"%%\" for a percent sign", key, percent + 1);
-    TL_TRY(out.add_macro(key, text.substr(percent + 1, end - percent - 1), percent + 1, may_use_name));
+    TL_TRY(out.add_macro(key, text.substr(percent + 1, end - percent - 1), percent + 1, last));
     at = end + 1;
   }
   return out;
 }
 
-Status PathTemplate::add_macro(const char* key, std::string_view macro, std::size_t column, bool may_use_name) {
-  if (macro.empty()) parts_.push_back({Part::literal, "%"});
-  else if (macro == "user") parts_.push_back({Part::user, {}});
-  else if (macro == "domain") parts_.push_back({Part::domain, {}});
-  else if (macro == "name" && may_use_name) parts_.push_back({Part::name, {}});
-  else
-    return fail(Errc::invalid, "{}: column {}: unknown macro %{}%; known are %user%, %domain%{}", key, column, macro,
-                may_use_name ? " and %name%" : "");
-  return {};
+namespace {
+constexpr std::string_view macros[] = {"", "user", "domain", "name", "home"};  // by Part
+}
+
+Status PathTemplate::add_macro(const char* key, std::string_view macro, std::size_t column, Part last) {
+  std::string known;
+  for (int i = 0; i <= static_cast<int>(last); ++i) {
+    if (macro == macros[i]) {
+      parts_.push_back({static_cast<Part>(i), i == 0 ? "%" : ""});
+      return {};
+    }
+    if (i > 0) known += (i == 1 ? "%" : i == static_cast<int>(last) ? " and %" : ", %") + std::string(macros[i]) + "%";
+  }
+  return fail(Errc::invalid, "{}: column {}: unknown macro %{}%; known are {}", key, column, macro, known);
 }
 
 const std::string& PathTemplate::value_of(Part part, const std::string& literal, const Values& values) {
-  return part == Part::user ? values.user : part == Part::domain ? values.domain : part == Part::name ? values.name : literal;
+  switch (part) {
+    case Part::literal:
+      return literal;
+    case Part::user:
+      return values.user;
+    case Part::domain:
+      return values.domain;
+    case Part::name:
+      return values.name;
+    case Part::home:
+      return values.home;
+  }
+  return literal;
 }
 
 std::string PathTemplate::expand(const Values& values) const {
@@ -48,7 +65,7 @@ bool PathTemplate::uses_domain() const {
 
 bool PathTemplate::fits(const Values& values) const {
   return std::all_of(parts_.begin(), parts_.end(),
-                     [&](const auto& p) { return p.first == Part::literal || fits_path(value_of(p.first, p.second, values)); });
+                     [&](const auto& p) { return p.first == Part::literal || p.first == Part::home || fits_path(value_of(p.first, p.second, values)); });
 }
 
 }  // namespace twinloft::lmtpd

@@ -31,11 +31,11 @@ std::optional<Column> column_named(std::string_view name) {
 Result<RowReader> RowReader::create(const UserDefaults& defaults) {
   RowReader out;
   out.defaults_ = defaults;
-  TL_TRY_ASSIGN(out.name_, PathTemplate::parse("users.name", defaults.name, false));
-  TL_TRY_ASSIGN(out.home_, PathTemplate::parse("users.home", defaults.home, true));
-  TL_TRY_ASSIGN(out.maildir_, PathTemplate::parse("users.maildir", defaults.maildir, true));
+  TL_TRY_ASSIGN(out.name_, PathTemplate::parse("users.name", defaults.name, PathTemplate::Part::domain));
+  TL_TRY_ASSIGN(out.home_, PathTemplate::parse("users.home", defaults.home, PathTemplate::Part::name));
+  TL_TRY_ASSIGN(out.maildir_, PathTemplate::parse("users.maildir", defaults.maildir, PathTemplate::Part::home));
   // A trial user shows what every user would stumble over.
-  PathTemplate::Values values{"user", "example.org", "user"};
+  PathTemplate::Values values{"user", "example.org", "user", "/home/user"};
   User trial;
   trial.name = "a user";
   trial.uid = trial.gid = 1;
@@ -78,7 +78,7 @@ Result<std::uint32_t> RowReader::id_of(const Row& row, Column column, std::uint3
 
 Result<UserEntry> RowReader::read(const UserKey& key, const Row& row) const {
   if (const auto& alias = row[Column::alias]; alias && !alias->empty()) return Alias{*alias};
-  PathTemplate::Values values{key.local_part, key.domain, {}};
+  PathTemplate::Values values{key.local_part, key.domain, {}, {}};
   User user;
   user.name = row[Column::user] ? *row[Column::user] : name_.expand(values);
   // An address without domain: "%user%@%domain%" is the user's name alone.
@@ -86,8 +86,11 @@ Result<UserEntry> RowReader::read(const UserKey& key, const Row& row) const {
   values.name = user.name;
   TL_TRY_ASSIGN(user.uid, id_of(row, Column::uid, defaults_.uid));
   TL_TRY_ASSIGN(user.gid, id_of(row, Column::gid, defaults_.gid));
+  if (!row[Column::home] && home_.empty()) return fail(Errc::invalid, "column \"home\" has no value, and there is no users.home");
   TL_TRY_ASSIGN(user.home, text_of(row, Column::home, home_, values));
+  values.home = user.home;
   TL_TRY_ASSIGN(user.maildir, text_of(row, Column::maildir, maildir_, values));
+  if (user.maildir.starts_with("~/")) user.maildir.replace(0, 1, user.home);
   user.agent = row[Column::agent].value_or(defaults_.agent);
   TL_TRY_ASSIGN(user.state, state_of(row));
   TL_TRY(check_user(user));

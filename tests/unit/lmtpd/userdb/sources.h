@@ -53,8 +53,9 @@ class TableSource final : public UserSource {
 
 struct ManualClock final : Clock {
   Instant now() const override { return at; }
-  WallTime wall() const override { return {}; }
+  WallTime wall() const override { return of_day; }
   Instant at{1'000'000'000};
+  WallTime of_day{};
 };
 
 }  // namespace twinloft::lmtpd

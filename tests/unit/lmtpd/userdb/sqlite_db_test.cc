@@ -138,7 +138,7 @@ TEST_F(SqliteTest, WrongTypesAndValuesAreErrors) {
            {"'a' AS user, -1 AS uid, 5 AS gid, '/h' AS home", "\"uid\" is no number"},
            {"'' AS user, 5 AS uid, 5 AS gid, '/h' AS home", "a user name is empty"},
            {"'a' AS user, 5 AS uid, 5 AS gid, 7 AS home", "not an absolute path"},
-           {"'a' AS user, 5 AS uid, 5 AS gid, NULL AS home", "not an absolute path"},
+           {"'a' AS user, 5 AS uid, 5 AS gid, NULL AS home", "\"home\" has no value, and there is no users.home"},
            {"'a' AS user, 5 AS uid, 5 AS gid, x'2f' AS home", "\"home\" is neither"},
            {"'a' AS user, 5 AS uid, 5 AS gid, '/srv/../etc' AS home", ".."},
            {"'a' AS user, 5 AS uid, 5 AS gid, 'srv' AS home", "absolute"},

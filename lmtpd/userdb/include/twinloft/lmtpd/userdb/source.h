@@ -23,7 +23,8 @@ struct Alias {
   std::string address;  // whose mail it is; one
 };
 using UserEntry = std::variant<User, Alias>;
-// nullopt: there is no such key. An error: nobody can say.
+// nullopt: there is no such key. An error: nobody can say; Errc::invalid: the source answers, and what it says of this key is wrong; Errc::conflict: it
+// answers, and cannot be sure of this key now.
 using FindResult = Result<std::optional<UserEntry>>;
 
 // Thread-safe.
@@ -36,11 +37,11 @@ class UserSource {
 };
 
 // What a user has where the source does not say. In `name`, `home` and `maildir`, %user% is the local part without detail, %domain% the
-// domain, %name% (not in `name`) the user's name, %% a percent sign.
+// domain, %name% (not in `name`) the user's name, %home% (in `maildir`) the user's home, %% a percent sign.
 struct UserDefaults {
   std::string name = "%user%@%domain%";
   std::string home;     // "/srv/mail/%domain%/%user%"; empty: none
-  std::string maildir;  // "/srv/mail/%domain%/%user%/Maildir"; empty where the agent is external
+  std::string maildir;  // "%home%/Maildir"; empty where the agent is external
   std::uint32_t uid = 0;  // 0: none
   std::uint32_t gid = 0;
   std::string agent;

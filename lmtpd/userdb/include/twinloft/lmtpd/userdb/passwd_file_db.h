@@ -1,0 +1,31 @@
+// Users `passwd-file`: a text file in Dovecot's format, read again when it has changed.
+//
+//   user:password:uid:gid:gecos:home:shell:extra fields
+//
+// Fields may be empty, and the last ones missing: then UserDefaults are used. Of the extra fields, which blanks separate, these count, with or
+// without "userdb_": uid, gid, home, mail ("maildir:~/Maildir"; with ~ or %h at its start, %u, %n and %d), twinloft_agent, twinloft_state and twinloft_alias.
+// "#" begins a comment at the start of a line. The last line of a user counts. A line that is wrong is an error for its user alone.
+//
+// A file without any user, and one that is missing, is an error, never "no such user"; and so is a user who is not there for a moment after
+// each change, since somebody may be writing it. To be safe from that, write another file and rename it.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "twinloft/base/clock.h"
+#include "twinloft/lmtpd/userdb/source.h"
+
+namespace twinloft::lmtpd {
+
+struct PasswdFileConfig {
+  std::string path;
+  std::string key = "%user%@%domain%";  // what the first field is of an address; "%user%" where it has no domain
+  UserDefaults defaults;
+};
+
+// Reads the file. Errors name it.
+Result<std::unique_ptr<UserSource>> open_passwd_file(PasswdFileConfig config, const Clock& clock);
+
+}  // namespace twinloft::lmtpd

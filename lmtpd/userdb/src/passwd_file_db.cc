@@ -1,0 +1,152 @@
+#include "twinloft/lmtpd/userdb/passwd_file_db.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <unordered_map>
+
+#include "passwd_line.h"
+#include "twinloft/base/fd.h"
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+constexpr std::size_t file_bytes_max = std::size_t{4} << 30;
+// For so long after a change of the file nobody is taken to be gone.
+constexpr std::int64_t settling_seconds = 2;
+constexpr Duration look_pause = std::chrono::seconds(1);
+
+struct Version {
+  dev_t device = 0;
+  ino_t inode = 0;
+  off_t bytes = 0;
+  timespec changed{};
+  bool operator==(const Version& o) const {
+    return device == o.device && inode == o.inode && bytes == o.bytes && changed.tv_sec == o.changed.tv_sec && changed.tv_nsec == o.changed.tv_nsec;
+  }
+};
+
+Result<Version> version_of(const std::string& path) {
+  struct stat about{};
+  if (::stat(path.c_str(), &about) != 0) return fail_errno(errno, "user database {}", path);
+  return Version{about.st_dev, about.st_ino, about.st_size, about.st_mtim};
+}
+
+// The file as it was once. Never changed.
+struct Contents {
+  struct Line {
+    std::string_view text;
+    std::size_t number;
+  };
+  Version version;
+  std::string text;
+  std::unordered_map<std::string_view, Line> users;
+};
+
+Result<std::shared_ptr<const Contents>> load(const std::string& path) {
+  auto out = std::make_shared<Contents>();
+  // Before it is read: what changes meanwhile is seen with the next look.
+  TL_TRY_ASSIGN(out->version, version_of(path));
+  auto text = read_file(path, file_bytes_max);
+  if (!text) return fail(text.error().code, "user database {}", text.error().message);
+  out->text = std::move(*text);
+  std::size_t number = 0;
+  for (std::string_view rest = out->text; !rest.empty();) {
+    std::size_t end = std::min(rest.find('\n'), rest.size());
+    std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    ++number;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (std::string_view name = name_in_passwd_line(line); !name.empty()) out->users[name] = {line, number};
+  }
+  if (out->users.empty()) return fail(Errc::unavailable, "user database {}: it holds no user", path);
+  return out;
+}
+
+class PasswdFile final : public UserSource {
+ public:
+  PasswdFile(PasswdFileConfig config, PathTemplate key, RowReader reader, const Clock& clock)
+      : config_(std::move(config)), key_(std::move(key)), reader_(std::move(reader)), clock_(clock) {}
+
+  std::string describe() const override { return "passwd-file " + config_.path; }
+  Status check() {
+    TL_TRY_ASSIGN([[maybe_unused]] auto first, current());
+    return {};
+  }
+
+  FindResult find(const UserKey& key) override {
+    TL_TRY_ASSIGN(std::shared_ptr<const Contents> contents, current());
+    return find_in(*contents, key);
+  }
+  // From memory, where the file was looked at a moment ago.
+  std::optional<FindResult> find_now(const UserKey& key) override {
+    std::shared_ptr<const Contents> contents;
+    {
+      std::lock_guard lock(mutex_);
+      if (!contents_ || clock_.now() - looked_at_ >= look_pause) return std::nullopt;
+      contents = contents_;
+    }
+    return find_in(*contents, key);
+  }
+
+ private:
+  Result<std::shared_ptr<const Contents>> current() {
+    TL_TRY_ASSIGN(Version now, version_of(config_.path));
+    if (auto known = known_as(now)) return known;
+    std::lock_guard loading(loading_);  // once is enough
+    if (auto known = known_as(now)) return known;
+    TL_TRY_ASSIGN(std::shared_ptr<const Contents> fresh, load(config_.path));
+    std::lock_guard lock(mutex_);
+    looked_at_ = clock_.now();
+    return contents_ = std::move(fresh);
+  }
+  std::shared_ptr<const Contents> known_as(const Version& version) {
+    std::lock_guard lock(mutex_);
+    if (!contents_ || !(contents_->version == version)) return nullptr;
+    looked_at_ = clock_.now();
+    return contents_;
+  }
+
+  FindResult find_in(const Contents& contents, const UserKey& key) const {
+    std::string name = key_.expand({key.local_part, key.domain, {}, {}});
+    if (key.domain.empty() && name.ends_with('@')) name.pop_back();
+    auto found = contents.users.find(name);
+    if (found == contents.users.end()) {
+      std::int64_t age = clock_.wall().seconds - contents.version.changed.tv_sec;
+      if (age < 0 || age >= settling_seconds) return std::nullopt;
+      return fail(Errc::conflict, "user database {}: it was changed a moment ago, and may not be complete", config_.path);
+    }
+    const auto& [line, number] = found->second;
+    auto row = parse_passwd_line(line, key);
+    if (!row) return fail(Errc::invalid, "{}:{}: user {}: {}", config_.path, number, name, row.error().message);
+    auto entry = reader_.read(key, *row);
+    if (!entry) return fail(Errc::invalid, "{}:{}: user {}: {}", config_.path, number, name, entry.error().message);
+    return std::move(*entry);
+  }
+
+  const PasswdFileConfig config_;
+  const PathTemplate key_;
+  const RowReader reader_;
+  const Clock& clock_;
+  std::mutex loading_;
+  std::mutex mutex_;
+  std::shared_ptr<const Contents> contents_;
+  Instant looked_at_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<UserSource>> open_passwd_file(PasswdFileConfig config, const Clock& clock) {
+  TL_TRY_ASSIGN(PathTemplate key, PathTemplate::parse("users.key", config.key, PathTemplate::Part::domain));
+  TL_TRY_ASSIGN(RowReader reader, RowReader::create(config.defaults));
+  auto db = std::make_unique<PasswdFile>(std::move(config), std::move(key), std::move(reader), clock);
+  TL_TRY(db->check());
+  return db;
+}
+
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,163 @@
+// Users in a text file: Dovecot's format, changes while it is in use, and what may not be taken for "no such user".
+#include "twinloft/lmtpd/userdb/passwd_file_db.h"
+
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "sources.h"
+
+namespace twinloft::lmtpd {
+namespace {
+
+class PasswdFileTest : public testing::Test {
+ protected:
+  PasswdFileTest() {
+    const char* base = std::getenv("TMPDIR");
+    dir_ = std::string(base && *base ? base : "/tmp") + "/twinloft-passwd-XXXXXX";
+    if (!::mkdtemp(dir_.data())) std::abort();
+    config_.path = dir_ + "/users";
+    config_.defaults.uid = config_.defaults.gid = 5000;
+    config_.defaults.home = "/srv/mail/%domain%/%user%";
+    write("ann@example.org:{PLAIN}secret:5001:5002::/home/ann::userdb_mail=maildir:~/Maildir:LAYOUT=fs\n");
+  }
+  ~PasswdFileTest() override {
+    std::error_code ignored;
+    std::filesystem::remove_all(dir_, ignored);
+  }
+  // Replaced, and the clock is past the time in which it might be incomplete.
+  void write(const std::string& text) {
+    std::ofstream(config_.path + ".new") << text;
+    std::filesystem::rename(config_.path + ".new", config_.path);
+    pass();
+  }
+  void pass() {
+    struct stat about {};
+    ASSERT_EQ(::stat(config_.path.c_str(), &about), 0);
+    clock_.of_day.seconds = about.st_mtim.tv_sec + 10;
+    clock_.at = clock_.at + std::chrono::seconds(10);
+  }
+  std::unique_ptr<UserSource> open() {
+    auto db = open_passwd_file(config_, clock_);
+    EXPECT_TRUE(db.has_value()) << db.error().message;
+    return std::move(*db);
+  }
+  std::string error_of(const std::string& line) {
+    write(line + "\nother@example.org\n");
+    auto db = open();
+    EXPECT_TRUE(user_of(db->find({"other", "example.org"}))) << "the others are there";
+    auto found = db->find({"ann", "example.org"});
+    return found ? "" : found.error().message;
+  }
+
+  std::string dir_;
+  PasswdFileConfig config_;
+  ManualClock clock_;
+};
+
+TEST_F(PasswdFileTest, ReadsDovecotsFormat) {
+  write(R"(# comment:x:0:0
+ann@example.org:{PLAIN}secret:5001:5002:Ann, A.:/home/ann:/bin/sh:allow_nets=127.0.0.0/8 userdb_mail=maildir:~/Maildir:LAYOUT=fs userdb_quota_rule=*:storage=1M
+
+bob@example.org:secret
+bob:x:6000:6001:::
+eve@example.org::::::: mail=maildir:%h/m/%d/%n  userdb_home=/home/eve userdb_uid=7 twinloft_agent=lda twinloft_state=deferred
+info@example.org:::::::userdb_twinloft_alias=ann@example.org
+:nobody:1:1::/::
+)");
+  auto db = open();
+  auto ann = user_of(db->find({"ann", "example.org"}));
+  ASSERT_TRUE(ann);
+  EXPECT_EQ(ann->name + " " + ann->home + " " + ann->maildir, "ann@example.org /home/ann /home/ann/Maildir");
+  EXPECT_TRUE(ann->uid == 5001 && ann->gid == 5002);
+  auto bob = user_of(db->find({"bob", "example.org"}));
+  ASSERT_TRUE(bob);
+  EXPECT_EQ(bob->name + " " + bob->home + " " + bob->maildir, "bob@example.org /srv/mail/example.org/bob ");
+  EXPECT_EQ(bob->uid, 5000u);
+  auto eve = user_of(db->find({"eve", "example.org"}));
+  ASSERT_TRUE(eve);
+  EXPECT_EQ(eve->home + " " + eve->maildir + " " + eve->agent, "/home/eve /home/eve/m/example.org/eve lda");
+  EXPECT_TRUE(eve->uid == 7 && eve->gid == 5000 && eve->state == UserState::deferred);
+  auto info = db->find({"info", "example.org"});
+  ASSERT_TRUE(info && *info);
+  EXPECT_EQ(std::get<Alias>(**info).address, "ann@example.org");
+  for (const char* nobody : {"# comment", "", "carl", "ann@example.org"}) EXPECT_FALSE(user_of(db->find({nobody, "example.org"}))) << nobody;
+}
+
+TEST_F(PasswdFileTest, AnotherKey) {
+  config_.key = "%user%";
+  write("ann:x\n");
+  config_.defaults.maildir = "%home%/Maildir";
+  EXPECT_EQ(user_of(open()->find({"ann", "example.com"}))->maildir, "/srv/mail/example.com/ann/Maildir");
+}
+
+TEST_F(PasswdFileTest, AChangeIsSeen) {
+  auto db = open();
+  EXPECT_FALSE(user_of(db->find({"bob", "example.org"})));
+  write("ann@example.org\nbob@example.org\n");
+  EXPECT_TRUE(user_of(db->find({"bob", "example.org"})));
+  EXPECT_EQ(user_of(db->find({"ann", "example.org"}))->uid, 5000u);
+}
+
+TEST_F(PasswdFileTest, WhatIsInMemoryIsAtHandForAMoment) {
+  auto db = open();
+  pass();
+  EXPECT_FALSE(db->find_now({"ann", "example.org"}));
+  EXPECT_TRUE(user_of(db->find({"ann", "example.org"})));
+  EXPECT_TRUE(user_of(*db->find_now({"ann", "example.org"})));
+  EXPECT_FALSE(user_of(*db->find_now({"bob", "example.org"})));
+  clock_.at = clock_.at + std::chrono::seconds(1);
+  EXPECT_FALSE(db->find_now({"ann", "example.org"}));
+}
+
+TEST_F(PasswdFileTest, AFileThatIsBeingWrittenHidesNobody) {
+  auto db = open();
+  std::ofstream(config_.path) << "";
+  EXPECT_NE(db->find({"ann", "example.org"}).error().message.find("holds no user"), std::string::npos);
+  std::ofstream(config_.path) << "bob@example.org\n";
+  struct stat about {};
+  ASSERT_EQ(::stat(config_.path.c_str(), &about), 0);
+  clock_.of_day.seconds = about.st_mtim.tv_sec + 1;
+  auto ann = db->find({"ann", "example.org"});
+  ASSERT_FALSE(ann);
+  EXPECT_EQ(ann.error().code, Errc::conflict);
+  EXPECT_TRUE(user_of(db->find({"bob", "example.org"}))) << "who is there is there";
+  clock_.of_day.seconds += 1;
+  EXPECT_FALSE(user_of(db->find({"ann", "example.org"})));
+  clock_.of_day.seconds -= 1000;  // a clock that is wrong puts nobody off for ever
+  EXPECT_FALSE(user_of(db->find({"ann", "example.org"})));
+}
+
+TEST_F(PasswdFileTest, AFileThatIsAwayIsAnError) {
+  auto db = open();
+  std::filesystem::rename(config_.path, config_.path + ".away");
+  auto ann = db->find({"ann", "example.org"});
+  ASSERT_FALSE(ann);
+  EXPECT_NE(ann.error().code, Errc::invalid) << "the cache may answer";
+  EXPECT_FALSE(open_passwd_file(config_, clock_));
+  std::filesystem::rename(config_.path + ".away", config_.path);
+  EXPECT_TRUE(user_of(db->find({"ann", "example.org"})));
+}
+
+TEST_F(PasswdFileTest, AWrongLineIsAnErrorForItsUser) {
+  EXPECT_NE(error_of("ann@example.org:x:0:5::/h").find("/users:1: user ann@example.org: column \"uid\" is 0"), std::string::npos);
+  EXPECT_NE(error_of("ann@example.org:x:five:5::/h").find("\"uid\" is no number"), std::string::npos);
+  EXPECT_NE(error_of("ann@example.org:x:5:5::home").find("absolute"), std::string::npos);
+  EXPECT_NE(error_of("ann@example.org:x:5:5::/h/../..").find(".."), std::string::npos);
+  EXPECT_NE(error_of("ann@example.org:x:5:5::/h::mail=mdbox:~/m").find("expected maildir:PATH"), std::string::npos);
+  EXPECT_NE(error_of("ann@example.org:x:5:5::/h::mail=maildir:%{home}/m").find("known are"), std::string::npos);
+  EXPECT_NE(error_of("ann@example.org:x:5:5::/h::mail=maildir:m").find("absolute"), std::string::npos);
+  EXPECT_NE(error_of("ann@example.org:x:5:5::/h::mail=maildir:%").find("known are"), std::string::npos);
+  EXPECT_NE(error_of("ann@example.org:x:5:5::/h::twinloft_state=gone").find("state"), std::string::npos);
+  EXPECT_EQ(error_of("ann@example.org:x:5:5::/h"), "");
+}
+
+TEST_F(PasswdFileTest, TheLastLineOfAUserCounts) {
+  write("ann@example.org:x:7:7\r\nann@example.org:x:8:8\r\n");
+  EXPECT_EQ(user_of(open()->find({"ann", "example.org"}))->uid, 8u);
+}
+
+}  // namespace
+}  // namespace twinloft::lmtpd
