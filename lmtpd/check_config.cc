@@ -115,6 +115,7 @@ void check_users(const Config& config, Checker& check, std::ostream& err) {
   auto identity = find_identity(config);
   if (!identity) return check.problem(identity.error().message);
   UserSettings users = config.users;
+  if (Status read = read_secrets(users); !read) return check.problem(read.error().message);
   if (Status filled = fill_user_ids(users, *identity); !filled) return check.problem(filled.error().message);
   if (Status works = check_static_users(config, users, *identity); !works) check.problem(works.error().message);
   if (::geteuid() == 0) {

@@ -97,18 +97,36 @@ void add_rules(Rules& rules) {
   for (const char* name : {"execve", "execveat"}) rules.add(end, name);
 }
 
-}  // namespace
+// What a client of a database or of a name service has no use for.
+constexpr const char* on_others[] = {
+    "add_key", "bpf", "chroot", "fork", "io_uring_enter", "io_uring_register", "io_uring_setup", "kcmp", "keyctl", "kill", "mount", "move_mount",
+    "name_to_handle_at", "open_by_handle_at", "open_tree", "perf_event_open", "personality", "pidfd_getfd", "pidfd_open", "pidfd_send_signal", "pivot_root",
+    "process_madvise", "process_vm_readv", "process_vm_writev", "ptrace", "request_key", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "setns", "tkill",
+    "umount2", "unshare", "userfaultfd", "vfork"};
 
-Status confine() {
-  Filter filter(seccomp_init(SCMP_ACT_ERRNO(ENOSYS)));
+void add_rules_for_users(Rules& rules) {
+  for (const char* name : on_others) rules.add(SCMP_ACT_ERRNO(EPERM), name);
+  rules.add(SCMP_ACT_ERRNO(EPERM), "tgkill", {SCMP_A0(SCMP_CMP_NE, static_cast<scmp_datum_t>(::getpid()))});
+  rules.add(SCMP_ACT_ERRNO(EPERM), "clone", {SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0)});
+  rules.add(SCMP_ACT_ERRNO(ENOSYS), "clone3");  // its flags lie in memory: the C library takes the older one
+  for (const char* name : {"execve", "execveat"}) rules.add(SCMP_ACT_ERRNO(EPERM), name);
+}
+
+Status load_filter(std::uint32_t otherwise, void (*add)(Rules&)) {
+  Filter filter(seccomp_init(otherwise));
   if (!filter) return fail(Errc::exhausted, "no memory for a filter of system calls");
   Rules rules(filter.get());
-  add_rules(rules);
+  add(rules);
   // A tree, and not a list: it is walked for each system call of each message.
   (void)seccomp_attr_set(filter.get(), SCMP_FLTATR_CTL_OPTIMIZE, 2);
   if (rules.error() != 0) return fail_errno(rules.error(), "a rule for system calls");
   if (int loaded = seccomp_load(filter.get()); loaded < 0) return fail_errno(-loaded, "seccomp");
   return {};
 }
+
+}  // namespace
+
+Status confine() { return load_filter(SCMP_ACT_ERRNO(ENOSYS), add_rules); }
+Status confine_users() { return load_filter(SCMP_ACT_ALLOW, add_rules_for_users); }
 
 }  // namespace twinloft::lmtpd

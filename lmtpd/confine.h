@@ -9,4 +9,7 @@ namespace twinloft::lmtpd {
 // fails with ENOSYS (so that a newer C library takes the older call); an attempt to run a program ends the process by SIGSYS. Errors: the kernel has no such filters.
 Status confine();
 
+// For the process that asks the user database, which makes connections and loads libraries: it runs no programs, and does nothing to other processes.
+Status confine_users();
+
 }  // namespace twinloft::lmtpd

@@ -12,10 +12,11 @@
 
 #include "check_config.h"
 #include "supervise.h"
-#include "users.h"
+#include "twinloft/base/log.h"
 #include "twinloft/base/result.h"
 #include "twinloft/lmtpd/config/check_command.h"
 #include "twinloft/lmtpd/config/config.h"
+#include "users.h"
 
 namespace {
 
@@ -98,6 +99,7 @@ int run(std::span<const std::string> args) {
   }
   if (line->command.empty()) return usage_error("a command is missing");
   if (line->command == "serve") return supervise(line->file);
+  log_set_program("lmtpd");
   if (line->command == "user") return show_user(line->file, line->address, std::cout, std::cerr);
   if (line->command == "check-config") return check_config(line->file, std::cout, std::cerr);
   return usage_error("unknown command " + line->command);

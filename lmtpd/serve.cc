@@ -32,6 +32,11 @@ bool takes_utf8(const Config& config, const User& user) {
   return spec == config.agents.end() || spec->smtputf8;
 }
 
+// As many as the source answers at once.
+std::size_t lookups_of(const UserSettings& users) {
+  return users.driver == UserDriver::sqlite ? users.sqlite.connections_max : users.driver == UserDriver::mysql ? users.mysql.connections_max : 2;
+}
+
 ServerConfig to_server_config(const Config& config) {
   const LimitSettings& l = config.limits;
   ServerConfig out;
@@ -44,7 +49,7 @@ ServerConfig to_server_config(const Config& config) {
   out.session.takes_utf8 = [&config](const User& user) { return takes_utf8(config, user); };
   out.io_threads = l.io_threads;
   out.deliveries_max = l.deliveries;
-  out.lookups_max = static_cast<std::uint32_t>(config.users.sqlite.connections_max);
+  out.lookups_max = static_cast<std::uint32_t>(lookups_of(config.users));
   out.deliveries_per_transaction_max = l.deliveries_per_transaction;
   out.connections_max = l.connections_max;
   out.connections_per_address_max = l.connections_per_address_max;
@@ -73,12 +78,21 @@ struct Parts {
   OsRandom random;
   std::unique_ptr<Spawner> spawner;
   std::unique_ptr<UserDb> users;
+  int users_lifeline = -1;  // of the process that asks the database, where there is one
   std::unique_ptr<DeliveryService> delivery;
   std::unique_ptr<Server> server;
   std::atomic<bool> aborted{false};  // so that the spawner's end is no news
 };
 
-// The spawner is forked before any thread exists, and nothing is read from the network before this process has become the mail user.
+// Which keeps its connections: what it may do is what its user may.
+Status become_users_process(const Identity& identity, const std::string& user) {
+  TL_TRY(drop_privileges(identity));
+  if (Status confined = confine_users(); !confined)
+    log_warning("{}: whoever takes the process over that asks the user database may do what {} may", confined.error().message, user);
+  return {};
+}
+
+// The spawner is forked before any thread exists, and so is the process that asks the user database, and nothing is read from the network before this process has become the mail user.
 Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
   TL_TRY_ASSIGN(Identity identity, find_identity(config));
   TL_TRY(fill_user_ids(config.users, identity));
@@ -86,12 +100,14 @@ Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
   if (!config.agents.empty()) {
     TL_TRY_ASSIGN(parts.spawner, Spawner::start(config.agents, config.spawner));
   }
+  TL_TRY_ASSIGN(StartedUsers users, start_users(config.users, [&] { return become_users_process(identity, config.user); }, parts.clock));
+  parts.users_lifeline = users.lifeline;
   raise_descriptor_limit();
   TL_TRY_ASSIGN(std::shared_ptr<const TlsContext> tls, load_tls(config.tls));
   TL_TRY(drop_privileges(identity));
   if (Status confined = confine(); !confined)
     log_warning("{}: whoever takes this process over may ask anything of the kernel that {} may", confined.error().message, config.user);
-  TL_TRY_ASSIGN(parts.users, open_users(config.users, parts.clock));
+  TL_TRY_ASSIGN(parts.users, open_users(std::move(users), config.users, parts.clock));
   auto memory = std::make_shared<MemoryBudget>(config.limits.body_memory_total);
   DeliveryConfig delivery = config.delivery;
   delivery.hostname = config.hostname;
@@ -124,18 +140,22 @@ void obey(ServerCommand command, Server& server) {
   }
 }
 
+// One of the processes that this one needs has ended.
+void tell_crippled(int control, pollfd& lost, std::string_view what) {
+  lost.fd = -1;
+  log_error("{}, and another process is to take over", what);
+  (void)::send(control, &server_is_crippled, 1, MSG_NOSIGNAL);
+}
+
 // Where the supervisor is gone nobody else tells this process to leave. Where the spawner is, it tells the supervisor, once.
 void listen_to_supervisor(int control, const Parts& parts) {
   Server& server = *parts.server;
-  pollfd waits[2] = {{control, POLLIN, 0}, {parts.spawner ? parts.spawner->lifeline() : -1, 0, 0}};
+  pollfd waits[3] = {{control, POLLIN, 0}, {parts.spawner ? parts.spawner->lifeline() : -1, 0, 0}, {parts.users_lifeline, 0, 0}};
   for (;;) {
-    if (::poll(waits, 2, -1) < 0) continue;
-    if (waits[1].revents != 0) {
-      waits[1].fd = -1;
-      if (parts.aborted) continue;
-      log_error("the spawner is gone: agents cannot be run any more, and another process is to take over");
-      (void)::send(control, &server_is_crippled, 1, MSG_NOSIGNAL);
-    }
+    if (::poll(waits, 3, -1) < 0) continue;
+    if (waits[1].revents != 0 && parts.aborted) waits[1].fd = -1;
+    else if (waits[1].revents != 0) tell_crippled(control, waits[1], "the spawner is gone: agents cannot be run any more");
+    if (waits[2].revents != 0) tell_crippled(control, waits[2], "the process that asks the user database is gone");
     if (waits[0].revents == 0) continue;
     char word = 0;
     ssize_t got = ::recv(control, &word, 1, MSG_DONTWAIT);

@@ -8,6 +8,7 @@
 #include <ostream>
 #include <vector>
 
+#include "twinloft/base/fd.h"
 #include "twinloft/lmtpd/delivery/spool.h"
 #include "twinloft/lmtpd/proto/path.h"
 
@@ -25,6 +26,8 @@ Result<std::unique_ptr<UserSource>> open_source(const UserSettings& users, const
   switch (users.driver) {
     case UserDriver::sqlite:
       return open_sqlite_db(with(users.defaults, users.sqlite));
+    case UserDriver::mysql:
+      return open_mysql_db(with(users.defaults, users.mysql), clock);
     case UserDriver::passwd_file:
       return open_passwd_file(with(users.defaults, users.passwd_file), clock);
     case UserDriver::static_db:
@@ -35,6 +38,35 @@ Result<std::unique_ptr<UserSource>> open_source(const UserSettings& users, const
 
 }  // namespace
 
+Status read_secrets(UserSettings& users) {
+  constexpr std::size_t password_bytes_max = 4096;
+  if (users.mysql_password_file.empty()) return {};
+  auto text = read_file(users.mysql_password_file, password_bytes_max);
+  if (!text) return fail(text.error().code, "users.db_password_file: {}", text.error().message);
+  users.mysql.password = text->substr(0, text->find_first_of("\r\n"));
+  return {};
+}
+
+Result<StartedUsers> start_users(const UserSettings& users, const std::function<Status()>& become, const Clock& clock) {
+  if (users.driver != UserDriver::mysql) return StartedUsers{};
+  auto settings = std::make_shared<UserSettings>(users);
+  TL_TRY_ASSIGN(std::unique_ptr<UserProcess> process,
+                UserProcess::start(
+                    settings->mysql.connections_max,
+                    [&become, settings]() -> Status {
+                      TL_TRY(read_secrets(*settings));
+                      return become();
+                    },
+                    [settings, &clock] { return open_source(*settings, clock); }));
+  int lifeline = process->lifeline();
+  return StartedUsers{std::move(process), lifeline};
+}
+
+Result<std::unique_ptr<Directory>> open_users(StartedUsers started, const UserSettings& users, const Clock& clock) {
+  if (started.source) return make_directory(std::move(started.source), users.directory, clock);
+  return open_users(users, clock);
+}
+
 Result<std::unique_ptr<Directory>> open_users(const UserSettings& users, const Clock& clock) {
   TL_TRY_ASSIGN(std::unique_ptr<UserSource> source, open_source(users, clock));
   return make_directory(std::move(source), users.directory, clock);
@@ -44,6 +76,8 @@ std::string describe_users(const UserSettings& users) {
   switch (users.driver) {
     case UserDriver::sqlite:
       return "sqlite, " + users.sqlite.path;
+    case UserDriver::mysql:
+      return "mysql, " + users.mysql.database;
     case UserDriver::passwd_file:
       return "passwd-file, " + users.passwd_file.path;
     case UserDriver::static_db:
@@ -142,6 +176,7 @@ Result<Asked> ask_for(const std::string& config_path, const std::string& address
   out.by_root = ::geteuid() == 0;
   TL_TRY_ASSIGN(out.identity, find_identity(out.config));
   TL_TRY(fill_user_ids(users, out.identity));
+  TL_TRY(read_secrets(users));
   if (out.by_root) TL_TRY(drop_privileges(out.identity));
   TL_TRY_ASSIGN(out.users, open_users(users, clock));
   return out;

@@ -1,6 +1,7 @@
 // The user database that a configuration names, and what its users amount to.
 #pragma once
 
+#include <functional>
 #include <iosfwd>
 #include <memory>
 #include <string>
@@ -10,11 +11,23 @@
 #include "twinloft/base/result.h"
 #include "twinloft/lmtpd/config/config.h"
 #include "twinloft/lmtpd/userdb/directory.h"
+#include "twinloft/lmtpd/userdb/user_process.h"
 
 namespace twinloft::lmtpd {
 
-// `users` with its ids filled in.
+// Of a source that needs a process of its own (user_process.h): made while there is one thread, and before privileges are dropped.
+struct StartedUsers {
+  std::unique_ptr<UserSource> source;  // null: the driver needs none
+  int lifeline = -1;                   // of the process
+};
+// `become`: what that process does to its privileges.
+Result<StartedUsers> start_users(const UserSettings& users, const std::function<Status()>& become, const Clock& clock);
+
+// `users` with its ids filled in. Where nothing was started the source is this process's own: it needs to have the right to all that it opens.
+Result<std::unique_ptr<Directory>> open_users(StartedUsers started, const UserSettings& users, const Clock& clock);
 Result<std::unique_ptr<Directory>> open_users(const UserSettings& users, const Clock& clock);
+// To be called before privileges are dropped and open_users() is: what only who has started lmtpd may read.
+Status read_secrets(UserSettings& users);
 std::string describe_users(const UserSettings& users);
 
 // What keeps every mail for this user from being delivered (451), with the key that makes it so and what to write. `by_root`: lmtpd was

@@ -25,7 +25,10 @@ void read_directory(const TomlTable& t, DirectoryConfig& out) {
 void read_defaults(const TomlTable& t, UserSettings& users) {
   t.text("name", users.defaults.name);
   t.path("home", users.defaults.home);
-  t.path("maildir", users.defaults.maildir);
+  std::string& maildir = users.defaults.maildir;
+  t.text("maildir", maildir);
+  if (!maildir.empty() && !maildir.starts_with('/') && !maildir.starts_with("~/") && !maildir.starts_with("%home%/"))
+    return t.error("maildir", "expected an absolute path, or one below \"~/\", the user's home");
   t.identity("uid", users.uid);
   t.identity("gid", users.gid);
   t.text("agent", users.defaults.agent);
@@ -50,6 +53,50 @@ void read_sqlite(const TomlTable& t, UserSettings& users) {
   t.number("db_connections", 1, 1024, users.sqlite.connections_max);
 }
 
+void read_mysql_hosts(const TomlTable& t, MysqlDbConfig& out) {
+  std::vector<std::string> hosts;
+  t.texts("hosts", hosts);
+  if (hosts.empty()) return t.error("hosts", "expected a list, such as [\"db1.example.org\", \"192.0.2.1:3306\", \"unix:/run/mysqld/mysqld.sock\"]");
+  for (const std::string& text : hosts) {
+    auto host = parse_mysql_host(text);
+    if (host) out.hosts.push_back(std::move(*host));
+    else t.error("hosts", host.error().message);
+  }
+}
+
+void read_mysql_tls(const TomlTable& t, MysqlDbConfig& out) {
+  std::string tls = "none";
+  t.text("tls", tls);
+  if (tls == "required") out.tls = MysqlTls::required;
+  else if (tls == "verified") out.tls = MysqlTls::verified;
+  else if (tls != "none") t.error("tls", "expected \"none\", \"required\" or \"verified\"");
+  t.path("tls_ca", out.tls_ca);
+  t.path("tls_certificate", out.tls_certificate);
+  t.path("tls_key", out.tls_key);
+  if (out.tls_certificate.empty() != out.tls_key.empty()) t.error(out.tls_key.empty() ? "tls_certificate" : "tls_key", "needs the other one of tls_certificate and tls_key");
+  if (out.tls == MysqlTls::none)
+    for (const char* key : {"tls_ca", "tls_certificate", "tls_key"})
+      if (t.has(key)) t.error(key, "needs tls = \"required\" or \"verified\"");
+}
+
+void read_mysql(const TomlTable& t, UserSettings& users) {
+  t.allow(common_keys, {"hosts", "database", "db_user", "db_password", "db_password_file", "query", "tls", "tls_ca", "tls_certificate", "tls_key",
+                        "connect_timeout", "query_timeout", "db_connections"});
+  users.directory.cache = {std::chrono::seconds(60), std::chrono::seconds(5), std::chrono::hours(24)};
+  MysqlDbConfig& mysql = users.mysql;
+  read_mysql_hosts(t, mysql);
+  read_mysql_tls(t, mysql);
+  t.text("database", mysql.database, true);
+  t.text("db_user", mysql.user, true);
+  t.text("db_password", mysql.password);
+  t.path("db_password_file", users.mysql_password_file);
+  if (t.has("db_password") && t.has("db_password_file")) t.error("db_password", "is given, and a file too: leave one of them out");
+  t.text("query", mysql.query);
+  t.duration("connect_timeout", mysql.connect_timeout);
+  t.duration("query_timeout", mysql.query_timeout);
+  t.number("db_connections", 1, 256, mysql.connections_max);
+}
+
 void read_passwd_file(const TomlTable& t, UserSettings& users) {
   t.allow(common_keys, {"path", "key"});
   users.directory.cache.stale = std::chrono::hours(24);
@@ -71,6 +118,7 @@ struct Driver {
 };
 constexpr std::array drivers = std::to_array<Driver>({
     {"sqlite", UserDriver::sqlite, read_sqlite},
+    {"mysql", UserDriver::mysql, read_mysql},
     {"passwd-file", UserDriver::passwd_file, read_passwd_file},
     {"static", UserDriver::static_db, read_static},
 });

@@ -12,6 +12,12 @@ namespace {
 
 std::string_view name_of(Column column) { return column_names[static_cast<std::size_t>(column)]; }
 
+// "~/Maildir"
+std::string at_home(std::string path, const std::string& home) {
+  if (path.starts_with("~/")) path.replace(0, 1, home);
+  return path;
+}
+
 Result<UserState> state_of(const Row& row) {
   const auto& text = row[Column::state];
   if (!text || text->empty() || *text == "active") return UserState::active;
@@ -40,7 +46,7 @@ Result<RowReader> RowReader::create(const UserDefaults& defaults) {
   trial.name = "a user";
   trial.uid = trial.gid = 1;
   trial.home = out.home_.empty() ? "/" : out.home_.expand(values);
-  trial.maildir = out.maildir_.expand(values);
+  trial.maildir = at_home(out.maildir_.expand(values), values.home);
   trial.agent = defaults.agent;
   TL_TRY(check_user(trial));
   return out;
@@ -90,7 +96,7 @@ Result<UserEntry> RowReader::read(const UserKey& key, const Row& row) const {
   TL_TRY_ASSIGN(user.home, text_of(row, Column::home, home_, values));
   values.home = user.home;
   TL_TRY_ASSIGN(user.maildir, text_of(row, Column::maildir, maildir_, values));
-  if (user.maildir.starts_with("~/")) user.maildir.replace(0, 1, user.home);
+  user.maildir = at_home(std::move(user.maildir), user.home);
   user.agent = row[Column::agent].value_or(defaults_.agent);
   TL_TRY_ASSIGN(user.state, state_of(row));
   TL_TRY(check_user(user));

@@ -17,6 +17,7 @@
 #include "twinloft/lmtpd/net/listener.h"
 #include "twinloft/lmtpd/net/tls.h"
 #include "twinloft/lmtpd/userdb/directory.h"
+#include "twinloft/lmtpd/userdb/mysql_db.h"
 #include "twinloft/lmtpd/userdb/passwd_file_db.h"
 #include "twinloft/lmtpd/userdb/sqlite_db.h"
 #include "twinloft/lmtpd/userdb/static_db.h"
@@ -62,7 +63,7 @@ struct LimitSettings {
   std::uint32_t io_threads = 1;
 };
 
-enum class UserDriver { sqlite, passwd_file, static_db };
+enum class UserDriver { sqlite, mysql, passwd_file, static_db };
 
 struct UserSettings {
   UserDriver driver = UserDriver::sqlite;
@@ -71,6 +72,8 @@ struct UserSettings {
   std::string uid;        // a name, a number, or empty: the user that lmtpd runs as
   std::string gid;
   SqliteDbConfig sqlite;
+  MysqlDbConfig mysql;
+  std::string mysql_password_file;  // absolute; read as late as it can be, by who may
   PasswdFileConfig passwd_file;
   StaticDbConfig fixed;
 };

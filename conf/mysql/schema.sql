@@ -1,0 +1,17 @@
+-- Users of lmtpd in MariaDB or MySQL:  mysql mail < schema.sql
+--
+-- lmtpd asks, by default:
+--   SELECT user, uid, gid, home, maildir, agent FROM users WHERE user = :address AND active = 1
+-- for addresses in lower case and without detail ("ann+lists@example.org" asks for "ann@example.org"). It needs to read, and nothing else:
+--   CREATE USER 'lmtpd'@'%' IDENTIFIED BY '...';  GRANT SELECT ON mail.users TO 'lmtpd'@'%';
+--
+-- The binary collation keeps apart what differs: others find "änn" for "ann", and blanks at the end of a name.
+CREATE TABLE users (
+  user    VARCHAR(320)  CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL PRIMARY KEY CHECK (user = LOWER(user)),
+  uid     INT UNSIGNED  NOT NULL CHECK (uid BETWEEN 1 AND 4294967294),
+  gid     INT UNSIGNED  NOT NULL CHECK (gid BETWEEN 1 AND 4294967294),
+  home    VARCHAR(4096) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL CHECK (home LIKE '/%'),
+  maildir VARCHAR(4096) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL CHECK (maildir LIKE '/%'),  -- NULL: for users whose agent is an external one
+  agent   VARCHAR(64)   NULL,                                                                       -- NULL: the configured default
+  active  TINYINT       NOT NULL DEFAULT 1 CHECK (active IN (0, 1))
+) ENGINE = InnoDB;

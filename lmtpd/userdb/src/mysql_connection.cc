@@ -1,0 +1,180 @@
+#include "mysql_connection.h"
+
+#include <errmsg.h>
+
+#include <algorithm>
+#include <string_view>
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+// The library counts in seconds.
+unsigned seconds_of(std::chrono::milliseconds time) { return static_cast<unsigned>(std::max<std::int64_t>(1, (time.count() + 999) / 1000)); }
+
+const char* or_null(const std::string& text) { return text.empty() ? nullptr : text.c_str(); }
+
+// Not the server's state but the configuration is what is wrong.
+bool is_configuration(unsigned number) {
+  constexpr unsigned access_denied_for_database = 1044, access_denied = 1045, unknown_database = 1049, parse_error = 1064, no_such_column = 1054,
+                     table_access_denied = 1142, column_access_denied = 1143, no_such_table = 1146, read_only = 1792;
+  constexpr unsigned all[] = {access_denied_for_database, access_denied, unknown_database, parse_error, no_such_column, table_access_denied,
+                              column_access_denied, no_such_table, read_only};
+  return std::find(std::begin(all), std::end(all), number) != std::end(all);
+}
+
+// Not one that sends the password in clear to whoever answers.
+constexpr const char* plugins_without_tls = "mysql_native_password,client_ed25519,caching_sha2_password,unix_socket,auth_socket";
+
+}  // namespace
+
+std::unexpected<Error> MysqlConnection::failed(unsigned number, const char* text, const char* doing) {
+  good_ = false;
+  lost_ = number >= CR_MIN_ERROR && number <= CR_MAX_ERROR;
+  return fail(!opened_ && is_configuration(number) ? Errc::invalid : Errc::unavailable, "user database {}: {}: {} ({}); the query is: {}", host_.text, doing, text, number,
+              config_.query);
+}
+
+Result<std::unique_ptr<MysqlConnection>> MysqlConnection::open(const MysqlDbConfig& config, const MysqlHost& host, const NamedQuery& query,
+                                                               const RowReader& reader) {
+  std::unique_ptr<MysqlConnection> out(new MysqlConnection(config, host, query, reader));
+  TL_TRY(out->connect());
+  TL_TRY(out->prepare());
+  TL_TRY(out->find_columns());
+  TL_TRY(out->bind_results());
+  out->opened_ = true;
+  return out;
+}
+
+Status MysqlConnection::connect() {
+  mysql_.reset(mysql_init(nullptr));
+  if (!mysql_) return fail(Errc::exhausted, "user database {}: no memory", host_.text);
+  MYSQL* m = mysql_.get();
+  unsigned connect = seconds_of(config_.connect_timeout), answer = seconds_of(config_.query_timeout), no_files = 0;
+  my_bool no = 0, yes = 1;
+  mysql_optionsv(m, MYSQL_OPT_CONNECT_TIMEOUT, &connect);
+  mysql_optionsv(m, MYSQL_OPT_READ_TIMEOUT, &answer);
+  mysql_optionsv(m, MYSQL_OPT_WRITE_TIMEOUT, &answer);
+  mysql_optionsv(m, MYSQL_OPT_RECONNECT, &no);          // here it is done, with the query prepared anew
+  mysql_optionsv(m, MYSQL_OPT_LOCAL_INFILE, &no_files);  // a server must not ask for files of this machine
+  mysql_optionsv(m, MYSQL_SET_CHARSET_NAME, "utf8mb4");
+  if (config_.tls != MysqlTls::none) {
+    mysql_ssl_set(m, or_null(config_.tls_key), or_null(config_.tls_certificate), or_null(config_.tls_ca), nullptr, nullptr);
+    mysql_optionsv(m, MYSQL_OPT_SSL_ENFORCE, &yes);
+    mysql_optionsv(m, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, config_.tls == MysqlTls::verified ? &yes : &no);
+  }
+  if (config_.tls != MysqlTls::verified) mysql_optionsv(m, MARIADB_OPT_RESTRICTED_AUTH, plugins_without_tls);
+  if (!mysql_real_connect(m, or_null(host_.host), config_.user.c_str(), config_.password.c_str(), config_.database.c_str(), host_.port,
+                          or_null(host_.socket), 0))
+    return failed(mysql_errno(m), mysql_error(m), "connect");
+  // Whatever the query is, it changes nothing.
+  if (mysql_query(m, "SET SESSION TRANSACTION READ ONLY") != 0) return failed(mysql_errno(m), mysql_error(m), "read only");
+  return {};
+}
+
+Status MysqlConnection::prepare() {
+  statement_.reset(mysql_stmt_init(mysql_.get()));
+  if (!statement_) return fail(Errc::exhausted, "user database {}: no memory", host_.text);
+  MYSQL_STMT* s = statement_.get();
+  if (mysql_stmt_prepare(s, query_.text.data(), query_.text.size()) != 0) return failed(mysql_stmt_errno(s), mysql_stmt_error(s), "query");
+  if (mysql_stmt_param_count(s) != query_.parameters.size())
+    return fail(Errc::invalid, "user database {}: the server sees {} parameters in the query, and there are {}: {}", host_.text, mysql_stmt_param_count(s),
+                query_.parameters.size(), config_.query);
+  return {};
+}
+
+Status MysqlConnection::find_columns() {
+  std::unique_ptr<MYSQL_RES, Close> about(mysql_stmt_result_metadata(statement_.get()));
+  if (!about) return fail(Errc::invalid, "user database {}: the query must be a SELECT: {}", host_.text, config_.query);
+  std::array<bool, column_names.size()> has{};
+  values_.resize(mysql_num_fields(about.get()));
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    values_[i].name = mysql_fetch_field_direct(about.get(), static_cast<unsigned>(i))->name;
+    auto column = column_named(values_[i].name);
+    if (!column) continue;
+    values_[i].column = static_cast<int>(*column);
+    has[static_cast<std::size_t>(*column)] = true;
+  }
+  if (auto missing = reader_.missing(has)) {
+    std::string_view name = column_names[static_cast<std::size_t>(*missing)];
+    return fail(Errc::invalid, "user database {}: the query yields no column \"{}\" (use AS to name it), and there is no users.{}: {}", host_.text, name, name,
+                config_.query);
+  }
+  return {};
+}
+
+// All as text, whatever their types are.
+Status MysqlConnection::bind_results() {
+  std::vector<MYSQL_BIND> binds(values_.size());
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    Value& v = values_[i];
+    binds[i].buffer_type = MYSQL_TYPE_STRING;
+    binds[i].buffer = v.bytes.data();
+    binds[i].buffer_length = v.bytes.size();
+    binds[i].length = &v.length;
+    binds[i].is_null = &v.is_null;
+    binds[i].error = &v.cut;
+  }
+  MYSQL_STMT* s = statement_.get();
+  if (mysql_stmt_bind_result(s, binds.data()) != 0) return failed(mysql_stmt_errno(s), mysql_stmt_error(s), "results");
+  return {};
+}
+
+Status MysqlConnection::execute(const UserKey& key) {
+  std::vector<std::string> texts;
+  for (QueryParameter p : query_.parameters) texts.push_back(value_of(p, key));
+  std::vector<MYSQL_BIND> binds(texts.size());
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    binds[i].buffer_type = MYSQL_TYPE_STRING;
+    binds[i].buffer = texts[i].data();
+    binds[i].buffer_length = texts[i].size();
+  }
+  MYSQL_STMT* s = statement_.get();
+  if (mysql_stmt_bind_param(s, binds.data()) != 0 || mysql_stmt_execute(s) != 0) return failed(mysql_stmt_errno(s), mysql_stmt_error(s), "look-up");
+  return {};
+}
+
+Result<bool> MysqlConnection::next_row() {
+  int got = mysql_stmt_fetch(statement_.get());
+  if (got == MYSQL_NO_DATA) return false;
+  if (got == 0 || got == MYSQL_DATA_TRUNCATED) return true;
+  return failed(mysql_stmt_errno(statement_.get()), mysql_stmt_error(statement_.get()), "look-up");
+}
+
+Result<Row> MysqlConnection::row() const {
+  Row out;
+  for (const Value& v : values_) {
+    if (v.column < 0 || v.is_null) continue;
+    if (v.length > v.bytes.size()) return fail(Errc::invalid, "column \"{}\" has {} bytes", v.name, v.length);
+    out.values[static_cast<std::size_t>(v.column)] = std::string(v.bytes.data(), v.length);
+  }
+  return out;
+}
+
+std::unexpected<Error> MysqlConnection::row_error(const UserKey& key, const Error& error) const {
+  return fail(error.code, "user database {}: the row of {}: {}; the query is: {}", host_.text, key.address(), error.message, config_.query);
+}
+
+FindResult MysqlConnection::find_row(const UserKey& key) {
+  TL_TRY(execute(key));
+  TL_TRY_ASSIGN(bool there, next_row());
+  if (!there) return std::nullopt;
+  auto found = row();
+  TL_TRY_ASSIGN(bool more, next_row());
+  if (more) {
+    good_ = false;  // rather than to read all that may follow
+    return row_error(key, {Errc::invalid, "there is more than one"});
+  }
+  if (!found) return row_error(key, found.error());
+  auto entry = reader_.read(key, *found);
+  if (!entry) return row_error(key, entry.error());
+  return std::move(*entry);
+}
+
+FindResult MysqlConnection::find(const UserKey& key) {
+  FindResult found = find_row(key);
+  if (good_) mysql_stmt_free_result(statement_.get());
+  return found;
+}
+
+}  // namespace twinloft::lmtpd

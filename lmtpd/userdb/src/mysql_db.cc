@@ -1,0 +1,200 @@
+#include "twinloft/lmtpd/userdb/mysql_db.h"
+
+#include <algorithm>
+#include <charconv>
+#include <condition_variable>
+#include <list>
+#include <mutex>
+
+#include "mysql_connection.h"
+#include "twinloft/base/log.h"
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+constexpr Duration pause_first = std::chrono::seconds(1);
+constexpr Duration pause_max = std::chrono::seconds(30);
+constexpr Duration second_best_age_max = std::chrono::seconds(60);
+
+// Hosts, and which of them are left alone until when. Thread-safe.
+class Hosts {
+ public:
+  Hosts(const std::vector<MysqlHost>& hosts, const Clock& clock) : hosts_(hosts), clock_(clock), states_(hosts.size()) {}
+
+  std::size_t size() const { return hosts_.size(); }
+  const MysqlHost& operator[](std::size_t i) const { return hosts_[i]; }
+  bool may_try(std::size_t i) {
+    std::lock_guard lock(mutex_);
+    return clock_.now() >= states_[i].not_before;
+  }
+  void failed(std::size_t i) {
+    std::lock_guard lock(mutex_);
+    State& s = states_[i];
+    if (clock_.now() < s.not_before) return;  // one of several that were under way
+    s.pause = s.pause == Duration{} ? pause_first : std::min(s.pause * 2, pause_max);
+    s.not_before = clock_.now() + s.pause;
+  }
+  void answered(std::size_t i) {
+    std::lock_guard lock(mutex_);
+    states_[i] = {};
+  }
+
+ private:
+  struct State {
+    Instant not_before{};
+    Duration pause{};
+  };
+  const std::vector<MysqlHost>& hosts_;
+  const Clock& clock_;
+  std::mutex mutex_;
+  std::vector<State> states_;
+};
+
+class MysqlDb final : public UserSource {
+ public:
+  MysqlDb(MysqlDbConfig config, NamedQuery query, RowReader reader, const Clock& clock)
+      : config_(std::move(config)), query_(std::move(query)), reader_(std::move(reader)), clock_(clock), hosts_(config_.hosts, clock) {}
+
+  std::string describe() const override {
+    std::string out = "mysql " + config_.database + " at ";
+    for (const MysqlHost& host : config_.hosts) out += (&host == config_.hosts.data() ? "" : ", ") + host.text;
+    return out;
+  }
+
+  Status check() {
+    Slot slot(*this);
+    TL_TRY_ASSIGN(Open open, connect());
+    give_back(std::move(open));
+    return {};
+  }
+
+  // A connection that has waited may have ended long ago, and another host may answer where this one does not.
+  FindResult find(const UserKey& key) override {
+    Slot slot(*this);
+    for (std::size_t tries = 0;; ++tries) {
+      std::optional<Open> open = take_idle();
+      bool waited = open.has_value();
+      if (!waited) {
+        auto opened = connect();
+        // Whatever is wrong: it was right at the start.
+        if (!opened) return fail(Errc::unavailable, "{}", opened.error().message);
+        open = std::move(*opened);
+      }
+      Instant begun = clock_.now();
+      FindResult found = open->connection->find(key);
+      if (open->connection->good()) {
+        hosts_.answered(open->host);
+        give_back(std::move(*open));
+        return found;
+      }
+      bool at_once = clock_.now() - begun < config_.query_timeout / 2;
+      bool lost = open->connection->lost();
+      if (lost && !(waited && at_once)) hosts_.failed(open->host);
+      if (!lost || tries > hosts_.size() + config_.connections_max) return found;
+    }
+  }
+
+ private:
+  struct Open {
+    std::unique_ptr<MysqlConnection> connection;
+    std::size_t host;
+    Instant since;
+  };
+  // One of so many look-ups at once.
+  struct Slot {
+    explicit Slot(MysqlDb& d) : db(d) {
+      std::unique_lock lock(db.mutex_);
+      db.free_.wait(lock, [this] { return db.in_use_ < db.config_.connections_max; });
+      ++db.in_use_;
+    }
+    ~Slot() {
+      {
+        std::lock_guard lock(db.mutex_);
+        --db.in_use_;
+      }
+      db.free_.notify_one();
+    }
+    MysqlDb& db;
+  };
+
+  std::optional<Open> take_idle() {
+    std::list<Open> old;  // closed without the lock
+    std::lock_guard lock(mutex_);
+    while (!idle_.empty()) {
+      std::list<Open> last;
+      last.splice(last.begin(), idle_, std::prev(idle_.end()));
+      if (last.front().host == 0 || clock_.now() - last.front().since < second_best_age_max) return std::move(last.front());
+      old.splice(old.end(), last);
+    }
+    return std::nullopt;
+  }
+  void give_back(Open open) {
+    std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(open));
+  }
+
+  Result<Open> connect() {
+    Error all{Errc::unavailable, {}, 0};
+    for (std::size_t i = 0; i < hosts_.size(); ++i) {
+      if (!hosts_.may_try(i)) continue;
+      auto connection = MysqlConnection::open(config_, hosts_[i], query_, reader_);
+      if (connection) {
+        hosts_.answered(i);
+        return Open{std::move(*connection), i, clock_.now()};
+      }
+      hosts_.failed(i);
+      if (connection.error().code == Errc::invalid) all.code = Errc::invalid;
+      all.message += (all.message.empty() ? "" : "; ") + connection.error().message;
+    }
+    if (all.message.empty()) all.message = "user database " + describe() + ": no server has answered a moment ago; it is tried again soon";
+    return std::unexpected(std::move(all));
+  }
+
+  const MysqlDbConfig config_;
+  const NamedQuery query_;
+  const RowReader reader_;
+  const Clock& clock_;
+  Hosts hosts_;
+  std::mutex mutex_;
+  std::condition_variable free_;
+  std::list<Open> idle_;
+  std::size_t in_use_ = 0;
+};
+
+}  // namespace
+
+Result<MysqlHost> parse_mysql_host(const std::string& text) {
+  MysqlHost out{text, {}, 3306, {}};
+  if (text.starts_with("unix:")) {
+    out.socket = text.substr(5);
+    if (!out.socket.starts_with('/')) return fail(Errc::invalid, "\"{}\": expected an absolute path after \"unix:\"", text);
+    return out;
+  }
+  std::size_t bracket = text.starts_with('[') ? text.find(']') : std::string::npos;
+  std::size_t colon = text.find(':', bracket == std::string::npos ? 0 : bracket);
+  out.host = bracket == std::string::npos ? text.substr(0, colon) : text.substr(1, bracket - 1);
+  if (colon != std::string::npos) {
+    auto [end, code] = std::from_chars(text.data() + colon + 1, text.data() + text.size(), out.port);
+    if (code != std::errc() || end != text.data() + text.size() || out.port == 0)
+      return fail(Errc::invalid, "\"{}\": expected a port from 1 to 65535 after the colon; an IPv6 address stands in brackets", text);
+  }
+  if (out.host.empty() || (bracket != std::string::npos && colon == std::string::npos && bracket + 1 != text.size()))
+    return fail(Errc::invalid, "\"{}\": expected \"db.example.org\", \"192.0.2.1:3306\", \"[2001:db8::1]:3306\" or \"unix:/path\"", text);
+  return out;
+}
+
+Result<std::unique_ptr<UserSource>> open_mysql_db(MysqlDbConfig config, const Clock& clock) {
+  if (config.hosts.empty()) return fail(Errc::invalid, "users.hosts is empty");
+  if (mysql_library_init(0, nullptr, nullptr) != 0) return fail(Errc::internal, "the client library of MariaDB does not start");
+  auto query = parse_named_query(config.query);
+  if (!query) return fail(Errc::invalid, "users.query: {}", query.error().message);
+  TL_TRY_ASSIGN(RowReader reader, RowReader::create(config.defaults));
+  auto db = std::make_unique<MysqlDb>(std::move(config), std::move(*query), std::move(reader), clock);
+  Status checked = db->check();
+  if (!checked && checked.error().code == Errc::invalid) return std::unexpected(checked.error());
+  if (!checked) log_warning("{}; until it answers, recipients get 451", checked.error().message);
+  return db;
+}
+
+}  // namespace twinloft::lmtpd

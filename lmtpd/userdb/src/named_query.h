@@ -1,0 +1,26 @@
+// A query with named parameters (:user, :domain, :address) as servers want it that know "?" only.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "twinloft/base/result.h"
+#include "twinloft/lmtpd/userdb/source.h"
+
+namespace twinloft::lmtpd {
+
+enum class QueryParameter { user, domain, address };
+
+struct NamedQuery {
+  std::string text;                        // with "?"
+  std::vector<QueryParameter> parameters;  // in their order
+};
+
+// Leaves strings ('...', "...", with doubled quotes or backslashes), `names` and comments (-- , #, /* */) as they are. Errors: an unknown
+// parameter, a "?", none at all, a string that does not end.
+Result<NamedQuery> parse_named_query(std::string_view text);
+
+std::string value_of(QueryParameter parameter, const UserKey& key);
+
+}  // namespace twinloft::lmtpd

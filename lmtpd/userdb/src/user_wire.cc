@@ -1,0 +1,136 @@
+#include "user_wire.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "twinloft/lmtpd/userdb/check.h"
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+constexpr std::size_t key_field_bytes_max = 1024;
+constexpr std::size_t field_bytes_max = 8192;
+
+enum class Kind : std::uint8_t { nobody, user, alias, error };
+
+void put_text(Writer& out, std::string_view text) {
+  out.put<std::uint32_t>(static_cast<std::uint32_t>(text.size()));
+  out.put_bytes(as_bytes(text));
+}
+
+// nullopt: it is longer than that, or than what there is.
+std::optional<std::string> get_text(Reader& in, std::size_t most) {
+  auto bytes = in.get<std::uint32_t>();
+  if (!in.ok() || bytes > most || bytes > in.remaining()) return std::nullopt;
+  return std::string(as_text(in.get_bytes(bytes)));
+}
+
+bool at_end(const Reader& in) { return in.ok() && in.remaining() == 0; }
+
+// A packet that begins so.
+class Packet {
+ public:
+  explicit Packet(Kind kind) { out.put(static_cast<std::uint8_t>(kind)); }
+  std::vector<std::byte> take() { return std::move(bytes_); }
+
+ private:
+  std::vector<std::byte> bytes_;
+
+ public:
+  Writer out{bytes_};
+};
+
+std::vector<std::byte> encode_error(Errc code, std::string_view message) {
+  Packet packet(Kind::error);
+  packet.out.put(static_cast<std::uint8_t>(code));
+  put_text(packet.out, message.substr(0, field_bytes_max));
+  return packet.take();
+}
+
+bool too_long(const UserEntry& entry) {
+  if (const Alias* alias = std::get_if<Alias>(&entry)) return alias->address.size() > field_bytes_max;
+  const User& u = std::get<User>(entry);
+  for (const std::string* text : {&u.name, &u.home, &u.maildir, &u.agent})
+    if (text->size() > field_bytes_max) return true;
+  return false;
+}
+
+Result<FindResult> read_user(Reader& in) {
+  User user;
+  user.uid = in.get<std::uint32_t>();
+  user.gid = in.get<std::uint32_t>();
+  auto state = in.get<std::uint8_t>();
+  for (std::string* text : {&user.name, &user.home, &user.maildir, &user.agent}) {
+    auto value = get_text(in, field_bytes_max);
+    if (!value) return fail(Errc::invalid, "a user that cannot be read");
+    *text = std::move(*value);
+  }
+  if (!at_end(in) || state > static_cast<std::uint8_t>(UserState::deferred)) return fail(Errc::invalid, "a user that cannot be read");
+  user.state = static_cast<UserState>(state);
+  TL_TRY(check_user(user));
+  return FindResult(UserEntry(std::move(user)));
+}
+
+Result<FindResult> read_alias(Reader& in) {
+  auto address = get_text(in, field_bytes_max);
+  if (!address || !at_end(in)) return fail(Errc::invalid, "an alias that cannot be read");
+  return FindResult(UserEntry(Alias{std::move(*address)}));
+}
+
+Result<FindResult> read_error(Reader& in) {
+  auto code = in.get<std::uint8_t>();
+  auto message = get_text(in, field_bytes_max);
+  if (!message || !at_end(in) || code > static_cast<std::uint8_t>(Errc::internal)) return fail(Errc::invalid, "an error that cannot be read");
+  return FindResult(std::unexpected(Error{static_cast<Errc>(code), std::move(*message), 0}));
+}
+
+}  // namespace
+
+Result<std::vector<std::byte>> encode_key(const UserKey& key) {
+  if (key.local_part.size() > key_field_bytes_max || key.domain.size() > key_field_bytes_max)
+    return fail(Errc::exhausted, "an address of more than {} bytes", key_field_bytes_max);
+  std::vector<std::byte> packet;
+  Writer out(packet);
+  put_text(out, key.local_part);
+  put_text(out, key.domain);
+  return packet;
+}
+
+Result<UserKey> decode_key(ByteSpan packet) {
+  Reader in(packet);
+  auto local_part = get_text(in, key_field_bytes_max), domain = get_text(in, key_field_bytes_max);
+  if (!local_part || !domain || !at_end(in)) return fail(Errc::invalid, "a key that cannot be read");
+  return UserKey{std::move(*local_part), std::move(*domain)};
+}
+
+std::vector<std::byte> encode_found(const FindResult& found) {
+  if (!found) return encode_error(found.error().code, found.error().message);
+  if (!*found) return Packet(Kind::nobody).take();
+  if (too_long(**found)) return encode_error(Errc::invalid, "a field of the row is too long");
+  if (const Alias* alias = std::get_if<Alias>(&**found)) {
+    Packet packet(Kind::alias);
+    put_text(packet.out, alias->address);
+    return packet.take();
+  }
+  const User& user = std::get<User>(**found);
+  Packet packet(Kind::user);
+  packet.out.put(user.uid);
+  packet.out.put(user.gid);
+  packet.out.put(static_cast<std::uint8_t>(user.state));
+  for (const std::string* text : {&user.name, &user.home, &user.maildir, &user.agent}) put_text(packet.out, *text);
+  return packet.take();
+}
+
+Result<FindResult> decode_found(ByteSpan packet) {
+  Reader in(packet);
+  auto kind = in.get<std::uint8_t>();
+  if (in.ok() && kind == static_cast<std::uint8_t>(Kind::nobody) && at_end(in)) return FindResult(std::nullopt);
+  if (kind == static_cast<std::uint8_t>(Kind::user)) return read_user(in);
+  if (kind == static_cast<std::uint8_t>(Kind::alias)) return read_alias(in);
+  if (kind == static_cast<std::uint8_t>(Kind::error)) return read_error(in);
+  return fail(Errc::invalid, "an answer that cannot be read");
+}
+
+}  // namespace twinloft::lmtpd
