@@ -1,0 +1,63 @@
+// Named parameters of a query, and what only looks like one.
+#include "named_query.h"
+
+#include <gtest/gtest.h>
+
+#include "twinloft/lmtpd/userdb/mysql_db.h"
+
+namespace twinloft::lmtpd {
+namespace {
+
+// "SELECT ? | user"
+std::string parsed(std::string_view text) {
+  auto query = parse_named_query(text);
+  if (!query) return "error: " + query.error().message;
+  std::string out = query->text + " |";
+  for (QueryParameter p : query->parameters) out += " " + value_of(p, {"ann", "d"});
+  return out;
+}
+
+TEST(NamedQuery, ParametersBecomeMarks) {
+  EXPECT_EQ(parsed("SELECT 1 WHERE a = :user"), "SELECT 1 WHERE a = ? | ann");
+  EXPECT_EQ(parsed(":address:domain,:user"), "??,? | ann@d d ann");
+  EXPECT_EQ(parsed("f(:user)=:user"), "f(?)=? | ann ann");
+}
+
+TEST(NamedQuery, WhatOnlyLooksLikeOneStays) {
+  EXPECT_EQ(parsed("':user' \":user ?\" `:x?` = :user"), "':user' \":user ?\" `:x?` = ? | ann");
+  EXPECT_EQ(parsed("'it''s :x' '\\' :x' \"a\"\"?\" :user"), "'it''s :x' '\\' :x' \"a\"\"?\" ? | ann");
+  EXPECT_EQ(parsed("-- a :x ?\n# :y ?\n/* :z\n? */ :user -- :x"), "-- a :x ?\n# :y ?\n/* :z\n? */ ? -- :x | ann");
+  EXPECT_EQ(parsed("@a := 1, b::text, 3--:user"), "@a := 1, b::text, 3--? | ann");
+  EXPECT_EQ(parsed("':' = :user :"), "':' = ? : | ann");
+}
+
+TEST(NamedQuery, Errors) {
+  for (auto [text, says] : {std::pair{"SELECT ?, :user", "byte 8: a \"?\""},
+                            {":name", "unknown parameter :name"},
+                            {":users", "unknown parameter :users"},
+                            {"SELECT 1", "none of :user"},
+                            {"", "none of :user"},
+                            {"':user'", "none of :user"},
+                            {":user 'x", "has no end"},
+                            {":user /* x", "has no end"},
+                            {":user 'x\\'", "has no end"}})
+    EXPECT_NE(parsed(text).find(says), std::string::npos) << text << ": " << parsed(text);
+}
+
+std::string host(const std::string& text) {
+  auto h = parse_mysql_host(text);
+  return h ? h->host + " " + std::to_string(h->port) + " " + h->socket : "error: " + h.error().message;
+}
+
+TEST(MysqlHost, IsReadInAllItsForms) {
+  EXPECT_EQ(host("db.example.org"), "db.example.org 3306 ");
+  EXPECT_EQ(host("192.0.2.1:3307"), "192.0.2.1 3307 ");
+  EXPECT_EQ(host("[2001:db8::1]"), "2001:db8::1 3306 ");
+  EXPECT_EQ(host("[2001:db8::1]:1"), "2001:db8::1 1 ");
+  EXPECT_EQ(host("unix:/run/db"), " 3306 /run/db");
+  for (const char* bad : {"", ":3306", "db:", "db:0", "db:65536", "db:x", "2001:db8::1", "[]", "[::1]x", "[::1", "[::1]:", "unix:", "unix:db"})
+    EXPECT_EQ(host(bad).substr(0, 6), "error:") << bad << ": " << host(bad);
+}
+
+}  // namespace
+}  // namespace twinloft::lmtpd

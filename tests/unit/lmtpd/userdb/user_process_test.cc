@@ -1,0 +1,144 @@
+// Asking a source in another process: what is said arrives, whoever ends is noticed, and nothing that arrives is trusted.
+#include "twinloft/lmtpd/userdb/user_process.h"
+
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "sources.h"
+#include "user_wire.h"
+
+namespace twinloft::lmtpd {
+namespace {
+
+// What it finds depends on the key alone: the test's memory is not that of the process.
+class Far final : public UserSource {
+ public:
+  FindResult find(const UserKey& key) override {
+    if (key.local_part == "nobody") return std::nullopt;
+    if (key.local_part == "broken") return fail(Errc::conflict, "not sure of {}", key.address());
+    if (key.local_part == "throw") throw std::runtime_error("find");
+    if (key.local_part == "ends") ::_exit(3);
+    if (key.local_part == "alias") return Alias{"ann@" + key.domain};
+    if (key.local_part == "long") return Alias{std::string(100'000, 'x')};
+    if (key.local_part == "slow") ::usleep(20'000);
+    if (key.local_part == "pid") return user_named(std::to_string(::getpid()));
+    User user = user_named(key.address());
+    user.uid = 7;
+    user.maildir = "/srv/mail/Maildir";
+    user.agent = "lda";
+    user.state = UserState::deferred;
+    return user;
+  }
+  std::string describe() const override { return "far away"; }
+};
+
+Result<std::unique_ptr<UserProcess>> start(std::size_t lanes = 2) {
+  return UserProcess::start(lanes, [] { return Status(); }, [] { return Result<std::unique_ptr<UserSource>>(std::make_unique<Far>()); });
+}
+
+TEST(UserProcess, WhatIsSaidThereIsSaidHere) {
+  auto process = start().value();
+  EXPECT_EQ(process->describe(), "far away");
+  auto ann = user_of(process->find({"ann", "example.org"}));
+  ASSERT_TRUE(ann);
+  EXPECT_EQ(ann->name + " " + ann->home + " " + ann->maildir + " " + ann->agent, "ann@example.org /srv/mail /srv/mail/Maildir lda");
+  EXPECT_TRUE(ann->uid == 7 && ann->gid == 5000 && ann->state == UserState::deferred);
+  EXPECT_FALSE(user_of(process->find({"nobody", "example.org"})));
+  EXPECT_EQ(std::get<Alias>(**process->find({"alias", "d"})).address, "ann@d");
+  auto broken = process->find({"broken", ""});
+  EXPECT_TRUE(!broken && broken.error().code == Errc::conflict && broken.error().message == "not sure of broken");
+  EXPECT_NE(process->find({"throw", ""}).error().message.find("unexpectedly"), std::string::npos);
+  EXPECT_NE(process->find({"long", ""}).error().message.find("too long"), std::string::npos);
+  EXPECT_EQ(process->find({std::string(2000, 'x'), ""}).error().code, Errc::exhausted);
+  EXPECT_TRUE(user_of(process->find({"ann", ""}))) << "it goes on";
+  EXPECT_NE(user_of(process->find({"pid", ""}))->name, std::to_string(::getpid()));
+}
+
+TEST(UserProcess, ManyAskAtOnce) {
+  auto process = start(3).value();
+  std::atomic<int> good{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 12; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 30; ++i) {
+        std::string name = std::to_string(t) + "-" + std::to_string(i);
+        auto user = user_of(process->find({i % 10 == 0 ? "slow" : name, "d"}));
+        good += user && user->name == (i % 10 == 0 ? "slow@d" : name + "@d");
+      }
+    });
+  for (auto& t : threads) t.join();
+  EXPECT_EQ(good, 360);
+}
+
+TEST(UserProcess, ItsEndIsAnErrorAndNeverNobody) {
+  auto process = start(2).value();
+  pollfd wait{process->lifeline(), 0, 0};
+  EXPECT_EQ(::poll(&wait, 1, 0), 0);
+  for (int i = 0; i < 5; ++i) {
+    auto found = process->find({i == 0 ? "ends" : "ann", ""});
+    ASSERT_FALSE(found);
+    EXPECT_EQ(found.error().code, Errc::unavailable);
+    EXPECT_NE(found.error().message.find("is gone"), std::string::npos);
+  }
+  EXPECT_EQ(::poll(&wait, 1, 60'000), 1);
+  EXPECT_TRUE(wait.revents & POLLHUP);
+}
+
+TEST(UserProcess, ItEndsWithWhoAsks) {
+  auto process = start().value();
+  pid_t pid = std::stoi(user_of(process->find({"pid", ""}))->name);
+  process.reset();
+  // It is this one's child: gone, or not waited for.
+  int status = 0;
+  pid_t waited;
+  while ((waited = ::waitpid(pid, &status, 0)) < 0 && errno == EINTR) {
+  }
+  EXPECT_TRUE(waited < 0 || status == 0) << status;
+}
+
+TEST(UserProcess, AStartThatFailsSaysWhy) {
+  auto refused = UserProcess::start(1, [] { return Status(fail(Errc::denied, "no such user")); },
+                                    [] { return Result<std::unique_ptr<UserSource>>(std::make_unique<Far>()); });
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message, "no such user");
+  refused = UserProcess::start(1, [] { return Status(); }, [] { return Result<std::unique_ptr<UserSource>>(fail(Errc::invalid, "no such column")); });
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message, "no such column");
+  refused = UserProcess::start(1, []() -> Status { ::_exit(1); }, [] { return Result<std::unique_ptr<UserSource>>(std::make_unique<Far>()); });
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("before it was ready"), std::string::npos);
+}
+
+TEST(UserWire, EveryPrefixAndEveryChangeIsReadSafely) {
+  User user = user_named("ann");
+  user.maildir = "/srv/m";
+  for (const FindResult& found : {FindResult(std::nullopt), FindResult(UserEntry(user)), FindResult(UserEntry(Alias{"a@b"})),
+                                  FindResult(std::unexpected(Error{Errc::unavailable, "away", 0}))}) {
+    auto packet = encode_found(found);
+    ASSERT_TRUE(decode_found(packet));
+    for (std::size_t n = 0; n < packet.size(); ++n) EXPECT_FALSE(decode_found(ByteSpan(packet).first(n))) << n;
+    for (std::size_t i = 0; i < packet.size(); ++i)
+      for (int bit = 0; bit < 8; ++bit) {
+        auto changed = packet;
+        changed[i] ^= static_cast<std::byte>(1 << bit);
+        (void)decode_found(changed);
+      }
+    packet.push_back(std::byte{0});
+    EXPECT_FALSE(decode_found(packet));
+  }
+  // A user whom nobody may be.
+  user.uid = 0;
+  EXPECT_FALSE(decode_found(encode_found(UserEntry(user))));
+  user.uid = 1, user.home = "/srv/../etc";
+  EXPECT_FALSE(decode_found(encode_found(UserEntry(user))));
+  auto key = encode_key({"a", "b"}).value();
+  EXPECT_EQ(decode_key(key)->address(), "a@b");
+  for (std::size_t n = 0; n < key.size(); ++n) EXPECT_FALSE(decode_key(ByteSpan(key).first(n)));
+}
+
+}  // namespace
+}  // namespace twinloft::lmtpd
