@@ -32,11 +32,6 @@ bool takes_utf8(const Config& config, const User& user) {
   return spec == config.agents.end() || spec->smtputf8;
 }
 
-// As many as the source answers at once.
-std::size_t lookups_of(const UserSettings& users) {
-  return users.driver == UserDriver::sqlite ? users.sqlite.connections_max : users.driver == UserDriver::mysql ? users.mysql.connections_max : 2;
-}
-
 ServerConfig to_server_config(const Config& config) {
   const LimitSettings& l = config.limits;
   ServerConfig out;
@@ -49,7 +44,7 @@ ServerConfig to_server_config(const Config& config) {
   out.session.takes_utf8 = [&config](const User& user) { return takes_utf8(config, user); };
   out.io_threads = l.io_threads;
   out.deliveries_max = l.deliveries;
-  out.lookups_max = static_cast<std::uint32_t>(lookups_of(config.users));
+  out.lookups_max = static_cast<std::uint32_t>(lookups_at_once(config.users));
   out.deliveries_per_transaction_max = l.deliveries_per_transaction;
   out.connections_max = l.connections_max;
   out.connections_per_address_max = l.connections_per_address_max;

@@ -30,6 +30,8 @@ Result<std::unique_ptr<UserSource>> open_source(const UserSettings& users, const
       return open_mysql_db(with(users.defaults, users.mysql), clock);
     case UserDriver::passwd_file:
       return open_passwd_file(with(users.defaults, users.passwd_file), clock);
+    case UserDriver::passwd:
+      return make_passwd_db(with(users.defaults, users.passwd));
     case UserDriver::static_db:
       return make_static_db(with(users.defaults, users.fixed));
   }
@@ -47,12 +49,18 @@ Status read_secrets(UserSettings& users) {
   return {};
 }
 
+std::size_t lookups_at_once(const UserSettings& users) {
+  constexpr std::size_t without_connections = 4;
+  if (users.driver == UserDriver::sqlite) return users.sqlite.connections_max;
+  return users.driver == UserDriver::mysql ? users.mysql.connections_max : without_connections;
+}
+
 Result<StartedUsers> start_users(const UserSettings& users, const std::function<Status()>& become, const Clock& clock) {
-  if (users.driver != UserDriver::mysql) return StartedUsers{};
+  if (users.driver != UserDriver::mysql && users.driver != UserDriver::passwd) return StartedUsers{};
   auto settings = std::make_shared<UserSettings>(users);
   TL_TRY_ASSIGN(std::unique_ptr<UserProcess> process,
                 UserProcess::start(
-                    settings->mysql.connections_max,
+                    lookups_at_once(*settings),
                     [&become, settings]() -> Status {
                       TL_TRY(read_secrets(*settings));
                       return become();
@@ -80,6 +88,8 @@ std::string describe_users(const UserSettings& users) {
       return "mysql, " + users.mysql.database;
     case UserDriver::passwd_file:
       return "passwd-file, " + users.passwd_file.path;
+    case UserDriver::passwd:
+      return "passwd, the machine's accounts";
     case UserDriver::static_db:
       return "static, homes " + users.defaults.home;
   }

@@ -29,6 +29,8 @@ Result<std::unique_ptr<Directory>> open_users(const UserSettings& users, const C
 // To be called before privileges are dropped and open_users() is: what only who has started lmtpd may read.
 Status read_secrets(UserSettings& users);
 std::string describe_users(const UserSettings& users);
+// That the source answers.
+std::size_t lookups_at_once(const UserSettings& users);
 
 // What keeps every mail for this user from being delivered (451), with the key that makes it so and what to write. `by_root`: lmtpd was
 // started as root, and can run agents as others.

@@ -104,6 +104,15 @@ void read_passwd_file(const TomlTable& t, UserSettings& users) {
   t.text("key", users.passwd_file.key);
 }
 
+void read_passwd(const TomlTable& t, UserSettings& users) {
+  t.allow(common_keys, {"domains", "uid_min"});
+  users.directory.cache = {std::chrono::seconds(60), std::chrono::seconds(5), std::chrono::hours(24)};
+  t.texts("domains", users.passwd.domains);
+  t.number("uid_min", 1, 4294967294, users.passwd.uid_min);
+  for (const char* key : {"uid", "gid", "home"})
+    if (t.has(key)) t.error(key, "comes from the account");
+}
+
 void read_static(const TomlTable& t, UserSettings& users) {
   t.allow(common_keys, {"domains", "users"});
   if (!t.has("home")) t.error("home", "is missing");
@@ -120,6 +129,7 @@ constexpr std::array drivers = std::to_array<Driver>({
     {"sqlite", UserDriver::sqlite, read_sqlite},
     {"mysql", UserDriver::mysql, read_mysql},
     {"passwd-file", UserDriver::passwd_file, read_passwd_file},
+    {"passwd", UserDriver::passwd, read_passwd},
     {"static", UserDriver::static_db, read_static},
 });
 

@@ -271,7 +271,7 @@ const Wrong wrong[] = {
     {"log_level = \"loud\"\n", "log_level: expected one of"},
     {"group = \"mail\"\n", "group: needs user too"},
     {"user = 0\n", "user: expected a name, or a number above 0"},
-    {"[users]\ndriver = \"oracle\"\n", "users.driver: expected \"sqlite\", \"mysql\", \"passwd-file\" or \"static\""},
+    {"[users]\ndriver = \"oracle\"\n", "users.driver: expected \"sqlite\", \"mysql\", \"passwd-file\", \"passwd\" or \"static\""},
     {"[users]\ndriver = \"sqlite\"\n", "users.path: is missing"},
     {"[users]\ndriver = \"static\"\nhome = \"/a/%nobody%\"\n", "users.driver"},
     {"[users]\ndriver = \"static\"\nhome = \"a\"\n", "t.toml:3: users.home: expected an absolute path"},

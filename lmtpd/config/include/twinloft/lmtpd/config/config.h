@@ -18,6 +18,7 @@
 #include "twinloft/lmtpd/net/tls.h"
 #include "twinloft/lmtpd/userdb/directory.h"
 #include "twinloft/lmtpd/userdb/mysql_db.h"
+#include "twinloft/lmtpd/userdb/passwd_db.h"
 #include "twinloft/lmtpd/userdb/passwd_file_db.h"
 #include "twinloft/lmtpd/userdb/sqlite_db.h"
 #include "twinloft/lmtpd/userdb/static_db.h"
@@ -63,7 +64,7 @@ struct LimitSettings {
   std::uint32_t io_threads = 1;
 };
 
-enum class UserDriver { sqlite, mysql, passwd_file, static_db };
+enum class UserDriver { sqlite, mysql, passwd_file, passwd, static_db };
 
 struct UserSettings {
   UserDriver driver = UserDriver::sqlite;
@@ -75,6 +76,7 @@ struct UserSettings {
   MysqlDbConfig mysql;
   std::string mysql_password_file;  // absolute; read as late as it can be, by who may
   PasswdFileConfig passwd_file;
+  PasswdDbConfig passwd;
   StaticDbConfig fixed;
 };
 
