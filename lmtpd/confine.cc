@@ -99,15 +99,23 @@ void add_rules(Rules& rules) {
 
 // What a client of a database or of a name service has no use for.
 constexpr const char* on_others[] = {
-    "add_key", "bpf", "chroot", "fork", "io_uring_enter", "io_uring_register", "io_uring_setup", "kcmp", "keyctl", "kill", "mount", "move_mount",
+    "add_key", "bpf", "chroot", "fork", "io_uring_enter", "ioprio_set", "io_uring_register", "io_uring_setup", "kcmp", "keyctl", "kill", "mount", "move_mount",
     "name_to_handle_at", "open_by_handle_at", "open_tree", "perf_event_open", "personality", "pidfd_getfd", "pidfd_open", "pidfd_send_signal", "pivot_root",
-    "process_madvise", "process_vm_readv", "process_vm_writev", "ptrace", "request_key", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "setns", "tkill",
+    "process_madvise", "process_vm_readv", "process_vm_writev", "ptrace", "request_key", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "sched_setaffinity", "sched_setattr",
+    "sched_setparam", "sched_setscheduler", "setns", "setpriority", "tkill",
     "umount2", "unshare", "userfaultfd", "vfork"};
 
 void add_rules_for_users(Rules& rules) {
   for (const char* name : on_others) rules.add(SCMP_ACT_ERRNO(EPERM), name);
   rules.add(SCMP_ACT_ERRNO(EPERM), "tgkill", {SCMP_A0(SCMP_CMP_NE, static_cast<scmp_datum_t>(::getpid()))});
   rules.add(SCMP_ACT_ERRNO(EPERM), "clone", {SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0)});
+  rules.add(SCMP_ACT_ERRNO(EPERM), "prlimit64", {SCMP_A2(SCMP_CMP_NE, 0)});
+  for (const char* name : {"fcntl", "fcntl64"}) {
+    for (int command : {F_SETOWN, F_SETOWN_EX, F_SETSIG})
+      rules.add(SCMP_ACT_ERRNO(EPERM), name, {SCMP_A1(SCMP_CMP_EQ, static_cast<scmp_datum_t>(command))});
+    rules.add(SCMP_ACT_ERRNO(EPERM), name, {SCMP_A1(SCMP_CMP_EQ, F_SETFL), SCMP_A2(SCMP_CMP_MASKED_EQ, O_ASYNC, O_ASYNC)});
+  }
+  for (unsigned long request : {FIOSETOWN, SIOCSPGRP, FIOASYNC}) rules.add(SCMP_ACT_ERRNO(EPERM), "ioctl", {SCMP_A1(SCMP_CMP_EQ, request)});
   rules.add(SCMP_ACT_ERRNO(ENOSYS), "clone3");  // its flags lie in memory: the C library takes the older one
   for (const char* name : {"execve", "execveat"}) rules.add(SCMP_ACT_ERRNO(EPERM), name);
 }

@@ -61,6 +61,7 @@ CachedSource::Age CachedSource::age_of(const EntryStore::Entry& entry, Instant n
 }
 
 std::optional<FindResult> CachedSource::find_now(const UserKey& key) {
+  if (auto at_hand = source_->find_now(key); at_hand && *at_hand) return at_hand;
   Instant now = clock_.now();
   std::lock_guard lock(mutex_);
   if (auto entry = fresh(key, now)) return FindResult(std::move(*entry));
@@ -90,9 +91,14 @@ FindResult CachedSource::find(const UserKey& key) {
     keep(key, *found, now);
     return found;
   }
-  // A row that is wrong is the answer of a source that works.
-  if (found.error().code == Errc::invalid) return note_answer(), found;
-  if (found.error().code != Errc::conflict) note_failure(found.error(), now);
+  // A row that is wrong is the answer of a source that works, and nothing older is in its place later.
+  if (found.error().code == Errc::invalid) {
+    note_answer();
+    std::lock_guard lock(mutex_);
+    users_.erase(key);
+    return found;
+  }
+  if (found.error().code != Errc::conflict && found.error().code != Errc::exhausted) note_failure(found.error(), now);
   if (auto entry = known(key, now)) return entry;
   return found;
 }
@@ -115,8 +121,10 @@ void CachedSource::note_failure(const Error& error, Instant now) {
   std::size_t known = 0;
   {
     std::lock_guard lock(mutex_);
+    if (std::exchange(failing_, true)) return;  // find_now() sees to the probes
     next_probe_ = now + probe_pause;
-    if (std::exchange(failing_, true)) return;
+    if (now < next_failure_line_) return;
+    next_failure_line_ = now + line_pause;
     known = users_.size();
   }
   log_warning("the user database gives no answer: up to {} addresses that it has told of before are still taken, others get 451; {}", known, error.message);
@@ -126,6 +134,9 @@ void CachedSource::note_answer() {
   {
     std::lock_guard lock(mutex_);
     if (!std::exchange(failing_, false)) return;
+    Instant now = clock_.now();
+    if (now < next_answer_line_) return;
+    next_answer_line_ = now + line_pause;
   }
   log_info("the user database answers again");
 }

@@ -54,6 +54,7 @@ class EntryStore {
 class CachedSource final : public UserSource {
  public:
   static constexpr Duration probe_pause = std::chrono::seconds(1);
+  static constexpr Duration line_pause = std::chrono::seconds(10);
 
   CachedSource(std::unique_ptr<UserSource> source, CacheConfig config, const Clock& clock);
 
@@ -77,6 +78,7 @@ class CachedSource final : public UserSource {
   EntryStore users_, nobody_;
   bool failing_ = false;  // since the last answer
   Instant next_probe_;
+  Instant next_failure_line_, next_answer_line_;  // of the log: a source that comes and goes must not fill it
 };
 
 }  // namespace twinloft::lmtpd

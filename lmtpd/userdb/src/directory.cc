@@ -56,13 +56,15 @@ class SourceDirectory final : public Directory {
     return out;
   }
 
+  // What stands there is an address as RCPT would take it, and nothing around it.
   Result<LookupRequest> follow(const Alias& alias, const std::string& detail) const {
-    std::size_t at = alias.address.rfind('@');
-    std::string local_part = alias.address.substr(0, at);
-    if (local_part.empty()) return fail(Errc::invalid, "the alias \"{}\" is no address", alias.address);
-    SplitLocalPart split = split_detail(local_part, config_.detail_delimiter);
-    return LookupRequest{ascii_lower(split.user), split.detail.empty() ? detail : std::string(split.detail),
-                         at == std::string::npos ? "" : ascii_lower(std::string_view(alias.address).substr(at + 1))};
+    std::string text = "<" + alias.address + ">";
+    std::string_view rest = text;
+    auto path = take_path(rest);
+    if (!path || !rest.empty() || path->is_null() || path->text != alias.address)
+      return fail(Errc::invalid, "the alias \"{}\" is not one address", alias.address);
+    SplitLocalPart split = split_detail(path->local_part, config_.detail_delimiter);
+    return LookupRequest{ascii_lower(split.user), split.detail.empty() ? detail : std::string(split.detail), ascii_lower(path->domain)};
   }
 
   Answer resolve(const LookupRequest& request, const Find& find) const {

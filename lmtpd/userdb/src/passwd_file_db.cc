@@ -25,16 +25,17 @@ struct Version {
   dev_t device = 0;
   ino_t inode = 0;
   off_t bytes = 0;
-  timespec changed{};
+  timespec changed{}, status_changed{};
+  static bool same(const timespec& a, const timespec& b) { return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec; }
   bool operator==(const Version& o) const {
-    return device == o.device && inode == o.inode && bytes == o.bytes && changed.tv_sec == o.changed.tv_sec && changed.tv_nsec == o.changed.tv_nsec;
+    return device == o.device && inode == o.inode && bytes == o.bytes && same(changed, o.changed) && same(status_changed, o.status_changed);
   }
 };
 
 Result<Version> version_of(const std::string& path) {
   struct stat about{};
   if (::stat(path.c_str(), &about) != 0) return fail_errno(errno, "user database {}", path);
-  return Version{about.st_dev, about.st_ino, about.st_size, about.st_mtim};
+  return Version{about.st_dev, about.st_ino, about.st_size, about.st_mtim, about.st_ctim};
 }
 
 // The file as it was once. Never changed.
@@ -42,6 +43,8 @@ struct Contents {
   struct Line {
     std::string_view text;
     std::size_t number;
+    std::size_t again = 0;  // where its user stands a second time
+    bool ends = true;       // with a line end
   };
   Version version;
   std::string text;
@@ -50,19 +53,24 @@ struct Contents {
 
 Result<std::shared_ptr<const Contents>> load(const std::string& path) {
   auto out = std::make_shared<Contents>();
-  // Before it is read: what changes meanwhile is seen with the next look.
   TL_TRY_ASSIGN(out->version, version_of(path));
   auto text = read_file(path, file_bytes_max);
   if (!text) return fail(text.error().code, "user database {}", text.error().message);
+  TL_TRY_ASSIGN(Version after, version_of(path));
+  if (!(after == out->version)) return fail(Errc::conflict, "user database {}: it has changed while it was read", path);
   out->text = std::move(*text);
   std::size_t number = 0;
   for (std::string_view rest = out->text; !rest.empty();) {
     std::size_t end = std::min(rest.find('\n'), rest.size());
     std::string_view line = rest.substr(0, end);
+    bool ends = end < rest.size();
     rest.remove_prefix(std::min(end + 1, rest.size()));
     ++number;
     if (line.ends_with('\r')) line.remove_suffix(1);
-    if (std::string_view name = name_in_passwd_line(line); !name.empty()) out->users[name] = {line, number};
+    std::string_view name = name_in_passwd_line(line);
+    if (name.empty()) continue;
+    auto [known, first] = out->users.try_emplace(name, Contents::Line{line, number, 0, ends});
+    if (!first) known->second.again = number;
   }
   if (out->users.empty()) return fail(Errc::unavailable, "user database {}: it holds no user", path);
   return out;
@@ -121,7 +129,9 @@ class PasswdFile final : public UserSource {
       if (age < 0 || age >= settling_seconds) return std::nullopt;
       return fail(Errc::conflict, "user database {}: it was changed a moment ago, and may not be complete", config_.path);
     }
-    const auto& [line, number] = found->second;
+    const auto& [line, number, again, ends] = found->second;
+    if (!ends) return fail(Errc::conflict, "{}:{}: user {}: the line has no end, and may be half written", config_.path, number, name);
+    if (again != 0) return fail(Errc::invalid, "{}:{}: user {}: stands in line {} too", config_.path, number, name, again);
     auto row = parse_passwd_line(line, key);
     if (!row) return fail(Errc::invalid, "{}:{}: user {}: {}", config_.path, number, name, row.error().message);
     auto entry = reader_.read(key, *row);

@@ -48,7 +48,9 @@ Status SqliteConnection::prepare() {
   statement_.reset(statement);
   if (code != SQLITE_OK) {
     auto error = database_error(code, "query");
-    return fail(Errc::invalid, "{}; the query is: {}", error.error().message, config_.query);
+    int kind = code & 0xff;
+    bool passes = kind == SQLITE_BUSY || kind == SQLITE_LOCKED || kind == SQLITE_IOERR || kind == SQLITE_NOMEM;
+    return fail(passes ? Errc::unavailable : Errc::invalid, "{}; the query is: {}", error.error().message, config_.query);
   }
   std::string_view rest(tail);
   if (rest.find_first_not_of(" \t\r\n;") != std::string_view::npos)

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "sqlite_connection.h"
+#include "twinloft/base/log.h"
 
 namespace twinloft::lmtpd {
 
@@ -23,7 +24,10 @@ class SqliteDb final : public UserSource {
   std::string describe() const override { return "sqlite " + config_.path; }
 
   FindResult find(const UserKey& key) override {
-    TL_TRY_ASSIGN(std::unique_ptr<SqliteConnection> connection, take());
+    auto taken = take();
+    // Whatever is wrong: it was right at the start.
+    if (!taken) return fail(Errc::unavailable, "{}", taken.error().message);
+    std::unique_ptr<SqliteConnection> connection = std::move(*taken);
     auto found = connection->find(key);
     give_back(std::move(connection), found.has_value());
     return found;
@@ -75,7 +79,9 @@ Result<std::unique_ptr<UserSource>> open_sqlite_db(SqliteDbConfig config) {
     return fail(Errc::invalid, "userdb: the number of connections must be above 0");
   TL_TRY_ASSIGN(RowReader reader, RowReader::create(config.defaults));
   auto db = std::make_unique<SqliteDb>(std::move(config), std::move(reader));
-  TL_TRY(db->check());
+  Status checked = db->check();
+  if (!checked && checked.error().code != Errc::unavailable) return std::unexpected(checked.error());
+  if (!checked) log_warning("{}; until it can be used, recipients get 451", checked.error().message);
   return db;
 }
 

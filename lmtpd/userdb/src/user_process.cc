@@ -68,7 +68,17 @@ FindResult find_safely(UserSource& source, ByteSpan packet) {
 
 void serve_lane(UserSource& source, int lane) {
   while (auto packet = receive(lane))
-    if (!send(lane, encode_found(find_safely(source, *packet)))) return;
+    if (!send(lane, encode_found(find_safely(source, *packet)))) break;
+  (void)::shutdown(lane, SHUT_RDWR);  // nobody is to wait for it
+}
+
+template <class Make>
+auto made_safely(Make make) -> decltype(make()) {
+  try {
+    return make();
+  } catch (const std::exception& e) {
+    return fail(Errc::internal, "unexpectedly: {}", e.what());
+  }
 }
 
 [[noreturn]] void users_main(std::vector<Fd> lanes, const std::function<Status()>& become, const UserProcess::Open& open) {
@@ -77,8 +87,8 @@ void serve_lane(UserSource& source, int lane) {
   // The end of the process that asks is seen by the lanes.
   for (int number : {SIGTERM, SIGINT, SIGHUP}) (void)::signal(number, SIG_IGN);
   int first = lanes.front().get();
-  Status became = become();
-  auto source = became ? open() : std::unexpected(became.error());
+  Status became = made_safely(become);
+  auto source = became ? made_safely(open) : std::unexpected(became.error());
   if (!source) {
     (void)send(first, encode_found(std::unexpected(source.error())));
     ::_exit(78);
@@ -141,15 +151,20 @@ Result<Fd> UserProcess::take_lane() {
   return lane;
 }
 
-// Without a lane: it is of no use any more.
-void UserProcess::give_back(Fd lane) {
-  {
-    std::lock_guard lock(mutex_);
-    if (lane) lanes_.push_back(std::move(lane));
-    else --lanes_left_;
+// What it is given back as: closed, where it is of no use any more.
+struct UserProcess::Lane {
+  UserProcess& owner;
+  Fd fd;
+  bool usable = false;
+  ~Lane() {
+    {
+      std::lock_guard lock(owner.mutex_);
+      if (usable) owner.lanes_.push_back(std::move(fd));  // which had room for it before
+      else --owner.lanes_left_;
+    }
+    owner.free_.notify_all();
   }
-  free_.notify_all();
-}
+};
 
 Result<FindResult> UserProcess::ask(int lane, const std::vector<std::byte>& request) {
   std::optional<std::vector<std::byte>> answer;
@@ -160,10 +175,12 @@ Result<FindResult> UserProcess::ask(int lane, const std::vector<std::byte>& requ
 
 FindResult UserProcess::find(const UserKey& key) {
   TL_TRY_ASSIGN(std::vector<std::byte> request, encode_key(key));
-  TL_TRY_ASSIGN(Fd lane, take_lane());
-  Result<FindResult> found = ask(lane.get(), request);
-  give_back(found ? std::move(lane) : Fd());
-  if (!found) return std::unexpected(found.error());
+  TL_TRY_ASSIGN(Fd taken, take_lane());
+  Lane lane{*this, std::move(taken)};
+  Result<FindResult> found = ask(lane.fd.get(), request);
+  // What cannot be read is no answer of the database.
+  if (!found) return fail(Errc::unavailable, "{}", found.error().message);
+  lane.usable = true;
   return std::move(*found);
 }
 

@@ -123,6 +123,23 @@ TEST_F(CacheTest, AWrongRowIsAnAnswer) {
   table_->error = Error{Errc::invalid, "uid 0"};
   EXPECT_EQ(find("ann"), "error");
   EXPECT_EQ(now("ann"), "-");
+  break_down();
+  EXPECT_EQ(find("ann"), "error") << "nor is it used later";
+}
+
+// Whoever asks for it all the time must not keep the others from being asked for.
+TEST_F(CacheTest, OneKeyThatFailsStarvesNobody) {
+  find("ann");
+  pass(60s);
+  table_->rows["ann@example.org"] = user_named("new");
+  for (int i = 0; i < 20; ++i) {
+    break_down();
+    ask("broken");
+    table_->error.reset();
+    if (ask("ann") == "new") break;
+    pass(100ms);
+  }
+  EXPECT_EQ(ask("ann"), "new");
 }
 
 // A file that is half written, and the like.

@@ -73,7 +73,14 @@ TEST_F(DirectoryTest, FollowsAliases) {
 TEST_F(DirectoryTest, ALoopIsAnError) {
   EXPECT_NE(find("loop").find("a loop"), std::string::npos);
   EXPECT_EQ(asked_.size(), Directory::aliases_max + 1u);
-  EXPECT_NE(find("broken").find("\"@example.org\" is no address"), std::string::npos);
+  for (const char* bad : {"@example.org", "ann@example.org, bob@example.org", "ann@example.org ", " ann@example.org", "Ann <ann@example.org>", "<ann@example.org>",
+                          "ann@example.org>", "ann@", "@a:ann@example.org", "ann\n@example.org"}) {
+    alias("broken@example.org", bad);
+    EXPECT_NE(find("broken").find("is not one address"), std::string::npos) << bad;
+  }
+  alias("idn@example.org", "ann@ex\xc3\xa4mple.org");
+  find("idn");
+  EXPECT_EQ(asked_.back(), "ann@xn--exmple-cua.org");
 }
 
 TEST_F(DirectoryTest, TheCatchAllComesLast) {

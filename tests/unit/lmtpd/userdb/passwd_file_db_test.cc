@@ -154,9 +154,22 @@ TEST_F(PasswdFileTest, AWrongLineIsAnErrorForItsUser) {
   EXPECT_EQ(error_of("ann@example.org:x:5:5::/h"), "");
 }
 
-TEST_F(PasswdFileTest, TheLastLineOfAUserCounts) {
-  write("ann@example.org:x:7:7\r\nann@example.org:x:8:8\r\n");
-  EXPECT_EQ(user_of(open()->find({"ann", "example.org"}))->uid, 8u);
+// Programs differ in which one they take.
+TEST_F(PasswdFileTest, AUserWhoStandsThereTwiceIsAnError) {
+  write("ann@example.org:x:7:7\r\nbob@example.org:x:7:7\r\nann@example.org:x:8:8\r\n");
+  auto db = open();
+  EXPECT_NE(db->find({"ann", "example.org"}).error().message.find("/users:1: user ann@example.org: stands in line 3 too"), std::string::npos);
+  EXPECT_EQ(user_of(db->find({"bob", "example.org"}))->uid, 7u);
+}
+
+// "/home/ann2" may have become "/home/ann".
+TEST_F(PasswdFileTest, ALineWithoutItsEndIsNotUsed) {
+  write("bob@example.org\nann@example.org:x:7:7::/home/ann");
+  auto db = open();
+  auto ann = db->find({"ann", "example.org"});
+  ASSERT_FALSE(ann);
+  EXPECT_EQ(ann.error().code, Errc::conflict);
+  EXPECT_TRUE(user_of(db->find({"bob", "example.org"})));
 }
 
 }  // namespace

@@ -217,7 +217,8 @@ TEST_F(SqliteTest, ALockedDatabaseIsAnErrorUntilItIsFree) {
   sqlite3* writer = nullptr;
   ASSERT_EQ(sqlite3_open(config_.path.c_str(), &writer), SQLITE_OK);
   ASSERT_EQ(sqlite3_exec(writer, "BEGIN EXCLUSIVE", nullptr, nullptr, nullptr), SQLITE_OK);
-  EXPECT_FALSE(db->find({"ann", "example.org"}).has_value());
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(db->find({"ann", "example.org"}).error().code, Errc::unavailable) << "also with a new connection";
+  EXPECT_TRUE(open_sqlite_db(config_)) << "it passes";
   sqlite3_exec(writer, "ROLLBACK", nullptr, nullptr, nullptr);
   sqlite3_close(writer);
   EXPECT_TRUE(db->find({"ann", "example.org"}).value().has_value());
@@ -227,7 +228,7 @@ TEST_F(SqliteTest, AChangedSchemaIsAnErrorAtTheNextLookUp) {
   auto db = open();
   EXPECT_TRUE(db->find({"ann", "example.org"}).value().has_value());
   execute(config_.path, "ALTER TABLE users RENAME TO people");
-  EXPECT_FALSE(db->find({"ann", "example.org"}).has_value());
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(db->find({"ann", "example.org"}).error().code, Errc::unavailable) << "who is known goes on";
   execute(config_.path, "ALTER TABLE people RENAME TO users");
   EXPECT_TRUE(db->find({"ann", "example.org"}).value().has_value());
 }

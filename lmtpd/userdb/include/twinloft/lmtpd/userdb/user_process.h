@@ -35,7 +35,7 @@ class UserProcess final : public UserSource {
  private:
   UserProcess() = default;
   Result<Fd> take_lane();
-  void give_back(Fd lane);
+  struct Lane;
   static Result<FindResult> ask(int lane, const std::vector<std::byte>& request);
 
   pid_t pid_ = -1;
