@@ -5,13 +5,13 @@
 -- for addresses in lower case and without detail ("ann+lists@example.org" asks for "ann@example.org"). It needs to read, and nothing else:
 --   CREATE USER 'lmtpd'@'%' IDENTIFIED BY '...';  GRANT SELECT ON mail.users TO 'lmtpd'@'%';
 --
--- The binary collation keeps apart what differs: others find "änn" for "ann", and blanks at the end of a name.
+-- This collation keeps apart what differs; others find "änn" for "ann", or blanks at the end of a name. MySQL calls it utf8mb4_0900_bin.
 CREATE TABLE users (
-  user    VARCHAR(320)  CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL PRIMARY KEY CHECK (user = LOWER(user)),
+  user    VARCHAR(320)  CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin NOT NULL PRIMARY KEY CHECK (user = LOWER(user)),
   uid     INT UNSIGNED  NOT NULL CHECK (uid BETWEEN 1 AND 4294967294),
   gid     INT UNSIGNED  NOT NULL CHECK (gid BETWEEN 1 AND 4294967294),
   home    VARCHAR(4096) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL CHECK (home LIKE '/%'),
-  maildir VARCHAR(4096) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL CHECK (maildir LIKE '/%'),  -- NULL: for users whose agent is an external one
+  maildir VARCHAR(4096) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL CHECK (maildir LIKE '/%' OR maildir LIKE '~/%'),  -- NULL: for users whose agent is an external one
   agent   VARCHAR(64)   NULL,                                                                       -- NULL: the configured default
   active  TINYINT       NOT NULL DEFAULT 1 CHECK (active IN (0, 1))
 ) ENGINE = InnoDB;

@@ -92,8 +92,12 @@ void read_mysql(const TomlTable& t, UserSettings& users) {
   t.path("db_password_file", users.mysql_password_file);
   if (t.has("db_password") && t.has("db_password_file")) t.error("db_password", "is given, and a file too: leave one of them out");
   t.text("query", mysql.query);
+  // What starts beside this process has a minute to become ready, and may have to try several hosts.
+  constexpr std::chrono::milliseconds timeout_max{10'000};
   t.duration("connect_timeout", mysql.connect_timeout);
   t.duration("query_timeout", mysql.query_timeout);
+  for (auto [key, time] : {std::pair{"connect_timeout", mysql.connect_timeout}, {"query_timeout", mysql.query_timeout}})
+    if (time > timeout_max) t.error(key, "must be at most 10s");
   t.number("db_connections", 1, 256, mysql.connections_max);
 }
 

@@ -23,16 +23,30 @@ bool is_configuration(unsigned number) {
   return std::find(std::begin(all), std::end(all), number) != std::end(all);
 }
 
-// Not one that sends the password in clear to whoever answers.
-constexpr const char* plugins_without_tls = "mysql_native_password,client_ed25519,caching_sha2_password,unix_socket,auth_socket";
+// Over TCP, and where the server has not shown who it is: none by which whoever answers can have the password (caching_sha2_password encrypts it with a key
+// that the server names).
+constexpr const char* careful_plugins = "mysql_native_password,client_ed25519";
+
+// The server says good-bye: it shuts down, or has ended a connection that was idle.
+bool is_farewell(unsigned number) {
+  constexpr unsigned shutdown_in_progress = 1053, connection_killed = 1927, client_interaction_timeout = 4031;
+  return number == shutdown_in_progress || number == connection_killed || number == client_interaction_timeout;
+}
 
 }  // namespace
 
 std::unexpected<Error> MysqlConnection::failed(unsigned number, const char* text, const char* doing) {
   good_ = false;
-  lost_ = number >= CR_MIN_ERROR && number <= CR_MAX_ERROR;
+  lost_ = (number >= CR_MIN_ERROR && number <= CR_MAX_ERROR) || is_farewell(number);
   return fail(!opened_ && is_configuration(number) ? Errc::invalid : Errc::unavailable, "user database {}: {}: {} ({}); the query is: {}", host_.text, doing, text, number,
               config_.query);
+}
+
+// Some failures are known to the statement, and some to the connection only.
+std::unexpected<Error> MysqlConnection::statement_failed(const char* doing) {
+  unsigned number = mysql_stmt_errno(statement_.get());
+  if (number != 0) return failed(number, mysql_stmt_error(statement_.get()), doing);
+  return failed(mysql_errno(mysql_.get()), mysql_error(mysql_.get()), doing);
 }
 
 Result<std::unique_ptr<MysqlConnection>> MysqlConnection::open(const MysqlDbConfig& config, const MysqlHost& host, const NamedQuery& query,
@@ -63,10 +77,17 @@ Status MysqlConnection::connect() {
     mysql_optionsv(m, MYSQL_OPT_SSL_ENFORCE, &yes);
     mysql_optionsv(m, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, config_.tls == MysqlTls::verified ? &yes : &no);
   }
-  if (config_.tls != MysqlTls::verified) mysql_optionsv(m, MARIADB_OPT_RESTRICTED_AUTH, plugins_without_tls);
+  bool over_tcp = host_.socket.empty();
+  unsigned tcp = MYSQL_PROTOCOL_TCP;
+  if (over_tcp) mysql_optionsv(m, MYSQL_OPT_PROTOCOL, &tcp);  // also to "localhost"
+  if (over_tcp && config_.tls != MysqlTls::verified) mysql_optionsv(m, MARIADB_OPT_RESTRICTED_AUTH, careful_plugins);
   if (!mysql_real_connect(m, or_null(host_.host), config_.user.c_str(), config_.password.c_str(), config_.database.c_str(), host_.port,
                           or_null(host_.socket), 0))
     return failed(mysql_errno(m), mysql_error(m), "connect");
+  // The library goes on in clear where the server offers nothing else.
+  if (over_tcp && config_.tls != MysqlTls::none && !mysql_get_ssl_cipher(m)) return failed(CR_SSL_CONNECTION_ERROR, "the server offers no TLS", "connect");
+  // Else each look-up would see the tables as the first one did.
+  if (mysql_autocommit(m, 1) != 0) return failed(mysql_errno(m), mysql_error(m), "autocommit");
   // Whatever the query is, it changes nothing.
   if (mysql_query(m, "SET SESSION TRANSACTION READ ONLY") != 0) return failed(mysql_errno(m), mysql_error(m), "read only");
   return {};
@@ -76,7 +97,7 @@ Status MysqlConnection::prepare() {
   statement_.reset(mysql_stmt_init(mysql_.get()));
   if (!statement_) return fail(Errc::exhausted, "user database {}: no memory", host_.text);
   MYSQL_STMT* s = statement_.get();
-  if (mysql_stmt_prepare(s, query_.text.data(), query_.text.size()) != 0) return failed(mysql_stmt_errno(s), mysql_stmt_error(s), "query");
+  if (mysql_stmt_prepare(s, query_.text.data(), query_.text.size()) != 0) return statement_failed("query");
   if (mysql_stmt_param_count(s) != query_.parameters.size())
     return fail(Errc::invalid, "user database {}: the server sees {} parameters in the query, and there are {}: {}", host_.text, mysql_stmt_param_count(s),
                 query_.parameters.size(), config_.query);
@@ -116,7 +137,7 @@ Status MysqlConnection::bind_results() {
     binds[i].error = &v.cut;
   }
   MYSQL_STMT* s = statement_.get();
-  if (mysql_stmt_bind_result(s, binds.data()) != 0) return failed(mysql_stmt_errno(s), mysql_stmt_error(s), "results");
+  if (mysql_stmt_bind_result(s, binds.data()) != 0) return statement_failed("results");
   return {};
 }
 
@@ -130,7 +151,7 @@ Status MysqlConnection::execute(const UserKey& key) {
     binds[i].buffer_length = texts[i].size();
   }
   MYSQL_STMT* s = statement_.get();
-  if (mysql_stmt_bind_param(s, binds.data()) != 0 || mysql_stmt_execute(s) != 0) return failed(mysql_stmt_errno(s), mysql_stmt_error(s), "look-up");
+  if (mysql_stmt_bind_param(s, binds.data()) != 0 || mysql_stmt_execute(s) != 0) return statement_failed("look-up");
   return {};
 }
 
@@ -138,7 +159,7 @@ Result<bool> MysqlConnection::next_row() {
   int got = mysql_stmt_fetch(statement_.get());
   if (got == MYSQL_NO_DATA) return false;
   if (got == 0 || got == MYSQL_DATA_TRUNCATED) return true;
-  return failed(mysql_stmt_errno(statement_.get()), mysql_stmt_error(statement_.get()), "look-up");
+  return statement_failed("look-up");
 }
 
 Result<Row> MysqlConnection::row() const {

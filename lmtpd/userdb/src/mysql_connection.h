@@ -50,14 +50,15 @@ class MysqlConnection {
   Result<Row> row() const;
   FindResult find_row(const UserKey& key);
   std::unexpected<Error> failed(unsigned number, const char* text, const char* doing);
+  std::unexpected<Error> statement_failed(const char* doing);
   std::unexpected<Error> row_error(const UserKey& key, const Error& error) const;
 
   const MysqlDbConfig& config_;
   const MysqlHost& host_;
   const NamedQuery& query_;
   const RowReader& reader_;
-  std::unique_ptr<MYSQL, Close> mysql_;
-  std::unique_ptr<MYSQL_STMT, Close> statement_;  // before its connection is closed
+  std::unique_ptr<MYSQL_STMT, Close> statement_;
+  std::unique_ptr<MYSQL, Close> mysql_;  // closed first: else all rows of a result would be read before the statement is
   std::vector<Value> values_;
   bool opened_ = false, lost_ = false, good_ = true;
 };

@@ -15,7 +15,11 @@ namespace {
 
 constexpr Duration pause_first = std::chrono::seconds(1);
 constexpr Duration pause_max = std::chrono::seconds(30);
+// Of connections: to another host than the first, so that that one is used again; to any, so that what has changed at the server (columns, settings) counts; and idle,
+// before something on the way forgets it.
 constexpr Duration second_best_age_max = std::chrono::seconds(60);
+constexpr Duration age_max = std::chrono::minutes(5);
+constexpr Duration idle_max = std::chrono::seconds(60);
 
 // Hosts, and which of them are left alone until when. Thread-safe.
 class Hosts {
@@ -28,16 +32,25 @@ class Hosts {
     std::lock_guard lock(mutex_);
     return clock_.now() >= states_[i].not_before;
   }
-  void failed(std::size_t i) {
-    std::lock_guard lock(mutex_);
-    State& s = states_[i];
-    if (clock_.now() < s.not_before) return;  // one of several that were under way
-    s.pause = s.pause == Duration{} ? pause_first : std::min(s.pause * 2, pause_max);
-    s.not_before = clock_.now() + s.pause;
+  void failed(std::size_t i, const std::string& why) {
+    bool first;
+    {
+      std::lock_guard lock(mutex_);
+      State& s = states_[i];
+      if (clock_.now() < s.not_before) return;  // one of several that were under way
+      first = s.pause == Duration{};
+      s.pause = first ? pause_first : std::min(s.pause * 2, pause_max);
+      s.not_before = clock_.now() + s.pause;
+    }
+    if (first) log_warning("{}", why);
   }
   void answered(std::size_t i) {
-    std::lock_guard lock(mutex_);
-    states_[i] = {};
+    {
+      std::lock_guard lock(mutex_);
+      if (states_[i].pause == Duration{}) return;
+      states_[i] = {};
+    }
+    log_info("user database {}: it answers again", hosts_[i].text);
   }
 
  private:
@@ -69,11 +82,13 @@ class MysqlDb final : public UserSource {
     return {};
   }
 
-  // A connection that has waited may have ended long ago, and another host may answer where this one does not.
+  // A connection that has waited may have ended long ago: another one is made then. Where a host does not answer, the next one may.
   FindResult find(const UserKey& key) override {
     Slot slot(*this);
+    bool may_have_ended = true;
     for (std::size_t tries = 0;; ++tries) {
-      std::optional<Open> open = take_idle();
+      std::optional<Open> open;
+      if (may_have_ended) open = take_idle();
       bool waited = open.has_value();
       if (!waited) {
         auto opened = connect();
@@ -83,15 +98,19 @@ class MysqlDb final : public UserSource {
       }
       Instant begun = clock_.now();
       FindResult found = open->connection->find(key);
-      if (open->connection->good()) {
+      if (found || open->connection->good()) {
         hosts_.answered(open->host);
         give_back(std::move(*open));
         return found;
       }
       bool at_once = clock_.now() - begun < config_.query_timeout / 2;
-      bool lost = open->connection->lost();
-      if (lost && !(waited && at_once)) hosts_.failed(open->host);
-      if (!lost || tries > hosts_.size() + config_.connections_max) return found;
+      if (waited && at_once) {
+        may_have_ended = false;
+        continue;
+      }
+      if (!open->connection->lost() || tries > hosts_.size()) return found;
+      hosts_.failed(open->host, found.error().message);
+      forget(open->host);
     }
   }
 
@@ -99,7 +118,7 @@ class MysqlDb final : public UserSource {
   struct Open {
     std::unique_ptr<MysqlConnection> connection;
     std::size_t host;
-    Instant since;
+    Instant since, used;
   };
   // One of so many look-ups at once.
   struct Slot {
@@ -118,36 +137,53 @@ class MysqlDb final : public UserSource {
     MysqlDb& db;
   };
 
+  // The one used last. Those that are too old, or whose host does not answer, are closed, without the lock.
   std::optional<Open> take_idle() {
-    std::list<Open> old;  // closed without the lock
+    std::list<Open> old;
     std::lock_guard lock(mutex_);
+    Instant now = clock_.now();
     while (!idle_.empty()) {
       std::list<Open> last;
       last.splice(last.begin(), idle_, std::prev(idle_.end()));
-      if (last.front().host == 0 || clock_.now() - last.front().since < second_best_age_max) return std::move(last.front());
+      Open& open = last.front();
+      bool young = now - open.since < (open.host == 0 ? age_max : second_best_age_max) && now - open.used < idle_max;
+      if (young && hosts_.may_try(open.host)) return std::move(open);
       old.splice(old.end(), last);
     }
     return std::nullopt;
   }
   void give_back(Open open) {
+    open.used = clock_.now();
     std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(open));
+    if (open.connection->good()) idle_.push_back(std::move(open));
+  }
+  // All connections to a host that does not answer.
+  void forget(std::size_t host) {
+    std::list<Open> gone;
+    std::lock_guard lock(mutex_);
+    for (auto i = idle_.begin(); i != idle_.end();) {
+      auto next = std::next(i);
+      if (i->host == host) gone.splice(gone.end(), idle_, i);
+      i = next;
+    }
   }
 
+  // Errc::invalid: no host may be tried that does not refuse.
   Result<Open> connect() {
-    Error all{Errc::unavailable, {}, 0};
+    Error all{Errc::invalid, {}, 0};
     for (std::size_t i = 0; i < hosts_.size(); ++i) {
       if (!hosts_.may_try(i)) continue;
       auto connection = MysqlConnection::open(config_, hosts_[i], query_, reader_);
       if (connection) {
         hosts_.answered(i);
-        return Open{std::move(*connection), i, clock_.now()};
+        return Open{std::move(*connection), i, clock_.now(), clock_.now()};
       }
-      hosts_.failed(i);
-      if (connection.error().code == Errc::invalid) all.code = Errc::invalid;
+      hosts_.failed(i, connection.error().message);
+      if (connection.error().code != Errc::invalid) all.code = Errc::unavailable;
       all.message += (all.message.empty() ? "" : "; ") + connection.error().message;
     }
-    if (all.message.empty()) all.message = "user database " + describe() + ": no server has answered a moment ago; it is tried again soon";
+    if (all.message.empty())
+      all.code = Errc::unavailable, all.message = "user database " + describe() + ": no server has answered a moment ago; it is tried again soon";
     return std::unexpected(std::move(all));
   }
 
@@ -193,7 +229,7 @@ Result<std::unique_ptr<UserSource>> open_mysql_db(MysqlDbConfig config, const Cl
   auto db = std::make_unique<MysqlDb>(std::move(config), std::move(*query), std::move(reader), clock);
   Status checked = db->check();
   if (!checked && checked.error().code == Errc::invalid) return std::unexpected(checked.error());
-  if (!checked) log_warning("{}; until it answers, recipients get 451", checked.error().message);
+  if (!checked) log_warning("user database: no server answers; until one does, recipients get 451");
   return db;
 }
 

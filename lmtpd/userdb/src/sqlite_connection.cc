@@ -34,7 +34,7 @@ Status SqliteConnection::connect() {
   sqlite3* db = nullptr;
   int code = sqlite3_open_v2(config_.path.c_str(), &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, nullptr);
   db_.reset(db);
-  if (code != SQLITE_OK) return database_error(code, "open");
+  if (code != SQLITE_OK) return fail(Errc::io, "{}", database_error(code, "open").error().message);
   sqlite3_extended_result_codes(db, 1);
   sqlite3_busy_timeout(db, static_cast<int>(config_.busy_timeout.count()));
   return {};
@@ -49,7 +49,7 @@ Status SqliteConnection::prepare() {
   if (code != SQLITE_OK) {
     auto error = database_error(code, "query");
     int kind = code & 0xff;
-    bool passes = kind == SQLITE_BUSY || kind == SQLITE_LOCKED || kind == SQLITE_IOERR || kind == SQLITE_NOMEM;
+    bool passes = kind == SQLITE_BUSY || kind == SQLITE_LOCKED || kind == SQLITE_NOMEM;
     return fail(passes ? Errc::unavailable : Errc::invalid, "{}; the query is: {}", error.error().message, config_.query);
   }
   std::string_view rest(tail);
