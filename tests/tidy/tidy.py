@@ -241,9 +241,9 @@ class Tidy:
             self.check_private(path, folder, line, include)
 
     def check_private(self, path, folder, line, include):
-        """A private header is one of the same folder; a unit test or a fuzzer may see those of the folder that it mirrors."""
+        """A private header is one of the same folder; a unit test, a fuzzer and a benchmark of a part may see those of the folder that it mirrors."""
         homes = [(os.path.dirname(path), folder), (folder + "/src", folder)]
-        if path.startswith(("tests/unit/", "tests/fuzz/")):
+        if path.startswith(("tests/unit/", "tests/fuzz/", "bench/parts/")):
             mirrored = path.split("/", 2)[2]
             mirrored = owner(HEADER_FOLDERS.get(mirrored.split("/")[0], mirrored))
             if mirrored:
