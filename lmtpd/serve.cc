@@ -95,14 +95,14 @@ Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
   if (!config.agents.empty()) {
     TL_TRY_ASSIGN(parts.spawner, Spawner::start(config.agents, config.spawner));
   }
-  TL_TRY_ASSIGN(StartedUsers users, start_users(config.users, [&] { return become_users_process(identity, config.user); }, parts.clock));
-  parts.users_lifeline = users.lifeline;
+  TL_TRY_ASSIGN(std::unique_ptr<UserProcess> users, start_users(config.users, [&] { return become_users_process(identity, config.user); }, parts.clock));
+  if (users) parts.users_lifeline = users->lifeline();
   raise_descriptor_limit();
   TL_TRY_ASSIGN(std::shared_ptr<const TlsContext> tls, load_tls(config.tls));
   TL_TRY(drop_privileges(identity));
   if (Status confined = confine(); !confined)
     log_warning("{}: whoever takes this process over may ask anything of the kernel that {} may", confined.error().message, config.user);
-  TL_TRY_ASSIGN(parts.users, open_users(std::move(users), config.users, parts.clock));
+  TL_TRY_ASSIGN(parts.users, open_users(config.users, parts.clock, std::move(users)));
   auto memory = std::make_shared<MemoryBudget>(config.limits.body_memory_total);
   DeliveryConfig delivery = config.delivery;
   delivery.hostname = config.hostname;

@@ -1,6 +1,7 @@
 #include "users.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -38,6 +39,12 @@ Result<std::unique_ptr<UserSource>> open_source(const UserSettings& users, const
   return fail(Errc::internal, "users.driver");
 }
 
+std::vector<std::string> host_texts(const MysqlDbConfig& mysql) {
+  std::vector<std::string> out;
+  for (const MysqlHost& host : mysql.hosts) out.push_back(host.text);
+  return out;
+}
+
 }  // namespace
 
 Status read_secrets(UserSettings& users) {
@@ -55,29 +62,23 @@ std::size_t lookups_at_once(const UserSettings& users) {
   return users.driver == UserDriver::mysql ? users.mysql.connections_max : without_connections;
 }
 
-Result<StartedUsers> start_users(const UserSettings& users, const std::function<Status()>& become, const Clock& clock) {
-  if (users.driver != UserDriver::mysql && users.driver != UserDriver::passwd) return StartedUsers{};
-  auto settings = std::make_shared<UserSettings>(users);
-  TL_TRY_ASSIGN(std::unique_ptr<UserProcess> process,
-                UserProcess::start(
-                    lookups_at_once(*settings),
-                    [&become, settings]() -> Status {
-                      TL_TRY(read_secrets(*settings));
-                      return become();
-                    },
-                    [settings, &clock] { return open_source(*settings, clock); }));
-  int lifeline = process->lifeline();
-  return StartedUsers{std::move(process), lifeline};
+Result<std::unique_ptr<UserProcess>> start_users(const UserSettings& users, const std::function<Status()>& become, const Clock& clock) {
+  if (users.driver != UserDriver::mysql && users.driver != UserDriver::passwd) return nullptr;
+  UserSettings settings = users;  // the new process's own: with the secrets
+  return UserProcess::start(
+      lookups_at_once(settings),
+      [&]() -> Status {
+        TL_TRY(read_secrets(settings));
+        return become();
+      },
+      [&] { return open_source(settings, clock); });
 }
 
-Result<std::unique_ptr<Directory>> open_users(StartedUsers started, const UserSettings& users, const Clock& clock) {
-  if (started.source) return make_directory(std::move(started.source), users.directory, clock);
-  return open_users(users, clock);
-}
-
-Result<std::unique_ptr<Directory>> open_users(const UserSettings& users, const Clock& clock) {
-  TL_TRY_ASSIGN(std::unique_ptr<UserSource> source, open_source(users, clock));
-  return make_directory(std::move(source), users.directory, clock);
+Result<std::unique_ptr<Directory>> open_users(const UserSettings& users, const Clock& clock, std::unique_ptr<UserSource> started) {
+  if (!started) {
+    TL_TRY_ASSIGN(started, open_source(users, clock));
+  }
+  return make_directory(std::move(started), users.directory, clock);
 }
 
 std::string describe_users(const UserSettings& users) {
@@ -85,7 +86,7 @@ std::string describe_users(const UserSettings& users) {
     case UserDriver::sqlite:
       return "sqlite, " + users.sqlite.path;
     case UserDriver::mysql:
-      return "mysql, " + users.mysql.database;
+      return fmt::format("mysql, {} at {}", users.mysql.database, fmt::join(host_texts(users.mysql), ", "));
     case UserDriver::passwd_file:
       return "passwd-file, " + users.passwd_file.path;
     case UserDriver::passwd:
@@ -171,18 +172,12 @@ struct Asked {
   std::unique_ptr<Directory> users;
 };
 
-Result<Asked> ask_for(const std::string& config_path, const std::string& address, const Clock& clock) {
+Result<Asked> ask_for(const std::string& config_path, const Path& path, const Clock& clock) {
   Asked out;
   TL_TRY_ASSIGN(out.config, load_config(config_path));
   UserSettings& users = out.config.users;
-  // As it would stand between the angle brackets of RCPT.
-  std::string text = "<" + address + ">";
-  std::string_view rest = text;
-  auto path = take_path(rest);
-  if (path && (path->is_null() || !rest.empty())) path = fail(Errc::invalid, "it is not one address");
-  if (!path) return fail(Errc::invalid, "\"{}\" is no address: {}", address, path.error().message);
-  SplitLocalPart split = split_detail(path->local_part, users.directory.detail_delimiter);
-  out.request = {std::string(split.user), std::string(split.detail), path->domain};
+  SplitLocalPart split = split_detail(path.local_part, users.directory.detail_delimiter);
+  out.request = {std::string(split.user), std::string(split.detail), path.domain};
   out.by_root = ::geteuid() == 0;
   TL_TRY_ASSIGN(out.identity, find_identity(out.config));
   TL_TRY(fill_user_ids(users, out.identity));
@@ -195,8 +190,13 @@ Result<Asked> ask_for(const std::string& config_path, const std::string& address
 }  // namespace
 
 int show_user(const std::string& config_path, const std::string& address, std::ostream& out, std::ostream& err) {
+  auto path = parse_address(address);
+  if (!path) {
+    err << path.error().message << "\n";
+    return EX_USAGE;
+  }
   OsClock clock;
-  auto asked = ask_for(config_path, address, clock);
+  auto asked = ask_for(config_path, *path, clock);
   if (!asked) {
     err << asked.error().message << "\n";
     return EX_CONFIG;

@@ -15,21 +15,16 @@
 
 namespace twinloft::lmtpd {
 
-// Of a source that needs a process of its own (user_process.h): made while there is one thread, and before privileges are dropped.
-struct StartedUsers {
-  std::unique_ptr<UserSource> source;  // null: the driver needs none
-  int lifeline = -1;                   // of the process
-};
-// `become`: what that process does to its privileges.
-Result<StartedUsers> start_users(const UserSettings& users, const std::function<Status()>& become, const Clock& clock);
+// Of a source that needs a process of its own; null: the driver needs none. To be called while there is one thread, and before privileges are dropped. `become`:
+// what that process does to its privileges.
+Result<std::unique_ptr<UserProcess>> start_users(const UserSettings& users, const std::function<Status()>& become, const Clock& clock);
 
 // `users` with its ids filled in. Where nothing was started the source is this process's own: it needs to have the right to all that it opens.
-Result<std::unique_ptr<Directory>> open_users(StartedUsers started, const UserSettings& users, const Clock& clock);
-Result<std::unique_ptr<Directory>> open_users(const UserSettings& users, const Clock& clock);
+Result<std::unique_ptr<Directory>> open_users(const UserSettings& users, const Clock& clock, std::unique_ptr<UserSource> started = nullptr);
 // To be called before privileges are dropped and open_users() is: what only who has started lmtpd may read.
 Status read_secrets(UserSettings& users);
 std::string describe_users(const UserSettings& users);
-// That the source answers.
+// Look-ups that the source answers at once.
 std::size_t lookups_at_once(const UserSettings& users);
 
 // What keeps every mail for this user from being delivered (451), with the key that makes it so and what to write. `by_root`: lmtpd was
@@ -40,7 +35,7 @@ Status check_delivery_to(const User& user, const Config& config, const Identity&
 Status check_static_users(const Config& config, const UserSettings& users, const Identity& identity);
 
 // `lmtpd user ADDRESS`: what a recipient's address leads to, and how, looked up as lmtpd's own user. Exit codes: 0 it takes mail, 67 (EX_NOUSER)
-// there is no such user, or it takes none, 75 (EX_TEMPFAIL) mail would be put off, 78 (EX_CONFIG) the configuration is wrong.
+// there is no such user, or it takes none, 64 (EX_USAGE) it is no address, 75 (EX_TEMPFAIL) mail would be put off, 78 (EX_CONFIG) the configuration is wrong.
 int show_user(const std::string& config_path, const std::string& address, std::ostream& out, std::ostream& err);
 
 }  // namespace twinloft::lmtpd

@@ -58,7 +58,7 @@ int run(const Options& options) {
   Status filled = identity ? fill_user_ids(config->users, *identity) : std::unexpected(identity.error());
   if (!filled) return std::cerr << filled.error().message << "\n", 1;
   auto started = start_users(config->users, [] { return Status(); }, clock);
-  auto directory = started ? open_users(std::move(*started), config->users, clock) : std::unexpected(started.error());
+  auto directory = started ? open_users(config->users, clock, std::move(*started)) : std::unexpected(started.error());
   if (!directory) return std::cerr << directory.error().message << "\n", 1;
   std::vector<Counts> counts(options.threads);
   std::vector<std::thread> threads;

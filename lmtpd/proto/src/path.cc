@@ -137,6 +137,15 @@ Result<Path> take_path(std::string_view& rest) {
   return path;
 }
 
+Result<Path> parse_address(std::string_view text) {
+  std::string bracketed = fmt::format("<{}>", text);
+  std::string_view rest = bracketed;
+  auto path = take_path(rest);
+  if (!path) return fail(Errc::invalid, "\"{}\" is no address: {}", text, path.error().message);
+  if (path->is_null() || !rest.empty() || path->text != text) return fail(Errc::invalid, "\"{}\" is not one address", text);
+  return path;
+}
+
 SplitLocalPart split_detail(std::string_view local_part, std::string_view delimiter) {
   std::size_t at = delimiter.empty() ? std::string_view::npos : local_part.find(delimiter, 1);
   if (at == std::string_view::npos) return {local_part, {}};

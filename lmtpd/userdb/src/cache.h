@@ -60,7 +60,6 @@ class CachedSource final : public UserSource {
 
   FindResult find(const UserKey& key) override;
   std::optional<FindResult> find_now(const UserKey& key) override;
-  std::string describe() const override { return source_->describe(); }
 
  private:
   enum class Age { fresh, old, unusable };

@@ -58,11 +58,8 @@ class SourceDirectory final : public Directory {
 
   // What stands there is an address as RCPT would take it, and nothing around it.
   Result<LookupRequest> follow(const Alias& alias, const std::string& detail) const {
-    std::string text = "<" + alias.address + ">";
-    std::string_view rest = text;
-    auto path = take_path(rest);
-    if (!path || !rest.empty() || path->is_null() || path->text != alias.address)
-      return fail(Errc::invalid, "the alias \"{}\" is not one address", alias.address);
+    auto path = parse_address(alias.address);
+    if (!path) return fail(Errc::invalid, "the alias {}", path.error().message);
     SplitLocalPart split = split_detail(path->local_part, config_.detail_delimiter);
     return LookupRequest{ascii_lower(split.user), split.detail.empty() ? detail : std::string(split.detail), ascii_lower(path->domain)};
   }

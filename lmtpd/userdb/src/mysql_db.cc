@@ -69,12 +69,6 @@ class MysqlDb final : public UserSource {
   MysqlDb(MysqlDbConfig config, NamedQuery query, RowReader reader, const Clock& clock)
       : config_(std::move(config)), query_(std::move(query)), reader_(std::move(reader)), clock_(clock), hosts_(config_.hosts, clock) {}
 
-  std::string describe() const override {
-    std::string out = "mysql " + config_.database + " at ";
-    for (const MysqlHost& host : config_.hosts) out += (&host == config_.hosts.data() ? "" : ", ") + host.text;
-    return out;
-  }
-
   Status check() {
     Slot slot(*this);
     TL_TRY_ASSIGN(Open open, connect());
@@ -183,7 +177,7 @@ class MysqlDb final : public UserSource {
       all.message += (all.message.empty() ? "" : "; ") + connection.error().message;
     }
     if (all.message.empty())
-      all.code = Errc::unavailable, all.message = "user database " + describe() + ": no server has answered a moment ago; it is tried again soon";
+      all.code = Errc::unavailable, all.message = "user database " + config_.database + ": no server has answered a moment ago; it is tried again soon";
     return std::unexpected(std::move(all));
   }
 

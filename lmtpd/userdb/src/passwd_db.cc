@@ -16,7 +16,6 @@ namespace {
 class PasswdDb final : public UserSource {
  public:
   PasswdDb(PasswdDbConfig config, RowReader reader) : config_(std::move(config)), reader_(std::move(reader)) {}
-  std::string describe() const override { return "passwd"; }
 
   FindResult find(const UserKey& key) override {
     const auto& domains = config_.domains;

@@ -81,7 +81,6 @@ class PasswdFile final : public UserSource {
   PasswdFile(PasswdFileConfig config, PathTemplate key, RowReader reader, const Clock& clock)
       : config_(std::move(config)), key_(std::move(key)), reader_(std::move(reader)), clock_(clock) {}
 
-  std::string describe() const override { return "passwd-file " + config_.path; }
   Status check() {
     TL_TRY_ASSIGN([[maybe_unused]] auto first, current());
     return {};

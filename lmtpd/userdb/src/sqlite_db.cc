@@ -21,7 +21,6 @@ class SqliteDb final : public UserSource {
     give_back(std::move(first), true);
     return {};
   }
-  std::string describe() const override { return "sqlite " + config_.path; }
 
   FindResult find(const UserKey& key) override {
     auto taken = take();

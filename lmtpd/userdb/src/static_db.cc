@@ -19,7 +19,6 @@ class StaticDb final : public UserSource {
     return reader_.read(key, Row{});
   }
   std::optional<FindResult> find_now(const UserKey& key) override { return find(key); }
-  std::string describe() const override { return "static"; }
 
  private:
   bool exists(const UserKey& key) const {

@@ -23,14 +23,13 @@ namespace {
 
 // nullopt: the other end is gone.
 std::optional<std::vector<std::byte>> receive(int lane) {
-  std::vector<std::byte> packet(user_packet_bytes_max);
+  std::byte packet[user_packet_bytes_max];  // on the stack, and not cleared
   ssize_t n;
   do {
-    n = ::recv(lane, packet.data(), packet.size(), 0);
+    n = ::recv(lane, packet, sizeof packet, 0);
   } while (n < 0 && errno == EINTR);
   if (n <= 0) return std::nullopt;
-  packet.resize(static_cast<std::size_t>(n));
-  return packet;
+  return std::vector<std::byte>(packet, packet + n);
 }
 
 bool send(int lane, const std::vector<std::byte>& packet) {
@@ -93,8 +92,7 @@ auto made_safely(Make make) -> decltype(make()) {
     (void)send(first, encode_found(std::unexpected(source.error())));
     ::_exit(78);
   }
-  // Ready: an alias, whose address says what there is.
-  if (!send(first, encode_found(UserEntry(Alias{(*source)->describe()})))) ::_exit(71);
+  if (!send(first, encode_found(std::nullopt))) ::_exit(71);  // ready
   std::vector<std::thread> threads;
   for (const Fd& lane : lanes) threads.emplace_back(serve_lane, std::ref(**source), lane.get());
   for (std::thread& t : threads) t.join();
@@ -125,13 +123,10 @@ Result<std::unique_ptr<UserProcess>> UserProcess::start(std::size_t lanes, const
   theirs.clear();
   auto ready = receive(out->lanes_.front().get());
   if (!ready) return fail(Errc::unavailable, "the process that asks the user database ended before it was ready");
-  TL_TRY_ASSIGN(FindResult described, decode_found(*ready));
-  if (!described) return std::unexpected(described.error());
-  if (*described)
-    if (const Alias* alias = std::get_if<Alias>(&**described)) out->described_ = alias->address;
+  TL_TRY_ASSIGN(FindResult opened, decode_found(*ready));
+  if (!opened) return std::unexpected(opened.error());
   out->alive_.reset(::fcntl(out->lanes_.front().get(), F_DUPFD_CLOEXEC, 3));
   if (!out->alive_) return fail_errno(errno, "dup");
-  out->lifeline_ = out->alive_.get();
   return out;
 }
 

@@ -93,6 +93,17 @@ TEST(Path, Limits) {
   EXPECT_FALSE(fits("<" + std::string(path_bytes_max - 1, 'a') + "@d>"));
 }
 
+TEST(ParseAddress, IsTheWholeText) {
+  EXPECT_EQ(parse_address("\"a b\"@EX\xc3\xa4mple.org")->domain, "xn--exmple-cua.org");
+  EXPECT_EQ(parse_address("\"a b\"@d")->local_part, "a b");
+  EXPECT_EQ(parse_address("root")->domain, "");
+  for (const char* bad : {"", "a@d b@d", "a@d, b@d", " a@d", "a@d ", "<a@d>", "a@d>", "a@d> <b@d", "@a:b@d", "a@b@c", "a@", "@d", "A <a@d>"}) {
+    auto path = parse_address(bad);
+    ASSERT_FALSE(path) << bad;
+    EXPECT_EQ(path.error().message.find("\"" + std::string(bad) + "\" is no"), 0u) << path.error().message;
+  }
+}
+
 TEST(SplitDetail, AtTheFirstDelimiterThatIsNotTheFirstByte) {
   auto split = [](std::string_view local, std::string_view delimiter) {
     auto [user, detail] = split_detail(local, delimiter);

@@ -76,7 +76,7 @@ TEST_F(DirectoryTest, ALoopIsAnError) {
   for (const char* bad : {"@example.org", "ann@example.org, bob@example.org", "ann@example.org ", " ann@example.org", "Ann <ann@example.org>", "<ann@example.org>",
                           "ann@example.org>", "ann@", "@a:ann@example.org", "ann\n@example.org"}) {
     alias("broken@example.org", bad);
-    EXPECT_NE(find("broken").find("is not one address"), std::string::npos) << bad;
+    EXPECT_EQ(find("broken").find(std::string("error: the alias \"") + bad + "\" is no"), 0u) << bad << ": " << find("broken");
   }
   alias("idn@example.org", "ann@ex\xc3\xa4mple.org");
   find("idn");

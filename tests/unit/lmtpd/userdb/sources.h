@@ -43,7 +43,6 @@ class TableSource final : public UserSource {
     if (found == rows.end()) return std::nullopt;
     return found->second;
   }
-  std::string describe() const override { return "a table"; }
 
   std::map<std::string, UserEntry> rows;
   std::vector<std::string> asked;

@@ -33,7 +33,6 @@ class Far final : public UserSource {
     user.state = UserState::deferred;
     return user;
   }
-  std::string describe() const override { return "far away"; }
 };
 
 Result<std::unique_ptr<UserProcess>> start(std::size_t lanes = 2) {
@@ -42,7 +41,6 @@ Result<std::unique_ptr<UserProcess>> start(std::size_t lanes = 2) {
 
 TEST(UserProcess, WhatIsSaidThereIsSaidHere) {
   auto process = start().value();
-  EXPECT_EQ(process->describe(), "far away");
   auto ann = user_of(process->find({"ann", "example.org"}));
   ASSERT_TRUE(ann);
   EXPECT_EQ(ann->name + " " + ann->home + " " + ann->maildir + " " + ann->agent, "ann@example.org /srv/mail /srv/mail/Maildir lda");

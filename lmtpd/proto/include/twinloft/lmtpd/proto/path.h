@@ -24,6 +24,9 @@ struct Path {
 // empty local part, bytes above 127 that are no UTF-8 or a control character, a domain that IDNA 2008 does not allow.
 Result<Path> take_path(std::string_view& rest);
 
+// A text that is one address as a path has it, without brackets, source route and anything around it; never null. Errors name it.
+Result<Path> parse_address(std::string_view text);
+
 // Where a local part is split into user and detail: at the first `delimiter` that is not its first byte.
 struct SplitLocalPart {
   std::string_view user, detail;

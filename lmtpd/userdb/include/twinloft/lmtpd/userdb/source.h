@@ -33,7 +33,6 @@ class UserSource {
   virtual ~UserSource() = default;
   virtual FindResult find(const UserKey& key) = 0;  // may block
   virtual std::optional<FindResult> find_now(const UserKey&) { return std::nullopt; }  // where it need not
-  virtual std::string describe() const = 0;  // for a person: "sqlite /etc/twinloft/users.sqlite"
 };
 
 // What a user has where the source does not say. In `name`, `home` and `maildir`, %user% is the local part without detail, %domain% the

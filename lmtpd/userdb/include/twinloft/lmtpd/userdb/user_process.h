@@ -11,7 +11,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <vector>
 
 #include "twinloft/base/fd.h"
@@ -29,8 +28,7 @@ class UserProcess final : public UserSource {
   ~UserProcess() override;
 
   FindResult find(const UserKey& key) override;
-  std::string describe() const override { return described_; }
-  int lifeline() const { return lifeline_; }  // poll(2) says POLLHUP once the process is gone
+  int lifeline() const { return alive_.get(); }  // poll(2) says POLLHUP once the process is gone
 
  private:
   UserProcess() = default;
@@ -39,8 +37,6 @@ class UserProcess final : public UserSource {
   static Result<FindResult> ask(int lane, const std::vector<std::byte>& request);
 
   pid_t pid_ = -1;
-  int lifeline_ = -1;
-  std::string described_;
   std::mutex mutex_;
   std::condition_variable free_;
   std::vector<Fd> lanes_;       // that are free
