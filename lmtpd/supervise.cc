@@ -296,16 +296,14 @@ class SupervisorProcess {
   }
 
   Status fork_server(ServerId id, std::shared_ptr<Setting> setting) {
-    int ends[2];
-    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return fail_errno(errno, "socketpair");
-    Fd ours(ends[0]), theirs(ends[1]);
+    TL_TRY_ASSIGN(SocketPair control, make_socket_pair());
     pid_t pid = ::fork();
     if (pid < 0) return fail_errno(errno, "fork of the serving process");
     if (pid == 0) {
-      ours.reset();
-      ::_exit(serve_safely(*setting, theirs.get()));
+      control.ours.reset();
+      ::_exit(serve_safely(*setting, control.theirs.get()));
     }
-    servers_.emplace(id, Server{pid, std::move(ours), std::move(setting)});
+    servers_.emplace(id, Server{pid, std::move(control.ours), std::move(setting)});
     return {};
   }
 

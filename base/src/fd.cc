@@ -1,6 +1,7 @@
 #include "twinloft/base/fd.h"
 
 #include <fcntl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -35,6 +36,12 @@ Status read_exact(int fd, MutableByteSpan data) {
     data = data.subspan(static_cast<std::size_t>(n));
   }
   return {};
+}
+
+Result<SocketPair> make_socket_pair() {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return fail_errno(errno, "socketpair");
+  return SocketPair{Fd(ends[0]), Fd(ends[1])};
 }
 
 Result<std::string> read_file(const std::string& path, std::size_t limit) {

@@ -16,18 +16,11 @@ constexpr std::size_t value_bytes_max = 16384;
 constexpr std::size_t output_bytes_max = 65536;
 constexpr std::uint32_t values_max = 64;
 
-void put_text(Writer& out, std::string_view text) {
-  out.put<std::uint32_t>(static_cast<std::uint32_t>(text.size()));
-  out.put_bytes(as_bytes(text));
-}
-
 Result<std::string> get_text(Reader& in, const char* field, std::size_t limit) {
-  std::uint32_t size = in.get<std::uint32_t>();
-  if (!in.ok() || size > limit || size > in.remaining())
-    return fail(Errc::invalid, "field {} has {} bytes, at most {} are allowed", field, size, limit);
-  std::string text(as_text(in.get_bytes(size)));
-  if (text.find('\0') != std::string::npos) return fail(Errc::invalid, "field {} holds a NUL byte", field);
-  return text;
+  auto text = in.get_text(limit);
+  if (!text) return fail(Errc::invalid, "field {} is cut off, or has more than {} bytes", field, limit);
+  if (text->find('\0') != std::string_view::npos) return fail(Errc::invalid, "field {} holds a NUL byte", field);
+  return std::string(*text);
 }
 
 bool is_macro(std::string_view name) {
@@ -51,13 +44,13 @@ Result<std::vector<std::byte>> encode_request(const RunRequest& request) {
   out.put(request.agent);
   out.put(request.uid);
   out.put(request.gid);
-  put_text(out, request.id);
-  put_text(out, request.user);
-  put_text(out, request.home);
+  out.put_text(request.id);
+  out.put_text(request.user);
+  out.put_text(request.home);
   out.put<std::uint32_t>(static_cast<std::uint32_t>(request.values.size()));
   for (const auto& [name, value] : request.values) {
-    put_text(out, name);
-    put_text(out, value);
+    out.put_text(name);
+    out.put_text(value);
   }
   if (packet.size() > spawn_packet_bytes_max)
     return fail(Errc::exhausted, "the agent's values have {} bytes, at most {} are possible", packet.size(),

@@ -19,18 +19,6 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-struct SocketPair {
-  Fd ours;
-  Fd theirs;
-};
-
-Result<SocketPair> make_socket_pair() {
-  int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
-    return fail_errno(errno, "socketpair");
-  return SocketPair{Fd(ends[0]), Fd(ends[1])};
-}
-
 // Descriptors 0 to 2 must exist, so that no other one ever gets these numbers; all others but `control` are
 // closed.
 Status keep_only(Fd& control) {

@@ -108,10 +108,9 @@ Result<std::unique_ptr<UserProcess>> UserProcess::start(std::size_t lanes, const
   std::unique_ptr<UserProcess> out(new UserProcess);
   std::vector<Fd> theirs;
   for (std::size_t i = 0; i < std::max<std::size_t>(lanes, 1); ++i) {
-    int ends[2];
-    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return fail_errno(errno, "socketpair");
-    out->lanes_.emplace_back(ends[0]);
-    theirs.emplace_back(ends[1]);
+    TL_TRY_ASSIGN(SocketPair lane, make_socket_pair());
+    out->lanes_.push_back(std::move(lane.ours));
+    theirs.push_back(std::move(lane.theirs));
   }
   out->lanes_left_ = out->lanes_.size();
   out->pid_ = ::fork();

@@ -15,18 +15,6 @@ constexpr std::size_t field_bytes_max = 8192;
 
 enum class Kind : std::uint8_t { nobody, user, alias, error };
 
-void put_text(Writer& out, std::string_view text) {
-  out.put<std::uint32_t>(static_cast<std::uint32_t>(text.size()));
-  out.put_bytes(as_bytes(text));
-}
-
-// nullopt: it is longer than that, or than what there is.
-std::optional<std::string> get_text(Reader& in, std::size_t most) {
-  auto bytes = in.get<std::uint32_t>();
-  if (!in.ok() || bytes > most || bytes > in.remaining()) return std::nullopt;
-  return std::string(as_text(in.get_bytes(bytes)));
-}
-
 bool at_end(const Reader& in) { return in.ok() && in.remaining() == 0; }
 
 // A packet that begins so.
@@ -45,7 +33,7 @@ class Packet {
 std::vector<std::byte> encode_error(Errc code, std::string_view message) {
   Packet packet(Kind::error);
   packet.out.put(static_cast<std::uint8_t>(code));
-  put_text(packet.out, message.substr(0, field_bytes_max));
+  packet.out.put_text(message.substr(0, field_bytes_max));
   return packet.take();
 }
 
@@ -63,9 +51,9 @@ Result<FindResult> read_user(Reader& in) {
   user.gid = in.get<std::uint32_t>();
   auto state = in.get<std::uint8_t>();
   for (std::string* text : {&user.name, &user.home, &user.maildir, &user.agent}) {
-    auto value = get_text(in, field_bytes_max);
+    auto value = in.get_text(field_bytes_max);
     if (!value) return fail(Errc::invalid, "a user that cannot be read");
-    *text = std::move(*value);
+    *text = *value;
   }
   if (!at_end(in) || state > static_cast<std::uint8_t>(UserState::deferred)) return fail(Errc::invalid, "a user that cannot be read");
   user.state = static_cast<UserState>(state);
@@ -74,16 +62,16 @@ Result<FindResult> read_user(Reader& in) {
 }
 
 Result<FindResult> read_alias(Reader& in) {
-  auto address = get_text(in, field_bytes_max);
+  auto address = in.get_text(field_bytes_max);
   if (!address || !at_end(in)) return fail(Errc::invalid, "an alias that cannot be read");
-  return FindResult(UserEntry(Alias{std::move(*address)}));
+  return FindResult(UserEntry(Alias{std::string(*address)}));
 }
 
 Result<FindResult> read_error(Reader& in) {
   auto code = in.get<std::uint8_t>();
-  auto message = get_text(in, field_bytes_max);
+  auto message = in.get_text(field_bytes_max);
   if (!message || !at_end(in) || code > static_cast<std::uint8_t>(Errc::internal)) return fail(Errc::invalid, "an error that cannot be read");
-  return FindResult(std::unexpected(Error{static_cast<Errc>(code), std::move(*message), 0}));
+  return FindResult(std::unexpected(Error{static_cast<Errc>(code), std::string(*message), 0}));
 }
 
 }  // namespace
@@ -93,16 +81,16 @@ Result<std::vector<std::byte>> encode_key(const UserKey& key) {
     return fail(Errc::exhausted, "an address of more than {} bytes", key_field_bytes_max);
   std::vector<std::byte> packet;
   Writer out(packet);
-  put_text(out, key.local_part);
-  put_text(out, key.domain);
+  out.put_text(key.local_part);
+  out.put_text(key.domain);
   return packet;
 }
 
 Result<UserKey> decode_key(ByteSpan packet) {
   Reader in(packet);
-  auto local_part = get_text(in, key_field_bytes_max), domain = get_text(in, key_field_bytes_max);
+  auto local_part = in.get_text(key_field_bytes_max), domain = in.get_text(key_field_bytes_max);
   if (!local_part || !domain || !at_end(in)) return fail(Errc::invalid, "a key that cannot be read");
-  return UserKey{std::move(*local_part), std::move(*domain)};
+  return UserKey{std::string(*local_part), std::string(*domain)};
 }
 
 std::vector<std::byte> encode_found(const FindResult& found) {
@@ -111,7 +99,7 @@ std::vector<std::byte> encode_found(const FindResult& found) {
   if (too_long(**found)) return encode_error(Errc::invalid, "a field of the row is too long");
   if (const Alias* alias = std::get_if<Alias>(&**found)) {
     Packet packet(Kind::alias);
-    put_text(packet.out, alias->address);
+    packet.out.put_text(alias->address);
     return packet.take();
   }
   const User& user = std::get<User>(**found);
@@ -119,7 +107,7 @@ std::vector<std::byte> encode_found(const FindResult& found) {
   packet.out.put(user.uid);
   packet.out.put(user.gid);
   packet.out.put(static_cast<std::uint8_t>(user.state));
-  for (const std::string* text : {&user.name, &user.home, &user.maildir, &user.agent}) put_text(packet.out, *text);
+  for (const std::string* text : {&user.name, &user.home, &user.maildir, &user.agent}) packet.out.put_text(*text);
   return packet.take();
 }
 

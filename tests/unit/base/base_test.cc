@@ -36,6 +36,23 @@ TEST(Hash128, InPiecesAsAWhole) {
   EXPECT_EQ(hash128({}).hex(), "99aa06d3014798d86001c324468d497f");
 }
 
+TEST(Bytes, TextIsReadAsItWasPutAndNeverBeyondTheLimitOrTheEnd) {
+  std::vector<std::byte> data;
+  Writer(data).put_text("ann");
+  EXPECT_EQ(data.size(), 7u);
+  Reader whole(data);
+  EXPECT_EQ(whole.get_text(3), "ann");
+  EXPECT_TRUE(whole.ok());
+  Reader too_long(data);
+  EXPECT_FALSE(too_long.get_text(2));
+  EXPECT_FALSE(too_long.ok());
+  for (std::size_t cut = 0; cut < data.size(); ++cut) {
+    Reader short_of(ByteSpan(data).first(cut));
+    EXPECT_FALSE(short_of.get_text(100));
+    EXPECT_FALSE(short_of.ok());
+  }
+}
+
 TEST(Bytes, ReaderNeverReadsPastItsEnd) {
   std::vector<std::byte> data;
   Writer w(data);

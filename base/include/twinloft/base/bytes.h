@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -48,6 +49,11 @@ class Writer {
     out_.insert(out_.end(), p, p + sizeof value);
   }
   void put_bytes(ByteSpan bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }
+  // With its length, 4 bytes, before it.
+  void put_text(std::string_view text) {
+    put(static_cast<std::uint32_t>(text.size()));
+    put_bytes(as_bytes(text));
+  }
   void put_zeros(std::size_t count) { out_.insert(out_.end(), count, std::byte{0}); }
 
  private:
@@ -71,6 +77,14 @@ class Reader {
   void get_into(std::array<std::byte, N>& out) {
     ByteSpan b = get_bytes(N);
     if (b.size() == N) std::memcpy(out.data(), b.data(), N);
+  }
+  // As put_text() has it; nullopt, and not ok() from then on: it is longer than `most`, or than what there is.
+  std::optional<std::string_view> get_text(std::size_t most) {
+    auto bytes = get<std::uint32_t>();
+    if (bytes > most) ok_ = false;
+    ByteSpan text = get_bytes(bytes);
+    if (!ok_) return std::nullopt;
+    return as_text(text);
   }
   void skip(std::size_t count) { (void)take(count); }
   std::size_t remaining() const { return in_.size() - at_; }

@@ -34,6 +34,11 @@ class Fd {
 // Both repeat on EINTR and on short counts. read_exact fails with Errc::corrupt on an early end of file.
 Status write_all(int fd, ByteSpan data);
 Status read_exact(int fd, MutableByteSpan data);
+// Two connected sockets for packets (AF_UNIX, SOCK_SEQPACKET), closed at an exec.
+struct SocketPair {
+  Fd ours, theirs;
+};
+Result<SocketPair> make_socket_pair();
 // The whole file, refused with Errc::exhausted beyond `limit` bytes.
 Result<std::string> read_file(const std::string& path, std::size_t limit);
 

@@ -12,7 +12,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "temporary_directory.h"
+#include "../temporary_directory.h"
 
 namespace twinloft::lmtpd {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "fakes.h"
 #include "lmtp_client.h"
-#include "temporary_directory.h"
+#include "../temporary_directory.h"
 #include "twinloft/lmtpd/net/server.h"
 
 namespace twinloft::lmtpd {

@@ -3,10 +3,10 @@
 
 #include <sys/stat.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
+#include "../temporary_directory.h"
 #include "sources.h"
 
 namespace twinloft::lmtpd {
@@ -15,17 +15,10 @@ namespace {
 class PasswdFileTest : public testing::Test {
  protected:
   PasswdFileTest() {
-    const char* base = std::getenv("TMPDIR");
-    dir_ = std::string(base && *base ? base : "/tmp") + "/twinloft-passwd-XXXXXX";
-    if (!::mkdtemp(dir_.data())) std::abort();
-    config_.path = dir_ + "/users";
+    config_.path = dir_ / "users";
     config_.defaults.uid = config_.defaults.gid = 5000;
     config_.defaults.home = "/srv/mail/%domain%/%user%";
     write("ann@example.org:{PLAIN}secret:5001:5002::/home/ann::userdb_mail=maildir:~/Maildir:LAYOUT=fs\n");
-  }
-  ~PasswdFileTest() override {
-    std::error_code ignored;
-    std::filesystem::remove_all(dir_, ignored);
   }
   // Replaced, and the clock is past the time in which it might be incomplete.
   void write(const std::string& text) {
@@ -52,7 +45,7 @@ class PasswdFileTest : public testing::Test {
     return found ? "" : found.error().message;
   }
 
-  std::string dir_;
+  TemporaryDirectory dir_;
   PasswdFileConfig config_;
   ManualClock clock_;
 };

@@ -5,11 +5,11 @@
 #include <sqlite3.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <filesystem>
 #include <thread>
 #include <vector>
 
+#include "../temporary_directory.h"
 #include "sources.h"
 
 namespace twinloft::lmtpd {
@@ -18,20 +18,12 @@ namespace {
 class SqliteTest : public ::testing::Test {
  protected:
   SqliteTest() {
-    const char* base = std::getenv("TMPDIR");
-    std::string name = std::string(base && *base ? base : "/tmp") + "/twinloft-userdb-XXXXXX";
-    if (!::mkdtemp(name.data())) std::abort();
-    dir_ = name;
-    config_.path = dir_ + "/users.sqlite";
+    config_.path = dir_ / "users.sqlite";
     config_.busy_timeout = std::chrono::milliseconds(50);
     execute(config_.path, read_file(SCHEMA, 100'000).value());
     insert("'ann@example.org', 5000, 5001, '/srv/ann', '/srv/ann/Maildir', 'dovecot', 1");
     insert("'bob@example.org', 5000, 5001, '/srv/bob', NULL, NULL, 1");
     insert("'eve@example.org', 5000, 5001, '/srv/eve', NULL, NULL, 0");
-  }
-  ~SqliteTest() override {
-    std::error_code ignored;
-    std::filesystem::remove_all(dir_, ignored);
   }
   static void execute(const std::string& path, const std::string& sql) {
     sqlite3* db = nullptr;
@@ -62,7 +54,7 @@ class SqliteTest : public ::testing::Test {
     return found ? std::string() : found.error().message;
   }
 
-  std::string dir_;
+  TemporaryDirectory dir_;
   SqliteDbConfig config_;
 };
 
@@ -187,8 +179,8 @@ TEST_F(SqliteTest, MoreThanOneRowIsAnError) {
 }
 
 TEST_F(SqliteTest, AMissingOrBrokenDatabaseIsAnErrorAndNeverNoUser) {
-  config_.path = dir_ + "/nothing";
-  EXPECT_NE(open_error(config_.query).find(dir_ + "/nothing"), std::string::npos);
+  config_.path = dir_ / "nothing";
+  EXPECT_NE(open_error(config_.query).find(config_.path), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(config_.path));  // and it was not created
   config_.path = SCHEMA;
   EXPECT_NE(open_error(config_.query).find("not a database"), std::string::npos);

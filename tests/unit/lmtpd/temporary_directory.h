@@ -12,7 +12,7 @@ namespace twinloft::lmtpd {
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "tlnet.XXXXXX").string();
+    std::string name = (std::filesystem::temp_directory_path() / "tllmtpd.XXXXXX").string();
     EXPECT_NE(::mkdtemp(name.data()), nullptr);
     path_ = name;
   }
