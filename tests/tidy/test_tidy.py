@@ -115,12 +115,18 @@ class PrivateHeaders(TidyTest):
         self.good("tests/unit/lmtpd/net/a.cc", '#include "secret.h"\n')
         self.write("tests/unit/lmtpd/net/support.h", "")
         self.good("tests/unit/lmtpd/net/a.cc", '#include "support.h"\n')
+        self.good("tests/fuzz/lmtpd/net/a.cc", '#include "secret.h"\n')
+        self.write("lmtpd/users.h", "#pragma once\n")
+        self.good("bench/parts/lmtpd/a.cc", '#include "users.h"\n')
 
     def test_of_others(self):
         self.bad("lmtpd/delivery/src/a.cc", '#include "../../net/src/secret.h"\n', "private-header")
         self.bad("lmtpd/delivery/src/a.cc", '#include "secret.h"\n', "private-header")
         self.bad("lmtpd/main.cc", '#include "net/src/secret.h"\n', "private-header")
         self.bad("tests/unit/lmtpd/delivery/a.cc", '#include "secret.h"\n', "private-header")
+        self.bad("tests/fuzz/lmtpd/delivery/a.cc", '#include "secret.h"\n', "private-header")
+        self.bad("bench/parts/lmtpd/a.cc", '#include "secret.h"\n', "private-header")
+        self.bad("bench/mailbench/a.cc", '#include "secret.h"\n', "private-header")
         self.bad("tests/unit/lmtpd/delivery/a.cc", '#include "../../../../lmtpd/net/src/secret.h"\n', "private-header")
 
 
