@@ -58,8 +58,18 @@ Status read_secrets(UserSettings& users) {
 
 std::size_t lookups_at_once(const UserSettings& users) {
   constexpr std::size_t without_connections = 4;
-  if (users.driver == UserDriver::sqlite) return users.sqlite.connections_max;
-  return users.driver == UserDriver::mysql ? users.mysql.connections_max : without_connections;
+  switch (users.driver) {
+    case UserDriver::sqlite:
+      return users.sqlite.connections_max;
+    case UserDriver::mysql:
+      return users.mysql.connections_max;
+    case UserDriver::static_db:
+      return 1;  // never waits: answered where it is asked
+    case UserDriver::passwd_file:
+    case UserDriver::passwd:
+      break;
+  }
+  return without_connections;
 }
 
 Result<std::unique_ptr<UserProcess>> start_users(const UserSettings& users, const std::function<Status()>& become, const Clock& clock) {

@@ -1,68 +1,17 @@
 #include "twinloft/lmtpd/userdb/mysql_db.h"
 
-#include <algorithm>
 #include <charconv>
 #include <condition_variable>
 #include <list>
 #include <mutex>
 
 #include "mysql_connection.h"
+#include "mysql_hosts.h"
 #include "twinloft/base/log.h"
 
 namespace twinloft::lmtpd {
 
 namespace {
-
-constexpr Duration pause_first = std::chrono::seconds(1);
-constexpr Duration pause_max = std::chrono::seconds(30);
-// Of connections: to another host than the first, so that that one is used again; to any, so that what has changed at the server (columns, settings) counts; and idle,
-// before something on the way forgets it.
-constexpr Duration second_best_age_max = std::chrono::seconds(60);
-constexpr Duration age_max = std::chrono::minutes(5);
-constexpr Duration idle_max = std::chrono::seconds(60);
-
-// Hosts, and which of them are left alone until when. Thread-safe.
-class Hosts {
- public:
-  Hosts(const std::vector<MysqlHost>& hosts, const Clock& clock) : hosts_(hosts), clock_(clock), states_(hosts.size()) {}
-
-  std::size_t size() const { return hosts_.size(); }
-  const MysqlHost& operator[](std::size_t i) const { return hosts_[i]; }
-  bool may_try(std::size_t i) {
-    std::lock_guard lock(mutex_);
-    return clock_.now() >= states_[i].not_before;
-  }
-  void failed(std::size_t i, const std::string& why) {
-    bool first;
-    {
-      std::lock_guard lock(mutex_);
-      State& s = states_[i];
-      if (clock_.now() < s.not_before) return;  // one of several that were under way
-      first = s.pause == Duration{};
-      s.pause = first ? pause_first : std::min(s.pause * 2, pause_max);
-      s.not_before = clock_.now() + s.pause;
-    }
-    if (first) log_warning("{}", why);
-  }
-  void answered(std::size_t i) {
-    {
-      std::lock_guard lock(mutex_);
-      if (states_[i].pause == Duration{}) return;
-      states_[i] = {};
-    }
-    log_info("user database {}: it answers again", hosts_[i].text);
-  }
-
- private:
-  struct State {
-    Instant not_before{};
-    Duration pause{};
-  };
-  const std::vector<MysqlHost>& hosts_;
-  const Clock& clock_;
-  std::mutex mutex_;
-  std::vector<State> states_;
-};
 
 class MysqlDb final : public UserSource {
  public:
@@ -140,8 +89,7 @@ class MysqlDb final : public UserSource {
       std::list<Open> last;
       last.splice(last.begin(), idle_, std::prev(idle_.end()));
       Open& open = last.front();
-      bool young = now - open.since < (open.host == 0 ? age_max : second_best_age_max) && now - open.used < idle_max;
-      if (young && hosts_.may_try(open.host)) return std::move(open);
+      if (may_use_again(open.host, now - open.since, now - open.used) && hosts_.may_try(open.host)) return std::move(open);
       old.splice(old.end(), last);
     }
     return std::nullopt;
@@ -185,7 +133,7 @@ class MysqlDb final : public UserSource {
   const NamedQuery query_;
   const RowReader reader_;
   const Clock& clock_;
-  Hosts hosts_;
+  MysqlHosts hosts_;
   std::mutex mutex_;
   std::condition_variable free_;
   std::list<Open> idle_;

@@ -298,6 +298,32 @@ const Wrong wrong[] = {
     {"[agent]\nlda = 5\n", "agent.lda: expected a section [agent.lda]"},
     {"[agent.maildir]\ncommand = \"/bin/x\"\n", "\"maildir\" is the built-in agent"},
 };
+#define MYSQL "[users]\ndriver = \"mysql\"\nhome = \"/srv\"\ndatabase = \"mail\"\ndb_user = \"lmtpd\"\n"
+const Wrong wrong_users[] = {
+    {MYSQL, "users.hosts: expected a list"},
+    {MYSQL "hosts = []\n", "users.hosts: expected a list"},
+    {MYSQL "hosts = \"db1\"\n", "users.hosts: expected a list"},
+    {MYSQL "hosts = [\"db1\", \"2001:db8::1\"]\n", "t.toml:6: users.hosts: \"2001:db8::1\": expected a port"},
+    {MYSQL "hosts = [\"unix:db\"]\n", "expected an absolute path after \"unix:\""},
+    {MYSQL "hosts = [\"db1\"]\ntls = \"yes\"\n", "t.toml:7: users.tls: expected \"none\", \"required\" or \"verified\""},
+    {MYSQL "hosts = [\"db1\"]\ntls_ca = \"/ca\"\n", "users.tls_ca: needs tls = "},
+    {MYSQL "hosts = [\"db1\"]\ntls = \"verified\"\ntls_certificate = \"/c\"\n", "users.tls_certificate: needs the other one"},
+    {MYSQL "hosts = [\"db1\"]\ntls = \"verified\"\ntls_key = \"/k\"\n", "users.tls_key: needs the other one"},
+    {MYSQL "hosts = [\"db1\"]\ndb_password = \"a\"\ndb_password_file = \"/p\"\n", "users.db_password: is given, and a file too"},
+    {MYSQL "hosts = [\"db1\"]\nconnect_timeout = \"11s\"\n", "t.toml:7: users.connect_timeout: must be at most 10s"},
+    {MYSQL "hosts = [\"db1\"]\nquery_timeout = \"1min\"\n", "users.query_timeout: must be at most 10s"},
+    {MYSQL "hosts = [\"db1\"]\ndb_connections = 0\n", "users.db_connections: expected a number from 1 to 256"},
+    {MYSQL "hosts = [\"db1\"]\npath = \"/users.sqlite\"\n", "users.path: unknown key"},
+    {"[users]\ndriver = \"mysql\"\nhosts = [\"db1\"]\n", "users.database: is missing"},
+    {"[users]\ndriver = \"mysql\"\nhosts = [\"db1\"]\n", "users.db_user: is missing"},
+    {"[users]\ndriver = \"passwd-file\"\n", "users.path: is missing"},
+    {"[users]\ndriver = \"passwd\"\nuid = 5000\n", "users.uid: comes from the account"},
+    {"[users]\ndriver = \"passwd\"\nhome = \"/home\"\n", "users.home: comes from the account"},
+    {"[users]\ndriver = \"passwd\"\nuid_min = 0\n", "users.uid_min: expected a number from 1"},
+    {"[users]\ndriver = \"static\"\nhome = \"/a\"\nmaildir = \"Maildir\"\n", "users.maildir: expected an absolute path, or one below"},
+};
+#undef MYSQL
+INSTANTIATE_TEST_SUITE_P(Users, ConfigWrong, testing::ValuesIn(wrong_users));
 INSTANTIATE_TEST_SUITE_P(All, ConfigWrong, testing::ValuesIn(wrong));
 
 TEST(Config, ShellCharactersAndOldOptionsAreWarnedOf) {

@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "twinloft/lmtpd/userdb/mysql_db.h"
-
 namespace twinloft::lmtpd {
 namespace {
 
@@ -42,21 +40,6 @@ TEST(NamedQuery, Errors) {
                             {":user /* x", "has no end"},
                             {":user 'x\\'", "has no end"}})
     EXPECT_NE(parsed(text).find(says), std::string::npos) << text << ": " << parsed(text);
-}
-
-std::string host(const std::string& text) {
-  auto h = parse_mysql_host(text);
-  return h ? h->host + " " + std::to_string(h->port) + " " + h->socket : "error: " + h.error().message;
-}
-
-TEST(MysqlHost, IsReadInAllItsForms) {
-  EXPECT_EQ(host("db.example.org"), "db.example.org 3306 ");
-  EXPECT_EQ(host("192.0.2.1:3307"), "192.0.2.1 3307 ");
-  EXPECT_EQ(host("[2001:db8::1]"), "2001:db8::1 3306 ");
-  EXPECT_EQ(host("[2001:db8::1]:1"), "2001:db8::1 1 ");
-  EXPECT_EQ(host("unix:/run/db"), " 3306 /run/db");
-  for (const char* bad : {"", ":3306", "db:", "db:0", "db:65536", "db:x", "2001:db8::1", "[]", "[::1]x", "[::1", "[::1]:", "unix:", "unix:db"})
-    EXPECT_EQ(host(bad).substr(0, 6), "error:") << bad << ": " << host(bad);
 }
 
 }  // namespace
