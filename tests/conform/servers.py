@@ -30,8 +30,7 @@ class Server:
         return []
 
     def certificate(self):
-        tl.run("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj", "/CN=mx.conform.example",
-               "-keyout", self.dir / "key.pem", "-out", self.dir / "certificate.pem")
+        tl.self_signed(self.dir / "certificate.pem", self.dir / "key.pem", "mx.conform.example")
 
     def wait(self, process):
         tl.wait_for(lambda: self.socket.exists() or process.check_alive(), f"{self.name} to listen")

@@ -406,6 +406,11 @@ def uid_of(name):
     return p.pw_uid, p.pw_gid
 
 
+def self_signed(certificate, key, name, *options):
+    """An RSA certificate for `name`, signed with its own key; both in PEM. Options as `openssl req` takes them."""
+    run("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj", f"/CN={name}", *options, "-keyout", key, "-out", certificate)
+
+
 def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
