@@ -177,6 +177,20 @@ void read_spool(const TomlTable& top, SpoolConfig& spool) {
   spool.volume = *uuid;
 }
 
+void read_folders(const TomlTable& t, FolderConfig& out) {
+  std::string detail = "none", separator(1, out.separator);
+  t.text("detail_folders", detail);
+  if (auto parsed = parse_folders_by_detail(detail)) out.detail = *parsed;
+  else t.error("detail_folders", parsed.error().message);
+  t.text("folder_separator", separator);
+  if (separator == "." || separator == "/") out.separator = separator[0];
+  else t.error("folder_separator", "expected \".\" or \"/\", as the separator of Dovecot's namespace");
+  t.number("folders_max", 0, 1'000'000, out.folders_max);
+  t.flag("subscribe", out.subscribe);
+  for (const char* key : {"folder_separator", "folders_max", "subscribe"})
+    if (out.detail == FoldersByDetail::none && t.has(key)) t.error(key, "needs detail_folders = \"existing\" or \"create\"");
+}
+
 void read_delivery(const TomlTable& top, Config& config) {
   if (const toml::table* raw = top.child("delivery")) {
     TomlTable t(top.problems(), *raw, "delivery");
@@ -192,13 +206,14 @@ void read_delivery(const TomlTable& top, Config& config) {
   }
   if (const toml::table* raw = top.child("maildir")) {
     TomlTable t(top.problems(), *raw, "maildir");
-    t.allow({"durability"});
+    t.allow({"durability", "detail_folders", "folder_separator", "folders_max", "subscribe"});
     std::string durability;
     t.text("durability", durability);
     if (!durability.empty()) {
       if (auto parsed = parse_durability(durability)) config.delivery.maildir.durability = *parsed;
       else t.error("durability", parsed.error().message);
     }
+    read_folders(t, config.delivery.maildir.folders);
   }
 }
 

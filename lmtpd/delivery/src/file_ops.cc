@@ -1,5 +1,6 @@
 #include "twinloft/lmtpd/delivery/file_ops.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <sys/stat.h>
@@ -8,6 +9,8 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <memory>
+#include <span>
 
 namespace twinloft::lmtpd {
 
@@ -60,9 +63,43 @@ Status OsFileOps::rename(int from_dir, const std::string& from, int to_dir, cons
   return fail_errno(errno, "rename {} to {}", from, to);
 }
 
+Status OsFileOps::replace(int dir, const std::string& from, const std::string& to) {
+  if (::renameat(dir, from.c_str(), dir, to.c_str()) == 0) return {};
+  return fail_errno(errno, "rename {} to {}", from, to);
+}
+
 Status OsFileOps::unlink(int dir, const std::string& path) {
   if (::unlinkat(dir, path.c_str(), 0) == 0) return {};
   return fail_errno(errno, "remove {}", path);
+}
+
+Result<std::string> OsFileOps::read_file(int dir, const std::string& path, std::size_t limit) {
+  Fd fd(open_beneath(dir, path.c_str(), O_RDONLY | O_NONBLOCK, 0));
+  if (!fd) return fail_errno(errno, "open {}", path);
+  struct stat about{};
+  if (::fstat(fd.get(), &about) != 0) return fail_errno(errno, "{}", path);
+  if (!S_ISREG(about.st_mode)) return fail(Errc::invalid, "{}: no regular file", path);
+  if (static_cast<std::uint64_t>(about.st_size) > limit) return fail(Errc::exhausted, "{}: larger than the limit of {} bytes", path, limit);
+  std::string out(static_cast<std::size_t>(about.st_size), '\0');
+  TL_TRY(read_exact(fd.get(), std::as_writable_bytes(std::span(out))));
+  return out;
+}
+
+Result<std::vector<std::string>> OsFileOps::entries(int dir) {
+  Fd fd(open_beneath(dir, ".", O_RDONLY | O_DIRECTORY, 0));  // with a position of its own
+  if (!fd) return fail_errno(errno, "open a directory to list it");
+  std::unique_ptr<DIR, int (*)(DIR*)> open(::fdopendir(fd.get()), ::closedir);
+  if (!open) return fail_errno(errno, "fdopendir");
+  (void)fd.release();
+  std::vector<std::string> out;
+  errno = 0;
+  while (const dirent* entry = ::readdir(open.get())) {
+    std::string_view name = entry->d_name;
+    if (name != "." && name != "..") out.emplace_back(name);
+    errno = 0;
+  }
+  if (errno != 0) return fail_errno(errno, "readdir");
+  return out;
 }
 
 Status OsFileOps::sync_file(int fd) {

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 
+#include "detail_folders.h"
 #include "headers.h"
 #include "maildir_name.h"
 #include "maildir_tree.h"
@@ -27,6 +28,13 @@ std::string_view to_string(Durability durability) {
       return "group-sync";
   }
   return "unknown";
+}
+
+Result<FoldersByDetail> parse_folders_by_detail(std::string_view text) {
+  if (text == "none") return FoldersByDetail::none;
+  if (text == "existing") return FoldersByDetail::existing;
+  if (text == "create") return FoldersByDetail::create;
+  return fail(Errc::invalid, "unknown setting \"{}\": use \"none\", \"existing\" or \"create\"", text);
 }
 
 namespace {
@@ -68,7 +76,8 @@ struct MaildirAgent::Impl {
         ops(o),
         clock(k),
         names(config.hostname, ::getpid()),
-        tree(o) {}
+        tree(o),
+        folders(config.folders, tree, o) {}
 
   bool use_group() const { return config.durability == Durability::group_sync; }
   Status sync_file(const SpoolHandle& handle, int fd) {
@@ -76,7 +85,7 @@ struct MaildirAgent::Impl {
   }
   Status sync_entries(const SpoolHandle& handle, const OpenMaildir& maildir);
   Status store(const SpoolHandle& handle, const Envelope& envelope, const Recipient& recipient,
-               const MessageBody& body);
+               const MessageBody& body, std::string* note);
   Status place(const SpoolHandle& handle, const OpenMaildir& maildir, int file, Unlinker& guard,
                const std::string& stored_name);
 
@@ -87,6 +96,7 @@ struct MaildirAgent::Impl {
   const Clock& clock;
   MaildirNames names;
   MaildirTree tree;
+  DetailFolders folders;
 };
 
 // new/ and, on the first delivery into this Maildir, every directory above it.
@@ -107,9 +117,10 @@ Status MaildirAgent::Impl::place(const SpoolHandle& handle, const OpenMaildir& m
 }
 
 Status MaildirAgent::Impl::store(const SpoolHandle& handle, const Envelope& envelope,
-                                 const Recipient& recipient, const MessageBody& body) {
+                                 const Recipient& recipient, const MessageBody& body, std::string* note) {
   TL_TRY_ASSIGN(std::string relative, spool.relative(recipient.user.maildir));
-  TL_TRY_ASSIGN(OpenMaildir maildir, tree.open(handle, relative));
+  TL_TRY_ASSIGN(DetailFolders::Place at, folders.open(handle, relative, recipient.detail));
+  const OpenMaildir& maildir = at.maildir;
   WallTime now = clock.wall();
   std::string unique = names.next(now);
   TL_TRY_ASSIGN(Fd file, ops.create_file(maildir.tmp.get(), unique));
@@ -127,7 +138,8 @@ Status MaildirAgent::Impl::store(const SpoolHandle& handle, const Envelope& enve
     return std::unexpected(std::move(error));
   }
   guard.keep();
-  if (!maildir.not_known.empty()) tree.remember(handle, relative, maildir);
+  if (!maildir.not_known.empty()) tree.remember(handle, at.path, maildir);
+  *note = std::move(at.note);
   return {};
 }
 
@@ -166,7 +178,7 @@ Reply MaildirAgent::deliver(const SpoolHandle& handle, const Envelope& envelope,
     *detail = **loop;
     return {554, "5.4.6", clean_reply_text(**loop)};
   }
-  if (Status stored = impl_->store(handle, envelope, recipient, body); !stored) {
+  if (Status stored = impl_->store(handle, envelope, recipient, body, detail); !stored) {
     *detail = fmt::format("{}: {}", recipient.user.maildir, stored.error().message);
     return reply_of_error(stored.error());
   }

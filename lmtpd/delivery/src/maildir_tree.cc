@@ -24,33 +24,61 @@ Result<DirectoryIdentity> identity_of(int directory, const std::string& path) {
 
 }  // namespace
 
-Result<OpenMaildir> MaildirTree::open(const SpoolHandle& spool, const std::string& relative) {
-  std::optional<DirectoryIdentity> known;
-  {
-    std::lock_guard lock(mutex_);
-    auto found = known_.find(relative);
-    if (known_device_ == spool.device && found != known_.end()) known = found->second;
-  }
-  if (known) {
-    auto opened = open_known(spool, relative);
-    if (opened ? opened->incoming_identity == *known : opened.error().sys != ENOENT) return opened;
-    forget(relative);  // removed since, and perhaps made anew
-  }
-  return create(spool, relative);
+std::optional<DirectoryIdentity> MaildirTree::find_known(const SpoolHandle& spool, const MaildirPath& path) {
+  std::lock_guard lock(mutex_);
+  auto found = known_.find(path.text());
+  if (known_device_ != spool.device || found == known_.end()) return std::nullopt;
+  return found->second;
 }
 
-Result<OpenMaildir> MaildirTree::open_known(const SpoolHandle& spool, const std::string& relative) {
+Result<OpenMaildir> MaildirTree::open(const SpoolHandle& spool, const MaildirPath& path) {
+  if (auto known = find_known(spool, path)) {
+    auto opened = open_known(spool, path);
+    if (opened ? opened->incoming_identity == *known : opened.error().sys != ENOENT) return opened;
+    forget(path);  // removed since, and perhaps made anew
+  }
+  return create(spool, path);
+}
+
+Result<OpenMaildir> MaildirTree::open_existing(const SpoolHandle& spool, const MaildirPath& path) {
+  if (!find_known(spool, path)) {
+    TL_TRY_ASSIGN(Fd there, open_self(spool, path));
+    return create(spool, path);
+  }
+  auto opened = open_known(spool, path);
+  if (opened || opened.error().sys != ENOENT) return opened;
+  forget(path);
+  return open_existing(spool, path);
+}
+
+// A folder is opened beneath its Maildir: a link in there leads to no other one.
+Result<Fd> MaildirTree::open_self(const SpoolHandle& spool, const MaildirPath& path) {
+  TL_TRY_ASSIGN(Fd maildir, ops_.open_directory(spool.root.get(), path.maildir));
+  if (path.folder.empty()) return maildir;
+  return ops_.open_directory(maildir.get(), path.folder);
+}
+
+Result<OpenMaildir> MaildirTree::open_known(const SpoolHandle& spool, const MaildirPath& path) {
+  int base = spool.root.get();
+  Fd maildir;
+  std::string prefix = path.maildir;
+  if (!path.folder.empty()) {
+    TL_TRY_ASSIGN(maildir, ops_.open_directory(base, path.maildir));
+    base = maildir.get();
+    prefix = path.folder;
+  }
   OpenMaildir out;
-  TL_TRY_ASSIGN(out.tmp, ops_.open_directory(spool.root.get(), relative + "/tmp"));
-  TL_TRY_ASSIGN(out.incoming, ops_.open_directory(spool.root.get(), relative + "/new"));
-  TL_TRY_ASSIGN(out.incoming_identity, identity_of(out.incoming.get(), relative + "/new"));
+  TL_TRY_ASSIGN(out.tmp, ops_.open_directory(base, prefix + "/tmp"));
+  TL_TRY_ASSIGN(out.incoming, ops_.open_directory(base, prefix + "/new"));
+  TL_TRY_ASSIGN(out.incoming_identity, identity_of(out.incoming.get(), prefix + "/new"));
   return out;
 }
 
 // Parent by parent: each is opened beneath the root before anything is made in it, so that no link leads out.
-Result<OpenMaildir> MaildirTree::create(const SpoolHandle& spool, const std::string& relative) {
+Result<OpenMaildir> MaildirTree::create(const SpoolHandle& spool, const MaildirPath& path) {
   std::vector<Fd> chain;
   int parent = spool.root.get();
+  const std::string& relative = path.maildir;
   for (std::size_t at = 0; at < relative.size();) {
     std::size_t slash = std::min(relative.find('/', at), relative.size());
     TL_TRY(ops_.make_directory(parent, relative.substr(at, slash - at)));
@@ -60,21 +88,35 @@ Result<OpenMaildir> MaildirTree::create(const SpoolHandle& spool, const std::str
     at = slash + 1;
   }
   for (const char* name : {"cur", "new", "tmp"}) TL_TRY(ops_.make_directory(parent, name));
-  TL_TRY_ASSIGN(OpenMaildir out, open_known(spool, relative));
+  if (!path.folder.empty()) {
+    TL_TRY_ASSIGN(Fd folder, create_folder(parent, path.folder));
+    chain.push_back(std::move(folder));
+  }
+  TL_TRY_ASSIGN(OpenMaildir out, open_known(spool, path));
   out.not_known.assign(std::make_move_iterator(chain.rbegin()), std::make_move_iterator(chain.rend()));
   return out;
 }
 
-void MaildirTree::remember(const SpoolHandle& spool, const std::string& relative, const OpenMaildir& maildir) {
+// With the file by which Maildir++ knows a folder from a Maildir.
+Result<Fd> MaildirTree::create_folder(int maildir, const std::string& folder) {
+  TL_TRY(ops_.make_directory(maildir, folder));
+  TL_TRY_ASSIGN(Fd out, ops_.open_directory(maildir, folder));
+  for (const char* name : {"cur", "new", "tmp"}) TL_TRY(ops_.make_directory(out.get(), name));
+  auto mark = ops_.create_file(out.get(), "maildirfolder");
+  if (!mark && mark.error().sys != EEXIST) return std::unexpected(mark.error());
+  return out;
+}
+
+void MaildirTree::remember(const SpoolHandle& spool, const MaildirPath& path, const OpenMaildir& maildir) {
   std::lock_guard lock(mutex_);
   if (known_device_ != spool.device || known_.size() >= known_max) known_.clear();
   known_device_ = spool.device;
-  known_[relative] = maildir.incoming_identity;
+  known_[path.text()] = maildir.incoming_identity;
 }
 
-void MaildirTree::forget(const std::string& relative) {
+void MaildirTree::forget(const MaildirPath& path) {
   std::lock_guard lock(mutex_);
-  known_.erase(relative);
+  known_.erase(path.text());
 }
 
 }  // namespace twinloft::lmtpd

@@ -23,6 +23,12 @@ struct DirectoryIdentity {
   bool operator==(const DirectoryIdentity&) const = default;
 };
 
+// A Maildir, relative to the spool's root, and a folder in it: "" is the inbox, ".Lists.dev" a directory (folder_name.h).
+struct MaildirPath {
+  std::string maildir, folder;
+  std::string text() const { return folder.empty() ? maildir : maildir + "/" + folder; }
+};
+
 struct OpenMaildir {
   Fd tmp;
   Fd incoming;  // new/
@@ -38,15 +44,20 @@ struct OpenMaildir {
 class MaildirTree {
  public:
   explicit MaildirTree(FileOps& ops) : ops_(ops) {}
-  // `relative` to the spool's root. Errors carry errno; EXDEV: the path leads out of the spool.
-  Result<OpenMaildir> open(const SpoolHandle& spool, const std::string& relative);
+  // Made where it is missing. Errors carry errno; EXDEV: the path leads out of the spool, or the folder out of its Maildir.
+  Result<OpenMaildir> open(const SpoolHandle& spool, const MaildirPath& path);
+  // ENOENT where the directory itself is missing.
+  Result<OpenMaildir> open_existing(const SpoolHandle& spool, const MaildirPath& path);
   // The directories in not_known are durable now.
-  void remember(const SpoolHandle& spool, const std::string& relative, const OpenMaildir& maildir);
-  void forget(const std::string& relative);
+  void remember(const SpoolHandle& spool, const MaildirPath& path, const OpenMaildir& maildir);
 
  private:
-  Result<OpenMaildir> open_known(const SpoolHandle& spool, const std::string& relative);
-  Result<OpenMaildir> create(const SpoolHandle& spool, const std::string& relative);
+  Result<Fd> open_self(const SpoolHandle& spool, const MaildirPath& path);
+  Result<OpenMaildir> open_known(const SpoolHandle& spool, const MaildirPath& path);
+  Result<OpenMaildir> create(const SpoolHandle& spool, const MaildirPath& path);
+  Result<Fd> create_folder(int maildir, const std::string& folder);
+  std::optional<DirectoryIdentity> find_known(const SpoolHandle& spool, const MaildirPath& path);
+  void forget(const MaildirPath& path);
 
   FileOps& ops_;
   std::mutex mutex_;

@@ -224,7 +224,17 @@ TEST(Config, AnUnknownKeyIsRefusedWithTheNearestName) {
   EXPECT_EQ(error_of(minimal_then("[limits]\nmesage_size = 5000\n")),
             "t.toml:10: limits.mesage_size: unknown key; did you mean \"message_size\"?");
   EXPECT_EQ(error_of(minimal_then("[maildir]\nzzzzzz = 1\n")),
-            "t.toml:10: maildir.zzzzzz: unknown key; known here: durability");
+            "t.toml:10: maildir.zzzzzz: unknown key; known here: durability, detail_folders, folder_separator, folders_max, subscribe");
+}
+
+TEST(Config, FoldersByDetail) {
+  auto config = parse_config("t.toml", minimal_then("[maildir]\ndetail_folders = \"create\"\nfolder_separator = \"/\"\nfolders_max = 5\nsubscribe = false\n"));
+  ASSERT_TRUE(config) << config.error().message;
+  const FolderConfig& folders = config->delivery.maildir.folders;
+  EXPECT_EQ(folders.detail, FoldersByDetail::create);
+  EXPECT_EQ(folders.separator, '/');
+  EXPECT_EQ(folders.folders_max, 5u);
+  EXPECT_FALSE(folders.subscribe);
 }
 
 TEST(Config, AllProblemsAreReportedAtOnce) {
@@ -289,6 +299,9 @@ const Wrong wrong[] = {
     {"[limits]\nmessage_size = \"10 MiB\"\n", "expected a size such as"},
     {"[delivery]\nagent = \"lda\"\n", "delivery.agent: there is no section [agent.lda]"},
     {"[maildir]\ndurability = \"hope\"\n", "maildir.durability: unknown durability \"hope\""},
+    {"[maildir]\ndetail_folders = \"maybe\"\n", "maildir.detail_folders: unknown setting \"maybe\": use \"none\", \"existing\" or \"create\""},
+    {"[maildir]\ndetail_folders = \"create\"\nfolder_separator = \"+\"\n", "maildir.folder_separator: expected \".\" or \"/\""},
+    {"[maildir]\nfolders_max = 5\n", "maildir.folders_max: needs detail_folders = "},
     {"[agent.lda]\n", "agent.lda.command: is missing"},
     {"[agent.lda]\ncommand = \"/bin/x %frm%\"\n", "t.toml:2: agent.lda.command: "},
     {"[agent.lda]\ncommand = \"x\"\n", "must be an absolute path"},

@@ -45,6 +45,18 @@ class RecordingOps : public FileOps {
     TL_TRY(step("rename " + name_of(from_dir) + " " + name_of(to_dir)));
     return os_.rename(from_dir, from, to_dir, to);
   }
+  Status replace(int dir, const std::string& from, const std::string& to) override {
+    TL_TRY(step("replace " + name_of(dir) + "/" + to));
+    return os_.replace(dir, from, to);
+  }
+  Result<std::string> read_file(int dir, const std::string& path, std::size_t limit) override {
+    TL_TRY(step("read " + name_of(dir) + "/" + path));
+    return os_.read_file(dir, path, limit);
+  }
+  Result<std::vector<std::string>> entries(int dir) override {
+    TL_TRY(step("list " + name_of(dir)));
+    return os_.entries(dir);
+  }
   Status unlink(int dir, const std::string& path) override {
     record("unlink " + name_of(dir) + "/FILE");
     return os_.unlink(dir, path);

@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include <string>
+#include <vector>
 
 #include "twinloft/base/bytes.h"
 #include "twinloft/base/fd.h"
@@ -30,7 +31,12 @@ class FileOps {
   virtual Status make_directory(int dir, const std::string& path) = 0;  // mode 0700; EEXIST is success
   // Fails with EEXIST rather than replace `to`.
   virtual Status rename(int from_dir, const std::string& from, int to_dir, const std::string& to) = 0;
+  // Over what is there.
+  virtual Status replace(int dir, const std::string& from, const std::string& to) = 0;
   virtual Status unlink(int dir, const std::string& path) = 0;
+  // Beneath `dir`, as open_directory(). Errc::exhausted: it is larger than that.
+  virtual Result<std::string> read_file(int dir, const std::string& path, std::size_t limit) = 0;
+  virtual Result<std::vector<std::string>> entries(int dir) = 0;  // without "." and ".."
   virtual Status sync_file(int fd) = 0;         // fsync of a file or of a directory
   virtual Status sync_file_system(int fd) = 0;  // syncfs
 };
@@ -43,7 +49,10 @@ class OsFileOps final : public FileOps {
   Status write(int fd, ByteSpan data) override;
   Status make_directory(int dir, const std::string& path) override;
   Status rename(int from_dir, const std::string& from, int to_dir, const std::string& to) override;
+  Status replace(int dir, const std::string& from, const std::string& to) override;
   Status unlink(int dir, const std::string& path) override;
+  Result<std::string> read_file(int dir, const std::string& path, std::size_t limit) override;
+  Result<std::vector<std::string>> entries(int dir) override;
   Status sync_file(int fd) override;
   Status sync_file_system(int fd) override;
 };

@@ -34,9 +34,21 @@ enum class Durability {
 Result<Durability> parse_durability(std::string_view text);  // "fsync", "group-sync"
 std::string_view to_string(Durability durability);
 
+// What the detail of an address (ann+lists@) does: nothing, or it names a folder (RFC 5233), if that is there, or made where it is missing.
+enum class FoldersByDetail { none, existing, create };
+Result<FoldersByDetail> parse_folders_by_detail(std::string_view text);  // "none", "existing", "create"
+
+struct FolderConfig {
+  FoldersByDetail detail = FoldersByDetail::none;
+  char separator = '.';               // of levels in a detail: '.' or '/', as Dovecot's namespace has it
+  std::uint32_t folders_max = 1000;   // of a Maildir: no more are made, since anybody may send mail to any detail
+  bool subscribe = true;              // what is made
+};
+
 struct MaildirConfig {
   std::string hostname;  // in file names (/ : , cleaned) and in Received
   Durability durability = Durability::fsync;
+  FolderConfig folders{};
   std::uint32_t received_max = 100;  // more Received fields than that: 554 5.4.6 (RFC 5321 section 6.3)
 };
 
@@ -48,7 +60,7 @@ class MaildirAgent {
   MaildirAgent& operator=(const MaildirAgent&) = delete;
 
   // Thread-safe; blocks until the message is durable or has failed. `handle` comes from spool.open().
-  // On a reply that is not 250, `*detail` says what happened, for the log.
+  // `*detail` says what happened, for the log: why, on a reply that is not 250, else in which folder it is, where one was asked for.
   Reply deliver(const SpoolHandle& handle, const Envelope& envelope, const Recipient& recipient,
                 const MessageBody& body, std::string* detail);
 

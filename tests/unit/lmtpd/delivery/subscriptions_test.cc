@@ -1,0 +1,29 @@
+#include "subscriptions.h"
+
+#include <gtest/gtest.h>
+
+namespace twinloft::lmtpd {
+namespace {
+
+std::string added(std::string_view file, std::string_view folder) { return add_subscription(file, folder).value_or("there"); }
+
+TEST(Subscriptions, ANewFileIsOfVersion2) {
+  EXPECT_EQ(added("", ".Lists.Dev"), "V\t2\n\nLists\tDev\n");
+}
+
+TEST(Subscriptions, EachVersionKeepsItsForm) {
+  EXPECT_EQ(added("V\t2\n\nA\n", ".Lists.Dev"), "V\t2\n\nA\nLists\tDev\n");
+  EXPECT_EQ(added("A\n", ".Lists.Dev"), "A\nLists.Dev\n");
+  EXPECT_EQ(added("A", ".B"), "A\nB\n");  // the last line is kept apart
+}
+
+TEST(Subscriptions, WhatIsThereIsNotAddedAgain) {
+  EXPECT_EQ(added("V\t2\n\nLists\tDev\n", ".Lists.Dev"), "there");
+  EXPECT_EQ(added("V\t2\n\nA\nLists\tDev", ".Lists.Dev"), "there");
+  EXPECT_EQ(added("Lists.Dev\n", ".Lists.Dev"), "there");
+  EXPECT_EQ(added("Lists.Dev\n", ".Lists"), "Lists.Dev\nLists\n");
+  EXPECT_EQ(added("V\t2\n\nLists\tDev\n", ".Dev"), "V\t2\n\nLists\tDev\nDev\n");
+}
+
+}  // namespace
+}  // namespace twinloft::lmtpd
