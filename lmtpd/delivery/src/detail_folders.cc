@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <functional>
 #include <thread>
 
 #include "folder_name.h"
@@ -60,10 +61,11 @@ Result<std::size_t> DetailFolders::count_folders(const SpoolHandle& spool, const
   return static_cast<std::size_t>(std::ranges::count_if(names, [](const std::string& name) { return name.starts_with('.'); }));
 }
 
-// Whoever holds the lock rewrites a small file.
+// Another program that holds the lock rewrites a small file.
 Status DetailFolders::subscribe_new(const SpoolHandle& spool, const MaildirPath& path) {
   if (!config_.subscribe) return {};
-  constexpr int tries = 20;
+  constexpr int tries = 100;
+  std::lock_guard lock(subscribing_[std::hash<std::string>()(path.maildir) % subscribing_.size()]);
   TL_TRY_ASSIGN(Fd maildir, ops_.open_directory(spool.root.get(), path.maildir));
   for (int i = 1;; ++i) {
     Status done = subscribe(ops_, maildir.get(), path.folder);

@@ -2,6 +2,8 @@
 // not there, too many, a link that leads elsewhere) is no reason to refuse mail.
 #pragma once
 
+#include <array>
+#include <mutex>
 #include <string>
 
 #include "maildir_tree.h"
@@ -30,6 +32,7 @@ class DetailFolders {
   const FolderConfig config_;
   MaildirTree& tree_;
   FileOps& ops_;
+  std::array<std::mutex, 16> subscribing_;  // by Maildir: this process's own deliveries wait for one another here, and not for the lock's file
 };
 
 }  // namespace twinloft::lmtpd
