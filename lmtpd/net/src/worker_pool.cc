@@ -3,9 +3,6 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include <algorithm>
-#include <iterator>
-
 namespace twinloft::lmtpd {
 
 WorkerPool::WorkerPool(std::size_t threads) {
@@ -40,9 +37,9 @@ void WorkerPool::post(const void* owner, std::function<void()> task) {
 void WorkerPool::drop(const void* owner) {
   std::vector<Task> dropped;  // what they hold dies outside of the lock
   std::lock_guard lock(mutex_);
-  auto kept = std::stable_partition(tasks_.begin(), tasks_.end(), [&](const Task& t) { return t.owner != owner; });
-  std::move(kept, tasks_.end(), std::back_inserter(dropped));
-  tasks_.erase(kept, tasks_.end());
+  for (Task& task : tasks_)
+    if (task.owner == owner) dropped.push_back(std::move(task));
+  std::erase_if(tasks_, [&](const Task& task) { return task.owner == owner; });
 }
 
 void WorkerPool::work() {

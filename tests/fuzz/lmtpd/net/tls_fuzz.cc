@@ -66,7 +66,7 @@ std::string text_of(BIO* bio) {
 }
 
 TlsMaterial make_material() {
-  Owned<EVP_PKEY> key(EVP_EC_gen("P-256"));
+  Owned<EVP_PKEY> key(EVP_PKEY_Q_keygen(nullptr, nullptr, "EC", "P-256"));
   Owned<X509> certificate(X509_new());
   X509_gmtime_adj(X509_getm_notBefore(certificate.get()), 0);
   X509_gmtime_adj(X509_getm_notAfter(certificate.get()), 86'400);
