@@ -13,6 +13,7 @@
 #include <ostream>
 #include <vector>
 
+#include "dovecot_quota.h"
 #include "twinloft/argv/argv.h"
 #include "twinloft/base/fd.h"
 #include "twinloft/lmtpd/delivery/spool.h"
@@ -51,6 +52,17 @@ void check_programs(const Config& config, Checker& check) {
     else if (!S_ISREG(found.st_mode) || (found.st_mode & 0111) == 0)
       check.problem(key + program + " is no program that can be executed");
   }
+}
+
+void check_quota(const Config& config, Checker& check, std::ostream& err) {
+  bool counts = config.delivery.maildir.quota.maildir;
+  if (config.dovecot.empty() && counts) err << "warning: quota: that Dovecot counts alike is not checked: name its configuration, dovecot = \"/etc/dovecot/dovecot.conf\"\n";
+  if (config.dovecot.empty()) return;
+  auto dovecot = read_dovecot_quota(config.dovecot);
+  if (!dovecot) return check.problem("quota.dovecot: " + dovecot.error().message);
+  for (std::string& problem : compare_quota(config, *dovecot)) check.problem(std::move(problem));
+  if (!counts && !dovecot->quota.empty() && !dovecot->quota.starts_with("maildir:"))
+    err << "warning: quota: Dovecot's is \"" << dovecot->quota << "\", which the built-in agent does not ask: it delivers to full mailboxes\n";
 }
 
 void check_tls(const Config& config, Checker& check, std::ostream& err) {
@@ -137,6 +149,8 @@ std::string summary(const Config& config) {
   out += describe_users(config.users);
   out += "\nspool: " + config.delivery.spool.root;
   out += config.delivery.spool.volume ? ", volume " + config.delivery.spool.volume->text() : ", no marker asked for";
+  if (const QuotaConfig& quota = config.delivery.maildir.quota; quota.maildir)
+    out += "\nquota: " + quota_text(config.users.defaults.quota) + " where a user's row says nothing";
   out += "\ndelivers with " + config.delivery.default_agent;
   for (const AgentSpec& agent : config.agents)
     if (agent.name != config.delivery.default_agent) out += ", or " + agent.name + " where a user's row says so";
@@ -171,6 +185,7 @@ int check_config(const std::string& path, std::ostream& out, std::ostream& err) 
   check_users(*config, check, err);
   check_programs(*config, check);
   check_tls(*config, check, err);
+  check_quota(*config, check, err);
   for (const ListenSettings& listen : config->listen)
     if (auto gid = listen.group.empty() ? Result<gid_t>(0) : find_group_id(listen.group, "listen.group"); !gid)
       check.problem(gid.error().message);

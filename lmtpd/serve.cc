@@ -25,6 +25,8 @@ namespace twinloft::lmtpd {
 
 namespace {
 
+constexpr std::uint32_t quota_looks_at_once = 8;  // at disks
+
 // The built-in agent does, and an external one whose section says so.
 bool takes_utf8(const Config& config, const User& user) {
   const std::string& agent = agent_of(config.delivery, user);
@@ -45,6 +47,7 @@ ServerConfig to_server_config(const Config& config) {
   out.io_threads = l.io_threads;
   out.deliveries_max = l.deliveries;
   out.lookups_max = static_cast<std::uint32_t>(lookups_at_once(config.users));
+  if (config.delivery.maildir.quota.maildir) out.lookups_max = std::max(out.lookups_max, quota_looks_at_once);
   out.deliveries_per_transaction_max = l.deliveries_per_transaction;
   out.connections_max = l.connections_max;
   out.connections_per_address_max = l.connections_per_address_max;

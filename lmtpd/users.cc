@@ -166,6 +166,7 @@ int print_user(const Resolved& found, const LookupRequest& asked, const Config& 
   print(out, "home", user.home);
   print(out, "maildir", user.maildir.empty() ? "(none)" : user.maildir);
   print(out, "agent", agent_of(config.delivery, user) + (user.agent.empty() ? " (delivery.agent)" : ""));
+  if (config.delivery.maildir.quota.maildir) print(out, "quota", quota_text(user.quota));
   if (const std::string& detail = found.detail.value_or(asked.detail); !detail.empty()) print(out, "detail", detail);
   if (user.state == UserState::disabled) return print(out, "mail", "refused, 550 5.2.1: the user is disabled"), EX_NOUSER;
   if (user.state == UserState::deferred) return print(out, "mail", "put off, 450 4.2.1: the user is deferred"), EX_TEMPFAIL;

@@ -1,7 +1,8 @@
 -- Users of lmtpd in MariaDB or MySQL:  mysql mail < schema.sql
 --
 -- lmtpd asks, by default:
---   SELECT user, uid, gid, home, maildir, agent FROM users WHERE user = :address AND active = 1
+--   SELECT user, uid, gid, home, maildir, agent, quota_bytes, quota_messages
+--     FROM users WHERE user = :address AND active = 1
 -- for addresses in lower case and without detail ("ann+lists@example.org" asks for "ann@example.org"). It needs to read, and nothing else:
 --   CREATE USER 'lmtpd'@'%' IDENTIFIED BY '...';  GRANT SELECT ON mail.users TO 'lmtpd'@'%';
 --
@@ -13,5 +14,7 @@ CREATE TABLE users (
   home    VARCHAR(4096) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL CHECK (home LIKE '/%'),
   maildir VARCHAR(4096) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL CHECK (maildir LIKE '/%' OR maildir LIKE '~/%'),  -- NULL: for users whose agent is an external one
   agent   VARCHAR(64)   NULL,                                                                       -- NULL: the configured default
-  active  TINYINT       NOT NULL DEFAULT 1 CHECK (active IN (0, 1))
+  active  TINYINT       NOT NULL DEFAULT 1 CHECK (active IN (0, 1)),
+  quota_bytes    BIGINT UNSIGNED NULL,                                                              -- NULL: as [quota] says; 0: no limit
+  quota_messages BIGINT UNSIGNED NULL
 ) ENGINE = InnoDB;

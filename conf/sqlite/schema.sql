@@ -1,7 +1,8 @@
 -- Users of lmtpd in SQLite: sqlite3 /etc/twinloft/users.sqlite < schema.sql
 --
 -- lmtpd opens the file read-only and asks, by default:
---   SELECT user, uid, gid, home, maildir, agent FROM users WHERE user = :address AND active = 1
+--   SELECT user, uid, gid, home, maildir, agent, quota_bytes, quota_messages
+--     FROM users WHERE user = :address AND active = 1
 -- Addresses are asked for in lower case and without detail ("ann+lists@example.org" asks for "ann@example.org").
 CREATE TABLE users (
   user    TEXT    NOT NULL PRIMARY KEY CHECK (user = lower(user)),
@@ -10,7 +11,9 @@ CREATE TABLE users (
   home    TEXT    NOT NULL CHECK (home LIKE '/%'),
   maildir TEXT             CHECK (maildir LIKE '/%' OR maildir LIKE '~/%'),  -- NULL: for users whose agent is an external one
   agent   TEXT,                                        -- NULL: the configured default
-  active  INTEGER NOT NULL DEFAULT 1 CHECK (active IN (0, 1))
+  active  INTEGER NOT NULL DEFAULT 1 CHECK (active IN (0, 1)),
+  quota_bytes    INTEGER   CHECK (quota_bytes >= 0),     -- NULL: as [quota] says; 0: no limit
+  quota_messages INTEGER   CHECK (quota_messages >= 0)
 ) WITHOUT ROWID;
 
 -- The journal mode stays the default. WAL would need write access to the directory even for reading, which lmtpd has

@@ -191,6 +191,34 @@ void read_folders(const TomlTable& t, FolderConfig& out) {
     if (out.detail == FoldersByDetail::none && t.has(key)) t.error(key, "needs detail_folders = \"existing\" or \"create\"");
 }
 
+void read_quota(const TomlTable& top, Config& config) {
+  const toml::table* raw = top.child("quota");
+  if (!raw) return;
+  TomlTable t(top.problems(), *raw, "quota");
+  t.allow({"driver", "storage", "messages", "over", "grace_percent", "ignore", "dovecot"});
+  QuotaConfig& out = config.delivery.maildir.quota;
+  std::string driver, over = "reject";
+  t.text("driver", driver, true);
+  out.maildir = driver == "maildir";
+  if (driver != "maildir" && driver != "none" && !driver.empty()) t.error("driver", "expected \"maildir\" or \"none\"");
+  QuotaLimit& limit = config.users.defaults.quota;
+  t.size("storage", 0, std::uint64_t{1} << 62, limit.bytes);
+  t.number("messages", 0, std::uint64_t{1} << 62, limit.messages);
+  t.text("over", over);
+  if (auto parsed = parse_over_quota(over)) out.over = *parsed;
+  else t.error("over", parsed.error().message);
+  t.number("grace_percent", 0, 100, out.grace_percent);
+  std::vector<std::string> folders;
+  t.texts("ignore", folders);
+  for (const std::string& folder : folders)
+    if (auto directory = quota_folder(folder, config.delivery.maildir.folders.separator)) out.ignored.push_back(*directory);
+    else t.error("ignore", directory.error().message);
+  t.path("dovecot", config.dovecot);
+  if (out.maildir) return;
+  for (const char* key : {"storage", "messages", "over", "grace_percent", "ignore"})
+    if (driver == "none" && t.has(key)) t.error(key, "needs driver = \"maildir\"");
+}
+
 void read_delivery(const TomlTable& top, Config& config) {
   if (const toml::table* raw = top.child("delivery")) {
     TomlTable t(top.problems(), *raw, "delivery");
@@ -245,7 +273,7 @@ void check_agent_name(const TomlTable& top, const Config& config, const char* se
 
 void read_top(const TomlTable& top, Config& config) {
   top.allow({"hostname", "log_level", "user", "group", "listen", "tls", "limits", "users", "spool", "delivery", "maildir",
-             "agent"});
+             "quota", "agent"});
   top.text("hostname", config.hostname);
   if (std::any_of(config.hostname.begin(), config.hostname.end(),
                   [](unsigned char c) { return c <= ' ' || c >= 127; }))
@@ -283,6 +311,7 @@ Result<Config> parse_config(const std::string& path, std::string_view text) {
   read_users(top, config.users);
   read_spool(top, config.delivery.spool);
   read_delivery(top, config);
+  read_quota(top, config);
   read_agents(top, config);
   check_agent_name(top, config, "delivery", "agent", config.delivery.default_agent);
   check_agent_name(top, config, "users", "agent", config.users.defaults.agent);

@@ -73,6 +73,25 @@ Status OsFileOps::unlink(int dir, const std::string& path) {
   return fail_errno(errno, "remove {}", path);
 }
 
+Result<bool> OsFileOps::append(int dir, const std::string& path, ByteSpan data) {
+  Fd fd(open_beneath(dir, path.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK, 0));
+  if (!fd) return fail_errno(errno, "open {}", path);
+  struct stat about{};
+  if (::fstat(fd.get(), &about) != 0) return fail_errno(errno, "{}", path);
+  if (!S_ISREG(about.st_mode)) return fail(Errc::invalid, "{}: no regular file", path);
+  ssize_t written = ::write(fd.get(), data.data(), data.size());
+  if (written < 0) return fail_errno(errno, "append to {}", path);
+  if (static_cast<std::size_t>(written) != data.size()) return fail_errno(ENOSPC, "append to {}", path);
+  if (::fstat(fd.get(), &about) != 0) return fail_errno(errno, "{}", path);
+  return about.st_nlink > 0;
+}
+
+Result<FileAbout> OsFileOps::about(int dir, const std::string& name) {
+  struct stat about{};
+  if (::fstatat(dir, name.c_str(), &about, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0) return fail_errno(errno, "{}", name);
+  return FileAbout{static_cast<std::uint64_t>(about.st_size), about.st_mtim.tv_sec, about.st_mtim.tv_nsec};
+}
+
 Result<std::string> OsFileOps::read_file(int dir, const std::string& path, std::size_t limit) {
   Fd fd(open_beneath(dir, path.c_str(), O_RDONLY | O_NONBLOCK, 0));
   if (!fd) return fail_errno(errno, "open {}", path);

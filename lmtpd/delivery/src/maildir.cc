@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "detail_folders.h"
 #include "headers.h"
 #include "maildir_name.h"
+#include "maildir_quota.h"
 #include "maildir_tree.h"
 #include "message_writer.h"
 #include "replies.h"
@@ -77,17 +79,19 @@ struct MaildirAgent::Impl {
         clock(k),
         names(config.hostname, ::getpid()),
         tree(o),
-        folders(config.folders, tree, o) {}
+        folders(config.folders, tree, o),
+        quota(config.quota, o, k) {}
 
   bool use_group() const { return config.durability == Durability::group_sync; }
   Status sync_file(const SpoolHandle& handle, int fd) {
     return use_group() ? syncs.sync(handle) : ops.sync_file(fd);
   }
   Status sync_entries(const SpoolHandle& handle, const OpenMaildir& maildir);
-  Status store(const SpoolHandle& handle, const Envelope& envelope, const Recipient& recipient,
-               const MessageBody& body, std::string* note);
+  Result<Reply> store(const SpoolHandle& handle, const Envelope& envelope, const Recipient& recipient,
+                      const MessageBody& body, std::string* note);
+  Result<Room> take_room(const SpoolHandle& handle, const MaildirPath& path, const User& user, std::uint64_t bytes, MaildirQuota::Hold& hold);
   Status place(const SpoolHandle& handle, const OpenMaildir& maildir, int file, Unlinker& guard,
-               const std::string& stored_name);
+               const std::string& stored_name, MaildirQuota::Hold& hold);
 
   MaildirConfig config;
   Spool& spool;
@@ -97,6 +101,7 @@ struct MaildirAgent::Impl {
   MaildirNames names;
   MaildirTree tree;
   DetailFolders folders;
+  MaildirQuota quota;
 };
 
 // new/ and, on the first delivery into this Maildir, every directory above it.
@@ -109,15 +114,26 @@ Status MaildirAgent::Impl::sync_entries(const SpoolHandle& handle, const OpenMai
 
 // The durable order. `guard` knows at every point which name has to go if a step fails.
 Status MaildirAgent::Impl::place(const SpoolHandle& handle, const OpenMaildir& maildir, int file,
-                                 Unlinker& guard, const std::string& stored_name) {
+                                 Unlinker& guard, const std::string& stored_name, MaildirQuota::Hold& hold) {
+  auto appear = [&]() -> Status {
+    TL_TRY(ops.rename(maildir.tmp.get(), guard.name(), maildir.incoming.get(), stored_name));
+    guard.moved_to(maildir.incoming.get(), stored_name);
+    return {};
+  };
   TL_TRY(sync_file(handle, file));
-  TL_TRY(ops.rename(maildir.tmp.get(), guard.name(), maildir.incoming.get(), stored_name));
-  guard.moved_to(maildir.incoming.get(), stored_name);
+  TL_TRY(quota.place(hold, appear));
   return sync_entries(handle, maildir);
 }
 
-Status MaildirAgent::Impl::store(const SpoolHandle& handle, const Envelope& envelope,
-                                 const Recipient& recipient, const MessageBody& body, std::string* note) {
+Result<Room> MaildirAgent::Impl::take_room(const SpoolHandle& handle, const MaildirPath& path, const User& user, std::uint64_t bytes,
+                                           MaildirQuota::Hold& hold) {
+  if (!quota.counts(path.folder)) return Room::enough;
+  TL_TRY_ASSIGN(Fd directory, ops.open_directory(handle.root.get(), path.maildir));
+  return quota.take({directory.get(), path.maildir, user.quota}, bytes, hold);
+}
+
+Result<Reply> MaildirAgent::Impl::store(const SpoolHandle& handle, const Envelope& envelope,
+                                        const Recipient& recipient, const MessageBody& body, std::string* note) {
   TL_TRY_ASSIGN(std::string relative, spool.relative(recipient.user.maildir));
   TL_TRY_ASSIGN(DetailFolders::Place at, folders.open(handle, relative, recipient.detail));
   const OpenMaildir& maildir = at.maildir;
@@ -129,10 +145,17 @@ Status MaildirAgent::Impl::store(const SpoolHandle& handle, const Envelope& enve
   TL_TRY_ASSIGN(StoredSize size, write_message(header, body, false, [&](std::string_view chunk) {
                   return ops.write(file.get(), as_bytes(chunk));
                 }));
-  Status placed = place(handle, maildir, file.get(), guard, with_sizes(unique, size));
+  MaildirQuota::Hold hold;
+  TL_TRY_ASSIGN(Room room, take_room(handle, at.path, recipient.user, size.bytes, hold));
+  if (room != Room::enough) {
+    *note = fmt::format("{} bytes more would be over the quota of {}", size.bytes, quota_text(recipient.user.quota));
+    return reply_of(room, config.quota.over);
+  }
+  Status placed = place(handle, maildir, file.get(), guard, with_sizes(unique, size), hold);
   if (!placed) {
     Error error = std::move(placed).error();
-    if (Status removed = guard.remove(); !removed)
+    if (Status removed = guard.remove(); removed) quota.take_back(hold);
+    else
       error.message +=
           fmt::format("; the undelivered file could not be removed ({})", removed.error().message);
     return std::unexpected(std::move(error));
@@ -140,7 +163,7 @@ Status MaildirAgent::Impl::store(const SpoolHandle& handle, const Envelope& enve
   guard.keep();
   if (!maildir.not_known.empty()) tree.remember(handle, at.path, maildir);
   *note = std::move(at.note);
-  return {};
+  return Reply{250, "2.0.0", "Delivered"};
 }
 
 MaildirAgent::MaildirAgent(MaildirConfig config, Spool& spool, SyncGroup& syncs, FileOps& ops,
@@ -178,11 +201,31 @@ Reply MaildirAgent::deliver(const SpoolHandle& handle, const Envelope& envelope,
     *detail = **loop;
     return {554, "5.4.6", clean_reply_text(**loop)};
   }
-  if (Status stored = impl_->store(handle, envelope, recipient, body, detail); !stored) {
-    *detail = fmt::format("{}: {}", recipient.user.maildir, stored.error().message);
-    return reply_of_error(stored.error());
-  }
-  return {250, "2.0.0", "Delivered"};
+  auto stored = impl_->store(handle, envelope, recipient, body, detail);
+  if (stored) return *stored;
+  *detail = fmt::format("{}: {}", recipient.user.maildir, stored.error().message);
+  return reply_of_error(stored.error());
+}
+
+bool MaildirAgent::may_refuse(const User& user) const { return impl_->quota.on() && !user.quota.unlimited(); }
+
+// A Maildir that is not there is empty.
+Result<Room> MaildirAgent::room_of(const SpoolHandle& handle, const User& user, std::uint64_t bytes) {
+  bytes = std::max<std::uint64_t>(bytes, 1);
+  TL_TRY_ASSIGN(std::string relative, impl_->spool.relative(user.maildir));
+  auto directory = impl_->ops.open_directory(handle.root.get(), relative);
+  if (!directory && directory.error().sys == ENOENT) return room_for(bytes, {}, user.quota, impl_->config.quota.grace_percent);
+  if (!directory) return std::unexpected(std::move(directory).error());
+  return impl_->quota.room({directory->get(), relative, user.quota}, bytes);
+}
+
+std::optional<Reply> MaildirAgent::refusal(const SpoolHandle& handle, const User& user, std::uint64_t bytes, std::string* why) {
+  if (!may_refuse(user) || !check_owner(user)) return std::nullopt;
+  auto room = room_of(handle, user, bytes);
+  if (room && *room == Room::enough) return std::nullopt;
+  if (room) return reply_of(*room, impl_->config.quota.over);
+  *why = fmt::format("{}: {}", user.maildir, room.error().message);
+  return reply_of_error(room.error());
 }
 
 }  // namespace twinloft::lmtpd

@@ -138,6 +138,18 @@ std::optional<SharedLimit> DeliveryService::shared_limit(const User& user) const
   return SharedLimit{agent, impl_->spawner->agents()[*index].deliveries_max};
 }
 
+bool DeliveryService::may_refuse(const User& user) const { return agent_of(impl_->config, user) == builtin_agent && impl_->maildir.may_refuse(user); }
+
+std::optional<Reply> DeliveryService::refusal(const User& user, std::uint64_t size) {
+  if (!may_refuse(user)) return std::nullopt;
+  auto handle = impl_->spool->open();
+  if (!handle) return reply_of_error(handle.error());
+  std::string why;
+  auto refusal = impl_->maildir.refusal(*handle, user, size, &why);
+  if (!why.empty()) log_error("the quota of {}: {}", user.name, why);
+  return refusal;
+}
+
 Reply DeliveryService::deliver(const Envelope& envelope, const Recipient& recipient,
                                const MessageBody& body) {
   Instant start = impl_->clock.now();

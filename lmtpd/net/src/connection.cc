@@ -41,6 +41,17 @@ void tell_failed_lookup(Hub& hub, const LookupRequest& request, const Error& err
   hub.lookups_failed.put(LogLevel::error, hub.clock.now(), fmt::format("look-up of {}@{}: {}", request.local_part, request.domain, error.message));
 }
 
+// May block. What fails unexpectedly is no reason to refuse: the delivery will tell.
+LookupResult with_refusal(Deliverer& deliverer, const LookupRequest& request, LookupResult found) {
+  if (!found || !*found || (*found)->user.state != UserState::active) return found;
+  try {
+    if (deliverer.may_refuse((*found)->user)) (*found)->refusal = deliverer.refusal((*found)->user, request.size);
+  } catch (const std::exception& e) {
+    log_error("{}: whether mail would be refused: {}", (*found)->user.name, e.what());
+  }
+  return found;
+}
+
 Reply refusal_of(const Error& error) {
   if (error.code == Errc::exhausted) return {452, "4.3.1", "No memory for the message now, try again later"};
   return {452, "4.3.1", "No room for the message now, try again later"};
@@ -154,8 +165,9 @@ bool Connection::perform_once() {
   else if (actions.deliver) deliver(std::move(actions.deliver));
   if (!actions.lookup) return again;
   auto found = asked([&] { return hub_.users.lookup_now(*actions.lookup); });
-  if (!found) {
-    look_up(std::move(*actions.lookup));
+  bool is_all = found && !(*found && **found && hub_.deliverer.may_refuse((**found)->user));
+  if (!is_all) {
+    look_up(std::move(*actions.lookup), std::move(found));
     return again;
   }
   if (!*found) tell_failed_lookup(hub_, *actions.lookup, found->error());
@@ -216,11 +228,12 @@ void Connection::stored(const std::shared_ptr<BodyStore>& body, const Status& ke
   perform();
 }
 
-void Connection::look_up(LookupRequest request) {
+void Connection::look_up(LookupRequest request, std::optional<LookupResult> known) {
   ++under_way_;
   looking_up_ = true;
-  hub_.lookups.post([self = shared_from_this(), request = std::move(request)]() mutable {
-    auto found = asked([&] { return self->hub_.users.lookup(request); });
+  hub_.lookups.post([self = shared_from_this(), request = std::move(request), known = std::move(known)]() mutable {
+    auto found = known ? std::move(*known) : asked([&] { return self->hub_.users.lookup(request); });
+    found = with_refusal(self->hub_.deliverer, request, std::move(found));
     if (!found) tell_failed_lookup(self->hub_, request, found.error());
     asio::io_context& io = self->loop_.io();
     // The connection is let go of on its own thread, never on this one.

@@ -270,7 +270,7 @@ void Session::on(const Rcpt& c) {
   pending_.original_to = c.original_to;
   pending_.original_type = c.original_type;
   pending_.notify = c.notify;
-  actions_.lookup = LookupRequest{pending_.local_part, pending_.detail, pending_.domain};
+  actions_.lookup = LookupRequest{pending_.local_part, pending_.detail, pending_.domain, announced_size_};
   state_ = State::lookup;
 }
 
@@ -291,6 +291,8 @@ void Session::lookup_done(LookupResult found) {
     reply(550, "5.1.1", "No such user");
   } else if (auto refusal = refusal_of((*found)->user)) {
     reply(*refusal);
+  } else if ((*found)->refusal) {
+    reply(*(*found)->refusal);
   } else {
     accept(std::move(**found));
   }

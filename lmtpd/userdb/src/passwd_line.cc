@@ -34,7 +34,10 @@ constexpr Extra extras[] = {{"uid", Column::uid},
                             {"mail", Column::maildir},
                             {"twinloft_agent", Column::agent},
                             {"twinloft_state", Column::state},
-                            {"twinloft_alias", Column::alias}};
+                            {"twinloft_alias", Column::alias},
+                            {"quota_rule", Column::quota_rule},
+                            {"quota_storage_size", Column::quota_bytes},
+                            {"quota_message_count", Column::quota_messages}};
 
 void take_extra(Row& row, std::string_view word) {
   constexpr std::string_view prefix = "userdb_";

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "twinloft/lmtpd/userdb/check.h"
+#include "twinloft/lmtpd/userdb/quota_limit.h"
 
 namespace twinloft::lmtpd {
 
@@ -82,6 +83,31 @@ Result<std::uint32_t> RowReader::id_of(const Row& row, Column column, std::uint3
   return static_cast<std::uint32_t>(value);
 }
 
+// Each limit by itself: what a row does not say is the default.
+Result<QuotaLimit> RowReader::quota_of(const Row& row) const {
+  QuotaLimit out = defaults_.quota;
+  auto named = [](Column column, Error error) {
+    error.message = fmt::format("column \"{}\": {}", name_of(column), error.message);
+    return std::unexpected(std::move(error));
+  };
+  if (const auto& rule = row[Column::quota_rule]; rule && !rule->empty()) {
+    auto parsed = parse_quota_rule(*rule);
+    if (!parsed) return named(Column::quota_rule, parsed.error());
+    out = *parsed;
+  }
+  if (const auto& bytes = row[Column::quota_bytes]; bytes && !bytes->empty()) {
+    auto parsed = parse_quota_bytes(*bytes);
+    if (!parsed) return named(Column::quota_bytes, parsed.error());
+    out.bytes = *parsed;
+  }
+  if (const auto& messages = row[Column::quota_messages]; messages && !messages->empty()) {
+    auto parsed = parse_quota_messages(*messages);
+    if (!parsed) return named(Column::quota_messages, parsed.error());
+    out.messages = *parsed;
+  }
+  return out;
+}
+
 Result<UserEntry> RowReader::read(const UserKey& key, const Row& row) const {
   if (const auto& alias = row[Column::alias]; alias && !alias->empty()) return Alias{*alias};
   PathTemplate::Values values{key.local_part, key.domain, {}, {}};
@@ -99,6 +125,7 @@ Result<UserEntry> RowReader::read(const UserKey& key, const Row& row) const {
   user.maildir = at_home(std::move(user.maildir), user.home);
   user.agent = row[Column::agent].value_or(defaults_.agent);
   TL_TRY_ASSIGN(user.state, state_of(row));
+  TL_TRY_ASSIGN(user.quota, quota_of(row));
   TL_TRY(check_user(user));
   return user;
 }

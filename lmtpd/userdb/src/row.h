@@ -11,8 +11,9 @@
 
 namespace twinloft::lmtpd {
 
-enum class Column { user, uid, gid, home, maildir, agent, state, alias };
-inline constexpr std::array<std::string_view, 8> column_names = {"user", "uid", "gid", "home", "maildir", "agent", "state", "alias"};
+enum class Column { user, uid, gid, home, maildir, agent, state, alias, quota_bytes, quota_messages, quota_rule };
+inline constexpr std::array<std::string_view, 11> column_names = {"user",  "uid",   "gid",         "home",           "maildir",   "agent",
+                                                                  "state", "alias", "quota_bytes", "quota_messages", "quota_rule"};
 std::optional<Column> column_named(std::string_view name);
 
 // nullopt: the source does not say.
@@ -35,6 +36,7 @@ class RowReader {
 
  private:
   Result<std::string> text_of(const Row& row, Column column, const PathTemplate& fallback, const PathTemplate::Values& values) const;
+  Result<QuotaLimit> quota_of(const Row& row) const;
   static Result<std::uint32_t> id_of(const Row& row, Column column, std::uint32_t fallback);
 
   UserDefaults defaults_;

@@ -50,6 +50,8 @@ Result<FindResult> read_user(Reader& in) {
   user.uid = in.get<std::uint32_t>();
   user.gid = in.get<std::uint32_t>();
   auto state = in.get<std::uint8_t>();
+  user.quota.bytes = in.get<std::uint64_t>();
+  user.quota.messages = in.get<std::uint64_t>();
   for (std::string* text : {&user.name, &user.home, &user.maildir, &user.agent}) {
     auto value = in.get_text(field_bytes_max);
     if (!value) return fail(Errc::invalid, "a user that cannot be read");
@@ -107,6 +109,8 @@ std::vector<std::byte> encode_found(const FindResult& found) {
   packet.out.put(user.uid);
   packet.out.put(user.gid);
   packet.out.put(static_cast<std::uint8_t>(user.state));
+  packet.out.put(user.quota.bytes);
+  packet.out.put(user.quota.messages);
   for (const std::string* text : {&user.name, &user.home, &user.maildir, &user.agent}) packet.out.put_text(*text);
   return packet.take();
 }

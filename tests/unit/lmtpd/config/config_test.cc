@@ -237,6 +237,20 @@ TEST(Config, FoldersByDetail) {
   EXPECT_FALSE(folders.subscribe);
 }
 
+TEST(Config, Quota) {
+  auto config = parse_config("t.toml", minimal_then("[quota]\ndriver = \"maildir\"\nstorage = \"1GiB\"\nmessages = 5\nover = \"defer\"\ngrace_percent = 0\n"
+                                                    "ignore = [\"Trash\", \"A&B\"]\ndovecot = \"/etc/dovecot/dovecot.conf\"\n"));
+  ASSERT_TRUE(config) << config.error().message;
+  const QuotaConfig& quota = config->delivery.maildir.quota;
+  EXPECT_TRUE(quota.maildir);
+  EXPECT_EQ(config->users.defaults.quota, (QuotaLimit{std::uint64_t{1} << 30, 5}));
+  EXPECT_EQ(quota.over, OverQuota::defer);
+  EXPECT_EQ(quota.grace_percent, 0u);
+  EXPECT_EQ(quota.ignored, (std::vector<std::string>{".Trash", ".A&-B"}));
+  EXPECT_EQ(config->dovecot, "/etc/dovecot/dovecot.conf");
+  EXPECT_FALSE(parse_config("t.toml", minimal_then(""))->delivery.maildir.quota.maildir);
+}
+
 TEST(Config, AllProblemsAreReportedAtOnce) {
   std::string errors = error_of(minimal_then("[limits]\nrecipients = 0\nidle_timeout = \"5 bananas\"\n"));
   EXPECT_NE(errors.find("t.toml:10: limits.recipients: expected a number from 1 to 100000"), std::string::npos)
@@ -302,6 +316,13 @@ const Wrong wrong[] = {
     {"[maildir]\ndetail_folders = \"maybe\"\n", "maildir.detail_folders: unknown setting \"maybe\": use \"none\", \"existing\" or \"create\""},
     {"[maildir]\ndetail_folders = \"create\"\nfolder_separator = \"+\"\n", "maildir.folder_separator: expected \".\" or \"/\""},
     {"[maildir]\nfolders_max = 5\n", "maildir.folders_max: needs detail_folders = "},
+    {"[quota]\n", "quota.driver: is missing"},
+    {"[quota]\ndriver = \"count\"\n", "quota.driver: expected \"maildir\" or \"none\""},
+    {"[quota]\ndriver = \"none\"\nstorage = \"1GiB\"\n", "quota.storage: needs driver = \"maildir\""},
+    {"[quota]\ndriver = \"maildir\"\nover = \"drop\"\n", "quota.over: unknown setting \"drop\": use \"reject\" or \"defer\""},
+    {"[quota]\ndriver = \"maildir\"\ngrace_percent = 101\n", "quota.grace_percent: expected a number from 0 to 100"},
+    {"[quota]\ndriver = \"maildir\"\nignore = [\"../Trash\"]\n", "quota.ignore: \"../Trash\" is the name of no folder"},
+    {"[quota]\ndriver = \"maildir\"\nstorage = \"lots\"\n", "quota.storage: expected a size such as"},
     {"[agent.lda]\n", "agent.lda.command: is missing"},
     {"[agent.lda]\ncommand = \"/bin/x %frm%\"\n", "t.toml:2: agent.lda.command: "},
     {"[agent.lda]\ncommand = \"x\"\n", "must be an absolute path"},

@@ -57,6 +57,14 @@ class RecordingOps : public FileOps {
     TL_TRY(step("list " + name_of(dir)));
     return os_.entries(dir);
   }
+  Result<bool> append(int dir, const std::string& path, ByteSpan data) override {
+    TL_TRY(step("append " + name_of(dir) + "/" + path));
+    return os_.append(dir, path, data);
+  }
+  Result<FileAbout> about(int dir, const std::string& name) override {
+    TL_TRY(step("stat " + name_of(dir)));
+    return os_.about(dir, name);
+  }
   Status unlink(int dir, const std::string& path) override {
     record("unlink " + name_of(dir) + "/FILE");
     return os_.unlink(dir, path);

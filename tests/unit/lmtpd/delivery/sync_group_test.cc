@@ -21,6 +21,8 @@ class HeldOps : public FileOps {
   Status make_directory(int, const std::string&) override { return {}; }
   Status rename(int, const std::string&, int, const std::string&) override { return {}; }
   Status unlink(int, const std::string&) override { return {}; }
+  Result<bool> append(int, const std::string&, ByteSpan) override { return true; }
+  Result<FileAbout> about(int, const std::string&) override { return FileAbout{}; }
   Status replace(int, const std::string&, const std::string&) override { return {}; }
   Result<std::string> read_file(int, const std::string&, std::size_t) override { return std::string(); }
   Result<std::vector<std::string>> entries(int) override { return std::vector<std::string>(); }

@@ -73,6 +73,14 @@ class FakeDeliverer final : public Deliverer {
     return SharedLimit{std::string(1, found->first), found->second};
   }
 
+  // Users whose names begin so have a quota: of 100 bytes a message, or one that cannot be found out.
+  bool may_refuse(const User& user) const override { return user.name.starts_with("quota"); }
+  std::optional<Reply> refusal(const User& user, std::uint64_t size) override {
+    if (user.name.starts_with("quota-throws")) throw std::runtime_error("quota");
+    if (size > 100) return Reply{552, "5.2.2", "Over quota"};
+    return std::nullopt;
+  }
+
   void hold(int until = 1 << 20) {
     std::lock_guard lock(mutex_);
     held_ = true;

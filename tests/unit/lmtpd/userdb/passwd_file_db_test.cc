@@ -56,7 +56,7 @@ ann@example.org:{PLAIN}secret:5001:5002:Ann, A.:/home/ann:/bin/sh:allow_nets=127
 
 bob@example.org:secret
 bob:x:6000:6001:::
-eve@example.org::::::: mail=maildir:%h/m/%d/%n  userdb_home=/home/eve userdb_uid=7 twinloft_agent=lda twinloft_state=deferred
+eve@example.org::::::: mail=maildir:%h/m/%d/%n  userdb_home=/home/eve userdb_uid=7 twinloft_agent=lda twinloft_state=deferred quota_storage_size=5M quota_message_count=6
 info@example.org:::::::userdb_twinloft_alias=ann@example.org
 :nobody:1:1::/::
 )");
@@ -65,6 +65,7 @@ info@example.org:::::::userdb_twinloft_alias=ann@example.org
   ASSERT_TRUE(ann);
   EXPECT_EQ(ann->name + " " + ann->home + " " + ann->maildir, "ann@example.org /home/ann /home/ann/Maildir");
   EXPECT_TRUE(ann->uid == 5001 && ann->gid == 5002);
+  EXPECT_EQ(ann->quota, (QuotaLimit{1u << 20, 0}));
   auto bob = user_of(db->find({"bob", "example.org"}));
   ASSERT_TRUE(bob);
   EXPECT_EQ(bob->name + " " + bob->home + " " + bob->maildir, "bob@example.org /srv/mail/example.org/bob ");
@@ -73,6 +74,7 @@ info@example.org:::::::userdb_twinloft_alias=ann@example.org
   ASSERT_TRUE(eve);
   EXPECT_EQ(eve->home + " " + eve->maildir + " " + eve->agent, "/home/eve /home/eve/m/example.org/eve lda");
   EXPECT_TRUE(eve->uid == 7 && eve->gid == 5000 && eve->state == UserState::deferred);
+  EXPECT_EQ(eve->quota, (QuotaLimit{5u << 20, 6}));
   auto info = db->find({"info", "example.org"});
   ASSERT_TRUE(info && *info);
   EXPECT_EQ(std::get<Alias>(**info).address, "ann@example.org");

@@ -34,7 +34,7 @@ class SqliteTest : public ::testing::Test {
     sqlite3_close(db);
   }
   void insert(const std::string& values) {
-    execute(config_.path, "INSERT INTO users VALUES (" + values + ")");
+    execute(config_.path, "INSERT INTO users (user, uid, gid, home, maildir, agent, active) VALUES (" + values + ")");
   }
   std::unique_ptr<UserSource> open() {
     auto db = open_sqlite_db(config_);
@@ -161,6 +161,21 @@ TEST_F(SqliteTest, WhatAQueryDoesNotYieldIsTakenFromTheDefaults) {
   }
 }
 
+TEST_F(SqliteTest, EachQuotaIsTheRowsOrTheDefault) {
+  config_.defaults.quota = {1000, 10};
+  auto quota_of = [&](const std::string& bytes, const std::string& messages) {
+    execute(config_.path, "UPDATE users SET quota_bytes = " + bytes + ", quota_messages = " + messages + " WHERE user = 'ann@example.org'");
+    return user_of(open()->find({"ann", "example.org"})).value().quota;
+  };
+  EXPECT_EQ(quota_of("NULL", "NULL"), (QuotaLimit{1000, 10}));
+  EXPECT_EQ(quota_of("5000", "NULL"), (QuotaLimit{5000, 10}));
+  EXPECT_EQ(quota_of("0", "0"), (QuotaLimit{0, 0}));
+  std::string columns = "'ann' AS user, 1 AS uid, 1 AS gid, '/srv' AS home, NULL AS maildir, NULL AS agent, ";
+  EXPECT_NE(row_error(columns + "'lots' AS quota_bytes").find("column \"quota_bytes\": \"lots\" is no size"), std::string::npos);
+  EXPECT_NE(row_error(columns + "-1 AS quota_messages").find("column \"quota_messages\": \"-1\" is no number of messages"), std::string::npos);
+  EXPECT_NE(row_error(columns + "'Trash:ignore' AS quota_rule").find("column \"quota_rule\": "), std::string::npos);
+}
+
 TEST_F(SqliteTest, AliasesAndStates) {
   config_.query = "SELECT 'ann@example.org' AS alias, NULL AS user, NULL AS uid, NULL AS gid, NULL AS home WHERE :user <> ''";
   auto found = open()->find({"info", "example.org"});
@@ -199,7 +214,7 @@ TEST_F(SqliteTest, AReplacedFileIsOpenedAnew) {
   EXPECT_FALSE(db->find({"new", "example.org"}).value().has_value());
   std::string copy = config_.path + ".new";
   std::filesystem::copy_file(config_.path, copy);
-  execute(copy, "INSERT INTO users VALUES ('new@example.org', 1, 1, '/srv/new', NULL, NULL, 1)");
+  execute(copy, "INSERT INTO users (user, uid, gid, home, maildir, agent, active) VALUES ('new@example.org', 1, 1, '/srv/new', NULL, NULL, 1)");
   std::filesystem::rename(copy, config_.path);
   EXPECT_TRUE(db->find({"new", "example.org"}).value().has_value());
 }

@@ -31,6 +31,7 @@ class Far final : public UserSource {
     user.maildir = "/srv/mail/Maildir";
     user.agent = "lda";
     user.state = UserState::deferred;
+    user.quota = {1000, 10};
     return user;
   }
 };
@@ -45,6 +46,7 @@ TEST(UserProcess, WhatIsSaidThereIsSaidHere) {
   ASSERT_TRUE(ann);
   EXPECT_EQ(ann->name + " " + ann->home + " " + ann->maildir + " " + ann->agent, "ann@example.org /srv/mail /srv/mail/Maildir lda");
   EXPECT_TRUE(ann->uid == 7 && ann->gid == 5000 && ann->state == UserState::deferred);
+  EXPECT_EQ(ann->quota, (QuotaLimit{1000, 10}));
   EXPECT_FALSE(user_of(process->find({"nobody", "example.org"})));
   EXPECT_EQ(std::get<Alias>(**process->find({"alias", "d"})).address, "ann@d");
   auto broken = process->find({"broken", ""});

@@ -93,6 +93,7 @@ struct Config {
   DeliveryConfig delivery;  // hostname is filled in by main.cc
   std::vector<AgentSpec> agents;
   SpawnerOptions spawner;
+  std::string dovecot;  // Dovecot's configuration file, which check-config compares the quota with; empty: it does not
   std::vector<std::string> warnings;  // "file:line: key: what", one line each (a template's may have a caret below)
 };
 

@@ -16,6 +16,12 @@
 
 namespace twinloft::lmtpd {
 
+struct FileAbout {
+  std::uint64_t size = 0;          // bytes
+  std::int64_t changed_seconds = 0;  // mtime, since 1970-01-01 00:00 UTC
+  std::int64_t changed_ns = 0;
+};
+
 class FileOps {
  public:
   virtual ~FileOps() = default;
@@ -34,6 +40,10 @@ class FileOps {
   // Over what is there.
   virtual Status replace(int dir, const std::string& from, const std::string& to) = 0;
   virtual Status unlink(int dir, const std::string& path) = 0;
+  // To an existing regular file beneath `dir`, in one write. False: another file has got its name meanwhile, or none.
+  virtual Result<bool> append(int dir, const std::string& path, ByteSpan data) = 0;
+  // Of `name` in that directory, itself where it is a link; "": of the directory.
+  virtual Result<FileAbout> about(int dir, const std::string& name) = 0;
   // Beneath `dir`, as open_directory(). Errc::exhausted: it is larger than that.
   virtual Result<std::string> read_file(int dir, const std::string& path, std::size_t limit) = 0;
   virtual Result<std::vector<std::string>> entries(int dir) = 0;  // without "." and ".."
@@ -51,6 +61,8 @@ class OsFileOps final : public FileOps {
   Status rename(int from_dir, const std::string& from, int to_dir, const std::string& to) override;
   Status replace(int dir, const std::string& from, const std::string& to) override;
   Status unlink(int dir, const std::string& path) override;
+  Result<bool> append(int dir, const std::string& path, ByteSpan data) override;
+  Result<FileAbout> about(int dir, const std::string& name) override;
   Result<std::string> read_file(int dir, const std::string& path, std::size_t limit) override;
   Result<std::vector<std::string>> entries(int dir) override;
   Status sync_file(int fd) override;

@@ -20,6 +20,7 @@
 #include "twinloft/base/clock.h"
 #include "twinloft/base/result.h"
 #include "twinloft/lmtpd/delivery/file_ops.h"
+#include "twinloft/lmtpd/delivery/quota.h"
 #include "twinloft/lmtpd/delivery/spool.h"
 #include "twinloft/lmtpd/delivery/sync_group.h"
 #include "twinloft/lmtpd/session/model.h"
@@ -49,6 +50,7 @@ struct MaildirConfig {
   std::string hostname;  // in file names (/ : , cleaned) and in Received
   Durability durability = Durability::fsync;
   FolderConfig folders{};
+  QuotaConfig quota{};
   std::uint32_t received_max = 100;  // more Received fields than that: 554 5.4.6 (RFC 5321 section 6.3)
 };
 
@@ -64,10 +66,17 @@ class MaildirAgent {
   Reply deliver(const SpoolHandle& handle, const Envelope& envelope, const Recipient& recipient,
                 const MessageBody& body, std::string* detail);
 
+  // Whether refusal() has anything to look at.
+  bool may_refuse(const User& user) const;
+  // Why a message of `bytes` (0: unknown) would not be delivered now: the quota. `*why` is for the log, where it cannot be found out.
+  std::optional<Reply> refusal(const SpoolHandle& handle, const User& user, std::uint64_t bytes, std::string* why);
+
   // Whether this process can write mail of that user: Errc::denied with what to change.
   Status check_owner(const User& user) const;
 
  private:
+  Result<Room> room_of(const SpoolHandle& handle, const User& user, std::uint64_t bytes);
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -37,6 +37,8 @@ class DeliveryService final : public Deliverer {
   ~DeliveryService() override;
 
   std::optional<SharedLimit> shared_limit(const User& user) const override;
+  bool may_refuse(const User& user) const override;
+  std::optional<Reply> refusal(const User& user, std::uint64_t size) override;
   Reply deliver(const Envelope& envelope, const Recipient& recipient, const MessageBody& body) override;
 
   // Whether the spool is there now: for check-config, start-up messages and health checks.

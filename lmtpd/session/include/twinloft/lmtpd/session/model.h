@@ -23,6 +23,14 @@ enum class UserState {
   deferred,  // takes none now, while the mailbox is moved, for one: 450 4.2.1
 };
 
+// What a mailbox may hold. 0: as much as there is room for.
+struct QuotaLimit {
+  std::uint64_t bytes = 0;
+  std::uint64_t messages = 0;
+  bool unlimited() const { return bytes == 0 && messages == 0; }
+  bool operator==(const QuotaLimit&) const = default;
+};
+
 // A row of the user database, checked (see userdb/): uid and gid are not 0, home is absolute and free of "..".
 struct User {
   std::string name;     // canonical user name, what %user% expands to
@@ -32,6 +40,7 @@ struct User {
   std::string maildir;  // absolute; the Maildir that the built-in agent writes and Dovecot serves
   std::string agent;    // "maildir", or the name of an [agent.<name>] section; empty: the configured default
   UserState state = UserState::active;
+  QuotaLimit quota{};
 };
 
 // An accepted forward-path. `text` is as the client sent it between the angle brackets; `domain` is in small letters, and A-labels.
@@ -78,11 +87,13 @@ struct MessageBody {
 
 struct LookupRequest {
   std::string local_part, detail, domain;  // as in Recipient
+  std::uint64_t size = 0;                  // of the message, as MAIL has announced it; 0: it has not
 };
 
 struct Resolved {
   User user;
   std::optional<std::string> detail = {};  // where it is another one than that asked for: an alias has its own, or has taken it
+  std::optional<Reply> refusal = {};  // why no such message is taken for that user now, where somebody else than the database says so
 };
 
 // nullopt: there is no such user (550 5.1.1). An error: the database cannot say (451 4.3.0), never a refusal.
@@ -108,6 +119,10 @@ class Deliverer {
   // What this user's deliveries share with those of others, such as an agent: a message to many of them does not ask for more at
   // once. nullopt: nothing. Never blocks.
   virtual std::optional<SharedLimit> shared_limit(const User&) const { return std::nullopt; }
+  // Whether refusal() has anything to look at. Never blocks.
+  virtual bool may_refuse(const User&) const { return false; }
+  // Why a message of this size (0: unknown) would not be delivered to that user, so that its sender hears of it before sending it.
+  virtual std::optional<Reply> refusal(const User&, std::uint64_t) { return std::nullopt; }
   // Delivers to one recipient and returns its reply. 2xx only after the promise of docs/ARCHITECTURE.md holds for it;
   // everything that could not be finished is 4xx, and then nothing of this delivery appears later.
   virtual Reply deliver(const Envelope& envelope, const Recipient& recipient, const MessageBody& body) = 0;

@@ -44,6 +44,7 @@ struct UserDefaults {
   std::uint32_t uid = 0;  // 0: none
   std::uint32_t gid = 0;
   std::string agent;
+  QuotaLimit quota{};
 };
 // Errors: unknown macros, and what every user would stumble over.
 Status check_defaults(const UserDefaults& defaults);

@@ -1,0 +1,38 @@
+// Quota of Maildirs, kept in the file `maildirsize` as Dovecot's quota driver "maildir" keeps it (Maildir++).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "twinloft/base/result.h"
+#include "twinloft/lmtpd/proto/reply.h"
+#include "twinloft/lmtpd/session/model.h"
+
+namespace twinloft::lmtpd {
+
+enum class OverQuota {
+  reject,  // 552 5.2.2: the sender is told
+  defer,   // 452 4.2.2: the MTA tries again
+};
+Result<OverQuota> parse_over_quota(std::string_view text);  // "reject", "defer"
+
+struct QuotaConfig {
+  bool maildir = false;              // maildirsize is kept, and users' limits hold
+  OverQuota over = OverQuota::reject;
+  std::uint32_t grace_percent = 10;  // of the limit in bytes, by which the last message may exceed it (Dovecot's quota_grace)
+  std::vector<std::string> ignored;  // directories of folders that do not count, such as ".Trash" (Dovecot's "Trash:ignore")
+};
+
+// ".Trash" for "Trash". The error says why it is no folder.
+Result<std::string> quota_folder(std::string_view name, char separator);
+
+// "1000000 bytes, 200 messages", "none"; for a person.
+std::string quota_text(const QuotaLimit& limit);
+
+// Whether there is room for a message. `never`: not even in the empty mailbox.
+enum class Room { enough, full, never };
+Reply reply_of(Room lacking, OverQuota over);
+
+}  // namespace twinloft::lmtpd

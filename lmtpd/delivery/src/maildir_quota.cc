@@ -1,0 +1,203 @@
+#include "maildir_quota.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "twinloft/base/log.h"
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+constexpr const char* file_name = "maildirsize";
+constexpr int recounts_max = 3;
+
+bool is_missing(const Error& error) { return error.sys == ENOENT; }
+
+// No folder of this Maildir.
+bool is_none(const Error& error) { return error.sys == ENOENT || error.sys == ENOTDIR || error.sys == EXDEV || error.sys == ELOOP; }
+
+}  // namespace
+
+// A directory with messages, as it was before it was looked at.
+struct MaildirQuota::Looked {
+  std::string path;
+  FileAbout about;
+};
+
+bool MaildirQuota::counts(const std::string& folder) const { return on() && std::ranges::find(config_.ignored, folder) == config_.ignored.end(); }
+
+// ---- what is held --------------------------------------------------------------------------------------------------
+
+MaildirQuota::Hold& MaildirQuota::Hold::operator=(Hold&& other) noexcept {
+  if (this == &other) return *this;
+  release();
+  quota_ = std::exchange(other.quota_, nullptr);
+  directory_ = std::move(other.directory_);
+  key_ = std::move(other.key_);
+  bytes_ = other.bytes_;
+  held_ = std::exchange(other.held_, false);
+  counted_ = std::exchange(other.counted_, false);
+  return *this;
+}
+
+void MaildirQuota::Hold::release() {
+  if (quota_ && std::exchange(held_, false)) quota_->change_held(key_, -bytes_, -1);
+}
+
+QuotaUsage MaildirQuota::held(const std::string& key) {
+  std::lock_guard lock(held_mutex_);
+  auto found = held_.find(key);
+  return found == held_.end() ? QuotaUsage{} : found->second;
+}
+
+void MaildirQuota::change_held(const std::string& key, std::int64_t bytes, std::int64_t messages) {
+  std::lock_guard lock(held_mutex_);
+  auto at = held_.try_emplace(key).first;
+  at->second.bytes += bytes;
+  at->second.messages += messages;
+  if (at->second == QuotaUsage{}) held_.erase(at);
+}
+
+// ---- looking and counting ------------------------------------------------------------------------------------------
+
+Result<Room> MaildirQuota::room(const Mailbox& mailbox, std::uint64_t bytes) {
+  std::lock_guard lock(mutex_of(mailbox.key));
+  TL_TRY_ASSIGN(QuotaUsage used, usage(mailbox));
+  QuotaUsage more = held(mailbox.key);
+  return room_for(bytes, {used.bytes + more.bytes, used.messages + more.messages}, mailbox.limit, config_.grace_percent);
+}
+
+Result<Room> MaildirQuota::take(const Mailbox& mailbox, std::uint64_t bytes, Hold& hold) {
+  Hold taken;
+  taken.directory_.reset(::dup(mailbox.directory));
+  if (!taken.directory_) return fail_errno(errno, "dup");
+  taken.key_ = mailbox.key;
+  taken.bytes_ = static_cast<std::int64_t>(bytes);
+  taken.quota_ = this;
+  if (!mailbox.limit.unlimited()) {
+    std::lock_guard lock(mutex_of(mailbox.key));
+    TL_TRY_ASSIGN(QuotaUsage used, usage(mailbox));
+    QuotaUsage more = held(mailbox.key);
+    Room room = room_for(bytes, {used.bytes + more.bytes, used.messages + more.messages}, mailbox.limit, config_.grace_percent);
+    if (room != Room::enough) return room;
+    change_held(mailbox.key, taken.bytes_, 1);
+    taken.held_ = true;
+  }
+  hold = std::move(taken);
+  return Room::enough;
+}
+
+Status MaildirQuota::place(Hold& hold, const std::function<Status()>& appear) {
+  if (!hold.quota_) return appear();
+  std::lock_guard lock(mutex_of(hold.key_));
+  TL_TRY(appear());
+  append(hold.directory_.get(), hold.key_, {hold.bytes_, 1});
+  hold.counted_ = true;
+  hold.release();
+  return {};
+}
+
+void MaildirQuota::take_back(Hold& hold) {
+  if (!hold.quota_ || !std::exchange(hold.counted_, false)) return;
+  std::lock_guard lock(mutex_of(hold.key_));
+  append(hold.directory_.get(), hold.key_, {-hold.bytes_, -1});
+}
+
+// Where there is no file nobody has asked yet what the mailbox holds.
+void MaildirQuota::append(int directory, const std::string& key, const QuotaUsage& change) {
+  auto same = ops_.append(directory, file_name, as_bytes(format_change(change)));
+  if (!same && is_missing(same.error())) return;
+  if (!same) return forget_file(directory, key, same.error().message);
+  if (!*same) forget_file(directory, key, {});  // somebody has counted meanwhile, with this message or without
+}
+
+void MaildirQuota::forget_file(int directory, const std::string& key, std::string_view why) {
+  Status removed = ops_.unlink(directory, file_name);
+  if (!removed && !is_missing(removed.error())) log_error("{}/{}: {}{}{}: the quota is not right", key, file_name, why, why.empty() ? "" : "; ", removed.error().message);
+}
+
+Result<QuotaUsage> MaildirQuota::usage(const Mailbox& mailbox) {
+  auto text = ops_.read_file(mailbox.directory, file_name, maildirsize_bytes_max - 1);
+  if (!text) return recount(mailbox);
+  auto file = parse_maildirsize(*text);
+  if (!file) return recount(mailbox);
+  TL_TRY_ASSIGN(FileAbout about, ops_.about(mailbox.directory, file_name));
+  if (is_outdated(*file, mailbox.limit, clock_.wall().seconds - about.changed_seconds)) return recount(mailbox);
+  return file->used;
+}
+
+// Until nothing has changed meanwhile. A mailbox where it never stands still has no file, and is counted each time.
+Result<QuotaUsage> MaildirQuota::recount(const Mailbox& mailbox) {
+  QuotaUsage used;
+  for (int i = 0; i < recounts_max; ++i) {
+    std::vector<Looked> looked;
+    TL_TRY_ASSIGN(used, count(mailbox.directory, looked));
+    if (Status replaced = replace_file(mailbox, used); !replaced) {
+      forget_file(mailbox.directory, mailbox.key, replaced.error().message);
+      return used;
+    }
+    TL_TRY_ASSIGN(bool changed, changed_since(mailbox.directory, looked));
+    if (!changed) return used;
+    forget_file(mailbox.directory, mailbox.key, "mail came while it was counted");
+  }
+  return used;
+}
+
+Result<QuotaUsage> MaildirQuota::count(int directory, std::vector<Looked>& looked) {
+  TL_TRY_ASSIGN(std::vector<std::string> names, ops_.entries(directory));
+  QuotaUsage sum;
+  for (const char* part : {"new", "cur"}) TL_TRY(count_messages(directory, part, sum, looked));
+  for (const std::string& name : names) {
+    if (!name.starts_with('.') || !counts(name)) continue;
+    for (const char* part : {"/new", "/cur"}) TL_TRY(count_messages(directory, name + part, sum, looked));
+  }
+  return sum;
+}
+
+Status MaildirQuota::count_messages(int directory, const std::string& path, QuotaUsage& sum, std::vector<Looked>& looked) {
+  auto part = ops_.open_directory(directory, path);
+  if (!part) return is_none(part.error()) ? Status{} : std::unexpected(part.error());
+  TL_TRY_ASSIGN(FileAbout about, ops_.about(part->get(), ""));
+  TL_TRY_ASSIGN(std::vector<std::string> names, ops_.entries(part->get()));
+  for (const std::string& name : names) {
+    if (name.starts_with("..")) continue;  // as Dovecot counts
+    auto size = size_in_name(name);
+    if (!size) {
+      auto file = ops_.about(part->get(), name);
+      if (!file && is_missing(file.error())) continue;
+      if (!file) return std::unexpected(file.error());
+      size = file->size;
+    }
+    sum.bytes += static_cast<std::int64_t>(*size);
+    sum.messages += 1;
+  }
+  looked.push_back({path, about});
+  return {};
+}
+
+Result<bool> MaildirQuota::changed_since(int directory, const std::vector<Looked>& looked) {
+  for (const Looked& one : looked) {
+    auto part = ops_.open_directory(directory, one.path);
+    if (!part && is_none(part.error())) return true;
+    if (!part) return std::unexpected(part.error());
+    TL_TRY_ASSIGN(FileAbout about, ops_.about(part->get(), ""));
+    if (about.changed_seconds != one.about.changed_seconds || about.changed_ns != one.about.changed_ns) return true;
+  }
+  return false;
+}
+
+Status MaildirQuota::replace_file(const Mailbox& mailbox, const QuotaUsage& used) {
+  std::string name = fmt::format("{}.{}.{}", file_name, ::getpid(), sequence_++);
+  TL_TRY_ASSIGN(Fd file, ops_.create_file(mailbox.directory, name));
+  Status done = ops_.write(file.get(), as_bytes(format_maildirsize(mailbox.limit, used)));
+  if (done) done = ops_.replace(mailbox.directory, name, file_name);
+  if (!done) (void)ops_.unlink(mailbox.directory, name);
+  return done;
+}
+
+}  // namespace twinloft::lmtpd

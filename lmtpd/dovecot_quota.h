@@ -1,0 +1,26 @@
+// Whether Dovecot counts the same mailboxes in the same way: for check-config, by what doveconf says of Dovecot's configuration.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "twinloft/lmtpd/config/config.h"
+
+namespace twinloft::lmtpd {
+
+// What Dovecot 2.3 is told of its quota.
+struct DovecotQuota {
+  std::string quota;                // "maildir:User quota"; empty: none
+  std::vector<std::string> rules;   // "*:storage=1G", "Trash:ignore"
+  std::string grace = "10%";
+  bool vsizes = false;
+  std::vector<std::string> without_plugin;  // protocols that are served and do not load it
+};
+
+// Runs doveconf. The error says why nothing is known.
+Result<DovecotQuota> read_dovecot_quota(const std::string& config_path);
+
+// Problems: one for each difference, with the key and what to write.
+std::vector<std::string> compare_quota(const Config& config, const DovecotQuota& dovecot);
+
+}  // namespace twinloft::lmtpd

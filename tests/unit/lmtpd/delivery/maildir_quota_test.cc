@@ -1,0 +1,267 @@
+// Deliveries of the built-in agent to mailboxes with a quota: what is refused, and that maildirsize is right whatever happens.
+#include <sys/stat.h>
+
+#include <fstream>
+#include <thread>
+
+#include "maildir_fixture.h"
+#include "maildirsize.h"
+
+namespace twinloft::lmtpd {
+namespace {
+
+class MaildirQuotaTest : public test::MaildirFixture {
+ protected:
+  void SetUp() override {
+    MaildirFixture::SetUp();
+    use();
+  }
+  void use(QuotaConfig quota = {}, FolderConfig folders = {}) {
+    quota.maildir = true;
+    use_spool(dir_, Durability::fsync, folders, std::move(quota));
+  }
+  Reply deliver_with(std::uint64_t bytes_max, std::uint64_t messages_max = 0) {
+    recipient_.user.quota = {bytes_max, messages_max};
+    return deliver();
+  }
+  std::optional<Reply> refusal(std::uint64_t size) {
+    std::string why;
+    auto out = agent_->refusal(*spool_->open(), recipient_.user, size, &why);
+    EXPECT_EQ(why, "");
+    return out;
+  }
+  std::string file() { return test::slurp(maildir_ + "/maildirsize"); }
+  void write_file(const std::string& text) { std::ofstream(maildir_ + "/maildirsize") << text; }
+  // What is there, by a look at every file.
+  QuotaUsage really() {
+    QuotaUsage out;
+    if (!std::filesystem::exists(maildir_)) return out;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(maildir_)) {
+      std::string parent = entry.path().parent_path().filename();
+      if (!entry.is_regular_file() || (parent != "new" && parent != "cur")) continue;
+      out.bytes += static_cast<std::int64_t>(entry.file_size());
+      out.messages += 1;
+    }
+    return out;
+  }
+  QuotaUsage told() {
+    auto parsed = parse_maildirsize(file());
+    EXPECT_TRUE(parsed) << file();
+    return parsed ? parsed->used : QuotaUsage{-1, -1};
+  }
+  void put(const std::string& path, std::size_t bytes) {
+    std::filesystem::create_directories(std::filesystem::path(maildir_ + "/" + path).parent_path());
+    std::ofstream(maildir_ + "/" + path) << std::string(bytes, 'x');
+  }
+};
+
+TEST_F(MaildirQuotaTest, CountsFromTheFirstMessage) {
+  EXPECT_EQ(deliver_with(100'000, 50).code, 250);
+  EXPECT_EQ(file().substr(0, file().find('\n')), "100000S,50C");
+  EXPECT_EQ(told(), really());
+  EXPECT_EQ(deliver().code, 250);
+  EXPECT_EQ(told(), really());
+  EXPECT_EQ(told().messages, 2);
+}
+
+TEST_F(MaildirQuotaTest, WithoutALimitNobodyCounts) {
+  EXPECT_EQ(deliver().code, 250);
+  EXPECT_EQ(file(), "");
+  write_file("0S\n1000 5\n");  // Dovecot does
+  EXPECT_EQ(deliver().code, 250);
+  EXPECT_EQ(told().messages, 6);
+}
+
+TEST_F(MaildirQuotaTest, AFullMailboxTakesNothing) {
+  ASSERT_EQ(deliver_with(100'000, 2).code, 250);
+  ASSERT_EQ(deliver().code, 250);
+  Reply reply = deliver();
+  EXPECT_EQ(reply.code, 552);
+  EXPECT_EQ(reply.enhanced, "5.2.2");
+  EXPECT_NE(detail_.find("would be over the quota of 100000 bytes, 2 messages"), std::string::npos) << detail_;
+  EXPECT_EQ(really().messages, 2);
+  EXPECT_EQ(told(), really());
+  EXPECT_TRUE(test::list(maildir_ + "/tmp").empty());
+}
+
+TEST_F(MaildirQuotaTest, BySettingItIsTriedAgain) {
+  QuotaConfig quota;
+  quota.over = OverQuota::defer;
+  use(quota);
+  ASSERT_EQ(deliver_with(0, 1).code, 250);
+  recipient_.user.quota = {0, 1};
+  Reply reply = deliver();
+  EXPECT_EQ(reply.code, 452);
+  EXPECT_EQ(reply.enhanced, "4.2.2");
+}
+
+TEST_F(MaildirQuotaTest, TheSenderHearsOfItBeforeItSends) {
+  recipient_.user.quota = {1000, 0};
+  EXPECT_FALSE(refusal(0)) << "no Maildir is there yet";
+  EXPECT_FALSE(refusal(1100));
+  EXPECT_EQ(refusal(1101)->enhanced, "5.2.3") << "more than limit and grace";
+  EXPECT_FALSE(std::filesystem::exists(maildir_)) << "nothing is made for a question";
+  put("cur/1,S=900:2,S", 900);
+  EXPECT_FALSE(refusal(200));
+  EXPECT_EQ(refusal(201)->enhanced, "5.2.2");
+  put("cur/2,S=100:2,S", 100);
+  std::filesystem::remove(maildir_ + "/maildirsize");
+  EXPECT_EQ(refusal(0)->enhanced, "5.2.2");
+  recipient_.user.quota = {};
+  EXPECT_FALSE(refusal(1'000'000));
+}
+
+TEST_F(MaildirQuotaTest, FoldersCountAndIgnoredOnesDoNot) {
+  QuotaConfig quota;
+  quota.ignored = {".Trash"};
+  use(quota);
+  put("cur/1,S=10:2,S", 10);
+  put(".Lists/new/2", 20);       // no size in its name
+  put(".Lists.dev/cur/3,S=30x", 30);  // one that cannot be read
+  put(".Trash/cur/4,S=400", 400);
+  put("tmp/5,S=5000", 5000);
+  put(".Lists/tmp/6,S=5000", 5000);
+  recipient_.user.quota = {100'000, 0};
+  EXPECT_FALSE(refusal(0));
+  EXPECT_EQ(file(), "100000S\n60 3\n");
+}
+
+TEST_F(MaildirQuotaTest, WhatGoesIntoAnIgnoredFolderIsTakenAndNotCounted) {
+  QuotaConfig quota;
+  quota.ignored = {".Trash"};
+  use(quota, {FoldersByDetail::create});
+  ASSERT_EQ(deliver_with(0, 1).code, 250);
+  EXPECT_EQ(deliver().code, 552);
+  recipient_.detail = "Trash";
+  EXPECT_EQ(deliver().code, 250);
+  EXPECT_EQ(told().messages, 1);
+}
+
+TEST_F(MaildirQuotaTest, AFileThatIsWrongIsMadeAnew) {
+  for (const char* text : {"", "garbage", "100000S\n", "100000S\n-5 1\n", "99S\n1 1\n"}) {
+    std::filesystem::remove_all(maildir_);
+    put("cur/1,S=10:2,S", 10);
+    write_file(text);
+    EXPECT_EQ(deliver_with(100'000).code, 250) << text;
+    EXPECT_EQ(told(), really()) << text;
+  }
+}
+
+TEST_F(MaildirQuotaTest, AFileThatHasGrownIsMadeAnew) {
+  put("cur/1,S=10:2,S", 10);
+  std::string text = "100000S\n10 1\n";
+  while (text.size() < 5120) text += "0 0\n";
+  write_file(text);
+  EXPECT_EQ(deliver_with(100'000).code, 250);
+  EXPECT_LT(file().size(), 100u);
+  EXPECT_EQ(told(), really());
+}
+
+TEST_F(MaildirQuotaTest, WhatSaysOverIsNotBelievedForLong) {
+  put("cur/1,S=10:2,S", 10);
+  write_file("1000S\n900 1\n300 1\n");  // of which most was removed by hand
+  recipient_.user.quota = {1000, 0};
+  EXPECT_FALSE(refusal(0));
+  EXPECT_EQ(file(), "1000S\n10 1\n");
+  write_file("1000S\n5000 1\n");
+  EXPECT_TRUE(refusal(0)) << "somebody has just counted";
+  timespec old[2] = {{0, UTIME_OMIT}, {clock_.wall().seconds - 1000, 0}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, (maildir_ + "/maildirsize").c_str(), old, 0), 0);
+  EXPECT_FALSE(refusal(0));
+}
+
+TEST_F(MaildirQuotaTest, AFileThatIsNoneIsReplaced) {
+  put("cur/1,S=10:2,S", 10);
+  std::ofstream(dir_ + "/elsewhere") << "100000S\n5 5\n";
+  std::filesystem::create_symlink(dir_ + "/elsewhere", maildir_ + "/maildirsize");
+  EXPECT_EQ(deliver_with(100'000).code, 250);
+  EXPECT_TRUE(std::filesystem::is_regular_file(std::filesystem::symlink_status(maildir_ + "/maildirsize")));
+  EXPECT_EQ(told(), really());
+  EXPECT_EQ(test::slurp(dir_ + "/elsewhere"), "100000S\n5 5\n");
+}
+
+TEST_F(MaildirQuotaTest, EveryFailingStepLeavesTheSumRight) {
+  int step = 0;
+  for (;; ++step) {
+    std::filesystem::remove_all(dir_ + "/example.org");
+    use();
+    ASSERT_EQ(deliver_with(100'000).code, 250);
+    ASSERT_EQ(deliver().code, 250);
+    ops_.clear();
+    ops_.fail_at = step;
+    Reply reply = deliver();
+    ops_.fail_at = -1;
+    bool was_last = static_cast<int>(ops_.calls().size()) <= step;
+    std::string where = "step " + std::to_string(step) + (was_last ? "" : ": " + ops_.calls().at(static_cast<std::size_t>(step)));
+    EXPECT_EQ(really().messages, reply.code == 250 ? 3 : 2) << where;
+    EXPECT_TRUE(reply.code == 250 || reply.code == 451) << where << ": " << reply.code;
+    EXPECT_FALSE(refusal(0)) << where;  // counts where there is no file any more
+    EXPECT_EQ(told(), really()) << where;
+    for (const std::string& name : test::list(maildir_)) EXPECT_FALSE(name.starts_with("maildirsize.")) << where << ": " << name;
+    if (was_last) break;
+  }
+  EXPECT_GE(step, 12);
+}
+
+TEST_F(MaildirQuotaTest, FailuresWhileItIsCountedLeaveNothing) {
+  for (int step = 0;; ++step) {
+    std::filesystem::remove_all(dir_ + "/example.org");
+    use();
+    ASSERT_EQ(deliver_with(100'000).code, 250);
+    std::filesystem::remove(maildir_ + "/maildirsize");
+    ops_.clear();
+    ops_.fail_at = step;
+    Reply reply = deliver();
+    ops_.fail_at = -1;
+    bool was_last = static_cast<int>(ops_.calls().size()) <= step;
+    EXPECT_EQ(really().messages, reply.code == 250 ? 2 : 1) << step;
+    for (const std::string& name : test::list(maildir_)) EXPECT_FALSE(name.starts_with("maildirsize.")) << step << ": " << name;
+    EXPECT_FALSE(refusal(0)) << step;
+    EXPECT_EQ(told(), really()) << step;
+    if (was_last) break;
+  }
+}
+
+TEST_F(MaildirQuotaTest, DeliveriesAtOnceDoNotShareTheLastRoom) {
+  recipient_.user.quota = {0, 10};
+  std::atomic<int> taken = 0, refused = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 5; ++i) {
+        std::string detail;
+        Reply reply = agent_->deliver(*spool_->open(), test::make_envelope(), recipient_, test::in_memory(test::small_message), &detail);
+        if (reply.code == 250) ++taken;
+        if (reply.code == 552) ++refused;
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(taken, 10);
+  EXPECT_EQ(refused, 30);
+  EXPECT_EQ(told(), really());
+}
+
+// As Dovecot does it: counts, and renames a new file over the old one, without a lock that anybody else knows.
+TEST_F(MaildirQuotaTest, SomebodyElseWhoCountsAtTheSameTimeLosesNothingForGood) {
+  recipient_.user.quota = {100'000'000, 0};
+  ASSERT_EQ(deliver().code, 250);
+  std::atomic<bool> ended = false;
+  std::thread other([&] {
+    while (!ended) {
+      QuotaUsage used = parse_maildirsize(file()).value_or(MaildirSize{}).used;
+      std::ofstream(maildir_ + "/other") << format_maildirsize(recipient_.user.quota, used);
+      ::rename((maildir_ + "/other").c_str(), (maildir_ + "/maildirsize").c_str());
+      std::this_thread::yield();
+    }
+  });
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(deliver().code, 250);
+  ended = true;
+  other.join();
+  EXPECT_EQ(really().messages, 201);
+  std::filesystem::remove(maildir_ + "/maildirsize");
+  EXPECT_FALSE(refusal(0));
+  EXPECT_EQ(told(), really());
+}
+
+}  // namespace
+}  // namespace twinloft::lmtpd
