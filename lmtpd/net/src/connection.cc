@@ -258,7 +258,7 @@ void Connection::deliver(std::shared_ptr<const Envelope> envelope) {
         asio::io_context& io = self->loop_.io();
         asio::post(io, [self = std::move(self), replies = std::move(replies)] { self->delivered(replies); });
       });
-  if (stopping_ || input_ended_) return give_up_waiting();
+  if (stopping_ || client_has_left()) return give_up_waiting();
   transaction_->start();
   queue_timer_.expires_after(hub_.config.queue_time);
   queue_timer_.async_wait([transaction = transaction_](const boost::system::error_code& cancelled) {
@@ -268,8 +268,10 @@ void Connection::deliver(std::shared_ptr<const Envelope> envelope) {
   });
 }
 
-// For a client that has left: its MTA sends the message again, and would have it twice. A half-closed connection looks
-// the same; a 451 loses nothing there.
+// A half-closed connection looks the same; a 451 loses nothing there. Exim closes its half behind a QUIT that it has sent ahead.
+bool Connection::client_has_left() const { return input_ended_ && !session_.has_quit_ahead(); }
+
+// For a client that has left: its MTA sends the message again, and would have it twice.
 void Connection::give_up_waiting() {
   if (stopping_)
     transaction_->give_up_waiting({451, "4.3.2", "The server is being stopped"}, "the server is being stopped");
@@ -405,7 +407,7 @@ bool Connection::read_once() {
     case Wire::State::end:
       input_ended_ = true;
       if (phase_ == Phase::lingering || phase_ == Phase::proxied) close();
-      if (transaction_) give_up_waiting();
+      if (transaction_ && client_has_left()) give_up_waiting();
       return phase_ != Phase::closed;
     case Wire::State::done:
       break;

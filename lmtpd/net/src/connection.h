@@ -50,6 +50,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void looked_up(LookupResult found);
   void deliver(std::shared_ptr<const Envelope> envelope);
   void delivered(const std::vector<Reply>& replies);
+  bool client_has_left() const;
   void give_up_waiting();
 
   void greet(const sockaddr_storage& client);

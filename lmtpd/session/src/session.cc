@@ -1,6 +1,7 @@
 #include "twinloft/lmtpd/session/session.h"
 
 #include <fmt/format.h>
+#include <strings.h>
 
 #include <algorithm>
 #include <iterator>
@@ -125,6 +126,14 @@ void Session::resume() {
   process(in);
   waiting_begin_ = waiting_.size() - in.size();
   if (in.empty() && actions_.body.empty()) forget_waiting();
+}
+
+bool Session::has_quit_ahead() const {
+  constexpr std::string_view quit = "QUIT\r\n";
+  std::string_view kept = as_text(ByteSpan(waiting_).subspan(waiting_begin_));
+  if (kept.size() < quit.size() || ::strncasecmp(kept.data() + kept.size() - quit.size(), quit.data(), quit.size()) != 0) return false;
+  kept.remove_suffix(quit.size());
+  return kept.empty() || kept.ends_with("\r\n");
 }
 
 // One burst must not cost its memory for as long as the connection lives.

@@ -357,6 +357,32 @@ TEST_F(ServerTest, WhatHasNotBegunIsNotDeliveredForAClientThatLeft) {
   EXPECT_EQ(deliverer_.delivered()[0].to, "ann@example.org");
 }
 
+// As Exim does where it pipelines: QUIT behind the message, and nothing more will come.
+TEST_F(ServerTest, WhoHasSaidQuitAheadAndClosedTheirHalfWaitsForTheReplies) {
+  for (const char* last : {"QUIT\r\n", "RSET\r\nquit\r\n"}) {
+    config_.deliveries_max = 1;
+    start();
+    LmtpClient busy(port_);
+    hold_deliveries(busy, {"ann@example.org"}, 1);
+    LmtpClient patient(port_);
+    patient.begin();
+    patient.envelope({"bob@example.org"});
+    patient.send(std::string(message) + last);
+    patient.finish_sending();
+    LmtpClient other(port_);
+    other.begin();
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(other.ask("NOOP\r\n").substr(0, 3), "250");
+    deliverer_.release();
+    EXPECT_EQ(patient.reply().substr(0, 3), "250") << last;
+    if (last[0] == 'R') {
+      EXPECT_EQ(patient.reply().substr(0, 3), "250");
+    }
+    EXPECT_EQ(patient.reply().substr(0, 3), "221");
+    EXPECT_TRUE(patient.at_end());
+    stop();
+  }
+}
+
 TEST_F(ServerTest, StopEndsIdleConnectionsAndFinishesDeliveries) {
   start();
   LmtpClient idle(port_);
