@@ -4,6 +4,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
+import debian_root  # noqa: E402
 import mail  # noqa: E402
 import twinloft as tl  # noqa: E402
 
@@ -160,17 +161,8 @@ EVENTS {{
 }}
 """
 
-    def unpack(self):
-        root, archives = self.dir / "root", self.dir / "archives"
-        (archives / "partial").mkdir(parents=True)
-        tl.run("apt-get", "update")
-        tl.run("apt-get", "-y", "--no-install-recommends", "--download-only", "-o", f"Dir::Cache::archives={archives}", "install", "cyrus-imapd")
-        for package in archives.glob("*.deb"):
-            tl.run("dpkg", "-x", package, root)
-        return root
-
     def start(self):
-        root = self.unpack()
+        root = debian_root.unpacked("cyrus", ["cyrus-imapd"], over_machine=True)
         self.stored, self.socket = self.owned("spool"), self.dir / "conf/socket/lmtp"
         for name in ("conf", "conf/db", "conf/socket", "conf/proc", "conf/lock", "conf/user", "conf/quota", "conf/log", "conf/msg", "conf/ptclient"):
             self.owned(name)
@@ -183,7 +175,7 @@ EVENTS {{
         libraries = [root / d for d in ("usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu", "usr/lib/cyrus", "usr/lib")]
         self.wait(self.stage.start(self.name, [words["bin"] / "master", "-C", self.dir / "imapd.conf", "-M", self.dir / "cyrus.conf", "-p", self.dir / "pid"],
                                    env=dict(os.environ, LD_LIBRARY_PATH=":".join(map(str, libraries)))))
-        self.version = "Cyrus " + next((self.dir / "archives").glob("cyrus-imapd_*")).name.split("_")[1].split("-")[0]
+        self.version = "Cyrus " + debian_root.version(root, "cyrus-imapd")
 
 
 ALL = {s.name: s for s in (Lmtpd, Dovecot, Cyrus)}

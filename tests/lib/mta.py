@@ -1,0 +1,212 @@
+"""What every MTA in front of lmtpd has to do, with an lmtpd of two or three users behind it.
+
+A test gives an object `mta` with
+  submit(recipients, subject)   into the queue, without a question to lmtpd; the sender is SENDER
+  smtp(recipients, subject)     by SMTP as strangers send; what smtplib gives: refused recipients, or its exceptions
+  flush()                       try again now what waits
+  waiting()                     the recipients of all that is in the queue, in a list
+and calls the steps here. Each step leaves an empty queue.
+"""
+import email, shutil, smtplib, uuid
+
+import twinloft as tl
+from twinloft import expect
+
+SENDER = "ann@example.org"
+REAL_USERS = ("ann", "bob", "carl")
+DETAIL_FOLDERS = '[maildir]\ndetail_folders = "create"\n'
+
+
+def ok(text):
+    print(f"ok: {text}", flush=True)
+
+
+def check(condition, text):
+    if not condition:
+        raise tl.Failed(text)
+    ok(text)
+
+
+def substituted(text, changes, name):
+    """Of a file under conf/: each of the changes is one that it still needs."""
+    for old, new in changes.items():
+        expect(old in text, f"{name}: «{old}», which this test replaces, is not there any more")
+        text = text.replace(old, str(new))
+    return text
+
+
+def send(port, recipients, subject):
+    with smtplib.SMTP("127.0.0.1", port, timeout=120) as s:
+        return s.sendmail(SENDER, recipients, f"From: {SENDER}\r\nSubject: {subject}\r\n\r\nHello\r\n")
+
+
+class Lmtpd:
+    """With a spool that has a marker, and users in SQLite. listen: the keys of its [[listen]]."""
+
+    def __init__(self, stage, listen, more=DETAIL_FOLDERS):
+        self.stage, self.spool = stage, stage.dir / "spool"
+        self.marker = self.spool / ".twinloft-spool"
+        self.uuid, self.runs = str(uuid.uuid4()), 0
+        self.spool.mkdir()
+        shutil.chown(self.spool, "vmail", "vmail")
+        self.marker.write_text(self.uuid + "\n")
+        self.database = stage.dir / "users.sqlite"
+        uid, gid = tl.uid_of("vmail")
+        rows = "".join(f"INSERT INTO users VALUES ('{u}@example.org', {uid}, {gid}, '{self.home(u)}', "
+                       f"'{self.home(u)}/Maildir', NULL, 1);" for u in REAL_USERS)
+        tl.run("sqlite3", self.database, input=(tl.ROOT / "conf/sqlite/schema.sql").read_text() + rows)
+        self.database.chmod(0o644)
+        self.config = stage.dir / "lmtpd.toml"
+        self.config.write_text(f"""
+hostname = "mx.example.net"
+user = "vmail"
+[[listen]]
+{listen}
+[users]
+driver = "sqlite"
+path = "{self.database}"
+[spool]
+path = "{self.spool}"
+volume = "{self.uuid}"
+{more}""")
+
+    def home(self, user):
+        return self.spool / "example.org" / user
+
+    def start(self):
+        tl.run(tl.BIN / "lmtpd", "check-config", "--config", self.config)
+        self.runs += 1
+        self.process = self.stage.start(f"lmtpd{self.runs}", [tl.BIN / "lmtpd", "serve", "--config", self.config])
+        tl.wait_for(lambda: "listening on" in self.process.log.read_text() or self.process.check_alive(), "lmtpd")
+        return self.process
+
+    def messages(self, user, folder=""):
+        new = self.home(user) / "Maildir" / folder / "new"
+        return [email.message_from_bytes(f.read_bytes()) for f in new.glob("*")]
+
+    def count(self, user, subject):
+        return sum(m["Subject"] == subject for m in self.messages(user))
+
+    def wait_message(self, user, subject, folder=""):
+        found = lambda: [m for m in self.messages(user, folder) if m["Subject"] == subject]
+        return tl.wait_for(found, f"the message «{subject}» for {user}{folder}")
+
+
+def empty(mta):
+    tl.wait_for(lambda: not mta.waiting(), "an empty queue")
+
+
+def delivers(mta, lmtpd):
+    mta.submit(["bob@example.org"], "one")
+    m = lmtpd.wait_message("bob", "one")[0]
+    check(m["Return-Path"] == f"<{SENDER}>" and any("by mx.example.net" in r for r in m.get_all("Received")) and
+          m["Delivered-To"] == "bob@example.org", "one message, with its trace fields")
+    mta.submit(["ann@example.org", "bob@example.org", "carl@example.org"], "several")
+    for user in REAL_USERS:
+        check(len(lmtpd.wait_message(user, "several")) == 1, f"a message to several: once for {user}")
+    empty(mta)
+
+
+def detail(mta, lmtpd):
+    """By either way in: no MTA takes the address apart, or takes it for an unknown one."""
+    for send, subject in ((mta.submit, "detail"), (mta.smtp, "detail by SMTP")):
+        expect(not send(["ann+lists@example.org", "bob@example.org"], subject), f"{subject}: refused")
+        m = lmtpd.wait_message("ann", subject, ".lists")
+        check(len(m) == 1 and m[0]["Delivered-To"] == "ann+lists@example.org", f"{subject}: ann+lists@ is in ann's folder lists")
+        lmtpd.wait_message("bob", subject)
+    empty(mta)
+
+
+def bounces(mta, lmtpd, recipient, text, subject=None):
+    """A message to somebody else and to this recipient, whom lmtpd refuses with this text: the one has it, and the sender has a
+    bounce about the other one alone."""
+    subject = subject or f"half, but {recipient}"
+    old = len(undelivered(lmtpd))
+    mta.submit([recipient, "bob@example.org"], subject)
+    lmtpd.wait_message("bob", subject)
+    new = tl.wait_for(lambda: len(all_of_them := undelivered(lmtpd)) > old and all_of_them, f"a bounce about {recipient}")
+    notice = [m for m in new if subject in m.as_string()]
+    check(len(notice) == 1 and notice[0]["Return-Path"] == "<>", f"one bounce about {recipient}, from the null sender")
+    said = " ".join(notice[0].as_string().split())
+    expect(text in said and recipient in said, f"«{text}» and {recipient} are not in the bounce: {notice[0]}")
+    expect("bob@example.org" not in said, f"the bounce names bob: {notice[0]}")
+    ok(f"it says {text}, and names nobody else")
+    empty(mta)
+    check(lmtpd.count("bob", subject) == 1, "the other one has it once")
+
+
+def undelivered(lmtpd):
+    return [m for m in lmtpd.messages("ann") if m["Return-Path"] == "<>"]
+
+
+def outcome(mta, recipient, subject):
+    """Of a stranger's message: None, where it was taken, else code and text."""
+    try:
+        mta.smtp([recipient], subject)
+    except smtplib.SMTPRecipientsRefused as e:
+        code, text = e.recipients[recipient]
+        return code, text.decode()
+    return None
+
+
+def refuses(mta, lmtpd, text):
+    """At RCPT, while the client is there."""
+    said = tl.wait_for(lambda: (r := outcome(mta, "nobody@example.org", "verified")) and r[0] != 450 and r, "an unknown user to be refused")
+    check(said[0] == 550 and text in said[1], f"refused at RCPT: {said}")
+    tl.wait_for(lambda: outcome(mta, "bob@example.org", "verified") is None, "a known user to be taken")
+    lmtpd.wait_message("bob", "verified")
+    ok("a known user is taken")
+    empty(mta)
+
+
+def wait_deferred(mta, *recipients):
+    tl.wait_for(lambda: sorted(mta.waiting()) == sorted(recipients) or mta.flush(), f"{recipients} to wait in the queue")
+
+
+def defers(mta, lmtpd):
+    lmtpd.marker.rename(lmtpd.spool / "away")
+    refusals = lmtpd.process.log.read_text().count("451 4.3.0")
+    mta.submit(["bob@example.org"], "deferred")
+    tl.wait_for(lambda: lmtpd.process.log.read_text().count("451 4.3.0") > refusals, "lmtpd to say 451 4.3.0")
+    wait_deferred(mta, "bob@example.org")
+    check(not lmtpd.count("bob", "deferred"), "without the spool's marker it waits in the queue, and nothing is in the spool")
+    (lmtpd.spool / "away").rename(lmtpd.marker)
+    arrives(mta, lmtpd, "bob", "deferred")
+    ok("delivered once, when the marker is back")
+
+
+def arrives(mta, lmtpd, user, subject):
+    """What waits, as soon as somebody asks for it to be tried."""
+    tl.wait_for(lambda: lmtpd.count(user, subject) or mta.flush(), f"the message «{subject}» for {user}")
+    empty(mta)
+    expect(lmtpd.count(user, subject) == 1, f"«{subject}» is there {lmtpd.count(user, subject)} times for {user}")
+
+
+def defers_one(mta, lmtpd):
+    """One of three cannot be delivered to now: after the message, when the other two have their 250."""
+    lmtpd.home("carl").rename(lmtpd.spool / "carl")
+    lmtpd.home("carl").touch()
+    mta.submit(["ann@example.org", "carl@example.org", "bob@example.org"], "one of them later")
+    for user in ("ann", "bob"):
+        lmtpd.wait_message(user, "one of them later")
+    tl.wait_for(lambda: mta.waiting() == ["carl@example.org"], "carl alone to wait in the queue")
+    mta.flush()
+    lmtpd.home("carl").unlink()
+    (lmtpd.spool / "carl").rename(lmtpd.home("carl"))
+    arrives(mta, lmtpd, "carl", "one of them later")
+    for user in ("ann", "bob"):
+        check(lmtpd.count(user, "one of them later") == 1, f"carl alone is tried again: {user} has it once")
+
+
+def survives(mta, lmtpd):
+    check(lmtpd.process.stop() == 0, "lmtpd stops in good order")
+    mta.submit(["bob@example.org"], "while away")
+    wait_deferred(mta, "bob@example.org")
+    lmtpd.start()
+    arrives(mta, lmtpd, "bob", "while away")
+    ok("what came while lmtpd was away is delivered, once")
+    lmtpd.process.kill()
+    mta.submit(["bob@example.org"], "after a kill")
+    lmtpd.start()
+    arrives(mta, lmtpd, "bob", "after a kill")
+    ok("and so is what came after it was killed")
