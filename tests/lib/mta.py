@@ -35,9 +35,13 @@ def substituted(text, changes, name):
     return text
 
 
+def message(subject):
+    return f"From: {SENDER}\nSubject: {subject}\n\nHello\n"
+
+
 def send(port, recipients, subject):
     with smtplib.SMTP("127.0.0.1", port, timeout=120) as s:
-        return s.sendmail(SENDER, recipients, f"From: {SENDER}\r\nSubject: {subject}\r\n\r\nHello\r\n")
+        return s.sendmail(SENDER, recipients, message(subject))
 
 
 class Lmtpd:
