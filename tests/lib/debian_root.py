@@ -107,10 +107,10 @@ class Root:
         (self.dir / path).write_text(text)
         (self.dir / path).chmod(mode)
 
-    def user(self, name, uid, gid=None):
+    def user(self, name, uid, gid=None, home="/nonexistent"):
         """With a group of its own, unless it gets that of another one. Numbers that are nobody's outside are best."""
         with open(self.dir / "etc/passwd", "a") as f:
-            f.write(f"{name}:x:{uid}:{gid or uid}::/nonexistent:/bin/false\n")
+            f.write(f"{name}:x:{uid}:{gid or uid}::{home}:/bin/false\n")
         if gid is None:
             with open(self.dir / "etc/group", "a") as f:
                 f.write(f"{name}:x:{uid}:\n")

@@ -105,6 +105,8 @@ def delivers(mta, lmtpd):
     m = lmtpd.wait_message("bob", "one")[0]
     check(m["Return-Path"] == f"<{SENDER}>" and any("by mx.example.net" in r for r in m.get_all("Received")) and
           m["Delivered-To"] == "bob@example.org", "one message, with its trace fields")
+    fields = [len(m.get_all(name, [])) for name in ("Return-Path", "Delivered-To", "From", "Subject")]
+    expect(fields == [1, 1, 1, 1] and m.get_payload().strip() == "Hello", f"it is not as it was sent: {m}")
     mta.submit(["ann@example.org", "bob@example.org", "carl@example.org"], "several")
     for user in REAL_USERS:
         check(len(lmtpd.wait_message(user, "several")) == 1, f"a message to several: once for {user}")
@@ -155,8 +157,8 @@ def outcome(mta, recipient, subject):
 
 def refuses(mta, lmtpd, text):
     """At RCPT, while the client is there."""
-    said = tl.wait_for(lambda: (r := outcome(mta, "nobody@example.org", "verified")) and r[0] != 450 and r, "an unknown user to be refused")
-    check(said[0] == 550 and text in said[1], f"refused at RCPT: {said}")
+    said = tl.wait_for(lambda: (r := outcome(mta, "nobody@example.org", "verified")) and r[0] >= 500 and r, "an unknown user to be refused")
+    check(said[0] // 10 in (52, 55) and text in said[1], f"refused at RCPT: {said}")
     tl.wait_for(lambda: outcome(mta, "bob@example.org", "verified") is None, "a known user to be taken")
     lmtpd.wait_message("bob", "verified")
     ok("a known user is taken")

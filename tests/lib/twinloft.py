@@ -415,3 +415,8 @@ def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
+
+
+def listens(port):
+    with socket.socket() as s:
+        return s.connect_ex(("127.0.0.1", port)) == 0
