@@ -99,7 +99,7 @@ class Root:
         self.write("etc/hosts", "127.0.0.1 localhost\n")
         self.write("etc/resolv.conf", "nameserver 127.0.0.1\n")  # nothing answers there: a test asks nobody
         self.write("etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n")
-        self.write("etc/passwd", "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/nonexistent:/bin/false\n")
+        self.write("etc/passwd", "root:x:0:0:root:/root:/bin/sh\nmail:x:8:8::/var/mail:/bin/false\nnobody:x:65534:65534::/nonexistent:/bin/false\n")
         self.write("etc/group", "root:x:0:\nmail:x:8:\nnogroup:x:65534:\n")
 
     def write(self, path, text, mode=0o644):
