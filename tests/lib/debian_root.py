@@ -51,12 +51,19 @@ def fetch(work, packages, release, over_machine):
     run("apt-get", *options, "-q", "-y", "--no-install-recommends", "--download-only", "install", *packages, timeout=900)
 
 
-def source(release):
-    """A line for sources.list: another release from where this machine has its own from. apt has the keys of all releases."""
-    targets = run("apt-get", "indextargets", "--format", "$(REPO_URI) $(CODENAME)", "Created-By: Packages").stdout
+def mirrors():
+    """Where this machine has its own release from."""
     here = run("sh", "-c", ". /etc/os-release; echo $VERSION_CODENAME").stdout.strip()
-    found = [words[0] for line in targets.splitlines() if (words := line.split())[1:] == [here]]
-    expect(found, f"apt has no source of {here}, so nothing tells where to get {release} from")
+    targets = run("apt-get", "indextargets", "--format", "$(REPO_URI) $(CODENAME)", "Created-By: Packages").stdout
+    return [words[0] for line in targets.splitlines() if (words := line.split())[1:] == [here]]
+
+
+def source(release):
+    """A line for sources.list: another release from the same place. apt has the keys of all releases."""
+    if not mirrors():
+        run("apt-get", "-q", "update")  # apt tells the release of what it has fetched only
+    found = mirrors()
+    expect(found, f"apt has no source of this machine's release, so nothing tells where to get {release} from")
     return f"deb {found[0]} {release} main\n"
 
 

@@ -56,7 +56,7 @@ alias_maps =
 local_recipient_maps =
 smtp_dns_support_level = disabled
 address_verify_map = btree:$data_directory/verify_cache
-address_verify_poll_delay = 1s
+recipient_delimiter = +
 minimal_backoff_time = 1s
 queue_run_delay = 1s
 """
