@@ -7,7 +7,7 @@ A test gives an object `mta` with
   waiting()                     the recipients of all that is in the queue, in a list
 and calls the steps here. Each step leaves an empty queue.
 """
-import email, shutil, smtplib, uuid
+import contextlib, email, shutil, smtplib, sqlite3, uuid
 
 import twinloft as tl
 from twinloft import expect
@@ -55,10 +55,9 @@ class Lmtpd:
         shutil.chown(self.spool, "vmail", "vmail")
         self.marker.write_text(self.uuid + "\n")
         self.database = stage.dir / "users.sqlite"
-        uid, gid = tl.uid_of("vmail")
-        rows = "".join(f"INSERT INTO users VALUES ('{u}@example.org', {uid}, {gid}, '{self.home(u)}', "
-                       f"'{self.home(u)}/Maildir', NULL, 1);" for u in REAL_USERS)
-        tl.run("sqlite3", self.database, input=(tl.ROOT / "conf/sqlite/schema.sql").read_text() + rows)
+        tl.run("sqlite3", self.database, input=(tl.ROOT / "conf/sqlite/schema.sql").read_text())
+        for user in REAL_USERS:
+            self.add_user(user)
         self.database.chmod(0o644)
         self.config = stage.dir / "lmtpd.toml"
         self.config.write_text(f"""
@@ -73,6 +72,14 @@ path = "{self.database}"
 path = "{self.spool}"
 volume = "{self.uuid}"
 {more}""")
+
+    def add_user(self, user, **columns):
+        """columns: what else is in the row."""
+        uid, gid = tl.uid_of("vmail")
+        row = {"user": f"{user}@example.org", "uid": uid, "gid": gid, "home": str(self.home(user)), "maildir": f"{self.home(user)}/Maildir"} | columns
+        with contextlib.closing(sqlite3.connect(self.database)) as db:
+            db.execute(f"INSERT INTO users ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})", list(row.values()))
+            db.commit()
 
     def home(self, user):
         return self.spool / "example.org" / user
