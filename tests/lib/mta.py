@@ -14,7 +14,8 @@ from twinloft import expect
 
 SENDER = "ann@example.org"
 REAL_USERS = ("ann", "bob", "carl")
-DETAIL_FOLDERS = '[maildir]\ndetail_folders = "create"\n'
+FULL = "full"  # has room for one message
+SETTINGS = '[maildir]\ndetail_folders = "create"\n[quota]\ndriver = "maildir"\n'
 
 
 def ok(text):
@@ -47,7 +48,7 @@ def send(port, recipients, subject):
 class Lmtpd:
     """With a spool that has a marker, and users in SQLite. listen: the keys of its [[listen]]."""
 
-    def __init__(self, stage, listen, more=DETAIL_FOLDERS):
+    def __init__(self, stage, listen, more=SETTINGS):
         self.stage, self.spool = stage, stage.dir / "spool"
         self.marker = self.spool / ".twinloft-spool"
         self.uuid, self.runs = str(uuid.uuid4()), 0
@@ -58,6 +59,7 @@ class Lmtpd:
         tl.run("sqlite3", self.database, input=(tl.ROOT / "conf/sqlite/schema.sql").read_text())
         for user in REAL_USERS:
             self.add_user(user)
+        self.add_user(FULL, quota_messages=1)
         self.database.chmod(0o644)
         self.config = stage.dir / "lmtpd.toml"
         self.config.write_text(f"""
@@ -148,6 +150,14 @@ def bounces(mta, lmtpd, recipient, text, subject=None):
     check(lmtpd.count("bob", subject) == 1, "the other one has it once")
 
 
+def full(mta, lmtpd, text):
+    """Over quota: the sender hears that, and not that there is no such user."""
+    mta.submit([f"{FULL}@example.org"], "the only one")
+    lmtpd.wait_message(FULL, "the only one")
+    bounces(mta, lmtpd, f"{FULL}@example.org", text)
+    check(len(lmtpd.messages(FULL)) == 1, "the full mailbox has what it had")
+
+
 def undelivered(lmtpd):
     return [m for m in lmtpd.messages("ann") if m["Return-Path"] == "<>"]
 
@@ -162,9 +172,9 @@ def outcome(mta, recipient, subject):
     return None
 
 
-def refuses(mta, lmtpd, text):
+def refuses(mta, lmtpd, text, recipient="nobody@example.org"):
     """At RCPT, while the client is there."""
-    said = tl.wait_for(lambda: (r := outcome(mta, "nobody@example.org", "verified")) and r[0] >= 500 and r, "an unknown user to be refused")
+    said = tl.wait_for(lambda: (r := outcome(mta, recipient, "verified")) and r[0] >= 500 and r, f"{recipient} to be refused")
     check(said[0] // 10 in (52, 55) and text in said[1], f"refused at RCPT: {said}")
     tl.wait_for(lambda: outcome(mta, "bob@example.org", "verified") is None, "a known user to be taken")
     lmtpd.wait_message("bob", "verified")
