@@ -67,9 +67,20 @@ void MaildirQuota::change_held(const std::string& key, std::int64_t bytes, std::
 
 Result<Room> MaildirQuota::room(const Mailbox& mailbox, std::uint64_t bytes) {
   std::lock_guard lock(mutex_of(mailbox.key));
-  TL_TRY_ASSIGN(QuotaUsage used, usage(mailbox));
+  return look(mailbox, bytes);
+}
+
+// Nobody is refused for a sum of which a part may be wrong: then the mail is counted.
+Result<Room> MaildirQuota::look(const Mailbox& mailbox, std::uint64_t bytes) {
   QuotaUsage more = held(mailbox.key);
-  return room_for(bytes, {used.bytes + more.bytes, used.messages + more.messages}, mailbox.limit, config_.grace_percent);
+  auto with = [&](const QuotaUsage& used) {
+    return room_for(bytes, {used.bytes + more.bytes, used.messages + more.messages}, mailbox.limit, config_.grace_percent);
+  };
+  TL_TRY_ASSIGN(Known known, usage(mailbox));
+  Room room = with(known.used);
+  if (room != Room::full || known.is_count) return room;
+  TL_TRY_ASSIGN(QuotaUsage counted, recount(mailbox));
+  return with(counted);
 }
 
 Result<Room> MaildirQuota::take(const Mailbox& mailbox, std::uint64_t bytes, Hold& hold) {
@@ -81,9 +92,7 @@ Result<Room> MaildirQuota::take(const Mailbox& mailbox, std::uint64_t bytes, Hol
   taken.quota_ = this;
   if (!mailbox.limit.unlimited()) {
     std::lock_guard lock(mutex_of(mailbox.key));
-    TL_TRY_ASSIGN(QuotaUsage used, usage(mailbox));
-    QuotaUsage more = held(mailbox.key);
-    Room room = room_for(bytes, {used.bytes + more.bytes, used.messages + more.messages}, mailbox.limit, config_.grace_percent);
+    TL_TRY_ASSIGN(Room room, look(mailbox, bytes));
     if (room != Room::enough) return room;
     change_held(mailbox.key, taken.bytes_, 1);
     taken.held_ = true;
@@ -121,14 +130,19 @@ void MaildirQuota::forget_file(int directory, const std::string& key, std::strin
   if (!removed && !is_missing(removed.error())) log_error("{}/{}: {}{}{}: the quota is not right", key, file_name, why, why.empty() ? "" : "; ", removed.error().message);
 }
 
-Result<QuotaUsage> MaildirQuota::usage(const Mailbox& mailbox) {
+Result<MaildirQuota::Known> MaildirQuota::usage(const Mailbox& mailbox) {
+  auto counted = [&]() -> Result<Known> {
+    TL_TRY_ASSIGN(QuotaUsage used, recount(mailbox));
+    return Known{used, true};
+  };
   auto text = ops_.read_file(mailbox.directory, file_name, maildirsize_bytes_max - 1);
-  if (!text) return recount(mailbox);
+  if (!text) return counted();
   auto file = parse_maildirsize(*text);
-  if (!file) return recount(mailbox);
+  if (!file) return counted();
   TL_TRY_ASSIGN(FileAbout about, ops_.about(mailbox.directory, file_name));
-  if (is_outdated(*file, mailbox.limit, clock_.wall().seconds - about.changed_seconds)) return recount(mailbox);
-  return file->used;
+  std::int64_t age = clock_.wall().seconds - about.changed_seconds;
+  if (is_outdated(*file, mailbox.limit, age)) return counted();
+  return Known{file->used, file->lines == 1 && age <= maildirsize_over_seconds};
 }
 
 // Until nothing has changed meanwhile. A mailbox where it never stands still has no file, and is counted each time.

@@ -66,7 +66,12 @@ class MaildirQuota {
  private:
   struct Looked;
   std::mutex& mutex_of(const std::string& key) { return mutexes_[std::hash<std::string>()(key) % mutexes_.size()]; }
-  Result<QuotaUsage> usage(const Mailbox& mailbox);
+  struct Known {
+    QuotaUsage used;
+    bool is_count = false;  // of the mail itself, a moment ago
+  };
+  Result<Room> look(const Mailbox& mailbox, std::uint64_t bytes);
+  Result<Known> usage(const Mailbox& mailbox);
   Result<QuotaUsage> recount(const Mailbox& mailbox);
   Result<QuotaUsage> count(int directory, std::vector<Looked>& looked);
   Status count_messages(int directory, const std::string& part, QuotaUsage& sum, std::vector<Looked>& looked);

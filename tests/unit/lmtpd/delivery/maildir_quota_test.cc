@@ -170,6 +170,21 @@ TEST_F(MaildirQuotaTest, WhatSaysOverIsNotBelievedForLong) {
   EXPECT_FALSE(refusal(0));
 }
 
+TEST_F(MaildirQuotaTest, NobodyIsRefusedForASumThatIsNoCount) {
+  put("cur/1,S=10:2,S", 10);
+  write_file("1000S\n500 1\n400 1\n");
+  recipient_.user.quota = {1000, 0};
+  EXPECT_FALSE(refusal(150)) << "there is room by either";
+  EXPECT_EQ(file(), "1000S\n500 1\n400 1\n") << "and nobody counts";
+  EXPECT_FALSE(refusal(300));
+  EXPECT_EQ(file(), "1000S\n10 1\n");
+  write_file("1000S\n1000 1\n");
+  EXPECT_TRUE(refusal(300)) << "it has just been counted";
+  write_file("1000S\n500 1\n400 1\n");
+  EXPECT_EQ(refusal(2000)->enhanced, "5.2.3");
+  EXPECT_EQ(file(), "1000S\n500 1\n400 1\n") << "which does not depend on what is there";
+}
+
 TEST_F(MaildirQuotaTest, AFileThatIsNoneIsReplaced) {
   put("cur/1,S=10:2,S", 10);
   std::ofstream(dir_ + "/elsewhere") << "100000S\n5 5\n";
