@@ -85,7 +85,7 @@ void check_spool(const Config& config, Checker& check) {
 void check_as_user(const Config& config, const UserSettings& users, Checker& check) {
   OsClock clock;
   if (auto opened = open_users(users, clock); !opened) check.problem("users: " + opened.error().message);
-  check_spool(config, check);
+  if (config.delivers_here()) check_spool(config, check);
   check.must_take_files("limits.body_directory", config.limits.body_directory);
   if (!config.agents.empty()) check.must_take_files("delivery.temporary", config.delivery.external.temporary);
 }
@@ -147,6 +147,9 @@ std::string summary(const Config& config) {
   for (const ListenSettings& listen : config.listen) out += "listens on " + listen.address + "\n";
   out += "users: ";
   out += describe_users(config.users);
+  for (const NextHopSettings& hop : config.next_hops) out += "\nhands on to " + hop.spec.name + " at " + hop.spec.target.text;
+  if (!config.next_hops.empty()) out += config.users.defaults.next_hop.empty() ? "\n  where a user's row says so" : "\n  " + config.users.defaults.next_hop + " where a user's row says nothing";
+  if (!config.delivers_here()) return out + "\n";
   out += "\nspool: " + config.delivery.spool.root;
   out += config.delivery.spool.volume ? ", volume " + config.delivery.spool.volume->text() : ", no marker asked for";
   if (const QuotaConfig& quota = config.delivery.maildir.quota; quota.maildir)
@@ -173,6 +176,34 @@ Result<std::shared_ptr<const TlsContext>> load_tls(const TlsSettings& tls) {
   return context;
 }
 
+namespace {
+
+Result<std::shared_ptr<const TlsClientContext>> load_hop_tls(const NextHopSettings& hop) {
+  if (hop.spec.tls == HopTls::none) return nullptr;
+  TlsClientMaterial material;
+  for (auto [path, into] : {std::pair(&hop.ca, &material.ca), {&hop.certificate, &material.certificate}, {&hop.key, &material.key}}) {
+    if (path->empty()) continue;
+    TL_TRY_ASSIGN(*into, read_file(*path, pem_bytes_max));
+  }
+  material.name = hop.tls_name;
+  return TlsClientContext::create(material);
+}
+
+}  // namespace
+
+Result<RouterConfig> load_routes(const Config& config) {
+  RouterConfig out;
+  out.hostname = config.hostname;
+  out.detail_delimiter = config.users.directory.detail_delimiter;
+  out.received_max = config.delivery.maildir.received_max;
+  for (const NextHopSettings& hop : config.next_hops) {
+    auto tls = load_hop_tls(hop);
+    if (!tls) return fail(tls.error().code, "next_hop.{}: {}", hop.spec.name, tls.error().message);
+    out.hops.push_back({hop.spec, out.hops.size(), std::move(*tls)});
+  }
+  return out;
+}
+
 int check_config(const std::string& path, std::ostream& out, std::ostream& err) {
   auto config = load_config(path);
   if (!config) {
@@ -185,6 +216,7 @@ int check_config(const std::string& path, std::ostream& out, std::ostream& err) 
   check_users(*config, check, err);
   check_programs(*config, check);
   check_tls(*config, check, err);
+  if (auto routes = load_routes(*config); !routes) check.problem(routes.error().message);
   check_quota(*config, check, err);
   for (const ListenSettings& listen : config->listen)
     if (auto gid = listen.group.empty() ? Result<gid_t>(0) : find_group_id(listen.group, "listen.group"); !gid)

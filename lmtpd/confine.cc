@@ -105,7 +105,7 @@ constexpr const char* on_others[] = {
     "sched_setparam", "sched_setscheduler", "setns", "setpriority", "tkill",
     "umount2", "unshare", "userfaultfd", "vfork"};
 
-void add_rules_for_users(Rules& rules) {
+void add_rules_for_helper(Rules& rules) {
   for (const char* name : on_others) rules.add(SCMP_ACT_ERRNO(EPERM), name);
   rules.add(SCMP_ACT_ERRNO(EPERM), "tgkill", {SCMP_A0(SCMP_CMP_NE, static_cast<scmp_datum_t>(::getpid()))});
   rules.add(SCMP_ACT_ERRNO(EPERM), "clone", {SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0)});
@@ -135,6 +135,6 @@ Status load_filter(std::uint32_t otherwise, void (*add)(Rules&)) {
 }  // namespace
 
 Status confine() { return load_filter(SCMP_ACT_ERRNO(ENOSYS), add_rules); }
-Status confine_users() { return load_filter(SCMP_ACT_ALLOW, add_rules_for_users); }
+Status confine_helper() { return load_filter(SCMP_ACT_ALLOW, add_rules_for_helper); }
 
 }  // namespace twinloft::lmtpd

@@ -10,6 +10,6 @@ namespace twinloft::lmtpd {
 Status confine();
 
 // For the process that asks the user database, which makes connections and loads libraries: it runs no programs, and does nothing to other processes.
-Status confine_users();
+Status confine_helper();
 
 }  // namespace twinloft::lmtpd

@@ -18,7 +18,9 @@
 #include "privileges.h"
 #include "twinloft/base/log.h"
 #include "twinloft/lmtpd/delivery/service.h"
+#include "twinloft/lmtpd/connect/connector.h"
 #include "twinloft/lmtpd/net/server.h"
+#include "twinloft/lmtpd/route/router.h"
 #include "users.h"
 
 namespace twinloft::lmtpd {
@@ -27,8 +29,12 @@ namespace {
 
 constexpr std::uint32_t quota_looks_at_once = 8;  // at disks
 
-// The built-in agent does, and an external one whose section says so.
+// The built-in agent does, and an external one or a next hop whose section says so.
 bool takes_utf8(const Config& config, const User& user) {
+  if (!user.next_hop.empty()) {
+    auto hop = std::find_if(config.next_hops.begin(), config.next_hops.end(), [&](const NextHopSettings& h) { return h.spec.name == user.next_hop; });
+    return hop == config.next_hops.end() || hop->spec.smtputf8;
+  }
   const std::string& agent = agent_of(config.delivery, user);
   auto spec = std::find_if(config.agents.begin(), config.agents.end(), [&](const AgentSpec& a) { return a.name == agent; });
   return spec == config.agents.end() || spec->smtputf8;
@@ -77,17 +83,42 @@ struct Parts {
   std::unique_ptr<Spawner> spawner;
   std::unique_ptr<UserDb> users;
   int users_lifeline = -1;  // of the process that asks the database, where there is one
-  std::unique_ptr<DeliveryService> delivery;
+  std::unique_ptr<ConnectProcess> connector;   // where there are next hops
+  std::unique_ptr<DeliveryService> delivery;   // where there is a spool
+  std::unique_ptr<Router> router;              // where there are next hops
   std::unique_ptr<Server> server;
   std::atomic<bool> aborted{false};  // so that the spawner's end is no news
 };
 
-// Which keeps its connections: what it may do is what its user may.
-Status become_users_process(const Identity& identity, const std::string& user) {
+// Which makes connections: what it may do is what its user may.
+Status become_helper(const Identity& identity, const std::string& user, const char* what) {
   TL_TRY(drop_privileges(identity));
-  if (Status confined = confine_users(); !confined)
-    log_warning("{}: whoever takes the process over that asks the user database may do what {} may", confined.error().message, user);
+  if (Status confined = confine_helper(); !confined)
+    log_warning("{}: whoever takes the process over that {} may do what {} may", confined.error().message, what, user);
   return {};
+}
+
+Status start_connector(const Config& config, const Identity& identity, Parts& parts) {
+  if (config.next_hops.empty()) return {};
+  std::vector<ConnectTarget> targets;
+  for (const NextHopSettings& hop : config.next_hops) targets.push_back(hop.spec.target);
+  TL_TRY_ASSIGN(parts.connector, ConnectProcess::start(std::move(targets), [&] { return become_helper(identity, config.user, "makes connections"); }));
+  return {};
+}
+
+// What needs the spool, and what needs the network; mail goes to one of them, or to either.
+Result<Deliverer*> open_delivery(const Config& config, RouterConfig routes, const std::shared_ptr<MemoryBudget>& memory, Parts& parts) {
+  if (config.delivers_here()) {
+    DeliveryConfig delivery = config.delivery;
+    delivery.hostname = config.hostname;
+    delivery.external.memory = memory;
+    TL_TRY_ASSIGN(parts.delivery, DeliveryService::create(std::move(delivery), parts.spawner.get(), parts.clock));
+    if (Status spool = parts.delivery->check_spool(); !spool)
+      log_warning("{}; until it is there, every delivery gets 451 4.3.0", spool.error().message);
+  }
+  if (!parts.connector) return parts.delivery.get();
+  parts.router = Router::create(std::move(routes), parts.delivery.get(), *parts.connector, parts.clock);
+  return parts.router.get();
 }
 
 // The spawner is forked before any thread exists, and so is the process that asks the user database, and nothing is read from the network before this process has become the mail user.
@@ -98,30 +129,27 @@ Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
   if (!config.agents.empty()) {
     TL_TRY_ASSIGN(parts.spawner, Spawner::start(config.agents, config.spawner));
   }
-  TL_TRY_ASSIGN(std::unique_ptr<UserProcess> users, start_users(config.users, [&] { return become_users_process(identity, config.user); }, parts.clock));
+  TL_TRY_ASSIGN(std::unique_ptr<UserProcess> users, start_users(config.users, [&] { return become_helper(identity, config.user, "asks the user database"); }, parts.clock));
   if (users) parts.users_lifeline = users->lifeline();
+  TL_TRY(start_connector(config, identity, parts));
   raise_descriptor_limit();
   TL_TRY_ASSIGN(std::shared_ptr<const TlsContext> tls, load_tls(config.tls));
+  TL_TRY_ASSIGN(RouterConfig routes, load_routes(config));
   TL_TRY(drop_privileges(identity));
   if (Status confined = confine(); !confined)
     log_warning("{}: whoever takes this process over may ask anything of the kernel that {} may", confined.error().message, config.user);
   TL_TRY_ASSIGN(parts.users, open_users(config.users, parts.clock, std::move(users)));
   auto memory = std::make_shared<MemoryBudget>(config.limits.body_memory_total);
-  DeliveryConfig delivery = config.delivery;
-  delivery.hostname = config.hostname;
-  delivery.external.memory = memory;
-  TL_TRY_ASSIGN(parts.delivery, DeliveryService::create(std::move(delivery), parts.spawner.get(), parts.clock));
-  if (Status spool = parts.delivery->check_spool(); !spool)
-    log_warning("{}; until it is there, every delivery gets 451 4.3.0", spool.error().message);
+  TL_TRY_ASSIGN(Deliverer * deliverer, open_delivery(config, std::move(routes), memory, parts));
   ServerConfig server = to_server_config(config);
   server.memory = std::move(memory);
   server.tls = std::move(tls);
-  if (parts.spawner)
-    server.on_abort = [&parts] {
-      parts.aborted = true;
-      parts.spawner->give_up();
-    };
-  TL_TRY_ASSIGN(parts.server, Server::create(std::move(server), std::move(listeners), *parts.users, *parts.delivery,
+  server.on_abort = [&parts] {
+    parts.aborted = true;
+    if (parts.spawner) parts.spawner->give_up();
+    if (parts.router) parts.router->give_up();
+  };
+  TL_TRY_ASSIGN(parts.server, Server::create(std::move(server), std::move(listeners), *parts.users, *deliverer,
                                              parts.clock, parts.random));
   return {};
 }
@@ -148,12 +176,16 @@ void tell_crippled(int control, pollfd& lost, std::string_view what) {
 // Where the supervisor is gone nobody else tells this process to leave. Where the spawner is, it tells the supervisor, once.
 void listen_to_supervisor(int control, const Parts& parts) {
   Server& server = *parts.server;
-  pollfd waits[3] = {{control, POLLIN, 0}, {parts.spawner ? parts.spawner->lifeline() : -1, 0, 0}, {parts.users_lifeline, 0, 0}};
+  pollfd waits[4] = {{control, POLLIN, 0},
+                     {parts.spawner ? parts.spawner->lifeline() : -1, 0, 0},
+                     {parts.users_lifeline, 0, 0},
+                     {parts.connector ? parts.connector->lifeline() : -1, 0, 0}};
   for (;;) {
-    if (::poll(waits, 3, -1) < 0) continue;
+    if (::poll(waits, 4, -1) < 0) continue;
     if (waits[1].revents != 0 && parts.aborted) waits[1].fd = -1;
     else if (waits[1].revents != 0) tell_crippled(control, waits[1], "the spawner is gone: agents cannot be run any more");
     if (waits[2].revents != 0) tell_crippled(control, waits[2], "the process that asks the user database is gone");
+    if (waits[3].revents != 0) tell_crippled(control, waits[3], "the process that makes connections is gone");
     if (waits[0].revents == 0) continue;
     char word = 0;
     ssize_t got = ::recv(control, &word, 1, MSG_DONTWAIT);

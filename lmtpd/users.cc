@@ -109,6 +109,12 @@ std::string describe_users(const UserSettings& users) {
 
 // The conditions of the agents (delivery/).
 Status check_delivery_to(const User& user, const Config& config, const Identity& identity, bool by_root) {
+  if (!user.next_hop.empty()) {
+    bool known = std::any_of(config.next_hops.begin(), config.next_hops.end(), [&](const NextHopSettings& hop) { return hop.spec.name == user.next_hop; });
+    if (known) return {};
+    return fail(Errc::invalid, "the user's row names the next hop \"{}\", and every mail would get 451: there is no section [next_hop.{}]", user.next_hop, user.next_hop);
+  }
+  if (!config.delivers_here()) return fail(Errc::invalid, "{} has no next hop, and every mail would get 451: there is no [spool] here", user.name);
   const std::string& agent = agent_of(config.delivery, user);
   const char* agent_key = user.agent.empty() ? "delivery.agent" : "users.agent";
   bool own_ids = user.uid == identity.uid && user.gid == identity.gid;
@@ -159,20 +165,32 @@ namespace {
 
 void print(std::ostream& out, std::string_view name, std::string_view value) { out << fmt::format("  {:<10} {}\n", name, value); }
 
+int print_outcome(const User& user, const Status& deliverable, std::ostream& out) {
+  if (user.state == UserState::disabled) return print(out, "mail", "refused, 550 5.2.1: the user is disabled"), EX_NOUSER;
+  if (user.state == UserState::deferred) return print(out, "mail", "put off, 450 4.2.1: the user is deferred"), EX_TEMPFAIL;
+  if (!deliverable) return print(out, "mail", "put off, 451: " + deliverable.error().message), EX_TEMPFAIL;
+  print(out, "mail", "taken");
+  return 0;
+}
+
+int print_next_hop(const Resolved& found, const LookupRequest& asked, const Config& config, const Status& deliverable, std::ostream& out) {
+  auto hop = std::find_if(config.next_hops.begin(), config.next_hops.end(), [&](const NextHopSettings& h) { return h.spec.name == found.user.next_hop; });
+  print(out, "next hop", found.user.next_hop + (hop == config.next_hops.end() ? "" : " at " + hop->spec.target.text));
+  if (const std::string& detail = found.detail.value_or(asked.detail); !detail.empty()) print(out, "detail", detail);
+  return print_outcome(found.user, deliverable, out);
+}
+
 int print_user(const Resolved& found, const LookupRequest& asked, const Config& config, const Status& deliverable, std::ostream& out) {
   const User& user = found.user;
   print(out, "user", user.name);
+  if (!user.next_hop.empty()) return print_next_hop(found, asked, config, deliverable, out);
   print(out, "uid, gid", fmt::format("{}, {}", user.uid, user.gid));
   print(out, "home", user.home);
   print(out, "maildir", user.maildir.empty() ? "(none)" : user.maildir);
   print(out, "agent", agent_of(config.delivery, user) + (user.agent.empty() ? " (delivery.agent)" : ""));
   if (config.delivery.maildir.quota.maildir) print(out, "quota", quota_text(user.quota));
   if (const std::string& detail = found.detail.value_or(asked.detail); !detail.empty()) print(out, "detail", detail);
-  if (user.state == UserState::disabled) return print(out, "mail", "refused, 550 5.2.1: the user is disabled"), EX_NOUSER;
-  if (user.state == UserState::deferred) return print(out, "mail", "put off, 450 4.2.1: the user is deferred"), EX_TEMPFAIL;
-  if (!deliverable) return print(out, "mail", "put off, 451: " + deliverable.error().message), EX_TEMPFAIL;
-  print(out, "mail", "taken");
-  return 0;
+  return print_outcome(user, deliverable, out);
 }
 
 struct Asked {

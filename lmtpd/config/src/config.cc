@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "read_agent.h"
+#include "read_next_hop.h"
 #include "read_users.h"
 #include "toml_table.h"
 #include "twinloft/base/fd.h"
@@ -156,8 +157,9 @@ void read_limits(const TomlTable& top, Config& config) {
   config.delivery.per_user_max = l.deliveries_per_user;
 }
 
-void read_spool(const TomlTable& top, SpoolConfig& spool) {
+void read_spool(const TomlTable& top, bool hands_on, SpoolConfig& spool) {
   const toml::table* raw = top.child("spool");
+  if (!raw && hands_on) return;
   if (!raw) return top.error("spool", "is missing; add [spool] with path and volume");
   TomlTable t(top.problems(), *raw, "spool");
   t.allow({"path", "volume", "require_marker"});
@@ -271,9 +273,16 @@ void check_agent_name(const TomlTable& top, const Config& config, const char* se
       .error(key, fmt::format("there is no section [agent.{}]; \"maildir\" is the built-in agent", name));
 }
 
+void check_next_hop_name(const TomlTable& top, const Config& config) {
+  const toml::table* raw = top.raw().get_as<toml::table>("users");
+  const std::string& name = config.users.defaults.next_hop;
+  bool known = std::any_of(config.next_hops.begin(), config.next_hops.end(), [&](const NextHopSettings& hop) { return hop.spec.name == name; });
+  if (raw && !name.empty() && !known) TomlTable(top.problems(), *raw, "users").error("next_hop", fmt::format("there is no section [next_hop.{}]", name));
+}
+
 void read_top(const TomlTable& top, Config& config) {
   top.allow({"hostname", "log_level", "user", "group", "listen", "tls", "limits", "users", "spool", "delivery", "maildir",
-             "quota", "agent"});
+             "quota", "agent", "next_hop"});
   top.text("hostname", config.hostname);
   if (std::any_of(config.hostname.begin(), config.hostname.end(),
                   [](unsigned char c) { return c <= ' ' || c >= 127; }))
@@ -309,12 +318,14 @@ Result<Config> parse_config(const std::string& path, std::string_view text) {
   read_tls(top, config);
   read_limits(top, config);
   read_users(top, config.users);
-  read_spool(top, config.delivery.spool);
+  read_next_hops(top, config);
+  read_spool(top, !config.next_hops.empty(), config.delivery.spool);
   read_delivery(top, config);
   read_quota(top, config);
   read_agents(top, config);
   check_agent_name(top, config, "delivery", "agent", config.delivery.default_agent);
   check_agent_name(top, config, "users", "agent", config.users.defaults.agent);
+  check_next_hop_name(top, config);
   if (!problems.errors.empty())
     return fail(Errc::invalid, "{}", fmt::join(problems.errors, "\n"));
   return config;

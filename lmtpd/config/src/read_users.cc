@@ -11,7 +11,7 @@ namespace twinloft::lmtpd {
 namespace {
 
 constexpr std::array common_keys = std::to_array<std::string_view>(
-    {"driver", "detail_delimiter", "detail_first", "catch_all", "name", "home", "maildir", "uid", "gid", "agent", "cache_time", "cache_negative_time",
+    {"driver", "detail_delimiter", "detail_first", "catch_all", "name", "home", "maildir", "uid", "gid", "agent", "next_hop", "cache_time", "cache_negative_time",
      "cache_stale_time", "cache_size"});
 
 void read_directory(const TomlTable& t, DirectoryConfig& out) {
@@ -32,6 +32,7 @@ void read_defaults(const TomlTable& t, UserSettings& users) {
   t.identity("uid", users.uid);
   t.identity("gid", users.gid);
   t.text("agent", users.defaults.agent);
+  t.text("next_hop", users.defaults.next_hop);
   if (Status good = check_defaults(users.defaults); !good) t.error("driver", good.error().message);
 }
 
@@ -119,7 +120,7 @@ void read_passwd(const TomlTable& t, UserSettings& users) {
 
 void read_static(const TomlTable& t, UserSettings& users) {
   t.allow(common_keys, {"domains", "users"});
-  if (!t.has("home")) t.error("home", "is missing");
+  if (!t.has("home") && !t.has("next_hop")) t.error("home", "is missing");
   t.texts("domains", users.fixed.domains);
   t.texts("users", users.fixed.users);
 }

@@ -8,7 +8,7 @@
 
 #include <cerrno>
 
-#include "message_writer.h"
+#include "twinloft/lmtpd/delivery/message_writer.h"
 
 namespace twinloft::lmtpd {
 

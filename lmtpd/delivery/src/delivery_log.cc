@@ -1,4 +1,4 @@
-#include "delivery_log.h"
+#include "twinloft/lmtpd/delivery/delivery_log.h"
 
 #include "twinloft/base/log.h"
 
@@ -26,6 +26,13 @@ void write_line(const DeliveryLine& line) {
 }
 
 }  // namespace
+
+std::string origin_text(const Origin& origin) {
+  std::string out = origin.name;
+  if (!origin.address.empty()) out += "[" + origin.address + "]";
+  if (!origin.ident.empty()) out += (out.empty() ? "as " : " as ") + origin.ident;
+  return out;
+}
 
 DeliveryLog::DeliveryLog() : thread_([this] { work(); }) {}
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "agent_stdin.h"
-#include "headers.h"
+#include "twinloft/lmtpd/delivery/headers.h"
 #include "replies.h"
 
 namespace twinloft::lmtpd {

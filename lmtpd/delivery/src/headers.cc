@@ -1,4 +1,4 @@
-#include "headers.h"
+#include "twinloft/lmtpd/delivery/headers.h"
 
 #include <fmt/format.h>
 #include <strings.h>
@@ -6,7 +6,7 @@
 #include <cstring>
 #include <ctime>
 
-#include "message_writer.h"
+#include "twinloft/lmtpd/delivery/message_writer.h"
 
 namespace twinloft::lmtpd {
 
@@ -66,8 +66,9 @@ std::string received(const Envelope& envelope, const std::string& to, std::strin
   std::string client = comment(envelope.client);
   if (!envelope.client_name.empty()) client = fmt::format("{} [{}]", comment(envelope.client_name), client);
   std::string tls = envelope.tls.empty() ? "" : fmt::format("\t(using {})\n", comment(envelope.tls));
-  return fmt::format("Received: from {} ({})\n{}\tby {} with {} id {}\n\tfor <{}>; {}\n", clean(envelope.lhlo), client, tls, clean(hostname),
-                     protocol_of(envelope), clean(envelope.id), to, format_date(now));
+  std::string whom = to.empty() ? "; " : fmt::format("\n\tfor <{}>; ", to);
+  return fmt::format("Received: from {} ({})\n{}\tby {} with {} id {}{}{}\n", clean(envelope.lhlo), client, tls, clean(hostname), protocol_of(envelope), clean(envelope.id),
+                     whom, format_date(now));
 }
 
 }  // namespace
@@ -87,15 +88,25 @@ std::string delivery_header(const Envelope& envelope, const Recipient& recipient
   return out;
 }
 
+std::string received_header(const Envelope& envelope, const Recipient* recipient, std::string_view hostname, WallTime now) {
+  return received(envelope, recipient ? clean(recipient->text) : std::string(), hostname, now);
+}
+
+LoopScanner::LoopScanner(std::string_view recipient, std::string_view hostname) : recipient_(recipient) {
+  if (!hostname.empty()) by_ = fmt::format("\tby {} with ", clean(hostname));
+}
+
 void LoopScanner::take_line(std::string_view line) {
   constexpr std::string_view delivered = "delivered-to:";
   if (line.empty() || line == "\r") {
     ended_ = true;
   } else if (starts_with_nocase(line, "received:")) {
     ++received_count_;
+  } else if (!by_.empty() && starts_with_nocase(line, by_)) {
+    ++passes_;
   } else if (starts_with_nocase(line, delivered)) {
     std::string_view value = trimmed(line.substr(delivered.size()));
-    if (value.size() == recipient_.size() && starts_with_nocase(value, recipient_)) delivered_here_ = true;
+    if (!recipient_.empty() && value.size() == recipient_.size() && starts_with_nocase(value, recipient_)) delivered_here_ = true;
   }
 }
 
@@ -123,13 +134,15 @@ void LoopScanner::finish() {
   ended_ = true;
 }
 
-Result<std::optional<std::string>> find_loop(const MessageBody& body, const Recipient& recipient,
-                                             std::uint32_t received_max) {
-  LoopScanner scanner(clean(recipient.text));
+namespace {
+
+// Which has read the header, or 1 MiB of it.
+Status scan(const MessageBody& body, LoopScanner& scanner) {
+  const LoopScanner fresh = scanner;
   // Most headers end in the first few KiB: read on only where they do not.
   std::uint64_t limit = std::min<std::uint64_t>(body.size, body.in_memory() ? header_scan_bytes_max : 16384);
   for (;;) {
-    scanner = LoopScanner(clean(recipient.text));
+    scanner = fresh;
     TL_TRY(read_body(body, limit, [&](std::string_view chunk) -> Status {
       scanner.feed(chunk);
       return {};
@@ -138,10 +151,24 @@ Result<std::optional<std::string>> find_loop(const MessageBody& body, const Reci
     limit = std::min(body.size, header_scan_bytes_max);
   }
   scanner.finish();
-  if (scanner.delivered_here())
-    return fmt::format("mail loop: already delivered to {}", clean(recipient.text));
-  if (scanner.received_count() > received_max)
-    return fmt::format("mail loop: {} Received fields", scanner.received_count());
+  return {};
+}
+
+}  // namespace
+
+Result<std::optional<std::string>> find_loop(const MessageBody& body, const Recipient& recipient, std::uint32_t received_max) {
+  LoopScanner scanner(clean(recipient.text));
+  TL_TRY(scan(body, scanner));
+  if (scanner.delivered_here()) return fmt::format("mail loop: already delivered to {}", clean(recipient.text));
+  if (scanner.received_count() > received_max) return fmt::format("mail loop: {} Received fields", scanner.received_count());
+  return std::nullopt;
+}
+
+Result<std::optional<std::string>> find_route_loop(const MessageBody& body, std::string_view hostname, std::uint32_t received_max, std::uint32_t passes_max) {
+  LoopScanner scanner({}, hostname);
+  TL_TRY(scan(body, scanner));
+  if (scanner.passes() > passes_max) return fmt::format("mail loop: it has come by here {} times", scanner.passes());
+  if (scanner.received_count() > received_max) return fmt::format("mail loop: {} Received fields", scanner.received_count());
   return std::nullopt;
 }
 

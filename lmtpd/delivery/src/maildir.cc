@@ -7,11 +7,11 @@
 #include <cerrno>
 
 #include "detail_folders.h"
-#include "headers.h"
+#include "twinloft/lmtpd/delivery/headers.h"
 #include "maildir_name.h"
 #include "maildir_quota.h"
 #include "maildir_tree.h"
-#include "message_writer.h"
+#include "twinloft/lmtpd/delivery/message_writer.h"
 #include "replies.h"
 
 namespace twinloft::lmtpd {

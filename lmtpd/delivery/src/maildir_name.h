@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "message_writer.h"
+#include "twinloft/lmtpd/delivery/message_writer.h"
 #include "twinloft/base/clock.h"
 
 namespace twinloft::lmtpd {

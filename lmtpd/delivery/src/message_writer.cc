@@ -1,4 +1,4 @@
-#include "message_writer.h"
+#include "twinloft/lmtpd/delivery/message_writer.h"
 
 #include <unistd.h>
 

@@ -3,7 +3,7 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "delivery_log.h"
+#include "twinloft/lmtpd/delivery/delivery_log.h"
 #include "replies.h"
 #include "twinloft/base/log.h"
 #include "twinloft/lmtpd/delivery/sync_group.h"
@@ -40,14 +40,6 @@ struct TakenSlot {
   const std::string& name;
   ~TakenSlot() { slots.give_back(name); }
 };
-
-// "mx.example.net[192.0.2.9] as 4XyZ": for whoever looks for a message in the MTA's log.
-std::string origin_text(const Origin& origin) {
-  std::string out = origin.name;
-  if (!origin.address.empty()) out += "[" + origin.address + "]";
-  if (!origin.ident.empty()) out += (out.empty() ? "as " : " as ") + origin.ident;
-  return out;
-}
 
 }  // namespace
 

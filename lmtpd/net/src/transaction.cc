@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <string>
 #include <unordered_map>
 #include <utility>
 
@@ -17,12 +18,15 @@ Transaction::Transaction(Hub& hub, std::shared_ptr<const Envelope> envelope, std
       body_(std::move(body)),
       replies_(envelope_->recipients.size()),
       missing_(replies_.size()) {
-  std::unordered_map<std::string_view, std::size_t> lane_of;
+  std::unordered_map<std::string, std::size_t> lane_of;  // by group, or by user
   for (std::size_t i = 0; i < replies_.size(); ++i) {
-    auto [at, is_new] = lane_of.try_emplace(envelope_->recipients[i].user.name, lanes_.size());
+    std::string group = hub_.deliverer.group_of(envelope_->recipients[i].user);
+    bool together = !group.empty();
+    auto [at, is_new] = lane_of.try_emplace(together ? "group " + group : "user " + envelope_->recipients[i].user.name, lanes_.size());
     if (is_new) lanes_.emplace_back();
     lanes_[at->second].recipients.push_back(i);
-    if (!is_new) continue;
+    lanes_[at->second].together = together;
+    if (!is_new || together) continue;
     auto limit = hub_.deliverer.shared_limit(envelope_->recipients[i].user);
     if (limit) lanes_.back().shared = &shared_.try_emplace(limit->name, Shared{limit->most}).first->second;
   }
@@ -35,11 +39,11 @@ void Transaction::start() {
 
 void Transaction::work() {
   while (Lane* lane = take_lane()) {
-    std::size_t i;
-    while (std::shared_ptr<BodyStore> body = begin(*lane, i)) {
-      Reply reply = deliver_one(envelope_->recipients[i], body->body());
+    std::span<const std::size_t> some;
+    while (std::shared_ptr<BodyStore> body = begin(*lane, some)) {
+      std::vector<Reply> replies = deliver(*lane, some, body->body());
       body.reset();
-      finish(i, std::move(reply));
+      finish(some, std::move(replies));
     }
     leave_lane(*lane);
   }
@@ -64,22 +68,25 @@ void Transaction::leave_lane(Lane& lane) {
   if (lane.shared) --lane.shared->taken;
 }
 
-// The message, for the next recipient; null: there is none.
-std::shared_ptr<BodyStore> Transaction::begin(Lane& lane, std::size_t& recipient) {
+// The message, for the next recipient, or for all of a group; null: there is none.
+std::shared_ptr<BodyStore> Transaction::begin(Lane& lane, std::span<const std::size_t>& some) {
   std::lock_guard lock(mutex_);
   if (given_up_ || lane.next == lane.recipients.size()) return nullptr;
-  recipient = lane.recipients[lane.next++];
-  hub_.deliveries_begun.fetch_add(1, std::memory_order_relaxed);
+  std::size_t count = lane.together ? lane.recipients.size() - lane.next : 1;
+  some = std::span(lane.recipients).subspan(lane.next, count);
+  lane.next += count;
+  hub_.deliveries_begun.fetch_add(count, std::memory_order_relaxed);
   return body_;
 }
 
-void Transaction::finish(std::size_t recipient, Reply reply) {
+void Transaction::finish(std::span<const std::size_t> recipients, std::vector<Reply> replies) {
   bool last = false;
   {
     std::lock_guard lock(mutex_);
-    hub_.deliveries_begun.fetch_sub(1, std::memory_order_relaxed);  // before the last reply can end the server
-    if (!replies_[recipient]) {  // else it was aborted
-      replies_[recipient] = std::move(reply);
+    hub_.deliveries_begun.fetch_sub(recipients.size(), std::memory_order_relaxed);  // before the last reply can end the server
+    for (std::size_t i = 0; i < recipients.size(); ++i) {
+      if (replies_[recipients[i]]) continue;  // it was aborted
+      replies_[recipients[i]] = std::move(replies[i]);
       last = --missing_ == 0;
     }
   }
@@ -133,15 +140,21 @@ void Transaction::report() {
   done(std::move(replies));
 }
 
-Reply Transaction::deliver_one(const Recipient& recipient, const MessageBody& body) {
+// One reply for each, whatever becomes of it.
+std::vector<Reply> Transaction::deliver(const Lane& lane, std::span<const std::size_t> some, const MessageBody& body) {
+  const Recipient& first = envelope_->recipients[some.front()];
   try {
-    return hub_.deliverer.deliver(*envelope_, recipient, body);
+    std::vector<Reply> replies;
+    if (lane.together) replies = hub_.deliverer.deliver_group(*envelope_, some, body);
+    else replies.push_back(hub_.deliverer.deliver(*envelope_, first, body));
+    if (replies.size() == some.size()) return replies;
+    log_error("{}: delivery to {} and others gave {} replies for {}", envelope_->id, first.user.name, replies.size(), some.size());
   } catch (const std::exception& e) {
-    log_error("{}: delivery to {} failed unexpectedly: {}", envelope_->id, recipient.user.name, e.what());
+    log_error("{}: delivery to {} failed unexpectedly: {}", envelope_->id, first.user.name, e.what());
   } catch (...) {
-    log_error("{}: delivery to {} failed unexpectedly", envelope_->id, recipient.user.name);
+    log_error("{}: delivery to {} failed unexpectedly", envelope_->id, first.user.name);
   }
-  return {451, "4.3.0", "Delivery failed, try again later"};
+  return std::vector<Reply>(some.size(), {451, "4.3.0", "Delivery failed, try again later"});
 }
 
 }  // namespace twinloft::lmtpd

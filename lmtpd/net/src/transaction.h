@@ -1,6 +1,6 @@
 // The deliveries of one message: each recipient on its own, several at once, on worker threads. Recipients who are
 // one user (details, aliases, duplicates) come one after the other: the limit of deliveries to one user at once is
-// there for other messages, and must not defer what this one could do by itself. Likewise no more of those who share a limit
+// there for other messages, and must not defer what this one could do by itself. Those of a group are delivered to by one call. Likewise no more of those who share a limit
 // (Deliverer::shared_limit) are delivered to at once than that allows.
 //
 // A delivery waits for its worker, begins, and ends. What waits can be given up at any moment, from any thread, also
@@ -14,7 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <string_view>
+#include <span>
 #include <vector>
 
 #include "body_store.h"
@@ -47,8 +47,9 @@ class Transaction : public std::enable_shared_from_this<Transaction> {
     std::uint32_t most = 0;
     std::uint32_t taken = 0;  // lanes
   };
-  // One user's recipients, for one worker.
+  // One user's recipients, or those of a group (Deliverer::group_of), for one worker.
   struct Lane {
+    bool together = false;  // by one call
     std::vector<std::size_t> recipients;
     std::size_t next = 0;  // those before it have begun
     Shared* shared = nullptr;
@@ -57,9 +58,9 @@ class Transaction : public std::enable_shared_from_this<Transaction> {
   void work();
   Lane* take_lane();
   void leave_lane(Lane& lane);
-  std::shared_ptr<BodyStore> begin(Lane& lane, std::size_t& recipient);
-  void finish(std::size_t recipient, Reply reply);
-  Reply deliver_one(const Recipient& recipient, const MessageBody& body);
+  std::shared_ptr<BodyStore> begin(Lane& lane, std::span<const std::size_t>& some);
+  void finish(std::span<const std::size_t> recipients, std::vector<Reply> replies);
+  std::vector<Reply> deliver(const Lane& lane, std::span<const std::size_t> some, const MessageBody& body);
   std::size_t settle_rest(const Reply& reply, bool begun_too);
   void report();
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "twinloft/lmtpd/net/tls.h"
+#include "twinloft/lmtpd/tls/tls.h"
 
 struct ssl_st;
 

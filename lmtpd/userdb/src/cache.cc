@@ -15,7 +15,7 @@ std::size_t bytes_of(const UserKey& key, const std::optional<UserEntry>& said) {
   if (!said) return bytes;
   if (const Alias* alias = std::get_if<Alias>(&*said)) return bytes + alias->address.capacity();
   const User& user = std::get<User>(*said);
-  return bytes + user.name.capacity() + user.home.capacity() + user.maildir.capacity() + user.agent.capacity();
+  return bytes + user.name.capacity() + user.home.capacity() + user.maildir.capacity() + user.agent.capacity() + user.next_hop.capacity();
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ Status check_path(const User& user, const char* field, std::string_view path) {
   return {};
 }
 
-bool is_agent_byte(char c) {
+bool is_name_byte(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
 }
 
@@ -49,13 +49,16 @@ Status check_user(const User& user) {
   if (user.name.empty() || user.name.size() > name_bytes_max || holds_control(user.name))
     return fail(Errc::invalid, "a user name is empty, longer than {} bytes, or holds control bytes",
                 name_bytes_max);
+  if (!std::all_of(user.next_hop.begin(), user.next_hop.end(), is_name_byte))
+    return fail(Errc::invalid, "user {}: the next hop's name holds other bytes than letters, digits, \"-\" and \"_\"", user.name);
+  if (!user.next_hop.empty()) return {};  // what is below is for deliveries here
   constexpr std::uint32_t unchanged = ~std::uint32_t{0};  // (uid_t)-1 means "leave as it is" to setresuid
   if (user.uid == 0 || user.gid == 0 || user.uid == unchanged || user.gid == unchanged)
     return fail(Errc::invalid, "user {}: uid {} and gid {}: mail is never delivered as root", user.name,
                 user.uid, user.gid);
   TL_TRY(check_path(user, "home", user.home));
   if (!user.maildir.empty()) TL_TRY(check_path(user, "maildir", user.maildir));
-  if (!std::all_of(user.agent.begin(), user.agent.end(), is_agent_byte))
+  if (!std::all_of(user.agent.begin(), user.agent.end(), is_name_byte))
     return fail(Errc::invalid,
                 "user {}: the agent's name holds other bytes than letters, digits, \"-\" and \"_\"",
                 user.name);

@@ -49,6 +49,7 @@ Result<RowReader> RowReader::create(const UserDefaults& defaults) {
   trial.home = out.home_.empty() ? "/" : out.home_.expand(values);
   trial.maildir = at_home(out.maildir_.expand(values), values.home);
   trial.agent = defaults.agent;
+  trial.next_hop = defaults.next_hop;
   TL_TRY(check_user(trial));
   return out;
 }
@@ -56,6 +57,7 @@ Result<RowReader> RowReader::create(const UserDefaults& defaults) {
 std::optional<Column> RowReader::missing(const std::array<bool, column_names.size()>& has) const {
   auto lacks = [&](Column c) { return !has[static_cast<std::size_t>(c)]; };
   if (lacks(Column::user) && name_.empty()) return Column::user;
+  if (!lacks(Column::next_hop) || !defaults_.next_hop.empty()) return std::nullopt;  // a row may need no more than that
   if (lacks(Column::uid) && defaults_.uid == 0) return Column::uid;
   if (lacks(Column::gid) && defaults_.gid == 0) return Column::gid;
   if (lacks(Column::home) && home_.empty()) return Column::home;
@@ -116,6 +118,12 @@ Result<UserEntry> RowReader::read(const UserKey& key, const Row& row) const {
   // An address without domain: "%user%@%domain%" is the user's name alone.
   if (!row[Column::user] && key.domain.empty() && user.name.ends_with('@')) user.name.pop_back();
   values.name = user.name;
+  TL_TRY_ASSIGN(user.state, state_of(row));
+  user.next_hop = row[Column::next_hop].value_or(defaults_.next_hop);
+  if (!user.next_hop.empty()) {
+    TL_TRY(check_user(user));
+    return user;
+  }
   TL_TRY_ASSIGN(user.uid, id_of(row, Column::uid, defaults_.uid));
   TL_TRY_ASSIGN(user.gid, id_of(row, Column::gid, defaults_.gid));
   if (!row[Column::home] && home_.empty()) return fail(Errc::invalid, "column \"home\" has no value, and there is no users.home");
@@ -124,7 +132,6 @@ Result<UserEntry> RowReader::read(const UserKey& key, const Row& row) const {
   TL_TRY_ASSIGN(user.maildir, text_of(row, Column::maildir, maildir_, values));
   user.maildir = at_home(std::move(user.maildir), user.home);
   user.agent = row[Column::agent].value_or(defaults_.agent);
-  TL_TRY_ASSIGN(user.state, state_of(row));
   TL_TRY_ASSIGN(user.quota, quota_of(row));
   TL_TRY(check_user(user));
   return user;

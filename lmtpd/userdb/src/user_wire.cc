@@ -40,7 +40,7 @@ std::vector<std::byte> encode_error(Errc code, std::string_view message) {
 bool too_long(const UserEntry& entry) {
   if (const Alias* alias = std::get_if<Alias>(&entry)) return alias->address.size() > field_bytes_max;
   const User& u = std::get<User>(entry);
-  for (const std::string* text : {&u.name, &u.home, &u.maildir, &u.agent})
+  for (const std::string* text : {&u.name, &u.home, &u.maildir, &u.agent, &u.next_hop})
     if (text->size() > field_bytes_max) return true;
   return false;
 }
@@ -52,7 +52,7 @@ Result<FindResult> read_user(Reader& in) {
   auto state = in.get<std::uint8_t>();
   user.quota.bytes = in.get<std::uint64_t>();
   user.quota.messages = in.get<std::uint64_t>();
-  for (std::string* text : {&user.name, &user.home, &user.maildir, &user.agent}) {
+  for (std::string* text : {&user.name, &user.home, &user.maildir, &user.agent, &user.next_hop}) {
     auto value = in.get_text(field_bytes_max);
     if (!value) return fail(Errc::invalid, "a user that cannot be read");
     *text = *value;
@@ -111,7 +111,7 @@ std::vector<std::byte> encode_found(const FindResult& found) {
   packet.out.put(static_cast<std::uint8_t>(user.state));
   packet.out.put(user.quota.bytes);
   packet.out.put(user.quota.messages);
-  for (const std::string* text : {&user.name, &user.home, &user.maildir, &user.agent}) packet.out.put_text(*text);
+  for (const std::string* text : {&user.name, &user.home, &user.maildir, &user.agent, &user.next_hop}) packet.out.put_text(*text);
   return packet.take();
 }
 

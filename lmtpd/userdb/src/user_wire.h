@@ -10,8 +10,6 @@
 
 namespace twinloft::lmtpd {
 
-inline constexpr std::size_t user_packet_bytes_max = 64 * 1024;
-
 // Errc::exhausted where a field is beyond its bound.
 Result<std::vector<std::byte>> encode_key(const UserKey& key);
 Result<UserKey> decode_key(ByteSpan packet);

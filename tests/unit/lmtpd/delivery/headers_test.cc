@@ -1,5 +1,5 @@
 // The header fields of final delivery, and mail loops.
-#include "headers.h"
+#include "twinloft/lmtpd/delivery/headers.h"
 
 #include "fixture.h"
 #include "maildir_name.h"

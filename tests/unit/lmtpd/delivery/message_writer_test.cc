@@ -1,5 +1,5 @@
 // Line ends, sizes, and the equality of a message in memory and in a file.
-#include "message_writer.h"
+#include "twinloft/lmtpd/delivery/message_writer.h"
 
 #include "fixture.h"
 

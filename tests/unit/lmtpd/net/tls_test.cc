@@ -1,7 +1,7 @@
 // STARTTLS end to end, and what must not get from clear text into TLS, or from TLS into clear text.
 #include "server_fixture.h"
 #include "tls_client.h"
-#include "twinloft/lmtpd/net/tls.h"
+#include "twinloft/lmtpd/tls/tls.h"
 
 namespace twinloft::lmtpd {
 namespace {

@@ -15,7 +15,8 @@
 #include "twinloft/lmtpd/delivery/service.h"
 #include "twinloft/lmtpd/delivery/spawner.h"
 #include "twinloft/lmtpd/net/listener.h"
-#include "twinloft/lmtpd/net/tls.h"
+#include "twinloft/lmtpd/route/next_hop.h"
+#include "twinloft/lmtpd/tls/tls.h"
 #include "twinloft/lmtpd/userdb/directory.h"
 #include "twinloft/lmtpd/userdb/mysql_db.h"
 #include "twinloft/lmtpd/userdb/passwd_db.h"
@@ -80,6 +81,15 @@ struct UserSettings {
   StaticDbConfig fixed;
 };
 
+// The paths are those of PEM files, absolute.
+struct NextHopSettings {
+  NextHopSpec spec;
+  std::string ca;           // empty: the authorities that the machine trusts
+  std::string certificate;  // empty: none is shown
+  std::string key;
+  std::string tls_name;     // that the certificate is to have; empty: it is not verified
+};
+
 struct Config {
   std::string file;      // where it was read
   std::string hostname;  // empty: the machine's
@@ -92,7 +102,9 @@ struct Config {
   UserSettings users;
   DeliveryConfig delivery;  // hostname is filled in by main.cc
   std::vector<AgentSpec> agents;
+  std::vector<NextHopSettings> next_hops;
   SpawnerOptions spawner;
+  bool delivers_here() const { return !delivery.spool.root.empty(); }  // else it only hands mail on
   std::string dovecot;  // Dovecot's configuration file, which check-config compares the quota with; empty: it does not
   std::vector<std::string> warnings;  // "file:line: key: what", one line each (a template's may have a caret below)
 };

@@ -17,7 +17,7 @@
 #include "twinloft/base/random.h"
 #include "twinloft/base/result.h"
 #include "twinloft/lmtpd/net/listener.h"
-#include "twinloft/lmtpd/net/tls.h"
+#include "twinloft/lmtpd/tls/tls.h"
 #include "twinloft/lmtpd/session/memory_budget.h"
 #include "twinloft/lmtpd/session/model.h"
 #include "twinloft/lmtpd/session/session.h"

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,8 @@ struct QuotaLimit {
   bool operator==(const QuotaLimit&) const = default;
 };
 
-// A row of the user database, checked (see userdb/): uid and gid are not 0, home is absolute and free of "..".
+// A row of the user database, checked (see userdb/): uid and gid are not 0, home is absolute and free of "..". Of a user with a next hop
+// only the name, the state and that are looked at.
 struct User {
   std::string name;     // canonical user name, what %user% expands to
   std::uint32_t uid = 0;
@@ -39,6 +41,7 @@ struct User {
   std::string home;     // absolute
   std::string maildir;  // absolute; the Maildir that the built-in agent writes and Dovecot serves
   std::string agent;    // "maildir", or the name of an [agent.<name>] section; empty: the configured default
+  std::string next_hop; // the name of a [next_hop.<name>] section, which the mail is handed on to; empty: it is delivered here
   UserState state = UserState::active;
   QuotaLimit quota{};
 };
@@ -126,6 +129,15 @@ class Deliverer {
   // Delivers to one recipient and returns its reply. 2xx only after the promise of docs/ARCHITECTURE.md holds for it;
   // everything that could not be finished is 4xx, and then nothing of this delivery appears later.
   virtual Reply deliver(const Envelope& envelope, const Recipient& recipient, const MessageBody& body) = 0;
+  // Users with one such name are delivered to together, by deliver_group(), since that costs little more than to deliver to one. Empty: each by
+  // itself. Never blocks.
+  virtual std::string group_of(const User&) const { return {}; }
+  // deliver(), to several of the envelope's recipients; their replies, in this order.
+  virtual std::vector<Reply> deliver_group(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body) {
+    std::vector<Reply> replies;
+    for (std::size_t i : recipients) replies.push_back(deliver(envelope, envelope.recipients[i], body));
+    return replies;
+  }
 };
 
 }  // namespace twinloft::lmtpd

@@ -44,6 +44,7 @@ struct UserDefaults {
   std::uint32_t uid = 0;  // 0: none
   std::uint32_t gid = 0;
   std::string agent;
+  std::string next_hop{};
   QuotaLimit quota{};
 };
 // Errors: unknown macros, and what every user would stumble over.

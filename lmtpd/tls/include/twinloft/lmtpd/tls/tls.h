@@ -1,4 +1,4 @@
-// TLS as a server (RFC 3207): certificate, key, and whose certificates clients may show.
+// TLS as a server (RFC 3207): certificate, key, and whose certificates clients may show; and as a client.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +35,31 @@ class TlsContext {
  private:
   explicit TlsContext(ssl_ctx_st* context) : context_(context) {}
   ssl_ctx_st* context_;
+};
+
+// For connections to others.
+struct TlsClientMaterial {
+  std::string ca;           // whose certificates are good; empty: those that the machine trusts
+  std::string certificate;  // empty: none is shown
+  std::string key;
+  std::string name;         // that the server's certificate is to have, a host name or a numeric address; empty: nothing of it is verified
+  bool tls_1_2 = true;
+};
+
+class TlsClientContext {
+ public:
+  static Result<std::shared_ptr<const TlsClientContext>> create(const TlsClientMaterial& material);
+  ~TlsClientContext();
+  TlsClientContext(const TlsClientContext&) = delete;
+  TlsClientContext& operator=(const TlsClientContext&) = delete;
+
+  ssl_ctx_st* get() const { return context_; }
+  const std::string& name() const { return name_; }
+
+ private:
+  TlsClientContext(ssl_ctx_st* context, std::string name) : context_(context), name_(std::move(name)) {}
+  ssl_ctx_st* context_;
+  const std::string name_;
 };
 
 }  // namespace twinloft::lmtpd

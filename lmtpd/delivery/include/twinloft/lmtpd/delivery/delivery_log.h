@@ -10,15 +10,19 @@
 #include <thread>
 
 #include "twinloft/base/clock.h"
+#include "twinloft/lmtpd/session/model.h"
 
 namespace twinloft::lmtpd {
+
+// "mx.example.net[192.0.2.9] as 4XyZ": for whoever looks for a message in the MTA's log.
+std::string origin_text(const Origin& origin);
 
 struct DeliveryLine {
   std::string id;
   std::string from;
   std::string to;
   std::string user;
-  std::string agent;
+  std::string agent;   // or "next hop NAME"
   std::string client;  // its address
   std::string origin;  // what XFORWARD said; empty where it said nothing
   std::uint64_t size = 0;

@@ -1,4 +1,4 @@
-// The header fields that final delivery adds, and the loop check that reads them back.
+// The header fields that a delivery adds, and the loop checks that read them back.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,9 @@ struct HeaderChoice {
 std::string delivery_header(const Envelope& envelope, const Recipient& recipient, const HeaderChoice& choice,
                             std::string_view hostname, WallTime now);
 
+// The Received field alone, for a message that is handed on. `recipient` null: it is for several, and names none (RFC 5321 section 7.2).
+std::string received_header(const Envelope& envelope, const Recipient* recipient, std::string_view hostname, WallTime now);
+
 // RFC 5322 section 3.3, in UTC: "Sat, 21 Nov 2026 05:00:35 +0000".
 std::string format_date(WallTime now);
 
@@ -32,21 +35,28 @@ std::string format_date(WallTime now);
 Result<std::optional<std::string>> find_loop(const MessageBody& body, const Recipient& recipient,
                                              std::uint32_t received_max);
 
-// The same on header text, over any split. Used by find_loop; separate for tests.
+// Likewise for one that is handed on: more than `received_max` Received fields, or more than `passes_max` of this host's own.
+Result<std::optional<std::string>> find_route_loop(const MessageBody& body, std::string_view hostname, std::uint32_t received_max, std::uint32_t passes_max);
+
+// The same on header text, over any split. Used by find_loop and find_route_loop; separate for tests.
 class LoopScanner {
  public:
-  explicit LoopScanner(std::string_view recipient) : recipient_(recipient) {}
+  // Either may be empty: it is not looked for.
+  explicit LoopScanner(std::string_view recipient, std::string_view hostname = {});
   void feed(std::string_view chunk);
   void finish();
   bool ended() const { return ended_; }  // the empty line was seen
   std::uint32_t received_count() const { return received_count_; }
   bool delivered_here() const { return delivered_here_; }
+  std::uint32_t passes() const { return passes_; }  // Received fields that received_header() has made for that host name
 
  private:
   void take_line(std::string_view line);
   std::string recipient_;
+  std::string by_;  // how the second line of such a field begins
   std::string partial_;  // start of a line that the last chunk cut, capped
   std::uint32_t received_count_ = 0;
+  std::uint32_t passes_ = 0;
   bool delivered_here_ = false;
   bool ended_ = false;
 };

@@ -1,0 +1,69 @@
+// A process that answers requests for the one that has forked it: for what needs connections, passwords or somebody else's libraries, which the
+// process that reads from the network is not to have.
+//
+// Each request under way has a lane: a pair of sockets (SOCK_SEQPACKET), and a thread at the other end. An answer may bring a file
+// descriptor (SCM_RIGHTS, unix(7)).
+#pragma once
+
+#include <sys/types.h>
+
+#include <condition_variable>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "twinloft/base/bytes.h"
+#include "twinloft/base/fd.h"
+#include "twinloft/base/result.h"
+
+namespace twinloft::lmtpd {
+
+inline constexpr std::size_t lane_packet_bytes_max = 64 * 1024;
+
+struct LaneAnswer {
+  std::vector<std::byte> packet;
+  Fd fd;  // none, mostly
+};
+
+struct LaneConfig {
+  const char* process_name;  // as ps(1) shows it, at most 15 bytes
+  const char* what;          // "the process that asks the user database", in messages
+  std::size_t lanes = 1;     // requests at once; more wait
+};
+
+class LaneProcess {
+ public:
+  // Called on the lanes' threads, several at once.
+  using Serve = std::function<LaneAnswer(ByteSpan request)>;
+  using Open = std::function<Result<Serve>()>;
+
+  // Forks: to be called while there is one thread. In the new process `become` is called, which may read secrets first and gives up what it does not need
+  // afterwards, then `open`. Errors of both are those of start().
+  static Result<std::unique_ptr<LaneProcess>> start(const LaneConfig& config, const std::function<Status()>& become, const Open& open);
+  ~LaneProcess();
+  LaneProcess(const LaneProcess&) = delete;
+  LaneProcess& operator=(const LaneProcess&) = delete;
+
+  // Blocks. Thread-safe. Errc::unavailable: the process is gone.
+  Result<LaneAnswer> ask(const std::vector<std::byte>& request);
+  int lifeline() const { return alive_.get(); }  // poll(2) says POLLHUP once the process is gone
+
+ private:
+  explicit LaneProcess(const LaneConfig& config) : what_(config.what) {}
+  Result<Fd> take_lane();
+  std::unexpected<Error> gone() const;
+  struct Lane;
+
+  const std::string what_;
+  pid_t pid_ = -1;
+  std::mutex mutex_;
+  std::condition_variable free_;
+  std::vector<Fd> lanes_;       // that are free
+  std::size_t lanes_left_ = 0;  // free or in use
+  Fd alive_;
+};
+
+}  // namespace twinloft::lmtpd

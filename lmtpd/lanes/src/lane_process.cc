@@ -1,0 +1,227 @@
+#include "twinloft/lmtpd/lanes/lane_process.h"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <exception>
+#include <optional>
+#include <string_view>
+#include <thread>
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+// Room for one descriptor beside a packet.
+union Control {
+  cmsghdr header;
+  char bytes[CMSG_SPACE(sizeof(int))];
+};
+
+Fd take_descriptor(msghdr& message) {
+  cmsghdr* control = CMSG_FIRSTHDR(&message);
+  if (!control || control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS || control->cmsg_len != CMSG_LEN(sizeof(int))) return Fd();
+  int number;
+  std::memcpy(&number, CMSG_DATA(control), sizeof number);
+  return Fd(number);
+}
+
+// nullopt: the other end is gone.
+std::optional<LaneAnswer> receive(int lane) {
+  std::byte packet[lane_packet_bytes_max];  // on the stack, and not cleared
+  Control control;
+  iovec part{packet, sizeof packet};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = &control;
+  message.msg_controllen = sizeof control;
+  ssize_t n;
+  do {
+    n = ::recvmsg(lane, &message, MSG_CMSG_CLOEXEC);
+  } while (n < 0 && errno == EINTR);
+  if (n <= 0) return std::nullopt;
+  return LaneAnswer{std::vector<std::byte>(packet, packet + n), take_descriptor(message)};
+}
+
+bool send(int lane, const std::vector<std::byte>& packet, int descriptor = -1) {
+  Control control{};
+  iovec part{const_cast<std::byte*>(packet.data()), packet.size()};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (descriptor >= 0) {
+    message.msg_control = &control;
+    message.msg_controllen = sizeof control;
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
+  }
+  ssize_t n;
+  do {
+    n = ::sendmsg(lane, &message, MSG_NOSIGNAL);
+  } while (n < 0 && errno == EINTR);
+  return n == static_cast<ssize_t>(packet.size());
+}
+
+// ---- the first packet: whether it has come to serve -----------------------------------------------------------------
+
+std::vector<std::byte> encode_opened(const Status& opened) {
+  constexpr std::size_t message_bytes_max = 8192;
+  std::vector<std::byte> packet;
+  Writer out(packet);
+  out.put(static_cast<std::uint8_t>(opened ? 1 : 0));
+  if (opened) return packet;
+  out.put(static_cast<std::uint8_t>(opened.error().code));
+  out.put_text(std::string_view(opened.error().message).substr(0, message_bytes_max));
+  return packet;
+}
+
+Status decode_opened(ByteSpan packet) {
+  Reader in(packet);
+  auto opened = in.get<std::uint8_t>();
+  if (in.ok() && opened == 1) return {};
+  auto code = in.get<std::uint8_t>();
+  auto message = in.get_text(lane_packet_bytes_max);
+  if (!message || code > static_cast<std::uint8_t>(Errc::internal)) return fail(Errc::invalid, "what it says cannot be read");
+  return std::unexpected(Error{static_cast<Errc>(code), std::string(*message), 0});
+}
+
+// ---- in the new process --------------------------------------------------------------------------------------------
+
+// 0 to 2 stay; of the others only these.
+void close_all_but(const std::vector<Fd>& kept) {
+  std::vector<int> numbers;
+  for (const Fd& fd : kept) numbers.push_back(fd.get());
+  std::sort(numbers.begin(), numbers.end());
+  unsigned from = 3;
+  for (int number : numbers) {
+    if (static_cast<unsigned>(number) > from) (void)::close_range(from, static_cast<unsigned>(number) - 1, 0);
+    from = static_cast<unsigned>(number) + 1;
+  }
+  (void)::close_range(from, ~0u, 0);
+}
+
+// An exception of somebody's library costs the request, and not the process.
+void serve_lane(const LaneProcess::Serve& serve, int lane) {
+  try {
+    while (auto request = receive(lane)) {
+      LaneAnswer answer = serve(request->packet);
+      if (!send(lane, answer.packet, answer.fd.get())) break;
+    }
+  } catch (const std::exception&) {
+  }
+  (void)::shutdown(lane, SHUT_RDWR);  // nobody is to wait for it
+}
+
+template <class Make>
+auto made_safely(Make make) -> decltype(make()) {
+  try {
+    return make();
+  } catch (const std::exception& e) {
+    return fail(Errc::internal, "unexpectedly: {}", e.what());
+  }
+}
+
+[[noreturn]] void child_main(const LaneConfig& config, std::vector<Fd> lanes, const std::function<Status()>& become, const LaneProcess::Open& open) {
+  (void)::prctl(PR_SET_NAME, config.process_name);
+  close_all_but(lanes);
+  // The end of the process that asks is seen by the lanes.
+  for (int number : {SIGTERM, SIGINT, SIGHUP}) (void)::signal(number, SIG_IGN);
+  int first = lanes.front().get();
+  Status became = made_safely(become);
+  Result<LaneProcess::Serve> serve = became ? made_safely(open) : std::unexpected(became.error());
+  if (!serve) {
+    (void)send(first, encode_opened(std::unexpected(serve.error())));
+    ::_exit(78);
+  }
+  if (!send(first, encode_opened({}))) ::_exit(71);
+  std::vector<std::thread> threads;
+  for (const Fd& lane : lanes) threads.emplace_back(serve_lane, std::cref(*serve), lane.get());
+  for (std::thread& t : threads) t.join();
+  *serve = nullptr;  // what it has open is closed in order: servers are told
+  ::_exit(0);
+}
+
+}  // namespace
+
+// ---- in the process that asks --------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<LaneProcess>> LaneProcess::start(const LaneConfig& config, const std::function<Status()>& become, const Open& open) {
+  std::unique_ptr<LaneProcess> out(new LaneProcess(config));
+  std::vector<Fd> theirs;
+  for (std::size_t i = 0; i < std::max<std::size_t>(config.lanes, 1); ++i) {
+    TL_TRY_ASSIGN(SocketPair lane, make_socket_pair());
+    out->lanes_.push_back(std::move(lane.ours));
+    theirs.push_back(std::move(lane.theirs));
+  }
+  out->lanes_left_ = out->lanes_.size();
+  out->pid_ = ::fork();
+  if (out->pid_ < 0) return fail_errno(errno, "fork of {}", config.what);
+  if (out->pid_ == 0) {
+    out->lanes_.clear();
+    child_main(config, std::move(theirs), become, open);
+  }
+  theirs.clear();
+  auto ready = receive(out->lanes_.front().get());
+  if (!ready) return fail(Errc::unavailable, "{} ended before it was ready", config.what);
+  TL_TRY(decode_opened(ready->packet));
+  out->alive_.reset(::fcntl(out->lanes_.front().get(), F_DUPFD_CLOEXEC, 3));
+  if (!out->alive_) return fail_errno(errno, "dup");
+  return out;
+}
+
+// Ends are told, and not only closed: whoever has got a copy of a descriptor must not keep the process alive. It may still stand in a request, which
+// nobody waits for any more.
+LaneProcess::~LaneProcess() {
+  for (const Fd& lane : lanes_) (void)::shutdown(lane.get(), SHUT_RDWR);
+  if (pid_ > 0) (void)::waitpid(pid_, nullptr, WNOHANG);
+}
+
+std::unexpected<Error> LaneProcess::gone() const { return fail(Errc::unavailable, "{} is gone", what_); }
+
+Result<Fd> LaneProcess::take_lane() {
+  std::unique_lock lock(mutex_);
+  free_.wait(lock, [this] { return !lanes_.empty() || lanes_left_ == 0; });
+  if (lanes_.empty()) return gone();
+  Fd lane = std::move(lanes_.back());
+  lanes_.pop_back();
+  return lane;
+}
+
+// What it is given back as: closed, where it is of no use any more.
+struct LaneProcess::Lane {
+  LaneProcess& owner;
+  Fd fd;
+  bool usable = false;
+  ~Lane() {
+    {
+      std::lock_guard lock(owner.mutex_);
+      if (usable) owner.lanes_.push_back(std::move(fd));  // which had room for it before
+      else --owner.lanes_left_;
+    }
+    owner.free_.notify_all();
+  }
+};
+
+Result<LaneAnswer> LaneProcess::ask(const std::vector<std::byte>& request) {
+  TL_TRY_ASSIGN(Fd taken, take_lane());
+  Lane lane{*this, std::move(taken)};
+  std::optional<LaneAnswer> answer;
+  if (send(lane.fd.get(), request)) answer = receive(lane.fd.get());
+  if (!answer) return gone();
+  lane.usable = true;
+  return std::move(*answer);
+}
+
+}  // namespace twinloft::lmtpd

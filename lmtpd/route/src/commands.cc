@@ -1,0 +1,130 @@
+#include "commands.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <utility>
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+std::string upper(std::string_view text) {
+  std::string out(text);
+  for (char& c : out)
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  return out;
+}
+
+std::vector<std::string> words_of(std::string_view line) {
+  std::vector<std::string> out;
+  while (!line.empty()) {
+    std::size_t end = std::min(line.find(' '), line.size());
+    if (end > 0) out.push_back(upper(line.substr(0, end)));
+    line.remove_prefix(std::min(end + 1, line.size()));
+  }
+  return out;
+}
+
+using Attributes = std::vector<std::pair<const char*, std::string>>;
+
+// A command line has 512 bytes (RFC 5321 section 4.5.3.1.4); Postfix takes longer ones, in which no attribute is longer than this.
+constexpr std::size_t attribute_bytes_max = 255;
+
+std::string attribute_command(const char* verb, const Attributes& attributes, const std::set<std::string, std::less<>>& offered) {
+  std::string out;
+  for (const auto& [name, value] : attributes)
+    if (offered.contains(name))
+      out += fmt::format(" {}={}", name, value.empty() ? "[UNAVAILABLE]" : encode_xtext(std::string_view(value).substr(0, attribute_bytes_max)));
+  return out.empty() ? out : verb + out + "\r\n";
+}
+
+std::string address_attribute(const std::string& address) {
+  if (address == "unix") return {};
+  return address.find(':') == std::string::npos ? address : "IPV6:" + address;
+}
+
+bool is_ascii(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+}
+
+// As a dot-string or a quoted string (RFC 5321 section 4.1.2). Bytes above ASCII are good in both (RFC 6531).
+std::string quote_local_part(std::string_view text) {
+  constexpr std::string_view atext = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'*+-/=?^_`{|}~.";
+  bool plain = !text.empty() && text.front() != '.' && text.back() != '.' && text.find("..") == std::string_view::npos &&
+               std::all_of(text.begin(), text.end(), [&](char c) { return static_cast<unsigned char>(c) >= 0x80 || atext.find(c) != std::string_view::npos; });
+  if (plain) return std::string(text);
+  std::string out = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + '"';
+}
+
+// The user's name as an address: with the detail before the "@".
+std::string user_address(const Recipient& recipient, std::string_view delimiter) {
+  std::string_view name = recipient.user.name;
+  std::size_t at = std::min(name.rfind('@'), name.size());
+  std::string local_part(name.substr(0, at));
+  if (!recipient.detail.empty() && !delimiter.empty()) (local_part += delimiter.front()) += recipient.detail;
+  return quote_local_part(local_part).append(name.substr(at));
+}
+
+}  // namespace
+
+HopOffer read_offer(const std::vector<std::string>& lhlo_lines) {
+  HopOffer out;
+  for (std::size_t i = 1; i < lhlo_lines.size(); ++i) {  // the first one greets
+    std::vector<std::string> words = words_of(lhlo_lines[i]);
+    if (words.empty()) continue;
+    for (auto [name, flag] : {std::pair("PIPELINING", &HopOffer::pipelining), {"SIZE", &HopOffer::size}, {"8BITMIME", &HopOffer::eight_bit_mime}, {"SMTPUTF8", &HopOffer::smtputf8},
+                              {"CHUNKING", &HopOffer::chunking}, {"DSN", &HopOffer::dsn}, {"STARTTLS", &HopOffer::start_tls}})
+      if (words[0] == name) out.*flag = true;
+    if (words[0] == "XCLIENT") out.xclient.insert(words.begin() + 1, words.end());
+    if (words[0] == "XFORWARD") out.xforward.insert(words.begin() + 1, words.end());
+  }
+  return out;
+}
+
+std::string encode_xtext(std::string_view text) {
+  std::string out;
+  for (char c : text) {
+    bool plain = c > 32 && c < 127 && c != '+' && c != '=';
+    if (plain) out += c;
+    else out += fmt::format("+{:02X}", static_cast<unsigned char>(c));
+  }
+  return out;
+}
+
+std::string mail_command(const Envelope& envelope, std::uint64_t size, const HopOffer& offer) {
+  std::string out = fmt::format("MAIL FROM:<{}>", envelope.from);
+  if (offer.size) out += fmt::format(" SIZE={}", size);
+  if (envelope.body_8bitmime && offer.eight_bit_mime) out += " BODY=8BITMIME";
+  if (envelope.smtputf8 && offer.smtputf8) out += " SMTPUTF8";
+  if (offer.dsn && !envelope.ret.empty()) out += " RET=" + envelope.ret;
+  if (offer.dsn && !envelope.envelope_id.empty()) out += " ENVID=" + encode_xtext(envelope.envelope_id);
+  return out + "\r\n";
+}
+
+std::string rcpt_command(const Recipient& recipient, HopRecipient which, std::string_view detail_delimiter, const HopOffer& offer) {
+  std::string out = fmt::format("RCPT TO:<{}>", which == HopRecipient::address ? recipient.text : user_address(recipient, detail_delimiter));
+  if (offer.dsn && !recipient.notify.empty()) out += " NOTIFY=" + recipient.notify;
+  bool plain_original = is_ascii(recipient.original_to) && !recipient.original_type.empty();
+  if (offer.dsn && !recipient.original_to.empty() && plain_original) out += fmt::format(" ORCPT={};{}", recipient.original_type, encode_xtext(recipient.original_to));
+  return out + "\r\n";
+}
+
+std::string xclient_command(const Envelope& envelope, const HopOffer& offer) {
+  return attribute_command("XCLIENT", {{"ADDR", address_attribute(envelope.client)}, {"NAME", envelope.client_name}, {"PROTO", "LMTP"}, {"HELO", envelope.lhlo}}, offer.xclient);
+}
+
+std::string xforward_command(const Envelope& envelope, const HopOffer& offer) {
+  const Origin& origin = envelope.origin;
+  bool known = !(origin.name.empty() && origin.address.empty() && origin.helo.empty() && origin.ident.empty());
+  if (!known) return attribute_command("XFORWARD", {{"ADDR", address_attribute(envelope.client)}, {"NAME", envelope.client_name}, {"HELO", envelope.lhlo}, {"IDENT", envelope.id}}, offer.xforward);
+  return attribute_command("XFORWARD", {{"ADDR", address_attribute(origin.address)}, {"NAME", origin.name}, {"HELO", origin.helo}, {"IDENT", origin.ident}}, offer.xforward);
+}
+
+}  // namespace twinloft::lmtpd

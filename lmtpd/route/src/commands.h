@@ -1,0 +1,30 @@
+// What is said to a next hop, a line each, with CR LF (RFC 5321, 1870, 6152, 6531, 3461; XCLIENT and XFORWARD as Postfix defines them).
+#pragma once
+
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "twinloft/lmtpd/route/next_hop.h"
+#include "twinloft/lmtpd/session/model.h"
+
+namespace twinloft::lmtpd {
+
+// What it has answered to LHLO.
+struct HopOffer {
+  bool pipelining = false, size = false, eight_bit_mime = false, smtputf8 = false, chunking = false, dsn = false, start_tls = false;
+  std::set<std::string, std::less<>> xclient, xforward;  // attributes, in capitals
+};
+HopOffer read_offer(const std::vector<std::string>& lhlo_lines);
+
+std::string mail_command(const Envelope& envelope, std::uint64_t size, const HopOffer& offer);
+std::string rcpt_command(const Recipient& recipient, HopRecipient which, std::string_view detail_delimiter, const HopOffer& offer);
+// Whom the connection speaks for. The same text: the same client. Empty: nothing that it offers to take.
+std::string xclient_command(const Envelope& envelope, const HopOffer& offer);
+std::string xforward_command(const Envelope& envelope, const HopOffer& offer);
+
+// RFC 3461 section 4.
+std::string encode_xtext(std::string_view text);
+
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,238 @@
+#include "dialogue.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "data_encoder.h"
+#include "twinloft/lmtpd/delivery/message_writer.h"
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+constexpr std::size_t piece_bytes = 64 * 1024;  // that is written at once
+
+std::unexpected<Error> refused(std::string_view what, const HopReply& reply) { return fail(Errc::conflict, "{} was answered {}", what, reply.text()); }
+
+Reply reply_of_failure(const Error& error) {
+  switch (error.code) {
+    case Errc::corrupt:
+      return {451, "4.5.0", "The mail store does not answer as it should"};
+    case Errc::timeout:
+      return {451, "4.4.2", "The mail store does not answer in time"};
+    case Errc::unavailable:
+      return {451, "4.4.2", "The connection to the mail store has ended"};
+    default:
+      return {451, "4.3.0", "The mail store cannot be used now"};
+  }
+}
+
+// Of a header with LF line ends, when they are CRLF.
+std::uint64_t with_crlf_bytes(std::string_view header) { return header.size() + static_cast<std::uint64_t>(std::count(header.begin(), header.end(), '\n')); }
+
+}  // namespace
+
+// ---- one reply after the other -------------------------------------------------------------------------------------
+
+Result<HopReply> Dialogue::read_reply(Instant deadline) {
+  for (;;) {
+    TL_TRY_ASSIGN(std::optional<HopReply> reply, parser_.next());
+    if (reply) return std::move(*reply);
+    std::byte bytes[4096];
+    TL_TRY_ASSIGN(std::size_t count, stream_->read(bytes, deadline));
+    parser_.feed({reinterpret_cast<const char*>(bytes), count});
+  }
+}
+
+Result<HopReply> Dialogue::ask(std::string_view command, Instant deadline) {
+  TL_TRY(stream_->write(command, deadline));
+  return read_reply(deadline);
+}
+
+// ---- before a transaction ------------------------------------------------------------------------------------------
+
+Status Dialogue::greet(Instant deadline) {
+  TL_TRY_ASSIGN(HopReply greeting, read_reply(deadline));
+  if (greeting.code != 220) return refused("the connection", greeting);
+  return {};
+}
+
+Status Dialogue::say_lhlo(Instant deadline) {
+  TL_TRY_ASSIGN(HopReply reply, ask("LHLO " + hostname_ + "\r\n", deadline));
+  if (reply.code != 250) return refused("LHLO", reply);
+  offer_ = read_offer(reply.lines);
+  return {};
+}
+
+// What was said in clear counts for nothing afterwards (CVE-2011-0411).
+Status Dialogue::open(const TlsClientContext* tls) {
+  Instant deadline = in(spec_.target.timeout);
+  TL_TRY(greet(deadline));
+  TL_TRY(say_lhlo(deadline));
+  if (!tls || (spec_.tls == HopTls::may && !offer_.start_tls)) return {};
+  if (!offer_.start_tls) return fail(Errc::conflict, "it does not offer STARTTLS");
+  TL_TRY_ASSIGN(HopReply reply, ask("STARTTLS\r\n", deadline));
+  if (reply.code != 220) return refused("STARTTLS", reply);
+  if (parser_.pending() != 0) return fail(Errc::corrupt, "something was said in clear behind the answer to STARTTLS");
+  TL_TRY(stream_->start_tls(*tls, deadline));
+  return say_lhlo(deadline);
+}
+
+Status Dialogue::speak_for(const Envelope& envelope) {
+  std::string command = wanted_for(envelope);
+  if (command == spoken_for_) return {};
+  Instant deadline = in(spec_.reply_timeout);
+  TL_TRY_ASSIGN(HopReply reply, ask(command, deadline));
+  if (reply.code != 220) return refused("XCLIENT", reply);
+  TL_TRY(say_lhlo(deadline));
+  spoken_for_ = std::move(command);
+  return {};
+}
+
+void Dialogue::quit() { (void)stream_->write("QUIT\r\n", clock_.now()); }
+
+// ---- one transaction -----------------------------------------------------------------------------------------------
+
+struct Dialogue::Attempt {
+  const Envelope& envelope;
+  std::span<const std::size_t> recipients;
+  std::uint64_t size;
+  std::vector<std::optional<Reply>> results = std::vector<std::optional<Reply>>(recipients.size());
+  bool answered = false;  // it has said something, and not only that it leaves
+  bool in_body = false;   // something of the message may be there
+  std::string problem{};
+
+  bool all_have_results() const {
+    for (const auto& r : results)
+      if (!r) return false;
+    return true;
+  }
+  void settle_rest(const Reply& reply) {
+    for (auto& r : results)
+      if (!r) r = reply;
+  }
+};
+
+// At once where it takes several commands at once (RFC 2920). All replies that came are there also where an error ended it.
+Status Dialogue::ask_each(const std::vector<std::string>& commands, std::vector<HopReply>& replies) {
+  std::string all;
+  for (const std::string& command : commands) {
+    if (offer_.pipelining) {
+      all += command;
+      continue;
+    }
+    TL_TRY_ASSIGN(HopReply reply, ask(command, in(spec_.reply_timeout)));
+    replies.push_back(std::move(reply));
+  }
+  if (all.empty()) return {};
+  TL_TRY(stream_->write(all, in(spec_.reply_timeout)));
+  while (replies.size() < commands.size()) {
+    TL_TRY_ASSIGN(HopReply reply, read_reply(in(spec_.reply_timeout)));
+    replies.push_back(std::move(reply));
+  }
+  return {};
+}
+
+Status Dialogue::offer_recipients(Attempt& attempt) {
+  std::vector<std::string> commands;
+  if (spec_.xforward)
+    if (std::string forward = xforward_command(attempt.envelope, offer_); !forward.empty()) commands.push_back(std::move(forward));
+  std::size_t mail = commands.size();
+  commands.push_back(mail_command(attempt.envelope, attempt.size, offer_));
+  for (std::size_t i : attempt.recipients) commands.push_back(rcpt_command(attempt.envelope.recipients[i], spec_.recipient, detail_delimiter_, offer_));
+  std::vector<HopReply> replies;
+  Status asked = ask_each(commands, replies);
+  attempt.answered = !replies.empty() && replies[0].code != 421;
+  if (mail > 0 && !replies.empty() && !replies[0].positive()) attempt.problem = "XFORWARD was answered " + replies[0].text();
+  if (replies.size() > mail && !replies[mail].positive()) attempt.settle_rest(reply_of_hop(replies[mail], Stage::sender));
+  for (std::size_t i = mail + 1; i < replies.size(); ++i)
+    if (auto& result = attempt.results[i - mail - 1]; !result && !replies[i].positive()) result = reply_of_hop(replies[i], Stage::recipient);
+  return asked;
+}
+
+// Without CHUNKING the hop says whether it wants the message.
+Status Dialogue::begin_body(Attempt& attempt) {
+  if (offer_.chunking) return {};
+  TL_TRY_ASSIGN(HopReply reply, ask("DATA\r\n", in(spec_.reply_timeout)));
+  if (reply.code == 354) return {};
+  attempt.settle_rest(reply_of_hop(reply, Stage::body));
+  return {};
+}
+
+Status Dialogue::send_message(const MessageBody& body, const std::string& header) {
+  if (offer_.chunking) return send_chunk(body, header);
+  DataEncoder encoder;
+  std::string out;
+  auto sink = [&](std::string_view bytes) -> Status {
+    encoder.feed(bytes, out);
+    if (out.size() < piece_bytes) return {};
+    Status written = stream_->write(out, in(spec_.reply_timeout));
+    out.clear();
+    return written;
+  };
+  TL_TRY(write_message(header, body, true, sink));
+  encoder.finish(out);
+  return stream_->write(out, in(spec_.reply_timeout));
+}
+
+// RFC 3030: as it is, whatever lines it has.
+Status Dialogue::send_chunk(const MessageBody& body, const std::string& header) {
+  std::string out = fmt::format("BDAT {} LAST\r\n", with_crlf_bytes(header) + body.size);
+  auto sink = [&](std::string_view bytes) -> Status {
+    out += bytes;
+    if (out.size() < piece_bytes) return {};
+    Status written = stream_->write(out, in(spec_.reply_timeout));
+    out.clear();
+    return written;
+  };
+  TL_TRY(write_message(header, body, true, sink));
+  return stream_->write(out, in(spec_.reply_timeout));
+}
+
+// One reply for each recipient that was accepted, in their order (RFC 2033 section 4.2).
+Status Dialogue::take_results(Attempt& attempt) {
+  Instant deadline = in(spec_.data_timeout);
+  for (auto& result : attempt.results) {
+    if (result) continue;
+    TL_TRY_ASSIGN(HopReply reply, read_reply(deadline));
+    if (reply.code / 100 == 3) return fail(Errc::corrupt, "the message was answered {}", reply.text());
+    result = reply_of_hop(reply, Stage::message);
+  }
+  return {};
+}
+
+Status Dialogue::reset() {
+  TL_TRY_ASSIGN(HopReply reply, ask("RSET\r\n", in(spec_.reply_timeout)));
+  if (!reply.positive()) return refused("RSET", reply);
+  return {};
+}
+
+Handed Dialogue::hand_over(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const std::string& header) {
+  Attempt attempt{envelope, recipients, with_crlf_bytes(header) + body.size};
+  bool was_used = std::exchange(was_used_, true);
+  auto run = [&]() -> Status {
+    if (envelope.smtputf8 && !offer_.smtputf8) {
+      attempt.answered = true;
+      attempt.settle_rest({553, "5.6.7", "The mail store does not take mail that needs SMTPUTF8"});
+      return {};
+    }
+    TL_TRY(offer_recipients(attempt));
+    if (attempt.all_have_results()) return reset();
+    TL_TRY(begin_body(attempt));
+    if (attempt.all_have_results()) return reset();
+    attempt.in_body = true;
+    TL_TRY(send_message(body, header));
+    return take_results(attempt);
+  };
+  Status ran = run();
+  Handed out;
+  out.reusable = ran.has_value();
+  out.problem = ran ? std::move(attempt.problem) : ran.error().message;
+  if (!ran) attempt.settle_rest(reply_of_failure(ran.error()));
+  out.untouched = was_used && !attempt.answered && !attempt.in_body && (ran || ran.error().code == Errc::unavailable);
+  for (auto& result : attempt.results) out.replies.push_back(std::move(*result));
+  return out;
+}
+
+}  // namespace twinloft::lmtpd

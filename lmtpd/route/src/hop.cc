@@ -1,0 +1,187 @@
+#include "hop.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "twinloft/base/log.h"
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+constexpr Duration first_pause = std::chrono::seconds(1), longest_pause = std::chrono::seconds(30);
+// More at once would all wait for a hop that is not there.
+constexpr std::uint32_t opening_max = 4;
+
+std::vector<Reply> for_all(std::size_t count, const Reply& reply) { return std::vector<Reply>(count, reply); }
+
+}  // namespace
+
+bool HopHealth::may_try(Instant now) {
+  if (!down()) return true;
+  if (trying_ || now < not_before_) return false;
+  return trying_ = true;
+}
+
+// While it is left alone, failures of those who had begun before change nothing.
+void HopHealth::failed(Instant now) {
+  if (down() && !trying_) return;
+  trying_ = false;
+  pause_ = down() ? std::min(2 * pause_, longest_pause) : first_pause;
+  not_before_ = now + pause_;
+}
+
+// give_up() reaches it.
+struct Hop::InUse {
+  Hop& hop;
+  Dialogue* dialogue;
+  InUse(Hop& h, Dialogue* d) : hop(h), dialogue(d) {
+    std::lock_guard lock(hop.mutex_);
+    hop.in_use_.push_back(dialogue);
+    if (hop.given_up_) dialogue->shut();
+  }
+  ~InUse() {
+    std::lock_guard lock(hop.mutex_);
+    std::erase(hop.in_use_, dialogue);
+  }
+  InUse(const InUse&) = delete;
+  InUse& operator=(const InUse&) = delete;
+};
+
+Hop::~Hop() {
+  for (Idle& idle : idle_) idle.dialogue->quit();
+}
+
+// One of connections_max.
+struct Hop::Slot {
+  Hop& hop;
+  bool taken;
+  explicit Slot(Hop& h) : hop(h) {
+    std::lock_guard lock(hop.mutex_);
+    taken = hop.taken_ < hop.config_.spec.connections_max;
+    if (taken) ++hop.taken_;
+  }
+  ~Slot() {
+    std::lock_guard lock(hop.mutex_);
+    if (taken) --hop.taken_;
+  }
+  Slot(const Slot&) = delete;
+  Slot& operator=(const Slot&) = delete;
+};
+
+// One that speaks for this client already, else any: XCLIENT costs two round trips, a new connection more.
+std::unique_ptr<Dialogue> Hop::take_idle(const Envelope& envelope) {
+  std::list<Idle> found;
+  for (;;) {
+    {
+      std::lock_guard lock(mutex_);
+      auto at = std::find_if(idle_.begin(), idle_.end(), [&](const Idle& i) { return i.dialogue->speaks_for(envelope); });
+      if (at == idle_.end()) at = idle_.begin();
+      if (at == idle_.end()) return nullptr;
+      found.splice(found.begin(), idle_, at);
+    }
+    if (clock_.now() - found.front().since < config_.spec.idle_timeout && found.front().dialogue->is_idle()) return std::move(found.front().dialogue);
+    found.clear();
+  }
+}
+
+void Hop::put_back(std::unique_ptr<Dialogue> dialogue) {
+  if (!dialogue->is_idle()) return;
+  std::lock_guard lock(mutex_);
+  if (!given_up_) idle_.push_front({std::move(dialogue), clock_.now()});
+}
+
+void Hop::close_idle() {
+  std::list<Idle> old;
+  {
+    std::lock_guard lock(mutex_);
+    Instant now = clock_.now();
+    while (!idle_.empty() && now - idle_.back().since >= config_.spec.idle_timeout) old.splice(old.end(), idle_, std::prev(idle_.end()));
+  }
+  for (Idle& idle : old) idle.dialogue->quit();
+}
+
+void Hop::give_up() {
+  std::lock_guard lock(mutex_);
+  given_up_ = true;
+  for (Dialogue* dialogue : in_use_) dialogue->shut();
+  opened_.notify_all();
+}
+
+// ---- connections ---------------------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<Dialogue>> Hop::connect() {
+  TL_TRY_ASSIGN(Fd socket, connector_.connect(config_.target));
+  auto dialogue = std::make_unique<Dialogue>(make_socket_stream(std::move(socket), clock_), config_.spec, all_.hostname, all_.detail_delimiter, clock_);
+  InUse use(*this, dialogue.get());
+  TL_TRY(dialogue->open(config_.tls.get()));
+  return dialogue;
+}
+
+Result<std::unique_ptr<Dialogue>> Hop::open() {
+  {
+    std::unique_lock lock(mutex_);
+    opened_.wait(lock, [this] { return opening_ < opening_max || given_up_; });
+    if (given_up_) return fail(Errc::unavailable, "this server leaves");
+    if (!health_.may_try(clock_.now())) return fail(Errc::unavailable, "it could not be reached a moment ago, and is left alone");
+    ++opening_;
+  }
+  auto dialogue = connect();
+  bool was_down, is_down;
+  {
+    std::lock_guard lock(mutex_);
+    --opening_;
+    was_down = health_.down();
+    // One that has answered is there, whatever it said.
+    if (dialogue || dialogue.error().code == Errc::conflict) health_.worked();
+    else health_.failed(clock_.now());
+    is_down = health_.down();
+  }
+  opened_.notify_all();
+  if (!was_down && is_down) log_error("next hop {} ({}) cannot be reached: {}", config_.spec.name, config_.spec.target.text, dialogue.error().message);
+  if (was_down && !is_down) log_info("next hop {} ({}) is there again", config_.spec.name, config_.spec.target.text);
+  return dialogue;
+}
+
+// ---- messages ------------------------------------------------------------------------------------------------------
+
+Handed Hop::hand_over_by(std::unique_ptr<Dialogue> dialogue, const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const std::string& header) {
+  Handed handed;
+  {
+    InUse use(*this, dialogue.get());
+    if (Status spoken = dialogue->speak_for(envelope); !spoken)
+      return {for_all(recipients.size(), {451, "4.3.0", "The mail store cannot be used now"}), false, true, spoken.error().message};
+    handed = dialogue->hand_over(envelope, recipients, body, header);
+  }
+  if (handed.reusable) put_back(std::move(dialogue));
+  return handed;
+}
+
+Handed Hop::hand_over(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const std::string& header) {
+  if (auto idle = take_idle(envelope)) {
+    Handed handed = hand_over_by(std::move(idle), envelope, recipients, body, header);
+    if (!handed.untouched) return handed;
+  }
+  auto opened = open();
+  if (!opened) return {for_all(recipients.size(), {451, "4.4.1", "The mail store cannot be reached now"}), false, false, opened.error().message};
+  return hand_over_by(std::move(*opened), envelope, recipients, body, header);
+}
+
+std::vector<Reply> Hop::deliver(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const std::string& header, std::string* problem) {
+  Slot slot(*this);
+  if (!slot.taken) {
+    *problem = fmt::format("{} deliveries to it are under way", config_.spec.connections_max);
+    return for_all(recipients.size(), {451, "4.3.2", "Too many deliveries to this mail store at once"});
+  }
+  std::vector<Reply> replies;
+  while (replies.size() < recipients.size()) {
+    auto some = recipients.subspan(replies.size(), std::min<std::size_t>(config_.spec.recipients_max, recipients.size() - replies.size()));
+    Handed handed = hand_over(envelope, some, body, header);
+    std::move(handed.replies.begin(), handed.replies.end(), std::back_inserter(replies));
+    if (!handed.problem.empty()) *problem = std::move(handed.problem);
+  }
+  return replies;
+}
+
+}  // namespace twinloft::lmtpd

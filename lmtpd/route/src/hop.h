@@ -1,0 +1,77 @@
+// One next hop: its connections, those in use and those that wait for the next message, and whether it is there at all.
+#pragma once
+
+#include <condition_variable>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dialogue.h"
+#include "twinloft/base/clock.h"
+#include "twinloft/lmtpd/connect/connector.h"
+#include "twinloft/lmtpd/route/router.h"
+
+namespace twinloft::lmtpd {
+
+// A hop that cannot be reached is left alone for a second, and for twice as long each further time, up to 30 s; then one attempt shows whether it is back. Meanwhile
+// nobody waits for it.
+class HopHealth {
+ public:
+  // Whether to connect now. True is to be followed by worked() or failed().
+  bool may_try(Instant now);
+  void worked() { *this = HopHealth(); }
+  void failed(Instant now);
+  bool down() const { return pause_.count() > 0; }
+
+ private:
+  Instant not_before_{};
+  Duration pause_{};
+  bool trying_ = false;  // where it is down: by one at a time
+};
+
+// Thread-safe.
+class Hop {
+ public:
+  // The references outlive it.
+  Hop(RouterConfig::Hop config, const RouterConfig& all, Connector& connector, const Clock& clock) : config_(std::move(config)), all_(all), connector_(connector), clock_(clock) {}
+  ~Hop();
+
+  const NextHopSpec& spec() const { return config_.spec; }
+  // In as many transactions as recipients_max makes of it. `problem` gets what is for the log.
+  std::vector<Reply> deliver(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const std::string& header, std::string* problem);
+  void close_idle();
+  void give_up();
+
+ private:
+  struct Idle {
+    std::unique_ptr<Dialogue> dialogue;
+    Instant since{};
+  };
+  struct InUse;
+  struct Slot;
+  std::unique_ptr<Dialogue> take_idle(const Envelope& envelope);
+  Result<std::unique_ptr<Dialogue>> open();
+  Result<std::unique_ptr<Dialogue>> connect();
+  void put_back(std::unique_ptr<Dialogue> dialogue);
+  Handed hand_over_by(std::unique_ptr<Dialogue> dialogue, const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const std::string& header);
+  Handed hand_over(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const std::string& header);
+
+  const RouterConfig::Hop config_;
+  const RouterConfig& all_;
+  Connector& connector_;
+  const Clock& clock_;
+  std::mutex mutex_;  // of what follows
+  std::list<Idle> idle_;  // the one used last is the first
+  std::vector<Dialogue*> in_use_;
+  std::uint32_t taken_ = 0;  // of connections_max
+  HopHealth health_;
+  bool given_up_ = false;
+  std::condition_variable opened_;
+  std::uint32_t opening_ = 0;
+};
+
+}  // namespace twinloft::lmtpd

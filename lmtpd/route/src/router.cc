@@ -1,0 +1,148 @@
+#include "twinloft/lmtpd/route/router.h"
+
+#include <fmt/format.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <numeric>
+#include <thread>
+#include <unordered_map>
+
+#include "hop.h"
+#include "twinloft/base/log.h"
+#include "twinloft/lmtpd/delivery/delivery_log.h"
+#include "twinloft/lmtpd/delivery/headers.h"
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+constexpr std::chrono::seconds sweep_pause{1};
+
+}  // namespace
+
+Result<HopTls> parse_hop_tls(std::string_view text) {
+  if (text == "none") return HopTls::none;
+  if (text == "may") return HopTls::may;
+  if (text == "encrypt") return HopTls::encrypt;
+  if (text == "verify") return HopTls::verify;
+  return fail(Errc::invalid, "expected \"none\", \"may\", \"encrypt\" or \"verify\"");
+}
+
+Result<HopRecipient> parse_hop_recipient(std::string_view text) {
+  if (text == "address") return HopRecipient::address;
+  if (text == "user") return HopRecipient::user;
+  return fail(Errc::invalid, "expected \"address\" or \"user\"");
+}
+
+struct Router::Impl {
+  Impl(RouterConfig c, Deliverer* l, Connector& connector, const Clock& k) : config(std::move(c)), local(l), clock(k) {
+    for (const RouterConfig::Hop& hop : config.hops) hops.emplace(hop.spec.name, std::make_unique<Hop>(hop, config, connector, clock));
+    sweeper = std::thread([this] { sweep(); });
+  }
+  ~Impl() {
+    {
+      std::lock_guard lock(mutex);
+      stopping = true;
+    }
+    wake.notify_all();
+    sweeper.join();
+  }
+
+  void sweep() {
+    std::unique_lock lock(mutex);
+    while (!wake.wait_for(lock, sweep_pause, [this] { return stopping; }))
+      for (auto& [name, hop] : hops) hop->close_idle();
+  }
+
+  std::vector<Reply> hand_over(const std::string& name, const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, std::string* problem);
+
+  const RouterConfig config;
+  Deliverer* const local;
+  const Clock& clock;
+  std::unordered_map<std::string, std::unique_ptr<Hop>> hops;  // never changed
+  DeliveryLog log;
+  std::mutex mutex;
+  std::condition_variable wake;
+  bool stopping = false;
+  std::thread sweeper;
+};
+
+Router::Router(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Router::~Router() = default;
+
+std::unique_ptr<Router> Router::create(RouterConfig config, Deliverer* local, Connector& connector, const Clock& clock) {
+  return std::unique_ptr<Router>(new Router(std::make_unique<Impl>(std::move(config), local, connector, clock)));
+}
+
+void Router::give_up() {
+  for (auto& [name, hop] : impl_->hops) hop->give_up();
+}
+
+// ---- what is delivered here ------------------------------------------------------------------------------------------
+
+std::optional<SharedLimit> Router::shared_limit(const User& user) const {
+  if (!user.next_hop.empty() || !impl_->local) return std::nullopt;
+  return impl_->local->shared_limit(user);
+}
+
+bool Router::may_refuse(const User& user) const { return user.next_hop.empty() && impl_->local && impl_->local->may_refuse(user); }
+
+std::optional<Reply> Router::refusal(const User& user, std::uint64_t size) {
+  if (!may_refuse(user)) return std::nullopt;
+  return impl_->local->refusal(user, size);
+}
+
+// ---- what is handed on -----------------------------------------------------------------------------------------------
+
+std::string Router::group_of(const User& user) const {
+  if (!user.next_hop.empty()) return user.next_hop;
+  return {};
+}
+
+std::vector<Reply> Router::Impl::hand_over(const std::string& name, const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, std::string* problem) {
+  auto all = [&](const Reply& reply) { return std::vector<Reply>(recipients.size(), reply); };
+  auto hop = hops.find(name);
+  if (name.empty()) {
+    *problem = "the user's row names no next hop, and there is no [spool] here";
+    return all({451, "4.3.5", "The mail system is not configured for this mailbox"});
+  }
+  if (hop == hops.end()) {
+    *problem = fmt::format("the user's row names the next hop \"{}\", which no section [next_hop.{}] configures", name, name);
+    return all({451, "4.3.5", "The mail system is not configured for this mailbox"});
+  }
+  auto loop = find_route_loop(body, config.hostname, config.received_max, config.passes_max);
+  if (!loop) {
+    *problem = loop.error().message;
+    return all({451, "4.3.0", "The message could not be read"});
+  }
+  if (*loop) {
+    *problem = **loop;
+    return all(make_reply(554, "5.4.6", **loop));
+  }
+  const Recipient* only = recipients.size() == 1 ? &envelope.recipients[recipients.front()] : nullptr;
+  return hop->second->deliver(envelope, recipients, body, received_header(envelope, only, config.hostname, clock.wall()), problem);
+}
+
+std::vector<Reply> Router::deliver_group(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body) {
+  Instant start = impl_->clock.now();
+  const std::string& name = envelope.recipients[recipients.front()].user.next_hop;
+  std::string problem;
+  std::vector<Reply> replies = impl_->hand_over(name, envelope, recipients, body, &problem);
+  for (std::size_t i = 0; i < recipients.size(); ++i) {
+    const Recipient& recipient = envelope.recipients[recipients[i]];
+    std::string detail = replies[i].text;
+    if (!problem.empty()) detail += (detail.empty() ? "" : ": ") + problem;
+    impl_->log.put({envelope.id, envelope.from, recipient.text, recipient.user.name, "next hop " + name, envelope.client, origin_text(envelope.origin), body.size, replies[i].code,
+                    replies[i].enhanced, std::move(detail), impl_->clock.now() - start});
+  }
+  return replies;
+}
+
+Reply Router::deliver(const Envelope& envelope, const Recipient& recipient, const MessageBody& body) {
+  if (recipient.user.next_hop.empty() && impl_->local) return impl_->local->deliver(envelope, recipient, body);
+  auto index = static_cast<std::size_t>(&recipient - envelope.recipients.data());
+  return deliver_group(envelope, {&index, 1}, body).front();
+}
+
+}  // namespace twinloft::lmtpd

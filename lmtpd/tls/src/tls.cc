@@ -1,0 +1,45 @@
+#include "twinloft/lmtpd/tls/tls.h"
+
+#include <openssl/err.h>
+
+#include "pem.h"
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+Status use_client_ca(SSL_CTX* context, const TlsMaterial& material) {
+  if (material.client_ca.empty()) return {};
+  TL_TRY(use_authorities(context, material.client_ca, "client_ca", Authorities::asked));
+  SSL_CTX_set_verify(context, SSL_VERIFY_PEER | (material.client_certificate_required ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0), nullptr);
+  return {};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const TlsContext>> TlsContext::create(const TlsMaterial& material) {
+  ERR_clear_error();
+  OwnedContext context(SSL_CTX_new(TLS_server_method()));
+  if (!context) return bad_tls("TLS");
+  SSL_CTX_set_min_proto_version(context.get(), material.tls_1_2 ? TLS1_2_VERSION : TLS1_3_VERSION);
+  // A renegotiation would be a second handshake at the client's wish; compression tells of contents (CVE-2012-4929).
+  SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_NO_TICKET);
+  SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_num_tickets(context.get(), 0);
+  SSL_CTX_set_mode(context.get(), SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
+  TL_TRY(use_certificate(context.get(), material.certificate));
+  TL_TRY(use_key(context.get(), material.key));
+  TL_TRY(use_client_ca(context.get(), material));
+  return std::shared_ptr<const TlsContext>(new TlsContext(context.release()));
+}
+
+TlsContext::~TlsContext() { SSL_CTX_free(context_); }
+
+std::int64_t TlsContext::expires_in_days() const {
+  int days = 0, seconds = 0;
+  const X509* certificate = SSL_CTX_get0_certificate(context_);
+  if (!certificate || ASN1_TIME_diff(&days, &seconds, nullptr, X509_get0_notAfter(certificate)) != 1) return 0;
+  return seconds < 0 ? days - 1 : days;
+}
+
+}  // namespace twinloft::lmtpd
