@@ -15,6 +15,7 @@ TEST(Subscriptions, EachVersionKeepsItsForm) {
   EXPECT_EQ(added("V\t2\n\nA\n", ".Lists.Dev"), "V\t2\n\nA\nLists\tDev\n");
   EXPECT_EQ(added("A\n", ".Lists.Dev"), "A\nLists.Dev\n");
   EXPECT_EQ(added("A", ".B"), "A\nB\n");  // the last line is kept apart
+  EXPECT_EQ(added("V\t2", ".Lists.Dev"), "V\t2\nLists\tDev\n");
 }
 
 TEST(Subscriptions, WhatIsThereIsNotAddedAgain) {
