@@ -28,10 +28,16 @@ union Control {
 
 Fd take_descriptor(msghdr& message) {
   cmsghdr* control = CMSG_FIRSTHDR(&message);
-  if (!control || control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS || control->cmsg_len != CMSG_LEN(sizeof(int))) return Fd();
-  int number;
-  std::memcpy(&number, CMSG_DATA(control), sizeof number);
-  return Fd(number);
+  if (!control || control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS) return Fd();
+  // Padding has room for a second one, which nobody has asked for.
+  Fd first;
+  for (std::size_t at = 0; control->cmsg_len >= CMSG_LEN(at + sizeof(int)); at += sizeof(int)) {
+    int number;
+    std::memcpy(&number, CMSG_DATA(control) + at, sizeof number);
+    Fd each(number);
+    if (at == 0) first = std::move(each);
+  }
+  return first;
 }
 
 // nullopt: the other end is gone.

@@ -70,13 +70,16 @@ Status Dialogue::open(const TlsClientContext* tls) {
   Instant deadline = in(spec_.target.timeout);
   TL_TRY(greet(deadline));
   TL_TRY(say_lhlo(deadline));
+  first_offer_ = offer_;
   if (!tls || (spec_.tls == HopTls::may && !offer_.start_tls)) return {};
   if (!offer_.start_tls) return fail(Errc::conflict, "it does not offer STARTTLS");
   TL_TRY_ASSIGN(HopReply reply, ask("STARTTLS\r\n", deadline));
   if (reply.code != 220) return refused("STARTTLS", reply);
   if (parser_.pending() != 0) return fail(Errc::corrupt, "something was said in clear behind the answer to STARTTLS");
   TL_TRY(stream_->start_tls(*tls, deadline));
-  return say_lhlo(deadline);
+  TL_TRY(say_lhlo(deadline));
+  first_offer_ = offer_;
+  return {};
 }
 
 Status Dialogue::speak_for(const Envelope& envelope) {
@@ -117,18 +120,21 @@ struct Dialogue::Attempt {
 // At once where it takes several commands at once (RFC 2920). All replies that came are there also where an error ended it.
 Status Dialogue::ask_each(const std::vector<std::string>& commands, std::vector<HopReply>& replies) {
   std::string all;
+  // However many there are.
+  const Instant latest = in(spec_.data_timeout);
+  auto next = [&] { return std::min(in(spec_.reply_timeout), latest); };
   for (const std::string& command : commands) {
     if (offer_.pipelining) {
       all += command;
       continue;
     }
-    TL_TRY_ASSIGN(HopReply reply, ask(command, in(spec_.reply_timeout)));
+    TL_TRY_ASSIGN(HopReply reply, ask(command, next()));
     replies.push_back(std::move(reply));
   }
   if (all.empty()) return {};
-  TL_TRY(stream_->write(all, in(spec_.reply_timeout)));
+  TL_TRY(stream_->write(all, next()));
   while (replies.size() < commands.size()) {
-    TL_TRY_ASSIGN(HopReply reply, read_reply(in(spec_.reply_timeout)));
+    TL_TRY_ASSIGN(HopReply reply, read_reply(next()));
     replies.push_back(std::move(reply));
   }
   return {};
@@ -161,33 +167,21 @@ Status Dialogue::begin_body(Attempt& attempt) {
 }
 
 Status Dialogue::send_message(const MessageBody& body, const std::string& header) {
-  if (offer_.chunking) return send_chunk(body, header);
+  const Instant deadline = in(spec_.data_timeout);
   DataEncoder encoder;
-  std::string out;
+  // RFC 3030: as it is, whatever lines it has.
+  std::string out = offer_.chunking ? fmt::format("BDAT {} LAST\r\n", with_crlf_bytes(header) + body.size) : std::string();
   auto sink = [&](std::string_view bytes) -> Status {
-    encoder.feed(bytes, out);
+    if (offer_.chunking) out += bytes;
+    else encoder.feed(bytes, out);
     if (out.size() < piece_bytes) return {};
-    Status written = stream_->write(out, in(spec_.reply_timeout));
+    Status written = stream_->write(out, deadline);
     out.clear();
     return written;
   };
   TL_TRY(write_message(header, body, true, sink));
-  encoder.finish(out);
-  return stream_->write(out, in(spec_.reply_timeout));
-}
-
-// RFC 3030: as it is, whatever lines it has.
-Status Dialogue::send_chunk(const MessageBody& body, const std::string& header) {
-  std::string out = fmt::format("BDAT {} LAST\r\n", with_crlf_bytes(header) + body.size);
-  auto sink = [&](std::string_view bytes) -> Status {
-    out += bytes;
-    if (out.size() < piece_bytes) return {};
-    Status written = stream_->write(out, in(spec_.reply_timeout));
-    out.clear();
-    return written;
-  };
-  TL_TRY(write_message(header, body, true, sink));
-  return stream_->write(out, in(spec_.reply_timeout));
+  if (!offer_.chunking) encoder.finish(out);
+  return stream_->write(out, deadline);
 }
 
 // One reply for each recipient that was accepted, in their order (RFC 2033 section 4.2).

@@ -52,12 +52,11 @@ class Dialogue {
   Result<HopReply> ask(std::string_view command, Instant deadline);
   Status greet(Instant deadline);
   Status say_lhlo(Instant deadline);
-  std::string wanted_for(const Envelope& envelope) const { return spec_.xclient ? xclient_command(envelope, offer_) : std::string(); }
+  std::string wanted_for(const Envelope& envelope) const { return spec_.xclient ? xclient_command(envelope, first_offer_) : std::string(); }
   Status ask_each(const std::vector<std::string>& commands, std::vector<HopReply>& replies);
   Status offer_recipients(Attempt& attempt);
   Status begin_body(Attempt& attempt);
   Status send_message(const MessageBody& body, const std::string& header);
-  Status send_chunk(const MessageBody& body, const std::string& header);
   Status take_results(Attempt& attempt);
   Status reset();
 
@@ -68,6 +67,7 @@ class Dialogue {
   const Clock& clock_;
   ReplyParser parser_;
   HopOffer offer_;
+  HopOffer first_offer_;  // before anything was said of a client: afterwards it may not offer XCLIENT any more
   std::string spoken_for_;
   bool was_used_ = false;
 };

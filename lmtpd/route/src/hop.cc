@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 
 #include "twinloft/base/log.h"
 
@@ -119,6 +120,15 @@ Result<std::unique_ptr<Dialogue>> Hop::connect() {
   return dialogue;
 }
 
+// Whatever happens, it is known that this attempt has ended.
+Result<std::unique_ptr<Dialogue>> Hop::connect_safely() {
+  try {
+    return connect();
+  } catch (const std::exception& e) {
+    return fail(Errc::internal, "unexpectedly: {}", e.what());
+  }
+}
+
 Result<std::unique_ptr<Dialogue>> Hop::open() {
   {
     std::unique_lock lock(mutex_);
@@ -127,7 +137,7 @@ Result<std::unique_ptr<Dialogue>> Hop::open() {
     if (!health_.may_try(clock_.now())) return fail(Errc::unavailable, "it could not be reached a moment ago, and is left alone");
     ++opening_;
   }
-  auto dialogue = connect();
+  auto dialogue = connect_safely();
   bool was_down, is_down;
   {
     std::lock_guard lock(mutex_);

@@ -56,6 +56,7 @@ class Hop {
   std::unique_ptr<Dialogue> take_idle(const Envelope& envelope);
   Result<std::unique_ptr<Dialogue>> open();
   Result<std::unique_ptr<Dialogue>> connect();
+  Result<std::unique_ptr<Dialogue>> connect_safely();
   void put_back(std::unique_ptr<Dialogue> dialogue);
   Handed hand_over_by(std::unique_ptr<Dialogue> dialogue, const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const std::string& header);
   Handed hand_over(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const std::string& header);

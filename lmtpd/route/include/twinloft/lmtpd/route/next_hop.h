@@ -37,8 +37,8 @@ struct NextHopSpec {
   bool smtputf8 = true;   // it takes mail that needs SMTPUTF8; else such mail is refused at RCPT
   std::uint32_t connections_max = 32;  // at once; beyond: 451
   std::uint32_t recipients_max = 100;  // of one transaction; more go in several
-  std::chrono::milliseconds reply_timeout{60'000};  // for the reply to a command, and for 64 KiB of a message to be taken
-  std::chrono::milliseconds data_timeout{300'000};  // for the replies to a message, once it was sent
+  std::chrono::milliseconds reply_timeout{60'000};  // for the reply to a command
+  std::chrono::milliseconds data_timeout{300'000};  // for all replies to recipients, for a message to be taken, and then for the replies to it
   std::chrono::milliseconds idle_timeout{30'000};   // then a connection without use is closed
 };
 
