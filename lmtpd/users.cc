@@ -165,6 +165,11 @@ namespace {
 
 void print(std::ostream& out, std::string_view name, std::string_view value) { out << fmt::format("  {:<10} {}\n", name, value); }
 
+std::string_view folders_text(FoldersByDetail folders) {
+  constexpr std::string_view texts[] = {"none", "existing ones", "existing and new ones"};
+  return texts[static_cast<std::size_t>(folders)];
+}
+
 int print_outcome(const User& user, const Status& deliverable, std::ostream& out) {
   if (user.state == UserState::disabled) return print(out, "mail", "refused, 550 5.2.1: the user is disabled"), EX_NOUSER;
   if (user.state == UserState::deferred) return print(out, "mail", "put off, 450 4.2.1: the user is deferred"), EX_TEMPFAIL;
@@ -190,6 +195,7 @@ int print_user(const Resolved& found, const LookupRequest& asked, const Config& 
   print(out, "agent", agent_of(config.delivery, user) + (user.agent.empty() ? " (delivery.agent)" : ""));
   if (config.delivery.maildir.quota.maildir) print(out, "quota", quota_text(user.quota));
   if (const std::string& detail = found.detail.value_or(asked.detail); !detail.empty()) print(out, "detail", detail);
+  if (user.detail_folders) print(out, "folders", fmt::format("{}, by the detail", folders_text(*user.detail_folders)));
   return print_outcome(user, deliverable, out);
 }
 

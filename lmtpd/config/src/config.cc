@@ -189,8 +189,6 @@ void read_folders(const TomlTable& t, FolderConfig& out) {
   else t.error("folder_separator", "expected \".\" or \"/\", as the separator of Dovecot's namespace");
   t.number("folders_max", 0, 1'000'000, out.folders_max);
   t.flag("subscribe", out.subscribe);
-  for (const char* key : {"folder_separator", "folders_max", "subscribe"})
-    if (out.detail == FoldersByDetail::none && t.has(key)) t.error(key, "needs detail_folders = \"existing\" or \"create\"");
 }
 
 void read_quota(const TomlTable& top, Config& config) {

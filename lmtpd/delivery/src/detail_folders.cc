@@ -27,8 +27,10 @@ Result<DetailFolders::Place> DetailFolders::inbox(const SpoolHandle& spool, cons
   return Place{std::move(path), std::move(opened), std::move(note)};
 }
 
-Result<DetailFolders::Place> DetailFolders::open(const SpoolHandle& spool, const std::string& maildir, const std::string& detail) {
-  if (config_.detail == FoldersByDetail::none || detail.empty()) return inbox(spool, maildir, {});
+Result<DetailFolders::Place> DetailFolders::open(const SpoolHandle& spool, const std::string& maildir, const Recipient& recipient) {
+  const FoldersByDetail wanted = recipient.user.detail_folders.value_or(config_.detail);
+  const std::string& detail = recipient.detail;
+  if (wanted == FoldersByDetail::none || detail.empty()) return inbox(spool, maildir, {});
   auto folder = folder_directory(detail, config_.separator);
   if (!folder) return inbox(spool, maildir, "in the inbox: the detail names no folder");
   MaildirPath path{maildir, std::move(*folder)};
@@ -39,7 +41,7 @@ Result<DetailFolders::Place> DetailFolders::open(const SpoolHandle& spool, const
   }
   if (leads_elsewhere(found.error())) return inbox(spool, maildir, "in the inbox: " + found.error().message);
   if (found.error().sys != ENOENT) return std::unexpected(std::move(found).error());
-  if (config_.detail == FoldersByDetail::existing) return inbox(spool, maildir, "in the inbox: there is no folder " + path.folder);
+  if (wanted == FoldersByDetail::existing) return inbox(spool, maildir, "in the inbox: there is no folder " + path.folder);
   return create(spool, path);
 }
 

@@ -21,7 +21,7 @@ class DetailFolders {
     std::string note;  // for the log: the folder, or why it is the inbox; empty where nothing was asked for
   };
   // Errors as MaildirTree's: the message cannot be delivered now.
-  Result<Place> open(const SpoolHandle& spool, const std::string& maildir, const std::string& detail);
+  Result<Place> open(const SpoolHandle& spool, const std::string& maildir, const Recipient& recipient);
 
  private:
   Result<Place> inbox(const SpoolHandle& spool, const std::string& maildir, std::string note);

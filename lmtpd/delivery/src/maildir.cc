@@ -32,13 +32,6 @@ std::string_view to_string(Durability durability) {
   return "unknown";
 }
 
-Result<FoldersByDetail> parse_folders_by_detail(std::string_view text) {
-  if (text == "none") return FoldersByDetail::none;
-  if (text == "existing") return FoldersByDetail::existing;
-  if (text == "create") return FoldersByDetail::create;
-  return fail(Errc::invalid, "unknown setting \"{}\": use \"none\", \"existing\" or \"create\"", text);
-}
-
 namespace {
 
 // Removes a file unless it was kept. A removal that fails leaves the file to the 36 hours rule of Maildir in
@@ -135,7 +128,7 @@ Result<Room> MaildirAgent::Impl::take_room(const SpoolHandle& handle, const Mail
 Result<Reply> MaildirAgent::Impl::store(const SpoolHandle& handle, const Envelope& envelope,
                                         const Recipient& recipient, const MessageBody& body, std::string* note) {
   TL_TRY_ASSIGN(std::string relative, spool.relative(recipient.user.maildir));
-  TL_TRY_ASSIGN(DetailFolders::Place at, folders.open(handle, relative, recipient.detail));
+  TL_TRY_ASSIGN(DetailFolders::Place at, folders.open(handle, relative, recipient));
   const OpenMaildir& maildir = at.maildir;
   WallTime now = clock.wall();
   std::string unique = names.next(now);

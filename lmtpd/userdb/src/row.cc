@@ -133,6 +133,11 @@ Result<UserEntry> RowReader::read(const UserKey& key, const Row& row) const {
   user.maildir = at_home(std::move(user.maildir), user.home);
   user.agent = row[Column::agent].value_or(defaults_.agent);
   TL_TRY_ASSIGN(user.quota, quota_of(row));
+  if (const auto& folders = row[Column::detail_folders]; folders && !folders->empty()) {
+    auto parsed = parse_folders_by_detail(*folders);
+    if (!parsed) return fail(Errc::invalid, "column \"detail_folders\": {}", parsed.error().message);
+    user.detail_folders = *parsed;
+  }
   TL_TRY(check_user(user));
   return user;
 }

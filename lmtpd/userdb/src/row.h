@@ -11,9 +11,9 @@
 
 namespace twinloft::lmtpd {
 
-enum class Column { user, uid, gid, home, maildir, agent, state, alias, quota_bytes, quota_messages, quota_rule, next_hop };
-inline constexpr std::array<std::string_view, 12> column_names = {"user",  "uid",   "gid",         "home",           "maildir",   "agent",
-                                                                  "state", "alias", "quota_bytes", "quota_messages", "quota_rule", "next_hop"};
+enum class Column { user, uid, gid, home, maildir, agent, state, alias, quota_bytes, quota_messages, quota_rule, next_hop, detail_folders };
+inline constexpr std::array<std::string_view, 13> column_names = {"user",  "uid",   "gid",         "home",           "maildir",   "agent",
+                                                                  "state", "alias", "quota_bytes", "quota_messages", "quota_rule", "next_hop", "detail_folders"};
 std::optional<Column> column_named(std::string_view name);
 
 // nullopt: the source does not say.

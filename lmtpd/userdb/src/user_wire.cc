@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::size_t key_field_bytes_max = 1024;
 constexpr std::size_t field_bytes_max = 8192;
+constexpr std::uint8_t folders_max = static_cast<std::uint8_t>(FoldersByDetail::create) + 1;
 
 enum class Kind : std::uint8_t { nobody, user, alias, error };
 
@@ -52,13 +53,15 @@ Result<FindResult> read_user(Reader& in) {
   auto state = in.get<std::uint8_t>();
   user.quota.bytes = in.get<std::uint64_t>();
   user.quota.messages = in.get<std::uint64_t>();
+  auto folders = in.get<std::uint8_t>();  // 0: nothing is said
   for (std::string* text : {&user.name, &user.home, &user.maildir, &user.agent, &user.next_hop}) {
     auto value = in.get_text(field_bytes_max);
     if (!value) return fail(Errc::invalid, "a user that cannot be read");
     *text = *value;
   }
-  if (!at_end(in) || state > static_cast<std::uint8_t>(UserState::deferred)) return fail(Errc::invalid, "a user that cannot be read");
+  if (!at_end(in) || state > static_cast<std::uint8_t>(UserState::deferred) || folders > folders_max) return fail(Errc::invalid, "a user that cannot be read");
   user.state = static_cast<UserState>(state);
+  if (folders > 0) user.detail_folders = static_cast<FoldersByDetail>(folders - 1);
   TL_TRY(check_user(user));
   return FindResult(UserEntry(std::move(user)));
 }
@@ -111,6 +114,7 @@ std::vector<std::byte> encode_found(const FindResult& found) {
   packet.out.put(static_cast<std::uint8_t>(user.state));
   packet.out.put(user.quota.bytes);
   packet.out.put(user.quota.messages);
+  packet.out.put(static_cast<std::uint8_t>(user.detail_folders ? static_cast<int>(*user.detail_folders) + 1 : 0));
   for (const std::string* text : {&user.name, &user.home, &user.maildir, &user.agent, &user.next_hop}) packet.out.put_text(*text);
   return packet.take();
 }

@@ -315,7 +315,6 @@ const Wrong wrong[] = {
     {"[maildir]\ndurability = \"hope\"\n", "maildir.durability: unknown durability \"hope\""},
     {"[maildir]\ndetail_folders = \"maybe\"\n", "maildir.detail_folders: unknown setting \"maybe\": use \"none\", \"existing\" or \"create\""},
     {"[maildir]\ndetail_folders = \"create\"\nfolder_separator = \"+\"\n", "maildir.folder_separator: expected \".\" or \"/\""},
-    {"[maildir]\nfolders_max = 5\n", "maildir.folders_max: needs detail_folders = "},
     {"[quota]\n", "quota.driver: is missing"},
     {"[quota]\ndriver = \"count\"\n", "quota.driver: expected \"maildir\" or \"none\""},
     {"[quota]\ndriver = \"none\"\nstorage = \"1GiB\"\n", "quota.storage: needs driver = \"maildir\""},

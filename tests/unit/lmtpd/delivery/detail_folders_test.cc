@@ -49,6 +49,18 @@ TEST_F(DetailFoldersTest, AnExistingFolderIsUsedAndNoneIsMade) {
   EXPECT_FALSE(is_there("subscriptions"));
 }
 
+TEST_F(DetailFoldersTest, AUsersOwnSettingCounts) {
+  make_folder(".lists");
+  recipient_.user.detail_folders = FoldersByDetail::existing;
+  EXPECT_EQ(deliver_to("lists"), ".lists/new");
+  EXPECT_EQ(deliver_to("other"), "new");
+  recipient_.user.detail_folders = FoldersByDetail::create;
+  EXPECT_EQ(deliver_to("other"), ".other/new");
+  use(FoldersByDetail::create);
+  recipient_.user.detail_folders = FoldersByDetail::none;
+  EXPECT_EQ(deliver_to("lists"), "new");
+}
+
 TEST_F(DetailFoldersTest, ARemovedFolderIsNotMadeAgainWhereItMustExist) {
   use(FoldersByDetail::existing);
   make_folder(".lists");

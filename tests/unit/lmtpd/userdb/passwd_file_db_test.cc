@@ -56,8 +56,11 @@ ann@example.org:{PLAIN}secret:5001:5002:Ann, A.:/home/ann:/bin/sh:allow_nets=127
 
 bob@example.org:secret
 bob:x:6000:6001:::
-eve@example.org::::::: mail=maildir:%h/m/%d/%n  userdb_home=/home/eve userdb_uid=7 twinloft_agent=lda twinloft_state=deferred quota_storage_size=5M quota_message_count=6
+eve@example.org::::::: mail=maildir:%h/m/%d/%n  userdb_home=/home/eve userdb_uid=7 twinloft_agent=lda twinloft_state=deferred twinloft_detail_folders=existing quota_storage_size=5M quota_message_count=6
 info@example.org:::::::userdb_twinloft_alias=ann@example.org
+far@example.org:::::::twinloft_next_hop=store1
+odd@example.org:::::::twinloft_detail_folders=perhaps
+worse@example.org:::::::twinloft_next_hop=store/1
 :nobody:1:1::/::
 )");
   auto db = open();
@@ -66,12 +69,16 @@ info@example.org:::::::userdb_twinloft_alias=ann@example.org
   EXPECT_EQ(ann->name + " " + ann->home + " " + ann->maildir, "ann@example.org /home/ann /home/ann/Maildir");
   EXPECT_TRUE(ann->uid == 5001 && ann->gid == 5002);
   EXPECT_EQ(ann->quota, (QuotaLimit{1u << 20, 0}));
+  EXPECT_EQ(user_of(db->find({"far", "example.org"}))->next_hop, "store1");
+  EXPECT_NE(db->find({"odd", "example.org"}).error().message.find("detail_folders"), std::string::npos);
+  EXPECT_NE(db->find({"worse", "example.org"}).error().message.find("next hop"), std::string::npos);
   auto bob = user_of(db->find({"bob", "example.org"}));
   ASSERT_TRUE(bob);
   EXPECT_EQ(bob->name + " " + bob->home + " " + bob->maildir, "bob@example.org /srv/mail/example.org/bob ");
   EXPECT_EQ(bob->uid, 5000u);
   auto eve = user_of(db->find({"eve", "example.org"}));
   ASSERT_TRUE(eve);
+  EXPECT_EQ(eve->detail_folders, FoldersByDetail::existing);
   EXPECT_EQ(eve->home + " " + eve->maildir + " " + eve->agent, "/home/eve /home/eve/m/example.org/eve lda");
   EXPECT_TRUE(eve->uid == 7 && eve->gid == 5000 && eve->state == UserState::deferred);
   EXPECT_EQ(eve->quota, (QuotaLimit{5u << 20, 6}));

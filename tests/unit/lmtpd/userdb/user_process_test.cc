@@ -32,6 +32,8 @@ class Far final : public UserSource {
     user.agent = "lda";
     user.state = UserState::deferred;
     user.quota = {1000, 10};
+    user.detail_folders = FoldersByDetail::create;
+    if (key.local_part == "far") user.next_hop = "store1";
     return user;
   }
 };
@@ -47,6 +49,9 @@ TEST(UserProcess, WhatIsSaidThereIsSaidHere) {
   EXPECT_EQ(ann->name + " " + ann->home + " " + ann->maildir + " " + ann->agent, "ann@example.org /srv/mail /srv/mail/Maildir lda");
   EXPECT_TRUE(ann->uid == 7 && ann->gid == 5000 && ann->state == UserState::deferred);
   EXPECT_EQ(ann->quota, (QuotaLimit{1000, 10}));
+  EXPECT_EQ(ann->detail_folders, FoldersByDetail::create);
+  EXPECT_EQ(ann->next_hop, "");
+  EXPECT_EQ(user_of(process->find({"far", ""}))->next_hop, "store1");
   EXPECT_FALSE(user_of(process->find({"nobody", "example.org"})));
   EXPECT_EQ(std::get<Alias>(**process->find({"alias", "d"})).address, "ann@d");
   auto broken = process->find({"broken", ""});

@@ -35,10 +35,6 @@ enum class Durability {
 Result<Durability> parse_durability(std::string_view text);  // "fsync", "group-sync"
 std::string_view to_string(Durability durability);
 
-// What the detail of an address (ann+lists@) does: nothing, or it names a folder (RFC 5233), if that is there, or made where it is missing.
-enum class FoldersByDetail { none, existing, create };
-Result<FoldersByDetail> parse_folders_by_detail(std::string_view text);  // "none", "existing", "create"
-
 struct FolderConfig {
   FoldersByDetail detail = FoldersByDetail::none;
   char separator = '.';               // of levels in a detail: '.' or '/', as Dovecot's namespace has it

@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "twinloft/base/fd.h"
@@ -23,6 +24,10 @@ enum class UserState {
   disabled,  // takes no mail: 550 5.2.1
   deferred,  // takes none now, while the mailbox is moved, for one: 450 4.2.1
 };
+
+// What the detail of an address (ann+lists@) does: nothing, or it names a folder (RFC 5233), if that is there, or made where it is missing.
+enum class FoldersByDetail { none, existing, create };
+Result<FoldersByDetail> parse_folders_by_detail(std::string_view text);  // "none", "existing", "create"
 
 // What a mailbox may hold. 0: as much as there is room for.
 struct QuotaLimit {
@@ -44,6 +49,7 @@ struct User {
   std::string next_hop; // the name of a [next_hop.<name>] section, which the mail is handed on to; empty: it is delivered here
   UserState state = UserState::active;
   QuotaLimit quota{};
+  std::optional<FoldersByDetail> detail_folders{};  // nullopt: as is configured
 };
 
 // An accepted forward-path. `text` is as the client sent it between the angle brackets; `domain` is in small letters, and A-labels.
