@@ -55,8 +55,8 @@ void check_programs(const Config& config, Checker& check) {
 }
 
 void check_quota(const Config& config, Checker& check, std::ostream& err) {
-  bool counts = config.delivery.maildir.quota.maildir;
-  if (config.dovecot.empty() && counts) err << "warning: quota: that Dovecot counts alike is not checked: name its configuration, dovecot = \"/etc/dovecot/dovecot.conf\"\n";
+  bool counts = config.delivery.maildir.quota.driver != QuotaDriver::none;
+  if (config.dovecot.empty() && counts) err << "warning: quota: that it agrees with Dovecot is not checked: name its configuration, dovecot = \"/etc/dovecot/dovecot.conf\"\n";
   if (config.dovecot.empty()) return;
   auto dovecot = read_dovecot_quota(config.dovecot);
   if (!dovecot) return check.problem("quota.dovecot: " + dovecot.error().message);
@@ -81,11 +81,27 @@ void check_spool(const Config& config, Checker& check) {
   if (auto opened = (*spool)->open(); !opened) check.problem("spool: " + opened.error().message);
 }
 
+struct DirectConnector final : Connector {
+  const ConnectTarget& target;
+  explicit DirectConnector(const ConnectTarget& t) : target(t) {}
+  Result<Fd> connect(std::size_t) override { return connect_to(target); }
+};
+
+// Asked for a user who is nobody: what it says of them does not matter, but it is an answer.
+void check_quota_status(const QuotaStatusConfig& config, const Clock& clock, Checker& check) {
+  DirectConnector connector(config.target);
+  User nobody;
+  nobody.name = "nobody@invalid";
+  auto answer = QuotaStatus(config, connector, 0, clock).room(nobody, 1);
+  if (!answer && answer.error().code != Errc::conflict) check.problem("quota.address: " + answer.error().message);
+}
+
 // What lmtpd opens after it has become its user: root would be let in where that user is not.
 void check_as_user(const Config& config, const UserSettings& users, Checker& check) {
   OsClock clock;
   if (auto opened = open_users(users, clock); !opened) check.problem("users: " + opened.error().message);
   if (config.delivers_here()) check_spool(config, check);
+  if (config.delivery.maildir.quota.driver == QuotaDriver::count) check_quota_status(config.quota_status, clock, check);
   check.must_take_files("limits.body_directory", config.limits.body_directory);
   if (!config.agents.empty()) check.must_take_files("delivery.temporary", config.delivery.external.temporary);
 }
@@ -152,7 +168,8 @@ std::string summary(const Config& config) {
   if (!config.delivers_here()) return out + "\n";
   out += "\nspool: " + config.delivery.spool.root;
   out += config.delivery.spool.volume ? ", volume " + config.delivery.spool.volume->text() : ", no marker asked for";
-  if (const QuotaConfig& quota = config.delivery.maildir.quota; quota.maildir)
+  if (config.delivery.maildir.quota.driver == QuotaDriver::count) out += "\nquota: as Dovecot says, at " + config.quota_status.target.text;
+  if (config.delivery.maildir.quota.driver == QuotaDriver::maildir)
     out += "\nquota: " + quota_text(config.users.defaults.quota) + " where a user's row says nothing";
   out += "\ndelivers with " + config.delivery.default_agent;
   for (const AgentSpec& agent : config.agents)

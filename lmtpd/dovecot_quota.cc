@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "twinloft/base/fd.h"
+#include "twinloft/lmtpd/quota_status/policy.h"
 #include "twinloft/lmtpd/userdb/quota_limit.h"
 
 namespace twinloft::lmtpd {
@@ -137,6 +138,32 @@ void compare_maildir(const Config& config, const DovecotQuota& dovecot, std::vec
   compare_rules(config, dovecot, out);
 }
 
+void compare_answers(const DovecotQuota& dovecot, std::vector<std::string>& out) {
+  auto must_say = [&](const char* key, const std::string& value, bool right, const char* example) {
+    if (!value.empty() && !right) out.push_back(fmt::format("quota.driver: Dovecot's {} is \"{}\", from which lmtpd learns nothing; write {}", key, value, example));
+  };
+  auto success = room_of_action(dovecot.status_success), over = room_of_action(dovecot.status_overquota), too_large = room_of_action(dovecot.status_toolarge);
+  must_say("quota_status_success", dovecot.status_success, success && *success == Room::enough, "DUNNO");
+  must_say("quota_status_overquota", dovecot.status_overquota, over && *over == Room::full, "552 5.2.2 Mailbox is full");
+  must_say("quota_status_toolarge", dovecot.status_toolarge, too_large && *too_large != Room::enough, "552 5.2.3 Message is too large");
+}
+
+// Where Dovecot is asked it has to count what others than Dovecot deliver.
+void compare_count(const DovecotQuota& dovecot, std::vector<std::string>& out) {
+  if (dovecot.quota != "count" && !dovecot.quota.starts_with("count:")) {
+    out.push_back(fmt::format("quota.driver: is \"count\", and Dovecot's own quota is \"{}\", which does not learn of what lmtpd delivers; write quota = count:User quota in "
+                              "Dovecot's plugin section",
+                              dovecot.quota));
+    return;
+  }
+  if (!dovecot.vsizes) out.push_back("quota.driver: Dovecot's driver count needs quota_vsizes = yes in its plugin section");
+  if (!dovecot.status_service) out.push_back("quota.driver: Dovecot has no service quota-status, which is asked");
+  else if (!dovecot.status_plugin) out.push_back("quota.driver: Dovecot's mail_plugins do not have \"quota\" outside of all protocols, and its quota-status says that there is room");
+  for (const std::string& protocol : dovecot.without_plugin)
+    out.push_back(fmt::format("quota.driver: Dovecot does not load its plugin \"quota\" in protocol {} (mail_plugins), which has no limit then", protocol));
+  compare_answers(dovecot, out);
+}
+
 }  // namespace
 
 Result<DovecotQuota> read_dovecot_quota(const std::string& config_path) {
@@ -147,18 +174,26 @@ Result<DovecotQuota> read_dovecot_quota(const std::string& config_path) {
   out.quota = settings["quota"];
   if (std::string& grace = settings["quota_grace"]; !grace.empty()) out.grace = grace.substr(0, grace.find("%%")) + (grace.ends_with("%%") ? "%" : "");
   out.vsizes = settings["quota_vsizes"] == "yes";
+  out.status_success = settings["quota_status_success"];
+  out.status_overquota = settings["quota_status_overquota"];
+  out.status_toolarge = settings["quota_status_toolarge"];
   for (const auto& [name, value] : settings) {
     std::string_view number = std::string_view(name).substr(std::min<std::size_t>(name.size(), 10));
     bool is_rule = name.starts_with("quota_rule") && std::ranges::all_of(number, [](char c) { return c >= '0' && c <= '9'; });
     if (is_rule) out.rules.push_back(value);
   }
+  TL_TRY_ASSIGN(std::string services, run({doveconf, "-c", config_path, "service"}));
+  out.status_service = services.find("\nservice quota-status {") != std::string::npos;
+  TL_TRY_ASSIGN(std::string plugins, run({doveconf, "-c", config_path, "-h", "mail_plugins"}));
+  out.status_plugin = has_word(plugins, "quota");
   TL_TRY_ASSIGN(out.without_plugin, protocols_without_plugin(doveconf, config_path));
   return out;
 }
 
 std::vector<std::string> compare_quota(const Config& config, const DovecotQuota& dovecot) {
   std::vector<std::string> out;
-  if (config.delivery.maildir.quota.maildir) compare_maildir(config, dovecot, out);
+  if (config.delivery.maildir.quota.driver == QuotaDriver::maildir) compare_maildir(config, dovecot, out);
+  else if (config.delivery.maildir.quota.driver == QuotaDriver::count) compare_count(dovecot, out);
   else if (dovecot.quota.starts_with("maildir:"))
     out.push_back(fmt::format("quota.driver: is \"none\", and Dovecot's own quota is \"{}\": mail that the built-in agent delivers would not be counted; write "
                               "driver = \"maildir\"",

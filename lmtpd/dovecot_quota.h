@@ -15,6 +15,9 @@ struct DovecotQuota {
   std::string grace = "10%";
   bool vsizes = false;
   std::vector<std::string> without_plugin;  // protocols that are served and do not load it
+  bool status_service = false;              // there is one named quota-status ...
+  bool status_plugin = false;               // ... which loads the plugin
+  std::string status_success, status_overquota, status_toolarge;  // what it answers; empty: its own words
 };
 
 // Runs doveconf. The error says why nothing is known.

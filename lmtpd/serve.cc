@@ -27,7 +27,7 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-constexpr std::uint32_t quota_looks_at_once = 8;  // at disks
+constexpr std::uint32_t quota_looks_at_once = 8;  // at disks, or by asking Dovecot
 
 // The built-in agent does, and an external one or a next hop whose section says so.
 bool takes_utf8(const Config& config, const User& user) {
@@ -53,7 +53,7 @@ ServerConfig to_server_config(const Config& config) {
   out.io_threads = l.io_threads;
   out.deliveries_max = l.deliveries;
   out.lookups_max = static_cast<std::uint32_t>(lookups_at_once(config.users));
-  if (config.delivery.maildir.quota.maildir) out.lookups_max = std::max(out.lookups_max, quota_looks_at_once);
+  if (config.delivery.maildir.quota.driver != QuotaDriver::none) out.lookups_max = std::max(out.lookups_max, quota_looks_at_once);
   out.deliveries_per_transaction_max = l.deliveries_per_transaction;
   out.connections_max = l.connections_max;
   out.connections_per_address_max = l.connections_per_address_max;
@@ -83,7 +83,8 @@ struct Parts {
   std::unique_ptr<Spawner> spawner;
   std::unique_ptr<UserDb> users;
   int users_lifeline = -1;  // of the process that asks the database, where there is one
-  std::unique_ptr<ConnectProcess> connector;   // where there are next hops
+  std::unique_ptr<ConnectProcess> connector;   // where there is something to connect to
+  std::unique_ptr<QuotaStatus> quota_status;   // where Dovecot counts
   std::unique_ptr<DeliveryService> delivery;   // where there is a spool
   std::unique_ptr<Router> router;              // where there are next hops
   std::unique_ptr<Server> server;
@@ -98,10 +99,14 @@ Status become_helper(const Identity& identity, const std::string& user, const ch
   return {};
 }
 
+bool asks_dovecot(const Config& config) { return config.delivers_here() && config.delivery.maildir.quota.driver == QuotaDriver::count; }
+
+// Its targets are the next hops in their order, and then what Dovecot is asked by.
 Status start_connector(const Config& config, const Identity& identity, Parts& parts) {
-  if (config.next_hops.empty()) return {};
   std::vector<ConnectTarget> targets;
   for (const NextHopSettings& hop : config.next_hops) targets.push_back(hop.spec.target);
+  if (asks_dovecot(config)) targets.push_back(config.quota_status.target);
+  if (targets.empty()) return {};
   TL_TRY_ASSIGN(parts.connector, ConnectProcess::start(std::move(targets), [&] { return become_helper(identity, config.user, "makes connections"); }));
   return {};
 }
@@ -112,11 +117,13 @@ Result<Deliverer*> open_delivery(const Config& config, RouterConfig routes, cons
     DeliveryConfig delivery = config.delivery;
     delivery.hostname = config.hostname;
     delivery.external.memory = memory;
+    if (asks_dovecot(config)) parts.quota_status = std::make_unique<QuotaStatus>(config.quota_status, *parts.connector, config.next_hops.size(), parts.clock);
+    delivery.maildir.quota_service = parts.quota_status.get();
     TL_TRY_ASSIGN(parts.delivery, DeliveryService::create(std::move(delivery), parts.spawner.get(), parts.clock));
     if (Status spool = parts.delivery->check_spool(); !spool)
       log_warning("{}; until it is there, every delivery gets 451 4.3.0", spool.error().message);
   }
-  if (!parts.connector) return parts.delivery.get();
+  if (config.next_hops.empty()) return parts.delivery.get();
   parts.router = Router::create(std::move(routes), parts.delivery.get(), *parts.connector, parts.clock);
   return parts.router.get();
 }

@@ -193,7 +193,8 @@ int print_user(const Resolved& found, const LookupRequest& asked, const Config& 
   print(out, "home", user.home);
   print(out, "maildir", user.maildir.empty() ? "(none)" : user.maildir);
   print(out, "agent", agent_of(config.delivery, user) + (user.agent.empty() ? " (delivery.agent)" : ""));
-  if (config.delivery.maildir.quota.maildir) print(out, "quota", quota_text(user.quota));
+  if (config.delivery.maildir.quota.driver == QuotaDriver::maildir) print(out, "quota", quota_text(user.quota));
+  if (config.delivery.maildir.quota.driver == QuotaDriver::count) print(out, "quota", "as Dovecot says, at " + config.quota_status.target.text);
   if (const std::string& detail = found.detail.value_or(asked.detail); !detail.empty()) print(out, "detail", detail);
   if (user.detail_folders) print(out, "folders", fmt::format("{}, by the detail", folders_text(*user.detail_folders)));
   return print_outcome(user, deliverable, out);

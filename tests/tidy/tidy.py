@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 # --- Tables -----------------------------------------------------------------------------------------------------------
 
-LMTPD = ["lmtpd/proto", "lmtpd/session", "lmtpd/lanes", "lmtpd/tls", "lmtpd/connect", "lmtpd/userdb", "lmtpd/delivery", "lmtpd/route", "lmtpd/net",
-         "lmtpd/config", "lmtpd/supervisor"]
+LMTPD = ["lmtpd/proto", "lmtpd/session", "lmtpd/lanes", "lmtpd/tls", "lmtpd/connect", "lmtpd/userdb", "lmtpd/delivery", "lmtpd/route", "lmtpd/quota_status",
+         "lmtpd/net", "lmtpd/config", "lmtpd/supervisor"]
 REPL = ["spool-repl/format", "spool-repl/ports", "spool-repl/core", "spool-repl/journal", "spool-repl/io",
         "spool-repl/net", "spool-repl/export", "spool-repl/control", "spool-repl/arbiter", "spool-repl/salvage",
         "spool-repl/snapshot"]
@@ -31,12 +31,13 @@ EDGES = {
     "lmtpd/session": ["base", "lmtpd/proto"],
     "lmtpd/lanes": ["base"],
     "lmtpd/tls": ["base"],
-    "lmtpd/connect": ["base", "lmtpd/lanes"],
+    "lmtpd/connect": ["base", "lmtpd/lanes", "lmtpd/tls"],
     "lmtpd/net": ["base", "lmtpd/proto", "lmtpd/session", "lmtpd/tls"],
     "lmtpd/userdb": ["base", "lmtpd/proto", "lmtpd/session", "lmtpd/lanes"],
     "lmtpd/route": ["base", "lmtpd/proto", "lmtpd/session", "lmtpd/tls", "lmtpd/connect", "lmtpd/delivery"],
     "lmtpd/delivery": ["base", "argv", "lmtpd/proto", "lmtpd/session"],
-    "lmtpd/config": ["base", "argv", "lmtpd/proto", "lmtpd/session", "lmtpd/tls", "lmtpd/connect", "lmtpd/userdb", "lmtpd/delivery", "lmtpd/route", "lmtpd/net"],
+    "lmtpd/quota_status": ["base", "lmtpd/proto", "lmtpd/session", "lmtpd/connect", "lmtpd/delivery"],
+    "lmtpd/config": ["base", "argv", "lmtpd/proto", "lmtpd/session", "lmtpd/tls", "lmtpd/connect", "lmtpd/userdb", "lmtpd/delivery", "lmtpd/route", "lmtpd/quota_status", "lmtpd/net"],
     "lmtpd/supervisor": ["base"],
     "lmtpd": ["base", "argv"] + LMTPD,
     "spool-repl/format": ["base"],

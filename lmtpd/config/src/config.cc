@@ -191,32 +191,55 @@ void read_folders(const TomlTable& t, FolderConfig& out) {
   t.flag("subscribe", out.subscribe);
 }
 
-void read_quota(const TomlTable& top, Config& config) {
-  const toml::table* raw = top.child("quota");
-  if (!raw) return;
-  TomlTable t(top.problems(), *raw, "quota");
-  t.allow({"driver", "storage", "messages", "over", "grace_percent", "ignore", "dovecot"});
+// What the driver "maildir" counts by.
+void read_quota_limits(const TomlTable& t, Config& config) {
   QuotaConfig& out = config.delivery.maildir.quota;
-  std::string driver, over = "reject";
-  t.text("driver", driver, true);
-  out.maildir = driver == "maildir";
-  if (driver != "maildir" && driver != "none" && !driver.empty()) t.error("driver", "expected \"maildir\" or \"none\"");
   QuotaLimit& limit = config.users.defaults.quota;
   t.size("storage", 0, std::uint64_t{1} << 62, limit.bytes);
   t.number("messages", 0, std::uint64_t{1} << 62, limit.messages);
-  t.text("over", over);
-  if (auto parsed = parse_over_quota(over)) out.over = *parsed;
-  else t.error("over", parsed.error().message);
   t.number("grace_percent", 0, 100, out.grace_percent);
   std::vector<std::string> folders;
   t.texts("ignore", folders);
   for (const std::string& folder : folders)
     if (auto directory = quota_folder(folder, config.delivery.maildir.folders.separator)) out.ignored.push_back(*directory);
     else t.error("ignore", directory.error().message);
+}
+
+void read_quota_status(const TomlTable& t, QuotaStatusConfig& out) {
+  std::string address;
+  t.text("address", address, true);
+  auto target = parse_connect_target(address);
+  if (target) out.target = std::move(*target);
+  else if (!address.empty()) t.error("address", fmt::format("\"{}\": {}", address, target.error().message));
+  t.number("connections", 1, 1024, out.connections_max);
+  t.duration("timeout", out.answer_timeout);
+  out.target.timeout = out.answer_timeout;
+}
+
+void read_quota(const TomlTable& top, Config& config) {
+  const toml::table* raw = top.child("quota");
+  if (!raw) return;
+  TomlTable t(top.problems(), *raw, "quota");
+  t.allow({"driver", "storage", "messages", "over", "grace_percent", "ignore", "dovecot", "address", "connections", "timeout"});
+  QuotaConfig& out = config.delivery.maildir.quota;
+  std::string driver, over = "reject";
+  t.text("driver", driver, true);
+  if (driver == "maildir") out.driver = QuotaDriver::maildir;
+  else if (driver == "count") out.driver = QuotaDriver::count;
+  else if (driver != "none" && !driver.empty()) t.error("driver", "expected \"maildir\", \"count\" or \"none\"");
+  t.text("over", over);
+  if (auto parsed = parse_over_quota(over)) out.over = *parsed;
+  else t.error("over", parsed.error().message);
   t.path("dovecot", config.dovecot);
-  if (out.maildir) return;
-  for (const char* key : {"storage", "messages", "over", "grace_percent", "ignore"})
+  read_quota_limits(t, config);
+  if (out.driver == QuotaDriver::count) read_quota_status(t, config.quota_status);
+  if (driver == "none" && t.has("over")) t.error("over", "needs driver = \"maildir\" or \"count\"");
+  for (const char* key : {"storage", "messages", "grace_percent", "ignore"}) {
     if (driver == "none" && t.has(key)) t.error(key, "needs driver = \"maildir\"");
+    if (driver == "count" && t.has(key)) t.error(key, "is Dovecot's to say where it counts: take it out here, and write it in Dovecot's configuration");
+  }
+  for (const char* key : {"address", "connections", "timeout"})
+    if (!driver.empty() && driver != "count" && t.has(key)) t.error(key, "needs driver = \"count\"");
 }
 
 void read_delivery(const TomlTable& top, Config& config) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "asked_quota.h"
 #include "detail_folders.h"
 #include "twinloft/lmtpd/delivery/headers.h"
 #include "maildir_name.h"
@@ -33,6 +34,8 @@ std::string_view to_string(Durability durability) {
 }
 
 namespace {
+
+const Reply quota_unknown{451, "4.3.0", "What the mailbox may hold cannot be found out now"};
 
 // Removes a file unless it was kept. A removal that fails leaves the file to the 36 hours rule of Maildir in
 // tmp/, and is reported for new/, where a reader would see it.
@@ -73,7 +76,8 @@ struct MaildirAgent::Impl {
         names(config.hostname, ::getpid()),
         tree(o),
         folders(config.folders, tree, o),
-        quota(config.quota, o, k) {}
+        quota(config.quota, o, k),
+        asked(config.quota_service) {}
 
   bool use_group() const { return config.durability == Durability::group_sync; }
   Status sync_file(const SpoolHandle& handle, int fd) {
@@ -82,7 +86,12 @@ struct MaildirAgent::Impl {
   Status sync_entries(const SpoolHandle& handle, const OpenMaildir& maildir);
   Result<Reply> store(const SpoolHandle& handle, const Envelope& envelope, const Recipient& recipient,
                       const MessageBody& body, std::string* note);
-  Result<Room> take_room(const SpoolHandle& handle, const MaildirPath& path, const User& user, std::uint64_t bytes, MaildirQuota::Hold& hold);
+  // Of the one quota or the other.
+  struct Hold {
+    MaildirQuota::Hold kept;
+    AskedQuota::Hold asked;
+  };
+  Result<Room> take_room(const SpoolHandle& handle, const MaildirPath& path, const User& user, const StoredSize& size, Hold& hold);
   Status place(const SpoolHandle& handle, const OpenMaildir& maildir, int file, Unlinker& guard,
                const std::string& stored_name, MaildirQuota::Hold& hold);
 
@@ -95,6 +104,7 @@ struct MaildirAgent::Impl {
   MaildirTree tree;
   DetailFolders folders;
   MaildirQuota quota;
+  AskedQuota asked;
 };
 
 // new/ and, on the first delivery into this Maildir, every directory above it.
@@ -118,11 +128,11 @@ Status MaildirAgent::Impl::place(const SpoolHandle& handle, const OpenMaildir& m
   return sync_entries(handle, maildir);
 }
 
-Result<Room> MaildirAgent::Impl::take_room(const SpoolHandle& handle, const MaildirPath& path, const User& user, std::uint64_t bytes,
-                                           MaildirQuota::Hold& hold) {
+Result<Room> MaildirAgent::Impl::take_room(const SpoolHandle& handle, const MaildirPath& path, const User& user, const StoredSize& size, Hold& hold) {
+  if (asked.on()) return asked.take(user, size.crlf_bytes, hold.asked);
   if (!quota.counts(path.folder)) return Room::enough;
   TL_TRY_ASSIGN(Fd directory, ops.open_directory(handle.root.get(), path.maildir));
-  return quota.take({directory.get(), path.maildir, user.quota}, bytes, hold);
+  return quota.take({directory.get(), path.maildir, user.quota}, size.bytes, hold.kept);
 }
 
 Result<Reply> MaildirAgent::Impl::store(const SpoolHandle& handle, const Envelope& envelope,
@@ -138,16 +148,21 @@ Result<Reply> MaildirAgent::Impl::store(const SpoolHandle& handle, const Envelop
   TL_TRY_ASSIGN(StoredSize size, write_message(header, body, false, [&](std::string_view chunk) {
                   return ops.write(file.get(), as_bytes(chunk));
                 }));
-  MaildirQuota::Hold hold;
-  TL_TRY_ASSIGN(Room room, take_room(handle, at.path, recipient.user, size.bytes, hold));
-  if (room != Room::enough) {
-    *note = fmt::format("{} bytes more would be over the quota of {}", size.bytes, quota_text(recipient.user.quota));
-    return reply_of(room, config.quota.over);
+  Hold hold;
+  auto room = take_room(handle, at.path, recipient.user, size, hold);
+  if (!room && asked.on()) {
+    *note = room.error().message;
+    return quota_unknown;
   }
-  Status placed = place(handle, maildir, file.get(), guard, with_sizes(unique, size), hold);
+  if (!room) return std::unexpected(std::move(room).error());
+  if (*room != Room::enough) {
+    *note = fmt::format("{} bytes more would be over the quota {}", size.bytes, asked.on() ? "that Dovecot counts" : "of " + quota_text(recipient.user.quota));
+    return reply_of(*room, config.quota.over);
+  }
+  Status placed = place(handle, maildir, file.get(), guard, with_sizes(unique, size), hold.kept);
   if (!placed) {
     Error error = std::move(placed).error();
-    if (Status removed = guard.remove(); removed) quota.take_back(hold);
+    if (Status removed = guard.remove(); removed) quota.take_back(hold.kept);
     else
       error.message +=
           fmt::format("; the undelivered file could not be removed ({})", removed.error().message);
@@ -200,11 +215,12 @@ Reply MaildirAgent::deliver(const SpoolHandle& handle, const Envelope& envelope,
   return reply_of_error(stored.error());
 }
 
-bool MaildirAgent::may_refuse(const User& user) const { return impl_->quota.on() && !user.quota.unlimited(); }
+bool MaildirAgent::may_refuse(const User& user) const { return impl_->asked.on() || (impl_->quota.on() && !user.quota.unlimited()); }
 
 // A Maildir that is not there is empty.
 Result<Room> MaildirAgent::room_of(const SpoolHandle& handle, const User& user, std::uint64_t bytes) {
   bytes = std::max<std::uint64_t>(bytes, 1);
+  if (impl_->asked.on()) return impl_->asked.room(user, bytes);
   TL_TRY_ASSIGN(std::string relative, impl_->spool.relative(user.maildir));
   auto directory = impl_->ops.open_directory(handle.root.get(), relative);
   if (!directory && directory.error().sys == ENOENT) return room_for(bytes, {}, user.quota, impl_->config.quota.grace_percent);
@@ -217,6 +233,10 @@ std::optional<Reply> MaildirAgent::refusal(const SpoolHandle& handle, const User
   auto room = room_of(handle, user, bytes);
   if (room && *room == Room::enough) return std::nullopt;
   if (room) return reply_of(*room, impl_->config.quota.over);
+  if (impl_->asked.on()) {
+    *why = std::move(room.error().message);
+    return quota_unknown;
+  }
   *why = fmt::format("{}: {}", user.maildir, room.error().message);
   return reply_of_error(room.error());
 }

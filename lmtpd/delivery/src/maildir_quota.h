@@ -25,7 +25,7 @@ class MaildirQuota {
  public:
   MaildirQuota(QuotaConfig config, FileOps& ops, const Clock& clock) : config_(std::move(config)), ops_(ops), clock_(clock) {}
 
-  bool on() const { return config_.maildir; }
+  bool on() const { return config_.driver == QuotaDriver::maildir; }
   bool counts(const std::string& folder) const;
 
   // A Maildir that is open. `key` is its path below the spool's root.

@@ -6,6 +6,8 @@
 #include <cctype>
 #include <utility>
 
+#include "twinloft/lmtpd/proto/path.h"
+
 namespace twinloft::lmtpd {
 
 namespace {
@@ -47,20 +49,6 @@ std::string address_attribute(const std::string& address) {
 
 bool is_ascii(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
-}
-
-// As a dot-string or a quoted string (RFC 5321 section 4.1.2). Bytes above ASCII are good in both (RFC 6531).
-std::string quote_local_part(std::string_view text) {
-  constexpr std::string_view atext = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'*+-/=?^_`{|}~.";
-  bool plain = !text.empty() && text.front() != '.' && text.back() != '.' && text.find("..") == std::string_view::npos &&
-               std::all_of(text.begin(), text.end(), [&](char c) { return static_cast<unsigned char>(c) >= 0x80 || atext.find(c) != std::string_view::npos; });
-  if (plain) return std::string(text);
-  std::string out = "\"";
-  for (char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + '"';
 }
 
 // The user's name as an address: with the detail before the "@".

@@ -8,7 +8,7 @@
 
 #include "commands.h"
 #include "hop_reply.h"
-#include "stream.h"
+#include "twinloft/lmtpd/connect/stream.h"
 #include "twinloft/base/clock.h"
 #include "twinloft/lmtpd/route/next_hop.h"
 #include "twinloft/lmtpd/session/model.h"

@@ -11,27 +11,12 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-constexpr Duration first_pause = std::chrono::seconds(1), longest_pause = std::chrono::seconds(30);
 // More at once would all wait for a hop that is not there.
 constexpr std::uint32_t opening_max = 4;
 
 std::vector<Reply> for_all(std::size_t count, const Reply& reply) { return std::vector<Reply>(count, reply); }
 
 }  // namespace
-
-bool HopHealth::may_try(Instant now) {
-  if (!down()) return true;
-  if (trying_ || now < not_before_) return false;
-  return trying_ = true;
-}
-
-// While it is left alone, failures of those who had begun before change nothing.
-void HopHealth::failed(Instant now) {
-  if (down() && !trying_) return;
-  trying_ = false;
-  pause_ = down() ? std::min(2 * pause_, longest_pause) : first_pause;
-  not_before_ = now + pause_;
-}
 
 // give_up() reaches it.
 struct Hop::InUse {

@@ -13,25 +13,10 @@
 #include "dialogue.h"
 #include "twinloft/base/clock.h"
 #include "twinloft/lmtpd/connect/connector.h"
+#include "twinloft/lmtpd/connect/target_health.h"
 #include "twinloft/lmtpd/route/router.h"
 
 namespace twinloft::lmtpd {
-
-// A hop that cannot be reached is left alone for a second, and for twice as long each further time, up to 30 s; then one attempt shows whether it is back. Meanwhile
-// nobody waits for it.
-class HopHealth {
- public:
-  // Whether to connect now. True is to be followed by worked() or failed().
-  bool may_try(Instant now);
-  void worked() { *this = HopHealth(); }
-  void failed(Instant now);
-  bool down() const { return pause_.count() > 0; }
-
- private:
-  Instant not_before_{};
-  Duration pause_{};
-  bool trying_ = false;  // where it is down: by one at a time
-};
 
 // Thread-safe.
 class Hop {
@@ -69,7 +54,7 @@ class Hop {
   std::list<Idle> idle_;  // the one used last is the first
   std::vector<Dialogue*> in_use_;
   std::uint32_t taken_ = 0;  // of connections_max
-  HopHealth health_;
+  TargetHealth health_;
   bool given_up_ = false;
   std::condition_variable opened_;
   std::uint32_t opening_ = 0;

@@ -242,13 +242,24 @@ TEST(Config, Quota) {
                                                     "ignore = [\"Trash\", \"A&B\"]\ndovecot = \"/etc/dovecot/dovecot.conf\"\n"));
   ASSERT_TRUE(config) << config.error().message;
   const QuotaConfig& quota = config->delivery.maildir.quota;
-  EXPECT_TRUE(quota.maildir);
+  EXPECT_EQ(quota.driver, QuotaDriver::maildir);
   EXPECT_EQ(config->users.defaults.quota, (QuotaLimit{std::uint64_t{1} << 30, 5}));
   EXPECT_EQ(quota.over, OverQuota::defer);
   EXPECT_EQ(quota.grace_percent, 0u);
   EXPECT_EQ(quota.ignored, (std::vector<std::string>{".Trash", ".A&-B"}));
   EXPECT_EQ(config->dovecot, "/etc/dovecot/dovecot.conf");
-  EXPECT_FALSE(parse_config("t.toml", minimal_then(""))->delivery.maildir.quota.maildir);
+  EXPECT_EQ(parse_config("t.toml", minimal_then(""))->delivery.maildir.quota.driver, QuotaDriver::none);
+}
+
+TEST(Config, QuotaThatDovecotCounts) {
+  auto config = parse_config("t.toml", minimal_then("[quota]\ndriver = \"count\"\naddress = \"unix:/run/dovecot/quota-status\"\nconnections = 3\ntimeout = \"2s\"\nover = \"defer\"\n"));
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->delivery.maildir.quota.driver, QuotaDriver::count);
+  EXPECT_EQ(config->delivery.maildir.quota.over, OverQuota::defer);
+  EXPECT_EQ(config->quota_status.target.unix_path, "/run/dovecot/quota-status");
+  EXPECT_EQ(config->quota_status.target.timeout, std::chrono::seconds(2));
+  EXPECT_EQ(config->quota_status.answer_timeout, std::chrono::seconds(2));
+  EXPECT_EQ(config->quota_status.connections_max, 3u);
 }
 
 TEST(Config, AllProblemsAreReportedAtOnce) {
@@ -316,7 +327,12 @@ const Wrong wrong[] = {
     {"[maildir]\ndetail_folders = \"maybe\"\n", "maildir.detail_folders: unknown setting \"maybe\": use \"none\", \"existing\" or \"create\""},
     {"[maildir]\ndetail_folders = \"create\"\nfolder_separator = \"+\"\n", "maildir.folder_separator: expected \".\" or \"/\""},
     {"[quota]\n", "quota.driver: is missing"},
-    {"[quota]\ndriver = \"count\"\n", "quota.driver: expected \"maildir\" or \"none\""},
+    {"[quota]\ndriver = \"dict\"\n", "quota.driver: expected \"maildir\", \"count\" or \"none\""},
+    {"[quota]\ndriver = \"count\"\n", "quota.address: is missing"},
+    {"[quota]\ndriver = \"count\"\naddress = \"quota-status\"\n", "quota.address: \"quota-status\": expected"},
+    {"[quota]\ndriver = \"count\"\naddress = \"unix:/q\"\nstorage = \"1GiB\"\n", "quota.storage: is Dovecot's to say where it counts"},
+    {"[quota]\ndriver = \"maildir\"\naddress = \"unix:/q\"\n", "quota.address: needs driver = \"count\""},
+    {"[quota]\ndriver = \"none\"\nover = \"defer\"\n", "quota.over: needs driver = \"maildir\" or \"count\""},
     {"[quota]\ndriver = \"none\"\nstorage = \"1GiB\"\n", "quota.storage: needs driver = \"maildir\""},
     {"[quota]\ndriver = \"maildir\"\nover = \"drop\"\n", "quota.over: unknown setting \"drop\": use \"reject\" or \"defer\""},
     {"[quota]\ndriver = \"maildir\"\ngrace_percent = 101\n", "quota.grace_percent: expected a number from 0 to 100"},

@@ -17,7 +17,7 @@ class MaildirFixture : public DirTest {
   void use_spool(const std::string& root, Durability durability = Durability::fsync, FolderConfig folders = {}, QuotaConfig quota = {}) {
     spool_ = Spool::create({root, std::nullopt}, ops_).value();
     syncs_ = std::make_unique<SyncGroup>(ops_);
-    agent_ = std::make_unique<MaildirAgent>(MaildirConfig{"mail.example.org", durability, folders, std::move(quota), 100}, *spool_,
+    agent_ = std::make_unique<MaildirAgent>(MaildirConfig{"mail.example.org", durability, folders, std::move(quota), quota_service_, 100}, *spool_,
                                             *syncs_, ops_, clock_);
     recipient_ = make_recipient(root + "/example.org/ann");
     maildir_ = recipient_.user.maildir;
@@ -33,6 +33,7 @@ class MaildirFixture : public DirTest {
 
   RecordingOps ops_;
   OsClock clock_;
+  QuotaService* quota_service_ = nullptr;
   std::unique_ptr<Spool> spool_;
   std::unique_ptr<SyncGroup> syncs_;
   std::unique_ptr<MaildirAgent> agent_;

@@ -17,7 +17,7 @@ class MaildirQuotaTest : public test::MaildirFixture {
     use();
   }
   void use(QuotaConfig quota = {}, FolderConfig folders = {}) {
-    quota.maildir = true;
+    quota.driver = QuotaDriver::maildir;
     use_spool(dir_, Durability::fsync, folders, std::move(quota));
   }
   Reply deliver_with(std::uint64_t bytes_max, std::uint64_t messages_max = 0) {

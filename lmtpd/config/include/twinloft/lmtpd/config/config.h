@@ -15,6 +15,7 @@
 #include "twinloft/lmtpd/delivery/service.h"
 #include "twinloft/lmtpd/delivery/spawner.h"
 #include "twinloft/lmtpd/net/listener.h"
+#include "twinloft/lmtpd/quota_status/quota_status.h"
 #include "twinloft/lmtpd/route/next_hop.h"
 #include "twinloft/lmtpd/tls/tls.h"
 #include "twinloft/lmtpd/userdb/directory.h"
@@ -104,6 +105,7 @@ struct Config {
   std::vector<AgentSpec> agents;
   std::vector<NextHopSettings> next_hops;
   SpawnerOptions spawner;
+  QuotaStatusConfig quota_status;  // for QuotaDriver::count
   bool delivers_here() const { return !delivery.spool.root.empty(); }  // else it only hands mail on
   std::string dovecot;  // Dovecot's configuration file, which check-config compares the quota with; empty: it does not
   std::vector<std::string> warnings;  // "file:line: key: what", one line each (a template's may have a caret below)

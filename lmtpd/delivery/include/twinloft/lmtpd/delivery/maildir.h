@@ -47,6 +47,7 @@ struct MaildirConfig {
   Durability durability = Durability::fsync;
   FolderConfig folders{};
   QuotaConfig quota{};
+  QuotaService* quota_service = nullptr;  // for QuotaDriver::count; outlives the agent
   std::uint32_t received_max = 100;  // more Received fields than that: 554 5.4.6 (RFC 5321 section 6.3)
 };
 

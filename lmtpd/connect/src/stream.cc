@@ -1,4 +1,4 @@
-#include "stream.h"
+#include "twinloft/lmtpd/connect/stream.h"
 
 #include <arpa/inet.h>
 #include <openssl/err.h>

@@ -1,21 +1,21 @@
 #include <gtest/gtest.h>
 
-#include "hop.h"
+#include "twinloft/lmtpd/connect/target_health.h"
 
 namespace twinloft::lmtpd {
 namespace {
 
 using std::chrono::seconds;
 
-TEST(HopHealth, WhatIsUpIsTriedByAll) {
-  HopHealth health;
+TEST(TargetHealth, WhatIsUpIsTriedByAll) {
+  TargetHealth health;
   EXPECT_TRUE(health.may_try({}));
   EXPECT_TRUE(health.may_try({}));
   EXPECT_FALSE(health.down());
 }
 
-TEST(HopHealth, WhatIsDownIsTriedByOneAfterEverLongerPauses) {
-  HopHealth health;
+TEST(TargetHealth, WhatIsDownIsTriedByOneAfterEverLongerPauses) {
+  TargetHealth health;
   Instant now{};
   EXPECT_TRUE(health.may_try(now));
   health.failed(now);
@@ -29,14 +29,14 @@ TEST(HopHealth, WhatIsDownIsTriedByOneAfterEverLongerPauses) {
   }
 }
 
-TEST(HopHealth, SeveralFailuresAtOnceAreOne) {
-  HopHealth health;
+TEST(TargetHealth, SeveralFailuresAtOnceAreOne) {
+  TargetHealth health;
   for (int i = 0; i < 10; ++i) health.failed({});
   EXPECT_TRUE(health.may_try(Instant{} + seconds(1)));
 }
 
-TEST(HopHealth, OneSuccessEndsIt) {
-  HopHealth health;
+TEST(TargetHealth, OneSuccessEndsIt) {
+  TargetHealth health;
   health.failed({});
   EXPECT_TRUE(health.may_try(Instant{} + seconds(1)));
   health.worked();

@@ -1,0 +1,164 @@
+"""lmtpd and Dovecot over the same users and their mail, each with a quota: what tests of quota have in common."""
+import os, re, sqlite3
+
+import twinloft as tl
+from twinloft import expect
+from wire import Address, Connection
+
+LIMITS = {"ann": (1_000_000, None), "bob": (None, None), "count": (0, 3), "free": (0, 0), "small": (20_000, None)}
+
+
+class Mailboxes:
+    """lmtpd and Dovecot over the same users."""
+
+    def __init__(self, stage, name, section, **dovecot):
+        self.stage, self.name, self.dir, self.starts = stage, name, stage.dir / name, 0
+        self.spool, self.users = self.dir / "spool", self.dir / "users.sqlite"
+        self.dir.mkdir()
+        self.spool.mkdir()
+        self.ids = tl.uid_of("vmail")
+        os.chown(self.dir, *self.ids)
+        os.chown(self.spool, *self.ids)
+        with sqlite3.connect(self.users) as db:
+            db.executescript((tl.ROOT / "conf/sqlite/schema.sql").read_text())
+            for user, (size, messages) in LIMITS.items():
+                home = f"{self.spool}/{user}"
+                db.execute("INSERT INTO users (user, uid, gid, home, maildir, quota_bytes, quota_messages) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                           (f"{user}@example.org", *self.ids, home, home + "/Maildir", size, messages))
+        self.users.chmod(0o644)
+        self.dovecot = self.dir / "dovecot.conf"
+        self.write_dovecot(**dovecot)
+        self.config = self.dir / "lmtpd.toml"
+        self.write_config(section)
+        self.socket = self.dir / "lmtp.sock"
+
+    def write_dovecot(self, plugin="", quota="maildir:User quota", rule="*:bytes=500000", mail_plugins="quota", more=""):
+        (self.dir / "dovecot-users.conf").write_text(f"""driver = sqlite
+connect = {self.users}
+user_query = SELECT uid, gid, home, 'maildir:' || maildir AS mail, \\
+  '*:bytes=' || coalesce(quota_bytes, 500000) || ':messages=' || coalesce(quota_messages, 0) AS quota_rule FROM users WHERE user = '%Lu'
+""")
+        self.dovecot.write_text(f"""base_dir = {self.dir}/run
+log_path = {self.dir}/dovecot.log
+ssl = no
+protocols = imap
+mail_plugins = {mail_plugins}
+namespace inbox {{
+  inbox = yes
+}}
+plugin {{
+  quota = {quota}
+  quota_rule = {rule}
+  {plugin}
+}}
+service auth {{
+  unix_listener auth-userdb {{
+    mode = 0666
+  }}
+}}
+service imap-login {{
+  inet_listener imap {{
+    port = 0
+  }}
+  inet_listener imaps {{
+    port = 0
+  }}
+}}
+passdb {{
+  driver = static
+  args = nopassword=y
+}}
+userdb {{
+  driver = sql
+  args = {self.dir}/dovecot-users.conf
+}}
+{more}
+""")
+
+    def write_config(self, section):
+        self.config.write_text(f"""hostname = "mx.example.org"
+user = "vmail"
+[[listen]]
+address = "unix:{self.dir}/lmtp.sock"
+mode = "0666"
+[users]
+driver = "sqlite"
+path = "{self.users}"
+[spool]
+path = "{self.spool}"
+require_marker = false
+[maildir]
+detail_folders = "create"
+[quota]
+dovecot = "{self.dovecot}"
+{section}
+""")
+
+    def check_config(self):
+        return tl.run(tl.BIN / "lmtpd", "check-config", "--config", self.config, check=False)
+
+    def start_dovecot(self):
+        self.starts += 1
+        self.dovecot_run = run = self.stage.start(f"dovecot-{self.name}-{self.starts}", ["dovecot", "-F", "-c", self.dovecot])
+        self.stage.tell(self.dir / "dovecot.log")
+        tl.wait_for(lambda: (self.dir / "run/auth-userdb").exists() or run.check_alive(), "Dovecot")
+
+    def start(self):
+        self.start_dovecot()
+        checked = self.check_config()
+        expect(checked.returncode == 0, f"check-config: {checked.stdout}")
+        self.process = self.stage.start(self.name, [tl.BIN / "lmtpd", "serve", "--config", self.config])
+        tl.wait_for(lambda: self.socket.exists() or self.process.check_alive(), "lmtpd to listen")
+
+    def stop(self):
+        expect(self.process.stop() == 0, "lmtpd does not stop in good order")
+
+    def maildir(self, user):
+        return self.spool / user / "Maildir"
+
+    def doveadm(self, *command, check=True):
+        return tl.run("doveadm", "-c", self.dovecot, *command, check=check)
+
+    def dovecot_says(self, user):
+        """Bytes and messages used, by the plug-in."""
+        rows = self.doveadm("-f", "flow", "quota", "get", "-u", f"{user}@example.org").stdout.splitlines()
+        values = {r.split("Type=")[1].split()[0]: int(re.search(r"Value=(\d+)", r).group(1)) for r in rows}
+        return values["STORAGE"], values["MESSAGE"]
+
+    def really(self, user):
+        files = [f for d in ("new", "cur") for f in self.maildir(user).rglob(f"{d}/*")]
+        return sum(f.stat().st_size for f in files), len(files)
+
+    def file_says(self, user):
+        lines = (self.maildir(user) / "maildirsize").read_text().splitlines()[1:]
+        return tuple(sum(int(line.split()[i]) for line in lines) for i in (0, 1))
+
+    def agree(self, user):
+        size, messages = self.really(user)
+        expect(self.file_says(user) == (size, messages), f"{user}: maildirsize says {self.file_says(user)}, there are {size}, {messages}")
+        says = self.dovecot_says(user)
+        expect(says == ((size + 1023) // 1024, messages), f"{user}: Dovecot says {says} (KiB, messages), there are {size} bytes, {messages}")
+        expect(self.file_says(user) == (size, messages), f"{user}: Dovecot has counted anew, and otherwise: {self.file_says(user)}")
+
+    def send(self, user, bytes=1000, announce=True):
+        """The replies to RCPT, and where that was taken to the message."""
+        text = b"Subject: x\r\n\r\n" + b"x" * 70 + b"\r\n"
+        text += (b"y" * 70 + b"\r\n") * ((bytes - len(text)) // 72)
+        with Connection(Address(f"unix:{self.socket}"), 120, []) as c:
+            c.reply()
+            c.command("LHLO c")
+            c.command("MAIL FROM:<a@d>" + (f" SIZE={len(text)}" if announce else ""))
+            reply = c.command(f"RCPT TO:<{user}@example.org>")
+            if reply.code != 250:
+                return "RCPT", f"{reply.code} {reply.enhanced}"
+            c.command("DATA")
+            c.send(text + b".\r\n")
+            reply = c.reply()
+            return "DATA", f"{reply.code} {reply.enhanced}"
+
+    def expect_sent(self, user, *wanted, **how):
+        got = self.send(user, **how)
+        expect(got == wanted, f"{user}, {how}: {got}, not {wanted}")
+
+
+TAKEN = ("DATA", "250 2.0.0")
