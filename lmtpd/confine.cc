@@ -20,7 +20,7 @@ namespace {
 constexpr const char* on_files[] = {
     "_llseek", "access", "close", "copy_file_range", "dup", "faccessat", "faccessat2", "fadvise64", "fallocate",
     "fchmod", "fdatasync", "flock", "fstat", "fstat64", "fstatat64", "fstatfs", "fstatfs64",
-    "fsync", "ftruncate", "ftruncate64", "getcwd", "getdents64", "lseek", "lstat", "lstat64", "memfd_create", "mkdir",
+    "fsync", "ftruncate", "ftruncate64", "getcwd", "getdents64", "linkat", "lseek", "lstat", "lstat64", "memfd_create", "mkdir",
     "mkdirat", "msync", "newfstatat", "open", "openat", "openat2", "pread64", "preadv", "preadv2", "pwrite64",
     "pwritev", "pwritev2", "read", "readlink", "readlinkat", "readv", "rename", "renameat", "renameat2", "rmdir",
     "sendfile", "sendfile64", "stat", "stat64", "statfs", "statfs64", "statx", "sync_file_range", "syncfs", "umask",

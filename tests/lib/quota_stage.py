@@ -11,7 +11,7 @@ LIMITS = {"ann": (1_000_000, None), "bob": (None, None), "count": (0, 3), "free"
 class Mailboxes:
     """lmtpd and Dovecot over the same users."""
 
-    def __init__(self, stage, name, section, **dovecot):
+    def __init__(self, stage, name, section, maildir="", **dovecot):
         self.stage, self.name, self.dir, self.starts = stage, name, stage.dir / name, 0
         self.spool, self.users = self.dir / "spool", self.dir / "users.sqlite"
         self.dir.mkdir()
@@ -29,7 +29,7 @@ class Mailboxes:
         self.dovecot = self.dir / "dovecot.conf"
         self.write_dovecot(**dovecot)
         self.config = self.dir / "lmtpd.toml"
-        self.write_config(section)
+        self.write_config(section, maildir)
         self.socket = self.dir / "lmtp.sock"
 
     def write_dovecot(self, plugin="", quota="maildir:User quota", rule="*:bytes=500000", mail_plugins="quota", more=""):
@@ -75,7 +75,7 @@ userdb {{
 {more}
 """)
 
-    def write_config(self, section):
+    def write_config(self, section, maildir):
         self.config.write_text(f"""hostname = "mx.example.org"
 user = "vmail"
 [[listen]]
@@ -89,6 +89,7 @@ path = "{self.spool}"
 require_marker = false
 [maildir]
 detail_folders = "create"
+{maildir}
 [quota]
 dovecot = "{self.dovecot}"
 {section}

@@ -257,7 +257,8 @@ void read_delivery(const TomlTable& top, Config& config) {
   }
   if (const toml::table* raw = top.child("maildir")) {
     TomlTable t(top.problems(), *raw, "maildir");
-    t.allow({"durability", "detail_folders", "folder_separator", "folders_max", "subscribe"});
+    t.allow({"durability", "detail_folders", "folder_separator", "folders_max", "subscribe", "hard_links"});
+    t.flag("hard_links", config.delivery.maildir.hard_links);
     std::string durability;
     t.text("durability", durability);
     if (!durability.empty()) {

@@ -63,6 +63,11 @@ Status OsFileOps::rename(int from_dir, const std::string& from, int to_dir, cons
   return fail_errno(errno, "rename {} to {}", from, to);
 }
 
+Status OsFileOps::link(int from_dir, const std::string& from, int to_dir, const std::string& to) {
+  if (::linkat(from_dir, from.c_str(), to_dir, to.c_str(), 0) == 0) return {};
+  return fail_errno(errno, "link {} to {}", from, to);
+}
+
 Status OsFileOps::replace(int dir, const std::string& from, const std::string& to) {
   if (::renameat(dir, from.c_str(), dir, to.c_str()) == 0) return {};
   return fail_errno(errno, "rename {} to {}", from, to);

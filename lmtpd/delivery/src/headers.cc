@@ -88,6 +88,10 @@ std::string delivery_header(const Envelope& envelope, const Recipient& recipient
   return out;
 }
 
+std::string shared_header(const Envelope& envelope, std::string_view hostname, WallTime now) {
+  return fmt::format("Return-Path: <{}>\n", clean(envelope.from)) + received(envelope, {}, hostname, now);
+}
+
 std::string received_header(const Envelope& envelope, const Recipient* recipient, std::string_view hostname, WallTime now) {
   return received(envelope, recipient ? clean(recipient->text) : std::string(), hostname, now);
 }

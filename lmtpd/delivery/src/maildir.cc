@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <deque>
+#include <utility>
 
 #include "asked_quota.h"
 #include "detail_folders.h"
@@ -35,6 +37,7 @@ std::string_view to_string(Durability durability) {
 
 namespace {
 
+constexpr std::uint32_t shared_passes_max = 10;  // as often a message without Delivered-To may come by here
 const Reply quota_unknown{451, "4.3.0", "What the mailbox may hold cannot be found out now"};
 
 // Removes a file unless it was kept. A removal that fails leaves the file to the 36 hours rule of Maildir in
@@ -92,8 +95,16 @@ struct MaildirAgent::Impl {
     AskedQuota::Hold asked;
   };
   Result<Room> take_room(const SpoolHandle& handle, const MaildirPath& path, const User& user, const StoredSize& size, Hold& hold);
+  Result<std::optional<Reply>> refuse_full(const SpoolHandle& handle, const MaildirPath& path, const User& user, const StoredSize& size, Hold& hold, std::string* note);
   Status place(const SpoolHandle& handle, const OpenMaildir& maildir, int file, Unlinker& guard,
                const std::string& stored_name, MaildirQuota::Hold& hold);
+  struct Copy;
+  Result<DetailFolders::Place> open_place(const SpoolHandle& handle, const Recipient& recipient);
+  Status store_once(const SpoolHandle& handle, const Envelope& envelope, const MessageBody& body, std::deque<Copy>& copies);
+  void link_copy(const SpoolHandle& handle, const Envelope& envelope, const MessageBody& body, const Copy& first, const std::string& name, const StoredSize& size, Copy& copy);
+  void sync_copies(const SpoolHandle& handle, std::deque<Copy>& copies);
+  Status undo(Copy& copy);
+  Reply report(const Recipient& recipient, Result<Reply> stored, std::string* note) const;
 
   MaildirConfig config;
   Spool& spool;
@@ -135,10 +146,28 @@ Result<Room> MaildirAgent::Impl::take_room(const SpoolHandle& handle, const Mail
   return quota.take({directory.get(), path.maildir, user.quota}, size.bytes, hold.kept);
 }
 
+// Takes the room for it, or says why there is none.
+Result<std::optional<Reply>> MaildirAgent::Impl::refuse_full(const SpoolHandle& handle, const MaildirPath& path, const User& user, const StoredSize& size, Hold& hold,
+                                                             std::string* note) {
+  auto room = take_room(handle, path, user, size, hold);
+  if (!room && asked.on()) {
+    *note = room.error().message;
+    return quota_unknown;
+  }
+  if (!room) return std::unexpected(std::move(room).error());
+  if (*room == Room::enough) return std::nullopt;
+  *note = fmt::format("{} bytes more would be over the quota {}", size.bytes, asked.on() ? "that Dovecot counts" : "of " + quota_text(user.quota));
+  return reply_of(*room, config.quota.over);
+}
+
+Result<DetailFolders::Place> MaildirAgent::Impl::open_place(const SpoolHandle& handle, const Recipient& recipient) {
+  TL_TRY_ASSIGN(std::string relative, spool.relative(recipient.user.maildir));
+  return folders.open(handle, relative, recipient);
+}
+
 Result<Reply> MaildirAgent::Impl::store(const SpoolHandle& handle, const Envelope& envelope,
                                         const Recipient& recipient, const MessageBody& body, std::string* note) {
-  TL_TRY_ASSIGN(std::string relative, spool.relative(recipient.user.maildir));
-  TL_TRY_ASSIGN(DetailFolders::Place at, folders.open(handle, relative, recipient));
+  TL_TRY_ASSIGN(DetailFolders::Place at, open_place(handle, recipient));
   const OpenMaildir& maildir = at.maildir;
   WallTime now = clock.wall();
   std::string unique = names.next(now);
@@ -149,16 +178,8 @@ Result<Reply> MaildirAgent::Impl::store(const SpoolHandle& handle, const Envelop
                   return ops.write(file.get(), as_bytes(chunk));
                 }));
   Hold hold;
-  auto room = take_room(handle, at.path, recipient.user, size, hold);
-  if (!room && asked.on()) {
-    *note = room.error().message;
-    return quota_unknown;
-  }
-  if (!room) return std::unexpected(std::move(room).error());
-  if (*room != Room::enough) {
-    *note = fmt::format("{} bytes more would be over the quota {}", size.bytes, asked.on() ? "that Dovecot counts" : "of " + quota_text(recipient.user.quota));
-    return reply_of(*room, config.quota.over);
-  }
+  TL_TRY_ASSIGN(std::optional<Reply> full, refuse_full(handle, at.path, recipient.user, size, hold, note));
+  if (full) return *full;
   Status placed = place(handle, maildir, file.get(), guard, with_sizes(unique, size), hold.kept);
   if (!placed) {
     Error error = std::move(placed).error();
@@ -172,6 +193,91 @@ Result<Reply> MaildirAgent::Impl::store(const SpoolHandle& handle, const Envelop
   if (!maildir.not_known.empty()) tree.remember(handle, at.path, maildir);
   *note = std::move(at.note);
   return Reply{250, "2.0.0", "Delivered"};
+}
+
+Reply MaildirAgent::Impl::report(const Recipient& recipient, Result<Reply> stored, std::string* note) const {
+  if (stored) return *std::move(stored);
+  *note = fmt::format("{}: {}", recipient.user.maildir, stored.error().message);
+  return reply_of_error(stored.error());
+}
+
+// ---- one file for several --------------------------------------------------------------------------------------------
+
+// What becomes of it for one of them.
+struct MaildirAgent::Impl::Copy {
+  const Recipient* recipient;
+  std::string* note;
+  std::optional<Reply> reply{};  // it has come to an end
+  std::optional<DetailFolders::Place> at{};
+  std::unique_ptr<Hold> hold = std::make_unique<Hold>();
+  std::optional<Unlinker> entry{};  // in new/; nullopt: it is not there
+};
+
+// In the first one's tmp/, and durable; then in each one's new/. An error: it is nowhere.
+Status MaildirAgent::Impl::store_once(const SpoolHandle& handle, const Envelope& envelope, const MessageBody& body, std::deque<Copy>& copies) {
+  auto first = std::ranges::find_if(copies, [](const Copy& copy) { return !copy.reply; });
+  WallTime now = clock.wall();
+  std::string name = names.next(now);
+  TL_TRY_ASSIGN(Fd file, ops.create_file(first->at->maildir.tmp.get(), name));
+  Unlinker guard(ops, first->at->maildir.tmp.get(), name);
+  auto append = [&](std::string_view chunk) { return ops.write(file.get(), as_bytes(chunk)); };
+  TL_TRY_ASSIGN(StoredSize size, write_message(shared_header(envelope, config.hostname, now), body, false, append));
+  TL_TRY(sync_file(handle, file.get()));
+  for (auto copy = first; copy != copies.end(); ++copy)
+    if (!copy->reply) link_copy(handle, envelope, body, *first, name, size, *copy);
+  sync_copies(handle, copies);
+  return {};
+}
+
+void MaildirAgent::Impl::link_copy(const SpoolHandle& handle, const Envelope& envelope, const MessageBody& body, const Copy& first, const std::string& name, const StoredSize& size,
+                                   Copy& copy) {
+  auto full = refuse_full(handle, copy.at->path, copy.recipient->user, size, *copy.hold, copy.note);
+  if (!full) copy.reply = report(*copy.recipient, std::unexpected(std::move(full).error()), copy.note);
+  else if (*full) copy.reply = std::move(**full);
+  if (copy.reply) return;
+  std::string stored_name = with_sizes(names.next(clock.wall()), size);
+  auto appear = [&]() -> Status {
+    copy.entry.emplace(ops, copy.at->maildir.incoming.get(), stored_name);
+    Status linked = ops.link(first.at->maildir.tmp.get(), name, copy.at->maildir.incoming.get(), stored_name);
+    if (!linked) copy.entry->keep(), copy.entry.reset();
+    return linked;
+  };
+  Status placed = quota.place(copy.hold->kept, appear);
+  if (placed) return;
+  // Too many links, a file system or a project of its own, or one without links.
+  bool other_file = placed.error().sys == EMLINK || placed.error().sys == EXDEV || placed.error().sys == EPERM || placed.error().sys == EOPNOTSUPP;
+  if (!other_file) {
+    copy.reply = report(*copy.recipient, std::unexpected(std::move(placed).error()), copy.note);
+    return;
+  }
+  copy.hold = std::make_unique<Hold>();
+  copy.reply = report(*copy.recipient, store(handle, envelope, *copy.recipient, body, copy.note), copy.note);
+}
+
+Status MaildirAgent::Impl::undo(Copy& copy) {
+  Status removed = copy.entry->remove();
+  if (removed) quota.take_back(copy.hold->kept);
+  return removed;
+}
+
+// The entries in each new/. The first of these commits of the file system's journal has most of the others in it.
+void MaildirAgent::Impl::sync_copies(const SpoolHandle& handle, std::deque<Copy>& copies) {
+  std::optional<Status> all;
+  for (Copy& copy : copies) {
+    if (!copy.entry) continue;
+    Status synced = use_group() && all ? *all : sync_entries(handle, copy.at->maildir);
+    if (use_group()) all = synced;
+    if (synced) {
+      copy.entry->keep();
+      if (!copy.at->maildir.not_known.empty()) tree.remember(handle, copy.at->path, copy.at->maildir);
+      *copy.note = std::move(copy.at->note);
+      copy.reply = Reply{250, "2.0.0", "Delivered"};
+      continue;
+    }
+    Error error = std::move(synced).error();
+    if (Status removed = undo(copy); !removed) error.message += fmt::format("; the undelivered file could not be removed ({})", removed.error().message);
+    copy.reply = report(*copy.recipient, std::unexpected(std::move(error)), copy.note);
+  }
 }
 
 MaildirAgent::MaildirAgent(MaildirConfig config, Spool& spool, SyncGroup& syncs, FileOps& ops,
@@ -194,8 +300,8 @@ Status MaildirAgent::check_owner(const User& user) const {
   return {};
 }
 
-Reply MaildirAgent::deliver(const SpoolHandle& handle, const Envelope& envelope, const Recipient& recipient,
-                            const MessageBody& body, std::string* detail) {
+// Why nothing is to be stored for that recipient.
+std::optional<Reply> MaildirAgent::deny(const Recipient& recipient, const MessageBody& body, std::string* detail) {
   if (Status owner = check_owner(recipient.user); !owner) {
     *detail = owner.error().message;
     return reply_of_error(owner.error());
@@ -205,14 +311,46 @@ Reply MaildirAgent::deliver(const SpoolHandle& handle, const Envelope& envelope,
     *detail = loop.error().message;
     return reply_of_error(loop.error());
   }
-  if (*loop) {
-    *detail = **loop;
-    return {554, "5.4.6", clean_reply_text(**loop)};
+  if (!*loop) return std::nullopt;
+  *detail = **loop;
+  return make_reply(554, "5.4.6", clean_reply_text(**loop));
+}
+
+Reply MaildirAgent::deliver(const SpoolHandle& handle, const Envelope& envelope, const Recipient& recipient,
+                            const MessageBody& body, std::string* detail) {
+  if (auto denied = deny(recipient, body, detail)) return *denied;
+  return impl_->report(recipient, impl_->store(handle, envelope, recipient, body, detail), detail);
+}
+
+bool MaildirAgent::links() const { return impl_->config.hard_links; }
+
+// Without Delivered-To a loop shows by this host's own Received fields.
+std::vector<Reply> MaildirAgent::deliver_linked(const SpoolHandle& handle, const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body,
+                                                std::vector<std::string>& details) {
+  details.resize(recipients.size());
+  std::deque<Impl::Copy> copies;
+  for (std::size_t i = 0; i < recipients.size(); ++i) copies.emplace_back(&envelope.recipients[recipients[i]], &details[i]);
+  auto passes = find_route_loop(body, impl_->config.hostname, impl_->config.received_max, shared_passes_max);
+  for (Impl::Copy& copy : copies) {
+    if (passes && *passes) {
+      *copy.note = **passes;
+      copy.reply = make_reply(554, "5.4.6", clean_reply_text(**passes));
+      continue;
+    }
+    copy.reply = deny(*copy.recipient, body, copy.note);
+    if (copy.reply) continue;
+    auto place = impl_->open_place(handle, *copy.recipient);
+    if (place) copy.at = std::move(*place);
+    else copy.reply = impl_->report(*copy.recipient, std::unexpected(std::move(place).error()), copy.note);
   }
-  auto stored = impl_->store(handle, envelope, recipient, body, detail);
-  if (stored) return *stored;
-  *detail = fmt::format("{}: {}", recipient.user.maildir, stored.error().message);
-  return reply_of_error(stored.error());
+  bool any = std::ranges::any_of(copies, [](const Impl::Copy& copy) { return !copy.reply; });
+  Status stored = any ? impl_->store_once(handle, envelope, body, copies) : Status{};
+  std::vector<Reply> replies;
+  for (Impl::Copy& copy : copies) {
+    if (!copy.reply) copy.reply = impl_->report(*copy.recipient, std::unexpected(stored.error()), copy.note);
+    replies.push_back(std::move(*copy.reply));
+  }
+  return replies;
 }
 
 bool MaildirAgent::may_refuse(const User& user) const { return impl_->asked.on() || (impl_->quota.on() && !user.quota.unlimited()); }

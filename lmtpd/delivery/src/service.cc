@@ -1,7 +1,10 @@
 #include "twinloft/lmtpd/delivery/service.h"
 
+#include <algorithm>
+#include <iterator>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "twinloft/lmtpd/delivery/delivery_log.h"
 #include "replies.h"
@@ -13,6 +16,8 @@ namespace twinloft::lmtpd {
 namespace {
 
 constexpr std::string_view builtin_agent = "maildir";
+constexpr std::size_t links_max = 100;  // of one file: each takes descriptors until it is durable
+constexpr std::string_view linked_group = "maildir, linked";  // the name of no next hop
 
 // How many deliveries are under way, by user or by agent.
 class Slots {
@@ -41,6 +46,28 @@ struct TakenSlot {
   ~TakenSlot() { slots.give_back(name); }
 };
 
+// One for each of several users, however often they are named.
+class TakenSlots {
+ public:
+  TakenSlots(Slots& slots, std::uint32_t most) : slots_(slots), most_(most) {}
+  ~TakenSlots() {
+    for (const std::string& name : names_) slots_.give_back(name);
+  }
+  TakenSlots(const TakenSlots&) = delete;
+  TakenSlots& operator=(const TakenSlots&) = delete;
+  bool take(const std::string& name) {
+    auto [at, is_new] = names_.insert(name);
+    if (!is_new || slots_.take(name, most_)) return true;
+    names_.erase(at);
+    return false;
+  }
+
+ private:
+  Slots& slots_;
+  const std::uint32_t most_;
+  std::unordered_set<std::string> names_;
+};
+
 }  // namespace
 
 struct DeliveryService::Impl {
@@ -57,6 +84,15 @@ struct DeliveryService::Impl {
 
   Reply run(const std::string& agent, const Envelope& envelope, const Recipient& recipient,
             const MessageBody& body, std::string* detail);
+  std::vector<Reply> run_linked(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, std::vector<std::string>& details);
+  Reply too_many(std::string* detail) const {
+    *detail = fmt::format("{} deliveries to this user are under way", config.per_user_max);
+    return {451, "4.3.0", "Too many deliveries to this mailbox at once"};
+  }
+  void put_line(Instant start, const std::string& agent, const Envelope& envelope, const Recipient& recipient, const MessageBody& body, const Reply& reply, std::string detail) {
+    log.put({envelope.id, envelope.from, recipient.text, recipient.user.name, agent, envelope.client, origin_text(envelope.origin), body.size, reply.code, reply.enhanced,
+             std::move(detail), clock.now() - start});
+  }
 
   DeliveryConfig config;
   const Spawner* spawner;
@@ -92,6 +128,23 @@ Reply DeliveryService::Impl::run(const std::string& agent, const Envelope& envel
   }
   TakenSlot slot{agents, agent};
   return external->deliver(*index, *handle, envelope, recipient, body, detail);
+}
+
+std::vector<Reply> DeliveryService::Impl::run_linked(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, std::vector<std::string>& details) {
+  auto handle = spool->open();
+  if (!handle) {
+    for (std::string& detail : details) detail = handle.error().message;
+    return std::vector<Reply>(recipients.size(), reply_of_error(handle.error()));
+  }
+  std::vector<Reply> replies;
+  while (replies.size() < recipients.size()) {
+    auto some = recipients.subspan(replies.size(), std::min(links_max, recipients.size() - replies.size()));
+    std::vector<std::string> theirs;
+    std::vector<Reply> got = maildir.deliver_linked(*handle, envelope, some, body, theirs);
+    std::ranges::move(theirs, details.begin() + static_cast<std::ptrdiff_t>(replies.size()));
+    std::ranges::move(got, std::back_inserter(replies));
+  }
+  return replies;
 }
 
 DeliveryService::DeliveryService(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -153,12 +206,42 @@ Reply DeliveryService::deliver(const Envelope& envelope, const Recipient& recipi
     TakenSlot slot{impl_->users, user.name};
     reply = impl_->run(agent, envelope, recipient, body, &detail);
   } else {
-    detail = fmt::format("{} deliveries to this user are under way", impl_->config.per_user_max);
-    reply = {451, "4.3.0", "Too many deliveries to this mailbox at once"};
+    reply = impl_->too_many(&detail);
   }
-  impl_->log.put({envelope.id, envelope.from, recipient.text, user.name, agent, envelope.client, origin_text(envelope.origin), body.size, reply.code,
-                  reply.enhanced, std::move(detail), impl_->clock.now() - start});
+  impl_->put_line(start, agent, envelope, recipient, body, reply, std::move(detail));
   return reply;
+}
+
+// Those whose mail is one file.
+std::string DeliveryService::group_of(const User& user) const {
+  bool linked = impl_->maildir.links() && agent_of(impl_->config, user) == builtin_agent;
+  return linked ? std::string(linked_group) : std::string();
+}
+
+std::vector<Reply> DeliveryService::deliver_group(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body) {
+  if (recipients.size() == 1) return {deliver(envelope, envelope.recipients[recipients.front()], body)};
+  Instant start = impl_->clock.now();
+  std::vector<std::string> details(recipients.size());
+  std::vector<Reply> replies(recipients.size());
+  TakenSlots slots(impl_->users, impl_->config.per_user_max);
+  std::vector<std::size_t> now, places;  // those that are delivered to, and which of `recipients` they are
+  for (std::size_t i = 0; i < recipients.size(); ++i) {
+    if (!slots.take(envelope.recipients[recipients[i]].user.name)) {
+      replies[i] = impl_->too_many(&details[i]);
+      continue;
+    }
+    now.push_back(recipients[i]);
+    places.push_back(i);
+  }
+  std::vector<std::string> theirs(now.size());
+  std::vector<Reply> got = impl_->run_linked(envelope, now, body, theirs);
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    replies[places[i]] = std::move(got[i]);
+    details[places[i]] = std::move(theirs[i]);
+  }
+  for (std::size_t i = 0; i < recipients.size(); ++i)
+    impl_->put_line(start, std::string(builtin_agent), envelope, envelope.recipients[recipients[i]], body, replies[i], std::move(details[i]));
+  return replies;
 }
 
 }  // namespace twinloft::lmtpd

@@ -97,7 +97,7 @@ std::optional<Reply> Router::refusal(const User& user, std::uint64_t size) {
 
 std::string Router::group_of(const User& user) const {
   if (!user.next_hop.empty()) return user.next_hop;
-  return {};
+  return impl_->local ? impl_->local->group_of(user) : std::string();
 }
 
 std::vector<Reply> Router::Impl::hand_over(const std::string& name, const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, std::string* problem) {
@@ -125,6 +125,7 @@ std::vector<Reply> Router::Impl::hand_over(const std::string& name, const Envelo
 }
 
 std::vector<Reply> Router::deliver_group(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body) {
+  if (envelope.recipients[recipients.front()].user.next_hop.empty() && impl_->local) return impl_->local->deliver_group(envelope, recipients, body);
   Instant start = impl_->clock.now();
   const std::string& name = envelope.recipients[recipients.front()].user.next_hop;
   std::string problem;

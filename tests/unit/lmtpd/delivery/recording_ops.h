@@ -20,6 +20,7 @@ class RecordingOps : public FileOps {
   // The call with this number (from 0; removals are not counted) fails with `fail_with`; -1: none.
   int fail_at = -1;
   int fail_with = EIO;
+  int link_error = 0;  // of every link
 
   Result<Fd> open_root(const std::string& path) override {
     TL_TRY(step("open root"));
@@ -44,6 +45,11 @@ class RecordingOps : public FileOps {
   Status rename(int from_dir, const std::string& from, int to_dir, const std::string& to) override {
     TL_TRY(step("rename " + name_of(from_dir) + " " + name_of(to_dir)));
     return os_.rename(from_dir, from, to_dir, to);
+  }
+  Status link(int from_dir, const std::string& from, int to_dir, const std::string& to) override {
+    TL_TRY(step("link " + name_of(from_dir) + " " + name_of(to_dir)));
+    if (link_error != 0) return fail_errno(link_error, "link {}", to);
+    return os_.link(from_dir, from, to_dir, to);
   }
   Status replace(int dir, const std::string& from, const std::string& to) override {
     TL_TRY(step("replace " + name_of(dir) + "/" + to));

@@ -1,7 +1,11 @@
 // The service: which agent, the spool check before anything else, and the bound per user.
 #include <signal.h>
 
+#include <sys/stat.h>
+
+#include <algorithm>
 #include <array>
+#include <map>
 #include <thread>
 
 #include "service_fixture.h"
@@ -90,6 +94,52 @@ TEST_F(ServiceTest, BoundsDeliveriesPerUser) {
   become_mail_user();
   for (auto& t : threads) t.join();
   EXPECT_EQ(deliver().code, 250);  // the slots were given back
+}
+
+// A message to many of the built-in agent's users is one file for up to a hundred of them.
+TEST_F(ServiceTest, DeliversToManyAtOnceWhereTheyShareAFile) {
+  DeliveryConfig config;
+  config.spool.root = spool_;
+  config.spool.volume = volume_;
+  config.per_user_max = 2;
+  become_mail_user();
+  auto plain = DeliveryService::create(config, nullptr, clock_).value();
+  EXPECT_EQ(plain->group_of(recipient_.user), "");
+  config.maildir.hard_links = true;
+  auto service = DeliveryService::create(config, nullptr, clock_).value();
+  EXPECT_NE(service->group_of(recipient_.user), "");
+  User other = recipient_.user;
+  other.agent = "agent";
+  EXPECT_EQ(service->group_of(other), "");
+  Envelope envelope = test::make_envelope();
+  std::vector<std::size_t> all;
+  for (std::size_t i = 0; i < 250; ++i) {
+    envelope.recipients.push_back(recipient_);
+    envelope.recipients.back().user.maildir = fmt::format("{}/ann/{}/Maildir", spool_, i % 125);
+    envelope.recipients.back().user.name = fmt::format("{}@example.org", i % 125);  // each of them twice, and no more than per_user_max says
+    all.push_back(i);
+  }
+  MessageBody body = test::in_memory(test::small_message);
+  for (const Reply& reply : service->deliver_group(envelope, all, body)) EXPECT_EQ(reply.code, 250);
+  std::map<ino_t, unsigned> files;
+  for (std::size_t i = 0; i < 125; ++i) {
+    std::string incoming = envelope.recipients[i].user.maildir + "/new";
+    auto names = test::list(incoming);
+    ASSERT_EQ(names.size(), 2u);
+    for (const std::string& name : names) {
+      struct stat about {};
+      ASSERT_EQ(::stat((incoming + "/" + name).c_str(), &about), 0);
+      ++files[about.st_ino];
+    }
+  }
+  std::vector<unsigned> counts;
+  for (auto [inode, count] : files) counts.push_back(count);
+  std::ranges::sort(counts);
+  EXPECT_EQ(counts, (std::vector<unsigned>{50, 100, 100}));
+  become_root();
+  std::filesystem::remove(spool_ + "/" + spool_marker_name);
+  become_mail_user();
+  for (const Reply& reply : service->deliver_group(envelope, all, body)) EXPECT_EQ(reply.code, 451);
 }
 
 // A slow agent does not take the workers of others.

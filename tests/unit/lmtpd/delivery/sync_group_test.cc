@@ -20,6 +20,7 @@ class HeldOps : public FileOps {
   Status write(int, ByteSpan) override { return {}; }
   Status make_directory(int, const std::string&) override { return {}; }
   Status rename(int, const std::string&, int, const std::string&) override { return {}; }
+  Status link(int, const std::string&, int, const std::string&) override { return {}; }
   Status unlink(int, const std::string&) override { return {}; }
   Result<bool> append(int, const std::string&, ByteSpan) override { return true; }
   Result<FileAbout> about(int, const std::string&) override { return FileAbout{}; }

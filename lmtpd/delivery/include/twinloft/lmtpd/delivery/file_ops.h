@@ -37,6 +37,8 @@ class FileOps {
   virtual Status make_directory(int dir, const std::string& path) = 0;  // mode 0700; EEXIST is success
   // Fails with EEXIST rather than replace `to`.
   virtual Status rename(int from_dir, const std::string& from, int to_dir, const std::string& to) = 0;
+  // Another name of the same file. Fails with EEXIST rather than replace `to`.
+  virtual Status link(int from_dir, const std::string& from, int to_dir, const std::string& to) = 0;
   // Over what is there.
   virtual Status replace(int dir, const std::string& from, const std::string& to) = 0;
   virtual Status unlink(int dir, const std::string& path) = 0;
@@ -59,6 +61,7 @@ class OsFileOps final : public FileOps {
   Status write(int fd, ByteSpan data) override;
   Status make_directory(int dir, const std::string& path) override;
   Status rename(int from_dir, const std::string& from, int to_dir, const std::string& to) override;
+  Status link(int from_dir, const std::string& from, int to_dir, const std::string& to) override;
   Status replace(int dir, const std::string& from, const std::string& to) override;
   Status unlink(int dir, const std::string& path) override;
   Result<bool> append(int dir, const std::string& path, ByteSpan data) override;

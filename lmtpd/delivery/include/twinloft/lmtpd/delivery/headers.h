@@ -24,6 +24,9 @@ struct HeaderChoice {
 std::string delivery_header(const Envelope& envelope, const Recipient& recipient, const HeaderChoice& choice,
                             std::string_view hostname, WallTime now);
 
+// Of a message that several recipients have in common: Return-Path and Received, which name none of them.
+std::string shared_header(const Envelope& envelope, std::string_view hostname, WallTime now);
+
 // The Received field alone, for a message that is handed on. `recipient` null: it is for several, and names none (RFC 5321 section 7.2).
 std::string received_header(const Envelope& envelope, const Recipient* recipient, std::string_view hostname, WallTime now);
 

@@ -7,6 +7,8 @@
 // Stored with LF line ends, as Dovecot's own agents do by default; a CR without LF stays. File names are
 // `sec.M<usec>P<pid>Q<n>.<host>,S=<bytes>,W=<bytes>`: S the file's size, W its size with CRLF line ends.
 //
+// A message to several users may be stored once, with a name in each one's new/ (`hard_links`): its header then names none of them.
+//
 // The agent writes as the process runs: a user whose uid or gid is another one gets 451 4.3.5 with a log line
 // that says so (docs/decisions/maildir-privilege.md).
 #pragma once
@@ -14,8 +16,10 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "twinloft/base/clock.h"
 #include "twinloft/base/result.h"
@@ -49,6 +53,7 @@ struct MaildirConfig {
   QuotaConfig quota{};
   QuotaService* quota_service = nullptr;  // for QuotaDriver::count; outlives the agent
   std::uint32_t received_max = 100;  // more Received fields than that: 554 5.4.6 (RFC 5321 section 6.3)
+  bool hard_links = false;
 };
 
 class MaildirAgent {
@@ -63,6 +68,12 @@ class MaildirAgent {
   Reply deliver(const SpoolHandle& handle, const Envelope& envelope, const Recipient& recipient,
                 const MessageBody& body, std::string* detail);
 
+  bool links() const;
+  // deliver(), to several of the envelope's recipients, whose messages are one file: a recipient is not named in its header. Where no link can be made it is a file for
+  // each. Replies, and `details`, in this order.
+  std::vector<Reply> deliver_linked(const SpoolHandle& handle, const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body,
+                                    std::vector<std::string>& details);
+
   // Whether refusal() has anything to look at.
   bool may_refuse(const User& user) const;
   // Why a message of `bytes` (0: unknown) would not be delivered now: the quota. `*why` is for the log, where it cannot be found out.
@@ -72,6 +83,7 @@ class MaildirAgent {
   Status check_owner(const User& user) const;
 
  private:
+  std::optional<Reply> deny(const Recipient& recipient, const MessageBody& body, std::string* detail);
   Result<Room> room_of(const SpoolHandle& handle, const User& user, std::uint64_t bytes);
 
   struct Impl;

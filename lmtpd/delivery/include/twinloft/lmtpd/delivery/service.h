@@ -40,6 +40,8 @@ class DeliveryService final : public Deliverer {
   bool may_refuse(const User& user) const override;
   std::optional<Reply> refusal(const User& user, std::uint64_t size) override;
   Reply deliver(const Envelope& envelope, const Recipient& recipient, const MessageBody& body) override;
+  std::string group_of(const User& user) const override;
+  std::vector<Reply> deliver_group(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body) override;
 
   // Whether the spool is there now: for check-config, start-up messages and health checks.
   Status check_spool();
