@@ -184,8 +184,7 @@ MessageFactory::MessageFactory(Settings settings, const Users& users, const Text
 }
 
 void MessageFactory::make(std::uint64_t number, Message& out) {
-  SeededRandom random(settings_.seed + number * 0x9e3779b97f4a7c15ULL);
-  random.draw();
+  SeededRandom random(SeededRandom(settings_.seed + number * 0x9e3779b97f4a7c15ULL).draw());
   out.number = number;
   out.id = fmt::format("{}-{}", settings_.run, number);
   draw_recipients(random, out);

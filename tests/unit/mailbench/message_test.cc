@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "twinloft/mailbench/spool.h"
@@ -103,6 +104,22 @@ TEST(Message, IsAFunctionOfSeedAndNumber) {
   EXPECT_EQ(from_a.digest, from_b.digest);
   b.make(8, from_b);
   EXPECT_NE(from_a.digest, from_b.digest);
+}
+
+// The generator's state grows by a constant with each draw: messages whose states are so far apart would draw the same, one behind the other.
+TEST(Message, NeighboursHaveNoMoreRecipientsInCommonThanOthers) {
+  auto users = Users::from_format("u%u@example.org", 1, 1000);
+  ASSERT_TRUE(users);
+  TextBlock block(5, 1 << 14);
+  MessageFactory factory(settings("1KiB", 20), *users, block);
+  Message one, next;
+  std::size_t common = 0;
+  for (std::uint64_t number = 1; number <= 200; ++number) {
+    factory.make(number, one);
+    factory.make(number + 1, next);
+    for (const auto& recipient : one.recipients) common += static_cast<std::size_t>(std::ranges::count(next.recipients, recipient));
+  }
+  EXPECT_LT(common, 200u);  // 80 are to be expected
 }
 
 TEST(Message, RecipientsAreDifferentAndSpread) {
