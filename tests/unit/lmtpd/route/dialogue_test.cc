@@ -1,0 +1,187 @@
+// What is said to a next hop, and what becomes of what it says.
+#include "dialogue.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace twinloft::lmtpd {
+namespace {
+
+class StillClock final : public Clock {
+ public:
+  Instant now() const override { return {}; }
+  WallTime wall() const override { return {}; }
+};
+
+// Says all of `input`, and then ends or fails as `end` says.
+class Scripted final : public Stream {
+ public:
+  Scripted(std::string input, Errc end, std::string& said) : input_(std::move(input)), end_(end), said_(said) {}
+  Result<std::size_t> read(MutableByteSpan into, Instant) override {
+    std::size_t count = std::min(into.size(), input_.size() - at_);
+    if (count == 0) return fail(end_, "the end");
+    std::memcpy(into.data(), input_.data() + at_, count);
+    at_ += count;
+    return count;
+  }
+  Status write(std::string_view bytes, Instant) override {
+    said_ += bytes;
+    return {};
+  }
+  Status start_tls(const TlsClientContext&, Instant) override { return fail(Errc::denied, "no TLS here"); }
+  bool has_news() override { return at_ < input_.size(); }
+  void shut() override {}
+
+ private:
+  const std::string input_;
+  const Errc end_;
+  std::string& said_;
+  std::size_t at_ = 0;
+};
+
+class DialogueTest : public testing::Test {
+ protected:
+  DialogueTest() {
+    envelope_.from = "a@example.net";
+    envelope_.client = "192.0.2.1";
+    for (const char* name : {"ann", "bob"}) add(name);
+    body_.memory = "Subject: x\r\n\r\n.dot\r\n";
+    body_.size = body_.memory.size();
+  }
+  void add(const char* name) {
+    Recipient r;
+    r.text = r.user.name = std::string(name) + "@example.org";
+    envelope_.recipients.push_back(r);
+  }
+  // `offer`: the lines of the answer to LHLO.
+  void open(std::vector<std::string> offer, const std::string& then, Errc end = Errc::unavailable) {
+    std::string input = "220 hop\r\n";
+    offer.insert(offer.begin(), "hop");
+    for (const std::string& line : offer) input += (&line == &offer.back() ? "250 " : "250-") + line + "\r\n";
+    said_.clear();
+    dialogue_ = std::make_unique<Dialogue>(std::make_unique<Scripted>(input + then, end, said_), spec_, hostname_, delimiter_, clock_);
+    ASSERT_TRUE(dialogue_->open(nullptr));
+    EXPECT_EQ(said_, "LHLO proxy.example\r\n");
+    said_.clear();
+  }
+  Handed hand_over() {
+    std::vector<std::size_t> all;
+    for (std::size_t i = 0; i < envelope_.recipients.size(); ++i) all.push_back(i);
+    return dialogue_->hand_over(envelope_, all, body_, "Received: x\n");
+  }
+  static std::string text(const Handed& handed) {
+    std::string out;
+    for (const Reply& reply : handed.replies) out += std::to_string(reply.code) + " " + std::string(reply.enhanced) + ", ";
+    return out;
+  }
+
+  const std::string hostname_ = "proxy.example", delimiter_ = "+";
+  StillClock clock_;
+  NextHopSpec spec_;
+  Envelope envelope_;
+  MessageBody body_;
+  std::string said_;
+  std::unique_ptr<Dialogue> dialogue_;
+};
+
+TEST_F(DialogueTest, WithoutExtensionsOneAfterTheOther) {
+  open({}, "250 ok\r\n250 ok\r\n250 ok\r\n354 go\r\n250 2.0.0 one\r\n250 2.0.0 two\r\n");
+  Handed handed = hand_over();
+  EXPECT_EQ(text(handed), "250 2.0.0, 250 2.0.0, ");
+  EXPECT_TRUE(handed.reusable);
+  EXPECT_EQ(said_, "MAIL FROM:<a@example.net>\r\nRCPT TO:<ann@example.org>\r\nRCPT TO:<bob@example.org>\r\nDATA\r\nReceived: x\r\nSubject: x\r\n\r\n..dot\r\n.\r\n");
+}
+
+TEST_F(DialogueTest, WithChunkingTheMessageGoesAsItIs) {
+  open({"PIPELINING", "CHUNKING", "SIZE"}, "250 ok\r\n250 ok\r\n250 ok\r\n250 2.0.0 one\r\n452 4.2.2 full\r\n");
+  EXPECT_EQ(text(hand_over()), "250 2.0.0, 452 4.2.2, ");
+  EXPECT_EQ(said_, "MAIL FROM:<a@example.net> SIZE=33\r\nRCPT TO:<ann@example.org>\r\nRCPT TO:<bob@example.org>\r\nBDAT 33 LAST\r\nReceived: x\r\nSubject: x\r\n\r\n.dot\r\n");
+}
+
+// It would be mangled, or refused later as something else.
+TEST_F(DialogueTest, MailThatNeedsSmtputf8IsRefusedWhereItIsNotOffered) {
+  envelope_.smtputf8 = true;
+  open({"PIPELINING"}, "");
+  Handed handed = hand_over();
+  EXPECT_EQ(text(handed), "553 5.6.7, 553 5.6.7, ");
+  EXPECT_TRUE(handed.reusable);
+  EXPECT_FALSE(handed.untouched);
+  EXPECT_EQ(said_, "");
+  open({"PIPELINING", "SMTPUTF8"}, "250 ok\r\n250 ok\r\n250 ok\r\n354 go\r\n250 2.0.0 one\r\n250 2.0.0 two\r\n");
+  EXPECT_EQ(text(hand_over()), "250 2.0.0, 250 2.0.0, ");
+  EXPECT_NE(said_.find("MAIL FROM:<a@example.net> SMTPUTF8\r\n"), std::string::npos) << said_;
+}
+
+TEST_F(DialogueTest, WhereAllAreRefusedNothingIsSentAndTheConnectionStays) {
+  open({"PIPELINING"}, "250 ok\r\n550 5.1.1 no\r\n452 4.2.2 full\r\n250 reset\r\n");
+  Handed handed = hand_over();
+  EXPECT_EQ(text(handed), "550 5.1.1, 452 4.2.2, ");
+  EXPECT_TRUE(handed.reusable);
+  EXPECT_TRUE(said_.ends_with("RCPT TO:<bob@example.org>\r\nRSET\r\n")) << said_;
+}
+
+// One reply for each that was accepted, and to them.
+TEST_F(DialogueTest, RepliesBelongToThoseWhoWereAccepted) {
+  add("cay");
+  open({"PIPELINING"}, "250 ok\r\n250 ok\r\n550 5.1.1 no\r\n250 ok\r\n354 go\r\n552 5.2.2 full\r\n250 2.0.0 three\r\n");
+  EXPECT_EQ(text(hand_over()), "552 5.2.2, 550 5.1.1, 250 2.0.0, ");
+}
+
+TEST_F(DialogueTest, AnEndWithinTheRepliesIs451ForThoseWithout) {
+  open({"PIPELINING"}, "250 ok\r\n250 ok\r\n250 ok\r\n354 go\r\n250 2.0.0 one\r\n250 2.0");
+  Handed handed = hand_over();
+  EXPECT_EQ(text(handed), "250 2.0.0, 451 4.4.2, ");
+  EXPECT_FALSE(handed.reusable);
+  EXPECT_FALSE(handed.untouched);
+}
+
+// A second attempt on another connection: only where it cannot have been for the first.
+TEST_F(DialogueTest, UntouchedIsAUsedConnectionThatEndsBeforeItSaysAnything) {
+  std::string once = "250 ok\r\n250 ok\r\n250 ok\r\n354 go\r\n250 2.0.0 one\r\n250 2.0.0 two\r\n";
+  open({"PIPELINING"}, "");
+  EXPECT_FALSE(hand_over().untouched) << "the first message of a new connection";
+  open({"PIPELINING"}, once);
+  EXPECT_TRUE(hand_over().reusable);
+  EXPECT_TRUE(hand_over().untouched) << "it had ended meanwhile";
+  open({"PIPELINING"}, once + "421 4.3.2 idle\r\n");
+  EXPECT_TRUE(hand_over().reusable);
+  EXPECT_TRUE(hand_over().untouched) << "it has said that it leaves";
+  open({"PIPELINING"}, once + "250 ok\r\n");
+  EXPECT_TRUE(hand_over().reusable);
+  EXPECT_FALSE(hand_over().untouched) << "it has answered MAIL";
+  open({"PIPELINING"}, once, Errc::timeout);
+  EXPECT_TRUE(hand_over().reusable);
+  EXPECT_FALSE(hand_over().untouched) << "it has not ended";
+  open({"CHUNKING"}, once.substr(0, 24) + "250 2.0.0 one\r\n250 2.0.0 two\r\n250 ok\r\n250 ok\r\n250 ok\r\n");
+  EXPECT_TRUE(hand_over().reusable);
+  EXPECT_FALSE(hand_over().untouched) << "the message was sent";
+}
+
+TEST_F(DialogueTest, SpeaksForAClientOnce) {
+  spec_.xclient = true;
+  open({"XCLIENT ADDR HELO", "PIPELINING"}, "220 hop\r\n250-hop\r\n250 PIPELINING\r\n");
+  envelope_.lhlo = "client.example";
+  EXPECT_FALSE(dialogue_->speaks_for(envelope_));
+  ASSERT_TRUE(dialogue_->speak_for(envelope_));
+  EXPECT_TRUE(said_.starts_with("XCLIENT ADDR=192.0.2.1 HELO=client.example\r\nLHLO ")) << said_;
+  said_.clear();
+  EXPECT_TRUE(dialogue_->speaks_for(envelope_));
+  ASSERT_TRUE(dialogue_->speak_for(envelope_));
+  EXPECT_EQ(said_, "");
+  envelope_.client = "192.0.2.2";
+  EXPECT_FALSE(dialogue_->speaks_for(envelope_));
+}
+
+TEST_F(DialogueTest, ARefusedXclientIsAnError) {
+  spec_.xclient = true;
+  open({"XCLIENT ADDR"}, "550 5.7.0 not you\r\n");
+  Status spoken = dialogue_->speak_for(envelope_);
+  ASSERT_FALSE(spoken);
+  EXPECT_EQ(spoken.error().code, Errc::conflict);
+  EXPECT_EQ(spoken.error().message, "XCLIENT was answered 550 5.7.0 not you");
+}
+
+}  // namespace
+}  // namespace twinloft::lmtpd
