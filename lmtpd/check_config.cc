@@ -61,7 +61,7 @@ void check_quota(const Config& config, Checker& check, std::ostream& err) {
   auto dovecot = read_dovecot_quota(config.dovecot);
   if (!dovecot) return check.problem("quota.dovecot: " + dovecot.error().message);
   for (std::string& problem : compare_quota(config, *dovecot)) check.problem(std::move(problem));
-  if (!counts && !dovecot->quota.empty() && !dovecot->quota.starts_with("maildir:"))
+  if (!counts && !dovecot->quota.empty() && !dovecot->quota.starts_with("maildir"))
     err << "warning: quota: Dovecot's is \"" << dovecot->quota << "\", which the built-in agent does not ask: it delivers to full mailboxes\n";
 }
 

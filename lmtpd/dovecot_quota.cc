@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <map>
 #include <sstream>
 
@@ -76,13 +77,54 @@ bool has_word(const std::string& text, std::string_view word) {
   return false;
 }
 
-Result<std::vector<std::string>> protocols_without_plugin(const std::string& doveconf, const std::string& path) {
+// Whether the lines of a list, of 2.3 (words) or 2.4 ("quota = yes"), have that word.
+bool is_on(const std::string& text, std::string_view word) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    if (line == fmt::format("{} = yes", word) || (line.find(" = ") == std::string::npos && has_word(line, word))) return true;
+  return false;
+}
+
+class Doveconf {
+ public:
+  Doveconf(std::string program, const std::string& config) : program_(std::move(program)), config_(config) {}
+  // What it prints, without remarks of its own.
+  Result<std::string> ask(const std::vector<std::string>& words) const {
+    std::vector<std::string> command = {program_, "-c", config_};
+    command.insert(command.end(), words.begin(), words.end());
+    TL_TRY_ASSIGN(std::string text, run(command));
+    std::string out;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);)
+      if (!line.starts_with("doveconf: ")) out += line + "\n";
+    return out;
+  }
+  // Of one setting.
+  Result<std::string> value(const std::string& name) const {
+    TL_TRY_ASSIGN(std::string text, ask({"-h", name}));
+    text.resize(std::min(text.find('\n'), text.size()));
+    return text;
+  }
+  // Since 2.4 another language is spoken.
+  Result<bool> is_2_4() const {
+    TL_TRY_ASSIGN(std::string text, ask({"-n"}));
+    int major = 0, minor = 0;
+    if (std::sscanf(text.c_str(), "# %d.%d", &major, &minor) != 2) return fail(Errc::invalid, "{} does not say which version it is", program_);
+    return major > 2 || (major == 2 && minor >= 4);
+  }
+
+ private:
+  const std::string program_;
+  const std::string& config_;
+};
+
+Result<std::vector<std::string>> protocols_without_plugin(const Doveconf& doveconf, bool by_all) {
   std::vector<std::string> out;
-  TL_TRY_ASSIGN(std::string served, run({doveconf, "-c", path, "-h", "protocols"}));
+  TL_TRY_ASSIGN(std::string served, doveconf.ask({"-h", "protocols"}));
   for (const char* protocol : {"imap", "pop3"}) {
-    if (!has_word(served, protocol)) continue;
-    TL_TRY_ASSIGN(std::string plugins, run({doveconf, "-c", path, "-f", std::string("protocol=") + protocol, "-h", "mail_plugins"}));
-    if (!has_word(plugins, "quota")) out.push_back(protocol);
+    if (!is_on(served, protocol)) continue;
+    TL_TRY_ASSIGN(std::string plugins, doveconf.ask({"-f", std::string("protocol=") + protocol, "-h", "mail_plugins"}));
+    if (!by_all && !is_on(plugins, "quota")) out.push_back(protocol);
   }
   return out;
 }
@@ -123,7 +165,7 @@ void compare_maildir(const Config& config, const DovecotQuota& dovecot, std::vec
   std::string driver = dovecot.quota.substr(0, dovecot.quota.find(':'));
   if (driver != "maildir") {
     out.push_back(fmt::format("quota.driver: is \"maildir\", and Dovecot's own quota is \"{}\": what it adds and removes would not be counted; write driver = \"none\", "
-                              "or quota = maildir:User quota in Dovecot's plugin section",
+                              "or quota = maildir:User quota in Dovecot's plugin section (2.4: driver = maildir in its quota section)",
                               dovecot.quota));
     return;
   }
@@ -133,7 +175,8 @@ void compare_maildir(const Config& config, const DovecotQuota& dovecot, std::vec
   if (std::ranges::count(dovecot.quota, ':') > 1)
     out.push_back(fmt::format("quota.driver: Dovecot's \"{}\" has options, of which lmtpd knows none", dovecot.quota));
   if (dovecot.vsizes) out.push_back("quota.driver: Dovecot counts sizes with CRLF (quota_vsizes), and lmtpd those of the files");
-  if (std::string grace = fmt::format("{}%", config.delivery.maildir.quota.grace_percent); dovecot.grace != grace)
+  if (dovecot.roots > 1) out.push_back(fmt::format("quota.driver: Dovecot has {} quotas for one mailbox, and lmtpd keeps one", dovecot.roots));
+  if (std::string grace = fmt::format("{}%", config.delivery.maildir.quota.grace_percent); !dovecot.grace.empty() && dovecot.grace != grace)
     out.push_back(fmt::format("quota.grace_percent: is {}, and Dovecot's quota_grace is {}", grace, dovecot.grace));
   compare_rules(config, dovecot, out);
 }
@@ -152,7 +195,7 @@ void compare_answers(const DovecotQuota& dovecot, std::vector<std::string>& out)
 void compare_count(const DovecotQuota& dovecot, std::vector<std::string>& out) {
   if (dovecot.quota != "count" && !dovecot.quota.starts_with("count:")) {
     out.push_back(fmt::format("quota.driver: is \"count\", and Dovecot's own quota is \"{}\", which does not learn of what lmtpd delivers; write quota = count:User quota in "
-                              "Dovecot's plugin section",
+                              "Dovecot's plugin section (2.4: driver = count in its quota section)",
                               dovecot.quota));
     return;
   }
@@ -166,11 +209,11 @@ void compare_count(const DovecotQuota& dovecot, std::vector<std::string>& out) {
 
 }  // namespace
 
-Result<DovecotQuota> read_dovecot_quota(const std::string& config_path) {
-  TL_TRY_ASSIGN(std::string doveconf, find_doveconf());
-  TL_TRY_ASSIGN(std::string section, run({doveconf, "-c", config_path, "plugin"}));
+namespace {
+
+Status read_2_3(const Doveconf& doveconf, DovecotQuota& out) {
+  TL_TRY_ASSIGN(std::string section, doveconf.ask({"plugin"}));
   std::map<std::string, std::string> settings = settings_in(section);
-  DovecotQuota out;
   out.quota = settings["quota"];
   if (std::string& grace = settings["quota_grace"]; !grace.empty()) out.grace = grace.substr(0, grace.find("%%")) + (grace.ends_with("%%") ? "%" : "");
   out.vsizes = settings["quota_vsizes"] == "yes";
@@ -182,11 +225,91 @@ Result<DovecotQuota> read_dovecot_quota(const std::string& config_path) {
     bool is_rule = name.starts_with("quota_rule") && std::ranges::all_of(number, [](char c) { return c >= '0' && c <= '9'; });
     if (is_rule) out.rules.push_back(value);
   }
-  TL_TRY_ASSIGN(std::string services, run({doveconf, "-c", config_path, "service"}));
-  out.status_service = services.find("\nservice quota-status {") != std::string::npos;
-  TL_TRY_ASSIGN(std::string plugins, run({doveconf, "-c", config_path, "-h", "mail_plugins"}));
-  out.status_plugin = has_word(plugins, "quota");
-  TL_TRY_ASSIGN(out.without_plugin, protocols_without_plugin(doveconf, config_path));
+  TL_TRY_ASSIGN(out.without_plugin, protocols_without_plugin(doveconf, false));
+  return {};
+}
+
+// "1 G" as "1G", "unlimited" as 0.
+std::string size_text(std::string text) {
+  std::erase(text, ' ');
+  if (text.ends_with("B")) text.pop_back();
+  return text == "unlimited" || text.empty() ? "0" : text;
+}
+
+std::string trimmed(const std::string& line) {
+  std::size_t begin = std::min(line.find_first_not_of(" \t"), line.size());
+  return line.substr(begin);
+}
+
+// What a section is called: `quota "User quota" {`.
+std::string section_name(const std::string& line, std::size_t skip) {
+  std::string name = line.substr(skip, line.size() - skip - 2);
+  if (name.size() >= 2 && name.front() == '"' && name.back() == '"') name = name.substr(1, name.size() - 2);
+  return name;
+}
+
+// Of the sections named so, and of mailboxes. What the former do not say is as in out.rules.
+void read_quota_sections(const std::string& quota, const std::string& namespaces, DovecotQuota& out) {
+  out.grace.clear();
+  out.roots = 0;
+  std::string limits = out.rules.empty() ? std::string() : out.rules.front();
+  auto part = [&](std::string_view key) {
+    std::size_t at = limits.find(key);
+    if (at == std::string::npos) return std::string();
+    at += key.size();
+    return limits.substr(at, limits.find(':', at) - at);
+  };
+  std::string storage = part("storage="), messages = part("messages=");
+  out.rules.clear();
+  std::istringstream lines(quota);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("quota ") && line.ends_with(" {")) ++out.roots;
+    line = trimmed(line);
+    auto value = [&](std::string_view key, std::string& into) {
+      if (out.roots <= 1 && line.starts_with(fmt::format("{} = ", key))) into = line.substr(key.size() + 3);
+    };
+    value("driver", out.quota);
+    value("storage_size", storage);
+    value("message_count", messages);
+  }
+  out.rules.push_back(fmt::format("*:storage={}:messages={}", size_text(storage), size_text(messages)));
+  out.vsizes = out.quota == "count";  // as it counts always
+  std::string mailbox;
+  std::istringstream below(namespaces);
+  for (std::string line; std::getline(below, line);) {
+    line = trimmed(line);
+    if (line.starts_with("mailbox ") && line.ends_with(" {")) mailbox = section_name(line, 8);
+    else if (line == "}") mailbox.clear();
+    else if (line == "quota_ignore = yes" && !mailbox.empty()) out.rules.push_back(mailbox + ":ignore");
+  }
+}
+
+Status read_2_4(const Doveconf& doveconf, DovecotQuota& out) {
+  TL_TRY_ASSIGN(std::string storage, doveconf.value("quota_storage_size"));
+  TL_TRY_ASSIGN(std::string messages, doveconf.value("quota_message_count"));
+  out.rules.push_back(fmt::format("*:storage={}:messages={}", storage, messages));
+  TL_TRY_ASSIGN(std::string quota, doveconf.ask({"quota"}));
+  TL_TRY_ASSIGN(std::string namespaces, doveconf.ask({"namespace"}));
+  read_quota_sections(quota, namespaces, out);
+  TL_TRY_ASSIGN(out.status_success, doveconf.value("quota_status_success"));
+  TL_TRY_ASSIGN(out.status_overquota, doveconf.value("quota_status_overquota"));
+  TL_TRY_ASSIGN(out.status_toolarge, doveconf.value("quota_status_toolarge"));
+  TL_TRY_ASSIGN(out.without_plugin, protocols_without_plugin(doveconf, out.status_plugin));
+  return {};
+}
+
+}  // namespace
+
+Result<DovecotQuota> read_dovecot_quota(const std::string& config_path) {
+  TL_TRY_ASSIGN(std::string program, find_doveconf());
+  Doveconf doveconf(program, config_path);
+  DovecotQuota out;
+  TL_TRY_ASSIGN(bool is_2_4, doveconf.is_2_4());
+  TL_TRY_ASSIGN(std::string services, doveconf.ask({"service"}));
+  out.status_service = ("\n" + services).find("\nservice quota-status {") != std::string::npos;
+  TL_TRY_ASSIGN(std::string plugins, doveconf.ask({"-h", "mail_plugins"}));
+  out.status_plugin = is_on(plugins, "quota");
+  TL_TRY(is_2_4 ? read_2_4(doveconf, out) : read_2_3(doveconf, out));
   return out;
 }
 
@@ -194,7 +317,7 @@ std::vector<std::string> compare_quota(const Config& config, const DovecotQuota&
   std::vector<std::string> out;
   if (config.delivery.maildir.quota.driver == QuotaDriver::maildir) compare_maildir(config, dovecot, out);
   else if (config.delivery.maildir.quota.driver == QuotaDriver::count) compare_count(dovecot, out);
-  else if (dovecot.quota.starts_with("maildir:"))
+  else if (dovecot.quota.starts_with("maildir"))
     out.push_back(fmt::format("quota.driver: is \"none\", and Dovecot's own quota is \"{}\": mail that the built-in agent delivers would not be counted; write "
                               "driver = \"maildir\"",
                               dovecot.quota));

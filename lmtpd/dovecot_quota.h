@@ -8,11 +8,12 @@
 
 namespace twinloft::lmtpd {
 
-// What Dovecot 2.3 is told of its quota.
+// What Dovecot is told of its quota, in the words of 2.3.
 struct DovecotQuota {
-  std::string quota;                // "maildir:User quota"; empty: none
+  std::string quota;                // "maildir:User quota", "count"; empty: none
   std::vector<std::string> rules;   // "*:storage=1G", "Trash:ignore"
-  std::string grace = "10%";
+  std::string grace = "10%";        // empty: as 2.4 has it, in bytes, which no percentage is
+  std::size_t roots = 1;            // quotas of one mailbox, where there is one
   bool vsizes = false;
   std::vector<std::string> without_plugin;  // protocols that are served and do not load it
   bool status_service = false;              // there is one named quota-status ...
@@ -20,7 +21,7 @@ struct DovecotQuota {
   std::string status_success, status_overquota, status_toolarge;  // what it answers; empty: its own words
 };
 
-// Runs doveconf. The error says why nothing is known.
+// Runs doveconf, of 2.3 or 2.4. The error says why nothing is known.
 Result<DovecotQuota> read_dovecot_quota(const std::string& config_path);
 
 // Problems: one for each difference, with the key and what to write.
