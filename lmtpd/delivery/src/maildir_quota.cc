@@ -67,12 +67,20 @@ void MaildirQuota::change_held(const std::string& key, std::int64_t bytes, std::
 
 Result<Room> MaildirQuota::room(const Mailbox& mailbox, std::uint64_t bytes) {
   std::lock_guard lock(mutex_of(mailbox.key));
-  return look(mailbox, bytes);
+  return look(mailbox, bytes, {});
 }
 
-// Nobody is refused for a sum of which a part may be wrong: then the mail is counted.
-Result<Room> MaildirQuota::look(const Mailbox& mailbox, std::uint64_t bytes) {
-  QuotaUsage more = held(mailbox.key);
+// Nobody is refused for a sum of which a part may be wrong: then the mail is counted. Nor for good for what others are about to take, and may not.
+Result<Room> MaildirQuota::look_beside_others(const Mailbox& mailbox, std::uint64_t bytes) {
+  QuotaUsage others = held(mailbox.key);
+  TL_TRY_ASSIGN(Room room, look(mailbox, bytes, others));
+  if (room == Room::enough || others == QuotaUsage{}) return room;
+  TL_TRY_ASSIGN(Room alone, look(mailbox, bytes, {}));
+  if (alone != Room::enough) return alone;
+  return fail(Errc::exhausted, "there is no room left beside {} other messages, of {} bytes, that are being delivered", others.messages, others.bytes);
+}
+
+Result<Room> MaildirQuota::look(const Mailbox& mailbox, std::uint64_t bytes, const QuotaUsage& more) {
   auto with = [&](const QuotaUsage& used) {
     return room_for(bytes, {used.bytes + more.bytes, used.messages + more.messages}, mailbox.limit, config_.grace_percent);
   };
@@ -92,7 +100,7 @@ Result<Room> MaildirQuota::take(const Mailbox& mailbox, std::uint64_t bytes, Hol
   taken.quota_ = this;
   if (!mailbox.limit.unlimited()) {
     std::lock_guard lock(mutex_of(mailbox.key));
-    TL_TRY_ASSIGN(Room room, look(mailbox, bytes));
+    TL_TRY_ASSIGN(Room room, look_beside_others(mailbox, bytes));
     if (room != Room::enough) return room;
     change_held(mailbox.key, taken.bytes_, 1);
     taken.held_ = true;

@@ -70,7 +70,8 @@ class MaildirQuota {
     QuotaUsage used;
     bool is_count = false;  // of the mail itself, a moment ago
   };
-  Result<Room> look(const Mailbox& mailbox, std::uint64_t bytes);
+  Result<Room> look(const Mailbox& mailbox, std::uint64_t bytes, const QuotaUsage& more);
+  Result<Room> look_beside_others(const Mailbox& mailbox, std::uint64_t bytes);
   Result<Known> usage(const Mailbox& mailbox);
   Result<QuotaUsage> recount(const Mailbox& mailbox);
   Result<QuotaUsage> count(int directory, std::vector<Looked>& looked);

@@ -1,10 +1,12 @@
 // Deliveries of the built-in agent to mailboxes with a quota: what is refused, and that maildirsize is right whatever happens.
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <fstream>
 #include <thread>
 
 #include "maildir_fixture.h"
+#include "maildir_quota.h"
 #include "maildirsize.h"
 
 namespace twinloft::lmtpd {
@@ -239,7 +241,7 @@ TEST_F(MaildirQuotaTest, FailuresWhileItIsCountedLeaveNothing) {
 
 TEST_F(MaildirQuotaTest, DeliveriesAtOnceDoNotShareTheLastRoom) {
   recipient_.user.quota = {0, 10};
-  std::atomic<int> taken = 0, refused = 0;
+  std::atomic<int> taken = 0, refused = 0, put_off = 0;
   std::vector<std::thread> threads;
   for (int t = 0; t < 8; ++t)
     threads.emplace_back([&] {
@@ -248,12 +250,35 @@ TEST_F(MaildirQuotaTest, DeliveriesAtOnceDoNotShareTheLastRoom) {
         Reply reply = agent_->deliver(*spool_->open(), test::make_envelope(), recipient_, test::in_memory(test::small_message), &detail);
         if (reply.code == 250) ++taken;
         if (reply.code == 552) ++refused;
+        if (reply.code == 451) ++put_off;  // for what another is about to take
       }
     });
   for (std::thread& t : threads) t.join();
   EXPECT_EQ(taken, 10);
-  EXPECT_EQ(refused, 30);
+  EXPECT_EQ(refused + put_off, 30);
   EXPECT_EQ(told(), really());
+}
+
+TEST_F(MaildirQuotaTest, NobodyIsRefusedForGoodForWhatAnotherMayNotTake) {
+  ASSERT_EQ(deliver().code, 250);
+  Fd directory(::open(maildir_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  QuotaConfig config;
+  config.driver = QuotaDriver::maildir;
+  MaildirQuota quota(config, ops_, clock_);
+  std::string key = "ann";
+  MaildirQuota::Mailbox mailbox{directory.get(), key, {0, 2}};
+  {
+    MaildirQuota::Hold first, second;
+    EXPECT_EQ(quota.take(mailbox, 100, first), Room::enough);
+    auto beside = quota.take(mailbox, 100, second);
+    ASSERT_FALSE(beside);
+    EXPECT_EQ(beside.error().code, Errc::exhausted);
+    EXPECT_EQ(quota.room(mailbox, 100), Room::enough) << "at RCPT, where nothing is taken yet";
+  }
+  MaildirQuota::Hold third;
+  EXPECT_EQ(quota.take(mailbox, 100, third), Room::enough);
+  ASSERT_EQ(deliver().code, 250);
+  EXPECT_EQ(quota.room(mailbox, 100), Room::full);
 }
 
 // As Dovecot does it: counts, and renames a new file over the old one, without a lock that anybody else knows.
