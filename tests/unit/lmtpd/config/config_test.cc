@@ -224,7 +224,7 @@ TEST(Config, AnUnknownKeyIsRefusedWithTheNearestName) {
   EXPECT_EQ(error_of(minimal_then("[limits]\nmesage_size = 5000\n")),
             "t.toml:10: limits.mesage_size: unknown key; did you mean \"message_size\"?");
   EXPECT_EQ(error_of(minimal_then("[maildir]\nzzzzzz = 1\n")),
-            "t.toml:10: maildir.zzzzzz: unknown key; known here: durability, detail_folders, folder_separator, folders_max, subscribe");
+            "t.toml:10: maildir.zzzzzz: unknown key; known here: durability, detail_folders, folder_separator, folders_max, subscribe, hard_links");
 }
 
 TEST(Config, FoldersByDetail) {
@@ -235,6 +235,11 @@ TEST(Config, FoldersByDetail) {
   EXPECT_EQ(folders.separator, '/');
   EXPECT_EQ(folders.folders_max, 5u);
   EXPECT_FALSE(folders.subscribe);
+}
+
+TEST(Config, HardLinksAreOffByDefault) {
+  EXPECT_FALSE(parse_config("t.toml", minimal_then(""))->delivery.maildir.hard_links);
+  EXPECT_TRUE(parse_config("t.toml", minimal_then("[maildir]\nhard_links = true\n"))->delivery.maildir.hard_links);
 }
 
 TEST(Config, Quota) {
