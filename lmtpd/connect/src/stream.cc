@@ -118,6 +118,8 @@ class SocketStream final : public Stream {
       case SSL_ERROR_SYSCALL:
         return error == 0 ? Status(ended()) : Status(broken(error));
       default:
+        // Without a close_notify. LMTP knows by itself what is missing.
+        if (ERR_GET_REASON(ERR_peek_last_error()) == SSL_R_UNEXPECTED_EOF_WHILE_READING) return ended();
         return fail(Errc::denied, "TLS: {}", reason());
     }
   }

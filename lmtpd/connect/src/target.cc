@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <charconv>
 #include <cstring>
 #include <memory>
@@ -28,7 +29,7 @@ Status finish_connect(int fd, std::chrono::milliseconds timeout) {
   pollfd wait{fd, POLLOUT, 0};
   int ready;
   do {
-    ready = ::poll(&wait, 1, static_cast<int>(timeout.count()));
+    ready = ::poll(&wait, 1, static_cast<int>(std::min<std::int64_t>(timeout.count(), INT_MAX)));
   } while (ready < 0 && errno == EINTR);
   if (ready == 0) return fail(Errc::timeout, "no answer within {} ms", timeout.count());
   int error = 0;

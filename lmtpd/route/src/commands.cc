@@ -96,8 +96,10 @@ std::string mail_command(const Envelope& envelope, std::uint64_t size, const Hop
   return out + "\r\n";
 }
 
-std::string rcpt_command(const Recipient& recipient, HopRecipient which, std::string_view detail_delimiter, const HopOffer& offer) {
-  std::string out = fmt::format("RCPT TO:<{}>", which == HopRecipient::address ? recipient.text : user_address(recipient, detail_delimiter));
+std::string rcpt_command(const Recipient& recipient, HopRecipient which, std::string_view detail_delimiter, const HopOffer& offer, bool utf8) {
+  std::string address = which == HopRecipient::address ? recipient.text : user_address(recipient, detail_delimiter);
+  if (!utf8 && !is_ascii(address)) address = recipient.text;
+  std::string out = fmt::format("RCPT TO:<{}>", address);
   if (offer.dsn && !recipient.notify.empty()) out += " NOTIFY=" + recipient.notify;
   bool plain_original = is_ascii(recipient.original_to) && !recipient.original_type.empty();
   if (offer.dsn && !recipient.original_to.empty() && plain_original) out += fmt::format(" ORCPT={};{}", recipient.original_type, encode_xtext(recipient.original_to));

@@ -19,7 +19,8 @@ struct HopOffer {
 HopOffer read_offer(const std::vector<std::string>& lhlo_lines);
 
 std::string mail_command(const Envelope& envelope, std::uint64_t size, const HopOffer& offer);
-std::string rcpt_command(const Recipient& recipient, HopRecipient which, std::string_view detail_delimiter, const HopOffer& offer);
+// `utf8`: MAIL has said SMTPUTF8; without it the address is as it came where the user's name is beyond ASCII.
+std::string rcpt_command(const Recipient& recipient, HopRecipient which, std::string_view detail_delimiter, const HopOffer& offer, bool utf8);
 // Whom the connection speaks for. The same text: the same client. Empty: nothing that it offers to take.
 std::string xclient_command(const Envelope& envelope, const HopOffer& offer);
 std::string xforward_command(const Envelope& envelope, const HopOffer& offer);

@@ -12,6 +12,7 @@ namespace twinloft::lmtpd {
 namespace {
 
 constexpr std::size_t piece_bytes = 64 * 1024;  // that is written at once
+constexpr std::size_t pipelined_max = 101;      // commands before their replies: MAIL, and next_hop.NAME.recipients by default
 
 std::unexpected<Error> refused(std::string_view what, const HopReply& reply) { return fail(Errc::conflict, "{} was answered {}", what, reply.text()); }
 
@@ -119,23 +120,19 @@ struct Dialogue::Attempt {
 
 // At once where it takes several commands at once (RFC 2920). All replies that came are there also where an error ended it.
 Status Dialogue::ask_each(const std::vector<std::string>& commands, std::vector<HopReply>& replies) {
-  std::string all;
   // However many there are.
   const Instant latest = in(spec_.data_timeout);
   auto next = [&] { return std::min(in(spec_.reply_timeout), latest); };
-  for (const std::string& command : commands) {
-    if (offer_.pipelining) {
-      all += command;
-      continue;
+  // Portions, since it may take no more commands while nobody takes its replies (RFC 2920 section 3.1).
+  const std::size_t at_once = offer_.pipelining ? pipelined_max : 1;
+  for (std::size_t sent = 0; sent < commands.size();) {
+    std::string some;
+    for (std::size_t end = std::min(sent + at_once, commands.size()); sent < end; ++sent) some += commands[sent];
+    TL_TRY(stream_->write(some, next()));
+    while (replies.size() < sent) {
+      TL_TRY_ASSIGN(HopReply reply, read_reply(next()));
+      replies.push_back(std::move(reply));
     }
-    TL_TRY_ASSIGN(HopReply reply, ask(command, next()));
-    replies.push_back(std::move(reply));
-  }
-  if (all.empty()) return {};
-  TL_TRY(stream_->write(all, next()));
-  while (replies.size() < commands.size()) {
-    TL_TRY_ASSIGN(HopReply reply, read_reply(next()));
-    replies.push_back(std::move(reply));
   }
   return {};
 }
@@ -146,7 +143,7 @@ Status Dialogue::offer_recipients(Attempt& attempt) {
     if (std::string forward = xforward_command(attempt.envelope, offer_); !forward.empty()) commands.push_back(std::move(forward));
   std::size_t mail = commands.size();
   commands.push_back(mail_command(attempt.envelope, attempt.size, offer_));
-  for (std::size_t i : attempt.recipients) commands.push_back(rcpt_command(attempt.envelope.recipients[i], spec_.recipient, detail_delimiter_, offer_));
+  for (std::size_t i : attempt.recipients) commands.push_back(rcpt_command(attempt.envelope.recipients[i], spec_.recipient, detail_delimiter_, offer_, attempt.envelope.smtputf8));
   std::vector<HopReply> replies;
   Status asked = ask_each(commands, replies);
   attempt.answered = !replies.empty() && replies[0].code != 421;
@@ -157,8 +154,9 @@ Status Dialogue::offer_recipients(Attempt& attempt) {
   return asked;
 }
 
-// Without CHUNKING the hop says whether it wants the message.
+// Without CHUNKING the hop says whether it wants the message. Whatever it has said by then that was not asked for would be taken for its replies to the message.
 Status Dialogue::begin_body(Attempt& attempt) {
+  if (!is_idle()) return fail(Errc::corrupt, "it says more than it was asked");
   if (offer_.chunking) return {};
   TL_TRY_ASSIGN(HopReply reply, ask("DATA\r\n", in(spec_.reply_timeout)));
   if (reply.code == 354) return {};

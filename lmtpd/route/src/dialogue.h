@@ -37,6 +37,9 @@ class Dialogue {
   // Whether it does already, or never will.
   bool speaks_for(const Envelope& envelope) const { return spoken_for_ == wanted_for(envelope); }
 
+  // Whether it can, so that nothing of the client before is left: what a client has not got (ADDR=[UNAVAILABLE]) stays as it was.
+  bool can_speak_for(const Envelope& envelope) const { return spoken_for_.empty() || speaks_for(envelope) || wanted_for(envelope).find("[UNAVAILABLE]") == std::string::npos; }
+
   // To these of the envelope's recipients. `header`: what comes before the message, with LF line ends.
   Handed hand_over(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const std::string& header);
 

@@ -63,7 +63,7 @@ std::unique_ptr<Dialogue> Hop::take_idle(const Envelope& envelope) {
     {
       std::lock_guard lock(mutex_);
       auto at = std::find_if(idle_.begin(), idle_.end(), [&](const Idle& i) { return i.dialogue->speaks_for(envelope); });
-      if (at == idle_.end()) at = idle_.begin();
+      if (at == idle_.end()) at = std::find_if(idle_.begin(), idle_.end(), [&](const Idle& i) { return i.dialogue->can_speak_for(envelope); });
       if (at == idle_.end()) return nullptr;
       found.splice(found.begin(), idle_, at);
     }
@@ -117,7 +117,8 @@ Result<std::unique_ptr<Dialogue>> Hop::connect_safely() {
 Result<std::unique_ptr<Dialogue>> Hop::open() {
   {
     std::unique_lock lock(mutex_);
-    opened_.wait(lock, [this] { return opening_ < opening_max || given_up_; });
+    bool turn = opened_.wait_for(lock, config_.spec.target.timeout, [this] { return opening_ < opening_max || given_up_; });
+    if (!turn) return fail(Errc::timeout, "others wait for a connection to it");
     if (given_up_) return fail(Errc::unavailable, "this server leaves");
     if (!health_.may_try(clock_.now())) return fail(Errc::unavailable, "it could not be reached a moment ago, and is left alone");
     ++opening_;
@@ -175,6 +176,8 @@ std::vector<Reply> Hop::deliver(const Envelope& envelope, std::span<const std::s
     Handed handed = hand_over(envelope, some, body, header);
     std::move(handed.replies.begin(), handed.replies.end(), std::back_inserter(replies));
     if (!handed.problem.empty()) *problem = std::move(handed.problem);
+    // The client waits for all of them, and would leave without a reply for anybody.
+    if (!handed.reusable) replies.resize(recipients.size(), {451, "4.4.2", "The mail store cannot be used now"});
   }
   return replies;
 }

@@ -42,6 +42,7 @@ Status ReplyParser::take_line(std::string_view line, bool& complete) {
   int code = (line[0] - '0') * 100 + (line[1] - '0') * 10 + (line[2] - '0');
   if (!reply_.lines.empty() && reply_.code != code) return fail(Errc::corrupt, "a reply whose lines have the codes {} and {}", reply_.code, code);
   if (reply_.lines.size() == lines_max) return fail(Errc::corrupt, "a reply of more than {} lines", lines_max);
+  if ((bytes_ += line.size()) > reply_bytes_max) return fail(Errc::corrupt, "a reply of more than {} bytes", reply_bytes_max);
   reply_.code = code;
   reply_.lines.emplace_back(line.substr(std::min<std::size_t>(4, line.size())));
   complete = line.size() == 3 || line[3] == ' ';
@@ -63,13 +64,15 @@ Result<std::optional<HopReply>> ReplyParser::next() {
   }
   input_.erase(0, begin);
   if (!complete) return std::nullopt;
+  bytes_ = 0;
   return std::exchange(reply_, {});
 }
 
 Reply reply_of_hop(const HopReply& reply, Stage stage) {
   int code = reply.code;
   bool refused = code >= 500;
-  bool expected = stage == Stage::message ? code / 100 == 2 || code >= 400 : code >= 400;
+  bool taken = code >= 250 && code <= 252;  // 221 would be somebody who leaves
+  bool expected = code >= 400 || (stage == Stage::message && taken);
   std::string text = fmt::format("{}", fmt::join(reply.lines, " "));
   if (!expected || code == 421 || (refused && !is_about_mail(code)))
     return make_reply(451, refused ? "4.3.5" : "4.3.0", fmt::format("The mail store said: {} {}", code, text));
@@ -77,6 +80,8 @@ Reply reply_of_hop(const HopReply& reply, Stage stage) {
   std::string enhanced = take_enhanced(rest, code);
   if (enhanced.empty()) enhanced = fmt::format("{}.0.0", code / 100);
   if (!refused && code < 400) code = 250;
+  // RFC 5321 section 4.5.3.1.10: too many recipients for one transaction.
+  if (stage == Stage::recipient && code == 552 && enhanced == "5.5.3") code = 452, enhanced = "4.5.3";
   return make_reply(code, enhanced, rest.empty() ? "(the mail store gave no reason)" : rest);
 }
 

@@ -23,6 +23,7 @@ class ReplyParser {
  public:
   static constexpr std::size_t line_bytes_max = 2048;  // RFC 5321 section 4.5.3.1.5 has 512
   static constexpr std::size_t lines_max = 128;
+  static constexpr std::size_t reply_bytes_max = 16 * 1024;
 
   void feed(std::string_view bytes) { input_ += bytes; }
   // The next one; nullopt: it has not come as a whole. The error says why it is none, and stays.
@@ -34,6 +35,7 @@ class ReplyParser {
   Status take_line(std::string_view line, bool& complete);
   std::string input_;
   HopReply reply_;
+  std::size_t bytes_ = 0;  // of its lines
 };
 
 // What the hop has answered.

@@ -33,18 +33,18 @@ TEST(Commands, RcptIsTheAddressOrTheUser) {
   recipient.user.name = "ann@example.org";
   recipient.original_to = "i+n@example.com";
   recipient.original_type = "rfc822";
-  EXPECT_EQ(rcpt_command(recipient, HopRecipient::address, "+", {}), "RCPT TO:<Info+x@Example.org>\r\n");
-  EXPECT_EQ(rcpt_command(recipient, HopRecipient::user, "+", {}), "RCPT TO:<ann+x@example.org>\r\n");
-  EXPECT_EQ(rcpt_command(recipient, HopRecipient::address, "+", everything()), "RCPT TO:<Info+x@Example.org> ORCPT=rfc822;i+2Bn@example.com\r\n");
+  EXPECT_EQ(rcpt_command(recipient, HopRecipient::address, "+", {}, false), "RCPT TO:<Info+x@Example.org>\r\n");
+  EXPECT_EQ(rcpt_command(recipient, HopRecipient::user, "+", {}, false), "RCPT TO:<ann+x@example.org>\r\n");
+  EXPECT_EQ(rcpt_command(recipient, HopRecipient::address, "+", everything(), false), "RCPT TO:<Info+x@Example.org> ORCPT=rfc822;i+2Bn@example.com\r\n");
 }
 
 // A name that comes from a quoted local part must not become a parameter.
 TEST(Commands, NamesAreQuotedWhereTheyNeedIt) {
   Recipient recipient;
   recipient.user.name = "a> NOTIFY=NEVER \"b\\@example.org";
-  EXPECT_EQ(rcpt_command(recipient, HopRecipient::user, "+", {}), "RCPT TO:<\"a> NOTIFY=NEVER \\\"b\\\\\"@example.org>\r\n");
+  EXPECT_EQ(rcpt_command(recipient, HopRecipient::user, "+", {}, false), "RCPT TO:<\"a> NOTIFY=NEVER \\\"b\\\\\"@example.org>\r\n");
   recipient.user.name = "a..b@example.org";
-  EXPECT_EQ(rcpt_command(recipient, HopRecipient::user, "+", {}), "RCPT TO:<\"a..b\"@example.org>\r\n");
+  EXPECT_EQ(rcpt_command(recipient, HopRecipient::user, "+", {}, false), "RCPT TO:<\"a..b\"@example.org>\r\n");
 }
 
 TEST(Commands, XclientSaysWhoTheClientIs) {

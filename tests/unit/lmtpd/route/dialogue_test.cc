@@ -15,12 +15,13 @@ class StillClock final : public Clock {
   WallTime wall() const override { return {}; }
 };
 
-// Says all of `input`, and then ends or fails as `end` says.
+// Says one reply of `input` for each command line that it is told, and all that is left once it is told a message; then ends or fails as `end` says.
 class Scripted final : public Stream {
  public:
-  Scripted(std::string input, Errc end, std::string& said) : input_(std::move(input)), end_(end), said_(said) {}
+  Scripted(std::string input, Errc end, std::string& said) : input_(std::move(input)), end_(end), said_(said) { release_one(); }
+  void release_all() { released_ = input_.size(); }
   Result<std::size_t> read(MutableByteSpan into, Instant) override {
-    std::size_t count = std::min(into.size(), input_.size() - at_);
+    std::size_t count = std::min(into.size(), released_ - at_);
     if (count == 0) return fail(end_, "the end");
     std::memcpy(into.data(), input_.data() + at_, count);
     at_ += count;
@@ -28,17 +29,26 @@ class Scripted final : public Stream {
   }
   Status write(std::string_view bytes, Instant) override {
     said_ += bytes;
+    bool message = bytes.starts_with("BDAT") || input_.substr(0, released_).ends_with("354 go\r\n");
+    if (message) released_ = input_.size();
+    for (std::size_t lines = static_cast<std::size_t>(std::count(bytes.begin(), bytes.end(), '\n')); lines > 0; --lines) release_one();
     return {};
   }
   Status start_tls(const TlsClientContext&, Instant) override { return fail(Errc::denied, "no TLS here"); }
-  bool has_news() override { return at_ < input_.size(); }
+  bool has_news() override { return at_ < released_; }
   void shut() override {}
 
  private:
+  void release_one() {
+    for (bool last = false; !last && released_ < input_.size();) {
+      last = input_[std::min(released_ + 3, input_.size() - 1)] != '-';
+      released_ = std::min(input_.find('\n', released_), input_.size() - 1) + 1;
+    }
+  }
   const std::string input_;
   const Errc end_;
   std::string& said_;
-  std::size_t at_ = 0;
+  std::size_t at_ = 0, released_ = 0;
 };
 
 class DialogueTest : public testing::Test {
@@ -61,7 +71,9 @@ class DialogueTest : public testing::Test {
     offer.insert(offer.begin(), "hop");
     for (const std::string& line : offer) input += (&line == &offer.back() ? "250 " : "250-") + line + "\r\n";
     said_.clear();
-    dialogue_ = std::make_unique<Dialogue>(std::make_unique<Scripted>(input + then, end, said_), spec_, hostname_, delimiter_, clock_);
+    auto stream = std::make_unique<Scripted>(input + then, end, said_);
+    if (eager_) stream->release_all();
+    dialogue_ = std::make_unique<Dialogue>(std::move(stream), spec_, hostname_, delimiter_, clock_);
     ASSERT_TRUE(dialogue_->open(nullptr));
     EXPECT_EQ(said_, "LHLO proxy.example\r\n");
     said_.clear();
@@ -83,6 +95,7 @@ class DialogueTest : public testing::Test {
   Envelope envelope_;
   MessageBody body_;
   std::string said_;
+  bool eager_ = false;  // the hop says all at once
   std::unique_ptr<Dialogue> dialogue_;
 };
 
@@ -135,6 +148,41 @@ TEST_F(DialogueTest, AnEndWithinTheRepliesIs451ForThoseWithout) {
   EXPECT_EQ(text(handed), "250 2.0.0, 451 4.4.2, ");
   EXPECT_FALSE(handed.reusable);
   EXPECT_FALSE(handed.untouched);
+}
+
+// Else a reply too many to RCPT would be taken for the message's.
+TEST_F(DialogueTest, WhatWasSaidBeforeTheMessageIsNoReplyToIt) {
+  eager_ = true;
+  for (const char* offer : {"CHUNKING", "SIZE"}) {
+    open({"PIPELINING", offer}, "250 ok\r\n250 ok\r\n250 ok\r\n250 one too many\r\n250 another\r\n");
+    Handed handed = hand_over();
+    EXPECT_EQ(text(handed), "451 4.5.0, 451 4.5.0, ") << offer;
+    EXPECT_FALSE(handed.reusable);
+    EXPECT_EQ(said_.find("BDAT"), std::string::npos) << said_;
+    EXPECT_EQ(said_.find("DATA"), std::string::npos) << said_;
+  }
+}
+
+TEST_F(DialogueTest, ManyRecipientsGoInPortions) {
+  std::string replies = "250 ok\r\n";
+  envelope_.recipients.clear();
+  for (int i = 0; i < 300; ++i) {
+    add(("u" + std::to_string(i)).c_str());
+    replies += i == 250 ? "552 5.5.3 Too many recipients\r\n" : "250 ok\r\n";
+  }
+  for (int i = 0; i < 299; ++i) replies += "250 2.0.0 saved\r\n";
+  open({"PIPELINING", "CHUNKING"}, replies);
+  Handed handed = hand_over();
+  ASSERT_EQ(handed.replies.size(), 300u);
+  for (std::size_t i = 0; i < 300; ++i) EXPECT_EQ(handed.replies[i].code, i == 250 ? 452 : 250) << i;
+}
+
+TEST_F(DialogueTest, ANameBeyondAsciiIsNotSaidWithoutSmtputf8) {
+  spec_.recipient = HopRecipient::user;
+  envelope_.recipients[0].user.name = "j\xc3\xb6rg@example.org";
+  open({"PIPELINING", "SMTPUTF8"}, "250 ok\r\n250 ok\r\n250 ok\r\n354 go\r\n250 2.0.0 one\r\n250 2.0.0 two\r\n");
+  EXPECT_EQ(text(hand_over()), "250 2.0.0, 250 2.0.0, ");
+  EXPECT_NE(said_.find("RCPT TO:<ann@example.org>\r\n"), std::string::npos) << said_;
 }
 
 // A second attempt on another connection: only where it cannot have been for the first.

@@ -87,5 +87,24 @@ TEST(ReplyOfHop, WhatDoesNotBelongThereIsNoSuccess) {
   EXPECT_EQ(mapped(250, "ok", Stage::body).code, 451);
 }
 
+TEST(ReplyOfHop, AGoodByeIsNoSuccess) {
+  EXPECT_EQ(mapped(221, "2.0.0 bye").code, 451);
+  EXPECT_EQ(mapped(200, "fine").code, 451);
+  EXPECT_EQ(mapped(252, "2.0.0 will try").code, 250);
+}
+
+TEST(ReplyOfHop, TooManyRecipientsIsForAnotherTransaction) {
+  Reply reply = mapped(552, "5.5.3 Too many recipients", Stage::recipient);
+  EXPECT_EQ(reply.code, 452);
+  EXPECT_EQ(reply.enhanced, "4.5.3");
+  EXPECT_EQ(mapped(552, "5.2.2 Full", Stage::recipient).code, 552);
+}
+
+TEST(ReplyParser, AReplyHasABound) {
+  ReplyParser parser;
+  for (int i = 0; i < 20; ++i) parser.feed("250-" + std::string(1000, 'x') + "\r\n");
+  EXPECT_FALSE(parser.next());
+}
+
 }  // namespace
 }  // namespace twinloft::lmtpd
