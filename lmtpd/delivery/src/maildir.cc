@@ -183,8 +183,7 @@ Result<Reply> MaildirAgent::Impl::store(const SpoolHandle& handle, const Envelop
   Status placed = place(handle, maildir, file.get(), guard, with_sizes(unique, size), hold.kept);
   if (!placed) {
     Error error = std::move(placed).error();
-    if (Status removed = guard.remove(); removed) quota.take_back(hold.kept);
-    else
+    if (Status removed = quota.take_back(hold.kept, [&] { return guard.remove(); }); !removed)
       error.message +=
           fmt::format("; the undelivered file could not be removed ({})", removed.error().message);
     return std::unexpected(std::move(error));
@@ -255,9 +254,7 @@ void MaildirAgent::Impl::link_copy(const SpoolHandle& handle, const Envelope& en
 }
 
 Status MaildirAgent::Impl::undo(Copy& copy) {
-  Status removed = copy.entry->remove();
-  if (removed) quota.take_back(copy.hold->kept);
-  return removed;
+  return quota.take_back(copy.hold->kept, [&] { return copy.entry->remove(); });
 }
 
 // The entries in each new/. The first of these commits of the file system's journal has most of the others in it.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <limits>
 #include <utility>
 
 #include "twinloft/base/log.h"
@@ -15,6 +16,7 @@ namespace {
 
 constexpr const char* file_name = "maildirsize";
 constexpr int recounts_max = 3;
+constexpr std::int64_t bytes_max = std::numeric_limits<std::int64_t>::max() / 4;  // of a sum
 
 bool is_missing(const Error& error) { return error.sys == ENOENT; }
 
@@ -23,10 +25,14 @@ bool is_none(const Error& error) { return error.sys == ENOENT || error.sys == EN
 
 }  // namespace
 
-// A directory with messages, as it was before it was looked at.
+// What was there before it was looked at.
 struct MaildirQuota::Looked {
-  std::string path;
-  FileAbout about;
+  struct Directory {  // with messages
+    std::string path;
+    FileAbout about;
+  };
+  std::vector<std::string> folders;
+  std::vector<Directory> directories;
 };
 
 bool MaildirQuota::counts(const std::string& folder) const { return on() && std::ranges::find(config_.ignored, folder) == config_.ignored.end(); }
@@ -66,7 +72,9 @@ void MaildirQuota::change_held(const std::string& key, std::int64_t bytes, std::
 // ---- looking and counting ------------------------------------------------------------------------------------------
 
 Result<Room> MaildirQuota::room(const Mailbox& mailbox, std::uint64_t bytes) {
-  std::lock_guard lock(mutex_of(mailbox.key));
+  // Somebody looks, and may have to count: the delivery will say. Else as many who ask about one large mailbox would keep all others waiting.
+  std::unique_lock lock(mutex_of(mailbox.key), std::try_to_lock);
+  if (!lock) return Room::enough;
   return look(mailbox, bytes, {});
 }
 
@@ -86,9 +94,12 @@ Result<Room> MaildirQuota::look(const Mailbox& mailbox, std::uint64_t bytes, con
   };
   TL_TRY_ASSIGN(Known known, usage(mailbox));
   Room room = with(known.used);
-  if (room != Room::full || known.is_count) return room;
-  TL_TRY_ASSIGN(QuotaUsage counted, recount(mailbox));
-  return with(counted);
+  if (room == Room::full && !known.is_count) {
+    TL_TRY_ASSIGN(known, recount(mailbox));
+    room = with(known.used);
+  }
+  if (room == Room::full && !known.is_sure) return fail(Errc::exhausted, "the mailbox seems to be full, and has not stood still while it was counted");
+  return room;
 }
 
 Result<Room> MaildirQuota::take(const Mailbox& mailbox, std::uint64_t bytes, Hold& hold) {
@@ -119,10 +130,12 @@ Status MaildirQuota::place(Hold& hold, const std::function<Status()>& appear) {
   return {};
 }
 
-void MaildirQuota::take_back(Hold& hold) {
-  if (!hold.quota_ || !std::exchange(hold.counted_, false)) return;
+Status MaildirQuota::take_back(Hold& hold, const std::function<Status()>& disappear) {
+  if (!hold.quota_ || !std::exchange(hold.counted_, false)) return disappear();
   std::lock_guard lock(mutex_of(hold.key_));
+  TL_TRY(disappear());
   append(hold.directory_.get(), hold.key_, {-hold.bytes_, -1});
+  return {};
 }
 
 // Where there is no file nobody has asked yet what the mailbox holds.
@@ -139,49 +152,53 @@ void MaildirQuota::forget_file(int directory, const std::string& key, std::strin
 }
 
 Result<MaildirQuota::Known> MaildirQuota::usage(const Mailbox& mailbox) {
-  auto counted = [&]() -> Result<Known> {
-    TL_TRY_ASSIGN(QuotaUsage used, recount(mailbox));
-    return Known{used, true};
-  };
-  auto text = ops_.read_file(mailbox.directory, file_name, maildirsize_bytes_max - 1);
-  if (!text) return counted();
+  auto before = ops_.about(mailbox.directory, file_name);
+  auto text = before ? ops_.read_file(mailbox.directory, file_name, maildirsize_bytes_max - 1) : std::unexpected(before.error());
+  auto after = text ? ops_.about(mailbox.directory, file_name) : std::unexpected(text.error());
+  if (!after || *after != *before) return recount(mailbox);  // somebody has just made it anew, or it is none
   auto file = parse_maildirsize(*text);
-  if (!file) return counted();
-  TL_TRY_ASSIGN(FileAbout about, ops_.about(mailbox.directory, file_name));
-  std::int64_t age = clock_.wall().seconds - about.changed_seconds;
-  if (is_outdated(*file, mailbox.limit, age)) return counted();
+  std::int64_t age = clock_.wall().seconds - after->changed_seconds;
+  if (!file || age < 0 || is_outdated(*file, mailbox.limit, age)) return recount(mailbox);
   return Known{file->used, file->lines == 1 && age <= maildirsize_over_seconds};
 }
 
 // Until nothing has changed meanwhile. A mailbox where it never stands still has no file, and is counted each time.
-Result<QuotaUsage> MaildirQuota::recount(const Mailbox& mailbox) {
+Result<MaildirQuota::Known> MaildirQuota::recount(const Mailbox& mailbox) {
   QuotaUsage used;
   for (int i = 0; i < recounts_max; ++i) {
-    std::vector<Looked> looked;
+    Looked looked;
     TL_TRY_ASSIGN(used, count(mailbox.directory, looked));
-    if (Status replaced = replace_file(mailbox, used); !replaced) {
-      forget_file(mailbox.directory, mailbox.key, replaced.error().message);
-      return used;
-    }
+    Status replaced = replace_file(mailbox, used);
     TL_TRY_ASSIGN(bool changed, changed_since(mailbox.directory, looked));
-    if (!changed) return used;
-    forget_file(mailbox.directory, mailbox.key, "mail came while it was counted");
+    if (replaced && !changed) return Known{used, true};
+    forget_file(mailbox.directory, mailbox.key, changed ? "mail came while it was counted" : replaced.error().message);
+    if (!replaced) return Known{used, true, !changed};
   }
-  return used;
+  return Known{used, true, false};
 }
 
-Result<QuotaUsage> MaildirQuota::count(int directory, std::vector<Looked>& looked) {
+// In the order of their names. Links are other names of folders (Dovecot's mailbox_alias), and "..DOVECOT-TRASHED" is what Dovecot is about to remove.
+Result<std::vector<std::string>> MaildirQuota::folders(int directory) {
   TL_TRY_ASSIGN(std::vector<std::string> names, ops_.entries(directory));
+  std::erase_if(names, [&](const std::string& name) {
+    if (!name.starts_with('.') || name.starts_with("..") || !counts(name)) return true;
+    auto about = ops_.about(directory, name);
+    return about && about->is_link;
+  });
+  std::ranges::sort(names);
+  return names;
+}
+
+Result<QuotaUsage> MaildirQuota::count(int directory, Looked& looked) {
+  TL_TRY_ASSIGN(looked.folders, folders(directory));
   QuotaUsage sum;
   for (const char* part : {"new", "cur"}) TL_TRY(count_messages(directory, part, sum, looked));
-  for (const std::string& name : names) {
-    if (!name.starts_with('.') || !counts(name)) continue;
+  for (const std::string& name : looked.folders)
     for (const char* part : {"/new", "/cur"}) TL_TRY(count_messages(directory, name + part, sum, looked));
-  }
   return sum;
 }
 
-Status MaildirQuota::count_messages(int directory, const std::string& path, QuotaUsage& sum, std::vector<Looked>& looked) {
+Status MaildirQuota::count_messages(int directory, const std::string& path, QuotaUsage& sum, Looked& looked) {
   auto part = ops_.open_directory(directory, path);
   if (!part) return is_none(part.error()) ? Status{} : std::unexpected(part.error());
   TL_TRY_ASSIGN(FileAbout about, ops_.about(part->get(), ""));
@@ -195,15 +212,18 @@ Status MaildirQuota::count_messages(int directory, const std::string& path, Quot
       if (!file) return std::unexpected(file.error());
       size = file->size;
     }
-    sum.bytes += static_cast<std::int64_t>(*size);
+    // A name may say anything.
+    sum.bytes = std::min(sum.bytes + static_cast<std::int64_t>(std::min<std::uint64_t>(*size, bytes_max)), bytes_max);
     sum.messages += 1;
   }
-  looked.push_back({path, about});
+  looked.directories.push_back({path, about});
   return {};
 }
 
-Result<bool> MaildirQuota::changed_since(int directory, const std::vector<Looked>& looked) {
-  for (const Looked& one : looked) {
+Result<bool> MaildirQuota::changed_since(int directory, const Looked& looked) {
+  TL_TRY_ASSIGN(std::vector<std::string> now, folders(directory));
+  if (now != looked.folders) return true;
+  for (const Looked::Directory& one : looked.directories) {
     auto part = ops_.open_directory(directory, one.path);
     if (!part && is_none(part.error())) return true;
     if (!part) return std::unexpected(part.error());

@@ -60,8 +60,8 @@ class MaildirQuota {
   Result<Room> take(const Mailbox& mailbox, std::uint64_t bytes, Hold& hold);
   // `appear` makes the message visible.
   Status place(Hold& hold, const std::function<Status()>& appear);
-  // It was removed again.
-  void take_back(Hold& hold);
+  // `disappear` removes it again.
+  Status take_back(Hold& hold, const std::function<Status()>& disappear);
 
  private:
   struct Looked;
@@ -69,14 +69,16 @@ class MaildirQuota {
   struct Known {
     QuotaUsage used;
     bool is_count = false;  // of the mail itself, a moment ago
+    bool is_sure = true;    // nothing has changed while it was counted
   };
   Result<Room> look(const Mailbox& mailbox, std::uint64_t bytes, const QuotaUsage& more);
   Result<Room> look_beside_others(const Mailbox& mailbox, std::uint64_t bytes);
   Result<Known> usage(const Mailbox& mailbox);
-  Result<QuotaUsage> recount(const Mailbox& mailbox);
-  Result<QuotaUsage> count(int directory, std::vector<Looked>& looked);
-  Status count_messages(int directory, const std::string& part, QuotaUsage& sum, std::vector<Looked>& looked);
-  Result<bool> changed_since(int directory, const std::vector<Looked>& looked);
+  Result<Known> recount(const Mailbox& mailbox);
+  Result<QuotaUsage> count(int directory, Looked& looked);
+  Status count_messages(int directory, const std::string& part, QuotaUsage& sum, Looked& looked);
+  Result<std::vector<std::string>> folders(int directory);
+  Result<bool> changed_since(int directory, const Looked& looked);
   Status replace_file(const Mailbox& mailbox, const QuotaUsage& used);
   void append(int directory, const std::string& key, const QuotaUsage& change);
   void forget_file(int directory, const std::string& key, std::string_view why);

@@ -281,6 +281,68 @@ TEST_F(MaildirQuotaTest, NobodyIsRefusedForGoodForWhatAnotherMayNotTake) {
   EXPECT_EQ(quota.room(mailbox, 100), Room::full);
 }
 
+// Of Dovecot's: a link is another name of a folder (mailbox_alias), and what is called so is about to be removed.
+TEST_F(MaildirQuotaTest, AliasesAndWhatDovecotIsRemovingDoNotCount) {
+  put(".Sent/cur/1,S=600", 600);
+  put("..DOVECOT-TRASHED/cur/1,S=300", 300);
+  std::filesystem::create_directory_symlink(".Sent", maildir_ + "/.Alias");
+  recipient_.user.quota = {1000, 0};
+  EXPECT_FALSE(refusal(300));
+  EXPECT_EQ(told(), (QuotaUsage{600, 1}));
+}
+
+TEST_F(MaildirQuotaTest, AFileFromTheFutureIsNotBelieved) {
+  put("cur/1,S=10", 10);
+  write_file("1000S\n5000 5\n");
+  std::filesystem::last_write_time(maildir_ + "/maildirsize", std::filesystem::file_time_type::clock::now() + std::chrono::hours(24));
+  recipient_.user.quota = {1000, 0};
+  EXPECT_FALSE(refusal(300));
+  EXPECT_EQ(told(), (QuotaUsage{10, 1}));
+}
+
+// Mail that is moved while it is counted may count twice: that is no reason to refuse for good.
+TEST_F(MaildirQuotaTest, ACountThatNeverStoodStillRefusesNothingForGood) {
+  put("new/1,S=400", 400);
+  put("new/2,S=400", 400);
+  std::filesystem::create_directories(maildir_ + "/cur");
+  bool back = false;
+  ops_.after_list = [&](const std::string& directory) {
+    if (!directory.ends_with("/Maildir/new")) return;
+    std::filesystem::rename(maildir_ + (back ? "/cur/1,S=400" : "/new/1,S=400"), maildir_ + (back ? "/new/1,S=400" : "/cur/1,S=400"));
+    back = !back;
+  };
+  recipient_.user.quota = {1000, 0};
+  std::string why;
+  auto refused = agent_->refusal(*spool_->open(), recipient_.user, 400, &why);
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->code, 451);
+  EXPECT_NE(why.find("has not stood still"), std::string::npos) << why;
+  ops_.after_list = nullptr;
+  EXPECT_EQ(refusal(400)->code, 552);
+  EXPECT_FALSE(refusal(200));
+}
+
+TEST_F(MaildirQuotaTest, AFolderThatIsRenamedWhileItIsCountedIsNotMissed) {
+  put("new/1,S=10", 10);
+  put(".A/cur/1,S=500", 500);
+  bool done = false;
+  ops_.after_list = [&](const std::string& directory) {
+    if (done || !directory.ends_with("/Maildir")) return;
+    done = true;
+    std::filesystem::rename(maildir_ + "/.A", maildir_ + "/.B");
+  };
+  recipient_.user.quota = {10'000, 0};
+  EXPECT_FALSE(refusal(1));
+  EXPECT_TRUE(done);
+  EXPECT_EQ(told(), really());
+}
+
+TEST_F(MaildirQuotaTest, NamesThatSayImpossibleSizesAddUpToALimit) {
+  for (int i = 0; i < 20; ++i) put("cur/" + std::to_string(i) + ",S=1152921504606846976", 1);
+  recipient_.user.quota = {1000, 0};
+  EXPECT_EQ(refusal(1)->code, 552);
+}
+
 // As Dovecot does it: counts, and renames a new file over the old one, without a lock that anybody else knows.
 TEST_F(MaildirQuotaTest, SomebodyElseWhoCountsAtTheSameTimeLosesNothingForGood) {
   recipient_.user.quota = {100'000'000, 0};

@@ -21,6 +21,7 @@ class RecordingOps : public FileOps {
   int fail_at = -1;
   int fail_with = EIO;
   int link_error = 0;  // of every link
+  std::function<void(const std::string&)> after_list;  // of that directory: what somebody else does meanwhile
 
   Result<Fd> open_root(const std::string& path) override {
     TL_TRY(step("open root"));
@@ -61,7 +62,9 @@ class RecordingOps : public FileOps {
   }
   Result<std::vector<std::string>> entries(int dir) override {
     TL_TRY(step("list " + name_of(dir)));
-    return os_.entries(dir);
+    auto found = os_.entries(dir);
+    if (after_list) after_list(name_of(dir));
+    return found;
   }
   Result<bool> append(int dir, const std::string& path, ByteSpan data) override {
     TL_TRY(step("append " + name_of(dir) + "/" + path));

@@ -20,6 +20,8 @@ struct FileAbout {
   std::uint64_t size = 0;          // bytes
   std::int64_t changed_seconds = 0;  // mtime, since 1970-01-01 00:00 UTC
   std::int64_t changed_ns = 0;
+  bool is_link = false;  // a symbolic one
+  bool operator==(const FileAbout&) const = default;
 };
 
 class FileOps {
