@@ -356,6 +356,8 @@ bool MaildirAgent::may_refuse(const User& user) const { return impl_->asked.on()
 Result<Room> MaildirAgent::room_of(const SpoolHandle& handle, const User& user, std::uint64_t bytes) {
   bytes = std::max<std::uint64_t>(bytes, 1);
   if (impl_->asked.on()) return impl_->asked.room(user, bytes);
+  // MAIL announces it with CRLF line ends, and LF ones are stored: nobody is refused for a size that it would not have. Lines have 16 bytes at least, most of them.
+  bytes -= bytes / 16;
   TL_TRY_ASSIGN(std::string relative, impl_->spool.relative(user.maildir));
   auto directory = impl_->ops.open_directory(handle.root.get(), relative);
   if (!directory && directory.error().sys == ENOENT) return room_for(bytes, {}, user.quota, impl_->config.quota.grace_percent);

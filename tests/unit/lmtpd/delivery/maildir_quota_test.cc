@@ -100,12 +100,12 @@ TEST_F(MaildirQuotaTest, BySettingItIsTriedAgain) {
 TEST_F(MaildirQuotaTest, TheSenderHearsOfItBeforeItSends) {
   recipient_.user.quota = {1000, 0};
   EXPECT_FALSE(refusal(0)) << "no Maildir is there yet";
-  EXPECT_FALSE(refusal(1100));
-  EXPECT_EQ(refusal(1101)->enhanced, "5.2.3") << "more than limit and grace";
+  EXPECT_FALSE(refusal(1173));
+  EXPECT_EQ(refusal(1174)->enhanced, "5.2.3") << "more than limit and grace, with line ends of one byte";
   EXPECT_FALSE(std::filesystem::exists(maildir_)) << "nothing is made for a question";
   put("cur/1,S=900:2,S", 900);
-  EXPECT_FALSE(refusal(200));
-  EXPECT_EQ(refusal(201)->enhanced, "5.2.2");
+  EXPECT_FALSE(refusal(213));
+  EXPECT_EQ(refusal(214)->enhanced, "5.2.2");
   put("cur/2,S=100:2,S", 100);
   std::filesystem::remove(maildir_ + "/maildirsize");
   EXPECT_EQ(refusal(0)->enhanced, "5.2.2");
