@@ -27,10 +27,26 @@ Result<DetailFolders::Place> DetailFolders::inbox(const SpoolHandle& spool, cons
   return Place{std::move(path), std::move(opened), std::move(note)};
 }
 
+FoldersByDetail DetailFolders::wanted(const User& user, const std::string& detail) const {
+  return detail.empty() ? FoldersByDetail::none : user.detail_folders.value_or(config_.detail);
+}
+
+Result<MaildirPath> DetailFolders::look(const SpoolHandle& spool, const std::string& maildir, const User& user, const std::string& detail) {
+  const MaildirPath inbox{maildir, {}};
+  const FoldersByDetail how = wanted(user, detail);
+  auto folder = how == FoldersByDetail::none ? std::nullopt : folder_directory(detail, config_.separator);
+  if (!folder) return inbox;
+  MaildirPath path{maildir, std::move(*folder)};
+  auto found = tree_.open_existing(spool, path);
+  if (found || (found.error().sys == ENOENT && how == FoldersByDetail::create)) return path;
+  if (leads_elsewhere(found.error()) || found.error().sys == ENOENT) return inbox;
+  return std::unexpected(std::move(found).error());
+}
+
 Result<DetailFolders::Place> DetailFolders::open(const SpoolHandle& spool, const std::string& maildir, const Recipient& recipient) {
-  const FoldersByDetail wanted = recipient.user.detail_folders.value_or(config_.detail);
   const std::string& detail = recipient.detail;
-  if (wanted == FoldersByDetail::none || detail.empty()) return inbox(spool, maildir, {});
+  const FoldersByDetail how = wanted(recipient.user, detail);
+  if (how == FoldersByDetail::none) return inbox(spool, maildir, {});
   auto folder = folder_directory(detail, config_.separator);
   if (!folder) return inbox(spool, maildir, "in the inbox: the detail names no folder");
   MaildirPath path{maildir, std::move(*folder)};
@@ -41,7 +57,7 @@ Result<DetailFolders::Place> DetailFolders::open(const SpoolHandle& spool, const
   }
   if (leads_elsewhere(found.error())) return inbox(spool, maildir, "in the inbox: " + found.error().message);
   if (found.error().sys != ENOENT) return std::unexpected(std::move(found).error());
-  if (wanted == FoldersByDetail::existing) return inbox(spool, maildir, "in the inbox: there is no folder " + path.folder);
+  if (how == FoldersByDetail::existing) return inbox(spool, maildir, "in the inbox: there is no folder " + path.folder);
   return create(spool, path);
 }
 

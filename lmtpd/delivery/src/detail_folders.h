@@ -23,7 +23,11 @@ class DetailFolders {
   // Errors as MaildirTree's: the message cannot be delivered now.
   Result<Place> open(const SpoolHandle& spool, const std::string& maildir, const Recipient& recipient);
 
+  // Where it would go, as far as that is seen without making anything.
+  Result<MaildirPath> look(const SpoolHandle& spool, const std::string& maildir, const User& user, const std::string& detail);
+
  private:
+  FoldersByDetail wanted(const User& user, const std::string& detail) const;
   Result<Place> inbox(const SpoolHandle& spool, const std::string& maildir, std::string note);
   Result<Place> create(const SpoolHandle& spool, const MaildirPath& path);
   Result<std::size_t> count_folders(const SpoolHandle& spool, const std::string& maildir);

@@ -95,6 +95,7 @@ struct MaildirAgent::Impl {
     AskedQuota::Hold asked;
   };
   Result<Room> take_room(const SpoolHandle& handle, const MaildirPath& path, const User& user, const StoredSize& size, Hold& hold);
+  Reply refuse(const User& user, Room lacking) const;
   Result<std::optional<Reply>> refuse_full(const SpoolHandle& handle, const MaildirPath& path, const User& user, const StoredSize& size, Hold& hold, std::string* note);
   Status place(const SpoolHandle& handle, const OpenMaildir& maildir, int file, Unlinker& guard,
                const std::string& stored_name, MaildirQuota::Hold& hold);
@@ -146,6 +147,11 @@ Result<Room> MaildirAgent::Impl::take_room(const SpoolHandle& handle, const Mail
   return quota.take({directory.get(), path.maildir, user.quota}, size.bytes, hold.kept);
 }
 
+// Whose limit may be another one by now is not refused for good.
+Reply MaildirAgent::Impl::refuse(const User& user, Room lacking) const {
+  return user.is_old && !asked.on() ? reply_of(Room::full, OverQuota::defer) : reply_of(lacking, config.quota.over);
+}
+
 // Takes the room for it, or says why there is none.
 Result<std::optional<Reply>> MaildirAgent::Impl::refuse_full(const SpoolHandle& handle, const MaildirPath& path, const User& user, const StoredSize& size, Hold& hold,
                                                              std::string* note) {
@@ -157,7 +163,7 @@ Result<std::optional<Reply>> MaildirAgent::Impl::refuse_full(const SpoolHandle& 
   if (!room) return std::unexpected(std::move(room).error());
   if (*room == Room::enough) return std::nullopt;
   *note = fmt::format("{} bytes more would be over the quota {}", size.bytes, asked.on() ? "that Dovecot counts" : "of " + quota_text(user.quota));
-  return reply_of(*room, config.quota.over);
+  return refuse(user, *room);
 }
 
 Result<DetailFolders::Place> MaildirAgent::Impl::open_place(const SpoolHandle& handle, const Recipient& recipient) {
@@ -353,23 +359,25 @@ std::vector<Reply> MaildirAgent::deliver_linked(const SpoolHandle& handle, const
 bool MaildirAgent::may_refuse(const User& user) const { return impl_->asked.on() || (impl_->quota.on() && !user.quota.unlimited()); }
 
 // A Maildir that is not there is empty.
-Result<Room> MaildirAgent::room_of(const SpoolHandle& handle, const User& user, std::uint64_t bytes) {
+Result<Room> MaildirAgent::room_of(const SpoolHandle& handle, const User& user, const std::string& detail, std::uint64_t bytes) {
   bytes = std::max<std::uint64_t>(bytes, 1);
   if (impl_->asked.on()) return impl_->asked.room(user, bytes);
+  TL_TRY_ASSIGN(std::string relative, impl_->spool.relative(user.maildir));
+  TL_TRY_ASSIGN(MaildirPath path, impl_->folders.look(handle, relative, user, detail));
+  if (!impl_->quota.counts(path.folder)) return Room::enough;
   // MAIL announces it with CRLF line ends, and LF ones are stored: nobody is refused for a size that it would not have. Lines have 16 bytes at least, most of them.
   bytes -= bytes / 16;
-  TL_TRY_ASSIGN(std::string relative, impl_->spool.relative(user.maildir));
   auto directory = impl_->ops.open_directory(handle.root.get(), relative);
   if (!directory && directory.error().sys == ENOENT) return room_for(bytes, {}, user.quota, impl_->config.quota.grace_percent);
   if (!directory) return std::unexpected(std::move(directory).error());
   return impl_->quota.room({directory->get(), relative, user.quota}, bytes);
 }
 
-std::optional<Reply> MaildirAgent::refusal(const SpoolHandle& handle, const User& user, std::uint64_t bytes, std::string* why) {
+std::optional<Reply> MaildirAgent::refusal(const SpoolHandle& handle, const User& user, const std::string& detail, std::uint64_t bytes, std::string* why) {
   if (!may_refuse(user) || !check_owner(user)) return std::nullopt;
-  auto room = room_of(handle, user, bytes);
+  auto room = room_of(handle, user, detail, bytes);
   if (room && *room == Room::enough) return std::nullopt;
-  if (room) return reply_of(*room, impl_->config.quota.over);
+  if (room) return impl_->refuse(user, *room);
   if (impl_->asked.on()) {
     *why = std::move(room.error().message);
     return quota_unknown;

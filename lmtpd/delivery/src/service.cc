@@ -185,12 +185,12 @@ std::optional<SharedLimit> DeliveryService::shared_limit(const User& user) const
 
 bool DeliveryService::may_refuse(const User& user) const { return agent_of(impl_->config, user) == builtin_agent && impl_->maildir.may_refuse(user); }
 
-std::optional<Reply> DeliveryService::refusal(const User& user, std::uint64_t size) {
+std::optional<Reply> DeliveryService::refusal(const User& user, const std::string& detail, std::uint64_t size) {
   if (!may_refuse(user)) return std::nullopt;
   auto handle = impl_->spool->open();
   if (!handle) return reply_of_error(handle.error());
   std::string why;
-  auto refusal = impl_->maildir.refusal(*handle, user, size, &why);
+  auto refusal = impl_->maildir.refusal(*handle, user, detail, size, &why);
   if (!why.empty()) log_error("the quota of {}: {}", user.name, why);
   return refusal;
 }

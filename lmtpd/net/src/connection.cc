@@ -45,7 +45,7 @@ void tell_failed_lookup(Hub& hub, const LookupRequest& request, const Error& err
 LookupResult with_refusal(Deliverer& deliverer, const LookupRequest& request, LookupResult found) {
   if (!found || !*found || (*found)->user.state != UserState::active) return found;
   try {
-    if (deliverer.may_refuse((*found)->user)) (*found)->refusal = deliverer.refusal((*found)->user, request.size);
+    if (deliverer.may_refuse((*found)->user)) (*found)->refusal = deliverer.refusal((*found)->user, (*found)->detail.value_or(request.detail), request.size);
   } catch (const std::exception& e) {
     log_error("{}: whether mail would be refused: {}", (*found)->user.name, e.what());
   }

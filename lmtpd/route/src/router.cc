@@ -88,9 +88,9 @@ std::optional<SharedLimit> Router::shared_limit(const User& user) const {
 
 bool Router::may_refuse(const User& user) const { return user.next_hop.empty() && impl_->local && impl_->local->may_refuse(user); }
 
-std::optional<Reply> Router::refusal(const User& user, std::uint64_t size) {
+std::optional<Reply> Router::refusal(const User& user, const std::string& detail, std::uint64_t size) {
   if (!may_refuse(user)) return std::nullopt;
-  return impl_->local->refusal(user, size);
+  return impl_->local->refusal(user, detail, size);
 }
 
 // ---- what is handed on -----------------------------------------------------------------------------------------------

@@ -283,6 +283,8 @@ void Session::on(const Rcpt& c) {
   state_ = State::lookup;
 }
 
+Reply Session::database_away() { return make_reply(451, "4.3.0", "The user database gives no answer now"); }
+
 // Why a user that there is gets no mail.
 std::optional<Reply> Session::refusal_of(const User& user) const {
   if (user.state == UserState::disabled) return make_reply(550, "5.2.1", "This mailbox takes no mail");
@@ -291,17 +293,22 @@ std::optional<Reply> Session::refusal_of(const User& user) const {
   return std::nullopt;
 }
 
+std::optional<Reply> Session::refusal_of(const Resolved& found) const {
+  std::optional<Reply> refusal = refusal_of(found.user);
+  if (!refusal) refusal = found.refusal;
+  if (refusal && refusal->code >= 500 && found.user.is_old) return database_away();
+  return refusal;
+}
+
 void Session::lookup_done(LookupResult found) {
   if (state_ != State::lookup) return;  // the client is gone, or the server leaves
   state_ = State::command;
   if (!found) {
-    reply(451, "4.3.0", "The user database gives no answer now");
+    reply(database_away());
   } else if (!*found) {
     reply(550, "5.1.1", "No such user");
-  } else if (auto refusal = refusal_of((*found)->user)) {
+  } else if (auto refusal = refusal_of(**found)) {
     reply(*refusal);
-  } else if ((*found)->refusal) {
-    reply(*(*found)->refusal);
   } else {
     accept(std::move(**found));
   }

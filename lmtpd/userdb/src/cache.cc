@@ -18,6 +18,11 @@ std::size_t bytes_of(const UserKey& key, const std::optional<UserEntry>& said) {
   return bytes + user.name.capacity() + user.home.capacity() + user.maildir.capacity() + user.agent.capacity() + user.next_hop.capacity();
 }
 
+UserEntry as_old(UserEntry said) {
+  std::visit([](auto& entry) { entry.is_old = true; }, said);
+  return said;
+}
+
 }  // namespace
 
 // ---- entries -------------------------------------------------------------------------------------------------------
@@ -67,7 +72,7 @@ std::optional<FindResult> CachedSource::find_now(const UserKey& key) {
   if (auto entry = fresh(key, now)) return FindResult(std::move(*entry));
   const EntryStore::Entry* entry = failing_ ? users_.find(key) : nullptr;
   if (!entry || age_of(*entry, now) != Age::old) return std::nullopt;
-  if (now < next_probe_) return FindResult(entry->said);
+  if (now < next_probe_) return FindResult(as_old(*entry->said));
   next_probe_ = now + probe_pause;  // this one asks, for all
   return std::nullopt;
 }
@@ -107,8 +112,9 @@ FindResult CachedSource::find(const UserKey& key) {
 std::optional<UserEntry> CachedSource::known(const UserKey& key, Instant now) {
   std::lock_guard lock(mutex_);
   const EntryStore::Entry* entry = users_.find(key);
-  if (!entry || age_of(*entry, now) == Age::unusable) return std::nullopt;
-  return entry->said;
+  Age age = entry ? age_of(*entry, now) : Age::unusable;
+  if (age == Age::unusable) return std::nullopt;
+  return age == Age::fresh ? *entry->said : as_old(*entry->said);
 }
 
 void CachedSource::keep(const UserKey& key, const std::optional<UserEntry>& said, Instant now) {

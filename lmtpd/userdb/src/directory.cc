@@ -66,6 +66,7 @@ class SourceDirectory final : public Directory {
 
   Answer resolve(const LookupRequest& request, const Find& find) const {
     LookupRequest at{ascii_lower(request.local_part), request.detail, ascii_lower(request.domain)};
+    bool is_old = false;
     for (int hop = 0; hop <= aliases_max; ++hop) {
       std::optional<UserEntry> entry;
       for (Candidate& c : candidates(at)) {
@@ -78,7 +79,11 @@ class SourceDirectory final : public Directory {
         break;
       }
       if (!entry) return LookupResult(std::nullopt);
-      if (User* user = std::get_if<User>(&*entry)) return LookupResult(resolved(std::move(*user), request, at));
+      if (User* user = std::get_if<User>(&*entry)) {
+        user->is_old = user->is_old || is_old;
+        return LookupResult(resolved(std::move(*user), request, at));
+      }
+      is_old = is_old || std::get<Alias>(*entry).is_old;
       auto next = follow(std::get<Alias>(*entry), at.detail);
       if (!next) return LookupResult(std::unexpected(next.error()));
       at = std::move(*next);

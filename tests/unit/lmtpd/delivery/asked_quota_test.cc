@@ -39,7 +39,7 @@ class AskedQuotaTest : public test::MaildirFixture {
     quota.over = over;
     use_spool(dir_, Durability::fsync, {}, quota);
   }
-  std::optional<Reply> refusal(std::uint64_t size, std::string* why) { return agent_->refusal(*spool_->open(), recipient_.user, size, why); }
+  std::optional<Reply> refusal(std::uint64_t size, std::string* why) { return agent_->refusal(*spool_->open(), recipient_.user, recipient_.detail, size, why); }
   Counting service_;
 };
 

@@ -28,7 +28,7 @@ class MaildirQuotaTest : public test::MaildirFixture {
   }
   std::optional<Reply> refusal(std::uint64_t size) {
     std::string why;
-    auto out = agent_->refusal(*spool_->open(), recipient_.user, size, &why);
+    auto out = agent_->refusal(*spool_->open(), recipient_.user, recipient_.detail, size, &why);
     EXPECT_EQ(why, "");
     return out;
   }
@@ -135,8 +135,38 @@ TEST_F(MaildirQuotaTest, WhatGoesIntoAnIgnoredFolderIsTakenAndNotCounted) {
   ASSERT_EQ(deliver_with(0, 1).code, 250);
   EXPECT_EQ(deliver().code, 552);
   recipient_.detail = "Trash";
+  EXPECT_FALSE(refusal(0)) << "it is said before the message";
   EXPECT_EQ(deliver().code, 250);
   EXPECT_EQ(told().messages, 1);
+  recipient_.detail = "Lists";
+  EXPECT_EQ(refusal(0)->code, 552);
+}
+
+// Where it is not made, the mail goes to the inbox.
+TEST_F(MaildirQuotaTest, AnIgnoredFolderThatIsNotThereTakesNothing) {
+  QuotaConfig quota;
+  quota.ignored = {".Trash"};
+  use(quota, {FoldersByDetail::existing});
+  ASSERT_EQ(deliver_with(0, 1).code, 250);
+  recipient_.detail = "Trash";
+  EXPECT_EQ(refusal(0)->code, 552);
+  EXPECT_EQ(deliver().code, 552);
+  put(".Trash/cur/4,S=400", 400);
+  EXPECT_FALSE(refusal(0));
+  EXPECT_EQ(deliver().code, 250);
+  recipient_.user.detail_folders = FoldersByDetail::none;
+  EXPECT_EQ(refusal(0)->code, 552);
+}
+
+TEST_F(MaildirQuotaTest, ALimitThatMayBeAnotherByNowRefusesNobodyForGood) {
+  ASSERT_EQ(deliver_with(0, 1).code, 250);
+  recipient_.user.is_old = true;
+  EXPECT_EQ(refusal(0)->enhanced, "4.2.2");
+  EXPECT_EQ(deliver().enhanced, "4.2.2");
+  recipient_.user.quota = {10, 0};
+  EXPECT_EQ(refusal(100'000)->enhanced, "4.2.2") << "more than the mailbox may ever hold";
+  recipient_.user.is_old = false;
+  EXPECT_EQ(refusal(100'000)->enhanced, "5.2.3");
 }
 
 TEST_F(MaildirQuotaTest, AFileThatIsWrongIsMadeAnew) {
@@ -313,7 +343,7 @@ TEST_F(MaildirQuotaTest, ACountThatNeverStoodStillRefusesNothingForGood) {
   };
   recipient_.user.quota = {1000, 0};
   std::string why;
-  auto refused = agent_->refusal(*spool_->open(), recipient_.user, 400, &why);
+  auto refused = agent_->refusal(*spool_->open(), recipient_.user, "", 400, &why);
   ASSERT_TRUE(refused);
   EXPECT_EQ(refused->code, 451);
   EXPECT_NE(why.find("has not stood still"), std::string::npos) << why;

@@ -75,7 +75,8 @@ class FakeDeliverer final : public Deliverer {
 
   // Users whose names begin so have a quota: of 100 bytes a message, or one that cannot be found out.
   bool may_refuse(const User& user) const override { return user.name.starts_with("quota"); }
-  std::optional<Reply> refusal(const User& user, std::uint64_t size) override {
+  std::optional<Reply> refusal(const User& user, const std::string& detail, std::uint64_t size) override {
+    if (detail == "ignored") return std::nullopt;
     if (user.name.starts_with("quota-throws")) throw std::runtime_error("quota");
     if (size > 100) return Reply{552, "5.2.2", "Over quota"};
     return std::nullopt;

@@ -144,9 +144,14 @@ class Owner {
     user.name = request.local_part + "@" + request.domain;
     user.uid = user.gid = 5000;
     if (request.local_part == "disabled") user.state = UserState::disabled;
+    if (request.local_part.starts_with("stale")) user.is_old = true;
+    if (request.local_part == "stale-disabled") user.state = UserState::disabled;
     if (request.local_part == "deferred") user.state = UserState::deferred;
     if (request.local_part == "alias") return Resolved{user, request.detail + "-of-alias"};
-    return Resolved{user};
+    Resolved found{user};
+    if (request.local_part == "stale-full") found.refusal = make_reply(552, "5.2.2", "full");
+    if (request.local_part == "stale-busy") found.refusal = make_reply(452, "4.2.2", "full");
+    return found;
   }
 
   void answer(const Actions& actions) {

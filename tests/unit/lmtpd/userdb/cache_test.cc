@@ -20,6 +20,7 @@ class CacheTest : public testing::Test {
     cache_ = std::make_unique<CachedSource>(std::move(source), config, clock_);
   }
   std::string find(const std::string& local_part) { return text(cache_->find({local_part, "example.org"})); }
+  bool is_old(const std::string& local_part) { return std::get<User>(**cache_->find({local_part, "example.org"})).is_old; }
   // As a server does.
   std::string ask(const std::string& local_part) {
     std::string at_hand = now(local_part);
@@ -82,12 +83,17 @@ TEST_F(CacheTest, WhoIsKnownGoesOnWhileThereIsNoAnswer) {
   EXPECT_EQ(find("bob"), "error");
   pass(5s);
   EXPECT_EQ(find("eve"), "error") << "never: there is nobody";
+  EXPECT_FALSE(is_old("ann"));
   pass(3594s);
   EXPECT_EQ(find("ann"), "ann");
+  EXPECT_TRUE(is_old("ann"));
+  EXPECT_EQ(now("ann"), "ann");
+  EXPECT_TRUE(std::get<User>(**cache_->find_now({"ann", "example.org"}).value()).is_old);
   pass(1s);
   EXPECT_EQ(find("ann"), "error") << "too old";
   table_->error.reset();
   EXPECT_EQ(find("ann"), "ann");
+  EXPECT_FALSE(is_old("ann"));
 }
 
 TEST_F(CacheTest, OneAsksForAllWhileThereIsNoAnswer) {

@@ -70,6 +70,29 @@ TEST_F(DirectoryTest, FollowsAliases) {
   EXPECT_EQ(find("info", "lists"), "ann+lists@example.org ");
 }
 
+// Whose address may mean somebody else by now is old too.
+TEST_F(DirectoryTest, WhatAnOldAliasLeadsToIsOld) {
+  auto source = std::make_unique<TableSource>(table_);
+  TableSource* table = source.get();
+  config_.cache = {std::chrono::seconds(60), {}, std::chrono::hours(1), 1u << 20};
+  auto directory = make_directory(std::move(source), config_, clock_);
+  auto is_old = [&](const std::string& local_part) { return (*directory->lookup({local_part, "", "example.org"}))->user.is_old; };
+  EXPECT_FALSE(is_old("info"));
+  clock_.at = clock_.at + std::chrono::seconds(59);
+  EXPECT_FALSE(is_old("bob"));
+  alias("info@example.org", "bob@example.org");
+  table->rows["info@example.org"] = table_.rows["info@example.org"];
+  clock_.at = clock_.at + std::chrono::seconds(1);
+  EXPECT_FALSE(is_old("info"));
+  EXPECT_FALSE(is_old("bob"));
+  table->error = Error{Errc::unavailable, "away"};
+  clock_.at = clock_.at + std::chrono::seconds(59);
+  EXPECT_FALSE(is_old("info")) << "both are fresh";
+  EXPECT_TRUE(is_old("bob"));
+  clock_.at = clock_.at + std::chrono::seconds(1);
+  EXPECT_TRUE(is_old("info"));
+}
+
 TEST_F(DirectoryTest, ALoopIsAnError) {
   EXPECT_NE(find("loop").find("a loop"), std::string::npos);
   EXPECT_EQ(asked_.size(), Directory::aliases_max + 1u);

@@ -77,14 +77,14 @@ class MaildirAgent {
   // Whether refusal() has anything to look at.
   bool may_refuse(const User& user) const;
   // Why a message of `bytes` (0: unknown) would not be delivered now: the quota. `*why` is for the log, where it cannot be found out.
-  std::optional<Reply> refusal(const SpoolHandle& handle, const User& user, std::uint64_t bytes, std::string* why);
+  std::optional<Reply> refusal(const SpoolHandle& handle, const User& user, const std::string& detail, std::uint64_t bytes, std::string* why);
 
   // Whether this process can write mail of that user: Errc::denied with what to change.
   Status check_owner(const User& user) const;
 
  private:
   std::optional<Reply> deny(const Recipient& recipient, const MessageBody& body, std::string* detail);
-  Result<Room> room_of(const SpoolHandle& handle, const User& user, std::uint64_t bytes);
+  Result<Room> room_of(const SpoolHandle& handle, const User& user, const std::string& detail, std::uint64_t bytes);
 
   struct Impl;
   std::unique_ptr<Impl> impl_;

@@ -41,7 +41,7 @@ class Router final : public Deliverer {
   std::optional<SharedLimit> shared_limit(const User& user) const override;
   std::string group_of(const User& user) const override;
   bool may_refuse(const User& user) const override;
-  std::optional<Reply> refusal(const User& user, std::uint64_t size) override;
+  std::optional<Reply> refusal(const User& user, const std::string& detail, std::uint64_t size) override;
   Reply deliver(const Envelope& envelope, const Recipient& recipient, const MessageBody& body) override;
   std::vector<Reply> deliver_group(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body) override;
 

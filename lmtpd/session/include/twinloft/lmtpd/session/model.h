@@ -50,6 +50,7 @@ struct User {
   UserState state = UserState::active;
   QuotaLimit quota{};
   std::optional<FoldersByDetail> detail_folders{};  // nullopt: as is configured
+  bool is_old = false;  // what the database has said before, while it gives no answer: no mail is refused for good by it
 };
 
 // An accepted forward-path. `text` is as the client sent it between the angle brackets; `domain` is in small letters, and A-labels.
@@ -130,8 +131,8 @@ class Deliverer {
   virtual std::optional<SharedLimit> shared_limit(const User&) const { return std::nullopt; }
   // Whether refusal() has anything to look at. Never blocks.
   virtual bool may_refuse(const User&) const { return false; }
-  // Why a message of this size (0: unknown) would not be delivered to that user, so that its sender hears of it before sending it.
-  virtual std::optional<Reply> refusal(const User&, std::uint64_t) { return std::nullopt; }
+  // Why a message of `size` (0: unknown) would not be delivered to that user with that detail, so that its sender hears of it before sending it.
+  virtual std::optional<Reply> refusal(const User&, const std::string& /*detail*/, std::uint64_t /*size*/) { return std::nullopt; }
   // Delivers to one recipient and returns its reply. 2xx only after the promise of docs/ARCHITECTURE.md holds for it;
   // everything that could not be finished is 4xx, and then nothing of this delivery appears later.
   virtual Reply deliver(const Envelope& envelope, const Recipient& recipient, const MessageBody& body) = 0;

@@ -170,6 +170,8 @@ class Session {
     MemoryCharge memory;
   };
   std::optional<Reply> refusal_of(const User& user) const;
+  std::optional<Reply> refusal_of(const Resolved& found) const;
+  static Reply database_away();
   void accept(Resolved found);
   bool charge_for(const Recipient& recipient);
   std::shared_ptr<ChargedEnvelope> envelope_;

@@ -21,6 +21,7 @@ struct UserKey {
 
 struct Alias {
   std::string address;  // whose mail it is; one
+  bool is_old = false;  // as in User
 };
 using UserEntry = std::variant<User, Alias>;
 // nullopt: there is no such key. An error: nobody can say; Errc::invalid: the source answers, and what it says of this key is wrong; Errc::conflict: it
