@@ -66,7 +66,22 @@ struct FreeAddresses {
   void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
 };
 
+// The time is shared by those addresses that are still to be tried, so that one that is silent does not take it all.
+Result<Fd> connect_to_one_of(const addrinfo* list, std::chrono::steady_clock::time_point deadline) {
+  Result<Fd> last = fail(Errc::unavailable, "the name has no address");
+  int left = 0;
+  for (const addrinfo* at = list; at; at = at->ai_next) ++left;
+  for (const addrinfo* at = list; at; at = at->ai_next, --left) {
+    auto time = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()) / left;
+    if (time.count() <= 0) return fail(Errc::timeout, "no address has answered in time");
+    last = connect_to_address(at->ai_family, at->ai_addr, at->ai_addrlen, time);
+    if (last) break;
+  }
+  return last;
+}
+
 Result<Fd> connect_to_host(const ConnectTarget& target) {
+  const auto deadline = std::chrono::steady_clock::now() + target.timeout;
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICSERV;
@@ -75,12 +90,7 @@ Result<Fd> connect_to_host(const ConnectTarget& target) {
   if (int wrong = ::getaddrinfo(target.host.c_str(), port.c_str(), &hints, &list); wrong != 0)
     return fail(Errc::unavailable, "{}", wrong == EAI_SYSTEM ? std::strerror(errno) : ::gai_strerror(wrong));
   std::unique_ptr<addrinfo, FreeAddresses> owner(list);
-  Result<Fd> last = fail(Errc::unavailable, "the name has no address");
-  for (const addrinfo* at = list; at; at = at->ai_next) {
-    last = connect_to_address(at->ai_family, at->ai_addr, at->ai_addrlen, target.timeout);
-    if (last) break;
-  }
-  return last;
+  return connect_to_one_of(list, deadline);
 }
 
 }  // namespace

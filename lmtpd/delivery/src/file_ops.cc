@@ -109,21 +109,29 @@ Result<std::string> OsFileOps::read_file(int dir, const std::string& path, std::
   return out;
 }
 
-Result<std::vector<std::string>> OsFileOps::entries(int dir) {
+Result<std::vector<std::string>> FileOps::entries(int dir) {
+  std::vector<std::string> out;
+  TL_TRY(each_entry(dir, [&](const std::string& name) -> Status {
+    out.push_back(name);
+    return {};
+  }));
+  return out;
+}
+
+Status OsFileOps::each_entry(int dir, const std::function<Status(const std::string&)>& see) {
   Fd fd(open_beneath(dir, ".", O_RDONLY | O_DIRECTORY, 0));  // with a position of its own
   if (!fd) return fail_errno(errno, "open a directory to list it");
   std::unique_ptr<DIR, int (*)(DIR*)> open(::fdopendir(fd.get()), ::closedir);
   if (!open) return fail_errno(errno, "fdopendir");
   (void)fd.release();
-  std::vector<std::string> out;
-  errno = 0;
-  while (const dirent* entry = ::readdir(open.get())) {
-    std::string_view name = entry->d_name;
-    if (name != "." && name != "..") out.emplace_back(name);
+  std::string name;
+  for (;;) {
     errno = 0;
+    const dirent* entry = ::readdir(open.get());
+    if (!entry) return errno == 0 ? Status{} : fail_errno(errno, "readdir");
+    name = entry->d_name;
+    if (name != "." && name != "..") TL_TRY(see(name));
   }
-  if (errno != 0) return fail_errno(errno, "readdir");
-  return out;
 }
 
 Status OsFileOps::sync_file(int fd) {

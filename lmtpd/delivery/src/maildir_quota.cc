@@ -19,6 +19,7 @@ constexpr int recounts_max = 3;
 constexpr std::int64_t bytes_max = std::numeric_limits<std::int64_t>::max() / 4;  // of a sum
 
 bool is_missing(const Error& error) { return error.sys == ENOENT; }
+bool is_forbidden(const Error& error) { return error.sys == EACCES || error.sys == EPERM; }
 
 // No folder of this Maildir.
 bool is_none(const Error& error) { return error.sys == ENOENT || error.sys == ENOTDIR || error.sys == EXDEV || error.sys == ELOOP; }
@@ -33,6 +34,7 @@ struct MaildirQuota::Looked {
   };
   std::vector<std::string> folders;
   std::vector<Directory> directories;
+  std::string unreadable;  // a folder, and why; empty: none
 };
 
 bool MaildirQuota::counts(const std::string& folder) const { return on() && std::ranges::find(config_.ignored, folder) == config_.ignored.end(); }
@@ -98,7 +100,7 @@ Result<Room> MaildirQuota::look(const Mailbox& mailbox, std::uint64_t bytes, con
     TL_TRY_ASSIGN(known, recount(mailbox));
     room = with(known.used);
   }
-  if (room == Room::full && !known.is_sure) return fail(Errc::exhausted, "the mailbox seems to be full, and has not stood still while it was counted");
+  if (room == Room::full && !known.is_sure) return fail(Errc::exhausted, "the mailbox seems to be full, and has not stood still while it was counted, or could not be counted whole");
   return room;
 }
 
@@ -162,19 +164,37 @@ Result<MaildirQuota::Known> MaildirQuota::usage(const Mailbox& mailbox) {
   return Known{file->used, file->lines == 1 && age <= maildirsize_over_seconds};
 }
 
-// Until nothing has changed meanwhile. A mailbox where it never stands still has no file, and is counted each time.
+// Until nothing has changed meanwhile. A mailbox where it never stands still, or of which a part cannot be read, has no file, and is counted each time.
 Result<MaildirQuota::Known> MaildirQuota::recount(const Mailbox& mailbox) {
   QuotaUsage used;
   for (int i = 0; i < recounts_max; ++i) {
     Looked looked;
     TL_TRY_ASSIGN(used, count(mailbox.directory, looked));
+    if (!looked.unreadable.empty()) {
+      tell(fmt::format("{}/{}: what is there does not count: let lmtpd's user read it", mailbox.key, looked.unreadable));
+      forget_file(mailbox.directory, mailbox.key, "it cannot be counted");
+      return Known{used, true, false};
+    }
     Status replaced = replace_file(mailbox, used);
+    if (!replaced) tell(fmt::format("{}/{}: {}: the mailbox is counted for each message", mailbox.key, file_name, replaced.error().message));
     TL_TRY_ASSIGN(bool changed, changed_since(mailbox.directory, looked));
     if (replaced && !changed) return Known{used, true};
     forget_file(mailbox.directory, mailbox.key, changed ? "mail came while it was counted" : replaced.error().message);
     if (!replaced) return Known{used, true, !changed};
   }
   return Known{used, true, false};
+}
+
+// Not as often as mail comes.
+void MaildirQuota::tell(const std::string& what) {
+  constexpr Duration pause = std::chrono::seconds(10);
+  {
+    std::lock_guard lock(held_mutex_);
+    Instant now = clock_.now();
+    if (now < next_line_) return;
+    next_line_ = now + pause;
+  }
+  log_error("the quota of {}", what);
 }
 
 // In the order of their names. Links are other names of folders (Dovecot's mailbox_alias), and "..DOVECOT-TRASHED" is what Dovecot is about to remove.
@@ -198,24 +218,32 @@ Result<QuotaUsage> MaildirQuota::count(int directory, Looked& looked) {
   return sum;
 }
 
+// A folder that cannot be read leaves the sum too small, and no mail is refused for it.
 Status MaildirQuota::count_messages(int directory, const std::string& path, QuotaUsage& sum, Looked& looked) {
   auto part = ops_.open_directory(directory, path);
-  if (!part) return is_none(part.error()) ? Status{} : std::unexpected(part.error());
-  TL_TRY_ASSIGN(FileAbout about, ops_.about(part->get(), ""));
-  TL_TRY_ASSIGN(std::vector<std::string> names, ops_.entries(part->get()));
-  for (const std::string& name : names) {
-    if (name.starts_with("..")) continue;  // as Dovecot counts
+  if (!part && is_none(part.error())) return {};
+  Status counted = part ? count_files(part->get(), path, sum, looked) : std::unexpected(part.error());
+  if (counted || !is_forbidden(counted.error())) return counted;
+  looked.unreadable = path + ": " + counted.error().message;
+  return {};
+}
+
+Status MaildirQuota::count_files(int part, const std::string& path, QuotaUsage& sum, Looked& looked) {
+  TL_TRY_ASSIGN(FileAbout about, ops_.about(part, ""));
+  TL_TRY(ops_.each_entry(part, [&](const std::string& name) -> Status {
+    if (name.starts_with("..")) return {};  // as Dovecot counts
     auto size = size_in_name(name);
     if (!size) {
-      auto file = ops_.about(part->get(), name);
-      if (!file && is_missing(file.error())) continue;
+      auto file = ops_.about(part, name);
+      if (!file && is_missing(file.error())) return {};
       if (!file) return std::unexpected(file.error());
       size = file->size;
     }
     // A name may say anything.
     sum.bytes = std::min(sum.bytes + static_cast<std::int64_t>(std::min<std::uint64_t>(*size, bytes_max)), bytes_max);
     sum.messages += 1;
-  }
+    return {};
+  }));
   looked.directories.push_back({path, about});
   return {};
 }
@@ -234,9 +262,15 @@ Result<bool> MaildirQuota::changed_since(int directory, const Looked& looked) {
 }
 
 Status MaildirQuota::replace_file(const Mailbox& mailbox, const QuotaUsage& used) {
-  std::string name = fmt::format("{}.{}.{}", file_name, ::getpid(), sequence_++);
-  TL_TRY_ASSIGN(Fd file, ops_.create_file(mailbox.directory, name));
-  Status done = ops_.write(file.get(), as_bytes(format_maildirsize(mailbox.limit, used)));
+  std::string name;
+  Result<Fd> file = fail(Errc::internal, "no name");
+  // One that is there is of a process that had this number before, and has not ended well.
+  for (int i = 0; i < 100 && !file && (i == 0 || file.error().sys == EEXIST); ++i) {
+    name = fmt::format("{}.{}.{}", file_name, ::getpid(), sequence_++);
+    file = ops_.create_file(mailbox.directory, name);
+  }
+  if (!file) return std::unexpected(std::move(file).error());
+  Status done = ops_.write(file->get(), as_bytes(format_maildirsize(mailbox.limit, used)));
   if (done) done = ops_.replace(mailbox.directory, name, file_name);
   if (!done) (void)ops_.unlink(mailbox.directory, name);
   return done;

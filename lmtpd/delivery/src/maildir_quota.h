@@ -69,14 +69,16 @@ class MaildirQuota {
   struct Known {
     QuotaUsage used;
     bool is_count = false;  // of the mail itself, a moment ago
-    bool is_sure = true;    // nothing has changed while it was counted
+    bool is_sure = true;    // all of it could be read, and nothing has changed meanwhile
   };
   Result<Room> look(const Mailbox& mailbox, std::uint64_t bytes, const QuotaUsage& more);
   Result<Room> look_beside_others(const Mailbox& mailbox, std::uint64_t bytes);
   Result<Known> usage(const Mailbox& mailbox);
   Result<Known> recount(const Mailbox& mailbox);
   Result<QuotaUsage> count(int directory, Looked& looked);
-  Status count_messages(int directory, const std::string& part, QuotaUsage& sum, Looked& looked);
+  Status count_messages(int directory, const std::string& path, QuotaUsage& sum, Looked& looked);
+  Status count_files(int part, const std::string& path, QuotaUsage& sum, Looked& looked);
+  void tell(const std::string& what);
   Result<std::vector<std::string>> folders(int directory);
   Result<bool> changed_since(int directory, const Looked& looked);
   Status replace_file(const Mailbox& mailbox, const QuotaUsage& used);
@@ -89,8 +91,9 @@ class MaildirQuota {
   FileOps& ops_;
   const Clock& clock_;
   std::array<std::mutex, 64> mutexes_;  // by Maildir: one at a time looks and holds, or places and counts
-  std::mutex held_mutex_;
+  std::mutex held_mutex_;  // of what is held, and of next_line_
   std::unordered_map<std::string, QuotaUsage> held_;  // by Maildir
+  Instant next_line_{};  // of the log
   std::atomic<std::uint64_t> sequence_{0};            // of temporary files
 };
 

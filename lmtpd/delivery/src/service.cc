@@ -218,7 +218,7 @@ std::string DeliveryService::group_of(const User& user) const {
   return linked ? std::string(linked_group) : std::string();
 }
 
-std::vector<Reply> DeliveryService::deliver_group(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body) {
+std::vector<Reply> DeliveryService::deliver_group(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const GivenUp&) {
   if (recipients.size() == 1) return {deliver(envelope, envelope.recipients[recipients.front()], body)};
   Instant start = impl_->clock.now();
   std::vector<std::string> details(recipients.size());

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <csignal>
 #include <cstring>
 #include <exception>
@@ -19,6 +21,8 @@
 namespace twinloft::lmtpd {
 
 namespace {
+
+constexpr auto late_pause = std::chrono::milliseconds(100);  // between looks for late answers, while no lane is free
 
 // Room for one descriptor beside a packet.
 union Control {
@@ -56,6 +60,19 @@ std::optional<LaneAnswer> receive(int lane) {
   } while (n < 0 && errno == EINTR);
   if (n <= 0) return std::nullopt;
   return LaneAnswer{std::vector<std::byte>(packet, packet + n), take_descriptor(message)};
+}
+
+// The end of the other one is input too.
+bool has_input(int lane, std::chrono::milliseconds time) {
+  using std::chrono::steady_clock;
+  const auto deadline = steady_clock::now() + time;
+  pollfd wait{lane, POLLIN, 0};
+  for (;;) {
+    auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_clock::now()).count();
+    int ready = ::poll(&wait, 1, static_cast<int>(std::clamp<std::int64_t>(left, 0, INT_MAX)));
+    if (ready >= 0) return ready > 0;
+    if (errno != EINTR) return true;  // and receive() says what is wrong
+  }
 }
 
 bool send(int lane, const std::vector<std::byte>& packet, int descriptor = -1) {
@@ -190,15 +207,37 @@ Result<std::unique_ptr<LaneProcess>> LaneProcess::start(const LaneConfig& config
 // Ends are told, and not only closed: whoever has got a copy of a descriptor must not keep the process alive. It may still stand in a request, which
 // nobody waits for any more.
 LaneProcess::~LaneProcess() {
-  for (const Fd& lane : lanes_) (void)::shutdown(lane.get(), SHUT_RDWR);
+  for (const std::vector<Fd>* all : {&lanes_, &late_})
+    for (const Fd& lane : *all) (void)::shutdown(lane.get(), SHUT_RDWR);
   if (pid_ > 0) (void)::waitpid(pid_, nullptr, WNOHANG);
 }
 
 std::unexpected<Error> LaneProcess::gone() const { return fail(Errc::unavailable, "{} is gone", what_); }
 
-Result<Fd> LaneProcess::take_lane() {
+// mutex_ is held. Of those that do not come the end of the process is seen here.
+void LaneProcess::take_late_answers() {
+  std::erase_if(late_, [this](Fd& lane) {
+    if (!has_input(lane.get(), std::chrono::milliseconds(0))) return false;
+    if (receive(lane.get())) lanes_.push_back(std::move(lane));
+    else --lanes_left_;
+    return true;
+  });
+}
+
+Result<Fd> LaneProcess::take_lane(Deadline deadline) {
   std::unique_lock lock(mutex_);
-  free_.wait(lock, [this] { return !lanes_.empty() || lanes_left_ == 0; });
+  auto is_free = [this] {
+    take_late_answers();
+    return !lanes_.empty() || lanes_left_ == 0;
+  };
+  while (!is_free()) {
+    // Nobody tells of late answers.
+    auto next = std::chrono::steady_clock::now() + late_pause;
+    if (deadline && *deadline < next) next = *deadline;
+    if (deadline && std::chrono::steady_clock::now() >= *deadline) return fail(Errc::timeout, "{} is busy", what_);
+    if (late_.empty() && !deadline) free_.wait(lock);
+    else free_.wait_until(lock, next);
+  }
   if (lanes_.empty()) return gone();
   Fd lane = std::move(lanes_.back());
   lanes_.pop_back();
@@ -207,26 +246,36 @@ Result<Fd> LaneProcess::take_lane() {
 
 // What it is given back as: closed, where it is of no use any more.
 struct LaneProcess::Lane {
+  enum class State { usable, late, useless };
   LaneProcess& owner;
   Fd fd;
-  bool usable = false;
+  State state = State::useless;
   ~Lane() {
     {
       std::lock_guard lock(owner.mutex_);
-      if (usable) owner.lanes_.push_back(std::move(fd));  // which had room for it before
+      if (state == State::usable) owner.lanes_.push_back(std::move(fd));  // which had room for it before
+      else if (state == State::late) owner.late_.push_back(std::move(fd));
       else --owner.lanes_left_;
     }
     owner.free_.notify_all();
   }
 };
 
-Result<LaneAnswer> LaneProcess::ask(const std::vector<std::byte>& request) {
-  TL_TRY_ASSIGN(Fd taken, take_lane());
+Result<LaneAnswer> LaneProcess::ask(const std::vector<std::byte>& request, std::optional<std::chrono::milliseconds> time) {
+  using std::chrono::steady_clock;
+  Deadline deadline;
+  if (time) deadline = steady_clock::now() + *time;
+  TL_TRY_ASSIGN(Fd taken, take_lane(deadline));
   Lane lane{*this, std::move(taken)};
   std::optional<LaneAnswer> answer;
-  if (send(lane.fd.get(), request)) answer = receive(lane.fd.get());
+  bool asked = send(lane.fd.get(), request);
+  if (asked && deadline && !has_input(lane.fd.get(), std::chrono::ceil<std::chrono::milliseconds>(*deadline - steady_clock::now()))) {
+    lane.state = Lane::State::late;
+    return fail(Errc::timeout, "{} has not answered in time", what_);
+  }
+  if (asked) answer = receive(lane.fd.get());
   if (!answer) return gone();
-  lane.usable = true;
+  lane.state = Lane::State::usable;
   return std::move(*answer);
 }
 

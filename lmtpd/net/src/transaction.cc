@@ -145,7 +145,10 @@ std::vector<Reply> Transaction::deliver(const Lane& lane, std::span<const std::s
   const Recipient& first = envelope_->recipients[some.front()];
   try {
     std::vector<Reply> replies;
-    if (lane.together) replies = hub_.deliverer.deliver_group(*envelope_, some, body);
+    if (lane.together) replies = hub_.deliverer.deliver_group(*envelope_, some, body, [this] {
+        std::lock_guard lock(mutex_);
+        return given_up_;
+      });
     else replies.push_back(hub_.deliverer.deliver(*envelope_, first, body));
     if (replies.size() == some.size()) return replies;
     log_error("{}: delivery to {} and others gave {} replies for {}", envelope_->id, first.user.name, replies.size(), some.size());

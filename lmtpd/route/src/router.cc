@@ -55,7 +55,7 @@ struct Router::Impl {
       for (auto& [name, hop] : hops) hop->close_idle();
   }
 
-  std::vector<Reply> hand_over(const std::string& name, const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, std::string* problem);
+  std::vector<Reply> hand_over(const std::string& name, const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const GivenUp& given_up, std::string* problem);
 
   const RouterConfig config;
   Deliverer* const local;
@@ -100,7 +100,7 @@ std::string Router::group_of(const User& user) const {
   return impl_->local ? impl_->local->group_of(user) : std::string();
 }
 
-std::vector<Reply> Router::Impl::hand_over(const std::string& name, const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, std::string* problem) {
+std::vector<Reply> Router::Impl::hand_over(const std::string& name, const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const GivenUp& given_up, std::string* problem) {
   auto all = [&](const Reply& reply) { return std::vector<Reply>(recipients.size(), reply); };
   auto hop = hops.find(name);
   if (name.empty()) {
@@ -121,15 +121,15 @@ std::vector<Reply> Router::Impl::hand_over(const std::string& name, const Envelo
     return all(make_reply(554, "5.4.6", **loop));
   }
   const Recipient* only = recipients.size() == 1 ? &envelope.recipients[recipients.front()] : nullptr;
-  return hop->second->deliver(envelope, recipients, body, received_header(envelope, only, config.hostname, clock.wall()), problem);
+  return hop->second->deliver(envelope, recipients, body, received_header(envelope, only, config.hostname, clock.wall()), given_up, problem);
 }
 
-std::vector<Reply> Router::deliver_group(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body) {
-  if (envelope.recipients[recipients.front()].user.next_hop.empty() && impl_->local) return impl_->local->deliver_group(envelope, recipients, body);
+std::vector<Reply> Router::deliver_group(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const GivenUp& given_up) {
+  if (envelope.recipients[recipients.front()].user.next_hop.empty() && impl_->local) return impl_->local->deliver_group(envelope, recipients, body, given_up);
   Instant start = impl_->clock.now();
   const std::string& name = envelope.recipients[recipients.front()].user.next_hop;
   std::string problem;
-  std::vector<Reply> replies = impl_->hand_over(name, envelope, recipients, body, &problem);
+  std::vector<Reply> replies = impl_->hand_over(name, envelope, recipients, body, given_up, &problem);
   for (std::size_t i = 0; i < recipients.size(); ++i) {
     const Recipient& recipient = envelope.recipients[recipients[i]];
     std::string detail = replies[i].text;
@@ -143,7 +143,7 @@ std::vector<Reply> Router::deliver_group(const Envelope& envelope, std::span<con
 Reply Router::deliver(const Envelope& envelope, const Recipient& recipient, const MessageBody& body) {
   if (recipient.user.next_hop.empty() && impl_->local) return impl_->local->deliver(envelope, recipient, body);
   auto index = static_cast<std::size_t>(&recipient - envelope.recipients.data());
-  return deliver_group(envelope, {&index, 1}, body).front();
+  return deliver_group(envelope, {&index, 1}, body, {}).front();
 }
 
 }  // namespace twinloft::lmtpd

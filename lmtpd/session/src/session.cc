@@ -62,6 +62,7 @@ void Session::end_silently() {
 
 void Session::start(Client client) {
   client_ = std::move(client);
+  peer_address_ = client_.address;
   greet();
 }
 void Session::greet() { reply(make_reply(220, "", config_.hostname + " Twinloft LMTP")); }
@@ -397,7 +398,7 @@ void Session::tls_started(std::string how) {
 void Session::on(const Xclient& c) {
   if (!client_.may_speak_for) return bad(make_reply(550, "5.7.0", "XCLIENT is not for this client"));
   if (have_sender_) return bad(make_reply(503, "5.5.1", "A transaction is open: XCLIENT comes before MAIL"));
-  if (c.address && !c.address->empty()) client_.address = *c.address;
+  if (c.address) client_.address = c.address->empty() ? peer_address_ : *c.address;
   if (c.name) client_name_ = *c.name;
   if (c.helo) client_helo_ = *c.helo;
   greeted_ = false;

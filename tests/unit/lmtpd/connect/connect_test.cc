@@ -1,7 +1,13 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <thread>
+#include <vector>
 
 #include "twinloft/lmtpd/connect/connector.h"
 
@@ -57,6 +63,94 @@ TEST(ConnectProcess, ConnectsToItsTargetsAndToNothingElse) {
   EXPECT_NE(refused.error().message.find("127.0.0.1:1: Connection refused"), std::string::npos) << refused.error().message;
   EXPECT_NE((*process)->connect(2).error().message.find("No such file"), std::string::npos);
   EXPECT_EQ((*process)->connect(3).error().code, Errc::denied);
+}
+
+// Where its pid is.
+struct Told {
+  pid_t* pid = static_cast<pid_t*>(::mmap(nullptr, sizeof(pid_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  ~Told() { ::munmap(pid, sizeof *pid); }
+};
+
+// One that hangs holds nobody up for long, and serves again once it goes on.
+TEST(ConnectProcess, AProcessThatHangsIsGivenUpInTime) {
+  Listening here;
+  Told told;
+  ConnectTarget target = *parse_connect_target("127.0.0.1:" + std::to_string(here.port));
+  target.timeout = std::chrono::milliseconds(50);
+  auto process = ConnectProcess::start({target}, [&] {
+    *told.pid = ::getpid();
+    return Status();
+  });
+  ASSERT_TRUE(process);
+  ASSERT_EQ(::kill(*told.pid, SIGSTOP), 0);
+  std::vector<std::thread> threads;
+  std::atomic<int> timeouts = 0;
+  for (int i = 0; i < 6; ++i)
+    threads.emplace_back([&] {
+      auto fd = (*process)->connect(0);
+      if (!fd && fd.error().code == Errc::timeout) ++timeouts;
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(timeouts, 6);
+  EXPECT_EQ((*process)->connect(0).error().code, Errc::timeout) << "no lane is left";
+  ASSERT_EQ(::kill(*told.pid, SIGCONT), 0);
+  while (!(*process)->connect(0)) ::usleep(1000);
+  // All of them serve again: their late answers are nobody's.
+  for (int i = 0; i < 12; ++i) {
+    auto fd = (*process)->connect(0);
+    EXPECT_TRUE(fd || fd.error().code == Errc::timeout) << fd.error().message;
+  }
+}
+
+// Its queue is full, and the kernel answers nobody.
+struct Silent : Listening {
+  std::vector<Fd> queue;
+  Silent() {
+    EXPECT_EQ(::listen(fd.get(), 0), 0);
+    for (int i = 0; i < 4; ++i) {
+      queue.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+      sockaddr_in address{};
+      address.sin_family = AF_INET;
+      address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      address.sin_port = htons(port);
+      (void)::connect(queue.back().get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+    }
+  }
+};
+
+TEST(ConnectProcess, OneTargetThatIsSilentLeavesRoomForTheOthers) {
+  Silent silent;
+  Listening here;
+  ConnectTarget slow = *parse_connect_target("127.0.0.1:" + std::to_string(silent.port)), good = *parse_connect_target("127.0.0.1:" + std::to_string(here.port));
+  slow.timeout = std::chrono::seconds(6);
+  good.timeout = std::chrono::seconds(1);
+  auto process = ConnectProcess::start({slow, good}, [] { return Status(); });
+  ASSERT_TRUE(process);
+  std::vector<std::thread> threads;
+  std::atomic<int> begun = 0;
+  for (int i = 0; i < 12; ++i)
+    threads.emplace_back([&] {
+      ++begun;
+      (void)(*process)->connect(0);
+    });
+  while (begun < 12) ::usleep(1000);
+  ::usleep(100'000);
+  auto fd = (*process)->connect(1);
+  EXPECT_TRUE(fd) << fd.error().message;
+  silent.fd.reset();  // refused from now on
+  for (std::thread& t : threads) t.join();
+}
+
+// A name's addresses share the time: "localhost" may have two.
+TEST(ConnectTo, ATimeThatIsOverIsAnError) {
+  Silent silent;
+  ConnectTarget target = *parse_connect_target("127.0.0.1:" + std::to_string(silent.port));
+  for (auto time : {std::chrono::milliseconds(1), std::chrono::milliseconds(30)}) {
+    target.timeout = time;
+    auto fd = connect_to(target);
+    ASSERT_FALSE(fd);
+    EXPECT_EQ(fd.error().code, Errc::timeout) << fd.error().message;
+  }
 }
 
 TEST(ConnectProcess, WhatItCannotBecomeIsAnError) {

@@ -1,6 +1,7 @@
 // Deliveries of the built-in agent to mailboxes with a quota: what is refused, and that maildirsize is right whatever happens.
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <thread>
@@ -248,6 +249,30 @@ TEST_F(MaildirQuotaTest, EveryFailingStepLeavesTheSumRight) {
     if (was_last) break;
   }
   EXPECT_GE(step, 12);
+}
+
+// As root everything can be read: the operation fails instead.
+TEST_F(MaildirQuotaTest, AFolderThatCannotBeReadHoldsUpNoMail) {
+  put("cur/1,S=400:2,S", 400);
+  put(".Secret/cur/2,S=400:2,S", 400);
+  ops_.forbidden = ".Secret/cur";
+  EXPECT_EQ(deliver_with(100'000).code, 250);
+  EXPECT_FALSE(std::filesystem::exists(maildir_ + "/maildirsize")) << "what is known of it is not all";
+  recipient_.user.quota = {300, 0};
+  std::string why;
+  EXPECT_EQ(agent_->refusal(*spool_->open(), recipient_.user, "", 1, &why)->code, 451) << "full, as far as is known";
+  EXPECT_EQ(deliver().code, 451);
+  ops_.forbidden.clear();
+  EXPECT_EQ(deliver().code, 552);
+  EXPECT_EQ(deliver_with(100'000).code, 250);
+  EXPECT_EQ(told(), really());
+}
+
+TEST_F(MaildirQuotaTest, WhatAnotherProcessHasLeftBehindIsNotInTheWay) {
+  put("cur/1,S=400:2,S", 400);
+  for (int i = 0; i < 3; ++i) std::ofstream(maildir_ + "/maildirsize." + std::to_string(::getpid()) + "." + std::to_string(i)) << "old";
+  EXPECT_EQ(deliver_with(100'000).code, 250);
+  EXPECT_EQ(told(), really());
 }
 
 TEST_F(MaildirQuotaTest, FailuresWhileItIsCountedLeaveNothing) {

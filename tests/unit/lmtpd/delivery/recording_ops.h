@@ -21,6 +21,7 @@ class RecordingOps : public FileOps {
   int fail_at = -1;
   int fail_with = EIO;
   int link_error = 0;  // of every link
+  std::string forbidden;  // a directory that cannot be opened
   std::function<void(const std::string&)> after_list;  // of that directory: what somebody else does meanwhile
 
   Result<Fd> open_root(const std::string& path) override {
@@ -29,6 +30,7 @@ class RecordingOps : public FileOps {
   }
   Result<Fd> open_directory(int dir, const std::string& path) override {
     TL_TRY(step("open " + path));
+    if (!forbidden.empty() && path.ends_with(forbidden)) return fail_errno(EACCES, "open {}", path);
     return os_.open_directory(dir, path);
   }
   Result<Fd> create_file(int dir, const std::string& path) override {
@@ -60,9 +62,9 @@ class RecordingOps : public FileOps {
     TL_TRY(step("read " + name_of(dir) + "/" + path));
     return os_.read_file(dir, path, limit);
   }
-  Result<std::vector<std::string>> entries(int dir) override {
+  Status each_entry(int dir, const std::function<Status(const std::string&)>& see) override {
     TL_TRY(step("list " + name_of(dir)));
-    auto found = os_.entries(dir);
+    Status found = os_.each_entry(dir, see);
     if (after_list) after_list(name_of(dir));
     return found;
   }

@@ -120,7 +120,7 @@ TEST_F(ServiceTest, DeliversToManyAtOnceWhereTheyShareAFile) {
     all.push_back(i);
   }
   MessageBody body = test::in_memory(test::small_message);
-  for (const Reply& reply : service->deliver_group(envelope, all, body)) EXPECT_EQ(reply.code, 250);
+  for (const Reply& reply : service->deliver_group(envelope, all, body, {})) EXPECT_EQ(reply.code, 250);
   std::map<ino_t, unsigned> files;
   for (std::size_t i = 0; i < 125; ++i) {
     std::string incoming = envelope.recipients[i].user.maildir + "/new";
@@ -139,7 +139,7 @@ TEST_F(ServiceTest, DeliversToManyAtOnceWhereTheyShareAFile) {
   become_root();
   std::filesystem::remove(spool_ + "/" + spool_marker_name);
   become_mail_user();
-  for (const Reply& reply : service->deliver_group(envelope, all, body)) EXPECT_EQ(reply.code, 451);
+  for (const Reply& reply : service->deliver_group(envelope, all, body, {})) EXPECT_EQ(reply.code, 451);
 }
 
 // A slow agent does not take the workers of others.

@@ -26,7 +26,7 @@ class HeldOps : public FileOps {
   Result<FileAbout> about(int, const std::string&) override { return FileAbout{}; }
   Status replace(int, const std::string&, const std::string&) override { return {}; }
   Result<std::string> read_file(int, const std::string&, std::size_t) override { return std::string(); }
-  Result<std::vector<std::string>> entries(int) override { return std::vector<std::string>(); }
+  Status each_entry(int, const std::function<Status(const std::string&)>&) override { return {}; }
   Status sync_file(int) override { return {}; }
   Status sync_file_system(int fd) override {
     int number = ++started;

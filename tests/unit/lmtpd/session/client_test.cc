@@ -105,6 +105,16 @@ TEST_F(Proxied, AnotherClientsSession) {
   EXPECT_EQ(envelope.lhlo, "their.name");
 }
 
+// Nothing of the one before is left.
+TEST_F(Proxied, AClientWhoseAddressIsNotKnown) {
+  auto owner = run(hello + "XCLIENT ADDR=192.0.2.9 NAME=mx.example.net HELO=their.name\r\n" + hello + "XCLIENT ADDR=[UNAVAILABLE] NAME=[UNAVAILABLE] HELO=[UNAVAILABLE]\r\n" +
+                   hello + transaction);
+  const Envelope& envelope = *owner->messages.at(0).envelope;
+  EXPECT_EQ(envelope.client, client.address);
+  EXPECT_EQ(envelope.client_name, "");
+  EXPECT_NE(envelope.lhlo, "their.name");
+}
+
 TEST_F(Proxied, WhereAMessageCameFrom) {
   auto owner = run(hello + "XFORWARD NAME=out.example.net ADDR=192.0.2.9\r\nXFORWARD HELO=out IDENT=4XyZ SOURCE=REMOTE\r\n" + transaction + transaction);
   EXPECT_EQ(owner->codes(), (Codes{"220", "250", "250 2.0.0", "250 2.0.0", "250 2.1.0", "250 2.1.5", "354", "250 2.0.0", "250 2.1.0", "250 2.1.5",

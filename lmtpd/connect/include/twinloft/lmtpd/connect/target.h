@@ -16,7 +16,7 @@ struct ConnectTarget {
   std::string host;         // a name, or a numeric address without brackets; empty for a Unix socket
   std::uint16_t port = 0;
   std::string unix_path;    // absolute; empty for TCP
-  std::chrono::milliseconds timeout{10'000};  // for each of the addresses that the name has
+  std::chrono::milliseconds timeout{10'000};  // for the name, and all addresses that it has
 };
 
 // "10.0.0.1:2400", "[2001:db8::1]:24", "store1.example.org:24", "unix:/run/store/lmtp.sock". The error says what was expected.

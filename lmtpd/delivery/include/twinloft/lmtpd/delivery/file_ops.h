@@ -7,6 +7,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -50,7 +51,9 @@ class FileOps {
   virtual Result<FileAbout> about(int dir, const std::string& name) = 0;
   // Beneath `dir`, as open_directory(). Errc::exhausted: it is larger than that.
   virtual Result<std::string> read_file(int dir, const std::string& path, std::size_t limit) = 0;
-  virtual Result<std::vector<std::string>> entries(int dir) = 0;  // without "." and ".."
+  // Without "." and "..". What `see` fails with ends it.
+  virtual Status each_entry(int dir, const std::function<Status(const std::string&)>& see) = 0;
+  Result<std::vector<std::string>> entries(int dir);
   virtual Status sync_file(int fd) = 0;         // fsync of a file or of a directory
   virtual Status sync_file_system(int fd) = 0;  // syncfs
 };
@@ -69,7 +72,7 @@ class OsFileOps final : public FileOps {
   Result<bool> append(int dir, const std::string& path, ByteSpan data) override;
   Result<FileAbout> about(int dir, const std::string& name) override;
   Result<std::string> read_file(int dir, const std::string& path, std::size_t limit) override;
-  Result<std::vector<std::string>> entries(int dir) override;
+  Status each_entry(int dir, const std::function<Status(const std::string&)>& see) override;
   Status sync_file(int fd) override;
   Status sync_file_system(int fd) override;
 };

@@ -41,7 +41,7 @@ class DeliveryService final : public Deliverer {
   std::optional<Reply> refusal(const User& user, const std::string& detail, std::uint64_t size) override;
   Reply deliver(const Envelope& envelope, const Recipient& recipient, const MessageBody& body) override;
   std::string group_of(const User& user) const override;
-  std::vector<Reply> deliver_group(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body) override;
+  std::vector<Reply> deliver_group(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const GivenUp& given_up) override;
 
   // Whether the spool is there now: for check-config, start-up messages and health checks.
   Status check_spool();

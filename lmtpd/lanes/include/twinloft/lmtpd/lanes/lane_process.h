@@ -7,11 +7,13 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,13 +49,15 @@ class LaneProcess {
   LaneProcess(const LaneProcess&) = delete;
   LaneProcess& operator=(const LaneProcess&) = delete;
 
-  // Blocks. Thread-safe. Errc::unavailable: the process is gone.
-  Result<LaneAnswer> ask(const std::vector<std::byte>& request);
+  // Blocks, at most for that time. Thread-safe. Errc::unavailable: the process is gone. Errc::timeout: no lane is free, or no answer has come.
+  Result<LaneAnswer> ask(const std::vector<std::byte>& request, std::optional<std::chrono::milliseconds> time = std::nullopt);
   int lifeline() const { return alive_.get(); }  // poll(2) says POLLHUP once the process is gone
 
  private:
   explicit LaneProcess(const LaneConfig& config) : what_(config.what) {}
-  Result<Fd> take_lane();
+  using Deadline = std::optional<std::chrono::steady_clock::time_point>;
+  Result<Fd> take_lane(Deadline deadline);
+  void take_late_answers();
   std::unexpected<Error> gone() const;
   struct Lane;
 
@@ -62,7 +66,8 @@ class LaneProcess {
   std::mutex mutex_;
   std::condition_variable free_;
   std::vector<Fd> lanes_;       // that are free
-  std::size_t lanes_left_ = 0;  // free or in use
+  std::vector<Fd> late_;        // whose answers nobody waits for any more; free once they are there
+  std::size_t lanes_left_ = 0;  // free, late or in use
   Fd alive_;
 };
 

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -123,6 +124,9 @@ struct SharedLimit {
   std::uint32_t most = 0;
 };
 
+// Whether what has not begun is not to begin any more, since nobody waits for it. Thread-safe, and never blocks.
+using GivenUp = std::function<bool()>;
+
 class Deliverer {
  public:
   virtual ~Deliverer() = default;
@@ -139,8 +143,8 @@ class Deliverer {
   // Users with one such name are delivered to together, by deliver_group(), since that costs little more than to deliver to one. Empty: each by
   // itself. Never blocks.
   virtual std::string group_of(const User&) const { return {}; }
-  // deliver(), to several of the envelope's recipients; their replies, in this order.
-  virtual std::vector<Reply> deliver_group(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body) {
+  // deliver(), to several of the envelope's recipients; their replies, in this order. Where it has parts, one after the other, `given_up` is asked before each.
+  virtual std::vector<Reply> deliver_group(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const GivenUp& /*given_up*/) {
     std::vector<Reply> replies;
     for (std::size_t i : recipients) replies.push_back(deliver(envelope, envelope.recipients[i], body));
     return replies;

@@ -153,6 +153,7 @@ class Session {
   const SessionConfig& config_;
   Client client_;
   std::string client_name_, client_helo_;  // of XCLIENT
+  std::string peer_address_;  // the client's own, whatever XCLIENT says
   std::string tls_;                        // how the connection is secured; empty: it is not
   Origin origin_;                          // of XFORWARD, for the next message
   State state_ = State::command;

@@ -1,0 +1,192 @@
+// What a next hop's connections are used for: a real stream, and a hop at its other end that a test speaks for.
+#include "hop.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <functional>
+#include <numeric>
+#include <thread>
+
+namespace twinloft::lmtpd {
+namespace {
+
+class SetClock final : public Clock {
+ public:
+  Instant now() const override { return Instant{} + ahead_.load(); }
+  WallTime wall() const override { return {}; }
+  void pass(std::chrono::milliseconds time) { ahead_ = ahead_.load() + time; }
+
+ private:
+  std::atomic<std::chrono::milliseconds> ahead_{};
+};
+
+// Each connection is a pair of sockets and a thread that answers.
+class SpokenFor final : public Connector {
+ public:
+  // To a line, or "message" once one has ended. nullopt: it leaves.
+  using Answer = std::function<std::optional<std::string>(const std::string& line)>;
+  Answer answer = usual;
+  std::atomic<int> connections = 0, mails = 0;
+
+  ~SpokenFor() override {
+    for (std::thread& thread : threads_) thread.join();
+  }
+  Result<Fd> connect(std::size_t) override {
+    int ends[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    EXPECT_EQ(::fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
+    ++connections;
+    threads_.emplace_back([this, end = Fd(ends[1])] { serve(end.get()); });
+    return Fd(ends[0]);
+  }
+  static std::optional<std::string> usual(const std::string& line) {
+    if (line.starts_with("LHLO")) return "250-hop\r\n250 XCLIENT ADDR\r\n";
+    if (line.starts_with("XCLIENT")) return "220 hop\r\n";
+    if (line == "DATA") return "354 go\r\n";
+    return "250 2.0.0 ok\r\n";
+  }
+
+ private:
+  void serve(int fd) {
+    auto say = [&](const std::string& text) { return ::send(fd, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size()); };
+    if (!say("220 hop\r\n")) return;
+    bool in_message = false;
+    for (std::string line, byte(1, ' '); ::recv(fd, byte.data(), 1, 0) == 1;) {
+      line += byte;
+      if (!line.ends_with("\r\n")) continue;
+      line.resize(line.size() - 2);
+      if (in_message && line != ".") {
+        line.clear();
+        continue;
+      }
+      if (line.starts_with("MAIL")) ++mails;
+      auto reply = answer(in_message ? "message" : line);
+      if (!reply || !say(*reply)) return;
+      in_message = reply->starts_with("354");
+      line.clear();
+    }
+  }
+  std::vector<std::thread> threads_;
+};
+
+class HopTest : public testing::Test {
+ protected:
+  HopTest() {
+    envelope_.from = "a@example.net";
+    envelope_.lhlo = "client.example";
+    envelope_.client = "192.0.2.1";
+    for (int i = 0; i < 5; ++i) {
+      Recipient r;
+      r.text = r.user.name = std::string(1, static_cast<char>('a' + i)) + "@example.org";
+      envelope_.recipients.push_back(r);
+    }
+    all_.hostname = "proxy.example";
+    config_.spec.name = "store";
+    config_.spec.recipients_max = 1;
+    body_.memory = "Subject: x\r\n\r\nx\r\n";
+    body_.size = body_.memory.size();
+  }
+  void TearDown() override { hop_.reset(); }
+  // The codes of the replies.
+  std::vector<int> deliver(const GivenUp& given_up = {}) {
+    if (!hop_) hop_ = std::make_unique<Hop>(config_, all_, connector_, clock_);
+    std::vector<std::size_t> all(envelope_.recipients.size());
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    std::vector<int> codes;
+    for (const Reply& reply : hop_->deliver(envelope_, all, body_, "Received: x\n", given_up, &problem_)) codes.push_back(reply.code);
+    return codes;
+  }
+  using Codes = std::vector<int>;
+
+  SetClock clock_;
+  std::mutex mutex_;
+  std::vector<std::string> said_;  // of XCLIENT
+  std::atomic<int> messages_ = 0;
+  SpokenFor connector_;
+  RouterConfig all_;
+  RouterConfig::Hop config_;
+  Envelope envelope_;
+  MessageBody body_;
+  std::string problem_;
+  std::unique_ptr<Hop> hop_;
+};
+
+TEST_F(HopTest, OneConnectionForAllTransactions) {
+  EXPECT_EQ(deliver(), Codes(5, 250));
+  EXPECT_EQ(deliver(), Codes(5, 250));
+  EXPECT_EQ(connector_.connections, 1);
+  EXPECT_EQ(connector_.mails, 10);
+}
+
+// The client waits for all replies: it would leave while the hop is asked again and again.
+TEST_F(HopTest, ATransactionThatFailedIsTheLast) {
+  connector_.answer = [](const std::string& line) { return line == "message" ? std::nullopt : SpokenFor::usual(line); };
+  EXPECT_EQ(deliver(), Codes(5, 451));
+  EXPECT_EQ(connector_.mails, 1);
+  EXPECT_EQ(connector_.connections, 1);
+}
+
+TEST_F(HopTest, WhoIsRefusedEndsNothing) {
+  connector_.answer = [](const std::string& line) -> std::optional<std::string> {
+    if (line == "RCPT TO:<b@example.org>") return "550 5.1.1 nobody\r\n";
+    return SpokenFor::usual(line);
+  };
+  EXPECT_EQ(deliver(), (Codes{250, 550, 250, 250, 250}));
+  EXPECT_EQ(connector_.connections, 1);
+}
+
+TEST_F(HopTest, NothingIsBegunOnceNobodyWaits) {
+  int asked = 0;
+  EXPECT_EQ(deliver([&] { return ++asked > 2; }), (Codes{250, 250, 451, 451, 451}));
+  EXPECT_EQ(connector_.mails, 2);
+}
+
+TEST_F(HopTest, NothingIsBegunAfterItsTime) {
+  int asked = 0;
+  auto slow = [&] {
+    if (++asked == 4) clock_.pass(config_.spec.data_timeout);
+    return false;
+  };
+  EXPECT_EQ(deliver(slow), (Codes{250, 250, 250, 451, 451}));
+  EXPECT_EQ(problem_, "the transactions before this one took too long");
+  EXPECT_EQ(connector_.mails, 3);
+}
+
+// What a client has not got stays as it was said of the one before.
+TEST_F(HopTest, AClientWithoutAddressGetsAConnectionThatHasNone) {
+  config_.spec.xclient = true;
+  connector_.answer = [this](const std::string& line) {
+    std::lock_guard lock(mutex_);
+    if (line.starts_with("XCLIENT")) said_.push_back(line);
+    return SpokenFor::usual(line);
+  };
+  EXPECT_EQ(deliver(), Codes(5, 250));
+  envelope_.client = "unix";
+  EXPECT_EQ(deliver(), Codes(5, 250));
+  EXPECT_EQ(connector_.connections, 2);
+  envelope_.client = "192.0.2.2";
+  EXPECT_EQ(deliver(), Codes(5, 250));
+  EXPECT_EQ(connector_.connections, 2) << "an address may be said on any";
+  std::lock_guard lock(mutex_);
+  EXPECT_EQ(said_, (std::vector<std::string>{"XCLIENT ADDR=192.0.2.1", "XCLIENT ADDR=[UNAVAILABLE]", "XCLIENT ADDR=192.0.2.2"}));
+}
+
+TEST_F(HopTest, AnIdleConnectionThatHasEndedIsReplaced) {
+  connector_.answer = [this](const std::string& line) -> std::optional<std::string> {
+    if (line == "message") ++messages_;
+    if (line.starts_with("MAIL") && messages_ == 1 && connector_.connections == 1) return std::nullopt;
+    return SpokenFor::usual(line);
+  };
+  envelope_.recipients.resize(1);
+  EXPECT_EQ(deliver(), Codes{250});
+  EXPECT_EQ(deliver(), Codes{250});
+  EXPECT_EQ(connector_.connections, 2);
+  EXPECT_EQ(messages_, 2);
+}
+
+}  // namespace
+}  // namespace twinloft::lmtpd
