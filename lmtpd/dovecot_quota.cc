@@ -140,6 +140,8 @@ void compare_rules(const Config& config, const DovecotQuota& dovecot, std::vecto
     std::size_t colon = std::min(rule.rfind(':'), rule.size());
     std::string folder = rule.substr(0, colon);
     if (rule.substr(colon) == ":ignore") {
+      if (!folder.starts_with(dovecot.inbox_prefix)) continue;  // of another namespace
+      folder.erase(0, dovecot.inbox_prefix.size());
       auto directory = quota_folder(folder, config.delivery.maildir.folders.separator);
       ignored.push_back(directory ? *directory : folder);
     } else if (rule.starts_with("*:")) {
@@ -174,6 +176,11 @@ void compare_maildir(const Config& config, const DovecotQuota& dovecot, std::vec
                               protocol));
   if (std::ranges::count(dovecot.quota, ':') > 1)
     out.push_back(fmt::format("quota.driver: Dovecot's \"{}\" has options, of which lmtpd knows none", dovecot.quota));
+  if (dovecot.location.find(":CONTROL=") != std::string::npos)
+    out.push_back("quota.driver: Dovecot keeps maildirsize apart from the Maildir (CONTROL= in mail_location, mail_control_path), and lmtpd in it: each would know only "
+                  "of its own mail; take that away, or write driver = \"count\"");
+  if (dovecot.location.find(":LAYOUT=fs") != std::string::npos)
+    out.push_back("quota.driver: Dovecot has folders as directories below one another (LAYOUT=fs in mail_location), and lmtpd counts those of Maildir++");
   if (dovecot.vsizes) out.push_back("quota.driver: Dovecot counts sizes with CRLF (quota_vsizes), and lmtpd those of the files");
   if (dovecot.roots > 1) out.push_back(fmt::format("quota.driver: Dovecot has {} quotas for one mailbox, and lmtpd keeps one", dovecot.roots));
   if (std::string grace = fmt::format("{}%", config.delivery.maildir.quota.grace_percent); !dovecot.grace.empty() && dovecot.grace != grace)
@@ -211,7 +218,24 @@ void compare_count(const DovecotQuota& dovecot, std::vector<std::string>& out) {
 
 namespace {
 
+// Of the one with "inbox = yes".
+std::string inbox_prefix_of(const std::string& namespaces) {
+  std::istringstream lines(namespaces);
+  std::string prefix;
+  bool inbox = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("namespace ")) prefix.clear(), inbox = false;
+    if (line == "  inbox = yes") inbox = true;
+    if (line.starts_with("  prefix = ")) prefix = line.substr(11);
+    if (line == "}" && inbox) return prefix;
+  }
+  return {};
+}
+
 Status read_2_3(const Doveconf& doveconf, DovecotQuota& out) {
+  TL_TRY_ASSIGN(std::string namespaces, doveconf.ask({"namespace"}));
+  out.inbox_prefix = inbox_prefix_of(namespaces);
+  TL_TRY_ASSIGN(out.location, doveconf.value("mail_location"));
   TL_TRY_ASSIGN(std::string section, doveconf.ask({"plugin"}));
   std::map<std::string, std::string> settings = settings_in(section);
   out.quota = settings["quota"];
@@ -291,6 +315,8 @@ Status read_2_4(const Doveconf& doveconf, DovecotQuota& out) {
   TL_TRY_ASSIGN(std::string quota, doveconf.ask({"quota"}));
   TL_TRY_ASSIGN(std::string namespaces, doveconf.ask({"namespace"}));
   read_quota_sections(quota, namespaces, out);
+  TL_TRY_ASSIGN(std::string control, doveconf.value("mail_control_path"));
+  if (!control.empty()) out.location = ":CONTROL=" + control;
   TL_TRY_ASSIGN(out.status_success, doveconf.value("quota_status_success"));
   TL_TRY_ASSIGN(out.status_overquota, doveconf.value("quota_status_overquota"));
   TL_TRY_ASSIGN(out.status_toolarge, doveconf.value("quota_status_toolarge"));

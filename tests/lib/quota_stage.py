@@ -32,7 +32,7 @@ class Mailboxes:
         self.write_config(section, maildir)
         self.socket = self.dir / "lmtp.sock"
 
-    def write_dovecot(self, plugin="", quota="maildir:User quota", rule="*:bytes=500000", mail_plugins="quota", more=""):
+    def write_dovecot(self, plugin="", quota="maildir:User quota", rule="*:bytes=500000", mail_plugins="quota", more="", prefix=""):
         (self.dir / "dovecot-users.conf").write_text(f"""driver = sqlite
 connect = {self.users}
 user_query = SELECT uid, gid, home, 'maildir:' || maildir AS mail, \\
@@ -45,6 +45,7 @@ protocols = imap
 mail_plugins = {mail_plugins}
 namespace inbox {{
   inbox = yes
+  prefix = {prefix}
 }}
 plugin {{
   quota = {quota}
