@@ -3,7 +3,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
+#include <latch>
 #include <thread>
 
 #include "maildir_fixture.h"
@@ -249,6 +251,42 @@ TEST_F(MaildirQuotaTest, EveryFailingStepLeavesTheSumRight) {
     if (was_last) break;
   }
   EXPECT_GE(step, 12);
+}
+
+TEST_F(MaildirQuotaTest, AFileThatIsReplacedWhileItIsReadIsNotBelieved) {
+  put("cur/1,S=400:2,S", 400);
+  write_file("700S\n400 1\n");
+  ops_.after_read = [&](const std::string& path) {
+    if (path != "maildirsize" || std::filesystem::exists(maildir_ + "/cur/2,S=400:2,S")) return;
+    put("cur/2,S=400:2,S", 400);
+    std::ofstream(maildir_ + "/other") << "700S\n800 2\n0 0\n";
+    std::filesystem::rename(maildir_ + "/other", maildir_ + "/maildirsize");
+  };
+  EXPECT_EQ(deliver_with(700).code, 552);
+  ops_.after_read = nullptr;
+  EXPECT_EQ(told(), really());
+}
+
+// Else many who ask about one large mailbox would keep all others waiting.
+TEST_F(MaildirQuotaTest, AQuestionDoesNotWaitForSomebodyWhoCounts) {
+  put("cur/1,S=400:2,S", 400);
+  recipient_.user.quota = {100, 0};
+  std::latch counting(1), asked(1);
+  std::atomic<bool> first = true;
+  ops_.after_list = [&](const std::string&) {
+    if (!first.exchange(false)) return;
+    counting.count_down();
+    asked.wait();
+  };
+  int code = 0;
+  std::thread delivering([&] { code = deliver().code; });
+  counting.wait();
+  EXPECT_FALSE(refusal(0)) << "the delivery will say";
+  asked.count_down();
+  delivering.join();
+  EXPECT_EQ(code, 552);
+  ops_.after_list = nullptr;
+  EXPECT_EQ(refusal(0)->code, 552);
 }
 
 // As root everything can be read: the operation fails instead.

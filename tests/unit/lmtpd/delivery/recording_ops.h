@@ -22,6 +22,7 @@ class RecordingOps : public FileOps {
   int fail_with = EIO;
   int link_error = 0;  // of every link
   std::string forbidden;  // a directory that cannot be opened
+  std::function<void(const std::string&)> after_read;  // of that file: likewise
   std::function<void(const std::string&)> after_list;  // of that directory: what somebody else does meanwhile
 
   Result<Fd> open_root(const std::string& path) override {
@@ -60,7 +61,9 @@ class RecordingOps : public FileOps {
   }
   Result<std::string> read_file(int dir, const std::string& path, std::size_t limit) override {
     TL_TRY(step("read " + name_of(dir) + "/" + path));
-    return os_.read_file(dir, path, limit);
+    auto text = os_.read_file(dir, path, limit);
+    if (after_read) after_read(path);
+    return text;
   }
   Status each_entry(int dir, const std::function<Status(const std::string&)>& see) override {
     TL_TRY(step("list " + name_of(dir)));
