@@ -189,6 +189,7 @@ Result<std::unique_ptr<LaneProcess>> LaneProcess::start(const LaneConfig& config
     theirs.push_back(std::move(lane.theirs));
   }
   out->lanes_left_ = out->lanes_.size();
+  out->late_.reserve(out->lanes_.size());
   out->pid_ = ::fork();
   if (out->pid_ < 0) return fail_errno(errno, "fork of {}", config.what);
   if (out->pid_ == 0) {
@@ -254,7 +255,7 @@ struct LaneProcess::Lane {
     {
       std::lock_guard lock(owner.mutex_);
       if (state == State::usable) owner.lanes_.push_back(std::move(fd));  // which had room for it before
-      else if (state == State::late) owner.late_.push_back(std::move(fd));
+      else if (state == State::late) owner.late_.push_back(std::move(fd));  // likewise
       else --owner.lanes_left_;
     }
     owner.free_.notify_all();

@@ -177,6 +177,7 @@ std::vector<Reply> Hop::deliver(const Envelope& envelope, std::span<const std::s
   auto end = [&](const Reply& rest) { replies.resize(recipients.size(), rest); };
   while (replies.size() < recipients.size()) {
     if (given_up && given_up()) {
+      *problem = "not begun: the client has left, the server is being stopped, or limits.queue_time is over";
       end({451, "4.3.0", "Not delivered: given up"});
       break;
     }
