@@ -76,7 +76,7 @@ Result<std::unique_ptr<UserProcess>> start_users(const UserSettings& users, cons
   if (users.driver != UserDriver::mysql && users.driver != UserDriver::passwd) return nullptr;
   UserSettings settings = users;  // the new process's own: with the secrets
   return UserProcess::start(
-      lookups_at_once(settings),
+      lookups_at_once(settings), settings.lookup_timeout,
       [&]() -> Status {
         TL_TRY(read_secrets(settings));
         return become();

@@ -82,7 +82,7 @@ void read_mysql_tls(const TomlTable& t, MysqlDbConfig& out) {
 
 void read_mysql(const TomlTable& t, UserSettings& users) {
   t.allow(common_keys, {"hosts", "database", "db_user", "db_password", "db_password_file", "query", "tls", "tls_ca", "tls_certificate", "tls_key",
-                        "connect_timeout", "query_timeout", "db_connections"});
+                        "connect_timeout", "query_timeout", "lookup_timeout", "db_connections"});
   users.directory.cache = {std::chrono::seconds(60), std::chrono::seconds(5), std::chrono::hours(24)};
   MysqlDbConfig& mysql = users.mysql;
   read_mysql_hosts(t, mysql);
@@ -99,6 +99,8 @@ void read_mysql(const TomlTable& t, UserSettings& users) {
   t.duration("query_timeout", mysql.query_timeout);
   for (auto [key, time] : {std::pair{"connect_timeout", mysql.connect_timeout}, {"query_timeout", mysql.query_timeout}})
     if (time > timeout_max) t.error(key, "must be at most 10s");
+  t.duration("lookup_timeout", users.lookup_timeout);
+  if (users.lookup_timeout < mysql.connect_timeout + mysql.query_timeout) t.error("lookup_timeout", "must be at least connect_timeout and query_timeout together");
   t.number("db_connections", 1, 256, mysql.connections_max);
 }
 
@@ -110,10 +112,11 @@ void read_passwd_file(const TomlTable& t, UserSettings& users) {
 }
 
 void read_passwd(const TomlTable& t, UserSettings& users) {
-  t.allow(common_keys, {"domains", "uid_min"});
+  t.allow(common_keys, {"domains", "uid_min", "lookup_timeout"});
   users.directory.cache = {std::chrono::seconds(60), std::chrono::seconds(5), std::chrono::hours(24)};
   t.texts("domains", users.passwd.domains);
   t.number("uid_min", 1, 4294967294, users.passwd.uid_min);
+  t.duration("lookup_timeout", users.lookup_timeout);
   for (const char* key : {"uid", "gid", "home"})
     if (t.has(key)) t.error(key, "comes from the account");
 }

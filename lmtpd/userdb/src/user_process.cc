@@ -20,18 +20,19 @@ FindResult find_safely(UserSource& source, ByteSpan packet) {
 
 }  // namespace
 
-Result<std::unique_ptr<UserProcess>> UserProcess::start(std::size_t lanes, const std::function<Status()>& become, const Open& open) {
+Result<std::unique_ptr<UserProcess>> UserProcess::start(std::size_t lanes, std::chrono::milliseconds timeout, const std::function<Status()>& become,
+                                                        const Open& open) {
   auto serve = [&open]() -> Result<LaneProcess::Serve> {
     TL_TRY_ASSIGN(std::shared_ptr<UserSource> source, open());
     return LaneProcess::Serve([source](ByteSpan request) { return LaneAnswer{encode_found(find_safely(*source, request)), Fd()}; });
   };
   TL_TRY_ASSIGN(auto process, LaneProcess::start({"lmtpd-users", "the process that asks the user database", lanes}, become, serve));
-  return std::unique_ptr<UserProcess>(new UserProcess(std::move(process)));
+  return std::unique_ptr<UserProcess>(new UserProcess(std::move(process), timeout));
 }
 
 FindResult UserProcess::find(const UserKey& key) {
   TL_TRY_ASSIGN(std::vector<std::byte> request, encode_key(key));
-  TL_TRY_ASSIGN(LaneAnswer answer, process_->ask(request));
+  TL_TRY_ASSIGN(LaneAnswer answer, process_->ask(request, timeout_));
   Result<FindResult> found = decode_found(answer.packet);
   // What cannot be read is no answer of the database. (The lane was given back: packets do not mix.)
   if (!found) return fail(Errc::unavailable, "{}", found.error().message);

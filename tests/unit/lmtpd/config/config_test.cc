@@ -366,6 +366,7 @@ const Wrong wrong_users[] = {
     {MYSQL "hosts = [\"db1\"]\ndb_password = \"a\"\ndb_password_file = \"/p\"\n", "users.db_password: is given, and a file too"},
     {MYSQL "hosts = [\"db1\"]\nconnect_timeout = \"11s\"\n", "t.toml:7: users.connect_timeout: must be at most 10s"},
     {MYSQL "hosts = [\"db1\"]\nquery_timeout = \"1min\"\n", "users.query_timeout: must be at most 10s"},
+    {MYSQL "hosts = [\"db1\"]\nlookup_timeout = \"7s\"\n", "t.toml:7: users.lookup_timeout: must be at least connect_timeout and query_timeout together"},
     {MYSQL "hosts = [\"db1\"]\ndb_connections = 0\n", "users.db_connections: expected a number from 1 to 256"},
     {MYSQL "hosts = [\"db1\"]\npath = \"/users.sqlite\"\n", "users.path: unknown key"},
     {"[users]\ndriver = \"mysql\"\nhosts = [\"db1\"]\n", "users.database: is missing"},
@@ -374,6 +375,8 @@ const Wrong wrong_users[] = {
     {"[users]\ndriver = \"passwd\"\nuid = 5000\n", "users.uid: comes from the account"},
     {"[users]\ndriver = \"passwd\"\nhome = \"/home\"\n", "users.home: comes from the account"},
     {"[users]\ndriver = \"passwd\"\nuid_min = 0\n", "users.uid_min: expected a number from 1"},
+    {"[users]\ndriver = \"passwd\"\nlookup_timeout = \"0s\"\n", "users.lookup_timeout: "},
+    {"[users]\ndriver = \"static\"\nhome = \"/a\"\nlookup_timeout = \"9s\"\n", "users.lookup_timeout: unknown key"},
     {"[users]\ndriver = \"static\"\nhome = \"/a\"\nmaildir = \"Maildir\"\n", "users.maildir: expected an absolute path, or one below"},
 };
 #undef MYSQL

@@ -76,6 +76,7 @@ struct UserSettings {
   std::string gid;
   SqliteDbConfig sqlite;
   MysqlDbConfig mysql;
+  std::chrono::milliseconds lookup_timeout{30'000};  // of mysql and passwd, which a process of their own asks
   std::string mysql_password_file;  // absolute; read as late as it can be, by who may
   PasswdFileConfig passwd_file;
   PasswdDbConfig passwd;

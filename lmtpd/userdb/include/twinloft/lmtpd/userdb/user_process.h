@@ -2,6 +2,7 @@
 // reads from the network. That one can ask for keys, and nothing else; it has no password and makes no connection.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -15,15 +16,17 @@ class UserProcess final : public UserSource {
  public:
   using Open = std::function<Result<std::unique_ptr<UserSource>>()>;
 
-  // As LaneProcess::start(); `lanes`: look-ups at once.
-  static Result<std::unique_ptr<UserProcess>> start(std::size_t lanes, const std::function<Status()>& become, const Open& open);
+  // As LaneProcess::start(); `lanes`: look-ups at once; `timeout`: of each, its wait for a lane included. Sources have their own; this one is for what has
+  // none (NSS), and for a process that hangs.
+  static Result<std::unique_ptr<UserProcess>> start(std::size_t lanes, std::chrono::milliseconds timeout, const std::function<Status()>& become, const Open& open);
 
-  FindResult find(const UserKey& key) override;
+  FindResult find(const UserKey& key) override;  // Errc::timeout, Errc::unavailable: as LaneProcess::ask()
   int lifeline() const { return process_->lifeline(); }
 
  private:
-  explicit UserProcess(std::unique_ptr<LaneProcess> process) : process_(std::move(process)) {}
+  UserProcess(std::unique_ptr<LaneProcess> process, std::chrono::milliseconds timeout) : process_(std::move(process)), timeout_(timeout) {}
   std::unique_ptr<LaneProcess> process_;
+  const std::chrono::milliseconds timeout_;
 };
 
 }  // namespace twinloft::lmtpd
