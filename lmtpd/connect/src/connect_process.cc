@@ -46,47 +46,23 @@ LaneAnswer connect_for(const std::vector<ConnectTarget>& targets, ByteSpan reque
 }  // namespace
 
 Result<std::unique_ptr<ConnectProcess>> ConnectProcess::start(std::vector<ConnectTarget> targets, const std::function<Status()>& become) {
-  std::size_t lanes = std::min(lanes_max, targets.size() * at_once_max);
+  std::size_t each = std::clamp<std::size_t>(lanes_max / std::max<std::size_t>(targets.size(), 1), 1, at_once_max);
   auto open = [&targets]() -> Result<LaneProcess::Serve> {
     return LaneProcess::Serve([targets](ByteSpan request) { return connect_for(targets, request); });
   };
-  TL_TRY_ASSIGN(auto process, LaneProcess::start({"lmtpd-connect", "the process that makes connections", lanes}, become, open));
+  TL_TRY_ASSIGN(auto process, LaneProcess::start({"lmtpd-connect", "the process that makes connections", each, targets.size()}, become, open));
   return std::unique_ptr<ConnectProcess>(new ConnectProcess(std::move(process), targets));
 }
 
-ConnectProcess::ConnectProcess(std::unique_ptr<LaneProcess> process, const std::vector<ConnectTarget>& targets) : process_(std::move(process)), under_way_(targets.size()) {
+ConnectProcess::ConnectProcess(std::unique_ptr<LaneProcess> process, const std::vector<ConnectTarget>& targets) : process_(std::move(process)) {
   for (const ConnectTarget& target : targets) timeouts_.push_back(target.timeout);
 }
 
-// One of at_once_max, or none in time.
-struct ConnectProcess::Turn {
-  ConnectProcess& all;
-  std::size_t target;
-  bool taken;
-  Turn(ConnectProcess& a, std::size_t t) : all(a), target(t) {
-    std::unique_lock lock(all.mutex_);
-    taken = all.done_.wait_for(lock, all.timeouts_[target], [this] { return all.under_way_[target] < at_once_max; });
-    if (taken) ++all.under_way_[target];
-  }
-  ~Turn() {
-    if (!taken) return;
-    {
-      std::lock_guard lock(all.mutex_);
-      --all.under_way_[target];
-    }
-    all.done_.notify_all();
-  }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
-};
-
 Result<Fd> ConnectProcess::connect(std::size_t target) {
   if (target >= timeouts_.size()) return fail(Errc::denied, "no such target is configured");
-  Turn turn(*this, target);
-  if (!turn.taken) return fail(Errc::timeout, "others wait for a connection to it");
   std::vector<std::byte> request;
   Writer(request).put(static_cast<std::uint32_t>(target));
-  TL_TRY_ASSIGN(LaneAnswer answer, process_->ask(request, timeouts_[target] + spare_time));
+  TL_TRY_ASSIGN(LaneAnswer answer, process_->ask(request, timeouts_[target] + spare_time, target));
   return decode_connected(std::move(answer));
 }
 

@@ -90,6 +90,7 @@ Result<Fd> connect_to_host(const ConnectTarget& target) {
   if (int wrong = ::getaddrinfo(target.host.c_str(), port.c_str(), &hints, &list); wrong != 0)
     return fail(Errc::unavailable, "{}", wrong == EAI_SYSTEM ? std::strerror(errno) : ::gai_strerror(wrong));
   std::unique_ptr<addrinfo, FreeAddresses> owner(list);
+  if (std::chrono::steady_clock::now() >= deadline) return fail(Errc::timeout, "its name was not resolved within {} ms", target.timeout.count());
   return connect_to_one_of(list, deadline);
 }
 

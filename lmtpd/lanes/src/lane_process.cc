@@ -183,24 +183,27 @@ auto made_safely(Make make) -> decltype(make()) {
 Result<std::unique_ptr<LaneProcess>> LaneProcess::start(const LaneConfig& config, const std::function<Status()>& become, const Open& open) {
   std::unique_ptr<LaneProcess> out(new LaneProcess(config));
   std::vector<Fd> theirs;
-  for (std::size_t i = 0; i < std::max<std::size_t>(config.lanes, 1); ++i) {
-    TL_TRY_ASSIGN(SocketPair lane, make_socket_pair());
-    out->lanes_.push_back(std::move(lane.ours));
-    theirs.push_back(std::move(lane.theirs));
+  for (Group& group : out->groups_) {
+    group.left = std::max<std::size_t>(config.lanes, 1);
+    group.late.reserve(group.left);
+    for (std::size_t i = 0; i < group.left; ++i) {
+      TL_TRY_ASSIGN(SocketPair lane, make_socket_pair());
+      group.lanes.push_back(std::move(lane.ours));
+      theirs.push_back(std::move(lane.theirs));
+    }
   }
-  out->lanes_left_ = out->lanes_.size();
-  out->late_.reserve(out->lanes_.size());
   out->pid_ = ::fork();
   if (out->pid_ < 0) return fail_errno(errno, "fork of {}", config.what);
   if (out->pid_ == 0) {
-    out->lanes_.clear();
+    out->groups_.clear();
     child_main(config, std::move(theirs), become, open);
   }
   theirs.clear();
-  auto ready = receive(out->lanes_.front().get());
+  int first = out->groups_.front().lanes.front().get();
+  auto ready = receive(first);
   if (!ready) return fail(Errc::unavailable, "{} ended before it was ready", config.what);
   TL_TRY(decode_opened(ready->packet));
-  out->alive_.reset(::fcntl(out->lanes_.front().get(), F_DUPFD_CLOEXEC, 3));
+  out->alive_.reset(::fcntl(first, F_DUPFD_CLOEXEC, 3));
   if (!out->alive_) return fail_errno(errno, "dup");
   return out;
 }
@@ -208,40 +211,46 @@ Result<std::unique_ptr<LaneProcess>> LaneProcess::start(const LaneConfig& config
 // Ends are told, and not only closed: whoever has got a copy of a descriptor must not keep the process alive. It may still stand in a request, which
 // nobody waits for any more.
 LaneProcess::~LaneProcess() {
-  for (const std::vector<Fd>* all : {&lanes_, &late_})
-    for (const Fd& lane : *all) (void)::shutdown(lane.get(), SHUT_RDWR);
+  for (const Group& group : groups_)
+    for (const std::vector<Fd>* all : {&group.lanes, &group.late})
+      for (const Fd& lane : *all) (void)::shutdown(lane.get(), SHUT_RDWR);
   if (pid_ > 0) (void)::waitpid(pid_, nullptr, WNOHANG);
 }
 
 std::unexpected<Error> LaneProcess::gone() const { return fail(Errc::unavailable, "{} is gone", what_); }
 
 // mutex_ is held. Of those that do not come the end of the process is seen here.
-void LaneProcess::take_late_answers() {
-  std::erase_if(late_, [this](Fd& lane) {
-    if (!has_input(lane.get(), std::chrono::milliseconds(0))) return false;
-    if (receive(lane.get())) lanes_.push_back(std::move(lane));
-    else --lanes_left_;
-    return true;
-  });
+void LaneProcess::take_late_answers(Group& group) {
+  for (std::size_t i = 0; i < group.late.size();) {
+    if (!has_input(group.late[i].get(), std::chrono::milliseconds(0))) {
+      ++i;
+      continue;
+    }
+    bool usable = receive(group.late[i].get()).has_value();
+    std::swap(group.late[i], group.late.back());
+    if (usable) group.lanes.push_back(std::move(group.late.back()));  // which had room for it before
+    else --group.left;
+    group.late.pop_back();
+  }
 }
 
-Result<Fd> LaneProcess::take_lane(Deadline deadline) {
+Result<Fd> LaneProcess::take_lane(Group& group, Deadline deadline) {
   std::unique_lock lock(mutex_);
-  auto is_free = [this] {
-    take_late_answers();
-    return !lanes_.empty() || lanes_left_ == 0;
+  auto is_free = [&group] {
+    take_late_answers(group);
+    return !group.lanes.empty() || group.left == 0;
   };
   while (!is_free()) {
     // Nobody tells of late answers.
     auto next = std::chrono::steady_clock::now() + late_pause;
     if (deadline && *deadline < next) next = *deadline;
     if (deadline && std::chrono::steady_clock::now() >= *deadline) return fail(Errc::timeout, "{} is busy", what_);
-    if (late_.empty() && !deadline) free_.wait(lock);
+    if (group.late.empty() && !deadline) free_.wait(lock);
     else free_.wait_until(lock, next);
   }
-  if (lanes_.empty()) return gone();
-  Fd lane = std::move(lanes_.back());
-  lanes_.pop_back();
+  if (group.lanes.empty()) return gone();
+  Fd lane = std::move(group.lanes.back());
+  group.lanes.pop_back();
   return lane;
 }
 
@@ -249,25 +258,27 @@ Result<Fd> LaneProcess::take_lane(Deadline deadline) {
 struct LaneProcess::Lane {
   enum class State { usable, late, useless };
   LaneProcess& owner;
+  Group& group;
   Fd fd;
   State state = State::useless;
   ~Lane() {
     {
       std::lock_guard lock(owner.mutex_);
-      if (state == State::usable) owner.lanes_.push_back(std::move(fd));  // which had room for it before
-      else if (state == State::late) owner.late_.push_back(std::move(fd));  // likewise
-      else --owner.lanes_left_;
+      if (state == State::usable) group.lanes.push_back(std::move(fd));  // which had room for it before
+      else if (state == State::late) group.late.push_back(std::move(fd));  // likewise
+      else --group.left;
     }
     owner.free_.notify_all();
   }
 };
 
-Result<LaneAnswer> LaneProcess::ask(const std::vector<std::byte>& request, std::optional<std::chrono::milliseconds> time) {
+Result<LaneAnswer> LaneProcess::ask(const std::vector<std::byte>& request, std::optional<std::chrono::milliseconds> time, std::size_t number) {
   using std::chrono::steady_clock;
+  Group& group = groups_.at(number);
   Deadline deadline;
   if (time) deadline = steady_clock::now() + *time;
-  TL_TRY_ASSIGN(Fd taken, take_lane(deadline));
-  Lane lane{*this, std::move(taken)};
+  TL_TRY_ASSIGN(Fd taken, take_lane(group, deadline));
+  Lane lane{*this, group, std::move(taken)};
   std::optional<LaneAnswer> answer;
   bool asked = send(lane.fd.get(), request);
   if (asked && deadline && !has_input(lane.fd.get(), std::chrono::ceil<std::chrono::milliseconds>(*deadline - steady_clock::now()))) {

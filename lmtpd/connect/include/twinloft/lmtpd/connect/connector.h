@@ -2,11 +2,9 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "twinloft/lmtpd/connect/target.h"
@@ -33,16 +31,12 @@ class ConnectProcess final : public Connector {
   int lifeline() const { return process_->lifeline(); }
 
  private:
-  struct Turn;
-  // At once to one target: one that does not answer leaves room for the others.
+  // At once to one target, by lanes of its own: one that does not answer, or whose name is not resolved, leaves the others theirs.
   static constexpr std::size_t at_once_max = 4;
   ConnectProcess(std::unique_ptr<LaneProcess> process, const std::vector<ConnectTarget>& targets);
 
   std::unique_ptr<LaneProcess> process_;
   std::vector<std::chrono::milliseconds> timeouts_;  // by target
-  std::mutex mutex_;
-  std::condition_variable done_;
-  std::vector<std::size_t> under_way_;  // likewise
 };
 
 }  // namespace twinloft::lmtpd

@@ -7,6 +7,7 @@
 
 #include <sys/types.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -33,7 +34,8 @@ struct LaneAnswer {
 struct LaneConfig {
   const char* process_name;  // as ps(1) shows it, at most 15 bytes
   const char* what;          // "the process that asks the user database", in messages
-  std::size_t lanes = 1;     // requests at once; more wait
+  std::size_t lanes = 1;     // of each group: requests at once; more wait
+  std::size_t groups = 1;    // one that stands still takes no lane of another
 };
 
 class LaneProcess {
@@ -49,15 +51,20 @@ class LaneProcess {
   LaneProcess(const LaneProcess&) = delete;
   LaneProcess& operator=(const LaneProcess&) = delete;
 
-  // Blocks, at most for that time. Thread-safe. Errc::unavailable: the process is gone. Errc::timeout: no lane is free, or no answer has come.
-  Result<LaneAnswer> ask(const std::vector<std::byte>& request, std::optional<std::chrono::milliseconds> time = std::nullopt);
+  // Blocks, at most for that time. Thread-safe. Errc::unavailable: the process is gone. Errc::timeout: no lane of that group is free, or no answer has come.
+  Result<LaneAnswer> ask(const std::vector<std::byte>& request, std::optional<std::chrono::milliseconds> time = std::nullopt, std::size_t group = 0);
   int lifeline() const { return alive_.get(); }  // poll(2) says POLLHUP once the process is gone
 
  private:
-  explicit LaneProcess(const LaneConfig& config) : what_(config.what) {}
+  explicit LaneProcess(const LaneConfig& config) : what_(config.what), groups_(std::max<std::size_t>(config.groups, 1)) {}
+  struct Group {
+    std::vector<Fd> lanes;  // that are free
+    std::vector<Fd> late;   // whose answers nobody waits for any more; free once they are there
+    std::size_t left = 0;   // free, late or in use
+  };
   using Deadline = std::optional<std::chrono::steady_clock::time_point>;
-  Result<Fd> take_lane(Deadline deadline);
-  void take_late_answers();
+  Result<Fd> take_lane(Group& group, Deadline deadline);
+  static void take_late_answers(Group& group);
   std::unexpected<Error> gone() const;
   struct Lane;
 
@@ -65,9 +72,7 @@ class LaneProcess {
   pid_t pid_ = -1;
   std::mutex mutex_;
   std::condition_variable free_;
-  std::vector<Fd> lanes_;       // that are free
-  std::vector<Fd> late_;        // whose answers nobody waits for any more; free once they are there
-  std::size_t lanes_left_ = 0;  // free, late or in use
+  std::vector<Group> groups_;
   Fd alive_;
 };
 

@@ -1,0 +1,72 @@
+// Lanes that stand still: whose they are, and what comes of an answer that nobody waits for any more.
+#include "twinloft/lmtpd/lanes/lane_process.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+
+namespace twinloft::lmtpd {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::vector<std::byte> packet(std::string_view text) { return {as_bytes(text).begin(), as_bytes(text).end()}; }
+
+// A process that answers with what it was asked, but "hangs" only once the gate lets it pass.
+class LanesTest : public testing::Test {
+ protected:
+  LanesTest() {
+    auto open = [gate = gate_]() -> Result<LaneProcess::Serve> {
+      return LaneProcess::Serve([gate](ByteSpan request) {
+        if (as_text(request) == "hangs")
+          while (gate->fetch_sub(1) <= 0) {
+            gate->fetch_add(1);
+            ::usleep(1000);
+          }
+        return LaneAnswer{packet(as_text(request)), Fd()};
+      });
+    };
+    process_ = LaneProcess::start({"lanes-test", "the process", 2, 2}, [] { return Status(); }, open).value();
+  }
+  ~LanesTest() override {
+    open_gate(8);
+    process_.reset();
+    ::munmap(gate_, sizeof *gate_);
+  }
+  void open_gate(int times) { gate_->fetch_add(times); }
+  // The answer, or "timeout".
+  std::string ask(std::string_view text, std::size_t group, std::optional<std::chrono::milliseconds> time = std::nullopt) {
+    auto answer = process_->ask(packet(text), time, group);
+    if (!answer) return answer.error().code == Errc::timeout ? "timeout" : answer.error().message;
+    return std::string(as_text(answer->packet));
+  }
+
+  // In memory that both processes have.
+  std::atomic<int>* gate_ =
+      new (::mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) std::atomic<int>(0);
+  std::unique_ptr<LaneProcess> process_;
+};
+
+TEST_F(LanesTest, AGroupThatStandsStillTakesNoLaneOfAnother) {
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(ask("hangs", 0, 20ms), "timeout");
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(ask(std::to_string(i), 1), std::to_string(i));
+  EXPECT_EQ(ask("a", 0, 20ms), "timeout") << "it has no lane";
+  open_gate(2);
+  EXPECT_EQ(ask("b", 0), "b") << "and not the late answer";
+  EXPECT_EQ(ask("c", 0), "c");
+}
+
+TEST_F(LanesTest, OneThatWaitsWithoutAnEndGetsALaneOnceALateAnswerIsThere) {
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(ask("hangs", 0, 20ms), "timeout");
+  std::thread waits([&] { EXPECT_EQ(ask("a", 0), "a"); });
+  open_gate(1);
+  waits.join();
+  EXPECT_EQ(ask("b", 0), "b");
+}
+
+}  // namespace
+}  // namespace twinloft::lmtpd
