@@ -70,12 +70,49 @@ std::optional<FindResult> CachedSource::find_now(const UserKey& key) {
   Instant now = clock_.now();
   std::lock_guard lock(mutex_);
   if (auto entry = fresh(key, now)) return FindResult(std::move(*entry));
-  const EntryStore::Entry* entry = failing_ ? users_.find(key) : nullptr;
-  if (!entry || age_of(*entry, now) != Age::old) return std::nullopt;
-  if (now < next_probe_) return FindResult(as_old(*entry->said));
-  next_probe_ = now + probe_pause;  // this one asks, for all
-  return std::nullopt;
+  if (!failing_) return std::nullopt;
+  if (auto old = known(key, now)) return of_known_.claim(now) ? std::nullopt : std::optional<FindResult>(std::move(old));
+  return !silent_ || of_others_.claim(now) ? std::nullopt : std::optional<FindResult>(silent());
 }
+
+// Whether the one who asks is to call find(), which will begin it.
+bool CachedSource::Probe::claim(Instant now) {
+  if (due || under_way || now < next) return false;
+  due = true;
+  return true;
+}
+
+bool CachedSource::Probe::begin(Instant now) {
+  if (under_way || (!due && now < next)) return false;
+  due = false;
+  under_way = true;
+  next = now + probe_pause;
+  return true;
+}
+
+// However it ends.
+class CachedSource::Probing {
+ public:
+  explicit Probing(std::mutex& mutex) : mutex_(mutex) {}
+  ~Probing() {
+    if (!probe_) return;
+    std::lock_guard lock(mutex_);
+    probe_->under_way = false;
+  }
+  Probing(const Probing&) = delete;
+  Probing& operator=(const Probing&) = delete;
+  bool begin(Probe& probe, Instant now) {
+    if (!probe.begin(now)) return false;
+    probe_ = &probe;
+    return true;
+  }
+
+ private:
+  std::mutex& mutex_;
+  Probe* probe_ = nullptr;
+};
+
+std::unexpected<Error> CachedSource::silent() const { return fail(Errc::timeout, "the user database has not answered a moment ago; it is asked again soon"); }
 
 // mutex_ is held.
 std::optional<std::optional<UserEntry>> CachedSource::fresh(const UserKey& key, Instant now) {
@@ -85,9 +122,16 @@ std::optional<std::optional<UserEntry>> CachedSource::fresh(const UserKey& key, 
 }
 
 FindResult CachedSource::find(const UserKey& key) {
+  Probing probing(mutex_);
   {
     std::lock_guard lock(mutex_);
-    if (auto entry = fresh(key, clock_.now())) return std::move(*entry);
+    Instant now = clock_.now();
+    if (auto entry = fresh(key, now)) return std::move(*entry);
+    if (failing_) {
+      auto old = known(key, now);
+      if (old && !probing.begin(of_known_, now)) return old;
+      if (!old && silent_ && !probing.begin(of_others_, now)) return silent();
+    }
   }
   FindResult found = source_->find(key);
   Instant now = clock_.now();
@@ -104,13 +148,13 @@ FindResult CachedSource::find(const UserKey& key) {
     return found;
   }
   if (found.error().code != Errc::conflict && found.error().code != Errc::exhausted) note_failure(found.error(), now);
+  std::lock_guard lock(mutex_);
   if (auto entry = known(key, now)) return entry;
   return found;
 }
 
-// Which is not too old to be used where there is no answer.
+// Which is not too old to be used where there is no answer. mutex_ is held.
 std::optional<UserEntry> CachedSource::known(const UserKey& key, Instant now) {
-  std::lock_guard lock(mutex_);
   const EntryStore::Entry* entry = users_.find(key);
   Age age = entry ? age_of(*entry, now) : Age::unusable;
   if (age == Age::unusable) return std::nullopt;
@@ -127,8 +171,9 @@ void CachedSource::note_failure(const Error& error, Instant now) {
   std::size_t known = 0;
   {
     std::lock_guard lock(mutex_);
-    if (std::exchange(failing_, true)) return;  // find_now() sees to the probes
-    next_probe_ = now + probe_pause;
+    silent_ = error.code == Errc::timeout;
+    if (std::exchange(failing_, true)) return;  // the probes go on
+    of_known_.next = of_others_.next = now + probe_pause;
     if (now < next_failure_line_) return;
     next_failure_line_ = now + line_pause;
     known = users_.size();
@@ -140,6 +185,7 @@ void CachedSource::note_answer() {
   {
     std::lock_guard lock(mutex_);
     if (!std::exchange(failing_, false)) return;
+    of_known_.due = of_others_.due = false;
     Instant now = clock_.now();
     if (now < next_answer_line_) return;
     next_answer_line_ = now + line_pause;

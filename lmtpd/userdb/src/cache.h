@@ -1,8 +1,9 @@
 // A source, and what it has said before.
 //
 // A fresh entry is the answer. An old one is asked for anew; where the source then gives none, a user that is not too old goes on being the
-// answer. While it gives none, only one look-up in `probe_pause` waits for it on behalf of users that are known: the others have their answer
-// at once, so a database that is slow to fail holds up nobody who was there before. No lock is held while the source is asked.
+// answer. While it gives none, only one look-up at a time, and one in `probe_pause`, waits for it on behalf of users that are known: the others have
+// their answer at once, so a database that is slow to fail holds up nobody who was there before. Where it says nothing at all (Errc::timeout), the same goes
+// for those who are not known, apart from that: whoever waited would keep a thread and a connection. No lock is held while the source is asked.
 #pragma once
 
 #include <cstdint>
@@ -66,6 +67,16 @@ class CachedSource final : public UserSource {
   Age age_of(const EntryStore::Entry& entry, Instant now) const;
   std::optional<std::optional<UserEntry>> fresh(const UserKey& key, Instant now);
   std::optional<UserEntry> known(const UserKey& key, Instant now);
+  // The look-up that asks for all of its kind.
+  struct Probe {
+    Instant next{};
+    bool due = false;  // it has been told to, and has not begun
+    bool under_way = false;
+    bool claim(Instant now);
+    bool begin(Instant now);
+  };
+  class Probing;
+  std::unexpected<Error> silent() const;
   void keep(const UserKey& key, const std::optional<UserEntry>& said, Instant now);
   void note_failure(const Error& error, Instant now);
   void note_answer();
@@ -76,7 +87,8 @@ class CachedSource final : public UserSource {
   std::mutex mutex_;
   EntryStore users_, nobody_;
   bool failing_ = false;  // since the last answer
-  Instant next_probe_;
+  bool silent_ = false;   // and the last failure was that it said nothing
+  Probe of_known_, of_others_;
   Instant next_failure_line_, next_answer_line_;  // of the log: a source that comes and goes must not fill it
 };
 

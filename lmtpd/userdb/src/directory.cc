@@ -78,6 +78,8 @@ class SourceDirectory final : public Directory {
         at.detail = std::move(c.detail);
         break;
       }
+      // What an alias leads to may have another name by now, and the alias another target.
+      if (!entry && is_old) return LookupResult(fail(Errc::unavailable, "an alias from memory leads to nobody"));
       if (!entry) return LookupResult(std::nullopt);
       if (User* user = std::get_if<User>(&*entry)) {
         user->is_old = user->is_old || is_old;

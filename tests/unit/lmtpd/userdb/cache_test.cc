@@ -87,9 +87,9 @@ TEST_F(CacheTest, WhoIsKnownGoesOnWhileThereIsNoAnswer) {
   pass(3594s);
   EXPECT_EQ(find("ann"), "ann");
   EXPECT_TRUE(is_old("ann"));
-  EXPECT_EQ(now("ann"), "-") << "this one asks";
   EXPECT_TRUE(std::get<User>(**cache_->find_now({"ann", "example.org"}).value()).is_old);
   pass(1s);
+  EXPECT_EQ(now("ann"), "-");
   EXPECT_EQ(find("ann"), "error") << "too old";
   table_->error.reset();
   EXPECT_EQ(find("ann"), "ann");
@@ -121,6 +121,58 @@ TEST_F(CacheTest, OneAsksForAllWhileThereIsNoAnswer) {
   EXPECT_EQ(now("ann"), "-");
   table_->rows["ann@example.org"] = user_named("new");
   EXPECT_EQ(find("ann"), "new");
+}
+
+// Many who came before it was known that there is no answer: not all of them wait for one after the other.
+TEST_F(CacheTest, WhoIsKnownDoesNotAskBesideTheOneWhoDoes) {
+  find("ann");
+  pass(60s);
+  break_down();
+  find("ann");
+  asked();
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(find("ann"), "ann");
+  EXPECT_EQ(asked(), 0u);
+  pass(1s);
+  table_->during = [&] {
+    std::thread([&] {
+      pass(1h - 62s);  // it takes long, and ann is not too old
+      EXPECT_EQ(now("ann"), "ann");
+      EXPECT_EQ(find("ann"), "ann") << "one asks, and it has not ended";
+    }).join();
+  };
+  EXPECT_EQ(find("ann"), "ann");
+  EXPECT_EQ(asked(), 1u);
+}
+
+// A process that hangs: whoever waited for it would keep a thread and a connection until its time is over.
+TEST_F(CacheTest, NobodyWaitsForASourceThatSaysNothing) {
+  find("ann");
+  pass(60s);
+  table_->error = Error{Errc::timeout, "silent"};
+  EXPECT_EQ(find("ann"), "ann");
+  asked();
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(now("ann"), "ann");
+    EXPECT_EQ(now("bob"), "error");
+    EXPECT_EQ(find("eve"), "error");
+  }
+  EXPECT_EQ(asked(), 0u);
+  pass(1s);
+  EXPECT_EQ(now("bob"), "-") << "this one asks, for those who are not known";
+  EXPECT_EQ(now("eve"), "error");
+  EXPECT_EQ(now("ann"), "-") << "and this one for those who are";
+  EXPECT_EQ(find("bob"), "error");
+  EXPECT_EQ(find("ann"), "ann");
+  EXPECT_EQ(asked(), 2u);
+  // It answers again, and says no: nobody is kept from asking.
+  break_down();
+  pass(1s);
+  EXPECT_EQ(ask("bob"), "error");
+  EXPECT_EQ(ask("eve"), "error");
+  EXPECT_EQ(asked(), 2u);
+  table_->error.reset();
+  EXPECT_EQ(ask("bob"), "nobody");
+  EXPECT_EQ(ask("ann"), "ann");
 }
 
 TEST_F(CacheTest, AWrongRowIsAnAnswer) {

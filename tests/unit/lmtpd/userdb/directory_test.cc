@@ -91,11 +91,33 @@ TEST_F(DirectoryTest, WhatAnOldAliasLeadsToIsOld) {
   clock_.at = clock_.at + std::chrono::seconds(1);
   EXPECT_TRUE(is_old("info")) << "the user is old";
   table->error.reset();
+  clock_.at = clock_.at + std::chrono::seconds(1);
   EXPECT_FALSE(is_old("bob"));
   table->error = Error{Errc::unavailable, "away"};
   clock_.at = clock_.at + std::chrono::seconds(1);
   EXPECT_FALSE(is_old("bob"));
   EXPECT_TRUE(is_old("info")) << "the alias is";
+}
+
+// Somebody was given another name, and the alias another target, in one change.
+TEST_F(DirectoryTest, AnOldAliasThatLeadsToNobodyIsNoRefusal) {
+  auto source = std::make_unique<TableSource>(table_);
+  TableSource* table = source.get();
+  config_.cache = {std::chrono::seconds(60), std::chrono::seconds(60), std::chrono::hours(1), 1u << 20};
+  auto directory = make_directory(std::move(source), config_, clock_);
+  auto info = [&] { return directory->lookup({"info", "", "example.org"}); };
+  ASSERT_TRUE(info().value());
+  clock_.at = clock_.at + std::chrono::seconds(60);
+  UserKey target{"ann", "example.org"};
+  table->rows.erase(target.address());
+  ASSERT_FALSE(*directory->lookup({target.local_part, "", target.domain})) << "nobody, and that is fresh";
+  table->error = Error{Errc::unavailable, "locked"};
+  auto found = info();
+  ASSERT_FALSE(found);
+  EXPECT_NE(found.error().message.find("from memory leads to nobody"), std::string::npos) << found.error().message;
+  table->error.reset();
+  clock_.at = clock_.at + std::chrono::seconds(1);
+  EXPECT_FALSE(info().value()) << "now it is an answer";
 }
 
 TEST_F(DirectoryTest, ALoopIsAnError) {
