@@ -27,8 +27,6 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-constexpr std::uint32_t quota_looks_at_once = 8;  // at disks, or by asking Dovecot
-
 // The built-in agent does, and an external one or a next hop whose section says so.
 bool takes_utf8(const Config& config, const User& user) {
   if (!user.next_hop.empty()) {
@@ -53,7 +51,7 @@ ServerConfig to_server_config(const Config& config) {
   out.io_threads = l.io_threads;
   out.deliveries_max = l.deliveries;
   out.lookups_max = static_cast<std::uint32_t>(lookups_at_once(config.users));
-  if (config.delivery.maildir.quota.driver != QuotaDriver::none) out.lookups_max = std::max(out.lookups_max, quota_looks_at_once);
+  if (config.delivery.maildir.quota.driver == QuotaDriver::none) out.rooms_max = 1;
   out.deliveries_per_transaction_max = l.deliveries_per_transaction;
   out.connections_max = l.connections_max;
   out.connections_per_address_max = l.connections_per_address_max;

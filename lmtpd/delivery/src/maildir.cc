@@ -149,7 +149,7 @@ Result<Room> MaildirAgent::Impl::take_room(const SpoolHandle& handle, const Mail
 
 // Whose limit may be another one by now is not refused for good.
 Reply MaildirAgent::Impl::refuse(const User& user, Room lacking) const {
-  return user.is_old && !asked.on() ? reply_of(Room::full, OverQuota::defer) : reply_of(lacking, config.quota.over);
+  return user.is_old ? reply_of(Room::full, OverQuota::defer) : reply_of(lacking, config.quota.over);
 }
 
 // Takes the room for it, or says why there is none.

@@ -41,15 +41,17 @@ void tell_failed_lookup(Hub& hub, const LookupRequest& request, const Error& err
   hub.lookups_failed.put(LogLevel::error, hub.clock.now(), fmt::format("look-up of {}@{}: {}", request.local_part, request.domain, error.message));
 }
 
+bool may_be_refused(const Deliverer& deliverer, const LookupResult& found) {
+  return found && *found && (*found)->user.state == UserState::active && deliverer.may_refuse((*found)->user);
+}
+
 // May block. What fails unexpectedly is no reason to refuse: the delivery will tell.
-LookupResult with_refusal(Deliverer& deliverer, const LookupRequest& request, LookupResult found) {
-  if (!found || !*found || (*found)->user.state != UserState::active) return found;
+void add_refusal(Deliverer& deliverer, const LookupRequest& request, Resolved& found) {
   try {
-    if (deliverer.may_refuse((*found)->user)) (*found)->refusal = deliverer.refusal((*found)->user, (*found)->detail.value_or(request.detail), request.size);
+    found.refusal = deliverer.refusal(found.user, found.detail.value_or(request.detail), request.size);
   } catch (const std::exception& e) {
-    log_error("{}: whether mail would be refused: {}", (*found)->user.name, e.what());
+    log_error("{}: whether mail would be refused: {}", found.user.name, e.what());
   }
-  return found;
 }
 
 Reply refusal_of(const Error& error) {
@@ -165,9 +167,11 @@ bool Connection::perform_once() {
   else if (actions.deliver) deliver(std::move(actions.deliver));
   if (!actions.lookup) return again;
   auto found = asked([&] { return hub_.users.lookup_now(*actions.lookup); });
-  bool is_all = found && !(*found && **found && hub_.deliverer.may_refuse((**found)->user));
-  if (!is_all) {
-    look_up(std::move(*actions.lookup), std::move(found));
+  if (!found || may_be_refused(hub_.deliverer, *found)) {
+    ++under_way_;
+    looking_up_ = true;
+    if (found) look_for_room(shared_from_this(), std::move(*actions.lookup), std::move(*found));
+    else look_up(std::move(*actions.lookup));
     return again;
   }
   if (!*found) tell_failed_lookup(hub_, *actions.lookup, found->error());
@@ -228,16 +232,27 @@ void Connection::stored(const std::shared_ptr<BodyStore>& body, const Status& ke
   perform();
 }
 
-void Connection::look_up(LookupRequest request, std::optional<LookupResult> known) {
-  ++under_way_;
-  looking_up_ = true;
-  hub_.lookups.post([self = shared_from_this(), request = std::move(request), known = std::move(known)]() mutable {
-    auto found = known ? std::move(*known) : asked([&] { return self->hub_.users.lookup(request); });
-    found = with_refusal(self->hub_.deliverer, request, std::move(found));
+// On a worker thread. The connection is let go of on its own thread, never on that one.
+void Connection::finish_lookup(std::shared_ptr<Connection> self, LookupResult found) {
+  asio::io_context& io = self->loop_.io();
+  asio::post(io, [self = std::move(self), found = std::move(found)]() mutable { self->looked_up(std::move(found)); });
+}
+
+void Connection::look_up(LookupRequest request) {
+  hub_.lookups.post([self = shared_from_this(), request = std::move(request)]() mutable {
+    LookupResult found = asked([&] { return self->hub_.users.lookup(request); });
     if (!found) tell_failed_lookup(self->hub_, request, found.error());
-    asio::io_context& io = self->loop_.io();
-    // The connection is let go of on its own thread, never on this one.
-    asio::post(io, [self = std::move(self), found = std::move(found)]() mutable { self->looked_up(std::move(found)); });
+    if (may_be_refused(self->hub_.deliverer, found)) return look_for_room(std::move(self), std::move(request), std::move(found));
+    finish_lookup(std::move(self), std::move(found));
+  });
+}
+
+// On threads of their own: while a user database does not answer, users that are known go on, and the other way round.
+void Connection::look_for_room(std::shared_ptr<Connection> self, LookupRequest request, LookupResult found) {
+  Hub& hub = self->hub_;
+  hub.rooms.post([self = std::move(self), request = std::move(request), found = std::move(found)]() mutable {
+    add_refusal(self->hub_.deliverer, request, **found);
+    finish_lookup(std::move(self), std::move(found));
   });
 }
 
@@ -264,7 +279,7 @@ void Connection::deliver(std::shared_ptr<const Envelope> envelope) {
   queue_timer_.async_wait([transaction = transaction_](const boost::system::error_code& cancelled) {
     if (!cancelled)
       transaction->give_up_waiting({451, "4.3.2", "Deliveries take too long now, try again later"},
-                                   "they waited for limits.queue_time");
+                                   "they waited for limits.queue_time", Transaction::Begun::goes_on);
   });
 }
 
@@ -274,9 +289,9 @@ bool Connection::client_has_left() const { return input_ended_ && !session_.has_
 // For a client that has left: its MTA sends the message again, and would have it twice.
 void Connection::give_up_waiting() {
   if (stopping_)
-    transaction_->give_up_waiting({451, "4.3.2", "The server is being stopped"}, "the server is being stopped");
+    transaction_->give_up_waiting({451, "4.3.2", "The server is being stopped"}, "the server is being stopped", Transaction::Begun::cut_short);
   else
-    transaction_->give_up_waiting({451, "4.3.0", "Not delivered: the client has left"}, "the client has left");
+    transaction_->give_up_waiting({451, "4.3.0", "Not delivered: the client has left"}, "the client has left", Transaction::Begun::cut_short);
 }
 
 void Connection::delivered(const std::vector<Reply>& replies) {

@@ -45,8 +45,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void store(std::string chunk);
   void stored(const std::shared_ptr<BodyStore>& body, const Status& kept);
   void lose_body(const Error& error);
-  // `known`: what the user database has said already.
-  void look_up(LookupRequest request, std::optional<LookupResult> known);
+  void look_up(LookupRequest request);
+  static void look_for_room(std::shared_ptr<Connection> self, LookupRequest request, LookupResult found);
+  static void finish_lookup(std::shared_ptr<Connection> self, LookupResult found);
   void looked_up(LookupResult found);
   void deliver(std::shared_ptr<const Envelope> envelope);
   void delivered(const std::vector<Reply>& replies);

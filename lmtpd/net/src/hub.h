@@ -39,6 +39,7 @@ struct Hub {
         budget(*config.memory),
         body_limits{config.body_memory, config.body_directory,
                     config.make_body_file ? config.make_body_file : make_unlinked_file},
+        rooms(config.rooms_max),
         lookups(config.lookups_max),
         deliveries(config.deliveries_max),
         bodies(body_threads) {}
@@ -73,7 +74,8 @@ struct Hub {
   LogGate refusals, handshakes, lookups_failed, messages_put_off;
   std::atomic<std::size_t> connections{0};
   std::atomic<std::size_t> deliveries_begun{0};  // and not ended
-  WorkerPool lookups;  // last: their threads use the rest
+  WorkerPool rooms;    // last: their threads use the rest. This one asks whether mailboxes have room, for those that were looked up
+  WorkerPool lookups;
   WorkerPool deliveries;
   WorkerPool bodies;  // writes large messages to files; apart, so that a spool that stands still holds up none
 };

@@ -96,6 +96,7 @@ struct Server::Impl {
   // A delivery that was left reports to its loop when it ends: the loops go after the workers.
   ~Impl() {
     hub.lookups.finish();
+    hub.rooms.finish();
     hub.deliveries.finish();
     hub.bodies.finish();
   }

@@ -79,6 +79,14 @@ std::shared_ptr<BodyStore> Transaction::begin(Lane& lane, std::span<const std::s
   return body_;
 }
 
+// The row that led there may be another one by now.
+Reply Transaction::as_told(const Recipient& recipient, Reply reply) const {
+  if (reply.code < 500 || !recipient.user.is_old) return reply;
+  log_warning("{}: {}: the client gets 451 and not {}, since the user database gives no answer, and what it has said before has led to this refusal", envelope_->id,
+              recipient.text, reply.code);
+  return {451, "4.3.0", "The user database gives no answer now"};
+}
+
 void Transaction::finish(std::span<const std::size_t> recipients, std::vector<Reply> replies) {
   bool last = false;
   {
@@ -86,7 +94,7 @@ void Transaction::finish(std::span<const std::size_t> recipients, std::vector<Re
     hub_.deliveries_begun.fetch_sub(recipients.size(), std::memory_order_relaxed);  // before the last reply can end the server
     for (std::size_t i = 0; i < recipients.size(); ++i) {
       if (replies_[recipients[i]]) continue;  // it was aborted
-      replies_[recipients[i]] = std::move(replies[i]);
+      replies_[recipients[i]] = as_told(envelope_->recipients[recipients[i]], std::move(replies[i]));
       last = --missing_ == 0;
     }
   }
@@ -104,11 +112,12 @@ std::size_t Transaction::settle_rest(const Reply& reply, bool begun_too) {
   return count;
 }
 
-void Transaction::give_up_waiting(const Reply& reply, std::string_view why) {
+void Transaction::give_up_waiting(const Reply& reply, std::string_view why, Begun begun) {
   std::size_t count;
   bool last;
   {
     std::lock_guard lock(mutex_);
+    if (begun == Begun::cut_short && !for_rest_) for_rest_ = reply;
     if (given_up_ || (count = settle_rest(reply, false)) == 0) return;
     last = missing_ == 0;
   }
@@ -121,6 +130,7 @@ void Transaction::abort(const Reply& reply, std::string_view why) {
   std::size_t count;
   {
     std::lock_guard lock(mutex_);
+    if (!for_rest_) for_rest_ = reply;
     if ((count = settle_rest(reply, true)) == 0) return;
   }
   hub_.deliveries.drop(this);
@@ -147,7 +157,7 @@ std::vector<Reply> Transaction::deliver(const Lane& lane, std::span<const std::s
     std::vector<Reply> replies;
     if (lane.together) replies = hub_.deliverer.deliver_group(*envelope_, some, body, [this] {
         std::lock_guard lock(mutex_);
-        return given_up_;
+        return for_rest_;
       });
     else replies.push_back(hub_.deliverer.deliver(*envelope_, first, body));
     if (replies.size() == some.size()) return replies;

@@ -35,8 +35,9 @@ class Transaction : public std::enable_shared_from_this<Transaction> {
   // Delivers to every recipient, then calls `done`.
   void start();
   // No delivery begins any more; those that have not get `reply`. `why` is for the log. Thread-safe. Where nothing
-  // is left to be waited for, `done` is called from within.
-  void give_up_waiting(const Reply& reply, std::string_view why);
+  // is left to be waited for, `done` is called from within. Of a group that has begun what follows gets `reply` too, where it is cut short.
+  enum class Begun { goes_on, cut_short };
+  void give_up_waiting(const Reply& reply, std::string_view why, Begun begun);
   // Nothing is waited for any more: what has begun gets `reply` too, and what becomes of it nobody learns. It may have been stored,
   // or may yet be, so the process is to end. Thread-safe.
   void abort(const Reply& reply, std::string_view why);
@@ -59,6 +60,7 @@ class Transaction : public std::enable_shared_from_this<Transaction> {
   Lane* take_lane();
   void leave_lane(Lane& lane);
   std::shared_ptr<BodyStore> begin(Lane& lane, std::span<const std::size_t>& some);
+  Reply as_told(const Recipient& recipient, Reply reply) const;
   void finish(std::span<const std::size_t> recipients, std::vector<Reply> replies);
   std::vector<Reply> deliver(const Lane& lane, std::span<const std::size_t> some, const MessageBody& body);
   std::size_t settle_rest(const Reply& reply, bool begun_too);
@@ -74,6 +76,7 @@ class Transaction : public std::enable_shared_from_this<Transaction> {
   std::size_t first_free_ = 0;     // all lanes before it are taken
   std::map<std::string, Shared> shared_;  // by name
   bool given_up_ = false;          // nothing begins any more
+  std::optional<Reply> for_rest_;  // of groups that have begun, where nobody waits for them
   std::size_t missing_ = 0;        // replies
 };
 

@@ -164,35 +164,32 @@ Handed Hop::hand_over(const Envelope& envelope, std::span<const std::size_t> rec
   return hand_over_by(std::move(*opened), envelope, recipients, body, header);
 }
 
-std::vector<Reply> Hop::deliver(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const std::string& header, const GivenUp& given_up,
-                                std::string* problem) {
+std::vector<Hop::Outcome> Hop::deliver(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const std::string& header,
+                                       const GivenUp& given_up) {
+  std::vector<Outcome> out;
+  auto end = [&](const Reply& reply, std::string problem) { out.resize(recipients.size(), {reply, std::move(problem)}); };
   Slot slot(*this);
   if (!slot.taken) {
-    *problem = fmt::format("{} deliveries to it are under way", config_.spec.connections_max);
-    return for_all(recipients.size(), {451, "4.3.2", "Too many deliveries to this mail store at once"});
+    end({451, "4.3.2", "Too many deliveries to this mail store at once"}, fmt::format("{} deliveries to it are under way", config_.spec.connections_max));
+    return out;
   }
   // The client waits for all of them, and would leave without a reply for anybody.
   const Instant latest = clock_.now() + config_.spec.data_timeout;
-  std::vector<Reply> replies;
-  auto end = [&](const Reply& rest) { replies.resize(recipients.size(), rest); };
-  while (replies.size() < recipients.size()) {
-    if (given_up && given_up()) {
-      *problem = "not begun: the client has left, the server is being stopped, or limits.queue_time is over";
-      end({451, "4.3.0", "Not delivered: given up"});
+  while (out.size() < recipients.size()) {
+    if (auto rest = given_up ? given_up() : std::nullopt) {
+      end(*rest, "not begun");
       break;
     }
-    if (!replies.empty() && clock_.now() >= latest) {
-      *problem = "the transactions before this one took too long";
-      end({451, "4.4.2", "The mail store takes too long now"});
+    if (!out.empty() && clock_.now() >= latest) {
+      end({451, "4.4.2", "The mail store takes too long now"}, "the transactions before this one took too long");
       break;
     }
-    auto some = recipients.subspan(replies.size(), std::min<std::size_t>(config_.spec.recipients_max, recipients.size() - replies.size()));
+    auto some = recipients.subspan(out.size(), std::min<std::size_t>(config_.spec.recipients_max, recipients.size() - out.size()));
     Handed handed = hand_over(envelope, some, body, header);
-    std::move(handed.replies.begin(), handed.replies.end(), std::back_inserter(replies));
-    if (!handed.problem.empty()) *problem = std::move(handed.problem);
-    if (!handed.reusable) end({451, "4.4.2", "The mail store cannot be used now"});
+    for (Reply& reply : handed.replies) out.push_back({std::move(reply), handed.problem});
+    if (!handed.reusable) end({451, "4.4.2", "The mail store cannot be used now"}, "not begun, since the transaction before this one has failed");
   }
-  return replies;
+  return out;
 }
 
 }  // namespace twinloft::lmtpd

@@ -26,9 +26,12 @@ class Hop {
   ~Hop();
 
   const NextHopSpec& spec() const { return config_.spec; }
-  // In as many transactions as recipients_max makes of it, none of which begins later than data_timeout. `problem` gets what is for the log.
-  std::vector<Reply> deliver(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const std::string& header, const GivenUp& given_up,
-                             std::string* problem);
+  struct Outcome {
+    Reply reply;
+    std::string problem;  // for the log
+  };
+  // In as many transactions as recipients_max makes of it, none of which begins later than data_timeout.
+  std::vector<Outcome> deliver(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const std::string& header, const GivenUp& given_up);
   void close_idle();
   void give_up();
 

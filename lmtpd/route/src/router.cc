@@ -55,7 +55,7 @@ struct Router::Impl {
       for (auto& [name, hop] : hops) hop->close_idle();
   }
 
-  std::vector<Reply> hand_over(const std::string& name, const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const GivenUp& given_up, std::string* problem);
+  std::vector<Hop::Outcome> hand_over(const std::string& name, const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const GivenUp& given_up);
 
   const RouterConfig config;
   Deliverer* const local;
@@ -100,42 +100,33 @@ std::string Router::group_of(const User& user) const {
   return impl_->local ? impl_->local->group_of(user) : std::string();
 }
 
-std::vector<Reply> Router::Impl::hand_over(const std::string& name, const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const GivenUp& given_up, std::string* problem) {
-  auto all = [&](const Reply& reply) { return std::vector<Reply>(recipients.size(), reply); };
+std::vector<Hop::Outcome> Router::Impl::hand_over(const std::string& name, const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body,
+                                                  const GivenUp& given_up) {
+  auto all = [&](const Reply& reply, const std::string& problem) { return std::vector<Hop::Outcome>(recipients.size(), {reply, problem}); };
+  const Reply not_configured{451, "4.3.5", "The mail system is not configured for this mailbox"};
   auto hop = hops.find(name);
-  if (name.empty()) {
-    *problem = "the user's row names no next hop, and there is no [spool] here";
-    return all({451, "4.3.5", "The mail system is not configured for this mailbox"});
-  }
-  if (hop == hops.end()) {
-    *problem = fmt::format("the user's row names the next hop \"{}\", which no section [next_hop.{}] configures", name, name);
-    return all({451, "4.3.5", "The mail system is not configured for this mailbox"});
-  }
+  if (name.empty()) return all(not_configured, "the user's row names no next hop, and there is no [spool] here");
+  if (hop == hops.end()) return all(not_configured, fmt::format("the user's row names the next hop \"{}\", which no section [next_hop.{}] configures", name, name));
   auto loop = find_route_loop(body, config.hostname, config.received_max, config.passes_max);
-  if (!loop) {
-    *problem = loop.error().message;
-    return all({451, "4.3.0", "The message could not be read"});
-  }
-  if (*loop) {
-    *problem = **loop;
-    return all(make_reply(554, "5.4.6", **loop));
-  }
+  if (!loop) return all({451, "4.3.0", "The message could not be read"}, loop.error().message);
+  if (*loop) return all(make_reply(554, "5.4.6", **loop), **loop);
   const Recipient* only = recipients.size() == 1 ? &envelope.recipients[recipients.front()] : nullptr;
-  return hop->second->deliver(envelope, recipients, body, received_header(envelope, only, config.hostname, clock.wall()), given_up, problem);
+  return hop->second->deliver(envelope, recipients, body, received_header(envelope, only, config.hostname, clock.wall()), given_up);
 }
 
 std::vector<Reply> Router::deliver_group(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const GivenUp& given_up) {
   if (envelope.recipients[recipients.front()].user.next_hop.empty() && impl_->local) return impl_->local->deliver_group(envelope, recipients, body, given_up);
   Instant start = impl_->clock.now();
   const std::string& name = envelope.recipients[recipients.front()].user.next_hop;
-  std::string problem;
-  std::vector<Reply> replies = impl_->hand_over(name, envelope, recipients, body, given_up, &problem);
-  for (std::size_t i = 0; i < recipients.size(); ++i) {
-    const Recipient& recipient = envelope.recipients[recipients[i]];
-    std::string detail = replies[i].text;
-    if (!problem.empty()) detail += (detail.empty() ? "" : ": ") + problem;
-    impl_->log.put({envelope.id, envelope.from, recipient.text, recipient.user.name, "next hop " + name, envelope.client, origin_text(envelope.origin), body.size, replies[i].code,
-                    replies[i].enhanced, std::move(detail), impl_->clock.now() - start});
+  std::vector<Reply> replies;
+  std::size_t i = 0;
+  for (Hop::Outcome& outcome : impl_->hand_over(name, envelope, recipients, body, given_up)) {
+    const Recipient& recipient = envelope.recipients[recipients[i++]];
+    std::string detail = outcome.reply.text;
+    if (!outcome.problem.empty()) detail += (detail.empty() ? "" : ": ") + outcome.problem;
+    impl_->log.put({envelope.id, envelope.from, recipient.text, recipient.user.name, "next hop " + name, envelope.client, origin_text(envelope.origin), body.size,
+                    outcome.reply.code, outcome.reply.enhanced, std::move(detail), impl_->clock.now() - start});
+    replies.push_back(std::move(outcome.reply));
   }
   return replies;
 }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -15,12 +16,40 @@
 
 namespace twinloft::lmtpd {
 
-// Everybody exists but "nobody"; "broken" is an error, "throw" an exception.
+// What stands still, until it is released.
+class Gate {
+ public:
+  void pass() {
+    std::unique_lock lock(mutex_);
+    ++waiting_;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return released_; });
+  }
+  void wait_for_waiting(int count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return waiting_ >= count; });
+  }
+  void release() {
+    std::lock_guard lock(mutex_);
+    released_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int waiting_ = 0;
+  bool released_ = false;
+};
+
+// Everybody exists but "nobody"; "broken" is an error, "throw" an exception, and "waits" takes until the gate is released.
 class FakeUsers final : public UserDb {
  public:
-  bool at_hand = false;  // what it knows
+  bool at_hand = false;  // what it knows, but for "waits"
+  Gate gate;
 
   LookupResult lookup(const LookupRequest& r) override {
+    if (r.local_part == "waits") gate.pass();
     if (r.local_part == "nobody") return std::nullopt;
     if (r.local_part == "broken") return fail(Errc::unavailable, "the table is locked");
     if (r.local_part == "throw") throw std::runtime_error("look-up");
@@ -31,7 +60,7 @@ class FakeUsers final : public UserDb {
     return Resolved{std::move(user)};
   }
   std::optional<LookupResult> lookup_now(const LookupRequest& r) override {
-    if (!at_hand) return std::nullopt;
+    if (!at_hand || r.local_part == "waits") return std::nullopt;
     return lookup(r);
   }
 };
@@ -61,8 +90,22 @@ class FakeDeliverer final : public Deliverer {
     --of_user;
     delivered_.push_back({recipient.text, envelope.from, text_of(body), body.in_memory(), envelope.client, envelope.tls});
     changed_.notify_all();
-    if (recipient.local_part == "full") return {452, "4.2.2", "Mailbox full"};
+    if (recipient.local_part.starts_with("full")) return {452, "4.2.2", "Mailbox full"};
+    if (recipient.local_part.starts_with("refused")) return {550, "5.1.1", "No such user there"};
     return {250, "2.0.0", recipient.text + " delivered"};
+  }
+
+  // Users whose names begin so are delivered to together, one part each.
+  std::function<void(int part)> before_part = [](int) {};
+  std::string group_of(const User& user) const override { return user.name.starts_with("group-") ? "group" : ""; }
+  std::vector<Reply> deliver_group(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const GivenUp& given_up) override {
+    std::vector<Reply> replies;
+    for (std::size_t i : recipients) {
+      before_part(static_cast<int>(replies.size()));
+      auto rest = given_up();
+      replies.push_back(rest ? *rest : deliver(envelope, envelope.recipients[i], body));
+    }
+    return replies;
   }
 
   // By the first letter of the users' names.
@@ -73,10 +116,12 @@ class FakeDeliverer final : public Deliverer {
     return SharedLimit{std::string(1, found->first), found->second};
   }
 
-  // Users whose names begin so have a quota: of 100 bytes a message, or one that cannot be found out.
+  // Users whose names begin so have a quota: of 100 bytes a message, or one that cannot be found out, or not until the gate is released.
+  Gate gate;
   bool may_refuse(const User& user) const override { return user.name.starts_with("quota"); }
   std::optional<Reply> refusal(const User& user, const std::string& detail, std::uint64_t size) override {
     if (detail == "ignored") return std::nullopt;
+    if (user.name.starts_with("quota-waits")) gate.pass();
     if (user.name.starts_with("quota-throws")) throw std::runtime_error("quota");
     if (size > 100) return Reply{552, "5.2.2", "Over quota"};
     return std::nullopt;

@@ -42,6 +42,8 @@ class ServerTest : public testing::Test {
   }
   void stop() {
     deliverer_.release();
+    deliverer_.gate.release();
+    users_.gate.release();
     if (server_) server_->stop();
     if (thread_.joinable()) thread_.join();
   }

@@ -141,6 +141,42 @@ TEST_F(ServerTest, AlsoWhereTheUserIsAtHand) {
   expect_refused_for_room(client);
 }
 
+// A user database that does not answer: who is known gets mail, and is refused for want of room as ever.
+TEST_F(ServerTest, LookUpsThatStandStillHoldUpNobodyAtHand) {
+  config_.lookups_max = 2;
+  users_.at_hand = true;
+  start();
+  std::vector<std::unique_ptr<LmtpClient>> waiting;
+  for (int i = 0; i < 3; ++i) {
+    waiting.push_back(std::make_unique<LmtpClient>(port_));
+    waiting.back()->begin();
+    waiting.back()->ask("MAIL FROM:<>\r\n");
+    waiting.back()->send("RCPT TO:<waits@d>\r\n");
+  }
+  users_.gate.wait_for_waiting(2);
+  LmtpClient client(port_);
+  expect_refused_for_room(client);
+  users_.gate.release();
+  for (auto& each : waiting) EXPECT_EQ(each->reply().substr(0, 9), "250 2.1.5");
+}
+
+TEST_F(ServerTest, MailboxesThatStandStillHoldUpNoLookUp) {
+  config_.rooms_max = 1;
+  start();
+  LmtpClient waiting(port_);
+  waiting.begin();
+  waiting.ask("MAIL FROM:<>\r\n");
+  waiting.send("RCPT TO:<quota-waits@d>\r\n");
+  deliverer_.gate.wait_for_waiting(1);
+  LmtpClient other(port_);
+  other.begin();
+  other.ask("MAIL FROM:<>\r\n");
+  EXPECT_EQ(other.ask("RCPT TO:<ann@d>\r\n").substr(0, 9), "250 2.1.5");
+  EXPECT_EQ(other.ask("RCPT TO:<nobody@d>\r\n").substr(0, 9), "550 5.1.1");
+  deliverer_.gate.release();
+  EXPECT_EQ(waiting.reply().substr(0, 9), "250 2.1.5");
+}
+
 TEST_F(ServerTest, DeliveriesThatStandStillHoldUpNoLookUp) {
   config_.deliveries_max = 1;
   start();

@@ -11,6 +11,7 @@ namespace twinloft::lmtpd {
 namespace {
 
 const Reply stopping{451, "4.3.2", "stopping"};
+constexpr auto cut_short = Transaction::Begun::cut_short, goes_on = Transaction::Begun::goes_on;
 
 class TransactionTest : public testing::Test {
  protected:
@@ -26,6 +27,7 @@ class TransactionTest : public testing::Test {
     for (const char* name : recipients) {
       Recipient r;
       r.text = r.local_part = r.user.name = name;
+      r.user.is_old = r.text.ends_with("-old");
       envelope->recipients.push_back(std::move(r));
     }
     auto body = std::make_shared<BodyStore>(hub().body_limits, hub().budget);
@@ -61,8 +63,8 @@ TEST_F(TransactionTest, WhatHasBegunIsWaitedForAndTheRestIsNotBegun) {
   t->start();
   deliverer_.wait_for_waiting(1);
   EXPECT_EQ(hub().deliveries_begun, 1u);
-  t->give_up_waiting(stopping, "test");
-  t->give_up_waiting({451, "4.3.0", "too late"}, "test");
+  t->give_up_waiting(stopping, "test", cut_short);
+  t->give_up_waiting({451, "4.3.0", "too late"}, "test", cut_short);
   deliverer_.release();
   EXPECT_EQ(codes(), (Texts{"250 2.0.0", "451 4.3.2", "451 4.3.2"}));
   EXPECT_EQ(begun(), (Texts{"a"}));
@@ -75,7 +77,7 @@ TEST_F(TransactionTest, GivenUpAmongTheRecipientsOfOneUser) {
   auto t = make({"a", "b", "a", "b"});
   t->start();
   deliverer_.wait_for_waiting(2);
-  t->give_up_waiting(stopping, "test");
+  t->give_up_waiting(stopping, "test", cut_short);
   deliverer_.release();
   EXPECT_EQ(codes(), (Texts{"250 2.0.0", "250 2.0.0", "451 4.3.2", "451 4.3.2"}));
   hub_.reset();
@@ -88,7 +90,7 @@ TEST_F(TransactionTest, IsAnsweredWithoutAnyWorker) {
   auto t = make({"a", "b"});
   t->start();
   EXPECT_GT(hub().budget.used(), 0u);
-  t->give_up_waiting(stopping, "test");
+  t->give_up_waiting(stopping, "test", cut_short);
   EXPECT_EQ(codes(), (Texts{"451 4.3.2", "451 4.3.2"}));
   EXPECT_EQ(hub().budget.used(), 0u) << "the message is held no longer";
   EXPECT_EQ(t.use_count(), 1) << "nor is a task for it";
@@ -97,7 +99,7 @@ TEST_F(TransactionTest, IsAnsweredWithoutAnyWorker) {
 TEST_F(TransactionTest, GivenUpBeforeItsStart) {
   use_workers(1);
   auto t = make({"a"});
-  t->give_up_waiting(stopping, "test");
+  t->give_up_waiting(stopping, "test", cut_short);
   t->start();
   EXPECT_EQ(codes(), (Texts{"451 4.3.2"}));
   hub_.reset();
@@ -109,7 +111,7 @@ TEST_F(TransactionTest, GivingUpWhatIsDoneChangesNothing) {
   auto t = make({"a", "full", "throws"});
   t->start();
   EXPECT_EQ(codes(), (Texts{"250 2.0.0", "452 4.2.2", "451 4.3.0"}));
-  t->give_up_waiting(stopping, "test");
+  t->give_up_waiting(stopping, "test", cut_short);
   hub_.reset();
   EXPECT_EQ(begun().size(), 2u);
 }
@@ -145,7 +147,7 @@ TEST_F(TransactionTest, GivenUpUnderASharedLimit) {
   auto t = make({"x1", "x2", "x3"});
   t->start();
   deliverer_.wait_for_waiting(1);
-  t->give_up_waiting(stopping, "test");
+  t->give_up_waiting(stopping, "test", cut_short);
   deliverer_.release();
   EXPECT_EQ(codes(), (Texts{"250 2.0.0", "451 4.3.2", "451 4.3.2"}));
 }
@@ -157,7 +159,7 @@ TEST_F(TransactionTest, AbortWaitsForNothing) {
   auto t = make({"a", "b", "c"});
   t->start();
   deliverer_.wait_for_waiting(2);
-  t->give_up_waiting({451, "4.3.0", "first"}, "test");
+  t->give_up_waiting({451, "4.3.0", "first"}, "test", cut_short);
   t->abort(stopping, "test");
   t->abort(stopping, "test");
   EXPECT_EQ(codes(), (Texts{"451 4.3.2", "451 4.3.2", "451 4.3.0"}));
@@ -168,6 +170,31 @@ TEST_F(TransactionTest, AbortWaitsForNothing) {
   EXPECT_EQ(hub().deliveries_begun, 0u);
   EXPECT_EQ(hub().budget.used(), 0u);
   for (const Delivered& d : deliverer_.delivered()) EXPECT_EQ(d.text, "text");
+}
+
+// That it has waited for too long is nothing to a group that has begun; that nobody waits for it is.
+TEST_F(TransactionTest, AGroupThatHasBegunIsCutShortWhereNobodyWaits) {
+  use_workers(1);
+  std::vector<Transaction*> one;
+  deliverer_.before_part = [&](int part) {
+    if (part == 1) one.front()->give_up_waiting({451, "4.3.2", "queue_time"}, "test", goes_on);
+    if (part == 3) one.front()->give_up_waiting(stopping, "test", cut_short);
+  };
+  auto t = make({"group-a", "group-b", "c", "group-d", "group-e"});
+  one.push_back(t.get());
+  t->start();
+  EXPECT_EQ(codes(), (Texts{"250 2.0.0", "250 2.0.0", "451 4.3.2", "250 2.0.0", "451 4.3.2"}));
+  hub_.reset();
+  EXPECT_EQ(begun(), (Texts{"group-a", "group-b", "group-d"}));
+}
+
+// An agent or a next hop that refuses: the row that has led there may be another one by now.
+TEST_F(TransactionTest, NobodyIsRefusedForGoodByARowFromMemory) {
+  use_workers(2);
+  auto t = make({"refused", "refused-old", "full-old", "a-old"});
+  t->start();
+  EXPECT_EQ(codes(), (Texts{"550 5.1.1", "451 4.3.0", "452 4.2.2", "250 2.0.0"}));
+  hub_.reset();
 }
 
 TEST_F(TransactionTest, AbortOfWhatIsDoneChangesNothing) {

@@ -97,7 +97,11 @@ class HopTest : public testing::Test {
     std::vector<std::size_t> all(envelope_.recipients.size());
     std::iota(all.begin(), all.end(), std::size_t{0});
     std::vector<int> codes;
-    for (const Reply& reply : hop_->deliver(envelope_, all, body_, "Received: x\n", given_up, &problem_)) codes.push_back(reply.code);
+    problems_.clear();
+    for (const Hop::Outcome& outcome : hop_->deliver(envelope_, all, body_, "Received: x\n", given_up)) {
+      codes.push_back(outcome.reply.code);
+      problems_.push_back(outcome.problem);
+    }
     return codes;
   }
   using Codes = std::vector<int>;
@@ -111,7 +115,7 @@ class HopTest : public testing::Test {
   RouterConfig::Hop config_;
   Envelope envelope_;
   MessageBody body_;
-  std::string problem_;
+  std::vector<std::string> problems_;
   std::unique_ptr<Hop> hop_;
 };
 
@@ -141,18 +145,20 @@ TEST_F(HopTest, WhoIsRefusedEndsNothing) {
 
 TEST_F(HopTest, NothingIsBegunOnceNobodyWaits) {
   int asked = 0;
-  EXPECT_EQ(deliver([&] { return ++asked > 2; }), (Codes{250, 250, 451, 451, 451}));
+  EXPECT_EQ(deliver([&] { return ++asked > 2 ? std::optional(Reply{421, "4.3.2", "leaving"}) : std::nullopt; }), (Codes{250, 250, 421, 421, 421}));
   EXPECT_EQ(connector_.mails, 2);
+  EXPECT_EQ(problems_, (std::vector<std::string>{"", "", "not begun", "not begun", "not begun"}));
 }
 
 TEST_F(HopTest, NothingIsBegunAfterItsTime) {
   int asked = 0;
   auto slow = [&] {
     if (++asked == 4) clock_.pass(config_.spec.data_timeout);
-    return false;
+    return std::optional<Reply>();
   };
   EXPECT_EQ(deliver(slow), (Codes{250, 250, 250, 451, 451}));
-  EXPECT_EQ(problem_, "the transactions before this one took too long");
+  EXPECT_EQ(problems_[2], "");
+  EXPECT_EQ(problems_[3], "the transactions before this one took too long");
   EXPECT_EQ(connector_.mails, 3);
 }
 

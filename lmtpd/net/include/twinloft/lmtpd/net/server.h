@@ -30,6 +30,7 @@ struct ServerConfig {
   std::uint32_t deliveries_max = 64;  // worker threads
   std::uint32_t deliveries_per_transaction_max = 16;
   std::uint32_t lookups_max = 8;      // worker threads
+  std::uint32_t rooms_max = 8;        // worker threads, that ask whether a mailbox has room
   std::uint32_t connections_max = 1000;  // beyond: 421 4.3.2
   std::uint32_t connections_per_address_max = 500;  // beyond: 421 4.7.0; Unix sockets have no address
   std::chrono::milliseconds idle_timeout{300'000};

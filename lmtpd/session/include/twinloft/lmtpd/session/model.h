@@ -124,8 +124,8 @@ struct SharedLimit {
   std::uint32_t most = 0;
 };
 
-// Whether what has not begun is not to begin any more, since nobody waits for it. Thread-safe, and never blocks.
-using GivenUp = std::function<bool()>;
+// The reply for what has not begun, where it is not to begin any more, since nobody waits for it. Thread-safe, and never blocks.
+using GivenUp = std::function<std::optional<Reply>()>;
 
 class Deliverer {
  public:
