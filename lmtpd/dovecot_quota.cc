@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <spawn.h>
+#include <strings.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -140,8 +141,9 @@ void compare_rules(const Config& config, const DovecotQuota& dovecot, std::vecto
     std::size_t colon = std::min(rule.rfind(':'), rule.size());
     std::string folder = rule.substr(0, colon);
     if (rule.substr(colon) == ":ignore") {
-      if (!folder.starts_with(dovecot.inbox_prefix)) continue;  // of another namespace
-      folder.erase(0, dovecot.inbox_prefix.size());
+      bool is_inbox = ::strcasecmp(folder.c_str(), "INBOX") == 0;  // in any namespace
+      if (!is_inbox && !folder.starts_with(dovecot.inbox_prefix)) continue;  // of another namespace
+      if (!is_inbox) folder.erase(0, dovecot.inbox_prefix.size());
       auto directory = quota_folder(folder, config.delivery.maildir.folders.separator);
       ignored.push_back(directory ? *directory : folder);
     } else if (rule.starts_with("*:")) {
@@ -218,24 +220,33 @@ void compare_count(const DovecotQuota& dovecot, std::vector<std::string>& out) {
 
 namespace {
 
-// Of the one with "inbox = yes".
-std::string inbox_prefix_of(const std::string& namespaces) {
-  std::istringstream lines(namespaces);
-  std::string prefix;
+struct Namespace {
+  std::string prefix, location;
   bool inbox = false;
+};
+
+// The one with "inbox = yes".
+Namespace inbox_namespace(const std::string& namespaces) {
+  std::istringstream lines(namespaces);
+  Namespace at;
   for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("namespace ")) prefix.clear(), inbox = false;
-    if (line == "  inbox = yes") inbox = true;
-    if (line.starts_with("  prefix = ")) prefix = line.substr(11);
-    if (line == "}" && inbox) return prefix;
+    if (line.starts_with("namespace ")) at = {};
+    if (line == "  inbox = yes") at.inbox = true;
+    if (line.starts_with("  prefix = ")) at.prefix = line.substr(11);
+    if (line.starts_with("  location = ")) at.location = line.substr(13);
+    if (line == "}" && at.inbox) return at;
   }
   return {};
 }
 
 Status read_2_3(const Doveconf& doveconf, DovecotQuota& out) {
   TL_TRY_ASSIGN(std::string namespaces, doveconf.ask({"namespace"}));
-  out.inbox_prefix = inbox_prefix_of(namespaces);
-  TL_TRY_ASSIGN(out.location, doveconf.value("mail_location"));
+  Namespace inbox = inbox_namespace(namespaces);
+  out.inbox_prefix = inbox.prefix;
+  out.location = inbox.location;
+  if (out.location.empty()) {
+    TL_TRY_ASSIGN(out.location, doveconf.value("mail_location"));
+  }
   TL_TRY_ASSIGN(std::string section, doveconf.ask({"plugin"}));
   std::map<std::string, std::string> settings = settings_in(section);
   out.quota = settings["quota"];

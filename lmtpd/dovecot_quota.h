@@ -14,7 +14,7 @@ struct DovecotQuota {
   std::vector<std::string> rules;   // "*:storage=1G", "Trash:ignore"
   std::string grace = "10%";        // empty: as 2.4 has it, in bytes, which no percentage is
   std::string inbox_prefix;         // of the namespace with the inbox, which names in rules begin with; empty for 2.4, where they do not
-  std::string location;             // "maildir:~/Maildir:LAYOUT=fs"; of 2.4 only ":CONTROL=", where that is set
+  std::string location;             // of that namespace: "maildir:~/Maildir:LAYOUT=fs"; of 2.4 only ":CONTROL=", where that is set
   std::size_t roots = 1;            // quotas of one mailbox, where there is one
   bool vsizes = false;
   std::vector<std::string> without_plugin;  // protocols that are served and do not load it

@@ -37,7 +37,7 @@ Result<MaildirPath> DetailFolders::look(const SpoolHandle& spool, const std::str
   auto folder = how == FoldersByDetail::none ? std::nullopt : folder_directory(detail, config_.separator);
   if (!folder) return inbox;
   MaildirPath path{maildir, std::move(*folder)};
-  auto found = tree_.open_existing(spool, path);
+  auto found = tree_.open_self(spool, path);
   if (found || (found.error().sys == ENOENT && how == FoldersByDetail::create)) return path;
   if (leads_elsewhere(found.error()) || found.error().sys == ENOENT) return inbox;
   return std::unexpected(std::move(found).error());

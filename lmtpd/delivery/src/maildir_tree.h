@@ -48,11 +48,12 @@ class MaildirTree {
   Result<OpenMaildir> open(const SpoolHandle& spool, const MaildirPath& path);
   // ENOENT where the directory itself is missing.
   Result<OpenMaildir> open_existing(const SpoolHandle& spool, const MaildirPath& path);
+  // The directory itself, in which nothing is made.
+  Result<Fd> open_self(const SpoolHandle& spool, const MaildirPath& path);
   // The directories in not_known are durable now.
   void remember(const SpoolHandle& spool, const MaildirPath& path, const OpenMaildir& maildir);
 
  private:
-  Result<Fd> open_self(const SpoolHandle& spool, const MaildirPath& path);
   Result<OpenMaildir> open_known(const SpoolHandle& spool, const MaildirPath& path);
   Result<OpenMaildir> create(const SpoolHandle& spool, const MaildirPath& path);
   Result<Fd> create_folder(int maildir, const std::string& folder);

@@ -15,7 +15,7 @@ Result<FileIdentity> identity_of(const std::string& path) {
 
 std::unexpected<Error> SqliteConnection::database_error(int code, const char* doing) const {
   const char* text = db_ ? sqlite3_errmsg(db_.get()) : sqlite3_errstr(code);
-  return fail(Errc::unavailable, "user database {}: {}: {}", config_.path, doing, text);
+  return fail(Errc::unavailable, "user database {}: {}: {}; the query is: {}", config_.path, doing, text, config_.query);
 }
 
 Result<std::unique_ptr<SqliteConnection>> SqliteConnection::open(const SqliteDbConfig& config, const RowReader& reader) {
@@ -50,7 +50,7 @@ Status SqliteConnection::prepare() {
     auto error = database_error(code, "query");
     int kind = code & 0xff;
     bool passes = kind == SQLITE_BUSY || kind == SQLITE_LOCKED || kind == SQLITE_NOMEM;
-    return fail(passes ? Errc::unavailable : Errc::invalid, "{}; the query is: {}", error.error().message, config_.query);
+    return fail(passes ? Errc::unavailable : Errc::invalid, "{}", error.error().message);
   }
   std::string_view rest(tail);
   if (rest.find_first_not_of(" \t\r\n;") != std::string_view::npos)
@@ -154,8 +154,10 @@ FindResult SqliteConnection::find(const UserKey& key) {
   if (code == SQLITE_DONE) return std::nullopt;
   if (code != SQLITE_ROW) return database_error(code, "look-up");
   // The step may have prepared the query anew after a change of the schema.
-  TL_TRY_ASSIGN(Columns columns, find_columns());
-  auto row = read_row(columns);
+  auto columns = find_columns();
+  // It was there at the start: not this user's row is wrong, and what was known goes on.
+  if (!columns) return fail(Errc::unavailable, "{}", columns.error().message);
+  auto row = read_row(*columns);
   if (!row) return row_error(key, row.error());
   code = sqlite3_step(statement_.get());
   if (code == SQLITE_ROW) return row_error(key, {Errc::invalid, "there is more than one"});
