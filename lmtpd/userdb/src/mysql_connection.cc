@@ -33,9 +33,19 @@ bool is_farewell(unsigned number) {
   return number == shutdown_in_progress || number == connection_killed || number == client_interaction_timeout;
 }
 
+// The key cannot be compared with what is in the table, whose character set does not have it: that says nothing of the server, nor of other keys.
+bool is_about_the_key(unsigned number) {
+  constexpr unsigned mix_of_two_collations = 1267, mix_of_three_collations = 1270, mix_of_collations = 1271, no_such_character = 1300, wrong_value = 1366,
+                     cannot_convert = 1977;
+  constexpr unsigned all[] = {mix_of_two_collations, mix_of_three_collations, mix_of_collations, no_such_character, wrong_value, cannot_convert};
+  return std::find(std::begin(all), std::end(all), number) != std::end(all);
+}
+
 }  // namespace
 
 std::unexpected<Error> MysqlConnection::failed(unsigned number, const char* text, const char* doing) {
+  if (opened_ && is_about_the_key(number))
+    return fail(Errc::conflict, "user database {}: {}: {} ({}); the query is: {}", host_.text, doing, text, number, config_.query);
   good_ = false;
   lost_ = (number >= CR_MIN_ERROR && number <= CR_MAX_ERROR) || is_farewell(number);
   return fail(!opened_ && is_configuration(number) ? Errc::invalid : Errc::unavailable, "user database {}: {}: {} ({}); the query is: {}", host_.text, doing, text, number,
