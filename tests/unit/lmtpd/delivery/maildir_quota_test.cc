@@ -145,6 +145,19 @@ TEST_F(MaildirQuotaTest, WhatGoesIntoAnIgnoredFolderIsTakenAndNotCounted) {
   EXPECT_EQ(refusal(0)->code, 552);
 }
 
+// It is a question: whatever has a name like a folder's stays as it is.
+TEST_F(MaildirQuotaTest, AQuestionMakesNothing) {
+  use({}, {FoldersByDetail::create});
+  ASSERT_EQ(deliver_with(1000, 10).code, 250);
+  std::filesystem::create_directory(maildir_ + "/.git");
+  recipient_.detail = "git";
+  EXPECT_FALSE(refusal(0));
+  EXPECT_TRUE(std::filesystem::is_empty(maildir_ + "/.git"));
+  recipient_.detail = "missing";
+  EXPECT_FALSE(refusal(0));
+  EXPECT_FALSE(std::filesystem::exists(maildir_ + "/.missing"));
+}
+
 // Where it is not made, the mail goes to the inbox.
 TEST_F(MaildirQuotaTest, AnIgnoredFolderThatIsNotThereTakesNothing) {
   QuotaConfig quota;

@@ -18,17 +18,21 @@ class StillClock final : public Clock {
 // Says one reply of `input` for each command line that it is told, and all that is left once it is told a message; then ends or fails as `end` says.
 class Scripted final : public Stream {
  public:
-  Scripted(std::string input, Errc end, std::string& said) : input_(std::move(input)), end_(end), said_(said) { release_one(); }
+  // `turns`: what was written before replies were read.
+  Scripted(std::string input, Errc end, std::string& said, std::vector<std::string>& turns) : input_(std::move(input)), end_(end), said_(said), turns_(turns) { release_one(); }
   void release_all() { released_ = input_.size(); }
   Result<std::size_t> read(MutableByteSpan into, Instant) override {
     std::size_t count = std::min(into.size(), released_ - at_);
     if (count == 0) return fail(end_, "the end");
     std::memcpy(into.data(), input_.data() + at_, count);
     at_ += count;
+    has_read_ = true;
     return count;
   }
   Status write(std::string_view bytes, Instant) override {
     said_ += bytes;
+    if (std::exchange(has_read_, false) || turns_.empty()) turns_.emplace_back();
+    turns_.back() += bytes;
     bool message = bytes.starts_with("BDAT") || input_.substr(0, released_).ends_with("354 go\r\n");
     if (message) released_ = input_.size();
     for (std::size_t lines = static_cast<std::size_t>(std::count(bytes.begin(), bytes.end(), '\n')); lines > 0; --lines) release_one();
@@ -48,6 +52,8 @@ class Scripted final : public Stream {
   const std::string input_;
   const Errc end_;
   std::string& said_;
+  std::vector<std::string>& turns_;
+  bool has_read_ = true;
   std::size_t at_ = 0, released_ = 0;
 };
 
@@ -71,12 +77,13 @@ class DialogueTest : public testing::Test {
     offer.insert(offer.begin(), "hop");
     for (const std::string& line : offer) input += (&line == &offer.back() ? "250 " : "250-") + line + "\r\n";
     said_.clear();
-    auto stream = std::make_unique<Scripted>(input + then, end, said_);
+    auto stream = std::make_unique<Scripted>(input + then, end, said_, turns_);
     if (eager_) stream->release_all();
     dialogue_ = std::make_unique<Dialogue>(std::move(stream), spec_, hostname_, delimiter_, clock_);
     ASSERT_TRUE(dialogue_->open(nullptr));
     EXPECT_EQ(said_, "LHLO proxy.example\r\n");
     said_.clear();
+    turns_.clear();
   }
   Handed hand_over() {
     std::vector<std::size_t> all;
@@ -95,6 +102,7 @@ class DialogueTest : public testing::Test {
   Envelope envelope_;
   MessageBody body_;
   std::string said_;
+  std::vector<std::string> turns_;
   bool eager_ = false;  // the hop says all at once
   std::unique_ptr<Dialogue> dialogue_;
 };
@@ -105,6 +113,23 @@ TEST_F(DialogueTest, WithoutExtensionsOneAfterTheOther) {
   EXPECT_EQ(text(handed), "250 2.0.0, 250 2.0.0, ");
   EXPECT_TRUE(handed.reusable);
   EXPECT_EQ(said_, "MAIL FROM:<a@example.net>\r\nRCPT TO:<ann@example.org>\r\nRCPT TO:<bob@example.org>\r\nDATA\r\nReceived: x\r\nSubject: x\r\n\r\n..dot\r\n.\r\n");
+}
+
+TEST_F(DialogueTest, OneRoundTripForAllCommandsWherePipeliningIsOffered) {
+  const std::string replies = "250 ok\r\n250 ok\r\n250 ok\r\n354 go\r\n250 2.0.0 one\r\n250 2.0.0 two\r\n";
+  const std::string mail = "MAIL FROM:<a@example.net>\r\n", ann = "RCPT TO:<ann@example.org>\r\n", bob = "RCPT TO:<bob@example.org>\r\n";
+  const std::string message = "Received: x\r\nSubject: x\r\n\r\n..dot\r\n.\r\n";
+  open({"PIPELINING"}, replies);
+  EXPECT_EQ(text(hand_over()), "250 2.0.0, 250 2.0.0, ");
+  EXPECT_EQ(turns_, (std::vector<std::string>{mail + ann + bob, "DATA\r\n", message})) << "DATA for those who were accepted only";
+  open({}, replies);
+  EXPECT_EQ(text(hand_over()), "250 2.0.0, 250 2.0.0, ");
+  EXPECT_EQ(turns_, (std::vector<std::string>{mail, ann, bob, "DATA\r\n", message}));
+  open({"PIPELINING", "CHUNKING"}, "250 ok\r\n250 ok\r\n250 ok\r\n250 2.0.0 one\r\n250 2.0.0 two\r\n");
+  EXPECT_EQ(text(hand_over()), "250 2.0.0, 250 2.0.0, ");
+  ASSERT_EQ(turns_.size(), 2u);
+  EXPECT_EQ(turns_[0], mail + ann + bob);
+  EXPECT_TRUE(turns_[1].starts_with("BDAT "));
 }
 
 TEST_F(DialogueTest, WithChunkingTheMessageGoesAsItIs) {

@@ -235,8 +235,29 @@ TEST_F(SqliteTest, AChangedSchemaIsAnErrorAtTheNextLookUp) {
   auto db = open();
   EXPECT_TRUE(db->find({"ann", "example.org"}).value().has_value());
   execute(config_.path, "ALTER TABLE users RENAME TO people");
-  for (int i = 0; i < 2; ++i) EXPECT_EQ(db->find({"ann", "example.org"}).error().code, Errc::unavailable) << "who is known goes on";
+  for (int i = 0; i < 2; ++i) {
+    auto found = db->find({"ann", "example.org"});
+    EXPECT_EQ(found.error().code, Errc::unavailable) << "who is known goes on";
+    EXPECT_NE(found.error().message.find("the query is: SELECT"), std::string::npos) << found.error().message;
+  }
   execute(config_.path, "ALTER TABLE people RENAME TO users");
+  EXPECT_TRUE(db->find({"ann", "example.org"}).value().has_value());
+}
+
+// With "*" the query still runs, and what it yields is not enough: no row is wrong, and who is known goes on.
+TEST_F(SqliteTest, AColumnThatHasGoneIsNoAnswerAndNamesTheQuery) {
+  config_.query = "SELECT * FROM users WHERE user = :address";
+  auto db = open();
+  EXPECT_TRUE(db->find({"ann", "example.org"}).value().has_value());
+  execute(config_.path, "ALTER TABLE users RENAME COLUMN home TO house");
+  for (int i = 0; i < 2; ++i) {
+    auto found = db->find({"ann", "example.org"});
+    ASSERT_FALSE(found);
+    EXPECT_EQ(found.error().code, Errc::unavailable);
+    EXPECT_NE(found.error().message.find("no column \"home\""), std::string::npos) << found.error().message;
+    EXPECT_NE(found.error().message.find(config_.query), std::string::npos) << found.error().message;
+  }
+  execute(config_.path, "ALTER TABLE users RENAME COLUMN house TO home");
   EXPECT_TRUE(db->find({"ann", "example.org"}).value().has_value());
 }
 
