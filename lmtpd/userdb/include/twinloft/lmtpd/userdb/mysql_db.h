@@ -29,7 +29,7 @@ enum class MysqlTls { none, required, verified };  // verified: the server's cer
 struct MysqlDbConfig {
   std::vector<MysqlHost> hosts;
   std::string database, user, password;
-  std::string query = "SELECT user, uid, gid, home, maildir, agent, quota_bytes, quota_messages FROM users WHERE user = :address AND active = 1";
+  std::string query = "SELECT user, uid, gid, home, maildir, agent, quota_bytes, quota_messages, detail_folders, next_hop FROM users WHERE user = :address AND active = 1";
   UserDefaults defaults;
   MysqlTls tls = MysqlTls::none;
   std::string tls_ca, tls_certificate, tls_key;  // PEM files; empty: none

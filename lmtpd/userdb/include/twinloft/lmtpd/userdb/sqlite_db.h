@@ -18,7 +18,7 @@ namespace twinloft::lmtpd {
 struct SqliteDbConfig {
   std::string path;
   std::string query =
-      "SELECT user, uid, gid, home, maildir, agent, quota_bytes, quota_messages FROM users WHERE user = :address AND active = 1";
+      "SELECT user, uid, gid, home, maildir, agent, quota_bytes, quota_messages, detail_folders, next_hop FROM users WHERE user = :address AND active = 1";
   UserDefaults defaults;
   std::chrono::milliseconds busy_timeout{2'000};
   std::size_t connections_max = 8;  // kept open; further look-ups wait

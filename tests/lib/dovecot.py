@@ -1,0 +1,162 @@
+"""A Dovecot of a test's own with the configuration that conf/dovecot gives to users, and what its clients see over IMAP and POP3."""
+import imaplib, poplib, ssl
+
+import mta
+import twinloft as tl
+
+PASSWORD = "opensesame"
+TLS = ssl.create_default_context()
+TLS.check_hostname, TLS.verify_mode = False, ssl.CERT_NONE
+# Ports of the test's own, on loopback only.
+PORTS = """
+{listen} = 127.0.0.1
+service imap-login {{
+  inet_listener imap {{
+    port = {imap}
+  }}
+  inet_listener imaps {{
+    port = 0
+  }}
+}}
+service pop3-login {{
+  inet_listener pop3 {{
+    port = {pop3}
+  }}
+  inet_listener pop3s {{
+    port = 0
+  }}
+}}
+log_path = {log}
+"""
+
+
+class Dovecot:
+    """A login at `imap` and `pop3`; `etc` is where the files lie that it is told of, in its own view `seen`."""
+
+    def __init__(self, stage, name, etc, seen, uid):
+        self.stage, self.name, self.etc, self.seen, self.uid = stage, name, etc, seen, uid
+        self.imap, self.pop3 = tl.free_port(), tl.free_port()
+        etc.mkdir(parents=True)
+        tl.self_signed(etc / "dovecot.pem", etc / "dovecot.key", "mail.example.org")
+        hashed = tl.run("doveadm", "-c", "/dev/null", "pw", "-s", "SHA512-CRYPT", "-p", PASSWORD).stdout.strip()
+        (etc / "passwords").write_text("".join(f"{u}@example.org:{hashed}\n" for u in (*mta.REAL_USERS, mta.FULL, "nobody")))
+
+    def config(self, source, changes, log):
+        text = mta.substituted((tl.ROOT / "conf/dovecot" / source).read_text(), {
+            "/etc/dovecot/private/dovecot.pem": self.seen / "dovecot.pem", "/etc/dovecot/private/dovecot.key": self.seen / "dovecot.key",
+            "/etc/twinloft/passwords": self.seen / "passwords", "_uid = 5000": f"_uid = {self.uid}", **changes}, source)
+        (self.etc / "dovecot.conf").write_text(text + PORTS.format(listen="listen", imap=self.imap, pop3=self.pop3, log=log))
+
+    def run(self, process):
+        self.process = process
+        tl.wait_for(lambda: tl.listens(self.imap) and tl.listens(self.pop3) or process.check_alive(), f"{self.name} to listen")
+
+    def login(self, user="ann@example.org", password=PASSWORD):
+        client = imaplib.IMAP4("127.0.0.1", self.imap, timeout=180)
+        client.starttls(TLS)
+        client.login(user, password)
+        return client
+
+    def refused(self, user, password=PASSWORD):
+        try:
+            self.login(user, password).logout()
+        except imaplib.IMAP4.error:
+            return True
+        return False
+
+    def pop(self, user="ann@example.org"):
+        client = poplib.POP3("127.0.0.1", self.pop3, timeout=180)
+        client.stls(TLS)
+        client.user(user)
+        client.pass_(PASSWORD)
+        return client
+
+
+class Dovecot23(Dovecot):
+    """The machine's own. users: the file with its query, and what in it is of this machine."""
+
+    def __init__(self, stage, users, changes):
+        directory = stage.dir / "dovecot-2.3"
+        super().__init__(stage, "Dovecot 2.3", directory, directory, tl.uid_of("vmail")[0])
+        (self.etc / "users.ext").write_text(mta.substituted((tl.ROOT / "conf/dovecot" / users).read_text(), changes, users))
+        stage.tell(directory / "log")
+        self.config("dovecot-2.3.conf", {"/etc/dovecot/dovecot-users.conf.ext": self.etc / "users.ext"}, directory / "log")
+        with open(self.etc / "dovecot.conf", "a") as f:
+            f.write(f"base_dir = {directory}/run\nstate_dir = {directory}/state\ninstance_name = {stage.dir.name}\n")
+
+    def start(self):
+        self.run(self.stage.start("dovecot-2.3", ["dovecot", "-c", self.etc / "dovecot.conf", "-F"]))
+
+
+def idle(client, during, expected):
+    """Sends nothing but IDLE until `expected` came; `during` runs once the server says that it waits."""
+    client.send(b"i1 IDLE\r\n")
+    line = client.readline()
+    tl.expect(line.startswith(b"+"), f"IDLE: {line}")
+    during()
+    while line.strip() != expected:
+        line = client.readline()
+        tl.expect(line.startswith(b"*"), f"in IDLE, while {expected} was waited for: {line}")
+    client.send(b"DONE\r\n")
+    while not line.startswith(b"i1 "):
+        line = client.readline()
+    tl.expect(line.startswith(b"i1 OK"), f"after IDLE: {line}")
+
+
+def fetched(client, folder):
+    """{UID: the whole message}"""
+    ok, _ = client.select(folder, readonly=True)
+    tl.expect(ok == "OK", f"SELECT {folder}")
+    uids = client.uid("SEARCH", "ALL")[1][0].split()
+    return {int(u): client.uid("FETCH", u.decode(), "(BODY.PEEK[])")[1][0][1].decode() for u in uids}
+
+
+def reads(dovecot, server, lmtpd, subject):
+    """A new message, from the MTA to a client that waits for it, and then by POP3; the folder of a detail. Returns what a client
+    remembers of the messages: UIDVALIDITY, UIDs and UIDLs."""
+    client = dovecot.login("Ann@example.org")
+    old = int(client.select("INBOX")[1][0])
+    idle(client, lambda: server.submit(["ann@example.org", "ann+lists@example.org"], subject), b"* %d EXISTS" % (old + 1))
+    mta.ok(f"{dovecot.name}: a client in IDLE hears of a new message")
+    lmtpd.wait_message("ann", subject, ".lists")
+    inbox = fetched(client, "INBOX")
+    new = inbox[max(inbox)]
+    tl.expect(len(inbox) == old + 1 and f"Subject: {subject}\r\n" in new and new.startswith("Return-Path: <ann@example.org>\r\n") and
+              new.endswith("\r\n\r\nHello\r\n"), f"over IMAP: {inbox}")
+    lists = fetched(client, "lists")
+    tl.expect(f"Subject: {subject}\r\n" in lists[max(lists)], f"ann+lists@ over IMAP: {lists}")
+    validity = client.status("INBOX", "(UIDVALIDITY)")[1][0]
+    client.logout()
+    pop = dovecot.pop()
+    popped = [b"\r\n".join(pop.retr(n + 1)[1]).decode() + "\r\n" for n in range(pop.stat()[0])]
+    uidls = pop.uidl()[1]
+    pop.quit()
+    tl.expect(popped == list(inbox.values()), f"POP3 and IMAP do not give the same: {popped}, {inbox}")
+    mta.ok(f"{dovecot.name}: {len(inbox)} messages, the same over IMAP and POP3")
+    return validity, sorted(inbox), uidls
+
+
+def refuses(dovecot):
+    tl.expect(dovecot.refused("ann@example.org", "wrong"), "a wrong password is taken")
+    tl.expect(dovecot.refused("nobody@example.org"), "a user whom the table does not hold can log in")
+    tl.expect(dovecot.refused("x' OR '1'='1@example.org"), "SQL in a name")
+    mta.ok(f"{dovecot.name}: the users of the table, and nobody else")
+
+
+def makes_room(dovecot, server, lmtpd):
+    """Of a full mailbox the client is told so; what it removes counts no more, for lmtpd too."""
+    user = f"{mta.FULL}@example.org"
+    if not lmtpd.messages(mta.FULL):
+        server.submit([user], "fills it")
+        lmtpd.wait_message(mta.FULL, "fills it")
+    mta.refuses(server, lmtpd, "said: 552 5.2.2 The mailbox is full", user)
+    client = dovecot.login(user)
+    said = client.getquotaroot("INBOX")[1][1][0]
+    tl.expect(b"MESSAGE 1 1" in said, f"GETQUOTAROOT: {said}")
+    client.select("INBOX")
+    client.store("1", "+FLAGS", "\\Deleted")
+    client.expunge()
+    client.logout()
+    server.submit([user], f"after {dovecot.name}")
+    lmtpd.wait_message(mta.FULL, f"after {dovecot.name}")
+    mta.ok(f"{dovecot.name}: a full mailbox is full for it and for lmtpd, until a message is removed")
