@@ -5,10 +5,12 @@ A test gives an object `mta` with
   smtp(recipients, subject)     by SMTP as strangers send; what smtplib gives: refused recipients, or its exceptions
   flush()                       try again now what waits
   waiting()                     the recipients of all that is in the queue, in a list
+  reason()                      what an administrator is shown about all that is in the queue: why it is there
 and calls the steps here. Each step leaves an empty queue.
 """
-import contextlib, email, shutil, smtplib, sqlite3, uuid
+import collections, contextlib, email, shutil, signal, smtplib, sqlite3, uuid
 
+import mail
 import twinloft as tl
 from twinloft import expect
 
@@ -83,6 +85,11 @@ volume = "{self.uuid}"
             db.execute(f"INSERT INTO users ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})", list(row.values()))
             db.commit()
 
+    def give_room(self, user, messages):
+        with contextlib.closing(sqlite3.connect(self.database)) as db:
+            db.execute("UPDATE users SET quota_messages = ? WHERE user = ?", (messages, f"{user}@example.org"))
+            db.commit()
+
     def home(self, user):
         return self.spool / "example.org" / user
 
@@ -92,6 +99,16 @@ volume = "{self.uuid}"
         self.process = self.stage.start(f"lmtpd{self.runs}", [tl.BIN / "lmtpd", "serve", "--config", self.config])
         tl.wait_for(lambda: "listening on" in self.process.log.read_text() or self.process.check_alive(), "lmtpd")
         return self.process
+
+    def reload(self, old, new):
+        """With another text in place of one in its configuration. The process of before is gone then: an MTA that has kept a
+        connection to it would be answered as before."""
+        told = lambda: self.process.log.read_text().count("serving with the configuration")
+        before = told()
+        self.config.write_text(substituted(self.config.read_text(), {old: new}, "lmtpd.toml"))
+        self.process.process.send_signal(signal.SIGHUP)
+        tl.wait_for(lambda: told() > before or self.process.check_alive(), "lmtpd to have reloaded")
+        mail.serving_pid(self.process)
 
     def messages(self, user, folder=""):
         new = self.home(user) / "Maildir" / folder / "new"
@@ -120,6 +137,26 @@ def delivers(mta, lmtpd):
     for user in REAL_USERS:
         check(len(lmtpd.wait_message(user, "several")) == 1, f"a message to several: once for {user}")
     empty(mta)
+
+
+def transactions(mta, lmtpd, users, subject):
+    """Of one message to all of these, who have it once: the number of recipients of each, by the id that lmtpd gives it."""
+    for user in users:
+        lmtpd.wait_message(user, subject)
+    empty(mta)
+    ids = collections.Counter()
+    for user in users:
+        found = lmtpd.wait_message(user, subject)
+        expect(len(found) == 1, f"«{subject}» is there {len(found)} times for {user}")
+        ids[found[0]["Received"].split(" id ")[1].split()[0]] += 1
+    return sorted(ids.values())
+
+
+def one_transaction(mta, lmtpd):
+    """Several recipients of one message go to lmtpd together."""
+    mta.submit([f"{u}@example.org" for u in REAL_USERS], "together")
+    sizes = transactions(mta, lmtpd, REAL_USERS, "together")
+    check(sizes == [len(REAL_USERS)], f"three recipients are one transaction: {sizes}")
 
 
 def detail(mta, lmtpd):
@@ -182,8 +219,42 @@ def refuses(mta, lmtpd, text, recipient="nobody@example.org"):
     empty(mta)
 
 
+def puts_off(mta, recipient, code, text):
+    """At RCPT: with this text as soon as the answer is there, and never for good before it is."""
+    def said():
+        answer = outcome(mta, recipient, "put off")
+        expect(answer and answer[0] == code, f"{recipient} is not put off with {code}: {answer}")
+        return text in answer[1] and answer
+    ok(f"put off at RCPT: {tl.wait_for(said, f'a reply about {recipient} with «{text}»')}")
+
+
 def wait_deferred(mta, *recipients):
     tl.wait_for(lambda: sorted(mta.waiting()) == sorted(recipients) or mta.flush(), f"{recipients} to wait in the queue")
+
+
+def explains(mta, text):
+    tl.wait_for(lambda: text in mta.reason(), f"«{text}» to be the reason for which a message waits")
+    ok(f"who looks at the queue sees why: {text}")
+
+
+def defers_full(mta, lmtpd, at_rcpt=None):
+    """With `over = "defer"` a full mailbox is no reason for a bounce. at_rcpt: code and text for a stranger, of an MTA that asks. A
+    user of its own, about whom no MTA has remembered anything."""
+    lmtpd.add_user("crowded", quota_messages=1)
+    lmtpd.reload('driver = "maildir"\n', 'driver = "maildir"\nover = "defer"\n')
+    old = len(undelivered(lmtpd))
+    mta.submit(["crowded@example.org"], "fills it")
+    lmtpd.wait_message("crowded", "fills it")
+    mta.submit(["crowded@example.org"], "for more room")
+    wait_deferred(mta, "crowded@example.org")
+    explains(mta, "452 4.2.2 The mailbox is full")
+    if at_rcpt:
+        puts_off(mta, "crowded@example.org", *at_rcpt)
+        wait_deferred(mta, "crowded@example.org")  # alone again: without what an MTA has sent to ask
+    check(not lmtpd.count("crowded", "for more room"), "with over = \"defer\" it waits for room")
+    lmtpd.give_room("crowded", 2)
+    arrives(mta, lmtpd, "crowded", "for more room")
+    check(len(undelivered(lmtpd)) == old, "delivered once, when there is room; the sender has heard nothing")
 
 
 def defers(mta, lmtpd):
@@ -192,6 +263,7 @@ def defers(mta, lmtpd):
     mta.submit(["bob@example.org"], "deferred")
     tl.wait_for(lambda: lmtpd.process.log.read_text().count("451 4.3.0") > refusals, "lmtpd to say 451 4.3.0")
     wait_deferred(mta, "bob@example.org")
+    explains(mta, "451 4.3.0")
     check(not lmtpd.count("bob", "deferred"), "without the spool's marker it waits in the queue, and nothing is in the spool")
     (lmtpd.spool / "away").rename(lmtpd.marker)
     arrives(mta, lmtpd, "bob", "deferred")
