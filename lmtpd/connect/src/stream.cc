@@ -125,7 +125,9 @@ class SocketStream final : public Stream {
   }
 
   std::string reason() const {
-    if (long verified = SSL_get_verify_result(tls_.get()); verified != X509_V_OK) return std::string("the certificate is not good: ") + X509_verify_cert_error_string(verified);
+    // Where nobody asks whose certificate it is, what is wrong with it is no reason.
+    bool verifies = SSL_get_verify_mode(tls_.get()) != SSL_VERIFY_NONE;
+    if (long verified = SSL_get_verify_result(tls_.get()); verifies && verified != X509_V_OK) return std::string("the certificate is not good: ") + X509_verify_cert_error_string(verified);
     const char* text = ERR_reason_error_string(ERR_peek_last_error());
     return text ? text : "no reason given";
   }

@@ -72,10 +72,28 @@ std::unique_ptr<Dialogue> Hop::take_idle(const Envelope& envelope) {
   }
 }
 
+// Those used longest ago, so that kept ones and those in use are no more than connections_max. They end once the lock is gone: that takes time.
+// mutex_ is held.
+std::list<Hop::Idle> Hop::take_surplus(std::size_t in_use) {
+  std::list<Idle> surplus;
+  while (!idle_.empty() && idle_.size() + in_use > config_.spec.connections_max) surplus.splice(surplus.end(), idle_, std::prev(idle_.end()));
+  return surplus;
+}
+
+void Hop::quit(std::list<Idle> idle) {
+  for (Idle& each : idle) each.dialogue->quit();
+}
+
 void Hop::put_back(std::unique_ptr<Dialogue> dialogue) {
   if (!dialogue->is_idle()) return;
-  std::lock_guard lock(mutex_);
-  if (!given_up_) idle_.push_front({std::move(dialogue), clock_.now()});
+  std::list<Idle> surplus;
+  {
+    std::lock_guard lock(mutex_);
+    if (given_up_) return;
+    idle_.push_front({std::move(dialogue), clock_.now()});
+    surplus = take_surplus(taken_ - 1);  // without this one
+  }
+  quit(std::move(surplus));
 }
 
 void Hop::close_idle() {
@@ -85,7 +103,7 @@ void Hop::close_idle() {
     Instant now = clock_.now();
     while (!idle_.empty() && now - idle_.back().since >= config_.spec.idle_timeout) old.splice(old.end(), idle_, std::prev(idle_.end()));
   }
-  for (Idle& idle : old) idle.dialogue->quit();
+  quit(std::move(old));
 }
 
 void Hop::give_up() {
@@ -115,6 +133,7 @@ Result<std::unique_ptr<Dialogue>> Hop::connect_safely() {
 }
 
 Result<std::unique_ptr<Dialogue>> Hop::open() {
+  std::list<Idle> surplus;
   {
     std::unique_lock lock(mutex_);
     bool turn = opened_.wait_for(lock, config_.spec.target.timeout, [this] { return opening_ < opening_max || given_up_; });
@@ -122,7 +141,9 @@ Result<std::unique_ptr<Dialogue>> Hop::open() {
     if (given_up_) return fail(Errc::unavailable, "this server leaves");
     if (!health_.may_try(clock_.now())) return fail(Errc::unavailable, "it could not be reached a moment ago, and is left alone");
     ++opening_;
+    surplus = take_surplus(taken_);
   }
+  quit(std::move(surplus));
   auto dialogue = connect_safely();
   bool was_down, is_down;
   {

@@ -47,6 +47,8 @@ class Hop {
   Result<std::unique_ptr<Dialogue>> connect();
   Result<std::unique_ptr<Dialogue>> connect_safely();
   void put_back(std::unique_ptr<Dialogue> dialogue);
+  std::list<Idle> take_surplus(std::size_t in_use);
+  static void quit(std::list<Idle> idle);
   Handed hand_over_by(std::unique_ptr<Dialogue> dialogue, const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const std::string& header);
   Handed hand_over(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const std::string& header);
 

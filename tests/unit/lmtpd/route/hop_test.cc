@@ -30,7 +30,7 @@ class SpokenFor final : public Connector {
   // To a line, or "message" once one has ended. nullopt: it leaves.
   using Answer = std::function<std::optional<std::string>(const std::string& line)>;
   Answer answer = usual;
-  std::atomic<int> connections = 0, mails = 0;
+  std::atomic<int> connections = 0, mails = 0, quits = 0;
 
   ~SpokenFor() override {
     for (std::thread& thread : threads_) thread.join();
@@ -64,6 +64,7 @@ class SpokenFor final : public Connector {
         continue;
       }
       if (line.starts_with("MAIL")) ++mails;
+      if (line == "QUIT") ++quits;
       auto reply = answer(in_message ? "message" : line);
       if (!reply || !say(*reply)) return;
       in_message = reply->starts_with("354");
@@ -179,6 +180,25 @@ TEST_F(HopTest, AClientWithoutAddressGetsAConnectionThatHasNone) {
   EXPECT_EQ(connector_.connections, 2) << "an address may be said on any";
   std::lock_guard lock(mutex_);
   EXPECT_EQ(said_, (std::vector<std::string>{"XCLIENT ADDR=192.0.2.1", "XCLIENT ADDR=[UNAVAILABLE]", "XCLIENT ADDR=192.0.2.2"}));
+}
+
+// Each client needs a connection of its own, and whoever names himself anew each time must not use up what the hop allows.
+TEST_F(HopTest, KeptConnectionsAreNoMoreThanThoseInUseMayBe) {
+  config_.spec.xclient = true;
+  config_.spec.connections_max = 3;
+  connector_.answer = [](const std::string& line) {
+    return line.starts_with("LHLO") ? std::optional<std::string>("250-hop\r\n250 XCLIENT ADDR HELO\r\n") : SpokenFor::usual(line);
+  };
+  for (int i = 0; i < 10; ++i) {
+    envelope_.client = "unix";
+    envelope_.lhlo = "c" + std::to_string(i) + ".example";
+    EXPECT_EQ(deliver(), Codes(5, 250));
+  }
+  ASSERT_EQ(connector_.connections, 10);
+  while (connector_.quits < 7) ::usleep(1000);
+  EXPECT_EQ(deliver(), Codes(5, 250));
+  EXPECT_EQ(connector_.connections, 10) << "the newest are kept";
+  EXPECT_EQ(connector_.quits, 7);
 }
 
 TEST_F(HopTest, AnIdleConnectionThatHasEndedIsReplaced) {
