@@ -27,12 +27,25 @@ std::size_t skip(std::string_view text, std::size_t at) {
   return std::string_view::npos;
 }
 
+// Whether a "*" behind this is all columns, and no product.
+bool is_before_columns(std::string_view text) {
+  std::size_t end = text.find_last_not_of(" \t\r\n") + 1;
+  if (end == 0) return false;
+  if (text[end - 1] == ',' || text[end - 1] == '.') return true;
+  std::size_t begin = end;
+  while (begin > 0 && is_word(text[begin - 1])) --begin;
+  std::string word(text.substr(begin, end - begin));
+  for (char& c : word) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
+  return word == "select" || word == "distinct" || word == "all";
+}
+
 }  // namespace
 
 Result<NamedQuery> parse_named_query(std::string_view text) {
   constexpr std::pair<std::string_view, QueryParameter> known[] = {
       {"user", QueryParameter::user}, {"domain", QueryParameter::domain}, {"address", QueryParameter::address}};
   NamedQuery out;
+  int depth = 0;  // of parentheses
   for (std::size_t at = 0; at < text.size();) {
     std::size_t behind = skip(text, at);
     if (behind == std::string_view::npos) return fail(Errc::invalid, "byte {}: what begins here has no end: {}", at + 1, text.substr(at));
@@ -42,6 +55,9 @@ Result<NamedQuery> parse_named_query(std::string_view text) {
       continue;
     }
     if (text[at] == '?') return fail(Errc::invalid, "byte {}: a \"?\"; parameters have names: :user, :domain, :address", at + 1);
+    depth += text[at] == '(' ? 1 : text[at] == ')' ? -1 : 0;
+    if (text[at] == '*' && depth == 0 && is_before_columns(out.text))
+      return fail(Errc::invalid, "byte {}: name the columns instead of \"*\": while the query is in use a change of the table would put others in their places", at + 1);
     bool named = text[at] == ':' && at + 1 < text.size() && is_word(text[at + 1]) && (at == 0 || text[at - 1] != ':');
     if (!named) {
       out.text += text[at++];

@@ -35,6 +35,14 @@ std::optional<Column> column_named(std::string_view name) {
   return static_cast<Column>(found - column_names.begin());
 }
 
+std::optional<Column> SeenColumns::lost(const ColumnSet& now) {
+  std::lock_guard lock(mutex_);
+  for (std::size_t i = 0; i < now.size(); ++i)
+    if (seen_[i] && !now[i]) return static_cast<Column>(i);
+  for (std::size_t i = 0; i < now.size(); ++i) seen_[i] = seen_[i] || now[i];
+  return std::nullopt;
+}
+
 Result<RowReader> RowReader::create(const UserDefaults& defaults) {
   RowReader out;
   out.defaults_ = defaults;
@@ -54,7 +62,7 @@ Result<RowReader> RowReader::create(const UserDefaults& defaults) {
   return out;
 }
 
-std::optional<Column> RowReader::missing(const std::array<bool, column_names.size()>& has) const {
+std::optional<Column> RowReader::missing(const ColumnSet& has) const {
   auto lacks = [&](Column c) { return !has[static_cast<std::size_t>(c)]; };
   if (lacks(Column::user) && name_.empty()) return Column::user;
   if (!lacks(Column::next_hop) || !defaults_.next_hop.empty()) return std::nullopt;  // a row may need no more than that

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,13 +24,25 @@ struct Row {
   const std::optional<std::string>& operator[](Column c) const { return values[static_cast<std::size_t>(c)]; }
 };
 
+using ColumnSet = std::array<bool, column_names.size()>;
+
+// What a query has ever yielded. A column that it does not yield any more (SELECT *, and a change of the table) is no fault of the rows. Thread-safe.
+class SeenColumns {
+ public:
+  std::optional<Column> lost(const ColumnSet& now);  // and remembers what is new
+
+ private:
+  std::mutex mutex_;
+  ColumnSet seen_{};
+};
+
 class RowReader {
  public:
   // Errors: templates that are none.
   static Result<RowReader> create(const UserDefaults& defaults);
 
   // Whether there is something to say of each user where the source has these columns only. Else the first one that is missing.
-  std::optional<Column> missing(const std::array<bool, column_names.size()>& has) const;
+  std::optional<Column> missing(const ColumnSet& has) const;
   // Errors name the column.
   Result<UserEntry> read(const UserKey& key, const Row& row) const;
   bool uses_domain() const { return home_.uses_domain() || maildir_.uses_domain(); }

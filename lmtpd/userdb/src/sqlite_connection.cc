@@ -18,8 +18,8 @@ std::unexpected<Error> SqliteConnection::database_error(int code, const char* do
   return fail(Errc::unavailable, "user database {}: {}: {}; the query is: {}", config_.path, doing, text, config_.query);
 }
 
-Result<std::unique_ptr<SqliteConnection>> SqliteConnection::open(const SqliteDbConfig& config, const RowReader& reader) {
-  std::unique_ptr<SqliteConnection> connection(new SqliteConnection(config, reader));
+Result<std::unique_ptr<SqliteConnection>> SqliteConnection::open(const SqliteDbConfig& config, const RowReader& reader, SeenColumns& seen) {
+  std::unique_ptr<SqliteConnection> connection(new SqliteConnection(config, reader, seen));
   TL_TRY(connection->connect());
   TL_TRY(connection->prepare());
   TL_TRY(connection->check_parameters());
@@ -85,7 +85,7 @@ Status SqliteConnection::check_parameters() const {
 Result<SqliteConnection::Columns> SqliteConnection::find_columns() const {
   Columns columns;
   columns.fill(-1);
-  std::array<bool, column_names.size()> has{};
+  ColumnSet has{};
   int count = sqlite3_column_count(statement_.get());
   for (int i = 0; i < count; ++i)
     if (auto column = column_named(sqlite3_column_name(statement_.get(), i))) {
@@ -97,6 +97,9 @@ Result<SqliteConnection::Columns> SqliteConnection::find_columns() const {
     return fail(Errc::invalid, "user database {}: the query yields no column \"{}\" (use AS to name it), and there is no users.{}: {}", config_.path, name,
                 name, config_.query);
   }
+  if (auto lost = seen_.lost(has))
+    return fail(Errc::unavailable, "user database {}: the query yields no column \"{}\" any more; the query is: {}", config_.path,
+                column_names[static_cast<std::size_t>(*lost)], config_.query);
   return columns;
 }
 

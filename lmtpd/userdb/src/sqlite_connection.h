@@ -25,7 +25,7 @@ class SqliteConnection {
  public:
   // Errors: no such file, no database, a query that does not parse, writes, has unknown parameters or lacks
   // columns.
-  static Result<std::unique_ptr<SqliteConnection>> open(const SqliteDbConfig& config, const RowReader& reader);
+  static Result<std::unique_ptr<SqliteConnection>> open(const SqliteDbConfig& config, const RowReader& reader, SeenColumns& seen);
 
   FindResult find(const UserKey& key);
   const FileIdentity& identity() const { return identity_; }
@@ -39,7 +39,7 @@ class SqliteConnection {
   };
   using Columns = std::array<int, column_names.size()>;  // where each is in the result; -1: it is not
 
-  SqliteConnection(const SqliteDbConfig& config, const RowReader& reader) : config_(config), reader_(reader) {}
+  SqliteConnection(const SqliteDbConfig& config, const RowReader& reader, SeenColumns& seen) : config_(config), reader_(reader), seen_(seen) {}
   Status connect();
   Status prepare();
   Status check_parameters() const;
@@ -52,6 +52,7 @@ class SqliteConnection {
 
   const SqliteDbConfig& config_;  // of the pool that owns this
   const RowReader& reader_;
+  SeenColumns& seen_;
   FileIdentity identity_;
   std::unique_ptr<sqlite3, CloseDb> db_;
   std::unique_ptr<sqlite3_stmt, Finalize> statement_;

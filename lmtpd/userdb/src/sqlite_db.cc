@@ -46,7 +46,7 @@ class SqliteDb final : public UserSource {
       }
       ++open_;
     }
-    auto opened = SqliteConnection::open(config_, reader_);
+    auto opened = SqliteConnection::open(config_, reader_, seen_);
     if (!opened) give_back(nullptr, false);
     return opened;
   }
@@ -65,6 +65,7 @@ class SqliteDb final : public UserSource {
 
   const SqliteDbConfig config_;
   const RowReader reader_;
+  SeenColumns seen_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::unique_ptr<SqliteConnection>> idle_;
