@@ -154,11 +154,11 @@ void read_users(const TomlTable& top, UserSettings& users) {
   const toml::table* raw = top.child("users");
   if (!raw) return top.error("users", "is missing; add [users] with driver = " + known_drivers());
   TomlTable t(top.problems(), *raw, "users");
-  std::string name;
-  t.text("driver", name, true);
+  std::string name = "sqlite";
+  t.text("driver", name);
   auto driver = std::find_if(drivers.begin(), drivers.end(), [&](const Driver& d) { return d.name == name; });
   if (driver == drivers.end()) {
-    if (!name.empty()) t.error("driver", "expected " + known_drivers());
+    t.error("driver", "expected " + known_drivers());
     return;
   }
   users.driver = driver->driver;
