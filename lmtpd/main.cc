@@ -99,7 +99,7 @@ int run(std::span<const std::string> args) {
   }
   if (line->command.empty()) return usage_error("a command is missing");
   if (line->command == "serve") return supervise(line->file);
-  log_set_program("lmtpd");
+  log_set_program("");
   if (line->command == "user") return show_user(line->file, line->address, std::cout, std::cerr);
   if (line->command == "check-config") return check_config(line->file, std::cout, std::cerr);
   return usage_error("unknown command " + line->command);

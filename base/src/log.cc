@@ -20,10 +20,9 @@ std::string_view name_of(LogLevel level) {
   return "unknown";
 }
 
-void append_quoted(std::string& out, std::string_view value) {
-  out += '"';
+void append_escaped(std::string& out, std::string_view value, std::string_view special) {
   for (unsigned char c : value) {
-    if (c == '"' || c == '\\') {
+    if (special.find(static_cast<char>(c)) != special.npos) {
       out += '\\';
       out += static_cast<char>(c);
     } else if (c < 0x20 || c == 0x7f) {
@@ -32,6 +31,11 @@ void append_quoted(std::string& out, std::string_view value) {
       out += static_cast<char>(c);
     }
   }
+}
+
+void append_quoted(std::string& out, std::string_view value) {
+  out += '"';
+  append_escaped(out, value, "\"\\");
   out += '"';
 }
 }  // namespace
@@ -42,8 +46,9 @@ bool log_shows(LogLevel level) { return level >= g_level.load(std::memory_order_
 
 void log_line(LogLevel level, std::string_view message, std::initializer_list<LogField> fields) {
   if (!log_shows(level)) return;
-  std::string line = fmt::format("level={} prog={} msg=", name_of(level), g_program);
-  append_quoted(line, message);
+  std::string line = g_program.empty() ? fmt::format("{}: ", name_of(level)) : fmt::format("level={} prog={} msg=", name_of(level), g_program);
+  if (g_program.empty()) append_escaped(line, message, "");
+  else append_quoted(line, message);
   for (const LogField& field : fields) {
     line += ' ';
     line += field.key;

@@ -45,11 +45,11 @@ bool is_about_the_key(unsigned number) {
 
 std::unexpected<Error> MysqlConnection::failed(unsigned number, const char* text, const char* doing) {
   if (opened_ && is_about_the_key(number))
-    return fail(Errc::conflict, "user database {}: {}: {} ({}); the query is: {}", host_.text, doing, text, number, config_.query);
+    return fail(Errc::conflict, "user database {}: {}: {} ({}); the query is: {}", host_.text, doing, text, number, one_line(config_.query));
   good_ = false;
   lost_ = (number >= CR_MIN_ERROR && number <= CR_MAX_ERROR) || is_farewell(number);
   return fail(!opened_ && is_configuration(number) ? Errc::invalid : Errc::unavailable, "user database {}: {}: {} ({}); the query is: {}", host_.text, doing, text, number,
-              config_.query);
+              one_line(config_.query));
 }
 
 // Some failures are known to the statement, and some to the connection only.
@@ -110,13 +110,13 @@ Status MysqlConnection::prepare() {
   if (mysql_stmt_prepare(s, query_.text.data(), query_.text.size()) != 0) return statement_failed("query");
   if (mysql_stmt_param_count(s) != query_.parameters.size())
     return fail(Errc::invalid, "user database {}: the server sees {} parameters in the query, and there are {}: {}", host_.text, mysql_stmt_param_count(s),
-                query_.parameters.size(), config_.query);
+                query_.parameters.size(), one_line(config_.query));
   return {};
 }
 
 Status MysqlConnection::find_columns() {
   std::unique_ptr<MYSQL_RES, Close> about(mysql_stmt_result_metadata(statement_.get()));
-  if (!about) return fail(Errc::invalid, "user database {}: the query must be a SELECT: {}", host_.text, config_.query);
+  if (!about) return fail(Errc::invalid, "user database {}: the query must be a SELECT: {}", host_.text, one_line(config_.query));
   std::array<bool, column_names.size()> has{};
   values_.resize(mysql_num_fields(about.get()));
   for (std::size_t i = 0; i < values_.size(); ++i) {
@@ -129,7 +129,7 @@ Status MysqlConnection::find_columns() {
   if (auto missing = reader_.missing(has)) {
     std::string_view name = column_names[static_cast<std::size_t>(*missing)];
     return fail(Errc::invalid, "user database {}: the query yields no column \"{}\" (use AS to name it), and there is no users.{}: {}", host_.text, name, name,
-                config_.query);
+                one_line(config_.query));
   }
   return {};
 }
@@ -183,7 +183,7 @@ Result<Row> MysqlConnection::row() const {
 }
 
 std::unexpected<Error> MysqlConnection::row_error(const UserKey& key, const Error& error) const {
-  return fail(error.code, "user database {}: the row of {}: {}; the query is: {}", host_.text, key.address(), error.message, config_.query);
+  return fail(error.code, "user database {}: the row of {}: {}; the query is: {}", host_.text, key.address(), error.message, one_line(config_.query));
 }
 
 FindResult MysqlConnection::find_row(const UserKey& key) {

@@ -76,6 +76,17 @@ Result<NamedQuery> parse_named_query(std::string_view text) {
   return out;
 }
 
+std::string one_line(std::string_view query) {
+  std::string out;
+  for (char c : query) {
+    bool blank = c == ' ' || c == '\t' || c == '\r' || c == '\n';
+    if (!blank) out += c;
+    else if (!out.empty() && out.back() != ' ') out += ' ';
+  }
+  if (out.ends_with(' ')) out.pop_back();
+  return out;
+}
+
 std::string value_of(QueryParameter parameter, const UserKey& key) {
   return parameter == QueryParameter::user ? key.local_part : parameter == QueryParameter::domain ? key.domain : key.address();
 }

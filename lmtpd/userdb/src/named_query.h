@@ -22,6 +22,9 @@ struct NamedQuery {
 // client's library goes on with the names of before, so that one column's value would be taken for another's.
 Result<NamedQuery> parse_named_query(std::string_view text);
 
+// For messages: line ends and what surrounds them are one blank.
+std::string one_line(std::string_view query);
+
 std::string value_of(QueryParameter parameter, const UserKey& key);
 
 }  // namespace twinloft::lmtpd

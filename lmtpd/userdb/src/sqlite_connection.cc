@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <string_view>
 
+#include "named_query.h"
+
 namespace twinloft::lmtpd {
 
 Result<FileIdentity> identity_of(const std::string& path) {
@@ -15,7 +17,7 @@ Result<FileIdentity> identity_of(const std::string& path) {
 
 std::unexpected<Error> SqliteConnection::database_error(int code, const char* doing) const {
   const char* text = db_ ? sqlite3_errmsg(db_.get()) : sqlite3_errstr(code);
-  return fail(Errc::unavailable, "user database {}: {}: {}; the query is: {}", config_.path, doing, text, config_.query);
+  return fail(Errc::unavailable, "user database {}: {}: {}; the query is: {}", config_.path, doing, text, one_line(config_.query));
 }
 
 Result<std::unique_ptr<SqliteConnection>> SqliteConnection::open(const SqliteDbConfig& config, const RowReader& reader, SeenColumns& seen) {
@@ -58,7 +60,7 @@ Status SqliteConnection::prepare() {
                 rest);
   if (!statement_ || !sqlite3_stmt_readonly(statement_.get()))
     return fail(Errc::invalid, "user database {}: the query must be a SELECT: {}", config_.path,
-                config_.query);
+                one_line(config_.query));
   return {};
 }
 
@@ -78,7 +80,7 @@ Status SqliteConnection::check_parameters() const {
         Errc::invalid,
         "user database {}: the query uses none of :user, :domain and :address, so that every address would "
         "be the same user: {}",
-        config_.path, config_.query);
+        config_.path, one_line(config_.query));
   return {};
 }
 
@@ -95,11 +97,11 @@ Result<SqliteConnection::Columns> SqliteConnection::find_columns() const {
   if (auto missing = reader_.missing(has)) {
     std::string_view name = column_names[static_cast<std::size_t>(*missing)];
     return fail(Errc::invalid, "user database {}: the query yields no column \"{}\" (use AS to name it), and there is no users.{}: {}", config_.path, name,
-                name, config_.query);
+                name, one_line(config_.query));
   }
   if (auto lost = seen_.lost(has))
     return fail(Errc::unavailable, "user database {}: the query yields no column \"{}\" any more; the query is: {}", config_.path,
-                column_names[static_cast<std::size_t>(*lost)], config_.query);
+                column_names[static_cast<std::size_t>(*lost)], one_line(config_.query));
   return columns;
 }
 
@@ -144,7 +146,7 @@ struct ResetAtEnd {
 }  // namespace
 
 std::unexpected<Error> SqliteConnection::row_error(const UserKey& key, const Error& error) const {
-  return fail(error.code, "user database {}: the row of {}: {}; the query is: {}", config_.path, key.address(), error.message, config_.query);
+  return fail(error.code, "user database {}: the row of {}: {}; the query is: {}", config_.path, key.address(), error.message, one_line(config_.query));
 }
 
 FindResult SqliteConnection::find(const UserKey& key) {

@@ -8,6 +8,7 @@
 #include "twinloft/base/fd.h"
 #include "twinloft/base/hash.h"
 #include "twinloft/base/ids.h"
+#include "twinloft/base/log.h"
 #include "twinloft/base/random.h"
 #include "twinloft/base/result.h"
 #include "twinloft/base/utf8.h"
@@ -112,6 +113,18 @@ TEST(Fd, ReadExactSaysWhatIsMissing) {
   Status s = read_exact(in.get(), buffer);
   ASSERT_FALSE(s);
   EXPECT_EQ(s.error().code, Errc::corrupt);
+}
+
+TEST(Log, IsForProgramsOrForAPerson) {
+  log_set_program("test");
+  testing::internal::CaptureStderr();
+  log_line(LogLevel::warning, "a \"b\"\nc", {{"key", "x y"}});
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "level=warning prog=test msg=\"a \\\"b\\\"\\x0ac\" key=\"x y\"\n");
+  log_set_program("");
+  testing::internal::CaptureStderr();
+  log_line(LogLevel::warning, "a \"b\"\nc", {{"key", "x y"}});
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "warning: a \"b\"\\x0ac key=\"x y\"\n");
+  log_set_program("test");
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ struct LogField {
   std::string value;
 };
 
-void log_set_program(std::string_view name);
+void log_set_program(std::string_view name);  // empty: lines are for a person at a terminal, "warning: ..."
 void log_set_level(LogLevel lowest_shown);
 bool log_shows(LogLevel level);
 void log_line(LogLevel level, std::string_view message, std::initializer_list<LogField> fields = {});

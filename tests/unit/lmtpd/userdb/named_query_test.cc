@@ -31,6 +31,11 @@ TEST(NamedQuery, WhatOnlyLooksLikeOneStays) {
             "SELECT a * 2, (b) * 2, COUNT(*), '*', 1 /* * */ * 2, selects * 1 WHERE EXISTS (SELECT * FROM t) = ? | ann");
 }
 
+TEST(NamedQuery, InMessagesItIsOneLine) {
+  EXPECT_EQ(one_line("\n  SELECT a,\r\n\t b\n FROM  t\n"), "SELECT a, b FROM t");
+  EXPECT_EQ(one_line(""), "");
+}
+
 TEST(NamedQuery, Errors) {
   for (auto [text, says] : {std::pair{"SELECT ?, :user", "byte 8: a \"?\""},
                             {":name", "unknown parameter :name"},
