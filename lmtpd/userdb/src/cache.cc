@@ -77,8 +77,9 @@ std::optional<FindResult> CachedSource::find_now(const UserKey& key) {
 
 // Whether the one who asks is to call find(), which will begin it.
 bool CachedSource::Probe::claim(Instant now) {
-  if (due || under_way || now < next) return false;
+  if (under_way || now < next) return false;
   due = true;
+  next = now + claim_time;  // where it is not begun by then: what was known of its key is gone, say
   return true;
 }
 

@@ -55,6 +55,7 @@ class EntryStore {
 class CachedSource final : public UserSource {
  public:
   static constexpr Duration probe_pause = std::chrono::seconds(1);
+  static constexpr Duration claim_time = std::chrono::seconds(30);
   static constexpr Duration line_pause = std::chrono::seconds(10);
 
   CachedSource(std::unique_ptr<UserSource> source, CacheConfig config, const Clock& clock);

@@ -144,6 +144,19 @@ TEST_F(CacheTest, WhoIsKnownDoesNotAskBesideTheOneWhoDoes) {
   EXPECT_EQ(asked(), 1u);
 }
 
+TEST_F(CacheTest, AProbeThatIsNeverBegunIsFollowedByAnother) {
+  find("ann");
+  pass(60s);
+  break_down();
+  find("ann");
+  pass(1s);
+  EXPECT_EQ(now("ann"), "-");
+  pass(29s);
+  EXPECT_EQ(now("ann"), "ann");
+  pass(1s);
+  EXPECT_EQ(now("ann"), "-");
+}
+
 // A process that hangs: whoever waited for it would keep a thread and a connection until its time is over.
 TEST_F(CacheTest, NobodyWaitsForASourceThatSaysNothing) {
   find("ann");
