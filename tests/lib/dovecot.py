@@ -160,3 +160,14 @@ def makes_room(dovecot, server, lmtpd):
     server.submit([user], f"after {dovecot.name}")
     lmtpd.wait_message(mta.FULL, f"after {dovecot.name}")
     mta.ok(f"{dovecot.name}: a full mailbox is full for it and for lmtpd, until a message is removed")
+
+
+NEEDS = ("dovecot", "doveadm", "openssl", "/usr/lib/dovecot/pop3", "/usr/lib/dovecot/modules/auth/libdriver_sqlite.so")
+
+
+def is_read(stage, server, lmtpd):
+    """All that an MTA has brought so far, and a new message, as clients of Dovecot 2.3 see it."""
+    dovecot = Dovecot23(stage, "dovecot-users.conf.ext", {"/etc/twinloft/users.sqlite": lmtpd.database})
+    dovecot.start()
+    reads(dovecot, server, lmtpd, "over IMAP and POP3")
+    tl.expect(dovecot.process.stop() == 0, f"{dovecot.name} does not stop in good order")
