@@ -4,8 +4,9 @@
 --   SELECT user, uid, gid, home, maildir, agent, quota_bytes, quota_messages, detail_folders, next_hop
 --     FROM users WHERE user = :address AND active = 1
 -- for addresses in lower case and without detail ("ann+lists@example.org" asks for "ann@example.org"); lmtpd-mysql.toml has a query with aliases.
--- It needs to read, and nothing else:
---   CREATE USER 'lmtpd'@'localhost' IDENTIFIED BY '...';  GRANT SELECT ON mail.* TO 'lmtpd'@'localhost';
+-- It needs to read, and nothing else, and so does Dovecot:
+--   CREATE USER 'lmtpd'@'localhost' IDENTIFIED BY '...';    GRANT SELECT ON mail.* TO 'lmtpd'@'localhost';
+--   CREATE USER 'dovecot'@'localhost' IDENTIFIED BY '...';  GRANT SELECT ON mail.* TO 'dovecot'@'localhost';
 --
 -- These collations keep apart what differs; others find "änn" for "ann", or blanks at the end of a name. MySQL calls them utf8mb4_0900_bin.
 CREATE TABLE users (

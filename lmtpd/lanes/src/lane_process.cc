@@ -249,6 +249,8 @@ Result<Fd> LaneProcess::take_lane(Group& group, Deadline deadline) {
     else free_.wait_until(lock, next);
   }
   if (group.lanes.empty()) return gone();
+  // Else it would work for nobody, who is gone before it answers.
+  if (deadline && std::chrono::steady_clock::now() >= *deadline) return fail(Errc::timeout, "{} is busy", what_);
   Fd lane = std::move(group.lanes.back());
   group.lanes.pop_back();
   return lane;

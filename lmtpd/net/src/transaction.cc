@@ -89,12 +89,13 @@ Reply Transaction::as_told(const Recipient& recipient, Reply reply) const {
 
 void Transaction::finish(std::span<const std::size_t> recipients, std::vector<Reply> replies) {
   bool last = false;
+  for (std::size_t i = 0; i < recipients.size(); ++i) replies[i] = as_told(envelope_->recipients[recipients[i]], std::move(replies[i]));
   {
     std::lock_guard lock(mutex_);
     hub_.deliveries_begun.fetch_sub(recipients.size(), std::memory_order_relaxed);  // before the last reply can end the server
     for (std::size_t i = 0; i < recipients.size(); ++i) {
       if (replies_[recipients[i]]) continue;  // it was aborted
-      replies_[recipients[i]] = as_told(envelope_->recipients[recipients[i]], std::move(replies[i]));
+      replies_[recipients[i]] = std::move(replies[i]);
       last = --missing_ == 0;
     }
   }

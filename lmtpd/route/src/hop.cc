@@ -124,8 +124,9 @@ Result<std::unique_ptr<Dialogue>> Hop::connect() {
 }
 
 // Whatever happens, it is known that this attempt has ended.
-Result<std::unique_ptr<Dialogue>> Hop::connect_safely() {
+Result<std::unique_ptr<Dialogue>> Hop::connect_safely(std::list<Idle> instead_of) {
   try {
+    quit(std::move(instead_of));
     return connect();
   } catch (const std::exception& e) {
     return fail(Errc::internal, "unexpectedly: {}", e.what());
@@ -143,8 +144,7 @@ Result<std::unique_ptr<Dialogue>> Hop::open() {
     ++opening_;
     surplus = take_surplus(taken_);
   }
-  quit(std::move(surplus));
-  auto dialogue = connect_safely();
+  auto dialogue = connect_safely(std::move(surplus));
   bool was_down, is_down;
   {
     std::lock_guard lock(mutex_);

@@ -45,7 +45,7 @@ class Hop {
   std::unique_ptr<Dialogue> take_idle(const Envelope& envelope);
   Result<std::unique_ptr<Dialogue>> open();
   Result<std::unique_ptr<Dialogue>> connect();
-  Result<std::unique_ptr<Dialogue>> connect_safely();
+  Result<std::unique_ptr<Dialogue>> connect_safely(std::list<Idle> instead_of);
   void put_back(std::unique_ptr<Dialogue> dialogue);
   std::list<Idle> take_surplus(std::size_t in_use);
   static void quit(std::list<Idle> idle);

@@ -87,18 +87,19 @@ bool CachedSource::Probe::begin(Instant now) {
   if (under_way || (!due && now < next)) return false;
   due = false;
   under_way = true;
-  next = now + probe_pause;
   return true;
 }
 
 // However it ends.
 class CachedSource::Probing {
  public:
-  explicit Probing(std::mutex& mutex) : mutex_(mutex) {}
+  Probing(std::mutex& mutex, const Clock& clock) : mutex_(mutex), clock_(clock) {}
+  // The pause begins now: who has waited for one does not wait for the next.
   ~Probing() {
     if (!probe_) return;
     std::lock_guard lock(mutex_);
     probe_->under_way = false;
+    probe_->next = clock_.now() + probe_pause;
   }
   Probing(const Probing&) = delete;
   Probing& operator=(const Probing&) = delete;
@@ -110,6 +111,7 @@ class CachedSource::Probing {
 
  private:
   std::mutex& mutex_;
+  const Clock& clock_;
   Probe* probe_ = nullptr;
 };
 
@@ -118,16 +120,20 @@ std::unexpected<Error> CachedSource::silent() const { return fail(Errc::timeout,
 // mutex_ is held.
 std::optional<std::optional<UserEntry>> CachedSource::fresh(const UserKey& key, Instant now) {
   for (EntryStore* store : {&users_, &nobody_})
-    if (const EntryStore::Entry* entry = store->find(key); entry && age_of(*entry, now) == Age::fresh) return entry->said;
+    if (const EntryStore::Entry* entry = store->find(key); entry && age_of(*entry, now) == Age::fresh) {
+      std::optional<UserEntry> said = entry->said;
+      if (Alias* alias = said ? std::get_if<Alias>(&*said) : nullptr) alias->from_memory = true;
+      return said;
+    }
   return std::nullopt;
 }
 
-FindResult CachedSource::find(const UserKey& key) {
-  Probing probing(mutex_);
+FindResult CachedSource::ask(const UserKey& key, bool fresh_will_do) {
+  Probing probing(mutex_, clock_);
   {
     std::lock_guard lock(mutex_);
     Instant now = clock_.now();
-    if (auto entry = fresh(key, now)) return std::move(*entry);
+    if (auto entry = fresh_will_do ? fresh(key, now) : std::nullopt) return std::move(*entry);
     if (failing_) {
       auto old = known(key, now);
       if (old && !probing.begin(of_known_, now)) return old;

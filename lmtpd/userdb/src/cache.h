@@ -60,10 +60,12 @@ class CachedSource final : public UserSource {
 
   CachedSource(std::unique_ptr<UserSource> source, CacheConfig config, const Clock& clock);
 
-  FindResult find(const UserKey& key) override;
+  FindResult find(const UserKey& key) override { return ask(key, true); }
   std::optional<FindResult> find_now(const UserKey& key) override;
+  FindResult find_anew(const UserKey& key) override { return ask(key, false); }
 
  private:
+  FindResult ask(const UserKey& key, bool fresh_will_do);
   enum class Age { fresh, old, unusable };
   Age age_of(const EntryStore::Entry& entry, Instant now) const;
   std::optional<std::optional<UserEntry>> fresh(const UserKey& key, Instant now);

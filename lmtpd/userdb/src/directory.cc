@@ -14,7 +14,7 @@ namespace {
 
 // nullopt: no answer is at hand.
 using Find = std::function<std::optional<FindResult>(const UserKey&)>;
-// nullopt: no answer is at hand.
+// nullopt: no answer is at hand, or an alias from memory leads to nobody.
 using Answer = std::optional<LookupResult>;
 
 class SourceDirectory final : public Directory {
@@ -22,17 +22,20 @@ class SourceDirectory final : public Directory {
   SourceDirectory(std::unique_ptr<UserSource> source, DirectoryConfig config) : source_(std::move(source)), config_(std::move(config)) {}
 
   LookupResult lookup(const LookupRequest& request) override {
-    return *resolve(request, [this](const UserKey& key) { return std::optional(source_->find(key)); });
+    auto find = [this](const UserKey& key) { return std::optional(source_->find(key)); };
+    auto find_anew = [this](const UserKey& key) { return std::optional(source_->find_anew(key)); };
+    return resolve_surely(request, find, find_anew);
   }
   std::optional<LookupResult> lookup_now(const LookupRequest& request) override {
     return resolve(request, [this](const UserKey& key) { return source_->find_now(key); });
   }
   LookupResult explain(const LookupRequest& request, std::vector<LookupStep>& steps) override {
-    return *resolve(request, [&](const UserKey& key) {
-      FindResult found = source_->find(key);
+    auto find = [&](const UserKey& key) {
+      FindResult found = source_->find_anew(key);
       steps.push_back({key.address(), describe(found)});
       return std::optional(std::move(found));
-    });
+    };
+    return resolve_surely(request, find, find);
   }
 
  private:
@@ -64,9 +67,15 @@ class SourceDirectory final : public Directory {
     return LookupRequest{ascii_lower(split.user), split.detail.empty() ? detail : std::string(split.detail), ascii_lower(path->domain)};
   }
 
+  LookupResult resolve_surely(const LookupRequest& request, const Find& find, const Find& find_anew) const {
+    Answer found = resolve(request, find);
+    if (!found) found = resolve(request, find_anew);
+    return found ? std::move(*found) : fail(Errc::unavailable, "an alias from memory leads to nobody");
+  }
+
   Answer resolve(const LookupRequest& request, const Find& find) const {
     LookupRequest at{ascii_lower(request.local_part), request.detail, ascii_lower(request.domain)};
-    bool is_old = false;
+    bool is_old = false, by_memory = false;
     for (int hop = 0; hop <= aliases_max; ++hop) {
       std::optional<UserEntry> entry;
       for (Candidate& c : candidates(at)) {
@@ -80,12 +89,14 @@ class SourceDirectory final : public Directory {
       }
       // What an alias leads to may have another name by now, and the alias another target.
       if (!entry && is_old) return LookupResult(fail(Errc::unavailable, "an alias from memory leads to nobody"));
+      if (!entry && by_memory) return std::nullopt;
       if (!entry) return LookupResult(std::nullopt);
       if (User* user = std::get_if<User>(&*entry)) {
         user->is_old = user->is_old || is_old;
         return LookupResult(resolved(std::move(*user), request, at));
       }
       is_old = is_old || std::get<Alias>(*entry).is_old;
+      by_memory = by_memory || std::get<Alias>(*entry).from_memory;
       auto next = follow(std::get<Alias>(*entry), at.detail);
       if (!next) return LookupResult(std::unexpected(next.error()));
       at = std::move(*next);

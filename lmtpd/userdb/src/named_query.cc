@@ -1,6 +1,7 @@
 #include "named_query.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace twinloft::lmtpd {
 
@@ -27,17 +28,41 @@ std::size_t skip(std::string_view text, std::size_t at) {
   return std::string_view::npos;
 }
 
-// Whether a "*" behind this is all columns, and no product.
-bool is_before_columns(std::string_view text) {
-  std::size_t end = text.find_last_not_of(" \t\r\n") + 1;
-  if (end == 0) return false;
-  if (text[end - 1] == ',' || text[end - 1] == '.') return true;
-  std::size_t begin = end;
-  while (begin > 0 && is_word(text[begin - 1])) --begin;
-  std::string word(text.substr(begin, end - begin));
-  for (char& c : word) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
-  return word == "select" || word == "distinct" || word == "all";
-}
+// The last words and marks of a query, without its comments, and how deep in parentheses they stand.
+class Tokens {
+ public:
+  void add(char c) {
+    if (is_word(c)) {
+      if (!in_word_) before_ = std::exchange(last_, "");
+      last_ += c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+    } else if (c != ' ' && c != '\t' && c != '\r' && c != '\n') {
+      if (c == '(') depths_.push_back(depth() + (begins_select() ? 0 : 1));
+      if (c == ')' && !depths_.empty()) depths_.pop_back();
+      before_ = std::exchange(last_, std::string(1, c));
+    }
+    in_word_ = is_word(c);
+  }
+  void skip() { in_word_ = false; }  // a comment
+  // Whether a "*" is all columns of the result here, and no product.
+  bool expects_columns() const {
+    constexpr std::string_view words[] = {"select", "distinct", "distinctrow", "all", "straight_join", "high_priority", "sql_no_cache", "sql_cache",
+                                          "sql_small_result", "sql_big_result", "sql_buffer_result", "sql_calc_found_rows", ","};
+    bool behind_number = !before_.empty() && before_.find_first_not_of("0123456789") == std::string::npos;
+    return depth() == 0 && (std::find(std::begin(words), std::end(words), last_) != std::end(words) || (last_ == "." && !behind_number));
+  }
+
+ private:
+  int depth() const { return depths_.empty() ? 0 : depths_.back(); }
+  // Of a query, and not of something within one: at its start, or a part of a union.
+  bool begins_select() const {
+    static constexpr std::string_view words[] = {"", "(", "union", "except", "intersect"};
+    auto is = [](const std::string& word) { return std::find(std::begin(words), std::end(words), word) != std::end(words); };
+    return depth() == 0 && (is(last_) || ((last_ == "all" || last_ == "distinct") && !before_.empty() && is(before_)));
+  }
+  std::string before_, last_;
+  bool in_word_ = false;
+  std::vector<int> depths_;
+};
 
 }  // namespace
 
@@ -45,20 +70,23 @@ Result<NamedQuery> parse_named_query(std::string_view text) {
   constexpr std::pair<std::string_view, QueryParameter> known[] = {
       {"user", QueryParameter::user}, {"domain", QueryParameter::domain}, {"address", QueryParameter::address}};
   NamedQuery out;
-  int depth = 0;  // of parentheses
+  Tokens tokens;
   for (std::size_t at = 0; at < text.size();) {
     std::size_t behind = skip(text, at);
     if (behind == std::string_view::npos) return fail(Errc::invalid, "byte {}: what begins here has no end: {}", at + 1, text.substr(at));
     if (behind > at) {
+      bool is_comment = text[at] == '#' || text[at] == '-' || text[at] == '/';
       out.text += text.substr(at, behind - at);
+      if (is_comment) tokens.skip();
+      else tokens.add(text[at]);
       at = behind;
       continue;
     }
     if (text[at] == '?') return fail(Errc::invalid, "byte {}: a \"?\"; parameters have names: :user, :domain, :address", at + 1);
-    depth += text[at] == '(' ? 1 : text[at] == ')' ? -1 : 0;
-    if (text[at] == '*' && depth == 0 && is_before_columns(out.text))
+    if (text[at] == '*' && tokens.expects_columns())
       return fail(Errc::invalid, "byte {}: name the columns instead of \"*\": while the query is in use a change of the table would put others in their places", at + 1);
     bool named = text[at] == ':' && at + 1 < text.size() && is_word(text[at + 1]) && (at == 0 || text[at - 1] != ':');
+    tokens.add(text[at]);
     if (!named) {
       out.text += text[at++];
       continue;

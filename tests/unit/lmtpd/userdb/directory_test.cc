@@ -99,6 +99,29 @@ TEST_F(DirectoryTest, WhatAnOldAliasLeadsToIsOld) {
   EXPECT_TRUE(is_old("info")) << "the alias is";
 }
 
+TEST_F(DirectoryTest, AnAliasFromMemoryThatLeadsToNobodyIsAskedForAnew) {
+  auto source = std::make_unique<TableSource>(table_);
+  TableSource* table = source.get();
+  config_.cache = {std::chrono::seconds(60), std::chrono::seconds(5), std::chrono::hours(1), 1u << 20};
+  auto directory = make_directory(std::move(source), config_, clock_);
+  const LookupRequest info{"info", "", "example.org"};
+  clock_.at = clock_.at + std::chrono::seconds(60);
+  ASSERT_TRUE(directory->lookup({"ann", "", "example.org"}).value());
+  clock_.at = clock_.at + std::chrono::seconds(59);
+  ASSERT_TRUE(directory->lookup(info).value());
+  clock_.at = clock_.at + std::chrono::seconds(1);  // ann is asked for anew, and info is not
+  table->rows.erase("ann@example.org");
+  table->rows["info@example.org"] = Alias{"bob@example.org"};
+  EXPECT_FALSE(directory->lookup_now(info)) << "it has to be asked for";
+  auto found = directory->lookup(info);
+  ASSERT_TRUE(found.value());
+  EXPECT_EQ((*found)->user.name, "bob@example.org");
+  table->rows["info@example.org"] = Alias{"nobody@example.org"};
+  clock_.at = clock_.at + std::chrono::seconds(60);
+  EXPECT_FALSE(directory->lookup(info).value());
+  EXPECT_FALSE(directory->lookup(info).value()) << "and that is an answer, also a second time";
+}
+
 // Somebody was given another name, and the alias another target, in one change.
 TEST_F(DirectoryTest, AnOldAliasThatLeadsToNobodyIsNoRefusal) {
   auto source = std::make_unique<TableSource>(table_);

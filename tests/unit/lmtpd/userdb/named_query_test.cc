@@ -27,8 +27,8 @@ TEST(NamedQuery, WhatOnlyLooksLikeOneStays) {
   EXPECT_EQ(parsed("-- a :x ?\n# :y ?\n/* :z\n? */ :user -- :x"), "-- a :x ?\n# :y ?\n/* :z\n? */ ? -- :x | ann");
   EXPECT_EQ(parsed("@a := 1, b::text, 3--:user"), "@a := 1, b::text, 3--? | ann");
   EXPECT_EQ(parsed("':' = :user :"), "':' = ? : | ann");
-  EXPECT_EQ(parsed("SELECT a * 2, (b) * 2, COUNT(*), '*', 1 /* * */ * 2, selects * 1 WHERE EXISTS (SELECT * FROM t) = :user"),
-            "SELECT a * 2, (b) * 2, COUNT(*), '*', 1 /* * */ * 2, selects * 1 WHERE EXISTS (SELECT * FROM t) = ? | ann");
+  EXPECT_EQ(parsed("SELECT a * 2, (b) * 2, COUNT(*), '*', 1 /* * */ * 2, selects * 1, 10.*b WHERE EXISTS (SELECT * FROM t) = :user"),
+            "SELECT a * 2, (b) * 2, COUNT(*), '*', 1 /* * */ * 2, selects * 1, 10.*b WHERE EXISTS (SELECT * FROM t) = ? | ann");
 }
 
 TEST(NamedQuery, InMessagesItIsOneLine) {
@@ -50,6 +50,12 @@ TEST(NamedQuery, Errors) {
                             {"select distinct\n * FROM t WHERE a = :user", "name the columns"},
                             {"SELECT a, * FROM t WHERE a = :user", "byte 11: name the columns"},
                             {"SELECT t.* FROM t WHERE a = :user", "name the columns"},
+                            {"(SELECT * FROM t WHERE a = :user) UNION ALL (SELECT b FROM u)", "byte 9: name the columns"},
+                            {"(SELECT a FROM t WHERE a = :user) UNION ALL ((SELECT * FROM u))", "name the columns"},
+                            {"SELECT SQL_NO_CACHE * FROM t WHERE a = :user", "name the columns"},
+                            {"SELECT /* all */ * FROM t WHERE a = :user", "name the columns"},
+                            {"SELECT -- a\n * FROM t WHERE a = :user", "name the columns"},
+                            {"SELECT `t`.* FROM t WHERE a = :user", "name the columns"},
                             {"SELECT a FROM t WHERE :user = a UNION ALL SELECT * FROM u", "name the columns"}})
     EXPECT_NE(parsed(text).find(says), std::string::npos) << text << ": " << parsed(text);
 }

@@ -21,7 +21,8 @@ struct UserKey {
 
 struct Alias {
   std::string address;  // whose mail it is; one
-  bool is_old = false;  // as in User
+  bool is_old = false;       // as in User
+  bool from_memory = false;  // what was said before, if not long ago
 };
 using UserEntry = std::variant<User, Alias>;
 // nullopt: there is no such key. An error: nobody can say; Errc::invalid: the source answers, and what it says of this key is wrong; Errc::conflict: it
@@ -34,6 +35,7 @@ class UserSource {
   virtual ~UserSource() = default;
   virtual FindResult find(const UserKey& key) = 0;  // may block
   virtual std::optional<FindResult> find_now(const UserKey&) { return std::nullopt; }  // where it need not
+  virtual FindResult find_anew(const UserKey& key) { return find(key); }               // not from memory, where there is an answer
 };
 
 // What a user has where the source does not say. In `name`, `home` and `maildir`, %user% is the local part without detail, %domain% the
