@@ -45,9 +45,9 @@ path = "{spool}"
 def serving_pid(lmtpd):
     """Of the process that serves: lmtpd itself holds the sockets only. lmtpd: its Process, of which one is serving."""
     def found():
-        return [p for p in tl.children(lmtpd.pid) if pathlib.Path(f"/proc/{p}/comm").read_text().strip() == "lmtpd-server"]
-    wait_for(lambda: len(found()) == 1 or lmtpd.check_alive(), "lmtpd's serving process")
-    return found()[0]
+        servers = tl.children_named(lmtpd.pid, "lmtpd-server")
+        return servers[0] if len(servers) == 1 else lmtpd.check_alive()
+    return wait_for(found, "lmtpd's serving process")
 
 
 class Load:

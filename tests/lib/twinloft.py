@@ -400,6 +400,16 @@ def children(pid):
     return [int(p) for p in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+def children_named(pid, name, children=children):
+    """Those that are called so; one may end while it is looked at."""
+    found = []
+    for p in children(pid):
+        with contextlib.suppress(OSError):
+            if pathlib.Path(f"/proc/{p}/comm").read_text().strip() == name:
+                found.append(p)
+    return found
+
+
 def uid_of(name):
     import pwd
     p = pwd.getpwnam(name)
