@@ -136,7 +136,7 @@ FindResult CachedSource::ask(const UserKey& key, bool fresh_will_do) {
     if (auto entry = fresh_will_do ? fresh(key, now) : std::nullopt) return std::move(*entry);
     if (failing_) {
       auto old = known(key, now);
-      if (old && !probing.begin(of_known_, now)) return old;
+      if (old && !probing.begin(of_known_, now)) return fresh_will_do ? *old : as_old(*old);
       if (!old && silent_ && !probing.begin(of_others_, now)) return silent();
     }
   }
@@ -156,7 +156,7 @@ FindResult CachedSource::ask(const UserKey& key, bool fresh_will_do) {
   }
   if (found.error().code != Errc::conflict && found.error().code != Errc::exhausted) note_failure(found.error(), now);
   std::lock_guard lock(mutex_);
-  if (auto entry = known(key, now)) return entry;
+  if (auto entry = known(key, now)) return fresh_will_do ? *entry : as_old(*entry);
   return found;
 }
 

@@ -144,6 +144,20 @@ TEST_F(CacheTest, WhoIsKnownDoesNotAskBesideTheOneWhoDoes) {
   EXPECT_EQ(asked(), 1u);
 }
 
+// Whoever asks anew is told where what was said before is all that there is, however young it is.
+TEST_F(CacheTest, WhatIsAskedForAnewIsOldWhereThereIsNoAnswer) {
+  auto anew = [&] { return std::get<User>(*cache_->find_anew({"ann", "example.org"}).value()); };
+  find("ann");
+  table_->rows["ann@example.org"] = user_named("new");
+  EXPECT_EQ(find("ann"), "ann");
+  EXPECT_EQ(anew().name, "new");
+  EXPECT_FALSE(anew().is_old);
+  break_down();
+  EXPECT_TRUE(anew().is_old) << "the source was asked";
+  EXPECT_TRUE(anew().is_old) << "and was not";
+  EXPECT_FALSE(is_old("ann")) << "which is fresh for all others";
+}
+
 TEST_F(CacheTest, AProbeThatIsNeverBegunIsFollowedByAnother) {
   find("ann");
   pass(60s);
