@@ -37,7 +37,15 @@ class CacheTest : public testing::Test {
     return std::get<User>(**found).name;
   }
   std::size_t asked() { return std::exchange(table_->asked, {}).size(); }
-  void break_down() { table_->error = Error{Errc::unavailable, "away"}; }
+  void break_down(Errc code = Errc::unavailable) { table_->error = Error{code, "away"}; }
+  // Ann is known, and old, and it is known that there is no answer.
+  void begin_outage(Errc code = Errc::unavailable) {
+    find("ann");
+    pass(std::chrono::seconds(60));
+    break_down(code);
+    EXPECT_EQ(find("ann"), "ann");
+    asked();
+  }
   void pass(Duration time) { clock_.at = clock_.at + time; }
 
   ManualClock clock_;
@@ -97,12 +105,8 @@ TEST_F(CacheTest, WhoIsKnownGoesOnWhileThereIsNoAnswer) {
 }
 
 TEST_F(CacheTest, OneAsksForAllWhileThereIsNoAnswer) {
-  find("ann");
-  pass(60s);
-  break_down();
-  EXPECT_EQ(find("ann"), "ann");
+  begin_outage();
   EXPECT_EQ(now("ann"), "ann") << "nobody waits again for what has just failed";
-  asked();
   for (int i = 0; i < 5; ++i) EXPECT_EQ(ask("ann"), "ann");
   EXPECT_EQ(asked(), 0u);
   pass(1s);
@@ -125,11 +129,7 @@ TEST_F(CacheTest, OneAsksForAllWhileThereIsNoAnswer) {
 
 // Many who came before it was known that there is no answer: not all of them wait for one after the other.
 TEST_F(CacheTest, WhoIsKnownDoesNotAskBesideTheOneWhoDoes) {
-  find("ann");
-  pass(60s);
-  break_down();
-  find("ann");
-  asked();
+  begin_outage();
   for (int i = 0; i < 5; ++i) EXPECT_EQ(find("ann"), "ann");
   EXPECT_EQ(asked(), 0u);
   pass(1s);
@@ -159,10 +159,7 @@ TEST_F(CacheTest, WhatIsAskedForAnewIsOldWhereThereIsNoAnswer) {
 }
 
 TEST_F(CacheTest, AProbeThatIsNeverBegunIsFollowedByAnother) {
-  find("ann");
-  pass(60s);
-  break_down();
-  find("ann");
+  begin_outage();
   pass(1s);
   EXPECT_EQ(now("ann"), "-");
   pass(29s);
@@ -173,11 +170,7 @@ TEST_F(CacheTest, AProbeThatIsNeverBegunIsFollowedByAnother) {
 
 // A process that hangs: whoever waited for it would keep a thread and a connection until its time is over.
 TEST_F(CacheTest, NobodyWaitsForASourceThatSaysNothing) {
-  find("ann");
-  pass(60s);
-  table_->error = Error{Errc::timeout, "silent"};
-  EXPECT_EQ(find("ann"), "ann");
-  asked();
+  begin_outage(Errc::timeout);
   for (int i = 0; i < 5; ++i) {
     EXPECT_EQ(now("ann"), "ann");
     EXPECT_EQ(now("bob"), "error");
