@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
+#include <optional>
 #include <thread>
 
 #include "check_config.h"
@@ -76,6 +77,7 @@ void raise_descriptor_limit() {
 
 // Members are destroyed in the reverse order: the server first, the spawner last.
 struct Parts {
+  std::optional<LogWriter> log;  // the last one to go
   OsClock clock;
   OsRandom random;
   std::unique_ptr<Spawner> spawner;
@@ -143,6 +145,7 @@ Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
   TL_TRY(drop_privileges(identity));
   if (Status confined = confine(); !confined)
     log_warning("{}: whoever takes this process over may ask anything of the kernel that {} may", confined.error().message, config.user);
+  parts.log.emplace();  // deliveries wait for no reader of the log
   TL_TRY_ASSIGN(parts.users, open_users(config.users, parts.clock, std::move(users)));
   auto memory = std::make_shared<MemoryBudget>(config.limits.body_memory_total);
   TL_TRY_ASSIGN(Deliverer * deliverer, open_delivery(config, std::move(routes), memory, parts));
@@ -214,6 +217,7 @@ int leave(const Parts& parts, const RunEnd& end) {
     log_error("leaving {} deliveries that have not ended, and {} connections; none of their clients got a 250 for them", end.deliveries_left,
               end.connections_left);
   if (parts.spawner) parts.spawner->give_up();
+  log_settle();
   ::_exit(EX_TEMPFAIL);
 }
 

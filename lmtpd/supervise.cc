@@ -356,6 +356,7 @@ class SupervisorProcess {
 
 int supervise(const std::string& path) {
   log_set_program("lmtpd");
+  log_never_wait();  // neither this process nor a helper of it may stop since nobody reads the log
   return SupervisorProcess(path).run();
 }
 

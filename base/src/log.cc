@@ -1,8 +1,8 @@
 #include "twinloft/base/log.h"
 
-#include <unistd.h>
-
 #include <atomic>
+
+#include "log_sink.h"
 
 namespace twinloft {
 
@@ -38,14 +38,8 @@ void append_quoted(std::string& out, std::string_view value) {
   append_escaped(out, value, "\"\\");
   out += '"';
 }
-}  // namespace
 
-void log_set_program(std::string_view name) { g_program = name; }
-void log_set_level(LogLevel lowest_shown) { g_level = lowest_shown; }
-bool log_shows(LogLevel level) { return level >= g_level.load(std::memory_order_relaxed); }
-
-void log_line(LogLevel level, std::string_view message, std::initializer_list<LogField> fields) {
-  if (!log_shows(level)) return;
+std::string line_of(LogLevel level, std::string_view message, std::initializer_list<LogField> fields) {
   std::string line = g_program.empty() ? fmt::format("{}: ", name_of(level)) : fmt::format("level={} prog={} msg=", name_of(level), g_program);
   if (g_program.empty()) append_escaped(line, message, "");
   else append_quoted(line, message);
@@ -56,8 +50,20 @@ void log_line(LogLevel level, std::string_view message, std::initializer_list<Lo
     append_quoted(line, field.value);
   }
   line += '\n';
-  // A log that cannot be written must not stop mail.
-  [[maybe_unused]] ssize_t ignored = ::write(STDERR_FILENO, line.data(), line.size());
+  return line;
+}
+
+std::string missing_lines(unsigned long count) {
+  return line_of(LogLevel::warning, "log lines are missing here: the log's reader was too slow", {{"lines", std::to_string(count)}});
+}
+}  // namespace
+
+void log_set_program(std::string_view name) { g_program = name; }
+void log_set_level(LogLevel lowest_shown) { g_level = lowest_shown; }
+bool log_shows(LogLevel level) { return level >= g_level.load(std::memory_order_relaxed); }
+
+void log_line(LogLevel level, std::string_view message, std::initializer_list<LogField> fields) {
+  if (log_shows(level)) sink_line(line_of(level, message, fields), missing_lines);
 }
 
 }  // namespace twinloft

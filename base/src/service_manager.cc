@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -49,6 +50,9 @@ bool tell_service_manager(std::string_view lines) {
   auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length);
   Fd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!fd) return false;
+  // A manager that has stopped reading keeps nobody from serving or from ending.
+  timeval patience{1, 0};
+  (void)::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   auto sent = ::sendto(fd.get(), lines.data(), lines.size(), MSG_NOSIGNAL, reinterpret_cast<sockaddr*>(&to), bytes);
   return sent == static_cast<ssize_t>(lines.size());
 }

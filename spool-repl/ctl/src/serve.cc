@@ -40,6 +40,7 @@ int serve(const daemon::NodeSettings& node) {
   pthread_sigmask(SIG_BLOCK, &stop, nullptr);
   signal(SIGPIPE, SIG_IGN);
   log_set_level(node.log_level);
+  LogWriter log;
   keep_out_of_reclaim();
 
   std::vector<std::unique_ptr<daemon::VolumeRunner>> volumes;

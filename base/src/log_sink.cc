@@ -1,0 +1,211 @@
+#include "log_sink.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+
+#include "twinloft/base/log.h"
+
+namespace twinloft {
+
+namespace {
+
+constexpr std::size_t piece_max = 4096;  // that a pipe takes without waiting once poll(2) calls it writable
+constexpr std::size_t thread_stack_bytes = 256 * 1024;
+constexpr auto leave_time = std::chrono::seconds(2);
+constexpr int settle_pauses = 400;
+constexpr timespec settle_pause{0, 5'000'000};
+
+enum class Mode { direct, never_wait, thread };
+
+// Never destroyed: a thread that is stuck in write(2) outlives main().
+struct Sink {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::string> queue;  // guarded by mutex, as the next four are
+  std::size_t queue_bytes = 0;
+  unsigned long missing = 0;
+  bool ending = false, ended = false;
+  std::string (*notice)(unsigned long) = nullptr;
+  std::atomic<Mode> mode{Mode::direct};
+  std::atomic<std::size_t> unwritten{0};  // lines: queued, or being written
+  pthread_t thread{};
+  std::terminate_handler terminate_before = nullptr;
+};
+
+Sink& sink() {
+  static Sink* made = new Sink;
+  return *made;
+}
+
+bool would_wait(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
+
+bool is_writable(int wait_ms) {
+  pollfd p{STDERR_FILENO, POLLOUT, 0};
+  return ::poll(&p, 1, wait_ms) == 1;
+}
+
+// Whatever the reader does; only the thread may call it, and a program that is no service.
+void write_and_wait(std::string_view text) {
+  while (!text.empty()) {
+    ssize_t n = ::write(STDERR_FILENO, text.data(), text.size());
+    if (n > 0) text.remove_prefix(static_cast<std::size_t>(n));
+    else if (n < 0 && would_wait(errno)) (void)is_writable(-1);
+    else if (n == 0 || errno != EINTR) return;  // a log that cannot be written must not stop the service
+  }
+}
+
+void push(Sink& s, std::string line) {
+  s.queue_bytes += line.size();
+  s.queue.push_back(std::move(line));
+  ++s.unwritten;
+}
+
+void* write_lines(void*) {
+  (void)::prctl(PR_SET_NAME, "log");
+  Sink& s = sink();
+  std::unique_lock lock(s.mutex);
+  for (;;) {
+    s.changed.wait(lock, [&] { return s.ending || !s.queue.empty(); });
+    if (s.queue.empty()) break;
+    std::string line = std::move(s.queue.front());
+    s.queue.pop_front();
+    s.queue_bytes -= line.size();
+    if (s.queue.empty() && s.missing > 0) push(s, s.notice(std::exchange(s.missing, 0)));
+    lock.unlock();
+    write_and_wait(line);
+    lock.lock();
+    --s.unwritten;
+  }
+  s.ended = true;
+  s.changed.notify_all();
+  return nullptr;
+}
+
+void queue_line(Sink& s, std::string line) {
+  {
+    std::lock_guard lock(s.mutex);
+    if (s.queue_bytes + line.size() > log_queue_bytes_max) {
+      ++s.missing;
+      return;
+    }
+    if (s.missing > 0) push(s, s.notice(std::exchange(s.missing, 0)));
+    push(s, std::move(line));
+  }
+  s.changed.notify_one();
+}
+
+void write_or_drop(Sink& s, const std::string& line) {
+  std::lock_guard lock(s.mutex);
+  if (s.missing > 0 && write_within(s.notice(s.missing), 0)) s.missing = 0;
+  if (s.missing > 0 || !write_within(line, 0)) ++s.missing;
+}
+
+void before_fork() { sink().mutex.lock(); }
+void after_fork() { sink().mutex.unlock(); }
+// What waits here is the parent's to write.
+void after_fork_in_child() {
+  Sink& s = sink();
+  if (s.mode == Mode::thread) s.mode = Mode::never_wait;
+  s.queue.clear();
+  s.queue_bytes = 0;
+  s.missing = 0;
+  s.unwritten = 0;
+  s.mutex.unlock();
+}
+
+[[noreturn]] void terminate_settled() {
+  log_settle();
+  if (auto before = sink().terminate_before) before();
+  std::abort();
+}
+
+}  // namespace
+
+void sink_line(std::string line, std::string (*notice)(unsigned long missing)) {
+  Sink& s = sink();
+  if (s.mode == Mode::direct) return write_and_wait(line);
+  if (s.notice == nullptr) {
+    std::lock_guard lock(s.mutex);
+    s.notice = notice;
+  }
+  if (s.mode == Mode::thread) queue_line(s, std::move(line));
+  else write_or_drop(s, line);
+}
+
+bool write_within(std::string_view text, int wait_ms) {
+  while (!text.empty()) {
+    std::size_t piece = std::min(text.size(), piece_max);
+    ssize_t n = ::send(STDERR_FILENO, text.data(), piece, MSG_DONTWAIT | MSG_NOSIGNAL);
+    bool socket = n >= 0 || errno != ENOTSOCK;
+    if (!socket) {
+      if (!is_writable(wait_ms)) return false;
+      n = ::write(STDERR_FILENO, text.data(), piece);
+    } else if (n < 0 && would_wait(errno)) {
+      if (wait_ms == 0 || !is_writable(wait_ms)) return false;
+      continue;
+    }
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return !would_wait(errno);  // nobody will ever read it: nothing to try again
+    text.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return true;
+}
+
+void log_never_wait() {
+  Sink& s = sink();
+  if (s.mode == Mode::direct) s.mode = Mode::never_wait;
+  static std::once_flag once;
+  std::call_once(once, [] { ::pthread_atfork(before_fork, after_fork, after_fork_in_child); });
+}
+
+LogWriter::LogWriter() {
+  log_never_wait();
+  Sink& s = sink();
+  s.ending = s.ended = false;
+  // Signals are for the threads that wait for them.
+  sigset_t all, before;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_attr_t attributes;
+  ::pthread_attr_init(&attributes);
+  ::pthread_attr_setstacksize(&attributes, thread_stack_bytes);
+  if (::pthread_create(&s.thread, &attributes, write_lines, nullptr) == 0) s.mode = Mode::thread;
+  ::pthread_attr_destroy(&attributes);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (auto before_this = std::set_terminate(terminate_settled); before_this != terminate_settled) s.terminate_before = before_this;
+}
+
+LogWriter::~LogWriter() {
+  Sink& s = sink();
+  if (s.mode != Mode::thread) return;  // no thread could be made, or this is a forked process
+  std::unique_lock lock(s.mutex);
+  s.ending = true;
+  s.changed.notify_all();
+  bool ended = s.changed.wait_for(lock, leave_time, [&] { return s.ended; });
+  s.mode = Mode::never_wait;
+  lock.unlock();
+  if (ended) ::pthread_join(s.thread, nullptr);
+  else ::pthread_detach(s.thread);
+}
+
+void log_settle() {
+  Sink& s = sink();
+  if (s.mode != Mode::thread || ::pthread_equal(::pthread_self(), s.thread)) return;
+  for (int i = 0; i < settle_pauses && s.unwritten > 0; ++i) ::nanosleep(&settle_pause, nullptr);
+}
+
+}  // namespace twinloft

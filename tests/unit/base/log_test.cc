@@ -1,0 +1,184 @@
+// Nobody who logs in a service waits for the log's reader, and what was logged before the end gets out.
+#include "twinloft/base/log.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "twinloft/base/check.h"
+#include "twinloft/base/fd.h"
+
+namespace twinloft {
+namespace {
+
+// A process whose standard error is a pipe or socket of the test's; a core file is of no use to anybody.
+class Child {
+ public:
+  enum class Log { pipe, socket };
+  Child(Log kind, const std::function<void()>& body) {
+    int ends[2];
+    EXPECT_EQ(kind == Log::pipe ? ::pipe(ends) : ::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::dup2(ends[1], STDERR_FILENO);
+      ::close(ends[0]), ::close(ends[1]);
+      ::signal(SIGALRM, SIG_DFL);
+      ::alarm(60);  // it hangs
+      body();
+      ::_exit(0);
+    }
+    ::close(ends[1]);
+    reader_.reset(ends[0]);
+  }
+  int wait() {
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    return status;
+  }
+  std::string read_what_is_there() {
+    ::fcntl(reader_.get(), F_SETFL, O_NONBLOCK);
+    std::string out = read_all();
+    ::fcntl(reader_.get(), F_SETFL, 0);
+    return out;
+  }
+  std::string read_all() {
+    std::string out;
+    char buffer[65536];
+    for (ssize_t n; (n = ::read(reader_.get(), buffer, sizeof buffer)) > 0;) out.append(buffer, static_cast<std::size_t>(n));
+    return out;
+  }
+
+ private:
+  pid_t pid_ = -1;
+  Fd reader_;
+};
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
+std::string tail_of(const std::string& text) { return text.substr(text.size() - std::min<std::size_t>(text.size(), 500)); }
+std::size_t lines_of(const std::string& text) { return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')); }
+
+TEST(Log, NobodyWaitsForAReaderThatHasStopped) {
+  for (auto kind : {Child::Log::pipe, Child::Log::socket}) {
+    Fd ready[2];
+    int ends[2];
+    ASSERT_EQ(::pipe(ends), 0);
+    ready[0].reset(ends[0]), ready[1].reset(ends[1]);
+    Child child(kind, [&] {
+      LogWriter writer;
+      for (int i = 0; i < 100'000; ++i) log_info("line {} of many", i);
+      (void)!::write(ready[1].get(), "x", 1);
+      log_settle();
+      log_info("the last line");
+      log_settle();
+    });
+    char byte;
+    ASSERT_EQ(::read(ready[0].get(), &byte, 1), 1);  // all was logged, and nothing was read
+    std::string text = child.read_all();
+    EXPECT_EQ(child.wait(), 0);
+    EXPECT_TRUE(has(text, "line 0 of many") && has(text, "line 1000 of many") && !has(text, "line 99999 of many"));
+    EXPECT_TRUE(has(text, "log lines are missing here: the log's reader was too slow\" lines=\"")) << tail_of(text);
+    EXPECT_TRUE(has(text, "the last line"));
+  }
+}
+
+TEST(Log, TheLastLinesBeforeAFailedCheckGetOut) {
+  Child child(Child::Log::pipe, [] {
+    LogWriter writer;
+    for (int i = 0; i < 500; ++i) log_info("line {}.", i);
+    TL_CHECK_MSG(lines_of("") == 1, "the test's");
+  });
+  std::string text = child.read_all();
+  int status = child.wait();
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+  EXPECT_TRUE(has(text, "line 499.\"\ntwinloft: check failed: ")) << tail_of(text);
+  EXPECT_EQ(lines_of(text), 501u);
+}
+
+TEST(Log, AnExceptionThatNobodyCatchesLosesNoLine) {
+  Child child(Child::Log::pipe, [] {
+    LogWriter writer;
+    for (int i = 0; i < 500; ++i) log_info("line {}.", i);
+    std::thread([] { throw 1; }).join();
+  });
+  EXPECT_TRUE(has(child.read_all(), "line 499.\"\n"));
+  EXPECT_TRUE(WIFSIGNALED(child.wait()));
+}
+
+TEST(Log, NoReaderKeepsADyingProcessAlive) {
+  Child failing(Child::Log::pipe, [] {
+    LogWriter writer;
+    for (int i = 0; i < 5000; ++i) log_info("line {}.", i);
+    TL_CHECK(lines_of("") == 1);
+  });
+  int status = failing.wait();  // before anything is read
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+  Child ending(Child::Log::pipe, [] {
+    LogWriter writer;
+    for (int i = 0; i < 5000; ++i) log_info("line {}.", i);
+  });
+  EXPECT_EQ(ending.wait(), 0);
+}
+
+TEST(Log, AForkedProcessHasNoThreadAndWritesItsOwn) {
+  Child child(Child::Log::pipe, [] {
+    LogWriter writer;
+    for (int round = 0; round < 20; ++round) {
+      std::thread noisy([&] {
+        for (int i = 0; i < 200; ++i) log_info("parent {} {}.", round, i);
+      });
+      pid_t pid = ::fork();
+      if (pid == 0) {
+        log_info("child {}.", round);
+        ::_exit(0);
+      }
+      noisy.join();
+      int status = 0;
+      ::waitpid(pid, &status, 0);
+      if (status != 0) ::_exit(2);
+    }
+  });
+  std::string text = child.read_all();
+  EXPECT_EQ(child.wait(), 0);
+  std::size_t missing = 0, children = 0;
+  for (int round = 0; round < 20; ++round) children += has(text, fmt::format("child {}.", round));
+  for (std::size_t at = 0; (at = text.find("parent ", at)) != text.npos; ++at) ++missing;
+  EXPECT_EQ(missing, 4000u);  // none is lost, none is written twice
+  EXPECT_GT(children, 0u);    // the pipe may be full when one has its say: then that line is dropped
+}
+
+TEST(Log, WithoutAThreadALineIsDroppedAndCounted) {
+  for (auto kind : {Child::Log::pipe, Child::Log::socket}) {
+    int ends[2][2];
+    ASSERT_TRUE(::pipe(ends[0]) == 0 && ::pipe(ends[1]) == 0);
+    Child child(kind, [&] {
+      log_never_wait();
+      for (int i = 0; i < 50'000; ++i) log_info("line {} of many", i);
+      char byte = 'x';
+      (void)!::write(ends[0][1], &byte, 1);
+      (void)!::read(ends[1][0], &byte, 1);
+      log_info("the last line");
+    });
+    Fd ready(ends[0][0]), go(ends[1][1]);
+    ::close(ends[0][1]);
+    char byte;
+    ASSERT_EQ(::read(ready.get(), &byte, 1), 1);
+    std::string text = child.read_what_is_there();  // there is room again before the last line is logged
+    ASSERT_EQ(::write(go.get(), &byte, 1), 1);
+    text += child.read_all();
+    EXPECT_EQ(child.wait(), 0);
+    EXPECT_TRUE(has(text, "line 0 of many") && !has(text, "line 49999 of many"));
+    EXPECT_TRUE(has(text, "log lines are missing here") && has(text, "the last line")) << tail_of(text);
+    ::close(ends[1][0]);
+  }
+}
+
+}  // namespace
+}  // namespace twinloft
