@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "twinloft/base/units.h"
 #include "twinloft/mailbench/spool.h"
 #include "twinloft/mailbench/units.h"
 
@@ -95,7 +96,7 @@ Result<std::uint64_t> bounded(const po::variables_map& map, const char* name, st
 }
 
 Result<Duration> duration(const po::variables_map& map, const char* name) {
-  auto parsed = parse_duration(map[name].as<std::string>());
+  auto parsed = parse_duration(map[name].as<std::string>(), BareNumber::seconds);
   if (!parsed) return fail(Errc::invalid, "--{}: {}", name, parsed.error().message);
   return parsed;
 }

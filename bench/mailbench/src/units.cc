@@ -1,39 +1,15 @@
 #include "twinloft/mailbench/units.h"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <numbers>
 
+#include "twinloft/base/units.h"
+
 namespace twinloft::mailbench {
 
 namespace {
-
-struct Unit {
-  std::string_view name;  // lower case
-  double factor;
-};
-constexpr double kKi = 1024, kMi = kKi * 1024, kGi = kMi * 1024;
-constexpr Unit kSizeUnits[] = {{"", 1},      {"b", 1},    {"k", kKi}, {"kib", kKi}, {"kb", 1e3}, {"m", kMi},
-                               {"mib", kMi}, {"mb", 1e6}, {"g", kGi}, {"gib", kGi}, {"gb", 1e9}};
-constexpr Unit kTimeUnits[] = {{"", 1},   {"s", 1},    {"ms", 1e-3}, {"us", 1e-6},
-                               {"m", 60}, {"min", 60}, {"h", 3600}};
-
-// A number not below zero, followed by one of the units.
-template <std::size_t N>
-Result<double> parse_with_unit(std::string_view text, const Unit (&units)[N], std::string_view what,
-                               std::string_view example) {
-  double value = 0;
-  auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
-  std::string unit(end, text.data() + text.size());
-  std::ranges::transform(unit, unit.begin(), [](unsigned char c) { return std::tolower(c); });
-  if (ec == std::errc{} && value >= 0 && std::isfinite(value)) {
-    for (const Unit& u : units)
-      if (u.name == unit) return value * u.factor;
-  }
-  return fail(Errc::invalid, "'{}' is not a {}; write for example {}", text, what, example);
-}
 
 double normal_cdf(double x) {
   return 0.5 * std::erfc(-x / std::numbers::sqrt2);
@@ -49,21 +25,9 @@ double standard_normal(SeededRandom& random) {
   return radius * std::cos(2 * std::numbers::pi * unit_interval(random));
 }
 
-constexpr double kMessageMax = 1024 * kMi;
+constexpr double kMessageMax = 1u << 30;
 
 }  // namespace
-
-Result<std::uint64_t> parse_size(std::string_view text) {
-  TL_TRY_ASSIGN(double bytes, parse_with_unit(text, kSizeUnits, "size", "4KiB or 70kB"));
-  if (bytes > 0x1p62) return fail(Errc::invalid, "size '{}' is too large", text);
-  return static_cast<std::uint64_t>(std::llround(bytes));
-}
-
-Result<Duration> parse_duration(std::string_view text) {
-  TL_TRY_ASSIGN(double seconds, parse_with_unit(text, kTimeUnits, "duration", "30s, 500ms or 2m"));
-  if (seconds > 1e9) return fail(Errc::invalid, "duration '{}' is too long", text);
-  return Duration(std::llround(seconds * 1e9));
-}
 
 Result<SizeDistribution> SizeDistribution::parse(std::string_view text) {
   SizeDistribution d;

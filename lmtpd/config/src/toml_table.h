@@ -7,8 +7,9 @@
 #include <chrono>
 #include <cstdint>
 #include <initializer_list>
-#include <string>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -43,9 +44,8 @@ class TomlTable {
     std::uint64_t value = out;
     if (read_number(key, low, high, value)) out = static_cast<T>(value);
   }
-  // "50MiB", "10kB" or a plain number of bytes.
+  // base/units.h says what is accepted.
   void size(std::string_view key, std::uint64_t low, std::uint64_t high, std::uint64_t& out) const;
-  // "250ms", "30s", "5min".
   void duration(std::string_view key, std::chrono::milliseconds& out, bool may_be_zero = false) const;
   // A user or group: a name, or a number written with or without quotes.
   void identity(std::string_view key, std::string& out) const;
@@ -58,12 +58,8 @@ class TomlTable {
 
  private:
   bool read_number(std::string_view key, std::uint64_t low, std::uint64_t high, std::uint64_t& out) const;
-  struct Unit {
-    std::string_view suffix;
-    std::uint64_t factor;
-  };
-  bool scaled(std::string_view key, std::initializer_list<Unit> units, std::string_view expected,
-              std::uint64_t& out) const;
+  // The value as text, where it is one, or a whole number; else an error, except where there is none.
+  std::optional<std::string> with_unit(std::string_view key, std::string_view expected) const;
 
   Problems& problems_;
   const toml::table& table_;

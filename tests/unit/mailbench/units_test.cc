@@ -7,27 +7,6 @@
 namespace twinloft::mailbench {
 namespace {
 
-using namespace std::chrono_literals;
-
-TEST(Units, Sizes) {
-  EXPECT_EQ(parse_size("4096"), 4096u);
-  EXPECT_EQ(parse_size("4KiB"), 4096u);
-  EXPECT_EQ(parse_size("4k"), 4096u);
-  EXPECT_EQ(parse_size("70kB"), 70000u);
-  EXPECT_EQ(parse_size("1.5MiB"), 1572864u);
-  for (const char* bad : {"", "KiB", "-1", "4 KiB", "4XB", "1e9", "99999999999999999999999", "nan"})
-    EXPECT_FALSE(parse_size(bad)) << bad;
-}
-
-TEST(Units, Durations) {
-  EXPECT_EQ(parse_duration("30s"), Duration(30s));
-  EXPECT_EQ(parse_duration("30"), Duration(30s));
-  EXPECT_EQ(parse_duration("500ms"), Duration(500ms));
-  EXPECT_EQ(parse_duration("2m"), Duration(2min));
-  EXPECT_EQ(parse_duration("0s"), Duration(0s));
-  for (const char* bad : {"", "s", "-1s", "3 weeks", "1d"}) EXPECT_FALSE(parse_duration(bad)) << bad;
-}
-
 double measured_mean(const SizeDistribution& d, std::uint64_t low, std::uint64_t high) {
   SeededRandom random(11);
   double sum = 0;

@@ -271,7 +271,7 @@ TEST(Config, AllProblemsAreReportedAtOnce) {
   std::string errors = error_of(minimal_then("[limits]\nrecipients = 0\nidle_timeout = \"5 bananas\"\n"));
   EXPECT_NE(errors.find("t.toml:10: limits.recipients: expected a number from 1 to 100000"), std::string::npos)
       << errors;
-  EXPECT_NE(errors.find("\nt.toml:11: limits.idle_timeout: expected a time"), std::string::npos) << errors;
+  EXPECT_NE(errors.find("\nt.toml:11: limits.idle_timeout: \"5 bananas\" is no time: expected"), std::string::npos) << errors;
 }
 
 TEST(Config, SyntaxErrorsNameLineAndColumn) {
@@ -330,7 +330,7 @@ const Wrong wrong[] = {
     {"[tls]\ncertificate = \"/c\"\nkey = \"/k\"\nclient_ca = \"/a\"\nclient_certificate = \"maybe\"\n", "expected \"request\" or \"require\""},
     {"[tls]\ncertificate = \"/c\"\nkey = \"/k\"\nmin_version = \"1.1\"\n", "expected \"1.2\" or \"1.3\""},
     {"[limits]\nbody_memory = \"2MiB\"\nbody_memory_total = \"1MiB\"\n", "no message would fit"},
-    {"[limits]\nmessage_size = \"10 MiB\"\n", "expected a size such as"},
+    {"[limits]\nmessage_size = \"10 MiB\"\n", "limits.message_size: \"10 MiB\" is no size: expected"},
     {"[delivery]\nagent = \"lda\"\n", "delivery.agent: there is no section [agent.lda]"},
     {"[maildir]\ndurability = \"hope\"\n", "maildir.durability: unknown durability \"hope\""},
     {"[maildir]\ndetail_folders = \"maybe\"\n", "maildir.detail_folders: unknown setting \"maybe\": use \"none\", \"existing\" or \"create\""},
@@ -346,7 +346,7 @@ const Wrong wrong[] = {
     {"[quota]\ndriver = \"maildir\"\nover = \"drop\"\n", "quota.over: unknown setting \"drop\": use \"reject\" or \"defer\""},
     {"[quota]\ndriver = \"maildir\"\ngrace_percent = 101\n", "quota.grace_percent: expected a number from 0 to 100"},
     {"[quota]\ndriver = \"maildir\"\nignore = [\"../Trash\"]\n", "quota.ignore: \"../Trash\" is the name of no folder"},
-    {"[quota]\ndriver = \"maildir\"\nstorage = \"lots\"\n", "quota.storage: expected a size such as"},
+    {"[quota]\ndriver = \"maildir\"\nstorage = \"lots\"\n", "quota.storage: \"lots\" is no size: expected"},
     {"[agent.lda]\n", "agent.lda.command: is missing"},
     {"[agent.lda]\ncommand = \"/bin/x %frm%\"\n", "t.toml:2: agent.lda.command: "},
     {"[agent.lda]\ncommand = \"x\"\n", "must be an absolute path"},

@@ -1,20 +1,14 @@
-// Numbers with units as users write them: sizes, durations, and message sizes drawn from a distribution.
+// Message sizes drawn from a distribution, as users write it.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 
-#include "twinloft/base/clock.h"
 #include "twinloft/base/random.h"
 #include "twinloft/base/result.h"
 
 namespace twinloft::mailbench {
-
-// "4096", "4KiB", "4k", "70KB" (1000), "1.5MiB"; k, m, g alone are powers of 1024. Errc::invalid otherwise.
-Result<std::uint64_t> parse_size(std::string_view text);
-// "30s", "500ms", "2m", "1h"; a number alone is seconds.
-Result<Duration> parse_duration(std::string_view text);
 
 // "4KiB" | "fixed:4KiB" | "uniform:1KiB-64KiB" | "mean:70KiB[,sigma:1.5][,min:1KiB][,max:2240KiB]".
 //
