@@ -13,7 +13,7 @@ enum Exit : int { exit_ok = 0, exit_failed = 1, exit_degraded = 2, exit_usage = 
 
 struct NodeOptions {
   std::string command, config = "/etc/twinloft/spool-repl.toml", volume;
-  bool json = false, force = false, accept_loss = false, adopt = false, watch = false, follow = false, syntax = false;
+  bool json = false, force = false, accept_loss = false, adopt = false, overwrite = false, watch = false, follow = false, syntax = false;
   std::uint64_t since = 0;  // events: only those behind this number
 };
 

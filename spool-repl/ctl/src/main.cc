@@ -21,7 +21,8 @@ namespace po = boost::program_options;
 constexpr const char* usage_text =
     "usage: spool-repl COMMAND [options] [VOLUME]\n"
     "\n"
-    "  create VOLUME        make the journal and the data area of this replica (--adopt: keep what the data area holds)\n"
+    "  create VOLUME        make the journal and the data area of this replica (--adopt: keep what the data area holds;\n"
+    "                       --overwrite: destroy what is recognised on a block device)\n"
     "  serve                serve every volume of the configuration until SIGTERM\n"
     "  status [VOLUME]      role, connections, disk state (exit 2: a volume is suspended or failed)\n"
     "                       --watch: again every second, with the progress of a resync\n"
@@ -46,7 +47,7 @@ constexpr const char* usage_text =
 int create(const daemon::NodeSettings& node, const NodeOptions& options) {
   for (const auto& v : node.volumes) {
     if (v.name != options.volume) continue;
-    auto done = daemon::create_volume(v, options.adopt);
+    auto done = daemon::create_volume(v, {options.adopt, options.overwrite});
     if (!done) return report(done.error(), exit_failed);
     fmt::print("{}", *done);
     return exit_ok;
@@ -84,7 +85,7 @@ int check_config(const daemon::NodeSettings& node, const NodeOptions& options) {
 
 std::optional<int> parse(int argc, char** argv, NodeOptions& out) {
   po::options_description visible, all;
-  visible.add_options()("config", po::value(&out.config))("json", po::bool_switch(&out.json))("force", po::bool_switch(&out.force))("adopt", po::bool_switch(&out.adopt))("accept-loss", po::bool_switch(&out.accept_loss))("syntax", po::bool_switch(&out.syntax))("watch", po::bool_switch(&out.watch))("follow", po::bool_switch(&out.follow))("since", po::value(&out.since))("help", "")("version", "");
+  visible.add_options()("config", po::value(&out.config))("json", po::bool_switch(&out.json))("force", po::bool_switch(&out.force))("adopt", po::bool_switch(&out.adopt))("overwrite", po::bool_switch(&out.overwrite))("accept-loss", po::bool_switch(&out.accept_loss))("syntax", po::bool_switch(&out.syntax))("watch", po::bool_switch(&out.watch))("follow", po::bool_switch(&out.follow))("since", po::value(&out.since))("help", "")("version", "");
   all.add(visible).add_options()("command", po::value(&out.command))("volume", po::value(&out.volume));
   po::positional_options_description positional;
   positional.add("command", 1).add("volume", 1);

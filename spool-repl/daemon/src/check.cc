@@ -1,12 +1,17 @@
 #include "twinloft/spool-repl/daemon/check.h"
 
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <utility>
 
+#include "contents.h"
 #include "twinloft/base/fd.h"
 #include "twinloft/spool-repl/daemon/events.h"
+#include "twinloft/spool-repl/io/direct_file.h"
+#include "twinloft/spool-repl/journal/superblock_store.h"
 #include "twinloft/spool-repl/net/address.h"
 
 namespace twinloft::repl::daemon {
@@ -38,6 +43,29 @@ struct Checker {
     } else if (S_ISREG(st.st_mode) && st.st_size == 0) {
       warn("{}: {} is empty: run `spool-repl create {}` first", key, path, s.name);
     }
+  }
+
+  // Where the journal is this replica's, the data area holds the volume; before `create` it may hold something else.
+  void contents() {
+    if (is_own_journal()) return;
+    for (auto [key, path] : {std::pair{"data", &s.data}, std::pair{"journal", &s.journal}}) {
+      struct stat st{};
+      if (::stat(path->c_str(), &st) < 0 || !S_ISBLK(st.st_mode)) continue;
+      auto found = contents_of(*path, s.size);
+      if (!found || found->empty()) continue;
+      bool data = path == &s.data;
+      std::string text = fmt::format("{}: {} holds {}. `spool-repl create {}` refuses to destroy that without --overwrite{}", key, *path,
+                                     fmt::join(*found, ", "), s.name, data ? "; --adopt keeps it as the volume's content" : "");
+      if (data) warn("{}", text);
+      else error("{}", text);
+    }
+  }
+  bool is_own_journal() {
+    auto opened = io::open_direct(s.journal, io::Access::read_only);
+    if (!opened) return false;
+    io::OsBlockFile file(*opened);
+    auto found = journal::read_superblock(file);
+    return found && found->superblock.replica == s.replica && (s.uuid.empty() || found->superblock.volume == Uuid::parse(s.uuid).value());
   }
 
   void directory(const char* what, const std::string& path) {
@@ -82,6 +110,7 @@ Findings check_volume(const VolumeSettings& settings) {
   Checker c{settings, {}};
   c.storage("data", settings.data);
   c.storage("journal", settings.journal);
+  c.contents();
   c.directory(settings.archive.empty() ? "journal" : "archive", state_directory(settings));
   c.peers();
   c.ublk();

@@ -3,26 +3,54 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <fmt/ranges.h>
 
+#include <cerrno>
+#include <initializer_list>
+#include <utility>
+
+#include "contents.h"
 #include "twinloft/base/fd.h"
 #include "twinloft/base/random.h"
 #include "twinloft/spool-repl/daemon/volume_runner.h"
 #include "twinloft/spool-repl/io/direct_file.h"
 #include "twinloft/spool-repl/journal/aligned.h"
 #include "twinloft/spool-repl/journal/create.h"
-#include "twinloft/spool-repl/journal/superblock_store.h"
 
 namespace twinloft::repl::daemon {
 
 namespace {
 
+// A file or device that becomes part of a replica. A file that was made here goes again, unless it is kept.
 struct Opened {
   io::DirectFile file;
-  bool fresh = false;  // made here: reads as zeros
+  bool fresh = false;  // filled here: reads as zeros
+  bool made = false;   // was not there before
+
+  Opened() = default;
+  Opened(Opened&& o) noexcept : file(std::move(o.file)), fresh(o.fresh), made(std::exchange(o.made, false)) {}
+  Opened& operator=(Opened&& o) noexcept {
+    std::swap(file, o.file), std::swap(fresh, o.fresh), std::swap(made, o.made);
+    return *this;
+  }
+  ~Opened() {
+    if (made) ::unlink(file.path.c_str());
+  }
+  void keep() { made = false; }
 };
 
-// A block device is used as it is; a file is made, and never taken over.
+Status make_file(const std::string& path, std::uint64_t bytes, const char* what) {
+  Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd) return fail_errno(errno, "cannot make the {} {}", what, path);
+  if (int rc = ::posix_fallocate(fd.get(), 0, static_cast<off_t>(bytes)); rc != 0) {
+    if (::ftruncate(fd.get(), 0) != 0) return fail_errno(errno, "{}: cannot be made empty again", path);
+    return fail_errno(rc, "cannot reserve {} MiB for the {} {}", bytes >> 20, what, path);
+  }
+  if (::fsync(fd.get()) < 0) return fail_errno(errno, "{}", path);
+  return {};
+}
+
+// A block device is used as it is, once nobody else has it; a file is made, and never taken over.
 Result<Opened> open_or_make(const std::string& path, std::uint64_t bytes, const char* what) {
   struct stat st{};
   bool exists = ::stat(path.c_str(), &st) == 0;
@@ -30,16 +58,10 @@ Result<Opened> open_or_make(const std::string& path, std::uint64_t bytes, const 
     return fail(Errc::conflict, "{}: there is a file already. `create` never overwrites one: move it away if this "
                 "volume's {} is to be made anew", path, what);
   Opened out;
-  if (!exists || !S_ISBLK(st.st_mode)) {
-    Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-    if (!fd) return fail_errno(errno, "cannot make the {} {}", what, path);
-    if (int rc = ::posix_fallocate(fd.get(), 0, static_cast<off_t>(bytes)); rc != 0) {
-      ::unlink(path.c_str());
-      return fail_errno(rc, "cannot reserve {} MiB for the {} {}", bytes >> 20, what, path);
-    }
-    if (::fsync(fd.get()) < 0) return fail_errno(errno, "{}", path);
-    out.fresh = true;
-  }
+  out.file.path = path;
+  out.made = !exists;
+  out.fresh = !exists || !S_ISBLK(st.st_mode);
+  if (out.fresh) TL_TRY(make_file(path, bytes, what));
   TL_TRY_ASSIGN(out.file, io::open_direct(path, io::Access::read_write));
   return out;
 }
@@ -60,43 +82,30 @@ Status sync_parent(const std::string& path) {
   return {};
 }
 
-// A device whose journal was lost still holds a volume: creating it anew would zero it.
-Status check_not_a_data_area(io::OsBlockFile& data, const VolumeSettings& s) {
-  std::uint64_t last = data.size_bytes() / block_size * block_size;
-  for (std::uint64_t at : {s.size, last - block_size}) {
-    if (at + block_size > data.size_bytes()) continue;
-    journal::AlignedBuffer block(block_size);
-    TL_TRY(data.read(at, block.span()));
-    auto label = decode_data_label(block.span());
-    if (label)
-      return fail(Errc::conflict, "{}: is the data area of volume {} replica {}, and `create` would zero it. If that is meant, "
-                  "wipe its label first: dd if=/dev/zero of={} bs=4096 seek={} count=1", s.data, label->volume.text(),
-                  label->replica, s.data, at / block_size);
+// What `create` would write over: "/dev/sdb holds a file system (ext4), a partition table (dos)". Empty: nothing.
+Result<std::string> losses_at(const Opened& place, const VolumeSettings& s) {
+  if (place.fresh) return std::string();
+  TL_TRY_ASSIGN(std::vector<std::string> found, contents_of(place.file.path, s.size));
+  if (found.empty()) return std::string();
+  return fmt::format("{} holds {}", place.file.path, fmt::join(found, ", "));
+}
+
+// Both places are looked at before either is written to.
+Status permit(std::initializer_list<const Opened*> places, const VolumeSettings& s, const CreateOptions& o) {
+  std::string all, keep;
+  for (const Opened* place : places) {
+    TL_TRY_ASSIGN(std::string losses, losses_at(*place, s));
+    if (losses.empty()) continue;
+    all += (all.empty() ? "" : "; ") + losses;
+    if (place->file.path == s.data) keep = ". To keep the data area's content as the volume's: spool-repl create " + s.name + " --adopt";
   }
+  if (all.empty()) return {};
+  if (!o.overwrite)
+    return fail(Errc::conflict, "{}. Nothing was changed. To destroy that: spool-repl create {}{} --overwrite{}", all, s.name,
+                o.adopt ? " --adopt" : "", keep);
+  for (const Opened* place : places)
+    if (!place->fresh) TL_TRY(wipe_signatures(place->file.path));
   return {};
-}
-
-Status check_no_journal(io::OsBlockFile& journal, const VolumeSettings& s) {
-  auto old = journal::load_superblock(journal);
-  if (!old && old.error().code == Errc::invalid)
-    return fail(Errc::conflict, "{}: {}. `create` never overwrites one", s.journal, old.error().message);
-  if (!old) return {};
-  return fail(Errc::conflict, "{}: holds the journal of volume {} replica {}. `create` never overwrites one: wipe it "
-              "first (dd if=/dev/zero of={} bs=1M count=1) if that is meant", s.journal, old->superblock.volume.text(),
-              old->superblock.replica, s.journal);
-}
-
-// Name of the loop device that this file is attached to; empty: none.
-Result<std::string> loop_device_of(const struct stat& file) {
-  for (int n = 0; n < 256; ++n) {
-    auto text = read_file(fmt::format("/sys/block/loop{}/loop/backing_file", n), 4096);
-    if (!text) continue;
-    while (!text->empty() && text->back() == '\n') text->pop_back();
-    struct stat st{};
-    if (::stat(text->c_str(), &st) == 0 && st.st_dev == file.st_dev && st.st_ino == file.st_ino)
-      return fmt::format("/dev/loop{}", n);
-  }
-  return std::string();
 }
 
 // Taken over in place: it must be there, and nobody may be writing to it.
@@ -105,10 +114,9 @@ Result<Opened> open_to_adopt(const VolumeSettings& s) {
   if (::stat(s.data.c_str(), &st) != 0) return fail_errno(errno, "{}: there is nothing to adopt", s.data);
   // On a block device O_EXCL fails while it is mounted or otherwise in use: let go of before it is opened for good.
   if (Fd alone(::open(s.data.c_str(), O_RDWR | O_CLOEXEC | (S_ISBLK(st.st_mode) ? O_EXCL : 0))); !alone)
-    return fail_errno(errno, "{}: cannot be had alone: unmount it first", s.data);
+    return fail_errno(errno, "{}: in use: unmount it first", s.data);
   if (!S_ISBLK(st.st_mode)) {
-    TL_TRY_ASSIGN(std::string loop, loop_device_of(st));
-    if (!loop.empty())
+    if (std::string loop = loop_device_on(s.data); !loop.empty())
       return fail(Errc::conflict, "{}: in use as {}: unmount it and detach the loop device first", s.data, loop);
   }
   Opened out;
@@ -121,7 +129,16 @@ Result<Opened> open_to_adopt(const VolumeSettings& s) {
   return out;
 }
 
-Result<std::string> adopt_volume(const VolumeSettings& s) {
+// Parts of spool-repl itself are no content of a volume.
+Status check_adoptable(const Opened& data, const VolumeSettings& s) {
+  TL_TRY_ASSIGN(std::vector<std::string> found, contents_of(s.data, data.file.size_bytes));
+  for (const std::string& what : found)
+    if (what.starts_with("the data area") || what.starts_with("the journal") || what.starts_with("a journal"))
+      return fail(Errc::conflict, "{}: is {} already", s.data, what);
+  return {};
+}
+
+Result<std::string> adopt_volume(const VolumeSettings& s, const CreateOptions& o) {
   TL_TRY_ASSIGN(Opened data, open_to_adopt(s));
   OsRandom random;
   Hash128 beginning;
@@ -130,17 +147,12 @@ Result<std::string> adopt_volume(const VolumeSettings& s) {
                                  journal::Adoption{{1, Uuid::generate(random)}, beginning}};
   TL_TRY_ASSIGN(std::uint64_t journal_bytes, journal_bytes_of(s));
   TL_TRY(journal::plan_layout(options, journal_bytes));
-  io::OsBlockFile data_file(data.file);
-  if (data.file.size_bytes >= block_size) {
-    journal::AlignedBuffer last(block_size);
-    TL_TRY(data_file.read(data.file.size_bytes - block_size, last.span()));
-    if (auto label = decode_data_label(last.span()); label)
-      return fail(Errc::conflict, "{}: is the data area of volume {} replica {} already", s.data, label->volume.text(), label->replica);
-  }
+  TL_TRY(check_adoptable(data, s));
   TL_TRY_ASSIGN(Opened journal, open_or_make(s.journal, s.journal_size, "journal"));
-  io::OsBlockFile journal_file(journal.file);
-  TL_TRY(check_no_journal(journal_file, s));
+  TL_TRY(permit({&journal}, s, o));
+  io::OsBlockFile journal_file(journal.file), data_file(data.file);
   TL_TRY_ASSIGN(Superblock sb, journal::create_replica(options, journal_file, data_file, false));
+  journal.keep();
   TL_TRY(sync_parent(s.journal));
   return fmt::format("volume {} replica {}: {} with its content, {} MiB, and a journal of {} MiB in {}\n"
                      "Mount the volume's device from now on, never {} itself. Create the other replicas without --adopt: they are filled "
@@ -150,7 +162,7 @@ Result<std::string> adopt_volume(const VolumeSettings& s) {
 
 }  // namespace
 
-Result<std::string> create_volume(const VolumeSettings& s, bool adopt) {
+Result<std::string> create_volume(const VolumeSettings& s, const CreateOptions& o) {
   if (s.uuid.empty()) {
     OsRandom random;
     return fail(Errc::invalid, "volume.{}.uuid is missing. Put this line into the configuration of every replica of "
@@ -158,28 +170,21 @@ Result<std::string> create_volume(const VolumeSettings& s, bool adopt) {
   }
   if (Uuid::parse(s.uuid).value().is_nil())
     return fail(Errc::invalid, "volume.{}.uuid: zeros are no identity: uuidgen prints one", s.name);
-  if (adopt) return adopt_volume(s);
+  if (o.adopt) return adopt_volume(s, o);
   if (s.size == 0) return fail(Errc::invalid, "volume.{}.size is missing", s.name);
   journal::CreateOptions options{Uuid::parse(s.uuid).value(), s.replica, s.size / block_size, false, std::nullopt};
   TL_TRY_ASSIGN(std::uint64_t journal_bytes, journal_bytes_of(s));
   TL_TRY(journal::plan_layout(options, journal_bytes));  // before anything is made
   TL_TRY_ASSIGN(Opened data, open_or_make(s.data, s.size + block_size, "data area"));
-  auto journal = open_or_make(s.journal, s.journal_size, "journal");
-  if (!journal) {
-    if (data.fresh) ::unlink(s.data.c_str());
-    return std::unexpected(journal.error());
-  }
-  io::OsBlockFile journal_file(journal->file), data_file(data.file);
-  TL_TRY(check_no_journal(journal_file, s));
-  if (!data.fresh) {
-    if (Status free = check_not_a_data_area(data_file, s); !free) {
-      if (journal->fresh) ::unlink(s.journal.c_str());
-      return std::unexpected(free.error());
-    }
-  }
+  TL_TRY_ASSIGN(Opened journal, open_or_make(s.journal, s.journal_size, "journal"));
+  if (data.file.size_bytes < s.size)
+    return fail(Errc::invalid, "{}: {} bytes, and volume.{}.size says {}. Nothing was changed", s.data, data.file.size_bytes, s.name, s.size);
+  TL_TRY(permit({&data, &journal}, s, o));
+  io::OsBlockFile journal_file(journal.file), data_file(data.file);
   // A label needs a block beyond the volume; a device that is exactly full goes without.
   options.data_label = data.file.size_bytes >= s.size + block_size;
   TL_TRY_ASSIGN(Superblock sb, journal::create_replica(options, journal_file, data_file, !data.fresh));
+  data.keep(), journal.keep();
   TL_TRY(sync_parent(s.data));
   TL_TRY(sync_parent(s.journal));
   return fmt::format("volume {} replica {}: {} MiB of data in {}, a journal of {} MiB in {}\n", s.name, s.replica,

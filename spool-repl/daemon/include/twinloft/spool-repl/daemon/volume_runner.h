@@ -31,8 +31,13 @@ class VolumeRunner {
   std::unique_ptr<Impl> impl_;
 };
 
-// The `create` command: makes journal and data area as configured. Returns what to tell the user.
-// `adopt`: what the data area holds is the volume's content from now on; otherwise it is zeroed.
-Result<std::string> create_volume(const VolumeSettings& settings, bool adopt = false);
+struct CreateOptions {
+  bool adopt = false;      // what the data area holds is the volume's content from now on; otherwise it is zeroed
+  bool overwrite = false;  // whatever is recognised on a block device may be destroyed
+};
+
+// The `create` command: makes journal and data area as configured. Returns what to tell the user. Errors: conflict (a place
+// holds something), unavailable (a device is in use): nothing was changed.
+Result<std::string> create_volume(const VolumeSettings& settings, const CreateOptions& options = {});
 
 }  // namespace twinloft::repl::daemon

@@ -1,0 +1,206 @@
+// `create` on places that hold something. The devices are loop devices: root is needed.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <linux/fs.h>
+#include <linux/loop.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "contents.h"
+#include "twinloft/base/fd.h"
+#include "twinloft/spool-repl/daemon/check.h"
+#include "twinloft/spool-repl/daemon/volume_runner.h"
+#include "twinloft/spool-repl/format/superblock.h"
+
+namespace twinloft::repl::daemon {
+namespace {
+
+constexpr std::uint64_t mib = 1u << 20;
+
+struct CreateTest : testing::Test {
+  CreateTest() {
+    const char* tmp = std::getenv("TMPDIR");
+    where = std::string(tmp ? tmp : "/tmp") + "/tl-create-XXXXXX";
+    EXPECT_NE(mkdtemp(where.data()), nullptr);
+    s.name = "mail";
+    s.uuid = "5c1a0e7e-0000-4000-8000-00000000c0de";
+    s.replica = 1;
+    s.size = 16 * mib;
+    s.journal_size = 32 * mib;
+    s.data = where + "/data";
+    s.journal = where + "/journal";
+    s.archive = where;
+  }
+  ~CreateTest() override {
+    devices.clear();  // autoclear: the last close detaches
+    std::filesystem::remove_all(where);
+  }
+  void SetUp() override { ASSERT_EQ(::geteuid(), 0u) << "needs root"; }
+
+  std::string device(const std::string& name, std::uint64_t bytes) {
+    Fd control(::open("/dev/loop-control", O_RDWR | O_CLOEXEC));
+    Fd backing(::open((where + "/" + name).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    EXPECT_EQ(::ftruncate(backing.get(), static_cast<off_t>(bytes)), 0);
+    for (int i = 0; i < 64; ++i) {
+      std::string path = fmt::format("/dev/loop{}", ::ioctl(control.get(), LOOP_CTL_GET_FREE));
+      Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+      loop_config config{};
+      config.fd = static_cast<__u32>(backing.get());
+      config.info.lo_flags = LO_FLAGS_AUTOCLEAR;
+      if (::ioctl(fd.get(), LOOP_CONFIGURE, &config) != 0) continue;
+      devices.push_back(std::move(fd));
+      return path;
+    }
+    ADD_FAILURE() << "no loop device";
+    return "";
+  }
+  void put(const std::string& path, std::uint64_t at, std::string_view bytes) {
+    Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+    ASSERT_EQ(::pwrite(fd.get(), bytes.data(), bytes.size(), static_cast<off_t>(at)), static_cast<ssize_t>(bytes.size()));
+    ASSERT_EQ(::fsync(fd.get()), 0);
+  }
+  std::string content(const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  }
+  // The superblock's fields that libblkid wants to see.
+  void swap_signature(const std::string& path) {
+    std::string page(4096, '\0');
+    page[1024] = 1;                     // version
+    page[1028] = '\x7f';                // last page
+    page.replace(4096 - 10, 10, "SWAPSPACE2");
+    put(path, 0, page);
+  }
+  void partition_table(const std::string& path) {
+    std::string sector(512, '\0');
+    sector[446 + 4] = '\x83';  // type; from sector 2048, 2048 sectors
+    sector[446 + 9] = 8, sector[446 + 13] = 8;
+    sector[510] = '\x55', sector[511] = '\xaa';
+    put(path, 0, sector);
+  }
+  void luks_signature(const std::string& path) {
+    std::string header(4096, '\0');
+    header.replace(0, 8, std::string_view("LUKS\xba\xbe\0\1", 8));
+    header.replace(168, 36, "0b7e0f3a-0000-4000-8000-00000000c0de");
+    put(path, 0, header);
+  }
+  testing::AssertionResult refused(const Result<std::string>& made, std::string_view words) {
+    if (made) return testing::AssertionFailure() << "created: " << *made;
+    if (made.error().message.find(words) == std::string::npos) return testing::AssertionFailure() << made.error().message;
+    return testing::AssertionSuccess();
+  }
+
+  std::string where;
+  std::vector<Fd> devices;
+  VolumeSettings s;
+};
+
+TEST_F(CreateTest, WhatIsRecognisedOnTheDataDeviceIsRefused) {
+  s.data = device("disk", 17 * mib);
+  using Maker = void (CreateTest::*)(const std::string&);
+  for (auto [make, words] : {std::pair<Maker, const char*>{&CreateTest::swap_signature, "swap"}, {&CreateTest::partition_table, "partition table"},
+                             {&CreateTest::luks_signature, "crypto_LUKS"}}) {
+    put(s.data, 0, std::string(8192, '\0'));
+    (this->*make)(s.data);
+    std::string before = content(s.data);
+    auto made = create_volume(s);
+    EXPECT_TRUE(refused(made, words));
+    EXPECT_TRUE(refused(made, "--overwrite"));
+    EXPECT_EQ(content(s.data), before) << words;
+    EXPECT_FALSE(std::filesystem::exists(s.journal)) << "a file that was made goes again";
+    Findings found = check_volume(s);
+    bool told = false;
+    for (const auto& text : found.warnings) told |= text.find(words) != std::string::npos;
+    EXPECT_TRUE(told) << words;
+  }
+}
+
+TEST_F(CreateTest, TheJournalsDeviceIsLookedAtToo) {
+  s.journal = device("disk", 32 * mib);
+  swap_signature(s.journal);
+  std::string before = content(s.journal);
+  EXPECT_TRUE(refused(create_volume(s), "swap"));
+  EXPECT_EQ(content(s.journal), before);
+  EXPECT_FALSE(std::filesystem::exists(s.data));
+  std::ofstream(s.data) << std::string(16 * mib, 'x');
+  s.size = 0;
+  EXPECT_TRUE(refused(create_volume(s, {.adopt = true}), "swap"));
+  EXPECT_EQ(content(s.journal), before);
+}
+
+// What lies at the end would be found, and assembled, at the next boot.
+TEST_F(CreateTest, OverwriteMeansItAndLeavesNoSignatureBehind) {
+  s.data = device("disk", 64 * mib);
+  swap_signature(s.data);
+  std::string raid(256, '\0');  // md, version 1.0: near the end
+  raid.replace(0, 8, std::string_view("\xfc\x4e\x2b\xa9\1\0\0\0", 8));
+  std::uint64_t at = (64 * mib / 512 - 16) & ~7ull;
+  std::memcpy(raid.data() + 144, &at, 8);
+  put(s.data, at * 512, raid);
+  auto made = create_volume(s);
+  EXPECT_TRUE(refused(made, "swap"));
+  auto done = create_volume(s, {.overwrite = true});
+  ASSERT_TRUE(done) << done.error().message;
+  auto left = contents_of(s.data, s.size);
+  ASSERT_TRUE(left) << left.error().message;
+  EXPECT_EQ(*left, std::vector<std::string>{"the data area of volume " + s.uuid + " replica 1"});
+}
+
+TEST_F(CreateTest, AnotherVolumesPartsAreRefusedInEitherPlace) {
+  s.data = device("disk", 17 * mib);
+  s.journal = device("journal-disk", 32 * mib);
+  ASSERT_TRUE(create_volume(s));
+  EXPECT_TRUE(check_volume(s).errors.empty()) << "its own";
+  EXPECT_TRUE(refused(create_volume(s), "the data area of volume " + s.uuid));
+  EXPECT_TRUE(refused(create_volume(s), "the journal of volume " + s.uuid));
+  std::swap(s.data, s.journal);
+  EXPECT_TRUE(refused(create_volume(s), "the journal of volume"));
+  EXPECT_TRUE(refused(create_volume(s), "the data area of volume"));
+  s.size = 0;
+  EXPECT_TRUE(refused(create_volume(s, {.adopt = true}), "the journal of volume"));
+}
+
+TEST_F(CreateTest, ADamagedJournalIsOneToo) {
+  s.data = device("disk", 17 * mib);
+  s.journal = device("journal-disk", 32 * mib);
+  ASSERT_TRUE(create_volume(s));
+  put(s.data, 0, std::string(17 * mib, '\0'));
+  for (std::uint64_t at : superblock_offset) put(s.journal, at + 40, "damage");
+  EXPECT_TRUE(refused(create_volume(s), "a journal of spool-repl"));
+}
+
+TEST_F(CreateTest, ADeviceInUseIsRefusedAlsoWithOverwrite) {
+  s.data = device("disk", 17 * mib);
+  Fd held(::open(s.data.c_str(), O_RDONLY | O_EXCL | O_CLOEXEC));
+  ASSERT_TRUE(held);
+  EXPECT_TRUE(refused(create_volume(s, {.overwrite = true}), "in use"));
+  held.reset();
+  EXPECT_TRUE(create_volume(s));
+}
+
+// Under two names.
+TEST_F(CreateTest, OneDeviceIsNotBothDataAndJournal) {
+  s.data = device("disk", 64 * mib);
+  s.journal = where + "/alias";
+  std::filesystem::create_symlink(s.data, s.journal);
+  EXPECT_TRUE(refused(create_volume(s, {.overwrite = true}), "in use"));
+}
+
+TEST_F(CreateTest, AFileThatHoldsAnythingIsNeverTakenOver) {
+  std::ofstream(s.data) << "precious";
+  EXPECT_TRUE(refused(create_volume(s, {.overwrite = true}), "never overwrites"));
+  EXPECT_EQ(content(s.data), "precious");
+  std::filesystem::rename(s.data, s.journal);
+  EXPECT_TRUE(refused(create_volume(s, {.overwrite = true}), "never overwrites"));
+  EXPECT_EQ(content(s.journal), "precious");
+  EXPECT_FALSE(std::filesystem::exists(s.data));
+}
+
+}  // namespace
+}  // namespace twinloft::repl::daemon
