@@ -7,17 +7,13 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <exception>
+
+#include <fmt/format.h>
 
 #include "twinloft/base/log.h"
 
 namespace twinloft::lmtpd {
-
-namespace {
-
-// Where descriptors or memory have run out, the backlog holds new connections for so long.
-constexpr std::chrono::milliseconds retry_after{100};
-
-}  // namespace
 
 Acceptor::Acceptor(Loop& loop, Listener listener, HandOver hand_over)
     : loop_(loop),
@@ -65,6 +61,7 @@ void Acceptor::accept_ready() {
       if (errno != EAGAIN) return pause(errno);
       return wait();
     }
+    resumed();
     if (loop_.hub().connections.load(std::memory_order_relaxed) >= loop_.hub().config.connections_max) {
       refuse(socket);
       continue;
@@ -73,8 +70,18 @@ void Acceptor::accept_ready() {
       int on = 1;
       (void)::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     }
-    loop_.hub().connections.fetch_add(1, std::memory_order_relaxed);
+    take(std::move(socket), peer);
+  }
+}
+
+void Acceptor::take(Fd socket, const sockaddr_storage& peer) {
+  Hub& hub = loop_.hub();
+  hub.connections.fetch_add(1, std::memory_order_relaxed);
+  try {
     hand_over_({std::move(socket), unmapped(peer), listener_.shared_rules()});
+  } catch (const std::exception& e) {
+    hub.connections.fetch_sub(1, std::memory_order_relaxed);
+    hub.failures.put(LogLevel::error, hub.clock.now(), fmt::format("{}: a connection is dropped: {}", listener_.name(), e.what()));
   }
 }
 
@@ -85,11 +92,18 @@ void Acceptor::refuse(const Fd& socket) const {
 }
 
 void Acceptor::pause(int error) {
-  log_error("{}: no connection can be taken for the moment: {}", listener_.name(), std::strerror(error));
-  retry_.expires_after(retry_after);
+  AcceptPauses::Pause pause = pauses_.failed(loop_.hub().clock.now());
+  if (pause.say)
+    log_error("{}: no connection is taken: {}; {} tries have failed so; new connections wait in the backlog", listener_.name(), std::strerror(error), pause.failures);
+  retry_.expires_after(pause.time);
   retry_.async_wait([this](const boost::system::error_code& failed) {
     if (!failed && !stopped_) accept_ready();
   });
+}
+
+void Acceptor::resumed() {
+  if (auto over = pauses_.succeeded(loop_.hub().clock.now()))
+    log_info("{}: connections are taken again, after {} ms", listener_.name(), std::chrono::duration_cast<std::chrono::milliseconds>(*over).count());
 }
 
 }  // namespace twinloft::lmtpd

@@ -1,4 +1,5 @@
-// Takes connections from a listener, within the limit of open ones.
+// Takes connections from a listener, within the limit of open ones. Where descriptors or memory are used up it pauses, and the backlog holds new
+// connections: the log has a line when that begins, one a minute, and one when it is over.
 #pragma once
 
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -6,6 +7,7 @@
 #include <functional>
 #include <string>
 
+#include "accept_pauses.h"
 #include "hub.h"
 #include "twinloft/base/fd.h"
 #include "twinloft/lmtpd/net/listener.h"
@@ -29,7 +31,9 @@ class Acceptor {
   void wait();
   void accept_ready();
   void refuse(const Fd& socket) const;
+  void take(Fd socket, const sockaddr_storage& peer);
   void pause(int error);
+  void resumed();
 
   Loop& loop_;
   Listener listener_;
@@ -37,6 +41,7 @@ class Acceptor {
   boost::asio::posix::stream_descriptor descriptor_;
   boost::asio::steady_timer retry_;
   bool stopped_ = false;
+  AcceptPauses pauses_;
 };
 
 }  // namespace twinloft::lmtpd

@@ -3,8 +3,8 @@
 #include <sys/socket.h>
 
 #include <boost/asio/post.hpp>
-#include <cerrno>
 #include <exception>
+#include <stdexcept>
 
 #include "proxy_header.h"
 #include "twinloft/base/log.h"
@@ -15,7 +15,6 @@ namespace {
 
 namespace asio = boost::asio;
 
-constexpr std::size_t out_memory_max = 16 * 1024;  // that a connection without replies to be sent holds
 constexpr Duration linger_time = std::chrono::seconds(2);
 
 asio::generic::stream_protocol protocol_of(int fd) {
@@ -51,6 +50,19 @@ void add_refusal(Deliverer& deliverer, const LookupRequest& request, Resolved& f
     found.refusal = deliverer.refusal(found.user, found.detail.value_or(request.detail), request.size);
   } catch (const std::exception& e) {
     log_error("{}: whether mail would be refused: {}", found.user.name, e.what());
+  } catch (...) {
+    log_error("{}: whether mail would be refused: unknown exception", found.user.name);
+  }
+}
+
+// May block.
+Status append_to(BodyStore& store, const std::string& bytes) {
+  try {
+    return store.append(bytes);
+  } catch (const std::exception& e) {
+    return fail(Errc::internal, "unexpectedly: {}", e.what());
+  } catch (...) {
+    return fail(Errc::internal, "unexpectedly");
   }
 }
 
@@ -79,11 +91,13 @@ Connection::Connection(Loop& loop, NewConnection fresh)
 }
 
 void Connection::start() {
-  if (!socket_.is_open()) return close();
-  arm_timer(hub_.config.idle_timeout);
-  if (!rules_->proxies.contains(peer_)) return greet(peer_);
-  phase_ = Phase::proxied;
-  wait_readable();
+  safely([this] {
+    if (!socket_.is_open()) return close();
+    arm_timer(hub_.config.idle_timeout);
+    if (!rules_->proxies.contains(peer_)) return greet(peer_);
+    phase_ = Phase::proxied;
+    wait_readable();
+  });
 }
 
 void Connection::greet(const sockaddr_storage& client) {
@@ -100,7 +114,7 @@ void Connection::greet(const sockaddr_storage& client) {
 
 void Connection::refuse_address(const std::string& address) {
   hub_.refusals.put(LogLevel::warning, hub_.clock.now(), address + ": more than limits.connections_per_address connections");
-  out_ = "421 4.7.0 " + hub_.config.session.hostname + " Too many connections from your address\r\n";
+  output_.add("421 4.7.0 " + hub_.config.session.hostname + " Too many connections from your address\r\n");
   phase_ = Phase::closing;
   flush();
 }
@@ -120,32 +134,75 @@ void Connection::take_proxy_header(std::string_view bytes) {
 }
 
 void Connection::stop() {
-  stopping_ = true;
-  if (phase_ == Phase::proxied) return close();
-  if (phase_ != Phase::open) return;
-  session_.shutdown();
-  if (transaction_) give_up_waiting();
-  perform();
+  safely([this] {
+    stopping_ = true;
+    if (phase_ == Phase::proxied) return close();
+    if (phase_ != Phase::open) return;
+    session_.shutdown();
+    if (const Delivering* now = at_work<Delivering>()) give_up_waiting(*now);
+    perform();
+  });
 }
 
 void Connection::drain(Duration silent, bool now) {
-  if (phase_ == Phase::proxied && now) return close();
-  if (phase_ != Phase::open) return;
-  bool busy = session_.transaction() != 0 || !session_.waits_for_client() || session_.in_handshake() || !out_.empty() ||
-              hub_.clock.now() - last_progress_ < silent || input_is_there();
-  if (busy && !now) return;
-  session_.drain();
-  perform();
+  safely([this, silent, now] {
+    if (phase_ == Phase::proxied && now) return close();
+    if (phase_ != Phase::open) return;
+    bool busy = session_.transaction() != 0 || !session_.waits_for_client() || session_.in_handshake() || !output_.empty() ||
+                hub_.clock.now() - last_progress_ < silent || input_is_there();
+    if (busy && !now) return;
+    session_.drain();
+    perform();
+  });
 }
 
 void Connection::abort() {
-  if (transaction_) return transaction_->abort({451, "4.3.2", "Not delivered: the server is being stopped"}, "the server is being stopped");
-  if (phase_ != Phase::open) return;
-  session_.abort();
-  perform();
+  safely([this] {
+    if (const Delivering* now = at_work<Delivering>())
+      return now->transaction->abort({451, "4.3.2", "Not delivered: the server is being stopped"}, "the server is being stopped");
+    if (phase_ != Phase::open) return;
+    session_.abort();
+    perform();
+  });
 }
 
-void Connection::abandon() { close(); }
+void Connection::abandon() {
+  safely([this] { close(); });
+}
+
+// --- What throws ------------------------------------------------------------------------------------------------
+
+// The session may be in no state at all, and is not asked again: the client is told by hand. A client that has got no reply to a message sends it
+// again, so none is lost.
+void Connection::fail_with(const char* what) noexcept {
+  try {
+    hub_.failures.put(LogLevel::error, hub_.clock.now(), fmt::format("a connection from {} is closed: internal error: {}", address_text(peer_), what));
+  } catch (...) {  // no memory even for the line
+  }
+  try {
+    if (phase_ == Phase::open && !session_.in_handshake()) {
+      if (const Delivering* now = at_work<Delivering>()) give_up_waiting(*now);
+      work_ = Nothing{};
+      output_.add("421 4.3.0 " + hub_.config.session.hostname + " Internal error, try again later\r\n");
+      phase_ = Phase::closing;
+      return flush();
+    }
+  } catch (...) {  // then without a word
+  }
+  try {
+    close();
+  } catch (...) {  // its socket is closed with it
+  }
+}
+
+void Connection::finish_task(std::shared_ptr<Connection> self, std::function<void(Connection&)> what) {
+  asio::io_context& io = self->loop_.io();
+  asio::post(io, [self = std::move(self), what = std::move(what)] {
+    --self->tasks_;
+    if (self->phase_ == Phase::open) self->safely([&] { what(*self); });
+    self->remove_if_done();
+  });
+}
 
 // --- What the session asks for ----------------------------------------------------------------------------------
 
@@ -158,20 +215,17 @@ void Connection::perform() {
 // True where the session was told something by this, and may ask for more.
 bool Connection::perform_once() {
   Actions actions = session_.take_actions();
-  if (out_.empty()) out_ = std::move(actions.send);
-  else out_ += actions.send;
+  output_.add(std::move(actions.send));
   bool again = !take_body(actions);
-  if (actions.start_tls) tls_asked_for_ = true;
   if (actions.close && phase_ == Phase::open) phase_ = Phase::closing;
-  if (actions.deliver && storing_) stored_first_ = std::move(actions.deliver);
-  else if (actions.deliver) deliver(std::move(actions.deliver));
   if (!actions.lookup) return again;
+  if (!at_work<Nothing>()) throw std::logic_error("a recipient is looked up while something else is under way");
   auto found = asked([&] { return hub_.users.lookup_now(*actions.lookup); });
   if (!found || may_be_refused(hub_.deliverer, *found)) {
-    ++under_way_;
-    looking_up_ = true;
+    work_ = LookingUp{};
     if (found) look_for_room(shared_from_this(), std::move(*actions.lookup), std::move(*found));
     else look_up(std::move(*actions.lookup));
+    ++tasks_;
     return again;
   }
   if (!*found) tell_failed_lookup(hub_, *actions.lookup, found->error());
@@ -181,61 +235,49 @@ bool Connection::perform_once() {
 
 // False where the message cannot be kept: the session then knows.
 bool Connection::take_body(Actions& actions) {
-  if (actions.begin_body) body_ = std::make_shared<BodyStore>(hub_.body_limits, hub_.budget);
-  if (actions.abort_body) body_.reset();
-  if (!body_ || actions.body.empty()) return true;
-  std::size_t bytes = 0;
-  for (ByteSpan piece : actions.body) bytes += piece.size();
-  if (!body_->fits_memory(bytes)) {
-    std::string chunk;
-    chunk.reserve(bytes);
-    for (ByteSpan piece : actions.body) chunk += as_text(piece);
-    store(std::move(chunk));
-    return true;
+  if (actions.begin_body) {
+    if (at_work<LookingUp>() || at_work<Delivering>()) throw std::logic_error("a message begins while something else is under way");
+    work_ = Receiving{std::make_shared<BodyUpload>(std::make_shared<BodyStore>(hub_.body_limits, hub_.budget))};
   }
-  for (ByteSpan piece : actions.body) {
-    Status kept = body_->append(as_text(piece));
-    if (kept) continue;
-    actions.deliver.reset();
-    lose_body(kept.error());
-    return false;
+  if (actions.abort_body && at_work<Receiving>()) work_ = Nothing{};
+  Receiving* now = at_work<Receiving>();
+  if (!now && actions.deliver) throw std::logic_error("a message that has not begun is to be delivered");
+  if (!now) return true;
+  std::shared_ptr<BodyUpload> upload = now->upload;
+  if (!actions.body.empty()) {
+    BodyUpload::Next next = upload->append(actions.body);
+    if (!next) return lose_body(next.error()), false;
+    if (*next) store(upload, std::move(**next));
   }
+  if (actions.deliver) upload->complete(std::move(actions.deliver));
+  if (auto whole = upload->take_whole()) deliver(std::move(*whole));
   return true;
 }
 
 void Connection::lose_body(const Error& error) {
   hub_.messages_put_off.put(LogLevel::error, hub_.clock.now(), "a message is put off: " + error.message);
-  body_.reset();
+  work_ = Nothing{};
   session_.body_failed(refusal_of(error));
 }
 
-void Connection::store(std::string chunk) {
-  ++under_way_;
-  storing_ = true;
-  hub_.bodies.post([self = shared_from_this(), body = body_, chunk = std::move(chunk)]() mutable {
-    Status kept = body->append(chunk);
-    asio::io_context& io = self->loop_.io();
-    asio::post(io, [self = std::move(self), body = std::move(body), kept = std::move(kept)] { self->stored(body, kept); });
+void Connection::store(std::shared_ptr<BodyUpload> upload, BodyWrite write) {
+  hub_.bodies.post([self = shared_from_this(), upload = std::move(upload), write = std::move(write)]() mutable {
+    Status kept = append_to(*write.store, write.bytes);
+    finish_task(std::move(self), [upload = std::move(upload), store = std::move(write.store), kept = std::move(kept)](Connection& c) { c.stored(upload, store, kept); });
   });
+  ++tasks_;
 }
 
-// A body that was aborted meanwhile (the server leaves) is of no interest.
-void Connection::stored(const std::shared_ptr<BodyStore>& body, const Status& kept) {
-  --under_way_;
-  storing_ = false;
-  if (phase_ == Phase::closed) return remove_if_done();
-  if (body_ != body) return wait_readable();
+// A body that was given up meanwhile is of no interest.
+void Connection::stored(const std::shared_ptr<BodyUpload>& upload, std::shared_ptr<BodyStore> store, const Status& kept) {
   last_progress_ = hub_.clock.now();
-  auto envelope = std::exchange(stored_first_, nullptr);
-  if (!kept) lose_body(kept.error());
-  else if (envelope) deliver(std::move(envelope));
+  if (const Receiving* now = at_work<Receiving>(); now && now->upload == upload) {
+    BodyUpload::Next next = upload->written(std::move(store), kept);
+    if (!next) lose_body(next.error());
+    else if (*next) this->store(upload, std::move(**next));
+    else if (auto whole = upload->take_whole()) deliver(std::move(*whole));
+  }
   perform();
-}
-
-// On a worker thread. The connection is let go of on its own thread, never on that one.
-void Connection::finish_lookup(std::shared_ptr<Connection> self, LookupResult found) {
-  asio::io_context& io = self->loop_.io();
-  asio::post(io, [self = std::move(self), found = std::move(found)]() mutable { self->looked_up(std::move(found)); });
 }
 
 void Connection::look_up(LookupRequest request) {
@@ -243,7 +285,7 @@ void Connection::look_up(LookupRequest request) {
     LookupResult found = asked([&] { return self->hub_.users.lookup(request); });
     if (!found) tell_failed_lookup(self->hub_, request, found.error());
     if (may_be_refused(self->hub_.deliverer, found)) return look_for_room(std::move(self), std::move(request), std::move(found));
-    finish_lookup(std::move(self), std::move(found));
+    finish_task(std::move(self), [found = std::move(found)](Connection& c) { c.looked_up(found); });
   });
 }
 
@@ -252,31 +294,29 @@ void Connection::look_for_room(std::shared_ptr<Connection> self, LookupRequest r
   Hub& hub = self->hub_;
   hub.rooms.post([self = std::move(self), request = std::move(request), found = std::move(found)]() mutable {
     add_refusal(self->hub_.deliverer, request, **found);
-    finish_lookup(std::move(self), std::move(found));
+    finish_task(std::move(self), [found = std::move(found)](Connection& c) { c.looked_up(found); });
   });
 }
 
 void Connection::looked_up(LookupResult found) {
-  --under_way_;
-  looking_up_ = false;
-  if (phase_ == Phase::closed) return remove_if_done();
+  work_ = Nothing{};
   last_progress_ = hub_.clock.now();
   session_.lookup_done(std::move(found));
   perform();
 }
 
-void Connection::deliver(std::shared_ptr<const Envelope> envelope) {
-  ++under_way_;
-  transaction_ = std::make_shared<Transaction>(
-      hub_, std::move(envelope), std::exchange(body_, nullptr),
+void Connection::deliver(BodyUpload::Whole whole) {
+  auto transaction = std::make_shared<Transaction>(
+      hub_, std::move(whole.envelope), std::move(whole.store),
       [self = shared_from_this()](std::vector<Reply> replies) mutable {
-        asio::io_context& io = self->loop_.io();
-        asio::post(io, [self = std::move(self), replies = std::move(replies)] { self->delivered(replies); });
+        finish_task(std::move(self), [replies = std::move(replies)](Connection& c) { c.delivered(replies); });
       });
-  if (stopping_ || client_has_left()) return give_up_waiting();
-  transaction_->start();
+  ++tasks_;
+  work_ = Delivering{transaction};
+  if (stopping_ || client_has_left()) return give_up_waiting({transaction});
+  transaction->start();
   queue_timer_.expires_after(hub_.config.queue_time);
-  queue_timer_.async_wait([transaction = transaction_](const boost::system::error_code& cancelled) {
+  queue_timer_.async_wait([transaction](const boost::system::error_code& cancelled) {
     if (!cancelled)
       transaction->give_up_waiting({451, "4.3.2", "Deliveries take too long now, try again later"},
                                    "they waited for limits.queue_time", Transaction::Begun::goes_on);
@@ -284,176 +324,27 @@ void Connection::deliver(std::shared_ptr<const Envelope> envelope) {
 }
 
 // A half-closed connection looks the same; a 451 loses nothing there. Exim closes its half behind a QUIT that it has sent ahead.
-bool Connection::client_has_left() const { return input_ended_ && !session_.has_quit_ahead(); }
+bool Connection::client_has_left() const { return input_.ended() && !session_.has_quit_ahead(); }
 
 // For a client that has left: its MTA sends the message again, and would have it twice.
-void Connection::give_up_waiting() {
+void Connection::give_up_waiting(const Delivering& now) {
+  std::shared_ptr<Transaction> transaction = now.transaction;
   if (stopping_)
-    transaction_->give_up_waiting({451, "4.3.2", "The server is being stopped"}, "the server is being stopped", Transaction::Begun::cut_short);
+    transaction->give_up_waiting({451, "4.3.2", "The server is being stopped"}, "the server is being stopped", Transaction::Begun::cut_short);
   else
-    transaction_->give_up_waiting({451, "4.3.0", "Not delivered: the client has left"}, "the client has left", Transaction::Begun::cut_short);
+    transaction->give_up_waiting({451, "4.3.0", "Not delivered: the client has left"}, "the client has left", Transaction::Begun::cut_short);
 }
 
 void Connection::delivered(const std::vector<Reply>& replies) {
-  --under_way_;
-  transaction_.reset();
+  work_ = Nothing{};
   queue_timer_.cancel();
-  if (phase_ == Phase::closed) return remove_if_done();
   last_progress_ = hub_.clock.now();
   for (std::size_t i = 0; i < replies.size(); ++i) session_.delivery_done(i, replies[i]);
   perform();
 }
 
-// --- Bytes ------------------------------------------------------------------------------------------------------
-
-// One send for all that has gathered; the rest once the client has taken it.
-void Connection::flush() {
-  if (phase_ == Phase::closed || writing_) return;
-  // What a pipelining client has asked for before goes with the look-up's reply: it waits for that one anyhow.
-  if (looking_up_ && phase_ == Phase::open && out_.size() < out_memory_max) return;
-  while (sent_ < out_.size()) {
-    Wire::Outcome sent = wire_.send(std::string_view(out_).substr(sent_));
-    if (sent.state == Wire::State::want_write) return wait_writable();
-    if (sent.state == Wire::State::want_read) return wait_readable();
-    if (sent.state != Wire::State::done) return close();
-    sent_ += sent.bytes;
-  }
-  out_.clear();
-  if (out_.capacity() > out_memory_max) std::string().swap(out_);
-  sent_ = 0;
-  all_sent();
-}
-
-void Connection::all_sent() {
-  if (session_.holds_back() && phase_ == Phase::open) return go_on_with_input();
-  session_.replies_sent();
-  if (phase_ == Phase::closing) return linger();
-  if (tls_asked_for_) return begin_tls();
-  // A client that has shut its end still gets the replies it waits for.
-  if (input_ended_ && session_.waits_for_client()) return close();
-  wait_readable();
-}
-
-// By way of the loop, so that others have their turn.
-void Connection::go_on_with_input() {
-  asio::post(loop_.io(), [self = shared_from_this()] {
-    if (self->phase_ != Phase::open || !self->out_.empty()) return;  // else flush() comes here again
-    try {
-      self->session_.replies_sent();
-      while (self->perform_once()) {
-      }
-      self->note_transaction();
-      self->flush();
-    } catch (const std::exception& e) {
-      log_error("a connection is dropped: {}", e.what());
-      self->close();
-    }
-  });
-}
-
-// The client's next bytes are the handshake's: what it has sent ahead in clear was thrown away by the session, or breaks the handshake.
-void Connection::begin_tls() {
-  tls_asked_for_ = false;
-  if (Status begun = wire_.start_tls(hub_.config.tls); !begun) {
-    log_error("a connection is dropped: {}", begun.error().message);
-    return close();
-  }
-  go_on_with_handshake();
-}
-
-void Connection::go_on_with_handshake() {
-  switch (wire_.handshake().state) {
-    case Wire::State::done:
-      session_.tls_started(wire_.how());
-      last_progress_ = hub_.clock.now();
-      return perform();
-    case Wire::State::want_read:
-      return wait_readable();
-    case Wire::State::want_write:
-      return wait_writable();
-    default:
-      hub_.handshakes.put(LogLevel::warning, hub_.clock.now(), fmt::format("a TLS handshake with {} has failed", address_text(peer_)));
-      return close();
-  }
-}
-
-void Connection::wait_readable() {
-  bool wanted = phase_ == Phase::lingering || phase_ == Phase::proxied || (phase_ == Phase::open && (session_.wants_input() || session_.in_handshake()));
-  if (reading_ || storing_ || input_ended_ || !wanted) return;
-  reading_ = true;
-  if (wire_.holds_input())
-    return asio::post(loop_.io(), [self = shared_from_this()] {
-      self->reading_ = false;
-      self->on_readable();
-    });
-  socket_.async_wait(asio::socket_base::wait_read, [self = shared_from_this()](const boost::system::error_code& error) {
-    self->reading_ = false;
-    if (error) return self->close();
-    self->on_readable();
-  });
-}
-
-void Connection::on_readable() {
-  if (phase_ == Phase::closed || storing_) return;  // flush() waits for input again once the part is stored
-  if (session_.in_handshake() && wire_.is_secured()) return go_on_with_handshake();
-  try {
-    if (read_once()) flush();
-  } catch (const std::exception& e) {
-    log_error("a connection is dropped: {}", e.what());
-    close();
-  }
-}
-
-// False once closed. Replies that the client does not take hold back what is read from it.
-bool Connection::read_once() {
-  std::vector<char>& buffer = loop_.buffer();
-  std::size_t wanted = phase_ == Phase::open ? session_.wants() : buffer.size();  // what comes while the end is waited for is thrown away
-  if (wanted == 0) return true;
-  Wire::Outcome got = wire_.receive(std::span(buffer).first(std::min(buffer.size(), wanted)));
-  switch (got.state) {
-    case Wire::State::want_read:
-      return true;
-    case Wire::State::want_write:
-      wait_writable();
-      return true;
-    case Wire::State::broken:
-      close();
-      return false;
-    case Wire::State::end:
-      input_ended_ = true;
-      if (phase_ == Phase::lingering || phase_ == Phase::proxied) close();
-      if (transaction_ && client_has_left()) give_up_waiting();
-      return phase_ != Phase::closed;
-    case Wire::State::done:
-      break;
-  }
-  last_progress_ = hub_.clock.now();
-  std::string_view bytes(buffer.data(), got.bytes);
-  if (phase_ == Phase::proxied) take_proxy_header(bytes);
-  else if (phase_ == Phase::open) take_input(bytes);
-  return phase_ != Phase::closed;
-}
-
-void Connection::take_input(std::string_view bytes) {
-  session_.receive(as_bytes(bytes));
-  while (perform_once()) {
-  }
-  note_transaction();
-}
-
 void Connection::note_transaction() {
   if (std::exchange(transaction_seen_, session_.transaction()) != session_.transaction()) transaction_began_ = hub_.clock.now();
-}
-
-void Connection::wait_writable() {
-  writing_ = true;
-  socket_.async_wait(asio::socket_base::wait_write, [self = shared_from_this()](const boost::system::error_code& error) {
-    self->writing_ = false;
-    if (error) return self->close();
-    self->last_progress_ = self->hub_.clock.now();
-    if (self->phase_ != Phase::closed && self->session_.in_handshake() && self->wire_.is_secured()) return self->go_on_with_handshake();
-    self->flush();
-  });
 }
 
 // --- The end ----------------------------------------------------------------------------------------------------
@@ -462,7 +353,7 @@ void Connection::linger() {
   phase_ = Phase::lingering;
   wire_.announce_end();
   ::shutdown(socket_.native_handle(), SHUT_WR);
-  if (input_ended_) return close();
+  if (input_.ended()) return close();
   arm_timer(linger_time);
   wait_readable();
 }
@@ -470,25 +361,25 @@ void Connection::linger() {
 void Connection::close() {
   if (phase_ != Phase::closed) {
     phase_ = Phase::closed;
-    if (transaction_) give_up_waiting();
+    if (const Delivering* now = at_work<Delivering>()) give_up_waiting(*now);
+    work_ = Nothing{};
     boost::system::error_code ignored;
     socket_.close(ignored);
     timer_.cancel();
     queue_timer_.cancel();
-    body_.reset();
     if (!address_.empty()) hub_.give_back_address(std::exchange(address_, {}));
   }
   remove_if_done();
 }
 
 void Connection::remove_if_done() {
-  if (under_way_ == 0) loop_.remove(shared_from_this());
+  if (phase_ == Phase::closed && tasks_ == 0) loop_.remove(shared_from_this());
 }
 
 void Connection::arm_timer(Duration after) {
   timer_.expires_after(std::chrono::ceil<std::chrono::steady_clock::duration>(after));
   timer_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
-    if (!error) self->on_timer();
+    if (!error) self->safely([&] { self->on_timer(); });
   });
 }
 
@@ -502,7 +393,7 @@ void Connection::on_timer() {
   if (phase_ == Phase::closed) return;
   if (phase_ == Phase::lingering || phase_ == Phase::proxied) return close();
   Duration limit = hub_.config.idle_timeout;
-  bool ours = phase_ == Phase::open && (storing_ || (!session_.waits_for_client() && (out_.empty() || looking_up_)));
+  bool ours = phase_ == Phase::open && (is_storing() || (!session_.waits_for_client() && (output_.empty() || at_work<LookingUp>())));
   Duration idle = ours ? Duration(0) : hub_.clock.now() - last_progress_;
   note_transaction();
   Duration left = limit - idle;
@@ -510,14 +401,14 @@ void Connection::on_timer() {
     Duration taken = hub_.clock.now() - transaction_began_;
     left = std::min(left, hub_.config.transaction_timeout - taken);
     if (taken >= hub_.config.transaction_timeout) {
-      if (!out_.empty()) return close();
+      if (!output_.empty()) return close();
       arm_timer(limit);  // for a client that does not take even the last reply
       session_.transaction_timeout();
       return perform();
     }
   }
   if (left > Duration(0)) return arm_timer(left);
-  if (!out_.empty()) return close();  // it takes no replies
+  if (!output_.empty()) return close();  // it takes no replies
   if (input_is_there()) return arm_timer(limit);  // then it is this machine that is slow
   arm_timer(limit);
   session_.idle_timeout();

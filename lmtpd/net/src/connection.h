@@ -1,17 +1,21 @@
 // One client: carries bytes between its socket and its Session, and does what the session asks for.
 //
-// Lives on its loop's thread. It is gone (Loop::remove) once its socket is closed and no look-up or delivery of
-// it is under way.
+// Lives on its loop's thread. It is gone (Loop::remove) once its socket is closed and no task of it is under way on a worker thread. Each of its parts
+// is in one state of its own type: the phase, input and output, and what the session waits for. What throws costs this connection alone (safely()).
 #pragma once
 
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <exception>
+#include <functional>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
-#include "body_store.h"
+#include "body_upload.h"
 #include "hub.h"
+#include "stream_ends.h"
 #include "transaction.h"
 #include "wire.h"
 #include "twinloft/base/fd.h"
@@ -34,25 +38,47 @@ class Connection : public std::enable_shared_from_this<Connection> {
   enum class Phase {
     proxied,    // the PROXY protocol's header is to come first
     open,
-    closing,    // what is in out_ goes, then our end is shut
+    closing,    // what is in output_ goes, then our end is shut
     lingering,  // waits for the client's end, so that a reset does not take the last reply away
     closed,
   };
+  // What the session waits for besides its client.
+  //
+  //   Nothing ──▶ LookingUp ──▶ Nothing
+  //   Nothing ──▶ Receiving ──▶ Delivering ──▶ Nothing      Receiving ──given up──▶ Nothing
+  struct Nothing {};
+  struct LookingUp {};  // on a worker thread
+  struct Receiving {
+    std::shared_ptr<BodyUpload> upload;
+  };
+  struct Delivering {
+    std::shared_ptr<Transaction> transaction;
+  };
+  using Work = std::variant<Nothing, LookingUp, Receiving, Delivering>;
+  template <class T>
+  T* at_work() { return std::get_if<T>(&work_); }
+
+  // Does it; where that throws, the client gets 421, and this connection ends.
+  template <class Do>
+  void safely(Do what);
+  void fail_with(const char* what) noexcept;
+  // On a worker thread, whose task of this connection has ended: `what` is done on the connection's own thread, and the connection is let go of
+  // there only.
+  static void finish_task(std::shared_ptr<Connection> self, std::function<void(Connection&)> what);
 
   void perform();  // until the session asks for nothing more, then flush()
   bool perform_once();
   bool take_body(Actions& actions);
-  void store(std::string chunk);
-  void stored(const std::shared_ptr<BodyStore>& body, const Status& kept);
+  void store(std::shared_ptr<BodyUpload> upload, BodyWrite write);
+  void stored(const std::shared_ptr<BodyUpload>& upload, std::shared_ptr<BodyStore> store, const Status& kept);
   void lose_body(const Error& error);
   void look_up(LookupRequest request);
   static void look_for_room(std::shared_ptr<Connection> self, LookupRequest request, LookupResult found);
-  static void finish_lookup(std::shared_ptr<Connection> self, LookupResult found);
   void looked_up(LookupResult found);
-  void deliver(std::shared_ptr<const Envelope> envelope);
+  void deliver(BodyUpload::Whole whole);
   void delivered(const std::vector<Reply>& replies);
   bool client_has_left() const;
-  void give_up_waiting();
+  void give_up_waiting(const Delivering& now);
 
   void greet(const sockaddr_storage& client);
   void take_proxy_header(std::string_view bytes);
@@ -65,8 +91,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool read_once();
   void take_input(std::string_view bytes);
   void wait_writable();
+  void on_writable();
   void all_sent();
   void go_on_with_input();
+  bool is_storing() const;
   void linger();
   void close();
   void remove_if_done();
@@ -85,25 +113,28 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const sockaddr_storage peer_;
   Session session_;
   Phase phase_ = Phase::open;
+  Input input_;
+  Output output_;
+  Work work_;
+  std::size_t tasks_ = 0;  // of this connection, that have not ended; also those that nobody waits for any more
+  bool stopping_ = false;  // the server leaves
   std::string proxy_header_;  // as much of it as has come
   std::string address_;  // that counts for the limit by address; empty: none does
   std::uint64_t transaction_seen_ = 0;  // Session::transaction()
   Instant transaction_began_{};
-  bool tls_asked_for_ = false;  // the reply to STARTTLS goes first
-  std::string out_;
-  std::size_t sent_ = 0;  // of out_
-  bool reading_ = false;  // a wait for input is under way
-  bool writing_ = false;  // likewise for room to write
-  bool input_ended_ = false;
-  bool stopping_ = false;     // the server leaves
-  std::size_t under_way_ = 0;  // look-ups, transactions and parts of bodies
-  bool looking_up_ = false;    // on a worker thread
-  std::shared_ptr<BodyStore> body_;
-  bool storing_ = false;       // a part of the body, on a worker thread; nothing is read meanwhile
-  std::shared_ptr<const Envelope> stored_first_;  // to be delivered once the body is stored
-  std::shared_ptr<Transaction> transaction_;  // whose deliveries are under way
   boost::asio::steady_timer queue_timer_;     // of its deliveries that have not begun
   Instant last_progress_;
 };
+
+template <class Do>
+void Connection::safely(Do what) {
+  try {
+    what();
+  } catch (const std::exception& e) {
+    fail_with(e.what());
+  } catch (...) {
+    fail_with("unknown exception");
+  }
+}
 
 }  // namespace twinloft::lmtpd

@@ -71,7 +71,7 @@ struct Hub {
   }
   std::mutex addresses_mutex;
   std::unordered_map<std::string, std::uint32_t> addresses;  // connections from each
-  LogGate refusals, handshakes, lookups_failed, messages_put_off;
+  LogGate failures, refusals, handshakes, lookups_failed, messages_put_off;
   std::atomic<std::size_t> connections{0};
   std::atomic<std::size_t> deliveries_begun{0};  // and not ended
   WorkerPool rooms;    // last: their threads use the rest. This one asks whether mailboxes have room, for those that were looked up

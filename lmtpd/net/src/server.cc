@@ -6,6 +6,7 @@
 #include <atomic>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <exception>
 #include <optional>
 #include <thread>
 
@@ -75,6 +76,18 @@ void Loop::end_if_empty() {
 }
 
 namespace {
+
+// What a handler lets through is a defect, and costs no other connection.
+void run_loop(boost::asio::io_context& io) {
+  for (;;) try {
+      io.run();
+      return;
+    } catch (const std::exception& e) {
+      log_error("an event loop goes on after an internal error: {}", e.what());
+    } catch (...) {
+      log_error("an event loop goes on after an internal error");
+    }
+}
 
 // Unique over restarts and machines: a random start, and a number.
 std::function<std::string()> make_ids(Random& random) {
@@ -207,8 +220,8 @@ Result<std::unique_ptr<Server>> Server::create(ServerConfig config, std::vector<
 RunEnd Server::run() {
   std::vector<std::thread> threads;
   for (std::size_t i = 1; i < impl_->loops.size(); ++i)
-    threads.emplace_back([loop = impl_->loops[i].get()] { loop->io().run(); });
-  impl_->loops.front()->io().run();
+    threads.emplace_back([loop = impl_->loops[i].get()] { run_loop(loop->io()); });
+  run_loop(impl_->loops.front()->io());
   for (std::thread& thread : threads) thread.join();
   impl_->end.deliveries_left = impl_->hub.deliveries_begun.load();
   return impl_->end;

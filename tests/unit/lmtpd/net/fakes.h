@@ -150,6 +150,10 @@ class FakeDeliverer final : public Deliverer {
     std::lock_guard lock(mutex_);
     return delivered_;
   }
+  void forget() {
+    std::lock_guard lock(mutex_);
+    delivered_.clear();
+  }
   int most_at_once() {
     std::lock_guard lock(mutex_);
     return most_;

@@ -1,4 +1,7 @@
 // Messages that are kept in files, in a directory that may stand still or be broken.
+#include <fmt/format.h>
+
+#include <atomic>
 #include <future>
 
 #include "body_store.h"
@@ -101,6 +104,71 @@ TEST_F(LargeMessageTest, StopMeanwhileDeliversNothing) {
   idle.hang_up();
   thread_.join();
   EXPECT_TRUE(deliverer_.delivered().empty());
+}
+
+// Small chunks, sent ahead: more replies than go out at once, so that the session goes on with its input by itself. The first file stands still.
+class SmallChunks : public ServerTest {
+ protected:
+  SmallChunks() {
+    config_.body_memory = 1000;
+    config_.make_body_file = [this](const std::string& directory) {
+      if (++files_ == 1) first_.pass();
+      return make_unlinked_file(directory);
+    };
+    for (int i = 0; i < 900; ++i) text_ += fmt::format("L{:03}\n", i);  // 5 bytes each
+  }
+  ~SmallChunks() override { first_.release(); }
+  static std::string chunk(std::string_view text, bool last) { return fmt::format("BDAT {}{}\r\n", text.size(), last ? " LAST" : "") + std::string(text); }
+  std::string chunks(bool to_the_end) const {
+    std::string out;
+    for (std::size_t at = 0; at < text_.size(); at += 5) out += chunk(std::string_view(text_).substr(at, 5), to_the_end && at + 5 == text_.size());
+    return out;
+  }
+  // Some turns of the event loop.
+  void let_others_go_on() {
+    LmtpClient other(port_);
+    other.begin();
+    other.envelope({"bob@example.org"});
+    EXPECT_EQ(other.ask(message).substr(0, 3), "250");
+  }
+
+  Gate first_;
+  std::atomic<int> files_{0};
+  std::string text_;
+};
+
+TEST_F(SmallChunks, NoPartIsStoredBesideAnother) {
+  start();
+  LmtpClient client(port_);
+  client.begin();
+  client.send("MAIL FROM:<>\r\nRCPT TO:<ann@example.org>\r\n" + chunks(true));
+  first_.wait_for_waiting(1);
+  let_others_go_on();
+  EXPECT_EQ(files_, 1);
+  first_.release();
+  for (std::size_t i = 0; i < 2 + text_.size() / 5; ++i) ASSERT_EQ(client.reply().substr(0, 3), "250") << i;
+  auto delivered = deliverer_.wait_for_delivered(2);
+  EXPECT_TRUE(delivered[1].text == text_);
+  EXPECT_EQ(files_, 1);
+}
+
+TEST_F(SmallChunks, ResetWhileAPartIsBeingStored) {
+  start();
+  const std::string second(2000, 'x');
+  LmtpClient client(port_);
+  client.begin();
+  const std::string envelope = "MAIL FROM:<>\r\nRCPT TO:<ann@example.org>\r\n";
+  client.send(envelope + chunks(false) + "RSET\r\n" + envelope + chunk(second, true) + "QUIT\r\n");
+  first_.wait_for_waiting(1);
+  let_others_go_on();
+  first_.release();
+  for (std::size_t i = 0; i < 2 + text_.size() / 5 + 1 + 2 + 1; ++i) ASSERT_EQ(client.reply().substr(0, 3), "250") << i;
+  EXPECT_EQ(client.reply().substr(0, 3), "221");
+  auto delivered = deliverer_.wait_for_delivered(2);
+  EXPECT_TRUE(delivered[1].text == second);
+  client.hang_up();
+  stop();
+  EXPECT_EQ(server_->connections(), 0u);
 }
 
 // The client goes while a part of its message is being written.

@@ -1,0 +1,162 @@
+// The bytes of a Connection: what is sent, what is read, and the handshake between the two.
+#include <boost/asio/post.hpp>
+#include <exception>
+
+#include "connection.h"
+
+namespace twinloft::lmtpd {
+
+namespace asio = boost::asio;
+
+namespace {
+constexpr std::size_t held_back_max = 16 * 1024;  // bytes of replies that wait for a look-up's
+}  // namespace
+
+// One send for all that has gathered; the rest once the client has taken it.
+void Connection::flush() {
+  if (phase_ == Phase::closed || output_.is_waiting()) return;
+  // What a pipelining client has asked for before goes with the look-up's reply: it waits for that one anyhow.
+  if (at_work<LookingUp>() && phase_ == Phase::open && output_.size() < held_back_max) return;
+  while (!output_.empty()) {
+    Wire::Outcome sent = wire_.send(output_.unsent());
+    if (sent.state == Wire::State::want_write) return wait_writable();
+    if (sent.state == Wire::State::want_read) return wait_readable();
+    if (sent.state != Wire::State::done) return close();
+    output_.sent(sent.bytes);
+  }
+  all_sent();
+}
+
+void Connection::all_sent() {
+  if (phase_ == Phase::closing) return linger();
+  if (session_.holds_back() && phase_ == Phase::open) return go_on_with_input();
+  session_.replies_sent();
+  if (session_.in_handshake() && !wire_.is_secured()) return begin_tls();
+  // A client that has shut its end still gets the replies it waits for.
+  if (input_.ended() && session_.waits_for_client()) return close();
+  wait_readable();
+}
+
+// A part of a message is with a worker: nothing more is taken from the client, nor from what it has sent ahead, until that is stored.
+bool Connection::is_storing() const {
+  const Receiving* now = std::get_if<Receiving>(&work_);
+  return now && now->upload->is_away();
+}
+
+// By way of the loop, so that others have their turn. Where a part is being stored, stored() comes here again.
+void Connection::go_on_with_input() {
+  if (is_storing()) return;
+  asio::post(loop_.io(), [self = shared_from_this()] {
+    if (self->phase_ != Phase::open || !self->output_.empty() || self->is_storing()) return;  // else flush() comes here again
+    self->safely([&] {
+      self->session_.replies_sent();
+      while (self->perform_once()) {
+      }
+      self->note_transaction();
+      self->flush();
+    });
+  });
+}
+
+// The client's next bytes are the handshake's: what it has sent ahead in clear was thrown away by the session, or breaks the handshake.
+void Connection::begin_tls() {
+  if (Status begun = wire_.start_tls(hub_.config.tls); !begun) {
+    log_error("a connection is dropped: {}", begun.error().message);
+    return close();
+  }
+  go_on_with_handshake();
+}
+
+void Connection::go_on_with_handshake() {
+  switch (wire_.handshake().state) {
+    case Wire::State::done:
+      session_.tls_started(wire_.how());
+      last_progress_ = hub_.clock.now();
+      return perform();
+    case Wire::State::want_read:
+      return wait_readable();
+    case Wire::State::want_write:
+      return wait_writable();
+    default:
+      hub_.handshakes.put(LogLevel::warning, hub_.clock.now(), fmt::format("a TLS handshake with {} has failed", address_text(peer_)));
+      return close();
+  }
+}
+
+void Connection::wait_readable() {
+  bool wanted = phase_ == Phase::lingering || phase_ == Phase::proxied || (phase_ == Phase::open && (session_.wants_input() || session_.in_handshake()));
+  if (!input_.may_wait() || is_storing() || !wanted) return;
+  auto ready = [self = shared_from_this()](const boost::system::error_code& error) {
+    self->safely([&] {
+      self->input_.ready();
+      if (error) return self->close();
+      self->on_readable();
+    });
+  };
+  input_.wait();
+  if (wire_.holds_input()) return asio::post(loop_.io(), [ready] { ready({}); });
+  socket_.async_wait(asio::socket_base::wait_read, ready);
+}
+
+void Connection::on_readable() {
+  if (phase_ == Phase::closed || is_storing()) return;  // flush() waits for input again once the part is stored
+  if (session_.in_handshake() && wire_.is_secured()) return go_on_with_handshake();
+  if (read_once()) flush();
+}
+
+// False once closed. Replies that the client does not take hold back what is read from it.
+bool Connection::read_once() {
+  std::vector<char>& buffer = loop_.buffer();
+  std::size_t wanted = phase_ == Phase::open ? session_.wants() : buffer.size();  // what comes while the end is waited for is thrown away
+  if (wanted == 0) return true;
+  Wire::Outcome got = wire_.receive(std::span(buffer).first(std::min(buffer.size(), wanted)));
+  switch (got.state) {
+    case Wire::State::want_read:
+      return true;
+    case Wire::State::want_write:
+      wait_writable();
+      return true;
+    case Wire::State::broken:
+      close();
+      return false;
+    case Wire::State::end:
+      input_.end();
+      if (phase_ == Phase::lingering || phase_ == Phase::proxied) close();
+      if (const Delivering* now = at_work<Delivering>(); now && client_has_left()) give_up_waiting(*now);
+      return phase_ != Phase::closed;
+    case Wire::State::done:
+      break;
+  }
+  last_progress_ = hub_.clock.now();
+  std::string_view bytes(buffer.data(), got.bytes);
+  if (phase_ == Phase::proxied) take_proxy_header(bytes);
+  else if (phase_ == Phase::open) take_input(bytes);
+  return phase_ != Phase::closed;
+}
+
+void Connection::take_input(std::string_view bytes) {
+  session_.receive(as_bytes(bytes));
+  while (perform_once()) {
+  }
+  note_transaction();
+}
+
+void Connection::wait_writable() {
+  if (output_.is_waiting()) return;
+  output_.wait();
+  socket_.async_wait(asio::socket_base::wait_write, [self = shared_from_this()](const boost::system::error_code& error) {
+    self->safely([&] {
+      self->output_.ready();
+      if (error) return self->close();
+      self->on_writable();
+    });
+  });
+}
+
+void Connection::on_writable() {
+  last_progress_ = hub_.clock.now();
+  if (phase_ != Phase::closed && session_.in_handshake() && wire_.is_secured()) return go_on_with_handshake();
+  flush();
+}
+
+}  // namespace twinloft::lmtpd
