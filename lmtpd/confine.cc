@@ -19,7 +19,7 @@ namespace {
 // Files of the spool and of SQLite, messages in files and memory: what may be reached by them is up to user and mount table.
 constexpr const char* on_files[] = {
     "_llseek", "access", "close", "copy_file_range", "dup", "faccessat", "faccessat2", "fadvise64", "fallocate",
-    "fchmod", "fdatasync", "flock", "fstat", "fstat64", "fstatat64", "fstatfs", "fstatfs64",
+    "fchmod", "fdatasync", "flock", "fremovexattr", "fstat", "fstat64", "fstatat64", "fstatfs", "fstatfs64",
     "fsync", "ftruncate", "ftruncate64", "getcwd", "getdents64", "linkat", "lseek", "lstat", "lstat64", "memfd_create", "mkdir",
     "mkdirat", "msync", "newfstatat", "open", "openat", "openat2", "pread64", "preadv", "preadv2", "pwrite64",
     "pwritev", "pwritev2", "read", "readlink", "readlinkat", "readv", "rename", "renameat", "renameat2", "rmdir",

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "twinloft/base/check.h"
+#include "twinloft/base/durable.h"
 
 namespace twinloft::mailbench {
 
@@ -112,10 +113,23 @@ Status AccountWriter::discard() {
 Status AccountWriter::close() {
   std::scoped_lock lock(mutex_);
   TL_TRY(write_all(fd_.get(), as_bytes(fmt::format("{}{}\n", kEnd, line_count_))));
-  if (::fdatasync(fd_.get()) != 0 && errno != EINVAL && errno != EROFS)
-    return fail_errno(errno, "account {}", path_);
+  // A pipe or a terminal takes no sync.
+  struct stat about{};
+  if (::fstat(fd_.get(), &about) != 0) return fail_errno(errno, "account {}", path_);
+  if (S_ISREG(about.st_mode)) {
+    if (auto synced = sync_file_and_name(); !synced) return fail(synced.error().code, "account {}: {}", path_, synced.error().message);
+  }
   fd_.reset();
   return {};
+}
+
+Status AccountWriter::sync_file_and_name() {
+  TL_TRY(sync_durably(fd_.get()));
+  std::size_t slash = path_.rfind('/');
+  std::string parent = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
+  Fd directory(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!directory) return fail_errno(errno, "{}", parent);
+  return sync_durably(directory.get());
 }
 
 Result<AccountReader> AccountReader::open(const std::string& path) {

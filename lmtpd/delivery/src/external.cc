@@ -76,6 +76,7 @@ Reply fail_with(const Error& error, std::string* detail) {
 // What the agent wrote is durable, and went to the right spool: it may have been unmounted in between.
 Status ExternalAgents::make_durable(const SpoolHandle& handle) {
   TL_TRY(syncs_.sync(handle));
+  TL_TRY(spool_.check_not_failed(handle));
   TL_TRY_ASSIGN(SpoolHandle again, spool_.open());
   if (again.device != handle.device)
     return fail(Errc::unavailable, "{} was mounted anew while the agent ran", spool_.root());

@@ -12,6 +12,8 @@
 #include <memory>
 #include <span>
 
+#include "twinloft/base/durable.h"
+
 namespace twinloft::lmtpd {
 
 namespace {
@@ -134,14 +136,8 @@ Status OsFileOps::each_entry(int dir, const std::function<Status(const std::stri
   }
 }
 
-Status OsFileOps::sync_file(int fd) {
-  if (::fsync(fd) == 0) return {};
-  return fail_errno(errno, "fsync");
-}
-
-Status OsFileOps::sync_file_system(int fd) {
-  if (::syncfs(fd) == 0) return {};
-  return fail_errno(errno, "syncfs");
-}
+Status OsFileOps::sync_file(int fd) { return sync_durably(fd); }
+Status OsFileOps::sync_file_system(int fd) { return sync_file_system_durably(fd); }
+Status OsFileOps::check_not_failed(int fd) { return twinloft::check_not_failed(fd); }
 
 }  // namespace twinloft::lmtpd

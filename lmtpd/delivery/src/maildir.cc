@@ -84,7 +84,12 @@ struct MaildirAgent::Impl {
 
   bool use_group() const { return config.durability == Durability::group_sync; }
   Status sync_file(const SpoolHandle& handle, int fd) {
-    return use_group() ? syncs.sync(handle) : ops.sync_file(fd);
+    return use_group() ? sync_group(handle, fd) : ops.sync_file(fd);
+  }
+  // The group's syncfs looks through the spool's root, which the mail user may not be allowed to write to.
+  Status sync_group(const SpoolHandle& handle, int fd) {
+    TL_TRY(syncs.sync(handle));
+    return ops.check_not_failed(fd);
   }
   Status sync_entries(const SpoolHandle& handle, const OpenMaildir& maildir);
   Result<Reply> store(const SpoolHandle& handle, const Envelope& envelope, const Recipient& recipient,
@@ -121,7 +126,7 @@ struct MaildirAgent::Impl {
 
 // new/ and, on the first delivery into this Maildir, every directory above it.
 Status MaildirAgent::Impl::sync_entries(const SpoolHandle& handle, const OpenMaildir& maildir) {
-  if (use_group()) return syncs.sync(handle);
+  if (use_group()) return sync_group(handle, maildir.incoming.get());
   TL_TRY(ops.sync_file(maildir.incoming.get()));
   for (const Fd& directory : maildir.not_known) TL_TRY(ops.sync_file(directory.get()));
   return maildir.not_known.empty() ? Status{} : ops.sync_file(handle.root.get());

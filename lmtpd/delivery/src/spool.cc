@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <string_view>
 
+#include "twinloft/base/durable.h"
+
 namespace twinloft::lmtpd {
 
 namespace {
@@ -44,12 +46,21 @@ std::string without_extra_slashes(std::string_view path) {
   return out;
 }
 
+std::unexpected<Error> fail_at(const std::string& where, Error error) {
+  error.message = where + ": " + error.message;
+  return std::unexpected(std::move(error));
+}
+
 // The marker must lie on the root's own file system, and be no link to another one's.
-Result<Uuid> read_marker(int root, const std::string& root_path) {
+Fd open_marker(int root) {
   struct open_how how{};
   how.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS;
-  Fd fd(static_cast<int>(::syscall(SYS_openat2, root, spool_marker_name, &how, sizeof how)));
+  return Fd(static_cast<int>(::syscall(SYS_openat2, root, spool_marker_name, &how, sizeof how)));
+}
+
+Result<Uuid> read_marker(int root, const std::string& root_path) {
+  Fd fd = open_marker(root);
   if (!fd && errno == ENOENT)
     return fail(Errc::not_found, "{}/{} does not exist: the spool is not mounted, or was never marked",
                 root_path, spool_marker_name);
@@ -106,6 +117,18 @@ Result<SpoolHandle> Spool::open() {
   return handle;
 }
 
+Status Spool::check_not_failed(const SpoolHandle& handle) const {
+  TL_TRY(ops_->check_not_failed(handle.root.get()));
+  Fd marker = open_marker(handle.root.get());
+  return marker ? ops_->check_not_failed(marker.get()) : Status{};
+}
+
+bool Spool::sees_failure(const SpoolHandle& handle) const {
+  if (twinloft::sees_failure(handle.root.get())) return true;
+  Fd marker = open_marker(handle.root.get());
+  return marker && twinloft::sees_failure(marker.get());
+}
+
 Result<std::string> Spool::relative(const std::string& path) const {
   if (!is_plain_absolute(path))
     return fail(Errc::denied, "\"{}\" must be an absolute path without \".\" and \"..\"", path);
@@ -135,8 +158,8 @@ Status write_spool_marker(const std::string& root, const Uuid& volume) {
   TL_TRY(write_all(file.get(), as_bytes(volume.text() + "\n")));
   // Readable for the mail user under any umask.
   if (::fchmod(file.get(), 0644) != 0) return fail_errno(errno, "chmod {}/{}", root, spool_marker_name);
-  if (::fsync(file.get()) != 0 || ::fsync(dir.get()) != 0)
-    return fail_errno(errno, "fsync {}/{}", root, spool_marker_name);
+  for (int fd : {file.get(), dir.get()})
+    if (Status synced = sync_durably(fd); !synced) return fail_at(fmt::format("{}/{}", root, spool_marker_name), std::move(synced).error());
   return {};
 }
 

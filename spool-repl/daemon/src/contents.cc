@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "twinloft/base/durable.h"
 #include "twinloft/base/fd.h"
 #include "twinloft/spool-repl/format/superblock.h"
 #include "twinloft/spool-repl/io/direct_file.h"
@@ -105,7 +106,8 @@ Status wipe_signatures(const std::string& path) {
   int rc = 1;
   while ((rc = blkid_do_probe(probe.get())) == 0)
     if (blkid_do_wipe(probe.get(), 0) != 0) return fail_errno(errno != 0 ? errno : EIO, "{}: {} cannot be erased", path, named(probe.get()));
-  if (rc < 0 || ::fsync(fd.get()) != 0) return fail_errno(errno != 0 ? errno : EIO, "{}: erasing the signatures failed", path);
+  Status synced = rc < 0 ? fail_errno(errno != 0 ? errno : EIO, "erasing the signatures") : sync_durably(fd.get());
+  if (!synced) return fail(synced.error().code, "{}: {}", path, synced.error().message);
   return {};
 }
 

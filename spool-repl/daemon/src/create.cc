@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "contents.h"
+#include "twinloft/base/durable.h"
 #include "twinloft/base/fd.h"
 #include "twinloft/base/random.h"
 #include "twinloft/spool-repl/daemon/volume_runner.h"
@@ -46,7 +47,7 @@ Status make_file(const std::string& path, std::uint64_t bytes, const char* what)
     if (::ftruncate(fd.get(), 0) != 0) return fail_errno(errno, "{}: cannot be made empty again", path);
     return fail_errno(rc, "cannot reserve {} MiB for the {} {}", bytes >> 20, what, path);
   }
-  if (::fsync(fd.get()) < 0) return fail_errno(errno, "{}", path);
+  if (Status synced = sync_durably(fd.get()); !synced) return fail(synced.error().code, "{}: {}", path, synced.error().message);
   return {};
 }
 
@@ -78,7 +79,8 @@ Result<std::uint64_t> journal_bytes_of(const VolumeSettings& s) {
 Status sync_parent(const std::string& path) {
   std::string parent = path.substr(0, path.rfind('/') + 1);
   Fd fd(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd || ::fsync(fd.get()) < 0) return fail_errno(errno, "{}", parent);
+  if (!fd) return fail_errno(errno, "{}", parent);
+  if (Status synced = sync_durably(fd.get()); !synced) return fail(synced.error().code, "{}: {}", parent, synced.error().message);
   return {};
 }
 

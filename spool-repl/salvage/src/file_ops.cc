@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "beneath.h"
+#include "twinloft/base/durable.h"
 
 namespace twinloft::repl::salvage {
 
@@ -43,9 +44,9 @@ Status OsFileOps::set_modified(int fd, FileTime time) {
   return done(::futimens(fd, times), "setting the time of the last change");
 }
 
-Status OsFileOps::sync(int fd) { return done(::fsync(fd), "fsync"); }
+Status OsFileOps::sync(int fd) { return sync_durably(fd); }
 
-Status OsFileOps::sync_file_system(int fd) { return done(::syncfs(fd), "syncfs"); }
+Status OsFileOps::sync_file_system(int fd) { return sync_file_system_durably(fd); }
 
 Status OsFileOps::make_directory(int dir, const std::string& name) {
   return done(::mkdirat(dir, name.c_str(), 0700), "making the directory {}", printable(name));

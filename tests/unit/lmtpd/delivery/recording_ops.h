@@ -21,6 +21,7 @@ class RecordingOps : public FileOps {
   int fail_at = -1;
   int fail_with = EIO;
   int link_error = 0;  // of every link
+  std::function<void(const std::string&)> before;  // of each step, before it is made
   std::string forbidden;  // a directory that cannot be opened
   std::function<void(const std::string&)> after_read;  // of that file: likewise
   std::function<void(const std::string&)> after_list;  // of that directory: what somebody else does meanwhile
@@ -94,6 +95,10 @@ class RecordingOps : public FileOps {
     TL_TRY(step("syncfs"));
     return os_.sync_file_system(fd);
   }
+  Status check_not_failed(int fd) override {
+    TL_TRY(step("look"));
+    return os_.check_not_failed(fd);
+  }
 
   std::vector<std::string> calls() const {
     std::lock_guard lock(mutex_);
@@ -132,6 +137,7 @@ class RecordingOps : public FileOps {
       calls_.push_back(std::move(call));
       number = counted_++;
     }
+    if (before) before(text);
     if (number == fail_at) return fail_errno(fail_with, "injected failure of {}", text);
     return {};
   }

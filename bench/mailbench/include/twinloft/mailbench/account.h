@@ -44,6 +44,7 @@ class AccountWriter {
   Status close();
 
  private:
+  Status sync_file_and_name();
   AccountWriter(Fd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
   std::mutex mutex_;
   Fd fd_;

@@ -54,8 +54,10 @@ class FileOps {
   // Without "." and "..". What `see` fails with ends it.
   virtual Status each_entry(int dir, const std::function<Status(const std::string&)>& see) = 0;
   Result<std::vector<std::string>> entries(int dir);
+  // As sync_durably() and its siblings in base/durable.h: success means that the file system has not failed.
   virtual Status sync_file(int fd) = 0;         // fsync of a file or of a directory
   virtual Status sync_file_system(int fd) = 0;  // syncfs
+  virtual Status check_not_failed(int fd) = 0;  // through a file or directory that this process may write to
 };
 
 class OsFileOps final : public FileOps {
@@ -75,6 +77,7 @@ class OsFileOps final : public FileOps {
   Status each_entry(int dir, const std::function<Status(const std::string&)>& see) override;
   Status sync_file(int fd) override;
   Status sync_file_system(int fd) override;
+  Status check_not_failed(int fd) override;
 };
 
 }  // namespace twinloft::lmtpd

@@ -1,0 +1,53 @@
+#include "twinloft/base/durable.h"
+
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+namespace twinloft {
+
+namespace {
+
+constexpr const char* absent_attribute = "user.twinloft.absent";
+
+// Without the right, or without attributes, nothing is known. A full disk is no failed one.
+constexpr std::array harmless = {ENODATA, EACCES, EPERM, EOPNOTSUPP, ENOSYS, ENOSPC, EDQUOT};
+
+int remove_absent(int fd) {
+  int result;
+  do {
+    result = ::fremovexattr(fd, absent_attribute);
+  } while (result != 0 && errno == EINTR);
+  return result == 0 ? 0 : errno;
+}
+
+}  // namespace
+
+Status check_not_failed(int fd) {
+  struct stat about{};
+  if (::fstat(fd, &about) != 0) return fail_errno(errno, "the file system has failed");
+  int error = remove_absent(fd);
+  if (error == 0 || std::ranges::find(harmless, error) != harmless.end()) return {};
+  return fail_errno(error, "the file system has failed");
+}
+
+bool sees_failure(int fd) {
+  int error = remove_absent(fd);
+  return error == 0 || error == ENODATA;
+}
+
+Status sync_durably(int fd) {
+  if (::fsync(fd) != 0) return fail_errno(errno, "fsync");
+  return check_not_failed(fd);
+}
+
+Status sync_file_system_durably(int fd) {
+  if (::syncfs(fd) != 0) return fail_errno(errno, "syncfs");
+  return check_not_failed(fd);
+}
+
+}  // namespace twinloft
