@@ -8,7 +8,7 @@ import argparse, json, os, pathlib, platform, shutil, subprocess, sys, tempfile,
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests/lib"), str(ROOT / "bench/lib")]
-import delivery, mail
+import delivery, leftovers, mail
 import twinloft as tl
 from figures import cpu_seconds
 from twinloft import BIN, Failed, run, wait_for
@@ -146,6 +146,7 @@ def main():
     parser.add_argument("--json", help="all figures into this file")
     parser.add_argument("--keep", action="store_true", help="leave logs and disks behind")
     options = parser.parse_args()
+    leftovers.sweep(options.directory)
     directory = tempfile.mkdtemp(prefix="tld", dir=options.directory)
     os.chmod(directory, 0o755)
     stage = tl.Stage(directory)

@@ -1,36 +1,55 @@
 # Installs by apt what a step needs; sourced by tests/run and bench/demo. TWINLOFT_NO_INSTALL=1 skips it.
 
+# boost_version: of the packages' names. Debian 12's default Boost, 1.74, is too old; later releases' default is new enough.
+boost_version() {
+  case "$(. /etc/os-release && echo "${ID:-} ${VERSION_ID:-}")" in
+    "debian 12") echo 1.81 ;;
+  esac
+}
+
 packages_build="build-essential ca-certificates ccache cmake ninja-build pkg-config
-  libboost1.81-dev libboost-program-options1.81-dev liburing-dev libfuse3-dev libidn2-dev libssl-dev libmariadb-dev libsqlite3-dev libisal-dev
+  libboost$(boost_version)-dev libboost-program-options$(boost_version)-dev liburing-dev libfuse3-dev libidn2-dev libssl-dev libmariadb-dev libsqlite3-dev libisal-dev
   libxxhash-dev libseccomp-dev libtomlplusplus-dev libfmt-dev libgtest-dev libblkid-dev"
 packages_demo="dovecot-core dovecot-imapd dovecot-lmtpd e2fsprogs fuse3 iproute2 python3 sqlite3 util-linux"
 packages_test="$packages_demo corosync dovecot-mysql dovecot-pop3d dovecot-sieve dovecot-sqlite etcd-client etcd-server fio git jq libnbd-bin maildrop mariadb-server nbd-client openssl pacemaker pacemaker-cli-utils postfix postal procmail qemu-utils
   python3-libnbd strace systemd xfsprogs"
 
+policy=/usr/sbin/policy-rc.d
+policy_mark="# Twinloft's install_packages: no service starts while it installs."
+
+# Postfix and Dovecot must not start by themselves: the tests run their own. A file with this mark is of an interrupted run.
+without_services() (
+  grep -qsF "$policy_mark" $policy && rm -f $policy
+  if [ ! -e $policy ]; then
+    trap 'rm -f $policy' EXIT
+    trap 'exit 130' INT TERM HUP
+    printf '#!/bin/sh\n%s\nexit 101\n' "$policy_mark" >$policy
+    chmod 755 $policy
+  fi
+  "$@"
+)
+
+# Another apt may be at work; an earlier one may have been interrupted.
+apt_install() {
+  dpkg --configure -a &&
+    apt-get -q -o DPkg::Lock::Timeout=600 update &&
+    apt-get -q -y -o DPkg::Lock::Timeout=600 install --no-install-recommends "$@"
+}
+
 install_packages() {
   [ -n "${TWINLOFT_NO_INSTALL:-}" ] && return 0
-  local missing="" name
+  local missing="" name log status=0
   for name in "$@"; do
     dpkg-query -W -f '${Status}' "$name" 2>/dev/null | grep -q 'install ok installed' || missing="$missing $name"
   done
   [ -z "$missing" ] && return 0
   echo "Installing:$missing"
-  # Postfix and Dovecot must not start by themselves: the tests run their own.
-  local policy=/usr/sbin/policy-rc.d made=""
-  if [ ! -e $policy ]; then
-    printf '#!/bin/sh\nexit 101\n' >$policy
-    chmod 755 $policy
-    made=yes
-  fi
-  local log
   log=$(mktemp)
-  if ! { apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends $missing; } >"$log" 2>&1; then
+  DEBIAN_FRONTEND=noninteractive without_services apt_install $missing >"$log" 2>&1 || status=$?
+  if [ $status != 0 ]; then
     tail -20 "$log" >&2
     echo "apt-get could not install:$missing" >&2
-    [ -n "$made" ] && rm -f $policy
-    rm -f "$log"
-    return 1
   fi
-  [ -n "$made" ] && rm -f $policy
   rm -f "$log"
+  return $status
 }

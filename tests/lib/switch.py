@@ -19,8 +19,7 @@ class Switch:
         self.ns = {node: tag + node for node in nodes}
         self.ip = {node: f"{NET}.{i}" for i, node in enumerate(nodes, 1)}
         for ns in (self.witness_ns, *self.ns.values()):
-            tl.run("ip", "netns", "add", ns)
-            stage.on_close(tl.run, "ip", "netns", "del", ns)
+            stage.namespace(ns)
             tl.run("ip", "-n", ns, "link", "set", "lo", "up")
         w = self.witness_ns
         tl.run("ip", "-n", w, "link", "add", "switch", "type", "bridge")

@@ -5,6 +5,8 @@ errors and signals. Processes are ended by PID; nothing is searched by name.
 """
 import atexit, contextlib, ctypes, json, os, pathlib, pty, shutil, signal, socket, subprocess, sys, tempfile, time, traceback, uuid
 
+import leftovers
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("TWINLOFT_BIN", ROOT / "build/release/bin"))
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -78,6 +80,15 @@ def end_in_time():
     signal.alarm(limit)
 
 
+def build(*targets):
+    """What TWINLOFT_BIN does not name is this tree's release build, brought up to date: what ran before decides nothing."""
+    if "TWINLOFT_BIN" in os.environ:
+        return
+    print(f"Building {ROOT}/build/release (TWINLOFT_BIN=DIR names other programs) ...", flush=True)
+    if subprocess.run(["bash", "-c", '. "$0/tests/lib/build.sh" && build release "$@"', ROOT, *targets], check=False).returncode != 0:
+        raise SystemExit("FAILED: the tree does not build")
+
+
 def lacking(needs):
     """Programs and files that are not there; a test without what it needs has failed."""
     missing = [str(n) for n in needs if not shutil.which(n) and not os.path.exists(n)]
@@ -109,13 +120,16 @@ def timed(step, *args):
 def test_main(body, prefix, needs=(), drivers={}):
     """Runs body(stage) in a directory of its own, and takes everything away again. Returns the exit code. What a machine can
     install is needed; what only another kernel has, `drivers`, is the one reason to skip a test."""
+    build()
     if module := lacking_driver(drivers):
         print(f"SKIPPED: this kernel ({os.uname().release}) has no {module}, and there is no such module to load")
         return SKIPPED
     if missing := lacking(needs):
         print(f"FAILED: this test needs {', '.join(missing)} (tests/run installs what tests/lib/packages.sh lists)")
         return 1
-    directory = tempfile.mkdtemp(prefix=prefix, dir=os.environ.get("TMPDIR", "/var/tmp"))
+    parent = os.environ.get("TMPDIR", "/var/tmp")
+    leftovers.sweep(parent)
+    directory = tempfile.mkdtemp(prefix=prefix, dir=parent)
     os.chmod(directory, 0o755)
     stage = Stage(directory)
     stage.on_close(shutil.rmtree, directory)
@@ -172,11 +186,12 @@ class Process:
 
 
 class Stage:
-    """Holds what has to be undone, newest first."""
+    """Holds what has to be undone, newest first. made: the outer stage's record of what a killed run leaves."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, made=None):
         self.dir = pathlib.Path(directory)
         self.dir.mkdir(parents=True, exist_ok=True)
+        self.made = made or leftovers.Record(self.dir)
         self._undo = []
         self.processes, self.more_logs = [], []
         atexit.register(self.close)
@@ -186,7 +201,7 @@ class Stage:
 
     def inner(self, name):
         """A stage within this one, that may be closed before it."""
-        stage = Stage(self.dir / name)
+        stage = Stage(self.dir / name, self.made)
         self.on_close(stage.close)
         stage.processes = self.processes  # whose logs this one tells
         return stage
@@ -204,6 +219,7 @@ class Stage:
 
     def start(self, name, command, netns=None, env=None):
         p = Process(name, command, self.dir / f"{name}.log", netns, env)
+        self.made.process(p.pid)
         self.processes.append(p)
         self.on_close(p.stop)
         return p
@@ -232,10 +248,14 @@ class Stage:
             text += "\n".join([f"--- {log} {state}", *end, ""])
         return text
 
+    def namespace(self, name):
+        self.made.namespace(name)
+        run("ip", "netns", "add", name)
+        self.on_close(run, "ip", "netns", "del", name)
+
     def namespaces(self, a, b, net="10.91.7"):
         for ns in (a, b):
-            run("ip", "netns", "add", ns)
-            self.on_close(run, "ip", "netns", "del", ns)
+            self.namespace(ns)
             run("ip", "-n", ns, "link", "set", "lo", "up")
         run("ip", "link", "add", "tl0", "netns", a, "type", "veth", "peer", "name", "tl0", "netns", b)
         for i, ns in enumerate((a, b), 1):
@@ -347,7 +367,8 @@ protocol = "{link(node, peer)}"
 
     def device(self, node="a"):
         # The link of a process that was killed stays until the next one has its own device.
-        wait_for(lambda: (s := self.status(node)) and s["device"] or self.nodes[node].check_alive(), f"the block device of {node}")
+        wait_for(lambda: (s := self.status(node)) and s["device"] and self.device_link(node).exists() or self.nodes[node].check_alive(),
+                 f"the block device of {node}")
         return os.path.realpath(self.device_link(node))
 
     def ctl(self, node, *words, check=True):
