@@ -102,7 +102,7 @@ std::string describe_users(const UserSettings& users) {
     case UserDriver::passwd:
       return "passwd, the machine's accounts";
     case UserDriver::static_db:
-      return "static, homes " + users.defaults.home;
+      return (std::holds_alternative<AcceptAll>(users.fixed.users) ? "static, every address is accepted, homes " : "static, homes ") + users.defaults.home;
   }
   return {};
 }
@@ -153,7 +153,8 @@ Status check_static_users(const Config& config, const UserSettings& users, const
   OsClock clock;
   TL_TRY_ASSIGN(std::unique_ptr<Directory> directory, open_users(users, clock));
   const StaticDbConfig& fixed = users.fixed;
-  TL_TRY_ASSIGN(std::optional<Resolved> one, directory->lookup({fixed.users.empty() ? "user" : fixed.users.front(), {},
+  const auto* listed = std::get_if<LocalParts>(&fixed.users);
+  TL_TRY_ASSIGN(std::optional<Resolved> one, directory->lookup({listed && !listed->empty() ? listed->front() : "user", {},
                                                                 fixed.domains.empty() ? "example.org" : fixed.domains.front()}));
   if (!one) return {};
   return check_delivery_to(one->user, config, identity, ::geteuid() == 0);
@@ -163,7 +164,7 @@ Status check_static_users(const Config& config, const UserSettings& users, const
 
 namespace {
 
-void print(std::ostream& out, std::string_view name, std::string_view value) { out << fmt::format("  {:<10} {}\n", name, value); }
+void write_line(std::ostream& out, std::string_view name, std::string_view value) { out << fmt::format("  {:<10} {}\n", name, value); }
 
 std::string_view folders_text(FoldersByDetail folders) {
   constexpr std::string_view texts[] = {"none", "existing ones", "existing and new ones"};
@@ -171,32 +172,32 @@ std::string_view folders_text(FoldersByDetail folders) {
 }
 
 int print_outcome(const User& user, const Status& deliverable, std::ostream& out) {
-  if (user.state == UserState::disabled) return print(out, "mail", "refused, 550 5.2.1: the user is disabled"), EX_NOUSER;
-  if (user.state == UserState::deferred) return print(out, "mail", "put off, 450 4.2.1: the user is deferred"), EX_TEMPFAIL;
-  if (!deliverable) return print(out, "mail", "put off, 451: " + deliverable.error().message), EX_TEMPFAIL;
-  print(out, "mail", "taken");
+  if (user.state == UserState::disabled) return write_line(out, "mail", "refused, 550 5.2.1: the user is disabled"), EX_NOUSER;
+  if (user.state == UserState::deferred) return write_line(out, "mail", "put off, 450 4.2.1: the user is deferred"), EX_TEMPFAIL;
+  if (!deliverable) return write_line(out, "mail", "put off, 451: " + deliverable.error().message), EX_TEMPFAIL;
+  write_line(out, "mail", "taken");
   return 0;
 }
 
 int print_next_hop(const Resolved& found, const LookupRequest& asked, const Config& config, const Status& deliverable, std::ostream& out) {
   auto hop = std::find_if(config.next_hops.begin(), config.next_hops.end(), [&](const NextHopSettings& h) { return h.spec.name == found.user.next_hop; });
-  print(out, "next hop", found.user.next_hop + (hop == config.next_hops.end() ? "" : " at " + hop->spec.target.text));
-  if (const std::string& detail = found.detail.value_or(asked.detail); !detail.empty()) print(out, "detail", detail);
+  write_line(out, "next hop", found.user.next_hop + (hop == config.next_hops.end() ? "" : " at " + hop->spec.target.text));
+  if (const std::string& detail = found.detail.value_or(asked.detail); !detail.empty()) write_line(out, "detail", detail);
   return print_outcome(found.user, deliverable, out);
 }
 
 int print_user(const Resolved& found, const LookupRequest& asked, const Config& config, const Status& deliverable, std::ostream& out) {
   const User& user = found.user;
-  print(out, "user", user.name);
+  write_line(out, "user", user.name);
   if (!user.next_hop.empty()) return print_next_hop(found, asked, config, deliverable, out);
-  print(out, "uid, gid", fmt::format("{}, {}", user.uid, user.gid));
-  print(out, "home", user.home);
-  print(out, "maildir", user.maildir.empty() ? "(none)" : user.maildir);
-  print(out, "agent", agent_of(config.delivery, user) + (user.agent.empty() ? " (delivery.agent)" : ""));
-  if (config.delivery.maildir.quota.driver == QuotaDriver::maildir) print(out, "quota", quota_text(user.quota));
-  if (config.delivery.maildir.quota.driver == QuotaDriver::count) print(out, "quota", "as Dovecot says, at " + config.quota_status.target.text);
-  if (const std::string& detail = found.detail.value_or(asked.detail); !detail.empty()) print(out, "detail", detail);
-  if (user.detail_folders) print(out, "folders", fmt::format("{}, by the detail", folders_text(*user.detail_folders)));
+  write_line(out, "uid, gid", fmt::format("{}, {}", user.uid, user.gid));
+  write_line(out, "home", user.home);
+  write_line(out, "maildir", user.maildir.empty() ? "(none)" : user.maildir);
+  write_line(out, "agent", agent_of(config.delivery, user) + (user.agent.empty() ? " (delivery.agent)" : ""));
+  if (config.delivery.maildir.quota.driver == QuotaDriver::maildir) write_line(out, "quota", quota_text(user.quota));
+  if (config.delivery.maildir.quota.driver == QuotaDriver::count) write_line(out, "quota", "as Dovecot says, at " + config.quota_status.target.text);
+  if (const std::string& detail = found.detail.value_or(asked.detail); !detail.empty()) write_line(out, "detail", detail);
+  if (user.detail_folders) write_line(out, "folders", fmt::format("{}, by the detail", folders_text(*user.detail_folders)));
   return print_outcome(user, deliverable, out);
 }
 
@@ -240,9 +241,9 @@ int show_user(const std::string& config_path, const std::string& address, std::o
   std::vector<LookupStep> steps;
   LookupResult found = asked->users->explain(asked->request, steps);
   out << address << "\n";
-  for (const LookupStep& step : steps) print(out, "looked up", fmt::format("{} in {}: {}", step.key, describe_users(asked->config.users), step.found));
-  if (!found) return print(out, "mail", "put off, 451: " + found.error().message), EX_TEMPFAIL;
-  if (!*found) return print(out, "mail", "refused, 550 5.1.1: there is no such user"), EX_NOUSER;
+  for (const LookupStep& step : steps) write_line(out, "looked up", fmt::format("{} in {}: {}", step.key, describe_users(asked->config.users), step.found));
+  if (!found) return write_line(out, "mail", "put off, 451: " + found.error().message), EX_TEMPFAIL;
+  if (!*found) return write_line(out, "mail", "refused, 550 5.1.1: there is no such user"), EX_NOUSER;
   Status deliverable = check_delivery_to((*found)->user, asked->config, asked->identity, asked->by_root);
   return print_user(**found, asked->request, asked->config, deliverable, out);
 }

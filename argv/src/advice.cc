@@ -16,6 +16,11 @@ std::string basename_of(const Word& program) {
   return path.substr(path.rfind('/') + 1);
 }
 
+// Whether it holds a macro that is another name than the one that the user database knows.
+bool names_another(const std::vector<Part>& parts) {
+  return std::any_of(parts.begin(), parts.end(), [](const Part& p) { return p.kind == Part::Kind::macro && p.name != "user"; });
+}
+
 class DovecotLda {
  public:
   DovecotLda(const Template& command, std::string program)
@@ -53,6 +58,7 @@ class DovecotLda {
         unknown(word, letters, at);
         return 0;
       }
+      if (letter == 'd') destination(word);
       if (at + 1 < letters.size()) return 0;
       return word.parts.size() > 1 ? joined_value(word, letter) : next_word(index, letter);
     }
@@ -97,6 +103,7 @@ class DovecotLda {
                      " needs a value: it ends with 64 (EX_USAGE), and no mail is delivered");
       return 0;
     }
+    if (letter == 'd') destination(words[index + 1]);
     if (words[index + 1].group != word.group)
       warn(word, option + " and its value must be in the same group: where one is left out, " + program_ +
                      " takes the next argument");
@@ -106,6 +113,13 @@ class DovecotLda {
                                  "into a group, [ -" +
                                  letter + " ... ]");
     return 1;
+  }
+
+  void destination(const Word& word) {
+    if (!names_another(word.parts)) return;
+    warn(word, "option -d of " + program_ +
+                   " needs the name that the user database has found, %user%: for an alias or user+detail@ it ends with 67 "
+                   "(EX_NOUSER), and mail is deferred. Write -a %to% -d %user%");
   }
 
   // Outside of a group, and made of nothing but macros that are empty for some messages.

@@ -144,7 +144,7 @@ Status measure(Cell& cell, const Clock& clock, int fd, MutableByteSpan arena, do
   return {};
 }
 
-void print(const Cell& cell) {
+void print_row(const Cell& cell) {
   for (std::size_t i = 0; i < std::size(ways); ++i) {
     std::vector<double> cpu, p50, to_plain;
     for (std::size_t r = 0; r < cell.rounds[i].size(); ++r) {
@@ -175,7 +175,7 @@ Status run(const Options& o) {
   for (unsigned round = 0; round < o.rounds; ++round)
     for (Cell& cell : cells) TL_TRY(measure(cell, clock, journal.get(), arena, o.seconds));
   fmt::print("| blocks | depth | registered | CPU a write, us | to not registered | p50, us |\n|---|---|---|---|---|---|\n");
-  for (const Cell& cell : cells) print(cell);
+  for (const Cell& cell : cells) print_row(cell);
   return {};
 }
 

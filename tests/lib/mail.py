@@ -30,6 +30,7 @@ address = "unix:{path}"
 mode = "0666"
 [users]
 driver = "static"
+accept_all = true
 home = "{spool}/%domain%/%user%"
 maildir = "{spool}/%domain%/%user%/Maildir"
 [spool]

@@ -190,6 +190,19 @@ class BannedCalls(TidyTest):
         self.bad("argv/src/a.cc", "/* a \" */ int t = time(nullptr);\n", "wall-clock")
 
 
+class NewerNames(TidyTest):
+    def test_calls_without_a_namespace(self):
+        for call in ('print(out, "a", "b");', "return print(out, x), 1;", 'auto a = format("{}", 1);', "if (x) println(out);", "f(add_sat(1, 2));"):
+            with self.subTest(call=call):
+                self.bad("argv/src/a.cc", f"void f() {{\n  {call}\n}}\n", "newer-name", 2)
+
+    def test_what_no_argument_changes(self):
+        self.good("argv/src/a.cc", """
+            void print(std::ostream& out, int a); auto a = fmt::format("{}", 1); fmt::print(stderr, "x"); out.print(1); p->format(2);
+            twinloft::print(out, 1); print_row(1); int format = 1; std::string b = "print(1)"; // format(1)
+        """)
+
+
 class Hygiene(TidyTest):
     def test_tabs(self):
         self.bad("argv/src/a.cc", "int a;\n\tint b;\n", "tab", 2)

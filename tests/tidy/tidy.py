@@ -94,6 +94,17 @@ BANS = [
         "may succeed on a file system that has failed; use base/durable.h"),
 ]
 
+# Functions that libstdc++ has gained after g++ 12, or will gain. A call without a namespace finds them by its arguments: it means
+# one thing with the library of Debian 12 and another with that of Debian 13.
+NEWER_NAMES = (
+    "print", "println", "vprint_unicode", "vprint_nonunicode", "vprint_unicode_buffered", "vprint_nonunicode_buffered",
+    "format", "format_to", "format_to_n", "formatted_size", "vformat", "vformat_to", "make_format_args", "visit_format_arg",
+    "runtime_format", "dynamic_format", "forward_like", "start_lifetime_as", "start_lifetime_as_array", "is_within_lifetime",
+    "add_sat", "sub_sat", "mul_sat", "div_sat", "saturate_cast", "saturating_add", "saturating_sub", "saturating_mul",
+    "is_sufficiently_aligned", "breakpoint", "breakpoint_if_debugging", "is_debugger_present", "observable_checkpoint",
+    "submdspan", "submdspan_extents", "make_hazard_pointer", "rcu_synchronize", "rcu_barrier", "rcu_retire",
+    "from_stream", "clock_cast", "current_zone", "locate_zone", "get_leap_second_info")
+
 SHELLS = re.compile(r"^(/usr)?/bin/(ba|da|k|z)?sh(\s|$)")
 # Absolute only: not the tail of a longer path, and not a literal that is appended to one.
 MACHINE_PATH = re.compile(r"(?<![\w.})$*-])/(?:work/[\w.]|root/\.\w|home/\w+/\.\w)")
@@ -270,6 +281,12 @@ class Tidy:
                     continue
                 line = source.code.count("\n", 0, match.start()) + 1
                 self.report(path, line, ban.rule, f"{match.group(1)} {ban.advice}")
+        for match in re.finditer(r"\b(" + "|".join(NEWER_NAMES) + r")\s*\(", source.code):
+            if not is_call(source.code, match.start()):
+                continue
+            line = source.code.count("\n", 0, match.start()) + 1
+            self.report(path, line, "newer-name", f"{match.group(1)} without a namespace may become std::{match.group(1)} with a newer "
+                        "library; name the namespace (fmt::), or give the function another name")
         for line, literal in source.literals:
             if SHELLS.match(literal):
                 self.report(path, line, "shell", f"{literal.split()[0]} is a shell; run the program itself")

@@ -26,13 +26,14 @@ constexpr int kConfig = 78;     // EX_CONFIG
 constexpr std::string_view kUsageText =
     "usage: lmtpd check-command TEMPLATE [name=value ...]\n"
     "Prints the argument vector that TEMPLATE becomes, as JSON. Quote the template for your shell:\n"
-    "  lmtpd check-command '/usr/lib/dovecot/dovecot-lda -f %from% -d %to%' to=user@example.org\n";
+    "  lmtpd check-command '/usr/lib/dovecot/dovecot-lda -e -f %from% -a %to% -d %user%' \\\n"
+    "    to=user+folder@example.org user=user@example.org\n";
 
 // Names and addresses reserved for documentation (RFC 2606, RFC 5737).
 const argv::Values& samples() {
   static const argv::Values values = {{"from", "sender@example.net"},
                                       {"to", "user+folder@example.org"},
-                                      {"user", "user"},
+                                      {"user", "user@example.org"},
                                       {"detail", "folder"},
                                       {"domain", "example.org"},
                                       {"original_to", "alias@example.org"},

@@ -122,10 +122,18 @@ void read_passwd(const TomlTable& t, UserSettings& users) {
 }
 
 void read_static(const TomlTable& t, UserSettings& users) {
-  t.allow(common_keys, {"domains", "users"});
+  t.allow(common_keys, {"domains", "users", "accept_all"});
   if (!t.has("home") && !t.has("next_hop")) t.error("home", "is missing");
   t.texts("domains", users.fixed.domains);
-  t.texts("users", users.fixed.users);
+  LocalParts listed;
+  bool accept_all = false;
+  t.texts("users", listed);
+  t.flag("accept_all", accept_all);
+  if (listed.empty() && !accept_all)
+    t.error("users", "is missing: list the local parts that exist, or write accept_all = true to accept mail for every address");
+  if (t.has("users") && accept_all) t.error("accept_all", "accepts every address, and \"users\" lists those that exist: remove one of the two keys");
+  if (accept_all) users.fixed.users = AcceptAll{};
+  else users.fixed.users = std::move(listed);
 }
 
 struct Driver {

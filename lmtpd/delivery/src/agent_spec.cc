@@ -47,7 +47,7 @@ ExitMap::ExitMap() {
   replies_[EX_OK] = {250, "2.0.0"};
   for (int code : {EX_USAGE, EX_CONFIG, exit_not_executable, exit_not_found}) replies_[code] = {451, "4.3.5"};
   replies_[EX_DATAERR] = {554, "5.6.0"};
-  replies_[EX_NOUSER] = {550, "5.1.1"};
+  replies_[EX_NOUSER] = {451, "4.3.0"};  // lmtpd has found the user: the agent looked for another name
   for (int code : {EX_UNAVAILABLE, EX_SOFTWARE}) replies_[code] = {554, "5.3.0"};
   for (int code : {EX_OSERR, EX_IOERR, EX_TEMPFAIL}) replies_[code] = {451, "4.3.0"};
   replies_[EX_CANTCREAT] = {451, "4.2.0"};

@@ -25,9 +25,10 @@ class StaticDb final : public UserSource {
     bool needs_domain = reader_.uses_domain() || !config_.domains.empty();
     if (!fits_path(key.local_part) || !(key.domain.empty() ? !needs_domain : fits_path(key.domain))) return false;
     auto listed = [](const std::vector<std::string>& list, const std::string& value) {
-      return list.empty() || std::find(list.begin(), list.end(), value) != list.end();
+      return std::find(list.begin(), list.end(), value) != list.end();
     };
-    return listed(config_.domains, key.domain) && listed(config_.users, key.local_part);
+    const auto* users = std::get_if<LocalParts>(&config_.users);
+    return (config_.domains.empty() || listed(config_.domains, key.domain)) && (!users || listed(*users, key.local_part));
   }
 
   StaticDbConfig config_;
@@ -38,7 +39,8 @@ class StaticDb final : public UserSource {
 
 Result<std::unique_ptr<UserSource>> make_static_db(StaticDbConfig config) {
   for (std::string& domain : config.domains) domain = ascii_lower(domain);
-  for (std::string& user : config.users) user = ascii_lower(user);
+  if (auto* users = std::get_if<LocalParts>(&config.users))
+    for (std::string& user : *users) user = ascii_lower(user);
   TL_TRY_ASSIGN(RowReader reader, RowReader::create(config.defaults));
   if (auto column = reader.missing({}))
     return fail(Errc::invalid, "users.{} is missing, or 0: mail is never delivered as root", column_names[static_cast<std::size_t>(*column)]);

@@ -13,7 +13,7 @@ std::string advice(const std::string& options, const AdviceOptions& how = {}) {
 
 TEST(ArgvAdvice, AllOptionsOfDovecotLdaPass) {
   EXPECT_EQ(advice("-e -f %from% [ -a %original_to% ] -d %user%"), "");
-  EXPECT_EQ(advice("-a x -d %to% -e -f %from% -m %detail% -p /x -r %to%"), "");
+  EXPECT_EQ(advice("-a x -d %user% -e -f %from% -m %detail% -p /x -r %to%"), "");
   EXPECT_EQ(advice("-c /etc/x -i y -k -o key=value -O -L -ekd %user%"), "");
   EXPECT_EQ(advice("-dx@example.org -m'INBOX'"), "");
   EXPECT_EQ(advice("-d %user% -m %detail:-INBOX% --"), "");
@@ -48,6 +48,13 @@ TEST(ArgvAdvice, ValuesThatMayBeMissing) {
             std::string::npos);
   EXPECT_EQ(advice("-a %original_to:-a@example.org% -d %user%"), "");
   EXPECT_NE(advice("-e%detail%").find("a macro chooses options"), std::string::npos);
+}
+
+TEST(ArgvAdvice, TheDestinationIsTheNameOfTheUserDatabase) {
+  for (const char* wrong : {"-d %to%", "-d%to%", "-ed %to%", "-ed%to%", "-d %to:lower%", "-d \"%user%+%detail%\"", "[ -d %original_to% ]", "-d %user%@%domain%"})
+    EXPECT_NE(advice(wrong).find("Write -a %to% -d %user%"), std::string::npos) << wrong;
+  for (const char* right : {"-d %user%", "-d%user%", "-d %user:lower%", "-d everybody@example.org", "-a %to% -d %user%"})
+    EXPECT_EQ(advice(right).find("-d %user%"), std::string::npos) << right;
 }
 
 TEST(ArgvAdvice, OneRecipientATime) {

@@ -47,7 +47,8 @@ class CheckConfigTest : public testing::Test {
     return code;
   }
   std::string static_users(const std::string& more) {
-    return "driver = \"static\"\nhome = \"" + dir_ + "/spool/%user%\"\n" + more;
+    std::string accepted = more.find("users = ") == std::string::npos ? "accept_all = true\n" : "";
+    return "driver = \"static\"\n" + accepted + "home = \"" + dir_ + "/spool/%user%\"\n" + more;
   }
   std::string maildir() { return "maildir = \"" + dir_ + "/spool/%user%/Maildir\"\n"; }
   bool says(const std::string& text) { return err_.find(dir_ + "/lmtpd.toml: " + text) != std::string::npos; }

@@ -1,4 +1,4 @@
-// Command templates: `/usr/lib/dovecot/dovecot-lda -f %from% -d %to%` becomes an array for execv().
+// Command templates: `/usr/lib/dovecot/dovecot-lda -f %from% -d %user%` becomes an array for execv().
 //
 // A template is parsed once and expanded per run. No shell is involved, and one template word is one
 // argument, whatever the values are: a value is never split, never dropped, and never expanded again.

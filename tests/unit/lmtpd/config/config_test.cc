@@ -11,6 +11,7 @@ constexpr std::string_view minimal = R"([[listen]]
 address = "127.0.0.1:2400"
 [users]
 driver = "static"
+accept_all = true
 home = "/srv/mail/%user%"
 [spool]
 path = "/srv/mail"
@@ -76,7 +77,10 @@ TEST(Config, TheExampleLoads) {
   EXPECT_EQ(config->user, "vmail");
   ASSERT_EQ(config->listen.size(), 2u);
   EXPECT_EQ(config->listen[1].unix_path, "/run/twinloft/lmtp.sock");
-  EXPECT_EQ(config->listen[1].mode, 0666u);
+  EXPECT_EQ(config->listen[1].mode, 0660u);
+  EXPECT_EQ(config->listen[1].group, "postfix");
+  EXPECT_EQ(config->users.driver, UserDriver::sqlite) << "an example refuses users that nobody has entered";
+  EXPECT_TRUE(config->warnings.empty() || config->warnings[0].find("is not there") != std::string::npos) << config->warnings[0];
   ASSERT_EQ(config->agents.size(), 1u);
   EXPECT_EQ(config->agents[0].name, "dovecot");
   ASSERT_TRUE(config->delivery.spool.volume);
@@ -211,7 +215,7 @@ MAILTYPE = "x"
   EXPECT_EQ(agent.time_limit, 10s);
   EXPECT_EQ(agent.deliveries_max, 12u);
   EXPECT_EQ(agent.exits.of(1), (ExitReply{550, "5.7.1"}));
-  EXPECT_EQ(agent.exits.of(67), (ExitReply{550, "5.1.1"}));
+  EXPECT_EQ(agent.exits.of(67), (ExitReply{451, "4.3.0"}));
   EXPECT_EQ(agent.limits.cpu_seconds, 20u);
   EXPECT_EQ(agent.limits.memory_bytes, 512u << 20);
   EXPECT_TRUE(agent.syncs);
@@ -222,9 +226,9 @@ MAILTYPE = "x"
 
 TEST(Config, AnUnknownKeyIsRefusedWithTheNearestName) {
   EXPECT_EQ(error_of(minimal_then("[limits]\nmesage_size = 5000\n")),
-            "t.toml:10: limits.mesage_size: unknown key; did you mean \"message_size\"?");
+            "t.toml:11: limits.mesage_size: unknown key; did you mean \"message_size\"?");
   EXPECT_EQ(error_of(minimal_then("[maildir]\nzzzzzz = 1\n")),
-            "t.toml:10: maildir.zzzzzz: unknown key; known here: durability, detail_folders, folder_separator, folders_max, subscribe, hard_links");
+            "t.toml:11: maildir.zzzzzz: unknown key; known here: durability, detail_folders, folder_separator, folders_max, subscribe, hard_links");
 }
 
 TEST(Config, FoldersByDetail) {
@@ -269,9 +273,9 @@ TEST(Config, QuotaThatDovecotCounts) {
 
 TEST(Config, AllProblemsAreReportedAtOnce) {
   std::string errors = error_of(minimal_then("[limits]\nrecipients = 0\nidle_timeout = \"5 bananas\"\n"));
-  EXPECT_NE(errors.find("t.toml:10: limits.recipients: expected a number from 1 to 100000"), std::string::npos)
+  EXPECT_NE(errors.find("t.toml:11: limits.recipients: expected a number from 1 to 100000"), std::string::npos)
       << errors;
-  EXPECT_NE(errors.find("\nt.toml:11: limits.idle_timeout: \"5 bananas\" is no time: expected"), std::string::npos) << errors;
+  EXPECT_NE(errors.find("\nt.toml:12: limits.idle_timeout: \"5 bananas\" is no time: expected"), std::string::npos) << errors;
 }
 
 TEST(Config, SyntaxErrorsNameLineAndColumn) {
@@ -317,10 +321,15 @@ const Wrong wrong[] = {
     {"[users]\ndriver = \"\"\n", "users.driver: expected \"sqlite\""},
     {"[users]\ndriver = 1\n", "users.driver: "},
     {"[users]\nhosts = [\"db1\"]\n", "users.hosts: unknown key"},
-    {"[users]\ndriver = \"static\"\nhome = \"/a/%nobody%\"\n", "users.driver"},
+    {"[users]\ndriver = \"static\"\naccept_all = true\nhome = \"/a/%nobody%\"\n", "users.driver"},
     {"[users]\ndriver = \"static\"\nhome = \"a\"\n", "t.toml:3: users.home: expected an absolute path"},
-    {"[users]\ndriver = \"static\"\nhome = \"/a\"\nagent = \"x\"\n", "there is no section [agent.x]"},
-    {"[users]\ndriver = \"static\"\ndetail_delimiter = \"+-\"\n", "expected one character"},
+    {"[users]\ndriver = \"static\"\naccept_all = true\nhome = \"/a\"\nagent = \"x\"\n", "there is no section [agent.x]"},
+    {"[users]\ndriver = \"static\"\nhome = \"/a\"\n", "users.users: is missing: list the local parts that exist, or write accept_all = true"},
+    {"[users]\ndriver = \"static\"\nhome = \"/a\"\naccept_all = false\n", "users.users: is missing"},
+    {"[users]\ndriver = \"static\"\nhome = \"/a\"\nusers = []\n", "users.users: is missing"},
+    {"[users]\ndriver = \"static\"\nhome = \"/a\"\nusers = [\"ann\"]\naccept_all = true\n", "users.accept_all: accepts every address"},
+    {"[users]\ndriver = \"sqlite\"\npath = \"/a\"\naccept_all = true\n", "users.accept_all: unknown key"},
+    {"[users]\ndriver = \"static\"\naccept_all = true\ndetail_delimiter = \"+-\"\n", "expected one character"},
     {"[spool]\npath = \"srv\"\n", "spool.path: expected an absolute path"},
     {"[spool]\npath = \"/srv\"\n", "spool.volume: is missing"},
     {"[spool]\npath = \"/srv\"\nvolume = \"abc\"\n", "t.toml:3: spool.volume"},
@@ -393,7 +402,7 @@ TEST(Config, ShellCharactersAndOldOptionsAreWarnedOf) {
   ASSERT_TRUE(config) << config.error().message;
   ASSERT_GE(config->warnings.size(), 2u);
   for (const std::string& warning : config->warnings)
-    EXPECT_EQ(warning.rfind("t.toml:10: agent.lda.command: ", 0), 0u) << warning;
+    EXPECT_EQ(warning.rfind("t.toml:11: agent.lda.command: ", 0), 0u) << warning;
 }
 
 TEST(Config, TopLevelKeysStandBeforeTheSections) {

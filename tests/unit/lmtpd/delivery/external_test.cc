@@ -80,7 +80,7 @@ TEST_F(ExternalTest, AgentsThatDoNotReadHaveNotDelivered) {
   start({spec("noread 0")});
   EXPECT_EQ(deliver().code, 451);
   EXPECT_EQ(deliver("Subject: large\r\n\r\n" + std::string(300'000, 'x') + "\r\n").code, 451);
-  start({spec("noread 67")});
+  start({spec("noread 77")});
   EXPECT_EQ(deliver().code, 550);
   AgentSpec lenient = spec("noread 0");
   lenient.must_read_stdin = false;
@@ -153,13 +153,27 @@ TEST_F(ExternalTest, AHomeOutsideTheSpoolIsRefusedWhereTheRowNamesNoMaildir) {
   EXPECT_EQ(reply.enhanced, "4.3.5");
 }
 
+// lmtpd has found the user: an agent that knows no such user looks elsewhere, or is asked for another name.
+TEST_F(ExternalTest, AnAgentThatKnowsNoSuchUserBouncesNothingUnlessConfigured) {
+  start({spec("noread 67")});
+  Reply reply = deliver();
+  EXPECT_EQ(reply.code, 451);
+  EXPECT_EQ(reply.enhanced, "4.3.0");
+  AgentSpec decides = spec("noread 67");
+  ASSERT_TRUE(decides.exits.set(67, "550 5.1.1"));
+  start({decides});
+  EXPECT_EQ(deliver().code, 550);
+}
+
 // dovecot-lda reads its stdin with pread, and must count as having read it.
 class DovecotTest : public ExternalTest {
  protected:
+  // 2.4 has settings of its own, and a rule of how they are written.
+  static bool is_2_4() { return std::filesystem::exists("/usr/share/dovecot/conf.d/10-mail.conf") && test::slurp("/usr/share/dovecot/conf.d/10-mail.conf").find("mail_driver") != std::string::npos; }
   void start_lda(const std::string& arguments) {
     std::string conf = path("dovecot.conf");
-    std::ofstream(conf) << "mail_location = maildir:" << spool_ << "/ann/Maildir\n"
-                        << "log_path = /dev/stderr\nbase_dir = " << path("run") << "\nssl = no\nprotocols =\n"
+    std::ofstream(conf) << (is_2_4() ? "dovecot_config_version = 2.4.0\ndovecot_storage_version = 2.4.0\nmail_driver = maildir\nmail_path = " : "mail_location = maildir:") << spool_
+                        << "/ann/Maildir\nlog_path = /dev/stderr\nbase_dir = " << path("run") << "\nssl = no\nprotocols =\n"
                         << "postmaster_address = postmaster@example.org\nstats_writer_socket_path =\n";
     ::chmod(conf.c_str(), 0644);
     AgentSpec s = spec("");

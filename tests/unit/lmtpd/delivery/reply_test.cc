@@ -32,7 +32,7 @@ TEST(ExitMap, IsThatOfTheDesign) {
                                       {126, 451, "4.3.5"},
                                       {127, 451, "4.3.5"},
                                       {65, 554, "5.6.0"},
-                                      {67, 550, "5.1.1"},
+                                      {67, 451, "4.3.0"},
                                       {69, 554, "5.3.0"},
                                       {70, 554, "5.3.0"},
                                       {71, 451, "4.3.0"},
@@ -75,7 +75,7 @@ TEST(AgentReply, EverythingButAnExitIsTemporary) {
 
 TEST(AgentReply, UnreadStdinIsNoDelivery) {
   EXPECT_EQ(of(End::exited, 0, "", false).code, 451);
-  EXPECT_EQ(of(End::exited, 67, "", false).code, 550);  // a refusal needs no message
+  EXPECT_EQ(of(End::exited, 77, "", false).code, 550);  // a refusal needs no message
   AgentSpec lenient = spec();
   lenient.must_read_stdin = false;
   EXPECT_EQ(reply_of_run(lenient, {End::exited, 0, {}}, false).code, 250);
@@ -108,7 +108,7 @@ TEST(AgentReply, AnEnhancedCodeDecidesWhetherAFailureIsForGood) {
 
 TEST(AgentReply, AnEnhancedCodeMakesNoSuccessOfAFailureAndNoFailureOfASuccess) {
   EXPECT_EQ(of(End::exited, 75, "2.0.0 all is well\n"), (Reply{451, "4.3.0", "all is well"}));
-  EXPECT_EQ(of(End::exited, 67, "2.1.5 ok\n"), (Reply{550, "5.1.1", "ok"}));
+  EXPECT_EQ(of(End::exited, 67, "2.1.5 ok\n"), (Reply{451, "4.3.0", "ok"}));
   for (const char* line : {"5.2.2 full\n", "4.2.2 full\n"})
     EXPECT_EQ(of(End::exited, 0, line), (Reply{250, "2.0.0", "full"})) << "delivered: a bounce would be a lie";
   EXPECT_EQ(of(End::exited, 0, "2.1.5 stored\n"), (Reply{250, "2.1.5", "stored"}));

@@ -12,6 +12,7 @@ StaticDbConfig config() {
   c.defaults.home = "/srv/mail/%domain%/%user%";
   c.defaults.maildir = "/srv/mail/%domain%/%user%/Maildir";
   c.defaults.uid = c.defaults.gid = 5000;
+  c.users = AcceptAll{};
   return c;
 }
 
@@ -44,12 +45,19 @@ TEST(StaticDb, AValueIsNeverExpandedAgain) {
 TEST(StaticDb, ListsBoundIt) {
   StaticDbConfig c = config();
   c.domains = {"Example.ORG"};
-  c.users = {"ann"};
+  c.users = LocalParts{"Ann"};
   auto db = make_static_db(c).value();
   EXPECT_TRUE(db->find({"ann", "example.org"}).value().has_value());
   EXPECT_FALSE(db->find({"bob", "example.org"}).value().has_value());
   EXPECT_FALSE(db->find({"ann", "example.com"}).value().has_value());
   EXPECT_FALSE(db->find({"ann", ""}).value().has_value());
+}
+
+TEST(StaticDb, NobodyExistsUnlessSomethingSaysSo) {
+  StaticDbConfig c = config();
+  c.users = LocalParts{};
+  EXPECT_FALSE(make_static_db(c).value()->find({"ann", "example.org"}).value().has_value());
+  EXPECT_TRUE(std::holds_alternative<LocalParts>(StaticDbConfig().users));
 }
 
 TEST(StaticDb, AnAddressWithoutDomainNeedsTemplatesWithoutOne) {
