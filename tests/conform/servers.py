@@ -5,6 +5,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 import debian_root  # noqa: E402
+import dovecot_conf  # noqa: E402
 import mail  # noqa: E402
 import twinloft as tl  # noqa: E402
 
@@ -80,21 +81,10 @@ instance_name = conform-{pid}
 log_path = {dir}/log
 protocols = lmtp
 ssl = yes
-ssl_cert = <{dir}/certificate.pem
-ssl_key = <{dir}/key.pem
 first_valid_uid = 1
-mail_location = maildir:~/Maildir
 postmaster_address = postmaster@conform.example
 hostname = dovecot.invalid
 submission_max_mail_size = {max}
-passdb {{
-  driver = static
-  args = password=x
-}}
-userdb {{
-  driver = passwd-file
-  args = username_format=%Lu {dir}/users
-}}
 service lmtp {{
   unix_listener {dir}/lmtp {{
     mode = 0666
@@ -123,7 +113,9 @@ service stats {{
         log.touch()
         log.chmod(0o666)
         config = self.dir / "dovecot.conf"
-        config.write_text(self.CONFIG.format(dir=self.dir, pid=os.getpid(), max=MESSAGE_MAX))
+        c = dovecot_conf
+        config.write_text(c.begin() + self.CONFIG.format(dir=self.dir, pid=os.getpid(), max=MESSAGE_MAX) + c.maildir() + c.password("x")
+                          + c.certificate(self.dir / "certificate.pem", self.dir / "key.pem") + c.users_file(self.dir / "users", "%Lu"))
         self.stage.tell(log)
         self.wait(self.stage.start(self.name, ["dovecot", "-c", config, "-F"]))
         self.version = "Dovecot " + tl.run("dovecot", "--version").stdout.split()[0]

@@ -1,6 +1,7 @@
 """A Dovecot of a test's own with the configuration that conf/dovecot gives to users, and what its clients see over IMAP and POP3."""
 import imaplib, poplib, ssl
 
+import dovecot_conf
 import mta
 import twinloft as tl
 
@@ -30,22 +31,39 @@ log_path = {log}
 """
 
 
+# Of each version: its configuration, and where its users are, by the database that they are in.
+EXAMPLES = {"2.3": ("dovecot-2.3.conf", {"sqlite": "dovecot-users.conf.ext", "mysql": "dovecot-users-mysql.conf.ext"}),
+            "2.4": ("dovecot-2.4.conf", {"sqlite": "dovecot-2.4-users.conf.ext", "mysql": "dovecot-2.4-users-mysql.conf.ext"})}
+OF_MACHINE = dovecot_conf.by_version("2.3", "2.4")
+
+
 class Dovecot:
     """A login at `imap` and `pop3`; `etc` is where the files lie that it is told of, in its own view `seen`."""
 
-    def __init__(self, stage, name, etc, seen, uid):
-        self.stage, self.name, self.etc, self.seen, self.uid = stage, name, etc, seen, uid
+    def __init__(self, stage, version, etc, seen, uid):
+        self.stage, self.version, self.name, self.etc, self.seen, self.uid = stage, version, f"Dovecot {version}", etc, seen, uid
         self.imap, self.pop3 = tl.free_port(), tl.free_port()
         etc.mkdir(parents=True)
         tl.self_signed(etc / "dovecot.pem", etc / "dovecot.key", "mail.example.org")
-        hashed = tl.run("doveadm", "-c", "/dev/null", "pw", "-s", "SHA512-CRYPT", "-p", PASSWORD).stdout.strip()
+        hashed = "{SHA512-CRYPT}" + tl.run("openssl", "passwd", "-6", PASSWORD).stdout.strip()
         (etc / "passwords").write_text("".join(f"{u}@example.org:{hashed}\n" for u in (*mta.REAL_USERS, mta.FULL, "nobody")))
 
-    def config(self, source, changes, log):
-        text = mta.substituted((tl.ROOT / "conf/dovecot" / source).read_text(), {
+    def config(self, database, changes, log):
+        """changes: what in the file with the query is of this test."""
+        source, users = EXAMPLES[self.version]
+        (self.etc / "users.ext").write_text(self.example(users[database], changes))
+        text = self.example(source, {
             "/etc/dovecot/private/dovecot.pem": self.seen / "dovecot.pem", "/etc/dovecot/private/dovecot.key": self.seen / "dovecot.key",
-            "/etc/twinloft/passwords": self.seen / "passwords", "_uid = 5000": f"_uid = {self.uid}", **changes}, source)
+            "/etc/twinloft/passwords": self.seen / "passwords", "_uid = 5000": f"_uid = {self.uid}", "/etc/dovecot/dovecot-users.conf.ext": self.seen / "users.ext"})
         (self.etc / "dovecot.conf").write_text(text + PORTS.format(listen="listen", imap=self.imap, pop3=self.pop3, log=log))
+
+    @staticmethod
+    def example(name, changes):
+        return mta.substituted((tl.ROOT / "conf/dovecot" / name).read_text(), changes, name)
+
+    def is_understood(self, said):
+        tl.expect("arning" not in said and "rror" not in said and "obsolete" not in said, f"doveconf -n: {said}")
+        mta.ok(f"doveconf -n: {EXAMPLES[self.version][0]}")
 
     def run(self, process):
         self.process = process
@@ -72,20 +90,22 @@ class Dovecot:
         return client
 
 
-class Dovecot23(Dovecot):
-    """The machine's own. users: the file with its query, and what in it is of this machine."""
+class OfMachine(Dovecot):
+    """The machine's own, of whichever version it is."""
 
-    def __init__(self, stage, users, changes):
-        directory = stage.dir / "dovecot-2.3"
-        super().__init__(stage, "Dovecot 2.3", directory, directory, tl.uid_of("vmail")[0])
-        (self.etc / "users.ext").write_text(mta.substituted((tl.ROOT / "conf/dovecot" / users).read_text(), changes, users))
+    def __init__(self, stage, database, changes):
+        directory = stage.dir / f"dovecot-{OF_MACHINE}"
+        super().__init__(stage, OF_MACHINE, directory, directory, tl.uid_of("vmail")[0])
         stage.tell(directory / "log")
-        self.config("dovecot-2.3.conf", {"/etc/dovecot/dovecot-users.conf.ext": self.etc / "users.ext"}, directory / "log")
+        self.config(database, changes, directory / "log")
         with open(self.etc / "dovecot.conf", "a") as f:
             f.write(f"base_dir = {directory}/run\nstate_dir = {directory}/state\ninstance_name = {stage.dir.name}\n")
+        self.doveconf = None  # that of the machine
+        self.sockets = directory / "run"
 
-    def start(self):
-        self.run(self.stage.start("dovecot-2.3", ["dovecot", "-c", self.etc / "dovecot.conf", "-F"]))
+    def start(self, again=""):
+        self.is_understood(tl.run("doveconf", "-n", "-c", self.etc / "dovecot.conf").stdout)
+        self.run(self.stage.start(f"dovecot-{self.version}{again}", ["dovecot", "-c", self.etc / "dovecot.conf", "-F"]))
 
 
 def idle(client, during, expected):
@@ -166,8 +186,8 @@ NEEDS = ("dovecot", "doveadm", "openssl", "/usr/lib/dovecot/pop3", "/usr/lib/dov
 
 
 def is_read(stage, server, lmtpd):
-    """All that an MTA has brought so far, and a new message, as clients of Dovecot 2.3 see it."""
-    dovecot = Dovecot23(stage, "dovecot-users.conf.ext", {"/etc/twinloft/users.sqlite": lmtpd.database})
+    """All that an MTA has brought so far, and a new message, as clients of Dovecot see it."""
+    dovecot = OfMachine(stage, "sqlite", {"/etc/twinloft/users.sqlite": lmtpd.database})
     dovecot.start()
     reads(dovecot, server, lmtpd, "over IMAP and POP3")
     tl.expect(dovecot.process.stop() == 0, f"{dovecot.name} does not stop in good order")

@@ -1,6 +1,7 @@
 """lmtpd and Dovecot over the same users and their mail, each with a quota: what tests of quota have in common."""
 import os, re, sqlite3
 
+import dovecot_conf
 import twinloft as tl
 from twinloft import expect
 from wire import Address, Connection
@@ -32,27 +33,14 @@ class Mailboxes:
         self.write_config(section, maildir)
         self.socket = self.dir / "lmtp.sock"
 
-    def write_dovecot(self, plugin="", quota="maildir:User quota", rule="*:bytes=500000", mail_plugins="quota", more="", prefix=""):
-        (self.dir / "dovecot-users.conf").write_text(f"""driver = sqlite
-connect = {self.users}
-user_query = SELECT uid, gid, home, 'maildir:' || maildir AS mail, \\
-  '*:bytes=' || coalesce(quota_bytes, 500000) || ':messages=' || coalesce(quota_messages, 0) AS quota_rule FROM users WHERE user = '%Lu'
-""")
-        self.dovecot.write_text(f"""base_dir = {self.dir}/run
+    def write_dovecot(self, plugin="", quota="maildir:User quota", rule="*:bytes=500000", mail_plugins="quota", more="", prefix="", ignored=()):
+        """plugin: settings of Dovecot's quota, which 2.4 has outside of any section. ignored: folders that do not count."""
+        text = self.dovecot_2_4 if dovecot_conf.is_2_4() else self.dovecot_2_3
+        self.dovecot.write_text(f"""{dovecot_conf.begin()}base_dir = {self.dir}/run
 log_path = {self.dir}/dovecot.log
 ssl = no
 protocols = imap
-mail_plugins = {mail_plugins}
-namespace inbox {{
-  inbox = yes
-  prefix = {prefix}
-}}
-plugin {{
-  quota = {quota}
-  quota_rule = {rule}
-  {plugin}
-}}
-service auth {{
+{text(plugin, quota, rule, mail_plugins, prefix, ignored)}{dovecot_conf.no_password()}service auth {{
   unix_listener auth-userdb {{
     mode = 0666
   }}
@@ -65,16 +53,43 @@ service imap-login {{
     port = 0
   }}
 }}
-passdb {{
-  driver = static
-  args = nopassword=y
-}}
-userdb {{
-  driver = sql
-  args = {self.dir}/dovecot-users.conf
-}}
 {more}
 """)
+
+    def dovecot_2_3(self, plugin, quota, rule, mail_plugins, prefix, ignored):
+        users = dovecot_conf.users_sqlite(self.users, """SELECT uid, gid, home, 'maildir:' || maildir AS mail, \\
+  '*:bytes=' || coalesce(quota_bytes, 500000) || ':messages=' || coalesce(quota_messages, 0) AS quota_rule FROM users WHERE user = '%Lu'""",
+                                          self.dir / "dovecot-users.conf")
+        rules = "".join(f"  quota_rule{2 + i} = {folder}:ignore\n" for i, folder in enumerate(ignored))
+        return f"""mail_plugins = {mail_plugins}
+namespace inbox {{
+  inbox = yes
+  prefix = {prefix}
+}}
+plugin {{
+  quota = {quota}
+  quota_rule = {rule}
+{rules}  {plugin}
+}}
+{users}"""
+
+    def dovecot_2_4(self, plugin, quota, rule, mail_plugins, prefix, ignored):
+        """The grace is an amount, and is given for each user as the tenth that it is for lmtpd."""
+        users = dovecot_conf.users_sqlite(self.users, """SELECT uid, gid, home, maildir AS mail_path, \\
+  coalesce(nullif(coalesce(quota_bytes, 500000), 0) || 'B', 'unlimited') AS quota_storage_size, \\
+  coalesce(nullif(quota_messages, 0), 'unlimited') AS quota_message_count, \\
+  coalesce(quota_bytes, 500000) / 10 || 'B' AS quota_storage_grace FROM users WHERE user = '%Lu'""", None)
+        driver, size = quota.partition(":")[0], rule.partition("=")[2]
+        mailboxes = "".join(f"  mailbox {folder} {{\n    quota_ignore = yes\n  }}\n" for folder in ignored)
+        return f"""{dovecot_conf.plugins(mail_plugins) if mail_plugins else ""}mail_driver = maildir
+mail_path = ~/Maildir
+namespace inbox {{
+  inbox = yes
+  prefix = {prefix}
+{mailboxes}}}
+{dovecot_conf.quota(driver) if quota else ""}quota_storage_size = {size}{"B" if size.isdigit() else ""}
+{plugin}
+{users}"""
 
     def write_config(self, section, maildir):
         self.config.write_text(f"""hostname = "mx.example.org"

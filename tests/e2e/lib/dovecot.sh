@@ -22,32 +22,12 @@ dovecot_users() {
     useradd --system --gid vmail --home-dir /nonexistent --no-create-home --shell /usr/sbin/nologin vmail
 }
 
-dovecot_config() {
-  local dir=$1 spool=$2 port=${3:-} protocols="lmtp"
-  [ -n "$port" ] && protocols="lmtp imap"
-  mkdir -p "$dir/run" "$dir/state" || return 1
-  # Dovecot's login and anvil processes run as users of their own and must reach their sockets.
-  chmod 755 "$dir" "$dir/run"
-  # dovecot-lda logs there too, as the mailbox's owner.
-  touch "$dir/log" && chmod 666 "$dir/log"
-  cat >"$dir/dovecot.conf" <<EOF
-base_dir = $dir/run
-state_dir = $dir/state
-instance_name = twinloft-$$
-log_path = $dir/log
+# What 2.3 and 2.4 call differently; spool and protocols are dovecot_config's.
+dovecot_settings_2_3() {
+  cat <<EOF
 protocols = $protocols
-ssl = no
-auth_mechanisms = plain
 disable_plaintext_auth = no
-first_valid_uid = 1
 mail_location = maildir:~/Maildir
-# The same durability as lmtpd promises: file and directory are synced before the reply.
-mail_fsync = always
-mail_max_userip_connections = 1000
-lmtp_save_to_detail_mailbox = no
-lda_mailbox_autocreate = yes
-postmaster_address = postmaster@example.org
-hostname = dovecot.invalid
 passdb {
   driver = static
   args = password=$DOVECOT_PASSWORD
@@ -56,6 +36,65 @@ userdb {
   driver = static
   args = uid=vmail gid=vmail home=$spool/%Ld/%Ln allow_all_users=yes
 }
+EOF
+}
+
+dovecot_settings_2_4() {
+  cat <<EOF
+dovecot_config_version = 2.4.0
+dovecot_storage_version = 2.4.0
+protocols = $protocols
+auth_allow_cleartext = yes
+mail_driver = maildir
+mail_path = ~/Maildir
+passdb static {
+  password = $DOVECOT_PASSWORD
+}
+userdb static {
+  fields {
+    uid = vmail
+    gid = vmail
+    home = $spool/%{user | domain | lower}/%{user | username | lower}
+  }
+  static_allow_all_users = yes
+}
+EOF
+}
+
+# The names of functions end with it. An unknown version gets the newest settings, and doveconf says what is wrong with them.
+dovecot_version() {
+  case "$(dovecot --version)" in
+    2.3.*) echo 2_3 ;;
+    *) echo 2_4 ;;
+  esac
+}
+
+dovecot_config() {
+  local dir=$1 spool=$2 port=${3:-} protocols="lmtp" version listen=listen
+  [ -n "$port" ] && protocols="lmtp imap"
+  version=$(dovecot_version)
+  [ "$version" = 2_3 ] && listen=address
+  mkdir -p "$dir/run" "$dir/state" || return 1
+  # Dovecot's login and anvil processes run as users of their own and must reach their sockets.
+  chmod 755 "$dir" "$dir/run"
+  # dovecot-lda logs there too, as the mailbox's owner.
+  touch "$dir/log" && chmod 666 "$dir/log"
+  "dovecot_settings_$version" >"$dir/dovecot.conf"
+  cat >>"$dir/dovecot.conf" <<EOF
+base_dir = $dir/run
+state_dir = $dir/state
+instance_name = twinloft-$$
+log_path = $dir/log
+ssl = no
+auth_mechanisms = plain
+first_valid_uid = 1
+# The same durability as lmtpd promises: file and directory are synced before the reply.
+mail_fsync = always
+mail_max_userip_connections = 1000
+lmtp_save_to_detail_mailbox = no
+lda_mailbox_autocreate = yes
+postmaster_address = postmaster@example.org
+hostname = dovecot.invalid
 namespace inbox {
   inbox = yes
 }
@@ -86,7 +125,7 @@ EOF
   [ -n "$port" ] && cat >>"$dir/dovecot.conf" <<EOF
 service imap-login {
   inet_listener imap {
-    address = $DOVECOT_IMAP_LISTEN
+    $listen = $DOVECOT_IMAP_LISTEN
     port = $port
   }
   inet_listener imaps {
@@ -139,5 +178,5 @@ dovecot_stop() {
 }
 
 dovecot_lda_template() {
-  echo "/usr/lib/dovecot/dovecot-lda -c $1/dovecot.conf -e -f %from% -d %to%"
+  echo "/usr/lib/dovecot/dovecot-lda -c $1/dovecot.conf -e -f %from% -a %to% -d %user%"
 }
