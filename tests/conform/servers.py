@@ -35,7 +35,7 @@ class Server:
         tl.self_signed(self.dir / "certificate.pem", self.dir / "key.pem", "mx.conform.example")
 
     def wait(self, process):
-        tl.wait_for(lambda: self.socket.exists() or process.check_alive(), f"{self.name} to listen")
+        tl.wait_for(lambda: tl.accepts(self.socket) or process.check_alive(), f"{self.name} to listen")
 
 
 class Lmtpd(Server):

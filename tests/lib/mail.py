@@ -39,7 +39,7 @@ path = "{spool}"
 {more}""")
     run(BIN / "lmtpd", "check-config", "--config", config)
     p = stage.start(name, [BIN / "lmtpd", "serve", "--config", config], ns)
-    wait_for(lambda: path.exists() or p.check_alive(), f"{name} to listen")
+    wait_for(lambda: tl.accepts(path) or p.check_alive(), f"{name} to listen")
     return p, path
 
 

@@ -125,7 +125,7 @@ dovecot = "{self.dovecot}"
         checked = self.check_config()
         expect(checked.returncode == 0, f"check-config: {checked.stdout}")
         self.process = self.stage.start(self.name, [tl.BIN / "lmtpd", "serve", "--config", self.config])
-        tl.wait_for(lambda: self.socket.exists() or self.process.check_alive(), "lmtpd to listen")
+        tl.wait_for(lambda: tl.accepts(self.socket) or self.process.check_alive(), "lmtpd to listen")
 
     def stop(self):
         expect(self.process.stop() == 0, "lmtpd does not stop in good order")

@@ -285,7 +285,7 @@ class Volume:
         self.size = size
         self.replica = {chr(ord("a") + i): i + 1 for i in range(len(roles))}
         self.ns = dict.fromkeys(self.replica)
-        self.address = {n: f"127.0.0.1:{7709 + i}" for n, i in self.replica.items()}
+        self.address = {n: f"127.0.0.1:{free_port()}" for n in self.replica}
         if network:
             self.ns, self.address = network.ns, {n: f"{ip}:7710" for n, ip in network.ip.items()}
         elif netns:
@@ -446,6 +446,13 @@ def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
+
+
+def accepts(path):
+    """Whether somebody listens at this Unix socket: its file is there a moment before that."""
+    with socket.socket(socket.AF_UNIX) as s:
+        s.settimeout(10)
+        return s.connect_ex(str(path)) == 0
 
 
 def listens(port):
