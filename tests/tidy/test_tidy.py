@@ -146,9 +146,9 @@ class BannedCalls(TidyTest):
         ("random", "std::random_device d;", "base"),
         ("random", "int r = rand() % 6;", "base"),
         ("random", "srand(1);", "base"),
-        ("raw-sync", "if (::fsync(fd) != 0) return;", "lmtpd/delivery"),
-        ("raw-sync", "return fdatasync(fd);", "spool-repl/journal"),
-        ("raw-sync", "syncfs(fd);", "spool-repl/daemon"),
+        ("raw-sync", "if (::fsync(fd) != 0) return;", "base"),
+        ("raw-sync", "return fdatasync(fd);", "base"),
+        ("raw-sync", "syncfs(fd);", "base"),
         ("raw-sync", "sync_file_range(fd, 0, 0, 0);", "spool-repl/io"),
         ("raw-sync", "x = !fsync(fd);", "tests/sim"),
     ]
