@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "log_sink.h"
+#include "twinloft/base/utf8.h"
 
 namespace twinloft {
 
@@ -20,16 +21,24 @@ std::string_view name_of(LogLevel level) {
   return "unknown";
 }
 
+// How many bytes at the front may go into a line as they are: one character, and no control character. 0: none.
+std::size_t printable_length(std::string_view text) {
+  std::size_t length = utf8_length(text);
+  bool control = static_cast<unsigned char>(text[0]) < 0x20 || text[0] == 0x7f || (length == 2 && !is_clean_utf8(text.substr(0, 2)));
+  return control ? 0 : length;
+}
+
 void append_escaped(std::string& out, std::string_view value, std::string_view special) {
-  for (unsigned char c : value) {
-    if (special.find(static_cast<char>(c)) != special.npos) {
-      out += '\\';
-      out += static_cast<char>(c);
-    } else if (c < 0x20 || c == 0x7f) {
-      out += fmt::format("\\x{:02x}", c);
+  while (!value.empty()) {
+    std::size_t length = printable_length(value);
+    if (length == 0) {
+      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(value[0]));
+      length = 1;
     } else {
-      out += static_cast<char>(c);
+      if (special.find(value[0]) != special.npos) out += '\\';
+      out += value.substr(0, length);
     }
+    value.remove_prefix(length);
   }
 }
 

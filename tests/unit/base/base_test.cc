@@ -124,6 +124,9 @@ TEST(Log, IsForProgramsOrForAPerson) {
   testing::internal::CaptureStderr();
   log_line(LogLevel::warning, "a \"b\"\nc", {{"key", "x y"}});
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "warning: a \"b\"\\x0ac key=\"x y\"\n");
+  testing::internal::CaptureStderr();
+  log_line(LogLevel::warning, "x", {{"from", "j\xc3\xb6rg j\xf6rg \xc2\x9b[2J"}});
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "warning: x from=\"j\xc3\xb6rg j\\xf6rg \\xc2\\x9b[2J\"\n") << "a terminal obeys C1 bytes, and a journal needs UTF-8";
   log_set_program("test");
 }
 
