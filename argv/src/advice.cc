@@ -4,17 +4,13 @@
 #include <algorithm>
 #include <iterator>
 
+#include "known_options.h"
+
 namespace twinloft::argv {
 namespace {
 
-constexpr std::string_view kWithArgument = "adfmprcio";
-constexpr std::string_view kWithout = "ekOL";
-
-std::string basename_of(const Word& program) {
-  if (!program.is_literal() || program.parts.empty()) return {};
-  const std::string& path = program.parts.front().text;
-  return path.substr(path.rfind('/') + 1);
-}
+constexpr std::string_view kWithArgument = dovecot_lda_with_argument;
+constexpr std::string_view kWithout = dovecot_lda_without;
 
 // Whether it holds a macro that is another name than the one that the user database knows.
 bool names_another(const std::vector<Part>& parts) {
@@ -161,8 +157,8 @@ class DovecotLda {
 }  // namespace
 
 std::vector<Diagnostic> check_agent_options(const Template& command, const AdviceOptions& options) {
-  std::string program = basename_of(command.words().front());
-  if (program != "dovecot-lda" && program != "deliver") return {};
+  std::string program = program_name(command.words().front());
+  if (!is_dovecot_lda(program)) return {};
   return DovecotLda(command, std::move(program)).run(options);
 }
 

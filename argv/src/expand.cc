@@ -54,6 +54,7 @@ class Expansion {
   Template::Arguments arguments_;
   std::size_t total_bytes_ = 0;
   bool options_ended_ = false;  // a literal "--" is among the arguments
+  std::size_t appended_ = 0;    // behind the word that the last argument is of
   ExpandError error_;
 };
 
@@ -126,8 +127,11 @@ bool Expansion::append(std::size_t index, const Scope& scope) {
     return fail(Code::limit, index, "",
                 "makes more than " + std::to_string(options_.arguments_max) + " arguments");
   std::string argument;
-  for (const Part& part : word.parts)
+  const Part* first = nullptr;  // whose bytes come first
+  for (const Part& part : word.parts) {
     if (!append_part(index, part, scope, argument)) return false;
+    if (first == nullptr && !argument.empty()) first = &part;
+  }
   if (word.parts.empty() && total_bytes_ >= options_.total_bytes_max)
     return fail(
         Code::limit, index, "",
@@ -136,13 +140,15 @@ bool Expansion::append(std::size_t index, const Scope& scope) {
   // The guard looks at the finished argument: with `%user%%detail%` or `%detail%-x` an empty first value lets
   // something else come first, and whoever chose that value chose the option.
   const bool starts_with_macro = !word.parts.empty() && word.parts.front().kind == Part::Kind::macro;
-  if (starts_with_macro && !options_ended_ && argument.starts_with('-'))
-    return fail(Code::leading_dash, index, word.parts.front().name,
+  const bool behind_its_option = word.option_argument && appended_ == index;
+  if (starts_with_macro && !options_ended_ && !behind_its_option && argument.starts_with('-'))
+    return fail(Code::leading_dash, index, first->name.empty() ? word.parts.front().name : first->name,
                 "starts with '-' here, so the program would take it for an option; refused, unless a word -- "
                 "comes before it in the template");
   if (!arguments_.empty() && word.is_literal("--")) options_ended_ = true;
   total_bytes_ += argument.size() + 1;
   arguments_.push_back(std::move(argument));
+  appended_ = index + 1;
   return true;
 }
 

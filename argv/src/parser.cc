@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "known_options.h"
+
 namespace twinloft::argv {
 namespace {
 
@@ -28,6 +30,7 @@ Outcome<Template, Diagnostic> Parser::run() {
     words();
   }
   if (error_) return *std::move(error_);
+  mark_option_arguments(result_.words_);
   result_.text_ = text_;
   return std::move(result_);
 }

@@ -13,6 +13,14 @@ bool name_byte(char c) {
   return name_start(c) || (c >= '0' && c <= '9');
 }
 
+// What Dovecot's variable of one letter is called here.
+std::string_view name_for_dovecots(std::string_view letter) {
+  if (letter == "u" || letter == "n") return "user";
+  if (letter == "d") return "domain";
+  if (letter == "h") return "home";
+  return {};
+}
+
 // Messages stay short, whatever was written: the C interface has fixed room for them.
 constexpr std::size_t kShownNameMax = 40;
 constexpr std::size_t kShownListMax = 200;
@@ -28,6 +36,8 @@ bool Parser::macro(bool in_double_quotes) {
   }
   const std::string_view name = name_at(percent + 1);
   if (name.empty()) return fail(percent, "a lone '%': write %% for a percent sign, %name% for a macro");
+  if (const std::string_view own = name_for_dovecots(name); find(own) != nullptr)
+    return fail(percent, "Dovecot's %" + std::string(name) + " is %" + std::string(own) + "% here; write %% for a percent sign");
   const std::string shown =
       "%" + std::string(name.substr(0, kShownNameMax)) + (name.size() > kShownNameMax ? "..." : "");
   at_ = percent + 1 + name.size();

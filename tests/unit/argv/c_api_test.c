@@ -125,6 +125,11 @@ static void test_expand_errors(void) {
   CHECK(expand_status(t, "a", TL_ARGV_LENGTH, &error) == TL_ARGV_OK);
   CHECK(expand_status(t, "-a", 2, &error) == TL_ARGV_LEADING_DASH && error.word == 3 && error.column == 0);
   CHECK(strstr(error.message, "%to%") != NULL && strcmp(error.message, error.rendered) == 0);
+  {
+    tl_argv_template* lda = parsed("/usr/lib/dovecot/dovecot-lda -d %to%");
+    CHECK(expand_status(lda, "-a", 2, &error) == TL_ARGV_OK);
+    tl_argv_template_free(lda);
+  }
   CHECK(expand_status(t, "a\0b", 3, &error) == TL_ARGV_FORBIDDEN_BYTE);
   CHECK(expand_status(t, "a\n", TL_ARGV_LENGTH, NULL) == TL_ARGV_FORBIDDEN_BYTE);
   CHECK(expand_status(t, huge, sizeof huge, &error) == TL_ARGV_LIMIT);

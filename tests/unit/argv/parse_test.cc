@@ -94,6 +94,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadTemplate{"p \"ab\\\"", 3, "double quote is not closed"},
         BadTemplate{"p abc\\", 6, "nothing follows"}, BadTemplate{"p %", 3, "a lone '%'"},
         BadTemplate{"p 100% x", 6, "a lone '%'"}, BadTemplate{"p %1%", 3, "a lone '%'"},
+        BadTemplate{"p -d %u", 6, "Dovecot's %u is %user% here"}, BadTemplate{"p %d/%n", 3, "Dovecot's %d is %domain% here"},
         BadTemplate{"p a %to", 5, "not closed: write %to%"},
         BadTemplate{"p %to to%", 3, "not closed: write %to%"},
         BadTemplate{"p \"%to\" to%", 4, "not closed: write %to%"},

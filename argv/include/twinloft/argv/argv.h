@@ -64,6 +64,7 @@ struct Word {
   std::vector<Part> parts;  // none: an empty argument. Two literals never follow one another
   std::size_t group = 0;    // 0: always there; else the number, from 1, of the optional group it is in
   std::size_t offset = 0;   // in the template
+  bool option_argument = false;  // behind an option that takes it, whatever it starts with (dovecot-lda's -f, for one)
 
   bool is_literal() const;  // holds no macro
   bool is_literal(std::string_view bytes) const;
@@ -80,7 +81,7 @@ struct ExpandError {
   };
   Code code = Code::missing_value;
   std::string message;   // never holds bytes of a value: fit for a log line
-  std::string macro;     // empty where the error is not about one
+  std::string macro;     // whose value is wrong; empty where the error is not about one
   std::size_t word = 0;  // 1-based word of the template, 0 where the error is not about one
 };
 
