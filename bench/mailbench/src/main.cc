@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "twinloft/base/fd.h"
+#include "twinloft/base/suggest.h"
 #include "twinloft/mailbench/options.h"
 #include "twinloft/mailbench/report.h"
 #include "twinloft/mailbench/verify.h"
@@ -86,5 +87,6 @@ int main(int argc, char** argv) {
   if (command == "verify") return verify_main(arguments);
   if (command == "--help" || command == "-h" || command == "help") return fmt::print("{}", kUsage), EX_OK;
   if (command == "--version") return fmt::print("mailbench {}\n", TWINLOFT_VERSION), EX_OK;
-  return complain(EX_USAGE, fmt::format("'{}' is not a command\n{}", command, kUsage));
+  constexpr std::string_view known[] = {"load", "verify"};
+  return complain(EX_USAGE, fmt::format("'{}' is not a command; {}\n{}", command, did_you_mean(command, known), kUsage));
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "twinloft/base/suggest.h"
 #include "twinloft/base/units.h"
 #include "twinloft/mailbench/spool.h"
 #include "twinloft/mailbench/units.h"
@@ -82,6 +83,12 @@ Result<po::variables_map> parse(const po::options_description& description, cons
     po::store(po::command_line_parser(arguments).options(description).positional(none).style(style).run(),
               map);
     return map;
+  } catch (const po::unknown_option& e) {
+    std::vector<std::string> names;
+    for (const auto& option : description.options()) names.push_back("--" + option->long_name());
+    std::vector<std::string_view> known(names.begin(), names.end());
+    auto nearest = nearest_word(e.get_option_name(), known);
+    return fail(Errc::invalid, "there is no option {}{}", e.get_option_name(), nearest ? fmt::format("; did you mean \"{}\"?", *nearest) : "");
   } catch (const po::error& e) {
     return fail(Errc::invalid, "{}", e.what());
   }

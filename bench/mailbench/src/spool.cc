@@ -171,21 +171,45 @@ std::string find_damage(const StoredMessage& message, const Hash128& expected, b
   return {};
 }
 
-Status DirectoryMap::check(std::string_view format) {
+namespace {
+
+// lmtpd's macros as the letters that they stand for.
+std::string with_letters(std::string_view format) {
+  constexpr std::pair<std::string_view, std::string_view> names[] = {{"%name%", "%u"}, {"%user%", "%n"}, {"%domain%", "%d"}};
+  std::string out;
+  while (!format.empty()) {
+    auto named = std::ranges::find_if(names, [&](const auto& n) { return format.starts_with(n.first); });
+    if (named != std::end(names)) {
+      out += named->second;
+      format.remove_prefix(named->first.size());
+      continue;
+    }
+    std::size_t plain = format.starts_with("%%") ? 2 : 1;
+    out += format.substr(0, plain);
+    format.remove_prefix(plain);
+  }
+  return out;
+}
+
+}  // namespace
+
+Status DirectoryMap::check(std::string_view given) {
+  const std::string format = with_letters(given);
   bool tells = false;
   for (std::size_t i = 0; i < format.size(); ++i) {
     if (format[i] != '%') continue;
     char c = ++i < format.size() ? format[i] : '\0';
     if (c != 'u' && c != 'n' && c != 'd' && c != '%')
-      return fail(Errc::invalid, "Maildir format '{}': %u, %n, %d and %% are known", format);
+      return fail(Errc::invalid, "Maildir format '{}': known are %u or %name% (the address), %n or %user% (the local part), %d or %domain%, and %%", given);
     tells = tells || c == 'u' || c == 'n';
   }
   if (!tells)
-    return fail(Errc::invalid, "Maildir format '{}' does not tell users apart: it needs %u or %n", format);
+    return fail(Errc::invalid, "Maildir format '{}' does not tell users apart: it needs %u (%name%) or %n (%user%)", given);
   return {};
 }
 
-Status DirectoryMap::add(std::string_view format, std::string_view recipient, std::uint32_t index) {
+Status DirectoryMap::add(std::string_view given, std::string_view recipient, std::uint32_t index) {
+  const std::string format = with_letters(given);
   std::size_t at = recipient.rfind('@');
   std::string_view local = recipient.substr(0, at);
   std::string_view domain = at == recipient.npos ? "" : recipient.substr(at + 1);

@@ -36,6 +36,12 @@ TEST(Options, TheAccountIsWrittenUnlessForbidden) {
   EXPECT_EQ(none->load.account, "");
 }
 
+TEST(Options, NoAbbreviationIsTakenAndTheNearestNameIsSaid) {
+  for (const char* option : {"--acc", "--accoun"}) EXPECT_FALSE(parse_load({"--to", "/s", "-n", "1", option, "x"})) << option;
+  EXPECT_EQ(parse_load({"--to", "/s", "-n", "1", "--acount", "x"}).error().message, "there is no option --acount; did you mean \"--account\"?");
+  EXPECT_EQ(parse_verify({"--qqqqqqqqqq", "x"}).error().message, "there is no option --qqqqqqqqqq");
+}
+
 TEST(Options, LoadRefusesWithTheReason) {
   struct Case {
     std::vector<std::string> arguments;

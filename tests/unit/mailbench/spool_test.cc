@@ -35,6 +35,17 @@ TEST(ParseStored, NoHeaderAtAll) {
   EXPECT_EQ(parse_stored("rubbish\nmore: \n").id, "");
 }
 
+TEST(DirectoryMap, TakesTheNamesOfLmtpdsMacros) {
+  DirectoryMap map;
+  ASSERT_TRUE(DirectoryMap::check("%domain%/%user%/Maildir"));
+  ASSERT_TRUE(map.add("%domain%/%user%/Maildir", "ann@example.org", 1));
+  EXPECT_EQ(map.find("example.org/ann/Maildir/new"), 1u);
+  ASSERT_TRUE(map.add("%name%/%%", "bob@example.org", 2));
+  EXPECT_EQ(map.find("bob@example.org/%"), 2u);
+  EXPECT_EQ(DirectoryMap::check("%home%/Maildir").error().message,
+            "Maildir format '%home%/Maildir': known are %u or %name% (the address), %n or %user% (the local part), %d or %domain%, and %%");
+}
+
 TEST(DirectoryMap, FindsTheOwnerAlsoFromSubfolders) {
   DirectoryMap map;
   ASSERT_TRUE(map.add("%d/%n/Maildir", "u1@d", 0));
