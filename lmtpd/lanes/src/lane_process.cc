@@ -169,8 +169,10 @@ auto made_safely(Make make) -> decltype(make()) {
     ::_exit(78);
   }
   if (!send(first, encode_opened({}))) ::_exit(71);
+  // The last one asks for signs of life.
+  const LaneProcess::Serve sign = [](ByteSpan) { return LaneAnswer{{std::byte{1}}, Fd()}; };
   std::vector<std::thread> threads;
-  for (const Fd& lane : lanes) threads.emplace_back(serve_lane, std::cref(*serve), lane.get());
+  for (std::size_t i = 0; i < lanes.size(); ++i) threads.emplace_back(serve_lane, std::cref(i + 1 < lanes.size() ? *serve : sign), lanes[i].get());
   for (std::thread& t : threads) t.join();
   *serve = nullptr;  // what it has open is closed in order: servers are told
   ::_exit(0);
@@ -192,10 +194,14 @@ Result<std::unique_ptr<LaneProcess>> LaneProcess::start(const LaneConfig& config
       theirs.push_back(std::move(lane.theirs));
     }
   }
+  TL_TRY_ASSIGN(SocketPair beat, make_socket_pair());
+  out->beat_ = std::move(beat.ours);
+  theirs.push_back(std::move(beat.theirs));
   out->pid_ = ::fork();
   if (out->pid_ < 0) return fail_errno(errno, "fork of {}", config.what);
   if (out->pid_ == 0) {
     out->groups_.clear();
+    out->beat_.reset();
     child_main(config, std::move(theirs), become, open);
   }
   theirs.clear();
@@ -214,6 +220,7 @@ LaneProcess::~LaneProcess() {
   for (const Group& group : groups_)
     for (const std::vector<Fd>* all : {&group.lanes, &group.late})
       for (const Fd& lane : *all) (void)::shutdown(lane.get(), SHUT_RDWR);
+  if (beat_) (void)::shutdown(beat_.get(), SHUT_RDWR);
   if (pid_ > 0) (void)::waitpid(pid_, nullptr, WNOHANG);
 }
 
@@ -254,6 +261,34 @@ Result<Fd> LaneProcess::take_lane(Group& group, Deadline deadline) {
   Fd lane = std::move(group.lanes.back());
   group.lanes.pop_back();
   return lane;
+}
+
+// A hang in each of the lanes: the process itself may well be alive.
+Status LaneProcess::check_lanes() {
+  std::lock_guard lock(mutex_);
+  for (Group& group : groups_) {
+    take_late_answers(group);
+    const auto now = Steady::now();
+    if (group.late.size() < group.left || group.left == 0) group.answered = now;
+    if (now - group.answered > lanes_wait_) return fail(Errc::timeout, "{} has answered nothing for {} s", what_, std::chrono::floor<std::chrono::seconds>(now - group.answered).count());
+  }
+  return {};
+}
+
+Status LaneProcess::beat() {
+  constexpr auto pause = std::chrono::seconds(5);
+  const auto now = Steady::now();
+  if (asked_ && has_input(beat_.get(), std::chrono::milliseconds(0))) {
+    if (!receive(beat_.get())) return {};  // it is gone: its lifeline tells that
+    asked_ = false;
+  }
+  if (asked_ && now - asked_at_ > answer_wait_)
+    return fail(Errc::timeout, "{} has given no sign of life for {} s", what_, std::chrono::floor<std::chrono::seconds>(now - asked_at_).count());
+  if (!asked_ && now - asked_at_ >= std::min<Steady::duration>(pause, answer_wait_)) {
+    asked_ = send(beat_.get(), {std::byte{1}});
+    asked_at_ = now;
+  }
+  return check_lanes();
 }
 
 // What it is given back as: closed, where it is of no use any more.

@@ -2,6 +2,7 @@
 #include "twinloft/lmtpd/lanes/lane_process.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -30,7 +31,13 @@ class LanesTest : public testing::Test {
         return LaneAnswer{packet(as_text(request)), Fd()};
       });
     };
-    process_ = LaneProcess::start({"lanes-test", "the process", 2, 2}, [] { return Status(); }, open).value();
+    process_ = LaneProcess::start({"lanes-test", "the process", 2, 2, 300ms, 200ms}, [] { return Status(); }, open).value();
+  }
+  // What beat() says within so many calls.
+  std::string beats(int times) {
+    for (int i = 0; i < times; ++i, ::usleep(50'000))
+      if (Status alive = process_->beat(); !alive) return alive.error().message;
+    return "alive";
   }
   ~LanesTest() override {
     open_gate(8);
@@ -66,6 +73,27 @@ TEST_F(LanesTest, OneThatWaitsWithoutAnEndGetsALaneOnceALateAnswerIsThere) {
   open_gate(1);
   waits.join();
   EXPECT_EQ(ask("b", 0), "b");
+}
+
+TEST_F(LanesTest, GivesSignsOfLifeWhileRequestsAreUnderWay) {
+  EXPECT_EQ(ask("hangs", 0, 20ms), "timeout");
+  EXPECT_EQ(beats(20), "alive") << "one lane of two is late";
+  open_gate(1);
+}
+
+TEST_F(LanesTest, AProcessThatHangsIsFoundOut) {
+  ASSERT_EQ(::kill(process_->pid(), SIGSTOP), 0);
+  EXPECT_EQ(beats(400).substr(0, 41), "the process has given no sign of life for");
+  ::kill(process_->pid(), SIGCONT);
+}
+
+// The process itself is alive: a library that waits for nothing has taken every lane.
+TEST_F(LanesTest, AGroupWithoutAnyAnswerIsFoundOut) {
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(ask("hangs", 0, 20ms), "timeout");
+  EXPECT_EQ(beats(400).substr(0, 33), "the process has answered nothing ");
+  open_gate(2);
+  EXPECT_EQ(ask("a", 0), "a");
+  EXPECT_EQ(beats(20), "alive") << "it goes on";
 }
 
 }  // namespace

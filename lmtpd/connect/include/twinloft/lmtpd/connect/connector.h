@@ -29,6 +29,7 @@ class ConnectProcess final : public Connector {
   // Ends about when the target's timeout does, also where the process does not answer: Errc::timeout.
   Result<Fd> connect(std::size_t target) override;
   int lifeline() const { return process_->lifeline(); }
+  Status beat() { return process_->beat(); }  // as LaneProcess::beat()
 
  private:
   // At once to one target, by lanes of its own: one that does not answer, or whose name is not resolved, leaves the others theirs.

@@ -22,6 +22,7 @@ class UserProcess final : public UserSource {
 
   FindResult find(const UserKey& key) override;  // Errc::timeout, Errc::unavailable: as LaneProcess::ask()
   int lifeline() const { return process_->lifeline(); }
+  Status beat() { return process_->beat(); }  // as LaneProcess::beat()
 
  private:
   UserProcess(std::unique_ptr<LaneProcess> process, std::chrono::milliseconds timeout) : process_(std::move(process)), timeout_(timeout) {}
