@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <initializer_list>
 #include <ostream>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "twinloft/argv/argv.h"
 #include "twinloft/base/fd.h"
 #include "twinloft/lmtpd/delivery/spool.h"
+#include "twinloft/lmtpd/net/try_address.h"
 #include "users.h"
 
 namespace twinloft::lmtpd {
@@ -143,7 +145,7 @@ void check_users(const Config& config, Checker& check, std::ostream& err) {
   auto identity = find_identity(config);
   if (!identity) return check.problem(identity.error().message);
   UserSettings users = config.users;
-  if (Status read = read_secrets(users); !read) return check.problem(read.error().message);
+  if (Status read = read_secrets(users); !read) check.problem(read.error().message);
   if (Status filled = fill_user_ids(users, *identity); !filled) return check.problem(filled.error().message);
   if (Status works = check_static_users(config, users, *identity); !works) check.problem(works.error().message);
   if (::geteuid() == 0) {
@@ -155,6 +157,31 @@ void check_users(const Config& config, Checker& check, std::ostream& err) {
     err << "warning: files are checked as uid " << ::geteuid() << ", and not as " << config.user
         << ", since only root can become that user\n";
   check_as_user(config, users, check);
+}
+
+void check_listen(const ListenSettings& listen, Checker& check, std::ostream& err) {
+  if (!listen.group.empty())
+    if (auto gid = find_group_id(listen.group, "listen.group"); !gid) check.problem(gid.error().message);
+  auto outcome = try_address({listen.address, listen.host, listen.port, listen.unix_path, listen.mode, {}, {}});
+  if (!outcome) return check.problem("listen.address: " + outcome.error().message);
+  if (*outcome == AddressState::in_use)
+    err << "note: listen.address: something listens at " << listen.address << " already: this lmtpd, or a server that has to be stopped\n";
+}
+
+// Everything that the machine says of the sections that could be read.
+void check_machine(const ReadConfig& read, Checker& check, std::ostream& err) {
+  const Config& config = read.config;
+  auto good = [&](std::initializer_list<const char*> sections) {
+    return std::ranges::none_of(sections, [&](const char* section) { return read.bad_sections.contains(section); });
+  };
+  if (good({"user", "group", "users", "spool", "delivery", "agent", "next_hop", "limits", "quota"})) check_users(config, check, err);
+  if (good({"agent"})) check_programs(config, check);
+  if (good({"tls"})) check_tls(config, check, err);
+  if (good({"next_hop"}))
+    if (auto routes = load_routes(config); !routes) check.problem(routes.error().message);
+  if (good({"quota", "maildir", "users"})) check_quota(config, check, err);
+  if (good({"listen"}))
+    for (const ListenSettings& listen : config.listen) check_listen(listen, check, err);
 }
 
 // What the file amounts to, so that its reader sees a wrong idea of it.
@@ -222,25 +249,20 @@ Result<RouterConfig> load_routes(const Config& config) {
 }
 
 int check_config(const std::string& path, std::ostream& out, std::ostream& err) {
-  auto config = load_config(path);
-  if (!config) {
-    err << config.error().message << "\n";
+  auto read = read_config(path);
+  if (!read) {
+    err << read.error().message << "\n";
     return EX_CONFIG;
   }
-  for (const std::string& warning : config->warnings)
+  const Config& config = read->config;
+  for (const std::string& error : read->errors) err << error << (error.ends_with('\n') ? "" : "\n");
+  for (const std::string& warning : config.warnings)
     err << "warning: " << warning << (warning.ends_with('\n') ? "" : "\n");
   Checker check;
-  check_users(*config, check, err);
-  check_programs(*config, check);
-  check_tls(*config, check, err);
-  if (auto routes = load_routes(*config); !routes) check.problem(routes.error().message);
-  check_quota(*config, check, err);
-  for (const ListenSettings& listen : config->listen)
-    if (auto gid = listen.group.empty() ? Result<gid_t>(0) : find_group_id(listen.group, "listen.group"); !gid)
-      check.problem(gid.error().message);
-  for (const std::string& problem : check.problems()) err << config->file << ": " << problem << "\n";
-  if (!check.problems().empty()) return EX_CONFIG;
-  out << "ok\n" << summary(*config);
+  check_machine(*read, check, err);
+  for (const std::string& problem : check.problems()) err << config.file << ": " << problem << "\n";
+  if (!read->errors.empty() || !check.problems().empty()) return EX_CONFIG;
+  out << "ok\n" << summary(config);
   return 0;
 }
 

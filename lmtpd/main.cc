@@ -4,8 +4,10 @@
 // any thread; then that process becomes the mail user for good, and only then opens the user database and serves.
 #include <sysexits.h>
 
+#include <algorithm>
 #include <boost/program_options.hpp>
 #include <iostream>
+#include <iterator>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +16,7 @@
 #include "supervise.h"
 #include "twinloft/base/log.h"
 #include "twinloft/base/result.h"
+#include "twinloft/base/suggest.h"
 #include "twinloft/lmtpd/config/check_command.h"
 #include "twinloft/lmtpd/config/config.h"
 #include "users.h"
@@ -31,9 +34,35 @@ constexpr const char* usage_text =
     "       lmtpd user ADDRESS [--config FILE]  say what a recipient's address leads to; exit 0 where it takes mail\n"
     "       lmtpd check-command TEMPLATE [name=value ...]\n"
     "                                           show what a command template becomes, as JSON\n"
+    "       lmtpd COMMAND --help                more on one of them\n"
     "       lmtpd --help | --version\n"
     "FILE is /etc/twinloft/lmtpd.toml unless given; \"lmtpd --config FILE\" serves, and the word \"--config\" may be\n"
     "left out after a command. SIGTERM ends the server in good order, a second one aborts deliveries; SIGHUP reads FILE again.\n";
+
+struct Subcommand {
+  std::string_view name;
+  const char* help;
+};
+constexpr Subcommand subcommands[] = {
+    {"serve",
+     "usage: lmtpd serve [--config FILE]\n"
+     "Delivers mail. It stays in the foreground and logs to standard error.\n"
+     "FILE is /etc/twinloft/lmtpd.toml unless given.\n"
+     "SIGTERM: deliveries that have begun are finished, then it ends with exit code 0. A second SIGTERM aborts them: exit code 75.\n"
+     "SIGHUP: FILE is read again. Where it is wrong, the configuration stays as it was.\n"
+     "Exit codes: 0 in good order, 75 deliveries were aborted, 78 the configuration is wrong (check-config says why).\n"},
+    {"check-config",
+     "usage: lmtpd check-config [--config FILE]\n"
+     "Says everything that serve would refuse, and warns of what it would ignore. It changes nothing.\n"
+     "FILE is /etc/twinloft/lmtpd.toml unless given. Run it as root: files are then opened as the user that lmtpd becomes.\n"
+     "Exit codes: 0 serve would start, 78 something is wrong.\n"},
+    {"user",
+     "usage: lmtpd user ADDRESS [--config FILE]\n"
+     "Says what a recipient's address leads to: user, home, Maildir, agent or next hop.\n"
+     "FILE is /etc/twinloft/lmtpd.toml unless given.\n"
+     "Exit codes: 0 the user takes mail, 67 there is no such user or it takes none, 64 it is no address, 75 mail would be deferred,\n"
+     "78 the configuration is wrong.\n"},
+};
 
 int usage_error(const std::string& what) {
   std::cerr << "lmtpd: " << what << "\n" << usage_text;
@@ -59,14 +88,23 @@ Result<CommandLine> parse_command_line(std::span<const std::string> args) {
   po::positional_options_description positional;
   positional.add("word", -1);
   po::variables_map given;
+  // No guessing of abbreviations: an option added later must not change what a script means.
+  auto style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
   try {
-    po::store(po::command_line_parser({args.begin(), args.end()}).options(options).positional(positional).run(), given);
+    po::store(po::command_line_parser({args.begin(), args.end()}).options(options).positional(positional).style(style).run(), given);
     po::notify(given);
+  } catch (const po::unknown_option& e) {
+    constexpr std::string_view known[] = {"--config", "--help", "--version"};
+    return fail(Errc::invalid, "there is no option {}; {}", e.get_option_name(), did_you_mean(e.get_option_name(), known));
   } catch (const po::error& e) {
     return fail(Errc::invalid, "{}", e.what());
   }
   out.help = given.count("help") > 0;
   out.version = given.count("version") > 0;
+  if (out.help || out.version) {
+    if (!words.empty()) out.command = words.front();
+    return out;
+  }
   if (!words.empty() && words.front() == "user") {
     if (words.size() == 1) return fail(Errc::invalid, "which user? lmtpd user ADDRESS");
     out.address = words[1];
@@ -89,8 +127,9 @@ int run(std::span<const std::string> args) {
     return check_command(args.subspan(1), std::cout, std::cerr);
   auto line = parse_command_line(args);
   if (!line) return usage_error(line.error().message);
+  auto subcommand = std::ranges::find(subcommands, line->command, &Subcommand::name);
   if (line->help) {
-    std::cout << usage_text;
+    std::cout << (subcommand == std::end(subcommands) ? usage_text : subcommand->help);
     return 0;
   }
   if (line->version) {
@@ -102,7 +141,8 @@ int run(std::span<const std::string> args) {
   log_set_program("");
   if (line->command == "user") return show_user(line->file, line->address, std::cout, std::cerr);
   if (line->command == "check-config") return check_config(line->file, std::cout, std::cerr);
-  return usage_error("unknown command " + line->command);
+  constexpr std::string_view known[] = {"serve", "check-config", "user", "check-command"};
+  return usage_error("unknown command \"" + line->command + "\"; " + did_you_mean(line->command, known));
 }
 
 }  // namespace

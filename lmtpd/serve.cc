@@ -18,6 +18,7 @@
 #include "confine.h"
 #include "privileges.h"
 #include "twinloft/base/log.h"
+#include "twinloft/lmtpd/delivery/agent_refusal.h"
 #include "twinloft/lmtpd/delivery/service.h"
 #include "twinloft/lmtpd/connect/connector.h"
 #include "twinloft/lmtpd/net/server.h"
@@ -48,6 +49,9 @@ ServerConfig to_server_config(const Config& config) {
   out.session.recipients_max = l.recipients_max;
   out.session.bad_commands_max = l.bad_commands_max;
   out.session.detail_delimiter = config.users.directory.detail_delimiter;
+  out.session.agent_refusal = [&config, refusals = std::make_shared<AgentRefusals>(config.agents)](const Envelope& envelope, const Recipient& recipient) {
+    return recipient.user.next_hop.empty() ? refusals->refusal(agent_of(config.delivery, recipient.user), envelope, recipient) : std::nullopt;
+  };
   out.session.takes_utf8 = [&config](const User& user) { return takes_utf8(config, user); };
   out.io_threads = l.io_threads;
   out.deliveries_max = l.deliveries;
@@ -82,7 +86,7 @@ struct Parts {
   OsRandom random;
   std::unique_ptr<Spawner> spawner;
   std::unique_ptr<UserDb> users;
-  int users_lifeline = -1;  // of the process that asks the database, where there is one
+  UserProcess* user_process = nullptr;  // that asks the database, where there is one; a part of `users`
   std::unique_ptr<ConnectProcess> connector;   // where there is something to connect to
   std::unique_ptr<QuotaStatus> quota_status;   // where Dovecot counts
   std::unique_ptr<DeliveryService> delivery;   // where there is a spool
@@ -134,10 +138,10 @@ Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
   TL_TRY(fill_user_ids(config.users, identity));
   TL_TRY(check_static_users(config, config.users, identity));
   if (!config.agents.empty()) {
-    TL_TRY_ASSIGN(parts.spawner, Spawner::start(config.agents, config.spawner));
+    TL_TRY_ASSIGN(parts.spawner, Spawner::start(config.agents, spawner_options(config, config.users, identity)));
   }
   TL_TRY_ASSIGN(std::unique_ptr<UserProcess> users, start_users(config.users, [&] { return become_helper(identity, config.user, "asks the user database"); }, parts.clock));
-  if (users) parts.users_lifeline = users->lifeline();
+  parts.user_process = users.get();
   TL_TRY(start_connector(config, identity, parts));
   raise_descriptor_limit();
   TL_TRY_ASSIGN(std::shared_ptr<const TlsContext> tls, load_tls(config.tls));
@@ -174,26 +178,46 @@ void obey(ServerCommand command, Server& server) {
   }
 }
 
-// One of the processes that this one needs has ended.
-void tell_crippled(int control, pollfd& lost, std::string_view what) {
-  lost.fd = -1;
+// A process that this one needs.
+struct Helper {
+  int lifeline = -1;  // says so once it is gone
+  std::function<Status()> beat;
+  std::string_view gone;  // what to say then
+};
+
+std::vector<Helper> helpers_of(Parts& parts) {
+  std::vector<Helper> out;
+  if (parts.spawner) out.push_back({parts.spawner->lifeline(), [&parts] { return parts.spawner->beat(); }, "the spawner is gone: agents cannot be run any more"});
+  if (parts.user_process) out.push_back({parts.user_process->lifeline(), [&parts] { return parts.user_process->beat(); }, "the process that asks the user database is gone"});
+  if (parts.connector) out.push_back({parts.connector->lifeline(), [&parts] { return parts.connector->beat(); }, "the process that makes connections is gone"});
+  return out;
+}
+
+// Tells the supervisor, once for each helper that has ended, or gives no sign of life.
+void tell_crippled(int control, Helper& helper, std::string_view what) {
+  helper.lifeline = -1;
+  helper.beat = nullptr;
   log_error("{}, and another process is to take over", what);
   (void)::send(control, &server_is_crippled, 1, MSG_NOSIGNAL);
 }
 
-// Where the supervisor is gone nobody else tells this process to leave. Where the spawner is, it tells the supervisor, once.
-void listen_to_supervisor(int control, const Parts& parts) {
+void look_after(int control, Helper& helper, const pollfd& waited) {
+  if (!helper.beat) return;
+  if (waited.revents != 0) return tell_crippled(control, helper, helper.gone);
+  if (Status alive = helper.beat(); !alive) tell_crippled(control, helper, alive.error().message);
+}
+
+// Where the supervisor is gone nobody else tells this process to leave.
+void listen_to_supervisor(int control, Parts& parts) {
+  constexpr int beat_ms = 1000;
   Server& server = *parts.server;
-  pollfd waits[4] = {{control, POLLIN, 0},
-                     {parts.spawner ? parts.spawner->lifeline() : -1, 0, 0},
-                     {parts.users_lifeline, 0, 0},
-                     {parts.connector ? parts.connector->lifeline() : -1, 0, 0}};
+  std::vector<Helper> helpers = helpers_of(parts);
+  std::vector<pollfd> waits(helpers.size() + 1, pollfd{control, POLLIN, 0});
   for (;;) {
-    if (::poll(waits, 4, -1) < 0) continue;
-    if (waits[1].revents != 0 && parts.aborted) waits[1].fd = -1;
-    else if (waits[1].revents != 0) tell_crippled(control, waits[1], "the spawner is gone: agents cannot be run any more");
-    if (waits[2].revents != 0) tell_crippled(control, waits[2], "the process that asks the user database is gone");
-    if (waits[3].revents != 0) tell_crippled(control, waits[3], "the process that makes connections is gone");
+    for (std::size_t i = 0; i < helpers.size(); ++i) waits[i + 1] = {helpers[i].lifeline, 0, 0};
+    if (::poll(waits.data(), waits.size(), beat_ms) < 0) continue;
+    for (std::size_t i = 0; i < helpers.size() && !parts.aborted; ++i) look_after(control, helpers[i], waits[i + 1]);
+    if (parts.aborted) helpers.clear(), waits.resize(1);  // their end is no news
     if (waits[0].revents == 0) continue;
     char word = 0;
     ssize_t got = ::recv(control, &word, 1, MSG_DONTWAIT);
@@ -203,8 +227,8 @@ void listen_to_supervisor(int control, const Parts& parts) {
   }
 }
 
-RunEnd run(const Parts& parts, int control) {
-  std::thread listening(listen_to_supervisor, control, std::cref(parts));
+RunEnd run(Parts& parts, int control) {
+  std::thread listening(listen_to_supervisor, control, std::ref(parts));
   RunEnd end = parts.server->run();
   (void)::shutdown(control, SHUT_RD);
   listening.join();

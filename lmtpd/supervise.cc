@@ -11,16 +11,19 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <iostream>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <vector>
 
 #include "privileges.h"
 #include "serve.h"
 #include "twinloft/base/clock.h"
+#include "twinloft/base/fd.h"
 #include "twinloft/base/log.h"
 #include "twinloft/base/service_manager.h"
 
@@ -84,6 +87,10 @@ Status open_listeners(Setting& setting, const Setting* before, std::vector<Fd> p
   return {};
 }
 
+// A spawner takes 30 s to end what does not end (SpawnerOptions::kill_wait).
+constexpr Duration orphan_time = std::chrono::seconds(45);
+constexpr Duration orphan_pause = std::chrono::seconds(5);
+
 class SupervisorProcess {
  public:
   explicit SupervisorProcess(std::string path) : path_(std::move(path)) {}
@@ -129,6 +136,7 @@ class SupervisorProcess {
     (void)::signal(SIGPIPE, SIG_IGN);
     // Where all are one user, the process that reads from the network must not get at this one's memory, nor at the spawner's, by /proc.
     (void)::prctl(PR_SET_DUMPABLE, 0);
+    if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return fail_errno(errno, "prctl(PR_SET_CHILD_SUBREAPER)");
     if (::sigprocmask(SIG_BLOCK, &taken, &mask_before_) != 0) return fail_errno(errno, "sigprocmask");
     signals_.reset(::signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!signals_) return fail_errno(errno, "signalfd");
@@ -140,13 +148,35 @@ class SupervisorProcess {
     std::vector<ServerId> ids;
     for (const auto& [id, server] : servers_)
       if (server.control) waits.push_back({server.control.get(), POLLIN, 0}), ids.push_back(id);
+    std::optional<Instant> wake = supervisor_.next_tick();
+    if (orphans_due_ && (!wake || *orphans_due_ < *wake)) wake = orphans_due_;
     int timeout = -1;
-    if (auto next = supervisor_.next_tick()) timeout = static_cast<int>(std::max<std::int64_t>(0, (*next - clock_.now()).count() / 1'000'000 + 1));
+    if (wake) timeout = static_cast<int>(std::clamp<std::int64_t>((*wake - clock_.now()).count() / 1'000'000 + 1, 0, INT_MAX));
     (void)::poll(waits.data(), waits.size(), timeout);
     for (std::size_t i = 0; i < ids.size(); ++i)
       if (waits[i + 1].revents != 0) hear(ids[i]);
     if (waits[0].revents != 0) take_signal();
     obey(supervisor_.tick(clock_.now()));
+    if (orphans_due_ && *orphans_due_ <= clock_.now()) end_orphans();
+  }
+
+  // Helpers of a serving process that has ended are this process's children then. They end by themselves; one that hangs
+  // does not, nor does what it has started.
+  void end_orphans() {
+    orphans_due_.reset();
+    std::set<pid_t> ours, there;
+    for (const auto& [id, server] : servers_) ours.insert(server.pid);
+    std::istringstream listed(read_file(fmt::format("/proc/self/task/{}/children", ::getpid()), 1u << 20).value_or(""));
+    for (pid_t pid; listed >> pid;)
+      if (!ours.contains(pid)) there.insert(pid);
+    std::erase_if(orphans_, [&](const auto& orphan) { return !there.contains(orphan.first); });
+    for (pid_t pid : there) {
+      Instant since = orphans_.try_emplace(pid, clock_.now()).first->second;
+      if (clock_.now() - since < orphan_time) continue;
+      log_error("process {} was left by a serving process that has ended, and is killed", pid);
+      (void)::kill(pid, SIGKILL);  // a child that was not waited for: the number is its own
+    }
+    if (!orphans_.empty()) orphans_due_ = clock_.now() + orphan_pause;
   }
 
   // What it says comes before its end is seen; of that end the kernel tells more than its socket.
@@ -198,6 +228,7 @@ class SupervisorProcess {
       // Said before it ended, and not heard yet.
       if (found->second.control) hear(id);
       servers_.erase(id);
+      orphans_due_ = clock_.now() + orphan_pause;
       end(id, ending);
     }
   }
@@ -347,6 +378,8 @@ class SupervisorProcess {
   std::shared_ptr<Setting> setting_;  // in use
   std::shared_ptr<Setting> before_;   // until those that serve with it have been told
   std::map<ServerId, Server> servers_;
+  std::map<pid_t, Instant> orphans_;   // since when each was seen
+  std::optional<Instant> orphans_due_;  // when to look for them
   std::optional<int> exit_code_;
   bool said_listening_ = false;
   bool reloading_ = false;  // as the service manager was told

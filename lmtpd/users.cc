@@ -107,6 +107,47 @@ std::string describe_users(const UserSettings& users) {
   return {};
 }
 
+namespace {
+
+// "/srv/mail/" of "/srv/mail/%domain%/%user%"; empty: it begins with a macro, or is "/".
+std::string constant_part(const std::string& home) {
+  std::size_t macro = home.find('%');
+  if (macro == std::string::npos) return home;
+  std::string out = home.substr(0, home.rfind('/', macro) + 1);
+  return out.find_first_not_of('/') == std::string::npos ? "" : out;
+}
+
+}  // namespace
+
+SpawnerOptions spawner_options(const Config& config, const UserSettings& users, const Identity& identity) {
+  SpawnerOptions out = config.spawner;
+  out.run_as.own = {{identity.uid, identity.gid}, {users.defaults.uid, users.defaults.gid}};
+  out.run_as.only_own = users.driver == UserDriver::static_db;
+  if (users.driver == UserDriver::passwd) out.run_as.uid_min = std::min(out.run_as.uid_min, users.passwd.uid_min);
+  for (const std::string& directory : {config.delivery.spool.root, constant_part(users.defaults.home)})
+    if (!directory.empty()) out.run_as.homes.push_back(directory);
+  return out;
+}
+
+namespace {
+
+Status check_run_as_user(const User& user, const Config& config, const Identity& identity) {
+  UserSettings users = config.users;
+  TL_TRY(fill_user_ids(users, identity));
+  auto ask = check_run_as(spawner_options(config, users, identity).run_as, user.uid, user.gid, user.home);
+  if (!ask) return fail(Errc::invalid, "users.uid: the mail of {} would get 451: {}", user.name, ask.error().message);
+  if (account_agrees(*ask, user.uid, user.gid, user.home)) return {};
+  if (ask->home && !account_agrees({false, true}, user.uid, user.gid, user.home))
+    return fail(Errc::invalid,
+                "users.home: the mail of {} would get 451: its home {} lies neither in the spool nor in the home of the account with uid {}; name its "
+                "directory: delivery.homes = [\"{}\"]",
+                user.name, user.home, user.uid, user.home.substr(0, std::max<std::size_t>(user.home.rfind('/'), 1)));
+  return fail(Errc::invalid, "users.gid: the mail of {} would get 451: gid {} is below delivery.gid_min ({}), and not the group of the account with uid {}", user.name, user.gid,
+              config.spawner.run_as.gid_min, user.uid);
+}
+
+}  // namespace
+
 // The conditions of the agents (delivery/).
 Status check_delivery_to(const User& user, const Config& config, const Identity& identity, bool by_root) {
   if (!user.next_hop.empty()) {
@@ -134,9 +175,7 @@ Status check_delivery_to(const User& user, const Config& config, const Identity&
                 "users.uid: only root can run agents as {}:{}, whom the mail of {} belongs to; start lmtpd as root, and "
                 "name its own user with user = \"...\"",
                 user.uid, user.gid, user.name);
-  if (!is_builtin && (user.uid < config.spawner.uid_min || user.gid < config.spawner.gid_min))
-    return fail(Errc::invalid, "users.uid: {}:{}, whom the mail of {} belongs to, is below delivery.uid_min or gid_min",
-                user.uid, user.gid, user.name);
+  if (!is_builtin) TL_TRY(check_run_as_user(user, config, identity));
   auto spec = std::find_if(config.agents.begin(), config.agents.end(), [&](const auto& a) { return a.name == agent; });
   bool anywhere = spec != config.agents.end() && spec->syncs && user.maildir.empty();
   if (anywhere) return {};

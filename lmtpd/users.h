@@ -27,6 +27,9 @@ std::string describe_users(const UserSettings& users);
 // Look-ups that the source answers at once.
 std::size_t lookups_at_once(const UserSettings& users);
 
+// Whom agents may run as, and with which homes: what the configuration says, and what follows from it. `users` with its ids filled in.
+SpawnerOptions spawner_options(const Config& config, const UserSettings& users, const Identity& identity);
+
 // What keeps every mail for this user from being delivered (451), with the key that makes it so and what to write. `by_root`: lmtpd was
 // started as root, and can run agents as others.
 Status check_delivery_to(const User& user, const Config& config, const Identity& identity, bool by_root);

@@ -18,14 +18,10 @@ bool is_clean(std::string_view text) { return text.find_first_of(std::string_vie
 
 // What goes into headers, arguments and log lines.
 void check_path(const Path& path) {
-  TL_CHECK(path.text.size() <= path_bytes_max);
   for (unsigned char c : path.text) TL_CHECK(c >= 0x20 && c != 0x7f);
-  TL_CHECK(is_clean_utf8(path.text) && is_clean_utf8(path.local_part) && is_ascii(path.domain));
   TL_CHECK(path.is_ascii == is_ascii(path.text));
   TL_CHECK(is_clean(path.local_part) && is_clean(path.domain));
   TL_CHECK(path.is_null() || !path.local_part.empty());
-  bool literal = path.domain.starts_with("[");
-  for (char c : path.domain) TL_CHECK(literal || c < 'A' || c > 'Z');
   const SplitLocalPart split = split_detail(path.local_part, "+");
   TL_CHECK(split.user.size() + split.detail.size() <= path.local_part.size());
   TL_CHECK(path.is_null() || !split.user.empty());
@@ -34,13 +30,15 @@ void check_path(const Path& path) {
 void check(const Lhlo& c) { TL_CHECK(is_clean(c.domain)); }
 void check(const Mail& c) {
   check_path(c.from);
-  TL_CHECK(c.smtputf8 || c.from.is_ascii);
   TL_CHECK(c.ret.empty() || c.ret == "FULL" || c.ret == "HDRS");
   TL_CHECK(is_clean(c.envelope_id) && is_ascii(c.envelope_id) && c.envelope_id.size() <= 100);
 }
 void check(const Rcpt& c) {
   check_path(c.to);
-  TL_CHECK(!c.to.is_null());
+  TL_CHECK(!c.to.is_null() && c.to.text.size() <= path_bytes_max);
+  TL_CHECK(is_clean_utf8(c.to.text) && is_clean_utf8(c.to.local_part) && is_clean_utf8(c.to.domain));
+  bool literal = c.to.domain.starts_with("[");
+  for (char byte : c.to.domain) TL_CHECK(literal || byte < 'A' || byte > 'Z');
   TL_CHECK(is_clean(c.original_to) && is_clean_utf8(c.original_to));
   TL_CHECK(is_clean(c.notify) && c.notify.size() <= 21 && c.original_type.empty() == c.original_to.empty());
 }

@@ -9,11 +9,14 @@
 #include <charconv>
 #include <limits>
 
+#include "compare_limits.h"
+#include "find_ignored.h"
 #include "read_agent.h"
 #include "read_next_hop.h"
 #include "read_users.h"
 #include "toml_table.h"
 #include "twinloft/base/fd.h"
+#include "twinloft/base/suggest.h"
 
 namespace twinloft::lmtpd {
 
@@ -242,18 +245,28 @@ void read_quota(const TomlTable& top, Config& config) {
     if (!driver.empty() && driver != "count" && t.has(key)) t.error(key, "needs driver = \"count\"");
 }
 
+void read_homes(const TomlTable& t, RunAsRules& rules) {
+  t.texts("homes", rules.homes);
+  for (const std::string& directory : rules.homes)
+    if (!directory.starts_with('/') || (directory + "/").find("/../") != std::string::npos)
+      t.error("homes", fmt::format("\"{}\": expected absolute paths without \"..\"", directory));
+}
+
 void read_delivery(const TomlTable& top, Config& config) {
+  RunAsRules& run_as = config.spawner.run_as;
+  run_as.homes.clear();
   if (const toml::table* raw = top.child("delivery")) {
     TomlTable t(top.problems(), *raw, "delivery");
-    t.allow({"agent", "memory", "temporary", "received_max", "runs", "uid_min", "gid_min"});
+    t.allow({"agent", "memory", "temporary", "received_max", "runs", "uid_min", "gid_min", "homes"});
     t.text("agent", config.delivery.default_agent);
     t.size("memory", 0, 1u << 30, config.delivery.external.memory_bytes_max);
     t.path("temporary", config.delivery.external.temporary);
     t.number("received_max", 1, 10'000, config.delivery.external.received_max);
     config.delivery.maildir.received_max = config.delivery.external.received_max;
     t.number("runs", 1, 4096, config.spawner.runs_max);
-    t.number("uid_min", 1, 4294967294, config.spawner.uid_min);
-    t.number("gid_min", 1, 4294967294, config.spawner.gid_min);
+    t.number("uid_min", 1, 4294967294, run_as.uid_min);
+    t.number("gid_min", 1, 4294967294, run_as.gid_min);
+    read_homes(t, run_as);
   }
   if (const toml::table* raw = top.child("maildir")) {
     TomlTable t(top.problems(), *raw, "maildir");
@@ -284,6 +297,16 @@ void read_agents(const TomlTable& top, Config& config) {
   }
 }
 
+// "; did you mean ...?", or nothing.
+template <class All, class NameOf>
+std::string meant(const std::string& name, const All& all, NameOf name_of) {
+  std::vector<std::string> names;
+  for (const auto& each : all) names.push_back(name_of(each));
+  std::vector<std::string_view> known(names.begin(), names.end());
+  auto nearest = nearest_word(name, known);
+  return nearest ? fmt::format("; did you mean \"{}\"?", *nearest) : "";
+}
+
 // Names of agents that other sections use.
 void check_agent_name(const TomlTable& top, const Config& config, const char* section, const char* key,
                       const std::string& name) {
@@ -292,14 +315,15 @@ void check_agent_name(const TomlTable& top, const Config& config, const char* se
   if (std::any_of(config.agents.begin(), config.agents.end(), [&](const AgentSpec& a) { return a.name == name; }))
     return;
   TomlTable(top.problems(), *raw, section)
-      .error(key, fmt::format("there is no section [agent.{}]; \"maildir\" is the built-in agent", name));
+      .error(key, fmt::format("there is no section [agent.{}]; \"maildir\" is the built-in agent{}", name, meant(name, config.agents, [](const AgentSpec& a) { return a.name; })));
 }
 
 void check_next_hop_name(const TomlTable& top, const Config& config) {
   const toml::table* raw = top.raw().get_as<toml::table>("users");
   const std::string& name = config.users.defaults.next_hop;
   bool known = std::any_of(config.next_hops.begin(), config.next_hops.end(), [&](const NextHopSettings& hop) { return hop.spec.name == name; });
-  if (raw && !name.empty() && !known) TomlTable(top.problems(), *raw, "users").error("next_hop", fmt::format("there is no section [next_hop.{}]", name));
+  if (raw && !name.empty() && !known) TomlTable(top.problems(), *raw, "users").error("next_hop", fmt::format("there is no section [next_hop.{}]{}", name,
+                                                                                                      meant(name, config.next_hops, [](const NextHopSettings& h) { return h.spec.name; })));
 }
 
 void read_top(const TomlTable& top, Config& config) {
@@ -321,9 +345,7 @@ void read_top(const TomlTable& top, Config& config) {
   if (config.user.empty() && !config.group.empty()) top.error("group", "needs user too");
 }
 
-}  // namespace
-
-Result<Config> parse_config(const std::string& path, std::string_view text) {
+Result<ReadConfig> read_text(const std::string& path, std::string_view text) {
   toml::table root;
   try {
     root = toml::parse(text, path);
@@ -333,7 +355,8 @@ Result<Config> parse_config(const std::string& path, std::string_view text) {
   }
   Problems problems{path, {}};
   TomlTable top(problems, root, "");
-  Config config;
+  ReadConfig out;
+  Config& config = out.config;
   config.file = path;
   read_top(top, config);
   read_listen(top, config);
@@ -348,16 +371,37 @@ Result<Config> parse_config(const std::string& path, std::string_view text) {
   check_agent_name(top, config, "delivery", "agent", config.delivery.default_agent);
   check_agent_name(top, config, "users", "agent", config.users.defaults.agent);
   check_next_hop_name(top, config);
-  if (!problems.errors.empty())
-    return fail(Errc::invalid, "{}", fmt::join(problems.errors, "\n"));
-  return config;
+  for (const std::string& warning : compare_limits(config)) config.warnings.push_back(path + ": " + warning);
+  for (const std::string& warning : find_ignored(config, root)) config.warnings.push_back(path + ": " + warning);
+  out.errors = std::move(problems.errors);
+  out.bad_sections = std::move(problems.sections);
+  return out;
 }
 
-Result<Config> load_config(const std::string& path) {
+Result<std::string> text_of(const std::string& path) {
   auto text = read_file(path, config_bytes_max);
   if (!text)
     return fail(text.error().code, "{} (--config FILE names another file)", text.error().message);
-  return parse_config(path, *text);
+  return text;
+}
+
+}  // namespace
+
+Result<Config> parse_config(const std::string& path, std::string_view text) {
+  TL_TRY_ASSIGN(ReadConfig read, read_text(path, text));
+  if (!read.errors.empty())
+    return fail(Errc::invalid, "{}", fmt::join(read.errors, "\n"));
+  return std::move(read.config);
+}
+
+Result<Config> load_config(const std::string& path) {
+  TL_TRY_ASSIGN(std::string text, text_of(path));
+  return parse_config(path, text);
+}
+
+Result<ReadConfig> read_config(const std::string& path) {
+  TL_TRY_ASSIGN(std::string text, text_of(path));
+  return read_text(path, text);
 }
 
 }  // namespace twinloft::lmtpd

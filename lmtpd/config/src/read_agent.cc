@@ -88,8 +88,10 @@ AgentSpec read_agent(const TomlTable& table, std::string name, std::vector<std::
   // The messages name agent.<name>.command themselves; the place is that of the template.
   std::string place = table.place("command");
   place.resize(place.size() - (table.where().size() + std::string_view(".command").size()));
-  if (Status fits = check_agent_spec(spec, &found); !fits)
+  if (Status fits = check_agent_spec(spec, &found); !fits) {
     table.problems().errors.push_back(place + fits.error().message);
+    table.problems().sections.insert("agent");
+  }
   for (std::string& warning : found) warnings.push_back(place + warning);
   return spec;
 }

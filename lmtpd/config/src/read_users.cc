@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "twinloft/base/suggest.h"
+
 namespace twinloft::lmtpd {
 
 namespace {
@@ -166,7 +168,10 @@ void read_users(const TomlTable& top, UserSettings& users) {
   t.text("driver", name);
   auto driver = std::find_if(drivers.begin(), drivers.end(), [&](const Driver& d) { return d.name == name; });
   if (driver == drivers.end()) {
-    t.error("driver", "expected " + known_drivers());
+    std::vector<std::string_view> names;
+    for (const Driver& d : drivers) names.push_back(d.name);
+    auto nearest = nearest_word(name, names);
+    t.error("driver", "expected " + known_drivers() + (nearest ? fmt::format("; did you mean \"{}\"?", *nearest) : ""));
     return;
   }
   users.driver = driver->driver;

@@ -18,6 +18,7 @@ std::string TomlTable::place(std::string_view key) const {
 
 void TomlTable::error(std::string_view key, std::string_view what) const {
   problems_.errors.push_back(fmt::format("{}: {}", place(key), what));
+  problems_.sections.insert(path_.empty() ? std::string(key) : path_.substr(0, path_.find('.')));
 }
 
 void TomlTable::allow(std::span<const std::string_view> some, std::initializer_list<std::string_view> more) const {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,6 +20,7 @@ namespace twinloft::lmtpd {
 struct Problems {
   std::string file;
   std::vector<std::string> errors;
+  std::set<std::string> sections{};  // that have errors; a key outside of any section counts as one
 };
 
 class TomlTable {

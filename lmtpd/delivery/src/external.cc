@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "agent_stdin.h"
+#include "agent_values.h"
 #include "twinloft/lmtpd/delivery/headers.h"
 #include "replies.h"
 
@@ -42,23 +43,7 @@ RunRequest make_request(std::uint32_t agent, const Envelope& envelope, const Rec
   request.uid = user.uid;
   request.gid = user.gid;
   request.home = user.home;
-  request.values = {{"from", envelope.from},
-                    {"to", recipient.text},
-                    {"user", user.name},
-                    {"detail", recipient.detail},
-                    {"domain", recipient.domain},
-                    {"original_to", recipient.original_to},
-                    {"home", user.home},
-                    {"uid", fmt::format("{}", user.uid)},
-                    {"gid", fmt::format("{}", user.gid)},
-                    {"maildir", user.maildir},
-                    {"client", envelope.client},
-                    {"lhlo", envelope.lhlo},
-                    {"id", envelope.id},
-                    {"size", fmt::format("{}", body.size)},
-                    {"ret", envelope.ret},
-                    {"envid", envelope.envelope_id},
-                    {"notify", recipient.notify}};
+  request.values = agent_values(envelope, recipient, body.size);
   return request;
 }
 

@@ -22,6 +22,7 @@ namespace {
 enum class Step : std::uint32_t {
   session,
   descriptors,
+  account,
   limits,
   group,
   user,
@@ -30,8 +31,17 @@ enum class Step : std::uint32_t {
   directory,
   program
 };
-constexpr const char* step_names[] = {"setsid",       "descriptors",  "resource limits", "group",  "user",
-                                      "no_new_privs", "parent check", "directory",       "program"};
+constexpr const char* step_names[] = {
+    "setsid",
+    "descriptors",
+    "home or group (the home lies neither in the spool nor in delivery.homes nor in the account's own, or the group is not the account's)",
+    "resource limits",
+    "group",
+    "user",
+    "no_new_privs",
+    "parent check",
+    "directory",
+    "program"};
 
 struct Pointers {
   std::vector<char*> list;
@@ -81,6 +91,10 @@ bool set_limits(const AgentLimits& l) {
       ::dup2(output, STDERR_FILENO) < 0 || ::close_range(3, ~0u, CLOSE_RANGE_CLOEXEC) != 0)
     give_up(failure, Step::descriptors);
   reset_signals();
+  if (!account_agrees(plan.ask, plan.uid, plan.gid, plan.home)) {
+    errno = EPERM;
+    give_up(failure, Step::account);
+  }
   ::umask(077);
   if (!set_limits(plan.limits)) give_up(failure, Step::limits);
   if (plan.switch_user) {

@@ -10,6 +10,7 @@
 #include "twinloft/base/fd.h"
 #include "twinloft/base/result.h"
 #include "twinloft/lmtpd/delivery/agent_spec.h"
+#include "twinloft/lmtpd/delivery/run_as.h"
 
 namespace twinloft::lmtpd {
 
@@ -17,6 +18,7 @@ struct ChildPlan {
   std::vector<std::string> arguments;
   std::vector<std::string> environment;  // NAME=value
   std::string home;
+  AskAccount ask;  // by the child itself: the name service may block
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
   AgentLimits limits;

@@ -150,13 +150,22 @@ int SpawnServer::wait_ms() const {
   return static_cast<int>(std::min<std::int64_t>(ms, 60'000));
 }
 
+// Where a turn does not end, the kernel ends the process, and another one takes over: what hangs here would hold up
+// every delivery by an agent.
 void SpawnServer::turn() {
+  constexpr unsigned turn_seconds_max = 60;
   epoll_event events[64];
   int count = ::epoll_wait(epoll_.get(), events, std::size(events), wait_ms());
+  (void)::alarm(turn_seconds_max);
+  look_at(std::span(events).first(static_cast<std::size_t>(std::max(count, 0))));
+  (void)::alarm(0);
+}
+
+void SpawnServer::look_at(std::span<const epoll_event> events) {
   bool children = false;
   bool control = false;
-  for (int i = 0; i < std::max(count, 0); ++i) {
-    int key = events[i].data.fd;
+  for (const epoll_event& event : events) {
+    int key = event.data.fd;
     if (key == -control_.get())
       control = true;
     else if (key == -child_signal_.get())
@@ -203,6 +212,7 @@ void SpawnServer::on_control() {
 }
 
 void SpawnServer::accept_request(ByteSpan packet, Fd message, Fd reply) {
+  if (is_ping(packet)) return send_result(reply, {RunResult::End::exited, 0, {}});
   auto refuse = [&](RunResult::End end, int value, std::string why) {
     log_warning("spawner: request refused: {}", why);
     send_result(reply, {end, value, std::move(why)});
@@ -210,13 +220,14 @@ void SpawnServer::accept_request(ByteSpan packet, Fd message, Fd reply) {
   auto request = decode_request(packet);
   if (!request) return refuse(RunResult::End::refused, 0, request.error().message);
   if (request->agent >= agents_.size()) return refuse(RunResult::End::refused, 0, "there is no such agent");
-  if (Status known = check_identity(*request, message.get()); !known)
-    return refuse(RunResult::End::refused, 0, known.error().message);
+  auto ask = check_identity(*request, message.get());
+  if (!ask) return refuse(RunResult::End::refused, 0, ask.error().message);
   if (runs_.size() >= options_.runs_max)
     return refuse(RunResult::End::busy, 0, fmt::format("{} agents are running", runs_.size()));
   std::string mark = mark_prefix_ + fmt::format("{}", ++runs_started_);
   auto planned = plan(*request, message.get(), mark);
   if (!planned) return refuse(RunResult::End::refused, 0, planned.error().message);
+  planned->ask = *ask;
   auto child = start_child(*planned);
   if (!child) return refuse(RunResult::End::not_started, child.error().sys, child.error().message);
   auto run = std::make_unique<Run>();
@@ -238,13 +249,8 @@ void SpawnServer::accept_request(ByteSpan packet, Fd message, Fd reply) {
   runs_.emplace(run->pid, std::move(run));
 }
 
-Status SpawnServer::check_identity(const RunRequest& request, int message) const {
-  std::uint32_t uid_min = std::max<std::uint32_t>(options_.uid_min, 1);
-  std::uint32_t gid_min = std::max<std::uint32_t>(options_.gid_min, 1);
-  constexpr std::uint32_t unchanged = ~std::uint32_t{0};  // setresuid takes it as "leave as it is"
-  if (request.uid < uid_min || request.gid < gid_min || request.uid == unchanged || request.gid == unchanged)
-    return fail(Errc::denied, "uid {} and gid {} are refused; the lowest allowed are {} and {}", request.uid,
-                request.gid, uid_min, gid_min);
+Result<AskAccount> SpawnServer::check_identity(const RunRequest& request, int message) const {
+  TL_TRY_ASSIGN(AskAccount ask, check_run_as(options_.run_as, request.uid, request.gid, request.home));
   if (!is_root_ && (request.uid != ::geteuid() || request.gid != ::getegid()))
     return fail(Errc::denied,
                 "the spawner does not run as root, and so cannot run an agent as {}:{}; it can as {}:{}",
@@ -252,7 +258,7 @@ Status SpawnServer::check_identity(const RunRequest& request, int message) const
   struct stat about{};
   if (message < 0 || ::fstat(message, &about) != 0 || !S_ISREG(about.st_mode))
     return fail(Errc::invalid, "the message is not a file");
-  return {};
+  return ask;
 }
 
 Result<ChildPlan> SpawnServer::plan(const RunRequest& request, int message, const std::string& mark) const {
@@ -277,7 +283,9 @@ Result<ChildPlan> SpawnServer::plan(const RunRequest& request, int message, cons
 // Keeps the end of what the agent writes. Reading goes on beyond the limit, so that the agent does not block.
 void SpawnServer::read_output(Run& run, bool to_the_end) {
   char buffer[16384];
-  for (int i = 0; to_the_end || i < 4; ++i) {
+  // The end is bounded, too: what has left its group may still write. A pipe holds no more than this.
+  constexpr int at_once = 4, at_the_end = (1 << 20) / sizeof buffer + 1;
+  for (int i = 0; i < (to_the_end ? at_the_end : at_once); ++i) {
     ssize_t n = ::read(run.output.get(), buffer, sizeof buffer);
     if (n < 0 && errno == EINTR) continue;
     if (n == 0) (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, run.output.get(), nullptr);

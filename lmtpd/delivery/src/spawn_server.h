@@ -13,11 +13,13 @@
 // run is under way.
 #pragma once
 
+#include <sys/epoll.h>
 #include <sys/types.h>
 
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -66,10 +68,11 @@ class SpawnServer {
   Status prepare();
   void make_room_for_descriptors();
   void turn();
+  void look_at(std::span<const epoll_event> events);
   int wait_ms() const;
   void on_control();
   void accept_request(ByteSpan packet, Fd message, Fd reply);
-  Status check_identity(const RunRequest& request, int message) const;
+  Result<AskAccount> check_identity(const RunRequest& request, int message) const;
   Result<ChildPlan> plan(const RunRequest& request, int message, const std::string& mark) const;
   void on_child_signal();
   void on_main_exit(Run& run);

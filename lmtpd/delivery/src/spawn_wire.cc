@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::uint32_t request_magic = 0x31525354;  // "TSR1"
 constexpr std::uint32_t result_magic = 0x31535354;   // "TSS1"
+constexpr std::uint32_t ping_magic = 0x31505354;     // "TSP1"
 constexpr std::size_t name_bytes_max = 1024;
 constexpr std::size_t path_bytes_max = 4096;
 constexpr std::size_t value_bytes_max = 16384;
@@ -80,6 +81,17 @@ Result<RunRequest> decode_request(ByteSpan packet) {
   }
   if (!in.ok() || in.remaining() != 0) return fail(Errc::invalid, "the request is cut or has a tail");
   return request;
+}
+
+std::vector<std::byte> encode_ping() {
+  std::vector<std::byte> packet;
+  Writer(packet).put(ping_magic);
+  return packet;
+}
+
+bool is_ping(ByteSpan packet) {
+  Reader in(packet);
+  return in.get<std::uint32_t>() == ping_magic && in.ok() && in.remaining() == 0;
 }
 
 std::vector<std::byte> encode_result(const RunResult& result) {

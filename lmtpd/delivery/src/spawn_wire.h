@@ -19,6 +19,10 @@ Result<std::vector<std::byte>> encode_request(const RunRequest& request);
 // Errc::invalid, naming the field. Checks form only: bounds, NUL bytes, known macro names, an absolute home.
 Result<RunRequest> decode_request(ByteSpan packet);
 
+// A question without a run: the answer is an empty result.
+std::vector<std::byte> encode_ping();
+bool is_ping(ByteSpan packet);
+
 std::vector<std::byte> encode_result(const RunResult& result);
 Result<RunResult> decode_result(ByteSpan packet);
 

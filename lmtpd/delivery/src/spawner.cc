@@ -7,8 +7,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstring>
+#include <thread>
 
 #include "spawn_server.h"
 #include "spawn_wire.h"
@@ -44,7 +47,21 @@ Status keep_only(Fd& control) {
   SpawnServer(agents, std::move(commands), options, std::move(control)).serve();
 }
 
-bool send_packet(int socket, const std::vector<std::byte>& packet, int message, int reply) {
+using Steady = std::chrono::steady_clock;
+
+// False: not by then.
+bool wait_until(int socket, short events, Steady::time_point deadline) {
+  pollfd wait{socket, events, 0};
+  for (;;) {
+    auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Steady::now()).count();
+    int ready = ::poll(&wait, 1, static_cast<int>(std::clamp<std::int64_t>(left, 0, INT_MAX)));
+    if (ready >= 0) return ready > 0;
+    if (errno != EINTR) return false;
+  }
+}
+
+// False where it cannot be sent by then: the spawner takes nothing any more.
+bool send_packet(int socket, const std::vector<std::byte>& packet, int message, int reply, Steady::time_point deadline) {
   iovec piece{const_cast<std::byte*>(packet.data()), packet.size()};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * 2)] = {};
   msghdr header{};
@@ -58,11 +75,17 @@ bool send_packet(int socket, const std::vector<std::byte>& packet, int message, 
   rights->cmsg_len = CMSG_LEN(sizeof(int) * 2);
   int both[2] = {message, reply};
   std::memcpy(CMSG_DATA(rights), both, sizeof both);
-  ssize_t sent;
-  do {
-    sent = ::sendmsg(socket, &header, MSG_NOSIGNAL);
-  } while (sent < 0 && errno == EINTR);
-  return sent == static_cast<ssize_t>(packet.size());
+  for (;;) {
+    ssize_t sent = ::sendmsg(socket, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent == static_cast<ssize_t>(packet.size())) return true;
+    if (sent >= 0 || (errno != EINTR && errno != EAGAIN)) return false;
+    if (errno == EAGAIN && !wait_until(socket, POLLOUT, deadline)) return false;
+  }
+}
+
+// How long a run may take, whatever its agent does: from its start to TERM, to KILL, to the end of what was killed.
+std::chrono::milliseconds longest_run(const AgentSpec& spec, const SpawnerOptions& options) {
+  return spec.time_limit + spec.kill_grace + 2 * options.kill_wait + options.answer_wait;
 }
 
 }  // namespace
@@ -82,15 +105,27 @@ Result<std::unique_ptr<Spawner>> Spawner::start(std::vector<AgentSpec> agents, S
     control.ours.reset();
     spawner_main(agents, std::move(commands), options, std::move(control.theirs));
   }
-  return std::unique_ptr<Spawner>(new Spawner(std::move(agents), std::move(control.ours), pid));
+  return std::unique_ptr<Spawner>(new Spawner(std::move(agents), options, std::move(control.ours), pid));
 }
 
 // Its end is told, and not only closed: whoever has got a copy of the descriptor must not keep the spawner alive.
 Spawner::~Spawner() {
   give_up();
   control_.reset();
-  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  wait_for_end();
+}
+
+// It ends by itself within kill_wait. One that hangs is left to the supervisor, which may kill it.
+void Spawner::wait_for_end() const {
+  constexpr auto look_again = std::chrono::milliseconds(2);
+  const auto deadline = Steady::now() + (alive() ? options_.kill_wait + options_.answer_wait : std::chrono::milliseconds(100));
+  for (;;) {
+    pid_t ended = ::waitpid(pid_, nullptr, WNOHANG);
+    if (ended == pid_ || (ended < 0 && errno != EINTR)) return;
+    if (Steady::now() >= deadline) break;
+    std::this_thread::sleep_for(look_again);
   }
+  log_error("the spawner process {} does not end", pid_);
 }
 
 void Spawner::give_up() const { (void)::shutdown(control_.get(), SHUT_RDWR); }
@@ -99,6 +134,24 @@ std::optional<std::uint32_t> Spawner::find(std::string_view name) const {
   for (std::uint32_t i = 0; i < agents_.size(); ++i)
     if (agents_[i].name == name) return i;
   return std::nullopt;
+}
+
+Status Spawner::beat() {
+  constexpr auto pause = std::chrono::seconds(5);
+  if (!alive()) return {};  // told already
+  const auto now = Steady::now();
+  if (asked_ && wait_until(asked_.get(), POLLIN, now)) asked_.reset();  // also where it is gone: its lifeline tells that
+  if (asked_ && now - asked_at_ > options_.answer_wait) {
+    dead_.store(true);
+    return fail(Errc::timeout, "the spawner process {} has given no sign of life for {} s", pid_,
+                std::chrono::floor<std::chrono::seconds>(now - asked_at_).count());
+  }
+  if (asked_ || now - asked_at_ < std::min<Steady::duration>(pause, options_.answer_wait)) return {};
+  TL_TRY_ASSIGN(SocketPair answer, make_socket_pair());
+  (void)send_packet(control_.get(), encode_ping(), answer.theirs.get(), answer.theirs.get(), now);
+  asked_ = std::move(answer.ours);
+  asked_at_ = now;
+  return {};
 }
 
 // A run without a result. Dead is what says nothing and has closed its end of the control socket; where the
@@ -121,9 +174,12 @@ RunResult Spawner::run(const RunRequest& request, int message) const {
   if (!packet) return {RunResult::End::refused, 0, packet.error().message};
   auto reply = make_socket_pair();
   if (!reply) return {RunResult::End::not_started, reply.error().sys, reply.error().message};
-  if (!send_packet(control_.get(), *packet, message, reply->theirs.get()))
+  if (!send_packet(control_.get(), *packet, message, reply->theirs.get(), Steady::now() + options_.answer_wait))
     return report_lost("request not sent");
   reply->theirs.reset();  // now only the spawner holds it: if it dies, the read below ends
+  const AgentSpec* spec = request.agent < agents_.size() ? &agents_[request.agent] : nullptr;
+  const auto longest = spec ? longest_run(*spec, options_) : options_.answer_wait;
+  if (!wait_until(reply->ours.get(), POLLIN, Steady::now() + longest)) return report_lost("no result in time");
   std::vector<std::byte> answer(spawn_packet_bytes_max);
   ssize_t n;
   do {

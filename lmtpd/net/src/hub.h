@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "body_store.h"
+#include "deliveries.h"
 #include "log_gate.h"
 #include "twinloft/lmtpd/net/server.h"
 #include "worker_pool.h"
@@ -41,7 +42,7 @@ struct Hub {
                     config.make_body_file ? config.make_body_file : make_unlinked_file},
         rooms(config.rooms_max),
         lookups(config.lookups_max),
-        deliveries(config.deliveries_max),
+        deliveries(config.deliveries_max, config.deliveries_per_transaction_max),
         bodies(body_threads) {}
 
   static ServerConfig with_budget(ServerConfig c) {
@@ -76,7 +77,7 @@ struct Hub {
   std::atomic<std::size_t> deliveries_begun{0};  // and not ended
   WorkerPool rooms;    // last: their threads use the rest. This one asks whether mailboxes have room, for those that were looked up
   WorkerPool lookups;
-  WorkerPool deliveries;
+  Deliveries deliveries;
   WorkerPool bodies;  // writes large messages to files; apart, so that a spool that stands still holds up none
 };
 

@@ -1,5 +1,7 @@
 #include "transaction.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <exception>
 #include <string>
@@ -17,65 +19,63 @@ Transaction::Transaction(Hub& hub, std::shared_ptr<const Envelope> envelope, std
       done_(std::move(done)),
       body_(std::move(body)),
       replies_(envelope_->recipients.size()),
+      begun_(replies_.size(), false),
       missing_(replies_.size()) {
   std::unordered_map<std::string, std::size_t> lane_of;  // by group, or by user
-  for (std::size_t i = 0; i < replies_.size(); ++i) {
-    std::string group = hub_.deliverer.group_of(envelope_->recipients[i].user);
-    bool together = !group.empty();
-    auto [at, is_new] = lane_of.try_emplace(together ? "group " + group : "user " + envelope_->recipients[i].user.name, lanes_.size());
-    if (is_new) lanes_.emplace_back();
-    lanes_[at->second].recipients.push_back(i);
-    lanes_[at->second].together = together;
-    if (!is_new || together) continue;
-    auto limit = hub_.deliverer.shared_limit(envelope_->recipients[i].user);
-    if (limit) lanes_.back().shared = &shared_.try_emplace(limit->name, Shared{limit->most}).first->second;
+  for (std::size_t i = 0; i < replies_.size(); ++i) add_to_lane(i, lane_of);
+}
+
+void Transaction::add_to_lane(std::size_t recipient, std::unordered_map<std::string, std::size_t>& lane_of) {
+  const User& user = envelope_->recipients[recipient].user;
+  std::string group = hub_.deliverer.group_of(user);
+  bool together = !group.empty();
+  auto [at, is_new] = lane_of.try_emplace(together ? "group " + group : "user " + user.name, lanes_.size());
+  if (is_new) {
+    DeliveryLimits limits = hub_.deliverer.limits(user);
+    lanes_.push_back({together, {}, {this, std::move(limits.shared), limits.per_user_max, {}, nullptr}});
   }
+  Lane& lane = lanes_[at->second];
+  // A group's users come by their members in the order of their first recipients.
+  auto [place, first] = lane_of.try_emplace(fmt::format("member {} {}", at->second, user.name), lane.members.size());
+  if (first) {
+    lane.members.emplace_back();
+    lane.queued.users.push_back(user.name);
+  }
+  lane.members[place->second].push_back(recipient);
 }
 
 void Transaction::start() {
-  std::size_t threads = std::min<std::size_t>(lanes_.size(), std::max(1u, hub_.config.deliveries_per_transaction_max));
-  for (std::size_t i = 0; i < threads; ++i) hub_.deliveries.post(this, [self = shared_from_this()] { self->work(); });
-}
-
-void Transaction::work() {
-  while (Lane* lane = take_lane()) {
-    std::span<const std::size_t> some;
-    while (std::shared_ptr<BodyStore> body = begin(*lane, some)) {
-      std::vector<Reply> replies = deliver(*lane, some, body->body());
-      body.reset();
-      finish(some, std::move(replies));
-    }
-    leave_lane(*lane);
+  for (Lane& lane : lanes_) {
+    QueuedDelivery queued = std::move(lane.queued);
+    queued.run = std::make_shared<const QueuedDelivery::Run>(
+        [self = shared_from_this(), &lane](const std::vector<std::size_t>& members) { self->run(lane, members); });
+    hub_.deliveries.post(std::move(queued));
   }
 }
 
-// Null: whatever is left waits for a lane that is under way, and is taken by the worker of that one.
-Transaction::Lane* Transaction::take_lane() {
-  std::lock_guard lock(mutex_);
-  while (first_free_ < lanes_.size() && lanes_[first_free_].taken) ++first_free_;
-  for (std::size_t i = first_free_; i < lanes_.size(); ++i) {
-    Lane& lane = lanes_[i];
-    if (lane.taken || (lane.shared && lane.shared->taken >= lane.shared->most)) continue;
-    lane.taken = true;
-    if (lane.shared) ++lane.shared->taken;
-    return &lane;
-  }
-  return nullptr;
+void Transaction::run(const Lane& lane, const std::vector<std::size_t>& members) {
+  std::vector<std::size_t> recipients;
+  for (std::size_t member : members)
+    recipients.insert(recipients.end(), lane.members[member].begin(), lane.members[member].end());
+  std::ranges::sort(recipients);
+  if (lane.together) return deliver_to(lane, recipients);
+  for (std::size_t i = 0; i < recipients.size(); ++i) deliver_to(lane, std::span(recipients).subspan(i, 1));
 }
 
-void Transaction::leave_lane(Lane& lane) {
-  std::lock_guard lock(mutex_);
-  if (lane.shared) --lane.shared->taken;
+void Transaction::deliver_to(const Lane& lane, std::span<const std::size_t> some) {
+  std::shared_ptr<BodyStore> body = begin(some);
+  if (!body) return;
+  std::vector<Reply> replies = deliver(lane, some, body->body());
+  body.reset();
+  finish(some, std::move(replies));
 }
 
-// The message, for the next recipient, or for all of a group; null: there is none.
-std::shared_ptr<BodyStore> Transaction::begin(Lane& lane, std::span<const std::size_t>& some) {
+// The message; null: it was given up.
+std::shared_ptr<BodyStore> Transaction::begin(std::span<const std::size_t> some) {
   std::lock_guard lock(mutex_);
-  if (given_up_ || lane.next == lane.recipients.size()) return nullptr;
-  std::size_t count = lane.together ? lane.recipients.size() - lane.next : 1;
-  some = std::span(lane.recipients).subspan(lane.next, count);
-  lane.next += count;
-  hub_.deliveries_begun.fetch_add(count, std::memory_order_relaxed);
+  if (given_up_) return nullptr;
+  for (std::size_t recipient : some) begun_[recipient] = true;
+  hub_.deliveries_begun.fetch_add(some.size(), std::memory_order_relaxed);
   return body_;
 }
 
@@ -106,9 +106,8 @@ void Transaction::finish(std::span<const std::size_t> recipients, std::vector<Re
 std::size_t Transaction::settle_rest(const Reply& reply, bool begun_too) {
   std::size_t count = 0;
   given_up_ = true;
-  for (const Lane& lane : lanes_)
-    for (std::size_t i = begun_too ? 0 : lane.next; i < lane.recipients.size(); ++i)
-      if (std::optional<Reply>& theirs = replies_[lane.recipients[i]]; !theirs) theirs = reply, ++count;
+  for (std::size_t i = 0; i < replies_.size(); ++i)
+    if (!replies_[i] && (begun_too || !begun_[i])) replies_[i] = reply, ++count;
   missing_ -= count;
   return count;
 }

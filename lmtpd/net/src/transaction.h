@@ -1,20 +1,20 @@
 // The deliveries of one message: each recipient on its own, several at once, on worker threads. Recipients who are
-// one user (details, aliases, duplicates) come one after the other: the limit of deliveries to one user at once is
-// there for other messages, and must not defer what this one could do by itself. Those of a group are delivered to by one call. Likewise no more of those who share a limit
-// (Deliverer::shared_limit) are delivered to at once than that allows.
+// one user (details, aliases, duplicates) come one after the other. Those of a group are delivered to by one call.
+// When each of them begins, so that no limit is passed, is the queue's matter (delivery_queue.h).
 //
-// A delivery waits for its worker, begins, and ends. What waits can be given up at any moment, from any thread, also
+// A delivery waits for its turn, begins, and ends. What waits can be given up at any moment, from any thread, also
 // while every worker is stuck: it is never begun then, so a 4xx for it is safe. What has begun is waited for: its file
 // may exist already.
 #pragma once
 
 #include <cstddef>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "body_store.h"
@@ -43,23 +43,16 @@ class Transaction : public std::enable_shared_from_this<Transaction> {
   void abort(const Reply& reply, std::string_view why);
 
  private:
-  // What several users have in common.
-  struct Shared {
-    std::uint32_t most = 0;
-    std::uint32_t taken = 0;  // lanes
-  };
-  // One user's recipients, or those of a group (Deliverer::group_of), for one worker.
+  // One user's recipients, or those of a group (Deliverer::group_of).
   struct Lane {
     bool together = false;  // by one call
-    std::vector<std::size_t> recipients;
-    std::size_t next = 0;  // those before it have begun
-    Shared* shared = nullptr;
-    bool taken = false;
+    std::vector<std::vector<std::size_t>> members;  // the recipients of each of its users
+    QueuedDelivery queued;
   };
-  void work();
-  Lane* take_lane();
-  void leave_lane(Lane& lane);
-  std::shared_ptr<BodyStore> begin(Lane& lane, std::span<const std::size_t>& some);
+  void add_to_lane(std::size_t recipient, std::unordered_map<std::string, std::size_t>& lane_of);
+  void run(const Lane& lane, const std::vector<std::size_t>& members);
+  void deliver_to(const Lane& lane, std::span<const std::size_t> some);
+  std::shared_ptr<BodyStore> begin(std::span<const std::size_t> some);
   Reply as_told(const Recipient& recipient, Reply reply) const;
   void finish(std::span<const std::size_t> recipients, std::vector<Reply> replies);
   std::vector<Reply> deliver(const Lane& lane, std::span<const std::size_t> some, const MessageBody& body);
@@ -72,9 +65,8 @@ class Transaction : public std::enable_shared_from_this<Transaction> {
   std::mutex mutex_;               // of what follows
   std::shared_ptr<BodyStore> body_;  // gone once reported; deliveries that are under way then hold it
   std::vector<std::optional<Reply>> replies_;
-  std::vector<Lane> lanes_;        // in the order of their first recipients
-  std::size_t first_free_ = 0;     // all lanes before it are taken
-  std::map<std::string, Shared> shared_;  // by name
+  std::vector<bool> begun_;        // by recipient
+  std::vector<Lane> lanes_;        // in the order of their first recipients; never changed once started
   bool given_up_ = false;          // nothing begins any more
   std::optional<Reply> for_rest_;  // of groups that have begun, where nobody waits for them
   std::size_t missing_ = 0;        // replies

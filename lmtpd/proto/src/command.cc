@@ -164,7 +164,7 @@ std::optional<Reply> apply(const Parameter& p, Mail& mail, bool& has_body) {
 
 Parsed parse_mail(std::string_view rest) {
   if (!take_keyword(rest, "FROM:")) return refuse(501, "5.5.4", "Syntax: MAIL FROM:<address>");
-  auto path = take_path(rest);
+  auto path = take_path(rest, PathOf::sender);
   if (!path) return refuse(501, "5.1.7", path.error().message);
   Mail mail;
   mail.from = std::move(*path);
@@ -172,7 +172,6 @@ Parsed parse_mail(std::string_view rest) {
   bool has_body = false;
   while (auto p = take_parameter(rest))
     if (auto reply = apply(*p, mail, has_body)) return std::unexpected(*reply);
-  if (!mail.from.is_ascii && !mail.smtputf8) return refuse(553, "5.6.7", "An address beyond ASCII needs SMTPUTF8");
   return mail;
 }
 
@@ -218,7 +217,7 @@ std::optional<Reply> apply(const Parameter& p, Rcpt& rcpt) {
 
 Parsed parse_rcpt(std::string_view rest) {
   if (!take_keyword(rest, "TO:")) return refuse(501, "5.5.4", "Syntax: RCPT TO:<address>");
-  auto path = take_path(rest);
+  auto path = take_path(rest, PathOf::recipient);
   if (!path) return refuse(501, "5.1.3", path.error().message);
   if (path->is_null()) return refuse(501, "5.1.3", "The null path cannot receive mail");
   Rcpt rcpt;

@@ -78,20 +78,27 @@ bool is_literal(const std::string& text) {
   return ::inet_pton(AF_INET6, text.c_str() + 5, &scratch) == 1;
 }
 
+// None of them empty.
+bool has_labels(std::string_view domain) {
+  return !domain.empty() && domain.front() != '.' && domain.back() != '.' && domain.find("..") == std::string_view::npos;
+}
+
 // A domain has one form in the user database, however it was written (RFC 5891 section 5). Without the flag for STD 3, with which libidn2 leaves
-// characters out that stand for others than letters, digits and hyphens, and so makes another domain of it.
+// characters out that stand for others than letters, digits and hyphens, and so makes another domain of it. What IDNA does not allow stays as it
+// is: the MTA has accepted it, and the user database says whether there is such a user.
 Status to_a_labels(std::string& domain) {
   if (!is_clean_utf8(domain)) return bad("address that is no UTF-8");
   char* out = nullptr;
   int code = idn2_to_ascii_8z(domain.c_str(), &out, IDN2_NFC_INPUT | IDN2_NONTRANSITIONAL);
   std::unique_ptr<char, void (*)(void*)> owned(out, idn2_free);
-  if (code != IDN2_OK) return bad("domain that IDNA does not allow");
-  domain = out;
-  if (!std::all_of(domain.begin(), domain.end(), is_domain_byte)) return bad("domain that IDNA does not allow");
+  if (code != IDN2_OK) return {};
+  std::string_view labels = out;
+  if (has_labels(labels) && std::all_of(labels.begin(), labels.end(), is_domain_byte)) domain = labels;
   return {};
 }
 
-Status take_domain(std::string_view& s, std::string& out) {
+// A sender's is never looked up: it is kept as it is.
+Status take_domain(std::string_view& s, std::string& out, PathOf whose) {
   if (s.starts_with('[')) {
     std::size_t end = s.find(']');
     if (end == std::string_view::npos) return bad("address literal without its bracket");
@@ -102,9 +109,10 @@ Status take_domain(std::string_view& s, std::string& out) {
     auto end = std::find_if_not(s.begin(), s.end(), [](char c) { return is_domain_byte(c) || is_beyond_ascii(c); });
     out.assign(s.begin(), end);
     s.remove_prefix(out.size());
+    if (out.empty()) return bad("malformed domain");
+    if (whose == PathOf::sender) return {};
     if (!is_ascii(out)) TL_TRY(to_a_labels(out));
-    if (out.empty() || out.front() == '.' || out.back() == '.' || out.find("..") != std::string::npos)
-      return bad("malformed domain");
+    if (!has_labels(out)) return bad("malformed domain");
     std::transform(out.begin(), out.end(), out.begin(),
                    [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
   }
@@ -112,9 +120,17 @@ Status take_domain(std::string_view& s, std::string& out) {
   return {};
 }
 
+// What a user database, and the paths below a spool, can do with.
+Status check_recipient(const Path& path) {
+  if (!path.is_ascii && !is_clean_utf8(path.text)) return bad("address that is no UTF-8");
+  if (!is_clean_utf8(path.local_part)) return bad("address that is no UTF-8");
+  if (path.text.size() > path_bytes_max) return bad("address too long");
+  return {};
+}
+
 }  // namespace
 
-Result<Path> take_path(std::string_view& rest) {
+Result<Path> take_path(std::string_view& rest, PathOf whose) {
   if (!rest.starts_with('<')) return bad("expected an address in angle brackets");
   std::string_view s = rest.substr(1);
   Path path;
@@ -124,13 +140,11 @@ Result<Path> take_path(std::string_view& rest) {
     TL_TRY(take_local_part(s, path.local_part));
     if (s.starts_with('@')) {
       s.remove_prefix(1);
-      TL_TRY(take_domain(s, path.domain));
+      TL_TRY(take_domain(s, path.domain, whose));
     }
     path.text.assign(begin, s.data());
     path.is_ascii = is_ascii(path.text);
-    if (!path.is_ascii && !is_clean_utf8(path.text)) return bad("address that is no UTF-8");
-    if (!is_clean_utf8(path.local_part)) return bad("address that is no UTF-8");
-    if (path.text.size() > path_bytes_max) return bad("address too long");
+    if (whose == PathOf::recipient) TL_TRY(check_recipient(path));
     if (!s.starts_with('>')) return bad(s.empty() ? "address without its closing bracket" : "malformed address");
   }
   rest = s.substr(1);
@@ -140,7 +154,7 @@ Result<Path> take_path(std::string_view& rest) {
 Result<Path> parse_address(std::string_view text) {
   std::string bracketed = fmt::format("<{}>", text);
   std::string_view rest = bracketed;
-  auto path = take_path(rest);
+  auto path = take_path(rest, PathOf::recipient);
   if (!path) return fail(Errc::invalid, "\"{}\" is no address: {}", text, path.error().message);
   if (path->is_null() || !rest.empty() || path->text != text) return fail(Errc::invalid, "\"{}\" is not one address", text);
   return path;

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <utility>
 
+#include "twinloft/base/utf8.h"
 #include "twinloft/lmtpd/proto/path.h"
 
 namespace twinloft::lmtpd {
@@ -47,10 +48,6 @@ std::string address_attribute(const std::string& address) {
   return address.find(':') == std::string::npos ? address : "IPV6:" + address;
 }
 
-bool is_ascii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
-}
-
 // The user's name as an address: with the detail before the "@".
 std::string user_address(const Recipient& recipient, std::string_view delimiter) {
   std::string_view name = recipient.user.name;
@@ -86,11 +83,22 @@ std::string encode_xtext(std::string_view text) {
   return out;
 }
 
-std::string mail_command(const Envelope& envelope, std::uint64_t size, const HopOffer& offer) {
+bool says_smtputf8(const Envelope& envelope, std::span<const std::size_t> recipients, const HopOffer& offer) {
+  if (!offer.smtputf8 || envelope.smtputf8) return offer.smtputf8;
+  bool beyond_ascii = !is_ascii(envelope.from), all_utf8 = is_utf8(envelope.from);
+  for (std::size_t i : recipients) {
+    const std::string& address = envelope.recipients[i].text;
+    beyond_ascii = beyond_ascii || !is_ascii(address);
+    all_utf8 = all_utf8 && is_utf8(address);
+  }
+  return beyond_ascii && all_utf8;
+}
+
+std::string mail_command(const Envelope& envelope, std::uint64_t size, const HopOffer& offer, bool utf8) {
   std::string out = fmt::format("MAIL FROM:<{}>", envelope.from);
   if (offer.size) out += fmt::format(" SIZE={}", size);
   if (envelope.body_8bitmime && offer.eight_bit_mime) out += " BODY=8BITMIME";
-  if (envelope.smtputf8 && offer.smtputf8) out += " SMTPUTF8";
+  if (utf8) out += " SMTPUTF8";
   if (offer.dsn && !envelope.ret.empty()) out += " RET=" + envelope.ret;
   if (offer.dsn && !envelope.envelope_id.empty()) out += " ENVID=" + encode_xtext(envelope.envelope_id);
   return out + "\r\n";

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,7 +19,9 @@ struct HopOffer {
 };
 HopOffer read_offer(const std::vector<std::string>& lhlo_lines);
 
-std::string mail_command(const Envelope& envelope, std::uint64_t size, const HopOffer& offer);
+// Whether MAIL is to say SMTPUTF8: where the client has said it, or where an address needs it and is UTF-8.
+bool says_smtputf8(const Envelope& envelope, std::span<const std::size_t> recipients, const HopOffer& offer);
+std::string mail_command(const Envelope& envelope, std::uint64_t size, const HopOffer& offer, bool utf8);
 // `utf8`: MAIL has said SMTPUTF8; without it the address is as it came where the user's name is beyond ASCII.
 std::string rcpt_command(const Recipient& recipient, HopRecipient which, std::string_view detail_delimiter, const HopOffer& offer, bool utf8);
 // Whom the connection speaks for. The same text: the same client. Empty: nothing that it offers to take.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "data_encoder.h"
+#include "twinloft/base/utf8.h"
 #include "twinloft/lmtpd/delivery/message_writer.h"
 
 namespace twinloft::lmtpd {
@@ -103,6 +104,7 @@ struct Dialogue::Attempt {
   std::span<const std::size_t> recipients;
   std::uint64_t size;
   std::vector<std::optional<Reply>> results = std::vector<std::optional<Reply>>(recipients.size());
+  bool begun = false;     // MAIL was said
   bool answered = false;  // it has said something, and not only that it leaves
   bool in_body = false;   // something of the message may be there
   std::string problem{};
@@ -137,20 +139,37 @@ Status Dialogue::ask_each(const std::vector<std::string>& commands, std::vector<
   return {};
 }
 
+// The sender goes as it is written. A recipient beyond ASCII is refused where the hop does not know of such.
 Status Dialogue::offer_recipients(Attempt& attempt) {
+  const Envelope& envelope = attempt.envelope;
   std::vector<std::string> commands;
   if (spec_.xforward)
-    if (std::string forward = xforward_command(attempt.envelope, offer_); !forward.empty()) commands.push_back(std::move(forward));
+    if (std::string forward = xforward_command(envelope, offer_); !forward.empty()) commands.push_back(std::move(forward));
   std::size_t mail = commands.size();
-  commands.push_back(mail_command(attempt.envelope, attempt.size, offer_));
-  for (std::size_t i : attempt.recipients) commands.push_back(rcpt_command(attempt.envelope.recipients[i], spec_.recipient, detail_delimiter_, offer_, attempt.envelope.smtputf8));
+  bool utf8 = says_smtputf8(envelope, attempt.recipients, offer_);
+  commands.push_back(mail_command(envelope, attempt.size, offer_, utf8));
+  std::vector<std::size_t> offered;  // which of the attempt's
+  for (std::size_t i = 0; i < attempt.recipients.size(); ++i) {
+    const Recipient& recipient = envelope.recipients[attempt.recipients[i]];
+    if (!offer_.smtputf8 && !is_ascii(recipient.text)) {
+      attempt.results[i] = {553, "5.6.7", "The mail store takes no mail for addresses beyond ASCII"};
+      continue;
+    }
+    offered.push_back(i);
+    commands.push_back(rcpt_command(recipient, spec_.recipient, detail_delimiter_, offer_, utf8));
+  }
+  if (offered.empty()) {
+    attempt.answered = true;
+    return {};
+  }
   std::vector<HopReply> replies;
+  attempt.begun = true;
   Status asked = ask_each(commands, replies);
   attempt.answered = !replies.empty() && replies[0].code != 421;
   if (mail > 0 && !replies.empty() && !replies[0].positive()) attempt.problem = "XFORWARD was answered " + replies[0].text();
   if (replies.size() > mail && !replies[mail].positive()) attempt.settle_rest(reply_of_hop(replies[mail], Stage::sender));
   for (std::size_t i = mail + 1; i < replies.size(); ++i)
-    if (auto& result = attempt.results[i - mail - 1]; !result && !replies[i].positive()) result = reply_of_hop(replies[i], Stage::recipient);
+    if (auto& result = attempt.results[offered[i - mail - 1]]; !result && !replies[i].positive()) result = reply_of_hop(replies[i], Stage::recipient);
   return asked;
 }
 
@@ -204,12 +223,8 @@ Handed Dialogue::hand_over(const Envelope& envelope, std::span<const std::size_t
   Attempt attempt{envelope, recipients, with_crlf_bytes(header) + body.size};
   bool was_used = std::exchange(was_used_, true);
   auto run = [&]() -> Status {
-    if (envelope.smtputf8 && !offer_.smtputf8) {
-      attempt.answered = true;
-      attempt.settle_rest({553, "5.6.7", "The mail store does not take mail that needs SMTPUTF8"});
-      return {};
-    }
     TL_TRY(offer_recipients(attempt));
+    if (!attempt.begun) return {};
     if (attempt.all_have_results()) return reset();
     TL_TRY(begin_body(attempt));
     if (attempt.all_have_results()) return reset();

@@ -39,18 +39,16 @@ Hop::~Hop() {
   for (Idle& idle : idle_) idle.dialogue->quit();
 }
 
-// One of connections_max.
+// A delivery that is under way. There are at most connections_max: Router::limits.
 struct Hop::Slot {
   Hop& hop;
-  bool taken;
   explicit Slot(Hop& h) : hop(h) {
     std::lock_guard lock(hop.mutex_);
-    taken = hop.taken_ < hop.config_.spec.connections_max;
-    if (taken) ++hop.taken_;
+    ++hop.taken_;
   }
   ~Slot() {
     std::lock_guard lock(hop.mutex_);
-    if (taken) --hop.taken_;
+    --hop.taken_;
   }
   Slot(const Slot&) = delete;
   Slot& operator=(const Slot&) = delete;
@@ -190,10 +188,6 @@ std::vector<Hop::Outcome> Hop::deliver(const Envelope& envelope, std::span<const
   std::vector<Outcome> out;
   auto end = [&](const Reply& reply, std::string problem) { out.resize(recipients.size(), {reply, std::move(problem)}); };
   Slot slot(*this);
-  if (!slot.taken) {
-    end({451, "4.3.2", "Too many deliveries to this mail store at once"}, fmt::format("{} deliveries to it are under way", config_.spec.connections_max));
-    return out;
-  }
   // The client waits for all of them, and would leave without a reply for anybody.
   const Instant latest = clock_.now() + config_.spec.data_timeout;
   while (out.size() < recipients.size()) {

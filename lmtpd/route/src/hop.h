@@ -59,7 +59,7 @@ class Hop {
   std::mutex mutex_;  // of what follows
   std::list<Idle> idle_;  // the one used last is the first
   std::vector<Dialogue*> in_use_;
-  std::uint32_t taken_ = 0;  // of connections_max
+  std::uint32_t taken_ = 0;  // deliveries that are under way
   TargetHealth health_;
   bool given_up_ = false;
   std::condition_variable opened_;

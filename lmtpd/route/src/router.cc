@@ -81,9 +81,11 @@ void Router::give_up() {
 
 // ---- what is delivered here ------------------------------------------------------------------------------------------
 
-std::optional<SharedLimit> Router::shared_limit(const User& user) const {
-  if (!user.next_hop.empty() || !impl_->local) return std::nullopt;
-  return impl_->local->shared_limit(user);
+DeliveryLimits Router::limits(const User& user) const {
+  if (user.next_hop.empty()) return impl_->local ? impl_->local->limits(user) : DeliveryLimits{};
+  auto hop = impl_->hops.find(user.next_hop);
+  if (hop == impl_->hops.end()) return {};
+  return {unlimited_deliveries, {"next hop " + user.next_hop, hop->second->spec().connections_max}};
 }
 
 bool Router::may_refuse(const User& user) const { return user.next_hop.empty() && impl_->local && impl_->local->may_refuse(user); }

@@ -7,9 +7,14 @@
 #include <iterator>
 
 #include "twinloft/base/check.h"
+#include "twinloft/base/utf8.h"
 #include "twinloft/lmtpd/proto/reply.h"
 
 namespace twinloft::lmtpd {
+
+namespace {
+constexpr std::size_t queued_bytes = 512;
+}
 
 Actions Session::take_actions() {
   replies_unsent_ += actions_.send.size();
@@ -270,7 +275,6 @@ void Session::on(const Rcpt& c) {
   if (!have_sender_) return no_sender();
   if (has_body_) return within_chunks();
   if (envelope_->recipients.size() >= config_.recipients_max) return reply(452, "4.5.3", "Too many recipients");
-  if (!c.to.is_ascii && !envelope_->smtputf8) return reply(553, "5.6.7", "An address beyond ASCII needs SMTPUTF8");
   SplitLocalPart split = split_detail(c.to.local_part, config_.detail_delimiter);
   pending_ = Recipient{};
   pending_.text = c.to.text;
@@ -290,14 +294,17 @@ Reply Session::database_away() { return make_reply(451, "4.3.0", "The user datab
 std::optional<Reply> Session::refusal_of(const User& user) const {
   if (user.state == UserState::disabled) return make_reply(550, "5.2.1", "This mailbox takes no mail");
   if (user.state == UserState::deferred) return make_reply(450, "4.2.1", "This mailbox takes no mail now, try again later");
-  if (envelope_->smtputf8 && config_.takes_utf8 && !config_.takes_utf8(user)) return make_reply(553, "5.6.7", "This mailbox takes no SMTPUTF8 mail");
+  if (!is_ascii(pending_.text) && config_.takes_utf8 && !config_.takes_utf8(user))
+    return make_reply(553, "5.6.7", "This mailbox takes no mail for addresses beyond ASCII");
   return std::nullopt;
 }
 
+// Of the pending recipient.
 std::optional<Reply> Session::refusal_of(const Resolved& found) const {
-  std::optional<Reply> refusal = refusal_of(found.user);
+  std::optional<Reply> refusal = refusal_of(pending_.user);
   if (!refusal) refusal = found.refusal;
-  if (refusal && refusal->code >= 500 && found.user.is_old) return database_away();
+  if (!refusal && config_.agent_refusal) refusal = config_.agent_refusal(*envelope_, pending_);
+  if (refusal && refusal->code >= 500 && pending_.user.is_old) return database_away();
   return refusal;
 }
 
@@ -308,26 +315,25 @@ void Session::lookup_done(LookupResult found) {
     reply(database_away());
   } else if (!*found) {
     reply(550, "5.1.1", "No such user");
-  } else if (auto refusal = refusal_of(**found)) {
-    reply(*refusal);
   } else {
-    accept(std::move(**found));
+    pending_.user = std::move((*found)->user);
+    if ((*found)->detail) pending_.detail = std::move(*(*found)->detail);
+    if (auto refusal = refusal_of(**found)) reply(*refusal);
+    else accept();
   }
   if (shutting_down_) return leave();
   resume();
 }
 
-void Session::accept(Resolved found) {
-  pending_.user = std::move(found.user);
-  if (found.detail) pending_.detail = std::move(*found.detail);
+void Session::accept() {
   if (!charge_for(pending_)) return reply(452, "4.3.1", "No memory for more recipients now, try again later");
   envelope_->recipients.push_back(std::move(pending_));
   reply(250, "2.1.5", "Ok");
 }
 
-// What it takes until its reply is sent.
+// What it takes until its reply is sent, in the queue of deliveries too.
 bool Session::charge_for(const Recipient& r) {
-  std::size_t bytes = sizeof r + reply_line_bytes_max;
+  std::size_t bytes = sizeof r + reply_line_bytes_max + queued_bytes;
   for (const std::string* text : {&r.text, &r.local_part, &r.detail, &r.domain, &r.original_to, &r.original_type, &r.notify, &r.user.name, &r.user.home,
                                   &r.user.maildir, &r.user.agent})
     bytes += text->capacity();

@@ -1,10 +1,32 @@
 #include "path_template.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "twinloft/lmtpd/userdb/check.h"
 
 namespace twinloft::lmtpd {
+
+namespace {
+
+// What Dovecot's variables of one letter are called here; empty: `text`, which follows a "%", is none of them.
+std::string dovecot_hint(std::string_view text) {
+  if (text.empty() || (text.size() > 1 && (std::isalnum(static_cast<unsigned char>(text[1])) || text[1] == '_'))) return {};
+  switch (text[0]) {
+    case 'd':
+      return "Dovecot's %d is %domain% here";
+    case 'n':
+      return "Dovecot's %n is %user% here";
+    case 'u':
+      return "Dovecot's %u is %name% here, or %user%@%domain%";
+    case 'h':
+      return "Dovecot's %h is %home% here";
+    default:
+      return {};
+  }
+}
+
+}  // namespace
 
 Result<PathTemplate> PathTemplate::parse(const char* key, std::string_view text, Part last) {
   PathTemplate out;
@@ -12,6 +34,8 @@ Result<PathTemplate> PathTemplate::parse(const char* key, std::string_view text,
     std::size_t percent = std::min(text.find('%', at), text.size());
     if (percent > at) out.parts_.push_back({Part::literal, std::string(text.substr(at, percent - at))});
     if (percent == text.size()) break;
+    if (std::string hint = dovecot_hint(text.substr(percent + 1)); !hint.empty())
+      return fail(Errc::invalid, "{}: column {}: {}", key, percent + 1, hint);
     std::size_t end = text.find('%', percent + 1);
     if (end == std::string_view::npos)
       return fail(Errc::invalid, "{}: column {}: a lone \"%\"; write \"%%\" for a percent sign", key, percent + 1);

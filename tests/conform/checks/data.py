@@ -262,6 +262,22 @@ def stored_return_path(t):
     expect(f"return-path: <{t.sender}>".encode().lower() in head, f"its head is {head[:200]!r}")
 
 
+@check("stored.return_path_bytes", "RFC 5321 4.4", MUST, "a sender beyond ASCII that was accepted is kept byte for byte")
+def stored_return_path_bytes(t):
+    t.needs_store()
+    for sender in ("j\u00f6rg@b\u00fccher.example".encode(), b"j\xf6rg@conform.example"):
+        marker = t.marker()
+        with t.open() as c:
+            if c.command(b"MAIL FROM:<" + sender + b">").permanent:
+                continue
+            t.rcpt(c)
+            t.data(c)
+            c.send(t.message(marker) + b".\r\n")
+            t.finish(c, 1)
+        head = t.stored(marker).partition(b"\nSubject:")[0]
+        expect(b"<" + sender + b">" in head, f"its head is {head[:200]!r}")
+
+
 @check("stored.return_path_null", "RFC 5321 4.4", MUST, "and <> for the null reverse-path")
 def stored_return_path_null(t):
     t.needs_store()

@@ -1,6 +1,9 @@
 #include "twinloft/lmtpd/config/config.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 namespace twinloft::lmtpd {
 namespace {
@@ -210,7 +213,7 @@ MAILTYPE = "x"
   EXPECT_EQ(config->delivery.maildir.durability, Durability::group_sync);
   EXPECT_EQ(config->delivery.maildir.received_max, 50u);
   EXPECT_EQ(config->spawner.runs_max, 9u);
-  EXPECT_EQ(config->spawner.uid_min, 1000u);
+  EXPECT_EQ(config->spawner.run_as.uid_min, 1000u);
   const AgentSpec& agent = config->agents.at(0);
   EXPECT_EQ(agent.time_limit, 10s);
   EXPECT_EQ(agent.deliveries_max, 12u);
@@ -269,6 +272,26 @@ TEST(Config, QuotaThatDovecotCounts) {
   EXPECT_EQ(config->quota_status.target.timeout, std::chrono::seconds(2));
   EXPECT_EQ(config->quota_status.answer_timeout, std::chrono::seconds(2));
   EXPECT_EQ(config->quota_status.connections_max, 3u);
+}
+
+TEST(Config, LimitsAreComparedWithOneAnother) {
+  auto warnings = [](const std::string& more) {
+    auto config = parse_config("t.toml", minimal_then(more));
+    return config ? fmt::format("{}", fmt::join(config->warnings, "\n")) : config.error().message;
+  };
+  EXPECT_EQ(warnings(""), "");
+  EXPECT_EQ(warnings("[limits]\ndeliveries = 8\n"),
+            "t.toml: limits.deliveries_per_user (10) is above limits.deliveries (8), and is never reached\n"
+            "t.toml: limits.deliveries_per_transaction (16) is above limits.deliveries (8), and is never reached");
+  EXPECT_EQ(warnings("[limits]\nconnections = 100\n"), "t.toml: limits.connections_per_address (500) is above limits.connections (100), and is never reached");
+  EXPECT_EQ(warnings("[limits]\nqueue_time = \"10min\"\n"),
+            "t.toml: limits.queue_time (600s) is as long as an MTA waits for a reply (10min): it would deliver again what was delivered");
+  EXPECT_NE(warnings("[agent.a]\ncommand = \"/bin/true\"\ntimeout = \"9min\"\n").find("t.toml: agent.a.timeout: with limits.queue_time a delivery may take 605s"), std::string::npos);
+  EXPECT_EQ(warnings("[agent.a]\ncommand = \"/bin/true\"\n"), "");
+  EXPECT_NE(warnings("[delivery]\nruns = 10\n[agent.a]\ncommand = \"/bin/true\"\n").find("delivery.runs (10) is below limits.deliveries (64)"), std::string::npos);
+  EXPECT_EQ(warnings("[next_hop.s]\naddress = \"192.0.2.1:24\"\nconnections = 64\ndata_timeout = \"540s\"\n"),
+            "t.toml: next_hop.s.connections (64) is not below limits.deliveries (64): a store that hangs takes all threads that deliver\n"
+            "t.toml: next_hop.s.data_timeout: with limits.queue_time a delivery may take 600s, and an MTA waits 10min for the reply: it would deliver again what was delivered");
 }
 
 TEST(Config, AllProblemsAreReportedAtOnce) {

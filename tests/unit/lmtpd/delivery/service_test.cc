@@ -64,36 +64,20 @@ TEST_F(ServiceTest, AnUnmountedSpoolSwallowsNothing) {
   EXPECT_FALSE(std::filesystem::exists(path("ran")));
 }
 
-TEST_F(ServiceTest, BoundsDeliveriesPerUser) {
-  std::string fifo = path("fifo");
-  ASSERT_EQ(::mkfifo(fifo.c_str(), 0666), 0);
-  ::chmod(fifo.c_str(), 0666);
-  AgentSpec s = spec("announce " + fifo);
+// The queue of the network side keeps to them.
+TEST_F(ServiceTest, SaysWhatBoundsAUsersDeliveries) {
+  AgentSpec s = spec("exit 0");
+  s.deliveries_max = 7;
   start({s}, "maildir");
-  Recipient waiting = recipient_;
-  waiting.user.agent = "agent";
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 2; ++i)
-    threads.emplace_back([&] {
-      MessageBody body = test::in_memory(test::small_message);
-      EXPECT_EQ(service_->deliver(test::make_envelope(), waiting, body).code, 451);
-    });
-  Fd reader(::open(fifo.c_str(), O_RDONLY | O_CLOEXEC));
-  std::array<std::byte, 2> started;
-  ASSERT_TRUE(read_exact(reader.get(), started).has_value());
-  Reply reply = deliver();  // the third for the same user
-  EXPECT_EQ(reply.code, 451);
-  EXPECT_EQ(reply.enhanced, "4.3.0");
-  Recipient bob = recipient_;
-  bob.user.name = "bob@example.org";
-  bob.user.maildir = spool_ + "/bob/Maildir";
-  MessageBody body = test::in_memory(test::small_message);
-  EXPECT_EQ(service_->deliver(test::make_envelope(), bob, body).code, 250);
-  become_root();
-  ::kill(spawner_->pid(), SIGKILL);
-  become_mail_user();
-  for (auto& t : threads) t.join();
-  EXPECT_EQ(deliver().code, 250);  // the slots were given back
+  DeliveryLimits builtin = service_->limits(recipient_.user);
+  EXPECT_EQ(builtin.per_user_max, 2u);
+  EXPECT_EQ(builtin.shared.most, unlimited_deliveries);
+  User of_agent = recipient_.user;
+  of_agent.agent = "agent";
+  DeliveryLimits external = service_->limits(of_agent);
+  EXPECT_EQ(external.per_user_max, 2u);
+  EXPECT_EQ(external.shared.name, "agent agent");
+  EXPECT_EQ(external.shared.most, 7u);
 }
 
 // A message to many of the built-in agent's users is one file for up to a hundred of them.
@@ -116,7 +100,7 @@ TEST_F(ServiceTest, DeliversToManyAtOnceWhereTheyShareAFile) {
   for (std::size_t i = 0; i < 250; ++i) {
     envelope.recipients.push_back(recipient_);
     envelope.recipients.back().user.maildir = fmt::format("{}/ann/{}/Maildir", spool_, i % 125);
-    envelope.recipients.back().user.name = fmt::format("{}@example.org", i % 125);  // each of them twice, and no more than per_user_max says
+    envelope.recipients.back().user.name = fmt::format("{}@example.org", i % 125);  // each of them twice
     all.push_back(i);
   }
   MessageBody body = test::in_memory(test::small_message);
@@ -140,35 +124,6 @@ TEST_F(ServiceTest, DeliversToManyAtOnceWhereTheyShareAFile) {
   std::filesystem::remove(spool_ + "/" + spool_marker_name);
   become_mail_user();
   for (const Reply& reply : service->deliver_group(envelope, all, body, {})) EXPECT_EQ(reply.code, 451);
-}
-
-// A slow agent does not take the workers of others.
-TEST_F(ServiceTest, BoundsDeliveriesPerAgent) {
-  std::string fifo = path("fifo");
-  ASSERT_EQ(::mkfifo(fifo.c_str(), 0666), 0);
-  ::chmod(fifo.c_str(), 0666);
-  AgentSpec s = spec("announce " + fifo);
-  s.deliveries_max = 1;
-  start({s}, "maildir");
-  Recipient slow = recipient_;
-  slow.user.agent = "agent";
-  std::thread first([&] {
-    MessageBody body = test::in_memory(test::small_message);
-    EXPECT_EQ(service_->deliver(test::make_envelope(), slow, body).code, 451);
-  });
-  Fd reader(::open(fifo.c_str(), O_RDONLY | O_CLOEXEC));
-  std::array<std::byte, 1> started;
-  ASSERT_TRUE(read_exact(reader.get(), started).has_value());
-  Recipient other = slow;
-  other.user.name = "carl@example.org";
-  MessageBody body = test::in_memory(test::small_message);
-  Reply refused = service_->deliver(test::make_envelope(), other, body);
-  EXPECT_EQ(std::to_string(refused.code) + " " + refused.enhanced, "451 4.3.0");
-  EXPECT_EQ(deliver().code, 250) << "by the built-in agent";
-  become_root();
-  ::kill(spawner_->pid(), SIGKILL);
-  become_mail_user();
-  first.join();
 }
 
 }  // namespace

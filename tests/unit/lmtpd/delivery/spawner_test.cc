@@ -1,6 +1,7 @@
 // The spawner with real processes: identity, cleanliness, limits, and that nothing outlives its run.
 #include "twinloft/lmtpd/delivery/spawner.h"
 
+#include <pwd.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -160,9 +161,67 @@ TEST_F(SpawnerTest, RefusesRootAndForgedRequests) {
 
 TEST_F(SpawnerTest, RefusesUsersBelowTheConfiguredOnes) {
   SpawnerOptions options;
-  options.uid_min = request().uid + 1;
+  options.run_as.uid_min = request().uid + 1;
   start(spec("exit 0"), options);
   EXPECT_EQ(run().end, End::refused);
+  options.run_as.own = {{request().uid, request().gid}};
+  start(spec("exit 0"), options);
+  EXPECT_EQ(run().end, End::exited) << "the configured user always passes";
+}
+
+// A serving process that was taken over names what it likes.
+TEST_F(SpawnerTest, RunsNoAgentWithAHomeThatNobodyConfigured) {
+  SpawnerOptions options;
+  options.run_as.homes = {home()};
+  start(spec("exit 0"), options);
+  EXPECT_EQ(run().end, End::exited);
+  RunRequest r = request();
+  r.home = home() + "/ann//x/";
+  EXPECT_EQ(run(r).end, End::exited);
+  for (const std::string& other : {home() + "x", path("."), std::string("/"), std::string("/tmp")}) {
+    r.home = other;
+    RunResult result = run(r);
+    EXPECT_EQ(result.end, End::not_started) << other;
+    EXPECT_EQ(result.value, EPERM);
+    EXPECT_TRUE(result.output.starts_with("home or group")) << result.output;
+  }
+}
+
+TEST(RunAs, IsPinnedToWhatTheConfigurationKnows) {
+  RunAsRules rules;
+  rules.own = {{200, 201}, {300, 8}};
+  rules.homes = {"/srv/mail"};
+  auto ask = [&](std::uint32_t uid, std::uint32_t gid, std::string_view home = "/srv/mail/ann") { return check_run_as(rules, uid, gid, home); };
+  EXPECT_FALSE(ask(200, 201)->any()) << "below uid_min, and the configured user";
+  EXPECT_FALSE(ask(300, 201)->any());
+  EXPECT_FALSE(ask(1000, 1000)->any());
+  EXPECT_FALSE(ask(1000, 8)->any());
+  EXPECT_TRUE(ask(1000, 42)->group) << "the group shadow";
+  EXPECT_TRUE(ask(1000, 1000, "/home/ann")->home);
+  EXPECT_TRUE(ask(200, 201, "/srv/mailx")->home) << "also for the configured user";
+  for (auto [uid, gid] : {std::pair(0u, 1000u), {1000u, 0u}, {999u, 1000u}, {201u, 1000u}, {~0u, 1000u}, {1000u, ~0u}}) EXPECT_FALSE(ask(uid, gid)) << uid << ":" << gid;
+  rules.only_own = true;
+  EXPECT_TRUE(ask(200, 8));
+  EXPECT_FALSE(ask(1000, 1000)) << "no row can name another user";
+  EXPECT_FALSE(ask(200, 1000));
+}
+
+TEST(RunAs, TheAccountsOwnHomeAndGroup) {
+  const passwd* account = ::getpwnam("nobody");
+  ASSERT_TRUE(account);
+  const std::uint32_t uid = account->pw_uid, gid = account->pw_gid;
+  const std::string home = account->pw_dir;
+  EXPECT_TRUE(account_agrees({true, true}, uid, gid, home));
+  EXPECT_TRUE(account_agrees({true, true}, uid, gid, home + "/sub"));
+  EXPECT_FALSE(account_agrees({true, true}, uid, gid + 1, home));
+  EXPECT_FALSE(account_agrees({true, true}, uid, gid, "/root"));
+  EXPECT_FALSE(account_agrees({false, true}, 4'000'000'000u, gid, home)) << "no such account";
+  EXPECT_TRUE(account_agrees({}, 4'000'000'000u, gid, "/anywhere"));
+}
+
+TEST(RunAs, WithinIsByComponents) {
+  for (auto [path, directory] : {std::pair("/a/b", "/a"), {"/a", "/a"}, {"/a/", "/a"}, {"//a//b", "/a/"}, {"/a/./b", "/a/b/."}, {"/x", "/"}}) EXPECT_TRUE(is_within(path, directory)) << path;
+  for (auto [path, directory] : {std::pair("/ab", "/a"), {"/", "/a"}, {"/a", "/a/b"}}) EXPECT_FALSE(is_within(path, directory)) << path;
 }
 
 TEST_F(SpawnerTest, RefusesAMessageThatIsNoFile) {
@@ -211,6 +270,46 @@ TEST_F(SpawnerTest, KeepsTheEndOfAFlood) {
   EXPECT_EQ(result.value, 75);
   EXPECT_EQ(result.output.size(), 8192u);
   EXPECT_TRUE(result.output.ends_with("x\nthe last line\n"));
+}
+
+// What has left its run may write without end: the last reading of the output has a bound, and other runs go on.
+TEST_F(SpawnerTest, ADaemonThatFloodsHoldsUpNobody) {
+  std::string gate = make_fifo("gate"), others = make_fifo("others");
+  start({named("gated", "daemon-gate " + others + " " + gate), named("flood", "daemon-flood " + fifo()), named("plain", "exit 3")});
+  Fd open_gate;
+  std::thread under_way = start_gated(gate, &open_gate);
+  for (std::uint32_t agent : {1u, 2u}) {
+    RunRequest r = request();
+    r.agent = agent;
+    EXPECT_EQ(run(r).end, End::exited) << agent;
+  }
+  open_gate.reset();
+  under_way.join();
+}
+
+TEST_F(SpawnerTest, GivesSignsOfLifeUnlessItHangs) {
+  SpawnerOptions options;
+  options.answer_wait = milliseconds(300);
+  options.kill_wait = milliseconds(100);
+  AgentSpec quick = spec("exit 0");
+  quick.time_limit = milliseconds(200);
+  quick.kill_grace = milliseconds(0);
+  start(quick, options);
+  auto beats = [&](int times) {
+    for (int i = 0; i < times; ++i, std::this_thread::sleep_for(milliseconds(100)))
+      if (Status alive = spawner_->beat(); !alive) return alive;
+    return Status();
+  };
+  EXPECT_TRUE(beats(10));
+  ASSERT_EQ(::kill(spawner_->pid(), SIGSTOP), 0);
+  EXPECT_EQ(run().end, End::lost) << "a run ends, too";
+  Status hangs = beats(200);
+  ASSERT_FALSE(hangs);
+  EXPECT_NE(hangs.error().message.find("has given no sign of life"), std::string::npos);
+  EXPECT_FALSE(spawner_->alive());
+  EXPECT_TRUE(beats(1)) << "told once";
+  EXPECT_EQ(run().end, End::lost);
+  ::kill(spawner_->pid(), SIGKILL);
 }
 
 TEST_F(SpawnerTest, KillsBackgroundChildrenAfterANormalEnd) {

@@ -36,6 +36,25 @@ void map_stdin() {
   if (at == MAP_FAILED || *static_cast<volatile char*>(at) == 0) std::exit(74);
 }
 
+// A daemon whose environment tells nothing, and that fills the agent's output for as long as it lives.
+void leave_flooding_child(const char* fifo) {
+  int ready[2];
+  if (::pipe(ready) != 0) std::exit(71);
+  if (::fork() == 0) {
+    ::setsid();
+    if (::fork() != 0) ::_exit(0);
+    for (char** e = environ; *e; ++e) std::memset(*e, 0, std::strlen(*e));
+    if (::open(fifo, O_RDONLY | O_NONBLOCK) < 0 || ::write(ready[1], "r", 1) != 1) ::_exit(1);
+    const std::string block(4096, 'x');
+    while (::write(1, block.data(), block.size()) > 0) {
+    }
+    ::_exit(0);
+  }
+  char byte;
+  ::close(ready[1]);
+  if (::read(ready[0], &byte, 1) != 1) std::exit(71);
+}
+
 // A child that holds `fifo` open for reading and waits for ever; the parent goes on once it does.
 // `hide`: with an environment that tells nothing.
 void leave_child(const char* fifo, bool own_session, bool hide = false) {
@@ -142,6 +161,7 @@ int main(int argc, char** argv) {
   if (mode == "daemon") return copy_stdin("/dev/null"), leave_child(text(2), true), std::atoi(text(3));
   if (mode == "daemon-gate") return copy_stdin("/dev/null"), leave_child(text(2), true), wait_for(text(3)), 0;
   if (mode == "daemon-hidden") return copy_stdin("/dev/null"), leave_child(text(2), true, true), 0;
+  if (mode == "daemon-flood") return copy_stdin("/dev/null"), leave_flooding_child(text(2)), 0;
   if (mode == "hang") hold_and_wait(text(2), false);
   if (mode == "hang-ignoring") hold_and_wait(text(2), true);
   if (mode == "announce") announce_and_wait(text(2));

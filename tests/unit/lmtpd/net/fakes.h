@@ -109,11 +109,12 @@ class FakeDeliverer final : public Deliverer {
   }
 
   // By the first letter of the users' names.
-  std::map<char, std::uint32_t> limits = {};
-  std::optional<SharedLimit> shared_limit(const User& user) const override {
-    auto found = limits.find(user.name[0]);
-    if (found == limits.end()) return std::nullopt;
-    return SharedLimit{std::string(1, found->first), found->second};
+  std::map<char, std::uint32_t> limits_by_letter = {};
+  std::uint32_t per_user_max = unlimited_deliveries;
+  DeliveryLimits limits(const User& user) const override {
+    auto found = limits_by_letter.find(user.name[0]);
+    if (found == limits_by_letter.end()) return {per_user_max, {}};
+    return {per_user_max, {std::string(1, found->first), found->second}};
   }
 
   // Users whose names begin so have a quota: of 100 bytes a message, or one that cannot be found out, or not until the gate is released.

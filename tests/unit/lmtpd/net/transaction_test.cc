@@ -22,7 +22,7 @@ class TransactionTest : public testing::Test {
     if (!hub_) hub_ = std::make_unique<Hub>(config_, users_, deliverer_, clock_);
     return *hub_;
   }
-  std::shared_ptr<Transaction> make(std::initializer_list<const char*> recipients) {
+  std::shared_ptr<Transaction> make(std::initializer_list<const char*> recipients, DeliveriesDone done = {}) {
     auto envelope = std::make_shared<Envelope>();
     for (const char* name : recipients) {
       Recipient r;
@@ -32,8 +32,8 @@ class TransactionTest : public testing::Test {
     }
     auto body = std::make_shared<BodyStore>(hub().body_limits, hub().budget);
     EXPECT_TRUE(body->append("text"));
-    return std::make_shared<Transaction>(hub(), envelope, std::move(body),
-                                         [this](std::vector<Reply> replies) { done_.set_value(std::move(replies)); });
+    if (!done) done = [this](std::vector<Reply> replies) { done_.set_value(std::move(replies)); };
+    return std::make_shared<Transaction>(hub(), envelope, std::move(body), std::move(done));
   }
   std::vector<std::string> codes() {
     std::vector<std::string> out;
@@ -119,7 +119,7 @@ TEST_F(TransactionTest, GivingUpWhatIsDoneChangesNothing) {
 // An agent that takes two deliveries at once gets no third one from the same message, and the others do not wait for it.
 TEST_F(TransactionTest, NoMoreThanASharedLimitAllows) {
   use_workers(8);
-  deliverer_.limits = {{'x', 2}, {'y', 1}};
+  deliverer_.limits_by_letter = {{'x', 2}, {'y', 1}};
   deliverer_.hold();
   auto t = make({"x1", "x2", "x3", "y1", "x4", "y2", "z1", "z2"});
   t->start();
@@ -133,7 +133,7 @@ TEST_F(TransactionTest, NoMoreThanASharedLimitAllows) {
 
 TEST_F(TransactionTest, ASharedLimitAndOneWorker) {
   use_workers(1);
-  deliverer_.limits = {{'x', 1}};
+  deliverer_.limits_by_letter = {{'x', 1}};
   auto t = make({"x1", "x2", "a", "x1", "x3"});
   t->start();
   EXPECT_EQ(codes(), Texts(5, "250 2.0.0"));
@@ -142,7 +142,7 @@ TEST_F(TransactionTest, ASharedLimitAndOneWorker) {
 
 TEST_F(TransactionTest, GivenUpUnderASharedLimit) {
   use_workers(4);
-  deliverer_.limits = {{'x', 1}};
+  deliverer_.limits_by_letter = {{'x', 1}};
   deliverer_.hold();
   auto t = make({"x1", "x2", "x3"});
   t->start();
@@ -150,6 +150,25 @@ TEST_F(TransactionTest, GivenUpUnderASharedLimit) {
   t->give_up_waiting(stopping, "test", cut_short);
   deliverer_.release();
   EXPECT_EQ(codes(), (Texts{"250 2.0.0", "451 4.3.2", "451 4.3.2"}));
+}
+
+// Messages beyond a user's limit wait, and hold no thread: another user's delivery takes it.
+TEST_F(TransactionTest, BeyondAUsersLimitTheNextMessageWaits) {
+  use_workers(2);
+  deliverer_.per_user_max = 1;
+  deliverer_.hold();
+  std::promise<std::vector<Reply>> first_done;
+  auto first = make({"ann"}, [&](std::vector<Reply> replies) { first_done.set_value(std::move(replies)); });
+  first->start();
+  deliverer_.wait_for_waiting(1);
+  auto second = make({"ann", "bob"});
+  second->start();
+  deliverer_.wait_for_waiting(2);
+  EXPECT_EQ(hub().deliveries_begun, 2u) << "ann's first, and bob's";
+  deliverer_.release();
+  EXPECT_EQ(codes(), Texts(2, "250 2.0.0"));
+  EXPECT_EQ(first_done.get_future().get().at(0).code, 250);
+  EXPECT_EQ(deliverer_.most_at_once_to_one_user(), 1);
 }
 
 // The message stays where its deliveries are, and their own replies come too late.

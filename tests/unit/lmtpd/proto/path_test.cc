@@ -16,7 +16,7 @@ class Paths : public testing::TestWithParam<Good> {};
 TEST_P(Paths, AreParsed) {
   std::string in = std::string(GetParam().in) + " SIZE=1";
   std::string_view rest = in;
-  auto path = take_path(rest);
+  auto path = take_path(rest, PathOf::recipient);
   ASSERT_TRUE(path) << path.error().message;
   EXPECT_EQ(path->text, GetParam().text);
   EXPECT_EQ(path->local_part, GetParam().local_part);
@@ -51,13 +51,43 @@ INSTANTIATE_TEST_SUITE_P(
         Good{"<a@b\xc3\xbc" "cher.example>", "a@b\xc3\xbc" "cher.example", "a", "xn--bcher-kva.example"},
         Good{"<a@xn--bcher-kva.EXAMPLE>", "a@xn--bcher-kva.EXAMPLE", "a", "xn--bcher-kva.example"},
         // A decomposed character, and the ideographic full stop, are the same domain as the usual ones.
-        Good{"<a@bu\xcc\x88" "cher\xe3\x80\x82" "example>", "a@bu\xcc\x88" "cher\xe3\x80\x82" "example", "a", "xn--bcher-kva.example"}));
+        Good{"<a@bu\xcc\x88" "cher\xe3\x80\x82" "example>", "a@bu\xcc\x88" "cher\xe3\x80\x82" "example", "a", "xn--bcher-kva.example"},
+        // What IDNA does not allow is looked up as it is.
+        Good{"<a@\xf0\x9f\x93\xa7.Example>", "a@\xf0\x9f\x93\xa7.Example", "a", "\xf0\x9f\x93\xa7.example"},
+        Good{"<a@\xe2\x80\x8b.example>", "a@\xe2\x80\x8b.example", "a", "\xe2\x80\x8b.example"},
+        Good{"<a@b\xef\xbc\xa0" "c>", "a@b\xef\xbc\xa0" "c", "a", "b\xef\xbc\xa0" "c"},
+        Good{"<a@\xef\xbc\x8f.example>", "a@\xef\xbc\x8f.example", "a", "\xef\xbc\x8f.example"}));
+
+// A sender is kept as it was sent.
+TEST(SenderPath, IsKeptAsItWasSent) {
+  for (std::string text : {"j\xc3\xb6rg@b\xc3\xbc" "cher.example", "j\xf6rg@example.net", "\"j\xf6rg x\"@example.net", "a@b\xfc" "cher.example", "\xff",
+                           "a@\xe2\x80\x8b.example", "a@.d", "a@d.", "a@a..b", "a@\x80", "\xc2\x9b@d"}) {
+    std::string bracketed = "<" + text + "> x";
+    std::string_view rest = bracketed;
+    auto path = take_path(rest, PathOf::sender);
+    ASSERT_TRUE(path) << text;
+    EXPECT_EQ(path->text, text);
+    EXPECT_EQ(rest, " x");
+  }
+  std::string_view rest = "<a@d>";
+  EXPECT_TRUE(take_path(rest, PathOf::sender)->is_ascii);
+  std::string longer = "<" + std::string(1500, 'a') + "@d>";
+  rest = longer;
+  EXPECT_TRUE(take_path(rest, PathOf::sender)) << "VERP and SRS make long ones";
+}
+
+TEST(SenderPath, WhatIsNoPathIsRefused) {
+  for (std::string_view text : {"", "a@d", "<a@d", "<a b@d>", "<a@d >", "<@d>", "<a@>", "<a@b@c>", "<\"a@d>", "<a\x07@d>", "<a@[300.1.2.3]>", "<<a@d>>"}) {
+    std::string_view rest = text;
+    EXPECT_FALSE(take_path(rest, PathOf::sender)) << text;
+  }
+}
 
 class BadPaths : public testing::TestWithParam<std::string_view> {};
 
 TEST_P(BadPaths, AreRefusedAndNothingIsTaken) {
   std::string_view rest = GetParam();
-  EXPECT_FALSE(take_path(rest)) << GetParam();
+  EXPECT_FALSE(take_path(rest, PathOf::recipient)) << GetParam();
   EXPECT_EQ(rest, GetParam());
 }
 
@@ -70,19 +100,19 @@ INSTANTIATE_TEST_SUITE_P(
                     "<ann@[ipv6:1.2.3.4]>", "<ann@[:x]>", "<ann@[x]>", "<ann@[a b:c]>", "<ann@[a:b[c]>", "<ann@[a:\r\nb]>",
                     std::string_view("<a\0b@d>", 7), std::string_view("<\"a\0b\"@d>", 9), "<a\tb@d>", "<\"a\tb\"@d>",
                     "<\xc3@d>", "<\xc3\xa4\xa4@d>", "<\xc0\xaf@d>", "<\xed\xa0\x80@d>", "<\xc2\x85@d>", "<\"\xc3\"@d>", "<\"\\\xc3\"@d>", "<\"\xc2\x9b\"@d>",
-                    "<a@\xc3>", "<a@\xe2\x80\x8b.example>", "<a@b\xef\xbc\xa0" "c>", "<a@\xef\xbc\x8f.example>", "<a@\xc2\x80.example>", "<<ann@d>>", "<ann@d"));
+                    "<a@\xc3>", "<a@\xc2\x80.example>", "<<ann@d>>", "<ann@d"));
 
 TEST(Path, TheNullPathIsKnown) {
   std::string_view rest = "<>";
-  EXPECT_TRUE(take_path(rest)->is_null());
+  EXPECT_TRUE(take_path(rest, PathOf::recipient)->is_null());
   rest = "<ann@d>";
-  EXPECT_FALSE(take_path(rest)->is_null());
+  EXPECT_FALSE(take_path(rest, PathOf::recipient)->is_null());
 }
 
 TEST(Path, Limits) {
   auto fits = [](const std::string& in) {
     std::string_view rest = in;
-    return take_path(rest).has_value();
+    return take_path(rest, PathOf::recipient).has_value();
   };
   std::string label(50, 'd');
   std::string domain = label + "." + label + "." + label + "." + label + "." + std::string(51, 'd');

@@ -22,8 +22,8 @@ TEST(Commands, MailSaysWhatIsOffered) {
   envelope.body_8bitmime = envelope.smtputf8 = true;
   envelope.ret = "HDRS";
   envelope.envelope_id = "x=y";
-  EXPECT_EQ(mail_command(envelope, 7, everything()), "MAIL FROM:<a@example.net> SIZE=7 BODY=8BITMIME SMTPUTF8 RET=HDRS ENVID=x+3Dy\r\n");
-  EXPECT_EQ(mail_command(envelope, 7, {}), "MAIL FROM:<a@example.net>\r\n");
+  EXPECT_EQ(mail_command(envelope, 7, everything(), true), "MAIL FROM:<a@example.net> SIZE=7 BODY=8BITMIME SMTPUTF8 RET=HDRS ENVID=x+3Dy\r\n");
+  EXPECT_EQ(mail_command(envelope, 7, {}, false), "MAIL FROM:<a@example.net>\r\n");
 }
 
 TEST(Commands, RcptIsTheAddressOrTheUser) {

@@ -138,18 +138,37 @@ TEST_F(DialogueTest, WithChunkingTheMessageGoesAsItIs) {
   EXPECT_EQ(said_, "MAIL FROM:<a@example.net> SIZE=33\r\nRCPT TO:<ann@example.org>\r\nRCPT TO:<bob@example.org>\r\nBDAT 33 LAST\r\nReceived: x\r\nSubject: x\r\n\r\n.dot\r\n");
 }
 
-// It would be mangled, or refused later as something else.
-TEST_F(DialogueTest, MailThatNeedsSmtputf8IsRefusedWhereItIsNotOffered) {
+// The sender goes as it is written, since the MTA has accepted it. Only a recipient beyond ASCII needs what the hop lacks.
+TEST_F(DialogueTest, AHopWithoutSmtputf8GetsTheSenderAsItIs) {
   envelope_.smtputf8 = true;
+  envelope_.from = "j\xf6rg@example.net";
+  open({"PIPELINING"}, "250 ok\r\n250 ok\r\n250 ok\r\n354 go\r\n250 2.0.0 one\r\n250 2.0.0 two\r\n");
+  EXPECT_EQ(text(hand_over()), "250 2.0.0, 250 2.0.0, ");
+  EXPECT_TRUE(said_.starts_with("MAIL FROM:<j\xf6rg@example.net>\r\n")) << said_;
+}
+
+TEST_F(DialogueTest, ARecipientBeyondAsciiIsRefusedWhereSmtputf8IsNotOffered) {
+  envelope_.recipients[0].text = "\xc3\xa4nn@example.org";
+  open({"PIPELINING"}, "250 ok\r\n250 ok\r\n354 go\r\n250 2.0.0 two\r\n");
+  EXPECT_EQ(text(hand_over()), "553 5.6.7, 250 2.0.0, ");
+  EXPECT_EQ(said_.find("\xc3\xa4nn"), std::string::npos) << said_;
+  envelope_.recipients[1].text = "b\xc3\xb6" "b@example.org";
   open({"PIPELINING"}, "");
   Handed handed = hand_over();
   EXPECT_EQ(text(handed), "553 5.6.7, 553 5.6.7, ");
   EXPECT_TRUE(handed.reusable);
   EXPECT_FALSE(handed.untouched);
   EXPECT_EQ(said_, "");
-  open({"PIPELINING", "SMTPUTF8"}, "250 ok\r\n250 ok\r\n250 ok\r\n354 go\r\n250 2.0.0 one\r\n250 2.0.0 two\r\n");
-  EXPECT_EQ(text(hand_over()), "250 2.0.0, 250 2.0.0, ");
-  EXPECT_NE(said_.find("MAIL FROM:<a@example.net> SMTPUTF8\r\n"), std::string::npos) << said_;
+}
+
+TEST_F(DialogueTest, SaysSmtputf8WhereAnAddressNeedsItAndItIsOffered) {
+  for (const char* from : {"a@example.net", "j\xc3\xb6rg@example.net", "j\xf6rg@example.net"}) {
+    envelope_.from = from;
+    open({"PIPELINING", "SMTPUTF8"}, "250 ok\r\n250 ok\r\n250 ok\r\n354 go\r\n250 2.0.0 one\r\n250 2.0.0 two\r\n");
+    EXPECT_EQ(text(hand_over()), "250 2.0.0, 250 2.0.0, ");
+    bool needs_it = std::string_view(from).starts_with("j\xc3");
+    EXPECT_EQ(said_.substr(0, said_.find('\r')), std::string("MAIL FROM:<") + from + (needs_it ? "> SMTPUTF8" : ">"));
+  }
 }
 
 TEST_F(DialogueTest, WhereAllAreRefusedNothingIsSentAndTheConnectionStays) {

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,7 +55,7 @@ struct LimitSettings {
   std::uint32_t connections_per_address_max = 500;  // beyond: 421 4.7.0
   std::chrono::milliseconds idle_timeout{300'000};
   std::chrono::milliseconds transaction_timeout{1'800'000};
-  std::chrono::milliseconds queue_time{60'000};    // that a delivery waits for its worker; then 451 4.3.2
+  std::chrono::milliseconds queue_time{60'000};    // that a delivery waits for its turn; then 451 4.3.2
   std::chrono::milliseconds stop_timeout{60'000};  // for deliveries that have begun, after SIGTERM
   std::uint32_t bad_commands_max = 20;       // of one connection: then 421
   std::uint64_t body_memory = 1u << 20;      // a larger message goes to a file
@@ -62,7 +63,7 @@ struct LimitSettings {
   std::string body_directory = "/var/tmp";   // of those files; off the spool
   std::uint32_t deliveries = 64;             // at once: threads that deliver
   std::uint32_t deliveries_per_transaction = 16;
-  std::uint32_t deliveries_per_user = 10;    // beyond: 451 4.3.0
+  std::uint32_t deliveries_per_user = 10;    // at once; the others wait for their turn
   std::uint32_t io_threads = 1;
 };
 
@@ -113,6 +114,15 @@ struct Config {
 };
 
 inline constexpr const char* default_config_path = "/etc/twinloft/lmtpd.toml";
+
+// A file as far as it could be read: what is wrong has its default.
+struct ReadConfig {
+  Config config;
+  std::vector<std::string> errors;     // "file:line: key: what is wrong and what to write"
+  std::set<std::string> bad_sections;  // that have errors, such as "users"; a key outside of any section counts as one
+};
+// Errors: it cannot be read, or is no TOML.
+Result<ReadConfig> read_config(const std::string& path);
 
 // Errors: every problem of the file, one on a line, as "file:line: key: what is wrong and what to write".
 Result<Config> load_config(const std::string& path);

@@ -52,14 +52,14 @@ struct AgentSpec {
   std::chrono::milliseconds kill_grace{5'000};    // then KILL
   std::size_t output_bytes_max = 8192;            // kept of the output's end
   AgentLimits limits;
-  std::uint32_t deliveries_max = 4096;  // at once by this agent; beyond: 451 4.3.0
+  std::uint32_t deliveries_max = 4096;  // at once by this agent; the others wait
   std::vector<std::string> pass_environment = {"TZ", "LANG"};  // copied from this process where set
   std::vector<std::pair<std::string, std::string>>
       set_environment;          // and added; HOME, USER, LOGNAME, SHELL, PATH are set
   bool no_new_privs = false;    // true breaks set-gid programs that agents call, such as Postfix's sendmail
   bool must_read_stdin = true;  // exit 0 without having read the message is 451 4.3.0
   bool syncs = false;           // the agent makes its writes durable itself: no syncfs after its success
-  bool smtputf8 = false;        // takes addresses beyond ASCII; without it mail that needs them is refused at RCPT
+  bool smtputf8 = false;        // takes recipients beyond ASCII; without it they are refused at RCPT
   bool crlf = false;            // line ends on stdin: LF, or CRLF as on the wire
   bool add_return_path = true;  // header fields put before the message
   bool add_delivered_to = true;

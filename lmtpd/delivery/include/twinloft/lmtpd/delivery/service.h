@@ -1,5 +1,5 @@
-// DeliveryService: the Deliverer that lmtpd runs. Picks the agent, checks the spool, bounds concurrency per
-// user, writes one log line per delivery (by a thread of its own: a slow log never delays a reply).
+// DeliveryService: the Deliverer that lmtpd runs. Picks the agent, checks the spool, says what bounds a user's
+// deliveries, writes one log line per delivery (by a thread of its own: a slow log never delays a reply).
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace twinloft::lmtpd {
 struct DeliveryConfig {
   std::string hostname;
   std::string default_agent = "maildir";  // "maildir" or the name of an agent of the spawner
-  std::uint32_t per_user_max = 10;        // deliveries to one user at once; beyond: 451 4.3.0
+  std::uint32_t per_user_max = 10;        // deliveries to one user at once; the others wait
   SpoolConfig spool;
   MaildirConfig maildir;    // its hostname is taken from above
   ExternalConfig external;  // likewise
@@ -36,7 +36,7 @@ class DeliveryService final : public Deliverer {
                                                          const Clock& clock, FileOps* ops = nullptr);
   ~DeliveryService() override;
 
-  std::optional<SharedLimit> shared_limit(const User& user) const override;
+  DeliveryLimits limits(const User& user) const override;
   bool may_refuse(const User& user) const override;
   std::optional<Reply> refusal(const User& user, const std::string& detail, std::uint64_t size) override;
   Reply deliver(const Envelope& envelope, const Recipient& recipient, const MessageBody& body) override;

@@ -7,7 +7,8 @@
 // left: the whole process group is killed also after a normal end, and what left the group (setsid) as well, known by
 // TWINLOFT_RUN in its environment. What has changed its environment is killed once no run is under way.
 //
-// Spawner::run is called on worker threads and blocks until the run is over.
+// Spawner::run is called on worker threads and blocks until the run is over, at most for the agent's time limit and
+// what its end may take. Spawner::beat finds a spawner that hangs.
 #pragma once
 
 #include <sys/types.h>
@@ -25,6 +26,7 @@
 #include "twinloft/base/fd.h"
 #include "twinloft/base/result.h"
 #include "twinloft/lmtpd/delivery/agent_spec.h"
+#include "twinloft/lmtpd/delivery/run_as.h"
 
 namespace twinloft::lmtpd {
 
@@ -47,7 +49,7 @@ struct RunResult {
     refused,      // the request or a value was refused; `output` says why
     busy,         // as many runs as allowed are under way
     unkillable,   // killed, and still there: what it will do is unknown
-    lost,         // the spawner is gone
+    lost,         // the spawner is gone, or hangs
   };
   End end = End::lost;
   int value = 0;
@@ -56,9 +58,9 @@ struct RunResult {
 
 struct SpawnerOptions {
   std::uint32_t runs_max = 512;  // at once
-  std::uint32_t uid_min = 1;     // users and groups below are refused; never below 1
-  std::uint32_t gid_min = 1;
+  RunAsRules run_as{};
   std::chrono::milliseconds kill_wait{30'000};  // for a killed process to be gone
+  std::chrono::milliseconds answer_wait{30'000};  // for the spawner itself: beyond, it hangs
 };
 
 class Spawner {
@@ -66,7 +68,7 @@ class Spawner {
   // Forks; call it while the process has one thread. Errors: a bad spec (named), no process or socket to be
   // had.
   static Result<std::unique_ptr<Spawner>> start(std::vector<AgentSpec> agents, SpawnerOptions options = {});
-  // Ends the spawner and every run; waits for it.
+  // Ends the spawner and every run; waits for it, save where it hangs.
   ~Spawner();
   // Has the spawner end every run and itself, and does not wait. Every run ends as `lost` from then on.
   void give_up() const;
@@ -78,21 +80,29 @@ class Spawner {
 
   const std::vector<AgentSpec>& agents() const { return agents_; }
   std::optional<std::uint32_t> find(std::string_view name) const;
-  // False once it has died: every run ends as `lost` from then on.
+  // Asks it for a sign of life now and then, and never blocks: to be called about once a second, by one thread. Error: it
+  // has given none for answer_wait, and every run ends as `lost` from then on.
+  Status beat();
+  // False once it has died, or hangs: every run ends as `lost` from then on.
   bool alive() const { return !dead_.load(std::memory_order_relaxed); }
   pid_t pid() const { return pid_; }
   // For poll(2): hangs up when it has died. Nothing is to be read from it.
   int lifeline() const { return control_.get(); }
 
  private:
-  Spawner(std::vector<AgentSpec> agents, Fd control, pid_t pid)
-      : agents_(std::move(agents)), control_(std::move(control)), pid_(pid) {}
+  using Steady = std::chrono::steady_clock;
+  Spawner(std::vector<AgentSpec> agents, const SpawnerOptions& options, Fd control, pid_t pid)
+      : agents_(std::move(agents)), options_(options), control_(std::move(control)), pid_(pid), asked_at_(Steady::now()) {}
   RunResult report_lost(const char* where) const;
+  void wait_for_end() const;
 
   std::vector<AgentSpec> agents_;
+  SpawnerOptions options_;
   Fd control_;
   pid_t pid_;
   mutable std::atomic<bool> dead_{false};
+  Fd asked_;                  // where the answer to beat()'s question comes
+  Steady::time_point asked_at_;  // the last time
 };
 
 }  // namespace twinloft::lmtpd

@@ -8,21 +8,27 @@
 
 namespace twinloft::lmtpd {
 
-inline constexpr std::size_t path_bytes_max = 512;    // more generous than RFC 5321's 256: VERP senders are long
+inline constexpr std::size_t path_bytes_max = 512;    // of a recipient's; RFC 5321 asks for 256
 inline constexpr std::size_t domain_bytes_max = 255;  // RFC 5321 section 4.5.3.1.2
 
 struct Path {
   std::string text;        // between the angle brackets, as sent, without a source route; empty: the null path
   std::string local_part;  // unquoted
-  std::string domain;      // lower case, A-labels (RFC 5890); "[...]" for an address literal; empty where there is none
-  bool is_ascii = true;    // else it may be used where SMTPUTF8 was given only
+  // A recipient's: lower case, A-labels (RFC 5890) or, where IDNA does not allow it, as it was sent. "[...]" for an
+  // address literal; empty where there is none.
+  std::string domain;
+  bool is_ascii = true;
   bool is_null() const { return text.empty(); }
 };
 
+// A sender's is kept as it was sent, with all bytes above 127: the MTA has accepted the message, and a refusal would
+// only make a bounce of it. A recipient's is looked up, and is clean UTF-8.
+enum class PathOf { sender, recipient };
+
 // Takes a path from the front of `rest`: "<", optional source route (RFC 5321 appendix C: accepted and ignored),
 // mailbox or nothing, ">". Errors say what is wrong, fit for a reply: bytes that need quotes, a missing bracket, an
-// empty local part, bytes above 127 that are no UTF-8 or a control character, a domain that IDNA 2008 does not allow.
-Result<Path> take_path(std::string_view& rest);
+// empty local part; a recipient with bytes above 127 that are no UTF-8 or a control character.
+Result<Path> take_path(std::string_view& rest, PathOf whose);
 
 // A text that is one address as a path has it, without brackets, source route and anything around it; never null. Errors name it.
 Result<Path> parse_address(std::string_view text);

@@ -34,8 +34,8 @@ struct NextHopSpec {
   HopRecipient recipient = HopRecipient::address;
   bool xclient = false;   // tell it who the client is, as if that one were there itself (needs its trust)
   bool xforward = false;  // tell it whom the MTA had the message from, for its log
-  bool smtputf8 = true;   // it takes mail that needs SMTPUTF8; else such mail is refused at RCPT
-  std::uint32_t connections_max = 32;  // at once; beyond: 451
+  bool smtputf8 = true;   // it takes recipients beyond ASCII; else they are refused at RCPT
+  std::uint32_t connections_max = 32;  // at once; the other deliveries wait
   std::uint32_t recipients_max = 100;  // of one transaction; more go in several
   std::chrono::milliseconds reply_timeout{60'000};  // for the reply to a command
   std::chrono::milliseconds data_timeout{300'000};  // for all replies to recipients, for a message to be taken, and then for the replies to it

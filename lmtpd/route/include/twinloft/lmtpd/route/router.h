@@ -38,7 +38,7 @@ class Router final : public Deliverer {
   static std::unique_ptr<Router> create(RouterConfig config, Deliverer* local, Connector& connector, const Clock& clock);
   ~Router() override;
 
-  std::optional<SharedLimit> shared_limit(const User& user) const override;
+  DeliveryLimits limits(const User& user) const override;
   std::string group_of(const User& user) const override;
   bool may_refuse(const User& user) const override;
   std::optional<Reply> refusal(const User& user, const std::string& detail, std::uint64_t size) override;

@@ -118,10 +118,18 @@ class UserDb {
   virtual std::optional<LookupResult> lookup_now(const LookupRequest&) { return std::nullopt; }
 };
 
+inline constexpr std::uint32_t unlimited_deliveries = UINT32_MAX;
+
 // How many deliveries there may be at once that have this name in common.
 struct SharedLimit {
   std::string name;
-  std::uint32_t most = 0;
+  std::uint32_t most = unlimited_deliveries;
+};
+
+// What bounds the deliveries to a user. What is beyond waits for its turn: it is not refused.
+struct DeliveryLimits {
+  std::uint32_t per_user_max = unlimited_deliveries;  // to this user at once
+  SharedLimit shared{};                               // with other users: those of an agent, or of a next hop
 };
 
 // The reply for what has not begun, where it is not to begin any more, since nobody waits for it. Thread-safe, and never blocks.
@@ -130,9 +138,8 @@ using GivenUp = std::function<std::optional<Reply>()>;
 class Deliverer {
  public:
   virtual ~Deliverer() = default;
-  // What this user's deliveries share with those of others, such as an agent: a message to many of them does not ask for more at
-  // once. nullopt: nothing. Never blocks.
-  virtual std::optional<SharedLimit> shared_limit(const User&) const { return std::nullopt; }
+  // The caller of deliver() keeps to them. Never blocks.
+  virtual DeliveryLimits limits(const User&) const { return {}; }
   // Whether refusal() has anything to look at. Never blocks.
   virtual bool may_refuse(const User&) const { return false; }
   // Why a message of `size` (0: unknown) would not be delivered to that user with that detail, so that its sender hears of it before sending it.

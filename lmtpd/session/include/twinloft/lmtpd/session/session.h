@@ -35,7 +35,9 @@ struct SessionConfig {
   std::string detail_delimiter = "+";   // empty: no detail
   std::function<std::string()> new_id;  // unique names for transactions
   MemoryBudget* memory = nullptr;       // for envelopes; outlives them. Null: no bound. Where it is used up: 452 4.3.1 for a recipient
-  std::function<bool(const User&)> takes_utf8 = {};  // whether mail that needs SMTPUTF8 may be delivered to that user; null: always
+  // Why the user's agent would not be run for this sender and recipient; null: it always is.
+  std::function<std::optional<Reply>(const Envelope&, const Recipient&)> agent_refusal = {};
+  std::function<bool(const User&)> takes_utf8 = {};  // whether that user's address may be beyond ASCII; null: always
 };
 
 enum class TlsPolicy { none, offered, required };
@@ -173,7 +175,7 @@ class Session {
   std::optional<Reply> refusal_of(const User& user) const;
   std::optional<Reply> refusal_of(const Resolved& found) const;
   static Reply database_away();
-  void accept(Resolved found);
+  void accept();
   bool charge_for(const Recipient& recipient);
   std::shared_ptr<ChargedEnvelope> envelope_;
   Recipient pending_;        // the recipient being looked up

@@ -1,0 +1,77 @@
+#include "compare_limits.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <utility>
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// How long an MTA waits for the replies to a message: RFC 5321 section 4.5.3.2.6, Postfix's lmtp_data_done_timeout, and
+// the examples for other MTAs (docs/mta.md).
+constexpr milliseconds mta_waits = std::chrono::minutes(10);
+
+class Comparison {
+ public:
+  explicit Comparison(const Config& config) : config_(config), l_(config.limits) {}
+
+  std::vector<std::string> run() {
+    within_limits();
+    for (const AgentSpec& agent : config_.agents) with_agent(agent);
+    for (const NextHopSettings& hop : config_.next_hops) with_next_hop(hop.spec);
+    return std::move(found_);
+  }
+
+ private:
+  template <class... Args>
+  void say(fmt::format_string<Args...> format, Args&&... args) {
+    found_.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  void never_reached(std::string_view key, std::uint32_t value, std::string_view bound, std::uint32_t most) {
+    if (value > most) say("{} ({}) is above {} ({}), and is never reached", key, value, bound, most);
+  }
+
+  void within_limits() {
+    never_reached("limits.deliveries_per_user", l_.deliveries_per_user, "limits.deliveries", l_.deliveries);
+    never_reached("limits.deliveries_per_transaction", l_.deliveries_per_transaction, "limits.deliveries", l_.deliveries);
+    never_reached("limits.connections_per_address", l_.connections_per_address_max, "limits.connections", l_.connections_max);
+    if (l_.queue_time >= mta_waits)
+      say("limits.queue_time ({}) is as long as an MTA waits for a reply (10min): it would deliver again what was delivered", whole(l_.queue_time));
+    if (!config_.agents.empty() && config_.spawner.runs_max < l_.deliveries)
+      say("delivery.runs ({}) is below limits.deliveries ({}): deliveries by agents beyond it get 451", config_.spawner.runs_max, l_.deliveries);
+  }
+
+  void with_agent(const AgentSpec& agent) {
+    milliseconds longest = l_.queue_time + agent.time_limit + agent.kill_grace;
+    if (longest >= mta_waits)
+      say("agent.{0}.timeout: with limits.queue_time a delivery may take {1}, and an MTA waits 10min for the reply: it would deliver again what was delivered",
+          agent.name, whole(longest));
+  }
+
+  void with_next_hop(const NextHopSpec& hop) {
+    if (hop.connections_max >= l_.deliveries)
+      say("next_hop.{}.connections ({}) is not below limits.deliveries ({}): a store that hangs takes all threads that deliver", hop.name, hop.connections_max, l_.deliveries);
+    milliseconds longest = l_.queue_time + hop.data_timeout;
+    if (longest >= mta_waits)
+      say("next_hop.{}.data_timeout: with limits.queue_time a delivery may take {}, and an MTA waits 10min for the reply: it would deliver again what was delivered",
+          hop.name, whole(longest));
+  }
+
+  static std::string whole(milliseconds time) { return fmt::format("{}s", std::chrono::ceil<seconds>(time).count()); }
+
+  const Config& config_;
+  const LimitSettings& l_;
+  std::vector<std::string> found_;
+};
+
+}  // namespace
+
+std::vector<std::string> compare_limits(const Config& config) { return Comparison(config).run(); }
+
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,32 @@
+#include "deliveries.h"
+
+#include <utility>
+#include <vector>
+
+namespace twinloft::lmtpd {
+
+// mutex_ is held. The queue gives no more turns at once than there are threads.
+void Deliveries::begin_some() {
+  while (auto turn = queue_.next()) pool_.post([this, turn = std::move(*turn)] { run(turn); });
+}
+
+void Deliveries::run(const DeliveryQueue::Turn& turn) {
+  (*turn.run)(turn.members);
+  std::lock_guard lock(mutex_);
+  queue_.ended(turn);
+  begin_some();
+}
+
+void Deliveries::post(QueuedDelivery delivery) {
+  std::lock_guard lock(mutex_);
+  queue_.push(std::move(delivery));
+  begin_some();
+}
+
+void Deliveries::drop(const void* owner) {
+  std::vector<QueuedDelivery> dropped;  // what they hold dies outside of the lock
+  std::lock_guard lock(mutex_);
+  dropped = queue_.drop(owner);
+}
+
+}  // namespace twinloft::lmtpd
