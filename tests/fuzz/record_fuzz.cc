@@ -38,6 +38,7 @@ void body(Bytes in, bool repair) {
     if (e.kind == ExtentKind::data) payload += e.blocks;
   }
   TL_CHECK(payload == out->header.payload_blocks);
+  if (out->header.type == RecordType::epoch) TL_CHECK(out->epoch_change.writer >= 1 && out->epoch_change.writer <= replica_id_max);
   Body copy = *out;
   Bytes again;
   encode_body_meta(copy, again);
@@ -65,13 +66,17 @@ void block(Bytes in, bool repair, std::uint64_t magic) {
   if (repair) {
     store_le(in.data(), magic);
     store_le(in.data() + 8, std::uint32_t{0});
-    store_le(in.data() + 12, std::uint32_t{1});
+    bool is_label = magic == 0x314c42414c544c54;
+    store_le(in.data() + 12, is_label ? 1u : 4u + (load_le<std::uint32_t>(in.data() + 12) & 1));  // version
     store_le(in.data() + 8, crc32c(in));
   }
   if (auto sb = decode_superblock(in)) {
     Bytes again(block_size);
     encode_superblock(*sb, again);
     TL_CHECK(*decode_superblock(again) == *sb);
+    TL_CHECK(sb->epochs.size() <= epoch_table_max);
+    for (const EpochEntry& e : sb->epochs) TL_CHECK(e.writer >= 1 && e.writer <= replica_id_max);
+    for (const SplitBrain& s : sb->split_brains) TL_CHECK(s.with >= 1 && s.with <= replica_id_max);
   }
   if (auto label = decode_data_label(in)) {
     Bytes again(block_size);

@@ -100,7 +100,7 @@ core::Config Cluster::config_of(const Node& n) {
   c.arbiter = external_ ? core::Arbiter::external : core::Arbiter::manual;
   c.on_peer_loss = on_loss_;
   for (const auto& other : nodes_)
-    if (other->id != n.id) c.peers.push_back({other->id, mixed_ ? link_of(n.index, other->index).protocol : other->protocol});
+    if (other->id != n.id) c.peers.push_back({other->id, mixed_ ? link_of(n.index, other->index).protocol : std::min(n.protocol, other->protocol)});
   c.min_in_sync = min_in_sync_;
   c.suspend_timeout = suspend_timeout_;
   c.send_window_bytes = send_window_bytes_;
@@ -111,6 +111,7 @@ core::Config Cluster::config_of(const Node& n) {
   c.resync_latency_target = resync_latency_target_;
   c.resync_rate_min = 16u << 20;
   c.fetch_timeout = fetch_timeout_;
+  if (n.settings) n.settings(c);
   return c;
 }
 
@@ -340,6 +341,7 @@ void Cluster::heal() {
   // which it reads, writes, syncs and stores a superblock.
   for (std::int64_t& us : slow_us_) us = std::min(us, static_cast<std::int64_t>(slow_peer_ / std::chrono::microseconds(8)));
   end_faults();
+  settle_settings();
   for (auto& n : nodes_)
     if (!n->alive()) start(*n);
   for (Link& l : links_) connect(l);

@@ -171,6 +171,16 @@ class Cluster {
   void heal();
   void settle_and_compare();
 
+  // settings.cc: files that differ, and long chains of epochs
+  std::string disagreement_between(const Node& here, const Node& there);
+  bool refuse_unfit(Link& link);
+  void change_settings();
+  void set(Node& node, std::function<void(core::Config&)> settings);
+  void end_settings_change(Node& node);
+  void settle_settings();
+  void begin_chain();
+  void chain_step(Node& node, Node& away, std::uint64_t from, unsigned left);
+
   // force.cc: an administrator who overrules, loses, and gives up
   bool overrule(Node& node);
   void promote_by_force(Node& node);
@@ -235,7 +245,7 @@ class Cluster {
     std::vector<History::State> states;
     Lsn last;
     Epoch epoch;  // of the last record
-    std::vector<EpochEntry> epochs;
+    EpochTable epochs;
     std::array<DirtySlot, bitmap_slots> dirty;
     std::array<std::vector<std::uint64_t>, bitmap_slots> marks;  // with those of the records that are in the journal
   };
@@ -260,6 +270,7 @@ class Cluster {
   bool by_force_ = false;   // the administrator overrules, and disks are lost whoever has what; forced_: it has happened
   bool forced_ = false, loss_accepted_ = false;
   bool mixed_ = false;      // a protocol for each link
+  bool settings_change_ = false;  // some machine has other settings
   bool adopted_ = false;    // the first replica's data area was there before
   unsigned min_in_sync_ = 1;
   Duration suspend_timeout_{0};

@@ -46,7 +46,7 @@ struct Cluster::Node {
         data(fmt::format("data{}", id), (blocks + 1) * block_size) {}
   std::size_t index;
   ReplicaId id;
-  core::Protocol protocol;  // of every link on which this one is the secondary
+  core::Protocol protocol;  // of all its links, as far as the other end is one for C
   SimFile journal, data;
   std::vector<std::byte> archive;  // of tails that were cut off
   std::unique_ptr<SimMemory> memory, scratch;
@@ -67,6 +67,7 @@ struct Cluster::Node {
   bool replaced = false;  // its disk was lost; until it is recorded as in sync again it owes nobody anything
   std::int64_t replaced_at = -1;
   void lost_disk(std::int64_t now) { replaced = true, replaced_at = now; }
+  std::function<void(core::Config&)> settings;  // where its file says something else than those of the others
   bool command_open = false;
   bool gives_up = false;   // it has been told to, and may do it
   std::string refused;     // the operator's last command, and why

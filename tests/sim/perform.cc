@@ -284,6 +284,7 @@ Cluster::Link& Cluster::link_of(std::size_t a, std::size_t b) {
 // As net/ presents it: the new connection of a peer whose old one still stands ends that one first.
 void Cluster::connect(Link& l) {
   if (!nodes_[l.a]->alive() || !nodes_[l.b]->alive() || l.cut || l.up) return;
+  if (refuse_unfit(l)) return;
   l.up = true;
   l.silent[0] = l.silent[1] = false;
   l.connection++;

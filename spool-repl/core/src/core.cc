@@ -39,6 +39,7 @@ struct Core::Parts {
   void step(const Discard& e);
   void step(const PeerUp& e);
   void step(const PeerDown& e);
+  void step(const PeerUnfit& e);
   void step(PeerInput& e);
   void step(const DiskDone& e);
   void step(const ArbiterAnswer& e);
@@ -212,6 +213,7 @@ void Core::Parts::tell_state(bool always) {
   if (!always && is_told) return;
   NodeState now = volume.node_state(primary() != nullptr);
   told = now;
+  for (const Link& l : volume.links) volume.end_split_brain_if_one_history(l);
   for (const Link& l : volume.links)
     if (l.up) volume.out.sends.push_back(Send{l.config.id, now});
 }
@@ -230,6 +232,7 @@ void Core::Parts::step(const PeerUp& e) {
     return;
   }
   link->up = true;
+  link->unfit.clear();
   link->connection++;
   link->state.reset();
   volume.out.sends.push_back(Send{e.peer, volume.node_state(primary() != nullptr)});
@@ -245,11 +248,19 @@ void Core::Parts::step(const PeerDown& e) {
   with_role([&](auto& r) { r.peer_down(e.peer); });
 }
 
+void Core::Parts::step(const PeerUnfit& e) {
+  Link* link = volume.find_link(e.peer);
+  if (!link || link->up || link->unfit == e.why) return;
+  link->unfit = e.why;
+  volume.out.notices.push_back({true, e.why, NoticeKind::refused, e.peer});
+}
+
 void Core::Parts::step(PeerInput& e) {
   Link* link = volume.find_link(e.peer);
   if (!link || !link->up) return;
   if (auto* state = std::get_if<NodeState>(&e.message)) {
     link->state = *state;
+    volume.end_split_brain_if_one_history(*link);
     promotion.peer_state(e.peer, *state);
     with_role([&](auto& r) { r.peer_state(e.peer, *state); });
   } else if (auto* claim = std::get_if<Claim>(&e.message)) {
@@ -392,6 +403,8 @@ VolumeStatus Core::status() const {
     p.known = l && l->state;
     p.primary = p.known && l->state->primary;
     p.inconsistent = p.known && l->state->inconsistent;
+    p.split_brain = v.split_brain_with(p.id) != nullptr;
+    if (l && !l->unfit.empty()) p.connection = ConnectionState::StandAlone, p.why = l->unfit;
     if (const DirtyMap* d = v.find_dirty(p.id)) {
       p.dirty_blocks = d->count();
       p.dirty_known = d->slot().known;

@@ -14,22 +14,45 @@ namespace {
 constexpr Duration winner_time_max = std::chrono::seconds(30);
 }
 
+// Of those in split brain with this one, the one that is here as primary; else the one that was met last, else any.
+const SplitBrain* Secondary::rival() const {
+  const SplitBrain* found = nullptr;
+  for (const SplitBrain& s : v_.sb.split_brains) {
+    const Link* l = v_.find_link(s.with);
+    if (!l) continue;
+    if (l->state && l->state->primary) return &s;
+    if (!found || s.with == why_of_) found = &s;
+  }
+  return found;
+}
+
 void Secondary::discard(const Discard& command) {
   std::string why;
+  const SplitBrain* split = rival();
   if (discard_) why = "its history is being given up already";
   else if (v_.failed) why = "this node's disk has failed: " + v_.failure;
-  else if (v_.inconsistent && !v_.damaged() && !split_brain_) why = "this replica is Inconsistent: it has no history of its own that could be given up";
-  else if (!split_brain_)
-    why = "this replica has seen no split brain since it was started: nothing is given up. Start the replica whose history is to "
-          "stay, as primary, and let the two connect";
-  else if (parted_at_ == Lsn{} && !command.force)
-    why = fmt::format("replica {} shows nothing of the history that is here. It may have been created anew, and this may be the only "
-                      "copy: nothing is given up. --force, if its history is the one to keep all the same", why_of_);
+  else if (v_.inconsistent && !v_.damaged() && !split) why = "this replica is Inconsistent: it has no history of its own that could be given up";
+  else if (!split)
+    why = "this replica has seen no split brain: nothing is given up. Start the replica whose history is to stay, as primary, and let "
+          "the two connect";
+  else if (split->parted == Lsn{} && !command.force)
+    why = nothing_in_common(split->with);
   if (!why.empty()) {
     v_.out.commands.push_back({command.token, false, why});
     return;
   }
-  discard_ = Discarding{command.token, why_of_, v_.now + winner_time_max};
+  discard_ = Discarding{command.token, split->with, command.force, v_.now + winner_time_max};
+}
+
+std::string Secondary::nothing_in_common(ReplicaId with) const {
+  return fmt::format("replica {} shows nothing of the history that is here. It may have been created anew, and this may be the only "
+                     "copy: nothing is given up. --force, if its history is the one to keep all the same", with);
+}
+
+// What the two have in common is looked at first, where that has not been done: then it is refused, and comes again.
+bool Secondary::may_give_up() const {
+  const SplitBrain* split = v_.split_brain_with(discard_->winner);
+  return giving_up_ || !split || split->parted != base_unknown;
 }
 
 void Secondary::end_discard(bool ok, std::string text) {
@@ -56,8 +79,10 @@ std::string Secondary::doubt_of_winner() const {
   const Link* link = v_.find_link(discard_->winner);
   if (!link || !link->state) return "it has not said what it holds";
   if (link->state->inconsistent) return "it is Inconsistent";
-  if (link->state->last.lsn < parted_at_)
-    return fmt::format("its history ends at LSN {}, and it had more: LSN {} is in both", link->state->last.lsn.v, parted_at_.v);
+  const SplitBrain* split = v_.split_brain_with(discard_->winner);
+  if (!split) return "the split brain is over";
+  if (link->state->last.lsn < split->parted)
+    return fmt::format("its history ends at LSN {}, and it had more: LSN {} is in both", link->state->last.lsn.v, split->parted.v);
   return "";
 }
 
@@ -82,7 +107,6 @@ void Secondary::begin_discard(const MatchRequest& m) {
 void Secondary::on_discard_durable() {
   TL_CHECK(discard_ && giving_up_);
   giving_up_ = false;
-  split_brain_ = false;
   why_.clear();
   why_of_ = 0;
   end_discard(true, fmt::format("the history of this replica is given up: replica {} fills it", discard_->winner));

@@ -112,7 +112,9 @@ std::string Primary::waits_for() const {
   for (const Peer& p : peers_)
     if (required(p.config.id) && (p.connection != ConnectionState::Connected || p.filling()))
       text += fmt::format("{}replica {}{}", text.empty() ? "" : ", ", p.config.id,
-                          goes_on && !needs_us(p) ? " (which has not confirmed this promotion yet)" : "");
+                          !v_.find_link(p.config.id)->unfit.empty() ? " (which is configured otherwise)"
+                          : goes_on && !needs_us(p)                 ? " (which has not confirmed this promotion yet)"
+                                                                    : "");
   if (text.empty()) return fmt::format("min_in_sync = {}", v_.config.min_in_sync);
   return change_ ? text + ", or the arbiter" : text;
 }
@@ -126,7 +128,9 @@ bool Primary::needs_us(const Peer& p) const {
 
 // Without a person's word.
 bool Primary::policy_leaves_out(const Peer& p) const {
-  return v_.config.arbiter == Arbiter::external || (v_.config.on_peer_loss == OnPeerLoss::go_on && needs_us(p));
+  if (v_.config.arbiter == Arbiter::external) return true;
+  // One that is configured otherwise is not away: nobody knows what it may do by its own settings.
+  return v_.config.on_peer_loss == OnPeerLoss::go_on && needs_us(p) && v_.find_link(p.config.id)->unfit.empty();
 }
 
 bool Primary::may_leave_out(const Peer& p) const { return forced_alone_ || policy_leaves_out(p); }

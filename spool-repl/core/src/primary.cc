@@ -62,7 +62,7 @@ void Primary::log_epoch() {
     checkpointer_.request();
     return;
   }
-  note_epoch(v_.sb.epochs, entry_of(body.epoch_change, body.header.first_lsn));
+  v_.sb.epochs.note(entry_of(body.epoch_change, body.header.first_lsn));
   // A batch that is open keeps its serial, by which the pending image knows it.
   std::uint64_t serial = open_.empty() ? open_serial_++ : open_serial_ - 1;
   epoch_end_ = v_.journal_record(body, meta, {}, *pos, serial) + 1;
@@ -211,16 +211,16 @@ void Primary::update_tail_limit() {
 void Primary::refuse_other(ReplicaId id, std::string reason, bool split_brain) {
   Peer* peer = find_peer(id);
   if (!peer) return;
-  peer->split_brain = split_brain;
-  refuse(*peer, std::move(reason));
+  if (split_brain) v_.note_split_brain(id, std::nullopt);
+  refuse(*peer, std::move(reason), split_brain);
 }
 
-void Primary::refuse(Peer& peer, std::string reason) {
+void Primary::refuse(Peer& peer, std::string reason, bool split_brain) {
   peer.connection = ConnectionState::StandAlone;
   peer.why = reason;
   v_.out.notices.push_back({true, fmt::format("peer {}: {}", peer.config.id, reason),
-                            peer.split_brain ? NoticeKind::split_brain : NoticeKind::refused, peer.config.id});
-  v_.out.sends.push_back(Send{peer.config.id, Refuse{reason}});
+                            split_brain ? NoticeKind::split_brain : NoticeKind::refused, peer.config.id});
+  v_.out.sends.push_back(Send{peer.config.id, Refuse{reason, split_brain}});
   v_.out.closes.push_back({peer.config.id, std::move(reason)});
 }
 
@@ -320,9 +320,9 @@ void Primary::handle(Peer& peer, const ProbeReply& m) {
 }
 
 // The table, with an epoch that waits for room in the journal: whoever connects is to judge by that one too.
-std::vector<EpochEntry> Primary::epochs() const {
-  std::vector<EpochEntry> all = v_.sb.epochs;
-  if (!epoch_logged_) note_epoch(all, {epoch_, v_.log.last_mark().lsn + 1, v_.sb.replica, in_sync_, epoch_flags_});
+EpochTable Primary::epochs() const {
+  EpochTable all = v_.sb.epochs;
+  if (!epoch_logged_) all.note({epoch_, v_.log.last_mark().lsn + 1, v_.sb.replica, in_sync_, epoch_flags_});
   return all;
 }
 
@@ -351,15 +351,14 @@ void Primary::begin(Peer& peer, RecordNo common_end) {
     // A resync that was not finished leaves nothing that could be kept, unless it was complete up to a point beyond this one.
     const auto& state = v_.find_link(peer.config.id)->state;
     if (state && state->inconsistent && (state->base == base_unknown || state->base <= from.lsn)) return begin_resync(peer);
-    peer.split_brain = true;
+    v_.note_split_brain(peer.config.id, from.lsn);
     return refuse(peer, fmt::format("split brain: it knows writes up to {} as committed, but the last record that both "
                                     "have is {}. Both histories are kept; decide which replica is to be primary",
-                                    peer.peer_commit.v, from.lsn.v));
+                                    peer.peer_commit.v, from.lsn.v), true);
   }
   // Whoever was promoted in spite of a loss had blocks of lost records in its data area: no record tells of those.
   if (lossy_behind(common_end)) return begin_resync(peer, common_end);
   peer.connection = ConnectionState::Connected;
-  peer.split_brain = false;
   peer.why.clear();
   peer.sent_end = peer.begun_at = common_end;
   peer.refill = required(peer.config.id) && common_end < v_.log.committed_end() ? v_.log.end() : 0;
@@ -388,14 +387,15 @@ void Primary::handle(Peer& peer, const Ack& m) {
     return refuse(peer, fmt::format("it acknowledged {}, which it was not sent", m.durable.lsn.v));
   peer.durable_end = std::max(peer.durable_end, *durable);
   peer.received_end = std::max(peer.received_end, received);
+  v_.end_split_brain(peer.config.id);  // it has looked at its own history, and follows this one
 }
 
 void Primary::handle(Peer& peer, const Refuse& m) {
   peer.connection = ConnectionState::StandAlone;
   peer.why = "it refused: " + m.reason;
-  peer.split_brain = peer.split_brain || m.reason.starts_with("split brain");
+  if (m.split_brain) v_.note_split_brain(peer.config.id, std::nullopt);
   v_.out.notices.push_back({true, fmt::format("peer {} refused: {}", peer.config.id, m.reason),
-                            peer.split_brain ? NoticeKind::split_brain : NoticeKind::refused, peer.config.id});
+                            m.split_brain ? NoticeKind::split_brain : NoticeKind::refused, peer.config.id});
   v_.out.closes.push_back({peer.config.id, m.reason});
 }
 
@@ -506,7 +506,6 @@ void Primary::fill_status(VolumeStatus& s) const {
     PeerStatus& to = s.peers.emplace_back();
     to = {p.config.id, p.config.protocol, p.connection, lsn(p.sent_end), lsn(p.received_end), lsn(p.durable_end), p.why};
     to.in_sync = (in_sync_ & set_of(p.config.id)) != 0;
-    to.split_brain = p.split_brain;
     to.sync_target = p.sync.has_value();
     if (p.sync) to.synced_blocks = p.sync->done, to.sync_total_blocks = p.sync->total;
   }

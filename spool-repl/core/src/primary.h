@@ -70,7 +70,6 @@ class Primary {
     Instant due_since;           // and when that was: it is to be durable there within slow_peer
     std::uint64_t filled = 0;    // while it is being filled: how far that was then
     RecordNo begun_at = 0;       // it has what comes before, says its log
-    bool split_brain = false;
     // Resync: the blocks that it may lack go to it in the stream of records, 64 at a time: one word of the bitmap.
     struct Chunk {
       std::uint64_t word = 0, mask = 0;
@@ -195,7 +194,7 @@ class Primary {
 
   // primary.cc: log, peers, acknowledgements
   void begin_epoch(const Epoch& epoch, ReplicaSet in_sync, std::uint32_t flags);
-  std::vector<EpochEntry> epochs() const;
+  EpochTable epochs() const;
   bool lossy_behind(RecordNo end) const;
   Lsn held_by(const Peer& peer) const;
   void log_epoch();
@@ -206,7 +205,7 @@ class Primary {
   RecordNo acked_end() const;
   bool suspended() const;
   Peer* find_peer(ReplicaId id);
-  void refuse(Peer& peer, std::string reason);
+  void refuse(Peer& peer, std::string reason, bool split_brain = false);
   void handle(Peer& peer, const MatchState& message);
   void handle(Peer& peer, const ProbeReply& message);
   void handle(Peer& peer, const Ack& message);

@@ -42,6 +42,7 @@ std::string Promotion::obstacle() const {
   if (promised_to_ != 0 && v_.now < promised_until_)
     return fmt::format("replica {} is being promoted", promised_to_);
   if (force_) return "";
+  if (std::string why = split_brain(); !why.empty()) return why;
   if (std::string why = made_anew(); !why.empty()) return why;
   EpochEntry newest = newest_known();
   if (!(newest.in_sync & set_of(self)) && v_.config.arbiter == Arbiter::manual)
@@ -62,10 +63,21 @@ std::string Promotion::obstacle() const {
   bool first = newest.epoch.counter == 0;
   std::string away;
   for (const Link& l : v_.links)
-    if ((first || (newest.in_sync & set_of(l.config.id))) && !l.state) away += fmt::format("{}{}", away.empty() ? "" : ", ", l.config.id);
+    if ((first || (newest.in_sync & set_of(l.config.id))) && !l.state)
+      away += fmt::format("{}{}{}", away.empty() ? "" : ", ", l.config.id, l.unfit.empty() ? "" : " (" + l.unfit + ")");
   if (!away.empty())
     return fmt::format("not reachable, and maybe Primary: replica {}. Connect it, or make sure that it is down and use "
                        "--force", away);
+  return "";
+}
+
+// Whose history is to stay nobody but a person can say. An arbiter has said it: the other side is not in its value.
+std::string Promotion::split_brain() const {
+  if (v_.config.arbiter == Arbiter::external) return "";
+  for (const SplitBrain& s : v_.sb.split_brains)
+    if (v_.find_link(s.with))
+      return fmt::format("split brain: replicas {} and {} both went on, and each holds what the other one lacks. Decide whose history "
+                         "stays. Promote that replica with --force, and run `discard` on the other one", v_.sb.replica, s.with);
   return "";
 }
 
@@ -186,7 +198,9 @@ void Promotion::on_arbiter(const ArbiterAnswer& answer) {
   if (phase_ == Phase::reading) {
     if (answer.outcome == Outcome::unknown) return give_up("the arbiter does not answer: " + answer.why);
     current_ = answer.current;
-    ReplicaSet set = current_ ? current_->in_sync : newest_known().in_sync;
+    // A value that is older than the log here is of another time: it speaks for nothing that has come since.
+    outdated_ = current_ && current_->epoch.counter < v_.recorded().epoch.counter;
+    ReplicaSet set = current_ && !outdated_ ? current_->in_sync : newest_known().in_sync;
     if (force_) set = set_of(v_.sb.replica);
     else if (std::string why = objection(set); !why.empty()) return give_up(why);
     std::uint64_t counter = std::max(next_counter(), current_ ? current_->epoch.counter + 1 : 1);
@@ -216,6 +230,7 @@ std::string Promotion::objection(ReplicaSet set) const {
     return fmt::format("replica {} is not in the in-sync set ({}) of epoch {}, says the arbiter: let it catch up, or use --force "
                        "and lose what it lacks", self, set_text(set), counter);
   // Where nobody here has ever held anything, whoever is away may hold the volume, also one that is no member for this replica's links.
+  bool spoken_for = current_ && !outdated_;
   bool first = !current_ && newest_known().epoch.counter == 0;
   ReplicaSet away = set & ~set_of(self), filled = away;
   for (const Link& l : v_.links) {
@@ -228,9 +243,9 @@ std::string Promotion::objection(ReplicaSet set) const {
     if (l.state->last.lsn == Lsn{0}) filled &= ~set_of(l.config.id);
   }
   // Without a value nobody has spoken for this set but this replica's own log, which others may have left behind.
-  if (!current_ && away != 0)
-    return fmt::format("the arbiter holds no value yet, and the first promotion needs every recorded member: not reachable: "
-                       "replica {}. Connect it, or use --force", set_text(away));
+  if (!spoken_for && away != 0)
+    return fmt::format("the arbiter holds {}, and the first promotion needs every recorded member: not reachable: "
+                       "replica {}. Connect it, or use --force", current_ ? "a value older than the log here" : "no value yet", set_text(away));
   // The value names members by their ids. One that was created anew has the id and nothing else; only where nobody has
   // anything it is as good as any (the first promotion was granted and came to nothing).
   if (current_ && v_.log.last_mark().lsn == Lsn{0} && filled != 0)
@@ -260,14 +275,15 @@ bool Promotion::witnessed(ReplicaSet members) const {
 }
 
 // The table that ends in this epoch: the one here, or that of a replica which has it.
-std::span<const EpochEntry> Promotion::chain_of(const EpochEntry& newest) const {
-  auto upto = [&](const std::vector<EpochEntry>& table) {
-    auto it = std::find_if(table.begin(), table.end(), [&](const EpochEntry& e) { return e.epoch == newest.epoch; });
-    return it == table.end() ? std::span<const EpochEntry>() : std::span(table.begin(), it + 1);
+EpochTable Promotion::chain_of(const EpochEntry& newest) const {
+  auto holds = [&](const EpochTable& table) {
+    return std::any_of(table.begin(), table.end(), [&](const EpochEntry& e) { return e.epoch == newest.epoch; });
   };
-  std::span<const EpochEntry> chain = upto(v_.sb.epochs);
+  EpochTable chain;
+  if (holds(v_.sb.epochs)) chain = v_.sb.epochs;
   for (const Link& l : v_.links)
-    if (chain.empty() && l.state) chain = upto(l.state->epochs);
+    if (chain.empty() && l.state && holds(l.state->epochs)) chain = l.state->epochs;
+  while (!chain.empty() && chain.back().epoch != newest.epoch) chain.pop_back();
   return chain;
 }
 
@@ -277,7 +293,8 @@ std::span<const EpochEntry> Promotion::chain_of(const EpochEntry& newest) const 
 std::uint32_t Promotion::flags_after(const EpochEntry& newest) const {
   Epoch named = newest.epoch;
   std::uint32_t carried = 0;
-  std::span<const EpochEntry> chain = chain_of(newest);
+  EpochTable chain = chain_of(newest);
+  if (forcers_unknown_to(v_.sb.epochs, chain) != 0) carried |= epoch_by_force;
   for (std::size_t i = chain.size(); i > 0; --i) {
     const EpochEntry& e = chain[i - 1];
     bool logged = std::any_of(v_.sb.epochs.begin(), v_.sb.epochs.end(), [&](const EpochEntry& ours) { return ours.epoch == e.epoch; });

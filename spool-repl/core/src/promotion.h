@@ -50,11 +50,12 @@ class Promotion {
   enum class Phase { idle, claiming, reading, swapping };
   EpochEntry newest_known() const;
   std::string obstacle() const;
+  std::string split_brain() const;
   std::string made_anew() const;
   std::string objection(ReplicaSet set) const;
   bool forced() const;
   bool witnessed(ReplicaSet members) const;
-  std::span<const EpochEntry> chain_of(const EpochEntry& newest) const;
+  EpochTable chain_of(const EpochEntry& newest) const;
   std::uint32_t flags_after(const EpochEntry& newest) const;
   void claimed();
   void grant(const Epoch& epoch, ReplicaSet in_sync);
@@ -70,6 +71,7 @@ class Promotion {
   Instant deadline_;
   std::uint64_t arbiter_token_ = 0;
   std::optional<EpochValue> current_, desired_;
+  bool outdated_ = false;  // `current_` is
   std::optional<Instant> ask_again_;
   bool in_doubt_ = false;  // swapping, and an answer was not to be had
   std::optional<Granted> granted_;

@@ -65,7 +65,7 @@ void Primary::handle(Peer& peer, const SyncReady& m) {
     return refuse(peer, "it is ready for a resync that nobody began");
   peer.sync_hold = 0;
   peer.connection = ConnectionState::Connected;
-  peer.split_brain = false;
+  v_.end_split_brain(peer.config.id);
   peer.why.clear();
   peer.sent_end = peer.received_end = peer.durable_end = *from;
   start_sync(peer, m.from.lsn, peer.sync_whole || m.whole, peer.sync_compare || peer.sync_whole || m.whole);

@@ -18,18 +18,25 @@ namespace {
 constexpr std::size_t checks_max = 64;  // that a source has under way: fewer
 
 // Whether that table begins after this epoch, so that it cannot tell of it, and no loss was among what it has forgotten.
-bool forgets(std::span<const EpochEntry> epochs, const Epoch& epoch) {
-  return epochs.size() == superblock_epochs_max && epochs.front().epoch.counter > epoch.counter && !(epochs.front().flags & epoch_lossy);
+bool forgets(const EpochTable& epochs, const Epoch& epoch) {
+  return epochs.size() == epoch_table_max && epochs.front().epoch.counter > epoch.counter && !(epochs.front().flags & epoch_lossy);
 }
 }  // namespace
 
 // Whether what is here is a part of a history only, since a resync was not finished, with nothing in it that the other history lacks.
 // Up to its base it was whole before, and is but for what came since.
-bool Secondary::is_fragment(std::span<const EpochEntry> epochs) const {
+bool Secondary::is_fragment(const EpochTable& epochs) const {
   if (!v_.inconsistent || v_.damaged()) return false;
   const Superblock& sb = v_.sb;
-  return sb.inconsistent_base == base_unknown || sb.inconsistent_base.v == 0 || forgets(epochs, sb.inconsistent_base_epoch) ||
+  bool forgotten = forgets(epochs, sb.inconsistent_base_epoch) && !forced_unseen(epochs);
+  return sb.inconsistent_base == base_unknown || sb.inconsistent_base.v == 0 || forgotten ||
          history_holds(epochs, Lsn{UINT64_MAX}, sb.inconsistent_base_epoch, sb.inconsistent_base);
+}
+
+// Whether that table has forgotten a promotion by force which is not in the history here, of somebody whom the newest epoch here does
+// not count.
+bool Secondary::forced_unseen(const EpochTable& epochs) const {
+  return (forcers_unknown_to(v_.sb.epochs, epochs) & ~v_.recorded().in_sync) != 0;
 }
 
 // What must not be thrown away: anything that may have been acknowledged without the source.
@@ -47,7 +54,9 @@ std::string Secondary::objection(const SyncBegin& m) const {
   bool forgotten = common.v == 0 && forgets(m.epochs, v_.sb.epochs.back().epoch);
   // A member held what is here; unless it has given that up for the history of somebody else, promoted by force (Volume::covers).
   ReplicaSet counted = v_.recorded().in_sync;
-  bool given_up = std::any_of(m.epochs.begin(), m.epochs.end(), [&](const EpochEntry& e) { return (e.flags & epoch_by_force) && !(counted & set_of(e.writer)); });
+  bool given_up = forced_unseen(m.epochs) || std::any_of(m.epochs.begin(), m.epochs.end(), [&](const EpochEntry& e) {
+    return (e.flags & epoch_by_force) && !(counted & set_of(e.writer));
+  });
   if (forgotten && (counted & set_of(primary_)) && !given_up) return "";
   Successors there = successors_behind(common, m.epochs, v_.recorded().epoch);
   there.by_force = there.by_force || common.v == 0;
@@ -58,10 +67,10 @@ void Secondary::handle(SyncBegin& m) {
   if (connection_ != ConnectionState::Matching || m.epoch != epoch_ || begun_ || reset_ || cut_ == Cut::archiving)
     return refuse("it began a resync at the wrong moment");
   common_ = std::max(common_, common_history(v_.sb.epochs, v_.log.last_mark().lsn, m.epochs, Lsn{UINT64_MAX}));
-  if (std::string why = objection(m); !why.empty()) return refuse(std::move(why));
+  if (std::string why = objection(m); !why.empty()) return refuse(std::move(why), true);
   bool in_line = holds_source(m.epochs);
   // What it began behind that point comes as records.
-  std::erase_if(m.epochs, [&](const EpochEntry& e) { return e.start > m.from.lsn; });
+  m.epochs.cut_behind(m.from.lsn);
   reset_ = m;
   reset_->whole = !in_line || !vouches(m);
   reset_archived_ = false;
@@ -169,6 +178,8 @@ void Secondary::reset() {
   for (DirtyMap& d : v_.dirty)
     if (!history_holds(reset_->epochs, reset_->from.lsn, d.slot().since_epoch, d.slot().since.lsn)) d.forget();
   for (Link& l : v_.links) l.covered_end = 0;
+  // With all of the history here ends what stood against it; else with the source only.
+  std::erase_if(sb.split_brains, [&](const SplitBrain& s) { return reset_->whole || s.with == primary_; });
   if (v_.home_end < v_.log.committed_end()) v_.distrusts_disk = true;
   for (RecordNo no = v_.log.first(); no < v_.log.end(); ++no) v_.release_memory(v_.log.at(no));
   v_.log.reset(reset_->from, reset_->from_epoch);

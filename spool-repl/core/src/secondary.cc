@@ -17,18 +17,21 @@ Secondary::Secondary(Volume& volume, Checkpointer& checkpointer) : v_(volume), c
 
 void Secondary::submit(const ClientRequest& request) { v_.out.completions.push_back({request.id, EROFS}); }
 
-void Secondary::refuse(std::string reason) {
+void Secondary::refuse(std::string reason, bool split_brain) {
   if (primary_ == 0) return;
   connection_ = ConnectionState::StandAlone;
-  why_ = reason;
-  note_refusal(reason);
-  v_.refuse_link(primary_, reason);
+  note_refusal(reason, split_brain);
+  v_.refuse_link(primary_, reason, split_brain);
 }
 
-void Secondary::note_refusal(const std::string& reason) {
+// Both have been matched by now: what they have in common is known.
+void Secondary::note_refusal(const std::string& reason, bool split_brain) {
+  why_ = reason;
   why_of_ = primary_;
-  split_brain_ = reason.starts_with("split brain");
-  parted_at_ = common_;
+  if (!split_brain) return;
+  v_.note_split_brain(primary_, common_);
+  bool stops = discard_ && discard_->winner == primary_ && common_ == Lsn{} && !discard_->force && !giving_up_;
+  if (stops) end_discard(false, nothing_in_common(primary_));
 }
 
 void Secondary::forget_primary() {
@@ -110,7 +113,7 @@ void Secondary::match(ReplicaId id, const MatchRequest& m) {
   primary_commit_ = {};
   common_ = {};
   epoch_ = m.epoch;
-  if (discard_ && id == discard_->winner) return begin_discard(m);
+  if (discard_ && id == discard_->winner && may_give_up()) return begin_discard(m);
   answer_match();
 }
 
@@ -138,6 +141,7 @@ std::string Secondary::split_brain(Lsn common, const Successors& there) const {
   bool forced_here = std::any_of(v_.sb.epochs.begin(), v_.sb.epochs.end(), [&](const EpochEntry& e) {
     return e.start > common && e.start <= last && (e.flags & epoch_by_force);
   });
+  forced_here = forced_here || (v_.sb.epochs.forgotten_force.writers != 0 && v_.sb.epochs.forgotten_force.start > common);
   // What is here may have been lost by its writer before it was durable there, and somebody saw that.
   if (v_.covers(primary_, epoch_, there, newest, forced_here, v_.nobody_told_behind(common, there.witnesses))) return "";
   if (newest.in_sync & set_of(primary_))
@@ -163,9 +167,12 @@ void Secondary::handle(const Begin& m) {
   auto common = v_.log.find(m.from);
   if (!common) return refuse(fmt::format("it wants to go on from {}, which is not in the log here", m.from.lsn.v));
   common_ = std::max(common_, m.from.lsn);
-  if (!v_.kept_by(primary_, m.epoch, m.epochs)) return refuse(lost_here());
+  if (!v_.kept_by(primary_, m.epoch, m.epochs)) return refuse(lost_here(), true);
   Successors there = successors_behind(m.from.lsn, m.epochs, seen);
-  if (std::string why = is_fragment(m.epochs) ? "" : split_brain(m.from.lsn, there); !why.empty()) return refuse(std::move(why));
+  if (std::string why = is_fragment(m.epochs) ? "" : split_brain(m.from.lsn, there); !why.empty()) return refuse(std::move(why), true);
+  // Also in a part of a history nothing goes that is known to be committed: its primary fills this one anew instead.
+  if (m.from.lsn < v_.commit_lsn())
+    return refuse(fmt::format("it wants to go on from {}, and {} is committed here", m.from.lsn.v, v_.commit_lsn().v));
   if (std::string why = note_source(m); !why.empty()) return refuse(std::move(why));
   begun_ = true;
   cut_to_ = m.from;
@@ -223,7 +230,7 @@ void Secondary::finish_cut() {
     cut_records_.push_back(v_.log.at(no).pos);
   }
   v_.log.cut(*common);
-  std::erase_if(v_.sb.epochs, [&](const EpochEntry& e) { return e.start > cut_to_.lsn; });
+  v_.sb.epochs.cut_behind(cut_to_.lsn);
   v_.sb.incarnation++;
   v_.sb.cut_lsn = cut_to_.lsn;
   v_.sb.cut_incarnation = v_.sb.incarnation;
@@ -260,7 +267,7 @@ void Secondary::on_erased(int error) {
 void Secondary::connected() {
   connection_ = ConnectionState::Connected;
   why_.clear();
-  split_brain_ = false;
+  v_.end_split_brain(primary_);
   end_discard(false, fmt::format("replica {} is followed now: there is no history of its own to be given up", primary_));
   acked_ = {};
   v_.out.notices.push_back({false, fmt::format("primary {} is connected at {}, epoch {}", primary_,
@@ -324,7 +331,7 @@ bool Secondary::take_record(RecordMessage& m) {
     slots.push_back(v_.arena.take());
     std::memcpy(v_.arena.data(slots.back()), b, block_size);
   }
-  if (body->header.type == RecordType::epoch) note_epoch(v_.sb.epochs, entry_of(body->epoch_change, body->header.first_lsn));
+  if (body->header.type == RecordType::epoch) v_.sb.epochs.note(entry_of(body->epoch_change, body->header.first_lsn));
   v_.journal_record(*body, m.meta, std::move(slots), *pos, 0);
   return true;
 }
@@ -338,10 +345,9 @@ void Secondary::handle(const Commit& m) {
 void Secondary::handle(const Refuse& m) {
   connection_ = ConnectionState::StandAlone;
   if (giving_up_) drop_sync();  // not for one that does not want it
-  why_ = "it refused: " + m.reason;
-  note_refusal(m.reason);
+  note_refusal("it refused: " + m.reason, m.split_brain);
   v_.out.notices.push_back({true, fmt::format("primary {} refused: {}", primary_, m.reason),
-                            split_brain_ ? NoticeKind::split_brain : NoticeKind::refused, primary_});
+                            m.split_brain ? NoticeKind::split_brain : NoticeKind::refused, primary_});
   v_.out.closes.push_back({primary_, m.reason});
 }
 
@@ -425,7 +431,6 @@ void Secondary::fill_status(VolumeStatus& s) const {
     if (to.id != why_of_ || why_.empty()) continue;
     to.connection = ConnectionState::StandAlone;
     to.why = why_;
-    to.split_brain = split_brain_;
   }
 }
 

@@ -45,20 +45,24 @@ class Secondary {
   void forget_primary();
   std::string lost_here() const;
   std::string split_brain(Lsn common, const Successors& there) const;
-  bool is_fragment(std::span<const EpochEntry> epochs) const;
+  bool is_fragment(const EpochTable& epochs) const;
+  bool forced_unseen(const EpochTable& epochs) const;
   void handle(const Probe& message);
   void handle(const Begin& message);
   void handle(RecordMessage& message);
   void handle(const Commit& message);
   void handle(const Refuse& message);
-  void refuse(std::string reason);
-  void note_refusal(const std::string& reason);
+  void refuse(std::string reason, bool split_brain = false);
+  void note_refusal(const std::string& reason, bool split_brain);
   void note_covered(RecordNo end);
   void take_backlog();
   bool take_record(RecordMessage& message);  // false: no room now
   // discard.cc
   void bound_discard();
+  const SplitBrain* rival() const;
   std::string doubt_of_winner() const;
+  std::string nothing_in_common(ReplicaId with) const;
+  bool may_give_up() const;
   void begin_discard(const MatchRequest& message);
   void on_discard_durable();
   // resync_target.cc
@@ -97,9 +101,7 @@ class Secondary {
   Epoch epoch_;            // of that primary
   std::string why_;
   ReplicaId why_of_ = 0;
-  bool split_brain_ = false;
   Lsn common_;     // the newest record that both are known to have, of the last matching
-  Lsn parted_at_;  // that of the matching that was refused; 0: nothing shows that they had anything in common
   // Begin was received and the tail behind `cut_to_` goes: first the journal writes under way end, then the
   // what goes is archived, then the superblock that makes old frames void is durable, then they are erased, then records are taken.
   enum class Cut { none, waiting_for_journal, archiving, waiting_for_superblock, erasing, resetting } cut_ = Cut::none;
@@ -113,6 +115,7 @@ class Secondary {
   struct Discarding {
     Token command;
     ReplicaId winner;
+    bool force;
     Instant deadline;  // for the winner to connect
   };
   std::optional<Discarding> discard_;

@@ -244,10 +244,37 @@ NodeState Volume::node_state(bool primary) const {
   return s;
 }
 
-void Volume::refuse_link(ReplicaId id, const std::string& reason) {
-  NoticeKind kind = reason.starts_with("split brain") ? NoticeKind::split_brain : NoticeKind::refused;
+const SplitBrain* Volume::split_brain_with(ReplicaId id) const {
+  auto it = std::find_if(sb.split_brains.begin(), sb.split_brains.end(), [&](const SplitBrain& s) { return s.with == id; });
+  return it == sb.split_brains.end() ? nullptr : &*it;
+}
+
+void Volume::note_split_brain(ReplicaId id, std::optional<Lsn> parted) {
+  auto* known = const_cast<SplitBrain*>(split_brain_with(id));
+  if (known && (!parted || known->parted == *parted)) return;
+  if (known) known->parted = *parted;
+  else sb.split_brains.push_back({id, parted.value_or(base_unknown)});
+  write_superblock(for_split_brain);
+}
+
+void Volume::end_split_brain(ReplicaId id) {
+  if (std::erase_if(sb.split_brains, [&](const SplitBrain& s) { return s.with == id; }) == 0) return;
+  out.notices.push_back({false, fmt::format("the split brain with replica {} is over", id), NoticeKind::other, id});
+  write_superblock(for_split_brain);
+}
+
+// An epoch has one writer, and its record names the one before it: logs that end in the same one are one history. So two find that
+// out which follow a third one by now.
+void Volume::end_split_brain_if_one_history(const Link& link) {
+  if (!link.state || !split_brain_with(link.config.id) || inconsistent || link.state->inconsistent) return;
+  const Epoch& ours = recorded().epoch;
+  if (!ours.id.is_nil() && link.state->epoch.epoch == ours) end_split_brain(link.config.id);
+}
+
+void Volume::refuse_link(ReplicaId id, const std::string& reason, bool split_brain) {
+  NoticeKind kind = split_brain ? NoticeKind::split_brain : NoticeKind::refused;
   out.notices.push_back({true, fmt::format("replica {}: {}", id, reason), kind, id});
-  out.sends.push_back(Send{id, Refuse{reason}});
+  out.sends.push_back(Send{id, Refuse{reason, split_brain}});
   out.closes.push_back({id, reason});
 }
 

@@ -25,6 +25,7 @@ struct Link {
   std::uint64_t connection = 0;    // how many there have been
   std::optional<NodeState> state;  // nullopt: nothing yet on this connection
   RecordNo covered_end = 0;        // it is known to have had everything before this one, durably
+  std::string unfit;               // it is configured otherwise, says the last handshake: nobody goes on without it for that
 };
 
 // What a history holds behind a record that another one has too, which ends in the epoch `other`.
@@ -59,7 +60,7 @@ class Volume {
   SendRecord record_message(ReplicaId peer, const Epoch& epoch, const LogRecord& record) const;
 
   // The superblock goes out as it is when the write starts; one is in flight at a time.
-  enum Purpose : unsigned { for_tail = 1, for_cut = 2, for_reset = 4, for_consistent = 8, for_parting = 16, for_epoch = 32, for_commit = 64, for_source = 128 };
+  enum Purpose : unsigned { for_tail = 1, for_cut = 2, for_reset = 4, for_consistent = 8, for_parting = 16, for_epoch = 32, for_commit = 64, for_source = 128, for_split_brain = 256 };
   void write_superblock(Purpose purpose);
   unsigned on_superblock_written(int error);  // the purposes that are now durable; 0 on failure
 
@@ -97,7 +98,13 @@ class Volume {
   bool whole() const { return !inconsistent && refill_until().v == 0 && log.last_mark().lsn.v > 0; }
   NodeState node_state(bool primary) const;
   EpochEntry told_epoch() const;  // of the node state
-  void refuse_link(ReplicaId id, const std::string& reason);
+  void refuse_link(ReplicaId id, const std::string& reason, bool split_brain = false);
+  // Durable on both sides until one history is given up, or shown to be in the other one. `parted`: the newest record that both
+  // have, where that has been looked at.
+  const SplitBrain* split_brain_with(ReplicaId id) const;
+  void note_split_brain(ReplicaId id, std::optional<Lsn> parted);
+  void end_split_brain(ReplicaId id);
+  void end_split_brain_if_one_history(const Link& link);
 
   std::uint64_t journal_offset(JournalPos pos) const { return sb.ring_offset + pos.v % sb.ring_bytes; }
   Lsn commit_lsn() const { return log.mark_before(log.committed_end()).lsn; }

@@ -1,6 +1,7 @@
 #include "twinloft/spool-repl/daemon/volume_runner.h"
 
 #include <fcntl.h>
+#include <fmt/ranges.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -86,6 +87,23 @@ core::Config core_config(const VolumeSettings& s) {
   c.write_ack_durable = s.write_ack_durable;
   c.journal_writes_in_flight = s.journal_writes_in_flight;
   return c;
+}
+
+// Where the arbiter is belongs to it: two machines with an arbiter each would both be promoted.
+Agreement agreement_with(const VolumeSettings& s, ReplicaId peer) {
+  Agreement all = core::agreement_of(core_config(s), arbiter::name_of(s.arbiter.kind), peer);
+  if (s.arbiter.kind == arbiter::Kind::manual) return all;
+  if (s.arbiter.kind == arbiter::Kind::etcd) {
+    std::vector<std::string> endpoints = s.arbiter.endpoints;
+    std::sort(endpoints.begin(), endpoints.end());
+    all.add("arbiter.endpoints", fmt::format("{}", fmt::join(endpoints, " ")));
+    all.add("arbiter.prefix", s.arbiter.prefix);
+  } else {
+    std::string nodes;
+    for (const auto& [id, name] : s.arbiter.nodes) nodes += fmt::format("{}{}={}", nodes.empty() ? "" : " ", id, name);
+    all.add("arbiter.nodes", nodes);
+  }
+  return all;
 }
 
 }  // namespace
@@ -191,6 +209,9 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
                   settings_.journal, sb.volume.text(), settings_.uuid);
     if (settings_.replica != sb.replica)
       return fail(Errc::conflict, "{}: is replica {}, the configuration says {}", settings_.journal, sb.replica, settings_.replica);
+    if (settings_.size != 0 && settings_.size / block_size != sb.volume_blocks)
+      return fail(Errc::conflict, "volume.{}.size: {} bytes, and the volume was created with {}. Its size cannot be changed: put {} back, "
+                  "or leave the key out", settings_.name, settings_.size, sb.volume_blocks * block_size, sb.volume_blocks * block_size);
     return {};
   }
 
@@ -248,7 +269,8 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   Status start_net() {
     if (settings_.peers.empty()) return {};
     net::NetOptions o;
-    o.self = {superblock_.volume, superblock_.volume_blocks, superblock_.replica};
+    o.self = {superblock_.volume, superblock_.volume_blocks, superblock_.replica,
+              [all = settings_](ReplicaId peer) { return agreement_with(all, peer).text(); }};
     TL_TRY_ASSIGN(o.listen, net::resolve(settings_.listen));
     TL_TRY_ASSIGN(o.secret, read_secret(settings_.secret_file));
     o.timeout = settings_.peer_timeout;
@@ -261,7 +283,8 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
         net::NetEvents{[this](ReplicaId id) { core_->step(core::PeerUp{id}); },
                        [this](ReplicaId id) { core_->step(core::PeerDown{id}); },
                        [this](ReplicaId id, PeerMessage m) { core_->step(core::PeerInput{id, std::move(m)}); },
-                       [this](ReplicaId id, const std::string& text) { on_link_trouble(id, text); }});
+                       [this](ReplicaId id, const std::string& text) { on_link_trouble(id, text); },
+                       [this](ReplicaId id, const std::string& text) { core_->step(core::PeerUnfit{id, text}); }});
     return wait_while_in_use([&] { return net_->start(); });
   }
 

@@ -10,22 +10,9 @@ namespace {
 constexpr std::uint32_t frame_magic = 0x52464c54;  // "TLFR"
 constexpr std::uint32_t body_magic = 0x44424c54;   // "TLBD"
 constexpr std::uint16_t body_version = 2;
-constexpr std::uint32_t epoch_aux_bytes = 40;
 constexpr std::uint32_t record_features_known = 0;  // a bit that a reader does not know: it must not read on
 constexpr std::size_t body_hash_at = 112;
 static_assert(body_hash_at + 16 == body_header_bytes);
-
-void put_epoch(Writer& w, const Epoch& e) {
-  w.put(e.counter);
-  w.put_bytes(e.id.bytes);
-}
-
-Epoch get_epoch(Reader& r) {
-  Epoch e;
-  e.counter = r.get<std::uint64_t>();
-  r.get_into(e.id.bytes);
-  return e;
-}
 
 Hash128 hash_meta(ByteSpan meta) {
   Hasher128 h;
@@ -52,17 +39,6 @@ std::uint32_t block_crc(const Uuid& volume, Lba lba, ByteSpan block) {
   return crc32c(block, crc32c(seed));
 }
 
-std::uint32_t epoch_after(const Epoch& before) {
-  if (before.id.is_nil()) return 0;
-  std::uint32_t mark;
-  std::memcpy(&mark, before.id.bytes.data(), sizeof mark);
-  return std::max<std::uint32_t>(mark >> epoch_after_shift, 1) << epoch_after_shift;
-}
-
-bool comes_after(std::uint32_t flags, const Epoch& before) {
-  return !before.id.is_nil() && flags >> epoch_after_shift == epoch_after(before) >> epoch_after_shift;
-}
-
 void encode_body_meta(Body& body, std::vector<std::byte>& out) {
   const BodyHeader& h = body.header;
   bool is_epoch = h.type == RecordType::epoch;
@@ -85,7 +61,7 @@ void encode_body_meta(Body& body, std::vector<std::byte>& out) {
   w.put(std::uint32_t{0});  // payload encoding: raw
   w.put_bytes(h.prev_hash.bytes);
   w.put_bytes(h.payload_hash.bytes);
-  w.put(is_epoch ? epoch_aux_bytes : 0);  // aux bytes
+  w.put(is_epoch ? epoch_change_bytes : 0);  // aux bytes
   w.put(record_features_known);
   TL_CHECK(out.size() - start == body_hash_at);
   w.put_zeros(16);
@@ -96,12 +72,7 @@ void encode_body_meta(Body& body, std::vector<std::byte>& out) {
     w.put(std::uint16_t{0});
   }
   for (std::uint32_t crc : body.block_crc) w.put(crc);
-  if (is_epoch) {
-    put_epoch(w, body.epoch_change.epoch);
-    w.put(body.epoch_change.writer);
-    w.put(body.epoch_change.in_sync);
-    w.put(body.epoch_change.flags);
-  }
+  if (is_epoch) put_change(w, body.epoch_change);
   body.hash = hash_meta(ByteSpan(out).subspan(start));
   std::memcpy(out.data() + start + body_hash_at, body.hash.bytes.data(), 16);
 }
@@ -137,7 +108,7 @@ Result<Body> decode_body_meta(ByteSpan meta, const Uuid& volume, std::uint64_t v
   auto version = r.get<std::uint16_t>();
   auto type = r.get<std::uint16_t>();
   r.get_into(h.volume.bytes);
-  h.epoch = get_epoch(r);
+  auto epoch = get_epoch(r);  // judged when the hash has shown that these are its bytes
   h.first_lsn.v = r.get<std::uint64_t>();
   h.count = r.get<std::uint32_t>();
   auto extents = r.get<std::uint32_t>();
@@ -164,9 +135,11 @@ Result<Body> decode_body_meta(ByteSpan meta, const Uuid& volume, std::uint64_t v
   if (encoding != 0) return fail(Errc::corrupt, "record {}: unknown payload encoding {}", h.first_lsn.v, encoding);
   if (extents > record_extents_max || h.payload_blocks > record_payload_blocks_max ||
       h.count != (is_epoch ? 1 : extents) || h.count == 0 || h.first_lsn.v == 0 ||
-      h.first_lsn.v > UINT64_MAX - h.count || aux != (is_epoch ? epoch_aux_bytes : 0) ||
-      h.epoch.counter > epoch_counter_max || r.remaining() != extents * 16ull + h.payload_blocks * 4ull + aux)
+      h.first_lsn.v > UINT64_MAX - h.count || aux != (is_epoch ? epoch_change_bytes : 0) ||
+      r.remaining() != extents * 16ull + h.payload_blocks * 4ull + aux)
     return fail(Errc::corrupt, "record {}: counts do not fit", h.first_lsn.v);
+  if (!epoch) return fail(Errc::corrupt, "record {}: {}", h.first_lsn.v, epoch.error().message);
+  h.epoch = *epoch;
   body.extents.resize(extents);
   for (Extent& e : body.extents) {
     e.lba.v = r.get<std::uint64_t>();
@@ -177,12 +150,9 @@ Result<Body> decode_body_meta(ByteSpan meta, const Uuid& volume, std::uint64_t v
   body.block_crc.resize(h.payload_blocks);
   for (std::uint32_t& crc : body.block_crc) crc = r.get<std::uint32_t>();
   if (is_epoch) {
-    body.epoch_change.epoch = get_epoch(r);
-    body.epoch_change.writer = r.get<std::uint32_t>();
-    body.epoch_change.in_sync = r.get<std::uint64_t>();
-    body.epoch_change.flags = r.get<std::uint32_t>();
-    if (body.epoch_change.epoch.counter > epoch_counter_max)
-      return fail(Errc::corrupt, "record {}: begins an epoch with a counter that none can have reached", h.first_lsn.v);
+    auto change = get_change(r);
+    if (!change) return fail(Errc::corrupt, "record {}: {}", h.first_lsn.v, change.error().message);
+    body.epoch_change = *change;
   }
   TL_CHECK(r.ok() && r.remaining() == 0);
   TL_TRY(check_extents(body, volume_blocks));

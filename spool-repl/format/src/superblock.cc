@@ -11,20 +11,9 @@ namespace {
 
 constexpr std::uint64_t superblock_magic = 0x314b4c4253544c54;  // "TLTSBLK1"
 constexpr std::uint64_t label_magic = 0x314c42414c544c54;       // "TLTLABL1"
-constexpr std::uint32_t superblock_version = 4;
+constexpr std::uint32_t superblock_version = 5, superblock_version_oldest = 4;
 constexpr std::uint32_t label_version = 1;
 constexpr std::uint64_t features_known = 0;
-
-void put_epoch(Writer& w, const Epoch& e) {
-  w.put(e.counter);
-  w.put_bytes(e.id.bytes);
-}
-Epoch get_epoch(Reader& r) {
-  Epoch e;
-  e.counter = r.get<std::uint64_t>();
-  r.get_into(e.id.bytes);
-  return e;
-}
 
 // Both blocks are: magic, CRC32C of the block with this field zero, version, then their fields.
 void finish(std::vector<std::byte>& bytes, MutableByteSpan out) {
@@ -34,7 +23,8 @@ void finish(std::vector<std::byte>& bytes, MutableByteSpan out) {
   std::memcpy(out.data(), bytes.data(), block_size);
 }
 
-Status check_envelope(ByteSpan in, std::uint64_t magic, std::uint32_t known_version, const char* what) {
+// Which version it is.
+Result<std::uint32_t> check_envelope(ByteSpan in, std::uint64_t magic, std::uint32_t oldest, std::uint32_t newest, const char* what) {
   TL_CHECK(in.size() == block_size);
   if (load_le<std::uint64_t>(in.data()) != magic) return fail(Errc::not_found, "no {} here", what);
   std::vector<std::byte> copy(in.begin(), in.end());
@@ -42,10 +32,10 @@ Status check_envelope(ByteSpan in, std::uint64_t magic, std::uint32_t known_vers
   if (crc32c(copy) != load_le<std::uint32_t>(in.data() + 8)) return fail(Errc::corrupt, "{} with a wrong CRC", what);
   auto version = load_le<std::uint32_t>(in.data() + 12);
   // Intact, and not ours to judge: to call it damaged would have its owner create it anew.
-  if (version != known_version)
+  if (version < oldest || version > newest)
     return fail(Errc::invalid, "{} of format version {}, this release has {}: run the release that made the volume", what, version,
-                known_version);
-  return {};
+                newest);
+  return version;
 }
 
 Status check_geometry(const Superblock& sb) {
@@ -63,44 +53,77 @@ Status check_geometry(const Superblock& sb) {
   return {};
 }
 
-void put_entry(Writer& w, const EpochEntry& e) {
-  put_epoch(w, e.epoch);
-  w.put(e.start.v);
-  w.put(e.in_sync);
-  w.put(e.writer);
-  w.put(e.flags);
+// ---- epochs and split brains ---------------------------------------------------------------------------------------
+
+// Fixed room, so that what follows has a fixed place.
+void put_padded_table(Writer& w, const EpochTable& table) {
+  put_table(w, table);
+  w.put_zeros((epoch_table_max - table.size()) * epoch_entry_bytes);
 }
 
-EpochEntry get_entry(Reader& r) {
+Result<EpochTable> get_padded_table(Reader& r) {
+  TL_TRY_ASSIGN(EpochTable table, get_table(r));
+  r.skip((epoch_table_max - table.size()) * epoch_entry_bytes);
+  return table;
+}
+
+void put_split_brains(Writer& w, const std::vector<SplitBrain>& all) {
+  TL_CHECK(all.size() <= split_brains_max);
+  w.put(static_cast<std::uint32_t>(all.size()));
+  w.put(std::uint32_t{0});
+  for (const SplitBrain& s : all) {
+    w.put(s.with);
+    w.put(std::uint32_t{0});
+    w.put(s.parted.v);
+  }
+}
+
+Result<std::vector<SplitBrain>> get_split_brains(Reader& r) {
+  auto count = r.get<std::uint32_t>();
+  r.skip(4);
+  if (count > split_brains_max) return fail(Errc::corrupt, "superblock with {} split brains", count);
+  std::vector<SplitBrain> all(count);
+  for (SplitBrain& s : all) {
+    s.with = r.get<ReplicaId>();
+    r.skip(4);
+    s.parted.v = r.get<std::uint64_t>();
+    if (s.with == 0 || s.with > replica_id_max) return fail(Errc::corrupt, "superblock with a split brain with replica {}", s.with);
+  }
+  return all;
+}
+
+// ---- version 4 -----------------------------------------------------------------------------------------------------
+
+Result<EpochEntry> get_entry_v4(Reader& r, bool writer_known) {
   EpochEntry e;
-  e.epoch = get_epoch(r);
+  TL_TRY_ASSIGN(e.epoch, get_epoch(r));
   e.start.v = r.get<std::uint64_t>();
-  e.in_sync = r.get<std::uint64_t>();
-  e.writer = r.get<std::uint32_t>();
+  e.in_sync = r.get<ReplicaSet>();
+  e.writer = r.get<ReplicaId>();
   e.flags = r.get<std::uint32_t>();
+  if (!r.ok()) return fail(Errc::corrupt, "superblock too short");
+  TL_TRY(check_entry(e, writer_known));
   return e;
+}
+
+// Of a table that is full nobody knows what it has forgotten: maybe promotions by force, by anybody.
+Result<EpochTable> get_table_v4(Reader& r) {
+  auto epochs = r.get<std::uint32_t>();
+  r.skip(4);
+  if (epochs > epoch_table_max) return fail(Errc::corrupt, "superblock with {} epochs", epochs);
+  EpochTable table;
+  for (std::uint32_t i = 0; i < epochs; ++i) {
+    TL_TRY_ASSIGN(EpochEntry e, get_entry_v4(r, true));
+    table.push_back(e);
+  }
+  if (epochs == epoch_table_max && table.front().epoch.counter > 1)
+    table.forgotten_force = {{table.front().epoch.counter - 1, {}}, {}, ~ReplicaSet{0}};
+  return table;
 }
 
 }  // namespace
 
-EpochEntry entry_of(const EpochChange& change, Lsn start) {
-  return {change.epoch, start, change.writer, change.in_sync, change.flags};
-}
-
-void note_epoch(std::vector<EpochEntry>& table, const EpochEntry& entry) {
-  EpochEntry added = entry;
-  for (const EpochEntry& e : table)
-    if (e.epoch == entry.epoch) added.flags |= e.flags & epoch_lossy;
-  std::erase_if(table, [&](const EpochEntry& e) { return e.start >= entry.start; });
-  if (table.size() == superblock_epochs_max) {
-    table[1].flags |= table[0].flags & epoch_lossy;
-    table.erase(table.begin());
-  }
-  table.push_back(added);
-}
-
 void encode_superblock(const Superblock& sb, MutableByteSpan out) {
-  TL_CHECK(sb.epochs.size() <= superblock_epochs_max);
   std::vector<std::byte> bytes;
   bytes.reserve(block_size);
   Writer w(bytes);
@@ -139,14 +162,13 @@ void encode_superblock(const Superblock& sb, MutableByteSpan out) {
     w.put(d.since.lsn.v);
     w.put_bytes(d.since.hash.bytes);
   }
-  w.put(static_cast<std::uint32_t>(sb.epochs.size()));
-  w.put(std::uint32_t{0});
-  for (const EpochEntry& e : sb.epochs) put_entry(w, e);
+  put_padded_table(w, sb.epochs);
+  put_split_brains(w, sb.split_brains);
   finish(bytes, out);
 }
 
 Result<Superblock> decode_superblock(ByteSpan in) {
-  TL_TRY(check_envelope(in, superblock_magic, superblock_version, "superblock"));
+  TL_TRY_ASSIGN(std::uint32_t version, check_envelope(in, superblock_magic, superblock_version_oldest, superblock_version, "superblock"));
   Reader r(in);
   r.skip(16);
   Superblock sb;
@@ -165,27 +187,28 @@ Result<Superblock> decode_superblock(ByteSpan in) {
   sb.tail_pos.v = r.get<std::uint64_t>();
   sb.tail.lsn.v = r.get<std::uint64_t>();
   r.get_into(sb.tail.hash.bytes);
-  sb.tail_epoch = get_epoch(r);
+  TL_TRY_ASSIGN(sb.tail_epoch, get_epoch(r));
   sb.commit.v = r.get<std::uint64_t>();
   sb.incarnation = r.get<std::uint64_t>();
   sb.cut_lsn.v = r.get<std::uint64_t>();
   sb.cut_incarnation = r.get<std::uint64_t>();
-  sb.inconsistent_source = get_epoch(r);
+  TL_TRY_ASSIGN(sb.inconsistent_source, get_epoch(r));
   sb.inconsistent_until.v = r.get<std::uint64_t>();
-  sb.inconsistent_base_epoch = get_epoch(r);
+  TL_TRY_ASSIGN(sb.inconsistent_base_epoch, get_epoch(r));
   sb.inconsistent_base.v = r.get<std::uint64_t>();
-  sb.damaged_newest = get_entry(r);
+  TL_TRY_ASSIGN(sb.damaged_newest, version == 4 ? get_entry_v4(r, false) : get_entry_if_known(r));
   for (DirtySlot& d : sb.dirty) {
     d.peer = r.get<std::uint32_t>();
     d.known = r.get<std::uint32_t>() != 0;
-    d.since_epoch = get_epoch(r);
+    if (d.peer > replica_id_max) return fail(Errc::corrupt, "superblock with a bitmap of replica {}", d.peer);
+    TL_TRY_ASSIGN(d.since_epoch, get_epoch(r));
     d.since.lsn.v = r.get<std::uint64_t>();
     r.get_into(d.since.hash.bytes);
   }
-  auto epochs = r.get<std::uint32_t>();
-  r.skip(4);
-  if (epochs > superblock_epochs_max) return fail(Errc::corrupt, "superblock with {} epochs", epochs);
-  for (std::uint32_t i = 0; i < epochs; ++i) sb.epochs.push_back(get_entry(r));
+  TL_TRY_ASSIGN(sb.epochs, version == 4 ? get_table_v4(r) : get_padded_table(r));
+  if (version > 4) {
+    TL_TRY_ASSIGN(sb.split_brains, get_split_brains(r));
+  }
   if (!r.ok()) return fail(Errc::corrupt, "superblock too short");
   TL_TRY(check_geometry(sb));
   return sb;
@@ -205,7 +228,7 @@ void encode_data_label(const DataLabel& label, MutableByteSpan out) {
 }
 
 Result<DataLabel> decode_data_label(ByteSpan in) {
-  TL_TRY(check_envelope(in, label_magic, label_version, "data label"));
+  TL_TRY(check_envelope(in, label_magic, label_version, label_version, "data label"));
   Reader r(in);
   r.skip(16);
   DataLabel label;

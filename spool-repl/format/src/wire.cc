@@ -1,6 +1,7 @@
 #include "twinloft/spool-repl/format/wire.h"
 
 #include <bit>
+#include <optional>
 
 #include "twinloft/base/check.h"
 #include "twinloft/base/crc32c.h"
@@ -14,10 +15,7 @@ constexpr std::size_t reason_bytes_max = 1024;
 
 struct Encoder {
   Writer w;
-  void operator()(const Epoch& e) {
-    w.put(e.counter);
-    w.put_bytes(e.id.bytes);
-  }
+  void operator()(const Epoch& e) { put_epoch(w, e); }
   void operator()(const LogMark& m) {
     w.put(m.lsn.v);
     w.put_bytes(m.hash.bytes);
@@ -38,7 +36,7 @@ struct Encoder {
     (*this)(m.epoch);
     (*this)(m.from);
     w.put(m.holds.v);
-    put_epochs(m.epochs);
+    put_table(w, m.epochs);
   }
   void operator()(const RecordMessage& m) {
     (*this)(m.epoch);
@@ -56,6 +54,7 @@ struct Encoder {
     (*this)(m.mark);
   }
   void operator()(const Refuse& m) {
+    w.put(std::uint8_t{m.split_brain});
     w.put_bytes(as_bytes(std::string_view(m.reason).substr(0, reason_bytes_max)));
   }
   void operator()(const NodeState& m) {
@@ -65,17 +64,10 @@ struct Encoder {
     (*this)(m.base_epoch);
     w.put(m.base.v);
     w.put(m.newest_epoch);
-    (*this)(m.epoch);
+    put_entry(w, m.epoch);
     (*this)(m.last);
     w.put(m.commit.v);
-    put_epochs(m.epochs);
-  }
-  void operator()(const EpochEntry& e) {
-    (*this)(e.epoch);
-    w.put(e.start.v);
-    w.put(e.writer);
-    w.put(e.in_sync);
-    w.put(e.flags);
+    put_table(w, m.epochs);
   }
   void operator()(const SyncBegin& m) {
     (*this)(m.epoch);
@@ -84,11 +76,7 @@ struct Encoder {
     w.put(std::uint8_t{m.whole});
     (*this)(m.since_epoch);
     (*this)(m.since);
-    put_epochs(m.epochs);
-  }
-  void put_epochs(const std::vector<EpochEntry>& epochs) {
-    w.put(static_cast<std::uint32_t>(epochs.size()));
-    for (const EpochEntry& e : epochs) (*this)(e);
+    put_table(w, m.epochs);
   }
   void operator()(const SyncReady& m) {
     (*this)(m.epoch);
@@ -155,18 +143,15 @@ struct Encoder {
 
 struct Decoder {
   Reader r;
-  bool counter_too_high = false;
-  std::uint64_t epoch_counter() {
-    auto counter = r.get<std::uint64_t>();
-    counter_too_high = counter_too_high || counter > epoch_counter_max;
-    return counter;
+  std::optional<Error> wrong;  // the first thing in it that cannot be
+  template <class T>
+  T taken(Result<T> value) {
+    if (value) return std::move(*value);
+    if (!wrong) wrong = value.error();
+    return {};
   }
-  Epoch epoch() {
-    Epoch e;
-    e.counter = epoch_counter();
-    r.get_into(e.id.bytes);
-    return e;
-  }
+  Epoch epoch() { return taken(get_epoch(r)); }
+  EpochTable table() { return taken(get_table(r)); }
   LogMark mark() {
     LogMark m;
     m.lsn.v = r.get<std::uint64_t>();
@@ -199,7 +184,7 @@ struct Decoder {
         m.epoch = epoch();
         m.from = mark();
         m.holds = lsn();
-        TL_TRY(get_epochs(m.epochs));
+        m.epochs = table();
         return m;
       }
       case 5: return record();
@@ -292,16 +277,6 @@ struct Decoder {
     return m;
   }
 
-  EpochEntry entry() {
-    EpochEntry e;
-    e.epoch = epoch();
-    e.start = lsn();
-    e.writer = r.get<ReplicaId>();
-    e.in_sync = r.get<ReplicaSet>();
-    e.flags = r.get<std::uint32_t>();
-    return e;
-  }
-
   Result<PeerMessage> sync_begin() {
     SyncBegin m;
     m.epoch = epoch();
@@ -310,19 +285,8 @@ struct Decoder {
     m.whole = r.get<std::uint8_t>() != 0;
     m.since_epoch = epoch();
     m.since = mark();
-    TL_TRY(get_epochs(m.epochs));
+    m.epochs = table();
     return m;
-  }
-
-  Status get_epochs(std::vector<EpochEntry>& epochs) {
-    auto count = r.get<std::uint32_t>();
-    if (count > superblock_epochs_max) return fail(Errc::corrupt, "a table of {} epochs", count);
-    for (std::uint32_t i = 0; i < count; ++i) {
-      epochs.push_back(entry());
-      if (r.ok() && (epochs.back().writer == 0 || epochs.back().writer > replica_id_max))
-        return fail(Errc::corrupt, "an epoch of replica {}", epochs.back().writer);
-    }
-    return {};
   }
 
   // Extents in ascending order and disjoint, and exactly their payload; core/ checks them against the volume's end.
@@ -389,11 +353,13 @@ struct Decoder {
     m.whole = r.get<std::uint8_t>() != 0;
     m.base_epoch = epoch();
     m.base = lsn();
-    m.newest_epoch = epoch_counter();
-    m.epoch = entry();
+    m.newest_epoch = r.get<std::uint64_t>();
+    m.epoch = taken(get_entry_if_known(r));
     m.last = mark();
     m.commit = lsn();
-    TL_TRY(get_epochs(m.epochs));
+    m.epochs = table();
+    if (m.newest_epoch > epoch_counter_max)
+      return fail(Errc::corrupt, "an epoch counter beyond {}, which none can have reached", epoch_counter_max);
     return m;
   }
 
@@ -404,8 +370,9 @@ struct Decoder {
   }
 
   Result<PeerMessage> refuse() {
+    bool split_brain = r.get<std::uint8_t>() != 0;
     TL_TRY_ASSIGN(std::string reason, text());
-    return Refuse{std::move(reason)};
+    return Refuse{std::move(reason), split_brain};
   }
 };
 
@@ -454,12 +421,11 @@ void encode_record_prefix(const Epoch& epoch, std::uint32_t meta_bytes, std::vec
 Result<PeerMessage> decode_peer_message(std::uint16_t type, ByteSpan payload) {
   auto first = static_cast<std::uint16_t>(WireType::first_peer_message);
   if (type < first) return fail(Errc::corrupt, "message of type {} at this point", type);
-  Decoder d{Reader(payload)};
+  Decoder d{Reader(payload), {}};
   auto message = d.message(type - first);
+  if (message && d.r.ok() && d.wrong) return fail(Errc::corrupt, "message of type {}: {}", type, d.wrong->message);
   if (message && (!d.r.ok() || d.r.remaining() != 0))
     return fail(Errc::corrupt, "message of type {} with a wrong length of {} bytes", type, payload.size());
-  if (message && d.counter_too_high)
-    return fail(Errc::corrupt, "message of type {} with an epoch counter beyond {}, which none can have reached", type, epoch_counter_max);
   return message;
 }
 

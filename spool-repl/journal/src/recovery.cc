@@ -252,10 +252,10 @@ void make_inconsistent(const Scan& scan, RecoveredLog& log) {
 void note_epochs(RecoveredLog& log) {
   for (const StoredRecord& r : log.records)
     if (r.body.header.type == RecordType::epoch)
-      note_epoch(log.superblock.epochs, entry_of(r.body.epoch_change, r.body.header.first_lsn));
+      log.superblock.epochs.note(entry_of(r.body.epoch_change, r.body.header.first_lsn));
   // One whose record was lost in a crash never was: its counter must not speak for another one's records.
   Lsn last = log.records.empty() ? log.superblock.tail.lsn : log.records.back().body.mark().lsn;
-  std::erase_if(log.superblock.epochs, [&](const EpochEntry& e) { return e.start > last; });
+  log.superblock.epochs.cut_behind(last);
 }
 
 // The superblock tells of one cut, and this start is one: frames of an earlier one must not be found any more, least of all where a

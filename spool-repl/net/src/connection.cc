@@ -241,7 +241,7 @@ void Connection::take(const WireHeader& header, ByteSpan payload) {
     auto done = handshake_.receive(header.type, payload);
     // What there is to say is said before the end, so that the other side can name the reason too.
     send_handshake();
-    if (!done) return close(fmt::format("{}: {}", name_, done.error().message));
+    if (!done) return close(handshake_.disagrees() ? done.error().message : fmt::format("{}: {}", name_, done.error().message));
     if (*done && fd_) {
       established_ = true;
       last_received_ = last_sent_ = loop_.now();

@@ -38,6 +38,7 @@ class Connection {
   bool is_open() const { return static_cast<bool>(fd_); }
   bool is_established() const { return established_; }
   ReplicaId peer() const { return handshake_.peer(); }
+  bool disagrees() const { return handshake_.disagrees(); }  // see Handshake
   const std::string& name() const { return name_; }
 
  private:

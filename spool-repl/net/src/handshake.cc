@@ -17,15 +17,17 @@ Handshake::Handshake(const Identity& self, std::string secret, Direction directi
     : self_(self), secret_(std::move(secret)), direction_(direction), expect_(expect),
       phase_(direction == Direction::accepted ? Phase::hello : Phase::challenge) {
   random.fill(nonce_);
-  own_hello_ = hello();
-  if (direction_ == Direction::dialed) return;
+  if (direction_ == Direction::dialed) {
+    own_hello_ = hello(expect_);
+    return;
+  }
   Writer w(challenge_);
   w.put(handshake_version);
   w.put_bytes(nonce_);
   say(WireType::challenge, challenge_);
 }
 
-std::vector<std::byte> Handshake::hello() const {
+std::vector<std::byte> Handshake::hello(ReplicaId peer) const {
   std::vector<std::byte> out;
   Writer w(out);
   w.put(features_offered);
@@ -35,6 +37,7 @@ std::vector<std::byte> Handshake::hello() const {
   w.put(self_.replica);
   w.put(expect_);
   w.put_bytes(nonce_);
+  w.put_text(self_.settings ? self_.settings(peer) : std::string());
   return out;
 }
 
@@ -58,7 +61,9 @@ Status Handshake::take_hello(ByteSpan payload) {
   peer_.replica = r.get<std::uint32_t>();
   wanted_ = r.get<std::uint32_t>();
   r.skip(nonce_.size());
-  if (!r.ok()) return fail(Errc::corrupt, "the peer's hello is too short");
+  auto settings = r.get_text(agreement_bytes_max);
+  if (!settings) return fail(Errc::corrupt, "the peer's hello is too short");
+  peer_settings_ = *settings;
   peer_hello_.assign(payload.begin(), payload.end());
   return {};
 }
@@ -69,9 +74,6 @@ Status Handshake::check_peer() const {
   if (peer_.volume != self_.volume)
     return fail(Errc::conflict, "the peer serves volume {}, this node {}: check both configurations",
                 peer_.volume.text(), self_.volume.text());
-  if (peer_.volume_blocks != self_.volume_blocks)
-    return fail(Errc::conflict, "the peer's volume has {} blocks, this node's {}", peer_.volume_blocks,
-                self_.volume_blocks);
   if (peer_.replica == self_.replica)
     return fail(Errc::conflict, "the peer calls itself replica {} like this node: each needs an id of its own",
                 self_.replica);
@@ -83,6 +85,20 @@ Status Handshake::check_peer() const {
   return {};
 }
 
+// Of the replica that is meant, and of this volume: what both must say alike.
+Status Handshake::check_agreement() {
+  std::string differs;
+  if (peer_.volume_blocks != self_.volume_blocks)
+    differs = fmt::format("the volume has {} bytes here and {} there", self_.volume_blocks * block_size, peer_.volume_blocks * block_size);
+  std::string settings = disagreement(self_.settings ? self_.settings(peer_.replica) : std::string(), peer_settings_);
+  if (!differs.empty() && !settings.empty()) differs += ", ";
+  differs += settings;
+  if (differs.empty()) return {};
+  disagrees_ = true;
+  return fail(Errc::conflict, "replica {} is configured otherwise: {}. The two do not work together until both say the same "
+              "(docs/operations.md)", peer_.replica, differs);
+}
+
 // Lengths go in too: no two dialogues have the same text.
 std::array<std::byte, 32> Handshake::proof(Direction maker) const {
   bool dialed = direction_ == Direction::dialed;
@@ -92,7 +108,7 @@ std::array<std::byte, 32> Handshake::proof(Direction maker) const {
     w.put(static_cast<std::uint32_t>(part.size()));
     w.put_bytes(part);
   };
-  w.put_bytes(as_bytes("twinloft replica proof 2"));
+  w.put_bytes(as_bytes("twinloft replica proof 3"));
   w.put(static_cast<std::uint8_t>(maker));
   add(challenge_);
   add(dialed ? own_hello_ : peer_hello_);
@@ -132,10 +148,12 @@ Result<bool> Handshake::receive(std::uint16_t type, ByteSpan payload) {
     phase_ = Phase::done;
     // A caller that may know learns why it does not fit: it judges by the same rules.
     if (direction_ == Direction::accepted) {
+      own_hello_ = hello(peer_.replica);
       say(WireType::hello, own_hello_);
       say(WireType::proof, proof(Direction::accepted));
     }
     TL_TRY(check_peer());
+    TL_TRY(check_agreement());
     return true;
   }
   return fail(Errc::corrupt, "a message of type {} in the handshake", type);

@@ -214,7 +214,8 @@ void PeerNet::retire(Connection& c) {
 
 void PeerNet::on_closed(Connection& c, const std::string& reason) {
   Peer* p = owner_of(c);
-  if (p) notice(*p, reason);
+  if (tell_unfit(c, reason)) {}
+  else if (p) notice(*p, reason);
   else notice_of_caller(reason);
   retire(c);
   if (!p) return;
@@ -225,6 +226,17 @@ void PeerNet::on_closed(Connection& c, const std::string& reason) {
   loop_.post([this, alive = std::weak_ptr(alive_)] {
     if (!alive.expired()) deliver_downs();
   });
+}
+
+// Of one that was dialed and of one that called alike. True: that is what it was closed for.
+bool PeerNet::tell_unfit(const Connection& c, const std::string& reason) {
+  Peer* p = c.disagrees() ? find(c.peer()) : nullptr;
+  if (!p || p->up || !events_.unfit) return false;
+  p->last_notice = reason;
+  loop_.post([this, alive = std::weak_ptr(alive_), id = p->config.id, reason] {
+    if (!alive.expired()) events_.unfit(id, reason);
+  });
+  return true;
 }
 
 // In order with what comes after: before the next word of anybody, at the latest on the next turn.

@@ -12,7 +12,7 @@ Epoch epoch(std::uint64_t counter) {
 }
 
 TEST(HistoryHolds, WithinAnEpochsReach) {
-  std::vector<EpochEntry> table{{epoch(3), Lsn{10}, 1, 3}, {epoch(4), Lsn{20}, 1, 3}};
+  EpochTable table{{epoch(3), Lsn{10}, 1, 3}, {epoch(4), Lsn{20}, 1, 3}};
   EXPECT_TRUE(history_holds(table, Lsn{30}, epoch(3), Lsn{10}));
   EXPECT_TRUE(history_holds(table, Lsn{30}, epoch(3), Lsn{19}));
   EXPECT_FALSE(history_holds(table, Lsn{30}, epoch(3), Lsn{20})) << "the next epoch began there";

@@ -118,6 +118,30 @@ TEST_F(ResyncTest, WhatAnInterruptedResyncLeftIsNoSplitBrain) {
   }
 }
 
+// What is here is a part of a history only, and nothing that its primary could want to keep: but that is no reason to end the process.
+TEST_F(ResyncTest, BeginBelowTheCommitPointOfAnUnfinishedResyncIsRefused) {
+  make_pair();
+  disconnect(1, 2);
+  lose_disk(2);
+  node(2).held = [](Disk kind) { return kind == Disk::home_write || kind == Disk::home_sync; };
+  connect(1, 2);
+  exchange();
+  ASSERT_TRUE(status(node(2)).inconsistent);
+  Superblock sb = decode_superblock({node(2).journal.data(), block_size}).value();
+  fill(1, 10, 20, 4);
+  fill(1, 20, 30, 5);
+  ASSERT_GT(status(node(2)).commit, sb.tail.lsn);
+  Epoch epoch = status(node(1)).epoch;
+  disconnect(1, 2);
+  exchange();
+  node(2).step(PeerUp{1});
+  node(2).input(1, MatchRequest{epoch});
+  node(2).input(1, Begin{epoch, sb.tail, {}, sb.epochs});
+  ASSERT_FALSE(node(2).closed.empty());
+  EXPECT_NE(node(2).closed.back().reason.find("is committed here"), std::string::npos) << node(2).closed.back().reason;
+  EXPECT_FALSE(status(node(2)).peers[0].split_brain);
+}
+
 // It was complete up to where a resync of some blocks began, and nobody else is left who has that: a side like any other.
 TEST_F(BitmapTest, WhatWasCompleteBeforeAnInterruptedResyncIsKept) {
   leave_behind(3, false, {2, 3});

@@ -72,11 +72,11 @@ TEST_F(TailTest, WhoHasForgottenUsIsNotTrustedIfSomebodyElseCameByForceSince) {
     disconnect(1, 2);
     exchange();
     ASSERT_EQ(status(node(2)).in_sync, set_of(1) | set_of(2));
-    std::vector<EpochEntry> table;
+    EpochTable table;
     Epoch newest = status(node(1)).epoch;
-    for (std::uint64_t i = 0; i < superblock_epochs_max; ++i) {
+    for (std::uint64_t i = 0; i < epoch_table_max; ++i) {
       bool by_force = forced != 0 && i == 8;
-      note_epoch(table, {{newest.counter + 2 + i, Uuid::generate(node(1).random)}, Lsn{1001 + i}, by_force ? forced : ReplicaId{1},
+      table.note({{newest.counter + 2 + i, Uuid::generate(node(1).random)}, Lsn{1001 + i}, by_force ? forced : ReplicaId{1},
                          set_of(1), by_force ? epoch_by_force : 0u});
     }
     Epoch now = table.back().epoch;
@@ -91,6 +91,38 @@ TEST_F(TailTest, WhoHasForgottenUsIsNotTrustedIfSomebodyElseCameByForceSince) {
   }
 }
 
+// Nor if the table has forgotten that too. Whose own history has that epoch was filled after it.
+TEST_F(TailTest, WhoHasForgottenThatSomebodyCameByForceIsNotTrustedWithOurs) {
+  for (ReplicaId forced : {0, 1, 3}) {
+    for (bool known : {false, true}) {
+      make_promoted(1, 3, OnPeerLoss::go_on);
+      disconnect(1, 3);
+      disconnect(2, 3);
+      write_flush(1, 0);
+      exchange();
+      disconnect(1, 2);
+      exchange();
+      EpochTable table;
+      Epoch newest = status(node(1)).epoch;
+      table.note({{newest.counter + 1, Uuid::generate(node(1).random)}, Lsn{1000}, forced ? forced : 1, set_of(3), forced ? epoch_by_force : 0u});
+      Epoch forgotten = table.back().epoch;
+      for (std::uint64_t i = 0; i < epoch_table_max + 40; ++i)
+        table.note({{newest.counter + 2 + i, Uuid::generate(node(1).random)}, Lsn{1001 + i}, 1, set_of(1)});
+      ASSERT_EQ(table.forgotten_force.epoch == forgotten, forced != 0);
+      if (known) table.forgotten_force.epoch = status(node(2)).epoch;  // it was here
+      Epoch now = table.back().epoch;
+      Lsn last = status(node(2)).last;
+      node(2).step(PeerUp{1});
+      node(2).input(1, MatchRequest{now});
+      node(2).input(1, SyncBegin{now, {Lsn{2000}, {}}, now, true, {}, {}, table});
+      while (node(2).complete_one()) {}
+      bool kept = forced == 3 && !known;
+      EXPECT_EQ(status(node(2)).peers[0].split_brain, kept) << forced << ": " << status(node(2)).peers[0].why;
+      EXPECT_EQ(status(node(2)).last == last, kept) << forced;
+    }
+  }
+}
+
 TEST_F(TailTest, WhoHasForgottenALossIsNotTrustedWithOurs) {
   for (bool lossy : {false, true}) {
     make_promoted(1, 2);
@@ -99,11 +131,11 @@ TEST_F(TailTest, WhoHasForgottenALossIsNotTrustedWithOurs) {
     disconnect(1, 2);
     exchange();
     Lsn last = status(node(2)).last;
-    std::vector<EpochEntry> table;
+    EpochTable table;
     Epoch newest = status(node(1)).epoch;
-    note_epoch(table, {{newest.counter + 1, Uuid::generate(node(1).random)}, Lsn{1000}, 1, set_of(1), lossy ? epoch_lossy : 0u});
-    for (std::uint64_t i = 0; i < superblock_epochs_max; ++i)
-      note_epoch(table, {{newest.counter + 2 + i, Uuid::generate(node(1).random)}, Lsn{1001 + i}, 1, set_of(1)});
+    table.note({{newest.counter + 1, Uuid::generate(node(1).random)}, Lsn{1000}, 1, set_of(1), lossy ? epoch_lossy : 0u});
+    for (std::uint64_t i = 0; i < epoch_table_max; ++i)
+      table.note({{newest.counter + 2 + i, Uuid::generate(node(1).random)}, Lsn{1001 + i}, 1, set_of(1)});
     Epoch now = table.back().epoch;
     node(2).step(PeerUp{1});
     node(2).input(1, MatchRequest{now});
@@ -143,8 +175,8 @@ TEST_F(TailTest, ATailThatAWitnessDidNotHaveIsNoSplitBrain) {
     ReplicaSet witnesses;
     std::size_t promotions = 0;  // of replica 3, while it is alone
   };
-  for (Case c : {Case{false, false, set_of(2) | set_of(3)}, Case{false, false, set_of(2) | set_of(3), superblock_epochs_max},
-                 Case{false, false, set_of(2) | set_of(3), superblock_epochs_max / 2}, Case{true, false, set_of(2) | set_of(3)}, Case{false, true, set_of(2) | set_of(3)},
+  for (Case c : {Case{false, false, set_of(2) | set_of(3)}, Case{false, false, set_of(2) | set_of(3), epoch_table_max},
+                 Case{false, false, set_of(2) | set_of(3), epoch_table_max / 2}, Case{true, false, set_of(2) | set_of(3)}, Case{false, true, set_of(2) | set_of(3)},
                  Case{false, false, set_of(2)}, Case{false, false, 0}}) {
     make_promoted(3, 3, OnPeerLoss::go_on);
     write_flush(3, 0);
@@ -178,7 +210,7 @@ TEST_F(TailTest, ATailThatAWitnessDidNotHaveIsNoSplitBrain) {
     ASSERT_GT(last, common.lsn);
     std::uint32_t flags = (c.by_force ? epoch_by_force : 0u) | (c.witnesses != 0 ? epoch_witnessed : 0u);
     meet_newer(common, 2, c.witnesses != 0 ? c.witnesses : set_of(2), flags);
-    bool split = c.counted || c.by_force || !(c.witnesses & set_of(3)) || c.promotions == superblock_epochs_max;
+    bool split = c.counted || c.by_force || !(c.witnesses & set_of(3)) || c.promotions == epoch_table_max;
     EXPECT_EQ(status(node(1)).peers[0].split_brain, split) << status(node(1)).peers[0].why;
     EXPECT_EQ(status(node(1)).last, split ? last : common.lsn);
     EXPECT_EQ(node(1).archived.empty(), split);
@@ -240,7 +272,7 @@ TEST_F(TailTest, ForceIsRememberedAlsoWhereItsRecordWasLost) {
   exchange();
   auto granted = promote(2);
   ASSERT_TRUE(granted && granted->ok) << (granted ? granted->text : "no answer");
-  std::vector<EpochEntry> told;
+  EpochTable told;
   for (const PeerMessage& m : node(2).sent)
     if (auto* state = std::get_if<NodeState>(&m); state && state->epoch.epoch.counter == 3) told.push_back(state->epoch);
   ASSERT_FALSE(told.empty());
@@ -293,7 +325,7 @@ TEST_F(TailTest, WhatSomebodyPromotedInSpiteOfALossHasLostIsKept) {
 TEST_F(TailTest, APromotionNamesTheNewestEpochThatDoesWithoutIt) {
   make(3);
   auto epoch = [&](std::uint64_t counter) { return Epoch{counter, Uuid::generate(node(1).random)}; };
-  std::vector<EpochEntry> table{{epoch(4), Lsn{1}, 2, set_of(2) | set_of(3)},
+  EpochTable table{{epoch(4), Lsn{1}, 2, set_of(2) | set_of(3)},
                                 {epoch(5), Lsn{5}, 2, set_of(1) | set_of(2) | set_of(3)},
                                 {epoch(6), Lsn{7}, 2, set_of(1) | set_of(2)}};
   NodeState state;

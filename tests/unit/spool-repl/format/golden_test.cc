@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "samples.h"
+#include "twinloft/base/crc32c.h"
 #include "twinloft/spool-repl/format/bitmap.h"
 #include "twinloft/spool-repl/format/digest.h"
 
@@ -57,6 +58,72 @@ TEST(Golden, HashesAndBlockCrc) {
 TEST(Golden, SuperblockAndLabel) {
   compare("superblock", encoded(superblock()));
   compare("data-label", encoded(label()));
+}
+
+Bytes golden(const std::string& name) {
+  std::ifstream file(std::string(TWINLOFT_GOLDEN_DIR) + "/" + name + ".hex");
+  EXPECT_TRUE(file) << name;
+  std::string word, hex;
+  std::size_t size = 0;
+  file >> word >> size;
+  while (file >> word) hex += word;
+  Bytes out(size);
+  for (std::size_t i = 0; i < hex.size() / 2; ++i) out[i] = static_cast<std::byte>(std::stoul(hex.substr(2 * i, 2), nullptr, 16));
+  return out;
+}
+
+// What version 4 did not know yet is not there.
+Superblock sample_of_v4() {
+  Superblock sb = superblock();
+  sb.epochs.forgotten_force = {};
+  sb.split_brains.clear();
+  return sb;
+}
+
+// A volume of the release before is read, and written as this release has it from then on.
+TEST(Golden, ASuperblockOfVersion4IsRead) {
+  Bytes old = golden("superblock-v4");
+  ASSERT_EQ(load_le<std::uint32_t>(old.data() + 12), 4u);
+  auto read = decode_superblock(old);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(*read, sample_of_v4());
+  Bytes upgraded = encoded(*read);
+  EXPECT_EQ(load_le<std::uint32_t>(upgraded.data() + 12), 5u);
+  EXPECT_EQ(decode_superblock(upgraded).value(), sample_of_v4());
+}
+
+// A full table may have forgotten promotions by force, and version 4 did not keep that.
+TEST(Golden, AFullTableOfVersion4MayHaveForgottenForce) {
+  Bytes old = golden("superblock-v4");
+  constexpr std::size_t table_at = 536;
+  store_le(old.data() + table_at, epoch_table_max);
+  for (std::uint32_t i = 0; i < epoch_table_max; ++i) {
+    std::byte* entry = old.data() + table_at + 8 + i * epoch_entry_bytes;
+    std::memset(entry, 0, epoch_entry_bytes);
+    store_le(entry, std::uint64_t{20 + i});       // counter
+    store_le(entry + 24, std::uint64_t{100 + i});  // start
+    store_le(entry + 32, std::uint64_t{0b11});     // in-sync set
+    store_le(entry + 40, std::uint32_t{2});        // writer
+  }
+  store_le(old.data() + 8, std::uint32_t{0});
+  store_le(old.data() + 8, crc32c(old));
+  auto read = decode_superblock(old);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->epochs.forgotten_force, (ForgottenForce{{19, {}}, {}, ~ReplicaSet{0}}));
+  EpochTable here;
+  EXPECT_EQ(forcers_unknown_to(here, read->epochs), ~ReplicaSet{0});
+  here.note({{18, volume}, Lsn{90}, 2, 0b11});
+  EXPECT_EQ(forcers_unknown_to(here, read->epochs), ~ReplicaSet{0});
+  here.note({{20, volume}, Lsn{100}, 2, 0b11});
+  EXPECT_EQ(forcers_unknown_to(here, read->epochs), 0u);
+}
+
+// Of the wire nothing older is spoken: both releases are named.
+TEST(Golden, AWireHeaderOfVersion7IsRefusedInWords) {
+  auto refused = decode_wire_header(golden("wire-header-v7"));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::conflict);
+  EXPECT_NE(refused.error().message.find("wire version 7, this program 8"), std::string::npos) << refused.error().message;
 }
 
 TEST(Golden, BitmapPage) {

@@ -72,6 +72,14 @@ inline Bytes encoded(const FrameHeader& f) {
   return out;
 }
 
+inline const ForgottenForce forgotten{{5, other_volume}, Lsn{2}, 0b101};
+inline EpochTable table(std::vector<EpochEntry> entries, const ForgottenForce& force = {}) {
+  EpochTable out;
+  out.assign(entries.begin(), entries.end());
+  out.forgotten_force = force;
+  return out;
+}
+
 inline Superblock superblock() {
   Superblock sb;
   sb.generation = 99;
@@ -100,6 +108,8 @@ inline Superblock superblock() {
   sb.dirty[1] = {3, true, older_epoch, mark(940)};
   sb.dirty[2] = {4, false, {}, {}};
   sb.epochs = {{older_epoch, Lsn{900}, 1, 0b11}, {epoch, Lsn{1290}, 2, 0b10}};
+  sb.epochs.forgotten_force = forgotten;
+  sb.split_brains = {{1, Lsn{880}}, {3, base_unknown}};
   return sb;
 }
 inline Bytes encoded(const Superblock& sb) {
@@ -123,15 +133,15 @@ inline std::vector<PeerMessage> messages() {
           MatchState{older_epoch, mark(10), mark(20), Lsn{15}},
           Probe{mark(17)},
           ProbeReply{mark(17), true},
-          Begin{epoch, mark(17), Lsn{12}, {{older_epoch, Lsn{3}, 1, 3}, {epoch, Lsn{18}, 2, 2, epoch_witnessed}}},
+          Begin{epoch, mark(17), Lsn{12}, table({{older_epoch, Lsn{3}, 1, 3}, {epoch, Lsn{18}, 2, 2, epoch_witnessed}}, forgotten)},
           RecordMessage{epoch, meta, payload},
           Ack{epoch, Lsn{44}, mark(43)},
           Commit{epoch, mark(43)},
-          Refuse{"it is at epoch 6"},
-          NodeState{true, false, true, older_epoch, Lsn{12}, 8, {epoch, Lsn{30}, 2, 6}, mark(44), Lsn{43}, {{older_epoch, Lsn{3}, 1, 3}, {epoch, Lsn{30}, 2, 6}}},
+          Refuse{"split brain: it is at epoch 6", true},
+          NodeState{true, false, true, older_epoch, Lsn{12}, 8, {epoch, Lsn{30}, 2, 6}, mark(44), Lsn{43}, table({{older_epoch, Lsn{3}, 1, 3}, {epoch, Lsn{30}, 2, 6}})},
           Claim{other_volume},
           ClaimReply{other_volume, false, "it follows replica 3"},
-          SyncBegin{epoch, mark(17), older_epoch, false, older_epoch, mark(11), {{older_epoch, Lsn{3}, 1, 3}, {epoch, Lsn{16}, 2, 2, epoch_by_force}}},
+          SyncBegin{epoch, mark(17), older_epoch, false, older_epoch, mark(11), table({{older_epoch, Lsn{3}, 1, 3}, {epoch, Lsn{16}, 2, 2, epoch_by_force}}, forgotten)},
           SyncReady{epoch, mark(17), false},
           SyncData{epoch, 9, {{Lba{4}, 1, ExtentKind::data}, {Lba{5}, 7, ExtentKind::zeros}}, block(0xb2)},
           SyncAck{epoch, 9, true},

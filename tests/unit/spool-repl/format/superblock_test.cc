@@ -25,7 +25,7 @@ TEST(SuperblockFormat, RoundTrip) {
 TEST(SuperblockFormat, AsManyEpochsAsItHolds) {
   Superblock in = superblock();
   in.epochs.clear();
-  for (std::size_t i = 0; i < superblock_epochs_max; ++i)
+  for (std::size_t i = 0; i < epoch_table_max; ++i)
     in.epochs.push_back({{i, volume}, Lsn{i * 10}, 1, 0b1});
   auto out = decode_superblock(encoded(in));
   ASSERT_TRUE(out) << out.error().message;
@@ -34,21 +34,21 @@ TEST(SuperblockFormat, AsManyEpochsAsItHolds) {
 
 // What the table has no place for any more, and matters for ever.
 TEST(EpochTable, ALossIsHandedOn) {
-  std::vector<EpochEntry> table;
+  EpochTable table;
   auto entry = [](std::uint64_t i, std::uint32_t flags) {
     Uuid id;
     id.bytes[0] = static_cast<std::byte>(i);
     return EpochEntry{{i, id}, Lsn{i * 10}, 1, 0b1, flags};
   };
-  note_epoch(table, entry(1, epoch_by_force | epoch_lossy));
+  table.note(entry(1, epoch_by_force | epoch_lossy));
   std::uint64_t i = 2;
-  for (; i <= superblock_epochs_max + 5; ++i) note_epoch(table, entry(i, 0));
-  EXPECT_EQ(table.size(), superblock_epochs_max);
+  for (; i <= epoch_table_max + 5; ++i) table.note(entry(i, 0));
+  EXPECT_EQ(table.size(), epoch_table_max);
   EXPECT_EQ(table.front().flags, epoch_lossy + 0u);
   for (std::size_t k = 1; k < table.size(); ++k) EXPECT_EQ(table[k].flags, 0u);
   // A start notes again what the log holds.
   EpochEntry first = table.front();
-  note_epoch(table, entry(first.epoch.counter, 0));
+  table.note(entry(first.epoch.counter, 0));
   ASSERT_EQ(table.size(), 1u);
   EXPECT_EQ(table.front(), first);
 }
@@ -110,7 +110,7 @@ TEST(SuperblockFormat, TooManyEpochs) {
   Bytes bad = encoded(superblock());
   constexpr std::size_t epochs_at = 216 + 32 + 48 + 4 * 56 + 16;
   ASSERT_EQ(load_le<std::uint32_t>(bad.data() + epochs_at), 2u);
-  store_le(bad.data() + epochs_at, static_cast<std::uint32_t>(superblock_epochs_max + 1));
+  store_le(bad.data() + epochs_at, static_cast<std::uint32_t>(epoch_table_max + 1));
   auto out = decode_superblock(resealed(bad));
   ASSERT_FALSE(out);
   EXPECT_EQ(out.error().code, Errc::corrupt);

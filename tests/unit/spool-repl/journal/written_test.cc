@@ -51,7 +51,7 @@ class WrittenSince : public testing::Test {
   using Blocks = std::vector<std::uint64_t>;
 
   Replica r;
-  std::vector<EpochEntry> table;
+  EpochTable table;
 };
 
 TEST_F(WrittenSince, TheFirstEpochWithoutTheWinnerTellsWhatItHad) {

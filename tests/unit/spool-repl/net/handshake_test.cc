@@ -17,7 +17,7 @@ constexpr std::size_t hello_bytes = 80;
 std::vector<std::byte> proof_of_dialer(const std::string& secret, ByteSpan challenge, ByteSpan hello) {
   std::vector<std::byte> text, out(32);
   Writer w(text);
-  w.put_bytes(as_bytes("twinloft replica proof 2"));
+  w.put_bytes(as_bytes("twinloft replica proof 3"));
   w.put(std::uint8_t{1});
   for (ByteSpan part : {challenge, hello}) {
     w.put(static_cast<std::uint32_t>(part.size()));
@@ -193,7 +193,8 @@ TEST_F(HandshakeTest, WhatDoesNotFitIsNamedByBoth) {
     const char *there, *here;
   };
   for (const Case& k : {Case{[](Side& s) { s.self.volume = other_volume; }, "the peer serves volume", "the peer serves volume"},
-                        {[](Side& s) { s.self.volume_blocks = 999; }, "999", "999"},
+                        {[](Side& s) { s.self.volume_blocks = 999; }, "the volume has 4096000 bytes here and 4091904 there",
+                         "the volume has 4091904 bytes here and 4096000 there"},
                         {[](Side& s) { s.self.replica = 1; }, "an id of its own", "an id of its own"},
                         {[](Side& s) { s.self.replica = 3; }, "replica 3 answers where replica 2 is configured",
                          "replica 1 has dialed replica 2 here, which is replica 3"}}) {
@@ -205,6 +206,69 @@ TEST_F(HandshakeTest, WhatDoesNotFitIsNamedByBoth) {
     EXPECT_TRUE(refused(ends.accepted, Errc::conflict, k.here));
     b = before;
   }
+}
+
+std::function<std::string(ReplicaId)> saying(const std::string& key, const std::string& value) {
+  Agreement all;
+  all.add(key, value);
+  return [text = all.text()](ReplicaId) { return text; };
+}
+
+// All that must agree is compared, and both sides have the setting and the two values in words.
+TEST_F(HandshakeTest, SettingsThatDifferAreNamedByBoth) {
+  a.self.settings = saying("on_peer_loss", "continue");
+  b.self.settings = saying("on_peer_loss", "suspend");
+  auto d = dialer(), c = accepter();
+  auto ends = run(d, c);
+  EXPECT_TRUE(refused(ends.dialed, Errc::conflict, "replica 2 is configured otherwise: on_peer_loss is \"continue\" here and \"suspend\" there"));
+  EXPECT_TRUE(refused(ends.accepted, Errc::conflict, "replica 1 is configured otherwise: on_peer_loss is \"suspend\" here and \"continue\" there"));
+  EXPECT_TRUE(d.disagrees() && c.disagrees());
+  b.self.settings = a.self.settings;
+  auto d2 = dialer(), c2 = accepter();
+  ends = run(d2, c2);
+  EXPECT_TRUE(ends.dialed && *ends.dialed && ends.accepted && *ends.accepted);
+  EXPECT_FALSE(d2.disagrees() || c2.disagrees());
+}
+
+// What is said of a link is asked for by the replica at its other end, which the side that was called knows late.
+TEST_F(HandshakeTest, SettingsAreThoseOfTheLink) {
+  a.self.settings = [](ReplicaId peer) { return peer == 2 ? "protocol=C\n" : "protocol=A\n"; };
+  b.self.settings = [](ReplicaId peer) { return peer == 1 ? "protocol=C\n" : "protocol=B\n"; };
+  auto d = dialer(), c = accepter();
+  auto ends = run(d, c);
+  EXPECT_TRUE(ends.dialed && *ends.dialed && ends.accepted && *ends.accepted);
+}
+
+TEST_F(HandshakeTest, AnotherSizeIsADisagreementAndAnotherVolumeIsNot) {
+  b.self.volume_blocks = 999;
+  auto d = dialer(), c = accepter();
+  run(d, c);
+  EXPECT_TRUE(d.disagrees() && c.disagrees());
+  b.self.volume = other_volume;
+  auto d2 = dialer(), c2 = accepter();
+  run(d2, c2);
+  EXPECT_FALSE(d2.disagrees() || c2.disagrees());
+}
+
+// Settings belong to what the proofs bind, and nobody learns of them who does not know the secret.
+TEST_F(HandshakeTest, SettingsChangedOnTheWayAreNoDisagreement) {
+  a.self.settings = b.self.settings = saying("min_in_sync", "1");
+  auto d = dialer(), c = accepter();
+  ASSERT_TRUE(d.receive(challenge_type, only(c).payload));
+  auto said = d.take_output();
+  said[0].payload.back() = std::byte{'2'};
+  ASSERT_TRUE(c.receive(hello_type, said[0].payload));
+  EXPECT_TRUE(refused(c.receive(proof_type, said[1].payload), Errc::denied, "secret"));
+  EXPECT_FALSE(c.disagrees());
+}
+
+TEST_F(HandshakeTest, TooManySettingsAreRefused) {
+  auto d = dialer(), c = accepter();
+  ASSERT_TRUE(d.receive(challenge_type, only(c).payload));
+  auto hello = d.take_output()[0].payload;
+  store_le(hello.data() + hello_bytes, static_cast<std::uint32_t>(agreement_bytes_max + 1));
+  hello.resize(hello.size() + agreement_bytes_max + 1, std::byte{'a'});
+  EXPECT_TRUE(refused(c.receive(hello_type, hello), Errc::corrupt, "too short"));
 }
 
 TEST_F(HandshakeTest, AnotherVersionOfTheHandshakeIsNamed) {
@@ -231,7 +295,7 @@ TEST_F(HandshakeTest, Garbage) {
   auto d = dialer();
   ASSERT_TRUE(d.receive(challenge_type, only(accepter()).payload));
   auto hello = d.take_output()[0].payload;
-  EXPECT_EQ(hello.size(), hello_bytes);
+  EXPECT_EQ(hello.size(), hello_bytes + 4) << "and no settings";
   for (std::size_t n = 0; n < hello.size(); ++n) {
     auto c = accepter();
     EXPECT_FALSE(c.receive(hello_type, ByteSpan(hello).first(n))) << n;

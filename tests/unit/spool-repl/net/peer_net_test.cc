@@ -62,6 +62,7 @@ struct PeerNetTest : testing::Test {
     std::string order;
     std::vector<PeerMessage> got;
     std::vector<std::string> notices;
+    std::map<ReplicaId, std::string> unfit;
     bool up() const { return ups > downs; }
     bool noticed(std::string_view text) const {
       for (const auto& n : notices)
@@ -85,7 +86,8 @@ struct PeerNetTest : testing::Test {
         *loop, std::move(o), random,
         NetEvents{[&n](ReplicaId) { n.ups++, n.order += "up "; }, [&n](ReplicaId) { n.downs++, n.order += "down "; },
                   [&n](ReplicaId, PeerMessage m) { n.got.push_back(std::move(m)); },
-                  [&n](ReplicaId, const std::string& text) { n.notices.push_back(text); }});
+                  [&n](ReplicaId, const std::string& text) { n.notices.push_back(text); },
+                  [&n](ReplicaId id, const std::string& text) { n.unfit[id] = text; }});
     return n.net->start();
   }
   void start_both() {
@@ -539,6 +541,24 @@ TEST(AddressTest, ResolveAndLoopback) {
     ASSERT_FALSE(out) << bad;
     EXPECT_NE(out.error().message.find(fmt::format("\"{}\"", bad)), std::string::npos) << out.error().message;
   }
+}
+
+// Both sides are told which setting it is, and try again until both say the same.
+TEST_F(PeerNetTest, PeersThatAreConfiguredOtherwiseAreToldApart) {
+  std::string there = "protocol=A\n";
+  NetOptions of_a = options(1, 2), of_b = options(2, 1);
+  of_a.self.settings = [](ReplicaId) { return std::string("protocol=C\n"); };
+  of_b.self.settings = [&](ReplicaId) { return there; };
+  ASSERT_TRUE(start(a, of_a));
+  ASSERT_TRUE(start(b, of_b));
+  run_until([&] { return a.unfit.contains(2) && b.unfit.contains(1); });
+  EXPECT_NE(a.unfit[2].find("protocol is \"C\" here and \"A\" there"), std::string::npos) << a.unfit[2];
+  EXPECT_NE(b.unfit[1].find("protocol is \"A\" here and \"C\" there"), std::string::npos) << b.unfit[1];
+  EXPECT_EQ(a.ups + b.ups, 0);
+  EXPECT_EQ(a.net->trouble(2), a.unfit[2]);
+  there = "protocol=C\n";
+  run_until([&] { return a.up() && b.up(); });
+  EXPECT_EQ(a.net->trouble(2), "");
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "twinloft/base/random.h"
 #include "twinloft/base/result.h"
 #include "twinloft/spool-repl/core/effects.h"
+#include "twinloft/spool-repl/format/agreement.h"
 #include "twinloft/spool-repl/format/recovered.h"
 
 namespace twinloft::repl::core {
@@ -53,6 +54,9 @@ struct Config {
   // clients, only as the journal or the arena fills.
   Duration checkpoint_idle = std::chrono::seconds(1), checkpoint_age = std::chrono::seconds(10);
 };
+
+// What the replica at the other end of that link must be configured alike in.
+Agreement agreement_of(const Config& config, std::string_view arbiter, ReplicaId peer);
 
 enum class ConnectionState { StandAlone, Connecting, Matching, Connected };  // DRBD's words where it has one
 

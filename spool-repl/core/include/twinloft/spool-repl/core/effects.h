@@ -47,6 +47,10 @@ struct PeerUp {  // authenticated, of this volume, empty of messages
 struct PeerDown {
   ReplicaId peer = 0;
 };
+struct PeerUnfit {  // it has proved itself, and is configured otherwise: there is no connection until both agree
+  ReplicaId peer = 0;
+  std::string why;
+};
 struct PeerInput {
   ReplicaId peer = 0;
   PeerMessage message;
@@ -91,7 +95,7 @@ struct ArbiterAnswer {  // to an ArbiterRequest
 struct Detach {};  // the device is taken away from its users: what waits, and what comes, fails with EIO
 
 using Event =
-    std::variant<ClientRequest, DiskDone, JournalReadDone, PeerUp, PeerDown, PeerInput, CheckpointNow, Detach, Promote,
+    std::variant<ClientRequest, DiskDone, JournalReadDone, PeerUp, PeerDown, PeerUnfit, PeerInput, CheckpointNow, Detach, Promote,
                  Demote, Discard, ArbiterAnswer>;
 
 // ---- effects -----------------------------------------------------------------------------------------------------

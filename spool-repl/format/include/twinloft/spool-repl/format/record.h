@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "twinloft/base/result.h"
+#include "twinloft/spool-repl/format/epoch.h"
 #include "twinloft/spool-repl/format/types.h"
 
 namespace twinloft::repl {
@@ -38,25 +39,6 @@ struct Extent {
   std::uint32_t blocks = 0;
   ExtentKind kind = ExtentKind::data;
   auto operator<=>(const Extent&) const = default;
-};
-
-enum EpochFlags : std::uint32_t {
-  epoch_by_force = 1,  // an administrator's word stands in for the arbiter's: others may hold what this history lacks
-  epoch_witnessed = 2,  // a promotion with every other member of its set connected, and none of them had lost anything
-  epoch_lossy = 4,  // its writer was promoted although something that it had acknowledged was known to be missing there
-};
-// The bits above: a mark of the epoch that this one was granted after, having everything that was acknowledged in it; 0: none.
-inline constexpr unsigned epoch_after_shift = 3;
-std::uint32_t epoch_after(const Epoch& before);               // as flags
-bool comes_after(std::uint32_t flags, const Epoch& before);
-
-// Contents of an epoch record: the first record that a new primary writes, and every change of the in-sync set.
-struct EpochChange {
-  Epoch epoch;
-  ReplicaId writer = 0;
-  ReplicaSet in_sync = 0;
-  std::uint32_t flags = 0;  // EpochFlags
-  auto operator<=>(const EpochChange&) const = default;
 };
 
 struct BodyHeader {

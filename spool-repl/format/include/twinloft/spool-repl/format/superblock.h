@@ -18,26 +18,13 @@ inline constexpr std::uint64_t superblock_offset[2] = {0, 64 * 1024};
 inline constexpr std::uint64_t journal_reserved_bytes = 1024 * 1024;   // before the bitmaps
 inline constexpr std::uint64_t journal_ring_bytes_min = 8ull << 20;  // several of the largest records
 inline constexpr std::uint32_t bitmap_slots = 4;                       // other members with a place for a bitmap
-inline constexpr std::uint32_t superblock_epochs_max = 16;
+inline constexpr std::uint32_t split_brains_max = replica_id_max - 1;
 
 inline constexpr Lsn base_unknown{UINT64_MAX};
 
 enum SuperblockFlags : std::uint32_t {
   flag_data_label = 1,  // the data area ends in a label block (see DataLabel); absent on an adopted device
 };
-
-struct EpochEntry {
-  Epoch epoch;
-  Lsn start;
-  ReplicaId writer = 0;
-  ReplicaSet in_sync = 0;
-  std::uint32_t flags = 0;  // EpochFlags, see record.h
-  auto operator<=>(const EpochEntry&) const = default;
-};
-EpochEntry entry_of(const EpochChange& change, Lsn start);
-// Into a table, oldest first: what begins there or later was another history's, and of more than fit the oldest one goes. That one of
-// them was lossy is handed on.
-void note_epoch(std::vector<EpochEntry>& table, const EpochEntry& entry);
 
 // What is known of another replica: its content is the history up to `since`, but for the blocks that are marked in its
 // bitmap or written by records behind the tail here.
@@ -47,6 +34,13 @@ struct DirtySlot {
   Epoch since_epoch;
   LogMark since;
   bool operator==(const DirtySlot&) const = default;
+};
+
+// Both histories hold what the other one lacks, and somebody may rely on it. It stands until one of the two is given up.
+struct SplitBrain {
+  ReplicaId with = 0;
+  Lsn parted;  // the newest record that both are known to have; 0: nothing shows that they had anything in common
+  bool operator==(const SplitBrain&) const = default;
 };
 
 struct Superblock {
@@ -79,13 +73,14 @@ struct Superblock {
   Lsn inconsistent_base;
   EpochEntry damaged_newest;            // where the journal was damaged: the newest one known, which may lie behind the damage
   std::array<DirtySlot, bitmap_slots> dirty;
-  std::vector<EpochEntry> epochs;       // newest last, at most superblock_epochs_max
+  EpochTable epochs;
+  std::vector<SplitBrain> split_brains;
   bool operator==(const Superblock&) const = default;
 };
 
 // Exactly block_size bytes.
 void encode_superblock(const Superblock& sb, MutableByteSpan out);
-// Errc::not_found: no superblock here. Errc::corrupt: one was here and its CRC or fields are wrong.
+// Reads version 4 too. Errc::not_found: no superblock here. Errc::corrupt: one was here and its CRC or fields are wrong.
 Result<Superblock> decode_superblock(ByteSpan in);
 
 // The last block of a data file that `create` made: tells which volume and replica the file belongs to.

@@ -14,7 +14,7 @@
 
 namespace twinloft::repl {
 
-inline constexpr std::uint16_t wire_version = 7;
+inline constexpr std::uint16_t wire_version = 8;
 inline constexpr std::uint32_t wire_header_bytes = 16;
 inline constexpr std::uint32_t wire_payload_max = body_meta_bytes_max + 4096 + record_payload_blocks_max * block_size;
 
@@ -45,7 +45,7 @@ struct Begin {
   Epoch epoch;
   LogMark from;
   Lsn holds{};                       // what the secondary has acknowledged before, as a member; 0: nothing that counts
-  std::vector<EpochEntry> epochs{};  // the primary's table, oldest first: the secondary itself looks whether it may drop anything
+  EpochTable epochs{};  // the primary's table, oldest first: the secondary itself looks whether it may drop anything
   bool operator==(const Begin&) const = default;
 };
 // One body. On the wire: meta length, meta, payload.
@@ -71,6 +71,7 @@ struct Commit {
 // Either side, before it closes: why it will not go on. Shown to the administrator on both sides.
 struct Refuse {
   std::string reason;
+  bool split_brain = false;  // it is for that
   bool operator==(const Refuse&) const = default;
 };
 
@@ -85,7 +86,7 @@ struct NodeState {
   EpochEntry epoch;              // newest one in the log here; zeros where it holds none
   LogMark last;
   Lsn commit;
-  std::vector<EpochEntry> epochs{};  // the table here, oldest first: what that epoch came after
+  EpochTable epochs{};  // the table here, oldest first: what that epoch came after
   bool operator==(const NodeState&) const = default;
 };
 // A secondary that is to be promoted: do not promote yourself, and say whether something speaks against it.
@@ -110,7 +111,7 @@ struct SyncBegin {
   bool whole = true;
   Epoch since_epoch;
   LogMark since;
-  std::vector<EpochEntry> epochs;  // the primary's table, oldest first
+  EpochTable epochs;  // the primary's table, oldest first
   bool operator==(const SyncBegin&) const = default;
 };
 struct SyncReady {

@@ -1,7 +1,7 @@
 // The first messages of a connection between two replicas, without I/O. docs/formats/wire.md describes them.
 //
 //   called:  Challenge (a fresh nonce)
-//   dialer:  Hello (volume, size, replica id, features, a nonce of its own), Proof
+//   dialer:  Hello (volume, size, replica id, features, settings that must agree, a nonce of its own), Proof
 //   called:  Hello, Proof
 //
 // A proof is an HMAC-SHA256 with the shared secret over who makes it and everything that was said before it, so it is good
@@ -11,23 +11,27 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "twinloft/base/random.h"
 #include "twinloft/base/result.h"
+#include "twinloft/spool-repl/format/agreement.h"
 #include "twinloft/spool-repl/format/wire.h"
 
 namespace twinloft::repl::net {
 
-inline constexpr std::uint32_t handshake_payload_max = 256;  // larger messages before the proof close the connection
-inline constexpr std::uint16_t handshake_version = 1;
+inline constexpr std::uint32_t handshake_payload_max = 128 + agreement_bytes_max;  // larger messages before the proof close the connection
+inline constexpr std::uint16_t handshake_version = 2;
 
 struct Identity {
   Uuid volume;
   std::uint64_t volume_blocks = 0;
   ReplicaId replica = 0;
+  // What that peer must be configured alike in, see Agreement. Not set: nothing.
+  std::function<std::string(ReplicaId peer)> settings{};
 };
 
 class Handshake {
@@ -47,16 +51,19 @@ class Handshake {
   // what this side is, and has proved that it may know why; Errc::corrupt: not this protocol.
   Result<bool> receive(std::uint16_t type, ByteSpan payload);
   ReplicaId peer() const { return peer_.replica; }  // 0: not known yet
+  // It has proved itself, and has another size or other settings than this side: until that is mended there is nothing between the two.
+  bool disagrees() const { return disagrees_; }
   // The dialer has proved itself and waits for the other side to do so.
   bool waits_for_proof() const { return direction_ == Direction::dialed && phase_ == Phase::hello; }
 
  private:
   // Of the side that was called: hello, proof, done. Of the dialer: challenge, hello, proof, done.
   enum class Phase { challenge, hello, proof, done };
-  std::vector<std::byte> hello() const;
+  std::vector<std::byte> hello(ReplicaId peer) const;
   Status take_challenge(ByteSpan payload);
   Status take_hello(ByteSpan payload);
   Status check_peer() const;
+  Status check_agreement();
   Status check_proof(ByteSpan payload) const;
   std::array<std::byte, 32> proof(Direction maker) const;
   void say(WireType type, ByteSpan payload) {
@@ -72,6 +79,8 @@ class Handshake {
   std::vector<std::byte> challenge_, own_hello_, peer_hello_;  // as sent
   std::uint64_t required_ = 0;                                 // features that the peer requires
   ReplicaId wanted_ = 0;                                       // that the peer has dialed, 0: any
+  std::string peer_settings_;
+  bool disagrees_ = false;
   std::vector<Message> output_;
 };
 

@@ -50,6 +50,8 @@ struct NetEvents {
   std::function<void(ReplicaId, PeerMessage)> message;
   // A connection failed, and why; each reason once in a row. 0: of a caller that is not known to be a peer.
   std::function<void(ReplicaId, const std::string&)> notice;
+  // A peer has proved itself, and is configured otherwise. Told at each attempt.
+  std::function<void(ReplicaId, const std::string&)> unfit{};
 };
 
 class PeerNet {
@@ -100,6 +102,7 @@ class PeerNet {
   void notice(Peer& peer, const std::string& text);
   void notice_of_caller(const std::string& text);
   void deliver_downs();
+  bool tell_unfit(const Connection& connection, const std::string& reason);
   Peer* find(ReplicaId id);
   Peer* owner_of(const Connection& connection);
 

@@ -1,0 +1,165 @@
+#include "twinloft/spool-repl/format/epoch.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "twinloft/base/check.h"
+
+namespace twinloft::repl {
+
+std::uint32_t epoch_after(const Epoch& before) {
+  if (before.id.is_nil()) return 0;
+  std::uint32_t mark;
+  std::memcpy(&mark, before.id.bytes.data(), sizeof mark);
+  return std::max<std::uint32_t>(mark >> epoch_after_shift, 1) << epoch_after_shift;
+}
+
+bool comes_after(std::uint32_t flags, const Epoch& before) {
+  return !before.id.is_nil() && flags >> epoch_after_shift == epoch_after(before) >> epoch_after_shift;
+}
+
+EpochEntry entry_of(const EpochChange& change, Lsn start) {
+  return {change.epoch, start, change.writer, change.in_sync, change.flags};
+}
+
+// ---- the table -----------------------------------------------------------------------------------------------------
+
+void EpochTable::note(const EpochEntry& entry) {
+  EpochEntry added = entry;
+  for (const EpochEntry& e : *this)
+    if (e.epoch == entry.epoch) added.flags |= e.flags & epoch_lossy;
+  std::erase_if(*this, [&](const EpochEntry& e) { return e.start >= entry.start; });
+  if (size() == epoch_table_max) {
+    const EpochEntry& oldest = front();
+    if (oldest.flags & epoch_by_force) {
+      forgotten_force.epoch = oldest.epoch;
+      forgotten_force.start = oldest.start;
+      forgotten_force.writers |= set_of(oldest.writer);
+    }
+    (*this)[1].flags |= oldest.flags & epoch_lossy;
+    erase(begin());
+  }
+  push_back(added);
+}
+
+// Which epochs by force lie before one that is cut off itself is not known any more.
+void EpochTable::cut_behind(Lsn lsn) {
+  std::erase_if(*this, [&](const EpochEntry& e) { return e.start > lsn; });
+  if (forgotten_force.start <= lsn) return;
+  std::uint64_t before = forgotten_force.epoch.counter;
+  forgotten_force = {{before > 0 ? before - 1 : 0, {}}, {}, forgotten_force.writers};
+}
+
+ReplicaSet forcers_unknown_to(const EpochTable& here, const EpochTable& there) {
+  const ForgottenForce& force = there.forgotten_force;
+  if (force.writers == 0) return 0;
+  bool known = false;
+  if (force.epoch.id.is_nil()) {
+    known = !here.empty() && here.back().epoch.counter > force.epoch.counter;
+  } else {
+    known = here.forgotten_force.epoch == force.epoch ||
+            std::any_of(here.begin(), here.end(), [&](const EpochEntry& e) { return e.epoch == force.epoch; });
+  }
+  return known ? 0 : force.writers;
+}
+
+// ---- bytes ---------------------------------------------------------------------------------------------------------
+
+void put_epoch(Writer& w, const Epoch& e) {
+  w.put(e.counter);
+  w.put_bytes(e.id.bytes);
+}
+
+void put_change(Writer& w, const EpochChange& c) {
+  put_epoch(w, c.epoch);
+  w.put(c.writer);
+  w.put(c.in_sync);
+  w.put(c.flags);
+}
+
+void put_entry(Writer& w, const EpochEntry& e) {
+  put_change(w, {e.epoch, e.writer, e.in_sync, e.flags});
+  w.put(e.start.v);
+}
+
+void put_forgotten_force(Writer& w, const ForgottenForce& force) {
+  put_epoch(w, force.epoch);
+  w.put(force.start.v);
+  w.put(force.writers);
+}
+
+void put_table(Writer& w, const EpochTable& table) {
+  TL_CHECK(table.size() <= epoch_table_max);
+  w.put(static_cast<std::uint32_t>(table.size()));
+  for (const EpochEntry& e : table) put_entry(w, e);
+  put_forgotten_force(w, table.forgotten_force);
+}
+
+Result<Epoch> get_epoch(Reader& r) {
+  Epoch e;
+  e.counter = r.get<std::uint64_t>();
+  r.get_into(e.id.bytes);
+  if (!r.ok()) return fail(Errc::corrupt, "an epoch that is cut short");
+  if (e.counter > epoch_counter_max)
+    return fail(Errc::corrupt, "epoch {} is beyond {}, which no epoch can have reached", e.counter, epoch_counter_max);
+  return e;
+}
+
+Status check_entry(const EpochEntry& e, bool writer_known) {
+  if (e.writer > replica_id_max || (e.writer == 0 && writer_known))
+    return fail(Errc::corrupt, "an epoch of replica {}: ids are 1 to {}", e.writer, replica_id_max);
+  return {};
+}
+
+namespace {
+
+Result<EpochEntry> take_change(Reader& r, bool writer_known) {
+  EpochEntry e;
+  TL_TRY_ASSIGN(e.epoch, get_epoch(r));
+  e.writer = r.get<ReplicaId>();
+  e.in_sync = r.get<ReplicaSet>();
+  e.flags = r.get<std::uint32_t>();
+  if (!r.ok()) return fail(Errc::corrupt, "an epoch that is cut short");
+  TL_TRY(check_entry(e, writer_known));
+  return e;
+}
+
+Result<EpochEntry> take_entry(Reader& r, bool writer_known) {
+  TL_TRY_ASSIGN(EpochEntry e, take_change(r, writer_known));
+  e.start.v = r.get<std::uint64_t>();
+  if (!r.ok()) return fail(Errc::corrupt, "an epoch that is cut short");
+  return e;
+}
+
+}  // namespace
+
+Result<EpochChange> get_change(Reader& r) {
+  TL_TRY_ASSIGN(EpochEntry e, take_change(r, true));
+  return EpochChange{e.epoch, e.writer, e.in_sync, e.flags};
+}
+
+Result<EpochEntry> get_entry(Reader& r) { return take_entry(r, true); }
+Result<EpochEntry> get_entry_if_known(Reader& r) { return take_entry(r, false); }
+
+Result<ForgottenForce> get_forgotten_force(Reader& r) {
+  ForgottenForce force;
+  TL_TRY_ASSIGN(force.epoch, get_epoch(r));
+  force.start.v = r.get<std::uint64_t>();
+  force.writers = r.get<ReplicaSet>();
+  if (!r.ok()) return fail(Errc::corrupt, "an epoch that is cut short");
+  return force;
+}
+
+Result<EpochTable> get_table(Reader& r) {
+  auto count = r.get<std::uint32_t>();
+  if (!r.ok() || count > epoch_table_max) return fail(Errc::corrupt, "a table of {} epochs", count);
+  EpochTable table;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    TL_TRY_ASSIGN(EpochEntry e, get_entry(r));
+    table.push_back(e);
+  }
+  TL_TRY_ASSIGN(table.forgotten_force, get_forgotten_force(r));
+  return table;
+}
+
+}  // namespace twinloft::repl

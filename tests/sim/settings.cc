@@ -1,0 +1,130 @@
+// Machines whose files differ, for a while or until all have been changed one after the other; and long chains of epochs, while
+// somebody is away who then knows none of them.
+#include <algorithm>
+
+#include "node.h"
+
+namespace twinloft::repl::sim {
+
+namespace {
+constexpr std::uint64_t chain_epochs = epoch_table_max + 2;
+constexpr unsigned chain_steps_max = 200;
+}  // namespace
+
+// As the handshake of net/ has it, in words; empty: they agree.
+std::string Cluster::disagreement_between(const Node& here, const Node& there) {
+  auto agreed = [&](const Node& n, ReplicaId peer) {
+    core::Config c = config_of(n);
+    return core::agreement_of(c, c.arbiter == core::Arbiter::external ? "external" : "manual", peer).text();
+  };
+  return disagreement(agreed(here, there.id), agreed(there, here.id));
+}
+
+// True: there is no connection, and both sides know why.
+bool Cluster::refuse_unfit(Link& l) {
+  if (disagreement_between(*nodes_[l.a], *nodes_[l.b]).empty()) return false;
+  coverage_.hit("settings: a connection is refused");
+  for (std::size_t side : {0, 1}) {
+    Node &here = *nodes_[side == 0 ? l.a : l.b], &there = *nodes_[side == 0 ? l.b : l.a];
+    tell_down(l, side);
+    feed(here, core::PeerUnfit{there.id, disagreement_between(here, there)});
+  }
+  schedule(1000 + below(4000), [this, &l] { connect(l); });
+  return true;
+}
+
+// An administrator edits one file and restarts that machine. Either the next edit takes it back, or all the others follow.
+void Cluster::change_settings() {
+  if (nodes_.size() < 2 || settings_change_) return;
+  Node& n = *nodes_[random_.below(nodes_.size())];
+  std::uint64_t kind = random_.below(4);
+  std::function<void(core::Config&)> change;
+  if (kind == 0) {
+    change = [](core::Config& c) {
+      c.on_peer_loss = c.on_peer_loss == core::OnPeerLoss::suspend ? core::OnPeerLoss::go_on : core::OnPeerLoss::suspend;
+    };
+  } else if (kind == 1) {
+    change = [](core::Config& c) {
+      c.arbiter = c.arbiter == core::Arbiter::manual ? core::Arbiter::external : core::Arbiter::manual;
+      c.on_peer_loss = core::OnPeerLoss::go_on;
+    };
+  } else if (kind == 2) {
+    change = [](core::Config& c) {
+      auto& p = c.peers.front();
+      p.protocol = p.protocol == core::Protocol::A ? core::Protocol::C : core::Protocol::A;
+    };
+  } else {
+    change = [](core::Config& c) { c.min_in_sync = 2; };
+  }
+  settings_change_ = true;
+  set(n, change);
+  coverage_.hit("settings: one machine has others");
+  bool everywhere = kind == 0 && random_.below(2) == 0;
+  if (!everywhere) return schedule(10'000 + below(60'000), [this, &n] { end_settings_change(n); });
+  coverage_.hit("settings: changed on one machine after the other");
+  std::int64_t at = 0;
+  for (auto& other : nodes_) {
+    if (other.get() == &n) continue;
+    at += 1000 + below(20'000);
+    schedule(at, [this, &other = *other, change] {
+      if (settings_change_) set(other, change);
+    });
+  }
+  schedule(at + 1, [this] {
+    if (!std::exchange(settings_change_, false)) return;
+    on_loss_ = on_loss_ == core::OnPeerLoss::suspend ? core::OnPeerLoss::go_on : core::OnPeerLoss::suspend;
+    for (auto& each : nodes_) each->settings = nullptr;
+  });
+}
+
+void Cluster::set(Node& n, std::function<void(core::Config&)> settings) {
+  note(fmt::format("replica {}: its settings change, and it is restarted", n.id));
+  crash(n, false);
+  n.settings = std::move(settings);
+  revive_later(n);
+}
+
+void Cluster::end_settings_change(Node& n) {
+  if (std::exchange(settings_change_, false)) set(n, nullptr);
+}
+
+// Nobody is left with settings of his own. Whoever had them is down then, for its caller to start.
+void Cluster::settle_settings() {
+  settings_change_ = false;
+  for (auto& n : nodes_)
+    if (std::exchange(n->settings, nullptr)) crash(*n, false);
+}
+
+// ---- long chains of epochs -----------------------------------------------------------------------------------------
+
+// One machine is away, and another one is started and promoted again and again: each time is an epoch.
+void Cluster::begin_chain() {
+  Node& away = *nodes_[random_.below(nodes_.size())];
+  Node& n = *nodes_[(away.index + 1 + random_.below(nodes_.size() - 1)) % nodes_.size()];
+  if (!n.alive()) return;
+  crash(away, random_.below(2) == 0);
+  chain_step(n, away, n.core->status().epoch.counter, chain_steps_max);
+}
+
+void Cluster::chain_step(Node& n, Node& away, std::uint64_t from, unsigned left) {
+  bool done = left == 0 || !client_runs_;
+  if (!done && n.alive() && !n.command_open) {
+    if (n.is_primary() && n.core->status().epoch.counter >= from + chain_epochs) {
+      coverage_.hit("a long chain of epochs");
+      done = true;
+    } else if (n.is_primary()) {
+      crash(n, false);
+      start(n);
+    } else if (by_force_ && random_.below(8) == 0) {
+      promote_by_force(n);
+    } else {
+      n.command_open = true;
+      feed(n, core::Promote{command_promote, false});
+    }
+  }
+  if (done) return revive_later(away);
+  if (away.alive()) crash(away, false);
+  schedule(200 + below(2000), [this, &n, &away, from, left] { chain_step(n, away, from, left - 1); });
+}
+
+}  // namespace twinloft::repl::sim

@@ -1,0 +1,265 @@
+// A split brain is a state of both sides, on their disks, until one history is given up or found in the other one.
+#include "roles.h"
+
+namespace twinloft::repl::core {
+namespace {
+
+struct SplitBrainTest : RolesTest {
+  // Both went on alone, and have met as primaries.
+  void part_and_meet() {
+    make_promoted(1, 2);
+    write_flush(1, 1);
+    exchange();
+    disconnect(1, 2);
+    ASSERT_TRUE(promote(2, true)->ok);
+    node(1).step(Promote{3, true});
+    for (ReplicaId id : {1, 2}) {
+      in = filled(block_size, static_cast<int>(id));
+      auto f = write_flush(id, id + 6);
+      exchange();
+      ASSERT_EQ(node(id).done.at(f), 0);
+    }
+    meet();
+    ASSERT_TRUE(split(1) && split(2));
+  }
+  void meet() {
+    connect(1, 2);
+    exchange();
+  }
+  void demote(ReplicaId id) {
+    node(id).step(Demote{1});
+    exchange();
+    ASSERT_EQ(status(node(id)).role, Role::secondary);
+  }
+  bool split(ReplicaId id) { return status(node(id)).peers[0].split_brain; }
+  void end_connection() {
+    if (up[{1, 2}]) disconnect(1, 2);
+    exchange();
+  }
+  // The way out that a refused promotion names.
+  void resolve(ReplicaId winner, ReplicaId loser) {
+    ASSERT_TRUE(promote(winner, true)->ok);
+    exchange();
+    node(loser).step(Discard{5});
+    end_connection();
+    meet();
+    ASSERT_FALSE(node(loser).commands.empty());
+    EXPECT_TRUE(node(loser).commands.back().ok) << node(loser).commands.back().text;
+    exchange();
+    for (ReplicaId id : {1, 2}) checkpoint(id);
+    EXPECT_FALSE(split(1) || split(2));
+    EXPECT_EQ(node(1).data, node(2).data);
+    EXPECT_EQ(status(node(winner)).in_sync, set_of(1) | set_of(2));
+  }
+};
+
+TEST_F(SplitBrainTest, ItStaysWhenBothAreDemoted) {
+  part_and_meet();
+  end_connection();
+  demote(1), demote(2);
+  EXPECT_TRUE(split(1) && split(2));
+  meet();
+  EXPECT_TRUE(split(1) && split(2)) << "two secondaries are not matched";
+  expect_not_promoted(1, "run `discard` on the other one");
+  expect_not_promoted(2, "Promote that replica with --force");
+  resolve(2, 1);
+}
+
+TEST_F(SplitBrainTest, ItOutlivesARestart) {
+  part_and_meet();
+  end_connection();
+  restart(1), restart(2);
+  EXPECT_TRUE(split(1) && split(2));
+  meet();
+  EXPECT_TRUE(split(1) && split(2));
+  expect_not_promoted(1, "split brain");
+  expect_not_promoted(2, "split brain");
+  resolve(1, 2);
+  restart(1), restart(2);
+  EXPECT_FALSE(split(1) || split(2));
+}
+
+// What the two have in common is looked at when one of them is primary: before that nothing is given up, and the command waits.
+TEST_F(SplitBrainTest, NothingIsGivenUpBeforeTheWinnerWasSeen) {
+  part_and_meet();
+  end_connection();
+  demote(1), demote(2);
+  Lsn last = status(node(1)).last;
+  node(1).commands.clear();
+  node(1).step(Discard{5});
+  meet();
+  EXPECT_TRUE(node(1).commands.empty());
+  ASSERT_TRUE(promote(2, true)->ok);
+  EXPECT_TRUE(node(1).commands.empty()) << "refused once more, and now it is known";
+  EXPECT_EQ(status(node(1)).last, last);
+  end_connection();
+  meet();
+  ASSERT_EQ(node(1).commands.size(), 1u);
+  EXPECT_TRUE(node(1).commands[0].ok) << node(1).commands[0].text;
+}
+
+TEST_F(SplitBrainTest, WhoHasNothingInCommonIsNotGivenUpForWithoutForce) {
+  part_and_meet();
+  end_connection();
+  demote(1);
+  lose_disk(2);
+  ASSERT_TRUE(promote(2, true)->ok);
+  write_flush(2, 9);
+  exchange();
+  node(1).commands.clear();
+  Lsn last = status(node(1)).last;
+  node(1).step(Discard{5});
+  meet();
+  ASSERT_EQ(node(1).commands.size(), 1u);
+  EXPECT_FALSE(node(1).commands[0].ok);
+  EXPECT_NE(node(1).commands[0].text.find("--force"), std::string::npos) << node(1).commands[0].text;
+  EXPECT_EQ(status(node(1)).last, last);
+  EXPECT_TRUE(split(1));
+}
+
+// The arbiter has said whose history counts, and goes on counting that one.
+TEST_F(SplitBrainTest, WithAnArbiterItsValueDecides) {
+  part_and_meet();
+  Superblock sb = decode_superblock({node(1).journal.data(), block_size}).value();
+  ASSERT_EQ(sb.split_brains.size(), 1u);
+  EXPECT_EQ(sb.split_brains[0].with, 2u);
+  std::vector<std::byte> journal = node(1).journal, data = node(1).data;
+  make(2, Arbiter::external);
+  node(1).journal = journal, node(1).data = data;
+  restart(1);
+  ASSERT_TRUE(split(1));
+  EpochValue counts{{sb.epochs.back().epoch.counter, sb.epochs.back().epoch.id}, 1, set_of(1), sb.volume};
+  node(1).step(Promote{9});
+  answer(1, Outcome::refused, counts);
+  answer(1, Outcome::granted);
+  EXPECT_EQ(status(node(1)).role, Role::primary);
+}
+
+// It is of a time before: what has been acknowledged without it since, it does not know.
+TEST_F(SplitBrainTest, AnArbitersValueThatIsOlderThanTheLogSpeaksForNothing) {
+  make_promoted(1, 2);
+  write_flush(1, 1);
+  exchange();
+  Epoch newest = status(node(1)).epoch;
+  std::vector<std::byte> journal = node(1).journal, data = node(1).data;
+  Uuid volume = Shell::volume();
+  for (std::uint64_t counter : {newest.counter - 1, newest.counter}) {
+    make(2, Arbiter::external);
+    node(1).journal = journal, node(1).data = data;
+    restart(1);
+    node(1).step(Promote{9});
+    answer(1, Outcome::refused, EpochValue{{counter, newest.id}, 1, set_of(1) | set_of(2), volume});
+    bool older = counter < newest.counter;
+    ASSERT_EQ(node(1).commands.size(), older ? 1u : 0u);
+    if (!older) continue;
+    EXPECT_FALSE(node(1).commands[0].ok);
+    EXPECT_NE(node(1).commands[0].text.find("a value older than the log here"), std::string::npos) << node(1).commands[0].text;
+  }
+}
+
+// Neither of them is the other's primary: both follow a third one by now.
+TEST_F(SplitBrainTest, ItIsOverWhenBothFollowAThirdOne) {
+  make_promoted(1, 3, OnPeerLoss::go_on);
+  write_flush(1, 1);
+  exchange();
+  disconnect(1, 2), disconnect(2, 3);
+  exchange();
+  write_flush(1, 2);
+  exchange();
+  ASSERT_EQ(status(node(1)).in_sync, set_of(1) | set_of(3));
+  ASSERT_TRUE(promote(2, true)->ok);
+  write_flush(2, 3);
+  exchange();
+  connect(1, 2);
+  exchange();
+  ASSERT_TRUE(status(node(1)).peers[0].split_brain && status(node(2)).peers[0].split_brain);
+  disconnect(1, 2);
+  exchange();
+  node(2).step(Demote{1});
+  exchange();
+  // Replica 3 becomes primary, and fills replica 2.
+  node(1).step(Demote{1});
+  exchange();
+  ASSERT_TRUE(promote(3, true)->ok);
+  connect(2, 3);
+  exchange();
+  ASSERT_TRUE(status(node(2)).peers[1].split_brain);
+  node(2).step(Discard{5});
+  disconnect(2, 3);
+  connect(2, 3);
+  exchange();
+  connect(1, 2);
+  for (ReplicaId id : {1, 2, 3}) checkpoint(id);
+  for (ReplicaId id : {1, 2, 3})
+    for (const PeerStatus& p : status(node(id)).peers) EXPECT_FALSE(p.split_brain) << id << " with " << p.id;
+  EXPECT_EQ(node(2).data, node(3).data);
+}
+
+// ---- settings that differ ------------------------------------------------------------------------------------------
+
+struct UnfitTest : RolesTest {
+  static constexpr const char* why = "replica 2 is configured otherwise: on_peer_loss is \"continue\" here and \"suspend\" there";
+};
+
+// After a start, before any connection: the promotion says what is in its way.
+TEST_F(UnfitTest, APromotionNamesIt) {
+  make_promoted(1, 2, OnPeerLoss::go_on);
+  node(1).step(Demote{1});
+  exchange();
+  disconnect(1, 2);
+  node(1).step(PeerUnfit{2, why});
+  expect_not_promoted(1, why);
+  EXPECT_EQ(status(node(1)).peers[0].why, why);
+  EXPECT_EQ(status(node(1)).peers[0].connection, ConnectionState::StandAlone);
+  std::size_t told = node(1).notices.size();
+  node(1).step(PeerUnfit{2, why});
+  EXPECT_EQ(node(1).notices.size(), told) << "once";
+  connect(1, 2);
+  exchange();
+  EXPECT_EQ(status(node(1)).peers[0].why, "");
+  EXPECT_TRUE(promote(1)->ok);
+}
+
+// The record of the promotion has not reached it when it comes back with other settings.
+TEST_F(UnfitTest, ASuspendedPrimaryStaysSuspended) {
+  make_promoted(1, 2, OnPeerLoss::go_on);
+  exchange();
+  node(1).step(Demote{1});
+  exchange();
+  lost = [](ReplicaId to, const PeerMessage& m) { return to == 1 && std::holds_alternative<Ack>(m); };
+  ASSERT_TRUE(promote(1)->ok);
+  disconnect(1, 2);
+  lost = nullptr;
+  exchange();
+  ASSERT_TRUE(status(node(1)).suspended);
+  node(1).step(PeerUnfit{2, why});
+  write_flush(1, 0);
+  exchange();
+  EXPECT_TRUE(status(node(1)).suspended);
+  EXPECT_EQ(status(node(1)).waits_for, "replica 2 (which is configured otherwise)");
+  node(1).step(Promote{7, true});
+  exchange();
+  EXPECT_FALSE(status(node(1)).suspended) << "a person may say otherwise";
+}
+
+TEST(AgreementOfTheCore, HoldsWhatBothSidesPromise) {
+  Config c;
+  c.peers = {{2, Protocol::C}, {3, Protocol::A}};
+  std::string to_2 = agreement_of(c, "manual", 2).text();
+  EXPECT_EQ(disagreement(to_2, agreement_of(c, "manual", 3).text()), "protocol is \"C\" here and \"A\" there");
+  auto differs = [&](auto change, const char* arbiter, std::string_view key) {
+    Config other = c;
+    change(other);
+    std::string told = disagreement(to_2, agreement_of(other, arbiter, 2).text());
+    return told.find(key) != std::string::npos;
+  };
+  EXPECT_TRUE(differs([](Config& o) { o.on_peer_loss = OnPeerLoss::go_on; }, "manual", "on_peer_loss"));
+  EXPECT_TRUE(differs([](Config& o) { o.min_in_sync = 2; }, "manual", "min_in_sync is \"1\" here and \"2\" there"));
+  EXPECT_TRUE(differs([](Config& o) { o.arbiter = Arbiter::external; }, "etcd", "arbiter.kind is \"manual\" here and \"etcd\" there"));
+  Config other = c;
+  other.seal_after = std::chrono::seconds(1);
+  EXPECT_EQ(disagreement(to_2, agreement_of(other, "manual", 2).text()), "") << "each for itself";
+}
+
+}  // namespace
+}  // namespace twinloft::repl::core
