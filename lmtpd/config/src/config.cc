@@ -373,6 +373,7 @@ Result<ReadConfig> read_text(const std::string& path, std::string_view text) {
   check_next_hop_name(top, config);
   for (const std::string& warning : compare_limits(config)) config.warnings.push_back(path + ": " + warning);
   for (const std::string& warning : find_ignored(config, root)) config.warnings.push_back(path + ": " + warning);
+  config.warnings.insert(config.warnings.end(), problems.warnings.begin(), problems.warnings.end());
   out.errors = std::move(problems.errors);
   out.bad_sections = std::move(problems.sections);
   return out;

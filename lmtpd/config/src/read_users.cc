@@ -131,8 +131,14 @@ void read_static(const TomlTable& t, UserSettings& users) {
   bool accept_all = false;
   t.texts("users", listed);
   t.flag("accept_all", accept_all);
-  if (listed.empty() && !accept_all)
-    t.error("users", "is missing: list the local parts that exist, or write accept_all = true to accept mail for every address");
+  const char* missing = "is missing: list the local parts that exist, or write accept_all = true to accept mail for every address";
+  if (listed.empty() && t.has("accept_all") && !accept_all) t.error("users", missing);
+  if (t.has("users") && listed.empty()) t.error("users", "lists nobody: list the local parts that exist");
+  // Files from before that key go on working.
+  if (!t.has("users") && !t.has("accept_all")) {
+    t.warning("users", std::string(missing) + ". Until then mail for every address is accepted");
+    accept_all = true;
+  }
   if (t.has("users") && accept_all) t.error("accept_all", "accepts every address, and \"users\" lists those that exist: remove one of the two keys");
   if (accept_all) users.fixed.users = AcceptAll{};
   else users.fixed.users = std::move(listed);

@@ -21,6 +21,10 @@ void TomlTable::error(std::string_view key, std::string_view what) const {
   problems_.sections.insert(path_.empty() ? std::string(key) : path_.substr(0, path_.find('.')));
 }
 
+void TomlTable::warning(std::string_view key, std::string_view what) const {
+  problems_.warnings.push_back(fmt::format("{}: {}", place(key), what));
+}
+
 void TomlTable::allow(std::span<const std::string_view> some, std::initializer_list<std::string_view> more) const {
   std::vector<std::string_view> keys(some.begin(), some.end());
   keys.insert(keys.end(), more);

@@ -20,6 +20,7 @@ namespace twinloft::lmtpd {
 struct Problems {
   std::string file;
   std::vector<std::string> errors;
+  std::vector<std::string> warnings{};
   std::set<std::string> sections{};  // that have errors; a key outside of any section counts as one
 };
 
@@ -31,6 +32,7 @@ class TomlTable {
   // "file:line: path.key"
   std::string place(std::string_view key) const;
   void error(std::string_view key, std::string_view what) const;
+  void warning(std::string_view key, std::string_view what) const;
   bool has(std::string_view key) const { return table_.contains(key); }
 
   // Every other key is an error that names the nearest of these.

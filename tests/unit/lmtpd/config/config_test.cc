@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <variant>
 
 namespace twinloft::lmtpd {
 namespace {
@@ -274,6 +275,16 @@ TEST(Config, QuotaThatDovecotCounts) {
   EXPECT_EQ(config->quota_status.connections_max, 3u);
 }
 
+// From before the key accept_all.
+TEST(Config, StaticUsersWithoutAListAreEverybodyAndThatIsTold) {
+  auto config = parse_config("t.toml", "[[listen]]\naddress = \"127.0.0.1:2400\"\n[spool]\npath = \"/s\"\nrequire_marker = false\n[users]\ndriver = \"static\"\nhome = \"/s/%user%\"\n");
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_TRUE(std::holds_alternative<AcceptAll>(config->users.fixed.users));
+  ASSERT_EQ(config->warnings.size(), 1u);
+  EXPECT_EQ(config->warnings[0], "t.toml:6: users.users: is missing: list the local parts that exist, or write accept_all = true to accept mail for every address. "
+                                 "Until then mail for every address is accepted");
+}
+
 TEST(Config, LimitsAreComparedWithOneAnother) {
   auto warnings = [](const std::string& more) {
     auto config = parse_config("t.toml", minimal_then(more));
@@ -347,7 +358,7 @@ const Wrong wrong[] = {
     {"[users]\ndriver = \"static\"\naccept_all = true\nhome = \"/a/%nobody%\"\n", "users.driver"},
     {"[users]\ndriver = \"static\"\nhome = \"a\"\n", "t.toml:3: users.home: expected an absolute path"},
     {"[users]\ndriver = \"static\"\naccept_all = true\nhome = \"/a\"\nagent = \"x\"\n", "there is no section [agent.x]"},
-    {"[users]\ndriver = \"static\"\nhome = \"/a\"\n", "users.users: is missing: list the local parts that exist, or write accept_all = true"},
+    {"[users]\ndriver = \"static\"\nhome = \"/a\"\nusers = []\n", "users.users: lists nobody"},
     {"[users]\ndriver = \"static\"\nhome = \"/a\"\naccept_all = false\n", "users.users: is missing"},
     {"[users]\ndriver = \"static\"\nhome = \"/a\"\nusers = []\n", "users.users: is missing"},
     {"[users]\ndriver = \"static\"\nhome = \"/a\"\nusers = [\"ann\"]\naccept_all = true\n", "users.accept_all: accepts every address"},
