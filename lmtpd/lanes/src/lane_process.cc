@@ -206,6 +206,10 @@ Result<std::unique_ptr<LaneProcess>> LaneProcess::start(const LaneConfig& config
   }
   theirs.clear();
   int first = out->groups_.front().lanes.front().get();
+  if (!has_input(first, config.start_wait)) {
+    (void)::kill(out->pid_, SIGKILL);
+    return fail(Errc::timeout, "{} was not ready after {} s", config.what, std::chrono::ceil<std::chrono::seconds>(config.start_wait).count());
+  }
   auto ready = receive(first);
   if (!ready) return fail(Errc::unavailable, "{} ended before it was ready", config.what);
   TL_TRY(decode_opened(ready->packet));

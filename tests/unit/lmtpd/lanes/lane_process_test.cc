@@ -96,5 +96,14 @@ TEST_F(LanesTest, AGroupWithoutAnyAnswerIsFoundOut) {
   EXPECT_EQ(beats(20), "alive") << "it goes on";
 }
 
+TEST(LaneProcess, OneThatNeverBecomesReadyIsNotWaitedFor) {
+  auto hangs = []() -> Result<LaneProcess::Serve> {
+    for (;;) ::pause();
+  };
+  auto started = LaneProcess::start({"lanes-test", "the process", 1, 1, 300ms, 200ms, 100ms}, [] { return Status(); }, hangs);
+  ASSERT_FALSE(started);
+  EXPECT_EQ(started.error().code, Errc::timeout);
+}
+
 }  // namespace
 }  // namespace twinloft::lmtpd

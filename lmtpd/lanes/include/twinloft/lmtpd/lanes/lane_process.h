@@ -38,6 +38,7 @@ struct LaneConfig {
   std::size_t groups = 1;    // one that stands still takes no lane of another
   std::chrono::milliseconds answer_wait{30'000};  // for a sign of life: beyond, the process hangs
   std::chrono::milliseconds lanes_wait{120'000};  // without any answer, while every lane of a group is late
+  std::chrono::milliseconds start_wait{50'000};   // for it to be ready
 };
 
 class LaneProcess {
