@@ -135,7 +135,8 @@ Result<std::unique_ptr<Dialogue>> Hop::open() {
   std::list<Idle> surplus;
   {
     std::unique_lock lock(mutex_);
-    bool turn = opened_.wait_for(lock, config_.spec.target.timeout, [this] { return opening_ < opening_max || given_up_; });
+    // A hop that is slow, and there, is waited for. One that is not there ends the wait: health_ says so to all of them.
+    bool turn = opened_.wait_for(lock, config_.spec.data_timeout, [this] { return opening_ < opening_max || given_up_; });
     if (!turn) return fail(Errc::timeout, "others wait for a connection to it");
     if (given_up_) return fail(Errc::unavailable, "this server leaves");
     if (!health_.may_try(clock_.now())) return fail(Errc::unavailable, "it could not be reached a moment ago, and is left alone");

@@ -31,6 +31,7 @@ class SpokenFor final : public Connector {
   using Answer = std::function<std::optional<std::string>(const std::string& line)>;
   Answer answer = usual;
   std::atomic<int> connections = 0, mails = 0, quits = 0;
+  std::chrono::milliseconds takes{0};  // a connection
 
   ~SpokenFor() override {
     for (std::thread& thread : threads_) thread.join();
@@ -40,6 +41,8 @@ class SpokenFor final : public Connector {
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
     EXPECT_EQ(::fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
     ++connections;
+    std::this_thread::sleep_for(takes);
+    std::lock_guard lock(mutex_);
     threads_.emplace_back([this, end = Fd(ends[1])] { serve(end.get()); });
     return Fd(ends[0]);
   }
@@ -71,6 +74,7 @@ class SpokenFor final : public Connector {
       line.clear();
     }
   }
+  std::mutex mutex_;
   std::vector<std::thread> threads_;
 };
 
@@ -199,6 +203,22 @@ TEST_F(HopTest, KeptConnectionsAreNoMoreThanThoseInUseMayBe) {
   EXPECT_EQ(deliver(), Codes(5, 250));
   EXPECT_EQ(connector_.connections, 10) << "the newest are kept";
   EXPECT_EQ(connector_.quits, 7);
+}
+
+// Four connections are made at once: the others wait for their turn, also where that takes longer than one connection may.
+TEST_F(HopTest, WhoWaitsForASlowHopIsNotRefused) {
+  config_.spec.target.timeout = std::chrono::milliseconds(100);
+  connector_.takes = std::chrono::milliseconds(80);
+  hop_ = std::make_unique<Hop>(config_, all_, connector_, clock_);
+  std::atomic<int> delivered = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 24; ++i)
+    threads.emplace_back([&] {
+      std::size_t one = 0;
+      for (const Hop::Outcome& outcome : hop_->deliver(envelope_, {&one, 1}, body_, "Received: x\n", {})) delivered += outcome.reply.code == 250;
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(delivered, 24);
 }
 
 TEST_F(HopTest, AnIdleConnectionThatHasEndedIsReplaced) {
