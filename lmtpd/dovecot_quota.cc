@@ -23,6 +23,8 @@ namespace twinloft::lmtpd {
 namespace {
 
 constexpr const char* doveconf_paths[] = {"/usr/bin/doveconf", "/usr/local/bin/doveconf"};
+// Nothing of the environment that lmtpd was started in changes what doveconf says.
+constexpr const char* environment[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", nullptr};
 constexpr std::size_t output_bytes_max = 1u << 20;
 
 Result<std::string> find_doveconf() {
@@ -43,7 +45,7 @@ Result<std::string> run(std::vector<std::string> words) {
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   pid_t child = -1;
-  int failed = ::posix_spawn(&child, argv[0], &actions, nullptr, argv.data(), environ);
+  int failed = ::posix_spawn(&child, argv[0], &actions, nullptr, argv.data(), const_cast<char**>(environment));
   ::posix_spawn_file_actions_destroy(&actions);
   if (failed != 0) return fail_errno(failed, "{}", words[0]);
   to.reset();
@@ -264,7 +266,7 @@ Status read_2_3(const Doveconf& doveconf, DovecotQuota& out) {
   return {};
 }
 
-// "1 G" as "1G", "unlimited" as 0.
+// "1 G" as "1G", "unlimited" as 0. A number without a unit is bytes.
 std::string size_text(std::string text) {
   std::erase(text, ' ');
   if (text.ends_with("B")) text.pop_back();
@@ -307,7 +309,7 @@ void read_quota_sections(const std::string& quota, const std::string& namespaces
     value("storage_size", storage);
     value("message_count", messages);
   }
-  out.rules.push_back(fmt::format("*:storage={}:messages={}", size_text(storage), size_text(messages)));
+  out.rules.push_back(fmt::format("*:bytes={}:messages={}", size_text(storage), size_text(messages)));
   out.vsizes = out.quota == "count";  // as it counts always
   std::string mailbox;
   std::istringstream below(namespaces);
