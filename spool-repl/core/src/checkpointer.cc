@@ -12,6 +12,8 @@ constexpr unsigned home_writes_least = 2;             // at a time
 constexpr std::uint64_t no_number = 0;                // of what is no HomeWrite
 constexpr std::size_t release_blocks_hurried = 256;   // 1 MiB
 constexpr unsigned digest_writes_max = 32;            // at a time
+constexpr std::uint64_t zero_write_blocks_max = (64u << 20) / block_size;
+constexpr std::uint64_t known_zeros_blocks_min = (1u << 20) / block_size;  // fewer are not worth an operation of their own on both sides
 }
 
 bool Checkpointer::nothing_to_do() const {
@@ -23,7 +25,7 @@ bool Checkpointer::due() const {
   bool blocks = !v_.committed.empty();
   bool tail = std::min(v_.log.committed_end(), v_.tail_limit) > v_.log.first();
   // Records without blocks (an epoch's) move nothing but the point up to which everything is home.
-  if (sync_requested_ || (hurried() && v_.home_end < v_.log.committed_end())) return true;
+  if (under_way() || sync_requested_ || (hurried() && v_.home_end < v_.log.committed_end())) return true;
   if (!blocks && !tail) return false;
   if (hurried()) return true;
   if (!blocks) return v_.log.used_bytes() > v_.log.ring_bytes() / 4;
@@ -64,24 +66,68 @@ void Checkpointer::advance() {
 
 void Checkpointer::start() {
   phase_ = Phase::writing;
-  begun_++;
-  requested_ = false;
-  sync_this_round_ = std::exchange(sync_requested_, false);
-  target_ = v_.log.committed_end();
+  RecordNo end = v_.log.committed_end();
+  sync_this_round_ = false;
+  if (!under_way()) {
+    begun_++;
+    requested_ = false;
+    sync_this_round_ = std::exchange(sync_requested_, false);
+  }
+  target_ = end;
   items_.clear();
   zeros_.clear();
   next_item_ = next_zero_ = written_ = released_ = 0;
+  take_items();
+  take_zeros();
+  v_.committed_since = v_.now;
+  if ((items_.empty() && zeros_.empty()) || v_.commit_durable >= v_.log.mark_before(end).lsn) return;
+  phase_ = Phase::committing;
+  v_.write_superblock(Volume::for_commit);
+}
+
+void Checkpointer::take_items() {
   items_.reserve(v_.committed.data_blocks());
   for (const auto& [lba, entry] : v_.committed.data()) {
     v_.arena.ref(entry.slot);
     items_.push_back({Lba{lba}, entry.slot, entry.serial});
   }
   std::sort(items_.begin(), items_.end(), [](const Item& a, const Item& b) { return a.lba < b.lba; });
-  v_.committed.zeros_within(Lba{0}, v_.sb.volume_blocks, zeros_);
-  v_.committed_since = v_.now;
-  if ((items_.empty() && zeros_.empty()) || v_.commit_durable >= v_.log.mark_before(target_).lsn) return;
-  phase_ = Phase::committing;
-  v_.write_superblock(Volume::for_commit);
+}
+
+void Checkpointer::take_zeros() {
+  std::vector<BlockIndex::ZeroExtent> all;
+  v_.committed.zeros_within(Lba{0}, v_.sb.volume_blocks, all);
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.serial < b.serial; });
+  std::uint64_t room = v_.config.zero_blocks_a_round;
+  last_portion_ = true;
+  for (const auto& z : all) {
+    if (take_zeros_of(z, room)) continue;
+    last_portion_ = false;
+    target_ = std::min(target_, v_.log.end_upto(Lsn{z.serial - 1}));
+    return;
+  }
+}
+
+// False: a part is left for the next portion.
+bool Checkpointer::take_zeros_of(const BlockIndex::ZeroExtent& z, std::uint64_t& room) {
+  bool trusted = v_.digests_exact && !v_.distrusts_disk;
+  bool joins = false;  // the last one that was added
+  for (std::uint64_t at = z.lba.v, end = at + z.blocks; at < end;) {
+    DigestTable::Run run = trusted ? v_.digests.run_from(Lba{at}, end - at) : DigestTable::Run{end - at, false};
+    bool known = run.zeros && run.blocks >= known_zeros_blocks_min;
+    std::uint64_t n = run.blocks;
+    if (!known) {
+      if (room == 0) return false;
+      if (joins && zeros_.back().extent.blocks >= zero_write_blocks_max) joins = false;
+      n = std::min({n, room, zero_write_blocks_max - (joins ? zeros_.back().extent.blocks : 0)});
+      room -= n;
+    }
+    if (joins && !known) zeros_.back().extent.blocks += n;
+    else zeros_.push_back({{Lba{at}, n, z.serial}, known});
+    joins = !known;
+    at += n;
+  }
+  return true;
 }
 
 void Checkpointer::on_commit_durable() {
@@ -93,7 +139,8 @@ void Checkpointer::submit_writes() {
   unsigned at_once = writes_at_once();
   while (in_flight_ < at_once) {
     if (next_zero_ < zeros_.size()) {
-      const auto& z = zeros_[next_zero_++];
+      const auto& [z, known] = zeros_[next_zero_++];
+      if (known) continue;
       v_.out.home_zeros.push_back({make_token(TokenKind::home_write, no_number), z.lba, z.blocks});
       v_.digests.put_zeros(z.lba, z.blocks);
     } else if (next_item_ < items_.size()) {
@@ -227,13 +274,15 @@ void Checkpointer::on_tail_durable() {
 }
 
 void Checkpointer::finish() {
-  for (const auto& z : zeros_) v_.committed.erase_zeros_if(z.lba, z.blocks, z.serial);
+  for (const auto& [z, known] : zeros_) v_.committed.erase_zeros_if(z.lba, z.blocks, z.serial);
   if (!zeros_.empty()) v_.home_changes++;
   items_.clear();
   zeros_.clear();
   phase_ = Phase::idle;
-  done_ = begun_;
   v_.counters.checkpoints++;
+  if (!last_portion_) return;
+  done_ = begun_;
+  v_.digests_exact = v_.digests_exact || !v_.distrusts_disk;
 }
 
 }  // namespace twinloft::repl::core

@@ -7,7 +7,8 @@
 // the tail is about to pass, and the digests of what was written home. clearing: marks that are gone.
 //
 // It takes a snapshot of the committed image, which by construction holds nothing above the commit point. What is
-// overwritten while it works stays in the image for the next round.
+// overwritten while it works stays in the image for the next round. Zeros go home in portions, oldest first: the states above are passed
+// once for each, and the tail moves up to the oldest zeros that are left.
 #pragma once
 
 #include <deque>
@@ -34,7 +35,7 @@ class Checkpointer {
   std::optional<Instant> next_tick() const;
   bool nothing_to_do() const;
   bool idle() const { return phase_ == Phase::idle; }
-  // A round writes home what the committed image held when it began.
+  // A round writes home what the committed image held when it began, in one portion or several.
   std::uint64_t rounds_begun() const { return begun_; }
   std::uint64_t rounds_done() const { return done_; }
   std::uint64_t steps_done() const { return steps_done_; }  // operations of all rounds that have ended
@@ -47,6 +48,15 @@ class Checkpointer {
     std::uint64_t serial;
   };
   bool due() const;
+  // A part of the volume that is all zeros. `known`: the data area holds zeros there already.
+  struct Zeros {
+    BlockIndex::ZeroExtent extent;
+    bool known;
+  };
+  bool under_way() const { return begun_ != done_; }
+  void take_items();
+  void take_zeros();
+  bool take_zeros_of(const BlockIndex::ZeroExtent& z, std::uint64_t& room);
   bool hurried() const { return requested_ || all_requested_; }
   Instant due_at() const;
   double pressure() const;
@@ -68,8 +78,9 @@ class Checkpointer {
   bool requested_ = false, all_requested_ = false, sync_requested_ = false, sync_this_round_ = false;
   std::uint64_t begun_ = 0, done_ = 0, steps_done_ = 0;
   RecordNo target_ = 0, new_first_ = 0;
+  bool last_portion_ = true;
   std::vector<Item> items_;
-  std::vector<BlockIndex::ZeroExtent> zeros_;
+  std::vector<Zeros> zeros_;
   std::size_t next_item_ = 0, next_zero_ = 0;
   struct Write {
     std::size_t end;  // one past its last item

@@ -110,6 +110,7 @@ Status Volume::load(RecoveredLog recovered) {
   log.set_committed_end(commit_end);
   // Committed or not, who knows: the process before may have written some of it home, and not have synced that.
   if (commit_end < log.end()) distrusts_disk = true;
+  digests_exact = committed.empty() && !distrusts_disk;
   recovered_end = log.last_mark().lsn;
   commit_durable = commit_lsn();
   return {};

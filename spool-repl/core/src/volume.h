@@ -135,6 +135,9 @@ class Volume {
   // before what is committed in it was home. What an earlier one wrote home may be readable and yet not durable, also after a sync that
   // succeeds: an earlier one may have failed.
   bool distrusts_disk = false;
+  // What the digests say of a block is what the data area holds, or is about to: all that the log had at the start has been written
+  // home since, or there was nothing. An earlier process may have written a block home, and not its digest.
+  bool digests_exact = false;
   bool hold_checkpoint = false;  // the log is about to be reset
   bool source_pending = false;   // Superblock::inconsistent_source is not durable: nothing of that source's may go home
   RecordNo readable_from = 0;        // records before this one are not to be had from the journal here: it is damaged

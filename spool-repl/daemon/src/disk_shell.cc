@@ -76,6 +76,10 @@ void DiskShell::perform(core::Output& out) {
     op.kind = Op::Kind::zeros;
     op.offset = z.lba.v * block_size;
     op.end = op.offset + z.blocks * block_size;
+    if (zeros_are_written_) {
+      zero_by_hand(op);
+      continue;
+    }
     // A file keeps its space: where a full host could not give it back, an acknowledged write could not go home.
     if (data_.block_device) loop_.punch_hole(data_.fd.get(), op.offset, op.end - op.offset, op.disk);
     else loop_.zero_range(data_.fd.get(), op.offset, op.end - op.offset, op.disk);
@@ -120,6 +124,7 @@ void DiskShell::on_done(io::DiskOp& disk) {
   if (op.kind == Op::Kind::superblock && result == 0 && op.copy == 0) return shell.start_superblock_copy(op, 1);
   if (op.kind == Op::Kind::zeros) {
     bool unsupported = !op.by_hand && io::cannot_zero(-result);
+    shell.zeros_are_written_ = shell.zeros_are_written_ || unsupported;
     if (unsupported || (op.by_hand && result == 0 && op.offset < op.end)) return shell.zero_by_hand(op);
   }
   shell.finish(op, result);

@@ -39,6 +39,7 @@ class DiskShell {
   io::DirectFile& data_;
   std::function<void(core::Event)> report_;
   journal::AlignedBuffer zeros_;
+  bool zeros_are_written_ = false;  // the data area can neither punch holes nor zero a range
   std::vector<std::unique_ptr<Op>> ops_;
   std::vector<Op*> free_;
 };

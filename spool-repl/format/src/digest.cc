@@ -147,6 +147,17 @@ void DigestTable::put_zeros(Lba lba, std::uint64_t blocks) {
   }
 }
 
+DigestTable::Run DigestTable::run_from(Lba lba, std::uint64_t blocks) const {
+  if (blocks_ == 0) return {blocks, false};
+  bool zeros = at(lba.v) == digest_zeros;
+  std::uint64_t end = lba.v + blocks, b = lba.v;
+  while (b < end && (at(b) == digest_zeros) == zeros) {
+    const Page& page = pages_[b / digest_page_blocks];
+    b = page.each ? b + 1 : std::min(end, (b / digest_page_blocks + 1) * digest_page_blocks);
+  }
+  return {b - lba.v, zeros};
+}
+
 bool DigestTable::fits(Lba lba, const std::byte* block) const {
   return blocks_ == 0 || digest_fits(at(lba.v), volume_, lba, {block, block_size});
 }

@@ -305,6 +305,81 @@ TEST(Single, ZeroExtentsStallWritersLikeAFullArena) {
   for (std::uint64_t id : ids) EXPECT_TRUE(s.is_done(id));
 }
 
+// mkfs trims all of a new volume; where the device takes zeros as writes only that is a write of all of it.
+TEST(Single, WhatIsKnownToBeZerosIsNotWrittenAgain) {
+  Shell s({.config = alone(), .volume_blocks = 16384});
+  std::uint64_t zeroed = 0;
+  s.fault = [&](Disk kind) { return zeroed += kind == Disk::home_zero, 0; };
+  auto settle = [&] {
+    s.submit(ClientOp::flush);
+    s.step(CheckpointNow{});
+    s.settle();
+  };
+  s.submit(ClientOp::trim, 0, 64 * mib);
+  settle();
+  EXPECT_EQ(zeroed, 0u);
+  EXPECT_EQ(s.core->status().journal_used, 0u) << "the tail waits for nothing";
+  Bytes in = filled(mib, 7);
+  s.submit(ClientOp::write, 10 * mib, mib, in.data());
+  settle();
+  s.submit(ClientOp::trim, 0, 64 * mib);
+  settle();
+  EXPECT_EQ(zeroed, 1u);
+  EXPECT_EQ(s.data, Bytes(s.data.size()));
+}
+
+// A start does not know what an earlier process had written home of what its digests call zeros.
+TEST(Single, AfterACrashZerosAreWrittenOnceMore) {
+  Shell s({.config = alone(), .volume_blocks = 16384});
+  Bytes in = filled(4 * mib, 7);
+  s.held = [](Disk kind) { return kind == Disk::home_sync; };
+  for (std::uint64_t at = 0; at < 4; ++at) s.submit(ClientOp::write, at * mib, mib, in.data() + at * mib);
+  s.submit(ClientOp::flush);
+  s.step(CheckpointNow{});
+  while (s.complete_one()) {}
+  ASSERT_TRUE(std::equal(in.begin(), in.end(), s.data.begin())) << "home, and its digests are not durable";
+  s.restart();
+  s.held = nullptr;
+  s.submit(ClientOp::trim, 0, 4 * mib);
+  s.submit(ClientOp::flush);
+  s.step(CheckpointNow{});
+  s.settle();
+  EXPECT_EQ(s.data, Bytes(s.data.size())) << "what was trimmed is in the data area still";
+}
+
+// The tail moves on between the portions, and a round is over with the last one.
+TEST(Single, ManyZerosGoHomeInPortions) {
+  Config config = alone();
+  config.zero_blocks_a_round = 1024;
+  Shell s({.config = config, .volume_blocks = 16384});
+  Bytes in = filled(mib, 7);
+  for (std::uint64_t at = 0; at < 32; ++at) s.submit(ClientOp::write, at * mib, mib, in.data());
+  s.submit(ClientOp::flush);
+  s.step(CheckpointNow{});
+  s.settle();
+  ASSERT_EQ(s.core->status().journal_used, 0u);
+  std::uint64_t zeroed = 0, rounds = s.core->status().checkpoints;
+  s.fault = [&](Disk kind) { return zeroed += kind == Disk::home_zero, 0; };
+  for (std::uint64_t at = 0; at < 32; at += 2) {
+    s.submit(ClientOp::trim, at * mib, 2 * mib);
+    s.submit(ClientOp::flush);
+    while (s.complete_one()) {}
+  }
+  std::uint64_t used = s.core->status().journal_used;
+  bool moved_between = false;
+  s.step(CheckpointNow{});
+  while (s.complete_one()) {
+    std::uint64_t now = s.core->status().journal_used;
+    moved_between |= now > 0 && now < used;
+  }
+  EXPECT_TRUE(moved_between);
+  EXPECT_EQ(s.core->status().journal_used, 0u);
+  EXPECT_GE(s.core->status().checkpoints - rounds, 8u) << "32 MiB, 4 MiB at a time";
+  EXPECT_GE(zeroed, 8u);
+  EXPECT_EQ(s.data, Bytes(s.data.size()));
+  EXPECT_TRUE(s.core->settled());
+}
+
 TEST(Single, SettlesWithEverythingHomeAndAllMemoryFree) {
   Shell shell({.config = alone()});
   Bytes in = filled(mib, 7);

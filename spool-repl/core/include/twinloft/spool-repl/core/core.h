@@ -50,6 +50,8 @@ struct Config {
   std::uint32_t journal_writes_in_flight = 4;
   std::uint64_t send_window_bytes = 16u << 20;    // journal bytes sent to a peer and not yet durable there
   std::uint32_t home_writes_in_flight = 16;
+  // Zeros in a round of the checkpointer: some devices take them as writes only, and the tail waits for the round.
+  std::uint64_t zero_blocks_a_round = (1u << 30) / block_size;
   // Blocks are written home once nothing has been committed for so long, or the oldest of them is so old. Before that, and beside
   // clients, only as the journal or the arena fills.
   Duration checkpoint_idle = std::chrono::seconds(1), checkpoint_age = std::chrono::seconds(10);

@@ -43,6 +43,12 @@ class DigestTable {
   void put_zeros(Lba lba, std::uint64_t blocks);
   bool fits(Lba lba, const std::byte* block) const;
   void forget();  // nothing is known any more of what is there
+  // How many blocks from `lba` on, at least one and at most `blocks`, are all known to be zeros, or all not.
+  struct Run {
+    std::uint64_t blocks;
+    bool zeros;
+  };
+  Run run_from(Lba lba, std::uint64_t blocks) const;
   // As it is on the disk. Returns how many of its sectors are lost; such a page counts as changed.
   unsigned load(std::uint64_t page, ByteSpan bytes);
 
