@@ -12,37 +12,12 @@
 #include "twinloft/spool-repl/control/control.h"
 #include "twinloft/spool-repl/daemon/check.h"
 #include "twinloft/spool-repl/daemon/volume_runner.h"
+#include "usage.h"
 
 namespace twinloft::repl::ctl {
 namespace {
 
 namespace po = boost::program_options;
-
-constexpr const char* usage_text =
-    "usage: spool-repl COMMAND [options] [VOLUME]\n"
-    "\n"
-    "  create VOLUME        make the journal and the data area of this replica (--adopt: keep what the data area holds;\n"
-    "                       --overwrite: destroy what is recognised on a block device)\n"
-    "  serve                serve every volume of the configuration until SIGTERM\n"
-    "  status [VOLUME]      role, connections, disk state (exit 2: a volume is suspended or failed)\n"
-    "                       --watch: again every second, with the progress of a resync\n"
-    "  events [VOLUME]      what happened (--follow: and what happens next; --since N: only what came behind event N)\n"
-    "  promote VOLUME       make this replica primary (--force: although others may have what it lacks)\n"
-    "  demote VOLUME        make it secondary; its device must not be in use\n"
-    "  discard VOLUME       give up this side of a split brain: this replica is filled from the other one (salvage its mail first)\n"
-    "  disconnect VOLUME    close the connections to the other replicas, and keep them closed\n"
-    "  connect VOLUME       open them again\n"
-    "  journal VOLUME       list the records of the journal of a replica that is not being served, check them, or make an\n"
-    "                       image of the volume as it was at an LSN (spool-repl journal --help)\n"
-    "  salvage              after a split brain: bring the mail of the losing side to the winner (spool-repl salvage --help)\n"
-    "  check-config         read the configuration, look at what it names, and say what is wrong\n"
-    "                       (--syntax: look at nothing else)\n"
-    "\n"
-    "  --config FILE        default /etc/twinloft/spool-repl.toml\n"
-    "  --json               status and events as JSON, a line each\n"
-    "  --force              with promote; with discard: although nothing of the history here is found in the other's\n"
-    "  --accept-loss        with promote: although acknowledged writes were lost here in a damaged journal\n"
-    "  --version, --help\n";
 
 int create(const daemon::NodeSettings& node, const NodeOptions& options) {
   for (const auto& v : node.volumes) {
@@ -83,28 +58,49 @@ int check_config(const daemon::NodeSettings& node, const NodeOptions& options) {
   return result;
 }
 
+int complain_usage(std::string_view what, std::string_view command) {
+  fmt::print(stderr, "spool-repl: {}\n{}", what, usage_of(command));
+  return exit_usage;
+}
+
+// Each option belongs to some commands: with another one it would be ignored.
+std::optional<std::string> misplaced(const po::variables_map& found, const std::string& command) {
+  for (const auto& [name, value] : found) {
+    bool general = name == "config" || name == "command" || name == "volume" || name == "help" || name == "version";
+    if (!general && !value.defaulted() && !takes_option(command, name)) return "--" + name + " does not apply to " + command;
+  }
+  return std::nullopt;
+}
+
 std::optional<int> parse(int argc, char** argv, NodeOptions& out) {
   po::options_description visible, all;
-  visible.add_options()("config", po::value(&out.config))("json", po::bool_switch(&out.json))("force", po::bool_switch(&out.force))("adopt", po::bool_switch(&out.adopt))("overwrite", po::bool_switch(&out.overwrite))("accept-loss", po::bool_switch(&out.accept_loss))("syntax", po::bool_switch(&out.syntax))("watch", po::bool_switch(&out.watch))("follow", po::bool_switch(&out.follow))("since", po::value(&out.since))("help", "")("version", "");
+  visible.add_options()("config", po::value(&out.config))("json", po::bool_switch(&out.json))("force", po::bool_switch(&out.force))(
+      "adopt", po::bool_switch(&out.adopt))("overwrite", po::bool_switch(&out.overwrite))("accept-loss", po::bool_switch(&out.accept_loss))(
+      "syntax", po::bool_switch(&out.syntax))("watch", po::bool_switch(&out.watch))("follow", po::bool_switch(&out.follow))(
+      "since", po::value(&out.since))("help", "")("version", "");
   all.add(visible).add_options()("command", po::value(&out.command))("volume", po::value(&out.volume));
   po::positional_options_description positional;
   positional.add("command", 1).add("volume", 1);
   po::variables_map found;
+  // Whole names only: what is typed today must not mean something else once there is another option.
+  auto style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
   try {
-    po::store(po::command_line_parser(argc, argv).options(all).positional(positional).run(), found);
+    po::store(po::command_line_parser(argc, argv).options(all).positional(positional).style(style).run(), found);
     po::notify(found);
   } catch (const po::error& e) {
-    fmt::print(stderr, "spool-repl: {}\n{}", e.what(), usage_text);
-    return exit_usage;
+    return complain_usage(e.what(), out.command);
   }
   if (found.contains("version")) {
     fmt::print("spool-repl {}\n", TWINLOFT_VERSION);
     return exit_ok;
   }
   if (found.contains("help")) {
-    fmt::print("{}", usage_text);
+    fmt::print("{}", usage_of(out.command));
     return exit_ok;
   }
+  if (!is_command(out.command))
+    return complain_usage(out.command.empty() ? "a command is missing" : "unknown command \"" + out.command + "\"", "");
+  if (auto wrong = misplaced(found, out.command)) return complain_usage(*wrong, out.command);
   return std::nullopt;
 }
 
@@ -124,14 +120,6 @@ int run(int argc, char** argv) {
   if (auto salvage = arguments_of("salvage", argc, argv)) return salvage_command(*salvage);
   NodeOptions options;
   if (auto done = parse(argc, argv, options)) return *done;
-  const std::string known[] = {"create", "serve", "status", "events", "promote", "demote", "discard",
-                               "connect", "disconnect", "check-config"};
-  if (std::find(std::begin(known), std::end(known), options.command) == std::end(known)) {
-    fmt::print(stderr, "spool-repl: {}\n{}",
-               options.command.empty() ? "a command is missing" : "unknown command \"" + options.command + "\"",
-               usage_text);
-    return exit_usage;
-  }
   auto node = daemon::load_config(options.config);
   if (!node) return report(node.error(), exit_config);
   if (options.command == "create") return create(*node, options);

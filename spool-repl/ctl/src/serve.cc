@@ -23,7 +23,7 @@ namespace {
 // A process that block I/O runs through must not wait for block I/O to get memory.
 void keep_out_of_reclaim() {
   if (::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) < 0)
-    log_warning("PR_SET_IO_FLUSHER: {}", fail_errno(errno, "not set").error().message);
+    log_warning("Missing CAP_SYS_RESOURCE: under memory pressure the volumes may deadlock. Start spool-repl by its unit");
   if (::mlockall(MCL_CURRENT | MCL_FUTURE) < 0)
     log_warning("mlockall: {}: under memory pressure the device may stall (raise LimitMEMLOCK)",
                 fail_errno(errno, "not locked").error().message);
