@@ -1,0 +1,76 @@
+// What any client may send before it has chosen an export. The first byte says in pieces of which size it arrives: that changes nothing.
+// Every reply is whole, and answers an option that was asked; nobody gets to the requests without an export that exists.
+#include <cstdint>
+#include <vector>
+
+#include "twinloft/base/check.h"
+#include "twinloft/spool-repl/export/nbd_handshake.h"
+
+using namespace twinloft;
+using namespace twinloft::repl::nbd;
+
+namespace {
+
+constexpr std::uint64_t export_bytes = 64u << 20;
+
+Exports exports() {
+  Exports e;
+  e.find = [](std::string_view name) { return name == "spool" ? std::optional(export_bytes) : std::nullopt; };
+  e.list = [] { return std::vector<std::string>{"spool", std::string(300, 'x')}; };
+  return e;
+}
+
+struct Outcome {
+  Handshake::State state;
+  std::string name, why;
+  bool structured;
+  std::vector<std::byte> out;
+  std::size_t rest;  // bytes that are requests already
+  bool operator==(const Outcome&) const = default;
+};
+
+Outcome feed(ByteSpan in, std::size_t piece) {
+  Exports shown = exports();
+  Handshake h(shown);
+  Outcome o{};
+  while (!in.empty() && h.state() == Handshake::State::negotiating) {
+    ByteSpan part = in.first(std::min(piece, in.size()));
+    std::size_t before = part.size();
+    h.consume(part, o.out);
+    in = in.subspan(before - part.size());
+    TL_CHECK(part.empty() || h.state() != Handshake::State::negotiating);
+  }
+  o.state = h.state(), o.structured = h.structured_replies(), o.rest = in.size();
+  if (o.state == Handshake::State::transmission) o.name = h.export_name();
+  if (o.state == Handshake::State::broken) o.why = std::string(h.why());
+  return o;
+}
+
+// Replies to options, and behind them, at most, what EXPORT_NAME is answered with: that has no frame.
+void check_replies(const Outcome& o) {
+  ByteSpan left(o.out);
+  while (left.size() >= 20 && load_be<std::uint64_t>(left.data()) == option_reply_magic) {
+    std::size_t bytes = load_be<std::uint32_t>(left.data() + 16);
+    TL_CHECK(bytes <= left.size() - 20);
+    bool error = (load_be<std::uint32_t>(left.data() + 12) & 0x80000000u) != 0;
+    if (error) TL_CHECK(bytes > 0);
+    left = left.subspan(20 + bytes);
+  }
+  TL_CHECK(left.empty() || o.state == Handshake::State::transmission);
+  TL_CHECK(left.empty() || left.size() == 10 || left.size() == 134);
+  if (!left.empty()) TL_CHECK(load_be<std::uint64_t>(left.data()) == export_bytes);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  ByteSpan in(reinterpret_cast<const std::byte*>(data) + 1, size - 1);
+  Outcome whole = feed(in, in.size() + 1);
+  TL_CHECK(whole == feed(in, 1) && whole == feed(in, data[0] + 1u));
+  check_replies(whole);
+  if (whole.state == Handshake::State::transmission) TL_CHECK(whole.name == "spool");
+  if (whole.state == Handshake::State::broken) TL_CHECK(!whole.why.empty());
+  if (whole.state == Handshake::State::negotiating) TL_CHECK(whole.rest == 0);
+  return 0;
+}
