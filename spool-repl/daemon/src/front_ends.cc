@@ -12,10 +12,17 @@
 
 namespace twinloft::repl::daemon {
 
+void remove_stale_link(const VolumeSettings& settings) {
+  for (const std::string* link : {&settings.fuse_device, &settings.ublk_device})
+    if (!link->empty() && exports::remove_stale_symlink(*link))
+      log_warning("volume {}: {}: removed: an earlier process left it behind", settings.name, *link);
+}
+
 struct FrontEnds::Parts {
   ports::Loop& loop;
   ports::BlockTarget& target;
   const VolumeSettings& settings;
+  exports::DeviceEvent tell;
   Epoch epoch;  // of the promotion; changes of the in-sync set leave the name as it is
   std::unique_ptr<exports::SideThread> side;
   std::unique_ptr<exports::BlockDevice> device;
@@ -36,8 +43,8 @@ struct FrontEnds::Parts {
 };
 
 FrontEnds::FrontEnds(ports::Loop& loop, ports::BlockTarget& target, const VolumeSettings& settings,
-                     const Epoch& promotion)
-    : parts_(new Parts{loop, target, settings, promotion, nullptr, nullptr, nullptr}) {}
+                     const Epoch& promotion, exports::DeviceEvent tell)
+    : parts_(new Parts{loop, target, settings, std::move(tell), promotion, nullptr, nullptr, nullptr}) {}
 
 // Exports go before the side thread: what they gave it is finished by then.
 FrontEnds::~FrontEnds() {
@@ -83,12 +90,14 @@ Status FrontEnds::Parts::start_device(std::function<void(Status)> done) {
     ublk::UblkOptions options;
     options.link = settings.ublk_device;
     options.owner_flushes = true;
+    options.tell = tell;
     device = ublk::UblkExport::start(loop, target, *side, std::move(options), ublk::kernel_driver(), std::move(ready));
     return {};
   }
   exports::DeviceOptions options;
   options.fuse.mount_point = settings.fuse_file;
   options.link = settings.fuse_device;
+  options.tell = tell;
   TL_TRY_ASSIGN(device, exports::DeviceExport::start(loop, target, *side, std::move(options), std::move(ready)));
   return {};
 }
@@ -141,8 +150,16 @@ void FrontEnds::flush() {
 }
 
 std::string FrontEnds::device() const {
-  if (!parts_->device) return "";
+  if (!parts_->device || parts_->device->device().empty()) return "";
   return parts_->link().empty() ? parts_->device->device() : parts_->link();
+}
+
+std::string FrontEnds::device_trouble() const {
+  const Parts& p = *parts_;
+  if ((p.settings.fuse_file.empty() && p.settings.ublk_device.empty()) || p.device_gone) return "";
+  if (!p.device) return "not attached yet";
+  if (std::string lost = p.device->trouble(); !lost.empty()) return "LOST: " + lost;
+  return p.device->device().empty() ? "not attached yet" : "";
 }
 
 std::string FrontEnds::nbd_uri() const {

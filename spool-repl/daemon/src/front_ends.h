@@ -7,16 +7,21 @@
 #include <thread>
 
 #include "twinloft/spool-repl/daemon/config.h"
+#include "twinloft/spool-repl/export/block_device.h"
 #include "twinloft/spool-repl/format/types.h"
 #include "twinloft/spool-repl/ports/block_target.h"
 #include "twinloft/spool-repl/ports/loop.h"
 
 namespace twinloft::repl::daemon {
 
+// A link to the device that a killed process has left: by now it may lead to somebody else's. Before anything is served.
+void remove_stale_link(const VolumeSettings& settings);
+
 class FrontEnds {
  public:
+  // `tell`: the block device was lost to another program, or is there again.
   FrontEnds(ports::Loop& loop, ports::BlockTarget& target, const VolumeSettings& settings,
-            const Epoch& promotion);
+            const Epoch& promotion, exports::DeviceEvent tell);
   ~FrontEnds();
 
   // `done` is called on the loop's thread once the device is there, or with the error.
@@ -26,7 +31,8 @@ class FrontEnds {
 
   void flush();  // after each batch of completions: sends the replies that are ready
 
-  std::string device() const;
+  std::string device() const;         // the path to mount; empty while nothing is attached there
+  std::string device_trouble() const;  // why it is not, where one is configured
   std::string nbd_uri() const;
 
  private:

@@ -1,5 +1,10 @@
 #include "memory_bound.h"
 
+#include <unistd.h>
+
+#include <charconv>
+
+#include "twinloft/base/fd.h"
 #include "twinloft/spool-repl/core/core.h"
 #include "twinloft/spool-repl/export/fuse_export.h"
 #include "twinloft/spool-repl/export/nbd_server.h"
@@ -47,6 +52,15 @@ std::uint64_t of_replicas(const VolumeSettings& s) {
 }
 
 }  // namespace
+
+std::uint64_t resident_bytes() {
+  auto text = read_file("/proc/self/statm", 4096);
+  if (!text) return 0;
+  std::size_t second = text->find(' ');
+  std::uint64_t pages = 0;
+  if (second != std::string::npos) std::from_chars(text->data() + second + 1, text->data() + text->size(), pages);
+  return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
 
 MemoryBound memory_bound(const VolumeSettings& s, std::uint64_t volume_bytes, std::uint64_t journal_bytes) {
   std::uint64_t blocks = volume_bytes / block_size;

@@ -23,6 +23,9 @@ struct MemoryBound {
 // `journal_bytes`: of the ring that records are in.
 MemoryBound memory_bound(const VolumeSettings& settings, std::uint64_t volume_bytes, std::uint64_t journal_bytes);
 
+// What the process has now, all of its volumes together; 0: not known.
+std::uint64_t resident_bytes();
+
 // Of the read arena that each volume has.
 inline constexpr std::uint64_t read_memory_bytes = 32u << 20;
 

@@ -109,12 +109,16 @@ namespace {
 
 MemoryBound bound_of(const NodeView& v) { return memory_bound(v.settings, v.volume_bytes, v.status.journal_size); }
 
-// What is always there, or comes with content, and what comes with load.
+// What is always there, or comes with content, and what comes with load only.
 std::string memory_line(const NodeView& v) {
   MemoryBound m = bound_of(v);
-  return fmt::format("  memory   at most {}: arena {}, digests up to {}, bitmaps and log {}, program and reads {}; under load, clients up to {}, "
-                     "replicas up to {}\n", size_text(m.total()), size_text(m.arena), size_text(m.digests), size_text(m.bitmaps + m.log),
-                     size_text(m.process + m.reads), size_text(m.clients), size_text(m.replicas));
+  std::string load;
+  if (m.clients > 0) load += fmt::format("; up to {} more when all clients keep their queues full", size_text(m.clients));
+  if (m.replicas > 0) load += fmt::format("; up to {} more when replicas are slow", size_text(m.replicas));
+  return fmt::format("  memory   {} now, all volumes of the process. This volume: {} without load (arena {}, program and reads {}, digests up to {}, "
+                     "bitmaps and log up to {}){}. At most {}\n",
+                     size_text(resident_bytes()), size_text(m.total() - m.clients - m.replicas), size_text(m.arena), size_text(m.process + m.reads),
+                     size_text(m.digests), size_text(m.bitmaps + m.log), load, size_text(m.total()));
 }
 
 }  // namespace
@@ -126,6 +130,7 @@ std::string status_text(const NodeView& v) {
   if (s.role == core::Role::primary) out += fmt::format("  state    {}\n", state_line(s));
   else if (s.failed) out += fmt::format("  state    {}\n", state_line(s));
   else if (v.wants_primary) out += fmt::format("  state    waits to be promoted: {}\n", s.waits_for);
+  if (!v.stop_waits_for.empty()) out += fmt::format("  stop     not yet: {}\n", v.stop_waits_for);
   if (s.discards_for != 0)
     out += fmt::format("  state    gives up its history: waits for replica {} to connect as primary\n", s.discards_for);
   for (const auto& p : s.peers) {
@@ -141,6 +146,7 @@ std::string status_text(const NodeView& v) {
     out += '\n';
   }
   if (!v.device.empty()) out += fmt::format("  device   {}\n", v.device);
+  if (!v.device_trouble.empty()) out += fmt::format("  device   {}\n", v.device_trouble);
   if (!v.nbd.empty()) out += fmt::format("  nbd      {}\n", v.nbd);
   if (s.repaired_blocks + s.unreadable_blocks > 0)
     out += fmt::format("  disk     since start {} blocks could not be read{} and were repaired; {} times nobody had the content\n",
@@ -203,7 +209,7 @@ std::string status_json(const NodeView& v) {
   boost::json::object root{
       {"memory", boost::json::object{{"bound_bytes", m.total()}, {"arena_bytes", m.arena}, {"reads_bytes", m.reads},
                                      {"digests_bytes", m.digests}, {"bitmaps_bytes", m.bitmaps}, {"log_bytes", m.log},
-                                     {"clients_bytes", m.clients}, {"replicas_bytes", m.replicas}, {"process_bytes", m.process}}},
+                                     {"clients_bytes", m.clients}, {"replicas_bytes", m.replicas}, {"process_bytes", m.process}, {"resident_bytes", resident_bytes()}}},
       {"name", v.settings.name},
       {"volume", v.volume.text()},
       {"replica", v.settings.replica},
@@ -223,6 +229,8 @@ std::string status_json(const NodeView& v) {
       {"suspended", s.suspended},
       {"waiting_requests", s.waiting_requests},
       {"device", v.device},
+      {"device_trouble", v.device_trouble},
+      {"stop_waits_for", v.stop_waits_for},
       {"nbd", v.nbd},
       {"epoch", boost::json::object{{"counter", s.epoch.counter}, {"id", s.epoch.id.text()}}},
       {"lsn", boost::json::object{{"last", s.last.v}, {"durable", s.durable.v}, {"commit", s.commit.v}, {"tail", s.tail.v}}},

@@ -19,6 +19,8 @@ struct NodeView {
   std::string arbiter_trouble;  // why its last answer was none; empty where it was one
   const core::VolumeStatus& status;
   const ResyncMeter& resyncs;
+  std::string device_trouble = {};  // why there is no device, where one is configured and this replica is primary
+  std::string stop_waits_for = {};  // a stop was asked for, and this is why it has not ended
 };
 
 std::string status_text(const NodeView& view);

@@ -25,6 +25,7 @@
 #include "status_text.h"
 #include "twinloft/base/check.h"
 #include "twinloft/base/log.h"
+#include "twinloft/base/service_manager.h"
 #include "twinloft/spool-repl/arbiter/arbiter.h"
 #include "twinloft/spool-repl/control/control.h"
 #include "twinloft/spool-repl/daemon/check.h"
@@ -168,6 +169,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     for (const io::DirectFile* f : {&journal_, &data_})
       if (!f->direct) log_warning("{}: its file system has no direct I/O; the page cache is used", f->path);
     TL_TRY(check_identity());
+    remove_stale_link(settings_);
     events_ = std::make_unique<EventLog>(events_path(settings_), settings_.name, clock_);
     core::Config config = core_config(settings_);
     if (settings_.arena / block_size < core::arena_blocks_min(config))
@@ -407,7 +409,8 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
         }
       }
       NodeView view{settings_, superblock_.volume, size_bytes(), front_ends_ ? front_ends_->device() : "",
-                    front_ends_ ? front_ends_->nbd_uri() : "", wants_primary_, arbiter_ ? arbiter_->trouble() : "", status, resyncs_};
+                    front_ends_ ? front_ends_->nbd_uri() : "", wants_primary_, arbiter_ ? arbiter_->trouble() : "", status, resyncs_,
+                    front_ends_ ? front_ends_->device_trouble() : "", stop_waits_for()};
       return reply(text == "status" ? status_text(view) : text == "status line" ? status_line(view) : status_json(view));
     }
     if (text.starts_with("events ")) return reply(list_events(text.substr(7)));
@@ -473,7 +476,9 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
 
   void on_role(const core::RoleChange& change) {
     if (change.role == core::Role::primary) {
-      front_ends_ = std::make_unique<FrontEnds>(*loop_, *this, settings_, core_->status().epoch);
+      front_ends_ = std::make_unique<FrontEnds>(*loop_, *this, settings_, core_->status().epoch, [this](std::string text, bool serious) {
+        happened("device", std::move(text), serious, 0, 0, true);
+      });
       front_ends_starting_ = true;
       front_ends_->start([this](Status s) { on_front_ends(std::move(s)); });
       return;
@@ -539,17 +544,53 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   // way, and where it is refused again, force takes the device away.
   void begin_stop(bool force) {
     if (draining_ || (stopping_ && !force)) return;
+    bool first = !std::exchange(stop_asked_, true);
     if (stopping_) return stop_by_force();
+    try_to_stop(force);
+    tell_stopping();
+    if (first) watch_stopping();
+  }
+
+  void try_to_stop(bool force) {
     stopping_ = true;
     auto stopped = [this, force](Status s) {
       if (draining_) return;
       if (s) return drain();
       if (force) return stop_by_force();
       stopping_ = false;
-      warn("notice", s.error().message);
+      stop_refused_ = s.error().message;
+      tell_stopping();
     };
     if (front_ends_) front_ends_->stop(false, stopped);
     else stopped({});
+  }
+
+  // What a stop that was asked for waits for; empty: nothing.
+  std::string stop_waits_for() const {
+    if (!stop_asked_ || draining_) return "";
+    if (!stopping_) return stop_refused_;
+    core::VolumeStatus s = core_->status();
+    if (!s.suspended) return "";
+    return fmt::format("the volume is suspended: writes wait for {}, {} requests waiting. A second SIGTERM stops it at once: those requests fail, "
+                       "and the journal keeps what was acknowledged", s.waits_for, s.waiting_requests);
+  }
+
+  void tell_stopping() {
+    std::string waits = stop_waits_for();
+    if (waits.empty() || waits == stop_told_) return;
+    warn("stopping", "not stopped yet: " + waits);
+    tell_service_manager(fmt::format("STATUS=volume {}: not stopped yet: {}", settings_.name, waits));
+    stop_told_ = waits;
+  }
+
+  // Tries again what was refused: that alone sees an unmount in whichever mount namespace it is.
+  void watch_stopping() {
+    if (draining_) return;
+    tell_stopping();
+    loop_->after(std::chrono::seconds(1), [this] {
+      if (!stopping_ && !stop_refused_.empty() && !front_ends_starting_ && !demoting_) try_to_stop(false);
+      watch_stopping();
+    });
   }
 
   void stop_by_force() {
@@ -646,6 +687,8 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   std::vector<ByteSpan> pieces_;
   ports::Loop::TimerId tick_timer_ = 0;
   Instant tick_at_, drain_until_;
+  bool stop_asked_ = false;
+  std::string stop_refused_, stop_told_;  // why the last attempt failed; what the log was told
   bool stopping_ = false, draining_ = false, stop_flushed_ = false, checkpoint_asked_ = false, ended_ = false;
   std::atomic<bool> failed_ = false;
   std::function<void(Status)> started_;

@@ -9,12 +9,18 @@ namespace twinloft::repl::exports {
 
 namespace {
 
-// Devices left on a file that a killed process served answer with errors only; free those that nobody holds.
+constexpr unsigned looks_before_attaching = 2;
+
+// Devices left on a file that a killed process served answer with errors only; free those that nobody holds. A path says
+// little: in another mount namespace the same one names another file.
 void detach_left_over(const std::string& backing_path) {
   if (!fuse::is_dead_mount(backing_path)) return;
-  for (const auto& device : loops_of(backing_path)) {
-    auto detached = detach_loop(device);
-    if (detached) log_warning("{}: detached; an earlier process left it behind", device);
+  auto mount = fuse::topmost_mount(backing_path);
+  if (!mount || !*mount) return;
+  for (const auto& loop : loops_of(backing_path)) {
+    if (!is_on(loop, (*mount)->device)) continue;
+    auto detached = detach_loop(loop);
+    if (detached) log_warning("{}: detached; an earlier process left it behind", loop.device);
     else log_warning("left behind by an earlier process: {}", detached.error().message);
   }
 }
@@ -36,91 +42,153 @@ Result<std::unique_ptr<DeviceExport>> DeviceExport::start(ports::Loop& loop, por
            [self = device.get(), alive = std::weak_ptr(device->alive_)] {
              if (alive.expired()) return;
              Status mounted = self->aborted_ ? Status() : self->mount();
-             if (self->aborted_) self->on_attached(std::string());
+             if (self->aborted_) self->on_attached(LoopIdentity{});
              else if (!mounted) self->on_attached(std::unexpected(mounted.error()));
            });
   return device;
 }
 
 Status DeviceExport::mount() {
-  TL_TRY_ASSIGN(fuse_, fuse::FuseExport::start(loop_, target_, side_, options_.fuse));
+  fuse::FuseOptions options = options_.fuse;
+  options.changed = [this] { look(); };
+  TL_TRY_ASSIGN(fuse_, fuse::FuseExport::start(loop_, target_, side_, std::move(options)));
   attach();
   return {};
 }
 
 // A device that nobody takes, since the export or the loop has gone meanwhile, is given back by whoever drops this last.
 struct Attachment {
-  Result<std::string> device = std::string();
+  Result<LoopIdentity> loop = LoopIdentity();
   bool taken = false;
   ~Attachment() {
-    if (device && !device->empty() && !taken) abandon_loop(*device);
+    if (loop && !loop->device.empty() && !taken) abandon_loop(*loop);
   }
 };
 
 void DeviceExport::attach() {
+  attaching_ = true;
   auto attachment = std::make_shared<Attachment>();
+  LoopOptions wanted = options_.loop;
+  wanted.backing_device = fuse_->mounted_device();
   side_.run(
-      [attachment, path = options_.fuse.mount_point, wanted = options_.loop] {
+      [attachment, path = options_.fuse.mount_point, wanted] {
         auto attached = attach_loop(path, wanted);
-        if (attached) attachment->device = std::move(attached->device);
-        else attachment->device = std::unexpected(attached.error());
+        if (attached) attachment->loop = static_cast<LoopIdentity&>(*attached);
+        else attachment->loop = std::unexpected(attached.error());
       },
       [this, alive = std::weak_ptr(alive_), attachment] {
         if (alive.expired()) return;
         attachment->taken = true;
-        on_attached(std::move(attachment->device));
+        on_attached(std::move(attachment->loop));
       });
 }
 
 DeviceExport::~DeviceExport() {
-  if (!device_.empty() && !options_.link.empty()) withdraw_symlink(device_, options_.link);
+  if (timer_ != 0) loop_.cancel(timer_);
+  withdraw();
 }
 
-void DeviceExport::on_attached(Result<std::string> device) {
-  if (device && aborted_) {
-    if (!device->empty()) abandon_loop(*device);
-    device = fail(Errc::unavailable, "{}: the export was aborted", options_.fuse.mount_point);
+void DeviceExport::withdraw() {
+  if (!loop_device_.device.empty() && !options_.link.empty()) withdraw_symlink(loop_device_.device, options_.link);
+  loop_device_ = {};
+}
+
+Status DeviceExport::take(LoopIdentity attached) {
+  loop_device_ = std::move(attached);
+  if (!options_.link.empty()) TL_TRY(publish_symlink(loop_device_.device, options_.link));
+  return {};
+}
+
+void DeviceExport::on_attached(Result<LoopIdentity> attached) {
+  attaching_ = false;
+  if (attached && aborted_) {
+    if (!attached->device.empty()) abandon_loop(*attached);
+    attached = fail(Errc::unavailable, "{}: the export was aborted", options_.fuse.mount_point);
   }
-  if (device) {
-    device_ = *device;
-    if (!options_.link.empty())
-      if (auto linked = publish_symlink(device_, options_.link); !linked) device = std::unexpected(linked.error());
-  }
+  Status taken = attached ? take(std::move(*attached)) : Status(std::unexpected(attached.error()));
   std::weak_ptr alive(alive_);
-  std::exchange(ready_, nullptr)(std::move(device));
-  if (alive.expired() || !stop_after_ready_) return;
-  detach(std::exchange(stop_after_ready_, nullptr));
+  if (ready_) {
+    broken_ = !taken;
+    std::exchange(ready_, nullptr)(taken ? Result<std::string>(loop_device_.device) : std::unexpected(taken.error()));
+  } else if (!aborted_) {
+    if (taken && options_.tell) options_.tell(fmt::format("the block device is there again, as {}", loop_device_.device), false);
+    trouble_ = taken ? "" : fmt::format("another program has detached its loop device, and it cannot be attached again: {}", taken.error().message);
+  }
+  if (alive.expired()) return;
+  if (stop_after_attaching_) return detach(std::exchange(stop_after_attaching_, nullptr));
+  if (!aborted_) look_later();
+}
+
+void DeviceExport::look_later() {
+  if (timer_ != 0) return;
+  timer_ = loop_.after(options_.look_every, [this] {
+    timer_ = 0;
+    ++looks_since_loss_;
+    look();
+    if (!stopping_ && !aborted_) look_later();
+  });
+}
+
+// Others may detach the loop device, or abort the FUSE connection: its number then goes to somebody else's file.
+void DeviceExport::look() {
+  if (attaching_ || stopping_ || aborted_ || broken_ || !fuse_) return;
+  if (!fuse_->connected()) {
+    broken_ = true;
+    return lose(fmt::format("{}: unmounted or aborted by another program. Unmount what is on the device; then demote and promote this "
+                            "replica, or restart spool-repl", options_.fuse.mount_point));
+  }
+  if (!loop_device_.device.empty()) {
+    if (is_attached(loop_device_)) return;
+    lose(fmt::format("{} is no longer attached: another program has detached it. It is attached again in a moment", loop_device_.device));
+    loop_device_ = {};
+    looks_since_loss_ = 0;
+  }
+  // Not in the same instant: whoever detaches devices one after the other would find this one again.
+  if (looks_since_loss_ >= looks_before_attaching) attach();
+}
+
+// A loop device on a connection that has ended stays known: it is detached at the stop.
+void DeviceExport::lose(std::string why) {
+  if (!options_.link.empty()) withdraw_symlink(loop_device_.device, options_.link);
+  trouble_ = why;
+  if (options_.tell) options_.tell("the block device is lost: " + std::move(why), true);
 }
 
 void DeviceExport::stop(std::function<void(Status)> stopped) {
-  if (ready_) stop_after_ready_ = std::move(stopped);
+  if (attaching_) stop_after_attaching_ = std::move(stopped);
   else detach(std::move(stopped));
 }
 
 void DeviceExport::detach(std::function<void(Status)> stopped) {
+  stopping_ = true;
   auto outcome = std::make_shared<Status>();
   side_.run(
-      [outcome, device = device_] {
-        if (!device.empty()) *outcome = detach_loop(device);
+      [outcome, loop = loop_device_] {
+        if (!loop.device.empty()) *outcome = detach_loop(loop);
       },
       [this, alive = std::weak_ptr(alive_), outcome, stopped = std::move(stopped)] {
         if (alive.expired()) return;
         if (aborted_) return stopped({});  // meanwhile: nothing is left to be stopped
-        if (!*outcome) return stopped(*outcome);
-        if (!device_.empty() && !options_.link.empty()) withdraw_symlink(device_, options_.link);
-        device_.clear();
+        if (!*outcome) {
+          stopping_ = false;
+          look_later();
+          return stopped(*outcome);
+        }
+        withdraw();
         if (!fuse_) return stopped({});
-        fuse_->stop(stopped);
+        fuse_->stop([this, alive, stopped](Status unmounted) {
+          if (!alive.expired() && !unmounted) stopping_ = false, look_later();
+          stopped(std::move(unmounted));
+        });
       });
 }
 
 void DeviceExport::abort() {
   aborted_ = true;
   if (fuse_) fuse_->abort();  // first: what waits on the device must be able to end
-  if (device_.empty()) return;
-  abandon_loop(device_);
-  if (!options_.link.empty()) withdraw_symlink(device_, options_.link);
-  device_.clear();
+  if (loop_device_.device.empty()) return;
+  abandon_loop(loop_device_);
+  withdraw();
 }
 
 }  // namespace twinloft::repl::exports

@@ -1,6 +1,7 @@
 #include "twinloft/spool-repl/export/loop_device.h"
 
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <linux/loop.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -31,24 +33,59 @@ std::string read_line(const std::string& path) {
   return *text;
 }
 
+std::uint64_t number_in(const std::string& path) {
+  std::string text = read_line(path);
+  std::uint64_t number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
 // While somebody else has the device open (udev looks at each that changes) the kernel detaches it only at their close,
-// and tells nobody.
-Status await_detached(const std::string& device, auto attached) {
+// without a notice.
+Status await_detached(const LoopIdentity& loop) {
   constexpr timespec pause{0, 10'000'000};
   for (int i = 0; i < detach_polls; ++i) {
-    if (!attached(sysfs_of(device) + "/loop/backing_file")) return {};
+    if (!is_attached(loop)) return {};
     ::nanosleep(&pause, nullptr);
   }
-  return fail(Errc::unavailable, "{}: another program keeps it open; it will detach when that closes it", device);
+  return fail(Errc::unavailable, "{}: another program keeps it open; it will detach when that closes it", loop.device);
 }
 
 // LOOP_CONFIGURE falls back to buffered I/O without a word where the file does not allow direct I/O.
-Status require_direct_io(const std::string& device, Fd& held, const std::string& backing_path) {
-  if (read_line(sysfs_of(device) + "/loop/dio") == "1") return {};
+Status require_direct_io(const LoopIdentity& loop, Fd& held) {
+  if (read_line(sysfs_of(loop.device) + "/loop/dio") == "1") return {};
   held.reset();
-  (void)detach_loop(device);
-  return fail(Errc::unavailable, "{}: the kernel refuses direct I/O on {}; every write would be cached twice", device,
-              backing_path);
+  (void)detach_loop(loop);
+  return fail(Errc::unavailable, "{}: the kernel refuses direct I/O on {}; every write would be cached twice", loop.device,
+              loop.backing_path);
+}
+
+// While `fd` is open nobody can detach the device, so that the answer stays true.
+std::uint64_t sequence_of(int fd) {
+  std::uint64_t sequence = 0;
+#ifdef BLKGETDISKSEQ
+  if (::ioctl(fd, BLKGETDISKSEQ, &sequence) != 0) return 0;
+#endif
+  return sequence;
+}
+
+Result<Fd> open_backing(const std::string& path, const LoopOptions& options) {
+  Fd backing(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_DIRECT));
+  if (!backing) return fail_errno(errno, "{}: backing file of a loop device", path);
+  struct stat st {};
+  if (options.backing_device == 0) return backing;
+  if (::fstat(backing.get(), &st) != 0) return fail_errno(errno, "{}: backing file of a loop device", path);
+  if (st.st_dev != options.backing_device)
+    return fail(Errc::conflict, "{}: something else is mounted over the volume's file: unmount that", path);
+  return backing;
+}
+
+bool is_device_of_ours(const std::string& target) {
+  for (std::string_view name : {"/dev/loop", "/dev/ublkb"})
+    if (target.starts_with(name) && target.size() > name.size() &&
+        target.find_first_not_of("0123456789", name.size()) == std::string::npos)
+      return true;
+  return false;
 }
 
 Result<Fd> open_device(const std::string& device, int flags) {
@@ -66,8 +103,7 @@ Result<AttachedLoop> attach_loop(const std::string& backing_path, const LoopOpti
     error.error().code = Errc::unavailable;
     return error;
   }
-  Fd backing(::open(backing_path.c_str(), O_RDWR | O_CLOEXEC | O_DIRECT));
-  if (!backing) return fail_errno(errno, "{}: backing file of a loop device", backing_path);
+  TL_TRY_ASSIGN(Fd backing, open_backing(backing_path, options));
 
   loop_config config{};
   config.fd = static_cast<__u32>(backing.get());
@@ -84,53 +120,72 @@ Result<AttachedLoop> attach_loop(const std::string& backing_path, const LoopOpti
     std::string device = fmt::format("/dev/loop{}", number);
     TL_TRY_ASSIGN(Fd fd, open_device(device, O_RDWR));
     if (::ioctl(fd.get(), LOOP_CONFIGURE, &config) == 0) {
-      if (options.direct_io) TL_TRY(require_direct_io(device, fd, backing_path));
-      if (!options.autoclear) fd.reset();
-      return AttachedLoop{std::move(device), std::move(fd)};
+      AttachedLoop loop{{std::move(device), sequence_of(fd.get()), backing_path}, Fd()};
+      if (options.direct_io) TL_TRY(require_direct_io(loop, fd));
+      if (options.autoclear) loop.held = std::move(fd);
+      return loop;
     }
     if (errno != EBUSY) return fail_errno(errno, "{}: cannot be attached to {}", device, backing_path);
   }
-  return fail(Errc::unavailable, "no loop device could be had in {} attempts", attach_attempts);
+  return fail(Errc::unavailable, "no free loop device in {} attempts", attach_attempts);
 }
 
-Status detach_loop(const std::string& device) {
+bool is_attached(const LoopIdentity& loop) {
+  std::string file = read_line(sysfs_of(loop.device) + "/loop/backing_file");
+  if (file.empty()) return false;
+  return loop.sequence != 0 ? number_in(sysfs_of(loop.device) + "/diskseq") == loop.sequence : file == loop.backing_path;
+}
+
+Status detach_loop(const LoopIdentity& loop) {
+  if (!is_attached(loop)) return {};
   // Exclusively: clearing a device that is mounted would only be put off to its last close, behind our back.
-  auto fd = open_device(device, O_RDONLY | O_EXCL);
-  if (!fd) {
-    if (fd.error().sys == ENXIO || fd.error().sys == ENOENT) return {};
-    if (fd.error().sys == EBUSY) return fail(Errc::unavailable, "{}: still in use (mounted?); it stays attached", device);
-    return std::unexpected(fd.error());
-  }
-  if (::ioctl(fd->get(), LOOP_CLR_FD) != 0 && errno != ENXIO) return fail_errno(errno, "{}: detaching", device);
+  auto fd = open_device(loop.device, O_RDONLY | O_EXCL);
+  if (!is_attached(loop)) return {};
+  if (!fd && fd.error().sys == EBUSY) return fail(Errc::unavailable, "{}: still in use (mounted?); it stays attached", loop.device);
+  if (!fd) return std::unexpected(fd.error());
+  if (::ioctl(fd->get(), LOOP_CLR_FD) != 0 && errno != ENXIO) return fail_errno(errno, "{}: detaching", loop.device);
   fd->reset();
-  return await_detached(device, [](const std::string& attribute) { return ::access(attribute.c_str(), F_OK) == 0; });
+  return await_detached(loop);
 }
 
-Status await_cleared(const std::string& device, const std::string& backing_path) {
-  return await_detached(device, [&](const std::string& attribute) { return read_line(attribute) == backing_path; });
-}
+Status await_cleared(const LoopIdentity& loop) { return await_detached(loop); }
 
-void abandon_loop(const std::string& device) {
+void abandon_loop(const LoopIdentity& loop) {
   // In use elsewhere, the kernel remembers the wish until the last close.
-  if (auto fd = open_device(device, O_RDONLY)) (void)::ioctl(fd->get(), LOOP_CLR_FD);
+  if (auto fd = open_device(loop.device, O_RDONLY); fd && is_attached(loop)) (void)::ioctl(fd->get(), LOOP_CLR_FD);
 }
 
-std::vector<std::string> loops_of(const std::string& backing_path) {
-  std::vector<std::string> found;
+std::vector<LoopIdentity> loops_of(const std::string& backing_path) {
+  std::vector<LoopIdentity> found;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/sys/block", error)) {
     std::string name = entry.path().filename();
-    if (name.starts_with("loop") && read_line(entry.path().string() + "/loop/backing_file") == backing_path)
-      found.push_back("/dev/" + name);
+    if (!name.starts_with("loop")) continue;
+    LoopIdentity loop{"/dev/" + name, number_in(entry.path().string() + "/diskseq"), backing_path};
+    // In this order: a device that has changed hands in between is none of these.
+    if (read_line(entry.path().string() + "/loop/backing_file") == backing_path && is_attached(loop)) found.push_back(loop);
   }
-  std::sort(found.begin(), found.end());
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.device < b.device; });
   return found;
+}
+
+bool is_on(const LoopIdentity& loop, dev_t device) {
+  auto fd = open_device(loop.device, O_RDONLY);
+  loop_info64 info{};
+  if (!fd || !is_attached(loop)) return false;
+  if (::ioctl(fd->get(), LOOP_GET_STATUS64, &info) != 0) return errno == ENOTCONN || errno == ECONNABORTED;
+  return info.lo_device == device;
 }
 
 Status publish_symlink(const std::string& target, const std::string& link) {
   struct stat st {};
-  if (::lstat(link.c_str(), &st) == 0 && !S_ISLNK(st.st_mode))
-    return fail(Errc::conflict, "{}: exists and is not a symbolic link; nothing was changed", link);
+  if (::lstat(link.c_str(), &st) == 0) {
+    if (!S_ISLNK(st.st_mode)) return fail(Errc::conflict, "{}: exists and is not a symbolic link; nothing was changed", link);
+    std::error_code error;
+    std::string before = std::filesystem::read_symlink(link, error);
+    if (!is_device_of_ours(before))
+      return fail(Errc::conflict, "{}: is a link to {}, which no volume's device can be; nothing was changed", link, before);
+  }
   std::string fresh = link + ".new";
   ::unlink(fresh.c_str());
   if (::symlink(target.c_str(), fresh.c_str()) != 0) return fail_errno(errno, "{}: symbolic link", fresh);
@@ -145,6 +200,12 @@ Status publish_symlink(const std::string& target, const std::string& link) {
 void withdraw_symlink(const std::string& target, const std::string& link) {
   std::error_code error;
   if (std::filesystem::read_symlink(link, error) == target && !error) ::unlink(link.c_str());
+}
+
+bool remove_stale_symlink(const std::string& link) {
+  std::error_code error;
+  std::string target = std::filesystem::read_symlink(link, error);
+  return !error && is_device_of_ours(target) && ::unlink(link.c_str()) == 0;
 }
 
 }  // namespace twinloft::repl::exports

@@ -71,7 +71,7 @@ Status MountedImage::unmount() {
     return fail_errno(errno, "the image can not be unmounted");
   if (parts.loop.device.empty()) return {};
   parts.loop.held.reset();
-  return exports::await_cleared(parts.loop.device, parts.file);
+  return exports::await_cleared(parts.loop);
 }
 
 // What does not end well here ends with the process.

@@ -3,7 +3,10 @@
 #include <fcntl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <vector>
@@ -41,20 +44,49 @@ std::string unescape(std::string_view text) {
   return out;
 }
 
+std::optional<dev_t> device_in(std::string_view text) {
+  unsigned major = 0, minor = 0;
+  auto colon = std::from_chars(text.data(), text.data() + text.size(), major).ptr;
+  if (colon == text.data() + text.size() || *colon != ':') return std::nullopt;
+  auto end = std::from_chars(colon + 1, text.data() + text.size(), minor).ptr;
+  return end == text.data() + text.size() ? std::optional(makedev(major, minor)) : std::nullopt;
+}
+
+Result<std::vector<MountEntry>> current_mounts_at(const std::string& path) {
+  TL_TRY_ASSIGN(auto mountinfo, read_file("/proc/self/mountinfo", 64u << 20));
+  return mounts_at(mountinfo, path);
+}
+
+constexpr std::string_view own_type = "fuse.twinloft";
+
 }  // namespace
 
-std::optional<std::string> mounted_type(std::string_view mountinfo, std::string_view path) {
-  std::optional<std::string> found;
+std::vector<MountEntry> mounts_at(std::string_view mountinfo, std::string_view path) {
+  std::vector<MountEntry> found;
   while (!mountinfo.empty()) {
     auto end = mountinfo.find('\n');
     auto words = split(mountinfo.substr(0, end));
     mountinfo = end == std::string_view::npos ? std::string_view{} : mountinfo.substr(end + 1);
     // id parent major:minor root mount-point options [optional fields] - type source super-options
     if (words.size() < 5 || unescape(words[4]) != path) continue;
-    for (std::size_t i = 5; i + 1 < words.size(); ++i)
-      if (words[i] == "-") found = words[i + 1];  // later lines lie on top of earlier ones
+    auto device = device_in(words[2]);
+    for (std::size_t i = 5; device && i + 1 < words.size(); ++i) {
+      if (words[i] != "-") continue;
+      found.push_back({*device, std::string(words[i + 1])});
+      break;
+    }
   }
   return found;
+}
+
+std::optional<std::string> mounted_type(std::string_view mountinfo, std::string_view path) {
+  auto all = mounts_at(mountinfo, path);
+  return all.empty() ? std::nullopt : std::optional(all.back().type);
+}
+
+Result<std::optional<MountEntry>> topmost_mount(const std::string& path) {
+  TL_TRY_ASSIGN(auto all, current_mounts_at(path));
+  return all.empty() ? std::nullopt : std::optional(all.back());
 }
 
 bool is_dead_mount(const std::string& path) {
@@ -66,14 +98,15 @@ bool is_dead_mount(const std::string& path) {
 
 Status prepare_mount_point(const std::string& path) {
   if (!path.starts_with('/')) return fail(Errc::invalid, "fuse: mount point \"{}\" must be an absolute path", path);
-  if (is_dead_mount(path)) {
+  TL_TRY_ASSIGN(auto top, topmost_mount(path));
+  if (top && top->type == own_type && is_dead_mount(path)) {
     log_warning("fuse: {}: removing the mount that an earlier process left behind", path);
     if (::umount2(path.c_str(), MNT_DETACH) != 0) return fail_errno(errno, "fuse: {}: unmounting what was left", path);
+    TL_TRY_ASSIGN(top, topmost_mount(path));
   }
-  TL_TRY_ASSIGN(auto mountinfo, read_file("/proc/self/mountinfo", 64u << 20));
-  if (auto type = mounted_type(mountinfo, path))
+  if (top)
     return fail(Errc::unavailable, "fuse: {}: something of type {} is mounted there already; unmount it, or stop the "
-                "process that serves it", path, *type);
+                "process that serves it", path, top->type);
   struct stat st {};
   int rc = ::stat(path.c_str(), &st);
   if (rc != 0 && errno == ENOENT) {
@@ -87,10 +120,30 @@ Status prepare_mount_point(const std::string& path) {
   return {};
 }
 
-void abort_mount(const std::string& path) {
+Status unmount_own(const std::string& path, dev_t own) {
+  TL_TRY_ASSIGN(auto all, current_mounts_at(path));
+  if (std::none_of(all.begin(), all.end(), [&](const MountEntry& m) { return m.device == own; })) return {};
+  if (all.back().device != own)
+    return fail(Errc::unavailable, "fuse: {}: something of type {} is mounted on it: unmount that", path, all.back().type);
+  if (::umount2(path.c_str(), UMOUNT_NOFOLLOW) == 0 || errno == EINVAL || errno == ENOENT) return {};  // EINVAL: gone meanwhile
+  auto error = fail_errno(errno, "fuse: {}: cannot be unmounted (a loop device or a program still holds it; `losetup -j` and "
+                          "`fuser -m` name them)", path);
+  if (error.error().sys == EBUSY) error.error().code = Errc::unavailable;
+  return error;
+}
+
+void abort_mount(const std::string& path, dev_t own, bool connected) {
+  auto top = topmost_mount(path);
   // For FUSE, MNT_FORCE ends the connection before anything else is looked at; unlike /sys/fs/fuse/connections it needs
   // no fusectl to be mounted.
-  ::umount2(path.c_str(), MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW);
+  if (top && *top && (*top)->device == own) {
+    ::umount2(path.c_str(), MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW);
+    return;
+  }
+  // Covered, or unmounted lazily while somebody holds it.
+  if (!connected) return;
+  Fd abort(::open(fmt::format("/sys/fs/fuse/connections/{}/abort", minor(own)).c_str(), O_WRONLY | O_CLOEXEC));
+  if (abort) (void)!::write(abort.get(), "1", 1);
 }
 
 }  // namespace twinloft::repl::fuse

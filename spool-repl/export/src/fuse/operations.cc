@@ -68,6 +68,16 @@ void op_open(fuse_req_t request, fuse_ino_t, fuse_file_info*) {
 
 void op_done_at_once(fuse_req_t request, fuse_ino_t, fuse_file_info*) { reply_error(request, 0); }
 
+// The loop device closes the file when it is detached.
+void op_release(fuse_req_t request, fuse_ino_t, fuse_file_info*) {
+  auto& state = state_of(request);
+  reply_error(request, 0);
+  if (state.options.changed && !state.stopping)
+    state.loop.post([changed = state.options.changed, watched = std::weak_ptr(state.alive)] {
+      if (!watched.expired()) changed();
+    });
+}
+
 void op_read(fuse_req_t request, fuse_ino_t, size_t size, off_t offset, fuse_file_info*) {
   auto& state = state_of(request);
   std::uint64_t end = state.target.size_bytes();
@@ -84,19 +94,25 @@ void op_read(fuse_req_t request, fuse_ino_t, size_t size, off_t offset, fuse_fil
   state.submit(request, ports::IoOp::read, at, length, std::move(buffer));
 }
 
+void fail_write(fuse_req_t request, int error) {
+  ++state_of(request).counters.requests;
+  ++state_of(request).counters.errors;
+  state_of(request).refuse_write(request, error);
+}
+
 void op_write(fuse_req_t request, fuse_ino_t, const char* data, size_t size, off_t offset, fuse_file_info* file) {
   auto& state = state_of(request);
   std::uint64_t end = state.target.size_bytes();
   auto at = static_cast<std::uint64_t>(offset);
-  if (offset < 0 || size > ports::io_max_length) return reply_error(request, EINVAL);
-  if (at > end || size > end - at) return reply_error(request, ENOSPC);
+  if (offset < 0 || size > ports::io_max_length) return fail_write(request, EINVAL);
+  if (at > end || size > end - at) return fail_write(request, ENOSPC);
   if (size == 0) {
     ++state.counters.requests;
     fuse_reply_write(request, 0);
     return;
   }
   auto buffer = state.pool.take(size);
-  if (!buffer) return reply_error(request, ENOMEM);
+  if (!buffer) return fail_write(request, ENOMEM);
   std::memcpy(buffer.data(), data, size);
   // The kernel sends no FSYNC behind a direct write to a file that was opened with O_SYNC or O_DSYNC.
   bool fua = file && (file->flags & (O_SYNC | O_DSYNC)) != 0;
@@ -104,6 +120,7 @@ void op_write(fuse_req_t request, fuse_ino_t, const char* data, size_t size, off
 }
 
 void op_fsync(fuse_req_t request, fuse_ino_t, int, fuse_file_info*) {
+  if (state_of(request).write_lost) return reply_error(request, EIO);
   state_of(request).submit(request, ports::IoOp::flush, 0, 0, {});
 }
 
@@ -147,7 +164,7 @@ const fuse_lowlevel_ops& operations() {
     o.read = op_read;
     o.write = op_write;
     o.flush = op_done_at_once;  // a close is no promise of durability; fsync is
-    o.release = op_done_at_once;
+    o.release = op_release;
     o.fsync = op_fsync;
     o.statfs = op_statfs;
     o.fallocate = op_fallocate;

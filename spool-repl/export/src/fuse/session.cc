@@ -54,6 +54,9 @@ Status State::mount() {
     return fail(Errc::unavailable, "fuse: {}: mounting failed: libfuse has said why above (root and /dev/fuse are "
                 "needed)", path);
   mounted = true;
+  TL_TRY_ASSIGN(auto top, topmost_mount(path));
+  if (!top) return fail(Errc::unavailable, "fuse: {}: unmounted by another program", path);
+  device = top->device;
   int fd = fuse_session_fd(session);
   if (int flags = ::fcntl(fd, F_GETFL); flags < 0 || ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)
     return fail_errno(errno, "fuse: /dev/fuse");
@@ -80,7 +83,10 @@ void State::on_ready() {
 // Unmounted, by us or by someone else, or aborted.
 void State::connection_ended() {
   unwatch();
-  if (!stopping) log_warning("fuse: {}: the mount has gone; the volume is no longer exported there", options.mount_point);
+  ended = true;
+  if (!stopping && options.changed) loop.post([changed = options.changed, watched = std::weak_ptr(alive)] {
+    if (!watched.expired()) changed();
+  });
 }
 
 State::Pending& State::take_pending() {
@@ -134,6 +140,7 @@ void State::answer(Pending& p) {
   ++counters.requests;
   if (p.io.error != 0) {
     ++counters.errors;
+    if (p.io.op == ports::IoOp::write) return refuse_write(p.request, p.io.error);
     fuse_reply_err(p.request, p.io.error);
     return;
   }
@@ -144,6 +151,12 @@ void State::answer(Pending& p) {
     case ports::IoOp::write: fuse_reply_write(p.request, p.io.length); return;
     default: fuse_reply_err(p.request, 0);
   }
+}
+
+void State::refuse_write(fuse_req_t request, int error) {
+  if (!std::exchange(write_lost, true))
+    log_error("fuse: {}: a write failed (errno {}): every later flush fails until the device is attached anew", options.mount_point, error);
+  fuse_reply_err(request, error);
 }
 
 void State::fill_attributes(struct stat& out) const {
@@ -189,12 +202,7 @@ void FuseExport::stop(std::function<void(Status)> stopped) {
   state->stopped = std::move(stopped);
   auto outcome = std::make_shared<Status>();
   state->side.run(
-      [outcome, path = state->options.mount_point] {
-        if (::umount2(path.c_str(), 0) == 0 || errno == EINVAL || errno == ENOENT) return;  // EINVAL: gone already
-        *outcome = fail_errno(errno, "fuse: {}: cannot be unmounted (a loop device or a program still holds it; "
-                              "`losetup -j` and `fuser -m` name them)", path);
-        if (outcome->error().sys == EBUSY) outcome->error().code = Errc::unavailable;
-      },
+      [outcome, path = state->options.mount_point, own = state->device] { *outcome = unmount_own(path, own); },
       [state, alive = std::weak_ptr(state->alive), outcome] {
         if (!alive.expired()) state->on_unmounted(std::move(*outcome));
       });
@@ -204,12 +212,14 @@ void FuseExport::abort() {
   State& state = *state_;
   if (!std::exchange(state.mounted, false)) return;
   state.stopping = true;
-  abort_mount(state.options.mount_point);
+  abort_mount(state.options.mount_point, state.device, !state.ended);
   state.unwatch();
 }
 
 unsigned FuseExport::in_flight() const { return state_->in_target; }
 const FuseCounters& FuseExport::counters() const { return state_->counters; }
+dev_t FuseExport::mounted_device() const { return state_->device; }
+bool FuseExport::connected() const { return !state_->ended; }
 const std::string& FuseExport::mount_point() const { return state_->options.mount_point; }
 
 }  // namespace twinloft::repl::fuse

@@ -38,6 +38,8 @@ struct FuseExport::State {
               std::uint64_t range_left = 0, bool fua = false);
   static void on_io_done(ports::IoRequest& io);
   void answer(Pending& p);
+  // The kernel cuts a large write into requests and acknowledges what a loop device wrote in part as a whole.
+  void refuse_write(fuse_req_t request, int error);
   Pending& take_pending();
 
   void fill_attributes(struct stat& out) const;
@@ -51,6 +53,9 @@ struct FuseExport::State {
 
   fuse_session* session = nullptr;
   bool mounted = false;
+  bool ended = false;         // the connection is: nothing comes from it any more
+  bool write_lost = false;    // a write was answered with an error: no flush succeeds any more
+  dev_t device = 0;           // of the mount; its path may come to name another one
   bool watching = false;
   bool stopping = false;
   struct stat underlying {};  // of the mount point's own file

@@ -32,7 +32,8 @@ class Connection {
   bool is_closed() const { return phase_ == Phase::closed; }
   unsigned in_target() const { return in_target_; }
 
-  bool dirty = false;  // the server's: it is in the list of those to flush
+  std::string address;  // the server's: of the client, empty for a Unix socket
+  bool dirty = false;   // the server's: it is in the list of those to flush
 
  private:
   enum class Phase { negotiating, serving, draining, closed };

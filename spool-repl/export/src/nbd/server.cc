@@ -24,7 +24,14 @@ struct Server::Listener {
   Fd fd;
   std::string name;         // for messages
   std::string unlink_path;  // of a Unix socket
+  struct stat made {};      // that socket: the path may come to name another process's
   ports::Loop::TimerId paused = 0;
+
+  void remove_socket() const {
+    struct stat now {};
+    if (unlink_path.empty() || ::lstat(unlink_path.c_str(), &now) != 0) return;
+    if (now.st_dev == made.st_dev && now.st_ino == made.st_ino) ::unlink(unlink_path.c_str());
+  }
 };
 
 Server::Server(ports::Loop& loop, ports::BlockTarget& target, ServerOptions options)
@@ -42,7 +49,7 @@ Server::~Server() {
   for (auto& listener : listeners_) {
     loop_.cancel(listener->paused);
     loop_.unwatch(listener->fd.get());
-    if (!listener->unlink_path.empty()) ::unlink(listener->unlink_path.c_str());
+    listener->remove_socket();
   }
   connections_.clear();  // their destructors check that the target holds nothing of theirs
   gone_.clear();
@@ -106,17 +113,47 @@ Status Server::listen_unix(const std::string& path) {
 
 Status Server::add_listener(Fd fd, const std::string& name, std::string unlink_path) {
   if (::listen(fd.get(), 64) != 0) return fail_errno(errno, "nbd: cannot listen on {}", name);
-  listeners_.push_back(std::make_unique<Listener>(Listener{std::move(fd), name, std::move(unlink_path)}));
+  listeners_.push_back(std::make_unique<Listener>(Listener{std::move(fd), name, std::move(unlink_path), {}}));
+  if (!listeners_.back()->unlink_path.empty()) (void)::lstat(listeners_.back()->unlink_path.c_str(), &listeners_.back()->made);
   Listener* listener = listeners_.back().get();
   loop_.watch(listener->fd.get(), ports::Loop::readable, [this, listener](unsigned) { on_accept(*listener); });
   return {};
 }
 
+namespace {
+
+// What is counted as one client: an address, of IPv6 the network that one site has.
+std::string client_address(const sockaddr_storage& from) {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (from.ss_family == AF_INET) ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(from).sin_addr, text, sizeof text);
+  if (from.ss_family != AF_INET6) return text;
+  in6_addr network = reinterpret_cast<const sockaddr_in6&>(from).sin6_addr;
+  std::fill(network.s6_addr + 8, network.s6_addr + 16, std::uint8_t{0});
+  ::inet_ntop(AF_INET6, &network, text, sizeof text);
+  return std::string(text) + "/64";
+}
+
+// A client whose machine has lost its power sends no FIN.
+void notice_silence(int fd, std::chrono::seconds silence) {
+  auto whole = static_cast<int>(silence.count());
+  int on = 1, idle = std::max(1, whole / 2), interval = std::max(1, whole / 6), probes = 3;
+  auto limit = static_cast<unsigned>(whole) * 1000;
+  ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit, sizeof limit);  // for replies that are not acknowledged
+}
+
+}  // namespace
+
 void Server::on_accept(Listener& listener) {
   for (int i = 0; i < 16; ++i) {
-    Fd fd(::accept4(listener.fd.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    sockaddr_storage from{};
+    socklen_t from_bytes = sizeof from;
+    Fd fd(::accept4(listener.fd.get(), reinterpret_cast<sockaddr*>(&from), &from_bytes, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (fd) {
-      add_connection(std::move(fd));
+      add_connection(std::move(fd), client_address(from));
       continue;
     }
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) pause_accepting(listener);
@@ -134,18 +171,28 @@ void Server::pause_accepting(Listener& listener) {
   });
 }
 
-void Server::add_connection(Fd fd) {
+bool Server::has_room(const std::string& address) {
+  auto same = std::count_if(connections_.begin(), connections_.end(), [&](const auto& c) { return c.first->address == address; });
+  bool too_many = !address.empty() && same >= static_cast<std::ptrdiff_t>(options_.max_connections_per_address);
+  if (!too_many && connections_.size() < options_.max_connections) return true;
+  if (loop_.now() < next_refusal_told_) return false;
+  next_refusal_told_ = loop_.now() + std::chrono::seconds(10);
+  if (too_many) log_warning("nbd: a connection from {} refused: {} of it are open already", address, same);
+  else log_warning("nbd: a connection refused: {} are open already", connections_.size());
+  return false;
+}
+
+void Server::add_connection(Fd fd, std::string address) {
   ++counters_.connections;
-  if (connections_.size() >= options_.max_connections) {
-    log_warning("nbd: a connection refused: {} are open already", connections_.size());
-    return;
+  if (!has_room(address)) return;
+  int on = 1;
+  if (!address.empty()) {
+    ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    notice_silence(fd.get(), options_.silence);
   }
-  int on = 1, idle_seconds = 30;
-  ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // fails on Unix sockets, which need none of this
-  ::setsockopt(fd.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-  ::setsockopt(fd.get(), IPPROTO_TCP, TCP_KEEPIDLE, &idle_seconds, sizeof idle_seconds);
   auto connection = std::make_unique<Connection>(*this, std::move(fd));
   Connection* c = connection.get();
+  c->address = std::move(address);
   connections_.emplace(c, std::move(connection));
   c->start();
 }
@@ -194,7 +241,7 @@ void Server::stop(std::function<void()> stopped) {
   for (auto& listener : listeners_) {
     loop_.cancel(std::exchange(listener->paused, 0));
     loop_.unwatch(listener->fd.get());
-    if (!listener->unlink_path.empty()) ::unlink(listener->unlink_path.c_str());
+    listener->remove_socket();
   }
   listeners_.clear();
   std::vector<Connection*> all;

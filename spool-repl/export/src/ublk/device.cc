@@ -182,6 +182,10 @@ void Device::remove(int pauses) {
 
 // Of a dead device. False: somebody has its block device or its queue open.
 bool Device::try_remove(std::uint32_t id) {
+  // Removed by another program, the number may be of a new device already.
+  uapi::DeviceInfo info;
+  int known = command(Control::get_dev_info, id, &info, sizeof info);
+  if (known == -ENODEV || (known >= 0 && info.server_flags != mark_)) return true;
   if (encoded_) {
     int outcome = command(Control::del_dev_async, id);
     if (outcome >= 0 || outcome == -ENODEV) return true;

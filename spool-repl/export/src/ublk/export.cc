@@ -154,6 +154,7 @@ void UblkExport::abort() {
 
 void UblkExport::flush() { state_->submit(); }
 const std::string& UblkExport::device() const { return state_->device; }
+std::string UblkExport::trouble() const { return state_->trouble; }
 unsigned UblkExport::in_flight() const { return state_->in_target; }
 const UblkCounters& UblkExport::counters() const { return state_->counters; }
 

@@ -80,8 +80,15 @@ void State::lose(Tag& tag, int result) {
   if (result != uapi::result_abort && lost_error == 0) lost_error = -result;
   if (++lost == 1 && lost_error != 0) log_error("{}", fail_errno(lost_error, "ublk: {}: the kernel refuses a request slot", options.link).error().message);
   if (device.empty()) control->give_up = true;  // a start would wait for all of them
-  else if (lost == tags.size() && !stopping && !aborted)
-    log_warning("ublk: {}: {} was stopped by somebody else; the volume is no longer exported there", options.link, device);
+  else if (lost == tags.size() && !stopping && !aborted) lose_device();
+}
+
+// Stopped by another program. Its number is not given away before the queue here is closed; the link would lead nowhere.
+void State::lose_device() {
+  trouble = fmt::format("{} was stopped by another program. Unmount what is on it; then demote and promote this replica, or restart "
+                        "spool-repl", device);
+  withdraw_link();
+  if (options.tell) options.tell("the block device is lost: " + trouble, true);
 }
 
 void State::serve(Tag& tag) {

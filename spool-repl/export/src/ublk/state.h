@@ -52,6 +52,7 @@ struct UblkExport::State {
   void reap();
   void on_completion(const Completion& c);
   void lose(Tag& tag, int result);
+  void lose_device();
   void serve(Tag& tag);
   int prepare(const uapi::IoDescriptor& d, ports::IoRequest& io) const;  // 0, or the errno to refuse it with
   static void on_io_done(ports::IoRequest& io);
@@ -84,6 +85,7 @@ struct UblkExport::State {
   bool to_submit = false, flush_posted = false;
 
   std::string device;
+  std::string trouble;  // why it is lost
   bool aborted = false, stopping = false, gone = false;
   ports::Loop::TimerId timer = 0;
   int sweeps = 0;

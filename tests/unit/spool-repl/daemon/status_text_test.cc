@@ -60,6 +60,7 @@ TEST_F(StatusText, TheMemoryBoundFollowsTheConfiguration) {
   EXPECT_EQ(none.clients, 0u);
   EXPECT_EQ(none.replicas, 0u);
   EXPECT_EQ(none.bitmaps, 0u);
+  EXPECT_FALSE(says("more when")) << "it has neither clients nor replicas: " << text();
   EXPECT_NEAR(static_cast<double>(none.digests), 1 << 20, 1 << 13) << "a MiB for a GiB";
   EXPECT_EQ(memory_bound(settings, 1 << 30, 2 * status.journal_size).log, 2 * none.log);
   settings.nbd_listen = "unix:/x";
@@ -70,7 +71,8 @@ TEST_F(StatusText, TheMemoryBoundFollowsTheConfiguration) {
   EXPECT_EQ(more.arena, 2 * none.arena);
   EXPECT_EQ(more.bitmaps, 2u * 2u * 32u << 20);
   EXPECT_EQ(more.total() - none.total(), more.arena - none.arena + more.digests - none.digests + more.bitmaps + more.clients + more.replicas);
-  EXPECT_TRUE(says("  memory   at most ")) << text();
+  EXPECT_TRUE(says(" now, all volumes of the process. This volume: ") && says(". At most ")) << text();
+  EXPECT_TRUE(says("more when all clients keep their queues full") && says("more when replicas are slow")) << text();
 }
 
 TEST_F(StatusText, APrimaryTellsWhoSlowsIt) {

@@ -3,11 +3,15 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <optional>
+#include <thread>
 
 #include "manual_target.h"
 #include "twinloft/spool-repl/io/uring_loop.h"
@@ -35,6 +39,8 @@ struct DeviceExportTest : testing::Test {
     DeviceOptions options;
     options.fuse.mount_point = where + "/volume";
     options.link = where + "/device";
+    options.look_every = std::chrono::milliseconds(20);
+    options.tell = [this](std::string text, bool) { events.push_back(std::move(text)); };
     TL_TRY_ASSIGN(device, DeviceExport::start(*loop, target, *side, std::move(options),
                                               [this](Result<std::string> path) { ready = std::move(path); }));
     return {};
@@ -46,15 +52,31 @@ struct DeviceExportTest : testing::Test {
   void run_until(Predicate done) {
     while (!done()) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(10)));
   }
-  std::vector<std::string> loops() const { return loops_of(where + "/volume"); }
+  std::vector<LoopIdentity> loops() const { return loops_of(where + "/volume"); }
+  std::string linked() const {
+    std::error_code error;
+    return std::filesystem::read_symlink(where + "/device", error);
+  }
 
   std::string where;
   OsClock clock;
-  ManualTarget target{8u << 20, true};
+  // Writes that touch `broken` fail; everything else succeeds at once, every flush among it.
+  struct Target : ManualTarget {
+    Target() : ManualTarget(16u << 20, true) {}
+    void submit(ports::IoRequest& r) override {
+      bool hit = r.op == ports::IoOp::write && broken && r.offset <= *broken && *broken < r.offset + r.length;
+      if (!hit) return ManualTarget::submit(r);
+      ++failed;
+      complete(r, EIO);
+    }
+    std::optional<std::uint64_t> broken;
+    unsigned failed = 0;
+  } target;
   std::unique_ptr<io::UringLoop> loop;
   std::unique_ptr<SideThread> side;
   std::unique_ptr<DeviceExport> device;
   std::optional<Result<std::string>> ready;
+  std::vector<std::string> events;
 };
 
 TEST_F(DeviceExportTest, StopBeforeItIsReadyWaitsForThat) {
@@ -102,6 +124,89 @@ TEST_F(DeviceExportTest, ADeviceThatNobodyTakesIsGivenBack) {
   side.reset();
   loop.reset();
   EXPECT_FALSE(ready.has_value());
+  EXPECT_TRUE(loops().empty());
+}
+
+// A write larger than a FUSE request that fails in part: the loop driver may acknowledge all of it (Linux 6.18 does). No flush says
+// that it is durable, neither this one nor a later one, although the target's own flushes succeed.
+TEST_F(DeviceExportTest, AWriteThatFailsInPartIsNeverFlushed) {
+  ASSERT_TRUE(start());
+  run_until([&] { return ready.has_value(); });
+  ASSERT_TRUE(*ready) << ready->error().message;
+  constexpr std::size_t size = 8u << 20;
+  target.broken = size - 4096;
+  std::atomic<bool> done = false;
+  int flushed = 0, flushed_again = 0;
+  std::thread client([&] {
+    Fd fd(::open((*ready)->c_str(), O_RDWR | O_DIRECT | O_CLOEXEC));
+    void* memory = nullptr;
+    EXPECT_EQ(::posix_memalign(&memory, 4096, size), 0);
+    std::memset(memory, 'x', size);
+    (void)!::pwrite(fd.get(), memory, size, 0);  // whether the kernel says so, or not
+    flushed = ::fsync(fd.get()) == 0 ? 0 : errno;
+    fd.reset();
+    target.broken.reset();
+    Fd later(::open((*ready)->c_str(), O_RDWR | O_DIRECT | O_CLOEXEC));
+    EXPECT_EQ(::pwrite(later.get(), memory, 4096, 0), 4096);
+    flushed_again = ::fsync(later.get()) == 0 ? 0 : errno;
+    std::free(memory);
+    done = true;
+  });
+  run_until([&] { return done.load(); });
+  client.join();
+  EXPECT_GT(target.failed, 0u);
+  EXPECT_EQ(flushed, EIO);
+  EXPECT_EQ(flushed_again, EIO) << "an error was forgotten";
+  std::optional<Status> told;
+  stop(told);
+  run_until([&] { return told.has_value(); });
+  EXPECT_TRUE(*told) << told->error().message;
+}
+
+// A clean-up script's `losetup -D`; the number then goes to somebody else's file.
+TEST_F(DeviceExportTest, DetachedByAnotherProgramItIsAttachedAgainAndForeignDevicesAreLeftAlone) {
+  ASSERT_TRUE(start());
+  run_until([&] { return ready.has_value(); });
+  ASSERT_TRUE(*ready) << ready->error().message;
+  LoopIdentity first = loops().at(0);
+  EXPECT_EQ(linked(), first.device);
+  ASSERT_TRUE(detach_loop(first));
+  Fd made(::open((where + "/foreign").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_EQ(::ftruncate(made.get(), 1 << 20), 0);
+  auto foreign = attach_loop(where + "/foreign", {.direct_io = false});
+  ASSERT_TRUE(foreign) << foreign.error().message;
+  run_until([&] { return events.size() >= 2; });
+  EXPECT_NE(events[0].find(first.device + " is no longer attached"), std::string::npos) << events[0];
+  EXPECT_NE(events[1].find("is there again"), std::string::npos) << events[1];
+  ASSERT_EQ(loops().size(), 1u);
+  EXPECT_EQ(linked(), loops()[0].device);
+  EXPECT_EQ(device->device(), loops()[0].device);
+  EXPECT_EQ(device->trouble(), "");
+  std::optional<Status> told;
+  stop(told);
+  run_until([&] { return told.has_value(); });
+  EXPECT_TRUE(*told) << told->error().message;
+  EXPECT_TRUE(is_attached(*foreign)) << "a stop detached somebody else's device";
+  EXPECT_EQ(linked(), "");
+  EXPECT_TRUE(detach_loop(*foreign));
+}
+
+// Nothing is given back under the name of what was lost.
+TEST_F(DeviceExportTest, AnEndedConnectionIsToldAndTheStopCleansUp) {
+  ASSERT_TRUE(start());
+  run_until([&] { return ready.has_value(); });
+  ASSERT_TRUE(*ready) << ready->error().message;
+  // What an administrator does to a FUSE file system that hangs.
+  ASSERT_EQ(::umount2((where + "/volume").c_str(), MNT_FORCE | MNT_DETACH), 0) << std::strerror(errno);
+  run_until([&] { return !events.empty(); });
+  EXPECT_NE(events[0].find("unmounted or aborted by another program"), std::string::npos) << events[0];
+  EXPECT_EQ(device->device(), "");
+  EXPECT_NE(device->trouble(), "");
+  EXPECT_EQ(linked(), "");
+  std::optional<Status> told;
+  stop(told);
+  run_until([&] { return told.has_value(); });
+  EXPECT_TRUE(*told) << told->error().message;
   EXPECT_TRUE(loops().empty());
 }
 

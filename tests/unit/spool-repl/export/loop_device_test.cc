@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/fs.h>
+#include <linux/loop.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -26,32 +27,38 @@ class LoopDevice : public testing::Test {
     EXPECT_EQ(ftruncate(fd.get(), 1 << 20), 0);
   }
   ~LoopDevice() override {
-    if (!device.empty()) abandon_loop(device);
+    if (!loop.device.empty()) abandon_loop(loop);
     std::filesystem::remove_all(where);
   }
-  std::string where, file, device;
+  std::vector<std::string> devices() const {
+    std::vector<std::string> names;
+    for (const auto& one : loops_of(file)) names.push_back(one.device);
+    return names;
+  }
+  std::string where, file;
+  LoopIdentity loop;
 };
 
 TEST_F(LoopDevice, is_attached_measured_and_detached) {
   ASSERT_EQ(geteuid(), 0u) << "needs root";
   auto attached = attach_loop(file, {.block_bytes = 4096, .direct_io = false});
   ASSERT_TRUE(attached) << attached.error().message;
-  device = attached->device;
+  loop = *attached;
   EXPECT_FALSE(attached->held);
-  EXPECT_EQ(loops_of(file), std::vector<std::string>{device});
-  Fd fd(open(device.c_str(), O_RDONLY | O_CLOEXEC | O_EXCL));
+  EXPECT_EQ(devices(), std::vector<std::string>{loop.device});
+  Fd fd(open(loop.device.c_str(), O_RDONLY | O_CLOEXEC | O_EXCL));
   ASSERT_TRUE(fd);
   int sector = 0;
   ASSERT_EQ(ioctl(fd.get(), BLKSSZGET, &sector), 0);
   EXPECT_EQ(sector, 4096);
 
-  auto busy = detach_loop(device);
+  auto busy = detach_loop(loop);
   ASSERT_FALSE(busy);
   EXPECT_EQ(busy.error().code, Errc::unavailable);
   EXPECT_EQ(loops_of(file).size(), 1u);
 
   fd.reset();
-  auto detached = detach_loop(device);
+  auto detached = detach_loop(loop);
   EXPECT_TRUE(detached) << detached.error().message;
   EXPECT_TRUE(loops_of(file).empty());
 }
@@ -60,13 +67,13 @@ TEST_F(LoopDevice, autoclear_ends_with_the_last_that_holds_it) {
   ASSERT_EQ(geteuid(), 0u) << "needs root";
   auto attached = attach_loop(file, {.block_bytes = 4096, .direct_io = false, .autoclear = true});
   ASSERT_TRUE(attached) << attached.error().message;
-  device = attached->device;
-  Fd user(open(device.c_str(), O_RDONLY | O_CLOEXEC | O_EXCL));
+  loop = *attached;
+  Fd user(open(loop.device.c_str(), O_RDONLY | O_CLOEXEC | O_EXCL));
   ASSERT_TRUE(user);
   attached->held.reset();
-  EXPECT_EQ(loops_of(file), std::vector<std::string>{device}) << "as long as somebody has it";
+  EXPECT_EQ(devices(), std::vector<std::string>{loop.device}) << "as long as somebody has it";
   user.reset();
-  EXPECT_TRUE(await_cleared(device, file)) << "whoever looks at the device just now is waited for";
+  EXPECT_TRUE(await_cleared(loop)) << "whoever looks at the device just now is waited for";
   EXPECT_TRUE(loops_of(file).empty());
 }
 
@@ -78,21 +85,88 @@ TEST_F(LoopDevice, missing_backing_file_is_named) {
   EXPECT_NE(attached.error().message.find("/missing"), std::string::npos);
 }
 
-TEST_F(LoopDevice, detaching_what_is_not_there_is_no_error) { EXPECT_TRUE(detach_loop(where + "/no-device")); }
+TEST_F(LoopDevice, detaching_what_is_not_there_is_no_error) {
+  EXPECT_TRUE(detach_loop({where + "/no-device", 0, file}));
+}
+
+// The number goes to the next file that somebody attaches.
+TEST_F(LoopDevice, another_file_under_the_same_number_is_left_alone) {
+  ASSERT_EQ(geteuid(), 0u) << "needs root";
+  auto ours = attach_loop(file, {.block_bytes = 4096, .direct_io = false});
+  ASSERT_TRUE(ours) << ours.error().message;
+  EXPECT_NE(ours->sequence, 0u);
+  EXPECT_TRUE(is_attached(*ours));
+  for (bool sequence_known : {true, false}) {
+    // Attached anew by somebody else, to a file of another name and under the number that was this one's.
+    loop = *ours;
+    if (!sequence_known) loop.sequence = 0;
+    ASSERT_TRUE(detach_loop(*ours));
+    std::filesystem::copy_file(file, where + "/foreign", std::filesystem::copy_options::overwrite_existing);
+    Fd fd(open(ours->device.c_str(), O_RDWR | O_CLOEXEC)), backing(open((where + "/foreign").c_str(), O_RDWR | O_CLOEXEC));
+    ASSERT_EQ(ioctl(fd.get(), LOOP_SET_FD, backing.get()), 0) << "the number was taken by a third";
+    fd.reset();
+    LoopIdentity foreign = loops_of(where + "/foreign").at(0);
+    EXPECT_FALSE(is_attached(loop));
+    EXPECT_TRUE(detach_loop(loop)) << "it is gone";
+    EXPECT_TRUE(await_cleared(loop));
+    abandon_loop(loop);
+    EXPECT_TRUE(is_attached(foreign)) << "somebody else's was detached";
+    ASSERT_TRUE(detach_loop(foreign));
+    auto again = attach_loop(file, {.block_bytes = 4096, .direct_io = false});
+    ASSERT_TRUE(again);
+    *ours = std::move(*again);
+  }
+  loop = *ours;
+}
+
+// The same path may name another file in another mount namespace, or be covered.
+TEST_F(LoopDevice, the_file_system_of_the_backing_file_is_compared) {
+  ASSERT_EQ(geteuid(), 0u) << "needs root";
+  struct stat st {};
+  ASSERT_EQ(stat(file.c_str(), &st), 0);
+  auto refused = attach_loop(file, {.direct_io = false, .backing_device = st.st_dev + 1});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::conflict);
+  auto attached = attach_loop(file, {.direct_io = false, .backing_device = st.st_dev});
+  ASSERT_TRUE(attached) << attached.error().message;
+  loop = *attached;
+  EXPECT_TRUE(is_on(loop, st.st_dev));
+  EXPECT_FALSE(is_on(loop, st.st_dev + 1));
+}
 
 TEST_F(LoopDevice, symlink_is_published_replaced_and_withdrawn) {
   std::string link = where + "/link";
-  ASSERT_TRUE(publish_symlink("/dev/one", link));
-  ASSERT_TRUE(publish_symlink("/dev/two", link));
-  EXPECT_EQ(std::filesystem::read_symlink(link), "/dev/two");
-  withdraw_symlink("/dev/one", link);  // not ours any more
+  ASSERT_TRUE(publish_symlink("/dev/loop1", link));
+  ASSERT_TRUE(publish_symlink("/dev/loop2", link));
+  EXPECT_EQ(std::filesystem::read_symlink(link), "/dev/loop2");
+  withdraw_symlink("/dev/loop1", link);  // not ours any more
   EXPECT_TRUE(std::filesystem::is_symlink(link));
-  withdraw_symlink("/dev/two", link);
+  withdraw_symlink("/dev/loop2", link);
   EXPECT_FALSE(std::filesystem::is_symlink(link));
 }
 
+TEST_F(LoopDevice, only_links_to_devices_of_ours_are_replaced_or_removed) {
+  std::string link = where + "/link";
+  for (const char* target : {"/dev/sda", "/dev/loop", "/dev/loop1p1", "/dev/loop-control", "elsewhere"}) {
+    std::filesystem::create_symlink(target, link);
+    auto refused = publish_symlink("/dev/loop1", link);
+    ASSERT_FALSE(refused) << target;
+    EXPECT_NE(refused.error().message.find(target), std::string::npos);
+    EXPECT_FALSE(remove_stale_symlink(link)) << target;
+    EXPECT_EQ(std::filesystem::read_symlink(link), target);
+    std::filesystem::remove(link);
+  }
+  EXPECT_FALSE(remove_stale_symlink(link));
+  EXPECT_FALSE(remove_stale_symlink(file));
+  for (const char* target : {"/dev/loop7", "/dev/ublkb0"}) {
+    std::filesystem::create_symlink(target, link);
+    EXPECT_TRUE(remove_stale_symlink(link)) << target;
+    EXPECT_FALSE(std::filesystem::is_symlink(std::filesystem::symlink_status(link)));
+  }
+}
+
 TEST_F(LoopDevice, symlink_replaces_nothing_but_symlinks) {
-  auto refused = publish_symlink("/dev/one", file);
+  auto refused = publish_symlink("/dev/loop1", file);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Errc::conflict);
   EXPECT_TRUE(std::filesystem::is_regular_file(file));

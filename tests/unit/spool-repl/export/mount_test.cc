@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -24,6 +25,14 @@ TEST(MountTable, finds_the_topmost_mount_of_exactly_that_path) {
   EXPECT_EQ(mounted_type(table, "/run"), std::nullopt);
   EXPECT_EQ(mounted_type(table, "line"), std::nullopt);
   EXPECT_EQ(mounted_type("", "/"), std::nullopt);
+}
+
+TEST(MountTable, names_the_devices_of_all_mounts_at_a_path) {
+  auto all = mounts_at(table, "/run/x");
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].device, makedev(0, 58));
+  EXPECT_EQ(all[1].device, makedev(0, 59));
+  EXPECT_TRUE(mounts_at("80 24 057 / /x rw - fuse x rw\n81 24 0:x / /x rw - fuse x rw\n", "/x").empty());
 }
 
 class MountPoint : public testing::Test {
@@ -56,6 +65,15 @@ TEST_F(MountPoint, must_be_a_file_with_an_absolute_path) {
   auto orphan = prepare_mount_point(where + "/missing/volume");
   ASSERT_FALSE(orphan);
   EXPECT_EQ(orphan.error().sys, ENOENT);
+}
+
+TEST_F(MountPoint, another_mount_at_the_same_path_stays) {
+  struct stat st {};
+  ASSERT_EQ(stat("/proc", &st), 0);
+  EXPECT_TRUE(unmount_own("/proc", st.st_dev + 1)) << "what is not there is gone";
+  abort_mount("/proc", st.st_dev + 1, false);
+  ASSERT_TRUE(topmost_mount("/proc"));
+  EXPECT_EQ((*topmost_mount("/proc"))->device, st.st_dev);
 }
 
 TEST_F(MountPoint, what_is_mounted_already_is_left_alone) {

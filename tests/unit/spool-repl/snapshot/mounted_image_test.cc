@@ -199,7 +199,7 @@ class SmallBlocksTest : public MountedImageTest, public testing::WithParamInterf
     ASSERT_TRUE(loop) << loop.error().message;
     write_and_cut(loop->device, scratch);
     loop->held.reset();
-    EXPECT_TRUE(exports::await_cleared(loop->device, scratch.file));
+    EXPECT_TRUE(exports::await_cleared(*loop));
   }
   static constexpr int files = 40;
 };

@@ -8,6 +8,9 @@
 
 namespace twinloft::repl::exports {
 
+// Told on the loop's thread: the device was lost, or is there again.
+using DeviceEvent = std::function<void(std::string text, bool serious)>;
+
 class BlockDevice {
  public:
   virtual ~BlockDevice() = default;  // after stop() succeeded, or abort(), and once in_flight() is 0
@@ -21,7 +24,8 @@ class BlockDevice {
   // After each batch of the target's completions, where the owner said that it calls this.
   virtual void flush() {}
 
-  virtual const std::string& device() const = 0;  // "/dev/loop3"; empty before it is ready
+  virtual const std::string& device() const = 0;  // "/dev/loop3"; empty before it is ready, and while it is lost
+  virtual std::string trouble() const { return {}; }  // why it is lost: another program took it away
   virtual unsigned in_flight() const = 0;         // requests that the target holds
 };
 

@@ -7,6 +7,8 @@
 // that this thread has to give. What has to touch it (unmounting, attaching a loop device) runs on a SideThread.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -23,6 +25,7 @@ struct FuseOptions {
   std::string mount_point;                          // absolute
   std::size_t retained_buffer_bytes = 16u << 20;
   unsigned max_background = 128;                    // asynchronous requests the kernel keeps in flight
+  std::function<void()> changed = {};               // somebody has closed the file, or the connection has ended
 };
 
 struct FuseCounters {
@@ -53,6 +56,8 @@ class FuseExport {
   unsigned in_flight() const;
   const FuseCounters& counters() const;
   const std::string& mount_point() const;
+  dev_t mounted_device() const;  // st_dev of the file
+  bool connected() const;        // false: unmounted or aborted, by whomever
 
   struct State;  // private to the implementation
 

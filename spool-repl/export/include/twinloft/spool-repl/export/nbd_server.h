@@ -31,6 +31,10 @@ struct ServerOptions {
   std::function<std::vector<std::string>()> list_names;  // empty: clients may not list
 
   unsigned max_connections = 64;
+  unsigned max_connections_per_address = 32;  // over TCP; of IPv6, the network of 64 bits
+  // Over TCP: a client that does not answer the kernel's probes for so long is gone, whether or not anything is under way. A client
+  // that answers may be idle without an end: a mounted device is, at night.
+  std::chrono::seconds silence{30};
   unsigned max_requests = 128;                // in flight per connection
   std::size_t max_bytes = 40u << 20;          // of data in flight per connection; at least one request is always taken
   std::size_t retained_buffer_bytes = 16u << 20;
@@ -81,7 +85,8 @@ class Server {
   Status add_listener(Fd fd, const std::string& name, std::string unlink_path);
   void on_accept(Listener& listener);
   void pause_accepting(Listener& listener);
-  void add_connection(Fd fd);
+  void add_connection(Fd fd, std::string address);
+  bool has_room(const std::string& address);
   void wants_flush(Connection& c);
   void finished(Connection& c);  // closed, and nothing of it is with the target: it may go
   void check_stopped();
@@ -96,6 +101,7 @@ class Server {
   std::map<Connection*, std::unique_ptr<Connection>> connections_;
   std::vector<std::unique_ptr<Connection>> gone_;  // freed from the loop, when none of their code is running
   std::vector<Connection*> dirty_, flushing_;
+  Instant next_refusal_told_;
   bool reap_posted_ = false;
   bool flush_posted_ = false;
   bool stopping_ = false;

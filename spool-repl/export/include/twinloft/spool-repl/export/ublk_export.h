@@ -28,6 +28,7 @@ struct UblkOptions {
   std::uint32_t max_io_bytes = 256u << 10;  // of one request: 32 MiB of buffers in all
   // True: the owner calls flush() after each batch of completions. False: the export does so by itself, a turn later.
   bool owner_flushes = false;
+  exports::DeviceEvent tell = {};  // may be empty
 };
 
 struct UblkCounters {
@@ -55,6 +56,7 @@ class UblkExport final : public exports::BlockDevice {
   void abort() override;
   void flush() override;
   const std::string& device() const override;
+  std::string trouble() const override;
   unsigned in_flight() const override;
   const UblkCounters& counters() const;
 
