@@ -2,7 +2,18 @@
 
 #include <fmt/format.h>
 
+#include "twinloft/base/units.h"
+
 namespace twinloft::repl::ctl {
+
+Result<std::chrono::seconds> seconds_of(std::string_view option, std::string_view text, std::chrono::seconds least, std::chrono::seconds most) {
+  auto given = parse_duration(text, BareNumber::seconds);
+  if (!given) return fail(Errc::invalid, "{}: {}", option, given.error().message);
+  auto whole = std::chrono::duration_cast<std::chrono::seconds>(*given);
+  if (whole != *given || whole < least || whole > most)
+    return fail(Errc::invalid, "{}: expected whole seconds from {} to {}, not \"{}\"", option, least.count(), most.count(), text);
+  return whole;
+}
 
 int CommandLine::complain(const Error& error, int exit_code) const {
   fmt::print(stderr, "{}: {}\n", name, error.message);

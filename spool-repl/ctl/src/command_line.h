@@ -2,16 +2,21 @@
 #pragma once
 
 #include <boost/program_options.hpp>
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "commands.h"
+#include "twinloft/base/result.h"
 
 namespace twinloft::repl::ctl {
 
 namespace po = boost::program_options;
+
+// "300", "300s", "5min": whole seconds, from `least` to `most`. Errors: the option's name and what was expected.
+Result<std::chrono::seconds> seconds_of(std::string_view option, std::string_view text, std::chrono::seconds least, std::chrono::seconds most);
 
 struct CommandLine {
   const char* name;   // "spool-repl journal"

@@ -28,7 +28,7 @@ constexpr const char* usage_text =
     "  --lmtp ADDRESS       deliver to this LMTP server: host:port, [address]:port or unix:/path. It puts everything into the\n"
     "                       inbox, as new mail\n"
     "  --domain DOMAIN      with --lmtp: for users whose Maildirs do not tell their domain\n"
-    "  --timeout SECONDS    with --lmtp: for the server's next reply (300), four times that for the one to a message\n"
+    "  --timeout TIME       with --lmtp: for the server's next reply (5min), four times that for the one to a message\n"
     "  --certain            leave the messages that may have been acknowledged before the parting already\n"
     "  --accept-problems    end with 0 also where the extraction could not take everything: you know what is missing\n"
     "  --any-spool          also where --spool has no .twinloft-spool, or another volume's, or looks like the loser's own\n"
@@ -40,12 +40,13 @@ constexpr const char* usage_text =
     "way; with --certain: but for what was left); 1 failed, nothing was delivered; 2 some messages could not be delivered: run it\n"
     "again; or the extraction had problems; 64 usage; 69 another one is running, or the bundle is not finished.\n";
 
-constexpr std::uint64_t timeout_default_s = 300, timeout_max_s = 24 * 3600;
+constexpr std::chrono::seconds timeout_default{300}, timeout_max{24 * 3600};
 const CommandLine command{"spool-repl salvage deliver", usage_text};
 
 struct Options {
   std::string bundle, spool, lmtp;
-  std::optional<std::uint64_t> timeout_s;
+  std::string timeout_text;
+  std::chrono::seconds timeout = timeout_default;
   bool copy = false, certain = false, accept_problems = false, list = false, json = false;
   salvage::DeliverOptions deliver;
 };
@@ -54,7 +55,7 @@ void add_options(boost::program_options::options_description& known, Options& o)
   namespace po = boost::program_options;
   auto option = known.add_options();
   option("bundle", po::value(&o.bundle))("spool", po::value(&o.spool))("lmtp", po::value(&o.lmtp));
-  option("domain", po::value(&o.deliver.domain))("timeout", po::value<std::uint64_t>()->notifier([&o](std::uint64_t s) { o.timeout_s = s; }))("copy", po::bool_switch(&o.copy));
+  option("domain", po::value(&o.deliver.domain))("timeout", po::value(&o.timeout_text))("copy", po::bool_switch(&o.copy));
   option("certain", po::bool_switch(&o.certain))("accept-problems", po::bool_switch(&o.accept_problems))("any-spool", po::bool_switch(&o.deliver.any_spool));
   option("dry-run", po::bool_switch(&o.deliver.dry_run))("list", po::bool_switch(&o.list))("json", po::bool_switch(&o.json))("help", "");
 }
@@ -65,8 +66,12 @@ std::optional<int> parse_deliver(const std::vector<std::string>& arguments, Opti
   if (auto done = command.parse(arguments, known)) return done;
   if (o.bundle.empty() || o.spool.empty()) return command.complain_usage("--bundle and --spool are needed");
   if (o.copy == !o.lmtp.empty()) return command.complain_usage("either --copy or --lmtp");
-  if (o.lmtp.empty() && (!o.deliver.domain.empty() || o.timeout_s)) return command.complain_usage("--domain and --timeout are for --lmtp");
-  if (o.timeout_s.value_or(1) == 0 || o.timeout_s > timeout_max_s) return command.complain_usage("--timeout: 1 to 86400 seconds");
+  if (o.lmtp.empty() && (!o.deliver.domain.empty() || !o.timeout_text.empty())) return command.complain_usage("--domain and --timeout are for --lmtp");
+  if (!o.timeout_text.empty()) {
+    auto given = seconds_of("--timeout", o.timeout_text, std::chrono::seconds(1), timeout_max);
+    if (!given) return command.complain_usage(given.error().message);
+    o.timeout = *given;
+  }
   o.deliver.uncertain = !o.certain;
   return std::nullopt;
 }
@@ -98,8 +103,7 @@ std::string host_name() {
 Result<salvage::MakeTarget> target_of(const Options& o) {
   if (o.copy) return salvage::make_copy_target;
   TL_TRY_ASSIGN(salvage::LmtpServer server, lmtp_server(o.lmtp));
-  std::chrono::seconds timeout(o.timeout_s.value_or(timeout_default_s));
-  return [server, options = salvage::LmtpOptions{host_name(), timeout, 4 * timeout}](int, salvage::FileOps&) {
+  return [server, options = salvage::LmtpOptions{host_name(), o.timeout, 4 * o.timeout}](int, salvage::FileOps&) {
     return salvage::make_lmtp_target(server, options);
   };
 }

@@ -5,6 +5,7 @@
 #include <boost/json.hpp>
 #include <filesystem>
 #include <optional>
+#include <tuple>
 
 #include "command_line.h"
 #include "offline.h"
@@ -33,9 +34,9 @@ constexpr const char* usage_text =
     "  --layout LAYOUT      where a user's Maildir lies below the spool's root: %d domain, %n local part, %u address, %1n its\n"
     "                       first character: \"%d/%n/Maildir\". May be given several times\n"
     "  --winner ID          the replica whose history stays; needed where there are several others\n"
-    "  --window SECONDS     mail this much older than the newest of before the parting may have been on its way (300)\n"
-    "  --slack SECONDS      the longest that a directory's sync took there: mail that was renamed that much before the newest of\n"
-    "                       before the parting was stored may have been on its way (30)\n"
+    "  --window TIME        mail this much older than the newest of before the parting may have been on its way (5min)\n"
+    "  --slack TIME         the longest that a directory's sync took there: mail that was renamed that much before the newest of\n"
+    "                       before the parting was stored may have been on its way (30s)\n"
     "  --all                take every message, also where it is not known what came after the parting. Mail that was deleted on\n"
     "                       the winner since comes back by this\n"
     "  --foreign-owners     take files that belong to another user than their Maildir does\n"
@@ -53,7 +54,7 @@ const CommandLine command{"spool-repl salvage extract", usage_text};
 struct Options {
   std::string config = "/etc/twinloft/spool-repl.toml", volume, journal, data, overlay;
   ReplicaId winner = 0;
-  std::uint64_t window_s = 300, slack_s = 30;
+  std::string window = "300s", slack = "30s";
   bool json = false, all = false;
   salvage::ExtractOptions extract;
 };
@@ -61,7 +62,7 @@ struct Options {
 std::optional<int> parse_extract(const std::vector<std::string>& arguments, Options& o) {
   po::options_description all;
   all.add_options()("bundle", po::value(&o.extract.bundle))("layout", po::value(&o.extract.layouts)->composing())(
-      "winner", po::value(&o.winner))("window", po::value(&o.window_s))("slack", po::value(&o.slack_s))("all", po::bool_switch(&o.all))(
+      "winner", po::value(&o.winner))("window", po::value(&o.window))("slack", po::value(&o.slack))("all", po::bool_switch(&o.all))(
       "foreign-owners", po::bool_switch(&o.extract.foreign_owners))("overlay", po::value(&o.overlay))(
       "journal", po::value(&o.journal))("data", po::value(&o.data))("config", po::value(&o.config))(
       "json", po::bool_switch(&o.json))("help", "");
@@ -72,8 +73,12 @@ std::optional<int> parse_extract(const std::vector<std::string>& arguments, Opti
   if (o.extract.bundle.empty() || o.extract.layouts.empty()) return command.complain_usage("--bundle and --layout are needed");
   if (o.volume.empty() && (o.journal.empty() || o.data.empty() || o.winner == 0))
     return command.complain_usage("name a volume, or --journal, --data and --winner");
-  o.extract.window = std::chrono::seconds(o.window_s);
-  o.extract.slack = std::chrono::seconds(o.slack_s);
+  constexpr std::chrono::seconds most = std::chrono::hours(24 * 365);
+  for (auto [name, text, out] : {std::tuple("--window", &o.window, &o.extract.window), {"--slack", &o.slack, &o.extract.slack}}) {
+    auto seconds = seconds_of(name, *text, std::chrono::seconds(0), most);
+    if (!seconds) return command.complain_usage(seconds.error().message);
+    *out = *seconds;
+  }
   return std::nullopt;
 }
 

@@ -45,6 +45,15 @@ struct Checker {
     }
   }
 
+  // /dev/sdb: the kernel names disks in the order in which it finds them.
+  void stable_name(const char* key, const std::string& path) {
+    struct stat st{};
+    if (::lstat(path.c_str(), &st) < 0 || !S_ISBLK(st.st_mode)) return;
+    for (std::string_view names : {"/dev/sd", "/dev/vd", "/dev/xvd", "/dev/hd", "/dev/nvme", "/dev/loop"})
+      if (path.starts_with(names))
+        return warn("{}: {} may be another disk after the machine's next start: use its link in /dev/disk/by-id", key, path);
+  }
+
   // Where the journal is this replica's, the data area holds the volume; before `create` it may hold something else.
   void contents() {
     if (is_own_journal()) return;
@@ -110,6 +119,8 @@ Findings check_volume(const VolumeSettings& settings) {
   Checker c{settings, {}};
   c.storage("data", settings.data);
   c.storage("journal", settings.journal);
+  c.stable_name("data", settings.data);
+  c.stable_name("journal", settings.journal);
   c.contents();
   c.directory(settings.archive.empty() ? "journal" : "archive", state_directory(settings));
   c.peers();

@@ -202,5 +202,19 @@ TEST_F(CreateTest, AFileThatHoldsAnythingIsNeverTakenOver) {
   EXPECT_FALSE(std::filesystem::exists(s.data));
 }
 
+// The kernel names disks in the order in which it finds them.
+TEST_F(CreateTest, CheckConfigWarnsOfNamesThatMayMeanAnotherDisk) {
+  s.data = device("disk", 17 * mib);
+  auto warned = [&] {
+    for (const auto& text : check_volume(s).warnings)
+      if (text.find("/dev/disk/by-id") != std::string::npos) return true;
+    return false;
+  };
+  EXPECT_TRUE(warned());
+  std::filesystem::create_symlink(s.data, where + "/by-id");
+  s.data = where + "/by-id";
+  EXPECT_FALSE(warned());
+}
+
 }  // namespace
 }  // namespace twinloft::repl::daemon

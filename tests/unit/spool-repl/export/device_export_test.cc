@@ -191,6 +191,31 @@ TEST_F(DeviceExportTest, DetachedByAnotherProgramItIsAttachedAgainAndForeignDevi
   EXPECT_TRUE(detach_loop(*foreign));
 }
 
+// The path names what lies on top.
+TEST_F(DeviceExportTest, WhatIsMountedOverTheFileIsLeftAlone) {
+  ASSERT_TRUE(start());
+  run_until([&] { return ready.has_value(); });
+  ASSERT_TRUE(*ready) << ready->error().message;
+  std::string file = where + "/volume", other = where + "/other";
+  Fd(::open(other.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  int error = -1;
+  bool covered = false;
+  side->run([&] { error = ::mount(other.c_str(), file.c_str(), nullptr, MS_BIND, nullptr) == 0 ? 0 : errno; }, [&] { covered = true; });
+  run_until([&] { return covered; });
+  ASSERT_EQ(error, 0);
+  std::optional<Status> told;
+  stop(told);
+  run_until([&] { return told.has_value(); });
+  ASSERT_FALSE(*told) << "it has unmounted somebody else's mount";
+  EXPECT_NE(told->error().message.find("is mounted on it"), std::string::npos) << told->error().message;
+  ASSERT_EQ(::umount2(file.c_str(), UMOUNT_NOFOLLOW), 0) << "the other mount has gone: " << std::strerror(errno);
+  run_until([&] { return !device->device().empty(); });  // a stop that was refused leaves things as they were
+  told.reset();
+  stop(told);
+  run_until([&] { return told.has_value(); });
+  EXPECT_TRUE(*told) << told->error().message;
+}
+
 // Nothing is given back under the name of what was lost.
 TEST_F(DeviceExportTest, AnEndedConnectionIsToldAndTheStopCleansUp) {
   ASSERT_TRUE(start());
