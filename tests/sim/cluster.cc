@@ -106,6 +106,8 @@ core::Config Cluster::config_of(const Node& n) {
   c.send_window_bytes = send_window_bytes_;
   c.sync_window_bytes = sync_window_bytes_;
   c.checkpoint_idle = c.checkpoint_age = std::chrono::milliseconds(50);
+  c.zero_blocks_a_round = 16;
+  c.known_zeros_min = 2;
   c.arbiter_retry = std::chrono::milliseconds(5);
   c.slow_peer = slow_peer_;
   c.resync_latency_target = resync_latency_target_;

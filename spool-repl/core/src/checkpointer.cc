@@ -13,7 +13,6 @@ constexpr std::uint64_t no_number = 0;                // of what is no HomeWrite
 constexpr std::size_t release_blocks_hurried = 256;   // 1 MiB
 constexpr unsigned digest_writes_max = 32;            // at a time
 constexpr std::uint64_t zero_write_blocks_max = (64u << 20) / block_size;
-constexpr std::uint64_t known_zeros_blocks_min = (1u << 20) / block_size;  // fewer are not worth an operation of their own on both sides
 }
 
 bool Checkpointer::nothing_to_do() const {
@@ -114,7 +113,7 @@ bool Checkpointer::take_zeros_of(const BlockIndex::ZeroExtent& z, std::uint64_t&
   bool joins = false;  // the last one that was added
   for (std::uint64_t at = z.lba.v, end = at + z.blocks; at < end;) {
     DigestTable::Run run = trusted ? v_.digests.run_from(Lba{at}, end - at) : DigestTable::Run{end - at, false};
-    bool known = run.zeros && run.blocks >= known_zeros_blocks_min;
+    bool known = run.zeros && run.blocks >= v_.config.known_zeros_min;
     std::uint64_t n = run.blocks;
     if (!known) {
       if (room == 0) return false;

@@ -52,6 +52,7 @@ struct Config {
   std::uint32_t home_writes_in_flight = 16;
   // Zeros in a round of the checkpointer: some devices take them as writes only, and the tail waits for the round.
   std::uint64_t zero_blocks_a_round = (1u << 30) / block_size;
+  std::uint64_t known_zeros_min = (1u << 20) / block_size;  // blocks that are zeros already; fewer are not worth two operations around them
   // Blocks are written home once nothing has been committed for so long, or the oldest of them is so old. Before that, and beside
   // clients, only as the journal or the arena fills.
   Duration checkpoint_idle = std::chrono::seconds(1), checkpoint_age = std::chrono::seconds(10);
