@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "dovecot_quota.h"
+#include "review_rows.h"
 #include "twinloft/argv/argv.h"
 #include "twinloft/base/fd.h"
 #include "twinloft/lmtpd/delivery/spool.h"
@@ -32,15 +33,17 @@ constexpr std::int64_t expires_soon_days = 14;
 class Checker {
  public:
   void problem(std::string text) { problems_.push_back(std::move(text)); }
+  void warning(std::string text) { warnings_.push_back(std::move(text)); }
   // Large messages are kept there, in files without a name.
   void must_take_files(const char* key, const std::string& path) {
     Fd file(::open(path.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
     if (!file) problem(fmt::format("{}: {}: no file can be made there: {}", key, path, std::strerror(errno)));
   }
   const std::vector<std::string>& problems() const { return problems_; }
+  const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
-  std::vector<std::string> problems_;
+  std::vector<std::string> problems_, warnings_;
 };
 
 void check_programs(const Config& config, Checker& check) {
@@ -80,7 +83,12 @@ void check_spool(const Config& config, Checker& check) {
   static OsFileOps ops;
   auto spool = Spool::create(config.delivery.spool, ops);
   if (!spool) return check.problem("spool.path: " + spool.error().message);
-  if (auto opened = (*spool)->open(); !opened) check.problem("spool: " + opened.error().message);
+  auto opened = (*spool)->open();
+  if (!opened) return check.problem("spool: " + opened.error().message);
+  bool for_agents = std::ranges::any_of(config.agents, [](const AgentSpec& agent) { return !agent.syncs; });
+  if (for_agents && !(*spool)->sees_failure(*opened))
+    check.warning(fmt::format("spool: lmtpd may write neither to {} nor to a {} in it: mail of agents may be acknowledged for a moment after the file system's journal "
+                              "has failed; give one of them to lmtpd's user", (*spool)->root(), spool_marker_name));
 }
 
 struct DirectConnector final : Connector {
@@ -99,21 +107,28 @@ void check_quota_status(const QuotaStatusConfig& config, const Clock& clock, Che
 }
 
 // What lmtpd opens after it has become its user: root would be let in where that user is not.
-void check_as_user(const Config& config, const UserSettings& users, Checker& check) {
+void check_as_user(const Config& config, const UserSettings& users, const Identity& identity, bool by_root, Checker& check) {
   OsClock clock;
-  if (auto opened = open_users(users, clock); !opened) check.problem("users: " + opened.error().message);
+  auto opened = open_users(users, clock);
+  if (!opened) check.problem("users: " + opened.error().message);
+  auto reviewed = opened ? review_rows(config, users, identity, by_root, clock) : std::vector<std::string>{};
+  if (!reviewed) check.problem("users: " + reviewed.error().message);
+  else for (std::string& warning : *reviewed) check.warning(std::move(warning));
   if (config.delivers_here()) check_spool(config, check);
   if (config.delivery.maildir.quota.driver == QuotaDriver::count) check_quota_status(config.quota_status, clock, check);
   check.must_take_files("limits.body_directory", config.limits.body_directory);
   if (!config.agents.empty()) check.must_take_files("delivery.temporary", config.delivery.external.temporary);
 }
 
+constexpr char problem_mark = 'p', warning_mark = 'w';
+
 [[noreturn]] void check_in_child(const Config& config, const UserSettings& users, const Identity& identity, int report) {
   Checker check;
   if (Status dropped = drop_privileges(identity); !dropped) check.problem("user: " + dropped.error().message);
-  else check_as_user(config, users, check);
+  else check_as_user(config, users, identity, true, check);
   std::string text;
-  for (const std::string& problem : check.problems()) (text += problem) += '\0';
+  for (const std::string& problem : check.problems()) ((text += problem_mark) += problem) += '\0';
+  for (const std::string& warning : check.warnings()) ((text += warning_mark) += warning) += '\0';
   ::_exit(write_all(report, as_bytes(text)) ? 0 : EX_OSERR);
 }
 
@@ -135,7 +150,8 @@ Status check_in_process_of(const Identity& identity, const Config& config, const
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   for (std::size_t at = 0, end; (end = text.find('\0', at)) != std::string::npos; at = end + 1)
-    check.problem(text.substr(at, end - at));
+    if (text[at] == warning_mark) check.warning(text.substr(at + 1, end - at - 1));
+    else check.problem(text.substr(at + 1, end - at - 1));
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
     return fail(Errc::internal, "the check as uid {} ended early, status {}", identity.uid, status);
   return {};
@@ -156,7 +172,7 @@ void check_users(const Config& config, Checker& check, std::ostream& err) {
   if (::geteuid() != identity->uid)
     err << "warning: files are checked as uid " << ::geteuid() << ", and not as " << config.user
         << ", since only root can become that user\n";
-  check_as_user(config, users, check);
+  check_as_user(config, users, *identity, false, check);
 }
 
 void check_listen(const ListenSettings& listen, Checker& check, std::ostream& err) {
@@ -260,6 +276,7 @@ int check_config(const std::string& path, std::ostream& out, std::ostream& err) 
     err << "warning: " << warning << (warning.ends_with('\n') ? "" : "\n");
   Checker check;
   check_machine(*read, check, err);
+  for (const std::string& warning : check.warnings()) err << "warning: " << warning << "\n";
   for (const std::string& problem : check.problems()) err << config.file << ": " << problem << "\n";
   if (!read->errors.empty() || !check.problems().empty()) return EX_CONFIG;
   out << "ok\n" << summary(config);

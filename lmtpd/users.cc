@@ -30,7 +30,7 @@ Result<std::unique_ptr<UserSource>> open_source(const UserSettings& users, const
     case UserDriver::mysql:
       return open_mysql_db(with(users.defaults, users.mysql), clock);
     case UserDriver::passwd_file:
-      return open_passwd_file(with(users.defaults, users.passwd_file), clock);
+      return open_passwd_file(passwd_file_of(users), clock);
     case UserDriver::passwd:
       return make_passwd_db(with(users.defaults, users.passwd));
     case UserDriver::static_db:
@@ -46,6 +46,8 @@ std::vector<std::string> host_texts(const MysqlDbConfig& mysql) {
 }
 
 }  // namespace
+
+PasswdFileConfig passwd_file_of(const UserSettings& users) { return with(users.defaults, users.passwd_file); }
 
 Status read_secrets(UserSettings& users) {
   constexpr std::size_t password_bytes_max = 4096;

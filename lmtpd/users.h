@@ -23,6 +23,8 @@ Result<std::unique_ptr<UserProcess>> start_users(const UserSettings& users, cons
 Result<std::unique_ptr<Directory>> open_users(const UserSettings& users, const Clock& clock, std::unique_ptr<UserSource> started = nullptr);
 // To be called before privileges are dropped and open_users() is: what only who has started lmtpd may read.
 Status read_secrets(UserSettings& users);
+// With the defaults of all sources in it.
+PasswdFileConfig passwd_file_of(const UserSettings& users);
 std::string describe_users(const UserSettings& users);
 // Look-ups that the source answers at once.
 std::size_t lookups_at_once(const UserSettings& users);

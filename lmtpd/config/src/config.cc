@@ -270,7 +270,8 @@ void read_delivery(const TomlTable& top, Config& config) {
   }
   if (const toml::table* raw = top.child("maildir")) {
     TomlTable t(top.problems(), *raw, "maildir");
-    t.allow({"durability", "detail_folders", "folder_separator", "folders_max", "subscribe", "hard_links"});
+    t.allow({"durability", "detail_folders", "folder_separator", "folders_max", "subscribe", "hard_links", "delivered_to_check"});
+    t.flag("delivered_to_check", config.delivery.maildir.delivered_to_check);
     t.flag("hard_links", config.delivery.maildir.hard_links);
     std::string durability;
     t.text("durability", durability);

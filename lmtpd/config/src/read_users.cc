@@ -29,8 +29,9 @@ void read_defaults(const TomlTable& t, UserSettings& users) {
   t.path("home", users.defaults.home);
   std::string& maildir = users.defaults.maildir;
   t.text("maildir", maildir);
-  if (!maildir.empty() && !maildir.starts_with('/') && !maildir.starts_with("~/") && !maildir.starts_with("%home%/"))
-    return t.error("maildir", "expected an absolute path, or one below \"~/\", the user's home");
+  bool is_home = maildir == "~" || maildir == "%home%";
+  if (!maildir.empty() && !is_home && !maildir.starts_with('/') && !maildir.starts_with("~/") && !maildir.starts_with("%home%/"))
+    return t.error("maildir", "expected an absolute path, or \"~\", the user's home, or one below \"~/\"");
   t.identity("uid", users.uid);
   t.identity("gid", users.gid);
   t.text("agent", users.defaults.agent);

@@ -151,7 +151,25 @@ Result<Path> take_path(std::string_view& rest, PathOf whose) {
   return path;
 }
 
+Result<std::string> normal_domain(std::string_view text) {
+  std::string_view rest = text.ends_with('.') ? text.substr(0, text.size() - 1) : text;
+  std::string out;
+  Status taken = take_domain(rest, out);
+  if (!taken) return fail(Errc::invalid, "\"{}\" is no domain: {}", text, taken.error().message);
+  if (!rest.empty()) return fail(Errc::invalid, "\"{}\" is no domain: malformed domain", text);
+  return out;
+}
+
+std::string unicode_domain(const std::string& domain) {
+  if (domain.find("xn--") == std::string::npos) return domain;
+  char* out = nullptr;
+  int code = idn2_to_unicode_8z8z(domain.c_str(), &out, 0);
+  std::unique_ptr<char, void (*)(void*)> owned(out, idn2_free);
+  return code == IDN2_OK ? std::string(out) : domain;
+}
+
 Result<Path> parse_address(std::string_view text) {
+  if (text.find('@') != std::string_view::npos && text.ends_with('.')) text.remove_suffix(1);
   std::string bracketed = fmt::format("<{}>", text);
   std::string_view rest = bracketed;
   auto path = take_path(rest, PathOf::recipient);

@@ -25,10 +25,7 @@ Status check_path(const User& user, const char* field, std::string_view path) {
   for (std::size_t at = 1; at <= path.size();) {
     std::size_t slash = std::min(path.find('/', at), path.size());
     std::string_view part = path.substr(at, slash - at);
-    bool last = slash == path.size();
-    if (part == "." || part == ".." || (part.empty() && !last))
-      return fail(Errc::invalid, "user {}: {} \"{}\" holds an empty, \".\" or \"..\" part", user.name, field,
-                  path);
+    if (part == "." || part == "..") return fail(Errc::invalid, "user {}: {} \"{}\" holds a \".\" or \"..\" part", user.name, field, path);
     at = slash + 1;
   }
   return {};
@@ -43,6 +40,14 @@ bool is_name_byte(char c) {
 bool fits_path(std::string_view part) {
   return !part.empty() && part.size() <= 255 && part != "." && part != ".." && !holds_control(part) &&
          part.find('/') == std::string_view::npos;
+}
+
+std::string normal_path(std::string_view path) {
+  std::string out;
+  for (char c : path)
+    if (c != '/' || !out.ends_with('/')) out += c;
+  if (out.size() > 1 && out.ends_with('/')) out.pop_back();
+  return out;
 }
 
 Status check_user(const User& user) {

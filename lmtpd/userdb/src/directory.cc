@@ -50,12 +50,17 @@ class SourceDirectory final : public Directory {
     UserKey key;
     std::string detail;  // that is left, where this is found
   };
+  // A table may have an internationalised domain in either form.
   std::vector<Candidate> candidates(const LookupRequest& a) const {
     std::vector<Candidate> out;
-    if (config_.detail_first && !a.detail.empty())
-      out.push_back({{a.local_part + config_.detail_delimiter + ascii_lower(a.detail), a.domain}, ""});
-    out.push_back({{a.local_part, a.domain}, a.detail});
-    if (config_.catch_all && !a.domain.empty()) out.push_back({{"", a.domain}, a.detail});
+    const std::string unicode = unicode_domain(a.domain);
+    auto add = [&](const std::string& local_part, const std::string& detail) {
+      out.push_back({{local_part, a.domain}, detail});
+      if (unicode != a.domain) out.push_back({{local_part, unicode}, detail});
+    };
+    if (config_.detail_first && !a.detail.empty()) add(a.local_part + config_.detail_delimiter + ascii_lower(a.detail), "");
+    add(a.local_part, a.detail);
+    if (config_.catch_all && !a.domain.empty()) add("", a.detail);
     return out;
   }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "dovecot_fields.h"
+
 namespace twinloft::lmtpd {
 
 namespace {
@@ -175,9 +177,12 @@ Result<bool> MysqlConnection::next_row() {
 Result<Row> MysqlConnection::row() const {
   Row out;
   for (const Value& v : values_) {
-    if (v.column < 0 || v.is_null) continue;
+    bool of_dovecot = v.column < 0 && is_dovecot_column(v.name);
+    if ((v.column < 0 && !of_dovecot) || v.is_null) continue;
     if (v.length > v.bytes.size()) return fail(Errc::invalid, "column \"{}\" has {} bytes", v.name, v.length);
-    out.values[static_cast<std::size_t>(v.column)] = std::string(v.bytes.data(), v.length);
+    std::string value(v.bytes.data(), v.length);
+    if (of_dovecot) out.of_dovecot.emplace_back(v.name, std::move(value));
+    else out.values[static_cast<std::size_t>(v.column)] = std::move(value);
   }
   return out;
 }

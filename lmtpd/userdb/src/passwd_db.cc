@@ -54,7 +54,7 @@ class PasswdDb final : public UserSource {
 }  // namespace
 
 Result<std::unique_ptr<UserSource>> make_passwd_db(PasswdDbConfig config) {
-  for (std::string& domain : config.domains) domain = ascii_lower(domain);
+  TL_TRY(normalise_domains(config.domains));
   TL_TRY_ASSIGN(RowReader reader, RowReader::create(config.defaults));
   return std::make_unique<PasswdDb>(std::move(config), std::move(reader));
 }

@@ -3,12 +3,15 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string_view>
 #include <unordered_map>
 
+#include "fold.h"
 #include "passwd_line.h"
 #include "twinloft/base/fd.h"
 
@@ -45,11 +48,25 @@ struct Contents {
     std::size_t number;
     std::size_t again = 0;  // where its user stands a second time
     bool ends = true;       // with a line end
+    bool exact = true;      // the name stands there in its normal form
   };
   Version version;
   std::string text;
-  std::unordered_map<std::string_view, Line> users;
+  std::deque<std::string> forms;                     // of names that stand there in another one
+  std::unordered_map<std::string_view, Line> users;  // by the normal form of their names
+  void add(std::string_view name, Line line);
 };
+
+// Of two names that differ in their form alone, the one that is in normal form counts, as in Dovecot.
+void Contents::add(std::string_view name, Line line) {
+  std::string form = normal_name(name);
+  line.exact = form == name;
+  if (!line.exact) name = forms.emplace_back(std::move(form));
+  auto [known, first] = users.try_emplace(name, line);
+  if (first) return;
+  if (known->second.exact == line.exact) known->second.again = line.number;
+  else if (line.exact) known->second = line;
+}
 
 Result<std::shared_ptr<const Contents>> load(const std::string& path) {
   auto out = std::make_shared<Contents>();
@@ -69,8 +86,7 @@ Result<std::shared_ptr<const Contents>> load(const std::string& path) {
     if (line.ends_with('\r')) line.remove_suffix(1);
     std::string_view name = name_in_passwd_line(line);
     if (name.empty()) continue;
-    auto [known, first] = out->users.try_emplace(name, Contents::Line{line, number, 0, ends});
-    if (!first) known->second.again = number;
+    out->add(name, {line, number, 0, ends, true});
   }
   if (out->users.empty()) return fail(Errc::unavailable, "user database {}: it holds no user", path);
   return out;
@@ -101,6 +117,25 @@ class PasswdFile final : public UserSource {
     return find_in(*contents, key);
   }
 
+  // Names without a domain are looked at as of a domain that there is.
+  Status each_row(const std::function<void(const SeenRow&)>& see) override {
+    TL_TRY_ASSIGN(std::shared_ptr<const Contents> contents, current());
+    std::vector<std::pair<std::string_view, const Contents::Line*>> lines;
+    for (const auto& [name, line] : contents->users) lines.emplace_back(name, &line);
+    std::ranges::sort(lines, {}, [](const auto& l) { return l.second->number; });
+    for (const auto& [name, line] : lines) {
+      std::size_t at = name.rfind('@');
+      UserKey key{std::string(name.substr(0, at)), at == std::string_view::npos ? "example.org" : std::string(name.substr(at + 1))};
+      SeenRow row;
+      row.where = fmt::format("{}:{}", config_.path, line->number);
+      row.found = at == std::string_view::npos || normal_domain(key.domain)
+                      ? read(*line, name, key, row.not_known)
+                      : fail(Errc::invalid, "{}: user {}: nobody can write to that: {}", row.where, name, normal_domain(key.domain).error().message);
+      see(row);
+    }
+    return {};
+  }
+
  private:
   Result<std::shared_ptr<const Contents>> current() {
     TL_TRY_ASSIGN(Version now, version_of(config_.path));
@@ -122,19 +157,26 @@ class PasswdFile final : public UserSource {
   FindResult find_in(const Contents& contents, const UserKey& key) const {
     std::string name = key_.expand({key.local_part, key.domain, {}, {}});
     if (key.domain.empty() && name.ends_with('@')) name.pop_back();
+    name = normal_name(name);
     auto found = contents.users.find(name);
     if (found == contents.users.end()) {
       std::int64_t age = clock_.wall().seconds - contents.version.changed.tv_sec;
       if (age < 0 || age >= settling_seconds) return std::nullopt;
       return fail(Errc::conflict, "user database {}: it was changed a moment ago, and may not be complete", config_.path);
     }
-    const auto& [line, number, again, ends] = found->second;
-    if (!ends) return fail(Errc::conflict, "{}:{}: user {}: the line has no end, and may be half written", config_.path, number, name);
-    if (again != 0) return fail(Errc::invalid, "{}:{}: user {}: stands in line {} too", config_.path, number, name, again);
-    auto row = parse_passwd_line(line, key);
-    if (!row) return fail(Errc::invalid, "{}:{}: user {}: {}", config_.path, number, name, row.error().message);
+    std::vector<std::string> not_known;
+    return read(found->second, name, key, not_known);
+  }
+
+  FindResult read(const Contents::Line& line, std::string_view name, const UserKey& key, std::vector<std::string>& not_known) const {
+    auto wrong = [&](Errc code, std::string_view what) { return fail(code, "{}:{}: user {}: {}", config_.path, line.number, name, what); };
+    if (!line.ends) return wrong(Errc::conflict, "the line has no end, and may be half written");
+    if (line.again != 0) return wrong(Errc::invalid, fmt::format("stands in line {} too", line.again));
+    auto row = parse_passwd_line(line.text, key);
+    if (!row) return wrong(Errc::invalid, row.error().message);
+    not_known = row->not_known;
     auto entry = reader_.read(key, *row);
-    if (!entry) return fail(Errc::invalid, "{}:{}: user {}: {}", config_.path, number, name, entry.error().message);
+    if (!entry) return wrong(Errc::invalid, entry.error().message);
     return std::move(*entry);
   }
 

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "dovecot_fields.h"
+
 namespace twinloft::lmtpd {
 
 namespace {
@@ -24,65 +26,6 @@ void set(Row& row, Column column, std::string_view value) {
   if (!value.empty()) row[column] = std::string(value);
 }
 
-struct Extra {
-  std::string_view name;
-  Column column;
-};
-constexpr Extra extras[] = {{"uid", Column::uid},
-                            {"gid", Column::gid},
-                            {"home", Column::home},
-                            {"mail", Column::maildir},
-                            {"twinloft_agent", Column::agent},
-                            {"twinloft_next_hop", Column::next_hop},
-                            {"twinloft_detail_folders", Column::detail_folders},
-                            {"twinloft_state", Column::state},
-                            {"twinloft_alias", Column::alias},
-                            {"quota_rule", Column::quota_rule},
-                            {"quota_storage_size", Column::quota_bytes},
-                            {"quota_message_count", Column::quota_messages}};
-
-void take_extra(Row& row, std::string_view word) {
-  constexpr std::string_view prefix = "userdb_";
-  if (word.starts_with(prefix)) word.remove_prefix(prefix.size());
-  std::size_t equals = word.find('=');
-  if (equals == std::string_view::npos) return;
-  for (const Extra& e : extras)
-    if (word.substr(0, equals) == e.name) row[e.column] = std::string(word.substr(equals + 1));
-}
-
-// The path in Dovecot's mail_location, "maildir:~/Maildir:INDEX=...", as the column maildir has it.
-Result<std::string> path_of(std::string_view mail, const UserKey& key) {
-  constexpr std::string_view format = "maildir:";
-  if (!mail.starts_with(format)) return fail(Errc::invalid, "mail={}: expected maildir:PATH", mail);
-  mail = mail.substr(format.size());
-  mail = mail.substr(0, mail.find(':'));
-  std::string out;
-  if (mail.starts_with("%h/")) out = "~", mail.remove_prefix(2);
-  for (std::size_t i = 0; i < mail.size(); ++i) {
-    if (mail[i] != '%') {
-      out += mail[i];
-      continue;
-    }
-    switch (++i < mail.size() ? mail[i] : '\0') {
-      case 'u':
-        out += key.address();
-        break;
-      case 'n':
-        out += key.local_part;
-        break;
-      case 'd':
-        out += key.domain;
-        break;
-      case '%':
-        out += '%';
-        break;
-      default:
-        return fail(Errc::invalid, "mail=maildir:{}: known are %u, %n, %d, %%, and %h at the start", mail);
-    }
-  }
-  return out;
-}
-
 }  // namespace
 
 std::string_view name_in_passwd_line(std::string_view line) {
@@ -97,14 +40,13 @@ Result<Row> parse_passwd_line(std::string_view line, const UserKey& key) {
   set(row, Column::uid, fields[uid]);
   set(row, Column::gid, fields[gid]);
   set(row, Column::home, fields[home]);
+  DovecotFields fields_of_dovecot;
   for (std::string_view rest = fields[extra]; !rest.empty();) {
     std::size_t blank = std::min(rest.find_first_of(" \t"), rest.size());
-    take_extra(row, rest.substr(0, blank));
+    if (blank > 0) TL_TRY(fields_of_dovecot.take_extra(row, rest.substr(0, blank)));
     rest.remove_prefix(std::min(blank + 1, rest.size()));
   }
-  if (auto& mail = row[Column::maildir]) {
-    TL_TRY_ASSIGN(mail, path_of(*mail, key));
-  }
+  TL_TRY(fields_of_dovecot.finish(row, key));
   return row;
 }
 

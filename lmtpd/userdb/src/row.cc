@@ -1,9 +1,13 @@
 #include "row.h"
 
+#include <grp.h>
+#include <pwd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <limits>
 
+#include "dovecot_fields.h"
 #include "twinloft/lmtpd/userdb/check.h"
 #include "twinloft/lmtpd/userdb/quota_limit.h"
 
@@ -13,10 +17,29 @@ namespace {
 
 std::string_view name_of(Column column) { return column_names[static_cast<std::size_t>(column)]; }
 
-// "~/Maildir"
+// "~/Maildir", and "~" alone: the Maildir is the home.
 std::string at_home(std::string path, const std::string& home) {
-  if (path.starts_with("~/")) path.replace(0, 1, home);
-  return path;
+  if (path == "~" || path.starts_with("~/")) path.replace(0, 1, home);
+  return path.empty() ? path : normal_path(path);
+}
+
+// A number, or the name of an account or group of this machine, as Dovecot takes it.
+std::optional<std::uint64_t> id_of_name(const std::string& name, bool is_group) {
+  std::vector<char> buffer(std::size_t{1} << 16);
+  if (is_group) {
+    group entry{}, *found = nullptr;
+    if (::getgrnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found) != 0 || !found) return std::nullopt;
+    return found->gr_gid;
+  }
+  passwd entry{}, *found = nullptr;
+  if (::getpwnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found) != 0 || !found) return std::nullopt;
+  return found->pw_uid;
+}
+
+// An address in a column `mail`, which any table may have, is no location.
+bool is_location(std::string_view name, std::string_view value) {
+  std::size_t letters = value.find_first_not_of("abcdefghijklmnopqrstuvwxyz");
+  return name != "mail" || (letters != std::string_view::npos && letters > 0 && value[letters] == ':');
 }
 
 Result<UserState> state_of(const Row& row) {
@@ -86,8 +109,11 @@ Result<std::uint32_t> RowReader::id_of(const Row& row, Column column, std::uint3
   if (!text) return fallback;
   std::uint64_t value = 0;
   auto [end, code] = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (code == std::errc::invalid_argument || end != text->data() + text->size())
-    return fail(Errc::invalid, "column \"{}\" is no number", name_of(column));
+  if (code == std::errc::invalid_argument || end != text->data() + text->size()) {
+    auto named = id_of_name(*text, column == Column::gid);
+    if (!named) return fail(Errc::invalid, "column \"{}\" is \"{}\": no number, and no {} of this machine", name_of(column), *text, column == Column::gid ? "group" : "account");
+    value = *named, code = {};
+  }
   if (code != std::errc() || value < 1 || value >= std::numeric_limits<std::uint32_t>::max())
     return fail(Errc::invalid, "column \"{}\" is {}, which is no user's or group's id", name_of(column), *text);
   return static_cast<std::uint32_t>(value);
@@ -119,6 +145,22 @@ Result<QuotaLimit> RowReader::quota_of(const Row& row) const {
 }
 
 Result<UserEntry> RowReader::read(const UserKey& key, const Row& row) const {
+  if (row.of_dovecot.empty()) return read_columns(key, row);
+  constexpr std::string_view prefix = "userdb_";
+  Row all = row, of_dovecot;
+  DovecotFields fields;
+  for (const auto& [column, value] : row.of_dovecot) {
+    std::string_view name = column;
+    if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
+    if (is_location(name, value) && !row[Column::maildir]) TL_TRY(fields.take(of_dovecot, name, value));
+  }
+  TL_TRY(fields.finish(of_dovecot, key));
+  for (std::size_t i = 0; i < all.values.size(); ++i)
+    if (!all.values[i]) all.values[i] = std::move(of_dovecot.values[i]);
+  return read_columns(key, all);
+}
+
+Result<UserEntry> RowReader::read_columns(const UserKey& key, const Row& row) const {
   if (const auto& alias = row[Column::alias]; alias && !alias->empty()) return Alias{*alias};
   PathTemplate::Values values{key.local_part, key.domain, {}, {}};
   User user;
@@ -136,6 +178,7 @@ Result<UserEntry> RowReader::read(const UserKey& key, const Row& row) const {
   TL_TRY_ASSIGN(user.gid, id_of(row, Column::gid, defaults_.gid));
   if (!row[Column::home] && home_.empty()) return fail(Errc::invalid, "column \"home\" has no value, and there is no users.home");
   TL_TRY_ASSIGN(user.home, text_of(row, Column::home, home_, values));
+  user.home = normal_path(user.home);
   values.home = user.home;
   TL_TRY_ASSIGN(user.maildir, text_of(row, Column::maildir, maildir_, values));
   user.maildir = at_home(std::move(user.maildir), user.home);

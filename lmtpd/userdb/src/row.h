@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "path_template.h"
 #include "twinloft/lmtpd/userdb/source.h"
@@ -20,6 +22,8 @@ std::optional<Column> column_named(std::string_view name);
 // nullopt: the source does not say.
 struct Row {
   std::array<std::optional<std::string>, column_names.size()> values;
+  std::vector<std::pair<std::string, std::string>> of_dovecot;  // a query's columns that Dovecot has names for: dovecot_fields.h
+  std::vector<std::string> not_known;                            // names of Dovecot's fields that nothing is known of: they are not heeded
   std::optional<std::string>& operator[](Column c) { return values[static_cast<std::size_t>(c)]; }
   const std::optional<std::string>& operator[](Column c) const { return values[static_cast<std::size_t>(c)]; }
 };
@@ -51,6 +55,7 @@ class RowReader {
   Result<std::string> text_of(const Row& row, Column column, const PathTemplate& fallback, const PathTemplate::Values& values) const;
   Result<QuotaLimit> quota_of(const Row& row) const;
   static Result<std::uint32_t> id_of(const Row& row, Column column, std::uint32_t fallback);
+  Result<UserEntry> read_columns(const UserKey& key, const Row& row) const;
 
   UserDefaults defaults_;
   PathTemplate name_, home_, maildir_;

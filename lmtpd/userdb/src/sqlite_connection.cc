@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <string_view>
 
+#include "dovecot_fields.h"
 #include "named_query.h"
 
 namespace twinloft::lmtpd {
@@ -130,6 +131,13 @@ Result<Row> SqliteConnection::read_row(const Columns& columns) const {
   for (std::size_t i = 0; i < columns.size(); ++i) {
     if (columns[i] < 0 || sqlite3_column_type(statement_.get(), columns[i]) == SQLITE_NULL) continue;
     TL_TRY_ASSIGN(row.values[i], text_of(columns[i]));
+  }
+  int count = sqlite3_column_count(statement_.get());
+  for (int i = 0; i < count; ++i) {
+    const char* name = sqlite3_column_name(statement_.get(), i);
+    if (!name || !is_dovecot_column(name) || sqlite3_column_type(statement_.get(), i) == SQLITE_NULL) continue;
+    TL_TRY_ASSIGN(std::string value, text_of(i));
+    row.of_dovecot.emplace_back(name, std::move(value));
   }
   return row;
 }

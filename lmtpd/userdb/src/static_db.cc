@@ -38,7 +38,7 @@ class StaticDb final : public UserSource {
 }  // namespace
 
 Result<std::unique_ptr<UserSource>> make_static_db(StaticDbConfig config) {
-  for (std::string& domain : config.domains) domain = ascii_lower(domain);
+  TL_TRY(normalise_domains(config.domains));
   if (auto* users = std::get_if<LocalParts>(&config.users))
     for (std::string& user : *users) user = ascii_lower(user);
   TL_TRY_ASSIGN(RowReader reader, RowReader::create(config.defaults));

@@ -134,6 +134,22 @@ TEST(ParseAddress, IsTheWholeText) {
   }
 }
 
+TEST(NormalDomain, IsOneForm) {
+  for (auto [text, normal] : {std::pair{"Example.ORG.", "example.org"}, {"b\u00fccher.example", "xn--bcher-kva.example"}, {"B\u00dcCHER.Example.", "xn--bcher-kva.example"},
+                              {"XN--BCHER-KVA.example", "xn--bcher-kva.example"}, {"localhost", "localhost"}, {"[192.0.2.1]", "[192.0.2.1]"}})
+    EXPECT_EQ(normal_domain(text).value_or("error"), normal) << text;
+  for (const char* bad : {"", ".", "a..b", ".a", "a b", "a@b", "example.org..", "\xff", "a/b"}) EXPECT_FALSE(normal_domain(bad)) << bad;
+  EXPECT_EQ(unicode_domain("xn--bcher-kva.example"), "b\u00fccher.example");
+  EXPECT_EQ(unicode_domain("example.org"), "example.org");
+  EXPECT_EQ(unicode_domain("xn--\xff"), "xn--\xff");
+}
+
+TEST(ParseAddress, TheDomainMayEndInADot) {
+  EXPECT_EQ(parse_address("ann@Example.org.").value().domain, "example.org");
+  EXPECT_FALSE(parse_address("ann@example.org.."));
+  EXPECT_FALSE(parse_address("ann@."));
+}
+
 TEST(SplitDetail, AtTheFirstDelimiterThatIsNotTheFirstByte) {
   auto split = [](std::string_view local, std::string_view delimiter) {
     auto [user, detail] = split_detail(local, delimiter);

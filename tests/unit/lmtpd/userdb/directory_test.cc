@@ -58,6 +58,17 @@ TEST_F(DirectoryTest, AddressesWithDetailMayHaveARowOfTheirOwn) {
   EXPECT_EQ(asked_.size(), 1u);
 }
 
+TEST_F(DirectoryTest, AnInternationalisedDomainMayStandThereInEitherForm) {
+  add("ann@b\u00fccher.example");
+  add("bob@xn--bcher-kva.example");
+  alias("carl@example.org", "Ann@B\u00dcCHER.example.");
+  EXPECT_EQ(find("ann", "x", "xn--bcher-kva.example"), "ann@b\u00fccher.example x");
+  EXPECT_EQ(asked_, (std::vector<std::string>{"ann@xn--bcher-kva.example", "ann@b\u00fccher.example"}));
+  EXPECT_EQ(find("bob", "", "xn--bcher-kva.example"), "bob@xn--bcher-kva.example ");
+  EXPECT_EQ(find("carl"), "ann@b\u00fccher.example ");
+  EXPECT_EQ(find("eve", "", "xn--bcher-kva.example"), "nobody");
+}
+
 TEST_F(DirectoryTest, FollowsAliases) {
   EXPECT_EQ(find("info"), "ann@example.org ");
   EXPECT_EQ(find("info", "lists"), "ann@example.org lists");

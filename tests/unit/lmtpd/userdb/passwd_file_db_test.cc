@@ -18,7 +18,7 @@ class PasswdFileTest : public testing::Test {
     config_.path = dir_ / "users";
     config_.defaults.uid = config_.defaults.gid = 5000;
     config_.defaults.home = "/srv/mail/%domain%/%user%";
-    write("ann@example.org:{PLAIN}secret:5001:5002::/home/ann::userdb_mail=maildir:~/Maildir:LAYOUT=fs\n");
+    write("ann@example.org:{PLAIN}secret:5001:5002::/home/ann::userdb_mail=maildir:~/Maildir:INDEX=MEMORY\n");
   }
   // Replaced, and the clock is past the time in which it might be incomplete.
   void write(const std::string& text) {
@@ -52,11 +52,11 @@ class PasswdFileTest : public testing::Test {
 
 TEST_F(PasswdFileTest, ReadsDovecotsFormat) {
   write(R"(# comment:x:0:0
-ann@example.org:{PLAIN}secret:5001:5002:Ann, A.:/home/ann:/bin/sh:allow_nets=127.0.0.0/8 userdb_mail=maildir:~/Maildir:LAYOUT=fs userdb_quota_rule=*:storage=1M
+ann@example.org:{PLAIN}secret:5001:5002:Ann, A.:/home/ann:/bin/sh:allow_nets=127.0.0.0/8 userdb_mail=maildir:~/Maildir:LAYOUT=Maildir++:INBOX=~//Maildir/ userdb_quota_rule=*:storage=1M
 
 bob@example.org:secret
 bob:x:6000:6001:::
-eve@example.org::::::: mail=maildir:%h/m/%d/%n  userdb_home=/home/eve userdb_uid=7 twinloft_agent=lda twinloft_state=deferred twinloft_detail_folders=existing quota_storage_size=5M quota_message_count=6
+eve@example.org::::::: userdb_mail=maildir:%h/m/%d/%n  userdb_home=/home/eve userdb_uid=7 twinloft_agent=lda twinloft_state=deferred twinloft_detail_folders=existing userdb_quota_storage_size=5M userdb_quota_message_count=6
 info@example.org:::::::userdb_twinloft_alias=ann@example.org
 far@example.org:::::::twinloft_next_hop=store1
 odd@example.org:::::::twinloft_detail_folders=perhaps
@@ -86,6 +86,29 @@ worse@example.org:::::::twinloft_next_hop=store/1
   ASSERT_TRUE(info && *info);
   EXPECT_EQ(std::get<Alias>(**info).address, "ann@example.org");
   for (const char* nobody : {"# comment", "", "carl", "ann@example.org"}) EXPECT_FALSE(user_of(db->find({nobody, "example.org"}))) << nobody;
+}
+
+TEST_F(PasswdFileTest, PathsHaveOneForm) {
+  auto paths_of = [&](const std::string& fields) {
+    write("ann@example.org:x:5:5::" + fields + "\n");
+    auto ann = open()->find({"ann", "example.org"});
+    return ann ? user_of(ann)->home + " " + user_of(ann)->maildir : ann.error().message;
+  };
+  config_.defaults.maildir = "%home%/Maildir";
+  EXPECT_EQ(paths_of("/srv//ann/::"), "/srv/ann /srv/ann/Maildir");
+  EXPECT_EQ(paths_of("/srv/ann/::userdb_mail=maildir:~/Maildir"), "/srv/ann /srv/ann/Maildir");
+  EXPECT_EQ(paths_of("/srv/ann/::userdb_mail=maildir:%h"), "/srv/ann /srv/ann");
+  EXPECT_EQ(paths_of("/srv/ann/::userdb_mail=maildir:~/"), "/srv/ann /srv/ann");
+  EXPECT_EQ(paths_of("/::userdb_mail=maildir:~//m/"), "/ /m");
+  config_.defaults.maildir = "~";
+  EXPECT_EQ(paths_of("/srv/ann/::"), "/srv/ann /srv/ann");
+}
+
+TEST_F(PasswdFileTest, AnAccountsNameIsItsId) {
+  write("ann@example.org:x:daemon:daemon::/srv/ann\n");
+  auto ann = user_of(open()->find({"ann", "example.org"}));
+  ASSERT_TRUE(ann);
+  EXPECT_TRUE(ann->uid == 1 && ann->gid == 1);
 }
 
 TEST_F(PasswdFileTest, AnotherKey) {
@@ -145,15 +168,35 @@ TEST_F(PasswdFileTest, AFileThatIsAwayIsAnError) {
 
 TEST_F(PasswdFileTest, AWrongLineIsAnErrorForItsUser) {
   EXPECT_NE(error_of("ann@example.org:x:0:5::/h").find("/users:1: user ann@example.org: column \"uid\" is 0"), std::string::npos);
-  EXPECT_NE(error_of("ann@example.org:x:five:5::/h").find("\"uid\" is no number"), std::string::npos);
+  EXPECT_NE(error_of("ann@example.org:x:five:5::/h").find("\"uid\" is \"five\": no number, and no account of this machine"), std::string::npos);
   EXPECT_NE(error_of("ann@example.org:x:5:5::home").find("absolute"), std::string::npos);
   EXPECT_NE(error_of("ann@example.org:x:5:5::/h/../..").find(".."), std::string::npos);
-  EXPECT_NE(error_of("ann@example.org:x:5:5::/h::mail=mdbox:~/m").find("expected maildir:PATH"), std::string::npos);
-  EXPECT_NE(error_of("ann@example.org:x:5:5::/h::mail=maildir:%{home}/m").find("known are"), std::string::npos);
-  EXPECT_NE(error_of("ann@example.org:x:5:5::/h::mail=maildir:m").find("absolute"), std::string::npos);
-  EXPECT_NE(error_of("ann@example.org:x:5:5::/h::mail=maildir:%").find("known are"), std::string::npos);
+  EXPECT_NE(error_of("ann@example.org:x:5:5::/h::userdb_mail=mdbox:~/m").find("expected maildir:PATH"), std::string::npos);
+  EXPECT_NE(error_of("ann@example.org:x:5:5::/h::userdb_mail=maildir:%{home}/%s/m").find("known are"), std::string::npos);
+  EXPECT_NE(error_of("ann@example.org:x:5:5::/h::userdb_mail=maildir:m").find("absolute"), std::string::npos);
+  EXPECT_NE(error_of("ann@example.org:x:5:5::/h::userdb_mail=maildir:%").find("known are"), std::string::npos);
   EXPECT_NE(error_of("ann@example.org:x:5:5::/h::twinloft_state=gone").find("state"), std::string::npos);
   EXPECT_EQ(error_of("ann@example.org:x:5:5::/h"), "");
+}
+
+TEST_F(PasswdFileTest, NamesHaveOneForm) {
+  write("ann@b\u00fccher.example:x:7:7\nBob@Example.ORG.:x:8:8\nCARL@example.org:x:9:9\ncarl@example.org:x:10:10\nDave@example.org\ndAve@example.org\n");
+  auto db = open();
+  EXPECT_EQ(user_of(db->find({"ann", "xn--bcher-kva.example"}))->uid, 7u);
+  EXPECT_EQ(user_of(db->find({"bob", "example.org"}))->uid, 8u);
+  EXPECT_EQ(user_of(db->find({"carl", "example.org"}))->uid, 10u) << "the one that Dovecot finds";
+  EXPECT_NE(db->find({"dave", "example.org"}).error().message.find("stands in line 6 too"), std::string::npos);
+}
+
+TEST_F(PasswdFileTest, EveryRowIsSeenInItsOrder) {
+  write("# none\nann@example.org:x:0:0\nbob\n\neve@b\u00fccher.example::5:5:::: userdb_new_thing=1\nodd@exa mple:x:7:7\n");
+  std::string seen;
+  ASSERT_TRUE(open()->each_row([&](const SeenRow& row) {
+    seen += row.where.substr(row.where.rfind('/')) + (row.found ? " ok" : " refused");
+    for (const std::string& name : row.not_known) seen += " " + name;
+    seen += "\n";
+  }));
+  EXPECT_EQ(seen, "/users:2 refused\n/users:3 ok\n/users:5 ok userdb_new_thing\n/users:6 refused\n");
 }
 
 // Programs differ in which one they take.

@@ -161,6 +161,24 @@ TEST_F(SqliteTest, WhatAQueryDoesNotYieldIsTakenFromTheDefaults) {
   }
 }
 
+TEST_F(SqliteTest, ColumnsThatDovecotHasNamesForAreHeededOrRefused) {
+  config_.defaults = {"%user%", "/srv//%user%/", "%home%/Maildir", 5, 6, ""};
+  auto maildir_of = [&](const std::string& columns) {
+    config_.query = "SELECT " + columns + " WHERE :user <> ''";
+    auto found = open()->find({"ann", "example.org"});
+    return found ? user_of(found)->maildir : found.error().message;
+  };
+  EXPECT_EQ(maildir_of("7 AS uid"), "/srv/ann/Maildir");
+  EXPECT_EQ(maildir_of("'maildir:~/Mail' AS mail"), "/srv/ann/Mail");
+  EXPECT_EQ(maildir_of("'maildir:~' AS userdb_mail, '/home//ann/' AS home"), "/home/ann");
+  EXPECT_EQ(maildir_of("'~/Mail' AS mail_path, 'maildir' AS mail_driver"), "/srv/ann/Mail");
+  EXPECT_EQ(maildir_of("'ann@example.org' AS mail"), "/srv/ann/Maildir") << "an address";
+  EXPECT_EQ(maildir_of("'mdbox:~/m' AS mail, '/srv/own' AS maildir"), "/srv/own") << "lmtpd's own column counts";
+  EXPECT_EQ(maildir_of("NULL AS mail"), "/srv/ann/Maildir");
+  EXPECT_NE(maildir_of("'mdbox:~/m' AS mail").find("expected maildir:PATH"), std::string::npos);
+  EXPECT_NE(maildir_of("'maildir:~/m:LAYOUT=fs' AS userdb_mail").find("LAYOUT=fs"), std::string::npos);
+}
+
 TEST_F(SqliteTest, EachQuotaIsTheRowsOrTheDefault) {
   config_.defaults.quota = {1000, 10};
   auto quota_of = [&](const std::string& bytes, const std::string& messages) {

@@ -44,10 +44,11 @@ TEST(StaticDb, AValueIsNeverExpandedAgain) {
 
 TEST(StaticDb, ListsBoundIt) {
   StaticDbConfig c = config();
-  c.domains = {"Example.ORG"};
+  c.domains = {"Example.ORG.", "B\u00fccher.example"};
   c.users = LocalParts{"Ann"};
   auto db = make_static_db(c).value();
   EXPECT_TRUE(db->find({"ann", "example.org"}).value().has_value());
+  EXPECT_TRUE(db->find({"ann", "xn--bcher-kva.example"}).value().has_value());
   EXPECT_FALSE(db->find({"bob", "example.org"}).value().has_value());
   EXPECT_FALSE(db->find({"ann", "example.com"}).value().has_value());
   EXPECT_FALSE(db->find({"ann", ""}).value().has_value());

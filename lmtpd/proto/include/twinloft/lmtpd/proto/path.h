@@ -30,8 +30,15 @@ enum class PathOf { sender, recipient };
 // empty local part; a recipient with bytes above 127 that are no UTF-8 or a control character.
 Result<Path> take_path(std::string_view& rest, PathOf whose);
 
-// A text that is one address as a path has it, without brackets, source route and anything around it; never null. Errors name it.
+// A text that is one address as a path has it, without brackets, source route and anything around it; never null. The domain may end in a dot. Errors name it.
 Result<Path> parse_address(std::string_view text);
+
+// The one form that domains are kept and compared in, however they are written: lower case, A-labels (RFC 5890), without the dot that may end them. Errors: none
+// that an address could have.
+Result<std::string> normal_domain(std::string_view text);
+
+// With U-labels, as its owner may write it; as it is where it has none.
+std::string unicode_domain(const std::string& domain);
 
 // Where a local part is split into user and detail: at the first `delimiter` that is not its first byte.
 struct SplitLocalPart {

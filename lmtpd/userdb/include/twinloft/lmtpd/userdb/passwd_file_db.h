@@ -2,9 +2,8 @@
 //
 //   user:password:uid:gid:gecos:home:shell:extra fields
 //
-// Fields may be empty, and the last ones missing: then UserDefaults are used. Of the extra fields, which blanks separate, these count, with or
-// without "userdb_": uid, gid, home, mail ("maildir:~/Maildir"; with ~ or %h at its start, %u, %n and %d), twinloft_agent, twinloft_state, twinloft_alias,
-// twinloft_next_hop, twinloft_detail_folders, quota_rule, quota_storage_size and quota_message_count.
+// Fields may be empty, and the last ones missing: then UserDefaults are used. The extra fields, which blanks separate, are Dovecot's and Twinloft's: what counts, and what
+// is refused, is in dovecot_fields.h. Names are compared in one form: lower case, domains as A-labels.
 // "#" begins a comment at the start of a line. A line that is wrong, without an end, or not the only one of its user is an error for that user alone.
 //
 // A file without any user, and one that is missing, is an error, never "no such user"; and so is a user who is not there for a moment after

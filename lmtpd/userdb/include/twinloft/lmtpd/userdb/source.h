@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "twinloft/base/result.h"
 #include "twinloft/lmtpd/session/model.h"
@@ -29,12 +31,21 @@ using UserEntry = std::variant<User, Alias>;
 // answers, and cannot be sure of this key now.
 using FindResult = Result<std::optional<UserEntry>>;
 
+// A row as it stands in a source that can be read from end to end.
+struct SeenRow {
+  std::string where;  // "FILE:LINE"
+  FindResult found = std::nullopt;
+  std::vector<std::string> not_known;  // names of fields that nothing is known of, and that are not heeded
+};
+
 // Thread-safe.
 class UserSource {
  public:
   virtual ~UserSource() = default;
   virtual FindResult find(const UserKey& key) = 0;  // may block
   virtual std::optional<FindResult> find_now(const UserKey&) { return std::nullopt; }  // where it need not
+  // All rows, where a source can be read so; else none. For check-config.
+  virtual Status each_row(const std::function<void(const SeenRow&)>&) { return {}; }
   virtual FindResult find_anew(const UserKey& key) { return find(key); }               // not from memory, where there is an answer
 };
 

@@ -1,0 +1,86 @@
+// What Dovecot's fields say of where mail lies: heeded, or an error that names the field; never passed over.
+#include "dovecot_fields.h"
+
+#include <gtest/gtest.h>
+
+namespace twinloft::lmtpd {
+namespace {
+
+const UserKey ann{"ann", "example.org"};
+
+// The Maildir, or "error: ...".
+std::string maildir_of(std::initializer_list<std::string_view> words) {
+  Row row;
+  DovecotFields fields;
+  for (std::string_view word : words)
+    if (Status taken = fields.take_extra(row, word); !taken) return "error: " + taken.error().message;
+  if (Status finished = fields.finish(row, ann); !finished) return "error: " + finished.error().message;
+  return row[Column::maildir].value_or("none");
+}
+
+TEST(DovecotFields, LocationsOfDovecot23) {
+  for (auto [word, maildir] : {std::pair{"userdb_mail=maildir:~/Maildir", "~/Maildir"},
+                               {"userdb_mail=maildir:~", "~"},
+                               {"userdb_mail=maildir:%h", "~"},
+                               {"userdb_mail=maildir:%h/Mail:INDEX=MEMORY:NO-NOSELECT", "~/Mail"},
+                               {"userdb_mail=maildir:/srv/%d/%n", "/srv/example.org/ann"},
+                               {"userdb_mail=maildir:/srv/%Ld/%Ln", "/srv/example.org/ann"},
+                               {"userdb_mail=maildir:/srv/%{domain}/%{username}", "/srv/example.org/ann"},
+                               {"userdb_mail=maildir:%{home}/m", "~/m"},
+                               {"userdb_mail=maildir:/srv/a%%b/x::y:LAYOUT=maildir++", "/srv/a%b/x:y"},
+                               {"userdb_mail_location=maildir:~/m:INBOX=~//m/:CONTROL=~/m", "~/m"}})
+    EXPECT_EQ(maildir_of({word}), maildir) << word;
+}
+
+TEST(DovecotFields, SettingsOfDovecot24) {
+  EXPECT_EQ(maildir_of({"userdb_mail_driver=maildir", "userdb_mail_path=~/Mail"}), "~/Mail");
+  EXPECT_EQ(maildir_of({"userdb_mail_path=/srv/%{user|domain}/%{user | username | lower}"}), "/srv/example.org/ann");
+  EXPECT_EQ(maildir_of({"userdb_mail_path=%{home}/Mail", "userdb_mail_inbox_path=~/Mail/", "userdb_mailbox_list_layout=Maildir++", "userdb_mailbox_list_utf8=no"}), "~/Mail");
+  EXPECT_EQ(maildir_of({"userdb_mail=maildir:~/Mail", "userdb_mail_path=~//Mail"}), "~/Mail") << "for both versions";
+}
+
+TEST(DovecotFields, WhatPutsMailElsewhereIsRefused) {
+  for (const char* word : {"userdb_mail=maildir:~/Mail:INBOX=~/Mail/Inbox", "userdb_mail=maildir:~/Mail:LAYOUT=fs", "userdb_mail=maildir:~/Mail:UTF-8",
+                           "userdb_mail=maildir:~/Mail:CONTROL=/var/control", "userdb_mail=maildir:~/Mail:DIRNAME=x", "userdb_mail=maildir:~/Mail:SUBSCRIPTIONS=subs",
+                           "userdb_mail=maildir:~/Mail:NEW-OPTION", "userdb_mail=maildir:", "userdb_mail=", "userdb_mail=mdbox:~/m", "userdb_mail=maildir:~ann/x",
+                           "userdb_mail=maildir:/srv/%h", "userdb_mail=maildir:/%Hu/x", "userdb_mail=maildir:/%{sha1:user}", "userdb_mail=maildir:/%{user", "userdb_mail=maildir:/%L",
+                           "userdb_mail_driver=sdbox", "userdb_mail_inbox_path=~/Inbox", "userdb_mailbox_list_layout=fs", "userdb_mailbox_list_utf8=yes",
+                           "userdb_mail_control_path=/var/control", "userdb_namespace/inbox/mail_path=~/x", "userdb_namespace_inbox=x", "userdb_mail_home=/x", "userdb_user=other",
+                           "userdb_chroot=/srv", "userdb_mailbox_directory_name=dbox", "mail=maildir:~/m", "home=/x", "uid=7", "quota_rule=*:storage=1G", "mail_path=~/x", "proxy",
+                           "userdb_proxy=y", "proxy_maybe=y"}) {
+    std::string got = maildir_of({word});
+    EXPECT_TRUE(got.starts_with("error: ")) << word << ": " << got;
+    std::string_view name = std::string_view(word).substr(0, std::string_view(word).find('='));
+    if (name.starts_with("userdb_")) name.remove_prefix(7);
+    if (name.starts_with("mail_location")) name = "mail";
+    if (name.starts_with("proxy")) name = "proxy";
+    EXPECT_NE(got.find(name), std::string::npos) << word << ": " << got;
+  }
+  EXPECT_TRUE(maildir_of({"userdb_mail=maildir:~/a", "userdb_mail_path=~/b"}).starts_with("error: "));
+  EXPECT_TRUE(maildir_of({"userdb_mail_path=~/a", "userdb_mail_inbox_path=~/b"}).starts_with("error: "));
+  EXPECT_EQ(maildir_of({"proxy=y", "host=192.0.2.1", "twinloft_next_hop=store1"}), "none");
+}
+
+TEST(DovecotFields, WhatHasNothingToDoWithItPasses) {
+  Row row;
+  DovecotFields fields;
+  for (const char* word : {"userdb_sieve=file:~/sieve", "allow_nets=192.0.2.0/24", "nopassword=y", "user=other", "userdb_nice=5", "userdb_acl_groups=x", "userdb_mail_index_path=/i",
+                           "userdb_tempfail=yes", "userdb_unheard_of=1", "unheard_of_too", "userdb_quota_rule=*:storage=1G", "userdb_quota_rule2=Trash:storage=+1G"})
+    ASSERT_TRUE(fields.take_extra(row, word)) << word;
+  ASSERT_TRUE(fields.finish(row, ann));
+  EXPECT_EQ(row[Column::state], "deferred");
+  EXPECT_EQ(row[Column::quota_rule], "*:storage=1G");
+  EXPECT_EQ(row.not_known, (std::vector<std::string>{"userdb_unheard_of", "unheard_of_too", "userdb_quota_rule2"}));
+}
+
+// A name is no path, and "~" as a name is not the home.
+TEST(DovecotFields, NamesInPaths) {
+  EXPECT_EQ(maildir_of_location("maildir:/srv/%n", {"~", "d"}).value(), "/srv/~");
+  EXPECT_FALSE(maildir_of_location("maildir:/srv/%n", {"..", "d"}));
+  EXPECT_FALSE(maildir_of_location("maildir:/srv/%n", {"a/b", "d"}));
+  EXPECT_FALSE(maildir_of_location("maildir:/srv/%d/%n", {"a", ""}));
+  EXPECT_FALSE(maildir_of_location("maildir:%n/x", {"~root", "d"}));
+}
+
+}  // namespace
+}  // namespace twinloft::lmtpd
