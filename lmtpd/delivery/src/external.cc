@@ -20,7 +20,7 @@ const char* name_of(RunResult::End end) {
     case RunResult::End::timed_out:
       return "time limit";
     case RunResult::End::not_started:
-      return "not started, errno";
+      return "not started";
     case RunResult::End::refused:
       return "refused";
     case RunResult::End::busy:
@@ -47,6 +47,11 @@ RunRequest make_request(std::uint32_t agent, const Envelope& envelope, const Rec
   return request;
 }
 
+std::string describe(const RunResult& result) {
+  if (result.end != RunResult::End::not_started || result.value == 0) return fmt::format("{} {} {}", name_of(result.end), result.value, clean_reply_text(result.output));
+  return fmt::format("{}: {}", name_of(result.end), fail_errno(result.value, "{}", clean_reply_text(result.output)).error().message);
+}
+
 HeaderChoice chosen_headers(const AgentSpec& spec) {
   return {spec.add_return_path, spec.add_delivered_to, spec.add_original_to, spec.add_received};
 }
@@ -71,7 +76,7 @@ Status ExternalAgents::make_durable(const SpoolHandle& handle) {
 Reply ExternalAgents::deliver(std::uint32_t agent, const SpoolHandle& handle, const Envelope& envelope,
                               const Recipient& recipient, const MessageBody& body, std::string* detail) {
   const AgentSpec& spec = spawner_.agents()[agent];
-  auto loop = find_loop(body, recipient, config_.received_max);
+  auto loop = find_loop(body, recipient, {true, config_.received_max});
   if (!loop) return fail_with(loop.error(), detail);
   if (*loop) {
     *detail = **loop;
@@ -90,7 +95,7 @@ Reply ExternalAgents::deliver(std::uint32_t agent, const SpoolHandle& handle, co
   RunResult result = spawner_.run(make_request(agent, envelope, recipient, body), message->fd());
   Reply reply = reply_of_run(spec, result, message->was_read());
   if (reply.code != 250) {
-    *detail = fmt::format("{} {} {}", name_of(result.end), result.value, clean_reply_text(result.output));
+    *detail = describe(result);
     return reply;
   }
   if (spec.syncs) return reply;

@@ -29,6 +29,14 @@ int open_beneath(int dir, const char* path, std::uint64_t flags, std::uint64_t m
   } while (fd < 0 && (errno == EINTR || errno == EAGAIN));
   return static_cast<int>(fd);
 }
+// The kernel's text for EXDEV speaks of devices.
+std::unexpected<Error> fail_open(int sys, std::string_view what, const std::string& path) {
+  if (sys == EXDEV)
+    return std::unexpected(Error{Errc::denied, fmt::format("{} {}: a symbolic link on the way is absolute or leads out, or another file system is mounted there; make the link relative, to a "
+                                                           "place within", what, path), sys});
+  if (sys == ELOOP) return std::unexpected(Error{Errc::denied, fmt::format("{} {}: a symbolic link is in its place, or links lead in a circle", what, path), sys});
+  return fail_errno(sys, "{} {}", what, path);
+}
 }  // namespace
 
 Result<Fd> OsFileOps::open_root(const std::string& path) {
@@ -39,13 +47,13 @@ Result<Fd> OsFileOps::open_root(const std::string& path) {
 
 Result<Fd> OsFileOps::open_directory(int dir, const std::string& path) {
   Fd fd(open_beneath(dir, path.c_str(), O_RDONLY | O_DIRECTORY, 0));
-  if (!fd) return fail_errno(errno, "open directory {}", path);
+  if (!fd) return fail_open(errno, "open directory", path);
   return fd;
 }
 
 Result<Fd> OsFileOps::create_file(int dir, const std::string& path) {
   Fd fd(open_beneath(dir, path.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0600));
-  if (!fd) return fail_errno(errno, "create {}", path);
+  if (!fd) return fail_open(errno, "create", path);
   return fd;
 }
 
@@ -82,7 +90,7 @@ Status OsFileOps::unlink(int dir, const std::string& path) {
 
 Result<bool> OsFileOps::append(int dir, const std::string& path, ByteSpan data) {
   Fd fd(open_beneath(dir, path.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK, 0));
-  if (!fd) return fail_errno(errno, "open {}", path);
+  if (!fd) return fail_open(errno, "open", path);
   struct stat about{};
   if (::fstat(fd.get(), &about) != 0) return fail_errno(errno, "{}", path);
   if (!S_ISREG(about.st_mode)) return fail(Errc::invalid, "{}: no regular file", path);
@@ -96,12 +104,12 @@ Result<bool> OsFileOps::append(int dir, const std::string& path, ByteSpan data) 
 Result<FileAbout> OsFileOps::about(int dir, const std::string& name) {
   struct stat about{};
   if (::fstatat(dir, name.c_str(), &about, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0) return fail_errno(errno, "{}", name);
-  return FileAbout{static_cast<std::uint64_t>(about.st_size), about.st_mtim.tv_sec, about.st_mtim.tv_nsec, S_ISLNK(about.st_mode)};
+  return FileAbout{static_cast<std::uint64_t>(about.st_size), about.st_mtim.tv_sec, about.st_mtim.tv_nsec, S_ISLNK(about.st_mode), about.st_ino};
 }
 
 Result<std::string> OsFileOps::read_file(int dir, const std::string& path, std::size_t limit) {
   Fd fd(open_beneath(dir, path.c_str(), O_RDONLY | O_NONBLOCK, 0));
-  if (!fd) return fail_errno(errno, "open {}", path);
+  if (!fd) return fail_open(errno, "open", path);
   struct stat about{};
   if (::fstat(fd.get(), &about) != 0) return fail_errno(errno, "{}", path);
   if (!S_ISREG(about.st_mode)) return fail(Errc::invalid, "{}: no regular file", path);

@@ -160,11 +160,11 @@ Status scan(const MessageBody& body, LoopScanner& scanner) {
 
 }  // namespace
 
-Result<std::optional<std::string>> find_loop(const MessageBody& body, const Recipient& recipient, std::uint32_t received_max) {
-  LoopScanner scanner(clean(recipient.text));
+Result<std::optional<std::string>> find_loop(const MessageBody& body, const Recipient& recipient, const LoopSigns& signs) {
+  LoopScanner scanner(signs.delivered_to ? clean(recipient.text) : std::string());
   TL_TRY(scan(body, scanner));
   if (scanner.delivered_here()) return fmt::format("mail loop: already delivered to {}", clean(recipient.text));
-  if (scanner.received_count() > received_max) return fmt::format("mail loop: {} Received fields", scanner.received_count());
+  if (scanner.received_count() > signs.received_max) return fmt::format("mail loop: {} Received fields", scanner.received_count());
   return std::nullopt;
 }
 

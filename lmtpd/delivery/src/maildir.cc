@@ -38,7 +38,8 @@ std::string_view to_string(Durability durability) {
 namespace {
 
 constexpr std::uint32_t shared_passes_max = 10;  // as often a message without Delivered-To may come by here
-const Reply quota_unknown{451, "4.3.0", "What the mailbox may hold cannot be found out now"};
+const Reply quota_unknown{451, "4.3.0", "Quota lookup temporarily unavailable"};
+const Reply quota_held{452, "4.2.2", "The mailbox is nearly full, try again later"};
 
 // Removes a file unless it was kept. A removal that fails leaves the file to the 36 hours rule of Maildir in
 // tmp/, and is reported for new/, where a reader would see it.
@@ -78,7 +79,7 @@ struct MaildirAgent::Impl {
         clock(k),
         names(config.hostname, ::getpid()),
         tree(o),
-        folders(config.folders, tree, o),
+        folders(config.folders, tree, o, k),
         quota(config.quota, o, k),
         asked(config.quota_service) {}
 
@@ -164,6 +165,10 @@ Result<std::optional<Reply>> MaildirAgent::Impl::refuse_full(const SpoolHandle& 
   if (!room && asked.on()) {
     *note = room.error().message;
     return quota_unknown;
+  }
+  if (!room && room.error().code == Errc::exhausted && room.error().sys == 0) {
+    *note = room.error().message;
+    return quota_held;
   }
   if (!room) return std::unexpected(std::move(room).error());
   if (*room == Room::enough) return std::nullopt;
@@ -314,7 +319,7 @@ std::optional<Reply> MaildirAgent::deny(const Recipient& recipient, const Messag
     *detail = owner.error().message;
     return reply_of_error(owner.error());
   }
-  auto loop = find_loop(body, recipient, impl_->config.received_max);
+  auto loop = find_loop(body, recipient, {impl_->config.delivered_to_check, impl_->config.received_max});
   if (!loop) {
     *detail = loop.error().message;
     return reply_of_error(loop.error());

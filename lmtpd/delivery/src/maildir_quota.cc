@@ -197,9 +197,21 @@ void MaildirQuota::tell(const std::string& what) {
   log_error("the quota of {}", what);
 }
 
+// Of replace_file(), in a process that was killed.
+void MaildirQuota::remove_leftovers(int directory, const std::vector<std::string>& names) {
+  constexpr std::string_view begin = "maildirsize.";
+  constexpr std::int64_t old_seconds = 3600;
+  for (const std::string& name : names) {
+    if (!name.starts_with(begin) || name.find_first_not_of("0123456789.", begin.size()) != std::string::npos) continue;
+    auto about = ops_.about(directory, name);
+    if (about && clock_.wall().seconds - about->changed_seconds > old_seconds) (void)ops_.unlink(directory, name);
+  }
+}
+
 // In the order of their names. Links are other names of folders (Dovecot's mailbox_alias), and "..DOVECOT-TRASHED" is what Dovecot is about to remove.
 Result<std::vector<std::string>> MaildirQuota::folders(int directory) {
   TL_TRY_ASSIGN(std::vector<std::string> names, ops_.entries(directory));
+  remove_leftovers(directory, names);
   std::erase_if(names, [&](const std::string& name) {
     if (!name.starts_with('.') || name.starts_with("..") || !counts(name)) return true;
     auto about = ops_.about(directory, name);

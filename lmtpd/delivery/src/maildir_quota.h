@@ -79,6 +79,7 @@ class MaildirQuota {
   Status count_messages(int directory, const std::string& path, QuotaUsage& sum, Looked& looked);
   Status count_files(int part, const std::string& path, QuotaUsage& sum, Looked& looked);
   void tell(const std::string& what);
+  void remove_leftovers(int directory, const std::vector<std::string>& names);
   Result<std::vector<std::string>> folders(int directory);
   Result<bool> changed_since(int directory, const Looked& looked);
   Status replace_file(const Mailbox& mailbox, const QuotaUsage& used);

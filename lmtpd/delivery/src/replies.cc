@@ -13,7 +13,13 @@ Reply reply_of_error(const Error& error) {
     case ENOSPC:
       return {452, "4.3.1", "The mail system has no space left"};
     case EDQUOT:
-      return {452, "4.2.2", "The mailbox is over its quota"};
+      return {452, "4.2.2", "A disk quota of the mail system is used up"};
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+      return {451, "4.3.2", "The mail system is out of open files or memory, try again later"};
+    case EROFS:
+      return {451, "4.3.0", "The mail spool cannot be written to"};
     case EACCES:
     case EPERM:
     case ELOOP:
@@ -25,8 +31,8 @@ Reply reply_of_error(const Error& error) {
       break;
   }
   if (error.code == Errc::denied) return {451, "4.3.5", "The mail system is not configured for this mailbox"};
-  if (error.code == Errc::unavailable) return {451, "4.3.0", "The mail spool is not available"};
-  return {451, "4.3.0", "The message could not be stored now"};
+  if (error.code == Errc::unavailable) return {451, "4.3.0", "The mail spool is temporarily unavailable"};
+  return {451, "4.3.0", "The message could not be stored, try again later"};
 }
 
 std::string clean_reply_text(std::string_view text) {

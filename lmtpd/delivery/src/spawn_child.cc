@@ -29,7 +29,8 @@ enum class Step : std::uint32_t {
   privileges,
   parent,
   directory,
-  program
+  program,
+  interpreter
 };
 constexpr const char* step_names[] = {
     "setsid",
@@ -41,7 +42,8 @@ constexpr const char* step_names[] = {
     "no_new_privs",
     "parent check",
     "directory",
-    "program"};
+    "the program",
+    "the program is there, and the interpreter that its first line names, or its dynamic loader, is not"};
 
 struct Pointers {
   std::vector<char*> list;
@@ -114,7 +116,9 @@ bool set_limits(const AgentLimits& l) {
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || ::getppid() != spawner) give_up(failure, Step::parent);
   if (::chdir(plan.home.c_str()) != 0 && ::chdir("/") != 0) give_up(failure, Step::directory);
   ::execve(arguments[0], arguments, environment);
-  give_up(failure, Step::program);
+  bool lacks_interpreter = errno == ENOENT && ::faccessat(AT_FDCWD, arguments[0], F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+  if (lacks_interpreter) errno = ENOENT;
+  give_up(failure, lacks_interpreter ? Step::interpreter : Step::program);
 }
 
 struct PipeEnds {

@@ -15,6 +15,8 @@ namespace twinloft::lmtpd {
 
 namespace {
 
+constexpr std::string_view reserved_prefix = ".twinloft-";  // the marker, and what salvage keeps there
+
 // Splits off the first part of a path without leading slash.
 std::string_view take_part(std::string_view& rest) {
   std::size_t slash = rest.find('/');
@@ -100,6 +102,8 @@ Result<SpoolHandle> Spool::open() {
   {
     std::lock_guard lock(mutex_);
     auto root = ops_->open_root(config_.root);
+    if (!root && (root.error().sys == EMFILE || root.error().sys == ENFILE))
+      return fail_at("this process has no descriptor left, raise its limit of open files (LimitNOFILE)", std::move(root).error());
     if (!root) return unavailable(std::move(root).error());
     handle.root = std::move(*root);
     handle.order = next_order_++;
@@ -136,7 +140,10 @@ Result<std::string> Spool::relative(const std::string& path) const {
   std::string prefix = config_.root == "/" ? "/" : config_.root + "/";
   if (clean.size() <= prefix.size() || clean.compare(0, prefix.size(), prefix) != 0)
     return fail(Errc::denied, "\"{}\" does not lie beneath the spool {}", path, config_.root);
-  return clean.substr(prefix.size());
+  std::string relative = clean.substr(prefix.size());
+  if (relative.starts_with(reserved_prefix))
+    return fail(Errc::denied, "\"{}\": names beginning with {} at the spool's root are not for users", path, reserved_prefix);
+  return relative;
 }
 
 Result<Uuid> read_spool_marker(const std::string& root) {

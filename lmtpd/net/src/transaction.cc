@@ -84,7 +84,7 @@ Reply Transaction::as_told(const Recipient& recipient, Reply reply) const {
   if (reply.code < 500 || !recipient.user.is_old) return reply;
   log_warning("{}: {}: the client gets 451 and not {}, since the user database gives no answer, and what it has said before has led to this refusal", envelope_->id,
               recipient.text, reply.code);
-  return {451, "4.3.0", "The user database gives no answer now"};
+  return {451, "4.3.0", "User lookup temporarily unavailable"};
 }
 
 void Transaction::finish(std::span<const std::size_t> recipients, std::vector<Reply> replies) {

@@ -288,7 +288,13 @@ void Session::on(const Rcpt& c) {
   state_ = State::lookup;
 }
 
-Reply Session::database_away() { return make_reply(451, "4.3.0", "The user database gives no answer now"); }
+Reply Session::database_away() { return make_reply(451, "4.3.0", "User lookup temporarily unavailable"); }
+
+// A row that is wrong stays so until somebody mends it; the log names it.
+Reply Session::failed_lookup(const Error& error) {
+  if (error.code != Errc::invalid && error.code != Errc::denied) return database_away();
+  return make_reply(451, "4.3.5", "This mailbox is set up wrongly in the user database");
+}
 
 // Why a user that there is gets no mail.
 std::optional<Reply> Session::refusal_of(const User& user) const {
@@ -312,7 +318,7 @@ void Session::lookup_done(LookupResult found) {
   if (state_ != State::lookup) return;  // the client is gone, or the server leaves
   state_ = State::command;
   if (!found) {
-    reply(database_away());
+    reply(failed_lookup(found.error()));
   } else if (!*found) {
     reply(550, "5.1.1", "No such user");
   } else {

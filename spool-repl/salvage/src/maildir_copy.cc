@@ -8,6 +8,7 @@
 
 #include "beneath.h"
 #include "read_file.h"
+#include "twinloft/base/clock.h"
 #include "twinloft/spool-repl/salvage/target.h"
 
 namespace twinloft::repl::salvage {
@@ -16,6 +17,7 @@ namespace {
 
 constexpr std::size_t subscriptions_bytes_max = 1 << 20;
 constexpr const char* unfinished_folder = "twinloft-salvage.folder";
+constexpr const char* subscriptions_lock = "subscriptions.lock";
 constexpr std::string_view subscriptions_v2 = "V\t2\n";
 
 // The standard ones. Dovecot's lower-case letters stand for keywords, by a table that each folder has of its own.
@@ -49,6 +51,8 @@ class Copy {
   Status open_folder();
   Status make_folder();
   Status subscribe();
+  Result<Fd> take_lock();
+  Status write_subscriptions(int lock);
   void remove_unfinished(int folder);
   Status make_boxes(int folder);
   Status give_away(int fd, const Ownership& owner);
@@ -159,6 +163,27 @@ Status Copy::make_folder() {
 
 // Dovecot's lock of the file is at the same time its next version.
 Status Copy::subscribe() {
+  TL_TRY_ASSIGN(Fd lock, take_lock());
+  Status done = write_subscriptions(lock.get());
+  if (!done) (void)ops_.remove(maildir_.get(), subscriptions_lock);
+  return done;
+}
+
+// One that has not changed for long is of a process that has ended.
+Result<Fd> Copy::take_lock() {
+  constexpr std::time_t stale_seconds = 30;
+  auto lock = ops_.create(maildir_.get(), subscriptions_lock);
+  if (lock || lock.error().sys != EEXIST) return lock;
+  struct stat about{};
+  std::int64_t now = OsClock().wall().seconds;
+  if (::fstatat(maildir_.get(), subscriptions_lock, &about, AT_SYMLINK_NOFOLLOW) != 0 || now - about.st_mtim.tv_sec <= stale_seconds)
+    return fail(Errc::unavailable, "another program holds {}", subscriptions_lock);
+  TL_TRY(ops_.remove(maildir_.get(), subscriptions_lock));
+  return ops_.create(maildir_.get(), subscriptions_lock);
+}
+
+// An error leaves the lock.
+Status Copy::write_subscriptions(int lock) {
   std::string text, entry = message_.folder.substr(1);
   auto old = open_plain_file(maildir_.get(), "subscriptions");
   if (!old && old.error().sys != ENOENT) return std::unexpected(std::move(old).error());
@@ -172,13 +197,10 @@ Status Copy::subscribe() {
   if (text.starts_with(subscriptions_v2)) std::replace(entry.begin(), entry.end(), '.', '\t');
   if (entry.find('\n') != entry.npos) return fail(Errc::invalid, "its name has a line end");
   if (!text.empty() && !text.ends_with('\n')) text += '\n';
-  if (("\n" + text).find("\n" + entry + "\n") != text.npos) return {};
-  TL_TRY(write_file(maildir_.get(), "subscriptions.lock", text + entry + "\n"));
-  if (auto replaced = ops_.replace(maildir_.get(), "subscriptions.lock", "subscriptions"); !replaced) {
-    (void)ops_.remove(maildir_.get(), "subscriptions.lock");
-    return replaced;
-  }
-  return ops_.sync(maildir_.get());
+  if (("\n" + text).find("\n" + entry + "\n") != text.npos) return ops_.remove(maildir_.get(), subscriptions_lock);
+  TL_TRY(ops_.write(lock, as_bytes(text + entry + "\n")));
+  TL_TRY(give_away(lock, of_file(owner_)));
+  return ops_.replace(maildir_.get(), subscriptions_lock, "subscriptions");
 }
 
 Status Copy::fill(int file, int content) {

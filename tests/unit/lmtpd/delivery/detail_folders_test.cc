@@ -166,7 +166,7 @@ TEST_F(DetailFoldersTest, AFailedSubscriptionLosesNeitherTheOldOnesNorTheMail) {
     return static_cast<int>(std::ranges::find_if(calls, [&](const std::string& call) { return call.ends_with(end); }) - calls.begin());
   };
   const std::string before = test::slurp(maildir_ + "/subscriptions");
-  for (int step = at("/subscriptions") - 1, n = 0; step <= at("subscriptions.lock") + 1; ++step, ++n) {
+  for (int step = at("/subscriptions") - 1, n = 0; step <= at("subscriptions.lock") + 3; ++step, ++n) {
     ops_.clear();
     ops_.fail_at = step;
     ops_.fail_with = ENOSPC;
@@ -175,6 +175,77 @@ TEST_F(DetailFoldersTest, AFailedSubscriptionLosesNeitherTheOldOnesNorTheMail) {
     EXPECT_EQ(test::slurp(maildir_ + "/subscriptions"), before);
     EXPECT_FALSE(is_there("subscriptions.lock"));
   }
+}
+
+// Of a process that was killed. Its age is what counts.
+TEST_F(DetailFoldersTest, ALockThatNobodyHoldsIsRemoved) {
+  use(FoldersByDetail::create);
+  make_folder("");
+  for (int age : {3600, -3600}) {
+    std::string lock = maildir_ + "/subscriptions.lock", name = "f" + std::to_string(age + 10000);
+    std::ofstream(lock) << "half a file";
+    std::filesystem::last_write_time(lock, std::filesystem::file_time_type::clock::now() - std::chrono::seconds(age));
+    EXPECT_EQ(deliver_to(name), "." + name + "/new");
+    EXPECT_EQ(detail_, "in ." + name + ", which is new");
+    EXPECT_NE(test::slurp(maildir_ + "/subscriptions").find(name + "\n"), std::string::npos);
+    EXPECT_FALSE(is_there("subscriptions.lock") || is_there("subscriptions.lock.stale"));
+  }
+}
+
+TEST_F(DetailFoldersTest, WhatALockHasKeptFromBeingSubscribedIsSubscribedLater) {
+  use(FoldersByDetail::create);
+  make_folder("");
+  std::ofstream(maildir_ + "/subscriptions.lock") << "Dovecot's";
+  for (const char* name : {"a", "b"}) EXPECT_EQ(deliver_to(name), "." + std::string(name) + "/new");
+  EXPECT_FALSE(is_there("subscriptions"));
+  std::filesystem::remove(maildir_ + "/subscriptions.lock");
+  EXPECT_EQ(deliver_to("a"), ".a/new");
+  EXPECT_EQ(test::slurp(maildir_ + "/subscriptions"), "V\t2\n\na\nb\n");
+  std::ofstream(maildir_ + "/subscriptions") << "V\t2\n\n";
+  EXPECT_EQ(deliver_to("a"), ".a/new");
+  EXPECT_EQ(test::slurp(maildir_ + "/subscriptions"), "V\t2\n\n") << "what the user has unsubscribed stays so";
+}
+
+// The file that another program is writing under the lock's name is not put in the place of `subscriptions`.
+TEST_F(DetailFoldersTest, ALockThatWasTakenOverIsNotUsed) {
+  use(FoldersByDetail::create);
+  make_folder("");
+  std::ofstream(maildir_ + "/subscriptions") << "V\t2\n\nold\n";
+  ops_.after_read = [&](const std::string&) {
+    std::filesystem::remove(maildir_ + "/subscriptions.lock");
+    std::ofstream(maildir_ + "/subscriptions.lock") << "another program's";
+  };
+  EXPECT_EQ(deliver_to("lists"), ".lists/new");
+  EXPECT_NE(detail_.find("not subscribed"), std::string::npos) << detail_;
+  EXPECT_EQ(test::slurp(maildir_ + "/subscriptions"), "V\t2\n\nold\n");
+  EXPECT_EQ(test::slurp(maildir_ + "/subscriptions.lock"), "another program's");
+}
+
+// Strangers choose the names.
+TEST_F(DetailFoldersTest, ADirectoryThatIsNoMailFolderIsLeftAlone) {
+  for (auto detail : {FoldersByDetail::existing, FoldersByDetail::create}) {
+    use(detail);
+    make_folder("");
+    std::filesystem::create_directories(maildir_ + "/.ssh");
+    std::ofstream(maildir_ + "/.ssh/authorized_keys") << "keys";
+    EXPECT_EQ(deliver_to("ssh"), "new");
+    EXPECT_EQ(detail_, "in the inbox: .ssh is there, and is no mail folder");
+    EXPECT_EQ(test::list(maildir_ + "/.ssh").size(), 1u);
+  }
+}
+
+TEST_F(DetailFoldersTest, NoFolderIsMadeWhereTheHomeIs) {
+  use(FoldersByDetail::create);
+  make_folder(".lists");
+  for (const std::string& home : {maildir_, maildir_ + "/.home"}) {
+    recipient_.user.home = home;
+    EXPECT_EQ(deliver_to("dovecot.sieve"), "new");
+    EXPECT_EQ(detail_, "in the inbox: there is no folder .dovecot.sieve, and none is made in a Maildir that holds the home");
+    EXPECT_FALSE(is_there(".dovecot.sieve"));
+    EXPECT_EQ(deliver_to("lists"), ".lists/new") << "what is there is used";
+  }
+  recipient_.user.home = maildir_ + "2";
+  EXPECT_EQ(deliver_to("new"), ".new/new");
 }
 
 TEST_F(DetailFoldersTest, AReadErrorIsNoMissingFolder) {

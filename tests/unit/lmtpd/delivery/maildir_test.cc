@@ -142,6 +142,12 @@ TEST_F(MaildirTest, RefusesLoops) {
   EXPECT_TRUE(test::list(dir_).empty());
 }
 
+TEST_F(MaildirTest, DeliveredToIsNotLookedAtWhereTheKeySaysSo) {
+  agent_ = std::make_unique<MaildirAgent>(MaildirConfig{.hostname = "mail.example.org", .received_max = 2, .delivered_to_check = false}, *spool_, *syncs_, ops_, clock_);
+  EXPECT_EQ(deliver(test::in_memory("Delivered-To: ann@example.org\r\n\r\nagain\r\n")).code, 250);
+  EXPECT_EQ(deliver(test::in_memory("Received: a\r\nReceived: b\r\nReceived: c\r\n\r\nagain\r\n")).code, 554) << "hops are counted";
+}
+
 TEST_F(MaildirTest, RefusesUsersOfAnotherUidAndSaysSo) {
   recipient_.user.uid += 1;
   Reply reply = deliver();
@@ -174,6 +180,7 @@ TEST_F(MaildirTest, RefusesALinkThatLeadsOutOfTheSpool) {
     Reply reply = deliver();
     EXPECT_EQ(reply.code, 451);
     EXPECT_EQ(reply.enhanced, "4.3.5") << detail_;
+    EXPECT_NE(detail_.find("symbolic link"), std::string::npos) << detail_;
   }
   EXPECT_TRUE(test::list(dir_ + "/outside/ann/Maildir/new").empty());
   EXPECT_TRUE(test::list(dir_ + "/outside/ann/Maildir/tmp").empty());

@@ -120,6 +120,11 @@ TEST(ErrorReply, NamesNoLocalPath) {
   EXPECT_EQ(reply_of_error({Errc::unavailable, "", 0}).enhanced, "4.3.0");
   EXPECT_EQ(reply_of_error({Errc::denied, "", 0}).enhanced, "4.3.5");
   EXPECT_EQ(reply_of_error({Errc::io, "", EXDEV}).enhanced, "4.3.5");
+  for (int sys : {EMFILE, ENFILE, ENOMEM}) {
+    Reply reply = reply_of_error({Errc::unavailable, "", sys});
+    EXPECT_EQ(fmt::format("{} {}", reply.code, reply.enhanced), "451 4.3.2");
+    EXPECT_EQ(reply.text.find("spool"), std::string::npos) << reply.text;
+  }
 }
 
 }  // namespace

@@ -244,7 +244,20 @@ TEST_F(SpawnerTest, AProgramThatIsMissingIsNotStarted) {
   RunResult result = run();
   EXPECT_EQ(result.end, End::not_started);
   EXPECT_EQ(result.value, ENOENT);
-  EXPECT_EQ(result.output, "program");
+  EXPECT_EQ(result.output, "the program");
+}
+
+TEST_F(SpawnerTest, AScriptWhoseInterpreterIsMissingSaysSo) {
+  std::string script = path("script");
+  std::ofstream(script) << "#!/nowhere/python3\nexit 0\n";
+  ::chmod(script.c_str(), 0755);
+  AgentSpec s = spec("");
+  s.command = script;
+  start(s);
+  RunResult result = run();
+  EXPECT_EQ(result.end, End::not_started);
+  EXPECT_EQ(result.value, ENOENT);
+  EXPECT_NE(result.output.find("interpreter"), std::string::npos) << result.output;
 }
 
 TEST_F(SpawnerTest, AScriptWithoutInterpreterLineIsNotGivenToAShell) {

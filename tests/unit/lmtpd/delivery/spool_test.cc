@@ -77,6 +77,9 @@ TEST_F(SpoolTest, PathsLieBeneathTheRoot) {
   for (const char* bad : {"/srv/mail", "/srv/mail/", "/srv/mailbox/a", "/srv", "srv/mail/a", "",
                           "/srv/mail/../x", "/srv/mail/a/..", "/srv/mail/./a"})
     EXPECT_EQ(spool->relative(bad).error().code, Errc::denied) << bad;
+  // Names that a stranger could choose where homes are SPOOL/%user%.
+  EXPECT_EQ(spool->relative("/srv/mail/.twinloft-salvage/Maildir").error().code, Errc::denied);
+  EXPECT_EQ(spool->relative("/srv/mail/a/.twinloft-salvage").value(), "a/.twinloft-salvage");
   for (const char* bad : {"", "srv", "/srv/../x"})
     EXPECT_FALSE(Spool::create({bad, volume}, ops_).has_value()) << bad;
 }

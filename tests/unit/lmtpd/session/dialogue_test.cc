@@ -58,6 +58,10 @@ TEST_F(Dialogue, UsersThatTakeNoMail) {
             (Codes{"250", "250 2.1.0", "550 5.2.1", "450 4.2.1", "250 2.1.5", "354", "250 2.0.0"}));
 }
 
+TEST_F(Dialogue, AWrongRowIsNotTheDatabaseBeingAway) {
+  EXPECT_EQ(replies(hello + "MAIL FROM:<>\r\nRCPT TO:<wrong@d>\r\nRCPT TO:<broken@d>\r\n"), (Codes{"250", "250 2.1.0", "451 4.3.5", "451 4.3.0"}));
+}
+
 TEST_F(Dialogue, NobodyIsRefusedForGoodByWhatTheDatabaseHasSaidBefore) {
   EXPECT_EQ(replies(hello + "MAIL FROM:<>\r\nRCPT TO:<stale-disabled@d>\r\nRCPT TO:<stale-full@d>\r\nRCPT TO:<stale-busy@d>\r\nRCPT TO:<stale@d>\r\nDATA\r\n.\r\n"),
             (Codes{"250", "250 2.1.0", "451 4.3.0", "451 4.3.0", "452 4.2.2", "250 2.1.5", "354", "250 2.0.0"}));

@@ -138,6 +138,7 @@ class Owner {
 
  private:
   static LookupResult find(const LookupRequest& request) {
+    if (request.local_part == "wrong") return fail(Errc::invalid, "the row is wrong");
     if (request.local_part == "broken") return fail(Errc::unavailable, "the database is away");
     if (request.local_part.starts_with("nobody")) return std::nullopt;
     User user;

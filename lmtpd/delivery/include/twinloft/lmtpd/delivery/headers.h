@@ -35,8 +35,11 @@ std::string format_date(WallTime now);
 
 // Why the message is in a loop: its header has a Delivered-To for this recipient already, or more than
 // `received_max` Received fields. nullopt: it is not. Reads the header only, at most 1 MiB of it.
-Result<std::optional<std::string>> find_loop(const MessageBody& body, const Recipient& recipient,
-                                             std::uint32_t received_max);
+struct LoopSigns {
+  bool delivered_to = true;  // else the Delivered-To fields are not looked at
+  std::uint32_t received_max = 100;
+};
+Result<std::optional<std::string>> find_loop(const MessageBody& body, const Recipient& recipient, const LoopSigns& signs);
 
 // Likewise for one that is handed on: more than `received_max` Received fields, or more than `passes_max` of this host's own.
 Result<std::optional<std::string>> find_route_loop(const MessageBody& body, std::string_view hostname, std::uint32_t received_max, std::uint32_t passes_max);

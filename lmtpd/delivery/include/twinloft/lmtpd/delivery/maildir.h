@@ -54,6 +54,7 @@ struct MaildirConfig {
   QuotaService* quota_service = nullptr;  // for QuotaDriver::count; outlives the agent
   std::uint32_t received_max = 100;  // more Received fields than that: 554 5.4.6 (RFC 5321 section 6.3)
   bool hard_links = false;
+  bool delivered_to_check = true;    // a Delivered-To for the recipient is a loop: 554 5.4.6
 };
 
 class MaildirAgent {

@@ -49,7 +49,7 @@ class Spool {
   Status check_not_failed(const SpoolHandle& handle) const;
   bool sees_failure(const SpoolHandle& handle) const;
 
-  // `path` (absolute) relative to the root; Errc::denied where it lies outside, or holds "..": 451 4.3.5.
+  // `path` (absolute) relative to the root; Errc::denied where it lies outside, begins with ".twinloft-", or holds "..": 451 4.3.5.
   Result<std::string> relative(const std::string& path) const;
 
   const std::string& root() const { return config_.root; }

@@ -175,6 +175,7 @@ class Session {
   std::optional<Reply> refusal_of(const User& user) const;
   std::optional<Reply> refusal_of(const Resolved& found) const;
   static Reply database_away();
+  static Reply failed_lookup(const Error& error);
   void accept();
   bool charge_for(const Recipient& recipient);
   std::shared_ptr<ChargedEnvelope> envelope_;
