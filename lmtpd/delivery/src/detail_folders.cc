@@ -116,10 +116,10 @@ Status DetailFolders::subscribe_all(const SpoolHandle& spool, const std::string&
   return {};
 }
 
-// Another program that holds the lock rewrites a small file. One that holds it for longer than that is waited for once, and not by every delivery.
+// Another program that holds the lock rewrites a small file. One that holds it for longer than that is waited for once; deliveries after that wait less.
 Status DetailFolders::subscribe_new(const SpoolHandle& spool, const MaildirPath& path) {
   if (!config_.subscribe) return {};
-  constexpr int tries = 20;
+  constexpr int tries = 100, tries_when_late = 10;
   std::lock_guard lock(subscribing_[std::hash<std::string>()(path.maildir) % subscribing_.size()]);
   std::set<std::string> folders{path.folder};
   bool was_late;
@@ -129,7 +129,7 @@ Status DetailFolders::subscribe_new(const SpoolHandle& spool, const MaildirPath&
     was_late = !known.empty();
     if (was_late) folders.merge(known.mapped());
   }
-  Status done = subscribe_all(spool, path.maildir, folders, was_late ? 1 : tries);
+  Status done = subscribe_all(spool, path.maildir, folders, was_late ? tries_when_late : tries);
   if (done || done.error().code != Errc::unavailable) return done;
   std::lock_guard late(late_mutex_);
   if (late_.size() < late_max && folders.size() <= config_.folders_max) late_[path.maildir] = std::move(folders);
