@@ -17,6 +17,7 @@
 #include "toml_table.h"
 #include "twinloft/base/fd.h"
 #include "twinloft/base/suggest.h"
+#include "twinloft/lmtpd/proto/path.h"
 
 namespace twinloft::lmtpd {
 
@@ -331,6 +332,7 @@ void read_top(const TomlTable& top, Config& config) {
   top.allow({"hostname", "log_level", "user", "group", "listen", "tls", "limits", "users", "spool", "delivery", "maildir",
              "quota", "agent", "next_hop"});
   top.text("hostname", config.hostname);
+  if (auto normal = normal_domain(config.hostname)) config.hostname = std::move(*normal);
   if (std::any_of(config.hostname.begin(), config.hostname.end(),
                   [](unsigned char c) { return c <= ' ' || c >= 127; }))
     top.error("hostname", "expected a host name such as \"mail.example.org\"");

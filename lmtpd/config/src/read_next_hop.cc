@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "twinloft/lmtpd/proto/path.h"
+
 namespace twinloft::lmtpd {
 
 namespace {
@@ -24,6 +26,7 @@ void read_hop_tls(const TomlTable& t, NextHopSettings& hop) {
     if (hop.spec.tls == HopTls::none && t.has(key)) t.error(key, "needs TLS");
   if (hop.spec.tls != HopTls::verify) return;
   if (hop.tls_name.empty()) hop.tls_name = hop.spec.target.host;
+  if (auto normal = normal_domain(hop.tls_name)) hop.tls_name = std::move(*normal);
   if (hop.tls_name.empty()) t.error("tls_name", "is missing: a Unix socket has no name that a certificate could have");
 }
 

@@ -232,7 +232,7 @@ TEST(Config, AnUnknownKeyIsRefusedWithTheNearestName) {
   EXPECT_EQ(error_of(minimal_then("[limits]\nmesage_size = 5000\n")),
             "t.toml:11: limits.mesage_size: unknown key; did you mean \"message_size\"?");
   EXPECT_EQ(error_of(minimal_then("[maildir]\nzzzzzz = 1\n")),
-            "t.toml:11: maildir.zzzzzz: unknown key; known here: durability, detail_folders, folder_separator, folders_max, subscribe, hard_links");
+            "t.toml:11: maildir.zzzzzz: unknown key; known here: durability, detail_folders, folder_separator, folders_max, subscribe, hard_links, delivered_to_check");
 }
 
 TEST(Config, FoldersByDetail) {
@@ -441,6 +441,16 @@ TEST(Config, ShellCharactersAndOldOptionsAreWarnedOf) {
 
 TEST(Config, TopLevelKeysStandBeforeTheSections) {
   EXPECT_EQ(error_of(minimal_and("hostname = \"mx\"")), "no error");
+}
+
+TEST(Config, NamesOfHostsHaveOneForm) {
+  auto config = parse_config("t.toml", minimal_and("hostname = \"MX.B\u00fccher.example.\"") +
+                                           "\n[next_hop.a]\naddress = \"Store1.example.org.:24\"\ntls = \"verify\"\n[next_hop.b]\naddress = \"[::1]:24\"\ntls = \"verify\"\n"
+                                           "[maildir]\ndelivered_to_check = false\n");
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->hostname, "mx.xn--bcher-kva.example");
+  EXPECT_EQ(config->next_hops[0].tls_name + " " + config->next_hops[1].tls_name, "store1.example.org ::1");
+  EXPECT_FALSE(config->delivery.maildir.delivered_to_check);
 }
 
 TEST(Config, AMissingFileSaysHowToNameAnother) {
