@@ -83,6 +83,16 @@ TEST_F(MaildirCopy, SubscriptionsOfTheOldKind) {
   EXPECT_FALSE(fs::exists(winner_ / (ann + "/subscriptions.lock")));
 }
 
+TEST_F(MaildirCopy, ALockThatNobodyHoldsAnyMoreIsRemoved) {
+  winner_.put(ann + "/subscriptions", "Sent\n");
+  winner_.put(ann + "/subscriptions.lock", "half");
+  fs::last_write_time(winner_ / (ann + "/subscriptions.lock"), fs::file_time_type::clock::now() - std::chrono::minutes(2));
+  loser_.make_maildir(ann + "/.Dev");
+  copied(ann + "/.Dev/new/1.a");
+  EXPECT_EQ(read(winner_ / (ann + "/subscriptions")), "Sent\nDev\n");
+  EXPECT_FALSE(fs::exists(winner_ / (ann + "/subscriptions.lock")));
+}
+
 TEST_F(MaildirCopy, SubscriptionsThatDovecotHasLockedAreLeft) {
   winner_.put(ann + "/subscriptions.lock", "");
   loser_.make_maildir(ann + "/.Dev");
