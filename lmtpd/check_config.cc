@@ -20,6 +20,7 @@
 #include "twinloft/base/fd.h"
 #include "twinloft/lmtpd/delivery/spool.h"
 #include "twinloft/lmtpd/net/try_address.h"
+#include "twinloft/lmtpd/userdb/check.h"
 #include "users.h"
 
 namespace twinloft::lmtpd {
@@ -91,6 +92,15 @@ void check_spool(const Config& config, Checker& check) {
                               "has failed; give one of them to lmtpd's user", (*spool)->root(), spool_marker_name));
 }
 
+// Of users whose rows say nothing.
+void check_folders(const Config& config, Checker& check) {
+  const UserDefaults& users = config.users.defaults;
+  bool is_home = users.maildir == "~" || users.maildir == "%home%" || (!users.maildir.empty() && normal_path(users.maildir) == normal_path(users.home));
+  if (is_home && config.delivery.maildir.folders.detail == FoldersByDetail::create)
+    check.warning("maildir.detail_folders: no folder is made where users.maildir is the home, since other programs have files there whose names begin with a dot: give the home a directory "
+                  "of its own");
+}
+
 struct DirectConnector final : Connector {
   const ConnectTarget& target;
   explicit DirectConnector(const ConnectTarget& t) : target(t) {}
@@ -115,6 +125,7 @@ void check_as_user(const Config& config, const UserSettings& users, const Identi
   if (!reviewed) check.problem("users: " + reviewed.error().message);
   else for (std::string& warning : *reviewed) check.warning(std::move(warning));
   if (config.delivers_here()) check_spool(config, check);
+  check_folders(config, check);
   if (config.delivery.maildir.quota.driver == QuotaDriver::count) check_quota_status(config.quota_status, clock, check);
   check.must_take_files("limits.body_directory", config.limits.body_directory);
   if (!config.agents.empty()) check.must_take_files("delivery.temporary", config.delivery.external.temporary);

@@ -39,7 +39,7 @@ namespace {
 
 constexpr std::uint32_t shared_passes_max = 10;  // as often a message without Delivered-To may come by here
 const Reply quota_unknown{451, "4.3.0", "Quota lookup temporarily unavailable"};
-const Reply quota_held{452, "4.2.2", "The mailbox is nearly full, try again later"};
+const Reply quota_held{451, "4.3.0", "The mailbox seems to be full, try again later"};
 
 // Removes a file unless it was kept. A removal that fails leaves the file to the 36 hours rule of Maildir in
 // tmp/, and is reported for new/, where a reader would see it.

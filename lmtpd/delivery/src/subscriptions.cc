@@ -64,6 +64,7 @@ Status check_still_held(FileOps& ops, int maildir, int lock) {
   TL_TRY_ASSIGN(FileAbout own, ops.about(lock, ""));
   auto named = ops.about(maildir, lock_name);
   if (named && named->inode == own.inode) return {};
+  if (!named && named.error().sys != ENOENT) return std::unexpected(std::move(named).error());
   return fail(Errc::unavailable, "{}: another program has taken it over", lock_name);
 }
 

@@ -267,8 +267,7 @@ Status DovecotFields::finish(Row& row, const UserKey& key) const {
     if (!inbox || !new_path || !same_path(*inbox, *new_path))
       return fail(Errc::invalid, "{}mail_inbox_path={}: lmtpd delivers to the inbox in the Maildir itself, and Dovecot would not show it", prefix, *inbox_path_);
   }
-  if (new_path) row[Column::maildir] = std::move(new_path);
-  else if (old_path) row[Column::maildir] = std::move(old_path);
+  if (new_path || old_path) row[Column::maildir] = normal_path(new_path ? *new_path : *old_path);
   return {};
 }
 

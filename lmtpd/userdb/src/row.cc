@@ -111,7 +111,7 @@ Result<std::uint32_t> RowReader::id_of(const Row& row, Column column, std::uint3
   auto [end, code] = std::from_chars(text->data(), text->data() + text->size(), value);
   if (code == std::errc::invalid_argument || end != text->data() + text->size()) {
     auto named = id_of_name(*text, column == Column::gid);
-    if (!named) return fail(Errc::invalid, "column \"{}\" is \"{}\": no number, and no {} of this machine", name_of(column), *text, column == Column::gid ? "group" : "account");
+    if (!named) return fail(Errc::invalid, "column \"{}\" is no number, and no {} of this machine: \"{}\"", name_of(column), column == Column::gid ? "group" : "account", *text);
     value = *named, code = {};
   }
   if (code != std::errc() || value < 1 || value >= std::numeric_limits<std::uint32_t>::max())

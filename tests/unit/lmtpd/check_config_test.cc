@@ -56,6 +56,27 @@ class CheckConfigTest : public testing::Test {
   std::string dir_, out_, err_;
 };
 
+TEST_F(CheckConfigTest, RowsOfAPasswdFileAreReviewed) {
+  std::string spool = dir_ + "/spool", ids = is_root() ? "61234:61234" : "";
+  std::ofstream(dir_ + "/users") << "ann@example.org:x:" << ids << "::" << spool << "/ann\n"
+                                 << "bob@example.org:x:0:0::" << spool << "/bob\n"
+                                 << "# none\n"
+                                 << "eve@example.org:x:" << ids << "::" << spool << "/eve::userdb_mail=maildir:~/Maildir:LAYOUT=fs\n"
+                                 << "far@example.org:x:" << ids << "::/elsewhere/far::userdb_new_thing=1\n";
+  EXPECT_EQ(check("driver = \"passwd-file\"\npath = \"" + dir_ + "/users\"\nmaildir = \"%home%/Maildir\"\n"), 0) << err_;
+  for (const char* text : {"3 of 4 lines are refused, and mail to their users gets 451", "/users:2: user bob@example.org: column \"uid\" is 0", "/users:4: user eve@example.org: mail=", "LAYOUT=fs",
+                           "/users:5: users.maildir: every mail would get 451", "1 of 4 lines have fields that lmtpd does not know and does not heed (userdb_new_thing)"})
+    EXPECT_NE(err_.find(text), std::string::npos) << text << " in " << err_;
+}
+
+TEST_F(CheckConfigTest, AMaildirThatIsTheHomeGetsNoNewFolders) {
+  const std::string create = "[maildir]\ndetail_folders = \"create\"\n";
+  EXPECT_EQ(check(static_users("maildir = \"~\"\n"), create), 0) << err_;
+  EXPECT_NE(err_.find("warning: maildir.detail_folders: no folder is made"), std::string::npos) << err_;
+  EXPECT_EQ(check(static_users(maildir()), create), 0) << err_;
+  EXPECT_EQ(err_.find("no folder is made"), std::string::npos) << err_;
+}
+
 TEST_F(CheckConfigTest, AGoodOneIsOk) {
   EXPECT_EQ(check(static_users(maildir())), 0) << err_;
   EXPECT_EQ(out_.substr(0, 3), "ok\n");

@@ -164,7 +164,7 @@ TEST_F(DirectoryTest, ALoopIsAnError) {
   }
   alias("idn@example.org", "ann@ex\xc3\xa4mple.org");
   find("idn");
-  EXPECT_EQ(asked_.back(), "ann@xn--exmple-cua.org");
+  EXPECT_EQ(asked_.at(1), "ann@xn--exmple-cua.org");
 }
 
 TEST_F(DirectoryTest, TheCatchAllComesLast) {

@@ -28,7 +28,7 @@ TEST(DovecotFields, LocationsOfDovecot23) {
                                {"userdb_mail=maildir:/srv/%{domain}/%{username}", "/srv/example.org/ann"},
                                {"userdb_mail=maildir:%{home}/m", "~/m"},
                                {"userdb_mail=maildir:/srv/a%%b/x::y:LAYOUT=maildir++", "/srv/a%b/x:y"},
-                               {"userdb_mail_location=maildir:~/m:INBOX=~//m/:CONTROL=~/m", "~/m"}})
+                               {"userdb_mail_location=maildir:~//m/:INBOX=~/m:CONTROL=~/m", "~/m"}})
     EXPECT_EQ(maildir_of({word}), maildir) << word;
 }
 
