@@ -154,7 +154,7 @@ Result<Path> take_path(std::string_view& rest, PathOf whose) {
 Result<std::string> normal_domain(std::string_view text) {
   std::string_view rest = text.ends_with('.') ? text.substr(0, text.size() - 1) : text;
   std::string out;
-  Status taken = take_domain(rest, out);
+  Status taken = take_domain(rest, out, PathOf::recipient);
   if (!taken) return fail(Errc::invalid, "\"{}\" is no domain: {}", text, taken.error().message);
   if (!rest.empty()) return fail(Errc::invalid, "\"{}\" is no domain: malformed domain", text);
   return out;
