@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <functional>
 #include <thread>
 
 #include "folder_name.h"
@@ -120,7 +119,7 @@ Status DetailFolders::subscribe_all(const SpoolHandle& spool, const std::string&
 Status DetailFolders::subscribe_new(const SpoolHandle& spool, const MaildirPath& path) {
   if (!config_.subscribe) return {};
   constexpr int tries = 100, tries_when_late = 10;
-  std::lock_guard lock(subscribing_[std::hash<std::string>()(path.maildir) % subscribing_.size()]);
+  KeyedMutex::Lock lock = subscribing_.lock(path.maildir);
   std::set<std::string> folders{path.folder};
   bool was_late;
   {
@@ -138,7 +137,7 @@ Status DetailFolders::subscribe_new(const SpoolHandle& spool, const MaildirPath&
 
 // What could not be written before.
 void DetailFolders::subscribe_late(const SpoolHandle& spool, const std::string& maildir) {
-  std::unique_lock lock(subscribing_[std::hash<std::string>()(maildir) % subscribing_.size()], std::try_to_lock);
+  auto lock = subscribing_.try_lock(maildir);
   if (!lock) return;
   std::set<std::string> folders;
   {

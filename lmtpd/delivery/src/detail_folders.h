@@ -3,12 +3,12 @@
 // where the Maildir is the user's home too, or around it, none is made, since other programs have files there whose names begin with a dot.
 #pragma once
 
-#include <array>
 #include <mutex>
 #include <set>
 #include <string>
 #include <unordered_map>
 
+#include "keyed_mutex.h"
 #include "maildir_tree.h"
 #include "twinloft/lmtpd/delivery/maildir.h"
 
@@ -43,7 +43,7 @@ class DetailFolders {
   MaildirTree& tree_;
   FileOps& ops_;
   const Clock& clock_;
-  std::array<std::mutex, 16> subscribing_;  // by Maildir: this process's own deliveries wait for one another here, and not for the lock's file
+  KeyedMutex subscribing_;  // by Maildir: this process's own deliveries wait for one another here, and not for the lock's file
   std::mutex late_mutex_;
   std::unordered_map<std::string, std::set<std::string>> late_;  // by Maildir: new folders whose subscription another program's lock has kept from being written
 };

@@ -75,7 +75,7 @@ void MaildirQuota::change_held(const std::string& key, std::int64_t bytes, std::
 
 Result<Room> MaildirQuota::room(const Mailbox& mailbox, std::uint64_t bytes) {
   // Somebody looks, and may have to count: the delivery will say. Else as many who ask about one large mailbox would keep all others waiting.
-  std::unique_lock lock(mutex_of(mailbox.key), std::try_to_lock);
+  auto lock = mutexes_.try_lock(mailbox.key);
   if (!lock) return Room::enough;
   return look(mailbox, bytes, {});
 }
@@ -112,7 +112,7 @@ Result<Room> MaildirQuota::take(const Mailbox& mailbox, std::uint64_t bytes, Hol
   taken.bytes_ = static_cast<std::int64_t>(bytes);
   taken.quota_ = this;
   if (!mailbox.limit.unlimited()) {
-    std::lock_guard lock(mutex_of(mailbox.key));
+    KeyedMutex::Lock lock = mutexes_.lock(mailbox.key);
     TL_TRY_ASSIGN(Room room, look_beside_others(mailbox, bytes));
     if (room != Room::enough) return room;
     change_held(mailbox.key, taken.bytes_, 1);
@@ -124,7 +124,7 @@ Result<Room> MaildirQuota::take(const Mailbox& mailbox, std::uint64_t bytes, Hol
 
 Status MaildirQuota::place(Hold& hold, const std::function<Status()>& appear) {
   if (!hold.quota_) return appear();
-  std::lock_guard lock(mutex_of(hold.key_));
+  KeyedMutex::Lock lock = mutexes_.lock(hold.key_);
   TL_TRY(appear());
   append(hold.directory_.get(), hold.key_, {hold.bytes_, 1});
   hold.counted_ = true;
@@ -134,7 +134,7 @@ Status MaildirQuota::place(Hold& hold, const std::function<Status()>& appear) {
 
 Status MaildirQuota::take_back(Hold& hold, const std::function<Status()>& disappear) {
   if (!hold.quota_ || !std::exchange(hold.counted_, false)) return disappear();
-  std::lock_guard lock(mutex_of(hold.key_));
+  KeyedMutex::Lock lock = mutexes_.lock(hold.key_);
   TL_TRY(disappear());
   append(hold.directory_.get(), hold.key_, {-hold.bytes_, -1});
   return {};

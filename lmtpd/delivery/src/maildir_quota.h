@@ -6,7 +6,6 @@
 // synced: it can be made again from the mail, and is where it is damaged. What fails in keeping it never fails a delivery.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <functional>
 #include <mutex>
@@ -14,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "keyed_mutex.h"
 #include "maildirsize.h"
 #include "twinloft/base/clock.h"
 #include "twinloft/base/fd.h"
@@ -65,7 +65,6 @@ class MaildirQuota {
 
  private:
   struct Looked;
-  std::mutex& mutex_of(const std::string& key) { return mutexes_[std::hash<std::string>()(key) % mutexes_.size()]; }
   struct Known {
     QuotaUsage used;
     bool is_count = false;  // of the mail itself, a moment ago
@@ -91,7 +90,7 @@ class MaildirQuota {
   const QuotaConfig config_;
   FileOps& ops_;
   const Clock& clock_;
-  std::array<std::mutex, 64> mutexes_;  // by Maildir: one at a time looks and holds, or places and counts
+  KeyedMutex mutexes_;  // by Maildir: one at a time looks and holds, or places and counts
   std::mutex held_mutex_;  // of what is held, and of next_line_
   std::unordered_map<std::string, QuotaUsage> held_;  // by Maildir
   Instant next_line_{};  // of the log

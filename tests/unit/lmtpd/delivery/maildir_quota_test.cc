@@ -302,6 +302,35 @@ TEST_F(MaildirQuotaTest, AQuestionDoesNotWaitForSomebodyWhoCounts) {
   EXPECT_EQ(refusal(0)->code, 552);
 }
 
+// A mailbox that takes long to be counted is nobody else's concern, however many they are.
+TEST_F(MaildirQuotaTest, SomebodyWhoCountsHoldsUpNoStranger) {
+  put("cur/1,S=400:2,S", 400);
+  recipient_.user.quota = {100, 0};
+  std::latch counting(1), done(1);
+  std::atomic<bool> first = true;
+  ops_.after_list = [&](const std::string&) {
+    if (!first.exchange(false)) return;
+    counting.count_down();
+    done.wait();
+  };
+  int code = 0;
+  std::thread delivering([&, recipient = recipient_] {
+    std::string detail;
+    code = agent_->deliver(*spool_->open(), test::make_envelope(), recipient, test::in_memory(test::small_message), &detail).code;
+  });
+  counting.wait();
+  Recipient stranger = recipient_;
+  stranger.user.quota = {100'000, 0};
+  for (int i = 0; i < 300; ++i) {
+    std::string detail;
+    stranger.user.maildir = recipient_.user.maildir + "-" + std::to_string(i);
+    EXPECT_EQ(agent_->deliver(*spool_->open(), test::make_envelope(), stranger, test::in_memory(test::small_message), &detail).code, 250) << detail;
+  }
+  done.count_down();
+  delivering.join();
+  EXPECT_EQ(code, 552);
+}
+
 // As root everything can be read: the operation fails instead.
 TEST_F(MaildirQuotaTest, AFolderThatCannotBeReadHoldsUpNoMail) {
   put("cur/1,S=400:2,S", 400);
