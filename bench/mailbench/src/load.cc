@@ -24,7 +24,8 @@ void on_signal(int) {
   if (Schedule* schedule = g_interruptible.load(std::memory_order_relaxed)) schedule->stop();
 }
 
-// SIGINT and SIGTERM end the run in good order; a second one ends the process.
+// SIGINT, SIGTERM and SIGHUP (the terminal is gone) end the run in good order; a second one of the first two ends the process. Who has started this with
+// SIGHUP ignored (nohup) wants it to go on.
 class SignalGuard {
  public:
   explicit SignalGuard(Schedule& schedule) {
@@ -35,17 +36,21 @@ class SignalGuard {
     action.sa_flags = static_cast<int>(SA_RESETHAND);
     ::sigaction(SIGINT, &action, &old_int_);
     ::sigaction(SIGTERM, &action, &old_term_);
+    action.sa_flags = 0;  // a terminal and its shell may both send it
+    ::sigaction(SIGHUP, nullptr, &old_hangup_);
+    if (old_hangup_.sa_handler != SIG_IGN) ::sigaction(SIGHUP, &action, nullptr);
   }
   ~SignalGuard() {
     ::sigaction(SIGINT, &old_int_, nullptr);
     ::sigaction(SIGTERM, &old_term_, nullptr);
+    ::sigaction(SIGHUP, &old_hangup_, nullptr);
     g_interruptible.store(nullptr);
   }
   SignalGuard(const SignalGuard&) = delete;
   SignalGuard& operator=(const SignalGuard&) = delete;
 
  private:
-  struct sigaction old_int_{}, old_term_{};
+  struct sigaction old_int_{}, old_term_{}, old_hangup_{};
 };
 
 Result<Users> load_users(const LoadOptions& options) {

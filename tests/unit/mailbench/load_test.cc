@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 
 #include "fake_server.h"
@@ -289,6 +291,29 @@ TEST_F(LoadTest, OpenLoopSendsAtItsRateAndMeasuresFromWhenItWasDue) {
   // The last message was due 19.5 ms after the start: the run can not have been shorter.
   EXPECT_GE(r.stats.window, Duration(19ms));
   EXPECT_TRUE(verify().good());
+}
+
+// The terminal is gone, say: what was measured until then is told all the same, and the account is whole.
+TEST_F(LoadTest, AHangupEndsARunInGoodOrder) {
+  for (int number : {SIGHUP, SIGINT, SIGTERM}) {
+    std::filesystem::remove(directory_ + "/account");
+    FakeServer::Behaviour behaviour;
+    behaviour.on_message = [number](const FakeMessage& message) {
+      if (message.ordinal == 20) ::kill(::getpid(), number);
+      return accept_all(message);
+    };
+    FakeServer server(spool(), behaviour);
+    LoadOptions o = options(server, 1);
+    o.schedule.messages.reset();
+    o.schedule.duration = 1h;
+    LoadResult r = load(o);
+    EXPECT_TRUE(r.interrupted) << number;
+    EXPECT_GE(last(r, Outcome::acknowledged), 20u);
+    EXPECT_NE(report_text(o, r).find("(interrupted)"), std::string::npos);
+    EXPECT_TRUE(verify().good());
+    std::filesystem::remove_all(spool());
+    std::filesystem::create_directory(spool());
+  }
 }
 
 TEST_F(LoadTest, DurationEndsARun) {

@@ -79,7 +79,8 @@ struct LoadResult {
 
 // Errors: Errc::unavailable where the server never took a connection, Errc::invalid for what only shows when
 // the run begins, Errc::not_found for the file of users, Errc::denied where the account can not be created;
-// else what writing the account failed with. SIGINT and SIGTERM end a run early, and a result is given.
+// else what writing the account failed with. SIGINT, SIGTERM and SIGHUP end a run early,
+// and a result is given.
 Result<LoadResult> run_load(LoadOptions options);
 
 // Longest time without an acknowledgement between the first and the last, to the tick.
