@@ -66,11 +66,23 @@ struct Setting {
   }
 };
 
+// A removed path is made again by a new socket; one that the service manager has made is its own to mend.
+bool is_usable(const Listener& listener) {
+  if (!listener.has_lost_path()) return true;
+  if (!listener.is_adopted()) {
+    log_warning("{}: the socket's path was removed: it is made again", listener.name());
+    return false;
+  }
+  log_warning("{}: the socket's path was removed, and nobody can connect: restart the service manager's socket unit", listener.name());
+  return true;
+}
+
 // What is open already is used on; what the service manager has opened is taken; the rest is opened here.
 Status open_listeners(Setting& setting, const Setting* before, std::vector<Fd> passed) {
   for (const ListenSettings& settings : setting.config.listen) {
     TL_TRY_ASSIGN(ListenAddress address, to_listen_address(settings));
     std::shared_ptr<Listener> listener = before ? before->find(settings.address) : nullptr;
+    if (listener && !is_usable(*listener)) listener = nullptr;
     if (!listener) {
       TL_TRY_ASSIGN(std::optional<Listener> adopted, Listener::adopt(address, passed));
       if (adopted) listener = std::make_shared<Listener>(std::move(*adopted));
@@ -96,6 +108,11 @@ class SupervisorProcess {
   explicit SupervisorProcess(std::string path) : path_(std::move(path)) {}
 
   int run() {
+    // First of all: a signal that comes while the configuration is read waits.
+    if (Status ready = take_signals(); !ready) {
+      log_error("{}", ready.error().message);
+      return EX_OSERR;
+    }
     auto first = load(nullptr, take_passed_sockets());
     if (!first) {
       std::cerr << first.error().message << "\n";
@@ -103,10 +120,6 @@ class SupervisorProcess {
     }
     setting_ = std::move(*first);
     log_set_level(setting_->config.log_level);
-    if (Status ready = take_signals(); !ready) {
-      log_error("{}", ready.error().message);
-      return EX_OSERR;
-    }
     obey(supervisor_.begin());
     while (!exit_code_) turn();
     if (*exit_code_ == 0 || *exit_code_ == EX_TEMPFAIL) log_info("stopped");
@@ -132,7 +145,7 @@ class SupervisorProcess {
   Status take_signals() {
     sigset_t taken;
     sigemptyset(&taken);
-    for (int number : {SIGTERM, SIGINT, SIGHUP, SIGCHLD}) sigaddset(&taken, number);
+    for (int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD}) sigaddset(&taken, number);
     (void)::signal(SIGPIPE, SIG_IGN);
     // Where all are one user, the process that reads from the network must not get at this one's memory, nor at the spawner's, by /proc.
     (void)::prctl(PR_SET_DUMPABLE, 0);
@@ -198,12 +211,18 @@ class SupervisorProcess {
     while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
       if (info.ssi_signo == SIGCHLD) reap();
       else if (info.ssi_signo == SIGHUP) reload();
+      else if (info.ssi_signo == SIGUSR1 || info.ssi_signo == SIGUSR2) tell_unused(info);
       else stop(static_cast<int>(info.ssi_signo));
     }
   }
 
+  static void tell_unused(const signalfd_siginfo& info) {
+    log_info("SIG{} from process {} changes nothing: SIGHUP reads the configuration again, SIGTERM stops", ::sigabbrev_np(static_cast<int>(info.ssi_signo)),
+             info.ssi_pid);
+  }
+
   void reload() {
-    if (supervisor_.stopping()) return;
+    if (supervisor_.stopping()) return log_info("SIGHUP changes nothing: lmtpd is being stopped");
     log_info("SIGHUP: reading the configuration again");
     reloading_ = true;
     tell_service_manager("RELOADING=1");
@@ -244,7 +263,7 @@ class SupervisorProcess {
     for (std::size_t i = 0; i < old.listeners.size(); ++i) {
       const std::string& address = old.config.listen[i].address;
       if (next && next->find(address) == old.listeners[i]) continue;
-      if (next) log_info("not listening on {} any more", address);
+      if (next && !next->find(address)) log_info("not listening on {} any more", address);
       old.listeners[i]->close();
     }
   }
@@ -351,7 +370,7 @@ class SupervisorProcess {
   // In the new process. Signals are the supervisor's: it tells.
   int serve_here(const Setting& setting, int control) {
     signals_.reset();
-    for (int number : {SIGTERM, SIGINT, SIGHUP}) (void)::signal(number, SIG_IGN);
+    for (int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2}) (void)::signal(number, SIG_IGN);
     (void)::sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
     ::unsetenv("NOTIFY_SOCKET");
     log_set_level(setting.config.log_level);

@@ -160,7 +160,7 @@ auto made_safely(Make make) -> decltype(make()) {
   (void)::prctl(PR_SET_NAME, config.process_name);
   close_all_but(lanes);
   // The end of the process that asks is seen by the lanes.
-  for (int number : {SIGTERM, SIGINT, SIGHUP}) (void)::signal(number, SIG_IGN);
+  for (int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2}) (void)::signal(number, SIG_IGN);
   int first = lanes.front().get();
   Status became = made_safely(become);
   Result<LaneProcess::Serve> serve = became ? made_safely(open) : std::unexpected(became.error());

@@ -142,6 +142,7 @@ Result<std::optional<Listener>> Listener::adopt(const ListenAddress& address, st
   out.shared_ = true;
   passed.erase(found);
   out.is_unix_ = !address.unix_path.empty();
+  out.adopted_path_ = address.unix_path;
   out.rules_ = std::make_shared<ListenRules>(address.rules);
   if (option_of(out.fd(), SO_TYPE) != SOCK_STREAM || option_of(out.fd(), SO_ACCEPTCONN) != 1)
     return fail(Errc::invalid, "{}: the service manager has passed a socket that does not listen for connections (ListenStream=, Accept=no)", address.name);
@@ -202,6 +203,12 @@ bool Listener::has_path() const {
   if (path_.empty() || !fd_) return false;
   struct stat found {};
   return ::lstat(path_.c_str(), &found) == 0 && found.st_dev == device_ && found.st_ino == inode_;
+}
+
+bool Listener::has_lost_path() const {
+  struct stat found {};
+  if (!path_.empty()) return fd_ && !has_path();
+  return !adopted_path_.empty() && (::lstat(adopted_path_.c_str(), &found) != 0 || !S_ISSOCK(found.st_mode));
 }
 
 // Of the socket, and not of what another one may have put at its path meanwhile. The group comes first: changing it later could open the

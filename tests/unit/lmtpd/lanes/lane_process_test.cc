@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <string>
 #include <thread>
 
@@ -23,6 +24,7 @@ class LanesTest : public testing::Test {
   LanesTest() {
     auto open = [gate = gate_]() -> Result<LaneProcess::Serve> {
       return LaneProcess::Serve([gate](ByteSpan request) {
+        if (as_text(request) == "pid") return LaneAnswer{packet(std::to_string(::getpid())), Fd()};
         if (as_text(request) == "hangs")
           while (gate->fetch_sub(1) <= 0) {
             gate->fetch_add(1);
@@ -57,6 +59,15 @@ class LanesTest : public testing::Test {
       new (::mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) std::atomic<int>(0);
   std::unique_ptr<LaneProcess> process_;
 };
+
+// They are the supervisor's, which tells; a group of processes gets them all the same.
+TEST_F(LanesTest, SignalsThatEndItsMakerEndItNot) {
+  pid_t pid = std::stoi(ask("pid", 0));
+  for (int number : {SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) {
+    ASSERT_EQ(::kill(pid, number), 0);
+    EXPECT_EQ(ask("a", 0), "a") << number;
+  }
+}
 
 TEST_F(LanesTest, AGroupThatStandsStillTakesNoLaneOfAnother) {
   for (int i = 0; i < 4; ++i) EXPECT_EQ(ask("hangs", 0, 20ms), "timeout");

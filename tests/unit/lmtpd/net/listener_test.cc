@@ -13,6 +13,7 @@
 #include <fstream>
 
 #include "../temporary_directory.h"
+#include "lmtp_client.h"
 
 namespace twinloft::lmtpd {
 namespace {
@@ -136,6 +137,18 @@ TEST_F(Adopting, WhatListensThereAlreadyIsTaken) {
   EXPECT_TRUE(exists(path())) << "it is the service manager's";
 }
 
+TEST_F(Adopting, APathThatIsGoneIsNoticed) {
+  std::vector<Fd> fds = passed();
+  auto local = Listener::adopt(unix_at(path()), fds);
+  auto over_tcp = Listener::adopt(tcp(port_), fds);
+  ASSERT_TRUE(local && *local && over_tcp && *over_tcp);
+  EXPECT_TRUE((*local)->is_adopted());
+  EXPECT_FALSE((*local)->has_lost_path());
+  ASSERT_EQ(::unlink(path().c_str()), 0);
+  EXPECT_TRUE((*local)->has_lost_path());
+  EXPECT_FALSE((*over_tcp)->has_lost_path());
+}
+
 TEST_F(Adopting, WhatListensElsewhereIsLeft) {
   std::vector<Fd> fds = passed();
   for (const ListenAddress& other : {tcp(static_cast<std::uint16_t>(port_ ^ 1)), unix_at(path() + "2"), ListenAddress{"x", "127.0.0.2", port_, "", 0},
@@ -156,6 +169,24 @@ TEST_F(Adopting, WhatDoesNotListenIsRefused) {
   auto refused = Listener::adopt(unix_at(path()), fds);
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message.find("does not listen"), std::string::npos);
+}
+
+TEST(Listener, KnowsThatItsPathIsGone) {
+  TemporaryDirectory dir;
+  std::string path = dir / "lmtp";
+  auto first = Listener::bind(unix_at(path));
+  ASSERT_TRUE(first) << first.error().message;
+  EXPECT_FALSE(first->has_lost_path());
+  ASSERT_EQ(::unlink(path.c_str()), 0);
+  EXPECT_TRUE(first->has_lost_path());
+  auto second = Listener::bind(unix_at(path));
+  ASSERT_TRUE(second) << second.error().message;
+  EXPECT_TRUE(first->has_lost_path()) << "another socket's path";
+  EXPECT_FALSE(second->has_lost_path());
+  first->close();
+  LmtpClient client(path);
+  EXPECT_FALSE(second->has_lost_path()) << "the old one does not take it along";
+  EXPECT_FALSE(Listener::bind(tcp(0))->has_lost_path());
 }
 
 TEST(Listener, ASocketThatAnswersStays) {

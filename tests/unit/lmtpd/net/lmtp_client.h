@@ -19,7 +19,9 @@ namespace twinloft::lmtpd {
 
 class LmtpClient {
  public:
-  explicit LmtpClient(std::uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  explicit LmtpClient(std::uint16_t port) : LmtpClient(unconnected()) { connect_to(port); }
+  static LmtpClient unconnected() { return LmtpClient(Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0))); }
+  void connect_to(std::uint16_t port) {
     sockaddr_in to{};
     to.sin_family = AF_INET;
     to.sin_port = htons(port);
@@ -75,6 +77,7 @@ class LmtpClient {
   }
 
  private:
+  explicit LmtpClient(Fd fd) : fd_(std::move(fd)) {}
   void connect(const void* to, socklen_t length) {
     timeval limit{60, 0};
     ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);

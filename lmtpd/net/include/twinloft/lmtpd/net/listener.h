@@ -44,6 +44,9 @@ class Listener {
   // In a process forked from the one that has bound it: the same socket, which stays that one's, with these rules.
   Listener inherit(const ListenRules& rules) const;
   bool is_listening() const;
+  // Whether nobody can come to a Unix socket any more: its path was removed, or is another one's.
+  bool has_lost_path() const;
+  bool is_adopted() const { return shared_; }
   // And its own copy goes there, without any effect on the socket.
   void let_go() { fd_.reset(); }
   // Who may connect to a Unix socket, from now on. Of another one nothing.
@@ -77,6 +80,7 @@ class Listener {
   bool is_unix_ = false;
   bool shared_ = false;  // others hold it too: it is not to be shut down
   std::string path_;  // to be removed with it
+  std::string adopted_path_;  // which is its maker's
   std::uint64_t device_ = 0;  // of the path, to know it again
   std::uint64_t inode_ = 0;
 };
