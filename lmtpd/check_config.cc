@@ -241,6 +241,7 @@ Result<std::shared_ptr<const TlsContext>> load_tls(const TlsSettings& tls) {
     TL_TRY_ASSIGN(*into, read_file(*path, pem_bytes_max));
   }
   material.client_certificate_required = tls.client_certificate_required;
+  material.client_subjects = tls.client_subjects;
   material.tls_1_2 = tls.tls_1_2;
   auto context = TlsContext::create(material);
   if (!context) return fail(context.error().code, "tls: {} (certificate {}, key {})", context.error().message, tls.certificate, tls.key);

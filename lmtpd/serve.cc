@@ -48,6 +48,7 @@ ServerConfig to_server_config(const Config& config) {
   out.session.header_bytes_max = l.header_bytes_max;
   out.session.recipients_max = l.recipients_max;
   out.session.bad_commands_max = l.bad_commands_max;
+  out.session.refused_max = l.refused_max;
   out.session.detail_delimiter = config.users.directory.detail_delimiter;
   out.session.agent_refusal = [&config, refusals = std::make_shared<AgentRefusals>(config.agents)](const Envelope& envelope, const Recipient& recipient) {
     return recipient.user.next_hop.empty() ? refusals->refusal(agent_of(config.delivery, recipient.user), envelope, recipient) : std::nullopt;
@@ -67,6 +68,7 @@ ServerConfig to_server_config(const Config& config) {
   out.body_memory = l.body_memory;
   out.body_memory_total = l.body_memory_total;
   out.body_directory = l.body_directory;
+  out.body_disk_total = l.body_disk_total;
   return out;
 }
 
@@ -115,12 +117,18 @@ Status start_connector(const Config& config, const Identity& identity, Parts& pa
   return {};
 }
 
+// Of all messages, as they arrive and as agents get them.
+struct Budgets {
+  std::shared_ptr<MemoryBudget> memory, disk;
+};
+
 // What needs the spool, and what needs the network; mail goes to one of them, or to either.
-Result<Deliverer*> open_delivery(const Config& config, RouterConfig routes, const std::shared_ptr<MemoryBudget>& memory, Parts& parts) {
+Result<Deliverer*> open_delivery(const Config& config, RouterConfig routes, const Budgets& budgets, Parts& parts) {
   if (config.delivers_here()) {
     DeliveryConfig delivery = config.delivery;
     delivery.hostname = config.hostname;
-    delivery.external.memory = memory;
+    delivery.external.memory = budgets.memory;
+    delivery.external.disk = budgets.disk;
     if (asks_dovecot(config)) parts.quota_status = std::make_unique<QuotaStatus>(config.quota_status, *parts.connector, config.next_hops.size(), parts.clock);
     delivery.maildir.quota_service = parts.quota_status.get();
     TL_TRY_ASSIGN(parts.delivery, DeliveryService::create(std::move(delivery), parts.spawner.get(), parts.clock));
@@ -151,10 +159,11 @@ Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
     log_warning("{}: whoever takes this process over may ask anything of the kernel that {} may", confined.error().message, config.user);
   parts.log.emplace();  // deliveries wait for no reader of the log
   TL_TRY_ASSIGN(parts.users, open_users(config.users, parts.clock, std::move(users)));
-  auto memory = std::make_shared<MemoryBudget>(config.limits.body_memory_total);
-  TL_TRY_ASSIGN(Deliverer * deliverer, open_delivery(config, std::move(routes), memory, parts));
+  Budgets budgets{std::make_shared<MemoryBudget>(config.limits.body_memory_total), std::make_shared<MemoryBudget>(config.limits.body_disk_total)};
+  TL_TRY_ASSIGN(Deliverer * deliverer, open_delivery(config, std::move(routes), budgets, parts));
   ServerConfig server = to_server_config(config);
-  server.memory = std::move(memory);
+  server.memory = budgets.memory;
+  server.disk = budgets.disk;
   server.tls = std::move(tls);
   server.on_abort = [&parts] {
     parts.aborted = true;

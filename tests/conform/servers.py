@@ -42,7 +42,7 @@ class Lmtpd(Server):
     name = "lmtpd"
 
     def options(self):
-        return ["--utf8-recipient", "j\u00f6rg@conform.example"]
+        return ["--utf8-recipient", "j\u00f6rg@conform.example", "--tls-required", f"unix:{self.dir}/lmtp-tls"]
 
     def start(self):
         self.stored = self.owned("spool")
@@ -54,11 +54,17 @@ log_level = "warning"
 [[listen]]
 address = "unix:{self.socket}"
 tls = "offered"
+trusted = ["unix"]
+[[listen]]
+address = "unix:{self.dir}/lmtp-tls"
+tls = "required"
+trusted = ["unix"]
 [tls]
 certificate = "{self.dir}/certificate.pem"
 key = "{self.dir}/key.pem"
 [limits]
 message_size = "{MESSAGE_MAX}"
+body_memory = "1KiB"
 [users]
 driver = "static"
 users = ["ann", "bob", "jörg"]

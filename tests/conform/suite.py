@@ -59,17 +59,18 @@ class Target:
     stored_under: str = ""   # directory below which their mail appears as files
     utf8_recipient: str = ""
     message_max: int = 0     # the largest message to be sent in a check
+    tls_required: object = None  # where nothing is obeyed before STARTTLS
     seen: list = field(default_factory=list)  # every reply of all checks
     _keywords: dict = None
     _numbers: int = 0
 
     # --- Connections -----------------------------------------------------------------------------------------------
 
-    def raw(self):
-        return Connection(self.address, self.timeout, self.seen)
+    def raw(self, address=None):
+        return Connection(address or self.address, self.timeout, self.seen)
 
-    def greeted(self):
-        c = self.raw()
+    def greeted(self, address=None):
+        c = self.raw(address)
         greeting = c.reply(b"(greeting)")
         expect(greeting.code == 220, f"greeted with {greeting}")
         return c

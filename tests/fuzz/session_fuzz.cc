@@ -1,5 +1,6 @@
-// The input is what a client sends, behind one byte that says how it is cut into pieces: commands, messages, chunks. What the session says and
-// delivers is the same in every split; every reply is one that a client can read; and what is accepted has been looked at as it should.
+// The input is what a client sends, behind one byte that says how it is cut into pieces, and whether TLS is required: commands, messages, chunks. What the
+// session says and delivers is the same in every split; every reply is one that a client can read; what is accepted has been looked at as it should; and
+// nothing that was said in clear counts over TLS.
 #include <algorithm>
 #include <cstdint>
 #include <deque>
@@ -16,7 +17,8 @@ using namespace twinloft::lmtpd;
 namespace {
 
 constexpr std::uint64_t message_bytes_max = 300, header_bytes_max = 100;
-constexpr std::uint32_t recipients_max = 3;
+constexpr std::uint32_t recipients_max = 3, refused_max = 4;
+constexpr std::string_view own_address = "192.0.2.7", starttls = "STARTTLS\r\n";
 constexpr std::size_t replies_max = 16 * 1024 + 8 * 512;  // that one call may add, with all of one command
 
 struct Outcome {
@@ -29,18 +31,25 @@ struct Outcome {
 // An owner that answers at once.
 class Owner {
  public:
-  Owner() : config_{.hostname = "h", .message_bytes_max = message_bytes_max, .header_bytes_max = header_bytes_max, .recipients_max = recipients_max,
-                    .bad_commands_max = 40, .new_id = [this] { return std::to_string(++ids_); }, .takes_utf8 = [](const User& u) { return u.name != "old"; }},
+  explicit Owner(TlsPolicy policy) : policy_(policy), config_{.hostname = "h", .message_bytes_max = message_bytes_max, .header_bytes_max = header_bytes_max, .recipients_max = recipients_max,
+                    .bad_commands_max = 40, .refused_max = refused_max, .new_id = [this] { return std::to_string(++ids_); }, .takes_utf8 = [](const User& u) { return u.name != "old"; }},
             session_(config_) {
-    session_.start({"192.0.2.7", true, TlsPolicy::offered});
+    session_.start({std::string(own_address), true, policy});
     carry_out();
   }
-  // False once it wants no more: closed, or in a handshake, behind which nothing is looked at.
+  // False once it is closed.
   bool receive(std::string_view bytes) {
-    if (session_.closed() || session_.in_handshake()) return false;
+    if (session_.closed()) return false;
+    said_ += bytes;
     session_.receive(as_bytes(bytes));
     carry_out();
     return true;
+  }
+  void shake_hands() {
+    if (!session_.in_handshake()) return;
+    said_.clear();
+    session_.tls_started("TLS");
+    carry_out();
   }
   Outcome outcome() const { return {sent_, messages_, session_.closed()}; }
 
@@ -53,6 +62,7 @@ class Owner {
       for (ByteSpan piece : actions.body) body_ += as_text(piece);
       if (actions.abort_body) body_.clear();
       TL_CHECK(body_.size() <= message_bytes_max + 4096);
+      for (const Refusal& r : actions.refused) TL_CHECK(r.reply.code >= 400);
       if (actions.deliver) deliver(*actions.deliver);
       if (actions.lookup) look_up(*actions.lookup);
       TL_CHECK(actions.send.size() <= replies_max);
@@ -62,6 +72,8 @@ class Owner {
     }
   }
   void look_up(const LookupRequest& request) {
+    if (std::exchange(transaction_, session_.transaction()) != session_.transaction()) lookups_ = 0;
+    TL_CHECK(++lookups_ <= 2 * recipients_max);
     if (request.local_part.starts_with("broken")) return session_.lookup_done(fail(Errc::unavailable, "away"));
     if (request.local_part.starts_with("nobody")) return session_.lookup_done(std::nullopt);
     User user;
@@ -72,12 +84,25 @@ class Owner {
   void deliver(const Envelope& envelope) {
     TL_CHECK(body_.size() <= message_bytes_max);
     TL_CHECK(!envelope.recipients.empty() && envelope.recipients.size() <= recipients_max);
+    TL_CHECK(policy_ != TlsPolicy::required || !envelope.tls.empty());
+    bool is_own = envelope.client == own_address && envelope.client_name.empty();
+    TL_CHECK(is_own || said_has("XCLIENT"));
+    TL_CHECK(envelope.origin.name.empty() || said_has("XFORWARD"));
     std::string all = envelope.from + (envelope.smtputf8 ? " utf8" : "");
     for (const Recipient& r : envelope.recipients) all += " " + r.text + "(" + r.local_part + "|" + r.detail + "|" + r.domain + ")" + r.notify + r.original_to;
     messages_.push_back(all + "\n" + body_);
     for (std::size_t i = envelope.recipients.size(); i-- > 0;) session_.delivery_done(i, {250, "2.0.0", "delivered"});
   }
 
+  // Since the handshake, where there was one.
+  bool said_has(std::string_view verb) const {
+    return std::search(said_.begin(), said_.end(), verb.begin(), verb.end(), [](char a, char b) { return (a & ~0x20) == b; }) != said_.end();
+  }
+
+  const TlsPolicy policy_;
+  std::string said_;
+  std::uint64_t transaction_ = 0;
+  std::uint32_t lookups_ = 0;
   int ids_ = 0;
   SessionConfig config_;
   Session session_;
@@ -97,10 +122,17 @@ void check_replies(std::string_view sent) {
   }
 }
 
-Outcome run(std::string_view input, std::size_t piece_bytes) {
-  Owner owner;
-  for (std::size_t at = 0; at < input.size(); at += piece_bytes)
-    if (!owner.receive(std::string(input.substr(at, piece_bytes)))) break;
+// Behind each STARTTLS there is a piece's end, since what comes with it in clear is thrown away.
+Outcome run(std::string_view input, std::size_t piece_bytes, TlsPolicy policy) {
+  Owner owner(policy);
+  while (!input.empty()) {
+    std::size_t found = input.find(starttls);
+    std::string_view part = input.substr(0, found == std::string_view::npos ? found : found + starttls.size());
+    input.remove_prefix(part.size());
+    for (std::size_t at = 0; at < part.size(); at += piece_bytes)
+      if (!owner.receive(std::string(part.substr(at, piece_bytes)))) return owner.outcome();
+    owner.shake_hands();
+  }
   return owner.outcome();
 }
 
@@ -109,9 +141,10 @@ Outcome run(std::string_view input, std::size_t piece_bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   std::string_view input(reinterpret_cast<const char*>(data) + 1, size - 1);
-  const Outcome whole = run(input, std::max<std::size_t>(1, input.size()));
+  const TlsPolicy policy = data[0] & 0x80 ? TlsPolicy::required : TlsPolicy::offered;
+  const Outcome whole = run(input, std::max<std::size_t>(1, input.size()), policy);
   check_replies(whole.sent);
-  TL_CHECK(run(input, 1) == whole);
-  TL_CHECK(run(input, 1 + data[0]) == whole);
+  TL_CHECK(run(input, 1, policy) == whole);
+  TL_CHECK(run(input, 1 + data[0] % 0x80, policy) == whole);
   return 0;
 }

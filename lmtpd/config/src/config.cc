@@ -86,13 +86,35 @@ void read_rules(const TomlTable& t, ListenRules& rules) {
   read_networks(t, "proxies", rules.proxies);
 }
 
+void read_client_subjects(const TomlTable& t, Config& config) {
+  std::vector<std::string> names;
+  t.texts("client_subjects", names);
+  if (!t.has("client_subjects")) return;
+  if (names.empty()) return t.error("client_subjects", "is an empty list: no client could connect");
+  if (!config.tls.client_certificate_required)
+    return t.error("client_subjects", "needs client_certificate = \"require\": otherwise a client without a certificate is let in");
+  for (const std::string& name : names)
+    if (name.empty() || name[0] == '.' || name.find_first_of("* /") != std::string::npos)
+      t.error("client_subjects", fmt::format("\"{}\": expected a whole name as in the certificate, such as \"mx1.example.org\"", name));
+  config.tls.client_subjects = std::move(names);
+}
+
+// A client that leaves STARTTLS out would be served without a certificate.
+void check_certificate_is_required(const TomlTable& t, const Config& config) {
+  if (!config.tls.client_certificate_required) return;
+  for (const ListenSettings& listen : config.listen)
+    if (listen.rules.tls == TlsPolicy::offered)
+      t.error("client_certificate", fmt::format("is \"require\", and [[listen]] {} has tls = \"offered\": a client that does not say STARTTLS is served there "
+                                                "without a certificate. Write tls = \"required\" there", listen.address));
+}
+
 void read_tls(const TomlTable& top, Config& config) {
   const toml::table* raw = top.child("tls");
   bool wanted = std::any_of(config.listen.begin(), config.listen.end(), [](const ListenSettings& l) { return l.rules.tls != TlsPolicy::none; });
   if (!raw && wanted) return top.error("tls", "is missing: a [[listen]] offers TLS, which needs a certificate and a key");
   if (!raw) return;
   TomlTable t(top.problems(), *raw, "tls");
-  t.allow({"certificate", "key", "client_ca", "client_certificate", "min_version"});
+  t.allow({"certificate", "key", "client_ca", "client_certificate", "client_subjects", "min_version"});
   t.path("certificate", config.tls.certificate, true);
   t.path("key", config.tls.key, true);
   t.path("client_ca", config.tls.client_ca);
@@ -102,6 +124,8 @@ void read_tls(const TomlTable& top, Config& config) {
   config.tls.client_certificate_required = client == "require";
   if (client != "request" && client != "require") t.error("client_certificate", "expected \"request\" or \"require\"");
   else if (t.has("client_certificate") && config.tls.client_ca.empty()) t.error("client_certificate", "needs client_ca: whose certificates are good");
+  read_client_subjects(t, config);
+  check_certificate_is_required(t, config);
   config.tls.tls_1_2 = version == "1.2";
   if (version != "1.2" && version != "1.3") t.error("min_version", "expected \"1.2\" or \"1.3\"");
 }
@@ -136,8 +160,8 @@ void read_limits(const TomlTable& top, Config& config) {
   if (!raw) return;
   TomlTable t(top.problems(), *raw, "limits");
   LimitSettings& l = config.limits;
-  t.allow({"message_size", "header_size", "recipients", "connections", "connections_per_address", "idle_timeout", "transaction_timeout", "queue_time", "stop_timeout", "bad_commands",
-           "body_memory", "body_memory_total", "body_directory", "deliveries", "deliveries_per_transaction",
+  t.allow({"message_size", "header_size", "recipients", "connections", "connections_per_address", "idle_timeout", "transaction_timeout", "queue_time", "stop_timeout", "bad_commands", "refused_recipients",
+           "body_memory", "body_memory_total", "body_directory", "body_disk_total", "deliveries", "deliveries_per_transaction",
            "deliveries_per_user", "io_threads"});
   t.size("message_size", 1024, no_bound, l.message_bytes_max);
   t.size("header_size", 1024, 64u << 20, l.header_bytes_max);
@@ -149,15 +173,19 @@ void read_limits(const TomlTable& top, Config& config) {
   t.duration("queue_time", l.queue_time);
   t.duration("stop_timeout", l.stop_timeout);
   t.number("bad_commands", 1, 10'000, l.bad_commands_max);
+  t.number("refused_recipients", 1, 1'000'000, l.refused_max);
   t.size("body_memory", 0, 1u << 30, l.body_memory);
   t.size("body_memory_total", 1u << 16, no_bound, l.body_memory_total);
   t.path("body_directory", l.body_directory);
+  t.size("body_disk_total", 1u << 16, no_bound, l.body_disk_total);
   t.number("deliveries", 1, 4096, l.deliveries);
   t.number("deliveries_per_transaction", 1, 4096, l.deliveries_per_transaction);
   t.number("deliveries_per_user", 1, 4096, l.deliveries_per_user);
   t.number("io_threads", 1, 64, l.io_threads);
   if (l.body_memory > l.body_memory_total)
     t.error("body_memory", "is larger than body_memory_total: no message would fit");
+  if (l.message_bytes_max > l.body_memory && l.message_bytes_max > l.body_disk_total)
+    t.error("body_disk_total", "is less than message_size: a message of that size would never fit");
   config.delivery.per_user_max = l.deliveries_per_user;
 }
 

@@ -34,6 +34,8 @@ Result<AgentStdin> AgentStdin::create(std::string_view header, const MessageBody
   AgentStdin out;
   bool in_memory =
       body.size <= place.memory_bytes_max && out.charge_.take(place.budget, header.size() + body.size);
+  if (!in_memory && !out.charge_.take(place.disk, header.size() + body.size))
+    return std::unexpected(Error{Errc::exhausted, "messages in files use all of limits.body_disk_total", ENOSPC});
   TL_TRY_ASSIGN(out.fd_, make_file(in_memory, place.temporary));
   TL_TRY(write_message(header, body, crlf,
                        [&](std::string_view chunk) { return write_all(out.fd_.get(), as_bytes(chunk)); }));

@@ -90,7 +90,7 @@ Reply ExternalAgents::deliver(std::uint32_t agent, const SpoolHandle& handle, co
   std::string header =
       delivery_header(envelope, recipient, chosen_headers(spec), config_.hostname, clock_.wall());
   auto message = AgentStdin::create(
-      header, body, spec.crlf, {config_.memory_bytes_max, config_.memory.get(), config_.temporary});
+      header, body, spec.crlf, {config_.memory_bytes_max, config_.memory.get(), config_.temporary, config_.disk.get()});
   if (!message) return fail_with(message.error(), detail);
   RunResult result = spawner_.run(make_request(agent, envelope, recipient, body), message->fd());
   Reply reply = reply_of_run(spec, result, message->was_read());

@@ -50,6 +50,15 @@ void Acceptor::wait() {
 }
 
 void Acceptor::accept_ready() {
+  try {
+    accept_all();
+  } catch (const std::exception& e) {
+    log_error("{}: accepting pauses after an internal error: {}", listener_.name(), e.what());
+    retry_in(AcceptPauses::most);
+  }
+}
+
+void Acceptor::accept_all() {
   for (;;) {
     sockaddr_storage peer{};
     socklen_t length = sizeof peer;
@@ -95,7 +104,11 @@ void Acceptor::pause(int error) {
   AcceptPauses::Pause pause = pauses_.failed(loop_.hub().clock.now());
   if (pause.say)
     log_error("{}: no connection is taken: {}; {} tries have failed so; new connections wait in the backlog", listener_.name(), std::strerror(error), pause.failures);
-  retry_.expires_after(pause.time);
+  retry_in(pause.time);
+}
+
+void Acceptor::retry_in(Duration time) {
+  retry_.expires_after(time);
   retry_.async_wait([this](const boost::system::error_code& failed) {
     if (!failed && !stopped_) accept_ready();
   });

@@ -30,9 +30,11 @@ class Acceptor {
  private:
   void wait();
   void accept_ready();
+  void accept_all();
   void refuse(const Fd& socket) const;
   void take(Fd socket, const sockaddr_storage& peer);
   void pause(int error);
+  void retry_in(Duration time);
   void resumed();
 
   Loop& loop_;

@@ -23,6 +23,7 @@ struct BodyLimits {
   std::uint64_t memory_bytes_max = 1u << 20;  // of one message
   std::string directory = "/var/tmp";         // of the files
   std::function<Result<Fd>(const std::string& directory)> make_file = make_unlinked_file;
+  MemoryBudget* disk = nullptr;               // of all files; null: no bound
 };
 
 class BodyStore {
@@ -36,7 +37,7 @@ class BodyStore {
   bool fits_memory(std::uint64_t bytes) const {
     return body_.in_memory() && body_.size + bytes <= limits_.memory_bytes_max;
   }
-  // Errors: Errc::exhausted where the budget is used up, Errc::io where the file cannot be made or written.
+  // Errors: Errc::exhausted where the budget of memory, or that of files, is used up, Errc::io where the file cannot be made or written.
   // The body is then lost; what was taken from the budget is given back.
   Status append(std::string_view bytes);
   const MessageBody& body() const { return body_; }
@@ -44,12 +45,14 @@ class BodyStore {
  private:
   Status add(std::string_view bytes);
   Status move_to_file();
+  Status write_to_file(int file, std::string_view bytes);
   void give_back();
 
   const BodyLimits& limits_;
   MemoryBudget& budget_;
   std::uint64_t charged_ = 0;
-  MessageBody body_;
+  MemoryCharge on_disk_;
+  MessageBody body_;  // before its charge is given back the file is gone
 };
 
 }  // namespace twinloft::lmtpd

@@ -66,10 +66,7 @@ Status append_to(BodyStore& store, const std::string& bytes) {
   }
 }
 
-Reply refusal_of(const Error& error) {
-  if (error.code == Errc::exhausted) return {452, "4.3.1", "No memory for the message now, try again later"};
-  return {452, "4.3.1", "No room for the message now, try again later"};
-}
+Reply no_room_now() { return {452, "4.3.1", "No room for the message now, try again later"}; }
 
 }  // namespace
 
@@ -172,8 +169,8 @@ void Connection::abandon() {
 
 // --- What throws ------------------------------------------------------------------------------------------------
 
-// The session may be in no state at all, and is not asked again: the client is told by hand. A client that has got no reply to a message sends it
-// again, so none is lost.
+// The session may be in no state at all: what it has said until then goes out, and it is not asked again. A client that has got no reply to a message
+// sends it again, so none is lost.
 void Connection::fail_with(const char* what) noexcept {
   try {
     hub_.failures.put(LogLevel::error, hub_.clock.now(), fmt::format("a connection from {} is closed: internal error: {}", address_text(peer_), what));
@@ -183,6 +180,8 @@ void Connection::fail_with(const char* what) noexcept {
     if (phase_ == Phase::open && !session_.in_handshake()) {
       if (const Delivering* now = at_work<Delivering>()) give_up_waiting(*now);
       work_ = Nothing{};
+      std::string said = session_.take_actions().send;
+      output_.add(said.substr(0, said.rfind('\n') + 1));  // whole lines
       output_.add("421 4.3.0 " + hub_.config.session.hostname + " Internal error, try again later\r\n");
       phase_ = Phase::closing;
       return flush();
@@ -216,6 +215,7 @@ void Connection::perform() {
 bool Connection::perform_once() {
   Actions actions = session_.take_actions();
   output_.add(std::move(actions.send));
+  for (const Refusal& refusal : actions.refused) tell(refusal);
   bool again = !take_body(actions);
   if (actions.close && phase_ == Phase::open) phase_ = Phase::closing;
   if (!actions.lookup) return again;
@@ -231,6 +231,19 @@ bool Connection::perform_once() {
   if (!*found) tell_failed_lookup(hub_, *actions.lookup, found->error());
   session_.lookup_done(std::move(*found));
   return true;
+}
+
+void Connection::tell(const Refusal& r) {
+  static constexpr const char* what[] = {"sender refused", "recipient refused", "message refused", "connection closed"};
+  auto left_out = hub_.refused.admit(hub_.clock.now());
+  if (!left_out) return;
+  log_line(LogLevel::info, what[static_cast<std::size_t>(r.what)],
+           {{"id", r.id},
+            {"from", r.from},
+            {"to", r.to},
+            {"client", r.client},
+            {"reply", fmt::format("{} {} {}", r.reply.code, r.reply.enhanced, r.reply.text)},
+            {"left_out", fmt::format("{}", *left_out)}});
 }
 
 // False where the message cannot be kept: the session then knows.
@@ -257,7 +270,7 @@ bool Connection::take_body(Actions& actions) {
 void Connection::lose_body(const Error& error) {
   hub_.messages_put_off.put(LogLevel::error, hub_.clock.now(), "a message is put off: " + error.message);
   work_ = Nothing{};
-  session_.body_failed(refusal_of(error));
+  session_.body_failed(no_room_now());
 }
 
 void Connection::store(std::shared_ptr<BodyUpload> upload, BodyWrite write) {
@@ -282,9 +295,14 @@ void Connection::stored(const std::shared_ptr<BodyUpload>& upload, std::shared_p
 
 void Connection::look_up(LookupRequest request) {
   hub_.lookups.post([self = shared_from_this(), request = std::move(request)]() mutable {
-    LookupResult found = asked([&] { return self->hub_.users.lookup(request); });
+    bool may_be = false;
+    LookupResult found = asked([&] {
+      LookupResult out = self->hub_.users.lookup(request);
+      may_be = may_be_refused(self->hub_.deliverer, out);
+      return out;
+    });
     if (!found) tell_failed_lookup(self->hub_, request, found.error());
-    if (may_be_refused(self->hub_.deliverer, found)) return look_for_room(std::move(self), std::move(request), std::move(found));
+    if (found && may_be) return look_for_room(std::move(self), std::move(request), std::move(found));
     finish_task(std::move(self), [found = std::move(found)](Connection& c) { c.looked_up(found); });
   });
 }

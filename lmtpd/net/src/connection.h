@@ -68,6 +68,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void perform();  // until the session asks for nothing more, then flush()
   bool perform_once();
+  void tell(const Refusal& refusal);
   bool take_body(Actions& actions);
   void store(std::shared_ptr<BodyUpload> upload, BodyWrite write);
   void stored(const std::shared_ptr<BodyUpload>& upload, std::shared_ptr<BodyStore> store, const Status& kept);

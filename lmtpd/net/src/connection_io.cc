@@ -78,7 +78,7 @@ void Connection::go_on_with_handshake() {
     case Wire::State::want_write:
       return wait_writable();
     default:
-      hub_.handshakes.put(LogLevel::warning, hub_.clock.now(), fmt::format("a TLS handshake with {} has failed", address_text(peer_)));
+      hub_.handshakes.put(LogLevel::warning, hub_.clock.now(), fmt::format("a TLS handshake with {} has failed: {}", address_text(peer_), wire_.why().empty() ? "the connection ended" : wire_.why()));
       return close();
   }
 }

@@ -39,7 +39,7 @@ struct Hub {
         clock(k),
         budget(*config.memory),
         body_limits{config.body_memory, config.body_directory,
-                    config.make_body_file ? config.make_body_file : make_unlinked_file},
+                    config.make_body_file ? config.make_body_file : make_unlinked_file, config.disk.get()},
         rooms(config.rooms_max),
         lookups(config.lookups_max),
         deliveries(config.deliveries_max, config.deliveries_per_transaction_max),
@@ -47,6 +47,7 @@ struct Hub {
 
   static ServerConfig with_budget(ServerConfig c) {
     if (!c.memory) c.memory = std::make_shared<MemoryBudget>(c.body_memory_total);
+    if (!c.disk) c.disk = std::make_shared<MemoryBudget>(c.body_disk_total);
     c.session.memory = c.memory.get();
     return c;
   }
@@ -73,6 +74,7 @@ struct Hub {
   std::mutex addresses_mutex;
   std::unordered_map<std::string, std::uint32_t> addresses;  // connections from each
   LogGate failures, refusals, handshakes, lookups_failed, messages_put_off;
+  LogRate refused{100};  // senders and recipients: an MTA's messages have many
   std::atomic<std::size_t> connections{0};
   std::atomic<std::size_t> deliveries_begun{0};  // and not ended
   WorkerPool rooms;    // last: their threads use the rest. This one asks whether mailboxes have room, for those that were looked up

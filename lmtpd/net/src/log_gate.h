@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -13,30 +14,19 @@
 
 namespace twinloft::lmtpd {
 
-// Thread-safe; one for each kind of line.
-class LogGate {
+// Whether there is room for one more line of a kind in this second. Thread-safe.
+class LogRate {
  public:
-  static constexpr std::uint32_t lines_max = 10;  // in `period`
   static constexpr Duration period = std::chrono::seconds(1);
 
-  void put(LogLevel level, Instant now, std::string text) {
-    std::uint64_t left_out = 0;
-    {
-      std::lock_guard lock(mutex_);
-      if (now - begun_ >= period) begun_ = now, lines_ = 0;
-      if (lines_ == lines_max) {
-        ++left_out_;
-        last_ = {level, std::move(text)};
-        return;
-      }
-      ++lines_;
-      left_out = std::exchange(left_out_, 0);
-    }
-    write(level, text, left_out);
-  }
-  // Nothing of its kind has followed: the last one speaks for the rest.
-  ~LogGate() {
-    if (left_out_ > 0) write(last_.first, last_.second, left_out_ - 1);
+  explicit LogRate(std::uint32_t lines_max) : lines_max_(lines_max) {}
+  // nullopt: this line is left out. Else how many were since the last one that was not.
+  std::optional<std::uint64_t> admit(Instant now) {
+    std::lock_guard lock(mutex_);
+    if (now - begun_ >= period) begun_ = now, lines_ = 0;
+    if (lines_ == lines_max_) return ++left_out_, std::nullopt;
+    ++lines_;
+    return std::exchange(left_out_, 0);
   }
   std::uint64_t left_out() {
     std::lock_guard lock(mutex_);
@@ -44,16 +34,38 @@ class LogGate {
   }
 
  private:
+  const std::uint32_t lines_max_;
+  std::mutex mutex_;
+  Instant begun_;
+  std::uint32_t lines_ = 0;
+  std::uint64_t left_out_ = 0;  // since the last line
+};
+
+// Thread-safe; one for each kind of line.
+class LogGate {
+ public:
+  static constexpr std::uint32_t lines_max = 10;  // a second
+
+  void put(LogLevel level, Instant now, std::string text) {
+    if (auto left_out = rate_.admit(now)) return write(level, std::move(text), *left_out);
+    std::lock_guard lock(mutex_);
+    last_ = {level, std::move(text)};
+  }
+  // Nothing of its kind has followed: the last one speaks for the rest.
+  ~LogGate() {
+    if (std::uint64_t count = left_out(); count > 0) write(last_.first, last_.second, count - 1);
+  }
+  std::uint64_t left_out() { return rate_.left_out(); }
+
+ private:
   static void write(LogLevel level, std::string text, std::uint64_t left_out) {
     if (left_out > 0) text += fmt::format(" (and {} more before this)", left_out);
     log_line(level, text);
   }
 
+  LogRate rate_{lines_max};
   std::mutex mutex_;
-  Instant begun_;
-  std::uint32_t lines_ = 0;
-  std::uint64_t left_out_ = 0;  // since the last line
-  std::pair<LogLevel, std::string> last_;  // of these
+  std::pair<LogLevel, std::string> last_;  // of those that were left out
 };
 
 }  // namespace twinloft::lmtpd

@@ -10,6 +10,17 @@
 
 namespace twinloft::lmtpd {
 
+namespace {
+
+std::string what_failed(const SSL* tls) {
+  if (long code = SSL_get_verify_result(tls); code == X509_V_ERR_APPLICATION_VERIFICATION) return "the client's certificate has no name of tls.client_subjects";
+  else if (code != X509_V_OK) return fmt::format("the client's certificate: {}", X509_verify_cert_error_string(code));
+  const char* reason = ERR_reason_error_string(ERR_peek_last_error());
+  return reason ? reason : "no reason given";
+}
+
+}  // namespace
+
 Wire::~Wire() { SSL_free(tls_); }
 
 Status Wire::start_tls(std::shared_ptr<const TlsContext> context) {
@@ -23,6 +34,7 @@ Status Wire::start_tls(std::shared_ptr<const TlsContext> context) {
 // To be called at once: what OpenSSL says is of this thread's last call.
 Wire::Outcome Wire::outcome_of(int result) {
   int error = SSL_get_error(tls_, result);
+  if (error == SSL_ERROR_SSL) why_ = what_failed(tls_);
   ERR_clear_error();
   switch (error) {
     case SSL_ERROR_NONE:

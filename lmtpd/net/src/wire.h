@@ -40,6 +40,7 @@ class Wire {
   Status start_tls(std::shared_ptr<const TlsContext> context);
   Outcome handshake();
   bool is_secured() const { return tls_ != nullptr; }
+  std::string why() const { return why_; }  // it is broken, as OpenSSL says; empty: the connection ended
   std::string how() const;  // "TLSv1.3 with cipher TLS_AES_256_GCM_SHA384"; and the client's certificate's name, where it has shown one
   // Bytes that were received and not taken yet: the socket may not become readable for them.
   bool holds_input() const;
@@ -53,6 +54,7 @@ class Wire {
   ssl_st* tls_ = nullptr;
   std::shared_ptr<const TlsContext> context_;
   bool failed_ = false;  // no call of OpenSSL any more
+  std::string why_;
 };
 
 }  // namespace twinloft::lmtpd

@@ -314,6 +314,7 @@ Parsed without_argument(std::string_view rest, T command) {
 }  // namespace
 
 bool is_mail(std::string_view line) { return equals_folded(take_word(line), "MAIL"); }
+bool is_rcpt(std::string_view line) { return equals_folded(take_word(line), "RCPT"); }
 bool is_bdat(std::string_view line) {
   constexpr std::string_view verb = "BDAT";
   return equals_folded(line.substr(0, verb.size()), verb) && (line.size() == verb.size() || static_cast<unsigned char>(line[verb.size()]) <= ' ');

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <type_traits>
 
 #include "twinloft/base/check.h"
 #include "twinloft/base/utf8.h"
@@ -49,8 +50,34 @@ void Session::bad(const Reply& r) {
   if (++bad_commands_ >= config_.bad_commands_max) close_with(421, "4.7.0", "Too many bad commands");
 }
 
+void Session::tell_refusal(Refusal::What what, std::string_view address, const Reply& r) {
+  Refusal out{what, {}, client_.address, {}, {}, r};
+  if (envelope_ && what != Refusal::What::sender) {
+    out.id = envelope_->id;
+    out.from = envelope_->from;
+  }
+  (what == Refusal::What::sender ? out.from : out.to) = address;
+  actions_.refused.push_back(std::move(out));
+}
+
+// At MAIL or RCPT.
+void Session::refuse(Refusal::What what, std::string_view address, const Reply& r) {
+  tell_refusal(what, address, r);
+  if (r.code >= 500) ++refused_;
+  if (what == Refusal::What::recipient) ++refused_recipients_;
+  reply(r);
+}
+
+// Between two transactions, where an MTA loses nothing by it: it opens another connection for the next message.
+bool Session::refused_too_much() {
+  if (refused_ < config_.refused_max) return false;
+  close_with(421, "4.7.0", "Too many refused senders and recipients");
+  return true;
+}
+
 void Session::close_with(int code, std::string_view enhanced, std::string_view text) {
   if (state_ == State::closed) return;
+  if (code == 421 && enhanced != "4.3.2") tell_refusal(Refusal::What::connection, {}, make_reply(code, enhanced, text));
   if (state_ != State::delivering) drop_body();
   reply(code, enhanced, text);
   state_ = State::closed;
@@ -205,16 +232,36 @@ bool Session::skip_line(ByteSpan& in) {
   return true;
 }
 
+// What may be said before a TLS that is required. BDAT is there too, since its data has to be skipped before it is refused.
+template <class C>
+constexpr bool in_clear_too = std::is_same_v<C, Lhlo> || std::is_same_v<C, StartTls> || std::is_same_v<C, Noop> || std::is_same_v<C, Quit> || std::is_same_v<C, Bdat>;
+
 void Session::execute(std::string_view line) {
   auto command = parse_command(line);
   if (!command) {
     if (is_mail(line)) mail_refused_ = !have_sender_;
+    if (is_mail(line) || is_rcpt(line)) tell_refusal(is_mail(line) ? Refusal::What::sender : Refusal::What::recipient, line, command.error());
     bad(command.error());
     // Where its data ends, and commands begin, is anybody's guess: what follows is not looked at.
     if (is_bdat(line)) close_with(421, "4.5.4", "BDAT without a size: its data cannot be told from commands");
     return;
   }
-  std::visit([this](const auto& c) { on(c); }, *command);
+  std::visit([this]<class C>(const C& c) {
+    if constexpr (!in_clear_too<C>)
+      if (lacks_tls()) return demand_tls(c);
+    on(c);
+  }, *command);
+}
+
+Reply Session::starttls_first() { return make_reply(530, "5.7.0", "Say STARTTLS first"); }
+
+template <class C>
+void Session::demand_tls(const C& c) {
+  if (refused_too_much()) return;
+  if constexpr (std::is_same_v<C, Mail>) return refuse(Refusal::What::sender, c.from.text, starttls_first());
+  else if constexpr (std::is_same_v<C, Rcpt>) return refuse(Refusal::What::recipient, c.to.text, starttls_first());
+  ++refused_;
+  reply(starttls_first());
 }
 
 // ---- commands ------------------------------------------------------------------------------------------------------
@@ -226,18 +273,22 @@ void Session::on(const Lhlo& c) {
   lhlo_ = c.domain;
   std::vector<std::string> offered = {config_.hostname, "PIPELINING", "ENHANCEDSTATUSCODES", "8BITMIME", "CHUNKING", "SMTPUTF8"};
   if (client_.tls != TlsPolicy::none && tls_.empty()) offered.push_back("STARTTLS");
-  if (client_.may_speak_for) offered.push_back("XCLIENT NAME ADDR PORT PROTO HELO LOGIN");
-  if (client_.may_speak_for) offered.push_back("XFORWARD NAME ADDR PORT PROTO HELO IDENT SOURCE");
+  bool may_speak_for = client_.may_speak_for && !lacks_tls();
+  if (may_speak_for) offered.push_back("XCLIENT NAME ADDR PORT PROTO HELO LOGIN");
+  if (may_speak_for) offered.push_back("XFORWARD NAME ADDR PORT PROTO HELO IDENT SOURCE");
   offered.push_back(fmt::format("SIZE {}", config_.message_bytes_max));
   append_reply_lines(actions_.send, 250, offered);
 }
 
 void Session::on(const Mail& c) {
   mail_refused_ = !have_sender_;  // until it is accepted
-  if (!greeted_) return bad(make_reply(503, "5.5.1", "Say LHLO first"));
-  if (have_sender_) return bad(make_reply(503, "5.5.1", "A transaction is open already"));
-  if (client_.tls == TlsPolicy::required && tls_.empty()) return reply(530, "5.7.0", "Say STARTTLS first");
-  if (c.size && *c.size > config_.message_bytes_max) return reply(too_large());
+  if (refused_too_much()) return;
+  if (!greeted_ || have_sender_) {
+    Reply out_of_order = make_reply(503, "5.5.1", greeted_ ? "A transaction is open already" : "Say LHLO first");
+    tell_refusal(Refusal::What::sender, c.from.text, out_of_order);
+    return bad(out_of_order);
+  }
+  if (c.size && *c.size > config_.message_bytes_max) return refuse(Refusal::What::sender, c.from.text, too_large());
   envelope_ = std::make_shared<ChargedEnvelope>();
   envelope_->id = config_.new_id();
   envelope_->from = c.from.text;
@@ -274,7 +325,8 @@ void Session::within_chunks() { bad(make_reply(503, "5.5.1", "A message in chunk
 void Session::on(const Rcpt& c) {
   if (!have_sender_) return no_sender();
   if (has_body_) return within_chunks();
-  if (envelope_->recipients.size() >= config_.recipients_max) return reply(452, "4.5.3", "Too many recipients");
+  if (envelope_->recipients.size() >= config_.recipients_max || refused_recipients_ >= config_.recipients_max)
+    return refuse(Refusal::What::recipient, c.to.text, make_reply(452, "4.5.3", "Too many recipients"));
   SplitLocalPart split = split_detail(c.to.local_part, config_.detail_delimiter);
   pending_ = Recipient{};
   pending_.text = c.to.text;
@@ -318,13 +370,13 @@ void Session::lookup_done(LookupResult found) {
   if (state_ != State::lookup) return;  // the client is gone, or the server leaves
   state_ = State::command;
   if (!found) {
-    reply(failed_lookup(found.error()));
+    refuse(Refusal::What::recipient, pending_.text, failed_lookup(found.error()));
   } else if (!*found) {
-    reply(550, "5.1.1", "No such user");
+    refuse(Refusal::What::recipient, pending_.text, make_reply(550, "5.1.1", "No such user"));
   } else {
     pending_.user = std::move((*found)->user);
     if ((*found)->detail) pending_.detail = std::move(*(*found)->detail);
-    if (auto refusal = refusal_of(**found)) reply(*refusal);
+    if (auto refusal = refusal_of(**found)) refuse(Refusal::What::recipient, pending_.text, *refusal);
     else accept();
   }
   if (shutting_down_) return leave();
@@ -332,7 +384,8 @@ void Session::lookup_done(LookupResult found) {
 }
 
 void Session::accept() {
-  if (!charge_for(pending_)) return reply(452, "4.3.1", "No memory for more recipients now, try again later");
+  if (!charge_for(pending_)) return refuse(Refusal::What::recipient, pending_.text, make_reply(452, "4.3.1", "No memory for more recipients now, try again later"));
+  refused_ = 0;
   envelope_->recipients.push_back(std::move(pending_));
   reply(250, "2.1.5", "Ok");
 }
@@ -377,7 +430,8 @@ void Session::on(const Bdat& c) {
   chunk_ = c;
   chunk_refusal_.reset();
   state_ = State::chunk;
-  if (!have_sender_) chunk_refusal_ = make_reply(503, "5.5.1", "MAIL comes first");
+  if (lacks_tls()) chunk_refusal_ = starttls_first();
+  else if (!have_sender_) chunk_refusal_ = make_reply(503, "5.5.1", "MAIL comes first");
   else if (envelope_->recipients.empty()) chunk_refusal_ = make_reply(503, "5.5.1", "No valid recipients");
   else if (!has_body_) begin_body();
   if (!chunk_refusal_ && !body_refusal_ && chunk_.size > config_.message_bytes_max - body_bytes_) body_failed(too_large());
@@ -401,6 +455,9 @@ void Session::tls_started(std::string how) {
   greeted_ = false;
   lhlo_.clear();
   origin_ = {};
+  client_.address = peer_address_;
+  client_name_.clear();
+  client_helo_.clear();
   reset_transaction();
   if (shutting_down_) leave();
   leave_if_drained();
@@ -430,6 +487,7 @@ void Session::on(const Xforward& c) {
 void Session::on(const Rset&) {
   origin_ = {};
   reset_transaction();
+  if (refused_too_much()) return;
   reply(250, "2.0.0", "Ok");
 }
 void Session::on(const Noop&) { reply(250, "2.0.0", "Ok"); }
@@ -525,8 +583,10 @@ void Session::delivery_done(std::size_t recipient, const Reply& r) {
 // process() for a message that was refused while it arrived: going on with kept input is for the callers outside of it.
 void Session::finish_transaction() {
   for (const auto& result : results_) reply(*result);
+  if (body_refusal_) tell_refusal(Refusal::What::message, envelope_->recipients.front().text, *body_refusal_);
   results_.clear();
   bad_commands_ = 0;
+  refused_ = 0;
   origin_ = {};
   has_body_ = false;  // its owner has it, or it was given up
   body_refusal_.reset();
@@ -547,6 +607,7 @@ void Session::reset_transaction() {
   have_sender_ = false;
   mail_refused_ = false;
   announced_size_ = 0;
+  refused_recipients_ = 0;
   envelope_.reset();
 }
 

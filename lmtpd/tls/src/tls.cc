@@ -1,12 +1,30 @@
 #include "twinloft/lmtpd/tls/tls.h"
 
 #include <openssl/err.h>
+#include <openssl/x509_vfy.h>
+#include <openssl/x509v3.h>
 
 #include "pem.h"
 
 namespace twinloft::lmtpd {
 
 namespace {
+
+// By the names that the authority has put its name to: a DNS name among the alternative names, or the common name. No wildcard of a certificate counts.
+bool has_one_of(X509* certificate, const std::vector<std::string>& names) {
+  constexpr unsigned flags = X509_CHECK_FLAG_NO_WILDCARDS | X509_CHECK_FLAG_ALWAYS_CHECK_SUBJECT;
+  for (const std::string& name : names)
+    if (X509_check_host(certificate, name.data(), name.size(), flags, nullptr) == 1) return true;
+  return false;
+}
+
+// As OpenSSL does it, and then the name. `allowed` is a vector of names.
+int verify_client(X509_STORE_CTX* store, void* allowed) {
+  int good = X509_verify_cert(store);
+  if (good != 1 || has_one_of(X509_STORE_CTX_get0_cert(store), *static_cast<const std::vector<std::string>*>(allowed))) return good;
+  X509_STORE_CTX_set_error(store, X509_V_ERR_APPLICATION_VERIFICATION);
+  return 0;
+}
 
 Status use_client_ca(SSL_CTX* context, const TlsMaterial& material) {
   if (material.client_ca.empty()) return {};
@@ -30,7 +48,9 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::create(const TlsMaterial& 
   TL_TRY(use_certificate(context.get(), material.certificate));
   TL_TRY(use_key(context.get(), material.key));
   TL_TRY(use_client_ca(context.get(), material));
-  return std::shared_ptr<const TlsContext>(new TlsContext(context.release()));
+  auto subjects = std::make_unique<const Subjects>(material.client_subjects);
+  if (!subjects->empty()) SSL_CTX_set_cert_verify_callback(context.get(), verify_client, const_cast<Subjects*>(subjects.get()));
+  return std::shared_ptr<const TlsContext>(new TlsContext(context.release(), std::move(subjects)));
 }
 
 TlsContext::~TlsContext() { SSL_CTX_free(context_); }

@@ -1,5 +1,8 @@
 """BDAT (RFC 3030), with LMTP's replies (RFC 2033 section 4.3)."""
-from suite import MUST, SHOULD, check, expect
+import contextlib
+import threading
+
+from suite import MUST, SHOULD, Skipped, check, expect
 
 
 def bdat(c, data, last=False, to=b"BDAT"):
@@ -64,6 +67,87 @@ def pipelined(t):
         got = [r.code for r in c.replies(5)]
         expect(got in ([250, 250, 250, 250, 221], [250, 251, 250, 250, 221]), f"the replies are {got}")
         expect(c.ended(), "something follows the reply to QUIT")
+
+
+def numbered(t, marker, size):
+    """A message whose every line differs from the others, and its body as it is stored."""
+    if "SIZE" in t.keywords and 0 < int((t.keywords["SIZE"] or ["0"])[0]) < size + 1000:
+        raise Skipped(f"SIZE does not allow {size} bytes")
+    body = b"".join(b"L%08d\r\n" % i for i in range(size // 11))
+    return t.message(marker, body=body), body.replace(b"\r\n", b"\n")
+
+
+def small_chunks(content, size, last=True):
+    pieces = [content[at:at + size] for at in range(0, len(content), size)]
+    return [f"BDAT {len(p)}{' LAST' if last and i == len(pieces) - 1 else ''}\r\n".encode() + p for i, p in enumerate(pieces)]
+
+
+class Sending(threading.Thread):
+    """Sends all of it while its maker reads replies: a server may take no more where nobody takes its replies."""
+
+    def __init__(self, c, data):
+        super().__init__(daemon=True)
+        self._c, self._data, self.problem = c, data, None
+        self.start()
+
+    def run(self):
+        try:
+            self._c.send(self._data)
+        except Exception as e:  # told by the replies that do not come, too
+            self.problem = e
+
+    def done(self):
+        self.join()
+        if self.problem:
+            raise self.problem
+
+
+def expect_all_250(c, count):
+    for n, reply in enumerate(c.replies(count)):
+        expect(reply.code in (250, 251), f"reply {n + 1} of {count} is {reply}")
+
+
+@check("chunking.small_and_pipelined", "RFC 3030 2", MUST, "a large message in small chunks, all sent ahead, is stored whole and in order")
+def small_and_pipelined(t):
+    t.needs("CHUNKING")
+    t.needs("PIPELINING")
+    rounds = [(14, 900_000)] + [(5, 12_000)] * 15  # a large one, and many: where parts get out of order, it is now and then
+    for size, count in rounds:
+        messages = []
+        for _ in range(4):  # at once, since load brings it about
+            marker = t.marker()
+            content, body = numbered(t, marker, count)
+            messages.append((marker, body, small_chunks(content, size)))
+        with contextlib.ExitStack() as all_of_them:
+            connections = [all_of_them.enter_context(t.open()) for _ in messages]
+            for c in connections:
+                begun(t, c)
+            sending = [Sending(c, b"".join(chunks)) for c, (_, _, chunks) in zip(connections, messages)]
+            for c, thread, (_, _, chunks) in zip(connections, sending, messages):
+                expect_all_250(c, len(chunks))
+                thread.done()
+                t.bounds(c)
+        for marker, body, _ in messages if t.stored_under else ():
+            expect(t.stored_body(marker) == body, "something else was stored than was sent")
+
+
+@check("chunking.reset_in_pipeline", "RFC 3030 2", MUST, "RSET behind many small chunks, and another message, all sent ahead: only that one is stored, whole")
+def reset_in_pipeline(t):
+    t.needs("CHUNKING")
+    t.needs("PIPELINING")
+    lost, kept = t.marker(), t.marker()
+    first = small_chunks(numbered(t, lost, 150_000)[0], 14, last=False)
+    content, body = numbered(t, kept, 150_000)
+    second = small_chunks(content, 500)
+    envelope = f"MAIL FROM:<{t.sender}>\r\nRCPT TO:<{t.to[0]}>\r\n".encode()
+    with t.open() as c:
+        sending = Sending(c, envelope + b"".join(first) + b"RSET\r\n" + envelope + b"".join(second))
+        expect_all_250(c, 2 + len(first) + 1 + 2 + len(second))
+        sending.done()
+        t.bounds(c)
+    if t.stored_under:
+        expect(t.stored_body(kept) == body, "something else was stored than was sent")
+        expect(t.copies(lost) == 0, "what was reset was delivered")
 
 
 @check("chunking.one_byte_at_a_time", "RFC 3030 2", MUST, "a chunk and its command may come one byte at a time")

@@ -7,7 +7,7 @@ GREETINGS = (b"(greeting)",)
 
 
 def is_greeting(reply):
-    return reply.to in GREETINGS or reply.to[:4].upper() in (b"LHLO", b"HELO", b"EHLO", b"STAR")
+    return reply.to in GREETINGS or reply.to[:4].upper() in (b"LHLO", b"HELO", b"EHLO", b"STAR", b"XCLI")
 
 
 def every(t, wrong, what):

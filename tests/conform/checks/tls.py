@@ -32,6 +32,68 @@ def forgets(t):
         expect(reply.code == 503, f"MAIL gets {reply}")
 
 
+@check("tls.forgets_xclient", "RFC 3207 4.2", MUST, "whom a client spoke for before TLS (XCLIENT, XFORWARD) is forgotten")
+def forgets_xclient(t):
+    t.needs("STARTTLS")
+    t.needs("XCLIENT")
+    t.needs_store()
+    forged = b"192.0.2.99", b"forged.invalid"
+    with t.open() as c:
+        reply = c.command("XCLIENT ADDR=192.0.2.99 NAME=forged.invalid HELO=forged.invalid")
+        expect(reply.code == 220, f"XCLIENT gets {reply}")
+        t.lhlo(c)
+        if "XFORWARD" in t.keywords:
+            c.command("XFORWARD NAME=forged.invalid ADDR=192.0.2.99")
+        reply = c.command("STARTTLS")
+        expect(reply.code == 220, f"STARTTLS gets {reply}")
+        c.start_tls()
+        t.lhlo(c)
+        t.envelope(c)
+        t.data(c)
+        marker = t.marker()
+        c.send(t.message(marker) + b".\r\n")
+        t.finish(c, 1)
+    header = t.stored(marker).partition(b"\n\n")[0]
+    expect(not any(word in header for word in forged), f"it is in the message: {header!r}")
+
+
+def before_required_tls(t):
+    if not t.tls_required:
+        raise Skipped("needs --tls-required")
+    c = t.greeted(t.tls_required)
+    t.lhlo(c)
+    return c
+
+
+@check("tls.required", "RFC 3207 4", MUST, "where TLS is required every command but LHLO, NOOP, QUIT and STARTTLS gets 530 before")
+def required(t):
+    with before_required_tls(t) as c:
+        for command in (f"MAIL FROM:<{t.sender}>", f"RCPT TO:<{t.to[0]}>", "DATA", "RSET", "VRFY ann"):
+            reply = c.command(command)
+            expect(reply.code == 530, f"{command} gets {reply}")
+        if "XCLIENT" in t.keywords:
+            reply = c.command("XCLIENT ADDR=192.0.2.99")
+            expect(reply.code == 530, f"XCLIENT gets {reply}")
+        t.alive(c)
+        reply = c.command("STARTTLS")
+        expect(reply.code == 220, f"STARTTLS gets {reply}")
+        c.start_tls()
+        t.lhlo(c)
+        t.envelope(c)
+        t.send(c, 1)
+        t.bounds(c)
+
+
+@check("tls.required_chunk", "RFC 3207 4", MUST, "where TLS is required a chunk is skipped, and not read as commands")
+def required_chunk(t):
+    t.needs("CHUNKING")
+    with before_required_tls(t) as c:
+        c.send(b"BDAT 6\r\nQUIT\r\n")
+        reply = c.reply(b"BDAT")
+        expect(reply.permanent, f"BDAT gets {reply}")
+        t.alive(c)
+
+
 @check("tls.keyword_gone", "RFC 3207 4.2", MUST, "STARTTLS is not offered over TLS")
 def keyword_gone(t):
     with secured(t) as c:

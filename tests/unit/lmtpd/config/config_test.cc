@@ -109,6 +109,7 @@ certificate = "/etc/tls/cert.pem"
 key = "/etc/tls/key.pem"
 client_ca = "/etc/tls/ca.pem"
 client_certificate = "require"
+client_subjects = ["mx1.example.org", "mx2.example.org"]
 min_version = "1.3"
 [limits]
 message_size = "10MB"
@@ -121,6 +122,8 @@ transaction_timeout = "10min"
 bad_commands = 3
 body_memory = "64KiB"
 body_memory_total = "1MiB"
+body_disk_total = "1GiB"
+refused_recipients = 7
 body_directory = "/tmp"
 deliveries = 4
 deliveries_per_transaction = 2
@@ -201,6 +204,9 @@ MAILTYPE = "x"
   EXPECT_EQ(config->limits.connections_per_address_max, 6u);
   EXPECT_EQ(config->limits.transaction_timeout, 10min);
   EXPECT_EQ(config->limits.body_memory, 65536u);
+  EXPECT_EQ(config->limits.body_disk_total, 1u << 30);
+  EXPECT_EQ(config->limits.refused_max, 7u);
+  EXPECT_EQ(config->tls.client_subjects, (std::vector<std::string>{"mx1.example.org", "mx2.example.org"}));
   EXPECT_EQ(config->delivery.per_user_max, 5u);
   EXPECT_EQ(config->users.sqlite.busy_timeout, 250ms);
   EXPECT_EQ(config->users.sqlite.connections_max, 3u);
@@ -371,6 +377,13 @@ const Wrong wrong[] = {
     {"[tls]\ncertificate = \"c\"\nkey = \"/k\"\n", "tls.certificate: "},
     {"[tls]\ncertificate = \"/c\"\nkey = \"/k\"\nclient_certificate = \"require\"\n", "tls.client_certificate: needs client_ca"},
     {"[tls]\ncertificate = \"/c\"\nkey = \"/k\"\nclient_ca = \"/a\"\nclient_certificate = \"maybe\"\n", "expected \"request\" or \"require\""},
+    {"[[listen]]\naddress = \"127.0.0.1:24\"\ntls = \"offered\"\n[tls]\ncertificate = \"/c\"\nkey = \"/k\"\nclient_ca = \"/a\"\nclient_certificate = \"require\"\n",
+     "tls.client_certificate: is \"require\", and [[listen]] 127.0.0.1:24 has tls = \"offered\""},
+    {"[tls]\ncertificate = \"/c\"\nkey = \"/k\"\nclient_ca = \"/a\"\nclient_subjects = [\"mx1.example.org\"]\n", "tls.client_subjects: needs client_certificate = \"require\""},
+    {"[tls]\ncertificate = \"/c\"\nkey = \"/k\"\nclient_ca = \"/a\"\nclient_certificate = \"require\"\nclient_subjects = []\n", "no client could connect"},
+    {"[tls]\ncertificate = \"/c\"\nkey = \"/k\"\nclient_ca = \"/a\"\nclient_certificate = \"require\"\nclient_subjects = [\"*.example.org\"]\n", "expected a whole name"},
+    {"[limits]\nmessage_size = \"50MiB\"\nbody_disk_total = \"10MiB\"\n", "limits.body_disk_total: is less than message_size"},
+    {"[limits]\nrefused_recipients = 0\n", "limits.refused_recipients: "},
     {"[tls]\ncertificate = \"/c\"\nkey = \"/k\"\nmin_version = \"1.1\"\n", "expected \"1.2\" or \"1.3\""},
     {"[limits]\nbody_memory = \"2MiB\"\nbody_memory_total = \"1MiB\"\n", "no message would fit"},
     {"[limits]\nmessage_size = \"10 MiB\"\n", "limits.message_size: \"10 MiB\" is no size: expected"},

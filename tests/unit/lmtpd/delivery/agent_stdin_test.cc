@@ -3,6 +3,8 @@
 
 #include <fcntl.h>
 
+#include <cerrno>
+
 #include "fixture.h"
 
 namespace twinloft::lmtpd {
@@ -39,6 +41,20 @@ TEST(AgentStdin, IsAFileWhereMemoryIsUsedUp) {
   EXPECT_FALSE(is_in_memory(*message));
   EXPECT_EQ(text_of(*message), "Header: x\ntext\n");
   EXPECT_EQ(budget.used(), 0u);
+}
+
+TEST(AgentStdin, FilesShareABudgetToo) {
+  MemoryBudget memory(0), disk(20);
+  {
+    auto first = AgentStdin::create("Header: x\n", test::in_memory("text\r\n"), false, {100, &memory, temporary, &disk});
+    ASSERT_TRUE(first.has_value()) << first.error().message;
+    EXPECT_EQ(disk.used(), 16u);
+    auto second = AgentStdin::create("Header: x\n", test::in_memory("text\r\n"), false, {100, &memory, temporary, &disk});
+    ASSERT_FALSE(second.has_value());
+    EXPECT_EQ(second.error().code, Errc::exhausted);
+    EXPECT_EQ(second.error().sys, ENOSPC) << "452 4.3.1";
+  }
+  EXPECT_EQ(disk.used(), 0u);
 }
 
 TEST(AgentStdin, IsAFileWhereItIsLarge) {

@@ -56,6 +56,28 @@ TEST(BodyStore, AUsedUpBudgetIsExhausted) {
   EXPECT_EQ(budget.used(), 7u);
 }
 
+TEST(BodyStore, FilesShareABudget) {
+  MemoryBudget memory(1000), disk(10);
+  BodyLimits limits{2, "/tmp", make_unlinked_file, &disk};
+  BodyStore first(limits, memory);
+  ASSERT_TRUE(first.append("01"));
+  EXPECT_EQ(disk.used(), 0u) << "it is in memory";
+  ASSERT_TRUE(first.append("23456"));
+  EXPECT_EQ(disk.used(), 7u);
+  {
+    BodyStore second(limits, memory);
+    ASSERT_TRUE(second.append("012"));
+    Status refused = second.append("3");
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, Errc::exhausted);
+    EXPECT_NE(refused.error().message.find("limits.body_disk_total"), std::string::npos);
+    EXPECT_EQ(disk.used(), 7u) << "a refused body holds nothing";
+  }
+  { BodyStore third(limits, memory); ASSERT_TRUE(third.append("012")); }
+  EXPECT_EQ(disk.used(), 7u);
+  EXPECT_EQ(memory.used(), 0u);
+}
+
 TEST(BodyStore, AMissingDirectoryIsNamed) {
   MemoryBudget budget(100);
   BodyLimits limits{1, "/nonexistent"};

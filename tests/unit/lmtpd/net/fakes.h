@@ -1,6 +1,7 @@
 // A user database and a deliverer that tests steer.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -97,7 +98,11 @@ class FakeDeliverer final : public Deliverer {
 
   // Users whose names begin so are delivered to together, one part each.
   std::function<void(int part)> before_part = [](int) {};
-  std::string group_of(const User& user) const override { return user.name.starts_with("group-") ? "group" : ""; }
+  std::string group_of(const User& user) const override {
+    if (group_throws.exchange(false)) throw std::runtime_error("group_of");
+    return user.name.starts_with("group-") ? "group" : "";
+  }
+  mutable std::atomic<bool> group_throws{false};  // once
   std::vector<Reply> deliver_group(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const GivenUp& given_up) override {
     std::vector<Reply> replies;
     for (std::size_t i : recipients) {

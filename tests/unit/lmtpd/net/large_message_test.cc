@@ -32,6 +32,14 @@ class LargeMessageTest : public ServerTest {
     config_.make_body_file = [this](const std::string& directory) { return stuck_.make_file(directory); };
     while (text_.size() < 5000) text_ += "A line of a large message, again and again.\r\n";
   }
+  // The client's large message is with the deliverer.
+  void hold_deliveries_of(LmtpClient& client) {
+    deliverer_.hold();
+    client.begin();
+    client.envelope({"ann@example.org"});
+    client.send(text_ + ".\r\n");
+    deliverer_.wait_for_waiting(1);
+  }
   StuckDirectory stuck_;
   std::string text_;
 };
@@ -82,6 +90,37 @@ TEST_F(LargeMessageTest, ABrokenDirectoryIsToldToEachRecipient) {
   client.envelope({"ann@example.org"});
   client.trickle(text_);
   EXPECT_EQ(client.ask(".\r\n").substr(0, 9), "452 4.3.1");
+  client.envelope({"ann@example.org"});
+  EXPECT_EQ(client.ask(message).substr(0, 3), "250") << "in step";
+}
+
+TEST_F(LargeMessageTest, BeyondTheDiskThatAllMayTakeAMessageIsDeferred) {
+  config_.make_body_file = nullptr;
+  config_.body_disk_total = 8000;
+  start();
+  LmtpClient first(port_), second(port_);
+  hold_deliveries_of(first);
+  second.begin();
+  second.envelope({"bob@example.org", "cat@example.org"});
+  EXPECT_EQ(second.ask(text_ + ".\r\n").substr(0, 9), "452 4.3.1");
+  EXPECT_EQ(second.reply().substr(0, 9), "452 4.3.1");
+  second.envelope({"bob@example.org"});
+  second.send(message);  // a small one needs none
+  deliverer_.wait_for_waiting(2);
+  deliverer_.release();
+  EXPECT_EQ(first.reply().substr(0, 3), "250");
+  EXPECT_EQ(second.reply().substr(0, 3), "250");
+  second.envelope({"bob@example.org"});
+  EXPECT_EQ(second.ask(text_ + ".\r\n").substr(0, 3), "250") << "the first one's room is free again";
+}
+
+TEST_F(LargeMessageTest, AnExceptionOfTheDirectoryIsToldToo) {
+  config_.make_body_file = [](const std::string&) -> Result<Fd> { throw std::runtime_error("the directory throws"); };
+  start();
+  LmtpClient client(port_);
+  client.begin();
+  client.envelope({"ann@example.org"});
+  EXPECT_EQ(client.ask(text_ + ".\r\n").substr(0, 9), "452 4.3.1");
   client.envelope({"ann@example.org"});
   EXPECT_EQ(client.ask(message).substr(0, 3), "250") << "in step";
 }

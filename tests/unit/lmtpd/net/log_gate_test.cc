@@ -11,7 +11,7 @@ TEST(LogGate, TellsAFewAndHowManyMore) {
   testing::internal::CaptureStderr();
   for (int i = 0; i < 25; ++i) gate.put(LogLevel::error, now, "refused");
   EXPECT_EQ(gate.left_out(), 15u);
-  gate.put(LogLevel::error, now + LogGate::period, "refused again");
+  gate.put(LogLevel::error, now + LogRate::period, "refused again");
   std::string out = testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 11);
   EXPECT_NE(out.find("refused again (and 15 more before this)"), out.npos) << out;

@@ -128,6 +128,20 @@ void expect_refused_for_room(LmtpClient& client) {
     EXPECT_EQ(client.reply().substr(0, std::string_view(reply).size()), reply);
 }
 
+TEST_F(ServerTest, RefusalsAreLogged) {
+  start();
+  testing::internal::CaptureStderr();
+  LmtpClient client(port_);
+  client.begin();
+  EXPECT_EQ(client.ask("MAIL FROM:<from@example.org>\r\n").substr(0, 3), "250");
+  EXPECT_EQ(client.ask("RCPT TO:<nobody@example.org>\r\n").substr(0, 9), "550 5.1.1");
+  client.hang_up();
+  stop();
+  std::string log = testing::internal::GetCapturedStderr();
+  for (std::string_view part : {"recipient refused", "from=\"from@example.org\" to=\"nobody@example.org\" client=\"127.0.0.1\" reply=\"550 5.1.1 No such user\""})
+    EXPECT_NE(log.find(part), std::string::npos) << log;
+}
+
 TEST_F(ServerTest, WhoHasNoRoomIsRefusedAtRcpt) {
   start();
   LmtpClient client(port_);

@@ -11,9 +11,9 @@ class TlsServer : public ServerTest {
   TlsServer() {
     rules_.tls = TlsPolicy::offered;
   }
-  void start_with(const std::string& client_ca = {}, bool required = false) {
+  void start_with(const std::string& client_ca = {}, bool required = false, const std::vector<std::string>& subjects = {}) {
     Credentials own = make_credentials("mx.example.org");
-    auto context = TlsContext::create({own.certificate, own.key, client_ca, required, true});
+    auto context = TlsContext::create({own.certificate, own.key, client_ca, required, true, subjects});
     ASSERT_TRUE(context) << context.error().message;
     config_.tls = *context;
     start();
@@ -143,6 +143,20 @@ TEST_F(TlsServer, ClientCertificates) {
   }
   auto delivered = deliverer_.wait_for_delivered(1);
   EXPECT_NE(delivered[0].tls.find("client certificate mta.example.net"), std::string::npos) << delivered[0].tls;
+}
+
+// Both are good by the authorities; one has no name that is allowed.
+TEST_F(TlsServer, SubjectsOfClientCertificates) {
+  Credentials good = make_credentials("MTA.example.net"), other = make_credentials("web.example.net");
+  start_with(good.certificate + other.certificate, true, {"mx9.example.net", "mta.example.net"});
+  for (auto [shown, taken] : {std::pair(&good, true), {&other, false}}) {
+    auto client = asked();
+    TlsClient tls(*client, shown);
+    EXPECT_EQ(tls.handshake() && tls.ask("NOOP\r\n").substr(0, 3) == "250", taken);
+  }
+  auto client = asked();
+  TlsClient without(*client);
+  EXPECT_FALSE(without.handshake() && without.ask("NOOP\r\n").substr(0, 3) == "250");
 }
 
 TEST_F(TlsServer, ARequestedCertificateMayBeLeftOut) {

@@ -59,6 +59,39 @@ TEST_F(Tls, NotWithinATransaction) {
             (Codes{"250", "250 2.1.0", "503 5.5.1", "250 2.1.5", "501 5.5.4"}));
 }
 
+// RFC 3207 section 4.2: also whom the client has said that it speaks for.
+TEST_F(Tls, WhomItSpokeForIsForgotten) {
+  client.may_speak_for = true;
+  Owner owner({}, client);
+  owner.whole(hello + "XCLIENT ADDR=192.0.2.99 NAME=forged.example HELO=forged.helo\r\n" + hello + "XFORWARD NAME=forged.example IDENT=4X\r\nSTARTTLS\r\n");
+  owner.start_tls();
+  owner.whole(hello + transaction);
+  const Envelope& envelope = *owner.messages.at(0).envelope;
+  EXPECT_EQ(envelope.client, "192.0.2.7");
+  EXPECT_EQ(envelope.client_name, "");
+  EXPECT_EQ(envelope.lhlo, "c.example.org");
+  EXPECT_EQ(envelope.origin.name + envelope.origin.ident, "");
+  owner.whole("XCLIENT ADDR=192.0.2.8\r\n" + hello + transaction);
+  EXPECT_EQ(owner.messages.at(1).envelope->client, "192.0.2.8") << "over TLS it counts";
+}
+
+// RFC 3207 section 4.
+TEST_F(Tls, WhereItIsRequiredNothingElseIsObeyedBefore) {
+  client.tls = TlsPolicy::required;
+  client.may_speak_for = true;
+  auto owner = run(hello + "XCLIENT ADDR=192.0.2.99\r\nXFORWARD NAME=forged.example\r\nMAIL FROM:<a@d>\r\nRCPT TO:<b@d>\r\nDATA\r\nBDAT 6\r\nQUIT\r\n"
+                   "VRFY ann\r\nHELP\r\nRSET\r\nNOOP\r\nXCLIENT\r\nQUIT\r\n");
+  EXPECT_EQ(owner->codes(), (Codes{"220", "250", "530 5.7.0", "530 5.7.0", "530 5.7.0", "530 5.7.0", "530 5.7.0", "530 5.7.0", "530 5.7.0", "530 5.7.0", "530 5.7.0",
+                                   "250 2.0.0", "501 5.5.4", "221 2.0.0"}));
+  EXPECT_EQ(owner->sent.find("250-X"), std::string::npos) << "nor is it offered";
+  Owner over_tls({}, client);
+  over_tls.whole(hello + "XCLIENT ADDR=192.0.2.99\r\nSTARTTLS\r\n");
+  over_tls.start_tls();
+  over_tls.whole(hello + transaction + "XCLIENT ADDR=192.0.2.8\r\n" + hello + transaction);
+  EXPECT_EQ(over_tls.messages.at(0).envelope->client, "192.0.2.7");
+  EXPECT_EQ(over_tls.messages.at(1).envelope->client, "192.0.2.8");
+}
+
 TEST_F(Tls, MayBeRequired) {
   client.tls = TlsPolicy::required;
   EXPECT_EQ(replies(hello + transaction + "RSET\r\nNOOP\r\n").at(1), "530 5.7.0");

@@ -34,6 +34,7 @@ class Owner {
   std::vector<LookupRequest> all_lookups;
   std::vector<Message> messages;  // given for delivery
   std::string sent;
+  std::vector<Refusal> refused;
   int aborted = 0;
   int handshakes = 0;
   std::vector<std::uint64_t> size_hints;
@@ -96,6 +97,7 @@ class Owner {
     for (;;) {
       Actions actions = session_->take_actions();
       sent += actions.send;
+      for (Refusal& r : actions.refused) refused.push_back(std::move(r));
       if (actions.begin_body) {
         body_.clear();
         size_hints.push_back(actions.body_size_hint);

@@ -44,6 +44,7 @@ struct TlsSettings {
   std::string key;
   std::string client_ca;
   bool client_certificate_required = false;
+  std::vector<std::string> client_subjects;  // names of whom one must be; empty: any
   bool tls_1_2 = true;
 };
 
@@ -58,9 +59,11 @@ struct LimitSettings {
   std::chrono::milliseconds queue_time{60'000};    // that a delivery waits for its turn; then 451 4.3.2
   std::chrono::milliseconds stop_timeout{60'000};  // for deliveries that have begun, after SIGTERM
   std::uint32_t bad_commands_max = 20;       // of one connection: then 421
+  std::uint32_t refused_max = 100;           // senders and recipients of one connection, in a row: then 421
   std::uint64_t body_memory = 1u << 20;      // a larger message goes to a file
   std::uint64_t body_memory_total = 256u << 20;  // of all connections; beyond: 452 4.3.1
   std::string body_directory = "/var/tmp";   // of those files; off the spool
+  std::uint64_t body_disk_total = 4ull << 30;  // of all of them, and of agents' input in files; beyond: 452 4.3.1
   std::uint32_t deliveries = 64;             // at once: threads that deliver
   std::uint32_t deliveries_per_transaction = 16;
   std::uint32_t deliveries_per_user = 10;    // at once; the others wait for their turn

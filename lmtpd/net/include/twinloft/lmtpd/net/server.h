@@ -40,6 +40,8 @@ struct ServerConfig {
   std::uint64_t body_memory = 1u << 20;
   std::uint64_t body_memory_total = 256u << 20;
   std::shared_ptr<MemoryBudget> memory;  // shared with the deliverer, and of that size; null: the server's own
+  std::uint64_t body_disk_total = 4ull << 30;
+  std::shared_ptr<MemoryBudget> disk;  // of messages in files: likewise
   std::string body_directory = "/var/tmp";
   std::function<Result<Fd>(const std::string& directory)> make_body_file;  // null: unlinked files; may block
   std::shared_ptr<const TlsContext> tls;  // needed where a listener offers it

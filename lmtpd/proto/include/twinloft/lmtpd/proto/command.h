@@ -57,6 +57,7 @@ using Command = std::variant<Lhlo, Mail, Rcpt, Data, Bdat, StartTls, Xclient, Xf
 // Behind a malformed BDAT come bytes that nobody can tell from commands: is_bdat() says whether a line was meant as one.
 std::expected<Command, Reply> parse_command(std::string_view line);
 bool is_mail(std::string_view line);
+bool is_rcpt(std::string_view line);
 bool is_bdat(std::string_view line);
 
 }  // namespace twinloft::lmtpd

@@ -5,6 +5,9 @@
 //                                                                                      chunk, LAST ──────▶ delivering
 //   idle, ready ──STARTTLS──▶ handshake ──tls_started()──▶ idle
 //
+// Where TLS is required only LHLO, NOOP, QUIT and STARTTLS are obeyed without it (RFC 3207 section 4). Nothing that a client has said in clear
+// counts behind the handshake (section 4.2): neither its name, nor whom it spoke for.
+//
 // The owner calls one of the event functions, then carries out what take_actions() returns, in the order of its
 // fields. Replies come strictly in the order of the commands: while a look-up or deliveries are pending, input is kept
 // and not looked at, so a client may send ahead as PIPELINING (RFC 2920) allows.
@@ -32,6 +35,8 @@ struct SessionConfig {
   std::uint64_t header_bytes_max = 1u << 20;  // beyond, once the message has ended: 552 5.3.4 for each recipient
   std::uint32_t recipients_max = 1000;
   std::uint32_t bad_commands_max = 20;  // since the last transaction was completed: then 421 4.7.0
+  // Senders and recipients refused for good since a recipient was accepted or a message completed: then 421 4.7.0, between two transactions.
+  std::uint32_t refused_max = 100;
   std::string detail_delimiter = "+";   // empty: no detail
   std::function<std::string()> new_id;  // unique names for transactions
   MemoryBudget* memory = nullptr;       // for envelopes; outlives them. Null: no bound. Where it is used up: 452 4.3.1 for a recipient
@@ -49,8 +54,20 @@ struct Client {
   TlsPolicy tls = TlsPolicy::none;
 };
 
+// What was refused, for the log.
+struct Refusal {
+  enum class What { sender, recipient, message, connection };
+  What what = What::recipient;
+  std::string id;      // of the transaction; empty: there is none
+  std::string client;  // its address
+  std::string from;
+  std::string to;      // a message's first recipient
+  Reply reply;
+};
+
 struct Actions {
   std::string send;                          // bytes to the client
+  std::vector<Refusal> refused;
   bool begin_body = false;                   // a message starts; `body_size_hint` is what SIZE announced, or 0
   std::uint64_t body_size_hint = 0;
   std::vector<ByteSpan> body;                // its next bytes; valid until the next event
@@ -121,6 +138,9 @@ class Session {
   void begin_body();
   void drop_body();
   void execute(std::string_view line);
+  static Reply starttls_first();
+  template <class C>
+  void demand_tls(const C& c);
   void on(const Lhlo& c);
   void on(const Mail& c);
   void on(const Rcpt& c);
@@ -139,6 +159,10 @@ class Session {
   void reply(const Reply& r);
   void bad(const Reply& r);
   void no_sender();
+  void refuse(Refusal::What what, std::string_view address, const Reply& r);
+  void tell_refusal(Refusal::What what, std::string_view address, const Reply& r);
+  bool refused_too_much();
+  bool lacks_tls() const { return client_.tls == TlsPolicy::required && tls_.empty(); }
   void within_chunks();
   Reply too_large() const;
   void look_at_body(std::size_t first_piece);
@@ -168,6 +192,8 @@ class Session {
   bool skipping_line_ = false;  // a refused one, to its CRLF
   bool skipped_cr_ = false;     // its last byte until now
   std::uint32_t bad_commands_ = 0;
+  std::uint32_t refused_ = 0;             // for good, in a row
+  std::uint32_t refused_recipients_ = 0;  // of this transaction
   std::string lhlo_;
   struct ChargedEnvelope : Envelope {
     MemoryCharge memory;

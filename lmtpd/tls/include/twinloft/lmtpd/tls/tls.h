@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "twinloft/base/result.h"
 
@@ -18,6 +20,7 @@ struct TlsMaterial {
   std::string client_ca;    // empty: clients are not asked for a certificate
   bool client_certificate_required = false;
   bool tls_1_2 = true;      // else 1.3 only
+  std::vector<std::string> client_subjects = {};  // a client's certificate has one of these names; empty: any
 };
 
 // What connections need, the same for all. Immutable: a reload makes a new one, and connections that have the old one keep it.
@@ -33,8 +36,10 @@ class TlsContext {
   std::int64_t expires_in_days() const;  // of the certificate; below 0: it has
 
  private:
-  explicit TlsContext(ssl_ctx_st* context) : context_(context) {}
+  using Subjects = std::vector<std::string>;
+  TlsContext(ssl_ctx_st* context, std::unique_ptr<const Subjects> subjects) : context_(context), subjects_(std::move(subjects)) {}
   ssl_ctx_st* context_;
+  std::unique_ptr<const Subjects> subjects_;  // the context points to them
 };
 
 // For connections to others.
