@@ -1,12 +1,22 @@
 // What is on the disks, against what the clients know.
 #include <algorithm>
 
+#include "journal_view.h"
 #include "node.h"
 #include "twinloft/spool-repl/core/dirty.h"
 #include "twinloft/spool-repl/format/bitmap.h"
 #include "twinloft/spool-repl/journal/recovery.h"
 
 namespace twinloft::repl::sim {
+
+namespace {
+// Some sector holds different words: no request has written that.
+bool is_torn(const Page& page) {
+  for (std::uint64_t at = 0; at < block_size; at += sector_bytes)
+    if (std::memcmp(page.bytes() + at, page.bytes() + at + 8, sector_bytes - 8) != 0) return true;
+  return false;
+}
+}  // namespace
 
 // What a person would find who pulled the plug now: recovery on copies of the disks.
 Cluster::Found Cluster::after_power_cut(const Node& n) {
@@ -27,6 +37,7 @@ Cluster::Found Cluster::after_power_cut(const Node& n) {
   found.last = sb.tail.lsn;
   found.epoch = sb.tail_epoch;
   found.epochs = sb.epochs;
+  if (sb.epochs.size() >= epoch_table_max) coverage_.hit("epochs: as many as the table holds");
   found.dirty = sb.dirty;
   found.marks = std::move(recovered->log.dirty);
   found.consistent = sb.inconsistent_source.id.is_nil();
@@ -52,9 +63,9 @@ Cluster::Found Cluster::after_power_cut(const Node& n) {
       if (e.start <= found.last) found.in_sync = e.in_sync;
   for (const Page& page : content) {
     auto word = page.word();
-    // Once a loss was accepted a block may be what the power cut left of it: its first word speaks for it.
-    if (!word && found.consistent && !loss_accepted_) violated(fmt::format("replica {}: block {} is torn", n.id, found.image.size()));
-    found.image.push_back(word ? *word : load_le<std::uint64_t>(page.bytes()));
+    // Once a loss was accepted a block may be what the power cut left of it: the first word of each sector speaks for it.
+    if (!word && found.consistent && !loss_accepted_ && is_torn(page)) violated(fmt::format("replica {}: block {} is torn", n.id, found.image.size()));
+    found.image.push_back(word ? *word : history_.compose(page.bytes()));
   }
   // One that is being filled has nothing to keep, whatever it looks like.
   if (found.consistent || sb.inconsistent_until != base_unknown) found.states = history_.matching(found.image);
@@ -82,6 +93,16 @@ void Cluster::check_records(const Node& n, const RecoveredLog& log) {
       violated(fmt::format("replicas {} and {} both write epoch {}", writer->second, r.body.epoch_change.writer, r.body.epoch_change.epoch.counter));
   }
   check_cut_off(n, log);
+}
+
+// What the bytes of the journal prove durable is there after the start. `before`: the journal as the start has found it.
+void Cluster::check_proven(const Node& n, const SimFile& before, const RecoveredLog& log) {
+  auto records = records_in(before);
+  auto last = std::find_if(records.rbegin(), records.rend(), [](const LiveRecord& r) { return r.proven; });
+  if (last == records.rend()) return;
+  LogMark mark = last->body.mark();
+  bool found = std::any_of(log.records.begin(), log.records.end(), [&](const StoredRecord& r) { return r.body.mark() == mark; });
+  if (!found) violated(fmt::format("replica {} starts without the record at LSN {}, which was durable", n.id, mark.lsn.v));
 }
 
 void Cluster::check(const Node& n, const Found& found, bool need_promised, const char* when) {

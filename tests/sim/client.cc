@@ -6,12 +6,6 @@
 
 namespace twinloft::repl::sim {
 
-namespace {
-void fill_block(std::byte* block, std::uint64_t value) {
-  for (std::size_t i = 0; i < block_size; i += 8) store_le(block + i, value);
-}
-}  // namespace
-
 Cluster::Node* Cluster::primary() { return client_at_ == SIZE_MAX ? nullptr : nodes_[client_at_].get(); }
 
 bool Cluster::is_granted(const Node& n) const { return !external_ || (arbiter_.value && arbiter_.value->writer == n.id); }
@@ -21,7 +15,7 @@ bool Cluster::is_granted(const Node& n) const { return !external_ || (arbiter_.v
 void Cluster::client_step(Node& n, std::shared_ptr<Mount> m) {
   if (n.mount != m) return;
   if (client_runs_ && !m->paused && m->open < 24) {
-    std::uint64_t kind = random_.below(heavy_ ? 70 : 100);
+    std::uint64_t kind = m->writes_parts ? (random_.below(2) == 0 ? 70 : 90) : random_.below(heavy_ ? 70 : 100);
     if (kind < 55) submit(n, core::ClientOp::write, false);
     else if (kind < 62) submit(n, core::ClientOp::write, true);
     else if (kind < 74) submit(n, core::ClientOp::flush, false);
@@ -36,39 +30,53 @@ void Cluster::submit(Node& n, core::ClientOp op, bool fua) {
   std::uint64_t id = next_request_++;
   Mount& m = *n.mount;
   Request r{op, fua, n.index, n.mount, 0, m.completed, 0, 0, {}};
-  if (op != core::ClientOp::flush) {
-    bool large = heavy_ || random_.below(10) == 0;
-    std::uint64_t most = std::min<std::uint64_t>(volume_blocks_, large ? 200 : 8);
-    r.blocks = 1 + random_.below(most);
-    r.lba = random_.below(volume_blocks_ - r.blocks + 1);
-    if (op == core::ClientOp::read) aim_at_unreadable(n, r.lba, r.blocks);
-  }
-  if (op != core::ClientOp::flush && op != core::ClientOp::read) {
-    r.state = history_.submit(m.path, r.lba, r.blocks, op != core::ClientOp::write);
-    for (std::uint64_t b = r.lba; b < r.lba + r.blocks; ++b) m.writers[b].push_back(r.state);
+  if (op != core::ClientOp::flush) place(n, r);
+  if (r.changes_something()) {
+    r.state = history_.submit(m.path, r.sector, r.sectors, op != core::ClientOp::write);
+    for (std::uint64_t b = r.lba(); b < r.lba() + r.blocks(); ++b) m.writers[b].push_back(r.state);
+    m.writes_parts = r.has_parts();
+    if (r.has_parts()) coverage_.hit(op == core::ClientOp::write ? "client: writes parts of blocks" : "client: zeroes parts of blocks");
   }
   if (op == core::ClientOp::write || op == core::ClientOp::read) {
-    r.data = ClientMemory(r.blocks * block_size, random_.below(2) == 0);
+    r.data = ClientMemory(r.sectors * sector_bytes, random_.below(2) == 0);
     if (op == core::ClientOp::write)
-      for (std::uint64_t b = 0; b < r.blocks; ++b) fill_block(r.data.data() + b * block_size, r.state);
+      for (std::uint64_t at = 0; at < r.data.size(); at += 8) store_le(r.data.data() + at, std::uint64_t{r.state});
   }
-  if (op == core::ClientOp::read) r.errors = before_read(n, r.lba, r.blocks);
+  if (op == core::ClientOp::read || r.has_parts()) r.errors = before_read(n, r.lba(), r.blocks());
   m.open++;
   auto [it, inserted] = requests_.emplace(id, std::move(r));
-  core::ClientRequest request{op, fua, it->second.lba * block_size,
-                              static_cast<std::uint32_t>(it->second.blocks * block_size), it->second.data.data(), id};
+  core::ClientRequest request{op, fua, it->second.sector * sector_bytes,
+                              static_cast<std::uint32_t>(it->second.sectors * sector_bytes), it->second.data.data(), id};
   feed(n, request);
+}
+
+void Cluster::place(Node& n, Request& r) {
+  bool large = heavy_ || random_.below(10) == 0;
+  std::uint64_t most = std::min<std::uint64_t>(volume_blocks_, large ? 200 : 8);
+  std::uint64_t blocks = 1 + random_.below(most), lba = random_.below(volume_blocks_ - blocks + 1);
+  bool parts = parts_ && random_.below(3) == 0;
+  if (r.op == core::ClientOp::read || parts) aim_at_unreadable(n, lba, blocks);
+  r.sector = lba * sectors_in_block;
+  r.sectors = blocks * sectors_in_block;
+  if (!parts) return;
+  std::uint64_t before = random_.below(sectors_in_block), behind = random_.below(sectors_in_block);
+  if (before + behind >= r.sectors) behind = 0;
+  r.sector += before;
+  r.sectors -= before + behind;
 }
 
 // Right is what was there when everything answered before had happened, or what a request under way then or since writes.
 void Cluster::check_read(const Node& n, Request& r) {
-  for (std::uint64_t b = 0; b < r.blocks; ++b) {
-    std::uint64_t value = load_le<std::uint64_t>(r.data.data() + b * block_size);
-    const auto& writers = r.mount->writers[r.lba + b];
+  for (std::uint64_t i = 0; i < r.sectors; ++i) {
+    std::uint64_t value = load_le<std::uint64_t>(r.data.data() + i * sector_bytes), at = r.sector + i, block = at / sectors_in_block;
+    const auto& writers = r.mount->writers[block];
+    auto covers = [&](History::State s) { return history_.covers(s, at); };
     auto after = std::upper_bound(writers.begin(), writers.end(), r.completed_before);
-    bool right = value == (after == writers.begin() ? r.mount->beginning[r.lba + b] : history_.value_of(*(after - 1)));
-    right = right || std::any_of(after, writers.end(), [&](History::State s) { return history_.value_of(s) == value; });
-    if (!right) violated(fmt::format("a read of block {} of replica {} returns {}", r.lba + b, n.id, value));
+    auto newest = std::find_if(std::make_reverse_iterator(after), writers.rend(), covers);
+    std::uint64_t known = newest != writers.rend() ? history_.value_of(*newest)
+                                                   : history_.word_of(r.mount->beginning[block], at % sectors_in_block);
+    bool right = value == known || std::any_of(after, writers.end(), [&](History::State s) { return covers(s) && history_.value_of(s) == value; });
+    if (!right) violated(fmt::format("a read of block {} of replica {} returns {} in its sector {}", block, n.id, value, at % sectors_in_block));
   }
 }
 
@@ -81,15 +89,27 @@ void Cluster::on_complete(Node& n, std::uint64_t id, int error) {
   requests_.erase(it);
   r.mount->open--;
   check_device(n, r, id, error);
-  if (error != 0) return;  // nothing was promised
+  if (r.changes_something() && r.has_parts()) r.mount->writes_parts = false;
+  if (error != 0) return not_done(n, r);  // nothing was promised
   if (n.index != client_at_) coverage_.hit("role: a deposed primary answers");
   switch (r.op) {
     case core::ClientOp::flush: return promise(r.completed_before, n);
     case core::ClientOp::read: return check_read(n, r);
     default:
       r.mount->completed = std::max(r.mount->completed, r.state);
-      if (r.fua) promise(r.state, n);
+      if (r.fua || write_ack_durable_) promise(r.state, n);
   }
+}
+
+// Where the block at its edge could not be read the request has failed by itself, and the device goes on. One that fails with the device
+// may have been carried out.
+void Cluster::not_done(const Node& n, Request& r) {
+  Mount& m = *r.mount;
+  if (!r.changes_something() || !r.has_parts() || m.path.tip != r.state) return;
+  if (n.failed_from || n.core->status().unreadable_blocks == r.errors.untold) return;
+  coverage_.hit("client: a part of a block cannot be written");
+  history_.take_back(m.path);
+  for (std::uint64_t b = r.lba(); b < r.lba() + r.blocks(); ++b) std::erase(m.writers[b], r.state);
 }
 
 // What is acknowledged is one history, whoever acknowledges it, until somebody is overruled.
@@ -126,6 +146,7 @@ void Cluster::on_role(Node& n, core::RoleChange change) {
     return unmount(n);
   }
   coverage_.hit("role: promoted");
+  check_asked(n);
   if (n.loss_accepted) note_accepted(n);
   for (auto& other : nodes_) {
     if (other.get() == &n || !other->mount) continue;  // one that nobody has confirmed does not answer yet
@@ -133,6 +154,22 @@ void Cluster::on_role(Node& n, core::RoleChange change) {
     if (!external_ && !forced_) violated(fmt::format("replicas {} and {} are primary at the same time", other->id, n.id));
   }
   begin_survey(n);
+}
+
+// Whoever is promoted has asked everybody who could be reached.
+void Cluster::check_asked(const Node& n) {
+  constexpr std::int64_t heard_of_us = 40'000;  // from the beginning of a connection, at the latest
+  bool has_just_started = std::chrono::microseconds(now_us_ - n.started_at) < ask_peers_for_;
+  if (has_just_started) coverage_.hit("role: promoted soon after the start");
+  for (const Link& l : links_) {
+    if (l.a != n.index && l.b != n.index) continue;
+    const Node& other = *nodes_[l.a == n.index ? l.b : l.a];
+    if (n.without.contains(other.id)) continue;
+    if (has_just_started && l.up_since < n.started_at)
+      violated(fmt::format("replica {} is promoted {} us after its start, and has not asked replica {}", n.id, now_us_ - n.started_at, other.id));
+    bool heard = l.up && l.told[0] && l.told[1] && !l.silent[0] && !l.silent[1] && l.slow_us == 0 && now_us_ - l.up_since > heard_of_us;
+    if (heard && other.is_primary()) violated(fmt::format("replica {} is promoted beside replica {}, which it can reach", n.id, other.id));
+  }
 }
 
 // The client mounts: it reads everything, and what it sees is what happened.
@@ -173,7 +210,7 @@ bool Cluster::on_surveyed(Node& n, std::uint64_t id, int error) {
     return true;
   }
   for (std::uint64_t b = 0; b < part.data.size() / block_size; ++b)
-    n.survey.image[part.lba + b] = load_le<std::uint64_t>(part.data.data() + b * block_size);
+    n.survey.image[part.lba + b] = history_.compose(part.data.data() + b * block_size);
   if (--n.survey.left > 0) return true;
   n.survey.no = 0;
   mount(n, n.survey.image);

@@ -49,6 +49,9 @@ Cluster::Cluster(std::uint64_t seed, bool trace, Coverage& coverage)
   if (random_.below(6) == 0) suspend_timeout_ = std::chrono::milliseconds(10 + random_.below(100));
   adopted_ = random_.below(8) == 0;
   if (random_.below(3) == 0) resync_latency_target_ = std::chrono::microseconds(200 + random_.below(3000));
+  parts_ = random_.below(3) == 0;
+  ask_peers_for_ = std::chrono::milliseconds(1 + random_.below(10));
+  write_ack_durable_ = random_.below(6) == 0;
 }
 Cluster::~Cluster() = default;
 
@@ -96,13 +99,14 @@ std::string Cluster::describe(const Node& n) {
 
 core::Config Cluster::config_of(const Node& n) {
   core::Config c;
-  c.role = core::Role::secondary;
+  c.ask_peers_for = ask_peers_for_;
   c.arbiter = external_ ? core::Arbiter::external : core::Arbiter::manual;
   c.on_peer_loss = on_loss_;
   for (const auto& other : nodes_)
-    if (other->id != n.id) c.peers.push_back({other->id, mixed_ ? link_of(n.index, other->index).protocol : std::min(n.protocol, other->protocol)});
+    if (other->id != n.id && !n.without.contains(other->id)) c.peers.push_back({other->id, mixed_ ? link_of(n.index, other->index).protocol : std::min(n.protocol, other->protocol)});
   c.min_in_sync = min_in_sync_;
   c.suspend_timeout = suspend_timeout_;
+  c.write_ack_durable = write_ack_durable_;
   c.send_window_bytes = send_window_bytes_;
   c.sync_window_bytes = sync_window_bytes_;
   c.checkpoint_idle = c.checkpoint_age = std::chrono::milliseconds(50);
@@ -166,6 +170,7 @@ void Cluster::start(Node& n) {
     return Status();
   }, n.memory->span().first(room * block_size));
   if (n.damaged) violated(fmt::format("replica {} starts and does not find the damage to its journal", n.id));
+  if (recovered && !recovered->report.damage) check_proven(n, before, recovered->log);
   if (recovered && recovered->report.bitmap_pages_lost > 0) coverage_.hit("recovery: a page of a bitmap lost");
   if (!recovered) violated(fmt::format("replica {} does not recover: {}", n.id, recovered.error().message));
   check_records(n, recovered->log);
@@ -194,8 +199,14 @@ void Cluster::start(Node& n) {
                    recovered->report.uncommitted));
   n.core->tick({now_us_ * 1000});
   drain(n);
-  for (Link& l : links_)
-    if (l.a == n.index || l.b == n.index) connect(l);
+  // A connection takes a while, and a promotion may be asked for meanwhile.
+  n.started_at = now_us_;
+  auto soon = static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(ask_peers_for_).count());
+  for (Link& l : links_) {
+    if (l.a != n.index && l.b != n.index) continue;
+    if (random_.below(2) == 0) connect(l);
+    else schedule(below(soon), [this, &l] { connect(l); });
+  }
 }
 
 void Cluster::crash(Node& n, bool power) {
@@ -243,7 +254,7 @@ void Cluster::inject_fault() {
   check_all("before the fault");
   if (random_.below(3) == 0) return inject_partial_fault();
   bool power = random_.below(3) != 0;
-  std::uint64_t kind = random_.below(15);
+  std::uint64_t kind = random_.below(19);
   if (kind < 6) {
     crash_one(power);
   } else if (kind == 6) {
@@ -265,8 +276,19 @@ void Cluster::inject_fault() {
     schedule(below(50000), [this] { arbiter_.reachable = true; });
   } else if (kind == 11) {
     rot();
-  } else {
+  } else if (kind < 15) {
     random_.below(2) == 0 ? make_latent() : make_wrong();
+  } else {
+    inject_change(kind - 15);
+  }
+}
+
+void Cluster::inject_change(std::uint64_t kind) {
+  switch (kind) {
+    case 0: return detach();
+    case 1: return change_peers();
+    case 2: return external_ && by_force_ ? roll_back_arbiter() : flap_some_link();
+    default: return flap_some_link();
   }
 }
 
@@ -345,6 +367,8 @@ void Cluster::heal() {
   end_faults();
   settle_settings();
   for (auto& n : nodes_)
+    if (!n->without.empty()) reconfigure(*n, {});
+  for (auto& n : nodes_)
     if (!n->alive()) start(*n);
   for (Link& l : links_) connect(l);
 }
@@ -412,6 +436,7 @@ void Cluster::run() {
     if (slow_us_[kind] > 0) coverage_.hit("fault: a slow disk");
   for (auto& n : nodes_) coverage_.hit(fmt::format("protocol {}", "ABC"[static_cast<int>(n->protocol)]));
   if (mixed_) coverage_.hit("a protocol for each link");
+  if (write_ack_durable_) coverage_.hit("write_ack durable");
   if (min_in_sync_ > 1) coverage_.hit("min_in_sync 2");
   if (by_force_) coverage_.hit("an administrator overrules");
   heal();

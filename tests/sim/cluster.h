@@ -47,6 +47,7 @@ struct SimArbiter {
   std::optional<core::EpochValue> value;
   bool reachable = true;
   unsigned late = 0;  // changes that are on their way after their answer was given up
+  std::vector<core::EpochValue> before = {};  // values that were replaced
 };
 
 class Cluster {
@@ -74,6 +75,7 @@ class Cluster {
     core::Protocol protocol = core::Protocol::C;  // in a cluster that has one for each link
     bool up = false, cut = false;
     std::uint64_t connection = 0;
+    std::int64_t up_since = -1;
     // What each side thinks: one that has not noticed the end of a connection has it until the next one arrives.
     bool told[2] = {false, false};
     bool silent[2] = {false, false};  // what this side sends is lost
@@ -96,9 +98,14 @@ class Cluster {
     std::shared_ptr<Mount> mount;
     History::State state;             // that it leads to, for writes
     History::State completed_before;  // for flushes and reads
-    std::uint64_t lba, blocks;
+    std::uint64_t sector, sectors;
     ClientMemory data;
     BeforeRead errors = {};
+    std::uint64_t lba() const { return sector / sectors_in_block; }
+    std::uint64_t blocks() const { return sectors == 0 ? 0 : (sector + sectors - 1) / sectors_in_block + 1 - lba(); }
+    // The rest of the blocks at its edges may have to be read before it is carried out.
+    bool has_parts() const { return sector % sectors_in_block != 0 || sectors % sectors_in_block != 0; }
+    bool changes_something() const { return op != core::ClientOp::flush && op != core::ClientOp::read; }
   };
 
   // cluster.cc: time, nodes, the course of a run
@@ -120,9 +127,12 @@ class Cluster {
   void isolate();
   void cut(Link& link, std::int64_t us);
   void inject_fault();
+  void inject_change(std::uint64_t kind);
 
   // faults.cc: failing disks, and links that fail without saying so
   void rot();
+  void rot_record(Node& node, std::uint64_t kind);
+  void rot_beside_the_log(Node& node);
   bool primary_holds_all();
   void inject_partial_fault();
   void stutter(Node& node, unsigned again);
@@ -166,6 +176,14 @@ class Cluster {
   void note_repair(const Node& to, const PeerMessage& message);
   void note_repairs(const Node& node);
   void read_everything();
+
+  // changes.cc: what an administrator changes, or loses
+  void detach();
+  void reconfigure(Node& node, std::set<ReplicaId> without);
+  void change_peers();
+  void roll_back_arbiter();
+  void flap(Link& link, unsigned again);
+  void flap_some_link();
 
   void note_ring();
   void heal();
@@ -218,6 +236,8 @@ class Cluster {
   // client.cc: programs that use the primaries' devices
   void client_step(Node& node, std::shared_ptr<Mount> mount);
   void submit(Node& node, core::ClientOp op, bool fua);
+  void place(Node& node, Request& request);
+  void not_done(const Node& node, Request& request);
   void check_read(const Node& node, Request& request);
   void on_complete(Node& node, std::uint64_t id, int error);
   void on_role(Node& node, core::RoleChange change);
@@ -228,6 +248,7 @@ class Cluster {
   void promise(History::State state, const Node& node);
   void check_width(History::State state, const Node& node);
   void note_accepted(Node& node);
+  void check_asked(const Node& node);
   bool is_granted(const Node& node) const;
   Node* primary();  // mounted, and of several the one that counts
 
@@ -252,6 +273,7 @@ class Cluster {
   Found after_power_cut(const Node& node);
   void check_digests(const Node& node, const DigestTable& digests, const SimFile& data);
   void check_records(const Node& node, const RecoveredLog& log);
+  void check_proven(const Node& node, const SimFile& before, const RecoveredLog& log);
   void check(const Node& node, const Found& found, bool need_promised, const char* when);
   std::vector<Found> check_all(const char* when);
   void check_marks(const std::vector<Found>& found, const char* when);
@@ -271,6 +293,8 @@ class Cluster {
   bool forced_ = false, loss_accepted_ = false;
   bool mixed_ = false;      // a protocol for each link
   bool settings_change_ = false;  // some machine has other settings
+  bool parts_ = false;      // clients write and read parts of blocks
+  bool write_ack_durable_ = false;
   bool adopted_ = false;    // the first replica's data area was there before
   unsigned min_in_sync_ = 1;
   Duration suspend_timeout_{0};
@@ -285,7 +309,7 @@ class Cluster {
   std::uint64_t volume_blocks_;
   History history_;
   bool heavy_ = false;
-  Duration slow_peer_{0}, fetch_timeout_{0}, resync_latency_target_{0};
+  Duration ask_peers_for_{0}, slow_peer_{0}, fetch_timeout_{0}, resync_latency_target_{0};
   std::uint64_t disturbances_ = 0;  // faults, lost connections, changes of role
   std::uint64_t send_window_bytes_ = 0, sync_window_bytes_ = 0;
   std::int64_t slow_us_[disk_kinds] = {};  // by DiskKind: at most so much longer

@@ -1,43 +1,40 @@
 // Disks that change what they hold: flipped bits, writes that land in the wrong place, sectors that cannot be read.
 //
 // It befalls a replica that is switched off, while the primary and so a member of the recorded set is whole: what is lost
-// must then come back from there. The last record of a log is left alone: nobody can tell its loss from a torn write.
+// must then come back from there. A record that nothing proves durable is left alone: nobody can tell its loss from a torn write.
+//
+// Where the damage is, and whether it must be noticed, is said by the formats (journal_view.h), and recovery is not asked.
+#include "journal_view.h"
 #include "node.h"
 #include "twinloft/spool-repl/format/bitmap.h"
-#include "twinloft/spool-repl/journal/recovery.h"
-#include "twinloft/spool-repl/journal/superblock_store.h"
 
 namespace twinloft::repl::sim {
 
 namespace {
 
-void flip(SimFile& file, std::uint64_t page_offset, SeededRandom& random) {
+void flip(SimFile& file, std::uint64_t page_offset, std::uint64_t byte, SeededRandom& random) {
   std::byte bytes[block_size];
-  (void)file.read(page_offset, bytes);
-  bytes[random.below(block_size)] ^= static_cast<std::byte>(1 + random.below(255));
+  file.page(page_offset / block_size).read(bytes);
+  bytes[byte] ^= static_cast<std::byte>(1 + random.below(255));
   file.write_durable(page_offset, {Page::of(bytes)});
 }
+void flip(SimFile& file, std::uint64_t page_offset, SeededRandom& random) { flip(file, page_offset, random.below(block_size), random); }
 
-bool is_damaged(SimFile& journal) {
-  auto loaded = journal::load_superblock(journal);
-  auto scan = loaded ? journal::scan_journal(journal, loaded->superblock) : fail(Errc::corrupt, "no superblock");
-  return !scan || scan->damage;
-}
+struct Place {
+  std::uint64_t page;  // bytes, on the journal device
+  const LiveRecord* record;
+  std::uint64_t in_record;  // bytes
+};
 
-// A page of the records that recovery would find, whose loss it would notice; nullopt: there is none.
-std::optional<std::uint64_t> victim(const SimFile& journal, SeededRandom& random) {
-  SimFile copy = journal;
-  auto loaded = journal::load_superblock(copy);
-  if (!loaded) return std::nullopt;
-  const Superblock& sb = loaded->superblock;
-  auto scan = journal::scan_journal(copy, sb);
-  if (!scan || scan->damage || scan->log.records.empty()) return std::nullopt;
-  const StoredRecord& r = scan->log.records[random.below(scan->log.records.size())];
-  std::uint64_t at = sb.ring_offset + r.pos.v % sb.ring_bytes + random.below(r.total_blocks) * block_size;
-  std::byte garbage[block_size];
-  std::fill(std::begin(garbage), std::end(garbage), std::byte{0xa5});
-  copy.write_durable(at, {Page::of(garbage)});
-  return is_damaged(copy) ? std::optional(at) : std::nullopt;
+// A page of a record that counts; nullopt: there is none.
+std::optional<Place> victim(const std::vector<LiveRecord>& records, SeededRandom& random) {
+  std::vector<const LiveRecord*> proven;
+  for (const LiveRecord& r : records)
+    if (r.proven) proven.push_back(&r);
+  if (proven.empty()) return std::nullopt;
+  const LiveRecord& r = *proven[random.below(proven.size())];
+  std::uint64_t at = random.below(r.frame.total_blocks) * block_size;
+  return Place{r.offset + at, &r, at};
 }
 
 }  // namespace
@@ -57,7 +54,7 @@ void Cluster::rot() {
   if (!n.alive() || !(by_force_ || others_have_it) || n.damaged) return;
   before_loss(n);
   crash(n, true);
-  std::uint64_t kind = 1 + random_.below(6);
+  std::uint64_t kind = 1 + random_.below(7);
   if (kind == 1) {
     coverage_.hit("fault: a bitmap rots");
     flip(n.journal, journal_reserved_bytes + random_.below(bitmap_slots) * block_size, random_);
@@ -67,27 +64,48 @@ void Cluster::rot() {
     n.digests_rotted = true;
     n.data.make_right();
     flip(n.journal, journal_reserved_bytes + (bitmap_slots + random_.below(digest_pages(volume_blocks_))) * block_size, random_);
-  } else if (auto at = victim(n.journal, random_)) {
-    note(fmt::format("replica {}: its journal is damaged at {}", n.id, *at));
-    if (kind == 2) {
-      coverage_.hit("fault: a sector of the journal cannot be read");
-      n.journal.make_unreadable(*at);
-    } else if (kind == 3) {
-      coverage_.hit("fault: a write lands in the wrong place of the journal");
-      auto from = victim(n.journal, random_);
-      std::byte bytes[block_size];
-      (void)n.journal.read(from ? *from : *at, bytes);
-      bool other = from && !Page::of(bytes).same(n.journal.page(*at / block_size));  // a write fills its blocks alike
-      if (other) n.journal.write_durable(*at, {Page::of(bytes)});
-      else flip(n.journal, *at, random_);
-    } else {
-      coverage_.hit("fault: the journal rots");
-      flip(n.journal, *at, random_);
-    }
-    // What changes in the unused rest of a block is of no account.
-    if (is_damaged(n.journal)) n.lost_disk(now_us_), n.damaged = true;
+  } else if (kind == 7) {
+    rot_beside_the_log(n);
+  } else {
+    rot_record(n, kind);
   }
   revive_later(n);
+}
+
+void Cluster::rot_record(Node& n, std::uint64_t kind) {
+  auto records = records_in(n.journal);
+  auto at = victim(records, random_);
+  if (!at) return;
+  note(fmt::format("replica {}: its journal is damaged at {}", n.id, at->page));
+  bool counts = true;
+  if (kind == 2) {
+    coverage_.hit("fault: a sector of the journal cannot be read");
+    n.journal.make_unreadable(at->page);
+  } else if (kind == 3) {
+    Place from = *victim(records, random_);
+    Page there = n.journal.page(from.page / block_size);
+    counts = !there.same(n.journal.page(at->page / block_size));  // a write fills its blocks alike
+    if (counts) coverage_.hit("fault: a write lands in the wrong place of the journal");
+    n.journal.write_durable(at->page, {there});
+  } else {
+    std::uint64_t byte = random_.below(block_size);
+    counts = at->record->counts(at->in_record + byte);
+    coverage_.hit(counts ? "fault: the journal rots" : "fault: the journal rots where nothing is");
+    flip(n.journal, at->page, byte, random_);
+  }
+  if (counts) n.lost_disk(now_us_), n.damaged = true;
+}
+
+// Before the tail, or behind the last record: old frames, and zeros. Nothing is lost by it.
+void Cluster::rot_beside_the_log(Node& n) {
+  auto sb = superblock_in(n.journal);
+  auto records = records_in(n.journal);
+  std::uint64_t page = random_.below(sb->ring_bytes / block_size) * block_size + sb->ring_offset;
+  for (const LiveRecord& r : records)
+    if (page >= r.offset && page < r.offset + r.bytes()) return;
+  coverage_.hit("fault: the journal rots where nothing is");
+  note(fmt::format("replica {}: its journal is damaged at {}, where nothing is", n.id, page));
+  flip(n.journal, page, random_);
 }
 
 }  // namespace twinloft::repl::sim

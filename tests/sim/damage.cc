@@ -1,47 +1,32 @@
 // Damage to a journal at rest: what recovery must refuse, and what it must mend.
 #include <algorithm>
 
+#include "journal_view.h"
 #include "node.h"
 #include "twinloft/spool-repl/journal/recovery.h"
-#include "twinloft/spool-repl/journal/superblock_store.h"
 
 namespace twinloft::repl::sim {
 
 // On copies: a replica that refuses to start would be replaced, which other faults do.
 void Cluster::probe_damage(const Node& n) {
+  if (n.damaged) return;
   SimFile journal = n.journal;
-  auto loaded = journal::load_superblock(journal);
-  if (!loaded) violated(fmt::format("replica {}: {}", n.id, loaded.error().message));
-  const Superblock& sb = loaded->superblock;
-  auto scan = journal::scan_journal(journal, sb);
-  if (!scan) violated(fmt::format("replica {} would not recover: {}", n.id, scan.error().message));
-  if (scan->damage) return;  // there is some already
-  const auto& records = scan->log.records;
-  auto offset_of = [&](const StoredRecord& r) { return sb.ring_offset + r.pos.v % sb.ring_bytes; };
-
-  // Records that one behind them, or the superblock, says were durable.
-  std::vector<const StoredRecord*> proven;
-  Lsn claimed = sb.commit;
-  for (auto r = records.rbegin(); r != records.rend(); ++r) {
-    if (claimed >= r->body.header.first_lsn) proven.push_back(&*r);
-    auto frame = decode_frame({journal.page(offset_of(*r) / block_size).bytes(), block_size}, sb.volume);
-    if (!frame) violated(fmt::format("replica {}: a record without a frame at {}", n.id, offset_of(*r)));
-    Lsn claims = std::max(frame->durable_lsn, frame->commit_lsn);
-    if (frame->incarnation < sb.cut_incarnation) claims = std::min(claims, sb.cut_lsn);
-    claimed = std::max(claimed, claims);
-  }
+  auto records = records_in(journal);
+  std::vector<const LiveRecord*> proven;
+  for (const LiveRecord& r : records)
+    if (r.proven) proven.push_back(&r);
   if (proven.empty()) return;
-  const StoredRecord& hit = *proven[random_.below(proven.size())];
-  std::uint64_t at = offset_of(hit), payload = std::uint64_t{meta_blocks_for(hit.meta_bytes)} * block_size;
+  const LiveRecord& hit = *proven[random_.below(proven.size())];
+  std::uint64_t at = hit.offset, payload = hit.payload_at();
   std::uint64_t how = random_.below(3);
   switch (how) {
-    case 0: journal.flip(at + random_.below(frame_header_bytes + hit.meta_bytes), random_); break;
+    case 0: journal.flip(at + random_.below(frame_header_bytes + hit.frame.meta_bytes), random_); break;
     case 1:
       if (hit.body.header.payload_blocks == 0) return;
       journal.flip(at + payload + random_.below(std::uint64_t{hit.body.header.payload_blocks} * block_size), random_);
       break;
     default:  // a write that went to the wrong place, or zeros that came back
-      journal.write_durable(at, {random_.below(2) == 0 || &hit == &records[0] ? Page() : journal.page(offset_of(records[0]) / block_size)});
+      journal.write_durable(at, {random_.below(2) == 0 || &hit == &records[0] ? Page() : journal.page(records[0].offset / block_size)});
   }
   SimFile data = n.data;
   auto recovered = journal::recover(journal, data);

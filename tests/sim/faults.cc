@@ -178,9 +178,10 @@ void Cluster::end_faults() {
 // An error needs a reason, and once a write has failed nothing but reads succeeds.
 void Cluster::check_device(Node& n, const Request& r, std::uint64_t id, int error) {
   if (r.op == core::ClientOp::read) {
-    if (error != 0) check_read_error(n, r.lba, r.blocks, r.errors, fmt::format("read {}", id));
+    if (error != 0) check_read_error(n, r.lba(), r.blocks(), r.errors, fmt::format("read {}", id));
     return;
   }
+  if (error != 0 && r.has_parts() && !n.failed_from) return check_read_error(n, r.lba(), r.blocks(), r.errors, fmt::format("request {}", id));
   if (error != 0 && !external_ && !forced_ && !n.failed_from) violated(fmt::format("request {} fails with errno {} and no disk has failed", id, error));
   if (error == 0 && n.failed_from && id >= *n.failed_from)
     violated(fmt::format("request {} succeeds after a write of replica {} failed", id, n.id));

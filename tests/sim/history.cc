@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "twinloft/base/bytes.h"
+
 namespace twinloft::repl::sim {
 
 // Of one block; that of a volume is the exclusive or of all (Zobrist), so that a request changes what it touches.
@@ -33,17 +35,51 @@ History::State History::add_beginning(const Image& image) {
   return add({self, hash, 0, 0, false});
 }
 
-// Of each block what that state has, or something newer.
+std::uint64_t History::compose(const Sectors& words) const {
+  if (std::all_of(words.begin(), words.end(), [&](std::uint64_t w) { return w == words[0]; })) return words[0];
+  auto [it, fresh] = known_.emplace(words, composed + compositions_.size());
+  if (fresh) compositions_.push_back(words);
+  return it->second;
+}
+
+std::uint64_t History::compose(const std::byte* block) const {
+  Sectors words;
+  for (std::uint64_t i = 0; i < sectors_in_block; ++i) words[i] = load_le<std::uint64_t>(block + i * sector_bytes);
+  return compose(words);
+}
+
+// Of each sector what that state has, or something newer.
 bool History::contains(const Image& image, State state) const {
   Image had = image_of(state);
-  std::vector<bool> zeroed(image.size());
+  std::vector<bool> zeroed(image.size() * sectors_in_block);
   for (State s = state + 1; s < nodes_.size(); ++s)
-    if (nodes_[s].zeros) std::fill_n(zeroed.begin() + static_cast<std::ptrdiff_t>(nodes_[s].lba), nodes_[s].blocks, true);
+    if (nodes_[s].zeros) std::fill_n(zeroed.begin() + static_cast<std::ptrdiff_t>(nodes_[s].sector), nodes_[s].sectors, true);
   for (std::size_t b = 0; b < image.size(); ++b) {
-    bool newer = (image[b] > state && image[b] < foreign) || (image[b] == 0 && zeroed[b]);
-    if (image[b] != had[b] && !newer) return false;
+    if (image[b] == had[b]) continue;
+    for (std::size_t i = 0; i < sectors_in_block; ++i) {
+      std::uint64_t word = word_of(image[b], i);
+      bool newer = (word > state && word < foreign) || (word == 0 && zeroed[b * sectors_in_block + i]);
+      if (word != word_of(had[b], i) && !newer) return false;
+    }
   }
   return true;
+}
+
+template <class F>
+void History::for_each_block(const Node& n, const Image& image, std::uint64_t value, F f) const {
+  std::uint64_t end = n.sector + n.sectors;
+  for (std::uint64_t at = n.sector; at < end;) {
+    std::uint64_t block = at / sectors_in_block, next = std::min(end, (block + 1) * sectors_in_block);
+    if (next - at == sectors_in_block) {
+      f(block, value);
+    } else {
+      Sectors words;
+      for (std::uint64_t i = 0; i < sectors_in_block; ++i) words[i] = word_of(image[block], i);
+      for (std::uint64_t s = at; s < next; ++s) words[s % sectors_in_block] = value;
+      f(block, compose(words));
+    }
+    at = next;
+  }
 }
 
 void History::add_mixture(const Image& image) {
@@ -52,15 +88,20 @@ void History::add_mixture(const Image& image) {
     if (contains(image, p)) nodes_[state].parent = p;
 }
 
-History::State History::submit(Path& path, std::uint64_t lba, std::uint64_t blocks, bool zeros) {
+History::State History::submit(Path& path, std::uint64_t sector, std::uint64_t sectors, bool zeros) {
   auto self = static_cast<State>(nodes_.size());
-  std::uint64_t hash = nodes_[path.tip].hash, value = zeros ? 0 : self;
-  for (std::uint64_t b = lba; b < lba + blocks; ++b) {
-    hash ^= hash_of(b, path.image[b]) ^ hash_of(b, value);
+  Node node{path.tip, nodes_[path.tip].hash, sector, sectors, zeros};
+  for_each_block(node, path.image, zeros ? 0 : self, [&](std::uint64_t b, std::uint64_t value) {
+    node.hash ^= hash_of(b, path.image[b]) ^ hash_of(b, value);
     path.image[b] = value;
-  }
-  path.tip = add({path.tip, hash, lba, blocks, zeros});
+  });
+  path.tip = add(node);
   return path.tip;
+}
+
+void History::take_back(Path& path) {
+  path.tip = nodes_[path.tip].parent;
+  path.image = image_of(path.tip);
 }
 
 std::vector<History::State> History::matching(const Image& image) const {
@@ -110,8 +151,7 @@ Image History::image_of(State state) const {
   for (; !beginnings_.contains(state); state = nodes_[state].parent) path.push_back(state);
   Image image = beginnings_.at(state);
   for (auto s = path.rbegin(); s != path.rend(); ++s) {
-    const Node& n = nodes_[*s];
-    std::fill_n(image.begin() + static_cast<std::ptrdiff_t>(n.lba), n.blocks, value_of(*s));
+    for_each_block(nodes_[*s], image, value_of(*s), [&](std::uint64_t b, std::uint64_t value) { image[b] = value; });
   }
   return image;
 }
@@ -119,7 +159,8 @@ Image History::image_of(State state) const {
 std::string History::explain(const Image& image) const {
   std::uint64_t newest = 0;
   for (std::uint64_t value : image)
-    if (value < foreign) newest = std::max(newest, value);
+    for (std::size_t i = 0; i < (value < composed ? 1 : sectors_in_block); ++i)
+      if (word_of(value, i) < foreign) newest = std::max(newest, word_of(value, i));
   std::string text = fmt::format("{} requests, promised: {}; ", nodes_.size() - 1, fmt::join(promised_, ", "));
   if (newest >= nodes_.size()) return text + fmt::format("a block holds {}, which nobody has written", newest);
   if (auto states = matching(image); !states.empty()) return text + fmt::format("it is the state after request {}", fmt::join(states, ", "));

@@ -113,7 +113,7 @@ void Cluster::read_everything() {
   for (std::uint64_t lba = 0; lba < volume_blocks_ && primary(); lba += at_once) {
     Node& p = *primary();
     std::uint64_t id = next_request_++, blocks = std::min(at_once, volume_blocks_ - lba);
-    Request r{core::ClientOp::read, false, p.index, p.mount, 0, p.mount->completed, lba, blocks,
+    Request r{core::ClientOp::read, false, p.index, p.mount, 0, p.mount->completed, lba * sectors_in_block, blocks * sectors_in_block,
               ClientMemory(blocks * block_size, true), before_read(p, lba, blocks)};
     p.mount->open++;
     auto& asked = requests_.emplace(id, std::move(r)).first->second;

@@ -14,7 +14,12 @@ constexpr const char* expected[] = {
     "2 replicas", "3 replicas", "4 replicas", "5 replicas",
     "external arbiter", "manual, go on", "manual, suspend",
     "protocol A", "protocol B", "protocol C", "a protocol for each link",
-    "min_in_sync 2", "a data area is adopted", "an administrator overrules",
+    "min_in_sync 2", "a data area is adopted", "an administrator overrules", "write_ack durable",
+    // clients that use parts of blocks
+    "client: writes parts of blocks", "client: zeroes parts of blocks", "client: a part of a block cannot be written",
+    // what an administrator changes, or loses
+    "arbiter: rolled back", "arbiter: wiped", "epochs: as many as the table holds", "fault: a link comes and goes",
+    "fault: the device is taken away", "settings: a peer is put back", "settings: a peer is taken out",
     // faults of machines, links and the arbiter
     "fault on a full ring",
     "fault: a disk is lost",
@@ -35,6 +40,7 @@ constexpr const char* expected[] = {
     "fault: a slow disk",
     "fault: a write lands in the wrong place of the journal",
     "fault: the journal rots",
+    "fault: the journal rots where nothing is",
     "recovery: a page of a bitmap lost",
     "recovery: the log ends before the damage",
     "fault: a slow link",
@@ -101,6 +107,7 @@ constexpr const char* expected[] = {
     "role: demoted",
     "role: deposed",
     "role: promoted",
+    "role: promoted soon after the start",
     "role: promoted while another one still thinks it is primary",
     "min_in_sync: counted",
     "suspension: its bound",

@@ -36,6 +36,8 @@ struct Cluster::Mount {
   std::map<std::uint64_t, std::vector<History::State>> writers;  // by block, in order
   std::size_t open = 0;          // requests
   bool paused = false;
+  // A request that has parts of blocks is under way: when the core carries it out depends on its disk, so nothing else is written meanwhile.
+  bool writes_parts = false;
 };
 
 inline constexpr core::Token command_promote = 1, command_demote = 2, command_discard = 3;
@@ -53,6 +55,7 @@ struct Cluster::Node {
   std::unique_ptr<core::Arena> arena, reads;
   std::unique_ptr<core::Core> core;
   std::uint64_t life = 0;
+  std::int64_t started_at = 0;
   std::map<std::uint64_t, Pending> pending;
   std::uint64_t next_pending = 1;
   bool draining = false;
@@ -74,6 +77,7 @@ struct Cluster::Node {
   bool loss_accepted = false;  // its device is, or may be, in use although its journal had lost records
   std::int64_t split_at = -1;  // when it said split brain last
   bool no_arbiter = false;  // it does not reach the arbiter
+  std::set<ReplicaId> without = {};  // replicas that its configuration does not name
   std::optional<DiskFault> fault;
   // A write has failed in this life: from the request with this number on nothing but reads may succeed.
   std::optional<std::uint64_t> failed_from;

@@ -260,6 +260,7 @@ void Cluster::perform_arbiter(Node& n, const core::ArbiterRequest& r) {
   auto apply = [this, r] {
     if (r.read) return Outcome::granted;
     if (arbiter_.value != r.expected) return Outcome::refused;
+    if (arbiter_.value) arbiter_.before.push_back(*arbiter_.value);
     arbiter_.value = r.desired;
     note(fmt::format("arbiter: epoch {} of replica {}, set {:b}", r.desired.epoch.counter, r.desired.writer, r.desired.in_sync));
     return Outcome::granted;
@@ -284,8 +285,10 @@ Cluster::Link& Cluster::link_of(std::size_t a, std::size_t b) {
 // As net/ presents it: the new connection of a peer whose old one still stands ends that one first.
 void Cluster::connect(Link& l) {
   if (!nodes_[l.a]->alive() || !nodes_[l.b]->alive() || l.cut || l.up) return;
+  if (nodes_[l.a]->without.contains(nodes_[l.b]->id) || nodes_[l.b]->without.contains(nodes_[l.a]->id)) return;  // net/ refuses a stranger
   if (refuse_unfit(l)) return;
   l.up = true;
+  l.up_since = now_us_;
   l.silent[0] = l.silent[1] = false;
   l.connection++;
   l.deliver_at[0] = l.deliver_at[1] = now_us_;

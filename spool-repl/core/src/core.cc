@@ -46,6 +46,7 @@ struct Core::Parts {
   void two_primaries(ReplicaId other, const MatchRequest& m);
   void become_primary();
   void become_secondary();
+  void refuse_demotion();
   void tell_state(bool always);
   bool step_repair(ReplicaId from, PeerMessage& message);
   void advance_repair();
@@ -74,15 +75,7 @@ Result<std::unique_ptr<Core>> Core::create(const Config& config, RecoveredLog re
   TL_CHECK(read_arena.size() >= read_arena_blocks_min);
   auto parts = std::make_unique<Parts>(config, recovered, arena, read_arena, random);
   TL_TRY(parts->volume.load(std::move(recovered)));
-  if (config.role == Role::primary) {
-    Volume& v = parts->volume;
-    ReplicaSet in_sync = v.recorded().in_sync;
-    parts->role.emplace<Primary>(v, parts->checkpointer, parts->repair)
-        .start({v.newest_epoch() + 1, Uuid::generate(random)}, in_sync, std::nullopt, epoch_after(v.recorded().epoch));
-    v.out.role_changes.push_back({Role::primary});
-  } else {
-    parts->role.emplace<Secondary>(parts->volume, parts->checkpointer);
-  }
+  parts->role.emplace<Secondary>(parts->volume, parts->checkpointer);  // primary it becomes by Promote
   std::unique_ptr<Core> core(new Core(std::move(parts)));
   core->advance();
   return core;
@@ -207,6 +200,16 @@ void Core::Parts::become_secondary() {
   tell_state(true);
 }
 
+// After a failure nothing that is still missing elsewhere becomes durable any more: the command would wait without end.
+void Core::Parts::refuse_demotion() {
+  if (!demote_command || !primary() || !volume.failed || primary()->lost()) return;
+  primary()->stay();
+  std::string text = fmt::format("Cannot demote: the device has failed ({}), and its last writes are not on the other replicas. Restart "
+                                 "spool-repl on this machine: the volume then starts as Secondary", volume.failure);
+  volume.out.commands.push_back({*demote_command, false, std::move(text)});
+  demote_command.reset();
+}
+
 void Core::Parts::tell_state(bool always) {
   // With every event: all of the state is gathered only where it differs.
   bool is_told = told.primary == (primary() != nullptr) && told.inconsistent == volume.inconsistent && told.epoch == volume.told_epoch();
@@ -233,15 +236,18 @@ void Core::Parts::step(const PeerUp& e) {
   }
   link->up = true;
   link->unfit.clear();
+  link->since = volume.now;
   link->connection++;
   link->state.reset();
   volume.out.sends.push_back(Send{e.peer, volume.node_state(primary() != nullptr)});
+  promotion.peer_up(e.peer);
   with_role([&](auto& r) { r.peer_up(e.peer); });
 }
 
 void Core::Parts::step(const PeerDown& e) {
   Link* link = volume.find_link(e.peer);
   if (!link) return;
+  if (link->up) link->since = volume.now;
   link->up = false;
   link->state.reset();
   promotion.peer_down(e.peer);
@@ -348,6 +354,7 @@ void Core::Parts::advance() {
   with_role([](auto& r) { r.advance(); });
   advance_repair();
   if (primary() && primary()->may_step_down()) become_secondary();
+  refuse_demotion();
   checkpointer.advance();
   tell_state(false);
 }
@@ -356,6 +363,7 @@ void Core::advance() { parts_->advance(); }
 
 void Core::tick(Instant now) {
   parts_->volume.now = now;
+  parts_->promotion.note_start(now);
   advance();
 }
 
@@ -383,6 +391,7 @@ void Core::get_output(Output& out) {
 VolumeStatus Core::status() const {
   const Volume& v = parts_->volume;
   VolumeStatus s = v.counters;
+  s.now = v.now;
   s.role = std::holds_alternative<Primary>(parts_->role) ? Role::primary : Role::secondary;
   s.failed = v.failed;
   s.failure = v.failure;
@@ -401,6 +410,8 @@ VolumeStatus Core::status() const {
   for (PeerStatus& p : s.peers) {
     const Link* l = v.find_link(p.id);
     p.known = l && l->state;
+    p.seen = l && l->connection > 0;
+    p.since = p.seen ? l->since : parts_->promotion.started();
     p.primary = p.known && l->state->primary;
     p.inconsistent = p.known && l->state->inconsistent;
     p.split_brain = v.split_brain_with(p.id) != nullptr;

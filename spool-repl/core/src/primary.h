@@ -37,6 +37,7 @@ class Primary {
   bool go_on_alone();  // false: no replica that is needed is away
   void refuse_other(ReplicaId id, std::string reason, bool split_brain);  // another primary
   void demote();                // no request comes any more
+  void stay() { demoting_ = false; }
   bool may_step_down() const;   // demoted or lost, and nothing is under way
   bool lost() const { return lost_; }
   void lose(std::string reason);  // another primary has taken over, or may have

@@ -49,11 +49,7 @@ std::string Promotion::obstacle() const {
     return fmt::format("replica {} is not in sync: epoch {} went on with {} and may have acknowledged what is missing here. "
                        "Promote one of those and let this one catch up, or use --force and lose that",
                        self, newest.epoch.counter, set_text(newest.in_sync));
-  ReplicaSet unknown = newest.in_sync & ~set_of(self);
-  for (const Link& l : v_.links) unknown &= ~set_of(l.config.id);
-  if (unknown != 0)
-    return fmt::format("the recorded set counts replica {}, which is not in this configuration: it can not be waited for. Put "
-                       "its [[peer]] back, or use --force to go on without it for good", set_text(unknown));
+  if (std::string why = stranger_in(newest.in_sync); !why.empty()) return why;
   for (const Link& l : v_.links)
     if (l.state && !l.state->inconsistent && l.state->commit > v_.log.last_mark().lsn)
       return fmt::format("replica {} holds acknowledged writes up to {}, this one only up to {}: promote that one, or let "
@@ -66,8 +62,8 @@ std::string Promotion::obstacle() const {
     if ((first || (newest.in_sync & set_of(l.config.id))) && !l.state)
       away += fmt::format("{}{}{}", away.empty() ? "" : ", ", l.config.id, l.unfit.empty() ? "" : " (" + l.unfit + ")");
   if (!away.empty())
-    return fmt::format("not reachable, and maybe Primary: replica {}. Connect it, or make sure that it is down and use "
-                       "--force", away);
+    return fmt::format("Cannot reach replica {}. If it is still primary, forcing causes split brain. Power it off first, then "
+                       "`promote --force`", away);
   return "";
 }
 
@@ -79,6 +75,14 @@ std::string Promotion::split_brain() const {
       return fmt::format("split brain: replicas {} and {} both went on, and each holds what the other one lacks. Decide whose history "
                          "stays. Promote that replica with --force, and run `discard` on the other one", v_.sb.replica, s.with);
   return "";
+}
+
+std::string Promotion::stranger_in(ReplicaSet set) const {
+  ReplicaSet unknown = set & ~set_of(v_.sb.replica);
+  for (const Link& l : v_.links) unknown &= ~set_of(l.config.id);
+  if (unknown == 0) return "";
+  return fmt::format("the recorded set counts replica {}, which is not in this configuration: it can not be waited for. Put "
+                     "its [[peer]] back, or use --force to go on without it for good", set_text(unknown));
 }
 
 // A replica whose disk was replaced has the id of one that was a member, and nothing else. What others hold need not be known
@@ -121,6 +125,18 @@ void Promotion::ask(std::optional<Token> command, bool force, bool accept_loss) 
     waiting_for_.push_back(l.config.id);
     v_.out.sends.push_back(Send{l.config.id, Claim{attempt_}});
   }
+}
+
+// Whether somebody who has not been heard of yet may still turn up.
+bool Promotion::looks_for_peers() const {
+  if (!started_ || v_.now >= *started_ + v_.config.ask_peers_for) return false;
+  return std::any_of(v_.links.begin(), v_.links.end(), [](const Link& l) { return !l.state && l.unfit.empty(); });
+}
+
+void Promotion::peer_up(ReplicaId id) {
+  if (phase_ != Phase::claiming) return;
+  waiting_for_.push_back(id);
+  v_.out.sends.push_back(Send{id, Claim{attempt_}});
 }
 
 void Promotion::give_up(const std::string& why) {
@@ -198,8 +214,9 @@ void Promotion::on_arbiter(const ArbiterAnswer& answer) {
   if (phase_ == Phase::reading) {
     if (answer.outcome == Outcome::unknown) return give_up("the arbiter does not answer: " + answer.why);
     current_ = answer.current;
-    // A value that is older than the log here is of another time: it speaks for nothing that has come since.
-    outdated_ = current_ && current_->epoch.counter < v_.recorded().epoch.counter;
+    // Each epoch in a log was the arbiter's value before. An older value is of another time, or a copy that was put back: it speaks for
+    // nothing that has come since.
+    outdated_ = current_ && current_->epoch.counter < newest_known().epoch.counter;
     ReplicaSet set = current_ && !outdated_ ? current_->in_sync : newest_known().in_sync;
     if (force_) set = set_of(v_.sb.replica);
     else if (std::string why = objection(set); !why.empty()) return give_up(why);
@@ -242,10 +259,15 @@ std::string Promotion::objection(ReplicaSet set) const {
     away &= ~set_of(l.config.id);
     if (l.state->last.lsn == Lsn{0}) filled &= ~set_of(l.config.id);
   }
+  if (std::string why = stranger_in(set); !why.empty()) return why;
   // Without a value nobody has spoken for this set but this replica's own log, which others may have left behind.
+  if (!spoken_for && away != 0 && current_)
+    return fmt::format("the arbiter holds epoch {}, and epoch {} is recorded here: it was put back from an older copy, or not used for a "
+                       "while. A promotion needs every recorded member now: not reachable: replica {}. Connect it, or use --force", counter,
+                       newest_known().epoch.counter, set_text(away));
   if (!spoken_for && away != 0)
-    return fmt::format("the arbiter holds {}, and the first promotion needs every recorded member: not reachable: "
-                       "replica {}. Connect it, or use --force", current_ ? "a value older than the log here" : "no value yet", set_text(away));
+    return fmt::format("the arbiter holds no value yet, and the first promotion needs every recorded member: not reachable: "
+                       "replica {}. Connect it, or use --force", set_text(away));
   // The value names members by their ids. One that was created anew has the id and nothing else; only where nobody has
   // anything it is as good as any (the first promotion was granted and came to nothing).
   if (current_ && v_.log.last_mark().lsn == Lsn{0} && filled != 0)
@@ -311,21 +333,36 @@ std::uint32_t Promotion::flags_after(const EpochEntry& newest) const {
   return after | (witnessed(newest.in_sync) ? std::uint32_t{epoch_witnessed} : 0);
 }
 
+// What is known to be missing here, and what may be.
+std::string Promotion::told_of_force(const EpochEntry& newest) const {
+  ReplicaId self = v_.sb.replica;
+  ReplicaSet away = newest.in_sync & ~set_of(self);
+  for (const Link& l : v_.links)
+    if (l.state) away &= ~set_of(l.config.id);
+  if (v_.inconsistent || v_.refill_until().v != 0)
+    return ". DATA IS MISSING HERE: this replica had not got back everything that it had acknowledged";
+  if (!(newest.in_sync & set_of(self)))
+    return fmt::format(". DATA MAY BE MISSING HERE: epoch {} went on without this replica, on replica {}. What was acknowledged since LSN {} is not "
+                       "here. Status will show SPLIT BRAIN when it reconnects", newest.epoch.counter, set_text(newest.in_sync),
+                       v_.log.last_mark().lsn.v);
+  if (away == 0) return "";
+  return fmt::format(". Promoted without replica {}. This replica was in sync in epoch {}, the newest one known here. If replica {} accepted "
+                     "writes that are not here, status will show SPLIT BRAIN when it reconnects", set_text(away), newest.epoch.counter, set_text(away));
+}
+
 void Promotion::grant(const Epoch& epoch, ReplicaSet in_sync) {
   phase_ = Phase::idle;
   why_not_.clear();
   std::string text = fmt::format("replica {} is Primary, epoch {}", v_.sb.replica, epoch.counter);
   EpochEntry newest = newest_known();
-  if (force_ && newest.in_sync != set_of(v_.sb.replica))
-    text += fmt::format(". By force: what was acknowledged by {} and had not reached this replica is missing; it will "
-                        "show as split brain when they connect", set_text(newest.in_sync & ~set_of(v_.sb.replica)));
+  if (force_) text += told_of_force(newest);
   granted_ = Granted{epoch, in_sync, v_.config.arbiter == Arbiter::external ? desired_ : std::nullopt, flags_after(newest),
                      command_, text};
   command_.reset();
 }
 
 void Promotion::advance(bool settled) {
-  if (phase_ == Phase::claiming && waiting_for_.empty() && settled) claimed();
+  if (phase_ == Phase::claiming && waiting_for_.empty() && settled && !looks_for_peers()) claimed();
   if (phase_ == Phase::claiming && v_.now >= deadline_)
     give_up(waiting_for_.empty() ? "what this replica has under way (a tail that is cut off, or a resync) has not ended within 10 s: try again"
                                  : "not every replica has answered within 10 s");
@@ -335,6 +372,7 @@ void Promotion::advance(bool settled) {
 
 std::optional<Instant> Promotion::next_tick() const {
   if (ask_again_) return ask_again_;
+  if (phase_ == Phase::claiming && waiting_for_.empty() && looks_for_peers()) return *started_ + v_.config.ask_peers_for;
   if (phase_ == Phase::claiming || phase_ == Phase::reading) return deadline_;
   return std::nullopt;
 }

@@ -4,7 +4,8 @@
 //   idle --ask--> claiming --all that are here granted--> reading --> swapping --> granted     (external arbiter)
 //
 // Claiming ends only when this replica has nothing under way: whoever is granted it becomes primary at once. A grant that waits grows
-// old, and others are promoted meanwhile.
+// old, and others are promoted meanwhile. Nor does it end soon after a start while a replica is not connected that may be reachable: its
+// own log may say that this one was alone, and another one may be primary since.
 //
 // A claim asks the other replicas not to be promoted meanwhile, and brings what each of them knows (NodeState, sent
 // right before the reply). Of two replicas that claim at the same time the one with the higher id gives way.
@@ -34,10 +35,15 @@ class Promotion {
   void ask(std::optional<Token> command, bool force, bool accept_loss = false);
   bool accepts_damage() const { return busy() && accept_loss_ && v_.inconsistent; }
   bool busy() const { return phase_ != Phase::idle; }
+  Instant started() const { return started_.value_or(Instant{}); }
+  void note_start(Instant now) {
+    if (!started_) started_ = now;
+  }
   void on_arbiter(const ArbiterAnswer& answer);
   // From the other replica, while this node is secondary. `follows`: a primary is connected here.
   void handle(ReplicaId from, const Claim& claim, bool follows);
   void handle(ReplicaId from, const ClaimReply& reply);
+  void peer_up(ReplicaId id);
   void peer_down(ReplicaId id);
   void peer_state(ReplicaId id, const NodeState& state);
   void give_up(const std::string& why);  // another primary has appeared
@@ -52,7 +58,10 @@ class Promotion {
   std::string obstacle() const;
   std::string split_brain() const;
   std::string made_anew() const;
+  std::string told_of_force(const EpochEntry& newest) const;
+  bool looks_for_peers() const;
   std::string objection(ReplicaSet set) const;
+  std::string stranger_in(ReplicaSet set) const;
   bool forced() const;
   bool witnessed(ReplicaSet members) const;
   EpochTable chain_of(const EpochEntry& newest) const;
@@ -69,6 +78,7 @@ class Promotion {
   Uuid attempt_;
   std::vector<ReplicaId> waiting_for_;
   Instant deadline_;
+  std::optional<Instant> started_;  // first time that this process was told
   std::uint64_t arbiter_token_ = 0;
   std::optional<EpochValue> current_, desired_;
   bool outdated_ = false;  // `current_` is

@@ -203,7 +203,7 @@ bool Volume::kept_by(ReplicaId primary, const Epoch& epoch, std::span<const Epoc
 // The epoch that came after the common record was written by somebody whom ours counts: that one held everything ours
 // acknowledged, and so does whoever came after it. Or it was granted in view of ours, to a member of the set that counted then
 // (`heir`): the log that shows this may have been cut. With an arbiter any granted epoch will do, since all are one chain,
-// also if a joining is in no log. Force breaks the chain, on either side. None of it holds for who was promoted in spite of a loss. Nor for
+// also if a joining is in no log; unless it has granted a counter twice, since its data was put back from a copy. Force breaks the chain, on either side. None of it holds for who was promoted in spite of a loss. Nor for
 // a primary that ours counts, and that has given up what it had then for the history of somebody whom it does not count.
 bool Volume::covers(ReplicaId primary, const Epoch& epoch, const Successors& there, const EpochEntry& newest, bool forced_here,
                     bool lost_there) const {
@@ -211,7 +211,7 @@ bool Volume::covers(ReplicaId primary, const Epoch& epoch, const Successors& the
   bool given_up = there.first_by_force && !(newest.in_sync & set_of(there.first));
   if ((newest.in_sync & set_of(primary)) && !given_up) return true;
   bool heir = there.heir || (there.first != 0 && (newest.in_sync & set_of(there.first)));
-  bool granted = config.arbiter == Arbiter::external && newest.epoch.counter < epoch.counter;
+  bool granted = config.arbiter == Arbiter::external && newest.epoch.counter < epoch.counter && !there.beside;
   return (heir || granted || lost_there) && !there.by_force && !forced_here;
 }
 
@@ -447,6 +447,7 @@ Successors successors_behind(Lsn lsn, std::span<const EpochEntry> epochs, const 
     out.by_force = out.by_force || (e.flags & epoch_by_force);
     out.lossy = out.lossy || (e.flags & epoch_lossy);
     out.heir = out.heir || comes_after(e.flags, other);
+    out.beside = out.beside || e.epoch.counter <= other.counter;
   }
   return out;
 }

@@ -22,6 +22,7 @@ inline std::uint64_t number_of(Token t) { return t & ((std::uint64_t{1} << 56) -
 struct Link {
   PeerConfig config;
   bool up = false;
+  Instant since;                   // so long
   std::uint64_t connection = 0;    // how many there have been
   std::optional<NodeState> state;  // nullopt: nothing yet on this connection
   RecordNo covered_end = 0;        // it is known to have had everything before this one, durably
@@ -35,6 +36,7 @@ struct Successors {
   ReplicaId first = 0;      // writer of the first epoch; 0: there is none
   bool first_by_force = false;  // explicitly
   bool heir = false;        // some epoch was granted after `other`
+  bool beside = false;      // some epoch was granted at or before `other`: with one arbiter, that had gone back meanwhile
   // Who was connected, and had lost nothing, when the first one began: what none of them had then was acknowledged by nobody that
   // counts one of them.
   ReplicaSet witnesses = 0;

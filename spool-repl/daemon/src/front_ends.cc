@@ -138,8 +138,7 @@ void FrontEnds::stop(bool force, std::function<void(Status)> done) {
     if (s) p.device_gone = true;
     for (auto& one : waiting) {
       if (s) p.stop_nbd(std::move(one));
-      else one(fail(s.error().code, "{}. Unmount it first; asked once more, the device is taken away from its users",
-                    s.error().message));
+      else one(std::unexpected(s.error()));
     }
   });
 }

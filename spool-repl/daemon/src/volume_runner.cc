@@ -1,7 +1,6 @@
 #include "twinloft/spool-repl/daemon/volume_runner.h"
 
 #include <fcntl.h>
-#include <fmt/ranges.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 
 #include "archiver.h"
 #include "arena_memory.h"
+#include "core_settings.h"
 #include "damage.h"
 #include "disk_shell.h"
 #include "event_log.h"
@@ -40,72 +40,6 @@ namespace {
 constexpr Duration drain_time_max = std::chrono::seconds(15);
 constexpr Duration arbiter_look_every = std::chrono::seconds(30);
 constexpr Duration promotion_retry = std::chrono::milliseconds(500);
-
-// Who began the newest epoch in the log; 0: nobody has.
-ReplicaId last_writer(const RecoveredLog& log) {
-  for (auto r = log.records.rbegin(); r != log.records.rend(); ++r)
-    if (r->body.header.type == RecordType::epoch) return r->body.epoch_change.writer;
-  return log.superblock.epochs.empty() ? 0 : log.superblock.epochs.back().writer;
-}
-
-// As docs/spool-repl.md lists them.
-const char* name_of(core::NoticeKind kind) {
-  using enum core::NoticeKind;
-  switch (kind) {
-    case other: return "notice";
-    case role: return "role";
-    case member_removed: return "member-removed";
-    case member_added: return "member-added";
-    case connected: return "connected";
-    case disconnected: return "disconnected";
-    case refused: return "refused";
-    case split_brain: return "split-brain";
-    case resync_begun: return "resync-begun";
-    case resync_finished: return "resync-finished";
-    case tail_cut: return "tail-cut";
-    case discarded: return "discarded";
-    case suspended: return "suspended";
-    case resumed: return "resumed";
-    case failed: return "failed";
-    case repaired: return "repaired";
-    case unreadable: return "unreadable";
-  }
-  return "notice";
-}
-
-core::Config core_config(const VolumeSettings& s) {
-  core::Config c;
-  c.role = core::Role::secondary;  // promoted, at start too, once that is granted
-  c.arbiter = s.arbiter.kind == arbiter::Kind::manual ? core::Arbiter::manual : core::Arbiter::external;
-  c.on_peer_loss = s.on_peer_loss;
-  c.min_in_sync = s.min_in_sync;
-  c.slow_peer = s.slow_peer;
-  c.resync_latency_target = s.resync_latency_target;
-  c.resync_rate_min = s.resync_rate_min;
-  c.suspend_timeout = s.suspend_timeout;
-  for (const PeerSettings& p : s.peers) c.peers.push_back({p.id, p.protocol});
-  c.seal_after = s.seal_after;
-  c.write_ack_durable = s.write_ack_durable;
-  c.journal_writes_in_flight = s.journal_writes_in_flight;
-  return c;
-}
-
-// Where the arbiter is belongs to it: two machines with an arbiter each would both be promoted.
-Agreement agreement_with(const VolumeSettings& s, ReplicaId peer) {
-  Agreement all = core::agreement_of(core_config(s), arbiter::name_of(s.arbiter.kind), peer);
-  if (s.arbiter.kind == arbiter::Kind::manual) return all;
-  if (s.arbiter.kind == arbiter::Kind::etcd) {
-    std::vector<std::string> endpoints = s.arbiter.endpoints;
-    std::sort(endpoints.begin(), endpoints.end());
-    all.add("arbiter.endpoints", fmt::format("{}", fmt::join(endpoints, " ")));
-    all.add("arbiter.prefix", s.arbiter.prefix);
-  } else {
-    std::string nodes;
-    for (const auto& [id, name] : s.arbiter.nodes) nodes += fmt::format("{}{}={}", nodes.empty() ? "" : " ", id, name);
-    all.add("arbiter.nodes", nodes);
-  }
-  return all;
-}
 
 }  // namespace
 
@@ -476,17 +410,37 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
 
   void on_role(const core::RoleChange& change) {
     if (change.role == core::Role::primary) {
-      front_ends_ = std::make_unique<FrontEnds>(*loop_, *this, settings_, core_->status().epoch, [this](std::string text, bool serious) {
-        happened("device", std::move(text), serious, 0, 0, true);
-      });
       front_ends_starting_ = true;
-      front_ends_->start([this](Status s) { on_front_ends(std::move(s)); });
+      if (!leaving_) start_front_ends();  // else when that one is gone
       return;
     }
-    if (!change.lost || !front_ends_) return;
-    log_error("volume {}: another replica is primary now: the device here is taken away", settings_.name);
+    if (!change.lost) return;
     wants_primary_ = false;
-    front_ends_->stop(true, [this](Status) { loop_->post([this] { front_ends_.reset(); }); });
+    end_attaching("another replica was promoted while the device here was being attached");
+    if (auto reply = std::exchange(demoting_, nullptr)) reply(fail(Errc::conflict, "another replica was promoted meanwhile: this one is Secondary"));
+    if (!front_ends_) return;
+    log_error("volume {}: another replica is primary now: the device here is taken away", settings_.name);
+    leaving_ = std::move(front_ends_);
+    leaving_->stop(true, [this](Status) {
+      loop_->post([this] {
+        leaving_.reset();
+        if (front_ends_starting_ && !draining_) start_front_ends();
+      });
+    });
+  }
+
+  void start_front_ends() {
+    front_ends_ = std::make_unique<FrontEnds>(*loop_, *this, settings_, core_->status().epoch, [this](std::string text, bool serious) {
+      happened("device", std::move(text), serious, 0, 0, true);
+    });
+    front_ends_->start([this](Status s) { on_front_ends(std::move(s)); });
+  }
+
+  // Its end is not reported any more: whoever waits for it is answered now.
+  void end_attaching(const std::string& why) {
+    if (!std::exchange(front_ends_starting_, false)) return;
+    if (auto promoted = std::exchange(promoted_, nullptr)) promoted(fail(Errc::conflict, "{}", why));
+    if (auto report = std::exchange(started_, nullptr)) report({});
   }
 
   // The device goes first: it is what can refuse, and after it nothing is written any more.
@@ -494,25 +448,33 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     if (core_->status().role == core::Role::secondary || !front_ends_) {
       wants_primary_ = false;
       // Gives up a promotion that still waits, for the arbiter say.
-      core::Token token = next_command_++;
-      replies_.emplace(token, std::move(reply));
-      return core_->step(core::Demote{token});
+      return ask_core_to_demote(std::move(reply));
     }
     if (front_ends_starting_ || demoting_) return reply(fail(Errc::conflict, "a change of role is under way"));
     core::VolumeStatus s = core_->status();
     if (s.suspended) return reply(fail(Errc::conflict, "writes wait for {}: demoting would leave them behind", s.waits_for));
-    demoting_ = true;
-    front_ends_->stop(false, [this, reply = std::move(reply)](Status stopped) {
-      demoting_ = false;
-      if (!stopped) return reply(std::unexpected(stopped.error()));
+    demoting_ = std::move(reply);
+    front_ends_->stop(false, [this, which = front_ends_.get()](Status stopped) {
+      if (!demoting_ || front_ends_.get() != which) return;  // deposed meanwhile, and answered
+      auto asked = std::exchange(demoting_, nullptr);
+      if (!stopped) return asked(fail(stopped.error().code, "{}. Unmount it first; until then this replica stays Primary", stopped.error().message));
       wants_primary_ = false;
-      core::Token token = next_command_++;
-      replies_.emplace(token, [this, reply](Result<std::string> done) {
-        loop_->post([this] { front_ends_.reset(); });
-        reply(std::move(done));
+      ask_core_to_demote([this, which, asked = std::move(asked)](Result<std::string> done) {
+        drop(which);
+        asked(std::move(done));
       });
-      core_->step(core::Demote{token});
     });
+  }
+  // Not from within its own callback; and another one may have come in its place by then.
+  void drop(const FrontEnds* which) {
+    loop_->post([this, which] {
+      if (front_ends_.get() == which) front_ends_.reset();
+    });
+  }
+  void ask_core_to_demote(control::Server::Reply reply) {
+    core::Token token = next_command_++;
+    replies_.emplace(token, std::move(reply));
+    core_->step(core::Demote{token});
   }
 
   // ---- start and stop ----------------------------------------------------------------------------------------------
@@ -534,8 +496,8 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   // Promoted, and the device can not be made: better no primary than one without a device.
   void give_back(const std::string& why) {
     warn("failed", why + ": demoted again");
-    front_ends_->stop(true, [this](Status) {
-      loop_->post([this] { front_ends_.reset(); });
+    front_ends_->stop(true, [this, which = front_ends_.get()](Status) {
+      drop(which);
       core_->step(core::Demote{next_command_++});
     });
   }
@@ -558,7 +520,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
       if (s) return drain();
       if (force) return stop_by_force();
       stopping_ = false;
-      stop_refused_ = s.error().message;
+      stop_refused_ = s.error().message + ". Unmount it first; asked once more, the device is taken away from its users";
       tell_stopping();
     };
     if (front_ends_) front_ends_->stop(false, stopped);
@@ -646,6 +608,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     }
     if (loop_) loop_->set_turn_hook(nullptr);
     front_ends_.reset();
+    leaving_.reset();
     archiver_.reset();
     control_.reset();
     net_.reset();
@@ -673,9 +636,11 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   std::unique_ptr<net::PeerNet> net_;
   std::unique_ptr<control::Server> control_;
   std::unique_ptr<FrontEnds> front_ends_;  // while primary
+  std::unique_ptr<FrontEnds> leaving_;     // of a primary that was deposed: its device is being taken away
   bool was_primary_ = false;               // says the log here: the newest epoch in it is this replica's
   bool wants_primary_ = false;             // by configuration, until an administrator or another primary says otherwise
-  bool front_ends_starting_ = false, demoting_ = false;
+  bool front_ends_starting_ = false;
+  control::Server::Reply demoting_;        // waits for the front ends to stop
   std::function<void(Status)> promoted_;   // waits for the front ends
   core::Token next_command_ = 1;           // 0: this node's own promotion
   std::map<core::Token, control::Server::Reply> replies_;

@@ -48,6 +48,7 @@ struct ArbiterRolesTest : RolesTest {
   void create_anew(ReplicaId id) {
     Config c;
     c.arbiter = Arbiter::external;
+    c.ask_peers_for = ask_peers_for;
     c.send_window_bytes = 4u << 20;
     for (ReplicaId other = 1; other <= nodes.size(); ++other)
       if (other != id) c.peers.push_back({other, Protocol::C});
@@ -347,6 +348,80 @@ TEST_F(RolesTest, NothingIsCommittedByWhatAMemberThatIsAwayHasAcknowledged) {
   exchange();
   EXPECT_EQ(status(node(1)).commit, status(node(1)).last);
   EXPECT_EQ(node(1).done.at(flush), 0);
+}
+
+// The arbiter's data was put back from a copy that counts replica 2, which the primary has gone on without since.
+struct RolledBackTest : ArbiterRolesTest {
+  std::optional<EpochValue> old;
+  void answer_all(ReplicaId id) {
+    for (std::size_t i = 0; i < node(id).arbiter_requests.size(); ++i) {
+      ArbiterRequest r = node(id).arbiter_requests[i];
+      if (!answered.emplace(id, r.token).second) continue;
+      bool equal = r.read || r.expected == value;
+      if (!r.read && equal) value = r.desired;
+      node(id).step(ArbiterAnswer{r.token, equal ? Outcome::granted : Outcome::refused, value, ""});
+      exchange();
+    }
+  }
+  // Replica 1 goes on alone, and what it acknowledges then is nowhere else.
+  void make_alone() {
+    make_promoted_with_arbiter();
+    old = value;
+    disconnect(1, 2);
+    auto f = write_flush(1, 7);
+    exchange();
+    answer_all(1);
+    ASSERT_EQ(node(1).done.at(f), 0);
+    ASSERT_EQ(value->in_sync, set_of(1));
+  }
+  std::set<std::pair<ReplicaId, Token>> answered;  // the core takes no notice of a second answer
+};
+
+TEST_F(RolledBackTest, WhatWasAcknowledgedMeanwhileIsNotCutOff) {
+  make_alone();
+  Lsn last = status(node(1)).last;
+  restart(1);
+  value = old;
+  // Alone, replica 2 cannot know. It comes to epochs beyond that of replica 1.
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(promote_with_arbiter(2).ok) << node(2).commands.back().text;
+    write_flush(2, 8);
+    exchange();
+    answer_all(2);
+    node(2).step(Demote{79});
+    exchange();
+  }
+  ASSERT_TRUE(promote_with_arbiter(2).ok);
+  ASSERT_GT(value->epoch.counter, 3u);
+  connect(1, 2);
+  exchange();
+  answer_all(2);
+  EXPECT_TRUE(status(node(1)).peers[0].split_brain) << status(node(1)).peers[0].why;
+  EXPECT_EQ(status(node(1)).last, last);
+}
+
+TEST_F(RolledBackTest, WhoKnowsOfANewerEpochNeedsEveryMember) {
+  make_alone();
+  connect(1, 2);
+  exchange();
+  answer_all(1);
+  ASSERT_EQ(value->in_sync, set_of(1) | set_of(2)) << "it has joined again";
+  disconnect(1, 2);
+  value = old;
+  CommandDone refused = promote_with_arbiter(2);
+  EXPECT_FALSE(refused.ok);
+  EXPECT_NE(refused.text.find("it was put back from an older copy"), std::string::npos) << refused.text;
+}
+
+// The arbiter counts one that this configuration does not name: it would be promoted, and acknowledge without it.
+TEST_F(ArbiterRolesTest, AMemberThatTheConfigurationDoesNotNameIsNotForgotten) {
+  make_promoted_with_arbiter();
+  node(1).step(Demote{78});
+  exchange();
+  value->in_sync |= set_of(3);
+  CommandDone refused = promote_with_arbiter(1);
+  EXPECT_FALSE(refused.ok);
+  EXPECT_NE(refused.text.find("counts replica 3, which is not in this configuration"), std::string::npos) << refused.text;
 }
 
 }  // namespace

@@ -344,9 +344,7 @@ TEST_F(DiscardTest, NobodyIsPromotedOverWhatADamagedReplicaKnows) {
 TEST_F(DiscardTest, AWinnerThatLostWhatItHadIsDoubted) {
   part();
   demote_loser();
-  Config c;
-  c.send_window_bytes = 4u << 20;
-  c.peers = {{loser, Protocol::C}};
+  Config c = config_of(winner, 2);
   nodes[winner - 1] = std::make_unique<Shell>(ShellOptions{.replica = winner, .config = c, .seed = 99});
   delivered[winner - 1] = 0;
   ASSERT_TRUE(promote(winner, true)->ok);

@@ -11,7 +11,7 @@ namespace {
 using Bytes = std::vector<std::byte>;
 
 struct Failing : testing::TestWithParam<Disk> {
-  Shell shell{{.config = alone()}};
+  Shell shell{{.role = Role::primary, .config = alone()}};
   Bytes in = filled(block_size, 1);
 
   void fail_once(Disk kind) {
@@ -96,7 +96,7 @@ TEST_F(Failure, EverythingThatWaitsIsAnswered) {
 }
 
 TEST_F(Failure, StalledWritesFailToo) {
-  Shell full({.config = alone(), .volume_blocks = 8192});
+  Shell full({.role = Role::primary, .config = alone(), .volume_blocks = 8192});
   full.held = [](Disk kind) { return kind == Disk::home_write; };
   Bytes big = filled(1 << 20, 1);
   std::vector<std::uint64_t> writes;
@@ -139,6 +139,24 @@ TEST_F(Failure, AFailedReadIsAnErrorOfThatRequestAlone) {
   EXPECT_EQ(shell.done.at(write), 0);
   EXPECT_EQ(shell.done.at(flush), 0);
   EXPECT_EQ(shell.reads.used(), 0u);
+}
+
+TEST(FailedDevice, ADemotionOfAFailedDeviceIsAnswered) {
+  Shell shell({.role = Role::primary, .config = alone()});
+  shell.settle();
+  Bytes in = filled(block_size, 1);
+  shell.fault = [](Disk ends) { return ends == Disk::journal_write ? EIO : 0; };
+  shell.submit(ClientOp::write, 0, block_size, in.data());
+  shell.step(Demote{7});
+  EXPECT_TRUE(shell.commands.empty());
+  shell.settle();
+  ASSERT_EQ(shell.commands.size(), 1u);
+  EXPECT_FALSE(shell.commands[0].ok);
+  EXPECT_NE(shell.commands[0].text.find("Cannot demote: the device has failed"), std::string::npos) << shell.commands[0].text;
+  EXPECT_EQ(shell.core->status().role, Role::primary);
+  shell.step(Demote{8});
+  ASSERT_EQ(shell.commands.size(), 2u) << "asked again, it is answered at once";
+  EXPECT_FALSE(shell.commands[1].ok);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@ class LoadTest : public testing::Test {
   explicit LoadTest(std::size_t room = 64) : shell(options_with(room)) {}
   static ShellOptions options_with(std::size_t room) {
     ShellOptions options;
+    options.role = Role::primary;
     options.config = alone();
     options.arena_extra_blocks = room;
     return options;

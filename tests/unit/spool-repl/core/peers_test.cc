@@ -18,9 +18,9 @@ struct PeersTest : testing::Test {
 
   void SetUp() override { make(Protocol::C); }
   void make(Protocol protocol) {
-    primary = std::make_unique<Shell>(ShellOptions{.replica = 1, .config = with_peer(Role::primary, 2, protocol)});
+    primary = std::make_unique<Shell>(ShellOptions{.replica = 1, .role = Role::primary, .config = with_peer(2, protocol)});
     secondary = std::make_unique<Shell>(
-        ShellOptions{.replica = 2, .config = with_peer(Role::secondary, 1, protocol), .seed = 2});
+        ShellOptions{.replica = 2, .config = with_peer(1, protocol), .seed = 2});
     to_secondary = to_primary = 0;
   }
 
@@ -420,7 +420,7 @@ TEST_F(PeersTest, SecondaryRefusesAnEpochThatIsOver) {
 }
 
 TEST_F(PeersTest, SecondaryTakesOnePrimaryAtATime) {
-  Config config = with_peer(Role::secondary, 1);
+  Config config = with_peer(1);
   config.peers.push_back({3, Protocol::C});
   Shell node({.replica = 2, .config = config});
   node.step(PeerUp{1});
@@ -517,7 +517,7 @@ TEST_F(PeersTest, PrimaryThatLostAcknowledgedWritesDoesNotGoOn) {
   exchange();
   write_some(0, 3);
   // The same node with an empty disk in place of its own.
-  primary = std::make_unique<Shell>(ShellOptions{.replica = 1, .config = with_peer(Role::primary, 2), .seed = 9});
+  primary = std::make_unique<Shell>(ShellOptions{.replica = 1, .role = Role::primary, .config = with_peer(2), .seed = 9});
   to_secondary = 0;
   secondary->step(PeerDown{1});
   connect();
@@ -530,7 +530,7 @@ TEST_F(PeersTest, PrimaryThatLostAcknowledgedWritesDoesNotGoOn) {
 
 // Both need each other for every acknowledgement, so neither has given one: the one with the lower id stays.
 TEST_F(PeersTest, OfTwoPrimariesThatNeedEachOtherOneStepsDown) {
-  secondary = std::make_unique<Shell>(ShellOptions{.replica = 2, .config = with_peer(Role::primary, 1), .seed = 2});
+  secondary = std::make_unique<Shell>(ShellOptions{.replica = 2, .role = Role::primary, .config = with_peer(1), .seed = 2});
   auto w = secondary->submit(ClientOp::write, 0, block_size, in.data());
   connect();
   exchange();
@@ -547,7 +547,7 @@ TEST_F(PeersTest, OfTwoPrimariesThatNeedEachOtherOneStepsDown) {
 }
 
 TEST_F(PeersTest, TwoSecondariesKnowEachOtherAndWait) {
-  primary = std::make_unique<Shell>(ShellOptions{.replica = 1, .config = with_peer(Role::secondary, 2)});
+  primary = std::make_unique<Shell>(ShellOptions{.replica = 1, .config = with_peer(2)});
   connect();
   exchange();
   EXPECT_EQ(primary->sent.size(), 1u);

@@ -19,9 +19,11 @@ struct RolesTest : testing::Test {
   Shell& node(ReplicaId id) { return *nodes[id - 1]; }
   static VolumeStatus status(Shell& s) { return s.core->status(); }
 
-  static Config config_of(ReplicaId id, std::size_t count) {
+  Duration ask_peers_for{0};  // every start is long ago, see start_test.cc
+  Config config_of(ReplicaId id, std::size_t count) {
     Config c;
     c.send_window_bytes = 4u << 20;
+    c.ask_peers_for = ask_peers_for;
     for (ReplicaId other = 1; other <= count; ++other)
       if (other != id) c.peers.push_back({other, Protocol::C});
     return c;

@@ -23,6 +23,7 @@ enum class Disk { journal_write, journal_read, home_read, home_write, home_zero,
 
 struct ShellOptions {
   ReplicaId replica = 1;
+  Role role = Role::secondary;  // primary: promoted at each start, while its peers are here, have nothing, and agree
   Config config;
   std::uint64_t volume_blocks = 1024;
   std::uint64_t ring_bytes = journal_ring_bytes_min;
@@ -32,13 +33,11 @@ struct ShellOptions {
 
 inline Config alone() {
   Config c;
-  c.role = Role::primary;
   c.send_window_bytes = 4u << 20;
   return c;
 }
-inline Config with_peer(Role role, ReplicaId peer, Protocol protocol = Protocol::C) {
+inline Config with_peer(ReplicaId peer, Protocol protocol = Protocol::C) {
   Config c = alone();
-  c.role = role;
   c.peers = {{peer, protocol}};
   return c;
 }
@@ -75,6 +74,7 @@ class Shell {
     core = std::move(*made);
     core->tick(now_);
     drain();
+    if (options_.role == Role::primary) become_primary();
   }
 
   static Uuid volume() { return Uuid::parse("5c1a0e7e-0000-4000-8000-00000000c0de").value(); }
@@ -149,6 +149,7 @@ class Shell {
     core = std::move(*made);
     core->tick(now_);
     drain();
+    if (options_.role == Role::primary) become_primary();
   }
   void write_superblock(const Superblock& sb) {
     for (std::uint64_t at : superblock_offset) encode_superblock(sb, {journal.data() + at, block_size});
@@ -181,6 +182,21 @@ class Shell {
   std::function<void(std::uint64_t id, int error)> on_done;
 
  private:
+  // By the same door as any other; nothing is left of it but the role.
+  void become_primary() {
+    for (const PeerConfig& p : options_.config.peers) step(PeerUp{p.id}), input(p.id, NodeState{});
+    sent.clear(), sent_to.clear();
+    step(Promote{1, false});
+    std::vector<PeerMessage> claims;
+    std::vector<ReplicaId> asked;
+    claims.swap(sent), asked.swap(sent_to);
+    for (std::size_t i = 0; i < claims.size(); ++i)
+      if (auto* claim = std::get_if<Claim>(&claims[i])) input(asked[i], ClaimReply{claim->attempt, true, ""});
+    EXPECT_EQ(core->status().role, Role::primary) << (commands.empty() ? "no answer" : commands.back().text);
+    for (const PeerConfig& p : options_.config.peers) step(PeerDown{p.id});
+    sent.clear(), sent_to.clear(), closed.clear(), notices.clear(), notice_kinds.clear(), commands.clear();
+  }
+
   struct Op {
     Disk kind;
     std::function<Event(int error)> end;

@@ -36,7 +36,7 @@ Bytes image_after_recovery(const Shell& shell) {
 }
 
 TEST(Single, AnswersFromMemoryAtOnceAndDurablyAfterAFlush) {
-  Shell shell({.config = alone()});
+  Shell shell({.role = Role::primary, .config = alone()});
   Bytes in = filled(5000, 0x11), out(5000);
   auto write = shell.submit(ClientOp::write, 4096, 4096, in.data());
   EXPECT_EQ(shell.done.at(write), 0) << "in memory and ordered is enough for a plain write";
@@ -52,7 +52,7 @@ TEST(Single, AnswersFromMemoryAtOnceAndDurablyAfterAFlush) {
 
 // A start that did not know that the record is committed could have it cut off, and what was written home of it would stay.
 TEST(Single, NothingIsWrittenHomeBeforeTheSuperblockSaysThatItIsCommitted) {
-  Shell shell({.config = alone()});
+  Shell shell({.role = Role::primary, .config = alone()});
   Bytes in = filled(block_size, 0x11);
   shell.submit(ClientOp::write, 0, block_size, in.data());
   shell.submit(ClientOp::flush);
@@ -73,7 +73,7 @@ TEST(Single, NothingIsWrittenHomeBeforeTheSuperblockSaysThatItIsCommitted) {
 }
 
 TEST(Single, FuaWaitsForTheJournalAndPlainWritesDoNot) {
-  Shell shell({.config = alone()});
+  Shell shell({.role = Role::primary, .config = alone()});
   shell.settle();
   Bytes in = filled(block_size, 1);
   auto fua = shell.submit(ClientOp::write, 0, block_size, in.data(), true);
@@ -88,7 +88,7 @@ TEST(Single, FuaWaitsForTheJournalAndPlainWritesDoNot) {
 TEST(Single, WriteAckDurableMakesEveryWriteWait) {
   Config config = alone();
   config.write_ack_durable = true;
-  Shell shell({.config = config});
+  Shell shell({.role = Role::primary, .config = config});
   Bytes in = filled(block_size, 1);
   auto write = shell.submit(ClientOp::write, 0, block_size, in.data());
   auto trim = shell.submit(ClientOp::trim, 8192, 8192);
@@ -100,7 +100,7 @@ TEST(Single, WriteAckDurableMakesEveryWriteWait) {
 }
 
 TEST(Single, AFlushWaitsForEarlierRecordsThatEndLater) {
-  Shell shell({.config = alone()});
+  Shell shell({.role = Role::primary, .config = alone()});
   shell.settle();
   Bytes in = filled(block_size, 1);
   std::vector<std::uint64_t> flushes;
@@ -118,7 +118,7 @@ TEST(Single, AFlushWaitsForEarlierRecordsThatEndLater) {
 TEST(Single, ABatchIsSealedInTime) {
   Config config = alone();
   config.seal_after = std::chrono::milliseconds(5);
-  Shell shell({.config = config});
+  Shell shell({.role = Role::primary, .config = config});
   shell.settle();
   Bytes in = filled(block_size, 1);
   shell.submit(ClientOp::write, 0, block_size, in.data());
@@ -131,7 +131,7 @@ TEST(Single, ABatchIsSealedInTime) {
 }
 
 TEST(Single, AnAddressWrittenTwiceInABatchIsStoredOnce) {
-  Shell shell({.config = alone()});
+  Shell shell({.role = Role::primary, .config = alone()});
   shell.settle();
   auto before = shell.core->status().records_bytes;
   Bytes in = filled(block_size, 1);
@@ -142,7 +142,7 @@ TEST(Single, AnAddressWrittenTwiceInABatchIsStoredOnce) {
 }
 
 TEST(Single, RefusesWhatLiesOutside) {
-  Shell shell({.config = alone(), .volume_blocks = 16});
+  Shell shell({.role = Role::primary, .config = alone(), .volume_blocks = 16});
   Bytes b(2 * block_size);
   EXPECT_EQ(shell.done.at(shell.submit(ClientOp::write, 15 * block_size, 2 * block_size, b.data())), EINVAL);
   EXPECT_EQ(shell.done.at(shell.submit(ClientOp::read, 16 * block_size, 1, b.data())), EINVAL);
@@ -153,7 +153,7 @@ TEST(Single, RefusesWhatLiesOutside) {
 TEST(Single, ZeroingReadsBackAsZerosAlsoAtItsEdges) {
   for (ClientOp op : {ClientOp::trim, ClientOp::write_zeroes}) {
     for (bool from_disk : {false, true}) {
-      Shell shell({.config = alone(), .volume_blocks = 16});
+      Shell shell({.role = Role::primary, .config = alone(), .volume_blocks = 16});
       Bytes ones = filled(6 * block_size, 1), out(6 * block_size);
       shell.submit(ClientOp::write, 0, 6 * block_size, ones.data());
       if (from_disk) {
@@ -172,7 +172,7 @@ TEST(Single, ZeroingReadsBackAsZerosAlsoAtItsEdges) {
 }
 
 TEST(Single, AFullRingStallsWritersUntilTheCheckpoint) {
-  Shell shell({.config = alone(), .volume_blocks = 8192});
+  Shell shell({.role = Role::primary, .config = alone(), .volume_blocks = 8192});
   shell.held = [](Disk kind) { return kind == Disk::home_write; };
   Bytes in = filled(mib, 3);
   std::vector<std::uint64_t> writes;
@@ -192,7 +192,7 @@ TEST(Single, AFullRingStallsWritersUntilTheCheckpoint) {
 }
 
 TEST(Single, AFullArenaStallsWritersUntilTheCheckpoint) {
-  Shell shell({.config = alone(), .volume_blocks = 16384, .ring_bytes = 128ull << 20});
+  Shell shell({.role = Role::primary, .config = alone(), .volume_blocks = 16384, .ring_bytes = 128ull << 20});
   shell.held = [](Disk kind) { return kind == Disk::home_sync; };
   Bytes in = filled(mib, 3);
   std::vector<std::uint64_t> writes;
@@ -210,7 +210,7 @@ TEST(Single, AFullArenaStallsWritersUntilTheCheckpoint) {
 
 // Who has once waited for room does not make every later round a hurried one.
 TEST(Single, AStalledWriterHurriesOneRound) {
-  Shell shell({.config = alone(), .volume_blocks = 16384, .ring_bytes = 128ull << 20});
+  Shell shell({.role = Role::primary, .config = alone(), .volume_blocks = 16384, .ring_bytes = 128ull << 20});
   int syncs = 0;  // that may end
   shell.held = [&](Disk kind) { return kind == Disk::home_sync && syncs == 0; };
   shell.fault = [&](Disk kind) { return syncs -= kind == Disk::home_sync, 0; };
@@ -242,7 +242,7 @@ TEST(Single, AStalledWriterHurriesOneRound) {
 
 // Not for a sixteenth of the arena to be home.
 TEST(Single, AStalledWriterGetsRoomInSmallPortions) {
-  Shell shell({.config = alone(), .volume_blocks = 65536, .ring_bytes = 128ull << 20, .arena_extra_blocks = 8192});
+  Shell shell({.role = Role::primary, .config = alone(), .volume_blocks = 65536, .ring_bytes = 128ull << 20, .arena_extra_blocks = 8192});
   ASSERT_GT(shell.arena.size() / 16, 700u);
   bool home_goes = false;
   std::uint64_t written = 0;
@@ -265,6 +265,7 @@ TEST(Single, AStalledWriterGetsRoomInSmallPortions) {
 // Writers need not wait for the sync, nor for the superblock: what is in the data area is read from there, and the journal has it still.
 TEST(Single, WhatIsHomeLeavesTheArenaBeforeItIsSynced) {
   ShellOptions options;
+  options.role = Role::primary;
   options.config = alone();
   Shell s(options);
   s.held = [](Disk kind) { return kind == Disk::home_sync; };
@@ -287,6 +288,7 @@ TEST(Single, WhatIsHomeLeavesTheArenaBeforeItIsSynced) {
 // They take no slot of the arena; without a bound a client could have as many of them as the journal has room for.
 TEST(Single, ZeroExtentsStallWritersLikeAFullArena) {
   ShellOptions options;
+  options.role = Role::primary;
   options.config = alone();
   options.ring_bytes = 64u << 20;
   options.volume_blocks = 2 * (arena_blocks_min(options.config) + 1000);
@@ -307,7 +309,7 @@ TEST(Single, ZeroExtentsStallWritersLikeAFullArena) {
 
 // mkfs trims all of a new volume; where the device takes zeros as writes only that is a write of all of it.
 TEST(Single, WhatIsKnownToBeZerosIsNotWrittenAgain) {
-  Shell s({.config = alone(), .volume_blocks = 16384});
+  Shell s({.role = Role::primary, .config = alone(), .volume_blocks = 16384});
   std::uint64_t zeroed = 0;
   s.fault = [&](Disk kind) { return zeroed += kind == Disk::home_zero, 0; };
   auto settle = [&] {
@@ -330,7 +332,7 @@ TEST(Single, WhatIsKnownToBeZerosIsNotWrittenAgain) {
 
 // A start does not know what an earlier process had written home of what its digests call zeros.
 TEST(Single, AfterACrashZerosAreWrittenOnceMore) {
-  Shell s({.config = alone(), .volume_blocks = 16384});
+  Shell s({.role = Role::primary, .config = alone(), .volume_blocks = 16384});
   Bytes in = filled(4 * mib, 7);
   s.held = [](Disk kind) { return kind == Disk::home_sync; };
   for (std::uint64_t at = 0; at < 4; ++at) s.submit(ClientOp::write, at * mib, mib, in.data() + at * mib);
@@ -351,7 +353,7 @@ TEST(Single, AfterACrashZerosAreWrittenOnceMore) {
 TEST(Single, ManyZerosGoHomeInPortions) {
   Config config = alone();
   config.zero_blocks_a_round = 1024;
-  Shell s({.config = config, .volume_blocks = 16384});
+  Shell s({.role = Role::primary, .config = config, .volume_blocks = 16384});
   Bytes in = filled(mib, 7);
   for (std::uint64_t at = 0; at < 32; ++at) s.submit(ClientOp::write, at * mib, mib, in.data());
   s.submit(ClientOp::flush);
@@ -381,7 +383,7 @@ TEST(Single, ManyZerosGoHomeInPortions) {
 }
 
 TEST(Single, SettlesWithEverythingHomeAndAllMemoryFree) {
-  Shell shell({.config = alone()});
+  Shell shell({.role = Role::primary, .config = alone()});
   Bytes in = filled(mib, 7);
   shell.submit(ClientOp::write, 12345, mib, in.data());
   shell.submit(ClientOp::trim, 3 * mib, 8192);
@@ -401,7 +403,7 @@ TEST(Single, SettlesWithEverythingHomeAndAllMemoryFree) {
 class RandomClient {
  public:
   RandomClient(std::uint64_t seed, std::uint64_t volume_blocks)
-      : random_(seed), shell_({.config = config(), .volume_blocks = volume_blocks, .seed = seed}),
+      : random_(seed), shell_({.role = Role::primary, .config = config(), .volume_blocks = volume_blocks, .seed = seed}),
         model_(volume_blocks * block_size), stamp_(model_.size()) {
     shell_.on_done = [this](std::uint64_t id, int error) { finish(id, error); };
   }

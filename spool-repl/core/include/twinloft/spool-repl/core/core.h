@@ -30,11 +30,11 @@ enum class Arbiter : std::uint8_t {
 enum class OnPeerLoss : std::uint8_t { suspend, go_on };  // under Arbiter::manual
 
 struct Config {
-  // The role at creation. Role::primary says that the promotion was granted already; else see Promote.
-  Role role = Role::secondary;
   Arbiter arbiter = Arbiter::manual;
   OnPeerLoss on_peer_loss = OnPeerLoss::suspend;
   Duration suspend_timeout{0};                    // requests that waited so long in a suspension fail; 0: never
+  // For so long after the start a promotion waits for replicas that are not connected yet, and asks them: one of them may be primary.
+  Duration ask_peers_for = std::chrono::seconds(3);
   unsigned min_in_sync = 1;                       // replicas, this one counted: with fewer writes wait
   Duration arbiter_retry = std::chrono::seconds(1);   // after an unknown outcome
   std::uint64_t sync_window_bytes = 8u << 20;     // resync data sent to a peer and not yet in its data area
@@ -69,7 +69,9 @@ struct PeerStatus {
   ConnectionState connection = ConnectionState::Connecting;
   Lsn sent, received, durable;
   std::string why;  // the last reason for a closed or refused connection
-  bool in_sync = false;     // a member of the recorded set
+  bool in_sync = false;     // a member of the recorded set, as the log here has it
+  Instant since = {};       // it connected, or the connection was lost; it was never connected: the start of this process
+  bool seen = false;        // it was connected in the time of this process
   bool primary = false;     // what it says of itself
   bool known = false;       // it has said anything since it connected
   bool inconsistent = false;        // a resync into it has not been finished
@@ -81,6 +83,7 @@ struct PeerStatus {
 };
 
 struct VolumeStatus {
+  Instant now = {};  // when this was so
   Role role = Role::secondary;
   Epoch epoch;
   bool failed = false;     // the device answers EIO until it is attached anew

@@ -1,0 +1,16 @@
+// What a volume's settings say to the core, and to the handshake with each peer; and the names of what the core tells.
+#pragma once
+
+#include "twinloft/spool-repl/core/core.h"
+#include "twinloft/spool-repl/daemon/config.h"
+
+namespace twinloft::repl::daemon {
+
+// Who began the newest epoch in the log; 0: nobody has.
+ReplicaId last_writer(const RecoveredLog& log);
+// As docs/spool-repl.md lists them.
+const char* name_of(core::NoticeKind kind);
+core::Config core_config(const VolumeSettings& settings);
+Agreement agreement_with(const VolumeSettings& settings, ReplicaId peer);
+
+}  // namespace twinloft::repl::daemon

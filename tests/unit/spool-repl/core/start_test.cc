@@ -1,0 +1,101 @@
+// A start: whoever is to be primary asks the replicas that it can reach first, whatever its own log says.
+#include "roles.h"
+
+namespace twinloft::repl::core {
+namespace {
+
+struct StartTest : RolesTest {
+  Duration look = Config().ask_peers_for;
+  void SetUp() override { ask_peers_for = look; }
+
+  // Both went on alone by force, replica 2 last: replica 1 is down, and its log counts nobody but itself.
+  void make_parted() {
+    make_promoted(1, 2);
+    write_flush(1, 0);
+    exchange();
+    disconnect(1, 2);
+    node(1).step(Promote{5, true});
+    write_flush(1, 1);
+    exchange();
+    ASSERT_EQ(status(node(1)).in_sync, set_of(1));
+    node(2).pass_time(look);
+    ASSERT_TRUE(promote(2, true)->ok);
+    write_flush(2, 2);
+    exchange();
+    restart(1);
+  }
+};
+
+TEST_F(StartTest, WhoWasAloneIsNotPromotedBesideOneThatItCanReach) {
+  make_parted();
+  node(1).step(Promote{0, false});
+  exchange();
+  EXPECT_EQ(status(node(1)).role, Role::secondary) << "nobody was asked";
+  node(1).pass_time(look / 2);
+  connect(1, 2);
+  exchange();
+  node(1).pass_time(2 * look);
+  exchange();
+  EXPECT_EQ(status(node(1)).role, Role::secondary);
+  EXPECT_EQ(status(node(2)).role, Role::primary);
+  EXPECT_EQ(status(node(1)).waits_for, "replica 2 is Primary");
+  for (int i = 0; i < 3; ++i) {
+    node(1).step(Promote{0, false});
+    exchange();
+    node(1).pass_time(std::chrono::seconds(1));
+  }
+  EXPECT_EQ(status(node(1)).role, Role::secondary);
+}
+
+TEST_F(StartTest, ForceAsksFirstToo) {
+  make_parted();
+  node(1).commands.clear();
+  node(1).step(Promote{6, true});
+  exchange();
+  EXPECT_TRUE(node(1).commands.empty());
+  connect(1, 2);
+  exchange();
+  ASSERT_EQ(node(1).commands.size(), 1u);
+  EXPECT_FALSE(node(1).commands[0].ok);
+  EXPECT_EQ(status(node(1)).role, Role::secondary);
+}
+
+TEST_F(StartTest, WhoWasAloneIsPromotedWhereNobodyTurnsUp) {
+  make_parted();
+  node(1).step(Promote{0, false});
+  exchange();
+  auto next = node(1).core->next_tick();
+  ASSERT_TRUE(next);
+  EXPECT_LE(next->ns, (node(1).now() + look).ns);
+  node(1).pass_time(look);
+  exchange();
+  EXPECT_EQ(status(node(1)).role, Role::primary);
+}
+
+// Long after the start everybody who can be reached is connected.
+TEST_F(StartTest, LaterNobodyIsWaitedFor) {
+  make_parted();
+  node(1).commands.clear();
+  node(1).pass_time(look);
+  node(1).step(Promote{7, false});
+  exchange();
+  ASSERT_EQ(node(1).commands.size(), 1u);
+  EXPECT_TRUE(node(1).commands[0].ok) << node(1).commands[0].text;
+}
+
+// One that connects while the promotion is under way is asked like the others.
+TEST_F(StartTest, ANewcomerIsAskedBeforeItIsGranted) {
+  make_parted();
+  node(2).step(Demote{8});
+  exchange();
+  ASSERT_EQ(status(node(2)).role, Role::secondary);
+  node(1).step(Promote{0, false});
+  exchange();
+  connect(1, 2);
+  exchange();
+  EXPECT_EQ(status(node(1)).role, Role::secondary) << "the other one went on without it";
+  EXPECT_NE(status(node(1)).waits_for.find("replica 2"), std::string::npos) << status(node(1)).waits_for;
+}
+
+}  // namespace
+}  // namespace twinloft::repl::core
