@@ -50,7 +50,7 @@ const char* disk_of(const NodeView& v) {
 const char* disk_of(const core::VolumeStatus& s, const core::PeerStatus& p) {
   if (p.inconsistent || p.sync_target) return "Inconsistent";
   if (p.connection != core::ConnectionState::Connected) return s.role == core::Role::primary && !p.in_sync ? "Outdated" : "DUnknown";
-  if (s.role == core::Role::secondary) return p.in_sync ? "UpToDate" : "Outdated";
+  if (s.role == core::Role::secondary) return !p.in_sync ? "Outdated" : is_confirmed(s) ? "UpToDate" : "Consistent";
   return p.durable == s.last ? "UpToDate" : "Behind";
 }
 const char* role_of(const core::PeerStatus& p) { return !p.known ? "Unknown" : p.primary ? "Primary" : "Secondary"; }
@@ -79,12 +79,36 @@ std::string bar(const ResyncProgress& r) {
                      size_text(r.total_bytes), speed_text(r));
 }
 
+bool is_here(const core::PeerStatus& p) { return p.known && p.connection == core::ConnectionState::Connected; }
+bool is_in_sync(const core::VolumeStatus& s, const core::PeerStatus& p) { return p.in_sync && is_here(p) && is_confirmed(s); }
+std::uint64_t seconds_since(const core::VolumeStatus& s, const core::PeerStatus& p) {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::seconds>(s.now - p.since).count());
+}
+
+// What is known of a peer, and since when. Of one that is away the log says only whether it was counted.
+std::string membership_text(const core::VolumeStatus& s, const core::PeerStatus& p) {
+  if (is_in_sync(s, p)) return "  in sync";
+  std::string text;
+  if (!is_here(p)) {
+    std::string since = duration_text(seconds_since(s, p));
+    text = p.seen ? fmt::format("  away for {}", since) : fmt::format("  not seen since the start {} ago", since);
+  }
+  if (p.in_sync) text += fmt::format("{} counted as in sync in epoch {}", text.empty() ? " " : ",", s.epoch.counter);
+  return text;
+}
+
 // The protocol-C peers that do not have everything that is acknowledged.
 std::string left_out(const core::VolumeStatus& s) {
   std::string ids;
   for (const auto& p : s.peers)
     if (p.protocol == core::Protocol::C && !p.in_sync) ids += fmt::format("{}{}", ids.empty() ? "" : ", ", p.id);
   return ids;
+}
+
+std::string waiting_text(const core::VolumeStatus& s) {
+  for (const core::PeerStatus& p : s.peers)
+    if (is_here(p) && p.primary) return fmt::format("standing by: replica {} is primary", p.id);
+  return "waits to be promoted: " + s.waits_for;
 }
 
 std::string state_line(const core::VolumeStatus& s) {
@@ -129,13 +153,13 @@ std::string status_text(const NodeView& v) {
                                 v.settings.replica, size_text(v.volume_bytes));
   if (s.role == core::Role::primary) out += fmt::format("  state    {}\n", state_line(s));
   else if (s.failed) out += fmt::format("  state    {}\n", state_line(s));
-  else if (v.wants_primary) out += fmt::format("  state    waits to be promoted: {}\n", s.waits_for);
+  else if (v.wants_primary) out += fmt::format("  state    {}\n", waiting_text(s));
   if (!v.stop_waits_for.empty()) out += fmt::format("  stop     not yet: {}\n", v.stop_waits_for);
   if (s.discards_for != 0)
     out += fmt::format("  state    gives up its history: waits for replica {} to connect as primary\n", s.discards_for);
   for (const auto& p : s.peers) {
     out += fmt::format("  peer {}   {}  {}/{}  protocol {}{}", p.id, name_of(p), role_of(p), disk_of(s, p),
-                       name_of(p.protocol), p.in_sync ? "  in sync" : "");
+                       name_of(p.protocol), membership_text(s, p));
     if (s.role == core::Role::primary)
       out += fmt::format("  sent {}  received {}  durable {}", p.sent.v, p.received.v, p.durable.v);
     if (auto r = v.resyncs.of(p, v.volume_bytes / block_size)) out += fmt::format("\n           resync {}", bar(*r));
@@ -168,7 +192,7 @@ std::string status_line(const NodeView& v) {
   const core::VolumeStatus& s = v.status;
   std::string out = fmt::format("{}  {}  {}", v.settings.name, name_of(s.role), disk_of(v));
   if (s.role == core::Role::primary || s.failed) out += fmt::format("  {}", state_line(s));
-  else if (v.wants_primary) out += fmt::format("  waits to be promoted: {}", s.waits_for);
+  else if (v.wants_primary) out += fmt::format("  {}", waiting_text(s));
   for (const auto& p : s.peers) {
     out += fmt::format("  |  peer {} {} {}", p.id, name_of(p), disk_of(s, p));
     if (auto r = v.resyncs.of(p, v.volume_bytes / block_size))
@@ -187,7 +211,10 @@ std::string status_json(const NodeView& v) {
                              {"resync", nullptr},
                              {"disk", disk_of(s, p)},
                              {"role", role_of(p)},
-                             {"in_sync", p.in_sync},
+                             {"in_sync", is_in_sync(s, p)},
+                             {"counted_in_sync", p.in_sync},
+                             {"seen", p.seen},
+                             {"since_seconds", seconds_since(s, p)},
                              {"split_brain", p.split_brain},
                              {"protocol", name_of(p.protocol)},
                              {"sent_lsn", p.sent.v},

@@ -24,6 +24,7 @@ struct StatusText : testing::Test {
   }
   std::string text() { return status_text({settings, {}, 1 << 20, {}, {}, false, {}, status, meter}); }
   std::string line() { return status_line({settings, {}, 1 << 20, {}, {}, false, {}, status, meter}); }
+  std::string json() { return status_json({settings, {}, 1 << 20, {}, {}, false, {}, status, meter}); }
   bool says(std::string_view what) { return text().find(what) != std::string::npos; }
 
   VolumeSettings settings;
@@ -44,6 +45,39 @@ TEST_F(StatusText, WhoIsCutOffDoesNotCallItselfUpToDate) {
   EXPECT_TRUE(says("Secondary  UpToDate")) << "the primary counts it: " << text();
   status.in_sync = set_of(2);
   EXPECT_TRUE(says("Secondary  Outdated")) << text();
+}
+
+// Of a peer that is away the log says that it was counted, and nothing else is known.
+TEST_F(StatusText, APeerThatIsAwayIsNotCalledInSync) {
+  status.epoch.counter = 5;
+  status.now = Instant{} + std::chrono::seconds(100);
+  peer(2).since = Instant{} + std::chrono::seconds(60);
+  EXPECT_TRUE(says("protocol C  not seen since the start 40 s ago, counted as in sync in epoch 5")) << text();
+  EXPECT_FALSE(says("  in sync")) << text();
+  peer(2).seen = true;
+  EXPECT_TRUE(says("protocol C  away for 40 s, counted as in sync in epoch 5")) << text();
+  EXPECT_NE(json().find(R"("in_sync":false,"counted_in_sync":true,"seen":true,"since_seconds":40)"), std::string::npos) << json();
+  connect(2);
+  EXPECT_TRUE(says("Secondary/UpToDate  protocol C  in sync")) << text();
+  EXPECT_NE(json().find(R"("in_sync":true,"counted_in_sync":true)"), std::string::npos) << json();
+  status.role = core::Role::primary;
+  peer(2).connection = core::ConnectionState::Connecting;
+  peer(2).known = false;
+  EXPECT_TRUE(says("away for 40 s, counted as in sync")) << "it is waited for: " << text();
+  peer(2).in_sync = false;
+  EXPECT_TRUE(says("Unknown/Outdated  protocol C  away for 40 s  sent")) << text();
+}
+
+// Two secondaries that the primary went on without: neither knows more than its own log.
+TEST_F(StatusText, TwoThatWereLeftOutDoNotCallEachOtherInSync) {
+  status.epoch.counter = 5;
+  peer(3).protocol = core::Protocol::C;
+  peer(3).in_sync = true;
+  status.in_sync |= set_of(3);
+  connect(3);  // replica 2 was primary, and is away
+  EXPECT_TRUE(says("peer 3   Connected  Secondary/Consistent  protocol C  counted as in sync in epoch 5")) << text();
+  connect(2, true);
+  EXPECT_TRUE(says("peer 3   Connected  Secondary/UpToDate  protocol C  in sync")) << text();
 }
 
 TEST_F(StatusText, WhoWasCreatedAnewIsInconsistentUntilItHasEverythingAgain) {
