@@ -111,7 +111,7 @@ def expect_all_250(c, count):
 def small_and_pipelined(t):
     t.needs("CHUNKING")
     t.needs("PIPELINING")
-    rounds = [(14, 900_000)] + [(5, 12_000)] * 15  # a large one, and many: where parts get out of order, it is now and then
+    rounds = [(14, 200_000)] + [(5, 12_000)] * 15  # a large one, and many: where parts get out of order, it is now and then
     for size, count in rounds:
         messages = []
         for _ in range(4):  # at once, since load brings it about

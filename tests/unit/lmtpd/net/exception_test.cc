@@ -55,7 +55,7 @@ class Exceptions : public ServerTest {
     LmtpClient client(port_);
     client.begin();
     ASSERT_EQ(client.ask("MAIL FROM:<a@example.org> SMTPUTF8\r\n").substr(0, 3), "250");
-    client.send("RCPT TO:<unusual@example.org>\r\n");
+    client.send("RCPT TO:<unusual-b\xc3\xbc@example.org>\r\n");
     expect_421(client);
   }
   std::atomic<bool> ids_throw_{false};
