@@ -366,7 +366,6 @@ const Wrong wrong[] = {
     {"[users]\ndriver = \"static\"\naccept_all = true\nhome = \"/a\"\nagent = \"x\"\n", "there is no section [agent.x]"},
     {"[users]\ndriver = \"static\"\nhome = \"/a\"\nusers = []\n", "users.users: lists nobody"},
     {"[users]\ndriver = \"static\"\nhome = \"/a\"\naccept_all = false\n", "users.users: is missing"},
-    {"[users]\ndriver = \"static\"\nhome = \"/a\"\nusers = []\n", "users.users: is missing"},
     {"[users]\ndriver = \"static\"\nhome = \"/a\"\nusers = [\"ann\"]\naccept_all = true\n", "users.accept_all: accepts every address"},
     {"[users]\ndriver = \"sqlite\"\npath = \"/a\"\naccept_all = true\n", "users.accept_all: unknown key"},
     {"[users]\ndriver = \"static\"\naccept_all = true\ndetail_delimiter = \"+-\"\n", "expected one character"},
@@ -437,7 +436,7 @@ const Wrong wrong_users[] = {
     {"[users]\ndriver = \"passwd\"\nuid_min = 0\n", "users.uid_min: expected a number from 1"},
     {"[users]\ndriver = \"passwd\"\nlookup_timeout = \"0s\"\n", "users.lookup_timeout: "},
     {"[users]\ndriver = \"static\"\nhome = \"/a\"\nlookup_timeout = \"9s\"\n", "users.lookup_timeout: unknown key"},
-    {"[users]\ndriver = \"static\"\nhome = \"/a\"\nmaildir = \"Maildir\"\n", "users.maildir: expected an absolute path, or one below"},
+    {"[users]\ndriver = \"static\"\nhome = \"/a\"\nmaildir = \"Maildir\"\n", "users.maildir: expected an absolute path, or \"~\""},
 };
 #undef MYSQL
 INSTANTIATE_TEST_SUITE_P(Users, ConfigWrong, testing::ValuesIn(wrong_users));
