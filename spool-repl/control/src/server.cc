@@ -3,23 +3,41 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
+#include "answer.h"
 #include "twinloft/spool-repl/control/control.h"
 
 namespace twinloft::repl::control {
 
 namespace {
-constexpr std::size_t sessions_max = 32;
+
+constexpr std::size_t sessions_max = 64;
+constexpr int listen_backlog = 64;
+constexpr Duration asking_time_max = std::chrono::seconds(10);
+
+// What changes nothing.
+bool only_reads(const std::string& command) { return command == "status" || command.starts_with("status ") || command.starts_with("events "); }
+
+bool may_command(int fd) {
+  ucred who{};
+  socklen_t length = sizeof who;
+  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &length) == 0 && (who.uid == 0 || who.uid == ::geteuid());
 }
 
-Server::Server(ports::Loop& loop, std::string path, Handler handler)
-    : loop_(loop), path_(std::move(path)), handler_(std::move(handler)) {}
+}  // namespace
+
+Server::Server(ports::Loop& loop, std::string path, Handler handler, Access access)
+    : loop_(loop), path_(std::move(path)), handler_(std::move(handler)), access_(access) {}
 
 Server::~Server() {
   if (accept_timer_ != 0) loop_.cancel(accept_timer_);
-  for (auto& [fd, session] : sessions_) loop_.unwatch(fd);
+  for (auto& [fd, session] : sessions_) {
+    if (session.timer != 0) loop_.cancel(session.timer);
+    loop_.unwatch(fd);
+  }
   if (!listener_) return;
   loop_.unwatch(listener_.get());
   ::unlink(path_.c_str());
@@ -35,8 +53,9 @@ Status Server::start() {
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return fail_errno(errno, "socket");
   auto* generic = reinterpret_cast<sockaddr*>(&address);
-  Fd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (::connect(probe.get(), generic, sizeof address) == 0)
+  // One whose queue is full is alive too, and is not waited for.
+  Fd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (::connect(probe.get(), generic, sizeof address) == 0 || errno == EAGAIN)
     return fail(Errc::unavailable, "{}: another spool-repl serves this volume already", path_);
   // connect() also refuses what is no socket at all: that is somebody's file, and stays.
   struct stat st{};
@@ -46,9 +65,17 @@ Status Server::start() {
   int error = errno;
   ::umask(before);
   if (rc < 0) return fail_errno(error, "cannot make the control socket {}", path_);
-  if (::listen(fd.get(), 16) < 0) return fail_errno(errno, "{}", path_);
+  TL_TRY(open_to(access_));
+  if (::listen(fd.get(), listen_backlog) < 0) return fail_errno(errno, "{}", path_);
   listener_ = std::move(fd);
   loop_.watch(listener_.get(), ports::Loop::readable, [this](unsigned) { on_accept(); });
+  return {};
+}
+
+Status Server::open_to(const Access& access) const {
+  if (access.group && ::chown(path_.c_str(), static_cast<uid_t>(-1), *access.group) != 0)
+    return fail_errno(errno, "{}: cannot be given to group {}", path_, *access.group);
+  if (access.everybody && ::chmod(path_.c_str(), 0666) != 0) return fail_errno(errno, "{}: its mode cannot be set", path_);
   return {};
 }
 
@@ -62,13 +89,35 @@ void Server::on_accept() {
       loop_.change(listener_.get(), ports::Loop::readable);
     });
   }
-  if (!fd || sessions_.size() >= sessions_max) return;
+  if (!fd) return;
+  make_room();
   int n = fd.get();
-  sessions_.emplace(n, Session{std::move(fd), next_session_++, {}, {}, 0, false, false});
+  Session& s = sessions_.emplace(n, Session{.fd = std::move(fd), .number = next_session_++, .in = {}, .out = {}}).first->second;
+  s.may_command = may_command(n);
+  s.timer = loop_.after(asking_time_max, [this, n] {
+    sessions_.at(n).timer = 0;
+    answer(n, fail(Errc::timeout, "no command came within {} s", asking_time_max / std::chrono::seconds(1)));
+  });
   loop_.watch(n, ports::Loop::readable, [this, n](unsigned ready) { on_ready(n, ready); });
 }
 
+// Callers that say nothing keep nobody out: the one that has been silent longest goes. Where all wait for an answer, the one
+// that came first goes.
+void Server::make_room() {
+  if (sessions_.size() < sessions_max) return;
+  auto oldest = std::min_element(sessions_.begin(), sessions_.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.second.asked, a.second.number) < std::pair(b.second.asked, b.second.number);
+  });
+  int fd = oldest->first;
+  if (!oldest->second.answered)
+    answer(fd, fail(Errc::exhausted, "too many callers at once{}",
+                    oldest->second.asked ? ": the command may still be carried out (see `spool-repl status`)" : ""));
+  if (sessions_.contains(fd)) end(fd);
+}
+
 void Server::end(int fd) {
+  Session& s = sessions_.at(fd);
+  if (s.timer != 0) loop_.cancel(s.timer);
   loop_.unwatch(fd);
   sessions_.erase(fd);
 }
@@ -84,23 +133,30 @@ void Server::on_ready(int fd, unsigned ready) {
     if (s.asked) return;
     s.in.append(buffer, static_cast<std::size_t>(n));
     std::size_t newline = s.in.find('\n');
-    if (newline == std::string::npos) {
-      if (s.in.size() > command_bytes_max) end(fd);
-      return;
-    }
-    s.asked = true;
-    handler_(s.in.substr(0, newline), [server = std::weak_ptr(self_), fd, number = s.number](Result<std::string> reply) {
-      auto self = server.lock();
-      if (!self) return;
-      auto found = (*self)->sessions_.find(fd);
-      if (found == (*self)->sessions_.end() || found->second.number != number || found->second.answered) return;
-      found->second.out = reply ? *reply : "error: " + reply.error().message + "\n";
-      found->second.answered = true;
-      (*self)->send_rest(fd);
-    });
+    if (newline != std::string::npos) return ask(s, fd, s.in.substr(0, newline));
+    if (s.in.size() > command_bytes_max) answer(fd, fail(Errc::invalid, "a command of more than {} bytes", command_bytes_max));
     return;
   }
   if (s.answered) send_rest(fd);
+}
+
+void Server::ask(Session& s, int fd, const std::string& command) {
+  s.asked = true;
+  if (s.timer != 0) loop_.cancel(std::exchange(s.timer, 0));
+  if (!s.may_command && !only_reads(command)) return answer(fd, fail(Errc::denied, "only root may do that"));
+  handler_(command, [server = std::weak_ptr(self_), fd, number = s.number](const Result<std::string>& reply) {
+    auto self = server.lock();
+    if (!self) return;
+    auto found = (*self)->sessions_.find(fd);
+    if (found != (*self)->sessions_.end() && found->second.number == number && !found->second.answered) (*self)->answer(fd, reply);
+  });
+}
+
+void Server::answer(int fd, const Result<std::string>& reply) {
+  Session& s = sessions_.at(fd);
+  s.asked = s.answered = true;
+  s.out = encode_answer(reply);
+  send_rest(fd);
 }
 
 void Server::send_rest(int fd) {

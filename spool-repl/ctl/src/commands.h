@@ -9,7 +9,22 @@
 namespace twinloft::repl::ctl {
 
 // Exit codes of spool-repl; docs/spool-repl.md explains them.
-enum Exit : int { exit_ok = 0, exit_failed = 1, exit_degraded = 2, exit_usage = 64, exit_unavailable = 69, exit_config = 78 };
+// Of `status`, the worst of all volumes counts: 2 to 8, and exit_unavailable as the worst of all.
+enum Exit : int {
+  exit_ok = 0,
+  exit_failed = 1,
+  exit_suspended = 2,
+  exit_volume_failed = 3,
+  exit_split_brain = 4,
+  exit_no_primary = 5,
+  exit_degraded = 6,
+  exit_resyncing = 7,
+  exit_stalled = 8,
+  exit_usage = 64,
+  exit_unavailable = 69,
+  exit_denied = 77,
+  exit_config = 78
+};
 
 struct NodeOptions {
   std::string command, config = "/etc/twinloft/spool-repl.toml", volume;
@@ -17,14 +32,16 @@ struct NodeOptions {
   std::uint64_t since = 0;  // events: only those behind this number
 };
 
-int report(const Error& error, int exit_code);
+int report(const Error& error, int exit_code);  // a line for each line of the message
+int exit_of_answer(const Error& error);          // of what a serving process answered
 
 // Both are for the volume that is named, or for all.
 int status(const daemon::NodeSettings& node, const NodeOptions& options);
 int events(const daemon::NodeSettings& node, const NodeOptions& options);
 
-// Serves every volume of the node until SIGTERM or SIGINT. A second signal takes devices away that are still in use.
-int serve(const daemon::NodeSettings& node);
+// Serves every volume of the node until SIGTERM or SIGINT. A second signal takes devices away that are still in use. SIGHUP reads
+// `path` again.
+int serve(const daemon::NodeSettings& node, const std::string& path);
 
 // What comes behind `spool-repl journal`. Offline; needs a configuration only where a volume is named.
 int journal_command(const std::vector<std::string>& arguments);

@@ -38,7 +38,7 @@ int ask_node(const daemon::NodeSettings& node, const NodeOptions& options) {
   for (const auto& v : node.volumes) {
     if (v.name != options.volume) continue;
     auto done = control::ask(v.control, options.command + (options.accept_loss ? " accept-loss" : options.force ? " force" : ""), role_change_time_max);
-    if (!done) return report(done.error(), done.error().code == Errc::unavailable ? exit_unavailable : exit_failed);
+    if (!done) return report(done.error(), exit_of_answer(done.error()));
     fmt::print("{}", *done);
     return exit_ok;
   }
@@ -48,6 +48,8 @@ int ask_node(const daemon::NodeSettings& node, const NodeOptions& options) {
 
 int check_config(const daemon::NodeSettings& node, const NodeOptions& options) {
   int result = exit_ok;
+  if (!options.syntax)
+    for (const std::string& text : daemon::check_shared(node).errors) result = report({Errc::invalid, text, 0}, exit_config);
   for (const auto& v : node.volumes) {
     if (options.syntax) break;
     daemon::Findings found = daemon::check_volume(v);
@@ -125,7 +127,7 @@ int run(int argc, char** argv) {
   if (options.command == "create") return create(*node, options);
   if (options.command == "status") return status(*node, options);
   if (options.command == "events") return events(*node, options);
-  if (options.command == "serve") return serve(*node);
+  if (options.command == "serve") return serve(*node, options.config);
   if (options.command == "check-config") {
     return check_config(*node, options);
   }
@@ -135,8 +137,17 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int report(const Error& error, int exit_code) {
-  fmt::print(stderr, "spool-repl: {}\n", error.message);
+  for (std::string_view text = error.message; !text.empty();) {
+    std::string_view line = text.substr(0, text.find('\n'));
+    fmt::print(stderr, "spool-repl: {}\n", line);
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+  }
   return exit_code;
+}
+
+int exit_of_answer(const Error& error) {
+  if (error.code == Errc::unavailable) return exit_unavailable;
+  return error.code == Errc::denied ? exit_denied : exit_failed;
 }
 
 }  // namespace twinloft::repl::ctl

@@ -1,16 +1,25 @@
+// `serve`: every volume of the configuration, each on its own, until SIGTERM or SIGINT.
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <memory>
 #include <vector>
 
 #include "commands.h"
 #include "twinloft/base/log.h"
 #include "twinloft/base/service_manager.h"
-#include "twinloft/spool-repl/daemon/volume_runner.h"
+#include "twinloft/spool-repl/control/control.h"
+#include "twinloft/spool-repl/daemon/check.h"
+#include "twinloft/spool-repl/daemon/volume_supervisor.h"
 
 #ifndef PR_SET_IO_FLUSHER
 #define PR_SET_IO_FLUSHER 57
@@ -19,6 +28,14 @@
 namespace twinloft::repl::ctl {
 
 namespace {
+
+using daemon::VolumeSupervisor;
+
+constexpr Duration ready_time_max = std::chrono::minutes(1);
+constexpr Duration own_status_time = std::chrono::seconds(2);
+
+// Whatever would end a process that a file system rests on, and says nothing about why. SIGQUIT and what a defect raises stay.
+constexpr int blocked_signals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPWR, SIGXFSZ, SIGSTKFLT};
 
 // A process that block I/O runs through must not wait for block I/O to get memory.
 void keep_out_of_reclaim() {
@@ -29,50 +46,187 @@ void keep_out_of_reclaim() {
                 fail_errno(errno, "not locked").error().message);
 }
 
+// Starting again does not help before somebody has changed something.
+bool is_configuration(const Error& e) {
+  return e.code == Errc::invalid || e.code == Errc::denied || e.code == Errc::conflict;
+}
+
+void for_each_line(std::string_view text, auto&& what) {
+  while (!text.empty()) {
+    std::string_view line = text.substr(0, text.find('\n'));
+    what(line);
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+  }
+}
+
+class Node {
+ public:
+  Node(daemon::NodeSettings settings, std::string path, Fd signals)
+      : path_(std::move(path)), signals_(std::move(signals)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), order_(std::move(settings.volumes)) {}
+
+  int run() {
+    started_ = clock_.now();
+    for (const daemon::VolumeSettings& v : order_) add(v);
+    while (!all<VolumeSupervisor::Ended>()) {
+      wait();
+      look();
+    }
+    return result_;
+  }
+
+ private:
+  void add(const daemon::VolumeSettings& v) {
+    volumes_.push_back(std::make_unique<VolumeSupervisor>(v, [wake = wake_.get()] {
+      std::uint64_t one = 1;
+      (void)!::write(wake, &one, sizeof one);
+    }));
+  }
+
+  template <class S>
+  std::size_t count() const {
+    return static_cast<std::size_t>(std::count_if(volumes_.begin(), volumes_.end(),
+                                                  [](const auto& v) { return std::holds_alternative<S>(v->state()); }));
+  }
+  template <class S>
+  bool all() const { return count<S>() == volumes_.size(); }
+
+  void wait() {
+    pollfd waits[] = {{signals_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
+    (void)::poll(waits, 2, ready_ ? -1 : 1000);
+    std::uint64_t changes;
+    (void)!::read(wake_.get(), &changes, sizeof changes);
+    signalfd_siginfo info;
+    while (::read(signals_.get(), &info, sizeof info) == sizeof info) on_signal(static_cast<int>(info.ssi_signo));
+  }
+
+  // After each change of a volume.
+  void look() {
+    if (!ready_ && !stopping_ && all<VolumeSupervisor::Failed>()) return give_up();
+    bool waited = clock_.now() - started_ >= ready_time_max;
+    if (!ready_ && !stopping_ && (count<VolumeSupervisor::Starting>() == 0 || waited) && count<VolumeSupervisor::Serving>() > 0) {
+      ready_ = true;
+      tell_service_manager("READY=1");
+    }
+    if (!ready_ || stopping_ || said_ == summary()) return;
+    said_ = summary();
+    tell_service_manager("STATUS=" + said_);
+    if (count<VolumeSupervisor::Failed>() == 0) return log_info("{}", said_);
+    log_warning("{}. What failed is tried again every {} to {} s; SIGHUP (systemctl reload spool-repl) tries at once", said_,
+                daemon::first_retry / std::chrono::seconds(1), daemon::last_retry / std::chrono::seconds(1));
+  }
+
+  std::string summary() const {
+    std::string out = fmt::format("serving {} of {} volume(s)", count<VolumeSupervisor::Serving>(), volumes_.size());
+    for (const auto& v : volumes_) {
+      auto state = v->state();
+      if (std::holds_alternative<VolumeSupervisor::Starting>(state)) out += fmt::format("; {} is being started", v->name());
+      if (auto* failed = std::get_if<VolumeSupervisor::Failed>(&state)) out += fmt::format("; {} FAILED: {}", v->name(), failed->why.message);
+    }
+    return out;
+  }
+
+  // Nothing could be started at all: the service manager is told so by the exit code, and nothing is served that this would end.
+  void give_up() {
+    bool configuration = true;
+    for (const auto& v : volumes_) configuration = configuration && is_configuration(std::get<VolumeSupervisor::Failed>(v->state()).why);
+    log_error("no volume could be started");
+    stop(false);
+    result_ = configuration ? exit_config : exit_failed;
+  }
+
+  void on_signal(int signal) {
+    switch (signal) {
+      case SIGTERM:
+      case SIGINT: return stop(stopping_);
+      case SIGHUP: return reload();
+      case SIGUSR1: return log_status();
+      default: return log_warning("SIG{} has no meaning here: ignored", ::sigabbrev_np(signal));
+    }
+  }
+
+  // Whoever signals again wants the devices gone, mounted or not.
+  void stop(bool force) {
+    if (!std::exchange(stopping_, true)) {
+      if (count<VolumeSupervisor::Failed>() > 0) result_ = exit_failed;
+      tell_service_manager("STOPPING=1\nSTATUS=bringing everything home");
+    }
+    for (auto& v : volumes_) v->request_stop(force);
+  }
+
+  // ---- SIGHUP ------------------------------------------------------------------------------------------------------
+
+  void reload() {
+    if (stopping_) return log_warning("reload: refused: the node is being stopped");
+    if (ready_) tell_service_manager("RELOADING=1");
+    if (auto node = daemon::load_config(path_)) {
+      log_set_level(node->log_level);
+      for (const auto& v : node->volumes) reload_volume(v);
+      for (const auto& v : volumes_)
+        if (std::none_of(node->volumes.begin(), node->volumes.end(), [&](const auto& n) { return n.name == v->name(); }))
+          log_warning("volume {}: no longer in {}: it is served until spool-repl is restarted", v->name(), path_);
+      log_info("reload: {}: done", path_);
+    } else {
+      for_each_line(node.error().message, [](std::string_view line) { log_error("reload: refused: {}", line); });
+      log_error("reload: keeping the previous configuration");
+    }
+    if (ready_) tell_service_manager("READY=1\nSTATUS=" + summary());
+  }
+
+  void reload_volume(const daemon::VolumeSettings& now) {
+    auto found = std::find_if(volumes_.begin(), volumes_.end(), [&](const auto& v) { return v->name() == now.name; });
+    if (found == volumes_.end()) {
+      log_info("volume {}: new in {}: it is started", now.name, path_);
+      return add(now);
+    }
+    VolumeSupervisor& volume = **found;
+    auto secret = daemon::read_secret(now.secret_file);
+    if (!secret) return log_error("volume {}: reload: refused, keeping its previous configuration: {}", now.name, secret.error().message);
+    std::vector<std::string> waits = daemon::keys_for_a_restart(volume.settings(), now);
+    bool served = std::holds_alternative<VolumeSupervisor::Serving>(volume.state());
+    volume.reload(now, std::move(*secret));
+    if (!served || waits.empty()) return;
+    std::string keys;
+    for (const std::string& key : waits) keys += (keys.empty() ? "" : ", ") + key;
+    log_warning("volume {}: reload: {} take(s) effect only when spool-repl is restarted", now.name, keys);
+  }
+
+  // ---- SIGUSR1 -----------------------------------------------------------------------------------------------------
+
+  void log_status() {
+    for (const auto& v : volumes_) {
+      auto line = control::ask(v->settings().control, "status line", own_status_time);
+      if (line && line->ends_with('\n')) line->pop_back();
+      if (line) log_info("status: {}", *line);
+      else log_warning("status: {}: {}", v->name(), line.error().message);
+    }
+  }
+
+  const std::string path_;
+  Fd signals_, wake_;
+  OsClock clock_;
+  Instant started_;
+  std::vector<daemon::VolumeSettings> order_;
+  std::vector<std::unique_ptr<VolumeSupervisor>> volumes_;
+  bool ready_ = false, stopping_ = false;
+  std::string said_;  // the last summary
+  int result_ = exit_ok;
+};
+
 }  // namespace
 
-int serve(const daemon::NodeSettings& node) {
-  // Blocked before any thread exists, so that all threads inherit it and sigwait gets them.
-  sigset_t stop;
-  sigemptyset(&stop);
-  sigaddset(&stop, SIGTERM);
-  sigaddset(&stop, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &stop, nullptr);
+int serve(const daemon::NodeSettings& node, const std::string& path) {
+  // Blocked before any thread exists, so that all threads inherit it and the descriptor gets them.
+  sigset_t all;
+  sigemptyset(&all);
+  for (int s : blocked_signals) sigaddset(&all, s);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
   signal(SIGPIPE, SIG_IGN);
   log_set_level(node.log_level);
   LogWriter log;
+  Fd signals(::signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!signals) return report(fail_errno(errno, "signalfd").error(), exit_failed);
   keep_out_of_reclaim();
-
-  std::vector<std::unique_ptr<daemon::VolumeRunner>> volumes;
-  int result = exit_ok;
-  for (const daemon::VolumeSettings& settings : node.volumes) {
-    auto runner = std::make_unique<daemon::VolumeRunner>(settings);
-    if (Status started = runner->start(); !started) {
-      log_error("volume {}: {}", settings.name, started.error().message);
-      result = exit_failed;
-      break;
-    }
-    volumes.push_back(std::move(runner));
-  }
-  if (result == exit_ok) {
-    log_info("serving {} volume(s)", volumes.size());
-    tell_service_manager(fmt::format("READY=1\nSTATUS=serving {} volume(s)", volumes.size()));
-    int signal = 0;
-    sigwait(&stop, &signal);
-  }
-  tell_service_manager("STOPPING=1\nSTATUS=bringing everything home");
-  for (auto& v : volumes) v->request_stop(false);
-  // Whoever signals again wants the devices gone, mounted or not.
-  std::jthread again([&](std::stop_token token) {
-    timespec tenth{0, 100'000'000};
-    while (!token.stop_requested())
-      if (sigtimedwait(&stop, nullptr, &tenth) > 0)
-        for (auto& v : volumes) v->request_stop(true);
-  });
-  for (auto& v : volumes) v->wait();
-  for (auto& v : volumes)
-    if (v->failed()) result = exit_failed;
-  return result;
+  return Node(node, path, std::move(signals)).run();
 }
 
 }  // namespace twinloft::repl::ctl

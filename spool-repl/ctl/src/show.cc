@@ -1,6 +1,7 @@
 // `status` and `events`: what the serving process says, once or again and again.
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <map>
 #include <string_view>
@@ -30,16 +31,31 @@ Error named(const daemon::VolumeSettings& v, const Error& e) {
   return {e.code, fmt::format("volume {}: {}", v.name, e.message), e.sys};
 }
 
-// "suspended":true and "failed":true come from our own serializer, so a search is enough to see them.
-bool troubled(const std::string& json) {
-  return json.find("\"suspended\":true") != std::string::npos || json.find("\"failed\":true") != std::string::npos;
+// "state" comes from our own serializer, so a search is enough to see it. The first of the table is the worst.
+constexpr std::pair<std::string_view, Exit> states[] = {
+    {"failed", exit_volume_failed}, {"split-brain", exit_split_brain}, {"suspended", exit_suspended}, {"stalled", exit_stalled},
+    {"no-primary", exit_no_primary}, {"degraded", exit_degraded},      {"resyncing", exit_resyncing}, {"ok", exit_ok}};
+
+Exit state_of(const std::string& json) {
+  for (const auto& [name, code] : states)
+    if (json.find(fmt::format("\"state\":\"{}\"", name)) != json.npos) return code;
+  return exit_failed;
+}
+
+// exit_unavailable, and what is no state, is worse than any state.
+int worse(int a, int b) {
+  auto rank = [](int code) {
+    auto found = std::find_if(std::begin(states), std::end(states), [&](const auto& s) { return s.second == code; });
+    return found - std::begin(states) - (found == std::end(states) ? std::ssize(states) + 1 : 0);
+  };
+  return rank(a) < rank(b) ? a : b;
 }
 
 // Red for what stops the volume, yellow for what has less than it should.
 std::string_view colour_of(std::string_view line) {
-  for (std::string_view bad : {"SUSPENDED", "FAILED", "SPLIT BRAIN"})
+  for (std::string_view bad : {"SUSPENDED", "FAILED", "SPLIT BRAIN", "STALLED"})
     if (line.find(bad) != line.npos) return "\033[1;31m";
-  for (std::string_view weak : {"DEGRADED", "Inconsistent", "Outdated", "waits to be promoted", "not served"})
+  for (std::string_view weak : {"DEGRADED", "RESYNCING", "NO PRIMARY", "Inconsistent", "Outdated", "waits to be promoted", "not served"})
     if (line.find(weak) != line.npos) return "\033[33m";
   return "";
 }
@@ -110,16 +126,17 @@ int status(const daemon::NodeSettings& node, const NodeOptions& options) {
   for (const auto& v : volumes) {
     auto json = control::ask(v.control, "status json", answer_time_max);
     if (!json) {
-      result = report(named(v, json.error()), exit_unavailable);
+      bool silent = json.error().code == Errc::timeout;
+      result = worse(result, report(named(v, json.error()), silent ? exit_unavailable : exit_of_answer(json.error())));
       continue;
     }
-    if (troubled(*json) && result == exit_ok) result = exit_degraded;
+    result = worse(result, state_of(*json));
     if (options.json) {
       fmt::print("{}", *json);
       continue;
     }
     auto text = control::ask(v.control, "status", answer_time_max);
-    if (!text) return report(named(v, text.error()), exit_unavailable);
+    if (!text) return report(named(v, text.error()), exit_of_answer(text.error()));
     fmt::print("{}", *text);
   }
   return result;

@@ -26,7 +26,8 @@ const std::vector<Command>& commands() {
        "The first SIGTERM or SIGINT waits until each device is unmounted and every request is answered. The second one takes devices\n"
        "away from their users; requests that wait fail.\n"},
       {"status", "[VOLUME]", "role, connections, disk state", {"json", "watch"},
-       "The exit code tells how the volumes are: see docs/spool-repl.md.\n"
+       "Exit code: 0 all is well, 2 suspended, 3 failed, 4 split brain, 5 no primary, 6 degraded, 7 resyncing, 8 stalled, 69 not\n"
+       "served; of several volumes the worst.\n"
        "\n"
        "  --json               as JSON, a line for each volume\n"
        "  --watch              again every second, with the progress of a resync\n"},

@@ -1,13 +1,18 @@
 #include "twinloft/spool-repl/daemon/check.h"
 
 #include <fmt/ranges.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <map>
+#include <optional>
 #include <utility>
 
 #include "contents.h"
+#include "core_settings.h"
 #include "twinloft/base/fd.h"
 #include "twinloft/spool-repl/daemon/events.h"
 #include "twinloft/spool-repl/io/direct_file.h"
@@ -83,20 +88,76 @@ struct Checker {
       error("{}: {} is no directory: events, and records that are cut off at a rejoin, could not be kept", what, path);
   }
 
-  // Whether it is an address of this machine that only this machine reaches.
-  bool address(const char* key, const std::string& text) {
+  // Where a file, link or socket is made when the volume is served.
+  void place(const char* key, const std::string& path) {
+    if (path.empty()) return;
+    std::string parent = path.substr(0, std::max<std::size_t>(path.rfind('/'), 1));
+    struct stat st{};
+    if (::stat(parent.c_str(), &st) < 0) error("{}: {}: {}", key, path, fail_errno(errno, "its directory {}", parent).error().message);
+    else if (!S_ISDIR(st.st_mode)) error("{}: {}: {} is no directory", key, path, parent);
+  }
+
+  // Where there is no answer now, there may be one when it is served: names are looked up at each attempt.
+  std::optional<net::Address> address(const char* key, const std::string& text) {
+    if (Status good = net::check_address(text); !good) return error("{}: {}", key, good.error().message), std::nullopt;
     auto found = net::resolve(text);
-    if (!found) error("{}: {}", key, found.error().message);
-    return !found || found->is_loopback();
+    if (!found) return warn("{}: {}: looked up again at each attempt", key, found.error().message), std::nullopt;
+    return *found;
+  }
+
+  // Nothing that is being served is disturbed by this: nobody listens.
+  void own_address(const char* key, const net::Address& at) {
+    Fd fd(::socket(at.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    int one = 1;
+    (void)::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (!fd || ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&at.storage), at.length) == 0 || errno == EADDRINUSE) return;
+    warn("{}: {}: it is tried again and again when the volume is served", key, fail_errno(errno, "{}", at.text).error().message);
   }
 
   void peers() {
     if (s.peers.empty()) return;
-    bool loopback = address("listen", s.listen);
-    for (const PeerSettings& p : s.peers) loopback = address("peer.address", p.address) && loopback;
+    auto own = address("listen", s.listen);
+    bool all_loopback = !own || own->is_loopback();
+    if (own) own_address("listen", *own);
+    for (const PeerSettings& p : s.peers) {
+      auto at = address("peer.address", p.address);
+      bool loopback = !at || at->is_loopback();
+      all_loopback = all_loopback && loopback;
+      if (own && own->is_loopback() && !loopback)
+        error("listen: {} is reached from this machine only, and replica {} is at {}: use the address that the other machine reaches",
+              s.listen, p.id, p.address);
+    }
     if (auto secret = read_secret(s.secret_file); !secret) error("secret_file: {}", secret.error().message);
-    else if (secret->empty() && !loopback)
+    else if (secret->empty() && !all_loopback)
       error("secret_file is missing: without one only loopback addresses are used for replication");
+  }
+
+  // As `serve` looks at them; before `create` there is nothing to compare.
+  void identity() {
+    auto opened = io::open_direct(s.journal, io::Access::read_only);
+    if (!opened) return;
+    io::OsBlockFile file(*opened);
+    auto found = journal::read_superblock(file);
+    if (!found) return;
+    const Superblock& sb = found->superblock;
+    if (Status fits = fits_superblock(s, sb); !fits) error("{}", fits.error().message);
+    if (s.size != 0 && s.size != sb.volume_blocks * block_size)
+      warn("size: the volume has {} bytes since it was created, the configuration says {}: that is not heeded", sb.volume_blocks * block_size, s.size);
+  }
+
+  void arena() {
+    std::uint64_t least = arena_bytes_min(s);
+    if (s.arena < least) error("arena: {} MiB is too small: at least {} MiB are needed", s.arena >> 20, least >> 20);
+  }
+
+  void fronts() {
+    if (s.fuse_file.empty() && s.ublk_device.empty() && s.nbd_listen.empty())
+      warn("no section \"fuse\", \"ublk\" or \"nbd\": when this replica is primary, nothing can use the volume");
+    place("fuse.file", s.fuse_file);
+    place("fuse.device", s.fuse_device);
+    place("ublk.device", s.ublk_device);
+    place("control", s.control);
+    if (s.nbd_listen.starts_with("unix:")) place("nbd.listen", s.nbd_listen.substr(5));
   }
 
   void ublk() {
@@ -106,8 +167,9 @@ struct Checker {
 
   void nbd() {
     if (s.nbd_listen.empty() || s.nbd_listen.starts_with("unix:/")) return;
-    if (s.nbd_listen.starts_with("unix:")) return error("nbd.listen: \"{}\": expected an absolute path", s.nbd_listen);
-    if (!address("nbd.listen", s.nbd_listen))
+    auto at = address("nbd.listen", s.nbd_listen);
+    if (at) own_address("nbd.listen", *at);
+    if (at && !at->is_loopback())
       warn("nbd.listen: {}: there is no authentication: whoever reaches this address can read and write the volume. Use unix:/path or a loopback "
            "address, or keep everybody else out with a firewall", s.nbd_listen);
   }
@@ -123,10 +185,45 @@ Findings check_volume(const VolumeSettings& settings) {
   c.stable_name("journal", settings.journal);
   c.contents();
   c.directory(settings.archive.empty() ? "journal" : "archive", state_directory(settings));
+  c.identity();
+  c.arena();
   c.peers();
+  c.fronts();
   c.ublk();
   c.nbd();
   return c.out;
+}
+
+Findings check_shared(const NodeSettings& node) {
+  Findings out;
+  std::map<std::pair<dev_t, ino_t>, std::string> users;
+  for (const VolumeSettings& v : node.volumes)
+    for (auto [key, path] : {std::pair{"data", &v.data}, std::pair{"journal", &v.journal}}) {
+      struct stat st{};
+      if (::stat(path->c_str(), &st) < 0) continue;
+      // A device has many names, and many files that stand for it.
+      auto id = S_ISBLK(st.st_mode) ? std::pair{st.st_rdev, ino_t{0}} : std::pair{st.st_dev, st.st_ino};
+      auto [before, fresh] = users.emplace(id, fmt::format("volume {}: {}", v.name, key));
+      if (!fresh) out.errors.push_back(fmt::format("volume {}: {}: {} is the same as that of {}", v.name, key, *path, before->second));
+    }
+  return out;
+}
+
+Status fits_superblock(const VolumeSettings& s, const Superblock& sb) {
+  if (!s.uuid.empty() && Uuid::parse(s.uuid).value() != sb.volume)
+    return fail(Errc::conflict, "{}: holds volume {}, the configuration says {}: wrong path or wrong uuid", s.journal, sb.volume.text(), s.uuid);
+  if (s.replica != sb.replica)
+    return fail(Errc::conflict, "{}: is replica {}, the configuration says {}", s.journal, sb.replica, s.replica);
+  if (std::uint64_t bytes = sb.volume_blocks * block_size; s.size != 0 && s.size != bytes)
+    return fail(Errc::conflict,
+                "volume.{}.size: {} bytes, and the volume was created with {}. Its size cannot be changed: put {} back, or "
+                "leave the key out", s.name, s.size, bytes, bytes);
+  return {};
+}
+
+std::uint64_t arena_bytes_min(const VolumeSettings& s) {
+  constexpr std::uint64_t mib = 1u << 20;
+  return (core::arena_blocks_min(core_config(s)) * block_size + mib - 1) / mib * mib;
 }
 
 Result<std::string> read_secret(const std::string& path) {

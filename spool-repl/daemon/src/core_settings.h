@@ -3,6 +3,7 @@
 
 #include "twinloft/spool-repl/core/core.h"
 #include "twinloft/spool-repl/daemon/config.h"
+#include "twinloft/spool-repl/format/superblock.h"
 
 namespace twinloft::repl::daemon {
 
@@ -12,5 +13,10 @@ ReplicaId last_writer(const RecoveredLog& log);
 const char* name_of(core::NoticeKind kind);
 core::Config core_config(const VolumeSettings& settings);
 Agreement agreement_with(const VolumeSettings& settings, ReplicaId peer);
+
+std::uint64_t arena_bytes_min(const VolumeSettings& settings);
+
+// Errc::conflict: the journal is that of another volume or replica, or of a volume of another size.
+Status fits_superblock(const VolumeSettings& settings, const Superblock& superblock);
 
 }  // namespace twinloft::repl::daemon

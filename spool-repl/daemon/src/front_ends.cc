@@ -31,9 +31,13 @@ struct FrontEnds::Parts {
   std::vector<std::function<void(Status)>> nbd_waiting = {};
   std::vector<std::function<void(Status)>> device_waiting = {};
   bool device_gone = false;
+  std::shared_ptr<bool> alive = std::make_shared<bool>(true);  // timers look at it first
 
   std::string nbd_name() const { return settings.nbd_name + "@" + epoch.id.text(); }
-  Status start_nbd();
+  void make_nbd();
+  Status listen_nbd();
+  void start_nbd(int attempts, std::function<void(Status)> done);
+  void start_rest(std::function<void(Status)> done);
   Status start_device(std::function<void(Status)> done);
   const std::string& link() const { return settings.ublk_device.empty() ? settings.fuse_device : settings.ublk_device; }
   void stop_nbd(std::function<void(Status)> done);
@@ -56,7 +60,7 @@ FrontEnds::~FrontEnds() {
 
 // The name carries the epoch: a client that comes back after the primary was restarted finds no such export, rather
 // than a device that has lost writes which it believed complete. With write_ack = "durable" nothing can be lost so.
-Status FrontEnds::Parts::start_nbd() {
+void FrontEnds::Parts::make_nbd() {
   nbd::ServerOptions options;
   options.accepts_name = [this](std::string_view name) {
     return name == nbd_name() || (settings.write_ack_durable && name == settings.nbd_name);
@@ -64,9 +68,11 @@ Status FrontEnds::Parts::start_nbd() {
   options.owner_flushes = true;
   options.list_names = [this] { return std::vector<std::string>{nbd_name()}; };
   nbd = std::make_unique<nbd::Server>(loop, target, std::move(options));
+}
+
+Status FrontEnds::Parts::listen_nbd() {
   const std::string& where = settings.nbd_listen;
-  if (where.starts_with("unix:"))
-    return wait_while_in_use([&] { return nbd->listen_unix(where.substr(5)); });
+  if (where.starts_with("unix:")) return nbd->listen_unix(where.substr(5));
   std::size_t colon = where.rfind(':');
   std::uint16_t port = 0;
   const char* end = where.data() + where.size();
@@ -75,8 +81,18 @@ Status FrontEnds::Parts::start_nbd() {
     return fail(Errc::invalid, "volume.{}.nbd.listen: \"{}\" is neither unix:/path nor address:port", settings.name, where);
   std::string host = where.substr(0, colon);
   if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
-  if (auto listening = wait_while_in_use([&] { return nbd->listen_tcp(host, port); }); !listening) return std::unexpected(listening.error());
+  if (auto listening = nbd->listen_tcp(host, port); !listening) return std::unexpected(listening.error());
   return {};
+}
+
+// A killed predecessor's socket may still be there: see in_use.h. Peers and disks are served meanwhile.
+void FrontEnds::Parts::start_nbd(int attempts, std::function<void(Status)> done) {
+  if (nbd_stopped || !nbd_waiting.empty()) return done(fail(Errc::unavailable, "volume {}: stopped while it was being started", settings.name));
+  Status listening = listen_nbd();
+  if (listening || listening.error().code != Errc::unavailable || attempts <= 1) return done(std::move(listening));
+  loop.after(in_use_pause, [this, attempts, done = std::move(done), watched = std::weak_ptr(alive)] {
+    if (!watched.expired()) start_nbd(attempts - 1, done);
+  });
 }
 
 Status FrontEnds::Parts::start_device(std::function<void(Status)> done) {
@@ -104,10 +120,17 @@ Status FrontEnds::Parts::start_device(std::function<void(Status)> done) {
 
 void FrontEnds::start(std::function<void(Status)> done) {
   Parts& p = *parts_;
-  if (!p.settings.nbd_listen.empty())
-    if (Status nbd = p.start_nbd(); !nbd) return p.later(std::move(done), std::move(nbd));
-  if (p.settings.fuse_file.empty() && p.settings.ublk_device.empty()) return p.later(std::move(done), {});
-  if (Status device = p.start_device(done); !device) p.later(std::move(done), std::move(device));
+  if (p.settings.nbd_listen.empty()) return p.start_rest(std::move(done));
+  p.make_nbd();
+  p.start_nbd(in_use_attempts, [&p, done = std::move(done)](Status listening) {
+    if (listening) p.start_rest(done);
+    else p.later(done, std::move(listening));
+  });
+}
+
+void FrontEnds::Parts::start_rest(std::function<void(Status)> done) {
+  if (settings.fuse_file.empty() && settings.ublk_device.empty()) return later(std::move(done), {});
+  if (Status made = start_device(done); !made) later(std::move(done), std::move(made));
 }
 
 // Asked again while it is stopping (a second SIGTERM, or one during a demotion), it tells both when it is done.

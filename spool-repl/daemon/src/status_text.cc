@@ -5,6 +5,7 @@
 #include <boost/json.hpp>
 
 #include "memory_bound.h"
+#include "volume_state.h"
 
 namespace twinloft::repl::daemon {
 
@@ -127,6 +128,12 @@ std::string state_line(const core::VolumeStatus& s) {
   return "serving" + slow;
 }
 
+// Nothing to be told of what waits for a moment.
+std::string wait_text(const NodeView& v) {
+  auto seconds = std::chrono::duration_cast<std::chrono::seconds>(v.oldest_wait).count();
+  return seconds == 0 ? "" : fmt::format("; the oldest request has waited for {}", duration_text(static_cast<std::uint64_t>(seconds)));
+}
+
 }  // namespace
 
 namespace {
@@ -151,7 +158,8 @@ std::string status_text(const NodeView& v) {
   const core::VolumeStatus& s = v.status;
   std::string out = fmt::format("{}  {}  {}  replica {}  {}\n", v.settings.name, name_of(s.role), disk_of(v),
                                 v.settings.replica, size_text(v.volume_bytes));
-  if (s.role == core::Role::primary) out += fmt::format("  state    {}\n", state_line(s));
+  if (std::string state = state_text(state_of(v)); !state.empty()) out.insert(out.size() - 1, "  " + state);
+  if (s.role == core::Role::primary) out += fmt::format("  state    {}{}\n", state_line(s), wait_text(v));
   else if (s.failed) out += fmt::format("  state    {}\n", state_line(s));
   else if (v.wants_primary) out += fmt::format("  state    {}\n", waiting_text(s));
   if (!v.stop_waits_for.empty()) out += fmt::format("  stop     not yet: {}\n", v.stop_waits_for);
@@ -191,7 +199,8 @@ std::string status_text(const NodeView& v) {
 std::string status_line(const NodeView& v) {
   const core::VolumeStatus& s = v.status;
   std::string out = fmt::format("{}  {}  {}", v.settings.name, name_of(s.role), disk_of(v));
-  if (s.role == core::Role::primary || s.failed) out += fmt::format("  {}", state_line(s));
+  if (std::string state = state_text(state_of(v)); !state.empty()) out += "  " + state;
+  if (s.role == core::Role::primary || s.failed) out += fmt::format("  {}{}", state_line(s), wait_text(v));
   else if (v.wants_primary) out += fmt::format("  {}", waiting_text(s));
   for (const auto& p : s.peers) {
     out += fmt::format("  |  peer {} {} {}", p.id, name_of(p), disk_of(s, p));
@@ -241,6 +250,7 @@ std::string status_json(const NodeView& v) {
       {"volume", v.volume.text()},
       {"replica", v.settings.replica},
       {"size_bytes", v.volume_bytes},
+      {"state", name_of(state_of(v))},
       {"role", name_of(s.role)},
       {"disk", disk_of(v)},
       {"wants_primary", v.wants_primary},
@@ -255,6 +265,7 @@ std::string status_json(const NodeView& v) {
       {"failure", s.failure},
       {"suspended", s.suspended},
       {"waiting_requests", s.waiting_requests},
+      {"oldest_request_waits_ms", std::chrono::duration_cast<std::chrono::milliseconds>(v.oldest_wait).count()},
       {"device", v.device},
       {"device_trouble", v.device_trouble},
       {"stop_waits_for", v.stop_waits_for},

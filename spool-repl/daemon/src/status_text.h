@@ -21,6 +21,7 @@ struct NodeView {
   const ResyncMeter& resyncs;
   std::string device_trouble = {};  // why there is no device, where one is configured and this replica is primary
   std::string stop_waits_for = {};  // a stop was asked for, and this is why it has not ended
+  Duration oldest_wait{0};  // how long the oldest request of the front ends has waited; 0: none waits
 };
 
 std::string status_text(const NodeView& view);

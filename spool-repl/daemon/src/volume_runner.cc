@@ -1,7 +1,6 @@
 #include "twinloft/spool-repl/daemon/volume_runner.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,6 +22,7 @@
 #include "memory_bound.h"
 #include "resync_meter.h"
 #include "status_text.h"
+#include "wait_meter.h"
 #include "twinloft/base/check.h"
 #include "twinloft/base/log.h"
 #include "twinloft/base/service_manager.h"
@@ -62,10 +62,19 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     if (thread_.joinable()) thread_.join();
   }
   bool failed() const { return failed_; }
+  const std::string& failure() const { return failure_; }
+  void reload(std::map<ReplicaId, std::string> addresses, std::string secret) {
+    loop_->post([this, addresses = std::move(addresses), secret = std::move(secret)] {
+      if (!net_) return;
+      net_->set_secret(secret);
+      for (const auto& [id, address] : addresses) net_->set_address(id, address);
+    });
+  }
 
   // ports::BlockTarget
   std::uint64_t size_bytes() const override { return superblock_.volume_blocks * block_size; }
   void submit(ports::IoRequest& r) override {
+    waits_.begin(r, loop_->now());
     core_->step(core::ClientRequest{static_cast<core::ClientOp>(r.op), r.fua, r.offset, r.length, r.data,
                                     reinterpret_cast<std::uint64_t>(&r)});
   }
@@ -89,11 +98,15 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     Status end = loop_->run();
     if (!end) {
       warn("failed", end.error().message);
-      failed_ = true;
+      fail_volume(end.error().message);
     }
     tear_down();
-    // Nobody else would notice: the process must end, so that whoever started it can act.
-    if (failed_) ::kill(::getpid(), SIGTERM);
+  }
+
+  // The other volumes of this process go on; who has started this one sees it once the thread has ended.
+  void fail_volume(std::string why) {
+    failure_ = std::move(why);
+    failed_ = true;
   }
 
   Status set_up() {
@@ -106,9 +119,9 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     remove_stale_link(settings_);
     events_ = std::make_unique<EventLog>(events_path(settings_), settings_.name, clock_);
     core::Config config = core_config(settings_);
-    if (settings_.arena / block_size < core::arena_blocks_min(config))
+    if (settings_.arena < arena_bytes_min(settings_))
       return fail(Errc::invalid, "volume.{}.arena: {} MiB is too small: at least {} MiB are needed", settings_.name,
-                  settings_.arena >> 20, (core::arena_blocks_min(config) * block_size >> 20) + 1);
+                  settings_.arena >> 20, arena_bytes_min(settings_) >> 20);
     TL_TRY(arena_memory_.map(settings_.arena / block_size * block_size));
     TL_TRY(read_memory_.map(read_memory_bytes));
     std::size_t room = core::recovery_blocks(config, arena_memory_.span().size() / block_size) * block_size;
@@ -128,7 +141,8 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     TL_TRY(start_net());
     archiver_ = std::make_unique<Archiver>(*loop_, journal_.fd.get(), state_directory(settings_), settings_.name);
     control_ = std::make_unique<control::Server>(
-        *loop_, settings_.control, [this](const std::string& c, control::Server::Reply reply) { command(c, std::move(reply)); });
+        *loop_, settings_.control, [this](const std::string& c, control::Server::Reply reply) { command(c, std::move(reply)); },
+        control::Access{settings_.status_everybody, settings_.status_group});
     TL_TRY(wait_while_in_use([&] { return control_->start(); }));
     wants_primary_ = settings_.role == core::Role::primary || (settings_.role_as_before && was_primary_);
     loop_->set_turn_hook([this] { turn(); });
@@ -139,16 +153,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   Status check_identity() {
     io::OsBlockFile journal(journal_);
     TL_TRY_ASSIGN(journal::SuperblockCopies found, journal::read_superblock(journal));
-    const Superblock& sb = found.superblock;
-    if (!settings_.uuid.empty() && Uuid::parse(settings_.uuid).value() != sb.volume)
-      return fail(Errc::conflict, "{}: holds volume {}, the configuration says {}: wrong path or wrong uuid",
-                  settings_.journal, sb.volume.text(), settings_.uuid);
-    if (settings_.replica != sb.replica)
-      return fail(Errc::conflict, "{}: is replica {}, the configuration says {}", settings_.journal, sb.replica, settings_.replica);
-    if (settings_.size != 0 && settings_.size / block_size != sb.volume_blocks)
-      return fail(Errc::conflict, "volume.{}.size: {} bytes, and the volume was created with {}. Its size cannot be changed: put {} back, "
-                  "or leave the key out", settings_.name, settings_.size, sb.volume_blocks * block_size, sb.volume_blocks * block_size);
-    return {};
+    return fits_superblock(settings_, found.superblock);
   }
 
   Status keep_damaged(ports::BlockFile& journal, const journal::Damage& damage) {
@@ -207,13 +212,10 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     net::NetOptions o;
     o.self = {superblock_.volume, superblock_.volume_blocks, superblock_.replica,
               [all = settings_](ReplicaId peer) { return agreement_with(all, peer).text(); }};
-    TL_TRY_ASSIGN(o.listen, net::resolve(settings_.listen));
+    o.listen = settings_.listen;
     TL_TRY_ASSIGN(o.secret, read_secret(settings_.secret_file));
     o.timeout = settings_.peer_timeout;
-    for (const PeerSettings& p : settings_.peers) {
-      TL_TRY_ASSIGN(net::Address address, net::resolve(p.address));
-      o.peers.push_back({p.id, address});
-    }
+    for (const PeerSettings& p : settings_.peers) o.peers.push_back({p.id, p.address});
     net_ = std::make_unique<net::PeerNet>(
         *loop_, std::move(o), random_,
         net::NetEvents{[this](ReplicaId id) { core_->step(core::PeerUp{id}); },
@@ -221,7 +223,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
                        [this](ReplicaId id, PeerMessage m) { core_->step(core::PeerInput{id, std::move(m)}); },
                        [this](ReplicaId id, const std::string& text) { on_link_trouble(id, text); },
                        [this](ReplicaId id, const std::string& text) { core_->step(core::PeerUnfit{id, text}); }});
-    return wait_while_in_use([&] { return net_->start(); });
+    return net_->start();
   }
 
   // ---- one turn ----------------------------------------------------------------------------------------------------
@@ -316,6 +318,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
       return;
     }
     auto* request = reinterpret_cast<ports::IoRequest*>(c.id);
+    waits_.end(*request);
     request->error = c.error;
     request->done(*request);
   }
@@ -344,7 +347,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
       }
       NodeView view{settings_, superblock_.volume, size_bytes(), front_ends_ ? front_ends_->device() : "",
                     front_ends_ ? front_ends_->nbd_uri() : "", wants_primary_, arbiter_ ? arbiter_->trouble() : "", status, resyncs_,
-                    front_ends_ ? front_ends_->device_trouble() : "", stop_waits_for()};
+                    front_ends_ ? front_ends_->device_trouble() : "", stop_waits_for(), waits_.oldest(loop_->now())};
       return reply(text == "status" ? status_text(view) : text == "status line" ? status_line(view) : status_json(view));
     }
     if (text.starts_with("events ")) return reply(list_events(text.substr(7)));
@@ -486,7 +489,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
       if (!s) give_back(s.error().message);
     } else if (!s && !draining_) {
       // At start, or on this node's own account: nobody but the log is there to be told.
-      failed_ = true;
+      fail_volume(s.error().message);
       if (!started_) warn("failed", s.error().message);
       front_ends_->stop(true, [this](Status) { loop_->stop(); });
     }
@@ -655,6 +658,8 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   bool stop_asked_ = false;
   std::string stop_refused_, stop_told_;  // why the last attempt failed; what the log was told
   bool stopping_ = false, draining_ = false, stop_flushed_ = false, checkpoint_asked_ = false, ended_ = false;
+  WaitMeter waits_;
+  std::string failure_;  // before failed_ is set
   std::atomic<bool> failed_ = false;
   std::function<void(Status)> started_;
   std::thread thread_;
@@ -666,5 +671,9 @@ Status VolumeRunner::start() { return impl_->start(); }
 void VolumeRunner::request_stop(bool force) { impl_->request_stop(force); }
 void VolumeRunner::wait() { impl_->wait(); }
 bool VolumeRunner::failed() const { return impl_->failed(); }
+std::string VolumeRunner::failure() const { return impl_->failure(); }
+void VolumeRunner::reload(std::map<ReplicaId, std::string> addresses, std::string secret) {
+  impl_->reload(std::move(addresses), std::move(secret));
+}
 
 }  // namespace twinloft::repl::daemon

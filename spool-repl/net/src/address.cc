@@ -6,19 +6,17 @@
 
 #include <charconv>
 #include <cstring>
+#include <memory>
 
 namespace twinloft::repl::net {
 
-bool Address::is_loopback() const {
-  if (storage.ss_family == AF_INET) {
-    auto* in = reinterpret_cast<const sockaddr_in*>(&storage);
-    return (ntohl(in->sin_addr.s_addr) >> 24) == 127;
-  }
-  auto* in6 = reinterpret_cast<const sockaddr_in6*>(&storage);
-  return IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr);
-}
+namespace {
 
-Result<Address> resolve(const std::string& text) {
+struct HostPort {
+  std::string host, port;
+};
+
+Result<HostPort> split(const std::string& text) {
   std::size_t colon = text.rfind(':');
   if (colon == std::string::npos || colon + 1 == text.size())
     return fail(Errc::invalid, "\"{}\" is not an address: expected host:port", text);
@@ -29,21 +27,86 @@ Result<Address> resolve(const std::string& text) {
   if (ec != std::errc() || end != port.data() + port.size() || number > 65535)
     return fail(Errc::invalid, "\"{}\" is not an address: \"{}\" is not a port from 0 to 65535", text, port);
   if (host.size() >= 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  if (host.find_first_of("[] \t/") != host.npos) return fail(Errc::invalid, "\"{}\" is not an address: expected host:port", text);
+  return HostPort{std::move(host), std::move(port)};
+}
+
+struct Freed {
+  void operator()(addrinfo* list) const { freeaddrinfo(list); }
+};
+using Found = std::unique_ptr<addrinfo, Freed>;
+
+// Of getaddrinfo(3): 0, or EAI_...
+int look_up(const HostPort& at, int flags, Found& out) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV | AI_ADDRCONFIG;
-  // In a namespace with nothing but loopback, AI_ADDRCONFIG would hide 127.0.0.1.
-  if (host == "localhost" || host.find_first_not_of("0123456789.") == std::string::npos || host.find(':') != host.npos)
-    hints.ai_flags = AI_NUMERICSERV;
+  hints.ai_flags = AI_NUMERICSERV | flags;
   addrinfo* found = nullptr;
-  int rc = getaddrinfo(host.empty() ? nullptr : host.c_str(), port.c_str(), &hints, &found);
-  if (rc != 0) return fail(Errc::invalid, "\"{}\": {}", text, gai_strerror(rc));
+  int rc = getaddrinfo(at.host.empty() ? nullptr : at.host.c_str(), at.port.c_str(), &hints, &found);
+  if (rc == 0) out.reset(found);
+  return rc;
+}
+
+Address address_of(const addrinfo& found, const std::string& text) {
   Address out;
-  std::memcpy(&out.storage, found->ai_addr, found->ai_addrlen);
-  out.length = found->ai_addrlen;
+  std::memcpy(&out.storage, found.ai_addr, found.ai_addrlen);
+  out.length = found.ai_addrlen;
   out.text = text;
-  freeaddrinfo(found);
   return out;
+}
+
+bool lacks_interface(const Address& a) {
+  if (a.storage.ss_family != AF_INET6) return false;
+  auto* in6 = reinterpret_cast<const sockaddr_in6*>(&a.storage);
+  return IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr) && in6->sin6_scope_id == 0;
+}
+
+}  // namespace
+
+bool Address::is_loopback() const {
+  if (storage.ss_family == AF_INET) {
+    auto* in = reinterpret_cast<const sockaddr_in*>(&storage);
+    return (ntohl(in->sin_addr.s_addr) >> 24) == 127;
+  }
+  auto* in6 = reinterpret_cast<const sockaddr_in6*>(&storage);
+  return IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr);
+}
+
+std::optional<Address> numeric_address(const std::string& text) {
+  auto at = split(text);
+  Found found;
+  if (!at || look_up(*at, AI_NUMERICHOST, found) != 0) return std::nullopt;
+  return address_of(*found, text);
+}
+
+Status check_address(const std::string& text) {
+  TL_TRY_ASSIGN(HostPort at, split(text));
+  auto numeric = numeric_address(text);
+  if (numeric && lacks_interface(*numeric))
+    return fail(Errc::invalid, "\"{}\": a link-local address needs its interface: \"[{}%eth0]:{}\"", text, at.host, at.port);
+  bool looks_numeric = !at.host.empty() && (at.host.find_first_not_of("0123456789.") == at.host.npos || at.host.find(':') != at.host.npos);
+  // An interface that is not there yet is no reason to refuse.
+  if (!numeric && looks_numeric && at.host.find('%') == at.host.npos)
+    return fail(Errc::invalid, "\"{}\" is not an address: \"{}\" is no IP address", text, at.host);
+  return {};
+}
+
+Result<std::vector<Address>> resolve_all(const std::string& text) {
+  TL_TRY(check_address(text));
+  TL_TRY_ASSIGN(HostPort at, split(text));
+  Found found;
+  // In a namespace with nothing but loopback, AI_ADDRCONFIG would hide 127.0.0.1.
+  bool own = at.host == "localhost" || at.host.find_first_not_of("0123456789.") == at.host.npos || at.host.find(':') != at.host.npos;
+  if (int rc = look_up(at, own ? 0 : AI_ADDRCONFIG, found); rc != 0)
+    return fail(Errc::unavailable, "\"{}\": {}", text, gai_strerror(rc));
+  std::vector<Address> out;
+  for (const addrinfo* one = found.get(); one; one = one->ai_next) out.push_back(address_of(*one, text));
+  return out;
+}
+
+Result<Address> resolve(const std::string& text) {
+  TL_TRY_ASSIGN(std::vector<Address> all, resolve_all(text));
+  return std::move(all.front());
 }
 
 }  // namespace twinloft::repl::net

@@ -17,19 +17,23 @@ namespace {
 constexpr std::size_t read_bytes = 256 * 1024;
 constexpr std::size_t iov_max = 1024;
 constexpr std::size_t backlog_kept_max = 4u << 20;  // memory of an empty backlog
+constexpr std::size_t trial_bytes = 128 * 1024;     // more than the largest packet of any network
 }  // namespace
 
 Connection::Connection(ports::Loop& loop, Fd fd, bool connecting, std::string name, Handshake handshake,
                        Limits limits, Events events)
-    : loop_(loop), fd_(std::move(fd)), connecting_(connecting), name_(std::move(name)),
+    : loop_(loop), fd_(std::move(fd)), phase_(connecting ? Phase::connecting : Phase::handshake), name_(std::move(name)),
       handshake_(std::move(handshake)), limits_(limits), events_(std::move(events)) {
   int one = 1;
   setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+  // What the peer's machine does not take for so long will not get there.
+  auto ms = static_cast<unsigned>(std::chrono::duration_cast<std::chrono::milliseconds>(limits_.timeout).count());
+  setsockopt(fd_.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
   last_received_ = last_sent_ = loop_.now();
-  loop_.watch(fd_.get(), connecting_ ? ports::Loop::writable : ports::Loop::readable,
+  loop_.watch(fd_.get(), connecting ? ports::Loop::writable : ports::Loop::readable,
               [this](unsigned ready) { on_ready(ready); });
   arm_timer();
-  if (!connecting_) send_handshake();
+  if (!connecting) send_handshake();
 }
 
 Connection::~Connection() {
@@ -41,6 +45,7 @@ void Connection::close(const std::string& reason) {
   if (!fd_) return;
   if (timer_) loop_.cancel(timer_);
   timer_ = 0;
+  stuck_ = stuck_ || path_is_stuck();
   loop_.unwatch(fd_.get());
   fd_.reset();
   batch_.clear();
@@ -49,7 +54,7 @@ void Connection::close(const std::string& reason) {
 }
 
 void Connection::on_ready(unsigned ready) {
-  if (connecting_) {
+  if (phase_ == Phase::connecting) {
     on_connected();
     return;
   }
@@ -65,7 +70,7 @@ void Connection::on_connected() {
   socklen_t length = sizeof error;
   getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error, &length);
   if (error != 0) return close(fail_errno(error, "cannot connect to {}", name_).error().message);
-  connecting_ = false;
+  phase_ = Phase::handshake;
   last_received_ = loop_.now();
   loop_.change(fd_.get(), ports::Loop::readable);
   send_handshake();
@@ -80,11 +85,21 @@ void Connection::send_handshake() {
   flush();
 }
 
+// In the kernel's view: it sends the same again and again, and nobody takes it.
+bool Connection::path_is_stuck() const {
+  tcp_info info{};
+  socklen_t length = sizeof info;
+  return is_established() && ::getsockopt(fd_.get(), IPPROTO_TCP, TCP_INFO, &info, &length) == 0 && info.tcpi_unacked > 0 &&
+         info.tcpi_retransmits >= 2;
+}
+
+Instant Connection::deadline() const { return last_received_ + (is_established() ? limits_.timeout : limits_.handshake); }
+
 // A quarter of the timeout without a word from us makes a ping due; a whole one without a word from them is the end. Both are
 // met to the millisecond: the time until a lost primary can be replaced is hardly anything else.
 void Connection::arm_timer() {
-  Instant next = last_received_ + patience();
-  if (established_) next = std::min(next, last_sent_ + patience() / 4);
+  Instant next = deadline();
+  if (phase_ == Phase::ready) next = std::min(next, last_sent_ + limits_.timeout / 4);
   if (timer_) loop_.cancel(timer_);
   timer_ = loop_.after(std::max<Duration>(next - loop_.now(), std::chrono::milliseconds(1)), [this] { on_timer(); });
 }
@@ -92,10 +107,16 @@ void Connection::arm_timer() {
 void Connection::on_timer() {
   timer_ = 0;
   Instant now = loop_.now();
-  if (now - last_received_ >= patience())
-    return close(fmt::format("nothing from {} for {} ms", name_,
-                             std::chrono::duration_cast<std::chrono::milliseconds>(patience()).count()));
-  if (established_ && now - last_sent_ >= patience() / 4) {
+  if (now >= deadline()) {
+    auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(deadline() - last_received_).count();
+    stuck_ = is_established();
+    if (phase_ == Phase::trial)
+      return close(fmt::format("{} can be connected, and {} KiB of data did not get through within {} ms: packets of full size may "
+                               "be dropped on the way (compare the MTU of both machines and of the network between them)",
+                               name_, trial_bytes >> 10, ms));
+    return close(fmt::format("nothing from {} for {} ms", name_, ms));
+  }
+  if (phase_ == Phase::ready && now - last_sent_ >= limits_.timeout / 4) {
     send(static_cast<std::uint16_t>(WireType::ping), {});
     flush();
   }
@@ -118,7 +139,7 @@ void Connection::send(std::uint16_t type, std::span<const ByteSpan> payload) {
 }
 
 void Connection::flush() {
-  if (!fd_ || connecting_ || (batch_.empty() && unsent_bytes() == 0)) return;
+  if (!fd_ || phase_ == Phase::connecting || (batch_.empty() && unsent_bytes() == 0)) return;
   last_sent_ = loop_.now();
   std::size_t out = 0;
   if (!full_) {
@@ -203,13 +224,14 @@ void Connection::on_readable() {
   if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
   if (n < 0) return close(fail_errno(errno, "receiving from {}", name_).error().message);
   if (n == 0)
-    return close(established_ ? fmt::format("{} closed the connection", name_)
+    return close(is_established() ? fmt::format("{} closed the connection", name_)
                  : handshake_.waits_for_proof()
                      ? fmt::format("{} closed the connection during the handshake: its shared secret is another one, or it says "
                                    "why in its log", name_)
                      : fmt::format("{} closed the connection during the handshake (see its log)", name_));
   // A caller that has not proved itself gets one timeout for all of the handshake, however it trickles.
-  if (established_) last_received_ = loop_.now();
+  // The same goes for the trial.
+  if (phase_ == Phase::ready) last_received_ = loop_.now();
   in_end_ += static_cast<std::size_t>(n);
   while (fd_ && take_messages()) {
   }
@@ -220,7 +242,7 @@ bool Connection::take_messages() {
   if (have < wire_header_bytes) return false;
   auto header = decode_wire_header(ByteSpan(in_).subspan(in_begin_, wire_header_bytes));
   if (!header) return close(fmt::format("{}: {}", name_, header.error().message)), false;
-  if (!established_ && header->payload_bytes > handshake_payload_max)
+  if (!is_established() && header->payload_bytes > handshake_payload_max)
     return close(fmt::format("{}: {} bytes in the handshake", name_, header->payload_bytes)), false;
   std::size_t whole = wire_header_bytes + header->payload_bytes;
   if (have < whole) {
@@ -237,24 +259,51 @@ bool Connection::take_messages() {
 }
 
 void Connection::take(const WireHeader& header, ByteSpan payload) {
-  if (!established_) {
-    auto done = handshake_.receive(header.type, payload);
-    // What there is to say is said before the end, so that the other side can name the reason too.
-    send_handshake();
-    if (!done) return close(handshake_.disagrees() ? done.error().message : fmt::format("{}: {}", name_, done.error().message));
-    if (*done && fd_) {
-      established_ = true;
-      last_received_ = last_sent_ = loop_.now();
-      arm_timer();
-      name_ = fmt::format("replica {}", peer());
-      events_.established(*this);
-    }
-    return;
-  }
+  if (phase_ == Phase::handshake) return take_handshake(header, payload);
   if (header.type == static_cast<std::uint16_t>(WireType::ping)) return;
+  if (phase_ == Phase::trial) return take_trial(header.type, payload);
   auto message = decode_peer_message(header.type, payload);
   if (!message) return close(fmt::format("{}: {}", name_, message.error().message));
   events_.message(*this, std::move(*message));
+}
+
+void Connection::take_handshake(const WireHeader& header, ByteSpan payload) {
+  auto done = handshake_.receive(header.type, payload);
+  // What there is to say is said before the end, so that the other side can name the reason too.
+  send_handshake();
+  if (!done) return close(handshake_.disagrees() ? done.error().message : fmt::format("{}: {}", name_, done.error().message));
+  if (!*done || !fd_) return;
+  phase_ = Phase::trial;
+  name_ = fmt::format("replica {}", peer());
+  events_.established(*this);
+  if (fd_) begin_trial();
+}
+
+void Connection::begin_trial() {
+  static const std::vector<std::byte> filler(trial_bytes);
+  last_received_ = last_sent_ = loop_.now();
+  arm_timer();
+  ByteSpan payload = filler;
+  send(static_cast<std::uint16_t>(WireType::trial), {&payload, 1});
+  flush();
+}
+
+// What the peer says once it is ready comes behind its answer to our trial, so this side is ready by then.
+void Connection::take_trial(std::uint16_t type, ByteSpan payload) {
+  bool trial = type == static_cast<std::uint16_t>(WireType::trial), taken = type == static_cast<std::uint16_t>(WireType::trial_taken);
+  if ((trial && (trial_seen_ || payload.size() != trial_bytes)) || (taken && (trial_taken_ || !payload.empty())) || !(trial || taken))
+    return close(fmt::format("{}: a message of type {} with {} bytes in the trial", name_, type, payload.size()));
+  if (taken) trial_taken_ = true;
+  if (trial) {
+    trial_seen_ = true;
+    send(static_cast<std::uint16_t>(WireType::trial_taken), {});
+    flush();
+  }
+  if (!fd_ || !trial_taken_ || !trial_seen_) return;
+  phase_ = Phase::ready;
+  last_received_ = last_sent_ = loop_.now();
+  arm_timer();
+  events_.ready(*this);
 }
 
 }  // namespace twinloft::repl::net

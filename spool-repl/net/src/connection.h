@@ -1,4 +1,8 @@
-// One TCP connection to a peer: handshake, framing, liveness. Owned by PeerNet.
+// One TCP connection to a peer: handshake, trial, framing, liveness. Owned by PeerNet.
+//
+//   connecting -> handshake -> trial -> ready
+//
+// In the trial each side sends data of full size and says when it has the other's: a path may take a handshake and drop that.
 #pragma once
 
 #include <sys/uio.h>
@@ -16,7 +20,8 @@ namespace twinloft::repl::net {
 class Connection {
  public:
   struct Events {
-    std::function<void(Connection&)> established;
+    std::function<void(Connection&)> established;  // the peer is known, and the trial begins
+    std::function<void(Connection&)> ready;        // data gets through in both directions: what is sent now is for the owner
     std::function<void(Connection&, PeerMessage)> message;
     // Last call; the owner may destroy it later. It may come from within send() and flush().
     std::function<void(Connection&, const std::string& reason)> closed;
@@ -36,35 +41,43 @@ class Connection {
   void flush();
   void close(const std::string& reason);
   bool is_open() const { return static_cast<bool>(fd_); }
-  bool is_established() const { return established_; }
+  bool is_established() const { return phase_ >= Phase::trial; }
+  // It is closed, and data did not get through, or nothing came any more: it would be so again.
+  bool was_stuck() const { return stuck_; }
   ReplicaId peer() const { return handshake_.peer(); }
   bool disagrees() const { return handshake_.disagrees(); }  // see Handshake
   const std::string& name() const { return name_; }
 
  private:
+  enum class Phase { connecting, handshake, trial, ready };
   void on_ready(unsigned ready);
   void on_connected();
   void on_readable();
   bool take_messages();
   void take(const WireHeader& header, ByteSpan payload);
   void send_handshake();
+  void take_handshake(const WireHeader& header, ByteSpan payload);
+  void begin_trial();
+  void take_trial(std::uint16_t type, ByteSpan payload);
+  bool path_is_stuck() const;
+  Instant deadline() const;
   void arm_timer();
   void on_timer();
-  Duration patience() const { return established_ ? limits_.timeout : limits_.handshake; }
   std::size_t unsent_bytes() const { return backlog_.size() - backlog_begin_; }
   void keep(std::size_t skip_bytes);
   Result<std::size_t> write_now(std::span<iovec> iov);
 
   ports::Loop& loop_;
   Fd fd_;
-  bool connecting_;
+  Phase phase_;
   std::string name_;
   Handshake handshake_;
   Limits limits_;
   Events events_;
-  bool established_ = false;
+  bool trial_taken_ = false, trial_seen_ = false;  // ours by the peer, the peer's here
+  bool stuck_ = false;
   ports::Loop::TimerId timer_ = 0;
-  Instant last_received_, last_sent_;
+  Instant last_received_, last_sent_;  // in the trial, `last_received_` is its beginning
   std::vector<std::byte> in_;
   std::size_t in_begin_ = 0, in_end_ = 0;
   // Of the batch between two flushes: headers are kept here, payload is referred to where it lies.

@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "connection.h"
+#include "name_lookup.h"
 
 namespace twinloft::repl::net {
 
@@ -19,6 +20,7 @@ constexpr int listen_backlog = 256;
 constexpr unsigned caller_notices_max = 6;       // in caller_notice_time: nobody fills the log from outside
 constexpr Duration caller_notice_time = std::chrono::minutes(1);
 constexpr Duration accept_pause = std::chrono::milliseconds(200);
+constexpr Duration steady_time = std::chrono::minutes(1);  // a connection that was up for so long is no flapping one
 
 // What counts as one caller's address: of IPv6 the /64, which is one subscriber's.
 std::string host_of(const sockaddr_storage& from) {
@@ -36,7 +38,8 @@ std::string host_of(const sockaddr_storage& from) {
 }  // namespace
 
 PeerNet::PeerNet(ports::Loop& loop, NetOptions options, Random& random, NetEvents events)
-    : loop_(loop), options_(std::move(options)), random_(random), events_(std::move(events)) {
+    : loop_(loop), options_(std::move(options)), random_(random), events_(std::move(events)),
+      lookup_(std::make_unique<NameLookup>(loop, options_.resolve)) {
   for (const NetPeer& p : options_.peers) peers_.emplace_back().config = p;
 }
 
@@ -44,28 +47,62 @@ PeerNet::~PeerNet() {
   for (Peer& p : peers_)
     if (p.redial_timer) loop_.cancel(p.redial_timer);
   if (accept_timer_) loop_.cancel(accept_timer_);
+  if (listen_timer_) loop_.cancel(listen_timer_);
   if (listener_) loop_.unwatch(listener_.get());
 }
 
+Status PeerNet::check_secret(const Address& address) const {
+  if (!options_.secret.empty() || address.is_loopback()) return {};
+  return fail(Errc::invalid, "replication over {} needs a shared secret (`secret_file`): without one only loopback addresses are used",
+              address.text);
+}
+
 Status PeerNet::start() {
-  if (options_.secret.empty()) {
-    bool outside = !options_.listen.is_loopback();
-    for (const NetPeer& p : options_.peers) outside = outside || !p.address.is_loopback();
-    if (outside)
-      return fail(Errc::invalid, "replication over {} needs a shared secret (`secret_file`): without one only loopback "
-                  "addresses are used", options_.listen.text);
+  std::vector<std::string> all{options_.listen};
+  for (const NetPeer& p : options_.peers) all.push_back(p.address);
+  for (const std::string& text : all) {
+    TL_TRY(check_address(text));
+    if (auto numeric = numeric_address(text)) TL_TRY(check_secret(*numeric));
   }
-  Fd fd(::socket(options_.listen.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  listen();
+  for (Peer& p : peers_)
+    if (options_.self.replica < p.config.id) dial(p);
+  return {};
+}
+
+// ---- listening -----------------------------------------------------------------------------------------------------
+
+// Its name may not resolve yet, its address may not be there yet, and a predecessor that was killed may still hold it.
+void PeerNet::listen() {
+  listen_timer_ = 0;
+  if (auto numeric = numeric_address(options_.listen)) return listen_on(std::vector<Address>{*numeric});
+  lookup_->start(options_.listen, [this](Result<std::vector<Address>> found) { listen_on(found); });
+}
+
+void PeerNet::listen_on(const Result<std::vector<Address>>& found) {
+  Status done = found ? Status() : Status(std::unexpected(found.error()));
+  if (found)
+    for (const Address& address : *found)
+      if (done = try_listen(address); done) break;
+  std::string trouble = done ? "" : fmt::format("cannot listen for replication: {}", done.error().message);
+  if (trouble != listen_trouble_) {
+    listen_trouble_ = trouble;
+    events_.notice(0, done ? fmt::format("listening on {} now", options_.listen) : trouble);
+  }
+  if (!done) listen_timer_ = loop_.after(options_.listen_again, [this] { listen(); });
+}
+
+Status PeerNet::try_listen(const Address& address) {
+  TL_TRY(check_secret(address));
+  Fd fd(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return fail_errno(errno, "socket");
   int one = 1;
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-  if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&options_.listen.storage), options_.listen.length) < 0)
-    return fail_errno(errno, "cannot listen on {} for replication", options_.listen.text);
-  if (::listen(fd.get(), listen_backlog) < 0) return fail_errno(errno, "cannot listen on {}", options_.listen.text);
+  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) < 0)
+    return fail_errno(errno, "{}", address.text);
+  if (::listen(fd.get(), listen_backlog) < 0) return fail_errno(errno, "{}", address.text);
   listener_ = std::move(fd);
   loop_.watch(listener_.get(), ports::Loop::readable, [this](unsigned) { on_accept(); });
-  for (Peer& p : peers_)
-    if (options_.self.replica < p.config.id) dial(p);
   return {};
 }
 
@@ -109,7 +146,7 @@ std::shared_ptr<Connection> PeerNet::make_connection(Fd fd, bool connecting, std
   auto made = std::make_shared<Connection>(
       loop_, std::move(fd), connecting, std::move(name), Handshake(options_.self, options_.secret, direction, expect, random_),
       limits,
-      Connection::Events{[this](Connection& c) { on_established(c); },
+      Connection::Events{[this](Connection& c) { on_established(c); }, [this](Connection& c) { on_ready(c); },
                          [this](Connection& c, PeerMessage m) {
                            deliver_downs();
                            events_.message(c.peer(), std::move(m));
@@ -161,19 +198,50 @@ void PeerNet::make_room(const std::string& host) {
   goes->close(fmt::format("too many callers at once: {} had to go without a word", goes->name()));
 }
 
+// ---- dialing -------------------------------------------------------------------------------------------------------
+
 void PeerNet::dial(Peer& p) {
   p.redial_timer = 0;
+  if (p.connection || !p.wanted || p.looking_up) return;
+  if (auto numeric = numeric_address(p.config.address)) return connect(p, *numeric);
+  p.looking_up = true;
+  lookup_->start(p.config.address, [this, id = p.config.id](Result<std::vector<Address>> found) { on_found(*find(id), found); });
+}
+
+void PeerNet::on_found(Peer& p, const Result<std::vector<Address>>& found) {
+  p.looking_up = false;
   if (p.connection || !p.wanted) return;
-  Fd fd(::socket(p.config.address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (found) {
+    p.lookups_failed = 0;
+    return connect(p, (*found)[p.attempts++ % found->size()]);
+  }
+  notice(p, fmt::format("replica {} cannot be looked up: {}", p.config.id, found.error().message));
+  redial_later(p, std::min(options_.redial * (1 << std::min(p.lookups_failed++, 10u)), options_.lookup_pause_max));
+}
+
+void PeerNet::connect(Peer& p, const Address& address) {
+  if (Status allowed = check_secret(address); !allowed) {
+    notice(p, allowed.error().message);
+    return redial_later(p, options_.redial_refused);
+  }
+  Fd fd(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return redial_later(p, options_.redial);
-  int rc = ::connect(fd.get(), reinterpret_cast<sockaddr*>(&p.config.address.storage), p.config.address.length);
+  int rc = ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.length);
   if (rc < 0 && errno != EINPROGRESS) {
-    notice(p, fail_errno(errno, "cannot connect to {}", p.config.address.text).error().message);
+    notice(p, fail_errno(errno, "cannot connect to {}", address.text).error().message);
     return redial_later(p, options_.redial);
   }
-  p.connection = make_connection(std::move(fd), true, fmt::format("replica {} at {}", p.config.id, p.config.address.text),
+  p.connection = make_connection(std::move(fd), true, fmt::format("replica {} at {}", p.config.id, address.text),
                                  Handshake::Direction::dialed, p.config.id);
   if (!p.connection) redial_later(p, options_.redial);
+}
+
+// A peer that can be connected and takes no data is not tried again at once: after each connection somebody may wait for it.
+Duration PeerNet::pause_after(Peer& p, const Connection& c) {
+  if (!c.is_established()) return options_.redial * 2;
+  if (p.up && loop_.now() - p.up_since >= steady_time) p.stuck = 0;
+  if (c.was_stuck()) ++p.stuck;
+  return std::min(options_.redial * (1 << std::min(p.stuck, 10u)), options_.redial_max);
 }
 
 void PeerNet::redial_later(Peer& p, Duration delay) {
@@ -192,8 +260,13 @@ void PeerNet::on_established(Connection& c) {
     p->connection = std::move(caller->connection);
     callers_.erase(caller);
   }
+}
+
+void PeerNet::on_ready(Connection& c) {
+  Peer* p = find(c.peer());
   deliver_downs();
   p->up = true;
+  p->up_since = loop_.now();
   p->last_notice.clear();
   events_.up(p->config.id);
 }
@@ -219,8 +292,9 @@ void PeerNet::on_closed(Connection& c, const std::string& reason) {
   else notice_of_caller(reason);
   retire(c);
   if (!p) return;
+  Duration pause = pause_after(*p, c);
   bool was_up = std::exchange(p->up, false);
-  redial_later(*p, c.is_established() ? options_.redial : options_.redial * 2);
+  redial_later(*p, pause);
   if (!was_up) return;
   downs_.push_back(p->config.id);
   loop_.post([this, alive = std::weak_ptr(alive_)] {
@@ -260,13 +334,21 @@ void PeerNet::set_wanted(ReplicaId id, bool wanted) {
   else if (p->connection) p->connection->close("disconnected by the administrator");
 }
 
+void PeerNet::set_address(ReplicaId id, const std::string& address) {
+  Peer* p = find(id);
+  if (!p || p->config.address == address) return;
+  p->config.address = address;
+  p->stuck = p->lookups_failed = p->attempts = 0;
+}
+
 bool PeerNet::is_wanted(ReplicaId id) const {
   return std::any_of(peers_.begin(), peers_.end(), [&](const Peer& p) { return p.config.id == id && p.wanted; });
 }
 
 std::string PeerNet::trouble(ReplicaId id) const {
   auto p = std::find_if(peers_.begin(), peers_.end(), [&](const Peer& each) { return each.config.id == id; });
-  return p == peers_.end() || p->up ? "" : p->last_notice;
+  if (p == peers_.end() || p->up) return "";
+  return p->last_notice.empty() && options_.self.replica > id ? listen_trouble_ : p->last_notice;
 }
 
 void PeerNet::send(ReplicaId id, const PeerMessage& message) {

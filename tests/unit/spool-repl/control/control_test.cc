@@ -6,7 +6,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <sys/syscall.h>
+
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <thread>
@@ -89,6 +92,7 @@ TEST_F(ControlTest, AnErrorComesBackAsOne) {
   auto out = ask_beside("fail");
   ASSERT_FALSE(out);
   EXPECT_EQ(out.error().message, "it does not fit");
+  EXPECT_EQ(out.error().code, Errc::conflict);
 }
 
 TEST_F(ControlTest, AnEmptyAnswerIsAnAnswer) {
@@ -108,7 +112,7 @@ TEST_F(ControlTest, ByteByByteIsAsGoodAsWhole) {
     ASSERT_EQ(::send(fd.get(), &c, 1, MSG_NOSIGNAL), 1);
     ASSERT_TRUE(loop->turn(std::chrono::milliseconds(1)));
   }
-  EXPECT_EQ(hear_until_closed(fd), "you said status\n");
+  EXPECT_EQ(hear_until_closed(fd), "you said status\nend ok\n");
 }
 
 TEST_F(ControlTest, AnOverlongCommandIsNotHandled) {
@@ -122,7 +126,7 @@ TEST_F(ControlTest, AnOverlongCommandIsNotHandled) {
     sent += static_cast<std::size_t>(n);
     ASSERT_TRUE(loop->turn(std::chrono::milliseconds(1)));
   }
-  hear_until_closed(fd);
+  EXPECT_EQ(hear_until_closed(fd), "end error invalid a command of more than 512 bytes\n");
   EXPECT_TRUE(commands.empty());
   EXPECT_EQ(ask_beside("status").value(), "you said status\n") << "others are served";
 }
@@ -133,6 +137,124 @@ TEST_F(ControlTest, CallersThatSayNothingDoNotDisturb) {
   for (int i = 0; i < 5; ++i) silent.push_back(connect_raw());
   silent.pop_back();  // one hangs up without a word
   EXPECT_EQ(ask_beside("status").value(), "you said status\n");
+}
+
+// More of them than there are places, and more than the kernel keeps in its queue.
+TEST_F(ControlTest, SilentCallersKeepNobodyOut) {
+  auto server = serve();
+  std::vector<Fd> silent;
+  for (int i = 0; i < 200; ++i) {
+    silent.push_back(connect_raw());
+    ASSERT_TRUE(loop->turn(std::chrono::milliseconds(1)));
+    ASSERT_TRUE(loop->turn(Duration(0)));
+  }
+  EXPECT_EQ(ask_beside("status").value(), "you said status\n");
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(ask_beside("again").value(), "you said again\n");
+}
+
+// The one that waits for its answer is no silent one.
+TEST_F(ControlTest, SilentCallersTakeNobodysAnswer) {
+  Server::Reply later;
+  Server server(*loop, path, [&](const std::string&, Server::Reply reply) { later = std::move(reply); });
+  ASSERT_TRUE(server.start());
+  Fd waiting = connect_raw();
+  ASSERT_EQ(::send(waiting.get(), "promote\n", 8, MSG_NOSIGNAL), 8);
+  while (!later) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(10)));
+  std::vector<Fd> silent;
+  for (int i = 0; i < 200; ++i) {
+    silent.push_back(connect_raw());
+    ASSERT_TRUE(loop->turn(std::chrono::milliseconds(1)));
+    ASSERT_TRUE(loop->turn(Duration(0)));
+  }
+  later(std::string("promoted"));
+  EXPECT_EQ(hear_until_closed(waiting), "promoted\nend ok\n");
+}
+
+// A server of the test's own, which does what it likes with each connection.
+struct Scripted {
+  Fd listener;
+  explicit Scripted(const std::string& path) : listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, path.c_str(), path.size());
+    EXPECT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    EXPECT_EQ(::listen(listener.get(), 4), 0);
+  }
+  void serve_one(bool reads, std::string_view says) {
+    Fd fd(::accept(listener.get(), nullptr, nullptr));
+    char buffer[100];
+    if (reads) {
+      EXPECT_GT(::recv(fd.get(), buffer, sizeof buffer, 0), 0);
+    }
+    EXPECT_EQ(::send(fd.get(), says.data(), says.size(), MSG_NOSIGNAL), static_cast<ssize_t>(says.size()));
+  }
+};
+
+TEST_F(ControlTest, AnAnswerThatEndsEarlyIsNoSuccess) {
+  ASSERT_NE(std::signal(SIGPIPE, SIG_DFL), SIG_ERR);  // as a command starts
+  Scripted server(path);
+  for (std::string_view whole : {std::string_view("demoted\nend ok\n"), std::string_view("end error conflict no\n")})
+    for (std::size_t bytes = 0; bytes < whole.size(); ++bytes)
+      for (bool reads : {true, false}) {
+        std::thread peer([&] { server.serve_one(reads, whole.substr(0, bytes)); });
+        auto out = ask(path, "demote", std::chrono::seconds(20));
+        peer.join();
+        ASSERT_FALSE(out) << bytes;
+        EXPECT_EQ(out.error().code, Errc::io) << bytes << ": " << out.error().message;
+        EXPECT_NE(out.error().message.find("not known whether"), std::string::npos);
+      }
+  std::thread peer([&] { server.serve_one(true, "demoted\nend ok\n"); });
+  EXPECT_EQ(ask(path, "demote", std::chrono::seconds(20)).value(), "demoted\n");
+  peer.join();
+}
+
+// Whatever an answer holds, it is not its own end.
+TEST_F(ControlTest, AnAnswerThatLooksLikeItsEnd) {
+  Server server(*loop, path, [](const std::string& c, Server::Reply reply) {
+    if (c == "a") return reply(std::string("end error io x\n"));
+    reply(fail(Errc::conflict, "two\nend ok\n"));
+  });
+  ASSERT_TRUE(server.start());
+  EXPECT_EQ(ask_beside("a").value(), "end error io x\n");
+  auto error = ask_beside("b");
+  ASSERT_FALSE(error);
+  EXPECT_EQ(error.error().message, "two end ok ");
+}
+
+// As somebody without rights: system calls by number change one thread only.
+TEST_F(ControlTest, OthersMayReadWhereTheyAreAdmitted) {
+  constexpr uid_t nobody = 65534;
+  if (::geteuid() != 0) return;  // only root can become somebody else
+  ASSERT_EQ(::chmod(folder.c_str(), 0755), 0);
+  auto ask_as_nobody = [&](const std::string& command) {
+    Result<std::string> out = fail(Errc::internal, "not asked");
+    bool done = false;
+    std::thread client([&] {
+      EXPECT_EQ(::syscall(SYS_setgroups, 0, nullptr), 0);
+      EXPECT_EQ(::syscall(SYS_setresgid, nobody, nobody, nobody), 0);
+      EXPECT_EQ(::syscall(SYS_setresuid, nobody, nobody, nobody), 0);
+      out = ask(path, command, std::chrono::seconds(20));
+      loop->post([&] { done = true; });
+    });
+    while (!done) EXPECT_TRUE(loop->turn(std::chrono::seconds(1)));
+    client.join();
+    return out;
+  };
+  auto handler = [this](const std::string& c, Server::Reply reply) { reply(handle(c)); };
+  {
+    Server closed(*loop, path, handler);
+    ASSERT_TRUE(closed.start());
+    EXPECT_EQ(ask_as_nobody("status").error().code, Errc::denied);
+  }
+  for (Access access : {Access{.everybody = true, .group = {}}, Access{.everybody = false, .group = nobody}}) {
+    commands.clear();
+    Server open(*loop, path, handler, access);
+    ASSERT_TRUE(open.start());
+    for (const char* reading : {"status", "status json", "events 0 json"}) EXPECT_TRUE(ask_as_nobody(reading)) << reading;
+    for (const char* command : {"promote", "demote", "statusx", "discard force", ""}) EXPECT_EQ(ask_as_nobody(command).error().code, Errc::denied) << command;
+    EXPECT_EQ(commands.size(), 3u);
+    EXPECT_TRUE(ask_beside("promote"));
+  }
 }
 
 TEST_F(ControlTest, ALivingServerKeepsItsSocket) {

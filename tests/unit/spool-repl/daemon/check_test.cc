@@ -24,7 +24,7 @@ struct CheckTest : testing::Test {
     s.size = 16u << 20;
     s.data = file("data", std::string(10, 'x'));
     s.journal = file("journal", std::string(10, 'x'));
-    s.listen = "192.0.2.1:7710";
+    s.listen = "0.0.0.0:7710";
     s.peers.push_back({2, "192.0.2.2:7710", core::Protocol::C});
     s.secret_file = file("secret", "sixteen letters and more\n");
     s.nbd_listen = "unix:/run/x.sock";
@@ -82,13 +82,72 @@ TEST_F(CheckTest, FilesAndDirectories) {
 TEST_F(CheckTest, Addresses) {
   s.listen = "192.0.2.1";
   EXPECT_TRUE(says(check_volume(s).errors, "listen: \"192.0.2.1\""));
-  s.listen = "192.0.2.1:7710";
+  s.listen = "0.0.0.0:7710";
   s.peers[0].address = "192.0.2.300:1";
   EXPECT_TRUE(says(check_volume(s).errors, "192.0.2.300"));
+  s.peers[0].address = "[fe80::1]:7710";
+  EXPECT_TRUE(says(check_volume(s).errors, "needs its interface"));
+  s.peers[0].address = "192.0.2.2:7710";
+  s.listen = "192.0.2.1:7710";  // of no network that there is
+  EXPECT_TRUE(says(check_volume(s).warnings, "Cannot assign requested address"));
+  s.listen = "127.0.0.1:7710";
+  EXPECT_TRUE(says(check_volume(s).errors, "is reached from this machine only, and replica 2 is at 192.0.2.2:7710"));
+}
+
+// A name may resolve when the volume is served.
+TEST_F(CheckTest, ANameThatIsNotKnownNow) {
+  s.peers[0].address = "peer.invalid:7710";
+  Findings found = check_volume(s);
+  EXPECT_TRUE(found.errors.empty()) << found.errors[0];
+  EXPECT_TRUE(says(found.warnings, "looked up again at each attempt"));
+}
+
+TEST_F(CheckTest, WhatServeWouldRefuse) {
+  s.arena = 4u << 20;
+  EXPECT_TRUE(says(check_volume(s).errors, "arena: 4 MiB is too small: at least 41 MiB are needed"));
+  s.arena = 64u << 20;
+  for (std::string* path : {&s.fuse_file, &s.control}) {
+    *path = where + "/missing/x";
+    EXPECT_TRUE(says(check_volume(s).errors, "its directory " + where + "/missing: No such file or directory"));
+    path->clear();
+  }
+  s.nbd_listen = "unix:" + where + "/missing/x";
+  EXPECT_TRUE(says(check_volume(s).errors, "nbd.listen"));
+  s.nbd_listen.clear();
+  EXPECT_TRUE(says(check_volume(s).warnings, "nothing can use the volume"));
+}
+
+TEST_F(CheckTest, AnotherVolumesJournal) {
+  s.data = where + "/new-data", s.journal = where + "/new-journal", s.journal_size = 64u << 20;
+  ASSERT_TRUE(create_volume(s));
+  Findings good = check_volume(s);
+  EXPECT_TRUE(good.errors.empty()) << good.errors[0];
+  s.size = 32u << 20;
+  EXPECT_TRUE(says(check_volume(s).warnings, "the volume has 16777216 bytes since it was created, the configuration says 33554432"));
+  s.size = 0;
+  s.replica = 3;
+  EXPECT_TRUE(says(check_volume(s).errors, "is replica 1, the configuration says 3"));
+  s.replica = 1;
+  s.uuid = "5c1a0e7e-0000-4000-8000-00000000beef";
+  EXPECT_TRUE(says(check_volume(s).errors, "wrong path or wrong uuid"));
+}
+
+TEST_F(CheckTest, OneFileInTwoVolumes) {
+  NodeSettings node;
+  node.volumes = {s, s};
+  node.volumes[1].name = "other";
+  node.volumes[1].journal = file("another", "x");
+  node.volumes[1].data = where + "/link";
+  std::filesystem::create_hard_link(s.data, where + "/link");
+  Findings found = check_shared(node);
+  ASSERT_EQ(found.errors.size(), 1u);
+  EXPECT_EQ(found.errors[0], "volume other: data: " + where + "/link is the same as that of volume mail: data");
+  node.volumes[1].data = file("its-own", "x");
+  EXPECT_TRUE(check_shared(node).errors.empty());
 }
 
 TEST_F(CheckTest, NbdForEverybody) {
-  for (const char* open : {"0.0.0.0:10809", "192.0.2.1:10809", "[::]:10809"}) {
+  for (const char* open : {"0.0.0.0:10809", "[::]:10809"}) {
     s.nbd_listen = open;
     Findings found = check_volume(s);
     EXPECT_TRUE(found.errors.empty());
@@ -99,7 +158,7 @@ TEST_F(CheckTest, NbdForEverybody) {
 }
 
 TEST_F(CheckTest, UblkWithoutTheDriver) {
-  s.ublk_device = "/run/twinloft/mail";
+  s.ublk_device = where + "/device";
   Findings found = check_volume(s);
   EXPECT_TRUE(found.errors.empty());
   bool there = ::access("/dev/ublk-control", F_OK) == 0;

@@ -348,5 +348,44 @@ TEST_F(ConfigTest, SyntaxErrorsAndFiles) {
   EXPECT_NE(missing.error().message.find(path_), std::string::npos);
 }
 
+// One run of check-config shows all of it.
+TEST_F(ConfigTest, EveryMistakeIsShown) {
+  auto out = load(R"([volume.mail]
+replica = 0
+role = "primery"
+data = "/srv/data"
+journl = "/srv/journal"
+arena = "64 MB of memory"
+listen = "fe80::1:7710"
+[[volume.mail.peer]]
+id = 2
+address = "[fe80::2]:7710"
+[volume.other]
+replica = 1
+role = "secondary"
+data = "/srv/data"
+journal = "/srv/other"
+control = "/run/)" + std::string(110, 'x') + R"("
+status_group = "no-such-group-here"
+)");
+  ASSERT_FALSE(out);
+  EXPECT_EQ(out.error().code, Errc::invalid);
+  const std::string& all = out.error().message;
+  for (const char* part : {":2: volume.mail.replica: expected a number from 1 to 64", ":3: volume.mail.role: expected one of", "did you mean \"primary\"?",
+                           ":5: volume.mail.journl: unknown key; did you mean \"journal\"?", "volume.mail.journal: is missing", ":6: volume.mail.arena: ",
+                           ":10: volume.mail.peer.address: \"[fe80::2]:7710\": a link-local address needs its interface",
+                           "volume.other.data: /srv/data is volume.mail.data already", "volume.other.control: longer than the 107 bytes",
+                           "volume.other.status_group: no group \"no-such-group-here\" in /etc/group"})
+    EXPECT_NE(all.find(part), all.npos) << part << "\n--\n" << all;
+}
+
+TEST_F(ConfigTest, WhoMayReadTheStatus) {
+  auto who = [&](const std::string& line) { return load(minimal + line)->volumes[0]; };
+  EXPECT_FALSE(who("").status_everybody || who("").status_group);
+  EXPECT_TRUE(who("status_group = \"*\"\n").status_everybody);
+  EXPECT_EQ(who("status_group = \"root\"\n").status_group, gid_t{0});
+  EXPECT_EQ(who("status_group = \"4711\"\n").status_group, gid_t{4711});
+}
+
 }  // namespace
 }  // namespace twinloft::repl::daemon

@@ -1,171 +1,8 @@
 // PeerNet over loopback on the real event loop.
-#include "twinloft/spool-repl/net/peer_net.h"
-
-#include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/resource.h>
-#include <unistd.h>
-
-#include <cerrno>
-
-#include "twinloft/base/crc32c.h"
-#include "twinloft/spool-repl/io/uring_loop.h"
+#include "peer_net_fixture.h"
 
 namespace twinloft::repl::net {
 namespace {
-
-const Uuid volume = Uuid::parse("2f2e2d2c-4b5a-4978-8695-a4b3c2d1e0ff").value();
-
-// A port of 127.0.0.1 that nobody else gets while this object lives.
-class Port {
- public:
-  Port() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    int one = 1;
-    setsockopt(fd_.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    sockaddr_in in{};
-    in.sin_family = AF_INET;
-    in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(::bind(fd_.get(), reinterpret_cast<sockaddr*>(&in), sizeof in), 0);
-    socklen_t length = sizeof in;
-    EXPECT_EQ(::getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&in), &length), 0);
-    number = ntohs(in.sin_port);
-  }
-  Address address() const { return resolve("127.0.0.1:" + std::to_string(number)).value(); }
-  std::uint16_t number = 0;
-
- private:
-  Fd fd_;
-};
-
-// Real time, until a test takes it into its own hands.
-class TestClock final : public Clock {
- public:
-  Instant now() const override { return by_hand ? hand : os_.now(); }
-  WallTime wall() const override { return os_.wall(); }
-  void take() { hand = os_.now(), by_hand = true; }
-  bool by_hand = false;
-  Instant hand;
-
- private:
-  OsClock os_;
-};
-
-struct PeerNetTest : testing::Test {
-  TestClock clock;
-  OsRandom random;
-  std::unique_ptr<io::UringLoop> loop = io::UringLoop::create(clock, {.entries = 64}).value();
-  Port ports[3];
-
-  struct Node {
-    std::unique_ptr<PeerNet> net;
-    int ups = 0, downs = 0;
-    std::string order;
-    std::vector<PeerMessage> got;
-    std::vector<std::string> notices;
-    std::map<ReplicaId, std::string> unfit;
-    bool up() const { return ups > downs; }
-    bool noticed(std::string_view text) const {
-      for (const auto& n : notices)
-        if (n.find(text) != std::string::npos) return true;
-      return false;
-    }
-  };
-  Node a, b;
-
-  NetOptions options(ReplicaId self, ReplicaId peer) {
-    NetOptions o;
-    o.self = {volume, 1000, self};
-    o.listen = ports[self].address();
-    o.secret = "well kept";
-    o.peers = {{peer, ports[peer].address()}};
-    o.redial = o.redial_refused = std::chrono::milliseconds(5);
-    return o;
-  }
-  Status start(Node& n, NetOptions o) {
-    n.net = std::make_unique<PeerNet>(
-        *loop, std::move(o), random,
-        NetEvents{[&n](ReplicaId) { n.ups++, n.order += "up "; }, [&n](ReplicaId) { n.downs++, n.order += "down "; },
-                  [&n](ReplicaId, PeerMessage m) { n.got.push_back(std::move(m)); },
-                  [&n](ReplicaId, const std::string& text) { n.notices.push_back(text); },
-                  [&n](ReplicaId id, const std::string& text) { n.unfit[id] = text; }});
-    return n.net->start();
-  }
-  void start_both() {
-    ASSERT_TRUE(start(a, options(1, 2)));
-    ASSERT_TRUE(start(b, options(2, 1)));
-  }
-  // The test program's own time limit ends a loop that never gets there.
-  template <class Predicate>
-  void run_until(Predicate done) {
-    while (!done()) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(10)));
-  }
-  void connect_both() {
-    start_both();
-    run_until([&] { return a.up() && b.up(); });
-  }
-
-  // A stranger's connection to b's port.
-  Fd call(int host = 1) {
-    Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    sockaddr_in own{};
-    own.sin_family = AF_INET;
-    own.sin_addr.s_addr = htonl(INADDR_LOOPBACK + static_cast<unsigned>(host - 1));
-    EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&own), sizeof own), 0);
-    Address to = ports[2].address();
-    int rc = ::connect(fd.get(), reinterpret_cast<sockaddr*>(&to.storage), to.length);
-    EXPECT_TRUE(rc == 0 || errno == EINPROGRESS);
-    return fd;
-  }
-  void say(const Fd& fd, ByteSpan bytes) {
-    std::size_t sent = 0;
-    run_until([&] {
-      ssize_t n = ::send(fd.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
-      if (n > 0) sent += static_cast<std::size_t>(n);
-      EXPECT_TRUE(n > 0 || errno == EAGAIN || errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN) << errno;
-      return sent == bytes.size() || (n < 0 && (errno == EPIPE || errno == ECONNRESET));
-    });
-  }
-  // Everything that the other side sends until it closes.
-  std::vector<std::byte> hear_until_closed(const Fd& fd) {
-    std::vector<std::byte> all;
-    run_until([&] {
-      std::byte buffer[4096];
-      ssize_t n = ::recv(fd.get(), buffer, sizeof buffer, 0);
-      if (n > 0) all.insert(all.end(), buffer, buffer + n);
-      return n == 0 || (n < 0 && errno != EAGAIN && errno != ENOTCONN);
-    });
-    return all;
-  }
-  std::vector<std::byte> hear(const Fd& fd, std::size_t bytes) {
-    std::vector<std::byte> all(bytes);
-    std::size_t have = 0;
-    run_until([&] {
-      ssize_t n = ::recv(fd.get(), all.data() + have, bytes - have, 0);
-      EXPECT_NE(n, 0) << "closed";
-      if (n == 0) return true;
-      if (n > 0) have += static_cast<std::size_t>(n);
-      return have == bytes;
-    });
-    return all;
-  }
-  static std::vector<std::byte> framed(std::uint16_t type, ByteSpan payload) {
-    std::vector<std::byte> out(wire_header_bytes);
-    encode_wire_header({type, static_cast<std::uint32_t>(payload.size()), crc32c(payload)}, out);
-    out.insert(out.end(), payload.begin(), payload.end());
-    return out;
-  }
-  // A stranger that knows the secret is the peer.
-  Fd connect_as_1() {
-    Fd fd = call();
-    Handshake mine({volume, 1000, 1}, "well kept", Handshake::Direction::dialed, 2, random);
-    for (int i = 0; i < 3; ++i) {  // challenge, hello, proof
-      for (const auto& m : mine.take_output()) say(fd, framed(m.type, m.payload));
-      auto header = decode_wire_header(hear(fd, wire_header_bytes));
-      EXPECT_TRUE(mine.receive(header->type, hear(fd, header->payload_bytes)));
-    }
-    return fd;
-  }
-};
 
 TEST_F(PeerNetTest, TwoNodesConnectAndTalk) {
   connect_both();
@@ -294,28 +131,36 @@ TEST_F(PeerNetTest, AnotherSecretNeverConnects) {
   EXPECT_EQ(a.ups + b.ups, 0);
 }
 
-TEST_F(PeerNetTest, PortInUse) {
+// The volume is served meanwhile, and it says why no peer can call.
+TEST_F(PeerNetTest, APortInUseIsTriedAgain) {
   ASSERT_TRUE(start(b, options(2, 1)));
   Node second;
-  auto started = start(second, options(2, 1));
-  ASSERT_FALSE(started);
-  EXPECT_EQ(started.error().sys, EADDRINUSE);
-  EXPECT_EQ(started.error().code, Errc::unavailable);
-  EXPECT_NE(started.error().message.find("127.0.0.1:" + std::to_string(ports[2].number)), std::string::npos)
-      << started.error().message;
+  NetOptions o = options(2, 1);
+  o.listen_again = std::chrono::milliseconds(5);
+  ASSERT_TRUE(start(second, o));
+  std::string trouble = "cannot listen for replication: " + ports[2].address() + ": Address already in use";
+  EXPECT_TRUE(second.noticed(trouble)) << second.notices.back();
+  EXPECT_EQ(second.net->trouble(1), trouble);
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(5)));
+  EXPECT_EQ(second.notices.size(), 1u) << "each reason once in a row";
+  b = {};
+  run_until([&] { return second.noticed("listening on " + ports[2].address() + " now"); });
+  EXPECT_EQ(second.net->trouble(1), "");
+  ASSERT_TRUE(start(a, options(1, 2)));
+  run_until([&] { return a.up() && second.up(); });
 }
 
 TEST_F(PeerNetTest, WithoutASecretOnlyLoopback) {
   NetOptions o = options(1, 2);
   o.secret = "";
-  o.peers[0].address = resolve("192.0.2.1:7788").value();
+  o.peers[0].address = "192.0.2.1:7788";
   auto peer_outside = start(a, o);
   ASSERT_FALSE(peer_outside);
   EXPECT_EQ(peer_outside.error().code, Errc::invalid);
   EXPECT_NE(peer_outside.error().message.find("secret_file"), std::string::npos);
   o = options(1, 2);
   o.secret = "";
-  o.listen = resolve("0.0.0.0:" + std::to_string(ports[1].number)).value();
+  o.listen = "0.0.0.0:" + std::to_string(ports[1].number);
   EXPECT_FALSE(start(a, o));
   o.listen = ports[1].address();
   EXPECT_TRUE(start(a, o));
@@ -384,6 +229,7 @@ TEST_F(PeerNetTest, ByteByByteIsAsGoodAsWhole) {
     speak();
     receive();
     receive();
+    pass_trial(fd);
     run_until([&] { return b.up(); });
     PeerMessage message = RecordMessage{{1, volume}, std::vector<std::byte>(200), std::vector<std::byte>(4096)};
     std::vector<std::byte> payload;
@@ -559,6 +405,17 @@ TEST_F(PeerNetTest, PeersThatAreConfiguredOtherwiseAreToldApart) {
   there = "protocol=C\n";
   run_until([&] { return a.up() && b.up(); });
   EXPECT_EQ(a.net->trouble(2), "");
+}
+
+TEST(AddressTest, WhatCanBeSaidWithoutANameServer) {
+  for (const char* good : {"node-b:7788", "localhost:1", "127.0.0.1:1", "[2001:db8::1]:1", "[fe80::1%lo]:1", "[fe80::1%not-there-yet]:1", "peer.example:0"})
+    EXPECT_TRUE(check_address(good)) << good;
+  for (const char* bad : {"node-b", "node b:1", "1.2.3.400:1", "[2001:db8::g]:1", "[::1:1", "host:x", "a/b:1"}) EXPECT_FALSE(check_address(bad)) << bad;
+  auto scope = check_address("[fe80::1]:7788");
+  ASSERT_FALSE(scope);
+  EXPECT_NE(scope.error().message.find("\"[fe80::1%eth0]:7788\""), std::string::npos) << scope.error().message;
+  EXPECT_FALSE(numeric_address("node-b:7788"));
+  EXPECT_TRUE(numeric_address("[fe80::1%lo]:1"));
 }
 
 }  // namespace

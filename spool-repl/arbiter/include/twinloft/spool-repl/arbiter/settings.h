@@ -37,6 +37,8 @@ struct Settings {
   std::string programs = "/usr/sbin";      // where cibadmin and crm_node are
   // Within this time corosync notices that a node is gone: token + consensus, 6.6 s by default, and something for a slow machine.
   Duration settle = std::chrono::seconds(10);
+
+  bool operator==(const Settings&) const = default;
 };
 
 }  // namespace twinloft::repl::arbiter

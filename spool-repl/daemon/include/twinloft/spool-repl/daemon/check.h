@@ -17,6 +17,9 @@ struct Findings {
 // May look names up, which can take seconds.
 Findings check_volume(const VolumeSettings& settings);
 
+// Files and devices that two volumes would use.
+Findings check_shared(const NodeSettings& node);
+
 // The shared secret, without the newline at its end; empty where none is configured. Errors: Errc::denied (others may read
 // it), Errc::invalid (too short), or why it can not be read.
 Result<std::string> read_secret(const std::string& path);

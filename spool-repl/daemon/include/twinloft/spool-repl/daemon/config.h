@@ -1,6 +1,9 @@
 // Configuration of a node: TOML, one [volume.<name>] for each volume. docs/spool-repl.md lists every key.
 #pragma once
 
+#include <sys/types.h>
+
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +41,8 @@ struct VolumeSettings {
   std::string listen;
   std::string secret_file;
   std::string control;          // path of the control socket
+  bool status_everybody = false;     // who may ask it for status and events, beside root
+  std::optional<gid_t> status_group;
   bool write_ack_durable = false;
   Duration seal_after = std::chrono::milliseconds(5);
   Duration peer_timeout = std::chrono::seconds(6);
@@ -55,7 +60,7 @@ struct NodeSettings {
   std::vector<VolumeSettings> volumes;
 };
 
-// Every error names file, line and key.
+// Every error names file, line and key; all of them, a line each.
 Result<NodeSettings> load_config(const std::string& path);
 
 }  // namespace twinloft::repl::daemon

@@ -1,10 +1,9 @@
 // One volume of a running node: its files, core, links, front ends and control socket, on one thread of its own.
 #pragma once
 
-#include <atomic>
+#include <map>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "twinloft/base/result.h"
 #include "twinloft/spool-repl/daemon/config.h"
@@ -24,7 +23,11 @@ class VolumeRunner {
   // `force` a device that is still in use is taken away from its users. May be called from any thread, repeatedly.
   void request_stop(bool force);
   void wait();
+  // After wait(): it ended by itself, and why.
   bool failed() const;
+  std::string failure() const;
+  // While it is served: where the peers are, and what proves them, from their next connection on. From any thread.
+  void reload(std::map<ReplicaId, std::string> addresses, std::string secret);
 
  private:
   class Impl;

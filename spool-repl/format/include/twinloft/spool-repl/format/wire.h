@@ -190,7 +190,7 @@ using PeerMessage = std::variant<MatchRequest, MatchState, Probe, ProbeReply, Be
                                  SyncDiffer, SyncProgress, FetchBlock, FetchedBlock>;
 
 // Types 1..31 are handshake and liveness messages, known to net/ alone; 32 and up are PeerMessage alternatives.
-enum class WireType : std::uint16_t { hello = 1, proof = 2, ping = 3, challenge = 4, first_peer_message = 32 };
+enum class WireType : std::uint16_t { hello = 1, proof = 2, ping = 3, challenge = 4, trial = 5, trial_taken = 6, first_peer_message = 32 };
 
 struct WireHeader {
   std::uint16_t type = 0;

@@ -1,0 +1,70 @@
+// Keeps one volume served, whatever becomes of the others: started on a thread of its own, and again after a failure. While it is
+// not served, its control socket says so.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "twinloft/base/fd.h"
+#include "twinloft/spool-repl/daemon/config.h"
+#include "twinloft/spool-repl/daemon/volume_runner.h"
+
+namespace twinloft::repl::daemon {
+
+inline constexpr Duration first_retry = std::chrono::seconds(5), last_retry = std::chrono::seconds(60);
+
+class VolumeSupervisor {
+ public:
+  struct Starting {};  // for the first time
+  struct Serving {};
+  struct Failed {
+    Error why;
+    bool was_served = false;  // since this process has started
+  };
+  struct Ended {};  // as it was asked to
+  using State = std::variant<Starting, Serving, Failed, Ended>;
+
+  // `changed` is called on another thread at each change of the state.
+  VolumeSupervisor(VolumeSettings settings, std::function<void()> changed);
+  ~VolumeSupervisor();  // after the volume has ended
+  VolumeSupervisor(const VolumeSupervisor&) = delete;
+  VolumeSupervisor& operator=(const VolumeSupervisor&) = delete;
+
+  const std::string& name() const { return name_; }
+  State state() const;
+  VolumeSettings settings() const;
+
+  void request_stop(bool force);
+  // New settings: what can change while it is served does at once, the rest with its next start. A volume that is not served is
+  // tried again now.
+  void reload(VolumeSettings settings, std::string secret);
+
+ private:
+  void run();
+  std::optional<Failed> serve_once();
+  void set(State state);
+  bool ends() const;
+  // What this volume's next attempt waits for; its control socket answers meanwhile.
+  void stand_in(const Failed& failed, Duration pause);
+
+  const std::string name_;
+  const std::function<void()> changed_;
+  Fd wake_;  // eventfd: a stop, or another attempt
+  mutable std::mutex mutex_;
+  VolumeSettings settings_;  // guarded by mutex_, as the rest is
+  State state_ = Starting{};
+  std::shared_ptr<VolumeRunner> runner_;  // while it is served
+  bool stop_asked_ = false, force_asked_ = false, was_served_ = false, retry_asked_ = false;
+  std::thread thread_;
+};
+
+// Keys of the configuration that differ, and take effect only when the volume is started again.
+std::vector<std::string> keys_for_a_restart(const VolumeSettings& before, const VolumeSettings& now);
+
+}  // namespace twinloft::repl::daemon

@@ -1,0 +1,25 @@
+// The one word that a volume's state comes down to: the first line of `status`, and its exit code.
+#pragma once
+
+#include "status_text.h"
+
+namespace twinloft::repl::daemon {
+
+enum class VolumeState {  // the later, the worse
+  ok,
+  resyncing,    // a replica is being filled, or catches up
+  degraded,     // a replica lacks what is acknowledged, and nothing is under way to mend that
+  no_primary,   // a secondary that is connected to none
+  stalled,      // a request has waited for longer than `stalled_after`
+  suspended,
+  split_brain,
+  failed,
+};
+
+inline constexpr Duration stalled_after = std::chrono::seconds(5);
+
+VolumeState state_of(const NodeView& view);
+const char* name_of(VolumeState state);  // in JSON
+const char* state_text(VolumeState state);  // for people; empty where all is well
+
+}  // namespace twinloft::repl::daemon

@@ -1,0 +1,140 @@
+#include "twinloft/spool-repl/daemon/volume_supervisor.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "stand_in.h"
+#include "twinloft/base/log.h"
+
+namespace twinloft::repl::daemon {
+
+VolumeSupervisor::VolumeSupervisor(VolumeSettings settings, std::function<void()> changed)
+    : name_(settings.name), changed_(std::move(changed)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), settings_(std::move(settings)) {
+  thread_ = std::thread([this] { run(); });
+}
+
+VolumeSupervisor::~VolumeSupervisor() { thread_.join(); }
+
+VolumeSupervisor::State VolumeSupervisor::state() const {
+  std::lock_guard lock(mutex_);
+  return state_;
+}
+
+VolumeSettings VolumeSupervisor::settings() const {
+  std::lock_guard lock(mutex_);
+  return settings_;
+}
+
+bool VolumeSupervisor::ends() const {
+  std::lock_guard lock(mutex_);
+  return stop_asked_;
+}
+
+void VolumeSupervisor::set(State state) {
+  {
+    std::lock_guard lock(mutex_);
+    state_ = std::move(state);
+  }
+  changed_();
+}
+
+void VolumeSupervisor::request_stop(bool force) {
+  {
+    std::lock_guard lock(mutex_);
+    stop_asked_ = true;
+    force_asked_ = force_asked_ || force;
+    if (runner_) runner_->request_stop(force);
+  }
+  std::uint64_t one = 1;
+  (void)!::write(wake_.get(), &one, sizeof one);
+}
+
+void VolumeSupervisor::reload(VolumeSettings settings, std::string secret) {
+  {
+    std::lock_guard lock(mutex_);
+    settings_ = std::move(settings);
+    if (runner_) {
+      std::map<ReplicaId, std::string> addresses;
+      for (const PeerSettings& p : settings_.peers) addresses[p.id] = p.address;
+      return runner_->reload(std::move(addresses), std::move(secret));
+    }
+    retry_asked_ = true;
+  }
+  std::uint64_t one = 1;
+  (void)!::write(wake_.get(), &one, sizeof one);
+}
+
+void VolumeSupervisor::run() {
+  Duration pause = first_retry;
+  std::string said;
+  while (auto failed = serve_once()) {
+    if (ends()) break;
+    if (std::exchange(failed->was_served, was_served_)) pause = first_retry;
+    if (said != failed->why.message)
+      log_line(LogLevel::error, fmt::format("volume {}: {}", name_, failed->why.message), {{"event", "not-served"}});
+    said = failed->why.message;
+    set(*failed);
+    stand_in(*failed, pause);
+    {
+      std::lock_guard lock(mutex_);
+      if (stop_asked_) break;
+      if (std::exchange(retry_asked_, false)) pause = first_retry, said.clear();
+      else pause = std::min(pause * 2, last_retry);
+    }
+  }
+  set(Ended{});
+}
+
+// `was_served` of the answer: in this attempt. Nothing: it ended as it was asked to.
+std::optional<VolumeSupervisor::Failed> VolumeSupervisor::serve_once() {
+  auto runner = std::make_shared<VolumeRunner>(settings());
+  if (Status started = runner->start(); !started) return Failed{std::move(started).error(), false};
+  {
+    std::lock_guard lock(mutex_);
+    runner_ = runner;
+    was_served_ = true;
+    retry_asked_ = false;
+    if (stop_asked_) runner->request_stop(force_asked_);
+  }
+  set(Serving{});
+  runner->wait();
+  std::lock_guard lock(mutex_);
+  runner_ = nullptr;
+  if (!runner->failed()) return std::nullopt;
+  return Failed{{Errc::io, runner->failure(), 0}, true};
+}
+
+void VolumeSupervisor::stand_in(const Failed& failed, Duration pause) {
+  StandIn speaker(settings(), failed.why);
+  speaker.serve(wake_.get(), pause);
+  std::uint64_t count;
+  (void)!::read(wake_.get(), &count, sizeof count);
+}
+
+std::vector<std::string> keys_for_a_restart(const VolumeSettings& a, const VolumeSettings& b) {
+  std::vector<std::string> out;
+  auto compare = [&](const char* key, const auto&... fields) {
+    if (!((a.*fields == b.*fields) && ...)) out.emplace_back(key);
+  };
+  using V = VolumeSettings;
+  compare("uuid", &V::uuid), compare("replica", &V::replica), compare("role", &V::role, &V::role_as_before);
+  compare("on_peer_loss", &V::on_peer_loss), compare("min_in_sync", &V::min_in_sync), compare("slow_peer", &V::slow_peer);
+  compare("resync_latency_target", &V::resync_latency_target), compare("resync_rate_min", &V::resync_rate_min);
+  compare("suspend_timeout", &V::suspend_timeout), compare("archive", &V::archive), compare("size", &V::size);
+  compare("data", &V::data), compare("journal", &V::journal), compare("journal_size", &V::journal_size), compare("arena", &V::arena);
+  compare("listen", &V::listen), compare("control", &V::control), compare("status_group", &V::status_group, &V::status_everybody);
+  compare("write_ack", &V::write_ack_durable), compare("seal_after", &V::seal_after), compare("peer_timeout", &V::peer_timeout);
+  compare("journal_writes_in_flight", &V::journal_writes_in_flight);
+  compare("fuse", &V::fuse_file, &V::fuse_device), compare("ublk", &V::ublk_device), compare("nbd", &V::nbd_listen, &V::nbd_name);
+  compare("arbiter", &V::arbiter);
+  bool same_peers = std::equal(a.peers.begin(), a.peers.end(), b.peers.begin(), b.peers.end(), [](const PeerSettings& x, const PeerSettings& y) {
+    return x.id == y.id && x.protocol == y.protocol;
+  });
+  if (!same_peers) out.emplace_back("peer");
+  return out;
+}
+
+}  // namespace twinloft::repl::daemon

@@ -1,0 +1,118 @@
+// Volumes side by side: one that cannot be served says so, and is served as soon as it can be.
+#include "twinloft/spool-repl/daemon/volume_supervisor.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <filesystem>
+
+#include "twinloft/spool-repl/control/control.h"
+
+namespace twinloft::repl::daemon {
+namespace {
+
+struct VolumeSupervisorTest : testing::Test {
+  VolumeSupervisorTest() {
+    const char* tmp = std::getenv("TMPDIR");
+    where = std::string(tmp ? tmp : "/tmp") + "/tl-super-XXXXXX";
+    EXPECT_NE(mkdtemp(where.data()), nullptr);
+  }
+  ~VolumeSupervisorTest() override { std::filesystem::remove_all(where); }
+  VolumeSettings settings(const std::string& name) {
+    VolumeSettings s;
+    s.name = name;
+    s.uuid = "5c1a0e7e-0000-4000-8000-00000000c0de";
+    s.replica = 1;
+    s.size = 8u << 20;
+    s.journal_size = 64u << 20;
+    s.arena = 64u << 20;
+    s.data = where + "/" + name + ".data", s.journal = where + "/" + name + ".journal", s.control = where + "/" + name + ".sock";
+    return s;
+  }
+  std::unique_ptr<VolumeSupervisor> start(const VolumeSettings& s) {
+    return std::make_unique<VolumeSupervisor>(s, [this] {
+      std::lock_guard lock(mutex);
+      changed.notify_all();
+    });
+  }
+  template <class S>
+  void await(const VolumeSupervisor& v) {
+    std::unique_lock lock(mutex);
+    while (!std::holds_alternative<S>(v.state())) changed.wait_for(lock, std::chrono::milliseconds(100));
+  }
+  Result<std::string> ask(const VolumeSettings& s, const std::string& what) { return control::ask(s.control, what, std::chrono::seconds(20)); }
+
+  std::string where;
+  std::mutex mutex;
+  std::condition_variable changed;
+};
+
+TEST_F(VolumeSupervisorTest, OneWithoutItsFilesKeepsNoOtherOut) {
+  VolumeSettings good = settings("good"), bad = settings("bad");
+  ASSERT_TRUE(create_volume(good));
+  auto one = start(bad), other = start(good);
+  await<VolumeSupervisor::Failed>(*one);
+  await<VolumeSupervisor::Serving>(*other);
+  EXPECT_TRUE(ask(good, "status")->starts_with("good  Secondary"));
+  // The one that is not served says why, and what to do, wherever it is asked; the stand-in may be a moment behind the state.
+  auto asked = [&](const std::string& what) {
+    auto out = ask(bad, what);
+    while (!out && out.error().message.find("no answer at") != std::string::npos) out = ask(bad, what);
+    return out;
+  };
+  std::string text = asked("status").value();
+  EXPECT_NE(text.find("bad  FAILED: not served: " + bad.journal), text.npos) << text;
+  EXPECT_NE(text.find("systemctl reload spool-repl"), text.npos) << text;
+  EXPECT_NE(asked("status json")->find("\"state\":\"failed\""), std::string::npos);
+  auto promote = asked("promote");
+  ASSERT_FALSE(promote);
+  EXPECT_EQ(promote.error().code, Errc::unavailable);
+  // Mended, a reload is all that it needs.
+  ASSERT_TRUE(create_volume(bad));
+  one->reload(bad, "");
+  await<VolumeSupervisor::Serving>(*one);
+  EXPECT_TRUE(ask(bad, "status")->starts_with("bad  Secondary"));
+  for (auto* v : {one.get(), other.get()}) v->request_stop(false);
+  await<VolumeSupervisor::Ended>(*one);
+  await<VolumeSupervisor::Ended>(*other);
+}
+
+// What fails once it is served ends that volume alone, and its end is told.
+TEST_F(VolumeSupervisorTest, AFailureAtRunTimeEndsOneVolumeAlone) {
+  VolumeSettings good = settings("good"), bad = settings("bad");
+  bad.role = core::Role::primary;
+  bad.nbd_listen = "unix:" + where + "/missing/nbd";
+  ASSERT_TRUE(create_volume(good));
+  ASSERT_TRUE(create_volume(bad));
+  auto other = start(good), one = start(bad);
+  await<VolumeSupervisor::Failed>(*one);
+  await<VolumeSupervisor::Serving>(*other);
+  EXPECT_NE(std::get<VolumeSupervisor::Failed>(one->state()).why.message.find("missing/nbd"), std::string::npos);
+  std::filesystem::create_directory(where + "/missing");
+  one->reload(bad, "");
+  await<VolumeSupervisor::Serving>(*one);
+  for (auto* v : {one.get(), other.get()}) v->request_stop(false);
+  await<VolumeSupervisor::Ended>(*one);
+  await<VolumeSupervisor::Ended>(*other);
+}
+
+TEST_F(VolumeSupervisorTest, AStopEndsOneThatIsNotServed) {
+  auto one = start(settings("none"));
+  await<VolumeSupervisor::Failed>(*one);
+  one->request_stop(false);
+  await<VolumeSupervisor::Ended>(*one);
+}
+
+TEST_F(VolumeSupervisorTest, WhatTakesEffectWithoutARestart) {
+  VolumeSettings a = settings("v"), b = a;
+  a.peers = b.peers = {{2, "10.0.0.2:7710", core::Protocol::C}};
+  b.peers[0].address = "10.0.0.9:7710";
+  b.secret_file = "/elsewhere";
+  EXPECT_TRUE(keys_for_a_restart(a, b).empty());
+  b.arena *= 2, b.peers[0].protocol = core::Protocol::A, b.arbiter.kind = arbiter::Kind::etcd, b.fuse_device = "/x";
+  EXPECT_EQ(keys_for_a_restart(a, b), (std::vector<std::string>{"arena", "fuse", "arbiter", "peer"}));
+}
+
+}  // namespace
+}  // namespace twinloft::repl::daemon
