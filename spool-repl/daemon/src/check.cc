@@ -141,8 +141,6 @@ struct Checker {
     if (!found) return;
     const Superblock& sb = found->superblock;
     if (Status fits = fits_superblock(s, sb); !fits) error("{}", fits.error().message);
-    if (s.size != 0 && s.size != sb.volume_blocks * block_size)
-      warn("size: the volume has {} bytes since it was created, the configuration says {}: that is not heeded", sb.volume_blocks * block_size, s.size);
   }
 
   void arena() {

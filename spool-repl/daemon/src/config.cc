@@ -424,7 +424,8 @@ Result<NodeSettings> load_config(const std::string& path) {
                      node.log_level);
   const toml::table* volumes = t.child("volume");
   if (!volumes || volumes->empty()) problems.add(fmt::format("{}: no [volume.<name>] in it", path));
-  for (const auto& [name, value] : volumes ? *volumes : toml::table()) {
+  static const toml::table none;  // a reference on both sides: a copy of a table has no line numbers
+  for (const auto& [name, value] : volumes ? *volumes : none) {
     const toml::table* table = value.as_table();
     if (!table)
       t.error(&value, "volume", fmt::format("expected [volume.{}]", name.str()));

@@ -123,7 +123,7 @@ TEST_F(CheckTest, AnotherVolumesJournal) {
   Findings good = check_volume(s);
   EXPECT_TRUE(good.errors.empty()) << good.errors[0];
   s.size = 32u << 20;
-  EXPECT_TRUE(says(check_volume(s).warnings, "the volume has 16777216 bytes since it was created, the configuration says 33554432"));
+  EXPECT_TRUE(says(check_volume(s).errors, "size: 33554432 bytes, and the volume was created with 16777216"));
   s.size = 0;
   s.replica = 3;
   EXPECT_TRUE(says(check_volume(s).errors, "is replica 1, the configuration says 3"));

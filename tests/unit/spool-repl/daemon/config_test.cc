@@ -135,6 +135,8 @@ TEST_F(ConfigTest, UblkIsABlockDeviceInPlaceOfFuse) {
 TEST_F(ConfigTest, ManyVolumes) {
   std::string second = minimal;
   second.replace(second.find("mail"), 4, "archive");
+  second.replace(second.find("/srv/data"), 9, "/srv/archive/data");
+  second.replace(second.find("/srv/journal"), 12, "/srv/archive/journal");
   auto out = load(minimal + second);
   ASSERT_TRUE(out) << out.error().message;
   EXPECT_EQ(out->volumes.size(), 2u);
@@ -170,14 +172,14 @@ TEST_F(ConfigTest, WrongValuesAreNamed) {
     const char* words;
   };
   for (const Case& c : {Case{"uuid", "\"no\"", "no"}, {"uuid", "7", "text in quotes"},
-                        {"size", "\"12 apples\"", "a size such as"}, {"size", "\"0GiB\"", "a size"}, {"size", "-4096", "a size"},
-                        {"size", "true", "a size"}, {"size", "\"99999999999TiB\"", "a size"}, {"size", "4097", "multiple of 4096"},
-                        {"journal_size", "\"1GB\"", "a size"}, {"arena", "\"\"", "a size"}, {"arena", "1.5", "a size"},
+                        {"size", "\"12 apples\"", "no size"}, {"size", "\"0GiB\"", "must not be 0"}, {"size", "-4096", "no size"},
+                        {"size", "true", "no size"}, {"size", "\"99999999999TiB\"", "no size"}, {"size", "4097", "multiple of 4096"},
+                        {"journal_size", "\"1XB\"", "no size"}, {"arena", "\"\"", "no size"}, {"arena", "1.5", "no size"},
                         {"listen", "7788", "text in quotes"}, {"secret_file", "\"secret\"", "absolute path"},
                         {"control", "\"run.sock\"", "absolute path"}, {"write_ack", "\"maybe\"", "\"memory\", \"durable\""},
-                        {"write_ack", "true", "text in quotes"}, {"seal_after", "5", "a time such as"},
-                        {"seal_after", "\"5 ms\"", "a time"}, {"seal_after", "\"0ms\"", "a time"},
-                        {"peer_timeout", "\"6h\"", "a time"}, {"journal_writes_in_flight", "0", "from 1 to 64"},
+                        {"write_ack", "true", "text in quotes"}, {"seal_after", "5", "no time"},
+                        {"seal_after", "\"5 ms\"", "no time"}, {"seal_after", "\"0ms\"", "must not be 0"},
+                        {"peer_timeout", "\"6 weeks\"", "no time"}, {"journal_writes_in_flight", "0", "from 1 to 64"},
                         {"journal_writes_in_flight", "65", "from 1 to 64"}, {"journal_writes_in_flight", "\"4\"", "from 1 to 64"},
                         {"peer", "3", "[[volume.mail.peer]]"}, {"fuse", "\"/run/x\"", "section"}, {"nbd", "true", "section"}})
     EXPECT_TRUE(refused(minimal + c.key + " = " + c.value + "\n", minimal_lines + 1, std::string("volume.mail.") + c.key, c.words))
@@ -237,8 +239,8 @@ TEST_F(ConfigTest, Membership) {
   v = load(two + "resync_latency_target = \"off\"\n" + peer);
   ASSERT_TRUE(v) << v.error().message;
   EXPECT_EQ(v->volumes[0].resync_latency_target, Duration(0));
-  EXPECT_TRUE(refused(two + "resync_latency_target = \"soon\"\n" + peer, 7, "volume.mail.resync_latency_target", "a time such as"));
-  EXPECT_TRUE(refused(two + "resync_rate_min = 0\n" + peer, 7, "volume.mail.resync_rate_min", "a size such as"));
+  EXPECT_TRUE(refused(two + "resync_latency_target = \"soon\"\n" + peer, 7, "volume.mail.resync_latency_target", "is no time"));
+  EXPECT_TRUE(refused(two + "resync_rate_min = 0\n" + peer, 7, "volume.mail.resync_rate_min", "must not be 0"));
   EXPECT_TRUE(refused(two + "resync_rate_min = \"63KiB\"\n" + peer, 7, "volume.mail.resync_rate_min", "at least"));
   EXPECT_TRUE(refused(two + "on_peer_loss = \"panic\"\n" + peer, 7, "volume.mail.on_peer_loss", "\"suspend\", \"continue\""));
   EXPECT_TRUE(refused(two + "min_in_sync = 3\n" + peer, 7, "volume.mail.min_in_sync", "from 1 to 2"));
@@ -293,7 +295,7 @@ TEST_F(ConfigTest, WrongArbiters) {
   std::string clear = etcd + "endpoints = [\"http://a:1\"]\n", tls = etcd + "endpoints = [\"https://a:1\"]\n";
   for (auto [line, name, words] : std::initializer_list<std::tuple<const char*, const char*, const char*>>{
            {"timeout = \"10s\"", "timeout", "\"50ms\" to \"9s\""}, {"timeout = \"1ms\"", "timeout", "\"50ms\" to \"9s\""},
-           {"timeout = 5", "timeout", "a time such as"}, {"prefix = \"\"", "prefix", "1 to 256"}, {"ca_file = \"/ca\"", "ca_file", "https://"},
+           {"timeout = 5", "timeout", "is no time"}, {"prefix = \"\"", "prefix", "1 to 256"}, {"ca_file = \"/ca\"", "ca_file", "https://"},
            {"user = \"a\"", "user", "together"}, {"password_file = \"/p\"", "password_file", "together"},
            {"password_file = \"p\"", "password_file", "absolute path"}})
     EXPECT_TRUE(refused(clear + line + "\n", 9, key + name, words)) << line;

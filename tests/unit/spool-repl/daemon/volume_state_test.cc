@@ -28,7 +28,7 @@ struct VolumeStateTest : testing::Test {
     }
     status.peers[0].primary = role == core::Role::secondary;
   }
-  NodeView view() { return {settings, {}, 1 << 20, {}, {}, false, {}, status, meter, oldest}; }
+  NodeView view() { return {settings, {}, 1 << 20, {}, {}, false, {}, status, meter, {}, {}, oldest}; }
   VolumeState state() { return state_of(view()); }
   std::string first_line() { return status_text(view()).substr(0, status_text(view()).find('\n')); }
 };
