@@ -222,7 +222,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
                        [this](ReplicaId id) { core_->step(core::PeerDown{id}); },
                        [this](ReplicaId id, PeerMessage m) { core_->step(core::PeerInput{id, std::move(m)}); },
                        [this](ReplicaId id, const std::string& text) { on_link_trouble(id, text); },
-                       [this](ReplicaId id, const std::string& text) { core_->step(core::PeerUnfit{id, text}); }});
+                       [this](ReplicaId id, const std::string& text) { on_unfit(id, text); }});
     return net_->start();
   }
 
@@ -273,6 +273,10 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     bool once = n.kind == other || n.kind == refused || n.kind == split_brain;
     happened(name_of(n.kind), n.text, n.serious, n.peer, n.epoch, once);
     if (n.kind == connected || n.kind == resync_begun) measure_resyncs();
+  }
+  void on_unfit(ReplicaId peer, const std::string& text) {
+    unfit_[peer] = text;
+    core_->step(core::PeerUnfit{peer, text});
   }
   void on_link_trouble(ReplicaId peer, const std::string& text) { happened("connection", text, true, peer, 0, true); }
 
@@ -341,8 +345,9 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
         if (!net_->is_wanted(peer.id)) {
           peer.connection = core::ConnectionState::StandAlone;
           peer.why = "disconnected by the administrator";
-        } else if (std::string trouble = net_->trouble(peer.id); peer.connection == core::ConnectionState::Connecting && !trouble.empty()) {
-          peer.why = trouble;
+        } else if (std::string trouble = net_->trouble(peer.id); !trouble.empty()) {
+          // Another reason may have come since the last handshake that found other settings.
+          if (peer.connection == core::ConnectionState::Connecting || peer.why == unfit_[peer.id]) peer.why = trouble;
         }
       }
       NodeView view{settings_, superblock_.volume, size_bytes(), front_ends_ ? front_ends_->device() : "",
@@ -659,6 +664,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   std::string stop_refused_, stop_told_;  // why the last attempt failed; what the log was told
   bool stopping_ = false, draining_ = false, stop_flushed_ = false, checkpoint_asked_ = false, ended_ = false;
   WaitMeter waits_;
+  std::map<ReplicaId, std::string> unfit_;  // what the last handshake that found other settings said
   std::string failure_;  // before failed_ is set
   std::atomic<bool> failed_ = false;
   std::function<void(Status)> started_;
