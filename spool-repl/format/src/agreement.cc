@@ -44,6 +44,7 @@ void Agreement::add(std::string_view key, std::string_view value) {
 }
 
 std::string disagreement(std::string_view here, std::string_view there) {
+  if (here == there) return "";
   auto ours = lines_of(here), theirs = lines_of(there);
   auto value_in = [](const auto& lines, const std::string& key) -> const std::string* {
     auto it = std::find_if(lines.begin(), lines.end(), [&](const auto& line) { return line.first == key; });
