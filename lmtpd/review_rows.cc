@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <set>
+#include <string_view>
 #include <variant>
 
 #include "users.h"
@@ -34,6 +35,12 @@ class Lines {
   std::vector<std::string> shown_;
 };
 
+// It is the row that says so, and not the configuration's key.
+std::string_view of_row(std::string_view message) {
+  constexpr std::string_view section = "users.";
+  return message.starts_with(section) ? message.substr(section.size()) : message;
+}
+
 }  // namespace
 
 Result<std::vector<std::string>> review_rows(const Config& config, const UserSettings& users, const Identity& identity, bool by_root, const Clock& clock) {
@@ -52,7 +59,7 @@ Result<std::vector<std::string>> review_rows(const Config& config, const UserSet
     if (!row.found) return refused.add(row.found.error().message);
     const User* user = *row.found ? std::get_if<User>(&**row.found) : nullptr;
     Status deliverable = user ? check_delivery_to(*user, config, identity, by_root) : Status{};
-    if (!deliverable) refused.add(fmt::format("{}: {}", row.where, deliverable.error().message));
+    if (!deliverable) refused.add(fmt::format("{}: {}", row.where, of_row(deliverable.error().message)));
   }));
   if (refused.count() > 0)
     warnings.push_back(fmt::format("users: {} of {} lines are refused, and mail to their users gets 451:{}", refused.count(), rows, refused.text()));
