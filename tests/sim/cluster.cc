@@ -44,7 +44,10 @@ Cluster::Cluster(std::uint64_t seed, bool trace, Coverage& coverage)
   mixed_ = random_.below(6) == 0;
   if (mixed_)
     for (Link& l : links_) l.protocol = static_cast<core::Protocol>(std::min<std::uint64_t>(2, random_.below(5)));
-  if (!mixed_ && random_.below(6) == 0 && std::count_if(nodes_.begin(), nodes_.end(), [](auto& n) { return n->protocol == core::Protocol::C; }) > 1)
+  // Who is promoted by force although all its links are A or B never has two in sync again: such a volume rightly waits.
+  std::size_t c_needed = by_force_ ? count : 2;
+  auto is_c = [](auto& n) { return n->protocol == core::Protocol::C; };
+  if (!mixed_ && random_.below(6) == 0 && static_cast<std::size_t>(std::count_if(nodes_.begin(), nodes_.end(), is_c)) >= c_needed)
     min_in_sync_ = 2;
   if (random_.below(6) == 0) suspend_timeout_ = std::chrono::milliseconds(10 + random_.below(100));
   adopted_ = random_.below(8) == 0;
