@@ -14,6 +14,7 @@ enum Exit : int {
   exit_ok = 0,
   exit_failed = 1,
   exit_suspended = 2,
+  exit_incomplete = 2,  // of `salvage`: done, and something was left; the report names it
   exit_volume_failed = 3,
   exit_split_brain = 4,
   exit_no_primary = 5,

@@ -127,7 +127,7 @@ int salvage_deliver(const std::vector<std::string>& arguments) {
   DeliveryReport shown{o.bundle, bundle->manifest(), *report, !o.copy, o.deliver.dry_run, o.accept_problems};
   fmt::print("{}", o.json ? delivery_json(shown) : delivery_text(shown, o.list));
   bool whole = bundle->manifest().problems.empty() || o.accept_problems;
-  return report->open() == 0 && whole ? exit_ok : exit_degraded;
+  return report->open() == 0 && whole ? exit_ok : exit_incomplete;
 }
 
 }  // namespace twinloft::repl::ctl

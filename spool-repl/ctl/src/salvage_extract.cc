@@ -207,7 +207,7 @@ int salvage_extract(const std::vector<std::string>& arguments) {
   auto out = extract(options);
   if (!out) return command.complain(out.error(), exit_code_of(out.error()));
   fmt::print("{}", options.json ? json_of(options, *out) : text_of(options, *out));
-  return out->report.problems.empty() ? exit_ok : exit_degraded;
+  return out->report.problems.empty() ? exit_ok : exit_incomplete;
 }
 
 }  // namespace twinloft::repl::ctl

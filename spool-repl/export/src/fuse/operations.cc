@@ -104,8 +104,9 @@ void op_write(fuse_req_t request, fuse_ino_t, const char* data, size_t size, off
   auto& state = state_of(request);
   std::uint64_t end = state.target.size_bytes();
   auto at = static_cast<std::uint64_t>(offset);
-  if (offset < 0 || size > ports::io_max_length) return fail_write(request, EINVAL);
-  if (at > end || size > end - at) return fail_write(request, ENOSPC);
+  // What cannot be a write of the device was never taken: no flush has to answer for it.
+  if (offset < 0 || size > ports::io_max_length) return reply_error(request, EINVAL);
+  if (at > end || size > end - at) return reply_error(request, ENOSPC);
   if (size == 0) {
     ++state.counters.requests;
     fuse_reply_write(request, 0);
