@@ -48,7 +48,7 @@ Status decode_bitmap_page(ByteSpan in, const Uuid& volume, std::uint32_t slot, s
                load_le<std::uint32_t>(in.data() + 12) == slot &&
                load_le<std::uint32_t>(in.data() + 4) == page_crc(volume, in);
   if (!right) return fail(Errc::corrupt, "page {} of dirty bitmap {} is damaged", page, slot);
-  std::memcpy(words.data(), in.data() + bitmap_page_header_bytes, words.size_bytes());
+  if (!words.empty()) std::memcpy(words.data(), in.data() + bitmap_page_header_bytes, words.size_bytes());
   return {};
 }
 
