@@ -165,7 +165,7 @@ void Cluster::check_asked(const Node& n) {
     if (l.a != n.index && l.b != n.index) continue;
     const Node& other = *nodes_[l.a == n.index ? l.b : l.a];
     if (n.without.contains(other.id)) continue;
-    if (has_just_started && l.up_since < n.started_at)
+    if (has_just_started && std::max(l.up_since, l.refused_at) < n.started_at)
       violated(fmt::format("replica {} is promoted {} us after its start, and has not asked replica {}", n.id, now_us_ - n.started_at, other.id));
     bool heard = l.up && l.told[0] && l.told[1] && !l.silent[0] && !l.silent[1] && l.slow_us == 0 && now_us_ - l.up_since > heard_of_us;
     if (heard && other.is_primary()) violated(fmt::format("replica {} is promoted beside replica {}, which it can reach", n.id, other.id));

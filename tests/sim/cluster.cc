@@ -104,6 +104,7 @@ core::Config Cluster::config_of(const Node& n) {
   core::Config c;
   c.ask_peers_for = ask_peers_for_;
   c.arbiter = external_ ? core::Arbiter::external : core::Arbiter::manual;
+  c.arbiter_place = external_ ? 2 : 1;
   c.on_peer_loss = on_loss_;
   for (const auto& other : nodes_)
     if (other->id != n.id && !n.without.contains(other->id)) c.peers.push_back({other->id, mixed_ ? link_of(n.index, other->index).protocol : std::min(n.protocol, other->protocol)});
@@ -257,6 +258,7 @@ void Cluster::inject_fault() {
   check_all("before the fault");
   if (random_.below(3) == 0) return inject_partial_fault();
   bool power = random_.below(3) != 0;
+  if (random_.below(12) == 0) return random_.below(3) == 0 ? begin_chain() : change_settings();
   std::uint64_t kind = random_.below(19);
   if (kind < 6) {
     crash_one(power);

@@ -76,6 +76,7 @@ class Cluster {
     bool up = false, cut = false;
     std::uint64_t connection = 0;
     std::int64_t up_since = -1;
+    std::int64_t refused_at = -1;  // the last time, since the settings of the two differ
     // What each side thinks: one that has not noticed the end of a connection has it until the next one arrives.
     bool told[2] = {false, false};
     bool silent[2] = {false, false};  // what this side sends is lost

@@ -111,6 +111,11 @@ constexpr const char* expected[] = {
     "role: promoted while another one still thinks it is primary",
     "min_in_sync: counted",
     "suspension: its bound",
+    // settings, and epochs that follow each other
+    "settings: one machine has others",
+    "settings: changed on one machine after the other",
+    "settings: a connection is refused",
+    "a long chain of epochs",
     // force, and what comes of it
     "operator: a history is given up",
     "operator: accepts a loss",

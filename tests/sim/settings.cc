@@ -24,10 +24,12 @@ std::string Cluster::disagreement_between(const Node& here, const Node& there) {
 bool Cluster::refuse_unfit(Link& l) {
   if (disagreement_between(*nodes_[l.a], *nodes_[l.b]).empty()) return false;
   coverage_.hit("settings: a connection is refused");
+  l.refused_at = now_us_;
   for (std::size_t side : {0, 1}) {
     Node &here = *nodes_[side == 0 ? l.a : l.b], &there = *nodes_[side == 0 ? l.b : l.a];
     tell_down(l, side);
-    feed(here, core::PeerUnfit{there.id, disagreement_between(here, there)});
+    bool other_arbiter = config_of(here).arbiter != config_of(there).arbiter;
+    feed(here, core::PeerUnfit{there.id, disagreement_between(here, there), other_arbiter});
   }
   schedule(1000 + below(4000), [this, &l] { connect(l); });
   return true;
@@ -46,6 +48,7 @@ void Cluster::change_settings() {
   } else if (kind == 1) {
     change = [](core::Config& c) {
       c.arbiter = c.arbiter == core::Arbiter::manual ? core::Arbiter::external : core::Arbiter::manual;
+      c.arbiter_place = 3 - c.arbiter_place;
       c.on_peer_loss = core::OnPeerLoss::go_on;
     };
   } else if (kind == 2) {

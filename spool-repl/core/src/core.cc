@@ -236,6 +236,7 @@ void Core::Parts::step(const PeerUp& e) {
   }
   link->up = true;
   link->unfit.clear();
+  link->other_arbiter = false;
   link->since = volume.now;
   link->connection++;
   link->state.reset();
@@ -258,6 +259,7 @@ void Core::Parts::step(const PeerUnfit& e) {
   Link* link = volume.find_link(e.peer);
   if (!link || link->up || link->unfit == e.why) return;
   link->unfit = e.why;
+  link->other_arbiter = e.other_arbiter;
   volume.out.notices.push_back({true, e.why, NoticeKind::refused, e.peer});
 }
 

@@ -289,6 +289,7 @@ void Primary::handle(Peer& peer, const MatchState& m) {
   // Candidates are our own records at or after the oldest point that the peer can name.
   peer.low = std::max(v_.log.first(), v_.log.end_upto({m.tail.lsn.v == 0 ? 0 : m.tail.lsn.v - 1}));
   while (peer.low < v_.log.end() && v_.log.mark_before(peer.low).lsn < m.tail.lsn) ++peer.low;
+  if (v_.log.mark_before(peer.low).lsn < m.tail.lsn) return begin_resync(peer);
   peer.high = v_.log.end_upto(m.last.lsn);
   peer.low_known = false;
   probe_next(peer);

@@ -44,6 +44,7 @@ std::string Promotion::obstacle() const {
   if (force_) return "";
   if (std::string why = split_brain(); !why.empty()) return why;
   if (std::string why = made_anew(); !why.empty()) return why;
+  if (std::string why = arbiter_changed(); !why.empty()) return why;
   EpochEntry newest = newest_known();
   if (!(newest.in_sync & set_of(self)) && v_.config.arbiter == Arbiter::manual)
     return fmt::format("replica {} is not in sync: epoch {} went on with {} and may have acknowledged what is missing here. "
@@ -75,6 +76,22 @@ std::string Promotion::split_brain() const {
       return fmt::format("split brain: replicas {} and {} both went on, and each holds what the other one lacks. Decide whose history "
                          "stays. Promote that replica with --force, and run `discard` on the other one", v_.sb.replica, s.with);
   return "";
+}
+
+// Two that ask two arbiters, or one of them none, may both be promoted. What the new one says of who counts may be older than the
+// newest set, and what is recorded here may be older than the value of the last one.
+std::string Promotion::arbiter_changed() const {
+  for (const Link& l : v_.links)
+    if (l.other_arbiter)
+      return fmt::format("{}. Both could be promoted. Correct the configuration, or use --force and power replica {} off first", l.unfit,
+                         l.config.id);
+  if (v_.sb.arbiter == 0 || v_.sb.arbiter == v_.config.arbiter_place) return "";
+  ReplicaSet away = 0;
+  for (const Link& l : v_.links)
+    if (!l.state) away |= set_of(l.config.id);
+  if (away == 0) return "";
+  return fmt::format("the arbiter is another one than at the last promotion: the next one needs every configured replica. Not reachable: "
+                     "replica {}. Connect it, take its [[peer]] out, or use --force", set_text(away));
 }
 
 std::string Promotion::stranger_in(ReplicaSet set) const {

@@ -61,6 +61,7 @@ class Promotion {
   std::string told_of_force(const EpochEntry& newest) const;
   bool looks_for_peers() const;
   std::string objection(ReplicaSet set) const;
+  std::string arbiter_changed() const;
   std::string stranger_in(ReplicaSet set) const;
   bool forced() const;
   bool witnessed(ReplicaSet members) const;

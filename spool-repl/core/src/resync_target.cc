@@ -16,11 +16,6 @@ namespace twinloft::repl::core {
 
 namespace {
 constexpr std::size_t checks_max = 64;  // that a source has under way: fewer
-
-// Whether that table begins after this epoch, so that it cannot tell of it, and no loss was among what it has forgotten.
-bool forgets(const EpochTable& epochs, const Epoch& epoch) {
-  return epochs.size() == epoch_table_max && epochs.front().epoch.counter > epoch.counter && !(epochs.front().flags & epoch_lossy);
-}
 }  // namespace
 
 // Whether what is here is a part of a history only, since a resync was not finished, with nothing in it that the other history lacks.
@@ -28,15 +23,9 @@ bool forgets(const EpochTable& epochs, const Epoch& epoch) {
 bool Secondary::is_fragment(const EpochTable& epochs) const {
   if (!v_.inconsistent || v_.damaged()) return false;
   const Superblock& sb = v_.sb;
-  bool forgotten = forgets(epochs, sb.inconsistent_base_epoch) && !forced_unseen(epochs);
+  bool forgotten = forgets(epochs, sb.inconsistent_base_epoch) && !v_.forced_unseen(epochs, v_.recorded().in_sync);
   return sb.inconsistent_base == base_unknown || sb.inconsistent_base.v == 0 || forgotten ||
          history_holds(epochs, Lsn{UINT64_MAX}, sb.inconsistent_base_epoch, sb.inconsistent_base);
-}
-
-// Whether that table has forgotten a promotion by force which is not in the history here, of somebody whom the newest epoch here does
-// not count.
-bool Secondary::forced_unseen(const EpochTable& epochs) const {
-  return (forcers_unknown_to(v_.sb.epochs, epochs) & ~v_.recorded().in_sync) != 0;
 }
 
 // What must not be thrown away: anything that may have been acknowledged without the source.
@@ -51,13 +40,9 @@ std::string Secondary::objection(const SyncBegin& m) const {
     return fmt::format("split brain: {} is committed here, and its history begins at {}: this replica is not overwritten",
                        v_.commit_lsn().v, m.from.lsn.v);
   // The source's table is full and begins after all that is known here: it has forgotten.
-  bool forgotten = common.v == 0 && forgets(m.epochs, v_.sb.epochs.back().epoch);
-  // A member held what is here; unless it has given that up for the history of somebody else, promoted by force (Volume::covers).
-  ReplicaSet counted = v_.recorded().in_sync;
-  bool given_up = forced_unseen(m.epochs) || std::any_of(m.epochs.begin(), m.epochs.end(), [&](const EpochEntry& e) {
-    return (e.flags & epoch_by_force) && !(counted & set_of(e.writer));
-  });
-  if (forgotten && (counted & set_of(primary_)) && !given_up) return "";
+  EpochEntry left = v_.recorded();
+  left.epoch = v_.sb.epochs.back().epoch;
+  if (common.v == 0 && v_.forgotten_and_kept(primary_, m.epochs, left)) return "";
   Successors there = successors_behind(common, m.epochs, v_.recorded().epoch);
   there.by_force = there.by_force || common.v == 0;
   return split_brain(common, there);
@@ -194,6 +179,7 @@ void Secondary::reset() {
   sb.tail = reset_->from;
   sb.tail_epoch = reset_->from_epoch;
   sb.epochs = reset_->epochs;
+  sb.arbiter = v_.config.arbiter_place;
   sb.incarnation++;
   sb.cut_lsn = reset_->from.lsn;
   sb.cut_incarnation = sb.incarnation;

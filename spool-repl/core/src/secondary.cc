@@ -151,7 +151,9 @@ std::string Secondary::split_brain(Lsn common, const Successors& there) const {
                      newest.epoch.counter, primary_, common.v);
 }
 
+// A tail that has moved since the primary heard of it leaves records without a name: the primary searches again above it.
 void Secondary::handle(const Probe& m) {
+  if (connection_ == ConnectionState::Matching && m.mark.lsn < v_.log.tail_mark().lsn) return answer_match();
   bool found = v_.log.find(m.mark).has_value();
   if (found) common_ = std::max(common_, m.mark.lsn);
   v_.out.sends.push_back(Send{primary_, ProbeReply{m.mark, found}});

@@ -46,7 +46,6 @@ class Secondary {
   std::string lost_here() const;
   std::string split_brain(Lsn common, const Successors& there) const;
   bool is_fragment(const EpochTable& epochs) const;
-  bool forced_unseen(const EpochTable& epochs) const;
   void handle(const Probe& message);
   void handle(const Begin& message);
   void handle(RecordMessage& message);

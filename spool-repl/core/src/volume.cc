@@ -182,7 +182,7 @@ bool Volume::nobody_told_behind(Lsn lsn, ReplicaSet witnesses) const {
 
 // What was committed here is in that history if it has the epoch of it for long enough, or the newest one that was here; where nothing was, it
 // is in every one. What came behind that here is judged as any tail is (Secondary::split_brain).
-bool Volume::kept_by(ReplicaId primary, const Epoch& epoch, std::span<const EpochEntry> epochs) const {
+bool Volume::kept_by(ReplicaId primary, const Epoch& epoch, const EpochTable& epochs) const {
   if (!damaged()) return true;
   const EpochEntry& newest = sb.damaged_newest;
   Lsn until = sb.inconsistent_until;
@@ -190,7 +190,7 @@ bool Volume::kept_by(ReplicaId primary, const Epoch& epoch, std::span<const Epoc
   auto reaches = [&](auto e) { return e != epochs.end() && (e + 1 == epochs.end() || (e + 1)->start > until); };
   auto ours = find(newest.epoch);
   bool has_newest = ours != epochs.end();
-  if (until != Lsn{} && !reaches(ours) && !reaches(find(sb.inconsistent_source))) return false;
+  if (until != Lsn{} && !reaches(ours) && !reaches(find(sb.inconsistent_source))) return forgotten_and_kept(primary, epochs, newest);
   if (has_newest && ours + 1 == epochs.end()) return true;
   EpochEntry left = has_newest ? *ours : newest;  // what the tail here ends in
   Lsn parted = has_newest ? ours->start : until;   // epochs that both have are no successors
@@ -198,6 +198,14 @@ bool Volume::kept_by(ReplicaId primary, const Epoch& epoch, std::span<const Epoc
     if (!has_newest && find(e.epoch) != epochs.end()) parted = std::max(parted, e.start);
   Successors there = successors_behind(parted, epochs, left.epoch);
   return left.in_sync != 0 && covers(primary, epoch, there, left, (left.flags & epoch_by_force) != 0, false);
+}
+
+// A member held what is here; unless it has given that up for the history of somebody else, promoted by force (covers).
+bool Volume::forgotten_and_kept(ReplicaId primary, const EpochTable& epochs, const EpochEntry& left) const {
+  if (!forgets(epochs, left.epoch) || !(left.in_sync & set_of(primary))) return false;
+  return !forced_unseen(epochs, left.in_sync) && std::none_of(epochs.begin(), epochs.end(), [&](const EpochEntry& e) {
+    return (e.flags & epoch_by_force) && !(left.in_sync & set_of(e.writer));
+  });
 }
 
 // The epoch that came after the common record was written by somebody whom ours counts: that one held everything ours
@@ -322,6 +330,7 @@ RecordNo Volume::journal_record(const Body& body, ByteSpan meta, std::vector<Slo
   // The superblock has it too before anybody relies on it: should the record rot, it is still known whose history this was.
   if (body.header.type == RecordType::epoch) {
     log.hold_durable(no);
+    sb.arbiter = config.arbiter_place;
     write_superblock(for_epoch);
   }
   return no;
@@ -432,6 +441,10 @@ void Volume::fail_device(std::string reason) {
   failed = true;
   failure = std::move(reason);
   out.notices.push_back({true, failure + ": the device fails all writes until it is attached anew", NoticeKind::failed});
+}
+
+bool forgets(const EpochTable& epochs, const Epoch& epoch) {
+  return epochs.size() == epoch_table_max && epochs.front().epoch.counter > epoch.counter && !(epochs.front().flags & epoch_lossy);
 }
 
 Successors successors_behind(Lsn lsn, std::span<const EpochEntry> epochs, const Epoch& other) {

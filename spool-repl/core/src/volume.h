@@ -27,6 +27,7 @@ struct Link {
   std::optional<NodeState> state;  // nullopt: nothing yet on this connection
   RecordNo covered_end = 0;        // it is known to have had everything before this one, durably
   std::string unfit;               // it is configured otherwise, says the last handshake: nobody goes on without it for that
+  bool other_arbiter = false;      // and it asks another arbiter, or none
 };
 
 // What a history holds behind a record that another one has too, which ends in the epoch `other`.
@@ -86,7 +87,11 @@ class Volume {
   // these witnesses, who did not have it. Where the table does not reach back so far it may have been.
   bool nobody_told_behind(Lsn lsn, ReplicaSet witnesses) const;
   // Where the journal here was damaged: whether this primary, with this table, has everything that may have been acknowledged here before.
-  bool kept_by(ReplicaId primary, const Epoch& epoch, std::span<const EpochEntry> epochs) const;
+  bool kept_by(ReplicaId primary, const Epoch& epoch, const EpochTable& epochs) const;
+  // Whether that table has forgotten all that ends in `left` here, and its primary, a member then, still has all that was acknowledged.
+  bool forgotten_and_kept(ReplicaId primary, const EpochTable& epochs, const EpochEntry& left) const;
+  // Whether that table has forgotten a promotion by force, of somebody not counted, that is not in the history here.
+  bool forced_unseen(const EpochTable& epochs, ReplicaSet counted) const { return (forcers_unknown_to(sb.epochs, epochs) & ~counted) != 0; }
   // Whether a tail here, which ends in this epoch, may be cut off for this primary: nobody was told of it, or it is there as well.
   bool covers(ReplicaId primary, const Epoch& epoch, const Successors& there, const EpochEntry& newest, bool forced_here,
               bool lost_there) const;
@@ -167,6 +172,8 @@ class Volume {
   void start_superblock_write();
 };
 
+// Whether that table begins after this epoch, so that it cannot tell of it, and no loss was among what it has forgotten.
+bool forgets(const EpochTable& epochs, const Epoch& epoch);
 Successors successors_behind(Lsn lsn, std::span<const EpochEntry> epochs, const Epoch& other);
 
 template <class OnRecord>

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "twinloft/base/bytes.h"
+#include "twinloft/base/hash.h"
 #include "twinloft/spool-repl/arbiter/arbiter.h"
 
 namespace twinloft::repl::daemon {
@@ -39,9 +41,37 @@ const char* name_of(core::NoticeKind kind) {
   return "notice";
 }
 
+namespace {
+
+// Where it is belongs to it: two machines with an arbiter each would both be promoted.
+void add_place(Agreement& all, const arbiter::Settings& a) {
+  if (a.kind == arbiter::Kind::manual) return;
+  if (a.kind == arbiter::Kind::etcd) {
+    std::vector<std::string> endpoints = a.endpoints;
+    std::sort(endpoints.begin(), endpoints.end());
+    all.add("arbiter.endpoints", fmt::format("{}", fmt::join(endpoints, " ")));
+    all.add("arbiter.prefix", a.prefix);
+    return;
+  }
+  std::string nodes;
+  for (const auto& [id, name] : a.nodes) nodes += fmt::format("{}{}={}", nodes.empty() ? "" : " ", id, name);
+  all.add("arbiter.nodes", nodes);
+}
+
+// Endpoints and nodes come and go while one arbiter lives: its kind and the name of its data are what the digest is of.
+std::uint64_t place_of(const arbiter::Settings& a) {
+  Agreement place;
+  place.add("arbiter.kind", arbiter::name_of(a.kind));
+  if (a.kind == arbiter::Kind::etcd) place.add("arbiter.prefix", a.prefix);
+  return load_le<std::uint64_t>(hash128(as_bytes(place.text())).bytes.data()) | 1;
+}
+
+}  // namespace
+
 core::Config core_config(const VolumeSettings& s) {
   core::Config c;
   c.arbiter = s.arbiter.kind == arbiter::Kind::manual ? core::Arbiter::manual : core::Arbiter::external;
+  c.arbiter_place = place_of(s.arbiter);
   c.on_peer_loss = s.on_peer_loss;
   c.min_in_sync = s.min_in_sync;
   c.slow_peer = s.slow_peer;
@@ -55,20 +85,9 @@ core::Config core_config(const VolumeSettings& s) {
   return c;
 }
 
-// Where the arbiter is belongs to it: two machines with an arbiter each would both be promoted.
 Agreement agreement_with(const VolumeSettings& s, ReplicaId peer) {
   Agreement all = core::agreement_of(core_config(s), arbiter::name_of(s.arbiter.kind), peer);
-  if (s.arbiter.kind == arbiter::Kind::manual) return all;
-  if (s.arbiter.kind == arbiter::Kind::etcd) {
-    std::vector<std::string> endpoints = s.arbiter.endpoints;
-    std::sort(endpoints.begin(), endpoints.end());
-    all.add("arbiter.endpoints", fmt::format("{}", fmt::join(endpoints, " ")));
-    all.add("arbiter.prefix", s.arbiter.prefix);
-  } else {
-    std::string nodes;
-    for (const auto& [id, name] : s.arbiter.nodes) nodes += fmt::format("{}{}={}", nodes.empty() ? "" : " ", id, name);
-    all.add("arbiter.nodes", nodes);
-  }
+  add_place(all, s.arbiter);
   return all;
 }
 

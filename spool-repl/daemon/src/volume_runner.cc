@@ -222,7 +222,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
                        [this](ReplicaId id) { core_->step(core::PeerDown{id}); },
                        [this](ReplicaId id, PeerMessage m) { core_->step(core::PeerInput{id, std::move(m)}); },
                        [this](ReplicaId id, const std::string& text) { on_link_trouble(id, text); },
-                       [this](ReplicaId id, const std::string& text) { on_unfit(id, text); }});
+                       [this](ReplicaId id, const std::string& text, bool other) { on_unfit(id, text, other); }});
     return net_->start();
   }
 
@@ -274,9 +274,9 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     happened(name_of(n.kind), n.text, n.serious, n.peer, n.epoch, once);
     if (n.kind == connected || n.kind == resync_begun) measure_resyncs();
   }
-  void on_unfit(ReplicaId peer, const std::string& text) {
+  void on_unfit(ReplicaId peer, const std::string& text, bool other_arbiter) {
     unfit_[peer] = text;
-    core_->step(core::PeerUnfit{peer, text});
+    core_->step(core::PeerUnfit{peer, text, other_arbiter});
   }
   void on_link_trouble(ReplicaId peer, const std::string& text) { happened("connection", text, true, peer, 0, true); }
 

@@ -43,6 +43,13 @@ void Agreement::add(std::string_view key, std::string_view value) {
   TL_CHECK(text_.size() <= agreement_bytes_max);
 }
 
+std::string arbiter_lines(std::string_view agreement) {
+  std::string out;
+  for (const auto& [key, value] : lines_of(agreement))
+    if (key.starts_with("arbiter.")) out += fmt::format("{}={}\n", key, value);
+  return out;
+}
+
 std::string disagreement(std::string_view here, std::string_view there) {
   if (here == there) return "";
   auto ours = lines_of(here), theirs = lines_of(there);

@@ -164,6 +164,7 @@ void encode_superblock(const Superblock& sb, MutableByteSpan out) {
   }
   put_padded_table(w, sb.epochs);
   put_split_brains(w, sb.split_brains);
+  w.put(sb.arbiter);
   finish(bytes, out);
 }
 
@@ -208,6 +209,7 @@ Result<Superblock> decode_superblock(ByteSpan in) {
   TL_TRY_ASSIGN(sb.epochs, version == 4 ? get_table_v4(r) : get_padded_table(r));
   if (version > 4) {
     TL_TRY_ASSIGN(sb.split_brains, get_split_brains(r));
+    sb.arbiter = r.get<std::uint64_t>();
   }
   if (!r.ok()) return fail(Errc::corrupt, "superblock too short");
   TL_TRY(check_geometry(sb));

@@ -46,6 +46,7 @@ class Connection {
   bool was_stuck() const { return stuck_; }
   ReplicaId peer() const { return handshake_.peer(); }
   bool disagrees() const { return handshake_.disagrees(); }  // see Handshake
+  bool has_other_arbiter() const { return handshake_.has_other_arbiter(); }
   const std::string& name() const { return name_; }
 
  private:

@@ -90,11 +90,13 @@ Status Handshake::check_agreement() {
   std::string differs;
   if (peer_.volume_blocks != self_.volume_blocks)
     differs = fmt::format("the volume has {} bytes here and {} there", self_.volume_blocks * block_size, peer_.volume_blocks * block_size);
-  std::string settings = disagreement(self_.settings ? self_.settings(peer_.replica) : std::string(), peer_settings_);
+  std::string own = self_.settings ? self_.settings(peer_.replica) : std::string();
+  std::string settings = disagreement(own, peer_settings_);
   if (!differs.empty() && !settings.empty()) differs += ", ";
   differs += settings;
   if (differs.empty()) return {};
   disagrees_ = true;
+  other_arbiter_ = arbiter_lines(own) != arbiter_lines(peer_settings_);
   return fail(Errc::conflict, "replica {} is configured otherwise: {}. The two do not work together until both say the same "
               "(docs/operations.md)", peer_.replica, differs);
 }

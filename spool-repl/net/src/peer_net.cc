@@ -307,8 +307,8 @@ bool PeerNet::tell_unfit(const Connection& c, const std::string& reason) {
   Peer* p = c.disagrees() ? find(c.peer()) : nullptr;
   if (!p || p->up || !events_.unfit) return false;
   p->last_notice = reason;
-  loop_.post([this, alive = std::weak_ptr(alive_), id = p->config.id, reason] {
-    if (!alive.expired()) events_.unfit(id, reason);
+  loop_.post([this, alive = std::weak_ptr(alive_), id = p->config.id, reason, other_arbiter = c.has_other_arbiter()] {
+    if (!alive.expired()) events_.unfit(id, reason, other_arbiter);
   });
   return true;
 }

@@ -132,6 +132,7 @@ class Shell {
       drain();
     }
   }
+  Config& config() { return options_.config; }  // from the next start on
   // Power goes and comes back: operations under way are lost, and the core starts from what recovery finds.
   void restart() {
     core.reset();

@@ -220,6 +220,60 @@ TEST_F(UnfitTest, APromotionNamesIt) {
   EXPECT_TRUE(promote(1)->ok);
 }
 
+// Another arbiter is something else than another setting: either of the two could be promoted without the other.
+TEST_F(UnfitTest, WhoHasAnotherArbiterIsInTheWayAlsoWhereItDoesNotCount) {
+  make_promoted(1, 2, OnPeerLoss::go_on);
+  disconnect(1, 2);
+  exchange();
+  node(1).step(Demote{1});
+  exchange();
+  ASSERT_EQ(status(node(1)).in_sync, set_of(1));
+  node(1).step(PeerUnfit{2, why, true});
+  expect_not_promoted(1, why);
+  expect_not_promoted(1, "power replica 2 off first");
+  connect(1, 2);
+  disconnect(1, 2);
+  node(1).step(PeerUnfit{2, why, false});
+  EXPECT_TRUE(promote(1)->ok) << "it is left behind, and needs a person to be promoted";
+}
+
+// One file was changed while the other machine cannot be reached: what that one may do by its own file nobody knows.
+TEST_F(UnfitTest, AnotherArbiterThanAtTheLastPromotionNeedsEverybody) {
+  make_promoted(1, 3, OnPeerLoss::go_on);
+  for (ReplicaId id : {2, 3}) disconnect(1, id);
+  exchange();
+  node(1).step(Demote{1});
+  exchange();
+  ASSERT_EQ(status(node(1)).in_sync, set_of(1));
+  node(1).config().arbiter_place = 7;
+  restart(1);
+  expect_not_promoted(1, "the arbiter is another one than at the last promotion");
+  connect(1, 2);
+  exchange();
+  expect_not_promoted(1, "Not reachable: replica 3");
+  connect(1, 3);
+  exchange();
+  ASSERT_TRUE(promote(1)->ok);
+  // From then on it is the one that decides.
+  node(1).step(Demote{1});
+  exchange();
+  restart(1);
+  for (ReplicaId id : {2, 3}) connect(1, id);
+  exchange();
+  EXPECT_TRUE(promote(1)->ok);
+}
+
+// A replica that was filled, or has followed, has seen the same.
+TEST_F(UnfitTest, AFollowerKnowsTheArbiterOfItsPrimary) {
+  make_promoted(1, 2, OnPeerLoss::go_on);
+  node(1).step(Demote{1});
+  exchange();
+  disconnect(1, 2);
+  node(2).config().arbiter_place = 7;
+  restart(2);
+  expect_not_promoted(2, "the arbiter is another one than at the last promotion");
+}
+
 // The record of the promotion has not reached it when it comes back with other settings.
 TEST_F(UnfitTest, ASuspendedPrimaryStaysSuspended) {
   make_promoted(1, 2, OnPeerLoss::go_on);

@@ -61,6 +61,32 @@ TEST_F(TailTest, AnEpochThatWasKnownAtThePromotionIsNoSplitBrain) {
   }
 }
 
+// As found by the simulator: it writes home what is committed, and moves its tail, while a newer primary asks record by record what
+// both have. The tail is the last of them.
+TEST_F(TailTest, ATailThatMovesDuringTheSearchIsNoSplitBrain) {
+  make_promoted(1, 2);
+  for (std::uint64_t b = 0; b < 8; ++b) {
+    write_flush(1, b);
+    exchange();
+  }
+  node(2).held = [](Disk kind) { return kind == Disk::journal_write; };
+  write_flush(1, 9);
+  while (node(1).complete_one()) {}
+  disconnect(1, 2);
+  node(2).held = nullptr;
+  ASSERT_TRUE(promote(2, true)->ok);
+  restart(1);
+  connect(1, 2);
+  exchange([&] { return !node(2).sent.empty() && std::holds_alternative<Probe>(node(2).sent.back()); });
+  ASSERT_TRUE(std::holds_alternative<Probe>(node(2).sent.back()));
+  node(1).step(CheckpointNow{});
+  while (node(1).complete_one()) {}
+  exchange();
+  EXPECT_FALSE(status(node(1)).peers[0].split_brain) << status(node(1)).peers[0].why;
+  EXPECT_EQ(status(node(2)).in_sync, set_of(1) | set_of(2));
+  EXPECT_EQ(std::count(node(2).notices.begin(), node(2).notices.end(), "replica 1 needs a bitmap resync"), 0);
+}
+
 // The other one's table begins after all that is known here, and it counts: it had everything once, unless a loss was accepted since.
 TEST_F(TailTest, WhoHasForgottenUsIsNotTrustedIfSomebodyElseCameByForceSince) {
   for (ReplicaId forced : {0, 1, 3}) {

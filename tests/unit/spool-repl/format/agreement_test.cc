@@ -26,6 +26,13 @@ TEST(Agreement, WhatOnlyOneSideKnowsDiffers) {
   EXPECT_EQ(disagreement("", ""), "");
 }
 
+TEST(Agreement, TheArbiterIsItsKindAndItsPlace) {
+  std::string etcd = text({{"protocol", "C"}, {"arbiter.kind", "etcd"}, {"arbiter.prefix", "/x"}});
+  EXPECT_EQ(arbiter_lines(etcd), "arbiter.kind=etcd\narbiter.prefix=/x\n");
+  EXPECT_EQ(arbiter_lines(etcd), arbiter_lines(text({{"protocol", "A"}, {"arbiter.kind", "etcd"}, {"arbiter.prefix", "/x"}})));
+  EXPECT_EQ(arbiter_lines(text({{"protocol", "C"}})), "");
+}
+
 TEST(Agreement, LongValuesAreToldApart) {
   std::string a(5000, 'x'), b = a;
   b.back() = 'y';

@@ -77,6 +77,7 @@ Superblock sample_of_v4() {
   Superblock sb = superblock();
   sb.epochs.forgotten_force = {};
   sb.split_brains.clear();
+  sb.arbiter = 0;
   return sb;
 }
 

@@ -110,6 +110,7 @@ inline Superblock superblock() {
   sb.epochs = {{older_epoch, Lsn{900}, 1, 0b11}, {epoch, Lsn{1290}, 2, 0b10}};
   sb.epochs.forgotten_force = forgotten;
   sb.split_brains = {{1, Lsn{880}}, {3, base_unknown}};
+  sb.arbiter = 0x1122334455667788;
   return sb;
 }
 inline Bytes encoded(const Superblock& sb) {

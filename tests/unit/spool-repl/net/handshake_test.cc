@@ -223,11 +223,21 @@ TEST_F(HandshakeTest, SettingsThatDifferAreNamedByBoth) {
   EXPECT_TRUE(refused(ends.dialed, Errc::conflict, "replica 2 is configured otherwise: on_peer_loss is \"continue\" here and \"suspend\" there"));
   EXPECT_TRUE(refused(ends.accepted, Errc::conflict, "replica 1 is configured otherwise: on_peer_loss is \"suspend\" here and \"continue\" there"));
   EXPECT_TRUE(d.disagrees() && c.disagrees());
+  EXPECT_FALSE(d.has_other_arbiter() || c.has_other_arbiter());
   b.self.settings = a.self.settings;
   auto d2 = dialer(), c2 = accepter();
   ends = run(d2, c2);
   EXPECT_TRUE(ends.dialed && *ends.dialed && ends.accepted && *ends.accepted);
   EXPECT_FALSE(d2.disagrees() || c2.disagrees());
+}
+
+TEST_F(HandshakeTest, BothKnowWhereTheOtherHasAnotherArbiter) {
+  a.self.settings = saying("arbiter.kind", "manual");
+  b.self.settings = saying("arbiter.kind", "etcd");
+  auto d = dialer(), c = accepter();
+  run(d, c);
+  EXPECT_TRUE(d.disagrees() && c.disagrees());
+  EXPECT_TRUE(d.has_other_arbiter() && c.has_other_arbiter());
 }
 
 // What is said of a link is asked for by the replica at its other end, which the side that was called knows late.

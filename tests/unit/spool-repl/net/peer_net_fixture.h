@@ -88,7 +88,7 @@ struct PeerNetTest : testing::Test {
         NetEvents{[&n](ReplicaId) { n.ups++, n.order += "up "; }, [&n](ReplicaId) { n.downs++, n.order += "down "; },
                   [&n](ReplicaId, PeerMessage m) { n.got.push_back(std::move(m)); },
                   [&n](ReplicaId, const std::string& text) { n.notices.push_back(text); },
-                  [&n](ReplicaId id, const std::string& text) { n.unfit[id] = text; }});
+                  [&n](ReplicaId id, const std::string& text, bool) { n.unfit[id] = text; }});
     return n.net->start();
   }
   void start_both() {

@@ -31,6 +31,7 @@ enum class OnPeerLoss : std::uint8_t { suspend, go_on };  // under Arbiter::manu
 
 struct Config {
   Arbiter arbiter = Arbiter::manual;
+  std::uint64_t arbiter_place = 1;                // a digest of its kind and of where it is; not 0
   OnPeerLoss on_peer_loss = OnPeerLoss::suspend;
   Duration suspend_timeout{0};                    // requests that waited so long in a suspension fail; 0: never
   // For so long after the start a promotion waits for replicas that are not connected yet, and asks them: one of them may be primary.

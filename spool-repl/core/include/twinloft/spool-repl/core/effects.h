@@ -50,6 +50,7 @@ struct PeerDown {
 struct PeerUnfit {  // it has proved itself, and is configured otherwise: there is no connection until both agree
   ReplicaId peer = 0;
   std::string why;
+  bool other_arbiter = false;  // also that: either of the two may be promoted without the other
 };
 struct PeerInput {
   ReplicaId peer = 0;

@@ -23,4 +23,7 @@ class Agreement {
 // replaced.
 std::string disagreement(std::string_view here, std::string_view there);
 
+// The lines whose keys begin with `arbiter.`: its kind and its place.
+std::string arbiter_lines(std::string_view agreement);
+
 }  // namespace twinloft::repl

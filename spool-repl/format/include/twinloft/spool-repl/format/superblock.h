@@ -75,6 +75,7 @@ struct Superblock {
   std::array<DirtySlot, bitmap_slots> dirty;
   EpochTable epochs;
   std::vector<SplitBrain> split_brains;
+  std::uint64_t arbiter = 0;            // who decided about the newest epoch here, as a digest of its place; 0: not known
   bool operator==(const Superblock&) const = default;
 };
 

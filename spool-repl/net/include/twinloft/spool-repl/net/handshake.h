@@ -53,6 +53,7 @@ class Handshake {
   ReplicaId peer() const { return peer_.replica; }  // 0: not known yet
   // It has proved itself, and has another size or other settings than this side: until that is mended there is nothing between the two.
   bool disagrees() const { return disagrees_; }
+  bool has_other_arbiter() const { return other_arbiter_; }  // and that is among it
   // The dialer has proved itself and waits for the other side to do so.
   bool waits_for_proof() const { return direction_ == Direction::dialed && phase_ == Phase::hello; }
 
@@ -81,6 +82,7 @@ class Handshake {
   ReplicaId wanted_ = 0;                                       // that the peer has dialed, 0: any
   std::string peer_settings_;
   bool disagrees_ = false;
+  bool other_arbiter_ = false;
   std::vector<Message> output_;
 };
 

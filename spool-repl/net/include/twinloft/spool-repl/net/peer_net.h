@@ -59,7 +59,7 @@ struct NetEvents {
   // A connection failed, and why; each reason once in a row. 0: of a caller that is not known to be a peer.
   std::function<void(ReplicaId, const std::string&)> notice;
   // A peer has proved itself, and is configured otherwise. Told at each attempt.
-  std::function<void(ReplicaId, const std::string&)> unfit{};
+  std::function<void(ReplicaId, const std::string&, bool other_arbiter)> unfit{};
 };
 
 class PeerNet {
