@@ -214,8 +214,8 @@ std::string_view folders_text(FoldersByDetail folders) {
 
 int print_outcome(const User& user, const Status& deliverable, std::ostream& out) {
   if (user.state == UserState::disabled) return write_line(out, "mail", "refused, 550 5.2.1: the user is disabled"), EX_NOUSER;
-  if (user.state == UserState::deferred) return write_line(out, "mail", "put off, 450 4.2.1: the user is deferred"), EX_TEMPFAIL;
-  if (!deliverable) return write_line(out, "mail", "put off, 451: " + deliverable.error().message), EX_TEMPFAIL;
+  if (user.state == UserState::deferred) return write_line(out, "mail", "deferred, 450 4.2.1: the user is deferred"), EX_TEMPFAIL;
+  if (!deliverable) return write_line(out, "mail", "deferred, 451: " + deliverable.error().message), EX_TEMPFAIL;
   write_line(out, "mail", "taken");
   return 0;
 }
@@ -283,7 +283,7 @@ int show_user(const std::string& config_path, const std::string& address, std::o
   LookupResult found = asked->users->explain(asked->request, steps);
   out << address << "\n";
   for (const LookupStep& step : steps) write_line(out, "looked up", fmt::format("{} in {}: {}", step.key, describe_users(asked->config.users), step.found));
-  if (!found) return write_line(out, "mail", "put off, 451: " + found.error().message), EX_TEMPFAIL;
+  if (!found) return write_line(out, "mail", "deferred, 451: " + found.error().message), EX_TEMPFAIL;
   if (!*found) return write_line(out, "mail", "refused, 550 5.1.1: there is no such user"), EX_NOUSER;
   Status deliverable = check_delivery_to((*found)->user, asked->config, asked->identity, asked->by_root);
   return print_user(**found, asked->request, asked->config, deliverable, out);

@@ -40,7 +40,7 @@ Status check_delivery_to(const User& user, const Config& config, const Identity&
 Status check_static_users(const Config& config, const UserSettings& users, const Identity& identity);
 
 // `lmtpd user ADDRESS`: what a recipient's address leads to, and how, looked up as lmtpd's own user. Exit codes: 0 it takes mail, 67 (EX_NOUSER)
-// there is no such user, or it takes none, 64 (EX_USAGE) it is no address, 75 (EX_TEMPFAIL) mail would be put off, 78 (EX_CONFIG) the configuration is wrong.
+// there is no such user, or it takes none, 64 (EX_USAGE) it is no address, 75 (EX_TEMPFAIL) mail would be deferred, 78 (EX_CONFIG) the configuration is wrong.
 int show_user(const std::string& config_path, const std::string& address, std::ostream& out, std::ostream& err);
 
 }  // namespace twinloft::lmtpd

@@ -156,7 +156,7 @@ void Cluster::on_role(Node& n, core::RoleChange change) {
   begin_survey(n);
 }
 
-// Whoever is promoted has asked everybody who could be reached.
+// A promoted replica has asked all replicas that could be reached.
 void Cluster::check_asked(const Node& n) {
   constexpr std::int64_t heard_of_us = 40'000;  // from the beginning of a connection, at the latest
   bool has_just_started = std::chrono::microseconds(now_us_ - n.started_at) < ask_peers_for_;

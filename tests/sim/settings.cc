@@ -91,7 +91,7 @@ void Cluster::end_settings_change(Node& n) {
   if (std::exchange(settings_change_, false)) set(n, nullptr);
 }
 
-// Nobody is left with settings of his own. Whoever had them is down then, for its caller to start.
+// No machine keeps settings of its own. A machine that had them is down then, for the caller to start.
 void Cluster::settle_settings() {
   settings_change_ = false;
   for (auto& n : nodes_)

@@ -34,7 +34,7 @@ std::vector<std::pair<std::string, std::string>> agent_values(const Envelope& en
 
 namespace {
 
-// Whose value it is decides what the client is told. The others are not the client's to choose.
+// Whose value it is decides the reply to the client. The others are not the client's to choose.
 std::optional<Reply> reply_for(const argv::ExpandError& error) {
   constexpr std::string_view of_recipient[] = {"to", "user", "detail", "domain", "original_to"};
   const char* why = error.code == argv::ExpandError::Code::leading_dash ? "starts with \"-\", which the delivery agent would read as an option"

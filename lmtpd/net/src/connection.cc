@@ -268,7 +268,7 @@ bool Connection::take_body(Actions& actions) {
 }
 
 void Connection::lose_body(const Error& error) {
-  hub_.messages_put_off.put(LogLevel::error, hub_.clock.now(), "a message is put off: " + error.message);
+  hub_.messages_put_off.put(LogLevel::error, hub_.clock.now(), "a message is deferred: " + error.message);
   work_ = Nothing{};
   session_.body_failed(no_room_now());
 }

@@ -73,8 +73,8 @@ std::string Promotion::split_brain() const {
   if (v_.config.arbiter == Arbiter::external) return "";
   for (const SplitBrain& s : v_.sb.split_brains)
     if (v_.find_link(s.with))
-      return fmt::format("split brain: replicas {} and {} both went on, and each holds what the other one lacks. Decide whose history "
-                         "stays. Promote that replica with --force, and run `discard` on the other one", v_.sb.replica, s.with);
+      return fmt::format("split brain: replicas {} and {} both went on, and each holds what the other lacks. Decide whose history "
+                         "stays. Promote that replica with --force, and run `discard` on the other", v_.sb.replica, s.with);
   return "";
 }
 

@@ -26,7 +26,7 @@ struct Link {
   std::uint64_t connection = 0;    // how many there have been
   std::optional<NodeState> state;  // nullopt: nothing yet on this connection
   RecordNo covered_end = 0;        // it is known to have had everything before this one, durably
-  std::string unfit;               // it is configured otherwise, says the last handshake: nobody goes on without it for that
+  std::string unfit;               // it is configured otherwise, says the last handshake: no primary leaves it out for that
   bool other_arbiter = false;      // and it asks another arbiter, or none
 };
 

@@ -44,7 +44,7 @@ const std::vector<Command>& commands() {
        "  --accept-loss        although acknowledged writes were lost here in a damaged journal\n"},
       {"demote", "VOLUME", "make this replica secondary", {},
        "Its device must not be in use. Everything is brought to the other replicas before it returns.\n"},
-      {"discard", "VOLUME", "give up this side of a split brain: this replica is filled from the other one", {"force"},
+      {"discard", "VOLUME", "give up this side of a split brain: this replica is filled from the other", {"force"},
        "Salvage its mail first. What its journal holds is kept in a file; it waits at most 30 s for the winner to connect.\n"
        "\n"
        "  --force              although nothing of the history here is found in the other's\n"},

@@ -173,7 +173,7 @@ std::string status_text(const NodeView& v) {
     if (auto r = v.resyncs.of(p, v.volume_bytes / block_size)) out += fmt::format("\n           resync {}", bar(*r));
     if (p.sync_target && s.resync_held_to != 0)
       out += fmt::format("\n           slowed to {}/s: flushes or reads take longer than resync_latency_target", size_text(s.resync_held_to));
-    if (p.split_brain) out += "\n           SPLIT BRAIN: both histories hold what the other one lacks";
+    if (p.split_brain) out += "\n           SPLIT BRAIN: both histories hold what the other lacks";
     if (!p.why.empty()) out += fmt::format("\n           {}", p.why);
     out += '\n';
   }

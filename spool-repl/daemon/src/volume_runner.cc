@@ -419,7 +419,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   void on_role(const core::RoleChange& change) {
     if (change.role == core::Role::primary) {
       front_ends_starting_ = true;
-      if (!leaving_) start_front_ends();  // else when that one is gone
+      if (!leaving_) start_front_ends();  // else when the old device is gone
       return;
     }
     if (!change.lost) return;
@@ -444,7 +444,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     front_ends_->start([this](Status s) { on_front_ends(std::move(s)); });
   }
 
-  // Its end is not reported any more: whoever waits for it is answered now.
+  // Its end is not reported any more: a caller that waits for it is answered now.
   void end_attaching(const std::string& why) {
     if (!std::exchange(front_ends_starting_, false)) return;
     if (auto promoted = std::exchange(promoted_, nullptr)) promoted(fail(Errc::conflict, "{}", why));

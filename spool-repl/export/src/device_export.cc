@@ -143,7 +143,7 @@ void DeviceExport::look() {
     loop_device_ = {};
     looks_since_loss_ = 0;
   }
-  // Not in the same instant: whoever detaches devices one after the other would find this one again.
+  // Not in the same instant: a person who detaches devices in a row would find this one again.
   if (looks_since_loss_ >= looks_before_attaching) attach();
 }
 

@@ -131,7 +131,7 @@ def small_and_pipelined(t):
             expect(t.stored_body(marker) == body, "something else was stored than was sent")
 
 
-@check("chunking.reset_in_pipeline", "RFC 3030 2", MUST, "RSET behind many small chunks, and another message, all sent ahead: only that one is stored, whole")
+@check("chunking.reset_in_pipeline", "RFC 3030 2", MUST, "RSET behind many small chunks, and another message, all sent ahead: only that message is stored, whole")
 def reset_in_pipeline(t):
     t.needs("CHUNKING")
     t.needs("PIPELINING")

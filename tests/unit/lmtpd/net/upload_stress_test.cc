@@ -102,7 +102,7 @@ TEST_F(UploadStress, ManyClientsAtOnce) {
   for (const std::string& one : all) EXPECT_TRUE(one == text);
 }
 
-// RSET behind each chunk but the last, and then another message, all sent at once: that one is stored whole, the first one not at all.
+// RSET behind each chunk but the last, and then another message, all sent at once: the second is stored whole, the first not at all.
 TEST_F(UploadStress, ResetBehindEveryChunk) {
   start();
   const std::string given_up = numbered_lines(400), text = numbered_lines(700);

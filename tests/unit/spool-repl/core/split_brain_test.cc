@@ -1,4 +1,4 @@
-// A split brain is a state of both sides, on their disks, until one history is given up or found in the other one.
+// A split brain is a state of both sides, on their disks, until one history is given up or found in the other.
 #include "roles.h"
 
 namespace twinloft::repl::core {
@@ -60,7 +60,7 @@ TEST_F(SplitBrainTest, ItStaysWhenBothAreDemoted) {
   EXPECT_TRUE(split(1) && split(2));
   meet();
   EXPECT_TRUE(split(1) && split(2)) << "two secondaries are not matched";
-  expect_not_promoted(1, "run `discard` on the other one");
+  expect_not_promoted(1, "run `discard` on the other");
   expect_not_promoted(2, "Promote that replica with --force");
   resolve(2, 1);
 }
@@ -117,7 +117,7 @@ TEST_F(SplitBrainTest, WhoHasNothingInCommonIsNotGivenUpForWithoutForce) {
   EXPECT_TRUE(split(1));
 }
 
-// The arbiter has said whose history counts, and goes on counting that one.
+// The arbiter has said whose history counts, and keeps counting that replica.
 TEST_F(SplitBrainTest, WithAnArbiterItsValueDecides) {
   part_and_meet();
   Superblock sb = decode_superblock({node(1).journal.data(), block_size}).value();
@@ -237,7 +237,7 @@ TEST_F(UnfitTest, WhoHasAnotherArbiterIsInTheWayAlsoWhereItDoesNotCount) {
   EXPECT_TRUE(promote(1)->ok) << "it is left behind, and needs a person to be promoted";
 }
 
-// One file was changed while the other machine cannot be reached: what that one may do by its own file nobody knows.
+// One file was changed while the other machine cannot be reached: what that machine may do by its own file is not known.
 TEST_F(UnfitTest, AnotherArbiterThanAtTheLastPromotionNeedsEverybody) {
   make_promoted(1, 3, OnPeerLoss::go_on);
   for (ReplicaId id : {2, 3}) disconnect(1, id);

@@ -1,4 +1,4 @@
-// A start: whoever is to be primary asks the replicas that it can reach first, whatever its own log says.
+// A start: a replica that is to be primary asks the replicas that it can reach first, whatever its own log says.
 #include "roles.h"
 
 namespace twinloft::repl::core {
@@ -93,7 +93,7 @@ TEST_F(StartTest, ANewcomerIsAskedBeforeItIsGranted) {
   exchange();
   connect(1, 2);
   exchange();
-  EXPECT_EQ(status(node(1)).role, Role::secondary) << "the other one went on without it";
+  EXPECT_EQ(status(node(1)).role, Role::secondary) << "the other replica served without it";
   EXPECT_NE(status(node(1)).waits_for.find("replica 2"), std::string::npos) << status(node(1)).waits_for;
 }
 

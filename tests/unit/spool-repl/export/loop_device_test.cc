@@ -73,7 +73,7 @@ TEST_F(LoopDevice, autoclear_ends_with_the_last_that_holds_it) {
   attached->held.reset();
   EXPECT_EQ(devices(), std::vector<std::string>{loop.device}) << "as long as somebody has it";
   user.reset();
-  EXPECT_TRUE(await_cleared(loop)) << "whoever looks at the device just now is waited for";
+  EXPECT_TRUE(await_cleared(loop)) << "a program that looks at the device just now is waited for";
   EXPECT_TRUE(loops_of(file).empty());
 }
 

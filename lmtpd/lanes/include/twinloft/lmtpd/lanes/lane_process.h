@@ -70,7 +70,7 @@ class LaneProcess {
     std::vector<Fd> lanes;  // that are free
     std::vector<Fd> late;   // whose answers nobody waits for any more; free once they are there
     std::size_t left = 0;   // free, late or in use
-    Steady::time_point answered = Steady::now();  // the last time that one was not late
+    Steady::time_point answered = Steady::now();  // the last time that an answer was not late
   };
   using Deadline = std::optional<Steady::time_point>;
   Result<Fd> take_lane(Group& group, Deadline deadline);

@@ -80,7 +80,7 @@ struct PeerStatus {
   std::uint64_t synced_blocks = 0, sync_total_blocks = 0;  // sent or found equal so far, as sync source; of how many
   std::uint64_t dirty_blocks = 0;   // that it may lack, as far as known here
   bool dirty_known = false;         // else it needs all of the volume, if the journal does not reach back to it
-  bool split_brain = false; // both histories hold what the other one lacks and somebody may rely on
+  bool split_brain = false; // both histories hold what the other lacks and somebody may rely on
 };
 
 struct VolumeStatus {

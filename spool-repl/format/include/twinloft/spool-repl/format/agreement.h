@@ -1,5 +1,5 @@
 // What two replicas must be configured alike in, so that both promise the same and only one of them goes on alone. It travels as
-// text in the handshake: whoever does not agree can name the setting and both values. docs/formats/wire.md describes it.
+// text in the handshake: a side that does not agree can name the setting and both values. docs/formats/wire.md describes it.
 #pragma once
 
 #include <string>

@@ -36,7 +36,7 @@ struct DirtySlot {
   bool operator==(const DirtySlot&) const = default;
 };
 
-// Both histories hold what the other one lacks, and somebody may rely on it. It stands until one of the two is given up.
+// Both histories hold what the other lacks, and somebody may rely on it. It stands until one of the two is given up.
 struct SplitBrain {
   ReplicaId with = 0;
   Lsn parted;  // the newest record that both are known to have; 0: nothing shows that they had anything in common
