@@ -59,8 +59,9 @@ void EntryStore::put(const UserKey& key, std::optional<UserEntry> said, Instant 
 CachedSource::CachedSource(std::unique_ptr<UserSource> source, CacheConfig config, const Clock& clock)
     : source_(std::move(source)), config_(config), clock_(clock), users_(config.bytes_max / 8 * 7), nobody_(config.bytes_max / 8) {}
 
+// An answer may have come after the moment of a question that is still on its way.
 CachedSource::Age CachedSource::age_of(const EntryStore::Entry& entry, Instant now) const {
-  Duration age = now - entry.at;
+  Duration age = std::max(now - entry.at, Duration::zero());
   if (age < (entry.said ? config_.positive : config_.negative)) return Age::fresh;
   return entry.said && age < config_.stale ? Age::old : Age::unusable;
 }
