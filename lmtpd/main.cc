@@ -50,10 +50,11 @@ constexpr Subcommand subcommands[] = {
      "FILE is /etc/twinloft/lmtpd.toml unless given.\n"
      "SIGTERM: deliveries that have begun are finished, then it ends with exit code 0. A second SIGTERM aborts them: exit code 75.\n"
      "SIGHUP: FILE is read again. Where it is wrong, the configuration stays as it was.\n"
-     "Exit codes: 0 in good order, 75 deliveries were aborted, 78 the configuration is wrong (check-config says why).\n"},
+     "Exit codes: 0 in good order, 75 deliveries were aborted, 78 the configuration is wrong (check-config says why),\n"
+     "69 it cannot start now and may later, as where an address is in use.\n"},
     {"check-config",
      "usage: lmtpd check-config [--config FILE]\n"
-     "Says everything that serve would refuse, and warns of what it would ignore. It changes nothing.\n"
+     "Says everything that serve would refuse, or that would defer all mail, and warns of what it would ignore. It changes nothing.\n"
      "FILE is /etc/twinloft/lmtpd.toml unless given. Run it as root: files are then opened as the user that lmtpd becomes.\n"
      "Exit codes: 0 serve would start, 78 something is wrong.\n"},
     {"user",
@@ -128,6 +129,9 @@ int run(std::span<const std::string> args) {
   auto line = parse_command_line(args);
   if (!line) return usage_error(line.error().message);
   auto subcommand = std::ranges::find(subcommands, line->command, &Subcommand::name);
+  constexpr std::string_view known[] = {"serve", "check-config", "user", "check-command"};
+  bool unknown = !line->command.empty() && std::ranges::find(known, line->command) == std::end(known);
+  if (unknown) return usage_error("unknown command \"" + line->command + "\"; " + did_you_mean(line->command, known));
   if (line->help) {
     std::cout << (subcommand == std::end(subcommands) ? usage_text : subcommand->help);
     return 0;
@@ -141,8 +145,7 @@ int run(std::span<const std::string> args) {
   log_set_program("");
   if (line->command == "user") return show_user(line->file, line->address, std::cout, std::cerr);
   if (line->command == "check-config") return check_config(line->file, std::cout, std::cerr);
-  constexpr std::string_view known[] = {"serve", "check-config", "user", "check-command"};
-  return usage_error("unknown command \"" + line->command + "\"; " + did_you_mean(line->command, known));
+  return usage_error("check-command is the first word");
 }
 
 }  // namespace

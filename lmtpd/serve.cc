@@ -74,8 +74,9 @@ ServerConfig to_server_config(const Config& config) {
 
 // Connections and deliveries need several descriptors each; the usual soft limit of 1024 is there for select(2), which
 // nothing here uses. Called after the fork of the spawner, whose agents get a limit of their own.
-void raise_descriptor_limit() {
+void raise_descriptor_limit(const Config& config) {
   rlimit limit{};
+  if (auto few = compare_open_files(config)) log_warning("{}", *few);
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
   limit.rlim_cur = limit.rlim_max;
   if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) log_warning("the limit of open files could not be raised");
@@ -151,13 +152,14 @@ Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
   TL_TRY_ASSIGN(std::unique_ptr<UserProcess> users, start_users(config.users, [&] { return become_helper(identity, config.user, "asks the user database"); }, parts.clock));
   parts.user_process = users.get();
   TL_TRY(start_connector(config, identity, parts));
-  raise_descriptor_limit();
+  raise_descriptor_limit(config);
   TL_TRY_ASSIGN(std::shared_ptr<const TlsContext> tls, load_tls(config.tls));
   TL_TRY_ASSIGN(RouterConfig routes, load_routes(config));
   TL_TRY(drop_privileges(identity));
   if (Status confined = confine(); !confined)
     log_warning("{}: whoever takes this process over may ask anything of the kernel that {} may", confined.error().message, config.user);
   parts.log.emplace();  // deliveries wait for no reader of the log
+  for (const std::string& problem : try_directories(config)) log_warning("{}; until it can, messages that need one get 452", problem);
   TL_TRY_ASSIGN(parts.users, open_users(config.users, parts.clock, std::move(users)));
   Budgets budgets{std::make_shared<MemoryBudget>(config.limits.body_memory_total), std::make_shared<MemoryBudget>(config.limits.body_disk_total)};
   TL_TRY_ASSIGN(Deliverer * deliverer, open_delivery(config, std::move(routes), budgets, parts));
@@ -256,12 +258,17 @@ int leave(const Parts& parts, const RunEnd& end) {
 
 }  // namespace
 
+int exit_code_of(const Error& error) {
+  bool passes = error.code == Errc::unavailable || error.code == Errc::timeout || error.code == Errc::exhausted;
+  return passes ? EX_UNAVAILABLE : EX_CONFIG;
+}
+
 int serve(Config config, std::vector<Listener> listeners, int control) {
   (void)::prctl(PR_SET_NAME, "lmtpd-server");
   Parts parts;
   if (Status started = start(config, std::move(listeners), parts); !started) {
     log_error("{}", started.error().message);
-    return EX_CONFIG;
+    return exit_code_of(started.error());
   }
   if (::send(control, &server_is_ready, 1, MSG_NOSIGNAL) != 1) return EX_SOFTWARE;  // nobody has waited for it
   RunEnd end = run(parts, control);

@@ -14,8 +14,12 @@ inline constexpr char server_is_ready = 'r';
 inline constexpr char server_is_crippled = 'c';  // it cannot run agents any more
 
 // For a process that was forked for it, and has one thread. Becomes `user` of the configuration for good. `control`: a connected socket that
-// ServerCommand comes from, a byte each; its end is ServerCommand::stop. Returns the exit code: EX_CONFIG where it did not come to serve, with the reason
+// ServerCommand comes from, a byte each; its end is ServerCommand::stop. Returns the exit code: exit_code_of() where it did not come to serve, with the reason
 // in the log; EX_TEMPFAIL where deliveries were aborted; 0.
 int serve(Config config, std::vector<Listener> listeners, int control);
+
+// Of a start that failed. EX_CONFIG: it fails again until somebody mends it. EX_UNAVAILABLE: a later start may succeed, as where an address is
+// in use, or memory is short.
+int exit_code_of(const Error& error);
 
 }  // namespace twinloft::lmtpd

@@ -59,9 +59,9 @@ struct Setting {
   Config config;
   std::vector<std::shared_ptr<Listener>> listeners;  // in the order of config.listen
 
-  std::shared_ptr<Listener> find(const std::string& address) const {
+  std::shared_ptr<Listener> find(const ListenSettings& listen) const {
     for (std::size_t i = 0; i < listeners.size(); ++i)
-      if (config.listen[i].address == address) return listeners[i];
+      if (config.listen[i].is_at(listen)) return listeners[i];
     return nullptr;
   }
 };
@@ -81,7 +81,7 @@ bool is_usable(const Listener& listener) {
 Status open_listeners(Setting& setting, const Setting* before, std::vector<Fd> passed) {
   for (const ListenSettings& settings : setting.config.listen) {
     TL_TRY_ASSIGN(ListenAddress address, to_listen_address(settings));
-    std::shared_ptr<Listener> listener = before ? before->find(settings.address) : nullptr;
+    std::shared_ptr<Listener> listener = before ? before->find(settings) : nullptr;
     if (listener && !is_usable(*listener)) listener = nullptr;
     if (!listener) {
       TL_TRY_ASSIGN(std::optional<Listener> adopted, Listener::adopt(address, passed));
@@ -116,7 +116,7 @@ class SupervisorProcess {
     auto first = load(nullptr, take_passed_sockets());
     if (!first) {
       std::cerr << first.error().message << "\n";
-      return EX_CONFIG;
+      return exit_code_of(first.error());
     }
     setting_ = std::move(*first);
     log_set_level(setting_->config.log_level);
@@ -261,9 +261,9 @@ class SupervisorProcess {
   // What has no socket any more in the new setting is closed once nobody is told to take connections from there.
   static void close_listeners(const Setting& old, const Setting* next) {
     for (std::size_t i = 0; i < old.listeners.size(); ++i) {
-      const std::string& address = old.config.listen[i].address;
-      if (next && next->find(address) == old.listeners[i]) continue;
-      if (next && !next->find(address)) log_info("not listening on {} any more", address);
+      const ListenSettings& listen = old.config.listen[i];
+      if (next && next->find(listen) == old.listeners[i]) continue;
+      if (next && !next->find(listen)) log_info("not listening on {} any more", listen.address);
       old.listeners[i]->close();
     }
   }
@@ -272,7 +272,7 @@ class SupervisorProcess {
   static void update_access(const Setting& old, const Setting& next) {
     for (std::size_t i = 0; i < next.listeners.size(); ++i) {
       const ListenSettings& now = next.config.listen[i];
-      auto was = std::find_if(old.config.listen.begin(), old.config.listen.end(), [&](const ListenSettings& l) { return l.address == now.address; });
+      auto was = std::find_if(old.config.listen.begin(), old.config.listen.end(), [&](const ListenSettings& l) { return l.is_at(now); });
       if (was == old.config.listen.end() || (was->mode == now.mode && was->group == now.group)) continue;
       auto address = to_listen_address(now);
       Status changed = address ? next.listeners[i]->set_access(now.mode, address->gid.value_or(::getegid())) : Status(std::unexpected(address.error()));
@@ -284,7 +284,7 @@ class SupervisorProcess {
     std::shared_ptr<Setting> next = servers_.at(id).setting;
     for (std::size_t i = 0; i < next->listeners.size(); ++i) {
       const ListenSettings& listen = next->config.listen[i];
-      if (!said_listening_ || !setting_->find(listen.address)) log_info("listening on {}{}", listen.address, tls_text(listen));
+      if (!said_listening_ || !setting_->find(listen)) log_info("listening on {}{}", listen.address, tls_text(listen));
     }
     if (next != setting_) update_access(*setting_, *next);
     before_ = std::exchange(setting_, std::move(next));

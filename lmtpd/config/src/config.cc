@@ -18,6 +18,7 @@
 #include "twinloft/base/fd.h"
 #include "twinloft/base/suggest.h"
 #include "twinloft/lmtpd/proto/path.h"
+#include "twinloft/lmtpd/userdb/check.h"
 
 namespace twinloft::lmtpd {
 
@@ -27,9 +28,16 @@ constexpr std::uint64_t no_bound = std::numeric_limits<std::int64_t>::max();
 constexpr std::uint16_t smtp_port = 25;  // RFC 2033 section 5: LMTP must not be spoken there
 constexpr std::size_t config_bytes_max = 1 << 20;
 
-bool is_numeric_address(const std::string& host) {
-  in6_addr scratch;
-  return ::inet_pton(AF_INET, host.c_str(), &scratch) == 1 || ::inet_pton(AF_INET6, host.c_str(), &scratch) == 1;
+// As inet_ntop(3) writes it. False: it is no numeric address.
+bool normalize_host(std::string& host) {
+  in6_addr bytes;
+  char text[INET6_ADDRSTRLEN];
+  for (int family : {AF_INET, AF_INET6})
+    if (::inet_pton(family, host.c_str(), &bytes) == 1) {
+      host = ::inet_ntop(family, &bytes, text, sizeof text);
+      return true;
+    }
+  return false;
 }
 
 // "127.0.0.1:2400", "[::1]:2400", "unix:/run/twinloft/lmtp.sock"; the text returned says what is wrong.
@@ -37,6 +45,8 @@ std::string parse_address(const std::string& text, ListenSettings& out) {
   if (text.starts_with("unix:")) {
     out.unix_path = text.substr(5);
     if (out.unix_path.empty() || out.unix_path[0] != '/') return "expected an absolute path after \"unix:\"";
+    if (out.unix_path.ends_with('/')) return "is a directory's path: expected that of a socket in it";
+    out.unix_path = normal_path(out.unix_path);
     if (out.unix_path.size() >= sizeof(sockaddr_un::sun_path))
       return fmt::format("the path has {} bytes; a Unix socket's may have {}", out.unix_path.size(),
                          sizeof(sockaddr_un::sun_path) - 1);
@@ -47,7 +57,7 @@ std::string parse_address(const std::string& text, ListenSettings& out) {
   out.host = text.substr(0, colon);
   bool bracketed = out.host.size() > 2 && out.host.front() == '[' && out.host.back() == ']';
   if (bracketed) out.host = out.host.substr(1, out.host.size() - 2);
-  if (!is_numeric_address(out.host) || bracketed != (out.host.find(':') != std::string::npos))
+  if (!normalize_host(out.host) || bracketed != (out.host.find(':') != std::string::npos))
     return "expected a numeric address before the port, such as 127.0.0.1, 0.0.0.0 or [::1]";
   std::string_view port = std::string_view(text).substr(colon + 1);
   auto [end, code] = std::from_chars(port.data(), port.data() + port.size(), out.port);
@@ -106,6 +116,8 @@ void check_certificate_is_required(const TomlTable& t, const Config& config) {
     if (listen.rules.tls == TlsPolicy::offered)
       t.error("client_certificate", fmt::format("is \"require\", and [[listen]] {} has tls = \"offered\": a client that does not say STARTTLS is served there "
                                                 "without a certificate. Write tls = \"required\" there", listen.address));
+    else if (listen.rules.tls == TlsPolicy::none && listen.unix_path.empty())
+      t.warning("client_certificate", fmt::format("is \"require\", and [[listen]] {} has no TLS: its clients show no certificate", listen.address));
 }
 
 void read_tls(const TomlTable& top, Config& config) {
@@ -130,8 +142,19 @@ void read_tls(const TomlTable& top, Config& config) {
   if (version != "1.2" && version != "1.3") t.error("min_version", "expected \"1.2\" or \"1.3\"");
 }
 
+// Why the kernel gives the second of them no socket; empty: it does. IPv4 and IPv6 are apart.
+std::string clash(const ListenSettings& first, const ListenSettings& second) {
+  if (first.is_at(second)) return "is listed twice";
+  bool v6 = second.host.find(':') != std::string::npos;
+  bool same_port = first.port == second.port && v6 == (first.host.find(':') != std::string::npos);
+  const std::string_view every = v6 ? "::" : "0.0.0.0";
+  if (first.host.empty() || second.host.empty() || !same_port || (first.host != every && second.host != every)) return {};
+  return fmt::format("{} and {} cannot both be listened at: one of them is every address with that port", first.address, second.address);
+}
+
 void read_listen(const TomlTable& top, Config& config) {
   const toml::node* node = top.raw().get("listen");
+  if (node && node->is_table()) return top.error("listen", "expected [[listen]], with two brackets on each side");
   const toml::array* array = node ? node->as_array() : nullptr;
   if (!array || array->empty()) return top.error("listen", "at least one [[listen]] with an address is needed");
   for (const toml::node& entry : *array) {
@@ -150,7 +173,7 @@ void read_listen(const TomlTable& top, Config& config) {
     else if (listen.unix_path.empty() && t.has("mode")) t.error("mode", "is for Unix sockets only");
     else if (listen.unix_path.empty() && t.has("group")) t.error("group", "is for Unix sockets only");
     for (const ListenSettings& other : config.listen)
-      if (other.address == listen.address) t.error("address", "is listed twice");
+      if (std::string why = clash(other, listen); wrong.empty() && !why.empty()) t.error("address", why);
     config.listen.push_back(std::move(listen));
   }
 }
@@ -313,6 +336,8 @@ void read_delivery(const TomlTable& top, Config& config) {
 }
 
 void read_agents(const TomlTable& top, Config& config) {
+  if (const toml::node* node = top.raw().get("agent"); node && node->is_array())
+    return top.error("agent", "expected [agent.NAME], with one bracket on each side");
   if (const toml::table* raw = top.child("agent")) {
     for (const auto& [name, value] : *raw) {
       const toml::table* agent = value.as_table();

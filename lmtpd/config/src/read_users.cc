@@ -24,6 +24,15 @@ void read_directory(const TomlTable& t, DirectoryConfig& out) {
   t.flag("catch_all", out.catch_all);
 }
 
+// At the key that the message begins with, where that is one of the section.
+void place_error(const TomlTable& t, std::string_view message) {
+  constexpr std::string_view section = "users.";
+  std::size_t end = message.find(": ");
+  std::string_view key = message.starts_with(section) && end != std::string_view::npos ? message.substr(section.size(), end - section.size()) : "";
+  if (t.has(key)) t.error(key, message.substr(end + 2));
+  else t.error("driver", message);
+}
+
 void read_defaults(const TomlTable& t, UserSettings& users) {
   t.text("name", users.defaults.name);
   t.path("home", users.defaults.home);
@@ -36,7 +45,7 @@ void read_defaults(const TomlTable& t, UserSettings& users) {
   t.identity("gid", users.gid);
   t.text("agent", users.defaults.agent);
   t.text("next_hop", users.defaults.next_hop);
-  if (Status good = check_defaults(users.defaults); !good) t.error("driver", good.error().message);
+  if (Status good = check_defaults(users.defaults); !good) place_error(t, good.error().message);
 }
 
 void read_cache(const TomlTable& t, CacheConfig& out) {

@@ -82,7 +82,7 @@ Status clear_stale(const std::string& path, const sockaddr_un& address) {
   TL_TRY_ASSIGN(Fd probe, make_socket(AF_UNIX));
   int connected = ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
   if (connected == 0 || errno == EAGAIN)
-    return fail(Errc::conflict, "another server answers at {}: stop it, or choose another path", path);
+    return fail(Errc::unavailable, "another server answers at {}: stop it, or choose another path", path);
   if (errno != ECONNREFUSED) return fail_errno(errno, "{}: whether a server is there cannot be told", path);
   if (::unlink(path.c_str()) != 0 && errno != ENOENT) return fail_errno(errno, "{}: cannot be removed", path);
   return {};
@@ -99,7 +99,7 @@ Result<Fd> lock_directory_of(const std::string& path) {
     if (errno != EWOULDBLOCK) return fail_errno(errno, "{}: lock", directory);
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
-  return fail(Errc::conflict, "{}: another program holds a lock on this directory: no socket is made in it", directory);
+  return fail(Errc::unavailable, "{}: another program holds a lock on this directory: no socket is made in it", directory);
 }
 
 }  // namespace
@@ -168,7 +168,7 @@ Result<Listener> Listener::bind_tcp(const ListenAddress& address) {
       ::listen(out.fd(), backlog) != 0) {
     int error = errno;
     if (error == EADDRINUSE)
-      return fail(Errc::conflict, "{} is in use by another program: stop it, or listen elsewhere", address.name);
+      return fail(Errc::unavailable, "{} is in use by another program: stop it, or listen elsewhere", address.name);
     return fail_errno(error, "cannot listen on {}", address.name);
   }
   out.port_ = port_of(out.fd());

@@ -2,7 +2,12 @@
 #include "check_config.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +15,8 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+
+#include "twinloft/base/fd.h"
 
 namespace twinloft::lmtpd {
 namespace {
@@ -36,10 +43,13 @@ class CheckConfigTest : public testing::Test {
 
   // The first lines of the file, and its section [users].
   int check(const std::string& users, const std::string& rest = "") {
-    std::ofstream(dir_ + "/lmtpd.toml") << (is_root() ? "user = 61234\ngroup = 61234\n" : "")
+    return check(users, rest, is_root() ? "user = 61234\ngroup = 61234\n" : "", dir_ + "/spool");
+  }
+  int check(const std::string& users, const std::string& rest, const std::string& first, const std::string& spool) {
+    std::ofstream(dir_ + "/lmtpd.toml") << first
                                         << "[[listen]]\naddress = \"127.0.0.1:2400\"\n[limits]\nbody_directory = \"" << dir_
-                                        << "/bodies\"\n[spool]\npath = \"" << dir_
-                                        << "/spool\"\nrequire_marker = false\n[users]\n" << users << "\n" << rest;
+                                        << "/bodies\"\n[spool]\npath = \"" << spool
+                                        << "\"\nrequire_marker = false\n[users]\n" << users << "\n" << rest;
     std::ostringstream out, err;
     int code = check_config(dir_ + "/lmtpd.toml", out, err);
     out_ = out.str();
@@ -52,6 +62,12 @@ class CheckConfigTest : public testing::Test {
   }
   std::string maildir() { return "maildir = \"" + dir_ + "/spool/%user%/Maildir\"\n"; }
   bool says(const std::string& text) { return err_.find(dir_ + "/lmtpd.toml: " + text) != std::string::npos; }
+
+  static std::string name_of_this_process() {
+    char name[16] = {};
+    (void)::prctl(PR_GET_NAME, name);
+    return name;
+  }
 
   std::string dir_, out_, err_;
 };
@@ -160,6 +176,68 @@ TEST_F(CheckConfigTest, AnAddressThatNobodyCanListenAtIsNamed) {
   EXPECT_TRUE(says("listen.address: 192.0.2.1:2401: this machine has no such address")) << err_;
   EXPECT_EQ(listen("unix:" + dir_ + "/socket"), 0) << err_;
   EXPECT_FALSE(std::filesystem::exists(dir_ + "/socket"));
+}
+
+// One that serves may be this one, and is to read its configuration again; another program is in its way.
+TEST_F(CheckConfigTest, WhoIsInTheWayIsNamed) {
+  ASSERT_TRUE(is_root()) << "sees the descriptors of all processes";
+  Fd tcp(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), local(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in v4{};
+  v4.sin_family = AF_INET;
+  v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof v4;
+  ASSERT_EQ(::bind(tcp.get(), reinterpret_cast<sockaddr*>(&v4), length), 0);
+  ASSERT_EQ(::listen(tcp.get(), 1), 0);
+  ASSERT_EQ(::getsockname(tcp.get(), reinterpret_cast<sockaddr*>(&v4), &length), 0);
+  sockaddr_un un{};
+  un.sun_family = AF_UNIX;
+  (dir_ + "/socket").copy(un.sun_path, sizeof un.sun_path - 1);
+  ASSERT_EQ(::bind(local.get(), reinterpret_cast<sockaddr*>(&un), sizeof un), 0);
+  ASSERT_EQ(::listen(local.get(), 1), 0);
+  std::string at_port = "127.0.0.1:" + std::to_string(ntohs(v4.sin_port)), at_path = "unix:" + dir_ + "/socket";
+  std::string both = "[[listen]]\naddress = \"" + at_port + "\"\n[[listen]]\naddress = \"" + at_path + "\"\n";
+  EXPECT_EQ(check(static_users(maildir()), both), 78);
+  std::string who = " is in use by " + name_of_this_process() + ", process " + std::to_string(::getpid());
+  EXPECT_TRUE(says("listen.address: " + at_port + who)) << err_;
+  EXPECT_TRUE(says("listen.address: " + at_path + who)) << err_;
+  std::string before = name_of_this_process();
+  ASSERT_EQ(::prctl(PR_SET_NAME, "lmtpd"), 0);
+  EXPECT_EQ(check(static_users(maildir()), both), 0) << err_;
+  EXPECT_NE(err_.find("note: listen.address: something listens at " + at_port), std::string::npos) << err_;
+  (void)::prctl(PR_SET_NAME, before.c_str());
+}
+
+// A wrong key keeps no other section from being looked at.
+TEST_F(CheckConfigTest, OneWrongSectionHidesNoOther) {
+  EXPECT_EQ(check(static_users(maildir()), "[quota]\ndrivr = \"none\"\n[tls]\ncertificate = \"/nowhere/c\"\nkey = \"/nowhere/k\"\n"
+                                           "[[listen]]\naddress = \"unix:/nowhere/socket\"\n[delivery]\ntemporary = \"/nowhere/t\"\n[agent.a]\ncommand = \"/bin/true\"\n"),
+            78);
+  for (const char* text : {"quota.drivr: unknown key", "tls.certificate: /nowhere/c: ", "tls.key: /nowhere/k: ", "listen.address: /nowhere, ", "delivery.temporary: /nowhere/t: "})
+    EXPECT_NE(err_.find(text), std::string::npos) << text << " in " << err_;
+}
+
+// As when the user is missing: the rest is looked at by who asks.
+TEST_F(CheckConfigTest, AMissingUserHidesNothingElse) {
+  EXPECT_EQ(check(static_users(maildir()), "[tls]\ncertificate = \"/nowhere/c\"\nkey = \"/nowhere/k\"\n", "user = \"no-such-user-here\"\n", "/nowhere/spool"), 78);
+  for (const char* text : {"user: there is no user", "spool: open /nowhere/spool: ", "tls.certificate: "})
+    EXPECT_NE(err_.find(text), std::string::npos) << text << " in " << err_;
+}
+
+TEST_F(CheckConfigTest, TheLimitOfOpenFilesIsCompared) {
+  constexpr const char* told = "warning: limits.connections (1000) and limits.deliveries (64) may need 2512 open files, and this process may have 2000";
+  pid_t child = ::fork();  // which lowers its hard limit for good
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    rlimit few{256, 2000};
+    bool lowered = ::setrlimit(RLIMIT_NOFILE, &few) == 0;
+    ::_exit(lowered && check(static_users(maildir())) == 0 && err_.find(told) != std::string::npos ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  Config config;
+  config.limits.connections_max = 1;
+  EXPECT_EQ(compare_open_files(config), std::nullopt);
 }
 
 TEST_F(CheckConfigTest, WhatIsIgnoredIsTold) {

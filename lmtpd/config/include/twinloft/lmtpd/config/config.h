@@ -30,12 +30,15 @@ namespace twinloft::lmtpd {
 
 struct ListenSettings {
   std::string address;    // as written, for messages
-  std::string host;       // numeric IPv4 or IPv6; empty for a Unix socket
+  std::string host;       // numeric IPv4 or IPv6, as inet_ntop(3) writes it; empty for a Unix socket
   std::uint16_t port = 0; // never 25
-  std::string unix_path;  // absolute; empty for TCP
+  std::string unix_path;  // absolute, in its normal form; empty for TCP
   unsigned mode = 0660;   // of the Unix socket
   std::string group;      // of the Unix socket: name or number; empty: of the process that makes it
   ListenRules rules;
+  bool is_at(const ListenSettings& other) const {
+    return host == other.host && port == other.port && unix_path == other.unix_path;
+  }
 };
 
 // Paths of PEM files, absolute. Empty: no TLS.
