@@ -1,6 +1,7 @@
 #include "twinloft/spool-repl/journal/recovery.h"
 
 #include "bitmap_reader.h"
+#include "content_check.h"
 #include "digest_reader.h"
 #include "replay.h"
 #include "ring_reader.h"
@@ -273,14 +274,15 @@ Result<RecoveredVolume> recover(ports::BlockFile& journal, ports::BlockFile& dat
   TL_TRY_ASSIGN(LoadedSuperblock loaded, load_superblock(journal));
   TL_TRY(check_label(loaded.superblock, data));
   TL_TRY_ASSIGN(Scan scan, scan_journal(journal, loaded.superblock));
+  ReadDigests digests = read_digests(journal, loaded.superblock);
+  scan.log.digests = std::move(digests.table);
+  if (!(loaded.superblock.flags & flag_data_label)) TL_TRY(check_content(scan.log, data));
   if (scan.damage) {
     if (!on_damage)
       return fail(Errc::corrupt, "{}: {}. Nothing was changed", journal.name(), scan.damage->text);
     TL_TRY(on_damage(*scan.damage));
   }
   RecoveredVolume out{std::move(scan.log), {}};
-  ReadDigests digests = read_digests(journal, loaded.superblock);
-  out.log.digests = std::move(digests.table);
   out.report.digest_sectors_lost = digests.sectors_lost;
   TL_TRY_ASSIGN(out.report.blocks_replayed, replay(journal, data, out.log, room));
   out.report.superblock_repaired = loaded.repaired;

@@ -536,6 +536,66 @@ TEST(Recovery, WithoutALabelTheDataAreaMayBeExactlyFull) {
   EXPECT_TRUE(r.data_is_model());
 }
 
+// Blocks of 7s in the data area, whose digests are known.
+void write_known(Replica& r, std::initializer_list<std::uint64_t> blocks) {
+  std::vector<Digest> digests(volume_blocks, digest_zeros);
+  std::vector<std::byte> content(block_size, std::byte{7});
+  for (std::uint64_t lba : blocks) {
+    digests[lba] = digest_of(volume, Lba{lba}, content);
+    ASSERT_TRUE(r.data.write(lba * block_size, content));
+  }
+  std::vector<std::byte> page(block_size);
+  encode_digest_page(volume, 0, digests, page);
+  ASSERT_TRUE(r.journal.write(r.sb.digest_offset, page));
+}
+
+TEST(Recovery, WithoutALabelTheContentTellsWhoseDataAreaItIs) {
+  Replica made(false);
+  write_known(made, {0, 1, 2, 30, 60, 61, 90, 120, 150, 180, 199});
+  made.append({{61, 1, 1}});
+  auto foreign = [](Replica& r) { std::fill(r.data.bytes.begin(), r.data.bytes.end(), std::byte{0x5a}); };
+  {
+    Replica r = made;
+    recovered(r);
+  }
+  {
+    Replica r = made;
+    foreign(r);
+    EXPECT_TRUE(refused(r, Errc::conflict, {"d.img", "not the volume's data area", volume.text()}));
+    std::fill(r.data.bytes.begin(), r.data.bytes.end(), std::byte{0});
+    EXPECT_TRUE(refused(r, Errc::conflict, {"not the volume's data area"})) << "an empty disk";
+  }
+  {
+    Replica r = made;
+    foreign(r);
+    std::fill_n(r.data.bytes.begin() + 150 * block_size, block_size, std::byte{7});
+    recovered(r);  // one that is right is enough: the others have rotted, and are repaired when they are read
+  }
+  {
+    Replica r = made;
+    foreign(r);
+    r.append({{0, 140, 3}});
+    r.append({{150, 50, -1}});
+    recovered(r);  // in the log all of them: a crash may have kept them from the data area, or their digests from the journal
+  }
+  {
+    Replica r(false);
+    write_known(r, {0, 1, 2});
+    foreign(r);
+    recovered(r);  // too few to tell
+  }
+}
+
+TEST(Recovery, AResyncThatWasUnderWaySaysNothingOfTheDataArea) {
+  Replica r(false);
+  write_known(r, {0, 1, 2, 30, 60, 61, 90, 120, 150, 180, 199});
+  std::fill(r.data.bytes.begin(), r.data.bytes.end(), std::byte{0x5a});
+  r.sb.inconsistent_source = {1, volume};
+  r.sb.inconsistent_until = Lsn{9};
+  ASSERT_TRUE(store_superblock(r.journal, r.sb));
+  recovered(r);
+}
+
 // ---- disks that fail -----------------------------------------------------------------------------------------------
 
 TEST(Recovery, ErrorsOfTheDisksNameFileAndPlace) {
