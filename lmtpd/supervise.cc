@@ -99,6 +99,9 @@ Status open_listeners(Setting& setting, const Setting* before, std::vector<Fd> p
   return {};
 }
 
+// That would end a process without a word. Of a file that grows beyond RLIMIT_FSIZE the write fails then (EFBIG), and its delivery is deferred.
+constexpr int supervisor_signals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPWR, SIGXFSZ, SIGSTKFLT};
+
 // A spawner takes 30 s to end what does not end (SpawnerOptions::kill_wait).
 constexpr Duration orphan_time = std::chrono::seconds(45);
 constexpr Duration orphan_pause = std::chrono::seconds(5);
@@ -145,7 +148,8 @@ class SupervisorProcess {
   Status take_signals() {
     sigset_t taken;
     sigemptyset(&taken);
-    for (int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD}) sigaddset(&taken, number);
+    sigaddset(&taken, SIGCHLD);
+    for (int number : supervisor_signals) sigaddset(&taken, number);
     (void)::signal(SIGPIPE, SIG_IGN);
     // Where all are one user, the process that reads from the network must not get at this one's memory, nor at the spawner's, by /proc.
     (void)::prctl(PR_SET_DUMPABLE, 0);
@@ -211,8 +215,8 @@ class SupervisorProcess {
     while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
       if (info.ssi_signo == SIGCHLD) reap();
       else if (info.ssi_signo == SIGHUP) reload();
-      else if (info.ssi_signo == SIGUSR1 || info.ssi_signo == SIGUSR2) tell_unused(info);
-      else stop(static_cast<int>(info.ssi_signo));
+      else if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT) stop(static_cast<int>(info.ssi_signo));
+      else tell_unused(info);
     }
   }
 
@@ -370,7 +374,7 @@ class SupervisorProcess {
   // In the new process. Signals are the supervisor's: it tells.
   int serve_here(const Setting& setting, int control) {
     signals_.reset();
-    for (int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2}) (void)::signal(number, SIG_IGN);
+    for (int number : supervisor_signals) (void)::signal(number, SIG_IGN);
     (void)::sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
     ::unsetenv("NOTIFY_SOCKET");
     log_set_level(setting.config.log_level);

@@ -78,7 +78,7 @@ int verify_main(const std::vector<std::string>& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  ::signal(SIGPIPE, SIG_IGN);
+  for (int number : {SIGPIPE, SIGUSR1, SIGUSR2}) ::signal(number, SIG_IGN);
   std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments.empty()) return complain(EX_USAGE, fmt::format("name a command\n{}", kUsage));
   std::string command = arguments.front();

@@ -107,6 +107,7 @@ Status SpawnServer::prepare() {
   (void)::prctl(PR_SET_DUMPABLE, 0);  // who asks may be the same user, and must not get at this memory
   // It ends when the network process does, not when a terminal or a service manager signals the whole group.
   for (int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2}) ::signal(number, SIG_IGN);
+  ::signal(SIGALRM, SIG_DFL);  // ends a turn that hangs
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return fail_errno(errno, "prctl(PR_SET_CHILD_SUBREAPER)");
   mark_prefix_ = fmt::format("{}.{}.", ::getpid(), clock_.now().ns);
   children_path_ = fmt::format("/proc/self/task/{}/children", ::getpid());

@@ -4,8 +4,10 @@
 
 #include <boost/asio/post.hpp>
 #include <exception>
+#include <new>
 #include <stdexcept>
 
+#include "memory_patience.h"
 #include "proxy_header.h"
 #include "twinloft/base/log.h"
 
@@ -30,8 +32,10 @@ auto asked(Ask ask) -> decltype(ask()) {
   try {
     return ask();
   } catch (const std::exception& e) {
+    MemoryPatience patient;
     return LookupResult(fail(Errc::internal, "unexpectedly: {}", e.what()));
   } catch (...) {
+    MemoryPatience patient;
     return LookupResult(fail(Errc::internal, "unexpectedly"));
   }
 }
@@ -49,6 +53,7 @@ void add_refusal(Deliverer& deliverer, const LookupRequest& request, Resolved& f
   try {
     found.refusal = deliverer.refusal(found.user, found.detail.value_or(request.detail), request.size);
   } catch (const std::exception& e) {
+    MemoryPatience patient;
     log_error("{}: whether mail would be refused: {}", found.user.name, e.what());
   } catch (...) {
     log_error("{}: whether mail would be refused: unknown exception", found.user.name);
@@ -60,6 +65,7 @@ Status append_to(BodyStore& store, const std::string& bytes) {
   try {
     return store.append(bytes);
   } catch (const std::exception& e) {
+    MemoryPatience patient;
     return fail(Errc::internal, "unexpectedly: {}", e.what());
   } catch (...) {
     return fail(Errc::internal, "unexpectedly");
@@ -194,13 +200,24 @@ void Connection::fail_with(const char* what) noexcept {
   }
 }
 
-void Connection::finish_task(std::shared_ptr<Connection> self, std::function<void(Connection&)> what) {
+// Nothing of it is lost while memory is short: Boost.Asio takes it elsewhere than from operator new.
+template <class What>
+void Connection::finish_task(std::shared_ptr<Connection> self, What what) {
+  MemoryPatience patient;
   asio::io_context& io = self->loop_.io();
-  asio::post(io, [self = std::move(self), what = std::move(what)] {
-    --self->tasks_;
-    if (self->phase_ == Phase::open) self->safely([&] { what(*self); });
-    self->remove_if_done();
-  });
+  auto finished = std::make_shared<Finished>(std::move(self), std::move(what));
+  for (;;) try {
+      return asio::post(io, [finished] { finish_here(*finished); });
+    } catch (const std::bad_alloc&) {
+      if (!MemoryPatience::wait()) throw;
+    }
+}
+
+void Connection::finish_here(Finished& finished) {
+  Finished now = std::move(finished);
+  --now.connection->tasks_;
+  if (now.connection->phase_ == Phase::open) now.connection->safely([&] { now.what(*now.connection); });
+  now.connection->remove_if_done();
 }
 
 // --- What the session asks for ----------------------------------------------------------------------------------
@@ -301,6 +318,7 @@ void Connection::look_up(LookupRequest request) {
       may_be = may_be_refused(self->hub_.deliverer, out);
       return out;
     });
+    MemoryPatience patient;
     if (!found) tell_failed_lookup(self->hub_, request, found.error());
     if (found && may_be) return look_for_room(std::move(self), std::move(request), std::move(found));
     finish_task(std::move(self), [found = std::move(found)](Connection& c) { c.looked_up(found); });

@@ -64,7 +64,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void fail_with(const char* what) noexcept;
   // On a worker thread, whose task of this connection has ended: `what` is done on the connection's own thread, and the connection is let go of
   // there only.
-  static void finish_task(std::shared_ptr<Connection> self, std::function<void(Connection&)> what);
+  template <class What>
+  static void finish_task(std::shared_ptr<Connection> self, What what);
+  struct Finished {
+    std::shared_ptr<Connection> connection;
+    std::function<void(Connection&)> what;
+  };
+  static void finish_here(Finished& finished);
 
   void perform();  // until the session asks for nothing more, then flush()
   bool perform_once();

@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "memory_patience.h"
+
 namespace twinloft::lmtpd {
 
 // mutex_ is held. The queue gives no more turns at once than there are threads.
@@ -12,18 +14,22 @@ void Deliveries::begin_some() {
 
 void Deliveries::run(const DeliveryQueue::Turn& turn) {
   (*turn.run)(turn.members);
+  MemoryPatience patient;
   std::lock_guard lock(mutex_);
   queue_.ended(turn);
   begin_some();
 }
 
+// What throws within the queue would leave it in no state at all.
 void Deliveries::post(QueuedDelivery delivery) {
+  MemoryPatience patient;
   std::lock_guard lock(mutex_);
   queue_.push(std::move(delivery));
   begin_some();
 }
 
 void Deliveries::drop(const void* owner) {
+  MemoryPatience patient;
   std::vector<QueuedDelivery> dropped;  // what they hold dies outside of the lock
   std::lock_guard lock(mutex_);
   dropped = queue_.drop(owner);

@@ -13,6 +13,7 @@
 #include "acceptor.h"
 #include "connection.h"
 #include "hub.h"
+#include "memory_patience.h"
 #include "twinloft/base/log.h"
 
 namespace twinloft::lmtpd {
@@ -203,6 +204,7 @@ Server::~Server() = default;
 
 Result<std::unique_ptr<Server>> Server::create(ServerConfig config, std::vector<Listener> listeners, UserDb& users,
                                                Deliverer& deliverer, const Clock& clock, Random& random) {
+  MemoryPatience::install();
   if (!config.session.new_id) config.session.new_id = make_ids(random);
   auto impl = std::make_unique<Impl>(std::move(config), users, deliverer, clock);
   Impl* state = impl.get();

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "memory_patience.h"
 #include "twinloft/base/log.h"
 
 namespace twinloft::lmtpd {
@@ -53,11 +54,17 @@ void Transaction::start() {
   }
 }
 
-void Transaction::run(const Lane& lane, const std::vector<std::size_t>& members) {
+std::vector<std::size_t> Transaction::recipients_of(const Lane& lane, const std::vector<std::size_t>& members) {
+  MemoryPatience patient;
   std::vector<std::size_t> recipients;
   for (std::size_t member : members)
     recipients.insert(recipients.end(), lane.members[member].begin(), lane.members[member].end());
   std::ranges::sort(recipients);
+  return recipients;
+}
+
+void Transaction::run(const Lane& lane, const std::vector<std::size_t>& members) {
+  std::vector<std::size_t> recipients = recipients_of(lane, members);
   if (lane.together) return deliver_to(lane, recipients);
   for (std::size_t i = 0; i < recipients.size(); ++i) deliver_to(lane, std::span(recipients).subspan(i, 1));
 }
@@ -88,6 +95,7 @@ Reply Transaction::as_told(const Recipient& recipient, Reply reply) const {
 }
 
 void Transaction::finish(std::span<const std::size_t> recipients, std::vector<Reply> replies) {
+  MemoryPatience patient;
   bool last = false;
   for (std::size_t i = 0; i < recipients.size(); ++i) replies[i] = as_told(envelope_->recipients[recipients[i]], std::move(replies[i]));
   {
@@ -140,6 +148,7 @@ void Transaction::abort(const Reply& reply, std::string_view why) {
 
 // By the one who has set the last reply. Threads whose deliveries were aborted may still come and look.
 void Transaction::report() {
+  MemoryPatience patient;
   std::vector<Reply> replies;
   {
     std::lock_guard lock(mutex_);
@@ -155,6 +164,7 @@ std::vector<Reply> Transaction::deliver(const Lane& lane, std::span<const std::s
   const Recipient& first = envelope_->recipients[some.front()];
   try {
     std::vector<Reply> replies;
+    replies.reserve(1);  // nothing fails once the message is delivered
     if (lane.together) replies = hub_.deliverer.deliver_group(*envelope_, some, body, [this] {
         std::lock_guard lock(mutex_);
         return for_rest_;
@@ -163,10 +173,13 @@ std::vector<Reply> Transaction::deliver(const Lane& lane, std::span<const std::s
     if (replies.size() == some.size()) return replies;
     log_error("{}: delivery to {} and others gave {} replies for {}", envelope_->id, first.user.name, replies.size(), some.size());
   } catch (const std::exception& e) {
+    MemoryPatience patient;
     log_error("{}: delivery to {} failed unexpectedly: {}", envelope_->id, first.user.name, e.what());
   } catch (...) {
+    MemoryPatience patient;
     log_error("{}: delivery to {} failed unexpectedly", envelope_->id, first.user.name);
   }
+  MemoryPatience patient;
   return std::vector<Reply>(some.size(), {451, "4.3.0", "Delivery failed, try again later"});
 }
 

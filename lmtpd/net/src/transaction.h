@@ -50,6 +50,7 @@ class Transaction : public std::enable_shared_from_this<Transaction> {
     QueuedDelivery queued;
   };
   void add_to_lane(std::size_t recipient, std::unordered_map<std::string, std::size_t>& lane_of);
+  static std::vector<std::size_t> recipients_of(const Lane& lane, const std::vector<std::size_t>& members);
   void run(const Lane& lane, const std::vector<std::size_t>& members);
   void deliver_to(const Lane& lane, std::span<const std::size_t> some);
   std::shared_ptr<BodyStore> begin(std::span<const std::size_t> some);

@@ -310,19 +310,22 @@ void Session::on(const Mail& c) {
 
 // RCPT or DATA outside of a transaction.
 void Session::no_sender() {
-  Reply refusal = make_reply(503, "5.5.1", "MAIL comes first");
-  if (mail_refused_) reply(refusal);
-  else bad(refusal);
+  if (mail_refused_) reply(mail_first());
+  else bad(mail_first());
 }
+Reply Session::mail_first() { return make_reply(503, "5.5.1", "MAIL comes first"); }
 
 Reply Session::too_large() const {
   return make_reply(552, "5.3.4", fmt::format("Message larger than {} bytes", config_.message_bytes_max));
 }
 
 // RFC 3030 section 2: chunks follow one another until the last, or RSET.
-void Session::within_chunks() { bad(make_reply(503, "5.5.1", "A message in chunks is under way: BDAT, or RSET")); }
+Reply Session::chunks_first() { return make_reply(503, "5.5.1", "A message in chunks is under way: BDAT, or RSET"); }
+void Session::within_chunks() { bad(chunks_first()); }
 
 void Session::on(const Rcpt& c) {
+  if (!have_sender_ || has_body_)
+    tell_refusal(Refusal::What::recipient, c.to.text, has_body_ ? chunks_first() : mail_first());
   if (!have_sender_) return no_sender();
   if (has_body_) return within_chunks();
   if (envelope_->recipients.size() >= config_.recipients_max || refused_recipients_ >= config_.recipients_max)
@@ -431,7 +434,7 @@ void Session::on(const Bdat& c) {
   chunk_refusal_.reset();
   state_ = State::chunk;
   if (lacks_tls()) chunk_refusal_ = starttls_first();
-  else if (!have_sender_) chunk_refusal_ = make_reply(503, "5.5.1", "MAIL comes first");
+  else if (!have_sender_) chunk_refusal_ = mail_first();
   else if (envelope_->recipients.empty()) chunk_refusal_ = make_reply(503, "5.5.1", "No valid recipients");
   else if (!has_body_) begin_body();
   if (!chunk_refusal_ && !body_refusal_ && chunk_.size > config_.message_bytes_max - body_bytes_) body_failed(too_large());

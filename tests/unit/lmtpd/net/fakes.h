@@ -47,6 +47,7 @@ class Gate {
 class FakeUsers final : public UserDb {
  public:
   bool at_hand = false;  // what it knows, but for "waits"
+  std::function<void()> last_step = [] {};  // before it answers
   Gate gate;
 
   LookupResult lookup(const LookupRequest& r) override {
@@ -58,6 +59,7 @@ class FakeUsers final : public UserDb {
     user.name = r.local_part + "@" + r.domain;
     user.uid = user.gid = 5000;
     user.home = "/srv/mail/" + r.local_part;
+    last_step();
     return Resolved{std::move(user)};
   }
   std::optional<LookupResult> lookup_now(const LookupRequest& r) override {
@@ -93,8 +95,12 @@ class FakeDeliverer final : public Deliverer {
     changed_.notify_all();
     if (recipient.local_part.starts_with("full")) return {452, "4.2.2", "Mailbox full"};
     if (recipient.local_part.starts_with("refused")) return {550, "5.1.1", "No such user there"};
-    return {250, "2.0.0", recipient.text + " delivered"};
+    Reply delivered{250, "2.0.0", recipient.text + " delivered"};
+    last_step();
+    return delivered;
   }
+
+  std::function<void()> last_step = [] {};  // before it answers
 
   // Users whose names begin so are delivered to together, one part each.
   std::function<void(int part)> before_part = [](int) {};

@@ -38,6 +38,14 @@ TEST_F(Refusals, TheOwnerHearsOfEach) {
   EXPECT_TRUE(told(hello + mail + "RCPT TO:<ann@d>\r\nDATA\r\n.\r\nQUIT\r\n").empty());
 }
 
+// Also of those that come where no recipient is expected.
+TEST_F(Refusals, TheOwnerHearsOfRecipientsOutOfOrder) {
+  EXPECT_EQ(told(hello + "RCPT TO:<ann@d>\r\n"), (Codes{"recipient  192.0.2.7  ann@d 503 5.5.1"}));
+  config.message_bytes_max = 100;
+  EXPECT_EQ(told(hello + "MAIL FROM:<a@d> SIZE=101\r\nRCPT TO:<ann@d>\r\n"), (Codes{"sender  192.0.2.7 a@d  552 5.3.4", "recipient  192.0.2.7  ann@d 503 5.5.1"}));
+  EXPECT_EQ(told(hello + mail + "RCPT TO:<ann@d>\r\nBDAT 1\r\nxRCPT TO:<bob@d>\r\n"), (Codes{"recipient id1 192.0.2.7 a@d bob@d 503 5.5.1"}));
+}
+
 TEST_F(Refusals, AndOfAClientThatIsSentAway) {
   config.bad_commands_max = 2;
   EXPECT_EQ(told(hello + "FOO\r\nFOO\r\n"), (Codes{"connection  192.0.2.7   421 4.7.0"}));

@@ -159,6 +159,8 @@ class Session {
   void reply(const Reply& r);
   void bad(const Reply& r);
   void no_sender();
+  static Reply mail_first();
+  static Reply chunks_first();
   void refuse(Refusal::What what, std::string_view address, const Reply& r);
   void tell_refusal(Refusal::What what, std::string_view address, const Reply& r);
   bool refused_too_much();
