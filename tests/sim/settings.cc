@@ -53,6 +53,7 @@ void Cluster::change_settings() {
     };
   } else if (kind == 2) {
     change = [](core::Config& c) {
+      if (c.peers.empty()) return;  // taken out by another edit
       auto& p = c.peers.front();
       p.protocol = p.protocol == core::Protocol::A ? core::Protocol::C : core::Protocol::A;
     };
