@@ -86,7 +86,7 @@ int main(int argc, char** argv) {
   if (command == "load") return load_main(arguments);
   if (command == "verify") return verify_main(arguments);
   if (command == "--help" || command == "-h" || command == "help") return fmt::print("{}", kUsage), EX_OK;
-  if (command == "--version") return fmt::print("mailbench {}\n", TWINLOFT_VERSION), EX_OK;
+  if (command == "--version" || command == "-V") return fmt::print("mailbench {}\n", TWINLOFT_VERSION), EX_OK;
   constexpr std::string_view known[] = {"load", "verify"};
   return complain(EX_USAGE, fmt::format("'{}' is not a command; {}\n{}", command, did_you_mean(command, known), kUsage));
 }

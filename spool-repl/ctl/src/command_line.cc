@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "twinloft/base/suggest.h"
 #include "twinloft/base/units.h"
 
 namespace twinloft::repl::ctl {
@@ -20,6 +21,12 @@ int CommandLine::complain(const Error& error, int exit_code) const {
   return exit_code;
 }
 
+std::string meant(std::string_view word, const std::vector<std::string>& names) {
+  std::vector<std::string_view> known(names.begin(), names.end());
+  auto nearest = nearest_word(word, known);
+  return nearest ? fmt::format("; did you mean \"{}\"?", *nearest) : "";
+}
+
 int CommandLine::complain_usage(std::string_view what) const {
   fmt::print(stderr, "{}: {}\n{}", name, what, usage);
   return exit_usage;
@@ -32,6 +39,10 @@ std::optional<int> CommandLine::parse(const std::vector<std::string>& arguments,
     auto style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
     po::store(po::command_line_parser(arguments).options(known).positional(positional).style(style).run(), found);
     po::notify(found);
+  } catch (const po::unknown_option& e) {
+    std::vector<std::string> names;
+    for (const auto& option : known.options()) names.push_back("--" + option->long_name());
+    return complain_usage(e.what() + meant(e.get_option_name(), names));
   } catch (const po::error& e) {
     return complain_usage(e.what());
   }

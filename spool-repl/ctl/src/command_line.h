@@ -18,6 +18,9 @@ namespace po = boost::program_options;
 // "300", "300s", "5min": whole seconds, from `least` to `most`. Errors: the option's name and what was expected.
 Result<std::chrono::seconds> seconds_of(std::string_view option, std::string_view text, std::chrono::seconds least, std::chrono::seconds most);
 
+// "; did you mean ...?" with the nearest of `names`; empty: none is near.
+std::string meant(std::string_view word, const std::vector<std::string>& names);
+
 struct CommandLine {
   const char* name;   // "spool-repl journal"
   const char* usage;  // what --help prints

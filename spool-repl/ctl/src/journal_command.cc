@@ -50,7 +50,7 @@ std::optional<int> parse(const std::vector<std::string>& arguments, Options& o) 
   all.add_options()("config", po::value(&o.config))("journal", po::value(&o.journal))("data", po::value(&o.data))(
       "cut", po::value(&o.cut))("out", po::value(&o.out))("base", po::value(&o.base))(
       "base-journal", po::value(&o.base_journal))("json", po::bool_switch(&o.json))("verify", po::bool_switch(&o.verify))(
-      "help", "")("volume", po::value(&o.volume));
+      "help,h", "")("volume", po::value(&o.volume));
   po::positional_options_description positional;
   positional.add("volume", 1);
   if (auto done = command.parse(arguments, all, positional)) return done;

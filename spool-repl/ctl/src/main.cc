@@ -1,12 +1,13 @@
 // spool-repl: create, serve and look at replicated volumes.
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <algorithm>
-#include <boost/program_options.hpp>
 #include <chrono>
 #include <iostream>
 #include <optional>
 
+#include "command_line.h"
 #include "commands.h"
 #include "twinloft/base/log.h"
 #include "twinloft/spool-repl/control/control.h"
@@ -16,8 +17,6 @@
 
 namespace twinloft::repl::ctl {
 namespace {
-
-namespace po = boost::program_options;
 
 int create(const daemon::NodeSettings& node, const NodeOptions& options) {
   for (const auto& v : node.volumes) {
@@ -65,13 +64,33 @@ int complain_usage(std::string_view what, std::string_view command) {
   return exit_usage;
 }
 
+bool is_general(std::string_view option) {
+  return option == "config" || option == "command" || option == "volume" || option == "help" || option == "version";
+}
+
 // Each option belongs to some commands: with another one it would be ignored.
 std::optional<std::string> misplaced(const po::variables_map& found, const std::string& command) {
   for (const auto& [name, value] : found) {
-    bool general = name == "config" || name == "command" || name == "volume" || name == "help" || name == "version";
-    if (!general && !value.defaulted() && !takes_option(command, name)) return "--" + name + " does not apply to " + command;
+    if (!is_general(name) && !value.defaulted() && !takes_option(command, name)) return "--" + name + " does not apply to " + command;
   }
   return std::nullopt;
+}
+
+// The first word that is no option: what was meant, also where the options cannot be read.
+std::string command_of(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    std::string_view word = argv[i];
+    if (word == "--config") ++i;
+    else if (!word.starts_with("-")) return std::string(word);
+  }
+  return {};
+}
+
+std::vector<std::string> names_of(const po::options_description& options, const std::string& command) {
+  std::vector<std::string> out;
+  for (const auto& option : options.options())
+    if (!is_command(command) || is_general(option->long_name()) || takes_option(command, option->long_name())) out.push_back("--" + option->long_name());
+  return out;
 }
 
 std::optional<int> parse(int argc, char** argv, NodeOptions& out) {
@@ -79,7 +98,7 @@ std::optional<int> parse(int argc, char** argv, NodeOptions& out) {
   visible.add_options()("config", po::value(&out.config))("json", po::bool_switch(&out.json))("force", po::bool_switch(&out.force))(
       "adopt", po::bool_switch(&out.adopt))("overwrite", po::bool_switch(&out.overwrite))("accept-loss", po::bool_switch(&out.accept_loss))(
       "syntax", po::bool_switch(&out.syntax))("watch", po::bool_switch(&out.watch))("follow", po::bool_switch(&out.follow))(
-      "since", po::value(&out.since))("help", "")("version", "");
+      "since", po::value(&out.since))("help,h", "")("version,V", "");
   all.add(visible).add_options()("command", po::value(&out.command))("volume", po::value(&out.volume));
   po::positional_options_description positional;
   positional.add("command", 1).add("volume", 1);
@@ -89,19 +108,23 @@ std::optional<int> parse(int argc, char** argv, NodeOptions& out) {
   try {
     po::store(po::command_line_parser(argc, argv).options(all).positional(positional).style(style).run(), found);
     po::notify(found);
+  } catch (const po::unknown_option& e) {
+    std::string command = command_of(argc, argv);
+    return complain_usage(e.what() + meant(e.get_option_name(), names_of(visible, command)), command);
   } catch (const po::error& e) {
-    return complain_usage(e.what(), out.command);
+    return complain_usage(e.what(), command_of(argc, argv));
   }
   if (found.contains("version")) {
     fmt::print("spool-repl {}\n", TWINLOFT_VERSION);
     return exit_ok;
   }
-  if (found.contains("help")) {
+  bool help = found.contains("help");
+  if (!is_command(out.command) && !(help && out.command.empty()))
+    return complain_usage(out.command.empty() ? "a command is missing" : "unknown command \"" + out.command + "\"" + meant(out.command, command_names()), "");
+  if (help) {
     fmt::print("{}", usage_of(out.command));
     return exit_ok;
   }
-  if (!is_command(out.command))
-    return complain_usage(out.command.empty() ? "a command is missing" : "unknown command \"" + out.command + "\"", "");
   if (auto wrong = misplaced(found, out.command)) return complain_usage(*wrong, out.command);
   return std::nullopt;
 }
@@ -118,6 +141,8 @@ std::optional<std::vector<std::string>> arguments_of(std::string_view command, i
 
 int run(int argc, char** argv) {
   log_set_program("spool-repl");
+  if (command_of(argc, argv) != "serve")  // which has a use for one of them
+    for (int number : {SIGUSR1, SIGUSR2}) (void)::signal(number, SIG_IGN);
   if (auto journal = arguments_of("journal", argc, argv)) return journal_command(*journal);
   if (auto salvage = arguments_of("salvage", argc, argv)) return salvage_command(*salvage);
   NodeOptions options;

@@ -57,7 +57,7 @@ void add_options(boost::program_options::options_description& known, Options& o)
   option("bundle", po::value(&o.bundle))("spool", po::value(&o.spool))("lmtp", po::value(&o.lmtp));
   option("domain", po::value(&o.deliver.domain))("timeout", po::value(&o.timeout_text))("copy", po::bool_switch(&o.copy));
   option("certain", po::bool_switch(&o.certain))("accept-problems", po::bool_switch(&o.accept_problems))("any-spool", po::bool_switch(&o.deliver.any_spool));
-  option("dry-run", po::bool_switch(&o.deliver.dry_run))("list", po::bool_switch(&o.list))("json", po::bool_switch(&o.json))("help", "");
+  option("dry-run", po::bool_switch(&o.deliver.dry_run))("list", po::bool_switch(&o.list))("json", po::bool_switch(&o.json))("help,h", "");
 }
 
 std::optional<int> parse_deliver(const std::vector<std::string>& arguments, Options& o) {

@@ -65,7 +65,7 @@ std::optional<int> parse_extract(const std::vector<std::string>& arguments, Opti
       "winner", po::value(&o.winner))("window", po::value(&o.window))("slack", po::value(&o.slack))("all", po::bool_switch(&o.all))(
       "foreign-owners", po::bool_switch(&o.extract.foreign_owners))("overlay", po::value(&o.overlay))(
       "journal", po::value(&o.journal))("data", po::value(&o.data))("config", po::value(&o.config))(
-      "json", po::bool_switch(&o.json))("help", "");
+      "json", po::bool_switch(&o.json))("help,h", "");
   all.add_options()("volume", po::value(&o.volume));
   po::positional_options_description positional;
   positional.add("volume", 1);

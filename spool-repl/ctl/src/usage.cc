@@ -80,6 +80,12 @@ std::string general() {
 
 bool is_command(std::string_view command) { return find(command) != nullptr; }
 
+std::vector<std::string> command_names() {
+  std::vector<std::string> out = {"journal", "salvage"};
+  for (const Command& c : commands()) out.emplace_back(c.name);
+  return out;
+}
+
 bool takes_option(std::string_view command, std::string_view option) {
   const Command* c = find(command);
   return c && std::find(c->options.begin(), c->options.end(), option) != c->options.end();

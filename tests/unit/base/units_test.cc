@@ -78,6 +78,10 @@ TEST(Suggest, NamesTheNearestOrAll) {
   EXPECT_EQ(did_you_mean("conections", known), "did you mean \"connections\"?");
   EXPECT_EQ(did_you_mean("x", known), "known here: deliveries, connections, mode");
   EXPECT_EQ(nearest_word("moed", known), "mode");
+  EXPECT_EQ(nearest_word("conn", known), "connections") << "an abbreviation";
+  constexpr std::string_view options[] = {"--duration", "--run", "--messages", "--message-id"};
+  EXPECT_EQ(nearest_word("--dur", options), "--duration");
+  EXPECT_EQ(nearest_word("--mess", options), std::nullopt) << "of two";
   EXPECT_EQ(nearest_word("moed", {}), std::nullopt);
   EXPECT_EQ(nearest_word(std::string(100'000, 'x'), known), std::nullopt);
 }
