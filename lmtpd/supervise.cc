@@ -77,6 +77,17 @@ bool is_usable(const Listener& listener) {
   return true;
 }
 
+// What keeps an address from a reload may be this lmtpd itself, which listens at 0.0.0.0 and is to listen at 127.0.0.1, say.
+Error reason_of(const Error& error, const ListenSettings& wanted, const Setting* before) {
+  if (error.code != Errc::unavailable || !before || wanted.host.empty()) return error;
+  for (const ListenSettings& now : before->config.listen)
+    if (now.port == wanted.port)
+      return {Errc::unavailable,
+              fmt::format("cannot listen on {} while this lmtpd listens on {}: restart it, or remove that address with one reload and add the other with the next", wanted.address,
+                          now.address)};
+  return error;
+}
+
 // What is open already is used on; what the service manager has opened is taken; the rest is opened here.
 Status open_listeners(Setting& setting, const Setting* before, std::vector<Fd> passed) {
   for (const ListenSettings& settings : setting.config.listen) {
@@ -88,8 +99,9 @@ Status open_listeners(Setting& setting, const Setting* before, std::vector<Fd> p
       if (adopted) listener = std::make_shared<Listener>(std::move(*adopted));
     }
     if (!listener) {
-      TL_TRY_ASSIGN(Listener bound, Listener::bind(address));
-      listener = std::make_shared<Listener>(std::move(bound));
+      auto bound = Listener::bind(address);
+      if (!bound) return std::unexpected(reason_of(bound.error(), settings, before));
+      listener = std::make_shared<Listener>(std::move(*bound));
     }
     setting.listeners.push_back(std::move(listener));
   }

@@ -121,7 +121,7 @@ Orders Supervisor::start_failed(Ending ending, Instant now) {
     restart_later(now);
     out.errors.push_back(fmt::format("another serving process could not be started (it ended {}): again in {} s", describe(ending), pause_ / std::chrono::seconds(1)));
   } else {
-    out.errors.push_back("reload: refused; what was in use before is used on");
+    out.errors.push_back("reload: refused; the configuration stays as it was");
   }
   if (again) out.start = start(true, now + start_patience).start;
   return out;
