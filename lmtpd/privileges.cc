@@ -14,6 +14,12 @@
 
 namespace twinloft::lmtpd {
 
+Status check_answered(int error, const std::string& text, const char* key) {
+  for (int passes : {EAGAIN, EIO, EINTR, EMFILE, ENFILE, ENOMEM, ETIMEDOUT, ECONNREFUSED})
+    if (error == passes) return fail(Errc::unavailable, "{}: the machine's accounts cannot be asked for \"{}\" now: {}", key, text, std::strerror(error));
+  return {};
+}
+
 namespace {
 
 std::optional<std::uint32_t> as_number(const std::string& text) {
@@ -25,7 +31,9 @@ std::optional<std::uint32_t> as_number(const std::string& text) {
 
 Result<Identity> find_user(const std::string& text, const char* key) {
   auto number = as_number(text);
+  errno = 0;
   const passwd* row = number ? ::getpwuid(*number) : ::getpwnam(text.c_str());
+  if (!row) TL_TRY(check_answered(errno, text, key));
   if (row) return Identity{row->pw_uid, row->pw_gid, row->pw_name};
   if (number) return Identity{*number, 0, {}};
   return fail(Errc::not_found, "{}: there is no user \"{}\" on this machine; make it with: useradd --system {}",
@@ -34,7 +42,9 @@ Result<Identity> find_user(const std::string& text, const char* key) {
 
 Result<gid_t> find_group(const std::string& text, const char* key) {
   if (auto number = as_number(text)) return *number;
+  errno = 0;
   const group* row = ::getgrnam(text.c_str());
+  if (!row) TL_TRY(check_answered(errno, text, key));
   if (!row) return fail(Errc::not_found, "{}: there is no group \"{}\" on this machine", key, text);
   return row->gr_gid;
 }

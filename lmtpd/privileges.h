@@ -19,6 +19,9 @@ struct Identity {
 // The configured user and group, else who the process is now. Errors: unknown names, root.
 Result<Identity> find_identity(const Config& config);
 
+// What errno is after a user or group was not found. A source of NSS that does not answer, such as LDAP, says nothing of who there is: unavailable.
+Status check_answered(int error, const std::string& text, const char* key);
+
 // A group's name or number. `key` names the setting in errors.
 Result<gid_t> find_group_id(const std::string& text, const char* key);
 

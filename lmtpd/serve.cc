@@ -102,7 +102,7 @@ struct Parts {
 Status become_helper(const Identity& identity, const std::string& user, const char* what) {
   TL_TRY(drop_privileges(identity));
   if (Status confined = confine_helper(); !confined)
-    log_warning("{}: whoever takes the process over that {} may do what {} may", confined.error().message, what, user);
+    log_warning("{}: the process that {} is unconfined, and may do what {} may", confined.error().message, what, user);
   return {};
 }
 
@@ -157,7 +157,7 @@ Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
   TL_TRY_ASSIGN(RouterConfig routes, load_routes(config));
   TL_TRY(drop_privileges(identity));
   if (Status confined = confine(); !confined)
-    log_warning("{}: whoever takes this process over may ask anything of the kernel that {} may", confined.error().message, config.user);
+    log_warning("{}: the serving process is unconfined, and may do what {} may", confined.error().message, config.user);
   parts.log.emplace();  // deliveries wait for no reader of the log
   for (const std::string& problem : try_directories(config)) log_warning("{}; until it can, messages that need one get 452", problem);
   TL_TRY_ASSIGN(parts.users, open_users(config.users, parts.clock, std::move(users)));

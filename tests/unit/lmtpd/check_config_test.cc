@@ -16,6 +16,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "privileges.h"
 #include "twinloft/base/fd.h"
 
 namespace twinloft::lmtpd {
@@ -238,6 +239,22 @@ TEST_F(CheckConfigTest, TheLimitOfOpenFilesIsCompared) {
   Config config;
   config.limits.connections_max = 1;
   EXPECT_EQ(compare_open_files(config), std::nullopt);
+}
+
+// Where a source of the machine's accounts does not answer, nobody is said to be missing, and serve's exit code has it started again.
+TEST_F(CheckConfigTest, AccountsThatCannotBeReadAreNotMissing) {
+  for (int error : {ETIMEDOUT, EMFILE, EIO, ECONNREFUSED}) {
+    Status answered = check_answered(error, "vmail", "user");
+    ASSERT_FALSE(answered);
+    EXPECT_EQ(answered.error().code, Errc::unavailable);
+    EXPECT_EQ(answered.error().message.find("user: the machine's accounts cannot be asked for \"vmail\" now"), 0u);
+  }
+  for (int error : {0, ENOENT, ESRCH, EBADF, EPERM}) EXPECT_TRUE(check_answered(error, "vmail", "user")) << error;
+  Config config;
+  config.user = "no-such-user-here";
+  auto missing = find_identity(config);
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code, Errc::not_found) << missing.error().message;
 }
 
 TEST_F(CheckConfigTest, WhatIsIgnoredIsTold) {
