@@ -20,6 +20,16 @@ Status check_endpoint(const std::string& url) {
   return {};
 }
 
+std::string normal_endpoint(const std::string& url) {
+  auto endpoint = parse_endpoint(url);
+  return endpoint ? normal_url(*endpoint) : url;
+}
+
+std::string normal_prefix(std::string prefix) {
+  if (prefix.ends_with('/')) prefix.pop_back();
+  return prefix;
+}
+
 Result<std::unique_ptr<Store>> make_store(const Settings& settings, const Uuid& volume, ReplicaId self, const Clock& clock) {
   if (settings.kind == Kind::etcd) {
     TL_TRY_ASSIGN(std::unique_ptr<Store> store, EtcdStore::create(settings, volume, clock));

@@ -17,7 +17,7 @@ using Outcome = ArbiterAnswer::Outcome;
 constexpr std::size_t password_bytes_max = 4096;
 
 std::string key_of(const Settings& settings, const Uuid& volume) {
-  return fmt::format("{}{}{}/epoch", settings.prefix, settings.prefix.ends_with('/') ? "" : "/", volume.text());
+  return fmt::format("{}/{}/epoch", normal_prefix(settings.prefix), volume.text());
 }
 
 std::string status_text(const HttpAnswer& answer, const std::string& target) {

@@ -43,14 +43,25 @@ bool is_address(const std::string& host) {
   return !ec;
 }
 
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + ('a' - 'A'));
+  return out;
+}
+
+bool starts_with_any_case(std::string_view text, std::string_view lower_case) {
+  return lower(text.substr(0, lower_case.size())) == lower_case;
+}
+
 }  // namespace
 
 Result<Endpoint> parse_endpoint(const std::string& url) {
   Endpoint e;
   e.url = url;
   std::string_view rest = url;
-  if (rest.starts_with("https://")) e.tls = true;
-  else if (!rest.starts_with("http://")) return fail(Errc::invalid, "\"{}\": expected http://host:port or https://host:port", url);
+  if (starts_with_any_case(rest, "https://")) e.tls = true;
+  else if (!starts_with_any_case(rest, "http://")) return fail(Errc::invalid, "\"{}\": expected http://host:port or https://host:port", url);
   rest.remove_prefix(e.tls ? 8 : 7);
   if (rest.ends_with('/')) rest.remove_suffix(1);
   if (rest.find('@') != std::string_view::npos)
@@ -76,6 +87,17 @@ Result<Endpoint> parse_endpoint(const std::string& url) {
     return fail(Errc::invalid, "\"{}\": expected http://host:port or https://host:port", url);
   e.port = port;
   return e;
+}
+
+std::string normal_url(const Endpoint& e) {
+  std::string host = lower(e.host);
+  // With a dot inside, a name is looked up from the root first. Without one, a dot at the end keeps the search list away.
+  if (host.ends_with('.') && host.find('.') + 1 < host.size()) host.pop_back();
+  error_code ec;
+  if (auto address = asio::ip::make_address(host, ec); !ec) host = address.is_v6() ? "[" + address.to_string() + "]" : address.to_string();
+  std::uint16_t port = 0;
+  std::from_chars(e.port.data(), e.port.data() + e.port.size(), port);
+  return fmt::format("{}://{}:{}", e.tls ? "https" : "http", host, port);
 }
 
 Result<asio::ssl::context> tls_context(const TlsFiles& files) {

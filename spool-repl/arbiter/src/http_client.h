@@ -26,6 +26,8 @@ struct Endpoint {
 };
 // "http://host:port", "https://[::1]", with or without a slash at the end. The port is 2379 where there is none.
 Result<Endpoint> parse_endpoint(const std::string& url);
+// The same for every way to write this endpoint.
+std::string normal_url(const Endpoint& endpoint);
 
 struct TlsFiles {
   std::string ca, certificate, key;  // PEM; empty: the system's authorities, no certificate of our own

@@ -233,7 +233,7 @@ void read_etcd(const Table& t, arbiter::Settings& s) {
   for (auto e = s.endpoints.begin(); e != s.endpoints.end(); ++e) {
     if (Status good = arbiter::check_endpoint(*e); !good) t.error(at("endpoints"), "endpoints", good.error().message);
     if (std::find(s.endpoints.begin(), e, *e) != e) t.error(at("endpoints"), "endpoints", fmt::format("{} stands there twice", *e));
-    tls = tls || e->starts_with("https:");
+    tls = tls || arbiter::normal_endpoint(*e).starts_with("https:");
   }
   t.text("prefix", s.prefix);
   if (s.prefix.empty() || s.prefix.size() > arbiter::prefix_bytes_max)

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
+#include <set>
 
 #include "twinloft/base/bytes.h"
 #include "twinloft/base/hash.h"
@@ -47,10 +47,10 @@ namespace {
 void add_place(Agreement& all, const arbiter::Settings& a) {
   if (a.kind == arbiter::Kind::manual) return;
   if (a.kind == arbiter::Kind::etcd) {
-    std::vector<std::string> endpoints = a.endpoints;
-    std::sort(endpoints.begin(), endpoints.end());
+    std::set<std::string> endpoints;
+    for (const std::string& url : a.endpoints) endpoints.insert(arbiter::normal_endpoint(url));
     all.add("arbiter.endpoints", fmt::format("{}", fmt::join(endpoints, " ")));
-    all.add("arbiter.prefix", a.prefix);
+    all.add("arbiter.prefix", arbiter::normal_prefix(a.prefix));
     return;
   }
   std::string nodes;
@@ -62,7 +62,7 @@ void add_place(Agreement& all, const arbiter::Settings& a) {
 std::uint64_t place_of(const arbiter::Settings& a) {
   Agreement place;
   place.add("arbiter.kind", arbiter::name_of(a.kind));
-  if (a.kind == arbiter::Kind::etcd) place.add("arbiter.prefix", a.prefix);
+  if (a.kind == arbiter::Kind::etcd) place.add("arbiter.prefix", arbiter::normal_prefix(a.prefix));
   return load_le<std::uint64_t>(hash128(as_bytes(place.text())).bytes.data()) | 1;
 }
 

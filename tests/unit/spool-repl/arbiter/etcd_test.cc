@@ -425,8 +425,29 @@ TEST(Endpoints, Addresses) {
   for (const char* bad : {"", "10.0.0.1:2379", "ftp://a", "http://", "http://:2379", "http://a:", "http://a:0", "http://a:65536", "http://a:2379/v3",
                           "http://a:23x", "http://[::1", "http://[nonsense]:1", "http://[::1]x", "http://a b:1", "http://a?x", "http://::1:2379"})
     EXPECT_FALSE(parse_endpoint(bad)) << bad;
+  for (const char* other : {"HTTP://a:1", "Http://A:1/"}) EXPECT_TRUE(parse_endpoint(other)) << other;
+  EXPECT_TRUE(parse_endpoint("HTTPS://a").value().tls);
   EXPECT_NE(parse_endpoint("http://u:p@a:1").error().message.find("user and password_file"), std::string::npos);
   EXPECT_EQ(parse_endpoint("http://u:p@a:1").error().message.find("u:p"), std::string::npos) << "a password is not repeated";
+}
+
+TEST(Endpoints, OneFormForAllWaysToWriteOne) {
+  struct Case {
+    const char *written, *normal;
+  };
+  for (const Case& c : std::initializer_list<Case>{{"http://Etcd.Example.ORG:2379/", "http://etcd.example.org:2379"},
+                                                   {"HTTP://etcd.example.org", "http://etcd.example.org:2379"},
+                                                   {"https://etcd.example.org.:02379", "https://etcd.example.org:2379"},
+                                                   {"http://etcd.", "http://etcd.:2379"},
+                                                   {"http://10.0.0.1", "http://10.0.0.1:2379"},
+                                                   {"http://[0:0:0:0:0:0:0:1]:2379", "http://[::1]:2379"},
+                                                   {"http://[FE80::0A]", "http://[fe80::a]:2379"},
+                                                   {"http://10.0.0.1:2380", "http://10.0.0.1:2380"},
+                                                   {"no endpoint", "no endpoint"}})
+    EXPECT_EQ(normal_endpoint(c.written), c.normal) << c.written;
+  EXPECT_EQ(normal_prefix("/twinloft/"), "/twinloft");
+  EXPECT_EQ(normal_prefix("/twinloft"), "/twinloft");
+  EXPECT_NE(normal_prefix("/twinloft//"), normal_prefix("/twinloft/")) << "etcd's key is another one";
 }
 
 }  // namespace

@@ -21,6 +21,10 @@ inline constexpr std::size_t endpoints_max = 16;
 inline constexpr std::size_t prefix_bytes_max = 256;
 // Whether this is an endpoint of etcd: http://host:port or https://host:port.
 Status check_endpoint(const std::string& url);
+// One text for all ways to write one endpoint: case, port, slash at the end, forms of an address. Others are returned as they are.
+std::string normal_endpoint(const std::string& url);
+// "/twinloft" and "/twinloft/" lead to the same key.
+std::string normal_prefix(std::string prefix);
 
 struct Settings {
   Kind kind = Kind::manual;
