@@ -22,6 +22,18 @@ namespace twinloft::lmtpd {
 
 namespace {
 
+// The line that says what is wrong; comments come before it.
+std::string_view complaint_in(std::string_view text) {
+  std::string_view first;
+  for (std::string_view rest = text; !rest.empty();) {
+    std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    if (line.find("Fatal: ") != std::string_view::npos || line.find("Error: ") != std::string_view::npos) return line;
+    if (first.empty() && !line.starts_with('#')) first = line;
+  }
+  return first.empty() ? "nothing" : first;
+}
+
 constexpr const char* doveconf_paths[] = {"/usr/bin/doveconf", "/usr/local/bin/doveconf"};
 // Nothing of the environment that lmtpd was started in changes what doveconf says.
 constexpr const char* environment[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", nullptr};
@@ -59,7 +71,7 @@ Result<std::string> run(std::vector<std::string> words) {
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return text;
-  return fail(Errc::invalid, "{} says: {}", words[0], text.substr(0, text.find('\n')));
+  return fail(Errc::invalid, "{} says: {}", words[0], complaint_in(text));
 }
 
 // The lines "  name = value" of a section.

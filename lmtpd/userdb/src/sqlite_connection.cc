@@ -37,6 +37,7 @@ Status SqliteConnection::connect() {
   sqlite3* db = nullptr;
   int code = sqlite3_open_v2(config_.path.c_str(), &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, nullptr);
   db_.reset(db);
+  if (int error = db ? sqlite3_system_errno(db) : 0; code != SQLITE_OK && error != 0) return fail_errno(error, "user database {}: open", config_.path);
   if (code != SQLITE_OK) return fail(Errc::io, "{}", database_error(code, "open").error().message);
   sqlite3_extended_result_codes(db, 1);
   sqlite3_busy_timeout(db, static_cast<int>(config_.busy_timeout.count()));
