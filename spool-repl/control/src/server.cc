@@ -40,7 +40,7 @@ Server::~Server() {
   }
   if (!listener_) return;
   loop_.unwatch(listener_.get());
-  ::unlink(path_.c_str());
+  file_.remove();
 }
 
 Status Server::start() {
@@ -53,18 +53,17 @@ Status Server::start() {
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return fail_errno(errno, "socket");
   auto* generic = reinterpret_cast<sockaddr*>(&address);
-  // One whose queue is full is alive too, and is not waited for.
-  Fd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (::connect(probe.get(), generic, sizeof address) == 0 || errno == EAGAIN)
-    return fail(Errc::unavailable, "{}: another spool-repl serves this volume already", path_);
-  // connect() also refuses what is no socket at all: that is somebody's file, and stays.
-  struct stat st{};
-  if (errno == ECONNREFUSED && ::lstat(path_.c_str(), &st) == 0 && S_ISSOCK(st.st_mode)) ::unlink(path_.c_str());
+  auto place = look_at_socket_place(path_);
+  if (!place && place.error().code == Errc::unavailable)
+    return fail(Errc::unavailable, "control: {}. Another spool-repl may serve this volume already", place.error().message);
+  if (!place) return fail(place.error().code, "control: {}", place.error().message);
+  if (*place == SocketPlace::stale) ::unlink(path_.c_str());
   mode_t before = ::umask(0117);
   int rc = ::bind(fd.get(), generic, sizeof address);
   int error = errno;
   ::umask(before);
   if (rc < 0) return fail_errno(error, "cannot make the control socket {}", path_);
+  file_ = SocketFile(path_);
   TL_TRY(open_to(access_));
   if (::listen(fd.get(), listen_backlog) < 0) return fail_errno(errno, "{}", path_);
   listener_ = std::move(fd);

@@ -48,7 +48,8 @@ void keep_out_of_reclaim() {
 
 // Starting again does not help before somebody has changed something.
 bool is_configuration(const Error& e) {
-  return e.code == Errc::invalid || e.code == Errc::denied || e.code == Errc::conflict;
+  bool missing = e.code == Errc::not_found && e.sys == 0;  // of what is stored; a file may come with its disk
+  return missing || e.code == Errc::corrupt || e.code == Errc::invalid || e.code == Errc::denied || e.code == Errc::conflict;
 }
 
 void for_each_line(std::string_view text, auto&& what) {

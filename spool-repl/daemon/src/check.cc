@@ -14,8 +14,13 @@
 #include "contents.h"
 #include "core_settings.h"
 #include "twinloft/base/fd.h"
+#include "twinloft/base/unix_socket.h"
+#include "twinloft/spool-repl/control/control.h"
 #include "twinloft/spool-repl/daemon/events.h"
+#include "twinloft/spool-repl/export/fuse_export.h"
+#include "twinloft/spool-repl/export/loop_device.h"
 #include "twinloft/spool-repl/io/direct_file.h"
+#include "twinloft/spool-repl/journal/recovery.h"
 #include "twinloft/spool-repl/journal/superblock_store.h"
 #include "twinloft/spool-repl/net/address.h"
 
@@ -24,10 +29,13 @@ namespace twinloft::repl::daemon {
 namespace {
 
 constexpr std::size_t secret_bytes_min = 16;
+constexpr Duration own_status_time = std::chrono::seconds(2);
 
 struct Checker {
   const VolumeSettings& s;
   Findings out;
+  bool served = false;  // by a process that answers at its control socket
+  bool own = false;     // the journal is this replica's
 
   template <class... Args>
   void error(fmt::format_string<Args...> f, Args&&... args) {
@@ -41,12 +49,17 @@ struct Checker {
   void storage(const char* key, const std::string& path) {
     struct stat st{};
     if (::stat(path.c_str(), &st) < 0) {
-      if (errno == ENOENT) warn("{}: {} does not exist: run `spool-repl create {}` first", key, path, s.name);
-      else error("{}: {}", key, fail_errno(errno, "{}", path).error().message);
+      if (errno != ENOENT) error("{}: {}", key, fail_errno(errno, "{}", path).error().message);
+      else if (own) error("{}: {} does not exist, and {} is this replica's journal: name the data area that belongs to it", key, path, s.journal);
+      else warn("{}: {} does not exist: run `spool-repl create {}` first", key, path, s.name);
     } else if (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode)) {
       error("{}: {} is neither a file nor a block device", key, path);
     } else if (S_ISREG(st.st_mode) && st.st_size == 0) {
       warn("{}: {} is empty: run `spool-repl create {}` first", key, path, s.name);
+    } else if (!served) {
+      // Opened as `serve` opens it, and let go of at once.
+      auto opened = io::open_direct(path, io::Access::read_write);
+      if (!opened && opened.error().code != Errc::denied) error("{}: {}", key, opened.error().message);
     }
   }
 
@@ -59,27 +72,58 @@ struct Checker {
         return warn("{}: {} may be another disk after the machine's next start: use its link in /dev/disk/by-id", key, path);
   }
 
-  // Where the journal is this replica's, the data area holds the volume; before `create` it may hold something else.
+  // Before `create` both places may hold something else.
   void contents() {
-    if (is_own_journal()) return;
+    if (own) return;
     for (auto [key, path] : {std::pair{"data", &s.data}, std::pair{"journal", &s.journal}}) {
       struct stat st{};
-      if (::stat(path->c_str(), &st) < 0 || !S_ISBLK(st.st_mode)) continue;
-      auto found = contents_of(*path, s.size);
-      if (!found || found->empty()) continue;
+      if (::stat(path->c_str(), &st) < 0) continue;
       bool data = path == &s.data;
-      std::string text = fmt::format("{}: {} holds {}. `spool-repl create {}` refuses to destroy that without --overwrite{}", key, *path,
-                                     fmt::join(*found, ", "), s.name, data ? "; --adopt keeps it as the volume's content" : "");
-      if (data) warn("{}", text);
-      else error("{}", text);
+      if (S_ISBLK(st.st_mode)) device_contents(key, *path, data);
+      else if (S_ISREG(st.st_mode) && st.st_size > 0 && data)
+        warn("{}: {} holds something, and {} is no journal of this replica. `spool-repl create {}` never overwrites a file; --adopt keeps it as the "
+             "volume's content", key, *path, s.journal, s.name);
     }
   }
-  bool is_own_journal() {
+  void device_contents(const char* key, const std::string& path, bool data) {
+    auto found = contents_of(path, s.size);
+    if (!found) return error("{}: {}", key, found.error().message);
+    if (found->empty()) return warn("{}: nothing is recognised on {}: run `spool-repl create {}` first", key, path, s.name);
+    std::string text = fmt::format("{}: {} holds {}. `spool-repl create {}` refuses to destroy that without --overwrite{}", key, path,
+                                   fmt::join(*found, ", "), s.name, data && !is_ours(*found) ? "; --adopt keeps it as the volume's content" : "");
+    if (data) warn("{}", text);
+    else error("{}", text);
+  }
+
+  // As `serve` looks at journal and data area.
+  void replica() {
     auto opened = io::open_direct(s.journal, io::Access::read_only);
-    if (!opened) return false;
-    io::OsBlockFile file(*opened);
-    auto found = journal::read_superblock(file);
-    return found && found->superblock.replica == s.replica && (s.uuid.empty() || found->superblock.volume == Uuid::parse(s.uuid).value());
+    if (!opened || opened->size_bytes == 0) return;
+    io::OsBlockFile journal(*opened);
+    auto found = journal::read_superblock(journal);
+    if (!found) {
+      // A device without one may be new; contents() has said what else is on it.
+      if (!opened->block_device) error("journal: {}", found.error().message);
+      return;
+    }
+    const Superblock& sb = found->superblock;
+    if (Status fits = fits_superblock(s, sb); !fits) return error("{}", fits.error().message);
+    own = true;
+    if (journal.size_bytes() < sb.ring_offset + sb.ring_bytes) error("journal: {}: shorter than its superblock says: it was truncated", s.journal);
+    auto data = io::open_direct(s.data, io::Access::read_only);
+    if (!data || data->size_bytes == 0) return;
+    io::OsBlockFile area(*data);
+    if (Status fits = journal::check_data_area(sb, area); !fits) error("data: {}", fits.error().message);
+  }
+
+  // What the process that serves this volume holds is in nobody's way.
+  void ask_server() {
+    if (s.control.empty()) return;
+    auto answer = control::ask(s.control, "status json", own_status_time);
+    if (answer) served = answer->find("\"served\":false") == answer->npos;
+    else if (answer.error().code == Errc::denied) served = true;  // not for this user to ask
+    else if (auto place = look_at_socket_place(s.control); !place && place.error().code != Errc::not_found)
+      error("control: {}", place.error().message);
   }
 
   void directory(const char* what, const std::string& path) {
@@ -105,25 +149,27 @@ struct Checker {
     return *found;
   }
 
-  // Nothing that is being served is disturbed by this: nobody listens.
-  void own_address(const char* key, const net::Address& at) {
+  // Nothing that is being served is disturbed by this: nobody listens. Empty: it could be listened at.
+  std::string trouble_at(const net::Address& at) {
     Fd fd(::socket(at.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     int one = 1;
     (void)::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (!fd || ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&at.storage), at.length) == 0 || errno == EADDRINUSE) return;
-    warn("{}: {}: it is tried again and again when the volume is served", key, fail_errno(errno, "{}", at.text).error().message);
+    if (!fd || ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&at.storage), at.length) == 0) return "";
+    if (errno == EADDRINUSE && served) return "";
+    return fail_errno(errno, "{}", at.text).error().message;
   }
 
   void peers() {
     if (s.peers.empty()) return;
-    auto own = address("listen", s.listen);
-    bool all_loopback = !own || own->is_loopback();
-    if (own) own_address("listen", *own);
+    auto at_own = address("listen", s.listen);
+    bool all_loopback = !at_own || at_own->is_loopback();
+    if (std::string trouble = at_own ? trouble_at(*at_own) : ""; !trouble.empty())
+      warn("listen: {}: it is tried again and again when the volume is served", trouble);
     for (const PeerSettings& p : s.peers) {
       auto at = address("peer.address", p.address);
       bool loopback = !at || at->is_loopback();
       all_loopback = all_loopback && loopback;
-      if (own && own->is_loopback() && !loopback)
+      if (at_own && at_own->is_loopback() && !loopback)
         error("listen: {} is reached from this machine only, and replica {} is at {}: use the address that the other machine reaches",
               s.listen, p.id, p.address);
     }
@@ -132,20 +178,10 @@ struct Checker {
       error("secret_file is missing: without one only loopback addresses are used for replication");
   }
 
-  // As `serve` looks at them; before `create` there is nothing to compare.
-  void identity() {
-    auto opened = io::open_direct(s.journal, io::Access::read_only);
-    if (!opened) return;
-    io::OsBlockFile file(*opened);
-    auto found = journal::read_superblock(file);
-    if (!found) return;
-    const Superblock& sb = found->superblock;
-    if (Status fits = fits_superblock(s, sb); !fits) error("{}", fits.error().message);
-  }
-
   void arena() {
     std::uint64_t least = arena_bytes_min(s);
     if (s.arena < least) error("arena: {} MiB is too small: at least {} MiB are needed", s.arena >> 20, least >> 20);
+    if (Status fits = fits_memory(s); !fits) error("{}", fits.error().message);
   }
 
   void fronts() {
@@ -155,6 +191,10 @@ struct Checker {
     place("fuse.device", s.fuse_device);
     place("ublk.device", s.ublk_device);
     place("control", s.control);
+    if (!s.fuse_file.empty() && !served)
+      if (Status free = fuse::check_mount_point(s.fuse_file); !free) error("fuse.file: {}", free.error().message);
+    for (auto [key, link] : {std::pair{"fuse.device", &s.fuse_device}, std::pair{"ublk.device", &s.ublk_device}})
+      if (Status free = exports::check_symlink(*link); !link->empty() && !free) error("{}: {}", key, free.error().message);
     if (s.nbd_listen.starts_with("unix:")) place("nbd.listen", s.nbd_listen.substr(5));
   }
 
@@ -164,9 +204,16 @@ struct Checker {
   }
 
   void nbd() {
-    if (s.nbd_listen.empty() || s.nbd_listen.starts_with("unix:/")) return;
+    if (s.nbd_listen.empty()) return;
+    if (s.nbd_listen.starts_with("unix:/")) {
+      auto place = look_at_socket_place(s.nbd_listen.substr(5));
+      // Its directory was looked at already.
+      if (!place && place.error().code != Errc::not_found && !(served && place.error().code == Errc::unavailable))
+        error("nbd.listen: {}", place.error().message);
+      return;
+    }
     auto at = address("nbd.listen", s.nbd_listen);
-    if (at) own_address("nbd.listen", *at);
+    if (std::string trouble = at ? trouble_at(*at) : ""; !trouble.empty()) error("nbd.listen: {}", trouble);
     if (at && !at->is_loopback())
       warn("nbd.listen: {}: there is no authentication: whoever reaches this address can read and write the volume. Use unix:/path or a loopback "
            "address, or keep everybody else out with a firewall", s.nbd_listen);
@@ -177,13 +224,14 @@ struct Checker {
 
 Findings check_volume(const VolumeSettings& settings) {
   Checker c{settings, {}};
+  c.ask_server();
+  c.replica();
   c.storage("data", settings.data);
   c.storage("journal", settings.journal);
   c.stable_name("data", settings.data);
   c.stable_name("journal", settings.journal);
   c.contents();
   c.directory(settings.archive.empty() ? "journal" : "archive", state_directory(settings));
-  c.identity();
   c.arena();
   c.peers();
   c.fronts();
@@ -217,6 +265,13 @@ Status fits_superblock(const VolumeSettings& s, const Superblock& sb) {
                 "volume.{}.size: {} bytes, and the volume was created with {}. Its size cannot be changed: put {} back, or "
                 "leave the key out", s.name, s.size, bytes, bytes);
   return {};
+}
+
+Status fits_memory(const VolumeSettings& s) {
+  std::uint64_t memory = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  if (s.arena < memory) return {};
+  return fail(Errc::invalid, "volume.{}.arena: {} MiB, and the machine has {} MiB of memory: the arena is locked in memory", s.name, s.arena >> 20,
+              memory >> 20);
 }
 
 std::uint64_t arena_bytes_min(const VolumeSettings& s) {

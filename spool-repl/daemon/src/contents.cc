@@ -99,6 +99,12 @@ Result<std::vector<std::string>> contents_of(const std::string& path, std::uint6
   return found;
 }
 
+bool is_ours(const std::vector<std::string>& found) {
+  for (const std::string& what : found)
+    if (what.starts_with("the data area") || what.starts_with("the journal") || what.starts_with("a journal")) return true;
+  return false;
+}
+
 Status wipe_signatures(const std::string& path) {
   Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY));
   if (!fd) return fail_errno(errno, "{}", path);

@@ -15,6 +15,8 @@ core::Config core_config(const VolumeSettings& settings);
 Agreement agreement_with(const VolumeSettings& settings, ReplicaId peer);
 
 std::uint64_t arena_bytes_min(const VolumeSettings& settings);
+// Errc::invalid where the machine has less memory than the arena takes.
+Status fits_memory(const VolumeSettings& settings);
 
 // Errc::conflict: the journal is that of another volume or replica, or of a volume of another size.
 Status fits_superblock(const VolumeSettings& settings, const Superblock& superblock);

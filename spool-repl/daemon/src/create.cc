@@ -12,6 +12,7 @@
 #include "contents.h"
 #include "twinloft/base/durable.h"
 #include "twinloft/base/fd.h"
+#include "twinloft/base/log.h"
 #include "twinloft/base/random.h"
 #include "twinloft/spool-repl/daemon/volume_runner.h"
 #include "twinloft/spool-repl/io/direct_file.h"
@@ -25,19 +26,22 @@ namespace {
 // A file or device that becomes part of a replica. A file that was made here goes again, unless it is kept.
 struct Opened {
   io::DirectFile file;
-  bool fresh = false;  // filled here: reads as zeros
-  bool made = false;   // was not there before
+  bool fresh = false;   // filled here: reads as zeros
+  bool made = false;    // was not there before
+  bool filled = false;  // was there, and empty
 
   Opened() = default;
-  Opened(Opened&& o) noexcept : file(std::move(o.file)), fresh(o.fresh), made(std::exchange(o.made, false)) {}
+  Opened(Opened&& o) noexcept
+      : file(std::move(o.file)), fresh(o.fresh), made(std::exchange(o.made, false)), filled(std::exchange(o.filled, false)) {}
   Opened& operator=(Opened&& o) noexcept {
-    std::swap(file, o.file), std::swap(fresh, o.fresh), std::swap(made, o.made);
+    std::swap(file, o.file), std::swap(fresh, o.fresh), std::swap(made, o.made), std::swap(filled, o.filled);
     return *this;
   }
   ~Opened() {
     if (made) ::unlink(file.path.c_str());
+    else if (filled && ::truncate(file.path.c_str(), 0) != 0) log_warning("{}: cannot be made empty again", file.path);
   }
-  void keep() { made = false; }
+  void keep() { made = filled = false; }
 };
 
 Status make_file(const std::string& path, std::uint64_t bytes, const char* what) {
@@ -63,6 +67,7 @@ Result<Opened> open_or_make(const std::string& path, std::uint64_t bytes, const 
   out.made = !exists;
   out.fresh = !exists || !S_ISBLK(st.st_mode);
   if (out.fresh) TL_TRY(make_file(path, bytes, what));
+  out.filled = out.fresh && !out.made;
   TL_TRY_ASSIGN(out.file, io::open_direct(path, io::Access::read_write));
   return out;
 }
@@ -85,21 +90,25 @@ Status sync_parent(const std::string& path) {
 }
 
 // What `create` would write over: "/dev/sdb holds a file system (ext4), a partition table (dos)". Empty: nothing.
-Result<std::string> losses_at(const Opened& place, const VolumeSettings& s) {
-  if (place.fresh) return std::string();
+struct Losses {
+  std::string text;
+  bool ours = false;  // is_ours()
+};
+Result<Losses> losses_at(const Opened& place, const VolumeSettings& s) {
+  if (place.fresh) return Losses{};
   TL_TRY_ASSIGN(std::vector<std::string> found, contents_of(place.file.path, s.size));
-  if (found.empty()) return std::string();
-  return fmt::format("{} holds {}", place.file.path, fmt::join(found, ", "));
+  if (found.empty()) return Losses{};
+  return Losses{fmt::format("{} holds {}", place.file.path, fmt::join(found, ", ")), is_ours(found)};
 }
 
 // Both places are looked at before either is written to.
 Status permit(std::initializer_list<const Opened*> places, const VolumeSettings& s, const CreateOptions& o) {
   std::string all, keep;
   for (const Opened* place : places) {
-    TL_TRY_ASSIGN(std::string losses, losses_at(*place, s));
-    if (losses.empty()) continue;
-    all += (all.empty() ? "" : "; ") + losses;
-    if (place->file.path == s.data) keep = ". To keep the data area's content as the volume's: spool-repl create " + s.name + " --adopt";
+    TL_TRY_ASSIGN(Losses losses, losses_at(*place, s));
+    if (losses.text.empty()) continue;
+    all += (all.empty() ? "" : "; ") + losses.text;
+    if (place->file.path == s.data && !losses.ours) keep = ". To keep the data area's content as the volume's: spool-repl create " + s.name + " --adopt";
   }
   if (all.empty()) return {};
   if (!o.overwrite)
@@ -134,10 +143,8 @@ Result<Opened> open_to_adopt(const VolumeSettings& s) {
 // Parts of spool-repl itself are no content of a volume.
 Status check_adoptable(const Opened& data, const VolumeSettings& s) {
   TL_TRY_ASSIGN(std::vector<std::string> found, contents_of(s.data, data.file.size_bytes));
-  for (const std::string& what : found)
-    if (what.starts_with("the data area") || what.starts_with("the journal") || what.starts_with("a journal"))
-      return fail(Errc::conflict, "{}: is {} already", s.data, what);
-  return {};
+  if (!is_ours(found)) return {};
+  return fail(Errc::conflict, "{}: holds {} already", s.data, fmt::join(found, ", "));
 }
 
 Result<std::string> adopt_volume(const VolumeSettings& s, const CreateOptions& o) {

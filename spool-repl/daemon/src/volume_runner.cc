@@ -122,6 +122,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     if (settings_.arena < arena_bytes_min(settings_))
       return fail(Errc::invalid, "volume.{}.arena: {} MiB is too small: at least {} MiB are needed", settings_.name,
                   settings_.arena >> 20, arena_bytes_min(settings_) >> 20);
+    TL_TRY(fits_memory(settings_));
     TL_TRY(arena_memory_.map(settings_.arena / block_size * block_size));
     TL_TRY(read_memory_.map(read_memory_bytes));
     std::size_t room = core::recovery_blocks(config, arena_memory_.span().size() / block_size) * block_size;

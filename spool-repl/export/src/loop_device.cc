@@ -177,15 +177,18 @@ bool is_on(const LoopIdentity& loop, dev_t device) {
   return info.lo_device == device;
 }
 
-Status publish_symlink(const std::string& target, const std::string& link) {
+Status check_symlink(const std::string& link) {
   struct stat st {};
-  if (::lstat(link.c_str(), &st) == 0) {
-    if (!S_ISLNK(st.st_mode)) return fail(Errc::conflict, "{}: exists and is not a symbolic link; nothing was changed", link);
-    std::error_code error;
-    std::string before = std::filesystem::read_symlink(link, error);
-    if (!is_device_of_ours(before))
-      return fail(Errc::conflict, "{}: is a link to {}, which no volume's device can be; nothing was changed", link, before);
-  }
+  if (::lstat(link.c_str(), &st) != 0) return {};
+  if (!S_ISLNK(st.st_mode)) return fail(Errc::conflict, "{}: exists and is not a symbolic link; nothing was changed", link);
+  std::error_code error;
+  std::string before = std::filesystem::read_symlink(link, error);
+  if (is_device_of_ours(before)) return {};
+  return fail(Errc::conflict, "{}: is a link to {}, which no volume's device can be; nothing was changed", link, before);
+}
+
+Status publish_symlink(const std::string& target, const std::string& link) {
+  TL_TRY(check_symlink(link));
   std::string fresh = link + ".new";
   ::unlink(fresh.c_str());
   if (::symlink(target.c_str(), fresh.c_str()) != 0) return fail_errno(errno, "{}: symbolic link", fresh);

@@ -13,6 +13,7 @@
 
 #include "twinloft/base/fd.h"
 #include "twinloft/base/log.h"
+#include "twinloft/spool-repl/export/fuse_export.h"
 
 namespace twinloft::repl::fuse {
 
@@ -96,27 +97,39 @@ bool is_dead_mount(const std::string& path) {
          (errno == ENOTCONN || errno == ECONNABORTED);
 }
 
-Status prepare_mount_point(const std::string& path) {
+namespace {
+bool is_left_over(const std::optional<MountEntry>& top, const std::string& path) { return top && top->type == own_type && is_dead_mount(path); }
+}  // namespace
+
+Status check_mount_point(const std::string& path) {
   if (!path.starts_with('/')) return fail(Errc::invalid, "fuse: mount point \"{}\" must be an absolute path", path);
   TL_TRY_ASSIGN(auto top, topmost_mount(path));
-  if (top && top->type == own_type && is_dead_mount(path)) {
-    log_warning("fuse: {}: removing the mount that an earlier process left behind", path);
-    if (::umount2(path.c_str(), MNT_DETACH) != 0) return fail_errno(errno, "fuse: {}: unmounting what was left", path);
-    TL_TRY_ASSIGN(top, topmost_mount(path));
-  }
+  if (is_left_over(top, path)) return {};
   if (top)
     return fail(Errc::unavailable, "fuse: {}: something of type {} is mounted there already; unmount it, or stop the "
                 "process that serves it", path, top->type);
   struct stat st {};
   int rc = ::stat(path.c_str(), &st);
-  if (rc != 0 && errno == ENOENT) {
-    Fd created(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (!created) return fail_errno(errno, "fuse: {}: the mount point cannot be created", path);
-    return {};
-  }
+  if (rc != 0 && errno == ENOENT) return {};
   if (rc != 0) return fail_errno(errno, "fuse: mount point {}", path);
   if (!S_ISREG(st.st_mode))
     return fail(Errc::invalid, "fuse: mount point {} must be a regular file (or not exist yet)", path);
+  return {};
+}
+
+Status prepare_mount_point(const std::string& path) {
+  TL_TRY(check_mount_point(path));
+  TL_TRY_ASSIGN(auto top, topmost_mount(path));
+  if (is_left_over(top, path)) {
+    log_warning("fuse: {}: removing the mount that an earlier process left behind", path);
+    if (::umount2(path.c_str(), MNT_DETACH) != 0) return fail_errno(errno, "fuse: {}: unmounting what was left", path);
+    TL_TRY(check_mount_point(path));
+  }
+  struct stat st {};
+  if (::stat(path.c_str(), &st) != 0 && errno == ENOENT) {
+    Fd created(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!created) return fail_errno(errno, "fuse: {}: the mount point cannot be created", path);
+  }
   return {};
 }
 

@@ -22,16 +22,9 @@ namespace twinloft::repl::nbd {
 
 struct Server::Listener {
   Fd fd;
-  std::string name;         // for messages
-  std::string unlink_path;  // of a Unix socket
-  struct stat made {};      // that socket: the path may come to name another process's
+  std::string name;  // for messages
+  SocketFile file;   // of a Unix socket
   ports::Loop::TimerId paused = 0;
-
-  void remove_socket() const {
-    struct stat now {};
-    if (unlink_path.empty() || ::lstat(unlink_path.c_str(), &now) != 0) return;
-    if (now.st_dev == made.st_dev && now.st_ino == made.st_ino) ::unlink(unlink_path.c_str());
-  }
 };
 
 Server::Server(ports::Loop& loop, ports::BlockTarget& target, ServerOptions options)
@@ -49,7 +42,7 @@ Server::~Server() {
   for (auto& listener : listeners_) {
     loop_.cancel(listener->paused);
     loop_.unwatch(listener->fd.get());
-    listener->remove_socket();
+    listener->file.remove();
   }
   connections_.clear();  // their destructors check that the target holds nothing of theirs
   gone_.clear();
@@ -74,23 +67,10 @@ Result<std::uint16_t> Server::listen_tcp(const std::string& host, std::uint16_t 
   socklen_t bound_bytes = sizeof bound;
   if (::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&bound), &bound_bytes) != 0)
     return fail_errno(errno, "nbd: address of {}", name);
-  TL_TRY(add_listener(std::move(fd), name, {}));
+  TL_TRY(add_listener(std::move(fd), name, SocketFile()));
   return ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(bound).sin6_port
                                            : reinterpret_cast<sockaddr_in&>(bound).sin_port);
 }
-
-namespace {
-
-// Whether `address` is a socket that nobody listens on any more.
-bool is_stale(const sockaddr_un& address) {
-  struct stat st {};
-  if (::lstat(address.sun_path, &st) != 0 || !S_ISSOCK(st.st_mode)) return false;
-  Fd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  return ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 &&
-         errno == ECONNREFUSED;
-}
-
-}  // namespace
 
 Status Server::listen_unix(const std::string& path) {
   sockaddr_un address{};
@@ -101,20 +81,16 @@ Status Server::listen_unix(const std::string& path) {
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return fail_errno(errno, "nbd: socket for {}", path);
   ::fchmod(fd.get(), 0600);  // before bind(): the socket file is never more open than that
-  auto bind = [&] { return ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address); };
-  int rc = bind();
-  if (rc != 0 && errno == EADDRINUSE) {
-    if (is_stale(address)) ::unlink(path.c_str());
-    rc = bind();
-  }
-  if (rc != 0) return fail_errno(errno, "nbd: cannot listen on {}", path);
-  return add_listener(std::move(fd), path, path);
+  auto place = look_at_socket_place(path);
+  if (!place) return fail(place.error().code, "nbd: cannot listen on {}", place.error().message);
+  if (*place == SocketPlace::stale) ::unlink(path.c_str());
+  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) return fail_errno(errno, "nbd: cannot listen on {}", path);
+  return add_listener(std::move(fd), path, SocketFile(path));
 }
 
-Status Server::add_listener(Fd fd, const std::string& name, std::string unlink_path) {
+Status Server::add_listener(Fd fd, const std::string& name, SocketFile file) {
   if (::listen(fd.get(), 64) != 0) return fail_errno(errno, "nbd: cannot listen on {}", name);
-  listeners_.push_back(std::make_unique<Listener>(Listener{std::move(fd), name, std::move(unlink_path), {}}));
-  if (!listeners_.back()->unlink_path.empty()) (void)::lstat(listeners_.back()->unlink_path.c_str(), &listeners_.back()->made);
+  listeners_.push_back(std::make_unique<Listener>(Listener{std::move(fd), name, std::move(file)}));
   Listener* listener = listeners_.back().get();
   loop_.watch(listener->fd.get(), ports::Loop::readable, [this, listener](unsigned) { on_accept(*listener); });
   return {};
@@ -241,7 +217,7 @@ void Server::stop(std::function<void()> stopped) {
   for (auto& listener : listeners_) {
     loop_.cancel(std::exchange(listener->paused, 0));
     loop_.unwatch(listener->fd.get());
-    listener->remove_socket();
+    listener->file.remove();
   }
   listeners_.clear();
   std::vector<Connection*> all;

@@ -279,12 +279,24 @@ TEST_F(ControlTest, ADeadServersSocketIsReplaced) {
   EXPECT_EQ(ask_beside("status").value(), "you said status\n");
 }
 
+// Somebody has cleaned up, and another process listens under the same path by then.
+TEST_F(ControlTest, AnotherServersSocketOutlivesThisServer) {
+  auto server = serve();
+  ASSERT_EQ(::unlink(path.c_str()), 0);
+  auto other = serve();
+  server.reset();
+  EXPECT_EQ(ask_beside("status").value(), "you said status\n");
+  other.reset();
+  EXPECT_NE(::access(path.c_str(), F_OK), 0);
+}
+
 TEST_F(ControlTest, AFileThatIsNoSocketIsNeverRemoved) {
   std::ofstream(path) << "precious";
   Server server(*loop, path, [](const std::string&, Server::Reply reply) { reply(std::string()); });
   auto started = server.start();
   ASSERT_FALSE(started);
   EXPECT_NE(started.error().message.find(path), std::string::npos);
+  EXPECT_EQ(started.error().code, Errc::conflict) << "it does not pass by waiting";
   std::ifstream file(path);
   std::string text;
   file >> text;

@@ -1,14 +1,23 @@
 #include "twinloft/spool-repl/daemon/check.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
+#include "twinloft/base/clock.h"
+#include "twinloft/spool-repl/control/control.h"
 #include "twinloft/spool-repl/daemon/volume_runner.h"
+#include "twinloft/spool-repl/io/direct_file.h"
+#include "twinloft/spool-repl/io/uring_loop.h"
 
 namespace twinloft::repl::daemon {
 namespace {
@@ -22,8 +31,12 @@ struct CheckTest : testing::Test {
     s.uuid = "5c1a0e7e-0000-4000-8000-00000000c0de";
     s.replica = 1;
     s.size = 16u << 20;
-    s.data = file("data", std::string(10, 'x'));
-    s.journal = file("journal", std::string(10, 'x'));
+    s.journal_size = 32u << 20;
+    s.data = where + "/data";
+    s.journal = where + "/journal";
+    auto made = create_volume(s);
+    EXPECT_TRUE(made) << made.error().message;
+    s.arena = 64u << 20;
     s.listen = "0.0.0.0:7710";
     s.peers.push_back({2, "192.0.2.2:7710", core::Protocol::C});
     s.secret_file = file("secret", "sixteen letters and more\n");
@@ -67,14 +80,18 @@ TEST_F(CheckTest, Secrets) {
 }
 
 TEST_F(CheckTest, FilesAndDirectories) {
-  std::string data = s.data;
+  std::string data = s.data, journal = s.journal;
   s.data = where + "/none";
-  EXPECT_TRUE(says(check_volume(s).warnings, "run `spool-repl create mail` first"));
-  s.data = file("empty", "");
-  EXPECT_TRUE(says(check_volume(s).warnings, "run `spool-repl create mail` first"));
+  EXPECT_TRUE(says(check_volume(s).errors, "none does not exist, and " + journal + " is this replica's journal"));
   s.data = where;
   EXPECT_TRUE(says(check_volume(s).errors, "neither a file nor a block device"));
   s.data = data;
+  s.journal = where + "/none";
+  EXPECT_EQ(check_volume(s).warnings.size(), 2u) << "the journal is missing, and `create` would not overwrite the data area";
+  s.data = file("empty", "");
+  EXPECT_EQ(check_volume(s).warnings.size(), 2u) << "neither is there";
+  EXPECT_TRUE(check_volume(s).errors.empty());
+  s.data = data, s.journal = journal;
   s.archive = where + "/missing";
   EXPECT_TRUE(says(check_volume(s).errors, "is no directory"));
 }
@@ -117,9 +134,84 @@ TEST_F(CheckTest, WhatServeWouldRefuse) {
   EXPECT_TRUE(says(check_volume(s).warnings, "nothing can use the volume"));
 }
 
+TEST_F(CheckTest, PartsThatAreNotWhole) {
+  std::filesystem::resize_file(s.data, 1u << 20);
+  EXPECT_TRUE(says(check_volume(s).errors, "this is not its data area, or it was truncated"));
+  std::filesystem::resize_file(s.data, s.size + 4096);
+  EXPECT_TRUE(says(check_volume(s).errors, "no data label here"));
+  s.data = s.journal;
+  std::filesystem::resize_file(s.journal, 16u << 20);
+  EXPECT_EQ(check_volume(s).errors.size(), 2u) << "the journal was truncated, and is no data area";
+  s.data = where + "/none";
+  s.journal = file("foreign", std::string(1u << 20, 'x'));
+  EXPECT_TRUE(says(check_volume(s).errors, "this is not the journal of a volume"));
+}
+
+TEST_F(CheckTest, MoreMemoryThanTheMachineHas) {
+  s.arena = 1ull << 50;
+  EXPECT_TRUE(says(check_volume(s).errors, "the arena is locked in memory"));
+  VolumeRunner runner(s);
+  auto started = runner.start();
+  ASSERT_FALSE(started);
+  EXPECT_EQ(started.error().code, Errc::invalid) << started.error().message;
+}
+
+TEST_F(CheckTest, FilesInTheWay) {
+  s.nbd_listen = "unix:" + file("taken", "x");
+  EXPECT_TRUE(says(check_volume(s).errors, "nbd.listen: " + where + "/taken: is no socket"));
+  s.nbd_listen = "unix:" + where + "/nbd";
+  s.control = where + "/taken";
+  EXPECT_TRUE(says(check_volume(s).errors, "control: " + where + "/taken: is no socket"));
+  s.control = where + "/control";
+  s.fuse_file = where;
+  EXPECT_TRUE(says(check_volume(s).errors, "must be a regular file"));
+  s.fuse_file = "/proc/version";  // nothing is mounted there, and it is a file
+  EXPECT_TRUE(check_volume(s).errors.empty());
+  s.fuse_file.clear();
+  s.fuse_device = where + "/taken";
+  EXPECT_TRUE(says(check_volume(s).errors, "fuse.device: " + where + "/taken: exists and is not a symbolic link"));
+  s.fuse_device = where + "/link";
+  std::filesystem::create_symlink("/dev/null", s.fuse_device);
+  EXPECT_TRUE(says(check_volume(s).errors, "which no volume's device can be"));
+}
+
+// Another process holds what the volume needs. Where it is the one that serves the volume, that is as it should be.
+TEST_F(CheckTest, WhoIsInTheWay) {
+  OsClock clock;
+  Fd tcp(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof at;
+  ASSERT_EQ(::bind(tcp.get(), reinterpret_cast<sockaddr*>(&at), length), 0);
+  ASSERT_EQ(::listen(tcp.get(), 1), 0);
+  ASSERT_EQ(::getsockname(tcp.get(), reinterpret_cast<sockaddr*>(&at), &length), 0);
+  s.nbd_listen = fmt::format("127.0.0.1:{}", ntohs(at.sin_port));
+  EXPECT_TRUE(says(check_volume(s).errors, "Address already in use"));
+  auto held = io::open_direct(s.data, io::Access::read_write);
+  ASSERT_TRUE(held);
+  EXPECT_EQ(check_volume(s).errors.size(), 2u);
+  s.control = where + "/control";
+  for (const char* status : {"{\"served\":true}", "{\"served\":false}"}) {
+    auto loop = io::UringLoop::create(clock, {.entries = 64}).value();  // of the thread that runs it
+    control::Server server(*loop, s.control, [&](const std::string&, control::Server::Reply reply) { reply(std::string(status)); });
+    ASSERT_TRUE(server.start());
+    std::thread serving([&] { EXPECT_TRUE(loop->run()); });
+    Findings found = check_volume(s);
+    loop->post([&] { loop->stop(); });
+    serving.join();
+    EXPECT_EQ(found.errors.size(), std::string_view(status).contains("true") ? 0u : 2u) << status;
+  }
+  Fd stranger(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un path{};
+  path.sun_family = AF_UNIX;
+  std::memcpy(path.sun_path, s.control.c_str(), s.control.size());
+  ASSERT_EQ(::bind(stranger.get(), reinterpret_cast<sockaddr*>(&path), sizeof path), 0);
+  ASSERT_EQ(::listen(stranger.get(), 1), 0);
+  EXPECT_EQ(check_volume(s).errors.size(), 3u) << "it does not answer as spool-repl does";
+}
+
 TEST_F(CheckTest, AnotherVolumesJournal) {
-  s.data = where + "/new-data", s.journal = where + "/new-journal", s.journal_size = 64u << 20;
-  ASSERT_TRUE(create_volume(s));
   Findings good = check_volume(s);
   EXPECT_TRUE(good.errors.empty()) << good.errors[0];
   s.size = 32u << 20;

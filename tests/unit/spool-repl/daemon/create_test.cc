@@ -65,6 +65,7 @@ struct CreateTest : testing::Test {
     ASSERT_EQ(::pwrite(fd.get(), bytes.data(), bytes.size(), static_cast<off_t>(at)), static_cast<ssize_t>(bytes.size()));
     ASSERT_EQ(::fsync(fd.get()), 0);
   }
+  void put_file(const std::string& path) { std::ofstream(path) << "precious"; }
   std::string content(const std::string& path) {
     std::ifstream in(path, std::ios::binary);
     return std::string(std::istreambuf_iterator<char>(in), {});
@@ -203,6 +204,32 @@ TEST_F(CreateTest, AFileThatHoldsAnythingIsNeverTakenOver) {
 }
 
 // The kernel names disks in the order in which it finds them.
+TEST_F(CreateTest, ARefusalLeavesAnEmptyFileEmpty) {
+  std::ofstream(s.data).close();
+  s.journal = device("disk", 40 * mib);
+  swap_signature(s.journal);
+  EXPECT_TRUE(refused(create_volume(s), "swap"));
+  EXPECT_EQ(std::filesystem::file_size(s.data), 0u) << "else the next attempt would find a file that holds something";
+}
+
+TEST_F(CreateTest, PartsOfOursAreNotOfferedForAdoption) {
+  s.data = device("data-disk", 17 * mib), s.journal = device("journal-disk", 40 * mib);
+  ASSERT_TRUE(create_volume(s));
+  auto again = create_volume(s);
+  EXPECT_TRUE(refused(again, "the data area of volume"));
+  EXPECT_FALSE(refused(again, "--adopt")) << "it would be refused as well";
+  s.uuid = "5c1a0e7e-0000-4000-8000-00000000beef";
+  s.journal = where + "/other-journal";
+  for (const auto& text : check_volume(s).warnings) EXPECT_EQ(text.find("--adopt"), text.npos) << text;
+}
+
+TEST_F(CreateTest, CheckConfigTellsOfAFileThatIsNotOverwritten) {
+  put_file(s.data);
+  bool told = false;
+  for (const auto& text : check_volume(s).warnings) told |= text.find("never overwrites a file") != text.npos;
+  EXPECT_TRUE(told);
+}
+
 TEST_F(CreateTest, CheckConfigWarnsOfNamesThatMayMeanAnotherDisk) {
   s.data = device("disk", 17 * mib);
   auto warned = [&] {

@@ -293,6 +293,7 @@ TEST_F(NbdServer, listening_errors_say_where) {
   auto taken = other.listen_unix(path);
   ASSERT_FALSE(taken);
   EXPECT_NE(taken.error().message.find(path), std::string::npos);
+  EXPECT_EQ(taken.error().code, Errc::unavailable);
   auto port = server->listen_tcp("127.0.0.1", 0);
   ASSERT_TRUE(port) << port.error().message;
   auto in_use = other.listen_tcp("127.0.0.1", *port);
@@ -318,7 +319,9 @@ TEST_F(NbdServer, a_stale_socket_is_replaced_another_file_is_not) {
   Server other(*loop, target, options);
   std::string file = where + "/file";
   ASSERT_EQ(mknod(file.c_str(), S_IFREG | 0600, 0), 0);
-  EXPECT_FALSE(other.listen_unix(file));
+  auto refused = other.listen_unix(file);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::conflict) << "it does not pass by waiting";
   EXPECT_TRUE(std::filesystem::is_regular_file(file));
 }
 

@@ -15,6 +15,7 @@
 
 #include "twinloft/base/fd.h"
 #include "twinloft/base/result.h"
+#include "twinloft/base/unix_socket.h"
 #include "twinloft/spool-repl/ports/loop.h"
 
 namespace twinloft::repl::control {
@@ -36,7 +37,7 @@ class Server {
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
-  // Errc::unavailable: a living server has the socket. A dead one's socket is replaced.
+  // Errc::unavailable: a living server has the socket. Errc::conflict: a file that is no socket. A dead server's socket is replaced.
   Status start();
 
  private:
@@ -63,6 +64,7 @@ class Server {
   Handler handler_;
   Access access_;
   Fd listener_;
+  SocketFile file_;
   ports::Loop::TimerId accept_timer_ = 0;
   std::unordered_map<int, Session> sessions_;
   std::uint64_t next_session_ = 1;

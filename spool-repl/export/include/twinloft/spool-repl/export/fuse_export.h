@@ -33,6 +33,9 @@ struct FuseCounters {
   std::uint64_t errors = 0;    // answered with an error of the target
 };
 
+// What start() would refuse the mount point for. Changes nothing.
+Status check_mount_point(const std::string& path);
+
 class FuseExport {
  public:
   // Mounts and serves. A dead mount that a killed process left at the same place is removed first, a living one is an

@@ -56,6 +56,8 @@ std::vector<LoopIdentity> loops_of(const std::string& backing_path);
 // Whether the attachment's file lies on `device` (st_dev), or can not be asked any more, its server being gone. Blocks.
 bool is_on(const LoopIdentity& loop, dev_t device);
 
+// Whether `link` could be made: nothing is there, or a symbolic link to a loop or ublk device.
+Status check_symlink(const std::string& link);
 // Makes `link` a symbolic link to `target` in one step. Replaces a symbolic link to a loop or ublk device, and nothing else.
 Status publish_symlink(const std::string& target, const std::string& link);
 // Removes `link` if it is a symbolic link to `target`.

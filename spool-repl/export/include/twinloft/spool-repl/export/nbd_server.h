@@ -17,6 +17,7 @@
 
 #include "twinloft/base/fd.h"
 #include "twinloft/base/result.h"
+#include "twinloft/base/unix_socket.h"
 #include "twinloft/spool-repl/export/buffer_pool.h"
 #include "twinloft/spool-repl/export/nbd_handshake.h"
 #include "twinloft/spool-repl/ports/block_target.h"
@@ -82,7 +83,7 @@ class Server {
   friend class Connection;
   struct Listener;
 
-  Status add_listener(Fd fd, const std::string& name, std::string unlink_path);
+  Status add_listener(Fd fd, const std::string& name, SocketFile file);
   void on_accept(Listener& listener);
   void pause_accepting(Listener& listener);
   void add_connection(Fd fd, std::string address);
