@@ -22,6 +22,7 @@ std::string set_text(ReplicaSet set) {
 // The newest epoch that this node or anybody connected has in its log.
 EpochEntry Promotion::newest_known() const {
   EpochEntry newest = v_.recorded();
+  if (v_.sb.cut_for.epoch.counter > newest.epoch.counter) newest = v_.sb.cut_for;
   for (const Link& l : v_.links)
     if (l.state && l.state->epoch.epoch.counter > newest.epoch.counter) newest = l.state->epoch;
   return newest;

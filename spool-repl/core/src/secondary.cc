@@ -178,6 +178,7 @@ void Secondary::handle(const Begin& m) {
   if (std::string why = note_source(m); !why.empty()) return refuse(std::move(why));
   begun_ = true;
   cut_to_ = m.from;
+  cut_for_ = m.epochs.empty() ? EpochEntry{} : m.epochs.back();
   bool lost = m.holds > m.from.lsn;
   if (lost) {  // durable before the first of those records is taken
     auto of = std::find_if(m.epochs.rbegin(), m.epochs.rend(), [&](const EpochEntry& e) { return e.start <= m.holds; });
@@ -233,6 +234,7 @@ void Secondary::finish_cut() {
   }
   v_.log.cut(*common);
   v_.sb.epochs.cut_behind(cut_to_.lsn);
+  v_.sb.cut_for = cut_for_;
   v_.sb.incarnation++;
   v_.sb.cut_lsn = cut_to_.lsn;
   v_.sb.cut_incarnation = v_.sb.incarnation;

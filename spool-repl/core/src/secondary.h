@@ -105,6 +105,7 @@ class Secondary {
   // what goes is archived, then the superblock that makes old frames void is durable, then they are erased, then records are taken.
   enum class Cut { none, waiting_for_journal, archiving, waiting_for_superblock, erasing, resetting } cut_ = Cut::none;
   LogMark cut_to_;
+  EpochEntry cut_for_;  // the newest one of whom it is cut for
   std::vector<JournalPos> cut_records_;  // still to be erased
   unsigned erasing_ = 0;                 // under way
   bool begun_ = false;  // on this connection: records and commit points may come

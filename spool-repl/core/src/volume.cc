@@ -226,15 +226,17 @@ bool Volume::covers(ReplicaId primary, const Epoch& epoch, const Successors& the
 std::uint64_t Volume::newest_epoch() const {
   std::uint64_t newest = std::max(log.epoch_before(log.end()).counter, damaged() ? sb.damaged_newest.epoch.counter : 0);
   for (const EpochEntry& e : sb.epochs) newest = std::max(newest, e.epoch.counter);
+  newest = std::max(newest, sb.cut_for.epoch.counter);
   for (const Link& l : links)
     if (l.state) newest = std::max(newest, l.state->newest_epoch);
   return newest;
 }
 
-// Whoever is to be promoted must hear of the newest one, although its record is lost here.
+// The newest one counts at a promotion, although its record is lost here, or was cut off, or has not come yet.
 EpochEntry Volume::told_epoch() const {
   EpochEntry newest = recorded();
-  return damaged() && sb.damaged_newest.epoch.counter > newest.epoch.counter ? sb.damaged_newest : newest;
+  if (damaged() && sb.damaged_newest.epoch.counter > newest.epoch.counter) newest = sb.damaged_newest;
+  return sb.cut_for.epoch.counter > newest.epoch.counter ? sb.cut_for : newest;
 }
 
 NodeState Volume::node_state(bool primary) const {

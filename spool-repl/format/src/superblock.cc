@@ -165,6 +165,7 @@ void encode_superblock(const Superblock& sb, MutableByteSpan out) {
   put_padded_table(w, sb.epochs);
   put_split_brains(w, sb.split_brains);
   w.put(sb.arbiter);
+  put_entry(w, sb.cut_for);
   finish(bytes, out);
 }
 
@@ -210,6 +211,7 @@ Result<Superblock> decode_superblock(ByteSpan in) {
   if (version > 4) {
     TL_TRY_ASSIGN(sb.split_brains, get_split_brains(r));
     sb.arbiter = r.get<std::uint64_t>();
+    TL_TRY_ASSIGN(sb.cut_for, get_entry_if_known(r));
   }
   if (!r.ok()) return fail(Errc::corrupt, "superblock too short");
   TL_TRY(check_geometry(sb));

@@ -61,6 +61,47 @@ TEST_F(TailTest, AnEpochThatWasKnownAtThePromotionIsNoSplitBrain) {
   }
 }
 
+// As found by the simulator: the record by which the other replica counts is cut off for that replica, now primary, and a crash
+// comes before the record of its promotion is durable here. What is left in the log says that this replica is alone.
+TEST_F(TailTest, WhoWasCutShortIsNotPromotedByTheSetBefore) {
+  make_promoted(1, 2, OnPeerLoss::go_on);
+  write_flush(1, 0);
+  exchange();
+  disconnect(1, 2);
+  write_flush(1, 1);
+  exchange();
+  ASSERT_EQ(status(node(1)).in_sync, set_of(1));
+  // 2 comes back, and does not get the record that counts it.
+  Lsn last = status(node(1)).last;
+  lost = [last](ReplicaId to, const PeerMessage& m) {
+    auto* record = std::get_if<RecordMessage>(&m);
+    if (to != 2 || !record) return false;
+    auto body = decode_body_meta(record->meta, Shell::volume(), 1024);
+    return body && body->header.first_lsn > last;
+  };
+  connect(1, 2);
+  exchange();
+  ASSERT_EQ(status(node(1)).in_sync, set_of(1) | set_of(2));
+  disconnect(1, 2);
+  lost = nullptr;
+  restart(1);
+  connect(1, 2);
+  exchange();
+  node(1).held = [](Disk kind) { return kind == Disk::journal_write; };
+  ASSERT_TRUE(promote(2)->ok);
+  Epoch theirs = status(node(2)).epoch;
+  disconnect(1, 2);
+  node(1).held = nullptr;
+  restart(1);
+  ASSERT_EQ(status(node(1)).last, last);
+  expect_not_promoted(1, "Cannot reach replica 2");
+  connect(1, 2);
+  exchange();
+  EXPECT_EQ(status(node(2)).in_sync, set_of(1) | set_of(2));
+  EXPECT_EQ(status(node(1)).last, status(node(2)).last);
+  EXPECT_EQ(status(node(2)).epoch, theirs);
+}
+
 // As found by the simulator: it writes home what is committed, and moves its tail, while a newer primary asks record by record what
 // both have. The tail is the last of them.
 TEST_F(TailTest, ATailThatMovesDuringTheSearchIsNoSplitBrain) {

@@ -78,6 +78,7 @@ Superblock sample_of_v4() {
   sb.epochs.forgotten_force = {};
   sb.split_brains.clear();
   sb.arbiter = 0;
+  sb.cut_for = {};
   return sb;
 }
 

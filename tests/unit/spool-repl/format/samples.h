@@ -111,6 +111,7 @@ inline Superblock superblock() {
   sb.epochs.forgotten_force = forgotten;
   sb.split_brains = {{1, Lsn{880}}, {3, base_unknown}};
   sb.arbiter = 0x1122334455667788;
+  sb.cut_for = {older_epoch, Lsn{981}, 3, 0b110, epoch_by_force};
   return sb;
 }
 inline Bytes encoded(const Superblock& sb) {
