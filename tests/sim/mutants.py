@@ -415,7 +415,7 @@ MUTANTS = [
            CORE + "core.cc", 'parts_->volume.fail_device("the device was taken away from its users");', ";"),
     Mutant("start-asks-nobody", "a start promotes by what the log here says, whoever could be asked",
            CORE + "promotion.cc", "return std::any_of(v_.links.begin(), v_.links.end(), [](const Link& l) { return !l.state && l.unfit.empty(); });", "return false;"),
-    Mutant("cut-forgets-who-counts", "a log that was cut is taken for all that is known of who counts", CORE + "secondary.cc",
+    Mutant("cut-forgets-who-counts", "a promotion goes by a log that was cut, although a newer set was known", CORE + "secondary.cc",
            "  v_.sb.cut_for = cut_for_;\n", ""),
     Mutant("moved-tail-is-no-news", "a search for the last common record goes on below a tail that has moved meanwhile",
            CORE + "secondary.cc", "m.mark.lsn < v_.log.tail_mark().lsn) return", "false) return"),
