@@ -216,7 +216,10 @@ void Core::Parts::tell_state(bool always) {
   if (!always && is_told) return;
   NodeState now = volume.node_state(primary() != nullptr);
   told = now;
-  for (const Link& l : volume.links) volume.end_split_brain_if_one_history(l);
+  for (const Link& l : volume.links) {
+    volume.end_split_brain_if_one_history(l);
+    if (secondary()) volume.note_split_brain_of_secondaries(l);
+  }
   for (const Link& l : volume.links)
     if (l.up) volume.out.sends.push_back(Send{l.config.id, now});
 }
@@ -269,6 +272,7 @@ void Core::Parts::step(PeerInput& e) {
   if (auto* state = std::get_if<NodeState>(&e.message)) {
     link->state = *state;
     volume.end_split_brain_if_one_history(*link);
+    if (secondary()) volume.note_split_brain_of_secondaries(*link);
     promotion.peer_state(e.peer, *state);
     with_role([&](auto& r) { r.peer_state(e.peer, *state); });
   } else if (auto* claim = std::get_if<Claim>(&e.message)) {

@@ -282,6 +282,37 @@ void Volume::end_split_brain_if_one_history(const Link& link) {
   if (!ours.id.is_nil() && link.state->epoch.epoch == ours) end_split_brain(link.config.id);
 }
 
+// By the epochs alone, with the judgement that a match would come to on either side. Where a table may have forgotten what it takes,
+// nothing is said: the match will tell.
+bool Volume::parted_from(ReplicaId id, const NodeState& state) const {
+  if (config.arbiter != Arbiter::manual || !whole() || !state.whole || state.inconsistent) return false;
+  EpochEntry ours = recorded();
+  const EpochEntry& theirs = state.epoch;
+  if (ours.epoch.id.is_nil() || theirs.epoch.id.is_nil()) return false;
+  if ((ours.in_sync & set_of(id)) || (theirs.in_sync & set_of(sb.replica))) return false;
+  auto holds = [](const EpochTable& table, const Epoch& epoch) {
+    return std::any_of(table.begin(), table.end(), [&](const EpochEntry& e) { return e.epoch == epoch; });
+  };
+  if (holds(state.epochs, ours.epoch) || holds(sb.epochs, theirs.epoch)) return false;
+  auto common = std::find_if(sb.epochs.rbegin(), sb.epochs.rend(), [&](const EpochEntry& e) { return holds(state.epochs, e.epoch); });
+  if (common == sb.epochs.rend()) return false;
+  auto forced = [&](const EpochTable& table) {
+    return std::any_of(table.begin(), table.end(), [&](const EpochEntry& e) { return e.start > common->start && (e.flags & epoch_by_force); });
+  };
+  Successors there = successors_behind(common->start, state.epochs, ours.epoch);
+  Successors here = successors_behind(common->start, sb.epochs, theirs.epoch);
+  return !covers(id, theirs.epoch, there, ours, forced(sb.epochs), nobody_told_behind(common->start, there.witnesses)) &&
+         !covers(sb.replica, ours.epoch, here, theirs, forced(state.epochs), false);
+}
+
+void Volume::note_split_brain_of_secondaries(const Link& link) {
+  if (!link.state || link.state->primary || split_brain_with(link.config.id) || !parted_from(link.config.id, *link.state)) return;
+  note_split_brain(link.config.id, std::nullopt);
+  out.notices.push_back({true, fmt::format("split brain: replica {} went on in epoch {}, and replica {} in epoch {}, each without the other",
+                                           sb.replica, recorded().epoch.counter, link.config.id, link.state->epoch.epoch.counter),
+                         NoticeKind::split_brain, link.config.id});
+}
+
 void Volume::refuse_link(ReplicaId id, const std::string& reason, bool split_brain) {
   NoticeKind kind = split_brain ? NoticeKind::split_brain : NoticeKind::refused;
   out.notices.push_back({true, fmt::format("replica {}: {}", id, reason), kind, id});

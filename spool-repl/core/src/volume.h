@@ -95,6 +95,7 @@ class Volume {
   // Whether a tail here, which ends in this epoch, may be cut off for this primary: nobody was told of it, or it is there as well.
   bool covers(ReplicaId primary, const Epoch& epoch, const Successors& there, const EpochEntry& newest, bool forced_here,
               bool lost_there) const;
+  bool parted_from(ReplicaId id, const NodeState& state) const;
   std::uint64_t newest_epoch() const;  // highest counter that this node has heard of
   DirtyMap* find_dirty(ReplicaId id);
   const DirtyMap* find_dirty(ReplicaId id) const { return const_cast<Volume*>(this)->find_dirty(id); }
@@ -112,6 +113,8 @@ class Volume {
   void note_split_brain(ReplicaId id, std::optional<Lsn> parted);
   void end_split_brain(ReplicaId id);
   void end_split_brain_if_one_history(const Link& link);
+  // Two secondaries are not matched. What each says of its epochs shows that both went on, each without the other.
+  void note_split_brain_of_secondaries(const Link& link);
 
   std::uint64_t journal_offset(JournalPos pos) const { return sb.ring_offset + pos.v % sb.ring_bytes; }
   Lsn commit_lsn() const { return log.mark_before(log.committed_end()).lsn; }

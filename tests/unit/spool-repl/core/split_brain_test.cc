@@ -65,6 +65,65 @@ TEST_F(SplitBrainTest, ItStaysWhenBothAreDemoted) {
   resolve(2, 1);
 }
 
+// They went on one after the other, and were never primary at once: nothing but their epochs tells.
+TEST_F(SplitBrainTest, TwoSecondariesThatWentOnWithoutEachOtherShowIt) {
+  make_promoted(1, 2);
+  write_flush(1, 1);
+  exchange();
+  disconnect(1, 2);
+  node(1).step(Promote{3, true});
+  write_flush(1, 2);
+  exchange();
+  demote(1);
+  ASSERT_TRUE(promote(2, true)->ok);
+  write_flush(2, 3);
+  exchange();
+  demote(2);
+  ASSERT_FALSE(split(1) || split(2));
+  meet();
+  EXPECT_TRUE(split(1) && split(2));
+  expect_not_promoted(1, "run `discard` on the other");
+  expect_not_promoted(2, "run `discard` on the other");
+  restart(1), restart(2);
+  EXPECT_TRUE(split(1) && split(2));
+  resolve(2, 1);
+}
+
+// Replica 3 has followed replica 2: that it has parted from replica 1 is shown before anybody is promoted.
+TEST_F(SplitBrainTest, WhoFollowsOneSideShowsItBesideTheOther) {
+  make_promoted(1, 3);
+  write_flush(1, 1);
+  exchange();
+  disconnect(1, 2), disconnect(1, 3);
+  node(1).step(Promote{3, true});
+  write_flush(1, 2);
+  exchange();
+  demote(1);
+  ASSERT_TRUE(promote(2, true)->ok);
+  write_flush(2, 3);
+  exchange();
+  connect(1, 3);
+  exchange();
+  EXPECT_TRUE(status(node(3)).peers[0].split_brain);
+  EXPECT_TRUE(status(node(1)).peers[1].split_brain);
+}
+
+TEST_F(SplitBrainTest, WhoWasOnlyLeftOutShowsNone) {
+  make_promoted(1, 2);
+  write_flush(1, 1);
+  exchange();
+  disconnect(1, 2);
+  node(1).step(Promote{3, true});
+  write_flush(1, 2);
+  exchange();
+  demote(1);
+  meet();
+  EXPECT_FALSE(split(1) || split(2));
+  ASSERT_TRUE(promote(1)->ok);
+  exchange();
+  EXPECT_EQ(status(node(1)).in_sync, set_of(1) | set_of(2));
+}
+
 TEST_F(SplitBrainTest, ItOutlivesARestart) {
   part_and_meet();
   end_connection();
