@@ -240,6 +240,7 @@ void Core::Parts::step(const PeerUp& e) {
   link->up = true;
   link->unfit.clear();
   link->other_arbiter = false;
+  link->refused = false;
   link->since = volume.now;
   link->connection++;
   link->state.reset();
@@ -253,6 +254,7 @@ void Core::Parts::step(const PeerDown& e) {
   if (!link) return;
   if (link->up) link->since = volume.now;
   link->up = false;
+  link->said = link->refused ? link->state : std::nullopt;
   link->state.reset();
   promotion.peer_down(e.peer);
   with_role([&](auto& r) { r.peer_down(e.peer); });
@@ -269,6 +271,7 @@ void Core::Parts::step(const PeerUnfit& e) {
 void Core::Parts::step(PeerInput& e) {
   Link* link = volume.find_link(e.peer);
   if (!link || !link->up) return;
+  if (std::holds_alternative<Refuse>(e.message)) link->refused = true;
   if (auto* state = std::get_if<NodeState>(&e.message)) {
     link->state = *state;
     volume.end_split_brain_if_one_history(*link);
@@ -415,11 +418,13 @@ VolumeStatus Core::status() const {
   if (s.role == Role::secondary) s.waits_for = parts_->promotion.why_not();
   for (PeerStatus& p : s.peers) {
     const Link* l = v.find_link(p.id);
-    p.known = l && l->state;
+    bool said = l && l->said && v.now < l->since + v.config.ask_refused_for;  // it is about to connect again
+    const NodeState* state = l && l->state ? &*l->state : said ? &*l->said : nullptr;
+    p.known = state != nullptr;
     p.seen = l && l->connection > 0;
     p.since = p.seen ? l->since : parts_->promotion.started();
-    p.primary = p.known && l->state->primary;
-    p.inconsistent = p.known && l->state->inconsistent;
+    p.primary = state && state->primary;
+    p.inconsistent = state && state->inconsistent;
     p.split_brain = v.split_brain_with(p.id) != nullptr;
     if (l && !l->unfit.empty()) p.connection = ConnectionState::StandAlone, p.why = l->unfit;
     if (const DirtyMap* d = v.find_dirty(p.id)) {

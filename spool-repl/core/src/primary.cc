@@ -220,6 +220,7 @@ void Primary::refuse(Peer& peer, std::string reason, bool split_brain) {
   peer.why = reason;
   v_.out.notices.push_back({true, fmt::format("peer {}: {}", peer.config.id, reason),
                             split_brain ? NoticeKind::split_brain : NoticeKind::refused, peer.config.id});
+  v_.find_link(peer.config.id)->refused = true;
   v_.out.sends.push_back(Send{peer.config.id, Refuse{reason, split_brain}});
   v_.out.closes.push_back({peer.config.id, std::move(reason)});
 }
@@ -353,9 +354,9 @@ void Primary::begin(Peer& peer, RecordNo common_end) {
     const auto& state = v_.find_link(peer.config.id)->state;
     if (state && state->inconsistent && (state->base == base_unknown || state->base <= from.lsn)) return begin_resync(peer);
     v_.note_split_brain(peer.config.id, from.lsn);
-    return refuse(peer, fmt::format("split brain: it knows writes up to {} as committed, but the last record that both "
-                                    "have is {}. Both histories are kept; decide which replica is to be primary",
-                                    peer.peer_commit.v, from.lsn.v), true);
+    std::string parted = from.lsn == Lsn{} ? "no record is known that both have" : fmt::format("the last record that both have is {}", from.lsn.v);
+    return refuse(peer, fmt::format("split brain: it knows writes up to {} as committed, and {}. Both histories are kept; decide which "
+                                    "replica is to be primary", peer.peer_commit.v, parted), true);
   }
   // Whoever was promoted in spite of a loss had blocks of lost records in its data area: no record tells of those.
   if (lossy_behind(common_end)) return begin_resync(peer, common_end);

@@ -53,7 +53,7 @@ std::string Promotion::obstacle() const {
                        self, newest.epoch.counter, set_text(newest.in_sync));
   if (std::string why = stranger_in(newest.in_sync); !why.empty()) return why;
   for (const Link& l : v_.links)
-    if (l.state && !l.state->inconsistent && l.state->commit > v_.log.last_mark().lsn)
+    if (may_hold_more(l))
       return fmt::format("replica {} holds acknowledged writes up to {}, this one only up to {}: promote that one, or let "
                          "this one catch up", l.config.id, l.state->commit.v, v_.log.last_mark().lsn.v);
   if (v_.config.arbiter == Arbiter::external) return "";
@@ -77,6 +77,16 @@ std::string Promotion::split_brain() const {
       return fmt::format("split brain: replicas {} and {} both went on, and each holds what the other lacks. Decide whose history "
                          "stays. Promote that replica with --force, and run `discard` on the other", v_.sb.replica, s.with);
   return "";
+}
+
+// LSNs of two histories are not compared, where an arbiter has said which one counts.
+bool Promotion::may_hold_more(const Link& link) const {
+  if (!link.state || link.state->inconsistent || link.state->commit <= v_.log.last_mark().lsn) return false;
+  if (v_.config.arbiter == Arbiter::manual) return true;
+  auto holds = [](const EpochTable& table, const Epoch& epoch) {
+    return std::any_of(table.begin(), table.end(), [&](const EpochEntry& e) { return e.epoch == epoch; });
+  };
+  return holds(link.state->epochs, v_.recorded().epoch) || holds(v_.sb.epochs, link.state->epoch.epoch);
 }
 
 // Two that ask two arbiters, or one of them none, may both be promoted. What the new one says of who counts may be older than the
@@ -145,10 +155,20 @@ void Promotion::ask(std::optional<Token> command, bool force, bool accept_loss) 
   }
 }
 
-// Whether somebody who has not been heard of yet may still turn up.
+// Until when a replica that has not been heard of may still turn up: some time after the start, and after a refused connection.
+std::optional<Instant> Promotion::looks_for_peers_until() const {
+  std::optional<Instant> until;
+  for (const Link& l : v_.links) {
+    if (l.state || !l.unfit.empty()) continue;
+    if (started_) until = std::max(until.value_or(Instant{}), *started_ + v_.config.ask_peers_for);
+    if (l.refused) until = std::max(until.value_or(Instant{}), l.since + v_.config.ask_refused_for);
+  }
+  return until;
+}
+
 bool Promotion::looks_for_peers() const {
-  if (!started_ || v_.now >= *started_ + v_.config.ask_peers_for) return false;
-  return std::any_of(v_.links.begin(), v_.links.end(), [](const Link& l) { return !l.state && l.unfit.empty(); });
+  auto until = looks_for_peers_until();
+  return until && v_.now < *until;
 }
 
 void Promotion::peer_up(ReplicaId id) {
@@ -368,12 +388,21 @@ std::string Promotion::told_of_force(const EpochEntry& newest) const {
                      "writes that are not here, status will show SPLIT BRAIN when it reconnects", set_text(away), newest.epoch.counter, set_text(away));
 }
 
+std::string Promotion::told_of_split_brains() const {
+  std::string text;
+  for (const SplitBrain& s : v_.sb.split_brains)
+    if (v_.find_link(s.with))
+      text += fmt::format(". THE SPLIT BRAIN WITH REPLICA {0} IS NOT RESOLVED: what it went on with is not here. Run `discard` on replica {0} to "
+                          "give that up", s.with);
+  return text;
+}
+
 void Promotion::grant(const Epoch& epoch, ReplicaSet in_sync) {
   phase_ = Phase::idle;
   why_not_.clear();
   std::string text = fmt::format("replica {} is Primary, epoch {}", v_.sb.replica, epoch.counter);
   EpochEntry newest = newest_known();
-  if (force_) text += told_of_force(newest);
+  if (force_) text += told_of_force(newest) + told_of_split_brains();
   granted_ = Granted{epoch, in_sync, v_.config.arbiter == Arbiter::external ? desired_ : std::nullopt, flags_after(newest),
                      command_, text};
   command_.reset();
@@ -390,7 +419,7 @@ void Promotion::advance(bool settled) {
 
 std::optional<Instant> Promotion::next_tick() const {
   if (ask_again_) return ask_again_;
-  if (phase_ == Phase::claiming && waiting_for_.empty() && looks_for_peers()) return *started_ + v_.config.ask_peers_for;
+  if (phase_ == Phase::claiming && waiting_for_.empty() && looks_for_peers()) return looks_for_peers_until();
   if (phase_ == Phase::claiming || phase_ == Phase::reading) return deadline_;
   return std::nullopt;
 }

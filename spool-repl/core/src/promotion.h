@@ -59,6 +59,9 @@ class Promotion {
   std::string split_brain() const;
   std::string made_anew() const;
   std::string told_of_force(const EpochEntry& newest) const;
+  std::string told_of_split_brains() const;
+  bool may_hold_more(const Link& link) const;
+  std::optional<Instant> looks_for_peers_until() const;
   bool looks_for_peers() const;
   std::string objection(ReplicaSet set) const;
   std::string arbiter_changed() const;

@@ -133,8 +133,8 @@ std::string Secondary::lost_here() const {
 }
 
 std::string Secondary::split_brain(Lsn common, const Successors& there) const {
-  if (common < v_.commit_lsn())
-    return fmt::format("split brain: {} is committed here, and the last record that both have is {}", v_.commit_lsn().v, common.v);
+  std::string parted = common == Lsn{} ? "no record is known that both have" : fmt::format("the last record that both have is {}", common.v);
+  if (common < v_.commit_lsn()) return fmt::format("split brain: {} is committed here, and {}", v_.commit_lsn().v, parted);
   Lsn last = v_.log.last_mark().lsn;
   if (last == common) return "";
   EpochEntry newest = v_.recorded();
@@ -145,10 +145,9 @@ std::string Secondary::split_brain(Lsn common, const Successors& there) const {
   // What is here may have been lost by its writer before it was durable there, and somebody saw that.
   if (v_.covers(primary_, epoch_, there, newest, forced_here, v_.nobody_told_behind(common, there.witnesses))) return "";
   if (newest.in_sync & set_of(primary_))
-    return fmt::format("split brain: replica {} has given up what was written in epoch {}, or lost it, and the last record that both have is {}",
-                       primary_, newest.epoch.counter, common.v);
-  return fmt::format("split brain: epoch {} went on here without replica {}, and the last record that both have is {}",
-                     newest.epoch.counter, primary_, common.v);
+    return fmt::format("split brain: replica {} has given up what was written in epoch {}, or lost it, and {}", primary_,
+                       newest.epoch.counter, parted);
+  return fmt::format("split brain: epoch {} went on here without replica {}, and {}", newest.epoch.counter, primary_, parted);
 }
 
 // A tail that has moved since the primary heard of it leaves records without a name: the primary searches again above it.
@@ -417,7 +416,7 @@ void Secondary::flush_sync_acks() {
 }
 
 void Secondary::fill_status(VolumeStatus& s) const {
-  s.epoch = epoch_;
+  s.epoch = connection_ == ConnectionState::Connected ? epoch_ : v_.log.epoch_before(v_.log.end());
   s.in_sync = v_.recorded().in_sync;
   s.inconsistent = v_.inconsistent;
   if (discard_) s.discards_for = discard_->winner;

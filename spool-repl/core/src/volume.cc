@@ -316,6 +316,7 @@ void Volume::note_split_brain_of_secondaries(const Link& link) {
 void Volume::refuse_link(ReplicaId id, const std::string& reason, bool split_brain) {
   NoticeKind kind = split_brain ? NoticeKind::split_brain : NoticeKind::refused;
   out.notices.push_back({true, fmt::format("replica {}: {}", id, reason), kind, id});
+  if (Link* link = find_link(id)) link->refused = true;
   out.sends.push_back(Send{id, Refuse{reason, split_brain}});
   out.closes.push_back({id, reason});
 }

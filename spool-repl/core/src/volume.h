@@ -25,6 +25,8 @@ struct Link {
   Instant since;                   // so long
   std::uint64_t connection = 0;    // how many there have been
   std::optional<NodeState> state;  // nullopt: nothing yet on this connection
+  bool refused = false;            // this connection, or the last one: the peer is there, and connects again soon
+  std::optional<NodeState> said;   // on the last connection, where that was refused
   RecordNo covered_end = 0;        // it is known to have had everything before this one, durably
   std::string unfit;               // it is configured otherwise, says the last handshake: no primary leaves it out for that
   bool other_arbiter = false;      // and it asks another arbiter, or none

@@ -20,8 +20,10 @@ struct RolesTest : testing::Test {
   static VolumeStatus status(Shell& s) { return s.core->status(); }
 
   Duration ask_peers_for{0};  // every start is long ago, see start_test.cc
+  Duration ask_refused_for{0};
   Config config_of(ReplicaId id, std::size_t count) {
     Config c;
+    c.ask_refused_for = ask_refused_for;
     c.send_window_bytes = 4u << 20;
     c.ask_peers_for = ask_peers_for;
     for (ReplicaId other = 1; other <= count; ++other)

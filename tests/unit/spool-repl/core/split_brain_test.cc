@@ -40,9 +40,10 @@ struct SplitBrainTest : RolesTest {
   void resolve(ReplicaId winner, ReplicaId loser) {
     ASSERT_TRUE(promote(winner, true)->ok);
     exchange();
+    node(loser).commands.clear();
     node(loser).step(Discard{5});
-    end_connection();
-    meet();
+    // Two that were not matched yet find what both have over the first connection.
+    for (int turn = 0; turn < 2 && node(loser).commands.empty(); ++turn) end_connection(), meet();
     ASSERT_FALSE(node(loser).commands.empty());
     EXPECT_TRUE(node(loser).commands.back().ok) << node(loser).commands.back().text;
     exchange();
@@ -124,6 +125,88 @@ TEST_F(SplitBrainTest, WhoWasOnlyLeftOutShowsNone) {
   EXPECT_EQ(status(node(1)).in_sync, set_of(1) | set_of(2));
 }
 
+// The primary is there, and its link is refused: a promotion waits for its next connection, and asks.
+TEST_F(SplitBrainTest, ForceAsksAPrimaryWhoseLinkIsRefused) {
+  ask_refused_for = Config().ask_refused_for;
+  part_and_meet();
+  end_connection();
+  demote(2);
+  meet();
+  ASSERT_TRUE(split(2));
+  end_connection();
+  EXPECT_TRUE(status(node(2)).peers[0].primary) << "it has just said so";
+  node(2).commands.clear();
+  EXPECT_FALSE(promote(2, true)) << "nobody was asked";
+  meet();
+  ASSERT_EQ(node(2).commands.size(), 1u);
+  EXPECT_EQ(node(2).commands[0].text, "replica 1 is Primary");
+  end_connection();
+  // It does not come again: by then it may be off.
+  node(2).commands.clear();
+  EXPECT_FALSE(promote(2, true));
+  auto next = node(2).core->next_tick();
+  ASSERT_TRUE(next);
+  EXPECT_LE(next->ns, (node(2).now() + ask_refused_for).ns);
+  node(2).pass_time(ask_refused_for);
+  exchange();
+  ASSERT_EQ(node(2).commands.size(), 1u);
+  EXPECT_TRUE(node(2).commands[0].ok) << node(2).commands[0].text;
+  EXPECT_NE(node(2).commands[0].text.find("THE SPLIT BRAIN WITH REPLICA 1 IS NOT RESOLVED"), std::string::npos) << node(2).commands[0].text;
+  EXPECT_FALSE(status(node(2)).peers[0].known);
+}
+
+// A connection that was lost is another thing: nobody waits for what may never come.
+TEST_F(SplitBrainTest, ForceDoesNotWaitForWhoWasLost) {
+  ask_refused_for = Config().ask_refused_for;
+  make_promoted(1, 2);
+  write_flush(1, 1);
+  exchange();
+  disconnect(1, 2);
+  EXPECT_FALSE(status(node(2)).peers[0].known);
+  auto done = promote(2, true);
+  ASSERT_TRUE(done && done->ok);
+  EXPECT_EQ(done->text.find("SPLIT BRAIN WITH"), std::string::npos) << done->text;
+}
+
+TEST_F(SplitBrainTest, WhoIsRefusedShowsTheEpochThatIsHere) {
+  part_and_meet();
+  end_connection();
+  Epoch own = status(node(1)).epoch;
+  demote(1);
+  meet();
+  ASSERT_NE(status(node(2)).epoch, own);
+  EXPECT_EQ(status(node(1)).epoch, own);
+}
+
+// Each has begun more epochs since than its table holds: what both have is not known any more.
+TEST_F(SplitBrainTest, AfterLongChainsNoRecordIsNamed) {
+  part_and_meet();
+  end_connection();
+  for (int turn = 0; turn < 20; ++turn)
+    for (ReplicaId id : {1, 2}) {
+      demote(id);
+      ASSERT_TRUE(promote(id, true)->ok);
+      for (int times = 0; times < 3; ++times) fill(id, 0, 250, times);
+      checkpoint(id);
+    }
+  demote(1);
+  node(1).notices.clear();
+  meet();
+  ASSERT_TRUE(split(1) && split(2));
+  bool named = false;
+  for (const std::string& text : node(1).notices) {
+    EXPECT_EQ(text.find("both have is 0"), std::string::npos) << text;
+    named = named || text.find("split brain") != std::string::npos;
+  }
+  EXPECT_TRUE(named);
+  node(1).commands.clear();
+  node(1).step(Discard{5});
+  end_connection(), meet();
+  ASSERT_EQ(node(1).commands.size(), 1u);
+  EXPECT_FALSE(node(1).commands[0].ok);
+  EXPECT_NE(node(1).commands[0].text.find("parted more than 16 epochs ago"), std::string::npos) << node(1).commands[0].text;
+}
+
 TEST_F(SplitBrainTest, ItOutlivesARestart) {
   part_and_meet();
   end_connection();
@@ -192,6 +275,27 @@ TEST_F(SplitBrainTest, WithAnArbiterItsValueDecides) {
   answer(1, Outcome::refused, counts);
   answer(1, Outcome::granted);
   EXPECT_EQ(status(node(1)).role, Role::primary);
+}
+
+// The side that does not count may be the longer one.
+TEST_F(SplitBrainTest, WithAnArbiterALongerHistoryThatDoesNotCountIsNotInTheWay) {
+  part_and_meet();
+  for (int i = 0; i < 5; ++i) write_flush(2, 9), exchange();
+  ASSERT_GT(status(node(2)).commit, status(node(1)).last);
+  Superblock sb = decode_superblock({node(1).journal.data(), block_size}).value();
+  std::vector<std::byte> journal[2] = {node(1).journal, node(2).journal}, data[2] = {node(1).data, node(2).data};
+  make(2, Arbiter::external);
+  for (ReplicaId id : {1, 2}) {
+    node(id).journal = journal[id - 1], node(id).data = data[id - 1];
+    restart(id);
+  }
+  meet();
+  EpochValue counts{sb.epochs.back().epoch, 1, set_of(1), sb.volume};
+  node(1).step(Promote{9});
+  exchange();
+  answer(1, Outcome::refused, counts);
+  answer(1, Outcome::granted);
+  EXPECT_EQ(status(node(1)).role, Role::primary) << status(node(1)).waits_for;
 }
 
 // It is of a time before: what has been acknowledged without it since, it does not know.
