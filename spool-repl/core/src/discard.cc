@@ -110,6 +110,7 @@ void Secondary::begin_discard(const MatchRequest& m) {
 void Secondary::on_discard_durable() {
   TL_CHECK(discard_ && giving_up_);
   giving_up_ = false;
+  v_.end_split_brains_but(discard_->winner);  // what set this replica apart from others too is gone
   why_.clear();
   why_of_ = 0;
   end_discard(true, fmt::format("the history of this replica is given up: replica {} fills it", discard_->winner));

@@ -222,7 +222,7 @@ void Promotion::peer_down(ReplicaId id) {
 // Its promotion came to nothing, or it has become primary: the promise is over either way.
 void Promotion::peer_state(ReplicaId id, const NodeState& state) {
   if (promised_to_ == id) promised_to_ = 0;
-  if (state.primary && phase_ == Phase::claiming) give_up(fmt::format("replica {} is Primary", id));
+  if (state.primary && phase_ == Phase::claiming) give_up(fmt::format("replica {} is Primary{}", id, command_ ? ": demote it first" : ""));
 }
 
 // Everybody here has agreed, and has said what it knows.

@@ -274,6 +274,13 @@ void Volume::end_split_brain(ReplicaId id) {
   write_superblock(for_split_brain);
 }
 
+void Volume::end_split_brains_but(ReplicaId id) {
+  std::vector<ReplicaId> over;
+  for (const SplitBrain& s : sb.split_brains)
+    if (s.with != id) over.push_back(s.with);
+  for (ReplicaId other : over) end_split_brain(other);
+}
+
 // An epoch has one writer, and its record names the one before it: logs that end in the same one are one history. So two find that
 // out which follow a third one by now.
 void Volume::end_split_brain_if_one_history(const Link& link) {

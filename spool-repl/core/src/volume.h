@@ -114,6 +114,7 @@ class Volume {
   const SplitBrain* split_brain_with(ReplicaId id) const;
   void note_split_brain(ReplicaId id, std::optional<Lsn> parted);
   void end_split_brain(ReplicaId id);
+  void end_split_brains_but(ReplicaId id);
   void end_split_brain_if_one_history(const Link& link);
   // Two secondaries are not matched. What each says of its epochs shows that both went on, each without the other.
   void note_split_brain_of_secondaries(const Link& link);

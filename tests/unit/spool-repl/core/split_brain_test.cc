@@ -109,6 +109,34 @@ TEST_F(SplitBrainTest, WhoFollowsOneSideShowsItBesideTheOther) {
   EXPECT_TRUE(status(node(1)).peers[1].split_brain);
 }
 
+// Replica 3, which followed that side, is away when replica 1 gives up its own: no split brain is left that could be shown.
+TEST_F(SplitBrainTest, WhoGivesUpItsHistoryHasPartedFromNobodyAnyMore) {
+  make_promoted(1, 3);
+  write_flush(1, 1);
+  exchange();
+  disconnect(1, 2), disconnect(1, 3);
+  node(1).step(Promote{3, true});
+  write_flush(1, 2);
+  exchange();
+  demote(1);
+  ASSERT_TRUE(promote(2, true)->ok);
+  write_flush(2, 3);
+  exchange();
+  connect(1, 3);
+  exchange();
+  disconnect(1, 3), disconnect(2, 3);
+  node(2).step(Promote{3, true});
+  exchange();
+  ASSERT_TRUE(status(node(1)).peers[1].split_brain);
+  meet();
+  ASSERT_TRUE(split(1));
+  node(1).step(Discard{5});
+  end_connection(), meet();
+  for (ReplicaId id : {1, 2}) checkpoint(id);
+  EXPECT_FALSE(split(1) || split(2));
+  EXPECT_FALSE(status(node(1)).peers[1].split_brain);
+}
+
 TEST_F(SplitBrainTest, WhoWasOnlyLeftOutShowsNone) {
   make_promoted(1, 2);
   write_flush(1, 1);
@@ -139,7 +167,7 @@ TEST_F(SplitBrainTest, ForceAsksAPrimaryWhoseLinkIsRefused) {
   EXPECT_FALSE(promote(2, true)) << "nobody was asked";
   meet();
   ASSERT_EQ(node(2).commands.size(), 1u);
-  EXPECT_EQ(node(2).commands[0].text, "replica 1 is Primary");
+  EXPECT_EQ(node(2).commands[0].text, "replica 1 is Primary: demote it first");
   end_connection();
   // It does not come again: by then it may be off.
   node(2).commands.clear();
