@@ -204,18 +204,19 @@ std::vector<Helper> helpers_of(Parts& parts) {
   return out;
 }
 
-// Tells the supervisor, once for each helper that has ended, or gives no sign of life.
-void tell_crippled(int control, Helper& helper, std::string_view what) {
+// Tells the supervisor, once for each helper that has ended, or gives no sign of life. A client that stayed here would only get 451.
+void tell_crippled(int control, Server& server, Helper& helper, std::string_view what) {
   helper.lifeline = -1;
   helper.beat = nullptr;
   log_error("{}, and another process is to take over", what);
+  server.hurry();
   (void)::send(control, &server_is_crippled, 1, MSG_NOSIGNAL);
 }
 
-void look_after(int control, Helper& helper, const pollfd& waited) {
+void look_after(int control, Server& server, Helper& helper, const pollfd& waited) {
   if (!helper.beat) return;
-  if (waited.revents != 0) return tell_crippled(control, helper, helper.gone);
-  if (Status alive = helper.beat(); !alive) tell_crippled(control, helper, alive.error().message);
+  if (waited.revents != 0) return tell_crippled(control, server, helper, helper.gone);
+  if (Status alive = helper.beat(); !alive) tell_crippled(control, server, helper, alive.error().message);
 }
 
 // Where the supervisor is gone nobody else tells this process to leave.
@@ -227,7 +228,7 @@ void listen_to_supervisor(int control, Parts& parts) {
   for (;;) {
     for (std::size_t i = 0; i < helpers.size(); ++i) waits[i + 1] = {helpers[i].lifeline, 0, 0};
     if (::poll(waits.data(), waits.size(), beat_ms) < 0) continue;
-    for (std::size_t i = 0; i < helpers.size() && !parts.aborted; ++i) look_after(control, helpers[i], waits[i + 1]);
+    for (std::size_t i = 0; i < helpers.size() && !parts.aborted; ++i) look_after(control, server, helpers[i], waits[i + 1]);
     if (parts.aborted) helpers.clear(), waits.resize(1);  // their end is no news
     if (waits[0].revents == 0) continue;
     char word = 0;

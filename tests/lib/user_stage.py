@@ -5,7 +5,7 @@ import mail
 import mariadb
 import twinloft as tl
 from twinloft import expect
-from wire import Address, Connection
+from wire import Address, Connection, ConnectionEnded
 
 CONF = pathlib.Path(__file__).resolve().parents[2] / "conf"
 PASSWORD = "Zd7-kept-away-q9"
@@ -73,8 +73,28 @@ require_marker = false
                 expect(reply.startswith(says), f"RCPT TO:<{address}>: {reply}, expected {says}")
 
     def wait_for_rcpt(self, says, address):
-        with self.open() as c:
-            tl.wait_for(lambda: self.rcpt(c, address).startswith(says), f"{says} to RCPT TO:<{address}>")
+        """As an MTA: a connection that the server ends between two transactions is followed by another one."""
+        c = self.open()
+
+        def answered():
+            nonlocal c
+            try:
+                first = c.command("MAIL FROM:<a@d>")
+            except ConnectionEnded:
+                first = None
+            if first is None or first.code == 421:
+                c.close()
+                c = self.open()
+                return False
+            expect(first.code == 250, f"MAIL: {first}")
+            reply = str(c.command(f"RCPT TO:<{address}>")).strip('"')
+            c.command("RSET")
+            return reply.startswith(says)
+
+        try:
+            tl.wait_for(answered, f"{says} to RCPT TO:<{address}>")
+        finally:
+            c.close()
 
     def deliver(self, address, maildir):
         """And find it there."""

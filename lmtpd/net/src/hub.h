@@ -100,6 +100,8 @@ class Loop {
   void stop();
   // The same, in their own time: Connection::drain(), again and again.
   void drain();
+  // A drain, this one or a later one, waits for no client.
+  void hurry();
   // Nothing is waited for any more but what the clients are told.
   void abort();
   // Closes every connection, whatever it waits for, and ends the loop.
@@ -121,6 +123,7 @@ class Loop {
   Instant drain_until_;
   bool stopping_ = false;
   bool draining_ = false;
+  bool hurried_ = false;
 };
 
 }  // namespace twinloft::lmtpd

@@ -44,7 +44,13 @@ void Loop::stop() {
 
 void Loop::drain() {
   if (stopping_ || std::exchange(draining_, true)) return;
-  drain_until_ = hub_.clock.now() + hub_.config.drain_time;
+  drain_until_ = hurried_ ? hub_.clock.now() : hub_.clock.now() + hub_.config.drain_time;
+  drain_some();
+}
+
+void Loop::hurry() {
+  if (std::exchange(hurried_, true) || !draining_ || stopping_) return;
+  drain_until_ = hub_.clock.now();
   drain_some();
 }
 
@@ -119,6 +125,7 @@ struct Server::Impl {
   void leave_listeners();
   void stop();
   void drain();
+  void hurry();
   void abort();
   void end_deliveries();
   void abandon();
@@ -177,6 +184,8 @@ void Server::Impl::drain() {
   after(Duration::max() / 2, &Impl::abort);  // keeps the first loop for those of the others
 }
 
+void Server::Impl::hurry() { on_loops(&Loop::hurry); }
+
 // Agents end by it, and say so; what stands in the kernel does not.
 void Server::Impl::abort() {
   stop();
@@ -234,6 +243,7 @@ void Server::post(void (Impl::*what)()) {
 }
 void Server::stop() { post(&Impl::stop); }
 void Server::drain() { post(&Impl::drain); }
+void Server::hurry() { post(&Impl::hurry); }
 void Server::abort() { post(&Impl::abort); }
 
 std::size_t Server::connections() const { return impl_->hub.connections.load(std::memory_order_relaxed); }

@@ -560,6 +560,22 @@ TEST_F(ServerTest, DrainLeavesAClientThatSaysSomething) {
   expect_end({client.get()});
 }
 
+// A server that cannot do its work would answer everything with 451.
+TEST_F(ServerTest, ADrainInAHurryWaitsForNoClientThatSaysSomething) {
+  for (bool before : {true, false}) {
+    config_.drain_time = config_.drain_idle = std::chrono::hours(1);
+    if (before) start(), server_->hurry();
+    auto client = before ? std::make_unique<LmtpClient>(port_) : drain_for_ever();
+    if (before) client->begin();
+    client->envelope({"ann@example.org"});
+    if (before) server_->drain();
+    else server_->hurry();
+    EXPECT_EQ(client->ask(message).substr(0, 3), "250");
+    EXPECT_EQ(client->reply().substr(0, 9), "421 4.3.2");
+    expect_end({client.get()});
+  }
+}
+
 TEST_F(ServerTest, StopEndsADrain) {
   auto client = drain_for_ever();
   server_->stop();
