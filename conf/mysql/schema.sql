@@ -14,7 +14,7 @@ CREATE TABLE users (
   uid     INT UNSIGNED  NOT NULL CHECK (uid BETWEEN 1 AND 4294967294),
   gid     INT UNSIGNED  NOT NULL CHECK (gid BETWEEN 1 AND 4294967294),
   home    VARCHAR(4096) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL CHECK (home LIKE '/%'),
-  maildir VARCHAR(4096) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL CHECK (maildir LIKE '/%' OR maildir LIKE '~/%'),  -- NULL: for users whose agent is an external one
+  maildir VARCHAR(4096) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NULL CHECK (maildir LIKE '/%' OR maildir LIKE '~/%' OR maildir = '~'),  -- NULL: for users whose agent is an external one
   agent   VARCHAR(64)   NULL,                                                                       -- NULL: the configured default
   active  TINYINT       NOT NULL DEFAULT 1 CHECK (active IN (0, 1)),
   quota_bytes    BIGINT UNSIGNED NULL,                                                              -- NULL: as [quota] says; 0: no limit

@@ -10,7 +10,7 @@ CREATE TABLE users (
   uid     INTEGER NOT NULL CHECK (typeof(uid) = 'integer' AND uid BETWEEN 1 AND 4294967294),
   gid     INTEGER NOT NULL CHECK (typeof(gid) = 'integer' AND gid BETWEEN 1 AND 4294967294),
   home    TEXT    NOT NULL CHECK (home LIKE '/%'),
-  maildir TEXT             CHECK (maildir LIKE '/%' OR maildir LIKE '~/%'),  -- NULL: for users whose agent is an external one
+  maildir TEXT             CHECK (maildir LIKE '/%' OR maildir LIKE '~/%' OR maildir = '~'),  -- NULL: for users whose agent is an external one
   agent   TEXT,                                        -- NULL: the configured default
   active  INTEGER NOT NULL DEFAULT 1 CHECK (active IN (0, 1)),
   quota_bytes    INTEGER   CHECK (quota_bytes >= 0),     -- NULL: as [quota] says; 0: no limit

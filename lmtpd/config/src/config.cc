@@ -106,6 +106,8 @@ void read_client_subjects(const TomlTable& t, Config& config) {
   for (const std::string& name : names)
     if (name.empty() || name[0] == '.' || name.find_first_of("* /") != std::string::npos)
       t.error("client_subjects", fmt::format("\"{}\": expected a whole name as in the certificate, such as \"mx1.example.org\"", name));
+  for (std::string& name : names)
+    if (auto normal = normal_domain(name)) name = std::move(*normal);
   config.tls.client_subjects = std::move(names);
 }
 

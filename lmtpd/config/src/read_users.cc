@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "twinloft/base/suggest.h"
+#include "twinloft/lmtpd/proto/path.h"
 
 namespace twinloft::lmtpd {
 
@@ -154,6 +155,20 @@ void read_static(const TomlTable& t, UserSettings& users) {
   else users.fixed.users = std::move(listed);
 }
 
+// Entries that no address could ever be found by, since a look-up has neither domain nor, as a rule, detail.
+void check_local_parts(const TomlTable& t, const UserSettings& users) {
+  const auto* listed = std::get_if<LocalParts>(&users.fixed.users);
+  const DirectoryConfig& directory = users.directory;
+  if (users.driver != UserDriver::static_db || !listed) return;
+  for (const std::string& name : *listed) {
+    if (name.empty() || name.front() == '"' || name.find('@') != std::string::npos)
+      t.error("users", fmt::format("\"{}\": expected a local part, such as \"ann\": without quotes and domain (\"domains\" lists those)", name));
+    else if (!directory.detail_first && !split_detail(name, directory.detail_delimiter).detail.empty())
+      t.error("users", fmt::format("\"{}\": nobody would be found by it, since \"{}\" begins the detail of an address: set detail_first = true, or take the detail out", name,
+                                   directory.detail_delimiter));
+  }
+}
+
 struct Driver {
   std::string_view name;
   UserDriver driver;
@@ -193,6 +208,7 @@ void read_users(const TomlTable& top, UserSettings& users) {
   users.driver = driver->driver;
   driver->read(t, users);
   read_directory(t, users.directory);
+  check_local_parts(t, users);
   read_defaults(t, users);
   read_cache(t, users.directory.cache);
 }

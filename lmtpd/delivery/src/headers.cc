@@ -22,6 +22,14 @@ std::string clean(std::string_view value) {
   return out;
 }
 
+// The sender is kept byte for byte, but for what would end the line.
+std::string kept(std::string_view sender) {
+  std::string out(sender);
+  for (char& c : out)
+    if (c == '\0' || c == '\r' || c == '\n') c = '?';
+  return out;
+}
+
 bool starts_with_nocase(std::string_view text, std::string_view prefix) {
   return text.size() >= prefix.size() && ::strncasecmp(text.data(), prefix.data(), prefix.size()) == 0;
 }
@@ -77,7 +85,7 @@ std::string delivery_header(const Envelope& envelope, const Recipient& recipient
                             std::string_view hostname, WallTime now) {
   std::string out;
   std::string to = clean(recipient.text);
-  if (choice.return_path) out += fmt::format("Return-Path: <{}>\n", clean(envelope.from));
+  if (choice.return_path) out += fmt::format("Return-Path: <{}>\n", kept(envelope.from));
   if (choice.delivered_to) out += fmt::format("Delivered-To: {}\n", to);
   if (choice.original_to && !recipient.original_to.empty()) {
     out += fmt::format("X-Original-To: {}\n", clean(recipient.original_to));
@@ -89,7 +97,7 @@ std::string delivery_header(const Envelope& envelope, const Recipient& recipient
 }
 
 std::string shared_header(const Envelope& envelope, std::string_view hostname, WallTime now) {
-  return fmt::format("Return-Path: <{}>\n", clean(envelope.from)) + received(envelope, {}, hostname, now);
+  return fmt::format("Return-Path: <{}>\n", kept(envelope.from)) + received(envelope, {}, hostname, now);
 }
 
 std::string received_header(const Envelope& envelope, const Recipient* recipient, std::string_view hostname, WallTime now) {

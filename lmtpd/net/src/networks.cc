@@ -14,6 +14,18 @@ bool bit(const std::array<std::uint8_t, 16>& address, unsigned at) { return addr
 
 }  // namespace
 
+// "::ffff:192.0.2.0/120" is an IPv4 network: peers are compared in that form (unmapped()).
+void Networks::unmap(Network& network, unsigned& bits) {
+  constexpr unsigned mapped = 96;
+  in6_addr address{};
+  std::memcpy(&address, network.address.data(), sizeof address);
+  if (network.family != AF_INET6 || network.prefix < mapped || !IN6_IS_ADDR_V4MAPPED(&address)) return;
+  Network out{AF_INET, {}, network.prefix - mapped};
+  std::memcpy(out.address.data(), network.address.data() + 12, 4);
+  network = out;
+  bits = 32;
+}
+
 Status Networks::add(const std::string& word) {
   if (word == "unix") {
     unix_ = true;
@@ -32,6 +44,7 @@ Status Networks::add(const std::string& word) {
     if (code != std::errc() || end != prefix.data() + prefix.size() || out.prefix > bits)
       return fail(Errc::invalid, "\"{}\": expected a prefix of 0 to {} bits after the slash", word, bits);
   }
+  unmap(out, bits);
   for (unsigned at = out.prefix; at < bits; ++at)
     if (bit(out.address, at)) return fail(Errc::invalid, "\"{}\": the address has bits behind its prefix of {}", word, out.prefix);
   networks_.push_back(out);

@@ -20,22 +20,32 @@ bool is_dot_atom(char c) { return is_alnum(c) || std::string_view("!#$%&'*+-/=?^
 
 bool is_domain_byte(char c) { return is_alnum(c) || c == '-' || c == '.' || c == '_'; }
 
+void to_lower(std::string& text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+}
+
 bool is_beyond_ascii(char c) { return static_cast<unsigned char>(c) >= 0x80; }
+
+bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
+
+// Of a sender that is written as no grammar has it, outside of quotes: all that neither ends the path nor begins another word.
+bool is_kept_byte(char c) { return !is_control(c) && c != ' ' && c != '<' && c != '>'; }
 
 std::unexpected<Error> bad(std::string_view what) { return fail(Errc::invalid, "{}", what); }
 
 // "@a,@b:" before the mailbox.
-Status skip_source_route(std::string_view& s) {
+Status skip_source_route(std::string_view& s, PathOf whose) {
   if (!s.starts_with('@')) return {};
   std::size_t colon = s.find(':');
   if (colon == std::string_view::npos) return bad("source route without its colon");
-  for (char c : s.substr(0, colon))
-    if (!is_domain_byte(c) && c != '@' && c != ',') return bad("malformed source route");
+  auto may_stand = [whose](char c) { return is_domain_byte(c) || c == '@' || c == ',' || (whose == PathOf::sender && is_kept_byte(c)); };
+  if (!std::ranges::all_of(s.substr(0, colon), may_stand)) return bad("malformed source route");
   s.remove_prefix(colon + 1);
   return {};
 }
 
-Status take_quoted(std::string_view& s, std::string& out) {
+// A sender's may be empty, and may hold control bytes: Postfix, for one, takes both, and hands them on in quotes.
+Status take_quoted(std::string_view& s, std::string& out, PathOf whose) {
   s.remove_prefix(1);
   while (!s.empty()) {
     char c = s.front();
@@ -46,21 +56,23 @@ Status take_quoted(std::string_view& s, std::string& out) {
       c = s.front();
       s.remove_prefix(1);
     }
-    if ((c < 32 && !is_beyond_ascii(c)) || c == 127) return bad("control byte in the quoted local part");
+    if (whose == PathOf::recipient && is_control(c)) return bad("control byte in the quoted local part");
     out += c;
   }
   return bad("quoted local part without its end");
 }
 
-Status take_local_part(std::string_view& s, std::string& out) {
-  if (s.starts_with('"')) {
-    TL_TRY(take_quoted(s, out));
+Status take_local_part(std::string_view& s, std::string& out, PathOf whose) {
+  bool quoted = s.starts_with('"');
+  if (quoted) {
+    TL_TRY(take_quoted(s, out, whose));
   } else {
-    auto end = std::find_if_not(s.begin(), s.end(), [](char c) { return is_dot_atom(c) || is_beyond_ascii(c); });
+    auto may_stand = [whose](char c) { return is_dot_atom(c) || is_beyond_ascii(c) || (whose == PathOf::sender && c != '@' && is_kept_byte(c)); };
+    auto end = std::find_if_not(s.begin(), s.end(), may_stand);
     out.assign(s.begin(), end);
     s.remove_prefix(out.size());
   }
-  if (out.empty()) return bad("empty local part");
+  if (out.empty() && !(quoted && whose == PathOf::sender)) return bad("empty local part");
   return {};
 }
 
@@ -76,6 +88,19 @@ bool is_literal(const std::string& text) {
   if (!std::all_of(text.begin(), text.end(), is_content)) return false;
   if (::strncasecmp(text.c_str(), "IPv6:", 5) != 0) return true;
   return ::inet_pton(AF_INET6, text.c_str() + 5, &scratch) == 1;
+}
+
+// Of one address with its brackets. IPv6 has many spellings.
+Status normalise_literal(std::string& literal) {
+  constexpr std::string_view v6 = "[ipv6:";
+  if (!is_literal(literal.substr(1, literal.size() - 2))) return bad("malformed address literal");
+  to_lower(literal);
+  if (!literal.starts_with(v6)) return {};
+  in6_addr address{};
+  char text[INET6_ADDRSTRLEN] = {};
+  if (::inet_pton(AF_INET6, literal.substr(v6.size(), literal.size() - v6.size() - 1).c_str(), &address) == 1 && ::inet_ntop(AF_INET6, &address, text, sizeof text))
+    literal = fmt::format("{}{}]", v6, text);
+  return {};
 }
 
 // None of them empty.
@@ -97,24 +122,30 @@ Status to_a_labels(std::string& domain) {
   return {};
 }
 
-// A sender's is never looked up: it is kept as it is.
+// A sender's is never looked up: it is kept, however it is written.
 Status take_domain(std::string_view& s, std::string& out, PathOf whose) {
+  if (whose == PathOf::sender) {
+    auto end = std::find_if_not(s.begin(), s.end(), [](char c) { return is_kept_byte(c) && c != '@'; });
+    out.assign(s.begin(), end);
+    s.remove_prefix(out.size());
+    if (out.empty()) return bad("malformed domain");
+    return {};
+  }
   if (s.starts_with('[')) {
     std::size_t end = s.find(']');
     if (end == std::string_view::npos) return bad("address literal without its bracket");
     out = s.substr(0, end + 1);
     s.remove_prefix(out.size());
-    if (!is_literal(out.substr(1, end - 1))) return bad("malformed address literal");
+    TL_TRY(normalise_literal(out));
   } else {
     auto end = std::find_if_not(s.begin(), s.end(), [](char c) { return is_domain_byte(c) || is_beyond_ascii(c); });
     out.assign(s.begin(), end);
+    if (out.ends_with('.')) out.pop_back();  // the root of all domains, which its reader drops
     s.remove_prefix(out.size());
     if (out.empty()) return bad("malformed domain");
-    if (whose == PathOf::sender) return {};
     if (!is_ascii(out)) TL_TRY(to_a_labels(out));
     if (!has_labels(out)) return bad("malformed domain");
-    std::transform(out.begin(), out.end(), out.begin(),
-                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+    to_lower(out);
   }
   if (out.size() > domain_bytes_max) return bad("domain too long");
   return {};
@@ -135,14 +166,16 @@ Result<Path> take_path(std::string_view& rest, PathOf whose) {
   std::string_view s = rest.substr(1);
   Path path;
   if (!s.starts_with('>')) {
-    TL_TRY(skip_source_route(s));
+    TL_TRY(skip_source_route(s, whose));
     const char* begin = s.data();
-    TL_TRY(take_local_part(s, path.local_part));
+    TL_TRY(take_local_part(s, path.local_part, whose));
     if (s.starts_with('@')) {
       s.remove_prefix(1);
       TL_TRY(take_domain(s, path.domain, whose));
     }
     path.text.assign(begin, s.data());
+    bool is_name = !path.domain.empty() && path.domain.front() != '[';
+    if (whose == PathOf::recipient && is_name && s.starts_with(".>")) s.remove_prefix(1);  // the root of all domains, as in "example.org."
     path.is_ascii = is_ascii(path.text);
     if (whose == PathOf::recipient) TL_TRY(check_recipient(path));
     if (!s.starts_with('>')) return bad(s.empty() ? "address without its closing bracket" : "malformed address");

@@ -44,10 +44,16 @@ bool fits_path(std::string_view part) {
 
 std::string normal_path(std::string_view path) {
   std::string out;
-  for (char c : path)
-    if (c != '/' || !out.ends_with('/')) out += c;
-  if (out.size() > 1 && out.ends_with('/')) out.pop_back();
-  return out;
+  bool absolute = path.starts_with('/');
+  while (!path.empty()) {
+    std::size_t slash = std::min(path.find('/'), path.size());
+    std::string_view part = path.substr(0, slash);
+    path.remove_prefix(std::min(slash + 1, path.size()));
+    if (part.empty() || part == ".") continue;
+    if (!out.empty() || absolute) out += '/';
+    out += part;
+  }
+  return out.empty() && absolute ? "/" : out;
 }
 
 Status check_user(const User& user) {

@@ -197,7 +197,7 @@ Status check_option(const std::string& option, const std::string& path, const Us
 
 Result<std::string> maildir_of_location(std::string_view location, const UserKey& key) {
   constexpr std::string_view format = "maildir:";
-  if (!location.starts_with(format)) return fail(Errc::invalid, "mail={}: expected maildir:PATH", location);
+  if (ascii_lower(location.substr(0, format.size())) != format) return fail(Errc::invalid, "mail={}: expected maildir:PATH", location);
   std::string_view rest = location.substr(format.size());
   auto path = expand(take_part(rest), key);
   if (!path) return fail(Errc::invalid, "mail={}: {}", location, path.error().message);
@@ -233,6 +233,11 @@ Status DovecotFields::take(Row& row, std::string_view name, std::string_view val
 Status DovecotFields::take_extra(Row& row, std::string_view word) {
   std::size_t equals = std::min(word.find('='), word.size());
   std::string_view name = word.substr(0, equals), value = word.substr(std::min(equals + 1, word.size()));
+  // Of a passwd-file Dovecot expands these fields, and not the line's own home.
+  if (name == "userdb_home") {
+    home_ = std::string(value);
+    return {};
+  }
   if (name.starts_with(prefix)) return take(row, name.substr(prefix.size()), value);
   if (set_column(own_fields, row, name, value)) return {};
   if (name == "proxy" || name == "proxy_maybe") {
@@ -251,6 +256,12 @@ Status DovecotFields::finish(Row& row, const UserKey& key) const {
   if (handed_on_ && !row[Column::next_hop])
     return fail(Errc::invalid, "proxy: Dovecot hands this user on to another host: name a next hop, twinloft_next_hop=NAME, or take the field out");
   if (driver_ && *driver_ != "maildir") return fail(Errc::invalid, "{}mail_driver={}: expected maildir", prefix, *driver_);
+  if (home_) {
+    auto home = expand(*home_, key);
+    if (home && home->starts_with('~')) home = fail(Errc::invalid, "\"{}\": expected an absolute path", *home_);
+    if (!home) return fail(Errc::invalid, "{}home={}", prefix, home.error().message);
+    row[Column::home] = std::move(*home);
+  }
   std::optional<std::string> old_path, new_path;
   if (mail_) {
     TL_TRY_ASSIGN(old_path, maildir_of_location(*mail_, key));

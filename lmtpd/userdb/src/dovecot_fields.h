@@ -22,6 +22,7 @@ class DovecotFields {
 
  private:
   std::optional<std::string> mail_, driver_, path_, inbox_path_;  // `mail` of 2.3; mail_driver, mail_path and mail_inbox_path of 2.4
+  std::optional<std::string> home_;                               // of a passwd-file's extra fields, with variables
   bool handed_on_ = false;                                        // a field that says so: proxy
 };
 

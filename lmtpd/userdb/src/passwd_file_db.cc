@@ -14,6 +14,7 @@
 #include "fold.h"
 #include "passwd_line.h"
 #include "twinloft/base/fd.h"
+#include "twinloft/base/utf8.h"
 
 namespace twinloft::lmtpd {
 
@@ -90,6 +91,16 @@ Result<std::shared_ptr<const Contents>> load(const std::string& path) {
   }
   if (out->users.empty()) return fail(Errc::unavailable, "user database {}: it holds no user", path);
   return out;
+}
+
+// Variables are of the name as its owner writes it, since Dovecot knows the user by that name: an internationalised domain in U-labels stays so in paths.
+UserKey as_written(const UserKey& key, std::string_view name) {
+  std::size_t at = name.rfind('@');
+  if (at == std::string_view::npos) return key;
+  std::string_view written = name.substr(at + 1);
+  auto domain = normal_domain(written), asked = normal_domain(key.domain);
+  if (!domain || !asked || *domain != *asked || ascii_lower(name.substr(0, at)) != key.local_part) return key;
+  return {key.local_part, is_ascii(written) ? *domain : unicode_domain(*domain)};
 }
 
 class PasswdFile final : public UserSource {
@@ -172,10 +183,11 @@ class PasswdFile final : public UserSource {
     auto wrong = [&](Errc code, std::string_view what) { return fail(code, "{}:{}: user {}: {}", config_.path, line.number, name, what); };
     if (!line.ends) return wrong(Errc::conflict, "the line has no end, and may be half written");
     if (line.again != 0) return wrong(Errc::invalid, fmt::format("stands in line {} too", line.again));
-    auto row = parse_passwd_line(line.text, key);
+    const UserKey written = as_written(key, name_in_passwd_line(line.text));
+    auto row = parse_passwd_line(line.text, written);
     if (!row) return wrong(Errc::invalid, row.error().message);
     not_known = row->not_known;
-    auto entry = reader_.read(key, *row);
+    auto entry = reader_.read(written, *row);
     if (!entry) return wrong(Errc::invalid, entry.error().message);
     return std::move(*entry);
   }

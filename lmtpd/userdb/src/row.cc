@@ -77,7 +77,7 @@ Result<RowReader> RowReader::create(const UserDefaults& defaults) {
   User trial;
   trial.name = "a user";
   trial.uid = trial.gid = 1;
-  trial.home = out.home_.empty() ? "/" : out.home_.expand(values);
+  trial.home = out.home_.empty() ? "/" : normal_path(out.home_.expand(values));
   trial.maildir = at_home(out.maildir_.expand(values), values.home);
   trial.agent = defaults.agent;
   trial.next_hop = defaults.next_hop;

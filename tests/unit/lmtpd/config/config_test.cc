@@ -109,7 +109,7 @@ certificate = "/etc/tls/cert.pem"
 key = "/etc/tls/key.pem"
 client_ca = "/etc/tls/ca.pem"
 client_certificate = "require"
-client_subjects = ["mx1.example.org", "mx2.example.org"]
+client_subjects = ["MX1.example.org.", "mx2.example.org"]
 min_version = "1.3"
 [limits]
 message_size = "10MB"
@@ -374,6 +374,9 @@ const Wrong wrong[] = {
     {"[users]\ndriver = \"static\"\nhome = \"/a\"\nusers = []\n", "users.users: lists nobody"},
     {"[users]\ndriver = \"static\"\nhome = \"/a\"\naccept_all = false\n", "users.users: is missing"},
     {"[users]\ndriver = \"static\"\nhome = \"/a\"\nusers = [\"ann\"]\naccept_all = true\n", "users.accept_all: accepts every address"},
+    {"[users]\ndriver = \"static\"\nhome = \"/a\"\nusers = [\"ann@example.org\"]\n", "users.users: \"ann@example.org\": expected a local part"},
+    {"[users]\ndriver = \"static\"\nhome = \"/a\"\nusers = [\"ann\", \"\"]\n", "users.users: \"\": expected a local part"},
+    {"[users]\ndriver = \"static\"\nhome = \"/a\"\nusers = [\"ann-x\"]\ndetail_delimiter = \"-\"\n", "users.users: \"ann-x\": nobody would be found by it"},
     {"[users]\ndriver = \"sqlite\"\npath = \"/a\"\naccept_all = true\n", "users.accept_all: unknown key"},
     {"[users]\ndriver = \"static\"\naccept_all = true\ndetail_delimiter = \"+-\"\n", "expected one character"},
     {"[spool]\npath = \"srv\"\n", "spool.path: expected an absolute path"},

@@ -50,6 +50,14 @@ TEST(Networks, AMappedAddressIsAnIpv4Address) {
   for (const char* p : {"2001:db8::1", "192.0.2.9", "unix", "::192.0.2.9"}) EXPECT_EQ(address_text(unmapped(peer(p))), address_text(peer(p))) << p;
 }
 
+TEST(Networks, AMappedNetworkIsAnIpv4Network) {
+  for (const char* word : {"::ffff:192.0.2.9", "::FFFF:192.0.2.0/120", "::ffff:c000:209/128", "::ffff:0:0/96"})
+    EXPECT_TRUE(networks({word}).contains(unmapped(peer("::ffff:192.0.2.9")))) << word;
+  EXPECT_FALSE(networks({"::ffff:192.0.2.0/125"}).contains(peer("192.0.2.9")));
+  EXPECT_FALSE(networks({"::ffff:192.0.2.9"}).contains(peer("2001:db8::1")));
+  EXPECT_FALSE(Networks::parse(std::vector<std::string>{"::ffff:192.0.2.9/120"}));
+}
+
 TEST(Networks, WhatIsNoNetworkIsNamed) {
   for (std::string word : {"", "host.example", "192.0.2.0/33", "192.0.2.0/", "192.0.2.0/x", "192.0.2.1/24", "2001:db8::1/64", "2001:db8::/129", "192.0.2/24", "UNIX"}) {
     auto out = Networks::parse(std::vector<std::string>{"10.0.0.0/8", word});

@@ -42,8 +42,12 @@ INSTANTIATE_TEST_SUITE_P(
         Good{"<${run{x}}@d>", "${run{x}}@d", "${run{x}}", "d"},
         Good{"<@a.example,@b.example:ann@d>", "ann@d", "ann", "d"},
         Good{"<ann@[192.0.2.1]>", "ann@[192.0.2.1]", "ann", "[192.0.2.1]"},
-        Good{"<ann@[IPv6:2001:db8::1]>", "ann@[IPv6:2001:db8::1]", "ann", "[IPv6:2001:db8::1]"},
-        Good{"<ann@[Tag:anything]>", "ann@[Tag:anything]", "ann", "[Tag:anything]"},
+        Good{"<ann@[IPv6:2001:db8::1]>", "ann@[IPv6:2001:db8::1]", "ann", "[ipv6:2001:db8::1]"},
+        Good{"<ann@[ipv6:2001:DB8:0:0::1]>", "ann@[ipv6:2001:DB8:0:0::1]", "ann", "[ipv6:2001:db8::1]"},
+        Good{"<ann@[Tag:Anything]>", "ann@[Tag:Anything]", "ann", "[tag:anything]"},
+        // The dot of the root ends a domain, and is no part of it.
+        Good{"<ann@Example.ORG.>", "ann@Example.ORG", "ann", "example.org"},
+        Good{"<ann@b\xc3\xbc" "cher.example.>", "ann@b\xc3\xbc" "cher.example", "ann", "xn--bcher-kva.example"},
         Good{"<a..b.@d>", "a..b.@d", "a..b.", "d"},
         Good{"<\xc3\xa4@d>", "\xc3\xa4@d", "\xc3\xa4", "d"},
         Good{"<\"\xc3\xa4 \xe2\x82\xac\"@d>", "\"\xc3\xa4 \xe2\x82\xac\"@d", "\xc3\xa4 \xe2\x82\xac", "d"},
@@ -61,7 +65,12 @@ INSTANTIATE_TEST_SUITE_P(
 // A sender is kept as it was sent.
 TEST(SenderPath, IsKeptAsItWasSent) {
   for (std::string text : {"j\xc3\xb6rg@b\xc3\xbc" "cher.example", "j\xf6rg@example.net", "\"j\xf6rg x\"@example.net", "a@b\xfc" "cher.example", "\xff",
-                           "a@\xe2\x80\x8b.example", "a@.d", "a@d.", "a@a..b", "a@\x80", "\xc2\x9b@d"}) {
+                           "a@\xe2\x80\x8b.example", "a@.d", "a@d.", "a@a..b", "a@\x80", "\xc2\x9b@d",
+                           // Postfix takes a control byte, and a local part that is empty, and hands both on in quotes.
+                           "\"a\tb\"@d", "\"a\x01> b\x7f\"@d", "\"\"@example.net", "\"\"",
+                           // These come by way of its sendmail command, or from other MTAs.
+                           "a@[1.2.3]", "a@[300.1.2.3]", "a@[IPv6:x]", "a@[", "a@exa!mple", "a,b@d", "a:b@d", "a;b@d", "a(b)@d", "a\\b@d", "a.\"b\"@d", "#@[]",
+                           "a@-d-.example", "a@under_score.example", "a@xn--\xff"}) {
     std::string bracketed = "<" + text + "> x";
     std::string_view rest = bracketed;
     auto path = take_path(rest, PathOf::sender);
@@ -76,8 +85,14 @@ TEST(SenderPath, IsKeptAsItWasSent) {
   EXPECT_TRUE(take_path(rest, PathOf::sender)) << "VERP and SRS make long ones";
 }
 
+TEST(SenderPath, ARouteIsDroppedHoweverItIsWritten) {
+  std::string_view rest = "<@a.example,@b\xfc\xc3\xbc" "cher.example,@[x]:ann@d> SIZE=1";
+  EXPECT_EQ(take_path(rest, PathOf::sender).value().text, "ann@d");
+  EXPECT_EQ(rest, " SIZE=1");
+}
+
 TEST(SenderPath, WhatIsNoPathIsRefused) {
-  for (std::string_view text : {"", "a@d", "<a@d", "<a b@d>", "<a@d >", "<@d>", "<a@>", "<a@b@c>", "<\"a@d>", "<a\x07@d>", "<a@[300.1.2.3]>", "<<a@d>>"}) {
+  for (std::string_view text : {"", "a@d", "<a@d", "<a b@d>", "<a@d >", "<@d>", "<a@>", "<a@b@c>", "<\"a@d>", "<a\x07@d>", "<<a@d>>", "<a@d\t>"}) {
     std::string_view rest = text;
     EXPECT_FALSE(take_path(rest, PathOf::sender)) << text;
   }
@@ -95,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(
     All, BadPaths,
     testing::Values("", "ann@d", "<", "<ann", "<ann@", "<ann@d", "<@d>", "<ann@>", "<ann@@d>", "<ann@d@e>", "<ann@d >",
                     "< ann@d>", "<ann @d>", "<an(n)@d>", "<;id;@d>", "<a,b@d>", "<a\\b@d>", "<\"ann@d>", "<\"ann\\",
-                    "<\"\"@d>", "<\"\"+x@d>", "<\"a\"b@d>", "<ann@.d>", "<ann@d.>", "<ann@a..b>", "<ann@d;e>",
+                    "<\"\"@d>", "<\"\"+x@d>", "<\"a\"b@d>", "<ann@.d>", "<ann@d..>", "<ann@.>", "<ann@d.x.x..>", "<ann@[192.0.2.1].>", "<ann@a..b>", "<ann@d;e>",
                     "<@a.example ann@d>", "<@a.example:>", "<@(x):ann@d>", "<ann@[192.0.2.1>", "<ann@[1 2]>", "<ann@[]>", "<ann@[192.0.2]>", "<ann@[IPv6:]>", "<ann@[IPv6:x]>",
                     "<ann@[ipv6:1.2.3.4]>", "<ann@[:x]>", "<ann@[x]>", "<ann@[a b:c]>", "<ann@[a:b[c]>", "<ann@[a:\r\nb]>",
                     std::string_view("<a\0b@d>", 7), std::string_view("<\"a\0b\"@d>", 9), "<a\tb@d>", "<\"a\tb\"@d>",
@@ -136,7 +151,7 @@ TEST(ParseAddress, IsTheWholeText) {
 
 TEST(NormalDomain, IsOneForm) {
   for (auto [text, normal] : {std::pair{"Example.ORG.", "example.org"}, {"b\u00fccher.example", "xn--bcher-kva.example"}, {"B\u00dcCHER.Example.", "xn--bcher-kva.example"},
-                              {"XN--BCHER-KVA.example", "xn--bcher-kva.example"}, {"localhost", "localhost"}, {"[192.0.2.1]", "[192.0.2.1]"}})
+                              {"XN--BCHER-KVA.example", "xn--bcher-kva.example"}, {"localhost", "localhost"}, {"[192.0.2.1]", "[192.0.2.1]"}, {"[IPv6:2001:DB8::0:1]", "[ipv6:2001:db8::1]"}})
     EXPECT_EQ(normal_domain(text).value_or("error"), normal) << text;
   for (const char* bad : {"", ".", "a..b", ".a", "a b", "a@b", "example.org..", "\xff", "a/b"}) EXPECT_FALSE(normal_domain(bad)) << bad;
   EXPECT_EQ(unicode_domain("xn--bcher-kva.example"), "b\u00fccher.example");

@@ -49,7 +49,8 @@ TEST(CheckUser, RefusesPathsThatLeadElsewhere) {
 }
 
 TEST(NormalPath, HasEachSlashOnce) {
-  for (auto [path, normal] : {std::pair{"/srv//a/", "/srv/a"}, {"//", "/"}, {"/", "/"}, {"", ""}, {"/srv/a", "/srv/a"}, {"///srv/a///b//", "/srv/a/b"}})
+  for (auto [path, normal] : {std::pair{"/srv//a/", "/srv/a"}, {"//", "/"}, {"/", "/"}, {"", ""}, {"/srv/a", "/srv/a"}, {"///srv/a///b//", "/srv/a/b"},
+                              {"/srv/./a/.", "/srv/a"}, {"/./", "/"}, {"~/./m", "~/m"}, {"./a", "a"}, {"/srv/.a/..b", "/srv/.a/..b"}, {"/srv/../a", "/srv/../a"}})
     EXPECT_EQ(normal_path(path), normal) << path;
 }
 

@@ -100,8 +100,40 @@ TEST_F(PasswdFileTest, PathsHaveOneForm) {
   EXPECT_EQ(paths_of("/srv/ann/::userdb_mail=maildir:%h"), "/srv/ann /srv/ann");
   EXPECT_EQ(paths_of("/srv/ann/::userdb_mail=maildir:~/"), "/srv/ann /srv/ann");
   EXPECT_EQ(paths_of("/::userdb_mail=maildir:~//m/"), "/ /m");
+  EXPECT_EQ(paths_of("/srv/./ann/.::userdb_mail=Maildir:~/./m"), "/srv/ann /srv/ann/m") << "as Dovecot takes them";
   config_.defaults.maildir = "~";
   EXPECT_EQ(paths_of("/srv/ann/::"), "/srv/ann /srv/ann");
+}
+
+// Seen with Dovecot 2.3: variables in extra fields are expanded, and the line's own home is a path as it stands.
+TEST_F(PasswdFileTest, AHomeAmongTheExtraFieldsHasVariables) {
+  config_.defaults.maildir = "~/Maildir";
+  auto home_of = [&](const std::string& fields) {
+    write("ann@example.org:x:5:5::" + fields + "\n");
+    auto ann = open()->find({"ann", "example.org"});
+    return ann ? user_of(ann)->home : "error: " + ann.error().message;
+  };
+  EXPECT_EQ(home_of("/h::userdb_home=/srv/%d//%n/"), "/srv/example.org/ann");
+  EXPECT_EQ(home_of("::userdb_home=/srv/%{domain}/%Ln"), "/srv/example.org/ann");
+  EXPECT_EQ(home_of("/srv/%d/%n::"), "/srv/%d/%n");
+  for (const char* bad : {"/srv/%1n", "%h/x", "~/x", "~", "/srv/%x"})
+    EXPECT_NE(home_of(std::string("/h::userdb_home=") + bad).find("error: " + config_.path + ":1: user ann@example.org: userdb_home="), std::string::npos) << bad;
+}
+
+// Dovecot's user has the name that stands in the file.
+TEST_F(PasswdFileTest, VariablesAreOfTheNameAsItIsWritten) {
+  config_.defaults.maildir = "~/Maildir";
+  config_.defaults.home = "/srv/%domain%/%user%";
+  auto paths_of = [&](const std::string& name) {
+    write(name + ":x:5:5::::userdb_mail=maildir:/m/%d/%n\n");
+    auto ann = user_of(open()->find({"ann", "xn--bcher-kva.example"}));
+    return ann ? ann->home + " " + ann->maildir : "nobody";
+  };
+  EXPECT_EQ(paths_of("ann@b\u00fccher.example"), "/srv/b\u00fccher.example/ann /m/b\u00fccher.example/ann");
+  EXPECT_EQ(paths_of("Ann@B\u00dcCHER.Example."), "/srv/b\u00fccher.example/ann /m/b\u00fccher.example/ann");
+  EXPECT_EQ(paths_of("ann@xn--bcher-kva.example"), "/srv/xn--bcher-kva.example/ann /m/xn--bcher-kva.example/ann");
+  config_.key = "%user%";
+  EXPECT_EQ(paths_of("ann"), "/srv/xn--bcher-kva.example/ann /m/xn--bcher-kva.example/ann");
 }
 
 TEST_F(PasswdFileTest, AnAccountsNameIsItsId) {

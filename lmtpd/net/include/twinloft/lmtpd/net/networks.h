@@ -28,6 +28,7 @@ class Networks {
     unsigned prefix;                       // bits
   };
   Status add(const std::string& word);
+  static void unmap(Network& network, unsigned& bits);  // as unmapped(), below
 
   std::vector<Network> networks_;
   bool unix_ = false;

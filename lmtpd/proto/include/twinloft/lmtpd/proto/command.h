@@ -12,7 +12,7 @@
 
 namespace twinloft::lmtpd {
 
-inline constexpr std::size_t command_line_bytes_max = 2048;  // with CRLF; RFC 5321 asks for 512 and extensions add
+inline constexpr std::size_t command_line_bytes_max = 8192;  // with CRLF; RFC 5321 asks for 512, and MTAs take longer senders than that (Postfix: 2048)
 
 struct Lhlo {
   std::string domain;
