@@ -11,7 +11,6 @@ namespace twinloft::lmtpd {
 namespace {
 
 constexpr std::string_view prefix = "userdb_";
-constexpr std::string_view known_variables = "known are %u, %n, %d, %h at the start, and Dovecot 2.4's %{user}, %{user|username}, %{user|domain}, %{home}";
 
 struct Heeded {
   std::string_view name;
@@ -24,13 +23,13 @@ constexpr Heeded own_fields[] = {{"twinloft_agent", Column::agent},
                                  {"twinloft_alias", Column::alias}};
 constexpr Heeded dovecot_fields[] = {{"uid", Column::uid},
                                      {"gid", Column::gid},
-                                     {"home", Column::home},
                                      {"quota_rule", Column::quota_rule},
                                      {"quota_storage_size", Column::quota_bytes},
                                      {"quota_message_count", Column::quota_messages}};
 
 constexpr std::string_view location_fields[] = {"mail",          "mail_location",       "mail_driver",       "mail_path",
-                                                "mail_inbox_path", "mailbox_list_layout", "mailbox_list_utf8", "mail_control_path"};
+                                                "mail_inbox_path", "mailbox_list_layout", "mailbox_list_utf8", "mail_control_path",
+                                                "mail_alt_path"};
 
 struct Refused {
   std::string_view name, why;
@@ -60,6 +59,8 @@ constexpr std::string_view harmless_passdb[] = {"password", "nopassword", "allow
                                                 "master",   "delay_until", "k5principals", "event_",        "forward_", "auth_mech", "reason", "source_ip",  "cert_username",
                                                 "code",     "k5", "authz", "allowed_mechs"};
 
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
 template <class Names>
 bool begins_with_any(std::string_view name, const Names& names) {
   return std::ranges::any_of(names, [&](std::string_view n) { return name.starts_with(n); });
@@ -83,6 +84,30 @@ bool decides_place(std::string_view name) {
 
 // ---- variables ------------------------------------------------------------------------------------------------------
 
+// What a "%" stands for differs: by the version whose field it is, and Dovecot expands nothing of what a query yields.
+enum class Variables {
+  none,        // of a query
+  dovecot_23,  // userdb_mail in a passwd-file
+  dovecot_24,  // userdb_mail_path there
+  either,      // userdb_home there
+  braces,      // the home's own field: 2.3 takes it as it is, and 2.4 all but %{...}
+};
+
+std::string_view known(Variables variables) {
+  switch (variables) {
+    case Variables::none:
+      return "Dovecot expands no variables in what a query yields: let the query make the path";
+    case Variables::dovecot_23:
+      return "known are %u, %n, %d, %h at the start, and %{user}, %{username}, %{domain}, %{home}";
+    case Variables::either:
+      return "known are %u, %n, %d, %{user}, %{username}, %{domain}, and Dovecot 2.4's %{user|username}, %{user|domain}";
+    case Variables::dovecot_24:
+    case Variables::braces:
+      break;
+  }
+  return "known are Dovecot 2.4's %{user}, %{user|username}, %{user|domain}; the home is \"~\" at the start";
+}
+
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
   while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
@@ -95,24 +120,31 @@ struct Value {
   bool is_home = false;
 };
 
-// What stands in %{...}: a name, and filters behind "|".
-std::optional<Value> value_of_long(std::string_view inside, const UserKey& key) {
+// "user", and filters behind "|".
+std::optional<Value> value_with_filters(std::string_view inside, const UserKey& key) {
   std::size_t bar = std::min(inside.find('|'), inside.size());
-  std::string_view name = trimmed(inside.substr(0, bar));
-  inside.remove_prefix(std::min(bar + 1, inside.size()));
-  if (name == "home" && inside.empty()) return Value{"~", true};
-  bool is_user = name == "user";
-  if (!is_user && name != "username" && name != "domain") return std::nullopt;
-  std::string value = is_user ? key.address() : name == "username" ? key.local_part : key.domain;
-  while (!inside.empty()) {
+  if (trimmed(inside.substr(0, bar)) != "user") return std::nullopt;
+  std::string value = key.address();
+  while (bar < inside.size()) {
+    inside.remove_prefix(bar + 1);
     bar = std::min(inside.find('|'), inside.size());
     std::string_view filter = trimmed(inside.substr(0, bar));
-    inside.remove_prefix(std::min(bar + 1, inside.size()));
     if (filter == "lower") continue;  // keys are
-    if (!is_user || (filter != "username" && filter != "domain")) return std::nullopt;
+    if (filter != "username" && filter != "domain") return std::nullopt;
     value = filter == "username" ? key.local_part : key.domain;
   }
   return Value{std::move(value)};
+}
+
+// What stands in %{...}.
+std::optional<Value> value_of_long(std::string_view inside, const UserKey& key, Variables variables) {
+  if (inside == "user") return Value{key.address()};
+  if (variables == Variables::dovecot_23 || variables == Variables::either) {
+    if (inside == "username") return Value{key.local_part};
+    if (inside == "domain") return Value{key.domain};
+  }
+  if (variables == Variables::dovecot_23) return inside == "home" ? std::optional(Value{"~", true}) : std::nullopt;
+  return value_with_filters(inside, key);
 }
 
 std::optional<Value> value_of_short(char c, const UserKey& key) {
@@ -132,27 +164,42 @@ std::optional<Value> value_of_short(char c, const UserKey& key) {
   }
 }
 
+struct Found {
+  std::optional<Value> value;  // nullopt: it is none that is known
+  std::size_t bytes = 1;
+};
+
+// `text` begins with a "%".
+Found variable_at(std::string_view text, const UserKey& key, Variables variables) {
+  bool in_braces = text.starts_with("%{");
+  const Found literal{Value{"%"}, 1};
+  if (variables == Variables::none) return in_braces || (text.size() > 1 && is_letter(text[1])) ? Found{} : literal;
+  if (in_braces) {
+    std::size_t end = text.find('}');
+    if (end == std::string_view::npos) return {};
+    return {value_of_long(text.substr(2, end - 2), key, variables), end + 1};
+  }
+  if (variables == Variables::braces) return literal;
+  if (variables == Variables::dovecot_24) return {};
+  std::size_t at = text.starts_with("%L") ? 2 : 1;
+  if (at >= text.size()) return {};
+  return {value_of_short(text[at], key), at + 1};
+}
+
 // "~" at the start is the home.
-Result<std::string> expand(std::string_view text, const UserKey& key) {
+Result<std::string> expand(std::string_view text, const UserKey& key, Variables variables) {
   std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
+  for (std::size_t i = 0; i < text.size();) {
     if (text[i] != '%') {
-      out += text[i];
+      out += text[i++];
       continue;
     }
-    std::size_t end = i;
-    std::optional<Value> value;
-    if (text.substr(i).starts_with("%{")) {
-      end = text.find('}', i);
-      if (end != std::string_view::npos) value = value_of_long(text.substr(i + 2, end - i - 2), key);
-    } else {
-      end = text.substr(i).starts_with("%L") ? i + 2 : i + 1;
-      if (end < text.size()) value = value_of_short(text[end], key);
-    }
-    if (!value || (value->is_home && i != 0)) return fail(Errc::invalid, "\"{}\": {}", text, known_variables);
+    auto [value, bytes] = variable_at(text.substr(i), key, variables);
+    bool home_is_known = variables == Variables::dovecot_23 && i == 0;
+    if (!value || (value->is_home && !home_is_known)) return fail(Errc::invalid, "\"{}\": {}", text, known(variables));
     if (!fits_path(value->text)) return fail(Errc::invalid, "\"{}\": a value of it cannot be part of a path", text);
     out += value->text;
-    i = end;
+    i += bytes;
   }
   if (out.starts_with('~') && out != "~" && !out.starts_with("~/")) return fail(Errc::invalid, "\"{}\": behind \"~\" a \"/\" is expected", text);
   return out;
@@ -175,46 +222,75 @@ std::string take_part(std::string_view& rest) {
 
 bool same_path(std::string_view a, std::string_view b) { return normal_path(a) == normal_path(b); }
 
-Status check_option(const std::string& option, const std::string& path, const UserKey& key) {
-  constexpr std::string_view harmless[] = {"INDEX", "INDEXPVT", "INDEXCACHE", "ITERINDEX", "VOLATILEDIR", "NO-NOSELECT", "KEEP-NOSELECT", "BROKENCHAR", "ALT"};
+// Those that Dovecot 2.3's Maildir takes, and that leave mail where it is.
+Status check_harmless(std::string_view name, std::string_view value) {
+  constexpr std::string_view harmless[] = {"INDEX", "INDEXPVT", "INDEXCACHE", "ITERINDEX", "VOLATILEDIR", "NO-NOSELECT", "BROKENCHAR"};
+  if (std::ranges::find(harmless, name) == std::end(harmless))
+    return fail(Errc::invalid, "lmtpd writes Maildir++ with names in modified UTF-7 and its control files in the Maildir; Dovecot would look elsewhere, or show nothing");
+  if (name == "BROKENCHAR" && value.size() != 1) return fail(Errc::invalid, "Dovecot shows nothing: it expects one character");
+  return {};
+}
+
+struct Location {
+  std::string path;
+  std::string layout = "maildir++";  // as it is written
+  bool names_inbox = false;          // and it is the path
+};
+
+Status take_option(Location& location, const std::string& option, const UserKey& key, Variables variables) {
   std::size_t equals = std::min(option.find('='), option.size());
   std::string name = option.substr(0, equals), value = option.substr(std::min(equals + 1, option.size()));
-  if (std::ranges::find(harmless, name) != std::end(harmless)) return {};
-  if (name == "LAYOUT" && ascii_lower(value) == "maildir++") return {};
+  if (name == "LAYOUT" && ascii_lower(value) == "maildir++") {
+    location.layout = value;
+    return {};
+  }
   if (name == "INBOX") {
-    TL_TRY_ASSIGN(std::string inbox, expand(value, key));
-    if (same_path(inbox, path)) return {};
+    TL_TRY_ASSIGN(std::string inbox, expand(value, key, variables));
+    location.names_inbox = same_path(inbox, location.path);
+    if (location.names_inbox) return {};
     return fail(Errc::invalid, "{}: lmtpd delivers to the inbox in the Maildir itself, and Dovecot would not show it", option);
   }
   if (name == "CONTROL" && !value.empty()) {
-    TL_TRY_ASSIGN(std::string control, expand(value, key));
-    if (same_path(control, path)) return {};
+    TL_TRY_ASSIGN(std::string control, expand(value, key, variables));
+    if (same_path(control, location.path)) return {};
   }
-  return fail(Errc::invalid, "{}: lmtpd writes Maildir++ with names in modified UTF-7 and its control files in the Maildir; Dovecot would look elsewhere", option);
+  if (Status good = check_harmless(name, value); !good) return fail(Errc::invalid, "{}: {}", option, good.error().message);
+  return {};
+}
+
+Result<Location> read_location(std::string_view location, const UserKey& key, Variables variables) {
+  constexpr std::string_view format = "maildir:";
+  if (ascii_lower(location.substr(0, format.size())) != format) return fail(Errc::invalid, "expected maildir:PATH");
+  std::string_view rest = location.substr(format.size());
+  Location out;
+  TL_TRY_ASSIGN(out.path, expand(take_part(rest), key, variables));
+  if (out.path.empty()) return fail(Errc::invalid, "expected a path behind \"maildir:\"");
+  while (!rest.empty()) TL_TRY(take_option(out, take_part(rest), key, variables));
+  // In any other spelling Dovecot 2.3 has the inbox in a folder of that name.
+  if (out.layout != "maildir++" && !out.names_inbox)
+    return fail(Errc::invalid, "LAYOUT={}: write LAYOUT=maildir++: with other letters Dovecot has the inbox in a folder", out.layout);
+  return out;
+}
+
+// The path, with "~" for the home.
+Result<std::string> maildir_of_location(std::string_view field, std::string_view location, const UserKey& key, Variables variables) {
+  auto read = read_location(location, key, variables);
+  if (!read) return fail(Errc::invalid, "{}={}: {}", field, location, read.error().message);
+  return std::move(read->path);
 }
 
 }  // namespace
 
-Result<std::string> maildir_of_location(std::string_view location, const UserKey& key) {
-  constexpr std::string_view format = "maildir:";
-  if (ascii_lower(location.substr(0, format.size())) != format) return fail(Errc::invalid, "mail={}: expected maildir:PATH", location);
-  std::string_view rest = location.substr(format.size());
-  auto path = expand(take_part(rest), key);
-  if (!path) return fail(Errc::invalid, "mail={}: {}", location, path.error().message);
-  if (path->empty()) return fail(Errc::invalid, "mail={}: expected a path behind \"maildir:\"", location);
-  while (!rest.empty())
-    if (Status good = check_option(take_part(rest), *path, key); !good) return fail(Errc::invalid, "mail={}: {}", location, good.error().message);
-  return path;
-}
-
 bool is_dovecot_column(std::string_view name) {
-  if (name.starts_with(prefix)) return true;
-  return std::ranges::find(location_fields, name) != std::end(location_fields);
+  if (name.starts_with(prefix) || name.find('/') != std::string_view::npos) return true;
+  return name != "user" && !name.starts_with("namespace") && decides_place(name);
 }
 
 Status DovecotFields::take(Row& row, std::string_view name, std::string_view value) {
   if (set_column(own_fields, row, name, value) || set_column(dovecot_fields, row, name, value)) return {};
-  if (name == "mail" || name == "mail_location") mail_ = std::string(value);
+  if (name == "home") home_ = std::string(value);
+  else if (name == "mail") mail_ = std::string(value);
+  else if (name == "mail_location") location_ = std::string(value);
   else if (name == "mail_driver") driver_ = std::string(value);
   else if (name == "mail_path") path_ = std::string(value);
   else if (name == "mail_inbox_path") inbox_path_ = std::string(value);
@@ -222,9 +298,11 @@ Status DovecotFields::take(Row& row, std::string_view name, std::string_view val
   else if (name == "proxy" || name == "proxy_maybe") handed_on_ = true;
   else if (name == "mailbox_list_layout" && ascii_lower(value) == "maildir++") return {};
   else if (name == "mailbox_list_utf8" && (value == "no" || value.empty())) return {};
-  else if (name == "mail_control_path" && value.empty()) return {};
-  else if (auto known = std::ranges::find(refused_fields, name, &Refused::name); known != std::end(refused_fields))
-    return fail(Errc::invalid, "{}{}={}: {}", prefix, name, value, known->why);
+  else if ((name == "mail_control_path" || name == "mail_alt_path") && value.empty()) return {};
+  else if (auto refused = std::ranges::find(refused_fields, name, &Refused::name); refused != std::end(refused_fields)) {
+    if (origin_ == Origin::query && value.empty()) return {};  // a table has one column for all users
+    return fail(Errc::invalid, "{}{}={}: {}", prefix, name, value, refused->why);
+  }
   else if (decides_place(name)) return fail(Errc::invalid, "{}{}={}: lmtpd does not know where Dovecot would look for this user's mail", prefix, name, value);
   else if (!begins_with_any(name, harmless_userdb)) row.not_known.push_back(std::string(prefix) + std::string(name));
   return {};
@@ -233,11 +311,6 @@ Status DovecotFields::take(Row& row, std::string_view name, std::string_view val
 Status DovecotFields::take_extra(Row& row, std::string_view word) {
   std::size_t equals = std::min(word.find('='), word.size());
   std::string_view name = word.substr(0, equals), value = word.substr(std::min(equals + 1, word.size()));
-  // Of a passwd-file Dovecot expands these fields, and not the line's own home.
-  if (name == "userdb_home") {
-    home_ = std::string(value);
-    return {};
-  }
   if (name.starts_with(prefix)) return take(row, name.substr(prefix.size()), value);
   if (set_column(own_fields, row, name, value)) return {};
   if (name == "proxy" || name == "proxy_maybe") {
@@ -245,40 +318,62 @@ Status DovecotFields::take_extra(Row& row, std::string_view word) {
     return {};
   }
   auto is_heeded = [&](const Heeded& f) { return f.name == name; };
-  if (name != "user" && (std::ranges::any_of(dovecot_fields, is_heeded) || decides_place(name)))
+  if (name != "user" && (name == "home" || std::ranges::any_of(dovecot_fields, is_heeded) || decides_place(name)))
     return fail(Errc::invalid, "{}={}: without \"{}\" it is a field of the password database, which Dovecot does not heed here: write {}{}={}", name, value, prefix, prefix,
                 name, value);
   if (!begins_with_any(name, harmless_passdb)) row.not_known.push_back(std::string(name));
   return {};
 }
 
+// The home's own field of a passwd-file is in the row already.
+Status DovecotFields::finish_home(Row& row, const UserKey& key) const {
+  if (!home_ && (origin_ == Origin::query || !row[Column::home])) return {};
+  const std::string& text = home_ ? *home_ : *row[Column::home];
+  auto home = expand(text, key, origin_ == Origin::query ? Variables::none : home_ ? Variables::either : Variables::braces);
+  if (home && home->starts_with('~')) home = fail(Errc::invalid, "\"{}\": expected an absolute path", text);
+  if (!home) return fail(Errc::invalid, "{}home={}", home_ ? prefix : "", home.error().message);
+  row[Column::home] = std::move(*home);
+  return {};
+}
+
+// Dovecot 2.4's. An empty one is no default there.
+Result<std::optional<std::string>> DovecotFields::new_path(const UserKey& key) const {
+  const Variables variables = origin_ == Origin::query ? Variables::none : Variables::dovecot_24;
+  auto path_in = [&](std::string_view name, const std::string& text) -> Result<std::string> {
+    if (text.empty()) return fail(Errc::invalid, "{}{}: is empty, and Dovecot would not find the mail", prefix, name);
+    auto path = expand(text, key, variables);
+    if (!path) return fail(Errc::invalid, "{}{}={}", prefix, name, path.error().message);
+    return path;
+  };
+  std::optional<std::string> out;
+  if (path_) {
+    TL_TRY_ASSIGN(out, path_in("mail_path", *path_));
+  }
+  if (!inbox_path_) return out;
+  TL_TRY_ASSIGN(std::string inbox, path_in("mail_inbox_path", *inbox_path_));
+  if (!out || !same_path(inbox, *out))
+    return fail(Errc::invalid, "{}mail_inbox_path={}: lmtpd delivers to the inbox in the Maildir itself, and Dovecot would not show it", prefix, *inbox_path_);
+  return out;
+}
+
 Status DovecotFields::finish(Row& row, const UserKey& key) const {
   if (handed_on_ && !row[Column::next_hop])
     return fail(Errc::invalid, "proxy: Dovecot hands this user on to another host: name a next hop, twinloft_next_hop=NAME, or take the field out");
   if (driver_ && *driver_ != "maildir") return fail(Errc::invalid, "{}mail_driver={}: expected maildir", prefix, *driver_);
-  if (home_) {
-    auto home = expand(*home_, key);
-    if (home && home->starts_with('~')) home = fail(Errc::invalid, "\"{}\": expected an absolute path", *home_);
-    if (!home) return fail(Errc::invalid, "{}home={}", prefix, home.error().message);
-    row[Column::home] = std::move(*home);
+  TL_TRY(finish_home(row, key));
+  const Variables variables = origin_ == Origin::query ? Variables::none : Variables::dovecot_23;
+  std::vector<std::string> paths;
+  for (auto [field, value] : {std::pair{"mail", &mail_}, {"mail_location", &location_}}) {
+    if (!*value) continue;
+    TL_TRY_ASSIGN(std::string path, maildir_of_location(field, **value, key, variables));
+    paths.push_back(std::move(path));
   }
-  std::optional<std::string> old_path, new_path;
-  if (mail_) {
-    TL_TRY_ASSIGN(old_path, maildir_of_location(*mail_, key));
-  }
-  if (path_ && !path_->empty()) {
-    auto path = expand(*path_, key);
-    if (!path) return fail(Errc::invalid, "{}mail_path={}", prefix, path.error().message);
-    new_path = std::move(*path);
-  }
-  if (old_path && new_path && !same_path(*old_path, *new_path))
-    return fail(Errc::invalid, "{}mail and {}mail_path name two Maildirs: leave one of them out", prefix, prefix);
-  if (inbox_path_ && !inbox_path_->empty()) {
-    auto inbox = expand(*inbox_path_, key);
-    if (!inbox || !new_path || !same_path(*inbox, *new_path))
-      return fail(Errc::invalid, "{}mail_inbox_path={}: lmtpd delivers to the inbox in the Maildir itself, and Dovecot would not show it", prefix, *inbox_path_);
-  }
-  if (new_path || old_path) row[Column::maildir] = normal_path(new_path ? *new_path : *old_path);
+  TL_TRY_ASSIGN(std::optional<std::string> newer, new_path(key));
+  if (newer) paths.push_back(std::move(*newer));
+  for (const std::string& path : paths)
+    if (!same_path(path, paths.front()))
+      return fail(Errc::invalid, "the fields name two Maildirs, {} and {}: leave one of them out", paths.front(), path);
+  if (!paths.empty()) row[Column::maildir] = normal_path(paths.front());
   return {};
 }
 

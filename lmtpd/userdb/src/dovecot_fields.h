@@ -13,6 +13,9 @@ namespace twinloft::lmtpd {
 
 class DovecotFields {
  public:
+  enum class Origin { passwd_file, query };
+  explicit DovecotFields(Origin origin) : origin_(origin) {}
+
   // A word of a passwd-file's extra fields: "userdb_mail=maildir:~/Maildir", "allow_nets=192.0.2.0/24", "proxy".
   Status take_extra(Row& row, std::string_view word);
   // A field of the user database, without "userdb_".
@@ -21,16 +24,17 @@ class DovecotFields {
   Status finish(Row& row, const UserKey& key) const;
 
  private:
-  std::optional<std::string> mail_, driver_, path_, inbox_path_;  // `mail` of 2.3; mail_driver, mail_path and mail_inbox_path of 2.4
-  std::optional<std::string> home_;                               // of a passwd-file's extra fields, with variables
+  Status finish_home(Row& row, const UserKey& key) const;
+  Result<std::optional<std::string>> new_path(const UserKey& key) const;
+
+  const Origin origin_;
+  std::optional<std::string> home_;
+  std::optional<std::string> mail_, location_;               // of 2.3
+  std::optional<std::string> driver_, path_, inbox_path_;    // mail_driver, mail_path and mail_inbox_path of 2.4
   bool handed_on_ = false;                                        // a field that says so: proxy
 };
 
 // Whether that is a column that DovecotFields::take() has an opinion on where a query yields it: mail, mail_path, userdb_mail and their kin. Any table may have others.
 bool is_dovecot_column(std::string_view name);
-
-// The path of Dovecot 2.3's mail_location ("maildir:~/Maildir:INDEX=MEMORY"), as the column `maildir` has it: "~" is the home. Errors: another driver, and
-// options that put mail elsewhere or under other names than this program does.
-Result<std::string> maildir_of_location(std::string_view location, const UserKey& key);
 
 }  // namespace twinloft::lmtpd

@@ -36,10 +36,11 @@ std::optional<std::uint64_t> id_of_name(const std::string& name, bool is_group) 
   return found->pw_uid;
 }
 
-// An address in a column `mail`, which any table may have, is no location.
+// An address in a column `mail`, which any table may have, is no location; a path without a format is one that cannot be read.
 bool is_location(std::string_view name, std::string_view value) {
-  std::size_t letters = value.find_first_not_of("abcdefghijklmnopqrstuvwxyz");
-  return name != "mail" || (letters != std::string_view::npos && letters > 0 && value[letters] == ':');
+  if (name != "mail" || value.starts_with('/') || value.starts_with('~') || value.starts_with('%')) return true;
+  std::size_t letters = value.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_");
+  return letters != std::string_view::npos && letters > 0 && value[letters] == ':';
 }
 
 Result<UserState> state_of(const Row& row) {
@@ -148,7 +149,7 @@ Result<UserEntry> RowReader::read(const UserKey& key, const Row& row) const {
   if (row.of_dovecot.empty()) return read_columns(key, row);
   constexpr std::string_view prefix = "userdb_";
   Row all = row, of_dovecot;
-  DovecotFields fields;
+  DovecotFields fields(DovecotFields::Origin::query);
   for (const auto& [column, value] : row.of_dovecot) {
     std::string_view name = column;
     if (name.starts_with(prefix)) name.remove_prefix(prefix.size());

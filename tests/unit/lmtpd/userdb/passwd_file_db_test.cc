@@ -101,6 +101,7 @@ TEST_F(PasswdFileTest, PathsHaveOneForm) {
   EXPECT_EQ(paths_of("/srv/ann/::userdb_mail=maildir:~/"), "/srv/ann /srv/ann");
   EXPECT_EQ(paths_of("/::userdb_mail=maildir:~//m/"), "/ /m");
   EXPECT_EQ(paths_of("/srv/./ann/.::userdb_mail=Maildir:~/./m"), "/srv/ann /srv/ann/m") << "as Dovecot takes them";
+  EXPECT_EQ(paths_of("/srv/ann::userdb_home=/srv/%d/%n/ userdb_mail=maildir:~/m"), "/srv/example.org/ann /srv/example.org/ann/m");
   config_.defaults.maildir = "~";
   EXPECT_EQ(paths_of("/srv/ann/::"), "/srv/ann /srv/ann");
 }
@@ -207,6 +208,7 @@ TEST_F(PasswdFileTest, AWrongLineIsAnErrorForItsUser) {
   EXPECT_NE(error_of("ann@example.org:x:5:5::/h::userdb_mail=maildir:%{home}/%s/m").find("known are"), std::string::npos);
   EXPECT_NE(error_of("ann@example.org:x:5:5::/h::userdb_mail=maildir:m").find("absolute"), std::string::npos);
   EXPECT_NE(error_of("ann@example.org:x:5:5::/h::userdb_mail=maildir:%").find("known are"), std::string::npos);
+  EXPECT_NE(error_of("ann@example.org:x:5:5::/h::userdb_mail=maildir:~/m\tuserdb_nice=1").find("tab"), std::string::npos);
   EXPECT_NE(error_of("ann@example.org:x:5:5::/h::twinloft_state=gone").find("state"), std::string::npos);
   EXPECT_EQ(error_of("ann@example.org:x:5:5::/h"), "");
 }

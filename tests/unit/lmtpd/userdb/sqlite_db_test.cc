@@ -1,6 +1,7 @@
 // SQLite users: the schema of conf/sqlite, hostile values, and every way in which the database cannot say.
 #include "twinloft/lmtpd/userdb/sqlite_db.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
@@ -175,6 +176,12 @@ TEST_F(SqliteTest, ColumnsThatDovecotHasNamesForAreHeededOrRefused) {
   EXPECT_EQ(maildir_of("'ann@example.org' AS mail"), "/srv/ann/Maildir") << "an address";
   EXPECT_EQ(maildir_of("'mdbox:~/m' AS mail, '/srv/own' AS maildir"), "/srv/own") << "lmtpd's own column counts";
   EXPECT_EQ(maildir_of("NULL AS mail"), "/srv/ann/Maildir");
+  EXPECT_EQ(maildir_of("'MAILDIR:~/m' AS mail"), "/srv/ann/m");
+  for (const char* location : {"/srv/own", "~/Mail", "%h/Mail"})
+    EXPECT_NE(maildir_of(fmt::format("'{}' AS mail", location)).find("expected maildir:PATH"), std::string::npos) << location;
+  EXPECT_NE(maildir_of("'maildir:/srv/%d/%n' AS mail").find("expands no variables"), std::string::npos);
+  EXPECT_NE(maildir_of("'/srv' AS chroot").find("chroot"), std::string::npos);
+  EXPECT_EQ(maildir_of("'' AS chroot, '/x' AS namespace"), "/srv/ann/Maildir");
   EXPECT_NE(maildir_of("'mdbox:~/m' AS mail").find("expected maildir:PATH"), std::string::npos);
   EXPECT_NE(maildir_of("'maildir:~/m:LAYOUT=fs' AS userdb_mail").find("LAYOUT=fs"), std::string::npos);
 }
