@@ -38,7 +38,7 @@ std::vector<Fd> take_passed_sockets() {
   return out;
 }
 
-bool tell_service_manager(std::string_view lines) {
+bool tell_service_manager(std::string_view lines, Patience patience) {
   const char* path = std::getenv("NOTIFY_SOCKET");
   if (path == nullptr || (path[0] != '/' && path[0] != '@')) return false;
   sockaddr_un to{};
@@ -51,9 +51,10 @@ bool tell_service_manager(std::string_view lines) {
   Fd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!fd) return false;
   // A manager that has stopped reading keeps nobody from serving or from ending.
-  timeval patience{1, 0};
-  (void)::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-  auto sent = ::sendto(fd.get(), lines.data(), lines.size(), MSG_NOSIGNAL, reinterpret_cast<sockaddr*>(&to), bytes);
+  timeval second{1, 0};
+  (void)::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &second, sizeof second);
+  int flags = MSG_NOSIGNAL | (patience == Patience::none ? MSG_DONTWAIT : 0);
+  auto sent = ::sendto(fd.get(), lines.data(), lines.size(), flags, reinterpret_cast<sockaddr*>(&to), bytes);
   return sent == static_cast<ssize_t>(lines.size());
 }
 

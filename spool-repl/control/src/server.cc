@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <tuple>
 
 #include "answer.h"
 #include "twinloft/spool-repl/control/control.h"
@@ -21,10 +22,11 @@ constexpr Duration asking_time_max = std::chrono::seconds(10);
 // What changes nothing.
 bool only_reads(const std::string& command) { return command == "status" || command.starts_with("status ") || command.starts_with("events "); }
 
-bool may_command(int fd) {
+// (uid_t)-1: not known, and nobody's.
+uid_t user_of(int fd) {
   ucred who{};
   socklen_t length = sizeof who;
-  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &length) == 0 && (who.uid == 0 || who.uid == ::geteuid());
+  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &length) == 0 ? who.uid : static_cast<uid_t>(-1);
 }
 
 }  // namespace
@@ -35,6 +37,9 @@ Server::Server(ports::Loop& loop, std::string path, Handler handler, Access acce
 Server::~Server() {
   if (accept_timer_ != 0) loop_.cancel(accept_timer_);
   for (auto& [fd, session] : sessions_) {
+    std::string last = encode_answer(session.asked ? fail(Errc::io, "the volume is no longer served: it is not known whether the command was carried out")
+                                                   : fail(Errc::unavailable, "the volume is no longer served"));
+    if (!session.answered) (void)::send(fd, last.data(), last.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (session.timer != 0) loop_.cancel(session.timer);
     loop_.unwatch(fd);
   }
@@ -58,11 +63,8 @@ Status Server::start() {
     return fail(Errc::unavailable, "control: {}. Another spool-repl may serve this volume already", place.error().message);
   if (!place) return fail(place.error().code, "control: {}", place.error().message);
   if (*place == SocketPlace::stale) ::unlink(path_.c_str());
-  mode_t before = ::umask(0117);
-  int rc = ::bind(fd.get(), generic, sizeof address);
-  int error = errno;
-  ::umask(before);
-  if (rc < 0) return fail_errno(error, "cannot make the control socket {}", path_);
+  ::fchmod(fd.get(), 0600);  // before bind(): never more open than that. umask(2) would be for all threads
+  if (::bind(fd.get(), generic, sizeof address) < 0) return fail_errno(errno, "cannot make the control socket {}", path_);
   file_ = SocketFile(path_);
   TL_TRY(open_to(access_));
   if (::listen(fd.get(), listen_backlog) < 0) return fail_errno(errno, "{}", path_);
@@ -74,7 +76,7 @@ Status Server::start() {
 Status Server::open_to(const Access& access) const {
   if (access.group && ::chown(path_.c_str(), static_cast<uid_t>(-1), *access.group) != 0)
     return fail_errno(errno, "{}: cannot be given to group {}", path_, *access.group);
-  if (access.everybody && ::chmod(path_.c_str(), 0666) != 0) return fail_errno(errno, "{}: its mode cannot be set", path_);
+  if (::chmod(path_.c_str(), access.everybody ? 0666 : 0660) != 0) return fail_errno(errno, "{}: its mode cannot be set", path_);
   return {};
 }
 
@@ -92,7 +94,8 @@ void Server::on_accept() {
   make_room();
   int n = fd.get();
   Session& s = sessions_.emplace(n, Session{.fd = std::move(fd), .number = next_session_++, .in = {}, .out = {}}).first->second;
-  s.may_command = may_command(n);
+  s.user = user_of(n);
+  s.may_command = s.user == 0 || s.user == ::geteuid();
   s.timer = loop_.after(asking_time_max, [this, n] {
     sessions_.at(n).timer = 0;
     answer(n, fail(Errc::timeout, "no command came within {} s", asking_time_max / std::chrono::seconds(1)));
@@ -100,13 +103,15 @@ void Server::on_accept() {
   loop_.watch(n, ports::Loop::readable, [this, n](unsigned ready) { on_ready(n, ready); });
 }
 
-// Callers that say nothing keep nobody out: the one that has been silent longest goes. Where all wait for an answer, the one
-// that came first goes.
+// Callers that say nothing, or do not read their answer, keep nobody out: of the user with the most of them, the first goes. One that
+// waits for its answer goes only where all do.
 void Server::make_room() {
   if (sessions_.size() < sessions_max) return;
-  auto oldest = std::min_element(sessions_.begin(), sessions_.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.second.asked, a.second.number) < std::pair(b.second.asked, b.second.number);
-  });
+  std::unordered_map<uid_t, std::size_t> idle;
+  auto waits = [](const Session& s) { return s.asked && !s.answered; };
+  for (const auto& [fd, s] : sessions_) idle[s.user] += waits(s) ? 0 : 1;
+  auto rank = [&](const Session& s) { return std::tuple(waits(s), ~idle[s.user], s.number); };
+  auto oldest = std::min_element(sessions_.begin(), sessions_.end(), [&](const auto& a, const auto& b) { return rank(a.second) < rank(b.second); });
   int fd = oldest->first;
   if (!oldest->second.answered)
     answer(fd, fail(Errc::exhausted, "too many callers at once{}",
@@ -127,7 +132,8 @@ void Server::on_ready(int fd, unsigned ready) {
     char buffer[command_bytes_max];
     ssize_t n = ::recv(fd, buffer, sizeof buffer, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (n < 0 || (n == 0 && !s.asked)) return end(fd);
+    if (n < 0) return end(fd);
+    if (n == 0 && !s.asked) return answer(fd, fail(Errc::invalid, "the command has no end: a line was expected"));
     if (n == 0) return loop_.change(fd, s.answered ? ports::Loop::writable : 0u);  // it waits for the answer
     if (s.asked) return;
     s.in.append(buffer, static_cast<std::size_t>(n));

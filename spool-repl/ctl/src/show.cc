@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <map>
 #include <string_view>
@@ -25,6 +26,16 @@ std::vector<daemon::VolumeSettings> chosen(const daemon::NodeSettings& node, con
   if (out.empty())
     report({Errc::invalid, fmt::format("no volume \"{}\" in {}", options.volume, options.config), 0}, exit_usage);
   return out;
+}
+
+// A crowd of callers passes, and nothing is done twice by asking again.
+Result<std::string> ask_to_read(const std::string& path, const std::string& question) {
+  constexpr int attempts = 10;
+  for (int i = 1;; ++i) {
+    auto answer = control::ask(path, question, answer_time_max);
+    if (answer || answer.error().code != Errc::exhausted || i == attempts) return answer;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
 }
 
 Error named(const daemon::VolumeSettings& v, const Error& e) {
@@ -81,7 +92,7 @@ int watch(const std::vector<daemon::VolumeSettings>& volumes, const NodeOptions&
   for (;;) {
     std::string all;
     for (const auto& v : volumes) {
-      auto text = control::ask(v.control, question, answer_time_max);
+      auto text = ask_to_read(v.control, question);
       if (text) all += *text;
       else if (!options.json) all += fmt::format("{}  not served: {}\n", v.name, text.error().message);
       if (picture) all += '\n';
@@ -100,7 +111,7 @@ struct Page {
 
 // From the process that serves the volume; else from the file.
 Result<Page> page_of(const daemon::VolumeSettings& v, std::uint64_t since, bool json) {
-  auto reply = control::ask(v.control, fmt::format("events {}{}", since, json ? " json" : ""), answer_time_max);
+  auto reply = ask_to_read(v.control, fmt::format("events {}{}", since, json ? " json" : ""));
   if (!reply && reply.error().code != Errc::unavailable) return std::unexpected(reply.error());
   Page page;
   if (reply) {
@@ -124,21 +135,17 @@ int status(const daemon::NodeSettings& node, const NodeOptions& options) {
   if (options.watch) return watch(volumes, options);
   int result = exit_ok;
   for (const auto& v : volumes) {
-    auto json = control::ask(v.control, "status json", answer_time_max);
-    if (!json) {
-      bool silent = json.error().code == Errc::timeout;
-      result = worse(result, report(named(v, json.error()), silent ? exit_unavailable : exit_of_answer(json.error())));
+    auto json = ask_to_read(v.control, "status json");
+    auto text = json && !options.json ? ask_to_read(v.control, "status") : json;
+    if (!text) {
+      bool silent = text.error().code == Errc::timeout;
+      result = worse(result, report(named(v, text.error()), silent ? exit_unavailable : exit_of_answer(text.error())));
       continue;
     }
     result = worse(result, state_of(*json));
-    if (options.json) {
-      fmt::print("{}", *json);
-      continue;
-    }
-    auto text = control::ask(v.control, "status", answer_time_max);
-    if (!text) return report(named(v, text.error()), exit_of_answer(text.error()));
     fmt::print("{}", *text);
   }
+  if (std::fflush(stdout) != 0) return report(fail_errno(errno, "status: standard output").error(), exit_failed);
   return result;
 }
 

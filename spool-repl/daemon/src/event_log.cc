@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 
 #include "twinloft/base/log.h"
@@ -68,6 +69,14 @@ std::string EventLog::list(std::uint64_t since, bool json) const {
   auto first = std::find_if(kept_.begin(), kept_.end(), [&](const Event& e) { return e.number > since; });
   for (auto e = first; e != kept_.end(); ++e) out += json ? event_json(volume_, *e) : event_text(*e);
   return out;
+}
+
+Result<std::string> EventLog::answer(std::string_view what) const {
+  std::uint64_t since = 0;
+  auto [end, error] = std::from_chars(what.data(), what.data() + what.size(), since);
+  std::string_view rest(end, static_cast<std::size_t>(what.data() + what.size() - end));
+  if (error != std::errc() || (!rest.empty() && rest != " json")) return fail(Errc::invalid, "events: not a number");
+  return list(since, !rest.empty());
 }
 
 // The thread: everything that has come meanwhile goes out in one write.

@@ -6,6 +6,7 @@
 #include <deque>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <unordered_map>
 
@@ -27,6 +28,8 @@ class EventLog {
   std::uint64_t last_number() const { return next_ - 1; }
   // Events after `since`, a line each, behind a line with the last number there is.
   std::string list(std::uint64_t since, bool json) const;
+  // What a caller asks for: "SINCE" or "SINCE json".
+  Result<std::string> answer(std::string_view what) const;
 
  private:
   static constexpr Duration repeat_after = std::chrono::minutes(5);

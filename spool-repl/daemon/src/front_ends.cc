@@ -176,6 +176,8 @@ std::string FrontEnds::device() const {
   return parts_->link().empty() ? parts_->device->device() : parts_->link();
 }
 
+bool FrontEnds::device_lost() const { return parts_->device && !parts_->device_gone && !parts_->device->trouble().empty(); }
+
 std::string FrontEnds::device_trouble() const {
   const Parts& p = *parts_;
   if ((p.settings.fuse_file.empty() && p.settings.ublk_device.empty()) || p.device_gone) return "";

@@ -33,6 +33,7 @@ class FrontEnds {
 
   std::string device() const;         // the path to mount; empty while nothing is attached there
   std::string device_trouble() const;  // why it is not, where one is configured
+  bool device_lost() const;            // another program has taken it away
   std::string nbd_uri() const;
 
  private:

@@ -1,6 +1,7 @@
 #include "stand_in.h"
 
-#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <boost/json.hpp>
 
@@ -16,9 +17,28 @@ namespace {
 constexpr const char* way_out = "mend it, then `systemctl reload spool-repl` (SIGHUP) starts it at once; it is also tried again every minute";
 }
 
-StandIn::StandIn(VolumeSettings settings, Error why) : settings_(std::move(settings)), why_(std::move(why)) {}
+StandIn::StandIn(VolumeSettings settings, Error why)
+    : settings_(std::move(settings)), why_(std::move(why)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), thread_([this] { serve(); }) {
+  ready_.get_future().wait();
+}
+
+StandIn::~StandIn() {
+  std::uint64_t one = 1;
+  (void)!::write(wake_.get(), &one, sizeof one);
+  thread_.join();
+}
+
+bool StandIn::take(const VolumeSettings& settings, const Error& why) {
+  bool same = settings.control == settings_.control && settings.status_group == settings_.status_group &&
+              settings.status_everybody == settings_.status_everybody && settings.replica == settings_.replica;
+  if (!same || !serving_) return false;
+  std::lock_guard lock(mutex_);
+  why_ = why;
+  return true;
+}
 
 Result<std::string> StandIn::answer(const std::string& command) const {
+  std::lock_guard lock(mutex_);
   if (command == "status")
     return fmt::format("{}  FAILED: not served: {}\n  {}\n", settings_.name, why_.message, way_out);
   if (command == "status line") return fmt::format("{}  FAILED: not served: {}\n", settings_.name, why_.message);
@@ -30,24 +50,24 @@ Result<std::string> StandIn::answer(const std::string& command) const {
   return fail(Errc::unavailable, "the volume is not served: {}; {}", why_.message, way_out);
 }
 
-void StandIn::serve(int wake, Duration pause) const {
-  if (serve_control(wake, pause)) return;
-  pollfd p{wake, POLLIN, 0};
-  (void)::poll(&p, 1, static_cast<int>(pause / std::chrono::milliseconds(1)));
-}
-
-// False where it cannot even do that, perhaps for the reason that the volume itself is not served for.
-bool StandIn::serve_control(int wake, Duration pause) const {
+// Ends early where it cannot even do that, perhaps for the reason that the volume itself is not served for.
+void StandIn::serve() {
   OsClock clock;
   auto loop = io::UringLoop::create(clock, {.entries = 64});
-  if (!loop) return false;
-  control::Server server(
-      **loop, settings_.control, [this](const std::string& c, control::Server::Reply reply) { reply(answer(c)); },
-      control::Access{settings_.status_everybody, settings_.status_group});
-  if (!server.start()) return false;
-  (*loop)->watch(wake, ports::Loop::readable, [&](unsigned) { (*loop)->stop(); });
-  (*loop)->after(pause, [&] { (*loop)->stop(); });
-  return (*loop)->run().has_value();
+  if (loop) {
+    control::Server server(
+        **loop, settings_.control, [this](const std::string& c, control::Server::Reply reply) { reply(answer(c)); },
+        control::Access{settings_.status_everybody, settings_.status_group});
+    if (server.start()) {
+      (*loop)->watch(wake_.get(), ports::Loop::readable, [&](unsigned) { (*loop)->stop(); });
+      ready_.set_value();
+      (void)(*loop)->run();
+      serving_ = false;
+      return;
+    }
+  }
+  serving_ = false;
+  ready_.set_value();
 }
 
 }  // namespace twinloft::repl::daemon

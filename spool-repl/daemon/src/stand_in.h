@@ -1,6 +1,12 @@
-// Answers at the control socket of a volume that is not served: what is wrong, and what starts it again.
+// Answers at the control socket of a volume that is not served, on a thread of its own: what is wrong, and what starts it again.
 #pragma once
 
+#include <atomic>
+#include <future>
+#include <mutex>
+#include <thread>
+
+#include "twinloft/base/fd.h"
 #include "twinloft/base/result.h"
 #include "twinloft/spool-repl/daemon/config.h"
 
@@ -8,17 +14,24 @@ namespace twinloft::repl::daemon {
 
 class StandIn {
  public:
-  StandIn(VolumeSettings settings, Error why);
-  // Returns after `pause`, or once `wake` is readable.
-  void serve(int wake, Duration pause) const;
+  StandIn(VolumeSettings settings, Error why);  // it answers from now on, if it can
+  ~StandIn();  // the socket is gone by then
+
+  // A later attempt has failed. False: it cannot speak for these settings, and another one is needed.
+  bool take(const VolumeSettings& settings, const Error& why);
 
   // What it answers. Errc::unavailable to what only a volume that is served could do.
   Result<std::string> answer(const std::string& command) const;
 
  private:
-  bool serve_control(int wake, Duration pause) const;
+  void serve();
   const VolumeSettings settings_;
-  const Error why_;
+  mutable std::mutex mutex_;
+  Error why_;  // guarded by mutex_
+  Fd wake_;    // eventfd: the end
+  std::atomic<bool> serving_ = true;
+  std::promise<void> ready_;
+  std::thread thread_;
 };
 
 }  // namespace twinloft::repl::daemon

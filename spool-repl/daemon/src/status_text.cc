@@ -112,14 +112,32 @@ std::string waiting_text(const core::VolumeStatus& s) {
   return "waits to be promoted: " + s.waits_for;
 }
 
-std::string state_line(const core::VolumeStatus& s) {
+// What the oldest request may wait for, of what can be told from here.
+std::string unconfirmed(const core::VolumeStatus& s) {
+  std::string ids;
+  for (const auto& p : s.peers)
+    if (p.protocol == core::Protocol::C && p.in_sync && p.connection == core::ConnectionState::Connected && p.durable < s.last)
+      ids += fmt::format("{}replica {}", ids.empty() ? "" : ", ", p.id);
+  if (s.durable < s.last) ids += fmt::format("{}the journal here", ids.empty() ? "" : ", ");
+  return ids.empty() ? "" : fmt::format(". Not confirmed by {}", ids);
+}
+
+std::string waited_text(Duration wait) {
+  auto seconds = std::chrono::duration_cast<std::chrono::seconds>(wait).count();
+  return fmt::format("the oldest request has waited for {}", duration_text(static_cast<std::uint64_t>(seconds)));
+}
+
+std::string state_line(const NodeView& v) {
+  const core::VolumeStatus& s = v.status;
   if (s.failed) return fmt::format("FAILED: {}. Writes are refused until the device is attached anew", s.failure);
+  if (v.device_lost) return "FAILED: the block device is lost: see `device`";
   if (s.suspended) {
     std::string reason;
     for (const auto& p : s.peers)
       if (!p.why.empty()) reason = fmt::format(" ({})", p.why);
     return fmt::format("SUSPENDED: writes wait for {}{}; {} requests waiting", s.waits_for, reason, s.waiting_requests);
   }
+  if (v.oldest_wait >= stalled_after) return fmt::format("STALLED: {}{}", waited_text(v.oldest_wait), unconfirmed(s));
   std::string slow;
   if (s.slowed_by != 0)
     slow = fmt::format(". SLOW: writes wait for room in memory or journal, which replica {} takes: it is {} behind", s.slowed_by,
@@ -130,8 +148,8 @@ std::string state_line(const core::VolumeStatus& s) {
 
 // Nothing to be told of what waits for a moment.
 std::string wait_text(const NodeView& v) {
-  auto seconds = std::chrono::duration_cast<std::chrono::seconds>(v.oldest_wait).count();
-  return seconds == 0 ? "" : fmt::format("; the oldest request has waited for {}", duration_text(static_cast<std::uint64_t>(seconds)));
+  bool said = state_of(v) == VolumeState::stalled;
+  return said || v.oldest_wait < std::chrono::seconds(1) ? "" : "; " + waited_text(v.oldest_wait);
 }
 
 }  // namespace
@@ -154,13 +172,27 @@ std::string memory_line(const NodeView& v) {
 
 }  // namespace
 
+void tell_link_troubles(core::VolumeStatus& status, const net::PeerNet& net, const std::map<ReplicaId, std::string>& unfit) {
+  for (auto& peer : status.peers) {
+    auto known = unfit.find(peer.id);
+    if (!net.is_wanted(peer.id)) {
+      peer.connection = core::ConnectionState::StandAlone;
+      peer.why = "disconnected by the administrator";
+    } else if (std::string trouble = net.trouble(peer.id); !trouble.empty()) {
+      // Another reason may have come since that handshake.
+      bool outdated = peer.why == (known == unfit.end() ? "" : known->second);
+      if (peer.connection == core::ConnectionState::Connecting || outdated) peer.why = trouble;
+    }
+  }
+}
+
 std::string status_text(const NodeView& v) {
   const core::VolumeStatus& s = v.status;
   std::string out = fmt::format("{}  {}  {}  replica {}  {}\n", v.settings.name, name_of(s.role), disk_of(v),
                                 v.settings.replica, size_text(v.volume_bytes));
   if (std::string state = state_text(state_of(v)); !state.empty()) out.insert(out.size() - 1, "  " + state);
-  if (s.role == core::Role::primary) out += fmt::format("  state    {}{}\n", state_line(s), wait_text(v));
-  else if (s.failed) out += fmt::format("  state    {}\n", state_line(s));
+  if (s.role == core::Role::primary) out += fmt::format("  state    {}{}\n", state_line(v), wait_text(v));
+  else if (s.failed) out += fmt::format("  state    {}\n", state_line(v));
   else if (v.wants_primary) out += fmt::format("  state    {}\n", waiting_text(s));
   if (!v.stop_waits_for.empty()) out += fmt::format("  stop     not yet: {}\n", v.stop_waits_for);
   if (s.discards_for != 0)
@@ -200,7 +232,7 @@ std::string status_line(const NodeView& v) {
   const core::VolumeStatus& s = v.status;
   std::string out = fmt::format("{}  {}  {}", v.settings.name, name_of(s.role), disk_of(v));
   if (std::string state = state_text(state_of(v)); !state.empty()) out += "  " + state;
-  if (s.role == core::Role::primary || s.failed) out += fmt::format("  {}{}", state_line(s), wait_text(v));
+  if (s.role == core::Role::primary || s.failed) out += fmt::format("  {}{}", state_line(v), wait_text(v));
   else if (v.wants_primary) out += fmt::format("  {}", waiting_text(s));
   for (const auto& p : s.peers) {
     out += fmt::format("  |  peer {} {} {}", p.id, name_of(p), disk_of(s, p));

@@ -1,11 +1,13 @@
 // What `spool-repl status` shows, for people and as JSON.
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "resync_meter.h"
 #include "twinloft/spool-repl/core/core.h"
 #include "twinloft/spool-repl/daemon/config.h"
+#include "twinloft/spool-repl/net/peer_net.h"
 
 namespace twinloft::repl::daemon {
 
@@ -22,7 +24,11 @@ struct NodeView {
   std::string device_trouble = {};  // why there is no device, where one is configured and this replica is primary
   std::string stop_waits_for = {};  // a stop was asked for, and this is why it has not ended
   Duration oldest_wait{0};  // how long the oldest request of the front ends has waited; 0: none waits
+  bool device_lost = false;  // to another program: what is on it gets errors
 };
+
+// What the network knows of peers that are not connected. `unfit`: what the last handshake that found other settings said.
+void tell_link_troubles(core::VolumeStatus& status, const net::PeerNet& net, const std::map<ReplicaId, std::string>& unfit);
 
 std::string status_text(const NodeView& view);
 std::string status_line(const NodeView& view);  // the same in a line, for logs and for `--watch` without a terminal

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <future>
 #include <map>
 
@@ -40,12 +39,13 @@ namespace {
 constexpr Duration drain_time_max = std::chrono::seconds(15);
 constexpr Duration arbiter_look_every = std::chrono::seconds(30);
 constexpr Duration promotion_retry = std::chrono::milliseconds(500);
+constexpr Duration slow_stop = std::chrono::seconds(2);
 
 }  // namespace
 
 class VolumeRunner::Impl final : public ports::BlockTarget {
  public:
-  explicit Impl(VolumeSettings settings) : settings_(std::move(settings)) {}
+  Impl(VolumeSettings settings, std::function<void()> before_control) : settings_(std::move(settings)), before_control_(std::move(before_control)) {}
 
   Status start() {
     auto promise = std::make_shared<std::promise<Status>>();
@@ -62,6 +62,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     if (thread_.joinable()) thread_.join();
   }
   bool failed() const { return failed_; }
+  bool stands_down() const { return stands_down_; }
   const std::string& failure() const { return failure_; }
   void reload(std::map<ReplicaId, std::string> addresses, std::string secret) {
     loop_->post([this, addresses = std::move(addresses), secret = std::move(secret)] {
@@ -83,6 +84,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   void run(const std::shared_ptr<std::promise<Status>>& promise) {
     Status ready = set_up();
     if (!ready) {
+      if (ready.error().code != Errc::unavailable) remove_stale_link(settings_);  // else the one that serves it may have made it
       if (events_) events_->add({0, {}, "failed", true, 0, 0, "could not be started: " + ready.error().message});
       tear_down();
       promise->set_value(ready);
@@ -144,6 +146,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     control_ = std::make_unique<control::Server>(
         *loop_, settings_.control, [this](const std::string& c, control::Server::Reply reply) { command(c, std::move(reply)); },
         control::Access{settings_.status_everybody, settings_.status_group});
+    if (before_control_) before_control_();
     TL_TRY(wait_while_in_use([&] { return control_->start(); }));
     wants_primary_ = settings_.role == core::Role::primary || (settings_.role_as_before && was_primary_);
     loop_->set_turn_hook([this] { turn(); });
@@ -239,6 +242,16 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     if (front_ends_) front_ends_->flush();
     arm_tick();
     if (draining_ && !ended_) continue_stop();
+    if (disk_failed_ && !stop_asked_ && !failed_) leave_failed_disk();
+  }
+
+  // A secondary confirms nothing any more, and its primary's clients wait for that: the connections go, and the volume is started
+  // again. A primary stays, for what its clients still read.
+  void leave_failed_disk() {
+    core::VolumeStatus s = core_->status();
+    if (s.role != core::Role::secondary || !replies_.empty()) return;
+    fail_volume(s.failure);
+    loop_->post([this] { loop_->stop(); });
   }
 
   void perform() {
@@ -268,10 +281,11 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   }
   void warn(std::string kind, std::string text) { happened(std::move(kind), std::move(text), true); }
 
-  // A connection that is refused is tried again every few seconds, with the same words.
+  // A refused connection is tried again, with the same words.
   void tell(const core::Notice& n) {
     using enum core::NoticeKind;
     bool once = n.kind == other || n.kind == refused || n.kind == split_brain;
+    disk_failed_ = disk_failed_ || n.kind == core::NoticeKind::failed;
     happened(name_of(n.kind), n.text, n.serious, n.peer, n.epoch, once);
     if (n.kind == connected || n.kind == resync_begun) measure_resyncs();
   }
@@ -341,23 +355,17 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   void command(const std::string& text, control::Server::Reply reply) {
     if (text == "status" || text == "status json" || text == "status line") {
       core::VolumeStatus status = core_->status();
-      for (auto& peer : status.peers) {
-        if (!net_) continue;
-        if (!net_->is_wanted(peer.id)) {
-          peer.connection = core::ConnectionState::StandAlone;
-          peer.why = "disconnected by the administrator";
-        } else if (std::string trouble = net_->trouble(peer.id); !trouble.empty()) {
-          // Another reason may have come since the last handshake that found other settings.
-          if (peer.connection == core::ConnectionState::Connecting || peer.why == unfit_[peer.id]) peer.why = trouble;
-        }
-      }
+      if (net_) tell_link_troubles(status, *net_, unfit_);
       NodeView view{settings_, superblock_.volume, size_bytes(), front_ends_ ? front_ends_->device() : "",
                     front_ends_ ? front_ends_->nbd_uri() : "", wants_primary_, arbiter_ ? arbiter_->trouble() : "", status, resyncs_,
-                    front_ends_ ? front_ends_->device_trouble() : "", stop_waits_for(), waits_.oldest(loop_->now())};
+                    front_ends_ ? front_ends_->device_trouble() : "", stop_waits_for(), waits_.oldest(loop_->now()),
+                    front_ends_ && front_ends_->device_lost()};
       return reply(text == "status" ? status_text(view) : text == "status line" ? status_line(view) : status_json(view));
     }
-    if (text.starts_with("events ")) return reply(list_events(text.substr(7)));
-    if (stopping_) return reply(fail(Errc::unavailable, "the node is being stopped"));
+    if (text.starts_with("events ")) return reply(events_->answer(text.substr(7)));
+    // What a stop waits for may be mended by these.
+    bool helps = text == "connect" || (text == "promote force" && core_->status().suspended);
+    if (draining_ || (stopping_ && !helps)) return reply(fail(Errc::unavailable, "the node is being stopped"));
     if (text == "promote" || text == "promote force" || text == "promote accept-loss") {
       core::Token token = next_command_++;
       replies_.emplace(token, std::move(reply));
@@ -375,15 +383,6 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     } else {
       reply(fail(Errc::invalid, "unknown command \"{}\"", text.substr(0, 64)));
     }
-  }
-
-  // "SINCE" or "SINCE json".
-  Result<std::string> list_events(const std::string& what) const {
-    std::uint64_t since = 0;
-    auto [end, error] = std::from_chars(what.data(), what.data() + what.size(), since);
-    std::string_view rest(end, static_cast<std::size_t>(what.data() + what.size() - end));
-    if (error != std::errc() || (!rest.empty() && rest != " json")) return fail(Errc::invalid, "events: not a number");
-    return events_->list(since, !rest.empty());
   }
 
   void on_command(const core::CommandDone& c) {
@@ -410,11 +409,16 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     // person or a cluster manager to say: its users may still be reading from it.
     core::VolumeStatus s = core_->status();
     if (arbiter_ && std::any_of(s.peers.begin(), s.peers.end(), [](const auto& p) { return p.primary; })) {
-      wants_primary_ = false;
+      stand_down();
       return;
     }
     if (s.role == core::Role::secondary) core_->step(core::Promote{0, false});
     loop_->after(promotion_retry, [this] { try_promotion(); });
+  }
+
+  void stand_down() {
+    wants_primary_ = false;
+    stands_down_ = true;
   }
 
   void on_role(const core::RoleChange& change) {
@@ -424,7 +428,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
       return;
     }
     if (!change.lost) return;
-    wants_primary_ = false;
+    stand_down();
     end_attaching("another replica was promoted while the device here was being attached");
     if (auto reply = std::exchange(demoting_, nullptr)) reply(fail(Errc::conflict, "another replica was promoted meanwhile: this one is Secondary"));
     if (!front_ends_) return;
@@ -455,7 +459,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   // The device goes first: it is what can refuse, and after it nothing is written any more.
   void demote(control::Server::Reply reply) {
     if (core_->status().role == core::Role::secondary || !front_ends_) {
-      wants_primary_ = false;
+      stand_down();
       // Gives up a promotion that still waits, for the arbiter say.
       return ask_core_to_demote(std::move(reply));
     }
@@ -467,7 +471,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
       if (!demoting_ || front_ends_.get() != which) return;  // deposed meanwhile, and answered
       auto asked = std::exchange(demoting_, nullptr);
       if (!stopped) return asked(fail(stopped.error().code, "{}. Unmount it first; until then this replica stays Primary", stopped.error().message));
-      wants_primary_ = false;
+      stand_down();
       ask_core_to_demote([this, which, asked = std::move(asked)](Result<std::string> done) {
         drop(which);
         asked(std::move(done));
@@ -516,6 +520,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   void begin_stop(bool force) {
     if (draining_ || (stopping_ && !force)) return;
     bool first = !std::exchange(stop_asked_, true);
+    if (first) failed_before_stop_ = core_->status().failed;
     if (stopping_) return stop_by_force();
     try_to_stop(force);
     tell_stopping();
@@ -538,19 +543,20 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
 
   // What a stop that was asked for waits for; empty: nothing.
   std::string stop_waits_for() const {
-    if (!stop_asked_ || draining_) return "";
-    if (!stopping_) return stop_refused_;
+    if (!stop_asked_ || draining_ || forced_) return "";
+    if (!stop_refused_.empty()) return stop_refused_;  // also while it is tried again
     core::VolumeStatus s = core_->status();
-    if (!s.suspended) return "";
-    return fmt::format("the volume is suspended: writes wait for {}, {} requests waiting. A second SIGTERM stops it at once: those requests fail, "
-                       "and the journal keeps what was acknowledged", s.waits_for, s.waiting_requests);
+    bool late = waits_.oldest(loop_->now()) >= slow_stop;
+    if (!s.suspended && !late) return "";
+    std::string why = s.suspended ? fmt::format("the volume is suspended: writes wait for {}", s.waits_for) : "requests of the device are not answered";
+    return why + ". A second SIGTERM stops it at once: requests that wait fail, and the journal keeps what was acknowledged";
   }
 
   void tell_stopping() {
     std::string waits = stop_waits_for();
     if (waits.empty() || waits == stop_told_) return;
     warn("stopping", "not stopped yet: " + waits);
-    tell_service_manager(fmt::format("STATUS=volume {}: not stopped yet: {}", settings_.name, waits));
+    tell_service_manager(fmt::format("STATUS=volume {}: not stopped yet: {}", settings_.name, waits), Patience::none);
     stop_told_ = waits;
   }
 
@@ -565,6 +571,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   }
 
   void stop_by_force() {
+    forced_ = true;
     core_->step(core::Detach{});
     auto drains = [this](Status) {
       if (!draining_) drain();
@@ -600,6 +607,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     }
     bool done = (stop_flushed_ && core_->settled()) || cannot_finish;
     if (!done && loop_->now() < drain_until_) return;
+    if (s.failed && (failed_before_stop_ || !forced_)) fail_volume(s.failure);
     happened("stopped", fmt::format("stopped at {}, {}", s.last.v, core_->settled() ? "everything is in the data area"
                                                                 : "the journal keeps what is not in the data area"));
     ended_ = true;
@@ -630,6 +638,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   static constexpr core::Token arbiter_look = 0;  // none of the core's
 
   VolumeSettings settings_;
+  const std::function<void()> before_control_;
   OsClock clock_;
   OsRandom random_;
   io::DirectFile journal_, data_;
@@ -648,7 +657,8 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   std::unique_ptr<FrontEnds> leaving_;     // of a primary that was deposed: its device is being taken away
   bool was_primary_ = false;               // says the log here: the newest epoch in it is this replica's
   bool wants_primary_ = false;             // by configuration, until an administrator or another primary says otherwise
-  bool front_ends_starting_ = false;
+  std::atomic<bool> stands_down_ = false;  // an administrator or another primary has said otherwise
+  bool disk_failed_ = false, front_ends_starting_ = false;
   control::Server::Reply demoting_;        // waits for the front ends to stop
   std::function<void(Status)> promoted_;   // waits for the front ends
   core::Token next_command_ = 1;           // 0: this node's own promotion
@@ -661,7 +671,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   std::vector<ByteSpan> pieces_;
   ports::Loop::TimerId tick_timer_ = 0;
   Instant tick_at_, drain_until_;
-  bool stop_asked_ = false;
+  bool stop_asked_ = false, forced_ = false, failed_before_stop_ = false;  // a forced stop fails the device too
   std::string stop_refused_, stop_told_;  // why the last attempt failed; what the log was told
   bool stopping_ = false, draining_ = false, stop_flushed_ = false, checkpoint_asked_ = false, ended_ = false;
   WaitMeter waits_;
@@ -672,12 +682,14 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   std::thread thread_;
 };
 
-VolumeRunner::VolumeRunner(VolumeSettings settings) : impl_(std::make_unique<Impl>(std::move(settings))) {}
+VolumeRunner::VolumeRunner(VolumeSettings settings, std::function<void()> before_control)
+    : impl_(std::make_unique<Impl>(std::move(settings), std::move(before_control))) {}
 VolumeRunner::~VolumeRunner() { impl_->wait(); }
 Status VolumeRunner::start() { return impl_->start(); }
 void VolumeRunner::request_stop(bool force) { impl_->request_stop(force); }
 void VolumeRunner::wait() { impl_->wait(); }
 bool VolumeRunner::failed() const { return impl_->failed(); }
+bool VolumeRunner::stands_down() const { return impl_->stands_down(); }
 std::string VolumeRunner::failure() const { return impl_->failure(); }
 void VolumeRunner::reload(std::map<ReplicaId, std::string> addresses, std::string secret) {
   impl_->reload(std::move(addresses), std::move(secret));

@@ -35,7 +35,7 @@ VolumeState state_of_secondary(const NodeView& v) {
 
 VolumeState state_of(const NodeView& v) {
   const core::VolumeStatus& s = v.status;
-  if (s.failed) return VolumeState::failed;
+  if (s.failed || v.device_lost) return VolumeState::failed;
   if (any(s, [](const PeerStatus& p) { return p.split_brain; })) return VolumeState::split_brain;
   if (s.suspended) return VolumeState::suspended;
   if (v.oldest_wait >= stalled_after) return VolumeState::stalled;

@@ -13,7 +13,7 @@ enum class VolumeState {  // the later, the worse
   stalled,      // a request has waited for longer than `stalled_after`
   suspended,
   split_brain,
-  failed,
+  failed,       // the disk, or the block device
 };
 
 inline constexpr Duration stalled_after = std::chrono::seconds(5);

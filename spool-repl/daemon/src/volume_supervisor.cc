@@ -70,27 +70,35 @@ void VolumeSupervisor::reload(VolumeSettings settings, std::string secret) {
 void VolumeSupervisor::run() {
   Duration pause = first_retry;
   std::string said;
-  while (auto failed = serve_once()) {
-    if (ends()) break;
-    if (std::exchange(failed->was_served, was_served_)) pause = first_retry;
+  OsClock clock;
+  for (;;) {
+    Instant begun = clock.now();
+    auto failed = serve_once();
+    if (!failed || ends()) return set(Ended{failed.has_value()});
+    // One that fails again and again is not tried every few seconds: its peers wait for it each time.
+    if (failed->was_served && clock.now() - begun >= last_retry) pause = first_retry;
+    failed->was_served = was_served_;
     if (said != failed->why.message)
       log_line(LogLevel::error, fmt::format("volume {}: {}", name_, failed->why.message), {{"event", "not-served"}});
     said = failed->why.message;
+    stand_in(failed->why);
     set(*failed);
-    stand_in(*failed, pause);
-    {
-      std::lock_guard lock(mutex_);
-      if (stop_asked_) break;
-      if (std::exchange(retry_asked_, false)) pause = first_retry, said.clear();
-      else pause = std::min(pause * 2, last_retry);
-    }
+    wait(pause);
+    std::lock_guard lock(mutex_);
+    if (stop_asked_) break;
+    if (std::exchange(retry_asked_, false)) pause = first_retry, said.clear();
+    else pause = std::min(pause * 2, last_retry);
   }
+  stand_in_.reset();
   set(Ended{});
 }
 
 // `was_served` of the answer: in this attempt. Nothing: it ended as it was asked to.
 std::optional<VolumeSupervisor::Failed> VolumeSupervisor::serve_once() {
-  auto runner = std::make_shared<VolumeRunner>(settings());
+  VolumeSettings now = settings();
+  if (stands_down_) now.role = core::Role::secondary, now.role_as_before = false;
+  // Until then the stand-in answers: a start may take its time, and fail again.
+  auto runner = std::make_shared<VolumeRunner>(std::move(now), [this] { stand_in_.reset(); });
   if (Status started = runner->start(); !started) return Failed{std::move(started).error(), false};
   {
     std::lock_guard lock(mutex_);
@@ -103,13 +111,21 @@ std::optional<VolumeSupervisor::Failed> VolumeSupervisor::serve_once() {
   runner->wait();
   std::lock_guard lock(mutex_);
   runner_ = nullptr;
+  stands_down_ = stands_down_ || runner->stands_down();
   if (!runner->failed()) return std::nullopt;
   return Failed{{Errc::io, runner->failure(), 0}, true};
 }
 
-void VolumeSupervisor::stand_in(const Failed& failed, Duration pause) {
-  StandIn speaker(settings(), failed.why);
-  speaker.serve(wake_.get(), pause);
+void VolumeSupervisor::stand_in(const Error& why) {
+  VolumeSettings now = settings();
+  if (stand_in_ && stand_in_->take(now, why)) return;
+  stand_in_.reset();
+  stand_in_ = std::make_unique<StandIn>(std::move(now), why);
+}
+
+void VolumeSupervisor::wait(Duration pause) {
+  pollfd p{wake_.get(), POLLIN, 0};
+  (void)::poll(&p, 1, static_cast<int>(pause / std::chrono::milliseconds(1)));
   std::uint64_t count;
   (void)!::read(wake_.get(), &count, sizeof count);
 }

@@ -85,6 +85,16 @@ TEST(ServiceManager, SocketsArePassedOnceAndToOneProcess) {
     if (kept[i] >= 0) ::dup2(kept[i], 3 + i), ::close(kept[i]);
 }
 
+// Each of these would wait for a second.
+TEST(ServiceManager, OneThatDoesNotReadKeepsNobodyWaiting) {
+  Manager manager("@twinloft/test/full/" + std::to_string(::getpid()));
+  while (tell_service_manager("STATUS=x", Patience::none)) {
+  }
+  for (int i = 0; i < 2000; ++i) EXPECT_FALSE(tell_service_manager("STATUS=y", Patience::none));
+  EXPECT_EQ(manager.heard(), "STATUS=x");
+  EXPECT_TRUE(tell_service_manager("STATUS=z", Patience::none));
+}
+
 TEST(ServiceManager, NobodyThere) {
   ::unsetenv("NOTIFY_SOCKET");
   EXPECT_FALSE(tell_service_manager("READY=1"));

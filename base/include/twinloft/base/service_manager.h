@@ -8,9 +8,11 @@
 
 namespace twinloft {
 
+enum class Patience { none, a_second };  // with a manager that does not read: only a thread that has the time waits for it
+
 // Where nobody wants to know (no NOTIFY_SOCKET), nothing is said. Lines such as "READY=1", "STOPPING=1", "STATUS=serving 2 volumes". False: it was not delivered, which is nothing that a
 // service can act on.
-bool tell_service_manager(std::string_view lines);
+bool tell_service_manager(std::string_view lines, Patience patience = Patience::a_second);
 
 // Sockets that it has opened for this process (socket activation), in its order; none where there are none. Once: what says so is taken out
 // of the environment.

@@ -170,6 +170,56 @@ TEST_F(ControlTest, SilentCallersTakeNobodysAnswer) {
   EXPECT_EQ(hear_until_closed(waiting), "promoted\nend ok\n");
 }
 
+// A caller that reads nothing of its answer is no better.
+TEST_F(ControlTest, CallersThatDoNotReadTakeNobodysAnswer) {
+  Server::Reply later;
+  Server server(*loop, path, [&](const std::string& c, Server::Reply reply) {
+    if (c == "promote") later = std::move(reply);
+    else reply(std::string(3u << 20, 'x'));
+  });
+  ASSERT_TRUE(server.start());
+  Fd waiting = connect_raw();
+  ASSERT_EQ(::send(waiting.get(), "promote\n", 8, MSG_NOSIGNAL), 8);
+  while (!later) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(10)));
+  std::vector<Fd> deaf;
+  for (int i = 0; i < 100; ++i) {
+    deaf.push_back(connect_raw());
+    ASSERT_EQ(::send(deaf.back().get(), "long\n", 5, MSG_NOSIGNAL), 5);
+    for (int turns = 0; turns < 3; ++turns) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(1)));
+  }
+  EXPECT_EQ(ask_beside("again").value().size(), (3u << 20) + 1);
+  later(std::string("promoted"));
+  EXPECT_EQ(hear_until_closed(waiting), "promoted\nend ok\n");
+}
+
+TEST_F(ControlTest, ACommandThatIsCutOffIsAnswered) {
+  auto server = serve();
+  for (std::string_view part : {"", "s", "status"}) {
+    Fd fd = connect_raw();
+    ASSERT_EQ(::send(fd.get(), part.data(), part.size(), MSG_NOSIGNAL), static_cast<ssize_t>(part.size()));
+    ASSERT_EQ(::shutdown(fd.get(), SHUT_WR), 0);
+    EXPECT_EQ(hear_until_closed(fd), "end error invalid the command has no end: a line was expected\n") << part;
+  }
+  Fd whole = connect_raw();
+  ASSERT_EQ(::send(whole.get(), "status\n", 7, MSG_NOSIGNAL), 7);
+  ASSERT_EQ(::shutdown(whole.get(), SHUT_WR), 0);
+  EXPECT_EQ(hear_until_closed(whole), "you said status\nend ok\n");
+}
+
+TEST_F(ControlTest, AServerThatEndsAnswersThoseThatWait) {
+  bool asked = false;
+  auto server = std::make_unique<Server>(*loop, path, [&](const std::string&, Server::Reply) { asked = true; });
+  ASSERT_TRUE(server->start());
+  Fd waiting = connect_raw();
+  ASSERT_EQ(::send(waiting.get(), "promote\n", 8, MSG_NOSIGNAL), 8);
+  while (!asked) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(10)));
+  Fd silent = connect_raw();
+  for (int turns = 0; turns < 3; ++turns) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(10)));
+  server.reset();
+  EXPECT_EQ(hear_until_closed(waiting), "end error io the volume is no longer served: it is not known whether the command was carried out\n");
+  EXPECT_EQ(hear_until_closed(silent), "end error unavailable the volume is no longer served\n");
+}
+
 // A server of the test's own, which does what it likes with each connection.
 struct Scripted {
   Fd listener;
@@ -241,6 +291,26 @@ TEST_F(ControlTest, OthersMayReadWhereTheyAreAdmitted) {
     return out;
   };
   auto handler = [this](const std::string& c, Server::Reply reply) { reply(handle(c)); };
+  {
+    Server crowded(*loop, path, handler, Access{.everybody = true, .group = {}});
+    ASSERT_TRUE(crowded.start());
+    Fd root = connect_raw();  // which has not said its command yet
+    std::vector<Fd> silent;
+    std::atomic<bool> done = false;
+    std::thread crowd([&] {
+      EXPECT_EQ(::syscall(SYS_setresuid, nobody, nobody, nobody), 0);
+      for (int i = 0; i < 100; ++i) {
+        silent.push_back(connect_raw());
+        ::usleep(1000);
+      }
+      done = true;
+    });
+    while (!done) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(1)));
+    crowd.join();
+    ASSERT_EQ(::send(root.get(), "status\n", 7, MSG_NOSIGNAL), 7);
+    EXPECT_EQ(hear_until_closed(root), "you said status\nend ok\n") << "others have taken root's place";
+  }
+  commands.clear();
   {
     Server closed(*loop, path, handler);
     ASSERT_TRUE(closed.start());

@@ -15,6 +15,7 @@ struct VolumeStateTest : testing::Test {
   core::VolumeStatus status;
   ResyncMeter meter;
   Duration oldest{0};
+  bool lost = false;
 
   void good(core::Role role) {
     settings.name = "mail", settings.replica = 1;
@@ -22,13 +23,14 @@ struct VolumeStateTest : testing::Test {
     status.role = role;
     status.in_sync = set_of(1) | set_of(2) | set_of(3);
     oldest = Duration(0);
+    lost = false;
     for (ReplicaId id : {2, 3}) {
       core::PeerStatus& p = status.peers.emplace_back();
       p.id = id, p.in_sync = p.known = true, p.connection = core::ConnectionState::Connected;
     }
     status.peers[0].primary = role == core::Role::secondary;
   }
-  NodeView view() { return {settings, {}, 1 << 20, {}, {}, false, {}, status, meter, {}, {}, oldest}; }
+  NodeView view() { return {settings, {}, 1 << 20, {}, {}, false, {}, status, meter, lost ? "LOST: it is gone" : "", {}, oldest, lost}; }
   VolumeState state() { return state_of(view()); }
   std::string first_line() { return status_text(view()).substr(0, status_text(view()).find('\n')); }
 };
@@ -44,6 +46,8 @@ TEST_F(VolumeStateTest, EachTroubleHasAStateAndStandsOnTheFirstLine) {
   const Case of_primary[] = {
       {"failed", failed, [&] { s.failed = true; }},
       {"failed, whatever else there is", failed, [&] { s.failed = s.suspended = s.peers[0].split_brain = true; }},
+      {"another program has taken the device away", failed, [&] { lost = true; }},
+      {"the same while writes wait", failed, [&] { lost = s.suspended = true; }},
       {"split brain", split_brain, [&] { s.peers[1].split_brain = true; }},
       {"split brain while it serves without the other", split_brain,
        [&] { s.peers[1].split_brain = true, s.peers[1].in_sync = false, s.peers[1].connection = core::ConnectionState::StandAlone; }},
@@ -86,6 +90,24 @@ TEST_F(VolumeStateTest, TheAgeOfTheOldestRequestIsSaid) {
   EXPECT_NE(status_text(view()).find("the oldest request has waited for 41 s"), std::string::npos) << status_text(view());
   EXPECT_NE(status_json(view()).find("\"oldest_request_waits_ms\":41000"), std::string::npos);
   EXPECT_NE(status_json(view()).find("\"state\":\"stalled\""), std::string::npos);
+}
+
+// Nothing is "serving" that serves nobody.
+TEST_F(VolumeStateTest, TheStateLineSaysWhatTheFirstLineSays) {
+  good(core::Role::primary);
+  status.last = status.durable = {7};
+  status.peers[0].durable = {7}, status.peers[1].durable = {6};
+  oldest = std::chrono::seconds(40);
+  for (const std::string& text : {status_text(view()), status_line(view())}) {
+    EXPECT_NE(text.find("STALLED: the oldest request has waited for 40 s. Not confirmed by replica 3"), text.npos) << text;
+    EXPECT_EQ(text.find("serving"), text.npos) << text;
+  }
+  status.durable = {6};
+  EXPECT_NE(status_text(view()).find("Not confirmed by replica 3, the journal here"), std::string::npos) << status_text(view());
+  good(core::Role::primary);
+  lost = true;
+  EXPECT_NE(status_text(view()).find("FAILED: the block device is lost"), std::string::npos);
+  EXPECT_EQ(status_text(view()).find("serving"), std::string::npos) << status_text(view());
 }
 
 TEST(WaitMeterTest, TheOldestOfThoseThatWait) {

@@ -45,6 +45,7 @@ class Server {
     Fd fd;
     std::uint64_t number;
     std::string in, out;
+    uid_t user = static_cast<uid_t>(-1);
     bool may_command = false;
     ports::Loop::TimerId timer = 0;  // until it has asked
     std::size_t sent = 0;

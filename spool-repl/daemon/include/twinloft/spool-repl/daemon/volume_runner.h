@@ -1,6 +1,7 @@
 // One volume of a running node: its files, core, links, front ends and control socket, on one thread of its own.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -12,7 +13,8 @@ namespace twinloft::repl::daemon {
 
 class VolumeRunner {
  public:
-  explicit VolumeRunner(VolumeSettings settings);
+  // `before_control` is called on another thread when everything but the control socket is there.
+  explicit VolumeRunner(VolumeSettings settings, std::function<void()> before_control = {});
   ~VolumeRunner();
   VolumeRunner(const VolumeRunner&) = delete;
   VolumeRunner& operator=(const VolumeRunner&) = delete;
@@ -26,6 +28,8 @@ class VolumeRunner {
   // After wait(): it ended by itself, and why.
   bool failed() const;
   std::string failure() const;
+  // It was demoted, or another replica was promoted: whatever the configuration says, it is secondary when it is started again.
+  bool stands_down() const;
   // While it is served: where the peers are, and what proves them, from their next connection on. From any thread.
   void reload(std::map<ReplicaId, std::string> addresses, std::string secret);
 

@@ -17,6 +17,8 @@
 
 namespace twinloft::repl::daemon {
 
+class StandIn;
+
 inline constexpr Duration first_retry = std::chrono::seconds(5), last_retry = std::chrono::seconds(60);
 
 class VolumeSupervisor {
@@ -27,7 +29,9 @@ class VolumeSupervisor {
     Error why;
     bool was_served = false;  // since this process has started
   };
-  struct Ended {};  // as it was asked to
+  struct Ended {  // as it was asked to
+    bool failed = false;  // and had failed before, or could not bring everything home
+  };
   using State = std::variant<Starting, Serving, Failed, Ended>;
 
   // `changed` is called on another thread at each change of the state.
@@ -50,8 +54,8 @@ class VolumeSupervisor {
   std::optional<Failed> serve_once();
   void set(State state);
   bool ends() const;
-  // What this volume's next attempt waits for; its control socket answers meanwhile.
-  void stand_in(const Failed& failed, Duration pause);
+  void wait(Duration pause);  // for a stop, or for the next attempt
+  void stand_in(const Error& why);
 
   const std::string name_;
   const std::function<void()> changed_;
@@ -60,6 +64,8 @@ class VolumeSupervisor {
   VolumeSettings settings_;  // guarded by mutex_, as the rest is
   State state_ = Starting{};
   std::shared_ptr<VolumeRunner> runner_;  // while it is served
+  std::unique_ptr<StandIn> stand_in_;     // between a failure and the moment when the volume has its control socket again
+  bool stands_down_ = false;              // see VolumeRunner
   bool stop_asked_ = false, force_asked_ = false, was_served_ = false, retry_asked_ = false;
   std::thread thread_;
 };
