@@ -30,7 +30,7 @@ struct FrontEnds::Parts {
   bool nbd_stopped = false;
   std::vector<std::function<void(Status)>> nbd_waiting = {};
   std::vector<std::function<void(Status)>> device_waiting = {};
-  bool device_gone = false;
+  bool device_gone = false, aborting = false;
   std::shared_ptr<bool> alive = std::make_shared<bool>(true);  // timers look at it first
 
   std::string nbd_name() const { return settings.nbd_name + "@" + epoch.id.text(); }
@@ -52,7 +52,7 @@ FrontEnds::FrontEnds(ports::Loop& loop, ports::BlockTarget& target, const Volume
 
 // Exports go before the side thread: what they gave it is finished by then.
 FrontEnds::~FrontEnds() {
-  if (parts_->device && !parts_->device_gone) parts_->device->abort();
+  if (parts_->device && !parts_->device_gone) parts_->device->abort({});
   parts_->nbd.reset();
   parts_->device.reset();
   parts_->side.reset();
@@ -147,11 +147,10 @@ void FrontEnds::Parts::stop_nbd(std::function<void(Status)> done) {
 // The device first: it is the one that can refuse, and then nothing must have changed.
 void FrontEnds::stop(bool force, std::function<void(Status)> done) {
   Parts& p = *parts_;
-  if (!p.device || p.device_gone) return p.stop_nbd(std::move(done));
-  if (force) {
-    p.device->abort();
-    p.device_gone = true;
-    return p.stop_nbd(std::move(done));
+  if (!p.device || (p.device_gone && !p.aborting)) return p.stop_nbd(std::move(done));
+  if (force || p.aborting) {
+    p.aborting = p.device_gone = true;
+    return p.device->abort([&p, done = std::move(done)] { p.stop_nbd(done); });
   }
   // A demotion and a SIGTERM may meet: one of them stops it, both hear how that went.
   p.device_waiting.push_back(std::move(done));

@@ -183,7 +183,10 @@ void DeviceExport::detach(std::function<void(Status)> stopped) {
       });
 }
 
-void DeviceExport::abort() {
+void DeviceExport::abort(std::function<void()> gone) {
+  loop_.post([alive = std::weak_ptr(alive_), gone = std::move(gone)] {
+    if (!alive.expired() && gone) gone();
+  });
   aborted_ = true;
   if (fuse_) fuse_->abort();  // first: what waits on the device must be able to end
   if (loop_device_.device.empty()) return;

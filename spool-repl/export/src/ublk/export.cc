@@ -113,7 +113,12 @@ void State::withdraw_link() {
 
 UblkExport::UblkExport(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
-UblkExport::~UblkExport() { abort(); }
+UblkExport::~UblkExport() {
+  state_->abort();
+  if (state_->gone) return;
+  state_->serve_until(*state_->kernel_let_go);
+  state_->finish_abort();
+}
 
 std::unique_ptr<UblkExport> UblkExport::start(ports::Loop& loop, ports::BlockTarget& target, exports::SideThread& side,
                                               UblkOptions options, std::shared_ptr<Driver> driver,
@@ -131,25 +136,43 @@ void UblkExport::stop(std::function<void(Status)> stopped) {
   else s.detach(std::move(stopped));
 }
 
-void UblkExport::abort() {
-  State& s = *state_;
-  if (s.gone || std::exchange(s.aborted, true)) return;
-  s.control->give_up = true;
-  s.fail_all();
-  s.submit();
-  auto done = std::make_shared<std::atomic<bool>>(false);
-  s.side.run(
-      [device = s.control, done] {
-        if (Status stopped = device->stop(true); !stopped) log_error("{}", stopped.error().message);
-        *done = true;
+// The kernel lets the device go when all requests are answered, which may take its time: the loop serves others meanwhile.
+void State::abort() {
+  if (gone || std::exchange(aborted, true)) return;
+  control->give_up = true;
+  fail_all();
+  submit();
+  withdraw_link();
+  on_side(
+      [let_go = kernel_let_go](Device& d) {
+        Status stopped = d.stop(true);
+        if (!stopped) log_error("{}", stopped.error().message);
+        *let_go = true;
+        return stopped;
       },
-      [] {});
-  s.serve_until(*done);
-  s.close_queue();
-  s.control->char_device.reset();
-  s.withdraw_link();
-  s.gone = true;
-  s.side.run([device = s.control] { device->remove(remove_pauses_abort); }, [] {});
+      [this](Status) { finish_abort(); });
+}
+
+void State::finish_abort() {
+  if (std::exchange(gone, true)) return;
+  close_queue();
+  control->char_device.reset();
+  withdraw_link();
+  side.run([device = control] { device->remove(remove_pauses_abort); }, [] {});
+  tell_gone();
+}
+
+void State::tell_gone() {
+  for (auto& told : std::exchange(wait_until_gone, {}))
+    loop.post([watched = std::weak_ptr(alive), told = std::move(told)] {
+      if (!watched.expired() && told) told();
+    });
+}
+
+void UblkExport::abort(std::function<void()> gone) {
+  state_->wait_until_gone.push_back(std::move(gone));
+  state_->abort();
+  if (state_->gone) state_->tell_gone();
 }
 
 void UblkExport::flush() { state_->submit(); }

@@ -160,7 +160,8 @@ void State::give(Tag& tag, uapi::Io command, int result) {
 }
 
 void State::wants_flush() {
-  if (options.owner_flushes || std::exchange(flush_posted, true)) return;
+  // After an abort the owner has others to look after.
+  if ((options.owner_flushes && !aborted) || std::exchange(flush_posted, true)) return;
   loop.post([this, watched = std::weak_ptr(alive)] {
     if (watched.expired()) return;
     flush_posted = false;
@@ -185,7 +186,7 @@ void State::fail_all() {
     if (tag.place == Place::target) answer(tag, EIO, 0);
 }
 
-// In place of the loop, while the side thread waits for the driver.
+// In place of the loop, where that is about to end.
 void State::serve_until(const std::atomic<bool>& done) {
   for (int i = 0; !done; ++i) {
     if (i == serve_polls_max) {

@@ -61,6 +61,9 @@ struct UblkExport::State {
   void wants_flush();
   void submit();
 
+  void abort();
+  void finish_abort();
+  void tell_gone();
   void fail_all();
   void serve_until(const std::atomic<bool>& done);
 
@@ -87,6 +90,8 @@ struct UblkExport::State {
   std::string device;
   std::string trouble;  // why it is lost
   bool aborted = false, stopping = false, gone = false;
+  std::vector<std::function<void()>> wait_until_gone;
+  std::shared_ptr<std::atomic<bool>> kernel_let_go = std::make_shared<std::atomic<bool>>(false);  // after an abort; set by the side thread
   ports::Loop::TimerId timer = 0;
   int sweeps = 0;
   std::function<void(Result<std::string>)> ready;  // nullptr once it was called

@@ -101,7 +101,7 @@ TEST_F(DeviceExportTest, AbortWhileStopWaits) {
   stop(told);
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(10)));
   EXPECT_FALSE(told.has_value());
-  device->abort();
+  device->abort({});
   held.reset();
   run_until([&] { return told.has_value(); });
   EXPECT_TRUE(*told) << told->error().message;
@@ -110,7 +110,7 @@ TEST_F(DeviceExportTest, AbortWhileStopWaits) {
 
 TEST_F(DeviceExportTest, AbortWhileItIsAttachedLeavesNothing) {
   ASSERT_TRUE(start());
-  device->abort();
+  device->abort({});
   run_until([&] { return ready.has_value(); });
   EXPECT_FALSE(*ready);
   EXPECT_TRUE(loops().empty());
@@ -119,7 +119,7 @@ TEST_F(DeviceExportTest, AbortWhileItIsAttachedLeavesNothing) {
 // Export, side thread and loop go while the answer is under way.
 TEST_F(DeviceExportTest, ADeviceThatNobodyTakesIsGivenBack) {
   ASSERT_TRUE(start());
-  device->abort();
+  device->abort({});
   device.reset();
   side.reset();
   loop.reset();

@@ -53,6 +53,7 @@ class FakeDriver final : public Driver {
   bool claimed_elsewhere = false;
   std::string used_by;
   bool nodes = true;
+  bool hold_stop = false;                    // it waits for something of its own
 
   // --- what it sees
   std::mutex mutex;
@@ -219,7 +220,7 @@ class FakeDriver final : public Driver {
   // As del_gendisk() does: what is under way ends first.
   int stop(std::unique_lock<std::mutex>& lock, DeviceModel& model) {
     auto busy = [&] { return std::any_of(model.slots.begin(), model.slots.end(), [](const Slot& s) { return s.busy; }); };
-    while (model.queue_open && busy()) changed.wait_for(lock, std::chrono::milliseconds(1));
+    while (hold_stop || (model.queue_open && busy())) changed.wait_for(lock, std::chrono::milliseconds(1));
     model.info.state = 0;
     model.info.pid = -1;
     abort_tags(model, uapi::result_abort);

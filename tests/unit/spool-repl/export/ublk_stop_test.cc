@@ -172,9 +172,9 @@ TEST_F(UblkTest, AbortFailsWhatWaitsAtOnce) {
   ASSERT_TRUE(ready && *ready);
   for (unsigned tag = 0; tag < 3; ++tag) driver->request(0, tag, describe(tag == 0 ? Op::read : Op::write, tag * 4096, 4096), tag == 0 ? ByteSpan{} : filled(4096, 5));
   run_until([&] { return target.waiting.size() == 3; });
-  device->abort();
+  device->abort({});
   for (unsigned tag = 0; tag < 3; ++tag) EXPECT_EQ(driver->result(0, tag).value_or(0), -EIO);
-  EXPECT_FALSE(driver->is_live(0));
+  run_until([&] { return !driver->is_live(0); });
   EXPECT_FALSE(linked());
   EXPECT_EQ(device->in_flight(), 3u) << "the target still has them, and their memory";
   while (!target.waiting.empty()) target.complete_first();
@@ -191,10 +191,30 @@ TEST_F(UblkTest, AfterAnAbortTheMemoryOfARequestStaysAsItIs) {
   run_until([&] { return target.waiting.size() == 1; });
   auto of_the_request = reinterpret_cast<std::uint64_t>(target.waiting.front()->data);
   EXPECT_EQ(driver->slot(0, 1).addr, of_the_request);
-  device->abort();
+  device->abort({});
   EXPECT_NE(driver->slot(0, 1).addr, of_the_request);
   target.complete_first();
   EXPECT_EQ(target.bytes[4096], std::byte{5});
+}
+
+// A deposed primary's thread has a new primary to follow, whatever the kernel waits for.
+TEST_F(UblkTest, AnAbortDoesNotHoldTheThreadThatAsksForIt) {
+  start_and_wait();
+  ASSERT_TRUE(ready && *ready);
+  driver->with([&] { return driver->hold_stop = true; });
+  int gone = 0, ticks = 0;
+  device->abort([&] { ++gone; });
+  EXPECT_FALSE(linked());
+  loop->after(Duration(0), [&] { ++ticks; });
+  run_until([&] { return ticks == 1; });
+  settle();
+  EXPECT_EQ(gone, 0);
+  device->abort([&] { gone += 10; });
+  driver->with([&] { return driver->hold_stop = false; });
+  run_until([&] { return gone == 11; });
+  device->abort([&] { gone += 100; });
+  run_until([&] { return gone == 111; });
+  run_until([&] { return !driver->exists(0); });
 }
 
 TEST_F(UblkTest, AbortWhileStopWaitsForTheTarget) {
@@ -207,7 +227,7 @@ TEST_F(UblkTest, AbortWhileStopWaitsForTheTarget) {
   stop(told);
   settle();
   EXPECT_FALSE(told);
-  device->abort();
+  device->abort({});
   EXPECT_EQ(driver->result(0, 0), -EIO);
   run_until([&] { return told.has_value(); });
   EXPECT_TRUE(*told);
@@ -226,7 +246,7 @@ TEST_F(UblkTest, StopBeforeItIsReadyWaitsForThat) {
 
 TEST_F(UblkTest, AbortBeforeItIsReadyLeavesNothing) {
   start();
-  device->abort();
+  device->abort({});
   run_until([&] { return ready.has_value(); });
   EXPECT_FALSE(*ready);
   run_until([&] { return !driver->exists(0); });
@@ -237,7 +257,7 @@ TEST_F(UblkTest, AbortWhileTheStartWaitsForFetches) {
   driver->submit_errors = 1'000'000;  // nothing is fetched
   start();
   run_until([&] { return driver->with([&] { return driver->starts_waiting; }) == 1; });
-  device->abort();
+  device->abort({});
   run_until([&] { return ready.has_value(); });
   EXPECT_FALSE(*ready);
   run_until([&] { return !driver->exists(0); });
@@ -266,7 +286,7 @@ TEST_F(UblkTest, AnAbortedDeviceThatIsMountedIsLeftDeadAndRemovedByTheNextExport
   start_and_wait();
   ASSERT_TRUE(ready && *ready);
   driver->with([&] { return driver->models.at(0).block_open = true; });
-  device->abort();
+  device->abort({});
   device.reset();
   side.reset();
   EXPECT_TRUE(driver->exists(0));

@@ -13,14 +13,16 @@ using DeviceEvent = std::function<void(std::string text, bool serious)>;
 
 class BlockDevice {
  public:
-  virtual ~BlockDevice() = default;  // after stop() succeeded, or abort(), and once in_flight() is 0
+  // After stop() succeeded, or abort(), and once in_flight() is 0. Where the device is not gone yet it waits for that.
+  virtual ~BlockDevice() = default;
 
   // Withdraws link and device; calls back from the loop. While the device is in use it fails with Errc::unavailable, the
   // device stays, and stop() may be tried again. Before it is ready it waits for that.
   virtual void stop(std::function<void(Status)> stopped) = 0;
   // Cuts the device off from its data at once: everything waiting on it fails. For a process that has to give up; completed
   // writes that were not flushed are what a power cut would cost.
-  virtual void abort() = 0;
+  // Returns at once; `gone` comes from the loop when the kernel has let the device go. May be asked again.
+  virtual void abort(std::function<void()> gone) = 0;
   // After each batch of the target's completions, where the owner said that it calls this.
   virtual void flush() {}
 

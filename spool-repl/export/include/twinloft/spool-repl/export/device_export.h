@@ -36,7 +36,7 @@ class DeviceExport final : public BlockDevice {
   DeviceExport& operator=(const DeviceExport&) = delete;
 
   void stop(std::function<void(Status)> stopped) override;
-  void abort() override;
+  void abort(std::function<void()> gone) override;
 
   const std::string& device() const override { return trouble_.empty() ? loop_device_.device : no_device_; }
   std::string trouble() const override { return trouble_; }

@@ -53,7 +53,7 @@ class UblkExport final : public exports::BlockDevice {
 
   void stop(std::function<void(Status)> stopped) override;
   // Takes the time that the driver needs to fail what waits and to remove the device, and serves it meanwhile.
-  void abort() override;
+  void abort(std::function<void()> gone) override;
   void flush() override;
   const std::string& device() const override;
   std::string trouble() const override;
