@@ -43,11 +43,14 @@ class Comparison {
     never_reached("limits.connections_per_address", l_.connections_per_address_max, "limits.connections", l_.connections_max);
     if (l_.queue_time >= mta_waits)
       say("limits.queue_time ({}) is as long as an MTA waits for a reply (10min): it would deliver again what was delivered", whole(l_.queue_time));
-    if (!config_.agents.empty() && config_.spawner.runs_max < l_.deliveries)
-      say("delivery.runs ({}) is below limits.deliveries ({}): deliveries by agents beyond it get 451", config_.spawner.runs_max, l_.deliveries);
   }
 
   void with_agent(const AgentSpec& agent) {
+    if (agent.deliveries_max != unlimited_deliveries) {
+      const std::string key = fmt::format("agent.{}.deliveries", agent.name);
+      never_reached(key, agent.deliveries_max, "limits.deliveries", l_.deliveries);
+      never_reached(key, agent.deliveries_max, "delivery.runs", config_.spawner.runs_max);
+    }
     milliseconds longest = l_.queue_time + agent.time_limit + agent.kill_grace;
     if (longest >= mta_waits)
       say("agent.{0}.timeout: with limits.queue_time a delivery may take {1}, and an MTA waits 10min for the reply: it would deliver again what was delivered",

@@ -262,7 +262,7 @@ void read_quota_limits(const TomlTable& t, Config& config) {
     else t.error("ignore", directory.error().message);
 }
 
-void read_quota_status(const TomlTable& t, QuotaStatusConfig& out) {
+void read_quota_status(const TomlTable& t, const LimitSettings& limits, QuotaStatusConfig& out) {
   std::string address;
   t.text("address", address, true);
   auto target = parse_connect_target(address);
@@ -271,6 +271,7 @@ void read_quota_status(const TomlTable& t, QuotaStatusConfig& out) {
   t.number("connections", 1, 1024, out.connections_max);
   t.duration("timeout", out.answer_timeout);
   out.target.timeout = out.answer_timeout;
+  out.queue_time = limits.queue_time;
 }
 
 void read_quota(const TomlTable& top, Config& config) {
@@ -289,7 +290,7 @@ void read_quota(const TomlTable& top, Config& config) {
   else t.error("over", parsed.error().message);
   t.path("dovecot", config.dovecot);
   read_quota_limits(t, config);
-  if (out.driver == QuotaDriver::count) read_quota_status(t, config.quota_status);
+  if (out.driver == QuotaDriver::count) read_quota_status(t, config.limits, config.quota_status);
   if (driver == "none" && t.has("over")) t.error("over", "needs driver = \"maildir\" or \"count\"");
   for (const char* key : {"storage", "messages", "grace_percent", "ignore"}) {
     if (driver == "none" && t.has(key)) t.error(key, "needs driver = \"maildir\"");

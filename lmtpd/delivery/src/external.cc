@@ -66,6 +66,11 @@ Reply fail_with(const Error& error, std::string* detail) {
 // What the agent wrote is durable, and went to the right spool: it may have been unmounted in between.
 Status ExternalAgents::make_durable(const SpoolHandle& handle) {
   TL_TRY(syncs_.sync(handle));
+  return check_spool(handle);
+}
+
+// XFS says success to an agent that syncs a directory after a shutdown.
+Status ExternalAgents::check_spool(const SpoolHandle& handle) {
   TL_TRY(spool_.check_not_failed(handle));
   TL_TRY_ASSIGN(SpoolHandle again, spool_.open());
   if (again.device != handle.device)
@@ -85,8 +90,8 @@ Reply ExternalAgents::deliver(std::uint32_t agent, const SpoolHandle& handle, co
   // syncfs covers the spool only: mail that the agent puts elsewhere would not be what 250 says it is. An agent that
   // syncs by itself may know better, where the user's row names no Maildir.
   const std::string& where = recipient.user.maildir.empty() ? recipient.user.home : recipient.user.maildir;
-  if (!recipient.user.maildir.empty() || !spec.syncs)
-    if (auto inside = spool_.relative(where); !inside) return fail_with(inside.error(), detail);
+  auto inside = spool_.relative(where);
+  if (!inside && (!recipient.user.maildir.empty() || !spec.syncs)) return fail_with(inside.error(), detail);
   std::string header =
       delivery_header(envelope, recipient, chosen_headers(spec), config_.hostname, clock_.wall());
   auto message = AgentStdin::create(
@@ -98,8 +103,10 @@ Reply ExternalAgents::deliver(std::uint32_t agent, const SpoolHandle& handle, co
     *detail = describe(result);
     return reply;
   }
-  if (spec.syncs) return reply;
-  if (Status durable = make_durable(handle); !durable) {
+  Status durable{};
+  if (!spec.syncs) durable = make_durable(handle);
+  else if (inside) durable = check_spool(handle);
+  if (!durable) {
     fail_with(durable.error(), detail);
     return {451, "4.3.0", "The message could not be made durable"};
   }

@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "twinloft/base/crc32c.h"
+
 namespace twinloft::lmtpd {
 
 namespace {
@@ -66,15 +68,21 @@ Status read_body(const MessageBody& body, std::uint64_t limit, const ChunkSink& 
     return {};
   }
   std::string buffer(std::min<std::uint64_t>(chunk_bytes, limit), '\0');
+  std::uint32_t checksum = 0;
   for (std::uint64_t at = 0; at < limit;) {
     std::size_t want = std::min<std::uint64_t>(buffer.size(), limit - at);
     ssize_t n = ::pread(body.file.get(), buffer.data(), want, static_cast<off_t>(at));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return fail_errno(errno, "read of the received message at byte {}", at);
     if (n == 0) return fail(Errc::corrupt, "the received message ends at byte {} of {}", at, body.size);
-    TL_TRY(sink(std::string_view(buffer.data(), static_cast<std::size_t>(n))));
-    at += static_cast<std::uint64_t>(n);
+    std::string_view chunk(buffer.data(), static_cast<std::size_t>(n));
+    checksum = crc32c(as_bytes(chunk), checksum);
+    TL_TRY(sink(chunk));
+    at += chunk.size();
   }
+  // A file system may lose what it has taken, and say so to nobody who reads: the file is never synced.
+  if (limit == body.size && body.checksum && checksum != *body.checksum)
+    return fail(Errc::corrupt, "the received message of {} bytes is not what was written to limits.body_directory", body.size);
   return {};
 }
 

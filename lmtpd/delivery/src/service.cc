@@ -116,7 +116,7 @@ DeliveryLimits DeliveryService::limits(const User& user) const {
   DeliveryLimits out{impl_->config.per_user_max, {}};
   const std::string& agent = agent_of(impl_->config, user);
   auto index = impl_->spawner && agent != builtin_agent ? impl_->spawner->find(agent) : std::nullopt;
-  if (index) out.shared = {"agent " + agent, impl_->spawner->agents()[*index].deliveries_max};
+  if (index) out.shared = {"agent " + agent, impl_->spawner->agents()[*index].deliveries_max, "agents", impl_->spawner->runs_max()};
   return out;
 }
 

@@ -82,27 +82,8 @@ SpawnServer::SpawnServer(const std::vector<AgentSpec>& agents, std::vector<argv:
     : agents_(agents), commands_(std::move(commands)), options_(options), control_(std::move(control)) {}
 SpawnServer::~SpawnServer() = default;
 
-// Every run holds three descriptors, and a request brings two: one that finds no number for them would be
-// lost.
-void SpawnServer::make_room_for_descriptors() {
-  constexpr std::uint64_t per_run = 4;
-  constexpr std::uint64_t own = 64;
-  struct rlimit now{};
-  if (::getrlimit(RLIMIT_NOFILE, &now) != 0) return;
-  std::uint64_t wanted = own + per_run * options_.runs_max;
-  if (now.rlim_cur != RLIM_INFINITY && now.rlim_cur < wanted) {
-    now.rlim_cur = now.rlim_max == RLIM_INFINITY ? wanted : std::min<rlim_t>(wanted, now.rlim_max);
-    (void)::setrlimit(RLIMIT_NOFILE, &now);
-  }
-  if (now.rlim_cur >= wanted) return;
-  options_.runs_max = static_cast<std::uint32_t>(
-      std::max<std::uint64_t>(1, (now.rlim_cur - std::min<rlim_t>(now.rlim_cur, own)) / per_run));
-  log_warning("spawner: {} open files allow for {} agents at once only", now.rlim_cur, options_.runs_max);
-}
-
 Status SpawnServer::prepare() {
   is_root_ = ::geteuid() == 0;
-  make_room_for_descriptors();
   (void)::prctl(PR_SET_NAME, "lmtpd-spawner");
   (void)::prctl(PR_SET_DUMPABLE, 0);  // who asks may be the same user, and must not get at this memory
   // It ends when the network process does, not when a terminal or a service manager signals the whole group.

@@ -66,7 +66,6 @@ class SpawnServer {
   using Runs = std::map<pid_t, std::unique_ptr<Run>>;
 
   Status prepare();
-  void make_room_for_descriptors();
   void turn();
   void look_at(std::span<const epoll_event> events);
   int wait_ms() const;

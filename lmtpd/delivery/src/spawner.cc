@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -38,12 +39,35 @@ Status keep_only(Fd& control) {
   return {};
 }
 
+// Every run holds three descriptors, and a request brings two: one that finds no number for them would be lost.
+constexpr rlim_t files_per_run = 4;
+constexpr rlim_t own_files = 64;
+
+// The spawner raises its own limit as far as it may, and the process that asks it knows how many runs that allows for.
+std::uint32_t runs_that_fit(std::uint32_t runs_max) {
+  struct rlimit now{};
+  const rlim_t wanted = own_files + files_per_run * runs_max;
+  if (::getrlimit(RLIMIT_NOFILE, &now) != 0 || now.rlim_max >= wanted) return runs_max;  // also where there is no limit
+  const rlim_t fit = (now.rlim_max - std::min(now.rlim_max, own_files)) / files_per_run;
+  log_warning("spawner: {} open files allow for {} agents at once only", now.rlim_max, std::max<rlim_t>(1, fit));
+  return static_cast<std::uint32_t>(std::max<rlim_t>(1, fit));
+}
+
+void make_room_for_files(std::uint32_t runs_max) {
+  struct rlimit now{};
+  const rlim_t wanted = own_files + files_per_run * runs_max;
+  if (::getrlimit(RLIMIT_NOFILE, &now) != 0 || now.rlim_cur >= wanted) return;
+  now.rlim_cur = std::min(wanted, now.rlim_max);
+  (void)::setrlimit(RLIMIT_NOFILE, &now);
+}
+
 [[noreturn]] void spawner_main(const std::vector<AgentSpec>& agents, std::vector<argv::Template> commands,
                                SpawnerOptions options, Fd control) {
   if (Status kept = keep_only(control); !kept) {
     log_error("spawner: {}", kept.error().message);
     ::_exit(71);
   }
+  make_room_for_files(options.runs_max);
   SpawnServer(agents, std::move(commands), options, std::move(control)).serve();
 }
 
@@ -99,6 +123,7 @@ Result<std::unique_ptr<Spawner>> Spawner::start(std::vector<AgentSpec> agents, S
     commands.push_back(std::move(command));
   }
   TL_TRY_ASSIGN(SocketPair control, make_socket_pair());
+  options.runs_max = runs_that_fit(options.runs_max);
   pid_t pid = ::fork();
   if (pid < 0) return fail_errno(errno, "fork of the spawner");
   if (pid == 0) {

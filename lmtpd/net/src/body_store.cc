@@ -5,7 +5,25 @@
 #include <cerrno>
 #include <utility>
 
+#include "twinloft/base/crc32c.h"
+
 namespace twinloft::lmtpd {
+
+bool BodyStore::take_memory(std::uint64_t bytes) {
+  if (!body_.in_memory() || body_.size + bytes > limits_.memory_bytes_max) return false;
+  if (!budget_.take(bytes, budget_.bytes_max() / 4)) return false;
+  charged_ += bytes;
+  return true;
+}
+
+bool BodyStore::append_to_memory(std::span<const ByteSpan> pieces) {
+  std::uint64_t bytes = 0;
+  for (ByteSpan piece : pieces) bytes += piece.size();
+  if (!take_memory(bytes)) return false;
+  for (ByteSpan piece : pieces) body_.memory += as_text(piece);
+  body_.size += bytes;
+  return true;
+}
 
 Status BodyStore::append(std::string_view bytes) {
   Status added = add(bytes);
@@ -18,21 +36,17 @@ Status BodyStore::append(std::string_view bytes) {
 }
 
 Status BodyStore::add(std::string_view bytes) {
-  if (body_.in_memory() && !fits_memory(bytes.size())) TL_TRY(move_to_file());
-  if (!body_.in_memory()) {
-    TL_TRY(write_to_file(body_.file.get(), bytes));
-  } else {
-    if (!budget_.take(bytes.size()))
-      return fail(Errc::exhausted, "messages being received use all of limits.body_memory_total");
-    charged_ += bytes.size();
-    body_.memory.append(bytes);
-  }
+  ByteSpan piece = as_bytes(bytes);
+  if (append_to_memory({&piece, 1})) return {};
+  if (body_.in_memory()) TL_TRY(move_to_file());
+  TL_TRY(write_to_file(body_.file.get(), bytes));
   body_.size += bytes.size();
   return {};
 }
 
 Status BodyStore::write_to_file(int file, std::string_view bytes) {
   if (!on_disk_.add(limits_.disk, bytes.size())) return fail(Errc::exhausted, "messages in files use all of limits.body_disk_total");
+  body_.checksum = crc32c(as_bytes(bytes), body_.checksum.value_or(0));
   return write_all(file, as_bytes(bytes));
 }
 

@@ -1,5 +1,6 @@
 // Where a message is kept while it arrives and until its deliveries are done: in memory up to a limit, then in
-// an unlinked file. All bodies in memory share one budget.
+// an unlinked file. All bodies in memory share one budget; where it is used up a message goes to a file, whatever its size. A
+// part of the budget is left to recipients and to the input of agents.
 //
 // What goes to a file may block for as long as a disk does, and is for worker threads; what stays in memory never does.
 #pragma once
@@ -7,9 +8,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
+#include "twinloft/base/bytes.h"
 #include "twinloft/base/fd.h"
 #include "twinloft/base/result.h"
 #include "twinloft/lmtpd/session/memory_budget.h"
@@ -33,16 +36,15 @@ class BodyStore {
   BodyStore(const BodyStore&) = delete;
   BodyStore& operator=(const BodyStore&) = delete;
 
-  // Whether append() of so much stays in memory.
-  bool fits_memory(std::uint64_t bytes) const {
-    return body_.in_memory() && body_.size + bytes <= limits_.memory_bytes_max;
-  }
-  // Errors: Errc::exhausted where the budget of memory, or that of files, is used up, Errc::io where the file cannot be made or written.
+  // Takes them where they stay in memory. False: append() is to be called.
+  bool append_to_memory(std::span<const ByteSpan> pieces);
+  // Errors: Errc::exhausted where the budget of files is used up, Errc::io where the file cannot be made or written.
   // The body is then lost; what was taken from the budget is given back.
   Status append(std::string_view bytes);
   const MessageBody& body() const { return body_; }
 
  private:
+  bool take_memory(std::uint64_t bytes);
   Status add(std::string_view bytes);
   Status move_to_file();
   Status write_to_file(int file, std::string_view bytes);

@@ -17,19 +17,12 @@ BodyUpload::Next BodyUpload::append(std::span<const ByteSpan> pieces) {
     return std::nullopt;
   }
   std::shared_ptr<BodyStore>& store = std::get<Here>(state_).store;
-  std::size_t bytes = 0;
-  for (ByteSpan piece : pieces) bytes += piece.size();
-  if (!store->fits_memory(bytes)) {
-    BodyWrite write;
-    write.bytes.reserve(bytes);
-    append_to(write.bytes, pieces);
-    write.store = std::move(store);
-    state_ = Away{};
-    return write;
-  }
-  for (ByteSpan piece : pieces)
-    if (Status kept = store->append(as_text(piece)); !kept) return lose(kept.error());
-  return std::nullopt;
+  if (store->append_to_memory(pieces)) return std::nullopt;
+  BodyWrite write;
+  append_to(write.bytes, pieces);
+  write.store = std::move(store);
+  state_ = Away{};
+  return write;
 }
 
 BodyUpload::Next BodyUpload::written(std::shared_ptr<BodyStore> store, const Status& kept) {

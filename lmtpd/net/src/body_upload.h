@@ -2,7 +2,7 @@
 //
 //   here ──a part that does not fit into memory──▶ away ──written──▶ here
 //                                                  away ──written, and more has come──▶ away
-//   here, away ──an error──▶ lost
+//   away ──an error──▶ lost
 //
 // While it is away a worker alone has the store, and what comes meanwhile waits here: two parts are never written at once. Without I/O and
 // threads of its own; belongs to the connection's loop.

@@ -62,6 +62,10 @@ void DeliveryQueue::push(QueuedDelivery delivery) {
   TL_CHECK(!delivery.users.empty() && delivery.run);
   auto [at, is_new] = groups_.try_emplace(delivery.shared.name);
   if (is_new) at->second.most = std::max(1u, delivery.shared.most);
+  if (is_new && !delivery.shared.pool.empty()) {
+    at->second.pool = &pools_[delivery.shared.pool];
+    at->second.pool->most = std::max(1u, delivery.shared.pool_most);
+  }
   std::vector<std::size_t> all(delivery.users.size());
   std::iota(all.begin(), all.end(), 0);
   Line& line = line_of(at->second, delivery.users.front());
@@ -82,7 +86,7 @@ bool DeliveryQueue::anyone_has_room(const Item& item) const {
 // The first line of the group that may go on. Lines whose users have no room are parked on the way. Of messages that
 // have all their places there are few: each has deliveries that run.
 DeliveryQueue::Candidate DeliveryQueue::candidate_in(Group& group) {
-  if (group.taken >= group.most) return {};
+  if (group.taken >= group.most || (group.pool && group.pool->taken >= group.pool->most)) return {};
   for (auto at = group.ring.begin(); at != group.ring.end();) {
     Line& line = **at++;
     auto item = std::ranges::find_if(line.items, [&](const Item& i) {
@@ -124,6 +128,7 @@ DeliveryQueue::Turn DeliveryQueue::begin(Candidate candidate) {
   }
   ++running_;
   ++group.taken;
+  if (group.pool) ++group.pool->taken;
   Owner& owner = owners_.at(turn.owner);
   ++owner.taken;
   --owner.waiting;
@@ -160,6 +165,7 @@ void DeliveryQueue::ended(const Turn& turn) {
   auto group = groups_.find(turn.shared);
   TL_CHECK(group != groups_.end() && group->second.taken > 0);
   --group->second.taken;
+  if (group->second.pool) --group->second.pool->taken;
   if (group->second.taken == 0 && group->second.lines.empty()) groups_.erase(group);
   --owners_.at(turn.owner).taken;
   forget(turn.owner);

@@ -1,7 +1,7 @@
 // Which delivery begins next: a queue without threads and without I/O.
 //
 // A delivery begins once everything that bounds it has room: the threads, its message (deliveries of one message at
-// once), what it shares with others (an agent, a next hop), and its users. Until then it waits here, and takes nothing
+// once), what it shares with others (an agent, a next hop; all agents), and its users. Until then it waits here, and takes nothing
 // but memory. Turns go round the users, so that a burst for one of them delays nobody else.
 //
 //   delivery ──push()──▶ its user's line ──next()──▶ runs ──ended()──▶ gone
@@ -78,10 +78,15 @@ class DeliveryQueue {
     std::vector<std::string> parked_on;  // users without room: it is out of its group's ring until one of them has
     std::list<Line*>::iterator place{};
   };
+  struct Pool {
+    std::uint32_t most = unlimited_deliveries;
+    std::uint32_t taken = 0;
+  };
   // Deliveries with one shared limit.
   struct Group {
     std::uint32_t most = unlimited_deliveries;
     std::uint32_t taken = 0;
+    Pool* pool = nullptr;  // that it is of; null: of none
     std::map<std::string, Line> lines;  // by user
     std::list<Line*> ring;              // ordered by turn
   };
@@ -118,6 +123,7 @@ class DeliveryQueue {
   std::uint32_t running_ = 0;
   std::size_t waiting_ = 0;
   std::uint64_t turns_ = 0;
+  std::map<std::string, Pool> pools_;    // by name; as many as the configuration has
   std::map<std::string, Group> groups_;  // by the shared limit's name
   std::unordered_map<std::string, User> users_;  // those with deliveries that run, or lines that are parked
   std::unordered_map<const void*, Owner> owners_;

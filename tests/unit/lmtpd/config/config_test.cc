@@ -271,7 +271,7 @@ TEST(Config, Quota) {
 }
 
 TEST(Config, QuotaThatDovecotCounts) {
-  auto config = parse_config("t.toml", minimal_then("[quota]\ndriver = \"count\"\naddress = \"unix:/run/dovecot/quota-status\"\nconnections = 3\ntimeout = \"2s\"\nover = \"defer\"\n"));
+  auto config = parse_config("t.toml", minimal_then("[quota]\ndriver = \"count\"\naddress = \"unix:/run/dovecot/quota-status\"\nconnections = 3\ntimeout = \"2s\"\nover = \"defer\"\n[limits]\nqueue_time = \"7s\"\n"));
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->delivery.maildir.quota.driver, QuotaDriver::count);
   EXPECT_EQ(config->delivery.maildir.quota.over, OverQuota::defer);
@@ -279,6 +279,7 @@ TEST(Config, QuotaThatDovecotCounts) {
   EXPECT_EQ(config->quota_status.target.timeout, std::chrono::seconds(2));
   EXPECT_EQ(config->quota_status.answer_timeout, std::chrono::seconds(2));
   EXPECT_EQ(config->quota_status.connections_max, 3u);
+  EXPECT_EQ(config->quota_status.queue_time, std::chrono::seconds(7)) << "a question waits as a delivery does";
 }
 
 // From before the key accept_all.
@@ -305,7 +306,10 @@ TEST(Config, LimitsAreComparedWithOneAnother) {
             "t.toml: limits.queue_time (600s) is as long as an MTA waits for a reply (10min): it would deliver again what was delivered");
   EXPECT_NE(warnings("[agent.a]\ncommand = \"/bin/true\"\ntimeout = \"9min\"\n").find("t.toml: agent.a.timeout: with limits.queue_time a delivery may take 605s"), std::string::npos);
   EXPECT_EQ(warnings("[agent.a]\ncommand = \"/bin/true\"\n"), "");
-  EXPECT_NE(warnings("[delivery]\nruns = 10\n[agent.a]\ncommand = \"/bin/true\"\n").find("delivery.runs (10) is below limits.deliveries (64)"), std::string::npos);
+  EXPECT_EQ(warnings("[delivery]\nruns = 10\n[agent.a]\ncommand = \"/bin/true\"\n"), "") << "those beyond wait";
+  EXPECT_EQ(warnings("[delivery]\nruns = 10\n[agent.a]\ncommand = \"/bin/true\"\ndeliveries = 65\n"),
+            "t.toml: agent.a.deliveries (65) is above limits.deliveries (64), and is never reached\n"
+            "t.toml: agent.a.deliveries (65) is above delivery.runs (10), and is never reached");
   EXPECT_EQ(warnings("[next_hop.s]\naddress = \"192.0.2.1:24\"\nconnections = 64\ndata_timeout = \"540s\"\n"),
             "t.toml: next_hop.s.connections (64) is not below limits.deliveries (64): a store that hangs takes all threads that deliver\n"
             "t.toml: next_hop.s.data_timeout: with limits.queue_time a delivery may take 600s, and an MTA waits 10min for the reply: it would deliver again what was delivered");

@@ -68,6 +68,19 @@ TEST_F(ExternalTest, AFailedSyncIsNoDelivery) {
   EXPECT_EQ(reply.enhanced, "4.3.0");
 }
 
+// Its own syncs may have been told of success by a file system that has failed.
+TEST_F(ExternalTest, AFailedSpoolIsNoDeliveryOfAnAgentThatSyncs) {
+  AgentSpec s = spec("exit 0");
+  s.syncs = true;
+  start({s});
+  ops_.clear();
+  ops_.fail_at = 1;  // open root, look
+  Reply reply = deliver();
+  EXPECT_EQ(ops_.calls().at(1), "look");
+  EXPECT_EQ(reply.code, 451);
+  EXPECT_EQ(reply.enhanced, "4.3.0");
+}
+
 TEST_F(ExternalTest, ASpoolThatWentAwayMeanwhileIsNoDelivery) {
   give_to_mail_user(spool_ + "/" + spool_marker_name);
   start({spec("save ../.twinloft-spool")});  // the agent destroys the marker

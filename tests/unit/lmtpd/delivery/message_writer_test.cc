@@ -2,6 +2,7 @@
 #include "twinloft/lmtpd/delivery/message_writer.h"
 
 #include "fixture.h"
+#include "twinloft/base/crc32c.h"
 
 namespace twinloft::lmtpd {
 namespace {
@@ -76,6 +77,22 @@ TEST(WriteMessage, KeepsCrlfWhereAsked) {
   StoredSize size;
   EXPECT_EQ(written(test::in_memory("a\r\nb"), true, &size), "X-Head: 1\r\na\r\nb");
   EXPECT_EQ(size.bytes, 15u);
+}
+
+// As a file system leaves it that could not write what it had taken.
+TEST(WriteMessage, FailsOnAFileThatDoesNotHoldWhatWasWritten) {
+  const std::string text(300'000, 'x');
+  MessageBody body = test::in_file(text);
+  body.checksum = crc32c(as_bytes(text));
+  auto write = [&](bool crlf) { return write_message("X-Head: 1\n", body, crlf, [](std::string_view) -> Status { return {}; }); };
+  EXPECT_TRUE(write(false));
+  ASSERT_EQ(::pwrite(body.file.get(), "\0\0", 2, 290'000), 2);
+  for (bool crlf : {false, true}) {
+    auto done = write(crlf);
+    ASSERT_FALSE(done.has_value());
+    EXPECT_EQ(done.error().code, Errc::corrupt);
+    EXPECT_NE(done.error().message.find("limits.body_directory"), std::string::npos);
+  }
 }
 
 TEST(WriteMessage, FailsOnAFileThatIsShorterThanItsSize) {

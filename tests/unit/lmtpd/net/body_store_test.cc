@@ -40,20 +40,39 @@ TEST(BodyStore, GoesToAnUnlinkedFileBeyond) {
   EXPECT_EQ(budget.used(), 0u);
 }
 
-TEST(BodyStore, AUsedUpBudgetIsExhausted) {
-  MemoryBudget budget(10);
+// The limits of all messages, and of one, agree whatever they are: nothing is refused that a file has room for.
+TEST(BodyStore, WithoutMemoryAMessageGoesToAFile) {
+  MemoryBudget budget(13);  // a quarter of it is left to others
   BodyLimits limits{100, "/tmp"};
   BodyStore first(limits, budget);
   ASSERT_TRUE(first.append("0123456"));
+  EXPECT_EQ(budget.used(), 7u);
   {
     BodyStore second(limits, budget);
     ASSERT_TRUE(second.append("012"));
-    Status refused = second.append("3");
-    ASSERT_FALSE(refused);
-    EXPECT_EQ(refused.error().code, Errc::exhausted);
-    EXPECT_EQ(budget.used(), 7u) << "a refused body holds nothing";
+    EXPECT_TRUE(second.body().in_memory());
+    EXPECT_EQ(budget.used(), 10u);
+    ByteSpan more = as_bytes("3");
+    EXPECT_FALSE(second.append_to_memory({&more, 1}));
+    ASSERT_TRUE(second.append("3"));
+    EXPECT_FALSE(second.body().in_memory());
+    EXPECT_EQ(read_all(second.body()), "0123");
+    EXPECT_EQ(budget.used(), 7u) << "its memory is free";
+    ASSERT_TRUE(second.append("4"));
+    EXPECT_EQ(read_all(second.body()), "01234") << "once in a file it stays there";
   }
   EXPECT_EQ(budget.used(), 7u);
+}
+
+TEST(BodyStore, AFileHasAChecksumOfAllThatWasWritten) {
+  MemoryBudget budget(1000);
+  BodyLimits limits{4, "/tmp"};
+  BodyStore store(limits, budget);
+  ASSERT_TRUE(store.append("123"));
+  EXPECT_FALSE(store.body().checksum);
+  ASSERT_TRUE(store.append("456"));
+  ASSERT_TRUE(store.append("789"));
+  EXPECT_EQ(store.body().checksum, 0xe3069283u);
 }
 
 TEST(BodyStore, FilesShareABudget) {

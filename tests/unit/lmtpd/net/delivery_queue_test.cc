@@ -87,6 +87,18 @@ TEST_F(DeliveryQueueTest, ASlowAgentHoldsUpNobodyElse) {
   EXPECT_EQ(begin(queue), Names{"user2"});
 }
 
+TEST_F(DeliveryQueueTest, AgentsTogetherHaveALimitToo) {
+  DeliveryQueue queue(64, 16);
+  for (std::size_t i = 0; i < 4; ++i) queue.push(delivery(i, {"user" + std::to_string(i)}, 10, {i % 2 ? "agent a" : "agent b", 2, "agents", 3}));
+  queue.push(delivery(4, {"ann"}, 10));
+  EXPECT_EQ(begin(queue), (Names{"user0", "user1", "user2", "ann"}));
+  end_first(queue);
+  EXPECT_EQ(begin(queue), Names{"user3"});
+  while (!running_.empty()) end_first(queue);
+  queue.push(delivery(5, {"bob"}, 10, {"agent a", 2, "agents", 3}));
+  EXPECT_EQ(begin(queue), Names{"bob"}) << "each place was given back";
+}
+
 TEST_F(DeliveryQueueTest, OneMessageTakesNoMoreThanItsPart) {
   DeliveryQueue queue(64, 2);
   for (const char* user : {"a", "b", "c", "d"}) queue.push(delivery(0, {user}));
@@ -147,7 +159,7 @@ class Model {
   }
 
  private:
-  static constexpr std::uint32_t threads = 6, per_owner = 3, per_user = 2;
+  static constexpr std::uint32_t threads = 6, per_owner = 3, per_user = 2, pool_max = 2;
 
   void step() {
     std::uint64_t what = random_.below(8);
@@ -161,7 +173,7 @@ class Model {
     std::uint64_t count = 1 + random_.below(3);
     while (users.size() < count) users.insert(std::string(1, static_cast<char>('a' + random_.below(5))));
     std::uint64_t agent = random_.below(3);
-    SharedLimit shared = agent == 0 ? SharedLimit{} : SharedLimit{"agent " + std::to_string(agent), static_cast<std::uint32_t>(agent)};
+    SharedLimit shared = agent == 0 ? SharedLimit{} : SharedLimit{"agent " + std::to_string(agent), static_cast<std::uint32_t>(agent), "agents", pool_max};
     auto run = std::make_shared<const QueuedDelivery::Run>([](const std::vector<std::size_t>&) {});
     pushed_[run] = users.size();
     queue_.push({&owners_[random_.below(5)], shared, per_user, {users.begin(), users.end()}, run});
@@ -189,11 +201,13 @@ class Model {
   void check() const {
     std::map<std::string, std::uint32_t> users, agents;
     std::map<const void*, std::uint32_t> owners;
+    std::uint32_t pool = 0;
     for (const auto& turn : running_) {
       for (const std::string& user : turn.users) EXPECT_LE(++users[user], per_user);
       EXPECT_LE(++owners[turn.owner], per_owner);
       if (turn.shared.empty()) continue;
       EXPECT_LE(++agents[turn.shared], static_cast<std::uint32_t>(turn.shared.back() - '0'));
+      EXPECT_LE(++pool, pool_max);
     }
     EXPECT_LE(running_.size(), threads);
   }

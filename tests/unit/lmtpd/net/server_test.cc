@@ -329,9 +329,10 @@ TEST_F(ServerTest, AnOversizeMessageIsRefusedForEachRecipient) {
   EXPECT_EQ(client.ask(message).substr(0, 3), "250") << "in step";
 }
 
-TEST_F(ServerTest, WithoutMemoryAMessageIsDeferredAndItsMemoryFreed) {
+TEST_F(ServerTest, WithoutMemoryAMessageGoesToAFileAndWithoutRoomThereItIsDeferred) {
   config_.body_memory = 4000;
-  config_.body_memory_total = 8000;  // with what a recipient costs
+  config_.body_memory_total = 12'000;  // with what a recipient costs; a quarter is left to recipients
+  config_.body_disk_total = 4000;
   start();
   deliverer_.hold();
   LmtpClient first(port_);
@@ -343,9 +344,15 @@ TEST_F(ServerTest, WithoutMemoryAMessageIsDeferredAndItsMemoryFreed) {
   LmtpClient second(port_);
   second.begin();
   second.envelope({"bob@example.org"});
-  EXPECT_EQ(second.ask("\r\n" + text + "\r\n.\r\n").substr(0, 9), "452 4.3.1");
+  second.send("\r\n" + text + "\r\n.\r\n");
+  deliverer_.wait_for_waiting(2);
+  LmtpClient third(port_);
+  third.begin();
+  third.envelope({"carl@example.org"});
+  EXPECT_EQ(third.ask("\r\n" + text + "\r\n.\r\n").substr(0, 9), "452 4.3.1");
   deliverer_.release();
   EXPECT_EQ(first.reply().substr(0, 3), "250");
+  EXPECT_EQ(second.reply().substr(0, 3), "250");
   second.envelope({"bob@example.org"});
   EXPECT_EQ(second.ask("\r\n" + text + "\r\n.\r\n").substr(0, 3), "250");
 }

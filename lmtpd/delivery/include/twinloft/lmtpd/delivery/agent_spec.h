@@ -12,6 +12,7 @@
 
 #include "twinloft/base/result.h"
 #include "twinloft/lmtpd/proto/reply.h"
+#include "twinloft/lmtpd/session/model.h"
 
 namespace twinloft::lmtpd {
 
@@ -52,7 +53,7 @@ struct AgentSpec {
   std::chrono::milliseconds kill_grace{5'000};    // then KILL
   std::size_t output_bytes_max = 8192;            // kept of the output's end
   AgentLimits limits;
-  std::uint32_t deliveries_max = 4096;  // at once by this agent; the others wait
+  std::uint32_t deliveries_max = unlimited_deliveries;  // at once by this agent; the others wait
   std::vector<std::string> pass_environment = {"TZ", "LANG"};  // copied from this process where set
   std::vector<std::pair<std::string, std::string>>
       set_environment;          // and added; HOME, USER, LOGNAME, SHELL, PATH are set

@@ -38,6 +38,7 @@ class ExternalAgents {
 
  private:
   Status make_durable(const SpoolHandle& handle);
+  Status check_spool(const SpoolHandle& handle);
 
   ExternalConfig config_;
   const Spawner& spawner_;

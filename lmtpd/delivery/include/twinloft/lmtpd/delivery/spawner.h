@@ -57,7 +57,7 @@ struct RunResult {
 };
 
 struct SpawnerOptions {
-  std::uint32_t runs_max = 512;  // at once
+  std::uint32_t runs_max = 512;  // at once; fewer where the limit of open files does not allow for so many
   RunAsRules run_as{};
   std::chrono::milliseconds kill_wait{30'000};  // for a killed process to be gone
   std::chrono::milliseconds answer_wait{30'000};  // for the spawner itself: beyond, it hangs
@@ -80,6 +80,7 @@ class Spawner {
 
   const std::vector<AgentSpec>& agents() const { return agents_; }
   std::optional<std::uint32_t> find(std::string_view name) const;
+  std::uint32_t runs_max() const { return options_.runs_max; }  // beyond: RunResult::End::busy
   // Asks it for a sign of life now and then, and never blocks: to be called about once a second, by one thread. Error: it
   // has given none for answer_wait, and every run ends as `lost` from then on.
   Status beat();

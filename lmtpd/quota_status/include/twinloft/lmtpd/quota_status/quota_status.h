@@ -21,7 +21,8 @@ namespace twinloft::lmtpd {
 struct QuotaStatusConfig {
   ConnectTarget target;                       // its timeout is that of an answer
   std::uint32_t connections_max = 8;          // at once; Dovecot has a process for each
-  std::chrono::milliseconds answer_timeout{5000};  // for a connection that is free, and then for the answer: each
+  std::chrono::milliseconds answer_timeout{5000};  // for a connection, and then for the answer: each
+  std::chrono::milliseconds queue_time{60'000};    // for one that is free, while others get their answers
   std::chrono::milliseconds idle_timeout{30'000};  // then a connection without use is not used again
 };
 

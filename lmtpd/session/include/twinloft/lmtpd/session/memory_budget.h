@@ -12,13 +12,15 @@ namespace twinloft::lmtpd {
 class MemoryBudget {
  public:
   explicit MemoryBudget(std::uint64_t bytes_max) : bytes_max_(bytes_max) {}
-  bool take(std::uint64_t bytes) {
+  // `spare`: so much has to be left, for others.
+  bool take(std::uint64_t bytes, std::uint64_t spare = 0) {
     std::uint64_t before = used_.fetch_add(bytes, std::memory_order_relaxed);
-    if (before + bytes <= bytes_max_) return true;
+    if (before + bytes + spare <= bytes_max_) return true;
     give_back(bytes);
     return false;
   }
   void give_back(std::uint64_t bytes) { used_.fetch_sub(bytes, std::memory_order_relaxed); }
+  std::uint64_t bytes_max() const { return bytes_max_; }
   std::uint64_t used() const { return used_.load(std::memory_order_relaxed); }
 
  private:

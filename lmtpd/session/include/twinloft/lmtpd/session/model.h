@@ -93,6 +93,7 @@ struct MessageBody {
   std::string memory;       // the whole message where it fits the memory limit ...
   Fd file;                  // ... else an unlinked file that holds it
   std::uint64_t size = 0;   // bytes
+  std::optional<std::uint32_t> checksum = {};  // CRC32C of what was written to the file; nullopt: it is not compared
   bool in_memory() const { return !file; }
 };
 
@@ -124,6 +125,8 @@ inline constexpr std::uint32_t unlimited_deliveries = UINT32_MAX;
 struct SharedLimit {
   std::string name;
   std::uint32_t most = unlimited_deliveries;
+  std::string pool = {};  // several names may have one, with a limit for all of them; empty: none
+  std::uint32_t pool_most = unlimited_deliveries;
 };
 
 // What bounds the deliveries to a user. What is beyond waits for its turn: it is not refused.
