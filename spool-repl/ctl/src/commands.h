@@ -9,7 +9,7 @@
 namespace twinloft::repl::ctl {
 
 // Exit codes of spool-repl; docs/spool-repl.md explains them.
-// Of `status`, the worst of all volumes counts: 2 to 8, and exit_unavailable as the worst of all.
+// Of `status`, the worst of all volumes counts: 2 to 9, and exit_unavailable as the worst of all.
 enum Exit : int {
   exit_ok = 0,
   exit_failed = 1,
@@ -21,6 +21,7 @@ enum Exit : int {
   exit_degraded = 6,
   exit_resyncing = 7,
   exit_stalled = 8,
+  exit_starting = 9,
   exit_usage = 64,
   exit_unavailable = 69,
   exit_denied = 77,

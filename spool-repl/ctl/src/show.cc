@@ -44,8 +44,9 @@ Error named(const daemon::VolumeSettings& v, const Error& e) {
 
 // "state" comes from our own serializer, so a search is enough to see it. The first of the table is the worst.
 constexpr std::pair<std::string_view, Exit> states[] = {
-    {"failed", exit_volume_failed}, {"split-brain", exit_split_brain}, {"suspended", exit_suspended}, {"stalled", exit_stalled},
-    {"no-primary", exit_no_primary}, {"degraded", exit_degraded},      {"resyncing", exit_resyncing}, {"ok", exit_ok}};
+    {"failed", exit_volume_failed}, {"split-brain", exit_split_brain}, {"suspended", exit_suspended},
+    {"stalled", exit_stalled},      {"starting", exit_starting},       {"no-primary", exit_no_primary},
+    {"degraded", exit_degraded},    {"resyncing", exit_resyncing},     {"ok", exit_ok}};
 
 Exit state_of(const std::string& json) {
   for (const auto& [name, code] : states)
@@ -66,7 +67,7 @@ int worse(int a, int b) {
 std::string_view colour_of(std::string_view line) {
   for (std::string_view bad : {"SUSPENDED", "FAILED", "SPLIT BRAIN", "STALLED"})
     if (line.find(bad) != line.npos) return "\033[1;31m";
-  for (std::string_view weak : {"DEGRADED", "RESYNCING", "NO PRIMARY", "Inconsistent", "Outdated", "waits to be promoted", "not served"})
+  for (std::string_view weak : {"DEGRADED", "RESYNCING", "NO PRIMARY", "STARTING", "Inconsistent", "Outdated", "waits to be promoted", "not served"})
     if (line.find(weak) != line.npos) return "\033[33m";
   return "";
 }

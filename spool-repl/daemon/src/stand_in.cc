@@ -17,7 +17,7 @@ namespace {
 constexpr const char* way_out = "mend it, then `systemctl reload spool-repl` (SIGHUP) starts it at once; it is also tried again every minute";
 }
 
-StandIn::StandIn(VolumeSettings settings, Error why)
+StandIn::StandIn(VolumeSettings settings, std::optional<Error> why)
     : settings_(std::move(settings)), why_(std::move(why)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), thread_([this] { serve(); }) {
   ready_.get_future().wait();
 }
@@ -39,15 +39,18 @@ bool StandIn::take(const VolumeSettings& settings, const Error& why) {
 
 Result<std::string> StandIn::answer(const std::string& command) const {
   std::lock_guard lock(mutex_);
-  if (command == "status")
-    return fmt::format("{}  FAILED: not served: {}\n  {}\n", settings_.name, why_.message, way_out);
-  if (command == "status line") return fmt::format("{}  FAILED: not served: {}\n", settings_.name, why_.message);
+  VolumeState state = why_ ? VolumeState::failed : VolumeState::starting;
+  std::string trouble = why_ ? "not served: " + why_->message : "not served yet: the journal is read, and what it holds is brought home";
+  std::string first = fmt::format("{}  {}: {}\n", settings_.name, state_text(state), trouble);
+  if (command == "status") return why_ ? fmt::format("{}  {}\n", first, way_out) : first;
+  if (command == "status line") return first;
   if (command == "status json") {
-    boost::json::object root{{"name", settings_.name}, {"replica", settings_.replica}, {"state", name_of(VolumeState::failed)}, {"served", false},
-                             {"role", nullptr}, {"failed", true}, {"failure", why_.message}, {"suspended", false}, {"device", ""}, {"nbd", ""}, {"in_sync", boost::json::array{}}, {"peers", boost::json::array{}}};
+    boost::json::object root{{"name", settings_.name}, {"replica", settings_.replica}, {"state", name_of(state)}, {"served", false},
+                             {"role", nullptr}, {"failed", why_.has_value()}, {"failure", why_ ? why_->message : ""}, {"suspended", false},
+                             {"device", ""}, {"nbd", ""}, {"in_sync", boost::json::array{}}, {"peers", boost::json::array{}}};
     return boost::json::serialize(root) + "\n";
   }
-  return fail(Errc::unavailable, "the volume is not served: {}; {}", why_.message, way_out);
+  return fail(Errc::unavailable, "the volume is {}{}{}", trouble, why_ ? "; " : "", why_ ? way_out : "");
 }
 
 // Ends early where it cannot even do that, perhaps for the reason that the volume itself is not served for.

@@ -1,9 +1,11 @@
-// Answers at the control socket of a volume that is not served, on a thread of its own: what is wrong, and what starts it again.
+// Answers at the control socket of a volume that is not served, on a thread of its own: what is wrong and what starts it again, or that
+// its start takes its time.
 #pragma once
 
 #include <atomic>
 #include <future>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "twinloft/base/fd.h"
@@ -14,7 +16,8 @@ namespace twinloft::repl::daemon {
 
 class StandIn {
  public:
-  StandIn(VolumeSettings settings, Error why);  // it answers from now on, if it can
+  // It answers from now on, if it can. Without a reason: the volume is being started.
+  StandIn(VolumeSettings settings, std::optional<Error> why);
   ~StandIn();  // the socket is gone by then
 
   // A later attempt has failed. False: it cannot speak for these settings, and another one is needed.
@@ -27,7 +30,7 @@ class StandIn {
   void serve();
   const VolumeSettings settings_;
   mutable std::mutex mutex_;
-  Error why_;  // guarded by mutex_
+  std::optional<Error> why_;  // guarded by mutex_
   Fd wake_;    // eventfd: the end
   std::atomic<bool> serving_ = true;
   std::promise<void> ready_;

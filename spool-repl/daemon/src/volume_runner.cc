@@ -45,12 +45,13 @@ constexpr Duration slow_stop = std::chrono::seconds(2);
 
 class VolumeRunner::Impl final : public ports::BlockTarget {
  public:
-  Impl(VolumeSettings settings, std::function<void()> before_control) : settings_(std::move(settings)), before_control_(std::move(before_control)) {}
+  Impl(VolumeSettings settings, StartHooks hooks) : settings_(std::move(settings)), hooks_(std::move(hooks)) {}
 
   Status start() {
     auto promise = std::make_shared<std::promise<Status>>();
     std::future<Status> started = promise->get_future();
     thread_ = std::thread([this, promise] { run(promise); });
+    if (hooks_.late && started.wait_for(hooks_.late_after) == std::future_status::timeout) hooks_.late();
     Status result = started.get();
     if (!result) wait();
     return result;
@@ -146,7 +147,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     control_ = std::make_unique<control::Server>(
         *loop_, settings_.control, [this](const std::string& c, control::Server::Reply reply) { command(c, std::move(reply)); },
         control::Access{settings_.status_everybody, settings_.status_group});
-    if (before_control_) before_control_();
+    if (hooks_.before_control) hooks_.before_control();
     TL_TRY(wait_while_in_use([&] { return control_->start(); }));
     wants_primary_ = settings_.role == core::Role::primary || (settings_.role_as_before && was_primary_);
     loop_->set_turn_hook([this] { turn(); });
@@ -638,7 +639,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   static constexpr core::Token arbiter_look = 0;  // none of the core's
 
   VolumeSettings settings_;
-  const std::function<void()> before_control_;
+  const StartHooks hooks_;
   OsClock clock_;
   OsRandom random_;
   io::DirectFile journal_, data_;
@@ -682,8 +683,8 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   std::thread thread_;
 };
 
-VolumeRunner::VolumeRunner(VolumeSettings settings, std::function<void()> before_control)
-    : impl_(std::make_unique<Impl>(std::move(settings), std::move(before_control))) {}
+VolumeRunner::VolumeRunner(VolumeSettings settings, StartHooks hooks)
+    : impl_(std::make_unique<Impl>(std::move(settings), std::move(hooks))) {}
 VolumeRunner::~VolumeRunner() { impl_->wait(); }
 Status VolumeRunner::start() { return impl_->start(); }
 void VolumeRunner::request_stop(bool force) { impl_->request_stop(force); }

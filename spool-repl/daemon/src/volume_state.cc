@@ -47,6 +47,7 @@ const char* name_of(VolumeState state) {
     case VolumeState::ok: return "ok";
     case VolumeState::resyncing: return "resyncing";
     case VolumeState::degraded: return "degraded";
+    case VolumeState::starting: return "starting";
     case VolumeState::no_primary: return "no-primary";
     case VolumeState::stalled: return "stalled";
     case VolumeState::suspended: return "suspended";
@@ -61,6 +62,7 @@ const char* state_text(VolumeState state) {
     case VolumeState::ok: return "";
     case VolumeState::resyncing: return "RESYNCING";
     case VolumeState::degraded: return "DEGRADED";
+    case VolumeState::starting: return "STARTING";
     case VolumeState::no_primary: return "NO PRIMARY";
     case VolumeState::stalled: return "STALLED";
     case VolumeState::suspended: return "SUSPENDED";

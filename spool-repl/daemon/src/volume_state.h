@@ -9,6 +9,7 @@ enum class VolumeState {  // the later, the worse
   ok,
   resyncing,    // a replica is being filled, or catches up
   degraded,     // a replica lacks what is acknowledged, and nothing is under way to mend that
+  starting,     // not served yet
   no_primary,   // a secondary that is connected to none
   stalled,      // a request has waited for longer than `stalled_after`
   suspended,

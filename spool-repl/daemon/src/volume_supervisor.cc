@@ -11,8 +11,8 @@
 
 namespace twinloft::repl::daemon {
 
-VolumeSupervisor::VolumeSupervisor(VolumeSettings settings, std::function<void()> changed)
-    : name_(settings.name), changed_(std::move(changed)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), settings_(std::move(settings)) {
+VolumeSupervisor::VolumeSupervisor(VolumeSettings settings, std::function<void()> changed, Duration late_after)
+    : name_(settings.name), changed_(std::move(changed)), late_after_(late_after), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), settings_(std::move(settings)) {
   thread_ = std::thread([this] { run(); });
 }
 
@@ -44,6 +44,7 @@ void VolumeSupervisor::set(State state) {
 void VolumeSupervisor::request_stop(bool force) {
   {
     std::lock_guard lock(mutex_);
+    if (attempting_) log_warning("volume {}: not stopped yet: it is being started, and stops once it is served or that has failed", name_);
     stop_asked_ = true;
     force_asked_ = force_asked_ || force;
     if (runner_) runner_->request_stop(force);
@@ -98,8 +99,17 @@ std::optional<VolumeSupervisor::Failed> VolumeSupervisor::serve_once() {
   VolumeSettings now = settings();
   if (stands_down_) now.role = core::Role::secondary, now.role_as_before = false;
   // Until then the stand-in answers: a start may take its time, and fail again.
-  auto runner = std::make_shared<VolumeRunner>(std::move(now), [this] { stand_in_.reset(); });
-  if (Status started = runner->start(); !started) return Failed{std::move(started).error(), false};
+  has_control_ = false;
+  auto take_over = [this] {
+    std::lock_guard lock(stand_in_mutex_);
+    stand_in_.reset();
+    has_control_ = true;
+  };
+  auto runner = std::make_shared<VolumeRunner>(std::move(now), StartHooks{take_over, [this] { stand_in_for_start(); }, late_after_});
+  attempts(true);
+  Status started = runner->start();
+  attempts(false);
+  if (!started) return Failed{std::move(started).error(), false};
   {
     std::lock_guard lock(mutex_);
     runner_ = runner;
@@ -118,9 +128,22 @@ std::optional<VolumeSupervisor::Failed> VolumeSupervisor::serve_once() {
 
 void VolumeSupervisor::stand_in(const Error& why) {
   VolumeSettings now = settings();
+  std::lock_guard lock(stand_in_mutex_);
   if (stand_in_ && stand_in_->take(now, why)) return;
   stand_in_.reset();
   stand_in_ = std::make_unique<StandIn>(std::move(now), why);
+}
+
+void VolumeSupervisor::stand_in_for_start() {
+  std::lock_guard lock(stand_in_mutex_);
+  if (has_control_ || stand_in_) return;
+  log_warning("volume {}: is still being started: it waits for its disks, or its journal holds much", name_);
+  stand_in_ = std::make_unique<StandIn>(settings(), std::nullopt);
+}
+
+void VolumeSupervisor::attempts(bool now) {
+  std::lock_guard lock(mutex_);
+  attempting_ = now;
 }
 
 void VolumeSupervisor::wait(Duration pause) {

@@ -118,6 +118,26 @@ TEST_F(VolumeSupervisorTest, ItAnswersWhileItIsTriedAgain) {
   EXPECT_FALSE(std::get<VolumeSupervisor::Ended>(other->state()).failed);
 }
 
+// A start may have a whole journal to read.
+TEST_F(VolumeSupervisorTest, ALongStartSaysThatItIsOne) {
+  VolumeSettings good = settings("good"), same = good;
+  same.name = "same", same.control = where + "/same.sock";
+  ASSERT_TRUE(create_volume(good));
+  auto owner = start(good);
+  await<VolumeSupervisor::Serving>(*owner);
+  VolumeSupervisor other(same, [] {}, std::chrono::milliseconds(20));
+  auto text = ask(same, "status");
+  while (!text && std::holds_alternative<VolumeSupervisor::Starting>(other.state())) text = ask(same, "status");
+  ASSERT_TRUE(text) << text.error().message;
+  EXPECT_TRUE(text->starts_with("same  STARTING: not served yet")) << *text;
+  auto json = ask(same, "status json");
+  EXPECT_TRUE(!json || json->find("\"state\":\"starting\"") != json->npos || json->find("\"state\":\"failed\"") != json->npos);
+  other.request_stop(false);
+  await<VolumeSupervisor::Ended>(other);
+  owner->request_stop(false);
+  await<VolumeSupervisor::Ended>(*owner);
+}
+
 // What a killed process has left, beside a volume that cannot be started: by now the link may lead to somebody else's device.
 TEST_F(VolumeSupervisorTest, AStaleLinkGoesWhereTheVolumeCannotBeStarted) {
   VolumeSettings bad = settings("bad");

@@ -11,10 +11,15 @@
 
 namespace twinloft::repl::daemon {
 
+struct StartHooks {
+  std::function<void()> before_control{};  // on another thread, when everything but the control socket is there
+  std::function<void()> late{};            // by start(), where it takes longer than `late_after`
+  Duration late_after = std::chrono::seconds(10);
+};
+
 class VolumeRunner {
  public:
-  // `before_control` is called on another thread when everything but the control socket is there.
-  explicit VolumeRunner(VolumeSettings settings, std::function<void()> before_control = {});
+  explicit VolumeRunner(VolumeSettings settings, StartHooks hooks = {});
   ~VolumeRunner();
   VolumeRunner(const VolumeRunner&) = delete;
   VolumeRunner& operator=(const VolumeRunner&) = delete;

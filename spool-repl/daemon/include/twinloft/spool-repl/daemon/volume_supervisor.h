@@ -35,7 +35,7 @@ class VolumeSupervisor {
   using State = std::variant<Starting, Serving, Failed, Ended>;
 
   // `changed` is called on another thread at each change of the state.
-  VolumeSupervisor(VolumeSettings settings, std::function<void()> changed);
+  VolumeSupervisor(VolumeSettings settings, std::function<void()> changed, Duration late_after = StartHooks{}.late_after);
   ~VolumeSupervisor();  // after the volume has ended
   VolumeSupervisor(const VolumeSupervisor&) = delete;
   VolumeSupervisor& operator=(const VolumeSupervisor&) = delete;
@@ -56,17 +56,22 @@ class VolumeSupervisor {
   bool ends() const;
   void wait(Duration pause);  // for a stop, or for the next attempt
   void stand_in(const Error& why);
+  void stand_in_for_start();
+  void attempts(bool now);
 
   const std::string name_;
   const std::function<void()> changed_;
+  const Duration late_after_;
   Fd wake_;  // eventfd: a stop, or another attempt
   mutable std::mutex mutex_;
   VolumeSettings settings_;  // guarded by mutex_, as the rest is
   State state_ = Starting{};
   std::shared_ptr<VolumeRunner> runner_;  // while it is served
-  std::unique_ptr<StandIn> stand_in_;     // between a failure and the moment when the volume has its control socket again
+  std::mutex stand_in_mutex_;
+  std::unique_ptr<StandIn> stand_in_;  // guarded by it: after a failure, or in a long start, until the volume has its control socket
+  bool has_control_ = false;           // guarded by it: that moment has come in this attempt
   bool stands_down_ = false;              // see VolumeRunner
-  bool stop_asked_ = false, force_asked_ = false, was_served_ = false, retry_asked_ = false;
+  bool stop_asked_ = false, force_asked_ = false, was_served_ = false, retry_asked_ = false, attempting_ = false;
   std::thread thread_;
 };
 
