@@ -307,6 +307,11 @@ TEST(Config, LimitsAreComparedWithOneAnother) {
   EXPECT_NE(warnings("[agent.a]\ncommand = \"/bin/true\"\ntimeout = \"9min\"\n").find("t.toml: agent.a.timeout: with limits.queue_time a delivery may take 605s"), std::string::npos);
   EXPECT_EQ(warnings("[agent.a]\ncommand = \"/bin/true\"\n"), "");
   EXPECT_EQ(warnings("[delivery]\nruns = 10\n[agent.a]\ncommand = \"/bin/true\"\n"), "") << "those beyond wait";
+  EXPECT_EQ(warnings("[limits]\nbody_disk_total = \"99MiB\"\n"), "") << "once there is room for it";
+  EXPECT_NE(warnings("[limits]\nbody_disk_total = \"99MiB\"\n[agent.a]\ncommand = \"/bin/true\"\n").find("has no room for a message of limits.message_size"), std::string::npos);
+  EXPECT_EQ(warnings("[limits]\nmessage_size = \"1MiB\"\nbody_disk_total = \"1MiB\"\n[agent.a]\ncommand = \"/bin/true\"\n"), "") << "it is in memory";
+  EXPECT_NE(warnings("[agent.a]\ncommand = \"/bin/true\"\n[agent.a.rlimits]\nfile_size = \"50MiB\"\n").find("agent.a.rlimits.file_size (52428800 bytes) is not above"), std::string::npos);
+  EXPECT_EQ(warnings("[agent.a]\ncommand = \"/bin/true\"\n[agent.a.rlimits]\nfile_size = \"51MiB\"\n"), "");
   EXPECT_EQ(warnings("[delivery]\nruns = 10\n[agent.a]\ncommand = \"/bin/true\"\ndeliveries = 65\n"),
             "t.toml: agent.a.deliveries (65) is above limits.deliveries (64), and is never reached\n"
             "t.toml: agent.a.deliveries (65) is above delivery.runs (10), and is never reached");
