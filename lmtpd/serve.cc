@@ -134,7 +134,7 @@ Result<Deliverer*> open_delivery(const Config& config, RouterConfig routes, cons
     delivery.maildir.quota_service = parts.quota_status.get();
     TL_TRY_ASSIGN(parts.delivery, DeliveryService::create(std::move(delivery), parts.spawner.get(), parts.clock));
     if (Status spool = parts.delivery->check_spool(); !spool)
-      log_warning("{}; until it is there, every delivery gets 451 4.3.0", spool.error().message);
+      log_warning("{}; until it is there, every delivery gets 451", spool.error().message);
   }
   if (config.next_hops.empty()) return parts.delivery.get();
   parts.router = Router::create(std::move(routes), parts.delivery.get(), *parts.connector, parts.clock);
@@ -159,7 +159,7 @@ Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
   if (Status confined = confine(); !confined)
     log_warning("{}: the serving process is unconfined, and may do what {} may", confined.error().message, config.user);
   parts.log.emplace();  // deliveries wait for no reader of the log
-  for (const std::string& problem : try_directories(config)) log_warning("{}; until it can, messages that need one get 452", problem);
+  for (const std::string& problem : try_directories(config)) log_warning("{}; until it can, messages that need one are deferred", problem);
   TL_TRY_ASSIGN(parts.users, open_users(config.users, parts.clock, std::move(users)));
   Budgets budgets{std::make_shared<MemoryBudget>(config.limits.body_memory_total), std::make_shared<MemoryBudget>(config.limits.body_disk_total)};
   TL_TRY_ASSIGN(Deliverer * deliverer, open_delivery(config, std::move(routes), budgets, parts));

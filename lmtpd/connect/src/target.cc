@@ -41,7 +41,7 @@ Status finish_connect(int fd, std::chrono::milliseconds timeout) {
 
 Result<Fd> connect_to_address(int family, const sockaddr* address, socklen_t size, std::chrono::milliseconds timeout) {
   Fd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return fail(Errc::unavailable, "socket: {}", std::strerror(errno));
+  if (!fd) return fail_errno(errno, "socket");
   int yes = 1;
   if (family != AF_UNIX) {
     (void)::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);

@@ -92,6 +92,7 @@ struct MaildirAgent::Impl {
     TL_TRY(syncs.sync(handle));
     return ops.check_not_failed(fd);
   }
+  Result<Fd> create_in_tmp(const OpenMaildir& maildir, const std::string& name);
   Status sync_entries(const SpoolHandle& handle, const OpenMaildir& maildir);
   Result<Reply> store(const SpoolHandle& handle, const Envelope& envelope, const Recipient& recipient,
                       const MessageBody& body, std::string* note);
@@ -124,6 +125,14 @@ struct MaildirAgent::Impl {
   MaildirQuota quota;
   AskedQuota asked;
 };
+
+Result<Fd> MaildirAgent::Impl::create_in_tmp(const OpenMaildir& maildir, const std::string& name) {
+  auto file = ops.create_file(maildir.tmp.get(), name);
+  if (file) return file;
+  Error error = std::move(file).error();
+  error.message = "tmp/: " + error.message;
+  return std::unexpected(std::move(error));
+}
 
 // new/ and, on the first delivery into this Maildir, every directory above it.
 Status MaildirAgent::Impl::sync_entries(const SpoolHandle& handle, const OpenMaildir& maildir) {
@@ -187,7 +196,7 @@ Result<Reply> MaildirAgent::Impl::store(const SpoolHandle& handle, const Envelop
   const OpenMaildir& maildir = at.maildir;
   WallTime now = clock.wall();
   std::string unique = names.next(now);
-  TL_TRY_ASSIGN(Fd file, ops.create_file(maildir.tmp.get(), unique));
+  TL_TRY_ASSIGN(Fd file, create_in_tmp(maildir, unique));
   Unlinker guard(ops, maildir.tmp.get(), unique);
   std::string header = delivery_header(envelope, recipient, {}, config.hostname, now);
   TL_TRY_ASSIGN(StoredSize size, write_message(header, body, false, [&](std::string_view chunk) {
@@ -233,7 +242,7 @@ Status MaildirAgent::Impl::store_once(const SpoolHandle& handle, const Envelope&
   auto first = std::ranges::find_if(copies, [](const Copy& copy) { return !copy.reply; });
   WallTime now = clock.wall();
   std::string name = names.next(now);
-  TL_TRY_ASSIGN(Fd file, ops.create_file(first->at->maildir.tmp.get(), name));
+  TL_TRY_ASSIGN(Fd file, create_in_tmp(first->at->maildir, name));
   Unlinker guard(ops, first->at->maildir.tmp.get(), name);
   auto append = [&](std::string_view chunk) { return ops.write(file.get(), as_bytes(chunk)); };
   TL_TRY_ASSIGN(StoredSize size, write_message(shared_header(envelope, config.hostname, now), body, false, append));

@@ -1,6 +1,7 @@
 #include "maildir_tree.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -82,9 +83,13 @@ Result<OpenMaildir> MaildirTree::create(const SpoolHandle& spool, const MaildirP
   for (std::size_t at = 0; at < relative.size();) {
     std::size_t slash = std::min(relative.find('/', at), relative.size());
     TL_TRY(ops_.make_directory(parent, relative.substr(at, slash - at)));
-    TL_TRY_ASSIGN(Fd next, ops_.open_directory(spool.root.get(), relative.substr(0, slash)));
-    parent = next.get();
-    chain.push_back(std::move(next));
+    auto next = ops_.open_directory(spool.root.get(), relative.substr(0, slash));
+    // It was there a moment ago, and opening follows links.
+    if (!next && next.error().sys == ENOENT)
+      return std::unexpected(Error{Errc::denied, fmt::format("open directory {}: a symbolic link that leads to nothing is in its place", relative.substr(0, slash)), ELOOP});
+    if (!next) return std::unexpected(std::move(next).error());
+    parent = next->get();
+    chain.push_back(std::move(*next));
     at = slash + 1;
   }
   for (const char* name : {"cur", "new", "tmp"}) TL_TRY(ops_.make_directory(parent, name));

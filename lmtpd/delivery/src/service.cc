@@ -16,6 +16,11 @@ constexpr std::string_view builtin_agent = "maildir";
 constexpr std::size_t links_max = 100;  // of one file: each takes descriptors until it is durable
 constexpr std::string_view linked_group = "maildir, linked";  // the name of no next hop
 
+// Who delivers it, for the log.
+std::string name_of_agent(const DeliveryConfig& config, const User& user) {
+  return user.next_hop.empty() ? agent_of(config, user) : "next hop " + user.next_hop;
+}
+
 }  // namespace
 
 struct DeliveryService::Impl {
@@ -51,6 +56,11 @@ struct DeliveryService::Impl {
 
 Reply DeliveryService::Impl::run(const std::string& agent, const Envelope& envelope,
                                  const Recipient& recipient, const MessageBody& body, std::string* detail) {
+  // Mail for those that are configured does not come here.
+  if (const std::string& hop = recipient.user.next_hop; !hop.empty()) {
+    *detail = fmt::format("the user's row names the next hop \"{}\", which no section [next_hop.{}] configures", hop, hop);
+    return {451, "4.3.5", "The mail system is not configured for this mailbox"};
+  }
   auto handle = spool->open();
   if (!handle) {
     *detail = handle.error().message;
@@ -136,16 +146,15 @@ Reply DeliveryService::deliver(const Envelope& envelope, const Recipient& recipi
                                const MessageBody& body) {
   Instant start = impl_->clock.now();
   const User& user = recipient.user;
-  const std::string& agent = agent_of(impl_->config, user);
   std::string detail;
-  Reply reply = impl_->run(agent, envelope, recipient, body, &detail);
-  impl_->put_line(start, agent, envelope, recipient, body, reply, std::move(detail));
+  Reply reply = impl_->run(agent_of(impl_->config, user), envelope, recipient, body, &detail);
+  impl_->put_line(start, name_of_agent(impl_->config, user), envelope, recipient, body, reply, std::move(detail));
   return reply;
 }
 
 // Those whose mail is one file.
 std::string DeliveryService::group_of(const User& user) const {
-  bool linked = impl_->maildir.links() && agent_of(impl_->config, user) == builtin_agent;
+  bool linked = user.next_hop.empty() && impl_->maildir.links() && agent_of(impl_->config, user) == builtin_agent;
   return linked ? std::string(linked_group) : std::string();
 }
 

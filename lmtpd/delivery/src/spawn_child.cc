@@ -30,7 +30,11 @@ enum class Step : std::uint32_t {
   parent,
   directory,
   program,
-  interpreter
+  interpreter,
+  denied_interpreter,
+  no_file,
+  format,
+  processes
 };
 constexpr const char* step_names[] = {
     "setsid",
@@ -43,7 +47,29 @@ constexpr const char* step_names[] = {
     "parent check",
     "directory",
     "the program",
-    "the program is there, and the interpreter that its first line names, or its dynamic loader, is not"};
+    "the program is there, and the interpreter that its first line names, or its dynamic loader, is not",
+    "the program may be run, and the interpreter that its first line names may not, or its file system is mounted noexec",
+    "the program is no file",
+    "the program is neither one of this machine nor a script whose first line names an interpreter",
+    "the program: its user has as many processes as agent.NAME.rlimits.processes, or the machine, allows"};
+
+// What execve's error alone does not tell.
+Step failed_exec(const char* program, int error) {
+  struct stat about{};
+  switch (error) {
+    case ENOENT:
+      return ::faccessat(AT_FDCWD, program, F_OK, AT_SYMLINK_NOFOLLOW) == 0 ? Step::interpreter : Step::program;
+    case EACCES:
+      if (::stat(program, &about) == 0 && !S_ISREG(about.st_mode)) return Step::no_file;
+      return ::faccessat(AT_FDCWD, program, X_OK, AT_EACCESS) == 0 ? Step::denied_interpreter : Step::program;
+    case ENOEXEC:
+      return Step::format;
+    case EAGAIN:
+      return Step::processes;
+    default:
+      return Step::program;
+  }
+}
 
 struct Pointers {
   std::vector<char*> list;
@@ -116,9 +142,10 @@ bool set_limits(const AgentLimits& l) {
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || ::getppid() != spawner) give_up(failure, Step::parent);
   if (::chdir(plan.home.c_str()) != 0 && ::chdir("/") != 0) give_up(failure, Step::directory);
   ::execve(arguments[0], arguments, environment);
-  bool lacks_interpreter = errno == ENOENT && ::faccessat(AT_FDCWD, arguments[0], F_OK, AT_SYMLINK_NOFOLLOW) == 0;
-  if (lacks_interpreter) errno = ENOENT;
-  give_up(failure, lacks_interpreter ? Step::interpreter : Step::program);
+  const int error = errno;
+  const Step step = failed_exec(arguments[0], error);
+  errno = error;
+  give_up(failure, step);
 }
 
 struct PipeEnds {

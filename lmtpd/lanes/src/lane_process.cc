@@ -59,7 +59,9 @@ std::optional<LaneAnswer> receive(int lane) {
     n = ::recvmsg(lane, &message, MSG_CMSG_CLOEXEC);
   } while (n < 0 && errno == EINTR);
   if (n <= 0) return std::nullopt;
-  return LaneAnswer{std::vector<std::byte>(packet, packet + n), take_descriptor(message)};
+  LaneAnswer out{std::vector<std::byte>(packet, packet + n), take_descriptor(message)};
+  out.lost_descriptor = (message.msg_flags & MSG_CTRUNC) != 0 && !out.fd;
+  return out;
 }
 
 // The end of the other one is input too.
@@ -329,6 +331,7 @@ Result<LaneAnswer> LaneProcess::ask(const std::vector<std::byte>& request, std::
   if (asked) answer = receive(lane.fd.get());
   if (!answer) return gone();
   lane.state = Lane::State::usable;
+  if (answer->lost_descriptor) return fail_errno(EMFILE, "no descriptor is left here for what {} has opened, raise the limit of open files (LimitNOFILE)", what_);
   return std::move(*answer);
 }
 

@@ -1,6 +1,7 @@
 #include "body_store.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 
 #include <cerrno>
 #include <utility>
@@ -47,7 +48,11 @@ Status BodyStore::add(std::string_view bytes) {
 Status BodyStore::write_to_file(int file, std::string_view bytes) {
   if (!on_disk_.add(limits_.disk, bytes.size())) return fail(Errc::exhausted, "messages in files use all of limits.body_disk_total");
   body_.checksum = crc32c(as_bytes(bytes), body_.checksum.value_or(0));
-  return write_all(file, as_bytes(bytes));
+  Status written = write_all(file, as_bytes(bytes));
+  if (written) return written;
+  Error error = std::move(written).error();
+  error.message = fmt::format("{}: {}", limits_.directory, error.message);
+  return std::unexpected(std::move(error));
 }
 
 Result<Fd> make_unlinked_file(const std::string& directory) {

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <boost/asio/post.hpp>
+#include <cerrno>
 #include <exception>
 #include <new>
 #include <stdexcept>
@@ -72,7 +73,19 @@ Status append_to(BodyStore& store, const std::string& bytes) {
   }
 }
 
-Reply no_room_now() { return {452, "4.3.1", "No room for the message now, try again later"}; }
+// Of a message that could not be kept as it came. A full disk is one reason of many.
+Reply not_kept(const Error& error) {
+  switch (error.sys) {
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+      return {451, "4.3.2", "The mail system is out of open files or memory, try again later"};
+    default:
+      break;
+  }
+  if (error.code == Errc::exhausted) return {452, "4.3.1", "No room for the message now, try again later"};
+  return {451, "4.3.0", "The message could not be kept, try again later"};
+}
 
 }  // namespace
 
@@ -147,13 +160,14 @@ void Connection::stop() {
   });
 }
 
-void Connection::drain(Duration silent, bool now) {
-  safely([this, silent, now] {
+void Connection::drain(Duration silent, bool hurried, bool now) {
+  safely([this, silent, hurried, now] {
     if (phase_ == Phase::proxied && now) return close();
     if (phase_ != Phase::open) return;
     bool busy = session_.transaction() != 0 || !session_.waits_for_client() || session_.in_handshake() || !output_.empty() ||
                 hub_.clock.now() - last_progress_ < silent || input_is_there();
-    if (busy && !now) return;
+    // An MTA takes 421 to its first command for a server that is not there, and between two messages only connects anew.
+    if (busy && !now && !(hurried && session_.has_begun_any())) return;
     session_.drain();
     perform();
   });
@@ -287,7 +301,7 @@ bool Connection::take_body(Actions& actions) {
 void Connection::lose_body(const Error& error) {
   hub_.messages_put_off.put(LogLevel::error, hub_.clock.now(), "a message is deferred: " + error.message);
   work_ = Nothing{};
-  session_.body_failed(no_room_now());
+  session_.body_failed(not_kept(error));
 }
 
 void Connection::store(std::shared_ptr<BodyUpload> upload, BodyWrite write) {

@@ -30,7 +30,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void start();
   void stop();     // the server leaves
   // Another one has taken over: leaves where the client has been silent for so long; `now`: as soon as no transaction is open.
-  void drain(Duration silent, bool now);
+  void drain(Duration silent, bool hurried, bool now);
   void abort();    // its deliveries are not waited for
   void abandon();  // at once, whatever is waited for
 

@@ -100,7 +100,7 @@ class Loop {
   void stop();
   // The same, in their own time: Connection::drain(), again and again.
   void drain();
-  // A drain, this one or a later one, waits for no client.
+  // A drain, this one or a later one, waits for no client that has begun a transaction.
   void hurry();
   // Nothing is waited for any more but what the clients are told.
   void abort();

@@ -44,20 +44,18 @@ void Loop::stop() {
 
 void Loop::drain() {
   if (stopping_ || std::exchange(draining_, true)) return;
-  drain_until_ = hurried_ ? hub_.clock.now() : hub_.clock.now() + hub_.config.drain_time;
+  drain_until_ = hub_.clock.now() + hub_.config.drain_time;
   drain_some();
 }
 
 void Loop::hurry() {
-  if (std::exchange(hurried_, true) || !draining_ || stopping_) return;
-  drain_until_ = hub_.clock.now();
-  drain_some();
+  if (!std::exchange(hurried_, true) && draining_ && !stopping_) drain_some();
 }
 
 // A client is never cut off while it says something, unless it never stops: what it has sent at that very moment would be lost on it.
 void Loop::drain_some() {
   bool now = hub_.clock.now() >= drain_until_;
-  for (const auto& connection : all()) connection->drain(hub_.config.drain_idle, now);
+  for (const auto& connection : all()) connection->drain(hub_.config.drain_idle, hurried_, now);
   end_if_empty();
   if (connections_.empty()) return;
   drain_timer_.expires_after(drain_poll);

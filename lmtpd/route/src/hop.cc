@@ -14,6 +14,20 @@ namespace {
 // More at once would all wait for a hop that is not there.
 constexpr std::uint32_t opening_max = 4;
 
+// Of one that no connection can be had with. It may be there, and refuse; or this process is out of descriptors.
+Reply reply_of_failed_open(const Error& error) {
+  switch (error.code) {
+    case Errc::conflict:
+      return {451, "4.3.0", "The mail store cannot be used now"};
+    case Errc::corrupt:
+      return {451, "4.5.0", "The mail store does not answer as it should"};
+    case Errc::exhausted:
+      return {451, "4.3.2", "The mail system is out of open files or memory, try again later"};
+    default:
+      return {451, "4.4.1", "The mail store cannot be reached now"};
+  }
+}
+
 std::vector<Reply> for_all(std::size_t count, const Reply& reply) { return std::vector<Reply>(count, reply); }
 
 }  // namespace
@@ -150,12 +164,13 @@ Result<std::unique_ptr<Dialogue>> Hop::open() {
     --opening_;
     was_down = health_.down();
     // One that has answered is there, whatever it said.
+    const bool here = !dialogue && dialogue.error().code == Errc::exhausted;  // says nothing of the hop
     if (dialogue || dialogue.error().code == Errc::conflict) health_.worked();
-    else health_.failed(clock_.now());
+    else if (!here) health_.failed(clock_.now());
     is_down = health_.down();
   }
   opened_.notify_all();
-  if (!was_down && is_down) log_error("next hop {} ({}) cannot be reached: {}", config_.spec.name, config_.spec.target.text, dialogue.error().message);
+  if (!was_down && is_down) log_error("next hop {} ({}) cannot be {}: {}", config_.spec.name, config_.spec.target.text, dialogue.error().code == Errc::corrupt ? "used" : "reached", dialogue.error().message);
   if (was_down && !is_down) log_info("next hop {} ({}) is there again", config_.spec.name, config_.spec.target.text);
   return dialogue;
 }
@@ -180,7 +195,7 @@ Handed Hop::hand_over(const Envelope& envelope, std::span<const std::size_t> rec
     if (!handed.untouched) return handed;
   }
   auto opened = open();
-  if (!opened) return {for_all(recipients.size(), {451, "4.4.1", "The mail store cannot be reached now"}), false, false, opened.error().message};
+  if (!opened) return {for_all(recipients.size(), reply_of_failed_open(opened.error())), false, false, opened.error().message};
   return hand_over_by(std::move(*opened), envelope, recipients, body, header);
 }
 

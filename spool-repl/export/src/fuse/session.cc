@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 #include <cstdlib>
 
@@ -155,7 +156,7 @@ void State::answer(Pending& p) {
 
 void State::refuse_write(fuse_req_t request, int error) {
   if (!std::exchange(write_lost, true))
-    log_error("fuse: {}: a write failed (errno {}): every later flush fails until the device is attached anew", options.mount_point, error);
+    log_error("fuse: {}: a write failed ({}): every later flush fails until the device is attached anew", options.mount_point, std::strerror(error));
   fuse_reply_err(request, error);
 }
 

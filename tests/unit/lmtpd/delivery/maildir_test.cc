@@ -169,6 +169,14 @@ TEST_F(MaildirTest, RefusesAMaildirOutsideTheSpool) {
   }
 }
 
+TEST_F(MaildirTest, ALinkThatLeadsToNothingIsNamed) {
+  std::filesystem::create_directories(dir_ + "/root");
+  use_spool(dir_ + "/root");
+  std::filesystem::create_symlink("nowhere", dir_ + "/root/example.org");
+  EXPECT_EQ(deliver().enhanced, "4.3.5");
+  EXPECT_NE(detail_.find("a symbolic link that leads to nothing"), std::string::npos) << detail_;
+}
+
 TEST_F(MaildirTest, RefusesALinkThatLeadsOutOfTheSpool) {
   std::filesystem::create_directories(dir_ + "/outside/ann/Maildir/new");
   std::filesystem::create_directories(dir_ + "/outside/ann/Maildir/tmp");

@@ -28,6 +28,23 @@ TEST_F(ServiceTest, PicksTheAgentOfTheRowOrTheDefault) {
   EXPECT_EQ(reply.enhanced, "4.3.5");
 }
 
+// The rest of such a row is empty: its uid 0 is no mistake of the row.
+TEST_F(ServiceTest, ANextHopThatNoSectionConfiguresIsNamed) {
+  start({spec("save saved")}, "maildir");
+  recipient_.user = User{};
+  recipient_.user.name = "ann@example.org";
+  recipient_.user.next_hop = "store1";
+  testing::internal::CaptureStderr();
+  Reply reply = deliver();
+  std::string group = service_->group_of(recipient_.user);
+  service_.reset();  // its log is written
+  std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::to_string(reply.code) + " " + reply.enhanced, "451 4.3.5");
+  EXPECT_NE(log.find("no section [next_hop.store1] configures"), std::string::npos) << log;
+  EXPECT_NE(log.find("agent=\"next hop store1\""), std::string::npos) << log;
+  EXPECT_EQ(group, "");
+}
+
 TEST_F(ServiceTest, RefusesUnknownDefaultsAndBadRoots) {
   DeliveryConfig config;
   config.spool.root = spool_;

@@ -267,7 +267,25 @@ TEST_F(SpawnerTest, AScriptWithoutInterpreterLineIsNotGivenToAShell) {
   AgentSpec s = spec("");
   s.command = script;
   start(s);
-  EXPECT_EQ(run().value, ENOEXEC);
+  RunResult result = run();
+  EXPECT_EQ(result.value, ENOEXEC);
+  EXPECT_NE(result.output.find("names an interpreter"), std::string::npos) << result.output;
+}
+
+// "Permission denied" alone sends its reader to the script, whose permissions are right.
+TEST_F(SpawnerTest, WhatIsDeniedIsNamed) {
+  std::string script = path("script"), interpreter = path("interpreter");
+  std::ofstream(interpreter) << "x";
+  std::ofstream(script) << "#!" + interpreter + "\nexit 0\n";
+  ::chmod(script.c_str(), 0755);
+  for (auto [program, says] : {std::pair{script, "interpreter that its first line names may not"}, {path(""), "the program is no file"}, {interpreter, "the program"}}) {
+    AgentSpec s = spec("");
+    s.command = program;
+    start(s);
+    RunResult result = run();
+    EXPECT_EQ(result.value, EACCES) << program;
+    EXPECT_NE(result.output.find(says), std::string::npos) << result.output;
+  }
 }
 
 TEST_F(SpawnerTest, ADeathBySignalIsToldFromAnExit) {

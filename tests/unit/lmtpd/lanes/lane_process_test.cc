@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -30,7 +31,7 @@ class LanesTest : public testing::Test {
             gate->fetch_add(1);
             ::usleep(1000);
           }
-        return LaneAnswer{packet(as_text(request)), Fd()};
+        return LaneAnswer{packet(as_text(request)), as_text(request) == "file" ? Fd(::dup(0)) : Fd()};
       });
     };
     process_ = LaneProcess::start({"lanes-test", "the process", 2, 2, 300ms, 200ms}, [] { return Status(); }, open).value();
@@ -67,6 +68,19 @@ TEST_F(LanesTest, SignalsThatEndItsMakerEndItNot) {
     ASSERT_EQ(::kill(pid, number), 0);
     EXPECT_EQ(ask("a", 0), "a") << number;
   }
+}
+
+TEST_F(LanesTest, WhereNoDescriptorIsLeftThatIsSaid) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  Fd next(::dup(0));
+  rlimit none{static_cast<rlim_t>(next.get()), before.rlim_max};
+  next.reset();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  std::string said = ask("file", 0);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_NE(said.find("no descriptor is left here for what the process has opened"), std::string::npos) << said;
+  EXPECT_EQ(ask("file", 0), "file") << "the lane is good again";
 }
 
 TEST_F(LanesTest, AGroupThatStandsStillTakesNoLaneOfAnother) {

@@ -85,13 +85,26 @@ TEST_F(LargeMessageTest, ABrokenDirectoryIsToldToEachRecipient) {
   LmtpClient client(port_);
   client.begin();
   client.envelope({"ann@example.org", "bob@example.org"});
-  EXPECT_EQ(client.ask(text_ + ".\r\n").substr(0, 9), "452 4.3.1");
-  EXPECT_EQ(client.reply().substr(0, 9), "452 4.3.1");
+  EXPECT_EQ(client.ask(text_ + ".\r\n").substr(0, 9), "451 4.3.0");
+  EXPECT_EQ(client.reply().substr(0, 9), "451 4.3.0");
   client.envelope({"ann@example.org"});
   client.trickle(text_);
-  EXPECT_EQ(client.ask(".\r\n").substr(0, 9), "452 4.3.1");
+  EXPECT_EQ(client.ask(".\r\n").substr(0, 9), "451 4.3.0");
   client.envelope({"ann@example.org"});
   EXPECT_EQ(client.ask(message).substr(0, 3), "250") << "in step";
+}
+
+// A reply that speaks of room sends its reader to the disk.
+TEST_F(LargeMessageTest, TheReplyIsThatOfTheReason) {
+  for (auto [sys, says] : {std::pair{ENOSPC, "452 4.3.1"}, {EDQUOT, "452 4.3.1"}, {EMFILE, "451 4.3.2"}, {ENFILE, "451 4.3.2"}, {EACCES, "451 4.3.0"}, {ENOENT, "451 4.3.0"}}) {
+    config_.make_body_file = [sys = sys](const std::string&) -> Result<Fd> { return fail_errno(sys, "no file"); };
+    start();
+    LmtpClient client(port_);
+    client.begin();
+    client.envelope({"ann@example.org"});
+    EXPECT_EQ(client.ask(text_ + ".\r\n").substr(0, 9), says) << sys;
+    stop();
+  }
 }
 
 TEST_F(LargeMessageTest, BeyondTheDiskThatAllMayTakeAMessageIsDeferred) {
@@ -120,7 +133,7 @@ TEST_F(LargeMessageTest, AnExceptionOfTheDirectoryIsToldToo) {
   LmtpClient client(port_);
   client.begin();
   client.envelope({"ann@example.org"});
-  EXPECT_EQ(client.ask(text_ + ".\r\n").substr(0, 9), "452 4.3.1");
+  EXPECT_EQ(client.ask(text_ + ".\r\n").substr(0, 9), "451 4.3.0");
   client.envelope({"ann@example.org"});
   EXPECT_EQ(client.ask(message).substr(0, 3), "250") << "in step";
 }

@@ -583,6 +583,18 @@ TEST_F(ServerTest, ADrainInAHurryWaitsForNoClientThatSaysSomething) {
   }
 }
 
+// It would take that for a server that is not there.
+TEST_F(ServerTest, ADrainInAHurryLeavesAClientItsFirstTransaction) {
+  auto client = drain_for_ever();
+  server_->hurry();
+  LmtpClient* one = client.get();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(one->ask("NOOP\r\n").substr(0, 3), "250");
+  one->envelope({"ann@example.org"});
+  EXPECT_EQ(one->ask(message).substr(0, 3), "250");
+  EXPECT_EQ(one->reply().substr(0, 9), "421 4.3.2");
+  expect_end({one});
+}
+
 TEST_F(ServerTest, StopEndsADrain) {
   auto client = drain_for_ever();
   server_->stop();

@@ -28,7 +28,8 @@ inline constexpr std::size_t lane_packet_bytes_max = 64 * 1024;
 
 struct LaneAnswer {
   std::vector<std::byte> packet;
-  Fd fd;  // none, mostly
+  Fd fd = {};                    // none, mostly
+  bool lost_descriptor = false;  // one came along, and this process has no number left for it
 };
 
 struct LaneConfig {

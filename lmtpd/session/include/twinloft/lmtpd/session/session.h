@@ -115,6 +115,7 @@ class Session {
   bool waits_for_client() const { return state_ != State::lookup && state_ != State::delivering && state_ != State::closed; }
   // Of the transaction under way, another one each time; 0: there is none.
   std::uint64_t transaction() const { return have_sender_ ? transactions_ : 0; }
+  bool has_begun_any() const { return transactions_ > 0; }
   // Whether the last that the client has sent, behind what is pending, is QUIT: where it sends no more, it has not left, and waits for the replies.
   bool has_quit_ahead() const;
   bool in_handshake() const { return state_ == State::handshake; }
