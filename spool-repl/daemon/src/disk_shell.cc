@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 
 #include "twinloft/base/check.h"
 
@@ -23,6 +24,7 @@ struct DiskShell::Op {
   int copy = 0;                                    // superblock: which one is being written
   std::uint64_t offset = 0, end = 0;               // zeros: what is left
   bool by_hand = false;
+  std::optional<Instant> since;                    // while it is under way; of zeros: since the last part
 };
 
 DiskShell::DiskShell(io::UringLoop& loop, io::DirectFile& journal, io::DirectFile& data,
@@ -45,7 +47,15 @@ DiskShell::Op& DiskShell::take(core::Token token) {
   op.token = token;
   op.iov.clear();
   op.by_hand = false;
+  op.since = loop_.now();
   return op;
+}
+
+Duration DiskShell::oldest(Instant now) const {
+  Duration oldest{0};
+  for (const auto& op : ops_)
+    if (op->since) oldest = std::max(oldest, now - *op->since);
+  return oldest;
 }
 
 void DiskShell::write_pieces(Op& op, int fd, std::uint64_t offset, const std::vector<core::IoPiece>& pieces,
@@ -110,6 +120,7 @@ void DiskShell::start_superblock_copy(Op& op, int copy) {
 // Where the data area can neither punch holes nor zero a range, zeros are written.
 void DiskShell::zero_by_hand(Op& op) {
   op.by_hand = true;
+  op.since = loop_.now();
   std::uint64_t n = std::min(op.end - op.offset, zero_chunk_bytes);
   op.iov.assign(1, {zeros_.span().data(), n});
   std::uint64_t at = op.offset;
@@ -139,6 +150,7 @@ void DiskShell::finish(Op& op, int result) {
     bytes.assign(all.begin(), all.begin() + op.buffer_bytes);
   }
   op.buffer.reset();
+  op.since.reset();
   free_.push_back(&op);
   if (journal_read) report_(core::JournalReadDone{token, -result, std::move(bytes)});
   else report_(core::DiskDone{token, -result});

@@ -24,6 +24,7 @@ class DiskShell {
 
   void perform(core::Output& out);
   std::size_t in_flight() const { return ops_.size() - free_.size(); }
+  Duration oldest(Instant now) const;  // how long the oldest operation under way has taken; 0: there is none
 
  private:
   struct Op;

@@ -122,9 +122,17 @@ std::string unconfirmed(const core::VolumeStatus& s) {
   return ids.empty() ? "" : fmt::format(". Not confirmed by {}", ids);
 }
 
-std::string waited_text(Duration wait) {
-  auto seconds = std::chrono::duration_cast<std::chrono::seconds>(wait).count();
-  return fmt::format("the oldest request has waited for {}", duration_text(static_cast<std::uint64_t>(seconds)));
+std::string seconds_text(Duration wait) {
+  return duration_text(static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::seconds>(wait).count()));
+}
+std::string waited_text(Duration wait) { return "the oldest request has waited for " + seconds_text(wait); }
+
+std::string stalled_text(const NodeView& v) {
+  std::string text = "STALLED: ";
+  if (v.oldest_wait >= stalled_after) text += waited_text(v.oldest_wait) + unconfirmed(v.status);
+  if (v.oldest_disk_wait >= disk_stalled_after)
+    text += fmt::format("{}The disk here has not answered for {}", v.oldest_wait >= stalled_after ? ". " : "", seconds_text(v.oldest_disk_wait));
+  return text;
 }
 
 std::string state_line(const NodeView& v) {
@@ -137,7 +145,7 @@ std::string state_line(const NodeView& v) {
       if (!p.why.empty()) reason = fmt::format(" ({})", p.why);
     return fmt::format("SUSPENDED: writes wait for {}{}; {} requests waiting", s.waits_for, reason, s.waiting_requests);
   }
-  if (v.oldest_wait >= stalled_after) return fmt::format("STALLED: {}{}", waited_text(v.oldest_wait), unconfirmed(s));
+  if (is_stalled(v)) return stalled_text(v);
   std::string slow;
   if (s.slowed_by != 0)
     slow = fmt::format(". SLOW: writes wait for room in memory or journal, which replica {} takes: it is {} behind", s.slowed_by,
@@ -148,7 +156,7 @@ std::string state_line(const NodeView& v) {
 
 // Nothing to be told of what waits for a moment.
 std::string wait_text(const NodeView& v) {
-  bool said = state_of(v) == VolumeState::stalled;
+  bool said = !v.status.failed && !v.device_lost && !v.status.suspended && is_stalled(v);
   return said || v.oldest_wait < std::chrono::seconds(1) ? "" : "; " + waited_text(v.oldest_wait);
 }
 
@@ -193,6 +201,7 @@ std::string status_text(const NodeView& v) {
   if (std::string state = state_text(state_of(v)); !state.empty()) out.insert(out.size() - 1, "  " + state);
   if (s.role == core::Role::primary) out += fmt::format("  state    {}{}\n", state_line(v), wait_text(v));
   else if (s.failed) out += fmt::format("  state    {}\n", state_line(v));
+  else if (is_stalled(v)) out += fmt::format("  state    {}\n", stalled_text(v));
   else if (v.wants_primary) out += fmt::format("  state    {}\n", waiting_text(s));
   if (!v.stop_waits_for.empty()) out += fmt::format("  stop     not yet: {}\n", v.stop_waits_for);
   if (s.discards_for != 0)
@@ -233,6 +242,7 @@ std::string status_line(const NodeView& v) {
   std::string out = fmt::format("{}  {}  {}", v.settings.name, name_of(s.role), disk_of(v));
   if (std::string state = state_text(state_of(v)); !state.empty()) out += "  " + state;
   if (s.role == core::Role::primary || s.failed) out += fmt::format("  {}{}", state_line(v), wait_text(v));
+  else if (is_stalled(v)) out += "  " + stalled_text(v);
   else if (v.wants_primary) out += fmt::format("  {}", waiting_text(s));
   for (const auto& p : s.peers) {
     out += fmt::format("  |  peer {} {} {}", p.id, name_of(p), disk_of(s, p));
@@ -298,6 +308,7 @@ std::string status_json(const NodeView& v) {
       {"suspended", s.suspended},
       {"waiting_requests", s.waiting_requests},
       {"oldest_request_waits_ms", std::chrono::duration_cast<std::chrono::milliseconds>(v.oldest_wait).count()},
+      {"oldest_disk_operation_ms", std::chrono::duration_cast<std::chrono::milliseconds>(v.oldest_disk_wait).count()},
       {"device", v.device},
       {"device_trouble", v.device_trouble},
       {"stop_waits_for", v.stop_waits_for},

@@ -24,6 +24,7 @@ struct NodeView {
   std::string device_trouble = {};  // why there is no device, where one is configured and this replica is primary
   std::string stop_waits_for = {};  // a stop was asked for, and this is why it has not ended
   Duration oldest_wait{0};  // how long the oldest request of the front ends has waited; 0: none waits
+  Duration oldest_disk_wait{0};  // likewise of the operations of the disks here
   bool device_lost = false;  // to another program: what is on it gets errors
 };
 

@@ -360,7 +360,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
       NodeView view{settings_, superblock_.volume, size_bytes(), front_ends_ ? front_ends_->device() : "",
                     front_ends_ ? front_ends_->nbd_uri() : "", wants_primary_, arbiter_ ? arbiter_->trouble() : "", status, resyncs_,
                     front_ends_ ? front_ends_->device_trouble() : "", stop_waits_for(), waits_.oldest(loop_->now()),
-                    front_ends_ && front_ends_->device_lost()};
+                    disk_->oldest(loop_->now()), front_ends_ && front_ends_->device_lost()};
       return reply(text == "status" ? status_text(view) : text == "status line" ? status_line(view) : status_json(view));
     }
     if (text.starts_with("events ")) return reply(events_->answer(text.substr(7)));

@@ -38,7 +38,7 @@ VolumeState state_of(const NodeView& v) {
   if (s.failed || v.device_lost) return VolumeState::failed;
   if (any(s, [](const PeerStatus& p) { return p.split_brain; })) return VolumeState::split_brain;
   if (s.suspended) return VolumeState::suspended;
-  if (v.oldest_wait >= stalled_after) return VolumeState::stalled;
+  if (is_stalled(v)) return VolumeState::stalled;
   return s.role == core::Role::primary ? state_of_primary(s) : state_of_secondary(v);
 }
 

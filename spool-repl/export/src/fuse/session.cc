@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <string_view>
 #include <cstring>
 #include <utility>
 #include <cstdlib>
@@ -18,6 +21,15 @@ using State = FuseExport::State;
 
 namespace {
 constexpr int requests_per_turn = 64;  // before other descriptors get their turn
+
+// libfuse would write to standard error itself, and wait there for a reader.
+[[gnu::format(printf, 2, 0)]] void log_for_libfuse(fuse_log_level level, const char* format, va_list arguments) {
+  char text[512];
+  std::vsnprintf(text, sizeof text, format, arguments);
+  std::string_view line(text);
+  while (line.ends_with('\n')) line.remove_suffix(1);
+  log_line(level <= FUSE_LOG_ERR ? LogLevel::error : level == FUSE_LOG_WARNING ? LogLevel::warning : LogLevel::debug, line);
+}
 }
 
 State::State(ports::Loop& the_loop, ports::BlockTarget& the_target, exports::SideThread& the_side,
@@ -40,6 +52,7 @@ State::~State() {
 
 Status State::mount() {
   const std::string& path = options.mount_point;
+  fuse_set_log_func(log_for_libfuse);
   TL_TRY(prepare_mount_point(path));
   if (::stat(path.c_str(), &underlying) != 0) return fail_errno(errno, "fuse: mount point {}", path);
   // noatime spares an attribute change per read; max_read must say the same as init does.

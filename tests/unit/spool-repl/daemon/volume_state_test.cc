@@ -15,6 +15,7 @@ struct VolumeStateTest : testing::Test {
   core::VolumeStatus status;
   ResyncMeter meter;
   Duration oldest{0};
+  Duration disk{0};
   bool lost = false;
 
   void good(core::Role role) {
@@ -24,13 +25,14 @@ struct VolumeStateTest : testing::Test {
     status.in_sync = set_of(1) | set_of(2) | set_of(3);
     oldest = Duration(0);
     lost = false;
+    disk = Duration(0);
     for (ReplicaId id : {2, 3}) {
       core::PeerStatus& p = status.peers.emplace_back();
       p.id = id, p.in_sync = p.known = true, p.connection = core::ConnectionState::Connected;
     }
     status.peers[0].primary = role == core::Role::secondary;
   }
-  NodeView view() { return {settings, {}, 1 << 20, {}, {}, false, {}, status, meter, lost ? "LOST: it is gone" : "", {}, oldest, lost}; }
+  NodeView view() { return {settings, {}, 1 << 20, {}, {}, false, {}, status, meter, lost ? "LOST: it is gone" : "", {}, oldest, disk, lost}; }
   VolumeState state() { return state_of(view()); }
   std::string first_line() { return status_text(view()).substr(0, status_text(view()).find('\n')); }
 };
@@ -71,6 +73,8 @@ TEST_F(VolumeStateTest, EachTroubleHasAStateAndStandsOnTheFirstLine) {
   const Case of_secondary[] = {
       {"no primary", no_primary, [&] { s.peers[0].primary = false; }},
       {"the primary is away", no_primary, [&] { s.peers[0].connection = core::ConnectionState::Connecting; }},
+      {"its disk hangs, and its primary waits for it", stalled, [&] { disk = std::chrono::seconds(40); }},
+      {"its disk takes its time", ok, [&] { disk = std::chrono::seconds(9); }},
       {"this one is filled", resyncing, [&] { s.inconsistent = true; }},
       {"this one catches up", resyncing, [&] { s.in_sync = set_of(2) | set_of(3); }},
       {"another one was left out", degraded, [&] { s.peers[1].in_sync = false; }},
@@ -102,8 +106,16 @@ TEST_F(VolumeStateTest, TheStateLineSaysWhatTheFirstLineSays) {
     EXPECT_NE(text.find("STALLED: the oldest request has waited for 40 s. Not confirmed by replica 3"), text.npos) << text;
     EXPECT_EQ(text.find("serving"), text.npos) << text;
   }
+  disk = std::chrono::seconds(12);
+  EXPECT_NE(status_text(view()).find("replica 3. The disk here has not answered for 12 s"), std::string::npos) << status_text(view());
+  disk = Duration(0);
   status.durable = {6};
   EXPECT_NE(status_text(view()).find("Not confirmed by replica 3, the journal here"), std::string::npos) << status_text(view());
+  good(core::Role::secondary);
+  disk = std::chrono::seconds(12);
+  for (const std::string& text : {status_text(view()), status_line(view())})
+    EXPECT_NE(text.find("STALLED: The disk here has not answered for 12 s"), text.npos) << text;
+  EXPECT_NE(status_json(view()).find("\"oldest_disk_operation_ms\":12000"), std::string::npos);
   good(core::Role::primary);
   lost = true;
   EXPECT_NE(status_text(view()).find("FAILED: the block device is lost"), std::string::npos);

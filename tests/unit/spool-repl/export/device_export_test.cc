@@ -16,6 +16,8 @@
 #include "manual_target.h"
 #include "twinloft/spool-repl/io/uring_loop.h"
 
+extern "C" void fuse_log(int level, const char* format, ...);  // of libfuse, by which its own code says what it has to say
+
 namespace twinloft::repl::exports {
 namespace {
 
@@ -161,6 +163,18 @@ TEST_F(DeviceExportTest, AWriteThatFailsInPartIsNeverFlushed) {
   stop(told);
   run_until([&] { return told.has_value(); });
   EXPECT_TRUE(*told) << told->error().message;
+}
+
+// What libfuse says goes where all that is said goes: standard error by itself would wait for its reader.
+TEST_F(DeviceExportTest, LibfuseWritesNothingByItself) {
+  ASSERT_TRUE(start());
+  run_until([&] { return ready.has_value(); });
+  testing::internal::CaptureStderr();
+  fuse_log(3, "fuse: %s\n", "something is wrong");  // FUSE_LOG_ERR
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "level=error prog=twinloft msg=\"fuse: something is wrong\"\n");
+  std::optional<Status> told;
+  stop(told);
+  run_until([&] { return told.has_value(); });
 }
 
 // A clean-up script's `losetup -D`; the number then goes to somebody else's file.
