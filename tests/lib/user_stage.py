@@ -45,6 +45,10 @@ require_marker = false
     def log(self):
         return self.process.log.read_text()
 
+    def expect_logged(self, *texts):
+        """Soon: no reply waits for the log."""
+        tl.wait_for(lambda: all(t in self.log() for t in texts), f"{texts} in the log of lmtpd")
+
     def show(self, address):
         """Exit code and text of `lmtpd user`."""
         r = tl.run(tl.BIN / "lmtpd", "user", address, "--config", self.config, check=False)
