@@ -265,7 +265,7 @@ void read_quota_limits(const TomlTable& t, Config& config) {
 void read_quota_status(const TomlTable& t, const LimitSettings& limits, QuotaStatusConfig& out) {
   std::string address;
   t.text("address", address, true);
-  auto target = parse_connect_target(address);
+  auto target = parse_connect_target(with_ascii_host(address));
   if (target) out.target = std::move(*target);
   else if (!address.empty()) t.error("address", fmt::format("\"{}\": {}", address, target.error().message));
   t.number("connections", 1, 1024, out.connections_max);

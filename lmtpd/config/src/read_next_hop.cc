@@ -37,7 +37,7 @@ NextHopSettings read_hop(const TomlTable& t, std::string name) {
   NextHopSpec& spec = hop.spec;
   std::string address, recipient = "address";
   t.text("address", address, true);
-  auto target = parse_connect_target(address);
+  auto target = parse_connect_target(with_ascii_host(address));
   if (target) spec.target = std::move(*target);
   else if (!address.empty()) t.error("address", fmt::format("\"{}\": {}", address, target.error().message));
   spec.name = std::move(name);

@@ -72,7 +72,7 @@ void read_mysql_hosts(const TomlTable& t, MysqlDbConfig& out) {
   t.texts("hosts", hosts);
   if (hosts.empty()) return t.error("hosts", "expected a list, such as [\"db1.example.org\", \"192.0.2.1:3306\", \"unix:/run/mysqld/mysqld.sock\"]");
   for (const std::string& text : hosts) {
-    auto host = parse_mysql_host(text);
+    auto host = parse_mysql_host(with_ascii_host(text));
     if (host) out.hosts.push_back(std::move(*host));
     else t.error("hosts", host.error().message);
   }

@@ -62,10 +62,11 @@ Reply with_output(const ExitReply& mapped, std::string_view output, std::string 
 // Missing or forbidden programs are the administrator's to fix; what the machine lacks may pass by itself.
 Reply not_started(const AgentSpec& spec, const RunResult& result) {
   switch (result.value) {
-    case EAGAIN:
     case ENOMEM:
     case EMFILE:
     case ENFILE:
+      return {451, "4.3.2", "The mail system is out of open files or memory, try again later"};
+    case EAGAIN:
     case ETXTBSY:
     case EIO:
       return {451, "4.3.0", fmt::format("Delivery agent {} could not be started", spec.name)};
@@ -88,7 +89,7 @@ Reply reply_of_run(const AgentSpec& spec, const RunResult& result, bool stdin_wa
     case End::not_started:
       return not_started(spec, result);
     case End::refused:
-      return {451, "4.3.5", fmt::format("Delivery agent {} refuses these values", spec.name)};
+      return {451, "4.3.5", fmt::format("Delivery agent {} cannot be run for this mailbox", spec.name)};
     case End::busy:
       return {451, "4.3.0", "Too many delivery agents are running"};
     case End::unkillable:

@@ -193,6 +193,13 @@ Result<std::string> normal_domain(std::string_view text) {
   return out;
 }
 
+std::string with_ascii_host(std::string_view address) {
+  std::size_t colon = std::min(address.rfind(':'), address.size());
+  std::string_view host = address.substr(0, colon);
+  auto normal = is_ascii(host) ? std::unexpected(Error{}) : normal_domain(host);
+  return normal ? *normal + std::string(address.substr(colon)) : std::string(address);
+}
+
 std::string unicode_domain(const std::string& domain) {
   if (domain.find("xn--") == std::string::npos) return domain;
   char* out = nullptr;

@@ -244,6 +244,10 @@ TEST_F(DetailFoldersTest, NoFolderIsMadeWhereTheHomeIs) {
     EXPECT_FALSE(is_there(".dovecot.sieve"));
     EXPECT_EQ(deliver_to("lists"), ".lists/new") << "what is there is used";
   }
+  std::filesystem::create_symlink(maildir_, maildir_ + "-link");
+  recipient_.user.home = maildir_ + "-link";
+  EXPECT_EQ(deliver_to("dovecot.sieve"), "new") << "the home by another name";
+  EXPECT_FALSE(is_there(".dovecot.sieve"));
   recipient_.user.home = maildir_ + "2";
   EXPECT_EQ(deliver_to("new"), ".new/new");
 }

@@ -159,6 +159,12 @@ TEST(NormalDomain, IsOneForm) {
   EXPECT_EQ(unicode_domain("xn--\xff"), "xn--\xff");
 }
 
+TEST(WithAsciiHost, NameServersHaveALabels) {
+  for (auto [text, ascii] : {std::pair{"b\u00fccher.example:2400", "xn--bcher-kva.example:2400"}, {"B\u00fccher.Example.", "xn--bcher-kva.example"}, {"Db1.example.org:1", "Db1.example.org:1"},
+                             {"[::1]:24", "[::1]:24"}, {"unix:/run/b\u00fccher", "unix:/run/b\u00fccher"}, {"", ""}, {"\xff:1", "\xff:1"}})
+    EXPECT_EQ(with_ascii_host(text), ascii) << text;
+}
+
 TEST(ParseAddress, TheDomainMayEndInADot) {
   EXPECT_EQ(parse_address("ann@Example.org.").value().domain, "example.org");
   EXPECT_FALSE(parse_address("ann@example.org.."));

@@ -37,6 +37,9 @@ Result<Path> parse_address(std::string_view text);
 // that an address could have.
 Result<std::string> normal_domain(std::string_view text);
 
+// "bücher.example:2400" with A-labels, as name servers have it: a host, and a port or none behind it. What is ASCII, or no such thing, stays as it is.
+std::string with_ascii_host(std::string_view address);
+
 // With U-labels, as its owner may write it; as it is where it has none.
 std::string unicode_domain(const std::string& domain);
 
