@@ -128,7 +128,6 @@ Status take_domain(std::string_view& s, std::string& out, PathOf whose) {
     auto end = std::find_if_not(s.begin(), s.end(), [](char c) { return is_kept_byte(c) && c != '@'; });
     out.assign(s.begin(), end);
     s.remove_prefix(out.size());
-    if (out.empty()) return bad("malformed domain");
     return {};
   }
   if (s.starts_with('[')) {
