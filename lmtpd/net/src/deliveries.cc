@@ -28,11 +28,13 @@ void Deliveries::post(QueuedDelivery delivery) {
   begin_some();
 }
 
-void Deliveries::drop(const void* owner) {
+std::string Deliveries::drop(const void* owner) {
   MemoryPatience patient;
   std::vector<QueuedDelivery> dropped;  // what they hold dies outside of the lock
   std::lock_guard lock(mutex_);
+  std::string hindrance = queue_.hindrance(owner);
   dropped = queue_.drop(owner);
+  return hindrance;
 }
 
 }  // namespace twinloft::lmtpd

@@ -1,5 +1,7 @@
 #include "delivery_queue.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -169,6 +171,29 @@ void DeliveryQueue::ended(const Turn& turn) {
   if (group->second.taken == 0 && group->second.lines.empty()) groups_.erase(group);
   --owners_.at(turn.owner).taken;
   forget(turn.owner);
+}
+
+// The narrowest limit first: it would hold the delivery back also where the wider ones have room.
+std::string DeliveryQueue::hindrance(const Group& group, const Item& item) const {
+  if (!anyone_has_room(item)) {
+    const std::string& user = item.delivery.users[item.left.front()];
+    return fmt::format("{} has {} under way (limits.deliveries_per_user)", user, users_.at(user).taken);
+  }
+  if (group.taken >= group.most) return fmt::format("{} has {} under way, as many as it may have at once", item.delivery.shared.name, group.taken);
+  if (group.pool && group.pool->taken >= group.pool->most) return fmt::format("all {} together have {} under way (delivery.runs)", item.delivery.shared.pool, group.pool->taken);
+  if (std::uint32_t taken = owners_.at(item.delivery.owner).taken; taken >= per_owner_max_)
+    return fmt::format("{} of the same message are under way (limits.deliveries_per_transaction)", taken);
+  if (running_ >= deliveries_max_) return fmt::format("all {} threads are busy (limits.deliveries)", running_);
+  return {};
+}
+
+std::string DeliveryQueue::hindrance(const void* owner) const {
+  auto found = owners_.find(owner);
+  if (found == owners_.end()) return {};
+  for (const Line* line : found->second.lines)
+    for (const Item& item : line->items)
+      if (item.delivery.owner == owner) return hindrance(*line->group, item);
+  return {};
 }
 
 std::vector<QueuedDelivery> DeliveryQueue::drop(const void* owner) {

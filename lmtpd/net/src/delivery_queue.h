@@ -58,6 +58,8 @@ class DeliveryQueue {
   // nullopt: nothing waits that may begin now.
   std::optional<Turn> next();
   void ended(const Turn& turn);
+  // What keeps the owner's next delivery from beginning, for the log; empty: nothing waits, or nothing keeps it.
+  std::string hindrance(const void* owner) const;
   // Takes the owner's deliveries out that have not begun.
   std::vector<QueuedDelivery> drop(const void* owner);
 
@@ -109,6 +111,7 @@ class DeliveryQueue {
   Candidate candidate_in(Group& group);
   bool has_room(const QueuedDelivery& delivery, std::size_t member) const;
   bool anyone_has_room(const Item& item) const;
+  std::string hindrance(const Group& group, const Item& item) const;
   Turn begin(Candidate candidate);
   void enter_ring(Line& line);
   void leave_ring(Line& line);

@@ -129,8 +129,9 @@ void Transaction::give_up_waiting(const Reply& reply, std::string_view why, Begu
     if (given_up_ || (count = settle_rest(reply, false)) == 0) return;
     last = missing_ == 0;
   }
-  hub_.deliveries.drop(this);
-  log_warning("{}: {} deliveries were not begun: {}", envelope_->id, count, why);
+  std::string hindrance = hub_.deliveries.drop(this);
+  if (!hindrance.empty()) hindrance.insert(0, "; ");
+  log_warning("{}: {} deliveries were not begun: {}{}", envelope_->id, count, why, hindrance);
   if (last) report();
 }
 
@@ -141,7 +142,7 @@ void Transaction::abort(const Reply& reply, std::string_view why) {
     if (!for_rest_) for_rest_ = reply;
     if ((count = settle_rest(reply, true)) == 0) return;
   }
-  hub_.deliveries.drop(this);
+  (void)hub_.deliveries.drop(this);
   log_warning("{}: {} deliveries were aborted: {}", envelope_->id, count, why);
   report();
 }

@@ -126,6 +126,29 @@ TEST_F(DeliveryQueueTest, AGroupIsSplitWhereSomeOfItWait) {
   EXPECT_EQ(queue.waiting(), 0u);
 }
 
+TEST_F(DeliveryQueueTest, SaysWhichLimitADeliveryWaitsFor) {
+  DeliveryQueue queue(5, 2);
+  queue.push(delivery(0, {"ann"}, 1));
+  queue.push(delivery(0, {"bob"}, 1, {"agent x", 1, "agents", 2}));
+  queue.push(delivery(1, {"carl"}, 1, {"agent y", 2, "agents", 2}));
+  begin(queue);
+  queue.push(delivery(2, {"ann"}, 1));
+  queue.push(delivery(3, {"dora"}, 1, {"agent x", 1, "agents", 2}));
+  queue.push(delivery(4, {"dora"}, 1, {"agent y", 2, "agents", 2}));
+  queue.push(delivery(0, {"eve"}, 1));
+  EXPECT_EQ(begin(queue), Names());
+  EXPECT_EQ(queue.hindrance(&messages_[2]), "ann has 1 under way (limits.deliveries_per_user)");
+  EXPECT_EQ(queue.hindrance(&messages_[3]), "agent x has 1 under way, as many as it may have at once");
+  EXPECT_EQ(queue.hindrance(&messages_[4]), "all agents together have 2 under way (delivery.runs)");
+  EXPECT_EQ(queue.hindrance(&messages_[0]), "2 of the same message are under way (limits.deliveries_per_transaction)");
+  for (const char* user : {"f", "g", "h"}) queue.push(delivery(5, {user}));
+  queue.push(delivery(6, {"i"}));
+  begin(queue);
+  queue.push(delivery(7, {"j"}));
+  EXPECT_EQ(queue.hindrance(&messages_[7]), "all 5 threads are busy (limits.deliveries)");
+  EXPECT_EQ(queue.hindrance(&messages_[9]), "");
+}
+
 TEST_F(DeliveryQueueTest, WhatIsDroppedNeverBegins) {
   DeliveryQueue queue(64, 16);
   queue.push(delivery(0, {"ann"}, 1));
