@@ -390,7 +390,10 @@ void Connection::delivered(const std::vector<Reply>& replies) {
   queue_timer_.cancel();
   last_progress_ = hub_.clock.now();
   for (std::size_t i = 0; i < replies.size(); ++i) session_.delivery_done(i, replies[i]);
-  perform();
+  while (perform_once()) {
+  }
+  output_.hurry();
+  flush();
 }
 
 void Connection::note_transaction() {

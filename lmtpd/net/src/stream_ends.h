@@ -37,6 +37,9 @@ class Output {
     if (bytes_.empty()) bytes_ = std::move(bytes);
     else bytes_ += bytes;
   }
+  // What is there says what became of a message: it is not held back for what comes behind it.
+  void hurry() { urgent_ = !bytes_.empty(); }
+  bool is_urgent() const { return urgent_; }
   bool empty() const { return bytes_.empty(); }
   std::size_t size() const { return bytes_.size(); }
   std::string_view unsent() const { return std::string_view(bytes_).substr(sent_); }
@@ -61,11 +64,13 @@ class Output {
   void clear() {
     bytes_.clear();
     sent_ = 0;
+    urgent_ = false;
     if (bytes_.capacity() > memory_max) std::string().swap(bytes_);
   }
 
   std::string bytes_;
   std::size_t sent_ = 0;
+  bool urgent_ = false;
   State state_ = State::idle;
 };
 

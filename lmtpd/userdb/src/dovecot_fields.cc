@@ -283,7 +283,11 @@ Result<std::string> maildir_of_location(std::string_view field, std::string_view
 
 bool is_dovecot_column(std::string_view name) {
   if (name.starts_with(prefix) || name.find('/') != std::string_view::npos) return true;
-  return name != "user" && !name.starts_with("namespace") && decides_place(name);
+  return DovecotFields::is_quota(name) || (name != "user" && !name.starts_with("namespace") && decides_place(name));
+}
+
+bool DovecotFields::is_quota(std::string_view name) {
+  return name == "quota_storage_size" || name == "quota_message_count";
 }
 
 Status DovecotFields::take(Row& row, std::string_view name, std::string_view value) {

@@ -20,6 +20,7 @@ class DovecotFields {
   Status take_extra(Row& row, std::string_view word);
   // A field of the user database, without "userdb_".
   Status take(Row& row, std::string_view name, std::string_view value);
+  static bool is_quota(std::string_view name);  // a column of a query that has another name here
   // The Maildir that the fields name together goes into the row. `key`: who was asked for, for variables.
   Status finish(Row& row, const UserKey& key) const;
 

@@ -153,7 +153,7 @@ Result<UserEntry> RowReader::read(const UserKey& key, const Row& row) const {
   for (const auto& [column, value] : row.of_dovecot) {
     std::string_view name = column;
     if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
-    if (is_location(name, value) && !row[Column::maildir]) TL_TRY(fields.take(of_dovecot, name, value));
+    if (DovecotFields::is_quota(name) || (is_location(name, value) && !row[Column::maildir])) TL_TRY(fields.take(of_dovecot, name, value));
   }
   TL_TRY(fields.finish(of_dovecot, key));
   for (std::size_t i = 0; i < all.values.size(); ++i)

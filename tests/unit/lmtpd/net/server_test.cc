@@ -174,6 +174,21 @@ TEST_F(ServerTest, LookUpsThatStandStillHoldUpNobodyAtHand) {
   for (auto& each : waiting) EXPECT_EQ(each->reply().substr(0, 9), "250 2.1.5");
 }
 
+// A client that has got no reply to a message sends it again.
+TEST_F(ServerTest, AMessagesReplyDoesNotWaitForALookUpBehindIt) {
+  start();
+  LmtpClient client(port_);
+  client.begin();
+  EXPECT_EQ(client.ask("MAIL FROM:<>\r\n").substr(0, 3), "250");
+  EXPECT_EQ(client.ask("RCPT TO:<ann@example.org>\r\n").substr(0, 3), "250");
+  client.send("BDAT 5 LAST\r\nx\r\n\r\nMAIL FROM:<>\r\nRCPT TO:<waits@d>\r\n");
+  users_.gate.wait_for_waiting(1);
+  EXPECT_EQ(client.reply().substr(0, 9), "250 2.0.0");
+  users_.gate.release();
+  EXPECT_EQ(client.reply().substr(0, 9), "250 2.1.0");
+  EXPECT_EQ(client.reply().substr(0, 9), "250 2.1.5");
+}
+
 TEST_F(ServerTest, MailboxesThatStandStillHoldUpNoLookUp) {
   config_.rooms_max = 1;
   start();
