@@ -348,7 +348,11 @@ bool PeerNet::is_wanted(ReplicaId id) const {
 std::string PeerNet::trouble(ReplicaId id) const {
   auto p = std::find_if(peers_.begin(), peers_.end(), [&](const Peer& each) { return each.config.id == id; });
   if (p == peers_.end() || p->up) return "";
-  return p->last_notice.empty() && options_.self.replica > id ? listen_trouble_ : p->last_notice;
+  if (!p->last_notice.empty()) return p->last_notice;
+  bool calls_here = options_.self.replica > id, listens = static_cast<bool>(listener_);
+  if (calls_here && !listen_trouble_.empty()) return listen_trouble_;
+  if (calls_here ? listens : !p->looking_up) return "";
+  return fmt::format("\"{}\" is being looked up: no name server has answered yet", calls_here ? options_.listen : p->config.address);
 }
 
 void PeerNet::send(ReplicaId id, const PeerMessage& message) {
