@@ -366,7 +366,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     if (text.starts_with("events ")) return reply(events_->answer(text.substr(7)));
     // What a stop waits for may be mended by these.
     bool helps = text == "connect" || (text == "promote force" && core_->status().suspended);
-    if (draining_ || (stopping_ && !helps)) return reply(fail(Errc::unavailable, "the node is being stopped"));
+    if (draining_ || (stopping_ && !helps)) return reply(fail(Errc::conflict, "the node is being stopped"));
     if (text == "promote" || text == "promote force" || text == "promote accept-loss") {
       core::Token token = next_command_++;
       replies_.emplace(token, std::move(reply));
@@ -471,7 +471,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     front_ends_->stop(false, [this, which = front_ends_.get()](Status stopped) {
       if (!demoting_ || front_ends_.get() != which) return;  // deposed meanwhile, and answered
       auto asked = std::exchange(demoting_, nullptr);
-      if (!stopped) return asked(fail(stopped.error().code, "{}. Unmount it first; until then this replica stays Primary", stopped.error().message));
+      if (!stopped) return asked(fail(Errc::conflict, "{}. Unmount it first; until then this replica stays Primary", stopped.error().message));
       stand_down();
       ask_core_to_demote([this, which, asked = std::move(asked)](Result<std::string> done) {
         drop(which);
