@@ -1,5 +1,6 @@
 // Messages that are kept in files, in a directory that may stand still or be broken.
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <atomic>
 #include <future>
@@ -77,6 +78,28 @@ TEST_F(LargeMessageTest, WhatArrivesMeanwhileIsKeptInOrder) {
   EXPECT_EQ(client.ask(text_.substr(2200) + ".\r\n").substr(0, 3), "250");
   ASSERT_EQ(deliverer_.delivered().size(), 1u);
   EXPECT_EQ(deliverer_.delivered()[0].text, text_);
+}
+
+// What comes while a part is being stored would have to be kept in memory.
+TEST_F(LargeMessageTest, NoMoreIsTakenThanADirectoryThatStandsStillAllowsFor) {
+  start();
+  LmtpClient client(path());
+  client.begin();
+  client.envelope({"ann@example.org"});
+  client.send(text_);
+  stuck_.wait_until_asked();
+  const std::string more(std::size_t{1} << 16, 'x');
+  std::size_t sent = 0;
+  pollfd room{client.fd(), POLLOUT, 0};
+  while (sent < (16u << 20) && ::poll(&room, 1, 500) == 1) {
+    ssize_t n = ::send(client.fd(), more.data(), more.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n > 0) sent += static_cast<std::size_t>(n);
+  }
+  EXPECT_LT(sent, 4u << 20) << "no more than the kernel keeps";
+  stuck_.open();
+  client.hang_up();
+  stop();
+  EXPECT_TRUE(deliverer_.delivered().empty());
 }
 
 TEST_F(LargeMessageTest, ABrokenDirectoryIsToldToEachRecipient) {
