@@ -194,22 +194,23 @@ struct Helper {
   int lifeline = -1;  // says so once it is gone
   std::function<Status()> beat;
   std::string_view gone;  // what to say then
+  bool for_all = false;   // no recipient is taken without it
 };
 
 std::vector<Helper> helpers_of(Parts& parts) {
   std::vector<Helper> out;
   if (parts.spawner) out.push_back({parts.spawner->lifeline(), [&parts] { return parts.spawner->beat(); }, "the spawner is gone: agents cannot be run any more"});
-  if (parts.user_process) out.push_back({parts.user_process->lifeline(), [&parts] { return parts.user_process->beat(); }, "the process that asks the user database is gone"});
+  if (parts.user_process) out.push_back({parts.user_process->lifeline(), [&parts] { return parts.user_process->beat(); }, "the process that asks the user database is gone", true});
   if (parts.connector) out.push_back({parts.connector->lifeline(), [&parts] { return parts.connector->beat(); }, "the process that makes connections is gone"});
   return out;
 }
 
-// Tells the supervisor, once for each helper that has ended, or gives no sign of life. A client that stayed here would only get 451.
+// Tells the supervisor, once for each helper that has ended, or gives no sign of life. Without the user database a client that stayed here would only get 451.
 void tell_crippled(int control, Server& server, Helper& helper, std::string_view what) {
   helper.lifeline = -1;
   helper.beat = nullptr;
   log_error("{}, and another process is to take over", what);
-  server.hurry();
+  if (helper.for_all) server.hurry();
   (void)::send(control, &server_is_crippled, 1, MSG_NOSIGNAL);
 }
 
