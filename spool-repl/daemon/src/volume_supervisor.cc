@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <system_error>
 
 #include "stand_in.h"
 #include "twinloft/base/log.h"
@@ -107,7 +108,12 @@ std::optional<VolumeSupervisor::Failed> VolumeSupervisor::serve_once() {
   };
   auto runner = std::make_shared<VolumeRunner>(std::move(now), StartHooks{take_over, [this] { stand_in_for_start(); }, late_after_});
   attempts(true);
-  Status started = runner->start();
+  Status started;
+  try {
+    started = runner->start();
+  } catch (const std::system_error& e) {
+    started = fail(Errc::exhausted, "no thread for it: {}", e.what());
+  }
   attempts(false);
   if (!started) return Failed{std::move(started).error(), false};
   {
@@ -131,14 +137,23 @@ void VolumeSupervisor::stand_in(const Error& why) {
   std::lock_guard lock(stand_in_mutex_);
   if (stand_in_ && stand_in_->take(now, why)) return;
   stand_in_.reset();
-  stand_in_ = std::make_unique<StandIn>(std::move(now), why);
+  make_stand_in(std::move(now), why);
+}
+
+// Where there is no thread for it, the log has said what is wrong; the other volumes have theirs.
+void VolumeSupervisor::make_stand_in(VolumeSettings settings, std::optional<Error> why) {
+  try {
+    stand_in_ = std::make_unique<StandIn>(std::move(settings), std::move(why));
+  } catch (const std::system_error& e) {
+    log_warning("volume {}: nobody answers at its control socket: {}", name_, e.what());
+  }
 }
 
 void VolumeSupervisor::stand_in_for_start() {
   std::lock_guard lock(stand_in_mutex_);
   if (has_control_ || stand_in_) return;
   log_warning("volume {}: is still being started: it waits for its disks, or its journal holds much", name_);
-  stand_in_ = std::make_unique<StandIn>(settings(), std::nullopt);
+  make_stand_in(settings(), std::nullopt);
 }
 
 void VolumeSupervisor::attempts(bool now) {

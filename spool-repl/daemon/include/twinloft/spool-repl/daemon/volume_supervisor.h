@@ -57,6 +57,7 @@ class VolumeSupervisor {
   void wait(Duration pause);  // for a stop, or for the next attempt
   void stand_in(const Error& why);
   void stand_in_for_start();
+  void make_stand_in(VolumeSettings settings, std::optional<Error> why);
   void attempts(bool now);
 
   const std::string name_;
