@@ -199,6 +199,12 @@ std::string with_ascii_host(std::string_view address) {
   return normal ? *normal + std::string(address.substr(colon)) : std::string(address);
 }
 
+std::string with_ascii_domain(std::string_view address, std::string_view domain) {
+  std::size_t at = address.rfind('@');
+  if (at == std::string_view::npos || domain.empty() || is_ascii(address) || !is_ascii(domain)) return std::string(address);
+  return std::string(address.substr(0, at + 1)).append(domain);
+}
+
 std::string unicode_domain(const std::string& domain) {
   if (domain.find("xn--") == std::string::npos) return domain;
   char* out = nullptr;

@@ -106,7 +106,7 @@ std::string mail_command(const Envelope& envelope, std::uint64_t size, const Hop
 
 std::string rcpt_command(const Recipient& recipient, HopRecipient which, std::string_view detail_delimiter, const HopOffer& offer, bool utf8) {
   std::string address = which == HopRecipient::address ? recipient.text : user_address(recipient, detail_delimiter);
-  if (!utf8 && !is_ascii(address)) address = recipient.text;
+  if (!utf8 && !is_ascii(address)) address = with_ascii_domain(recipient.text, recipient.domain);
   std::string out = fmt::format("RCPT TO:<{}>", address);
   if (offer.dsn && !recipient.notify.empty()) out += " NOTIFY=" + recipient.notify;
   bool plain_original = is_ascii(recipient.original_to) && !recipient.original_type.empty();

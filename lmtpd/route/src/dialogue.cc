@@ -7,6 +7,7 @@
 #include "data_encoder.h"
 #include "twinloft/base/utf8.h"
 #include "twinloft/lmtpd/delivery/message_writer.h"
+#include "twinloft/lmtpd/proto/path.h"
 
 namespace twinloft::lmtpd {
 
@@ -139,7 +140,7 @@ Status Dialogue::ask_each(const std::vector<std::string>& commands, std::vector<
   return {};
 }
 
-// The sender goes as it is written. A recipient beyond ASCII is refused where the hop does not know of such.
+// The sender goes as it is written. A recipient whose local part is beyond ASCII is refused where the hop does not know of such.
 Status Dialogue::offer_recipients(Attempt& attempt) {
   const Envelope& envelope = attempt.envelope;
   std::vector<std::string> commands;
@@ -151,7 +152,7 @@ Status Dialogue::offer_recipients(Attempt& attempt) {
   std::vector<std::size_t> offered;  // which of the attempt's
   for (std::size_t i = 0; i < attempt.recipients.size(); ++i) {
     const Recipient& recipient = envelope.recipients[attempt.recipients[i]];
-    if (!offer_.smtputf8 && !is_ascii(recipient.text)) {
+    if (!offer_.smtputf8 && !is_ascii(with_ascii_domain(recipient.text, recipient.domain))) {
       attempt.results[i] = {553, "5.6.7", "The mail store takes no mail for addresses beyond ASCII"};
       continue;
     }

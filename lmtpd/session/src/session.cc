@@ -379,6 +379,7 @@ void Session::lookup_done(LookupResult found) {
     refuse(Refusal::What::recipient, pending_.text, make_reply(550, "5.1.1", "No such user"));
   } else {
     pending_.user = std::move((*found)->user);
+    if (config_.takes_utf8 && !is_ascii(pending_.text) && !config_.takes_utf8(pending_.user)) pending_.text = with_ascii_domain(pending_.text, pending_.domain);
     if ((*found)->detail) pending_.detail = std::move(*(*found)->detail);
     if (auto refusal = refusal_of(**found)) refuse(Refusal::What::recipient, pending_.text, *refusal);
     else accept();

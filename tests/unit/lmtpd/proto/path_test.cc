@@ -165,6 +165,13 @@ TEST(WithAsciiHost, NameServersHaveALabels) {
     EXPECT_EQ(with_ascii_host(text), ascii) << text;
 }
 
+TEST(WithAsciiDomain, OnlyTheDomainHasSuchAForm) {
+  EXPECT_EQ(with_ascii_domain("Ann@b\u00fccher.example", "xn--bcher-kva.example"), "Ann@xn--bcher-kva.example");
+  EXPECT_EQ(with_ascii_domain("\"a@b\"@b\u00fccher.example", "xn--bcher-kva.example"), "\"a@b\"@xn--bcher-kva.example");
+  EXPECT_EQ(with_ascii_domain("\u00e4@b\u00fccher.example", "xn--bcher-kva.example"), "\u00e4@xn--bcher-kva.example");
+  for (auto [address, domain] : {std::pair{"Ann@Example.org", "example.org"}, {"\u00e4", ""}, {"a@\U0001f4e7.example", "\U0001f4e7.example"}}) EXPECT_EQ(with_ascii_domain(address, domain), address);
+}
+
 TEST(ParseAddress, TheDomainMayEndInADot) {
   EXPECT_EQ(parse_address("ann@Example.org.").value().domain, "example.org");
   EXPECT_FALSE(parse_address("ann@example.org.."));

@@ -147,6 +147,14 @@ TEST_F(DialogueTest, AHopWithoutSmtputf8GetsTheSenderAsItIs) {
   EXPECT_TRUE(said_.starts_with("MAIL FROM:<j\xf6rg@example.net>\r\n")) << said_;
 }
 
+TEST_F(DialogueTest, ADomainBeyondAsciiGoesInALabelsWhereSmtputf8IsNotOffered) {
+  envelope_.recipients[0].text = "ann@b\u00fccher.example";
+  envelope_.recipients[0].domain = "xn--bcher-kva.example";
+  open({"PIPELINING"}, "250 ok\r\n250 ok\r\n250 ok\r\n354 go\r\n250 2.0.0 one\r\n250 2.0.0 two\r\n");
+  EXPECT_EQ(text(hand_over()), "250 2.0.0, 250 2.0.0, ");
+  EXPECT_NE(said_.find("RCPT TO:<ann@xn--bcher-kva.example>\r\n"), std::string::npos) << said_;
+}
+
 TEST_F(DialogueTest, ARecipientBeyondAsciiIsRefusedWhereSmtputf8IsNotOffered) {
   envelope_.recipients[0].text = "\xc3\xa4nn@example.org";
   open({"PIPELINING"}, "250 ok\r\n250 ok\r\n354 go\r\n250 2.0.0 two\r\n");

@@ -40,6 +40,9 @@ Result<std::string> normal_domain(std::string_view text);
 // "bücher.example:2400" with A-labels, as name servers have it: a host, and a port or none behind it. What is ASCII, or no such thing, stays as it is.
 std::string with_ascii_host(std::string_view address);
 
+// For one who takes ASCII alone: the address with `domain`, its own in A-labels. As it is where that makes no difference.
+std::string with_ascii_domain(std::string_view address, std::string_view domain);
+
 // With U-labels, as its owner may write it; as it is where it has none.
 std::string unicode_domain(const std::string& domain);
 
