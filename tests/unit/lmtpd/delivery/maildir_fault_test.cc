@@ -50,6 +50,18 @@ TEST_F(MaildirFaultTest, AlsoWithGroupSync) {
   fail_every_step(Durability::group_sync, false);
 }
 
+// The mail user may not be allowed to find out by the spool's root that the file system has failed.
+TEST_F(MaildirFaultTest, AfterAGroupsSyncTheMessagesOwnFileAndDirectoryAreLookedAt) {
+  use_spool(dir_, Durability::group_sync);
+  ASSERT_EQ(deliver().code, 250);
+  ops_.clear();
+  ASSERT_EQ(deliver().code, 250);
+  std::vector<std::string> order;
+  for (const std::string& call : ops_.calls())
+    if (call == "syncfs" || call == "look" || call.starts_with("rename")) order.push_back(call.substr(0, call.find(' ')));
+  EXPECT_EQ(order, (std::vector<std::string>{"syncfs", "look", "rename", "syncfs", "look"}));
+}
+
 TEST_F(MaildirFaultTest, AFailedNewMaildirIsSyncedByTheNextDelivery) {
   // The parents exist after the first attempt, but nothing says that they are durable.
   for (int step = 0; ops_.at("fsync /example.org") == std::string::npos; ++step) {
