@@ -153,9 +153,10 @@ Result<UserEntry> RowReader::read(const UserKey& key, const Row& row) const {
   for (const auto& [column, value] : row.of_dovecot) {
     std::string_view name = column;
     if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
-    if (DovecotFields::is_quota(name) || (is_location(name, value) && !row[Column::maildir])) TL_TRY(fields.take(of_dovecot, name, value));
+    if (DovecotFields::is_quota(name) || (is_location(name, value) && !row[Column::maildir])) note(of_dovecot, fields.take(of_dovecot, name, value));
   }
-  TL_TRY(fields.finish(of_dovecot, key));
+  if (!of_dovecot.wrong_place) note(of_dovecot, fields.finish(of_dovecot, key));
+  all.wrong_place = of_dovecot.wrong_place;
   for (std::size_t i = 0; i < all.values.size(); ++i)
     if (!all.values[i]) all.values[i] = std::move(of_dovecot.values[i]);
   return read_columns(key, all);
@@ -175,6 +176,7 @@ Result<UserEntry> RowReader::read_columns(const UserKey& key, const Row& row) co
     TL_TRY(check_user(user));
     return user;
   }
+  if (row.wrong_place) return std::unexpected(*row.wrong_place);
   TL_TRY_ASSIGN(user.uid, id_of(row, Column::uid, defaults_.uid));
   TL_TRY_ASSIGN(user.gid, id_of(row, Column::gid, defaults_.gid));
   if (!row[Column::home] && home_.empty()) return fail(Errc::invalid, "column \"home\" has no value, and there is no users.home");

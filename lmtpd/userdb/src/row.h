@@ -23,10 +23,16 @@ std::optional<Column> column_named(std::string_view name);
 struct Row {
   std::array<std::optional<std::string>, column_names.size()> values;
   std::vector<std::pair<std::string, std::string>> of_dovecot;  // a query's columns that Dovecot has names for: dovecot_fields.h
+  std::optional<Error> wrong_place;                              // why it is not known where Dovecot looks; only deliveries here need that
   std::vector<std::string> not_known;                            // names of Dovecot's fields that nothing is known of: they are not heeded
   std::optional<std::string>& operator[](Column c) { return values[static_cast<std::size_t>(c)]; }
   const std::optional<std::string>& operator[](Column c) const { return values[static_cast<std::size_t>(c)]; }
 };
+
+// The first of its errors counts.
+inline void note(Row& row, Status taken) {
+  if (!taken && !row.wrong_place) row.wrong_place = std::move(taken).error();
+}
 
 using ColumnSet = std::array<bool, column_names.size()>;
 

@@ -137,6 +137,25 @@ TEST_F(PasswdFileTest, VariablesAreOfTheNameAsItIsWritten) {
   EXPECT_EQ(paths_of("ann"), "/srv/xn--bcher-kva.example/ann /m/xn--bcher-kva.example/ann");
 }
 
+// Where the mail of somebody else's server lies is nobody's matter here.
+TEST_F(PasswdFileTest, WhereMailLiesIsOfNoInterestToWhoHandsItOn) {
+  write("ann@example.org:x:5:5::/h::twinloft_next_hop=store1 userdb_mail=mdbox:~/m userdb_chroot=/x\n"
+        "bob@example.org:x:5:5::/h::userdb_mail=maildir:~/m:LAYOUT=fs twinloft_alias=ann@example.org\n"
+        "carl@example.org:x:5:5::/h::userdb_mail=mdbox:~/m\n");
+  auto db = open();
+  auto ann = user_of(db->find({"ann", "example.org"}));
+  ASSERT_TRUE(ann);
+  EXPECT_EQ(ann->next_hop, "store1");
+  auto bob = db->find({"bob", "example.org"});
+  ASSERT_TRUE(bob && *bob);
+  EXPECT_EQ(std::get<Alias>(**bob).address, "ann@example.org");
+  EXPECT_FALSE(db->find({"carl", "example.org"}));
+  config_.defaults.next_hop = "store2";
+  auto carl = user_of(open()->find({"carl", "example.org"}));
+  ASSERT_TRUE(carl);
+  EXPECT_EQ(carl->next_hop, "store2");
+}
+
 TEST_F(PasswdFileTest, AnAccountsNameIsItsId) {
   write("ann@example.org:x:daemon:daemon::/srv/ann\n");
   auto ann = user_of(open()->find({"ann", "example.org"}));

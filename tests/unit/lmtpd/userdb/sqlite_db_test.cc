@@ -182,6 +182,7 @@ TEST_F(SqliteTest, ColumnsThatDovecotHasNamesForAreHeededOrRefused) {
   EXPECT_NE(maildir_of("'maildir:/srv/%d/%n' AS mail").find("expands no variables"), std::string::npos);
   EXPECT_NE(maildir_of("'/srv' AS chroot").find("chroot"), std::string::npos);
   EXPECT_EQ(maildir_of("'' AS chroot, '/x' AS namespace"), "/srv/ann/Maildir");
+  EXPECT_EQ(maildir_of("'mdbox:~/m' AS mail, 'store1' AS next_hop"), "") << "it is handed on";
   EXPECT_NE(maildir_of("'mdbox:~/m' AS mail").find("expected maildir:PATH"), std::string::npos);
   EXPECT_NE(maildir_of("'maildir:~/m:LAYOUT=fs' AS userdb_mail").find("LAYOUT=fs"), std::string::npos);
 }
