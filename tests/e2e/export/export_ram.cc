@@ -120,8 +120,7 @@ class Program {
     log_error("{}", error.message);
     exit_status_ = 1;
     stopping_ = true;
-    device_->abort();
-    stop_server();
+    device_->abort([this] { stop_server(); });
   }
 
   void stop_server() {
