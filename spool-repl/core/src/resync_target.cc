@@ -28,6 +28,14 @@ bool Secondary::is_fragment(const EpochTable& epochs) const {
          history_holds(epochs, Lsn{UINT64_MAX}, sb.inconsistent_base_epoch, sb.inconsistent_base);
 }
 
+// The log here was cut for a primary, and no record of it has come since: what is left is in the history of that primary.
+bool Secondary::is_of_the_cut(const EpochTable& epochs) const {
+  const EpochEntry& cut = v_.sb.cut_for;
+  if (cut.epoch.counter <= v_.recorded().epoch.counter) return false;
+  bool held = std::any_of(epochs.begin(), epochs.end(), [&](const EpochEntry& e) { return e.epoch == cut.epoch; });
+  return held || v_.forgotten_and_kept(primary_, epochs, cut);
+}
+
 // What must not be thrown away: anything that may have been acknowledged without the source.
 std::string Secondary::objection(const SyncBegin& m) const {
   if (!v_.kept_by(primary_, m.epoch, m.epochs)) return lost_here();
@@ -39,6 +47,7 @@ std::string Secondary::objection(const SyncBegin& m) const {
   if (v_.commit_lsn() > m.from.lsn)
     return fmt::format("split brain: {} is committed here, and its history begins at {}: this replica is not overwritten",
                        v_.commit_lsn().v, m.from.lsn.v);
+  if (is_of_the_cut(m.epochs)) return "";
   // The source's table is full and begins after all that is known here: it has forgotten.
   EpochEntry left = v_.recorded();
   left.epoch = v_.sb.epochs.back().epoch;
