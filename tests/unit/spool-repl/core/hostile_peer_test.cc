@@ -13,12 +13,26 @@ struct HostilePeer : RolesTest {
 
   bool one_in(std::uint64_t n) { return dice.below(n) == 0; }
 
+  // A part of it (a mark, an epoch) is that of an earlier message of the kind, so that it names what there is.
+  void splice(ReplicaId from, const PeerMessage& message, std::vector<std::byte>& bytes) {
+    std::vector<const PeerMessage*> alike;
+    for (const PeerMessage& old : said[from - 1])
+      if (old.index() == message.index()) alike.push_back(&old);
+    if (alike.empty()) return;
+    std::vector<std::byte> old;
+    encode_peer_message(*alike[dice.below(alike.size())], old);
+    std::size_t both = std::min(old.size(), bytes.size()), at = dice.below((both + 7) / 8) * 8;
+    std::size_t most = std::min<std::size_t>(both - std::min(both, at), 8 * (1 + dice.below(6)));
+    std::copy_n(old.begin() + static_cast<std::ptrdiff_t>(at), most, bytes.begin() + static_cast<std::ptrdiff_t>(at));
+  }
   // One number of the message becomes another one, near or far, or one byte does.
-  PeerMessage changed_message(const PeerMessage& message) {
+  PeerMessage changed_message(ReplicaId from, const PeerMessage& message) {
     std::vector<std::byte> bytes;
     encode_peer_message(message, bytes);
     if (bytes.empty()) return message;
-    for (std::uint64_t times = 1 + dice.below(2); times > 0; --times) {
+    bool spliced = one_in(2);
+    if (spliced) splice(from, message, bytes);
+    for (std::uint64_t times = spliced ? 0 : 1 + dice.below(2); times > 0; --times) {
       if (bytes.size() < 8 || one_in(3)) {
         bytes[dice.below(bytes.size())] = std::byte(dice.below(256));
         continue;
@@ -38,7 +52,7 @@ struct HostilePeer : RolesTest {
   void deliver(ReplicaId from, ReplicaId to, const PeerMessage& message) {
     if (!up[{std::min(from, to), std::max(from, to)}]) return;
     node(to).input(from, message);
-    if (one_in(8)) said[from - 1].push_back(message);
+    if (!std::holds_alternative<RecordMessage>(message) || one_in(8)) said[from - 1].push_back(message);
   }
   void lie(ReplicaId from, ReplicaId to, const PeerMessage& message) {
     switch (dice.below(5)) {
@@ -47,7 +61,7 @@ struct HostilePeer : RolesTest {
       case 2:
         if (!said[from - 1].empty()) deliver(from, to, said[from - 1][dice.below(said[from - 1].size())]);
         return deliver(from, to, message);
-      default: return deliver(from, to, changed_message(message));
+      default: return deliver(from, to, changed_message(from, message));
     }
   }
   // A connection that one side ends is down for both.
