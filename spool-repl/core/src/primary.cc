@@ -170,6 +170,7 @@ void Primary::advance() {
     return;
   }
   if (!epoch_logged_) log_epoch();
+  match_those_that_wait();
   close_slow();
   consider_change();
   bound_suspension();
@@ -233,6 +234,8 @@ void Primary::peer_up(ReplicaId id) {
   peer->reading = false;
   peer->sync.reset();
   peer->sync_hold = 0;
+  peer->match.reset();
+  peer->match_again = false;
   peer->commit_sent = {};
   peer->epoch = epoch_;
   if (v_.failed) return refuse(*peer, "the primary's disk has failed: " + v_.failure);  // it fills nobody
@@ -247,6 +250,7 @@ void Primary::peer_down(ReplicaId id) {
   if (peer->connection != ConnectionState::StandAlone) peer->connection = ConnectionState::Connecting;
   peer->sync.reset();
   peer->sync_hold = 0;
+  peer->match_again = false;
   if (!change_ || !(change_->desired.in_sync & set_of(id))) peer->adding = false;
 }
 
@@ -284,6 +288,8 @@ void Primary::handle(Peer& peer, const MatchState& m) {
     if (v_.config.arbiter == Arbiter::external) ask_whether_granted(m.last_epoch.counter);
     return refuse(peer, fmt::format("it holds epoch {}, which nobody granted", m.last_epoch.counter));
   }
+  if (!peer.match || &m != &*peer.match) peer.match = m;
+  peer.match_again = false;
   peer.peer_commit = m.commit;
   peer.peer_last = m.last.lsn;
   if (auto end = v_.log.find(m.last)) return begin(peer, *end);
@@ -346,7 +352,22 @@ bool Primary::lossy_behind(RecordNo end) const {
   return false;
 }
 
+// A peer cuts its log for the newest epoch that it is told of, and remembers that one. Were it told before the record is durable here, a
+// crash could leave an epoch that only the peer knows, and the next promotion here could take the same counter.
+bool Primary::waits_for_epoch(Peer& peer) {
+  if (!epoch_in_flight()) return false;
+  peer.match_again = true;
+  return true;
+}
+
+void Primary::match_those_that_wait() {
+  if (epoch_in_flight()) return;
+  for (Peer& p : peers_)
+    if (p.match_again && p.match && p.connection == ConnectionState::Matching) handle(p, *p.match);
+}
+
 void Primary::begin(Peer& peer, RecordNo common_end) {
+  if (waits_for_epoch(peer)) return;
   if (common_end < v_.readable_from) return begin_resync(peer);
   LogMark from = v_.log.mark_before(common_end);
   if (from.lsn < peer.peer_commit) {

@@ -65,6 +65,8 @@ class Primary {
     ConnectionState connection = ConnectionState::Connecting;
     std::uint64_t connection_no = 0;
     Epoch epoch;  // as this node named it when the connection began; names all messages of the connection
+    std::optional<MatchState> match;  // its answer on this connection
+    bool match_again = false;         // looked at again when the record of the newest epoch is durable here
     bool adding = false;         // counts in every acknowledgement, and is to become a member
     RecordNo add_barrier = 0;    // durable there up to here, it holds all that was acknowledged without it
     RecordNo due_end = 0;        // what had been sent to it when this was looked at last; 0: nothing is waited for
@@ -212,6 +214,9 @@ class Primary {
   void handle(Peer& peer, const Ack& message);
   void handle(Peer& peer, const Refuse& message);
   void probe_next(Peer& peer);
+  bool epoch_in_flight() const { return epoch_logged_ && v_.log.durable_end() < epoch_end_; }
+  bool waits_for_epoch(Peer& peer);
+  void match_those_that_wait();
   void begin(Peer& peer, RecordNo common_end);
   void journal_is_damaged(Peer& peer, const std::string& how);
   void update_tail_limit();

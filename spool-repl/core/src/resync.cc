@@ -42,6 +42,7 @@ void Primary::begin_filling(Peer& peer) {
 
 // `common_end`: up to where the records here are the peer's too, where that is known. Its own judgement begins there.
 void Primary::begin_resync(Peer& peer, RecordNo common_end) {
+  if (waits_for_epoch(peer)) return;
   begin_filling(peer);
   peer.sync_hold = std::max({v_.log.first(), v_.readable_from, common_end});
   const Link* link = v_.find_link(peer.config.id);

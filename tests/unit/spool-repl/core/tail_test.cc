@@ -131,6 +131,25 @@ TEST_F(CutShortTest, IsFilledByThatHistoryHoweverLongItIs) {
   }
 }
 
+// Records of another history may come next: what is here is of that one then, before the first of them is taken.
+TEST_F(CutShortTest, IsOfTheHistoryThatItFollowsNext) {
+  cut_short();
+  EpochTable table;
+  table.note({{theirs.counter + 5, Uuid::generate(node(1).random)}, Lsn{1000}, 2, set_of(1) | set_of(2)});
+  node(1).step(PeerUp{2});
+  node(1).input(2, MatchRequest{table.back().epoch});
+  auto* match = std::get_if<MatchState>(&node(1).sent.back());
+  ASSERT_TRUE(match);
+  LogMark last = match->last;
+  auto cut_for = [&] { return decode_superblock({node(1).journal.data(), block_size}).value().cut_for.epoch; };
+  ASSERT_EQ(cut_for(), theirs);
+  node(1).input(2, Begin{table.back().epoch, last, {}, table});
+  EXPECT_EQ(status(node(1)).peers[0].connection, ConnectionState::Matching);
+  while (node(1).complete_one()) {}
+  EXPECT_EQ(status(node(1)).peers[0].connection, ConnectionState::Connected) << status(node(1)).peers[0].why;
+  EXPECT_EQ(cut_for(), table.back().epoch);
+}
+
 // As found by the simulator: it writes home what is committed, and moves its tail, while a newer primary asks record by record what
 // both have. The tail is the last of them.
 TEST_F(TailTest, ATailThatMovesDuringTheSearchIsNoSplitBrain) {
@@ -295,11 +314,15 @@ TEST_F(TailTest, ATailThatAWitnessDidNotHaveIsNoSplitBrain) {
       exchange();
       ASSERT_TRUE(promote(3)->ok);
     }
+    node(3).held = nullptr;
+    exchange();
     node(1).held = [](Disk kind) { return kind == Disk::journal_write; };  // so that it does not become a member
+    lost = [](ReplicaId to, const PeerMessage& m) { return to == 1 && std::holds_alternative<Commit>(m); };
     connect(1, 3);
     exchange();
     disconnect(1, 3);
     node(1).held = nullptr;
+    lost = nullptr;
     exchange();
     node(1).restart();
     Lsn last = status(node(1)).last;
@@ -347,6 +370,42 @@ TEST_F(TailTest, TheLastCopyOfWhatALostReplicaAcknowledgedIsKept) {
   EXPECT_TRUE(node(1).archived.empty());
 }
 
+// As found by the simulator: a peer cut its log for an epoch that its primary lost in a crash. The next promotion there took the same
+// counter, and the peer was promoted by the set of the epoch that nobody else knew.
+TEST_F(TailTest, NobodyIsCutForAnEpochThatItsPrimaryMayLose) {
+  make_promoted(1, 2, OnPeerLoss::go_on);
+  write_flush(1, 0);
+  exchange();
+  node(1).step(Demote{78});
+  exchange();
+  disconnect(1, 2);
+  ASSERT_TRUE(promote(1, true)->ok);
+  write_flush(1, 1);
+  exchange();
+  for (Disk kind : {Disk::journal_write, Disk::superblock}) {
+    node(1).step(Demote{78});
+    exchange();
+    restart(1);
+    node(1).held = [kind](Disk of) { return of == kind; };
+    node(1).step(Promote{77, true});
+    exchange();
+    ASSERT_EQ(status(node(1)).role, Role::primary);
+    Epoch now = status(node(1)).epoch;
+    std::size_t from = node(1).sent.size();
+    connect(1, 2);
+    exchange();
+    for (std::size_t i = from; i < node(1).sent.size(); ++i)
+      EXPECT_FALSE(std::holds_alternative<Begin>(node(1).sent[i]) || std::holds_alternative<SyncBegin>(node(1).sent[i]));
+    node(1).held = nullptr;
+    exchange();
+    EXPECT_GE(status(node(2)).epoch.counter, now.counter);
+    EXPECT_EQ(status(node(2)).last, status(node(1)).last);
+    EXPECT_EQ(status(node(1)).peers[0].connection, ConnectionState::Connected);
+    disconnect(1, 2);
+    exchange();
+  }
+}
+
 // The record of the forced promotion was lost here, and another replica has it; it will be cut there. So this one tells.
 TEST_F(TailTest, ForceIsRememberedAlsoWhereItsRecordWasLost) {
   make_promoted(1, 3);
@@ -357,20 +416,26 @@ TEST_F(TailTest, ForceIsRememberedAlsoWhereItsRecordWasLost) {
   disconnect(1, 2);
   disconnect(1, 3);
   Lsn before = status(node(2)).last;
-  node(2).held = [](Disk kind) { return kind == Disk::journal_write; };
+  std::vector<std::byte> journal = node(2).journal, data = node(2).data;
+  lost = [](ReplicaId to, const PeerMessage& m) { return to == 3 && std::holds_alternative<Commit>(m); };
   ASSERT_TRUE(promote(2, true)->ok);
+  lost = nullptr;
   ASSERT_GT(status(node(3)).durable, before);
   disconnect(2, 3);
-  node(2).held = nullptr;
+  node(2).journal = journal, node(2).data = data;  // put back from a copy
   restart(2);
   ASSERT_EQ(status(node(2)).last, before);
   connect(2, 3);
   exchange();
+  std::size_t from = node(2).sent.size();
   auto granted = promote(2);
   ASSERT_TRUE(granted && granted->ok) << (granted ? granted->text : "no answer");
+  Epoch granted_epoch;
   EpochTable told;
-  for (const PeerMessage& m : node(2).sent)
-    if (auto* state = std::get_if<NodeState>(&m); state && state->epoch.epoch.counter == 3) told.push_back(state->epoch);
+  for (std::size_t i = from; i < node(2).sent.size(); ++i) {
+    if (auto* request = std::get_if<MatchRequest>(&node(2).sent[i]); request && granted_epoch.id.is_nil()) granted_epoch = request->epoch;
+    if (auto* state = std::get_if<NodeState>(&node(2).sent[i]); state && state->epoch.epoch == granted_epoch) told.push_back(state->epoch);
+  }
   ASSERT_FALSE(told.empty());
   EXPECT_TRUE(told.front().flags & epoch_by_force);
 }
