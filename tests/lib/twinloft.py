@@ -108,6 +108,13 @@ def lacking_driver(drivers):
     return None
 
 
+def freeze(pid):
+    """SIGSTOP, and all threads stopped: each ends what it is just doing first."""
+    os.kill(pid, signal.SIGSTOP)
+    stats = pathlib.Path(f"/proc/{pid}/task").glob
+    wait_for(lambda: all(t.read_text().rsplit(") ", 1)[1][0] in "TZ" for t in stats("*/stat")), f"process {pid} to be stopped")
+
+
 def timed(step, *args):
     """One step of a test, and how long it took: for whoever looks at a slow run."""
     begin = time.monotonic()
