@@ -158,6 +158,20 @@ DigestTable::Run DigestTable::run_from(Lba lba, std::uint64_t blocks) const {
   return {b - lba.v, zeros};
 }
 
+std::uint64_t DigestTable::next_content(std::uint64_t at, std::uint64_t end) const {
+  auto is_content = [](Digest d) { return d != digest_unknown && d != digest_zeros; };
+  if (blocks_ == 0) return end;
+  while (at < end) {
+    const Page& page = pages_[at / digest_page_blocks];
+    std::uint64_t page_end = std::min(end, (at / digest_page_blocks + 1) * digest_page_blocks);
+    if (!page.each && is_content(page.all)) return at;
+    for (; page.each && at < page_end; ++at)
+      if (is_content(page.each[at % digest_page_blocks])) return at;
+    at = page_end;
+  }
+  return end;
+}
+
 bool DigestTable::fits(Lba lba, const std::byte* block) const {
   return blocks_ == 0 || digest_fits(at(lba.v), volume_, lba, {block, block_size});
 }

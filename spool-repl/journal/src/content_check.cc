@@ -33,9 +33,7 @@ std::vector<Range> in_records(const RecoveredLog& log) {
 
 class Sampler {
  public:
-  explicit Sampler(const RecoveredLog& log) : log_(log), written_(in_records(log)), zeros_(block_size) {
-    std::fill(zeros_.span().begin(), zeros_.span().end(), std::byte{0});
-  }
+  explicit Sampler(const RecoveredLog& log) : log_(log), written_(in_records(log)) {}
 
   std::vector<std::uint64_t> run() const {
     std::vector<std::uint64_t> found;
@@ -52,13 +50,10 @@ class Sampler {
   // `end`, or more, where there is none.
   std::uint64_t first_known(std::uint64_t at, std::uint64_t end) const {
     while (at < end) {
-      if (std::uint64_t behind = end_of_written(at); behind != at) {
-        at = behind;
-        continue;
-      }
-      DigestTable::Run run = log_.digests.run_from(Lba{at}, end - at);
-      if (!run.zeros && !log_.digests.fits(Lba{at}, zeros_.span().data())) return at;
-      at += run.zeros ? run.blocks : 1;
+      at = log_.digests.next_content(at, end);
+      std::uint64_t behind = end_of_written(at);
+      if (behind == at) return at;
+      at = behind;
     }
     return at;
   }
@@ -70,7 +65,6 @@ class Sampler {
 
   const RecoveredLog& log_;
   std::vector<Range> written_;
-  AlignedBuffer zeros_;
 };
 
 }  // namespace

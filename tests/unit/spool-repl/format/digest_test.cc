@@ -117,6 +117,26 @@ TEST_F(DigestTableTest, PagesOfOneKindAreSmall) {
   EXPECT_LE(table.memory(), DigestTable::memory_max(blocks));
 }
 
+TEST_F(DigestTableTest, TheNextContentIsNeitherUnknownNorZeros) {
+  EXPECT_EQ(table.next_content(0, blocks), blocks);
+  std::uint64_t first = digest_page_blocks + 2, last = blocks - 1;
+  table.put(Lba{first}, content.data());
+  table.put(Lba{last}, content.data());
+  table.put_zeros(Lba{first + 1}, 2 * digest_page_blocks);
+  EXPECT_EQ(table.next_content(0, blocks), first);
+  EXPECT_EQ(table.next_content(0, first), first) << "none before the end";
+  EXPECT_EQ(table.next_content(first, blocks), first);
+  EXPECT_EQ(table.next_content(first + 1, blocks), last);
+  EXPECT_EQ(DigestTable().next_content(3, 5), 5u);
+}
+
+// A start looks for content all over the volume: without one step for each block of a tebibyte of which nothing is known.
+TEST(DigestTable, AnUnknownTebibyteIsPassedOver) {
+  std::uint64_t blocks = (std::uint64_t{1} << 40) / block_size;
+  DigestTable table(volume, blocks);
+  for (int times = 0; times < 1000; ++times) ASSERT_EQ(table.next_content(0, blocks / 1000), blocks / 1000);
+}
+
 // In runs of neighbours, and each once: what has not changed is not written.
 TEST_F(DigestTableTest, ChangedPagesAreTakenOnce) {
   EXPECT_FALSE(table.changed());
