@@ -111,8 +111,13 @@ def lacking_driver(drivers):
 def freeze(pid):
     """SIGSTOP, and all threads stopped: each ends what it is just doing first."""
     os.kill(pid, signal.SIGSTOP)
-    stats = pathlib.Path(f"/proc/{pid}/task").glob
-    wait_for(lambda: all(t.read_text().rsplit(") ", 1)[1][0] in "TZ" for t in stats("*/stat")), f"process {pid} to be stopped")
+
+    def runs(stat):
+        try:
+            return stat.read_text().rsplit(") ", 1)[1][0] not in "TZX"
+        except OSError:
+            return False  # it has ended
+    wait_for(lambda: not any(map(runs, pathlib.Path(f"/proc/{pid}/task").glob("*/stat"))), f"process {pid} to be stopped")
 
 
 def timed(step, *args):
