@@ -24,7 +24,7 @@ Actions Session::take_actions() {
 
 // Commands in small portions, since what is not looked at is kept; of a chunk nothing is, and of DATA what comes behind it.
 std::size_t Session::wants() const {
-  static_assert(command_line_bytes_max < waiting_input_max, "a line that is too long is told from one that has not ended");
+  static_assert(command_line_bytes_max < waiting_input_max, "a line that is too long differs from a line that has not ended");
   if (state_ == State::closed || state_ == State::handshake || holds_back_) return 0;
   std::size_t kept = waiting_.size() - waiting_begin_;
   std::size_t room = waiting_input_max - std::min(kept, waiting_input_max);

@@ -352,8 +352,8 @@ bool Primary::lossy_behind(RecordNo end) const {
   return false;
 }
 
-// A peer cuts its log for the newest epoch that it is told of, and remembers that one. Were it told before the record is durable here, a
-// crash could leave an epoch that only the peer knows, and the next promotion here could take the same counter.
+// A peer cuts its log for the newest epoch in our table, and remembers that epoch. If the epoch's record were not durable here,
+// a crash could leave an epoch that only the peer knows. The next promotion here could take the same counter.
 bool Primary::waits_for_epoch(Peer& peer) {
   if (!epoch_in_flight()) return false;
   peer.match_again = true;

@@ -64,7 +64,7 @@ struct HostilePeer : RolesTest {
       default: return deliver(from, to, changed_message(from, message));
     }
   }
-  // A connection that one side ends is down for both.
+  // A connection that either side ends is down for both.
   void end_refused() {
     for (ReplicaId id = 1; id <= nodes.size(); ++id)
       for (const ClosePeer& c : std::exchange(node(id).closed, {}))

@@ -131,7 +131,7 @@ TEST_F(CutShortTest, IsFilledByThatHistoryHoweverLongItIs) {
   }
 }
 
-// Records of another history may come next: what is here is of that one then, before the first of them is taken.
+// Records of another history may come next: the log here then belongs to that history, before its first record is taken.
 TEST_F(CutShortTest, IsOfTheHistoryThatItFollowsNext) {
   cut_short();
   EpochTable table;

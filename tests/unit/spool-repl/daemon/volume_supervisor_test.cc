@@ -93,7 +93,7 @@ TEST_F(VolumeSupervisorTest, AFailureAtRunTimeEndsOneVolumeAlone) {
   await<VolumeSupervisor::Ended>(*other);
 }
 
-// An attempt takes seconds where another process has the files: nobody is told meanwhile that spool-repl does not run.
+// An attempt takes seconds where another process has the files: meanwhile no answer says that spool-repl does not run.
 TEST_F(VolumeSupervisorTest, ItAnswersWhileItIsTriedAgain) {
   VolumeSettings good = settings("good"), same = good;
   same.name = "same", same.control = where + "/same.sock";
