@@ -76,6 +76,8 @@ MUTANTS = [
            CORE + "secondary.cc", "v_.log.mark_before(v_.log.durable_end())};", "v_.log.last_mark()};"),
     Mutant("cut-for-an-epoch-in-flight", "a peer is cut for an epoch whose record is not durable at its primary",
            CORE + "primary.cc", "  if (!epoch_in_flight()) return false;\n  peer.match_again = true;", "  if (true || !epoch_in_flight()) return false;\n  peer.match_again = true;"),
+    Mutant("forgotten-tail-is-split", "a tail whose epoch the primary has forgotten is judged as if there had been force",
+           CORE + "secondary.cc", "  if (v_.forgotten_and_kept(primary_, epochs, newest)) return \"\";\n", "  (void)epochs;\n"),
     Mutant("cut-for-somebody-else", "the primary that a log was cut for is forgotten when another one sends records",
            CORE + "secondary.cc", "bool other_cut = v_.sb", "bool other_cut = false && v_.sb"),
     Mutant("begin-without-cut", "records of the primary follow a divergent tail",

@@ -54,7 +54,7 @@ std::string Secondary::objection(const SyncBegin& m) const {
   if (common.v == 0 && v_.forgotten_and_kept(primary_, m.epochs, left)) return "";
   Successors there = successors_behind(common, m.epochs, v_.recorded().epoch);
   there.by_force = there.by_force || common.v == 0;
-  return split_brain(common, there);
+  return split_brain(common, m.epochs, there);
 }
 
 void Secondary::handle(SyncBegin& m) {

@@ -132,12 +132,13 @@ std::string Secondary::lost_here() const {
                      "that", v_.sb.damaged_newest.epoch.counter, v_.sb.inconsistent_until.v, primary_);
 }
 
-std::string Secondary::split_brain(Lsn common, const Successors& there) const {
+std::string Secondary::split_brain(Lsn common, const EpochTable& epochs, const Successors& there) const {
   std::string parted = common == Lsn{} ? "no record is known that both have" : fmt::format("the last record that both have is {}", common.v);
   if (common < v_.commit_lsn()) return fmt::format("split brain: {} is committed here, and {}", v_.commit_lsn().v, parted);
   Lsn last = v_.log.last_mark().lsn;
   if (last == common) return "";
   EpochEntry newest = v_.recorded();
+  if (v_.forgotten_and_kept(primary_, epochs, newest)) return "";
   bool forced_here = std::any_of(v_.sb.epochs.begin(), v_.sb.epochs.end(), [&](const EpochEntry& e) {
     return e.start > common && e.start <= last && (e.flags & epoch_by_force);
   });
@@ -170,7 +171,7 @@ void Secondary::handle(const Begin& m) {
   common_ = std::max(common_, m.from.lsn);
   if (!v_.kept_by(primary_, m.epoch, m.epochs)) return refuse(lost_here(), true);
   Successors there = successors_behind(m.from.lsn, m.epochs, seen);
-  if (std::string why = is_fragment(m.epochs) ? "" : split_brain(m.from.lsn, there); !why.empty()) return refuse(std::move(why), true);
+  if (std::string why = is_fragment(m.epochs) ? "" : split_brain(m.from.lsn, m.epochs, there); !why.empty()) return refuse(std::move(why), true);
   // Also in a part of a history nothing goes that is known to be committed: its primary fills this one anew instead.
   if (m.from.lsn < v_.commit_lsn())
     return refuse(fmt::format("it wants to go on from {}, and {} is committed here", m.from.lsn.v, v_.commit_lsn().v));

@@ -44,7 +44,7 @@ class Secondary {
   void answer_match();
   void forget_primary();
   std::string lost_here() const;
-  std::string split_brain(Lsn common, const Successors& there) const;
+  std::string split_brain(Lsn common, const EpochTable& epochs, const Successors& there) const;
   bool is_of_the_cut(const EpochTable& epochs) const;
   bool is_fragment(const EpochTable& epochs) const;
   void handle(const Probe& message);

@@ -206,6 +206,41 @@ TEST_F(TailTest, WhoHasForgottenUsIsNotTrustedIfSomebodyElseCameByForceSince) {
   }
 }
 
+// As found by the simulator: a tail that nobody acknowledged is cut off also where the primary's table has forgotten its epoch.
+TEST_F(TailTest, ATailOfAForgottenEpochIsCutUnlessSomebodyElseCameByForceSince) {
+  for (ReplicaId forced : {0, 1, 3}) {
+    make_promoted(1, 3, OnPeerLoss::go_on);
+    for (ReplicaId id : {1, 2}) disconnect(id, 3);
+    write_flush(1, 0);
+    exchange();
+    lost = [](ReplicaId, const PeerMessage& m) { return std::holds_alternative<Commit>(m); };
+    write_flush(1, 1);
+    exchange();
+    disconnect(1, 2);
+    lost = nullptr;
+    LogMark common;
+    for (const PeerMessage& m : node(2).sent)
+      if (auto* ack = std::get_if<Ack>(&m); ack && ack->durable.lsn == status(node(2)).commit) common = ack->durable;
+    Epoch newest = status(node(2)).epoch;
+    EpochTable table;
+    for (std::uint64_t i = 0; i < epoch_table_max; ++i) {
+      bool by_force = forced != 0 && i == 8;
+      table.note({{newest.counter + 2 + i, Uuid::generate(node(1).random)}, Lsn{1001 + i}, by_force ? forced : ReplicaId{1},
+                  set_of(1), by_force ? epoch_by_force : 0u});
+    }
+    node(2).step(PeerUp{1});
+    node(2).input(1, MatchRequest{table.back().epoch});
+    ASSERT_GT(status(node(2)).last, common.lsn);
+    ASSERT_GT(common.lsn, Lsn{0});
+    node(2).input(1, Begin{table.back().epoch, common, {}, table});
+    while (node(2).complete_one()) {}
+    bool kept = forced == 3;
+    EXPECT_EQ(status(node(2)).peers[0].split_brain, kept) << forced << ": " << status(node(2)).peers[0].why;
+    EXPECT_EQ(status(node(2)).last == common.lsn, !kept);
+    EXPECT_EQ(node(2).archived.empty(), kept);
+  }
+}
+
 // Nor if the table has forgotten that too. Whose own history has that epoch was filled after it.
 TEST_F(TailTest, WhoHasForgottenThatSomebodyCameByForceIsNotTrustedWithOurs) {
   for (ReplicaId forced : {0, 1, 3}) {
