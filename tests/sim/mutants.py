@@ -79,7 +79,7 @@ MUTANTS = [
     Mutant("forgotten-tail-is-split", "a tail whose epoch the primary has forgotten is judged as if there had been force",
            CORE + "secondary.cc", "  if (v_.forgotten_and_kept(primary_, epochs, newest)) return \"\";\n", "  (void)epochs;\n"),
     Mutant("cut-for-somebody-else", "the primary that a log was cut for is forgotten when another one sends records",
-           CORE + "secondary.cc", "bool other_cut = v_.sb", "bool other_cut = false && v_.sb"),
+           CORE + "secondary.cc", "bool other_cut = v_.ends", "bool other_cut = false && v_.ends"),
     Mutant("begin-without-cut", "records of the primary follow a divergent tail",
            CORE + "secondary.cc", "if (*common == v_.log.end() && cut_ == Cut::none && !lost && !other_cut) return connected();",
            "if (cut_ == Cut::none || other_cut) return connected();"),

@@ -83,10 +83,7 @@ std::string Promotion::split_brain() const {
 bool Promotion::may_hold_more(const Link& link) const {
   if (!link.state || link.state->inconsistent || link.state->commit <= v_.log.last_mark().lsn) return false;
   if (v_.config.arbiter == Arbiter::manual) return true;
-  auto holds = [](const EpochTable& table, const Epoch& epoch) {
-    return std::any_of(table.begin(), table.end(), [&](const EpochEntry& e) { return e.epoch == epoch; });
-  };
-  return holds(link.state->epochs, v_.recorded().epoch) || holds(v_.sb.epochs, link.state->epoch.epoch);
+  return link.state->epochs.holds(v_.recorded().epoch) || v_.sb.epochs.holds(link.state->epoch.epoch);
 }
 
 // Two that ask two arbiters, or one of them none, may both be promoted. What the new one says of who counts may be older than the
@@ -336,13 +333,10 @@ bool Promotion::witnessed(ReplicaSet members) const {
 
 // The table that ends in this epoch: the one here, or that of a replica which has it.
 EpochTable Promotion::chain_of(const EpochEntry& newest) const {
-  auto holds = [&](const EpochTable& table) {
-    return std::any_of(table.begin(), table.end(), [&](const EpochEntry& e) { return e.epoch == newest.epoch; });
-  };
   EpochTable chain;
-  if (holds(v_.sb.epochs)) chain = v_.sb.epochs;
+  if (v_.sb.epochs.holds(newest.epoch)) chain = v_.sb.epochs;
   for (const Link& l : v_.links)
-    if (chain.empty() && l.state && holds(l.state->epochs)) chain = l.state->epochs;
+    if (chain.empty() && l.state && l.state->epochs.holds(newest.epoch)) chain = l.state->epochs;
   while (!chain.empty() && chain.back().epoch != newest.epoch) chain.pop_back();
   return chain;
 }
@@ -357,8 +351,7 @@ std::uint32_t Promotion::flags_after(const EpochEntry& newest) const {
   if (forcers_unknown_to(v_.sb.epochs, chain) != 0) carried |= epoch_by_force;
   for (std::size_t i = chain.size(); i > 0; --i) {
     const EpochEntry& e = chain[i - 1];
-    bool logged = std::any_of(v_.sb.epochs.begin(), v_.sb.epochs.end(), [&](const EpochEntry& ours) { return ours.epoch == e.epoch; });
-    if (!logged) carried |= e.flags & (epoch_by_force | epoch_lossy);
+    if (!v_.sb.epochs.holds(e.epoch)) carried |= e.flags & (epoch_by_force | epoch_lossy);
     if (!(e.in_sync & set_of(v_.sb.replica))) {
       named = e.epoch;
       break;

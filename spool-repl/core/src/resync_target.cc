@@ -31,9 +31,7 @@ bool Secondary::is_fragment(const EpochTable& epochs) const {
 // The log here was cut for a primary, and no record of it has come since: what is left is in the history of that primary.
 bool Secondary::is_of_the_cut(const EpochTable& epochs) const {
   const EpochEntry& cut = v_.sb.cut_for;
-  if (cut.epoch.counter <= v_.recorded().epoch.counter) return false;
-  bool held = std::any_of(epochs.begin(), epochs.end(), [&](const EpochEntry& e) { return e.epoch == cut.epoch; });
-  return held || v_.forgotten_and_kept(primary_, epochs, cut);
+  return v_.ends_in_a_cut() && (epochs.holds(cut.epoch) || v_.forgotten_and_kept(primary_, epochs, cut));
 }
 
 // What must not be thrown away: anything that may have been acknowledged without the source.

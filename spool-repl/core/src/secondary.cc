@@ -185,8 +185,7 @@ void Secondary::handle(const Begin& m) {
     v_.note_refill(m.holds, epoch_, of == m.epochs.rend() ? epoch_ : of->epoch);
   }
   // A cut for somebody else says nothing of the records that come now.
-  bool other_cut = v_.sb.cut_for.epoch.counter > v_.recorded().epoch.counter &&
-                   std::none_of(m.epochs.begin(), m.epochs.end(), [&](const EpochEntry& e) { return e.epoch == v_.sb.cut_for.epoch; });
+  bool other_cut = v_.ends_in_a_cut() && !m.epochs.holds(v_.sb.cut_for.epoch);
   if (*common == v_.log.end() && cut_ == Cut::none && !lost && !other_cut) return connected();
   if (cut_ == Cut::archiving) return;  // goes on when that has ended
   cut_ = Cut::waiting_for_journal;

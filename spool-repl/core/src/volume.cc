@@ -297,19 +297,13 @@ bool Volume::parted_from(ReplicaId id, const NodeState& state) const {
   const EpochEntry& theirs = state.epoch;
   if (ours.epoch.id.is_nil() || theirs.epoch.id.is_nil()) return false;
   if ((ours.in_sync & set_of(id)) || (theirs.in_sync & set_of(sb.replica))) return false;
-  auto holds = [](const EpochTable& table, const Epoch& epoch) {
-    return std::any_of(table.begin(), table.end(), [&](const EpochEntry& e) { return e.epoch == epoch; });
-  };
-  if (holds(state.epochs, ours.epoch) || holds(sb.epochs, theirs.epoch)) return false;
-  auto common = std::find_if(sb.epochs.rbegin(), sb.epochs.rend(), [&](const EpochEntry& e) { return holds(state.epochs, e.epoch); });
+  if (state.epochs.holds(ours.epoch) || sb.epochs.holds(theirs.epoch)) return false;
+  auto common = std::find_if(sb.epochs.rbegin(), sb.epochs.rend(), [&](const EpochEntry& e) { return state.epochs.holds(e.epoch); });
   if (common == sb.epochs.rend()) return false;
-  auto forced = [&](const EpochTable& table) {
-    return std::any_of(table.begin(), table.end(), [&](const EpochEntry& e) { return e.start > common->start && (e.flags & epoch_by_force); });
-  };
-  Successors there = successors_behind(common->start, state.epochs, ours.epoch);
-  Successors here = successors_behind(common->start, sb.epochs, theirs.epoch);
-  return !covers(id, theirs.epoch, there, ours, forced(sb.epochs), nobody_told_behind(common->start, there.witnesses)) &&
-         !covers(sb.replica, ours.epoch, here, theirs, forced(state.epochs), false);
+  Lsn from = common->start;
+  Successors there = successors_behind(from, state.epochs, ours.epoch), here = successors_behind(from, sb.epochs, theirs.epoch);
+  return !covers(id, theirs.epoch, there, ours, sb.epochs.by_force_behind(from), nobody_told_behind(from, there.witnesses)) &&
+         !covers(sb.replica, ours.epoch, here, theirs, state.epochs.by_force_behind(from), false);
 }
 
 void Volume::note_split_brain_of_secondaries(const Link& link) {

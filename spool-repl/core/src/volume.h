@@ -97,6 +97,8 @@ class Volume {
   // Whether a tail here, which ends in this epoch, may be cut off for this primary: nobody was told of it, or it is there as well.
   bool covers(ReplicaId primary, const Epoch& epoch, const Successors& there, const EpochEntry& newest, bool forced_here,
               bool lost_there) const;
+  // The log was cut for a primary of which no record has come since: sb.cut_for.
+  bool ends_in_a_cut() const { return sb.cut_for.epoch.counter > recorded().epoch.counter; }
   bool parted_from(ReplicaId id, const NodeState& state) const;
   std::uint64_t newest_epoch() const;  // highest counter that this node has heard of
   DirtyMap* find_dirty(ReplicaId id);

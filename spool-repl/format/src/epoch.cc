@@ -43,6 +43,15 @@ void EpochTable::note(const EpochEntry& entry) {
 }
 
 // Which epochs by force lie before one that is cut off itself is not known any more.
+bool EpochTable::holds(const Epoch& epoch) const {
+  return std::any_of(begin(), end(), [&](const EpochEntry& e) { return e.epoch == epoch; });
+}
+
+bool EpochTable::by_force_behind(Lsn lsn) const {
+  if (forgotten_force.writers != 0 && forgotten_force.start > lsn) return true;
+  return std::any_of(begin(), end(), [&](const EpochEntry& e) { return e.start > lsn && (e.flags & epoch_by_force); });
+}
+
 void EpochTable::cut_behind(Lsn lsn) {
   std::erase_if(*this, [&](const EpochEntry& e) { return e.start > lsn; });
   if (forgotten_force.start <= lsn) return;
@@ -57,8 +66,7 @@ ReplicaSet forcers_unknown_to(const EpochTable& here, const EpochTable& there) {
   if (force.epoch.id.is_nil()) {
     known = !here.empty() && here.back().epoch.counter > force.epoch.counter;
   } else {
-    known = here.forgotten_force.epoch == force.epoch ||
-            std::any_of(here.begin(), here.end(), [&](const EpochEntry& e) { return e.epoch == force.epoch; });
+    known = here.forgotten_force.epoch == force.epoch || here.holds(force.epoch);
   }
   return known ? 0 : force.writers;
 }

@@ -22,6 +22,26 @@ struct SplitBrainTest : RolesTest {
     meet();
     ASSERT_TRUE(split(1) && split(2));
   }
+  // Replica 1 went on alone, then replica 2 with replica 3 behind it: 1 and 3 meet as secondaries.
+  void part_from_two() {
+    make_promoted(1, 3);
+    write_flush(1, 1);
+    exchange();
+    disconnect(1, 2), disconnect(1, 3);
+    go_on_in_turn();
+    connect(1, 3);
+    exchange();
+  }
+  // One after the other, both by force: they were never primary at once.
+  void go_on_in_turn() {
+    node(1).step(Promote{3, true});
+    write_flush(1, 2);
+    exchange();
+    demote(1);
+    ASSERT_TRUE(promote(2, true)->ok);
+    write_flush(2, 3);
+    exchange();
+  }
   void meet() {
     connect(1, 2);
     exchange();
@@ -66,19 +86,13 @@ TEST_F(SplitBrainTest, ItStaysWhenBothAreDemoted) {
   resolve(2, 1);
 }
 
-// They went on one after the other, and were never primary at once: nothing but their epochs tells.
+// Nothing but their epochs tells.
 TEST_F(SplitBrainTest, TwoSecondariesThatWentOnWithoutEachOtherShowIt) {
   make_promoted(1, 2);
   write_flush(1, 1);
   exchange();
   disconnect(1, 2);
-  node(1).step(Promote{3, true});
-  write_flush(1, 2);
-  exchange();
-  demote(1);
-  ASSERT_TRUE(promote(2, true)->ok);
-  write_flush(2, 3);
-  exchange();
+  go_on_in_turn();
   demote(2);
   ASSERT_FALSE(split(1) || split(2));
   meet();
@@ -92,38 +106,14 @@ TEST_F(SplitBrainTest, TwoSecondariesThatWentOnWithoutEachOtherShowIt) {
 
 // Replica 3 has followed replica 2: that it has parted from replica 1 is shown before anybody is promoted.
 TEST_F(SplitBrainTest, WhoFollowsOneSideShowsItBesideTheOther) {
-  make_promoted(1, 3);
-  write_flush(1, 1);
-  exchange();
-  disconnect(1, 2), disconnect(1, 3);
-  node(1).step(Promote{3, true});
-  write_flush(1, 2);
-  exchange();
-  demote(1);
-  ASSERT_TRUE(promote(2, true)->ok);
-  write_flush(2, 3);
-  exchange();
-  connect(1, 3);
-  exchange();
+  part_from_two();
   EXPECT_TRUE(status(node(3)).peers[0].split_brain);
   EXPECT_TRUE(status(node(1)).peers[1].split_brain);
 }
 
 // Replica 3, which followed that side, is away when replica 1 gives up its own: no split brain is left that could be shown.
 TEST_F(SplitBrainTest, WhoGivesUpItsHistoryHasPartedFromNobodyAnyMore) {
-  make_promoted(1, 3);
-  write_flush(1, 1);
-  exchange();
-  disconnect(1, 2), disconnect(1, 3);
-  node(1).step(Promote{3, true});
-  write_flush(1, 2);
-  exchange();
-  demote(1);
-  ASSERT_TRUE(promote(2, true)->ok);
-  write_flush(2, 3);
-  exchange();
-  connect(1, 3);
-  exchange();
+  part_from_two();
   disconnect(1, 3), disconnect(2, 3);
   node(2).step(Promote{3, true});
   exchange();

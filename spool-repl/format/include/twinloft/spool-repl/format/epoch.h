@@ -61,6 +61,9 @@ struct EpochTable : std::vector<EpochEntry> {
   void note(const EpochEntry& entry);
   // Without what begins behind that point.
   void cut_behind(Lsn lsn);
+  bool holds(const Epoch& epoch) const;
+  // Some epoch that begins behind that point was begun by force, also one that has left the table.
+  bool by_force_behind(Lsn lsn) const;
 };
 
 // Who promoted itself by force in epochs that `there` has forgotten, and that are not known to be in the history of `here`.
