@@ -159,7 +159,8 @@ Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
   if (Status confined = confine(); !confined)
     log_warning("{}: the serving process is unconfined, and may do what {} may", confined.error().message, config.user);
   parts.log.emplace();  // deliveries wait for no reader of the log
-  for (const std::string& problem : try_directories(config)) log_warning("{}; until it can, messages that need one are deferred", problem);
+  for (const std::string& problem : try_directories(config))
+    log_warning("{}; until it can, messages that need one are deferred", problem);
   TL_TRY_ASSIGN(parts.users, open_users(config.users, parts.clock, std::move(users)));
   Budgets budgets{std::make_shared<MemoryBudget>(config.limits.body_memory_total), std::make_shared<MemoryBudget>(config.limits.body_disk_total)};
   TL_TRY_ASSIGN(Deliverer * deliverer, open_delivery(config, std::move(routes), budgets, parts));
@@ -200,12 +201,15 @@ struct Helper {
 std::vector<Helper> helpers_of(Parts& parts) {
   std::vector<Helper> out;
   if (parts.spawner) out.push_back({parts.spawner->lifeline(), [&parts] { return parts.spawner->beat(); }, "the spawner is gone: agents cannot be run any more"});
-  if (parts.user_process) out.push_back({parts.user_process->lifeline(), [&parts] { return parts.user_process->beat(); }, "the process that asks the user database is gone", true});
+  if (parts.user_process)
+    out.push_back({parts.user_process->lifeline(), [&parts] { return parts.user_process->beat(); },
+                   "the process that asks the user database is gone", true});
   if (parts.connector) out.push_back({parts.connector->lifeline(), [&parts] { return parts.connector->beat(); }, "the process that makes connections is gone"});
   return out;
 }
 
-// Tells the supervisor, once for each helper that has ended, or gives no sign of life. Without the user database a client that stayed here would only get 451.
+// Tells the supervisor, once for each helper that has ended, or gives no sign of life. Without the user
+// database a client that stayed here would only get 451.
 void tell_crippled(int control, Server& server, Helper& helper, std::string_view what) {
   helper.lifeline = -1;
   helper.beat = nullptr;
@@ -229,7 +233,8 @@ void listen_to_supervisor(int control, Parts& parts) {
   for (;;) {
     for (std::size_t i = 0; i < helpers.size(); ++i) waits[i + 1] = {helpers[i].lifeline, 0, 0};
     if (::poll(waits.data(), waits.size(), beat_ms) < 0) continue;
-    for (std::size_t i = 0; i < helpers.size() && !parts.aborted; ++i) look_after(control, server, helpers[i], waits[i + 1]);
+    for (std::size_t i = 0; i < helpers.size() && !parts.aborted; ++i)
+      look_after(control, server, helpers[i], waits[i + 1]);
     if (parts.aborted) helpers.clear(), waits.resize(1);  // their end is no news
     if (waits[0].revents == 0) continue;
     char word = 0;

@@ -117,7 +117,8 @@ def freeze(pid):
             return stat.read_text().rsplit(") ", 1)[1][0] not in "TZX"
         except OSError:
             return False  # it has ended
-    wait_for(lambda: not any(map(runs, pathlib.Path(f"/proc/{pid}/task").glob("*/stat"))), f"process {pid} to be stopped")
+    wait_for(lambda: not any(map(runs, pathlib.Path(f"/proc/{pid}/task").glob("*/stat"))),
+             f"process {pid} to be stopped")
 
 
 def timed(step, *args):

@@ -77,7 +77,8 @@ require_marker = false
                 expect(reply.startswith(says), f"RCPT TO:<{address}>: {reply}, expected {says}")
 
     def wait_for_rcpt(self, says, address):
-        """As an MTA: a connection that the server ends between two transactions is followed by another one."""
+        """As an MTA: a connection that the server ends between two transactions is followed by another
+        one."""
         c = self.open()
 
         def answered():

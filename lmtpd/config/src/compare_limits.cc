@@ -45,7 +45,8 @@ class Comparison {
     never_reached("limits.deliveries_per_transaction", l_.deliveries_per_transaction, "limits.deliveries", l_.deliveries);
     never_reached("limits.connections_per_address", l_.connections_per_address_max, "limits.connections", l_.connections_max);
     if (config_.users.lookup_timeout >= mta_waits_for_recipient)
-      say("users.lookup_timeout ({}) is as long as an MTA waits for the reply to a recipient (5min)", whole(config_.users.lookup_timeout));
+      say("users.lookup_timeout ({}) is as long as an MTA waits for the reply to a recipient (5min)",
+          whole(config_.users.lookup_timeout));
     if (l_.queue_time >= mta_waits)
       say("limits.queue_time ({}) is as long as an MTA waits for a reply (10min): it would deliver again what was delivered", whole(l_.queue_time));
   }
@@ -53,15 +54,20 @@ class Comparison {
   // An agent's input is a file beside the message's own.
   void input_of_agents() {
     const std::uint64_t message = l_.message_bytes_max;
-    if (config_.agents.empty() || message <= config_.delivery.external.memory_bytes_max || message <= l_.body_memory) return;
+    if (config_.agents.empty() || message <= config_.delivery.external.memory_bytes_max ||
+        message <= l_.body_memory)
+      return;
     if (message > l_.body_disk_total / 2)
-      say("limits.body_disk_total ({} bytes) has no room for a message of limits.message_size ({} bytes) twice, as it has come and as the input of an agent: the largest "
-          "ones get 452 each time", l_.body_disk_total, message);
+      say("limits.body_disk_total ({} bytes) has no room for a message of limits.message_size ({} bytes) "
+          "twice, as it has come and as the input of an agent: the largest "
+          "ones get 452 each time",
+          l_.body_disk_total, message);
   }
 
   void with_agent(const AgentSpec& agent) {
     if (agent.limits.file_bytes != 0 && agent.limits.file_bytes <= l_.message_bytes_max)
-      say("agent.{}.rlimits.file_size ({} bytes) is not above limits.message_size ({} bytes): the agent cannot store the largest messages, which get 451 each time",
+      say("agent.{}.rlimits.file_size ({} bytes) is not above limits.message_size ({} bytes): the agent "
+          "cannot store the largest messages, which get 451 each time",
           agent.name, agent.limits.file_bytes, l_.message_bytes_max);
     if (agent.deliveries_max != unlimited_deliveries) {
       const std::string key = fmt::format("agent.{}.deliveries", agent.name);

@@ -162,10 +162,13 @@ void check_local_parts(const TomlTable& t, const UserSettings& users) {
   if (users.driver != UserDriver::static_db || !listed) return;
   for (const std::string& name : *listed) {
     if (name.empty() || name.front() == '"' || name.find('@') != std::string::npos)
-      t.error("users", fmt::format("\"{}\": expected a local part, such as \"ann\": without quotes and domain (\"domains\" lists those)", name));
+      t.error("users", fmt::format("\"{}\": expected a local part, such as \"ann\": without quotes and "
+                                   "domain (\"domains\" lists those)",
+                                   name));
     else if (!directory.detail_first && !split_detail(name, directory.detail_delimiter).detail.empty())
-      t.error("users", fmt::format("\"{}\": nobody would be found by it, since \"{}\" begins the detail of an address: set detail_first = true, or take the detail out", name,
-                                   directory.detail_delimiter));
+      t.error("users", fmt::format("\"{}\": nobody would be found by it, since \"{}\" begins the detail of "
+                                   "an address: set detail_first = true, or take the detail out",
+                                   name, directory.detail_delimiter));
   }
 }
 

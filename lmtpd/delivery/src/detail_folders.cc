@@ -24,12 +24,14 @@ constexpr std::size_t late_max = 10'000;  // Maildirs
 // By another name, through a link.
 bool are_one_directory(const std::string& a, const std::string& b) {
   struct stat first{}, second{};
-  return ::stat(a.c_str(), &first) == 0 && ::stat(b.c_str(), &second) == 0 && first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+  return ::stat(a.c_str(), &first) == 0 && ::stat(b.c_str(), &second) == 0 && first.st_dev == second.st_dev &&
+         first.st_ino == second.st_ino;
 }
 
 // Whose files with a dot would be among the folders.
 bool holds_home(const User& user) {
-  return user.home == user.maildir || user.home.starts_with(user.maildir + "/.") || are_one_directory(user.home, user.maildir);
+  return user.home == user.maildir || user.home.starts_with(user.maildir + "/.") ||
+         are_one_directory(user.home, user.maildir);
 }
 
 }  // namespace

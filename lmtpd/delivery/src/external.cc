@@ -50,7 +50,8 @@ RunRequest make_request(std::uint32_t agent, const Envelope& envelope, const Rec
 std::string describe(const RunResult& result) {
   if (result.end != RunResult::End::not_started || result.value == 0) return fmt::format("{} {} {}", name_of(result.end), result.value, clean_reply_text(result.output));
   // Some steps name the reason themselves.
-  std::string step = clean_reply_text(result.output), reason = fail_errno(result.value, "{}", step).error().message;
+  std::string step = clean_reply_text(result.output),
+              reason = fail_errno(result.value, "{}", step).error().message;
   bool says_why = step.ends_with(std::string_view(reason).substr(step.size()));
   return fmt::format("{}: {}", name_of(result.end), says_why ? step : reason);
 }

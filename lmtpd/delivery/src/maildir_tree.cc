@@ -86,7 +86,11 @@ Result<OpenMaildir> MaildirTree::create(const SpoolHandle& spool, const MaildirP
     auto next = ops_.open_directory(spool.root.get(), relative.substr(0, slash));
     // It was there a moment ago, and opening follows links.
     if (!next && next.error().sys == ENOENT)
-      return std::unexpected(Error{Errc::denied, fmt::format("open directory {}: a symbolic link that leads to nothing is in its place", relative.substr(0, slash)), ELOOP});
+      return std::unexpected(
+          Error{Errc::denied,
+                fmt::format("open directory {}: a symbolic link that leads to nothing is in its place",
+                            relative.substr(0, slash)),
+                ELOOP});
     if (!next) return std::unexpected(std::move(next).error());
     parent = next->get();
     chain.push_back(std::move(*next));

@@ -82,7 +82,9 @@ Status read_body(const MessageBody& body, std::uint64_t limit, const ChunkSink& 
   }
   // A file system may lose what it has taken, and say so to nobody who reads: the file is never synced.
   if (limit == body.size && body.checksum && checksum != *body.checksum)
-    return fail(Errc::corrupt, "the received message of {} bytes is not what was written to limits.body_directory", body.size);
+    return fail(Errc::corrupt,
+                "the received message of {} bytes is not what was written to limits.body_directory",
+                body.size);
   return {};
 }
 

@@ -58,7 +58,8 @@ Reply DeliveryService::Impl::run(const std::string& agent, const Envelope& envel
                                  const Recipient& recipient, const MessageBody& body, std::string* detail) {
   // Mail for those that are configured does not come here.
   if (const std::string& hop = recipient.user.next_hop; !hop.empty()) {
-    *detail = fmt::format("the user's row names the next hop \"{}\", which no section [next_hop.{}] configures", hop, hop);
+    *detail = fmt::format(
+        "the user's row names the next hop \"{}\", which no section [next_hop.{}] configures", hop, hop);
     return {451, "4.3.5", "The mail system is not configured for this mailbox"};
   }
   auto handle = spool->open();
@@ -126,7 +127,9 @@ DeliveryLimits DeliveryService::limits(const User& user) const {
   DeliveryLimits out{impl_->config.per_user_max, {}};
   const std::string& agent = agent_of(impl_->config, user);
   auto index = impl_->spawner && agent != builtin_agent ? impl_->spawner->find(agent) : std::nullopt;
-  if (index) out.shared = {"agent " + agent, impl_->spawner->agents()[*index].deliveries_max, "agents", impl_->spawner->runs_max()};
+  if (index)
+    out.shared = {"agent " + agent, impl_->spawner->agents()[*index].deliveries_max, "agents",
+                  impl_->spawner->runs_max()};
   return out;
 }
 
@@ -148,13 +151,15 @@ Reply DeliveryService::deliver(const Envelope& envelope, const Recipient& recipi
   const User& user = recipient.user;
   std::string detail;
   Reply reply = impl_->run(agent_of(impl_->config, user), envelope, recipient, body, &detail);
-  impl_->put_line(start, name_of_agent(impl_->config, user), envelope, recipient, body, reply, std::move(detail));
+  impl_->put_line(start, name_of_agent(impl_->config, user), envelope, recipient, body, reply,
+                  std::move(detail));
   return reply;
 }
 
 // Those whose mail is one file.
 std::string DeliveryService::group_of(const User& user) const {
-  bool linked = user.next_hop.empty() && impl_->maildir.links() && agent_of(impl_->config, user) == builtin_agent;
+  bool linked =
+      user.next_hop.empty() && impl_->maildir.links() && agent_of(impl_->config, user) == builtin_agent;
   return linked ? std::string(linked_group) : std::string();
 }
 

@@ -39,7 +39,8 @@ enum class Step : std::uint32_t {
 constexpr const char* step_names[] = {
     "setsid",
     "descriptors",
-    "home or group (the home lies neither in the spool nor in delivery.homes nor in the account's own, or the group is not the account's)",
+    "home or group (the home lies neither in the spool nor in delivery.homes nor in the account's own, or "
+    "the group is not the account's)",
     "resource limits",
     "group",
     "user",
@@ -48,7 +49,8 @@ constexpr const char* step_names[] = {
     "directory",
     "the program",
     "the program is there, and the interpreter that its first line names, or its dynamic loader, is not",
-    "the program may be run, and the interpreter that its first line names may not, or its file system is mounted noexec",
+    "the program may be run, and the interpreter that its first line names may not, or its file system is "
+    "mounted noexec",
     "the program is no file",
     "the program is neither one of this machine nor a script whose first line names an interpreter",
     "the program: its user has as many processes as agent.NAME.rlimits.processes, or the machine, allows"};
@@ -58,7 +60,8 @@ Step failed_exec(const char* program, int error) {
   struct stat about{};
   switch (error) {
     case ENOENT:
-      return ::faccessat(AT_FDCWD, program, F_OK, AT_SYMLINK_NOFOLLOW) == 0 ? Step::interpreter : Step::program;
+      return ::faccessat(AT_FDCWD, program, F_OK, AT_SYMLINK_NOFOLLOW) == 0 ? Step::interpreter
+                                                                            : Step::program;
     case EACCES:
       if (::stat(program, &about) == 0 && !S_ISREG(about.st_mode)) return Step::no_file;
       return ::faccessat(AT_FDCWD, program, X_OK, AT_EACCESS) == 0 ? Step::denied_interpreter : Step::program;

@@ -227,7 +227,8 @@ void SpawnServer::accept_request(ByteSpan packet, Fd message, Fd reply) {
   // Without it the output is still read at the end; only a flood would then block the agent until its time
   // limit.
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, run->output.get(), &event) != 0)
-    log_warning("spawner: {}: {}", run->id, fail_errno(errno, "output is not watched: epoll_ctl").error().message);
+    log_warning("spawner: {}: {}", run->id,
+                fail_errno(errno, "output is not watched: epoll_ctl").error().message);
   runs_.emplace(run->pid, std::move(run));
 }
 

@@ -39,17 +39,21 @@ Status keep_only(Fd& control) {
   return {};
 }
 
-// Every run holds three descriptors, and a request brings two: one that finds no number for them would be lost.
+// Every run holds three descriptors, and a request brings two: one that finds no number for them would be
+// lost.
 constexpr rlim_t files_per_run = 4;
 constexpr rlim_t own_files = 64;
 
-// The spawner raises its own limit as far as it may, and the process that asks it knows how many runs that allows for.
+// The spawner raises its own limit as far as it may, and the process that asks it knows how many runs that
+// allows for.
 std::uint32_t runs_that_fit(std::uint32_t runs_max) {
   struct rlimit now{};
   const rlim_t wanted = own_files + files_per_run * runs_max;
-  if (::getrlimit(RLIMIT_NOFILE, &now) != 0 || now.rlim_max >= wanted) return runs_max;  // also where there is no limit
+  if (::getrlimit(RLIMIT_NOFILE, &now) != 0 || now.rlim_max >= wanted)
+    return runs_max;  // also where there is no limit
   const rlim_t fit = (now.rlim_max - std::min(now.rlim_max, own_files)) / files_per_run;
-  log_warning("spawner: {} open files allow for {} agents at once only", now.rlim_max, std::max<rlim_t>(1, fit));
+  log_warning("spawner: {} open files allow for {} agents at once only", now.rlim_max,
+              std::max<rlim_t>(1, fit));
   return static_cast<std::uint32_t>(std::max<rlim_t>(1, fit));
 }
 

@@ -331,7 +331,11 @@ Result<LaneAnswer> LaneProcess::ask(const std::vector<std::byte>& request, std::
   if (asked) answer = receive(lane.fd.get());
   if (!answer) return gone();
   lane.state = Lane::State::usable;
-  if (answer->lost_descriptor) return fail_errno(EMFILE, "no descriptor is left here for what {} has opened, raise the limit of open files (LimitNOFILE)", what_);
+  if (answer->lost_descriptor)
+    return fail_errno(
+        EMFILE,
+        "no descriptor is left here for what {} has opened, raise the limit of open files (LimitNOFILE)",
+        what_);
   return std::move(*answer);
 }
 

@@ -1,8 +1,9 @@
-// Where a message is kept while it arrives and until its deliveries are done: in memory up to a limit, then in
-// an unlinked file. All bodies in memory share one budget; where it is used up a message goes to a file, whatever its size. A
-// part of the budget is left to recipients and to the input of agents.
+// Where a message is kept while it arrives and until its deliveries are done: in memory up to a limit, then
+// in an unlinked file. All bodies in memory share one budget; where it is used up a message goes to a file,
+// whatever its size. A part of the budget is left to recipients and to the input of agents.
 //
-// What goes to a file may block for as long as a disk does, and is for worker threads; what stays in memory never does.
+// What goes to a file may block for as long as a disk does, and is for worker threads; what stays in memory
+// never does.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +39,8 @@ class BodyStore {
 
   // Takes them where they stay in memory. False: append() is to be called.
   bool append_to_memory(std::span<const ByteSpan> pieces);
-  // Errors: Errc::exhausted where the budget of files is used up, Errc::io where the file cannot be made or written.
-  // The body is then lost; what was taken from the budget is given back.
+  // Errors: Errc::exhausted where the budget of files is used up, Errc::io where the file cannot be made or
+  // written. The body is then lost; what was taken from the budget is given back.
   Status append(std::string_view bytes);
   const MessageBody& body() const { return body_; }
 

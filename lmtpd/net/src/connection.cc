@@ -166,7 +166,8 @@ void Connection::drain(Duration silent, bool hurried, bool now) {
     if (phase_ != Phase::open) return;
     bool busy = session_.transaction() != 0 || !session_.waits_for_client() || session_.in_handshake() || !output_.empty() ||
                 hub_.clock.now() - last_progress_ < silent || input_is_there();
-    // An MTA takes 421 to its first command for a server that is not there, and between two messages only connects anew.
+    // An MTA takes 421 to its first command for a server that is not there, and between two messages only
+    // connects anew.
     if (busy && !now && !(hurried && session_.has_begun_any())) return;
     session_.drain();
     perform();

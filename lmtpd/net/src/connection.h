@@ -29,7 +29,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void start();
   void stop();     // the server leaves
-  // Another one has taken over: leaves where the client has been silent for so long; `now`: as soon as no transaction is open.
+  // A new serving process has taken over: leaves where the client has been silent for so long.
+  // `hurried`: also between two transactions. `now`: as soon as no transaction is open.
   void drain(Duration silent, bool hurried, bool now);
   void abort();    // its deliveries are not waited for
   void abandon();  // at once, whatever is waited for

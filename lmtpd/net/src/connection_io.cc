@@ -16,7 +16,8 @@ constexpr std::size_t held_back_max = 16 * 1024;  // bytes of replies that wait 
 void Connection::flush() {
   if (phase_ == Phase::closed || output_.is_waiting()) return;
   // What a pipelining client has asked for before goes with the look-up's reply: it waits for that reply anyhow.
-  if (at_work<LookingUp>() && phase_ == Phase::open && output_.size() < held_back_max && !output_.is_urgent()) return;
+  if (at_work<LookingUp>() && phase_ == Phase::open && output_.size() < held_back_max && !output_.is_urgent())
+    return;
   while (!output_.empty()) {
     Wire::Outcome sent = wire_.send(output_.unsent());
     if (sent.state == Wire::State::want_write) return wait_writable();

@@ -17,7 +17,8 @@ class Deliveries {
   Deliveries(std::uint32_t threads, std::uint32_t per_owner_max) : queue_(threads, per_owner_max), pool_(threads) {}
 
   void post(QueuedDelivery delivery);
-  // Forgets the owner's deliveries that have not begun, and says what has kept them (DeliveryQueue::hindrance).
+  // Forgets the owner's deliveries that have not begun, and says what has kept them
+  // (DeliveryQueue::hindrance).
   std::string drop(const void* owner);
   // Runs what waits, and ends the threads. Nothing may be posted any more.
   void finish() { pool_.finish(); }

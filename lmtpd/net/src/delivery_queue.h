@@ -1,8 +1,9 @@
 // Which delivery begins next: a queue without threads and without I/O.
 //
-// A delivery begins once everything that bounds it has room: the threads, its message (deliveries of one message at
-// once), what it shares with others (an agent, a next hop; all agents), and its users. Until then it waits here, and takes nothing
-// but memory. Turns go round the users, so that a burst for one of them delays nobody else.
+// A delivery begins once everything that bounds it has room: the threads, its message (deliveries of one
+// message at once), what it shares with others (an agent, a next hop; all agents), and its users. Until then
+// it waits here, and takes nothing but memory. Turns go round the users, so that a burst for one of them
+// delays nobody else.
 //
 //   delivery ──push()──▶ its user's line ──next()──▶ runs ──ended()──▶ gone
 //                                └──drop()──▶ gone
@@ -58,7 +59,8 @@ class DeliveryQueue {
   // nullopt: nothing waits that may begin now.
   std::optional<Turn> next();
   void ended(const Turn& turn);
-  // What keeps the owner's next delivery from beginning, for the log; empty: nothing waits, or nothing keeps it.
+  // What keeps the owner's next delivery from beginning, for the log; empty: nothing waits, or nothing keeps
+  // it.
   std::string hindrance(const void* owner) const;
   // Takes the owner's deliveries out that have not begun.
   std::vector<QueuedDelivery> drop(const void* owner);

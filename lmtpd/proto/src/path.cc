@@ -21,14 +21,16 @@ bool is_dot_atom(char c) { return is_alnum(c) || std::string_view("!#$%&'*+-/=?^
 bool is_domain_byte(char c) { return is_alnum(c) || c == '-' || c == '.' || c == '_'; }
 
 void to_lower(std::string& text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
 }
 
 bool is_beyond_ascii(char c) { return static_cast<unsigned char>(c) >= 0x80; }
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 
-// Of a sender that is written as no grammar has it, outside of quotes: all that neither ends the path nor begins another word.
+// Of a sender that is written as no grammar has it, outside of quotes: all that neither ends the path nor
+// begins another word.
 bool is_kept_byte(char c) { return !is_control(c) && c != ' ' && c != '<' && c != '>'; }
 
 std::unexpected<Error> bad(std::string_view what) { return fail(Errc::invalid, "{}", what); }
@@ -38,13 +40,16 @@ Status skip_source_route(std::string_view& s, PathOf whose) {
   if (!s.starts_with('@')) return {};
   std::size_t colon = s.find(':');
   if (colon == std::string_view::npos) return bad("source route without its colon");
-  auto may_stand = [whose](char c) { return is_domain_byte(c) || c == '@' || c == ',' || (whose == PathOf::sender && is_kept_byte(c)); };
+  auto may_stand = [whose](char c) {
+    return is_domain_byte(c) || c == '@' || c == ',' || (whose == PathOf::sender && is_kept_byte(c));
+  };
   if (!std::ranges::all_of(s.substr(0, colon), may_stand)) return bad("malformed source route");
   s.remove_prefix(colon + 1);
   return {};
 }
 
-// A sender's may be empty, and may hold control bytes: Postfix, for one, takes both, and hands them on in quotes.
+// A sender's may be empty, and may hold control bytes: Postfix, for one, takes both, and hands them on in
+// quotes.
 Status take_quoted(std::string_view& s, std::string& out, PathOf whose) {
   s.remove_prefix(1);
   while (!s.empty()) {
@@ -67,7 +72,9 @@ Status take_local_part(std::string_view& s, std::string& out, PathOf whose) {
   if (quoted) {
     TL_TRY(take_quoted(s, out, whose));
   } else {
-    auto may_stand = [whose](char c) { return is_dot_atom(c) || is_beyond_ascii(c) || (whose == PathOf::sender && c != '@' && is_kept_byte(c)); };
+    auto may_stand = [whose](char c) {
+      return is_dot_atom(c) || is_beyond_ascii(c) || (whose == PathOf::sender && c != '@' && is_kept_byte(c));
+    };
     auto end = std::find_if_not(s.begin(), s.end(), may_stand);
     out.assign(s.begin(), end);
     s.remove_prefix(out.size());
@@ -98,7 +105,9 @@ Status normalise_literal(std::string& literal) {
   if (!literal.starts_with(v6)) return {};
   in6_addr address{};
   char text[INET6_ADDRSTRLEN] = {};
-  if (::inet_pton(AF_INET6, literal.substr(v6.size(), literal.size() - v6.size() - 1).c_str(), &address) == 1 && ::inet_ntop(AF_INET6, &address, text, sizeof text))
+  if (::inet_pton(AF_INET6, literal.substr(v6.size(), literal.size() - v6.size() - 1).c_str(), &address) ==
+          1 &&
+      ::inet_ntop(AF_INET6, &address, text, sizeof text))
     literal = fmt::format("{}{}]", v6, text);
   return {};
 }
@@ -174,7 +183,8 @@ Result<Path> take_path(std::string_view& rest, PathOf whose) {
     }
     path.text.assign(begin, s.data());
     bool is_name = !path.domain.empty() && path.domain.front() != '[';
-    if (whose == PathOf::recipient && is_name && s.starts_with(".>")) s.remove_prefix(1);  // the root of all domains, as in "example.org."
+    if (whose == PathOf::recipient && is_name && s.starts_with(".>"))
+      s.remove_prefix(1);  // the root of all domains, as in "example.org."
     path.is_ascii = is_ascii(path.text);
     if (whose == PathOf::recipient) TL_TRY(check_recipient(path));
     if (!s.starts_with('>')) return bad(s.empty() ? "address without its closing bracket" : "malformed address");
@@ -201,7 +211,8 @@ std::string with_ascii_host(std::string_view address) {
 
 std::string with_ascii_domain(std::string_view address, std::string_view domain) {
   std::size_t at = address.rfind('@');
-  if (at == std::string_view::npos || domain.empty() || is_ascii(address) || !is_ascii(domain)) return std::string(address);
+  if (at == std::string_view::npos || domain.empty() || is_ascii(address) || !is_ascii(domain))
+    return std::string(address);
   return std::string(address.substr(0, at + 1)).append(domain);
 }
 

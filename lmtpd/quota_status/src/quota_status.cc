@@ -35,7 +35,8 @@ struct QuotaStatus::Slot {
   bool taken;
   explicit Slot(QuotaStatus& a) : all(a) {
     std::unique_lock lock(all.mutex_);
-    taken = all.freed_.wait_for(lock, all.config_.queue_time, [this] { return all.taken_ < all.config_.connections_max; });
+    taken = all.freed_.wait_for(lock, all.config_.queue_time,
+                                [this] { return all.taken_ < all.config_.connections_max; });
     if (taken) ++all.taken_;
   }
   ~Slot() {

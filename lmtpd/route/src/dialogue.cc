@@ -140,7 +140,8 @@ Status Dialogue::ask_each(const std::vector<std::string>& commands, std::vector<
   return {};
 }
 
-// The sender goes as it is written. A recipient whose local part is beyond ASCII is refused where the hop does not know of such.
+// The sender goes as it is written. A recipient whose local part is beyond ASCII is refused where the hop
+// does not know of such.
 Status Dialogue::offer_recipients(Attempt& attempt) {
   const Envelope& envelope = attempt.envelope;
   std::vector<std::string> commands;

@@ -14,7 +14,8 @@ namespace {
 // More at once would all wait for a hop that is not there.
 constexpr std::uint32_t opening_max = 4;
 
-// Of one that no connection can be had with. It may be there, and refuse; or this process is out of descriptors.
+// Of one that no connection can be had with. It may be there, and refuse; or this process is out of
+// descriptors.
 Reply reply_of_failed_open(const Error& error) {
   switch (error.code) {
     case Errc::conflict:
@@ -170,7 +171,9 @@ Result<std::unique_ptr<Dialogue>> Hop::open() {
     is_down = health_.down();
   }
   opened_.notify_all();
-  if (!was_down && is_down) log_error("next hop {} ({}) cannot be {}: {}", config_.spec.name, config_.spec.target.text, dialogue.error().code == Errc::corrupt ? "used" : "reached", dialogue.error().message);
+  if (!was_down && is_down)
+    log_error("next hop {} ({}) cannot be {}: {}", config_.spec.name, config_.spec.target.text,
+              dialogue.error().code == Errc::corrupt ? "used" : "reached", dialogue.error().message);
   if (was_down && !is_down) log_info("next hop {} ({}) is there again", config_.spec.name, config_.spec.target.text);
   return dialogue;
 }
@@ -195,7 +198,9 @@ Handed Hop::hand_over(const Envelope& envelope, std::span<const std::size_t> rec
     if (!handed.untouched) return handed;
   }
   auto opened = open();
-  if (!opened) return {for_all(recipients.size(), reply_of_failed_open(opened.error())), false, false, opened.error().message};
+  if (!opened)
+    return {for_all(recipients.size(), reply_of_failed_open(opened.error())), false, false,
+            opened.error().message};
   return hand_over_by(std::move(*opened), envelope, recipients, body, header);
 }
 

@@ -24,7 +24,8 @@ Actions Session::take_actions() {
 
 // Commands in small portions, since what is not looked at is kept; of a chunk nothing is, and of DATA what comes behind it.
 std::size_t Session::wants() const {
-  static_assert(command_line_bytes_max < waiting_input_max, "a line that is too long differs from a line that has not ended");
+  static_assert(command_line_bytes_max < waiting_input_max,
+                "a line that is too long differs from a line that has not ended");
   if (state_ == State::closed || state_ == State::handshake || holds_back_) return 0;
   std::size_t kept = waiting_.size() - waiting_begin_;
   std::size_t room = waiting_input_max - std::min(kept, waiting_input_max);
@@ -379,7 +380,8 @@ void Session::lookup_done(LookupResult found) {
     refuse(Refusal::What::recipient, pending_.text, make_reply(550, "5.1.1", "No such user"));
   } else {
     pending_.user = std::move((*found)->user);
-    if (config_.takes_utf8 && !is_ascii(pending_.text) && !config_.takes_utf8(pending_.user)) pending_.text = with_ascii_domain(pending_.text, pending_.domain);
+    if (config_.takes_utf8 && !is_ascii(pending_.text) && !config_.takes_utf8(pending_.user))
+      pending_.text = with_ascii_domain(pending_.text, pending_.domain);
     if ((*found)->detail) pending_.detail = std::move(*(*found)->detail);
     if (auto refusal = refusal_of(**found)) refuse(Refusal::What::recipient, pending_.text, *refusal);
     else accept();

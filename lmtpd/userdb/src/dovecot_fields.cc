@@ -27,8 +27,14 @@ constexpr Heeded dovecot_fields[] = {{"uid", Column::uid},
                                      {"quota_storage_size", Column::quota_bytes},
                                      {"quota_message_count", Column::quota_messages}};
 
-constexpr std::string_view location_fields[] = {"mail",          "mail_location",       "mail_driver",       "mail_path",
-                                                "mail_inbox_path", "mailbox_list_layout", "mailbox_list_utf8", "mail_control_path",
+constexpr std::string_view location_fields[] = {"mail",
+                                                "mail_location",
+                                                "mail_driver",
+                                                "mail_path",
+                                                "mail_inbox_path",
+                                                "mailbox_list_layout",
+                                                "mailbox_list_utf8",
+                                                "mail_control_path",
                                                 "mail_alt_path"};
 
 struct Refused {
@@ -84,7 +90,8 @@ bool decides_place(std::string_view name) {
 
 // ---- variables ------------------------------------------------------------------------------------------------------
 
-// What a "%" stands for differs: by the version whose field it is, and Dovecot expands nothing of what a query yields.
+// What a "%" stands for differs: by the version whose field it is, and Dovecot expands nothing of what a
+// query yields.
 enum class Variables {
   none,        // of a query
   dovecot_23,  // userdb_mail in a passwd-file
@@ -100,7 +107,8 @@ std::string_view known(Variables variables) {
     case Variables::dovecot_23:
       return "known are %u, %n, %d, %h at the start, and %{user}, %{username}, %{domain}, %{home}";
     case Variables::either:
-      return "known are %u, %n, %d, %{user}, %{username}, %{domain}, and Dovecot 2.4's %{user|username}, %{user|domain}";
+      return "known are %u, %n, %d, %{user}, %{username}, %{domain}, and Dovecot 2.4's %{user|username}, "
+             "%{user|domain}";
     case Variables::dovecot_24:
     case Variables::braces:
       break;
@@ -143,7 +151,8 @@ std::optional<Value> value_of_long(std::string_view inside, const UserKey& key, 
     if (inside == "username") return Value{key.local_part};
     if (inside == "domain") return Value{key.domain};
   }
-  if (variables == Variables::dovecot_23) return inside == "home" ? std::optional(Value{"~", true}) : std::nullopt;
+  if (variables == Variables::dovecot_23)
+    return inside == "home" ? std::optional(Value{"~", true}) : std::nullopt;
   return value_with_filters(inside, key);
 }
 
@@ -173,7 +182,8 @@ struct Found {
 Found variable_at(std::string_view text, const UserKey& key, Variables variables) {
   bool in_braces = text.starts_with("%{");
   const Found literal{Value{"%"}, 1};
-  if (variables == Variables::none) return in_braces || (text.size() > 1 && is_letter(text[1])) ? Found{} : literal;
+  if (variables == Variables::none)
+    return in_braces || (text.size() > 1 && is_letter(text[1])) ? Found{} : literal;
   if (in_braces) {
     std::size_t end = text.find('}');
     if (end == std::string_view::npos) return {};
@@ -196,7 +206,8 @@ Result<std::string> expand(std::string_view text, const UserKey& key, Variables 
     }
     auto [value, bytes] = variable_at(text.substr(i), key, variables);
     bool home_is_known = variables == Variables::dovecot_23 && i == 0;
-    if (!value || (value->is_home && !home_is_known)) return fail(Errc::invalid, "\"{}\": {}", text, known(variables));
+    if (!value || (value->is_home && !home_is_known))
+      return fail(Errc::invalid, "\"{}\": {}", text, known(variables));
     if (!fits_path(value->text)) return fail(Errc::invalid, "\"{}\": a value of it cannot be part of a path", text);
     out += value->text;
     i += bytes;
@@ -224,10 +235,14 @@ bool same_path(std::string_view a, std::string_view b) { return normal_path(a) =
 
 // Those that Dovecot 2.3's Maildir takes, and that leave mail where it is.
 Status check_harmless(std::string_view name, std::string_view value) {
-  constexpr std::string_view harmless[] = {"INDEX", "INDEXPVT", "INDEXCACHE", "ITERINDEX", "VOLATILEDIR", "NO-NOSELECT", "BROKENCHAR"};
+  constexpr std::string_view harmless[] = {"INDEX",       "INDEXPVT",    "INDEXCACHE", "ITERINDEX",
+                                           "VOLATILEDIR", "NO-NOSELECT", "BROKENCHAR"};
   if (std::ranges::find(harmless, name) == std::end(harmless))
-    return fail(Errc::invalid, "lmtpd writes Maildir++ with names in modified UTF-7 and its control files in the Maildir; Dovecot would look elsewhere, or show nothing");
-  if (name == "BROKENCHAR" && value.size() != 1) return fail(Errc::invalid, "Dovecot shows nothing: it expects one character");
+    return fail(Errc::invalid,
+                "lmtpd writes Maildir++ with names in modified UTF-7 and its control files in the Maildir; "
+                "Dovecot would look elsewhere, or show nothing");
+  if (name == "BROKENCHAR" && value.size() != 1)
+    return fail(Errc::invalid, "Dovecot shows nothing: it expects one character");
   return {};
 }
 
@@ -254,13 +269,15 @@ Status take_option(Location& location, const std::string& option, const UserKey&
     TL_TRY_ASSIGN(std::string control, expand(value, key, variables));
     if (same_path(control, location.path)) return {};
   }
-  if (Status good = check_harmless(name, value); !good) return fail(Errc::invalid, "{}: {}", option, good.error().message);
+  if (Status good = check_harmless(name, value); !good)
+    return fail(Errc::invalid, "{}: {}", option, good.error().message);
   return {};
 }
 
 Result<Location> read_location(std::string_view location, const UserKey& key, Variables variables) {
   constexpr std::string_view format = "maildir:";
-  if (ascii_lower(location.substr(0, format.size())) != format) return fail(Errc::invalid, "expected maildir:PATH");
+  if (ascii_lower(location.substr(0, format.size())) != format)
+    return fail(Errc::invalid, "expected maildir:PATH");
   std::string_view rest = location.substr(format.size());
   Location out;
   TL_TRY_ASSIGN(out.path, expand(take_part(rest), key, variables));
@@ -268,12 +285,15 @@ Result<Location> read_location(std::string_view location, const UserKey& key, Va
   while (!rest.empty()) TL_TRY(take_option(out, take_part(rest), key, variables));
   // In any other spelling Dovecot 2.3 has the inbox in a folder of that name.
   if (out.layout != "maildir++" && !out.names_inbox)
-    return fail(Errc::invalid, "LAYOUT={}: write LAYOUT=maildir++: with other letters Dovecot has the inbox in a folder", out.layout);
+    return fail(Errc::invalid,
+                "LAYOUT={}: write LAYOUT=maildir++: with other letters Dovecot has the inbox in a folder",
+                out.layout);
   return out;
 }
 
 // The path, with "~" for the home.
-Result<std::string> maildir_of_location(std::string_view field, std::string_view location, const UserKey& key, Variables variables) {
+Result<std::string> maildir_of_location(std::string_view field, std::string_view location, const UserKey& key,
+                                        Variables variables) {
   auto read = read_location(location, key, variables);
   if (!read) return fail(Errc::invalid, "{}={}: {}", field, location, read.error().message);
   return std::move(read->path);
@@ -283,7 +303,8 @@ Result<std::string> maildir_of_location(std::string_view field, std::string_view
 
 bool is_dovecot_column(std::string_view name) {
   if (name.starts_with(prefix) || name.find('/') != std::string_view::npos) return true;
-  return DovecotFields::is_quota(name) || (name != "user" && !name.starts_with("namespace") && decides_place(name));
+  return DovecotFields::is_quota(name) ||
+         (name != "user" && !name.starts_with("namespace") && decides_place(name));
 }
 
 bool DovecotFields::is_quota(std::string_view name) {
@@ -303,11 +324,13 @@ Status DovecotFields::take(Row& row, std::string_view name, std::string_view val
   else if (name == "mailbox_list_layout" && ascii_lower(value) == "maildir++") return {};
   else if (name == "mailbox_list_utf8" && (value == "no" || value.empty())) return {};
   else if ((name == "mail_control_path" || name == "mail_alt_path") && value.empty()) return {};
-  else if (auto refused = std::ranges::find(refused_fields, name, &Refused::name); refused != std::end(refused_fields)) {
+  else if (auto refused = std::ranges::find(refused_fields, name, &Refused::name);
+           refused != std::end(refused_fields)) {
     if (origin_ == Origin::query && value.empty()) return {};  // a table has one column for all users
     return fail(Errc::invalid, "{}{}={}: {}", prefix, name, value, refused->why);
-  }
-  else if (decides_place(name)) return fail(Errc::invalid, "{}{}={}: lmtpd does not know where Dovecot would look for this user's mail", prefix, name, value);
+  } else if (decides_place(name))
+    return fail(Errc::invalid, "{}{}={}: lmtpd does not know where Dovecot would look for this user's mail",
+                prefix, name, value);
   else if (!begins_with_any(name, harmless_userdb)) row.not_known.push_back(std::string(prefix) + std::string(name));
   return {};
 }
@@ -322,7 +345,8 @@ Status DovecotFields::take_extra(Row& row, std::string_view word) {
     return {};
   }
   auto is_heeded = [&](const Heeded& f) { return f.name == name; };
-  if (name != "user" && (name == "home" || std::ranges::any_of(dovecot_fields, is_heeded) || decides_place(name)))
+  if (name != "user" &&
+      (name == "home" || std::ranges::any_of(dovecot_fields, is_heeded) || decides_place(name)))
     return fail(Errc::invalid, "{}={}: without \"{}\" it is a field of the password database, which Dovecot does not heed here: write {}{}={}", name, value, prefix, prefix,
                 name, value);
   if (!begins_with_any(name, harmless_passdb)) row.not_known.push_back(std::string(name));
@@ -333,7 +357,10 @@ Status DovecotFields::take_extra(Row& row, std::string_view word) {
 Status DovecotFields::finish_home(Row& row, const UserKey& key) const {
   if (!home_ && (origin_ == Origin::query || !row[Column::home])) return {};
   const std::string& text = home_ ? *home_ : *row[Column::home];
-  auto home = expand(text, key, origin_ == Origin::query ? Variables::none : home_ ? Variables::either : Variables::braces);
+  auto home = expand(text, key,
+                     origin_ == Origin::query ? Variables::none
+                     : home_                  ? Variables::either
+                                              : Variables::braces);
   if (home && home->starts_with('~')) home = fail(Errc::invalid, "\"{}\": expected an absolute path", text);
   if (!home) return fail(Errc::invalid, "{}home={}", home_ ? prefix : "", home.error().message);
   row[Column::home] = std::move(*home);
@@ -344,7 +371,8 @@ Status DovecotFields::finish_home(Row& row, const UserKey& key) const {
 Result<std::optional<std::string>> DovecotFields::new_path(const UserKey& key) const {
   const Variables variables = origin_ == Origin::query ? Variables::none : Variables::dovecot_24;
   auto path_in = [&](std::string_view name, const std::string& text) -> Result<std::string> {
-    if (text.empty()) return fail(Errc::invalid, "{}{}: is empty, and Dovecot would not find the mail", prefix, name);
+    if (text.empty())
+      return fail(Errc::invalid, "{}{}: is empty, and Dovecot would not find the mail", prefix, name);
     auto path = expand(text, key, variables);
     if (!path) return fail(Errc::invalid, "{}{}={}", prefix, name, path.error().message);
     return path;
@@ -356,7 +384,10 @@ Result<std::optional<std::string>> DovecotFields::new_path(const UserKey& key) c
   if (!inbox_path_) return out;
   TL_TRY_ASSIGN(std::string inbox, path_in("mail_inbox_path", *inbox_path_));
   if (!out || !same_path(inbox, *out))
-    return fail(Errc::invalid, "{}mail_inbox_path={}: lmtpd delivers to the inbox in the Maildir itself, and Dovecot would not show it", prefix, *inbox_path_);
+    return fail(Errc::invalid,
+                "{}mail_inbox_path={}: lmtpd delivers to the inbox in the Maildir itself, and Dovecot would "
+                "not show it",
+                prefix, *inbox_path_);
   return out;
 }
 
@@ -376,7 +407,8 @@ Status DovecotFields::finish(Row& row, const UserKey& key) const {
   if (newer) paths.push_back(std::move(*newer));
   for (const std::string& path : paths)
     if (!same_path(path, paths.front()))
-      return fail(Errc::invalid, "the fields name two Maildirs, {} and {}: leave one of them out", paths.front(), path);
+      return fail(Errc::invalid, "the fields name two Maildirs, {} and {}: leave one of them out",
+                  paths.front(), path);
   if (!paths.empty()) row[Column::maildir] = normal_path(paths.front());
   return {};
 }

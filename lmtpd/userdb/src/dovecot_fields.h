@@ -31,7 +31,8 @@ class DovecotFields {
   const Origin origin_;
   std::optional<std::string> home_;
   std::optional<std::string> mail_, location_;               // of 2.3
-  std::optional<std::string> driver_, path_, inbox_path_;    // mail_driver, mail_path and mail_inbox_path of 2.4
+  std::optional<std::string> driver_, path_,
+      inbox_path_;  // mail_driver, mail_path and mail_inbox_path of 2.4
   bool handed_on_ = false;                                        // a field that says so: proxy
 };
 

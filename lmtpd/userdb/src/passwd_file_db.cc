@@ -93,7 +93,8 @@ Result<std::shared_ptr<const Contents>> load(const std::string& path) {
   return out;
 }
 
-// Variables are of the name as its owner writes it, since Dovecot knows the user by that name: an internationalised domain in U-labels stays so in paths.
+// Variables are of the name as its owner writes it, since Dovecot knows the user by that name: an
+// internationalised domain in U-labels stays so in paths.
 UserKey as_written(const UserKey& key, std::string_view name) {
   std::size_t at = name.rfind('@');
   if (at == std::string_view::npos) return key;

@@ -36,9 +36,11 @@ std::optional<std::uint64_t> id_of_name(const std::string& name, bool is_group) 
   return found->pw_uid;
 }
 
-// An address in a column `mail`, which any table may have, is no location; a path without a format is one that cannot be read.
+// An address in a column `mail`, which any table may have, is no location; a path without a format is one
+// that cannot be read.
 bool is_location(std::string_view name, std::string_view value) {
-  if (name != "mail" || value.starts_with('/') || value.starts_with('~') || value.starts_with('%')) return true;
+  if (name != "mail" || value.starts_with('/') || value.starts_with('~') || value.starts_with('%'))
+    return true;
   std::size_t letters = value.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_");
   return letters != std::string_view::npos && letters > 0 && value[letters] == ':';
 }
@@ -153,7 +155,8 @@ Result<UserEntry> RowReader::read(const UserKey& key, const Row& row) const {
   for (const auto& [column, value] : row.of_dovecot) {
     std::string_view name = column;
     if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
-    if (DovecotFields::is_quota(name) || (is_location(name, value) && !row[Column::maildir])) note(of_dovecot, fields.take(of_dovecot, name, value));
+    if (DovecotFields::is_quota(name) || (is_location(name, value) && !row[Column::maildir]))
+      note(of_dovecot, fields.take(of_dovecot, name, value));
   }
   if (!of_dovecot.wrong_place) note(of_dovecot, fields.finish(of_dovecot, key));
   all.wrong_place = of_dovecot.wrong_place;

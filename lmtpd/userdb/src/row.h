@@ -23,7 +23,8 @@ std::optional<Column> column_named(std::string_view name);
 struct Row {
   std::array<std::optional<std::string>, column_names.size()> values;
   std::vector<std::pair<std::string, std::string>> of_dovecot;  // a query's columns that Dovecot has names for: dovecot_fields.h
-  std::optional<Error> wrong_place;                              // why it is not known where Dovecot looks; only deliveries here need that
+  std::optional<Error>
+      wrong_place;  // why it is not known where Dovecot looks; only deliveries here need that
   std::vector<std::string> not_known;                            // names of Dovecot's fields that nothing is known of: they are not heeded
   std::optional<std::string>& operator[](Column c) { return values[static_cast<std::size_t>(c)]; }
   const std::optional<std::string>& operator[](Column c) const { return values[static_cast<std::size_t>(c)]; }

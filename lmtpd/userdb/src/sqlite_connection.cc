@@ -12,13 +12,17 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-// lmtpd only reads, so that SQLite's own words ("attempt to write a readonly database") send their reader to the wrong place.
+// lmtpd only reads, so that SQLite's own words ("attempt to write a readonly database") send their reader to
+// the wrong place.
 const char* advice(int code, int sys) {
   const int kind = code & 0xff;
   if (code == SQLITE_READONLY_ROLLBACK)
-    return " (a program has ended while it was writing: any program that may write puts the file in order, such as: sqlite3 FILE \"PRAGMA quick_check\")";
-  if (kind == SQLITE_READONLY || (kind == SQLITE_CANTOPEN && (sys == EACCES || sys == EROFS || sys == ENOENT)))
-    return " (a database in WAL mode can only be read by who may write its directory: PRAGMA journal_mode = DELETE ends that mode)";
+    return " (a program has ended while it was writing: any program that may write puts the file in order, "
+           "such as: sqlite3 FILE \"PRAGMA quick_check\")";
+  if (kind == SQLITE_READONLY ||
+      (kind == SQLITE_CANTOPEN && (sys == EACCES || sys == EROFS || sys == ENOENT)))
+    return " (a database in WAL mode can only be read by who may write its directory: PRAGMA journal_mode = "
+           "DELETE ends that mode)";
   return "";
 }
 
@@ -32,8 +36,8 @@ Result<FileIdentity> identity_of(const std::string& path) {
 
 std::unexpected<Error> SqliteConnection::database_error(int code, const char* doing) const {
   const char* text = db_ ? sqlite3_errmsg(db_.get()) : sqlite3_errstr(code);
-  return fail(Errc::unavailable, "user database {}: {}: {}{}; the query is: {}", config_.path, doing, text, advice(code, db_ ? sqlite3_system_errno(db_.get()) : 0),
-              one_line(config_.query));
+  return fail(Errc::unavailable, "user database {}: {}: {}{}; the query is: {}", config_.path, doing, text,
+              advice(code, db_ ? sqlite3_system_errno(db_.get()) : 0), one_line(config_.query));
 }
 
 Result<std::unique_ptr<SqliteConnection>> SqliteConnection::open(const SqliteDbConfig& config, const RowReader& reader, SeenColumns& seen) {

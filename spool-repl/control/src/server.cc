@@ -37,8 +37,11 @@ Server::Server(ports::Loop& loop, std::string path, Handler handler, Access acce
 Server::~Server() {
   if (accept_timer_ != 0) loop_.cancel(accept_timer_);
   for (auto& [fd, session] : sessions_) {
-    std::string last = encode_answer(session.asked ? fail(Errc::io, "the volume is no longer served: it is not known whether the command was carried out")
-                                                   : fail(Errc::unavailable, "the volume is no longer served"));
+    std::string last = encode_answer(
+        session.asked
+            ? fail(Errc::io,
+                   "the volume is no longer served: it is not known whether the command was carried out")
+            : fail(Errc::unavailable, "the volume is no longer served"));
     if (!session.answered) (void)::send(fd, last.data(), last.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (session.timer != 0) loop_.cancel(session.timer);
     loop_.unwatch(fd);
@@ -64,7 +67,8 @@ Status Server::start() {
   if (!place) return fail(place.error().code, "control: {}", place.error().message);
   if (*place == SocketPlace::stale) ::unlink(path_.c_str());
   ::fchmod(fd.get(), 0600);  // before bind(): never more open than that. umask(2) would be for all threads
-  if (::bind(fd.get(), generic, sizeof address) < 0) return fail_errno(errno, "cannot make the control socket {}", path_);
+  if (::bind(fd.get(), generic, sizeof address) < 0)
+    return fail_errno(errno, "cannot make the control socket {}", path_);
   file_ = SocketFile(path_);
   TL_TRY(open_to(access_));
   if (::listen(fd.get(), listen_backlog) < 0) return fail_errno(errno, "{}", path_);
@@ -76,7 +80,8 @@ Status Server::start() {
 Status Server::open_to(const Access& access) const {
   if (access.group && ::chown(path_.c_str(), static_cast<uid_t>(-1), *access.group) != 0)
     return fail_errno(errno, "{}: cannot be given to group {}", path_, *access.group);
-  if (::chmod(path_.c_str(), access.everybody ? 0666 : 0660) != 0) return fail_errno(errno, "{}: its mode cannot be set", path_);
+  if (::chmod(path_.c_str(), access.everybody ? 0666 : 0660) != 0)
+    return fail_errno(errno, "{}: its mode cannot be set", path_);
   return {};
 }
 
@@ -103,15 +108,17 @@ void Server::on_accept() {
   loop_.watch(n, ports::Loop::readable, [this, n](unsigned ready) { on_ready(n, ready); });
 }
 
-// Callers that say nothing, or do not read their answer, keep nobody out: of the user with the most of them, the first goes. One that
-// waits for its answer goes only where all do.
+// Callers that say nothing, or do not read their answer, keep nobody out: of the user with the most of them,
+// the first goes. One that waits for its answer goes only where all do.
 void Server::make_room() {
   if (sessions_.size() < sessions_max) return;
   std::unordered_map<uid_t, std::size_t> idle;
   auto waits = [](const Session& s) { return s.asked && !s.answered; };
   for (const auto& [fd, s] : sessions_) idle[s.user] += waits(s) ? 0 : 1;
   auto rank = [&](const Session& s) { return std::tuple(waits(s), ~idle[s.user], s.number); };
-  auto oldest = std::min_element(sessions_.begin(), sessions_.end(), [&](const auto& a, const auto& b) { return rank(a.second) < rank(b.second); });
+  auto oldest = std::min_element(sessions_.begin(), sessions_.end(), [&](const auto& a, const auto& b) {
+    return rank(a.second) < rank(b.second);
+  });
   int fd = oldest->first;
   if (!oldest->second.answered)
     answer(fd, fail(Errc::exhausted, "too many callers at once{}",
@@ -133,7 +140,8 @@ void Server::on_ready(int fd, unsigned ready) {
     ssize_t n = ::recv(fd, buffer, sizeof buffer, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n < 0) return end(fd);
-    if (n == 0 && !s.asked) return answer(fd, fail(Errc::invalid, "the command has no end: a line was expected"));
+    if (n == 0 && !s.asked)
+      return answer(fd, fail(Errc::invalid, "the command has no end: a line was expected"));
     if (n == 0) return loop_.change(fd, s.answered ? ports::Loop::writable : 0u);  // it waits for the answer
     if (s.asked) return;
     s.in.append(buffer, static_cast<std::size_t>(n));

@@ -46,10 +46,12 @@ void Secondary::discard(const Discard& command) {
 
 std::string Secondary::nothing_in_common(ReplicaId with) const {
   const Link* link = v_.find_link(with);
-  bool forgotten = v_.sb.epochs.size() == epoch_table_max || (link && link->state && link->state->epochs.size() == epoch_table_max);
-  return fmt::format("replica {} shows nothing of the history that is here. It may have been created anew{}, and this may be the only "
-                     "copy: nothing is given up. --force, if its history is the one to keep all the same", with,
-                     forgotten ? fmt::format(", or the two parted more than {} epochs ago", epoch_table_max) : "");
+  bool forgotten = v_.sb.epochs.size() == epoch_table_max ||
+                   (link && link->state && link->state->epochs.size() == epoch_table_max);
+  return fmt::format(
+      "replica {} shows nothing of the history that is here. It may have been created anew{}, and this may "
+      "be the only copy: nothing is given up. --force, if its history is the one to keep all the same",
+      with, forgotten ? fmt::format(", or the two parted more than {} epochs ago", epoch_table_max) : "");
 }
 
 // What the two have in common is looked at first, where that has not been done: then it is refused, and comes again.

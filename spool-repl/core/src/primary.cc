@@ -352,8 +352,9 @@ bool Primary::lossy_behind(RecordNo end) const {
   return false;
 }
 
-// A peer cuts its log for the newest epoch in our table, and remembers that epoch. If the epoch's record were not durable here,
-// a crash could leave an epoch that only the peer knows. The next promotion here could take the same counter.
+// A peer cuts its log for the newest epoch in our table, and remembers that epoch. If the epoch's record were
+// not durable here, a crash could leave an epoch that only the peer knows. The next promotion here could take
+// the same counter.
 bool Primary::waits_for_epoch(Peer& peer) {
   if (!epoch_in_flight()) return false;
   peer.match_again = true;
@@ -375,9 +376,11 @@ void Primary::begin(Peer& peer, RecordNo common_end) {
     const auto& state = v_.find_link(peer.config.id)->state;
     if (state && state->inconsistent && (state->base == base_unknown || state->base <= from.lsn)) return begin_resync(peer);
     v_.note_split_brain(peer.config.id, from.lsn);
-    std::string parted = from.lsn == Lsn{} ? "no record is known that both have" : fmt::format("the last record that both have is {}", from.lsn.v);
-    return refuse(peer, fmt::format("split brain: it knows writes up to {} as committed, and {}. Both histories are kept; decide which "
-                                    "replica is to be primary", peer.peer_commit.v, parted), true);
+    return refuse(peer,
+                  fmt::format("split brain: it knows writes up to {} as committed, and {}. Both histories "
+                              "are kept; decide which replica is to be primary",
+                              peer.peer_commit.v, parting_text(from.lsn)),
+                  true);
   }
   // Whoever was promoted in spite of a loss had blocks of lost records in its data area: no record tells of those.
   if (lossy_behind(common_end)) return begin_resync(peer, common_end);

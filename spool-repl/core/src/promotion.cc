@@ -152,7 +152,8 @@ void Promotion::ask(std::optional<Token> command, bool force, bool accept_loss) 
   }
 }
 
-// Until when a replica that has not been heard of may still turn up: some time after the start, and after a refused connection.
+// Until when a replica that has not been heard of may still turn up: some time after the start, and after a
+// refused connection.
 std::optional<Instant> Promotion::looks_for_peers_until() const {
   std::optional<Instant> until;
   for (const Link& l : v_.links) {
@@ -219,7 +220,8 @@ void Promotion::peer_down(ReplicaId id) {
 // Its promotion came to nothing, or it has become primary: the promise is over either way.
 void Promotion::peer_state(ReplicaId id, const NodeState& state) {
   if (promised_to_ == id) promised_to_ = 0;
-  if (state.primary && phase_ == Phase::claiming) give_up(fmt::format("replica {} is Primary{}", id, command_ ? ": demote it first" : ""));
+  if (state.primary && phase_ == Phase::claiming)
+    give_up(fmt::format("replica {} is Primary{}", id, command_ ? ": demote it first" : ""));
 }
 
 // Everybody here has agreed, and has said what it knows.
@@ -385,8 +387,10 @@ std::string Promotion::told_of_split_brains() const {
   std::string text;
   for (const SplitBrain& s : v_.sb.split_brains)
     if (v_.find_link(s.with))
-      text += fmt::format(". THE SPLIT BRAIN WITH REPLICA {0} IS NOT RESOLVED: what it went on with is not here. Run `discard` on replica {0} to "
-                          "give that up", s.with);
+      text += fmt::format(
+          ". THE SPLIT BRAIN WITH REPLICA {0} IS NOT RESOLVED: what it went on with is not here. Run "
+          "`discard` on replica {0} to give that up",
+          s.with);
   return text;
 }
 

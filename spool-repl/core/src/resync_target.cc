@@ -28,7 +28,8 @@ bool Secondary::is_fragment(const EpochTable& epochs) const {
          history_holds(epochs, Lsn{UINT64_MAX}, sb.inconsistent_base_epoch, sb.inconsistent_base);
 }
 
-// The log here was cut for a primary, and no record of it has come since: what is left is in the history of that primary.
+// The log here was cut for a primary, and no record of it has come since: what is left is in the history of
+// that primary.
 bool Secondary::is_of_the_cut(const EpochTable& epochs) const {
   const EpochEntry& cut = v_.sb.cut_for;
   return v_.ends_in_a_cut() && (epochs.holds(cut.epoch) || v_.forgotten_and_kept(primary_, epochs, cut));

@@ -133,8 +133,9 @@ std::string Secondary::lost_here() const {
 }
 
 std::string Secondary::split_brain(Lsn common, const EpochTable& epochs, const Successors& there) const {
-  std::string parted = common == Lsn{} ? "no record is known that both have" : fmt::format("the last record that both have is {}", common.v);
-  if (common < v_.commit_lsn()) return fmt::format("split brain: {} is committed here, and {}", v_.commit_lsn().v, parted);
+  std::string parted = parting_text(common);
+  if (common < v_.commit_lsn())
+    return fmt::format("split brain: {} is committed here, and {}", v_.commit_lsn().v, parted);
   Lsn last = v_.log.last_mark().lsn;
   if (last == common) return "";
   EpochEntry newest = v_.recorded();
@@ -146,9 +147,11 @@ std::string Secondary::split_brain(Lsn common, const EpochTable& epochs, const S
   // What is here may have been lost by its writer before it was durable there, and somebody saw that.
   if (v_.covers(primary_, epoch_, there, newest, forced_here, v_.nobody_told_behind(common, there.witnesses))) return "";
   if (newest.in_sync & set_of(primary_))
-    return fmt::format("split brain: replica {} has given up what was written in epoch {}, or lost it, and {}", primary_,
-                       newest.epoch.counter, parted);
-  return fmt::format("split brain: epoch {} went on here without replica {}, and {}", newest.epoch.counter, primary_, parted);
+    return fmt::format(
+        "split brain: replica {} has given up what was written in epoch {}, or lost it, and {}", primary_,
+        newest.epoch.counter, parted);
+  return fmt::format("split brain: epoch {} went on here without replica {}, and {}", newest.epoch.counter,
+                     primary_, parted);
 }
 
 // A tail that has moved since the primary heard of it leaves records without a name: the primary searches again above it.
@@ -171,7 +174,8 @@ void Secondary::handle(const Begin& m) {
   common_ = std::max(common_, m.from.lsn);
   if (!v_.kept_by(primary_, m.epoch, m.epochs)) return refuse(lost_here(), true);
   Successors there = successors_behind(m.from.lsn, m.epochs, seen);
-  if (std::string why = is_fragment(m.epochs) ? "" : split_brain(m.from.lsn, m.epochs, there); !why.empty()) return refuse(std::move(why), true);
+  if (std::string why = is_fragment(m.epochs) ? "" : split_brain(m.from.lsn, m.epochs, there); !why.empty())
+    return refuse(std::move(why), true);
   // Also in a part of a history nothing goes that is known to be committed: its primary fills this one anew instead.
   if (m.from.lsn < v_.commit_lsn())
     return refuse(fmt::format("it wants to go on from {}, and {} is committed here", m.from.lsn.v, v_.commit_lsn().v));

@@ -232,7 +232,8 @@ std::uint64_t Volume::newest_epoch() const {
   return newest;
 }
 
-// The newest one counts at a promotion, although its record is lost here, or was cut off, or has not come yet.
+// The newest one counts at a promotion, although its record is lost here, or was cut off, or has not come
+// yet.
 EpochEntry Volume::told_epoch() const {
   EpochEntry newest = recorded();
   if (damaged() && sb.damaged_newest.epoch.counter > newest.epoch.counter) newest = sb.damaged_newest;
@@ -289,8 +290,8 @@ void Volume::end_split_brain_if_one_history(const Link& link) {
   if (!ours.id.is_nil() && link.state->epoch.epoch == ours) end_split_brain(link.config.id);
 }
 
-// By the epochs alone, with the judgement that a match would come to on either side. Where a table may have forgotten what it takes,
-// nothing is said: the match will tell.
+// By the epochs alone, with the judgement that a match would come to on either side. Where a table may have
+// forgotten what it takes, nothing is said: the match will tell.
 bool Volume::parted_from(ReplicaId id, const NodeState& state) const {
   if (config.arbiter != Arbiter::manual || !whole() || !state.whole || state.inconsistent) return false;
   EpochEntry ours = recorded();
@@ -298,20 +299,28 @@ bool Volume::parted_from(ReplicaId id, const NodeState& state) const {
   if (ours.epoch.id.is_nil() || theirs.epoch.id.is_nil()) return false;
   if ((ours.in_sync & set_of(id)) || (theirs.in_sync & set_of(sb.replica))) return false;
   if (state.epochs.holds(ours.epoch) || sb.epochs.holds(theirs.epoch)) return false;
-  auto common = std::find_if(sb.epochs.rbegin(), sb.epochs.rend(), [&](const EpochEntry& e) { return state.epochs.holds(e.epoch); });
+  auto common = std::find_if(sb.epochs.rbegin(), sb.epochs.rend(),
+                             [&](const EpochEntry& e) { return state.epochs.holds(e.epoch); });
   if (common == sb.epochs.rend()) return false;
   Lsn from = common->start;
-  Successors there = successors_behind(from, state.epochs, ours.epoch), here = successors_behind(from, sb.epochs, theirs.epoch);
-  return !covers(id, theirs.epoch, there, ours, sb.epochs.by_force_behind(from), nobody_told_behind(from, there.witnesses)) &&
+  Successors there = successors_behind(from, state.epochs, ours.epoch),
+             here = successors_behind(from, sb.epochs, theirs.epoch);
+  return !covers(id, theirs.epoch, there, ours, sb.epochs.by_force_behind(from),
+                 nobody_told_behind(from, there.witnesses)) &&
          !covers(sb.replica, ours.epoch, here, theirs, state.epochs.by_force_behind(from), false);
 }
 
 void Volume::note_split_brain_of_secondaries(const Link& link) {
-  if (!link.state || link.state->primary || split_brain_with(link.config.id) || !parted_from(link.config.id, *link.state)) return;
+  if (!link.state || link.state->primary || split_brain_with(link.config.id) ||
+      !parted_from(link.config.id, *link.state))
+    return;
   note_split_brain(link.config.id, std::nullopt);
-  out.notices.push_back({true, fmt::format("split brain: replica {} went on in epoch {}, and replica {} in epoch {}, each without the other",
-                                           sb.replica, recorded().epoch.counter, link.config.id, link.state->epoch.epoch.counter),
-                         NoticeKind::split_brain, link.config.id});
+  out.notices.push_back(
+      {true,
+       fmt::format(
+           "split brain: replica {} went on in epoch {}, and replica {} in epoch {}, each without the other",
+           sb.replica, recorded().epoch.counter, link.config.id, link.state->epoch.epoch.counter),
+       NoticeKind::split_brain, link.config.id});
 }
 
 void Volume::refuse_link(ReplicaId id, const std::string& reason, bool split_brain) {
@@ -480,6 +489,11 @@ void Volume::fail_device(std::string reason) {
 
 bool forgets(const EpochTable& epochs, const Epoch& epoch) {
   return epochs.size() == epoch_table_max && epochs.front().epoch.counter > epoch.counter && !(epochs.front().flags & epoch_lossy);
+}
+
+std::string parting_text(Lsn common) {
+  if (common == Lsn{}) return "no record is known that both have";
+  return fmt::format("the last record that both have is {}", common.v);
 }
 
 Successors successors_behind(Lsn lsn, std::span<const EpochEntry> epochs, const Epoch& other) {

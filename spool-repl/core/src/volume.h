@@ -25,7 +25,7 @@ struct Link {
   Instant since;                   // so long
   std::uint64_t connection = 0;    // how many there have been
   std::optional<NodeState> state;  // nullopt: nothing yet on this connection
-  bool refused = false;            // this connection, or the last one: the peer is there, and connects again soon
+  bool refused = false;  // this connection, or the last one: the peer is there, and connects again soon
   std::optional<NodeState> said;   // on the last connection, where that was refused
   RecordNo covered_end = 0;        // it is known to have had everything before this one, durably
   std::string unfit;               // it is configured otherwise, says the last handshake: no primary leaves it out for that
@@ -118,7 +118,8 @@ class Volume {
   void end_split_brain(ReplicaId id);
   void end_split_brains_but(ReplicaId id);
   void end_split_brain_if_one_history(const Link& link);
-  // Two secondaries are not matched. What each says of its epochs shows that both went on, each without the other.
+  // Two secondaries are not matched. What each says of its epochs shows that both went on, each without the
+  // other.
   void note_split_brain_of_secondaries(const Link& link);
 
   std::uint64_t journal_offset(JournalPos pos) const { return sb.ring_offset + pos.v % sb.ring_bytes; }
@@ -182,6 +183,7 @@ class Volume {
 
 // Whether that table begins after this epoch, so that it cannot tell of it, and no loss was among what it has forgotten.
 bool forgets(const EpochTable& epochs, const Epoch& epoch);
+std::string parting_text(Lsn common);  // of two histories; LSN 0: nothing is known that both have
 Successors successors_behind(Lsn lsn, std::span<const EpochEntry> epochs, const Epoch& other);
 
 template <class OnRecord>

@@ -73,7 +73,8 @@ class Node {
       look();
     }
     for (const auto& v : volumes_)
-      if (auto ended = v->state(); result_ == exit_ok && std::get<VolumeSupervisor::Ended>(ended).failed) result_ = exit_failed;
+      if (auto ended = v->state(); result_ == exit_ok && std::get<VolumeSupervisor::Ended>(ended).failed)
+        result_ = exit_failed;
     return result_;
   }
 

@@ -67,7 +67,8 @@ int worse(int a, int b) {
 std::string_view colour_of(std::string_view line) {
   for (std::string_view bad : {"SUSPENDED", "FAILED", "SPLIT BRAIN", "STALLED"})
     if (line.find(bad) != line.npos) return "\033[1;31m";
-  for (std::string_view weak : {"DEGRADED", "RESYNCING", "NO PRIMARY", "STARTING", "Inconsistent", "Outdated", "waits to be promoted", "not served"})
+  for (std::string_view weak : {"DEGRADED", "RESYNCING", "NO PRIMARY", "STARTING", "Inconsistent", "Outdated",
+                                "waits to be promoted", "not served"})
     if (line.find(weak) != line.npos) return "\033[33m";
   return "";
 }
@@ -140,13 +141,15 @@ int status(const daemon::NodeSettings& node, const NodeOptions& options) {
     auto text = json && !options.json ? ask_to_read(v.control, "status") : json;
     if (!text) {
       bool silent = text.error().code == Errc::timeout;
-      result = worse(result, report(named(v, text.error()), silent ? exit_unavailable : exit_of_answer(text.error())));
+      result = worse(
+          result, report(named(v, text.error()), silent ? exit_unavailable : exit_of_answer(text.error())));
       continue;
     }
     result = worse(result, state_of(*json));
     fmt::print("{}", *text);
   }
-  if (std::fflush(stdout) != 0) return report(fail_errno(errno, "status: standard output").error(), exit_failed);
+  if (std::fflush(stdout) != 0)
+    return report(fail_errno(errno, "status: standard output").error(), exit_failed);
   return result;
 }
 

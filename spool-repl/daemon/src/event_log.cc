@@ -75,7 +75,8 @@ Result<std::string> EventLog::answer(std::string_view what) const {
   std::uint64_t since = 0;
   auto [end, error] = std::from_chars(what.data(), what.data() + what.size(), since);
   std::string_view rest(end, static_cast<std::size_t>(what.data() + what.size() - end));
-  if (error != std::errc() || (!rest.empty() && rest != " json")) return fail(Errc::invalid, "events: not a number");
+  if (error != std::errc() || (!rest.empty() && rest != " json"))
+    return fail(Errc::invalid, "events: not a number");
   return list(since, !rest.empty());
 }
 

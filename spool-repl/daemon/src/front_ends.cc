@@ -175,7 +175,9 @@ std::string FrontEnds::device() const {
   return parts_->link().empty() ? parts_->device->device() : parts_->link();
 }
 
-bool FrontEnds::device_lost() const { return parts_->device && !parts_->device_gone && !parts_->device->trouble().empty(); }
+bool FrontEnds::device_lost() const {
+  return parts_->device && !parts_->device_gone && !parts_->device->trouble().empty();
+}
 
 std::string FrontEnds::device_trouble() const {
   const Parts& p = *parts_;

@@ -18,7 +18,10 @@ constexpr const char* way_out = "mend it, then `systemctl reload spool-repl` (SI
 }
 
 StandIn::StandIn(VolumeSettings settings, std::optional<Error> why)
-    : settings_(std::move(settings)), why_(std::move(why)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), thread_([this] { serve(); }) {
+    : settings_(std::move(settings)),
+      why_(std::move(why)),
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      thread_([this] { serve(); }) {
   ready_.get_future().wait();
 }
 
@@ -30,7 +33,8 @@ StandIn::~StandIn() {
 
 bool StandIn::take(const VolumeSettings& settings, const Error& why) {
   bool same = settings.control == settings_.control && settings.status_group == settings_.status_group &&
-              settings.status_everybody == settings_.status_everybody && settings.replica == settings_.replica;
+              settings.status_everybody == settings_.status_everybody &&
+              settings.replica == settings_.replica;
   if (!same || !serving_) return false;
   std::lock_guard lock(mutex_);
   why_ = why;
@@ -40,14 +44,24 @@ bool StandIn::take(const VolumeSettings& settings, const Error& why) {
 Result<std::string> StandIn::answer(const std::string& command) const {
   std::lock_guard lock(mutex_);
   VolumeState state = why_ ? VolumeState::failed : VolumeState::starting;
-  std::string trouble = why_ ? "not served: " + why_->message : "not served yet: the journal is read, and what it holds is brought home";
+  std::string trouble = why_ ? "not served: " + why_->message
+                             : "not served yet: the journal is read, and what it holds is brought home";
   std::string first = fmt::format("{}  {}: {}\n", settings_.name, state_text(state), trouble);
   if (command == "status") return why_ ? fmt::format("{}  {}\n", first, way_out) : first;
   if (command == "status line") return first;
   if (command == "status json") {
-    boost::json::object root{{"name", settings_.name}, {"replica", settings_.replica}, {"state", name_of(state)}, {"served", false},
-                             {"role", nullptr}, {"failed", why_.has_value()}, {"failure", why_ ? why_->message : ""}, {"suspended", false},
-                             {"device", ""}, {"nbd", ""}, {"in_sync", boost::json::array{}}, {"peers", boost::json::array{}}};
+    boost::json::object root{{"name", settings_.name},
+                             {"replica", settings_.replica},
+                             {"state", name_of(state)},
+                             {"served", false},
+                             {"role", nullptr},
+                             {"failed", why_.has_value()},
+                             {"failure", why_ ? why_->message : ""},
+                             {"suspended", false},
+                             {"device", ""},
+                             {"nbd", ""},
+                             {"in_sync", boost::json::array{}},
+                             {"peers", boost::json::array{}}};
     return boost::json::serialize(root) + "\n";
   }
   return fail(Errc::unavailable, "the volume is {}{}{}", trouble, why_ ? "; " : "", why_ ? way_out : "");
@@ -59,7 +73,8 @@ void StandIn::serve() {
   auto loop = io::UringLoop::create(clock, {.entries = 64});
   if (loop) {
     control::Server server(
-        **loop, settings_.control, [this](const std::string& c, control::Server::Reply reply) { reply(answer(c)); },
+        **loop, settings_.control,
+        [this](const std::string& c, control::Server::Reply reply) { reply(answer(c)); },
         control::Access{settings_.status_everybody, settings_.status_group});
     if (server.start()) {
       (*loop)->watch(wake_.get(), ports::Loop::readable, [&](unsigned) { (*loop)->stop(); });

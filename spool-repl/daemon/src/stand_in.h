@@ -1,5 +1,5 @@
-// Answers at the control socket of a volume that is not served, on a thread of its own: what is wrong and what starts it again, or that
-// its start takes its time.
+// Answers at the control socket of a volume that is not served, on a thread of its own: what is wrong and
+// what starts it again, or that its start takes its time.
 #pragma once
 
 #include <atomic>

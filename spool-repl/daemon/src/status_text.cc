@@ -116,14 +116,16 @@ std::string waiting_text(const core::VolumeStatus& s) {
 std::string unconfirmed(const core::VolumeStatus& s) {
   std::string ids;
   for (const auto& p : s.peers)
-    if (p.protocol == core::Protocol::C && p.in_sync && p.connection == core::ConnectionState::Connected && p.durable < s.last)
+    if (p.protocol == core::Protocol::C && p.in_sync && p.connection == core::ConnectionState::Connected &&
+        p.durable < s.last)
       ids += fmt::format("{}replica {}", ids.empty() ? "" : ", ", p.id);
   if (s.durable < s.last) ids += fmt::format("{}the journal here", ids.empty() ? "" : ", ");
   return ids.empty() ? "" : fmt::format(". Not confirmed by {}", ids);
 }
 
 std::string seconds_text(Duration wait) {
-  return duration_text(static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::seconds>(wait).count()));
+  return duration_text(
+      static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::seconds>(wait).count()));
 }
 std::string waited_text(Duration wait) { return "the oldest request has waited for " + seconds_text(wait); }
 
@@ -131,7 +133,8 @@ std::string stalled_text(const NodeView& v) {
   std::string text = "STALLED: ";
   if (v.oldest_wait >= stalled_after) text += waited_text(v.oldest_wait) + unconfirmed(v.status);
   if (v.oldest_disk_wait >= disk_stalled_after)
-    text += fmt::format("{}The disk here has not answered for {}", v.oldest_wait >= stalled_after ? ". " : "", seconds_text(v.oldest_disk_wait));
+    text += fmt::format("{}The disk here has not answered for {}", v.oldest_wait >= stalled_after ? ". " : "",
+                        seconds_text(v.oldest_disk_wait));
   return text;
 }
 
@@ -180,7 +183,8 @@ std::string memory_line(const NodeView& v) {
 
 }  // namespace
 
-void tell_link_troubles(core::VolumeStatus& status, const net::PeerNet& net, const std::map<ReplicaId, std::string>& unfit) {
+void tell_link_troubles(core::VolumeStatus& status, const net::PeerNet& net,
+                        const std::map<ReplicaId, std::string>& unfit) {
   for (auto& peer : status.peers) {
     auto known = unfit.find(peer.id);
     if (!net.is_wanted(peer.id)) {
@@ -285,9 +289,16 @@ std::string status_json(const NodeView& v) {
     if (s.in_sync & set_of(id)) in_sync.push_back(id);
   MemoryBound m = bound_of(v);
   boost::json::object root{
-      {"memory", boost::json::object{{"bound_bytes", m.total()}, {"arena_bytes", m.arena}, {"reads_bytes", m.reads},
-                                     {"digests_bytes", m.digests}, {"bitmaps_bytes", m.bitmaps}, {"log_bytes", m.log},
-                                     {"clients_bytes", m.clients}, {"replicas_bytes", m.replicas}, {"process_bytes", m.process}, {"resident_bytes", resident_bytes()}}},
+      {"memory", boost::json::object{{"bound_bytes", m.total()},
+                                     {"arena_bytes", m.arena},
+                                     {"reads_bytes", m.reads},
+                                     {"digests_bytes", m.digests},
+                                     {"bitmaps_bytes", m.bitmaps},
+                                     {"log_bytes", m.log},
+                                     {"clients_bytes", m.clients},
+                                     {"replicas_bytes", m.replicas},
+                                     {"process_bytes", m.process},
+                                     {"resident_bytes", resident_bytes()}}},
       {"name", v.settings.name},
       {"volume", v.volume.text()},
       {"replica", v.settings.replica},
@@ -302,24 +313,31 @@ std::string status_json(const NodeView& v) {
       {"discards_for", s.discards_for},
       {"in_sync", in_sync},
       {"degraded", s.role == core::Role::primary && !left_out(s).empty()},
-      {"arbiter", boost::json::object{{"kind", arbiter::name_of(v.settings.arbiter.kind)}, {"trouble", v.arbiter_trouble}}},
+      {"arbiter", boost::json::object{{"kind", arbiter::name_of(v.settings.arbiter.kind)},
+                                      {"trouble", v.arbiter_trouble}}},
       {"failed", s.failed},
       {"failure", s.failure},
       {"suspended", s.suspended},
       {"waiting_requests", s.waiting_requests},
-      {"oldest_request_waits_ms", std::chrono::duration_cast<std::chrono::milliseconds>(v.oldest_wait).count()},
-      {"oldest_disk_operation_ms", std::chrono::duration_cast<std::chrono::milliseconds>(v.oldest_disk_wait).count()},
+      {"oldest_request_waits_ms",
+       std::chrono::duration_cast<std::chrono::milliseconds>(v.oldest_wait).count()},
+      {"oldest_disk_operation_ms",
+       std::chrono::duration_cast<std::chrono::milliseconds>(v.oldest_disk_wait).count()},
       {"device", v.device},
       {"device_trouble", v.device_trouble},
       {"stop_waits_for", v.stop_waits_for},
       {"nbd", v.nbd},
       {"epoch", boost::json::object{{"counter", s.epoch.counter}, {"id", s.epoch.id.text()}}},
-      {"lsn", boost::json::object{{"last", s.last.v}, {"durable", s.durable.v}, {"commit", s.commit.v}, {"tail", s.tail.v}}},
+      {"lsn",
+       boost::json::object{
+           {"last", s.last.v}, {"durable", s.durable.v}, {"commit", s.commit.v}, {"tail", s.tail.v}}},
       {"journal", boost::json::object{{"used_bytes", s.journal_used}, {"size_bytes", s.journal_size}}},
       {"arena", boost::json::object{{"used_bytes", s.arena_used}, {"size_bytes", s.arena_size}}},
       {"dirty_blocks", s.dirty_blocks},
-      {"since_start", boost::json::object{{"records", s.records}, {"journal_bytes", s.records_bytes},
-                                          {"checkpoints", s.checkpoints}, {"home_blocks", s.home_blocks_written},
+      {"since_start", boost::json::object{{"records", s.records},
+                                          {"journal_bytes", s.records_bytes},
+                                          {"checkpoints", s.checkpoints},
+                                          {"home_blocks", s.home_blocks_written},
                                           {"repaired_blocks", s.repaired_blocks},
                                           {"unreadable_blocks", s.unreadable_blocks},
                                           {"wrong_blocks", s.wrong_blocks}}},

@@ -28,8 +28,10 @@ struct NodeView {
   bool device_lost = false;  // to another program: what is on it gets errors
 };
 
-// What the network knows of peers that are not connected. `unfit`: what the last handshake that found other settings said.
-void tell_link_troubles(core::VolumeStatus& status, const net::PeerNet& net, const std::map<ReplicaId, std::string>& unfit);
+// What the network knows of peers that are not connected. `unfit`: what the last handshake that found other
+// settings said.
+void tell_link_troubles(core::VolumeStatus& status, const net::PeerNet& net,
+                        const std::map<ReplicaId, std::string>& unfit);
 
 std::string status_text(const NodeView& view);
 std::string status_line(const NodeView& view);  // the same in a line, for logs and for `--watch` without a terminal

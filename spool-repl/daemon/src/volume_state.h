@@ -18,9 +18,12 @@ enum class VolumeState {  // the later, the worse
 };
 
 inline constexpr Duration stalled_after = std::chrono::seconds(5);
-inline constexpr Duration disk_stalled_after = std::chrono::seconds(10);  // a sync of a slow disk takes its time
+// A sync of a slow disk takes its time.
+inline constexpr Duration disk_stalled_after = std::chrono::seconds(10);
 
-inline bool is_stalled(const NodeView& v) { return v.oldest_wait >= stalled_after || v.oldest_disk_wait >= disk_stalled_after; }
+inline bool is_stalled(const NodeView& v) {
+  return v.oldest_wait >= stalled_after || v.oldest_disk_wait >= disk_stalled_after;
+}
 
 VolumeState state_of(const NodeView& view);
 const char* name_of(VolumeState state);  // in JSON

@@ -12,8 +12,13 @@
 
 namespace twinloft::repl::daemon {
 
-VolumeSupervisor::VolumeSupervisor(VolumeSettings settings, std::function<void()> changed, Duration late_after)
-    : name_(settings.name), changed_(std::move(changed)), late_after_(late_after), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), settings_(std::move(settings)) {
+VolumeSupervisor::VolumeSupervisor(VolumeSettings settings, std::function<void()> changed,
+                                   Duration late_after)
+    : name_(settings.name),
+      changed_(std::move(changed)),
+      late_after_(late_after),
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      settings_(std::move(settings)) {
   thread_ = std::thread([this] { run(); });
 }
 
@@ -45,7 +50,10 @@ void VolumeSupervisor::set(State state) {
 void VolumeSupervisor::request_stop(bool force) {
   {
     std::lock_guard lock(mutex_);
-    if (attempting_) log_warning("volume {}: not stopped yet: it is being started, and stops once it is served or that has failed", name_);
+    if (attempting_)
+      log_warning(
+          "volume {}: not stopped yet: it is being started, and stops once it is served or that has failed",
+          name_);
     stop_asked_ = true;
     force_asked_ = force_asked_ || force;
     if (runner_) runner_->request_stop(force);
@@ -106,7 +114,8 @@ std::optional<VolumeSupervisor::Failed> VolumeSupervisor::serve_once() {
     stand_in_.reset();
     has_control_ = true;
   };
-  auto runner = std::make_shared<VolumeRunner>(std::move(now), StartHooks{take_over, [this] { stand_in_for_start(); }, late_after_});
+  auto runner = std::make_shared<VolumeRunner>(
+      std::move(now), StartHooks{take_over, [this] { stand_in_for_start(); }, late_after_});
   attempts(true);
   Status started;
   try {

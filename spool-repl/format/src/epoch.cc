@@ -49,7 +49,8 @@ bool EpochTable::holds(const Epoch& epoch) const {
 
 bool EpochTable::by_force_behind(Lsn lsn) const {
   if (forgotten_force.writers != 0 && forgotten_force.start > lsn) return true;
-  return std::any_of(begin(), end(), [&](const EpochEntry& e) { return e.start > lsn && (e.flags & epoch_by_force); });
+  return std::any_of(begin(), end(),
+                     [&](const EpochEntry& e) { return e.start > lsn && (e.flags & epoch_by_force); });
 }
 
 void EpochTable::cut_behind(Lsn lsn) {

@@ -352,7 +352,8 @@ std::string PeerNet::trouble(ReplicaId id) const {
   bool calls_here = options_.self.replica > id, listens = static_cast<bool>(listener_);
   if (calls_here && !listen_trouble_.empty()) return listen_trouble_;
   if (calls_here ? listens : !p->looking_up) return "";
-  return fmt::format("\"{}\" is being looked up: no name server has answered yet", calls_here ? options_.listen : p->config.address);
+  return fmt::format("\"{}\" is being looked up: no name server has answered yet",
+                     calls_here ? options_.listen : p->config.address);
 }
 
 void PeerNet::send(ReplicaId id, const PeerMessage& message) {

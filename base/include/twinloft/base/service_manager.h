@@ -8,7 +8,8 @@
 
 namespace twinloft {
 
-enum class Patience { none, a_second };  // with a manager that does not read: only a thread that has the time waits for it
+// With a manager that does not read. Only a thread that has the time waits.
+enum class Patience { none, a_second };
 
 // Where nobody wants to know (no NOTIFY_SOCKET), nothing is said. Lines such as "READY=1", "STOPPING=1", "STATUS=serving 2 volumes". False: it was not delivered, which is nothing that a
 // service can act on.

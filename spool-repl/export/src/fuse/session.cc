@@ -23,12 +23,16 @@ namespace {
 constexpr int requests_per_turn = 64;  // before other descriptors get their turn
 
 // libfuse would write to standard error itself, and wait there for a reader.
-[[gnu::format(printf, 2, 0)]] void log_for_libfuse(fuse_log_level level, const char* format, va_list arguments) {
+[[gnu::format(printf, 2, 0)]] void log_for_libfuse(fuse_log_level level, const char* format,
+                                                   va_list arguments) {
   char text[512];
   std::vsnprintf(text, sizeof text, format, arguments);
   std::string_view line(text);
   while (line.ends_with('\n')) line.remove_suffix(1);
-  log_line(level <= FUSE_LOG_ERR ? LogLevel::error : level == FUSE_LOG_WARNING ? LogLevel::warning : LogLevel::debug, line);
+  log_line(level <= FUSE_LOG_ERR       ? LogLevel::error
+           : level == FUSE_LOG_WARNING ? LogLevel::warning
+                                       : LogLevel::debug,
+           line);
 }
 }
 
@@ -169,7 +173,8 @@ void State::answer(Pending& p) {
 
 void State::refuse_write(fuse_req_t request, int error) {
   if (!std::exchange(write_lost, true))
-    log_error("fuse: {}: a write failed ({}): every later flush fails until the device is attached anew", options.mount_point, std::strerror(error));
+    log_error("fuse: {}: a write failed ({}): every later flush fails until the device is attached anew",
+              options.mount_point, std::strerror(error));
   fuse_reply_err(request, error);
 }
 

@@ -136,7 +136,8 @@ void UblkExport::stop(std::function<void(Status)> stopped) {
   else s.detach(std::move(stopped));
 }
 
-// The kernel lets the device go when all requests are answered, which may take its time: the loop serves others meanwhile.
+// The kernel lets the device go when all requests are answered, which may take its time: the loop serves
+// others meanwhile.
 void State::abort() {
   if (gone || std::exchange(aborted, true)) return;
   control->give_up = true;

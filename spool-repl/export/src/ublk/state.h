@@ -91,7 +91,8 @@ struct UblkExport::State {
   std::string trouble;  // why it is lost
   bool aborted = false, stopping = false, gone = false;
   std::vector<std::function<void()>> wait_until_gone;
-  std::shared_ptr<std::atomic<bool>> kernel_let_go = std::make_shared<std::atomic<bool>>(false);  // after an abort; set by the side thread
+  // After an abort; set by the side thread.
+  std::shared_ptr<std::atomic<bool>> kernel_let_go = std::make_shared<std::atomic<bool>>(false);
   ports::Loop::TimerId timer = 0;
   int sweeps = 0;
   std::function<void(Result<std::string>)> ready;  // nullptr once it was called

@@ -271,7 +271,10 @@ TEST(Config, Quota) {
 }
 
 TEST(Config, QuotaThatDovecotCounts) {
-  auto config = parse_config("t.toml", minimal_then("[quota]\ndriver = \"count\"\naddress = \"unix:/run/dovecot/quota-status\"\nconnections = 3\ntimeout = \"2s\"\nover = \"defer\"\n[limits]\nqueue_time = \"7s\"\n"));
+  auto config = parse_config(
+      "t.toml",
+      minimal_then("[quota]\ndriver = \"count\"\naddress = \"unix:/run/dovecot/quota-status\"\nconnections = "
+                   "3\ntimeout = \"2s\"\nover = \"defer\"\n[limits]\nqueue_time = \"7s\"\n"));
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->delivery.maildir.quota.driver, QuotaDriver::count);
   EXPECT_EQ(config->delivery.maildir.quota.over, OverQuota::defer);
@@ -279,7 +282,8 @@ TEST(Config, QuotaThatDovecotCounts) {
   EXPECT_EQ(config->quota_status.target.timeout, std::chrono::seconds(2));
   EXPECT_EQ(config->quota_status.answer_timeout, std::chrono::seconds(2));
   EXPECT_EQ(config->quota_status.connections_max, 3u);
-  EXPECT_EQ(config->quota_status.queue_time, std::chrono::seconds(7)) << "a question waits as a delivery does";
+  EXPECT_EQ(config->quota_status.queue_time, std::chrono::seconds(7))
+      << "a question waits as a delivery does";
 }
 
 // From before the key accept_all.
@@ -306,11 +310,19 @@ TEST(Config, LimitsAreComparedWithOneAnother) {
             "t.toml: limits.queue_time (600s) is as long as an MTA waits for a reply (10min): it would deliver again what was delivered");
   EXPECT_NE(warnings("[agent.a]\ncommand = \"/bin/true\"\ntimeout = \"9min\"\n").find("t.toml: agent.a.timeout: with limits.queue_time a delivery may take 605s"), std::string::npos);
   EXPECT_EQ(warnings("[agent.a]\ncommand = \"/bin/true\"\n"), "");
-  EXPECT_EQ(warnings("[delivery]\nruns = 10\n[agent.a]\ncommand = \"/bin/true\"\n"), "") << "those beyond wait";
+  EXPECT_EQ(warnings("[delivery]\nruns = 10\n[agent.a]\ncommand = \"/bin/true\"\n"), "")
+      << "those beyond wait";
   EXPECT_EQ(warnings("[limits]\nbody_disk_total = \"99MiB\"\n"), "") << "once there is room for it";
-  EXPECT_NE(warnings("[limits]\nbody_disk_total = \"99MiB\"\n[agent.a]\ncommand = \"/bin/true\"\n").find("has no room for a message of limits.message_size"), std::string::npos);
-  EXPECT_EQ(warnings("[limits]\nmessage_size = \"1MiB\"\nbody_disk_total = \"1MiB\"\n[agent.a]\ncommand = \"/bin/true\"\n"), "") << "it is in memory";
-  EXPECT_NE(warnings("[agent.a]\ncommand = \"/bin/true\"\n[agent.a.rlimits]\nfile_size = \"50MiB\"\n").find("agent.a.rlimits.file_size (52428800 bytes) is not above"), std::string::npos);
+  EXPECT_NE(warnings("[limits]\nbody_disk_total = \"99MiB\"\n[agent.a]\ncommand = \"/bin/true\"\n")
+                .find("has no room for a message of limits.message_size"),
+            std::string::npos);
+  EXPECT_EQ(warnings("[limits]\nmessage_size = \"1MiB\"\nbody_disk_total = \"1MiB\"\n[agent.a]\ncommand = "
+                     "\"/bin/true\"\n"),
+            "")
+      << "it is in memory";
+  EXPECT_NE(warnings("[agent.a]\ncommand = \"/bin/true\"\n[agent.a.rlimits]\nfile_size = \"50MiB\"\n")
+                .find("agent.a.rlimits.file_size (52428800 bytes) is not above"),
+            std::string::npos);
   EXPECT_EQ(warnings("[agent.a]\ncommand = \"/bin/true\"\n[agent.a.rlimits]\nfile_size = \"51MiB\"\n"), "");
   EXPECT_EQ(warnings("[delivery]\nruns = 10\n[agent.a]\ncommand = \"/bin/true\"\ndeliveries = 65\n"),
             "t.toml: agent.a.deliveries (65) is above limits.deliveries (64), and is never reached\n"
@@ -355,71 +367,103 @@ const Wrong wrong[] = {
     {"[[listen]]\naddress = \"127.0.0.1:24\"\nmode = \"0600\"\n", "is for Unix sockets only"},
     {"[[listen]]\naddress = \"127.0.0.1:24\"\ngroup = \"mail\"\n", "listen.group: is for Unix sockets only"},
     {"[[listen]]\naddress = \"unix:/a\"\n[[listen]]\naddress = \"unix:/a\"\n", "is listed twice"},
-    {"[[listen]]\naddress = \"unix:/a/b\"\n[[listen]]\naddress = \"unix:/a//b\"\n", "t.toml:4: listen.address: is listed twice"},
+    {"[[listen]]\naddress = \"unix:/a/b\"\n[[listen]]\naddress = \"unix:/a//b\"\n",
+     "t.toml:4: listen.address: is listed twice"},
     {"[[listen]]\naddress = \"unix:/a/\"\n", "is a directory's path"},
-    {"[[listen]]\naddress = \"[::1]:24\"\n[[listen]]\naddress = \"[0:0:0:0:0:0:0:1]:24\"\n", "listen.address: is listed twice"},
-    {"[[listen]]\naddress = \"0.0.0.0:24\"\n[[listen]]\naddress = \"127.0.0.1:24\"\n", "0.0.0.0:24 and 127.0.0.1:24 cannot both be listened at"},
-    {"[[listen]]\naddress = \"[::1]:24\"\n[[listen]]\naddress = \"[::]:24\"\n", "[::1]:24 and [::]:24 cannot both be listened at"},
+    {"[[listen]]\naddress = \"[::1]:24\"\n[[listen]]\naddress = \"[0:0:0:0:0:0:0:1]:24\"\n",
+     "listen.address: is listed twice"},
+    {"[[listen]]\naddress = \"0.0.0.0:24\"\n[[listen]]\naddress = \"127.0.0.1:24\"\n",
+     "0.0.0.0:24 and 127.0.0.1:24 cannot both be listened at"},
+    {"[[listen]]\naddress = \"[::1]:24\"\n[[listen]]\naddress = \"[::]:24\"\n",
+     "[::1]:24 and [::]:24 cannot both be listened at"},
     {"listen = 5\n", "listen: at least one [[listen]]"},
     {"[listen]\naddress = \"unix:/a\"\n", "listen: expected [[listen]], with two brackets on each side"},
     {"[[agent]]\ncommand = \"/bin/true\"\n", "agent: expected [agent.NAME], with one bracket on each side"},
     {"[[listen]]\naddress = \"127.0.0.1:24\"\ntls = \"yes\"\n", "listen.tls: expected \"none\""},
-    {"[[listen]]\naddress = \"127.0.0.1:24\"\ntls = \"offered\"\n", "tls: is missing: a [[listen]] offers TLS"},
-    {"[[listen]]\naddress = \"127.0.0.1:24\"\ntrusted = [\"10.0.0.1/8\"]\n", "listen.trusted: \"10.0.0.1/8\": the address has bits behind its prefix of 8"},
-    {"[[listen]]\naddress = \"127.0.0.1:24\"\nproxies = [\"here\"]\n", "listen.proxies: \"here\" is no network"},
+    {"[[listen]]\naddress = \"127.0.0.1:24\"\ntls = \"offered\"\n",
+     "tls: is missing: a [[listen]] offers TLS"},
+    {"[[listen]]\naddress = \"127.0.0.1:24\"\ntrusted = [\"10.0.0.1/8\"]\n",
+     "listen.trusted: \"10.0.0.1/8\": the address has bits behind its prefix of 8"},
+    {"[[listen]]\naddress = \"127.0.0.1:24\"\nproxies = [\"here\"]\n",
+     "listen.proxies: \"here\" is no network"},
     {"hostname = \"a b\"\n", "t.toml:1: hostname: expected a host name"},
     {"log_level = \"loud\"\n", "log_level: expected one of"},
     {"group = \"mail\"\n", "group: needs user too"},
     {"user = 0\n", "user: expected a name, or a number above 0"},
-    {"[users]\ndriver = \"oracle\"\n", "users.driver: expected \"sqlite\", \"mysql\", \"passwd-file\", \"passwd\" or \"static\""},
+    {"[users]\ndriver = \"oracle\"\n",
+     "users.driver: expected \"sqlite\", \"mysql\", \"passwd-file\", \"passwd\" or \"static\""},
     {"[users]\ndriver = \"sqlite\"\n", "users.path: is missing"},
     {"[users]\n", "users.path: is missing"},
     {"[users]\ndriver = \"\"\n", "users.driver: expected \"sqlite\""},
     {"[users]\ndriver = 1\n", "users.driver: "},
     {"[users]\nhosts = [\"db1\"]\n", "users.hosts: unknown key"},
-    {"[users]\ndriver = \"static\"\naccept_all = true\nhome = \"/a/%nobody%\"\n", "t.toml:4: users.home: column 4: unknown macro"},
+    {"[users]\ndriver = \"static\"\naccept_all = true\nhome = \"/a/%nobody%\"\n",
+     "t.toml:4: users.home: column 4: unknown macro"},
     {"[users]\ndriver = \"static\"\nhome = \"a\"\n", "t.toml:3: users.home: expected an absolute path"},
-    {"[users]\ndriver = \"static\"\naccept_all = true\nhome = \"/a\"\nagent = \"x\"\n", "there is no section [agent.x]"},
+    {"[users]\ndriver = \"static\"\naccept_all = true\nhome = \"/a\"\nagent = \"x\"\n",
+     "there is no section [agent.x]"},
     {"[users]\ndriver = \"static\"\nhome = \"/a\"\nusers = []\n", "users.users: lists nobody"},
     {"[users]\ndriver = \"static\"\nhome = \"/a\"\naccept_all = false\n", "users.users: is missing"},
-    {"[users]\ndriver = \"static\"\nhome = \"/a\"\nusers = [\"ann\"]\naccept_all = true\n", "users.accept_all: accepts every address"},
-    {"[users]\ndriver = \"static\"\nhome = \"/a\"\nusers = [\"ann@example.org\"]\n", "users.users: \"ann@example.org\": expected a local part"},
-    {"[users]\ndriver = \"static\"\nhome = \"/a\"\nusers = [\"ann\", \"\"]\n", "users.users: \"\": expected a local part"},
-    {"[users]\ndriver = \"static\"\nhome = \"/a\"\nusers = [\"ann-x\"]\ndetail_delimiter = \"-\"\n", "users.users: \"ann-x\": nobody would be found by it"},
+    {"[users]\ndriver = \"static\"\nhome = \"/a\"\nusers = [\"ann\"]\naccept_all = true\n",
+     "users.accept_all: accepts every address"},
+    {"[users]\ndriver = \"static\"\nhome = \"/a\"\nusers = [\"ann@example.org\"]\n",
+     "users.users: \"ann@example.org\": expected a local part"},
+    {"[users]\ndriver = \"static\"\nhome = \"/a\"\nusers = [\"ann\", \"\"]\n",
+     "users.users: \"\": expected a local part"},
+    {"[users]\ndriver = \"static\"\nhome = \"/a\"\nusers = [\"ann-x\"]\ndetail_delimiter = \"-\"\n",
+     "users.users: \"ann-x\": nobody would be found by it"},
     {"[users]\ndriver = \"sqlite\"\npath = \"/a\"\naccept_all = true\n", "users.accept_all: unknown key"},
-    {"[users]\ndriver = \"static\"\naccept_all = true\ndetail_delimiter = \"+-\"\n", "expected one character"},
+    {"[users]\ndriver = \"static\"\naccept_all = true\ndetail_delimiter = \"+-\"\n",
+     "expected one character"},
     {"[spool]\npath = \"srv\"\n", "spool.path: expected an absolute path"},
     {"[spool]\npath = \"/srv\"\n", "spool.volume: is missing"},
     {"[spool]\npath = \"/srv\"\nvolume = \"abc\"\n", "t.toml:3: spool.volume"},
     {"[tls]\nkey = \"/k\"\n", "tls.certificate: is missing"},
     {"[tls]\ncertificate = \"c\"\nkey = \"/k\"\n", "tls.certificate: "},
-    {"[tls]\ncertificate = \"/c\"\nkey = \"/k\"\nclient_certificate = \"require\"\n", "tls.client_certificate: needs client_ca"},
-    {"[tls]\ncertificate = \"/c\"\nkey = \"/k\"\nclient_ca = \"/a\"\nclient_certificate = \"maybe\"\n", "expected \"request\" or \"require\""},
-    {"[[listen]]\naddress = \"127.0.0.1:24\"\ntls = \"offered\"\n[tls]\ncertificate = \"/c\"\nkey = \"/k\"\nclient_ca = \"/a\"\nclient_certificate = \"require\"\n",
+    {"[tls]\ncertificate = \"/c\"\nkey = \"/k\"\nclient_certificate = \"require\"\n",
+     "tls.client_certificate: needs client_ca"},
+    {"[tls]\ncertificate = \"/c\"\nkey = \"/k\"\nclient_ca = \"/a\"\nclient_certificate = \"maybe\"\n",
+     "expected \"request\" or \"require\""},
+    {"[[listen]]\naddress = \"127.0.0.1:24\"\ntls = \"offered\"\n[tls]\ncertificate = \"/c\"\nkey = "
+     "\"/k\"\nclient_ca = \"/a\"\nclient_certificate = \"require\"\n",
      "tls.client_certificate: is \"require\", and [[listen]] 127.0.0.1:24 has tls = \"offered\""},
-    {"[tls]\ncertificate = \"/c\"\nkey = \"/k\"\nclient_ca = \"/a\"\nclient_subjects = [\"mx1.example.org\"]\n", "tls.client_subjects: needs client_certificate = \"require\""},
-    {"[tls]\ncertificate = \"/c\"\nkey = \"/k\"\nclient_ca = \"/a\"\nclient_certificate = \"require\"\nclient_subjects = []\n", "no client could connect"},
-    {"[tls]\ncertificate = \"/c\"\nkey = \"/k\"\nclient_ca = \"/a\"\nclient_certificate = \"require\"\nclient_subjects = [\"*.example.org\"]\n", "expected a whole name"},
-    {"[limits]\nmessage_size = \"50MiB\"\nbody_disk_total = \"10MiB\"\n", "limits.body_disk_total: is less than message_size"},
+    {"[tls]\ncertificate = \"/c\"\nkey = \"/k\"\nclient_ca = \"/a\"\nclient_subjects = "
+     "[\"mx1.example.org\"]\n",
+     "tls.client_subjects: needs client_certificate = \"require\""},
+    {"[tls]\ncertificate = \"/c\"\nkey = \"/k\"\nclient_ca = \"/a\"\nclient_certificate = "
+     "\"require\"\nclient_subjects = []\n",
+     "no client could connect"},
+    {"[tls]\ncertificate = \"/c\"\nkey = \"/k\"\nclient_ca = \"/a\"\nclient_certificate = "
+     "\"require\"\nclient_subjects = [\"*.example.org\"]\n",
+     "expected a whole name"},
+    {"[limits]\nmessage_size = \"50MiB\"\nbody_disk_total = \"10MiB\"\n",
+     "limits.body_disk_total: is less than message_size"},
     {"[limits]\nrefused_recipients = 0\n", "limits.refused_recipients: "},
     {"[tls]\ncertificate = \"/c\"\nkey = \"/k\"\nmin_version = \"1.1\"\n", "expected \"1.2\" or \"1.3\""},
     {"[limits]\nbody_memory = \"2MiB\"\nbody_memory_total = \"1MiB\"\n", "no message would fit"},
     {"[limits]\nmessage_size = \"10 MiB\"\n", "limits.message_size: \"10 MiB\" is no size: expected"},
     {"[delivery]\nagent = \"lda\"\n", "delivery.agent: there is no section [agent.lda]"},
     {"[maildir]\ndurability = \"hope\"\n", "maildir.durability: unknown durability \"hope\""},
-    {"[maildir]\ndetail_folders = \"maybe\"\n", "maildir.detail_folders: unknown setting \"maybe\": use \"none\", \"existing\" or \"create\""},
-    {"[maildir]\ndetail_folders = \"create\"\nfolder_separator = \"+\"\n", "maildir.folder_separator: expected \".\" or \"/\""},
+    {"[maildir]\ndetail_folders = \"maybe\"\n",
+     "maildir.detail_folders: unknown setting \"maybe\": use \"none\", \"existing\" or \"create\""},
+    {"[maildir]\ndetail_folders = \"create\"\nfolder_separator = \"+\"\n",
+     "maildir.folder_separator: expected \".\" or \"/\""},
     {"[quota]\n", "quota.driver: is missing"},
     {"[quota]\ndriver = \"dict\"\n", "quota.driver: expected \"maildir\", \"count\" or \"none\""},
     {"[quota]\ndriver = \"count\"\n", "quota.address: is missing"},
-    {"[quota]\ndriver = \"count\"\naddress = \"quota-status\"\n", "quota.address: \"quota-status\": expected"},
-    {"[quota]\ndriver = \"count\"\naddress = \"unix:/q\"\nstorage = \"1GiB\"\n", "quota.storage: is Dovecot's to say where it counts"},
+    {"[quota]\ndriver = \"count\"\naddress = \"quota-status\"\n",
+     "quota.address: \"quota-status\": expected"},
+    {"[quota]\ndriver = \"count\"\naddress = \"unix:/q\"\nstorage = \"1GiB\"\n",
+     "quota.storage: is Dovecot's to say where it counts"},
     {"[quota]\ndriver = \"maildir\"\naddress = \"unix:/q\"\n", "quota.address: needs driver = \"count\""},
     {"[quota]\ndriver = \"none\"\nover = \"defer\"\n", "quota.over: needs driver = \"maildir\" or \"count\""},
     {"[quota]\ndriver = \"none\"\nstorage = \"1GiB\"\n", "quota.storage: needs driver = \"maildir\""},
-    {"[quota]\ndriver = \"maildir\"\nover = \"drop\"\n", "quota.over: unknown setting \"drop\": use \"reject\" or \"defer\""},
-    {"[quota]\ndriver = \"maildir\"\ngrace_percent = 101\n", "quota.grace_percent: expected a number from 0 to 100"},
-    {"[quota]\ndriver = \"maildir\"\nignore = [\"../Trash\"]\n", "quota.ignore: \"../Trash\" is the name of no folder"},
+    {"[quota]\ndriver = \"maildir\"\nover = \"drop\"\n",
+     "quota.over: unknown setting \"drop\": use \"reject\" or \"defer\""},
+    {"[quota]\ndriver = \"maildir\"\ngrace_percent = 101\n",
+     "quota.grace_percent: expected a number from 0 to 100"},
+    {"[quota]\ndriver = \"maildir\"\nignore = [\"../Trash\"]\n",
+     "quota.ignore: \"../Trash\" is the name of no folder"},
     {"[quota]\ndriver = \"maildir\"\nstorage = \"lots\"\n", "quota.storage: \"lots\" is no size: expected"},
     {"[agent.lda]\n", "agent.lda.command: is missing"},
     {"[agent.lda]\ncommand = \"/bin/x %frm%\"\n", "t.toml:2: agent.lda.command: "},

@@ -58,7 +58,8 @@ TEST_F(MaildirFaultTest, AfterAGroupsSyncTheMessagesOwnFileAndDirectoryAreLooked
   ASSERT_EQ(deliver().code, 250);
   std::vector<std::string> order;
   for (const std::string& call : ops_.calls())
-    if (call == "syncfs" || call == "look" || call.starts_with("rename")) order.push_back(call.substr(0, call.find(' ')));
+    if (call == "syncfs" || call == "look" || call.starts_with("rename"))
+      order.push_back(call.substr(0, call.find(' ')));
   EXPECT_EQ(order, (std::vector<std::string>{"syncfs", "look", "rename", "syncfs", "look"}));
 }
 

@@ -84,7 +84,9 @@ TEST(WriteMessage, FailsOnAFileThatDoesNotHoldWhatWasWritten) {
   const std::string text(300'000, 'x');
   MessageBody body = test::in_file(text);
   body.checksum = crc32c(as_bytes(text));
-  auto write = [&](bool crlf) { return write_message("X-Head: 1\n", body, crlf, [](std::string_view) -> Status { return {}; }); };
+  auto write = [&](bool crlf) {
+    return write_message("X-Head: 1\n", body, crlf, [](std::string_view) -> Status { return {}; });
+  };
   EXPECT_TRUE(write(false));
   ASSERT_EQ(::pwrite(body.file.get(), "\0\0", 2, 290'000), 2);
   for (bool crlf : {false, true}) {

@@ -278,7 +278,9 @@ TEST_F(SpawnerTest, WhatIsDeniedIsNamed) {
   std::ofstream(interpreter) << "x";
   std::ofstream(script) << "#!" + interpreter + "\nexit 0\n";
   ::chmod(script.c_str(), 0755);
-  for (auto [program, says] : {std::pair{script, "interpreter that its first line names may not"}, {path(""), "the program is no file"}, {interpreter, "the program"}}) {
+  for (auto [program, says] : {std::pair{script, "interpreter that its first line names may not"},
+                               {path(""), "the program is no file"},
+                               {interpreter, "the program"}}) {
     AgentSpec s = spec("");
     s.command = program;
     start(s);

@@ -79,7 +79,8 @@ TEST_F(LanesTest, WhereNoDescriptorIsLeftThatIsSaid) {
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
   std::string said = ask("file", 0);
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
-  EXPECT_NE(said.find("no descriptor is left here for what the process has opened"), std::string::npos) << said;
+  EXPECT_NE(said.find("no descriptor is left here for what the process has opened"), std::string::npos)
+      << said;
   EXPECT_EQ(ask("file", 0), "file") << "the lane is good again";
 }
 

@@ -40,7 +40,8 @@ TEST(BodyStore, GoesToAnUnlinkedFileBeyond) {
   EXPECT_EQ(budget.used(), 0u);
 }
 
-// The limits of all messages, and of one, agree whatever they are: nothing is refused that a file has room for.
+// The limits of all messages, and of one, agree whatever they are: nothing is refused that a file has room
+// for.
 TEST(BodyStore, WithoutMemoryAMessageGoesToAFile) {
   MemoryBudget budget(13);  // a quarter of it is left to others
   BodyLimits limits{100, "/tmp"};

@@ -89,7 +89,9 @@ TEST_F(DeliveryQueueTest, ASlowAgentHoldsUpNobodyElse) {
 
 TEST_F(DeliveryQueueTest, AgentsTogetherHaveALimitToo) {
   DeliveryQueue queue(64, 16);
-  for (std::size_t i = 0; i < 4; ++i) queue.push(delivery(i, {"user" + std::to_string(i)}, 10, {i % 2 ? "agent a" : "agent b", 2, "agents", 3}));
+  for (std::size_t i = 0; i < 4; ++i)
+    queue.push(
+        delivery(i, {"user" + std::to_string(i)}, 10, {i % 2 ? "agent a" : "agent b", 2, "agents", 3}));
   queue.push(delivery(4, {"ann"}, 10));
   EXPECT_EQ(begin(queue), (Names{"user0", "user1", "user2", "ann"}));
   end_first(queue);
@@ -140,7 +142,8 @@ TEST_F(DeliveryQueueTest, SaysWhichLimitADeliveryWaitsFor) {
   EXPECT_EQ(queue.hindrance(&messages_[2]), "ann has 1 under way (limits.deliveries_per_user)");
   EXPECT_EQ(queue.hindrance(&messages_[3]), "agent x has 1 under way, as many as it may have at once");
   EXPECT_EQ(queue.hindrance(&messages_[4]), "all agents together have 2 under way (delivery.runs)");
-  EXPECT_EQ(queue.hindrance(&messages_[0]), "2 of the same message are under way (limits.deliveries_per_transaction)");
+  EXPECT_EQ(queue.hindrance(&messages_[0]),
+            "2 of the same message are under way (limits.deliveries_per_transaction)");
   for (const char* user : {"f", "g", "h"}) queue.push(delivery(5, {user}));
   queue.push(delivery(6, {"i"}));
   begin(queue);
@@ -196,7 +199,9 @@ class Model {
     std::uint64_t count = 1 + random_.below(3);
     while (users.size() < count) users.insert(std::string(1, static_cast<char>('a' + random_.below(5))));
     std::uint64_t agent = random_.below(3);
-    SharedLimit shared = agent == 0 ? SharedLimit{} : SharedLimit{"agent " + std::to_string(agent), static_cast<std::uint32_t>(agent), "agents", pool_max};
+    SharedLimit shared = agent == 0 ? SharedLimit{}
+                                    : SharedLimit{"agent " + std::to_string(agent),
+                                                  static_cast<std::uint32_t>(agent), "agents", pool_max};
     auto run = std::make_shared<const QueuedDelivery::Run>([](const std::vector<std::size_t>&) {});
     pushed_[run] = users.size();
     queue_.push({&owners_[random_.below(5)], shared, per_user, {users.begin(), users.end()}, run});

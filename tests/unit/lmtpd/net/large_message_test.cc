@@ -119,8 +119,15 @@ TEST_F(LargeMessageTest, ABrokenDirectoryIsToldToEachRecipient) {
 
 // A reply that speaks of room sends its reader to the disk.
 TEST_F(LargeMessageTest, TheReplyIsThatOfTheReason) {
-  for (auto [sys, says] : {std::pair{ENOSPC, "452 4.3.1"}, {EDQUOT, "452 4.3.1"}, {EMFILE, "451 4.3.2"}, {ENFILE, "451 4.3.2"}, {EACCES, "451 4.3.0"}, {ENOENT, "451 4.3.0"}}) {
-    config_.make_body_file = [sys = sys](const std::string&) -> Result<Fd> { return fail_errno(sys, "no file"); };
+  for (auto [sys, says] : {std::pair{ENOSPC, "452 4.3.1"},
+                           {EDQUOT, "452 4.3.1"},
+                           {EMFILE, "451 4.3.2"},
+                           {ENFILE, "451 4.3.2"},
+                           {EACCES, "451 4.3.0"},
+                           {ENOENT, "451 4.3.0"}}) {
+    config_.make_body_file = [sys = sys](const std::string&) -> Result<Fd> {
+      return fail_errno(sys, "no file");
+    };
     start();
     LmtpClient client(port_);
     client.begin();

@@ -51,7 +51,8 @@ TEST(Networks, AMappedAddressIsAnIpv4Address) {
 }
 
 TEST(Networks, AMappedNetworkIsAnIpv4Network) {
-  for (const char* word : {"::ffff:192.0.2.9", "::FFFF:192.0.2.0/120", "::ffff:c000:209/128", "::ffff:0:0/96"})
+  for (const char* word :
+       {"::ffff:192.0.2.9", "::FFFF:192.0.2.0/120", "::ffff:c000:209/128", "::ffff:0:0/96"})
     EXPECT_TRUE(networks({word}).contains(unmapped(peer("::ffff:192.0.2.9")))) << word;
   EXPECT_FALSE(networks({"::ffff:192.0.2.0/125"}).contains(peer("192.0.2.9")));
   EXPECT_FALSE(networks({"::ffff:192.0.2.9"}).contains(peer("2001:db8::1")));

@@ -104,7 +104,8 @@ TEST_F(Chunking, MalformedEndsTheConnection) {
 }
 
 TEST_F(Chunking, ALineThatIsRefusedEndsTheConnectionToo) {
-  for (std::string line : {"BDAT 6\nQUIT\r\n"s, "BDAT\nQUIT\r\n"s, "bdat 6 " + std::string(command_line_bytes_max, 'x') + "\r\nQUIT\r\n"}) {
+  for (std::string line : {"BDAT 6\nQUIT\r\n"s, "BDAT\nQUIT\r\n"s,
+                           "bdat 6 " + std::string(command_line_bytes_max, 'x') + "\r\nQUIT\r\n"}) {
     auto owner = run(envelope + line + "NOOP\r\n");
     auto codes = owner->codes();
     EXPECT_EQ((Codes{codes.end() - 2, codes.end()}), (Codes{"500 5.5.2", "421 4.5.4"})) << line.substr(0, 20);

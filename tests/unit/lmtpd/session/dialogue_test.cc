@@ -259,7 +259,9 @@ TEST_F(Dialogue, ARecipientWhoseAgentLacksSmtputf8) {
 // A domain has an ASCII form, which an agent can be given.
 TEST_F(Dialogue, ADomainBeyondAsciiIsWrittenInALabelsForSuchAnAgent) {
   config.takes_utf8 = [](const User&) { return false; };
-  auto owner = run(hello + "MAIL FROM:<a@d>\r\nRCPT TO:<bob@b\u00fccher.example>\r\nRCPT TO:<b\u00f6b@b\u00fccher.example>\r\nDATA\r\n.\r\n");
+  auto owner = run(hello +
+                   "MAIL FROM:<a@d>\r\nRCPT TO:<bob@b\u00fccher.example>\r\nRCPT "
+                   "TO:<b\u00f6b@b\u00fccher.example>\r\nDATA\r\n.\r\n");
   EXPECT_EQ(owner->codes(), (Codes{"220", "250", "250 2.1.0", "250 2.1.5", "553 5.6.7", "354", "250 2.0.0"}));
 }
 

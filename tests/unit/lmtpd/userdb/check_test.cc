@@ -49,8 +49,18 @@ TEST(CheckUser, RefusesPathsThatLeadElsewhere) {
 }
 
 TEST(NormalPath, HasEachSlashOnce) {
-  for (auto [path, normal] : {std::pair{"/srv//a/", "/srv/a"}, {"//", "/"}, {"/", "/"}, {"", ""}, {"/srv/a", "/srv/a"}, {"///srv/a///b//", "/srv/a/b"},
-                              {"/srv/./a/.", "/srv/a"}, {"/./", "/"}, {"~/./m", "~/m"}, {"./a", "a"}, {"/srv/.a/..b", "/srv/.a/..b"}, {"/srv/../a", "/srv/../a"}})
+  for (auto [path, normal] : {std::pair{"/srv//a/", "/srv/a"},
+                              {"//", "/"},
+                              {"/", "/"},
+                              {"", ""},
+                              {"/srv/a", "/srv/a"},
+                              {"///srv/a///b//", "/srv/a/b"},
+                              {"/srv/./a/.", "/srv/a"},
+                              {"/./", "/"},
+                              {"~/./m", "~/m"},
+                              {"./a", "a"},
+                              {"/srv/.a/..b", "/srv/.a/..b"},
+                              {"/srv/../a", "/srv/../a"}})
     EXPECT_EQ(normal_path(path), normal) << path;
 }
 

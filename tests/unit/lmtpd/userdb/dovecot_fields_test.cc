@@ -9,7 +9,8 @@ namespace {
 const UserKey ann{"ann", "example.org"};
 
 // A column, or "error: ...".
-std::string column_of(Row row, Column column, std::initializer_list<std::string_view> words, const UserKey& key = ann) {
+std::string column_of(Row row, Column column, std::initializer_list<std::string_view> words,
+                      const UserKey& key = ann) {
   DovecotFields fields(DovecotFields::Origin::passwd_file);
   for (std::string_view word : words)
     if (Status taken = fields.take_extra(row, word); !taken) return "error: " + taken.error().message;
@@ -17,7 +18,9 @@ std::string column_of(Row row, Column column, std::initializer_list<std::string_
   return row[column].value_or("none");
 }
 
-std::string maildir_of(std::initializer_list<std::string_view> words, const UserKey& key = ann) { return column_of({}, Column::maildir, words, key); }
+std::string maildir_of(std::initializer_list<std::string_view> words, const UserKey& key = ann) {
+  return column_of({}, Column::maildir, words, key);
+}
 
 std::string home_of(std::string_view field, std::initializer_list<std::string_view> words) {
   Row row;
@@ -31,7 +34,8 @@ std::string yielded(std::initializer_list<std::pair<std::string_view, std::strin
   DovecotFields fields(DovecotFields::Origin::query);
   for (auto [name, value] : columns) {
     EXPECT_TRUE(is_dovecot_column(name)) << name;
-    if (Status taken = fields.take(row, name.starts_with("userdb_") ? name.substr(7) : name, value); !taken) return "error: " + taken.error().message;
+    if (Status taken = fields.take(row, name.starts_with("userdb_") ? name.substr(7) : name, value); !taken)
+      return "error: " + taken.error().message;
   }
   if (Status finished = fields.finish(row, ann); !finished) return "error: " + finished.error().message;
   return row[Column::maildir].value_or("none");
@@ -58,16 +62,21 @@ TEST(DovecotFields, LocationsOfDovecot23) {
 TEST(DovecotFields, SettingsOfDovecot24) {
   EXPECT_EQ(maildir_of({"userdb_mail_driver=maildir", "userdb_mail_path=~/Mail"}), "~/Mail");
   EXPECT_EQ(maildir_of({"userdb_mail_path=/srv/%{user|domain}/%{user | username | lower}"}), "/srv/example.org/ann");
-  EXPECT_EQ(maildir_of({"userdb_mail_path=~/Mail", "userdb_mail_inbox_path=~/Mail/", "userdb_mailbox_list_layout=Maildir++", "userdb_mailbox_list_utf8=no"}), "~/Mail");
+  EXPECT_EQ(maildir_of({"userdb_mail_path=~/Mail", "userdb_mail_inbox_path=~/Mail/",
+                        "userdb_mailbox_list_layout=Maildir++", "userdb_mailbox_list_utf8=no"}),
+            "~/Mail");
   EXPECT_EQ(maildir_of({"userdb_mail=maildir:~/Mail", "userdb_mail_path=~//Mail"}), "~/Mail") << "for both versions";
   EXPECT_EQ(maildir_of({"userdb_mail_path=~/a::b:c"}), "~/a::b:c");
 }
 
 // Dovecot 2.4 knows those of 2.3 no more, and takes "%%" as it is; its home has no value in a passwd-file.
 TEST(DovecotFields, VariablesOf23InFieldsOf24AreRefused) {
-  for (const char* path : {"/srv/%d/%n", "~/%u", "%h/Mail", "~/%Ln", "~/100%%", "~/%%{user}", "%{home}/Mail", "/srv/%{domain}/m", "/srv/%{username}", "/srv/%{user|upper}", "~/%"}) {
+  for (const char* path : {"/srv/%d/%n", "~/%u", "%h/Mail", "~/%Ln", "~/100%%", "~/%%{user}", "%{home}/Mail",
+                           "/srv/%{domain}/m", "/srv/%{username}", "/srv/%{user|upper}", "~/%"}) {
     EXPECT_TRUE(is_error(maildir_of({std::string("userdb_mail_path=") + path}))) << path;
-    EXPECT_TRUE(is_error(maildir_of({"userdb_mail_path=~/Mail", std::string("userdb_mail_inbox_path=") + path}))) << path;
+    EXPECT_TRUE(
+        is_error(maildir_of({"userdb_mail_path=~/Mail", std::string("userdb_mail_inbox_path=") + path})))
+        << path;
   }
   EXPECT_TRUE(is_error(maildir_of({"userdb_mail=maildir:/srv/%{user|username}"})));
 }
@@ -76,8 +85,10 @@ TEST(DovecotFields, VariablesInAHomeAreExpanded) {
   EXPECT_EQ(home_of("/h/%n", {}), "/h/%n") << "neither version expands it there";
   EXPECT_EQ(home_of("/h/%{user | domain}/%{user|username}/%", {}), "/h/example.org/ann/%");
   EXPECT_TRUE(is_error(home_of("/h/%{home}", {})));
-  EXPECT_EQ(home_of("/h", {"userdb_home=/srv/%d/%Ln/%{user|username}/%{domain}/a%%"}), "/srv/example.org/ann/ann/example.org/a%");
-  for (const char* home : {"/srv/%h", "%h", "/srv/%{home}", "/srv/%s", "/srv/%", "/srv/%{"}) EXPECT_TRUE(is_error(home_of("/h", {std::string("userdb_home=") + home}))) << home;
+  EXPECT_EQ(home_of("/h", {"userdb_home=/srv/%d/%Ln/%{user|username}/%{domain}/a%%"}),
+            "/srv/example.org/ann/ann/example.org/a%");
+  for (const char* home : {"/srv/%h", "%h", "/srv/%{home}", "/srv/%s", "/srv/%", "/srv/%{"})
+    EXPECT_TRUE(is_error(home_of("/h", {std::string("userdb_home=") + home}))) << home;
 }
 
 // Dovecot takes a "%" in what a query yields as it is.
@@ -92,23 +103,59 @@ TEST(DovecotFields, AQueryYieldsNoVariables) {
 }
 
 TEST(DovecotFields, ColumnsThatDecideThePlaceAreRefused) {
-  for (const char* name : {"chroot", "mail_chroot", "mail_home", "mailbox_directory_name", "mailbox_list_layout", "mail_control_path", "mail_alt_path", "namespace/inbox/mail_path",
-                           "userdb_namespace/inbox/location"})
+  for (const char* name :
+       {"chroot", "mail_chroot", "mail_home", "mailbox_directory_name", "mailbox_list_layout",
+        "mail_control_path", "mail_alt_path", "namespace/inbox/mail_path", "userdb_namespace/inbox/location"})
     EXPECT_TRUE(is_error(yielded({{name, "/srv/x"}}))) << name;
-  for (const char* name : {"chroot", "mail_chroot", "mail_home", "mail_control_path"}) EXPECT_EQ(yielded({{name, ""}}), "none") << name;
-  for (const char* name : {"user", "namespace", "namespace_id", "maildir", "email", "quota"}) EXPECT_FALSE(is_dovecot_column(name)) << name;
+  for (const char* name : {"chroot", "mail_chroot", "mail_home", "mail_control_path"})
+    EXPECT_EQ(yielded({{name, ""}}), "none") << name;
+  for (const char* name : {"user", "namespace", "namespace_id", "maildir", "email", "quota"})
+    EXPECT_FALSE(is_dovecot_column(name)) << name;
 }
 
 TEST(DovecotFields, WhatPutsMailElsewhereIsRefused) {
-  for (const char* word : {"userdb_mail=maildir:~/Mail:INBOX=~/Mail/Inbox", "userdb_mail=maildir:~/Mail:LAYOUT=fs", "userdb_mail=maildir:~/Mail:UTF-8",
-                           "userdb_mail=maildir:~/Mail:CONTROL=/var/control", "userdb_mail=maildir:~/Mail:DIRNAME=x", "userdb_mail=maildir:~/Mail:SUBSCRIPTIONS=subs",
-                           "userdb_mail=maildir:~/Mail:NEW-OPTION", "userdb_mail=maildir:~/Mail:ALT=~/alt", "userdb_mail=maildir:~/Mail:KEEP-NOSELECT",
-                           "userdb_mail=maildir:~/Mail:BROKENCHAR=__", "userdb_mail=maildir:~/Mail:LAYOUT=Maildir++", "userdb_mail_path=", "userdb_mail_inbox_path=", "userdb_mail_alt_path=~/a", "userdb_mail=maildir:", "userdb_mail=", "userdb_mail=mdbox:~/m", "userdb_mail=maildir:~ann/x",
-                           "userdb_mail=maildir:/srv/%h", "userdb_mail=maildir:/%Hu/x", "userdb_mail=maildir:/%{sha1:user}", "userdb_mail=maildir:/%{user", "userdb_mail=maildir:/%L",
-                           "userdb_mail_driver=sdbox", "userdb_mail_inbox_path=~/Inbox", "userdb_mailbox_list_layout=fs", "userdb_mailbox_list_utf8=yes",
-                           "userdb_mail_control_path=/var/control", "userdb_namespace/inbox/mail_path=~/x", "userdb_namespace_inbox=x", "userdb_mail_home=/x", "userdb_user=other",
-                           "userdb_chroot=/srv", "userdb_mailbox_directory_name=dbox", "mail=maildir:~/m", "home=/x", "uid=7", "quota_rule=*:storage=1G", "mail_path=~/x", "proxy",
-                           "userdb_proxy=y", "proxy_maybe=y"}) {
+  for (const char* word : {"userdb_mail=maildir:~/Mail:INBOX=~/Mail/Inbox",
+                           "userdb_mail=maildir:~/Mail:LAYOUT=fs",
+                           "userdb_mail=maildir:~/Mail:UTF-8",
+                           "userdb_mail=maildir:~/Mail:CONTROL=/var/control",
+                           "userdb_mail=maildir:~/Mail:DIRNAME=x",
+                           "userdb_mail=maildir:~/Mail:SUBSCRIPTIONS=subs",
+                           "userdb_mail=maildir:~/Mail:NEW-OPTION",
+                           "userdb_mail=maildir:~/Mail:ALT=~/alt",
+                           "userdb_mail=maildir:~/Mail:KEEP-NOSELECT",
+                           "userdb_mail=maildir:~/Mail:BROKENCHAR=__",
+                           "userdb_mail=maildir:~/Mail:LAYOUT=Maildir++",
+                           "userdb_mail_path=",
+                           "userdb_mail_inbox_path=",
+                           "userdb_mail_alt_path=~/a",
+                           "userdb_mail=maildir:",
+                           "userdb_mail=",
+                           "userdb_mail=mdbox:~/m",
+                           "userdb_mail=maildir:~ann/x",
+                           "userdb_mail=maildir:/srv/%h",
+                           "userdb_mail=maildir:/%Hu/x",
+                           "userdb_mail=maildir:/%{sha1:user}",
+                           "userdb_mail=maildir:/%{user",
+                           "userdb_mail=maildir:/%L",
+                           "userdb_mail_driver=sdbox",
+                           "userdb_mail_inbox_path=~/Inbox",
+                           "userdb_mailbox_list_layout=fs",
+                           "userdb_mailbox_list_utf8=yes",
+                           "userdb_mail_control_path=/var/control",
+                           "userdb_namespace/inbox/mail_path=~/x",
+                           "userdb_namespace_inbox=x",
+                           "userdb_mail_home=/x",
+                           "userdb_user=other",
+                           "userdb_chroot=/srv",
+                           "userdb_mailbox_directory_name=dbox",
+                           "mail=maildir:~/m",
+                           "home=/x",
+                           "uid=7",
+                           "quota_rule=*:storage=1G",
+                           "mail_path=~/x",
+                           "proxy",
+                           "userdb_proxy=y",
+                           "proxy_maybe=y"}) {
     std::string got = maildir_of({word});
     EXPECT_TRUE(got.starts_with("error: ")) << word << ": " << got;
     std::string_view name = std::string_view(word).substr(0, std::string_view(word).find('='));
@@ -117,7 +164,8 @@ TEST(DovecotFields, WhatPutsMailElsewhereIsRefused) {
     EXPECT_NE(got.find(name), std::string::npos) << word << ": " << got;
   }
   EXPECT_TRUE(maildir_of({"userdb_mail=maildir:~/a", "userdb_mail_path=~/b"}).starts_with("error: "));
-  EXPECT_TRUE(maildir_of({"userdb_mail=maildir:~/a", "userdb_mail_location=maildir:~/b"}).starts_with("error: "));
+  EXPECT_TRUE(
+      maildir_of({"userdb_mail=maildir:~/a", "userdb_mail_location=maildir:~/b"}).starts_with("error: "));
   EXPECT_TRUE(maildir_of({"userdb_mail=maildir:~/a", "userdb_mail_location=~/b"}).starts_with("error: "));
   EXPECT_TRUE(maildir_of({"userdb_mail_path=~/a", "userdb_mail_inbox_path=~/b"}).starts_with("error: "));
   EXPECT_EQ(maildir_of({"proxy=y", "host=192.0.2.1", "twinloft_next_hop=store1"}), "none");

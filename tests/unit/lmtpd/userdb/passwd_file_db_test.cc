@@ -100,13 +100,16 @@ TEST_F(PasswdFileTest, PathsHaveOneForm) {
   EXPECT_EQ(paths_of("/srv/ann/::userdb_mail=maildir:%h"), "/srv/ann /srv/ann");
   EXPECT_EQ(paths_of("/srv/ann/::userdb_mail=maildir:~/"), "/srv/ann /srv/ann");
   EXPECT_EQ(paths_of("/::userdb_mail=maildir:~//m/"), "/ /m");
-  EXPECT_EQ(paths_of("/srv/./ann/.::userdb_mail=Maildir:~/./m"), "/srv/ann /srv/ann/m") << "as Dovecot takes them";
-  EXPECT_EQ(paths_of("/srv/ann::userdb_home=/srv/%d/%n/ userdb_mail=maildir:~/m"), "/srv/example.org/ann /srv/example.org/ann/m");
+  EXPECT_EQ(paths_of("/srv/./ann/.::userdb_mail=Maildir:~/./m"), "/srv/ann /srv/ann/m")
+      << "as Dovecot takes them";
+  EXPECT_EQ(paths_of("/srv/ann::userdb_home=/srv/%d/%n/ userdb_mail=maildir:~/m"),
+            "/srv/example.org/ann /srv/example.org/ann/m");
   config_.defaults.maildir = "~";
   EXPECT_EQ(paths_of("/srv/ann/::"), "/srv/ann /srv/ann");
 }
 
-// Seen with Dovecot 2.3: variables in extra fields are expanded, and the line's own home is a path as it stands.
+// Seen with Dovecot 2.3: variables in extra fields are expanded, and the line's own home is a path as it
+// stands.
 TEST_F(PasswdFileTest, AHomeAmongTheExtraFieldsHasVariables) {
   config_.defaults.maildir = "~/Maildir";
   auto home_of = [&](const std::string& fields) {
@@ -118,7 +121,10 @@ TEST_F(PasswdFileTest, AHomeAmongTheExtraFieldsHasVariables) {
   EXPECT_EQ(home_of("::userdb_home=/srv/%{domain}/%Ln"), "/srv/example.org/ann");
   EXPECT_EQ(home_of("/srv/%d/%n::"), "/srv/%d/%n");
   for (const char* bad : {"/srv/%1n", "%h/x", "~/x", "~", "/srv/%x"})
-    EXPECT_NE(home_of(std::string("/h::userdb_home=") + bad).find("error: " + config_.path + ":1: user ann@example.org: userdb_home="), std::string::npos) << bad;
+    EXPECT_NE(home_of(std::string("/h::userdb_home=") + bad)
+                  .find("error: " + config_.path + ":1: user ann@example.org: userdb_home="),
+              std::string::npos)
+        << bad;
 }
 
 // Dovecot's user has the name that stands in the file.
@@ -132,7 +138,8 @@ TEST_F(PasswdFileTest, VariablesAreOfTheNameAsItIsWritten) {
   };
   EXPECT_EQ(paths_of("ann@b\u00fccher.example"), "/srv/b\u00fccher.example/ann /m/b\u00fccher.example/ann");
   EXPECT_EQ(paths_of("Ann@B\u00dcCHER.Example."), "/srv/b\u00fccher.example/ann /m/b\u00fccher.example/ann");
-  EXPECT_EQ(paths_of("ann@xn--bcher-kva.example"), "/srv/xn--bcher-kva.example/ann /m/xn--bcher-kva.example/ann");
+  EXPECT_EQ(paths_of("ann@xn--bcher-kva.example"),
+            "/srv/xn--bcher-kva.example/ann /m/xn--bcher-kva.example/ann");
   config_.key = "%user%";
   EXPECT_EQ(paths_of("ann"), "/srv/xn--bcher-kva.example/ann /m/xn--bcher-kva.example/ann");
 }
@@ -227,7 +234,8 @@ TEST_F(PasswdFileTest, AWrongLineIsAnErrorForItsUser) {
   EXPECT_NE(error_of("ann@example.org:x:5:5::/h::userdb_mail=maildir:%{home}/%s/m").find("known are"), std::string::npos);
   EXPECT_NE(error_of("ann@example.org:x:5:5::/h::userdb_mail=maildir:m").find("absolute"), std::string::npos);
   EXPECT_NE(error_of("ann@example.org:x:5:5::/h::userdb_mail=maildir:%").find("known are"), std::string::npos);
-  EXPECT_NE(error_of("ann@example.org:x:5:5::/h::userdb_mail=maildir:~/m\tuserdb_nice=1").find("tab"), std::string::npos);
+  EXPECT_NE(error_of("ann@example.org:x:5:5::/h::userdb_mail=maildir:~/m\tuserdb_nice=1").find("tab"),
+            std::string::npos);
   EXPECT_NE(error_of("ann@example.org:x:5:5::/h::twinloft_state=gone").find("state"), std::string::npos);
   EXPECT_EQ(error_of("ann@example.org:x:5:5::/h"), "");
 }

@@ -178,7 +178,9 @@ TEST_F(SqliteTest, ColumnsThatDovecotHasNamesForAreHeededOrRefused) {
   EXPECT_EQ(maildir_of("NULL AS mail"), "/srv/ann/Maildir");
   EXPECT_EQ(maildir_of("'MAILDIR:~/m' AS mail"), "/srv/ann/m");
   for (const char* location : {"/srv/own", "~/Mail", "%h/Mail"})
-    EXPECT_NE(maildir_of(fmt::format("'{}' AS mail", location)).find("expected maildir:PATH"), std::string::npos) << location;
+    EXPECT_NE(maildir_of(fmt::format("'{}' AS mail", location)).find("expected maildir:PATH"),
+              std::string::npos)
+        << location;
   EXPECT_NE(maildir_of("'maildir:/srv/%d/%n' AS mail").find("expands no variables"), std::string::npos);
   EXPECT_NE(maildir_of("'/srv' AS chroot").find("chroot"), std::string::npos);
   EXPECT_EQ(maildir_of("'' AS chroot, '/x' AS namespace"), "/srv/ann/Maildir");
@@ -196,8 +198,11 @@ TEST_F(SqliteTest, EachQuotaIsTheRowsOrTheDefault) {
   EXPECT_EQ(quota_of("NULL", "NULL"), (QuotaLimit{1000, 10}));
   EXPECT_EQ(quota_of("5000", "NULL"), (QuotaLimit{5000, 10}));
   EXPECT_EQ(quota_of("0", "0"), (QuotaLimit{0, 0}));
-  config_.query = "SELECT 'ann' AS user, 1 AS uid, 1 AS gid, '/srv' AS home, '/srv/m' AS maildir, '5M' AS quota_storage_size, '7' AS quota_message_count WHERE :user <> ''";
-  EXPECT_EQ(user_of(open()->find({"ann", "example.org"})).value().quota, (QuotaLimit{5u << 20, 7})) << "as Dovecot 2.4 calls them";
+  config_.query =
+      "SELECT 'ann' AS user, 1 AS uid, 1 AS gid, '/srv' AS home, '/srv/m' AS maildir, '5M' AS "
+      "quota_storage_size, '7' AS quota_message_count WHERE :user <> ''";
+  EXPECT_EQ(user_of(open()->find({"ann", "example.org"})).value().quota, (QuotaLimit{5u << 20, 7}))
+      << "as Dovecot 2.4 calls them";
   std::string columns = "'ann' AS user, 1 AS uid, 1 AS gid, '/srv' AS home, NULL AS maildir, NULL AS agent, ";
   EXPECT_NE(row_error(columns + "'lots' AS quota_bytes").find("column \"quota_bytes\": \"lots\" is no size"), std::string::npos);
   EXPECT_NE(row_error(columns + "-1 AS quota_messages").find("column \"quota_messages\": \"-1\" is no number of messages"), std::string::npos);

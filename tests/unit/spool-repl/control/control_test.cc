@@ -198,7 +198,8 @@ TEST_F(ControlTest, ACommandThatIsCutOffIsAnswered) {
     Fd fd = connect_raw();
     ASSERT_EQ(::send(fd.get(), part.data(), part.size(), MSG_NOSIGNAL), static_cast<ssize_t>(part.size()));
     ASSERT_EQ(::shutdown(fd.get(), SHUT_WR), 0);
-    EXPECT_EQ(hear_until_closed(fd), "end error invalid the command has no end: a line was expected\n") << part;
+    EXPECT_EQ(hear_until_closed(fd), "end error invalid the command has no end: a line was expected\n")
+        << part;
   }
   Fd whole = connect_raw();
   ASSERT_EQ(::send(whole.get(), "status\n", 7, MSG_NOSIGNAL), 7);
@@ -208,7 +209,8 @@ TEST_F(ControlTest, ACommandThatIsCutOffIsAnswered) {
 
 TEST_F(ControlTest, AServerThatEndsAnswersThoseThatWait) {
   bool asked = false;
-  auto server = std::make_unique<Server>(*loop, path, [&](const std::string&, Server::Reply) { asked = true; });
+  auto server =
+      std::make_unique<Server>(*loop, path, [&](const std::string&, Server::Reply) { asked = true; });
   ASSERT_TRUE(server->start());
   Fd waiting = connect_raw();
   ASSERT_EQ(::send(waiting.get(), "promote\n", 8, MSG_NOSIGNAL), 8);
@@ -216,7 +218,9 @@ TEST_F(ControlTest, AServerThatEndsAnswersThoseThatWait) {
   Fd silent = connect_raw();
   for (int turns = 0; turns < 3; ++turns) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(10)));
   server.reset();
-  EXPECT_EQ(hear_until_closed(waiting), "end error io the volume is no longer served: it is not known whether the command was carried out\n");
+  EXPECT_EQ(
+      hear_until_closed(waiting),
+      "end error io the volume is no longer served: it is not known whether the command was carried out\n");
   EXPECT_EQ(hear_until_closed(silent), "end error unavailable the volume is no longer served\n");
 }
 

@@ -1,5 +1,6 @@
-// A peer that has the secret, and lies: its messages are changed, repeated, left out, or come from another time. Whatever it says, a
-// replica refuses it or follows it. The process never ends, and what is on the disk can be recovered.
+// A peer that has the secret, and lies: its messages are changed, repeated, left out, or come from another
+// time. Whatever it says, a replica refuses it or follows it. The process never ends, and what is on the disk
+// can be recovered.
 #include "roles.h"
 #include "twinloft/spool-repl/format/wire.h"
 
@@ -13,7 +14,8 @@ struct HostilePeer : RolesTest {
 
   bool one_in(std::uint64_t n) { return dice.below(n) == 0; }
 
-  // A part of it (a mark, an epoch) is that of an earlier message of the kind, so that it names what there is.
+  // A part of it (a mark, an epoch) is that of an earlier message of the kind, so that it names what there
+  // is.
   void splice(ReplicaId from, const PeerMessage& message, std::vector<std::byte>& bytes) {
     std::vector<const PeerMessage*> alike;
     for (const PeerMessage& old : said[from - 1])
@@ -23,7 +25,8 @@ struct HostilePeer : RolesTest {
     encode_peer_message(*alike[dice.below(alike.size())], old);
     std::size_t both = std::min(old.size(), bytes.size()), at = dice.below((both + 7) / 8) * 8;
     std::size_t most = std::min<std::size_t>(both - std::min(both, at), 8 * (1 + dice.below(6)));
-    std::copy_n(old.begin() + static_cast<std::ptrdiff_t>(at), most, bytes.begin() + static_cast<std::ptrdiff_t>(at));
+    std::copy_n(old.begin() + static_cast<std::ptrdiff_t>(at), most,
+                bytes.begin() + static_cast<std::ptrdiff_t>(at));
   }
   // One number of the message becomes another one, near or far, or one byte does.
   PeerMessage changed_message(ReplicaId from, const PeerMessage& message) {
@@ -87,7 +90,8 @@ struct HostilePeer : RolesTest {
     }
   }
   void happen() {
-    ReplicaId id = static_cast<ReplicaId>(1 + dice.below(nodes.size())), other = static_cast<ReplicaId>(1 + dice.below(nodes.size()));
+    ReplicaId id = static_cast<ReplicaId>(1 + dice.below(nodes.size())),
+              other = static_cast<ReplicaId>(1 + dice.below(nodes.size()));
     bool connected = up[{std::min(id, other), std::max(id, other)}];
     switch (dice.below(12)) {
       case 0: node(id).step(Promote{77, one_in(3), one_in(9)}); break;
@@ -106,7 +110,8 @@ struct HostilePeer : RolesTest {
         else if (id != other) connect(id, other);
         break;
       default:
-        for (std::uint64_t n = 1 + dice.below(30); n > 0; --n) node(id).submit(ClientOp::write, dice.below(200) * block_size, block_size, in.data());
+        for (std::uint64_t n = 1 + dice.below(30); n > 0; --n)
+          node(id).submit(ClientOp::write, dice.below(200) * block_size, block_size, in.data());
         node(id).submit(ClientOp::flush);
     }
   }

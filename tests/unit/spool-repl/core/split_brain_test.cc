@@ -111,7 +111,8 @@ TEST_F(SplitBrainTest, WhoFollowsOneSideShowsItBesideTheOther) {
   EXPECT_TRUE(status(node(1)).peers[1].split_brain);
 }
 
-// Replica 3, which followed that side, is away when replica 1 gives up its own: no split brain is left that could be shown.
+// Replica 3, which followed that side, is away when replica 1 gives up its own: no split brain is left that
+// could be shown.
 TEST_F(SplitBrainTest, WhoGivesUpItsHistoryHasPartedFromNobodyAnyMore) {
   part_from_two();
   disconnect(1, 3), disconnect(2, 3);
@@ -169,7 +170,9 @@ TEST_F(SplitBrainTest, ForceAsksAPrimaryWhoseLinkIsRefused) {
   exchange();
   ASSERT_EQ(node(2).commands.size(), 1u);
   EXPECT_TRUE(node(2).commands[0].ok) << node(2).commands[0].text;
-  EXPECT_NE(node(2).commands[0].text.find("THE SPLIT BRAIN WITH REPLICA 1 IS NOT RESOLVED"), std::string::npos) << node(2).commands[0].text;
+  EXPECT_NE(node(2).commands[0].text.find("THE SPLIT BRAIN WITH REPLICA 1 IS NOT RESOLVED"),
+            std::string::npos)
+      << node(2).commands[0].text;
   EXPECT_FALSE(status(node(2)).peers[0].known);
 }
 
@@ -222,7 +225,8 @@ TEST_F(SplitBrainTest, AfterLongChainsNoRecordIsNamed) {
   end_connection(), meet();
   ASSERT_EQ(node(1).commands.size(), 1u);
   EXPECT_FALSE(node(1).commands[0].ok);
-  EXPECT_NE(node(1).commands[0].text.find("parted more than 16 epochs ago"), std::string::npos) << node(1).commands[0].text;
+  EXPECT_NE(node(1).commands[0].text.find("parted more than 16 epochs ago"), std::string::npos)
+      << node(1).commands[0].text;
 }
 
 TEST_F(SplitBrainTest, ItOutlivesARestart) {
@@ -301,7 +305,8 @@ TEST_F(SplitBrainTest, WithAnArbiterALongerHistoryThatDoesNotCountIsNotInTheWay)
   for (int i = 0; i < 5; ++i) write_flush(2, 9), exchange();
   ASSERT_GT(status(node(2)).commit, status(node(1)).last);
   Superblock sb = decode_superblock({node(1).journal.data(), block_size}).value();
-  std::vector<std::byte> journal[2] = {node(1).journal, node(2).journal}, data[2] = {node(1).data, node(2).data};
+  std::vector<std::byte> journal[2] = {node(1).journal, node(2).journal},
+                         data[2] = {node(1).data, node(2).data};
   make(2, Arbiter::external);
   for (ReplicaId id : {1, 2}) {
     node(id).journal = journal[id - 1], node(id).data = data[id - 1];

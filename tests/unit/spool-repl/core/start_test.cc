@@ -94,7 +94,8 @@ TEST_F(StartTest, ANewcomerIsAskedBeforeItIsGranted) {
   connect(1, 2);
   exchange();
   EXPECT_EQ(status(node(1)).role, Role::secondary) << "the other replica served without it";
-  EXPECT_NE(status(node(1)).waits_for.find("replicas 1 and 2"), std::string::npos) << status(node(1)).waits_for;
+  EXPECT_NE(status(node(1)).waits_for.find("replicas 1 and 2"), std::string::npos)
+      << status(node(1)).waits_for;
 }
 
 }  // namespace

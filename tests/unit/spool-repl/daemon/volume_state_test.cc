@@ -32,7 +32,10 @@ struct VolumeStateTest : testing::Test {
     }
     status.peers[0].primary = role == core::Role::secondary;
   }
-  NodeView view() { return {settings, {}, 1 << 20, {}, {}, false, {}, status, meter, lost ? "LOST: it is gone" : "", {}, oldest, disk, lost}; }
+  NodeView view() {
+    return {settings, {},     1 << 20, {},  {}, false, {}, status, meter, lost ? "LOST: it is gone" : "",
+            {},       oldest, disk,    lost};
+  }
   VolumeState state() { return state_of(view()); }
   std::string first_line() { return status_text(view()).substr(0, status_text(view()).find('\n')); }
 };
@@ -103,14 +106,18 @@ TEST_F(VolumeStateTest, TheStateLineSaysWhatTheFirstLineSays) {
   status.peers[0].durable = {7}, status.peers[1].durable = {6};
   oldest = std::chrono::seconds(40);
   for (const std::string& text : {status_text(view()), status_line(view())}) {
-    EXPECT_NE(text.find("STALLED: the oldest request has waited for 40 s. Not confirmed by replica 3"), text.npos) << text;
+    EXPECT_NE(text.find("STALLED: the oldest request has waited for 40 s. Not confirmed by replica 3"),
+              text.npos)
+        << text;
     EXPECT_EQ(text.find("serving"), text.npos) << text;
   }
   disk = std::chrono::seconds(12);
-  EXPECT_NE(status_text(view()).find("replica 3. The disk here has not answered for 12 s"), std::string::npos) << status_text(view());
+  EXPECT_NE(status_text(view()).find("replica 3. The disk here has not answered for 12 s"), std::string::npos)
+      << status_text(view());
   disk = Duration(0);
   status.durable = {6};
-  EXPECT_NE(status_text(view()).find("Not confirmed by replica 3, the journal here"), std::string::npos) << status_text(view());
+  EXPECT_NE(status_text(view()).find("Not confirmed by replica 3, the journal here"), std::string::npos)
+      << status_text(view());
   good(core::Role::secondary);
   disk = std::chrono::seconds(12);
   for (const std::string& text : {status_text(view()), status_line(view())})

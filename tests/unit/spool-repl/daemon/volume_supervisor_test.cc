@@ -93,7 +93,8 @@ TEST_F(VolumeSupervisorTest, AFailureAtRunTimeEndsOneVolumeAlone) {
   await<VolumeSupervisor::Ended>(*other);
 }
 
-// An attempt takes seconds where another process has the files: meanwhile no answer says that spool-repl does not run.
+// An attempt takes seconds where another process has the files: meanwhile no answer says that spool-repl does
+// not run.
 TEST_F(VolumeSupervisorTest, ItAnswersWhileItIsTriedAgain) {
   VolumeSettings good = settings("good"), same = good;
   same.name = "same", same.control = where + "/same.sock";
@@ -127,18 +128,21 @@ TEST_F(VolumeSupervisorTest, ALongStartSaysThatItIsOne) {
   await<VolumeSupervisor::Serving>(*owner);
   VolumeSupervisor other(same, [] {}, std::chrono::milliseconds(20));
   auto text = ask(same, "status");
-  while (!text && std::holds_alternative<VolumeSupervisor::Starting>(other.state())) text = ask(same, "status");
+  while (!text && std::holds_alternative<VolumeSupervisor::Starting>(other.state()))
+    text = ask(same, "status");
   ASSERT_TRUE(text) << text.error().message;
   EXPECT_TRUE(text->starts_with("same  STARTING: not served yet")) << *text;
   auto json = ask(same, "status json");
-  EXPECT_TRUE(!json || json->find("\"state\":\"starting\"") != json->npos || json->find("\"state\":\"failed\"") != json->npos);
+  EXPECT_TRUE(!json || json->find("\"state\":\"starting\"") != json->npos ||
+              json->find("\"state\":\"failed\"") != json->npos);
   other.request_stop(false);
   await<VolumeSupervisor::Ended>(other);
   owner->request_stop(false);
   await<VolumeSupervisor::Ended>(*owner);
 }
 
-// What a killed process has left, beside a volume that cannot be started: by now the link may lead to somebody else's device.
+// What a killed process has left, beside a volume that cannot be started: by now the link may lead to
+// somebody else's device.
 TEST_F(VolumeSupervisorTest, AStaleLinkGoesWhereTheVolumeCannotBeStarted) {
   VolumeSettings bad = settings("bad");
   bad.fuse_file = where + "/bad.volume", bad.fuse_device = where + "/bad.device";

@@ -16,7 +16,8 @@
 #include "manual_target.h"
 #include "twinloft/spool-repl/io/uring_loop.h"
 
-extern "C" void fuse_log(int level, const char* format, ...);  // of libfuse, by which its own code says what it has to say
+extern "C" void fuse_log(int level, const char* format,
+                         ...);  // of libfuse, by which its own code says what it has to say
 
 namespace twinloft::repl::exports {
 namespace {
@@ -171,7 +172,8 @@ TEST_F(DeviceExportTest, LibfuseWritesNothingByItself) {
   run_until([&] { return ready.has_value(); });
   testing::internal::CaptureStderr();
   fuse_log(3, "fuse: %s\n", "something is wrong");  // FUSE_LOG_ERR
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "level=error prog=twinloft msg=\"fuse: something is wrong\"\n");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "level=error prog=twinloft msg=\"fuse: something is wrong\"\n");
   std::optional<Status> told;
   stop(told);
   run_until([&] { return told.has_value(); });

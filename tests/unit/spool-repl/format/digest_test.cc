@@ -130,7 +130,8 @@ TEST_F(DigestTableTest, TheNextContentIsNeitherUnknownNorZeros) {
   EXPECT_EQ(DigestTable().next_content(3, 5), 5u);
 }
 
-// A start looks for content all over the volume: without one step for each block of a tebibyte of which nothing is known.
+// A start looks for content all over the volume: without one step for each block of a tebibyte of which
+// nothing is known.
 TEST(DigestTable, AnUnknownTebibyteIsPassedOver) {
   std::uint64_t blocks = (std::uint64_t{1} << 40) / block_size;
   DigestTable table(volume, blocks);

@@ -87,7 +87,8 @@ TEST_F(PeerNetTest, ASilentNameServerHoldsUpNobody) {
   run_until([&] { return *asked == 1; });
   for (int i = 0; i < 20; ++i) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(5)));
   EXPECT_EQ(*asked, 1) << "one thread for a peer";
-  EXPECT_NE(a.net->trouble(2).find("\"peer.example:7788\" is being looked up"), std::string::npos) << a.net->trouble(2);
+  EXPECT_NE(a.net->trouble(2).find("\"peer.example:7788\" is being looked up"), std::string::npos)
+      << a.net->trouble(2);
   Fd fd = call();  // the loop goes on, and the end waits for nobody either
   a = {};
   answer->set_value();

@@ -81,7 +81,8 @@ class Server {
   // For another server that has taken over: no connection is accepted any more, those there are are served until their clients
   // say nothing for drain_idle, and after drain_time until no transaction is open; then 421 4.3.2.
   void drain();
-  // This server cannot do all that it should: once it drains, now or later, a client that has begun a transaction is served only until that is over.
+  // This server cannot do all that it should: once it drains, now or later, a client that has begun a
+  // transaction is served only until that is over.
   void hurry();
 
   std::size_t connections() const;  // open now

@@ -12,7 +12,8 @@
 
 namespace twinloft::lmtpd {
 
-inline constexpr std::size_t command_line_bytes_max = 8192;  // with CRLF; RFC 5321 asks for 512, and MTAs take longer senders than that (Postfix: 2048)
+// With CRLF. RFC 5321 asks for 512; MTAs take longer senders (Postfix: 2048).
+inline constexpr std::size_t command_line_bytes_max = 8192;
 
 struct Lhlo {
   std::string domain;

@@ -93,7 +93,8 @@ struct MessageBody {
   std::string memory;       // the whole message where it fits the memory limit ...
   Fd file;                  // ... else an unlinked file that holds it
   std::uint64_t size = 0;   // bytes
-  std::optional<std::uint32_t> checksum = {};  // CRC32C of what was written to the file; nullopt: it is not compared
+  // CRC32C of what was written to the file; nullopt: it is not compared.
+  std::optional<std::uint32_t> checksum = {};
   bool in_memory() const { return !file; }
 };
 

@@ -19,7 +19,8 @@ Status check_user(const User& user);
 // control bytes.
 bool fits_path(std::string_view part);
 
-// The one form that paths are kept and compared in: without doubled slashes, without "." parts, and without a slash at the end. "/" stays.
+// The one form that paths are kept and compared in: without doubled slashes, without "." parts, and without a
+// slash at the end. "/" stays.
 std::string normal_path(std::string_view path);
 
 }  // namespace twinloft::lmtpd

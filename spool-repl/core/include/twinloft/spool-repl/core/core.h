@@ -35,7 +35,8 @@ struct Config {
   OnPeerLoss on_peer_loss = OnPeerLoss::suspend;
   Duration suspend_timeout{0};                    // requests that waited so long in a suspension fail; 0: never
   // For so long after the start a promotion waits for replicas that are not connected yet, and asks them: one of them may be primary.
-  Duration ask_refused_for = std::chrono::seconds(5);  // after a refused connection; longer than the pause until the next one
+  // After a refused connection: longer than the pause until the next connection.
+  Duration ask_refused_for = std::chrono::seconds(5);
   Duration ask_peers_for = std::chrono::seconds(3);
   unsigned min_in_sync = 1;                       // replicas, this one counted: with fewer writes wait
   Duration arbiter_retry = std::chrono::seconds(1);   // after an unknown outcome

@@ -12,7 +12,8 @@
 namespace twinloft::repl::daemon {
 
 struct StartHooks {
-  std::function<void()> before_control{};  // on another thread, when everything but the control socket is there
+  std::function<void()>
+      before_control{};  // on another thread, when everything but the control socket is there
   std::function<void()> late{};            // by start(), where it takes longer than `late_after`
   Duration late_after = std::chrono::seconds(10);
 };
@@ -33,7 +34,8 @@ class VolumeRunner {
   // After wait(): it ended by itself, and why.
   bool failed() const;
   std::string failure() const;
-  // It was demoted, or another replica was promoted: whatever the configuration says, it is secondary when it is started again.
+  // It was demoted, or another replica was promoted: whatever the configuration says, it is secondary when it
+  // is started again.
   bool stands_down() const;
   // While it is served: where the peers are, and what proves them, from their next connection on. From any thread.
   void reload(std::map<ReplicaId, std::string> addresses, std::string secret);

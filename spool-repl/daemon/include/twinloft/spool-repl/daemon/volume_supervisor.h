@@ -35,7 +35,8 @@ class VolumeSupervisor {
   using State = std::variant<Starting, Serving, Failed, Ended>;
 
   // `changed` is called on another thread at each change of the state.
-  VolumeSupervisor(VolumeSettings settings, std::function<void()> changed, Duration late_after = StartHooks{}.late_after);
+  VolumeSupervisor(VolumeSettings settings, std::function<void()> changed,
+                   Duration late_after = StartHooks{}.late_after);
   ~VolumeSupervisor();  // after the volume has ended
   VolumeSupervisor(const VolumeSupervisor&) = delete;
   VolumeSupervisor& operator=(const VolumeSupervisor&) = delete;
@@ -69,10 +70,12 @@ class VolumeSupervisor {
   State state_ = Starting{};
   std::shared_ptr<VolumeRunner> runner_;  // while it is served
   std::mutex stand_in_mutex_;
-  std::unique_ptr<StandIn> stand_in_;  // guarded by it: after a failure, or in a long start, until the volume has its control socket
+  std::unique_ptr<StandIn> stand_in_;  // guarded by it: after a failure, or in a long start, until the volume
+                                       // has its control socket
   bool has_control_ = false;           // guarded by it: that moment has come in this attempt
   bool stands_down_ = false;              // see VolumeRunner
-  bool stop_asked_ = false, force_asked_ = false, was_served_ = false, retry_asked_ = false, attempting_ = false;
+  bool stop_asked_ = false, force_asked_ = false, was_served_ = false, retry_asked_ = false,
+       attempting_ = false;
   std::thread thread_;
 };
 

@@ -13,7 +13,8 @@ using DeviceEvent = std::function<void(std::string text, bool serious)>;
 
 class BlockDevice {
  public:
-  // After stop() succeeded, or abort(), and once in_flight() is 0. Where the device is not gone yet it waits for that.
+  // After stop() succeeded, or abort(), and once in_flight() is 0. Where the device is not gone yet it waits
+  // for that.
   virtual ~BlockDevice() = default;
 
   // Withdraws link and device; calls back from the loop. While the device is in use it fails with Errc::unavailable, the

@@ -49,7 +49,8 @@ class DigestTable {
     bool zeros;
   };
   Run run_from(Lba lba, std::uint64_t blocks) const;
-  // The first block at or after `at` and before `end` whose digest is known, and is not that of zeros; `end` where there is none.
+  // The first block at or after `at` and before `end` whose digest is known, and is not that of zeros; `end`
+  // where there is none.
   std::uint64_t next_content(std::uint64_t at, std::uint64_t end) const;
   // As it is on the disk. Returns how many of its sectors are lost; such a page counts as changed.
   unsigned load(std::uint64_t page, ByteSpan bytes);

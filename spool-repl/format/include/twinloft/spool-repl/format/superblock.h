@@ -76,7 +76,8 @@ struct Superblock {
   EpochTable epochs;
   std::vector<SplitBrain> split_brains;
   std::uint64_t arbiter = 0;            // who decided about the newest epoch here, as a digest of its place; 0: not known
-  // The newest epoch of the primary for which the log here was cut last. Until a record of it is here, the log speaks of an older set only.
+  // The newest epoch of the primary for which the log here was cut last. Until a record of it is here, the
+  // log speaks of an older set only.
   EpochEntry cut_for;
   bool operator==(const Superblock&) const = default;
 };

@@ -83,8 +83,8 @@ class PeerNet {
   // Both are for connections to come. `address` is one that check_address() takes.
   void set_address(ReplicaId peer, const std::string& address);
   void set_secret(const std::string& secret) { options_.secret = secret; }
-  // Why there is no connection: the last notice of that peer, why nobody can call here, or whose name is being looked up. Empty while
-  // there is a connection, and before anything was tried.
+  // Why there is no connection: the last notice of that peer, why nobody can call here, or whose name is
+  // being looked up. Empty while there is a connection, and before anything was tried.
   std::string trouble(ReplicaId peer) const;
 
  private:
