@@ -29,6 +29,16 @@ struct TailTest : RolesTest {
       if (auto* ack = std::get_if<Ack>(&m)) mark = ack->durable;
     return mark;
   }
+  // Of replica 1, alone in epochs after this one, which the table has forgotten. In the middle `forced` came by force; 0: nobody.
+  EpochTable table_behind(const Epoch& newest, ReplicaId forced) {
+    EpochTable table;
+    for (std::uint64_t i = 0; i < epoch_table_max; ++i) {
+      bool by_force = forced != 0 && i == 8;
+      Epoch epoch{newest.counter + 2 + i, Uuid::generate(node(1).random)};
+      table.note({epoch, Lsn{1001 + i}, by_force ? forced : ReplicaId{1}, set_of(1), by_force ? epoch_by_force : 0u});
+    }
+    return table;
+  }
   // Replica 2 comes to replica 1 as a newer primary: one epoch lies behind the last record that both have.
   void meet_newer(const LogMark& common, ReplicaId writer, ReplicaSet in_sync, std::uint32_t flags) {
     Epoch newer{status(node(1)).epoch.counter + 5, Uuid::generate(node(1).random)};
@@ -98,13 +108,7 @@ TEST_F(TailTest, WhoHasForgottenUsIsNotTrustedIfSomebodyElseCameByForceSince) {
     disconnect(1, 2);
     exchange();
     ASSERT_EQ(status(node(2)).in_sync, set_of(1) | set_of(2));
-    EpochTable table;
-    Epoch newest = status(node(1)).epoch;
-    for (std::uint64_t i = 0; i < epoch_table_max; ++i) {
-      bool by_force = forced != 0 && i == 8;
-      table.note({{newest.counter + 2 + i, Uuid::generate(node(1).random)}, Lsn{1001 + i}, by_force ? forced : ReplicaId{1},
-                         set_of(1), by_force ? epoch_by_force : 0u});
-    }
+    EpochTable table = table_behind(status(node(1)).epoch, forced);
     Epoch now = table.back().epoch;
     Lsn last = status(node(2)).last;
     node(2).step(PeerUp{1});
@@ -134,16 +138,7 @@ TEST_F(TailTest, ATailOfAForgottenEpochIsCutUnlessSomebodyElseCameByForceSince) 
     for (const PeerMessage& m : node(2).sent)
       if (auto* ack = std::get_if<Ack>(&m); ack && ack->durable.lsn == status(node(2)).commit)
         common = ack->durable;
-    Epoch newest = status(node(2)).epoch;
-    EpochTable table;
-    for (std::uint64_t i = 0; i < epoch_table_max; ++i) {
-      bool by_force = forced != 0 && i == 8;
-      table.note({{newest.counter + 2 + i, Uuid::generate(node(1).random)},
-                  Lsn{1001 + i},
-                  by_force ? forced : ReplicaId{1},
-                  set_of(1),
-                  by_force ? epoch_by_force : 0u});
-    }
+    EpochTable table = table_behind(status(node(2)).epoch, forced);
     node(2).step(PeerUp{1});
     node(2).input(1, MatchRequest{table.back().epoch});
     ASSERT_GT(status(node(2)).last, common.lsn);
