@@ -255,6 +255,7 @@ class Cluster {
 
   // operator.cc
   void operator_step();
+  bool forgotten_by(const Node& primary, const Node& n);
   void demote_in_order(Node& node);
   void on_command(Node& node, const core::CommandDone& done);
   bool is_cut_off(const Node& node) const;

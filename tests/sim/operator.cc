@@ -9,12 +9,26 @@ bool Cluster::is_cut_off(const Node& n) const {
   return std::none_of(links_.begin(), links_.end(), [&](const Link& l) { return (l.a == n.index || l.b == n.index) && l.up; });
 }
 
+// A replica that was away for longer than the primary's table reaches back, and that the primary was not a member beside, shows
+// split brain although nobody was overruled: docs/operations.md has the operator discard it by force.
+bool Cluster::forgotten_by(const Node& primary, const Node& n) {
+  if (forced_ || by_force_ || &primary == &n || !primary.alive() || !n.alive() || n.command_open || n.is_primary()) return false;
+  auto status = n.core->status();
+  bool long_away = status.epoch.counter + epoch_table_max <= primary.core->status().epoch.counter;
+  return long_away && std::any_of(status.peers.begin(), status.peers.end(),
+                                  [&](const core::PeerStatus& s) { return s.id == primary.id && s.split_brain; });
+}
+
 // Promotes where nobody is primary, and now and then asks for what must be refused, or swaps the roles.
 void Cluster::operator_step() {
   if (!operator_runs_) return;
   Node& n = *nodes_[random_.below(nodes_.size())];
   Node* p = primary();
-  if (n.alive() && !n.command_open && !(by_force_ && random_.below(3) == 0 && overrule(n))) {
+  if (p && forgotten_by(*p, n)) {
+    if (!only_here(n).empty())
+      violated(fmt::format("replica {} holds what nobody else has, and nobody was overruled", n.id));
+    give_up(n, true);
+  } else if (n.alive() && !n.command_open && !(by_force_ && random_.below(3) == 0 && overrule(n))) {
     // Whoever watches the machines sees that nobody reaches this one any more, and does not wait for it.
     bool wanted = !p || !p->alive() || random_.below(6) == 0 || (external_ && is_cut_off(*p));
     if (wanted && (mixed_ || n.protocol == core::Protocol::C) && !n.is_primary()) {
@@ -39,7 +53,8 @@ void Cluster::demote_in_order(Node& n) {
     bool mounted = n.mount == m;
     if (mounted && m->open > 0 && now_us_ <= give_up) return schedule(200, *ask);
     m->paused = false;
-    if (mounted && m->open == 0) return feed(n, core::Demote{command_demote});
+    // A suspended primary is not demoted: the daemon refuses that.
+    if (mounted && m->open == 0 && !n.core->status().suspended) return feed(n, core::Demote{command_demote});
     n.command_open = false;
   };
   schedule(0, *ask);
