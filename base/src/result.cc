@@ -1,5 +1,7 @@
 #include "twinloft/base/result.h"
 
+#include "twinloft/base/errno_text.h"
+
 #include <cerrno>
 #include <cstring>
 
@@ -35,11 +37,14 @@ Errc code_of(int sys) {
 }
 }  // namespace
 
-std::unexpected<Error> fail_errno_text(int sys, std::string message) {
-  // The GNU strerror_r may return a static string instead of filling the buffer.
+// The GNU strerror_r may return a static string instead of filling the buffer.
+std::string errno_text(int error) {
   char buffer[128];
-  message += ": ";
-  message += strerror_r(sys, buffer, sizeof buffer);
+  return strerror_r(error, buffer, sizeof buffer);
+}
+
+std::unexpected<Error> fail_errno_text(int sys, std::string message) {
+  message += ": " + errno_text(sys);
   return std::unexpected<Error>(Error{code_of(sys), std::move(message), sys});
 }
 

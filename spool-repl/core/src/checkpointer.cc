@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "twinloft/base/check.h"
+#include "twinloft/base/errno_text.h"
 
 namespace twinloft::repl::core {
 
@@ -181,7 +182,7 @@ void Checkpointer::on_home_written(std::uint64_t number, int error) {
   TL_CHECK(in_flight_ > 0);
   --in_flight_;
   ++steps_done_;
-  if (error != 0) v_.fail_device(fmt::format("the data area failed a write (errno {})", error));
+  if (error != 0) v_.fail_device(fmt::format("the data area failed a write ({})", errno_text(error)));
   if (v_.failed || number == no_number) return;
   writes_[number - first_write_].done = true;
   for (; !writes_.empty() && writes_.front().done; ++first_write_) {
@@ -204,7 +205,7 @@ void Checkpointer::on_home_synced(int error) {
   TL_CHECK(phase_ == Phase::syncing);
   ++steps_done_;
   if (error != 0) {
-    v_.fail_device(fmt::format("the data area failed a sync (errno {})", error));
+    v_.fail_device(fmt::format("the data area failed a sync ({})", errno_text(error)));
     return;
   }
   move_tail();
@@ -247,7 +248,9 @@ void Checkpointer::on_bitmap_written(int error) {
   TL_CHECK(in_flight_ > 0 && (phase_ == Phase::marking || phase_ == Phase::clearing));
   --in_flight_;
   ++steps_done_;
-  if (error != 0) v_.fail_device(fmt::format("the journal failed a write of a bitmap or of digests (errno {})", error));
+  if (error != 0)
+    v_.fail_device(
+        fmt::format("the journal failed a write of a bitmap or of digests ({})", errno_text(error)));
   // The next pages when all of these are there: one that has changed again must not be overtaken by its older self.
   if (in_flight_ > 0 || v_.failed) return;
   if (phase_ == Phase::marking) write_digests();

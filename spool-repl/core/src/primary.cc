@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "twinloft/base/check.h"
+#include "twinloft/base/errno_text.h"
 
 namespace twinloft::repl::core {
 
@@ -457,7 +458,9 @@ void Primary::on_journal_read(std::uint64_t n, int error, std::vector<std::byte>
   // The tail was moving when it connected, and this device has failed since: nothing looks after its peers any more.
   if (peer->sent_end < v_.log.first()) return;
   const LogRecord& r = v_.log.at(peer->sent_end);
-  if (error != 0) return journal_is_damaged(*peer, fmt::format("cannot be read at record {} (errno {})", r.first.v, error));
+  if (error != 0)
+    return journal_is_damaged(*peer,
+                              fmt::format("cannot be read at record {} ({})", r.first.v, errno_text(error)));
   ByteSpan all(bytes);
   ByteSpan meta = all.subspan(frame_header_bytes, r.meta_bytes);
   auto body = decode_body_meta(meta, v_.sb.volume, v_.sb.volume_blocks);

@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "twinloft/base/check.h"
+#include "twinloft/base/errno_text.h"
 
 namespace twinloft::repl::core {
 
@@ -220,8 +221,8 @@ void Secondary::on_archived(int error) {
     begun_ = false;
     cut_ = Cut::erasing;  // what an earlier cut has left to be erased
     erase_cut();
-    return refuse(fmt::format("the records beyond {} can not be archived (errno {}), and are not cut off without that",
-                              cut_to_.lsn.v, error));
+    return refuse(fmt::format("the records beyond {} can not be archived ({}), and are not cut off without that",
+                              cut_to_.lsn.v, errno_text(error)));
   }
   if (cut_to_.lsn + 1 < archived_from_) return try_cut();
   finish_cut();
@@ -270,7 +271,7 @@ void Secondary::on_erased(int error) {
   TL_CHECK(erasing_ > 0 && v_.journal_in_flight > 0);
   --erasing_;
   --v_.journal_in_flight;
-  if (error != 0) return v_.fail_device(fmt::format("the journal failed a write (errno {})", error));
+  if (error != 0) return v_.fail_device(fmt::format("the journal failed a write ({})", errno_text(error)));
   if (cut_ == Cut::erasing) erase_cut();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "twinloft/base/check.h"
+#include "twinloft/base/errno_text.h"
 
 namespace twinloft::repl::core {
 
@@ -384,7 +385,7 @@ void Volume::on_journal_written(RecordNo no, int error) {
   TL_CHECK(journal_in_flight > 0);
   --journal_in_flight;
   if (error != 0) {
-    fail_device(fmt::format("the journal failed a write (errno {})", error));
+    fail_device(fmt::format("the journal failed a write ({})", errno_text(error)));
     return;
   }
   if (!failed) log.set_durable(no);
@@ -427,7 +428,7 @@ void Volume::start_superblock_write() {
 
 unsigned Volume::on_superblock_written(int error) {
   if (error != 0) {
-    fail_device(fmt::format("the journal failed a write of the superblock (errno {})", error));
+    fail_device(fmt::format("the journal failed a write of the superblock ({})", errno_text(error)));
     return 0;
   }
   // A purpose that has come up again meanwhile is done only with the write that is still to come.

@@ -126,10 +126,11 @@ struct Checker {
       error("control: {}", place.error().message);
   }
 
-  void directory(const char* what, const std::string& path) {
+  // The volume is served without it.
+  void state_directory(const char* what, const std::string& path) {
     struct stat st{};
     if (::stat(path.c_str(), &st) < 0 || !S_ISDIR(st.st_mode))
-      error("{}: {} is no directory: events, and records that are cut off at a rejoin, could not be kept", what, path);
+      warn("{}: {} is no directory: events, and records that are cut off at a rejoin, could not be kept", what, path);
   }
 
   // Where a file, link or socket is made when the volume is served.
@@ -231,7 +232,7 @@ Findings check_volume(const VolumeSettings& settings) {
   c.stable_name("data", settings.data);
   c.stable_name("journal", settings.journal);
   c.contents();
-  c.directory(settings.archive.empty() ? "journal" : "archive", state_directory(settings));
+  c.state_directory(settings.archive.empty() ? "journal" : "archive", daemon::state_directory(settings));
   c.arena();
   c.peers();
   c.fronts();

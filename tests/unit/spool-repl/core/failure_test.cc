@@ -43,7 +43,7 @@ struct Failing : testing::TestWithParam<Disk> {
       shell.pass_time(std::chrono::seconds(10));
     }
     EXPECT_TRUE(shell.core->status().failed);
-    EXPECT_NE(shell.core->status().failure.find("errno 5"), std::string::npos) << shell.core->status().failure;
+    EXPECT_NE(shell.core->status().failure.find("Input/output error"), std::string::npos) << shell.core->status().failure;
   }
 };
 

@@ -93,7 +93,8 @@ TEST_F(CheckTest, FilesAndDirectories) {
   EXPECT_TRUE(check_volume(s).errors.empty());
   s.data = data, s.journal = journal;
   s.archive = where + "/missing";
-  EXPECT_TRUE(says(check_volume(s).errors, "is no directory"));
+  EXPECT_TRUE(says(check_volume(s).warnings, "is no directory")) << "it is served all the same";
+  EXPECT_TRUE(check_volume(s).errors.empty());
 }
 
 TEST_F(CheckTest, Addresses) {
