@@ -119,9 +119,9 @@ std::string Promotion::made_anew() const {
                        v_.sb.replica, v_.refill_until().v, v_.log.last_mark().lsn.v);
   // An arbiter's value says who counts, see objection(): it may be this one alone, before anything was durable here.
   if (v_.log.last_mark().lsn.v > 0 || v_.config.arbiter == Arbiter::external) return "";
-  ReplicaSet members = newest_known().in_sync;
+  // Also beside a replica that does not count: what counted was here, and is lost.
   for (const Link& l : v_.links)
-    if (l.state && l.state->last.lsn.v > 0 && (members & set_of(l.config.id)))
+    if (l.state && l.state->last.lsn.v > 0)
       return fmt::format("replica {} is empty, and replica {} is not: promote that one and let this one be filled, or use --force "
                          "and lose what it has", v_.sb.replica, l.config.id);
   return "";

@@ -98,5 +98,23 @@ TEST_F(StartTest, ANewcomerIsAskedBeforeItIsGranted) {
       << status(node(1)).waits_for;
 }
 
+// As found by the simulator: the only member has lost its disk, and the other replica has followed it without being counted.
+TEST_F(RolesTest, AnEmptyMemberIsNotPromotedBesideOneThatHasSomething) {
+  make_promoted(1, 2, OnPeerLoss::go_on);
+  disconnect(1, 2);
+  write_flush(1, 1);
+  exchange();
+  lost = [](ReplicaId to, const PeerMessage& m) { return to == 1 && std::holds_alternative<Ack>(m); };
+  connect(1, 2);
+  exchange();
+  lost = nullptr;
+  disconnect(1, 2);
+  ASSERT_EQ(status(node(2)).in_sync, set_of(1));
+  lose_disk(1);
+  connect(1, 2);
+  exchange();
+  expect_not_promoted(1, "replica 1 is empty, and replica 2 is not");
+}
+
 }  // namespace
 }  // namespace twinloft::repl::core
