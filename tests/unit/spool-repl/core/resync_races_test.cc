@@ -20,6 +20,8 @@ TEST_F(BitmapTest, ABlockThatWasWrittenHomeWhileItWasReadIsReadAgain) {
   node(1).held = nullptr;
   exchange();
   expect_equal();
+  EXPECT_EQ(status(node(1)).wrong_blocks, 0u) << "the block is not damaged, only newer";
+  EXPECT_EQ(status(node(1)).repaired_blocks + status(node(1)).reread_blocks, 0u);
 }
 
 // What came by a resync came with no record. When the replica says that it is consistent, a third one can be filled from it.
