@@ -224,15 +224,37 @@ void look_after(int control, Server& server, Helper& helper, const pollfd& waite
   if (Status alive = helper.beat(); !alive) tell_crippled(control, server, helper, alive.error().message);
 }
 
+// A process whose event loops hang says nothing, and the supervisor ends it.
+class SignsOfLife {
+ public:
+  SignsOfLife(int control, Server& server, const Clock& clock) : control_(control), server_(server), clock_(clock), due_(clock.now()) {}
+
+  void give() {
+    constexpr Duration pause = std::chrono::seconds(5);
+    Instant now = clock_.now();
+    if (now < due_ || !server_.takes_turns()) return;
+    (void)::send(control_, &server_lives, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    due_ = now + pause;
+  }
+
+ private:
+  const int control_;
+  Server& server_;
+  const Clock& clock_;
+  Instant due_;
+};
+
 // Where the supervisor is gone nobody else tells this process to leave.
 void listen_to_supervisor(int control, Parts& parts) {
   constexpr int beat_ms = 1000;
   Server& server = *parts.server;
+  SignsOfLife signs(control, server, parts.clock);
   std::vector<Helper> helpers = helpers_of(parts);
   std::vector<pollfd> waits(helpers.size() + 1, pollfd{control, POLLIN, 0});
   for (;;) {
     for (std::size_t i = 0; i < helpers.size(); ++i) waits[i + 1] = {helpers[i].lifeline, 0, 0};
     if (::poll(waits.data(), waits.size(), beat_ms) < 0) continue;
+    signs.give();
     for (std::size_t i = 0; i < helpers.size() && !parts.aborted; ++i)
       look_after(control, server, helpers[i], waits[i + 1]);
     if (parts.aborted) helpers.clear(), waits.resize(1);  // their end is no news
@@ -250,6 +272,7 @@ RunEnd run(Parts& parts, int control) {
   RunEnd end = parts.server->run();
   (void)::shutdown(control, SHUT_RD);
   listening.join();
+  (void)::send(control, &server_is_leaving, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
   return end;
 }
 

@@ -9,9 +9,11 @@
 
 namespace twinloft::lmtpd {
 
-// What it says to its supervisor, each once.
+// What it says to its supervisor, each but the last once.
 inline constexpr char server_is_ready = 'r';
 inline constexpr char server_is_crippled = 'c';  // it cannot run agents any more
+inline constexpr char server_is_leaving = 'l';   // no connection is left, and no sign of life comes any more
+inline constexpr char server_lives = 'b';        // now and then, from server_is_ready on
 
 // For a process that was forked for it, and has one thread. Becomes `user` of the configuration for good. `control`: a connected socket that
 // ServerCommand comes from, a byte each; its end is ServerCommand::stop. Returns the exit code: exit_code_of() where it did not come to serve, with the reason

@@ -112,7 +112,21 @@ Status open_listeners(Setting& setting, const Setting* before, std::vector<Fd> p
 }
 
 // That would end a process without a word. Of a file that grows beyond RLIMIT_FSIZE the write fails then (EFBIG), and its delivery is deferred.
-constexpr int supervisor_signals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPWR, SIGXFSZ, SIGSTKFLT};
+// What a defect raises is left out.
+std::vector<int> supervisor_signals() {
+  std::vector<int> out = {SIGTERM, SIGINT,  SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2,   SIGALRM,
+                          SIGVTALRM, SIGPROF, SIGIO, SIGPWR, SIGXCPU, SIGXFSZ, SIGSTKFLT};
+  for (int number = SIGRTMIN; number <= SIGRTMAX; ++number) out.push_back(number);
+  return out;
+}
+
+std::string signal_name(int number) {
+  if (number >= SIGRTMIN) return fmt::format("SIGRTMIN+{}", number - SIGRTMIN);
+  const char* name = ::sigabbrev_np(number);
+  return name ? fmt::format("SIG{}", name) : fmt::format("signal {}", number);
+}
+
+bool means_stop(int number) { return number == SIGTERM || number == SIGINT || number == SIGQUIT; }
 
 // A spawner takes 30 s to end what does not end (SpawnerOptions::kill_wait).
 constexpr Duration orphan_time = std::chrono::seconds(45);
@@ -161,7 +175,7 @@ class SupervisorProcess {
     sigset_t taken;
     sigemptyset(&taken);
     sigaddset(&taken, SIGCHLD);
-    for (int number : supervisor_signals) sigaddset(&taken, number);
+    for (int number : supervisor_signals()) sigaddset(&taken, number);
     (void)::signal(SIGPIPE, SIG_IGN);
     // Where all are one user, the process that reads from the network must not get at this one's memory, nor at the spawner's, by /proc.
     (void)::prctl(PR_SET_DUMPABLE, 0);
@@ -178,7 +192,8 @@ class SupervisorProcess {
     for (const auto& [id, server] : servers_)
       if (server.control) waits.push_back({server.control.get(), POLLIN, 0}), ids.push_back(id);
     std::optional<Instant> wake = supervisor_.next_tick();
-    if (orphans_due_ && (!wake || *orphans_due_ < *wake)) wake = orphans_due_;
+    for (std::optional<Instant> at : {supervisor_.next_look(), orphans_due_})
+      if (at && (!wake || *at < *wake)) wake = at;
     int timeout = -1;
     if (wake) timeout = static_cast<int>(std::clamp<std::int64_t>((*wake - clock_.now()).count() / 1'000'000 + 1, 0, INT_MAX));
     (void)::poll(waits.data(), waits.size(), timeout);
@@ -218,8 +233,10 @@ class SupervisorProcess {
       control.reset();
       return supervisor_.deaf(id, clock_.now());
     }
+    supervisor_.heard(id, clock_.now());
     if (word == server_is_ready) obey(supervisor_.ready(id, clock_.now()));
     if (word == server_is_crippled) supervisor_.needs_replacement(id, clock_.now());
+    if (word == server_is_leaving) supervisor_.leaves(id);
   }
 
   void take_signal() {
@@ -227,14 +244,14 @@ class SupervisorProcess {
     while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
       if (info.ssi_signo == SIGCHLD) reap();
       else if (info.ssi_signo == SIGHUP) reload();
-      else if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT) stop(static_cast<int>(info.ssi_signo));
+      else if (means_stop(static_cast<int>(info.ssi_signo))) stop(static_cast<int>(info.ssi_signo));
       else tell_unused(info);
     }
   }
 
   static void tell_unused(const signalfd_siginfo& info) {
-    log_info("SIG{} from process {} changes nothing: SIGHUP reads the configuration again, SIGTERM stops", ::sigabbrev_np(static_cast<int>(info.ssi_signo)),
-             info.ssi_pid);
+    log_info("{} from process {} changes nothing: SIGHUP reads the configuration again, SIGTERM stops",
+             signal_name(static_cast<int>(info.ssi_signo)), info.ssi_pid);
   }
 
   void reload() {
@@ -386,7 +403,7 @@ class SupervisorProcess {
   // In the new process. Signals are the supervisor's: it tells.
   int serve_here(const Setting& setting, int control) {
     signals_.reset();
-    for (int number : supervisor_signals) (void)::signal(number, SIG_IGN);
+    for (int number : supervisor_signals()) (void)::signal(number, SIG_IGN);
     (void)::sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
     ::unsetenv("NOTIFY_SOCKET");
     log_set_level(setting.config.log_level);

@@ -83,7 +83,7 @@ struct Hub {
   WorkerPool bodies;  // writes large messages to files; apart, so that a spool that stands still holds up none
 };
 
-// One thread's loop. Everything but post() belongs to that thread.
+// One thread's loop. Everything but post() and takes_turns() belongs to that thread.
 class Loop {
  public:
   // `ended` is called once, when the last connection is gone after stop().
@@ -106,6 +106,8 @@ class Loop {
   void abort();
   // Closes every connection, whatever it waits for, and ends the loop.
   void abandon();
+  // False where it has not had its turn since the last call.
+  bool takes_turns();
 
  private:
   static constexpr std::size_t read_bytes_max = 128 * 1024;
@@ -124,6 +126,7 @@ class Loop {
   bool stopping_ = false;
   bool draining_ = false;
   bool hurried_ = false;
+  std::atomic<bool> asked_{false};  // takes_turns(), and its turn has not come
 };
 
 }  // namespace twinloft::lmtpd

@@ -7,6 +7,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <exception>
+#include <new>
 #include <optional>
 #include <thread>
 
@@ -66,6 +67,18 @@ void Loop::drain_some() {
 
 void Loop::abort() {
   for (const auto& connection : all()) connection->abort();
+}
+
+// Of any thread. One that has ended has no turn to take.
+bool Loop::takes_turns() {
+  if (io_.stopped()) return true;
+  if (asked_.exchange(true)) return false;
+  try {
+    boost::asio::post(io_, [this] { asked_ = false; });
+  } catch (const std::bad_alloc&) {
+    asked_ = false;  // nobody was asked
+  }
+  return true;
 }
 
 void Loop::abandon() {
@@ -243,6 +256,12 @@ void Server::stop() { post(&Impl::stop); }
 void Server::drain() { post(&Impl::drain); }
 void Server::hurry() { post(&Impl::hurry); }
 void Server::abort() { post(&Impl::abort); }
+
+bool Server::takes_turns() {
+  bool all = true;
+  for (const auto& loop : impl_->loops) all = loop->takes_turns() && all;
+  return all;
+}
 
 std::size_t Server::connections() const { return impl_->hub.connections.load(std::memory_order_relaxed); }
 

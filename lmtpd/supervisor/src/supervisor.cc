@@ -63,6 +63,12 @@ void Supervisor::restart_later(Instant now) {
   restart_at_ = now + pause_;
 }
 
+std::optional<Instant> Supervisor::next_look() const {
+  bool expects = std::any_of(servers_.begin(), servers_.end(), [](const auto& s) { return s.second.heard.has_value(); });
+  if (!expects || !ticked_) return std::nullopt;
+  return *ticked_ + look_pause;
+}
+
 std::optional<Instant> Supervisor::next_tick() const {
   std::optional<Instant> next = restart_at_;
   for (const auto& [id, server] : servers_)
@@ -78,6 +84,7 @@ Orders Supervisor::ready(ServerId id, Instant now) {
     if (server.phase == Phase::serving) server.phase = Phase::draining, out.tell.push_back({other, ServerCommand::drain});
   found->second.phase = Phase::serving;
   found->second.kill_at.reset();
+  found->second.heard = now;
   ever_served_ = true;
   ready_at_ = now;
   restart_at_.reset();
@@ -138,8 +145,37 @@ void Supervisor::deaf(ServerId id, Instant now) {
   if (auto found = servers_.find(id); found != servers_.end() && !found->second.kill_at) found->second.kill_at = now + patience;
 }
 
+void Supervisor::heard(ServerId id, Instant now) {
+  if (auto found = servers_.find(id); found != servers_.end() && found->second.heard) found->second.heard = now;
+}
+
+void Supervisor::leaves(ServerId id) {
+  if (auto found = servers_.find(id); found != servers_.end()) found->second.heard.reset();
+}
+
+// Time in which the supervisor itself did nothing counts for nobody.
+void Supervisor::note_silence(Instant now, Orders& out) {
+  bool was_away = ticked_ && now - *ticked_ > 2 * look_pause;
+  ticked_ = now;
+  for (auto& [id, server] : servers_) {
+    if (was_away && server.heard) server.heard = now;
+    if (!server.heard || server.kill_at || now - *server.heard < silence_max) continue;
+    out.kill.push_back(id);
+    out.errors.push_back(fmt::format("a serving process has given no sign of life for {} s, and is killed", silence_max / std::chrono::seconds(1)));
+    server.kill_at = now + patience;
+    give_up_on(server, now);
+  }
+}
+
+// Its end may be long in coming: a thread that waits in the kernel for a disk keeps a killed process there.
+void Supervisor::give_up_on(Server& server, Instant now) {
+  if (server.phase == Phase::serving && !stopping() && !any(Phase::starting)) restart_later(now);
+  server.phase = Phase::draining;
+}
+
 Orders Supervisor::tick(Instant now) {
   Orders out;
+  note_silence(now, out);
   for (auto& [id, server] : servers_)
     if (server.kill_at && now >= *server.kill_at) {
       out.kill.push_back(id);

@@ -189,6 +189,60 @@ TEST_F(SupervisorTest, ACrippledOneIsReplacedUntilThatWorks) {
   }
 }
 
+// What it has to say while it looks every now and then, from `at` on, for that long.
+Orders look_on(Supervisor& s, Instant at, Duration time) {
+  for (Instant end = at + time; at < end; at = *s.next_look())
+    if (Orders o = s.tick(at); !o.kill.empty()) return o;
+  return {};
+}
+
+TEST_F(SupervisorTest, OneThatGivesNoSignOfLifeIsKilledAndReplaced) {
+  ServerId id = serving();
+  ASSERT_TRUE(s.tick(t0).kill.empty());
+  ASSERT_TRUE(s.next_look()) << "a process that hangs brings about nothing";
+  Orders o = look_on(s, t0, 2 * Supervisor::silence_max);
+  EXPECT_EQ(o.kill, std::vector<ServerId>{id});
+  ASSERT_EQ(o.errors.size(), 1u);
+  EXPECT_NE(o.errors[0].find("no sign of life for 60 s"), std::string::npos);
+  // Also where its end does not come, since a disk gives no answer.
+  o = s.tick(*s.next_tick());
+  ASSERT_TRUE(o.start);
+  EXPECT_FALSE(o.start->reread);
+  EXPECT_EQ(s.ready(o.start->id, t0 + 2 * Supervisor::silence_max).adopt, o.start->id);
+  EXPECT_FALSE(s.ended(id, Ending{0, 9}, t0 + 3 * Supervisor::silence_max).start);
+  EXPECT_FALSE(s.next_tick());
+}
+
+TEST_F(SupervisorTest, OneThatGivesSignsOfLifeIsLeftAlone) {
+  ServerId id = serving();
+  s.tick(t0);
+  for (Instant at = t0; at < t0 + 10 * Supervisor::silence_max; at = *s.next_look()) {
+    s.heard(id, at);
+    EXPECT_TRUE(s.tick(at).kill.empty());
+  }
+}
+
+// A machine, or a supervisor, that has slept: nobody could be heard.
+TEST_F(SupervisorTest, TimeInWhichItDidNotLookCountsForNobody) {
+  serving();
+  s.tick(t0);
+  Instant later = t0 + 10 * Supervisor::silence_max;
+  EXPECT_TRUE(s.tick(later).kill.empty());
+  EXPECT_FALSE(look_on(s, later, 2 * Supervisor::silence_max).kill.empty());
+}
+
+TEST_F(SupervisorTest, OneThatLeavesOrStartsNeedsToGiveNone) {
+  ServerId id = serving();
+  s.tick(t0);
+  s.leaves(id);
+  EXPECT_FALSE(s.next_look());
+  EXPECT_TRUE(s.tick(t0 + 3 * Supervisor::silence_max).kill.empty());
+  Supervisor other;
+  other.begin();
+  other.tick(t0);
+  EXPECT_FALSE(other.next_look());
+}
+
 TEST_F(SupervisorTest, PausesGrowWhereEachEndsSoonAfterTheLast) {
   Instant now = t0;
   ServerId id = s.begin().start->id;

@@ -86,6 +86,8 @@ class Server {
   void hurry();
 
   std::size_t connections() const;  // open now
+  // False where an event loop has not had its turn since the last call. For one thread that calls it about once a second.
+  bool takes_turns();
 
  private:
   struct Impl;

@@ -59,6 +59,9 @@ class Supervisor {
   // With a start beside or after another process; less than the 90 s of systemd for a reload. A first one has as long as the service manager gives it.
   static constexpr Duration start_patience = std::chrono::seconds(60);
 
+  // For so long a process that serves may give no sign of life. It gives one every five seconds.
+  static constexpr Duration silence_max = std::chrono::seconds(60);
+
   Orders begin();
   Orders reload(Instant now);  // SIGHUP
   Orders stop(Instant now);  // SIGTERM, SIGINT; the second one aborts
@@ -66,8 +69,11 @@ class Supervisor {
   Orders ended(ServerId id, Ending ending, Instant now);
   void needs_replacement(ServerId id, Instant now);  // it serves, and can not do all that it should
   void deaf(ServerId id, Instant now);               // it has let go of its supervisor, and should end now
+  void heard(ServerId id, Instant now);              // it has given a sign of life
+  void leaves(ServerId id);                          // it is about to end, and gives none any more
   Orders tick(Instant now);
   std::optional<Instant> next_tick() const;
+  std::optional<Instant> next_look() const;  // tick() then too, to look for signs of life
   bool stopping() const { return stops_ > 0; }
   bool starting() const { return any(Phase::starting); }
 
@@ -77,8 +83,13 @@ class Supervisor {
     Phase phase = Phase::starting;
     bool crippled = false;
     std::optional<Instant> kill_at = {};
+    std::optional<Instant> heard = {};  // the last sign of life; none where none is expected
   };
+  static constexpr Duration look_pause = std::chrono::seconds(10);  // between two looks for signs of life
+
   bool any(Phase phase) const;
+  void note_silence(Instant now, Orders& out);
+  void give_up_on(Server& server, Instant now);
   void restart_later(Instant now);
   Orders start(bool reread, std::optional<Instant> kill_at);
   Orders start_failed(Ending ending, Instant now);
@@ -92,6 +103,7 @@ class Supervisor {
   unsigned stops_ = 0;
   std::optional<Instant> restart_at_;
   std::optional<Instant> ready_at_;  // the last one that was
+  std::optional<Instant> ticked_;
   Duration pause_ = restart_pause / 2;
 };
 
