@@ -242,6 +242,7 @@ void Session::execute(std::string_view line) {
   auto command = parse_command(line);
   if (!command) {
     if (is_mail(line)) mail_refused_ = !have_sender_;
+    if (is_mail(line) && mail_refused_) refused_recipients_ = 0;
     if (is_mail(line) || is_rcpt(line)) tell_refusal(is_mail(line) ? Refusal::What::sender : Refusal::What::recipient, line, command.error());
     bad(command.error());
     // Where its data ends, and commands begin, is anybody's guess: what follows is not looked at.
@@ -284,6 +285,7 @@ void Session::on(const Lhlo& c) {
 
 void Session::on(const Mail& c) {
   mail_refused_ = !have_sender_;  // until it is accepted
+  if (mail_refused_) refused_recipients_ = 0;
   if (refused_too_much()) return;
   if (!greeted_ || have_sender_) {
     Reply out_of_order = make_reply(503, "5.5.1", greeted_ ? "A transaction is open already" : "Say LHLO first");
@@ -328,7 +330,11 @@ void Session::within_chunks() { bad(chunks_first()); }
 void Session::on(const Rcpt& c) {
   if (!have_sender_ || has_body_)
     tell_refusal(Refusal::What::recipient, c.to.text, has_body_ ? chunks_first() : mail_first());
-  if (!have_sender_) return no_sender();
+  if (!have_sender_) {
+    // More than a message can have, and nobody has sent them ahead of a reply to MAIL.
+    if (mail_refused_ && ++refused_recipients_ > config_.recipients_max) return bad(mail_first());
+    return no_sender();
+  }
   if (has_body_) return within_chunks();
   if (envelope_->recipients.size() >= config_.recipients_max || refused_recipients_ >= config_.recipients_max)
     return refuse(Refusal::What::recipient, c.to.text, make_reply(452, "4.5.3", "Too many recipients"));

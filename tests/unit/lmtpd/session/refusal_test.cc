@@ -95,6 +95,19 @@ TEST_F(Refusals, OneTransactionHasNoMoreOfThemThanRecipients) {
   EXPECT_EQ(owner->all_lookups.size(), 3u) << "nobody is looked up beyond";
 }
 
+// A client that pipelines could not know of the sender's refusal. No message has more recipients than that.
+TEST_F(Refusals, BehindARefusedSenderMoreRecipientsThanAMessageHasAreBadCommands) {
+  config.recipients_max = 3;
+  config.bad_commands_max = 2;
+  config.message_bytes_max = 100;
+  const std::string large = "MAIL FROM:<a@d> SIZE=101\r\n";
+  auto owner = run(hello + large + recipients(3) + "DATA\r\n" + large + recipients(3) + "DATA\r\n" + mail + recipients(3, "ann"));
+  EXPECT_FALSE(owner->session().closed()) << owner->sent;
+  EXPECT_EQ(owner->codes().back(), "250 2.1.5");
+  EXPECT_EQ(replies(hello + large + recipients(9)),
+            (Codes{"250", "552 5.3.4", "503 5.5.1", "503 5.5.1", "503 5.5.1", "503 5.5.1", "503 5.5.1", "421 4.7.0"}));
+}
+
 TEST_F(Refusals, WithoutTlsThatIsRequiredTheyCountToo) {
   client.tls = TlsPolicy::required;
   config.refused_max = 2;
