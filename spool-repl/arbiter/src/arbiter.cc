@@ -32,8 +32,10 @@ std::string normal_prefix(std::string prefix) {
 
 Result<std::unique_ptr<Store>> make_store(const Settings& settings, const Uuid& volume, ReplicaId self, const Clock& clock) {
   if (settings.kind == Kind::etcd) {
-    TL_TRY_ASSIGN(std::unique_ptr<Store> store, EtcdStore::create(settings, volume, clock));
-    return store;
+    auto store = EtcdStore::create(settings, volume, clock);
+    if (store) return std::move(*store);
+    store.error().message = "arbiter: " + store.error().message;
+    return std::unexpected(store.error());
   }
   if (settings.kind == Kind::pacemaker) return std::make_unique<PacemakerStore>(settings, volume, self, clock);
   return std::unique_ptr<Store>();

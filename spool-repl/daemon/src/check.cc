@@ -7,14 +7,17 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <utility>
 
 #include "contents.h"
 #include "core_settings.h"
+#include "twinloft/base/clock.h"
 #include "twinloft/base/fd.h"
 #include "twinloft/base/unix_socket.h"
+#include "twinloft/spool-repl/arbiter/arbiter.h"
 #include "twinloft/spool-repl/control/control.h"
 #include "twinloft/spool-repl/daemon/events.h"
 #include "twinloft/spool-repl/export/fuse_export.h"
@@ -107,6 +110,8 @@ struct Checker {
       return;
     }
     const Superblock& sb = found->superblock;
+    if (!opened->block_device && s.journal_size != opened->size_bytes)
+      warn("journal_size: {} MiB, and {} was made with {} MiB: the key is for `create` only", s.journal_size >> 20, s.journal, opened->size_bytes >> 20);
     if (Status fits = fits_superblock(s, sb); !fits) return error("{}", fits.error().message);
     own = true;
     if (journal.size_bytes() < sb.ring_offset + sb.ring_bytes) error("journal: {}: shorter than its superblock says: it was truncated", s.journal);
@@ -140,6 +145,7 @@ struct Checker {
     struct stat st{};
     if (::stat(parent.c_str(), &st) < 0) error("{}: {}: {}", key, path, fail_errno(errno, "its directory {}", parent).error().message);
     else if (!S_ISDIR(st.st_mode)) error("{}: {}: {} is no directory", key, path, parent);
+    else if (::access(parent.c_str(), W_OK) < 0 && errno == EROFS) error("{}: {}: {} is on a file system that is mounted read-only", key, path, parent);
   }
 
   // Where there is no answer now, there may be one when it is served: names are looked up at each attempt.
@@ -166,8 +172,13 @@ struct Checker {
     bool all_loopback = !at_own || at_own->is_loopback();
     if (std::string trouble = at_own ? trouble_at(*at_own) : ""; !trouble.empty())
       warn("listen: {}: it is tried again and again when the volume is served", trouble);
+    std::map<std::string, ReplicaId> others;
     for (const PeerSettings& p : s.peers) {
       auto at = address("peer.address", p.address);
+      if (auto [before, fresh] = others.emplace(p.address, p.id); !fresh)
+        error("peer.address: {} is replica {}'s, and replica {} cannot be there too", p.address, before->second, p.id);
+      if (at && at_own && at->overlaps(*at_own) && (!at_own->is_wildcard() || at->is_loopback()))
+        error("peer.address: {} is where this replica itself listens ({}): put the address of replica {}", p.address, s.listen, p.id);
       bool loopback = !at || at->is_loopback();
       all_loopback = all_loopback && loopback;
       if (at_own && at_own->is_loopback() && !loopback)
@@ -177,6 +188,18 @@ struct Checker {
     if (auto secret = read_secret(s.secret_file); !secret) error("secret_file: {}", secret.error().message);
     else if (secret->empty() && !all_loopback)
       error("secret_file is missing: without one only loopback addresses are used for replication");
+  }
+
+  // As `serve` makes it ready; nobody is asked.
+  void arbiter() {
+    const arbiter::Settings& a = s.arbiter;
+    OsClock clock;
+    if (auto store = arbiter::make_store(a, s.uuid.empty() ? Uuid() : Uuid::parse(s.uuid).value(), s.replica, clock); !store)
+      error("{}", store.error().message);
+    if (a.kind != arbiter::Kind::pacemaker) return;
+    for (const char* name : {"cibadmin", "crm_node"})
+      if (std::string program = a.programs + "/" + name; ::access(program.c_str(), X_OK) != 0)
+        error("arbiter.programs: {}", fail_errno(errno, "{}", program).error().message);
   }
 
   void arena() {
@@ -235,24 +258,63 @@ Findings check_volume(const VolumeSettings& settings) {
   c.state_directory(settings.archive.empty() ? "journal" : "archive", daemon::state_directory(settings));
   c.arena();
   c.peers();
+  c.arbiter();
   c.fronts();
   c.ublk();
   c.nbd();
   return c.out;
 }
 
-Findings check_shared(const NodeSettings& node) {
-  Findings out;
+namespace {
+
+// Sockets, links and mount points of two volumes at one place, which has two names. Links are not followed: one is replaced, not used.
+void check_places(const NodeSettings& node, Findings& out) {
+  std::map<std::string, std::string> users;
+  for (const VolumeSettings& v : node.volumes)
+    for (auto [key, path] : {std::pair{"control", v.control}, {"fuse.file", v.fuse_file}, {"fuse.device", v.fuse_device},
+                             {"ublk.device", v.ublk_device}, {"nbd.listen", v.nbd_listen.starts_with("unix:") ? v.nbd_listen.substr(5) : ""}}) {
+      if (path.empty()) continue;
+      std::error_code error;
+      std::filesystem::path given(path), parent = std::filesystem::weakly_canonical(given.parent_path(), error);
+      std::string place = error ? path : (parent / given.filename()).string();
+      auto [before, fresh] = users.emplace(place, fmt::format("volume {}: {}", v.name, key));
+      if (!fresh) out.errors.push_back(fmt::format("volume {}: {}: {} is the same as that of {}", v.name, key, path, before->second));
+    }
+}
+
+// An address and port, also where one of two is all addresses.
+void check_listeners(const NodeSettings& node, Findings& out) {
+  std::vector<std::pair<net::Address, std::string>> users;
+  for (const VolumeSettings& v : node.volumes)
+    for (auto [key, text] : {std::pair{"listen", v.peers.empty() ? "" : v.listen}, {"nbd.listen", v.nbd_listen.starts_with("unix:") ? "" : v.nbd_listen}}) {
+      auto at = text.empty() ? Result<net::Address>(fail(Errc::not_found, "none")) : net::resolve(text);
+      if (!at) continue;
+      for (const auto& [other, user] : users)
+        if (at->overlaps(other)) out.errors.push_back(fmt::format("volume {}: {}: {} is taken already by that of {}, {}", v.name, key, text, user, other.text));
+      users.emplace_back(*at, fmt::format("volume {}: {}", v.name, key));
+    }
+}
+
+// Files and devices; a device has many names, and many files that stand for it.
+void check_storage(const NodeSettings& node, Findings& out) {
   std::map<std::pair<dev_t, ino_t>, std::string> users;
   for (const VolumeSettings& v : node.volumes)
     for (auto [key, path] : {std::pair{"data", &v.data}, std::pair{"journal", &v.journal}}) {
       struct stat st{};
       if (::stat(path->c_str(), &st) < 0) continue;
-      // A device has many names, and many files that stand for it.
       auto id = S_ISBLK(st.st_mode) ? std::pair{st.st_rdev, ino_t{0}} : std::pair{st.st_dev, st.st_ino};
       auto [before, fresh] = users.emplace(id, fmt::format("volume {}: {}", v.name, key));
       if (!fresh) out.errors.push_back(fmt::format("volume {}: {}: {} is the same as that of {}", v.name, key, *path, before->second));
     }
+}
+
+}  // namespace
+
+Findings check_shared(const NodeSettings& node) {
+  Findings out;
+  check_storage(node, out);
+  check_places(node, out);
+  check_listeners(node, out);
   return out;
 }
 
@@ -265,6 +327,15 @@ Status fits_superblock(const VolumeSettings& s, const Superblock& sb) {
     return fail(Errc::conflict,
                 "volume.{}.size: {} bytes, and the volume was created with {}. Its size cannot be changed: put {} back, or "
                 "leave the key out", s.name, s.size, bytes, bytes);
+  return {};
+}
+
+Status places_differ(const VolumeSettings& s) {
+  NodeSettings one;
+  one.volumes = {s};
+  Findings found;
+  check_storage(one, found);
+  if (!found.errors.empty()) return fail(Errc::conflict, "{}", found.errors.front());
   return {};
 }
 

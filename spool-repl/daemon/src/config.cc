@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <filesystem>
 #include <initializer_list>
 #include <map>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "twinloft/base/fd.h"
 #include "twinloft/base/suggest.h"
 #include "twinloft/base/units.h"
+#include "twinloft/spool-repl/export/nbd_handshake.h"
 #include "twinloft/spool-repl/net/address.h"
 
 namespace twinloft::repl::daemon {
@@ -40,6 +42,8 @@ class Problems {
  private:
   std::vector<std::string> lines_;
 };
+
+constexpr Duration network_time_min = std::chrono::milliseconds(50);
 
 // One table being read: remembers where it is for messages, and finds keys that nobody asked for. What is wrong is noted, and
 // leaves its variable as it was.
@@ -84,6 +88,11 @@ class Table {
     if (Status good = net::check_address(value); !good) error(table_.get(key), key, good.error().message);
   }
 
+  void peer_address(std::string_view key, const std::string& value) const {
+    if (value.empty()) return;
+    if (Status good = net::check_peer_address(value); !good) error(table_.get(key), key, good.error().message);
+  }
+
   // Where nobody asks a name server when it is needed.
   void own_address(std::string_view key, const std::string& value) const {
     address(key, value);
@@ -104,6 +113,7 @@ class Table {
   void size(std::string_view key, std::uint64_t& out) const {
     const toml::node* node = table_.get(key);
     if (!node) return;
+    if (!node->is_integer() && !node->is_string()) return error(node, key, "is no size: expected a text in quotes, such as \"20GiB\", or a number of bytes");
     auto value = node->is_integer() ? parse_size(std::to_string(node->value_or<std::int64_t>(-1))) : parse_size(node->value_or<std::string>(""));
     if (!value) return error(node, key, value.error().message);
     if (*value == 0) return error(node, key, "must not be 0");
@@ -113,10 +123,17 @@ class Table {
   void duration(std::string_view key, Duration& out) const {
     const toml::node* node = table_.get(key);
     if (!node) return;
+    if (!node->is_integer() && !node->is_string()) return error(node, key, "is no time: expected a text in quotes, such as \"30s\" or \"500ms\"");
     auto value = node->is_integer() ? parse_duration(std::to_string(node->value_or<std::int64_t>(-1))) : parse_duration(node->value_or<std::string>(""));
     if (!value) return error(node, key, value.error().message);
     if (*value == Duration(0)) return error(node, key, "must not be 0");
     out = *value;
+  }
+
+  // Below it every network would look broken.
+  void network_time(std::string_view key, Duration& out) const {
+    duration(key, out);
+    if (out < network_time_min) error(table_.get(key), key, "expected at least \"50ms\"");
   }
 
   template <class T>
@@ -182,7 +199,7 @@ void read_peers(const Table& t, VolumeSettings& v) {
     p.allow({"id", "address", "protocol"});
     p.integer("id", 1, replica_id_max, peer.id, true);
     p.text("address", peer.address, true);
-    p.address("address", peer.address);
+    p.peer_address("address", peer.address);
     using core::Protocol;
     p.choice<Protocol>("protocol", {{"A", Protocol::A}, {"B", Protocol::B}, {"C", Protocol::C}}, peer.protocol);
     if (peer.id == v.replica) p.error(table->get("id"), "id", "is this replica's own");
@@ -219,6 +236,8 @@ void read_exports(const Table& t, VolumeSettings& v) {
     else n.socket_path("listen", v.nbd_listen.substr(5));
     v.nbd_name = v.name;
     n.text("name", v.nbd_name);
+    if (v.nbd_name.size() > nbd::Handshake::max_name_bytes)
+      n.error(nbd->get("name"), "name", fmt::format("longer than the {} bytes that NBD allows", nbd::Handshake::max_name_bytes));
   }
 }
 
@@ -370,15 +389,16 @@ VolumeSettings read_volume(const Table& parent, const std::string& name, const t
   t.path("secret_file", v.secret_file);
   t.path("control", v.control);
   t.socket_path("control", v.control);
+  if (v.control.empty()) t.error(table.get("control"), "control", "must not be empty");
   read_status_group(t, v);
   t.choice<bool>("write_ack", {{"memory", false}, {"durable", true}}, v.write_ack_durable);
   t.duration("seal_after", v.seal_after);
-  t.duration("peer_timeout", v.peer_timeout);
+  t.network_time("peer_timeout", v.peer_timeout);
   t.integer("journal_writes_in_flight", 1, 64, v.journal_writes_in_flight);
   using core::OnPeerLoss;
   t.choice<OnPeerLoss>("on_peer_loss", {{"suspend", OnPeerLoss::suspend}, {"continue", OnPeerLoss::go_on}},
                               v.on_peer_loss);
-  t.duration("slow_peer", v.slow_peer);
+  t.network_time("slow_peer", v.slow_peer);
   read_resync(t, v);
   t.duration("suspend_timeout", v.suspend_timeout);
   t.path("archive", v.archive);
@@ -394,13 +414,23 @@ VolumeSettings read_volume(const Table& parent, const std::string& name, const t
 // What two volumes cannot share; the file system may still know it by another name (see check.h).
 void check_names(const std::vector<VolumeSettings>& volumes, const Table& t) {
   std::map<std::string, std::string> users;
+  std::map<std::pair<std::string, ReplicaId>, std::string> replicas;
+  for (const VolumeSettings& v : volumes) {
+    if (v.uuid.empty()) continue;
+    auto uuid = Uuid::parse(v.uuid);
+    auto [before, fresh] = replicas.emplace(std::pair{uuid ? uuid->text() : v.uuid, v.replica}, v.name);
+    if (!fresh)
+      t.error(t.raw().get("volume"), fmt::format("volume.{}.uuid", v.name),
+              fmt::format("{} is replica {} of volume {} already: each volume needs its own (uuidgen prints one)", v.uuid, v.replica, before->second));
+  }
   for (const VolumeSettings& v : volumes) {
     std::string unix_nbd = v.nbd_listen.starts_with("unix:") ? v.nbd_listen.substr(5) : v.nbd_listen;
     for (const auto& [key, name] : {std::pair{"data", v.data}, {"journal", v.journal}, {"control", v.control}, {"listen", v.listen},
                                     {"fuse.file", v.fuse_file}, {"fuse.device", v.fuse_device}, {"ublk.device", v.ublk_device},
                                     {"nbd.listen", unix_nbd}}) {
       if (name.empty() || (name.ends_with(":0") && name[0] != '/')) continue;
-      auto [before, fresh] = users.emplace(name, fmt::format("volume.{}.{}", v.name, key));
+      std::string place = name[0] == '/' ? std::filesystem::path(name).lexically_normal().string() : name;
+      auto [before, fresh] = users.emplace(std::move(place), fmt::format("volume.{}.{}", v.name, key));
       if (!fresh) t.error(t.raw().get("volume"), fmt::format("volume.{}.{}", v.name, key), fmt::format("{} is {} already", name, before->second));
     }
   }

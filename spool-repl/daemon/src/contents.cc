@@ -40,8 +40,15 @@ Result<Probe> probe_of(int fd, const std::string& path) {
   return probe;
 }
 
+// What a stranger's device calls itself ends on a terminal.
+std::string printable(std::string text) {
+  for (char& c : text)
+    if (c < ' ' || c > '~') c = '?';
+  return text;
+}
+
 std::string named(blkid_probe probe) {
-  std::string type = value_of(probe, "TYPE"), usage = value_of(probe, "USAGE"), label = value_of(probe, "LABEL");
+  std::string type = value_of(probe, "TYPE"), usage = value_of(probe, "USAGE"), label = printable(value_of(probe, "LABEL"));
   std::string of_label = label.empty() ? "" : fmt::format(", label \"{}\"", label);
   if (type.empty()) return fmt::format("a partition table ({})", value_of(probe, "PTTYPE"));
   if (usage == "filesystem") return fmt::format("a file system ({}{})", type, of_label);

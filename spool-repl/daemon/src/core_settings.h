@@ -21,4 +21,7 @@ Status fits_memory(const VolumeSettings& settings);
 // Errc::conflict: the journal is that of another volume or replica, or of a volume of another size.
 Status fits_superblock(const VolumeSettings& settings, const Superblock& superblock);
 
+// Errc::conflict: data area and journal are one file or device by two names. One that is missing is no matter of this.
+Status places_differ(const VolumeSettings& settings);
+
 }  // namespace twinloft::repl::daemon

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <system_error>
 
+#include "core_settings.h"
 #include "stand_in.h"
 #include "twinloft/base/log.h"
 
@@ -119,7 +120,8 @@ std::optional<VolumeSupervisor::Failed> VolumeSupervisor::serve_once() {
   attempts(true);
   Status started;
   try {
-    started = runner->start();
+    started = places_differ(settings());
+    if (started) started = runner->start();
   } catch (const std::system_error& e) {
     started = fail(Errc::exhausted, "no thread for it: {}", e.what());
   }

@@ -27,6 +27,8 @@ Result<HostPort> split(const std::string& text) {
   if (ec != std::errc() || end != port.data() + port.size() || number > 65535)
     return fail(Errc::invalid, "\"{}\" is not an address: \"{}\" is not a port from 0 to 65535", text, port);
   if (host.size() >= 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  // getaddrinfo() makes the loopback address of both.
+  if (host.empty() || host == "*") return fail(Errc::invalid, "\"{}\" names no host: 0.0.0.0:{} and [::]:{} are all addresses of this machine", text, port, port);
   if (host.find_first_of("[] \t/") != host.npos) return fail(Errc::invalid, "\"{}\" is not an address: expected host:port", text);
   return HostPort{std::move(host), std::move(port)};
 }
@@ -68,8 +70,30 @@ bool Address::is_loopback() const {
     auto* in = reinterpret_cast<const sockaddr_in*>(&storage);
     return (ntohl(in->sin_addr.s_addr) >> 24) == 127;
   }
-  auto* in6 = reinterpret_cast<const sockaddr_in6*>(&storage);
-  return IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr);
+  const in6_addr& in6 = reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_addr;
+  return IN6_IS_ADDR_LOOPBACK(&in6) || (IN6_IS_ADDR_V4MAPPED(&in6) && in6.s6_addr[12] == 127);
+}
+
+std::uint16_t Address::port() const {
+  return ntohs(storage.ss_family == AF_INET ? reinterpret_cast<const sockaddr_in*>(&storage)->sin_port
+                                            : reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_port);
+}
+
+bool Address::is_wildcard() const {
+  if (storage.ss_family == AF_INET) return reinterpret_cast<const sockaddr_in*>(&storage)->sin_addr.s_addr == INADDR_ANY;
+  return IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_addr);
+}
+
+bool Address::is_multicast() const {
+  if (storage.ss_family == AF_INET) return ntohl(reinterpret_cast<const sockaddr_in*>(&storage)->sin_addr.s_addr) >= 0xe000'0000;
+  return IN6_IS_ADDR_MULTICAST(&reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_addr);
+}
+
+bool Address::overlaps(const Address& other) const {
+  if (port() != other.port() || port() == 0) return false;
+  if (storage.ss_family != other.storage.ss_family) return false;
+  if (is_wildcard() || other.is_wildcard()) return true;
+  return length == other.length && std::memcmp(&storage, &other.storage, length) == 0;
 }
 
 std::optional<Address> numeric_address(const std::string& text) {
@@ -91,13 +115,26 @@ Status check_address(const std::string& text) {
   return {};
 }
 
+Status check_peer_address(const std::string& text) {
+  TL_TRY(check_address(text));
+  TL_TRY_ASSIGN(HostPort at, split(text));
+  if (at.port.find_first_not_of('0') == at.port.npos) return fail(Errc::invalid, "\"{}\": port 0 is nobody's: put the port that the replica listens at", text);
+  auto numeric = numeric_address(text);
+  if (numeric && (numeric->is_wildcard() || numeric->is_multicast()))
+    return fail(Errc::invalid, "\"{}\" is no address of one machine: put the address that the replica listens at", text);
+  return {};
+}
+
 Result<std::vector<Address>> resolve_all(const std::string& text) {
   TL_TRY(check_address(text));
   TL_TRY_ASSIGN(HostPort at, split(text));
   Found found;
   // In a namespace with nothing but loopback, AI_ADDRCONFIG would hide 127.0.0.1.
   bool own = at.host == "localhost" || at.host.find_first_not_of("0123456789.") == at.host.npos || at.host.find(':') != at.host.npos;
-  if (int rc = look_up(at, own ? 0 : AI_ADDRCONFIG, found); rc != 0)
+  int rc = look_up(at, own ? 0 : AI_ADDRCONFIG, found);
+  if (std::size_t scope = at.host.find('%'); rc != 0 && scope != at.host.npos)
+    return fail(Errc::unavailable, "\"{}\": this machine has no network interface \"{}\" now", text, at.host.substr(scope + 1));
+  if (rc != 0)
     return fail(Errc::unavailable, "\"{}\": {}", text, gai_strerror(rc));
   std::vector<Address> out;
   for (const addrinfo* one = found.get(); one; one = one->ai_next) out.push_back(address_of(*one, text));

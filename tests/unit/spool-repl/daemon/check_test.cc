@@ -1,5 +1,6 @@
 #include "twinloft/spool-repl/daemon/check.h"
 
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -229,6 +230,9 @@ TEST_F(CheckTest, OneFileInTwoVolumes) {
   NodeSettings node;
   node.volumes = {s, s};
   node.volumes[1].name = "other";
+  node.volumes[1].listen = "0.0.0.0:7711";
+  node.volumes[1].nbd_listen.clear();
+  node.volumes[1].control = where + "/other";
   node.volumes[1].journal = file("another", "x");
   node.volumes[1].data = where + "/link";
   std::filesystem::create_hard_link(s.data, where + "/link");
@@ -237,6 +241,78 @@ TEST_F(CheckTest, OneFileInTwoVolumes) {
   EXPECT_EQ(found.errors[0], "volume other: data: " + where + "/link is the same as that of volume mail: data");
   node.volumes[1].data = file("its-own", "x");
   EXPECT_TRUE(check_shared(node).errors.empty());
+}
+
+// Sockets, links and addresses too, whatever they are called.
+TEST_F(CheckTest, OnePlaceInTwoVolumes) {
+  NodeSettings node;
+  node.volumes = {s, s};
+  VolumeSettings &mail = node.volumes[0], &other = node.volumes[1];
+  other.name = "other";
+  other.journal = file("another", "x");
+  other.data = file("its-own", "x");
+  other.listen = "0.0.0.0:7711";
+  other.nbd_listen = "unix:" + where + "/nbd";
+  mail.control = where + "/mail", other.control = where + "/other";
+  EXPECT_TRUE(check_shared(node).errors.empty());
+  std::filesystem::create_directory_symlink(where, where + "/again");
+  auto only = [&](std::string_view words) {
+    Findings found = check_shared(node);
+    return found.errors.size() == 1 && found.errors[0].find(words) != std::string::npos ? "" : fmt::format("{}", fmt::join(found.errors, "\n"));
+  };
+  other.control = where + "/again/mail";
+  EXPECT_EQ(only("is the same as that of volume mail: control"), "");
+  other.control = where + "/./mail";
+  EXPECT_EQ(only("is the same as that of volume mail: control"), "");
+  other.control = where + "/nbd";
+  EXPECT_EQ(only("volume other: nbd.listen: "), "") << "of one volume";
+  other.control = where + "/other";
+  other.listen = "127.0.0.1:7710";
+  EXPECT_EQ(only("volume other: listen: 127.0.0.1:7710 is taken already by that of volume mail: listen, 0.0.0.0:7710"), "");
+  other.listen = "127.0.0.1:7711";
+  other.nbd_listen = "0.0.0.0:7711";
+  EXPECT_EQ(only("volume other: nbd.listen: 0.0.0.0:7711 is taken already by that of volume other: listen"), "");
+}
+
+TEST_F(CheckTest, PeersWhereNoPeerCanBe) {
+  s.peers[0].address = "127.0.0.1:7710";
+  EXPECT_TRUE(says(check_volume(s).errors, "127.0.0.1:7710 is where this replica itself listens (0.0.0.0:7710)"));
+  s.peers[0].address = "192.0.2.2:7710";
+  s.peers.push_back({3, "192.0.2.2:7710", core::Protocol::C});
+  EXPECT_TRUE(says(check_volume(s).errors, "192.0.2.2:7710 is replica 2's, and replica 3 cannot be there too"));
+  s.peers.pop_back();
+  s.peers[0].address = "[fe80::2%nic-of-nobody]:7710";
+  EXPECT_TRUE(says(check_volume(s).warnings, "no network interface \"nic-of-nobody\" now"));
+  s.listen = "127.0.0.1:7710";
+  s.peers[0].address = "[::ffff:127.0.0.2]:7710";
+  EXPECT_TRUE(check_volume(s).errors.empty()) << "it is this machine's";
+}
+
+// What `serve` would refuse.
+TEST_F(CheckTest, TheArbitersFiles) {
+  s.arbiter.kind = arbiter::Kind::etcd;
+  s.arbiter.endpoints = {"https://192.0.2.3:2379"};
+  s.arbiter.ca_file = where + "/no-ca";
+  EXPECT_TRUE(says(check_volume(s).errors, "arbiter: " + s.arbiter.ca_file + ": "));
+  s.arbiter.ca_file = file("ca", "no certificate\n");
+  EXPECT_TRUE(says(check_volume(s).errors, "arbiter: " + s.arbiter.ca_file + ": "));
+  s.arbiter.ca_file.clear();
+  s.arbiter.user = "mail";
+  s.arbiter.password_file = where + "/no-password";
+  EXPECT_TRUE(says(check_volume(s).errors, "arbiter: " + s.arbiter.password_file + ": No such file"));
+  s.arbiter = {};
+  s.arbiter.kind = arbiter::Kind::pacemaker;
+  s.arbiter.nodes = {{1, "a"}, {2, "b"}};
+  s.arbiter.programs = where;
+  file("crm_node", "", 0700);
+  EXPECT_TRUE(says(check_volume(s).errors, "arbiter.programs: " + where + "/cibadmin: No such file"));
+}
+
+TEST_F(CheckTest, AJournalOfAnotherSizeThanTheFileSays) {
+  s.journal_size = 64u << 20;
+  Findings found = check_volume(s);
+  EXPECT_TRUE(found.errors.empty());
+  EXPECT_TRUE(says(found.warnings, "journal_size: 64 MiB, and " + s.journal + " was made with 32 MiB"));
 }
 
 TEST_F(CheckTest, NbdForEverybody) {

@@ -181,7 +181,9 @@ TEST_F(ConfigTest, WrongValuesAreNamed) {
                         {"seal_after", "\"5 ms\"", "no time"}, {"seal_after", "\"0ms\"", "must not be 0"},
                         {"peer_timeout", "\"6 weeks\"", "no time"}, {"journal_writes_in_flight", "0", "from 1 to 64"},
                         {"journal_writes_in_flight", "65", "from 1 to 64"}, {"journal_writes_in_flight", "\"4\"", "from 1 to 64"},
-                        {"peer", "3", "[[volume.mail.peer]]"}, {"fuse", "\"/run/x\"", "section"}, {"nbd", "true", "section"}})
+                        {"control", "\"\"", "must not be empty"}, {"peer_timeout", "\"1ns\"", "at least \"50ms\""},
+                        {"slow_peer", "\"1us\"", "at least \"50ms\""}, {"seal_after", "1.5", "no time"}, {"listen", "\"*:7788\"", "names no host"},
+                        {"listen", "\":7788\"", "names no host"}, {"peer", "3", "[[volume.mail.peer]]"}, {"fuse", "\"/run/x\"", "section"}, {"nbd", "true", "section"}})
     EXPECT_TRUE(refused(minimal + c.key + " = " + c.value + "\n", minimal_lines + 1, std::string("volume.mail.") + c.key, c.words))
         << c.key << " = " << c.value;
 }
@@ -348,6 +350,36 @@ TEST_F(ConfigTest, SyntaxErrorsAndFiles) {
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().code, Errc::not_found);
   EXPECT_NE(missing.error().message.find(path_), std::string::npos);
+}
+
+TEST_F(ConfigTest, AddressesOfNoPeer) {
+  for (auto [address, words] : {std::pair{"192.0.2.2:0", "port 0"}, {"0.0.0.0:7788", "of one machine"}, {"[::]:7788", "of one machine"},
+                                {"224.0.0.1:7788", "of one machine"}, {"255.255.255.255:7788", "of one machine"}, {"[ff02::1%lo]:7788", "of one machine"},
+                                {":7788", "names no host"}, {"*:7788", "names no host"}})
+    EXPECT_TRUE(refused(minimal + "listen = \"a:1\"\n[[volume.mail.peer]]\nid = 2\naddress = \"" + address + "\"\n", 9, "volume.mail.peer.address", words))
+        << address;
+}
+
+// A section that was copied: its journal would take the other volume's records.
+TEST_F(ConfigTest, OneIdentityInTwoVolumes) {
+  const std::string uuid = "uuid = \"5c1a0e7e-0000-4000-8000-00000000c0de\"\n";
+  auto other = [&](const std::string& replica) {
+    return minimal + uuid + "[volume.other]\n" + uuid + "replica = " + replica + "\nrole = \"secondary\"\ndata = \"/srv/d\"\njournal = \"/srv/j\"\n";
+  };
+  EXPECT_TRUE(load(other("2"))) << "two replicas on one machine";
+  auto same = load(other("1"));
+  ASSERT_FALSE(same);
+  EXPECT_NE(same.error().message.find("volume.other.uuid: 5c1a0e7e-0000-4000-8000-00000000c0de is replica 1 of volume mail already"), std::string::npos)
+      << same.error().message;
+}
+
+TEST_F(ConfigTest, OnePathWrittenInTwoWays) {
+  auto out = load(minimal + "control = \"/run/mail\"\n[volume.mail.fuse]\nfile = \"/run/x\"\ndevice = \"/run/./x\"\n[volume.other]\nreplica = 1\nrole = \"secondary\"\n"
+                  "data = \"/srv//data\"\njournal = \"/srv/j\"\ncontrol = \"/run/../run/mail\"\n");
+  ASSERT_FALSE(out);
+  for (const char* part : {"volume.mail.fuse.device: /run/./x is volume.mail.fuse.file already", "volume.other.data: /srv//data is volume.mail.data already",
+                           "volume.other.control: /run/../run/mail is volume.mail.control already"})
+    EXPECT_NE(out.error().message.find(part), std::string::npos) << part << "\n--\n" << out.error().message;
 }
 
 // One run of check-config shows all of it.

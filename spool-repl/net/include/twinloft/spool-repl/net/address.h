@@ -3,6 +3,7 @@
 
 #include <sys/socket.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,10 +17,18 @@ struct Address {
   socklen_t length = 0;
   std::string text;
   bool is_loopback() const;
+  bool is_wildcard() const;   // 0.0.0.0, [::]
+  bool is_multicast() const;  // or broadcast
+  std::uint16_t port() const;
+  // Whether nobody can listen at both: one address, or all of its kind, with one port.
+  bool overlaps(const Address& other) const;
 };
 
 // What can be said of it without asking anybody. Errc::invalid: no host and port, or a link-local address without its interface.
 Status check_address(const std::string& text);
+
+// As check_address(), and whether one other machine can have it.
+Status check_peer_address(const std::string& text);
 
 // Without asking anybody; nothing where the host is a name.
 std::optional<Address> numeric_address(const std::string& text);
