@@ -197,6 +197,17 @@ RunResult Spawner::report_lost(const char* where) const {
   return {RunResult::End::lost, 0, {}};
 }
 
+// A spawner that is found to hang meanwhile gives none.
+Status Spawner::wait_for_result(int reply, Steady::time_point deadline) const {
+  constexpr auto look_again = std::chrono::seconds(1);
+  for (;;) {
+    const auto now = Steady::now();
+    if (wait_until(reply, POLLIN, std::min(deadline, now + look_again))) return {};
+    if (!alive()) return fail(Errc::timeout, "it hangs");
+    if (now >= deadline) return fail(Errc::timeout, "no result in time");
+  }
+}
+
 RunResult Spawner::run(const RunRequest& request, int message) const {
   if (!alive()) return {RunResult::End::lost, 0, {}};
   auto packet = encode_request(request);
@@ -208,7 +219,7 @@ RunResult Spawner::run(const RunRequest& request, int message) const {
   reply->theirs.reset();  // now only the spawner holds it: if it dies, the read below ends
   const AgentSpec* spec = request.agent < agents_.size() ? &agents_[request.agent] : nullptr;
   const auto longest = spec ? longest_run(*spec, options_) : options_.answer_wait;
-  if (!wait_until(reply->ours.get(), POLLIN, Steady::now() + longest)) return report_lost("no result in time");
+  if (Status there = wait_for_result(reply->ours.get(), Steady::now() + longest); !there) return report_lost(there.error().message.c_str());
   std::vector<std::byte> answer(spawn_packet_bytes_max);
   ssize_t n;
   do {

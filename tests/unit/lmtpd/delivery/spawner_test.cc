@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 
 #include <array>
+#include <future>
 #include <thread>
 
 #include "fixture.h"
@@ -343,6 +344,25 @@ TEST_F(SpawnerTest, GivesSignsOfLifeUnlessItHangs) {
   EXPECT_TRUE(beats(1)) << "told once";
   EXPECT_EQ(run().end, End::lost);
   ::kill(spawner_->pid(), SIGKILL);
+}
+
+// Whatever its agent's time limit is: their clients would wait for a process that does nothing.
+TEST_F(SpawnerTest, RunsUnderWayEndOnceItIsFoundToHang) {
+  SpawnerOptions options;
+  options.answer_wait = milliseconds(300);
+  AgentSpec slow = spec("announce " + fifo());
+  slow.time_limit = std::chrono::hours(1);
+  start(slow, options);
+  std::future<RunResult> under_way = std::async(std::launch::async, [this] { return run(); });
+  Fd reader(::open(fifo().c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<std::byte, 1> started;
+  ASSERT_TRUE(read_exact(reader.get(), started).has_value());
+  ASSERT_EQ(::kill(spawner_->pid(), SIGSTOP), 0);
+  while (spawner_->beat()) std::this_thread::sleep_for(milliseconds(100));
+  bool ended = under_way.wait_for(std::chrono::minutes(1)) == std::future_status::ready;
+  EXPECT_TRUE(ended);
+  ::kill(spawner_->pid(), SIGKILL);
+  EXPECT_EQ(under_way.get().end, End::lost);
 }
 
 TEST_F(SpawnerTest, KillsBackgroundChildrenAfterANormalEnd) {

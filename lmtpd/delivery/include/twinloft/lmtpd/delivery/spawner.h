@@ -95,6 +95,7 @@ class Spawner {
   Spawner(std::vector<AgentSpec> agents, const SpawnerOptions& options, Fd control, pid_t pid)
       : agents_(std::move(agents)), options_(options), control_(std::move(control)), pid_(pid), asked_at_(Steady::now()) {}
   RunResult report_lost(const char* where) const;
+  Status wait_for_result(int reply, Steady::time_point deadline) const;
   void wait_for_end() const;
 
   std::vector<AgentSpec> agents_;
