@@ -233,8 +233,10 @@ MUTANTS = [
            "if (waiters_.front().since > suspended_until_) pace_", "pace_"),
     Mutant("one-target-takes-it-all", "of two targets of a slow resync the first has every turn", CORE + "resync.cc",
            "turn_ = (at + 1) % peers_.size();", "turn_ = 0;"),
-    Mutant("first-record-sent-early", "others get the first record there is before it is durable at its writer", CORE + "primary.cc",
-           "  if (first_ever_ && v_.log.durable_end() <= promoted_at_) return;\n", ""),
+    Mutant("first-record-sent-early", "others get the first record there is before it is durable at its writer. Two rules keep it back; "
+           "both go", CORE + "primary.cc", "  if (first_ever_ && v_.log.durable_end() <= promoted_at_) return;\n", "",
+           more=((CORE + "primary.cc", "  if (!epoch_in_flight()) return false;\n  peer.match_again = true;",
+                  "  if (true || !epoch_in_flight()) return false;\n  peer.match_again = true;"),)),
     Mutant("counted-tail-is-cut", "a tail is cut although it lies in an epoch that counts this replica",
            CORE + "volume.cc", "if ((epochs[i].in_sync & set_of(sb.replica)) != 0 || (epochs[i].in_sync & witnesses) == 0) return false;",
            "if ((epochs[i].in_sync & witnesses) == 0) return false;"),
