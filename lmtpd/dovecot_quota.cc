@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <poll.h>
+#include <signal.h>
 #include <spawn.h>
 #include <strings.h>
 #include <sys/wait.h>
@@ -10,9 +12,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <map>
+#include <optional>
 #include <sstream>
+#include <thread>
 
 #include "twinloft/base/fd.h"
 #include "twinloft/lmtpd/quota_status/policy.h"
@@ -45,6 +50,32 @@ Result<std::string> find_doveconf() {
   return fail(Errc::not_found, "there is no {}, by which Dovecot's configuration is read", doveconf_paths[0]);
 }
 
+using Steady = std::chrono::steady_clock;
+constexpr std::chrono::seconds answer_time{15};  // doveconf takes milliseconds, unless a file that it reads does not come
+
+// Reads to the end. False where that does not come by then.
+bool read_by(int from, Steady::time_point deadline, std::string& text) {
+  char piece[4096];
+  for (;;) {
+    pollfd wait{from, POLLIN, 0};
+    auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Steady::now()).count();
+    if (left <= 0 || ::poll(&wait, 1, static_cast<int>(left)) == 0) return false;
+    ssize_t n = ::read(from, piece, sizeof piece);
+    if (n == 0 || (n < 0 && errno != EINTR)) return true;
+    if (n > 0 && text.size() < output_bytes_max) text.append(piece, static_cast<std::size_t>(n));
+  }
+}
+
+// nullopt: it has not ended by then.
+std::optional<int> ended_by(pid_t child, Steady::time_point deadline) {
+  constexpr auto look_again = std::chrono::milliseconds(5);
+  for (int status = 0;;) {
+    if (::waitpid(child, &status, WNOHANG) != 0) return status;
+    if (Steady::now() >= deadline) return std::nullopt;
+    std::this_thread::sleep_for(look_again);
+  }
+}
+
 // Standard output; standard error where the program fails.
 Result<std::string> run(std::vector<std::string> words) {
   int ends[2];
@@ -56,21 +87,25 @@ Result<std::string> run(std::vector<std::string> words) {
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
+  posix_spawnattr_t group_of_its_own;
+  ::posix_spawnattr_init(&group_of_its_own);
+  ::posix_spawnattr_setflags(&group_of_its_own, POSIX_SPAWN_SETPGROUP);
   pid_t child = -1;
-  int failed = ::posix_spawn(&child, argv[0], &actions, nullptr, argv.data(), const_cast<char**>(environment));
+  int failed = ::posix_spawn(&child, argv[0], &actions, &group_of_its_own, argv.data(), const_cast<char**>(environment));
+  ::posix_spawnattr_destroy(&group_of_its_own);
   ::posix_spawn_file_actions_destroy(&actions);
   if (failed != 0) return fail_errno(failed, "{}", words[0]);
   to.reset();
   std::string text;
-  char piece[4096];
-  for (ssize_t n; (n = ::read(from.get(), piece, sizeof piece)) != 0;) {
-    if (n < 0 && errno != EINTR) break;
-    if (n > 0 && text.size() < output_bytes_max) text.append(piece, static_cast<std::size_t>(n));
+  const auto deadline = Steady::now() + answer_time;
+  std::optional<int> status;
+  if (read_by(from.get(), deadline, text)) status = ended_by(child, deadline);
+  if (!status) {
+    (void)::kill(-child, SIGKILL);
+    (void)::waitpid(child, nullptr, WNOHANG);  // it may stand in the kernel
+    return fail(Errc::timeout, "{} has not ended within {} s: it may wait for a file that Dovecot's configuration names", words[0], answer_time / std::chrono::seconds(1));
   }
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return text;
+  if (WIFEXITED(*status) && WEXITSTATUS(*status) == 0) return text;
   return fail(Errc::invalid, "{} says: {}", words[0], complaint_in(text));
 }
 
