@@ -28,8 +28,16 @@ constexpr std::uint64_t no_bound = std::numeric_limits<std::int64_t>::max();
 constexpr std::uint16_t smtp_port = 25;  // RFC 2033 section 5: LMTP must not be spoken there
 constexpr std::size_t config_bytes_max = 1 << 20;
 
-// As inet_ntop(3) writes it. False: it is no numeric address.
+// As inet_ntop(3) writes it, an interface kept behind it. False: it is no numeric address.
 bool normalize_host(std::string& host) {
+  std::size_t percent = host.find('%');
+  if (percent != std::string::npos) {
+    std::string interface = host.substr(percent);
+    host.resize(percent);
+    if (interface.size() < 2 || host.find(':') == std::string::npos || !normalize_host(host)) return false;
+    host += interface;
+    return true;
+  }
   in6_addr bytes;
   char text[INET6_ADDRSTRLEN];
   for (int family : {AF_INET, AF_INET6})
@@ -59,6 +67,9 @@ std::string parse_address(const std::string& text, ListenSettings& out) {
   if (bracketed) out.host = out.host.substr(1, out.host.size() - 2);
   if (!normalize_host(out.host) || bracketed != (out.host.find(':') != std::string::npos))
     return "expected a numeric address before the port, such as 127.0.0.1, 0.0.0.0 or [::1]";
+  in6_addr v6{};
+  if (::inet_pton(AF_INET6, out.host.c_str(), &v6) == 1 && IN6_IS_ADDR_LINKLOCAL(&v6))
+    return fmt::format("a link-local address needs its interface: \"[{}%eth0]{}\"", out.host, text.substr(colon));
   std::string_view port = std::string_view(text).substr(colon + 1);
   auto [end, code] = std::from_chars(port.data(), port.data() + port.size(), out.port);
   if (code != std::errc() || end != port.data() + port.size() || out.port == 0)
@@ -91,7 +102,7 @@ void read_rules(const TomlTable& t, ListenRules& rules) {
   t.text("tls", tls);
   if (tls == "offered") rules.tls = TlsPolicy::offered;
   else if (tls == "required") rules.tls = TlsPolicy::required;
-  else if (tls != "none") t.error("tls", "expected \"none\", \"offered\" or \"required\"");
+  else if (tls != "none") t.wrong_word("tls", "expected \"none\", \"offered\" or \"required\"", tls, {"none", "offered", "required"});
   read_networks(t, "trusted", rules.may_speak_for);
   read_networks(t, "proxies", rules.proxies);
 }
@@ -136,7 +147,7 @@ void read_tls(const TomlTable& top, Config& config) {
   t.text("client_certificate", client);
   t.text("min_version", version);
   config.tls.client_certificate_required = client == "require";
-  if (client != "request" && client != "require") t.error("client_certificate", "expected \"request\" or \"require\"");
+  if (client != "request" && client != "require") t.wrong_word("client_certificate", "expected \"request\" or \"require\"", client, {"request", "require"});
   else if (t.has("client_certificate") && config.tls.client_ca.empty()) t.error("client_certificate", "needs client_ca: whose certificates are good");
   read_client_subjects(t, config);
   check_certificate_is_required(t, config);
@@ -284,7 +295,7 @@ void read_quota(const TomlTable& top, Config& config) {
   t.text("driver", driver, true);
   if (driver == "maildir") out.driver = QuotaDriver::maildir;
   else if (driver == "count") out.driver = QuotaDriver::count;
-  else if (driver != "none" && !driver.empty()) t.error("driver", "expected \"maildir\", \"count\" or \"none\"");
+  else if (driver != "none" && !driver.empty()) t.wrong_word("driver", "expected \"maildir\", \"count\" or \"none\"", driver, {"maildir", "count", "none"});
   t.text("over", over);
   if (auto parsed = parse_over_quota(over)) out.over = *parsed;
   else t.error("over", parsed.error().message);
@@ -398,7 +409,7 @@ void read_top(const TomlTable& top, Config& config) {
   else if (level == "info") config.log_level = LogLevel::info;
   else if (level == "warning") config.log_level = LogLevel::warning;
   else if (level == "error") config.log_level = LogLevel::error;
-  else top.error("log_level", "expected one of \"debug\", \"info\", \"warning\", \"error\"");
+  else top.wrong_word("log_level", "expected one of \"debug\", \"info\", \"warning\", \"error\"", level, {"debug", "info", "warning", "error"});
   top.identity("user", config.user);
   top.identity("group", config.group);
   if (config.user.empty() && !config.group.empty()) top.error("group", "needs user too");

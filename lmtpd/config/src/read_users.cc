@@ -83,7 +83,7 @@ void read_mysql_tls(const TomlTable& t, MysqlDbConfig& out) {
   t.text("tls", tls);
   if (tls == "required") out.tls = MysqlTls::required;
   else if (tls == "verified") out.tls = MysqlTls::verified;
-  else if (tls != "none") t.error("tls", "expected \"none\", \"required\" or \"verified\"");
+  else if (tls != "none") t.wrong_word("tls", "expected \"none\", \"required\" or \"verified\"", tls, {"none", "required", "verified"});
   t.path("tls_ca", out.tls_ca);
   t.path("tls_certificate", out.tls_certificate);
   t.path("tls_key", out.tls_key);

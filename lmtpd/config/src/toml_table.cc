@@ -21,6 +21,11 @@ void TomlTable::error(std::string_view key, std::string_view what) const {
   problems_.sections.insert(path_.empty() ? std::string(key) : path_.substr(0, path_.find('.')));
 }
 
+void TomlTable::wrong_word(std::string_view key, std::string_view what, std::string_view word, std::initializer_list<std::string_view> known) const {
+  auto nearest = nearest_word(word, std::span(known.begin(), known.size()));
+  error(key, nearest ? fmt::format("{}; did you mean \"{}\"?", what, *nearest) : std::string(what));
+}
+
 void TomlTable::warning(std::string_view key, std::string_view what) const {
   problems_.warnings.push_back(fmt::format("{}: {}", place(key), what));
 }

@@ -18,6 +18,8 @@
 #include <cstring>
 #include <thread>
 
+#include "twinloft/lmtpd/net/try_address.h"
+
 namespace twinloft::lmtpd {
 
 namespace {
@@ -37,21 +39,19 @@ struct TcpAddress {
   int family = AF_INET;
 };
 
-bool make_tcp_address(const ListenAddress& address, TcpAddress& out) {
+Status make_tcp_address(const ListenAddress& address, TcpAddress& out) {
   auto* v4 = reinterpret_cast<sockaddr_in*>(&out.storage);
   auto* v6 = reinterpret_cast<sockaddr_in6*>(&out.storage);
   if (::inet_pton(AF_INET, address.host.c_str(), &v4->sin_addr) == 1) {
     v4->sin_family = AF_INET;
     v4->sin_port = htons(address.port);
     out.length = sizeof *v4;
-    return true;
+    return {};
   }
-  if (::inet_pton(AF_INET6, address.host.c_str(), &v6->sin6_addr) != 1) return false;
-  v6->sin6_family = AF_INET6;
-  v6->sin6_port = htons(address.port);
+  TL_TRY_ASSIGN(*v6, ipv6_address(address));
   out.length = sizeof *v6;
   out.family = AF_INET6;
-  return true;
+  return {};
 }
 
 std::uint16_t port_of(int fd) {
@@ -156,8 +156,7 @@ Result<Listener> Listener::bind_tcp(const ListenAddress& address) {
   if (address.port == smtp_port)
     return fail(Errc::invalid, "{}: port 25 is SMTP's, and LMTP is never spoken there (RFC 2033)", address.name);
   TcpAddress to;
-  if (!make_tcp_address(address, to))
-    return fail(Errc::invalid, "{}: {} is no numeric address", address.name, address.host);
+  TL_TRY(make_tcp_address(address, to));
   Listener out;
   out.name_ = address.name;
   TL_TRY_ASSIGN(out.fd_, make_socket(to.family));

@@ -33,7 +33,7 @@ std::set<std::string> tcp_inodes(const ListenPlace& place) {
   constexpr std::string_view listening = "0A";
   std::uint32_t bytes[4] = {};
   bool v6 = place.host.find(':') != std::string::npos;
-  if (::inet_pton(v6 ? AF_INET6 : AF_INET, place.host.c_str(), bytes) != 1) return {};
+  if (::inet_pton(v6 ? AF_INET6 : AF_INET, place.host.substr(0, place.host.find('%')).c_str(), bytes) != 1) return {};
   std::size_t words = v6 ? 4 : 1;
   std::string every(words * 8, '0'), wanted = proc_text(bytes, words), port = fmt::format(":{:04X}", place.port);
   std::set<std::string> out;

@@ -1,6 +1,7 @@
 #include "twinloft/lmtpd/net/try_address.h"
 
 #include <arpa/inet.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -55,11 +56,22 @@ Result<AddressState> try_address(const ListenAddress& address) {
   v4.sin_family = AF_INET;
   v4.sin_port = htons(address.port);
   if (::inet_pton(AF_INET, address.host.c_str(), &v4.sin_addr) == 1) return try_tcp(v4, address.name);
-  sockaddr_in6 v6{};
-  v6.sin6_family = AF_INET6;
-  v6.sin6_port = htons(address.port);
-  if (::inet_pton(AF_INET6, address.host.c_str(), &v6.sin6_addr) == 1) return try_tcp(v6, address.name);
-  return fail(Errc::invalid, "{}: {} is no numeric address", address.name, address.host);
+  TL_TRY_ASSIGN(sockaddr_in6 v6, ipv6_address(address));
+  return try_tcp(v6, address.name);
+}
+
+Result<sockaddr_in6> ipv6_address(const ListenAddress& address) {
+  sockaddr_in6 out{};
+  out.sin6_family = AF_INET6;
+  out.sin6_port = htons(address.port);
+  std::size_t percent = std::min(address.host.find('%'), address.host.size());
+  if (::inet_pton(AF_INET6, address.host.substr(0, percent).c_str(), &out.sin6_addr) != 1)
+    return fail(Errc::invalid, "{}: {} is no numeric address", address.name, address.host);
+  if (percent == address.host.size()) return out;
+  std::string interface = address.host.substr(percent + 1);
+  out.sin6_scope_id = ::if_nametoindex(interface.c_str());
+  if (out.sin6_scope_id == 0) return fail(Errc::invalid, "{}: this machine has no network interface \"{}\"", address.name, interface);
+  return out;
 }
 
 }  // namespace twinloft::lmtpd

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <iostream>
 #include <optional>
@@ -95,10 +96,11 @@ std::vector<std::string> names_of(const po::options_description& options, const 
 
 std::optional<int> parse(int argc, char** argv, NodeOptions& out) {
   po::options_description visible, all;
+  std::string since;
   visible.add_options()("config", po::value(&out.config))("json", po::bool_switch(&out.json))("force", po::bool_switch(&out.force))(
       "adopt", po::bool_switch(&out.adopt))("overwrite", po::bool_switch(&out.overwrite))("accept-loss", po::bool_switch(&out.accept_loss))(
       "syntax", po::bool_switch(&out.syntax))("watch", po::bool_switch(&out.watch))("follow", po::bool_switch(&out.follow))(
-      "since", po::value(&out.since))("help,h", "")("version,V", "");
+      "since", po::value(&since))("help,h", "")("version,V", "");
   all.add(visible).add_options()("command", po::value(&out.command))("volume", po::value(&out.volume));
   po::positional_options_description positional;
   positional.add("command", 1).add("volume", 1);
@@ -114,6 +116,9 @@ std::optional<int> parse(int argc, char** argv, NodeOptions& out) {
   } catch (const po::error& e) {
     return complain_usage(e.what(), command_of(argc, argv));
   }
+  if (!since.empty())  // Boost makes a large number of "-1"
+    if (auto [end, ec] = std::from_chars(since.data(), since.data() + since.size(), out.since); ec != std::errc() || end != since.data() + since.size())
+      return complain_usage(fmt::format("--since: expected the number of an event, not \"{}\"", since), command_of(argc, argv));
   if (found.contains("version")) {
     fmt::print("spool-repl {}\n", TWINLOFT_VERSION);
     return exit_ok;

@@ -1,6 +1,7 @@
 // `spool-repl salvage`: which part of it is asked for.
 #include <fmt/format.h>
 
+#include "command_line.h"
 #include "commands.h"
 
 namespace twinloft::repl::ctl {
@@ -16,11 +17,16 @@ constexpr const char* usage_text =
 }  // namespace
 
 int salvage_command(const std::vector<std::string>& arguments) {
-  std::string what = arguments.empty() ? "" : arguments.front();
-  std::vector<std::string> rest(arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end());
+  auto word = arguments.begin();  // options may come before it, such as --config FILE
+  while (word != arguments.end() && word->starts_with("-") && *word != "--help" && *word != "-h") word += *word == "--config" && word + 1 != arguments.end() ? 2 : 1;
+  std::string what = word == arguments.end() ? "" : *word;
+  std::vector<std::string> rest(arguments.begin(), word);
+  if (word != arguments.end()) rest.insert(rest.end(), word + 1, arguments.end());
   if (what == "extract") return salvage_extract(rest);
   if (what == "deliver") return salvage_deliver(rest);
-  bool help = what == "--help";
+  bool help = what == "--help" || what == "-h";
+  if (what.empty()) fmt::print(stderr, "spool-repl salvage: a command is missing\n");
+  else if (!help) fmt::print(stderr, "spool-repl salvage: unknown command \"{}\"{}\n", what, meant(what, {"extract", "deliver"}));
   fmt::print(help ? stdout : stderr, "{}", usage_text);
   return help ? exit_ok : exit_usage;
 }

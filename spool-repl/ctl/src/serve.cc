@@ -34,8 +34,21 @@ using daemon::VolumeSupervisor;
 constexpr Duration ready_time_max = std::chrono::minutes(1);
 constexpr Duration own_status_time = std::chrono::seconds(2);
 
-// Whatever would end a process that a file system rests on, and says nothing about why. SIGQUIT and what a defect raises stay.
-constexpr int blocked_signals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPWR, SIGXFSZ, SIGSTKFLT};
+// Whatever would end or stop a process that a file system rests on, and says nothing about why: a terminal too, whose job it is no
+// longer. SIGQUIT and what a defect raises stay.
+sigset_t blocked_signals() {
+  sigset_t out;
+  sigemptyset(&out);
+  for (int s : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPWR, SIGXCPU, SIGXFSZ, SIGSTKFLT, SIGTSTP, SIGTTIN, SIGTTOU})
+    sigaddset(&out, s);
+  for (int s = SIGRTMIN; s <= SIGRTMAX; ++s) sigaddset(&out, s);
+  return out;
+}
+
+std::string signal_name(int number) {
+  const char* name = number < SIGRTMIN ? ::sigabbrev_np(number) : nullptr;
+  return name ? fmt::format("SIG{}", name) : fmt::format("signal {}", number);
+}
 
 // A process that block I/O runs through must not wait for block I/O to get memory.
 void keep_out_of_reclaim() {
@@ -144,7 +157,7 @@ class Node {
       case SIGINT: return stop(stopping_);
       case SIGHUP: return reload();
       case SIGUSR1: return log_status();
-      default: return log_warning("SIG{} has no meaning here: ignored", ::sigabbrev_np(signal));
+      default: return log_warning("{} has no meaning here: ignored", signal_name(signal));
     }
   }
 
@@ -220,9 +233,7 @@ class Node {
 
 int serve(const daemon::NodeSettings& node, const std::string& path) {
   // Blocked before any thread exists, so that all threads inherit it and the descriptor gets them.
-  sigset_t all;
-  sigemptyset(&all);
-  for (int s : blocked_signals) sigaddset(&all, s);
+  sigset_t all = blocked_signals();
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
   signal(SIGPIPE, SIG_IGN);
   log_set_level(node.log_level);

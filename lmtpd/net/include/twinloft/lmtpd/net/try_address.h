@@ -1,6 +1,7 @@
 // Whether a server could listen at an address, found out without listening there.
 #pragma once
 
+#include <netinet/in.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -20,6 +21,9 @@ enum class AddressState {
 // Errors: nobody can listen there: an address that this machine has not, a directory that is missing, a path that is no
 // socket. Makes and removes nothing.
 Result<AddressState> try_address(const ListenAddress& address);
+
+// Of "::1" or "fe80::1%eth0". Errc::invalid: it is no numeric IPv6 address, or this machine has no such interface.
+Result<sockaddr_in6> ipv6_address(const ListenAddress& address);
 
 struct ListenPlace {
   std::string host;         // numeric, as inet_ntop(3) writes it
