@@ -111,11 +111,12 @@ Status open_listeners(Setting& setting, const Setting* before, std::vector<Fd> p
   return {};
 }
 
-// That would end a process without a word. Of a file that grows beyond RLIMIT_FSIZE the write fails then (EFBIG), and its delivery is deferred.
+// That would end or stop a process without a word. Of a file that grows beyond RLIMIT_FSIZE the write fails then (EFBIG), and its delivery is deferred.
 // What a defect raises is left out.
 std::vector<int> supervisor_signals() {
   std::vector<int> out = {SIGTERM, SIGINT,  SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2,   SIGALRM,
-                          SIGVTALRM, SIGPROF, SIGIO, SIGPWR, SIGXCPU, SIGXFSZ, SIGSTKFLT};
+                          SIGVTALRM, SIGPROF, SIGIO, SIGPWR, SIGXCPU, SIGXFSZ, SIGSTKFLT,
+                          SIGTSTP, SIGTTIN, SIGTTOU};
   for (int number = SIGRTMIN; number <= SIGRTMAX; ++number) out.push_back(number);
   return out;
 }
