@@ -89,6 +89,8 @@ struct Checker {
     }
   }
   void device_contents(const char* key, const std::string& path, bool data) {
+    if (auto device = io::open_direct(path, io::Access::read_only); device && data && device->size_bytes < s.size)
+      error("{}: {} has {} bytes, and size says {}: `spool-repl create {}` would refuse it", key, path, device->size_bytes, s.size, s.name);
     auto found = contents_of(path, s.size);
     if (!found) return error("{}: {}", key, found.error().message);
     if (found->empty()) return warn("{}: nothing is recognised on {}: run `spool-repl create {}` first", key, path, s.name);

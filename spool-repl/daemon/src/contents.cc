@@ -2,6 +2,8 @@
 
 #include <blkid/blkid.h>
 #include <fcntl.h>
+#include <linux/loop.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -79,17 +81,33 @@ Status find_journal(io::OsBlockFile& file, std::vector<std::string>& found) {
   return {};
 }
 
+// Its label lies where its volume ends. Errors: as those of a read. False: there is none.
+Result<bool> find_label(io::OsBlockFile& file, std::uint64_t at, std::vector<std::string>& found) {
+  journal::AlignedBuffer block(block_size);
+  TL_TRY(file.read(at, block.span()));
+  auto label = decode_data_label(block.span());
+  if (!label) return false;
+  found.push_back(fmt::format("the data area of volume {} replica {}", label->volume.text(), label->replica));
+  return true;
+}
+
 Status find_data_area(io::OsBlockFile& file, std::uint64_t volume_bytes, std::vector<std::string>& found) {
   if (file.size_bytes() < block_size) return {};
   std::uint64_t last = file.size_bytes() / block_size * block_size - block_size;
   for (std::uint64_t at : {volume_bytes, last}) {
     if (at > last || at % block_size != 0) continue;
-    journal::AlignedBuffer block(block_size);
-    TL_TRY(file.read(at, block.span()));
-    auto label = decode_data_label(block.span());
-    if (!label) continue;
-    found.push_back(fmt::format("the data area of volume {} replica {}", label->volume.text(), label->replica));
-    return {};
+    TL_TRY_ASSIGN(bool there, find_label(file, at, found));
+    if (there) return {};
+  }
+  return {};
+}
+
+// Of a volume of another size, at the sizes that people choose: whole MiB at first, later whole GiB.
+Status find_data_area_of_another_size(io::OsBlockFile& file, std::vector<std::string>& found) {
+  constexpr std::uint64_t mib = 1u << 20, gib = 1u << 30;
+  for (std::uint64_t at = mib; at + block_size <= file.size_bytes(); at += at < gib ? mib : gib) {
+    TL_TRY_ASSIGN(bool there, find_label(file, at, found));
+    if (there) return {};
   }
   return {};
 }
@@ -103,6 +121,7 @@ Result<std::vector<std::string>> contents_of(const std::string& path, std::uint6
   TL_TRY(find_journal(file, found));
   TL_TRY(find_data_area(file, volume_bytes, found));
   TL_TRY(find_signatures(path, found));
+  if (found.empty()) TL_TRY(find_data_area_of_another_size(file, found));
   return found;
 }
 
@@ -124,6 +143,17 @@ Status wipe_signatures(const std::string& path) {
   return {};
 }
 
+namespace {
+
+// Also where the name that it was attached by is gone, or means another file in this mount namespace.
+bool is_attached_to(const std::string& device, const struct stat& file) {
+  Fd fd(::open(device.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  loop_info64 info{};
+  return fd && ::ioctl(fd.get(), LOOP_GET_STATUS64, &info) == 0 && info.lo_device == file.st_dev && info.lo_inode == file.st_ino;
+}
+
+}  // namespace
+
 std::string loop_device_on(const std::string& path) {
   struct stat file{};
   if (::stat(path.c_str(), &file) != 0) return "";
@@ -135,7 +165,8 @@ std::string loop_device_on(const std::string& path) {
     if (!text) continue;
     while (text->ends_with('\n')) text->pop_back();
     struct stat st{};
-    if (::stat(text->c_str(), &st) == 0 && st.st_dev == file.st_dev && st.st_ino == file.st_ino) return "/dev/" + name;
+    bool by_name = ::stat(text->c_str(), &st) == 0 && st.st_dev == file.st_dev && st.st_ino == file.st_ino;
+    if (by_name || is_attached_to("/dev/" + name, file)) return "/dev/" + name;
   }
   return "";
 }

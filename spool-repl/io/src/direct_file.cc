@@ -62,6 +62,9 @@ Result<DirectFile> open_direct(const std::string& path, Access access) {
   if (st.st_dev != device || st.st_ino != inode) return fail(Errc::conflict, "{}: replaced while it was opened", path);
   if (file.block_device) {
     TL_TRY(query_device(file));
+    int read_only = 0;  // the kernel may refuse the first write only
+    if (access == Access::read_write && ::ioctl(file.fd.get(), BLKROGET, &read_only) == 0 && read_only != 0)
+      return fail(Errc::invalid, "{}: the device is read-only (blockdev --getro)", path);
     return file;
   }
   if (access == Access::read_write && ::flock(file.fd.get(), LOCK_EX | LOCK_NB) != 0)

@@ -102,6 +102,50 @@ struct CreateTest : testing::Test {
   VolumeSettings s;
 };
 
+TEST_F(CreateTest, AVolumeOfAnotherSize) {
+  s.data = device("device", 64 * mib);
+  ASSERT_TRUE(create_volume(s));
+  s.size = 20 * mib;
+  s.journal = where + "/another";
+  auto again = create_volume(s);
+  ASSERT_FALSE(again);
+  EXPECT_NE(again.error().message.find("holds the data area of volume " + s.uuid + " replica 1. Nothing was changed"), std::string::npos) << again.error().message;
+  EXPECT_FALSE(std::filesystem::exists(s.journal));
+  EXPECT_TRUE(create_volume(s, {false, true}));
+}
+
+TEST_F(CreateTest, ADeviceThatIsTooSmallOrReadOnlyIsSaidBefore) {
+  s.data = device("device", 8 * mib);
+  Findings found = check_volume(s);
+  ASSERT_EQ(found.errors.size(), 1u);
+  EXPECT_NE(found.errors[0].find("has 8388608 bytes, and size says 16777216"), std::string::npos) << found.errors[0];
+  s.size = 4 * mib;
+  int on = 1, off = 0;
+  ASSERT_EQ(::ioctl(devices.back().get(), BLKROSET, &on), 0);
+  struct Writable {  // the number's next user would find it so
+    int fd, *off;
+    ~Writable() { (void)::ioctl(fd, BLKROSET, off); }
+  } again{devices.back().get(), &off};
+  auto made = create_volume(s, {false, true});
+  ASSERT_FALSE(made);
+  EXPECT_NE(made.error().message.find("read-only"), std::string::npos) << made.error().message;
+  found = check_volume(s);
+  ASSERT_EQ(found.errors.size(), 1u);
+  EXPECT_NE(found.errors[0].find("read-only"), std::string::npos) << found.errors[0];
+}
+
+// The name by which it was attached is gone.
+TEST_F(CreateTest, AFileThatALoopDeviceHasUnderAnotherName) {
+  std::string loop = device("first", 16 * mib);
+  std::filesystem::create_hard_link(where + "/first", s.data);
+  std::filesystem::remove(where + "/first");
+  s.size = 0;
+  auto adopted = create_volume(s, {true, false});
+  ASSERT_FALSE(adopted);
+  EXPECT_NE(adopted.error().message.find("in use as " + loop), std::string::npos) << adopted.error().message;
+  EXPECT_FALSE(std::filesystem::exists(s.journal));
+}
+
 TEST_F(CreateTest, WhatIsRecognisedOnTheDataDeviceIsRefused) {
   s.data = device("disk", 17 * mib);
   using Maker = void (CreateTest::*)(const std::string&);
