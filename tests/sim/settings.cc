@@ -105,8 +105,9 @@ void Cluster::settle_settings() {
 void Cluster::begin_chain() {
   Node& away = *nodes_[random_.below(nodes_.size())];
   Node& n = *nodes_[(away.index + 1 + random_.below(nodes_.size() - 1)) % nodes_.size()];
-  // Promoted without a link of protocol C, and with min_in_sync 2, it would rightly wait: no other replica ever joins.
-  if (!n.alive() || (min_in_sync_ > 1 && n.protocol != core::Protocol::C)) return;
+  // As the operator does (operator_step). A replica without a link of protocol C would rightly wait for min_in_sync. If it died before
+  // its first record was durable, the arbiter would name it, and nobody else could be promoted.
+  if (!n.alive() || !(mixed_ || n.protocol == core::Protocol::C)) return;
   crash(away, random_.below(2) == 0);
   chain_step(n, away, n.core->status().epoch.counter, chain_steps_max);
 }
