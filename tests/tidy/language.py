@@ -40,9 +40,9 @@ SKIPPED = {".git", "build", "__pycache__", ".cache"}
 OWN = {"tests/tidy/language.py", "tests/tidy/test_language.py", "LICENSE"}  # these name what is banned; the licence is quoted
 
 # Between two words of an expression: blanks, the end of a line with the next comment's or quotation's mark, or the seam of two literals.
-GAP = r"""(?:[ \t]+|"?[ \t]*\r?\n[ \t]*(?://[/!]?<?|\#|\*|>|"|f")?[ \t]*|" "|"[ \t]+")"""
+GAP = r"""(?:[ \t]+|[ \t]*"?[ \t]*\r?\n[ \t]*(?://[/!]?<?|\#|\*|>|"|f")?[ \t]*)"""
 BANNED_RE = re.compile(
-    r"(?<![\w-])(" + "|".join(re.escape(b).replace(r"\ ", GAP) for b in BANNED) + r")(?![\w-])", re.IGNORECASE | re.VERBOSE)
+    r"(?<![\w-])(" + "|".join(re.escape(b).replace(r"\ ", GAP) for b in BANNED) + r")(?![\w-])", re.IGNORECASE)
 
 
 def banned_in(text):

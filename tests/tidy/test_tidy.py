@@ -12,6 +12,18 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 import tidy  # noqa: E402
 
+TREE = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+
+def build_files():
+    texts = {}
+    for folder in tidy.Folders(TREE).libraries():
+        with open(os.path.join(TREE, folder, "CMakeLists.txt"), encoding="utf-8") as f:
+            texts[folder] = f.read()
+    return texts
+
+
+LIBRARIES = build_files()
+
 # In pieces, so that this file does not break the rule.
 MACHINE = "/" + "work" + "/main"
 ROOT_HOME = "/" + "root" + "/.pyenv"
@@ -21,6 +33,8 @@ class TidyTest(unittest.TestCase):
     def setUp(self):
         self.root = tempfile.mkdtemp(prefix="tidy.")
         self.addCleanup(shutil.rmtree, self.root)
+        for folder, text in LIBRARIES.items():
+            self.write(f"{folder}/CMakeLists.txt", text)
 
     def write(self, path, text):
         full = os.path.join(self.root, path)
@@ -84,24 +98,41 @@ class IncludeEdges(TidyTest):
     def test_a_new_folder_must_be_in_the_table(self):
         self.bad("new/src/a.cc", "int x;\n", "folder")
 
-    def test_the_table_is_closed_and_has_no_cycle(self):
-        state = {}
+    def test_a_folder_that_depends_on_itself(self):
+        self.write("base/CMakeLists.txt", "tl_library(tl_base SOURCES src/a.cc\n  DEPS tl_lmtpd_proto)\n")
+        self.good("base/src/a.cc", '#include "twinloft/lmtpd/proto/reply.h"\n')
+        self.assertEqual([r for _, _, r in self.found()], ["folder"])
 
-        def visit(folder):
-            self.assertNotEqual(state.get(folder), "open", f"{folder} is in a cycle")
-            if folder not in state:
-                state[folder] = "open"
-                for target in tidy.EDGES[folder]:
-                    visit(target)
-                state[folder] = "done"
-        for folder in tidy.EDGES:
-            visit(folder)
+    def test_what_a_dependency_brings_along(self):
+        self.write("lmtpd/tls/CMakeLists.txt", "# DEPS tl_repl_io\ntl_library(tl_lmtpd_tls SOURCES src/a.cc DEPS tl_base PRIVATE_DEPS tl_argv OpenSSL::SSL)\n")
+        self.good("lmtpd/tls/src/a.cc", '#include "twinloft/argv/argv.h"\n')
+        self.bad("lmtpd/net/src/a.cc", '#include "twinloft/argv/argv.h"\n', "include-edge")
+        self.bad("lmtpd/tls/src/a.cc", '#include "twinloft/spool-repl/io/a.h"\n', "include-edge")
 
     def test_lmtpd_and_spool_repl_never_meet(self):
-        for folder, targets in tidy.EDGES.items():
+        folders = tidy.Folders(TREE)
+        for folder, targets in folders.edges.items():
             for mine, other in (("lmtpd", "spool-repl"), ("spool-repl", "lmtpd")):
                 if folder == mine or folder.startswith(mine + "/"):
                     self.assertFalse([t for t in targets if t.startswith(other)], folder)
+        self.assertIsNone(folders.cycle())
+
+
+class FolderTable(TidyTest):
+    def setUp(self):
+        super().setUp()
+        for folder in LIBRARIES.keys() - {"base", "argv"}:
+            shutil.rmtree(os.path.join(self.root, folder))
+
+    def test_a_wrong_row_is_named_and_mended(self):
+        path = tidy.ARCHITECTURE
+        self.bad(path, "| `argv/` | templates | lmtpd |\n| `base/` | a, b | |\n", "folder")
+        tidy.main(["--root", self.root, "--write-folders"])
+        self.assertEqual(tidy.Tidy(self.root).read(path), "| `argv/` | templates | `base` |\n| `base/` | a, b | |\n")
+        self.good(path, "| `argv/` | templates | `base` |\n| `base/` | a, b | |\n")
+
+    def test_a_missing_row(self):
+        self.bad(tidy.ARCHITECTURE, "| `argv/` | templates | `base` |\n", "folder")
 
 
 class PrivateHeaders(TidyTest):

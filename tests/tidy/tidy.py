@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Checks the rules of docs/ARCHITECTURE.md that a compiler does not.
 
-    tidy.py [--root DIR]
+    tidy.py [--root DIR] [--write-folders]
 
-Prints one line for each violation, `file:line: [rule] what to do`, and exits 1 where there is one. The tables below
-are the rules; a change of them is a change of the design. There is no way to switch a rule off inside a file.
+Prints one line for each violation, `file:line: [rule] what to do`, and exits 1 where there is one. The tables below, and what each
+folder's CMakeLists.txt names, are the rules; a change of them is a change of the design. There is no way to switch a rule off inside
+a file. --write-folders writes the dependencies into docs/ARCHITECTURE.md.
 """
 import argparse
 import os
@@ -12,58 +13,10 @@ import re
 import sys
 from dataclasses import dataclass
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from folders import Folders
+
 # --- Tables -----------------------------------------------------------------------------------------------------------
-
-LMTPD = ["lmtpd/proto", "lmtpd/session", "lmtpd/lanes", "lmtpd/tls", "lmtpd/connect", "lmtpd/userdb", "lmtpd/delivery", "lmtpd/route", "lmtpd/quota_status",
-         "lmtpd/net", "lmtpd/config", "lmtpd/supervisor"]
-REPL = ["spool-repl/format", "spool-repl/ports", "spool-repl/core", "spool-repl/journal", "spool-repl/io",
-        "spool-repl/net", "spool-repl/export", "spool-repl/control", "spool-repl/arbiter", "spool-repl/salvage",
-        "spool-repl/snapshot"]
-REPL_PROGRAMS = ["spool-repl/daemon", "spool-repl/ctl"]
-ALL = ["base", "argv", "bench/mailbench"] + LMTPD + REPL + REPL_PROGRAMS
-
-# Folder -> folders whose public headers it may include. Its own are always allowed. A file belongs to the longest
-# folder that its path starts with, so "lmtpd" is lmtpd/main.cc and what else lies beside it.
-EDGES = {
-    "base": [],
-    "argv": ["base"],
-    "lmtpd/proto": ["base"],
-    "lmtpd/session": ["base", "lmtpd/proto"],
-    "lmtpd/lanes": ["base"],
-    "lmtpd/tls": ["base"],
-    "lmtpd/connect": ["base", "lmtpd/lanes", "lmtpd/tls"],
-    "lmtpd/net": ["base", "lmtpd/proto", "lmtpd/session", "lmtpd/tls"],
-    "lmtpd/userdb": ["base", "lmtpd/proto", "lmtpd/session", "lmtpd/lanes"],
-    "lmtpd/route": ["base", "lmtpd/proto", "lmtpd/session", "lmtpd/tls", "lmtpd/connect", "lmtpd/delivery"],
-    "lmtpd/delivery": ["base", "argv", "lmtpd/proto", "lmtpd/session"],
-    "lmtpd/quota_status": ["base", "lmtpd/proto", "lmtpd/session", "lmtpd/connect", "lmtpd/delivery"],
-    "lmtpd/config": ["base", "argv", "lmtpd/proto", "lmtpd/session", "lmtpd/tls", "lmtpd/connect", "lmtpd/userdb", "lmtpd/delivery", "lmtpd/route", "lmtpd/quota_status", "lmtpd/net"],
-    "lmtpd/supervisor": ["base"],
-    "lmtpd": ["base", "argv"] + LMTPD,
-    "spool-repl/format": ["base"],
-    "spool-repl/ports": ["base"],
-    "spool-repl/core": ["base", "spool-repl/format"],
-    "spool-repl/journal": ["base", "spool-repl/format", "spool-repl/ports"],
-    "spool-repl/io": ["base", "spool-repl/ports"],
-    "spool-repl/net": ["base", "spool-repl/ports", "spool-repl/format"],
-    "spool-repl/export": ["base", "spool-repl/ports"],
-    "spool-repl/control": ["base", "spool-repl/ports"],
-    "spool-repl/arbiter": ["base", "spool-repl/ports", "spool-repl/format", "spool-repl/core"],
-    "spool-repl/salvage": ["base"],
-    "spool-repl/snapshot": ["base"] + ["spool-repl/" + f for f in ("format", "ports", "journal", "io", "export")],
-    "spool-repl/daemon": ["base"] + REPL,
-    "spool-repl/ctl": ["base", "spool-repl/daemon"] + REPL,
-    "bench/mailbench": ["base"],
-    "bench/parts": ["base", "argv"] + LMTPD + REPL,
-    "tests/unit/base": ["base"],
-    "tests/unit/argv": ["base", "argv", "lmtpd/config"],
-    "tests/unit/lmtpd": ["base", "argv"] + LMTPD,
-    "tests/unit/spool-repl": ["base"] + REPL + REPL_PROGRAMS,
-    "tests/unit/mailbench": ["base", "bench/mailbench"],
-    "tests/sim": ["base"] + REPL,
-    "tests/fuzz": ALL,
-    "tests/e2e": ALL,
-}
 
 # Where a public header's path does not spell its folder.
 HEADER_FOLDERS = {"mailbench": "bench/mailbench"}
@@ -113,6 +66,8 @@ LINES_MAX = 700  # a C++ file has fewer
 CPP = (".cc", ".h", ".c", ".cpp", ".hpp")
 TEXT = CPP + (".py", ".sh", ".cmake", ".txt", ".md", ".json", ".toml", ".conf", ".in", ".yml", ".yaml", ".html", ".sql",
               ".service", "")
+ARCHITECTURE = "docs/ARCHITECTURE.md"
+FOLDER_ROW = re.compile(r"^\| `([\w/-]+)/` \|(.*)\|([^|]*)\|$")
 SKIPPED = {".git", "build", "__pycache__", ".cache"}
 
 # --- Reading C++ ------------------------------------------------------------------------------------------------------
@@ -190,6 +145,7 @@ class Tidy:
         self.found = []
         self.files = sorted(self.walk())
         self.known = set(self.files)
+        self.folders = Folders(self.root)
 
     def walk(self):
         for folder, folders, files in os.walk(self.root):
@@ -214,7 +170,40 @@ class Tidy:
             self.check_machine_paths(path, text)
             if path.endswith(CPP):
                 self.check_cpp(path, text)
+        self.check_folders()
         return self.found
+
+    def check_folders(self):
+        cycle = self.folders.cycle()
+        if cycle:
+            self.report(f"{cycle}/CMakeLists.txt", 1, "folder", f"{cycle} depends on itself by what its DEPS name")
+        if ARCHITECTURE not in self.known:
+            return
+        rows = set()
+        for number, line in enumerate(self.read(ARCHITECTURE).split("\n"), 1):
+            row = FOLDER_ROW.match(line)
+            if row and row.group(1) in self.folders.direct:
+                rows.add(row.group(1))
+                if line != self.folder_row(row):
+                    self.report(ARCHITECTURE, number, "folder", f"does not say what {row.group(1)} may use; run tests/tidy/tidy.py --write-folders")
+        for folder in self.folders.libraries() - rows:
+            self.report(ARCHITECTURE, 1, "folder", f"has no row for {folder}")
+
+    def folder_row(self, row):
+        return f"| `{row.group(1)}/` |{row.group(2)}| {self.folders.column(row.group(1))} |".replace("|  |", "| |")
+
+    def write_folders(self):
+        lines = self.read(ARCHITECTURE).split("\n")
+        for i, line in enumerate(lines):
+            row = FOLDER_ROW.match(line)
+            if row and row.group(1) in self.folders.direct:
+                lines[i] = self.folder_row(row)
+        with open(os.path.join(self.root, ARCHITECTURE), "w", encoding="utf-8") as f:
+            f.write("\n".join(lines))
+
+    def read(self, path):
+        with open(os.path.join(self.root, path), encoding="utf-8") as f:
+            return f.read()
 
     def check_machine_paths(self, path, text):
         for match in MACHINE_PATH.finditer(text):
@@ -232,9 +221,9 @@ class Tidy:
         if count >= LINES_MAX:
             self.report(path, count, "length", f"has {count} lines, {LINES_MAX} or more; split it by subject")
         source = read_cpp(text)
-        folder = owner(path)
+        folder = self.folders.owner(path)
         if folder is None:
-            self.report(path, 1, "folder", "is in no folder of tidy.py's EDGES; add the folder and what it may include")
+            self.report(path, 1, "folder", "is in no folder that has a library; see tests/tidy/folders.py")
             return
         for line, bracket, include in source.includes:
             self.check_include(path, folder, line, bracket, include)
@@ -246,11 +235,11 @@ class Tidy:
                 return
             if bracket == "<":
                 self.report(path, line, "include-edge", f"write \"{include}\" in quotes: it is a header of this project")
-            target = header_folder(include)
+            target = self.header_folder(include)
             if target is None:
                 self.report(path, line, "include-edge", f"{include} is a header of no known folder")
-            elif target != folder and target not in EDGES[folder]:
-                allowed = ", ".join(EDGES[folder]) or "nothing"
+            elif target != folder and target not in self.folders.edges[folder]:
+                allowed = ", ".join(self.folders.edges[folder]) or "nothing"
                 self.report(path, line, "include-edge",
                             f"{folder} must not include {target}; it may include {allowed}")
         elif bracket == '"':
@@ -261,15 +250,25 @@ class Tidy:
         homes = [(os.path.dirname(path), folder), (folder + "/src", folder)]
         if path.startswith(("tests/unit/", "tests/fuzz/", "bench/parts/")):
             mirrored = path.split("/", 2)[2]
-            mirrored = owner(HEADER_FOLDERS.get(mirrored.split("/")[0], mirrored))
+            mirrored = self.folders.owner(HEADER_FOLDERS.get(mirrored.split("/")[0], mirrored))
             if mirrored:
                 homes += [(mirrored, mirrored), (mirrored + "/src", mirrored)]
         for home, of in homes:
             target = os.path.normpath(os.path.join(home, include))
-            if target in self.known and owner(target) == of:
+            if target in self.known and self.folders.owner(target) == of:
                 return
         self.report(path, line, "private-header",
                     f"\"{include}\" is no header of {folder}; use the other folder's public headers")
+
+    def header_folder(self, include):
+        parts = include.split("/")[1:-1]
+        while parts:
+            name = "/".join(parts)
+            name = HEADER_FOLDERS.get(name, name)
+            if name in self.folders.edges:
+                return name
+            parts.pop()
+        return None
 
     def check_bans(self, path, source):
         for ban in BANS:
@@ -296,26 +295,15 @@ def under(path, folders):
     return any(path == f or path.startswith(f + "/") for f in folders)
 
 
-def owner(path):
-    owners = [f for f in EDGES if under(path, [f])]
-    return max(owners, key=len) if owners else None
-
-
-def header_folder(include):
-    parts = include.split("/")[1:-1]
-    while parts:
-        name = "/".join(parts)
-        name = HEADER_FOLDERS.get(name, name)
-        if name in EDGES:
-            return name
-        parts.pop()
-    return None
-
-
 def main(argv):
     parser = argparse.ArgumentParser(description="Checks include edges, banned calls and file hygiene.")
     parser.add_argument("--root", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
-    tidy = Tidy(parser.parse_args(argv).root)
+    parser.add_argument("--write-folders", action="store_true", help=f"write the dependencies into {ARCHITECTURE}")
+    args = parser.parse_args(argv)
+    tidy = Tidy(args.root)
+    if args.write_folders:
+        tidy.write_folders()
+        return 0
     for path, line, rule, message in tidy.run():
         print(f"{path}:{line}: [{rule}] {message}")
     if not any(f.endswith(CPP) for f in tidy.files):
