@@ -6,7 +6,7 @@ import pathlib, sys
 import xml.etree.ElementTree as xml
 
 LINES = 30  # of a failed test's output
-SLOWEST = 8
+SLOWEST = 10
 
 
 def outcome_of(case, output):
