@@ -1,4 +1,4 @@
-// An LMTP server for tests, in this process, that misbehaves as it is told. It stores into Maildirs below a
+// An LMTP server for tests, in this process, that misbehaves on request. It stores into Maildirs below a
 // directory: domain/user/Maildir/new.
 #pragma once
 

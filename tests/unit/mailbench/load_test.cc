@@ -293,7 +293,7 @@ TEST_F(LoadTest, OpenLoopSendsAtItsRateAndMeasuresFromWhenItWasDue) {
   EXPECT_TRUE(verify().good());
 }
 
-// The terminal is gone, say: what was measured until then is told all the same, and the account is whole.
+// For example, the terminal is gone: the results until then are reported, and the account is complete.
 TEST_F(LoadTest, AHangupEndsARunInGoodOrder) {
   for (int number : {SIGHUP, SIGINT, SIGTERM}) {
     std::filesystem::remove(directory_ + "/account");

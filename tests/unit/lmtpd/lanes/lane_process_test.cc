@@ -1,4 +1,4 @@
-// Lanes that stand still: whose they are, and what comes of an answer that nobody waits for any more.
+// Blocked lanes: which group holds them, and what becomes of an answer that no caller waits for any more.
 #include "twinloft/lmtpd/lanes/lane_process.h"
 
 #include <gtest/gtest.h>

@@ -17,7 +17,7 @@
 
 namespace twinloft::lmtpd {
 
-// What stands still, until it is released.
+// Blocks its callers until it is released.
 class Gate {
  public:
   void pass() {

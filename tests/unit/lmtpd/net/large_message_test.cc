@@ -1,4 +1,4 @@
-// Messages that are kept in files, in a directory that may stand still or be broken.
+// Messages that are kept in files, in a directory that may block or be broken.
 #include <fmt/format.h>
 #include <poll.h>
 
@@ -11,7 +11,7 @@
 namespace twinloft::lmtpd {
 namespace {
 
-// The directory of large messages stands still until open() is called.
+// The directory of large messages blocks until open() is called.
 class StuckDirectory {
  public:
   Result<Fd> make_file(const std::string& directory) {
@@ -188,7 +188,8 @@ TEST_F(LargeMessageTest, StopMeanwhileDeliversNothing) {
   EXPECT_TRUE(deliverer_.delivered().empty());
 }
 
-// Small chunks, sent ahead: more replies than go out at once, so that the session goes on with its input by itself. The first file stands still.
+// Small chunks, sent ahead: more replies than go out at once, so that the session continues with its input by
+// itself. The first file blocks.
 class SmallChunks : public ServerTest {
  protected:
   SmallChunks() {

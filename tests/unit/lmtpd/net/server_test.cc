@@ -306,7 +306,7 @@ TEST_F(ServerTest, ADeliveryIsNotIdleness) {
   LmtpClient client(port_);
   client.send("LHLO c\r\nMAIL FROM:<>\r\nRCPT TO:<ann@example.org>\r\nDATA\r\n.\r\nQUIT\r\n");
   deliverer_.wait_for_waiting(1);
-  // A connection that is idle for as long is told; only then may the delivery end.
+  // A connection that is idle for as long gets 421. Only then may the delivery end.
   LmtpClient idle(port_);
   EXPECT_EQ(idle.reply().substr(0, 3), "220");
   EXPECT_EQ(idle.reply().substr(0, 3), "421");
@@ -502,7 +502,7 @@ TEST_F(ServerTest, StopBeginsNoDelivery) {
   ASSERT_EQ(deliverer_.delivered().size(), 1u);
 }
 
-// The spool stands still and does not come back.
+// The spool is suspended and does not resume.
 TEST_F(ServerTest, StopHasABound) {
   config_.stop_timeout = config_.abort_grace = 0ms;
   config_.io_threads = 2;

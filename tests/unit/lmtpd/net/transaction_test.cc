@@ -84,7 +84,7 @@ TEST_F(TransactionTest, GivenUpAmongTheRecipientsOfOneUser) {
   EXPECT_EQ(begun().size(), 2u);
 }
 
-// A suspended volume: every worker stands still, and the replies are there all the same.
+// A suspended volume: every worker is blocked, and the client gets its replies all the same.
 TEST_F(TransactionTest, IsAnsweredWithoutAnyWorker) {
   use_workers(0);
   auto t = make({"a", "b"});

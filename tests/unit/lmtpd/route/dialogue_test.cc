@@ -15,7 +15,8 @@ class StillClock final : public Clock {
   WallTime wall() const override { return {}; }
 };
 
-// Says one reply of `input` for each command line that it is told, and all that is left once it is told a message; then ends or fails as `end` says.
+// Sends one reply of `input` for each command line that is written to it, and the rest of `input` once a
+// message is written. Then ends or fails as `end` says.
 class Scripted final : public Stream {
  public:
   // `turns`: what was written before replies were read.
@@ -202,7 +203,7 @@ TEST_F(DialogueTest, AnEndWithinTheRepliesIs451ForThoseWithout) {
   EXPECT_FALSE(handed.untouched);
 }
 
-// Else a reply too many to RCPT would be taken for the message's.
+// Otherwise an extra reply to RCPT would be mistaken for the reply to the message.
 TEST_F(DialogueTest, WhatWasSaidBeforeTheMessageIsNoReplyToIt) {
   eager_ = true;
   for (const char* offer : {"CHUNKING", "SIZE"}) {

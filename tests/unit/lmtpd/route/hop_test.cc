@@ -186,7 +186,8 @@ TEST_F(HopTest, AClientWithoutAddressGetsAConnectionThatHasNone) {
   EXPECT_EQ(said_, (std::vector<std::string>{"XCLIENT ADDR=192.0.2.1", "XCLIENT ADDR=[UNAVAILABLE]", "XCLIENT ADDR=192.0.2.2"}));
 }
 
-// Each client needs a connection of its own, and whoever names himself anew each time must not use up what the hop allows.
+// Each client needs its own connection. A client that sends a new name each time must not use up the
+// connections that the hop allows.
 TEST_F(HopTest, KeptConnectionsAreNoMoreThanThoseInUseMayBe) {
   config_.spec.xclient = true;
   config_.spec.connections_max = 3;

@@ -50,7 +50,8 @@ TEST_F(Chunking, WhatIsRefusedIsSkippedFirst) {
       << "the transaction is still open";
 }
 
-// RFC 2033 section 4.3: one for each accepted recipient. A client that has sent the next MAIL ahead would take another one for that one's.
+// RFC 2033 section 4.3: one reply for each accepted recipient. A client that has pipelined the next MAIL
+// would mistake an extra reply for the reply to MAIL.
 TEST_F(Chunking, TheLastForNobodyHasNoReply) {
   for (std::string size : {"6 LAST\r\nQUIT\r\n", "0 LAST\r\n"}) {
     EXPECT_EQ(replies(hello + "MAIL FROM:<a@d>\r\nRCPT TO:<nobody@d>\r\nBDAT " + size + "MAIL FROM:<b@d>\r\nRCPT TO:<b@d>\r\nBDAT 1 LAST\r\nx"),

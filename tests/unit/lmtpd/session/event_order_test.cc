@@ -157,7 +157,7 @@ TEST(EventOrder, RecipientsAreCharged) {
     EXPECT_EQ(budget.used(), 0u);
     owner.whole("MAIL FROM:<a@d>\r\nRCPT TO:<a@d>\r\nDATA\r\nx\r\n.\r\n");
     EXPECT_EQ(owner.messages.size(), 1u);
-    EXPECT_EQ(budget.used(), of_one) << "whoever delivers it holds it";
+    EXPECT_EQ(budget.used(), of_one) << "the delivery holds the message's budget";
     owner.messages.clear();
     EXPECT_EQ(budget.used(), 0u);
     owner.whole("MAIL FROM:<a@d>\r\nRCPT TO:<a@d>\r\n");

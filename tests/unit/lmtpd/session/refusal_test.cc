@@ -51,7 +51,8 @@ TEST_F(Refusals, AndOfAClientThatIsSentAway) {
   EXPECT_EQ(told(hello + "FOO\r\nFOO\r\n"), (Codes{"connection  192.0.2.7   421 4.7.0"}));
 }
 
-// An MTA that asks whether recipients exist, one transaction for each, is told at RSET: no message waits for that.
+// An MTA that only asks whether recipients exist, one transaction for each, gets the 421 at RSET: no message
+// waits for that.
 TEST_F(Refusals, ManyInARowEndTheConnectionAtReset) {
   config.refused_max = 3;
   const std::string probe = mail + "RCPT TO:<nobody@d>\r\nRSET\r\n";

@@ -1,4 +1,4 @@
-// What becomes of serving processes when they are ready, end, or are told to leave.
+// What becomes of server processes that are ready, that end, or that get the order to leave.
 #include "twinloft/lmtpd/supervisor/supervisor.h"
 
 #include <gtest/gtest.h>
@@ -89,7 +89,7 @@ TEST_F(SupervisorTest, OneThatEndsByItselfIsReplacedAfterAPause) {
   ASSERT_TRUE(o.start);
   EXPECT_FALSE(o.start->reread) << "a broken file must not keep it from coming back";
   EXPECT_TRUE(starts_nothing(s));
-  // Nor is it the end if that one fails.
+  // A failure of the replacement is not the end either.
   o = s.ended(o.start->id, refused, t0);
   EXPECT_FALSE(o.exit);
   o = s.tick(*s.next_tick());
@@ -272,7 +272,7 @@ TEST_F(SupervisorTest, AReloadWhileNoneComesToServe) {
   EXPECT_TRUE(o.start->reread);
 }
 
-// It would hold up all that follow: a user database that does not answer, a spool that stands still.
+// A start that hangs would hold up all later starts: a user database that does not answer, a blocked spool.
 TEST_F(SupervisorTest, AStartThatDoesNotComeToAnEndIsKilled) {
   serving();
   ServerId next = s.reload(t0).start->id;

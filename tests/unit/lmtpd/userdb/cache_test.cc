@@ -121,8 +121,8 @@ TEST_F(CacheTest, OneAsksForAllWhileThereIsNoAnswer) {
   for (int i = 0; i < 5; ++i) EXPECT_EQ(ask("ann"), "ann");
   EXPECT_EQ(asked(), 0u);
   pass(1s);
-  EXPECT_EQ(now("ann"), "-") << "this one";
-  EXPECT_EQ(now("ann"), "ann") << "not that one";
+  EXPECT_EQ(now("ann"), "-") << "the first caller asks";
+  EXPECT_EQ(now("ann"), "ann") << "the second caller does not";
   EXPECT_EQ(find("ann"), "ann");
   EXPECT_EQ(asked(), 1u) << "it asks, and has the answer of before";
   EXPECT_EQ(ask("bob"), "error") << "who is not known waits";
@@ -155,7 +155,7 @@ TEST_F(CacheTest, WhoIsKnownDoesNotAskBesideTheOneWhoDoes) {
   EXPECT_EQ(asked(), 1u);
 }
 
-// Whoever asks anew is told where what was said before is all that there is, however young it is.
+// A caller of find_anew() sees when a kept answer is all that there is, however young that answer is.
 TEST_F(CacheTest, WhatIsAskedForAnewIsOldWhereThereIsNoAnswer) {
   auto anew = [&] { return std::get<User>(*cache_->find_anew({"ann", "example.org"}).value()); };
   find("ann");
@@ -179,7 +179,7 @@ TEST_F(CacheTest, AProbeThatIsNeverBegunIsFollowedByAnother) {
   EXPECT_EQ(now("ann"), "-");
 }
 
-// A process that hangs: whoever waited for it would keep a thread and a connection until its time is over.
+// A process that hangs: a caller that waits would keep a thread and a connection until its time-out.
 TEST_F(CacheTest, NobodyWaitsForASourceThatSaysNothing) {
   begin_outage(Errc::timeout);
   for (int i = 0; i < 5; ++i) {
@@ -216,7 +216,7 @@ TEST_F(CacheTest, AWrongRowIsAnAnswer) {
   EXPECT_EQ(find("ann"), "error") << "nor is it used later";
 }
 
-// Whoever asks for it all the time must not keep the others from being asked for.
+// Constant requests for one key must not keep other keys from being looked up.
 TEST_F(CacheTest, OneKeyThatFailsStarvesNobody) {
   find("ann");
   pass(60s);

@@ -1,4 +1,5 @@
-// Users in a text file: Dovecot's format, changes while it is in use, and what may not be taken for "no such user".
+// Users in a text file: Dovecot's format, changes while the file is in use, and failures that must not count
+// as "no such user".
 #include "twinloft/lmtpd/userdb/passwd_file_db.h"
 
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-// Asking a source in another process: what is said arrives, whoever ends is noticed, and nothing that arrives is trusted.
+// Lookups in another process: its answers arrive, its end is noticed, and nothing that arrives is trusted.
 #include "twinloft/lmtpd/userdb/user_process.h"
 
 #include <poll.h>

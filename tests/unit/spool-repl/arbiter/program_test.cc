@@ -64,7 +64,7 @@ TEST_F(ProgramTest, WhatItLeavesBehindIsKilled) {
   ASSERT_TRUE(r) << r.error().message;
   pid_t left = std::stoi(r->out);
   ASSERT_GT(left, 1);
-  // Killed; it is gone once init, or whoever takes orphans in, has noticed: a zombie until then.
+  // Killed. The process is a zombie until init or a subreaper has reaped it.
   auto state = [&] {
     auto stat = read_file("/proc/" + std::to_string(left) + "/stat", 4096);
     return stat ? stat->at(stat->rfind(')') + 2) : 'X';

@@ -258,7 +258,7 @@ TEST_F(ArbiterRolesTest, APrimaryThatMeetsANewerEpochAsksWhetherItStillCounts) {
   exchange();
   disconnect(1, 2);
   ASSERT_TRUE(promote_with_arbiter(2).ok);
-  // It is restarted before the other one hears of that.
+  // Replica 2 restarts before replica 1 hears of the promotion.
   restart(2);
   ASSERT_EQ(status(node(1)).role, Role::primary);
   std::size_t asked = node(1).arbiter_requests.size();
@@ -315,7 +315,7 @@ TEST_F(ArbiterRolesTest, ALossIsSettledThoughTheArbiterIsAway) {
   exchange();
   ASSERT_TRUE(node(1).arbiter_requests.back().read) << "whether it still counts";
   answer(1, Outcome::granted, value);
-  ASSERT_FALSE(node(1).arbiter_requests.back().read) << "an epoch above that of the other one";
+  ASSERT_FALSE(node(1).arbiter_requests.back().read) << "an epoch above that of the peer";
   answer(1, Outcome::unknown);
   node(1).held = nullptr;
   exchange();
@@ -324,7 +324,8 @@ TEST_F(ArbiterRolesTest, ALossIsSettledThoughTheArbiterIsAway) {
   EXPECT_TRUE(sb->inconsistent_source.id.is_nil());
 }
 
-// It acknowledged all of it before, and may have cut it off since, for another primary. Nothing is told from that, nor written home.
+// Replica 3 acknowledged every record before, and may since have cut those records off for another primary.
+// Its old acknowledgements complete no flush, and nothing is written home because of them.
 TEST_F(RolesTest, NothingIsCommittedByWhatAMemberThatIsAwayHasAcknowledged) {
   make(3);
   connect_all();

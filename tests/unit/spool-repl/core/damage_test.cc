@@ -123,7 +123,8 @@ TEST_F(DamageTest, WhatWasHeardBeforeALossIsForgottenToo) {
   for (const DirtySlot& slot : sb->dirty) EXPECT_FALSE(slot.known) << slot.peer;
 }
 
-// It has a part of what the other one has, and nothing else: it is filled, however far back the journal of that one reaches.
+// Replica 3 has a part of the records of replica 2, and no others. Replica 2 fills replica 3, however far
+// back the journal of replica 2 reaches.
 TEST_F(DamageTest, WhoStandsBeforeALossIsNoSplitBrain) {
   make_promoted(1, 3, OnPeerLoss::go_on);
   for (std::uint64_t i = 0; i < 4; ++i) fill(1, 10 * i, 10 * i + 5, 20 + static_cast<int>(i));
@@ -152,7 +153,8 @@ TEST_F(DamageTest, WhoStandsBeforeALossIsNoSplitBrain) {
   EXPECT_EQ(node(3).data, node(2).data);
 }
 
-// Blocks of a lost record were in its data area already. Whoever has the same records has other blocks.
+// Blocks of a lost record were in its data area already. Another replica with the same records has other
+// blocks.
 TEST_F(DamageTest, WhatALossLeavesInTheDataAreaIsOnAllReplicas) {
   using Case = std::pair<bool, bool>;
   for (auto [behind, tail_moved] : {Case{false, false}, Case{true, false}, Case{false, true}, Case{true, true}}) {

@@ -362,7 +362,8 @@ TEST_F(DiscardTest, AWinnerThatLostWhatItHadIsDoubted) {
   expect_filled();
 }
 
-// Two replicas are one side of a split brain. One of them gives it up, and is primary later: to the other one it is a member still.
+// Replicas 1 and 2 are one side of a split brain. Replica 1 discards that side, and is primary later. To
+// replica 2, replica 1 is still a member.
 struct GivenUpTest : DiscardTest, testing::WithParamInterface<bool> {};
 
 TEST_P(GivenUpTest, WhatItGaveUpIsNotGivenUpForOthers) {

@@ -112,7 +112,7 @@ TEST_F(PaceTest, WhatHasNoAnswerCounts) {
   }
 }
 
-// A slow disk is no reason to stand still: what counts is what the resync adds.
+// A slow disk alone does not throttle a resync: what counts is the latency that the resync adds.
 TEST_F(PaceTest, WhatWasUsualBeforeIsAllowedTwice) {
   run(30, milliseconds(100), false);
   run(10, milliseconds(150));
@@ -254,7 +254,8 @@ TEST_F(ResyncPaceTest, EachTargetHasItsTurn) {
   EXPECT_GT(3 * least, most);
 }
 
-// Whoever waits for a member that is away waits for that, and not for the disk: it is not what requests usually take.
+// A request that waits for an absent member does not wait for the disk. Its time is not what requests usually
+// take.
 TEST_F(ResyncPaceTest, ASuspensionIsNotWhatRequestsTake) {
   make_source(2, OnPeerLoss::suspend);
   resync(Client::none);

@@ -1,4 +1,5 @@
-// Blocks of the data area that cannot be read: who is asked, what counts, and that whoever waits is woken.
+// Unreadable blocks of the data area: which peers are asked, what counts, and that each waiting read is
+// woken.
 #include <gtest/gtest.h>
 
 #include <cerrno>

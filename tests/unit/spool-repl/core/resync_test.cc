@@ -174,8 +174,8 @@ TEST_F(BitmapTest, WhatWasCompleteBeforeAnInterruptedResyncIsKept) {
   EXPECT_EQ(node(2).data, node(3).data);
 }
 
-// An unfinished resync goes on from another primary, one by force, and then from the first one again, which knows nothing of what that one
-// has written.
+// An unfinished resync continues from another primary, promoted by force, and then from the first primary
+// again. The first primary knows nothing of what the other primary has written.
 TEST_F(BitmapTest, WhatAnotherHistoryHasLeftIsOverwritten) {
   for (bool restarted : {false, true}) {
     leave_behind(3);
@@ -290,7 +290,8 @@ TEST_F(ResyncTest, AReplacedReplicaIsNotPromotedOverTheOneThatHasTheData) {
   expect_equal();
 }
 
-// The member was restarted and does not know what of its log is committed; only the other one could tell.
+// The member was restarted and does not know which of its records are committed. Only replica 1 could tell,
+// and its disk is lost.
 TEST_F(ResyncTest, AnEmptyReplicaIsNotPromotedOverARestartedMember) {
   make_promoted(1, 2);
   disconnect(1, 2);
@@ -330,7 +331,8 @@ TEST_F(ResyncTest, AReplicaThatWasMadeAnewIsNotPromotedWithAPartOfTheLog) {
   ASSERT_TRUE(promote(2, true)->ok);
 }
 
-// What it was told that it lacks may never have counted: whoever was promoted since had all that did.
+// The records that a recreated replica still lacks may never have been committed. A replica that was promoted
+// since had every committed record.
 TEST_F(ResyncTest, ALaterPromotionEndsWhatAReplicaThatWasMadeAnewLacked) {
   make(2);
   node(2).step(PeerUp{1});

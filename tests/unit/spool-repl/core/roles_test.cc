@@ -140,8 +140,9 @@ TEST_F(RolesTest, GoingOnAloneIsARecordBeforeItIsAnAcknowledgement) {
   EXPECT_EQ(status(node(2)).in_sync, set_of(1) | set_of(2));
 }
 
-// Replica 3 catches up, has all that it was to have, and replica 2 is lost meanwhile. Were it counted before it knows of the epoch without
-// replica 2, its own promotion would go on from an epoch that counts replica 2 and not it, and take that one's tail for a split brain.
+// Replica 3 catches up and has every record that it needs. Replica 2 is lost meanwhile. Suppose that replica
+// 3 counted before it knows of the epoch without replica 2. A promotion of replica 3 would then continue from
+// an epoch that counts replica 2 and not replica 3, and replica 2's tail would look like a split brain.
 TEST_F(RolesTest, WhoJoinsHasTheRecordOfTheEpochThatItJoins) {
   make_promoted(1, 3, OnPeerLoss::go_on);
   disconnect(1, 3);
@@ -187,8 +188,8 @@ TEST_F(RolesTest, AnEpochCountsWhenTheSuperblockKnowsIt) {
   }
 }
 
-// Replica 1 was alone once, has lost the record that says otherwise, and would be promoted alone again. Who took over from it does
-// not go on without it before it knows better.
+// Replica 1 was alone once, has lost the record that says otherwise, and would be promoted alone again.
+// Replica 2, its successor, does not continue without replica 1 before replica 1 knows better.
 TEST_F(RolesTest, WhoMayBelieveToBeAloneIsNotLeftOut) {
   make_promoted(1, 2, OnPeerLoss::go_on);
   disconnect(1, 2);

@@ -120,8 +120,8 @@ class Shell {
     drain();
     return true;
   }
-  // Ends operations, and lets time pass where nothing else can happen, until nothing moves within so long: nobody is taken for slow
-  // by that.
+  // Ends operations, and lets time pass where nothing else can happen. Stops when nothing is due within 10 s,
+  // so that no peer counts as slow.
   void settle() {
     for (;;) {
       while (complete_one()) {}

@@ -107,7 +107,7 @@ TEST_F(SlowPeerTest, NorOneWithoutWhomTooFewAreLeft) {
   EXPECT_TRUE(node(1).closed.empty());
 }
 
-// It does not know yet what that one has durably, and that is not to be behind.
+// The primary does not know yet what the follower has durably. Such a follower does not count as behind.
 TEST_F(SlowPeerTest, AFollowerThatHasEverythingIsNotClosedAtTheStart) {
   make_pair(Protocol::B, OnPeerLoss::suspend, std::chrono::hours(1));
   node(1).held = [](Disk kind) { return kind == Disk::home_write || kind == Disk::bitmap; };  // so the journal is not emptied
@@ -122,7 +122,7 @@ TEST_F(SlowPeerTest, AFollowerThatHasEverythingIsNotClosedAtTheStart) {
   EXPECT_TRUE(node(1).closed.empty()) << node(1).closed.front().reason;
 }
 
-// Being filled it may be slow, and not stand still: it holds the journal.
+// A resync target may be slow, but not without progress: it holds the journal.
 TEST_F(SlowPeerTest, ATargetThatStandsStillIsClosed) {
   make_pair(Protocol::C, OnPeerLoss::go_on);
   fill(1, 0, 300, 3);
@@ -169,7 +169,7 @@ TEST_F(SlowPeerTest, ATargetWhoseDiskIsSlowIsFilled) {
   EXPECT_EQ(node(1).data, node(2).data);
 }
 
-// What has ended is told in time, also where nothing else happens then.
+// The end of a write is reported in time, also where nothing else happens then.
 TEST_F(SlowPeerTest, ThatATargetsDiskGoesOnIsToldByItself) {
   make_pair(Protocol::C, OnPeerLoss::go_on);
   for (int i = 0; i < 40; ++i) fill(1, i * 20, i * 20 + 1, 3 + i);

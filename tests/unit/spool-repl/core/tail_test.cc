@@ -49,7 +49,8 @@ struct TailTest : RolesTest {
   }
 };
 
-// Replica 1 went on alone, in an epoch that is in no other log. Whether that was known to whoever was promoted since decides.
+// Replica 1 continued alone, in an epoch that is in no other log. What decides is whether the replica that
+// was promoted since knew of that epoch.
 TEST_F(TailTest, AnEpochThatWasKnownAtThePromotionIsNoSplitBrain) {
   for (bool heir : {false, true}) {
     make_promoted(1, 2, OnPeerLoss::go_on);
@@ -97,7 +98,8 @@ TEST_F(TailTest, ATailThatMovesDuringTheSearchIsNoSplitBrain) {
   EXPECT_EQ(std::count(node(2).notices.begin(), node(2).notices.end(), "replica 1 needs a bitmap resync"), 0);
 }
 
-// The other one's table begins after all that is known here, and it counts: it had everything once, unless a loss was accepted since.
+// The peer's epoch table begins after all that is known here. The peer is a member of the in-sync set: it had
+// every record once, unless a loss was accepted since.
 TEST_F(TailTest, WhoHasForgottenUsIsNotTrustedIfSomebodyElseCameByForceSince) {
   for (ReplicaId forced : {0, 1, 3}) {
     make_promoted(1, 3, OnPeerLoss::go_on);
@@ -207,7 +209,7 @@ TEST_F(TailTest, WhoHasForgottenALossIsNotTrustedWithOurs) {
   }
 }
 
-// Force breaks the chain also on the side of the tail: what it went on from may not be what the other one had.
+// Force breaks the chain also on the side of the tail: the history before the tail may not be the peer's.
 TEST_F(TailTest, ATailThatBeganByForceIsASplitBrain) {
   make_promoted(2, 2);
   write_flush(2, 0);
@@ -431,8 +433,9 @@ TEST_F(TailTest, WhatSomebodyPromotedInSpiteOfALossHasLostIsKept) {
   }
 }
 
-// Three epochs lie in the log of replica 2 only, which will be cut. Whoever ended in the first of them, which does without replica 1,
-// has to find it named by the promotion of replica 1; in the others it finds replica 1 counted.
+// Three epochs are only in the log of replica 2, whose tail will be cut. The first of them excludes replica
+// 1: a replica that ended there must find that epoch named by the promotion of replica 1. A replica that
+// ended in one of the others finds replica 1 counted.
 TEST_F(TailTest, APromotionNamesTheNewestEpochThatDoesWithoutIt) {
   make(3);
   auto epoch = [&](std::uint64_t counter) { return Epoch{counter, Uuid::generate(node(1).random)}; };

@@ -74,7 +74,7 @@ TEST_F(VolumeSupervisorTest, OneWithoutItsFilesKeepsNoOtherOut) {
   await<VolumeSupervisor::Ended>(*other);
 }
 
-// What fails once it is served ends that volume alone, and its end is told.
+// A volume that fails while it is served ends alone, and its end is reported.
 TEST_F(VolumeSupervisorTest, AFailureAtRunTimeEndsOneVolumeAlone) {
   VolumeSettings good = settings("good"), bad = settings("bad");
   bad.role = core::Role::primary;

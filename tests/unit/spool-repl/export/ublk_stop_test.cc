@@ -281,7 +281,7 @@ TEST_F(UblkTest, ADeviceThatSomebodyElseStopsCanBeStopped) {
   EXPECT_FALSE(driver->exists(0));
 }
 
-// On a kernel of 6.1 DEL_DEV would wait for whoever has it mounted, with all of the driver locked.
+// On kernel 6.1, DEL_DEV would wait until the device is unmounted, with the whole driver locked.
 TEST_F(UblkTest, AnAbortedDeviceThatIsMountedIsLeftDeadAndRemovedByTheNextExport) {
   start_and_wait();
   ASSERT_TRUE(ready && *ready);

@@ -481,7 +481,7 @@ TEST(Recovery, RecordsOfAnotherReplicaOrVolumeEndTheChain) {
 
 // ---- the wrong files -----------------------------------------------------------------------------------------------
 
-// A record of a later release at the end of the log is intact, and must not be taken for a torn tail.
+// A record of a later release at the end of the log is intact, and must not be mistaken for a torn tail.
 TEST(Recovery, ARecordThatNeedsUnknownFeaturesIsRefused) {
   Replica r;
   r.append({{1, 1, 1}});

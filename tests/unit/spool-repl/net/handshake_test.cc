@@ -93,7 +93,8 @@ TEST_F(HandshakeTest, MessagesAreShortEnoughForTheUnproved) {
   for (const auto& m : d.take_output()) EXPECT_LE(m.payload.size(), handshake_payload_max);
 }
 
-// The dialer waits; the side that was called says a nonce, and nothing of itself to whoever does not know the secret.
+// The dialer waits. The accepting side sends a nonce, and reveals nothing of itself to a peer without the
+// secret.
 TEST_F(HandshakeTest, NothingIsSaidToWhoeverDoesNotKnowTheSecret) {
   EXPECT_TRUE(dialer().take_output().empty());
   for (auto [left, right] : {std::pair{"x", "y"}, {"", "y"}, {"x", ""}, {"secret", "secret "}}) {

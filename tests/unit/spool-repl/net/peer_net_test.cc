@@ -389,7 +389,7 @@ TEST(AddressTest, ResolveAndLoopback) {
   }
 }
 
-// Both sides are told which setting it is, and try again until both say the same.
+// Both sides report which setting differs, and try again until the settings agree.
 TEST_F(PeerNetTest, PeersThatAreConfiguredOtherwiseAreToldApart) {
   std::string there = "protocol=A\n";
   NetOptions of_a = options(1, 2), of_b = options(2, 1);
