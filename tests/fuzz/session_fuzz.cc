@@ -19,7 +19,8 @@ namespace {
 constexpr std::uint64_t message_bytes_max = 300, header_bytes_max = 100;
 constexpr std::uint32_t recipients_max = 3, refused_max = 4;
 constexpr std::string_view own_address = "192.0.2.7", starttls = "STARTTLS\r\n";
-constexpr std::size_t replies_max = 16 * 1024 + 8 * 512;  // that one call may add, with all of one command
+// added by a single call, with all replies to a command
+constexpr std::size_t replies_max = 16 * 1024 + 8 * 512;
 
 struct Outcome {
   std::string sent;

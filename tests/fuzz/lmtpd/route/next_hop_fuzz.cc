@@ -1,5 +1,6 @@
-// The input is all that a next hop says, in pieces as long as its first byte tells. Whatever that is, there is one reply for each recipient, and none says 250 that
-// the next hop has not said; what it is told has no line end but CR LF, and no command within a command.
+// The input is all that a next hop sends. The first byte sets the size of the pieces. Whatever the input is:
+// - each recipient gets one reply, and none is a 250 that the next hop has not sent;
+// - what the next hop receives has no line end but CR LF, and no command within a command.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
