@@ -72,7 +72,7 @@ class Lab:
             v.config[node].write_text(text.replace(str(v.stage.dir / node / "journal"), str(self.journals / f"{name}-{node}")))
 
     def _lay_cable(self, v, stage, delay):
-        """The lower id connects to the other one: its configuration names the cable's end for that one."""
+        """The replica with the lower id connects to its peer; its configuration names the cable's end."""
         direct = v.address["b"]
         end = direct.rsplit(":", 1)[0] + ":7711"
         stage.start("cable", [sys.executable, CABLE, end, direct, str(delay)], v.ns["b"])
@@ -92,7 +92,7 @@ class Network:
 
 
 class Place:
-    """words: what fio is told of it. size: how much of it is worked on, in bytes. volume: None where there is none."""
+    """words: arguments for fio. size: number of bytes that fio works on. volume: None without a volume."""
 
     def __init__(self, name, words, size, volume=None, is_nbd=False, group=None):
         self.name, self.words, self.size, self.volume, self.is_nbd, self.budget = name, words, size, volume, is_nbd, group
@@ -122,7 +122,7 @@ def is_settled(v):
 
 
 def _raw(lab, name, size):
-    """The plain file; with a loop device on it, a file system on that one."""
+    """The plain file, a loop device on that file, or a file system on that loop device."""
     stage = lab.stage.inner(name)
     if name == "raw":
         file = stage.dir / "raw"

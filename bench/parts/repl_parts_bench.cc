@@ -5,8 +5,8 @@
 //   repl_parts_bench serve ADDRESS:PORT DIRECTORY              the other end; says "ready", and ends with its client
 //   repl_parts_bench measure ADDRESS:PORT DIRECTORY [--seconds S] [--rounds N] [--kib 4,32,128] [--json FILE]
 //
-// Parts alternate within a round. Printed is the median of the rounds, and their spread. The files are left to whoever made
-// DIRECTORY.
+// Parts alternate within a round. The output is the median of the rounds, and their spread. The files stay
+// in DIRECTORY: remove them afterwards.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
