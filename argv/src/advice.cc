@@ -60,7 +60,7 @@ class DovecotLda {
     }
     if (word.parts.size() > 1)
       warn(word,
-           "a macro chooses options of " + program_ + " here: whoever sets its value chooses what it does");
+           "a macro chooses options of " + program_ + " here: its value decides what the program does");
     return 0;
   }
 

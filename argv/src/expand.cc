@@ -137,8 +137,8 @@ bool Expansion::append(std::size_t index, const Scope& scope) {
         Code::limit, index, "",
         "makes the arguments longer than " + std::to_string(options_.total_bytes_max) + " bytes in all");
 
-  // The guard looks at the finished argument: with `%user%%detail%` or `%detail%-x` an empty first value lets
-  // something else come first, and whoever chose that value chose the option.
+  // The guard looks at the finished argument. With `%user%%detail%` or `%detail%-x` an empty first value lets
+  // another part come first, and the author of that value would choose the option.
   const bool starts_with_macro = !word.parts.empty() && word.parts.front().kind == Part::Kind::macro;
   const bool behind_its_option = word.option_argument && appended_ == index;
   if (starts_with_macro && !options_ended_ && !behind_its_option && argument.starts_with('-'))

@@ -121,7 +121,7 @@ bool Parser::finish_word() {
 bool Parser::check_program() {
   if (word_.is_literal("")) return fail(word_.offset, "the program's name is empty");
   if (!word_.is_literal()) {
-    warn(word_.offset, "a macro chooses the program to run: whoever sets its value decides what is run");
+    warn(word_.offset, "a macro chooses the program to run: its value decides what is run");
     return true;
   }
   const std::string& program = word_.parts.front().text;
