@@ -74,7 +74,7 @@ def measure(stage, v, spool, plain, imap_dir, plain_dir, options):
             after = [cpu_seconds(v.nodes[n].pid) for n in "ab"]
             r["replication_cpu_s"] = [round(b - a, 2) for a, b in zip(before, after)]
             if p.stop() != 0:
-                raise Failed(f"lmtpd does not stop in good order: {p.log.read_text()[-2000:]}")
+                raise Failed(f"lmtpd does not stop cleanly: {p.log.read_text()[-2000:]}")
             results[label][place] = r
             say(f"  {label:12} {place:11} {r['messages_per_minute']:>9,.0f} messages a minute")
     return results
@@ -123,7 +123,8 @@ def demo(stage, options):
     run("umount", spool)
     for node in "ab":
         if v.nodes[node].stop() != 0:
-            raise Failed(f"spool-repl on {node} does not stop in good order: {v.nodes[node].log.read_text()[-2000:]}")
+            raise Failed(f"spool-repl on {node} does not stop cleanly: "
+                         f"{v.nodes[node].log.read_text()[-2000:]}")
     compared = v.compare()
     say(f"Replicas compared byte for byte: {compared:,} bytes, equal")
     say(f"Acknowledged messages looked for in the spool: {verified:,}, all there, whole, and once\n")
