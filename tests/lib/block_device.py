@@ -1,7 +1,7 @@
-"""What any block device of ours has to stand: fio with verification, the page cache, discards, a file system, and the death of
-the process behind it.
+"""The tests for every kind of block device of Twinloft: fio with verification, the page cache, discards, a
+file system, and the death of the process behind the device.
 
-A device is a path; `where` is a directory for mounts. What was on the device is overwritten.
+A device is a path, and `where` is a directory for mounts. The content of the device is overwritten.
 """
 import contextlib, fcntl, hashlib, mmap, os, pathlib, random, threading
 from concurrent.futures import ThreadPoolExecutor
@@ -36,8 +36,10 @@ def fio(device, seed):
 
 
 def page_cache(device, seed):
-    """Writes through the page cache in pieces of 64 KiB, from several threads, and reads back: the kernel sends many
-    overlapping requests at once, which is where other exports have mixed up their data."""
+    """Writes through the page cache in pieces of 64 KiB, from several threads, and reads back.
+
+    The kernel sends many overlapping requests at once. Other exports have mixed up their data there.
+    """
     count, piece = 1024, 64 << 10
     for turn in range(2):
         data = [random.Random(seed * 100000 + turn * 10000 + i).randbytes(piece) for i in range(count)]
@@ -105,13 +107,15 @@ def file_system(device, where, seed):
     run("mount", "-o", "ro", device, root)
     try:
         for name, wanted in sums.items():
-            expect(digest(f"{root}/{name}") == wanted, f"{name} is not what was written")
+            expect(digest(f"{root}/{name}") == wanted, f"{name} has other content than was written")
     finally:
         run("umount", root)
 
 
 class Log(threading.Thread):
-    """Appends a block to a file again and again, fdatasync behind each, until it fails. `synced` blocks were promised."""
+    """Appends a block to a file repeatedly, with fdatasync after each, until it fails. `synced` blocks are
+    durable.
+    """
 
     def __init__(self, path):
         super().__init__(daemon=True)
@@ -133,24 +137,28 @@ class Log(threading.Thread):
 
     def check(self, path):
         data = pathlib.Path(path).read_bytes()
-        expect(len(data) >= self.synced * 4096, f"{self.synced} blocks were synced, {len(data) / 4096} are there")
+        expect(len(data) >= self.synced * 4096,
+               f"{self.synced} blocks were synced, but the file has {len(data) / 4096}")
         for i in range(self.synced):
-            expect(data[i * 4096:(i + 1) * 4096] == (i + 1).to_bytes(8, "little") * 512, f"block {i} of {self.synced} is not what was synced")
+            expect(data[i * 4096:(i + 1) * 4096] == (i + 1).to_bytes(8, "little") * 512,
+                   f"block {i} of {self.synced} has other content than was synced")
 
 
 def die_while_syncing(stage, process, device, blocks=200):
-    """ext4 on the device, a log on it, and in the middle of that the process behind the device is killed: everybody who waits
-    for the device gets an error, and nothing hangs. Returns the log."""
+    """ext4 on the device, and a log on it. In the middle of a sync, the process behind the device is killed.
+
+    Every program that waits for the device gets an error, and nothing hangs. Returns the log.
+    """
     root = stage.dir / "dying"
     run("mkfs.ext4", "-q", "-F", device)
     stage.mount(device, root)
     log = Log(f"{root}/log")
     log.start()
     wait_for(lambda: log.synced >= blocks or log.error, f"{blocks} synced blocks")
-    expect(log.error is None, f"the log ends by itself: {log.error}")
+    expect(log.error is None, f"the log has ended before the kill: {log.error}")
     process.kill()
-    wait_for(lambda: not log.is_alive(), "who syncs to the dead device to be told")
-    expect(log.error is not None, "it ends without an error")
+    wait_for(lambda: not log.is_alive(), "the sync to the dead device to end with an error")
+    expect(log.error is not None, "the sync to the dead device has ended without an error")
     wait_for(lambda: unmounted(root), "the dead device to be unmounted")
     return log
 
@@ -161,7 +169,7 @@ def unmounted(root):
 
 
 def survived(log, device, where):
-    """What was synced is on this device: another replica's."""
+    """Every synced block is on this device, which belongs to another replica."""
     root = f"{where}/survivor"
     os.makedirs(root, exist_ok=True)
     run("mount", device, root)

@@ -1,12 +1,13 @@
-# Configures and builds this tree, whatever its build folder holds; sourced by bash scripts, and by programs of tests/lib.
+# Configures and builds this tree, whatever its build folder holds. To be sourced by bash scripts, and by
+# programs of tests/lib.
 #
 #   configure PRESET            tests included: a command never decides which targets the next command finds
 #   build PRESET [TARGET ...]   configures, then builds; prints what fails
 
 twinloft_tree=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 
-# A build folder that does not configure was interrupted, moved, or made by another compiler: it is configured from scratch.
-# TWINLOFT_TESTS=ON is repeated here, since the preset of an older checkout does not set it.
+# A build folder that does not configure was interrupted, moved, or made by another compiler: it is configured
+# from scratch. TWINLOFT_TESTS=ON is repeated here, since the preset of an older checkout does not set it.
 configure() (
   cd "$twinloft_tree" && mkdir -p build || exit 1
   log=$(mktemp) || exit 1

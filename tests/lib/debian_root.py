@@ -1,9 +1,12 @@
-"""Programs from Debian packages that this machine cannot have installed: they exclude one of its own, or are a later release's.
+"""Programs from Debian packages that this machine cannot install: they conflict with installed packages, or
+belong to a later release.
 
-The packages and all that they need, the C library included, are unpacked into a directory, once; it is kept in CACHE, for the
-next runs too (remove it, and newer packages are fetched). A test works in a copy, by chroot: users are looked up in the copy's
-own /etc/passwd, paths are those of a real installation. No script of a package runs: what these would have made, users and
-directories, the test makes.
+The packages and all their dependencies, including the C library, are unpacked into a directory once. The
+directory is kept in CACHE for later runs. Remove it to fetch newer packages.
+
+A test works in a copy, by chroot. Users are looked up in the copy's own /etc/passwd, and paths are those of a
+real installation. No package script runs: the test itself makes the users and directories that scripts would
+make.
 """
 import contextlib, fcntl, hashlib, os, pathlib, re, shutil, stat
 
@@ -12,15 +15,18 @@ from twinloft import expect, run
 
 CACHE = pathlib.Path(os.environ.get("TWINLOFT_TEST_CACHE", "/var/cache/twinloft-tests"))
 NEEDS = ("apt-get", "dpkg", "chroot")
-VERSIONS = "versions"  # a list of the packages, in the directory itself
+VERSIONS = "versions"  # the list of the packages, in the directory itself
 MERGED = ("bin", "sbin", "lib", "lib64")
 UNUSED = ("usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info")
 DEVICES = {"null": (1, 3), "zero": (1, 5), "full": (1, 7), "random": (1, 8), "urandom": (1, 9)}
 
 
 def unpacked(name, packages, release=None, over_machine=False):
-    """The directory, which nobody may write to. release: a code name, such as "trixie"; None: this machine's. over_machine: only
-    what was not installed here at that time, for programs that run without chroot."""
+    """The directory, which must not be written to.
+
+    release: a code name, such as "trixie". None: this machine's release. over_machine: only packages that
+    were not installed here at that time, for programs that run without chroot.
+    """
     key = hashlib.sha256(repr((sorted(packages), release, over_machine)).encode()).hexdigest()[:12]
     root = CACHE / f"{name}-{key}"
     CACHE.mkdir(parents=True, exist_ok=True)
@@ -37,7 +43,9 @@ def unpacked(name, packages, release=None, over_machine=False):
 
 
 def fetch(work, packages, release, over_machine):
-    """Into work/archives. With an empty dpkg status everything is missing, so all that is needed comes along."""
+    """Fetches the packages into work/archives. With an empty dpkg status every dependency counts as missing,
+    and is fetched as well.
+    """
     for d in ("archives/partial", "lists/partial"):
         (work / d).mkdir(parents=True)
     options = ["-o", f"Dir::Cache::archives={work}/archives", "-o", f"Dir::State::lists={work}/lists", "-o", "APT::Sandbox::User=root"]
@@ -52,18 +60,19 @@ def fetch(work, packages, release, over_machine):
 
 
 def mirrors():
-    """Where this machine has its own release from."""
+    """The mirrors of this machine's release."""
     here = run("sh", "-c", ". /etc/os-release; echo $VERSION_CODENAME").stdout.strip()
     targets = run("apt-get", "indextargets", "--format", "$(REPO_URI) $(CODENAME)", "Created-By: Packages").stdout
     return [words[0] for line in targets.splitlines() if (words := line.split())[1:] == [here]]
 
 
 def source(release):
-    """A line for sources.list: another release from the same place. apt has the keys of all releases."""
+    """A line for sources.list: another release from the same mirror. apt has the keys of all releases."""
     if not mirrors():
-        run("apt-get", "-q", "update")  # apt tells the release of what it has fetched only
+        run("apt-get", "-q", "update")  # apt knows the release only of lists that it has fetched
     found = mirrors()
-    expect(found, f"apt has no source of this machine's release, so nothing tells where to get {release} from")
+    expect(found,
+           f"apt has no source of this machine's release, so there is no mirror to fetch {release} from")
     return f"deb {found[0]} {release} main\n"
 
 
@@ -74,7 +83,8 @@ def unpack(work, over_machine):
     for package in packages:
         run("dpkg", "-x", package, root)
     (root / VERSIONS).write_text("".join(f"{p.name}\n" for p in packages))
-    for name in MERGED:  # Debian 12's packages have directories of these names, newer ones have all below usr
+    # Debian 12's packages have directories of these names. Newer packages have everything below usr.
+    for name in MERGED:
         if not over_machine and not (root / name).exists():
             (root / name).symlink_to(f"usr/{name}")
     for directory in UNUSED:
@@ -82,13 +92,13 @@ def unpack(work, over_machine):
 
 
 def version(root, package):
-    """The upstream part of what is unpacked there."""
+    """The upstream version of an unpacked package."""
     name = next(line for line in (root / VERSIONS).read_text().splitlines() if line.startswith(f"{package}_"))
     return re.split(r"[-+]", name.split("_")[1].split("%3a")[-1])[0]
 
 
 class Root:
-    """A copy for one test, with devices and a passwd of its own."""
+    """A copy for one test, with its own devices and passwd."""
 
     def __init__(self, stage, name, packages, release=None):
         self.stage, self.name, self.dir = stage, name, stage.dir / "root"
@@ -104,7 +114,8 @@ class Root:
             os.mknod(self.dir / "dev" / device, stat.S_IFCHR | 0o666, os.makedev(*numbers))
             (self.dir / "dev" / device).chmod(0o666)
         self.write("etc/hosts", "127.0.0.1 localhost\n")
-        self.write("etc/resolv.conf", "nameserver 127.0.0.1\n")  # nothing answers there: a test asks nobody
+        # nothing answers there: a test asks no name server
+        self.write("etc/resolv.conf", "nameserver 127.0.0.1\n")
         self.write("etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n")
         self.write("etc/passwd", "root:x:0:0:root:/root:/bin/sh\nmail:x:8:8::/var/mail:/bin/false\nnobody:x:65534:65534::/nonexistent:/bin/false\n")
         self.write("etc/group", "root:x:0:\nmail:x:8:\nnogroup:x:65534:\n")
@@ -115,7 +126,9 @@ class Root:
         (self.dir / path).chmod(mode)
 
     def user(self, name, uid, gid=None, home="/nonexistent"):
-        """With a group of its own, unless it gets that of another one. Numbers that are nobody's outside are best."""
+        """Adds a user with its own group, unless gid names another group. Numbers that are unused on the
+        machine are best.
+        """
         with open(self.dir / "etc/passwd", "a") as f:
             f.write(f"{name}:x:{uid}:{gid or uid}::{home}:/bin/false\n")
         if gid is None:

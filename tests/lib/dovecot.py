@@ -1,4 +1,5 @@
-"""A Dovecot of a test's own with the configuration that conf/dovecot gives to users, and what its clients see over IMAP and POP3."""
+"""A private Dovecot with the shipped configuration of conf/dovecot, and checks by its IMAP and POP3 clients.
+"""
 import imaplib, poplib, ssl
 
 import dovecot_conf
@@ -8,7 +9,7 @@ import twinloft as tl
 PASSWORD = "opensesame"
 TLS = ssl.create_default_context()
 TLS.check_hostname, TLS.verify_mode = False, ssl.CERT_NONE
-# Ports of the test's own, on loopback only.
+# Private ports, on loopback only.
 PORTS = """
 {listen} = 127.0.0.1
 service imap-login {{
@@ -31,14 +32,16 @@ log_path = {log}
 """
 
 
-# Of each version: its configuration, and where its users are, by the database that they are in.
+# For each version: its configuration file, and for each database the file with the users' query.
 EXAMPLES = {"2.3": ("dovecot-2.3.conf", {"sqlite": "dovecot-users.conf.ext", "mysql": "dovecot-users-mysql.conf.ext"}),
             "2.4": ("dovecot-2.4.conf", {"sqlite": "dovecot-2.4-users.conf.ext", "mysql": "dovecot-2.4-users-mysql.conf.ext"})}
 OF_MACHINE = dovecot_conf.by_version("2.3", "2.4")
 
 
 class Dovecot:
-    """A login at `imap` and `pop3`; `etc` is where the files lie that it is told of, in its own view `seen`."""
+    """Logins at the ports `imap` and `pop3`. The configuration files are in `etc`, which Dovecot sees as
+    `seen`.
+    """
 
     def __init__(self, stage, version, etc, seen, uid):
         self.stage, self.version, self.name, self.etc, self.seen, self.uid = stage, version, f"Dovecot {version}", etc, seen, uid
@@ -49,7 +52,7 @@ class Dovecot:
         (etc / "passwords").write_text("".join(f"{u}@example.org:{hashed}\n" for u in (*mta.REAL_USERS, mta.FULL, "nobody")))
 
     def config(self, database, changes, log):
-        """changes: what in the file with the query is of this test."""
+        """Writes the configuration. changes: replacements in the file with the query."""
         source, users = EXAMPLES[self.version]
         (self.etc / "users.ext").write_text(self.example(users[database], changes))
         text = self.example(source, {
@@ -91,7 +94,7 @@ class Dovecot:
 
 
 class OfMachine(Dovecot):
-    """The machine's own, of whichever version it is."""
+    """The machine's Dovecot, in either version."""
 
     def __init__(self, stage, database, changes):
         directory = stage.dir / f"dovecot-{OF_MACHINE}"
@@ -100,7 +103,7 @@ class OfMachine(Dovecot):
         self.config(database, changes, directory / "log")
         with open(self.etc / "dovecot.conf", "a") as f:
             f.write(f"base_dir = {directory}/run\nstate_dir = {directory}/state\ninstance_name = {stage.dir.name}\n")
-        self.doveconf = None  # that of the machine
+        self.doveconf = None  # the machine's doveconf
         self.sockets = directory / "run"
 
     def start(self, again=""):
@@ -109,14 +112,14 @@ class OfMachine(Dovecot):
 
 
 def idle(client, during, expected):
-    """Sends nothing but IDLE until `expected` came; `during` runs once the server says that it waits."""
+    """Sends only IDLE until `expected` arrives. `during` runs once the server says that it waits."""
     client.send(b"i1 IDLE\r\n")
     line = client.readline()
     tl.expect(line.startswith(b"+"), f"IDLE: {line}")
     during()
     while line.strip() != expected:
         line = client.readline()
-        tl.expect(line.startswith(b"*"), f"in IDLE, while {expected} was waited for: {line}")
+        tl.expect(line.startswith(b"*"), f"in IDLE, waiting for {expected}: {line}")
     client.send(b"DONE\r\n")
     while not line.startswith(b"i1 "):
         line = client.readline()
@@ -124,7 +127,7 @@ def idle(client, during, expected):
 
 
 def fetched(client, folder):
-    """{UID: the whole message}"""
+    """{UID: the complete message}"""
     ok, _ = client.select(folder, readonly=True)
     tl.expect(ok == "OK", f"SELECT {folder}")
     uids = client.uid("SEARCH", "ALL")[1][0].split()
@@ -132,12 +135,15 @@ def fetched(client, folder):
 
 
 def reads(dovecot, server, lmtpd, subject):
-    """A new message, from the MTA to a client that waits for it, and then by POP3; the folder of a detail. Returns what a client
-    remembers of the messages: UIDVALIDITY, UIDs and UIDLs."""
+    """A new message goes from the MTA to a client that waits for it, and is read by POP3 as well. The message
+    for a detail goes to its folder.
+
+    Returns what a client remembers of the messages: UIDVALIDITY, UIDs and UIDLs.
+    """
     client = dovecot.login("Ann@example.org")
     old = int(client.select("INBOX")[1][0])
     idle(client, lambda: server.submit(["ann@example.org", "ann+lists@example.org"], subject), b"* %d EXISTS" % (old + 1))
-    mta.ok(f"{dovecot.name}: a client in IDLE hears of a new message")
+    mta.ok(f"{dovecot.name}: a client in IDLE is notified of a new message")
     lmtpd.wait_message("ann", subject, ".lists")
     inbox = fetched(client, "INBOX")
     new = inbox[max(inbox)]
@@ -151,20 +157,23 @@ def reads(dovecot, server, lmtpd, subject):
     popped = [b"\r\n".join(pop.retr(n + 1)[1]).decode() + "\r\n" for n in range(pop.stat()[0])]
     uidls = pop.uidl()[1]
     pop.quit()
-    tl.expect(popped == list(inbox.values()), f"POP3 and IMAP do not give the same: {popped}, {inbox}")
+    tl.expect(popped == list(inbox.values()),
+              f"POP3 and IMAP do not give the same messages: {popped}, {inbox}")
     mta.ok(f"{dovecot.name}: {len(inbox)} messages, the same over IMAP and POP3")
     return validity, sorted(inbox), uidls
 
 
 def refuses(dovecot):
-    tl.expect(dovecot.refused("ann@example.org", "wrong"), "a wrong password is taken")
-    tl.expect(dovecot.refused("nobody@example.org"), "a user whom the table does not hold can log in")
+    tl.expect(dovecot.refused("ann@example.org", "wrong"), "a wrong password is accepted")
+    tl.expect(dovecot.refused("nobody@example.org"), "a user who is not in the table can log in")
     tl.expect(dovecot.refused("x' OR '1'='1@example.org"), "SQL in a name")
-    mta.ok(f"{dovecot.name}: the users of the table, and nobody else")
+    mta.ok(f"{dovecot.name}: only the users of the table can log in")
 
 
 def makes_room(dovecot, server, lmtpd):
-    """Of a full mailbox the client is told so; what it removes counts no more, for lmtpd too."""
+    """A client sees that its mailbox is full. Messages that the client removes no longer count, for lmtpd
+    too.
+    """
     user = f"{mta.FULL}@example.org"
     if not lmtpd.messages(mta.FULL):
         server.submit([user], "fills it")
@@ -179,15 +188,15 @@ def makes_room(dovecot, server, lmtpd):
     client.logout()
     server.submit([user], f"after {dovecot.name}")
     lmtpd.wait_message(mta.FULL, f"after {dovecot.name}")
-    mta.ok(f"{dovecot.name}: a full mailbox is full for it and for lmtpd, until a message is removed")
+    mta.ok(f"{dovecot.name}: a mailbox is full for Dovecot and for lmtpd until a message is removed")
 
 
 NEEDS = ("dovecot", "doveadm", "openssl", "/usr/lib/dovecot/pop3", "/usr/lib/dovecot/modules/auth/libdriver_sqlite.so")
 
 
 def is_read(stage, server, lmtpd):
-    """All that an MTA has brought so far, and a new message, as clients of Dovecot see it."""
+    """Dovecot's clients see all mail that an MTA has delivered so far, and a new message."""
     dovecot = OfMachine(stage, "sqlite", {"/etc/twinloft/users.sqlite": lmtpd.database})
     dovecot.start()
     reads(dovecot, server, lmtpd, "over IMAP and POP3")
-    tl.expect(dovecot.process.stop() == 0, f"{dovecot.name} does not stop in good order")
+    tl.expect(dovecot.process.stop() == 0, f"{dovecot.name} does not stop cleanly")

@@ -1,4 +1,4 @@
-"""Parts of Dovecot's configuration in the language of the Dovecot that is installed: that of 2.3, or that of 2.4 and later."""
+"""Parts of Dovecot's configuration in the syntax of the installed Dovecot: 2.3, or 2.4 and later."""
 import functools, re
 
 import twinloft as tl
@@ -17,7 +17,7 @@ def by_version(old, new):
 
 
 def variables(text):
-    """%u, %n, %d and %Lu in 2.4's words."""
+    """%u, %n, %d and %Lu in the syntax of 2.4."""
     return re.sub(r"%(L?)([und])", lambda m: f"%{{{VARIABLES[m[2]]}{' | lower' if m[1] else ''}}}", text) if is_2_4() else text
 
 
@@ -48,13 +48,13 @@ def static_users(uid, gid, home):
 
 
 def users_file(path, name="%u"):
-    """In Dovecot's passwd format. name: what of the user is the first field."""
+    """In Dovecot's passwd format. name: the part of the address in the first field."""
     return by_version(f"userdb {{\n  driver = passwd-file\n  args = username_format={name} {path}\n}}\n",
                       f"userdb passwd-file {{\n  passwd_file_path = {path}\n  auth_username_format = {variables(name)}\n}}\n")
 
 
 def users_sqlite(database, query, extra_file):
-    """extra_file: for 2.3, which has the query in a file of its own."""
+    """extra_file: for 2.3, which has the query in a separate file."""
     if is_2_4():
         return f"sql_driver = sqlite\nsqlite_path = {database}\nuserdb sql {{\n  query = {variables(query)}\n}}\n"
     extra_file.write_text(f"driver = sqlite\nconnect = {database}\nuser_query = {query}\n")
@@ -66,16 +66,16 @@ def certificate(path, key):
 
 
 def quota(driver):
-    """Without limits. Sizes by the driver count are those with CRLF, as 2.4 has them always."""
+    """A quota without limits. The driver count uses sizes with CRLF, as 2.4 always does."""
     return by_version(f"plugin {{\n  quota = {driver}:User quota\n{'  quota_vsizes = yes' if driver == 'count' else ''}\n}}\n",
                       f'quota "User quota" {{\n  driver = {driver}\n}}\n')
 
 
 def quota_limit(storage):
-    """Of users whose rows say nothing."""
+    """The limit of users whose rows have none."""
     return by_version(f"plugin {{\n  quota_rule = *:storage={storage}\n}}\n", f"quota_storage_size = {storage}\n")
 
 
 def listener(address, port):
-    """Of an inet_listener."""
+    """The address and port of an inet_listener."""
     return f"    {by_version('address', 'listen')} = {address}\n    port = {port}\n"

@@ -1,4 +1,4 @@
-"""One etcd in a network namespace: the arbiter of a test. Its data outlives its process."""
+"""One etcd in a network namespace: the arbiter of a test. Its data survives the end of its process."""
 import json, os
 
 import twinloft as tl

@@ -1,6 +1,8 @@
-"""What a run has made is written into a file of its directory. The next run takes away what a killed run has left, and nothing else.
+"""A run records what it makes in a file of its directory. The next run removes what a killed run has left,
+and nothing else.
 
-The run holds a lock on the file for as long as it lives: a file that can be locked is of a run that has ended without cleaning up.
+A run holds a lock on its file as long as it lives. A file that can be locked belongs to a run that has ended
+without cleaning up.
 """
 import contextlib, fcntl, json, os, pathlib, shutil, signal, subprocess, time
 
@@ -8,7 +10,7 @@ NAME = ".made"
 
 
 def started(pid):
-    """When, in ticks: with the number it identifies a process. None: there is no such process."""
+    """The start time in ticks, which identifies a process together with its number. None: no such process."""
     try:
         return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except (OSError, IndexError):
@@ -20,7 +22,7 @@ class Record:
         made = pathlib.Path(directory) / f"{NAME}.new"
         self.file = open(made, "w")
         fcntl.flock(self.file, fcntl.LOCK_EX)
-        made.rename(pathlib.Path(directory) / NAME)  # nobody finds it unlocked
+        made.rename(pathlib.Path(directory) / NAME)  # no other run finds it unlocked
 
     def process(self, pid):
         self.add({"pid": pid, "started": started(pid)})
@@ -68,7 +70,7 @@ def take_away(directory, made):
     processes = [e for e in made if e.get("started") is not None and started(e["pid"]) == e["started"]]
     for e in processes:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(e["pid"], signal.SIGKILL)  # each was started as a process group of its own
+            os.killpg(e["pid"], signal.SIGKILL)  # each process was started as its own process group
     end = time.monotonic() + 60
     while any(started(e["pid"]) == e["started"] for e in processes) and time.monotonic() < end:
         time.sleep(0.05)
@@ -84,13 +86,13 @@ def take_away(directory, made):
 
 
 def sweep(parent):
-    """Of all runs whose directories are in this one. Returns the directories."""
+    """Removes what killed runs have left in directories below parent. Returns these directories."""
     swept = []
     for path in sorted(pathlib.Path(parent).glob(f"*/{NAME}")):
         with contextlib.suppress(OSError), open(path) as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             directory = str(path.parent.resolve())
-            print(f"Taking away what a run that was killed has left in {directory}", flush=True)
+            print(f"Removing what a killed run has left in {directory}", flush=True)
             take_away(directory, list(entries(file)))
             swept.append(directory)
     return swept

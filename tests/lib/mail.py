@@ -1,4 +1,4 @@
-"""lmtpd on a spool, mailbench as its load, and the proof of what was acknowledged."""
+"""lmtpd on a spool, mailbench as its load, and the verification of acknowledged mail."""
 import os, pathlib
 
 import twinloft as tl
@@ -14,12 +14,14 @@ def make_spool(stage, v, device, spool, *mkfs):
     stage.mount(device, spool)
     (spool / ".twinloft-spool").write_text(v.uuid + "\n")
     os.chown(spool, *tl.uid_of("vmail"))
-    run("sync", "-f", spool)  # without it a crash may leave a spool without its marker
+    run("sync", "-f", spool)  # without it, a crash may leave a spool without its marker
 
 
 def start_lmtpd(stage, volume, spool, name, ns=None, more=""):
-    """On a Unix socket that everybody may use. volume: its UUID; None: the spool is a plain directory. Returns process and
-    socket."""
+    """Starts lmtpd on a Unix socket that every user may use. Returns process and socket.
+
+    volume: its UUID. None: the spool is a plain directory.
+    """
     path, config = stage.dir / f"{name}.sock", stage.dir / f"{name}.toml"
     marker = f'volume = "{volume}"' if volume else "require_marker = false"
     config.write_text(f"""hostname = "stack.example.org"
@@ -44,11 +46,13 @@ path = "{spool}"
 
 
 def serving_pid(lmtpd):
-    """Of the process that serves: lmtpd itself holds the sockets only. lmtpd: its Process, of which one is serving."""
+    """The pid of the server process: the supervisor lmtpd itself only holds the sockets. lmtpd: its Process.
+    Waits until there is one server process.
+    """
     def found():
         servers = tl.children_named(lmtpd.pid, "lmtpd-server")
         return servers[0] if len(servers) == 1 else lmtpd.check_alive()
-    return wait_for(found, "lmtpd's serving process")
+    return wait_for(found, "lmtpd's server process")
 
 
 class Load:
@@ -61,7 +65,7 @@ class Load:
             "--account", self.account, "--drain", "5s", "--timeout", "20s", "--quiet", *more])
 
     def acknowledged(self):
-        """How many recipients have been told 250 until now."""
+        """The number of recipients that got 250 so far."""
         if self.account.exists():
             with open(self.account, "rb") as f:
                 f.seek(self._seen)
@@ -77,17 +81,19 @@ class Load:
         wait_for(lambda: self.acknowledged() >= wanted or self.process.check_alive(), f"{count} more messages to be acknowledged")
 
     def wait(self):
-        """Until it ends by itself."""
+        """Waits until mailbench ends by itself."""
         wait_for(lambda: not self.process.alive(), f"{self.process.name} to end", 600)
 
     def end(self):
-        """In good order: the account is complete then."""
+        """Stops mailbench cleanly, so that the account is complete."""
         code = self.process.stop()
         expect(code in (0, 1), f"{self.process.name} ended with {code}: {self.process.log.read_text()[-2000:]}")
 
 
 def verify(accounts, spool):
-    """Every message of the accounts that was acknowledged is in the spool, whole, and once. Returns what mailbench says."""
+    """Every acknowledged message of the accounts is in the spool, complete, and once. Returns mailbench's
+    output.
+    """
     which = [word for account in accounts for word in ("--account", account)]
     r = run(BIN / "mailbench", "verify", *which, "--spool", spool, "--maildir-format", "%d/%n/Maildir", check=False)
     if r.returncode != 0:

@@ -1,4 +1,4 @@
-"""A MariaDB server of a test's own, on a private Unix socket and on loopback."""
+"""A private MariaDB server, on its own Unix socket and on loopback."""
 import os, shutil, socket
 
 import twinloft as tl
@@ -8,7 +8,9 @@ NEEDS = ["mariadbd", "mariadb-install-db", "mariadb"]
 
 
 class MariaDb:
-    """Runs as `mysql`, whose directory must be reachable. more: options of mariadbd, such as those of TLS."""
+    """Runs as `mysql`, which must be able to reach the directory. more: options of mariadbd, such as those of
+    TLS.
+    """
 
     def __init__(self, stage, name, *more):
         self.stage, self.name, self.more = stage, name, more
@@ -40,5 +42,5 @@ class MariaDb:
         self.process.stop()
 
     def sql(self, text, user="root", check=True):
-        # Later clients ask for TLS at a Unix socket too, which not every server here has.
+        # Later clients use TLS at a Unix socket too, and not every server here has TLS.
         return run("mariadb", "--no-defaults", "--skip-ssl", f"--socket={self.socket}", f"--user={user}", "--batch", "--skip-column-names", input=text, check=check).stdout

@@ -1,11 +1,11 @@
-"""What every MTA in front of lmtpd has to do, with an lmtpd of two or three users behind it.
+"""The checks for every MTA in front of lmtpd, with an lmtpd of two or three users behind it.
 
 A test gives an object `mta` with
   submit(recipients, subject)   into the queue, without a question to lmtpd; the sender is SENDER
-  smtp(recipients, subject)     by SMTP as strangers send; what smtplib gives: refused recipients, or its exceptions
-  flush()                       try again now what waits
-  waiting()                     the recipients of all that is in the queue, in a list
-  reason()                      what an administrator is shown about all that is in the queue: why it is there
+  smtp(recipients, subject)     by SMTP, as a stranger: the refused recipients, or smtplib's exceptions
+  flush()                       retry the queued messages now
+  waiting()                     the recipients of all queued messages, in a list
+  reason()                      what an operator is shown about the queue: why messages wait
 and calls the steps here. Each step leaves an empty queue.
 """
 import collections, contextlib, email, shutil, signal, smtplib, sqlite3, uuid
@@ -31,9 +31,9 @@ def check(condition, text):
 
 
 def substituted(text, changes, name):
-    """Of a file under conf/: each of the changes is one that it still needs."""
+    """The text of a file under conf/ with changes. Each text that is replaced must still be in the file."""
     for old, new in changes.items():
-        expect(old in text, f"{name}: «{old}», which this test replaces, is not there any more")
+        expect(old in text, f"{name}: «{old}», which this test replaces, is no longer in the file")
         text = text.replace(old, str(new))
     return text
 
@@ -48,7 +48,7 @@ def send(port, recipients, subject):
 
 
 class Lmtpd:
-    """With a spool that has a marker, and users in SQLite. listen: the keys of its [[listen]]."""
+    """An lmtpd with a spool that has a marker, and users in SQLite. listen: the keys of its [[listen]]."""
 
     def __init__(self, stage, listen, more=SETTINGS):
         self.stage, self.spool = stage, stage.dir / "spool"
@@ -78,7 +78,7 @@ volume = "{self.uuid}"
 {more}""")
 
     def add_user(self, user, **columns):
-        """columns: what else is in the row."""
+        """columns: further columns of the row."""
         uid, gid = tl.uid_of("vmail")
         row = {"user": f"{user}@example.org", "uid": uid, "gid": gid, "home": str(self.home(user)), "maildir": f"{self.home(user)}/Maildir"} | columns
         with contextlib.closing(sqlite3.connect(self.database)) as db:
@@ -101,8 +101,12 @@ volume = "{self.uuid}"
         return self.process
 
     def reload(self, old, new):
-        """With another text in place of one in its configuration. The process of before is gone then: an MTA that has kept a
-        connection to it would be answered as before."""
+        """Reloads lmtpd with a replaced text in its configuration, and waits until the old server process has
+        ended.
+
+        Otherwise an MTA that has kept a connection to the old process would get replies of the old
+        configuration.
+        """
         told = lambda: self.process.log.read_text().count("serving with the configuration")
         before = told()
         self.config.write_text(substituted(self.config.read_text(), {old: new}, "lmtpd.toml"))
@@ -132,7 +136,7 @@ def delivers(mta, lmtpd):
     check(m["Return-Path"] == f"<{SENDER}>" and any("by mx.example.net" in r for r in m.get_all("Received")) and
           m["Delivered-To"] == "bob@example.org", "one message, with its trace fields")
     fields = [len(m.get_all(name, [])) for name in ("Return-Path", "Delivered-To", "From", "Subject")]
-    expect(fields == [1, 1, 1, 1] and m.get_payload().strip() == "Hello", f"it is not as it was sent: {m}")
+    expect(fields == [1, 1, 1, 1] and m.get_payload().strip() == "Hello", f"the message has changed: {m}")
     mta.submit(["ann@example.org", "bob@example.org", "carl@example.org"], "several")
     for user in REAL_USERS:
         check(len(lmtpd.wait_message(user, "several")) == 1, f"a message to several: once for {user}")
@@ -140,27 +144,30 @@ def delivers(mta, lmtpd):
 
 
 def transactions(mta, lmtpd, users, subject):
-    """Of one message to all of these, who have it once: the number of recipients of each, by the id that lmtpd gives it."""
+    """The sizes of the transactions of one message to all these users, each of whom has it once.
+
+    Recipients of one transaction have the same id in Received.
+    """
     for user in users:
         lmtpd.wait_message(user, subject)
     empty(mta)
     ids = collections.Counter()
     for user in users:
         found = lmtpd.wait_message(user, subject)
-        expect(len(found) == 1, f"«{subject}» is there {len(found)} times for {user}")
+        expect(len(found) == 1, f"«{subject}» was delivered {len(found)} times for {user}")
         ids[found[0]["Received"].split(" id ")[1].split()[0]] += 1
     return sorted(ids.values())
 
 
 def one_transaction(mta, lmtpd):
-    """Several recipients of one message go to lmtpd together."""
+    """Several recipients of one message go to lmtpd in one transaction."""
     mta.submit([f"{u}@example.org" for u in REAL_USERS], "together")
     sizes = transactions(mta, lmtpd, REAL_USERS, "together")
     check(sizes == [len(REAL_USERS)], f"three recipients are one transaction: {sizes}")
 
 
 def detail(mta, lmtpd):
-    """By either way in: no MTA takes the address apart, or takes it for an unknown one."""
+    """Over both ways into the queue: no MTA splits the address, or treats it as unknown."""
     for send, subject in ((mta.submit, "detail"), (mta.smtp, "detail by SMTP")):
         expect(not send(["ann+lists@example.org", "bob@example.org"], subject), f"{subject}: refused")
         m = lmtpd.wait_message("ann", subject, ".lists")
@@ -170,8 +177,10 @@ def detail(mta, lmtpd):
 
 
 def bounces(mta, lmtpd, recipient, text, subject=None):
-    """A message to somebody else and to this recipient, whom lmtpd refuses with this text: the one has it, and the sender has a
-    bounce about the other one alone."""
+    """A message to bob and to this recipient, whom lmtpd refuses with this text.
+
+    Bob gets the message, and the sender gets a bounce about the refused recipient alone.
+    """
     subject = subject or f"half, but {recipient}"
     old = len(undelivered(lmtpd))
     mta.submit([recipient, "bob@example.org"], subject)
@@ -182,17 +191,17 @@ def bounces(mta, lmtpd, recipient, text, subject=None):
     said = " ".join(notice[0].as_string().split())
     expect(text in said and recipient in said, f"«{text}» and {recipient} are not in the bounce: {notice[0]}")
     expect("bob@example.org" not in said, f"the bounce names bob: {notice[0]}")
-    ok(f"it says {text}, and names nobody else")
+    ok(f"the bounce says {text}, and names no other recipient")
     empty(mta)
-    check(lmtpd.count("bob", subject) == 1, "the other one has it once")
+    check(lmtpd.count("bob", subject) == 1, "the other recipient has the message once")
 
 
 def full(mta, lmtpd, text):
-    """Over quota: the sender hears that, and not that there is no such user."""
+    """Over quota: the bounce has the reason, and does not say that there is no such user."""
     mta.submit([f"{FULL}@example.org"], "the only one")
     lmtpd.wait_message(FULL, "the only one")
     bounces(mta, lmtpd, f"{FULL}@example.org", text)
-    check(len(lmtpd.messages(FULL)) == 1, "the full mailbox has what it had")
+    check(len(lmtpd.messages(FULL)) == 1, "the full mailbox is unchanged")
 
 
 def undelivered(lmtpd):
@@ -200,7 +209,7 @@ def undelivered(lmtpd):
 
 
 def outcome(mta, recipient, subject):
-    """Of a stranger's message: None, where it was taken, else code and text."""
+    """The outcome of a stranger's message. None: accepted. Otherwise code and text."""
     try:
         mta.smtp([recipient], subject)
     except smtplib.SMTPRecipientsRefused as e:
@@ -210,22 +219,24 @@ def outcome(mta, recipient, subject):
 
 
 def refuses(mta, lmtpd, text, recipient="nobody@example.org"):
-    """At RCPT, while the client is there."""
+    """The recipient is refused at RCPT, while the client is connected."""
     said = tl.wait_for(lambda: (r := outcome(mta, recipient, "verified")) and r[0] >= 500 and r, f"{recipient} to be refused")
     check(said[0] // 10 in (52, 55) and text in said[1], f"refused at RCPT: {said}")
-    tl.wait_for(lambda: outcome(mta, "bob@example.org", "verified") is None, "a known user to be taken")
+    tl.wait_for(lambda: outcome(mta, "bob@example.org", "verified") is None, "a known user to be accepted")
     lmtpd.wait_message("bob", "verified")
-    ok("a known user is taken")
+    ok("a known user is accepted")
     empty(mta)
 
 
 def puts_off(mta, recipient, code, text):
-    """At RCPT: with this text as soon as the answer is there, and never for good before it is."""
+    """The recipient is deferred at RCPT, with this text once lmtpd's answer is known. Before that, there is
+    no permanent refusal.
+    """
     def said():
-        answer = outcome(mta, recipient, "put off")
-        expect(answer and answer[0] == code, f"{recipient} is not put off with {code}: {answer}")
+        answer = outcome(mta, recipient, "to be deferred")
+        expect(answer and answer[0] == code, f"{recipient} is not deferred with {code}: {answer}")
         return text in answer[1] and answer
-    ok(f"put off at RCPT: {tl.wait_for(said, f'a reply about {recipient} with «{text}»')}")
+    ok(f"deferred at RCPT: {tl.wait_for(said, f'a reply about {recipient} with «{text}»')}")
 
 
 def wait_deferred(mta, *recipients):
@@ -233,13 +244,16 @@ def wait_deferred(mta, *recipients):
 
 
 def explains(mta, text):
-    tl.wait_for(lambda: text in mta.reason(), f"«{text}» to be the reason for which a message waits")
-    ok(f"who looks at the queue sees why: {text}")
+    tl.wait_for(lambda: text in mta.reason(), f"«{text}» to be the reason why a message waits")
+    ok(f"the queue shows the reason: {text}")
 
 
 def defers_full(mta, lmtpd, at_rcpt=None):
-    """With `over = "defer"` a full mailbox is no reason for a bounce. at_rcpt: code and text for a stranger, of an MTA that asks. A
-    user of its own, about whom no MTA has remembered anything."""
+    """With `over = "defer"` a full mailbox causes no bounce.
+
+    at_rcpt: code and text for a stranger, for an MTA that asks lmtpd. The test uses its own user, of whom no
+    MTA remembers anything.
+    """
     lmtpd.add_user("crowded", quota_messages=1)
     lmtpd.reload('driver = "maildir"\n', 'driver = "maildir"\nover = "defer"\n')
     old = len(undelivered(lmtpd))
@@ -250,35 +264,38 @@ def defers_full(mta, lmtpd, at_rcpt=None):
     explains(mta, "452 4.2.2 The mailbox is full")
     if at_rcpt:
         puts_off(mta, "crowded@example.org", *at_rcpt)
-        wait_deferred(mta, "crowded@example.org")  # alone again: without what an MTA has sent to ask
-    check(not lmtpd.count("crowded", "for more room"), "with over = \"defer\" it waits for room")
+        wait_deferred(mta, "crowded@example.org")  # without the messages by which an MTA asks lmtpd
+    check(not lmtpd.count("crowded", "for more room"), "with over = \"defer\" the message waits for room")
     lmtpd.give_room("crowded", 2)
     arrives(mta, lmtpd, "crowded", "for more room")
-    check(len(undelivered(lmtpd)) == old, "delivered once, when there is room; the sender has heard nothing")
+    check(len(undelivered(lmtpd)) == old, "delivered once, when there is room, and without a bounce")
 
 
 def defers(mta, lmtpd):
     lmtpd.marker.rename(lmtpd.spool / "away")
     refusals = lmtpd.process.log.read_text().count("451 4.3.0")
     mta.submit(["bob@example.org"], "deferred")
-    tl.wait_for(lambda: lmtpd.process.log.read_text().count("451 4.3.0") > refusals, "lmtpd to say 451 4.3.0")
+    tl.wait_for(lambda: lmtpd.process.log.read_text().count("451 4.3.0") > refusals,
+                "lmtpd to answer 451 4.3.0")
     wait_deferred(mta, "bob@example.org")
     explains(mta, "451 4.3.0")
-    check(not lmtpd.count("bob", "deferred"), "without the spool's marker it waits in the queue, and nothing is in the spool")
+    check(not lmtpd.count("bob", "deferred"),
+          "without the spool's marker the message waits in the queue, and nothing is stored in the spool")
     (lmtpd.spool / "away").rename(lmtpd.marker)
     arrives(mta, lmtpd, "bob", "deferred")
     ok("delivered once, when the marker is back")
 
 
 def arrives(mta, lmtpd, user, subject):
-    """What waits, as soon as somebody asks for it to be tried."""
+    """A waiting message arrives once the MTA retries it."""
     tl.wait_for(lambda: lmtpd.count(user, subject) or mta.flush(), f"the message «{subject}» for {user}")
     empty(mta)
-    expect(lmtpd.count(user, subject) == 1, f"«{subject}» is there {lmtpd.count(user, subject)} times for {user}")
+    expect(lmtpd.count(user, subject) == 1,
+           f"«{subject}» was delivered {lmtpd.count(user, subject)} times for {user}")
 
 
 def defers_one(mta, lmtpd):
-    """One of three cannot be delivered to now: after the message, when the other two have their 250."""
+    """One of three recipients is deferred after the message, while the other two get 250."""
     lmtpd.home("carl").rename(lmtpd.spool / "carl")
     lmtpd.home("carl").touch()
     mta.submit(["ann@example.org", "carl@example.org", "bob@example.org"], "one of them later")
@@ -290,18 +307,18 @@ def defers_one(mta, lmtpd):
     (lmtpd.spool / "carl").rename(lmtpd.home("carl"))
     arrives(mta, lmtpd, "carl", "one of them later")
     for user in ("ann", "bob"):
-        check(lmtpd.count(user, "one of them later") == 1, f"carl alone is tried again: {user} has it once")
+        check(lmtpd.count(user, "one of them later") == 1, f"only carl is retried: {user} has it once")
 
 
 def survives(mta, lmtpd):
-    check(lmtpd.process.stop() == 0, "lmtpd stops in good order")
+    check(lmtpd.process.stop() == 0, "lmtpd stops cleanly")
     mta.submit(["bob@example.org"], "while away")
     wait_deferred(mta, "bob@example.org")
     lmtpd.start()
     arrives(mta, lmtpd, "bob", "while away")
-    ok("what came while lmtpd was away is delivered, once")
+    ok("mail from the time when lmtpd was away is delivered, once")
     lmtpd.process.kill()
     mta.submit(["bob@example.org"], "after a kill")
     lmtpd.start()
     arrives(mta, lmtpd, "bob", "after a kill")
-    ok("and so is what came after it was killed")
+    ok("and so is mail from the time after lmtpd was killed")

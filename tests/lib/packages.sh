@@ -1,6 +1,8 @@
-# Installs by apt what a step needs; sourced by tests/run and bench/demo. TWINLOFT_NO_INSTALL=1 skips it.
+# Installs the packages of a step by apt. To be sourced by tests/run and bench/demo. TWINLOFT_NO_INSTALL=1
+# skips it.
 
-# boost_version: of the packages' names. Debian 12's default Boost, 1.74, is too old; later releases' default is new enough.
+# boost_version: the version in the names of the Boost packages. Debian 12's default, 1.74, is too old. The
+# default of later releases is new enough.
 boost_version() {
   case "$(. /etc/os-release && echo "${ID:-} ${VERSION_ID:-}")" in
     "debian 12") echo 1.81 ;;
@@ -17,7 +19,8 @@ packages_test="$packages_demo corosync dovecot-mysql dovecot-pop3d dovecot-sieve
 policy=/usr/sbin/policy-rc.d
 policy_mark="# Twinloft's install_packages: no service starts while it installs."
 
-# Postfix and Dovecot must not start by themselves: the tests run their own. A file with this mark is of an interrupted run.
+# Postfix and Dovecot must not start by themselves: the tests start private ones. A file with this mark was
+# left by an interrupted run.
 without_services() (
   grep -qsF "$policy_mark" $policy && rm -f $policy
   if [ ! -e $policy ]; then
@@ -29,7 +32,7 @@ without_services() (
   "$@"
 )
 
-# Another apt may be at work; an earlier one may have been interrupted.
+# Another apt may be running, and an earlier apt may have been interrupted.
 apt_install() {
   dpkg --configure -a &&
     apt-get -q -o DPkg::Lock::Timeout=600 update &&

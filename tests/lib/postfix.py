@@ -1,4 +1,4 @@
-"""A Postfix of a test's own, with conf/postfix/main.cf as it is given to users, for the steps of mta.py."""
+"""A private Postfix with conf/postfix/main.cf as shipped, for the steps of mta.py."""
 import json, shutil, subprocess
 
 import mta
@@ -29,7 +29,7 @@ postlog   unix-dgram n - n - 1 postlogd
 
 
 class Postfix:
-    """An instance of its own: configuration, queue and data in `directory`; SMTP on two loopback ports."""
+    """A private instance: configuration, queue and data are in `directory`, SMTP is on two loopback ports."""
 
     def __init__(self, stage, directory, chroot="y"):
         self.stage, self.dir = stage, directory
@@ -40,7 +40,7 @@ class Postfix:
         self.port, self.trusted_port = tl.free_port(), tl.free_port()
         self.log = directory / "mail.log"
         stage.tell(self.log)
-        # A second for what would be minutes: like the two of the queue, below.
+        # One second in place of minutes, as for the two settings of the queue below.
         main = mta.substituted((tl.ROOT / "conf/postfix/main.cf").read_text(), {
             "address_verify_negative_refresh_time = 5m\n": "address_verify_negative_refresh_time = 1s\n"}, "main.cf")
         main += f"""
@@ -75,7 +75,7 @@ queue_run_delay = 1s
         self.stage.on_close(self.stop)
 
     def stop(self):
-        # By the PID in its own queue directory, and waits for its end.
+        # Postfix's stop uses the PID in its own queue directory, and waits for the end.
         if tl.run("postfix", "-c", self.etc, "status", check=False).returncode == 0:
             self.command("stop")
 
@@ -83,7 +83,7 @@ queue_run_delay = 1s
         tl.run("postqueue", "-c", self.etc, "-f")
 
     def queued(self):
-        """What waits, as postqueue -j says it: one object a message."""
+        """The queued messages from postqueue -j: one object for each message."""
         out = subprocess.run(["postqueue", "-c", self.etc, "-j"], capture_output=True, text=True, check=True).stdout
         return [json.loads(line) for line in out.splitlines()]
 
@@ -100,5 +100,5 @@ queue_run_delay = 1s
         return mta.send(self.port, recipients, subject)
 
     def lmtpd(self):
-        """What main.cf needs of an lmtpd."""
+        """An lmtpd as main.cf needs it."""
         return mta.Lmtpd(self.stage, f'address = "unix:{self.queue}/private/twinloft"\ngroup = "postfix"\nmode = "0660"')

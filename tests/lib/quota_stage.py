@@ -1,4 +1,6 @@
-"""lmtpd and Dovecot over the same users and their mail, each with a quota: what tests of quota have in common."""
+"""lmtpd and Dovecot over the same users and their mail, each with a quota: the common parts of the quota
+tests.
+"""
 import os, re, sqlite3
 
 import dovecot_conf
@@ -34,7 +36,9 @@ class Mailboxes:
         self.socket = self.dir / "lmtp.sock"
 
     def write_dovecot(self, plugin="", quota="maildir:User quota", rule="*:bytes=500000", mail_plugins="quota", more="", prefix="", ignored=()):
-        """plugin: settings of Dovecot's quota, which 2.4 has outside of any section. ignored: folders that do not count."""
+        """plugin: settings of Dovecot's quota, which 2.4 has outside of any section. ignored: folders that do
+        not count.
+        """
         text = self.dovecot_2_4 if dovecot_conf.is_2_4() else self.dovecot_2_3
         self.dovecot.write_text(f"""{dovecot_conf.begin()}base_dir = {self.dir}/run
 log_path = {self.dir}/dovecot.log
@@ -74,7 +78,7 @@ plugin {{
 {users}"""
 
     def dovecot_2_4(self, plugin, quota, rule, mail_plugins, prefix, ignored):
-        """The grace is an amount, and is given for each user as the tenth that it is for lmtpd."""
+        """2.4's grace is an amount. Each user gets a tenth of the limit, as in lmtpd."""
         users = dovecot_conf.users_sqlite(self.users, """SELECT uid, gid, home, maildir AS mail_path, \\
   coalesce(nullif(coalesce(quota_bytes, 500000), 0) || 'B', 'unlimited') AS quota_storage_size, \\
   coalesce(nullif(quota_messages, 0), 'unlimited') AS quota_message_count, \\
@@ -128,7 +132,7 @@ dovecot = "{self.dovecot}"
         tl.wait_for(lambda: tl.accepts(self.socket) or self.process.check_alive(), "lmtpd to listen")
 
     def stop(self):
-        expect(self.process.stop() == 0, "lmtpd does not stop in good order")
+        expect(self.process.stop() == 0, "lmtpd does not stop cleanly")
 
     def maildir(self, user):
         return self.spool / user / "Maildir"
@@ -137,7 +141,7 @@ dovecot = "{self.dovecot}"
         return tl.run("doveadm", "-c", self.dovecot, *command, check=check)
 
     def dovecot_says(self, user):
-        """Bytes and messages used, by the plug-in."""
+        """Bytes and messages in use, as the quota plug-in counts them."""
         rows = self.doveadm("-f", "flow", "quota", "get", "-u", f"{user}@example.org").stdout.splitlines()
         values = {r.split("Type=")[1].split()[0]: int(re.search(r"Value=(\d+)", r).group(1)) for r in rows}
         return values["STORAGE"], values["MESSAGE"]
@@ -152,13 +156,16 @@ dovecot = "{self.dovecot}"
 
     def agree(self, user):
         size, messages = self.really(user)
-        expect(self.file_says(user) == (size, messages), f"{user}: maildirsize says {self.file_says(user)}, there are {size}, {messages}")
+        expect(self.file_says(user) == (size, messages),
+               f"{user}: maildirsize says {self.file_says(user)}, stored are {size}, {messages}")
         says = self.dovecot_says(user)
-        expect(says == ((size + 1023) // 1024, messages), f"{user}: Dovecot says {says} (KiB, messages), there are {size} bytes, {messages}")
-        expect(self.file_says(user) == (size, messages), f"{user}: Dovecot has counted anew, and otherwise: {self.file_says(user)}")
+        expect(says == ((size + 1023) // 1024, messages),
+               f"{user}: Dovecot says {says} (KiB, messages), stored are {size} bytes, {messages}")
+        expect(self.file_says(user) == (size, messages),
+               f"{user}: Dovecot has counted again, with another result: {self.file_says(user)}")
 
     def send(self, user, bytes=1000, announce=True):
-        """The replies to RCPT, and where that was taken to the message."""
+        """The refusal at RCPT, otherwise the reply to the message."""
         text = b"Subject: x\r\n\r\n" + b"x" * 70 + b"\r\n"
         text += (b"y" * 70 + b"\r\n") * ((bytes - len(text)) // 72)
         with Connection(Address(f"unix:{self.socket}"), 120, []) as c:

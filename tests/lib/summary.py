@@ -1,6 +1,7 @@
-"""The end of tests/run: which tests have failed, in either build, which were skipped and why, and how long it all took.
+"""The end of tests/run: failed tests of either build, skipped tests with the reason, and the times.
 
-summary.py DIR: `phases` holds a line for each phase (seconds, exit status, name), *.xml what ctest has noted. Exit: 0 all passed.
+summary.py DIR: `phases` has a line for each phase (seconds, exit status, name), and *.xml are ctest's
+results. Exit: 0 all passed.
 """
 import pathlib, sys
 import xml.etree.ElementTree as xml
@@ -10,8 +11,11 @@ SLOWEST = 10
 
 
 def outcome_of(case, output):
-    """"passed", "skipped" or "failed". A test is skipped by what it says itself, its exit code and its words; one that ctest has
-    not started, since its program is missing, say, has failed."""
+    """"passed", "skipped" or "failed".
+
+    A test counts as skipped only if its own exit code and words say so. A test that ctest has not started,
+    for example because its program is missing, has failed.
+    """
     if case.get("status") == "run":
         return "passed"
     skipped = case.find("skipped")

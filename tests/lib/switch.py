@@ -1,7 +1,8 @@
-"""Machines on one switch: a namespace for each, and one for the switch itself, where a witness may run.
+"""Machines on one switch: a namespace for each machine, and one for the switch itself, where a witness may
+run.
 
-A cable can be cut silently: the switch drops every frame of that machine in both directions, as with a cable that is cut
-further away. The machine's own link stays up, and no connection is reset.
+A cable can be cut silently: the switch drops every frame of that machine in both directions, as if the cable
+were cut further away. The machine's own link stays up, and no connection is reset.
 """
 import os
 
@@ -11,7 +12,7 @@ NET = "10.91.7"
 
 
 class Switch:
-    """ns: namespace of each node; ip: its address. The witness's address is on the switch."""
+    """ns: the namespace of each node; ip: its address. The witness's address is on the switch."""
 
     def __init__(self, stage, nodes):
         tag = f"tl{os.getpid() % 100000}"
@@ -46,7 +47,7 @@ class Switch:
         self._inside("bridge", "link", "set", "dev", self.port(node), "state", "forwarding")
 
     def throttle(self, node, rate):
-        """What the machine is sent, such as "20mbit"; None: as fast as it goes."""
+        """Limits the rate towards the machine, such as "20mbit". None: no limit."""
         self._inside("tc", "qdisc", "del", "dev", self.port(node), "root", check=False)
         if rate:
             self._inside("tc", "qdisc", "add", "dev", self.port(node), "root", "tbf", "rate", rate, "burst", "64kb", "latency", "200ms")

@@ -1,4 +1,4 @@
-"""What summary.py makes of ctest's notes: passed, failed, skipped by itself, never started."""
+"""How summary.py classifies ctest's results: passed, failed, skipped by the test itself, not started."""
 import contextlib, io, pathlib, tempfile, unittest
 
 import summary

@@ -1,7 +1,7 @@
-"""Two machines as two network namespaces, a replicated volume between them, and what runs on it.
+"""Two machines as two network namespaces, a replicated volume between them, and the programs on it.
 
-Used by bench/demo and tests/e2e. Everything that is made is registered and taken away again by close(), also on
-errors and signals. Processes are ended by PID; nothing is searched by name.
+Used by bench/demo and tests/e2e. Everything that is made is registered, and removed by close(), also on
+errors and signals. Processes are ended by PID, and nothing is searched by name.
 """
 import atexit, contextlib, ctypes, json, os, pathlib, pty, shutil, signal, socket, subprocess, sys, tempfile, time, traceback, uuid
 
@@ -16,7 +16,7 @@ class Failed(Exception):
     pass
 
 
-_waits = []  # what the test waits for, the innermost last: a test that is ended says so
+_waits = []  # what the test waits for, innermost last: a test that is ended reports it
 
 
 @contextlib.contextmanager
@@ -29,7 +29,9 @@ def waiting(what):
 
 
 def run(*command, check=True, timeout=300, input=None, **kw):
-    """A command that waits for ever, as everything may that touches a device, is a failure with a name."""
+    """Runs a command. A command that hangs, as any command that touches a device may, is a failure with a
+    name.
+    """
     words = [str(c) for c in command]
     if input is not None:
         kw["stdin"] = subprocess.PIPE
@@ -38,7 +40,7 @@ def run(*command, check=True, timeout=300, input=None, **kw):
         try:
             output, _ = process.communicate(input, timeout)
         except subprocess.TimeoutExpired:
-            process.kill()  # not waited for: it may be waiting in the kernel
+            process.kill()  # not waited for: the process may be blocked in the kernel
             raise Failed(f"gave up after {timeout} s waiting for: {' / '.join(_waits)}") from None
         except BaseException:
             process.kill()
@@ -49,7 +51,7 @@ def run(*command, check=True, timeout=300, input=None, **kw):
 
 
 def wait_for(condition, what, seconds=180):
-    """The limit is there to end a broken run, not to judge a slow one."""
+    """The limit ends a broken run. It does not judge a slow run."""
     end = time.monotonic() + seconds
     with waiting(what):
         while True:
@@ -67,8 +69,11 @@ def expect(condition, what):
 
 
 def end_in_time():
-    """ctest kills a test whose time is up, and nobody hears what it was doing. It tells how long that is; a bit before, the
-    test fails by itself, and cleans up."""
+    """Makes a test fail by itself shortly before ctest would kill it, so that it reports what it was doing
+    and cleans up.
+
+    TWINLOFT_TEST_SECONDS is the time limit.
+    """
     limit = int(os.environ.get("TWINLOFT_TEST_SECONDS", "0"))
     if limit == 0 or signal.getsignal(signal.SIGALRM) != signal.SIG_DFL:
         return
@@ -81,7 +86,9 @@ def end_in_time():
 
 
 def build(*targets):
-    """What TWINLOFT_BIN does not name is this tree's release build, brought up to date: what ran before decides nothing."""
+    """Brings this tree's release build up to date, unless TWINLOFT_BIN names the programs: no earlier command
+    decides which programs run.
+    """
     if "TWINLOFT_BIN" in os.environ:
         return
     print(f"Building {ROOT}/build/release (TWINLOFT_BIN=DIR names other programs) ...", flush=True)
@@ -90,16 +97,18 @@ def build(*targets):
 
 
 def lacking(needs):
-    """Programs and files that are not there; a test without what it needs has failed."""
+    """Programs and files that are missing. A test without its needs has failed."""
     missing = [str(n) for n in needs if not shutil.which(n) and not os.path.exists(n)]
     return missing + ([] if os.getuid() == 0 else ["root"])
 
 
-SKIPPED = 77  # the exit code of a test that this kernel has no driver for; ctest knows it
+SKIPPED = 77  # the exit code of a test whose driver this kernel lacks; ctest knows it
 
 
 def lacking_driver(drivers):
-    """Of {module: what its presence shows by}, the first that this kernel does not have, and cannot load."""
+    """drivers: {module: a path that shows its presence}. Returns the first module that this kernel lacks and
+    cannot load.
+    """
     for module, path in drivers.items():
         if not os.path.exists(path) and shutil.which("modprobe"):
             run("modprobe", "-q", module, check=False)
@@ -109,20 +118,20 @@ def lacking_driver(drivers):
 
 
 def freeze(pid):
-    """SIGSTOP, and all threads stopped: each ends what it is just doing first."""
+    """SIGSTOP, and waits until all threads are stopped: each thread ends its present work first."""
     os.kill(pid, signal.SIGSTOP)
 
     def runs(stat):
         try:
             return stat.read_text().rsplit(") ", 1)[1][0] not in "TZX"
         except OSError:
-            return False  # it has ended
+            return False  # the thread has ended
     wait_for(lambda: not any(map(runs, pathlib.Path(f"/proc/{pid}/task").glob("*/stat"))),
              f"process {pid} to be stopped")
 
 
 def timed(step, *args):
-    """One step of a test, and how long it took: for whoever looks at a slow run."""
+    """Runs one step of a test, and prints how long it took, to explain a slow run."""
     begin = time.monotonic()
     with waiting(step.__name__):
         result = step(*args)
@@ -131,8 +140,11 @@ def timed(step, *args):
 
 
 def test_main(body, prefix, needs=(), drivers={}):
-    """Runs body(stage) in a directory of its own, and takes everything away again. Returns the exit code. What a machine can
-    install is needed; what only another kernel has, `drivers`, is the one reason to skip a test."""
+    """Runs body(stage) in its own directory, and removes everything afterwards. Returns the exit code.
+
+    `needs` can be installed on any machine, so a missing one is a failure. `drivers` depend on the kernel: a
+    missing driver is the only reason to skip a test.
+    """
     build()
     if module := lacking_driver(drivers):
         print(f"SKIPPED: this kernel ({os.uname().release}) has no {module}, and there is no such module to load")
@@ -160,8 +172,8 @@ def test_main(body, prefix, needs=(), drivers={}):
 class Process:
     def __init__(self, name, command, log, netns=None, env=None):
         self.name, self.log = name, pathlib.Path(log)
-        # nsenter --net and not `ip netns exec`: that one copies the mount table, and what is mounted by one process
-        # would be invisible to the others and stay mounted.
+        # nsenter --net and not `ip netns exec`, which copies the mount table: a mount by one process would be
+        # invisible to the others, and would stay mounted.
         if netns:
             command = ["nsenter", f"--net=/run/netns/{netns}", "--"] + list(command)
         with open(log, "ab") as out:
@@ -181,14 +193,14 @@ class Process:
         return False
 
     def kill(self):
-        """And what it has forked: each is a process group of its own."""
+        """Kills the process and its descendants: each Process is its own process group."""
         if self.alive():
             os.killpg(self.pid, signal.SIGKILL)
-        with waiting(f"{self.name}, killed, to be gone"):
+        with waiting(f"{self.name} to end after SIGKILL"):
             self.process.wait()
 
     def stop(self, seconds=60):
-        """SIGTERM; returns the exit code. A second one, then SIGKILL, where the first does not help."""
+        """SIGTERM, then a second SIGTERM, then SIGKILL, until the process ends. Returns the exit code."""
         for sig, limit in ((signal.SIGTERM, seconds), (signal.SIGTERM, 20), (signal.SIGKILL, 20)):
             if not self.alive():
                 break
@@ -199,7 +211,9 @@ class Process:
 
 
 class Stage:
-    """Holds what has to be undone, newest first. made: the outer stage's record of what a killed run leaves."""
+    """Holds the actions that undo the test's changes, newest first. made: the outer stage's record of what a
+    killed run leaves behind.
+    """
 
     def __init__(self, directory, made=None):
         self.dir = pathlib.Path(directory)
@@ -213,10 +227,10 @@ class Stage:
             signal.signal(sig, lambda number, frame: sys.exit(128 + number))
 
     def inner(self, name):
-        """A stage within this one, that may be closed before it."""
+        """A stage within this stage, which may be closed earlier."""
         stage = Stage(self.dir / name, self.made)
         self.on_close(stage.close)
-        stage.processes = self.processes  # whose logs this one tells
+        stage.processes = self.processes  # this stage shows their logs
         return stage
 
     def on_close(self, function, *args):
@@ -227,7 +241,7 @@ class Stage:
             function, args = self._undo.pop()
             try:
                 function(*args)
-            except Exception as e:  # the rest has to go all the same
+            except Exception as e:  # the remaining actions must run all the same
                 print(f"cleaning up: {e}", file=sys.stderr)
 
     def start(self, name, command, netns=None, env=None):
@@ -249,11 +263,11 @@ class Stage:
             run("umount", "-l", directory, check=False)
 
     def tell(self, log):
-        """A log that is written by something that was not started here."""
+        """Registers a log that is written by a program that was not started here."""
         self.more_logs.append(pathlib.Path(log))
 
     def tails(self, lines=25, newest=16):
-        """The ends of the logs, of those that were started last."""
+        """The ends of the logs of the processes that were started last."""
         logs = [(p.log, "runs" if p.alive() else f"has ended with {p.process.returncode}") for p in self.processes[-newest:]]
         text = ""
         for log, state in logs + [(log, "") for log in self.more_logs]:
@@ -278,17 +292,18 @@ class Stage:
 
 
 def is_mounted(path):
-    """Also where nobody answers for the file system any more, and stat fails."""
+    """Also works where the file system no longer answers, and stat fails."""
     path = os.path.abspath(path)
     with open("/proc/self/mountinfo") as f:
         return any(line.split()[4] == path for line in f)
 
 
 class Volume:
-    """A volume on nodes "a", "b" and so on, which are replicas 1, 2 ...: by default "a" is primary, "b" secondary.
+    """A volume on nodes "a", "b" and so on, which are replicas 1, 2 ... By default "a" is primary, "b"
+    secondary.
 
-    network: what `ns` and `ip` it gives each node. Without one two nodes get namespaces and a cable between them, or,
-    with netns=False, ports on loopback. protocol: of all links, or a function of two nodes.
+    network: supplies `ns` and `ip` of each node. Without a network, two nodes get namespaces and a cable
+    between them, or, with netns=False, ports on loopback. protocol: of all links, or a function of two nodes.
     """
 
     def __init__(self, stage, size="2GiB", journal_size="256MiB", protocol="C", fuse=True, nbd=False, ublk=False, extra="",
@@ -333,7 +348,7 @@ id = {self.replica[peer]}
 address = "{self.address[peer]}"
 protocol = "{link(node, peer)}"
 """
-            # Secondaries have them too: they may be promoted.
+            # Secondaries have these sections too: they may be promoted.
             if fuse:
                 text += f'[volume.{name}.fuse]\nfile = "{directory}/volume"\ndevice = "{self.device_link(node)}"\n'
                 stage.on_close(self.free_devices, directory / "volume")
@@ -345,7 +360,7 @@ protocol = "{link(node, peer)}"
             self.config[node].write_text(text)
 
     def free_devices(self, file):
-        """What a killed process has left."""
+        """Detaches loop devices and unmounts the file that a killed process has left."""
         for loop in pathlib.Path("/sys/block").glob("loop*/loop/backing_file"):
             with contextlib.suppress(OSError):
                 if loop.read_text().strip() == str(file):
@@ -379,7 +394,7 @@ protocol = "{link(node, peer)}"
                         "the primary to be promoted, and its peer to be connected")
 
     def device(self, node="a"):
-        # The link of a process that was killed stays until the next one has its own device.
+        # The link of a killed process stays until the next process has its device.
         wait_for(lambda: (s := self.status(node)) and s["device"] and self.device_link(node).exists() or self.nodes[node].check_alive(),
                  f"the block device of {node}")
         return os.path.realpath(self.device_link(node))
@@ -388,7 +403,7 @@ protocol = "{link(node, peer)}"
         return run(BIN / "spool-repl", words[0], self.name, *words[1:], "--config", self.config[node], check=check)
 
     def picture(self, node, enough):
-        """What `status --watch` draws on a terminal, until enough(all of it)."""
+        """The output of `status --watch` on a terminal, until enough(output) is true."""
         ours, its = pty.openpty()
         watch = subprocess.Popen([BIN / "spool-repl", "status", self.name, "--watch", "--config", self.config[node]], stdout=its)
         os.close(its)
@@ -396,9 +411,10 @@ protocol = "{link(node, peer)}"
         try:
             def more():
                 nonlocal drawn
-                drawn += os.read(ours, 4096)  # something every second; an error when the command has ended
+                # there is output every second; an error once the command has ended
+                drawn += os.read(ours, 4096)
                 return enough(drawn.decode(errors="replace"))
-            wait_for(more, f"the picture of {node}")
+            wait_for(more, f"the status picture of {node}")
         except (Failed, OSError) as e:
             raise Failed(f"{e}; drawn: {drawn[-2000:]!r}") from None
         finally:
@@ -411,20 +427,21 @@ protocol = "{link(node, peer)}"
         return self.stage.dir / node / "data"
 
     def compare(self):
-        """Byte for byte, after all nodes have stopped in good order. Returns the number of bytes compared."""
+        """Compares byte for byte, after all nodes have stopped cleanly. Returns the number of bytes compared.
+        """
         bytes_each = os.path.getsize(self.data("a")) - 4096  # the last block is each replica's own label
         for node in self.replica.keys() - {"a"}:
             run("cmp", "-n", bytes_each, self.data("a"), self.data(node))
         return bytes_each
 
     def stop_all(self, *nodes):
-        """In this order, all in good order."""
+        """Stops the nodes in this order. Each must stop cleanly."""
         for node in nodes:
             code = self.nodes[node].stop()
-            expect(code == 0, f"spool-repl on {node} does not stop in good order: exit {code}")
+            expect(code == 0, f"spool-repl on {node} does not stop cleanly: exit {code}")
 
     def kill_all(self):
-        """So that nothing waits on a device while the rest is taken away."""
+        """Kills all nodes, so that nothing waits on a device during the clean-up."""
         for p in self.nodes.values():
             if p:
                 p.kill()
@@ -435,7 +452,7 @@ def children(pid):
 
 
 def children_named(pid, name, children=children):
-    """Those that are called so; one may end while it is looked at."""
+    """The children with this name. A child may end meanwhile."""
     found = []
     for p in children(pid):
         with contextlib.suppress(OSError):
@@ -451,7 +468,8 @@ def uid_of(name):
 
 
 def self_signed(certificate, key, name, *options):
-    """An RSA certificate for `name`, signed with its own key; both in PEM. Options as `openssl req` takes them."""
+    """An RSA certificate for `name`, signed with its own key. Both files are PEM. options: for `openssl req`.
+    """
     run("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj", f"/CN={name}", *options, "-keyout", key, "-out", certificate)
 
 
@@ -462,7 +480,7 @@ def free_port():
 
 
 def accepts(path):
-    """Whether somebody listens at this Unix socket: its file is there a moment before that."""
+    """Whether a program listens at this Unix socket: the file exists a moment earlier."""
     with socket.socket(socket.AF_UNIX) as s:
         s.settimeout(10)
         return s.connect_ex(str(path)) == 0

@@ -1,4 +1,6 @@
-"""lmtpd with a section [users] that a test chooses, and MariaDB servers with the same users: what tests of user sources have in common."""
+"""lmtpd with a section [users] that a test chooses, and MariaDB servers with the same users: the common parts
+of tests of user sources.
+"""
 import os, pathlib
 
 import mail
@@ -22,7 +24,7 @@ class Lmtpd:
         self.process = None
 
     def start(self, name, users, more=""):
-        """With this section [users], instead of what ran before."""
+        """Starts lmtpd with this section [users], in place of the lmtpd before."""
         if self.process:
             self.process.stop()
         self.config.write_text(f"""hostname = "users.example"
@@ -46,7 +48,7 @@ require_marker = false
         return self.process.log.read_text()
 
     def expect_logged(self, *texts):
-        """Soon: no reply waits for the log."""
+        """Waits for the texts: no reply waits for the log."""
         tl.wait_for(lambda: all(t in self.log() for t in texts), f"{texts} in the log of lmtpd")
 
     def show(self, address):
@@ -77,8 +79,7 @@ require_marker = false
                 expect(reply.startswith(says), f"RCPT TO:<{address}>: {reply}, expected {says}")
 
     def wait_for_rcpt(self, says, address):
-        """As an MTA: a connection that the server ends between two transactions is followed by another
-        one."""
+        """Reconnects as an MTA does when the server ends a connection between two transactions."""
         c = self.open()
 
         def answered():
@@ -102,7 +103,7 @@ require_marker = false
             c.close()
 
     def deliver(self, address, maildir):
-        """And find it there."""
+        """Delivers a message, and finds it in the Maildir."""
         before = len(list((maildir / "new").glob("*")))
         with self.open() as c:
             c.command("MAIL FROM:<a@d>")

@@ -1,4 +1,5 @@
-"""A client that writes over NBD for as long as it is let, and what must be there afterwards."""
+"""A client that writes over NBD until it is stopped, and the content that must be on the volume afterwards.
+"""
 import random, threading
 
 import nbd
@@ -8,12 +9,14 @@ BLOCK = 4096
 
 
 def new_state(blocks):
-    """Of a volume that has been written by nobody else."""
+    """The state of a volume that no other client has written."""
     return {"blocks": blocks, "serial": 0, "written": {}, "promised": {}}
 
 
 class Writer(threading.Thread):
-    """Writes blocks that name their own number, flushes now and then, and remembers what was promised."""
+    """Writes blocks that contain their serial number, flushes now and then, and remembers what flushes have
+    acknowledged.
+    """
 
     def __init__(self, uri, seed, state):
         super().__init__(daemon=True)
@@ -47,7 +50,7 @@ class Writer(threading.Thread):
 
 
 def check_content(uri, state):
-    """Every block is whole, and at least as new as what a flush promised."""
+    """Every block is intact, and at least as new as the last flush acknowledged."""
     h = nbd.NBD()
     h.connect_uri(uri)
     for block in range(state["blocks"]):
@@ -55,9 +58,9 @@ def check_content(uri, state):
         serial = int.from_bytes(data[:8], "little")
         expect(data == data[:8] * (BLOCK // 8), f"block {block} is torn")
         promised = state["promised"].get(block, 0)
-        expect(serial >= promised, f"block {block} holds write {serial}, a flush promised {promised}")
+        expect(serial >= promised, f"block {block} holds write {serial}, a flush has acknowledged {promised}")
         expect(serial == 0 or serial in state["written"].get(block, []), f"block {block} holds {serial}, never written")
-        # From here on this is the truth; writes that did not survive are forgotten.
+        # From here on this content counts. Lost writes are forgotten.
         if serial:
             state["promised"][block] = serial
     h.shutdown()
