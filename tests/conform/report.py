@@ -1,4 +1,4 @@
-"""Outcomes as a table for people, as JSON, and several servers side by side as Markdown."""
+"""Outcomes as a text table, as JSON, and as a Markdown table of several servers."""
 import json
 
 
@@ -43,7 +43,7 @@ def write_json(path, address, outcomes):
 
 
 def compare(columns):
-    """columns: (name, what write_json wrote). One row for each check, a column for each server."""
+    """columns: (name, a file of write_json). One row for each check, one column for each server."""
     loaded = []
     for name, path in columns:
         with open(path) as f:

@@ -1,4 +1,6 @@
-"""Servers for lmtp-conform: each in its own directory, on a Unix socket, with two recipients, and mail in files below .stored."""
+"""Servers for lmtp-conform. Each has its own directory, a Unix socket and two recipients, with mail in files
+below .stored.
+"""
 import os
 import pathlib
 import sys
@@ -10,7 +12,7 @@ import mail  # noqa: E402
 import twinloft as tl  # noqa: E402
 
 RECIPIENTS, UNKNOWN = ["ann@conform.example", "bob@conform.example"], "eve@conform.example"
-MESSAGE_MAX = 1 << 20  # what each is configured to take at most, so that the checks of it are short
+MESSAGE_MAX = 1 << 20  # the configured limit of each server, so that the checks of the limit are short
 
 
 class Server:
@@ -128,7 +130,9 @@ service stats {{
 
 
 class Cyrus(Server):
-    """Its package excludes Dovecot's, so it is unpacked into a directory, with the libraries that it needs."""
+    """Cyrus's package conflicts with Dovecot's, so Cyrus is unpacked into a directory, with the libraries
+    that it needs.
+    """
     name = "cyrus"
     CONFIG = """configdirectory: {dir}/conf
 partition-default: {dir}/spool

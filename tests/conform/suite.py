@@ -1,4 +1,4 @@
-"""What a check is, and what it works with: the server, its recipients, messages, and what became of them."""
+"""The checks' framework: the server, its recipients, messages, and what became of the messages."""
 import os
 import time
 from dataclasses import dataclass, field
@@ -9,11 +9,11 @@ MUST, SHOULD = "MUST", "SHOULD"
 
 
 class Failed(Exception):
-    """The server did something else than it is to do."""
+    """The server does not do what it must."""
 
 
 class Skipped(Exception):
-    """The check does not apply: what it is about is not offered, or an option that it needs was not given."""
+    """The check does not apply: the server does not offer the feature, or a necessary option is missing."""
 
 
 def expect(condition, what):
@@ -34,7 +34,7 @@ CHECKS = []
 
 
 def check(name, section, level, title):
-    """Registers what follows as a check, in the order of their reading. It gets a Target."""
+    """Registers the following function as a check, in the order of reading. The function gets a Target."""
     def add(run):
         CHECKS.append(Check(name, section, level, title, run))
         return run
@@ -53,13 +53,13 @@ class Outcome:
 class Target:
     address: object
     to: list                 # recipients that exist, at least two
-    unknown: str             # one that does not
+    unknown: str             # a recipient that does not exist
     sender: str
     timeout: float
-    stored_under: str = ""   # directory below which their mail appears as files
+    stored_under: str = ""   # directory with the recipients' mail as files, at any depth
     utf8_recipient: str = ""
     message_max: int = 0     # the largest message to be sent in a check
-    tls_required: object = None  # where nothing is obeyed before STARTTLS
+    tls_required: object = None  # an address that requires STARTTLS
     seen: list = field(default_factory=list)  # every reply of all checks
     _keywords: dict = None
     _numbers: int = 0
@@ -88,7 +88,7 @@ class Target:
 
     @property
     def keywords(self):
-        """Keyword -> its parameters, of a LHLO's reply on a connection without TLS."""
+        """Keyword -> its parameters, from the reply to LHLO on a connection without TLS."""
         if self._keywords is None:
             with self.greeted() as c:
                 self._keywords = keywords_of(self.lhlo(c))
@@ -103,7 +103,7 @@ class Target:
             raise Skipped(f"{keyword} is offered")
 
     def size_limit(self):
-        """What SIZE announces."""
+        """The limit that SIZE announces."""
         self.needs("SIZE")
         words = self.keywords["SIZE"]
         if not words or words[0] == "0":
@@ -111,7 +111,7 @@ class Target:
         return int(words[0])
 
     def sendable_limit(self):
-        """The same, for a check that is to send more than that."""
+        """The same limit, for a check that sends more than the limit."""
         limit = self.size_limit()
         if limit > self.message_max:
             raise Skipped(f"SIZE allows {limit} bytes: more than --message-max")
@@ -138,7 +138,7 @@ class Target:
         expect(reply.code == 354, f"DATA gets {reply}")
 
     def send(self, c, count):
-        """A message to so many accepted recipients, each of whom gets it."""
+        """Sends a message to `count` accepted recipients, each of whom gets 250."""
         self.data(c)
         c.send(self.message(self.marker()) + b".\r\n")
         self.finish(c, count)
@@ -148,31 +148,31 @@ class Target:
         return f"conform-{os.getpid()}-{time.time_ns():x}-{self._numbers}"
 
     def message(self, marker, body=b"Text.\r\n", fields=b""):
-        """Of RFC 5322, found again by its marker."""
+        """A message as in RFC 5322, which can be found by its marker."""
         return (f"From: <{self.sender}>\r\nTo: <{self.to[0]}>\r\nDate: Mon, 23 Nov 2026 12:00:00 +0000\r\n"
                 f"Message-ID: <{marker}@conform.example>\r\nSubject: {marker}\r\n").encode() + fields + b"\r\n" + body
 
     def finish(self, c, count, to=b"(end of data)"):
-        """The replies after a message, which say that all have it."""
+        """Reads the replies after a message. Each must be 250."""
         replies = c.replies(count, to)
         for reply in replies:
             expect(reply.code == 250, f"the message gets {reply}")
         return replies
 
     def bounds(self, c):
-        """Nothing but these replies came: QUIT gets the next one, and the connection ends."""
+        """No further reply has arrived: QUIT gets the next reply, and the connection ends."""
         reply = c.command("QUIT")
-        expect(reply.code == 221, f"a reply too many, or one that is not due: {reply} where QUIT's was to come")
-        expect(c.ended(), "something follows the reply to QUIT")
+        expect(reply.code == 221, f"an extra or wrong reply: {reply} in place of the reply to QUIT")
+        expect(c.ended(), "there is more input after the reply to QUIT")
 
     def alive(self, c):
         reply = c.command("NOOP")
-        expect(reply.code == 250, f"NOOP gets {reply} after it")
+        expect(reply.code == 250, f"NOOP afterwards gets {reply}")
 
     # --- What was stored -------------------------------------------------------------------------------------------
 
     def _found(self, marker):
-        """The contents of all files that hold it."""
+        """The contents of all files with this marker."""
         subject = f"\nSubject: {marker}\n".encode()
         for folder, _, names in os.walk(self.stored_under):
             for name in names:
@@ -180,7 +180,7 @@ class Target:
                     with open(os.path.join(folder, name), "rb") as f:
                         content = f.read().replace(b"\r\n", b"\n")
                 except OSError:
-                    continue  # it was renamed, or is not ours
+                    continue  # renamed meanwhile, or not readable
                 if subject in content:
                     yield content
 
@@ -192,7 +192,7 @@ class Target:
             raise Skipped("needs --stored")
 
     def stored(self, marker):
-        """The message as it lies in a mailbox, lines ending with LF."""
+        """The message as stored in a mailbox, with LF at line ends."""
         deadline = time.monotonic() + self.timeout
         while time.monotonic() < deadline:
             for content in self._found(marker):
@@ -202,13 +202,13 @@ class Target:
 
     def not_stored(self, marker, seconds=0.5):
         time.sleep(seconds)
-        expect(self.copies(marker) == 0, "it was delivered")
+        expect(self.copies(marker) == 0, "the message was delivered")
 
     def stored_body(self, marker):
         return self.stored(marker).partition(b"\n\n")[2]
 
     def deliver(self, content, *recipients, parameters=""):
-        """One message by DATA on a connection of its own; every recipient gets 250."""
+        """Sends one message by DATA on its own connection. Every recipient gets 250."""
         with self.open() as c:
             self.mail(c, parameters)
             recipients = recipients or self.to[:1]
@@ -220,7 +220,7 @@ class Target:
 
 
 def keywords_of(reply):
-    """Of LHLO's reply: its lines but the first, keywords in capitals."""
+    """The lines of LHLO's reply except the first, with keywords in capitals."""
     out = {}
     for text in reply.texts[1:]:
         words = text.split(" ")

@@ -1,4 +1,4 @@
-"""LMTP as bytes on a socket: connections that send what they are told, and keep every reply that came."""
+"""LMTP as bytes on a socket: connections that send given bytes, and keep every reply."""
 import re
 import socket
 import ssl
@@ -6,15 +6,15 @@ import time
 
 
 class ConnectionEnded(Exception):
-    """The server closed the connection, or reset it, where a reply was waited for."""
+    """The server closed the connection, or reset it, while a reply was awaited."""
 
 
 class NoReply(Exception):
-    """Nothing came in time."""
+    """No reply came in time."""
 
 
 class Malformed(Exception):
-    """What came is no reply of RFC 5321 section 4.2."""
+    """The received text is not a reply of RFC 5321 section 4.2."""
 
 
 LINE = re.compile(rb"([2-5][0-9][0-9])(?:([ -])(.*))?", re.DOTALL)
@@ -22,14 +22,14 @@ ENHANCED = re.compile(r"([245])\.([0-9]{1,3})\.([0-9]{1,3})(?= |$)")
 
 
 class Reply:
-    """One reply: its lines as they came, without their CRLF. to: the command that it answers, as far as that is known."""
+    """One reply: its lines as received, without CRLF. to: the command of the reply, if known."""
 
     def __init__(self, code, lines, to):
         self.code, self.lines, self.to = code, lines, to
 
     @property
     def texts(self):
-        """What follows the code, line by line."""
+        """The text after the code, line by line."""
         return [line[4:].decode("utf-8", "replace") for line in self.lines]
 
     @property
@@ -79,7 +79,7 @@ class Address:
 
 
 class Connection:
-    """Every reply also goes to `seen`, a list that outlives it."""
+    """A connection. Every reply also goes to `seen`, a list that outlives the connection."""
 
     def __init__(self, address, timeout, seen):
         self.timeout, self._seen, self._input = timeout, seen, b""
@@ -95,21 +95,21 @@ class Connection:
         self._socket.close()
 
     def shut(self):
-        """Our end: the server sees the end of its input."""
+        """Shuts this side: the server sees the end of its input."""
         self._socket.shutdown(socket.SHUT_WR)
 
     # --- Sending ---------------------------------------------------------------------------------------------------
 
     def send(self, data, pieces_of=0):
-        """All at once, or in pieces of so many bytes, each in a segment of its own."""
+        """Sends all at once, or in pieces of `pieces_of` bytes, each in its own segment."""
         try:
             if not pieces_of:
                 return self._socket.sendall(data)
             for at in range(0, len(data), pieces_of):
                 self._socket.sendall(data[at:at + pieces_of])
-                time.sleep(0.0002)  # so that the server reads it alone
+                time.sleep(0.0002)  # so that the server reads each piece alone
         except socket.timeout:
-            raise NoReply(f"the server takes no input for {self.timeout:g} s")
+            raise NoReply(f"the server accepts no input for {self.timeout:g} s")
         except OSError as e:
             raise ConnectionEnded(f"sending failed: {e.strerror or e}")
 
@@ -152,7 +152,7 @@ class Connection:
             line = self._line(deadline)
             parts = LINE.fullmatch(line)
             if not parts:
-                raise Malformed(f"no reply line: {line[:80]!r}")
+                raise Malformed(f"not a reply line: {line[:80]!r}")
             lines.append(line)
             first = first or parts.group(1)
             if parts.group(1) != first:
@@ -167,7 +167,7 @@ class Connection:
         return [self.reply(to) for _ in range(count)]
 
     def ended(self):
-        """Whether the server closes the connection now, and sends nothing else."""
+        """Whether the server closes the connection now, without further output."""
         if self._input:
             return False
         try:
@@ -179,7 +179,9 @@ class Connection:
             return False
 
     def ends_without(self, text):
-        """Whether the connection ends, and what came until then (an alert of TLS, say) does not hold that text."""
+        """Whether the connection ends, and the input until then (such as a TLS alert) does not contain that
+        text.
+        """
         try:
             while True:
                 self._more(time.monotonic() + self.timeout)

@@ -66,11 +66,11 @@ def pipelined(t):
                + f"BDAT {len(content) - 20} LAST\r\n".encode() + content[20:] + b"QUIT\r\n")
         got = [r.code for r in c.replies(5)]
         expect(got in ([250, 250, 250, 250, 221], [250, 251, 250, 250, 221]), f"the replies are {got}")
-        expect(c.ended(), "something follows the reply to QUIT")
+        expect(c.ended(), "there is more input after the reply to QUIT")
 
 
 def numbered(t, marker, size):
-    """A message whose every line differs from the others, and its body as it is stored."""
+    """A message in which every line is different, and its body as it is stored."""
     if "SIZE" in t.keywords and 0 < int((t.keywords["SIZE"] or ["0"])[0]) < size + 1000:
         raise Skipped(f"SIZE does not allow {size} bytes")
     body = b"".join(b"L%08d\r\n" % i for i in range(size // 11))
@@ -83,7 +83,9 @@ def small_chunks(content, size, last=True):
 
 
 class Sending(threading.Thread):
-    """Sends all of it while its maker reads replies: a server may take no more where nobody takes its replies."""
+    """Sends all data while the creator reads replies: a server may stop reading while its replies are not
+    read.
+    """
 
     def __init__(self, c, data):
         super().__init__(daemon=True)
@@ -93,7 +95,7 @@ class Sending(threading.Thread):
     def run(self):
         try:
             self._c.send(self._data)
-        except Exception as e:  # told by the replies that do not come, too
+        except Exception as e:  # missing replies show it, too
             self.problem = e
 
     def done(self):
@@ -111,10 +113,11 @@ def expect_all_250(c, count):
 def small_and_pipelined(t):
     t.needs("CHUNKING")
     t.needs("PIPELINING")
-    rounds = [(14, 200_000)] + [(5, 12_000)] * 15  # a large one, and many: where parts get out of order, it is now and then
+    # a large message, and many small ones: parts get out of order only now and then
+    rounds = [(14, 200_000)] + [(5, 12_000)] * 15
     for size, count in rounds:
         messages = []
-        for _ in range(4):  # at once, since load brings it about
+        for _ in range(4):  # at once, since load provokes the fault
             marker = t.marker()
             content, body = numbered(t, marker, count)
             messages.append((marker, body, small_chunks(content, size)))
@@ -128,7 +131,7 @@ def small_and_pipelined(t):
                 thread.done()
                 t.bounds(c)
         for marker, body, _ in messages if t.stored_under else ():
-            expect(t.stored_body(marker) == body, "something else was stored than was sent")
+            expect(t.stored_body(marker) == body, "the stored message differs from the sent message")
 
 
 @check("chunking.reset_in_pipeline", "RFC 3030 2", MUST, "RSET behind many small chunks, and another message, all sent ahead: only that message is stored, whole")
@@ -146,8 +149,8 @@ def reset_in_pipeline(t):
         sending.done()
         t.bounds(c)
     if t.stored_under:
-        expect(t.stored_body(kept) == body, "something else was stored than was sent")
-        expect(t.copies(lost) == 0, "what was reset was delivered")
+        expect(t.stored_body(kept) == body, "the stored message differs from the sent message")
+        expect(t.copies(lost) == 0, "a reset message was delivered")
 
 
 @check("chunking.one_byte_at_a_time", "RFC 3030 2", MUST, "a chunk and its command may come one byte at a time")
@@ -266,7 +269,7 @@ for _name, _line in (("no_size", "BDAT"), ("no_number", "BDAT many"), ("negative
         with t.open() as c:
             begun(t, c)
             reply = c.command(line)
-            # Where the data begins is unknown then: a server may also close the connection.
+            # After such a line the start of the data is unknown: a server may also close the connection.
             expect(reply.permanent or reply.code == 421, f"{line} gets {reply}")
 
 
@@ -277,7 +280,7 @@ def too_large(t):
     with t.open() as c:
         t.envelope(c, *t.to[:2])
         chunk = (b"x" * 998 + b"\r\n") * (limit // 1000 // 2 + 1)
-        codes = [bdat(c, chunk).code for _ in range(3)]  # two are more than the limit
+        codes = [bdat(c, chunk).code for _ in range(3)]  # two chunks exceed the limit
         expect(codes[0] == 250 and codes[1] == 552 and codes[2] in (503, 552), f"the chunks get {codes}")
         t.lhlo(c)
         t.envelope(c)

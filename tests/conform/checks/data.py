@@ -1,4 +1,4 @@
-"""DATA: the message, one reply for each recipient, and what is stored."""
+"""DATA: the message, one reply for each recipient, and the stored message."""
 from suite import MUST, SHOULD, check, expect
 
 
@@ -259,7 +259,8 @@ def stored_return_path(t):
     marker = t.marker()
     t.deliver(t.message(marker))
     head = t.stored(marker).partition(b"\nSubject:")[0].lower()
-    expect(f"return-path: <{t.sender}>".encode().lower() in head, f"its head is {head[:200]!r}")
+    expect(f"return-path: <{t.sender}>".encode().lower() in head,
+           f"the stored header begins with {head[:200]!r}")
 
 
 @check("stored.return_path_bytes", "RFC 5321 4.4", MUST, "a sender beyond ASCII that was accepted is kept byte for byte")
@@ -275,7 +276,7 @@ def stored_return_path_bytes(t):
             c.send(t.message(marker) + b".\r\n")
             t.finish(c, 1)
         head = t.stored(marker).partition(b"\nSubject:")[0]
-        expect(b"<" + sender + b">" in head, f"its head is {head[:200]!r}")
+        expect(b"<" + sender + b">" in head, f"the stored header begins with {head[:200]!r}")
 
 
 @check("stored.return_path_null", "RFC 5321 4.4", MUST, "and <> for the null reverse-path")
@@ -289,7 +290,7 @@ def stored_return_path_null(t):
         c.send(t.message(marker) + b".\r\n")
         t.finish(c, 1)
     head = t.stored(marker).partition(b"\nSubject:")[0].lower()
-    expect(b"return-path: <>" in head, f"its head is {head[:200]!r}")
+    expect(b"return-path: <>" in head, f"the stored header begins with {head[:200]!r}")
 
 
 @check("stored.received", "RFC 5321 4.4", MUST, "a Received field is put before the message, and none is changed")
@@ -300,7 +301,7 @@ def stored_received(t):
     t.deliver(t.message(marker, fields=old))
     content = t.stored(marker)
     place = content.find(old.replace(b"\r\n", b"\n"))
-    expect(place >= 0, "the field that was there is not as it was")
+    expect(place >= 0, "the existing Received field was changed")
     expect(b"received:" in content[:content.find(b"\nSubject:")].lower(), "no field was added before the message")
 
 
@@ -310,4 +311,4 @@ def stored_received_with(t):
     marker = t.marker()
     t.deliver(t.message(marker))
     head = b" ".join(t.stored(marker).partition(b"\nSubject:")[0].split())
-    expect(b"with LMTP" in head, f"its head is {head[:300]!r}")
+    expect(b"with LMTP" in head, f"the stored header begins with {head[:300]!r}")

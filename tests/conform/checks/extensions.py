@@ -30,7 +30,7 @@ def ascii_only(t):
         t.mail(c, " SMTPUTF8")
         reply = c.command(f"RCPT TO:<{t.to[0]}>")
         if reply.code == 553:
-            raise Skipped(f"the recipient's agent lacks it: {reply}")
+            raise Skipped(f"the recipient's agent lacks SMTPUTF8: {reply}")
         expect(reply.code in (250, 251), f"RCPT gets {reply}")
         t.data(c)
         c.send(t.message(t.marker(), fields="X-Conform: \u00e4\u00f6\u00fc\r\n".encode()) + b".\r\n")

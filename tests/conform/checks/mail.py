@@ -13,7 +13,7 @@ def refused(t, line, *codes):
     with t.open() as c:
         reply = c.command(line)
         expect(reply.code in codes, f"{line!r} gets {reply}")
-        t.mail(c)  # a refused one has begun nothing
+        t.mail(c)  # a refused MAIL begins no transaction
 
 
 @check("mail.250", "RFC 5321 4.1.1.2", MUST, "MAIL gets 250")

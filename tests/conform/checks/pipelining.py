@@ -94,8 +94,8 @@ def data_and_next(t):
         codes_are(c.replies(3), 250, (250, 251), 354)
         c.send(t.message(t.marker()) + b".\r\n" + group(t, "QUIT"))
         t.finish(c, 1)
-        expect(c.reply(b"QUIT").code == 221, "QUIT behind a message does not get 221")
-        expect(c.ended(), "something follows the reply to QUIT")
+        expect(c.reply(b"QUIT").code == 221, "QUIT after a message does not get 221")
+        expect(c.ended(), "there is more input after the reply to QUIT")
 
 
 @check("pipelining.quit", "RFC 2920 3.2", MUST, "QUIT at a group's end: all replies before it come")
@@ -103,7 +103,7 @@ def quit_last(t):
     with t.open() as c:
         c.send(group(t, f"MAIL FROM:<{t.sender}>", f"RCPT TO:<{t.to[0]}>", "QUIT"))
         codes_are(c.replies(3), 250, (250, 251), 221)
-        expect(c.ended(), "something follows the reply to QUIT")
+        expect(c.ended(), "there is more input after the reply to QUIT")
 
 
 @check("pipelining.lhlo_group", "RFC 2920 3.1", SHOULD, "a client that sends all ahead, from LHLO on, still gets its replies in order")

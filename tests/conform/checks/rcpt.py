@@ -1,4 +1,4 @@
-"""RCPT: forward-paths, and who is accepted."""
+"""RCPT: forward-paths, and which recipients are accepted."""
 from suite import MUST, SHOULD, check, expect
 
 
@@ -52,7 +52,7 @@ def rcpt_unknown_enhanced(t):
     with t.open() as c:
         t.mail(c)
         reply = c.command(f"RCPT TO:<{t.unknown}>")
-        expect(reply.enhanced == "5.1.1", f"RCPT of nobody gets {reply}")
+        expect(reply.enhanced == "5.1.1", f"RCPT of the unknown recipient gets {reply}")
 
 
 @check("rcpt.null", "RFC 5321 4.1.1.3", MUST, "the null path is no recipient")

@@ -1,4 +1,4 @@
-"""What every reply is to be like: looked at in all that came during the checks before. Last, for that."""
+"""Rules for every reply, checked on all replies of the checks before. So these checks come last."""
 import re
 
 from suite import MUST, SHOULD, Skipped, check, expect
@@ -11,7 +11,7 @@ def is_greeting(reply):
 
 
 def every(t, wrong, what):
-    """wrong(reply) says whether it is."""
+    """wrong(reply) tells whether a reply breaks the rule."""
     if not t.seen:
         raise Skipped("no check before this one was run")
     for reply in t.seen:
@@ -25,12 +25,12 @@ def length(t):
 
 @check("reply.code", "RFC 5321 4.2", MUST, "reply codes are 2yz to 5yz, with y from 0 to 5")
 def code(t):
-    every(t, lambda r: not 200 <= r.code < 600 or r.code // 10 % 10 > 5, "no reply code")
+    every(t, lambda r: not 200 <= r.code < 600 or r.code // 10 % 10 > 5, "not a reply code")
 
 
 @check("reply.text", "RFC 5321 4.2", MUST, "reply texts hold printable ASCII and tabs only, or UTF-8 where SMTPUTF8 is in use")
 def text(t):
-    every(t, lambda r: any(not re.fullmatch(rb"[\t -~]*", line) for line in r.lines), "bytes that are not printable")
+    every(t, lambda r: any(not re.fullmatch(rb"[\t -~]*", line) for line in r.lines), "unprintable bytes")
 
 
 @check("reply.enhanced_everywhere", "RFC 2034 4", MUST, "every 2xx, 4xx and 5xx but those to greeting and LHLO has an enhanced code")

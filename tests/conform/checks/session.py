@@ -107,9 +107,9 @@ def lhlo_again(t):
         t.envelope(c)
         first = t.lhlo(c)
         reply = c.command(f"RCPT TO:<{t.to[0]}>")
-        expect(reply.code == 503, f"RCPT of the transaction before gets {reply}")
+        expect(reply.code == 503, f"RCPT for the earlier transaction gets {reply}")
         t.envelope(c)
-        expect(keywords_of(first) == t.keywords, "another set of keywords the second time")
+        expect(keywords_of(first) == t.keywords, "the second LHLO offers other keywords")
 
 
 @check("lhlo.refused_changes_nothing", "RFC 5321 4.1.4", MUST, "a LHLO that is refused leaves all as it was")
@@ -204,7 +204,7 @@ def command_nul(t):
 def command_8bit(t):
     with t.open() as c:
         reply = c.command(b"N\xc3\x96OP")
-        expect(reply.permanent, f"it gets {reply}")
+        expect(reply.permanent, f"the line gets {reply}")
         t.alive(c)
 
 
@@ -228,7 +228,7 @@ for _verb in ("RSET", "QUIT"):
 def noop_argument(t):
     with t.open() as c:
         reply = c.command("NOOP nothing")
-        expect(reply.code == 250, f"it gets {reply}")
+        expect(reply.code == 250, f"NOOP gets {reply}")
 
 
 for _line in ("NOOP", "HELP", "VRFY postmaster"):
@@ -261,7 +261,7 @@ def vrfy_known(t):
 def vrfy_honest(t):
     with t.open() as c:
         reply = c.command(f'VRFY "{t.unknown}"')
-        expect(reply.code not in (250, 251), f"VRFY of nobody gets {reply}")
+        expect(reply.code not in (250, 251), f"VRFY of the unknown recipient gets {reply}")
 
 
 @check("vrfy.no_argument", "RFC 5321 4.1.1.6", SHOULD, "VRFY without an argument is refused")
@@ -297,7 +297,7 @@ def quit_nothing_after(t):
         c.send(b"QUIT\r\nNOOP\r\n")
         reply = c.reply(b"QUIT")
         expect(reply.code == 221, f"QUIT gets {reply}")
-        expect(c.ended(), "something follows the reply to QUIT")
+        expect(c.ended(), "there is more input after the reply to QUIT")
 
 
 @check("session.stays", "RFC 5321 3.8", MUST, "three refused commands are no reason to close the connection")

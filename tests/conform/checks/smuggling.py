@@ -1,4 +1,6 @@
-"""Only CR LF . CR LF ends a message: what another server took for text is no command here (CVE-2023-51764 and others)."""
+"""Only CR LF . CR LF ends a message: text that another server treats as a message's end starts no command
+here (CVE-2023-51764 and others).
+"""
 from suite import MUST, check, expect
 from wire import ConnectionEnded
 
@@ -19,7 +21,7 @@ def no_end(t, sequence, pieces_of):
             expect(reply.positive or reply.permanent, f"the message gets {reply}")
             t.bounds(c)
         except ConnectionEnded:
-            pass  # refused, with all that came
+            pass  # refused, with all of the input
 
 
 for _name, _sequence in SEQUENCES:

@@ -26,7 +26,7 @@ def forgets(t):
     t.needs("STARTTLS")
     with t.greeted() as c:
         if c.command(f"MAIL FROM:<{t.sender}>").positive:
-            raise Skipped("MAIL needs no LHLO here, so nothing shows it")
+            raise Skipped("MAIL needs no LHLO here, so the check would show nothing")
     with secured(t) as c:
         reply = c.command(f"MAIL FROM:<{t.sender}>")
         expect(reply.code == 503, f"MAIL gets {reply}")
@@ -54,7 +54,7 @@ def forgets_xclient(t):
         c.send(t.message(marker) + b".\r\n")
         t.finish(c, 1)
     header = t.stored(marker).partition(b"\n\n")[0]
-    expect(not any(word in header for word in forged), f"it is in the message: {header!r}")
+    expect(not any(word in header for word in forged), f"the forged client is in the message: {header!r}")
 
 
 def before_required_tls(t):
@@ -97,7 +97,7 @@ def required_chunk(t):
 @check("tls.keyword_gone", "RFC 3207 4.2", MUST, "STARTTLS is not offered over TLS")
 def keyword_gone(t):
     with secured(t) as c:
-        expect("STARTTLS" not in keywords_of(t.lhlo(c)), "it is offered again")
+        expect("STARTTLS" not in keywords_of(t.lhlo(c)), "STARTTLS is offered again")
 
 
 @check("tls.twice", "RFC 3207 4.2", MUST, "STARTTLS over TLS is refused")
@@ -105,7 +105,7 @@ def twice(t):
     with secured(t) as c:
         t.lhlo(c)
         reply = c.command("STARTTLS")
-        expect(reply.permanent, f"it gets {reply}")
+        expect(reply.permanent, f"STARTTLS gets {reply}")
         t.alive(c)
 
 
@@ -116,14 +116,15 @@ def injection(t):
         c.send(b"STARTTLS\r\nLHLO injected.example\r\nMAIL FROM:<injected@conform.example>\r\n")
         reply = c.reply(b"STARTTLS")
         if reply.code != 220:
-            return  # refused with what is behind it
+            return  # refused together with the text after it
         try:
             left = c.start_tls()
         except ConnectionEnded:
-            return  # taken for a part of the handshake, which fails with it
-        expect(not left, f"a reply in clear came behind STARTTLS's: {left[:80]!r}")
+            return  # treated as a part of the handshake, which fails because of it
+        expect(not left, f"a reply in clear text followed the reply to STARTTLS: {left[:80]!r}")
         reply = c.command(f"RCPT TO:<{t.to[0]}>")
-        expect(reply.code == 503, f"RCPT gets {reply}: what was injected was executed, or this is its reply")
+        expect(reply.code == 503,
+               f"RCPT gets {reply}: an injected command was executed, or this is its reply")
 
 
 @check("tls.argument", "RFC 3207 4", MUST, "STARTTLS with an argument gets 501")
@@ -131,7 +132,7 @@ def argument(t):
     t.needs("STARTTLS")
     with t.open() as c:
         reply = c.command("STARTTLS now")
-        expect(reply.code == 501, f"it gets {reply}")
+        expect(reply.code == 501, f"STARTTLS now gets {reply}")
         t.alive(c)
 
 
@@ -164,5 +165,5 @@ def not_offered(t):
     t.must_not_offer("STARTTLS")
     with t.open() as c:
         reply = c.command("STARTTLS")
-        expect(reply.permanent, f"it gets {reply}")
+        expect(reply.permanent, f"STARTTLS gets {reply}")
         t.alive(c)
