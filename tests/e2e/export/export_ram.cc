@@ -2,9 +2,10 @@
 //
 //   export_ram --size-mib N [--seed N] [--nbd SOCKET] [--tcp PORT] [--mount FILE --link LINK]
 //
-// Standard output: "ready nbd=SOCKET tcp=PORT device=/dev/loopN" once everything is served; "cut LOST" after each
-// SIGUSR1 (the power failed; LOST blocks were not flushed); a line of counters at the end. SIGTERM or SIGINT: orderly
-// end. Exit status: 0 after an orderly end, 1 where something could not be served or given back, 2 for bad arguments.
+// Standard output: "ready nbd=SOCKET tcp=PORT device=/dev/loopN" once everything is served; "cut LOST" after
+// each SIGUSR1 (a power cut that has lost LOST unflushed blocks); a line of counters at the end. SIGTERM or
+// SIGINT: clean end. Exit status: 0 after a clean end, 1 where something could not be served or removed, 2
+// for bad arguments.
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -185,7 +186,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: export_ram --size-mib N [--seed N] [--nbd SOCKET] [--tcp PORT] [--mount FILE --link LINK]\n");
     return 2;
   }
-  sigset_t set;  // before any thread starts, so that all inherit it
+  sigset_t set;  // before any thread starts, so that all threads inherit it
   sigemptyset(&set);
   for (int s : {SIGTERM, SIGINT, SIGUSR1}) sigaddset(&set, s);
   sigprocmask(SIG_BLOCK, &set, nullptr);

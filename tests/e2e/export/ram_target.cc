@@ -35,7 +35,7 @@ RamTarget::~RamTarget() {
 }
 
 void RamTarget::submit(ports::IoRequest& request) {
-  // A front end that lets a bad request through is a failed test.
+  // A front end that passes a bad request on fails the test.
   TL_CHECK(request.done != nullptr && request.offset <= size_bytes_);
   TL_CHECK(request.length <= size_bytes_ - request.offset);
   bool has_data = request.op == ports::IoOp::read || request.op == ports::IoOp::write;
@@ -53,7 +53,7 @@ void RamTarget::submit(ports::IoRequest& request) {
   loop_.post([this] { complete_some(); });
 }
 
-// In random order, most of what waits; the rest is overtaken by what comes next.
+// In random order, most of the waiting requests. Later requests overtake the rest.
 void RamTarget::complete_some() {
   turn_posted_ = false;
   std::vector<ports::IoRequest*> now;

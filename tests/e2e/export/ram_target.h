@@ -1,5 +1,5 @@
-// A BlockTarget in memory that behaves like the worst of disks: requests complete at once, later, or much later, in any
-// order (by seed), and what was not flushed is gone after cut().
+// A BlockTarget in memory that behaves like the worst of disks. Requests complete at once, later, or much
+// later, in any order (by seed). Unflushed data is lost at cut().
 #pragma once
 
 #include <map>
@@ -21,8 +21,8 @@ class RamTarget final : public ports::BlockTarget {
   std::uint64_t size_bytes() const override { return size_bytes_; }
   void submit(ports::IoRequest& request) override;
 
-  // The power fails and comes back: the content is what the last flush (or FUA) left, block by block. Returns how many
-  // blocks of 4096 bytes were lost.
+  // The power fails and comes back: the content is what the last flush (or FUA) left, block by block. Returns
+  // the number of lost blocks of 4096 bytes.
   std::uint64_t cut();
 
   std::uint64_t flushes = 0, fuas = 0, most_in_flight = 0;
@@ -37,7 +37,7 @@ class RamTarget final : public ports::BlockTarget {
   std::uint64_t size_bytes_;
   SeededRandom random_;
   std::byte* volatile_;  // what reads see
-  std::byte* durable_;   // what cut() goes back to
+  std::byte* durable_;   // what cut() restores
   std::vector<bool> dirty_;
   std::vector<ports::IoRequest*> waiting_;  // for the next turn
   bool turn_posted_ = false;

@@ -1,5 +1,7 @@
-"""The faults. Each gets the stack with all replicas in sync and mail flowing, does its harm, has the mail go on, mends what it
-has broken, and returns the times from the harm on. What holds for all of them afterwards is checked by `run`.
+"""The faults. Each function gets the stack with all replicas in sync and mail flowing.
+
+The function strikes, lets the mail continue, repairs the damage, and returns the times since the fault. `run`
+checks afterwards what must hold after every fault.
 """
 import time
 
@@ -8,11 +10,11 @@ from stack import Clock
 from twinloft import Failed, expect, wait_for
 
 BULK_BYTES = 80 << 20  # more than the journal holds
-SLOW = "20mbit"        # so that a resync can be hit
+SLOW = "20mbit"        # so that a fault can hit a resync
 
 
 def after(s, old_load):
-    """The mail flows on the survivor; the generator that saw the fault ends its account."""
+    """Mail flows on the survivor. The generator that saw the fault ends its account."""
     s.load.wait_for_more(s.options.messages)
     old_load.end()
 
@@ -29,7 +31,9 @@ def kill(s):
 
 
 def cut(s):
-    """Every frame of the primary's machine is dropped: its peers, and the arbiter, are out of reach. Mail goes on arriving there."""
+    """Every frame of the primary's machine is dropped: its peers and the arbiter are out of reach. Mail still
+    arrives there.
+    """
     old, load, clock = s.primary, s.load, Clock()
     s.switch.cut(old)
     s.fail_over(s.others(old), clock)
@@ -37,18 +41,19 @@ def cut(s):
     expect(state["role"] == "Primary" and not state["failed"], f"cut off: {state}")
     told = load.acknowledged()
     s.load.wait_for_more(s.options.messages)
-    expect(load.acknowledged() == told, "the primary that is cut off acknowledges mail, and another one is primary")
+    expect(load.acknowledged() == told,
+           "the isolated primary acknowledges mail while another replica is primary")
     s.switch.mend(old)
     state = s.wait_status(old, lambda state: state["role"] == "Secondary" and not state["device"], "the old primary to step down")
     expect(not any(p["split_brain"] for p in state["peers"]), f"split brain: {state}")
     after(s, load)
-    s.lmtpd[old].stop()  # it may have deliveries that failed: its exit code says so
+    s.lmtpd[old].stop()  # failed deliveries show in its exit code
     s.clear(old)
     return clock
 
 
 def kill_and_cut(s):
-    """The machine is gone: no process answers, and nothing says that a connection is over."""
+    """The machine is lost: no process answers, and no connection is closed."""
     old, load, clock = s.primary, s.load, Clock()
     s.switch.cut(old)
     s.crash(old)
@@ -61,7 +66,7 @@ def kill_and_cut(s):
 
 
 def reboot(s):
-    """The primary's machine is restarted in good order, another one takes over meanwhile."""
+    """The primary's machine is stopped cleanly, and another replica takes over meanwhile."""
     old, load, clock = s.primary, s.load, Clock()
     s.take_down(old)
     s.v.stop_all(old)
@@ -72,7 +77,7 @@ def reboot(s):
 
 
 def restart_all(s):
-    """Power fails in the whole room: all processes on all machines, and the arbiter's."""
+    """Power fails in the whole room, for all processes on all machines and for the arbiter."""
     old, load, clock = s.primary, s.load, Clock()
     s.etcd.process.kill()
     for node in s.nodes:
@@ -91,7 +96,7 @@ def restart_all(s):
 # ---- in a resync -----------------------------------------------------------------------------------------------------------
 
 def leave(s, target, anew):
-    """The target is away: its disk is replaced, or it misses more than the journal reaches back to."""
+    """The target is away: its disk is replaced, or it misses more than the journal keeps."""
     s.crash(target)
     s.wait_status(s.primary, lambda state: s.v.replica[target] not in state["in_sync"], f"the set without {target}")
     if anew:
@@ -113,7 +118,7 @@ def peer_of(s, node):
 
 
 def begin_resync(s, target, anew):
-    """Returns in the middle of it. False: it was over too early."""
+    """Returns in the middle of a resync. False: the resync has ended too early."""
     leave(s, target, anew)
     s.switch.throttle(target, SLOW)
     s.v.serve(target)
@@ -123,17 +128,19 @@ def begin_resync(s, target, anew):
         return peer and (peer["connection"] == "SyncTarget" or peer["in_sync"]) and peer
     peer = wait_for(seen, f"a resync of {target} to begin")
     if peer["connection"] == "SyncTarget":
-        time.sleep(s.rng.uniform(0, 1.5))  # when in it the fault strikes
+        time.sleep(s.rng.uniform(0, 1.5))  # the random moment of the fault
         peer = peer_of(s, target)
     return peer["connection"] == "SyncTarget"
 
 
 def in_resync(s, strike):
-    """Calls strike(target) in the middle of a resync, until it was so: strike says whether it was."""
+    """Calls strike(target) in the middle of a resync. Repeats it until strike returns that the resync was
+    hit.
+    """
     anew = s.rng.random() < 0.5
     for _ in range(5):
         target = s.others(s.primary)[0]
-        s.note = f"{target} was {'made anew' if anew else 'away for longer than the journal'}"
+        s.note = f"{target} was {'created again' if anew else 'away for longer than the journal'}"
         clock = begin_resync(s, target, anew) and strike(target)
         s.switch.throttle(target, None)
         if clock:
@@ -144,17 +151,20 @@ def in_resync(s, strike):
 
 def refuses_promotion(s, target):
     r = s.v.ctl(target, "promote", check=False)
-    expect(r.returncode == 1 and "Inconsistent" in r.stdout, f"{target}, in the middle of a resync, is promoted, or says: {r.stdout}")
+    expect(r.returncode == 1 and "Inconsistent" in r.stdout,
+           f"{target} in the middle of a resync: promote ends with {r.returncode}: {r.stdout}")
 
 
 def resync_target(s):
-    """kill -9 of a replica that is being filled. The mail goes on; started again, it knows that it is Inconsistent."""
+    """kill -9 of a replica that is being filled. Mail continues. After a restart the replica knows that it is
+    Inconsistent.
+    """
     def strike(target):
         clock = Clock()
         s.crash(target)
         s.load.wait_for_more(1)
         clock.mark("250")
-        s.switch.cut(target)  # so that it can be asked before it is filled
+        s.switch.cut(target)  # so that its status can be read before it is filled
         s.v.serve(target)
         inconsistent = s.status(target)["disk"] == "Inconsistent"
         if inconsistent:
@@ -167,8 +177,11 @@ def resync_target(s):
 
 
 def resync_source(s):
-    """kill -9 of the primary that fills another replica. Where there is a third one it takes over, and goes on filling; where
-    there is not, nobody can but the old one."""
+    """kill -9 of the primary that fills another replica.
+
+    A third replica takes over and continues the resync. Without a third replica, only the old primary can
+    continue.
+    """
     def strike(target):
         old, load, clock = s.primary, s.load, Clock()
         s.crash(old)

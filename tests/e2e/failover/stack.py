@@ -1,4 +1,6 @@
-"""The machines of the test, what runs on them, and what a cluster manager does with them: promote, mount, start lmtpd."""
+"""The machines of the test, the processes on them, and the actions of a cluster manager: promote, mount,
+start lmtpd.
+"""
 import json, time
 
 import mail
@@ -12,7 +14,7 @@ NEEDS = (*ETCD_PROGRAMS, "bridge", "e2fsck", "ip", "losetup", "mkfs.ext4", "nsen
 
 
 class Clock:
-    """Seconds from a fault to what follows it."""
+    """Seconds from a fault to each later event."""
 
     def __init__(self):
         self.begin, self.marks = time.monotonic(), {}
@@ -27,7 +29,7 @@ class Stack:
         names = [chr(ord("a") + i) for i in range(options.nodes)]
         self.switch = Switch(stage, names)
         self.etcd = Etcd(stage, self.switch.witness_ns, self.switch.witness)
-        # Secondary at start, all of them: with a cluster manager, promoting is its business.
+        # All replicas start as secondary: with a cluster manager, promotion is its task.
         self.v = tl.Volume(stage, size="1GiB", journal_size="64MiB", arena="96MiB", network=self.switch,
                            roles=["secondary"] * options.nodes,
                            extra=f'peer_timeout = "{options.peer_timeout}ms"\n[volume.mail.arbiter]\nkind = "etcd"\n'
@@ -45,25 +47,26 @@ class Stack:
         return self.stage.dir / node / "spool"
 
     def crash(self, node):
-        """kill -9 of all that serves there. The generator of the load is no part of the machine."""
+        """kill -9 of the server processes on that machine. The load generator is not part of the machine."""
         for process in (self.v.nodes[node], self.lmtpd[node]):
             if process:
                 process.kill()
 
     def clear(self, node):
-        """What a crash leaves behind and a reboot would not: a mounted file system without a device."""
+        """Removes what a crash leaves behind, and a reboot would not: a mounted file system without a device.
+        """
         self.lmtpd[node] = None
         self.stage.unmount(self.spool(node))
 
     def take_down(self, node):
-        """In good order, as before a reboot of the machine."""
+        """Stops lmtpd and unmounts cleanly, as before a reboot of the machine."""
         code = self.lmtpd[node].stop()
-        expect(code == 0, f"lmtpd on {node} does not stop in good order: exit {code}")
+        expect(code == 0, f"lmtpd on {node} does not stop cleanly: exit {code}")
         self.lmtpd[node] = None
         run("umount", self.spool(node))
 
     def bring_up(self, node, clock):
-        """The volume is primary there: mail goes to it."""
+        """That node is primary: starts lmtpd there and sends the mail there."""
         spool, device = self.spool(node), self.v.device(node)
         if self.formatted:
             self.stage.mount(device, spool)
@@ -92,7 +95,7 @@ class Stack:
         return self.v.status(node) if self.v.nodes[node] and self.v.nodes[node].alive() else None
 
     def describe(self):
-        """For a failure's message."""
+        """The status of all nodes, for a failure's message."""
         parts = [f"{node}: {json.dumps(self.status(node))}" for node in self.nodes]
         return "\n".join(parts)
 
@@ -103,7 +106,7 @@ class Stack:
             raise Failed(f"{e}\n{self.describe()}") from None
 
     def promote_one(self, candidates):
-        """Asks them in turn until one is granted."""
+        """Asks the candidates in turn until one is promoted."""
         refusals = {}
 
         def granted():
@@ -127,20 +130,20 @@ class Stack:
         return node
 
     def others(self, node):
-        """In an order drawn by the seed."""
+        """The other nodes, in an order drawn from the seed."""
         rest = [n for n in self.nodes if n != node]
         self.rng.shuffle(rest)
         return rest
 
     def in_sync(self):
-        """Everybody is a member and has everything."""
+        """All replicas are members and have everything."""
         ids = sorted(self.v.replica.values())
         return self.wait_status(self.primary, lambda s: s["role"] == "Primary" and s["in_sync"] == ids and not s["degraded"] and
                                 not s["suspended"] and all(p["disk"] == "UpToDate" or p["disk"] == "Behind" for p in s["peers"]),
                                 "all replicas to be in sync")
 
     def begin(self):
-        """All machines run, one of them has the mail."""
+        """All machines run, and one of them is primary and receives mail."""
         if self.primary is None:
             for node in self.nodes:
                 self.v.serve(node)
@@ -150,16 +153,17 @@ class Stack:
             self.start_load()
         self.in_sync()
         self.load.wait_for_more(self.options.messages)
-        self.in_sync()  # still: on a slow machine one may have been lost and come back, and one fault at a time is the test
+        # again: on a slow machine a replica may have been lost and come back, and each test is one fault
+        self.in_sync()
 
     def verify(self):
-        """The load ends, and every message that was ever acknowledged is looked for on the survivor."""
+        """The load ends, and every acknowledged message is looked for on the survivor."""
         self.load.end()
         text = mail.verify(self.accounts, self.spool(self.primary))
         return next(int(line.split()[4]) for line in text.splitlines() if line.startswith("found whole and once"))
 
     def rest(self):
-        """All stop in good order; the file system is clean, and the replicas are equal."""
+        """All nodes stop cleanly, the file system is clean, and the replicas are equal."""
         node, self.primary = self.primary, None
         self.take_down(node)
         run("e2fsck", "-fn", self.v.device(node))
@@ -167,7 +171,7 @@ class Stack:
         return self.v.compare()
 
     def end_by_force(self):
-        """On every way out: nothing may wait on a device that waits."""
+        """Kills everything on every way out: no process may wait on a suspended device."""
         self.v.kill_all()
         for process in self.stage.processes:
             process.kill()

@@ -6,10 +6,10 @@
 #   dovecot_stop DIR                   ends it by its PID, and waits for its end
 #   dovecot_lda_template DIR           prints the delivery command for lmtpd's template, with the same config
 #
-# Every user exists (static userdb): mail of user@domain is in SPOOL/domain/user/Maildir, owned by vmail; the IMAP
-# password is DOVECOT_PASSWORD ("test"). DOVECOT_IMAP_LISTEN (127.0.0.1) is where IMAP listens. DIR must be short:
-# its socket paths end at 107 bytes. What Dovecot logs is in DIR/log. dovecot_config may be called before the spool
-# exists, dovecot_start may not. To run it in a network namespace set DOVECOT_WRAP, for example
+# Every user exists (static userdb): mail of user@domain is in SPOOL/domain/user/Maildir, owned by vmail. The
+# IMAP password is DOVECOT_PASSWORD ("test"). IMAP listens on DOVECOT_IMAP_LISTEN (127.0.0.1). DIR must be
+# short: its socket paths may have 107 bytes at most. Dovecot's log is DIR/log. The spool may be missing for
+# dovecot_config, but not for dovecot_start. DOVECOT_WRAP runs Dovecot in a network namespace, for example
 # DOVECOT_WRAP="ip netns exec NAME".
 
 DOVECOT_PASSWORD=${DOVECOT_PASSWORD:-test}
@@ -22,7 +22,7 @@ dovecot_users() {
     useradd --system --gid vmail --home-dir /nonexistent --no-create-home --shell /usr/sbin/nologin vmail
 }
 
-# What 2.3 and 2.4 call differently; spool and protocols are dovecot_config's.
+# The settings with different names in 2.3 and 2.4. The variables spool and protocols are dovecot_config's.
 dovecot_settings_2_3() {
   cat <<EOF
 protocols = $protocols
@@ -61,7 +61,8 @@ userdb static {
 EOF
 }
 
-# The names of functions end with it. An unknown version gets the newest settings, and doveconf says what is wrong with them.
+# Prints the suffix of the function names above. An unknown version gets the newest settings, and doveconf
+# reports what is wrong with them.
 dovecot_version() {
   case "$(dovecot --version)" in
     2.3.*) echo 2_3 ;;
@@ -75,9 +76,9 @@ dovecot_config() {
   version=$(dovecot_version)
   [ "$version" = 2_3 ] && listen=address
   mkdir -p "$dir/run" "$dir/state" || return 1
-  # Dovecot's login and anvil processes run as users of their own and must reach their sockets.
+  # Dovecot's login and anvil processes have their own users and must reach their sockets.
   chmod 755 "$dir" "$dir/run"
-  # dovecot-lda logs there too, as the mailbox's owner.
+  # dovecot-lda also logs there, as the mailbox's owner.
   touch "$dir/log" && chmod 666 "$dir/log"
   "dovecot_settings_$version" >"$dir/dovecot.conf"
   cat >>"$dir/dovecot.conf" <<EOF
@@ -136,7 +137,8 @@ EOF
   doveconf -c "$dir/dovecot.conf" -n >/dev/null
 }
 
-# True once the LMTP socket takes connections. A connection that is closed at once is no error to Dovecot.
+# True once the LMTP socket accepts connections. Dovecot does not report a connection that is closed at once
+# as an error.
 dovecot_answers() {
   python3 - "$1/lmtp" <<'EOF'
 import socket, sys
@@ -153,7 +155,7 @@ EOF
 dovecot_start() {
   local dir=$1 tries
   rm -f "$dir/lmtp"
-  # exec: the job's PID is then Dovecot's master itself (ip netns exec replaces itself too).
+  # exec: the job's PID is then Dovecot's master itself. (ip netns exec also replaces itself.)
   (exec $DOVECOT_WRAP dovecot -c "$dir/dovecot.conf" -F >>"$dir/out" 2>&1) &
   echo $! >"$dir/pid"
   for tries in $(seq 200); do

@@ -1,11 +1,12 @@
-# build_programs: brings this tree's release build up to date, unless TWINLOFT_BIN names the programs. Sourced.
+# build_programs: brings this tree's release build up to date, unless TWINLOFT_BIN names the programs. To be
+# sourced.
 build_programs() {
   [ -n "${TWINLOFT_BIN:-}" ] && return 0
   . "$(dirname "${BASH_SOURCE[0]}")/../../lib/build.sh"
   build release || exit 1
 }
 
-# needs WHAT...: ends the test as failed where one of these programs or files is missing, or the user is not root.
+# needs WHAT...: fails the test if one of these programs or files is missing, or the user is not root.
 needs() {
   local missing="" what
   for what in "$@"; do

@@ -1,4 +1,4 @@
-// Answers requests of the kernel after a while, out of order, so that several are under way at once as on a real disk.
+// Answers the kernel's requests after a delay, out of order, so that several are in flight as on a real disk.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@
 
 namespace twinloft::power {
 
-// The log, shared by the thread that takes requests and the one that answers them.
+// The log, shared by the thread that takes requests and the thread that answers them.
 class SharedLog {
  public:
   explicit SharedLog(EventWriter writer) : writer_(std::move(writer)) {}
@@ -28,11 +28,11 @@ class SharedLog {
 class Answers {
  public:
   Answers(SharedLog& log, std::chrono::microseconds delay, std::uint64_t seed);
-  ~Answers();  // answers what is left, at once
+  ~Answers();  // answers the remaining requests at once
   Answers(const Answers&) = delete;
 
-  // `event` is logged right before the answer: whoever acts upon the answer comes behind it in the log. `written` is
-  // what a write is answered with; other requests get success.
+  // `event` is logged right before the answer. A consequence of the answer comes later in the log. `written`
+  // is the result of a write. Other requests get success.
   void add(fuse_req_t request, const Event& event, std::size_t written);
 
  private:

@@ -8,7 +8,7 @@ namespace twinloft::power {
 namespace {
 constexpr std::uint64_t block_bytes = 4096;
 
-// As a whole: whoever reads the list meanwhile finds the old one or the new one.
+// Replaced as a whole: a concurrent reader of the list finds the old or the new list.
 void replace(const std::filesystem::path& list, const std::vector<std::string>& lines) {
   std::filesystem::path next = list;
   next += ".new";

@@ -1,6 +1,6 @@
-// Blocks of a disk's files that cannot be read until they are written, as a list in a text file: "NAME BLOCK" a line, of 4096
-// bytes each. The test adds to the list while nothing is written there; what was written is taken off it, so that the test sees
-// what was mended.
+// Blocks of a disk's files that cannot be read until they are written. A text file lists them: "NAME BLOCK" a
+// line, for blocks of 4096 bytes. The test adds to the list while the disk does not write. A written block is
+// removed from the list, so that the test sees which blocks were repaired.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace twinloft::power {
 
 class BadBlocks {
  public:
-  explicit BadBlocks(std::filesystem::path list) : list_(std::move(list)) {}  // empty: none ever
+  explicit BadBlocks(std::filesystem::path list) : list_(std::move(list)) {}  // empty: no bad blocks
 
   bool hit(const std::string& name, std::uint64_t offset, std::uint64_t bytes);
   void written(const std::string& name, std::uint64_t offset, std::uint64_t bytes);
@@ -26,11 +26,12 @@ class BadBlocks {
   std::set<std::pair<std::string, std::uint64_t>> blocks_;
 };
 
-// Writes that fail, as a list in a text file: "NAME FIRST LAST" a line. The next write that touches one of these blocks of that file
-// fails, changes nothing, and takes the line off: the disk is well again, and the test sees that it was hit.
+// Writes that fail once. A text file lists them: "NAME FIRST LAST" a line. The next write to one of these
+// blocks of that file fails, changes nothing, and removes the line. The disk works again then, and the test
+// sees that the write has failed.
 class BadWrites {
  public:
-  explicit BadWrites(std::filesystem::path list) : list_(std::move(list)) {}  // empty: none ever
+  explicit BadWrites(std::filesystem::path list) : list_(std::move(list)) {}  // empty: no bad writes
 
   bool take(const std::string& name, std::uint64_t offset, std::uint64_t bytes);
 

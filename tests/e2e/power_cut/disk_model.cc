@@ -82,7 +82,7 @@ Status DiskModel::on_sync_done(std::uint64_t id) {
   return {};
 }
 
-// What arrived earlier and is still volatile can not come back on top of it.
+// An earlier, still volatile write cannot overwrite the durable write after a cut.
 Status DiskModel::make_durable(std::map<std::uint64_t, Write>::iterator it) {
   const Write& w = it->second;
   for (auto earlier = volatile_.begin(); earlier != it; ++earlier) {
@@ -117,7 +117,7 @@ Status DiskModel::put(const Write& w, const std::vector<bool>& leave_out) {
   return {};
 }
 
-// Half of the torn writes lose their end, the others any of their sectors. True: lost.
+// Half of the torn writes lose their end, the others any of their sectors. true: lost.
 std::vector<bool> DiskModel::tear(const Write& w, SeededRandom& random) {
   std::uint64_t sectors = w.length / sector;
   std::vector<bool> lost(sectors);

@@ -1,9 +1,10 @@
 // One file on a disk with a volatile cache, replayed from the log of power_disk.
 //
-// Durable is a write that was O_DSYNC and has been answered, and one that had been answered before a sync arrived that
-// has been answered. Everything else that arrived is volatile: after a power cut all of it, nothing of it, or any of its
-// 512-byte sectors may be there. A file holds the durable content; cut() puts a random part of what is volatile into it,
-// and undo() takes that out again, so that the next cut goes on from there.
+// A write is durable if it was O_DSYNC and has been answered. It is also durable if it was answered before a
+// sync arrived, and that sync has been answered. Everything else that arrived is volatile: after a power cut
+// all of it, none of it, or any of its 512-byte sectors may be on the disk. A file holds the durable content.
+// cut() writes a random part of the volatile content into it, and undo() removes that part, so that the next
+// cut starts from there.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ enum class CutStyle { drop_all, keep_all, mixed };
 
 class DiskModel {
  public:
-  // `path` holds the content at the log's beginning, and is changed from now on.
+  // `path` holds the content at the start of the log, and is changed from now on.
   static Result<DiskModel> open(const std::string& path);
 
   // `number` counts the log's events.
@@ -42,9 +43,9 @@ class DiskModel {
   struct Write {
     std::uint64_t offset, length;
     const std::byte* bytes;         // null: zeros
-    std::uint64_t done_number = 0;  // of the event that answered it; 0: not yet
+    std::uint64_t done_number = 0;  // number of the event that answered the write; 0: none yet
     bool dsync = false;
-    std::vector<bool> overwritten;  // sectors for which something later is durable; empty: none
+    std::vector<bool> overwritten;  // sectors with later durable content; empty: none
     bool covers(std::uint64_t at, std::uint64_t n) const { return offset < at + n && at < offset + length; }
   };
 

@@ -1,7 +1,7 @@
-// What a disk with a volatile cache was asked for, in the order in which it was asked and answered.
+// The requests to a disk with a volatile cache, in the order of requests and answers.
 //
-// power_disk writes the log, power_images reads it. Each event is a fixed header; a `write` is followed by its bytes.
-// One writer, same machine: the structure is stored as it is.
+// power_disk writes the log, power_images reads it. Each event is a fixed header, and the bytes of a `write`
+// follow it. There is one writer, on the same machine: the structure is stored as it is.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@
 namespace twinloft::power {
 
 enum class EventKind : std::uint8_t {
-  name,        // `file` has this name, which follows
-  write,       // arrived: from now on any part of it may be on the medium
+  name,        // name of `file`, which follows
+  write,       // arrived: from now on any part of the write may be on the medium
   zeros,       // the same for a punched or zeroed range
   done,        // the write or zeros with this id was answered
-  sync_begin,  // a sync arrived: it covers what was answered before
-  sync_done,   // it was answered
+  sync_begin,  // a sync arrived: it covers writes that were answered before
+  sync_done,   // the sync was answered
   resize,      // the file has `length` bytes
 };
 
@@ -50,7 +50,7 @@ class EventWriter {
   std::vector<std::byte> buffer_;
 };
 
-// The log as memory: events in order, with their bytes.
+// The log in memory: events in order, with their bytes.
 class EventReader {
  public:
   static Result<EventReader> open(const std::string& path);
@@ -62,7 +62,7 @@ class EventReader {
     Event event;
     ByteSpan bytes;  // in the log's memory
   };
-  bool next(Item& item);  // false at the end, or where the last event was not written whole
+  bool next(Item& item);  // false at the end, or if the last event is incomplete
   std::uint64_t position() const { return at_; }
   void rewind() { at_ = 0; }
 

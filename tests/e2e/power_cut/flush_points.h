@@ -1,4 +1,4 @@
-// Which LSN was durable in a journal at which moment, from the writes to it.
+// The LSN that was durable in a journal at each moment, from the writes to the journal.
 #pragma once
 
 #include <map>
@@ -16,7 +16,7 @@ class FlushPoints {
 
   void apply(const EventReader::Item& item);
   repl::Lsn durable() const { return durable_; }  // every record up to here has been written and answered
-  repl::Lsn arrived() const { return arrived_; }  // the highest one of which something may be in the journal
+  repl::Lsn arrived() const { return arrived_; }  // the highest record of which a part may be in the journal
   const std::vector<repl::Lsn>& record_ends() const { return ends_; }  // ascending
 
  private:
@@ -35,8 +35,9 @@ class FlushPoints {
     repl::Lsn record;  // its first LSN
     std::uint64_t bytes;
   };
-  std::map<std::uint64_t, Part> parts_;                       // by id of the write: a large record takes several
-  std::map<std::uint64_t, std::uint64_t> durable_ahead_;      // first -> last LSN of records behind a gap
+  // by id of the write: a large record needs several
+  std::map<std::uint64_t, Part> parts_;
+  std::map<std::uint64_t, std::uint64_t> durable_ahead_;  // first -> last LSN of records after a gap
 };
 
 }  // namespace twinloft::power

@@ -1,4 +1,4 @@
-// libfuse wants to know which of its interfaces is meant.
+// libfuse needs the version of its API.
 #pragma once
 
 #ifndef FUSE_USE_VERSION

@@ -41,7 +41,7 @@ Status apply_record(const repl::StoredRecord& r, Overlay& data) {
   return {};
 }
 
-// What recovery has left in memory.
+// The content that recovery has left in memory.
 Status apply_loaded(const repl::RecoveredLog& log, ByteSpan room, Overlay& data) {
   Status done;
   auto keep = [&](Status s) { if (done && !s) done = std::move(s); };
@@ -79,7 +79,7 @@ Status Overlay::write_zeros(std::uint64_t offset, std::uint64_t bytes) {
 }
 
 Status recover_and_compare(Overlay& journal, Overlay& data, int image_fd, std::uint64_t image_bytes) {
-  // As a start does it: of what is committed the newest goes into memory, and here a part of it at most.
+  // As at a start: the newest committed content goes into memory, here at most a part of it.
   repl::journal::AlignedBuffer room(room_bytes);
   TL_TRY_ASSIGN(repl::journal::RecoveredVolume volume, repl::journal::recover(journal, data, {}, room.span()));
   TL_TRY(apply_loaded(volume.log, room.span(), data));

@@ -1,4 +1,4 @@
-// A file that can be changed without being changed: what recovery writes stays in memory.
+// A file whose changes stay in memory: the writes of recovery do not change the file.
 #pragma once
 
 #include <unordered_map>
@@ -26,8 +26,9 @@ class Overlay final : public repl::ports::BlockFile {
   std::unordered_map<std::uint64_t, std::vector<std::byte>> blocks_;  // empty: zeros
 };
 
-// Runs recovery on journal and data as they are and compares what a primary would start from (everything up to the
-// journal's end) with an image of the volume. Errc::conflict names the first block that differs.
+// Runs recovery on journal and data as they are. Compares the content that a primary would start from
+// (everything up to the journal's end) with an image of the volume. Errc::conflict names the first block that
+// differs.
 Status recover_and_compare(Overlay& journal, Overlay& data, int image_fd, std::uint64_t image_bytes);
 
 }  // namespace twinloft::power

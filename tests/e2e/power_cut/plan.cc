@@ -34,7 +34,7 @@ class Candidates {
     if (auto moment = moment_of(e, name); moment != Moment::any) all_[static_cast<std::size_t>(moment)].push_back(number);
   }
 
-  // After the load the file system is unmounted; that is not what is looked at.
+  // The unmount after the load is not part of the test.
   void forget_what_came_after_the_load() {
     for (auto& numbers : all_)
       while (!numbers.empty() && numbers.back() > last_reply_) numbers.pop_back();
@@ -88,7 +88,7 @@ Result<std::vector<Step>> make_plan(EventReader& log, const PlanOptions& options
   std::vector<Step> steps;
   std::uint64_t first = random.below(100);
   for (std::size_t i = 0; i < options.steps; ++i) {
-    // Spread evenly over the kinds of moments, so that a few images hold some of each.
+    // Spread evenly over the kinds of moments, so that even a few images cover each kind.
     Step step{0, moment_at((first + 29 * i) % 100), random.below(100) < options.lsn_percent};
     const auto& numbers = candidates.of(step.moment);
     step.event = numbers[random.below(numbers.size())];

@@ -1,11 +1,12 @@
-// A directory of files that behave as disks with a volatile cache, by FUSE, mounted over the directory that holds them.
-// What is written is there for readers at once, and what was asked and answered is logged, so that afterwards the
-// content after a power cut at any moment can be made from the log (power_images). Plain files in one directory; what
-// the tests need and no more.
+// A directory of files that behave as disks with a volatile cache. It is a FUSE file system, mounted over the
+// directory with the files. A write is visible to readers at once. Requests and answers are logged, so that
+// power_images can make the content after a power cut at any moment. Only plain files in one directory, and
+// only what the tests need.
 //
 //   power_disk --directory DIR --log FILE [--delay-us N] [--seed N] [--bad-blocks FILE] [--bad-writes FILE]
 //
-// --bad-blocks: a list of blocks that cannot be read until they are written; --bad-writes: of writes that fail once (bad_blocks.h).
+// --bad-blocks: a list of blocks that cannot be read until they are written; --bad-writes: a list of writes
+// that fail once (bad_blocks.h).
 // Serves until it is unmounted or gets SIGTERM. Exit: 0, or 1 with a message.
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -79,7 +80,7 @@ void op_init(void*, fuse_conn_info* conn) {
                                        FUSE_CAP_WRITEBACK_CACHE);
   conn->want |= conn->capable & (FUSE_CAP_ASYNC_DIO | FUSE_CAP_ASYNC_READ);
   conn->max_write = request_bytes_max;
-  conn->max_read = request_bytes_max;  // and in the mount options: both must say the same
+  conn->max_read = request_bytes_max;  // and in the mount options: both values must agree
   conn->max_background = 128;
   conn->congestion_threshold = 100;
 }
@@ -121,7 +122,8 @@ void op_setattr(fuse_req_t request, fuse_ino_t inode, struct stat* wanted, int w
 }
 
 void op_open(fuse_req_t request, fuse_ino_t, fuse_file_info*) {
-  // libfuse 3.14 can not express FOPEN_PARALLEL_DIRECT_WRITES; without it the kernel sends one write at a time.
+  // libfuse 3.14 cannot express FOPEN_PARALLEL_DIRECT_WRITES. Without it the kernel sends one write at a
+  // time.
   fuse_open_out out{};
   out.open_flags = FOPEN_DIRECT_IO | FOPEN_PARALLEL_DIRECT_WRITES;
   fuse_reply_buf(request, reinterpret_cast<const char*>(&out), sizeof out);
@@ -153,7 +155,7 @@ void op_write(fuse_req_t request, fuse_ino_t inode, const char* data, size_t siz
   if (disk.bad_writes.take(disk.of(inode).name, static_cast<std::uint64_t>(offset), size)) return void(fuse_reply_err(request, EIO));
   Event event{.kind = EventKind::write, .file = Disk::number(inode), .id = ++disk.last_id,
               .offset = static_cast<std::uint64_t>(offset), .length = size};
-  // The kernel sends no FSYNC behind a direct write that is O_DSYNC; it says so in the flags.
+  // The kernel sends no FSYNC after a direct O_DSYNC write. The flags of the write tell.
   if (file->flags & (O_SYNC | O_DSYNC)) event.flags = durable_when_done;
   disk.log->append(event, {reinterpret_cast<const std::byte*>(data), size});
   ssize_t n = ::pwrite(disk.of(inode).fd.get(), data, size, offset);
@@ -213,7 +215,7 @@ fuse_lowlevel_ops operations() {
   o.write = op_write;
   o.fallocate = op_fallocate;
   o.fsync = op_fsync;
-  o.flush = op_done_at_once;  // a close is no promise
+  o.flush = op_done_at_once;  // a close promises nothing
   o.release = op_done_at_once;
   o.statfs = op_statfs;
   return o;
@@ -250,7 +252,8 @@ int run(int argc, char** argv) {
   if (!writer) return fmt::print(stderr, "power_disk: {}\n", writer.error().message), 1;
   SharedLog log(std::move(*writer));
   Disk disk;
-  disk.directory = Fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));  // before it is mounted over
+  // before the mount hides it
+  disk.directory = Fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!disk.directory) return fmt::print(stderr, "power_disk: {}: {}\n", directory, std::strerror(errno)), 1;
   disk.log = &log;
   disk.bad = BadBlocks(bad_blocks);

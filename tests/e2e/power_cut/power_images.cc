@@ -1,17 +1,20 @@
-// Makes the content of disks after power cuts from the log of power_disk, one cut after the other, going on from each.
+// Makes the content of disks after power cuts from the log of power_disk. Each cut continues from the cut
+// before.
 //
 //   power_images --log FILE --work DIR --replica NAME... --account FILE --images N [--lsn-percent P] [--seed N]
 //
-// DIR holds NAME.data and NAME.journal of each replica as they were at the log's beginning; they are changed. FILE is
-// the account of the load as it was at the end. At each cut one line of JSON says what was made:
-//   NAME.data, NAME.journal   the disks of one replica, drawn from those there are, after the cut
+// DIR holds NAME.data and NAME.journal of each replica as they were at the start of the log. They are
+// changed. FILE is the load's account as it was at the end. After each cut, one line of JSON names what was
+// made:
+//   NAME.data, NAME.journal   the disks of one replica, chosen at random, after the cut
 //   base.NAME.data, .journal  the same of an earlier cut
 //   account                   the part of the account that had been written by then: each 250 in it came before the cut
-// At a step "lsn" it names an LSN instead, and the account ends where a record behind it was durable when the reply
-// came: what is in it must be in an image of that LSN. Then a line is read from standard input:
-//   next          go on
+// A step "lsn" names an LSN instead. The account then ends with the last reply that came before any record
+// after that LSN was durable: its messages must be in an image of that LSN. Then a line is read from standard
+// input:
+//   next          continue
 //   compare FILE  run recovery on the two disks (in memory), and compare the volume with this image; answers "equal",
-//                 or why not
+//                 or the reason why not
 // Exit: 0, or 1 with a message.
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -46,7 +49,7 @@ struct Options {
   std::uint64_t seed = 1;
 };
 
-// Copies what is not a hole.
+// Copies all but the holes.
 Status copy_sparse(int from, const std::string& path) {
   Fd to(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   struct stat st{};
@@ -66,7 +69,7 @@ struct Replica {
   DiskModel data, journal;
   repl::Superblock superblock;
   FlushPoints flush;
-  std::optional<repl::Lsn> base_arrived;  // nothing behind this LSN is in the saved base
+  std::optional<repl::Lsn> base_arrived;  // nothing after this LSN is in the saved base
   std::uint64_t journaled = 0, base_journaled = 0;  // bytes
 };
 
@@ -106,7 +109,7 @@ class Images {
   }
 
  private:
-  struct Reply {  // a part of the account, and what was durable when it was written
+  struct Reply {  // a part of the account, and the durable LSNs when it was written
     std::uint64_t account_bytes;
     std::vector<repl::Lsn> durable;  // by replica
   };
@@ -163,13 +166,13 @@ class Images {
                step.event, r.name, lsn ? lsn->v : 0, r.flush.durable().v, account_bytes, losses(journal), losses(data));
     std::fflush(stdout);
     TL_TRY(answer_commands(r));
-    if (random.below(4) == 0) r.base_journaled = 0;  // as it is after this cut
+    if (random.below(4) == 0) r.base_journaled = 0;  // the next base is made of the disks after this cut
     TL_TRY(save_base(r));
     TL_TRY(r.data.undo());
     return r.journal.undo();
   }
 
-  // A record's end that the journal holds and the saved base does not.
+  // The end of a record that the journal holds and the saved base lacks.
   static std::optional<repl::Lsn> draw_lsn(const Replica& r, SeededRandom& random) {
     const auto& ends = r.flush.record_ends();
     if (!r.base_arrived) return std::nullopt;
@@ -179,7 +182,7 @@ class Images {
     return from[static_cast<std::ptrdiff_t>(random.below(static_cast<std::uint64_t>(to - from)))];
   }
 
-  // The last reply at which nothing behind `lsn` was durable: its messages were flushed by then.
+  // The last reply when nothing after `lsn` was durable: its messages were flushed by then.
   std::uint64_t account_bytes_at(repl::Lsn lsn, std::size_t which) const {
     auto behind = std::upper_bound(replies_.begin(), replies_.end(), lsn,
                                    [&](repl::Lsn at, const Reply& r) { return at < r.durable[which]; });
@@ -193,7 +196,7 @@ class Images {
     return write_all(fd.get(), ByteSpan(account_).first(std::min<std::size_t>(bytes, account_.size())));
   }
 
-  // Anew after a quarter of the ring, so that the records behind it are still there.
+  // A new base after a quarter of the ring, so that the records after the base are still in the ring.
   Status save_base(Replica& r) {
     if (r.base_arrived && r.journaled - r.base_journaled < r.superblock.ring_bytes / 4) return {};
     TL_TRY(copy_sparse(r.data.fd(), options_.work + "/base." + r.name + ".data"));

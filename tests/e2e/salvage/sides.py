@@ -1,4 +1,6 @@
-"""A replicated spool whose two sides part: a file system, lmtpd and mail on each, and what is in their Maildirs."""
+"""A replicated spool whose two sides split: a file system, lmtpd and mail on each side, and the content of
+their Maildirs.
+"""
 import collections, email, os, smtplib
 
 import mail
@@ -15,7 +17,7 @@ class FileSystem:
 
 
 EXT4 = FileSystem("ext4", "96MiB", ("mkfs.ext4", "-q", "-b", "4096"), ("e2fsck", "-fn"))
-# 300 MiB is the least that mkfs.xfs makes. Both sides are mounted on one machine here, with the same UUID.
+# 300 MiB is the minimum of mkfs.xfs. Both sides are mounted on one machine here, with the same UUID.
 XFS = FileSystem("xfs", "304MiB", ("mkfs.xfs", "-q"), ("xfs_repair", "-n"), ("-o", "nouuid"))
 
 
@@ -53,10 +55,10 @@ class Sides:
                                                                f"lmtpd-{node}{self.started}", self.v.ns[node])
 
     def stop_mail(self, node):
-        expect(self.lmtpd.pop(node).stop() == 0, f"lmtpd on {node} does not stop in good order")
+        expect(self.lmtpd.pop(node).stop() == 0, f"lmtpd on {node} does not stop cleanly")
 
     def deliver(self, node, user, *subjects):
-        """As an MTA does it: the same message has the same content whenever it is tried."""
+        """As an MTA does: a message has the same content at every attempt."""
         with smtplib.LMTP(str(self.socket[node])) as lmtp:
             for subject in subjects:
                 text = (f"From: Sender <sender@{DOMAIN}>\r\nTo: {user}@{DOMAIN}\r\nSubject: {subject}\r\n"
@@ -74,7 +76,7 @@ class Sides:
                 for box in ("new", "cur") for path in sorted((self.maildir(node, user) / box).iterdir())]
 
     def mail_of(self, node):
-        """Which messages each user has, how many times."""
+        """The number of copies of each message, for each user."""
         return {user: collections.Counter(subject for _, subject in self.files(node, user)) for user in USERS}
 
     # ---- both ------------------------------------------------------------------------------------------------------
@@ -84,16 +86,16 @@ class Sides:
                         s["peers"][0]["disk"] == "UpToDate" and s, f"both to be in sync, {node} primary")
 
     def at_rest(self, node):
-        """All that was written is at home on both: nothing is on its way."""
+        """All writes are in the data areas of both replicas: nothing is in flight."""
         run("sync", "-f", self.spool(node))
         def both():
             states = [self.v.status(n) for n in ("a", "b")]
             places = {s["lsn"][which] for s in states if s for which in ("tail", "last")}
             return all(states) and len(places) == 1
-        wait_for(both, "everything to be written home on both sides")
+        wait_for(both, "every write to be in the data areas of both sides")
 
     def cut_link(self):
-        """Without a word to anybody."""
+        """Cuts the link silently."""
         run("ip", "-n", self.v.ns["a"], "link", "set", "tl0", "down")
 
     def join_link(self):
