@@ -13,7 +13,7 @@
 
 namespace twinloft::lmtpd {
 
-// What [tls] names, read by whoever may: before privileges are dropped. Null: there is no such section. Errors name the file.
+// What [tls] names, read with the privileges of the start. Null: there is no such section. Errors name the file.
 Result<std::shared_ptr<const TlsContext>> load_tls(const TlsSettings& tls);
 
 // Why the limit of open files, which serve raises to the hard limit, does not do for what the configuration allows; nullopt: it does.

@@ -1,4 +1,4 @@
-// What the serving process may ask of the kernel: a list of system calls (seccomp(2)), so that whoever takes it over finds little to go on with.
+// What the serving process may ask of the kernel: a list of system calls (seccomp(2)), so that an attacker who takes it over can do little.
 #pragma once
 
 #include "twinloft/base/result.h"

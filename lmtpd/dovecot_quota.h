@@ -8,7 +8,7 @@
 
 namespace twinloft::lmtpd {
 
-// What Dovecot is told of its quota, in the words of 2.3.
+// What Dovecot's configuration says of its quota, in the words of 2.3.
 struct DovecotQuota {
   std::string quota;                // "maildir:User quota", "count"; empty: none
   std::vector<std::string> rules;   // "*:storage=1G", "Trash:ignore"

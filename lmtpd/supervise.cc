@@ -266,7 +266,7 @@ class SupervisorProcess {
   void stop(int number) {
     log_info("signal {}: {}", number, supervisor_.stopping() ? "aborting deliveries" : "finishing deliveries that have begun");
     tell_service_manager("STOPPING=1\nSTATUS=finishing deliveries that have begun");
-    // Whoever comes from now on is refused; the serving processes hold the sockets no longer than it takes to hear this.
+    // New connections are refused from now on. The server processes hold the sockets no longer than it takes to hear this.
     if (setting_) close_listeners(*setting_, nullptr);
     obey(supervisor_.stop(clock_.now()));
   }
@@ -292,7 +292,7 @@ class SupervisorProcess {
     if (reloading_ && !supervisor_.stopping() && !supervisor_.starting()) tell_ready();
   }
 
-  // What has no socket any more in the new setting is closed once nobody is told to take connections from there.
+  // A listener that the new setting does not have is closed once no server process takes connections from it.
   static void close_listeners(const Setting& old, const Setting* next) {
     for (std::size_t i = 0; i < old.listeners.size(); ++i) {
       const ListenSettings& listen = old.config.listen[i];

@@ -19,7 +19,7 @@ void read_hop_tls(const TomlTable& t, NextHopSettings& hop) {
   t.path("tls_certificate", hop.certificate);
   t.path("tls_key", hop.key);
   t.text("tls_name", hop.tls_name);
-  if (hop.certificate.empty() != hop.key.empty()) t.error(hop.key.empty() ? "tls_certificate" : "tls_key", "needs the other one of tls_certificate and tls_key");
+  if (hop.certificate.empty() != hop.key.empty()) t.error(hop.key.empty() ? "tls_certificate" : "tls_key", "needs its counterpart: give tls_certificate and tls_key together");
   for (const char* key : {"tls_ca", "tls_name"})
     if (hop.spec.tls != HopTls::verify && t.has(key)) t.error(key, "needs tls = \"verify\": nothing else looks at the certificate");
   for (const char* key : {"tls_certificate", "tls_key"})

@@ -87,7 +87,7 @@ void read_mysql_tls(const TomlTable& t, MysqlDbConfig& out) {
   t.path("tls_ca", out.tls_ca);
   t.path("tls_certificate", out.tls_certificate);
   t.path("tls_key", out.tls_key);
-  if (out.tls_certificate.empty() != out.tls_key.empty()) t.error(out.tls_key.empty() ? "tls_certificate" : "tls_key", "needs the other one of tls_certificate and tls_key");
+  if (out.tls_certificate.empty() != out.tls_key.empty()) t.error(out.tls_key.empty() ? "tls_certificate" : "tls_key", "needs its counterpart: give tls_certificate and tls_key together");
   if (out.tls == MysqlTls::none)
     for (const char* key : {"tls_ca", "tls_certificate", "tls_key"})
       if (t.has(key)) t.error(key, "needs tls = \"required\" or \"verified\"");

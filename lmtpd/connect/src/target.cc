@@ -66,7 +66,7 @@ struct FreeAddresses {
   void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
 };
 
-// The time is shared by those addresses that are still to be tried, so that one that is silent does not take it all.
+// The addresses that are still to be tried share the time: a silent address does not use it up.
 Result<Fd> connect_to_one_of(const addrinfo* list, std::chrono::steady_clock::time_point deadline) {
   Result<Fd> last = fail(Errc::unavailable, "the name has no address");
   int left = 0;

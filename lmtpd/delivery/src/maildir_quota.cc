@@ -164,7 +164,7 @@ Result<MaildirQuota::Known> MaildirQuota::usage(const Mailbox& mailbox) {
   return Known{file->used, file->lines == 1 && age <= maildirsize_over_seconds};
 }
 
-// Until nothing has changed meanwhile. A mailbox where it never stands still, or of which a part cannot be read, has no file, and is counted each time.
+// Counts until nothing has changed meanwhile. A mailbox that changes all the time, or has an unreadable part, gets no file and is counted each time.
 Result<MaildirQuota::Known> MaildirQuota::recount(const Mailbox& mailbox) {
   QuotaUsage used;
   for (int i = 0; i < recounts_max; ++i) {

@@ -2,7 +2,7 @@
 //
 // A message's room is held from the moment that it was found until the message is placed and counted, so deliveries at once do not share it. Becoming visible
 // and being counted are one step for this process. Others, such as Dovecot, do not know its locks: the file is appended to in one write, and made anew by a
-// rename; whoever finds that it was, while appending, or that mail came while counting, removes it, and whoever needs it next counts all. Nothing is
+// rename. A delivery that finds a new file while appending, or new mail while counting, removes the file. The next delivery counts all. Nothing is
 // synced: it can be made again from the mail, and is where it is damaged. What fails in keeping it never fails a delivery.
 #pragma once
 

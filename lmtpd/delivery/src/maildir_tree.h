@@ -40,7 +40,7 @@ struct OpenMaildir {
 // Remembers which Maildirs this process has made durable, so that their parents are synced once and not per
 // message. A directory that another program made a moment ago may not be durable either; so the first
 // delivery into each Maildir takes the slow way even where everything exists, and so does the first one after new/ was
-// made anew (whoever recreates a directory above it recreates it as well). Thread-safe.
+// made anew (a program that recreates a directory above it recreates it as well). Thread-safe.
 class MaildirTree {
  public:
   explicit MaildirTree(FileOps& ops) : ops_(ops) {}

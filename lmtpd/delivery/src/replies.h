@@ -1,4 +1,4 @@
-// One mapping from what failed to what the client is told. The reply never names local paths; the log does.
+// One mapping from failures to replies. A reply never names local paths; the log does.
 #pragma once
 
 #include <string>

@@ -345,7 +345,7 @@ SpawnServer::Run* SpawnServer::run_of(pid_t stray) {
 
 // Kills orphans whose run has ended, and says which runs still have some. One that was killed more than kill_wait ago
 // is stuck in the kernel, and must not hold up every later delivery. An orphan without a mark has changed its
-// environment: while any run is under way it could be that one's helper, so it is killed only when none is; its own
+// environment: while any run is under way it could be a helper of that run, so it is killed only when none is; its own
 // run's reply does not wait for it until then.
 void SpawnServer::kill_strays() {
   bool quiet = std::all_of(runs_.begin(), runs_.end(), [](auto& r) { return r.second->phase == Phase::draining; });

@@ -137,7 +137,7 @@ Result<std::unique_ptr<Spawner>> Spawner::start(std::vector<AgentSpec> agents, S
   return std::unique_ptr<Spawner>(new Spawner(std::move(agents), options, std::move(control.ours), pid));
 }
 
-// Its end is told, and not only closed: whoever has got a copy of the descriptor must not keep the spawner alive.
+// The channel is shut down, and not only closed: a process with a copy of the descriptor must not keep the spawner alive.
 Spawner::~Spawner() {
   give_up();
   control_.reset();

@@ -64,7 +64,7 @@ std::optional<LaneAnswer> receive(int lane) {
   return out;
 }
 
-// The end of the other one is input too.
+// End of file is input too.
 bool has_input(int lane, std::chrono::milliseconds time) {
   using std::chrono::steady_clock;
   const auto deadline = steady_clock::now() + time;
@@ -176,7 +176,7 @@ auto made_safely(Make make) -> decltype(make()) {
   std::vector<std::thread> threads;
   for (std::size_t i = 0; i < lanes.size(); ++i) threads.emplace_back(serve_lane, std::cref(i + 1 < lanes.size() ? *serve : sign), lanes[i].get());
   for (std::thread& t : threads) t.join();
-  *serve = nullptr;  // what it has open is closed in order: servers are told
+  *serve = nullptr;  // closes its connections in order, so that servers notice
   ::_exit(0);
 }
 
@@ -220,7 +220,7 @@ Result<std::unique_ptr<LaneProcess>> LaneProcess::start(const LaneConfig& config
   return out;
 }
 
-// Ends are told, and not only closed: whoever has got a copy of a descriptor must not keep the process alive. It may still stand in a request, which
+// The channels are shut down, and not only closed: a process with a copy of a descriptor must not keep the process alive. It may still be in a request, which
 // nobody waits for any more.
 LaneProcess::~LaneProcess() {
   for (const Group& group : groups_)

@@ -39,7 +39,7 @@ void Acceptor::stop() {
   stopped_ = true;
   retry_.cancel();
   if (descriptor_.is_open()) descriptor_.release();
-  listener_.close();  // who connects from now on is refused; or, where another process holds the socket, waits for that one
+  listener_.close();  // new connections are refused; where another process holds the socket, they wait for that process
 }
 
 void Acceptor::wait() {

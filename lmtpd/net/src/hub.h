@@ -80,7 +80,7 @@ struct Hub {
   WorkerPool rooms;    // last: their threads use the rest. This one asks whether mailboxes have room, for those that were looked up
   WorkerPool lookups;
   Deliveries deliveries;
-  WorkerPool bodies;  // writes large messages to files; apart, so that a spool that stands still holds up none
+  WorkerPool bodies;  // writes large messages to files; apart, so that a suspended spool holds up none
 };
 
 // One thread's loop. Everything but post() and takes_turns() belongs to that thread.
@@ -102,7 +102,7 @@ class Loop {
   void drain();
   // A drain, this one or a later one, waits for no client that has begun a transaction.
   void hurry();
-  // Nothing is waited for any more but what the clients are told.
+  // Waits for replies to the clients only.
   void abort();
   // Closes every connection, whatever it waits for, and ends the loop.
   void abandon();

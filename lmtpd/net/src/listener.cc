@@ -93,7 +93,7 @@ Result<Fd> lock_directory_of(const std::string& path) {
   std::string directory = path.substr(0, std::max<std::size_t>(path.rfind('/'), 1));
   Fd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd) return fail_errno(errno, "{}, the directory of the socket {}", directory, path);
-  // Whoever may read the directory may lock it too, for ever.
+  // Any process that may read the directory may lock it too, without an end.
   for (int tries = 0; tries < 20; ++tries) {
     if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
     if (errno != EWOULDBLOCK) return fail_errno(errno, "{}: lock", directory);

@@ -176,7 +176,7 @@ void Server::Impl::after(Duration time, void (Impl::*what)()) {
   });
 }
 
-// First of all, so that what is told to leave is all there is.
+// First of all, so that the connections that are ended are all there are.
 void Server::Impl::leave_listeners() {
   for (const auto& acceptor : acceptors) acceptor->stop();
 }

@@ -44,7 +44,7 @@ class Wire {
   std::string how() const;  // "TLSv1.3 with cipher TLS_AES_256_GCM_SHA384"; and the client's certificate's name, where it has shown one
   // Bytes that were received and not taken yet: the socket may not become readable for them.
   bool holds_input() const;
-  // Tells the client that this is the end, where it is told so; once.
+  // Sends the client its last reply, where one is due; once.
   void announce_end();
 
  private:

@@ -175,7 +175,7 @@ Status Dialogue::offer_recipients(Attempt& attempt) {
   return asked;
 }
 
-// Without CHUNKING the hop says whether it wants the message. Whatever it has said by then that was not asked for would be taken for its replies to the message.
+// Without CHUNKING the hop says whether it wants the message. Whatever it has said unasked by then would count as its replies to the message.
 Status Dialogue::begin_body(Attempt& attempt) {
   if (!is_idle()) return fail(Errc::corrupt, "it says more than it was asked");
   if (offer_.chunking) return {};

@@ -438,7 +438,7 @@ void Session::begin_body() {
   actions_.body_size_hint = announced_size_;
 }
 
-// A chunk that is refused is skipped before its reply (RFC 3030 section 2), so that nothing in it is taken for commands.
+// A chunk that is refused is skipped before its reply (RFC 3030 section 2), so that nothing in it counts as a command.
 void Session::on(const Bdat& c) {
   chunk_ = c;
   chunk_refusal_.reset();

@@ -31,7 +31,7 @@ Status use_key(SSL_CTX* context, const std::string& pem);
 
 enum class Authorities {
   trusted,  // their certificates are good
-  asked,    // and the other side is told their names
+  asked,    // and their names are sent to the peer
 };
 // `what` is the key of the file, for messages. At least one.
 Status use_authorities(SSL_CTX* context, const std::string& pem, std::string_view what, Authorities kind);

@@ -25,7 +25,7 @@ bool is_configuration(unsigned number) {
   return std::find(std::begin(all), std::end(all), number) != std::end(all);
 }
 
-// Over TCP, and where the server has not shown who it is: none by which whoever answers can have the password (caching_sha2_password encrypts it with a key
+// Over TCP, and where the server has not shown who it is: none that gives the password to any server that answers (caching_sha2_password encrypts it with a key
 // that the server names).
 constexpr const char* careful_plugins = "mysql_native_password,client_ed25519";
 

@@ -58,7 +58,7 @@ Result<std::unique_ptr<EtcdStore>> EtcdStore::create(const Settings& settings, c
   return store;
 }
 
-// Every endpoint gets its share of what is left of the time, so that one that is silent leaves some to the others.
+// Every endpoint gets its share of what is left of the time, and a silent endpoint leaves time to the others.
 ArbiterAnswer EtcdStore::perform(const ArbiterRequest& request) {
   Instant deadline = clock_.now() + settings_.timeout;
   std::string reasons;
@@ -134,7 +134,7 @@ std::expected<void, EtcdStore::Failure> EtcdStore::log_in(const Endpoint& endpoi
   return {};
 }
 
-// A value that can not be read is no answer: whoever writes over it may overwrite what another version relies on.
+// An unreadable value is no answer: writing over it may overwrite what another version relies on.
 std::expected<ArbiterAnswer, EtcdStore::Failure> EtcdStore::understood(const ArbiterRequest& request, const std::string& body) {
   auto answer = request.read ? read_range(body, key_) : read_swap(body, key_);
   if (!answer) return std::unexpected(Failure{answer.error().message, true});

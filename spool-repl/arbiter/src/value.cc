@@ -86,7 +86,7 @@ Result<core::EpochValue> decode_value(const Uuid& volume, std::string_view text)
     return fail(Errc::conflict, "the arbiter's value is of volume {}, this one is {}: the key was copied, or the uuid is wrong",
                 of.text(), volume.text());
   TL_TRY_ASSIGN(core::EpochValue value, value_in(*root));
-  // Whoever compares must get the same bytes from the same value: nothing more, nothing twice, no other order.
+  // A comparison needs the same bytes for the same value: nothing more, nothing twice, no other order.
   if (encode_value(volume, value) != text) return wrong("it is not byte for byte as spool-repl writes it");
   return value;
 }

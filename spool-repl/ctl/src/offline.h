@@ -15,7 +15,7 @@ struct OpenFile {
   bool in_use = false;
 };
 
-// Opens for reading, and finds out whether somebody writes it: whoever does has it locked, or claimed if it is a device. As long
+// Opens for reading, and finds out whether a process writes it: such a process has it locked, or claimed if it is a device. As long
 // as it is open nobody can begin to.
 Result<OpenFile> open_for_reading(const std::string& path);
 

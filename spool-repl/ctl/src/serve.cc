@@ -142,7 +142,7 @@ class Node {
     return out;
   }
 
-  // Nothing could be started at all: the service manager is told so by the exit code, and nothing is served that this would end.
+  // Nothing could be started at all: the exit code says so to the service manager, and nothing is served that this would end.
   void give_up() {
     bool configuration = true;
     for (const auto& v : volumes_) configuration = configuration && is_configuration(std::get<VolumeSupervisor::Failed>(v->state()).why);
@@ -161,7 +161,7 @@ class Node {
     }
   }
 
-  // Whoever signals again wants the devices gone, mounted or not.
+  // A second signal asks for the devices to go, mounted or not.
   void stop(bool force) {
     if (!std::exchange(stopping_, true)) {
       if (count<VolumeSupervisor::Failed>() > 0) result_ = exit_failed;

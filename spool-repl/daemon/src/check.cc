@@ -241,8 +241,8 @@ struct Checker {
     auto at = address("nbd.listen", s.nbd_listen);
     if (std::string trouble = at ? trouble_at(*at) : ""; !trouble.empty()) error("nbd.listen: {}", trouble);
     if (at && !at->is_loopback())
-      warn("nbd.listen: {}: there is no authentication: whoever reaches this address can read and write the volume. Use unix:/path or a loopback "
-           "address, or keep everybody else out with a firewall", s.nbd_listen);
+      warn("nbd.listen: {}: there is no authentication: any host that reaches this address can read and write the volume. Use unix:/path or a "
+           "loopback address, or keep other hosts out with a firewall", s.nbd_listen);
   }
 };
 

@@ -326,8 +326,8 @@ void read_arbiter(const Table& t, VolumeSettings& v) {
   if (s.kind == Kind::etcd) read_etcd(a, s);
   if (s.kind == Kind::pacemaker) read_pacemaker(a, v, s);
   if (const toml::node* node = t.raw().get("on_peer_loss"))
-    return t.error(node, "on_peer_loss", fmt::format("does not apply: with an arbiter (kind = \"{}\") the arbiter decides who goes on "
-                                                     "without a member that is away. Remove it", arbiter::name_of(s.kind)));
+    return t.error(node, "on_peer_loss", fmt::format("does not apply: with an arbiter (kind = \"{}\") the arbiter decides which replica "
+                                                     "continues while a member is away. Remove it", arbiter::name_of(s.kind)));
 }
 
 void read_resync(const Table& t, VolumeSettings& v) {

@@ -55,7 +55,7 @@ bool EventLog::add(Event e, bool once) {
 }
 
 bool EventLog::was_said(const std::string& words, Instant now) {
-  // Looked through only when it is full: whoever finds new words again and again costs no more than this.
+  // Looked through only when it is full: a source of ever new words costs no more than this.
   if (said_.size() >= said_max) std::erase_if(said_, [&](const auto& s) { return now - s.second > repeat_after; });
   if (said_.size() >= said_max) said_.clear();
   auto [at, fresh] = said_.emplace(words, now);

@@ -17,7 +17,7 @@ namespace twinloft::repl::daemon {
 
 class EventLog {
  public:
-  // Reads what is there. A file that can not be written is warned of once, and the volume goes on without.
+  // Reads what is there. A file that can not be written gets one warning, and the volume is served all the same.
   EventLog(std::string path, std::string volume, const Clock& clock);
   ~EventLog();  // after what was added is in the file
 

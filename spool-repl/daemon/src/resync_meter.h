@@ -13,7 +13,7 @@ namespace twinloft::repl::daemon {
 
 struct ResyncProgress {
   std::uint64_t done_bytes = 0, total_bytes = 0;
-  std::uint64_t bytes_per_second = 0;    // of the last seconds; 0: not known yet, or it stands still
+  std::uint64_t bytes_per_second = 0;    // of the last seconds; 0: not known yet, or no progress
   std::optional<std::uint64_t> seconds_left;
   unsigned percent() const { return total_bytes == 0 ? 0 : static_cast<unsigned>(done_bytes * 100 / total_bytes); }
 };

@@ -406,8 +406,8 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   // Again and again until it is granted: the other replicas may not be there yet. The reason shows in status.
   void try_promotion() {
     if (!wants_primary_ || stopping_) return;
-    // An arbiter would grant it as soon as the primary that is followed now is lost. When that one is to be replaced is for a
-    // person or a cluster manager to say: its users may still be reading from it.
+    // An arbiter would grant it as soon as the primary that is followed now is lost. When to replace that primary is for an
+    // operator or a cluster manager to say: its users may still be reading from it.
     core::VolumeStatus s = core_->status();
     if (arbiter_ && std::any_of(s.peers.begin(), s.peers.end(), [](const auto& p) { return p.primary; })) {
       stand_down();

@@ -37,7 +37,7 @@ Result<std::unique_ptr<DeviceExport>> DeviceExport::start(ports::Loop& loop, por
     TL_TRY(device->mount());
     return device;
   }
-  // Detaching waits for whoever still looks at these devices: not on the thread that all I/O depends on.
+  // Detaching waits for programs that still look at these devices: not on the thread that all I/O depends on.
   side.run([path] { detach_left_over(path); },
            [self = device.get(), alive = std::weak_ptr(device->alive_)] {
              if (alive.expired()) return;
@@ -56,7 +56,7 @@ Status DeviceExport::mount() {
   return {};
 }
 
-// A device that nobody takes, since the export or the loop has gone meanwhile, is given back by whoever drops this last.
+// A device that nobody takes, since the export or the loop has gone meanwhile, is given back with the last reference.
 struct Attachment {
   Result<LoopIdentity> loop = LoopIdentity();
   bool taken = false;

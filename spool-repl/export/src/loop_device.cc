@@ -138,7 +138,7 @@ bool is_attached(const LoopIdentity& loop) {
 
 Status detach_loop(const LoopIdentity& loop) {
   if (!is_attached(loop)) return {};
-  // Exclusively: clearing a device that is mounted would only be put off to its last close, behind our back.
+  // Exclusively: clearing a mounted device would only take effect at its last close, behind our back.
   auto fd = open_device(loop.device, O_RDONLY | O_EXCL);
   if (!is_attached(loop)) return {};
   if (!fd && fd.error().sys == EBUSY) return fail(Errc::unavailable, "{}: still in use (mounted?); it stays attached", loop.device);

@@ -81,7 +81,7 @@ bool OsBlockFile::has_loop() {
   return loop_ != nullptr;
 }
 
-// What failed is tried once more, alone: it may do now, and if not, that one says what was wrong. So is all that had not begun.
+// What failed is tried once more, alone: it may succeed now, and if not, the single operation says what was wrong. So is all that had not begun.
 Status OsBlockFile::many(bool writes, std::span<const Piece> pieces) {
   auto one = [&](const Piece& p) { return writes ? write(p.offset, p.memory) : read(p.offset, p.memory); };
   if (pieces.size() > 1 && has_loop()) {

@@ -15,7 +15,7 @@ struct UringLoop::Watch {
   FdHandler handler;
 };
 
-// What a completion belongs to is told by the low bits of its user data.
+// The low bits of a completion's user data say what it belongs to.
 inline constexpr std::uint64_t tag_disk = 0;
 inline constexpr std::uint64_t tag_poll = 1;
 inline constexpr std::uint64_t tag_ignored = 2;

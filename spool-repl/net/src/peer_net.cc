@@ -255,7 +255,7 @@ void PeerNet::on_established(Connection& c) {
   if (!p->wanted) return c.close(fmt::format("replica {} was disconnected here by the administrator", c.peer()));
   auto caller = std::find_if(callers_.begin(), callers_.end(), [&](const Caller& k) { return k.connection.get() == &c; });
   if (caller != callers_.end()) {
-    // The same peer calls again while its old connection stands: that one is dead and nobody noticed.
+    // The same peer calls again while its old connection stands: the old connection is dead and nobody noticed.
     if (p->connection) p->connection->close("replaced by a newer connection");
     p->connection = std::move(caller->connection);
     callers_.erase(caller);

@@ -32,7 +32,7 @@ Result<Fd> open_directory_at(const std::string& path) {
   return fd;
 }
 
-// It is everybody's mail, and delivered with the rights of who delivers it: whoever else can write here could add to it.
+// A bundle holds the mail of all users, and is delivered with the rights of its deliverer: another user who can write here could add to it.
 Status check_own(int dir, std::string_view what) {
   TL_TRY_ASSIGN(struct stat about, stat_of(dir));
   if (about.st_uid == ::geteuid() && (about.st_mode & 022) == 0) return {};

@@ -56,7 +56,7 @@ inline std::optional<std::int64_t> newest_birth(const std::vector<std::int64_t>&
 
 // A message is stored in tmp/, made durable, renamed into new/, and acknowledged. So one whose content is of before the
 // parting and whose acknowledgement is not was born shortly before `newest_before_s`, the birth of the newest message of
-// before the parting (or is that one), and was renamed, which its change tells, after it. What was acknowledged before the
+// before the parting (or is that message), and was renamed, which its change tells, after it. What was acknowledged before the
 // parting was renamed before it too: most of it has an older change.
 //
 // `slack`: between the rename and the acknowledgement lies the directory's sync, and newer messages may be born meanwhile.

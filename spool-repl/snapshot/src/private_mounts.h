@@ -12,7 +12,7 @@ namespace twinloft::repl::snapshot {
 // is what comes back.
 Result<std::string> enter_private_mounts();
 
-// Again, with a copy of what is mounted: whoever was started in between stays behind.
+// Again, with a copy of what is mounted: a process that was started in between stays behind.
 Status leave_for_own_mounts();
 
 }  // namespace twinloft::repl::snapshot

@@ -132,7 +132,7 @@ RequestReader::Event RequestReader::next(ByteSpan& in, ByteSpan& piece) {
   std::copy_n(in.begin(), n, header_.begin() + static_cast<std::ptrdiff_t>(header_have_));
   in = in.subspan(n);
   header_have_ += n;
-  // A wrong magic is told by its own four bytes: one who speaks another protocol may never send more.
+  // Four bytes show a wrong magic: a client of another protocol may never send more.
   if (header_have_ >= 4 && load_be<std::uint32_t>(header_.data()) != request_magic) return Event::bad_magic;
   if (header_have_ < request_bytes) return Event::need_input;
   header_have_ = 0;

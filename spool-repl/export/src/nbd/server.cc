@@ -98,7 +98,7 @@ Status Server::add_listener(Fd fd, const std::string& name, SocketFile file) {
 
 namespace {
 
-// What is counted as one client: an address, of IPv6 the network that one site has.
+// What is counted as one client: an IPv4 address, or the IPv6 network of a site.
 std::string client_address(const sockaddr_storage& from) {
   char text[INET6_ADDRSTRLEN] = "";
   if (from.ss_family == AF_INET) ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(from).sin_addr, text, sizeof text);

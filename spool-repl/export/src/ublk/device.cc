@@ -141,7 +141,7 @@ Status Device::start() {
   return {};
 }
 
-// A mount is told by the claim; a plain open, which the driver would cut off, only by looking around. Programs that look at
+// The claim shows a mount. Only a look at all processes shows a plain open, which the driver would cut off. Programs that look at
 // a device for a moment are waited for.
 Status Device::await_unused() {
   for (int i = 0;; ++i) {

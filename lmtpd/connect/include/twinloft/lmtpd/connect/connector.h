@@ -20,7 +20,7 @@ class Connector {
   virtual Result<Fd> connect(std::size_t target) = 0;
 };
 
-// A process (lanes/) that connects to these targets and to nothing else, whoever asks.
+// A process (lanes/) that connects to these targets only, at the request of any thread.
 class ConnectProcess final : public Connector {
  public:
   // As LaneProcess::start(). At least one target.

@@ -14,7 +14,7 @@
 
 namespace twinloft::lmtpd {
 
-// "mx.example.net[192.0.2.9] as 4XyZ": for whoever looks for a message in the MTA's log.
+// "mx.example.net[192.0.2.9] as 4XyZ": to find the message in the MTA's log.
 std::string origin_text(const Origin& origin);
 
 struct DeliveryLine {

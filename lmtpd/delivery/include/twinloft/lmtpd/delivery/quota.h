@@ -13,7 +13,7 @@
 namespace twinloft::lmtpd {
 
 enum class OverQuota {
-  reject,  // 552 5.2.2: the sender is told
+  reject,  // 552 5.2.2: the MTA returns the message to its sender
   defer,   // 452 4.2.2: the MTA tries again
 };
 Result<OverQuota> parse_over_quota(std::string_view text);  // "reject", "defer"

@@ -36,7 +36,7 @@ struct LaneConfig {
   const char* process_name;  // as ps(1) shows it, at most 15 bytes
   const char* what;          // "the process that asks the user database", in messages
   std::size_t lanes = 1;     // of each group: requests at once; more wait
-  std::size_t groups = 1;    // one that stands still takes no lane of another
+  std::size_t groups = 1;    // a blocked group takes no lane of another group
   std::chrono::milliseconds answer_wait{30'000};  // for a sign of life: beyond, the process hangs
   std::chrono::milliseconds lanes_wait{120'000};  // without any answer, while every lane of a group is late
   std::chrono::milliseconds start_wait{50'000};   // for it to be ready

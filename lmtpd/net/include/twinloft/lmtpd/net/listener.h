@@ -41,7 +41,7 @@ class Listener {
   // One of `passed` that listens at that address already, taken out of it; nullopt: none does. Its path stays when this one ends: it is its
   // maker's. Errors: it is no listening stream socket.
   static Result<std::optional<Listener>> adopt(const ListenAddress& address, std::vector<Fd>& passed);
-  // In a process forked from the one that has bound it: the same socket, which stays that one's, with these rules.
+  // In a process forked from the owner of the socket: the same socket, which stays the owner's, with these rules.
   Listener inherit(const ListenRules& rules) const;
   bool is_listening() const;
   // Whether nobody can come to a Unix socket any more: its path was removed, or is another one's.

@@ -23,7 +23,7 @@ struct Reply {
 Reply make_reply(int code, std::string_view enhanced, std::string_view text);
 
 // Appends the reply as it goes over the wire. A reply that did not come from make_reply is cleaned here: no byte of
-// whoever wrote its text can end the line.
+// its text can end the line.
 void append_reply(std::string& out, const Reply& reply);
 
 // "250-first", "250-...", "250 last": what LHLO is answered with. At least one line.

@@ -32,7 +32,7 @@ struct NextHopSpec {
   ConnectTarget target;  // its timeout is connect_timeout, and holds until the hop has greeted too
   HopTls tls = HopTls::none;
   HopRecipient recipient = HopRecipient::address;
-  bool xclient = false;   // tell it who the client is, as if that one were there itself (needs its trust)
+  bool xclient = false;   // tell it the client's address and name as its own client's (it has to trust this host)
   bool xforward = false;  // tell it whom the MTA had the message from, for its log
   bool smtputf8 = true;   // it takes recipients beyond ASCII; else they are refused at RCPT
   std::uint32_t connections_max = 32;  // at once; the other deliveries wait

@@ -106,7 +106,7 @@ struct LookupRequest {
 struct Resolved {
   User user;
   std::optional<std::string> detail = {};  // where it is another one than that asked for: an alias has its own, or has taken it
-  std::optional<Reply> refusal = {};  // why no such message is taken for that user now, where somebody else than the database says so
+  std::optional<Reply> refusal = {};  // why no such message is accepted now, where another source than the database says so
 };
 
 // nullopt: there is no such user (550 5.1.1). An error: the database cannot say (451 4.3.0), never a refusal.

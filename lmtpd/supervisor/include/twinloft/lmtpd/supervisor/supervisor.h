@@ -2,7 +2,7 @@
 //
 //   starting ──ready()──▶ serving ──a newer one is ready──▶ draining ──ended()──▶
 //
-// One process serves. A reload starts another one beside it, with the configuration as it is then; when that one is ready the old one drains.
+// One process serves. A reload starts another one beside it, with the configuration as it is then. When the new process is ready, the old process drains.
 // Where it does not become ready, the old one goes on as if nothing had been asked. A serving process that ends by itself is
 // replaced. The sockets are the supervisor's, so nobody is refused meanwhile.
 #pragma once

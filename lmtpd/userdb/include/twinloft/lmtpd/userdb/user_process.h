@@ -1,5 +1,5 @@
 // A source in a process of its own (lanes/): what needs connections, or somebody else's libraries (a database server, NSS), is no part of the process that
-// reads from the network. That one can ask for keys, and nothing else; it has no password and makes no connection.
+// reads from the network. The server process can ask for keys, and nothing else; it has no password and makes no connection.
 #pragma once
 
 #include <chrono>

@@ -52,7 +52,7 @@ class FuseExport {
   // on serving and stop() may be tried again.
   void stop(std::function<void(Status)> stopped);
 
-  // Cuts the connection at once: whoever waits for the file gets errors, and the mount goes as soon as nobody holds
+  // Cuts the connection at once: waiting requests get errors, and the mount goes as soon as nobody holds
   // it. For a process that has to give up; completed writes that were not flushed are what a power cut would cost.
   void abort();
 

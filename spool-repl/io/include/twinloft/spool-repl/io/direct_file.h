@@ -49,7 +49,7 @@ class OsBlockFile final : public ports::BlockFile {
   Status write(std::uint64_t offset, ByteSpan data) override;
   Status write_zeros(std::uint64_t offset, std::uint64_t bytes) override;
   Status sync() override;
-  // Up to 128 at a time, by io_uring where the kernel allows it. An error is told as the single operation tells it.
+  // Up to 128 at a time, by io_uring where the kernel allows it. Errors are those of the single operation.
   Status read_all(std::span<const Piece> pieces) override;
   Status write_all(std::span<const Piece> pieces) override;
 

@@ -8,7 +8,7 @@
 //
 // Callers that have not proved themselves get little: a few connections for each address and for all of them, a short
 // time, a few lines in the log. Where there are too many, the oldest one of the address with the most goes: the peer
-// proves itself within a round trip, so it gets through whoever else calls.
+// proves itself within a round trip, so it gets through whatever other callers do.
 #pragma once
 
 #include <functional>

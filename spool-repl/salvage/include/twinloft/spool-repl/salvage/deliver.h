@@ -22,7 +22,7 @@ enum class Fate : std::uint8_t {
   delivered,
   already_there,    // the winner has that content in one of the user's folders
   done_before,      // says the ledger
-  copy_of_another,  // the bundle has the same content for the same user: that one is delivered
+  copy_of_another,  // the bundle has the same content for the same user, which is delivered once
   left_deleted,     // may have been on its way; the winner had it, and deleted it
   left_uncertain,   // may have been on its way, and those are not to be delivered
   would_deliver,    // a dry run

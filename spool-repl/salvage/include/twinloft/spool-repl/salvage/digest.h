@@ -1,10 +1,10 @@
-// What a message is, whoever stored it: a digest of its content that stays the same when it is delivered once more.
+// The identity of a message: a digest of its content, which stays the same when the message is delivered once more.
 //
 // A delivery prepends trace fields, and turns line ends around. So the digest is taken of the content behind the leading
 // fields that final delivery writes, with every line end as LF; docs/formats/salvage.md has the rule and its reasons.
 //
-// SHA-256, since mail is written by strangers: of a hash without that strength a sender could make a message whose digest is
-// another one's, and that one would count as delivered.
+// SHA-256, since mail is written by strangers: of a hash without that strength a sender could make a message with the digest of
+// another message, which would then count as delivered.
 #pragma once
 
 #include <array>

@@ -32,7 +32,7 @@ struct ExtractOptions {
   Uuid volume;
   Parting parting;
   // A message whose content was written just before the parting may have been acknowledged just after it. What was created
-  // in this time before the newest message of before the parting, and renamed behind that one's birth, is taken too, and marked as uncertain.
+  // in this time before the newest message of before the parting, and renamed after the birth of that message, is taken too, and marked as uncertain.
   std::chrono::seconds window{300};
   // It is renamed, and acknowledged when its directory is durable: that takes a slow disk seconds, and newer messages may be born
   // meanwhile. What was renamed this much before the newest one's birth counts as behind it. More cost little: what the winner has

@@ -48,7 +48,7 @@ struct LmtpServer {
 struct LmtpOptions {
   std::string hostname = "localhost";     // said in LHLO
   std::chrono::seconds timeout{300};      // for the server's next bytes, and for it to take ours
-  std::chrono::seconds final_timeout{1200};  // for the reply to a message: a spool may stand still for a while
+  std::chrono::seconds final_timeout{1200};  // for the reply to a message: a spool may be suspended for a while
 };
 
 // RFC 2033. One transaction a message, from <>: what can not be delivered is said here, and bounces to nobody. The content is
