@@ -4,6 +4,7 @@
 #include "journal_view.h"
 #include "node.h"
 #include "twinloft/spool-repl/core/dirty.h"
+#include "twinloft/spool-repl/core/history.h"
 #include "twinloft/spool-repl/format/bitmap.h"
 #include "twinloft/spool-repl/journal/recovery.h"
 

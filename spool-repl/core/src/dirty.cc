@@ -125,28 +125,4 @@ void DirtyMap::write(Pages which, const Superblock& sb, std::vector<BitmapWrite>
   }
 }
 
-bool history_holds(std::span<const EpochEntry> epochs, Lsn end, const Epoch& epoch, Lsn lsn) {
-  if (lsn.v == 0) return true;
-  for (std::size_t i = 0; i < epochs.size(); ++i) {
-    if (epochs[i].epoch != epoch) continue;
-    Lsn last = i + 1 < epochs.size() ? Lsn{epochs[i + 1].start.v - 1} : end;
-    return epochs[i].start <= lsn && lsn <= std::min(last, end);
-  }
-  return false;
-}
-
-Lsn common_history(std::span<const EpochEntry> a, Lsn a_end, std::span<const EpochEntry> b, Lsn b_end) {
-  Lsn common;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (a[i].start > a_end) continue;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      if (b[j].epoch != a[i].epoch || b[j].start != a[i].start) continue;
-      Lsn a_last = i + 1 < a.size() ? std::min(a_end, Lsn{a[i + 1].start.v - 1}) : a_end;
-      Lsn b_last = j + 1 < b.size() ? std::min(b_end, Lsn{b[j + 1].start.v - 1}) : b_end;
-      common = std::min(a_last, b_last);
-    }
-  }
-  return common;
-}
-
 }  // namespace twinloft::repl::core

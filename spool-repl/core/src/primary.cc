@@ -372,18 +372,14 @@ void Primary::begin(Peer& peer, RecordNo common_end) {
   if (waits_for_epoch(peer)) return;
   if (common_end < v_.readable_from) return begin_resync(peer);
   LogMark from = v_.log.mark_before(common_end);
-  if (from.lsn < peer.peer_commit) {
-    // A resync that was not finished leaves nothing that could be kept, unless it was complete up to a point beyond this one.
-    const auto& state = v_.find_link(peer.config.id)->state;
-    if (state && state->inconsistent && (state->base == base_unknown || state->base <= from.lsn)) return begin_resync(peer);
+  const auto& state = v_.find_link(peer.config.id)->state;
+  Verdict verdict = judge_peer(from.lsn, peer.peer_commit, state ? &*state : nullptr);
+  if (std::holds_alternative<verdict::Resync>(verdict)) return begin_resync(peer);
+  if (auto* split = std::get_if<verdict::SplitBrain>(&verdict)) {
     v_.note_split_brain(peer.config.id, from.lsn);
-    return refuse(peer,
-                  fmt::format("split brain: it knows writes up to {} as committed, and {}. Both histories "
-                              "are kept; decide which replica is to be primary",
-                              peer.peer_commit.v, parting_text(from.lsn)),
-                  true);
+    return refuse(peer, std::move(split->why), true);
   }
-  // Whoever was promoted in spite of a loss had blocks of lost records in its data area: no record tells of those.
+  // A promotion in spite of a loss leaves blocks of lost records in the data area here: no record tells of those.
   if (lossy_behind(common_end)) return begin_resync(peer, common_end);
   peer.connection = ConnectionState::Connected;
   peer.why.clear();

@@ -24,7 +24,7 @@ constexpr Duration decline_pause = std::chrono::milliseconds(2);
 // A replica into which a resync was not finished says what it was before. That counts unless force has broken the chain
 // since: what it has been sent meanwhile may then not be in the history here.
 bool Primary::vouches(const NodeState& s) const {
-  return s.base != base_unknown && !successors_behind(s.base, epochs(), {}).by_force &&
+  return s.base != base_unknown && !maybe_forced_behind(epochs(), s.base) &&
          history_holds(v_.sb.epochs, v_.log.last_mark().lsn, s.base_epoch, s.base);
 }
 

@@ -19,49 +19,12 @@ namespace {
 constexpr std::size_t checks_max = 64;  // that a source has under way: fewer
 }  // namespace
 
-// Whether what is here is a part of a history only, since a resync was not finished, with nothing in it that the other history lacks.
-// Up to its base it was whole before, and is but for what came since.
-bool Secondary::is_fragment(const EpochTable& epochs) const {
-  if (!v_.inconsistent || v_.damaged()) return false;
-  const Superblock& sb = v_.sb;
-  bool forgotten = forgets(epochs, sb.inconsistent_base_epoch) && !v_.forced_unseen(epochs, v_.recorded().in_sync);
-  return sb.inconsistent_base == base_unknown || sb.inconsistent_base.v == 0 || forgotten ||
-         history_holds(epochs, Lsn{UINT64_MAX}, sb.inconsistent_base_epoch, sb.inconsistent_base);
-}
-
-// The log here was cut for a primary, and no record of it has come since: what is left is in the history of
-// that primary.
-bool Secondary::is_of_the_cut(const EpochTable& epochs) const {
-  const EpochEntry& cut = v_.sb.cut_for;
-  return v_.ends_in_a_cut() && (epochs.holds(cut.epoch) || v_.forgotten_and_kept(primary_, epochs, cut));
-}
-
-// What must not be thrown away: anything that may have been acknowledged without the source.
-std::string Secondary::objection(const SyncBegin& m) const {
-  if (!v_.kept_by(primary_, m.epoch, m.epochs)) return lost_here();
-  if (is_fragment(m.epochs)) return "";
-  Lsn last = v_.log.last_mark().lsn;
-  if (last.v == 0 || v_.sb.epochs.empty()) return "";
-  Lsn common = common_history(v_.sb.epochs, last, m.epochs, m.from.lsn);
-  if (common >= last) return "";
-  if (v_.commit_lsn() > m.from.lsn)
-    return fmt::format("split brain: {} is committed here, and its history begins at {}: this replica is not overwritten",
-                       v_.commit_lsn().v, m.from.lsn.v);
-  if (is_of_the_cut(m.epochs)) return "";
-  // The source's table is full and begins after all that is known here: it has forgotten.
-  EpochEntry left = v_.recorded();
-  left.epoch = v_.sb.epochs.back().epoch;
-  if (common.v == 0 && v_.forgotten_and_kept(primary_, m.epochs, left)) return "";
-  Successors there = successors_behind(common, m.epochs, v_.recorded().epoch);
-  there.by_force = there.by_force || common.v == 0;
-  return split_brain(common, m.epochs, there);
-}
-
 void Secondary::handle(SyncBegin& m) {
   if (connection_ != ConnectionState::Matching || m.epoch != epoch_ || begun_ || reset_ || cut_ == Cut::archiving)
     return refuse("it began a resync at the wrong moment");
   common_ = std::max(common_, common_history(v_.sb.epochs, v_.log.last_mark().lsn, m.epochs, Lsn{UINT64_MAX}));
-  if (std::string why = objection(m); !why.empty()) return refuse(std::move(why), true);
+  Verdict verdict = judge_resync(v_.history(), {primary_, m.epoch, m.epochs, m.from.lsn});
+  if (auto* split = std::get_if<verdict::SplitBrain>(&verdict)) return refuse(std::move(split->why), true);
   bool in_line = holds_source(m.epochs);
   // What it began behind that point comes as records.
   m.epochs.cut_behind(m.from.lsn);

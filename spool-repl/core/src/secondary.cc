@@ -124,37 +124,6 @@ void Secondary::answer_match() {
       Send{primary_, MatchState{seen, v_.log.tail_mark(), v_.log.last_mark(), v_.commit_lsn()}});
 }
 
-// What lies beyond the common record may go only if nobody can rely on it: not while it is known to be committed, and
-// not where the newest epoch here does without that primary. Where it counts that primary, everything acknowledged up to
-// its beginning was on that primary's disk when it began (that is what joining means), and everything since needed it; unless it has given
-// that up since (Volume::covers).
-std::string Secondary::lost_here() const {
-  return fmt::format("split brain: epoch {} went on here before the journal was damaged, LSN {} was committed, and replica {} does not have "
-                     "that", v_.sb.damaged_newest.epoch.counter, v_.sb.inconsistent_until.v, primary_);
-}
-
-std::string Secondary::split_brain(Lsn common, const EpochTable& epochs, const Successors& there) const {
-  std::string parted = parting_text(common);
-  if (common < v_.commit_lsn())
-    return fmt::format("split brain: {} is committed here, and {}", v_.commit_lsn().v, parted);
-  Lsn last = v_.log.last_mark().lsn;
-  if (last == common) return "";
-  EpochEntry newest = v_.recorded();
-  if (v_.forgotten_and_kept(primary_, epochs, newest)) return "";
-  bool forced_here = std::any_of(v_.sb.epochs.begin(), v_.sb.epochs.end(), [&](const EpochEntry& e) {
-    return e.start > common && e.start <= last && (e.flags & epoch_by_force);
-  });
-  forced_here = forced_here || (v_.sb.epochs.forgotten_force.writers != 0 && v_.sb.epochs.forgotten_force.start > common);
-  // What is here may have been lost by its writer before it was durable there, and somebody saw that.
-  if (v_.covers(primary_, epoch_, there, newest, forced_here, v_.nobody_told_behind(common, there.witnesses))) return "";
-  if (newest.in_sync & set_of(primary_))
-    return fmt::format(
-        "split brain: replica {} has given up what was written in epoch {}, or lost it, and {}", primary_,
-        newest.epoch.counter, parted);
-  return fmt::format("split brain: epoch {} went on here without replica {}, and {}", newest.epoch.counter,
-                     primary_, parted);
-}
-
 // A tail that has moved since the primary heard of it leaves records without a name: the primary searches again above it.
 void Secondary::handle(const Probe& m) {
   if (connection_ == ConnectionState::Matching && m.mark.lsn < v_.log.tail_mark().lsn) return answer_match();
@@ -173,12 +142,9 @@ void Secondary::handle(const Begin& m) {
   auto common = v_.log.find(m.from);
   if (!common) return refuse(fmt::format("it wants to go on from {}, which is not in the log here", m.from.lsn.v));
   common_ = std::max(common_, m.from.lsn);
-  if (!v_.kept_by(primary_, m.epoch, m.epochs)) return refuse(lost_here(), true);
-  Successors there = successors_behind(m.from.lsn, m.epochs, seen);
-  if (std::string why = is_fragment(m.epochs) ? "" : split_brain(m.from.lsn, m.epochs, there); !why.empty())
-    return refuse(std::move(why), true);
-  // Also in a part of a history nothing goes that is known to be committed: its primary fills this one anew instead.
-  if (m.from.lsn < v_.commit_lsn())
+  Verdict verdict = judge_records(v_.history(), {primary_, m.epoch, m.epochs, m.from.lsn});
+  if (auto* split = std::get_if<verdict::SplitBrain>(&verdict)) return refuse(std::move(split->why), true);
+  if (std::holds_alternative<verdict::Resync>(verdict))
     return refuse(fmt::format("it wants to go on from {}, and {} is committed here", m.from.lsn.v, v_.commit_lsn().v));
   if (std::string why = note_source(m); !why.empty()) return refuse(std::move(why));
   begun_ = true;

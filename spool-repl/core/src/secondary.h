@@ -43,10 +43,6 @@ class Secondary {
   void match(ReplicaId id, const MatchRequest& message);
   void answer_match();
   void forget_primary();
-  std::string lost_here() const;
-  std::string split_brain(Lsn common, const EpochTable& epochs, const Successors& there) const;
-  bool is_of_the_cut(const EpochTable& epochs) const;
-  bool is_fragment(const EpochTable& epochs) const;
   void handle(const Probe& message);
   void handle(const Begin& message);
   void handle(RecordMessage& message);
@@ -80,7 +76,6 @@ class Secondary {
   std::uint64_t compare();
   std::uint64_t next_sync_serial();
   void put_synced(Lba lba, const std::byte* block, std::uint64_t serial);
-  std::string objection(const SyncBegin& message) const;
   RecordNo given_up_from() const;
   void try_reset();
   void reset();

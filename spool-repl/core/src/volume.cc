@@ -169,59 +169,17 @@ EpochEntry Volume::recorded() const {
   return none;
 }
 
-bool Volume::nobody_told_behind(Lsn lsn, ReplicaSet witnesses) const {
-  const auto& epochs = sb.epochs;
-  Lsn last = log.last_mark().lsn;
-  if (epochs.empty() || epochs.front().start > lsn + 1) return false;
-  for (std::size_t i = 0; i < epochs.size() && epochs[i].start <= last; ++i) {
-    bool over = i + 1 < epochs.size() && epochs[i + 1].start <= lsn + 1;
-    if (over) continue;
-    if ((epochs[i].in_sync & set_of(sb.replica)) != 0 || (epochs[i].in_sync & witnesses) == 0) return false;
-  }
-  return true;
-}
-
-// What was committed here is in that history if it has the epoch of it for long enough, or the newest one that was here; where nothing was, it
-// is in every one. What came behind that here is judged as any tail is (Secondary::split_brain).
-bool Volume::kept_by(ReplicaId primary, const Epoch& epoch, const EpochTable& epochs) const {
-  if (!damaged()) return true;
-  const EpochEntry& newest = sb.damaged_newest;
-  Lsn until = sb.inconsistent_until;
-  auto find = [&](const Epoch& e) { return std::find_if(epochs.begin(), epochs.end(), [&](const EpochEntry& each) { return each.epoch == e; }); };
-  auto reaches = [&](auto e) { return e != epochs.end() && (e + 1 == epochs.end() || (e + 1)->start > until); };
-  auto ours = find(newest.epoch);
-  bool has_newest = ours != epochs.end();
-  if (until != Lsn{} && !reaches(ours) && !reaches(find(sb.inconsistent_source))) return forgotten_and_kept(primary, epochs, newest);
-  if (has_newest && ours + 1 == epochs.end()) return true;
-  EpochEntry left = has_newest ? *ours : newest;  // what the tail here ends in
-  Lsn parted = has_newest ? ours->start : until;   // epochs that both have are no successors
-  for (const EpochEntry& e : sb.epochs)
-    if (!has_newest && find(e.epoch) != epochs.end()) parted = std::max(parted, e.start);
-  Successors there = successors_behind(parted, epochs, left.epoch);
-  return left.in_sync != 0 && covers(primary, epoch, there, left, (left.flags & epoch_by_force) != 0, false);
-}
-
-// A member held what is here; unless it has given that up for the history of somebody else, promoted by force (covers).
-bool Volume::forgotten_and_kept(ReplicaId primary, const EpochTable& epochs, const EpochEntry& left) const {
-  if (!forgets(epochs, left.epoch) || !(left.in_sync & set_of(primary))) return false;
-  return !forced_unseen(epochs, left.in_sync) && std::none_of(epochs.begin(), epochs.end(), [&](const EpochEntry& e) {
-    return (e.flags & epoch_by_force) && !(left.in_sync & set_of(e.writer));
-  });
-}
-
-// The epoch that came after the common record was written by somebody whom ours counts: that one held everything ours
-// acknowledged, and so does whoever came after it. Or it was granted in view of ours, to a member of the set that counted then
-// (`heir`): the log that shows this may have been cut. With an arbiter any granted epoch will do, since all are one chain,
-// also if a joining is in no log; unless it has granted a counter twice, since its data was put back from a copy. Force breaks the chain, on either side. None of it holds for who was promoted in spite of a loss. Nor for
-// a primary that ours counts, and that has given up what it had then for the history of somebody whom it does not count.
-bool Volume::covers(ReplicaId primary, const Epoch& epoch, const Successors& there, const EpochEntry& newest, bool forced_here,
-                    bool lost_there) const {
-  if (there.lossy) return false;
-  bool given_up = there.first_by_force && !(newest.in_sync & set_of(there.first));
-  if ((newest.in_sync & set_of(primary)) && !given_up) return true;
-  bool heir = there.heir || (there.first != 0 && (newest.in_sync & set_of(there.first)));
-  bool granted = config.arbiter == Arbiter::external && newest.epoch.counter < epoch.counter && !there.beside;
-  return (heir || granted || lost_there) && !there.by_force && !forced_here;
+History Volume::history() const {
+  EpochEntry newest = recorded();
+  History h{sb.replica, config.arbiter == Arbiter::external, sb.epochs, newest, log.epoch_before(log.end()), log.last_mark().lsn, commit_lsn(),
+            {}, {}};
+  if (ends_in_a_cut()) h.cut_for = sb.cut_for;
+  if (damaged())
+    h.incomplete = History::Damage{sb.damaged_newest, sb.inconsistent_until, sb.inconsistent_source};
+  else if (inconsistent)
+    h.incomplete = History::Fragment{sb.inconsistent_base_epoch,
+                                     sb.inconsistent_base == base_unknown ? std::nullopt : std::optional(sb.inconsistent_base)};
+  return h;
 }
 
 std::uint64_t Volume::newest_epoch() const {
@@ -291,30 +249,10 @@ void Volume::end_split_brain_if_one_history(const Link& link) {
   if (!ours.id.is_nil() && link.state->epoch.epoch == ours) end_split_brain(link.config.id);
 }
 
-// By the epochs alone, with the judgement that a match would come to on either side. Where a table may have
-// forgotten what it takes, nothing is said: the match will tell.
-bool Volume::parted_from(ReplicaId id, const NodeState& state) const {
-  if (config.arbiter != Arbiter::manual || !whole() || !state.whole || state.inconsistent) return false;
-  EpochEntry ours = recorded();
-  const EpochEntry& theirs = state.epoch;
-  if (ours.epoch.id.is_nil() || theirs.epoch.id.is_nil()) return false;
-  if ((ours.in_sync & set_of(id)) || (theirs.in_sync & set_of(sb.replica))) return false;
-  if (state.epochs.holds(ours.epoch) || sb.epochs.holds(theirs.epoch)) return false;
-  auto common = std::find_if(sb.epochs.rbegin(), sb.epochs.rend(),
-                             [&](const EpochEntry& e) { return state.epochs.holds(e.epoch); });
-  if (common == sb.epochs.rend()) return false;
-  Lsn from = common->start;
-  Successors there = successors_behind(from, state.epochs, ours.epoch),
-             here = successors_behind(from, sb.epochs, theirs.epoch);
-  return !covers(id, theirs.epoch, there, ours, sb.epochs.by_force_behind(from),
-                 nobody_told_behind(from, there.witnesses)) &&
-         !covers(sb.replica, ours.epoch, here, theirs, state.epochs.by_force_behind(from), false);
-}
-
 void Volume::note_split_brain_of_secondaries(const Link& link) {
-  if (!link.state || link.state->primary || split_brain_with(link.config.id) ||
-      !parted_from(link.config.id, *link.state))
-    return;
+  if (!link.state || link.state->primary || split_brain_with(link.config.id)) return;
+  bool comparable = whole() && link.state->whole && !link.state->inconsistent;
+  if (!comparable || !have_parted(history(), link.config.id, *link.state)) return;
   note_split_brain(link.config.id, std::nullopt);
   out.notices.push_back(
       {true,
@@ -486,33 +424,6 @@ void Volume::fail_device(std::string reason) {
   failed = true;
   failure = std::move(reason);
   out.notices.push_back({true, failure + ": the device fails all writes until it is attached anew", NoticeKind::failed});
-}
-
-bool forgets(const EpochTable& epochs, const Epoch& epoch) {
-  return epochs.size() == epoch_table_max && epochs.front().epoch.counter > epoch.counter && !(epochs.front().flags & epoch_lossy);
-}
-
-std::string parting_text(Lsn common) {
-  if (common == Lsn{}) return "no record is known that both have";
-  return fmt::format("the last record that both have is {}", common.v);
-}
-
-Successors successors_behind(Lsn lsn, std::span<const EpochEntry> epochs, const Epoch& other) {
-  Successors out;
-  out.by_force = out.lossy = !epochs.empty() && epochs.front().start > lsn + 1;
-  for (const EpochEntry& e : epochs) {
-    if (e.start <= lsn) continue;
-    if (out.first == 0) {
-      out.first = e.writer;
-      out.first_by_force = (e.flags & epoch_by_force) != 0;
-      out.witnesses = e.flags & epoch_witnessed ? e.in_sync : 0;
-    }
-    out.by_force = out.by_force || (e.flags & epoch_by_force);
-    out.lossy = out.lossy || (e.flags & epoch_lossy);
-    out.heir = out.heir || comes_after(e.flags, other);
-    out.beside = out.beside || e.epoch.counter <= other.counter;
-  }
-  return out;
 }
 
 }  // namespace twinloft::repl::core

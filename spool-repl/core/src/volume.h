@@ -7,6 +7,7 @@
 #include "twinloft/spool-repl/core/block_index.h"
 #include "twinloft/spool-repl/core/core.h"
 #include "twinloft/spool-repl/core/dirty.h"
+#include "twinloft/spool-repl/core/history.h"
 
 namespace twinloft::repl::core {
 
@@ -30,19 +31,6 @@ struct Link {
   RecordNo covered_end = 0;        // it is known to have had everything before this one, durably
   std::string unfit;               // it is configured otherwise, says the last handshake: no primary leaves it out for that
   bool other_arbiter = false;      // and it asks another arbiter, or none
-};
-
-// What a history holds behind a record that another one has too, which ends in the epoch `other`.
-struct Successors {
-  bool by_force = false;    // some epoch was promoted by force, or may have been: the table does not reach back so far
-  bool lossy = false;       // some epoch is flagged so
-  ReplicaId first = 0;      // writer of the first epoch; 0: there is none
-  bool first_by_force = false;  // explicitly
-  bool heir = false;        // some epoch was granted after `other`
-  bool beside = false;      // some epoch was granted at or before `other`: with one arbiter, that had gone back meanwhile
-  // Who was connected, and had lost nothing, when the first one began: what none of them had then was acknowledged by nobody that
-  // counts one of them.
-  ReplicaSet witnesses = 0;
 };
 
 class Volume {
@@ -85,21 +73,9 @@ class Volume {
   EpochEntry epoch_at(Lsn lsn) const;
   // The newest epoch in the log here. In a volume that never had one: all members under protocol C, counter 0.
   EpochEntry recorded() const;
-  // Whether no record behind this point was acknowledged to anybody: none of their epochs counts this replica, and each counts one of
-  // these witnesses, who did not have it. Where the table does not reach back so far it may have been.
-  bool nobody_told_behind(Lsn lsn, ReplicaSet witnesses) const;
-  // Where the journal here was damaged: whether this primary, with this table, has everything that may have been acknowledged here before.
-  bool kept_by(ReplicaId primary, const Epoch& epoch, const EpochTable& epochs) const;
-  // Whether that table has forgotten all that ends in `left` here, and its primary, a member then, still has all that was acknowledged.
-  bool forgotten_and_kept(ReplicaId primary, const EpochTable& epochs, const EpochEntry& left) const;
-  // Whether that table has forgotten a promotion by force, of somebody not counted, that is not in the history here.
-  bool forced_unseen(const EpochTable& epochs, ReplicaSet counted) const { return (forcers_unknown_to(sb.epochs, epochs) & ~counted) != 0; }
-  // Whether a tail here, which ends in this epoch, may be cut off for this primary: nobody was told of it, or it is there as well.
-  bool covers(ReplicaId primary, const Epoch& epoch, const Successors& there, const EpochEntry& newest, bool forced_here,
-              bool lost_there) const;
   // The log was cut for a primary of which no record has come since: sb.cut_for.
   bool ends_in_a_cut() const { return sb.cut_for.epoch.counter > recorded().epoch.counter; }
-  bool parted_from(ReplicaId id, const NodeState& state) const;
+  History history() const;  // refers to sb.epochs
   std::uint64_t newest_epoch() const;  // highest counter that this node has heard of
   DirtyMap* find_dirty(ReplicaId id);
   const DirtyMap* find_dirty(ReplicaId id) const { return const_cast<Volume*>(this)->find_dirty(id); }
@@ -180,11 +156,6 @@ class Volume {
   std::array<Lsn, bitmap_slots> since_in_flight_{};  // of each slot, in that superblock
   void start_superblock_write();
 };
-
-// Whether that table begins after this epoch, so that it cannot tell of it, and no loss was among what it has forgotten.
-bool forgets(const EpochTable& epochs, const Epoch& epoch);
-std::string parting_text(Lsn common);  // of two histories; LSN 0: nothing is known that both have
-Successors successors_behind(Lsn lsn, std::span<const EpochEntry> epochs, const Epoch& other);
 
 template <class OnRecord>
 void Volume::commit_upto(RecordNo end, OnRecord on_record) {

@@ -11,26 +11,6 @@ Epoch epoch(std::uint64_t counter) {
   return e;
 }
 
-TEST(HistoryHolds, WithinAnEpochsReach) {
-  EpochTable table{{epoch(3), Lsn{10}, 1, 3}, {epoch(4), Lsn{20}, 1, 3}};
-  EXPECT_TRUE(history_holds(table, Lsn{30}, epoch(3), Lsn{10}));
-  EXPECT_TRUE(history_holds(table, Lsn{30}, epoch(3), Lsn{19}));
-  EXPECT_FALSE(history_holds(table, Lsn{30}, epoch(3), Lsn{20})) << "the next epoch began there";
-  EXPECT_TRUE(history_holds(table, Lsn{30}, epoch(4), Lsn{30}));
-  EXPECT_FALSE(history_holds(table, Lsn{30}, epoch(4), Lsn{31})) << "beyond the end";
-  EXPECT_FALSE(history_holds(table, Lsn{30}, epoch(2), Lsn{5})) << "the table does not reach back so far";
-  EXPECT_TRUE(history_holds(table, Lsn{30}, Epoch{}, Lsn{0})) << "everything begins with nothing";
-}
-
-TEST(CommonHistory, EndsWhereEitherGoesItsOwnWay) {
-  std::vector<EpochEntry> a{{epoch(1), Lsn{1}, 1, 3}, {epoch(2), Lsn{10}, 1, 1}};
-  std::vector<EpochEntry> b{{epoch(1), Lsn{1}, 1, 3}, {epoch(5), Lsn{14}, 2, 2}};
-  EXPECT_EQ(common_history(a, Lsn{30}, b, Lsn{40}), Lsn{9});
-  EXPECT_EQ(common_history(b, Lsn{40}, a, Lsn{30}), Lsn{9});
-  EXPECT_EQ(common_history(a, Lsn{30}, a, Lsn{25}), Lsn{25});
-  EXPECT_EQ(common_history(a, Lsn{30}, {}, Lsn{25}), Lsn{0});
-}
-
 struct DirtyTest : testing::Test {
   Superblock sb;
   std::vector<BitmapWrite> out;

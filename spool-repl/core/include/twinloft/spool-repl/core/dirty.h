@@ -53,10 +53,4 @@ class DirtyMap {
   std::vector<std::uint64_t> fresh_;     // marked since part(), while that is not durable
 };
 
-// Whether the history with this table of epochs, which goes on to `end`, holds the record that ends at `lsn` in `epoch`.
-// One epoch has one writer, so place and epoch name one record. False also where the table reaches back too little.
-bool history_holds(std::span<const EpochEntry> epochs, Lsn end, const Epoch& epoch, Lsn lsn);
-// How far both histories are equal, at least.
-Lsn common_history(std::span<const EpochEntry> a, Lsn a_end, std::span<const EpochEntry> b, Lsn b_end);
-
 }  // namespace twinloft::repl::core
