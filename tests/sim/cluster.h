@@ -221,7 +221,8 @@ class Cluster {
   void feed(Node& node, core::Event event);
   void drain(Node& node);
   void perform(Node& node, core::Output& out);
-  void perform_disk(Node& node, core::Output& out);
+  void on_notice(Node& node, const core::Notice& notice);
+  class Performer;
   void note_member(const Node& primary, Node& member);
   void note_rejoin(Node& node, const core::Notice& notice);
   void perform_arbiter(Node& node, const core::ArbiterRequest& request);

@@ -78,143 +78,154 @@ void Cluster::complete_disk(Node& n, std::uint64_t no) {
   feed(n, p.done());
 }
 
-void Cluster::perform_disk(Node& n, core::Output& out) {
+// One core's effects: disk operations end some time later, messages arrive some time later.
+class Cluster::Performer {
+ public:
+  Performer(Cluster& cluster, Node& node) : c_(cluster), n_(node) {}
+
+  void perform(core::JournalWrite& w) {
+    auto blocks = copy_of(w.pieces);
+    begin(latency(DiskKind::journal, blocks->size() * block_size),
+          {[&n = n_, blocks, at = w.offset] { n.journal.write_durable(at, *blocks); },
+           [&c = c_, &n = n_, blocks, at = w.offset] { n.journal.tear(at, *blocks, c.random_); }, done(w.token)});
+  }
+  void perform(core::JournalRead& r) {
+    c_.coverage_.hit("catch-up from the journal");
+    auto bytes = std::make_shared<std::vector<std::byte>>(r.bytes);
+    begin(latency(DiskKind::journal_read, r.bytes),
+          {[&n = n_, bytes, at = r.offset] { (void)n.journal.read(at, *bytes); }, [] {},
+           [t = r.token, bytes]() -> core::Event { return core::JournalReadDone{t, 0, std::move(*bytes)}; }});
+  }
+  void perform(core::HomeRead& r) {
+    auto error = std::make_shared<int>(0);
+    begin(latency(DiskKind::read),
+          {[&n = n_, error, pieces = r.pieces, at = r.lba.v * block_size] {
+             std::uint64_t offset = at;
+             if (!n.alive()) return;  // its memory is gone with it
+             for (const auto& p : pieces) {
+               if (!n.data.read(offset, {p.data, p.bytes})) *error = EIO;
+               offset += p.bytes;
+             }
+           },
+           [] {}, [error, t = r.token]() -> core::Event { return core::DiskDone{t, *error}; }});
+  }
+  void perform(core::HomeWrite& w) {
+    auto blocks = copy_of(w.pieces);
+    begin(latency(DiskKind::home, blocks->size() * block_size),
+          {[&n = n_, blocks, at = w.lba.v * block_size] { n.data.write_blocks(at, *blocks); },
+           [&c = c_, &n = n_, blocks, at = w.lba.v * block_size] { n.data.tear(at, *blocks, c.random_); }, done(w.token)});
+  }
+  void perform(core::HomeZero& z) {
+    begin(latency(DiskKind::home),
+          {[&n = n_, z] { (void)n.data.write_zeros(z.lba.v * block_size, z.blocks * block_size); },
+           [&c = c_, &n = n_, z] { n.data.tear(z.lba.v * block_size, std::vector<Page>(z.blocks), c.random_); }, done(z.token)});
+  }
+  void perform(core::HomeSync& s) {
+    begin(latency(DiskKind::sync), {[&n = n_, upto = n_.data.last_write()] { n.data.sync_upto(upto); }, [] {}, done(s.token)});
+  }
+  void perform(core::BitmapWrite& w) {
+    c_.coverage_.hit("bitmap: written");
+    auto pages = std::make_shared<std::vector<Page>>();
+    for (std::size_t i = 0; i < w.bytes.size(); i += block_size) pages->push_back(Page::of(w.bytes.data() + i));
+    begin(latency(DiskKind::superblock),
+          {[&n = n_, pages, at = w.offset] { n.journal.write_durable(at, *pages); },
+           [&c = c_, &n = n_, pages, at = w.offset] { n.journal.tear(at, *pages, c.random_); }, done(w.token)});
+  }
+  void perform(core::SuperblockWrite& w) {
+    std::byte encoded[block_size];
+    encode_superblock(w.superblock, encoded);
+    auto block = std::make_shared<std::vector<Page>>(1, Page::of(encoded));
+    auto copy = [&n = n_, block](int i) { n.journal.write_durable(superblock_offset[i], *block); };
+    begin(latency(DiskKind::superblock),
+          {[copy] { copy(0), copy(1); },
+           [&c = c_, &n = n_, block, copy] {
+             // The second copy is begun only when the first is durable.
+             if (c.random_.below(2) == 0) return n.journal.tear(superblock_offset[0], *block, c.random_);
+             copy(0);
+             n.journal.tear(superblock_offset[1], *block, c.random_);
+           },
+           done(w.token)});
+  }
+  void perform(core::ArchiveTail& a) {
+    begin(latency(DiskKind::archive),
+          {[&c = c_, &n = n_, parts = a.parts] {
+             c.coverage_.hit("rejoin: tail archived");
+             for (const auto& [at, bytes] : parts) {
+               std::vector<std::byte> part(bytes);
+               (void)n.journal.read(at, part);
+               c.note_archived(n, part);
+               n.archive.insert(n.archive.end(), part.begin(), part.end());
+             }
+           },
+           [] {}, done(a.token), DiskKind::archive, a.last});
+  }
+  void perform(core::ArbiterRequest& r) { c_.perform_arbiter(n_, r); }
+  void perform(core::Send& s) { c_.send(n_, s.peer, std::move(s.message)); }
+  void perform(core::SendRecord& r) { c_.send(n_, r.peer, record_of(r)); }
+  void all_sent() {}
+  void perform(core::ClosePeer& close) {
+    c_.disturbances_++;
+    c_.note(fmt::format("replica {} closes {}: {}", n_.id, close.peer, close.reason));
+    Link& l = c_.link_of(n_.index, close.peer - 1);
+    c_.schedule(0, [&c = c_, &l, side = n_.index == l.a ? 0u : 1u, no = l.connection] { c.close(l, side, no); });
+  }
+  void perform(core::Notice& notice) { c_.on_notice(n_, notice); }
+  void perform(core::Complete& complete) { c_.on_complete(n_, complete.id, complete.error); }
+  void perform(core::RoleChange& change) { c_.on_role(n_, change); }
+  void perform(core::CommandDone& answer) {
+    c_.note(fmt::format("replica {} answers: {}", n_.id, answer.text));
+    n_.command_open = false;
+    n_.refused = answer.ok ? "" : answer.text;
+    c_.on_command(n_, answer);
+  }
+
+ private:
   struct Latency {
     std::int64_t us;
     DiskKind kind;
   };
-  auto begin = [&](Latency takes, Pending p) {
-    std::uint64_t no = n.next_pending++;
+  Latency latency(DiskKind kind, std::uint64_t bytes = 0) {
+    std::int64_t us = 20 + c_.below(c_.random_.below(10) == 0 ? 5000 : 300);
+    std::int64_t slow = c_.slow_us_[static_cast<std::size_t>(kind)];
+    if (slow > 0) us += c_.below(static_cast<std::uint64_t>(slow));
+    if (kind == DiskKind::archive) us += c_.below(5000);  // a file is made
+    return {c_.heavy_ ? us + static_cast<std::int64_t>(bytes / 1000) : us, kind};  // 1 GB/s
+  }
+  void begin(Latency takes, Pending p) {
+    std::uint64_t no = n_.next_pending++;
     p.kind = takes.kind;
-    n.pending.emplace(no, std::move(p));
-    schedule(takes.us, [this, &n, no, life = n.life] {
-      if (n.life == life) complete_disk(n, no);
+    n_.pending.emplace(no, std::move(p));
+    c_.schedule(takes.us, [&c = c_, &n = n_, no, life = n_.life] {
+      if (n.life == life) c.complete_disk(n, no);
     });
-  };
-  auto latency = [&](DiskKind kind, std::uint64_t bytes = 0) {
-    std::int64_t us = 20 + below(random_.below(10) == 0 ? 5000 : 300);
-    std::int64_t slow = slow_us_[static_cast<std::size_t>(kind)];
-    if (slow > 0) us += below(static_cast<std::uint64_t>(slow));
-    if (kind == DiskKind::archive) us += below(5000);  // a file is made
-    return Latency{heavy_ ? us + static_cast<std::int64_t>(bytes / 1000) : us, kind};  // 1 GB/s
-  };
-  auto done = [](core::Token t) { return [t]() -> core::Event { return core::DiskDone{t, 0}; }; };
-  auto nothing = [] {};
+  }
+  static std::function<core::Event()> done(core::Token t) {
+    return [t]() -> core::Event { return core::DiskDone{t, 0}; };
+  }
 
-  for (auto& w : out.journal_writes) {
-    auto blocks = copy_of(w.pieces);
-    begin(latency(DiskKind::journal, blocks->size() * block_size),
-          {[&n, blocks, at = w.offset] { n.journal.write_durable(at, *blocks); },
-           [this, &n, blocks, at = w.offset] { n.journal.tear(at, *blocks, random_); }, done(w.token)});
-  }
-  for (auto& r : out.journal_reads) {
-    coverage_.hit("catch-up from the journal");
-    auto bytes = std::make_shared<std::vector<std::byte>>(r.bytes);
-    begin(latency(DiskKind::journal_read, r.bytes), {[&n, bytes, at = r.offset] { (void)n.journal.read(at, *bytes); }, nothing,
-                      [t = r.token, bytes]() -> core::Event { return core::JournalReadDone{t, 0, std::move(*bytes)}; }});
-  }
-  for (auto& r : out.home_reads) {
-    auto error = std::make_shared<int>(0);
-    begin(latency(DiskKind::read), {[&n, error, pieces = r.pieces, at = r.lba.v * block_size] {
-                        std::uint64_t offset = at;
-                        if (!n.alive()) return;  // its memory is gone with it
-                        for (const auto& p : pieces) {
-                          if (!n.data.read(offset, {p.data, p.bytes})) *error = EIO;
-                          offset += p.bytes;
-                        }
-                      },
-                      nothing, [error, t = r.token]() -> core::Event { return core::DiskDone{t, *error}; }});
-  }
-  for (auto& w : out.home_writes) {
-    auto blocks = copy_of(w.pieces);
-    begin(latency(DiskKind::home, blocks->size() * block_size),
-          {[&n, blocks, at = w.lba.v * block_size] { n.data.write_blocks(at, *blocks); },
-           [this, &n, blocks, at = w.lba.v * block_size] { n.data.tear(at, *blocks, random_); }, done(w.token)});
-  }
-  for (auto& z : out.home_zeros)
-    begin(latency(DiskKind::home), {[&n, z] { (void)n.data.write_zeros(z.lba.v * block_size, z.blocks * block_size); },
-                      [this, &n, z] {
-                        n.data.tear(z.lba.v * block_size, std::vector<Page>(z.blocks), random_);
-                      },
-                      done(z.token)});
-  for (auto& s : out.home_syncs)
-    begin(latency(DiskKind::sync), {[&n, upto = n.data.last_write()] { n.data.sync_upto(upto); }, nothing, done(s.token)});
-  for (auto& w : out.bitmap_writes) {
-    coverage_.hit("bitmap: written");
-    auto pages = std::make_shared<std::vector<Page>>();
-    for (std::size_t i = 0; i < w.bytes.size(); i += block_size) pages->push_back(Page::of(w.bytes.data() + i));
-    begin(latency(DiskKind::superblock), {[&n, pages, at = w.offset] { n.journal.write_durable(at, *pages); },
-                      [this, &n, pages, at = w.offset] { n.journal.tear(at, *pages, random_); }, done(w.token)});
-  }
-  for (auto& w : out.superblock_writes) {
-    std::byte encoded[block_size];
-    encode_superblock(w.superblock, encoded);
-    auto block = std::make_shared<std::vector<Page>>(1, Page::of(encoded));
-    auto copy = [&n, block](int i) { n.journal.write_durable(superblock_offset[i], *block); };
-    begin(latency(DiskKind::superblock), {[copy] { copy(0), copy(1); },
-                      [this, &n, block, copy] {
-                        // The second copy is begun only when the first is durable.
-                        if (random_.below(2) == 0) return n.journal.tear(superblock_offset[0], *block, random_);
-                        copy(0);
-                        n.journal.tear(superblock_offset[1], *block, random_);
-                      },
-                      done(w.token)});
-  }
-  for (auto& a : out.archives) {
-    begin(latency(DiskKind::archive), {[this, &n, parts = a.parts] {
-                        coverage_.hit("rejoin: tail archived");
-                        for (const auto& [at, bytes] : parts) {
-                          std::vector<std::byte> part(bytes);
-                          (void)n.journal.read(at, part);
-                          note_archived(n, part);
-                          n.archive.insert(n.archive.end(), part.begin(), part.end());
-                        }
-                      },
-                      nothing, done(a.token), DiskKind::archive, a.last});
-  }
-}
+  Cluster& c_;
+  Node& n_;
+};
 
 void Cluster::perform(Node& n, core::Output& out) {
-  perform_disk(n, out);
-  for (auto& r : out.arbiter_requests) perform_arbiter(n, r);
-  for (auto& s : out.sends) {
-    if (auto* message = std::get_if<core::Send>(&s)) {
-      send(n, message->peer, std::move(message->message));
-      continue;
-    }
-    auto& r = std::get<core::SendRecord>(s);
-    send(n, r.peer, record_of(r));
+  Performer performer(*this, n);
+  core::perform_in_order(out, performer);
+}
+
+void Cluster::on_notice(Node& n, const core::Notice& notice) {
+  note(fmt::format("replica {}: {}", n.id, notice.text));
+  if (notice.text.find("cut off") != std::string::npos) coverage_.hit("rejoin: divergent tail cut off"), n.was_cut = true;
+  note_rejoin(n, notice);
+  if (notice.text.find("cannot be read among blocks") != std::string::npos) restore(n, 0, volume_blocks_);
+  if (notice.text.find("going on without") != std::string::npos) coverage_.hit("membership: a member removed");
+  if (std::size_t at = notice.text.find(" is in sync"); at != std::string::npos) {
+    coverage_.hit("membership: a member added");
+    note_member(n, *nodes_[static_cast<std::size_t>(std::stoi(notice.text.substr(8, at - 8))) - 1]);
   }
-  for (auto& c : out.closes) {
-    disturbances_++;
-    note(fmt::format("replica {} closes {}: {}", n.id, c.peer, c.reason));
-    Link& l = link_of(n.index, c.peer - 1);
-    schedule(0, [this, &l, side = n.index == l.a ? 0u : 1u, no = l.connection] { close(l, side, no); });
-  }
-  for (auto& notice : out.notices) {
-    note(fmt::format("replica {}: {}", n.id, notice.text));
-    if (notice.text.find("cut off") != std::string::npos) coverage_.hit("rejoin: divergent tail cut off"), n.was_cut = true;
-    note_rejoin(n, notice);
-    if (notice.text.find("cannot be read among blocks") != std::string::npos) restore(n, 0, volume_blocks_);
-    if (notice.text.find("going on without") != std::string::npos) coverage_.hit("membership: a member removed");
-    if (std::size_t at = notice.text.find(" is in sync"); at != std::string::npos) {
-      coverage_.hit("membership: a member added");
-      note_member(n, *nodes_[static_cast<std::size_t>(std::stoi(notice.text.substr(8, at - 8))) - 1]);
-    }
-    if (notice.kind == core::NoticeKind::split_brain) coverage_.hit("split brain: told");
-    if (notice.kind == core::NoticeKind::failed && notice.text.starts_with("suspended for")) on_bound(n);
-    if (notice.text.find("was not durable there within") != std::string::npos) coverage_.hit("membership: a slow member closed");
-    if (notice.text.find("more than half of the journal") != std::string::npos) coverage_.hit("membership: one far behind closed");
-  }
-  // Completions before the change of role: they are the last of the old one's.
-  for (auto& c : out.completions) on_complete(n, c.id, c.error);
-  for (auto& r : out.role_changes) on_role(n, r);
-  for (auto& c : out.commands) {
-    note(fmt::format("replica {} answers: {}", n.id, c.text));
-    n.command_open = false;
-    n.refused = c.ok ? "" : c.text;
-    on_command(n, c);
-  }
+  if (notice.kind == core::NoticeKind::split_brain) coverage_.hit("split brain: told");
+  if (notice.kind == core::NoticeKind::failed && notice.text.starts_with("suspended for")) on_bound(n);
+  if (notice.text.find("was not durable there within") != std::string::npos) coverage_.hit("membership: a slow member closed");
+  if (notice.text.find("more than half of the journal") != std::string::npos) coverage_.hit("membership: one far behind closed");
 }
 
 // It had everything when the arbiter was asked. A disk that was lost since then is one that a member has lost.

@@ -64,51 +64,56 @@ void DiskShell::write_pieces(Op& op, int fd, std::uint64_t offset, const std::ve
   loop_.write(fd, offset, op.iov, dsync, op.disk);
 }
 
-void DiskShell::perform(core::Output& out) {
-  for (const auto& w : out.journal_writes) write_pieces(take(w.token), journal_.fd.get(), w.offset, w.pieces, true);
-  for (const auto& r : out.journal_reads) {
-    Op& op = take(r.token);
-    op.kind = Op::Kind::journal_read;
-    op.buffer = std::make_unique<journal::AlignedBuffer>(r.bytes);
-    op.buffer_bytes = r.bytes;
-    op.iov.push_back({op.buffer->span().data(), r.bytes});
-    loop_.read(journal_.fd.get(), r.offset, op.iov, op.disk);
-  }
-  for (const auto& r : out.home_reads) {
-    Op& op = take(r.token);
-    for (const core::IoPiece& p : r.pieces) op.iov.push_back({p.data, p.bytes});
-    loop_.read(data_.fd.get(), r.lba.v * block_size, op.iov, op.disk);
-  }
-  for (const auto& w : out.home_writes)
-    write_pieces(take(w.token), data_.fd.get(), w.lba.v * block_size, w.pieces, false);
-  for (const auto& z : out.home_zeros) {
-    Op& op = take(z.token);
-    op.kind = Op::Kind::zeros;
-    op.offset = z.lba.v * block_size;
-    op.end = op.offset + z.blocks * block_size;
-    if (zeros_are_written_) {
-      zero_by_hand(op);
-      continue;
-    }
-    // A file keeps its space: where a full host could not give it back, an acknowledged write could not go home.
-    if (data_.block_device) loop_.punch_hole(data_.fd.get(), op.offset, op.end - op.offset, op.disk);
-    else loop_.zero_range(data_.fd.get(), op.offset, op.end - op.offset, op.disk);
-  }
-  for (const auto& s : out.home_syncs) loop_.datasync(data_.fd.get(), take(s.token).disk);
-  for (const auto& w : out.bitmap_writes) {
-    Op& op = take(w.token);
-    op.buffer = std::make_unique<journal::AlignedBuffer>(w.bytes.size());
-    std::memcpy(op.buffer->span().data(), w.bytes.data(), w.bytes.size());
-    op.iov.push_back({op.buffer->span().data(), w.bytes.size()});
-    loop_.write(journal_.fd.get(), w.offset, op.iov, true, op.disk);
-  }
-  for (const auto& s : out.superblock_writes) {
-    Op& op = take(s.token);
-    op.kind = Op::Kind::superblock;
-    op.buffer = std::make_unique<journal::AlignedBuffer>(block_size);
-    encode_superblock(s.superblock, op.buffer->span());
-    start_superblock_copy(op, 0);
-  }
+void DiskShell::perform(const core::JournalWrite& w) {
+  write_pieces(take(w.token), journal_.fd.get(), w.offset, w.pieces, true);
+}
+
+void DiskShell::perform(const core::JournalRead& r) {
+  Op& op = take(r.token);
+  op.kind = Op::Kind::journal_read;
+  op.buffer = std::make_unique<journal::AlignedBuffer>(r.bytes);
+  op.buffer_bytes = r.bytes;
+  op.iov.push_back({op.buffer->span().data(), r.bytes});
+  loop_.read(journal_.fd.get(), r.offset, op.iov, op.disk);
+}
+
+void DiskShell::perform(const core::HomeRead& r) {
+  Op& op = take(r.token);
+  for (const core::IoPiece& p : r.pieces) op.iov.push_back({p.data, p.bytes});
+  loop_.read(data_.fd.get(), r.lba.v * block_size, op.iov, op.disk);
+}
+
+void DiskShell::perform(const core::HomeWrite& w) {
+  write_pieces(take(w.token), data_.fd.get(), w.lba.v * block_size, w.pieces, false);
+}
+
+void DiskShell::perform(const core::HomeZero& z) {
+  Op& op = take(z.token);
+  op.kind = Op::Kind::zeros;
+  op.offset = z.lba.v * block_size;
+  op.end = op.offset + z.blocks * block_size;
+  if (zeros_are_written_) return zero_by_hand(op);
+  // A file keeps its space: where a full host could not give it back, an acknowledged write could not go home.
+  if (data_.block_device) loop_.punch_hole(data_.fd.get(), op.offset, op.end - op.offset, op.disk);
+  else loop_.zero_range(data_.fd.get(), op.offset, op.end - op.offset, op.disk);
+}
+
+void DiskShell::perform(const core::HomeSync& s) { loop_.datasync(data_.fd.get(), take(s.token).disk); }
+
+void DiskShell::perform(const core::BitmapWrite& w) {
+  Op& op = take(w.token);
+  op.buffer = std::make_unique<journal::AlignedBuffer>(w.bytes.size());
+  std::memcpy(op.buffer->span().data(), w.bytes.data(), w.bytes.size());
+  op.iov.push_back({op.buffer->span().data(), w.bytes.size()});
+  loop_.write(journal_.fd.get(), w.offset, op.iov, true, op.disk);
+}
+
+void DiskShell::perform(const core::SuperblockWrite& s) {
+  Op& op = take(s.token);
+  op.kind = Op::Kind::superblock;
+  op.buffer = std::make_unique<journal::AlignedBuffer>(block_size);
+  encode_superblock(s.superblock, op.buffer->span());
+  start_superblock_copy(op, 0);
 }
 
 void DiskShell::start_superblock_copy(Op& op, int copy) {

@@ -22,7 +22,14 @@ class DiskShell {
             std::function<void(core::Event)> report);
   ~DiskShell();
 
-  void perform(core::Output& out);
+  void perform(const core::JournalWrite& write);
+  void perform(const core::JournalRead& read);
+  void perform(const core::HomeRead& read);
+  void perform(const core::HomeWrite& write);
+  void perform(const core::HomeZero& zeros);
+  void perform(const core::HomeSync& sync);
+  void perform(const core::BitmapWrite& write);
+  void perform(const core::SuperblockWrite& write);
   std::size_t in_flight() const { return ops_.size() - free_.size(); }
   Duration oldest(Instant now) const;  // how long the oldest operation under way has taken; 0: there is none
 

@@ -238,7 +238,8 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     for (;;) {
       core_->get_output(out_);
       if (out_.empty()) break;
-      perform();
+      core::perform_in_order(out_, *this);
+      out_.clear();
     }
     if (front_ends_) front_ends_->flush();
     arm_tick();
@@ -255,21 +256,10 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     loop_->post([this] { loop_->stop(); });
   }
 
-  void perform() {
-    disk_->perform(out_);
-    for (auto& a : out_.archives)
-      archive(std::move(a));
-    for (auto& r : out_.arbiter_requests)
-      if (arbiter_) arbiter_->ask(std::move(r));  // there is none any more at the very end
-    for (auto& s : out_.sends) send(s);
-    if (net_) net_->flush();
-    for (const auto& c : out_.closes) net_->close(c.peer, c.reason);
-    for (const auto& n : out_.notices) tell(n);
-    for (const auto& c : out_.completions) complete(c);
-    for (const auto& r : out_.role_changes) on_role(r);
-    for (const auto& c : out_.commands) on_command(c);
-    out_.clear();
-  }
+  template <class Performer>
+  friend void core::perform_in_order(core::Output& out, Performer& performer);
+  template <class DiskEffect>
+  void perform(const DiskEffect& effect) { disk_->perform(effect); }
 
   // ---- events ------------------------------------------------------------------------------------------------------
 
@@ -283,7 +273,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   void warn(std::string kind, std::string text) { happened(std::move(kind), std::move(text), true); }
 
   // A refused connection is tried again, with the same words.
-  void tell(const core::Notice& n) {
+  void perform(const core::Notice& n) {
     using enum core::NoticeKind;
     bool once = n.kind == other || n.kind == refused || n.kind == split_brain;
     disk_failed_ = disk_failed_ || n.kind == core::NoticeKind::failed;
@@ -296,7 +286,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   }
   void on_link_trouble(ReplicaId peer, const std::string& text) { happened("connection", text, true, peer, 0, true); }
 
-  void archive(core::ArchiveTail tail) {
+  void perform(core::ArchiveTail& tail) {
     archiver_->start(std::move(tail), [this, token = tail.token, first = tail.first, last = tail.last](Result<std::string> path) {
       if (path) warn("archived", fmt::format("records {} to {} are kept in {}", first.v, last.v, *path));
       else warn("archived", fmt::format("records {} to {} can not be kept: {}", first.v, last.v, path.error().message));
@@ -324,15 +314,21 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
                                                 r->percent(), r->total_bytes >> 20), false, id);
   }
 
-  void send(std::variant<core::Send, core::SendRecord>& s) {
-    if (auto* message = std::get_if<core::Send>(&s)) return net_->send(message->peer, message->message);
-    auto& r = std::get<core::SendRecord>(s);
+  void perform(core::ArbiterRequest& r) {
+    if (arbiter_) arbiter_->ask(std::move(r));  // there is none any more at the very end
+  }
+  void perform(const core::Send& s) { net_->send(s.peer, s.message); }
+  void perform(const core::SendRecord& r) {
     pieces_.clear();
     for (const core::IoPiece& p : r.pieces) pieces_.push_back({p.data, p.bytes});
     net_->send_record(r.peer, r.epoch, r.meta_bytes, pieces_);
   }
+  void all_sent() {
+    if (net_) net_->flush();
+  }
+  void perform(const core::ClosePeer& c) { net_->close(c.peer, c.reason); }
 
-  void complete(const core::Complete& c) {
+  void perform(const core::Complete& c) {
     if (c.id == stop_flush_id) {
       stop_flushed_ = true;
       return;
@@ -386,7 +382,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     }
   }
 
-  void on_command(const core::CommandDone& c) {
+  void perform(const core::CommandDone& c) {
     auto found = replies_.find(c.token);
     if (found == replies_.end()) return;
     auto reply = std::move(found->second);
@@ -422,7 +418,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     stands_down_ = true;
   }
 
-  void on_role(const core::RoleChange& change) {
+  void perform(const core::RoleChange& change) {
     if (change.role == core::Role::primary) {
       front_ends_starting_ = true;
       if (!leaving_) start_front_ends();  // else when the old device is gone

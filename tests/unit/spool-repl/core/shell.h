@@ -208,7 +208,7 @@ class Shell {
       Output out;
       core->get_output(out);
       if (out.empty()) return;
-      perform(out);
+      perform_in_order(out, *this);
     }
   }
 
@@ -249,72 +249,73 @@ class Shell {
     });
   }
 
-  void perform(Output& out) {
-    for (auto& w : out.journal_writes) add_write(Disk::journal_write, w.token, journal, w.offset, w.pieces);
-    for (auto& r : out.journal_reads)
-      ops_.push_back({Disk::journal_read, [this, r](int error) -> Event {
-                        std::vector<std::byte> bytes(journal.begin() + static_cast<std::ptrdiff_t>(r.offset),
-                                                     journal.begin() + static_cast<std::ptrdiff_t>(r.offset + r.bytes));
-                        return JournalReadDone{r.token, error, std::move(bytes)};
-                      }});
-    for (auto& r : out.home_reads) {
-      std::optional<int> found = reads_at_once ? std::optional(read_home(r)) : std::nullopt;
-      ops_.push_back({Disk::home_read, [this, r, found](int error) -> Event {
-                        return DiskDone{r.token, error != 0 ? error : found ? *found : read_home(r)};
-                      }});
-    }
-    for (auto& w : out.home_writes) {
-      add_write(Disk::home_write, w.token, data, w.lba.v * block_size, w.pieces);
-      makes_readable(w.lba, bytes_of(w.pieces) / block_size);
-    }
-    for (auto& z : out.home_zeros) {
-      add(Disk::home_zero, z.token, [this, z] {
-        ASSERT_LE((z.lba.v + z.blocks) * block_size, data.size());
-        std::memset(data.data() + z.lba.v * block_size, 0, z.blocks * block_size);
-      });
-      makes_readable(z.lba, z.blocks);
-    }
-    for (auto& s : out.home_syncs) {
-      EXPECT_EQ(pending(Disk::home_write) + pending(Disk::home_zero), 0u) << "a sync covers only what has ended";
-      add(Disk::home_sync, s.token, [] {});
-    }
-    for (auto& w : out.bitmap_writes)
-      add(Disk::bitmap, w.token, [this, w] {
-        std::memcpy(journal.data() + w.offset, w.bytes.data(), w.bytes.size());
-      });
-    for (auto& s : out.superblock_writes) {
-      EXPECT_EQ(pending(Disk::superblock), 0u) << "one superblock write at a time";
-      add(Disk::superblock, s.token, [this, s] { write_superblock(s.superblock); });
-    }
-    for (auto& a : out.archives)
-      add(Disk::archive, a.token, [this, a] {
-        for (const auto& [at, bytes] : a.parts) {
-          auto from = journal.begin() + static_cast<std::ptrdiff_t>(at);
-          archived.insert(archived.end(), from, from + bytes);
-        }
-      });
-    for (auto& r : out.arbiter_requests) arbiter_requests.push_back(r);
-    for (auto& r : out.role_changes) role_changes.push_back(r);
-    for (auto& c : out.commands) commands.push_back(c);
-    for (auto& s : out.sends) {
-      if (auto* message = std::get_if<Send>(&s)) {
-        sent_to.push_back(message->peer);
-        sent.push_back(std::move(message->message));
-        continue;
-      }
-      auto& r = std::get<SendRecord>(s);
-      sent_to.push_back(r.peer);
-      std::vector<std::byte> all = copy_of(r.pieces);
-      auto split = all.begin() + r.meta_bytes;
-      sent.push_back(RecordMessage{r.epoch, {all.begin(), split}, {split, all.end()}});
-    }
-    for (auto& c : out.closes) closed.push_back(c);
-    for (auto& n : out.notices) notices.push_back(n.text), notice_kinds.push_back(n.kind);
-    for (auto& c : out.completions) {
-      EXPECT_TRUE(done.emplace(c.id, c.error).second) << "request " << c.id << " completed twice";
-      if (on_done) on_done(c.id, c.error);
-    }
+  template <class Performer>
+  friend void core::perform_in_order(Output& out, Performer& performer);
+
+  void perform(JournalWrite& w) { add_write(Disk::journal_write, w.token, journal, w.offset, w.pieces); }
+  void perform(JournalRead& r) {
+    ops_.push_back({Disk::journal_read, [this, r](int error) -> Event {
+                      std::vector<std::byte> bytes(journal.begin() + static_cast<std::ptrdiff_t>(r.offset),
+                                                   journal.begin() + static_cast<std::ptrdiff_t>(r.offset + r.bytes));
+                      return JournalReadDone{r.token, error, std::move(bytes)};
+                    }});
   }
+  void perform(HomeRead& r) {
+    std::optional<int> found = reads_at_once ? std::optional(read_home(r)) : std::nullopt;
+    ops_.push_back({Disk::home_read, [this, r, found](int error) -> Event {
+                      return DiskDone{r.token, error != 0 ? error : found ? *found : read_home(r)};
+                    }});
+  }
+  void perform(HomeWrite& w) {
+    add_write(Disk::home_write, w.token, data, w.lba.v * block_size, w.pieces);
+    makes_readable(w.lba, bytes_of(w.pieces) / block_size);
+  }
+  void perform(HomeZero& z) {
+    add(Disk::home_zero, z.token, [this, z] {
+      ASSERT_LE((z.lba.v + z.blocks) * block_size, data.size());
+      std::memset(data.data() + z.lba.v * block_size, 0, z.blocks * block_size);
+    });
+    makes_readable(z.lba, z.blocks);
+  }
+  void perform(HomeSync& s) {
+    EXPECT_EQ(pending(Disk::home_write) + pending(Disk::home_zero), 0u) << "a sync covers only what has ended";
+    add(Disk::home_sync, s.token, [] {});
+  }
+  void perform(BitmapWrite& w) {
+    add(Disk::bitmap, w.token, [this, w] { std::memcpy(journal.data() + w.offset, w.bytes.data(), w.bytes.size()); });
+  }
+  void perform(SuperblockWrite& s) {
+    EXPECT_EQ(pending(Disk::superblock), 0u) << "one superblock write at a time";
+    add(Disk::superblock, s.token, [this, s] { write_superblock(s.superblock); });
+  }
+  void perform(ArchiveTail& a) {
+    add(Disk::archive, a.token, [this, a] {
+      for (const auto& [at, bytes] : a.parts) {
+        auto from = journal.begin() + static_cast<std::ptrdiff_t>(at);
+        archived.insert(archived.end(), from, from + bytes);
+      }
+    });
+  }
+  void perform(ArbiterRequest& r) { arbiter_requests.push_back(r); }
+  void perform(Send& s) {
+    sent_to.push_back(s.peer);
+    sent.push_back(std::move(s.message));
+  }
+  void perform(SendRecord& r) {
+    sent_to.push_back(r.peer);
+    std::vector<std::byte> all = copy_of(r.pieces);
+    auto split = all.begin() + r.meta_bytes;
+    sent.push_back(RecordMessage{r.epoch, {all.begin(), split}, {split, all.end()}});
+  }
+  void all_sent() {}
+  void perform(ClosePeer& c) { closed.push_back(c); }
+  void perform(Notice& n) { notices.push_back(n.text), notice_kinds.push_back(n.kind); }
+  void perform(Complete& c) {
+    EXPECT_TRUE(done.emplace(c.id, c.error).second) << "request " << c.id << " completed twice";
+    if (on_done) on_done(c.id, c.error);
+  }
+  void perform(RoleChange& r) { role_changes.push_back(r); }
+  void perform(CommandDone& c) { commands.push_back(c); }
 
   std::vector<Op> ops_;
   Instant now_{1'000'000};

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -205,7 +206,8 @@ struct Notice {  // for log and events; rare
   std::uint64_t epoch = 0;  // that it is about, 0: the one that the volume is in
 };
 
-// One batch, performed in the order of the fields: nothing is completed before what it rests on was handed over.
+// One batch. perform_in_order() has the one legal order, which is that of the fields: nothing is completed before what it rests on was
+// handed over.
 struct Output {
   std::vector<JournalWrite> journal_writes;
   std::vector<JournalRead> journal_reads;
@@ -219,8 +221,8 @@ struct Output {
   std::vector<ArbiterRequest> arbiter_requests;
   std::vector<std::variant<Send, SendRecord>> sends;  // in order for each peer
   std::vector<ClosePeer> closes;
-  std::vector<Complete> completions;
   std::vector<Notice> notices;
+  std::vector<Complete> completions;  // before a change of the role: they are the old one's last
   std::vector<RoleChange> role_changes;
   std::vector<CommandDone> commands;
   // Each vector keeps its storage.
@@ -229,10 +231,28 @@ struct Output {
   void swap(Output& other);
 
  private:
+  template <class Performer>
+  friend void perform_in_order(Output& out, Performer& performer);
   auto all() {
     return std::tie(journal_writes, journal_reads, home_reads, home_writes, home_zeros, home_syncs, bitmap_writes, superblock_writes,
-                    archives, arbiter_requests, sends, closes, completions, notices, role_changes, commands);
+                    archives, arbiter_requests, sends, closes, notices, completions, role_changes, commands);
   }
 };
+
+// Hands each effect to performer.perform(effect), which may move from it; an overload for each kind. performer.all_sent() comes when the
+// last message of the batch was handed over: until then the memory of records that are sent stays as it is.
+template <class Performer>
+void perform_in_order(Output& out, Performer& performer) {
+  auto each_of = [&](auto& effects) {
+    using Effects = std::decay_t<decltype(effects)>;
+    constexpr bool messages = std::is_same_v<Effects, decltype(out.sends)>;
+    for (auto& effect : effects) {
+      if constexpr (messages) std::visit([&](auto& message) { performer.perform(message); }, effect);
+      else performer.perform(effect);
+    }
+    if constexpr (messages) performer.all_sent();
+  };
+  std::apply([&](auto&... effects) { (each_of(effects), ...); }, out.all());
+}
 
 }  // namespace twinloft::repl::core
