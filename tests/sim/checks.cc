@@ -138,7 +138,7 @@ void Cluster::check_kept(const std::vector<Found>& all, const char* when) {
   }
 }
 
-// Where a replica stands at an earlier point of another one's history, and that one says since when it has marked what that one lacks,
+// Where a replica stands at an earlier point of a source's history, and the source says since when it has marked what the replica lacks,
 // all that differs is marked (bitmap.h).
 void Cluster::check_marks(const std::vector<Found>& all, const char* when) {
   for (auto& x : nodes_) {

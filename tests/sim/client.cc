@@ -112,7 +112,7 @@ void Cluster::not_done(const Node& n, Request& r) {
   for (std::uint64_t b = r.lba(); b < r.lba() + r.blocks(); ++b) std::erase(m.writers[b], r.state);
 }
 
-// What is acknowledged is one history, whoever acknowledges it, until somebody is overruled.
+// What is acknowledged is one history, by all primaries, until a replica is overruled.
 void Cluster::promise(History::State state, const Node& n) {
   bool fresh = history_.promise(state);
   if (history_.promised().size() > 1 && !forced_)
@@ -225,7 +225,7 @@ void Cluster::note_accepted(Node& n) {
   n.loss_accepted = false;
 }
 
-// It must hold everything that was promised when its reads began: where an arbiter has granted the next one meanwhile, that one may have
+// It must hold everything that was promised when its reads began: where an arbiter has granted the next primary meanwhile, the next primary may have
 // promised more before they end. Where somebody was overruled, what is missing must be elsewhere (check_kept).
 void Cluster::mount(Node& n, const Image& image) {
   auto states = history_.matching(image);

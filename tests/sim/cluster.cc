@@ -404,7 +404,7 @@ void Cluster::settle_and_compare() {
           next = now_us_ + 1000;
           for (auto& n : nodes_) feed(*n, core::CheckpointNow{});
         }
-        // A late grant that its own replica does not know of deposes the primary when that one asks next.
+        // A late grant that its own replica does not know of deposes the primary when the primary asks next.
         if (!primary() && !external_) violated("the primary is gone and nothing has failed");
         if (!primary() && !std::exchange(operator_runs_, true)) schedule(1000, [this] { operator_step(); });
         if (!primary()) return false;

@@ -292,7 +292,7 @@ class Cluster {
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<Link> links_;
   bool external_ = false;   // arbiter
-  bool by_force_ = false;   // the administrator overrules, and disks are lost whoever has what; forced_: it has happened
+  bool by_force_ = false;   // the administrator overrules, and disks are lost whatever they hold; forced_: it has happened
   bool forced_ = false, loss_accepted_ = false;
   bool mixed_ = false;      // a protocol for each link
   bool settings_change_ = false;  // some machine has other settings

@@ -1,6 +1,6 @@
 // What was cut off never comes back: neither a tail that was archived, nor what a start found behind the end of its log.
 //
-// Judged by the bytes on the disk alone. A record that another replica has sent since is that one's, and may be there.
+// Judged by the bytes on the disk alone. A record that another replica has sent since may be there.
 #include "node.h"
 #include "twinloft/spool-repl/journal/recovery.h"
 #include "twinloft/spool-repl/journal/superblock_store.h"

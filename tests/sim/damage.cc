@@ -31,7 +31,7 @@ void Cluster::probe_damage(const Node& n) {
   SimFile data = n.data;
   auto recovered = journal::recover(journal, data);
   if (recovered)
-    violated(fmt::format("replica {}: damage of kind {} to the record at {} is taken for the end of the log: {} records of {} are found",
+    violated(fmt::format("replica {}: damage of kind {} to the record at {} counts as the end of the log: {} records of {} are found",
                          n.id, how, hit.body.header.first_lsn.v, recovered->log.records.size(), records.size()));
   if (recovered.error().code != Errc::corrupt)
     violated(fmt::format("replica {}: damage is not called damage: {}", n.id, recovered.error().message));

@@ -1,5 +1,5 @@
 // Faults that a machine survives: operations that a disk fails, garbage that it reads, a full disk for archives, links that
-// fall silent and whose ends notice that one after the other, slow links.
+// fall silent and whose two ends notice one after the other, slow links.
 //
 // A disk that failed a write is repaired by a restart of the machine, as an administrator does it. Until then the device must
 // answer every write and flush with an error.
@@ -14,7 +14,7 @@ namespace twinloft::repl::sim {
 void Cluster::inject_partial_fault() {
   std::uint64_t kind = random_.below(14);
   if (kind >= 10) {
-    // Whoever is being filled, or has just been, is the more interesting the less its source knows of it.
+    // A replica that is being filled, or has just been, is the more interesting the less its source knows of it.
     bool filling = std::any_of(nodes_.begin(), nodes_.end(), [](auto& n) { return n->alive() && n->core->status().inconsistent; });
     bool at_primary = primary() && (filling ? random_.below(4) != 0 : random_.below(2) == 0);
     coverage_.hit("fault: power cuts in quick succession");

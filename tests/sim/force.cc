@@ -146,7 +146,7 @@ void Cluster::resolve_step() {
 
 void Cluster::resolve() {
   operator_runs_ = false;
-  // A primary that waits for others does not step down: that one is stopped.
+  // A primary that waits for others does not step down: it is stopped.
   for (auto& n : nodes_)
     if (n->alive() && n->command_open && n->is_primary() && n->core->status().suspended) crash(*n, false), start(*n);
   run_until([&] { return std::none_of(nodes_.begin(), nodes_.end(), [](auto& n) { return n->command_open; }); }, 60'000'000, "the operator's commands answered");
@@ -188,7 +188,7 @@ void Cluster::check_winner(Node& winner) {
     if (n.get() != &winner && says_split(*n) && !at_stake[n->index]) coverage_.hit("split brain: nothing that was acknowledged at stake");
 }
 
-// Whoever does not follow is told to, until he does. False: the winner is no longer primary.
+// Replicas that do not follow get the command until they do. False: the winner is no longer primary.
 bool Cluster::give_up_losers(Node& winner) {
   std::int64_t next = now_us_;
   auto step = [&] {

@@ -119,7 +119,7 @@ bool History::leads_to(State earlier, State later) const {
   return later == earlier;
 }
 
-// The earliest on the way here with this content: whoever is there has it all.
+// The earliest on the way here with this content: a replica there has it all.
 History::State History::earliest_like(State state) const {
   auto [from, to] = by_hash_.equal_range(nodes_[state].hash);
   State earliest = state;

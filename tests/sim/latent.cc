@@ -2,7 +2,7 @@
 // be read and are not what was written there: they have rotted, a write went elsewhere, or none came although the disk said so.
 //
 // What lies beneath such a sector is right, so the checkers of the disks look through it: a repair that writes anything else
-// is seen, and so is whoever takes what the disk returns for the truth. A read may fail only if nobody can help. Whom that befalls says so, and the administrator then gets the sector
+// is seen, and so is a core that believes what the disk returns. A read may fail only if nobody can help. Whom that befalls says so, and the administrator then gets the sector
 // back (a disk may succeed after all), so that a cluster of which no replica can read a block comes to rest too.
 #include <algorithm>
 #include <cerrno>
@@ -85,8 +85,8 @@ Cluster::BeforeRead Cluster::before_read(const Node& n, std::uint64_t lba, std::
   return {now_us_, disturbances_, n.core->status().unreadable_blocks, well || has_helper(n, lba, blocks)};
 }
 
-// An error is told in the status too, and needs a reason: a device that has failed or is taken away; or a block that nobody
-// can give. Whoever can has the time that the core gives it.
+// An error shows in the status too, and needs a reason: a device that has failed or is taken away; or a block that no replica
+// can give. A replica that can has the time that the core gives it.
 void Cluster::check_read_error(Node& n, std::uint64_t lba, std::uint64_t blocks, const BeforeRead& before, const std::string& what) {
   if (n.failed_from) return;
   bool told = n.core->status().unreadable_blocks > before.untold;

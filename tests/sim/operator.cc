@@ -29,7 +29,7 @@ void Cluster::operator_step() {
       violated(fmt::format("replica {} holds what nobody else has, and nobody was overruled", n.id));
     give_up(n, true);
   } else if (n.alive() && !n.command_open && !(by_force_ && random_.below(3) == 0 && overrule(n))) {
-    // Whoever watches the machines sees that nobody reaches this one any more, and does not wait for it.
+    // The operator sees that nobody reaches this machine any more, and does not wait for it.
     bool wanted = !p || !p->alive() || random_.below(6) == 0 || (external_ && is_cut_off(*p));
     if (wanted && (mixed_ || n.protocol == core::Protocol::C) && !n.is_primary()) {
       if (p) coverage_.hit("operator: promotes beside a primary");

@@ -293,7 +293,7 @@ Cluster::Link& Cluster::link_of(std::size_t a, std::size_t b) {
   violated(fmt::format("no link between {} and {}", a + 1, b + 1));
 }
 
-// As net/ presents it: the new connection of a peer whose old one still stands ends that one first.
+// As net/ presents it: the new connection of a peer whose old one still stands ends the old one first.
 void Cluster::connect(Link& l) {
   if (!nodes_[l.a]->alive() || !nodes_[l.b]->alive() || l.cut || l.up) return;
   if (nodes_[l.a]->without.contains(nodes_[l.b]->id) || nodes_[l.b]->without.contains(nodes_[l.a]->id)) return;  // net/ refuses a stranger
@@ -328,7 +328,7 @@ void Cluster::disconnect(Link& l) {
   schedule(100 + below(5000), [this, &l] { connect(l); });
 }
 
-// What was sent before is on its way, and mostly arrives; whoever closed hears nothing any more.
+// What was sent before is on its way, and mostly arrives; the side that closed hears nothing any more.
 void Cluster::close(Link& l, std::size_t side, std::uint64_t connection) {
   if (l.connection != connection) return;
   if (!l.up || random_.below(4) == 0) return disconnect(l);

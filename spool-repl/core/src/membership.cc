@@ -36,8 +36,8 @@ std::uint64_t Primary::backlog(const Peer& p) const {
   return v_.log.pos_before(v_.log.end()).v - v_.log.pos_before(std::clamp(has, v_.log.first(), v_.log.end())).v;
 }
 
-// All that is on its way to it is to be durable there within slow_peer. Progress is not enough: whoever makes one record durable now and
-// then holds up what is behind it for ever longer.
+// All that is on its way to it is to be durable there within slow_peer. Progress is not enough: a peer that makes one record durable now and
+// then holds up the records behind it longer and longer.
 void Primary::watch(Peer& p) {
   if (p.connection == ConnectionState::Connected && p.filling()) return watch_filling(p);
   if (p.connection != ConnectionState::Connected || p.durable_end >= v_.log.end()) {
@@ -158,7 +158,7 @@ void Primary::consider_change() {
     set &= ~set_of(p.config.id);
     by_force = by_force || (away && !policy_leaves_out(p));
   }
-  // Whoever is counted alone is to hold something after a power cut: an empty log is that of a new disk, which nobody promotes.
+  // A replica that is counted alone must hold a record after a power cut: an empty log is that of a new disk, which is not promoted.
   bool empty = v_.log.mark_before(v_.log.durable_end()).lsn == Lsn{};
   if (set != in_sync_ && !empty && static_cast<unsigned>(std::popcount(set)) >= v_.config.min_in_sync) {
     forced_alone_ = false;
@@ -193,13 +193,13 @@ void Primary::start_change(ReplicaSet set, bool by_force, std::uint64_t after) {
 // The same change again after an unknown outcome is harmless: it finds its own attempt, or the value before it.
 void Primary::ask_arbiter() {
   change_->ask_again.reset();
-  doubted_.reset();  // this question answers that one too
+  doubted_.reset();  // this question answers the doubt too
   v_.out.arbiter_requests.push_back({make_token(TokenKind::arbiter, arbiter_token_ = ++v_.arbiter_questions), false, value_, change_->desired});
 }
 
 // A replica has met a newer primary. No change of the set may be due that would tell: with as few members as min_in_sync none leaves.
 void Primary::ask_whether_granted(std::uint64_t newer) {
-  if (change_ || doubted_ || !epoch_logged_) return;  // asked when that one connects again
+  if (change_ || doubted_ || !epoch_logged_) return;  // asked when that peer connects again
   doubted_ = newer;
   v_.out.arbiter_requests.push_back({make_token(TokenKind::arbiter, arbiter_token_ = ++v_.arbiter_questions), true, value_, {}});
 }
@@ -208,9 +208,9 @@ void Primary::on_arbiter(const ArbiterAnswer& answer) {
   using Outcome = ArbiterAnswer::Outcome;
   if (lost_ || number_of(answer.token) != arbiter_token_) return;
   if (auto newer = std::exchange(doubted_, std::nullopt)) {
-    if (answer.outcome == Outcome::unknown) return;  // asked again when that one connects again
+    if (answer.outcome == Outcome::unknown) return;  // asked again when that peer connects again
     if (answer.current != value_) return lose_to(answer);
-    // That one has epochs which this arbiter has not granted: another arbiter's, or of a volume that was adopted. It is to judge
+    // That peer has epochs which this arbiter has not granted: another arbiter's, or of a volume that was adopted. It is to judge
     // by a newer one of ours, which proves nothing to it: the chain is not one.
     return start_change(in_sync_, true, *newer);
   }

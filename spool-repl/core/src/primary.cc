@@ -42,7 +42,7 @@ void Primary::start(const Epoch& epoch, ReplicaSet in_sync, std::optional<EpochV
 }
 
 void Primary::begin_epoch(const Epoch& epoch, ReplicaSet in_sync, std::uint32_t flags) {
-  before_ |= in_sync_;  // whoever was needed for what is already logged is needed until the new record is durable
+  before_ |= in_sync_;  // members needed for what is already logged are needed until the new record is durable
   epoch_ = epoch;
   in_sync_ = in_sync;
   epoch_flags_ = flags;
@@ -194,7 +194,7 @@ Primary::Peer* Primary::find_peer(ReplicaId id) {
   return nullptr;
 }
 
-// Members, and whoever is being filled, can always catch up from the journal. For others it is kept while there is room (close_slow).
+// Members, and replicas that are being filled, can always catch up from the journal. For others it is kept while there is room (close_slow).
 void Primary::update_tail_limit() {
   bool room = v_.log.used_bytes() < v_.log.ring_bytes() / 2;
   RecordNo limit = UINT64_MAX;
@@ -328,7 +328,7 @@ void Primary::handle(Peer& peer, const ProbeReply& m) {
   probe_next(peer);
 }
 
-// The table, with an epoch that waits for room in the journal: whoever connects is to judge by that one too.
+// The table, with an epoch that waits for room in the journal: a peer that connects has to judge by that epoch too.
 EpochTable Primary::epochs() const {
   EpochTable all = v_.sb.epochs;
   if (!epoch_logged_) all.note({epoch_, v_.log.last_mark().lsn + 1, v_.sb.replica, in_sync_, epoch_flags_});

@@ -33,7 +33,7 @@ class Primary {
   // Promotion into this epoch, as a record of the log. `value`: what the arbiter holds, where there is one. EpochFlags.
   void start(const Epoch& epoch, ReplicaSet in_sync, std::optional<EpochValue> value, std::uint32_t flags);
   void on_arbiter(const ArbiterAnswer& answer);
-  // Go on without the members that are away (manual arbiter, forced by the administrator).
+  // Continue without the members that are away (manual arbiter, forced by the operator).
   bool go_on_alone();  // false: no replica that is needed is away
   void refuse_other(ReplicaId id, std::string reason, bool split_brain);  // another primary
   void demote();                // no request comes any more

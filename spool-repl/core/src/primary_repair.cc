@@ -7,7 +7,7 @@
 
 namespace twinloft::repl::core {
 
-// Whoever is being filled, or has lost what it had acknowledged, holds nothing that counts.
+// A replica that is being filled, or has lost what it had acknowledged, holds nothing that counts.
 std::vector<Stream> Primary::streams() const {
   std::vector<Stream> streams;
   for (const Peer& p : peers_) {

@@ -54,10 +54,10 @@ std::string Promotion::obstacle() const {
   if (std::string why = stranger_in(newest.in_sync); !why.empty()) return why;
   for (const Link& l : v_.links)
     if (may_hold_more(l))
-      return fmt::format("replica {} holds acknowledged writes up to {}, this one only up to {}: promote that one, or let "
-                         "this one catch up", l.config.id, l.state->commit.v, v_.log.last_mark().lsn.v);
+      return fmt::format("replica {0} holds acknowledged writes up to {1}, this replica only up to {2}: promote replica {0}, or let "
+                         "this replica catch up", l.config.id, l.state->commit.v, v_.log.last_mark().lsn.v);
   if (v_.config.arbiter == Arbiter::external) return "";
-  // Nobody here has ever held anything. Whoever is away may hold the volume, also one that is no member for this replica's links.
+  // No replica here has ever held a record. A replica that is away may hold the volume, also one that is no member by the links here.
   bool first = newest.epoch.counter == 0;
   std::string away;
   for (const Link& l : v_.links)
@@ -107,7 +107,7 @@ std::string Promotion::stranger_in(ReplicaSet set) const {
   for (const Link& l : v_.links) unknown &= ~set_of(l.config.id);
   if (unknown == 0) return "";
   return fmt::format("the recorded set counts replica {}, which is not in this configuration: it can not be waited for. Put "
-                     "its [[peer]] back, or use --force to go on without it for good", set_text(unknown));
+                     "its [[peer]] back, or use --force to continue without it for good", set_text(unknown));
 }
 
 // A replica whose disk was replaced has the id of one that was a member, and nothing else. What others hold need not be known
@@ -115,15 +115,15 @@ std::string Promotion::stranger_in(ReplicaSet set) const {
 std::string Promotion::made_anew() const {
   if (v_.refill_until().v != 0)
     return fmt::format("replica {} was created anew and has not got back all that it had: acknowledged writes up to LSN {} may be "
-                       "missing, it has {}. Connect the replica that fills it, promote that one, or use --force and lose them",
+                       "missing, it has {}. Connect or promote the replica that fills it, or use --force and lose them",
                        v_.sb.replica, v_.refill_until().v, v_.log.last_mark().lsn.v);
   // An arbiter's value says who counts, see objection(): it may be this one alone, before anything was durable here.
   if (v_.log.last_mark().lsn.v > 0 || v_.config.arbiter == Arbiter::external) return "";
   // Also beside a replica that does not count: what counted was here, and is lost.
   for (const Link& l : v_.links)
     if (l.state && l.state->last.lsn.v > 0)
-      return fmt::format("replica {} is empty, and replica {} is not: promote that one and let this one be filled, or use --force "
-                         "and lose what it has", v_.sb.replica, l.config.id);
+      return fmt::format("replica {0} is empty, and replica {1} is not: promote replica {1} and let replica {0} be filled, or use --force "
+                         "and lose what replica {1} has", v_.sb.replica, l.config.id);
   return "";
 }
 
@@ -268,7 +268,7 @@ void Promotion::on_arbiter(const ArbiterAnswer& answer) {
   if (ours) return grant(desired_->epoch, desired_->in_sync);
   // An unknown outcome may still turn out as granted: only the arbiter's value ends the doubt.
   if (answer.outcome == Outcome::unknown || answer.current == current_) {
-    in_doubt_ = true;  // for as long as it takes: whoever gets an answer is not held up
+    in_doubt_ = true;  // for as long as it takes: a replica that gets an answer is not held up
     ask_again_ = v_.now + v_.config.arbiter_retry;
     return;
   }
@@ -283,7 +283,7 @@ std::string Promotion::objection(ReplicaSet set) const {
   if (!(set & set_of(self)))
     return fmt::format("replica {} is not in the in-sync set ({}) of epoch {}, says the arbiter: let it catch up, or use --force "
                        "and lose what it lacks", self, set_text(set), counter);
-  // Where nobody here has ever held anything, whoever is away may hold the volume, also one that is no member for this replica's links.
+  // Where no replica here has ever held a record, one that is away may hold the volume, also one that is no member by the links here.
   bool spoken_for = current_ && !outdated_;
   bool first = !current_ && newest_known().epoch.counter == 0;
   ReplicaSet away = set & ~set_of(self), filled = away;
@@ -313,7 +313,7 @@ std::string Promotion::objection(ReplicaSet set) const {
   return "";
 }
 
-// By this command, or by one before that nothing but the arbiter's value tells of: whoever was granted it died before its record
+// By this command, or by one before that nothing but the arbiter's value tells of: the replica that was granted it died before its record
 // was durable. Nobody joins that set before it is, so no change of the set has to hand this on.
 bool Promotion::forced() const {
   if (force_) return true;
@@ -343,7 +343,7 @@ EpochTable Promotion::chain_of(const EpochEntry& newest) const {
   return chain;
 }
 
-// Names the newest epoch that does without this replica, and of whose acknowledgements none is missing here: whoever's log ends in
+// Names the newest epoch that does without this replica, and of whose acknowledgements none is missing here: a replica whose log ends in
 // a later one finds this replica counted there. What lies in other logs only will be cut: if it was by force, or with a loss, nothing
 // but this one will tell.
 std::uint32_t Promotion::flags_after(const EpochEntry& newest) const {

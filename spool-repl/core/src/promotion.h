@@ -3,7 +3,7 @@
 //   idle --ask--> claiming --all granted--> granted                       (manual arbiter)
 //   idle --ask--> claiming --all that are here granted--> reading --> swapping --> granted     (external arbiter)
 //
-// Claiming ends only when this replica has nothing under way: whoever is granted it becomes primary at once. A grant that waits grows
+// Claiming ends only when this replica has nothing under way: a replica that is granted it becomes primary at once. A grant that waits grows
 // old, and others are promoted meanwhile. Nor does it end soon after a start while a replica is not connected that may be reachable: its
 // own log may say that this one was alone, and another one may be primary since.
 //
@@ -90,7 +90,7 @@ class Promotion {
   bool in_doubt_ = false;  // swapping, and an answer was not to be had
   std::optional<Granted> granted_;
   std::string why_not_;
-  // What this node has granted to another one: it does not claim, or grant anew, while that one is here.
+  // What this node has granted to another one: it does not claim, or grant anew, while that replica is here.
   ReplicaId promised_to_ = 0;
   Instant promised_until_;
 };

@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t later_max = 1024;
 constexpr Duration later_by = std::chrono::milliseconds(20);
 constexpr Duration news_every = std::chrono::seconds(10);  // the rest is summed up
-constexpr std::uint64_t repaired_serial = 0;               // older than all records, to whoever compares
+constexpr std::uint64_t repaired_serial = 0;               // older than all records, in comparisons
 }  // namespace
 
 Repair::Ticket Repair::begin(std::vector<Lba> blocks) {
@@ -71,7 +71,7 @@ void Repair::start_blocks() {
   while (!later_.empty() && later_.front().at <= v_.now && start(later_.front().lba, 0, begun)) later_.pop_front();
 }
 
-// Whether that one alone can be read. Nothing to do where memory has it: it is on its way home.
+// Whether that block alone can be read. Nothing to do where memory has it: it is on its way home.
 bool Repair::start(Lba lba, Ticket ticket, bool& begun) {
   begun = false;
   auto it = blocks_.find(lba);

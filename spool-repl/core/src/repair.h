@@ -26,7 +26,7 @@
 //   2. asking and holding have a deadline, which next_tick() names, and end earlier when the connection does;
 //   3. choosing ends within advance();
 //   4. what has not begun waits for one of blocks_max places, which 1 to 3 free, or for a slot of the read arena, which reads
-//      under way free; whoever waits for a repair holds no slot meanwhile;
+//      under way free; a request that waits for a repair holds no slot meanwhile;
 //   5. who comes while a block is asked for waits at most for another round: later ones do not prolong it for those before;
 //   6. give_up() ends all that somebody waits for;
 //   7. each ticket ends once, and its end is taken in the step that brought it.
@@ -63,7 +63,7 @@ class Repair {
   Repair(Volume& volume, Checkpointer& checkpointer) : v_(volume), checkpointer_(checkpointer) {}
 
   Ticket begin(std::vector<Lba> blocks);
-  // Nobody waits for it, so it begins a little later: whoever found it out may be about to have the content.
+  // Nobody waits for it, so it begins a little later: its finder may be about to have the content.
   void begin_later(Lba block);
   std::vector<Finished> take_finished() { return std::exchange(finished_, {}); }
   void give_up();

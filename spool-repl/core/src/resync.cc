@@ -117,7 +117,7 @@ void Primary::advance_pace() {
   pace_.judge(waiting);
 }
 
-// Whoever comes behind the one for which something was read last is the first: where little may be read, one would take it all.
+// The peer behind the last one that was read for is the first: where little may be read, one peer would take it all.
 void Primary::pump_syncs() {
   advance_pace();
   std::size_t first = turn_;

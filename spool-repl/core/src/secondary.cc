@@ -221,7 +221,7 @@ void Secondary::on_cut_durable() {
   erase_cut();
 }
 
-// The superblock tells of the last cut only, and every start is one. By then nothing of this one may be there to be taken for
+// The superblock tells of the last cut only, and every start is one. By then nothing of this cut may be there that could count as
 // the log: a record in its place need not lie where the first cut one does, if it does not fit before the ring's end.
 void Secondary::erase_cut() {
   if (v_.failed) return;
@@ -350,7 +350,7 @@ void Secondary::advance() {
 }
 
 // Everything up to the primary's commit point was durable on all members of the epoch that this point lies in. Where this
-// replica is short of it, the epoch that it sees last may not be that one.
+// replica is short of it, the epoch that it sees last may be an earlier one.
 void Secondary::note_covered(RecordNo end) {
   Lsn commit = v_.log.mark_before(end).lsn;
   if (commit != primary_commit_.lsn || end != v_.log.committed_end()) return;
@@ -372,7 +372,7 @@ void Secondary::flush_messages() {
   v_.out.sends.push_back(Send{primary_, ack});
 }
 
-// A round of the checkpointer may take longer than the source waits: that the disk goes on is told by the same acknowledgement again, then.
+// A round of the checkpointer may take longer than the source waits: the same acknowledgement again says that the disk goes on, then.
 std::optional<Instant> Secondary::tell_at() const {
   bool goes_on = connection_ == ConnectionState::Connected && !v_.failed && v_.inconsistent && sync_last_ > 0 && checkpointer_.steps_done() != told_steps_;
   if (!goes_on) return std::nullopt;

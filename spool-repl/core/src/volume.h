@@ -19,7 +19,7 @@ inline Token make_token(TokenKind kind, std::uint64_t n) { return (std::uint64_t
 inline TokenKind kind_of(Token t) { return static_cast<TokenKind>(t >> 56); }
 inline std::uint64_t number_of(Token t) { return t & ((std::uint64_t{1} << 56) - 1); }
 
-// The connection to another replica, and what that one says of itself.
+// The connection to another replica, and what that replica says of itself.
 struct Link {
   PeerConfig config;
   bool up = false;
@@ -80,14 +80,14 @@ class Volume {
   DirtyMap* find_dirty(ReplicaId id);
   const DirtyMap* find_dirty(ReplicaId id) const { return const_cast<Volume*>(this)->find_dirty(id); }
   void note_covered();
-  void note_parting(const Link& link);  // it counts no more: what is written from now on is told from what it has
+  void note_parting(const Link& link);  // it counts no more: what is written from now on is kept apart from what it has
   void learn(const Link& link);  // of one of which nothing was known: that it has everything now
   // Its log is not empty, and nothing that it has acknowledged is known to be missing.
   bool whole() const { return !inconsistent && refill_until().v == 0 && log.last_mark().lsn.v > 0; }
   NodeState node_state(bool primary) const;
   EpochEntry told_epoch() const;  // of the node state
   void refuse_link(ReplicaId id, const std::string& reason, bool split_brain = false);
-  // Durable on both sides until one history is given up, or shown to be in the other one. `parted`: the newest record that both
+  // Durable on both sides until one history is given up, or shown to be in the peer's. `parted`: the newest record that both
   // have, where that has been looked at.
   const SplitBrain* split_brain_with(ReplicaId id) const;
   void note_split_brain(ReplicaId id, std::optional<Lsn> parted);
@@ -138,7 +138,7 @@ class Volume {
   std::vector<DirtyMap> dirty;       // by slot of the superblock
   unsigned journal_in_flight = 0;
   std::uint64_t home_changes = 0;    // counts entries leaving the committed image: a read begun before is stale
-  std::uint64_t arbiter_questions = 0;  // of every primary that this process has been: no answer is taken for another one's
+  std::uint64_t arbiter_questions = 0;  // of every primary that this process has been: no answer counts for another primary
   Instant now;
   Instant committed_since;   // when the committed image last became non-empty, or a checkpoint began
   Instant committed_at;      // when anything was committed last

@@ -92,7 +92,7 @@ struct VolumeStatus {
   bool failed = false;     // the device answers EIO until it is attached anew
   std::string failure;
   bool suspended = false;  // primary: writes wait for a peer
-  ReplicaId discards_for = 0;  // its history is to be given up for that one's, once it connects
+  ReplicaId discards_for = 0;  // its history is to be given up for the history of this replica, once that connects
   std::string waits_for;   // why a suspended primary waits, or why this node is not primary though it is to be
   ReplicaId slowed_by = 0;  // primary, not suspended: writes wait for room, and this one has not made durable what takes it; 0: nobody
   std::uint64_t slowed_by_bytes = 0;  // of the journal

@@ -1,5 +1,5 @@
 // Which blocks another replica may lack: a bitmap for each, kept by primary and secondaries alike, since any of them may
-// have to bring that one up to date one day.
+// have to bring that replica up to date one day.
 //
 // Meaning: that replica's content, if it is this history up to `since` at all (its own disk has to vouch for that), differs
 // from the content here at most in the marked blocks. A bit is set in memory when a record is committed. Before the
@@ -27,8 +27,8 @@ class DirtyMap {
   // That replica has everything up to here; `clean`: and no record behind it is committed here.
   void covered(const Epoch& epoch, const LogMark& mark, bool clean);
   void forget();  // nothing is known of it any more
-  // It leaves, having everything that is committed here: what is marked from now on is told from what was marked before, and
-  // that goes as soon as the superblock with this `since` is durable. So the marks are exactly what came after the parting, unless
+  // It leaves, having everything that is committed here: marks from now on are kept apart from earlier marks, which
+  // go as soon as the superblock with this `since` is durable. So the marks are exactly what came after the parting, unless
   // a crash comes before the pages that tell less are written.
   void part(const Epoch& epoch, const LogMark& mark);
   void since_is_durable(Lsn since);

@@ -106,7 +106,7 @@ struct IoPiece {
   std::byte* data;
   std::uint32_t bytes;
 };
-// What lies right behind the last piece in memory makes that one longer.
+// A piece right behind the last one in memory makes the last one longer.
 inline void add_piece(std::vector<IoPiece>& pieces, std::byte* data, std::uint32_t bytes) {
   if (!pieces.empty() && pieces.back().data + pieces.back().bytes == data) pieces.back().bytes += bytes;
   else pieces.push_back({data, bytes});

@@ -3,7 +3,7 @@
 // A resync takes time of the disks and the link that clients wait for. The mean latency of their requests is looked at every `interval`:
 // where it is longer than it may be, the rate is halved, down to a floor, so that a resync always ends; else it grows again, and faster
 // while nobody asks for anything. It may be the target, or twice what is usual without a resync: on a disk that is slower than the target
-// a resync would stand still for nothing otherwise. What is usual is learnt before a resync, and, while one is held up, from a rest that
+// a resync would be held up for nothing otherwise. What is usual is learnt before a resync, and, while one is held up, from a rest that
 // it takes now and then.
 //
 // The idea is that of DRBD's c-delay-target and c-min-rate; the latency is the clients'.
@@ -35,7 +35,7 @@ class Pace {
     bool asked = false;                           // somebody waits, for whatever
   };
   void judge(const Waiting& waiting);
-  // Whether more may be read now; then `took` is told how much that was.
+  // Whether more may be read now; then took() gets how much that was.
   bool ready();
   void took(std::uint64_t bytes);
   // When it is ready again; nullopt: it is.

@@ -1,4 +1,4 @@
-// Digests at rest: what each block of the data area is to hold, so that one which changed silently, was written elsewhere, or not at all,
+// Digests at rest: what each block of the data area is to hold, so that a block which changed silently, was written elsewhere, or not at all,
 // is recognised when it is read. 32 bits a block, in pages of 4 KiB at Superblock::digest_offset, whose sectors carry a CRC of their own.
 // docs/formats/digest.md is the description; this is its only encoder and decoder.
 #pragma once

@@ -1,5 +1,5 @@
-// Units and identifiers of the replicated volume. Each is a type of its own so that a place in the journal can not be
-// taken for a place on the disk.
+// Units and identifiers of the replicated volume. Each is a type of its own so that a place in the journal is never
+// mistaken for a place on the disk.
 #pragma once
 
 #include <array>

@@ -157,7 +157,7 @@ struct SyncEnd {
   Lsn until;
   bool operator==(const SyncEnd&) const = default;
 };
-// How far the resync is, for whoever looks at the target; nothing rests on it.
+// How far the resync is, for the target's status; nothing rests on it.
 struct SyncProgress {
   Epoch epoch;
   std::uint64_t done = 0, total = 0;  // blocks, sent or found equal

@@ -19,7 +19,7 @@ struct CreateOptions {
   std::uint64_t volume_blocks = 0;
   bool data_label = false;  // the data file has one block more than the volume, for the label
   // Set: what the data area holds is the volume's content. Its history begins with this epoch, and with a mark that no other
-  // replica has, so that none can be taken for a copy of it before it is one.
+  // replica has, so that none is mistaken for a copy of it before it is one.
   std::optional<Adoption> adopt = {};
 };
 

@@ -17,7 +17,7 @@ struct ListedRecord {
 
 struct Listing {
   Superblock superblock;
-  bool superblock_copies_agree = true;  // false: a crash between the two, or damage; recovery writes the other one anew
+  bool superblock_copies_agree = true;  // false: a crash between the two, or damage; recovery writes the second copy anew
   std::vector<ListedRecord> records;    // from the tail to the last whole one, in order
   std::vector<FrameHeader> behind;      // whole frames of this lap behind the end
   JournalPos end;                       // behind the last record
