@@ -38,6 +38,7 @@ void Cluster::feed(Node& n, core::Event event) {
   if (!n.alive()) return;
   n.core->tick({now_us_ * 1000});
   n.core->step(std::move(event));
+  n.core->check_invariants();
   drain(n);
 }
 

@@ -368,7 +368,20 @@ void Core::Parts::advance() {
   tell_state(false);
 }
 
-void Core::advance() { parts_->advance(); }
+void Core::advance() {
+  parts_->advance();
+#ifndef NDEBUG
+  check_invariants();
+#endif
+}
+
+void Core::check_invariants() const {
+  parts_->promotion.check_invariants();
+  parts_->with_role([](auto& role) { role.check_invariants(); });
+  // One role at a time, and no promotion of a primary.
+  TL_CHECK(!parts_->primary() || (!parts_->granted && !parts_->promotion.busy()));
+  TL_CHECK(!parts_->demote_command || parts_->primary());
+}
 
 void Core::tick(Instant now) {
   parts_->volume.now = now;

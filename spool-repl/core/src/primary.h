@@ -58,6 +58,7 @@ class Primary {
   std::optional<Instant> next_tick() const;
   void fill_status(VolumeStatus& status) const;
   bool settled() const;
+  void check_invariants() const;
 
  private:
   struct Peer {

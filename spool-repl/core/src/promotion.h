@@ -52,6 +52,8 @@ class Promotion {
   std::optional<Granted> take() { return std::exchange(granted_, std::nullopt); }
   const std::string& why_not() const { return why_not_; }
 
+  void check_invariants() const;
+
  private:
   enum class Phase { idle, claiming, reading, swapping };
   EpochEntry newest_known() const;

@@ -38,6 +38,7 @@ class Secondary {
   void flush_messages();
   void fill_status(VolumeStatus& status) const;
   bool settled() const;
+  void check_invariants() const;
 
  private:
   void match(ReplicaId id, const MatchRequest& message);

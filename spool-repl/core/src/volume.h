@@ -55,6 +55,7 @@ class Volume {
   // The superblock goes out as it is when the write starts; one is in flight at a time.
   enum Purpose : unsigned { for_tail = 1, for_cut = 2, for_reset = 4, for_consistent = 8, for_parting = 16, for_epoch = 32, for_commit = 64, for_source = 128, for_split_brain = 256 };
   void write_superblock(Purpose purpose);
+  void check_invariants() const;
   unsigned on_superblock_written(int error);  // the purposes that are now durable; 0 on failure
 
   // This replica has not got what it, or another one with its id, has acknowledged: it counts again when its log reaches this

@@ -88,6 +88,7 @@ class Shell {
   void step(Event event) {
     core->tick(now_);
     core->step(std::move(event));
+    core->check_invariants();
     drain();
   }
   void input(ReplicaId from, PeerMessage message) { step(PeerInput{from, std::move(message)}); }

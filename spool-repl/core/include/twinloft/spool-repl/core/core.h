@@ -139,6 +139,8 @@ class Core {
   VolumeStatus status() const;
   // Everything logged here is durable here, everything committed is in the data area, the tail has moved up to it.
   bool settled() const;
+  // Stops the process where something does not hold that holds between any two events. step() and tick() do it in debug builds.
+  void check_invariants() const;
 
  private:
   struct Parts;

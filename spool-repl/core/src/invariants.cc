@@ -1,0 +1,76 @@
+// What holds between any two events. The simulator looks at it after each event, and so does every debug build.
+#include <algorithm>
+
+#include "primary.h"
+#include "promotion.h"
+#include "secondary.h"
+#include "twinloft/base/check.h"
+
+namespace twinloft::repl::core {
+
+void Volume::check_invariants() const {
+  TL_CHECK(log.first() <= home_end && home_end <= log.committed_end());
+  TL_CHECK(log.committed_end() <= log.end() && log.durable_end() <= log.end());
+  TL_CHECK(log.used_bytes() <= log.ring_bytes());
+  TL_CHECK(log.tail_mark().lsn <= log.last_mark().lsn);
+
+  TL_CHECK(sb.epochs.size() <= epoch_table_max);
+  auto in_order = [](const EpochEntry& a, const EpochEntry& b) { return a.start < b.start; };
+  TL_CHECK(std::is_sorted(sb.epochs.begin(), sb.epochs.end(), in_order));
+  for (const SplitBrain& s : sb.split_brains) TL_CHECK(s.with != 0 && s.with != sb.replica);
+
+  TL_CHECK(!source_pending || inconsistent);
+  TL_CHECK(!accepting_loss_ || !inconsistent);
+  TL_CHECK(superblock_in_flight_ != 0 || superblock_wanted_ == 0);
+  TL_CHECK(failed == !failure.empty());
+  for (const DirtyMap& d : dirty) TL_CHECK(!d.slot().known || d.slot().peer != 0);
+}
+
+void Primary::check_invariants() const {
+  v_.check_invariants();
+  TL_CHECK((in_sync_ & set_of(v_.sb.replica)) != 0);
+  TL_CHECK(v_.log.committed_end() <= v_.log.durable_end());
+  // The table has the newest epoch as soon as its record has a place in the log.
+  TL_CHECK(!epoch_logged_ || (!v_.sb.epochs.empty() && v_.sb.epochs.back().epoch == epoch_));
+  TL_CHECK(epoch_logged_ || v_.log.epoch_before(v_.log.end()) != epoch_);
+  TL_CHECK(!change_ || change_->desired.epoch.counter > epoch_.counter);
+  for (const Peer& p : peers_) {
+    bool up = p.connection == ConnectionState::Connected || p.connection == ConnectionState::Matching;
+    TL_CHECK(!up || v_.find_link(p.config.id)->up);
+    TL_CHECK(!p.sync || p.connection == ConnectionState::Connected || p.connection == ConnectionState::StandAlone);
+    TL_CHECK(!p.match_again || p.match);
+    TL_CHECK(p.durable_end <= v_.log.end() && p.received_end <= v_.log.end() && p.sent_end <= v_.log.end());
+    if (p.connection != ConnectionState::Connected) continue;
+    TL_CHECK(p.durable_end <= p.received_end && p.received_end <= p.sent_end);
+    // Members whose records are acknowledged have them.
+    bool counts = (in_sync_ & set_of(p.config.id)) != 0 && !p.filling();
+    TL_CHECK(!counts || p.durable_end == 0 || v_.log.committed_end() <= std::max(p.durable_end, p.begun_at));
+  }
+}
+
+void Secondary::check_invariants() const {
+  v_.check_invariants();
+  bool follows = primary_ != 0;
+  TL_CHECK(follows || connection_ == ConnectionState::Connecting || connection_ == ConnectionState::StandAlone);
+  TL_CHECK(connection_ != ConnectionState::Connected || (follows && begun_));
+  TL_CHECK(backlog_.empty() == (backlog_bytes_ == 0));
+  TL_CHECK(backlog_.empty() || follows);
+  // A cut of the log and a resync into this replica exclude each other.
+  TL_CHECK(!archiving_for_reset_ || cut_ == Cut::archiving);
+  TL_CHECK(cut_ != Cut::resetting || reset_);
+  TL_CHECK(!giving_up_ || reset_);
+  TL_CHECK(erasing_ == 0 || cut_ != Cut::none || v_.failed);
+  TL_CHECK(!v_.inconsistent || clearing_ || !v_.sb.inconsistent_source.id.is_nil());
+  TL_CHECK(!sync_until_ || v_.inconsistent || clearing_);
+  TL_CHECK(sync_acked_ <= sync_durable_ && sync_durable_ <= sync_last_);
+  TL_CHECK(checks_.empty() || follows);
+}
+
+void Promotion::check_invariants() const {
+  TL_CHECK(!command_ || phase_ != Phase::idle);
+  TL_CHECK(phase_ != Phase::swapping || desired_);
+  TL_CHECK(!ask_again_ || (phase_ == Phase::swapping && in_doubt_));
+  TL_CHECK(promised_to_ != v_.sb.replica);
+}
+
+}  // namespace twinloft::repl::core
