@@ -138,6 +138,8 @@ MUTANTS = [
            CORE + "membership.cc", "if (p.due_end != 0 && p.durable_end < p.due_end) return;",
            "if (p.due_end == p.durable_end + 1) return;",
            more=((CORE + "membership.cc", "p.due_end = std::max(p.sent_end, p.durable_end + 1);", "p.due_end = p.durable_end + 1;"),)),
+    Mutant("journal-kept-without-room", "the journal is kept for a replica that is away although the largest record has no place in it",
+           CORE + "primary.cc", "v_.log.ring_bytes() / 2 && v_.log.place(record_blocks_max);", "v_.log.ring_bytes() / 2;"),
     Mutant("follower-fills-the-journal", "the journal is kept for each connected peer, however far behind",
            CORE + "membership.cc", "backlog(p) > v_.log.ring_bytes() / 2", "backlog(p) > v_.log.ring_bytes()"),
     Mutant("slow-follower-is-waited-for", "only members are closed when they are slow",

@@ -196,7 +196,7 @@ Primary::Peer* Primary::find_peer(ReplicaId id) {
 
 // Members, and replicas that are being filled, can always catch up from the journal. For others it is kept while there is room (close_slow).
 void Primary::update_tail_limit() {
-  bool room = v_.log.used_bytes() < v_.log.ring_bytes() / 2;
+  bool room = v_.log.used_bytes() < v_.log.ring_bytes() / 2 && v_.log.place(record_blocks_max);
   RecordNo limit = UINT64_MAX;
   for (const Peer& p : peers_) {
     // What is durable there and committed here is as good as in its data area: the bitmaps need not tell of it.

@@ -24,6 +24,17 @@ TEST_F(BitmapTest, ABlockThatWasWrittenHomeWhileItWasReadIsReadAgain) {
   EXPECT_EQ(status(node(1)).repaired_blocks + status(node(1)).reread_blocks, 0u);
 }
 
+// Less than half of a small journal is used, and yet the largest record has no place, neither at the ring's end nor at its beginning.
+TEST_F(BitmapTest, AJournalWithoutRoomForARecordIsNotKeptForAReplicaThatIsAway) {
+  leave_behind(3, false, {2, 3});
+  fill(1, 600, 610, 7);
+  for (int round = 0; round < 100; ++round) {
+    for (int i = 0; i < 8; ++i) fill(1, 400, 450, 60 + round + i);
+    checkpoint(1);
+    ASSERT_EQ(status(node(1)).waiting_requests, 0u) << "round " << round;
+  }
+}
+
 // What came by a resync came with no record. When the replica says that it is consistent, a third one can be filled from it.
 TEST_F(BitmapTest, TheMarksOfAResyncAreThereWhenItEnds) {
   leave_behind(3, false, {2, 3});
