@@ -12,8 +12,8 @@
 
 #include "archiver.h"
 #include "arena_memory.h"
+#include "command.h"
 #include "core_settings.h"
-#include "damage.h"
 #include "disk_shell.h"
 #include "event_log.h"
 #include "front_ends.h"
@@ -21,6 +21,7 @@
 #include "memory_bound.h"
 #include "resync_meter.h"
 #include "status_text.h"
+#include "storage.h"
 #include "wait_meter.h"
 #include "twinloft/base/check.h"
 #include "twinloft/base/log.h"
@@ -29,7 +30,6 @@
 #include "twinloft/spool-repl/control/control.h"
 #include "twinloft/spool-repl/daemon/check.h"
 #include "twinloft/spool-repl/journal/recovery.h"
-#include "twinloft/spool-repl/journal/superblock_store.h"
 #include "twinloft/spool-repl/net/peer_net.h"
 
 namespace twinloft::repl::daemon {
@@ -113,12 +113,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   }
 
   Status set_up() {
-    for (auto [path, file] : {std::pair{&settings_.journal, &journal_}, std::pair{&settings_.data, &data_}}) {
-      TL_TRY_ASSIGN(*file, wait_while_in_use([&] { return io::open_direct(*path, io::Access::read_write); }));
-    }
-    for (const io::DirectFile* f : {&journal_, &data_})
-      if (!f->direct) log_warning("{}: its file system has no direct I/O; the page cache is used", f->path);
-    TL_TRY(check_identity());
+    TL_TRY_ASSIGN(storage_, open_storage(settings_));
     remove_stale_link(settings_);
     events_ = std::make_unique<EventLog>(events_path(settings_), settings_.name, clock_);
     core::Config config = core_config(settings_);
@@ -129,7 +124,8 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     TL_TRY(arena_memory_.map(settings_.arena / block_size * block_size));
     TL_TRY(read_memory_.map(read_memory_bytes));
     std::size_t room = core::recovery_blocks(config, arena_memory_.span().size() / block_size) * block_size;
-    TL_TRY_ASSIGN(RecoveredLog log, recover(arena_memory_.span().first(room)));
+    auto report = [this](std::string kind, std::string text, bool serious) { happened(std::move(kind), std::move(text), serious); };
+    TL_TRY_ASSIGN(RecoveredLog log, replay(settings_, storage_, arena_memory_.span().first(room), report));
     superblock_ = log.superblock;
     was_primary_ = last_writer(log) == superblock_.replica;
     arena_ = std::make_unique<core::Arena>(arena_memory_.span());
@@ -140,53 +136,18 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     if (Status s = loop_->register_memory(std::array{arena_memory_.span(), read_memory_.span()}); !s)
       log_info("volume {}: the arena is not registered with io_uring, which only makes disk operations cheaper: {}", settings_.name,
                s.error().message);
-    disk_ = std::make_unique<DiskShell>(*loop_, journal_, data_, [this](core::Event e) { core_->step(std::move(e)); });
+    disk_ = std::make_unique<DiskShell>(*loop_, storage_.journal, storage_.data, [this](core::Event e) { core_->step(std::move(e)); });
     TL_TRY(start_arbiter());
     TL_TRY(start_net());
-    archiver_ = std::make_unique<Archiver>(*loop_, journal_.fd.get(), state_directory(settings_), settings_.name);
+    archiver_ = std::make_unique<Archiver>(*loop_, storage_.journal.fd.get(), state_directory(settings_), settings_.name);
     control_ = std::make_unique<control::Server>(
-        *loop_, settings_.control, [this](const std::string& c, control::Server::Reply reply) { command(c, std::move(reply)); },
+        *loop_, settings_.control, [this](const std::string& c, control::Server::Reply reply) { on_line(c, std::move(reply)); },
         control::Access{settings_.status_everybody, settings_.status_group});
     if (hooks_.before_control) hooks_.before_control();
     TL_TRY(wait_while_in_use([&] { return control_->start(); }));
     wants_primary_ = settings_.role == core::Role::primary || (settings_.role_as_before && was_primary_);
     loop_->set_turn_hook([this] { turn(); });
     return {};
-  }
-
-  // Before anything is written: recovery replays into the data area, which may be another volume's.
-  Status check_identity() {
-    io::OsBlockFile journal(journal_);
-    TL_TRY_ASSIGN(journal::SuperblockCopies found, journal::read_superblock(journal));
-    return fits_superblock(settings_, found.superblock);
-  }
-
-  Status keep_damaged(ports::BlockFile& journal, const journal::Damage& damage) {
-    log_error("volume {}: {}. What is missing comes from a replica that has it", settings_.name, damage.text);
-    auto kept = keep_journal(journal, damage, state_directory(settings_), settings_.name);
-    if (!kept)
-      return fail(Errc::corrupt, "{}. Nothing was changed, since no copy of the journal could be kept: {}", damage.text,
-                  kept.error().message);
-    log_error("volume {}: the damaged journal is kept in {}", settings_.name, *kept);
-    return {};
-  }
-
-  // `room`: memory for what is committed and not home.
-  Result<RecoveredLog> recover(MutableByteSpan room) {
-    io::OsBlockFile journal(journal_), data(data_);
-    TL_TRY_ASSIGN(journal::RecoveredVolume r, journal::recover(journal, data, [&](const journal::Damage& d) { return keep_damaged(journal, d); }, room));
-    const journal::RecoveryReport& report = r.report;
-    if (report.superblock_repaired)
-      warn("superblock-repaired", "a damaged copy of the superblock was rewritten from the other");
-    if (report.digest_sectors_lost > 0)
-      happened("digests-lost", fmt::format("{} sectors of digests were damaged: what up to {} blocks of the data area are to hold is not known "
-                                           "until they are written", report.digest_sectors_lost,
-                                           report.digest_sectors_lost * digest_sector_blocks));
-    if (report.torn_frames > 0)
-      happened("torn-tail", fmt::format("{} torn records at the journal's end were left out", report.torn_frames));
-    log_info("volume {}: recovered: {} records, {} of them not known committed, {} blocks in memory, {} blocks written home, {} torn",
-             settings_.name, report.records, report.uncommitted, r.log.loaded.size(), report.blocks_replayed, report.torn_frames);
-    return std::move(r.log);
   }
 
   Status start_arbiter() {
@@ -349,37 +310,45 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
 
   // ---- control -----------------------------------------------------------------------------------------------------
 
-  void command(const std::string& text, control::Server::Reply reply) {
-    if (text == "status" || text == "status json" || text == "status line") {
-      core::VolumeStatus status = core_->status();
-      if (net_) tell_link_troubles(status, *net_, unfit_);
-      NodeView view{settings_, superblock_.volume, size_bytes(), front_ends_ ? front_ends_->device() : "",
-                    front_ends_ ? front_ends_->nbd_uri() : "", wants_primary_, arbiter_ ? arbiter_->trouble() : "", status, resyncs_,
-                    front_ends_ ? front_ends_->device_trouble() : "", stop_waits_for(), waits_.oldest(loop_->now()),
-                    disk_->oldest(loop_->now()), front_ends_ && front_ends_->device_lost()};
-      return reply(text == "status" ? status_text(view) : text == "status line" ? status_line(view) : status_json(view));
-    }
-    if (text.starts_with("events ")) return reply(events_->answer(text.substr(7)));
-    // What a stop waits for may be mended by these.
-    bool helps = text == "connect" || (text == "promote force" && core_->status().suspended);
-    if (draining_ || (stopping_ && !helps)) return reply(fail(Errc::conflict, "the node is being stopped"));
-    if (text == "promote" || text == "promote force" || text == "promote accept-loss") {
-      core::Token token = next_command_++;
-      replies_.emplace(token, std::move(reply));
-      core_->step(core::Promote{token, text != "promote", text == "promote accept-loss"});
-    } else if (text == "discard" || text == "discard force") {
-      core::Token token = next_command_++;
-      replies_.emplace(token, std::move(reply));
-      core_->step(core::Discard{token, text != "discard"});
-    } else if (text == "demote") {
-      demote(std::move(reply));
-    } else if (text == "connect" || text == "disconnect") {
-      if (!net_) return reply(fail(Errc::invalid, "this volume has no peers"));
-      for (const PeerSettings& p : settings_.peers) net_->set_wanted(p.id, text == "connect");
-      reply(text == "connect" ? std::string("connecting to every peer\n") : std::string("disconnected from every peer\n"));
-    } else {
-      reply(fail(Errc::invalid, "unknown command \"{}\"", text.substr(0, 64)));
-    }
+  void on_line(const std::string& line, control::Server::Reply reply) {
+    Result<command::Command> parsed = command::parse(line);
+    if (!parsed) return reply(std::unexpected(parsed.error()));
+    // What a stop waits for may be mended by a command.
+    bool helps = command::helps_a_stop(*parsed, core_->status().suspended);
+    if (!command::only_reads(*parsed) && (draining_ || (stopping_ && !helps)))
+      return reply(fail(Errc::conflict, "the node is being stopped"));
+    std::visit([&](const auto& c) { carry_out(c, std::move(reply)); }, *parsed);
+  }
+
+  void carry_out(const command::Status& c, control::Server::Reply reply) {
+    using Form = command::Status::Form;
+    core::VolumeStatus status = core_->status();
+    if (net_) tell_link_troubles(status, *net_, unfit_);
+    NodeView view{settings_, superblock_.volume, size_bytes(), front_ends_ ? front_ends_->device() : "",
+                  front_ends_ ? front_ends_->nbd_uri() : "", wants_primary_, arbiter_ ? arbiter_->trouble() : "", status, resyncs_,
+                  front_ends_ ? front_ends_->device_trouble() : "", stop_waits_for(), waits_.oldest(loop_->now()),
+                  disk_->oldest(loop_->now()), front_ends_ && front_ends_->device_lost()};
+    reply(c.form == Form::text ? status_text(view) : c.form == Form::line ? status_line(view) : status_json(view));
+  }
+  void carry_out(const command::Events& c, control::Server::Reply reply) { reply(events_->answer(c.range)); }
+  void carry_out(const command::Promote& c, control::Server::Reply reply) {
+    core_->step(core::Promote{keep(std::move(reply)), c.force, c.accept_loss});
+  }
+  void carry_out(const command::Discard& c, control::Server::Reply reply) {
+    core_->step(core::Discard{keep(std::move(reply)), c.force});
+  }
+  void carry_out(const command::Demote&, control::Server::Reply reply) { demote(std::move(reply)); }
+  void carry_out(const command::Connect& c, control::Server::Reply reply) {
+    if (!net_) return reply(fail(Errc::invalid, "this volume has no peers"));
+    for (const PeerSettings& p : settings_.peers) net_->set_wanted(p.id, c.wanted);
+    reply(c.wanted ? std::string("connecting to every peer\n") : std::string("disconnected from every peer\n"));
+  }
+
+  // Until the core answers the command with this token.
+  core::Token keep(control::Server::Reply reply) {
+    core::Token token = next_command_++;
+    replies_.emplace(token, std::move(reply));
+    return token;
   }
 
   void perform(const core::CommandDone& c) {
@@ -482,9 +451,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     });
   }
   void ask_core_to_demote(control::Server::Reply reply) {
-    core::Token token = next_command_++;
-    replies_.emplace(token, std::move(reply));
-    core_->step(core::Demote{token});
+    core_->step(core::Demote{keep(std::move(reply))});
   }
 
   // ---- start and stop ----------------------------------------------------------------------------------------------
@@ -638,7 +605,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   const StartHooks hooks_;
   OsClock clock_;
   OsRandom random_;
-  io::DirectFile journal_, data_;
+  Storage storage_;
   Superblock superblock_;
   ArenaMemory arena_memory_, read_memory_;
   std::unique_ptr<core::Arena> arena_, reads_;
