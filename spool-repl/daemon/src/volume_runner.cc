@@ -11,6 +11,7 @@
 #include <map>
 
 #include "archiver.h"
+#include "arbiter_watch.h"
 #include "arena_memory.h"
 #include "command.h"
 #include "core_settings.h"
@@ -19,7 +20,7 @@
 #include "front_ends.h"
 #include "in_use.h"
 #include "memory_bound.h"
-#include "resync_meter.h"
+#include "resync_watch.h"
 #include "status_text.h"
 #include "storage.h"
 #include "wait_meter.h"
@@ -37,7 +38,6 @@ namespace twinloft::repl::daemon {
 namespace {
 
 constexpr Duration drain_time_max = std::chrono::seconds(15);
-constexpr Duration arbiter_look_every = std::chrono::seconds(30);
 constexpr Duration promotion_retry = std::chrono::milliseconds(500);
 constexpr Duration slow_stop = std::chrono::seconds(2);
 
@@ -136,6 +136,9 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     if (Status s = loop_->register_memory(std::array{arena_memory_.span(), read_memory_.span()}); !s)
       log_info("volume {}: the arena is not registered with io_uring, which only makes disk operations cheaper: {}", settings_.name,
                s.error().message);
+    resyncs_ = std::make_unique<ResyncWatch>(
+        *loop_, superblock_.volume_blocks, [this] { return core_->status(); },
+        [this](ReplicaId peer, std::string text) { happened("resync-progress", std::move(text), false, peer); });
     disk_ = std::make_unique<DiskShell>(*loop_, storage_.journal, storage_.data, [this](core::Event e) { core_->step(std::move(e)); });
     TL_TRY(start_arbiter());
     TL_TRY(start_net());
@@ -153,24 +156,9 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   Status start_arbiter() {
     TL_TRY_ASSIGN(auto store, arbiter::make_store(settings_.arbiter, superblock_.volume, superblock_.replica, clock_));
     if (!store) return {};
-    arbiter_ = std::make_unique<arbiter::Arbiter>(*loop_, std::move(store), [this](core::ArbiterAnswer a) { on_arbiter(std::move(a)); });
-    look_at_arbiter();
+    arbiter_ = std::make_unique<ArbiterWatch>(*loop_, std::move(store), settings_.name,
+                                              [this](core::ArbiterAnswer a) { core_->step(std::move(a)); });
     return {};
-  }
-
-  // Nobody else would ask until the day it is needed.
-  void look_at_arbiter() {
-    if (!arbiter_) return;
-    arbiter_->ask({arbiter_look, true, std::nullopt, {}});
-    loop_->after(arbiter_look_every, [this] { look_at_arbiter(); });
-  }
-
-  void on_arbiter(core::ArbiterAnswer answer) {
-    bool silent = !arbiter_->trouble().empty();
-    if (silent && !arbiter_silent_) log_warning("volume {}: {}", settings_.name, arbiter_->trouble());
-    if (!silent && arbiter_silent_) log_info("volume {}: the arbiter answers again", settings_.name);
-    arbiter_silent_ = silent;
-    if (answer.token != arbiter_look) core_->step(std::move(answer));
   }
 
   Status start_net() {
@@ -239,7 +227,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     bool once = n.kind == other || n.kind == refused || n.kind == split_brain;
     disk_failed_ = disk_failed_ || n.kind == core::NoticeKind::failed;
     happened(name_of(n.kind), n.text, n.serious, n.peer, n.epoch, once);
-    if (n.kind == connected || n.kind == resync_begun) measure_resyncs();
+    if (n.kind == connected || n.kind == resync_begun) resyncs_->begin();
   }
   void on_unfit(ReplicaId peer, const std::string& text, bool other_arbiter) {
     unfit_[peer] = text;
@@ -253,26 +241,6 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
       else warn("archived", fmt::format("records {} to {} can not be kept: {}", first.v, last.v, path.error().message));
       core_->step(core::DiskDone{token, path ? 0 : EIO});
     });
-  }
-
-  // As long as there is one under way. Progress is an event at each tenth, at most every ten seconds.
-  void measure_resyncs() {
-    if (meter_timer_ != 0) return;
-    meter_timer_ = loop_->after(ResyncMeter::sample_every, [this] {
-      meter_timer_ = 0;
-      core::VolumeStatus s = core_->status();
-      if (!resyncs_.sample(s, superblock_.volume_blocks, loop_->now())) return;
-      measure_resyncs();
-      if (loop_->now() < next_progress_) return;
-      next_progress_ = loop_->now() + std::chrono::seconds(10);
-      for (ReplicaId id : resyncs_.passed_tenths()) tell_progress(s, id);
-    });
-  }
-  void tell_progress(const core::VolumeStatus& s, ReplicaId id) {
-    for (const core::PeerStatus& p : s.peers)
-      if (auto r = resyncs_.of(p, superblock_.volume_blocks); r && p.id == id)
-        happened("resync-progress", fmt::format("resync {} replica {}: {}% of {} MiB", p.sync_target ? "of" : "from", id,
-                                                r->percent(), r->total_bytes >> 20), false, id);
   }
 
   void perform(core::ArbiterRequest& r) {
@@ -325,7 +293,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     core::VolumeStatus status = core_->status();
     if (net_) tell_link_troubles(status, *net_, unfit_);
     NodeView view{settings_, superblock_.volume, size_bytes(), front_ends_ ? front_ends_->device() : "",
-                  front_ends_ ? front_ends_->nbd_uri() : "", wants_primary_, arbiter_ ? arbiter_->trouble() : "", status, resyncs_,
+                  front_ends_ ? front_ends_->nbd_uri() : "", wants_primary_, arbiter_ ? arbiter_->trouble() : "", status, resyncs_->meter(),
                   front_ends_ ? front_ends_->device_trouble() : "", stop_waits_for(), waits_.oldest(loop_->now()),
                   disk_->oldest(loop_->now()), front_ends_ && front_ends_->device_lost()};
     reply(c.form == Form::text ? status_text(view) : c.form == Form::line ? status_line(view) : status_json(view));
@@ -599,7 +567,6 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   }
 
   static constexpr std::uint64_t stop_flush_id = 0;
-  static constexpr core::Token arbiter_look = 0;  // none of the core's
 
   VolumeSettings settings_;
   const StartHooks hooks_;
@@ -613,8 +580,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   std::unique_ptr<io::UringLoop> loop_;
   std::unique_ptr<DiskShell> disk_;
   std::unique_ptr<Archiver> archiver_;
-  std::unique_ptr<arbiter::Arbiter> arbiter_;  // nullptr: manual
-  bool arbiter_silent_ = false;
+  std::unique_ptr<ArbiterWatch> arbiter_;  // nullptr: manual
   std::unique_ptr<net::PeerNet> net_;
   std::unique_ptr<control::Server> control_;
   std::unique_ptr<FrontEnds> front_ends_;  // while primary
@@ -628,9 +594,7 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   core::Token next_command_ = 1;           // 0: this node's own promotion
   std::map<core::Token, control::Server::Reply> replies_;
   std::unique_ptr<EventLog> events_;
-  ResyncMeter resyncs_;
-  ports::Loop::TimerId meter_timer_ = 0;
-  Instant next_progress_;
+  std::unique_ptr<ResyncWatch> resyncs_;
   core::Output out_;
   std::vector<ByteSpan> pieces_;
   ports::Loop::TimerId tick_timer_ = 0;
