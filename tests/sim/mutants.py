@@ -30,6 +30,9 @@ import threading
 from dataclasses import dataclass
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/lib"))
+import mutation  # noqa: E402
+
 COPIED = ["base", "cmake", "spool-repl/format", "spool-repl/ports", "spool-repl/core", "spool-repl/journal", "tests/sim",
           "tests/unit/spool-repl/core", "tests/unit/spool-repl/journal", "tests/unit/spool-repl/support"]
 UNIT_TESTS = ["repl_core_test", "repl_journal_test"]
@@ -577,10 +580,11 @@ class Tree:
 
 def mutated(m, file, edits, text):
     for old, new in edits:
-        if text.count(old) != 1:
-            print(f"{m.name}: {old!r} occurs {text.count(old)} times in {file}", file=sys.stderr)
+        changed, times = mutation.replace_once(text, old, new)
+        if changed is None:
+            print(f"{m.name}: {old!r} occurs {times} times in {file}", file=sys.stderr)
             sys.exit(2)
-        text = text.replace(old, new)
+        text = changed
     return text
 
 

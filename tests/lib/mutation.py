@@ -1,0 +1,20 @@
+"""Replaces a piece of a source by another one, for tests that break the product on purpose. Blanks and ends of lines count alike, so that
+a change of the layout changes no table of mutations."""
+import re
+
+
+def pattern_of(piece):
+    words = piece.split()
+    inner = r"\s+".join(re.escape(w) for w in words)
+    # A blank that the formatter may put, or leave out, where a line is broken.
+    inner = re.sub(r"(\\\(|<|\\\[|\\\{)(?=[^\\s])", r"\1\\s*", inner)
+    ends = r"\s*" if piece[-1:].isspace() else ""
+    return re.compile((r"[ \t]*" if piece[:1].isspace() else "") + inner + ends)
+
+
+def replace_once(text, old, new):
+    """The changed text, or None and how often `old` is there."""
+    found = list(pattern_of(old).finditer(text))
+    if len(found) != 1:
+        return None, len(found)
+    return text[:found[0].start()] + new + text[found[0].end():], 1

@@ -1,0 +1,32 @@
+#!/usr/bin/env python3
+"""Tests of mutation.py."""
+import os
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.dont_write_bytecode = True
+import mutation  # noqa: E402
+
+
+class ReplaceOnce(unittest.TestCase):
+    def test_blanks_and_lines_count_alike(self):
+        self.assertEqual(mutation.replace_once("a; if (x) f(1, 2); b;", "if (x) f(1, 2);", "g();"), ("a; g(); b;", 1))
+        self.assertEqual(mutation.replace_once("a;\nif (x)\n    f(1,\n      2);\nb;", "if (x) f(1, 2);", "g();"), ("a;\ng();\nb;", 1))
+        self.assertEqual(mutation.replace_once("f(\n    a, b)", "f(a, b)", "h"), ("h", 1))
+
+    def test_a_word_is_whole_and_names_are_no_patterns(self):
+        self.assertEqual(mutation.replace_once("ifx(x)", "if (x)", ""), (None, 0))
+        self.assertEqual(mutation.replace_once("aXb", "a.b", ""), (None, 0))
+        self.assertEqual(mutation.replace_once("p->x += *q;", "p->x += *q;", "\\1"), ("\\1", 1))
+
+    def test_none_and_several(self):
+        self.assertEqual(mutation.replace_once("a b a  b", "a b", "c"), (None, 2))
+        self.assertEqual(mutation.replace_once("", "a", "c"), (None, 0))
+
+    def test_a_whole_line_goes_with_its_end(self):
+        self.assertEqual(mutation.replace_once("x;\n  if (y) return;\n  z;\n", "  if (y) return;\n", ""), ("x;\nz;\n", 1))
+
+
+if __name__ == "__main__":
+    unittest.main()
