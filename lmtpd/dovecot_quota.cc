@@ -33,7 +33,8 @@ std::string_view complaint_in(std::string_view text) {
   for (std::string_view rest = text; !rest.empty();) {
     std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(rest.size(), line.size() + 1));
-    if (line.find("Fatal: ") != std::string_view::npos || line.find("Error: ") != std::string_view::npos) return line;
+    if (line.find("Fatal: ") != std::string_view::npos || line.find("Error: ") != std::string_view::npos)
+      return line;
     if (first.empty() && !line.starts_with('#')) first = line;
   }
   return first.empty() ? "nothing" : first;
@@ -51,7 +52,8 @@ Result<std::string> find_doveconf() {
 }
 
 using Steady = std::chrono::steady_clock;
-constexpr std::chrono::seconds answer_time{15};  // doveconf takes milliseconds, unless a file that it reads does not come
+constexpr std::chrono::seconds answer_time{15};  // doveconf takes milliseconds, unless a file that it reads
+                                                 // does not come
 
 // Reads to the end. False where that does not come by then.
 bool read_by(int from, Steady::time_point deadline, std::string& text) {
@@ -83,7 +85,8 @@ Result<std::string> run(std::vector<std::string> words) {
   Fd from(ends[0]), to(ends[1]);
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
-  for (int number : {STDOUT_FILENO, STDERR_FILENO}) ::posix_spawn_file_actions_adddup2(&actions, to.get(), number);
+  for (int number : {STDOUT_FILENO, STDERR_FILENO})
+    ::posix_spawn_file_actions_adddup2(&actions, to.get(), number);
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -91,7 +94,8 @@ Result<std::string> run(std::vector<std::string> words) {
   ::posix_spawnattr_init(&group_of_its_own);
   ::posix_spawnattr_setflags(&group_of_its_own, POSIX_SPAWN_SETPGROUP);
   pid_t child = -1;
-  int failed = ::posix_spawn(&child, argv[0], &actions, &group_of_its_own, argv.data(), const_cast<char**>(environment));
+  int failed = ::posix_spawn(&child, argv[0], &actions, &group_of_its_own, argv.data(),
+                             const_cast<char**>(environment));
   ::posix_spawnattr_destroy(&group_of_its_own);
   ::posix_spawn_file_actions_destroy(&actions);
   if (failed != 0) return fail_errno(failed, "{}", words[0]);
@@ -103,7 +107,9 @@ Result<std::string> run(std::vector<std::string> words) {
   if (!status) {
     (void)::kill(-child, SIGKILL);
     (void)::waitpid(child, nullptr, WNOHANG);  // it may stand in the kernel
-    return fail(Errc::timeout, "{} has not ended within {} s: it may wait for a file that Dovecot's configuration names", words[0], answer_time / std::chrono::seconds(1));
+    return fail(Errc::timeout,
+                "{} has not ended within {} s: it may wait for a file that Dovecot's configuration names",
+                words[0], answer_time / std::chrono::seconds(1));
   }
   if (WIFEXITED(*status) && WEXITSTATUS(*status) == 0) return text;
   return fail(Errc::invalid, "{} says: {}", words[0], complaint_in(text));
@@ -115,7 +121,8 @@ std::map<std::string, std::string> settings_in(const std::string& text) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
     std::size_t begin = line.find_first_not_of(" \t"), equals = line.find(" = ");
-    if (begin != std::string::npos && equals != std::string::npos) out[line.substr(begin, equals - begin)] = line.substr(equals + 3);
+    if (begin != std::string::npos && equals != std::string::npos)
+      out[line.substr(begin, equals - begin)] = line.substr(equals + 3);
   }
   return out;
 }
@@ -131,7 +138,9 @@ bool has_word(const std::string& text, std::string_view word) {
 bool is_on(const std::string& text, std::string_view word) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);)
-    if (line == fmt::format("{} = yes", word) || (line.find(" = ") == std::string::npos && has_word(line, word))) return true;
+    if (line == fmt::format("{} = yes", word) ||
+        (line.find(" = ") == std::string::npos && has_word(line, word)))
+      return true;
   return false;
 }
 
@@ -159,7 +168,8 @@ class Doveconf {
   Result<bool> is_2_4() const {
     TL_TRY_ASSIGN(std::string text, ask({"-n"}));
     int major = 0, minor = 0;
-    if (std::sscanf(text.c_str(), "# %d.%d", &major, &minor) != 2) return fail(Errc::invalid, "{} does not say which version it is", program_);
+    if (std::sscanf(text.c_str(), "# %d.%d", &major, &minor) != 2)
+      return fail(Errc::invalid, "{} does not say which version it is", program_);
     return major > 2 || (major == 2 && minor >= 4);
   }
 
@@ -173,15 +183,19 @@ Result<std::vector<std::string>> protocols_without_plugin(const Doveconf& doveco
   TL_TRY_ASSIGN(std::string served, doveconf.ask({"-h", "protocols"}));
   for (const char* protocol : {"imap", "pop3"}) {
     if (!is_on(served, protocol)) continue;
-    TL_TRY_ASSIGN(std::string plugins, doveconf.ask({"-f", std::string("protocol=") + protocol, "-h", "mail_plugins"}));
+    TL_TRY_ASSIGN(std::string plugins,
+                  doveconf.ask({"-f", std::string("protocol=") + protocol, "-h", "mail_plugins"}));
     if (!by_all && !is_on(plugins, "quota")) out.push_back(protocol);
   }
   return out;
 }
 
-// ---- what differs --------------------------------------------------------------------------------------------------
+// ---- what differs
+// --------------------------------------------------------------------------------------------------
 
-std::string limit_keys(const QuotaLimit& limit) { return fmt::format("storage = {}, messages = {}", limit.bytes, limit.messages); }
+std::string limit_keys(const QuotaLimit& limit) {
+  return fmt::format("storage = {}, messages = {}", limit.bytes, limit.messages);
+}
 
 void compare_rules(const Config& config, const DovecotQuota& dovecot, std::vector<std::string>& out) {
   QuotaLimit limit;
@@ -190,78 +204,116 @@ void compare_rules(const Config& config, const DovecotQuota& dovecot, std::vecto
     std::size_t colon = std::min(rule.rfind(':'), rule.size());
     std::string folder = rule.substr(0, colon);
     if (rule.substr(colon) == ":ignore") {
-      bool is_inbox = ::strcasecmp(folder.c_str(), "INBOX") == 0;  // in any namespace
+      bool is_inbox = ::strcasecmp(folder.c_str(), "INBOX") == 0;            // in any namespace
       if (!is_inbox && !folder.starts_with(dovecot.inbox_prefix)) continue;  // of another namespace
       if (!is_inbox) folder.erase(0, dovecot.inbox_prefix.size());
       auto directory = quota_folder(folder, config.delivery.maildir.folders.separator);
       ignored.push_back(directory ? *directory : folder);
     } else if (rule.starts_with("*:")) {
       auto parsed = parse_quota_rule(rule);
-      if (parsed) limit = *parsed;
-      else out.push_back(fmt::format("quota: Dovecot's rule for all folders cannot be kept: {}", parsed.error().message));
+      if (parsed)
+        limit = *parsed;
+      else
+        out.push_back(
+            fmt::format("quota: Dovecot's rule for all folders cannot be kept: {}", parsed.error().message));
     }  // another folder's own limit: nothing that lmtpd delivers there
   }
   const QuotaLimit& ours = config.users.defaults.quota;
   if (limit != ours)
-    out.push_back(fmt::format("quota.storage: users whose rows say nothing have {} here, and {} in Dovecot (quota_rule): each would count anew what the other has "
-                              "counted; write {}",
-                              limit_keys(ours), limit_keys(limit), limit_keys(limit)));
+    out.push_back(
+        fmt::format("quota.storage: users whose rows say nothing have {} here, and {} in Dovecot "
+                    "(quota_rule): each would count anew what the other has "
+                    "counted; write {}",
+                    limit_keys(ours), limit_keys(limit), limit_keys(limit)));
   std::vector<std::string> our_ignored = config.delivery.maildir.quota.ignored;
   std::ranges::sort(ignored);
   std::ranges::sort(our_ignored);
   if (ignored != our_ignored)
-    out.push_back(fmt::format("quota.ignore: the folders [{}] do not count here, and [{}] do not in Dovecot (quota_rule...:ignore)", fmt::join(our_ignored, ", "),
-                              fmt::join(ignored, ", ")));
+    out.push_back(fmt::format(
+        "quota.ignore: the folders [{}] do not count here, and [{}] do not in Dovecot (quota_rule...:ignore)",
+        fmt::join(our_ignored, ", "), fmt::join(ignored, ", ")));
 }
 
 void compare_maildir(const Config& config, const DovecotQuota& dovecot, std::vector<std::string>& out) {
   std::string driver = dovecot.quota.substr(0, dovecot.quota.find(':'));
   if (driver != "maildir") {
-    out.push_back(fmt::format("quota.driver: is \"maildir\", and Dovecot's own quota is \"{}\": what it adds and removes would not be counted; write driver = \"none\", "
-                              "or quota = maildir:User quota in Dovecot's plugin section (2.4: driver = maildir in its quota section)",
-                              dovecot.quota));
+    out.push_back(
+        fmt::format("quota.driver: is \"maildir\", and Dovecot's own quota is \"{}\": what it adds and "
+                    "removes would not be counted; write driver = \"none\", "
+                    "or quota = maildir:User quota in Dovecot's plugin section (2.4: driver = maildir in its "
+                    "quota section)",
+                    dovecot.quota));
     return;
   }
   for (const std::string& protocol : dovecot.without_plugin)
-    out.push_back(fmt::format("quota.driver: Dovecot does not load its plugin \"quota\" in protocol {} (mail_plugins), and what is removed there would go on counting",
-                              protocol));
+    out.push_back(
+        fmt::format("quota.driver: Dovecot does not load its plugin \"quota\" in protocol {} (mail_plugins), "
+                    "and what is removed there would go on counting",
+                    protocol));
   if (std::ranges::count(dovecot.quota, ':') > 1)
-    out.push_back(fmt::format("quota.driver: Dovecot's \"{}\" has options, of which lmtpd knows none", dovecot.quota));
+    out.push_back(
+        fmt::format("quota.driver: Dovecot's \"{}\" has options, of which lmtpd knows none", dovecot.quota));
   if (dovecot.location.find(":CONTROL=") != std::string::npos)
-    out.push_back("quota.driver: Dovecot keeps maildirsize apart from the Maildir (CONTROL= in mail_location, mail_control_path), and lmtpd in it: each would know only "
-                  "of its own mail; take that away, or write driver = \"count\"");
+    out.push_back(
+        "quota.driver: Dovecot keeps maildirsize apart from the Maildir (CONTROL= in mail_location, "
+        "mail_control_path), and lmtpd in it: each would know only "
+        "of its own mail; take that away, or write driver = \"count\"");
   if (dovecot.location.find(":LAYOUT=fs") != std::string::npos)
-    out.push_back("quota.driver: Dovecot has folders as directories below one another (LAYOUT=fs in mail_location), and lmtpd counts those of Maildir++");
-  if (dovecot.vsizes) out.push_back("quota.driver: Dovecot counts sizes with CRLF (quota_vsizes), and lmtpd those of the files");
-  if (dovecot.roots > 1) out.push_back(fmt::format("quota.driver: Dovecot has {} quotas for one mailbox, and lmtpd keeps one", dovecot.roots));
-  if (std::string grace = fmt::format("{}%", config.delivery.maildir.quota.grace_percent); !dovecot.grace.empty() && dovecot.grace != grace)
-    out.push_back(fmt::format("quota.grace_percent: is {}, and Dovecot's quota_grace is {}", grace, dovecot.grace));
+    out.push_back(
+        "quota.driver: Dovecot has folders as directories below one another (LAYOUT=fs in mail_location), "
+        "and lmtpd counts those of Maildir++");
+  if (dovecot.vsizes)
+    out.push_back(
+        "quota.driver: Dovecot counts sizes with CRLF (quota_vsizes), and lmtpd those of the files");
+  if (dovecot.roots > 1)
+    out.push_back(fmt::format("quota.driver: Dovecot has {} quotas for one mailbox, and lmtpd keeps one",
+                              dovecot.roots));
+  if (std::string grace = fmt::format("{}%", config.delivery.maildir.quota.grace_percent);
+      !dovecot.grace.empty() && dovecot.grace != grace)
+    out.push_back(
+        fmt::format("quota.grace_percent: is {}, and Dovecot's quota_grace is {}", grace, dovecot.grace));
   compare_rules(config, dovecot, out);
 }
 
 void compare_answers(const DovecotQuota& dovecot, std::vector<std::string>& out) {
   auto must_say = [&](const char* key, const std::string& value, bool right, const char* example) {
-    if (!value.empty() && !right) out.push_back(fmt::format("quota.driver: Dovecot's {} is \"{}\", from which lmtpd learns nothing; write {}", key, value, example));
+    if (!value.empty() && !right)
+      out.push_back(
+          fmt::format("quota.driver: Dovecot's {} is \"{}\", from which lmtpd learns nothing; write {}", key,
+                      value, example));
   };
-  auto success = room_of_action(dovecot.status_success), over = room_of_action(dovecot.status_overquota), too_large = room_of_action(dovecot.status_toolarge);
+  auto success = room_of_action(dovecot.status_success), over = room_of_action(dovecot.status_overquota),
+       too_large = room_of_action(dovecot.status_toolarge);
   must_say("quota_status_success", dovecot.status_success, success && *success == Room::enough, "DUNNO");
-  must_say("quota_status_overquota", dovecot.status_overquota, over && *over == Room::full, "552 5.2.2 Mailbox is full");
-  must_say("quota_status_toolarge", dovecot.status_toolarge, too_large && *too_large != Room::enough, "552 5.2.3 Message is too large");
+  must_say("quota_status_overquota", dovecot.status_overquota, over && *over == Room::full,
+           "552 5.2.2 Mailbox is full");
+  must_say("quota_status_toolarge", dovecot.status_toolarge, too_large && *too_large != Room::enough,
+           "552 5.2.3 Message is too large");
 }
 
 // Where Dovecot is asked it has to count what others than Dovecot deliver.
 void compare_count(const DovecotQuota& dovecot, std::vector<std::string>& out) {
   if (dovecot.quota != "count" && !dovecot.quota.starts_with("count:")) {
-    out.push_back(fmt::format("quota.driver: is \"count\", and Dovecot's own quota is \"{}\", which does not learn of what lmtpd delivers; write quota = count:User quota in "
-                              "Dovecot's plugin section (2.4: driver = count in its quota section)",
-                              dovecot.quota));
+    out.push_back(
+        fmt::format("quota.driver: is \"count\", and Dovecot's own quota is \"{}\", which does not learn of "
+                    "what lmtpd delivers; write quota = count:User quota in "
+                    "Dovecot's plugin section (2.4: driver = count in its quota section)",
+                    dovecot.quota));
     return;
   }
-  if (!dovecot.vsizes) out.push_back("quota.driver: Dovecot's driver count needs quota_vsizes = yes in its plugin section");
-  if (!dovecot.status_service) out.push_back("quota.driver: Dovecot has no service quota-status, which is asked");
-  else if (!dovecot.status_plugin) out.push_back("quota.driver: Dovecot's mail_plugins do not have \"quota\" outside of all protocols, and its quota-status says that there is room");
+  if (!dovecot.vsizes)
+    out.push_back("quota.driver: Dovecot's driver count needs quota_vsizes = yes in its plugin section");
+  if (!dovecot.status_service)
+    out.push_back("quota.driver: Dovecot has no service quota-status, which is asked");
+  else if (!dovecot.status_plugin)
+    out.push_back(
+        "quota.driver: Dovecot's mail_plugins do not have \"quota\" outside of all protocols, and its "
+        "quota-status says that there is room");
   for (const std::string& protocol : dovecot.without_plugin)
-    out.push_back(fmt::format("quota.driver: Dovecot does not load its plugin \"quota\" in protocol {} (mail_plugins), which has no limit then", protocol));
+    out.push_back(
+        fmt::format("quota.driver: Dovecot does not load its plugin \"quota\" in protocol {} (mail_plugins), "
+                    "which has no limit then",
+                    protocol));
   compare_answers(dovecot, out);
 }
 
@@ -299,14 +351,16 @@ Status read_2_3(const Doveconf& doveconf, DovecotQuota& out) {
   TL_TRY_ASSIGN(std::string section, doveconf.ask({"plugin"}));
   std::map<std::string, std::string> settings = settings_in(section);
   out.quota = settings["quota"];
-  if (std::string& grace = settings["quota_grace"]; !grace.empty()) out.grace = grace.substr(0, grace.find("%%")) + (grace.ends_with("%%") ? "%" : "");
+  if (std::string& grace = settings["quota_grace"]; !grace.empty())
+    out.grace = grace.substr(0, grace.find("%%")) + (grace.ends_with("%%") ? "%" : "");
   out.vsizes = settings["quota_vsizes"] == "yes";
   out.status_success = settings["quota_status_success"];
   out.status_overquota = settings["quota_status_overquota"];
   out.status_toolarge = settings["quota_status_toolarge"];
   for (const auto& [name, value] : settings) {
     std::string_view number = std::string_view(name).substr(std::min<std::size_t>(name.size(), 10));
-    bool is_rule = name.starts_with("quota_rule") && std::ranges::all_of(number, [](char c) { return c >= '0' && c <= '9'; });
+    bool is_rule = name.starts_with("quota_rule") &&
+                   std::ranges::all_of(number, [](char c) { return c >= '0' && c <= '9'; });
     if (is_rule) out.rules.push_back(value);
   }
   TL_TRY_ASSIGN(out.without_plugin, protocols_without_plugin(doveconf, false));
@@ -362,9 +416,12 @@ void read_quota_sections(const std::string& quota, const std::string& namespaces
   std::istringstream below(namespaces);
   for (std::string line; std::getline(below, line);) {
     line = trimmed(line);
-    if (line.starts_with("mailbox ") && line.ends_with(" {")) mailbox = section_name(line, 8);
-    else if (line == "}") mailbox.clear();
-    else if (line == "quota_ignore = yes" && !mailbox.empty()) out.rules.push_back(mailbox + ":ignore");
+    if (line.starts_with("mailbox ") && line.ends_with(" {"))
+      mailbox = section_name(line, 8);
+    else if (line == "}")
+      mailbox.clear();
+    else if (line == "quota_ignore = yes" && !mailbox.empty())
+      out.rules.push_back(mailbox + ":ignore");
   }
 }
 
@@ -401,12 +458,16 @@ Result<DovecotQuota> read_dovecot_quota(const std::string& config_path) {
 
 std::vector<std::string> compare_quota(const Config& config, const DovecotQuota& dovecot) {
   std::vector<std::string> out;
-  if (config.delivery.maildir.quota.driver == QuotaDriver::maildir) compare_maildir(config, dovecot, out);
-  else if (config.delivery.maildir.quota.driver == QuotaDriver::count) compare_count(dovecot, out);
+  if (config.delivery.maildir.quota.driver == QuotaDriver::maildir)
+    compare_maildir(config, dovecot, out);
+  else if (config.delivery.maildir.quota.driver == QuotaDriver::count)
+    compare_count(dovecot, out);
   else if (dovecot.quota.starts_with("maildir"))
-    out.push_back(fmt::format("quota.driver: is \"none\", and Dovecot's own quota is \"{}\": mail that the built-in agent delivers would not be counted; write "
-                              "driver = \"maildir\"",
-                              dovecot.quota));
+    out.push_back(
+        fmt::format("quota.driver: is \"none\", and Dovecot's own quota is \"{}\": mail that the built-in "
+                    "agent delivers would not be counted; write "
+                    "driver = \"maildir\"",
+                    dovecot.quota));
   for (std::string& problem : out) problem += " (" + config.dovecot + ")";
   return out;
 }

@@ -1,7 +1,8 @@
 // lmtpd: mail delivery over LMTP. `lmtpd --help` lists the commands; docs/lmtpd.md describes them.
 //
-// Order of start: configuration, sockets (supervise.cc); then, in a process forked for it (serve.cc), the spawner, forked as root and before
-// any thread; then that process becomes the mail user for good, and only then opens the user database and serves.
+// Order of start: configuration, sockets (supervise.cc); then, in a process forked for it (serve.cc), the
+// spawner, forked as root and before any thread; then that process becomes the mail user for good, and only
+// then opens the user database and serves.
 #include <sysexits.h>
 
 #include <algorithm>
@@ -29,15 +30,19 @@ using namespace twinloft::lmtpd;
 namespace po = boost::program_options;
 
 constexpr const char* usage_text =
-    "usage: lmtpd serve [--config FILE]         deliver mail; stays in the foreground, logs to standard error\n"
+    "usage: lmtpd serve [--config FILE]         deliver mail; stays in the foreground, logs to standard "
+    "error\n"
     "       lmtpd check-config [--config FILE]  say what is wrong with the configuration; exit 0 or 78\n"
-    "       lmtpd user ADDRESS [--config FILE]  say what a recipient's address leads to; exit 0 where it takes mail\n"
+    "       lmtpd user ADDRESS [--config FILE]  say what a recipient's address leads to; exit 0 where it "
+    "takes mail\n"
     "       lmtpd check-command TEMPLATE [name=value ...]\n"
     "                                           show what a command template becomes, as JSON\n"
     "       lmtpd COMMAND --help                more on one of them\n"
     "       lmtpd --help | --version\n"
-    "FILE is /etc/twinloft/lmtpd.toml unless given; \"lmtpd --config FILE\" serves, and the word \"--config\" may be\n"
-    "left out after a command. SIGTERM ends the server in good order, a second one aborts deliveries; SIGHUP reads FILE again.\n";
+    "FILE is /etc/twinloft/lmtpd.toml unless given; \"lmtpd --config FILE\" serves, and the word "
+    "\"--config\" may be\n"
+    "left out after a command. SIGTERM ends the server in good order, a second one aborts deliveries; SIGHUP "
+    "reads FILE again.\n";
 
 struct Subcommand {
   std::string_view name;
@@ -48,20 +53,25 @@ constexpr Subcommand subcommands[] = {
      "usage: lmtpd serve [--config FILE]\n"
      "Delivers mail. It stays in the foreground and logs to standard error.\n"
      "FILE is /etc/twinloft/lmtpd.toml unless given.\n"
-     "SIGTERM: deliveries that have begun are finished, then it ends with exit code 0. A second SIGTERM aborts them: exit code 75.\n"
+     "SIGTERM: deliveries that have begun are finished, then it ends with exit code 0. A second SIGTERM "
+     "aborts them: exit code 75.\n"
      "SIGHUP: FILE is read again. Where it is wrong, the configuration stays as it was.\n"
-     "Exit codes: 0 in good order, 75 deliveries were aborted, 78 the configuration is wrong (check-config says why),\n"
+     "Exit codes: 0 in good order, 75 deliveries were aborted, 78 the configuration is wrong (check-config "
+     "says why),\n"
      "69 it cannot start now and may later, as where an address is in use.\n"},
     {"check-config",
      "usage: lmtpd check-config [--config FILE]\n"
-     "Says everything that serve would refuse, or that would defer all mail, and warns of what it would ignore. It changes nothing.\n"
-     "FILE is /etc/twinloft/lmtpd.toml unless given. Run it as root: files are then opened as the user that lmtpd becomes.\n"
+     "Says everything that serve would refuse, or that would defer all mail, and warns of what it would "
+     "ignore. It changes nothing.\n"
+     "FILE is /etc/twinloft/lmtpd.toml unless given. Run it as root: files are then opened as the user that "
+     "lmtpd becomes.\n"
      "Exit codes: 0 serve would start, 78 something is wrong.\n"},
     {"user",
      "usage: lmtpd user ADDRESS [--config FILE]\n"
      "Says what a recipient's address leads to: user, home, Maildir, agent or next hop.\n"
      "FILE is /etc/twinloft/lmtpd.toml unless given.\n"
-     "Exit codes: 0 the user takes mail, 67 there is no such user or it takes none, 64 it is no address, 75 mail would be deferred,\n"
+     "Exit codes: 0 the user takes mail, 67 there is no such user or it takes none, 64 it is no address, 75 "
+     "mail would be deferred,\n"
      "78 the configuration is wrong.\n"},
 };
 
@@ -92,11 +102,17 @@ Result<CommandLine> parse_command_line(std::span<const std::string> args) {
   // No guessing of abbreviations: an option added later must not change what a script means.
   auto style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
   try {
-    po::store(po::command_line_parser({args.begin(), args.end()}).options(options).positional(positional).style(style).run(), given);
+    po::store(po::command_line_parser({args.begin(), args.end()})
+                  .options(options)
+                  .positional(positional)
+                  .style(style)
+                  .run(),
+              given);
     po::notify(given);
   } catch (const po::unknown_option& e) {
     constexpr std::string_view known[] = {"--config", "--help", "--version"};
-    return fail(Errc::invalid, "there is no option {}; {}", e.get_option_name(), did_you_mean(e.get_option_name(), known));
+    return fail(Errc::invalid, "there is no option {}; {}", e.get_option_name(),
+                did_you_mean(e.get_option_name(), known));
   } catch (const po::error& e) {
     return fail(Errc::invalid, "{}", e.what());
   }
@@ -131,7 +147,8 @@ int run(std::span<const std::string> args) {
   auto subcommand = std::ranges::find(subcommands, line->command, &Subcommand::name);
   constexpr std::string_view known[] = {"serve", "check-config", "user", "check-command"};
   bool unknown = !line->command.empty() && std::ranges::find(known, line->command) == std::end(known);
-  if (unknown) return usage_error("unknown command \"" + line->command + "\"; " + did_you_mean(line->command, known));
+  if (unknown)
+    return usage_error("unknown command \"" + line->command + "\"; " + did_you_mean(line->command, known));
   if (line->help) {
     std::cout << (subcommand == std::end(subcommands) ? usage_text : subcommand->help);
     return 0;

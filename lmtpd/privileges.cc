@@ -16,7 +16,9 @@ namespace twinloft::lmtpd {
 
 Status check_answered(int error, const std::string& text, const char* key) {
   for (int passes : {EAGAIN, EIO, EINTR, EMFILE, ENFILE, ENOMEM, ETIMEDOUT, ECONNREFUSED})
-    if (error == passes) return fail(Errc::unavailable, "{}: the machine's accounts cannot be asked for \"{}\" now: {}", key, text, std::strerror(error));
+    if (error == passes)
+      return fail(Errc::unavailable, "{}: the machine's accounts cannot be asked for \"{}\" now: {}", key,
+                  text, std::strerror(error));
   return {};
 }
 
@@ -36,8 +38,9 @@ Result<Identity> find_user(const std::string& text, const char* key) {
   if (!row) TL_TRY(check_answered(errno, text, key));
   if (row) return Identity{row->pw_uid, row->pw_gid, row->pw_name};
   if (number) return Identity{*number, 0, {}};
-  return fail(Errc::not_found, "{}: there is no user \"{}\" on this machine; make it with: useradd --system {}",
-              key, text, text);
+  return fail(Errc::not_found,
+              "{}: there is no user \"{}\" on this machine; make it with: useradd --system {}", key, text,
+              text);
 }
 
 Result<gid_t> find_group(const std::string& text, const char* key) {
@@ -49,12 +52,14 @@ Result<gid_t> find_group(const std::string& text, const char* key) {
   return row->gr_gid;
 }
 
-// Leaving root takes the capabilities with it. What a service manager has given to another user (ambient ones) goes
-// here, and the bounding set while root may still empty it.
+// Leaving root takes the capabilities with it. What a service manager has given to another user (ambient
+// ones) goes here, and the bounding set while root may still empty it.
 Status drop_capabilities(bool is_root) {
   for (unsigned long cap = 0; is_root && ::prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; ++cap)
-    if (::prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) != 0 && errno != EPERM) return fail_errno(errno, "PR_CAPBSET_DROP");
-  if (::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0) return fail_errno(errno, "PR_CAP_AMBIENT");
+    if (::prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) != 0 && errno != EPERM)
+      return fail_errno(errno, "PR_CAPBSET_DROP");
+  if (::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0)
+    return fail_errno(errno, "PR_CAP_AMBIENT");
   if (is_root) return {};
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct held[2]{}, none[2]{};
@@ -66,7 +71,9 @@ Status drop_capabilities(bool is_root) {
 
 }  // namespace
 
-Result<gid_t> find_group_id(const std::string& text, const char* key) { return find_group(text, key); }
+Result<gid_t> find_group_id(const std::string& text, const char* key) {
+  return find_group(text, key);
+}
 
 Result<Identity> find_identity(const Config& config) {
   Identity out{::geteuid(), ::getegid(), {}};
@@ -77,9 +84,10 @@ Result<Identity> find_identity(const Config& config) {
     TL_TRY_ASSIGN(out.gid, find_group(config.group, "group"));
   }
   if (out.uid == 0 || out.gid == 0)
-    return fail(Errc::denied,
-                "mail is never delivered as root or group root: name the mail's owner with user = \"vmail\" (and "
-                "group, where the user has no entry of its own)");
+    return fail(
+        Errc::denied,
+        "mail is never delivered as root or group root: name the mail's owner with user = \"vmail\" (and "
+        "group, where the user has no entry of its own)");
   return out;
 }
 

@@ -19,16 +19,19 @@ struct Identity {
 // The configured user and group, else who the process is now. Errors: unknown names, root.
 Result<Identity> find_identity(const Config& config);
 
-// What errno is after a user or group was not found. A source of NSS that does not answer, such as LDAP, says nothing of who there is: unavailable.
+// What errno is after a user or group was not found. A source of NSS that does not answer, such as LDAP, says
+// nothing of who there is: unavailable.
 Status check_answered(int error, const std::string& text, const char* key);
 
 // A group's name or number. `key` names the setting in errors.
 Result<gid_t> find_group_id(const std::string& text, const char* key);
 
-// Fills in whose mail it is where the user database does not say: the configured ids, else those of `process`.
+// Fills in whose mail it is where the user database does not say: the configured ids, else those of
+// `process`.
 Status fill_user_ids(UserSettings& users, const Identity& process);
 
-// Becomes `identity` for good: groups, gid, uid, capabilities, PR_SET_NO_NEW_PRIVS, and proof that there is no way back.
+// Becomes `identity` for good: groups, gid, uid, capabilities, PR_SET_NO_NEW_PRIVS, and proof that there is
+// no way back.
 Status drop_privileges(const Identity& identity);
 
 }  // namespace twinloft::lmtpd

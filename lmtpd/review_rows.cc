@@ -43,7 +43,8 @@ std::string_view of_row(std::string_view message) {
 
 }  // namespace
 
-Result<std::vector<std::string>> review_rows(const Config& config, const UserSettings& users, const Identity& identity, bool by_root, const Clock& clock) {
+Result<std::vector<std::string>> review_rows(const Config& config, const UserSettings& users,
+                                             const Identity& identity, bool by_root, const Clock& clock) {
   std::vector<std::string> warnings;
   if (users.driver != UserDriver::passwd_file) return warnings;
   TL_TRY_ASSIGN(std::unique_ptr<UserSource> source, open_passwd_file(passwd_file_of(users), clock));
@@ -62,10 +63,12 @@ Result<std::vector<std::string>> review_rows(const Config& config, const UserSet
     if (!deliverable) refused.add(fmt::format("{}: {}", row.where, of_row(deliverable.error().message)));
   }));
   if (refused.count() > 0)
-    warnings.push_back(fmt::format("users: {} of {} lines are refused, and mail to their users gets 451:{}", refused.count(), rows, refused.text()));
+    warnings.push_back(fmt::format("users: {} of {} lines are refused, and mail to their users gets 451:{}",
+                                   refused.count(), rows, refused.text()));
   if (not_known.count() > 0)
-    warnings.push_back(fmt::format("users: {} of {} lines have fields that lmtpd does not know and does not heed ({}):{}", not_known.count(), rows, fmt::join(names, ", "),
-                                   not_known.text()));
+    warnings.push_back(
+        fmt::format("users: {} of {} lines have fields that lmtpd does not know and does not heed ({}):{}",
+                    not_known.count(), rows, fmt::join(names, ", "), not_known.text()));
   return warnings;
 }
 

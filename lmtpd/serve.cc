@@ -18,9 +18,9 @@
 #include "confine.h"
 #include "privileges.h"
 #include "twinloft/base/log.h"
+#include "twinloft/lmtpd/connect/connector.h"
 #include "twinloft/lmtpd/delivery/agent_refusal.h"
 #include "twinloft/lmtpd/delivery/service.h"
-#include "twinloft/lmtpd/connect/connector.h"
 #include "twinloft/lmtpd/net/server.h"
 #include "twinloft/lmtpd/route/router.h"
 #include "users.h"
@@ -32,11 +32,13 @@ namespace {
 // The built-in agent does, and an external one or a next hop whose section says so.
 bool takes_utf8(const Config& config, const User& user) {
   if (!user.next_hop.empty()) {
-    auto hop = std::find_if(config.next_hops.begin(), config.next_hops.end(), [&](const NextHopSettings& h) { return h.spec.name == user.next_hop; });
+    auto hop = std::find_if(config.next_hops.begin(), config.next_hops.end(),
+                            [&](const NextHopSettings& h) { return h.spec.name == user.next_hop; });
     return hop == config.next_hops.end() || hop->spec.smtputf8;
   }
   const std::string& agent = agent_of(config.delivery, user);
-  auto spec = std::find_if(config.agents.begin(), config.agents.end(), [&](const AgentSpec& a) { return a.name == agent; });
+  auto spec = std::find_if(config.agents.begin(), config.agents.end(),
+                           [&](const AgentSpec& a) { return a.name == agent; });
   return spec == config.agents.end() || spec->smtputf8;
 }
 
@@ -50,8 +52,11 @@ ServerConfig to_server_config(const Config& config) {
   out.session.bad_commands_max = l.bad_commands_max;
   out.session.refused_max = l.refused_max;
   out.session.detail_delimiter = config.users.directory.detail_delimiter;
-  out.session.agent_refusal = [&config, refusals = std::make_shared<AgentRefusals>(config.agents)](const Envelope& envelope, const Recipient& recipient) {
-    return recipient.user.next_hop.empty() ? refusals->refusal(agent_of(config.delivery, recipient.user), envelope, recipient) : std::nullopt;
+  out.session.agent_refusal = [&config, refusals = std::make_shared<AgentRefusals>(config.agents)](
+                                  const Envelope& envelope, const Recipient& recipient) {
+    return recipient.user.next_hop.empty()
+               ? refusals->refusal(agent_of(config.delivery, recipient.user), envelope, recipient)
+               : std::nullopt;
   };
   out.session.takes_utf8 = [&config](const User& user) { return takes_utf8(config, user); };
   out.io_threads = l.io_threads;
@@ -72,8 +77,9 @@ ServerConfig to_server_config(const Config& config) {
   return out;
 }
 
-// Connections and deliveries need several descriptors each; the usual soft limit of 1024 is there for select(2), which
-// nothing here uses. Called after the fork of the spawner, whose agents get a limit of their own.
+// Connections and deliveries need several descriptors each; the usual soft limit of 1024 is there for
+// select(2), which nothing here uses. Called after the fork of the spawner, whose agents get a limit of their
+// own.
 void raise_descriptor_limit(const Config& config) {
   rlimit limit{};
   if (auto few = compare_open_files(config)) log_warning("{}", *few);
@@ -89,11 +95,11 @@ struct Parts {
   OsRandom random;
   std::unique_ptr<Spawner> spawner;
   std::unique_ptr<UserDb> users;
-  UserProcess* user_process = nullptr;  // that asks the database, where there is one; a part of `users`
-  std::unique_ptr<ConnectProcess> connector;   // where there is something to connect to
-  std::unique_ptr<QuotaStatus> quota_status;   // where Dovecot counts
-  std::unique_ptr<DeliveryService> delivery;   // where there is a spool
-  std::unique_ptr<Router> router;              // where there are next hops
+  UserProcess* user_process = nullptr;        // that asks the database, where there is one; a part of `users`
+  std::unique_ptr<ConnectProcess> connector;  // where there is something to connect to
+  std::unique_ptr<QuotaStatus> quota_status;  // where Dovecot counts
+  std::unique_ptr<DeliveryService> delivery;  // where there is a spool
+  std::unique_ptr<Router> router;             // where there are next hops
   std::unique_ptr<Server> server;
   std::atomic<bool> aborted{false};  // so that the spawner's end is no news
 };
@@ -102,11 +108,14 @@ struct Parts {
 Status become_helper(const Identity& identity, const std::string& user, const char* what) {
   TL_TRY(drop_privileges(identity));
   if (Status confined = confine_helper(); !confined)
-    log_warning("{}: the process that {} is unconfined, and may do what {} may", confined.error().message, what, user);
+    log_warning("{}: the process that {} is unconfined, and may do what {} may", confined.error().message,
+                what, user);
   return {};
 }
 
-bool asks_dovecot(const Config& config) { return config.delivers_here() && config.delivery.maildir.quota.driver == QuotaDriver::count; }
+bool asks_dovecot(const Config& config) {
+  return config.delivers_here() && config.delivery.maildir.quota.driver == QuotaDriver::count;
+}
 
 // Its targets are the next hops in their order, and then what Dovecot is asked by.
 Status start_connector(const Config& config, const Identity& identity, Parts& parts) {
@@ -114,7 +123,9 @@ Status start_connector(const Config& config, const Identity& identity, Parts& pa
   for (const NextHopSettings& hop : config.next_hops) targets.push_back(hop.spec.target);
   if (asks_dovecot(config)) targets.push_back(config.quota_status.target);
   if (targets.empty()) return {};
-  TL_TRY_ASSIGN(parts.connector, ConnectProcess::start(std::move(targets), [&] { return become_helper(identity, config.user, "makes connections"); }));
+  TL_TRY_ASSIGN(parts.connector, ConnectProcess::start(std::move(targets), [&] {
+                  return become_helper(identity, config.user, "makes connections");
+                }));
   return {};
 }
 
@@ -124,15 +135,19 @@ struct Budgets {
 };
 
 // What needs the spool, and what needs the network; mail goes to one of them, or to either.
-Result<Deliverer*> open_delivery(const Config& config, RouterConfig routes, const Budgets& budgets, Parts& parts) {
+Result<Deliverer*> open_delivery(const Config& config, RouterConfig routes, const Budgets& budgets,
+                                 Parts& parts) {
   if (config.delivers_here()) {
     DeliveryConfig delivery = config.delivery;
     delivery.hostname = config.hostname;
     delivery.external.memory = budgets.memory;
     delivery.external.disk = budgets.disk;
-    if (asks_dovecot(config)) parts.quota_status = std::make_unique<QuotaStatus>(config.quota_status, *parts.connector, config.next_hops.size(), parts.clock);
+    if (asks_dovecot(config))
+      parts.quota_status = std::make_unique<QuotaStatus>(config.quota_status, *parts.connector,
+                                                         config.next_hops.size(), parts.clock);
     delivery.maildir.quota_service = parts.quota_status.get();
-    TL_TRY_ASSIGN(parts.delivery, DeliveryService::create(std::move(delivery), parts.spawner.get(), parts.clock));
+    TL_TRY_ASSIGN(parts.delivery,
+                  DeliveryService::create(std::move(delivery), parts.spawner.get(), parts.clock));
     if (Status spool = parts.delivery->check_spool(); !spool)
       log_warning("{}; until it is there, every delivery gets 451", spool.error().message);
   }
@@ -141,15 +156,21 @@ Result<Deliverer*> open_delivery(const Config& config, RouterConfig routes, cons
   return parts.router.get();
 }
 
-// The spawner is forked before any thread exists, and so is the process that asks the user database, and nothing is read from the network before this process has become the mail user.
+// The spawner is forked before any thread exists, and so is the process that asks the user database, and
+// nothing is read from the network before this process has become the mail user.
 Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
   TL_TRY_ASSIGN(Identity identity, find_identity(config));
   TL_TRY(fill_user_ids(config.users, identity));
   TL_TRY(check_static_users(config, config.users, identity));
   if (!config.agents.empty()) {
-    TL_TRY_ASSIGN(parts.spawner, Spawner::start(config.agents, spawner_options(config, config.users, identity)));
+    TL_TRY_ASSIGN(parts.spawner,
+                  Spawner::start(config.agents, spawner_options(config, config.users, identity)));
   }
-  TL_TRY_ASSIGN(std::unique_ptr<UserProcess> users, start_users(config.users, [&] { return become_helper(identity, config.user, "asks the user database"); }, parts.clock));
+  TL_TRY_ASSIGN(
+      std::unique_ptr<UserProcess> users,
+      start_users(
+          config.users, [&] { return become_helper(identity, config.user, "asks the user database"); },
+          parts.clock));
   parts.user_process = users.get();
   TL_TRY(start_connector(config, identity, parts));
   raise_descriptor_limit(config);
@@ -157,12 +178,14 @@ Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
   TL_TRY_ASSIGN(RouterConfig routes, load_routes(config));
   TL_TRY(drop_privileges(identity));
   if (Status confined = confine(); !confined)
-    log_warning("{}: the serving process is unconfined, and may do what {} may", confined.error().message, config.user);
+    log_warning("{}: the serving process is unconfined, and may do what {} may", confined.error().message,
+                config.user);
   parts.log.emplace();  // deliveries wait for no reader of the log
   for (const std::string& problem : try_directories(config))
     log_warning("{}; until it can, messages that need one are deferred", problem);
   TL_TRY_ASSIGN(parts.users, open_users(config.users, parts.clock, std::move(users)));
-  Budgets budgets{std::make_shared<MemoryBudget>(config.limits.body_memory_total), std::make_shared<MemoryBudget>(config.limits.body_disk_total)};
+  Budgets budgets{std::make_shared<MemoryBudget>(config.limits.body_memory_total),
+                  std::make_shared<MemoryBudget>(config.limits.body_disk_total)};
   TL_TRY_ASSIGN(Deliverer * deliverer, open_delivery(config, std::move(routes), budgets, parts));
   ServerConfig server = to_server_config(config);
   server.memory = budgets.memory;
@@ -173,8 +196,8 @@ Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
     if (parts.spawner) parts.spawner->give_up();
     if (parts.router) parts.router->give_up();
   };
-  TL_TRY_ASSIGN(parts.server, Server::create(std::move(server), std::move(listeners), *parts.users, *deliverer,
-                                             parts.clock, parts.random));
+  TL_TRY_ASSIGN(parts.server, Server::create(std::move(server), std::move(listeners), *parts.users,
+                                             *deliverer, parts.clock, parts.random));
   return {};
 }
 
@@ -200,11 +223,15 @@ struct Helper {
 
 std::vector<Helper> helpers_of(Parts& parts) {
   std::vector<Helper> out;
-  if (parts.spawner) out.push_back({parts.spawner->lifeline(), [&parts] { return parts.spawner->beat(); }, "the spawner is gone: agents cannot be run any more"});
+  if (parts.spawner)
+    out.push_back({parts.spawner->lifeline(), [&parts] { return parts.spawner->beat(); },
+                   "the spawner is gone: agents cannot be run any more"});
   if (parts.user_process)
     out.push_back({parts.user_process->lifeline(), [&parts] { return parts.user_process->beat(); },
                    "the process that asks the user database is gone", true});
-  if (parts.connector) out.push_back({parts.connector->lifeline(), [&parts] { return parts.connector->beat(); }, "the process that makes connections is gone"});
+  if (parts.connector)
+    out.push_back({parts.connector->lifeline(), [&parts] { return parts.connector->beat(); },
+                   "the process that makes connections is gone"});
   return out;
 }
 
@@ -227,7 +254,8 @@ void look_after(int control, Server& server, Helper& helper, const pollfd& waite
 // A process whose event loops hang says nothing, and the supervisor ends it.
 class SignsOfLife {
  public:
-  SignsOfLife(int control, Server& server, const Clock& clock) : control_(control), server_(server), clock_(clock), due_(clock.now()) {}
+  SignsOfLife(int control, Server& server, const Clock& clock)
+      : control_(control), server_(server), clock_(clock), due_(clock.now()) {}
 
   void give() {
     constexpr Duration pause = std::chrono::seconds(5);
@@ -279,8 +307,10 @@ RunEnd run(Parts& parts, int control) {
 // Threads that stand in the kernel cannot be waited for; the clients of their deliveries have got no 250.
 int leave(const Parts& parts, const RunEnd& end) {
   if (end.deliveries_left > 0 || end.connections_left > 0)
-    log_error("leaving {} deliveries that have not ended, and {} connections; none of their clients got a 250 for them", end.deliveries_left,
-              end.connections_left);
+    log_error(
+        "leaving {} deliveries that have not ended, and {} connections; none of their clients got a 250 for "
+        "them",
+        end.deliveries_left, end.connections_left);
   if (parts.spawner) parts.spawner->give_up();
   log_settle();
   ::_exit(EX_TEMPFAIL);
@@ -289,7 +319,8 @@ int leave(const Parts& parts, const RunEnd& end) {
 }  // namespace
 
 int exit_code_of(const Error& error) {
-  bool passes = error.code == Errc::unavailable || error.code == Errc::timeout || error.code == Errc::exhausted;
+  bool passes = error.code == Errc::unavailable || error.code == Errc::timeout ||
+                error.code == Errc::exhausted;
   return passes ? EX_UNAVAILABLE : EX_CONFIG;
 }
 
@@ -300,7 +331,8 @@ int serve(Config config, std::vector<Listener> listeners, int control) {
     log_error("{}", started.error().message);
     return exit_code_of(started.error());
   }
-  if (::send(control, &server_is_ready, 1, MSG_NOSIGNAL) != 1) return EX_SOFTWARE;  // nobody has waited for it
+  if (::send(control, &server_is_ready, 1, MSG_NOSIGNAL) != 1)
+    return EX_SOFTWARE;  // nobody has waited for it
   RunEnd end = run(parts, control);
   return end.in_order() ? 0 : leave(parts, end);
 }

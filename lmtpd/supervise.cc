@@ -46,7 +46,9 @@ Result<ListenAddress> to_listen_address(const ListenSettings& s) {
 }
 
 std::string_view tls_text(const ListenSettings& listen) {
-  return listen.rules.tls == TlsPolicy::none ? "" : listen.rules.tls == TlsPolicy::offered ? ", TLS offered" : ", TLS required";
+  return listen.rules.tls == TlsPolicy::none      ? ""
+         : listen.rules.tls == TlsPolicy::offered ? ", TLS offered"
+                                                  : ", TLS required";
 }
 
 void log_lines(LogLevel level, const std::string& text) {
@@ -73,18 +75,22 @@ bool is_usable(const Listener& listener) {
     log_warning("{}: the socket's path was removed: it is made again", listener.name());
     return false;
   }
-  log_warning("{}: the socket's path was removed, and nobody can connect: restart the service manager's socket unit", listener.name());
+  log_warning(
+      "{}: the socket's path was removed, and nobody can connect: restart the service manager's socket unit",
+      listener.name());
   return true;
 }
 
-// What keeps an address from a reload may be this lmtpd itself, which listens at 0.0.0.0 and is to listen at 127.0.0.1, say.
+// What keeps an address from a reload may be this lmtpd itself, which listens at 0.0.0.0 and is to listen at
+// 127.0.0.1, say.
 Error reason_of(const Error& error, const ListenSettings& wanted, const Setting* before) {
   if (error.code != Errc::unavailable || !before || wanted.host.empty()) return error;
   for (const ListenSettings& now : before->config.listen)
     if (now.port == wanted.port)
       return {Errc::unavailable,
-              fmt::format("cannot listen on {} while this lmtpd listens on {}: restart it, or remove that address with one reload and add the other with the next", wanted.address,
-                          now.address)};
+              fmt::format("cannot listen on {} while this lmtpd listens on {}: restart it, or remove that "
+                          "address with one reload and add the other with the next",
+                          wanted.address, now.address)};
   return error;
 }
 
@@ -106,17 +112,18 @@ Status open_listeners(Setting& setting, const Setting* before, std::vector<Fd> p
     setting.listeners.push_back(std::move(listener));
   }
   if (!passed.empty())
-    return fail(Errc::invalid, "the service manager has passed {} socket(s) that no [[listen]] names: each ListenStream= needs one with the same address",
+    return fail(Errc::invalid,
+                "the service manager has passed {} socket(s) that no [[listen]] names: each ListenStream= "
+                "needs one with the same address",
                 passed.size());
   return {};
 }
 
-// That would end or stop a process without a word. Of a file that grows beyond RLIMIT_FSIZE the write fails then (EFBIG), and its delivery is deferred.
-// What a defect raises is left out.
+// That would end or stop a process without a word. Of a file that grows beyond RLIMIT_FSIZE the write fails
+// then (EFBIG), and its delivery is deferred. What a defect raises is left out.
 std::vector<int> supervisor_signals() {
-  std::vector<int> out = {SIGTERM, SIGINT,  SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2,   SIGALRM,
-                          SIGVTALRM, SIGPROF, SIGIO, SIGPWR, SIGXCPU, SIGXFSZ, SIGSTKFLT,
-                          SIGTSTP, SIGTTIN, SIGTTOU};
+  std::vector<int> out = {SIGTERM, SIGINT, SIGQUIT, SIGHUP,  SIGUSR1,   SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF,
+                          SIGIO,   SIGPWR, SIGXCPU, SIGXFSZ, SIGSTKFLT, SIGTSTP, SIGTTIN, SIGTTOU};
   for (int number = SIGRTMIN; number <= SIGRTMAX; ++number) out.push_back(number);
   return out;
 }
@@ -127,7 +134,9 @@ std::string signal_name(int number) {
   return name ? fmt::format("SIG{}", name) : fmt::format("signal {}", number);
 }
 
-bool means_stop(int number) { return number == SIGTERM || number == SIGINT || number == SIGQUIT; }
+bool means_stop(int number) {
+  return number == SIGTERM || number == SIGINT || number == SIGQUIT;
+}
 
 // A spawner takes 30 s to end what does not end (SpawnerOptions::kill_wait).
 constexpr Duration orphan_time = std::chrono::seconds(45);
@@ -178,7 +187,8 @@ class SupervisorProcess {
     sigaddset(&taken, SIGCHLD);
     for (int number : supervisor_signals()) sigaddset(&taken, number);
     (void)::signal(SIGPIPE, SIG_IGN);
-    // Where all are one user, the process that reads from the network must not get at this one's memory, nor at the spawner's, by /proc.
+    // Where all are one user, the process that reads from the network must not get at this one's memory, nor
+    // at the spawner's, by /proc.
     (void)::prctl(PR_SET_DUMPABLE, 0);
     if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return fail_errno(errno, "prctl(PR_SET_CHILD_SUBREAPER)");
     if (::sigprocmask(SIG_BLOCK, &taken, &mask_before_) != 0) return fail_errno(errno, "sigprocmask");
@@ -196,7 +206,9 @@ class SupervisorProcess {
     for (std::optional<Instant> at : {supervisor_.next_look(), orphans_due_})
       if (at && (!wake || *at < *wake)) wake = at;
     int timeout = -1;
-    if (wake) timeout = static_cast<int>(std::clamp<std::int64_t>((*wake - clock_.now()).count() / 1'000'000 + 1, 0, INT_MAX));
+    if (wake)
+      timeout = static_cast<int>(
+          std::clamp<std::int64_t>((*wake - clock_.now()).count() / 1'000'000 + 1, 0, INT_MAX));
     (void)::poll(waits.data(), waits.size(), timeout);
     for (std::size_t i = 0; i < ids.size(); ++i)
       if (waits[i + 1].revents != 0) hear(ids[i]);
@@ -205,13 +217,14 @@ class SupervisorProcess {
     if (orphans_due_ && *orphans_due_ <= clock_.now()) end_orphans();
   }
 
-  // Helpers of a serving process that has ended are this process's children then. They end by themselves; one that hangs
-  // does not, nor does what it has started.
+  // Helpers of a serving process that has ended are this process's children then. They end by themselves; one
+  // that hangs does not, nor does what it has started.
   void end_orphans() {
     orphans_due_.reset();
     std::set<pid_t> ours, there;
     for (const auto& [id, server] : servers_) ours.insert(server.pid);
-    std::istringstream listed(read_file(fmt::format("/proc/self/task/{}/children", ::getpid()), 1u << 20).value_or(""));
+    std::istringstream listed(
+        read_file(fmt::format("/proc/self/task/{}/children", ::getpid()), 1u << 20).value_or(""));
     for (pid_t pid; listed >> pid;)
       if (!ours.contains(pid)) there.insert(pid);
     std::erase_if(orphans_, [&](const auto& orphan) { return !there.contains(orphan.first); });
@@ -243,10 +256,14 @@ class SupervisorProcess {
   void take_signal() {
     signalfd_siginfo info{};
     while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
-      if (info.ssi_signo == SIGCHLD) reap();
-      else if (info.ssi_signo == SIGHUP) reload();
-      else if (means_stop(static_cast<int>(info.ssi_signo))) stop(static_cast<int>(info.ssi_signo));
-      else tell_unused(info);
+      if (info.ssi_signo == SIGCHLD)
+        reap();
+      else if (info.ssi_signo == SIGHUP)
+        reload();
+      else if (means_stop(static_cast<int>(info.ssi_signo)))
+        stop(static_cast<int>(info.ssi_signo));
+      else
+        tell_unused(info);
     }
   }
 
@@ -264,9 +281,11 @@ class SupervisorProcess {
   }
 
   void stop(int number) {
-    log_info("signal {}: {}", number, supervisor_.stopping() ? "aborting deliveries" : "finishing deliveries that have begun");
+    log_info("signal {}: {}", number,
+             supervisor_.stopping() ? "aborting deliveries" : "finishing deliveries that have begun");
     tell_service_manager("STOPPING=1\nSTATUS=finishing deliveries that have begun");
-    // New connections are refused from now on. The server processes hold the sockets no longer than it takes to hear this.
+    // New connections are refused from now on. The server processes hold the sockets no longer than it takes
+    // to hear this.
     if (setting_) close_listeners(*setting_, nullptr);
     obey(supervisor_.stop(clock_.now()));
   }
@@ -274,7 +293,8 @@ class SupervisorProcess {
   void reap() {
     int status = 0;
     for (pid_t pid; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
-      auto found = std::find_if(servers_.begin(), servers_.end(), [&](const auto& s) { return s.second.pid == pid; });
+      auto found = std::find_if(servers_.begin(), servers_.end(),
+                                [&](const auto& s) { return s.second.pid == pid; });
       if (found == servers_.end()) continue;
       ServerId id = found->first;
       Ending ending{WIFEXITED(status) ? WEXITSTATUS(status) : 0, WIFSIGNALED(status) ? WTERMSIG(status) : 0};
@@ -306,10 +326,12 @@ class SupervisorProcess {
   static void update_access(const Setting& old, const Setting& next) {
     for (std::size_t i = 0; i < next.listeners.size(); ++i) {
       const ListenSettings& now = next.config.listen[i];
-      auto was = std::find_if(old.config.listen.begin(), old.config.listen.end(), [&](const ListenSettings& l) { return l.is_at(now); });
+      auto was = std::find_if(old.config.listen.begin(), old.config.listen.end(),
+                              [&](const ListenSettings& l) { return l.is_at(now); });
       if (was == old.config.listen.end() || (was->mode == now.mode && was->group == now.group)) continue;
       auto address = to_listen_address(now);
-      Status changed = address ? next.listeners[i]->set_access(now.mode, address->gid.value_or(::getegid())) : Status(std::unexpected(address.error()));
+      Status changed = address ? next.listeners[i]->set_access(now.mode, address->gid.value_or(::getegid()))
+                               : Status(std::unexpected(address.error()));
       if (!changed) log_error("{}", changed.error().message);
     }
   }
@@ -318,20 +340,24 @@ class SupervisorProcess {
     std::shared_ptr<Setting> next = servers_.at(id).setting;
     for (std::size_t i = 0; i < next->listeners.size(); ++i) {
       const ListenSettings& listen = next->config.listen[i];
-      if (!said_listening_ || !setting_->find(listen)) log_info("listening on {}{}", listen.address, tls_text(listen));
+      if (!said_listening_ || !setting_->find(listen))
+        log_info("listening on {}{}", listen.address, tls_text(listen));
     }
     if (next != setting_) update_access(*setting_, *next);
     before_ = std::exchange(setting_, std::move(next));
     log_set_level(setting_->config.log_level);
-    if (said_listening_ && setting_ != before_) log_info("serving with the configuration in {} as it is now", path_);
-    else if (said_listening_) log_info("another process serves");
+    if (said_listening_ && setting_ != before_)
+      log_info("serving with the configuration in {} as it is now", path_);
+    else if (said_listening_)
+      log_info("another process serves");
     said_listening_ = true;
     tell_ready();
   }
 
   void tell_ready() {
     reloading_ = false;
-    tell_service_manager("READY=1\nSTATUS=listening on " + std::to_string(setting_->config.listen.size()) + " address(es)");
+    tell_service_manager("READY=1\nSTATUS=listening on " + std::to_string(setting_->config.listen.size()) +
+                         " address(es)");
   }
 
   void obey(const Orders& orders) {
@@ -339,20 +365,25 @@ class SupervisorProcess {
     if (orders.adopt) adopt(*orders.adopt);
     for (const Orders::Tell& t : orders.tell) {
       char word = static_cast<char>(t.command);
-      (void)::send(servers_.at(t.id).control.get(), &word, 1, MSG_NOSIGNAL | MSG_DONTWAIT);  // who does not hear it has ended
+      (void)::send(servers_.at(t.id).control.get(), &word, 1, MSG_NOSIGNAL | MSG_DONTWAIT);  // who does not
+                                                                                             // hear it has
+                                                                                             // ended
     }
     if (before_ && before_ != setting_) close_listeners(*before_, setting_.get());
     before_.reset();
-    for (ServerId id : orders.kill) (void)::kill(servers_.at(id).pid, SIGKILL);  // its child, which it has not waited for yet
+    for (ServerId id : orders.kill)
+      (void)::kill(servers_.at(id).pid, SIGKILL);  // its child, which it has not waited for yet
     if (orders.exit) exit_code_ = orders.exit;
     if (orders.start) start(*orders.start);
   }
 
-  // All serving processes share each socket. One that was taken over may have spoiled it for those that follow.
+  // All serving processes share each socket. One that was taken over may have spoiled it for those that
+  // follow.
   static Status mend_listeners(Setting& setting) {
     for (std::size_t i = 0; i < setting.listeners.size(); ++i) {
       if (setting.listeners[i]->is_listening()) continue;
-      log_error("{}: a serving process has shut the socket down, which none should: it is opened again", setting.config.listen[i].address);
+      log_error("{}: a serving process has shut the socket down, which none should: it is opened again",
+                setting.config.listen[i].address);
       setting.listeners[i]->close();
       TL_TRY_ASSIGN(ListenAddress address, to_listen_address(setting.config.listen[i]));
       TL_TRY_ASSIGN(Listener bound, Listener::bind(address));
@@ -391,7 +422,8 @@ class SupervisorProcess {
     return {};
   }
 
-  // Nothing of what the supervisor has on its stack may be undone in the new process: socket paths are its own.
+  // Nothing of what the supervisor has on its stack may be undone in the new process: socket paths are its
+  // own.
   int serve_safely(const Setting& setting, int control) noexcept {
     try {
       return serve_here(setting, control);
@@ -409,13 +441,15 @@ class SupervisorProcess {
     ::unsetenv("NOTIFY_SOCKET");
     log_set_level(setting.config.log_level);
     std::vector<Listener> listeners;
-    for (std::size_t i = 0; i < setting.listeners.size(); ++i) listeners.push_back(setting.listeners[i]->inherit(setting.config.listen[i].rules));
+    for (std::size_t i = 0; i < setting.listeners.size(); ++i)
+      listeners.push_back(setting.listeners[i]->inherit(setting.config.listen[i].rules));
     let_go_of_sockets(setting);
     servers_.clear();
     return serve(setting.config, std::move(listeners), control);
   }
 
-  // Else they would stay open here for as long as this process lives, and paths would be removed with the last holder of a setting.
+  // Else they would stay open here for as long as this process lives, and paths would be removed with the
+  // last holder of a setting.
   void let_go_of_sockets(const Setting& setting) {
     std::vector<const Setting*> all{&setting, setting_.get(), before_.get()};
     for (const auto& [id, server] : servers_) all.push_back(server.setting.get());
@@ -431,7 +465,7 @@ class SupervisorProcess {
   std::shared_ptr<Setting> setting_;  // in use
   std::shared_ptr<Setting> before_;   // until those that serve with it have been told
   std::map<ServerId, Server> servers_;
-  std::map<pid_t, Instant> orphans_;   // since when each was seen
+  std::map<pid_t, Instant> orphans_;    // since when each was seen
   std::optional<Instant> orphans_due_;  // when to look for them
   std::optional<int> exit_code_;
   bool said_listening_ = false;

@@ -14,7 +14,8 @@ constexpr std::string_view kWithout = dovecot_lda_without;
 
 // Whether it holds a macro that is another name than the one that the user database knows.
 bool names_another(const std::vector<Part>& parts) {
-  return std::any_of(parts.begin(), parts.end(), [](const Part& p) { return p.kind == Part::Kind::macro && p.name != "user"; });
+  return std::any_of(parts.begin(), parts.end(),
+                     [](const Part& p) { return p.kind == Part::Kind::macro && p.name != "user"; });
 }
 
 class DovecotLda {
@@ -59,8 +60,7 @@ class DovecotLda {
       return word.parts.size() > 1 ? joined_value(word, letter) : next_word(index, letter);
     }
     if (word.parts.size() > 1)
-      warn(word,
-           "a macro chooses options of " + program_ + " here: its value decides what the program does");
+      warn(word, "a macro chooses options of " + program_ + " here: its value decides what the program does");
     return 0;
   }
 
@@ -114,7 +114,8 @@ class DovecotLda {
   void destination(const Word& word) {
     if (!names_another(word.parts)) return;
     warn(word, "option -d of " + program_ +
-                   " needs the name that the user database has found, %user%: for an alias or user+detail@ it ends with 67 "
+                   " needs the name that the user database has found, %user%: for an alias or user+detail@ "
+                   "it ends with 67 "
                    "(EX_NOUSER), and mail is deferred. Write -a %to% -d %user%");
   }
 
@@ -122,8 +123,10 @@ class DovecotLda {
   static bool may_be_empty(const Word& word) {
     if (word.group != 0) return false;
     for (const Part& part : word.parts) {
-      constexpr std::string_view empty_for_some[] = {"original_to", "from", "detail", "ret", "envid", "notify"};
-      const bool sometimes = std::find(std::begin(empty_for_some), std::end(empty_for_some), part.name) != std::end(empty_for_some);
+      constexpr std::string_view empty_for_some[] = {"original_to", "from",  "detail",
+                                                     "ret",         "envid", "notify"};
+      const bool sometimes = std::find(std::begin(empty_for_some), std::end(empty_for_some), part.name) !=
+                             std::end(empty_for_some);
       if (part.kind == Part::Kind::literal || !part.text.empty() || !sometimes) return false;
     }
     return true;

@@ -179,10 +179,10 @@ bool expand_runs(Expansion& expansion, const std::vector<Word>& words, const Val
                  const std::vector<Values>* recipients) {
   for (std::size_t first = 0; first < words.size();) {
     const Run run = run_at(words, first);
-    const bool repeated =
-        recipients != nullptr && std::any_of(words.begin() + static_cast<std::ptrdiff_t>(run.first),
-                                             words.begin() + static_cast<std::ptrdiff_t>(run.last),
-                                             [](const Word& w) { return w.per_recipient(); });
+    const bool repeated = recipients != nullptr &&
+                          std::any_of(words.begin() + static_cast<std::ptrdiff_t>(run.first),
+                                      words.begin() + static_cast<std::ptrdiff_t>(run.last),
+                                      [](const Word& w) { return w.per_recipient(); });
     if (!repeated) {
       if (!append_run(expansion, words, run, {nullptr, shared})) return false;
     } else {

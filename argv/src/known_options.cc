@@ -17,7 +17,8 @@ Reads reads(const Word& word) {
   const std::string& text = word.parts.front().text;
   if (text[0] != '-') return Reads::this_word;
   const std::size_t other = text.find_first_not_of(dovecot_lda_without, 1);
-  const bool has_argument = other != std::string::npos && dovecot_lda_with_argument.find(text[other]) != std::string_view::npos;
+  const bool has_argument = other != std::string::npos &&
+                            dovecot_lda_with_argument.find(text[other]) != std::string_view::npos;
   if (has_argument && other + 1 < text.size()) return Reads::this_word;
   if (!word.is_literal()) return Reads::unknown;
   return has_argument ? Reads::next_word : Reads::this_word;
@@ -31,7 +32,9 @@ std::string program_name(const Word& program) {
   return path.substr(path.rfind('/') + 1);
 }
 
-bool is_dovecot_lda(std::string_view program) { return program == "dovecot-lda" || program == "deliver"; }
+bool is_dovecot_lda(std::string_view program) {
+  return program == "dovecot-lda" || program == "deliver";
+}
 
 void mark_option_arguments(std::vector<Word>& words) {
   if (!is_dovecot_lda(program_name(words.front()))) return;

@@ -16,8 +16,8 @@ inline constexpr std::string_view dovecot_lda_without = "ekOL";
 std::string program_name(const Word& program);
 bool is_dovecot_lda(std::string_view program);
 
-// Marks the words that the program takes as an option's argument, whatever they start with: those directly behind such
-// an option, in the same group. Nothing where the program is not known.
+// Marks the words that the program takes as an option's argument, whatever they start with: those directly
+// behind such an option, in the same group. Nothing where the program is not known.
 void mark_option_arguments(std::vector<Word>& words);
 
 }  // namespace twinloft::argv

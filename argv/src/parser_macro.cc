@@ -37,9 +37,10 @@ bool Parser::macro(bool in_double_quotes) {
   const std::string_view name = name_at(percent + 1);
   if (name.empty()) return fail(percent, "a lone '%': write %% for a percent sign, %name% for a macro");
   if (const std::string_view own = name_for_dovecots(name); find(own) != nullptr)
-    return fail(percent, "Dovecot's %" + std::string(name) + " is %" + std::string(own) + "% here; write %% for a percent sign");
-  const std::string shown =
-      "%" + std::string(name.substr(0, kShownNameMax)) + (name.size() > kShownNameMax ? "..." : "");
+    return fail(percent, "Dovecot's %" + std::string(name) + " is %" + std::string(own) +
+                             "% here; write %% for a percent sign");
+  const std::string shown = "%" + std::string(name.substr(0, kShownNameMax)) +
+                            (name.size() > kShownNameMax ? "..." : "");
   at_ = percent + 1 + name.size();
   if (peek() != '%' && peek() != ':')
     return fail(percent, "this macro is not closed: write " + shown + "%, or %% for a percent sign");

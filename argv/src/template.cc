@@ -8,8 +8,8 @@ const std::vector<MacroName>& mail_macros() {
   static const std::vector<MacroName> names = {
       {"from", false},       {"to", true},    {"user", true}, {"detail", true}, {"domain", true},
       {"original_to", true}, {"home", true},  {"uid", true},  {"gid", true},    {"maildir", true},
-      {"client", false},     {"lhlo", false}, {"id", false},  {"size", false},
-      {"ret", false},        {"envid", false}, {"notify", true}};
+      {"client", false},     {"lhlo", false}, {"id", false},  {"size", false},  {"ret", false},
+      {"envid", false},      {"notify", true}};
   return names;
 }
 

@@ -40,7 +40,8 @@ Status read_exact(int fd, MutableByteSpan data) {
 
 Result<SocketPair> make_socket_pair() {
   int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return fail_errno(errno, "socketpair");
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+    return fail_errno(errno, "socketpair");
   return SocketPair{Fd(ends[0]), Fd(ends[1])};
 }
 
@@ -57,7 +58,8 @@ Result<std::string> read_file(const std::string& path, std::size_t limit) {
     }
     if (n == 0) return out;
     out.append(buffer, static_cast<std::size_t>(n));
-    if (out.size() > limit) return fail(Errc::exhausted, "{}: larger than the limit of {} bytes", path, limit);
+    if (out.size() > limit)
+      return fail(Errc::exhausted, "{}: larger than the limit of {} bytes", path, limit);
   }
 }
 

@@ -29,19 +29,31 @@ std::string to_hex(ByteSpan bytes) {
   return out;
 }
 
-std::string Hash128::hex() const { return to_hex(bytes); }
+std::string Hash128::hex() const {
+  return to_hex(bytes);
+}
 
-Hash128 hash128(ByteSpan data) { return to_hash(XXH3_128bits(data.data(), data.size())); }
+Hash128 hash128(ByteSpan data) {
+  return to_hash(XXH3_128bits(data.data(), data.size()));
+}
 
 struct Hasher128::State {
   alignas(64) XXH3_state_t* xxh = XXH3_createState();
   ~State() { XXH3_freeState(xxh); }
 };
 
-Hasher128::Hasher128() : state_(std::make_unique<State>()) { reset(); }
+Hasher128::Hasher128() : state_(std::make_unique<State>()) {
+  reset();
+}
 Hasher128::~Hasher128() = default;
-void Hasher128::reset() { XXH3_128bits_reset(state_->xxh); }
-void Hasher128::update(ByteSpan data) { XXH3_128bits_update(state_->xxh, data.data(), data.size()); }
-Hash128 Hasher128::digest() const { return to_hash(XXH3_128bits_digest(state_->xxh)); }
+void Hasher128::reset() {
+  XXH3_128bits_reset(state_->xxh);
+}
+void Hasher128::update(ByteSpan data) {
+  XXH3_128bits_update(state_->xxh, data.data(), data.size());
+}
+Hash128 Hasher128::digest() const {
+  return to_hash(XXH3_128bits_digest(state_->xxh));
+}
 
 }  // namespace twinloft

@@ -13,18 +13,24 @@ std::atomic<LogLevel> g_level{LogLevel::info};
 
 std::string_view name_of(LogLevel level) {
   switch (level) {
-    case LogLevel::debug: return "debug";
-    case LogLevel::info: return "info";
-    case LogLevel::warning: return "warning";
-    case LogLevel::error: return "error";
+    case LogLevel::debug:
+      return "debug";
+    case LogLevel::info:
+      return "info";
+    case LogLevel::warning:
+      return "warning";
+    case LogLevel::error:
+      return "error";
   }
   return "unknown";
 }
 
-// How many bytes at the front may go into a line as they are: one character, and no control character. 0: none.
+// How many bytes at the front may go into a line as they are: one character, and no control character. 0:
+// none.
 std::size_t printable_length(std::string_view text) {
   std::size_t length = utf8_length(text);
-  bool control = static_cast<unsigned char>(text[0]) < 0x20 || text[0] == 0x7f || (length == 2 && !is_clean_utf8(text.substr(0, 2)));
+  bool control = static_cast<unsigned char>(text[0]) < 0x20 || text[0] == 0x7f ||
+                 (length == 2 && !is_clean_utf8(text.substr(0, 2)));
   return control ? 0 : length;
 }
 
@@ -49,9 +55,12 @@ void append_quoted(std::string& out, std::string_view value) {
 }
 
 std::string line_of(LogLevel level, std::string_view message, std::initializer_list<LogField> fields) {
-  std::string line = g_program.empty() ? fmt::format("{}: ", name_of(level)) : fmt::format("level={} prog={} msg=", name_of(level), g_program);
-  if (g_program.empty()) append_escaped(line, message, "");
-  else append_quoted(line, message);
+  std::string line = g_program.empty() ? fmt::format("{}: ", name_of(level))
+                                       : fmt::format("level={} prog={} msg=", name_of(level), g_program);
+  if (g_program.empty())
+    append_escaped(line, message, "");
+  else
+    append_quoted(line, message);
   for (const LogField& field : fields) {
     line += ' ';
     line += field.key;
@@ -63,13 +72,20 @@ std::string line_of(LogLevel level, std::string_view message, std::initializer_l
 }
 
 std::string missing_lines(unsigned long count) {
-  return line_of(LogLevel::warning, "log lines are missing here: the log's reader was too slow", {{"lines", std::to_string(count)}});
+  return line_of(LogLevel::warning, "log lines are missing here: the log's reader was too slow",
+                 {{"lines", std::to_string(count)}});
 }
 }  // namespace
 
-void log_set_program(std::string_view name) { g_program = name; }
-void log_set_level(LogLevel lowest_shown) { g_level = lowest_shown; }
-bool log_shows(LogLevel level) { return level >= g_level.load(std::memory_order_relaxed); }
+void log_set_program(std::string_view name) {
+  g_program = name;
+}
+void log_set_level(LogLevel lowest_shown) {
+  g_level = lowest_shown;
+}
+bool log_shows(LogLevel level) {
+  return level >= g_level.load(std::memory_order_relaxed);
+}
 
 void log_line(LogLevel level, std::string_view message, std::initializer_list<LogField> fields) {
   if (log_shows(level)) sink_line(line_of(level, message, fields), missing_lines);

@@ -51,7 +51,9 @@ Sink& sink() {
   return *made;
 }
 
-bool would_wait(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
+bool would_wait(int error) {
+  return error == EAGAIN || error == EWOULDBLOCK;
+}
 
 bool is_writable(int wait_ms) {
   pollfd p{STDERR_FILENO, POLLOUT, 0};
@@ -62,9 +64,12 @@ bool is_writable(int wait_ms) {
 void write_and_wait(std::string_view text) {
   while (!text.empty()) {
     ssize_t n = ::write(STDERR_FILENO, text.data(), text.size());
-    if (n > 0) text.remove_prefix(static_cast<std::size_t>(n));
-    else if (n < 0 && would_wait(errno)) (void)is_writable(-1);
-    else if (n == 0 || errno != EINTR) return;  // a log that cannot be written must not stop the service
+    if (n > 0)
+      text.remove_prefix(static_cast<std::size_t>(n));
+    else if (n < 0 && would_wait(errno))
+      (void)is_writable(-1);
+    else if (n == 0 || errno != EINTR)
+      return;  // a log that cannot be written must not stop the service
   }
 }
 
@@ -114,8 +119,12 @@ void write_or_drop(Sink& s, const std::string& line) {
   if (s.missing > 0 || !write_within(line, 0)) ++s.missing;
 }
 
-void before_fork() { sink().mutex.lock(); }
-void after_fork() { sink().mutex.unlock(); }
+void before_fork() {
+  sink().mutex.lock();
+}
+void after_fork() {
+  sink().mutex.unlock();
+}
 // What waits here is the parent's to write.
 void after_fork_in_child() {
   Sink& s = sink();
@@ -142,8 +151,10 @@ void sink_line(std::string line, std::string (*notice)(unsigned long missing)) {
     std::lock_guard lock(s.mutex);
     s.notice = notice;
   }
-  if (s.mode == Mode::thread) queue_line(s, std::move(line));
-  else write_or_drop(s, line);
+  if (s.mode == Mode::thread)
+    queue_line(s, std::move(line));
+  else
+    write_or_drop(s, line);
 }
 
 bool write_within(std::string_view text, int wait_ms) {
@@ -186,7 +197,8 @@ LogWriter::LogWriter() {
   if (::pthread_create(&s.thread, &attributes, write_lines, nullptr) == 0) s.mode = Mode::thread;
   ::pthread_attr_destroy(&attributes);
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (auto before_this = std::set_terminate(terminate_settled); before_this != terminate_settled) s.terminate_before = before_this;
+  if (auto before_this = std::set_terminate(terminate_settled); before_this != terminate_settled)
+    s.terminate_before = before_this;
 }
 
 LogWriter::~LogWriter() {
@@ -198,8 +210,10 @@ LogWriter::~LogWriter() {
   bool ended = s.changed.wait_for(lock, leave_time, [&] { return s.ended; });
   s.mode = Mode::never_wait;
   lock.unlock();
-  if (ended) ::pthread_join(s.thread, nullptr);
-  else ::pthread_detach(s.thread);
+  if (ended)
+    ::pthread_join(s.thread, nullptr);
+  else
+    ::pthread_detach(s.thread);
 }
 
 void log_settle() {

@@ -9,16 +9,26 @@ namespace twinloft {
 
 std::string_view to_string(Errc code) {
   switch (code) {
-    case Errc::invalid: return "invalid";
-    case Errc::not_found: return "not found";
-    case Errc::io: return "I/O error";
-    case Errc::corrupt: return "corrupt";
-    case Errc::unavailable: return "unavailable";
-    case Errc::timeout: return "timeout";
-    case Errc::denied: return "denied";
-    case Errc::exhausted: return "limit reached";
-    case Errc::conflict: return "conflict";
-    case Errc::internal: return "internal";
+    case Errc::invalid:
+      return "invalid";
+    case Errc::not_found:
+      return "not found";
+    case Errc::io:
+      return "I/O error";
+    case Errc::corrupt:
+      return "corrupt";
+    case Errc::unavailable:
+      return "unavailable";
+    case Errc::timeout:
+      return "timeout";
+    case Errc::denied:
+      return "denied";
+    case Errc::exhausted:
+      return "limit reached";
+    case Errc::conflict:
+      return "conflict";
+    case Errc::internal:
+      return "internal";
   }
   return "unknown";
 }
@@ -26,13 +36,29 @@ std::string_view to_string(Errc code) {
 namespace {
 Errc code_of(int sys) {
   switch (sys) {
-    case ENOENT: case ENOTDIR: return Errc::not_found;
-    case EACCES: case EPERM: return Errc::denied;
-    case ENOSPC: case EDQUOT: case EMFILE: case ENFILE: case ENOMEM: return Errc::exhausted;
-    case ETIMEDOUT: return Errc::timeout;
-    case EAGAIN: case ECONNREFUSED: case EADDRINUSE: case EBUSY: return Errc::unavailable;
-    case EINVAL: return Errc::invalid;
-    default: return Errc::io;
+    case ENOENT:
+    case ENOTDIR:
+      return Errc::not_found;
+    case EACCES:
+    case EPERM:
+      return Errc::denied;
+    case ENOSPC:
+    case EDQUOT:
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+      return Errc::exhausted;
+    case ETIMEDOUT:
+      return Errc::timeout;
+    case EAGAIN:
+    case ECONNREFUSED:
+    case EADDRINUSE:
+    case EBUSY:
+      return Errc::unavailable;
+    case EINVAL:
+      return Errc::invalid;
+    default:
+      return Errc::io;
   }
 }
 }  // namespace

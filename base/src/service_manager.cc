@@ -46,7 +46,8 @@ bool tell_service_manager(std::string_view lines, Patience patience) {
   std::size_t length = std::strlen(path);
   if (length >= sizeof to.sun_path) return false;
   std::memcpy(to.sun_path, path, length);
-  if (to.sun_path[0] == '@') to.sun_path[0] = '\0';  // an abstract name: its length is part of it, nothing ends it
+  if (to.sun_path[0] == '@')
+    to.sun_path[0] = '\0';  // an abstract name: its length is part of it, nothing ends it
   auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length);
   Fd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!fd) return false;

@@ -15,17 +15,31 @@ struct Unit {
 };
 
 constexpr std::uint64_t ki = 1024, mi = ki * ki, gi = mi * ki, ti = gi * ki;
-constexpr Unit size_units[] = {{"", 1},     {"b", 1},          {"k", ki},  {"kib", ki}, {"kb", 1'000},
-                               {"m", mi},   {"mib", mi},       {"mb", 1'000'000},       {"g", gi},
-                               {"gib", gi}, {"gb", 1'000'000'000}, {"t", ti},  {"tib", ti}, {"tb", 1'000'000'000'000}};
+constexpr Unit size_units[] = {{"", 1},
+                               {"b", 1},
+                               {"k", ki},
+                               {"kib", ki},
+                               {"kb", 1'000},
+                               {"m", mi},
+                               {"mib", mi},
+                               {"mb", 1'000'000},
+                               {"g", gi},
+                               {"gib", gi},
+                               {"gb", 1'000'000'000},
+                               {"t", ti},
+                               {"tib", ti},
+                               {"tb", 1'000'000'000'000}};
 constexpr std::uint64_t size_max = 1ull << 62;
 
-constexpr std::uint64_t us = 1'000, ms = us * 1'000, s = ms * 1'000, minute = s * 60, hour = minute * 60, day = hour * 24;
-constexpr Unit time_units[] = {{"ns", 1},       {"us", us},  {"ms", ms},   {"s", s}, {"m", minute},
-                               {"min", minute}, {"h", hour}, {"d", day}};
+constexpr std::uint64_t us = 1'000, ms = us * 1'000, s = ms * 1'000, minute = s * 60, hour = minute * 60,
+                        day = hour * 24;
+constexpr Unit time_units[] = {{"ns", 1},     {"us", us},      {"ms", ms},  {"s", s},
+                               {"m", minute}, {"min", minute}, {"h", hour}, {"d", day}};
 constexpr std::uint64_t time_max = day * 36'500;
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
 
 std::string lower(std::string_view text) {
   std::string out(text);
@@ -78,8 +92,8 @@ std::optional<std::uint64_t> scaled(std::string_view text, std::span<const Unit>
 
 Result<std::uint64_t> parse_size(std::string_view text) {
   if (auto bytes = scaled(text, size_units, size_max)) return *bytes;
-  return fail(Errc::invalid, "\"{}\" is no size: expected a number of bytes, or one such as 64KiB, 50MiB, 2G or 1GB",
-              text);
+  return fail(Errc::invalid,
+              "\"{}\" is no size: expected a number of bytes, or one such as 64KiB, 50MiB, 2G or 1GB", text);
 }
 
 Result<Duration> parse_duration(std::string_view text, BareNumber bare) {
@@ -87,8 +101,8 @@ Result<Duration> parse_duration(std::string_view text, BareNumber bare) {
   std::string with_unit(text);
   if (digits_only && (bare == BareNumber::seconds || text == "0")) with_unit += 's';
   if (auto ns = scaled(with_unit, time_units, time_max)) return Duration(static_cast<std::int64_t>(*ns));
-  return fail(Errc::invalid, "\"{}\" is no time: expected a number with its unit, such as 500ms, 30s, 5min, 2h or 1d",
-              text);
+  return fail(Errc::invalid,
+              "\"{}\" is no time: expected a number with its unit, such as 500ms, 30s, 5min, 2h or 1d", text);
 }
 
 }  // namespace twinloft

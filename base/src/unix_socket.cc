@@ -16,18 +16,21 @@ Result<SocketPlace> look_at_socket_place(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof address.sun_path)
-    return fail(Errc::invalid, "{}: longer than the {} bytes that a socket's path can have", path, sizeof address.sun_path - 1);
+    return fail(Errc::invalid, "{}: longer than the {} bytes that a socket's path can have", path,
+                sizeof address.sun_path - 1);
   std::memcpy(address.sun_path, path.data(), path.size());
-  struct stat found {};
+  struct stat found{};
   if (::lstat(path.c_str(), &found) != 0) {
     if (errno == ENOENT) return SocketPlace::free;
     return fail_errno(errno, "{}", path);
   }
-  if (!S_ISSOCK(found.st_mode)) return fail(Errc::conflict, "{}: is no socket: move it away, or choose another path", path);
+  if (!S_ISSOCK(found.st_mode))
+    return fail(Errc::conflict, "{}: is no socket: move it away, or choose another path", path);
   Fd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!probe) return fail_errno(errno, "{}: socket", path);
   // One whose queue is full (EAGAIN), that is of another type, or not for this user, is somebody's too.
-  if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 || errno != ECONNREFUSED)
+  if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ||
+      errno != ECONNREFUSED)
     return fail(Errc::unavailable, "{}: another process listens there", path);
   return SocketPlace::stale;
 }
@@ -37,7 +40,7 @@ SocketFile::SocketFile(std::string path) : path_(std::move(path)) {
 }
 
 void SocketFile::remove() const {
-  struct stat now {};
+  struct stat now{};
   if (path_.empty() || ::lstat(path_.c_str(), &now) != 0) return;
   if (now.st_dev == made_.st_dev && now.st_ino == made_.st_ino) ::unlink(path_.c_str());
 }

@@ -16,7 +16,8 @@ namespace twinloft::bench {
 // Median, least and most.
 inline std::string spread(std::vector<double> all, int digits) {
   std::sort(all.begin(), all.end());
-  return fmt::format("{:.{}f} ({:.{}f} to {:.{}f})", all[all.size() / 2], digits, all.front(), digits, all.back(), digits);
+  return fmt::format("{:.{}f} ({:.{}f} to {:.{}f})", all[all.size() / 2], digits, all.front(), digits,
+                     all.back(), digits);
 }
 
 // "1,3,13": each from 1 to `max`.

@@ -1,9 +1,10 @@
-// What a replicated write is made of, each part alone, one at a time: the persist (a sequential O_DIRECT|O_DSYNC write into a file
-// that is allocated and written, round and round), a TCP round trip, the persist at the other end of one, and two persists
-// at the same time.
+// What a replicated write is made of, each part alone, one at a time: the persist (a sequential
+// O_DIRECT|O_DSYNC write into a file that is allocated and written, round and round), a TCP round trip, the
+// persist at the other end of one, and two persists at the same time.
 //
-//   repl_parts_bench serve ADDRESS:PORT DIRECTORY              the other end; says "ready", and ends with its client
-//   repl_parts_bench measure ADDRESS:PORT DIRECTORY [--seconds S] [--rounds N] [--kib 4,32,128] [--json FILE]
+//   repl_parts_bench serve ADDRESS:PORT DIRECTORY              the other end; says "ready", and ends with its
+//   client repl_parts_bench measure ADDRESS:PORT DIRECTORY [--seconds S] [--rounds N] [--kib 4,32,128]
+//   [--json FILE]
 //
 // Parts alternate within a round. The output is the median of the rounds, and their spread. The files stay
 // in DIRECTORY: remove them afterwards.
@@ -38,9 +39,11 @@ namespace po = boost::program_options;
 
 constexpr std::size_t ring_bytes = 64 << 20;
 constexpr std::size_t persist_bytes_max = 1 << 20;
-constexpr std::size_t head_bytes = 100;  // about what a frame of the wire protocol, or an acknowledgement, takes
+constexpr std::size_t head_bytes = 100;  // about what a frame of the wire protocol, or an acknowledgement,
+                                         // takes
 
-// ---- a journal ---------------------------------------------------------------------------------------------------------
+// ---- a journal
+// ---------------------------------------------------------------------------------------------------------
 
 // Appends; begins anew at its end.
 class Ring {
@@ -57,7 +60,8 @@ class Ring {
   Status append(std::size_t bytes) {
     if (at_ + bytes > ring_bytes) at_ = 0;
     ssize_t n = ::pwrite(fd_.get(), data_.span().data(), bytes, static_cast<off_t>(at_));
-    if (n != static_cast<ssize_t>(bytes)) return fail_errno(n < 0 ? errno : ENOSPC, "writing {} bytes to the ring", bytes);
+    if (n != static_cast<ssize_t>(bytes))
+      return fail_errno(n < 0 ? errno : ENOSPC, "writing {} bytes to the ring", bytes);
     at_ += bytes;
     return {};
   }
@@ -66,7 +70,8 @@ class Ring {
 
  private:
   explicit Ring(Fd fd) : fd_(std::move(fd)), data_(persist_bytes_max) {
-    for (std::size_t i = 0; i < persist_bytes_max; ++i) data_.span()[i] = static_cast<std::byte>(i * 131 >> 3);
+    for (std::size_t i = 0; i < persist_bytes_max; ++i)
+      data_.span()[i] = static_cast<std::byte>(i * 131 >> 3);
   }
 
   Fd fd_;
@@ -74,7 +79,8 @@ class Ring {
   std::size_t at_ = 0;
 };
 
-// ---- the other end -----------------------------------------------------------------------------------------------------
+// ---- the other end
+// -----------------------------------------------------------------------------------------------------
 
 // A request: this, zeros up to head_bytes, then as many bytes as it says. The answer: head_bytes.
 struct Request {
@@ -94,7 +100,8 @@ Result<sockaddr_in> parse_address(const std::string& text) {
 
 Status set_no_delay(int fd) {
   int on = 1;
-  if (::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0) return fail_errno(errno, "TCP_NODELAY");
+  if (::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0)
+    return fail_errno(errno, "TCP_NODELAY");
   return {};
 }
 
@@ -120,7 +127,8 @@ Status serve(const std::string& address, const std::string& directory) {
   Fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   int on = 1;
   if (!listener || ::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
-      ::bind(listener.get(), reinterpret_cast<sockaddr*>(&where), sizeof where) != 0 || ::listen(listener.get(), 1) != 0)
+      ::bind(listener.get(), reinterpret_cast<sockaddr*>(&where), sizeof where) != 0 ||
+      ::listen(listener.get(), 1) != 0)
     return fail_errno(errno, "cannot listen on {}", address);
   std::cout << "ready" << std::endl;
   Fd client(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
@@ -155,7 +163,8 @@ class Remote {
   std::vector<std::byte> out_, in_;
 };
 
-// ---- measuring ---------------------------------------------------------------------------------------------------------
+// ---- measuring
+// ---------------------------------------------------------------------------------------------------------
 
 struct Round {
   double p50_us = 0, p99_us = 0, mean_us = 0;
@@ -181,7 +190,8 @@ Result<Round> run(const Part& part, double seconds) {
   double sum = 0;
   for (double t : times) sum += t;
   std::sort(times.begin(), times.end());
-  return Round{times[times.size() / 2], times[times.size() * 99 / 100], sum / static_cast<double>(times.size())};
+  return Round{times[times.size() / 2], times[times.size() * 99 / 100],
+               sum / static_cast<double>(times.size())};
 }
 
 // A second thread that persists whenever the first one does. The one who is ready first waits.
@@ -237,7 +247,8 @@ std::vector<Part> parts_of(Setup& s, Partner& partner, const std::vector<std::si
   for (std::size_t kib : kibs) {
     std::size_t bytes = kib << 10;
     parts.push_back({"local persist", kib, [&s, bytes] { return s.local.append(bytes); }});
-    parts.push_back({"two persists at once", kib, [&s, &partner, bytes] { return partner.with(s.local, bytes); }});
+    parts.push_back(
+        {"two persists at once", kib, [&s, &partner, bytes] { return partner.with(s.local, bytes); }});
     parts.push_back({"remote persist", kib, [&s, bytes] { return ask_and_wait(s.remote, true, bytes); }});
     parts.push_back({"local and remote persist at once", kib, [&s, bytes]() -> Status {
                        TL_TRY(s.remote.ask(true, bytes));
@@ -248,7 +259,7 @@ std::vector<Part> parts_of(Setup& s, Partner& partner, const std::vector<std::si
   return parts;
 }
 
-std::string spread(const Part& part, double Round::*value) {
+std::string spread(const Part& part, double Round::* value) {
   std::vector<double> all;
   for (const Round& r : part.rounds) all.push_back(r.*value);
   std::sort(all.begin(), all.end());
@@ -259,9 +270,10 @@ std::string json_of(const std::vector<Part>& parts) {
   std::vector<std::string> lines;
   for (const Part& part : parts)
     for (std::size_t round = 0; round < part.rounds.size(); ++round)
-      lines.push_back(fmt::format(R"( {{"part": "{}", "kib": {}, "round": {}, "p50_us": {:.1f}, "p99_us": {:.1f}, "mean_us": {:.1f}}})",
-                                  part.name, part.kib, round, part.rounds[round].p50_us, part.rounds[round].p99_us,
-                                  part.rounds[round].mean_us));
+      lines.push_back(fmt::format(
+          R"( {{"part": "{}", "kib": {}, "round": {}, "p50_us": {:.1f}, "p99_us": {:.1f}, "mean_us": {:.1f}}})",
+          part.name, part.kib, round, part.rounds[round].p50_us, part.rounds[round].p99_us,
+          part.rounds[round].mean_us));
   return fmt::format("[\n{}\n]\n", fmt::join(lines, ",\n"));
 }
 
@@ -298,8 +310,8 @@ Status measure(const Options& o) {
     }
   fmt::print("| part | KiB | p50 us | p99 us | mean us |\n|---|---|---|---|---|\n");
   for (const Part& p : parts)
-    fmt::print("| {} | {} | {} | {} | {} |\n", p.name, p.kib ? fmt::format("{}", p.kib) : "", spread(p, &Round::p50_us),
-               spread(p, &Round::p99_us), spread(p, &Round::mean_us));
+    fmt::print("| {} | {} | {} | {} | {} |\n", p.name, p.kib ? fmt::format("{}", p.kib) : "",
+               spread(p, &Round::p50_us), spread(p, &Round::p99_us), spread(p, &Round::mean_us));
   if (o.json.empty()) return {};
   std::ofstream out(o.json);
   if (!(out << json_of(parts) << std::flush)) return fail(Errc::io, "cannot write {}", o.json);
@@ -307,8 +319,10 @@ Status measure(const Options& o) {
 }
 
 int usage(const std::string& what) {
-  fmt::print(stderr, "{}{}usage: repl_parts_bench serve ADDRESS:PORT DIRECTORY\n"
-                     "       repl_parts_bench measure ADDRESS:PORT DIRECTORY [--seconds S] [--rounds N] [--kib LIST] [--json FILE]\n",
+  fmt::print(stderr,
+             "{}{}usage: repl_parts_bench serve ADDRESS:PORT DIRECTORY\n"
+             "       repl_parts_bench measure ADDRESS:PORT DIRECTORY [--seconds S] [--rounds N] [--kib LIST] "
+             "[--json FILE]\n",
              what, what.empty() ? "" : "\n");
   return 64;
 }
@@ -318,8 +332,9 @@ int usage(const std::string& what) {
 int main(int argc, char** argv) {
   Options o;
   po::options_description all;
-  all.add_options()("command", po::value(&o.command)->required())("address", po::value(&o.address)->required())(
-      "directory", po::value(&o.directory)->required())("seconds", po::value(&o.seconds))("rounds", po::value(&o.rounds))(
+  all.add_options()("command", po::value(&o.command)->required())(
+      "address", po::value(&o.address)->required())("directory", po::value(&o.directory)->required())(
+      "seconds", po::value(&o.seconds))("rounds", po::value(&o.rounds))(
       "kib", po::value(&o.kib)->default_value("4,8,32,128"))("json", po::value(&o.json));
   po::positional_options_description words;
   words.add("command", 1).add("address", 1).add("directory", 1);

@@ -1,11 +1,13 @@
-// What it would be worth to have the sockets of clients in the ring. A server thread serves N clients, each of which writes 4 KiB and then
-// flushes, as over NBD: a request of 4,124 bytes, an answer of 16, a request of 28, an answer of 16. Nothing else is done for them.
+// What it would be worth to have the sockets of clients in the ring. A server thread serves N clients, each
+// of which writes 4 KiB and then flushes, as over NBD: a request of 4,124 bytes, an answer of 16, a request
+// of 28, an answer of 16. Nothing else is done for them.
 //
 //   socket_bench [--seconds S] [--rounds N] [--clients 1,12,32]
 //
-//   polled      the ring says which sockets have something; recv() and send() are system calls (what io/ and export/ do)
-//   ring sends  the same, and the answers of a turn go out with its one io_uring_enter()
-//   ring        recv is a request of the ring as well, which stays and takes its memory from a ring of buffers (Linux 6.0)
+//   polled      the ring says which sockets have something; recv() and send() are system calls (what io/ and
+//   export/ do) ring sends  the same, and the answers of a turn go out with its one io_uring_enter() ring
+//   recv is a request of the ring as well, which stays and takes its memory from a ring of buffers
+//   (Linux 6.0)
 //
 // Ways alternate within a round. CPU is the server thread's; the clients are another process.
 #include <fmt/format.h>
@@ -41,7 +43,8 @@ constexpr std::array<std::size_t, 2> request_bytes = {28 + 4096, 28};
 constexpr std::size_t answer_bytes = 16;
 constexpr unsigned entries = 256, buffers = 256, buffer_bytes = 8192, group = 1;
 enum class Way { polled, ring_sends, ring };
-constexpr std::pair<Way, const char*> ways[] = {{Way::polled, "polled"}, {Way::ring_sends, "ring sends"}, {Way::ring, "ring"}};
+constexpr std::pair<Way, const char*> ways[] = {
+    {Way::polled, "polled"}, {Way::ring_sends, "ring sends"}, {Way::ring, "ring"}};
 
 struct Round {
   double cpu_us = 0, per_second = 0;  // of a request
@@ -57,12 +60,15 @@ bool receive_all(int fd, char* to, std::size_t bytes) {
 void client(int fd) {
   std::vector<char> request(request_bytes[0]), answer(answer_bytes);
   for (std::size_t i = 0;; i ^= 1)
-    if (::send(fd, request.data(), request_bytes[i], MSG_NOSIGNAL) < 0 || !receive_all(fd, answer.data(), answer_bytes)) return;
+    if (::send(fd, request.data(), request_bytes[i], MSG_NOSIGNAL) < 0 ||
+        !receive_all(fd, answer.data(), answer_bytes))
+      return;
 }
 
 class Server {
  public:
-  Server(Way way, std::vector<Fd> fds) : way_(way), fds_(std::move(fds)), clients_(fds_.size()), memory_(buffers * buffer_bytes) {}
+  Server(Way way, std::vector<Fd> fds)
+      : way_(way), fds_(std::move(fds)), clients_(fds_.size()), memory_(buffers * buffer_bytes) {}
   ~Server() {
     if (made_) io_uring_queue_exit(&ring_);
   }
@@ -76,10 +82,12 @@ class Server {
     double took = static_cast<double>((clock.now() - begin).count()) / 1e9;
     rusage after = usage();
     auto us = [](const rusage& u) {
-      return static_cast<double>(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1e6 + static_cast<double>(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+      return static_cast<double>(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1e6 +
+             static_cast<double>(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
     };
     if (requests_ == 0) return fail(Errc::io, "no client has asked for anything");
-    return Round{(us(after) - us(before)) / static_cast<double>(requests_), static_cast<double>(requests_) / took};
+    return Round{(us(after) - us(before)) / static_cast<double>(requests_),
+                 static_cast<double>(requests_) / took};
   }
 
  private:
@@ -98,7 +106,8 @@ class Server {
   Status set_up() {
     io_uring_params params{};
     params.flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_SUBMIT_ALL;
-    if (int rc = io_uring_queue_init_params(entries, &ring_, &params); rc < 0) return fail_errno(-rc, "io_uring_setup");
+    if (int rc = io_uring_queue_init_params(entries, &ring_, &params); rc < 0)
+      return fail_errno(-rc, "io_uring_setup");
     made_ = true;
     if (way_ == Way::ring) TL_TRY(make_buffers());
     for (std::size_t i = 0; i < fds_.size(); ++i) arm(i);
@@ -106,20 +115,23 @@ class Server {
   }
 
   Status make_buffers() {
-    buffer_ring_.reset(static_cast<io_uring_buf_ring*>(std::aligned_alloc(4096, buffers * sizeof(io_uring_buf))));
+    buffer_ring_.reset(
+        static_cast<io_uring_buf_ring*>(std::aligned_alloc(4096, buffers * sizeof(io_uring_buf))));
     io_uring_buf_reg reg{};
     reg.ring_addr = reinterpret_cast<std::uintptr_t>(buffer_ring_.get());
     reg.ring_entries = buffers;
     reg.bgid = group;
-    if (int rc = io_uring_register_buf_ring(&ring_, &reg, 0); rc < 0) return fail_errno(-rc, "a ring of buffers");
+    if (int rc = io_uring_register_buf_ring(&ring_, &reg, 0); rc < 0)
+      return fail_errno(-rc, "a ring of buffers");
     io_uring_buf_ring_init(buffer_ring_.get());
     for (unsigned i = 0; i < buffers; ++i) give_back(i);
     return {};
   }
 
   void give_back(unsigned buffer) {
-    io_uring_buf_ring_add(buffer_ring_.get(), memory_.data() + std::size_t{buffer} * buffer_bytes, buffer_bytes, static_cast<unsigned short>(buffer),
-                          io_uring_buf_ring_mask(buffers), 0);
+    io_uring_buf_ring_add(buffer_ring_.get(), memory_.data() + std::size_t{buffer} * buffer_bytes,
+                          buffer_bytes, static_cast<unsigned short>(buffer), io_uring_buf_ring_mask(buffers),
+                          0);
     io_uring_buf_ring_advance(buffer_ring_.get(), 1);
   }
 
@@ -188,7 +200,8 @@ class Server {
   Status answer(std::size_t i) {
     Client& c = clients_[i];
     if (way_ == Way::polled) {
-      if (::send(fds_[i].get(), c.answer.data(), answer_bytes, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) return fail_errno(errno, "send");
+      if (::send(fds_[i].get(), c.answer.data(), answer_bytes, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+        return fail_errno(errno, "send");
       return {};
     }
     io_uring_sqe* s = sqe();
@@ -216,7 +229,8 @@ Result<Round> measure(Way way, std::size_t clients, double seconds) {
   std::vector<Fd> ours, theirs;
   for (std::size_t i = 0; i < clients; ++i) {
     int fds[2];
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) return fail_errno(errno, "socketpair");
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
+      return fail_errno(errno, "socketpair");
     ours.emplace_back(fds[0]);
     theirs.emplace_back(fds[1]);
   }
@@ -236,9 +250,12 @@ Result<Round> measure(Way way, std::size_t clients, double seconds) {
 }
 
 Status run(const std::vector<std::size_t>& clients, unsigned rounds, double seconds) {
-  fmt::print("| clients | way | CPU of the server a request, us | to polled | requests/s | to polled |\n|---|---|---|---|---|---|\n");
+  fmt::print(
+      "| clients | way | CPU of the server a request, us | to polled | requests/s | to polled "
+      "|\n|---|---|---|---|---|---|\n");
   for (std::size_t n : clients) {
-    std::vector<double> cpu[std::size(ways)], rate[std::size(ways)], cpu_ratio[std::size(ways)], rate_ratio[std::size(ways)];
+    std::vector<double> cpu[std::size(ways)], rate[std::size(ways)], cpu_ratio[std::size(ways)],
+        rate_ratio[std::size(ways)];
     for (unsigned round = 0; round < rounds; ++round)
       for (std::size_t i = 0; i < std::size(ways); ++i) {
         TL_TRY_ASSIGN(Round r, measure(ways[i].first, n, seconds));
@@ -248,7 +265,8 @@ Status run(const std::vector<std::size_t>& clients, unsigned rounds, double seco
         rate_ratio[i].push_back(r.per_second / rate[0].back());
       }
     for (std::size_t i = 0; i < std::size(ways); ++i)
-      fmt::print("| {} | {} | {} | {} | {} | {} |\n", n, ways[i].second, spread(cpu[i], 1), spread(cpu_ratio[i], 2), spread(rate[i], 0), spread(rate_ratio[i], 2));
+      fmt::print("| {} | {} | {} | {} | {} | {} |\n", n, ways[i].second, spread(cpu[i], 1),
+                 spread(cpu_ratio[i], 2), spread(rate[i], 0), spread(rate_ratio[i], 2));
   }
   return {};
 }
@@ -260,7 +278,8 @@ int main(int argc, char** argv) {
   unsigned rounds = 5;
   std::string clients;
   po::options_description all;
-  all.add_options()("seconds", po::value(&seconds))("rounds", po::value(&rounds))("clients", po::value(&clients)->default_value("1,12,32"));
+  all.add_options()("seconds", po::value(&seconds))("rounds", po::value(&rounds))(
+      "clients", po::value(&clients)->default_value("1,12,32"));
   try {
     po::variables_map found;
     po::store(po::command_line_parser(argc, argv).options(all).run(), found);
@@ -270,7 +289,7 @@ int main(int argc, char** argv) {
     return 64;
   }
   auto counts = numbers(clients, entries / 2);
-  Status done = !counts ? Status(std::unexpected(counts.error()))
+  Status done = !counts                     ? Status(std::unexpected(counts.error()))
                 : rounds > 0 && seconds > 0 ? run(*counts, rounds, seconds)
                                             : fail(Errc::invalid, "--rounds and --seconds are more than 0");
   if (done) return 0;

@@ -1,9 +1,11 @@
-// What memory that io_uring knows beforehand is worth for a journal: durable writes (O_DIRECT, RWF_DSYNC) of blocks from scattered
-// places of a 256 MiB arena in huge pages, one after the other into a file that is allocated and written, with and without.
+// What memory that io_uring knows beforehand is worth for a journal: durable writes (O_DIRECT, RWF_DSYNC) of
+// blocks from scattered places of a 256 MiB arena in huge pages, one after the other into a file that is
+// allocated and written, with and without.
 //
 //   uring_bench FILE [--seconds S] [--rounds N] [--blocks 1,3,13,65] [--depths 1,4]
 //
-// Ways alternate within a round. FILE is made, and removed. CPU is that of all threads of this process, io_uring's workers included.
+// Ways alternate within a round. FILE is made, and removed. CPU is that of all threads of this process,
+// io_uring's workers included.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -48,7 +50,8 @@ struct Round {
 // Keeps `depth` writes under way, each at the journal's end.
 class Load {
  public:
-  Load(UringLoop& loop, const Clock& clock, int fd, MutableByteSpan arena, std::size_t blocks, std::size_t depth)
+  Load(UringLoop& loop, const Clock& clock, int fd, MutableByteSpan arena, std::size_t blocks,
+       std::size_t depth)
       : loop_(loop), clock_(clock), fd_(fd), arena_(arena), blocks_(blocks), writes_(depth) {}
 
   Result<Round> run(double seconds) {
@@ -59,10 +62,12 @@ class Load {
     rusage after = usage();
     if (error_ != 0) return fail_errno(error_, "writing to the journal");
     auto us = [](const rusage& u) {
-      return static_cast<double>(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1e6 + static_cast<double>(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+      return static_cast<double>(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1e6 +
+             static_cast<double>(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
     };
     std::sort(times_us_.begin(), times_us_.end());
-    return Round{(us(after) - us(before)) / static_cast<double>(times_us_.size()), times_us_[times_us_.size() / 2]};
+    return Round{(us(after) - us(before)) / static_cast<double>(times_us_.size()),
+                 times_us_[times_us_.size() / 2]};
   }
 
  private:
@@ -82,7 +87,8 @@ class Load {
     w.load = this;
     w.done = [](DiskOp& op) { static_cast<Write&>(op).load->on_done(static_cast<Write&>(op)); };
     w.iov.clear();
-    for (std::size_t i = 0; i < blocks_; ++i) w.iov.push_back({arena_.data() + random_() % (arena_.size() / block) * block, block});
+    for (std::size_t i = 0; i < blocks_; ++i)
+      w.iov.push_back({arena_.data() + random_() % (arena_.size() / block) * block, block});
     std::uint64_t bytes = blocks_ * block;
     if (at_ + bytes > journal_bytes) at_ = 0;
     w.begin = clock_.now();
@@ -110,7 +116,8 @@ class Load {
 };
 
 Result<MutableByteSpan> map_arena() {
-  void* p = ::mmap(nullptr, arena_bytes + huge_page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* p = ::mmap(nullptr, arena_bytes + huge_page_bytes, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) return fail_errno(errno, "no memory for the arena");
   auto address = reinterpret_cast<std::uintptr_t>(p);
   auto* data = static_cast<std::byte*>(p) + (huge_page_bytes - address % huge_page_bytes) % huge_page_bytes;
@@ -124,7 +131,8 @@ Result<Fd> make_journal(const std::string& path, ByteSpan content) {
   if (!fd) return fail_errno(errno, "{}", path);
   if (int rc = ::posix_fallocate(fd.get(), 0, journal_bytes); rc != 0) return fail_errno(rc, "{}", path);
   for (std::uint64_t at = 0; at < journal_bytes; at += 1u << 20)
-    if (::pwrite(fd.get(), content.data() + at, 1u << 20, static_cast<off_t>(at)) != 1 << 20) return fail_errno(errno, "{}", path);
+    if (::pwrite(fd.get(), content.data() + at, 1u << 20, static_cast<off_t>(at)) != 1 << 20)
+      return fail_errno(errno, "{}", path);
   TL_TRY(repl::io::make_durable(fd.get(), std::filesystem::absolute(path).parent_path()));
   return fd;
 }
@@ -152,7 +160,8 @@ void print_row(const Cell& cell) {
       p50.push_back(cell.rounds[i][r].p50_us);
       to_plain.push_back(cell.rounds[i][r].cpu_us / cell.rounds[0][r].cpu_us);
     }
-    fmt::print("| {} | {} | {} | {} | {} | {} |\n", cell.blocks, cell.depth, ways[i].name, spread(cpu, 1), spread(to_plain, 2), spread(p50, 0));
+    fmt::print("| {} | {} | {} | {} | {} | {} |\n", cell.blocks, cell.depth, ways[i].name, spread(cpu, 1),
+               spread(to_plain, 2), spread(p50, 0));
   }
 }
 
@@ -174,7 +183,9 @@ Status run(const Options& o) {
     for (std::size_t d : depths) cells.push_back({b, d, {}});
   for (unsigned round = 0; round < o.rounds; ++round)
     for (Cell& cell : cells) TL_TRY(measure(cell, clock, journal.get(), arena, o.seconds));
-  fmt::print("| blocks | depth | registered | CPU a write, us | to not registered | p50, us |\n|---|---|---|---|---|---|\n");
+  fmt::print(
+      "| blocks | depth | registered | CPU a write, us | to not registered | p50, us "
+      "|\n|---|---|---|---|---|---|\n");
   for (const Cell& cell : cells) print_row(cell);
   return {};
 }
@@ -184,8 +195,9 @@ Status run(const Options& o) {
 int main(int argc, char** argv) {
   Options o;
   po::options_description all;
-  all.add_options()("file", po::value(&o.file)->required())("seconds", po::value(&o.seconds))("rounds", po::value(&o.rounds))(
-      "blocks", po::value(&o.blocks)->default_value("1,3,13,65"))("depths", po::value(&o.depths)->default_value("1,4"));
+  all.add_options()("file", po::value(&o.file)->required())("seconds", po::value(&o.seconds))(
+      "rounds", po::value(&o.rounds))("blocks", po::value(&o.blocks)->default_value("1,3,13,65"))(
+      "depths", po::value(&o.depths)->default_value("1,4"));
   po::positional_options_description words;
   words.add("file", 1);
   try {
@@ -193,10 +205,13 @@ int main(int argc, char** argv) {
     po::store(po::command_line_parser(argc, argv).options(all).positional(words).run(), found);
     po::notify(found);
   } catch (const po::error& e) {
-    fmt::print(stderr, "{}\nusage: uring_bench FILE [--seconds S] [--rounds N] [--blocks LIST] [--depths LIST]\n", e.what());
+    fmt::print(stderr,
+               "{}\nusage: uring_bench FILE [--seconds S] [--rounds N] [--blocks LIST] [--depths LIST]\n",
+               e.what());
     return 64;
   }
-  Status done = o.rounds > 0 && o.seconds > 0 ? run(o) : fail(Errc::invalid, "--rounds and --seconds are more than 0");
+  Status done = o.rounds > 0 && o.seconds > 0 ? run(o)
+                                              : fail(Errc::invalid, "--rounds and --seconds are more than 0");
   if (done) return 0;
   fmt::print(stderr, "uring_bench: {}\n", done.error().message);
   return 1;

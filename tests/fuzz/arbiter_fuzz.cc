@@ -1,4 +1,5 @@
-// What lies in the arbiter may have been written by anybody: whatever the decoder takes, it must write back byte for byte.
+// What lies in the arbiter may have been written by anybody: whatever the decoder takes, it must write back
+// byte for byte.
 #include <cstdint>
 
 #include "twinloft/base/check.h"

@@ -1,5 +1,5 @@
-// The input is one command line without its CRLF, behind one byte that puts something in front of it: what is worth
-// parsing is found sooner then.
+// The input is one command line without its CRLF, behind one byte that puts something in front of it: what is
+// worth parsing is found sooner then.
 #include <cstdint>
 #include <iterator>
 #include <string>
@@ -14,7 +14,9 @@ using namespace twinloft::lmtpd;
 
 namespace {
 
-bool is_clean(std::string_view text) { return text.find_first_of(std::string_view("\0\r\n", 3)) == std::string_view::npos; }
+bool is_clean(std::string_view text) {
+  return text.find_first_of(std::string_view("\0\r\n", 3)) == std::string_view::npos;
+}
 
 // What goes into headers, arguments and log lines.
 void check_path(const Path& path) {
@@ -27,7 +29,9 @@ void check_path(const Path& path) {
   TL_CHECK(path.is_null() || !split.user.empty());
 }
 
-void check(const Lhlo& c) { TL_CHECK(is_clean(c.domain)); }
+void check(const Lhlo& c) {
+  TL_CHECK(is_clean(c.domain));
+}
 void check(const Mail& c) {
   check_path(c.from);
   TL_CHECK(c.ret.empty() || c.ret == "FULL" || c.ret == "HDRS");
@@ -79,7 +83,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::string line(starts[data[0] % std::size(starts)]);
   line.append(reinterpret_cast<const char*>(data) + 1, size - 1);
   const auto command = parse_command(line);
-  if (command) std::visit([](const auto& c) { check(c); }, *command);
-  else check_refusal(command.error());
+  if (command)
+    std::visit([](const auto& c) { check(c); }, *command);
+  else
+    check_refusal(command.error());
   return 0;
 }

@@ -1,5 +1,5 @@
-// The input is a message as it goes over the wire, behind one byte that says how it is cut into pieces. Against a decoder
-// that looks at all of it at once.
+// The input is a message as it goes over the wire, behind one byte that says how it is cut into pieces.
+// Against a decoder that looks at all of it at once.
 #include <algorithm>
 #include <cstdint>
 #include <optional>

@@ -1,7 +1,9 @@
-// Pages of the dirty bitmaps and of the digests at rest, as they are found on a disk that may have rotted. The first byte chooses
-// which, and whether magic and checksums are made right first: they would keep the fuzzer out.
+// Pages of the dirty bitmaps and of the digests at rest, as they are found on a disk that may have rotted.
+// The first byte chooses which, and whether magic and checksums are made right first: they would keep the
+// fuzzer out.
 //
-// Whatever is accepted encodes to a page that means the same; whatever is not marks everything, or knows nothing.
+// Whatever is accepted encodes to a page that means the same; whatever is not marks everything, or knows
+// nothing.
 #include <algorithm>
 #include <cstdint>
 #include <vector>
@@ -68,7 +70,8 @@ void digests(Bytes in, bool repair) {
   TL_CHECK(table.memory() <= DigestTable::memory_max(page * digest_page_blocks + found.size()));
   Bytes zeros(block_size);
   for (std::size_t i = 0; i < found.size(); i += 97)
-    TL_CHECK(table.fits(Lba{page * digest_page_blocks + i}, zeros.data()) == digest_fits(found[i], volume, Lba{page * digest_page_blocks + i}, zeros));
+    TL_CHECK(table.fits(Lba{page * digest_page_blocks + i}, zeros.data()) ==
+             digest_fits(found[i], volume, Lba{page * digest_page_blocks + i}, zeros));
 }
 
 }  // namespace
@@ -78,7 +81,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   auto* bytes = reinterpret_cast<const std::byte*>(data);
   Bytes rest(bytes + 1, bytes + size);
   bool repair = (data[0] & 1) != 0;
-  if (data[0] & 2) digests(std::move(rest), repair);
-  else bitmap(std::move(rest), repair);
+  if (data[0] & 2)
+    digests(std::move(rest), repair);
+  else
+    bitmap(std::move(rest), repair);
   return 0;
 }

@@ -1,5 +1,5 @@
-// What another node or a stranger on the port may send: the first byte chooses a message decoder, the wire header, the settings that
-// a peer says it has, or a handshake fed with messages from the input.
+// What another node or a stranger on the port may send: the first byte chooses a message decoder, the wire
+// header, the settings that a peer says it has, or a handshake fed with messages from the input.
 #include <cstdint>
 #include <vector>
 
@@ -34,7 +34,8 @@ void header(ByteSpan in) {
 
 // Whatever it says is a line of the log.
 void settings(ByteSpan in) {
-  std::string ours = "protocol=C\non_peer_loss=suspend\n", theirs(as_text(in.first(std::min(in.size(), agreement_bytes_max))));
+  std::string ours = "protocol=C\non_peer_loss=suspend\n",
+              theirs(as_text(in.first(std::min(in.size(), agreement_bytes_max))));
   std::string told = disagreement(ours, theirs);
   TL_CHECK(told.empty() == (ours == theirs));
   TL_CHECK(told.size() < 800);
@@ -45,8 +46,10 @@ void settings(ByteSpan in) {
 // Type, length, payload; type, length, payload; ... Nobody without the secret is ever let in.
 void handshake(ByteSpan in) {
   SeededRandom random(1);
-  net::Identity self{Uuid::parse("0f1e2d3c-4b5a-4978-8695-a4b3c2d1e0ff").value(), 1000, 1, [](ReplicaId) { return std::string("protocol=C\n"); }};
-  net::Handshake h(self, "a secret that the fuzzer does not have", net::Handshake::Direction::accepted, 0, random);
+  net::Identity self{Uuid::parse("0f1e2d3c-4b5a-4978-8695-a4b3c2d1e0ff").value(), 1000, 1,
+                     [](ReplicaId) { return std::string("protocol=C\n"); }};
+  net::Handshake h(self, "a secret that the fuzzer does not have", net::Handshake::Direction::accepted, 0,
+                   random);
   while (in.size() >= 2) {
     auto type = static_cast<std::uint16_t>(in[0]);
     std::size_t length = std::min<std::size_t>(static_cast<std::size_t>(in[1]), in.size() - 2);
@@ -64,9 +67,13 @@ void handshake(ByteSpan in) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   ByteSpan rest(reinterpret_cast<const std::byte*>(data) + 1, size - 1);
-  if (data[0] < 64) message(data[0], rest);
-  else if (data[0] < 96) header(rest);
-  else if (data[0] < 128) settings(rest);
-  else handshake(rest);
+  if (data[0] < 64)
+    message(data[0], rest);
+  else if (data[0] < 96)
+    header(rest);
+  else if (data[0] < 128)
+    settings(rest);
+  else
+    handshake(rest);
   return 0;
 }

@@ -1,4 +1,5 @@
-// What Dovecot's quota-status answers, and the name of a user it is asked for. Nobody is refused but by an answer that speaks of a full mailbox; a name makes one line.
+// What Dovecot's quota-status answers, and the name of a user it is asked for. Nobody is refused but by an
+// answer that speaks of a full mailbox; a name makes one line.
 #include <algorithm>
 #include <cstdint>
 #include <string_view>
@@ -15,7 +16,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::string_view action = policy_action(text);
   TL_CHECK(action.find('\n') == std::string_view::npos);
   auto room = room_of_action(action);
-  if (room && *room == Room::full) TL_CHECK(action.find(".2.2") != std::string_view::npos || action.find("52") != std::string_view::npos);
+  if (room && *room == Room::full)
+    TL_CHECK(action.find(".2.2") != std::string_view::npos || action.find("52") != std::string_view::npos);
   if (room && *room == Room::never) TL_CHECK(action.find("5.2.3") != std::string_view::npos);
   if (auto recipient = policy_recipient(text)) {
     std::string request = policy_request(*recipient, size);

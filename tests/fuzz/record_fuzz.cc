@@ -1,5 +1,5 @@
-// The first byte chooses what the rest is: body meta, a frame, a superblock or a data label. Whatever is accepted must
-// be within its limits and encode to an object that decodes to the same.
+// The first byte chooses what the rest is: body meta, a frame, a superblock or a data label. Whatever is
+// accepted must be within its limits and encode to an object that decodes to the same.
 //
 // Checksums would keep the fuzzer out, so they are made right first, in half of the runs.
 #include <cstdint>
@@ -38,7 +38,8 @@ void body(Bytes in, bool repair) {
     if (e.kind == ExtentKind::data) payload += e.blocks;
   }
   TL_CHECK(payload == out->header.payload_blocks);
-  if (out->header.type == RecordType::epoch) TL_CHECK(out->epoch_change.writer >= 1 && out->epoch_change.writer <= replica_id_max);
+  if (out->header.type == RecordType::epoch)
+    TL_CHECK(out->epoch_change.writer >= 1 && out->epoch_change.writer <= replica_id_max);
   Body copy = *out;
   Bytes again;
   encode_body_meta(copy, again);
@@ -93,10 +94,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Bytes rest(bytes + 1, bytes + size);
   bool repair = data[0] & 1;
   switch (data[0] >> 1 & 3) {
-    case 0: body(std::move(rest), repair); break;
-    case 1: frame(std::move(rest), repair); break;
-    case 2: block(std::move(rest), repair, 0x314b4c4253544c54); break;
-    default: block(std::move(rest), repair, 0x314c42414c544c54); break;
+    case 0:
+      body(std::move(rest), repair);
+      break;
+    case 1:
+      frame(std::move(rest), repair);
+      break;
+    case 2:
+      block(std::move(rest), repair, 0x314b4c4253544c54);
+      break;
+    default:
+      block(std::move(rest), repair, 0x314c42414c544c54);
+      break;
   }
   return 0;
 }

@@ -1,5 +1,5 @@
-// The first byte chooses what the rest is: a manifest, a ledger, or a message. What is accepted must encode to the same bytes;
-// a digest must not depend on the pieces, or on what a delivery adds.
+// The first byte chooses what the rest is: a manifest, a ledger, or a message. What is accepted must encode
+// to the same bytes; a digest must not depend on the pieces, or on what a delivery adds.
 //
 // Checksums would keep the fuzzer out, so they are made right first, in half of the runs.
 #include <cstdint>
@@ -27,7 +27,8 @@ void manifest(std::string text, bool repair) {
   if (!out) return;
   auto again = decode_manifest(encode_manifest(*out));
   TL_CHECK(again && *again == *out);
-  for (const Message& m : out->messages) TL_CHECK(!m.maildir.empty() && m.maildir[0] != '/' && m.maildir.find("../") == std::string::npos);
+  for (const Message& m : out->messages)
+    TL_CHECK(!m.maildir.empty() && m.maildir[0] != '/' && m.maildir.find("../") == std::string::npos);
 }
 
 void ledger(std::string text, bool repair) {
@@ -56,7 +57,8 @@ void message(std::string_view text) {
   TL_CHECK(digest == pieces.finish());
   TL_CHECK(text.size() >= digest.file_bytes_min());
   if (text.starts_with(' ') || text.starts_with('\t')) return;  // it would belong to the field before it
-  if (text.size() + 100 > trace_bytes_max) return;               // a trace that long may end elsewhere once there is more of it
+  if (text.size() + 100 > trace_bytes_max)
+    return;  // a trace that long may end elsewhere once there is more of it
   ContentHasher delivered;
   delivered.update(as_bytes("Return-Path: <>\nDelivered-To: x\nReceived: by y\n\twith LMTP id 1\n"));
   delivered.update(as_bytes(text));
@@ -69,9 +71,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   std::string rest(reinterpret_cast<const char*>(data) + 1, size - 1);
   switch (data[0] >> 1 & 3) {
-    case 0: manifest(std::move(rest), data[0] & 1); break;
-    case 1: ledger(std::move(rest), data[0] & 1); break;
-    default: message(rest); break;
+    case 0:
+      manifest(std::move(rest), data[0] & 1);
+      break;
+    case 1:
+      ledger(std::move(rest), data[0] & 1);
+      break;
+    default:
+      message(rest);
+      break;
   }
   return 0;
 }

@@ -1,6 +1,7 @@
-// The input is what a client sends, behind one byte that says how it is cut into pieces, and whether TLS is required: commands, messages, chunks. What the
-// session says and delivers is the same in every split; every reply is one that a client can read; what is accepted has been looked at as it should; and
-// nothing that was said in clear counts over TLS.
+// The input is what a client sends, behind one byte that says how it is cut into pieces, and whether TLS is
+// required: commands, messages, chunks. What the session says and delivers is the same in every split; every
+// reply is one that a client can read; what is accepted has been looked at as it should; and nothing that was
+// said in clear counts over TLS.
 #include <algorithm>
 #include <cstdint>
 #include <deque>
@@ -32,9 +33,17 @@ struct Outcome {
 // An owner that answers at once.
 class Owner {
  public:
-  explicit Owner(TlsPolicy policy) : policy_(policy), config_{.hostname = "h", .message_bytes_max = message_bytes_max, .header_bytes_max = header_bytes_max, .recipients_max = recipients_max,
-                    .bad_commands_max = 40, .refused_max = refused_max, .new_id = [this] { return std::to_string(++ids_); }, .takes_utf8 = [](const User& u) { return u.name != "old"; }},
-            session_(config_) {
+  explicit Owner(TlsPolicy policy)
+      : policy_(policy),
+        config_{.hostname = "h",
+                .message_bytes_max = message_bytes_max,
+                .header_bytes_max = header_bytes_max,
+                .recipients_max = recipients_max,
+                .bad_commands_max = 40,
+                .refused_max = refused_max,
+                .new_id = [this] { return std::to_string(++ids_); },
+                .takes_utf8 = [](const User& u) { return u.name != "old"; }},
+        session_(config_) {
     session_.start({std::string(own_address), true, policy});
     carry_out();
   }
@@ -68,14 +77,17 @@ class Owner {
       if (actions.lookup) look_up(*actions.lookup);
       TL_CHECK(actions.send.size() <= replies_max);
       TL_CHECK(!session_.holds_back() || (!actions.deliver && !actions.lookup && !session_.wants_input()));
-      if (session_.holds_back()) session_.replies_sent();
-      else if (!actions.deliver && !actions.lookup) return;
+      if (session_.holds_back())
+        session_.replies_sent();
+      else if (!actions.deliver && !actions.lookup)
+        return;
     }
   }
   void look_up(const LookupRequest& request) {
     if (std::exchange(transaction_, session_.transaction()) != session_.transaction()) lookups_ = 0;
     TL_CHECK(++lookups_ <= 2 * recipients_max);
-    if (request.local_part.starts_with("broken")) return session_.lookup_done(fail(Errc::unavailable, "away"));
+    if (request.local_part.starts_with("broken"))
+      return session_.lookup_done(fail(Errc::unavailable, "away"));
     if (request.local_part.starts_with("nobody")) return session_.lookup_done(std::nullopt);
     User user;
     user.name = request.local_part;
@@ -90,14 +102,18 @@ class Owner {
     TL_CHECK(is_own || said_has("XCLIENT"));
     TL_CHECK(envelope.origin.name.empty() || said_has("XFORWARD"));
     std::string all = envelope.from + (envelope.smtputf8 ? " utf8" : "");
-    for (const Recipient& r : envelope.recipients) all += " " + r.text + "(" + r.local_part + "|" + r.detail + "|" + r.domain + ")" + r.notify + r.original_to;
+    for (const Recipient& r : envelope.recipients)
+      all += " " + r.text + "(" + r.local_part + "|" + r.detail + "|" + r.domain + ")" + r.notify +
+             r.original_to;
     messages_.push_back(all + "\n" + body_);
-    for (std::size_t i = envelope.recipients.size(); i-- > 0;) session_.delivery_done(i, {250, "2.0.0", "delivered"});
+    for (std::size_t i = envelope.recipients.size(); i-- > 0;)
+      session_.delivery_done(i, {250, "2.0.0", "delivered"});
   }
 
   // Since the handshake, where there was one.
   bool said_has(std::string_view verb) const {
-    return std::search(said_.begin(), said_.end(), verb.begin(), verb.end(), [](char a, char b) { return (a & ~0x20) == b; }) != said_.end();
+    return std::search(said_.begin(), said_.end(), verb.begin(), verb.end(),
+                       [](char a, char b) { return (a & ~0x20) == b; }) != said_.end();
   }
 
   const TlsPolicy policy_;
@@ -128,7 +144,8 @@ Outcome run(std::string_view input, std::size_t piece_bytes, TlsPolicy policy) {
   Owner owner(policy);
   while (!input.empty()) {
     std::size_t found = input.find(starttls);
-    std::string_view part = input.substr(0, found == std::string_view::npos ? found : found + starttls.size());
+    std::string_view part = input.substr(0,
+                                         found == std::string_view::npos ? found : found + starttls.size());
     input.remove_prefix(part.size());
     for (std::size_t at = 0; at < part.size(); at += piece_bytes)
       if (!owner.receive(std::string(part.substr(at, piece_bytes)))) return owner.outcome();

@@ -1,5 +1,6 @@
-// Runs a fuzzer without libFuzzer, for compilers that lack it: every file of its corpus, then random changes of those, the same ones each
-// time. No coverage guides it: it keeps the fuzzers and their checks from rotting, and runs under the sanitizers; the long runs are libFuzzer's.
+// Runs a fuzzer without libFuzzer, for compilers that lack it: every file of its corpus, then random changes
+// of those, the same ones each time. No coverage guides it: it keeps the fuzzers and their checks from
+// rotting, and runs under the sanitizers; the long runs are libFuzzer's.
 //
 //   NAME [-runs=N] [-seed=N] [-max_len=N] [DIRECTORY | FILE ...]
 #include <algorithm>
@@ -54,14 +55,21 @@ std::string changed(const Options& o, SeededRandom& random) {
   auto any = [&]() -> const std::string& { return o.inputs[random.below(o.inputs.size())]; };
   std::string text = any();
   for (std::uint64_t n = 1 + random.below(6); n > 0; --n) {
-    std::size_t at = random.below(text.size() + 1), count = std::min<std::size_t>(random.below(20), text.size() - at);
+    std::size_t at = random.below(text.size() + 1),
+                count = std::min<std::size_t>(random.below(20), text.size() - at);
     switch (random.below(5)) {
       case 0:
         if (at < text.size()) text[at] = static_cast<char>(random.below(256));
         break;
-      case 1: text.erase(at, count); break;
-      case 2: text.insert(at, text.substr(at, count)); break;
-      case 3: text.insert(at, std::string(1 + random.below(3), static_cast<char>(random.below(256)))); break;
+      case 1:
+        text.erase(at, count);
+        break;
+      case 2:
+        text.insert(at, text.substr(at, count));
+        break;
+      case 3:
+        text.insert(at, std::string(1 + random.below(3), static_cast<char>(random.below(256))));
+        break;
       default: {
         const std::string& other = any();
         std::size_t from = random.below(other.size() + 1);
@@ -72,19 +80,23 @@ std::string changed(const Options& o, SeededRandom& random) {
   return text.substr(0, o.max_len);
 }
 
-void run(const std::string& input) { LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(input.data()), input.size()); }
+void run(const std::string& input) {
+  LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(input.data()), input.size());
+}
 
 }  // namespace
 
 int main(int argc, char** argv) {
   Options o;
   for (int i = 1; i < argc; ++i)
-    if (std::string_view word = argv[i]; !number(word, "-runs=", o.runs) && !number(word, "-seed=", o.seed) && !number(word, "-max_len=", o.max_len))
+    if (std::string_view word = argv[i]; !number(word, "-runs=", o.runs) && !number(word, "-seed=", o.seed) &&
+                                         !number(word, "-max_len=", o.max_len))
       add_inputs(argv[i], o.inputs);
   for (const std::string& input : o.inputs) run(input);
   o.inputs.emplace_back();
   SeededRandom random(o.seed);
   for (std::uint64_t i = 0; i < o.runs; ++i) run(changed(o, random));
-  std::printf("%zu inputs and %llu changed ones\n", o.inputs.size() - 1, static_cast<unsigned long long>(o.runs));
+  std::printf("%zu inputs and %llu changed ones\n", o.inputs.size() - 1,
+              static_cast<unsigned long long>(o.runs));
   return 0;
 }

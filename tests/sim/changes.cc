@@ -1,5 +1,6 @@
-// What an administrator changes, or loses, while the cluster runs: the list of peers, the arbiter's data, a device that is taken away from
-// its users; and links that come and go so often that the table of epochs does not hold them all.
+// What an administrator changes, or loses, while the cluster runs: the list of peers, the arbiter's data, a
+// device that is taken away from its users; and links that come and go so often that the table of epochs does
+// not hold them all.
 #include "node.h"
 
 namespace twinloft::repl::sim {
@@ -24,8 +25,9 @@ void Cluster::reconfigure(Node& n, std::set<ReplicaId> without) {
   start(n);
 }
 
-// One replica is taken out of the others' configuration, machine after machine, and put back. Its own names all of them throughout.
-// Not a primary, nor from a volume that was never in use: before anything is recorded the configuration alone tells who there is.
+// One replica is taken out of the others' configuration, machine after machine, and put back. Its own names
+// all of them throughout. Not a primary, nor from a volume that was never in use: before anything is recorded
+// the configuration alone tells who there is.
 void Cluster::change_peers() {
   for (auto& n : nodes_)
     if (!n->without.empty()) return;
@@ -48,7 +50,8 @@ void Cluster::change_peers() {
   }
 }
 
-// Its data was put back from a copy, or is gone. All that it has said since then counts no more, so this is the administrator's force.
+// Its data was put back from a copy, or is gone. All that it has said since then counts no more, so this is
+// the administrator's force.
 void Cluster::roll_back_arbiter() {
   if (!external_ || !by_force_ || arbiter_.before.empty()) return;
   forced_ = true;
@@ -60,10 +63,12 @@ void Cluster::roll_back_arbiter() {
     coverage_.hit("arbiter: rolled back");
     arbiter_.value = arbiter_.before[random_.below(arbiter_.before.size())];
   }
-  note(arbiter_.value ? fmt::format("arbiter: rolled back to epoch {} of replica {}, set {:b}", arbiter_.value->epoch.counter,
-                                    arbiter_.value->writer, arbiter_.value->in_sync)
-                      : std::string("arbiter: it has forgotten everything"));
-  // Often the machine that had served until then is away for a while too, and others come to as many epochs as it had.
+  note(arbiter_.value
+           ? fmt::format("arbiter: rolled back to epoch {} of replica {}, set {:b}",
+                         arbiter_.value->epoch.counter, arbiter_.value->writer, arbiter_.value->in_sync)
+           : std::string("arbiter: it has forgotten everything"));
+  // Often the machine that had served until then is away for a while too, and others come to as many epochs
+  // as it had.
   Node* p = primary();
   if (!p || random_.below(3) == 0) return;
   crash(*p, random_.below(2) == 0);
@@ -81,8 +86,9 @@ void Cluster::flap(Link& l, unsigned again) {
 
 void Cluster::flap_some_link() {
   coverage_.hit("fault: a link comes and goes");
-  Link& l = primary() ? link_of(client_at_, (client_at_ + 1 + random_.below(nodes_.size() - 1)) % nodes_.size())
-                      : links_[random_.below(links_.size())];
+  Link& l = primary()
+                ? link_of(client_at_, (client_at_ + 1 + random_.below(nodes_.size() - 1)) % nodes_.size())
+                : links_[random_.below(links_.size())];
   flap(l, 5 + static_cast<unsigned>(random_.below(20)));
 }
 

@@ -64,16 +64,20 @@ Cluster::Found Cluster::after_power_cut(const Node& n) {
       if (e.start <= found.last) found.in_sync = e.in_sync;
   for (const Page& page : content) {
     auto word = page.word();
-    // Once a loss was accepted a block may be what the power cut left of it: the first word of each sector speaks for it.
-    if (!word && found.consistent && !loss_accepted_ && is_torn(page)) violated(fmt::format("replica {}: block {} is torn", n.id, found.image.size()));
+    // Once a loss was accepted a block may be what the power cut left of it: the first word of each sector
+    // speaks for it.
+    if (!word && found.consistent && !loss_accepted_ && is_torn(page))
+      violated(fmt::format("replica {}: block {} is torn", n.id, found.image.size()));
     found.image.push_back(word ? *word : history_.compose(page.bytes()));
   }
   // One that is being filled has nothing to keep, whatever it looks like.
-  if (found.consistent || sb.inconsistent_until != base_unknown) found.states = history_.matching(found.image);
+  if (found.consistent || sb.inconsistent_until != base_unknown)
+    found.states = history_.matching(found.image);
   return found;
 }
 
-// What is there is what the digests say, or they say nothing: a good block would be refused. Every fourth time, for it takes a while.
+// What is there is what the digests say, or they say nothing: a good block would be refused. Every fourth
+// time, for it takes a while.
 void Cluster::check_digests(const Node& n, const DigestTable& digests, const SimFile& data) {
   if (++digest_checks_ % 4 != 0) return;
   for (std::uint64_t b = 0; b < volume_blocks_; ++b)
@@ -87,34 +91,42 @@ void Cluster::check_records(const Node& n, const RecoveredLog& log) {
     LogMark mark = r.body.mark();
     auto [known, first] = records_.emplace(RecordKey{r.body.header.epoch.id, mark.lsn.v}, mark.hash);
     if (!first && known->second != mark.hash)
-      violated(fmt::format("replica {} holds another record at LSN {} of epoch {} than there was", n.id, mark.lsn.v, r.body.header.epoch.counter));
+      violated(fmt::format("replica {} holds another record at LSN {} of epoch {} than there was", n.id,
+                           mark.lsn.v, r.body.header.epoch.counter));
     if (r.body.header.type != RecordType::epoch) continue;
     auto [writer, fresh] = writers_.emplace(r.body.epoch_change.epoch.id, r.body.epoch_change.writer);
     if (!fresh && writer->second != r.body.epoch_change.writer)
-      violated(fmt::format("replicas {} and {} both write epoch {}", writer->second, r.body.epoch_change.writer, r.body.epoch_change.epoch.counter));
+      violated(fmt::format("replicas {} and {} both write epoch {}", writer->second,
+                           r.body.epoch_change.writer, r.body.epoch_change.epoch.counter));
   }
   check_cut_off(n, log);
 }
 
-// What the bytes of the journal prove durable is there after the start. `before`: the journal as the start has found it.
+// What the bytes of the journal prove durable is there after the start. `before`: the journal as the start
+// has found it.
 void Cluster::check_proven(const Node& n, const SimFile& before, const RecoveredLog& log) {
   auto records = records_in(before);
   auto last = std::find_if(records.rbegin(), records.rend(), [](const LiveRecord& r) { return r.proven; });
   if (last == records.rend()) return;
   LogMark mark = last->body.mark();
-  bool found = std::any_of(log.records.begin(), log.records.end(), [&](const StoredRecord& r) { return r.body.mark() == mark; });
-  if (!found) violated(fmt::format("replica {} starts without the record at LSN {}, which was durable", n.id, mark.lsn.v));
+  bool found = std::any_of(log.records.begin(), log.records.end(),
+                           [&](const StoredRecord& r) { return r.body.mark() == mark; });
+  if (!found)
+    violated(
+        fmt::format("replica {} starts without the record at LSN {}, which was durable", n.id, mark.lsn.v));
 }
 
 void Cluster::check(const Node& n, const Found& found, bool need_promised, const char* when) {
   const auto& states = found.states;
-  if (std::any_of(states.begin(), states.end(), [&](History::State s) { return !need_promised || history_.holds_all(s); })) return;
+  if (std::any_of(states.begin(), states.end(),
+                  [&](History::State s) { return !need_promised || history_.holds_all(s); }))
+    return;
   violated(fmt::format("{}: replica {} holds no {}prefix: {}", when, n.id, need_promised ? "sufficient " : "",
                        history_.explain(found.image)));
 }
 
-// Every member of the recorded set holds every promise at this very moment, unless somebody was overruled; the others, where they are
-// not being filled, the state after some requests.
+// Every member of the recorded set holds every promise at this very moment, unless somebody was overruled;
+// the others, where they are not being filled, the state after some requests.
 std::vector<Cluster::Found> Cluster::check_all(const char* when) {
   std::vector<Found> all;
   for (auto& n : nodes_) all.push_back(after_power_cut(*n));
@@ -132,14 +144,16 @@ std::vector<Cluster::Found> Cluster::check_all(const char* when) {
 void Cluster::check_kept(const std::vector<Found>& all, const char* when) {
   auto promises = history_.promised();
   for (History::State p : promises) {
-    if (std::any_of(all.begin(), all.end(), [&](const Found& f) { return history_.any_holds(f.states, p); })) continue;
-    if (!may_go_.contains(p)) violated(fmt::format("{}: request {} was acknowledged, and nobody has it", when, p));
+    if (std::any_of(all.begin(), all.end(), [&](const Found& f) { return history_.any_holds(f.states, p); }))
+      continue;
+    if (!may_go_.contains(p))
+      violated(fmt::format("{}: request {} was acknowledged, and nobody has it", when, p));
     history_.release(p);
   }
 }
 
-// Where a replica stands at an earlier point of a source's history, and the source says since when it has marked what the replica lacks,
-// all that differs is marked (bitmap.h).
+// Where a replica stands at an earlier point of a source's history, and the source says since when it has
+// marked what the replica lacks, all that differs is marked (bitmap.h).
 void Cluster::check_marks(const std::vector<Found>& all, const char* when) {
   for (auto& x : nodes_) {
     for (auto& y : nodes_) {
@@ -150,13 +164,16 @@ void Cluster::check_marks(const std::vector<Found>& all, const char* when) {
         if (d.peer != y->id || !d.known || d.since.lsn > target.last) continue;
         if (!core::history_holds(source.epochs, source.last, target.epoch, target.last)) continue;
         bool behind = std::any_of(source.states.begin(), source.states.end(), [&](History::State s) {
-          return std::any_of(target.states.begin(), target.states.end(), [&](History::State t) { return history_.leads_to(t, s); });
+          return std::any_of(target.states.begin(), target.states.end(),
+                             [&](History::State t) { return history_.leads_to(t, s); });
         });
         if (!behind) continue;
         coverage_.hit("marks: compared");
         for (std::uint64_t b = 0; b < volume_blocks_; ++b)
           if (source.image[b] != target.image[b] && !(source.marks[slot][b / 64] >> b % 64 & 1))
-            violated(fmt::format("{}: block {} of replica {} differs from that of replica {}, which has not marked it", when, b, y->id, x->id));
+            violated(fmt::format(
+                "{}: block {} of replica {} differs from that of replica {}, which has not marked it", when,
+                b, y->id, x->id));
       }
     }
   }

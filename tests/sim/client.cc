@@ -6,22 +6,34 @@
 
 namespace twinloft::repl::sim {
 
-Cluster::Node* Cluster::primary() { return client_at_ == SIZE_MAX ? nullptr : nodes_[client_at_].get(); }
+Cluster::Node* Cluster::primary() {
+  return client_at_ == SIZE_MAX ? nullptr : nodes_[client_at_].get();
+}
 
-bool Cluster::is_granted(const Node& n) const { return !external_ || (arbiter_.value && arbiter_.value->writer == n.id); }
+bool Cluster::is_granted(const Node& n) const {
+  return !external_ || (arbiter_.value && arbiter_.value->writer == n.id);
+}
 
-// ---- requests ------------------------------------------------------------------------------------------------------
+// ---- requests
+// ------------------------------------------------------------------------------------------------------
 
 void Cluster::client_step(Node& n, std::shared_ptr<Mount> m) {
   if (n.mount != m) return;
   if (client_runs_ && !m->paused && m->open < 24) {
-    std::uint64_t kind = m->writes_parts ? (random_.below(2) == 0 ? 70 : 90) : random_.below(heavy_ ? 70 : 100);
-    if (kind < 55) submit(n, core::ClientOp::write, false);
-    else if (kind < 62) submit(n, core::ClientOp::write, true);
-    else if (kind < 74) submit(n, core::ClientOp::flush, false);
-    else if (kind < 80) submit(n, core::ClientOp::trim, random_.below(4) == 0);
-    else if (kind < 84) submit(n, core::ClientOp::write_zeroes, random_.below(4) == 0);
-    else submit(n, core::ClientOp::read, false);
+    std::uint64_t kind = m->writes_parts ? (random_.below(2) == 0 ? 70 : 90)
+                                         : random_.below(heavy_ ? 70 : 100);
+    if (kind < 55)
+      submit(n, core::ClientOp::write, false);
+    else if (kind < 62)
+      submit(n, core::ClientOp::write, true);
+    else if (kind < 74)
+      submit(n, core::ClientOp::flush, false);
+    else if (kind < 80)
+      submit(n, core::ClientOp::trim, random_.below(4) == 0);
+    else if (kind < 84)
+      submit(n, core::ClientOp::write_zeroes, random_.below(4) == 0);
+    else
+      submit(n, core::ClientOp::read, false);
   }
   schedule(1 + below(random_.below(8) == 0 ? 3000 : 60), [this, &n, m] { client_step(n, m); });
 }
@@ -35,18 +47,25 @@ void Cluster::submit(Node& n, core::ClientOp op, bool fua) {
     r.state = history_.submit(m.path, r.sector, r.sectors, op != core::ClientOp::write);
     for (std::uint64_t b = r.lba(); b < r.lba() + r.blocks(); ++b) m.writers[b].push_back(r.state);
     m.writes_parts = r.has_parts();
-    if (r.has_parts()) coverage_.hit(op == core::ClientOp::write ? "client: writes parts of blocks" : "client: zeroes parts of blocks");
+    if (r.has_parts())
+      coverage_.hit(op == core::ClientOp::write ? "client: writes parts of blocks"
+                                                : "client: zeroes parts of blocks");
   }
   if (op == core::ClientOp::write || op == core::ClientOp::read) {
     r.data = ClientMemory(r.sectors * sector_bytes, random_.below(2) == 0);
     if (op == core::ClientOp::write)
-      for (std::uint64_t at = 0; at < r.data.size(); at += 8) store_le(r.data.data() + at, std::uint64_t{r.state});
+      for (std::uint64_t at = 0; at < r.data.size(); at += 8)
+        store_le(r.data.data() + at, std::uint64_t{r.state});
   }
   if (op == core::ClientOp::read || r.has_parts()) r.errors = before_read(n, r.lba(), r.blocks());
   m.open++;
   auto [it, inserted] = requests_.emplace(id, std::move(r));
-  core::ClientRequest request{op, fua, it->second.sector * sector_bytes,
-                              static_cast<std::uint32_t>(it->second.sectors * sector_bytes), it->second.data.data(), id};
+  core::ClientRequest request{op,
+                              fua,
+                              it->second.sector * sector_bytes,
+                              static_cast<std::uint32_t>(it->second.sectors * sector_bytes),
+                              it->second.data.data(),
+                              id};
   feed(n, request);
 }
 
@@ -65,18 +84,25 @@ void Cluster::place(Node& n, Request& r) {
   r.sectors -= before + behind;
 }
 
-// Right is what was there when everything answered before had happened, or what a request under way then or since writes.
+// Right is what was there when everything answered before had happened, or what a request under way then or
+// since writes.
 void Cluster::check_read(const Node& n, Request& r) {
   for (std::uint64_t i = 0; i < r.sectors; ++i) {
-    std::uint64_t value = load_le<std::uint64_t>(r.data.data() + i * sector_bytes), at = r.sector + i, block = at / sectors_in_block;
+    std::uint64_t value = load_le<std::uint64_t>(r.data.data() + i * sector_bytes), at = r.sector + i,
+                  block = at / sectors_in_block;
     const auto& writers = r.mount->writers[block];
     auto covers = [&](History::State s) { return history_.covers(s, at); };
     auto after = std::upper_bound(writers.begin(), writers.end(), r.completed_before);
     auto newest = std::find_if(std::make_reverse_iterator(after), writers.rend(), covers);
-    std::uint64_t known = newest != writers.rend() ? history_.value_of(*newest)
-                                                   : history_.word_of(r.mount->beginning[block], at % sectors_in_block);
-    bool right = value == known || std::any_of(after, writers.end(), [&](History::State s) { return covers(s) && history_.value_of(s) == value; });
-    if (!right) violated(fmt::format("a read of block {} of replica {} returns {} in its sector {}", block, n.id, value, at % sectors_in_block));
+    std::uint64_t known = newest != writers.rend()
+                              ? history_.value_of(*newest)
+                              : history_.word_of(r.mount->beginning[block], at % sectors_in_block);
+    bool right = value == known || std::any_of(after, writers.end(), [&](History::State s) {
+                   return covers(s) && history_.value_of(s) == value;
+                 });
+    if (!right)
+      violated(fmt::format("a read of block {} of replica {} returns {} in its sector {}", block, n.id, value,
+                           at % sectors_in_block));
   }
 }
 
@@ -93,16 +119,18 @@ void Cluster::on_complete(Node& n, std::uint64_t id, int error) {
   if (error != 0) return not_done(n, r);  // nothing was promised
   if (n.index != client_at_) coverage_.hit("role: a deposed primary answers");
   switch (r.op) {
-    case core::ClientOp::flush: return promise(r.completed_before, n);
-    case core::ClientOp::read: return check_read(n, r);
+    case core::ClientOp::flush:
+      return promise(r.completed_before, n);
+    case core::ClientOp::read:
+      return check_read(n, r);
     default:
       r.mount->completed = std::max(r.mount->completed, r.state);
       if (r.fua || write_ack_durable_) promise(r.state, n);
   }
 }
 
-// Where the block at its edge could not be read the request has failed by itself, and the device goes on. One that fails with the device
-// may have been carried out.
+// Where the block at its edge could not be read the request has failed by itself, and the device goes on. One
+// that fails with the device may have been carried out.
 void Cluster::not_done(const Node& n, Request& r) {
   Mount& m = *r.mount;
   if (!r.changes_something() || !r.has_parts() || m.path.tip != r.state) return;
@@ -116,8 +144,9 @@ void Cluster::not_done(const Node& n, Request& r) {
 void Cluster::promise(History::State state, const Node& n) {
   bool fresh = history_.promise(state);
   if (history_.promised().size() > 1 && !forced_)
-    violated(fmt::format("replica {} acknowledges request {}, and another history was acknowledged up to request {}", n.id, state,
-                         history_.promised().front()));
+    violated(fmt::format(
+        "replica {} acknowledges request {}, and another history was acknowledged up to request {}", n.id,
+        state, history_.promised().front()));
   if (min_in_sync_ > 1 && fresh && random_.below(32) == 0) check_width(state, n);
 }
 
@@ -129,18 +158,22 @@ void Cluster::check_width(History::State state, const Node& n) {
     holders += history_.any_holds(found.states, state) ? 1 : 0;
   }
   if (holders < min_in_sync_)
-    violated(fmt::format("replica {} acknowledges request {}, and {} replicas have it: min_in_sync is {}", n.id, state, holders, min_in_sync_));
+    violated(fmt::format("replica {} acknowledges request {}, and {} replicas have it: min_in_sync is {}",
+                         n.id, state, holders, min_in_sync_));
   coverage_.hit("min_in_sync: counted");
 }
 
-// ---- roles ---------------------------------------------------------------------------------------------------------
+// ---- roles
+// ---------------------------------------------------------------------------------------------------------
 
 void Cluster::on_role(Node& n, core::RoleChange change) {
   note(fmt::format("replica {} is {}{}", n.id, change.role == core::Role::primary ? "primary" : "secondary",
                    change.lost ? ", deposed" : ""));
   if (change.role == core::Role::secondary) {
-    if (change.lost) coverage_.hit("role: deposed");
-    else coverage_.hit("role: demoted");
+    if (change.lost)
+      coverage_.hit("role: deposed");
+    else
+      coverage_.hit("role: demoted");
     // After a demotion in good order everything completed is everywhere.
     if (!change.lost && n.mount) promise(n.mount->completed, n);
     return unmount(n);
@@ -151,7 +184,8 @@ void Cluster::on_role(Node& n, core::RoleChange change) {
   for (auto& other : nodes_) {
     if (other.get() == &n || !other->mount) continue;  // one that nobody has confirmed does not answer yet
     coverage_.hit("role: promoted while another one still thinks it is primary");
-    if (!external_ && !forced_) violated(fmt::format("replicas {} and {} are primary at the same time", other->id, n.id));
+    if (!external_ && !forced_)
+      violated(fmt::format("replicas {} and {} are primary at the same time", other->id, n.id));
   }
   begin_survey(n);
 }
@@ -166,9 +200,12 @@ void Cluster::check_asked(const Node& n) {
     const Node& other = *nodes_[l.a == n.index ? l.b : l.a];
     if (n.without.contains(other.id)) continue;
     if (has_just_started && std::max(l.up_since, l.refused_at) < n.started_at)
-      violated(fmt::format("replica {} is promoted {} us after its start, and has not asked replica {}", n.id, now_us_ - n.started_at, other.id));
-    bool heard = l.up && l.told[0] && l.told[1] && !l.silent[0] && !l.silent[1] && l.slow_us == 0 && now_us_ - l.up_since > heard_of_us;
-    if (heard && other.is_primary()) violated(fmt::format("replica {} is promoted beside replica {}, which it can reach", n.id, other.id));
+      violated(fmt::format("replica {} is promoted {} us after its start, and has not asked replica {}", n.id,
+                           now_us_ - n.started_at, other.id));
+    bool heard = l.up && l.told[0] && l.told[1] && !l.silent[0] && !l.silent[1] && l.slow_us == 0 &&
+                 now_us_ - l.up_since > heard_of_us;
+    if (heard && other.is_primary())
+      violated(fmt::format("replica {} is promoted beside replica {}, which it can reach", n.id, other.id));
   }
 }
 
@@ -178,7 +215,8 @@ void Cluster::begin_survey(Node& n) {
   for (std::uint64_t lba = 0; lba < volume_blocks_; lba += survey_blocks, ++n.survey.left)
     survey_.emplace(next_request_++,
                     SurveyPart{n.index, survey_no_, lba,
-                               ClientMemory(std::min(survey_blocks, volume_blocks_ - lba) * block_size, random_.below(2) == 0)});
+                               ClientMemory(std::min(survey_blocks, volume_blocks_ - lba) * block_size,
+                                            random_.below(2) == 0)});
   schedule(0, [this, &n, no = survey_no_] {
     if (n.survey.no != no) return;
     std::vector<core::ClientRequest> requests;
@@ -197,13 +235,16 @@ bool Cluster::on_surveyed(Node& n, std::uint64_t id, int error) {
   if (it == survey_.end()) return false;
   SurveyPart part = std::move(it->second);
   survey_.erase(it);
-  if (error != 0) check_read_error(n, part.lba, part.data.size() / block_size, part.errors, fmt::format("survey of replica {}", n.id));
+  if (error != 0)
+    check_read_error(n, part.lba, part.data.size() / block_size, part.errors,
+                     fmt::format("survey of replica {}", n.id));
   if (part.survey != n.survey.no) return true;
   if (error != 0) {
     n.survey.no = 0;  // mounted again, if it still is primary
     schedule(500, [this, &n, life = n.life] {
       if (n.life != life || !n.is_primary() || n.survey.no != 0 || n.mount) return;
-      auto promised = std::move(n.survey.promised);  // others may have promised more since, if it has been deposed and does not know
+      auto promised = std::move(n.survey.promised);  // others may have promised more since, if it has been
+                                                     // deposed and does not know
       begin_survey(n);
       n.survey.promised = std::move(promised);
     });
@@ -225,15 +266,18 @@ void Cluster::note_accepted(Node& n) {
   n.loss_accepted = false;
 }
 
-// It must hold everything that was promised when its reads began: where an arbiter has granted the next primary meanwhile, the next primary may have
-// promised more before they end. Where somebody was overruled, what is missing must be elsewhere (check_kept).
+// It must hold everything that was promised when its reads began: where an arbiter has granted the next
+// primary meanwhile, the next primary may have promised more before they end. Where somebody was overruled,
+// what is missing must be elsewhere (check_kept).
 void Cluster::mount(Node& n, const Image& image) {
   auto states = history_.matching(image);
   const auto& promised = external_ ? n.survey.promised : history_.promised();
   auto kept = [&](History::State s) {
-    return std::count_if(promised.begin(), promised.end(), [&](History::State p) { return history_.leads_to(p, s); });
+    return std::count_if(promised.begin(), promised.end(),
+                         [&](History::State p) { return history_.leads_to(p, s); });
   };
-  std::stable_sort(states.begin(), states.end(), [&](History::State a, History::State b) { return kept(a) < kept(b); });
+  std::stable_sort(states.begin(), states.end(),
+                   [&](History::State a, History::State b) { return kept(a) < kept(b); });
   if (states.empty() || (!forced_ && static_cast<std::size_t>(kept(states.back())) < promised.size()))
     violated(fmt::format("replica {} is promoted without a promise: {}", n.id, history_.explain(image)));
   n.mount = std::make_shared<Mount>();

@@ -12,22 +12,31 @@ namespace twinloft::repl::sim {
 namespace {
 
 constexpr std::uint64_t volume_blocks_max = 5000;
-constexpr std::uint64_t journal_bytes = journal_reserved_bytes + (bitmap_slots + digest_pages(volume_blocks_max)) * block_size + journal_ring_bytes_min;
+constexpr std::uint64_t journal_bytes = journal_reserved_bytes +
+                                        (bitmap_slots + digest_pages(volume_blocks_max)) * block_size +
+                                        journal_ring_bytes_min;
 
 }  // namespace
 
 Cluster::Cluster(std::uint64_t seed, bool trace, Coverage& coverage)
-    : random_(seed), trace_(trace), coverage_(coverage),
-      volume_blocks_(random_.below(3) == 0 ? 1500 : 64 + random_.below(200)), history_(Image(volume_blocks_)) {
+    : random_(seed),
+      trace_(trace),
+      coverage_(coverage),
+      volume_blocks_(random_.below(3) == 0 ? 1500 : 64 + random_.below(200)),
+      history_(Image(volume_blocks_)) {
   SimMemory::begin_run();
-  // Some clusters are under a load that keeps the journal's ring full, and some have a kind of operation that is slow.
+  // Some clusters are under a load that keeps the journal's ring full, and some have a kind of operation that
+  // is slow.
   heavy_ = random_.below(6) == 0;
-  if (heavy_) volume_blocks_ = random_.below(3) == 0 ? volume_blocks_max : 1500, history_ = History(Image(volume_blocks_));
+  if (heavy_)
+    volume_blocks_ = random_.below(3) == 0 ? volume_blocks_max : 1500,
+    history_ = History(Image(volume_blocks_));
   for (std::int64_t& us : slow_us_)
     if (random_.below(5) == 0) us = 500 + below(random_.below(4) == 0 ? 60'000 : 8000);
   slow_peer_ = std::chrono::milliseconds(random_.below(2) == 0 ? 30 : 200);
   fetch_timeout_ = std::chrono::milliseconds(random_.below(2) == 0 ? 30 : 300);
-  // With a small send window the arena is small too, and has no room for the large sync window beside a full ring.
+  // With a small send window the arena is small too, and has no room for the large sync window beside a full
+  // ring.
   send_window_bytes_ = random_.below(2) == 0 ? 512u << 10 : 4u << 20;
   sync_window_bytes_ = random_.below(2) == 0 ? 256u << 10 : 12u << 20;
   std::size_t count = random_.below(2) == 0 ? 2 : 3 + random_.below(3);
@@ -35,7 +44,8 @@ Cluster::Cluster(std::uint64_t seed, bool trace, Coverage& coverage)
   on_loss_ = random_.below(2) == 0 ? core::OnPeerLoss::suspend : core::OnPeerLoss::go_on;
   for (std::size_t i = 0; i < count; ++i) {
     // The first one always is a member.
-    auto protocol = i > 0 && random_.below(5) == 0 ? static_cast<core::Protocol>(random_.below(2)) : core::Protocol::C;
+    auto protocol = i > 0 && random_.below(5) == 0 ? static_cast<core::Protocol>(random_.below(2))
+                                                   : core::Protocol::C;
     nodes_.push_back(std::make_unique<Node>(i, protocol, journal_bytes, volume_blocks_));
     for (std::size_t j = 0; j < i; ++j) links_.push_back({.a = j, .b = i});
   }
@@ -43,11 +53,14 @@ Cluster::Cluster(std::uint64_t seed, bool trace, Coverage& coverage)
   by_force_ = random_.below(4) == 0;
   mixed_ = random_.below(6) == 0;
   if (mixed_)
-    for (Link& l : links_) l.protocol = static_cast<core::Protocol>(std::min<std::uint64_t>(2, random_.below(5)));
-  // Who is promoted by force although all its links are A or B never has two in sync again: such a volume rightly waits.
+    for (Link& l : links_)
+      l.protocol = static_cast<core::Protocol>(std::min<std::uint64_t>(2, random_.below(5)));
+  // Who is promoted by force although all its links are A or B never has two in sync again: such a volume
+  // rightly waits.
   std::size_t c_needed = by_force_ ? count : 2;
   auto is_c = [](auto& n) { return n->protocol == core::Protocol::C; };
-  if (!mixed_ && random_.below(6) == 0 && static_cast<std::size_t>(std::count_if(nodes_.begin(), nodes_.end(), is_c)) >= c_needed)
+  if (!mixed_ && random_.below(6) == 0 &&
+      static_cast<std::size_t>(std::count_if(nodes_.begin(), nodes_.end(), is_c)) >= c_needed)
     min_in_sync_ = 2;
   if (random_.below(6) == 0) suspend_timeout_ = std::chrono::milliseconds(10 + random_.below(100));
   adopted_ = random_.below(8) == 0;
@@ -58,7 +71,8 @@ Cluster::Cluster(std::uint64_t seed, bool trace, Coverage& coverage)
 }
 Cluster::~Cluster() = default;
 
-// ---- time ----------------------------------------------------------------------------------------------------------
+// ---- time
+// ----------------------------------------------------------------------------------------------------------
 
 void Cluster::schedule(std::int64_t delay_us, std::function<void()> action) {
   events_.push({now_us_ + delay_us, next_event_++, std::move(action)});
@@ -83,22 +97,26 @@ void Cluster::run_until(std::function<bool()> done, std::int64_t limit_us, const
 void Cluster::note(const std::string& text) {
   if (trace_) fmt::print("{:>10} us  {}\n", now_us_, text);
 }
-void Cluster::violated(const std::string& text) { throw Violation{fmt::format("at {} us: {}", now_us_, text)}; }
+void Cluster::violated(const std::string& text) {
+  throw Violation{fmt::format("at {} us: {}", now_us_, text)};
+}
 
 std::string Cluster::describe(const Node& n) {
   if (!n.alive()) return fmt::format("replica {} is down", n.id);
   auto s = n.core->status();
-  std::string text = fmt::format("replica {}: {} epoch {} set {:b} last {} durable {} commit {} tail {} settled {} suspended {} waiting {} ({})",
-                                 n.id, s.role == core::Role::primary ? "primary" : "secondary", s.epoch.counter, s.in_sync,
-                                 s.last.v, s.durable.v, s.commit.v, s.tail.v, n.core->settled(), s.suspended,
-                                 s.waiting_requests, s.waits_for);
+  std::string text = fmt::format(
+      "replica {}: {} epoch {} set {:b} last {} durable {} commit {} tail {} settled {} suspended {} waiting "
+      "{} ({})",
+      n.id, s.role == core::Role::primary ? "primary" : "secondary", s.epoch.counter, s.in_sync, s.last.v,
+      s.durable.v, s.commit.v, s.tail.v, n.core->settled(), s.suspended, s.waiting_requests, s.waits_for);
   for (const auto& p : s.peers)
-    text += fmt::format("; {} {} sent {} durable {} {} {}", p.id, "SCMc"[static_cast<int>(p.connection)], p.sent.v, p.durable.v,
-                        p.in_sync ? "in sync" : "", p.why);
+    text += fmt::format("; {} {} sent {} durable {} {} {}", p.id, "SCMc"[static_cast<int>(p.connection)],
+                        p.sent.v, p.durable.v, p.in_sync ? "in sync" : "", p.why);
   return text;
 }
 
-// ---- nodes ---------------------------------------------------------------------------------------------------------
+// ---- nodes
+// ---------------------------------------------------------------------------------------------------------
 
 core::Config Cluster::config_of(const Node& n) {
   core::Config c;
@@ -107,7 +125,9 @@ core::Config Cluster::config_of(const Node& n) {
   c.arbiter_place = external_ ? 2 : 1;
   c.on_peer_loss = on_loss_;
   for (const auto& other : nodes_)
-    if (other->id != n.id && !n.without.contains(other->id)) c.peers.push_back({other->id, mixed_ ? link_of(n.index, other->index).protocol : std::min(n.protocol, other->protocol)});
+    if (other->id != n.id && !n.without.contains(other->id))
+      c.peers.push_back({other->id, mixed_ ? link_of(n.index, other->index).protocol
+                                           : std::min(n.protocol, other->protocol)});
   c.min_in_sync = min_in_sync_;
   c.suspend_timeout = suspend_timeout_;
   c.write_ack_durable = write_ack_durable_;
@@ -166,16 +186,21 @@ void Cluster::start(Node& n) {
   // All of what may be loaded, a part, or nothing.
   std::size_t room = core::recovery_blocks(config, blocks);
   if (random_.below(2) == 0) room = random_.below(room + 1);
-  auto recovered = journal::recover(n.journal, n.data, [&](const journal::Damage& d) {
-    coverage_.hit("recovery: the log ends before the damage");
-    note(fmt::format("replica {}: {}", n.id, d.text));
-    n.lost_disk(now_us_);
-    if (!std::exchange(n.damaged, false)) violated(fmt::format("replica {} finds damage that nobody has done: {}", n.id, d.text));
-    return Status();
-  }, n.memory->span().first(room * block_size));
+  auto recovered = journal::recover(
+      n.journal, n.data,
+      [&](const journal::Damage& d) {
+        coverage_.hit("recovery: the log ends before the damage");
+        note(fmt::format("replica {}: {}", n.id, d.text));
+        n.lost_disk(now_us_);
+        if (!std::exchange(n.damaged, false))
+          violated(fmt::format("replica {} finds damage that nobody has done: {}", n.id, d.text));
+        return Status();
+      },
+      n.memory->span().first(room * block_size));
   if (n.damaged) violated(fmt::format("replica {} starts and does not find the damage to its journal", n.id));
   if (recovered && !recovered->report.damage) check_proven(n, before, recovered->log);
-  if (recovered && recovered->report.bitmap_pages_lost > 0) coverage_.hit("recovery: a page of a bitmap lost");
+  if (recovered && recovered->report.bitmap_pages_lost > 0)
+    coverage_.hit("recovery: a page of a bitmap lost");
   if (!recovered) violated(fmt::format("replica {} does not recover: {}", n.id, recovered.error().message));
   check_records(n, recovered->log);
   if (recovered->report.digest_sectors_lost > 0) coverage_.hit("recovery: a sector of digests lost");
@@ -184,7 +209,8 @@ void Cluster::start(Node& n) {
   if (recovered->report.uncommitted > 0) coverage_.hit("recovery: uncommitted records kept");
   if (recovered->report.blocks_replayed > 0) coverage_.hit("recovery: replay");
   if (!recovered->log.loaded.empty()) coverage_.hit("recovery: committed content loaded");
-  if (recovered->report.blocks_replayed > 0 && !recovered->log.loaded.empty()) coverage_.hit("recovery: the older part written home, the newer loaded");
+  if (recovered->report.blocks_replayed > 0 && !recovered->log.loaded.empty())
+    coverage_.hit("recovery: the older part written home, the newer loaded");
   if (recovered->report.superblock_repaired) coverage_.hit("recovery: a copy of the superblock repaired");
   note_recovery(n, recovered->log);
   n.scratch.reset();
@@ -205,11 +231,14 @@ void Cluster::start(Node& n) {
   drain(n);
   // A connection takes a while, and a promotion may be asked for meanwhile.
   n.started_at = now_us_;
-  auto soon = static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(ask_peers_for_).count());
+  auto soon = static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(ask_peers_for_).count());
   for (Link& l : links_) {
     if (l.a != n.index && l.b != n.index) continue;
-    if (random_.below(2) == 0) connect(l);
-    else schedule(below(soon), [this, &l] { connect(l); });
+    if (random_.below(2) == 0)
+      connect(l);
+    else
+      schedule(below(soon), [this, &l] { connect(l); });
   }
 }
 
@@ -242,7 +271,8 @@ void Cluster::revive_later(Node& n) {
   });
 }
 
-// ---- the course of a run -------------------------------------------------------------------------------------------
+// ---- the course of a run
+// -------------------------------------------------------------------------------------------
 
 void Cluster::note_ring() {
   for (auto& n : nodes_) {
@@ -290,10 +320,14 @@ void Cluster::inject_fault() {
 
 void Cluster::inject_change(std::uint64_t kind) {
   switch (kind) {
-    case 0: return detach();
-    case 1: return change_peers();
-    case 2: return external_ && by_force_ ? roll_back_arbiter() : flap_some_link();
-    default: return flap_some_link();
+    case 0:
+      return detach();
+    case 1:
+      return change_peers();
+    case 2:
+      return external_ && by_force_ ? roll_back_arbiter() : flap_some_link();
+    default:
+      return flap_some_link();
   }
 }
 
@@ -327,7 +361,8 @@ void Cluster::isolate() {
     coverage_.hit("fault: a node cut off from all others and from the arbiter");
     nodes_[alone]->no_arbiter = true;
     // Often only when the others can be reached again, and one of them has been promoted since.
-    schedule(5000 + below(random_.below(3) == 0 ? 60'000 : 200'000), [this, alone] { nodes_[alone]->no_arbiter = false; });
+    schedule(5000 + below(random_.below(3) == 0 ? 60'000 : 200'000),
+             [this, alone] { nodes_[alone]->no_arbiter = false; });
   }
   note(fmt::format("replica {} is cut off{}", alone + 1, arbiter_too ? ", from the arbiter too" : ""));
   for (Link& l : links_)
@@ -366,9 +401,10 @@ void Cluster::heal() {
   client_runs_ = false;
   arbiter_.reachable = true;
   for (Link& l : links_) l.cut = false;
-  // While a write takes longer than a member may take, members come and go for ever; and one that is filled makes no step in that time, for
-  // which it reads, writes, syncs and stores a superblock.
-  for (std::int64_t& us : slow_us_) us = std::min(us, static_cast<std::int64_t>(slow_peer_ / std::chrono::microseconds(8)));
+  // While a write takes longer than a member may take, members come and go for ever; and one that is filled
+  // makes no step in that time, for which it reads, writes, syncs and stores a superblock.
+  for (std::int64_t& us : slow_us_)
+    us = std::min(us, static_cast<std::int64_t>(slow_peer_ / std::chrono::microseconds(8)));
   end_faults();
   settle_settings();
   for (auto& n : nodes_)
@@ -385,14 +421,18 @@ void Cluster::settle_and_compare() {
     auto status = p->core->status();
     if (status.suspended || status.commit != status.last) return false;
     return std::all_of(status.peers.begin(), status.peers.end(), [&](const core::PeerStatus& s) {
-      return s.connection == core::ConnectionState::Connected && s.durable == status.last && !s.inconsistent && !s.sync_target &&
-             (s.in_sync || s.protocol != core::Protocol::C);
+      return s.connection == core::ConnectionState::Connected && s.durable == status.last &&
+             !s.inconsistent && !s.sync_target && (s.in_sync || s.protocol != core::Protocol::C);
     });
   };
   // Nor is a machine still to be repaired: of one whose requests have waited too long that comes late.
-  auto nothing_asked = [&] { return std::none_of(nodes_.begin(), nodes_.end(), [](auto& n) { return n->command_open || n->failed_from; }); };
-  run_until([&] { return primary() && requests_.empty() && nothing_asked() && arbiter_.late == 0 && all_follow(); }, 120'000'000,
-            "everybody in sync");
+  auto nothing_asked = [&] {
+    return std::none_of(nodes_.begin(), nodes_.end(),
+                        [](auto& n) { return n->command_open || n->failed_from; });
+  };
+  run_until(
+      [&] { return primary() && requests_.empty() && nothing_asked() && arbiter_.late == 0 && all_follow(); },
+      120'000'000, "everybody in sync");
   operator_runs_ = false;
   submit(*primary(), core::ClientOp::flush, false);
   run_until([&] { return requests_.empty(); }, 60'000'000, "the last flush answered");
@@ -418,7 +458,8 @@ void Cluster::settle_and_compare() {
     note_repairs(*n);
     check(*n, after_power_cut(*n), true, "at the end");
     for (std::uint64_t b = 0; b < volume_blocks_; ++b)
-      if (!n->data.page(b).same(nodes_[0]->data.page(b))) violated(fmt::format("the settled replicas 1 and {} differ", n->id));
+      if (!n->data.page(b).same(nodes_[0]->data.page(b)))
+        violated(fmt::format("the settled replicas 1 and {} differ", n->id));
   }
 }
 
@@ -429,14 +470,17 @@ void Cluster::run() {
   operator_step();
   std::uint64_t faults = 2 + random_.below(8);
   for (std::uint64_t i = 0; i < faults; ++i) {
-    // Now and then two faults in quick succession: the second hits a start, a search for the common record, a cut.
+    // Now and then two faults in quick succession: the second hits a start, a search for the common record, a
+    // cut.
     std::int64_t least = random_.below(3) == 0 ? 0 : 1000;
     std::int64_t until = now_us_ + least + below(least == 0 ? 25000 : 60000);
     run_until([&] { return now_us_ >= until; }, 10'000'000, "time to pass");
     inject_fault();
   }
   coverage_.hit(fmt::format("{} replicas", nodes_.size()));
-  coverage_.hit(external_ ? "external arbiter" : on_loss_ == core::OnPeerLoss::go_on ? "manual, go on" : "manual, suspend");
+  coverage_.hit(external_                             ? "external arbiter"
+                : on_loss_ == core::OnPeerLoss::go_on ? "manual, go on"
+                                                      : "manual, suspend");
   for (std::size_t kind = 0; kind < disk_kinds; ++kind)
     if (slow_us_[kind] > 0) coverage_.hit("fault: a slow disk");
   for (auto& n : nodes_) coverage_.hit(fmt::format("protocol {}", "ABC"[static_cast<int>(n->protocol)]));

@@ -1,5 +1,5 @@
-// Two to five replicas, their disks, the links between them, an arbiter, an operator and a client, in one thread, from
-// one seed.
+// Two to five replicas, their disks, the links between them, an arbiter, an operator and a client, in one
+// thread, from one seed.
 #pragma once
 
 #include <functional>
@@ -16,12 +16,13 @@
 
 namespace twinloft::repl::sim {
 
-// The client's memory. The core treats aligned memory otherwise than other memory, so the alignment must come from the
-// seed and not from the allocator.
+// The client's memory. The core treats aligned memory otherwise than other memory, so the alignment must come
+// from the seed and not from the allocator.
 class ClientMemory {
  public:
   ClientMemory() = default;
-  ClientMemory(std::size_t bytes, bool aligned) : bytes_(bytes), shift_(aligned ? 0 : 8), memory_(bytes + block_size + 8) {}
+  ClientMemory(std::size_t bytes, bool aligned)
+      : bytes_(bytes), shift_(aligned ? 0 : 8), memory_(bytes + block_size + 8) {}
   std::size_t size() const { return bytes_; }
   std::byte* data() {
     auto at = reinterpret_cast<std::uintptr_t>(memory_.data());
@@ -46,7 +47,7 @@ struct Violation {
 struct SimArbiter {
   std::optional<core::EpochValue> value;
   bool reachable = true;
-  unsigned late = 0;  // changes that are on their way after their answer was given up
+  unsigned late = 0;                          // changes that are on their way after their answer was given up
   std::vector<core::EpochValue> before = {};  // values that were replaced
 };
 
@@ -77,7 +78,8 @@ class Cluster {
     std::uint64_t connection = 0;
     std::int64_t up_since = -1;
     std::int64_t refused_at = -1;  // the last time, since the settings of the two differ
-    // What each side thinks: one that has not noticed the end of a connection has it until the next one arrives.
+    // What each side thinks: one that has not noticed the end of a connection has it until the next one
+    // arrives.
     bool told[2] = {false, false};
     bool silent[2] = {false, false};  // what this side sends is lost
     std::int64_t slow_us = 0;         // messages take up to so much longer
@@ -103,7 +105,9 @@ class Cluster {
     ClientMemory data;
     BeforeRead errors = {};
     std::uint64_t lba() const { return sector / sectors_in_block; }
-    std::uint64_t blocks() const { return sectors == 0 ? 0 : (sector + sectors - 1) / sectors_in_block + 1 - lba(); }
+    std::uint64_t blocks() const {
+      return sectors == 0 ? 0 : (sector + sectors - 1) / sectors_in_block + 1 - lba();
+    }
     // The rest of the blocks at its edges may have to be read before it is carried out.
     bool has_parts() const { return sector % sectors_in_block != 0 || sectors % sectors_in_block != 0; }
     bool changes_something() const { return op != core::ClientOp::flush && op != core::ClientOp::read; }
@@ -149,7 +153,7 @@ class Cluster {
   void check_device(Node& node, const Request& request, std::uint64_t id, int error);
   void check_kept(const Node& node, Lsn last);
   void note_crash(const Node& node, bool power);
-  void probe_damage(const Node& node);      // damage.cc
+  void probe_damage(const Node& node);  // damage.cc
   void damage_superblock(Node& node);
   void note_recovery(Node& node, const RecoveredLog& log);
 
@@ -172,7 +176,8 @@ class Cluster {
   void aim_at_unreadable(const Node& node, std::uint64_t& lba, std::uint64_t blocks);
   BeforeRead before_read(const Node& node, std::uint64_t lba, std::uint64_t blocks) const;
   bool has_helper(const Node& node, std::uint64_t lba, std::uint64_t blocks) const;
-  void check_read_error(Node& node, std::uint64_t lba, std::uint64_t blocks, const BeforeRead& before, const std::string& what);
+  void check_read_error(Node& node, std::uint64_t lba, std::uint64_t blocks, const BeforeRead& before,
+                        const std::string& what);
   void restore(Node& node, std::uint64_t lba, std::uint64_t blocks);
   void note_repair(const Node& to, const PeerMessage& message);
   void note_repairs(const Node& node);
@@ -271,7 +276,8 @@ class Cluster {
     Epoch epoch;  // of the last record
     EpochTable epochs;
     std::array<DirtySlot, bitmap_slots> dirty;
-    std::array<std::vector<std::uint64_t>, bitmap_slots> marks;  // with those of the records that are in the journal
+    std::array<std::vector<std::uint64_t>, bitmap_slots> marks;  // with those of the records that are in the
+                                                                 // journal
   };
   Found after_power_cut(const Node& node);
   void check_digests(const Node& node, const DigestTable& digests, const SimFile& data);
@@ -291,18 +297,19 @@ class Cluster {
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<Link> links_;
-  bool external_ = false;   // arbiter
-  bool by_force_ = false;   // the administrator overrules, and disks are lost whatever they hold; forced_: it has happened
+  bool external_ = false;  // arbiter
+  bool by_force_ = false;  // the administrator overrules, and disks are lost whatever they hold; forced_: it
+                           // has happened
   bool forced_ = false, loss_accepted_ = false;
-  bool mixed_ = false;      // a protocol for each link
+  bool mixed_ = false;            // a protocol for each link
   bool settings_change_ = false;  // some machine has other settings
-  bool parts_ = false;      // clients write and read parts of blocks
+  bool parts_ = false;            // clients write and read parts of blocks
   bool write_ack_durable_ = false;
-  bool adopted_ = false;    // the first replica's data area was there before
+  bool adopted_ = false;  // the first replica's data area was there before
   unsigned min_in_sync_ = 1;
   Duration suspend_timeout_{0};
-  unsigned refusals_ = 0;   // since something went on: while a split brain is resolved
-  std::set<History::State> may_go_;  // promises that only somebody who is to give up his history had
+  unsigned refusals_ = 0;                 // since something went on: while a split brain is resolved
+  std::set<History::State> may_go_;       // promises that only somebody who is to give up his history had
   std::map<RecordKey, Hash128> records_;  // that were ever found on a disk
   std::map<Uuid, ReplicaId> writers_;     // of epochs
   std::vector<std::map<RecordKey, bool>> cut_off_;  // by node; true: they are gone from its disk
@@ -317,7 +324,7 @@ class Cluster {
   std::uint64_t send_window_bytes_ = 0, sync_window_bytes_ = 0;
   std::int64_t slow_us_[disk_kinds] = {};  // by DiskKind: at most so much longer
 
-  std::size_t client_at_ = SIZE_MAX;   // index of the primary that was mounted last, of those that count
+  std::size_t client_at_ = SIZE_MAX;  // index of the primary that was mounted last, of those that count
   std::map<std::uint64_t, Request> requests_;
   // A new primary's device is read whole before it is used.
   static constexpr std::uint64_t survey_blocks = 256;

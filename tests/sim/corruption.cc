@@ -1,9 +1,12 @@
-// Disks that change what they hold: flipped bits, writes that land in the wrong place, sectors that cannot be read.
+// Disks that change what they hold: flipped bits, writes that land in the wrong place, sectors that cannot be
+// read.
 //
-// It befalls a replica that is switched off, while the primary and so a member of the recorded set is whole: what is lost
-// must then come back from there. A record that nothing proves durable is left alone: nobody can tell its loss from a torn write.
+// It befalls a replica that is switched off, while the primary and so a member of the recorded set is whole:
+// what is lost must then come back from there. A record that nothing proves durable is left alone: nobody can
+// tell its loss from a torn write.
 //
-// Where the damage is, and whether it must be noticed, is said by the formats (journal_view.h), and recovery is not asked.
+// Where the damage is, and whether it must be noticed, is said by the formats (journal_view.h), and recovery
+// is not asked.
 #include "journal_view.h"
 #include "node.h"
 #include "twinloft/spool-repl/format/bitmap.h"
@@ -18,7 +21,9 @@ void flip(SimFile& file, std::uint64_t page_offset, std::uint64_t byte, SeededRa
   bytes[byte] ^= static_cast<std::byte>(1 + random.below(255));
   file.write_durable(page_offset, {Page::of(bytes)});
 }
-void flip(SimFile& file, std::uint64_t page_offset, SeededRandom& random) { flip(file, page_offset, random.below(block_size), random); }
+void flip(SimFile& file, std::uint64_t page_offset, SeededRandom& random) {
+  flip(file, page_offset, random.below(block_size), random);
+}
 
 struct Place {
   std::uint64_t page;  // bytes, on the journal device
@@ -50,7 +55,8 @@ bool Cluster::primary_holds_all() {
 void Cluster::rot() {
   Node& n = *nodes_[random_.below(nodes_.size())];
   auto lacks = [](auto& o) { return o->replaced || o->damaged; };
-  bool others_have_it = &n != primary() && primary_holds_all() && std::none_of(nodes_.begin(), nodes_.end(), lacks);
+  bool others_have_it = &n != primary() && primary_holds_all() &&
+                        std::none_of(nodes_.begin(), nodes_.end(), lacks);
   if (!n.alive() || !(by_force_ || others_have_it) || n.damaged) return;
   before_loss(n);
   crash(n, true);
@@ -63,7 +69,9 @@ void Cluster::rot() {
     coverage_.hit("fault: digests rot");
     n.digests_rotted = true;
     n.data.make_right();
-    flip(n.journal, journal_reserved_bytes + (bitmap_slots + random_.below(digest_pages(volume_blocks_))) * block_size, random_);
+    flip(n.journal,
+         journal_reserved_bytes + (bitmap_slots + random_.below(digest_pages(volume_blocks_))) * block_size,
+         random_);
   } else if (kind == 7) {
     rot_beside_the_log(n);
   } else {

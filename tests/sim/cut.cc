@@ -1,4 +1,5 @@
-// What was cut off never comes back: neither a tail that was archived, nor what a start found behind the end of its log.
+// What was cut off never comes back: neither a tail that was archived, nor what a start found behind the end
+// of its log.
 //
 // Judged by the bytes on the disk alone. A record that another replica has sent since may be there.
 #include "node.h"
@@ -11,7 +12,8 @@ namespace twinloft::repl::sim {
 std::optional<Cluster::RecordKey> Cluster::record_in(ByteSpan whole) const {
   auto frame = decode_frame(whole.first(block_size), volume_uuid);
   if (!frame || frame_header_bytes + frame->meta_bytes > whole.size()) return std::nullopt;
-  auto body = decode_body_meta(whole.subspan(frame_header_bytes, frame->meta_bytes), volume_uuid, volume_blocks_);
+  auto body = decode_body_meta(whole.subspan(frame_header_bytes, frame->meta_bytes), volume_uuid,
+                               volume_blocks_);
   if (!body) return std::nullopt;
   return RecordKey{body->header.epoch.id, body->mark().lsn.v};
 }
@@ -23,7 +25,8 @@ void Cluster::note_archived(const Node& n, ByteSpan record) {
   cut_off_[n.index].emplace(*key, false);
 }
 
-// `before`: the journal as this start has found it. Records that it holds above the end of the log are gone from now on.
+// `before`: the journal as this start has found it. Records that it holds above the end of the log are gone
+// from now on.
 void Cluster::note_dropped(const Node& n, SimFile before, const RecoveredLog& log) {
   auto loaded = journal::load_superblock(before);
   if (!loaded) return;
@@ -34,7 +37,8 @@ void Cluster::note_dropped(const Node& n, SimFile before, const RecoveredLog& lo
     const Page& page = before.page((sb.ring_offset + at) / block_size);
     auto frame = decode_frame({page.bytes(), block_size}, sb.volume);
     if (!frame || frame->replica != n.id || frame->pos.v % sb.ring_bytes != at) continue;
-    std::uint64_t part = std::min<std::uint64_t>(std::uint64_t{meta_blocks_for(frame->meta_bytes)} * block_size, sb.ring_bytes - at);
+    std::uint64_t part = std::min<std::uint64_t>(
+        std::uint64_t{meta_blocks_for(frame->meta_bytes)} * block_size, sb.ring_bytes - at);
     if (!before.read(sb.ring_offset + at, MutableByteSpan(bytes).first(part))) continue;
     auto key = record_in(ByteSpan(bytes).first(part));
     if (!key || key->lsn <= last.v) continue;
@@ -51,12 +55,15 @@ void Cluster::note_received(const Node& to, const PeerMessage& message) {
   if (body) cut.erase({body->header.epoch.id, body->mark().lsn.v});
 }
 
-// Whether its last superblock is on both places. One that is on the first only may still be lost, and what it has cut comes back: nobody
-// has been told of that.
+// Whether its last superblock is on both places. One that is on the first only may still be lost, and what it
+// has cut comes back: nobody has been told of that.
 bool Cluster::superblock_is_settled(const Node& n) {
   std::uint64_t generation[2] = {0, 1};
   for (int copy : {0, 1})
-    if (auto sb = decode_superblock({n.journal.page(superblock_offset[copy] / block_size).bytes(), block_size}); sb) generation[copy] = sb->generation;
+    if (auto sb = decode_superblock(
+            {n.journal.page(superblock_offset[copy] / block_size).bytes(), block_size});
+        sb)
+      generation[copy] = sb->generation;
   return generation[0] == generation[1];
 }
 
@@ -68,9 +75,11 @@ void Cluster::check_cut_off(const Node& n, const RecoveredLog& log) {
   for (const StoredRecord& r : log.records) there.insert({r.body.header.epoch.id, r.body.mark().lsn.v});
   for (auto& [key, gone] : cut) {
     bool found = there.contains(key);
-    if (found && gone) violated(fmt::format("replica {}: the record at LSN {} was cut off, and has come back", n.id, key.lsn));
+    if (found && gone)
+      violated(fmt::format("replica {}: the record at LSN {} was cut off, and has come back", n.id, key.lsn));
     if (found || gone || !settled) continue;
-    if (key.lsn > log.superblock.tail.lsn.v) coverage_.hit("cut off: a tail");  // and not passed by a checkpoint
+    if (key.lsn > log.superblock.tail.lsn.v)
+      coverage_.hit("cut off: a tail");  // and not passed by a checkpoint
     gone = true;
   }
 }

@@ -1,8 +1,8 @@
-// Faults that a machine survives: operations that a disk fails, garbage that it reads, a full disk for archives, links that
-// fall silent and whose two ends notice one after the other, slow links.
+// Faults that a machine survives: operations that a disk fails, garbage that it reads, a full disk for
+// archives, links that fall silent and whose two ends notice one after the other, slow links.
 //
-// A disk that failed a write is repaired by a restart of the machine, as an administrator does it. Until then the device must
-// answer every write and flush with an error.
+// A disk that failed a write is repaired by a restart of the machine, as an administrator does it. Until then
+// the device must answer every write and flush with an error.
 #include <algorithm>
 #include <cerrno>
 
@@ -14,13 +14,18 @@ namespace twinloft::repl::sim {
 void Cluster::inject_partial_fault() {
   std::uint64_t kind = random_.below(14);
   if (kind >= 10) {
-    // A replica that is being filled, or has just been, is the more interesting the less its source knows of it.
-    bool filling = std::any_of(nodes_.begin(), nodes_.end(), [](auto& n) { return n->alive() && n->core->status().inconsistent; });
+    // A replica that is being filled, or has just been, is the more interesting the less its source knows of
+    // it.
+    bool filling = std::any_of(nodes_.begin(), nodes_.end(),
+                               [](auto& n) { return n->alive() && n->core->status().inconsistent; });
     bool at_primary = primary() && (filling ? random_.below(4) != 0 : random_.below(2) == 0);
     coverage_.hit("fault: power cuts in quick succession");
-    return stutter(at_primary ? *primary() : *nodes_[random_.below(nodes_.size())], 1 + static_cast<unsigned>(random_.below(3)));
+    return stutter(at_primary ? *primary() : *nodes_[random_.below(nodes_.size())],
+                   1 + static_cast<unsigned>(random_.below(3)));
   }
-  if (kind < 6) return break_disk(*nodes_[random_.below(2) == 0 && primary() ? client_at_ : random_.below(nodes_.size())]);
+  if (kind < 6)
+    return break_disk(
+        *nodes_[random_.below(2) == 0 && primary() ? client_at_ : random_.below(nodes_.size())]);
   Link& l = primary() && random_.below(2) == 0
                 ? link_of(client_at_, (client_at_ + 1 + random_.below(nodes_.size() - 1)) % nodes_.size())
                 : links_[random_.below(links_.size())];
@@ -44,10 +49,11 @@ void Cluster::stutter(Node& n, unsigned again) {
   });
 }
 
-// ---- links ---------------------------------------------------------------------------------------------------------
+// ---- links
+// ---------------------------------------------------------------------------------------------------------
 
-// Nothing, or nothing in one direction, arrives any more. The side that notices first closes its end; the other learns of
-// it by its own timeout, or by the next connection: the replica with the lower id calls.
+// Nothing, or nothing in one direction, arrives any more. The side that notices first closes its end; the
+// other learns of it by its own timeout, or by the next connection: the replica with the lower id calls.
 void Cluster::silence(Link& l) {
   if (!l.up) return;
   disturbances_++;
@@ -55,7 +61,10 @@ void Cluster::silence(Link& l) {
   std::uint64_t direction = random_.below(4);
   l.silent[0] = direction != 1;
   l.silent[1] = direction != 0;
-  note(fmt::format("link {}-{} falls silent{}", l.a + 1, l.b + 1, direction == 0 ? " forth" : direction == 1 ? " back" : ""));
+  note(fmt::format("link {}-{} falls silent{}", l.a + 1, l.b + 1,
+                   direction == 0   ? " forth"
+                   : direction == 1 ? " back"
+                                    : ""));
   std::int64_t timeout = random_.below(4) == 0 ? 250'000 : 1000 + below(20'000);
   std::size_t first = random_.below(2);
   schedule(timeout, [this, &l, first, no = l.connection] {
@@ -77,12 +86,14 @@ void Cluster::lose(Link& l, std::size_t side) {
   tell_down(l, side);
 }
 
-// ---- disks ---------------------------------------------------------------------------------------------------------
+// ---- disks
+// ---------------------------------------------------------------------------------------------------------
 
 void Cluster::break_disk(Node& n) {
   if (!n.alive() || n.fault || n.failed_from) return;
-  static constexpr DiskKind kinds[] = {DiskKind::journal, DiskKind::home,         DiskKind::sync,   DiskKind::superblock,
-                                       DiskKind::read,    DiskKind::journal_read, DiskKind::archive};
+  static constexpr DiskKind kinds[] = {DiskKind::journal,    DiskKind::home, DiskKind::sync,
+                                       DiskKind::superblock, DiskKind::read, DiskKind::journal_read,
+                                       DiskKind::archive};
   DiskKind kind = kinds[random_.below(std::size(kinds))];
   DiskFault fault{kind, EIO, random_.below(2) == 0 ? 1u : UINT_MAX};
   if (kind == DiskKind::journal_read && random_.below(2) == 0) fault.error = 0;
@@ -106,18 +117,24 @@ int Cluster::error_of(Node& n, const Pending& p) {
 
 namespace {
 void put_error(core::Event& event, int error) {
-  if (auto* done = std::get_if<core::DiskDone>(&event)) done->error = error;
-  else std::get<core::JournalReadDone>(event).error = error;
+  if (auto* done = std::get_if<core::DiskDone>(&event))
+    done->error = error;
+  else
+    std::get<core::JournalReadDone>(event).error = error;
 }
 }  // namespace
 
 void Cluster::fail_operation(Node& n, Pending& p, int error) {
   disturbances_++;
   const char* role = n.is_primary() ? "primary" : "secondary";
-  static constexpr const char* names[disk_kinds] = {"a journal write", "a read of the data area", "a home write", "a home sync",
-                                                    "a superblock write", "a journal read", "an archive"};
+  static constexpr const char* names[disk_kinds] = {
+      "a journal write",    "a read of the data area", "a home write", "a home sync",
+      "a superblock write", "a journal read",          "an archive"};
   const char* name = names[static_cast<std::size_t>(p.kind)];
-  note(fmt::format("replica {}: {} {}", n.id, name, error < 0 ? "returns garbage" : error == ENOSPC ? "fails: no room" : "fails"));
+  note(fmt::format("replica {}: {} {}", n.id, name,
+                   error < 0         ? "returns garbage"
+                   : error == ENOSPC ? "fails: no room"
+                                     : "fails"));
   if (error == ENOSPC && p.kind != DiskKind::archive) coverage_.hit("fault: no room on a disk");
   if (p.kind == DiskKind::journal_read && error < 0) {
     coverage_.hit("fault: a journal read returns garbage");
@@ -127,17 +144,23 @@ void Cluster::fail_operation(Node& n, Pending& p, int error) {
     bytes[random_.below(bytes.size())] ^= static_cast<std::byte>(1 + random_.below(255));
     return feed(n, std::move(event));
   }
-  bool writes = p.kind == DiskKind::journal || p.kind == DiskKind::home || p.kind == DiskKind::sync || p.kind == DiskKind::superblock;
-  coverage_.hit(writes ? fmt::format("fault: {} of a {} fails", name, role) : fmt::format("fault: {} fails", name));
-  if (p.kind == DiskKind::sync) n.data.fail_sync(random_);
-  else if (writes) p.tear();
+  bool writes = p.kind == DiskKind::journal || p.kind == DiskKind::home || p.kind == DiskKind::sync ||
+                p.kind == DiskKind::superblock;
+  coverage_.hit(writes ? fmt::format("fault: {} of a {} fails", name, role)
+                       : fmt::format("fault: {} fails", name));
+  if (p.kind == DiskKind::sync)
+    n.data.fail_sync(random_);
+  else if (writes)
+    p.tear();
   if (writes && !n.failed_from) fail_from_now(n);
   core::Event event = p.done();
   put_error(event, error);
   feed(n, std::move(event));
   if (!n.alive()) return;
-  if (writes && !n.core->status().failed) violated(fmt::format("replica {} does not say that {} failed", n.id, name));
-  if (!writes && !n.failed_from && n.core->status().failed) violated(fmt::format("replica {} fails for {}", n.id, name));
+  if (writes && !n.core->status().failed)
+    violated(fmt::format("replica {} does not say that {} failed", n.id, name));
+  if (!writes && !n.failed_from && n.core->status().failed)
+    violated(fmt::format("replica {} fails for {}", n.id, name));
   if (p.kind == DiskKind::archive) check_kept(n, p.keeps);
 }
 
@@ -148,9 +171,11 @@ void Cluster::fail_from_now(Node& n) {
   });
 }
 
-// Errors instead of waiting, as it is configured: what was completed and is not acknowledged by now fails as if a disk had.
+// Errors instead of waiting, as it is configured: what was completed and is not acknowledged by now fails as
+// if a disk had.
 void Cluster::on_bound(Node& n) {
-  if (suspend_timeout_ == Duration(0)) violated(fmt::format("replica {} does not wait any longer, and no bound was set", n.id));
+  if (suspend_timeout_ == Duration(0))
+    violated(fmt::format("replica {} does not wait any longer, and no bound was set", n.id));
   coverage_.hit("suspension: its bound");
   if (!n.failed_from) fail_from_now(n);
 }
@@ -173,7 +198,8 @@ void Cluster::end_faults() {
   }
 }
 
-// ---- what is checked -----------------------------------------------------------------------------------------------
+// ---- what is checked
+// -----------------------------------------------------------------------------------------------
 
 // An error needs a reason, and once a write has failed nothing but reads succeeds.
 void Cluster::check_device(Node& n, const Request& r, std::uint64_t id, int error) {
@@ -181,8 +207,10 @@ void Cluster::check_device(Node& n, const Request& r, std::uint64_t id, int erro
     if (error != 0) check_read_error(n, r.lba(), r.blocks(), r.errors, fmt::format("read {}", id));
     return;
   }
-  if (error != 0 && r.has_parts() && !n.failed_from) return check_read_error(n, r.lba(), r.blocks(), r.errors, fmt::format("request {}", id));
-  if (error != 0 && !external_ && !forced_ && !n.failed_from) violated(fmt::format("request {} fails with errno {} and no disk has failed", id, error));
+  if (error != 0 && r.has_parts() && !n.failed_from)
+    return check_read_error(n, r.lba(), r.blocks(), r.errors, fmt::format("request {}", id));
+  if (error != 0 && !external_ && !forced_ && !n.failed_from)
+    violated(fmt::format("request {} fails with errno {} and no disk has failed", id, error));
   if (error == 0 && n.failed_from && id >= *n.failed_from)
     violated(fmt::format("request {} succeeds after a write of replica {} failed", id, n.id));
 }
@@ -194,10 +222,12 @@ void Cluster::check_kept(const Node& n, Lsn last) {
   if (!recovered) violated(fmt::format("replica {} would not recover: {}", n.id, recovered.error().message));
   const auto& records = recovered->log.records;
   if (records.empty() || records.back().body.mark().lsn < last)
-    violated(fmt::format("replica {} has dropped the records up to {} that could not be archived", n.id, last.v));
+    violated(
+        fmt::format("replica {} has dropped the records up to {} that could not be archived", n.id, last.v));
 }
 
-// ---- marks ---------------------------------------------------------------------------------------------------------
+// ---- marks
+// ---------------------------------------------------------------------------------------------------------
 
 void Cluster::note_crash(const Node& n, bool power) {
   auto status = n.core->status();
@@ -207,7 +237,8 @@ void Cluster::note_crash(const Node& n, bool power) {
   for (const auto& [no, p] : n.pending) {
     if (!power) continue;
     if (p.kind == DiskKind::journal) coverage_.hit("fault: power cut during a journal write");
-    if (p.kind == DiskKind::home || p.kind == DiskKind::sync) coverage_.hit("fault: power cut during a checkpoint");
+    if (p.kind == DiskKind::home || p.kind == DiskKind::sync)
+      coverage_.hit("fault: power cut during a checkpoint");
     if (p.kind == DiskKind::superblock) coverage_.hit("fault: power cut during a superblock write");
     if (p.kind == DiskKind::archive) coverage_.hit("fault: power cut during an archive");
   }
@@ -218,7 +249,8 @@ void Cluster::note_recovery(Node& n, const RecoveredLog& log) {
   if (std::exchange(n.was_cut, false)) coverage_.hit("recovery: after a cut");
   if (log.records.empty()) return;
   std::uint64_t ring = log.superblock.ring_bytes;
-  if (log.records.front().pos.v / ring != log.records.back().pos.v / ring) coverage_.hit("recovery: around the ring's end");
+  if (log.records.front().pos.v / ring != log.records.back().pos.v / ring)
+    coverage_.hit("recovery: around the ring's end");
 }
 
 }  // namespace twinloft::repl::sim

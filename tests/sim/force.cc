@@ -1,7 +1,9 @@
-// An administrator who overrules: promotions by force, losses accepted, a side of a split brain given up; and what must hold all the
-// same: what was acknowledged is in the history that wins, or kept by a replica that says split brain.
+// An administrator who overrules: promotions by force, losses accepted, a side of a split brain given up; and
+// what must hold all the same: what was acknowledged is in the history that wins, or kept by a replica that
+// says split brain.
 //
-// What goes with a lost disk, with damage, or with a history that is given up, is taken from the promises, if nobody else had it.
+// What goes with a lost disk, with damage, or with a history that is given up, is taken from the promises, if
+// nobody else had it.
 #include <algorithm>
 
 #include "node.h"
@@ -38,7 +40,8 @@ bool Cluster::overrule(Node& n) {
 void Cluster::promote_by_force(Node& n) {
   forced_ = true;
   bool accept_loss = n.core->status().inconsistent && random_.below(2) == 0;
-  note(fmt::format("operator: promotes replica {} by force{}", n.id, accept_loss ? ", and accepts the loss" : ""));
+  note(fmt::format("operator: promotes replica {} by force{}", n.id,
+                   accept_loss ? ", and accepts the loss" : ""));
   if (!n.is_primary()) coverage_.hit("operator: promotes by force");
   if (accept_loss) n.loss_accepted = loss_accepted_ = true;
   if (accept_loss) n.data.make_right();  // with the loss go the digests: nobody could tell
@@ -55,9 +58,12 @@ void Cluster::give_up(Node& n, bool force) {
 
 void Cluster::on_command(Node& n, const core::CommandDone& done) {
   if (done.token == command_discard) n.gives_up = false;
-  if (done.token == command_discard) coverage_.hit(done.ok ? "operator: a history is given up" : "operator: no history is given up");
-  if (done.ok) refusals_ = 0;
-  else refusals_++;
+  if (done.token == command_discard)
+    coverage_.hit(done.ok ? "operator: a history is given up" : "operator: no history is given up");
+  if (done.ok)
+    refusals_ = 0;
+  else
+    refusals_++;
 }
 
 // Promises that no other replica has on its disk, and keeps.
@@ -68,7 +74,8 @@ std::vector<History::State> Cluster::only_here(const Node& n) {
   for (History::State p : history_.promised()) {
     bool elsewhere = false;
     for (auto& each : nodes_)
-      elsewhere = elsewhere || (each.get() != &n && !each->gives_up && history_.any_holds(found[each->index].states, p));
+      elsewhere = elsewhere ||
+                  (each.get() != &n && !each->gives_up && history_.any_holds(found[each->index].states, p));
     if (!elsewhere) out.push_back(p);
   }
   return out;
@@ -82,12 +89,14 @@ void Cluster::before_loss(const Node& n) {
   }
 }
 
-// ---- coming to rest ------------------------------------------------------------------------------------------------
+// ---- coming to rest
+// ------------------------------------------------------------------------------------------------
 
 bool Cluster::follows(Node& p, const Node& n) const {
   auto status = p.core->status();
   return std::any_of(status.peers.begin(), status.peers.end(), [&](const core::PeerStatus& s) {
-    return s.id == n.id && s.connection == core::ConnectionState::Connected && s.durable == status.last && !s.inconsistent && !s.sync_target;
+    return s.id == n.id && s.connection == core::ConnectionState::Connected && s.durable == status.last &&
+           !s.inconsistent && !s.sync_target;
   });
 }
 
@@ -117,7 +126,9 @@ bool Cluster::at_rest() {
   });
 }
 
-bool Cluster::says_split(const Node& n) const { return n.split_at >= 0 && now_us_ - n.split_at < said_lately_us; }
+bool Cluster::says_split(const Node& n) const {
+  return n.split_at >= 0 && now_us_ - n.split_at < said_lately_us;
+}
 
 // Somebody becomes primary, without force where that is possible; of two primaries one is stopped.
 void Cluster::resolve_step() {
@@ -126,7 +137,8 @@ void Cluster::resolve_step() {
   std::vector<Node*> primaries;
   for (auto& n : nodes_)
     if (n->is_primary()) primaries.push_back(n.get());
-  Node& n = primaries.empty() ? *nodes_[random_.below(nodes_.size())] : *primaries[random_.below(primaries.size())];
+  Node& n = primaries.empty() ? *nodes_[random_.below(nodes_.size())]
+                              : *primaries[random_.below(primaries.size())];
   if (!n.alive() || n.command_open) return;
   if (primaries.empty()) {
     if (refusals_ > patience) return promote_by_force(n);
@@ -148,8 +160,11 @@ void Cluster::resolve() {
   operator_runs_ = false;
   // A primary that waits for others does not step down: it is stopped.
   for (auto& n : nodes_)
-    if (n->alive() && n->command_open && n->is_primary() && n->core->status().suspended) crash(*n, false), start(*n);
-  run_until([&] { return std::none_of(nodes_.begin(), nodes_.end(), [](auto& n) { return n->command_open; }); }, 60'000'000, "the operator's commands answered");
+    if (n->alive() && n->command_open && n->is_primary() && n->core->status().suspended)
+      crash(*n, false), start(*n);
+  run_until(
+      [&] { return std::none_of(nodes_.begin(), nodes_.end(), [](auto& n) { return n->command_open; }); },
+      60'000'000, "the operator's commands answered");
   bool quiet = false;
   schedule(10'000, [&quiet] { quiet = true; });
   run_until([&] { return quiet; }, 20'000, "time to pass");
@@ -157,7 +172,8 @@ void Cluster::resolve() {
     operator_runs_ = true;
     refusals_ = 0;
     resolve_step();
-    run_until([&] { return at_rest(); }, 120'000'000, "one primary, and all others behind it or in split brain");
+    run_until([&] { return at_rest(); }, 120'000'000,
+              "one primary, and all others behind it or in split brain");
     operator_runs_ = false;
     Node& winner = **std::find_if(nodes_.begin(), nodes_.end(), [](auto& n) { return n->is_primary(); });
     check_winner(winner);
@@ -180,12 +196,15 @@ void Cluster::check_winner(Node& winner) {
       at_stake[n->index] = told = true;
     }
     if (!told && !may_go_.contains(p))
-      violated(fmt::format("request {} was acknowledged, replica {} does not have it, and nobody who has it says split brain", p, winner.id));
+      violated(fmt::format(
+          "request {} was acknowledged, replica {} does not have it, and nobody who has it says split brain",
+          p, winner.id));
     coverage_.hit("split brain: what was acknowledged is with a loser");
     history_.release(p);  // at the administrator's word
   }
   for (auto& n : nodes_)
-    if (n.get() != &winner && says_split(*n) && !at_stake[n->index]) coverage_.hit("split brain: nothing that was acknowledged at stake");
+    if (n.get() != &winner && says_split(*n) && !at_stake[n->index])
+      coverage_.hit("split brain: nothing that was acknowledged at stake");
 }
 
 // Replicas that do not follow get the command until they do. False: the winner is no longer primary.
@@ -203,8 +222,9 @@ bool Cluster::give_up_losers(Node& winner) {
       [&] {
         if (!winner.is_primary()) return true;
         step();
-        return std::all_of(nodes_.begin(), nodes_.end(),
-                           [&](auto& n) { return n.get() == &winner || (n->alive() && !n->command_open && follows(winner, *n)); });
+        return std::all_of(nodes_.begin(), nodes_.end(), [&](auto& n) {
+          return n.get() == &winner || (n->alive() && !n->command_open && follows(winner, *n));
+        });
       },
       120'000'000, "all losers filled by the winner");
   return winner.is_primary();

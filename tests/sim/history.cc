@@ -9,7 +9,8 @@
 
 namespace twinloft::repl::sim {
 
-// Of one block; that of a volume is the exclusive or of all (Zobrist), so that a request changes what it touches.
+// Of one block; that of a volume is the exclusive or of all (Zobrist), so that a request changes what it
+// touches.
 std::uint64_t History::hash_of(std::uint64_t block, std::uint64_t value) {
   if (value == 0) return 0;
   std::uint64_t x = (block + 1) * 0x9e3779b97f4a7c15 ^ value * 0xd6e8feb86659fd93;
@@ -18,7 +19,9 @@ std::uint64_t History::hash_of(std::uint64_t block, std::uint64_t value) {
   return x ^ (x >> 32);
 }
 
-History::History(Image beginning) { add_beginning(beginning); }
+History::History(Image beginning) {
+  add_beginning(beginning);
+}
 
 History::State History::add(Node node) {
   nodes_.push_back(node);
@@ -36,7 +39,8 @@ History::State History::add_beginning(const Image& image) {
 }
 
 std::uint64_t History::compose(const Sectors& words) const {
-  if (std::all_of(words.begin(), words.end(), [&](std::uint64_t w) { return w == words[0]; })) return words[0];
+  if (std::all_of(words.begin(), words.end(), [&](std::uint64_t w) { return w == words[0]; }))
+    return words[0];
   auto [it, fresh] = known_.emplace(words, composed + compositions_.size());
   if (fresh) compositions_.push_back(words);
   return it->second;
@@ -44,7 +48,8 @@ std::uint64_t History::compose(const Sectors& words) const {
 
 std::uint64_t History::compose(const std::byte* block) const {
   Sectors words;
-  for (std::uint64_t i = 0; i < sectors_in_block; ++i) words[i] = load_le<std::uint64_t>(block + i * sector_bytes);
+  for (std::uint64_t i = 0; i < sectors_in_block; ++i)
+    words[i] = load_le<std::uint64_t>(block + i * sector_bytes);
   return compose(words);
 }
 
@@ -53,7 +58,8 @@ bool History::contains(const Image& image, State state) const {
   Image had = image_of(state);
   std::vector<bool> zeroed(image.size() * sectors_in_block);
   for (State s = state + 1; s < nodes_.size(); ++s)
-    if (nodes_[s].zeros) std::fill_n(zeroed.begin() + static_cast<std::ptrdiff_t>(nodes_[s].sector), nodes_[s].sectors, true);
+    if (nodes_[s].zeros)
+      std::fill_n(zeroed.begin() + static_cast<std::ptrdiff_t>(nodes_[s].sector), nodes_[s].sectors, true);
   for (std::size_t b = 0; b < image.size(); ++b) {
     if (image[b] == had[b]) continue;
     for (std::size_t i = 0; i < sectors_in_block; ++i) {
@@ -130,7 +136,8 @@ History::State History::earliest_like(State state) const {
 
 bool History::promise(State state) {
   state = earliest_like(state);
-  if (std::any_of(promised_.begin(), promised_.end(), [&](State p) { return leads_to(state, p); })) return false;
+  if (std::any_of(promised_.begin(), promised_.end(), [&](State p) { return leads_to(state, p); }))
+    return false;
   std::erase_if(promised_, [&](State p) { return leads_to(p, state); });
   promised_.push_back(state);
   return true;
@@ -144,14 +151,17 @@ bool History::any_holds(const std::vector<State>& states, State promise) const {
   return std::any_of(states.begin(), states.end(), [&](State s) { return leads_to(promise, s); });
 }
 
-void History::release(State promise) { std::erase(promised_, promise); }
+void History::release(State promise) {
+  std::erase(promised_, promise);
+}
 
 Image History::image_of(State state) const {
   std::vector<State> path;
   for (; !beginnings_.contains(state); state = nodes_[state].parent) path.push_back(state);
   Image image = beginnings_.at(state);
   for (auto s = path.rbegin(); s != path.rend(); ++s) {
-    for_each_block(nodes_[*s], image, value_of(*s), [&](std::uint64_t b, std::uint64_t value) { image[b] = value; });
+    for_each_block(nodes_[*s], image, value_of(*s),
+                   [&](std::uint64_t b, std::uint64_t value) { image[b] = value; });
   }
   return image;
 }
@@ -161,9 +171,12 @@ std::string History::explain(const Image& image) const {
   for (std::uint64_t value : image)
     for (std::size_t i = 0; i < (value < composed ? 1 : sectors_in_block); ++i)
       if (word_of(value, i) < foreign) newest = std::max(newest, word_of(value, i));
-  std::string text = fmt::format("{} requests, promised: {}; ", nodes_.size() - 1, fmt::join(promised_, ", "));
-  if (newest >= nodes_.size()) return text + fmt::format("a block holds {}, which nobody has written", newest);
-  if (auto states = matching(image); !states.empty()) return text + fmt::format("it is the state after request {}", fmt::join(states, ", "));
+  std::string text = fmt::format("{} requests, promised: {}; ", nodes_.size() - 1,
+                                 fmt::join(promised_, ", "));
+  if (newest >= nodes_.size())
+    return text + fmt::format("a block holds {}, which nobody has written", newest);
+  if (auto states = matching(image); !states.empty())
+    return text + fmt::format("it is the state after request {}", fmt::join(states, ", "));
   Image state = image_of(static_cast<State>(newest));
   std::size_t wrong = 0;
   std::string blocks;
@@ -171,7 +184,10 @@ std::string History::explain(const Image& image) const {
     if (state[b] == image[b]) continue;
     if (++wrong <= 8) blocks += fmt::format(" block {} holds {} not {};", b, image[b], state[b]);
   }
-  return text + fmt::format("the newest request that it shows is {}, and {} blocks differ from the state after that:{}", newest, wrong, blocks);
+  return text +
+         fmt::format(
+             "the newest request that it shows is {}, and {} blocks differ from the state after that:{}",
+             newest, wrong, blocks);
 }
 
 }  // namespace twinloft::repl::sim

@@ -1,5 +1,5 @@
-// The records in a simulated journal, as the formats' documents say that they lie there. Recovery has no part in it: what it must find,
-// and what it must refuse, is not for it to say.
+// The records in a simulated journal, as the formats' documents say that they lie there. Recovery has no part
+// in it: what it must find, and what it must refuse, is not for it to say.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,9 @@ struct LiveRecord {
   std::uint64_t bytes() const { return std::uint64_t{frame.total_blocks} * block_size; }
   std::uint64_t payload_at() const { return std::uint64_t{meta_blocks_for(frame.meta_bytes)} * block_size; }
   // Whether a byte of it counts: the rest of the last block before the payload does not.
-  bool counts(std::uint64_t at) const { return at < frame_header_bytes + frame.meta_bytes || at >= payload_at(); }
+  bool counts(std::uint64_t at) const {
+    return at < frame_header_bytes + frame.meta_bytes || at >= payload_at();
+  }
 };
 
 // The copy that counts: of those that are whole, the newer one.

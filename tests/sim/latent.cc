@@ -1,9 +1,11 @@
-// Sectors of a data area that cannot be read until they are written again, on primary and secondaries, singly and several; and such as can
-// be read and are not what was written there: they have rotted, a write went elsewhere, or none came although the disk said so.
+// Sectors of a data area that cannot be read until they are written again, on primary and secondaries, singly
+// and several; and such as can be read and are not what was written there: they have rotted, a write went
+// elsewhere, or none came although the disk said so.
 //
-// What lies beneath such a sector is right, so the checkers of the disks look through it: a repair that writes anything else
-// is seen, and so is a core that believes what the disk returns. A read may fail only if nobody can help. Whom that befalls says so, and the administrator then gets the sector
-// back (a disk may succeed after all), so that a cluster of which no replica can read a block comes to rest too.
+// What lies beneath such a sector is right, so the checkers of the disks look through it: a repair that
+// writes anything else is seen, and so is a core that believes what the disk returns. A read may fail only if
+// nobody can help. Whom that befalls says so, and the administrator then gets the sector back (a disk may
+// succeed after all), so that a cluster of which no replica can read a block comes to rest too.
 #include <algorithm>
 #include <cerrno>
 
@@ -75,8 +77,9 @@ bool Cluster::has_helper(const Node& n, std::uint64_t lba, std::uint64_t blocks)
       bool ours = (l.a == n.index && l.b == other.index) || (l.b == n.index && l.a == other.index);
       return ours && l.up && !l.silent[0] && !l.silent[1];
     });
-    return quiet && other.alive() && !other.replaced && !other.failed_from && !other.fault && p.in_sync && !p.inconsistent && !p.sync_target &&
-           p.connection == core::ConnectionState::Connected && other.data.readable(lba, blocks);
+    return quiet && other.alive() && !other.replaced && !other.failed_from && !other.fault && p.in_sync &&
+           !p.inconsistent && !p.sync_target && p.connection == core::ConnectionState::Connected &&
+           other.data.readable(lba, blocks);
   });
 }
 
@@ -85,20 +88,23 @@ Cluster::BeforeRead Cluster::before_read(const Node& n, std::uint64_t lba, std::
   return {now_us_, disturbances_, n.core->status().unreadable_blocks, well || has_helper(n, lba, blocks)};
 }
 
-// An error shows in the status too, and needs a reason: a device that has failed or is taken away; or a block that no replica
-// can give. A replica that can has the time that the core gives it.
-void Cluster::check_read_error(Node& n, std::uint64_t lba, std::uint64_t blocks, const BeforeRead& before, const std::string& what) {
+// An error shows in the status too, and needs a reason: a device that has failed or is taken away; or a block
+// that no replica can give. A replica that can has the time that the core gives it.
+void Cluster::check_read_error(Node& n, std::uint64_t lba, std::uint64_t blocks, const BeforeRead& before,
+                               const std::string& what) {
   if (n.failed_from) return;
   bool told = n.core->status().unreadable_blocks > before.untold;
-  if (!told && !external_ && !forced_) violated(fmt::format("{} fails, and the status does not say that a block cannot be read", what));
+  if (!told && !external_ && !forced_)
+    violated(fmt::format("{} fails, and the status does not say that a block cannot be read", what));
   if (!told) return;  // deposed
   restore(n, lba, blocks);
   // One that has just been deposed fails all that waits, and may have told of other blocks meanwhile.
   bool deposed = n.core->status().role != core::Role::primary;
   bool in_time = std::chrono::microseconds(now_us_ - before.at) < fetch_timeout_;
   if (!deposed && before.must_succeed && in_time && before.disturbances == disturbances_)
-    violated(fmt::format("{} of blocks {} to {} fails although nothing has happened to a replica that has them", what, lba,
-                         lba + blocks - 1));
+    violated(
+        fmt::format("{} of blocks {} to {} fails although nothing has happened to a replica that has them",
+                    what, lba, lba + blocks - 1));
 }
 
 void Cluster::restore(Node& n, std::uint64_t lba, std::uint64_t blocks) {
@@ -108,26 +114,37 @@ void Cluster::restore(Node& n, std::uint64_t lba, std::uint64_t blocks) {
   });
 }
 
-// At the end everybody is in sync: what one replica can read comes back on the primary, from memory or from the place itself.
-// A primary that learns now of a late grant to another one is none any more.
+// At the end everybody is in sync: what one replica can read comes back on the primary, from memory or from
+// the place itself. A primary that learns now of a late grant to another one is none any more.
 void Cluster::read_everything() {
   constexpr std::uint64_t at_once = 200;
   for (std::uint64_t lba = 0; lba < volume_blocks_ && primary(); lba += at_once) {
     Node& p = *primary();
     std::uint64_t id = next_request_++, blocks = std::min(at_once, volume_blocks_ - lba);
-    Request r{core::ClientOp::read, false, p.index, p.mount, 0, p.mount->completed, lba * sectors_in_block, blocks * sectors_in_block,
-              ClientMemory(blocks * block_size, true), before_read(p, lba, blocks)};
+    Request r{core::ClientOp::read,
+              false,
+              p.index,
+              p.mount,
+              0,
+              p.mount->completed,
+              lba * sectors_in_block,
+              blocks * sectors_in_block,
+              ClientMemory(blocks * block_size, true),
+              before_read(p, lba, blocks)};
     p.mount->open++;
     auto& asked = requests_.emplace(id, std::move(r)).first->second;
-    feed(p, core::ClientRequest{asked.op, false, lba * block_size, static_cast<std::uint32_t>(blocks * block_size), asked.data.data(), id});
+    feed(p, core::ClientRequest{asked.op, false, lba * block_size,
+                                static_cast<std::uint32_t>(blocks * block_size), asked.data.data(), id});
   }
   run_until([&] { return requests_.empty(); }, 60'000'000, "the whole volume read");
 }
 
-// ---- marks ---------------------------------------------------------------------------------------------------------
+// ---- marks
+// ---------------------------------------------------------------------------------------------------------
 
 void Cluster::note_repair(const Node& to, const PeerMessage& message) {
-  if (std::holds_alternative<FetchBlock>(message) && to.is_primary()) coverage_.hit("repair: a secondary asks");
+  if (std::holds_alternative<FetchBlock>(message) && to.is_primary())
+    coverage_.hit("repair: a secondary asks");
   if (auto* m = std::get_if<FetchedBlock>(&message); m && m->kind == FetchedBlock::Kind::nothing)
     coverage_.hit("repair: the replica that was asked cannot read it either");
 }

@@ -11,8 +11,8 @@ namespace twinloft::repl::sim {
 // Of the volume that all of them hold.
 inline const Uuid volume_uuid = Uuid::parse("6f1c1c0e-8f5b-4c55-9d0a-3f0a8e0b1d10").value();
 
-// A disk operation between its submission and its end. `apply` changes the disk, `tear` is what a power cut in the
-// middle leaves.
+// A disk operation between its submission and its end. `apply` changes the disk, `tear` is what a power cut
+// in the middle leaves.
 struct Cluster::Pending {
   std::function<void()> apply;
   std::function<void()> tear;
@@ -24,8 +24,8 @@ struct Cluster::Pending {
 // What a disk is about to do to the operations of one kind.
 struct Cluster::DiskFault {
   DiskKind kind;
-  int error;          // errno; 0: what is read is garbage
-  unsigned left;      // operations
+  int error;      // errno; 0: what is read is garbage
+  unsigned left;  // operations
 };
 
 // From the moment when the device was read whole until its node dies or is no longer primary.
@@ -34,9 +34,10 @@ struct Cluster::Mount {
   History::Path path;
   History::State completed = 0;  // the newest request that was answered, or what was found
   std::map<std::uint64_t, std::vector<History::State>> writers;  // by block, in order
-  std::size_t open = 0;          // requests
+  std::size_t open = 0;                                          // requests
   bool paused = false;
-  // A request that has parts of blocks is under way: when the core carries it out depends on its disk, so nothing else is written meanwhile.
+  // A request that has parts of blocks is under way: when the core carries it out depends on its disk, so
+  // nothing else is written meanwhile.
   bool writes_parts = false;
 };
 
@@ -44,7 +45,10 @@ inline constexpr core::Token command_promote = 1, command_demote = 2, command_di
 
 struct Cluster::Node {
   Node(std::size_t i, core::Protocol p, std::uint64_t journal_bytes, std::uint64_t blocks)
-      : index(i), id(static_cast<ReplicaId>(i + 1)), protocol(p), journal(fmt::format("journal{}", id), journal_bytes),
+      : index(i),
+        id(static_cast<ReplicaId>(i + 1)),
+        protocol(p),
+        journal(fmt::format("journal{}", id), journal_bytes),
         data(fmt::format("data{}", id), (blocks + 1) * block_size) {}
   std::size_t index;
   ReplicaId id;
@@ -72,19 +76,19 @@ struct Cluster::Node {
   void lost_disk(std::int64_t now) { replaced = true, replaced_at = now; }
   std::function<void(core::Config&)> settings;  // where its file says something else than those of the others
   bool command_open = false;
-  bool gives_up = false;   // it has been told to, and may do it
-  std::string refused;     // the operator's last command, and why
-  bool loss_accepted = false;  // its device is, or may be, in use although its journal had lost records
-  std::int64_t split_at = -1;  // when it said split brain last
-  bool no_arbiter = false;  // it does not reach the arbiter
+  bool gives_up = false;             // it has been told to, and may do it
+  std::string refused;               // the operator's last command, and why
+  bool loss_accepted = false;        // its device is, or may be, in use although its journal had lost records
+  std::int64_t split_at = -1;        // when it said split brain last
+  bool no_arbiter = false;           // it does not reach the arbiter
   std::set<ReplicaId> without = {};  // replicas that its configuration does not name
   std::optional<DiskFault> fault;
   // A write has failed in this life: from the request with this number on nothing but reads may succeed.
   std::optional<std::uint64_t> failed_from;
-  bool damaged = false;  // its journal has lost records, and it has not started since
+  bool damaged = false;         // its journal has lost records, and it has not started since
   bool digests_rotted = false;  // of some blocks of this disk nothing is known
-  bool was_cut = false;  // since the last start: for marks
-  ReplicaId filled_by = 0;  // the source of a resync that has not ended: for marks
+  bool was_cut = false;         // since the last start: for marks
+  ReplicaId filled_by = 0;      // the source of a resync that has not ended: for marks
   bool alive() const { return core != nullptr; }
   bool is_primary() const { return alive() && core->status().role == core::Role::primary; }
 };

@@ -6,17 +6,22 @@
 namespace twinloft::repl::sim {
 
 bool Cluster::is_cut_off(const Node& n) const {
-  return std::none_of(links_.begin(), links_.end(), [&](const Link& l) { return (l.a == n.index || l.b == n.index) && l.up; });
+  return std::none_of(links_.begin(), links_.end(),
+                      [&](const Link& l) { return (l.a == n.index || l.b == n.index) && l.up; });
 }
 
-// A replica that was away for longer than the primary's table reaches back, and that the primary was not a member beside, shows
-// split brain although nobody was overruled: docs/operations.md has the operator discard it by force.
+// A replica that was away for longer than the primary's table reaches back, and that the primary was not a
+// member beside, shows split brain although nobody was overruled: docs/operations.md has the operator discard
+// it by force.
 bool Cluster::forgotten_by(const Node& primary, const Node& n) {
-  if (forced_ || by_force_ || &primary == &n || !primary.alive() || !n.alive() || n.command_open || n.is_primary()) return false;
+  if (forced_ || by_force_ || &primary == &n || !primary.alive() || !n.alive() || n.command_open ||
+      n.is_primary())
+    return false;
   auto status = n.core->status();
   bool long_away = status.epoch.counter + epoch_table_max <= primary.core->status().epoch.counter;
-  return long_away && std::any_of(status.peers.begin(), status.peers.end(),
-                                  [&](const core::PeerStatus& s) { return s.id == primary.id && s.split_brain; });
+  return long_away && std::any_of(status.peers.begin(), status.peers.end(), [&](const core::PeerStatus& s) {
+           return s.id == primary.id && s.split_brain;
+         });
 }
 
 // Promotes where nobody is primary, and now and then asks for what must be refused, or swaps the roles.

@@ -30,7 +30,9 @@ RecordMessage record_of(const core::SendRecord& r) {
   return m;
 }
 
-bool is_bulky(const PeerMessage& m) { return std::holds_alternative<RecordMessage>(m) || std::holds_alternative<SyncData>(m); }
+bool is_bulky(const PeerMessage& m) {
+  return std::holds_alternative<RecordMessage>(m) || std::holds_alternative<SyncData>(m);
+}
 
 }  // namespace
 
@@ -88,7 +90,8 @@ class Cluster::Performer {
     auto blocks = copy_of(w.pieces);
     begin(latency(DiskKind::journal, blocks->size() * block_size),
           {[&n = n_, blocks, at = w.offset] { n.journal.write_durable(at, *blocks); },
-           [&c = c_, &n = n_, blocks, at = w.offset] { n.journal.tear(at, *blocks, c.random_); }, done(w.token)});
+           [&c = c_, &n = n_, blocks, at = w.offset] { n.journal.tear(at, *blocks, c.random_); },
+           done(w.token)});
   }
   void perform(core::JournalRead& r) {
     c_.coverage_.hit("catch-up from the journal");
@@ -114,51 +117,56 @@ class Cluster::Performer {
     auto blocks = copy_of(w.pieces);
     begin(latency(DiskKind::home, blocks->size() * block_size),
           {[&n = n_, blocks, at = w.lba.v * block_size] { n.data.write_blocks(at, *blocks); },
-           [&c = c_, &n = n_, blocks, at = w.lba.v * block_size] { n.data.tear(at, *blocks, c.random_); }, done(w.token)});
+           [&c = c_, &n = n_, blocks, at = w.lba.v * block_size] { n.data.tear(at, *blocks, c.random_); },
+           done(w.token)});
   }
   void perform(core::HomeZero& z) {
-    begin(latency(DiskKind::home),
-          {[&n = n_, z] { (void)n.data.write_zeros(z.lba.v * block_size, z.blocks * block_size); },
-           [&c = c_, &n = n_, z] { n.data.tear(z.lba.v * block_size, std::vector<Page>(z.blocks), c.random_); }, done(z.token)});
+    begin(
+        latency(DiskKind::home),
+        {[&n = n_, z] { (void)n.data.write_zeros(z.lba.v * block_size, z.blocks * block_size); },
+         [&c = c_, &n = n_, z] { n.data.tear(z.lba.v * block_size, std::vector<Page>(z.blocks), c.random_); },
+         done(z.token)});
   }
   void perform(core::HomeSync& s) {
-    begin(latency(DiskKind::sync), {[&n = n_, upto = n_.data.last_write()] { n.data.sync_upto(upto); }, [] {}, done(s.token)});
+    begin(latency(DiskKind::sync),
+          {[&n = n_, upto = n_.data.last_write()] { n.data.sync_upto(upto); }, [] {}, done(s.token)});
   }
   void perform(core::BitmapWrite& w) {
     c_.coverage_.hit("bitmap: written");
     auto pages = std::make_shared<std::vector<Page>>();
-    for (std::size_t i = 0; i < w.bytes.size(); i += block_size) pages->push_back(Page::of(w.bytes.data() + i));
-    begin(latency(DiskKind::superblock),
-          {[&n = n_, pages, at = w.offset] { n.journal.write_durable(at, *pages); },
-           [&c = c_, &n = n_, pages, at = w.offset] { n.journal.tear(at, *pages, c.random_); }, done(w.token)});
+    for (std::size_t i = 0; i < w.bytes.size(); i += block_size)
+      pages->push_back(Page::of(w.bytes.data() + i));
+    begin(
+        latency(DiskKind::superblock),
+        {[&n = n_, pages, at = w.offset] { n.journal.write_durable(at, *pages); },
+         [&c = c_, &n = n_, pages, at = w.offset] { n.journal.tear(at, *pages, c.random_); }, done(w.token)});
   }
   void perform(core::SuperblockWrite& w) {
     std::byte encoded[block_size];
     encode_superblock(w.superblock, encoded);
     auto block = std::make_shared<std::vector<Page>>(1, Page::of(encoded));
     auto copy = [&n = n_, block](int i) { n.journal.write_durable(superblock_offset[i], *block); };
-    begin(latency(DiskKind::superblock),
-          {[copy] { copy(0), copy(1); },
-           [&c = c_, &n = n_, block, copy] {
-             // The second copy is begun only when the first is durable.
-             if (c.random_.below(2) == 0) return n.journal.tear(superblock_offset[0], *block, c.random_);
-             copy(0);
-             n.journal.tear(superblock_offset[1], *block, c.random_);
-           },
-           done(w.token)});
+    begin(latency(DiskKind::superblock), {[copy] { copy(0), copy(1); },
+                                          [&c = c_, &n = n_, block, copy] {
+                                            // The second copy is begun only when the first is durable.
+                                            if (c.random_.below(2) == 0)
+                                              return n.journal.tear(superblock_offset[0], *block, c.random_);
+                                            copy(0);
+                                            n.journal.tear(superblock_offset[1], *block, c.random_);
+                                          },
+                                          done(w.token)});
   }
   void perform(core::ArchiveTail& a) {
-    begin(latency(DiskKind::archive),
-          {[&c = c_, &n = n_, parts = a.parts] {
-             c.coverage_.hit("rejoin: tail archived");
-             for (const auto& [at, bytes] : parts) {
-               std::vector<std::byte> part(bytes);
-               (void)n.journal.read(at, part);
-               c.note_archived(n, part);
-               n.archive.insert(n.archive.end(), part.begin(), part.end());
-             }
-           },
-           [] {}, done(a.token), DiskKind::archive, a.last});
+    begin(latency(DiskKind::archive), {[&c = c_, &n = n_, parts = a.parts] {
+                                         c.coverage_.hit("rejoin: tail archived");
+                                         for (const auto& [at, bytes] : parts) {
+                                           std::vector<std::byte> part(bytes);
+                                           (void)n.journal.read(at, part);
+                                           c.note_archived(n, part);
+                                           n.archive.insert(n.archive.end(), part.begin(), part.end());
+                                         }
+                                       },
+                                       [] {}, done(a.token), DiskKind::archive, a.last});
   }
   void perform(core::ArbiterRequest& r) { c_.perform_arbiter(n_, r); }
   void perform(core::Send& s) { c_.send(n_, s.peer, std::move(s.message)); }
@@ -168,7 +176,8 @@ class Cluster::Performer {
     c_.disturbances_++;
     c_.note(fmt::format("replica {} closes {}: {}", n_.id, close.peer, close.reason));
     Link& l = c_.link_of(n_.index, close.peer - 1);
-    c_.schedule(0, [&c = c_, &l, side = n_.index == l.a ? 0u : 1u, no = l.connection] { c.close(l, side, no); });
+    c_.schedule(0,
+                [&c = c_, &l, side = n_.index == l.a ? 0u : 1u, no = l.connection] { c.close(l, side, no); });
   }
   void perform(core::Notice& notice) { c_.on_notice(n_, notice); }
   void perform(core::Complete& complete) { c_.on_complete(n_, complete.id, complete.error); }
@@ -189,7 +198,7 @@ class Cluster::Performer {
     std::int64_t us = 20 + c_.below(c_.random_.below(10) == 0 ? 5000 : 300);
     std::int64_t slow = c_.slow_us_[static_cast<std::size_t>(kind)];
     if (slow > 0) us += c_.below(static_cast<std::uint64_t>(slow));
-    if (kind == DiskKind::archive) us += c_.below(5000);  // a file is made
+    if (kind == DiskKind::archive) us += c_.below(5000);                           // a file is made
     return {c_.heavy_ ? us + static_cast<std::int64_t>(bytes / 1000) : us, kind};  // 1 GB/s
   }
   void begin(Latency takes, Pending p) {
@@ -215,21 +224,26 @@ void Cluster::perform(Node& n, core::Output& out) {
 
 void Cluster::on_notice(Node& n, const core::Notice& notice) {
   note(fmt::format("replica {}: {}", n.id, notice.text));
-  if (notice.text.find("cut off") != std::string::npos) coverage_.hit("rejoin: divergent tail cut off"), n.was_cut = true;
+  if (notice.text.find("cut off") != std::string::npos)
+    coverage_.hit("rejoin: divergent tail cut off"), n.was_cut = true;
   note_rejoin(n, notice);
   if (notice.text.find("cannot be read among blocks") != std::string::npos) restore(n, 0, volume_blocks_);
-  if (notice.text.find("going on without") != std::string::npos) coverage_.hit("membership: a member removed");
+  if (notice.text.find("going on without") != std::string::npos)
+    coverage_.hit("membership: a member removed");
   if (std::size_t at = notice.text.find(" is in sync"); at != std::string::npos) {
     coverage_.hit("membership: a member added");
     note_member(n, *nodes_[static_cast<std::size_t>(std::stoi(notice.text.substr(8, at - 8))) - 1]);
   }
   if (notice.kind == core::NoticeKind::split_brain) coverage_.hit("split brain: told");
   if (notice.kind == core::NoticeKind::failed && notice.text.starts_with("suspended for")) on_bound(n);
-  if (notice.text.find("was not durable there within") != std::string::npos) coverage_.hit("membership: a slow member closed");
-  if (notice.text.find("more than half of the journal") != std::string::npos) coverage_.hit("membership: one far behind closed");
+  if (notice.text.find("was not durable there within") != std::string::npos)
+    coverage_.hit("membership: a slow member closed");
+  if (notice.text.find("more than half of the journal") != std::string::npos)
+    coverage_.hit("membership: one far behind closed");
 }
 
-// It had everything when the arbiter was asked. A disk that was lost since then is one that a member has lost.
+// It had everything when the arbiter was asked. A disk that was lost since then is one that a member has
+// lost.
 void Cluster::note_member(const Node& primary, Node& member) {
   auto asked = asked_at_.find(primary.core->status().epoch.id);
   if (asked == asked_at_.end() || member.replaced_at < asked->second) member.replaced = false;
@@ -241,7 +255,9 @@ void Cluster::note_rejoin(Node& n, const core::Notice& notice) {
   if (says("full resync from replica")) coverage_.hit("resync: full");
   if (says("bitmap resync from replica")) coverage_.hit("resync: bitmap");
   if (says("resync from replica")) {
-    if (n.filled_by != 0) coverage_.hit(n.filled_by == notice.peer ? "resync: begun anew" : "resync: another source in the middle of it");
+    if (n.filled_by != 0)
+      coverage_.hit(n.filled_by == notice.peer ? "resync: begun anew"
+                                               : "resync: another source in the middle of it");
     n.filled_by = notice.peer;
   }
   if (says("resync is finished: this replica")) coverage_.hit("resync: finished"), n.filled_by = 0;
@@ -251,7 +267,8 @@ void Cluster::note_rejoin(Node& n, const core::Notice& notice) {
   if (s.refilling) coverage_.hit("rejoin: records for a replica that was made anew");
 }
 
-// ---- arbiter -------------------------------------------------------------------------------------------------------
+// ---- arbiter
+// -------------------------------------------------------------------------------------------------------
 
 void Cluster::perform_arbiter(Node& n, const core::ArbiterRequest& r) {
   using Outcome = core::ArbiterAnswer::Outcome;
@@ -263,7 +280,8 @@ void Cluster::perform_arbiter(Node& n, const core::ArbiterRequest& r) {
     });
   };
   if (!r.read) asked_at_.try_emplace(r.desired.epoch.id, now_us_);
-  // Lost on the way there, done and the answer lost, done only after everybody has given it up, or as it should be.
+  // Lost on the way there, done and the answer lost, done only after everybody has given it up, or as it
+  // should be.
   std::uint64_t fate = random_.below(12);
   if (!arbiter_.reachable || n.no_arbiter || fate == 0) {
     coverage_.hit("arbiter: no answer");
@@ -274,19 +292,23 @@ void Cluster::perform_arbiter(Node& n, const core::ArbiterRequest& r) {
     if (arbiter_.value != r.expected) return Outcome::refused;
     if (arbiter_.value) arbiter_.before.push_back(*arbiter_.value);
     arbiter_.value = r.desired;
-    note(fmt::format("arbiter: epoch {} of replica {}, set {:b}", r.desired.epoch.counter, r.desired.writer, r.desired.in_sync));
+    note(fmt::format("arbiter: epoch {} of replica {}, set {:b}", r.desired.epoch.counter, r.desired.writer,
+                     r.desired.in_sync));
     return Outcome::granted;
   };
   if (fate == 1 || fate == 2) {
     coverage_.hit(fate == 1 ? "arbiter: answer lost" : "arbiter: applied late");
-    if (fate == 1) apply();
-    else arbiter_.late++, schedule(below(20000), [this, apply] { arbiter_.late--, apply(); });
+    if (fate == 1)
+      apply();
+    else
+      arbiter_.late++, schedule(below(20000), [this, apply] { arbiter_.late--, apply(); });
     return answer(Outcome::unknown);
   }
   schedule(20 + below(2000), [answer, apply] { answer(apply()); });
 }
 
-// ---- links ---------------------------------------------------------------------------------------------------------
+// ---- links
+// ---------------------------------------------------------------------------------------------------------
 
 Cluster::Link& Cluster::link_of(std::size_t a, std::size_t b) {
   for (Link& l : links_)
@@ -297,7 +319,8 @@ Cluster::Link& Cluster::link_of(std::size_t a, std::size_t b) {
 // As net/ presents it: the new connection of a peer whose old one still stands ends the old one first.
 void Cluster::connect(Link& l) {
   if (!nodes_[l.a]->alive() || !nodes_[l.b]->alive() || l.cut || l.up) return;
-  if (nodes_[l.a]->without.contains(nodes_[l.b]->id) || nodes_[l.b]->without.contains(nodes_[l.a]->id)) return;  // net/ refuses a stranger
+  if (nodes_[l.a]->without.contains(nodes_[l.b]->id) || nodes_[l.b]->without.contains(nodes_[l.a]->id))
+    return;  // net/ refuses a stranger
   if (refuse_unfit(l)) return;
   l.up = true;
   l.up_since = now_us_;
@@ -340,14 +363,15 @@ void Cluster::close(Link& l, std::size_t side, std::uint64_t connection) {
   });
 }
 
-// In order, as TCP delivers; encoded and decoded as on the wire. Of the large messages, where that takes longer than all
-// else, only some are: which ones does not touch the seed's numbers.
+// In order, as TCP delivers; encoded and decoded as on the wire. Of the large messages, where that takes
+// longer than all else, only some are: which ones does not touch the seed's numbers.
 void Cluster::send(Node& from, ReplicaId to_id, PeerMessage message) {
   Node& to = *nodes_[to_id - 1];
   Link& l = link_of(from.index, to.index);
   if (!l.up) return;
   note_repair(to, message);
-  if (auto* ack = std::get_if<SyncAck>(&message); ack && ack->declined) coverage_.hit("resync: data declined");
+  if (auto* ack = std::get_if<SyncAck>(&message); ack && ack->declined)
+    coverage_.hit("resync: data declined");
   if (!is_bulky(message) || l.sent++ % 8 == 0) {
     std::vector<std::byte> bytes;
     encode_peer_message(message, bytes);
@@ -359,8 +383,10 @@ void Cluster::send(Node& from, ReplicaId to_id, PeerMessage message) {
   std::size_t side = from.index == l.a ? 0 : 1;
   if (l.silent[side]) return;
   std::int64_t& last = l.deliver_at[side];
-  last = std::max(last, now_us_ + 10 + below(random_.below(20) == 0 ? 8000 : 200) + (l.slow_us > 0 ? below(static_cast<std::uint64_t>(l.slow_us)) : 0));
-  schedule(last - now_us_, [this, &l, &to, m = std::make_shared<PeerMessage>(std::move(message)), from_id = from.id, no = l.connection] {
+  last = std::max(last, now_us_ + 10 + below(random_.below(20) == 0 ? 8000 : 200) +
+                            (l.slow_us > 0 ? below(static_cast<std::uint64_t>(l.slow_us)) : 0));
+  schedule(last - now_us_, [this, &l, &to, m = std::make_shared<PeerMessage>(std::move(message)),
+                            from_id = from.id, no = l.connection] {
     if (!l.up || l.connection != no) return;
     note_received(to, *m);
     feed(to, core::PeerInput{from_id, std::move(*m)});

@@ -3,7 +3,8 @@
 //   repl_sim --seeds N [--first S] [--jobs J] [--marks]   N seeds from S (default 1) in J processes
 //   repl_sim --seed S [--trace]                           one seed, again exactly as before
 //   repl_sim --seeds N [--first S] --trace                traces of several, in one process
-//   repl_sim --soak [--first S] [--jobs J]                until SIGINT or SIGTERM; without S from a random one
+//   repl_sim --soak [--first S] [--jobs J]                until SIGINT or SIGTERM; without S from a random
+//   one
 //
 // --patience SECONDS: a seed that runs longer than that does not end (300).
 // --marks: every situation listed in marks.cc must have come up, and no other.
@@ -30,7 +31,8 @@ struct Arguments {
 };
 
 int usage() {
-  fmt::print(stderr, "usage: repl_sim --seeds N [--first S] [--jobs J] [--marks] | --seed S [--trace] | "
+  fmt::print(stderr,
+             "usage: repl_sim --seeds N [--first S] [--jobs J] [--marks] | --seed S [--trace] | "
              "--soak [--first S] [--jobs J]\n");
   return 64;
 }
@@ -39,7 +41,10 @@ bool parse(int argc, char** argv, Arguments& args) {
   args.shards.count = 0;
   for (int i = 1; i < argc; ++i) {
     std::string arg = argv[i];
-    bool* flag = arg == "--trace" ? &args.trace : arg == "--marks" ? &args.marks : arg == "--soak" ? &args.soak : nullptr;
+    bool* flag = arg == "--trace"   ? &args.trace
+                 : arg == "--marks" ? &args.marks
+                 : arg == "--soak"  ? &args.soak
+                                    : nullptr;
     if (flag) {
       *flag = true;
       continue;
@@ -48,12 +53,18 @@ bool parse(int argc, char** argv, Arguments& args) {
     char* end = nullptr;
     std::uint64_t value = std::strtoull(argv[++i], &end, 10);
     if (end == argv[i] || *end != '\0') return false;
-    if (arg == "--seeds") args.shards.count = value;
-    else if (arg == "--first") args.shards.first = value, args.first_given = true;
-    else if (arg == "--patience") args.shards.patience = std::chrono::seconds(value);
-    else if (arg == "--jobs") args.shards.jobs = static_cast<unsigned>(value);
-    else if (arg == "--seed") args.shards.first = value, args.shards.count = 1, args.one = true;
-    else return false;
+    if (arg == "--seeds")
+      args.shards.count = value;
+    else if (arg == "--first")
+      args.shards.first = value, args.first_given = true;
+    else if (arg == "--patience")
+      args.shards.patience = std::chrono::seconds(value);
+    else if (arg == "--jobs")
+      args.shards.jobs = static_cast<unsigned>(value);
+    else if (arg == "--seed")
+      args.shards.first = value, args.shards.count = 1, args.one = true;
+    else
+      return false;
   }
   if (args.shards.jobs == 0 || (args.soak && args.trace)) return false;
   return args.soak ? args.shards.count == 0 : args.shards.count > 0;
@@ -79,13 +90,15 @@ int run_many(Arguments args) {
   if (args.soak) {
     args.shards.count = UINT64_MAX;
     args.shards.progress = true;
-    if (!args.first_given) args.shards.first = twinloft::OsRandom().next() >> 16;  // short enough to be written down
+    if (!args.first_given)
+      args.shards.first = twinloft::OsRandom().next() >> 16;  // short enough to be written down
     fmt::print("from seed {}\n", args.shards.first);
   }
   ShardResult result = run_shards(args.shards);
   if (result.finding) {
     const Finding& f = *result.finding;
-    fmt::print("{}seed {}: {}\nagain: repl_sim --seed {} --trace\n", trace_tail(f.seed, tail_lines), f.seed, f.what, f.seed);
+    fmt::print("{}seed {}: {}\nagain: repl_sim --seed {} --trace\n", trace_tail(f.seed, tail_lines), f.seed,
+               f.what, f.seed);
     return 1;
   }
   for (const auto& [mark, hits] : result.coverage.marks) fmt::print("{:>9}  {}\n", hits, mark);

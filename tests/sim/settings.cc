@@ -1,5 +1,5 @@
-// Machines whose files differ, for a while or until all have been changed one after the other; and long chains of epochs, while
-// somebody is away who then knows none of them.
+// Machines whose files differ, for a while or until all have been changed one after the other; and long
+// chains of epochs, while somebody is away who then knows none of them.
 #include <algorithm>
 
 #include "node.h"
@@ -35,7 +35,8 @@ bool Cluster::refuse_unfit(Link& l) {
   return true;
 }
 
-// An administrator edits one file and restarts that machine. Either the next edit takes it back, or all the others follow.
+// An administrator edits one file and restarts that machine. Either the next edit takes it back, or all the
+// others follow.
 void Cluster::change_settings() {
   if (nodes_.size() < 2 || settings_change_) return;
   Node& n = *nodes_[random_.below(nodes_.size())];
@@ -43,7 +44,8 @@ void Cluster::change_settings() {
   std::function<void(core::Config&)> change;
   if (kind == 0) {
     change = [](core::Config& c) {
-      c.on_peer_loss = c.on_peer_loss == core::OnPeerLoss::suspend ? core::OnPeerLoss::go_on : core::OnPeerLoss::suspend;
+      c.on_peer_loss = c.on_peer_loss == core::OnPeerLoss::suspend ? core::OnPeerLoss::go_on
+                                                                   : core::OnPeerLoss::suspend;
     };
   } else if (kind == 1) {
     change = [](core::Config& c) {
@@ -99,14 +101,16 @@ void Cluster::settle_settings() {
     if (std::exchange(n->settings, nullptr)) crash(*n, false);
 }
 
-// ---- long chains of epochs -----------------------------------------------------------------------------------------
+// ---- long chains of epochs
+// -----------------------------------------------------------------------------------------
 
 // One machine is away, and another one is started and promoted again and again: each time is an epoch.
 void Cluster::begin_chain() {
   Node& away = *nodes_[random_.below(nodes_.size())];
   Node& n = *nodes_[(away.index + 1 + random_.below(nodes_.size() - 1)) % nodes_.size()];
-  // As the operator does (operator_step). A replica without a link of protocol C would rightly wait for min_in_sync. If it died before
-  // its first record was durable, the arbiter would name it, and nobody else could be promoted.
+  // As the operator does (operator_step). A replica without a link of protocol C would rightly wait for
+  // min_in_sync. If it died before its first record was durable, the arbiter would name it, and nobody else
+  // could be promoted.
   if (!n.alive() || !(mixed_ || n.protocol == core::Protocol::C)) return;
   crash(away, random_.below(2) == 0);
   chain_step(n, away, n.core->status().epoch.counter, chain_steps_max);

@@ -27,7 +27,9 @@ constexpr Duration progress_every = std::chrono::seconds(10);
 constexpr unsigned jobs_max = 256;
 
 volatile sig_atomic_t stop_asked = 0;
-void ask_to_stop(int) { stop_asked = 1; }
+void ask_to_stop(int) {
+  stop_asked = 1;
+}
 
 // Shared by all processes.
 struct Board {
@@ -112,8 +114,10 @@ void read_report(const Worker& w, ShardResult& result) {
     std::size_t blank = line.find(' ');
     if (blank == std::string_view::npos) continue;
     std::string text(line.substr(blank + 1));
-    if (line[0] == '!') take(result, {number_at(line.substr(1)), std::move(text)});
-    else result.coverage.marks[text] += number_at(line);
+    if (line[0] == '!')
+      take(result, {number_at(line.substr(1)), std::move(text)});
+    else
+      result.coverage.marks[text] += number_at(line);
   }
 }
 
@@ -126,15 +130,18 @@ void end_of(Worker& w, unsigned self, Board& board, ShardResult& result) {
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
   std::uint64_t seed = board.running[self];
   if (seed < board.lowest_failed) board.lowest_failed = seed;
-  take(result, {seed, w.hung ? "does not end" : WIFSIGNALED(status) ? fmt::format("stopped by signal {}", WTERMSIG(status))
-                                                                     : fmt::format("exit {}", WEXITSTATUS(status))});
+  take(result, {seed, w.hung                ? "does not end"
+                      : WIFSIGNALED(status) ? fmt::format("stopped by signal {}", WTERMSIG(status))
+                                            : fmt::format("exit {}", WEXITSTATUS(status))});
 }
 
 void read_some(Worker& w, unsigned self, Board& board, ShardResult& result) {
   char buffer[4096];
   ssize_t n = ::read(w.report.get(), buffer, sizeof buffer);
-  if (n > 0) w.text.append(buffer, static_cast<std::size_t>(n));
-  else if (n == 0) end_of(w, self, board, result);
+  if (n > 0)
+    w.text.append(buffer, static_cast<std::size_t>(n));
+  else if (n == 0)
+    end_of(w, self, board, result);
 }
 
 void look_for_hung(Worker& w, unsigned self, Board& board, Instant now, Duration patience) {
@@ -196,7 +203,8 @@ ShardResult run_shards(const ShardOptions& options) {
   sigaction(SIGINT, &action, &old_int);
   sigaction(SIGTERM, &action, &old_term);
   std::vector<Worker> workers;
-  for (unsigned i = 0; i < std::min(options.jobs, jobs_max); ++i) workers.push_back(start_worker(board, i, end));
+  for (unsigned i = 0; i < std::min(options.jobs, jobs_max); ++i)
+    workers.push_back(start_worker(board, i, end));
   ShardResult result;
   watch(workers, board, options, result);
   result.seeds = board.done;

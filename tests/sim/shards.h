@@ -1,4 +1,5 @@
-// Many seeds in several processes. A seed is a pure function of its number, so it does not matter which process runs it.
+// Many seeds in several processes. A seed is a pure function of its number, so it does not matter which
+// process runs it.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +25,12 @@ struct ShardOptions {
   unsigned jobs = 1;        // processes
   // A seed takes less than a second; one that runs for so long goes round in circles.
   twinloft::Duration patience = std::chrono::minutes(5);
-  bool progress = false;    // a line on standard error every few seconds
+  bool progress = false;  // a line on standard error every few seconds
 };
 struct ShardResult {
   Coverage coverage;
-  std::uint64_t seeds = 0;          // that have ended
-  std::optional<Finding> finding;   // of the lowest seed that fails; also a crash, or a seed that does not end
+  std::uint64_t seeds = 0;         // that have ended
+  std::optional<Finding> finding;  // of the lowest seed that fails; also a crash, or a seed that does not end
 };
 ShardResult run_shards(const ShardOptions& options);
 

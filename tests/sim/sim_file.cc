@@ -17,7 +17,8 @@ void copy_block(std::byte* to, const std::byte* from) {
 }
 }  // namespace
 
-// ---- pages ---------------------------------------------------------------------------------------------------------
+// ---- pages
+// ---------------------------------------------------------------------------------------------------------
 
 Page::Data* Page::free_list = nullptr;
 
@@ -36,10 +37,16 @@ Page Page::of(const std::byte* block) {
   return page;
 }
 
-void Page::release(Data* data) { data->next_free = std::exchange(free_list, data); }
+void Page::release(Data* data) {
+  data->next_free = std::exchange(free_list, data);
+}
 
-const std::byte* Page::bytes() const { return data_ ? data_->bytes : zero_block; }
-void Page::read(std::byte* out) const { copy_block(out, bytes()); }
+const std::byte* Page::bytes() const {
+  return data_ ? data_->bytes : zero_block;
+}
+void Page::read(std::byte* out) const {
+  copy_block(out, bytes());
+}
 
 bool Page::same(const Page& o) const {
   return data_ == o.data_ || std::memcmp(bytes(), o.bytes(), sizeof zero_block) == 0;
@@ -57,7 +64,8 @@ std::optional<std::uint64_t> Page::word() const {
   return data_->word;
 }
 
-// ---- the disk ------------------------------------------------------------------------------------------------------
+// ---- the disk
+// ------------------------------------------------------------------------------------------------------
 
 SimFile::SimFile(std::string name, std::uint64_t bytes)
     : name_(std::move(name)), now_(bytes / page_bytes), media_(bytes / page_bytes) {
@@ -65,7 +73,8 @@ SimFile::SimFile(std::string name, std::uint64_t bytes)
 }
 
 void SimFile::Flaws::forget(std::uint64_t first, std::uint64_t count) {
-  if (!unreadable.empty()) unreadable.erase(unreadable.lower_bound(first), unreadable.lower_bound(first + count));
+  if (!unreadable.empty())
+    unreadable.erase(unreadable.lower_bound(first), unreadable.lower_bound(first + count));
   if (!wrong.empty()) wrong.erase(wrong.lower_bound(first), wrong.lower_bound(first + count));
 }
 
@@ -88,7 +97,8 @@ void SimFile::make_readable(std::uint64_t offset) {
 bool SimFile::readable(std::uint64_t page, std::uint64_t pages) const {
   auto bad = flaws_.unreadable.lower_bound(page);
   auto wrong = flaws_.wrong.lower_bound(page);
-  return (bad == flaws_.unreadable.end() || *bad >= page + pages) && (wrong == flaws_.wrong.end() || wrong->first >= page + pages);
+  return (bad == flaws_.unreadable.end() || *bad >= page + pages) &&
+         (wrong == flaws_.wrong.end() || wrong->first >= page + pages);
 }
 
 std::vector<std::uint64_t> SimFile::flawed() const {
@@ -106,7 +116,8 @@ Status SimFile::read(std::uint64_t offset, MutableByteSpan out) {
   std::uint64_t first = first_page(offset, out.size());
   std::uint64_t pages = out.size() / page_bytes;
   auto bad = flaws_.unreadable.lower_bound(first);
-  if (bad != flaws_.unreadable.end() && *bad < first + pages) return fail(Errc::io, "{}: reading at {}", name_, *bad * page_bytes);
+  if (bad != flaws_.unreadable.end() && *bad < first + pages)
+    return fail(Errc::io, "{}: reading at {}", name_, *bad * page_bytes);
   for (std::size_t i = 0; i < pages; ++i) now_[first + i].read(out.data() + i * page_bytes);
   for (auto w = flaws_.wrong.lower_bound(first); w != flaws_.wrong.end() && w->first < first + pages; ++w)
     w->second.read(out.data() + (w->first - first) * page_bytes);
@@ -142,7 +153,8 @@ void SimFile::sync_upto(std::uint64_t write) {
   while (!cache_.empty() && cache_.front().number <= write) {
     Unsynced& u = cache_.front();
     flaws_media_.forget(u.offset / page_bytes, u.pages.size());
-    std::move(u.pages.begin(), u.pages.end(), media_.begin() + static_cast<std::ptrdiff_t>(u.offset / page_bytes));
+    std::move(u.pages.begin(), u.pages.end(),
+              media_.begin() + static_cast<std::ptrdiff_t>(u.offset / page_bytes));
     cache_.pop_front();
   }
 }
@@ -163,7 +175,8 @@ void SimFile::tear(std::uint64_t offset, const std::vector<Page>& pages, SeededR
   for (std::size_t i = 0; i < pages.size(); ++i) {
     bool keep[page_sectors];
     for (std::size_t s = 0; s < page_sectors; ++s)
-      keep[s] = kind == 0 || (kind == 2 && i * page_sectors + s < upto) || (kind == 3 && random.below(2) == 0);
+      keep[s] = kind == 0 || (kind == 2 && i * page_sectors + s < upto) ||
+                (kind == 3 && random.below(2) == 0);
     auto land = [&](Page& onto) {
       if (std::all_of(keep, keep + page_sectors, [](bool k) { return k; })) {
         onto = pages[i];

@@ -1,10 +1,10 @@
 // A simulated disk with a volatile write cache.
 //
-// `now` is what a read sees, `media` what a power cut leaves. Writes stand between the two until a sync; a power cut
-// keeps, tears (at 512-byte sectors) or loses each of them on its own.
+// `now` is what a read sees, `media` what a power cut leaves. Writes stand between the two until a sync; a
+// power cut keeps, tears (at 512-byte sectors) or loses each of them on its own.
 //
-// A disk is a table of pages that are never changed once they are in it, so a copy of a disk, of which a run makes
-// hundreds, copies no content. All offsets and lengths are multiples of a page.
+// A disk is a table of pages that are never changed once they are in it, so a copy of a disk, of which a run
+// makes hundreds, copies no content. All offsets and lengths are multiples of a page.
 #pragma once
 
 #include <deque>
@@ -77,14 +77,16 @@ class SimFile final : public ports::BlockFile {
   // A write that was under way when the power went: some of its sectors, in any combination.
   void tear(std::uint64_t offset, const std::vector<Page>& blocks, SeededRandom& random);
   void power_cut(SeededRandom& random);
-  // A page that cannot be read until it is written again, durably if a power cut comes. What lies beneath stays.
+  // A page that cannot be read until it is written again, durably if a power cut comes. What lies beneath
+  // stays.
   void make_unreadable(std::uint64_t offset);
-  void make_readable(std::uint64_t offset);  // the disk has succeeded after all
-  std::vector<std::uint64_t> flawed() const;  // pages that cannot be read, or are wrong
+  void make_readable(std::uint64_t offset);                      // the disk has succeeded after all
+  std::vector<std::uint64_t> flawed() const;                     // pages that cannot be read, or are wrong
   bool readable(std::uint64_t page, std::uint64_t pages) const;  // as they were written, too
-  // A page that returns something else than what was written, until it is written again. page() goes on returning that.
+  // A page that returns something else than what was written, until it is written again. page() goes on
+  // returning that.
   void make_wrong(std::uint64_t offset, const Page& content);
-  void make_right();  // all of these
+  void make_right();                                      // all of these
   void flip(std::uint64_t offset, SeededRandom& random);  // bits of one byte, at rest
 
  private:

@@ -1,6 +1,6 @@
-// Memory of a simulated process; costs only what is touched. At first it is zeros. A process that starts again may find what an earlier one
-// of the same run has left, as one that has the memory from the kernel does not: nobody may read what he has not written. It is the same
-// whenever a run is repeated.
+// Memory of a simulated process; costs only what is touched. At first it is zeros. A process that starts
+// again may find what an earlier one of the same run has left, as one that has the memory from the kernel
+// does not: nobody may read what he has not written. It is the same whenever a run is repeated.
 #pragma once
 
 #include <sys/mman.h>
@@ -23,7 +23,8 @@ class SimMemory {
       return;
     }
     constexpr std::size_t huge = 2u << 20;
-    void* area = mmap(nullptr, bytes + huge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* area = mmap(nullptr, bytes + huge, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (area == MAP_FAILED) throw std::bad_alloc();
     start_ = static_cast<std::byte*>(area) + (huge - reinterpret_cast<std::uintptr_t>(area) % huge) % huge;
     madvise(start_, bytes_, MADV_HUGEPAGE);  // fewer faults

@@ -117,7 +117,8 @@ Status AccountWriter::close() {
   struct stat about{};
   if (::fstat(fd_.get(), &about) != 0) return fail_errno(errno, "account {}", path_);
   if (S_ISREG(about.st_mode)) {
-    if (auto synced = sync_file_and_name(); !synced) return fail(synced.error().code, "account {}: {}", path_, synced.error().message);
+    if (auto synced = sync_file_and_name(); !synced)
+      return fail(synced.error().code, "account {}: {}", path_, synced.error().message);
   }
   fd_.reset();
   return {};

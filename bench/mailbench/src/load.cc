@@ -24,8 +24,8 @@ void on_signal(int) {
   if (Schedule* schedule = g_interruptible.load(std::memory_order_relaxed)) schedule->stop();
 }
 
-// SIGINT, SIGTERM and SIGHUP (the terminal is gone) end the run in good order; a second one of the first two ends the process. Who has started this with
-// SIGHUP ignored (nohup) wants it to go on.
+// SIGINT, SIGTERM and SIGHUP (the terminal is gone) end the run in good order; a second one of the first two
+// ends the process. Who has started this with SIGHUP ignored (nohup) wants it to go on.
 class SignalGuard {
  public:
   explicit SignalGuard(Schedule& schedule) {

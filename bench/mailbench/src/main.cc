@@ -69,8 +69,8 @@ int verify_main(const std::vector<std::string>& arguments) {
   if (command->help) return fmt::print("{}", verify_help()), EX_OK;
   auto result = run_verify(command->verify);
   if (!result) return complain(EX_NOINPUT, result.error().message);
-  auto status =
-      publish(verify_text(command->verify, *result), verify_json(command->verify, *result), command->json);
+  auto status = publish(verify_text(command->verify, *result), verify_json(command->verify, *result),
+                        command->json);
   if (!status) return complain(EX_IOERR, status.error().message);
   return result->good() ? EX_OK : 1;
 }
@@ -88,5 +88,6 @@ int main(int argc, char** argv) {
   if (command == "--help" || command == "-h" || command == "help") return fmt::print("{}", kUsage), EX_OK;
   if (command == "--version" || command == "-V") return fmt::print("mailbench {}\n", TWINLOFT_VERSION), EX_OK;
   constexpr std::string_view known[] = {"load", "verify"};
-  return complain(EX_USAGE, fmt::format("'{}' is not a command; {}\n{}", command, did_you_mean(command, known), kUsage));
+  return complain(
+      EX_USAGE, fmt::format("'{}' is not a command; {}\n{}", command, did_you_mean(command, known), kUsage));
 }

@@ -77,8 +77,8 @@ TextBlock::Slice TextBlock::slice(std::size_t first, std::uint64_t size_max, std
   }
   next = low == line_count() ? 0 : low;
   Slice s;
-  s.canonical =
-      std::string_view(canonical_).substr(canonical_at_[first], canonical_at_[low] - canonical_at_[first]);
+  s.canonical = std::string_view(canonical_)
+                    .substr(canonical_at_[first], canonical_at_[low] - canonical_at_[first]);
   s.wire = std::string_view(wire_).substr(wire_at_[first], wire_at_[low] - wire_at_[first]);
   s.size = size_before(low) - size_before(first);
   return s;

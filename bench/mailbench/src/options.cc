@@ -88,7 +88,8 @@ Result<po::variables_map> parse(const po::options_description& description, cons
     for (const auto& option : description.options()) names.push_back("--" + option->long_name());
     std::vector<std::string_view> known(names.begin(), names.end());
     auto nearest = nearest_word(e.get_option_name(), known);
-    return fail(Errc::invalid, "there is no option {}{}", e.get_option_name(), nearest ? fmt::format("; did you mean \"{}\"?", *nearest) : "");
+    return fail(Errc::invalid, "there is no option {}{}", e.get_option_name(),
+                nearest ? fmt::format("; did you mean \"{}\"?", *nearest) : "");
   } catch (const po::error& e) {
     return fail(Errc::invalid, "{}", e.what());
   }

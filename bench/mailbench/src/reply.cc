@@ -38,8 +38,8 @@ Result<bool> ReplyParser::feed(std::string_view& bytes) {
 Result<bool> ReplyParser::end_line() {
   if (line_.ends_with('\r')) line_.pop_back();
   std::string_view line = line_;
-  bool has_code =
-      line.size() >= 3 && line[0] >= '2' && line[0] <= '5' && is_digit(line[1]) && is_digit(line[2]);
+  bool has_code = line.size() >= 3 && line[0] >= '2' && line[0] <= '5' && is_digit(line[1]) &&
+                  is_digit(line[2]);
   char separator = line.size() > 3 ? line[3] : ' ';
   if (!has_code || (separator != ' ' && separator != '-'))
     return fail(Errc::corrupt, "the server sent '{}', which is not a reply", shown(line));

@@ -90,8 +90,8 @@ double messages_per_minute(const LoadStats& stats) {
 
 std::string report_text(const LoadOptions& options, const LoadResult& result) {
   const LoadStats& s = result.stats;
-  auto out =
-      fmt::format("mailbench load, run {}{}\n", result.run, result.interrupted ? " (interrupted)" : "");
+  auto out = fmt::format("mailbench load, run {}{}\n", result.run,
+                         result.interrupted ? " (interrupted)" : "");
   auto at = std::back_inserter(out);
   fmt::format_to(at, "{:<15}{}, {} clients, {}, size {} (mean {:.0f} bytes), {} recipient{} a message\n",
                  "to", options.server, options.clients,

@@ -125,8 +125,8 @@ StoredMessage parse_stored(std::string_view text) {
   StoredMessage out;
   std::string_view rest = text;
   std::string_view name;
-  const char* value =
-      nullptr;  // of the field that is open: it ends where a line without a leading blank begins
+  const char* value = nullptr;  // of the field that is open: it ends where a line without a leading blank
+                                // begins
   while (!rest.empty()) {
     const char* line_start = rest.data();
     std::string_view line = next_line(rest);
@@ -175,7 +175,8 @@ namespace {
 
 // lmtpd's macros as the letters that they stand for.
 std::string with_letters(std::string_view format) {
-  constexpr std::pair<std::string_view, std::string_view> names[] = {{"%name%", "%u"}, {"%user%", "%n"}, {"%domain%", "%d"}};
+  constexpr std::pair<std::string_view, std::string_view> names[] = {
+      {"%name%", "%u"}, {"%user%", "%n"}, {"%domain%", "%d"}};
   std::string out;
   while (!format.empty()) {
     auto named = std::ranges::find_if(names, [&](const auto& n) { return format.starts_with(n.first); });
@@ -200,11 +201,15 @@ Status DirectoryMap::check(std::string_view given) {
     if (format[i] != '%') continue;
     char c = ++i < format.size() ? format[i] : '\0';
     if (c != 'u' && c != 'n' && c != 'd' && c != '%')
-      return fail(Errc::invalid, "Maildir format '{}': known are %u or %name% (the address), %n or %user% (the local part), %d or %domain%, and %%", given);
+      return fail(Errc::invalid,
+                  "Maildir format '{}': known are %u or %name% (the address), %n or %user% (the local part), "
+                  "%d or %domain%, and %%",
+                  given);
     tells = tells || c == 'u' || c == 'n';
   }
   if (!tells)
-    return fail(Errc::invalid, "Maildir format '{}' does not tell users apart: it needs %u (%name%) or %n (%user%)", given);
+    return fail(Errc::invalid,
+                "Maildir format '{}' does not tell users apart: it needs %u (%name%) or %n (%user%)", given);
   return {};
 }
 

@@ -161,8 +161,8 @@ class Verifier {
   // Copies that the attempts for this pair may have left.
   std::uint32_t copies_allowed(const Pair& pair) const {
     bool last_word_deferred = pair.acknowledged == 0 && pair.refused == 0;
-    bool deferred_counts =
-        options_.allow_deferred_copies || (last_word_deferred && !options_.strict_deferred);
+    bool deferred_counts = options_.allow_deferred_copies ||
+                           (last_word_deferred && !options_.strict_deferred);
     return (pair.acknowledged > 0 ? 1 : 0) + pair.unknown + (deferred_counts ? pair.deferred : 0);
   }
 
@@ -236,8 +236,8 @@ class Verifier {
   void finish() {
     result_.files = spool_.files.size();
     result_.left_in_tmp = spool_.left_in_tmp;
-    result_.accounts_complete =
-        std::ranges::all_of(expected_.complete, [](bool complete) { return complete; });
+    result_.accounts_complete = std::ranges::all_of(expected_.complete,
+                                                    [](bool complete) { return complete; });
     auto order = [](const Problem& p) { return std::tie(p.kind, p.id, p.recipient, p.path); };
     std::ranges::sort(result_.problems,
                       [&](const Problem& a, const Problem& b) { return order(a) < order(b); });

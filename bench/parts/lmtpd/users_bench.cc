@@ -1,5 +1,6 @@
-// users_bench --config FILE [--threads N] [--seconds S] [--users N]: look-ups a second in the user database that an lmtpd.toml names, as the serving process does
-// them: from memory where it can, else in the source (in its own process, where it has one). Addresses are u0@example.org to u<N-1>@example.org, at random.
+// users_bench --config FILE [--threads N] [--seconds S] [--users N]: look-ups a second in the user database
+// that an lmtpd.toml names, as the serving process does them: from memory where it can, else in the source
+// (in its own process, where it has one). Addresses are u0@example.org to u<N-1>@example.org, at random.
 // Prints one line of JSON; times in microseconds. Run it as lmtpd's user.
 #include <fmt/format.h>
 
@@ -34,15 +35,18 @@ struct Counts {
   std::string error;
 };
 
-void ask(Directory& directory, const Options& options, std::uint64_t seed, const std::atomic<bool>& stop, Counts& counts) {
+void ask(Directory& directory, const Options& options, std::uint64_t seed, const std::atomic<bool>& stop,
+         Counts& counts) {
   OsClock clock;
   SeededRandom random(seed);
   while (!stop) {
     LookupRequest request{fmt::format("u{}", random.below(options.users)), {}, "example.org"};
     Instant begin = clock.now();
     std::optional<LookupResult> found = directory.lookup_now(request);
-    if (found) ++counts.from_memory;
-    else found = directory.lookup(request);
+    if (found)
+      ++counts.from_memory;
+    else
+      found = directory.lookup(request);
     counts.us.push_back(static_cast<double>((clock.now() - begin).count()) / 1e3);
     if (!*found || !**found) {
       counts.error = *found ? request.local_part + " is not there" : found->error().message;
@@ -58,7 +62,8 @@ int run(const Options& options) {
   Status filled = identity ? fill_user_ids(config->users, *identity) : std::unexpected(identity.error());
   if (!filled) return std::cerr << filled.error().message << "\n", 1;
   auto started = start_users(config->users, [] { return Status(); }, clock);
-  auto directory = started ? open_users(config->users, clock, std::move(*started)) : std::unexpected(started.error());
+  auto directory = started ? open_users(config->users, clock, std::move(*started))
+                           : std::unexpected(started.error());
   if (!directory) return std::cerr << directory.error().message << "\n", 1;
   std::vector<Counts> counts(options.threads);
   std::vector<std::thread> threads;
@@ -78,9 +83,13 @@ int run(const Options& options) {
     from_memory += c.from_memory;
   }
   std::sort(all.begin(), all.end());
-  auto at = [&](double part) { return all[static_cast<std::size_t>(part * static_cast<double>(all.size() - 1))]; };
-  fmt::print("{{\"rate\": {:.0f}, \"p50\": {:.2f}, \"p99\": {:.2f}, \"max\": {:.0f}, \"from_memory\": {:.4f}}}\n", static_cast<double>(all.size()) / seconds, at(0.5),
-             at(0.99), all.back(), static_cast<double>(from_memory) / static_cast<double>(all.size()));
+  auto at = [&](double part) {
+    return all[static_cast<std::size_t>(part * static_cast<double>(all.size() - 1))];
+  };
+  fmt::print(
+      "{{\"rate\": {:.0f}, \"p50\": {:.2f}, \"p99\": {:.2f}, \"max\": {:.0f}, \"from_memory\": {:.4f}}}\n",
+      static_cast<double>(all.size()) / seconds, at(0.5), at(0.99), all.back(),
+      static_cast<double>(from_memory) / static_cast<double>(all.size()));
   return 0;
 }
 
@@ -89,7 +98,8 @@ int run(const Options& options) {
 int main(int argc, char** argv) {
   Options options;
   po::options_description known;
-  known.add_options()("config", po::value(&options.config)->required())("threads", po::value(&options.threads))("seconds", po::value(&options.seconds))(
+  known.add_options()("config", po::value(&options.config)->required())(
+      "threads", po::value(&options.threads))("seconds", po::value(&options.seconds))(
       "users", po::value(&options.users));
   try {
     po::variables_map given;

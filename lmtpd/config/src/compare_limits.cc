@@ -12,8 +12,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// How long an MTA waits for the replies to a message: RFC 5321 section 4.5.3.2.6, Postfix's lmtp_data_done_timeout, and
-// the examples for other MTAs (docs/mta.md).
+// How long an MTA waits for the replies to a message: RFC 5321 section 4.5.3.2.6, Postfix's
+// lmtp_data_done_timeout, and the examples for other MTAs (docs/mta.md).
 constexpr milliseconds mta_waits = std::chrono::minutes(10);
 // And for that to a recipient: section 4.5.3.2.3, lmtp_rcpt_timeout.
 constexpr milliseconds mta_waits_for_recipient = std::chrono::minutes(5);
@@ -42,13 +42,17 @@ class Comparison {
 
   void within_limits() {
     never_reached("limits.deliveries_per_user", l_.deliveries_per_user, "limits.deliveries", l_.deliveries);
-    never_reached("limits.deliveries_per_transaction", l_.deliveries_per_transaction, "limits.deliveries", l_.deliveries);
-    never_reached("limits.connections_per_address", l_.connections_per_address_max, "limits.connections", l_.connections_max);
+    never_reached("limits.deliveries_per_transaction", l_.deliveries_per_transaction, "limits.deliveries",
+                  l_.deliveries);
+    never_reached("limits.connections_per_address", l_.connections_per_address_max, "limits.connections",
+                  l_.connections_max);
     if (config_.users.lookup_timeout >= mta_waits_for_recipient)
       say("users.lookup_timeout ({}) is as long as an MTA waits for the reply to a recipient (5min)",
           whole(config_.users.lookup_timeout));
     if (l_.queue_time >= mta_waits)
-      say("limits.queue_time ({}) is as long as an MTA waits for a reply (10min): it would deliver again what was delivered", whole(l_.queue_time));
+      say("limits.queue_time ({}) is as long as an MTA waits for a reply (10min): it would deliver again "
+          "what was delivered",
+          whole(l_.queue_time));
   }
 
   // An agent's input is a file beside the message's own.
@@ -76,20 +80,26 @@ class Comparison {
     }
     milliseconds longest = l_.queue_time + agent.time_limit + agent.kill_grace;
     if (longest >= mta_waits)
-      say("agent.{0}.timeout: with limits.queue_time a delivery may take {1}, and an MTA waits 10min for the reply: it would deliver again what was delivered",
+      say("agent.{0}.timeout: with limits.queue_time a delivery may take {1}, and an MTA waits 10min for the "
+          "reply: it would deliver again what was delivered",
           agent.name, whole(longest));
   }
 
   void with_next_hop(const NextHopSpec& hop) {
     if (hop.connections_max >= l_.deliveries)
-      say("next_hop.{}.connections ({}) is not below limits.deliveries ({}): a store that hangs takes all threads that deliver", hop.name, hop.connections_max, l_.deliveries);
+      say("next_hop.{}.connections ({}) is not below limits.deliveries ({}): a store that hangs takes all "
+          "threads that deliver",
+          hop.name, hop.connections_max, l_.deliveries);
     milliseconds longest = l_.queue_time + hop.data_timeout;
     if (longest >= mta_waits)
-      say("next_hop.{}.data_timeout: with limits.queue_time a delivery may take {}, and an MTA waits 10min for the reply: it would deliver again what was delivered",
+      say("next_hop.{}.data_timeout: with limits.queue_time a delivery may take {}, and an MTA waits 10min "
+          "for the reply: it would deliver again what was delivered",
           hop.name, whole(longest));
   }
 
-  static std::string whole(milliseconds time) { return fmt::format("{}s", std::chrono::ceil<seconds>(time).count()); }
+  static std::string whole(milliseconds time) {
+    return fmt::format("{}s", std::chrono::ceil<seconds>(time).count());
+  }
 
   const Config& config_;
   const LimitSettings& l_;
@@ -98,6 +108,8 @@ class Comparison {
 
 }  // namespace
 
-std::vector<std::string> compare_limits(const Config& config) { return Comparison(config).run(); }
+std::vector<std::string> compare_limits(const Config& config) {
+  return Comparison(config).run();
+}
 
 }  // namespace twinloft::lmtpd

@@ -69,12 +69,14 @@ std::string parse_address(const std::string& text, ListenSettings& out) {
     return "expected a numeric address before the port, such as 127.0.0.1, 0.0.0.0 or [::1]";
   in6_addr v6{};
   if (::inet_pton(AF_INET6, out.host.c_str(), &v6) == 1 && IN6_IS_ADDR_LINKLOCAL(&v6))
-    return fmt::format("a link-local address needs its interface: \"[{}%eth0]{}\"", out.host, text.substr(colon));
+    return fmt::format("a link-local address needs its interface: \"[{}%eth0]{}\"", out.host,
+                       text.substr(colon));
   std::string_view port = std::string_view(text).substr(colon + 1);
   auto [end, code] = std::from_chars(port.data(), port.data() + port.size(), out.port);
   if (code != std::errc() || end != port.data() + port.size() || out.port == 0)
     return "expected a port from 1 to 65535 after the colon";
-  if (out.port == smtp_port) return "port 25 is SMTP's; LMTP is never spoken there (RFC 2033): use 24 or 2400";
+  if (out.port == smtp_port)
+    return "port 25 is SMTP's; LMTP is never spoken there (RFC 2033): use 24 or 2400";
   return {};
 }
 
@@ -93,16 +95,22 @@ void read_networks(const TomlTable& t, std::string_view key, Networks& out) {
   std::vector<std::string> words;
   t.texts(key, words);
   auto networks = Networks::parse(words);
-  if (networks) out = std::move(*networks);
-  else t.error(key, networks.error().message);
+  if (networks)
+    out = std::move(*networks);
+  else
+    t.error(key, networks.error().message);
 }
 
 void read_rules(const TomlTable& t, ListenRules& rules) {
   std::string tls = "none";
   t.text("tls", tls);
-  if (tls == "offered") rules.tls = TlsPolicy::offered;
-  else if (tls == "required") rules.tls = TlsPolicy::required;
-  else if (tls != "none") t.wrong_word("tls", "expected \"none\", \"offered\" or \"required\"", tls, {"none", "offered", "required"});
+  if (tls == "offered")
+    rules.tls = TlsPolicy::offered;
+  else if (tls == "required")
+    rules.tls = TlsPolicy::required;
+  else if (tls != "none")
+    t.wrong_word("tls", "expected \"none\", \"offered\" or \"required\"", tls,
+                 {"none", "offered", "required"});
   read_networks(t, "trusted", rules.may_speak_for);
   read_networks(t, "proxies", rules.proxies);
 }
@@ -113,10 +121,14 @@ void read_client_subjects(const TomlTable& t, Config& config) {
   if (!t.has("client_subjects")) return;
   if (names.empty()) return t.error("client_subjects", "is an empty list: no client could connect");
   if (!config.tls.client_certificate_required)
-    return t.error("client_subjects", "needs client_certificate = \"require\": otherwise a client without a certificate is let in");
+    return t.error(
+        "client_subjects",
+        "needs client_certificate = \"require\": otherwise a client without a certificate is let in");
   for (const std::string& name : names)
     if (name.empty() || name[0] == '.' || name.find_first_of("* /") != std::string::npos)
-      t.error("client_subjects", fmt::format("\"{}\": expected a whole name as in the certificate, such as \"mx1.example.org\"", name));
+      t.error("client_subjects",
+              fmt::format("\"{}\": expected a whole name as in the certificate, such as \"mx1.example.org\"",
+                          name));
   for (std::string& name : names)
     if (auto normal = normal_domain(name)) name = std::move(*normal);
   config.tls.client_subjects = std::move(names);
@@ -127,16 +139,22 @@ void check_certificate_is_required(const TomlTable& t, const Config& config) {
   if (!config.tls.client_certificate_required) return;
   for (const ListenSettings& listen : config.listen)
     if (listen.rules.tls == TlsPolicy::offered)
-      t.error("client_certificate", fmt::format("is \"require\", and [[listen]] {} has tls = \"offered\": a client that does not say STARTTLS is served there "
-                                                "without a certificate. Write tls = \"required\" there", listen.address));
+      t.error("client_certificate", fmt::format("is \"require\", and [[listen]] {} has tls = \"offered\": a "
+                                                "client that does not say STARTTLS is served there "
+                                                "without a certificate. Write tls = \"required\" there",
+                                                listen.address));
     else if (listen.rules.tls == TlsPolicy::none && listen.unix_path.empty())
-      t.warning("client_certificate", fmt::format("is \"require\", and [[listen]] {} has no TLS: its clients show no certificate", listen.address));
+      t.warning("client_certificate",
+                fmt::format("is \"require\", and [[listen]] {} has no TLS: its clients show no certificate",
+                            listen.address));
 }
 
 void read_tls(const TomlTable& top, Config& config) {
   const toml::table* raw = top.child("tls");
-  bool wanted = std::any_of(config.listen.begin(), config.listen.end(), [](const ListenSettings& l) { return l.rules.tls != TlsPolicy::none; });
-  if (!raw && wanted) return top.error("tls", "is missing: a [[listen]] offers TLS, which needs a certificate and a key");
+  bool wanted = std::any_of(config.listen.begin(), config.listen.end(),
+                            [](const ListenSettings& l) { return l.rules.tls != TlsPolicy::none; });
+  if (!raw && wanted)
+    return top.error("tls", "is missing: a [[listen]] offers TLS, which needs a certificate and a key");
   if (!raw) return;
   TomlTable t(top.problems(), *raw, "tls");
   t.allow({"certificate", "key", "client_ca", "client_certificate", "client_subjects", "min_version"});
@@ -147,8 +165,10 @@ void read_tls(const TomlTable& top, Config& config) {
   t.text("client_certificate", client);
   t.text("min_version", version);
   config.tls.client_certificate_required = client == "require";
-  if (client != "request" && client != "require") t.wrong_word("client_certificate", "expected \"request\" or \"require\"", client, {"request", "require"});
-  else if (t.has("client_certificate") && config.tls.client_ca.empty()) t.error("client_certificate", "needs client_ca: whose certificates are good");
+  if (client != "request" && client != "require")
+    t.wrong_word("client_certificate", "expected \"request\" or \"require\"", client, {"request", "require"});
+  else if (t.has("client_certificate") && config.tls.client_ca.empty())
+    t.error("client_certificate", "needs client_ca: whose certificates are good");
   read_client_subjects(t, config);
   check_certificate_is_required(t, config);
   config.tls.tls_1_2 = version == "1.2";
@@ -161,15 +181,20 @@ std::string clash(const ListenSettings& first, const ListenSettings& second) {
   bool v6 = second.host.find(':') != std::string::npos;
   bool same_port = first.port == second.port && v6 == (first.host.find(':') != std::string::npos);
   const std::string_view every = v6 ? "::" : "0.0.0.0";
-  if (first.host.empty() || second.host.empty() || !same_port || (first.host != every && second.host != every)) return {};
-  return fmt::format("{} and {} cannot both be listened at: one of them is every address with that port", first.address, second.address);
+  if (first.host.empty() || second.host.empty() || !same_port ||
+      (first.host != every && second.host != every))
+    return {};
+  return fmt::format("{} and {} cannot both be listened at: one of them is every address with that port",
+                     first.address, second.address);
 }
 
 void read_listen(const TomlTable& top, Config& config) {
   const toml::node* node = top.raw().get("listen");
-  if (node && node->is_table()) return top.error("listen", "expected [[listen]], with two brackets on each side");
+  if (node && node->is_table())
+    return top.error("listen", "expected [[listen]], with two brackets on each side");
   const toml::array* array = node ? node->as_array() : nullptr;
-  if (!array || array->empty()) return top.error("listen", "at least one [[listen]] with an address is needed");
+  if (!array || array->empty())
+    return top.error("listen", "at least one [[listen]] with an address is needed");
   for (const toml::node& entry : *array) {
     const toml::table* raw = entry.as_table();
     if (!raw) return top.error("listen", "expected [[listen]] sections");
@@ -182,9 +207,12 @@ void read_listen(const TomlTable& top, Config& config) {
     read_rules(t, listen.rules);
     if (listen.address.empty()) continue;
     std::string wrong = parse_address(listen.address, listen);
-    if (!wrong.empty()) t.error("address", fmt::format("\"{}\": {}", listen.address, wrong));
-    else if (listen.unix_path.empty() && t.has("mode")) t.error("mode", "is for Unix sockets only");
-    else if (listen.unix_path.empty() && t.has("group")) t.error("group", "is for Unix sockets only");
+    if (!wrong.empty())
+      t.error("address", fmt::format("\"{}\": {}", listen.address, wrong));
+    else if (listen.unix_path.empty() && t.has("mode"))
+      t.error("mode", "is for Unix sockets only");
+    else if (listen.unix_path.empty() && t.has("group"))
+      t.error("group", "is for Unix sockets only");
     for (const ListenSettings& other : config.listen)
       if (std::string why = clash(other, listen); wrong.empty() && !why.empty()) t.error("address", why);
     config.listen.push_back(std::move(listen));
@@ -196,9 +224,10 @@ void read_limits(const TomlTable& top, Config& config) {
   if (!raw) return;
   TomlTable t(top.problems(), *raw, "limits");
   LimitSettings& l = config.limits;
-  t.allow({"message_size", "header_size", "recipients", "connections", "connections_per_address", "idle_timeout", "transaction_timeout", "queue_time", "stop_timeout", "bad_commands", "refused_recipients",
-           "body_memory", "body_memory_total", "body_directory", "body_disk_total", "deliveries", "deliveries_per_transaction",
-           "deliveries_per_user", "io_threads"});
+  t.allow({"message_size", "header_size", "recipients", "connections", "connections_per_address",
+           "idle_timeout", "transaction_timeout", "queue_time", "stop_timeout", "bad_commands",
+           "refused_recipients", "body_memory", "body_memory_total", "body_directory", "body_disk_total",
+           "deliveries", "deliveries_per_transaction", "deliveries_per_user", "io_threads"});
   t.size("message_size", 1024, no_bound, l.message_bytes_max);
   t.size("header_size", 1024, 64u << 20, l.header_bytes_max);
   t.number("recipients", 1, 100'000, l.recipients_max);
@@ -237,7 +266,8 @@ void read_spool(const TomlTable& top, bool hands_on, SpoolConfig& spool) {
   std::string volume;
   t.text("volume", volume);
   if (!require_marker && volume.empty()) return;
-  if (!require_marker) return t.error("require_marker", "is false, and a volume is given: leave one of them out");
+  if (!require_marker)
+    return t.error("require_marker", "is false, and a volume is given: leave one of them out");
   if (volume.empty())
     return t.error("volume",
                    "is missing: the UUID in the file .twinloft-spool at the spool's root; only for a plain "
@@ -250,11 +280,15 @@ void read_spool(const TomlTable& top, bool hands_on, SpoolConfig& spool) {
 void read_folders(const TomlTable& t, FolderConfig& out) {
   std::string detail = "none", separator(1, out.separator);
   t.text("detail_folders", detail);
-  if (auto parsed = parse_folders_by_detail(detail)) out.detail = *parsed;
-  else t.error("detail_folders", parsed.error().message);
+  if (auto parsed = parse_folders_by_detail(detail))
+    out.detail = *parsed;
+  else
+    t.error("detail_folders", parsed.error().message);
   t.text("folder_separator", separator);
-  if (separator == "." || separator == "/") out.separator = separator[0];
-  else t.error("folder_separator", "expected \".\" or \"/\", as the separator of Dovecot's namespace");
+  if (separator == "." || separator == "/")
+    out.separator = separator[0];
+  else
+    t.error("folder_separator", "expected \".\" or \"/\", as the separator of Dovecot's namespace");
   t.number("folders_max", 0, 1'000'000, out.folders_max);
   t.flag("subscribe", out.subscribe);
 }
@@ -269,16 +303,20 @@ void read_quota_limits(const TomlTable& t, Config& config) {
   std::vector<std::string> folders;
   t.texts("ignore", folders);
   for (const std::string& folder : folders)
-    if (auto directory = quota_folder(folder, config.delivery.maildir.folders.separator)) out.ignored.push_back(*directory);
-    else t.error("ignore", directory.error().message);
+    if (auto directory = quota_folder(folder, config.delivery.maildir.folders.separator))
+      out.ignored.push_back(*directory);
+    else
+      t.error("ignore", directory.error().message);
 }
 
 void read_quota_status(const TomlTable& t, const LimitSettings& limits, QuotaStatusConfig& out) {
   std::string address;
   t.text("address", address, true);
   auto target = parse_connect_target(with_ascii_host(address));
-  if (target) out.target = std::move(*target);
-  else if (!address.empty()) t.error("address", fmt::format("\"{}\": {}", address, target.error().message));
+  if (target)
+    out.target = std::move(*target);
+  else if (!address.empty())
+    t.error("address", fmt::format("\"{}\": {}", address, target.error().message));
   t.number("connections", 1, 1024, out.connections_max);
   t.duration("timeout", out.answer_timeout);
   out.target.timeout = out.answer_timeout;
@@ -289,23 +327,33 @@ void read_quota(const TomlTable& top, Config& config) {
   const toml::table* raw = top.child("quota");
   if (!raw) return;
   TomlTable t(top.problems(), *raw, "quota");
-  t.allow({"driver", "storage", "messages", "over", "grace_percent", "ignore", "dovecot", "address", "connections", "timeout"});
+  t.allow({"driver", "storage", "messages", "over", "grace_percent", "ignore", "dovecot", "address",
+           "connections", "timeout"});
   QuotaConfig& out = config.delivery.maildir.quota;
   std::string driver, over = "reject";
   t.text("driver", driver, true);
-  if (driver == "maildir") out.driver = QuotaDriver::maildir;
-  else if (driver == "count") out.driver = QuotaDriver::count;
-  else if (driver != "none" && !driver.empty()) t.wrong_word("driver", "expected \"maildir\", \"count\" or \"none\"", driver, {"maildir", "count", "none"});
+  if (driver == "maildir")
+    out.driver = QuotaDriver::maildir;
+  else if (driver == "count")
+    out.driver = QuotaDriver::count;
+  else if (driver != "none" && !driver.empty())
+    t.wrong_word("driver", "expected \"maildir\", \"count\" or \"none\"", driver,
+                 {"maildir", "count", "none"});
   t.text("over", over);
-  if (auto parsed = parse_over_quota(over)) out.over = *parsed;
-  else t.error("over", parsed.error().message);
+  if (auto parsed = parse_over_quota(over))
+    out.over = *parsed;
+  else
+    t.error("over", parsed.error().message);
   t.path("dovecot", config.dovecot);
   read_quota_limits(t, config);
   if (out.driver == QuotaDriver::count) read_quota_status(t, config.limits, config.quota_status);
   if (driver == "none" && t.has("over")) t.error("over", "needs driver = \"maildir\" or \"count\"");
   for (const char* key : {"storage", "messages", "grace_percent", "ignore"}) {
     if (driver == "none" && t.has(key)) t.error(key, "needs driver = \"maildir\"");
-    if (driver == "count" && t.has(key)) t.error(key, "is Dovecot's to say where it counts: take it out here, and write it in Dovecot's configuration");
+    if (driver == "count" && t.has(key))
+      t.error(
+          key,
+          "is Dovecot's to say where it counts: take it out here, and write it in Dovecot's configuration");
   }
   for (const char* key : {"address", "connections", "timeout"})
     if (!driver.empty() && driver != "count" && t.has(key)) t.error(key, "needs driver = \"count\"");
@@ -336,14 +384,17 @@ void read_delivery(const TomlTable& top, Config& config) {
   }
   if (const toml::table* raw = top.child("maildir")) {
     TomlTable t(top.problems(), *raw, "maildir");
-    t.allow({"durability", "detail_folders", "folder_separator", "folders_max", "subscribe", "hard_links", "delivered_to_check"});
+    t.allow({"durability", "detail_folders", "folder_separator", "folders_max", "subscribe", "hard_links",
+             "delivered_to_check"});
     t.flag("delivered_to_check", config.delivery.maildir.delivered_to_check);
     t.flag("hard_links", config.delivery.maildir.hard_links);
     std::string durability;
     t.text("durability", durability);
     if (!durability.empty()) {
-      if (auto parsed = parse_durability(durability)) config.delivery.maildir.durability = *parsed;
-      else t.error("durability", parsed.error().message);
+      if (auto parsed = parse_durability(durability))
+        config.delivery.maildir.durability = *parsed;
+      else
+        t.error("durability", parsed.error().message);
     }
     read_folders(t, config.delivery.maildir.folders);
   }
@@ -357,7 +408,8 @@ void read_agents(const TomlTable& top, Config& config) {
       const toml::table* agent = value.as_table();
       std::string path = "agent." + std::string(name.str());
       if (!agent) {
-        TomlTable(top.problems(), *raw, "agent").error(name.str(), fmt::format("expected a section [{}]", path));
+        TomlTable(top.problems(), *raw, "agent")
+            .error(name.str(), fmt::format("expected a section [{}]", path));
         continue;
       }
       TomlTable t(top.problems(), *agent, path);
@@ -381,23 +433,29 @@ void check_agent_name(const TomlTable& top, const Config& config, const char* se
                       const std::string& name) {
   const toml::table* raw = top.raw().get_as<toml::table>(section);
   if (!raw || name.empty() || name == "maildir") return;
-  if (std::any_of(config.agents.begin(), config.agents.end(), [&](const AgentSpec& a) { return a.name == name; }))
+  if (std::any_of(config.agents.begin(), config.agents.end(),
+                  [&](const AgentSpec& a) { return a.name == name; }))
     return;
   TomlTable(top.problems(), *raw, section)
-      .error(key, fmt::format("there is no section [agent.{}]; \"maildir\" is the built-in agent{}", name, meant(name, config.agents, [](const AgentSpec& a) { return a.name; })));
+      .error(key, fmt::format("there is no section [agent.{}]; \"maildir\" is the built-in agent{}", name,
+                              meant(name, config.agents, [](const AgentSpec& a) { return a.name; })));
 }
 
 void check_next_hop_name(const TomlTable& top, const Config& config) {
   const toml::table* raw = top.raw().get_as<toml::table>("users");
   const std::string& name = config.users.defaults.next_hop;
-  bool known = std::any_of(config.next_hops.begin(), config.next_hops.end(), [&](const NextHopSettings& hop) { return hop.spec.name == name; });
-  if (raw && !name.empty() && !known) TomlTable(top.problems(), *raw, "users").error("next_hop", fmt::format("there is no section [next_hop.{}]{}", name,
-                                                                                                      meant(name, config.next_hops, [](const NextHopSettings& h) { return h.spec.name; })));
+  bool known = std::any_of(config.next_hops.begin(), config.next_hops.end(),
+                           [&](const NextHopSettings& hop) { return hop.spec.name == name; });
+  if (raw && !name.empty() && !known)
+    TomlTable(top.problems(), *raw, "users")
+        .error("next_hop", fmt::format("there is no section [next_hop.{}]{}", name,
+                                       meant(name, config.next_hops,
+                                             [](const NextHopSettings& h) { return h.spec.name; })));
 }
 
 void read_top(const TomlTable& top, Config& config) {
-  top.allow({"hostname", "log_level", "user", "group", "listen", "tls", "limits", "users", "spool", "delivery", "maildir",
-             "quota", "agent", "next_hop"});
+  top.allow({"hostname", "log_level", "user", "group", "listen", "tls", "limits", "users", "spool",
+             "delivery", "maildir", "quota", "agent", "next_hop"});
   top.text("hostname", config.hostname);
   if (auto normal = normal_domain(config.hostname)) config.hostname = std::move(*normal);
   if (std::any_of(config.hostname.begin(), config.hostname.end(),
@@ -405,11 +463,17 @@ void read_top(const TomlTable& top, Config& config) {
     top.error("hostname", "expected a host name such as \"mail.example.org\"");
   std::string level = "info";
   top.text("log_level", level);
-  if (level == "debug") config.log_level = LogLevel::debug;
-  else if (level == "info") config.log_level = LogLevel::info;
-  else if (level == "warning") config.log_level = LogLevel::warning;
-  else if (level == "error") config.log_level = LogLevel::error;
-  else top.wrong_word("log_level", "expected one of \"debug\", \"info\", \"warning\", \"error\"", level, {"debug", "info", "warning", "error"});
+  if (level == "debug")
+    config.log_level = LogLevel::debug;
+  else if (level == "info")
+    config.log_level = LogLevel::info;
+  else if (level == "warning")
+    config.log_level = LogLevel::warning;
+  else if (level == "error")
+    config.log_level = LogLevel::error;
+  else
+    top.wrong_word("log_level", "expected one of \"debug\", \"info\", \"warning\", \"error\"", level,
+                   {"debug", "info", "warning", "error"});
   top.identity("user", config.user);
   top.identity("group", config.group);
   if (config.user.empty() && !config.group.empty()) top.error("group", "needs user too");
@@ -442,7 +506,8 @@ Result<ReadConfig> read_text(const std::string& path, std::string_view text) {
   check_agent_name(top, config, "users", "agent", config.users.defaults.agent);
   check_next_hop_name(top, config);
   for (const std::string& warning : compare_limits(config)) config.warnings.push_back(path + ": " + warning);
-  for (const std::string& warning : find_ignored(config, root)) config.warnings.push_back(path + ": " + warning);
+  for (const std::string& warning : find_ignored(config, root))
+    config.warnings.push_back(path + ": " + warning);
   config.warnings.insert(config.warnings.end(), problems.warnings.begin(), problems.warnings.end());
   out.errors = std::move(problems.errors);
   out.bad_sections = std::move(problems.sections);
@@ -451,8 +516,7 @@ Result<ReadConfig> read_text(const std::string& path, std::string_view text) {
 
 Result<std::string> text_of(const std::string& path) {
   auto text = read_file(path, config_bytes_max);
-  if (!text)
-    return fail(text.error().code, "{} (--config FILE names another file)", text.error().message);
+  if (!text) return fail(text.error().code, "{} (--config FILE names another file)", text.error().message);
   return text;
 }
 
@@ -460,8 +524,7 @@ Result<std::string> text_of(const std::string& path) {
 
 Result<Config> parse_config(const std::string& path, std::string_view text) {
   TL_TRY_ASSIGN(ReadConfig read, read_text(path, text));
-  if (!read.errors.empty())
-    return fail(Errc::invalid, "{}", fmt::join(read.errors, "\n"));
+  if (!read.errors.empty()) return fail(Errc::invalid, "{}", fmt::join(read.errors, "\n"));
   return std::move(read.config);
 }
 

@@ -15,9 +15,12 @@ class Ignored {
   Ignored(const Config& config, const toml::table& root) : config_(config), root_(root) {}
 
   std::vector<std::string> run() {
-    bool tls = std::ranges::any_of(config_.listen, [](const ListenSettings& l) { return l.rules.tls != TlsPolicy::none; });
+    bool tls = std::ranges::any_of(config_.listen,
+                                   [](const ListenSettings& l) { return l.rules.tls != TlsPolicy::none; });
     if (!tls && root_.contains("tls")) say("tls", "no [[listen]] has tls = \"offered\" or \"required\"");
-    if (config_.agents.empty()) keys("delivery", {"memory", "temporary", "runs", "uid_min", "gid_min", "homes"}, "there is no [agent.NAME]");
+    if (config_.agents.empty())
+      keys("delivery", {"memory", "temporary", "runs", "uid_min", "gid_min", "homes"},
+           "there is no [agent.NAME]");
     if (!config_.delivers_here())
       for (const char* section : {"delivery", "maildir", "quota"})
         if (root_.contains(section)) say(section, "there is no [spool]: all mail is handed on");
@@ -25,7 +28,9 @@ class Ignored {
   }
 
  private:
-  void say(std::string_view key, std::string_view why) { found_.push_back(fmt::format("{}: is not used: {}", key, why)); }
+  void say(std::string_view key, std::string_view why) {
+    found_.push_back(fmt::format("{}: is not used: {}", key, why));
+  }
   void keys(const char* section, std::initializer_list<const char*> names, std::string_view why) {
     const toml::table* table = root_.get_as<toml::table>(section);
     for (const char* name : names)
@@ -38,6 +43,8 @@ class Ignored {
 
 }  // namespace
 
-std::vector<std::string> find_ignored(const Config& config, const toml::table& root) { return Ignored(config, root).run(); }
+std::vector<std::string> find_ignored(const Config& config, const toml::table& root) {
+  return Ignored(config, root).run();
+}
 
 }  // namespace twinloft::lmtpd

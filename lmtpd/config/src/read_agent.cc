@@ -61,9 +61,9 @@ void read_environment(const TomlTable& agent, AgentSpec& spec) {
 AgentSpec read_agent(const TomlTable& table, std::string name, std::vector<std::string>& warnings) {
   AgentSpec spec;
   spec.name = std::move(name);
-  table.allow({"command", "deliveries", "timeout", "kill_grace", "output_limit", "exits", "rlimits", "pass_environment",
-               "environment", "no_new_privs", "must_read_stdin", "syncs", "smtputf8", "crlf", "return_path", "delivered_to",
-               "original_to", "received"});
+  table.allow({"command", "deliveries", "timeout", "kill_grace", "output_limit", "exits", "rlimits",
+               "pass_environment", "environment", "no_new_privs", "must_read_stdin", "syncs", "smtputf8",
+               "crlf", "return_path", "delivered_to", "original_to", "received"});
   table.text("command", spec.command, true);
   table.duration("timeout", spec.time_limit);
   table.number("deliveries", 1, 4096, spec.deliveries_max);

@@ -14,8 +14,8 @@ namespace twinloft::lmtpd {
 namespace {
 
 constexpr std::array common_keys = std::to_array<std::string_view>(
-    {"driver", "detail_delimiter", "detail_first", "catch_all", "name", "home", "maildir", "uid", "gid", "agent", "next_hop", "cache_time", "cache_negative_time",
-     "cache_stale_time", "cache_size"});
+    {"driver", "detail_delimiter", "detail_first", "catch_all", "name", "home", "maildir", "uid", "gid",
+     "agent", "next_hop", "cache_time", "cache_negative_time", "cache_stale_time", "cache_size"});
 
 void read_directory(const TomlTable& t, DirectoryConfig& out) {
   t.text("detail_delimiter", out.detail_delimiter);
@@ -29,9 +29,13 @@ void read_directory(const TomlTable& t, DirectoryConfig& out) {
 void place_error(const TomlTable& t, std::string_view message) {
   constexpr std::string_view section = "users.";
   std::size_t end = message.find(": ");
-  std::string_view key = message.starts_with(section) && end != std::string_view::npos ? message.substr(section.size(), end - section.size()) : "";
-  if (t.has(key)) t.error(key, message.substr(end + 2));
-  else t.error("driver", message);
+  std::string_view key = message.starts_with(section) && end != std::string_view::npos
+                             ? message.substr(section.size(), end - section.size())
+                             : "";
+  if (t.has(key))
+    t.error(key, message.substr(end + 2));
+  else
+    t.error("driver", message);
 }
 
 void read_defaults(const TomlTable& t, UserSettings& users) {
@@ -40,7 +44,8 @@ void read_defaults(const TomlTable& t, UserSettings& users) {
   std::string& maildir = users.defaults.maildir;
   t.text("maildir", maildir);
   bool is_home = maildir == "~" || maildir == "%home%";
-  if (!maildir.empty() && !is_home && !maildir.starts_with('/') && !maildir.starts_with("~/") && !maildir.starts_with("%home%/"))
+  if (!maildir.empty() && !is_home && !maildir.starts_with('/') && !maildir.starts_with("~/") &&
+      !maildir.starts_with("%home%/"))
     return t.error("maildir", "expected an absolute path, or \"~\", the user's home, or one below \"~/\"");
   t.identity("uid", users.uid);
   t.identity("gid", users.gid);
@@ -70,32 +75,44 @@ void read_sqlite(const TomlTable& t, UserSettings& users) {
 void read_mysql_hosts(const TomlTable& t, MysqlDbConfig& out) {
   std::vector<std::string> hosts;
   t.texts("hosts", hosts);
-  if (hosts.empty()) return t.error("hosts", "expected a list, such as [\"db1.example.org\", \"192.0.2.1:3306\", \"unix:/run/mysqld/mysqld.sock\"]");
+  if (hosts.empty())
+    return t.error("hosts",
+                   "expected a list, such as [\"db1.example.org\", \"192.0.2.1:3306\", "
+                   "\"unix:/run/mysqld/mysqld.sock\"]");
   for (const std::string& text : hosts) {
     auto host = parse_mysql_host(with_ascii_host(text));
-    if (host) out.hosts.push_back(std::move(*host));
-    else t.error("hosts", host.error().message);
+    if (host)
+      out.hosts.push_back(std::move(*host));
+    else
+      t.error("hosts", host.error().message);
   }
 }
 
 void read_mysql_tls(const TomlTable& t, MysqlDbConfig& out) {
   std::string tls = "none";
   t.text("tls", tls);
-  if (tls == "required") out.tls = MysqlTls::required;
-  else if (tls == "verified") out.tls = MysqlTls::verified;
-  else if (tls != "none") t.wrong_word("tls", "expected \"none\", \"required\" or \"verified\"", tls, {"none", "required", "verified"});
+  if (tls == "required")
+    out.tls = MysqlTls::required;
+  else if (tls == "verified")
+    out.tls = MysqlTls::verified;
+  else if (tls != "none")
+    t.wrong_word("tls", "expected \"none\", \"required\" or \"verified\"", tls,
+                 {"none", "required", "verified"});
   t.path("tls_ca", out.tls_ca);
   t.path("tls_certificate", out.tls_certificate);
   t.path("tls_key", out.tls_key);
-  if (out.tls_certificate.empty() != out.tls_key.empty()) t.error(out.tls_key.empty() ? "tls_certificate" : "tls_key", "needs its counterpart: give tls_certificate and tls_key together");
+  if (out.tls_certificate.empty() != out.tls_key.empty())
+    t.error(out.tls_key.empty() ? "tls_certificate" : "tls_key",
+            "needs its counterpart: give tls_certificate and tls_key together");
   if (out.tls == MysqlTls::none)
     for (const char* key : {"tls_ca", "tls_certificate", "tls_key"})
       if (t.has(key)) t.error(key, "needs tls = \"required\" or \"verified\"");
 }
 
 void read_mysql(const TomlTable& t, UserSettings& users) {
-  t.allow(common_keys, {"hosts", "database", "db_user", "db_password", "db_password_file", "query", "tls", "tls_ca", "tls_certificate", "tls_key",
-                        "connect_timeout", "query_timeout", "lookup_timeout", "db_connections"});
+  t.allow(common_keys, {"hosts", "database", "db_user", "db_password", "db_password_file", "query", "tls",
+                        "tls_ca", "tls_certificate", "tls_key", "connect_timeout", "query_timeout",
+                        "lookup_timeout", "db_connections"});
   users.directory.cache = {std::chrono::seconds(60), std::chrono::seconds(5), std::chrono::hours(24)};
   MysqlDbConfig& mysql = users.mysql;
   read_mysql_hosts(t, mysql);
@@ -104,16 +121,19 @@ void read_mysql(const TomlTable& t, UserSettings& users) {
   t.text("db_user", mysql.user, true);
   t.text("db_password", mysql.password);
   t.path("db_password_file", users.mysql_password_file);
-  if (t.has("db_password") && t.has("db_password_file")) t.error("db_password", "is given, and a file too: leave one of them out");
+  if (t.has("db_password") && t.has("db_password_file"))
+    t.error("db_password", "is given, and a file too: leave one of them out");
   t.text("query", mysql.query);
   // What starts beside this process has a minute to become ready, and may have to try several hosts.
   constexpr std::chrono::milliseconds timeout_max{10'000};
   t.duration("connect_timeout", mysql.connect_timeout);
   t.duration("query_timeout", mysql.query_timeout);
-  for (auto [key, time] : {std::pair{"connect_timeout", mysql.connect_timeout}, {"query_timeout", mysql.query_timeout}})
+  for (auto [key, time] :
+       {std::pair{"connect_timeout", mysql.connect_timeout}, {"query_timeout", mysql.query_timeout}})
     if (time > timeout_max) t.error(key, "must be at most 10s");
   t.duration("lookup_timeout", users.lookup_timeout);
-  if (users.lookup_timeout < mysql.connect_timeout + mysql.query_timeout) t.error("lookup_timeout", "must be at least connect_timeout and query_timeout together");
+  if (users.lookup_timeout < mysql.connect_timeout + mysql.query_timeout)
+    t.error("lookup_timeout", "must be at least connect_timeout and query_timeout together");
   t.number("db_connections", 1, 256, mysql.connections_max);
 }
 
@@ -142,7 +162,9 @@ void read_static(const TomlTable& t, UserSettings& users) {
   bool accept_all = false;
   t.texts("users", listed);
   t.flag("accept_all", accept_all);
-  const char* missing = "is missing: list the local parts that exist, or write accept_all = true to accept mail for every address";
+  const char* missing =
+      "is missing: list the local parts that exist, or write accept_all = true to accept mail for every "
+      "address";
   if (listed.empty() && t.has("accept_all") && !accept_all) t.error("users", missing);
   if (t.has("users") && listed.empty()) t.error("users", "lists nobody: list the local parts that exist");
   // Files from before that key go on working.
@@ -150,9 +172,13 @@ void read_static(const TomlTable& t, UserSettings& users) {
     t.warning("users", std::string(missing) + ". Until then mail for every address is accepted");
     accept_all = true;
   }
-  if (t.has("users") && accept_all) t.error("accept_all", "accepts every address, and \"users\" lists those that exist: remove one of the two keys");
-  if (accept_all) users.fixed.users = AcceptAll{};
-  else users.fixed.users = std::move(listed);
+  if (t.has("users") && accept_all)
+    t.error("accept_all",
+            "accepts every address, and \"users\" lists those that exist: remove one of the two keys");
+  if (accept_all)
+    users.fixed.users = AcceptAll{};
+  else
+    users.fixed.users = std::move(listed);
 }
 
 // Entries that no address could ever be found by, since a look-up has neither domain nor, as a rule, detail.
@@ -205,7 +231,8 @@ void read_users(const TomlTable& top, UserSettings& users) {
     std::vector<std::string_view> names;
     for (const Driver& d : drivers) names.push_back(d.name);
     auto nearest = nearest_word(name, names);
-    t.error("driver", "expected " + known_drivers() + (nearest ? fmt::format("; did you mean \"{}\"?", *nearest) : ""));
+    t.error("driver",
+            "expected " + known_drivers() + (nearest ? fmt::format("; did you mean \"{}\"?", *nearest) : ""));
     return;
   }
   users.driver = driver->driver;

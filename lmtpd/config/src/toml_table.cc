@@ -21,7 +21,8 @@ void TomlTable::error(std::string_view key, std::string_view what) const {
   problems_.sections.insert(path_.empty() ? std::string(key) : path_.substr(0, path_.find('.')));
 }
 
-void TomlTable::wrong_word(std::string_view key, std::string_view what, std::string_view word, std::initializer_list<std::string_view> known) const {
+void TomlTable::wrong_word(std::string_view key, std::string_view what, std::string_view word,
+                           std::initializer_list<std::string_view> known) const {
   auto nearest = nearest_word(word, std::span(known.begin(), known.size()));
   error(key, nearest ? fmt::format("{}; did you mean \"{}\"?", what, *nearest) : std::string(what));
 }
@@ -30,7 +31,8 @@ void TomlTable::warning(std::string_view key, std::string_view what) const {
   problems_.warnings.push_back(fmt::format("{}: {}", place(key), what));
 }
 
-void TomlTable::allow(std::span<const std::string_view> some, std::initializer_list<std::string_view> more) const {
+void TomlTable::allow(std::span<const std::string_view> some,
+                      std::initializer_list<std::string_view> more) const {
   std::vector<std::string_view> keys(some.begin(), some.end());
   keys.insert(keys.end(), more);
   for (const auto& [key, value] : table_)
@@ -64,8 +66,10 @@ void TomlTable::texts(std::string_view key, std::vector<std::string>& out) const
   std::vector<std::string> values;
   for (std::size_t i = 0; array && i < array->size(); ++i) {
     auto value = array->get(i)->value_exact<std::string>();
-    if (!value || value->find('\0') != std::string::npos) array = nullptr;
-    else values.push_back(std::move(*value));
+    if (!value || value->find('\0') != std::string::npos)
+      array = nullptr;
+    else
+      values.push_back(std::move(*value));
   }
   if (!array) return error(key, "expected a list of texts, such as [\"a\", \"b\"]");
   out = std::move(values);

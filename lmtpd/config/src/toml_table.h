@@ -33,7 +33,8 @@ class TomlTable {
   std::string place(std::string_view key) const;
   void error(std::string_view key, std::string_view what) const;
   // `what` says which words are expected; the nearest of `known` to the one that is there is named.
-  void wrong_word(std::string_view key, std::string_view what, std::string_view word, std::initializer_list<std::string_view> known) const;
+  void wrong_word(std::string_view key, std::string_view what, std::string_view word,
+                  std::initializer_list<std::string_view> known) const;
   void warning(std::string_view key, std::string_view what) const;
   bool has(std::string_view key) const { return table_.contains(key); }
 

@@ -9,7 +9,8 @@ namespace twinloft::lmtpd {
 namespace {
 
 constexpr std::size_t lanes_max = 128;
-constexpr auto spare_time = std::chrono::seconds(1);  // for the process to say itself that there was no answer in time
+constexpr auto spare_time = std::chrono::seconds(1);  // for the process to say itself that there was no
+                                                      // answer in time
 constexpr std::size_t message_bytes_max = 4096;
 
 // 1: a descriptor comes along. 0: a code and what is wrong.
@@ -32,29 +33,37 @@ Result<Fd> decode_connected(LaneAnswer answer) {
   if (in.ok() && connected && in.remaining() == 0 && answer.fd) return std::move(answer.fd);
   auto code = in.get<std::uint8_t>();
   auto message = in.get_text(message_bytes_max);
-  if (connected || !message || code > static_cast<std::uint8_t>(Errc::internal)) return fail(Errc::unavailable, "the process that connects gave an answer that cannot be read");
+  if (connected || !message || code > static_cast<std::uint8_t>(Errc::internal))
+    return fail(Errc::unavailable, "the process that connects gave an answer that cannot be read");
   return fail(static_cast<Errc>(code), "{}", *message);
 }
 
 LaneAnswer connect_for(const std::vector<ConnectTarget>& targets, ByteSpan request) {
   Reader in(request);
   auto target = in.get<std::uint32_t>();
-  if (!in.ok() || in.remaining() != 0 || target >= targets.size()) return encode_connected(fail(Errc::denied, "no such target is configured"));
+  if (!in.ok() || in.remaining() != 0 || target >= targets.size())
+    return encode_connected(fail(Errc::denied, "no such target is configured"));
   return encode_connected(connect_to(targets[target]));
 }
 
 }  // namespace
 
-Result<std::unique_ptr<ConnectProcess>> ConnectProcess::start(std::vector<ConnectTarget> targets, const std::function<Status()>& become) {
-  std::size_t each = std::clamp<std::size_t>(lanes_max / std::max<std::size_t>(targets.size(), 1), 1, at_once_max);
+Result<std::unique_ptr<ConnectProcess>> ConnectProcess::start(std::vector<ConnectTarget> targets,
+                                                              const std::function<Status()>& become) {
+  std::size_t each = std::clamp<std::size_t>(lanes_max / std::max<std::size_t>(targets.size(), 1), 1,
+                                             at_once_max);
   auto open = [&targets]() -> Result<LaneProcess::Serve> {
     return LaneProcess::Serve([targets](ByteSpan request) { return connect_for(targets, request); });
   };
-  TL_TRY_ASSIGN(auto process, LaneProcess::start({"lmtpd-connect", "the process that makes connections", each, targets.size()}, become, open));
+  TL_TRY_ASSIGN(auto process, LaneProcess::start({"lmtpd-connect", "the process that makes connections", each,
+                                                  targets.size()},
+                                                 become, open));
   return std::unique_ptr<ConnectProcess>(new ConnectProcess(std::move(process), targets));
 }
 
-ConnectProcess::ConnectProcess(std::unique_ptr<LaneProcess> process, const std::vector<ConnectTarget>& targets) : process_(std::move(process)) {
+ConnectProcess::ConnectProcess(std::unique_ptr<LaneProcess> process,
+                               const std::vector<ConnectTarget>& targets)
+    : process_(std::move(process)) {
   for (const ConnectTarget& target : targets) timeouts_.push_back(target.timeout);
 }
 

@@ -23,11 +23,16 @@ struct FreeSsl {
 
 bool is_numeric(const std::string& name) {
   in6_addr scratch;
-  return ::inet_pton(AF_INET, name.c_str(), &scratch) == 1 || ::inet_pton(AF_INET6, name.c_str(), &scratch) == 1;
+  return ::inet_pton(AF_INET, name.c_str(), &scratch) == 1 ||
+         ::inet_pton(AF_INET6, name.c_str(), &scratch) == 1;
 }
 
-std::unexpected<Error> ended() { return fail(Errc::unavailable, "the connection has ended"); }
-std::unexpected<Error> broken(int error) { return fail(Errc::unavailable, "the connection is broken: {}", std::strerror(error)); }
+std::unexpected<Error> ended() {
+  return fail(Errc::unavailable, "the connection has ended");
+}
+std::unexpected<Error> broken(int error) {
+  return fail(Errc::unavailable, "the connection is broken: {}", std::strerror(error));
+}
 
 class SocketStream final : public Stream {
  public:
@@ -37,7 +42,8 @@ class SocketStream final : public Stream {
     for (;;) {
       if (tls_) {
         ERR_clear_error();
-        int n = SSL_read(tls_.get(), into.data(), static_cast<int>(std::min<std::size_t>(into.size(), INT_MAX)));
+        int n = SSL_read(tls_.get(), into.data(),
+                         static_cast<int>(std::min<std::size_t>(into.size(), INT_MAX)));
         if (n > 0) return static_cast<std::size_t>(n);
         TL_TRY(wait_for_tls(n, deadline));
         continue;
@@ -56,7 +62,8 @@ class SocketStream final : public Stream {
       ssize_t n;
       if (tls_) {
         ERR_clear_error();
-        n = SSL_write(tls_.get(), bytes.data(), static_cast<int>(std::min<std::size_t>(bytes.size(), INT_MAX)));
+        n = SSL_write(tls_.get(), bytes.data(),
+                      static_cast<int>(std::min<std::size_t>(bytes.size(), INT_MAX)));
         if (n <= 0) TL_TRY(wait_for_tls(static_cast<int>(n), deadline));
       } else {
         n = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -70,12 +77,16 @@ class SocketStream final : public Stream {
 
   Status start_tls(const TlsClientContext& tls, Instant deadline) override {
     tls_.reset(SSL_new(tls.get()));
-    if (!tls_ || SSL_set_fd(tls_.get(), socket_.get()) != 1) return fail(Errc::exhausted, "no memory for TLS");
+    if (!tls_ || SSL_set_fd(tls_.get(), socket_.get()) != 1)
+      return fail(Errc::exhausted, "no memory for TLS");
     if (const std::string& name = tls.name(); !name.empty() && is_numeric(name)) {
-      if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(tls_.get()), name.c_str()) != 1) return fail(Errc::invalid, "{} is no address", name);
+      if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(tls_.get()), name.c_str()) != 1)
+        return fail(Errc::invalid, "{} is no address", name);
     } else if (!name.empty()) {
       SSL_set_hostflags(tls_.get(), X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-      if (SSL_set1_host(tls_.get(), name.c_str()) != 1 || SSL_set_tlsext_host_name(tls_.get(), name.c_str()) != 1) return fail(Errc::invalid, "{} is no host name", name);
+      if (SSL_set1_host(tls_.get(), name.c_str()) != 1 ||
+          SSL_set_tlsext_host_name(tls_.get(), name.c_str()) != 1)
+        return fail(Errc::invalid, "{} is no host name", name);
     }
     for (;;) {
       ERR_clear_error();
@@ -127,7 +138,8 @@ class SocketStream final : public Stream {
   std::string reason() const {
     // Where nobody asks whose certificate it is, what is wrong with it is no reason.
     bool verifies = SSL_get_verify_mode(tls_.get()) != SSL_VERIFY_NONE;
-    if (long verified = SSL_get_verify_result(tls_.get()); verifies && verified != X509_V_OK) return std::string("the certificate is not good: ") + X509_verify_cert_error_string(verified);
+    if (long verified = SSL_get_verify_result(tls_.get()); verifies && verified != X509_V_OK)
+      return std::string("the certificate is not good: ") + X509_verify_cert_error_string(verified);
     const char* text = ERR_reason_error_string(ERR_peek_last_error());
     return text ? text : "no reason given";
   }
@@ -139,6 +151,8 @@ class SocketStream final : public Stream {
 
 }  // namespace
 
-std::unique_ptr<Stream> make_socket_stream(Fd socket, const Clock& clock) { return std::make_unique<SocketStream>(std::move(socket), clock); }
+std::unique_ptr<Stream> make_socket_stream(Fd socket, const Clock& clock) {
+  return std::make_unique<SocketStream>(std::move(socket), clock);
+}
 
 }  // namespace twinloft::lmtpd

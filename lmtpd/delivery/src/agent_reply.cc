@@ -37,8 +37,9 @@ std::size_t enhanced_length(std::string_view text) {
   return length == text.size() || text[length] == ' ' ? length : 0;
 }
 
-// The agent's own code against that of its exit. Of a failure the agent knows best whether it is for good. But its words
-// turn no failure into a success (nothing was delivered), nor a success into a failure (something was).
+// The agent's own code against that of its exit. Of a failure the agent knows best whether it is for good.
+// But its words turn no failure into a success (nothing was delivered), nor a success into a failure
+// (something was).
 bool wins(std::string_view own, const ExitReply& mapped) {
   bool delivered = mapped.code == 250;
   return (own[0] == '2') == delivered;

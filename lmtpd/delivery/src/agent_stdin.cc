@@ -32,10 +32,11 @@ Result<Fd> make_file(bool in_memory, const std::string& temporary) {
 Result<AgentStdin> AgentStdin::create(std::string_view header, const MessageBody& body, bool crlf,
                                       const Place& place) {
   AgentStdin out;
-  bool in_memory =
-      body.size <= place.memory_bytes_max && out.charge_.take(place.budget, header.size() + body.size);
+  bool in_memory = body.size <= place.memory_bytes_max &&
+                   out.charge_.take(place.budget, header.size() + body.size);
   if (!in_memory && !out.charge_.take(place.disk, header.size() + body.size))
-    return std::unexpected(Error{Errc::exhausted, "messages in files use all of limits.body_disk_total", ENOSPC});
+    return std::unexpected(
+        Error{Errc::exhausted, "messages in files use all of limits.body_disk_total", ENOSPC});
   TL_TRY_ASSIGN(out.fd_, make_file(in_memory, place.temporary));
   TL_TRY(write_message(header, body, crlf,
                        [&](std::string_view chunk) { return write_all(out.fd_.get(), as_bytes(chunk)); }));
@@ -44,8 +45,8 @@ Result<AgentStdin> AgentStdin::create(std::string_view header, const MessageBody
   if (in_memory && ::fcntl(out.fd_.get(), F_ADD_SEALS, seals) != 0)
     return fail_errno(errno, "sealing the message");
   struct statvfs about{};
-  bool keeps_access_times =
-      in_memory || (::fstatvfs(out.fd_.get(), &about) == 0 && !(about.f_flag & ST_NOATIME));
+  bool keeps_access_times = in_memory ||
+                            (::fstatvfs(out.fd_.get(), &about) == 0 && !(about.f_flag & ST_NOATIME));
   timespec times[2] = {long_past, {0, UTIME_OMIT}};
   out.access_time_counts_ = keeps_access_times && ::futimens(out.fd_.get(), times) == 0;
   return out;

@@ -19,11 +19,12 @@ class AgentStdin {
     std::uint64_t memory_bytes_max = 0;  // of the body
     MemoryBudget* budget = nullptr;      // of all messages; null: no bound
     const std::string& temporary;
-    MemoryBudget* disk = nullptr;        // of all files; null: no bound
+    MemoryBudget* disk = nullptr;  // of all files; null: no bound
   };
-  // A sealed memfd where the body is small enough and the budget has room, else an unlinked file in `temporary`. Errors: Errc::exhausted where there is
-  // no room for that either.
-  static Result<AgentStdin> create(std::string_view header, const MessageBody& body, bool crlf, const Place& place);
+  // A sealed memfd where the body is small enough and the budget has room, else an unlinked file in
+  // `temporary`. Errors: Errc::exhausted where there is no room for that either.
+  static Result<AgentStdin> create(std::string_view header, const MessageBody& body, bool crlf,
+                                   const Place& place);
   int fd() const { return fd_.get(); }
   // read() moves the shared offset; pread() and mmap(), which Dovecot's agent uses, change the access time,
   // set here to a time long past. True also where neither could tell (a large message in a file system

@@ -10,7 +10,7 @@
 
 namespace twinloft::lmtpd {
 
-std::vector<std::pair<std::string, std::string>> agent_values(const Envelope& envelope, const Recipient& recipient,
-                                                              std::uint64_t size);
+std::vector<std::pair<std::string, std::string>> agent_values(const Envelope& envelope,
+                                                              const Recipient& recipient, std::uint64_t size);
 
 }  // namespace twinloft::lmtpd

@@ -1,5 +1,5 @@
-// The quota that a QuotaService knows, looked at before a message. It knows of what is stored; of deliveries that are under way this process does, so that they do not
-// share the last room.
+// The quota that a QuotaService knows, looked at before a message. It knows of what is stored; of deliveries
+// that are under way this process does, so that they do not share the last room.
 #pragma once
 
 #include <memory>

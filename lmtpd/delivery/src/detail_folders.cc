@@ -36,7 +36,8 @@ bool holds_home(const User& user) {
 
 }  // namespace
 
-Result<DetailFolders::Place> DetailFolders::inbox(const SpoolHandle& spool, const std::string& maildir, std::string note) {
+Result<DetailFolders::Place> DetailFolders::inbox(const SpoolHandle& spool, const std::string& maildir,
+                                                  std::string note) {
   MaildirPath path{maildir, {}};
   TL_TRY_ASSIGN(OpenMaildir opened, tree_.open(spool, path));
   return Place{std::move(path), std::move(opened), std::move(note)};
@@ -48,8 +49,10 @@ FoldersByDetail DetailFolders::wanted(const User& user, const std::string& detai
   return how == FoldersByDetail::create && holds_home(user) ? FoldersByDetail::existing : how;
 }
 
-// A folder has at least one of a Maildir's directories. An empty directory may be the beginning of one that this program was about to make.
-Result<bool> DetailFolders::is_folder(const SpoolHandle& spool, const MaildirPath& path, FoldersByDetail how) {
+// A folder has at least one of a Maildir's directories. An empty directory may be the beginning of one that
+// this program was about to make.
+Result<bool> DetailFolders::is_folder(const SpoolHandle& spool, const MaildirPath& path,
+                                      FoldersByDetail how) {
   TL_TRY_ASSIGN(Fd directory, tree_.open_self(spool, path));
   for (const char* part : {"cur", "new", "tmp"}) {
     auto about = ops_.about(directory.get(), part);
@@ -61,7 +64,8 @@ Result<bool> DetailFolders::is_folder(const SpoolHandle& spool, const MaildirPat
   return names.empty();
 }
 
-Result<MaildirPath> DetailFolders::look(const SpoolHandle& spool, const std::string& maildir, const User& user, const std::string& detail) {
+Result<MaildirPath> DetailFolders::look(const SpoolHandle& spool, const std::string& maildir,
+                                        const User& user, const std::string& detail) {
   const MaildirPath inbox{maildir, {}};
   const FoldersByDetail how = wanted(user, detail);
   auto folder = how == FoldersByDetail::none ? std::nullopt : folder_directory(detail, config_.separator);
@@ -74,7 +78,8 @@ Result<MaildirPath> DetailFolders::look(const SpoolHandle& spool, const std::str
   return std::unexpected(std::move(found).error());
 }
 
-Result<DetailFolders::Place> DetailFolders::open(const SpoolHandle& spool, const std::string& maildir, const Recipient& recipient) {
+Result<DetailFolders::Place> DetailFolders::open(const SpoolHandle& spool, const std::string& maildir,
+                                                 const Recipient& recipient) {
   const std::string& detail = recipient.detail;
   const FoldersByDetail how = wanted(recipient.user, detail);
   if (how == FoldersByDetail::none) return inbox(spool, maildir, {});
@@ -83,7 +88,8 @@ Result<DetailFolders::Place> DetailFolders::open(const SpoolHandle& spool, const
   subscribe_late(spool, maildir);
   MaildirPath path{maildir, std::move(*folder)};
   auto there = is_folder(spool, path, how);
-  if (there && !*there) return inbox(spool, maildir, "in the inbox: " + path.folder + " is there, and is no mail folder");
+  if (there && !*there)
+    return inbox(spool, maildir, "in the inbox: " + path.folder + " is there, and is no mail folder");
   auto found = there ? tree_.open_existing(spool, path) : std::unexpected(there.error());
   if (found) {
     std::string note = "in " + path.folder;
@@ -92,17 +98,23 @@ Result<DetailFolders::Place> DetailFolders::open(const SpoolHandle& spool, const
   if (leads_elsewhere(found.error())) return inbox(spool, maildir, "in the inbox: " + found.error().message);
   if (found.error().sys != ENOENT) return std::unexpected(std::move(found).error());
   if (how == FoldersByDetail::existing)
-    return inbox(spool, maildir, fmt::format("in the inbox: there is no folder {}{}", path.folder, holds_home(recipient.user) ? ", and none is made in a Maildir that holds the home" : ""));
+    return inbox(
+        spool, maildir,
+        fmt::format("in the inbox: there is no folder {}{}", path.folder,
+                    holds_home(recipient.user) ? ", and none is made in a Maildir that holds the home" : ""));
   return create(spool, path);
 }
 
 Result<DetailFolders::Place> DetailFolders::create(const SpoolHandle& spool, const MaildirPath& path) {
   TL_TRY_ASSIGN(std::size_t folders, count_folders(spool, path.maildir));
   if (folders >= config_.folders_max)
-    return inbox(spool, path.maildir, fmt::format("in the inbox: {} would be one more than maildir.folders_max = {}", path.folder, config_.folders_max));
+    return inbox(spool, path.maildir,
+                 fmt::format("in the inbox: {} would be one more than maildir.folders_max = {}", path.folder,
+                             config_.folders_max));
   TL_TRY_ASSIGN(OpenMaildir opened, tree_.open(spool, path));
   std::string note = "in " + path.folder + ", which is new";
-  if (Status subscribed = subscribe_new(spool, path); !subscribed) note += " and not subscribed: " + subscribed.error().message;
+  if (Status subscribed = subscribe_new(spool, path); !subscribed)
+    note += " and not subscribed: " + subscribed.error().message;
   return Place{path, std::move(opened), std::move(note)};
 }
 
@@ -111,10 +123,12 @@ Result<std::size_t> DetailFolders::count_folders(const SpoolHandle& spool, const
   if (!directory && directory.error().sys == ENOENT) return 0;
   if (!directory) return std::unexpected(std::move(directory).error());
   TL_TRY_ASSIGN(auto names, ops_.entries(directory->get()));
-  return static_cast<std::size_t>(std::ranges::count_if(names, [](const std::string& name) { return name.starts_with('.'); }));
+  return static_cast<std::size_t>(
+      std::ranges::count_if(names, [](const std::string& name) { return name.starts_with('.'); }));
 }
 
-Status DetailFolders::subscribe_all(const SpoolHandle& spool, const std::string& maildir, const std::set<std::string>& folders, int tries) {
+Status DetailFolders::subscribe_all(const SpoolHandle& spool, const std::string& maildir,
+                                    const std::set<std::string>& folders, int tries) {
   TL_TRY_ASSIGN(Fd directory, ops_.open_directory(spool.root.get(), maildir));
   for (const std::string& folder : folders)
     for (int i = 1;; ++i) {
@@ -126,7 +140,8 @@ Status DetailFolders::subscribe_all(const SpoolHandle& spool, const std::string&
   return {};
 }
 
-// Another program that holds the lock rewrites a small file. One that holds it for longer than that is waited for once; deliveries after that wait less.
+// Another program that holds the lock rewrites a small file. One that holds it for longer than that is waited
+// for once; deliveries after that wait less.
 Status DetailFolders::subscribe_new(const SpoolHandle& spool, const MaildirPath& path) {
   if (!config_.subscribe) return {};
   constexpr int tries = 100, tries_when_late = 10;
@@ -142,7 +157,8 @@ Status DetailFolders::subscribe_new(const SpoolHandle& spool, const MaildirPath&
   Status done = subscribe_all(spool, path.maildir, folders, was_late ? tries_when_late : tries);
   if (done || done.error().code != Errc::unavailable) return done;
   std::lock_guard late(late_mutex_);
-  if (late_.size() < late_max && folders.size() <= config_.folders_max) late_[path.maildir] = std::move(folders);
+  if (late_.size() < late_max && folders.size() <= config_.folders_max)
+    late_[path.maildir] = std::move(folders);
   return done;
 }
 

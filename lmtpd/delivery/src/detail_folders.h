@@ -1,6 +1,8 @@
-// Where in a user's Maildir a message for user+detail@ goes: the folder that the detail names, or the inbox. What is in the way of a folder (no such name,
-// not there, too many, a link that leads elsewhere) is no reason to refuse mail. Strangers choose the names: a directory that is no mail folder stays as it is, and
-// where the Maildir is the user's home too, or around it, none is made, since other programs have files there whose names begin with a dot.
+// Where in a user's Maildir a message for user+detail@ goes: the folder that the detail names, or the inbox.
+// What is in the way of a folder (no such name, not there, too many, a link that leads elsewhere) is no
+// reason to refuse mail. Strangers choose the names: a directory that is no mail folder stays as it is, and
+// where the Maildir is the user's home too, or around it, none is made, since other programs have files there
+// whose names begin with a dot.
 #pragma once
 
 #include <mutex>
@@ -16,7 +18,8 @@ namespace twinloft::lmtpd {
 
 class DetailFolders {
  public:
-  DetailFolders(FolderConfig config, MaildirTree& tree, FileOps& ops, const Clock& clock) : config_(config), tree_(tree), ops_(ops), clock_(clock) {}
+  DetailFolders(FolderConfig config, MaildirTree& tree, FileOps& ops, const Clock& clock)
+      : config_(config), tree_(tree), ops_(ops), clock_(clock) {}
 
   struct Place {
     MaildirPath path;
@@ -27,7 +30,8 @@ class DetailFolders {
   Result<Place> open(const SpoolHandle& spool, const std::string& maildir, const Recipient& recipient);
 
   // Where it would go, as far as that is seen without making anything.
-  Result<MaildirPath> look(const SpoolHandle& spool, const std::string& maildir, const User& user, const std::string& detail);
+  Result<MaildirPath> look(const SpoolHandle& spool, const std::string& maildir, const User& user,
+                           const std::string& detail);
 
  private:
   FoldersByDetail wanted(const User& user, const std::string& detail) const;
@@ -37,15 +41,19 @@ class DetailFolders {
   Result<std::size_t> count_folders(const SpoolHandle& spool, const std::string& maildir);
   Status subscribe_new(const SpoolHandle& spool, const MaildirPath& path);
   void subscribe_late(const SpoolHandle& spool, const std::string& maildir);
-  Status subscribe_all(const SpoolHandle& spool, const std::string& maildir, const std::set<std::string>& folders, int tries);
+  Status subscribe_all(const SpoolHandle& spool, const std::string& maildir,
+                       const std::set<std::string>& folders, int tries);
 
   const FolderConfig config_;
   MaildirTree& tree_;
   FileOps& ops_;
   const Clock& clock_;
-  KeyedMutex subscribing_;  // by Maildir: this process's own deliveries wait for one another here, and not for the lock's file
+  KeyedMutex subscribing_;  // by Maildir: this process's own deliveries wait for one another here, and not
+                            // for the lock's file
   std::mutex late_mutex_;
-  std::unordered_map<std::string, std::set<std::string>> late_;  // by Maildir: new folders whose subscription another program's lock has kept from being written
+  std::unordered_map<std::string, std::set<std::string>> late_;  // by Maildir: new folders whose subscription
+                                                                 // another program's lock has kept from being
+                                                                 // written
 };
 
 }  // namespace twinloft::lmtpd

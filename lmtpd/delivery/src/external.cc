@@ -4,8 +4,8 @@
 
 #include "agent_stdin.h"
 #include "agent_values.h"
-#include "twinloft/lmtpd/delivery/headers.h"
 #include "replies.h"
+#include "twinloft/lmtpd/delivery/headers.h"
 
 namespace twinloft::lmtpd {
 
@@ -48,7 +48,8 @@ RunRequest make_request(std::uint32_t agent, const Envelope& envelope, const Rec
 }
 
 std::string describe(const RunResult& result) {
-  if (result.end != RunResult::End::not_started || result.value == 0) return fmt::format("{} {} {}", name_of(result.end), result.value, clean_reply_text(result.output));
+  if (result.end != RunResult::End::not_started || result.value == 0)
+    return fmt::format("{} {} {}", name_of(result.end), result.value, clean_reply_text(result.output));
   // Some steps name the reason themselves.
   std::string step = clean_reply_text(result.output),
               reason = fail_errno(result.value, "{}", step).error().message;
@@ -91,15 +92,16 @@ Reply ExternalAgents::deliver(std::uint32_t agent, const SpoolHandle& handle, co
     *detail = **loop;
     return {554, "5.4.6", clean_reply_text(**loop)};
   }
-  // syncfs covers the spool only: mail that the agent puts elsewhere would not be what 250 says it is. An agent that
-  // syncs by itself may know better, where the user's row names no Maildir.
+  // syncfs covers the spool only: mail that the agent puts elsewhere would not be what 250 says it is. An
+  // agent that syncs by itself may know better, where the user's row names no Maildir.
   const std::string& where = recipient.user.maildir.empty() ? recipient.user.home : recipient.user.maildir;
   auto inside = spool_.relative(where);
   if (!inside && (!recipient.user.maildir.empty() || !spec.syncs)) return fail_with(inside.error(), detail);
-  std::string header =
-      delivery_header(envelope, recipient, chosen_headers(spec), config_.hostname, clock_.wall());
+  std::string header = delivery_header(envelope, recipient, chosen_headers(spec), config_.hostname,
+                                       clock_.wall());
   auto message = AgentStdin::create(
-      header, body, spec.crlf, {config_.memory_bytes_max, config_.memory.get(), config_.temporary, config_.disk.get()});
+      header, body, spec.crlf,
+      {config_.memory_bytes_max, config_.memory.get(), config_.temporary, config_.disk.get()});
   if (!message) return fail_with(message.error(), detail);
   RunResult result = spawner_.run(make_request(agent, envelope, recipient, body), message->fd());
   Reply reply = reply_of_run(spec, result, message->was_read());
@@ -108,8 +110,10 @@ Reply ExternalAgents::deliver(std::uint32_t agent, const SpoolHandle& handle, co
     return reply;
   }
   Status durable{};
-  if (!spec.syncs) durable = make_durable(handle);
-  else if (inside) durable = check_spool(handle);
+  if (!spec.syncs)
+    durable = make_durable(handle);
+  else if (inside)
+    durable = check_spool(handle);
   if (!durable) {
     fail_with(durable.error(), detail);
     return {451, "4.3.0", "The message could not be made durable"};

@@ -32,9 +32,17 @@ int open_beneath(int dir, const char* path, std::uint64_t flags, std::uint64_t m
 // The kernel's text for EXDEV speaks of devices.
 std::unexpected<Error> fail_open(int sys, std::string_view what, const std::string& path) {
   if (sys == EXDEV)
-    return std::unexpected(Error{Errc::denied, fmt::format("{} {}: a symbolic link on the way is absolute or leads out, or another file system is mounted there; make the link relative, to a "
-                                                           "place within", what, path), sys});
-  if (sys == ELOOP) return std::unexpected(Error{Errc::denied, fmt::format("{} {}: a symbolic link is in its place, or links lead in a circle", what, path), sys});
+    return std::unexpected(
+        Error{Errc::denied,
+              fmt::format("{} {}: a symbolic link on the way is absolute or leads out, or another file "
+                          "system is mounted there; make the link relative, to a "
+                          "place within",
+                          what, path),
+              sys});
+  if (sys == ELOOP)
+    return std::unexpected(Error{
+        Errc::denied,
+        fmt::format("{} {}: a symbolic link is in its place, or links lead in a circle", what, path), sys});
   return fail_errno(sys, "{} {}", what, path);
 }
 }  // namespace
@@ -103,8 +111,10 @@ Result<bool> OsFileOps::append(int dir, const std::string& path, ByteSpan data) 
 
 Result<FileAbout> OsFileOps::about(int dir, const std::string& name) {
   struct stat about{};
-  if (::fstatat(dir, name.c_str(), &about, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0) return fail_errno(errno, "{}", name);
-  return FileAbout{static_cast<std::uint64_t>(about.st_size), about.st_mtim.tv_sec, about.st_mtim.tv_nsec, S_ISLNK(about.st_mode), about.st_ino};
+  if (::fstatat(dir, name.c_str(), &about, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0)
+    return fail_errno(errno, "{}", name);
+  return FileAbout{static_cast<std::uint64_t>(about.st_size), about.st_mtim.tv_sec, about.st_mtim.tv_nsec,
+                   S_ISLNK(about.st_mode), about.st_ino};
 }
 
 Result<std::string> OsFileOps::read_file(int dir, const std::string& path, std::size_t limit) {
@@ -113,7 +123,8 @@ Result<std::string> OsFileOps::read_file(int dir, const std::string& path, std::
   struct stat about{};
   if (::fstat(fd.get(), &about) != 0) return fail_errno(errno, "{}", path);
   if (!S_ISREG(about.st_mode)) return fail(Errc::invalid, "{}: no regular file", path);
-  if (static_cast<std::uint64_t>(about.st_size) > limit) return fail(Errc::exhausted, "{}: larger than the limit of {} bytes", path, limit);
+  if (static_cast<std::uint64_t>(about.st_size) > limit)
+    return fail(Errc::exhausted, "{}: larger than the limit of {} bytes", path, limit);
   std::string out(static_cast<std::size_t>(about.st_size), '\0');
   TL_TRY(read_exact(fd.get(), std::as_writable_bytes(std::span(out))));
   return out;
@@ -144,8 +155,14 @@ Status OsFileOps::each_entry(int dir, const std::function<Status(const std::stri
   }
 }
 
-Status OsFileOps::sync_file(int fd) { return sync_durably(fd); }
-Status OsFileOps::sync_file_system(int fd) { return sync_file_system_durably(fd); }
-Status OsFileOps::check_not_failed(int fd) { return twinloft::check_not_failed(fd); }
+Status OsFileOps::sync_file(int fd) {
+  return sync_durably(fd);
+}
+Status OsFileOps::sync_file_system(int fd) {
+  return sync_file_system_durably(fd);
+}
+Status OsFileOps::check_not_failed(int fd) {
+  return twinloft::check_not_failed(fd);
+}
 
 }  // namespace twinloft::lmtpd

@@ -33,7 +33,9 @@ class Base64 {
   int held_ = 0;
 };
 
-bool is_direct(char c) { return c >= ' ' && c <= '~'; }
+bool is_direct(char c) {
+  return c >= ' ' && c <= '~';
+}
 
 char32_t decode(std::string_view character) {
   char32_t out = static_cast<unsigned char>(character[0]);
@@ -64,7 +66,8 @@ std::string_view encode_run(std::string_view text, std::string& out) {
 
 bool equals_inbox(std::string_view text) {
   constexpr std::string_view inbox = "inbox";
-  return std::ranges::equal(text, inbox, [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b; });
+  return std::ranges::equal(text, inbox,
+                            [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b; });
 }
 
 bool is_level(std::string_view level) {

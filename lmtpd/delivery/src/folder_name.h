@@ -7,12 +7,14 @@
 
 namespace twinloft::lmtpd {
 
-// "&" and what is not printable ASCII in modified UTF-7 (RFC 3501 section 5.1.3). `name` is UTF-8 without control characters.
+// "&" and what is not printable ASCII in modified UTF-7 (RFC 3501 section 5.1.3). `name` is UTF-8 without
+// control characters.
 std::string encode_mutf7(std::string_view name);
 
-// ".Lists.dev" for "Lists.dev": levels parted by `separator` ('.' or '/'). nullopt where it names no folder below the inbox: it is empty or "INBOX", a level
-// is empty, or holds what could lead elsewhere ("/" and "." that part no level, "~" at its beginning), means something to IMAP's LIST ("*", "%"), or is no text;
-// more than 16 levels; a name longer than a file system takes (255 bytes).
+// ".Lists.dev" for "Lists.dev": levels parted by `separator` ('.' or '/'). nullopt where it names no folder
+// below the inbox: it is empty or "INBOX", a level is empty, or holds what could lead elsewhere ("/" and "."
+// that part no level, "~" at its beginning), means something to IMAP's LIST ("*", "%"), or is no text; more
+// than 16 levels; a name longer than a file system takes (255 bytes).
 std::optional<std::string> folder_directory(std::string_view detail, char separator);
 
 }  // namespace twinloft::lmtpd

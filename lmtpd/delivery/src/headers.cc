@@ -70,13 +70,14 @@ const char* protocol_of(const Envelope& envelope) {
   return envelope.tls.empty() ? "LMTP" : "LMTPS";
 }
 
-std::string received(const Envelope& envelope, const std::string& to, std::string_view hostname, WallTime now) {
+std::string received(const Envelope& envelope, const std::string& to, std::string_view hostname,
+                     WallTime now) {
   std::string client = comment(envelope.client);
   if (!envelope.client_name.empty()) client = fmt::format("{} [{}]", comment(envelope.client_name), client);
   std::string tls = envelope.tls.empty() ? "" : fmt::format("\t(using {})\n", comment(envelope.tls));
   std::string whom = to.empty() ? "; " : fmt::format("\n\tfor <{}>; ", to);
-  return fmt::format("Received: from {} ({})\n{}\tby {} with {} id {}{}{}\n", clean(envelope.lhlo), client, tls, clean(hostname), protocol_of(envelope), clean(envelope.id),
-                     whom, format_date(now));
+  return fmt::format("Received: from {} ({})\n{}\tby {} with {} id {}{}{}\n", clean(envelope.lhlo), client,
+                     tls, clean(hostname), protocol_of(envelope), clean(envelope.id), whom, format_date(now));
 }
 
 }  // namespace
@@ -90,7 +91,8 @@ std::string delivery_header(const Envelope& envelope, const Recipient& recipient
   if (choice.original_to && !recipient.original_to.empty()) {
     out += fmt::format("X-Original-To: {}\n", clean(recipient.original_to));
     if (!recipient.original_type.empty())
-      out += fmt::format("Original-Recipient: {};{}\n", clean(recipient.original_type), clean(recipient.original_to));
+      out += fmt::format("Original-Recipient: {};{}\n", clean(recipient.original_type),
+                         clean(recipient.original_to));
   }
   if (choice.received) out += received(envelope, to, hostname, now);
   return out;
@@ -100,7 +102,8 @@ std::string shared_header(const Envelope& envelope, std::string_view hostname, W
   return fmt::format("Return-Path: <{}>\n", kept(envelope.from)) + received(envelope, {}, hostname, now);
 }
 
-std::string received_header(const Envelope& envelope, const Recipient* recipient, std::string_view hostname, WallTime now) {
+std::string received_header(const Envelope& envelope, const Recipient* recipient, std::string_view hostname,
+                            WallTime now) {
   return received(envelope, recipient ? clean(recipient->text) : std::string(), hostname, now);
 }
 
@@ -118,7 +121,8 @@ void LoopScanner::take_line(std::string_view line) {
     ++passes_;
   } else if (starts_with_nocase(line, delivered)) {
     std::string_view value = trimmed(line.substr(delivered.size()));
-    if (!recipient_.empty() && value.size() == recipient_.size() && starts_with_nocase(value, recipient_)) delivered_here_ = true;
+    if (!recipient_.empty() && value.size() == recipient_.size() && starts_with_nocase(value, recipient_))
+      delivered_here_ = true;
   }
 }
 
@@ -168,19 +172,25 @@ Status scan(const MessageBody& body, LoopScanner& scanner) {
 
 }  // namespace
 
-Result<std::optional<std::string>> find_loop(const MessageBody& body, const Recipient& recipient, const LoopSigns& signs) {
+Result<std::optional<std::string>> find_loop(const MessageBody& body, const Recipient& recipient,
+                                             const LoopSigns& signs) {
   LoopScanner scanner(signs.delivered_to ? clean(recipient.text) : std::string());
   TL_TRY(scan(body, scanner));
-  if (scanner.delivered_here()) return fmt::format("mail loop: already delivered to {}", clean(recipient.text));
-  if (scanner.received_count() > signs.received_max) return fmt::format("mail loop: {} Received fields", scanner.received_count());
+  if (scanner.delivered_here())
+    return fmt::format("mail loop: already delivered to {}", clean(recipient.text));
+  if (scanner.received_count() > signs.received_max)
+    return fmt::format("mail loop: {} Received fields", scanner.received_count());
   return std::nullopt;
 }
 
-Result<std::optional<std::string>> find_route_loop(const MessageBody& body, std::string_view hostname, std::uint32_t received_max, std::uint32_t passes_max) {
+Result<std::optional<std::string>> find_route_loop(const MessageBody& body, std::string_view hostname,
+                                                   std::uint32_t received_max, std::uint32_t passes_max) {
   LoopScanner scanner({}, hostname);
   TL_TRY(scan(body, scanner));
-  if (scanner.passes() > passes_max) return fmt::format("mail loop: it has come by here {} times", scanner.passes());
-  if (scanner.received_count() > received_max) return fmt::format("mail loop: {} Received fields", scanner.received_count());
+  if (scanner.passes() > passes_max)
+    return fmt::format("mail loop: it has come by here {} times", scanner.passes());
+  if (scanner.received_count() > received_max)
+    return fmt::format("mail loop: {} Received fields", scanner.received_count());
   return std::nullopt;
 }
 

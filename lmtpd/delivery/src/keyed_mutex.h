@@ -1,5 +1,5 @@
-// A mutex for each name, such as a Maildir: who works with one name never waits for somebody who works with another. It exists while it is held or
-// waited for, so there are as many as there are deliveries under way.
+// A mutex for each name, such as a Maildir: who works with one name never waits for somebody who works with
+// another. It exists while it is held or waited for, so there are as many as there are deliveries under way.
 #pragma once
 
 #include <map>

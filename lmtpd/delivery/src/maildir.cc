@@ -10,12 +10,12 @@
 
 #include "asked_quota.h"
 #include "detail_folders.h"
-#include "twinloft/lmtpd/delivery/headers.h"
 #include "maildir_name.h"
 #include "maildir_quota.h"
 #include "maildir_tree.h"
-#include "twinloft/lmtpd/delivery/message_writer.h"
 #include "replies.h"
+#include "twinloft/lmtpd/delivery/headers.h"
+#include "twinloft/lmtpd/delivery/message_writer.h"
 
 namespace twinloft::lmtpd {
 
@@ -101,15 +101,20 @@ struct MaildirAgent::Impl {
     MaildirQuota::Hold kept;
     AskedQuota::Hold asked;
   };
-  Result<Room> take_room(const SpoolHandle& handle, const MaildirPath& path, const User& user, const StoredSize& size, Hold& hold);
+  Result<Room> take_room(const SpoolHandle& handle, const MaildirPath& path, const User& user,
+                         const StoredSize& size, Hold& hold);
   Reply refuse(const User& user, Room lacking) const;
-  Result<std::optional<Reply>> refuse_full(const SpoolHandle& handle, const MaildirPath& path, const User& user, const StoredSize& size, Hold& hold, std::string* note);
+  Result<std::optional<Reply>> refuse_full(const SpoolHandle& handle, const MaildirPath& path,
+                                           const User& user, const StoredSize& size, Hold& hold,
+                                           std::string* note);
   Status place(const SpoolHandle& handle, const OpenMaildir& maildir, int file, Unlinker& guard,
                const std::string& stored_name, MaildirQuota::Hold& hold);
   struct Copy;
   Result<DetailFolders::Place> open_place(const SpoolHandle& handle, const Recipient& recipient);
-  Status store_once(const SpoolHandle& handle, const Envelope& envelope, const MessageBody& body, std::deque<Copy>& copies);
-  void link_copy(const SpoolHandle& handle, const Envelope& envelope, const MessageBody& body, const Copy& first, const std::string& name, const StoredSize& size, Copy& copy);
+  Status store_once(const SpoolHandle& handle, const Envelope& envelope, const MessageBody& body,
+                    std::deque<Copy>& copies);
+  void link_copy(const SpoolHandle& handle, const Envelope& envelope, const MessageBody& body,
+                 const Copy& first, const std::string& name, const StoredSize& size, Copy& copy);
   void sync_copies(const SpoolHandle& handle, std::deque<Copy>& copies);
   Status undo(Copy& copy);
   Reply report(const Recipient& recipient, Result<Reply> stored, std::string* note) const;
@@ -155,7 +160,8 @@ Status MaildirAgent::Impl::place(const SpoolHandle& handle, const OpenMaildir& m
   return sync_entries(handle, maildir);
 }
 
-Result<Room> MaildirAgent::Impl::take_room(const SpoolHandle& handle, const MaildirPath& path, const User& user, const StoredSize& size, Hold& hold) {
+Result<Room> MaildirAgent::Impl::take_room(const SpoolHandle& handle, const MaildirPath& path,
+                                           const User& user, const StoredSize& size, Hold& hold) {
   if (asked.on()) return asked.take(user, size.crlf_bytes, hold.asked);
   if (!quota.counts(path.folder)) return Room::enough;
   TL_TRY_ASSIGN(Fd directory, ops.open_directory(handle.root.get(), path.maildir));
@@ -168,7 +174,9 @@ Reply MaildirAgent::Impl::refuse(const User& user, Room lacking) const {
 }
 
 // Takes the room for it, or says why there is none.
-Result<std::optional<Reply>> MaildirAgent::Impl::refuse_full(const SpoolHandle& handle, const MaildirPath& path, const User& user, const StoredSize& size, Hold& hold,
+Result<std::optional<Reply>> MaildirAgent::Impl::refuse_full(const SpoolHandle& handle,
+                                                             const MaildirPath& path, const User& user,
+                                                             const StoredSize& size, Hold& hold,
                                                              std::string* note) {
   auto room = take_room(handle, path, user, size, hold);
   if (!room && asked.on()) {
@@ -181,17 +189,20 @@ Result<std::optional<Reply>> MaildirAgent::Impl::refuse_full(const SpoolHandle& 
   }
   if (!room) return std::unexpected(std::move(room).error());
   if (*room == Room::enough) return std::nullopt;
-  *note = fmt::format("{} bytes more would be over the quota {}", size.bytes, asked.on() ? "that Dovecot counts" : "of " + quota_text(user.quota));
+  *note = fmt::format("{} bytes more would be over the quota {}", size.bytes,
+                      asked.on() ? "that Dovecot counts" : "of " + quota_text(user.quota));
   return refuse(user, *room);
 }
 
-Result<DetailFolders::Place> MaildirAgent::Impl::open_place(const SpoolHandle& handle, const Recipient& recipient) {
+Result<DetailFolders::Place> MaildirAgent::Impl::open_place(const SpoolHandle& handle,
+                                                            const Recipient& recipient) {
   TL_TRY_ASSIGN(std::string relative, spool.relative(recipient.user.maildir));
   return folders.open(handle, relative, recipient);
 }
 
 Result<Reply> MaildirAgent::Impl::store(const SpoolHandle& handle, const Envelope& envelope,
-                                        const Recipient& recipient, const MessageBody& body, std::string* note) {
+                                        const Recipient& recipient, const MessageBody& body,
+                                        std::string* note) {
   TL_TRY_ASSIGN(DetailFolders::Place at, open_place(handle, recipient));
   const OpenMaildir& maildir = at.maildir;
   WallTime now = clock.wall();
@@ -209,8 +220,8 @@ Result<Reply> MaildirAgent::Impl::store(const SpoolHandle& handle, const Envelop
   if (!placed) {
     Error error = std::move(placed).error();
     if (Status removed = quota.take_back(hold.kept, [&] { return guard.remove(); }); !removed)
-      error.message +=
-          fmt::format("; the undelivered file could not be removed ({})", removed.error().message);
+      error.message += fmt::format("; the undelivered file could not be removed ({})",
+                                   removed.error().message);
     return std::unexpected(std::move(error));
   }
   guard.keep();
@@ -225,7 +236,8 @@ Reply MaildirAgent::Impl::report(const Recipient& recipient, Result<Reply> store
   return reply_of_error(stored.error());
 }
 
-// ---- one file for several --------------------------------------------------------------------------------------------
+// ---- one file for several
+// --------------------------------------------------------------------------------------------
 
 // What becomes of it for one of them.
 struct MaildirAgent::Impl::Copy {
@@ -238,14 +250,16 @@ struct MaildirAgent::Impl::Copy {
 };
 
 // In the first one's tmp/, and durable; then in each one's new/. An error: it is nowhere.
-Status MaildirAgent::Impl::store_once(const SpoolHandle& handle, const Envelope& envelope, const MessageBody& body, std::deque<Copy>& copies) {
+Status MaildirAgent::Impl::store_once(const SpoolHandle& handle, const Envelope& envelope,
+                                      const MessageBody& body, std::deque<Copy>& copies) {
   auto first = std::ranges::find_if(copies, [](const Copy& copy) { return !copy.reply; });
   WallTime now = clock.wall();
   std::string name = names.next(now);
   TL_TRY_ASSIGN(Fd file, create_in_tmp(first->at->maildir, name));
   Unlinker guard(ops, first->at->maildir.tmp.get(), name);
   auto append = [&](std::string_view chunk) { return ops.write(file.get(), as_bytes(chunk)); };
-  TL_TRY_ASSIGN(StoredSize size, write_message(shared_header(envelope, config.hostname, now), body, false, append));
+  TL_TRY_ASSIGN(StoredSize size,
+                write_message(shared_header(envelope, config.hostname, now), body, false, append));
   TL_TRY(sync_file(handle, file.get()));
   for (auto copy = first; copy != copies.end(); ++copy)
     if (!copy->reply) link_copy(handle, envelope, body, *first, name, size, *copy);
@@ -253,11 +267,14 @@ Status MaildirAgent::Impl::store_once(const SpoolHandle& handle, const Envelope&
   return {};
 }
 
-void MaildirAgent::Impl::link_copy(const SpoolHandle& handle, const Envelope& envelope, const MessageBody& body, const Copy& first, const std::string& name, const StoredSize& size,
-                                   Copy& copy) {
+void MaildirAgent::Impl::link_copy(const SpoolHandle& handle, const Envelope& envelope,
+                                   const MessageBody& body, const Copy& first, const std::string& name,
+                                   const StoredSize& size, Copy& copy) {
   auto full = refuse_full(handle, copy.at->path, copy.recipient->user, size, *copy.hold, copy.note);
-  if (!full) copy.reply = report(*copy.recipient, std::unexpected(std::move(full).error()), copy.note);
-  else if (*full) copy.reply = std::move(**full);
+  if (!full)
+    copy.reply = report(*copy.recipient, std::unexpected(std::move(full).error()), copy.note);
+  else if (*full)
+    copy.reply = std::move(**full);
   if (copy.reply) return;
   std::string stored_name = with_sizes(names.next(clock.wall()), size);
   auto appear = [&]() -> Status {
@@ -269,7 +286,8 @@ void MaildirAgent::Impl::link_copy(const SpoolHandle& handle, const Envelope& en
   Status placed = quota.place(copy.hold->kept, appear);
   if (placed) return;
   // Too many links, a file system or a project of its own, or one without links.
-  bool other_file = placed.error().sys == EMLINK || placed.error().sys == EXDEV || placed.error().sys == EPERM || placed.error().sys == EOPNOTSUPP;
+  bool other_file = placed.error().sys == EMLINK || placed.error().sys == EXDEV ||
+                    placed.error().sys == EPERM || placed.error().sys == EOPNOTSUPP;
   if (!other_file) {
     copy.reply = report(*copy.recipient, std::unexpected(std::move(placed).error()), copy.note);
     return;
@@ -282,7 +300,8 @@ Status MaildirAgent::Impl::undo(Copy& copy) {
   return quota.take_back(copy.hold->kept, [&] { return copy.entry->remove(); });
 }
 
-// The entries in each new/. The first of these commits of the file system's journal has most of the others in it.
+// The entries in each new/. The first of these commits of the file system's journal has most of the others in
+// it.
 void MaildirAgent::Impl::sync_copies(const SpoolHandle& handle, std::deque<Copy>& copies) {
   std::optional<Status> all;
   for (Copy& copy : copies) {
@@ -297,7 +316,9 @@ void MaildirAgent::Impl::sync_copies(const SpoolHandle& handle, std::deque<Copy>
       continue;
     }
     Error error = std::move(synced).error();
-    if (Status removed = undo(copy); !removed) error.message += fmt::format("; the undelivered file could not be removed ({})", removed.error().message);
+    if (Status removed = undo(copy); !removed)
+      error.message += fmt::format("; the undelivered file could not be removed ({})",
+                                   removed.error().message);
     copy.reply = report(*copy.recipient, std::unexpected(std::move(error)), copy.note);
   }
 }
@@ -323,7 +344,8 @@ Status MaildirAgent::check_owner(const User& user) const {
 }
 
 // Why nothing is to be stored for that recipient.
-std::optional<Reply> MaildirAgent::deny(const Recipient& recipient, const MessageBody& body, std::string* detail) {
+std::optional<Reply> MaildirAgent::deny(const Recipient& recipient, const MessageBody& body,
+                                        std::string* detail) {
   if (Status owner = check_owner(recipient.user); !owner) {
     *detail = owner.error().message;
     return reply_of_error(owner.error());
@@ -344,14 +366,18 @@ Reply MaildirAgent::deliver(const SpoolHandle& handle, const Envelope& envelope,
   return impl_->report(recipient, impl_->store(handle, envelope, recipient, body, detail), detail);
 }
 
-bool MaildirAgent::links() const { return impl_->config.hard_links; }
+bool MaildirAgent::links() const {
+  return impl_->config.hard_links;
+}
 
 // Without Delivered-To a loop shows by this host's own Received fields.
-std::vector<Reply> MaildirAgent::deliver_linked(const SpoolHandle& handle, const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body,
-                                                std::vector<std::string>& details) {
+std::vector<Reply> MaildirAgent::deliver_linked(const SpoolHandle& handle, const Envelope& envelope,
+                                                std::span<const std::size_t> recipients,
+                                                const MessageBody& body, std::vector<std::string>& details) {
   details.resize(recipients.size());
   std::deque<Impl::Copy> copies;
-  for (std::size_t i = 0; i < recipients.size(); ++i) copies.emplace_back(&envelope.recipients[recipients[i]], &details[i]);
+  for (std::size_t i = 0; i < recipients.size(); ++i)
+    copies.emplace_back(&envelope.recipients[recipients[i]], &details[i]);
   auto passes = find_route_loop(body, impl_->config.hostname, impl_->config.received_max, shared_passes_max);
   for (Impl::Copy& copy : copies) {
     if (passes && *passes) {
@@ -362,8 +388,10 @@ std::vector<Reply> MaildirAgent::deliver_linked(const SpoolHandle& handle, const
     copy.reply = deny(*copy.recipient, body, copy.note);
     if (copy.reply) continue;
     auto place = impl_->open_place(handle, *copy.recipient);
-    if (place) copy.at = std::move(*place);
-    else copy.reply = impl_->report(*copy.recipient, std::unexpected(std::move(place).error()), copy.note);
+    if (place)
+      copy.at = std::move(*place);
+    else
+      copy.reply = impl_->report(*copy.recipient, std::unexpected(std::move(place).error()), copy.note);
   }
   bool any = std::ranges::any_of(copies, [](const Impl::Copy& copy) { return !copy.reply; });
   Status stored = any ? impl_->store_once(handle, envelope, body, copies) : Status{};
@@ -375,24 +403,30 @@ std::vector<Reply> MaildirAgent::deliver_linked(const SpoolHandle& handle, const
   return replies;
 }
 
-bool MaildirAgent::may_refuse(const User& user) const { return impl_->asked.on() || (impl_->quota.on() && !user.quota.unlimited()); }
+bool MaildirAgent::may_refuse(const User& user) const {
+  return impl_->asked.on() || (impl_->quota.on() && !user.quota.unlimited());
+}
 
 // A Maildir that is not there is empty.
-Result<Room> MaildirAgent::room_of(const SpoolHandle& handle, const User& user, const std::string& detail, std::uint64_t bytes) {
+Result<Room> MaildirAgent::room_of(const SpoolHandle& handle, const User& user, const std::string& detail,
+                                   std::uint64_t bytes) {
   bytes = std::max<std::uint64_t>(bytes, 1);
   if (impl_->asked.on()) return impl_->asked.room(user, bytes);
   TL_TRY_ASSIGN(std::string relative, impl_->spool.relative(user.maildir));
   TL_TRY_ASSIGN(MaildirPath path, impl_->folders.look(handle, relative, user, detail));
   if (!impl_->quota.counts(path.folder)) return Room::enough;
-  // MAIL announces it with CRLF line ends, and LF ones are stored: nobody is refused for a size that it would not have. Lines have 16 bytes at least, most of them.
+  // MAIL announces it with CRLF line ends, and LF ones are stored: nobody is refused for a size that it would
+  // not have. Lines have 16 bytes at least, most of them.
   bytes -= bytes / 16;
   auto directory = impl_->ops.open_directory(handle.root.get(), relative);
-  if (!directory && directory.error().sys == ENOENT) return room_for(bytes, {}, user.quota, impl_->config.quota.grace_percent);
+  if (!directory && directory.error().sys == ENOENT)
+    return room_for(bytes, {}, user.quota, impl_->config.quota.grace_percent);
   if (!directory) return std::unexpected(std::move(directory).error());
   return impl_->quota.room({directory->get(), relative, user.quota}, bytes);
 }
 
-std::optional<Reply> MaildirAgent::refusal(const SpoolHandle& handle, const User& user, const std::string& detail, std::uint64_t bytes, std::string* why) {
+std::optional<Reply> MaildirAgent::refusal(const SpoolHandle& handle, const User& user,
+                                           const std::string& detail, std::uint64_t bytes, std::string* why) {
   if (!may_refuse(user) || !check_owner(user)) return std::nullopt;
   auto room = room_of(handle, user, detail, bytes);
   if (room && *room == Room::enough) return std::nullopt;

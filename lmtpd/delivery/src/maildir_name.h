@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "twinloft/lmtpd/delivery/message_writer.h"
 #include "twinloft/base/clock.h"
+#include "twinloft/lmtpd/delivery/message_writer.h"
 
 namespace twinloft::lmtpd {
 

@@ -18,11 +18,17 @@ constexpr const char* file_name = "maildirsize";
 constexpr int recounts_max = 3;
 constexpr std::int64_t bytes_max = std::numeric_limits<std::int64_t>::max() / 4;  // of a sum
 
-bool is_missing(const Error& error) { return error.sys == ENOENT; }
-bool is_forbidden(const Error& error) { return error.sys == EACCES || error.sys == EPERM; }
+bool is_missing(const Error& error) {
+  return error.sys == ENOENT;
+}
+bool is_forbidden(const Error& error) {
+  return error.sys == EACCES || error.sys == EPERM;
+}
 
 // No folder of this Maildir.
-bool is_none(const Error& error) { return error.sys == ENOENT || error.sys == ENOTDIR || error.sys == EXDEV || error.sys == ELOOP; }
+bool is_none(const Error& error) {
+  return error.sys == ENOENT || error.sys == ENOTDIR || error.sys == EXDEV || error.sys == ELOOP;
+}
 
 }  // namespace
 
@@ -37,9 +43,12 @@ struct MaildirQuota::Looked {
   std::string unreadable;  // a folder, and why; empty: none
 };
 
-bool MaildirQuota::counts(const std::string& folder) const { return on() && std::ranges::find(config_.ignored, folder) == config_.ignored.end(); }
+bool MaildirQuota::counts(const std::string& folder) const {
+  return on() && std::ranges::find(config_.ignored, folder) == config_.ignored.end();
+}
 
-// ---- what is held --------------------------------------------------------------------------------------------------
+// ---- what is held
+// --------------------------------------------------------------------------------------------------
 
 MaildirQuota::Hold& MaildirQuota::Hold::operator=(Hold&& other) noexcept {
   if (this == &other) return *this;
@@ -71,28 +80,34 @@ void MaildirQuota::change_held(const std::string& key, std::int64_t bytes, std::
   if (at->second == QuotaUsage{}) held_.erase(at);
 }
 
-// ---- looking and counting ------------------------------------------------------------------------------------------
+// ---- looking and counting
+// ------------------------------------------------------------------------------------------
 
 Result<Room> MaildirQuota::room(const Mailbox& mailbox, std::uint64_t bytes) {
-  // Somebody looks, and may have to count: the delivery will say. Else as many who ask about one large mailbox would keep all others waiting.
+  // Somebody looks, and may have to count: the delivery will say. Else as many who ask about one large
+  // mailbox would keep all others waiting.
   auto lock = mutexes_.try_lock(mailbox.key);
   if (!lock) return Room::enough;
   return look(mailbox, bytes, {});
 }
 
-// Nobody is refused for a sum of which a part may be wrong: then the mail is counted. Nor for good for what others are about to take, and may not.
+// Nobody is refused for a sum of which a part may be wrong: then the mail is counted. Nor for good for what
+// others are about to take, and may not.
 Result<Room> MaildirQuota::look_beside_others(const Mailbox& mailbox, std::uint64_t bytes) {
   QuotaUsage others = held(mailbox.key);
   TL_TRY_ASSIGN(Room room, look(mailbox, bytes, others));
   if (room == Room::enough || others == QuotaUsage{}) return room;
   TL_TRY_ASSIGN(Room alone, look(mailbox, bytes, {}));
   if (alone != Room::enough) return alone;
-  return fail(Errc::exhausted, "there is no room left beside {} other messages, of {} bytes, that are being delivered", others.messages, others.bytes);
+  return fail(Errc::exhausted,
+              "there is no room left beside {} other messages, of {} bytes, that are being delivered",
+              others.messages, others.bytes);
 }
 
 Result<Room> MaildirQuota::look(const Mailbox& mailbox, std::uint64_t bytes, const QuotaUsage& more) {
   auto with = [&](const QuotaUsage& used) {
-    return room_for(bytes, {used.bytes + more.bytes, used.messages + more.messages}, mailbox.limit, config_.grace_percent);
+    return room_for(bytes, {used.bytes + more.bytes, used.messages + more.messages}, mailbox.limit,
+                    config_.grace_percent);
   };
   TL_TRY_ASSIGN(Known known, usage(mailbox));
   Room room = with(known.used);
@@ -100,7 +115,10 @@ Result<Room> MaildirQuota::look(const Mailbox& mailbox, std::uint64_t bytes, con
     TL_TRY_ASSIGN(known, recount(mailbox));
     room = with(known.used);
   }
-  if (room == Room::full && !known.is_sure) return fail(Errc::exhausted, "the mailbox seems to be full, and has not stood still while it was counted, or could not be counted whole");
+  if (room == Room::full && !known.is_sure)
+    return fail(Errc::exhausted,
+                "the mailbox seems to be full, and has not stood still while it was counted, or could not be "
+                "counted whole");
   return room;
 }
 
@@ -145,17 +163,21 @@ void MaildirQuota::append(int directory, const std::string& key, const QuotaUsag
   auto same = ops_.append(directory, file_name, as_bytes(format_change(change)));
   if (!same && is_missing(same.error())) return;
   if (!same) return forget_file(directory, key, same.error().message);
-  if (!*same) forget_file(directory, key, {});  // somebody has counted meanwhile, with this message or without
+  if (!*same)
+    forget_file(directory, key, {});  // somebody has counted meanwhile, with this message or without
 }
 
 void MaildirQuota::forget_file(int directory, const std::string& key, std::string_view why) {
   Status removed = ops_.unlink(directory, file_name);
-  if (!removed && !is_missing(removed.error())) log_error("{}/{}: {}{}{}: the quota is not right", key, file_name, why, why.empty() ? "" : "; ", removed.error().message);
+  if (!removed && !is_missing(removed.error()))
+    log_error("{}/{}: {}{}{}: the quota is not right", key, file_name, why, why.empty() ? "" : "; ",
+              removed.error().message);
 }
 
 Result<MaildirQuota::Known> MaildirQuota::usage(const Mailbox& mailbox) {
   auto before = ops_.about(mailbox.directory, file_name);
-  auto text = before ? ops_.read_file(mailbox.directory, file_name, maildirsize_bytes_max - 1) : std::unexpected(before.error());
+  auto text = before ? ops_.read_file(mailbox.directory, file_name, maildirsize_bytes_max - 1)
+                     : std::unexpected(before.error());
   auto after = text ? ops_.about(mailbox.directory, file_name) : std::unexpected(text.error());
   if (!after || *after != *before) return recount(mailbox);  // somebody has just made it anew, or it is none
   auto file = parse_maildirsize(*text);
@@ -164,22 +186,27 @@ Result<MaildirQuota::Known> MaildirQuota::usage(const Mailbox& mailbox) {
   return Known{file->used, file->lines == 1 && age <= maildirsize_over_seconds};
 }
 
-// Counts until nothing has changed meanwhile. A mailbox that changes all the time, or has an unreadable part, gets no file and is counted each time.
+// Counts until nothing has changed meanwhile. A mailbox that changes all the time, or has an unreadable part,
+// gets no file and is counted each time.
 Result<MaildirQuota::Known> MaildirQuota::recount(const Mailbox& mailbox) {
   QuotaUsage used;
   for (int i = 0; i < recounts_max; ++i) {
     Looked looked;
     TL_TRY_ASSIGN(used, count(mailbox.directory, looked));
     if (!looked.unreadable.empty()) {
-      tell(fmt::format("{}/{}: what is there does not count: let lmtpd's user read it", mailbox.key, looked.unreadable));
+      tell(fmt::format("{}/{}: what is there does not count: let lmtpd's user read it", mailbox.key,
+                       looked.unreadable));
       forget_file(mailbox.directory, mailbox.key, "it cannot be counted");
       return Known{used, true, false};
     }
     Status replaced = replace_file(mailbox, used);
-    if (!replaced) tell(fmt::format("{}/{}: {}: the mailbox is counted for each message", mailbox.key, file_name, replaced.error().message));
+    if (!replaced)
+      tell(fmt::format("{}/{}: {}: the mailbox is counted for each message", mailbox.key, file_name,
+                       replaced.error().message));
     TL_TRY_ASSIGN(bool changed, changed_since(mailbox.directory, looked));
     if (replaced && !changed) return Known{used, true};
-    forget_file(mailbox.directory, mailbox.key, changed ? "mail came while it was counted" : replaced.error().message);
+    forget_file(mailbox.directory, mailbox.key,
+                changed ? "mail came while it was counted" : replaced.error().message);
     if (!replaced) return Known{used, true, !changed};
   }
   return Known{used, true, false};
@@ -202,13 +229,16 @@ void MaildirQuota::remove_leftovers(int directory, const std::vector<std::string
   constexpr std::string_view begin = "maildirsize.";
   constexpr std::int64_t old_seconds = 3600;
   for (const std::string& name : names) {
-    if (!name.starts_with(begin) || name.find_first_not_of("0123456789.", begin.size()) != std::string::npos) continue;
+    if (!name.starts_with(begin) || name.find_first_not_of("0123456789.", begin.size()) != std::string::npos)
+      continue;
     auto about = ops_.about(directory, name);
-    if (about && clock_.wall().seconds - about->changed_seconds > old_seconds) (void)ops_.unlink(directory, name);
+    if (about && clock_.wall().seconds - about->changed_seconds > old_seconds)
+      (void)ops_.unlink(directory, name);
   }
 }
 
-// In the order of their names. Links are other names of folders (Dovecot's mailbox_alias), and "..DOVECOT-TRASHED" is what Dovecot is about to remove.
+// In the order of their names. Links are other names of folders (Dovecot's mailbox_alias), and
+// "..DOVECOT-TRASHED" is what Dovecot is about to remove.
 Result<std::vector<std::string>> MaildirQuota::folders(int directory) {
   TL_TRY_ASSIGN(std::vector<std::string> names, ops_.entries(directory));
   remove_leftovers(directory, names);
@@ -252,7 +282,8 @@ Status MaildirQuota::count_files(int part, const std::string& path, QuotaUsage& 
       size = file->size;
     }
     // A name may say anything.
-    sum.bytes = std::min(sum.bytes + static_cast<std::int64_t>(std::min<std::uint64_t>(*size, bytes_max)), bytes_max);
+    sum.bytes = std::min(sum.bytes + static_cast<std::int64_t>(std::min<std::uint64_t>(*size, bytes_max)),
+                         bytes_max);
     sum.messages += 1;
     return {};
   }));
@@ -268,7 +299,8 @@ Result<bool> MaildirQuota::changed_since(int directory, const Looked& looked) {
     if (!part && is_none(part.error())) return true;
     if (!part) return std::unexpected(part.error());
     TL_TRY_ASSIGN(FileAbout about, ops_.about(part->get(), ""));
-    if (about.changed_seconds != one.about.changed_seconds || about.changed_ns != one.about.changed_ns) return true;
+    if (about.changed_seconds != one.about.changed_seconds || about.changed_ns != one.about.changed_ns)
+      return true;
   }
   return false;
 }

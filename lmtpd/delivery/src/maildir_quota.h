@@ -1,9 +1,11 @@
 // The quota of Maildirs, looked at before a message and kept with it.
 //
-// A message's room is held from the moment that it was found until the message is placed and counted, so deliveries at once do not share it. Becoming visible
-// and being counted are one step for this process. Others, such as Dovecot, do not know its locks: the file is appended to in one write, and made anew by a
-// rename. A delivery that finds a new file while appending, or new mail while counting, removes the file. The next delivery counts all. Nothing is
-// synced: it can be made again from the mail, and is where it is damaged. What fails in keeping it never fails a delivery.
+// A message's room is held from the moment that it was found until the message is placed and counted, so
+// deliveries at once do not share it. Becoming visible and being counted are one step for this process.
+// Others, such as Dovecot, do not know its locks: the file is appended to in one write, and made anew by a
+// rename. A delivery that finds a new file while appending, or new mail while counting, removes the file. The
+// next delivery counts all. Nothing is synced: it can be made again from the mail, and is where it is
+// damaged. What fails in keeping it never fails a delivery.
 #pragma once
 
 #include <atomic>
@@ -23,7 +25,8 @@ namespace twinloft::lmtpd {
 
 class MaildirQuota {
  public:
-  MaildirQuota(QuotaConfig config, FileOps& ops, const Clock& clock) : config_(std::move(config)), ops_(ops), clock_(clock) {}
+  MaildirQuota(QuotaConfig config, FileOps& ops, const Clock& clock)
+      : config_(std::move(config)), ops_(ops), clock_(clock) {}
 
   bool on() const { return config_.driver == QuotaDriver::maildir; }
   bool counts(const std::string& folder) const;
@@ -90,10 +93,10 @@ class MaildirQuota {
   const QuotaConfig config_;
   FileOps& ops_;
   const Clock& clock_;
-  KeyedMutex mutexes_;  // by Maildir: one at a time looks and holds, or places and counts
+  KeyedMutex mutexes_;     // by Maildir: one at a time looks and holds, or places and counts
   std::mutex held_mutex_;  // of what is held, and of next_line_
   std::unordered_map<std::string, QuotaUsage> held_;  // by Maildir
-  Instant next_line_{};  // of the log
+  Instant next_line_{};                               // of the log
   std::atomic<std::uint64_t> sequence_{0};            // of temporary files
 };
 

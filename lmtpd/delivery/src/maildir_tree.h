@@ -23,7 +23,8 @@ struct DirectoryIdentity {
   bool operator==(const DirectoryIdentity&) const = default;
 };
 
-// A Maildir, relative to the spool's root, and a folder in it: "" is the inbox, ".Lists.dev" a directory (folder_name.h).
+// A Maildir, relative to the spool's root, and a folder in it: "" is the inbox, ".Lists.dev" a directory
+// (folder_name.h).
 struct MaildirPath {
   std::string maildir, folder;
   std::string text() const { return folder.empty() ? maildir : maildir + "/" + folder; }
@@ -33,18 +34,19 @@ struct OpenMaildir {
   Fd tmp;
   Fd incoming;  // new/
   DirectoryIdentity incoming_identity;
-  std::vector<Fd>
-      not_known;  // directories whose entries are not known to be durable: from the Maildir up to the root
+  std::vector<Fd> not_known;  // directories whose entries are not known to be durable: from the Maildir up to
+                              // the root
 };
 
 // Remembers which Maildirs this process has made durable, so that their parents are synced once and not per
 // message. A directory that another program made a moment ago may not be durable either; so the first
-// delivery into each Maildir takes the slow way even where everything exists, and so does the first one after new/ was
-// made anew (a program that recreates a directory above it recreates it as well). Thread-safe.
+// delivery into each Maildir takes the slow way even where everything exists, and so does the first one after
+// new/ was made anew (a program that recreates a directory above it recreates it as well). Thread-safe.
 class MaildirTree {
  public:
   explicit MaildirTree(FileOps& ops) : ops_(ops) {}
-  // Made where it is missing. Errors carry errno; EXDEV: the path leads out of the spool, or the folder out of its Maildir.
+  // Made where it is missing. Errors carry errno; EXDEV: the path leads out of the spool, or the folder out
+  // of its Maildir.
   Result<OpenMaildir> open(const SpoolHandle& spool, const MaildirPath& path);
   // ENOENT where the directory itself is missing.
   Result<OpenMaildir> open_existing(const SpoolHandle& spool, const MaildirPath& path);

@@ -37,7 +37,9 @@ QuotaLimit parse_limits(std::string_view line) {
   return out;
 }
 
-bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+bool is_blank(char c) {
+  return c == ' ' || c == '\t' || c == '\r';
+}
 void skip_blanks(std::string_view& text) {
   while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
 }
@@ -55,7 +57,9 @@ std::optional<QuotaUsage> parse_change(std::string_view line) {
   return QuotaUsage{*bytes, *messages};
 }
 
-std::uint64_t not_negative(std::int64_t value) { return value < 0 ? 0 : static_cast<std::uint64_t>(value); }
+std::uint64_t not_negative(std::int64_t value) {
+  return value < 0 ? 0 : static_cast<std::uint64_t>(value);
+}
 
 }  // namespace
 
@@ -80,7 +84,8 @@ std::string quota_text(const QuotaLimit& limit) {
 }
 
 Reply reply_of(Room lacking, OverQuota over) {
-  if (lacking == Room::never) return make_reply(552, "5.2.3", "The message is larger than this mailbox may become");
+  if (lacking == Room::never)
+    return make_reply(552, "5.2.3", "The message is larger than this mailbox may become");
   if (over == OverQuota::defer) return make_reply(452, "4.2.2", "The mailbox is full, try again later");
   return make_reply(552, "5.2.2", "The mailbox is full");
 }
@@ -99,7 +104,8 @@ std::optional<MaildirSize> parse_maildirsize(std::string_view text) {
     }
     auto change = parse_change(line);
     if (!change || ++out.lines > maildirsize_bytes_max) return std::nullopt;
-    if (__builtin_add_overflow(out.used.bytes, change->bytes, &out.used.bytes) || __builtin_add_overflow(out.used.messages, change->messages, &out.used.messages))
+    if (__builtin_add_overflow(out.used.bytes, change->bytes, &out.used.bytes) ||
+        __builtin_add_overflow(out.used.messages, change->messages, &out.used.messages))
       return std::nullopt;
   }
   if (out.lines == 0 || out.used.bytes < 0 || out.used.messages < 0) return std::nullopt;
@@ -113,11 +119,14 @@ std::string format_maildirsize(const QuotaLimit& limit, const QuotaUsage& used) 
   return limits + "\n" + format_change(used);
 }
 
-std::string format_change(const QuotaUsage& change) { return fmt::format("{} {}\n", change.bytes, change.messages); }
+std::string format_change(const QuotaUsage& change) {
+  return fmt::format("{} {}\n", change.bytes, change.messages);
+}
 
 bool is_outdated(const MaildirSize& file, const QuotaLimit& limit, std::int64_t age) {
   if (file.limit != limit) return true;
-  bool over = (limit.bytes != 0 && not_negative(file.used.bytes) > limit.bytes) || (limit.messages != 0 && not_negative(file.used.messages) > limit.messages);
+  bool over = (limit.bytes != 0 && not_negative(file.used.bytes) > limit.bytes) ||
+              (limit.messages != 0 && not_negative(file.used.messages) > limit.messages);
   return over && (file.lines > 1 || age > maildirsize_over_seconds);
 }
 
@@ -131,11 +140,14 @@ std::optional<std::uint64_t> size_in_name(std::string_view name) {
   return ends && size && *size <= static_cast<std::uint64_t>(number_max) ? size : std::nullopt;
 }
 
-Room room_for(std::uint64_t message_bytes, const QuotaUsage& used, const QuotaLimit& limit, std::uint32_t grace_percent) {
+Room room_for(std::uint64_t message_bytes, const QuotaUsage& used, const QuotaLimit& limit,
+              std::uint32_t grace_percent) {
   std::uint64_t bytes = not_negative(used.bytes), messages = not_negative(used.messages);
   if (limit.bytes != 0) {
     std::uint64_t grace = limit.bytes / 100 * grace_percent + limit.bytes % 100 * grace_percent / 100;
-    std::uint64_t most = limit.bytes > std::numeric_limits<std::uint64_t>::max() - grace ? std::numeric_limits<std::uint64_t>::max() : limit.bytes + grace;
+    std::uint64_t most = limit.bytes > std::numeric_limits<std::uint64_t>::max() - grace
+                             ? std::numeric_limits<std::uint64_t>::max()
+                             : limit.bytes + grace;
     if (message_bytes > most) return Room::never;
     if (bytes >= limit.bytes || message_bytes > most - bytes) return Room::full;
   }

@@ -33,8 +33,8 @@ void LineEndConverter::feed(std::string_view in, std::string& out) {
   }
   const char* at = in.data();
   const char* end = at + in.size();
-  while (const char* lf =
-             static_cast<const char*>(std::memchr(at, '\n', static_cast<std::size_t>(end - at)))) {
+  while (
+      const char* lf = static_cast<const char*>(std::memchr(at, '\n', static_cast<std::size_t>(end - at)))) {
     std::string_view line(at, static_cast<std::size_t>(lf - at));
     if (line.ends_with('\r')) line.remove_suffix(1);
     put_line(line, out);

@@ -28,19 +28,24 @@ bool is_within(std::string_view path, std::string_view directory) {
   }
 }
 
-Result<AskAccount> check_run_as(const RunAsRules& rules, std::uint32_t uid, std::uint32_t gid, std::string_view home) {
+Result<AskAccount> check_run_as(const RunAsRules& rules, std::uint32_t uid, std::uint32_t gid,
+                                std::string_view home) {
   constexpr std::uint32_t unchanged = ~std::uint32_t{0};  // setresuid takes it as "leave as it is"
   bool own_uid = std::ranges::find(rules.own, uid, &RunAsRules::Ids::uid) != rules.own.end();
   bool own_gid = std::ranges::find(rules.own, gid, &RunAsRules::Ids::gid) != rules.own.end();
   if (uid == 0 || gid == 0 || uid == unchanged || gid == unchanged)
     return fail(Errc::denied, "uid {} and gid {} are refused: agents never run as root", uid, gid);
   if (rules.only_own && !(own_uid && own_gid))
-    return fail(Errc::denied, "uid {} and gid {} are refused: all mail belongs to the configured user", uid, gid);
+    return fail(Errc::denied, "uid {} and gid {} are refused: all mail belongs to the configured user", uid,
+                gid);
   if (!own_uid && uid < rules.uid_min)
-    return fail(Errc::denied, "uid {} is refused: it is below delivery.uid_min ({}), and not the configured user's", uid, rules.uid_min);
+    return fail(Errc::denied,
+                "uid {} is refused: it is below delivery.uid_min ({}), and not the configured user's", uid,
+                rules.uid_min);
   AskAccount ask;
   ask.group = !own_gid && gid < rules.gid_min;
-  ask.home = std::ranges::none_of(rules.homes, [&](const std::string& directory) { return is_within(home, directory); });
+  ask.home = std::ranges::none_of(rules.homes,
+                                  [&](const std::string& directory) { return is_within(home, directory); });
   return ask;
 }
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <iterator>
 
-#include "twinloft/lmtpd/delivery/delivery_log.h"
 #include "replies.h"
 #include "twinloft/base/log.h"
+#include "twinloft/lmtpd/delivery/delivery_log.h"
 #include "twinloft/lmtpd/delivery/sync_group.h"
 
 namespace twinloft::lmtpd {
@@ -37,10 +37,13 @@ struct DeliveryService::Impl {
 
   Reply run(const std::string& agent, const Envelope& envelope, const Recipient& recipient,
             const MessageBody& body, std::string* detail);
-  std::vector<Reply> run_linked(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, std::vector<std::string>& details);
-  void put_line(Instant start, const std::string& agent, const Envelope& envelope, const Recipient& recipient, const MessageBody& body, const Reply& reply, std::string detail) {
-    log.put({envelope.id, envelope.from, recipient.text, recipient.user.name, agent, envelope.client, origin_text(envelope.origin), body.size, reply.code, reply.enhanced,
-             std::move(detail), clock.now() - start});
+  std::vector<Reply> run_linked(const Envelope& envelope, std::span<const std::size_t> recipients,
+                                const MessageBody& body, std::vector<std::string>& details);
+  void put_line(Instant start, const std::string& agent, const Envelope& envelope, const Recipient& recipient,
+                const MessageBody& body, const Reply& reply, std::string detail) {
+    log.put({envelope.id, envelope.from, recipient.text, recipient.user.name, agent, envelope.client,
+             origin_text(envelope.origin), body.size, reply.code, reply.enhanced, std::move(detail),
+             clock.now() - start});
   }
 
   DeliveryConfig config;
@@ -77,7 +80,10 @@ Reply DeliveryService::Impl::run(const std::string& agent, const Envelope& envel
   return external->deliver(*index, *handle, envelope, recipient, body, detail);
 }
 
-std::vector<Reply> DeliveryService::Impl::run_linked(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, std::vector<std::string>& details) {
+std::vector<Reply> DeliveryService::Impl::run_linked(const Envelope& envelope,
+                                                     std::span<const std::size_t> recipients,
+                                                     const MessageBody& body,
+                                                     std::vector<std::string>& details) {
   auto handle = spool->open();
   if (!handle) {
     for (std::string& detail : details) detail = handle.error().message;
@@ -133,9 +139,12 @@ DeliveryLimits DeliveryService::limits(const User& user) const {
   return out;
 }
 
-bool DeliveryService::may_refuse(const User& user) const { return agent_of(impl_->config, user) == builtin_agent && impl_->maildir.may_refuse(user); }
+bool DeliveryService::may_refuse(const User& user) const {
+  return agent_of(impl_->config, user) == builtin_agent && impl_->maildir.may_refuse(user);
+}
 
-std::optional<Reply> DeliveryService::refusal(const User& user, const std::string& detail, std::uint64_t size) {
+std::optional<Reply> DeliveryService::refusal(const User& user, const std::string& detail,
+                                              std::uint64_t size) {
   if (!may_refuse(user)) return std::nullopt;
   auto handle = impl_->spool->open();
   if (!handle) return reply_of_error(handle.error());
@@ -158,18 +167,21 @@ Reply DeliveryService::deliver(const Envelope& envelope, const Recipient& recipi
 
 // Those whose mail is one file.
 std::string DeliveryService::group_of(const User& user) const {
-  bool linked =
-      user.next_hop.empty() && impl_->maildir.links() && agent_of(impl_->config, user) == builtin_agent;
+  bool linked = user.next_hop.empty() && impl_->maildir.links() &&
+                agent_of(impl_->config, user) == builtin_agent;
   return linked ? std::string(linked_group) : std::string();
 }
 
-std::vector<Reply> DeliveryService::deliver_group(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const GivenUp&) {
+std::vector<Reply> DeliveryService::deliver_group(const Envelope& envelope,
+                                                  std::span<const std::size_t> recipients,
+                                                  const MessageBody& body, const GivenUp&) {
   if (recipients.size() == 1) return {deliver(envelope, envelope.recipients[recipients.front()], body)};
   Instant start = impl_->clock.now();
   std::vector<std::string> details(recipients.size());
   std::vector<Reply> replies = impl_->run_linked(envelope, recipients, body, details);
   for (std::size_t i = 0; i < recipients.size(); ++i)
-    impl_->put_line(start, std::string(builtin_agent), envelope, envelope.recipients[recipients[i]], body, replies[i], std::move(details[i]));
+    impl_->put_line(start, std::string(builtin_agent), envelope, envelope.recipients[recipients[i]], body,
+                    replies[i], std::move(details[i]));
   return replies;
 }
 

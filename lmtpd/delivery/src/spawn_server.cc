@@ -132,8 +132,8 @@ int SpawnServer::wait_ms() const {
   return static_cast<int>(std::min<std::int64_t>(ms, 60'000));
 }
 
-// Where a turn does not end, the kernel ends the process, and another one takes over: what hangs here would hold up
-// every delivery by an agent.
+// Where a turn does not end, the kernel ends the process, and another one takes over: what hangs here would
+// hold up every delivery by an agent.
 void SpawnServer::turn() {
   constexpr unsigned turn_seconds_max = 60;
   epoll_event events[64];
@@ -159,8 +159,8 @@ void SpawnServer::look_at(std::span<const epoll_event> events) {
   Instant now = clock_.now();
   for (auto& [pid, run] : runs_)
     if (run->deadline <= now) on_deadline(*run);
-  bool draining =
-      std::any_of(runs_.begin(), runs_.end(), [](auto& r) { return r.second->phase == Phase::draining; });
+  bool draining = std::any_of(runs_.begin(), runs_.end(),
+                              [](auto& r) { return r.second->phase == Phase::draining; });
   if (draining) {
     kill_strays();
     for (auto at = runs_.begin(); at != runs_.end();) {
@@ -339,16 +339,18 @@ SpawnServer::Run* SpawnServer::run_of(pid_t stray) {
   auto [at, is_new] = strays_.try_emplace(stray);
   if (is_new) at->second.mark = mark_of(stray);
   const std::string& mark = at->second.mark;
-  auto named = std::find_if(runs_.begin(), runs_.end(), [&](const auto& r) { return r.second->mark == mark; });
+  auto named = std::find_if(runs_.begin(), runs_.end(),
+                            [&](const auto& r) { return r.second->mark == mark; });
   return named == runs_.end() ? nullptr : named->second.get();
 }
 
-// Kills orphans whose run has ended, and says which runs still have some. One that was killed more than kill_wait ago
-// is stuck in the kernel, and must not hold up every later delivery. An orphan without a mark has changed its
-// environment: while any run is under way it could be a helper of that run, so it is killed only when none is; its own
-// run's reply does not wait for it until then.
+// Kills orphans whose run has ended, and says which runs still have some. One that was killed more than
+// kill_wait ago is stuck in the kernel, and must not hold up every later delivery. An orphan without a mark
+// has changed its environment: while any run is under way it could be a helper of that run, so it is killed
+// only when none is; its own run's reply does not wait for it until then.
 void SpawnServer::kill_strays() {
-  bool quiet = std::all_of(runs_.begin(), runs_.end(), [](auto& r) { return r.second->phase == Phase::draining; });
+  bool quiet = std::all_of(runs_.begin(), runs_.end(),
+                           [](auto& r) { return r.second->phase == Phase::draining; });
   for (auto& [pid, run] : runs_) run->strays_left = false;
   auto listed = read_file(children_path_, 1u << 20);
   if (!listed) return;

@@ -8,9 +8,9 @@
 //           main process ended: KILL to the group, then `draining` until no process of the run is left; then
 //           the reply
 //
-// What an agent leaves in a session of its own (a daemon) is known by TWINLOFT_RUN in its environment, which names the
-// run, and is killed with that run. A process that has changed its environment could be any run's: it is killed once no
-// run is under way.
+// What an agent leaves in a session of its own (a daemon) is known by TWINLOFT_RUN in its environment, which
+// names the run, and is killed with that run. A process that has changed its environment could be any run's:
+// it is killed once no run is under way.
 #pragma once
 
 #include <sys/epoll.h>
@@ -43,7 +43,7 @@ class SpawnServer {
   enum class Phase { running, terminating, killed, draining };
   struct Run {
     const AgentSpec* spec = nullptr;
-    std::string id;   // of the transaction, for log lines
+    std::string id;    // of the transaction, for log lines
     std::string mark;  // of this run, in the environment of all its processes
     pid_t pid = -1;
     Fd output;
@@ -54,7 +54,7 @@ class SpawnServer {
     bool timed_out = false;
     bool ended = false;  // the main process was reaped
     bool strays_left = false;
-    int status = 0;      // as waitid gives it: si_status
+    int status = 0;  // as waitid gives it: si_status
     bool signalled = false;
     Instant deadline;
   };

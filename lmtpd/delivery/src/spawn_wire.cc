@@ -20,7 +20,8 @@ constexpr std::uint32_t values_max = 64;
 Result<std::string> get_text(Reader& in, const char* field, std::size_t limit) {
   auto text = in.get_text(limit);
   if (!text) return fail(Errc::invalid, "field {} is cut off, or has more than {} bytes", field, limit);
-  if (text->find('\0') != std::string_view::npos) return fail(Errc::invalid, "field {} holds a NUL byte", field);
+  if (text->find('\0') != std::string_view::npos)
+    return fail(Errc::invalid, "field {} holds a NUL byte", field);
   return std::string(*text);
 }
 

@@ -89,7 +89,8 @@ bool wait_until(int socket, short events, Steady::time_point deadline) {
 }
 
 // False where it cannot be sent by then: the spawner takes nothing any more.
-bool send_packet(int socket, const std::vector<std::byte>& packet, int message, int reply, Steady::time_point deadline) {
+bool send_packet(int socket, const std::vector<std::byte>& packet, int message, int reply,
+                 Steady::time_point deadline) {
   iovec piece{const_cast<std::byte*>(packet.data()), packet.size()};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * 2)] = {};
   msghdr header{};
@@ -111,7 +112,8 @@ bool send_packet(int socket, const std::vector<std::byte>& packet, int message, 
   }
 }
 
-// How long a run may take, whatever its agent does: from its start to TERM, to KILL, to the end of what was killed.
+// How long a run may take, whatever its agent does: from its start to TERM, to KILL, to the end of what was
+// killed.
 std::chrono::milliseconds longest_run(const AgentSpec& spec, const SpawnerOptions& options) {
   return spec.time_limit + spec.kill_grace + 2 * options.kill_wait + options.answer_wait;
 }
@@ -137,7 +139,8 @@ Result<std::unique_ptr<Spawner>> Spawner::start(std::vector<AgentSpec> agents, S
   return std::unique_ptr<Spawner>(new Spawner(std::move(agents), options, std::move(control.ours), pid));
 }
 
-// The channel is shut down, and not only closed: a process with a copy of the descriptor must not keep the spawner alive.
+// The channel is shut down, and not only closed: a process with a copy of the descriptor must not keep the
+// spawner alive.
 Spawner::~Spawner() {
   give_up();
   control_.reset();
@@ -147,7 +150,8 @@ Spawner::~Spawner() {
 // It ends by itself within kill_wait. One that hangs is left to the supervisor, which may kill it.
 void Spawner::wait_for_end() const {
   constexpr auto look_again = std::chrono::milliseconds(2);
-  const auto deadline = Steady::now() + (alive() ? options_.kill_wait + options_.answer_wait : std::chrono::milliseconds(100));
+  const auto deadline = Steady::now() + (alive() ? options_.kill_wait + options_.answer_wait
+                                                 : std::chrono::milliseconds(100));
   for (;;) {
     pid_t ended = ::waitpid(pid_, nullptr, WNOHANG);
     if (ended == pid_ || (ended < 0 && errno != EINTR)) return;
@@ -157,7 +161,9 @@ void Spawner::wait_for_end() const {
   log_error("the spawner process {} does not end", pid_);
 }
 
-void Spawner::give_up() const { (void)::shutdown(control_.get(), SHUT_RDWR); }
+void Spawner::give_up() const {
+  (void)::shutdown(control_.get(), SHUT_RDWR);
+}
 
 std::optional<std::uint32_t> Spawner::find(std::string_view name) const {
   for (std::uint32_t i = 0; i < agents_.size(); ++i)
@@ -169,7 +175,8 @@ Status Spawner::beat() {
   constexpr auto pause = std::chrono::seconds(5);
   if (!alive()) return {};  // told already
   const auto now = Steady::now();
-  if (asked_ && wait_until(asked_.get(), POLLIN, now)) asked_.reset();  // also where it is gone: its lifeline tells that
+  if (asked_ && wait_until(asked_.get(), POLLIN, now))
+    asked_.reset();  // also where it is gone: its lifeline tells that
   if (asked_ && now - asked_at_ > options_.answer_wait) {
     dead_.store(true);
     return fail(Errc::timeout, "the spawner process {} has given no sign of life for {} s", pid_,
@@ -191,9 +198,8 @@ RunResult Spawner::report_lost(const char* where) const {
   if (!gone)
     log_error("the spawner process {} gave no answer to a run ({}); its delivery gets 451", pid_, where);
   else if (!dead_.exchange(true))
-    log_error(
-        "the spawner process {} is gone ({}): every external delivery of this process gets 451",
-        pid_, where);
+    log_error("the spawner process {} is gone ({}): every external delivery of this process gets 451", pid_,
+              where);
   return {RunResult::End::lost, 0, {}};
 }
 
@@ -214,12 +220,14 @@ RunResult Spawner::run(const RunRequest& request, int message) const {
   if (!packet) return {RunResult::End::refused, 0, packet.error().message};
   auto reply = make_socket_pair();
   if (!reply) return {RunResult::End::not_started, reply.error().sys, reply.error().message};
-  if (!send_packet(control_.get(), *packet, message, reply->theirs.get(), Steady::now() + options_.answer_wait))
+  if (!send_packet(control_.get(), *packet, message, reply->theirs.get(),
+                   Steady::now() + options_.answer_wait))
     return report_lost("request not sent");
   reply->theirs.reset();  // now only the spawner holds it: if it dies, the read below ends
   const AgentSpec* spec = request.agent < agents_.size() ? &agents_[request.agent] : nullptr;
   const auto longest = spec ? longest_run(*spec, options_) : options_.answer_wait;
-  if (Status there = wait_for_result(reply->ours.get(), Steady::now() + longest); !there) return report_lost(there.error().message.c_str());
+  if (Status there = wait_for_result(reply->ours.get(), Steady::now() + longest); !there)
+    return report_lost(there.error().message.c_str());
   std::vector<std::byte> answer(spawn_packet_bytes_max);
   ssize_t n;
   do {

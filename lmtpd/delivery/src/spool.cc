@@ -103,7 +103,8 @@ Result<SpoolHandle> Spool::open() {
     std::lock_guard lock(mutex_);
     auto root = ops_->open_root(config_.root);
     if (!root && (root.error().sys == EMFILE || root.error().sys == ENFILE))
-      return fail_at("this process has no descriptor left, raise its limit of open files (LimitNOFILE)", std::move(root).error());
+      return fail_at("this process has no descriptor left, raise its limit of open files (LimitNOFILE)",
+                     std::move(root).error());
     if (!root) return unavailable(std::move(root).error());
     handle.root = std::move(*root);
     handle.order = next_order_++;
@@ -142,7 +143,8 @@ Result<std::string> Spool::relative(const std::string& path) const {
     return fail(Errc::denied, "\"{}\" does not lie beneath the spool {}", path, config_.root);
   std::string relative = clean.substr(prefix.size());
   if (relative.starts_with(reserved_prefix))
-    return fail(Errc::denied, "\"{}\": names beginning with {} at the spool's root are not for users", path, reserved_prefix);
+    return fail(Errc::denied, "\"{}\": names beginning with {} at the spool's root are not for users", path,
+                reserved_prefix);
   return relative;
 }
 
@@ -166,7 +168,8 @@ Status write_spool_marker(const std::string& root, const Uuid& volume) {
   // Readable for the mail user under any umask.
   if (::fchmod(file.get(), 0644) != 0) return fail_errno(errno, "chmod {}/{}", root, spool_marker_name);
   for (int fd : {file.get(), dir.get()})
-    if (Status synced = sync_durably(fd); !synced) return fail_at(fmt::format("{}/{}", root, spool_marker_name), std::move(synced).error());
+    if (Status synced = sync_durably(fd); !synced)
+      return fail_at(fmt::format("{}/{}", root, spool_marker_name), std::move(synced).error());
   return {};
 }
 

@@ -30,9 +30,12 @@ bool is_stale(const FileAbout& lock, std::int64_t now) {
   return age > lock_stale_seconds || age < -lock_stale_seconds;
 }
 
-std::unexpected<Error> held() { return fail(Errc::unavailable, "{}: another program holds it", lock_name); }
+std::unexpected<Error> held() {
+  return fail(Errc::unavailable, "{}: another program holds it", lock_name);
+}
 
-// Takes it aside, and looks whether it is the one that was stale: another program may have been faster, and have made its own.
+// Takes it aside, and looks whether it is the one that was stale: another program may have been faster, and
+// have made its own.
 Status break_lock(FileOps& ops, int maildir, std::int64_t now) {
   auto seen = ops.about(maildir, lock_name);
   if (!seen && seen.error().sys == ENOENT) return {};

@@ -22,7 +22,8 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-constexpr auto late_pause = std::chrono::milliseconds(100);  // between looks for late answers, while no lane is free
+constexpr auto late_pause = std::chrono::milliseconds(100);  // between looks for late answers, while no lane
+                                                             // is free
 
 // Room for one descriptor beside a packet.
 union Control {
@@ -99,7 +100,8 @@ bool send(int lane, const std::vector<std::byte>& packet, int descriptor = -1) {
   return n == static_cast<ssize_t>(packet.size());
 }
 
-// ---- the first packet: whether it has come to serve -----------------------------------------------------------------
+// ---- the first packet: whether it has come to serve
+// -----------------------------------------------------------------
 
 std::vector<std::byte> encode_opened(const Status& opened) {
   constexpr std::size_t message_bytes_max = 8192;
@@ -118,11 +120,13 @@ Status decode_opened(ByteSpan packet) {
   if (in.ok() && opened == 1) return {};
   auto code = in.get<std::uint8_t>();
   auto message = in.get_text(lane_packet_bytes_max);
-  if (!message || code > static_cast<std::uint8_t>(Errc::internal)) return fail(Errc::invalid, "what it says cannot be read");
+  if (!message || code > static_cast<std::uint8_t>(Errc::internal))
+    return fail(Errc::invalid, "what it says cannot be read");
   return std::unexpected(Error{static_cast<Errc>(code), std::string(*message), 0});
 }
 
-// ---- in the new process --------------------------------------------------------------------------------------------
+// ---- in the new process
+// --------------------------------------------------------------------------------------------
 
 // 0 to 2 stay; of the others only these.
 void close_all_but(const std::vector<Fd>& kept) {
@@ -158,7 +162,8 @@ auto made_safely(Make make) -> decltype(make()) {
   }
 }
 
-[[noreturn]] void child_main(const LaneConfig& config, std::vector<Fd> lanes, const std::function<Status()>& become, const LaneProcess::Open& open) {
+[[noreturn]] void child_main(const LaneConfig& config, std::vector<Fd> lanes,
+                             const std::function<Status()>& become, const LaneProcess::Open& open) {
   (void)::prctl(PR_SET_NAME, config.process_name);
   close_all_but(lanes);
   // The end of the process that asks is seen by the lanes.
@@ -174,7 +179,8 @@ auto made_safely(Make make) -> decltype(make()) {
   // The last one asks for signs of life.
   const LaneProcess::Serve sign = [](ByteSpan) { return LaneAnswer{{std::byte{1}}, Fd()}; };
   std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < lanes.size(); ++i) threads.emplace_back(serve_lane, std::cref(i + 1 < lanes.size() ? *serve : sign), lanes[i].get());
+  for (std::size_t i = 0; i < lanes.size(); ++i)
+    threads.emplace_back(serve_lane, std::cref(i + 1 < lanes.size() ? *serve : sign), lanes[i].get());
   for (std::thread& t : threads) t.join();
   *serve = nullptr;  // closes its connections in order, so that servers notice
   ::_exit(0);
@@ -182,9 +188,12 @@ auto made_safely(Make make) -> decltype(make()) {
 
 }  // namespace
 
-// ---- in the process that asks --------------------------------------------------------------------------------------
+// ---- in the process that asks
+// --------------------------------------------------------------------------------------
 
-Result<std::unique_ptr<LaneProcess>> LaneProcess::start(const LaneConfig& config, const std::function<Status()>& become, const Open& open) {
+Result<std::unique_ptr<LaneProcess>> LaneProcess::start(const LaneConfig& config,
+                                                        const std::function<Status()>& become,
+                                                        const Open& open) {
   std::unique_ptr<LaneProcess> out(new LaneProcess(config));
   std::vector<Fd> theirs;
   for (Group& group : out->groups_) {
@@ -210,7 +219,8 @@ Result<std::unique_ptr<LaneProcess>> LaneProcess::start(const LaneConfig& config
   int first = out->groups_.front().lanes.front().get();
   if (!has_input(first, config.start_wait)) {
     (void)::kill(out->pid_, SIGKILL);
-    return fail(Errc::timeout, "{} was not ready after {} s", config.what, std::chrono::ceil<std::chrono::seconds>(config.start_wait).count());
+    return fail(Errc::timeout, "{} was not ready after {} s", config.what,
+                std::chrono::ceil<std::chrono::seconds>(config.start_wait).count());
   }
   auto ready = receive(first);
   if (!ready) return fail(Errc::unavailable, "{} ended before it was ready", config.what);
@@ -220,8 +230,8 @@ Result<std::unique_ptr<LaneProcess>> LaneProcess::start(const LaneConfig& config
   return out;
 }
 
-// The channels are shut down, and not only closed: a process with a copy of a descriptor must not keep the process alive. It may still be in a request, which
-// nobody waits for any more.
+// The channels are shut down, and not only closed: a process with a copy of a descriptor must not keep the
+// process alive. It may still be in a request, which nobody waits for any more.
 LaneProcess::~LaneProcess() {
   for (const Group& group : groups_)
     for (const std::vector<Fd>* all : {&group.lanes, &group.late})
@@ -230,7 +240,9 @@ LaneProcess::~LaneProcess() {
   if (pid_ > 0) (void)::waitpid(pid_, nullptr, WNOHANG);
 }
 
-std::unexpected<Error> LaneProcess::gone() const { return fail(Errc::unavailable, "{} is gone", what_); }
+std::unexpected<Error> LaneProcess::gone() const {
+  return fail(Errc::unavailable, "{} is gone", what_);
+}
 
 // mutex_ is held. Of those that do not come the end of the process is seen here.
 void LaneProcess::take_late_answers(Group& group) {
@@ -241,8 +253,10 @@ void LaneProcess::take_late_answers(Group& group) {
     }
     bool usable = receive(group.late[i].get()).has_value();
     std::swap(group.late[i], group.late.back());
-    if (usable) group.lanes.push_back(std::move(group.late.back()));  // which had room for it before
-    else --group.left;
+    if (usable)
+      group.lanes.push_back(std::move(group.late.back()));  // which had room for it before
+    else
+      --group.left;
     group.late.pop_back();
   }
 }
@@ -257,13 +271,17 @@ Result<Fd> LaneProcess::take_lane(Group& group, Deadline deadline) {
     // Nobody tells of late answers.
     auto next = std::chrono::steady_clock::now() + late_pause;
     if (deadline && *deadline < next) next = *deadline;
-    if (deadline && std::chrono::steady_clock::now() >= *deadline) return fail(Errc::timeout, "{} is busy", what_);
-    if (group.late.empty() && !deadline) free_.wait(lock);
-    else free_.wait_until(lock, next);
+    if (deadline && std::chrono::steady_clock::now() >= *deadline)
+      return fail(Errc::timeout, "{} is busy", what_);
+    if (group.late.empty() && !deadline)
+      free_.wait(lock);
+    else
+      free_.wait_until(lock, next);
   }
   if (group.lanes.empty()) return gone();
   // Else it would work for nobody, who is gone before it answers.
-  if (deadline && std::chrono::steady_clock::now() >= *deadline) return fail(Errc::timeout, "{} is busy", what_);
+  if (deadline && std::chrono::steady_clock::now() >= *deadline)
+    return fail(Errc::timeout, "{} is busy", what_);
   Fd lane = std::move(group.lanes.back());
   group.lanes.pop_back();
   return lane;
@@ -276,7 +294,9 @@ Status LaneProcess::check_lanes() {
     take_late_answers(group);
     const auto now = Steady::now();
     if (group.late.size() < group.left || group.left == 0) group.answered = now;
-    if (now - group.answered > lanes_wait_) return fail(Errc::timeout, "{} has answered nothing for {} s", what_, std::chrono::floor<std::chrono::seconds>(now - group.answered).count());
+    if (now - group.answered > lanes_wait_)
+      return fail(Errc::timeout, "{} has answered nothing for {} s", what_,
+                  std::chrono::floor<std::chrono::seconds>(now - group.answered).count());
   }
   return {};
 }
@@ -289,7 +309,8 @@ Status LaneProcess::beat() {
     asked_ = false;
   }
   if (asked_ && now - asked_at_ > answer_wait_)
-    return fail(Errc::timeout, "{} has given no sign of life for {} s", what_, std::chrono::floor<std::chrono::seconds>(now - asked_at_).count());
+    return fail(Errc::timeout, "{} has given no sign of life for {} s", what_,
+                std::chrono::floor<std::chrono::seconds>(now - asked_at_).count());
   if (!asked_ && now - asked_at_ >= std::min<Steady::duration>(pause, answer_wait_)) {
     asked_ = send(beat_.get(), {std::byte{1}});
     asked_at_ = now;
@@ -307,15 +328,19 @@ struct LaneProcess::Lane {
   ~Lane() {
     {
       std::lock_guard lock(owner.mutex_);
-      if (state == State::usable) group.lanes.push_back(std::move(fd));  // which had room for it before
-      else if (state == State::late) group.late.push_back(std::move(fd));  // likewise
-      else --group.left;
+      if (state == State::usable)
+        group.lanes.push_back(std::move(fd));  // which had room for it before
+      else if (state == State::late)
+        group.late.push_back(std::move(fd));  // likewise
+      else
+        --group.left;
     }
     owner.free_.notify_all();
   }
 };
 
-Result<LaneAnswer> LaneProcess::ask(const std::vector<std::byte>& request, std::optional<std::chrono::milliseconds> time, std::size_t number) {
+Result<LaneAnswer> LaneProcess::ask(const std::vector<std::byte>& request,
+                                    std::optional<std::chrono::milliseconds> time, std::size_t number) {
   using std::chrono::steady_clock;
   Group& group = groups_.at(number);
   Deadline deadline;
@@ -324,7 +349,9 @@ Result<LaneAnswer> LaneProcess::ask(const std::vector<std::byte>& request, std::
   Lane lane{*this, group, std::move(taken)};
   std::optional<LaneAnswer> answer;
   bool asked = send(lane.fd.get(), request);
-  if (asked && deadline && !has_input(lane.fd.get(), std::chrono::ceil<std::chrono::milliseconds>(*deadline - steady_clock::now()))) {
+  if (asked && deadline &&
+      !has_input(lane.fd.get(),
+                 std::chrono::ceil<std::chrono::milliseconds>(*deadline - steady_clock::now()))) {
     lane.state = Lane::State::late;
     return fail(Errc::timeout, "{} has not answered in time", what_);
   }

@@ -1,4 +1,5 @@
-// How long to wait before the next accept(2) after one that has failed, and when that is worth a line of the log.
+// How long to wait before the next accept(2) after one that has failed, and when that is worth a line of the
+// log.
 #pragma once
 
 #include <algorithm>

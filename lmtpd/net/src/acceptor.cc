@@ -39,7 +39,8 @@ void Acceptor::stop() {
   stopped_ = true;
   retry_.cancel();
   if (descriptor_.is_open()) descriptor_.release();
-  listener_.close();  // new connections are refused; where another process holds the socket, they wait for that process
+  listener_.close();  // new connections are refused; where another process holds the socket, they wait for
+                      // that process
 }
 
 void Acceptor::wait() {
@@ -62,11 +63,13 @@ void Acceptor::accept_all() {
   for (;;) {
     sockaddr_storage peer{};
     socklen_t length = sizeof peer;
-    Fd socket(::accept4(listener_.fd(), reinterpret_cast<sockaddr*>(&peer), &length,
-                        SOCK_CLOEXEC | SOCK_NONBLOCK));
+    Fd socket(
+        ::accept4(listener_.fd(), reinterpret_cast<sockaddr*>(&peer), &length, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      if (errno == EINVAL) return log_info("{}: no connections come from there any more: the socket was shut down", listener_.name());
+      if (errno == EINVAL)
+        return log_info("{}: no connections come from there any more: the socket was shut down",
+                        listener_.name());
       if (errno != EAGAIN) return pause(errno);
       return wait();
     }
@@ -90,20 +93,23 @@ void Acceptor::take(Fd socket, const sockaddr_storage& peer) {
     hand_over_({std::move(socket), unmapped(peer), listener_.shared_rules()});
   } catch (const std::exception& e) {
     hub.connections.fetch_sub(1, std::memory_order_relaxed);
-    hub.failures.put(LogLevel::error, hub.clock.now(), fmt::format("{}: a connection is dropped: {}", listener_.name(), e.what()));
+    hub.failures.put(LogLevel::error, hub.clock.now(),
+                     fmt::format("{}: a connection is dropped: {}", listener_.name(), e.what()));
   }
 }
 
 // A new socket's buffer takes one line; a client that is not there any more misses it.
 void Acceptor::refuse(const Fd& socket) const {
-  std::string line = "421 4.3.2 " + loop_.hub().config.session.hostname + " Too many connections, try again later\r\n";
+  std::string line = "421 4.3.2 " + loop_.hub().config.session.hostname +
+                     " Too many connections, try again later\r\n";
   (void)::send(socket.get(), line.data(), line.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 void Acceptor::pause(int error) {
   AcceptPauses::Pause pause = pauses_.failed(loop_.hub().clock.now());
   if (pause.say)
-    log_error("{}: no connection is taken: {}; {} tries have failed so; new connections wait in the backlog", listener_.name(), std::strerror(error), pause.failures);
+    log_error("{}: no connection is taken: {}; {} tries have failed so; new connections wait in the backlog",
+              listener_.name(), std::strerror(error), pause.failures);
   retry_in(pause.time);
 }
 
@@ -116,7 +122,8 @@ void Acceptor::retry_in(Duration time) {
 
 void Acceptor::resumed() {
   if (auto over = pauses_.succeeded(loop_.hub().clock.now()))
-    log_info("{}: connections are taken again, after {} ms", listener_.name(), std::chrono::duration_cast<std::chrono::milliseconds>(*over).count());
+    log_info("{}: connections are taken again, after {} ms", listener_.name(),
+             std::chrono::duration_cast<std::chrono::milliseconds>(*over).count());
 }
 
 }  // namespace twinloft::lmtpd

@@ -1,5 +1,6 @@
-// Takes connections from a listener, within the limit of open ones. Where descriptors or memory are used up it pauses, and the backlog holds new
-// connections: the log has a line when that begins, one a minute, and one when it is over.
+// Takes connections from a listener, within the limit of open ones. Where descriptors or memory are used up
+// it pauses, and the backlog holds new connections: the log has a line when that begins, one a minute, and
+// one when it is over.
 #pragma once
 
 #include <boost/asio/posix/stream_descriptor.hpp>

@@ -46,7 +46,8 @@ Status BodyStore::add(std::string_view bytes) {
 }
 
 Status BodyStore::write_to_file(int file, std::string_view bytes) {
-  if (!on_disk_.add(limits_.disk, bytes.size())) return fail(Errc::exhausted, "messages in files use all of limits.body_disk_total");
+  if (!on_disk_.add(limits_.disk, bytes.size()))
+    return fail(Errc::exhausted, "messages in files use all of limits.body_disk_total");
   body_.checksum = crc32c(as_bytes(bytes), body_.checksum.value_or(0));
   Status written = write_all(file, as_bytes(bytes));
   if (written) return written;
@@ -70,6 +71,8 @@ Status BodyStore::move_to_file() {
   return {};
 }
 
-void BodyStore::give_back() { budget_.give_back(std::exchange(charged_, 0)); }
+void BodyStore::give_back() {
+  budget_.give_back(std::exchange(charged_, 0));
+}
 
 }  // namespace twinloft::lmtpd

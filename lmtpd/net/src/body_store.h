@@ -27,7 +27,7 @@ struct BodyLimits {
   std::uint64_t memory_bytes_max = 1u << 20;  // of one message
   std::string directory = "/var/tmp";         // of the files
   std::function<Result<Fd>(const std::string& directory)> make_file = make_unlinked_file;
-  MemoryBudget* disk = nullptr;               // of all files; null: no bound
+  MemoryBudget* disk = nullptr;  // of all files; null: no bound
 };
 
 class BodyStore {

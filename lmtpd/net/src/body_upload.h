@@ -1,11 +1,12 @@
-// A message on its way from a connection into its BodyStore: its parts are stored one after the other, in the order in which they came.
+// A message on its way from a connection into its BodyStore: its parts are stored one after the other, in the
+// order in which they came.
 //
 //   here ──a part that does not fit into memory──▶ away ──written──▶ here
 //                                                  away ──written, and more has come──▶ away
 //   away ──an error──▶ lost
 //
-// While it is away a worker alone has the store, and what comes meanwhile waits here: two parts are never written at once. Without I/O and
-// threads of its own; belongs to the connection's loop.
+// While it is away a worker alone has the store, and what comes meanwhile waits here: two parts are never
+// written at once. Without I/O and threads of its own; belongs to the connection's loop.
 #pragma once
 
 #include <memory>
@@ -28,7 +29,8 @@ struct BodyWrite {
 
 class BodyUpload {
  public:
-  using Next = Result<std::optional<BodyWrite>>;  // nullopt: nothing is to be written now. An error: the body is lost
+  using Next = Result<std::optional<BodyWrite>>;  // nullopt: nothing is to be written now. An error: the body
+                                                  // is lost
 
   explicit BodyUpload(std::shared_ptr<BodyStore> store) : state_(Here{std::move(store)}) {}
 

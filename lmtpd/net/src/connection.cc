@@ -42,7 +42,9 @@ auto asked(Ask ask) -> decltype(ask()) {
 }
 
 void tell_failed_lookup(Hub& hub, const LookupRequest& request, const Error& error) {
-  hub.lookups_failed.put(LogLevel::error, hub.clock.now(), fmt::format("look-up of {}@{}: {}", request.local_part, request.domain, error.message));
+  hub.lookups_failed.put(
+      LogLevel::error, hub.clock.now(),
+      fmt::format("look-up of {}@{}: {}", request.local_part, request.domain, error.message));
 }
 
 bool may_be_refused(const Deliverer& deliverer, const LookupResult& found) {
@@ -102,8 +104,10 @@ Connection::Connection(Loop& loop, NewConnection fresh)
   boost::system::error_code error;
   asio::generic::stream_protocol protocol = protocol_of(fresh.socket.get());
   socket_.assign(protocol, fresh.socket.get(), error);
-  if (!error) wire_.attach(fresh.socket.release());
-  else log_error("a connection is dropped: the event loop does not take its socket: {}", error.message());
+  if (!error)
+    wire_.attach(fresh.socket.release());
+  else
+    log_error("a connection is dropped: the event loop does not take its socket: {}", error.message());
 }
 
 void Connection::start() {
@@ -129,7 +133,8 @@ void Connection::greet(const sockaddr_storage& client) {
 }
 
 void Connection::refuse_address(const std::string& address) {
-  hub_.refusals.put(LogLevel::warning, hub_.clock.now(), address + ": more than limits.connections_per_address connections");
+  hub_.refusals.put(LogLevel::warning, hub_.clock.now(),
+                    address + ": more than limits.connections_per_address connections");
   output_.add("421 4.7.0 " + hub_.config.session.hostname + " Too many connections from your address\r\n");
   phase_ = Phase::closing;
   flush();
@@ -140,7 +145,9 @@ void Connection::take_proxy_header(std::string_view bytes) {
   proxy_header_ += bytes;
   auto header = decode_proxy_header(as_bytes(proxy_header_));
   if (!header) {
-    hub_.refusals.put(LogLevel::error, hub_.clock.now(), fmt::format("a connection from {} is closed: {}", address_text(peer_), header.error().message));
+    hub_.refusals.put(
+        LogLevel::error, hub_.clock.now(),
+        fmt::format("a connection from {} is closed: {}", address_text(peer_), header.error().message));
     return close();
   }
   if (!*header) return;
@@ -164,8 +171,8 @@ void Connection::drain(Duration silent, bool hurried, bool now) {
   safely([this, silent, hurried, now] {
     if (phase_ == Phase::proxied && now) return close();
     if (phase_ != Phase::open) return;
-    bool busy = session_.transaction() != 0 || !session_.waits_for_client() || session_.in_handshake() || !output_.empty() ||
-                hub_.clock.now() - last_progress_ < silent || input_is_there();
+    bool busy = session_.transaction() != 0 || !session_.waits_for_client() || session_.in_handshake() ||
+                !output_.empty() || hub_.clock.now() - last_progress_ < silent || input_is_there();
     // An MTA takes 421 to its first command for a server that is not there, and between two messages only
     // connects anew.
     if (busy && !now && !(hurried && session_.has_begun_any())) return;
@@ -177,7 +184,8 @@ void Connection::drain(Duration silent, bool hurried, bool now) {
 void Connection::abort() {
   safely([this] {
     if (const Delivering* now = at_work<Delivering>())
-      return now->transaction->abort({451, "4.3.2", "Not delivered: the server is being stopped"}, "the server is being stopped");
+      return now->transaction->abort({451, "4.3.2", "Not delivered: the server is being stopped"},
+                                     "the server is being stopped");
     if (phase_ != Phase::open) return;
     session_.abort();
     perform();
@@ -188,13 +196,16 @@ void Connection::abandon() {
   safely([this] { close(); });
 }
 
-// --- What throws ------------------------------------------------------------------------------------------------
+// --- What throws
+// ------------------------------------------------------------------------------------------------
 
-// The session may be in no state at all: what it has said until then goes out, and it is not asked again. A client that has got no reply to a message
-// sends it again, so none is lost.
+// The session may be in no state at all: what it has said until then goes out, and it is not asked again. A
+// client that has got no reply to a message sends it again, so none is lost.
 void Connection::fail_with(const char* what) noexcept {
   try {
-    hub_.failures.put(LogLevel::error, hub_.clock.now(), fmt::format("a connection from {} is closed: internal error: {}", address_text(peer_), what));
+    hub_.failures.put(
+        LogLevel::error, hub_.clock.now(),
+        fmt::format("a connection from {} is closed: internal error: {}", address_text(peer_), what));
   } catch (...) {  // no memory even for the line
   }
   try {
@@ -235,7 +246,8 @@ void Connection::finish_here(Finished& finished) {
   now.connection->remove_if_done();
 }
 
-// --- What the session asks for ----------------------------------------------------------------------------------
+// --- What the session asks for
+// ----------------------------------------------------------------------------------
 
 void Connection::perform() {
   while (perform_once()) {
@@ -251,12 +263,15 @@ bool Connection::perform_once() {
   bool again = !take_body(actions);
   if (actions.close && phase_ == Phase::open) phase_ = Phase::closing;
   if (!actions.lookup) return again;
-  if (!at_work<Nothing>()) throw std::logic_error("a recipient is looked up while something else is under way");
+  if (!at_work<Nothing>())
+    throw std::logic_error("a recipient is looked up while something else is under way");
   auto found = asked([&] { return hub_.users.lookup_now(*actions.lookup); });
   if (!found || may_be_refused(hub_.deliverer, *found)) {
     work_ = LookingUp{};
-    if (found) look_for_room(shared_from_this(), std::move(*actions.lookup), std::move(*found));
-    else look_up(std::move(*actions.lookup));
+    if (found)
+      look_for_room(shared_from_this(), std::move(*actions.lookup), std::move(*found));
+    else
+      look_up(std::move(*actions.lookup));
     ++tasks_;
     return again;
   }
@@ -266,7 +281,8 @@ bool Connection::perform_once() {
 }
 
 void Connection::tell(const Refusal& r) {
-  static constexpr const char* what[] = {"sender refused", "recipient refused", "message refused", "connection closed"};
+  static constexpr const char* what[] = {"sender refused", "recipient refused", "message refused",
+                                         "connection closed"};
   auto left_out = hub_.refused.admit(hub_.clock.now());
   if (!left_out) return;
   log_line(LogLevel::info, what[static_cast<std::size_t>(r.what)],
@@ -281,8 +297,10 @@ void Connection::tell(const Refusal& r) {
 // False where the message cannot be kept: the session then knows.
 bool Connection::take_body(Actions& actions) {
   if (actions.begin_body) {
-    if (at_work<LookingUp>() || at_work<Delivering>()) throw std::logic_error("a message begins while something else is under way");
-    work_ = Receiving{std::make_shared<BodyUpload>(std::make_shared<BodyStore>(hub_.body_limits, hub_.budget))};
+    if (at_work<LookingUp>() || at_work<Delivering>())
+      throw std::logic_error("a message begins while something else is under way");
+    work_ = Receiving{
+        std::make_shared<BodyUpload>(std::make_shared<BodyStore>(hub_.body_limits, hub_.budget))};
   }
   if (actions.abort_body && at_work<Receiving>()) work_ = Nothing{};
   Receiving* now = at_work<Receiving>();
@@ -306,21 +324,27 @@ void Connection::lose_body(const Error& error) {
 }
 
 void Connection::store(std::shared_ptr<BodyUpload> upload, BodyWrite write) {
-  hub_.bodies.post([self = shared_from_this(), upload = std::move(upload), write = std::move(write)]() mutable {
+  hub_.bodies.post([self = shared_from_this(), upload = std::move(upload),
+                    write = std::move(write)]() mutable {
     Status kept = append_to(*write.store, write.bytes);
-    finish_task(std::move(self), [upload = std::move(upload), store = std::move(write.store), kept = std::move(kept)](Connection& c) { c.stored(upload, store, kept); });
+    finish_task(std::move(self), [upload = std::move(upload), store = std::move(write.store),
+                                  kept = std::move(kept)](Connection& c) { c.stored(upload, store, kept); });
   });
   ++tasks_;
 }
 
 // A body that was given up meanwhile is of no interest.
-void Connection::stored(const std::shared_ptr<BodyUpload>& upload, std::shared_ptr<BodyStore> store, const Status& kept) {
+void Connection::stored(const std::shared_ptr<BodyUpload>& upload, std::shared_ptr<BodyStore> store,
+                        const Status& kept) {
   last_progress_ = hub_.clock.now();
   if (const Receiving* now = at_work<Receiving>(); now && now->upload == upload) {
     BodyUpload::Next next = upload->written(std::move(store), kept);
-    if (!next) lose_body(next.error());
-    else if (*next) this->store(upload, std::move(**next));
-    else if (auto whole = upload->take_whole()) deliver(std::move(*whole));
+    if (!next)
+      lose_body(next.error());
+    else if (*next)
+      this->store(upload, std::move(**next));
+    else if (auto whole = upload->take_whole())
+      deliver(std::move(*whole));
   }
   perform();
 }
@@ -340,7 +364,8 @@ void Connection::look_up(LookupRequest request) {
   });
 }
 
-// On threads of their own: while a user database does not answer, users that are known go on, and the other way round.
+// On threads of their own: while a user database does not answer, users that are known go on, and the other
+// way round.
 void Connection::look_for_room(std::shared_ptr<Connection> self, LookupRequest request, LookupResult found) {
   Hub& hub = self->hub_;
   hub.rooms.post([self = std::move(self), request = std::move(request), found = std::move(found)]() mutable {
@@ -374,16 +399,21 @@ void Connection::deliver(BodyUpload::Whole whole) {
   });
 }
 
-// A half-closed connection looks the same; a 451 loses nothing there. Exim closes its half behind a QUIT that it has sent ahead.
-bool Connection::client_has_left() const { return input_.ended() && !session_.has_quit_ahead(); }
+// A half-closed connection looks the same; a 451 loses nothing there. Exim closes its half behind a QUIT that
+// it has sent ahead.
+bool Connection::client_has_left() const {
+  return input_.ended() && !session_.has_quit_ahead();
+}
 
 // For a client that has left: its MTA sends the message again, and would have it twice.
 void Connection::give_up_waiting(const Delivering& now) {
   std::shared_ptr<Transaction> transaction = now.transaction;
   if (stopping_)
-    transaction->give_up_waiting({451, "4.3.2", "The server is being stopped"}, "the server is being stopped", Transaction::Begun::cut_short);
+    transaction->give_up_waiting({451, "4.3.2", "The server is being stopped"}, "the server is being stopped",
+                                 Transaction::Begun::cut_short);
   else
-    transaction->give_up_waiting({451, "4.3.0", "Not delivered: the client has left"}, "the client has left", Transaction::Begun::cut_short);
+    transaction->give_up_waiting({451, "4.3.0", "Not delivered: the client has left"}, "the client has left",
+                                 Transaction::Begun::cut_short);
 }
 
 void Connection::delivered(const std::vector<Reply>& replies) {
@@ -398,10 +428,12 @@ void Connection::delivered(const std::vector<Reply>& replies) {
 }
 
 void Connection::note_transaction() {
-  if (std::exchange(transaction_seen_, session_.transaction()) != session_.transaction()) transaction_began_ = hub_.clock.now();
+  if (std::exchange(transaction_seen_, session_.transaction()) != session_.transaction())
+    transaction_began_ = hub_.clock.now();
 }
 
-// --- The end ----------------------------------------------------------------------------------------------------
+// --- The end
+// ----------------------------------------------------------------------------------------------------
 
 void Connection::linger() {
   phase_ = Phase::lingering;
@@ -447,7 +479,8 @@ void Connection::on_timer() {
   if (phase_ == Phase::closed) return;
   if (phase_ == Phase::lingering || phase_ == Phase::proxied) return close();
   Duration limit = hub_.config.idle_timeout;
-  bool ours = phase_ == Phase::open && (is_storing() || (!session_.waits_for_client() && (output_.empty() || at_work<LookingUp>())));
+  bool ours = phase_ == Phase::open &&
+              (is_storing() || (!session_.waits_for_client() && (output_.empty() || at_work<LookingUp>())));
   Duration idle = ours ? Duration(0) : hub_.clock.now() - last_progress_;
   note_transaction();
   Duration left = limit - idle;
@@ -462,7 +495,7 @@ void Connection::on_timer() {
     }
   }
   if (left > Duration(0)) return arm_timer(left);
-  if (!output_.empty()) return close();  // it takes no replies
+  if (!output_.empty()) return close();           // it takes no replies
   if (input_is_there()) return arm_timer(limit);  // then it is this machine that is slow
   arm_timer(limit);
   session_.idle_timeout();

@@ -1,7 +1,8 @@
 // One client: carries bytes between its socket and its Session, and does what the session asks for.
 //
-// Lives on its loop's thread. It is gone (Loop::remove) once its socket is closed and no task of it is under way on a worker thread. Each of its parts
-// is in one state of its own type: the phase, input and output, and what the session waits for. What throws costs this connection alone (safely()).
+// Lives on its loop's thread. It is gone (Loop::remove) once its socket is closed and no task of it is under
+// way on a worker thread. Each of its parts is in one state of its own type: the phase, input and output, and
+// what the session waits for. What throws costs this connection alone (safely()).
 #pragma once
 
 #include <boost/asio/generic/stream_protocol.hpp>
@@ -17,9 +18,9 @@
 #include "hub.h"
 #include "stream_ends.h"
 #include "transaction.h"
-#include "wire.h"
 #include "twinloft/base/fd.h"
 #include "twinloft/lmtpd/session/session.h"
+#include "wire.h"
 
 namespace twinloft::lmtpd {
 
@@ -28,7 +29,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Connection(Loop& loop, NewConnection fresh);
 
   void start();
-  void stop();     // the server leaves
+  void stop();  // the server leaves
   // A new serving process has taken over: leaves where the client has been silent for so long.
   // `hurried`: also between two transactions. `now`: as soon as no transaction is open.
   void drain(Duration silent, bool hurried, bool now);
@@ -37,7 +38,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
  private:
   enum class Phase {
-    proxied,    // the PROXY protocol's header is to come first
+    proxied,  // the PROXY protocol's header is to come first
     open,
     closing,    // what is in output_ goes, then our end is shut
     lingering,  // waits for the client's end, so that a reset does not take the last reply away
@@ -57,14 +58,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
   };
   using Work = std::variant<Nothing, LookingUp, Receiving, Delivering>;
   template <class T>
-  T* at_work() { return std::get_if<T>(&work_); }
+  T* at_work() {
+    return std::get_if<T>(&work_);
+  }
 
   // Does it; where that throws, the client gets 421, and this connection ends.
   template <class Do>
   void safely(Do what);
   void fail_with(const char* what) noexcept;
-  // On a worker thread, whose task of this connection has ended: `what` is done on the connection's own thread, and the connection is let go of
-  // there only.
+  // On a worker thread, whose task of this connection has ended: `what` is done on the connection's own
+  // thread, and the connection is let go of there only.
   template <class What>
   static void finish_task(std::shared_ptr<Connection> self, What what);
   struct Finished {
@@ -78,7 +81,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void tell(const Refusal& refusal);
   bool take_body(Actions& actions);
   void store(std::shared_ptr<BodyUpload> upload, BodyWrite write);
-  void stored(const std::shared_ptr<BodyUpload>& upload, std::shared_ptr<BodyStore> store, const Status& kept);
+  void stored(const std::shared_ptr<BodyUpload>& upload, std::shared_ptr<BodyStore> store,
+              const Status& kept);
   void lose_body(const Error& error);
   void look_up(LookupRequest request);
   static void look_for_room(std::shared_ptr<Connection> self, LookupRequest request, LookupResult found);
@@ -124,13 +128,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Input input_;
   Output output_;
   Work work_;
-  std::size_t tasks_ = 0;  // of this connection, that have not ended; also those that nobody waits for any more
-  bool stopping_ = false;  // the server leaves
+  std::size_t tasks_ = 0;     // of this connection, that have not ended; also those that nobody waits for any
+                              // more
+  bool stopping_ = false;     // the server leaves
   std::string proxy_header_;  // as much of it as has come
-  std::string address_;  // that counts for the limit by address; empty: none does
+  std::string address_;       // that counts for the limit by address; empty: none does
   std::uint64_t transaction_seen_ = 0;  // Session::transaction()
   Instant transaction_began_{};
-  boost::asio::steady_timer queue_timer_;     // of its deliveries that have not begun
+  boost::asio::steady_timer queue_timer_;  // of its deliveries that have not begun
   Instant last_progress_;
 };
 

@@ -15,7 +15,8 @@ constexpr std::size_t held_back_max = 16 * 1024;  // bytes of replies that wait 
 // One send for all that has gathered; the rest once the client has taken it.
 void Connection::flush() {
   if (phase_ == Phase::closed || output_.is_waiting()) return;
-  // What a pipelining client has asked for before goes with the look-up's reply: it waits for that reply anyhow.
+  // What a pipelining client has asked for before goes with the look-up's reply: it waits for that reply
+  // anyhow.
   if (at_work<LookingUp>() && phase_ == Phase::open && output_.size() < held_back_max && !output_.is_urgent())
     return;
   while (!output_.empty()) {
@@ -38,17 +39,20 @@ void Connection::all_sent() {
   wait_readable();
 }
 
-// A part of a message is with a worker: nothing more is taken from the client, nor from what it has sent ahead, until that is stored.
+// A part of a message is with a worker: nothing more is taken from the client, nor from what it has sent
+// ahead, until that is stored.
 bool Connection::is_storing() const {
   const Receiving* now = std::get_if<Receiving>(&work_);
   return now && now->upload->is_away();
 }
 
-// By way of the loop, so that others have their turn. Where a part is being stored, stored() comes here again.
+// By way of the loop, so that others have their turn. Where a part is being stored, stored() comes here
+// again.
 void Connection::go_on_with_input() {
   if (is_storing()) return;
   asio::post(loop_.io(), [self = shared_from_this()] {
-    if (self->phase_ != Phase::open || !self->output_.empty() || self->is_storing()) return;  // else flush() comes here again
+    if (self->phase_ != Phase::open || !self->output_.empty() || self->is_storing())
+      return;  // else flush() comes here again
     self->safely([&] {
       self->session_.replies_sent();
       while (self->perform_once()) {
@@ -59,7 +63,8 @@ void Connection::go_on_with_input() {
   });
 }
 
-// The client's next bytes are the handshake's: what it has sent ahead in clear was thrown away by the session, or breaks the handshake.
+// The client's next bytes are the handshake's: what it has sent ahead in clear was thrown away by the
+// session, or breaks the handshake.
 void Connection::begin_tls() {
   if (Status begun = wire_.start_tls(hub_.config.tls); !begun) {
     log_error("a connection is dropped: {}", begun.error().message);
@@ -79,13 +84,16 @@ void Connection::go_on_with_handshake() {
     case Wire::State::want_write:
       return wait_writable();
     default:
-      hub_.handshakes.put(LogLevel::warning, hub_.clock.now(), fmt::format("a TLS handshake with {} has failed: {}", address_text(peer_), wire_.why().empty() ? "the connection ended" : wire_.why()));
+      hub_.handshakes.put(LogLevel::warning, hub_.clock.now(),
+                          fmt::format("a TLS handshake with {} has failed: {}", address_text(peer_),
+                                      wire_.why().empty() ? "the connection ended" : wire_.why()));
       return close();
   }
 }
 
 void Connection::wait_readable() {
-  bool wanted = phase_ == Phase::lingering || phase_ == Phase::proxied || (phase_ == Phase::open && (session_.wants_input() || session_.in_handshake()));
+  bool wanted = phase_ == Phase::lingering || phase_ == Phase::proxied ||
+                (phase_ == Phase::open && (session_.wants_input() || session_.in_handshake()));
   if (!input_.may_wait() || is_storing() || !wanted) return;
   auto ready = [self = shared_from_this()](const boost::system::error_code& error) {
     self->safely([&] {
@@ -100,7 +108,8 @@ void Connection::wait_readable() {
 }
 
 void Connection::on_readable() {
-  if (phase_ == Phase::closed || is_storing()) return;  // flush() waits for input again once the part is stored
+  if (phase_ == Phase::closed || is_storing())
+    return;  // flush() waits for input again once the part is stored
   if (session_.in_handshake() && wire_.is_secured()) return go_on_with_handshake();
   if (read_once()) flush();
 }
@@ -108,7 +117,9 @@ void Connection::on_readable() {
 // False once closed. Replies that the client does not take hold back what is read from it.
 bool Connection::read_once() {
   std::vector<char>& buffer = loop_.buffer();
-  std::size_t wanted = phase_ == Phase::open ? session_.wants() : buffer.size();  // what comes while the end is waited for is thrown away
+  std::size_t wanted = phase_ == Phase::open ? session_.wants() : buffer.size();  // what comes while the end
+                                                                                  // is waited for is thrown
+                                                                                  // away
   if (wanted == 0) return true;
   Wire::Outcome got = wire_.receive(std::span(buffer).first(std::min(buffer.size(), wanted)));
   switch (got.state) {
@@ -130,8 +141,10 @@ bool Connection::read_once() {
   }
   last_progress_ = hub_.clock.now();
   std::string_view bytes(buffer.data(), got.bytes);
-  if (phase_ == Phase::proxied) take_proxy_header(bytes);
-  else if (phase_ == Phase::open) take_input(bytes);
+  if (phase_ == Phase::proxied)
+    take_proxy_header(bytes);
+  else if (phase_ == Phase::open)
+    take_input(bytes);
   return phase_ != Phase::closed;
 }
 
@@ -145,13 +158,14 @@ void Connection::take_input(std::string_view bytes) {
 void Connection::wait_writable() {
   if (output_.is_waiting()) return;
   output_.wait();
-  socket_.async_wait(asio::socket_base::wait_write, [self = shared_from_this()](const boost::system::error_code& error) {
-    self->safely([&] {
-      self->output_.ready();
-      if (error) return self->close();
-      self->on_writable();
-    });
-  });
+  socket_.async_wait(asio::socket_base::wait_write,
+                     [self = shared_from_this()](const boost::system::error_code& error) {
+                       self->safely([&] {
+                         self->output_.ready();
+                         if (error) return self->close();
+                         self->on_writable();
+                       });
+                     });
 }
 
 void Connection::on_writable() {

@@ -14,7 +14,8 @@ namespace twinloft::lmtpd {
 // Thread-safe.
 class Deliveries {
  public:
-  Deliveries(std::uint32_t threads, std::uint32_t per_owner_max) : queue_(threads, per_owner_max), pool_(threads) {}
+  Deliveries(std::uint32_t threads, std::uint32_t per_owner_max)
+      : queue_(threads, per_owner_max), pool_(threads) {}
 
   void post(QueuedDelivery delivery);
   // Forgets the owner's deliveries that have not begun, and says what has kept them

@@ -10,7 +10,8 @@
 
 namespace twinloft::lmtpd {
 
-// ---- lines and their places ----------------------------------------------------------------------------------------
+// ---- lines and their places
+// ----------------------------------------------------------------------------------------
 
 DeliveryQueue::Line& DeliveryQueue::line_of(Group& group, const std::string& user) {
   auto [at, is_new] = group.lines.try_emplace(user);
@@ -28,7 +29,9 @@ void DeliveryQueue::enter_ring(Line& line) {
   line.place = line.group->ring.insert(line.group->ring.end(), &line);
 }
 
-void DeliveryQueue::leave_ring(Line& line) { line.group->ring.erase(line.place); }
+void DeliveryQueue::leave_ring(Line& line) {
+  line.group->ring.erase(line.place);
+}
 
 // Its users' deliveries that end bring it back.
 void DeliveryQueue::park(Line& line, const Item& blocked) {
@@ -56,8 +59,10 @@ void DeliveryQueue::put(Line& line, Item item, bool first) {
   ++owner.waiting;
   owner.lines.insert(&line);
   ++waiting_;
-  if (first) line.items.push_front(std::move(item));
-  else line.items.push_back(std::move(item));
+  if (first)
+    line.items.push_front(std::move(item));
+  else
+    line.items.push_back(std::move(item));
 }
 
 void DeliveryQueue::push(QueuedDelivery delivery) {
@@ -74,7 +79,8 @@ void DeliveryQueue::push(QueuedDelivery delivery) {
   put(line, {std::move(delivery), std::move(all)}, false);
 }
 
-// ---- whose turn it is ----------------------------------------------------------------------------------------------
+// ---- whose turn it is
+// ----------------------------------------------------------------------------------------------
 
 bool DeliveryQueue::has_room(const QueuedDelivery& delivery, std::size_t member) const {
   auto user = users_.find(delivery.users[member]);
@@ -85,15 +91,14 @@ bool DeliveryQueue::anyone_has_room(const Item& item) const {
   return std::ranges::any_of(item.left, [&](std::size_t member) { return has_room(item.delivery, member); });
 }
 
-// The first line of the group that may go on. Lines whose users have no room are parked on the way. Of messages that
-// have all their places there are few: each has deliveries that run.
+// The first line of the group that may go on. Lines whose users have no room are parked on the way. Of
+// messages that have all their places there are few: each has deliveries that run.
 DeliveryQueue::Candidate DeliveryQueue::candidate_in(Group& group) {
   if (group.taken >= group.most || (group.pool && group.pool->taken >= group.pool->most)) return {};
   for (auto at = group.ring.begin(); at != group.ring.end();) {
     Line& line = **at++;
-    auto item = std::ranges::find_if(line.items, [&](const Item& i) {
-      return owners_.at(i.delivery.owner).taken < per_owner_max_;
-    });
+    auto item = std::ranges::find_if(
+        line.items, [&](const Item& i) { return owners_.at(i.delivery.owner).taken < per_owner_max_; });
     if (item == line.items.end()) continue;
     if (anyone_has_room(*item)) return {&line, static_cast<std::size_t>(item - line.items.begin())};
     park(line, *item);
@@ -121,7 +126,8 @@ DeliveryQueue::Turn DeliveryQueue::begin(Candidate candidate) {
   line.items.erase(at);
   --waiting_;
   Turn turn{item.delivery.run, {}, item.delivery.owner, item.delivery.shared.name, {}};
-  auto rest = std::ranges::stable_partition(item.left, [&](std::size_t m) { return has_room(item.delivery, m); });
+  auto rest = std::ranges::stable_partition(item.left,
+                                            [&](std::size_t m) { return has_room(item.delivery, m); });
   turn.members.assign(item.left.begin(), rest.begin());
   item.left.erase(item.left.begin(), rest.begin());
   for (std::size_t member : turn.members) {
@@ -134,7 +140,8 @@ DeliveryQueue::Turn DeliveryQueue::begin(Candidate candidate) {
   Owner& owner = owners_.at(turn.owner);
   ++owner.taken;
   --owner.waiting;
-  bool others = std::ranges::any_of(line.items, [&](const Item& i) { return i.delivery.owner == turn.owner; });
+  bool others = std::ranges::any_of(line.items,
+                                    [&](const Item& i) { return i.delivery.owner == turn.owner; });
   if (!others) owner.lines.erase(&line);
   leave_ring(line);
   enter_ring(line);
@@ -145,14 +152,15 @@ DeliveryQueue::Turn DeliveryQueue::begin(Candidate candidate) {
   return turn;
 }
 
-// ---- ends ----------------------------------------------------------------------------------------------------------
+// ---- ends
+// ----------------------------------------------------------------------------------------------------------
 
 // A user with parked lines has deliveries that run: nothing else takes its room.
 void DeliveryQueue::give_back(const std::string& name) {
   auto user = users_.find(name);
   TL_CHECK(user != users_.end() && user->second.taken > 0);
   --user->second.taken;
-  for (std::unordered_set<Line*> parked = user->second.parked; Line* line : parked) unpark(*line);
+  for (std::unordered_set<Line*> parked = user->second.parked; Line * line : parked) unpark(*line);
   if (user->second.taken == 0) users_.erase(user);
 }
 
@@ -205,9 +213,10 @@ std::vector<QueuedDelivery> DeliveryQueue::drop(const void* owner) {
   std::vector<QueuedDelivery> dropped;
   auto found = owners_.find(owner);
   if (found == owners_.end()) return dropped;
-  for (std::unordered_set<Line*> lines = std::exchange(found->second.lines, {}); Line* line : lines) {
+  for (std::unordered_set<Line*> lines = std::exchange(found->second.lines, {}); Line * line : lines) {
     unpark(*line);
-    auto theirs = std::ranges::stable_partition(line->items, [&](const Item& i) { return i.delivery.owner != owner; });
+    auto theirs = std::ranges::stable_partition(line->items,
+                                                [&](const Item& i) { return i.delivery.owner != owner; });
     for (Item& item : theirs) dropped.push_back(std::move(item.delivery));
     waiting_ -= theirs.size();
     line->items.erase(theirs.begin(), theirs.end());

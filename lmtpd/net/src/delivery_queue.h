@@ -78,8 +78,9 @@ class DeliveryQueue {
     Group* group = nullptr;
     std::string user;
     std::deque<Item> items;
-    std::uint64_t turn = 0;    // the lower, the sooner
-    std::vector<std::string> parked_on;  // users without room: it is out of its group's ring until one of them has
+    std::uint64_t turn = 0;              // the lower, the sooner
+    std::vector<std::string> parked_on;  // users without room: it is out of its group's ring until one of
+                                         // them has
     std::list<Line*>::iterator place{};
   };
   struct Pool {
@@ -90,7 +91,7 @@ class DeliveryQueue {
   struct Group {
     std::uint32_t most = unlimited_deliveries;
     std::uint32_t taken = 0;
-    Pool* pool = nullptr;  // that it is of; null: of none
+    Pool* pool = nullptr;               // that it is of; null: of none
     std::map<std::string, Line> lines;  // by user
     std::list<Line*> ring;              // ordered by turn
   };
@@ -128,8 +129,8 @@ class DeliveryQueue {
   std::uint32_t running_ = 0;
   std::size_t waiting_ = 0;
   std::uint64_t turns_ = 0;
-  std::map<std::string, Pool> pools_;    // by name; as many as the configuration has
-  std::map<std::string, Group> groups_;  // by the shared limit's name
+  std::map<std::string, Pool> pools_;            // by name; as many as the configuration has
+  std::map<std::string, Group> groups_;          // by the shared limit's name
   std::unordered_map<std::string, User> users_;  // those with deliveries that run, or lines that are parked
   std::unordered_map<const void*, Owner> owners_;
 };

@@ -77,7 +77,8 @@ struct Hub {
   LogRate refused{100};  // senders and recipients: an MTA's messages have many
   std::atomic<std::size_t> connections{0};
   std::atomic<std::size_t> deliveries_begun{0};  // and not ended
-  WorkerPool rooms;    // last: their threads use the rest. This one asks whether mailboxes have room, for those that were looked up
+  WorkerPool rooms;  // last: their threads use the rest. This one asks whether mailboxes have room, for those
+                     // that were looked up
   WorkerPool lookups;
   Deliveries deliveries;
   WorkerPool bodies;  // writes large messages to files; apart, so that a suspended spool holds up none

@@ -1,10 +1,10 @@
 #include "twinloft/lmtpd/net/listener.h"
 
 #include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/file.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -72,7 +72,7 @@ bool make_unix_address(const std::string& path, sockaddr_un& out) {
 
 // Takes away a socket that nobody answers. Anything else at the path stays, and is an error.
 Status clear_stale(const std::string& path, const sockaddr_un& address) {
-  struct stat found {};
+  struct stat found{};
   if (::lstat(path.c_str(), &found) != 0) {
     if (errno == ENOENT) return {};
     return fail_errno(errno, "{}", path);
@@ -99,7 +99,8 @@ Result<Fd> lock_directory_of(const std::string& path) {
     if (errno != EWOULDBLOCK) return fail_errno(errno, "{}: lock", directory);
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
-  return fail(Errc::unavailable, "{}: another program holds a lock on this directory: no socket is made in it", directory);
+  return fail(Errc::unavailable,
+              "{}: another program holds a lock on this directory: no socket is made in it", directory);
 }
 
 }  // namespace
@@ -116,13 +117,17 @@ bool listens_at(int fd, const ListenAddress& address) {
   sockaddr_storage bound{};
   socklen_t length = sizeof bound;
   if (::getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &length) != 0) return false;
-  if (!address.unix_path.empty()) return bound.ss_family == AF_UNIX && address.unix_path == reinterpret_cast<const sockaddr_un&>(bound).sun_path;
+  if (!address.unix_path.empty())
+    return bound.ss_family == AF_UNIX &&
+           address.unix_path == reinterpret_cast<const sockaddr_un&>(bound).sun_path;
   TcpAddress wanted;
-  if (!make_tcp_address(address, wanted) || bound.ss_family != wanted.family || port_of(fd) != address.port) return false;
+  if (!make_tcp_address(address, wanted) || bound.ss_family != wanted.family || port_of(fd) != address.port)
+    return false;
   if (wanted.family == AF_INET)
-    return reinterpret_cast<const sockaddr_in&>(bound).sin_addr.s_addr == reinterpret_cast<const sockaddr_in&>(wanted.storage).sin_addr.s_addr;
-  return std::memcmp(&reinterpret_cast<const sockaddr_in6&>(bound).sin6_addr, &reinterpret_cast<const sockaddr_in6&>(wanted.storage).sin6_addr,
-                     sizeof(in6_addr)) == 0;
+    return reinterpret_cast<const sockaddr_in&>(bound).sin_addr.s_addr ==
+           reinterpret_cast<const sockaddr_in&>(wanted.storage).sin_addr.s_addr;
+  return std::memcmp(&reinterpret_cast<const sockaddr_in6&>(bound).sin6_addr,
+                     &reinterpret_cast<const sockaddr_in6&>(wanted.storage).sin6_addr, sizeof(in6_addr)) == 0;
 }
 
 int option_of(int fd, int option) {
@@ -134,7 +139,8 @@ int option_of(int fd, int option) {
 }  // namespace
 
 Result<std::optional<Listener>> Listener::adopt(const ListenAddress& address, std::vector<Fd>& passed) {
-  auto found = std::find_if(passed.begin(), passed.end(), [&](const Fd& fd) { return listens_at(fd.get(), address); });
+  auto found = std::find_if(passed.begin(), passed.end(),
+                            [&](const Fd& fd) { return listens_at(fd.get(), address); });
   if (found == passed.end()) return std::nullopt;
   Listener out;
   out.name_ = address.name;
@@ -145,16 +151,21 @@ Result<std::optional<Listener>> Listener::adopt(const ListenAddress& address, st
   out.adopted_path_ = address.unix_path;
   out.rules_ = std::make_shared<ListenRules>(address.rules);
   if (option_of(out.fd(), SO_TYPE) != SOCK_STREAM || option_of(out.fd(), SO_ACCEPTCONN) != 1)
-    return fail(Errc::invalid, "{}: the service manager has passed a socket that does not listen for connections (ListenStream=, Accept=no)", address.name);
+    return fail(Errc::invalid,
+                "{}: the service manager has passed a socket that does not listen for connections "
+                "(ListenStream=, Accept=no)",
+                address.name);
   int flags = ::fcntl(out.fd(), F_GETFL);
-  if (flags < 0 || ::fcntl(out.fd(), F_SETFL, flags | O_NONBLOCK) != 0) return fail_errno(errno, "{}", address.name);
+  if (flags < 0 || ::fcntl(out.fd(), F_SETFL, flags | O_NONBLOCK) != 0)
+    return fail_errno(errno, "{}", address.name);
   if (!out.is_unix_) out.port_ = port_of(out.fd());
   return out;
 }
 
 Result<Listener> Listener::bind_tcp(const ListenAddress& address) {
   if (address.port == smtp_port)
-    return fail(Errc::invalid, "{}: port 25 is SMTP's, and LMTP is never spoken there (RFC 2033)", address.name);
+    return fail(Errc::invalid, "{}: port 25 is SMTP's, and LMTP is never spoken there (RFC 2033)",
+                address.name);
   TcpAddress to;
   TL_TRY(make_tcp_address(address, to));
   Listener out;
@@ -167,7 +178,8 @@ Result<Listener> Listener::bind_tcp(const ListenAddress& address) {
       ::listen(out.fd(), backlog) != 0) {
     int error = errno;
     if (error == EADDRINUSE)
-      return fail(Errc::unavailable, "{} is in use by another program: stop it, or listen elsewhere", address.name);
+      return fail(Errc::unavailable, "{} is in use by another program: stop it, or listen elsewhere",
+                  address.name);
     return fail_errno(error, "cannot listen on {}", address.name);
   }
   out.port_ = port_of(out.fd());
@@ -188,38 +200,41 @@ Result<Listener> Listener::bind_unix(const ListenAddress& address) {
     return fail_errno(errno, "cannot listen on {}", address.name);
   out.path_ = address.unix_path;
   out.is_unix_ = true;
-  struct stat made {};
+  struct stat made{};
   if (::lstat(address.unix_path.c_str(), &made) == 0) {
     out.device_ = made.st_dev;
     out.inode_ = made.st_ino;
   }
-  TL_TRY(out.set_access(address.mode, address.gid));  // nobody can connect before listen(), so nobody does with the umask's mode
+  TL_TRY(out.set_access(address.mode, address.gid));  // nobody can connect before listen(), so nobody does
+                                                      // with the umask's mode
   if (::listen(out.fd(), backlog) != 0) return fail_errno(errno, "cannot listen on {}", address.name);
   return out;
 }
 
 bool Listener::has_path() const {
   if (path_.empty() || !fd_) return false;
-  struct stat found {};
+  struct stat found{};
   return ::lstat(path_.c_str(), &found) == 0 && found.st_dev == device_ && found.st_ino == inode_;
 }
 
 bool Listener::has_lost_path() const {
-  struct stat found {};
+  struct stat found{};
   if (!path_.empty()) return fd_ && !has_path();
   return !adopted_path_.empty() && (::lstat(adopted_path_.c_str(), &found) != 0 || !S_ISSOCK(found.st_mode));
 }
 
-// Of the socket, and not of what another one may have put at its path meanwhile. The group comes first: changing it later could open the
-// socket for the wrong one.
+// Of the socket, and not of what another one may have put at its path meanwhile. The group comes first:
+// changing it later could open the socket for the wrong one.
 Status Listener::set_access(unsigned mode, std::optional<std::uint32_t> gid) {
   if (path_.empty() || !fd_) return {};
   Fd at(::open(path_.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
-  struct stat found {};
+  struct stat found{};
   if (!at || ::fstat(at.get(), &found) != 0 || found.st_dev != device_ || found.st_ino != inode_) return {};
-  if (gid && ::fchownat(at.get(), "", static_cast<uid_t>(-1), *gid, AT_EMPTY_PATH) != 0) return fail_errno(errno, "{}: its group cannot be set", name_);
+  if (gid && ::fchownat(at.get(), "", static_cast<uid_t>(-1), *gid, AT_EMPTY_PATH) != 0)
+    return fail_errno(errno, "{}: its group cannot be set", name_);
   // chmod(2) of a descriptor like this one goes by its name in /proc only.
-  if (::chmod(fmt::format("/proc/self/fd/{}", at.get()).c_str(), mode) != 0) return fail_errno(errno, "{}: its mode cannot be set", name_);
+  if (::chmod(fmt::format("/proc/self/fd/{}", at.get()).c_str(), mode) != 0)
+    return fail_errno(errno, "{}: its mode cannot be set", name_);
   return {};
 }
 
@@ -234,7 +249,8 @@ Listener Listener::inherit(const ListenRules& rules) const {
   out.name_ = name_;
   out.rules_ = std::make_shared<ListenRules>(rules);
   out.fd_.reset(::fcntl(fd(), F_DUPFD_CLOEXEC, 0));
-  (void)::fcntl(fd(), F_SETFL, ::fcntl(fd(), F_GETFL) | O_NONBLOCK);  // whatever another holder has made of it
+  (void)::fcntl(fd(), F_SETFL, ::fcntl(fd(), F_GETFL) | O_NONBLOCK);  // whatever another holder has made of
+                                                                      // it
   out.port_ = port_;
   out.is_unix_ = is_unix_;
   out.shared_ = true;
@@ -248,7 +264,8 @@ void Listener::close() {
 }
 
 void Listener::remove_path() {
-  if (has_path()) (void)::unlink(path_.c_str());  // fails where privileges were dropped: then the next start replaces it
+  if (has_path())
+    (void)::unlink(path_.c_str());  // fails where privileges were dropped: then the next start replaces it
 }
 
 }  // namespace twinloft::lmtpd

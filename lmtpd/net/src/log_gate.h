@@ -1,4 +1,5 @@
-// Log lines that clients can bring about as often as they like: a few a second, and how many there were besides.
+// Log lines that clients can bring about as often as they like: a few a second, and how many there were
+// besides.
 #pragma once
 
 #include <fmt/format.h>

@@ -19,8 +19,12 @@ void wait_or_throw() {
 
 }  // namespace
 
-MemoryPatience::MemoryPatience() : before_(waits_left) { waits_left = waits_max; }
-MemoryPatience::~MemoryPatience() { waits_left = before_; }
+MemoryPatience::MemoryPatience() : before_(waits_left) {
+  waits_left = waits_max;
+}
+MemoryPatience::~MemoryPatience() {
+  waits_left = before_;
+}
 
 bool MemoryPatience::wait() {
   if (waits_left == 0) return false;
@@ -29,6 +33,8 @@ bool MemoryPatience::wait() {
   return true;
 }
 
-void MemoryPatience::install() { std::set_new_handler(wait_or_throw); }
+void MemoryPatience::install() {
+  std::set_new_handler(wait_or_throw);
+}
 
 }  // namespace twinloft::lmtpd

@@ -10,7 +10,9 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-bool bit(const std::array<std::uint8_t, 16>& address, unsigned at) { return address[at / 8] >> (7 - at % 8) & 1; }
+bool bit(const std::array<std::uint8_t, 16>& address, unsigned at) {
+  return address[at / 8] >> (7 - at % 8) & 1;
+}
 
 }  // namespace
 
@@ -36,7 +38,9 @@ Status Networks::add(const std::string& word) {
   Network out{host.find(':') == std::string::npos ? AF_INET : AF_INET6, {}, 0};
   unsigned bits = out.family == AF_INET ? 32 : 128;
   if (::inet_pton(out.family, host.c_str(), out.address.data()) != 1)
-    return fail(Errc::invalid, "\"{}\" is no network: expected \"192.0.2.0/24\", \"2001:db8::/32\", an address, or \"unix\"", word);
+    return fail(Errc::invalid,
+                "\"{}\" is no network: expected \"192.0.2.0/24\", \"2001:db8::/32\", an address, or \"unix\"",
+                word);
   out.prefix = bits;
   if (slash != std::string::npos) {
     std::string_view prefix = std::string_view(word).substr(slash + 1);
@@ -46,7 +50,8 @@ Status Networks::add(const std::string& word) {
   }
   unmap(out, bits);
   for (unsigned at = out.prefix; at < bits; ++at)
-    if (bit(out.address, at)) return fail(Errc::invalid, "\"{}\": the address has bits behind its prefix of {}", word, out.prefix);
+    if (bit(out.address, at))
+      return fail(Errc::invalid, "\"{}\": the address has bits behind its prefix of {}", word, out.prefix);
   networks_.push_back(out);
   return {};
 }
@@ -59,9 +64,12 @@ Result<Networks> Networks::parse(std::span<const std::string> words) {
 
 bool Networks::contains(const sockaddr_storage& peer) const {
   std::array<std::uint8_t, 16> address{};
-  if (peer.ss_family == AF_INET) std::memcpy(address.data(), &reinterpret_cast<const sockaddr_in&>(peer).sin_addr, 4);
-  else if (peer.ss_family == AF_INET6) std::memcpy(address.data(), &reinterpret_cast<const sockaddr_in6&>(peer).sin6_addr, 16);
-  else return unix_;
+  if (peer.ss_family == AF_INET)
+    std::memcpy(address.data(), &reinterpret_cast<const sockaddr_in&>(peer).sin_addr, 4);
+  else if (peer.ss_family == AF_INET6)
+    std::memcpy(address.data(), &reinterpret_cast<const sockaddr_in6&>(peer).sin6_addr, 16);
+  else
+    return unix_;
   for (const Network& n : networks_) {
     bool within = n.family == peer.ss_family;
     for (unsigned at = 0; within && at < n.prefix; ++at) within = bit(address, at) == bit(n.address, at);

@@ -24,8 +24,12 @@ constexpr unsigned family_inet = 0x1, family_inet6 = 0x2, transport_stream = 0x1
 constexpr std::size_t inet_bytes = 12, inet6_bytes = 36;
 constexpr unsigned tlv_crc32c = 0x03;
 
-unsigned byte_at(ByteSpan in, std::size_t at) { return std::to_integer<unsigned>(in[at]); }
-std::size_t u16_at(ByteSpan in, std::size_t at) { return byte_at(in, at) << 8 | byte_at(in, at + 1); }
+unsigned byte_at(ByteSpan in, std::size_t at) {
+  return std::to_integer<unsigned>(in[at]);
+}
+std::size_t u16_at(ByteSpan in, std::size_t at) {
+  return byte_at(in, at) << 8 | byte_at(in, at + 1);
+}
 
 // Over the whole header, with the checksum's own four bytes as zeros.
 Status check_crc(ByteSpan header, std::size_t at) {
@@ -75,11 +79,14 @@ Result<std::optional<ProxyHeader>> decode_proxy_header(ByteSpan in) {
   if (as_text(in.first(known)) != signature.substr(0, known))
     return fail(Errc::invalid, "no PROXY protocol, version 2, from an address that [[listen]] proxy names");
   if (in.size() < fixed_bytes) return std::nullopt;
-  unsigned version = byte_at(in, 12) >> 4, command = byte_at(in, 12) & 0xf, family = byte_at(in, 13) >> 4, transport = byte_at(in, 13) & 0xf;
+  unsigned version = byte_at(in, 12) >> 4, command = byte_at(in, 12) & 0xf, family = byte_at(in, 13) >> 4,
+           transport = byte_at(in, 13) & 0xf;
   std::size_t rest = u16_at(in, 14);
-  if (version != version_2 || command > command_proxy) return fail(Errc::invalid, "a PROXY header of version {}, command {}", version, command);
+  if (version != version_2 || command > command_proxy)
+    return fail(Errc::invalid, "a PROXY header of version {}, command {}", version, command);
   if (fixed_bytes + rest > proxy_header_bytes_max)
-    return fail(Errc::invalid, "a PROXY header of {} bytes; {} are taken", fixed_bytes + rest, proxy_header_bytes_max);
+    return fail(Errc::invalid, "a PROXY header of {} bytes; {} are taken", fixed_bytes + rest,
+                proxy_header_bytes_max);
   if (in.size() < fixed_bytes + rest) return std::nullopt;
   ByteSpan header = in.first(fixed_bytes + rest), address = header.subspan(fixed_bytes);
   ProxyHeader out{header.size(), std::nullopt};
@@ -87,7 +94,8 @@ Result<std::optional<ProxyHeader>> decode_proxy_header(ByteSpan in) {
   if (command == command_local) return out;  // what follows is to be skipped
   if (transport == transport_stream && (family == family_inet || family == family_inet6)) {
     used = family == family_inet ? inet_bytes : inet6_bytes;
-    if (address.size() < used) return fail(Errc::invalid, "a PROXY header of {} bytes, too short for its addresses", header.size());
+    if (address.size() < used)
+      return fail(Errc::invalid, "a PROXY header of {} bytes, too short for its addresses", header.size());
     out.source = family == family_inet ? inet_source(address) : inet6_source(address);
     TL_TRY(check_tlvs(header, fixed_bytes + used));
   }

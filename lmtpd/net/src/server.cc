@@ -53,7 +53,8 @@ void Loop::hurry() {
   if (!std::exchange(hurried_, true) && draining_ && !stopping_) drain_some();
 }
 
-// A client is never cut off while it says something, unless it never stops: what it has sent at that very moment would be lost on it.
+// A client is never cut off while it says something, unless it never stops: what it has sent at that very
+// moment would be lost on it.
 void Loop::drain_some() {
   bool now = hub_.clock.now() >= drain_until_;
   for (const auto& connection : all()) connection->drain(hub_.config.drain_idle, hurried_, now);
@@ -120,7 +121,8 @@ std::function<std::string()> make_ids(Random& random) {
 struct Server::Impl {
   Impl(ServerConfig config, UserDb& users, Deliverer& deliverer, const Clock& clock)
       : hub(std::move(config), users, deliverer, clock), loops_left(std::max(1u, hub.config.io_threads)) {
-    for (std::size_t i = 0; i < loops_left; ++i) loops.push_back(std::make_unique<Loop>(hub, [this] { loop_ended(); }));
+    for (std::size_t i = 0; i < loops_left; ++i)
+      loops.push_back(std::make_unique<Loop>(hub, [this] { loop_ended(); }));
     stop_timer.emplace(loops.front()->io());
   }
 
@@ -147,8 +149,9 @@ struct Server::Impl {
   Hub hub;
   std::atomic<std::size_t> loops_left;
   std::vector<std::unique_ptr<Loop>> loops;
-  std::vector<std::unique_ptr<Acceptor>> acceptors;  // on the first loop
-  std::optional<boost::asio::steady_timer> stop_timer;  // on the first loop; keeps it alive until all have ended
+  std::vector<std::unique_ptr<Acceptor>> acceptors;     // on the first loop
+  std::optional<boost::asio::steady_timer> stop_timer;  // on the first loop; keeps it alive until all have
+                                                        // ended
   RunEnd end;
   std::size_t next_loop = 0;
   bool stopped = false;
@@ -159,8 +162,10 @@ struct Server::Impl {
 void Server::Impl::hand_over(NewConnection fresh) {
   Loop& loop = *loops[next_loop++ % loops.size()];
   auto connection = std::make_shared<Connection>(loop, std::move(fresh));
-  if (&loop == loops.front().get()) loop.add(std::move(connection));
-  else boost::asio::post(loop.io(), [&loop, connection = std::move(connection)] { loop.add(connection); });
+  if (&loop == loops.front().get())
+    loop.add(std::move(connection));
+  else
+    boost::asio::post(loop.io(), [&loop, connection = std::move(connection)] { loop.add(connection); });
 }
 
 void Server::Impl::on_loops(void (Loop::*what)()) {
@@ -195,7 +200,9 @@ void Server::Impl::drain() {
   after(Duration::max() / 2, &Impl::abort);  // keeps the first loop for those of the others
 }
 
-void Server::Impl::hurry() { on_loops(&Loop::hurry); }
+void Server::Impl::hurry() {
+  on_loops(&Loop::hurry);
+}
 
 // Agents end by it, and say so; what stands in the kernel does not.
 void Server::Impl::abort() {
@@ -222,8 +229,9 @@ void Server::Impl::loop_ended() {
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() = default;
 
-Result<std::unique_ptr<Server>> Server::create(ServerConfig config, std::vector<Listener> listeners, UserDb& users,
-                                               Deliverer& deliverer, const Clock& clock, Random& random) {
+Result<std::unique_ptr<Server>> Server::create(ServerConfig config, std::vector<Listener> listeners,
+                                               UserDb& users, Deliverer& deliverer, const Clock& clock,
+                                               Random& random) {
   MemoryPatience::install();
   if (!config.session.new_id) config.session.new_id = make_ids(random);
   auto impl = std::make_unique<Impl>(std::move(config), users, deliverer, clock);
@@ -231,9 +239,9 @@ Result<std::unique_ptr<Server>> Server::create(ServerConfig config, std::vector<
   for (Listener& listener : listeners) {
     if (listener.rules().tls != TlsPolicy::none && !state->hub.config.tls)
       return fail(Errc::invalid, "{}: TLS needs a certificate: [tls]", listener.name());
-    state->acceptors.push_back(std::make_unique<Acceptor>(
-        *state->loops.front(), std::move(listener),
-        [state](NewConnection fresh) { state->hand_over(std::move(fresh)); }));
+    state->acceptors.push_back(
+        std::make_unique<Acceptor>(*state->loops.front(), std::move(listener),
+                                   [state](NewConnection fresh) { state->hand_over(std::move(fresh)); }));
     TL_TRY(state->acceptors.back()->start());
   }
   return std::unique_ptr<Server>(new Server(std::move(impl)));
@@ -252,10 +260,18 @@ RunEnd Server::run() {
 void Server::post(void (Impl::*what)()) {
   boost::asio::post(impl_->loops.front()->io(), [state = impl_.get(), what] { (state->*what)(); });
 }
-void Server::stop() { post(&Impl::stop); }
-void Server::drain() { post(&Impl::drain); }
-void Server::hurry() { post(&Impl::hurry); }
-void Server::abort() { post(&Impl::abort); }
+void Server::stop() {
+  post(&Impl::stop);
+}
+void Server::drain() {
+  post(&Impl::drain);
+}
+void Server::hurry() {
+  post(&Impl::hurry);
+}
+void Server::abort() {
+  post(&Impl::abort);
+}
 
 bool Server::takes_turns() {
   bool all = true;
@@ -263,6 +279,8 @@ bool Server::takes_turns() {
   return all;
 }
 
-std::size_t Server::connections() const { return impl_->hub.connections.load(std::memory_order_relaxed); }
+std::size_t Server::connections() const {
+  return impl_->hub.connections.load(std::memory_order_relaxed);
+}
 
 }  // namespace twinloft::lmtpd

@@ -33,16 +33,22 @@ std::set<std::string> tcp_inodes(const ListenPlace& place) {
   constexpr std::string_view listening = "0A";
   std::uint32_t bytes[4] = {};
   bool v6 = place.host.find(':') != std::string::npos;
-  if (::inet_pton(v6 ? AF_INET6 : AF_INET, place.host.substr(0, place.host.find('%')).c_str(), bytes) != 1) return {};
+  if (::inet_pton(v6 ? AF_INET6 : AF_INET, place.host.substr(0, place.host.find('%')).c_str(), bytes) != 1)
+    return {};
   std::size_t words = v6 ? 4 : 1;
-  std::string every(words * 8, '0'), wanted = proc_text(bytes, words), port = fmt::format(":{:04X}", place.port);
+  std::string every(words * 8, '0'), wanted = proc_text(bytes, words),
+                                     port = fmt::format(":{:04X}", place.port);
   std::set<std::string> out;
   std::ifstream table(v6 ? "/proc/net/tcp6" : "/proc/net/tcp");
   for (std::string line; std::getline(table, line);) {
     std::istringstream fields(line);
     std::string slot, local, remote, state, queues, timer, retransmits, uid, timeout, inode;
-    if (!(fields >> slot >> local >> remote >> state >> queues >> timer >> retransmits >> uid >> timeout >> inode) || state != listening) continue;
-    if (local == wanted + port || local == every + port || (wanted == every && local.ends_with(port))) out.insert(inode);
+    if (!(fields >> slot >> local >> remote >> state >> queues >> timer >> retransmits >> uid >> timeout >>
+          inode) ||
+        state != listening)
+      continue;
+    if (local == wanted + port || local == every + port || (wanted == every && local.ends_with(port)))
+      out.insert(inode);
   }
   return out;
 }
@@ -54,7 +60,9 @@ std::set<std::string> unix_inodes(const std::string& path) {
     std::istringstream fields(line);
     std::string slot, references, protocol, flags, type, state, inode, name;
     constexpr std::string_view accepts = "00010000";
-    if (fields >> slot >> references >> protocol >> flags >> type >> state >> inode >> name && name == path && flags == accepts) out.insert(inode);
+    if (fields >> slot >> references >> protocol >> flags >> type >> state >> inode >> name && name == path &&
+        flags == accepts)
+      out.insert(inode);
   }
   return out;
 }
@@ -94,7 +102,8 @@ std::optional<SocketOwner> find_socket_owner(const ListenPlace& place) {
   std::vector<SocketOwner> owners;
   std::error_code error;
   for (fs::directory_iterator at("/proc", error), end; !error && at != end; at.increment(error))
-    if (auto pid = pid_of(at->path()); pid && holds_one(at->path(), inodes)) owners.push_back({*pid, name_of(at->path())});
+    if (auto pid = pid_of(at->path()); pid && holds_one(at->path(), inodes))
+      owners.push_back({*pid, name_of(at->path())});
   if (owners.empty()) return std::nullopt;
   auto rank = [](const SocketOwner& o) { return std::pair(!o.is_lmtpd(), o.pid); };
   return *std::ranges::min_element(owners, {}, rank);

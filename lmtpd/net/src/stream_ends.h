@@ -1,5 +1,5 @@
-// The two directions of a connection's socket, each in one of its states. A step that a state does not have is a std::logic_error, which
-// costs that connection, and nothing else.
+// The two directions of a connection's socket, each in one of its states. A step that a state does not have
+// is a std::logic_error, which costs that connection, and nothing else.
 #pragma once
 
 #include <stdexcept>
@@ -25,7 +25,8 @@ class Input {
     ended,    // the client has shut its side
   };
   void step(State from, State to) {
-    if (std::exchange(state_, to) != from) throw std::logic_error("a step of the input that its state does not have");
+    if (std::exchange(state_, to) != from)
+      throw std::logic_error("a step of the input that its state does not have");
   }
   State state_ = State::idle;
 };
@@ -34,8 +35,10 @@ class Input {
 class Output {
  public:
   void add(std::string bytes) {
-    if (bytes_.empty()) bytes_ = std::move(bytes);
-    else bytes_ += bytes;
+    if (bytes_.empty())
+      bytes_ = std::move(bytes);
+    else
+      bytes_ += bytes;
   }
   // What is there says what became of a message: it is not held back for what comes behind it.
   void hurry() { urgent_ = !bytes_.empty(); }
@@ -59,7 +62,8 @@ class Output {
     waiting,  // the event loop tells when there is room
   };
   void step(State from, State to) {
-    if (std::exchange(state_, to) != from) throw std::logic_error("a step of the output that its state does not have");
+    if (std::exchange(state_, to) != from)
+      throw std::logic_error("a step of the output that its state does not have");
   }
   void clear() {
     bytes_.clear();

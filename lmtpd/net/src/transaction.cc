@@ -37,7 +37,8 @@ void Transaction::add_to_lane(std::size_t recipient, std::unordered_map<std::str
   }
   Lane& lane = lanes_[at->second];
   // A group's users come by their members in the order of their first recipients.
-  auto [place, first] = lane_of.try_emplace(fmt::format("member {} {}", at->second, user.name), lane.members.size());
+  auto [place, first] = lane_of.try_emplace(fmt::format("member {} {}", at->second, user.name),
+                                            lane.members.size());
   if (first) {
     lane.members.emplace_back();
     lane.queued.users.push_back(user.name);
@@ -49,12 +50,15 @@ void Transaction::start() {
   for (Lane& lane : lanes_) {
     QueuedDelivery queued = std::move(lane.queued);
     queued.run = std::make_shared<const QueuedDelivery::Run>(
-        [self = shared_from_this(), &lane](const std::vector<std::size_t>& members) { self->run(lane, members); });
+        [self = shared_from_this(), &lane](const std::vector<std::size_t>& members) {
+          self->run(lane, members);
+        });
     hub_.deliveries.post(std::move(queued));
   }
 }
 
-std::vector<std::size_t> Transaction::recipients_of(const Lane& lane, const std::vector<std::size_t>& members) {
+std::vector<std::size_t> Transaction::recipients_of(const Lane& lane,
+                                                    const std::vector<std::size_t>& members) {
   MemoryPatience patient;
   std::vector<std::size_t> recipients;
   for (std::size_t member : members)
@@ -89,18 +93,22 @@ std::shared_ptr<BodyStore> Transaction::begin(std::span<const std::size_t> some)
 // The row that led there may be another one by now.
 Reply Transaction::as_told(const Recipient& recipient, Reply reply) const {
   if (reply.code < 500 || !recipient.user.is_old) return reply;
-  log_warning("{}: {}: the client gets 451 and not {}, since the user database gives no answer, and what it has said before has led to this refusal", envelope_->id,
-              recipient.text, reply.code);
+  log_warning(
+      "{}: {}: the client gets 451 and not {}, since the user database gives no answer, and what it has said "
+      "before has led to this refusal",
+      envelope_->id, recipient.text, reply.code);
   return {451, "4.3.0", "User lookup temporarily unavailable"};
 }
 
 void Transaction::finish(std::span<const std::size_t> recipients, std::vector<Reply> replies) {
   MemoryPatience patient;
   bool last = false;
-  for (std::size_t i = 0; i < recipients.size(); ++i) replies[i] = as_told(envelope_->recipients[recipients[i]], std::move(replies[i]));
+  for (std::size_t i = 0; i < recipients.size(); ++i)
+    replies[i] = as_told(envelope_->recipients[recipients[i]], std::move(replies[i]));
   {
     std::lock_guard lock(mutex_);
-    hub_.deliveries_begun.fetch_sub(recipients.size(), std::memory_order_relaxed);  // before the last reply can end the server
+    hub_.deliveries_begun.fetch_sub(recipients.size(), std::memory_order_relaxed);  // before the last reply
+                                                                                    // can end the server
     for (std::size_t i = 0; i < recipients.size(); ++i) {
       if (replies_[recipients[i]]) continue;  // it was aborted
       replies_[recipients[i]] = std::move(replies[i]);
@@ -161,18 +169,22 @@ void Transaction::report() {
 }
 
 // One reply for each, whatever becomes of it.
-std::vector<Reply> Transaction::deliver(const Lane& lane, std::span<const std::size_t> some, const MessageBody& body) {
+std::vector<Reply> Transaction::deliver(const Lane& lane, std::span<const std::size_t> some,
+                                        const MessageBody& body) {
   const Recipient& first = envelope_->recipients[some.front()];
   try {
     std::vector<Reply> replies;
     replies.reserve(1);  // nothing fails once the message is delivered
-    if (lane.together) replies = hub_.deliverer.deliver_group(*envelope_, some, body, [this] {
+    if (lane.together)
+      replies = hub_.deliverer.deliver_group(*envelope_, some, body, [this] {
         std::lock_guard lock(mutex_);
         return for_rest_;
       });
-    else replies.push_back(hub_.deliverer.deliver(*envelope_, first, body));
+    else
+      replies.push_back(hub_.deliverer.deliver(*envelope_, first, body));
     if (replies.size() == some.size()) return replies;
-    log_error("{}: delivery to {} and others gave {} replies for {}", envelope_->id, first.user.name, replies.size(), some.size());
+    log_error("{}: delivery to {} and others gave {} replies for {}", envelope_->id, first.user.name,
+              replies.size(), some.size());
   } catch (const std::exception& e) {
     MemoryPatience patient;
     log_error("{}: delivery to {} failed unexpectedly: {}", envelope_->id, first.user.name, e.what());

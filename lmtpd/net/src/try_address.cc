@@ -19,18 +19,23 @@ namespace {
 
 Result<AddressState> try_unix(const std::string& path) {
   std::string directory = path.substr(0, std::max<std::size_t>(path.rfind('/'), 1));
-  struct stat about {};
-  if (::stat(directory.c_str(), &about) != 0) return fail_errno(errno, "{}, the directory of the socket {}", directory, path);
-  if (!S_ISDIR(about.st_mode)) return fail(Errc::invalid, "{}, the directory of the socket {}, is none", directory, path);
+  struct stat about{};
+  if (::stat(directory.c_str(), &about) != 0)
+    return fail_errno(errno, "{}, the directory of the socket {}", directory, path);
+  if (!S_ISDIR(about.st_mode))
+    return fail(Errc::invalid, "{}, the directory of the socket {}, is none", directory, path);
   if (::lstat(path.c_str(), &about) != 0) return AddressState::free;
-  if (!S_ISSOCK(about.st_mode)) return fail(Errc::conflict, "{} exists and is no socket: choose another path, or remove it", path);
+  if (!S_ISSOCK(about.st_mode))
+    return fail(Errc::conflict, "{} exists and is no socket: choose another path, or remove it", path);
   sockaddr_un to{};
   to.sun_family = AF_UNIX;
-  if (path.size() >= sizeof to.sun_path) return fail(Errc::invalid, "{}: a Unix socket's path has at most {} bytes", path, sizeof to.sun_path - 1);
+  if (path.size() >= sizeof to.sun_path)
+    return fail(Errc::invalid, "{}: a Unix socket's path has at most {} bytes", path, sizeof to.sun_path - 1);
   std::memcpy(to.sun_path, path.data(), path.size());
   Fd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!probe) return fail_errno(errno, "socket");
-  bool answers = ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0 || errno == EAGAIN;
+  bool answers = ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0 ||
+                 errno == EAGAIN;
   return answers ? AddressState::in_use : AddressState::free;
 }
 
@@ -41,7 +46,8 @@ Result<AddressState> try_tcp(const Address& to, const std::string& name) {
   if (!probe) return fail_errno(errno, "{}: socket", name);
   int on = 1;
   (void)::setsockopt(probe.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (address->sa_family == AF_INET6) (void)::setsockopt(probe.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+  if (address->sa_family == AF_INET6)
+    (void)::setsockopt(probe.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
   if (::bind(probe.get(), address, sizeof to) == 0) return AddressState::free;
   if (errno == EADDRINUSE) return AddressState::in_use;
   if (errno == EADDRNOTAVAIL) return fail(Errc::invalid, "{}: this machine has no such address", name);
@@ -70,7 +76,8 @@ Result<sockaddr_in6> ipv6_address(const ListenAddress& address) {
   if (percent == address.host.size()) return out;
   std::string interface = address.host.substr(percent + 1);
   out.sin6_scope_id = ::if_nametoindex(interface.c_str());
-  if (out.sin6_scope_id == 0) return fail(Errc::invalid, "{}: this machine has no network interface \"{}\"", address.name, interface);
+  if (out.sin6_scope_id == 0)
+    return fail(Errc::invalid, "{}: this machine has no network interface \"{}\"", address.name, interface);
   return out;
 }
 

@@ -5,23 +5,27 @@
 #include <openssl/x509.h>
 #include <sys/socket.h>
 
-#include <cerrno>
 #include <fmt/format.h>
+#include <cerrno>
 
 namespace twinloft::lmtpd {
 
 namespace {
 
 std::string what_failed(const SSL* tls) {
-  if (long code = SSL_get_verify_result(tls); code == X509_V_ERR_APPLICATION_VERIFICATION) return "the client's certificate has no name of tls.client_subjects";
-  else if (code != X509_V_OK) return fmt::format("the client's certificate: {}", X509_verify_cert_error_string(code));
+  if (long code = SSL_get_verify_result(tls); code == X509_V_ERR_APPLICATION_VERIFICATION)
+    return "the client's certificate has no name of tls.client_subjects";
+  else if (code != X509_V_OK)
+    return fmt::format("the client's certificate: {}", X509_verify_cert_error_string(code));
   const char* reason = ERR_reason_error_string(ERR_peek_last_error());
   return reason ? reason : "no reason given";
 }
 
 }  // namespace
 
-Wire::~Wire() { SSL_free(tls_); }
+Wire::~Wire() {
+  SSL_free(tls_);
+}
 
 Status Wire::start_tls(std::shared_ptr<const TlsContext> context) {
   context_ = std::move(context);
@@ -86,7 +90,9 @@ Wire::Outcome Wire::send(std::string_view bytes) {
   return {errno == EAGAIN ? State::want_write : State::broken};
 }
 
-bool Wire::holds_input() const { return tls_ && !failed_ && SSL_pending(tls_) > 0; }
+bool Wire::holds_input() const {
+  return tls_ && !failed_ && SSL_pending(tls_) > 0;
+}
 
 std::string Wire::how() const {
   std::string out = fmt::format("{} with cipher {}", SSL_get_version(tls_), SSL_get_cipher_name(tls_));

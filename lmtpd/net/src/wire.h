@@ -41,7 +41,8 @@ class Wire {
   Outcome handshake();
   bool is_secured() const { return tls_ != nullptr; }
   std::string why() const { return why_; }  // it is broken, as OpenSSL says; empty: the connection ended
-  std::string how() const;  // "TLSv1.3 with cipher TLS_AES_256_GCM_SHA384"; and the client's certificate's name, where it has shown one
+  std::string how() const;  // "TLSv1.3 with cipher TLS_AES_256_GCM_SHA384"; and the client's certificate's
+                            // name, where it has shown one
   // Bytes that were received and not taken yet: the socket may not become readable for them.
   bool holds_input() const;
   // Sends the client its last reply, where one is due; once.

@@ -23,7 +23,9 @@ std::unexpected<Reply> refuse(int code, std::string_view enhanced, std::string_v
   return std::unexpected(make_reply(code, enhanced, text));
 }
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+char lower(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
 
 bool equals_folded(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;
@@ -39,7 +41,9 @@ std::string upper(std::string_view text) {
   return out;
 }
 
-bool is_blank(char c) { return c == ' ' || c == '\t'; }
+bool is_blank(char c) {
+  return c == ' ' || c == '\t';
+}
 
 void skip_blanks(std::string_view& s) {
   while (!s.empty() && is_blank(s.front())) s.remove_prefix(1);
@@ -53,8 +57,9 @@ std::string_view take_word(std::string_view& s) {
   return word;
 }
 
-// RFC 3461 section 4: "+" and two upper-case hexadecimal digits stand for a byte; here ASCII that prints, since it travels into headers and
-// arguments. `beyond_ascii`: bytes above 127 stand for themselves (RFC 6533 section 3).
+// RFC 3461 section 4: "+" and two upper-case hexadecimal digits stand for a byte; here ASCII that prints,
+// since it travels into headers and arguments. `beyond_ascii`: bytes above 127 stand for themselves (RFC 6533
+// section 3).
 std::optional<std::string> decode_xtext(std::string_view in, bool beyond_ascii = false) {
   std::string out;
   for (std::size_t i = 0; i < in.size(); ++i) {
@@ -147,7 +152,8 @@ std::optional<Reply> apply(const Parameter& p, Mail& mail, bool& has_body) {
   }
   if (equals_folded(p.name, "RET")) {
     if (!mail.ret.empty()) return given_twice("RET");
-    if (!equals_folded(p.value, "FULL") && !equals_folded(p.value, "HDRS")) return make_reply(501, "5.5.4", "RET is FULL or HDRS");
+    if (!equals_folded(p.value, "FULL") && !equals_folded(p.value, "HDRS"))
+      return make_reply(501, "5.5.4", "RET is FULL or HDRS");
     mail.ret = upper(p.value);
     return std::nullopt;
   }
@@ -168,7 +174,8 @@ Parsed parse_mail(std::string_view rest) {
   if (!path) return refuse(501, "5.1.7", path.error().message);
   Mail mail;
   mail.from = std::move(*path);
-  if (!rest.empty() && !is_blank(rest.front())) return refuse(501, "5.1.7", "Something follows the sender's address");
+  if (!rest.empty() && !is_blank(rest.front()))
+    return refuse(501, "5.1.7", "Something follows the sender's address");
   bool has_body = false;
   while (auto p = take_parameter(rest))
     if (auto reply = apply(*p, mail, has_body)) return std::unexpected(*reply);
@@ -181,7 +188,9 @@ std::optional<Reply> apply_orcpt(const Parameter& p, Rcpt& rcpt) {
     return make_reply(501, "5.5.4", "ORCPT needs type;address in xtext");
   std::string_view type = p.value.substr(0, semicolon), encoded = p.value.substr(semicolon + 1);
   auto address = equals_folded(type, "utf-8") ? decode_utf8_address(encoded) : decode_xtext(encoded);
-  if (!address || !std::all_of(type.begin(), type.end(), [](char c) { return (lower(c) >= 'a' && lower(c) <= 'z') || (c >= '0' && c <= '9') || c == '-'; }))
+  if (!address || !std::all_of(type.begin(), type.end(), [](char c) {
+        return (lower(c) >= 'a' && lower(c) <= 'z') || (c >= '0' && c <= '9') || c == '-';
+      }))
     return make_reply(501, "5.5.4", "ORCPT needs type;address in xtext");
   if (address->empty()) return make_reply(501, "5.5.4", "ORCPT without an address");
   if (!rcpt.original_to.empty()) return given_twice("ORCPT");
@@ -200,7 +209,8 @@ std::optional<Reply> apply_notify(const Parameter& p, Rcpt& rcpt) {
   for (bool more = !equals_folded(rest, "NEVER"); more;) {
     std::size_t comma = rest.find(',');
     more = comma != std::string_view::npos;
-    auto found = std::find_if(std::begin(words), std::end(words), [&](std::string_view w) { return equals_folded(rest.substr(0, comma), w); });
+    auto found = std::find_if(std::begin(words), std::end(words),
+                              [&](std::string_view w) { return equals_folded(rest.substr(0, comma), w); });
     if (found == std::end(words) || std::exchange(given[found - words], true))
       return make_reply(501, "5.5.4", "NOTIFY is NEVER, or a list of SUCCESS, FAILURE, DELAY");
     if (more) rest.remove_prefix(comma + 1);
@@ -222,7 +232,8 @@ Parsed parse_rcpt(std::string_view rest) {
   if (path->is_null()) return refuse(501, "5.1.3", "The null path cannot receive mail");
   Rcpt rcpt;
   rcpt.to = std::move(*path);
-  if (!rest.empty() && !is_blank(rest.front())) return refuse(501, "5.1.3", "Something follows the recipient's address");
+  if (!rest.empty() && !is_blank(rest.front()))
+    return refuse(501, "5.1.3", "Something follows the recipient's address");
   while (auto p = take_parameter(rest))
     if (auto reply = apply(*p, rcpt)) return std::unexpected(*reply);
   return rcpt;
@@ -232,7 +243,8 @@ Parsed parse_rcpt(std::string_view rest) {
 std::string_view wrong_with_name(std::string_view name) {
   if (name.size() > domain_bytes_max) return "Name too long";
   for (char c : name)
-    if (c < 33 || c > 126 || c == '(' || c == ')' || c == '<' || c == '>' || c == '\\' || c == '"') return "Malformed name";
+    if (c < 33 || c > 126 || c == '(' || c == ')' || c == '<' || c == '>' || c == '\\' || c == '"')
+      return "Malformed name";
   return {};
 }
 
@@ -248,24 +260,30 @@ Parsed parse_lhlo(std::string_view rest) {
 bool is_address(std::string& text) {
   in6_addr scratch;
   if (text.size() > 5 && equals_folded(std::string_view(text).substr(0, 5), "IPV6:")) text.erase(0, 5);
-  return ::inet_pton(AF_INET, text.c_str(), &scratch) == 1 || ::inet_pton(AF_INET6, text.c_str(), &scratch) == 1;
+  return ::inet_pton(AF_INET, text.c_str(), &scratch) == 1 ||
+         ::inet_pton(AF_INET6, text.c_str(), &scratch) == 1;
 }
 
 std::optional<Reply> apply(const Parameter& p, ClientAttributes& out) {
   struct Known {
     std::string_view name;
-    std::optional<std::string> ClientAttributes::*to;
+    std::optional<std::string> ClientAttributes::* to;
   };
-  static constexpr Known known[] = {{"NAME", &ClientAttributes::name},   {"ADDR", &ClientAttributes::address}, {"PORT", &ClientAttributes::port},
-                                    {"PROTO", &ClientAttributes::proto}, {"HELO", &ClientAttributes::helo},    {"LOGIN", &ClientAttributes::login},
-                                    {"IDENT", &ClientAttributes::ident}, {"SOURCE", &ClientAttributes::source}};
-  auto found = std::find_if(std::begin(known), std::end(known), [&](const Known& k) { return equals_folded(k.name, p.name); });
+  static constexpr Known known[] = {
+      {"NAME", &ClientAttributes::name},   {"ADDR", &ClientAttributes::address},
+      {"PORT", &ClientAttributes::port},   {"PROTO", &ClientAttributes::proto},
+      {"HELO", &ClientAttributes::helo},   {"LOGIN", &ClientAttributes::login},
+      {"IDENT", &ClientAttributes::ident}, {"SOURCE", &ClientAttributes::source}};
+  auto found = std::find_if(std::begin(known), std::end(known),
+                            [&](const Known& k) { return equals_folded(k.name, p.name); });
   if (found == std::end(known)) return make_reply(501, "5.5.4", "Unknown attribute");
   auto value = decode_xtext(p.value);
-  if (!p.has_value || !value || value->empty()) return make_reply(501, "5.5.4", std::string(found->name) + " needs a value in xtext");
+  if (!p.has_value || !value || value->empty())
+    return make_reply(501, "5.5.4", std::string(found->name) + " needs a value in xtext");
   if (out.*found->to) return given_twice(found->name);
   if (equals_folded(*value, "[UNAVAILABLE]") || equals_folded(*value, "[TEMPUNAVAIL]")) value->clear();
-  if (auto wrong = wrong_with_name(*value); !wrong.empty()) return make_reply(501, "5.5.4", std::string(found->name) + ": malformed");
+  if (auto wrong = wrong_with_name(*value); !wrong.empty())
+    return make_reply(501, "5.5.4", std::string(found->name) + ": malformed");
   if (found->to == &ClientAttributes::address && !value->empty() && !is_address(*value))
     return make_reply(501, "5.5.4", "ADDR needs a numeric address");
   out.*found->to = std::move(*value);
@@ -313,16 +331,22 @@ Parsed without_argument(std::string_view rest, T command) {
 
 }  // namespace
 
-bool is_mail(std::string_view line) { return equals_folded(take_word(line), "MAIL"); }
-bool is_rcpt(std::string_view line) { return equals_folded(take_word(line), "RCPT"); }
+bool is_mail(std::string_view line) {
+  return equals_folded(take_word(line), "MAIL");
+}
+bool is_rcpt(std::string_view line) {
+  return equals_folded(take_word(line), "RCPT");
+}
 bool is_bdat(std::string_view line) {
   constexpr std::string_view verb = "BDAT";
-  return equals_folded(line.substr(0, verb.size()), verb) && (line.size() == verb.size() || static_cast<unsigned char>(line[verb.size()]) <= ' ');
+  return equals_folded(line.substr(0, verb.size()), verb) &&
+         (line.size() == verb.size() || static_cast<unsigned char>(line[verb.size()]) <= ' ');
 }
 
 Parsed parse_command(std::string_view line) {
   if (line.find('\0') != std::string_view::npos) return refuse(500, "5.5.2", "NUL byte in a command");
-  if (line.find('\r') != std::string_view::npos) return refuse(500, "5.5.2", "Carriage return within a command");
+  if (line.find('\r') != std::string_view::npos)
+    return refuse(500, "5.5.2", "Carriage return within a command");
   std::string_view rest = line;
   std::string_view verb = take_word(rest);
   if (equals_folded(verb, "RCPT")) return parse_rcpt(rest);

@@ -20,7 +20,9 @@ void HeaderMeter::feed(ByteSpan in) {
       line_start_ = cr_ = false;
     }
     const void* found = std::memchr(in.data(), '\n', in.size());
-    std::size_t length = found ? static_cast<std::size_t>(static_cast<const std::byte*>(found) - in.data()) + 1 : in.size();
+    std::size_t length = found
+                             ? static_cast<std::size_t>(static_cast<const std::byte*>(found) - in.data()) + 1
+                             : in.size();
     bytes_ += length;
     line_start_ = found != nullptr;
     in = in.subspan(length);

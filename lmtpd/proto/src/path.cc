@@ -13,27 +13,41 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-bool is_alnum(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+bool is_alnum(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
 
 // atext of RFC 5322 section 3.2.3, and the dot. Consecutive dots are accepted: such addresses exist.
-bool is_dot_atom(char c) { return is_alnum(c) || std::string_view("!#$%&'*+-/=?^_`{|}~.").find(c) != std::string_view::npos; }
+bool is_dot_atom(char c) {
+  return is_alnum(c) || std::string_view("!#$%&'*+-/=?^_`{|}~.").find(c) != std::string_view::npos;
+}
 
-bool is_domain_byte(char c) { return is_alnum(c) || c == '-' || c == '.' || c == '_'; }
+bool is_domain_byte(char c) {
+  return is_alnum(c) || c == '-' || c == '.' || c == '_';
+}
 
 void to_lower(std::string& text) {
   std::transform(text.begin(), text.end(), text.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
 }
 
-bool is_beyond_ascii(char c) { return static_cast<unsigned char>(c) >= 0x80; }
+bool is_beyond_ascii(char c) {
+  return static_cast<unsigned char>(c) >= 0x80;
+}
 
-bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
+bool is_control(char c) {
+  return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+}
 
 // Of a sender that is written as no grammar has it, outside of quotes: all that neither ends the path nor
 // begins another word.
-bool is_kept_byte(char c) { return !is_control(c) && c != ' ' && c != '<' && c != '>'; }
+bool is_kept_byte(char c) {
+  return !is_control(c) && c != ' ' && c != '<' && c != '>';
+}
 
-std::unexpected<Error> bad(std::string_view what) { return fail(Errc::invalid, "{}", what); }
+std::unexpected<Error> bad(std::string_view what) {
+  return fail(Errc::invalid, "{}", what);
+}
 
 // "@a,@b:" before the mailbox.
 Status skip_source_route(std::string_view& s, PathOf whose) {
@@ -83,7 +97,8 @@ Status take_local_part(std::string_view& s, std::string& out, PathOf whose) {
   return {};
 }
 
-// Inside the brackets (RFC 5321 section 4.1.3): IPv4, "IPv6:" and an address, or another tag and what it needs.
+// Inside the brackets (RFC 5321 section 4.1.3): IPv4, "IPv6:" and an address, or another tag and what it
+// needs.
 bool is_literal(const std::string& text) {
   in6_addr scratch;
   if (::inet_pton(AF_INET, text.c_str(), &scratch) == 1) return text.find('\0') == std::string::npos;
@@ -91,7 +106,8 @@ bool is_literal(const std::string& text) {
   if (colon == std::string::npos || colon == 0 || colon + 1 == text.size()) return false;
   auto is_tag_byte = [](char c) { return is_alnum(c) || c == '-'; };
   auto is_content = [](char c) { return c >= 33 && c <= 126 && c != '[' && c != '\\'; };
-  if (!std::all_of(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(colon), is_tag_byte)) return false;
+  if (!std::all_of(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(colon), is_tag_byte))
+    return false;
   if (!std::all_of(text.begin(), text.end(), is_content)) return false;
   if (::strncasecmp(text.c_str(), "IPv6:", 5) != 0) return true;
   return ::inet_pton(AF_INET6, text.c_str() + 5, &scratch) == 1;
@@ -114,12 +130,14 @@ Status normalise_literal(std::string& literal) {
 
 // None of them empty.
 bool has_labels(std::string_view domain) {
-  return !domain.empty() && domain.front() != '.' && domain.back() != '.' && domain.find("..") == std::string_view::npos;
+  return !domain.empty() && domain.front() != '.' && domain.back() != '.' &&
+         domain.find("..") == std::string_view::npos;
 }
 
-// A domain has one form in the user database, however it was written (RFC 5891 section 5). Without the flag for STD 3, with which libidn2 leaves
-// characters out that stand for others than letters, digits and hyphens, and so makes another domain of it. What IDNA does not allow stays as it
-// is: the MTA has accepted it, and the user database says whether there is such a user.
+// A domain has one form in the user database, however it was written (RFC 5891 section 5). Without the flag
+// for STD 3, with which libidn2 leaves characters out that stand for others than letters, digits and hyphens,
+// and so makes another domain of it. What IDNA does not allow stays as it is: the MTA has accepted it, and
+// the user database says whether there is such a user.
 Status to_a_labels(std::string& domain) {
   if (!is_clean_utf8(domain)) return bad("address that is no UTF-8");
   char* out = nullptr;
@@ -146,7 +164,8 @@ Status take_domain(std::string_view& s, std::string& out, PathOf whose) {
     s.remove_prefix(out.size());
     TL_TRY(normalise_literal(out));
   } else {
-    auto end = std::find_if_not(s.begin(), s.end(), [](char c) { return is_domain_byte(c) || is_beyond_ascii(c); });
+    auto end = std::find_if_not(s.begin(), s.end(),
+                                [](char c) { return is_domain_byte(c) || is_beyond_ascii(c); });
     out.assign(s.begin(), end);
     if (out.ends_with('.')) out.pop_back();  // the root of all domains, which its reader drops
     s.remove_prefix(out.size());
@@ -187,7 +206,8 @@ Result<Path> take_path(std::string_view& rest, PathOf whose) {
       s.remove_prefix(1);  // the root of all domains, as in "example.org."
     path.is_ascii = is_ascii(path.text);
     if (whose == PathOf::recipient) TL_TRY(check_recipient(path));
-    if (!s.starts_with('>')) return bad(s.empty() ? "address without its closing bracket" : "malformed address");
+    if (!s.starts_with('>'))
+      return bad(s.empty() ? "address without its closing bracket" : "malformed address");
   }
   rest = s.substr(1);
   return path;
@@ -230,7 +250,8 @@ Result<Path> parse_address(std::string_view text) {
   std::string_view rest = bracketed;
   auto path = take_path(rest, PathOf::recipient);
   if (!path) return fail(Errc::invalid, "\"{}\" is no address: {}", text, path.error().message);
-  if (path->is_null() || !rest.empty() || path->text != text) return fail(Errc::invalid, "\"{}\" is not one address", text);
+  if (path->is_null() || !rest.empty() || path->text != text)
+    return fail(Errc::invalid, "\"{}\" is not one address", text);
   return path;
 }
 
@@ -241,9 +262,13 @@ SplitLocalPart split_detail(std::string_view local_part, std::string_view delimi
 }
 
 std::string quote_local_part(std::string_view text) {
-  constexpr std::string_view atext = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'*+-/=?^_`{|}~.";
-  bool plain = !text.empty() && text.front() != '.' && text.back() != '.' && text.find("..") == std::string_view::npos &&
-               std::all_of(text.begin(), text.end(), [&](char c) { return static_cast<unsigned char>(c) >= 0x80 || atext.find(c) != std::string_view::npos; });
+  constexpr std::string_view
+      atext = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'*+-/=?^_`{|}~.";
+  bool plain = !text.empty() && text.front() != '.' && text.back() != '.' &&
+               text.find("..") == std::string_view::npos &&
+               std::all_of(text.begin(), text.end(), [&](char c) {
+                 return static_cast<unsigned char>(c) >= 0x80 || atext.find(c) != std::string_view::npos;
+               });
   if (plain) return std::string(text);
   std::string out = "\"";
   for (char c : text) {

@@ -8,7 +8,6 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-
 constexpr std::size_t around_text = 3 + 1 + 12 + 2;  // code, blank, enhanced code with its blank, CRLF
 
 std::string cleaned(std::string_view text) {
@@ -28,8 +27,8 @@ Reply make_reply(int code, std::string_view enhanced, std::string_view text) {
 
 void append_reply(std::string& out, const Reply& reply) {
   std::size_t begin = out.size();
-  fmt::format_to(std::back_inserter(out), "{} {}{}{}", reply.code, reply.enhanced, reply.enhanced.empty() ? "" : " ",
-                 reply.text);
+  fmt::format_to(std::back_inserter(out), "{} {}{}{}", reply.code, reply.enhanced,
+                 reply.enhanced.empty() ? "" : " ", reply.text);
   // Most replies are clean already; the copy is for those that are not.
   for (std::size_t i = begin; i < out.size(); ++i)
     if (out[i] < 32 || out[i] > 126) out[i] = '?';
@@ -39,7 +38,8 @@ void append_reply(std::string& out, const Reply& reply) {
 
 void append_reply_lines(std::string& out, int code, const std::vector<std::string>& lines) {
   for (auto line = lines.begin(); line != lines.end(); ++line)
-    fmt::format_to(std::back_inserter(out), "{}{}{}\r\n", code, line + 1 == lines.end() ? ' ' : '-', cleaned(*line));
+    fmt::format_to(std::back_inserter(out), "{}{}{}\r\n", code, line + 1 == lines.end() ? ' ' : '-',
+                   cleaned(*line));
 }
 
 }  // namespace twinloft::lmtpd

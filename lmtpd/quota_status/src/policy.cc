@@ -20,22 +20,27 @@ std::string_view take_word(std::string_view& text) {
 }
 
 bool is_word(std::string_view word, std::string_view lower) {
-  return std::equal(word.begin(), word.end(), lower.begin(), lower.end(), [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; });
+  return std::equal(word.begin(), word.end(), lower.begin(), lower.end(),
+                    [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; });
 }
 
 bool refuses(std::string_view word) {
-  bool code = word.size() == 3 && (word[0] == '4' || word[0] == '5') && std::all_of(word.begin(), word.end(), [](char c) { return c >= '0' && c <= '9'; });
+  bool code = word.size() == 3 && (word[0] == '4' || word[0] == '5') &&
+              std::all_of(word.begin(), word.end(), [](char c) { return c >= '0' && c <= '9'; });
   return code || is_word(word, "reject") || is_word(word, "defer") || is_word(word, "defer_if_permit");
 }
 
 // RFC 3463.
-bool is_enhanced(std::string_view word) { return word.size() >= 5 && (word[0] == '4' || word[0] == '5') && word[1] == '.'; }
+bool is_enhanced(std::string_view word) {
+  return word.size() >= 5 && (word[0] == '4' || word[0] == '5') && word[1] == '.';
+}
 
 }  // namespace
 
 Result<std::string> policy_recipient(std::string_view user) {
   std::size_t at = std::min(user.rfind('@'), user.size());
-  bool is_line = std::none_of(user.begin(), user.end(), [](char c) { return static_cast<unsigned char>(c) < 32 || c == 127; });
+  bool is_line = std::none_of(user.begin(), user.end(),
+                              [](char c) { return static_cast<unsigned char>(c) < 32 || c == 127; });
   if (!is_line || at == 0) return fail(Errc::invalid, "no address can be made of the user's name");
   return quote_local_part(user.substr(0, at)).append(user.substr(at));
 }
@@ -58,14 +63,17 @@ std::string_view policy_action(std::string_view answer) {
 Result<Room> room_of_action(std::string_view action) {
   std::string_view rest = action;
   std::string_view verb = take_word(rest), status = take_word(rest);
-  if (std::any_of(std::begin(passing), std::end(passing), [&](std::string_view word) { return is_word(verb, word); })) return Room::enough;
+  if (std::any_of(std::begin(passing), std::end(passing),
+                  [&](std::string_view word) { return is_word(verb, word); }))
+    return Room::enough;
   if (refuses(verb)) {
     bool enhanced = is_enhanced(status);
     if (enhanced && status.substr(1) == ".2.2") return Room::full;
     if (status == "5.2.3") return Room::never;
     if (!enhanced && (verb == "552" || verb == "452")) return Room::full;
   }
-  return fail(Errc::conflict, "it answers \"{}\", which says nothing about a quota", action.substr(0, shown_max));
+  return fail(Errc::conflict, "it answers \"{}\", which says nothing about a quota",
+              action.substr(0, shown_max));
 }
 
 }  // namespace twinloft::lmtpd

@@ -17,7 +17,8 @@ constexpr std::size_t answer_bytes_max = 4096;
 Result<std::string> read_answer(Stream& stream, Instant deadline) {
   std::string answer;
   while (!answer.ends_with("\n\n")) {
-    if (answer.size() >= answer_bytes_max) return fail(Errc::conflict, "it answers more than {} bytes", answer_bytes_max);
+    if (answer.size() >= answer_bytes_max)
+      return fail(Errc::conflict, "it answers more than {} bytes", answer_bytes_max);
     char piece[512];
     auto got = stream.read(std::as_writable_bytes(std::span(piece)), deadline);
     if (!got && !answer.empty()) return fail(got.error().code, "it answers by half: {}", got.error().message);
@@ -59,7 +60,8 @@ std::unique_ptr<Stream> QuotaStatus::take_idle() {
       if (idle_.empty()) return nullptr;
       found.splice(found.begin(), idle_, idle_.begin());
     }
-    bool good = clock_.now() - found.front().since < config_.idle_timeout && !found.front().stream->has_news();
+    bool good = clock_.now() - found.front().since < config_.idle_timeout &&
+                !found.front().stream->has_news();
     if (good) return std::move(found.front().stream);
   }
 }
@@ -71,7 +73,8 @@ Result<std::string> QuotaStatus::ask_by(std::unique_ptr<Stream> stream, const st
   std::list<Idle> old;  // closed outside of the lock
   std::lock_guard lock(mutex_);
   Instant now = clock_.now();
-  while (!idle_.empty() && now - idle_.back().since >= config_.idle_timeout) old.splice(old.end(), idle_, std::prev(idle_.end()));
+  while (!idle_.empty() && now - idle_.back().since >= config_.idle_timeout)
+    old.splice(old.end(), idle_, std::prev(idle_.end()));
   idle_.push_front({std::move(stream), now});
   return answer;
 }
@@ -106,17 +109,24 @@ void QuotaStatus::tried(const Status& how) {
   {
     std::lock_guard lock(mutex_);
     was_down = health_.down();
-    if (how) health_.worked();
-    else health_.failed(clock_.now());
+    if (how)
+      health_.worked();
+    else
+      health_.failed(clock_.now());
     is_down = health_.down();
   }
-  if (!was_down && is_down) log_error("Dovecot's quota-status at {} gives no answer: {}; mail gets 451 until it does", config_.target.text, how.error().message);
+  if (!was_down && is_down)
+    log_error("Dovecot's quota-status at {} gives no answer: {}; mail gets 451 until it does",
+              config_.target.text, how.error().message);
   if (was_down && !is_down) log_info("Dovecot's quota-status at {} answers again", config_.target.text);
 }
 
 Result<Room> QuotaStatus::room(const User& user, std::uint64_t bytes) {
   TL_TRY_ASSIGN(std::string recipient, policy_recipient(user.name));
-  auto named = [&](const Error& error) { return fail(error.code, "Dovecot's quota-status at {}, asked for {}: {}", config_.target.text, recipient, error.message); };
+  auto named = [&](const Error& error) {
+    return fail(error.code, "Dovecot's quota-status at {}, asked for {}: {}", config_.target.text, recipient,
+                error.message);
+  };
   Slot slot(*this);
   if (!slot.taken) return named(Error{Errc::timeout, "all connections to it are in use", 0});
   if (Status now = may_try(); !now) return named(now.error());

@@ -32,14 +32,19 @@ std::vector<std::string> words_of(std::string_view line) {
 
 using Attributes = std::vector<std::pair<const char*, std::string>>;
 
-// A command line has 512 bytes (RFC 5321 section 4.5.3.1.4); Postfix takes longer ones, in which no attribute is longer than this.
+// A command line has 512 bytes (RFC 5321 section 4.5.3.1.4); Postfix takes longer ones, in which no attribute
+// is longer than this.
 constexpr std::size_t attribute_bytes_max = 255;
 
-std::string attribute_command(const char* verb, const Attributes& attributes, const std::set<std::string, std::less<>>& offered) {
+std::string attribute_command(const char* verb, const Attributes& attributes,
+                              const std::set<std::string, std::less<>>& offered) {
   std::string out;
   for (const auto& [name, value] : attributes)
     if (offered.contains(name))
-      out += fmt::format(" {}={}", name, value.empty() ? "[UNAVAILABLE]" : encode_xtext(std::string_view(value).substr(0, attribute_bytes_max)));
+      out += fmt::format(" {}={}", name,
+                         value.empty()
+                             ? "[UNAVAILABLE]"
+                             : encode_xtext(std::string_view(value).substr(0, attribute_bytes_max)));
   return out.empty() ? out : verb + out + "\r\n";
 }
 
@@ -64,8 +69,13 @@ HopOffer read_offer(const std::vector<std::string>& lhlo_lines) {
   for (std::size_t i = 1; i < lhlo_lines.size(); ++i) {  // the first one greets
     std::vector<std::string> words = words_of(lhlo_lines[i]);
     if (words.empty()) continue;
-    for (auto [name, flag] : {std::pair("PIPELINING", &HopOffer::pipelining), {"SIZE", &HopOffer::size}, {"8BITMIME", &HopOffer::eight_bit_mime}, {"SMTPUTF8", &HopOffer::smtputf8},
-                              {"CHUNKING", &HopOffer::chunking}, {"DSN", &HopOffer::dsn}, {"STARTTLS", &HopOffer::start_tls}})
+    for (auto [name, flag] : {std::pair("PIPELINING", &HopOffer::pipelining),
+                              {"SIZE", &HopOffer::size},
+                              {"8BITMIME", &HopOffer::eight_bit_mime},
+                              {"SMTPUTF8", &HopOffer::smtputf8},
+                              {"CHUNKING", &HopOffer::chunking},
+                              {"DSN", &HopOffer::dsn},
+                              {"STARTTLS", &HopOffer::start_tls}})
       if (words[0] == name) out.*flag = true;
     if (words[0] == "XCLIENT") out.xclient.insert(words.begin() + 1, words.end());
     if (words[0] == "XFORWARD") out.xforward.insert(words.begin() + 1, words.end());
@@ -77,8 +87,10 @@ std::string encode_xtext(std::string_view text) {
   std::string out;
   for (char c : text) {
     bool plain = c > 32 && c < 127 && c != '+' && c != '=';
-    if (plain) out += c;
-    else out += fmt::format("+{:02X}", static_cast<unsigned char>(c));
+    if (plain)
+      out += c;
+    else
+      out += fmt::format("+{:02X}", static_cast<unsigned char>(c));
   }
   return out;
 }
@@ -104,25 +116,45 @@ std::string mail_command(const Envelope& envelope, std::uint64_t size, const Hop
   return out + "\r\n";
 }
 
-std::string rcpt_command(const Recipient& recipient, HopRecipient which, std::string_view detail_delimiter, const HopOffer& offer, bool utf8) {
-  std::string address = which == HopRecipient::address ? recipient.text : user_address(recipient, detail_delimiter);
+std::string rcpt_command(const Recipient& recipient, HopRecipient which, std::string_view detail_delimiter,
+                         const HopOffer& offer, bool utf8) {
+  std::string address = which == HopRecipient::address ? recipient.text
+                                                       : user_address(recipient, detail_delimiter);
   if (!utf8 && !is_ascii(address)) address = with_ascii_domain(recipient.text, recipient.domain);
   std::string out = fmt::format("RCPT TO:<{}>", address);
   if (offer.dsn && !recipient.notify.empty()) out += " NOTIFY=" + recipient.notify;
   bool plain_original = is_ascii(recipient.original_to) && !recipient.original_type.empty();
-  if (offer.dsn && !recipient.original_to.empty() && plain_original) out += fmt::format(" ORCPT={};{}", recipient.original_type, encode_xtext(recipient.original_to));
+  if (offer.dsn && !recipient.original_to.empty() && plain_original)
+    out += fmt::format(" ORCPT={};{}", recipient.original_type, encode_xtext(recipient.original_to));
   return out + "\r\n";
 }
 
 std::string xclient_command(const Envelope& envelope, const HopOffer& offer) {
-  return attribute_command("XCLIENT", {{"ADDR", address_attribute(envelope.client)}, {"NAME", envelope.client_name}, {"PROTO", "LMTP"}, {"HELO", envelope.lhlo}}, offer.xclient);
+  return attribute_command("XCLIENT",
+                           {{"ADDR", address_attribute(envelope.client)},
+                            {"NAME", envelope.client_name},
+                            {"PROTO", "LMTP"},
+                            {"HELO", envelope.lhlo}},
+                           offer.xclient);
 }
 
 std::string xforward_command(const Envelope& envelope, const HopOffer& offer) {
   const Origin& origin = envelope.origin;
-  bool known = !(origin.name.empty() && origin.address.empty() && origin.helo.empty() && origin.ident.empty());
-  if (!known) return attribute_command("XFORWARD", {{"ADDR", address_attribute(envelope.client)}, {"NAME", envelope.client_name}, {"HELO", envelope.lhlo}, {"IDENT", envelope.id}}, offer.xforward);
-  return attribute_command("XFORWARD", {{"ADDR", address_attribute(origin.address)}, {"NAME", origin.name}, {"HELO", origin.helo}, {"IDENT", origin.ident}}, offer.xforward);
+  bool known = !(origin.name.empty() && origin.address.empty() && origin.helo.empty() &&
+                 origin.ident.empty());
+  if (!known)
+    return attribute_command("XFORWARD",
+                             {{"ADDR", address_attribute(envelope.client)},
+                              {"NAME", envelope.client_name},
+                              {"HELO", envelope.lhlo},
+                              {"IDENT", envelope.id}},
+                             offer.xforward);
+  return attribute_command("XFORWARD",
+                           {{"ADDR", address_attribute(origin.address)},
+                            {"NAME", origin.name},
+                            {"HELO", origin.helo},
+                            {"IDENT", origin.ident}},
+                           offer.xforward);
 }
 
 }  // namespace twinloft::lmtpd

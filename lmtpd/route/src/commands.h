@@ -1,4 +1,5 @@
-// What is said to a next hop, a line each, with CR LF (RFC 5321, 1870, 6152, 6531, 3461; XCLIENT and XFORWARD as Postfix defines them).
+// What is said to a next hop, a line each, with CR LF (RFC 5321, 1870, 6152, 6531, 3461; XCLIENT and XFORWARD
+// as Postfix defines them).
 #pragma once
 
 #include <set>
@@ -14,7 +15,8 @@ namespace twinloft::lmtpd {
 
 // What it has answered to LHLO.
 struct HopOffer {
-  bool pipelining = false, size = false, eight_bit_mime = false, smtputf8 = false, chunking = false, dsn = false, start_tls = false;
+  bool pipelining = false, size = false, eight_bit_mime = false, smtputf8 = false, chunking = false,
+       dsn = false, start_tls = false;
   std::set<std::string, std::less<>> xclient, xforward;  // attributes, in capitals
 };
 HopOffer read_offer(const std::vector<std::string>& lhlo_lines);
@@ -23,7 +25,8 @@ HopOffer read_offer(const std::vector<std::string>& lhlo_lines);
 bool says_smtputf8(const Envelope& envelope, std::span<const std::size_t> recipients, const HopOffer& offer);
 std::string mail_command(const Envelope& envelope, std::uint64_t size, const HopOffer& offer, bool utf8);
 // `utf8`: MAIL has said SMTPUTF8; without it the address is as it came where the user's name is beyond ASCII.
-std::string rcpt_command(const Recipient& recipient, HopRecipient which, std::string_view detail_delimiter, const HopOffer& offer, bool utf8);
+std::string rcpt_command(const Recipient& recipient, HopRecipient which, std::string_view detail_delimiter,
+                         const HopOffer& offer, bool utf8);
 // Whom the connection speaks for. The same text: the same client. Empty: nothing that it offers to take.
 std::string xclient_command(const Envelope& envelope, const HopOffer& offer);
 std::string xforward_command(const Envelope& envelope, const HopOffer& offer);

@@ -16,8 +16,10 @@ void DataEncoder::feed(std::string_view bytes, std::string& out) {
     out.append(bytes.substr(0, plain));
     bytes.remove_prefix(plain);
     if (bytes.empty()) return;
-    if (bytes.front() == '\r') cr_ = true;
-    else out += "\r\n", line_begins_ = true;
+    if (bytes.front() == '\r')
+      cr_ = true;
+    else
+      out += "\r\n", line_begins_ = true;
     bytes.remove_prefix(1);
   }
 }

@@ -14,9 +14,12 @@ namespace twinloft::lmtpd {
 namespace {
 
 constexpr std::size_t piece_bytes = 64 * 1024;  // that is written at once
-constexpr std::size_t pipelined_max = 101;      // commands before their replies: MAIL, and next_hop.NAME.recipients by default
+constexpr std::size_t pipelined_max = 101;      // commands before their replies: MAIL, and
+                                                // next_hop.NAME.recipients by default
 
-std::unexpected<Error> refused(std::string_view what, const HopReply& reply) { return fail(Errc::conflict, "{} was answered {}", what, reply.text()); }
+std::unexpected<Error> refused(std::string_view what, const HopReply& reply) {
+  return fail(Errc::conflict, "{} was answered {}", what, reply.text());
+}
 
 Reply reply_of_failure(const Error& error) {
   switch (error.code) {
@@ -32,11 +35,14 @@ Reply reply_of_failure(const Error& error) {
 }
 
 // Of a header with LF line ends, when they are CRLF.
-std::uint64_t with_crlf_bytes(std::string_view header) { return header.size() + static_cast<std::uint64_t>(std::count(header.begin(), header.end(), '\n')); }
+std::uint64_t with_crlf_bytes(std::string_view header) {
+  return header.size() + static_cast<std::uint64_t>(std::count(header.begin(), header.end(), '\n'));
+}
 
 }  // namespace
 
-// ---- one reply after the other -------------------------------------------------------------------------------------
+// ---- one reply after the other
+// -------------------------------------------------------------------------------------
 
 Result<HopReply> Dialogue::read_reply(Instant deadline) {
   for (;;) {
@@ -53,7 +59,8 @@ Result<HopReply> Dialogue::ask(std::string_view command, Instant deadline) {
   return read_reply(deadline);
 }
 
-// ---- before a transaction ------------------------------------------------------------------------------------------
+// ---- before a transaction
+// ------------------------------------------------------------------------------------------
 
 Status Dialogue::greet(Instant deadline) {
   TL_TRY_ASSIGN(HopReply greeting, read_reply(deadline));
@@ -78,7 +85,8 @@ Status Dialogue::open(const TlsClientContext* tls) {
   if (!offer_.start_tls) return fail(Errc::conflict, "it does not offer STARTTLS");
   TL_TRY_ASSIGN(HopReply reply, ask("STARTTLS\r\n", deadline));
   if (reply.code != 220) return refused("STARTTLS", reply);
-  if (parser_.pending() != 0) return fail(Errc::corrupt, "something was said in clear behind the answer to STARTTLS");
+  if (parser_.pending() != 0)
+    return fail(Errc::corrupt, "something was said in clear behind the answer to STARTTLS");
   TL_TRY(stream_->start_tls(*tls, deadline));
   TL_TRY(say_lhlo(deadline));
   first_offer_ = offer_;
@@ -96,9 +104,12 @@ Status Dialogue::speak_for(const Envelope& envelope) {
   return {};
 }
 
-void Dialogue::quit() { (void)stream_->write("QUIT\r\n", clock_.now()); }
+void Dialogue::quit() {
+  (void)stream_->write("QUIT\r\n", clock_.now());
+}
 
-// ---- one transaction -----------------------------------------------------------------------------------------------
+// ---- one transaction
+// -----------------------------------------------------------------------------------------------
 
 struct Dialogue::Attempt {
   const Envelope& envelope;
@@ -121,7 +132,8 @@ struct Dialogue::Attempt {
   }
 };
 
-// At once where it takes several commands at once (RFC 2920). All replies that came are there also where an error ended it.
+// At once where it takes several commands at once (RFC 2920). All replies that came are there also where an
+// error ended it.
 Status Dialogue::ask_each(const std::vector<std::string>& commands, std::vector<HopReply>& replies) {
   // However many there are.
   const Instant latest = in(spec_.data_timeout);
@@ -130,7 +142,8 @@ Status Dialogue::ask_each(const std::vector<std::string>& commands, std::vector<
   const std::size_t at_once = offer_.pipelining ? pipelined_max : 1;
   for (std::size_t sent = 0; sent < commands.size();) {
     std::string some;
-    for (std::size_t end = std::min(sent + at_once, commands.size()); sent < end; ++sent) some += commands[sent];
+    for (std::size_t end = std::min(sent + at_once, commands.size()); sent < end; ++sent)
+      some += commands[sent];
     TL_TRY(stream_->write(some, next()));
     while (replies.size() < sent) {
       TL_TRY_ASSIGN(HopReply reply, read_reply(next()));
@@ -146,7 +159,8 @@ Status Dialogue::offer_recipients(Attempt& attempt) {
   const Envelope& envelope = attempt.envelope;
   std::vector<std::string> commands;
   if (spec_.xforward)
-    if (std::string forward = xforward_command(envelope, offer_); !forward.empty()) commands.push_back(std::move(forward));
+    if (std::string forward = xforward_command(envelope, offer_); !forward.empty())
+      commands.push_back(std::move(forward));
   std::size_t mail = commands.size();
   bool utf8 = says_smtputf8(envelope, attempt.recipients, offer_);
   commands.push_back(mail_command(envelope, attempt.size, offer_, utf8));
@@ -168,14 +182,18 @@ Status Dialogue::offer_recipients(Attempt& attempt) {
   attempt.begun = true;
   Status asked = ask_each(commands, replies);
   attempt.answered = !replies.empty() && replies[0].code != 421;
-  if (mail > 0 && !replies.empty() && !replies[0].positive()) attempt.problem = "XFORWARD was answered " + replies[0].text();
-  if (replies.size() > mail && !replies[mail].positive()) attempt.settle_rest(reply_of_hop(replies[mail], Stage::sender));
+  if (mail > 0 && !replies.empty() && !replies[0].positive())
+    attempt.problem = "XFORWARD was answered " + replies[0].text();
+  if (replies.size() > mail && !replies[mail].positive())
+    attempt.settle_rest(reply_of_hop(replies[mail], Stage::sender));
   for (std::size_t i = mail + 1; i < replies.size(); ++i)
-    if (auto& result = attempt.results[offered[i - mail - 1]]; !result && !replies[i].positive()) result = reply_of_hop(replies[i], Stage::recipient);
+    if (auto& result = attempt.results[offered[i - mail - 1]]; !result && !replies[i].positive())
+      result = reply_of_hop(replies[i], Stage::recipient);
   return asked;
 }
 
-// Without CHUNKING the hop says whether it wants the message. Whatever it has said unasked by then would count as its replies to the message.
+// Without CHUNKING the hop says whether it wants the message. Whatever it has said unasked by then would
+// count as its replies to the message.
 Status Dialogue::begin_body(Attempt& attempt) {
   if (!is_idle()) return fail(Errc::corrupt, "it says more than it was asked");
   if (offer_.chunking) return {};
@@ -189,10 +207,13 @@ Status Dialogue::send_message(const MessageBody& body, const std::string& header
   const Instant deadline = in(spec_.data_timeout);
   DataEncoder encoder;
   // RFC 3030: as it is, whatever lines it has.
-  std::string out = offer_.chunking ? fmt::format("BDAT {} LAST\r\n", with_crlf_bytes(header) + body.size) : std::string();
+  std::string out = offer_.chunking ? fmt::format("BDAT {} LAST\r\n", with_crlf_bytes(header) + body.size)
+                                    : std::string();
   auto sink = [&](std::string_view bytes) -> Status {
-    if (offer_.chunking) out += bytes;
-    else encoder.feed(bytes, out);
+    if (offer_.chunking)
+      out += bytes;
+    else
+      encoder.feed(bytes, out);
     if (out.size() < piece_bytes) return {};
     Status written = stream_->write(out, deadline);
     out.clear();
@@ -221,7 +242,8 @@ Status Dialogue::reset() {
   return {};
 }
 
-Handed Dialogue::hand_over(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const std::string& header) {
+Handed Dialogue::hand_over(const Envelope& envelope, std::span<const std::size_t> recipients,
+                           const MessageBody& body, const std::string& header) {
   Attempt attempt{envelope, recipients, with_crlf_bytes(header) + body.size};
   bool was_used = std::exchange(was_used_, true);
   auto run = [&]() -> Status {
@@ -239,7 +261,8 @@ Handed Dialogue::hand_over(const Envelope& envelope, std::span<const std::size_t
   out.reusable = ran.has_value();
   out.problem = ran ? std::move(attempt.problem) : ran.error().message;
   if (!ran) attempt.settle_rest(reply_of_failure(ran.error()));
-  out.untouched = was_used && !attempt.answered && !attempt.in_body && (ran || ran.error().code == Errc::unavailable);
+  out.untouched = was_used && !attempt.answered && !attempt.in_body &&
+                  (ran || ran.error().code == Errc::unavailable);
   for (auto& result : attempt.results) out.replies.push_back(std::move(*result));
   return out;
 }

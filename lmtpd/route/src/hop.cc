@@ -29,7 +29,9 @@ Reply reply_of_failed_open(const Error& error) {
   }
 }
 
-std::vector<Reply> for_all(std::size_t count, const Reply& reply) { return std::vector<Reply>(count, reply); }
+std::vector<Reply> for_all(std::size_t count, const Reply& reply) {
+  return std::vector<Reply>(count, reply);
+}
 
 }  // namespace
 
@@ -75,21 +77,26 @@ std::unique_ptr<Dialogue> Hop::take_idle(const Envelope& envelope) {
   for (;;) {
     {
       std::lock_guard lock(mutex_);
-      auto at = std::find_if(idle_.begin(), idle_.end(), [&](const Idle& i) { return i.dialogue->speaks_for(envelope); });
-      if (at == idle_.end()) at = std::find_if(idle_.begin(), idle_.end(), [&](const Idle& i) { return i.dialogue->can_speak_for(envelope); });
+      auto at = std::find_if(idle_.begin(), idle_.end(),
+                             [&](const Idle& i) { return i.dialogue->speaks_for(envelope); });
+      if (at == idle_.end())
+        at = std::find_if(idle_.begin(), idle_.end(),
+                          [&](const Idle& i) { return i.dialogue->can_speak_for(envelope); });
       if (at == idle_.end()) return nullptr;
       found.splice(found.begin(), idle_, at);
     }
-    if (clock_.now() - found.front().since < config_.spec.idle_timeout && found.front().dialogue->is_idle()) return std::move(found.front().dialogue);
+    if (clock_.now() - found.front().since < config_.spec.idle_timeout && found.front().dialogue->is_idle())
+      return std::move(found.front().dialogue);
     found.clear();
   }
 }
 
-// Those used longest ago, so that kept ones and those in use are no more than connections_max. They end once the lock is gone: that takes time.
-// mutex_ is held.
+// Those used longest ago, so that kept ones and those in use are no more than connections_max. They end once
+// the lock is gone: that takes time. mutex_ is held.
 std::list<Hop::Idle> Hop::take_surplus(std::size_t in_use) {
   std::list<Idle> surplus;
-  while (!idle_.empty() && idle_.size() + in_use > config_.spec.connections_max) surplus.splice(surplus.end(), idle_, std::prev(idle_.end()));
+  while (!idle_.empty() && idle_.size() + in_use > config_.spec.connections_max)
+    surplus.splice(surplus.end(), idle_, std::prev(idle_.end()));
   return surplus;
 }
 
@@ -114,7 +121,8 @@ void Hop::close_idle() {
   {
     std::lock_guard lock(mutex_);
     Instant now = clock_.now();
-    while (!idle_.empty() && now - idle_.back().since >= config_.spec.idle_timeout) old.splice(old.end(), idle_, std::prev(idle_.end()));
+    while (!idle_.empty() && now - idle_.back().since >= config_.spec.idle_timeout)
+      old.splice(old.end(), idle_, std::prev(idle_.end()));
   }
   quit(std::move(old));
 }
@@ -126,11 +134,13 @@ void Hop::give_up() {
   opened_.notify_all();
 }
 
-// ---- connections ---------------------------------------------------------------------------------------------------
+// ---- connections
+// ---------------------------------------------------------------------------------------------------
 
 Result<std::unique_ptr<Dialogue>> Hop::connect() {
   TL_TRY_ASSIGN(Fd socket, connector_.connect(config_.target));
-  auto dialogue = std::make_unique<Dialogue>(make_socket_stream(std::move(socket), clock_), config_.spec, all_.hostname, all_.detail_delimiter, clock_);
+  auto dialogue = std::make_unique<Dialogue>(make_socket_stream(std::move(socket), clock_), config_.spec,
+                                             all_.hostname, all_.detail_delimiter, clock_);
   InUse use(*this, dialogue.get());
   TL_TRY(dialogue->open(config_.tls.get()));
   return dialogue;
@@ -150,11 +160,14 @@ Result<std::unique_ptr<Dialogue>> Hop::open() {
   std::list<Idle> surplus;
   {
     std::unique_lock lock(mutex_);
-    // A hop that is slow, and there, is waited for. One that is not there ends the wait: health_ says so to all of them.
-    bool turn = opened_.wait_for(lock, config_.spec.data_timeout, [this] { return opening_ < opening_max || given_up_; });
+    // A hop that is slow, and there, is waited for. One that is not there ends the wait: health_ says so to
+    // all of them.
+    bool turn = opened_.wait_for(lock, config_.spec.data_timeout,
+                                 [this] { return opening_ < opening_max || given_up_; });
     if (!turn) return fail(Errc::timeout, "others wait for a connection to it");
     if (given_up_) return fail(Errc::unavailable, "this server leaves");
-    if (!health_.may_try(clock_.now())) return fail(Errc::unavailable, "it could not be reached a moment ago, and is left alone");
+    if (!health_.may_try(clock_.now()))
+      return fail(Errc::unavailable, "it could not be reached a moment ago, and is left alone");
     ++opening_;
     surplus = take_surplus(taken_);
   }
@@ -166,33 +179,41 @@ Result<std::unique_ptr<Dialogue>> Hop::open() {
     was_down = health_.down();
     // One that has answered is there, whatever it said.
     const bool here = !dialogue && dialogue.error().code == Errc::exhausted;  // says nothing of the hop
-    if (dialogue || dialogue.error().code == Errc::conflict) health_.worked();
-    else if (!here) health_.failed(clock_.now());
+    if (dialogue || dialogue.error().code == Errc::conflict)
+      health_.worked();
+    else if (!here)
+      health_.failed(clock_.now());
     is_down = health_.down();
   }
   opened_.notify_all();
   if (!was_down && is_down)
     log_error("next hop {} ({}) cannot be {}: {}", config_.spec.name, config_.spec.target.text,
               dialogue.error().code == Errc::corrupt ? "used" : "reached", dialogue.error().message);
-  if (was_down && !is_down) log_info("next hop {} ({}) is there again", config_.spec.name, config_.spec.target.text);
+  if (was_down && !is_down)
+    log_info("next hop {} ({}) is there again", config_.spec.name, config_.spec.target.text);
   return dialogue;
 }
 
-// ---- messages ------------------------------------------------------------------------------------------------------
+// ---- messages
+// ------------------------------------------------------------------------------------------------------
 
-Handed Hop::hand_over_by(std::unique_ptr<Dialogue> dialogue, const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const std::string& header) {
+Handed Hop::hand_over_by(std::unique_ptr<Dialogue> dialogue, const Envelope& envelope,
+                         std::span<const std::size_t> recipients, const MessageBody& body,
+                         const std::string& header) {
   Handed handed;
   {
     InUse use(*this, dialogue.get());
     if (Status spoken = dialogue->speak_for(envelope); !spoken)
-      return {for_all(recipients.size(), {451, "4.3.0", "The mail store cannot be used now"}), false, true, spoken.error().message};
+      return {for_all(recipients.size(), {451, "4.3.0", "The mail store cannot be used now"}), false, true,
+              spoken.error().message};
     handed = dialogue->hand_over(envelope, recipients, body, header);
   }
   if (handed.reusable) put_back(std::move(dialogue));
   return handed;
 }
 
-Handed Hop::hand_over(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const std::string& header) {
+Handed Hop::hand_over(const Envelope& envelope, std::span<const std::size_t> recipients,
+                      const MessageBody& body, const std::string& header) {
   if (auto idle = take_idle(envelope)) {
     Handed handed = hand_over_by(std::move(idle), envelope, recipients, body, header);
     if (!handed.untouched) return handed;
@@ -204,10 +225,13 @@ Handed Hop::hand_over(const Envelope& envelope, std::span<const std::size_t> rec
   return hand_over_by(std::move(*opened), envelope, recipients, body, header);
 }
 
-std::vector<Hop::Outcome> Hop::deliver(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const std::string& header,
+std::vector<Hop::Outcome> Hop::deliver(const Envelope& envelope, std::span<const std::size_t> recipients,
+                                       const MessageBody& body, const std::string& header,
                                        const GivenUp& given_up) {
   std::vector<Outcome> out;
-  auto end = [&](const Reply& reply, std::string problem) { out.resize(recipients.size(), {reply, std::move(problem)}); };
+  auto end = [&](const Reply& reply, std::string problem) {
+    out.resize(recipients.size(), {reply, std::move(problem)});
+  };
   Slot slot(*this);
   // The client waits for all of them, and would leave without a reply for anybody.
   const Instant latest = clock_.now() + config_.spec.data_timeout;
@@ -217,13 +241,17 @@ std::vector<Hop::Outcome> Hop::deliver(const Envelope& envelope, std::span<const
       break;
     }
     if (!out.empty() && clock_.now() >= latest) {
-      end({451, "4.4.2", "The mail store takes too long now"}, "the transactions before this one took too long");
+      end({451, "4.4.2", "The mail store takes too long now"},
+          "the transactions before this one took too long");
       break;
     }
-    auto some = recipients.subspan(out.size(), std::min<std::size_t>(config_.spec.recipients_max, recipients.size() - out.size()));
+    auto some = recipients.subspan(
+        out.size(), std::min<std::size_t>(config_.spec.recipients_max, recipients.size() - out.size()));
     Handed handed = hand_over(envelope, some, body, header);
     for (Reply& reply : handed.replies) out.push_back({std::move(reply), handed.problem});
-    if (!handed.reusable) end({451, "4.4.2", "The mail store cannot be used now"}, "not begun, since the transaction before this one has failed");
+    if (!handed.reusable)
+      end({451, "4.4.2", "The mail store cannot be used now"},
+          "not begun, since the transaction before this one has failed");
   }
   return out;
 }

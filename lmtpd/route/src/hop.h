@@ -1,4 +1,5 @@
-// One next hop: its connections, those in use and those that wait for the next message, and whether it is there at all.
+// One next hop: its connections, those in use and those that wait for the next message, and whether it is
+// there at all.
 #pragma once
 
 #include <condition_variable>
@@ -22,7 +23,8 @@ namespace twinloft::lmtpd {
 class Hop {
  public:
   // The references outlive it.
-  Hop(RouterConfig::Hop config, const RouterConfig& all, Connector& connector, const Clock& clock) : config_(std::move(config)), all_(all), connector_(connector), clock_(clock) {}
+  Hop(RouterConfig::Hop config, const RouterConfig& all, Connector& connector, const Clock& clock)
+      : config_(std::move(config)), all_(all), connector_(connector), clock_(clock) {}
   ~Hop();
 
   const NextHopSpec& spec() const { return config_.spec; }
@@ -31,7 +33,8 @@ class Hop {
     std::string problem;  // for the log
   };
   // In as many transactions as recipients_max makes of it, none of which begins later than data_timeout.
-  std::vector<Outcome> deliver(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const std::string& header, const GivenUp& given_up);
+  std::vector<Outcome> deliver(const Envelope& envelope, std::span<const std::size_t> recipients,
+                               const MessageBody& body, const std::string& header, const GivenUp& given_up);
   void close_idle();
   void give_up();
 
@@ -49,14 +52,17 @@ class Hop {
   void put_back(std::unique_ptr<Dialogue> dialogue);
   std::list<Idle> take_surplus(std::size_t in_use);
   static void quit(std::list<Idle> idle);
-  Handed hand_over_by(std::unique_ptr<Dialogue> dialogue, const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const std::string& header);
-  Handed hand_over(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const std::string& header);
+  Handed hand_over_by(std::unique_ptr<Dialogue> dialogue, const Envelope& envelope,
+                      std::span<const std::size_t> recipients, const MessageBody& body,
+                      const std::string& header);
+  Handed hand_over(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body,
+                   const std::string& header);
 
   const RouterConfig::Hop config_;
   const RouterConfig& all_;
   Connector& connector_;
   const Clock& clock_;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;      // of what follows
   std::list<Idle> idle_;  // the one used last is the first
   std::vector<Dialogue*> in_use_;
   std::uint32_t taken_ = 0;  // deliveries that are under way

@@ -9,7 +9,9 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
 
 // "5.1.1 no such user" -> "5.1.1", and the rest; RFC 3463 section 2.
 std::string take_enhanced(std::string_view& text, int code) {
@@ -30,19 +32,28 @@ std::string take_enhanced(std::string_view& text, int code) {
 }
 
 // Which 5xx are about the message or its recipient (RFC 5321 section 4.2.3, RFC 7504): 550 to 554, and 556.
-bool is_about_mail(int code) { return (code >= 550 && code <= 554) || code == 556; }
+bool is_about_mail(int code) {
+  return (code >= 550 && code <= 554) || code == 556;
+}
 
 }  // namespace
 
-std::string HopReply::text() const { return fmt::format("{} {}", code, fmt::join(lines, " / ")); }
+std::string HopReply::text() const {
+  return fmt::format("{} {}", code, fmt::join(lines, " / "));
+}
 
 Status ReplyParser::take_line(std::string_view line, bool& complete) {
-  bool has_code = line.size() >= 3 && line[0] >= '2' && line[0] <= '5' && is_digit(line[1]) && is_digit(line[2]);
-  if (!has_code || (line.size() > 3 && line[3] != ' ' && line[3] != '-')) return fail(Errc::corrupt, "\"{}\" is no reply", make_reply(451, "", line.substr(0, 80)).text);
+  bool has_code = line.size() >= 3 && line[0] >= '2' && line[0] <= '5' && is_digit(line[1]) &&
+                  is_digit(line[2]);
+  if (!has_code || (line.size() > 3 && line[3] != ' ' && line[3] != '-'))
+    return fail(Errc::corrupt, "\"{}\" is no reply", make_reply(451, "", line.substr(0, 80)).text);
   int code = (line[0] - '0') * 100 + (line[1] - '0') * 10 + (line[2] - '0');
-  if (!reply_.lines.empty() && reply_.code != code) return fail(Errc::corrupt, "a reply whose lines have the codes {} and {}", reply_.code, code);
-  if (reply_.lines.size() == lines_max) return fail(Errc::corrupt, "a reply of more than {} lines", lines_max);
-  if ((bytes_ += line.size()) > reply_bytes_max) return fail(Errc::corrupt, "a reply of more than {} bytes", reply_bytes_max);
+  if (!reply_.lines.empty() && reply_.code != code)
+    return fail(Errc::corrupt, "a reply whose lines have the codes {} and {}", reply_.code, code);
+  if (reply_.lines.size() == lines_max)
+    return fail(Errc::corrupt, "a reply of more than {} lines", lines_max);
+  if ((bytes_ += line.size()) > reply_bytes_max)
+    return fail(Errc::corrupt, "a reply of more than {} bytes", reply_bytes_max);
   reply_.code = code;
   reply_.lines.emplace_back(line.substr(std::min<std::size_t>(4, line.size())));
   complete = line.size() == 3 || line[3] == ' ';
@@ -55,7 +66,8 @@ Result<std::optional<HopReply>> ReplyParser::next() {
   bool complete = false;
   while (!complete) {
     std::size_t lf = input_.find('\n', begin);
-    if (std::min(lf, input_.size()) - begin > line_bytes_max) return fail(Errc::corrupt, "a line of more than {} bytes for a reply", line_bytes_max);
+    if (std::min(lf, input_.size()) - begin > line_bytes_max)
+      return fail(Errc::corrupt, "a line of more than {} bytes for a reply", line_bytes_max);
     if (lf == std::string::npos) break;
     std::string_view line(input_.data() + begin, lf - begin);
     if (line.ends_with('\r')) line.remove_suffix(1);
@@ -75,7 +87,8 @@ Reply reply_of_hop(const HopReply& reply, Stage stage) {
   bool expected = code >= 400 || (stage == Stage::message && taken);
   std::string text = fmt::format("{}", fmt::join(reply.lines, " "));
   if (!expected || code == 421 || (refused && !is_about_mail(code)))
-    return make_reply(451, refused ? "4.3.5" : "4.3.0", fmt::format("The mail store said: {} {}", code, text));
+    return make_reply(451, refused ? "4.3.5" : "4.3.0",
+                      fmt::format("The mail store said: {} {}", code, text));
   std::string_view rest = text;
   std::string enhanced = take_enhanced(rest, code);
   if (enhanced.empty()) enhanced = fmt::format("{}.0.0", code / 100);

@@ -36,8 +36,10 @@ Result<HopRecipient> parse_hop_recipient(std::string_view text) {
 }
 
 struct Router::Impl {
-  Impl(RouterConfig c, Deliverer* l, Connector& connector, const Clock& k) : config(std::move(c)), local(l), clock(k) {
-    for (const RouterConfig::Hop& hop : config.hops) hops.emplace(hop.spec.name, std::make_unique<Hop>(hop, config, connector, clock));
+  Impl(RouterConfig c, Deliverer* l, Connector& connector, const Clock& k)
+      : config(std::move(c)), local(l), clock(k) {
+    for (const RouterConfig::Hop& hop : config.hops)
+      hops.emplace(hop.spec.name, std::make_unique<Hop>(hop, config, connector, clock));
     sweeper = std::thread([this] { sweep(); });
   }
   ~Impl() {
@@ -55,7 +57,9 @@ struct Router::Impl {
       for (auto& [name, hop] : hops) hop->close_idle();
   }
 
-  std::vector<Hop::Outcome> hand_over(const std::string& name, const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const GivenUp& given_up);
+  std::vector<Hop::Outcome> hand_over(const std::string& name, const Envelope& envelope,
+                                      std::span<const std::size_t> recipients, const MessageBody& body,
+                                      const GivenUp& given_up);
 
   const RouterConfig config;
   Deliverer* const local;
@@ -71,15 +75,18 @@ struct Router::Impl {
 Router::Router(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Router::~Router() = default;
 
-std::unique_ptr<Router> Router::create(RouterConfig config, Deliverer* local, Connector& connector, const Clock& clock) {
-  return std::unique_ptr<Router>(new Router(std::make_unique<Impl>(std::move(config), local, connector, clock)));
+std::unique_ptr<Router> Router::create(RouterConfig config, Deliverer* local, Connector& connector,
+                                       const Clock& clock) {
+  return std::unique_ptr<Router>(
+      new Router(std::make_unique<Impl>(std::move(config), local, connector, clock)));
 }
 
 void Router::give_up() {
   for (auto& [name, hop] : impl_->hops) hop->give_up();
 }
 
-// ---- what is delivered here ------------------------------------------------------------------------------------------
+// ---- what is delivered here
+// ------------------------------------------------------------------------------------------
 
 DeliveryLimits Router::limits(const User& user) const {
   if (user.next_hop.empty()) return impl_->local ? impl_->local->limits(user) : DeliveryLimits{};
@@ -88,36 +95,50 @@ DeliveryLimits Router::limits(const User& user) const {
   return {unlimited_deliveries, {"next hop " + user.next_hop, hop->second->spec().connections_max}};
 }
 
-bool Router::may_refuse(const User& user) const { return user.next_hop.empty() && impl_->local && impl_->local->may_refuse(user); }
+bool Router::may_refuse(const User& user) const {
+  return user.next_hop.empty() && impl_->local && impl_->local->may_refuse(user);
+}
 
 std::optional<Reply> Router::refusal(const User& user, const std::string& detail, std::uint64_t size) {
   if (!may_refuse(user)) return std::nullopt;
   return impl_->local->refusal(user, detail, size);
 }
 
-// ---- what is handed on -----------------------------------------------------------------------------------------------
+// ---- what is handed on
+// -----------------------------------------------------------------------------------------------
 
 std::string Router::group_of(const User& user) const {
   if (!user.next_hop.empty()) return user.next_hop;
   return impl_->local ? impl_->local->group_of(user) : std::string();
 }
 
-std::vector<Hop::Outcome> Router::Impl::hand_over(const std::string& name, const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body,
-                                                  const GivenUp& given_up) {
-  auto all = [&](const Reply& reply, const std::string& problem) { return std::vector<Hop::Outcome>(recipients.size(), {reply, problem}); };
+std::vector<Hop::Outcome> Router::Impl::hand_over(const std::string& name, const Envelope& envelope,
+                                                  std::span<const std::size_t> recipients,
+                                                  const MessageBody& body, const GivenUp& given_up) {
+  auto all = [&](const Reply& reply, const std::string& problem) {
+    return std::vector<Hop::Outcome>(recipients.size(), {reply, problem});
+  };
   const Reply not_configured{451, "4.3.5", "The mail system is not configured for this mailbox"};
   auto hop = hops.find(name);
-  if (name.empty()) return all(not_configured, "the user's row names no next hop, and there is no [spool] here");
-  if (hop == hops.end()) return all(not_configured, fmt::format("the user's row names the next hop \"{}\", which no section [next_hop.{}] configures", name, name));
+  if (name.empty())
+    return all(not_configured, "the user's row names no next hop, and there is no [spool] here");
+  if (hop == hops.end())
+    return all(
+        not_configured,
+        fmt::format("the user's row names the next hop \"{}\", which no section [next_hop.{}] configures",
+                    name, name));
   auto loop = find_route_loop(body, config.hostname, config.received_max, config.passes_max);
   if (!loop) return all({451, "4.3.0", "The message could not be read"}, loop.error().message);
   if (*loop) return all(make_reply(554, "5.4.6", **loop), **loop);
   const Recipient* only = recipients.size() == 1 ? &envelope.recipients[recipients.front()] : nullptr;
-  return hop->second->deliver(envelope, recipients, body, received_header(envelope, only, config.hostname, clock.wall()), given_up);
+  return hop->second->deliver(envelope, recipients, body,
+                              received_header(envelope, only, config.hostname, clock.wall()), given_up);
 }
 
-std::vector<Reply> Router::deliver_group(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const GivenUp& given_up) {
-  if (envelope.recipients[recipients.front()].user.next_hop.empty() && impl_->local) return impl_->local->deliver_group(envelope, recipients, body, given_up);
+std::vector<Reply> Router::deliver_group(const Envelope& envelope, std::span<const std::size_t> recipients,
+                                         const MessageBody& body, const GivenUp& given_up) {
+  if (envelope.recipients[recipients.front()].user.next_hop.empty() && impl_->local)
+    return impl_->local->deliver_group(envelope, recipients, body, given_up);
   Instant start = impl_->clock.now();
   const std::string& name = envelope.recipients[recipients.front()].user.next_hop;
   std::vector<Reply> replies;
@@ -126,15 +147,17 @@ std::vector<Reply> Router::deliver_group(const Envelope& envelope, std::span<con
     const Recipient& recipient = envelope.recipients[recipients[i++]];
     std::string detail = outcome.reply.text;
     if (!outcome.problem.empty()) detail += (detail.empty() ? "" : ": ") + outcome.problem;
-    impl_->log.put({envelope.id, envelope.from, recipient.text, recipient.user.name, "next hop " + name, envelope.client, origin_text(envelope.origin), body.size,
-                    outcome.reply.code, outcome.reply.enhanced, std::move(detail), impl_->clock.now() - start});
+    impl_->log.put({envelope.id, envelope.from, recipient.text, recipient.user.name, "next hop " + name,
+                    envelope.client, origin_text(envelope.origin), body.size, outcome.reply.code,
+                    outcome.reply.enhanced, std::move(detail), impl_->clock.now() - start});
     replies.push_back(std::move(outcome.reply));
   }
   return replies;
 }
 
 Reply Router::deliver(const Envelope& envelope, const Recipient& recipient, const MessageBody& body) {
-  if (recipient.user.next_hop.empty() && impl_->local) return impl_->local->deliver(envelope, recipient, body);
+  if (recipient.user.next_hop.empty() && impl_->local)
+    return impl_->local->deliver(envelope, recipient, body);
   auto index = static_cast<std::size_t>(&recipient - envelope.recipients.data());
   return deliver_group(envelope, {&index, 1}, body, {}).front();
 }

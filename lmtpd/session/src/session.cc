@@ -22,7 +22,8 @@ Actions Session::take_actions() {
   return std::exchange(actions_, Actions{});
 }
 
-// Commands in small portions, since what is not looked at is kept; of a chunk nothing is, and of DATA what comes behind it.
+// Commands in small portions, since what is not looked at is kept; of a chunk nothing is, and of DATA what
+// comes behind it.
 std::size_t Session::wants() const {
   static_assert(command_line_bytes_max < waiting_input_max,
                 "a line that is too long differs from a line that has not ended");
@@ -30,7 +31,8 @@ std::size_t Session::wants() const {
   std::size_t kept = waiting_.size() - waiting_begin_;
   std::size_t room = waiting_input_max - std::min(kept, waiting_input_max);
   if (state_ == State::body && kept == 0) return message_input_max;
-  if (state_ == State::chunk && kept == 0) return static_cast<std::size_t>(std::min<std::uint64_t>(chunk_.size, message_input_max)) + room;
+  if (state_ == State::chunk && kept == 0)
+    return static_cast<std::size_t>(std::min<std::uint64_t>(chunk_.size, message_input_max)) + room;
   return room;
 }
 
@@ -39,9 +41,12 @@ void Session::replies_sent() {
   if (std::exchange(holds_back_, false)) resume();
 }
 
-// ---- replies -------------------------------------------------------------------------------------------------------
+// ---- replies
+// -------------------------------------------------------------------------------------------------------
 
-void Session::reply(const Reply& r) { append_reply(actions_.send, r); }
+void Session::reply(const Reply& r) {
+  append_reply(actions_.send, r);
+}
 void Session::reply(int code, std::string_view enhanced, std::string_view text) {
   reply(make_reply(code, enhanced, text));
 }
@@ -70,7 +75,8 @@ void Session::refuse(Refusal::What what, std::string_view address, const Reply& 
   reply(r);
 }
 
-// Between two transactions, where an MTA loses nothing by it: it opens another connection for the next message.
+// Between two transactions, where an MTA loses nothing by it: it opens another connection for the next
+// message.
 bool Session::refused_too_much() {
   if (refused_ < config_.refused_max) return false;
   close_with(421, "4.7.0", "Too many refused senders and recipients");
@@ -79,7 +85,8 @@ bool Session::refused_too_much() {
 
 void Session::close_with(int code, std::string_view enhanced, std::string_view text) {
   if (state_ == State::closed) return;
-  if (code == 421 && enhanced != "4.3.2") tell_refusal(Refusal::What::connection, {}, make_reply(code, enhanced, text));
+  if (code == 421 && enhanced != "4.3.2")
+    tell_refusal(Refusal::What::connection, {}, make_reply(code, enhanced, text));
   if (state_ != State::delivering) drop_body();
   reply(code, enhanced, text);
   state_ = State::closed;
@@ -99,7 +106,9 @@ void Session::start(Client client) {
   peer_address_ = client_.address;
   greet();
 }
-void Session::greet() { reply(make_reply(220, "", config_.hostname + " Twinloft LMTP")); }
+void Session::greet() {
+  reply(make_reply(220, "", config_.hostname + " Twinloft LMTP"));
+}
 
 void Session::idle_timeout() {
   if (state_ == State::handshake) return end_silently();
@@ -110,7 +119,9 @@ void Session::transaction_timeout() {
   if (have_sender_ && waits_for_client()) close_with(421, "4.4.2", "The message takes too long");
 }
 
-void Session::leave() { close_with(421, "4.3.2", "The server is being stopped"); }
+void Session::leave() {
+  close_with(421, "4.3.2", "The server is being stopped");
+}
 
 void Session::shutdown() {
   shutting_down_ = true;
@@ -133,12 +144,14 @@ void Session::leave_if_drained() {
   if (draining_ && state_ == State::command && !have_sender_) leave();
 }
 
-// ---- input ---------------------------------------------------------------------------------------------------------
+// ---- input
+// ---------------------------------------------------------------------------------------------------------
 
 void Session::receive(ByteSpan bytes) {
   if (state_ == State::closed || state_ == State::handshake) return;
   bool pending = state_ == State::lookup || state_ == State::delivering;
-  if (waiting_begin_ == waiting_.size()) {  // all of it was looked at, and spans into it ended with this event
+  if (waiting_begin_ == waiting_.size()) {  // all of it was looked at, and spans into it ended with this
+                                            // event
     forget_waiting();
   }
   if (!pending && waiting_.empty()) {
@@ -154,7 +167,8 @@ void Session::receive(ByteSpan bytes) {
   if (!pending) resume();
 }
 
-// Goes on with input that was kept. The spans of body bytes point into it, so it is not moved before the next event.
+// Goes on with input that was kept. The spans of body bytes point into it, so it is not moved before the next
+// event.
 void Session::resume() {
   ByteSpan in = ByteSpan(waiting_).subspan(waiting_begin_);
   if (in.empty() || state_ == State::closed) return;
@@ -166,7 +180,9 @@ void Session::resume() {
 bool Session::has_quit_ahead() const {
   constexpr std::string_view quit = "QUIT\r\n";
   std::string_view kept = as_text(ByteSpan(waiting_).subspan(waiting_begin_));
-  if (kept.size() < quit.size() || ::strncasecmp(kept.data() + kept.size() - quit.size(), quit.data(), quit.size()) != 0) return false;
+  if (kept.size() < quit.size() ||
+      ::strncasecmp(kept.data() + kept.size() - quit.size(), quit.data(), quit.size()) != 0)
+    return false;
   kept.remove_suffix(quit.size());
   return kept.empty() || kept.ends_with("\r\n");
 }
@@ -185,20 +201,25 @@ void Session::process(ByteSpan& in) {
       holds_back_ = true;
       return;
     }
-    if (state_ == State::handshake) in = {};
-    else if (state_ == State::body) take_body(in);
-    else if (state_ == State::chunk) take_chunk(in);
-    else if (state_ != State::command || !take_line(in)) return;
+    if (state_ == State::handshake)
+      in = {};
+    else if (state_ == State::body)
+      take_body(in);
+    else if (state_ == State::chunk)
+      take_chunk(in);
+    else if (state_ != State::command || !take_line(in))
+      return;
     leave_if_drained();
   }
 }
 
-// One command line; false: it is not complete yet. Only CR LF ends one (RFC 5321 section 2.3.8): what stands behind a bare LF is of the
-// same line, and is never executed.
+// One command line; false: it is not complete yet. Only CR LF ends one (RFC 5321 section 2.3.8): what stands
+// behind a bare LF is of the same line, and is never executed.
 bool Session::take_line(ByteSpan& in) {
   if (skipping_line_) return skip_line(in);
   const void* found = std::memchr(in.data(), '\n', in.size());
-  std::size_t length = found ? static_cast<std::size_t>(static_cast<const std::byte*>(found) - in.data()) + 1 : in.size();
+  std::size_t length = found ? static_cast<std::size_t>(static_cast<const std::byte*>(found) - in.data()) + 1
+                             : in.size();
   if (length > command_line_bytes_max) return refuse_line(in, "Line too long");
   if (!found) return false;
   std::string_view line = as_text(in.first(length));
@@ -234,47 +255,58 @@ bool Session::skip_line(ByteSpan& in) {
   return true;
 }
 
-// What may be said before a TLS that is required. BDAT is there too, since its data has to be skipped before it is refused.
+// What may be said before a TLS that is required. BDAT is there too, since its data has to be skipped before
+// it is refused.
 template <class C>
-constexpr bool in_clear_too = std::is_same_v<C, Lhlo> || std::is_same_v<C, StartTls> || std::is_same_v<C, Noop> || std::is_same_v<C, Quit> || std::is_same_v<C, Bdat>;
+constexpr bool in_clear_too = std::is_same_v<C, Lhlo> || std::is_same_v<C, StartTls> ||
+                              std::is_same_v<C, Noop> || std::is_same_v<C, Quit> || std::is_same_v<C, Bdat>;
 
 void Session::execute(std::string_view line) {
   auto command = parse_command(line);
   if (!command) {
     if (is_mail(line)) mail_refused_ = !have_sender_;
     if (is_mail(line) && mail_refused_) refused_recipients_ = 0;
-    if (is_mail(line) || is_rcpt(line)) tell_refusal(is_mail(line) ? Refusal::What::sender : Refusal::What::recipient, line, command.error());
+    if (is_mail(line) || is_rcpt(line))
+      tell_refusal(is_mail(line) ? Refusal::What::sender : Refusal::What::recipient, line, command.error());
     bad(command.error());
     // Where its data ends, and commands begin, is anybody's guess: what follows is not looked at.
     if (is_bdat(line)) close_with(421, "4.5.4", "BDAT without a size: its data cannot be told from commands");
     return;
   }
-  std::visit([this]<class C>(const C& c) {
-    if constexpr (!in_clear_too<C>)
-      if (lacks_tls()) return demand_tls(c);
-    on(c);
-  }, *command);
+  std::visit(
+      [this]<class C>(const C& c) {
+        if constexpr (!in_clear_too<C>)
+          if (lacks_tls()) return demand_tls(c);
+        on(c);
+      },
+      *command);
 }
 
-Reply Session::starttls_first() { return make_reply(530, "5.7.0", "Say STARTTLS first"); }
+Reply Session::starttls_first() {
+  return make_reply(530, "5.7.0", "Say STARTTLS first");
+}
 
 template <class C>
 void Session::demand_tls(const C& c) {
   if (refused_too_much()) return;
-  if constexpr (std::is_same_v<C, Mail>) return refuse(Refusal::What::sender, c.from.text, starttls_first());
-  else if constexpr (std::is_same_v<C, Rcpt>) return refuse(Refusal::What::recipient, c.to.text, starttls_first());
+  if constexpr (std::is_same_v<C, Mail>)
+    return refuse(Refusal::What::sender, c.from.text, starttls_first());
+  else if constexpr (std::is_same_v<C, Rcpt>)
+    return refuse(Refusal::What::recipient, c.to.text, starttls_first());
   ++refused_;
   reply(starttls_first());
 }
 
-// ---- commands ------------------------------------------------------------------------------------------------------
+// ---- commands
+// ------------------------------------------------------------------------------------------------------
 
 void Session::on(const Lhlo& c) {
   reset_transaction();
   origin_ = {};
   greeted_ = true;
   lhlo_ = c.domain;
-  std::vector<std::string> offered = {config_.hostname, "PIPELINING", "ENHANCEDSTATUSCODES", "8BITMIME", "CHUNKING", "SMTPUTF8"};
+  std::vector<std::string> offered = {config_.hostname, "PIPELINING", "ENHANCEDSTATUSCODES",
+                                      "8BITMIME",       "CHUNKING",   "SMTPUTF8"};
   if (client_.tls != TlsPolicy::none && tls_.empty()) offered.push_back("STARTTLS");
   bool may_speak_for = client_.may_speak_for && !lacks_tls();
   if (may_speak_for) offered.push_back("XCLIENT NAME ADDR PORT PROTO HELO LOGIN");
@@ -288,11 +320,13 @@ void Session::on(const Mail& c) {
   if (mail_refused_) refused_recipients_ = 0;
   if (refused_too_much()) return;
   if (!greeted_ || have_sender_) {
-    Reply out_of_order = make_reply(503, "5.5.1", greeted_ ? "A transaction is open already" : "Say LHLO first");
+    Reply out_of_order = make_reply(503, "5.5.1",
+                                    greeted_ ? "A transaction is open already" : "Say LHLO first");
     tell_refusal(Refusal::What::sender, c.from.text, out_of_order);
     return bad(out_of_order);
   }
-  if (c.size && *c.size > config_.message_bytes_max) return refuse(Refusal::What::sender, c.from.text, too_large());
+  if (c.size && *c.size > config_.message_bytes_max)
+    return refuse(Refusal::What::sender, c.from.text, too_large());
   envelope_ = std::make_shared<ChargedEnvelope>();
   envelope_->id = config_.new_id();
   envelope_->from = c.from.text;
@@ -314,18 +348,26 @@ void Session::on(const Mail& c) {
 
 // RCPT or DATA outside of a transaction.
 void Session::no_sender() {
-  if (mail_refused_) reply(mail_first());
-  else bad(mail_first());
+  if (mail_refused_)
+    reply(mail_first());
+  else
+    bad(mail_first());
 }
-Reply Session::mail_first() { return make_reply(503, "5.5.1", "MAIL comes first"); }
+Reply Session::mail_first() {
+  return make_reply(503, "5.5.1", "MAIL comes first");
+}
 
 Reply Session::too_large() const {
   return make_reply(552, "5.3.4", fmt::format("Message larger than {} bytes", config_.message_bytes_max));
 }
 
 // RFC 3030 section 2: chunks follow one another until the last, or RSET.
-Reply Session::chunks_first() { return make_reply(503, "5.5.1", "A message in chunks is under way: BDAT, or RSET"); }
-void Session::within_chunks() { bad(chunks_first()); }
+Reply Session::chunks_first() {
+  return make_reply(503, "5.5.1", "A message in chunks is under way: BDAT, or RSET");
+}
+void Session::within_chunks() {
+  bad(chunks_first());
+}
 
 void Session::on(const Rcpt& c) {
   if (!have_sender_ || has_body_)
@@ -351,7 +393,9 @@ void Session::on(const Rcpt& c) {
   state_ = State::lookup;
 }
 
-Reply Session::database_away() { return make_reply(451, "4.3.0", "User lookup temporarily unavailable"); }
+Reply Session::database_away() {
+  return make_reply(451, "4.3.0", "User lookup temporarily unavailable");
+}
 
 // A row that is wrong stays so until somebody mends it; the log names it.
 Reply Session::failed_lookup(const Error& error) {
@@ -362,7 +406,8 @@ Reply Session::failed_lookup(const Error& error) {
 // Why a user that there is gets no mail.
 std::optional<Reply> Session::refusal_of(const User& user) const {
   if (user.state == UserState::disabled) return make_reply(550, "5.2.1", "This mailbox takes no mail");
-  if (user.state == UserState::deferred) return make_reply(450, "4.2.1", "This mailbox takes no mail now, try again later");
+  if (user.state == UserState::deferred)
+    return make_reply(450, "4.2.1", "This mailbox takes no mail now, try again later");
   if (!is_ascii(pending_.text) && config_.takes_utf8 && !config_.takes_utf8(user))
     return make_reply(553, "5.6.7", "This mailbox takes no mail for addresses beyond ASCII");
   return std::nullopt;
@@ -389,15 +434,19 @@ void Session::lookup_done(LookupResult found) {
     if (config_.takes_utf8 && !is_ascii(pending_.text) && !config_.takes_utf8(pending_.user))
       pending_.text = with_ascii_domain(pending_.text, pending_.domain);
     if ((*found)->detail) pending_.detail = std::move(*(*found)->detail);
-    if (auto refusal = refusal_of(**found)) refuse(Refusal::What::recipient, pending_.text, *refusal);
-    else accept();
+    if (auto refusal = refusal_of(**found))
+      refuse(Refusal::What::recipient, pending_.text, *refusal);
+    else
+      accept();
   }
   if (shutting_down_) return leave();
   resume();
 }
 
 void Session::accept() {
-  if (!charge_for(pending_)) return refuse(Refusal::What::recipient, pending_.text, make_reply(452, "4.3.1", "No memory for more recipients now, try again later"));
+  if (!charge_for(pending_))
+    return refuse(Refusal::What::recipient, pending_.text,
+                  make_reply(452, "4.3.1", "No memory for more recipients now, try again later"));
   refused_ = 0;
   envelope_->recipients.push_back(std::move(pending_));
   reply(250, "2.1.5", "Ok");
@@ -406,8 +455,9 @@ void Session::accept() {
 // What it takes until its reply is sent, in the queue of deliveries too.
 bool Session::charge_for(const Recipient& r) {
   std::size_t bytes = sizeof r + reply_line_bytes_max + queued_bytes;
-  for (const std::string* text : {&r.text, &r.local_part, &r.detail, &r.domain, &r.original_to, &r.original_type, &r.notify, &r.user.name, &r.user.home,
-                                  &r.user.maildir, &r.user.agent})
+  for (const std::string* text :
+       {&r.text, &r.local_part, &r.detail, &r.domain, &r.original_to, &r.original_type, &r.notify,
+        &r.user.name, &r.user.home, &r.user.maildir, &r.user.agent})
     bytes += text->capacity();
   return envelope_->memory.add(config_.memory, bytes);
 }
@@ -418,8 +468,8 @@ void Session::on(const Data&) {
     mail_refused_ = false;  // DATA is the last of what is sent ahead
     return;
   }
-  // RFC 2033 section 4.2: without an accepted recipient there would be nobody to reply for. No bad command: a client
-  // that pipelines could not know.
+  // RFC 2033 section 4.2: without an accepted recipient there would be nobody to reply for. No bad command: a
+  // client that pipelines could not know.
   if (envelope_->recipients.empty()) return reply(503, "5.5.1", "No valid recipients");
   if (has_body_) return within_chunks();
   state_ = State::body;
@@ -438,16 +488,22 @@ void Session::begin_body() {
   actions_.body_size_hint = announced_size_;
 }
 
-// A chunk that is refused is skipped before its reply (RFC 3030 section 2), so that nothing in it counts as a command.
+// A chunk that is refused is skipped before its reply (RFC 3030 section 2), so that nothing in it counts as a
+// command.
 void Session::on(const Bdat& c) {
   chunk_ = c;
   chunk_refusal_.reset();
   state_ = State::chunk;
-  if (lacks_tls()) chunk_refusal_ = starttls_first();
-  else if (!have_sender_) chunk_refusal_ = mail_first();
-  else if (envelope_->recipients.empty()) chunk_refusal_ = make_reply(503, "5.5.1", "No valid recipients");
-  else if (!has_body_) begin_body();
-  if (!chunk_refusal_ && !body_refusal_ && chunk_.size > config_.message_bytes_max - body_bytes_) body_failed(too_large());
+  if (lacks_tls())
+    chunk_refusal_ = starttls_first();
+  else if (!have_sender_)
+    chunk_refusal_ = mail_first();
+  else if (envelope_->recipients.empty())
+    chunk_refusal_ = make_reply(503, "5.5.1", "No valid recipients");
+  else if (!has_body_)
+    begin_body();
+  if (!chunk_refusal_ && !body_refusal_ && chunk_.size > config_.message_bytes_max - body_bytes_)
+    body_failed(too_large());
   if (chunk_.size == 0) chunk_complete();
 }
 
@@ -492,7 +548,10 @@ void Session::on(const Xclient& c) {
 void Session::on(const Xforward& c) {
   if (!client_.may_speak_for) return bad(make_reply(550, "5.7.0", "XFORWARD is not for this client"));
   if (have_sender_) return bad(make_reply(503, "5.5.1", "A transaction is open: XFORWARD comes before MAIL"));
-  for (auto [from, to] : {std::pair(&c.name, &origin_.name), {&c.address, &origin_.address}, {&c.helo, &origin_.helo}, {&c.ident, &origin_.ident}})
+  for (auto [from, to] : {std::pair(&c.name, &origin_.name),
+                          {&c.address, &origin_.address},
+                          {&c.helo, &origin_.helo},
+                          {&c.ident, &origin_.ident}})
     if (*from) *to = **from;
   reply(250, "2.0.0", "Ok");
 }
@@ -503,9 +562,17 @@ void Session::on(const Rset&) {
   if (refused_too_much()) return;
   reply(250, "2.0.0", "Ok");
 }
-void Session::on(const Noop&) { reply(250, "2.0.0", "Ok"); }
-void Session::on(const Help&) { reply(214, "2.0.0", "LHLO MAIL RCPT DATA BDAT RSET NOOP VRFY QUIT; see RFC 2033"); }
-void Session::on(const Vrfy&) { reply(252, "2.5.0", "Send some mail: RCPT tells whether a recipient exists"); }
-void Session::on(const Quit&) { close_with(221, "2.0.0", "Bye"); }
+void Session::on(const Noop&) {
+  reply(250, "2.0.0", "Ok");
+}
+void Session::on(const Help&) {
+  reply(214, "2.0.0", "LHLO MAIL RCPT DATA BDAT RSET NOOP VRFY QUIT; see RFC 2033");
+}
+void Session::on(const Vrfy&) {
+  reply(252, "2.5.0", "Send some mail: RCPT tells whether a recipient exists");
+}
+void Session::on(const Quit&) {
+  close_with(221, "2.0.0", "Bye");
+}
 
 }  // namespace twinloft::lmtpd

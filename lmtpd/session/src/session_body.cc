@@ -22,7 +22,8 @@ void Session::look_at_body(std::size_t first_piece) {
   }
   // Of two limits that these bytes have passed the lower one was first: what is said depends on no split.
   if (header_.bytes() > config_.header_bytes_max && config_.header_bytes_max <= config_.message_bytes_max)
-    body_failed(make_reply(552, "5.3.4", fmt::format("Message header larger than {} bytes", config_.header_bytes_max)));
+    body_failed(make_reply(552, "5.3.4",
+                           fmt::format("Message header larger than {} bytes", config_.header_bytes_max)));
   if (body_bytes_ > config_.message_bytes_max) body_failed(too_large());
   if (body_refusal_) actions_.body.clear();
 }
@@ -38,19 +39,22 @@ void Session::take_chunk(ByteSpan& in) {
   if (chunk_.size == 0) chunk_complete();
 }
 
-// RFC 2033 section 4.3: the last chunk has a reply for each accepted recipient, also where an earlier one was refused, and none where there is
-// no such recipient; a client counts on it. Any other chunk has one.
+// RFC 2033 section 4.3: the last chunk has a reply for each accepted recipient, also where an earlier one was
+// refused, and none where there is no such recipient; a client counts on it. Any other chunk has one.
 void Session::chunk_complete() {
   state_ = State::command;
   if (chunk_refusal_ && chunk_.last) return reset_transaction();
   if (chunk_refusal_) {
-    if (mail_refused_ || (have_sender_ && envelope_->recipients.empty())) reply(*chunk_refusal_);
-    else bad(*chunk_refusal_);
+    if (mail_refused_ || (have_sender_ && envelope_->recipients.empty()))
+      reply(*chunk_refusal_);
+    else
+      bad(*chunk_refusal_);
     return;
   }
   if (chunk_.last) return body_complete();
   if (!body_refusal_) return reply(250, "2.0.0", "Chunk taken");
-  if (std::exchange(refusal_told_, true)) return reply(503, "5.5.1", "A chunk before this one was refused: RSET");
+  if (std::exchange(refusal_told_, true))
+    return reply(503, "5.5.1", "A chunk before this one was refused: RSET");
   reply(*body_refusal_);
 }
 
@@ -89,8 +93,9 @@ void Session::delivery_done(std::size_t recipient, const Reply& r) {
   resume();
 }
 
-// RFC 2033 section 4.2: one reply for each accepted recipient, in the order of their RCPT commands. Called from within
-// process() for a message that was refused while it arrived: going on with kept input is for the callers outside of it.
+// RFC 2033 section 4.2: one reply for each accepted recipient, in the order of their RCPT commands. Called
+// from within process() for a message that was refused while it arrived: going on with kept input is for the
+// callers outside of it.
 void Session::finish_transaction() {
   for (const auto& result : results_) reply(*result);
   if (body_refusal_) tell_refusal(Refusal::What::message, envelope_->recipients.front().text, *body_refusal_);
@@ -107,7 +112,8 @@ void Session::finish_transaction() {
 }
 
 void Session::drop_body() {
-  if (!std::exchange(has_body_, false) || std::exchange(body_refusal_, std::nullopt)) return;  // or the owner has been told
+  if (!std::exchange(has_body_, false) || std::exchange(body_refusal_, std::nullopt))
+    return;  // or the owner has been told
   actions_.abort_body = true;
   actions_.body.clear();
 }

@@ -11,13 +11,15 @@ namespace twinloft::lmtpd {
 namespace {
 
 std::string describe(Ending e) {
-  return e.signal != 0 ? fmt::format("by signal {}", e.signal) : fmt::format("with exit code {}", e.exit_code);
+  return e.signal != 0 ? fmt::format("by signal {}", e.signal)
+                       : fmt::format("with exit code {}", e.exit_code);
 }
 
 }  // namespace
 
 bool Supervisor::any(Phase phase) const {
-  return std::any_of(servers_.begin(), servers_.end(), [&](const auto& s) { return s.second.phase == phase; });
+  return std::any_of(servers_.begin(), servers_.end(),
+                     [&](const auto& s) { return s.second.phase == phase; });
 }
 
 Orders Supervisor::start(bool reread, std::optional<Instant> kill_at) {
@@ -28,7 +30,9 @@ Orders Supervisor::start(bool reread, std::optional<Instant> kill_at) {
   return out;
 }
 
-Orders Supervisor::begin() { return start(false, std::nullopt); }
+Orders Supervisor::begin() {
+  return start(false, std::nullopt);
+}
 
 Orders Supervisor::reload(Instant now) {
   if (stopping()) return {};
@@ -42,8 +46,10 @@ Orders Supervisor::reload(Instant now) {
 Orders Supervisor::tell_all(ServerCommand command) {
   Orders out;
   for (const auto& [id, server] : servers_)
-    if (server.phase == Phase::starting) out.kill.push_back(id);
-    else out.tell.push_back({id, command});
+    if (server.phase == Phase::starting)
+      out.kill.push_back(id);
+    else
+      out.tell.push_back({id, command});
   if (servers_.empty()) out.exit = 0;
   return out;
 }
@@ -64,7 +70,8 @@ void Supervisor::restart_later(Instant now) {
 }
 
 std::optional<Instant> Supervisor::next_look() const {
-  bool expects = std::any_of(servers_.begin(), servers_.end(), [](const auto& s) { return s.second.heard.has_value(); });
+  bool expects = std::any_of(servers_.begin(), servers_.end(),
+                             [](const auto& s) { return s.second.heard.has_value(); });
   if (!expects || !ticked_) return std::nullopt;
   return *ticked_ + look_pause;
 }
@@ -81,7 +88,8 @@ Orders Supervisor::ready(ServerId id, Instant now) {
   if (found == servers_.end() || found->second.phase != Phase::starting || stopping()) return {};
   Orders out;
   for (auto& [other, server] : servers_)
-    if (server.phase == Phase::serving) server.phase = Phase::draining, out.tell.push_back({other, ServerCommand::drain});
+    if (server.phase == Phase::serving)
+      server.phase = Phase::draining, out.tell.push_back({other, ServerCommand::drain});
   found->second.phase = Phase::serving;
   found->second.kill_at.reset();
   found->second.heard = now;
@@ -107,26 +115,33 @@ Orders Supervisor::ended(ServerId id, Ending ending, Instant now) {
   if (phase == Phase::starting) return start_failed(ending, now);
   Orders out;
   if (phase == Phase::draining) {
-    if (!ending.good()) out.errors.push_back(fmt::format("a serving process that was replaced has ended {}", describe(ending)));
+    if (!ending.good())
+      out.errors.push_back(fmt::format("a serving process that was replaced has ended {}", describe(ending)));
     return out;
   }
-  out.errors.push_back(fmt::format("the serving process has ended {}: another one is started; clients of deliveries under way got no 250", describe(ending)));
+  out.errors.push_back(fmt::format(
+      "the serving process has ended {}: another one is started; clients of deliveries under way got no 250",
+      describe(ending)));
   if (!any(Phase::starting)) restart_later(now);
   return out;
 }
 
 Orders Supervisor::start_failed(Ending ending, Instant now) {
-  auto serving = std::find_if(servers_.begin(), servers_.end(), [](const auto& s) { return s.second.phase == Phase::serving; });
+  auto serving = std::find_if(servers_.begin(), servers_.end(),
+                              [](const auto& s) { return s.second.phase == Phase::serving; });
   bool again = std::exchange(reload_again_, false);
   Orders out;
   if (serving == servers_.end() && !ever_served_) {
     out.exit = ending.exit_code != 0 ? ending.exit_code : EX_SOFTWARE;
-    if (ending.signal != 0) out.errors.push_back(fmt::format("the serving process has ended {}", describe(ending)));
+    if (ending.signal != 0)
+      out.errors.push_back(fmt::format("the serving process has ended {}", describe(ending)));
     return out;
   }
   if (serving == servers_.end() || serving->second.crippled) {
     restart_later(now);
-    out.errors.push_back(fmt::format("another serving process could not be started (it ended {}): again in {} s", describe(ending), pause_ / std::chrono::seconds(1)));
+    out.errors.push_back(
+        fmt::format("another serving process could not be started (it ended {}): again in {} s",
+                    describe(ending), pause_ / std::chrono::seconds(1)));
   } else {
     out.errors.push_back("reload: refused; the configuration stays as it was");
   }
@@ -142,11 +157,13 @@ void Supervisor::needs_replacement(ServerId id, Instant now) {
 }
 
 void Supervisor::deaf(ServerId id, Instant now) {
-  if (auto found = servers_.find(id); found != servers_.end() && !found->second.kill_at) found->second.kill_at = now + patience;
+  if (auto found = servers_.find(id); found != servers_.end() && !found->second.kill_at)
+    found->second.kill_at = now + patience;
 }
 
 void Supervisor::heard(ServerId id, Instant now) {
-  if (auto found = servers_.find(id); found != servers_.end() && found->second.heard) found->second.heard = now;
+  if (auto found = servers_.find(id); found != servers_.end() && found->second.heard)
+    found->second.heard = now;
 }
 
 void Supervisor::leaves(ServerId id) {
@@ -161,7 +178,8 @@ void Supervisor::note_silence(Instant now, Orders& out) {
     if (was_away && server.heard) server.heard = now;
     if (!server.heard || server.kill_at || now - *server.heard < silence_max) continue;
     out.kill.push_back(id);
-    out.errors.push_back(fmt::format("a serving process has given no sign of life for {} s, and is killed", silence_max / std::chrono::seconds(1)));
+    out.errors.push_back(fmt::format("a serving process has given no sign of life for {} s, and is killed",
+                                     silence_max / std::chrono::seconds(1)));
     server.kill_at = now + patience;
     give_up_on(server, now);
   }
@@ -180,7 +198,8 @@ Orders Supervisor::tick(Instant now) {
     if (server.kill_at && now >= *server.kill_at) {
       out.kill.push_back(id);
       out.errors.push_back(server.phase == Phase::starting
-                               ? fmt::format("a serving process was not ready after {} s, and is killed", start_patience / std::chrono::seconds(1))
+                               ? fmt::format("a serving process was not ready after {} s, and is killed",
+                                             start_patience / std::chrono::seconds(1))
                                : "a serving process does not do what it was told, and is killed");
       server.kill_at = now + patience;
     }

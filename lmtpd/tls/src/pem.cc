@@ -14,24 +14,31 @@ std::string openssl_says() {
   return text;
 }
 
-OwnedBio bio_of(const std::string& text) { return OwnedBio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size()))); }
+OwnedBio bio_of(const std::string& text) {
+  return OwnedBio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+}
 
 // A key that wants a passphrase is refused: nobody is there to type one.
-int no_passphrase(char*, int, int, void*) { return 0; }
+int no_passphrase(char*, int, int, void*) {
+  return 0;
+}
 
 // The next certificate of a file, what is around it left out. null: there is none any more.
 Result<OwnedX509> next_certificate(BIO* bio, std::string_view what) {
   ERR_clear_error();
   OwnedX509 next(PEM_read_bio_X509(bio, nullptr, no_passphrase, nullptr));
   unsigned long error = ERR_peek_last_error();
-  if (!next && (ERR_GET_LIB(error) != ERR_LIB_PEM || ERR_GET_REASON(error) != PEM_R_NO_START_LINE)) return bad_tls(what);
+  if (!next && (ERR_GET_LIB(error) != ERR_LIB_PEM || ERR_GET_REASON(error) != PEM_R_NO_START_LINE))
+    return bad_tls(what);
   if (!next) ERR_clear_error();
   return next;
 }
 
 }  // namespace
 
-std::unexpected<Error> bad_tls(std::string_view what) { return fail(Errc::invalid, "{}: {}", what, openssl_says()); }
+std::unexpected<Error> bad_tls(std::string_view what) {
+  return fail(Errc::invalid, "{}: {}", what, openssl_says());
+}
 
 Status use_certificate(SSL_CTX* context, const std::string& pem) {
   OwnedBio bio = bio_of(pem);
@@ -62,7 +69,8 @@ Status use_authorities(SSL_CTX* context, const std::string& pem, std::string_vie
     if (!authority && count == 0) return fail(Errc::invalid, "{}: it has no certificate", what);
     if (!authority) return {};
     bool told = kind == Authorities::trusted || SSL_CTX_add_client_CA(context, authority.get()) == 1;
-    if (!told || X509_STORE_add_cert(SSL_CTX_get_cert_store(context), authority.get()) != 1) return bad_tls(each);
+    if (!told || X509_STORE_add_cert(SSL_CTX_get_cert_store(context), authority.get()) != 1)
+      return bad_tls(each);
   }
 }
 

@@ -11,11 +11,13 @@ namespace {
 // What an entry takes, with its places in list and table.
 std::size_t bytes_of(const UserKey& key, const std::optional<UserEntry>& said) {
   constexpr std::size_t table_bytes = sizeof(UserKey) + 64;
-  std::size_t bytes = sizeof(EntryStore::Entry) + table_bytes + 2 * (key.local_part.capacity() + key.domain.capacity());
+  std::size_t bytes = sizeof(EntryStore::Entry) + table_bytes +
+                      2 * (key.local_part.capacity() + key.domain.capacity());
   if (!said) return bytes;
   if (const Alias* alias = std::get_if<Alias>(&*said)) return bytes + alias->address.capacity();
   const User& user = std::get<User>(*said);
-  return bytes + user.name.capacity() + user.home.capacity() + user.maildir.capacity() + user.agent.capacity() + user.next_hop.capacity();
+  return bytes + user.name.capacity() + user.home.capacity() + user.maildir.capacity() +
+         user.agent.capacity() + user.next_hop.capacity();
 }
 
 UserEntry as_old(UserEntry said) {
@@ -25,7 +27,8 @@ UserEntry as_old(UserEntry said) {
 
 }  // namespace
 
-// ---- entries -------------------------------------------------------------------------------------------------------
+// ---- entries
+// -------------------------------------------------------------------------------------------------------
 
 const EntryStore::Entry* EntryStore::find(const UserKey& key) {
   auto found = entries_.find(key);
@@ -54,10 +57,15 @@ void EntryStore::put(const UserKey& key, std::optional<UserEntry> said, Instant 
   bytes_ += bytes;
 }
 
-// ---- the source over them ------------------------------------------------------------------------------------------
+// ---- the source over them
+// ------------------------------------------------------------------------------------------
 
 CachedSource::CachedSource(std::unique_ptr<UserSource> source, CacheConfig config, const Clock& clock)
-    : source_(std::move(source)), config_(config), clock_(clock), users_(config.bytes_max / 8 * 7), nobody_(config.bytes_max / 8) {}
+    : source_(std::move(source)),
+      config_(config),
+      clock_(clock),
+      users_(config.bytes_max / 8 * 7),
+      nobody_(config.bytes_max / 8) {}
 
 // An answer may have come after the moment of a question that is still on its way.
 CachedSource::Age CachedSource::age_of(const EntryStore::Entry& entry, Instant now) const {
@@ -72,7 +80,8 @@ std::optional<FindResult> CachedSource::find_now(const UserKey& key) {
   std::lock_guard lock(mutex_);
   if (auto entry = fresh(key, now)) return FindResult(std::move(*entry));
   if (!failing_) return std::nullopt;
-  if (auto old = known(key, now)) return of_known_.claim(now) ? std::nullopt : std::optional<FindResult>(std::move(old));
+  if (auto old = known(key, now))
+    return of_known_.claim(now) ? std::nullopt : std::optional<FindResult>(std::move(old));
   return !silent_ || of_others_.claim(now) ? std::nullopt : std::optional<FindResult>(silent());
 }
 
@@ -116,7 +125,9 @@ class CachedSource::Probing {
   Probe* probe_ = nullptr;
 };
 
-std::unexpected<Error> CachedSource::silent() const { return fail(Errc::timeout, "the user database has not answered a moment ago; it is asked again soon"); }
+std::unexpected<Error> CachedSource::silent() const {
+  return fail(Errc::timeout, "the user database has not answered a moment ago; it is asked again soon");
+}
 
 // mutex_ is held.
 std::optional<std::optional<UserEntry>> CachedSource::fresh(const UserKey& key, Instant now) {
@@ -155,7 +166,8 @@ FindResult CachedSource::ask(const UserKey& key, bool fresh_will_do) {
     users_.erase(key);
     return found;
   }
-  if (found.error().code != Errc::conflict && found.error().code != Errc::exhausted) note_failure(found.error(), now);
+  if (found.error().code != Errc::conflict && found.error().code != Errc::exhausted)
+    note_failure(found.error(), now);
   std::lock_guard lock(mutex_);
   if (auto entry = known(key, now)) return fresh_will_do ? *entry : as_old(*entry);
   return found;
@@ -186,7 +198,10 @@ void CachedSource::note_failure(const Error& error, Instant now) {
     next_failure_line_ = now + line_pause;
     known = users_.size();
   }
-  log_warning("the user database gives no answer: up to {} addresses that it has told of before are still taken, others get 451; {}", known, error.message);
+  log_warning(
+      "the user database gives no answer: up to {} addresses that it has told of before are still taken, "
+      "others get 451; {}",
+      known, error.message);
 }
 
 void CachedSource::note_answer() {

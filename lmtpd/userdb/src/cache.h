@@ -1,9 +1,11 @@
 // A source, and what it has said before.
 //
-// A fresh entry is the answer. An old one is asked for anew; where the source then gives none, a user that is not too old goes on being the
-// answer. While it gives none, only one look-up at a time, and one in `probe_pause`, waits for it on behalf of users that are known: the others have
-// their answer at once, so a database that is slow to fail holds up nobody who was there before. Where it says nothing at all (Errc::timeout), the same goes
-// for unknown users, apart from that: a look-up that waits would keep a thread and a connection. No lock is held while the source is asked.
+// A fresh entry is the answer. An old one is asked for anew; where the source then gives none, a user that is
+// not too old goes on being the answer. While it gives none, only one look-up at a time, and one in
+// `probe_pause`, waits for it on behalf of users that are known: the others have their answer at once, so a
+// database that is slow to fail holds up nobody who was there before. Where it says nothing at all
+// (Errc::timeout), the same goes for unknown users, apart from that: a look-up that waits would keep a thread
+// and a connection. No lock is held while the source is asked.
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,8 @@ Status check_path(const User& user, const char* field, std::string_view path) {
   for (std::size_t at = 1; at <= path.size();) {
     std::size_t slash = std::min(path.find('/', at), path.size());
     std::string_view part = path.substr(at, slash - at);
-    if (part == "." || part == "..") return fail(Errc::invalid, "user {}: {} \"{}\" holds a \".\" or \"..\" part", user.name, field, path);
+    if (part == "." || part == "..")
+      return fail(Errc::invalid, "user {}: {} \"{}\" holds a \".\" or \"..\" part", user.name, field, path);
     at = slash + 1;
   }
   return {};
@@ -61,8 +62,10 @@ Status check_user(const User& user) {
     return fail(Errc::invalid, "a user name is empty, longer than {} bytes, or holds control bytes",
                 name_bytes_max);
   if (!std::all_of(user.next_hop.begin(), user.next_hop.end(), is_name_byte))
-    return fail(Errc::invalid, "user {}: the next hop's name holds other bytes than letters, digits, \"-\" and \"_\"", user.name);
-  if (!user.next_hop.empty()) return {};  // what is below is for deliveries here
+    return fail(Errc::invalid,
+                "user {}: the next hop's name holds other bytes than letters, digits, \"-\" and \"_\"",
+                user.name);
+  if (!user.next_hop.empty()) return {};                  // what is below is for deliveries here
   constexpr std::uint32_t unchanged = ~std::uint32_t{0};  // (uid_t)-1 means "leave as it is" to setresuid
   if (user.uid == 0 || user.gid == 0 || user.uid == unchanged || user.gid == unchanged)
     return fail(Errc::invalid, "user {}: uid {} and gid {}: mail is never delivered as root", user.name,

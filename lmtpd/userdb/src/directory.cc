@@ -19,7 +19,8 @@ using Answer = std::optional<LookupResult>;
 
 class SourceDirectory final : public Directory {
  public:
-  SourceDirectory(std::unique_ptr<UserSource> source, DirectoryConfig config) : source_(std::move(source)), config_(std::move(config)) {}
+  SourceDirectory(std::unique_ptr<UserSource> source, DirectoryConfig config)
+      : source_(std::move(source)), config_(std::move(config)) {}
 
   LookupResult lookup(const LookupRequest& request) override {
     auto find = [this](const UserKey& key) { return std::optional(source_->find(key)); };
@@ -58,7 +59,8 @@ class SourceDirectory final : public Directory {
       out.push_back({{local_part, a.domain}, detail});
       if (unicode != a.domain) out.push_back({{local_part, unicode}, detail});
     };
-    if (config_.detail_first && !a.detail.empty()) add(a.local_part + config_.detail_delimiter + ascii_lower(a.detail), "");
+    if (config_.detail_first && !a.detail.empty())
+      add(a.local_part + config_.detail_delimiter + ascii_lower(a.detail), "");
     add(a.local_part, a.detail);
     if (config_.catch_all && !a.domain.empty()) add("", a.detail);
     return out;
@@ -69,7 +71,8 @@ class SourceDirectory final : public Directory {
     auto path = parse_address(alias.address);
     if (!path) return fail(Errc::invalid, "the alias {}", path.error().message);
     SplitLocalPart split = split_detail(path->local_part, config_.detail_delimiter);
-    return LookupRequest{ascii_lower(split.user), split.detail.empty() ? detail : std::string(split.detail), ascii_lower(path->domain)};
+    return LookupRequest{ascii_lower(split.user), split.detail.empty() ? detail : std::string(split.detail),
+                         ascii_lower(path->domain)};
   }
 
   LookupResult resolve_surely(const LookupRequest& request, const Find& find, const Find& find_anew) const {
@@ -93,7 +96,8 @@ class SourceDirectory final : public Directory {
         break;
       }
       // What an alias leads to may have another name by now, and the alias another target.
-      if (!entry && is_old) return LookupResult(fail(Errc::unavailable, "an alias from memory leads to nobody"));
+      if (!entry && is_old)
+        return LookupResult(fail(Errc::unavailable, "an alias from memory leads to nobody"));
       if (!entry && by_memory) return std::nullopt;
       if (!entry) return LookupResult(std::nullopt);
       if (User* user = std::get_if<User>(&*entry)) {
@@ -106,7 +110,8 @@ class SourceDirectory final : public Directory {
       if (!next) return LookupResult(std::unexpected(next.error()));
       at = std::move(*next);
     }
-    return LookupResult(fail(Errc::invalid, "more than {} aliases lead from one to the next: a loop", aliases_max));
+    return LookupResult(
+        fail(Errc::invalid, "more than {} aliases lead from one to the next: a loop", aliases_max));
   }
 
   static Resolved resolved(User user, const LookupRequest& asked, const LookupRequest& found) {
@@ -121,9 +126,11 @@ class SourceDirectory final : public Directory {
 
 }  // namespace
 
-std::unique_ptr<Directory> make_directory(std::unique_ptr<UserSource> source, DirectoryConfig config, const Clock& clock) {
+std::unique_ptr<Directory> make_directory(std::unique_ptr<UserSource> source, DirectoryConfig config,
+                                          const Clock& clock) {
   const CacheConfig& c = config.cache;
-  if (c.positive.count() > 0 || c.negative.count() > 0 || c.stale.count() > 0) source = std::make_unique<CachedSource>(std::move(source), c, clock);
+  if (c.positive.count() > 0 || c.negative.count() > 0 || c.stale.count() > 0)
+    source = std::make_unique<CachedSource>(std::move(source), c, clock);
   return std::make_unique<SourceDirectory>(std::move(source), std::move(config));
 }
 

@@ -54,18 +54,78 @@ constexpr Refused refused_fields[] = {
 };
 
 // Of Dovecot's settings and fields: they change neither where mail lies nor who takes it. Prefixes of names.
-constexpr std::string_view harmless_userdb[] = {"sieve",        "acl",           "imap",           "pop3",           "lmtp_",        "lda_",        "nice",
-                                                "fts",          "mail_index_",   "mail_cache_path", "mail_volatile", "mail_plugins", "mail_max_",   "mail_debug",
-                                                "mail_log",     "mail_access_",  "mail_privileged", "mail_attachment", "system_groups_user", "virtual", "trash",
-                                                "expire",       "last_login",    "notify",          "push_notification", "event_", "mailbox_list_index", "allow_nets",
-                                                "nopassword",   "mail_attribute", "mail_sort_",     "mail_prefetch", "mail_fsync",   "mail_crypt", "quota_warning",
-                                                "quota_status", "welcome"};
-constexpr std::string_view harmless_passdb[] = {"password", "nopassword", "allow_nets",  "allow_real_nets", "nologin", "nodelay", "user",     "login_user", "noauthenticate",
-                                                "fail",     "pass",       "host",        "hostip",          "port",    "destuser", "proxy_", "starttls",   "ssl",
-                                                "master",   "delay_until", "k5principals", "event_",        "forward_", "auth_mech", "reason", "source_ip",  "cert_username",
-                                                "code",     "k5", "authz", "allowed_mechs"};
+constexpr std::string_view harmless_userdb[] = {"sieve",
+                                                "acl",
+                                                "imap",
+                                                "pop3",
+                                                "lmtp_",
+                                                "lda_",
+                                                "nice",
+                                                "fts",
+                                                "mail_index_",
+                                                "mail_cache_path",
+                                                "mail_volatile",
+                                                "mail_plugins",
+                                                "mail_max_",
+                                                "mail_debug",
+                                                "mail_log",
+                                                "mail_access_",
+                                                "mail_privileged",
+                                                "mail_attachment",
+                                                "system_groups_user",
+                                                "virtual",
+                                                "trash",
+                                                "expire",
+                                                "last_login",
+                                                "notify",
+                                                "push_notification",
+                                                "event_",
+                                                "mailbox_list_index",
+                                                "allow_nets",
+                                                "nopassword",
+                                                "mail_attribute",
+                                                "mail_sort_",
+                                                "mail_prefetch",
+                                                "mail_fsync",
+                                                "mail_crypt",
+                                                "quota_warning",
+                                                "quota_status",
+                                                "welcome"};
+constexpr std::string_view harmless_passdb[] = {"password",
+                                                "nopassword",
+                                                "allow_nets",
+                                                "allow_real_nets",
+                                                "nologin",
+                                                "nodelay",
+                                                "user",
+                                                "login_user",
+                                                "noauthenticate",
+                                                "fail",
+                                                "pass",
+                                                "host",
+                                                "hostip",
+                                                "port",
+                                                "destuser",
+                                                "proxy_",
+                                                "starttls",
+                                                "ssl",
+                                                "master",
+                                                "delay_until",
+                                                "k5principals",
+                                                "event_",
+                                                "forward_",
+                                                "auth_mech",
+                                                "reason",
+                                                "source_ip",
+                                                "cert_username",
+                                                "code",
+                                                "k5",
+                                                "authz",
+                                                "allowed_mechs"};
 
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+bool is_letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
 
 template <class Names>
 bool begins_with_any(std::string_view name, const Names& names) {
@@ -84,11 +144,13 @@ bool set_column(const Fields& fields, Row& row, std::string_view name, std::stri
 
 bool decides_place(std::string_view name) {
   auto is = [&](const auto& f) { return f.name == name; };
-  return std::ranges::find(location_fields, name) != std::end(location_fields) || std::ranges::any_of(refused_fields, is) || name.starts_with("namespace") ||
+  return std::ranges::find(location_fields, name) != std::end(location_fields) ||
+         std::ranges::any_of(refused_fields, is) || name.starts_with("namespace") ||
          name.find('/') != std::string_view::npos;
 }
 
-// ---- variables ------------------------------------------------------------------------------------------------------
+// ---- variables
+// ------------------------------------------------------------------------------------------------------
 
 // What a "%" stands for differs: by the version whose field it is, and Dovecot expands nothing of what a
 // query yields.
@@ -208,15 +270,18 @@ Result<std::string> expand(std::string_view text, const UserKey& key, Variables 
     bool home_is_known = variables == Variables::dovecot_23 && i == 0;
     if (!value || (value->is_home && !home_is_known))
       return fail(Errc::invalid, "\"{}\": {}", text, known(variables));
-    if (!fits_path(value->text)) return fail(Errc::invalid, "\"{}\": a value of it cannot be part of a path", text);
+    if (!fits_path(value->text))
+      return fail(Errc::invalid, "\"{}\": a value of it cannot be part of a path", text);
     out += value->text;
     i += bytes;
   }
-  if (out.starts_with('~') && out != "~" && !out.starts_with("~/")) return fail(Errc::invalid, "\"{}\": behind \"~\" a \"/\" is expected", text);
+  if (out.starts_with('~') && out != "~" && !out.starts_with("~/"))
+    return fail(Errc::invalid, "\"{}\": behind \"~\" a \"/\" is expected", text);
   return out;
 }
 
-// ---- mail_location --------------------------------------------------------------------------------------------------
+// ---- mail_location
+// --------------------------------------------------------------------------------------------------
 
 // Up to the next single ":", which is taken too; a doubled one is a colon.
 std::string take_part(std::string_view& rest) {
@@ -231,7 +296,9 @@ std::string take_part(std::string_view& rest) {
   return out;
 }
 
-bool same_path(std::string_view a, std::string_view b) { return normal_path(a) == normal_path(b); }
+bool same_path(std::string_view a, std::string_view b) {
+  return normal_path(a) == normal_path(b);
+}
 
 // Those that Dovecot 2.3's Maildir takes, and that leave mail where it is.
 Status check_harmless(std::string_view name, std::string_view value) {
@@ -263,7 +330,9 @@ Status take_option(Location& location, const std::string& option, const UserKey&
     TL_TRY_ASSIGN(std::string inbox, expand(value, key, variables));
     location.names_inbox = same_path(inbox, location.path);
     if (location.names_inbox) return {};
-    return fail(Errc::invalid, "{}: lmtpd delivers to the inbox in the Maildir itself, and Dovecot would not show it", option);
+    return fail(Errc::invalid,
+                "{}: lmtpd delivers to the inbox in the Maildir itself, and Dovecot would not show it",
+                option);
   }
   if (name == "CONTROL" && !value.empty()) {
     TL_TRY_ASSIGN(std::string control, expand(value, key, variables));
@@ -313,17 +382,28 @@ bool DovecotFields::is_quota(std::string_view name) {
 
 Status DovecotFields::take(Row& row, std::string_view name, std::string_view value) {
   if (set_column(own_fields, row, name, value) || set_column(dovecot_fields, row, name, value)) return {};
-  if (name == "home") home_ = std::string(value);
-  else if (name == "mail") mail_ = std::string(value);
-  else if (name == "mail_location") location_ = std::string(value);
-  else if (name == "mail_driver") driver_ = std::string(value);
-  else if (name == "mail_path") path_ = std::string(value);
-  else if (name == "mail_inbox_path") inbox_path_ = std::string(value);
-  else if (name == "tempfail") row[Column::state] = "deferred";
-  else if (name == "proxy" || name == "proxy_maybe") handed_on_ = true;
-  else if (name == "mailbox_list_layout" && ascii_lower(value) == "maildir++") return {};
-  else if (name == "mailbox_list_utf8" && (value == "no" || value.empty())) return {};
-  else if ((name == "mail_control_path" || name == "mail_alt_path") && value.empty()) return {};
+  if (name == "home")
+    home_ = std::string(value);
+  else if (name == "mail")
+    mail_ = std::string(value);
+  else if (name == "mail_location")
+    location_ = std::string(value);
+  else if (name == "mail_driver")
+    driver_ = std::string(value);
+  else if (name == "mail_path")
+    path_ = std::string(value);
+  else if (name == "mail_inbox_path")
+    inbox_path_ = std::string(value);
+  else if (name == "tempfail")
+    row[Column::state] = "deferred";
+  else if (name == "proxy" || name == "proxy_maybe")
+    handed_on_ = true;
+  else if (name == "mailbox_list_layout" && ascii_lower(value) == "maildir++")
+    return {};
+  else if (name == "mailbox_list_utf8" && (value == "no" || value.empty()))
+    return {};
+  else if ((name == "mail_control_path" || name == "mail_alt_path") && value.empty())
+    return {};
   else if (auto refused = std::ranges::find(refused_fields, name, &Refused::name);
            refused != std::end(refused_fields)) {
     if (origin_ == Origin::query && value.empty()) return {};  // a table has one column for all users
@@ -331,7 +411,8 @@ Status DovecotFields::take(Row& row, std::string_view name, std::string_view val
   } else if (decides_place(name))
     return fail(Errc::invalid, "{}{}={}: lmtpd does not know where Dovecot would look for this user's mail",
                 prefix, name, value);
-  else if (!begins_with_any(name, harmless_userdb)) row.not_known.push_back(std::string(prefix) + std::string(name));
+  else if (!begins_with_any(name, harmless_userdb))
+    row.not_known.push_back(std::string(prefix) + std::string(name));
   return {};
 }
 
@@ -347,8 +428,10 @@ Status DovecotFields::take_extra(Row& row, std::string_view word) {
   auto is_heeded = [&](const Heeded& f) { return f.name == name; };
   if (name != "user" &&
       (name == "home" || std::ranges::any_of(dovecot_fields, is_heeded) || decides_place(name)))
-    return fail(Errc::invalid, "{}={}: without \"{}\" it is a field of the password database, which Dovecot does not heed here: write {}{}={}", name, value, prefix, prefix,
-                name, value);
+    return fail(Errc::invalid,
+                "{}={}: without \"{}\" it is a field of the password database, which Dovecot does not heed "
+                "here: write {}{}={}",
+                name, value, prefix, prefix, name, value);
   if (!begins_with_any(name, harmless_passdb)) row.not_known.push_back(std::string(name));
   return {};
 }
@@ -393,8 +476,11 @@ Result<std::optional<std::string>> DovecotFields::new_path(const UserKey& key) c
 
 Status DovecotFields::finish(Row& row, const UserKey& key) const {
   if (handed_on_ && !row[Column::next_hop])
-    return fail(Errc::invalid, "proxy: Dovecot hands this user on to another host: name a next hop, twinloft_next_hop=NAME, or take the field out");
-  if (driver_ && *driver_ != "maildir") return fail(Errc::invalid, "{}mail_driver={}: expected maildir", prefix, *driver_);
+    return fail(Errc::invalid,
+                "proxy: Dovecot hands this user on to another host: name a next hop, twinloft_next_hop=NAME, "
+                "or take the field out");
+  if (driver_ && *driver_ != "maildir")
+    return fail(Errc::invalid, "{}mail_driver={}: expected maildir", prefix, *driver_);
   TL_TRY(finish_home(row, key));
   const Variables variables = origin_ == Origin::query ? Variables::none : Variables::dovecot_23;
   std::vector<std::string> paths;

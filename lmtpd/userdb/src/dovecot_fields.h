@@ -1,5 +1,6 @@
-// What Dovecot's user database may say of a user beside Twinloft's own columns: each field is heeded, known to have nothing to do with where mail lies, refused in
-// words, or noted as not known. None of those that decide where Dovecot shows mail is passed over.
+// What Dovecot's user database may say of a user beside Twinloft's own columns: each field is heeded, known
+// to have nothing to do with where mail lies, refused in words, or noted as not known. None of those that
+// decide where Dovecot shows mail is passed over.
 #pragma once
 
 #include <optional>
@@ -16,7 +17,8 @@ class DovecotFields {
   enum class Origin { passwd_file, query };
   explicit DovecotFields(Origin origin) : origin_(origin) {}
 
-  // A word of a passwd-file's extra fields: "userdb_mail=maildir:~/Maildir", "allow_nets=192.0.2.0/24", "proxy".
+  // A word of a passwd-file's extra fields: "userdb_mail=maildir:~/Maildir", "allow_nets=192.0.2.0/24",
+  // "proxy".
   Status take_extra(Row& row, std::string_view word);
   // A field of the user database, without "userdb_".
   Status take(Row& row, std::string_view name, std::string_view value);
@@ -30,13 +32,14 @@ class DovecotFields {
 
   const Origin origin_;
   std::optional<std::string> home_;
-  std::optional<std::string> mail_, location_;               // of 2.3
+  std::optional<std::string> mail_, location_;  // of 2.3
   std::optional<std::string> driver_, path_,
-      inbox_path_;  // mail_driver, mail_path and mail_inbox_path of 2.4
-  bool handed_on_ = false;                                        // a field that says so: proxy
+      inbox_path_;          // mail_driver, mail_path and mail_inbox_path of 2.4
+  bool handed_on_ = false;  // a field that says so: proxy
 };
 
-// Whether that is a column that DovecotFields::take() has an opinion on where a query yields it: mail, mail_path, userdb_mail and their kin. Any table may have others.
+// Whether that is a column that DovecotFields::take() has an opinion on where a query yields it: mail,
+// mail_path, userdb_mail and their kin. Any table may have others.
 bool is_dovecot_column(std::string_view name);
 
 }  // namespace twinloft::lmtpd

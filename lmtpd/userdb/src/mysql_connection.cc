@@ -12,34 +12,44 @@ namespace twinloft::lmtpd {
 namespace {
 
 // The library counts in seconds.
-unsigned seconds_of(std::chrono::milliseconds time) { return static_cast<unsigned>(std::max<std::int64_t>(1, (time.count() + 999) / 1000)); }
+unsigned seconds_of(std::chrono::milliseconds time) {
+  return static_cast<unsigned>(std::max<std::int64_t>(1, (time.count() + 999) / 1000));
+}
 
-const char* or_null(const std::string& text) { return text.empty() ? nullptr : text.c_str(); }
+const char* or_null(const std::string& text) {
+  return text.empty() ? nullptr : text.c_str();
+}
 
 // Not the server's state but the configuration is what is wrong.
 bool is_configuration(unsigned number) {
-  constexpr unsigned access_denied_for_database = 1044, access_denied = 1045, unknown_database = 1049, parse_error = 1064, no_such_column = 1054,
-                     table_access_denied = 1142, column_access_denied = 1143, no_such_table = 1146, read_only = 1792;
-  constexpr unsigned all[] = {access_denied_for_database, access_denied, unknown_database, parse_error, no_such_column, table_access_denied,
-                              column_access_denied, no_such_table, read_only};
+  constexpr unsigned access_denied_for_database = 1044, access_denied = 1045, unknown_database = 1049,
+                     parse_error = 1064, no_such_column = 1054, table_access_denied = 1142,
+                     column_access_denied = 1143, no_such_table = 1146, read_only = 1792;
+  constexpr unsigned all[] = {
+      access_denied_for_database, access_denied,        unknown_database, parse_error, no_such_column,
+      table_access_denied,        column_access_denied, no_such_table,    read_only};
   return std::find(std::begin(all), std::end(all), number) != std::end(all);
 }
 
-// Over TCP, and where the server has not shown who it is: none that gives the password to any server that answers (caching_sha2_password encrypts it with a key
-// that the server names).
+// Over TCP, and where the server has not shown who it is: none that gives the password to any server that
+// answers (caching_sha2_password encrypts it with a key that the server names).
 constexpr const char* careful_plugins = "mysql_native_password,client_ed25519";
 
 // The server says good-bye: it shuts down, or has ended a connection that was idle.
 bool is_farewell(unsigned number) {
   constexpr unsigned shutdown_in_progress = 1053, connection_killed = 1927, client_interaction_timeout = 4031;
-  return number == shutdown_in_progress || number == connection_killed || number == client_interaction_timeout;
+  return number == shutdown_in_progress || number == connection_killed ||
+         number == client_interaction_timeout;
 }
 
-// The key cannot be compared with what is in the table, whose character set does not have it: that says nothing of the server, nor of other keys.
+// The key cannot be compared with what is in the table, whose character set does not have it: that says
+// nothing of the server, nor of other keys.
 bool is_about_the_key(unsigned number) {
-  constexpr unsigned mix_of_two_collations = 1267, mix_of_three_collations = 1270, mix_of_collations = 1271, no_such_character = 1300, wrong_value = 1366,
-                     cannot_convert = 1977;
-  constexpr unsigned all[] = {mix_of_two_collations, mix_of_three_collations, mix_of_collations, no_such_character, wrong_value, cannot_convert};
+  constexpr unsigned mix_of_two_collations = 1267, mix_of_three_collations = 1270, mix_of_collations = 1271,
+                     no_such_character = 1300, wrong_value = 1366, cannot_convert = 1977;
+  constexpr unsigned all[] = {mix_of_two_collations, mix_of_three_collations,
+                              mix_of_collations,     no_such_character,
+                              wrong_value,           cannot_convert};
   return std::find(std::begin(all), std::end(all), number) != std::end(all);
 }
 
@@ -47,10 +57,12 @@ bool is_about_the_key(unsigned number) {
 
 std::unexpected<Error> MysqlConnection::failed(unsigned number, const char* text, const char* doing) {
   if (opened_ && is_about_the_key(number))
-    return fail(Errc::conflict, "user database {}: {}: {} ({}); the query is: {}", host_.text, doing, text, number, one_line(config_.query));
+    return fail(Errc::conflict, "user database {}: {}: {} ({}); the query is: {}", host_.text, doing, text,
+                number, one_line(config_.query));
   good_ = false;
   lost_ = (number >= CR_MIN_ERROR && number <= CR_MAX_ERROR) || is_farewell(number);
-  return fail(!opened_ && is_configuration(number) ? Errc::invalid : Errc::unavailable, "user database {}: {}: {} ({}); the query is: {}", host_.text, doing, text, number,
+  return fail(!opened_ && is_configuration(number) ? Errc::invalid : Errc::unavailable,
+              "user database {}: {}: {} ({}); the query is: {}", host_.text, doing, text, number,
               one_line(config_.query));
 }
 
@@ -61,7 +73,8 @@ std::unexpected<Error> MysqlConnection::statement_failed(const char* doing) {
   return failed(mysql_errno(mysql_.get()), mysql_error(mysql_.get()), doing);
 }
 
-Result<std::unique_ptr<MysqlConnection>> MysqlConnection::open(const MysqlDbConfig& config, const MysqlHost& host, const NamedQuery& query,
+Result<std::unique_ptr<MysqlConnection>> MysqlConnection::open(const MysqlDbConfig& config,
+                                                               const MysqlHost& host, const NamedQuery& query,
                                                                const RowReader& reader) {
   std::unique_ptr<MysqlConnection> out(new MysqlConnection(config, host, query, reader));
   TL_TRY(out->connect());
@@ -76,32 +89,37 @@ Status MysqlConnection::connect() {
   mysql_.reset(mysql_init(nullptr));
   if (!mysql_) return fail(Errc::exhausted, "user database {}: no memory", host_.text);
   MYSQL* m = mysql_.get();
-  unsigned connect = seconds_of(config_.connect_timeout), answer = seconds_of(config_.query_timeout), no_files = 0;
+  unsigned connect = seconds_of(config_.connect_timeout), answer = seconds_of(config_.query_timeout),
+           no_files = 0;
   my_bool no = 0, yes = 1;
   mysql_optionsv(m, MYSQL_OPT_CONNECT_TIMEOUT, &connect);
   mysql_optionsv(m, MYSQL_OPT_READ_TIMEOUT, &answer);
   mysql_optionsv(m, MYSQL_OPT_WRITE_TIMEOUT, &answer);
-  mysql_optionsv(m, MYSQL_OPT_RECONNECT, &no);          // here it is done, with the query prepared anew
+  mysql_optionsv(m, MYSQL_OPT_RECONNECT, &no);           // here it is done, with the query prepared anew
   mysql_optionsv(m, MYSQL_OPT_LOCAL_INFILE, &no_files);  // a server must not ask for files of this machine
   mysql_optionsv(m, MYSQL_SET_CHARSET_NAME, "utf8mb4");
   if (config_.tls != MysqlTls::none) {
-    mysql_ssl_set(m, or_null(config_.tls_key), or_null(config_.tls_certificate), or_null(config_.tls_ca), nullptr, nullptr);
+    mysql_ssl_set(m, or_null(config_.tls_key), or_null(config_.tls_certificate), or_null(config_.tls_ca),
+                  nullptr, nullptr);
     mysql_optionsv(m, MYSQL_OPT_SSL_ENFORCE, &yes);
     mysql_optionsv(m, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, config_.tls == MysqlTls::verified ? &yes : &no);
   }
   bool over_tcp = host_.socket.empty();
   unsigned tcp = MYSQL_PROTOCOL_TCP;
   if (over_tcp) mysql_optionsv(m, MYSQL_OPT_PROTOCOL, &tcp);  // also to "localhost"
-  if (over_tcp && config_.tls != MysqlTls::verified) mysql_optionsv(m, MARIADB_OPT_RESTRICTED_AUTH, careful_plugins);
-  if (!mysql_real_connect(m, or_null(host_.host), config_.user.c_str(), config_.password.c_str(), config_.database.c_str(), host_.port,
-                          or_null(host_.socket), 0))
+  if (over_tcp && config_.tls != MysqlTls::verified)
+    mysql_optionsv(m, MARIADB_OPT_RESTRICTED_AUTH, careful_plugins);
+  if (!mysql_real_connect(m, or_null(host_.host), config_.user.c_str(), config_.password.c_str(),
+                          config_.database.c_str(), host_.port, or_null(host_.socket), 0))
     return failed(mysql_errno(m), mysql_error(m), "connect");
   // The library goes on in clear where the server offers nothing else.
-  if (over_tcp && config_.tls != MysqlTls::none && !mysql_get_ssl_cipher(m)) return failed(CR_SSL_CONNECTION_ERROR, "the server offers no TLS", "connect");
+  if (over_tcp && config_.tls != MysqlTls::none && !mysql_get_ssl_cipher(m))
+    return failed(CR_SSL_CONNECTION_ERROR, "the server offers no TLS", "connect");
   // Else each look-up would see the tables as the first one did.
   if (mysql_autocommit(m, 1) != 0) return failed(mysql_errno(m), mysql_error(m), "autocommit");
   // Whatever the query is, it changes nothing.
-  if (mysql_query(m, "SET SESSION TRANSACTION READ ONLY") != 0) return failed(mysql_errno(m), mysql_error(m), "read only");
+  if (mysql_query(m, "SET SESSION TRANSACTION READ ONLY") != 0)
+    return failed(mysql_errno(m), mysql_error(m), "read only");
   return {};
 }
 
@@ -111,14 +129,17 @@ Status MysqlConnection::prepare() {
   MYSQL_STMT* s = statement_.get();
   if (mysql_stmt_prepare(s, query_.text.data(), query_.text.size()) != 0) return statement_failed("query");
   if (mysql_stmt_param_count(s) != query_.parameters.size())
-    return fail(Errc::invalid, "user database {}: the server sees {} parameters in the query, and there are {}: {}", host_.text, mysql_stmt_param_count(s),
-                query_.parameters.size(), one_line(config_.query));
+    return fail(Errc::invalid,
+                "user database {}: the server sees {} parameters in the query, and there are {}: {}",
+                host_.text, mysql_stmt_param_count(s), query_.parameters.size(), one_line(config_.query));
   return {};
 }
 
 Status MysqlConnection::find_columns() {
   std::unique_ptr<MYSQL_RES, Close> about(mysql_stmt_result_metadata(statement_.get()));
-  if (!about) return fail(Errc::invalid, "user database {}: the query must be a SELECT: {}", host_.text, one_line(config_.query));
+  if (!about)
+    return fail(Errc::invalid, "user database {}: the query must be a SELECT: {}", host_.text,
+                one_line(config_.query));
   std::array<bool, column_names.size()> has{};
   values_.resize(mysql_num_fields(about.get()));
   for (std::size_t i = 0; i < values_.size(); ++i) {
@@ -130,8 +151,10 @@ Status MysqlConnection::find_columns() {
   }
   if (auto missing = reader_.missing(has)) {
     std::string_view name = column_names[static_cast<std::size_t>(*missing)];
-    return fail(Errc::invalid, "user database {}: the query yields no column \"{}\" (use AS to name it), and there is no users.{}: {}", host_.text, name, name,
-                one_line(config_.query));
+    return fail(Errc::invalid,
+                "user database {}: the query yields no column \"{}\" (use AS to name it), and there is no "
+                "users.{}: {}",
+                host_.text, name, name, one_line(config_.query));
   }
   return {};
 }
@@ -163,7 +186,8 @@ Status MysqlConnection::execute(const UserKey& key) {
     binds[i].buffer_length = texts[i].size();
   }
   MYSQL_STMT* s = statement_.get();
-  if (mysql_stmt_bind_param(s, binds.data()) != 0 || mysql_stmt_execute(s) != 0) return statement_failed("look-up");
+  if (mysql_stmt_bind_param(s, binds.data()) != 0 || mysql_stmt_execute(s) != 0)
+    return statement_failed("look-up");
   return {};
 }
 
@@ -181,14 +205,17 @@ Result<Row> MysqlConnection::row() const {
     if ((v.column < 0 && !of_dovecot) || v.is_null) continue;
     if (v.length > v.bytes.size()) return fail(Errc::invalid, "column \"{}\" has {} bytes", v.name, v.length);
     std::string value(v.bytes.data(), v.length);
-    if (of_dovecot) out.of_dovecot.emplace_back(v.name, std::move(value));
-    else out.values[static_cast<std::size_t>(v.column)] = std::move(value);
+    if (of_dovecot)
+      out.of_dovecot.emplace_back(v.name, std::move(value));
+    else
+      out.values[static_cast<std::size_t>(v.column)] = std::move(value);
   }
   return out;
 }
 
 std::unexpected<Error> MysqlConnection::row_error(const UserKey& key, const Error& error) const {
-  return fail(error.code, "user database {}: the row of {}: {}; the query is: {}", host_.text, key.address(), error.message, one_line(config_.query));
+  return fail(error.code, "user database {}: the row of {}: {}; the query is: {}", host_.text, key.address(),
+              error.message, one_line(config_.query));
 }
 
 FindResult MysqlConnection::find_row(const UserKey& key) {

@@ -16,11 +16,14 @@ namespace twinloft::lmtpd {
 
 class MysqlConnection {
  public:
-  // Errc::invalid: the server answers, and it does not let in, or the query or its columns are wrong. Everything outlives the connection.
-  static Result<std::unique_ptr<MysqlConnection>> open(const MysqlDbConfig& config, const MysqlHost& host, const NamedQuery& query, const RowReader& reader);
+  // Errc::invalid: the server answers, and it does not let in, or the query or its columns are wrong.
+  // Everything outlives the connection.
+  static Result<std::unique_ptr<MysqlConnection>> open(const MysqlDbConfig& config, const MysqlHost& host,
+                                                       const NamedQuery& query, const RowReader& reader);
 
   FindResult find(const UserKey& key);
-  // After an error of find(): whether the server is no longer there, so that another one, or another connection, may do better.
+  // After an error of find(): whether the server is no longer there, so that another one, or another
+  // connection, may do better.
   bool lost() const { return lost_; }
   bool good() const { return good_; }  // for another look-up
 
@@ -39,7 +42,8 @@ class MysqlConnection {
     std::string name;
   };
 
-  MysqlConnection(const MysqlDbConfig& config, const MysqlHost& host, const NamedQuery& query, const RowReader& reader)
+  MysqlConnection(const MysqlDbConfig& config, const MysqlHost& host, const NamedQuery& query,
+                  const RowReader& reader)
       : config_(config), host_(host), query_(query), reader_(reader) {}
   Status connect();
   Status prepare();
@@ -58,7 +62,8 @@ class MysqlConnection {
   const NamedQuery& query_;
   const RowReader& reader_;
   std::unique_ptr<MYSQL_STMT, Close> statement_;
-  std::unique_ptr<MYSQL, Close> mysql_;  // closed first: else all rows of a result would be read before the statement is
+  std::unique_ptr<MYSQL, Close> mysql_;  // closed first: else all rows of a result would be read before the
+                                         // statement is
   std::vector<Value> values_;
   bool opened_ = false, lost_ = false, good_ = true;
 };

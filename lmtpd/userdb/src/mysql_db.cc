@@ -16,7 +16,11 @@ namespace {
 class MysqlDb final : public UserSource {
  public:
   MysqlDb(MysqlDbConfig config, NamedQuery query, RowReader reader, const Clock& clock)
-      : config_(std::move(config)), query_(std::move(query)), reader_(std::move(reader)), clock_(clock), hosts_(config_.hosts, clock) {}
+      : config_(std::move(config)),
+        query_(std::move(query)),
+        reader_(std::move(reader)),
+        clock_(clock),
+        hosts_(config_.hosts, clock) {}
 
   Status check() {
     Slot slot(*this);
@@ -25,7 +29,8 @@ class MysqlDb final : public UserSource {
     return {};
   }
 
-  // A connection that has waited may have ended long ago: another one is made then. Where a host does not answer, the next one may.
+  // A connection that has waited may have ended long ago: another one is made then. Where a host does not
+  // answer, the next one may.
   FindResult find(const UserKey& key) override {
     Slot slot(*this);
     bool may_have_ended = true;
@@ -89,7 +94,8 @@ class MysqlDb final : public UserSource {
       std::list<Open> last;
       last.splice(last.begin(), idle_, std::prev(idle_.end()));
       Open& open = last.front();
-      if (may_use_again(open.host, now - open.since, now - open.used) && hosts_.may_try(open.host)) return std::move(open);
+      if (may_use_again(open.host, now - open.since, now - open.used) && hosts_.may_try(open.host))
+        return std::move(open);
       old.splice(old.end(), last);
     }
     return std::nullopt;
@@ -125,7 +131,9 @@ class MysqlDb final : public UserSource {
       all.message += (all.message.empty() ? "" : "; ") + connection.error().message;
     }
     if (all.message.empty())
-      all.code = Errc::unavailable, all.message = "user database " + config_.database + ": no server has answered a moment ago; it is tried again soon";
+      all.code = Errc::unavailable,
+      all.message = "user database " + config_.database +
+                    ": no server has answered a moment ago; it is tried again soon";
     return std::unexpected(std::move(all));
   }
 
@@ -146,7 +154,8 @@ Result<MysqlHost> parse_mysql_host(const std::string& text) {
   MysqlHost out{text, {}, 3306, {}};
   if (text.starts_with("unix:")) {
     out.socket = text.substr(5);
-    if (!out.socket.starts_with('/')) return fail(Errc::invalid, "\"{}\": expected an absolute path after \"unix:\"", text);
+    if (!out.socket.starts_with('/'))
+      return fail(Errc::invalid, "\"{}\": expected an absolute path after \"unix:\"", text);
     return out;
   }
   std::size_t bracket = text.starts_with('[') ? text.find(']') : std::string::npos;
@@ -155,16 +164,24 @@ Result<MysqlHost> parse_mysql_host(const std::string& text) {
   if (colon != std::string::npos) {
     auto [end, code] = std::from_chars(text.data() + colon + 1, text.data() + text.size(), out.port);
     if (code != std::errc() || end != text.data() + text.size() || out.port == 0)
-      return fail(Errc::invalid, "\"{}\": expected a port from 1 to 65535 after the colon; an IPv6 address stands in brackets", text);
+      return fail(
+          Errc::invalid,
+          "\"{}\": expected a port from 1 to 65535 after the colon; an IPv6 address stands in brackets",
+          text);
   }
-  if (out.host.empty() || (bracket != std::string::npos && colon == std::string::npos && bracket + 1 != text.size()))
-    return fail(Errc::invalid, "\"{}\": expected \"db.example.org\", \"192.0.2.1:3306\", \"[2001:db8::1]:3306\" or \"unix:/path\"", text);
+  if (out.host.empty() ||
+      (bracket != std::string::npos && colon == std::string::npos && bracket + 1 != text.size()))
+    return fail(
+        Errc::invalid,
+        "\"{}\": expected \"db.example.org\", \"192.0.2.1:3306\", \"[2001:db8::1]:3306\" or \"unix:/path\"",
+        text);
   return out;
 }
 
 Result<std::unique_ptr<UserSource>> open_mysql_db(MysqlDbConfig config, const Clock& clock) {
   if (config.hosts.empty()) return fail(Errc::invalid, "users.hosts is empty");
-  if (mysql_library_init(0, nullptr, nullptr) != 0) return fail(Errc::internal, "the client library of MariaDB does not start");
+  if (mysql_library_init(0, nullptr, nullptr) != 0)
+    return fail(Errc::internal, "the client library of MariaDB does not start");
   auto query = parse_named_query(config.query);
   if (!query) return fail(Errc::invalid, "users.query: {}", query.error().message);
   TL_TRY_ASSIGN(RowReader reader, RowReader::create(config.defaults));

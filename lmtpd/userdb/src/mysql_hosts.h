@@ -11,16 +11,19 @@
 
 namespace twinloft::lmtpd {
 
-// A server that does not answer is left alone for a second, and for twice as long each further time, up to 30 s; one answer ends that. Thread-safe.
+// A server that does not answer is left alone for a second, and for twice as long each further time, up to 30
+// s; one answer ends that. Thread-safe.
 class MysqlHosts {
  public:
   // Both outlive it.
-  MysqlHosts(const std::vector<MysqlHost>& hosts, const Clock& clock) : hosts_(hosts), clock_(clock), states_(hosts.size()) {}
+  MysqlHosts(const std::vector<MysqlHost>& hosts, const Clock& clock)
+      : hosts_(hosts), clock_(clock), states_(hosts.size()) {}
 
   std::size_t size() const { return hosts_.size(); }
   const MysqlHost& operator[](std::size_t i) const { return hosts_[i]; }
   bool may_try(std::size_t i) const;
-  // The first time `why` goes to the log. While it is left alone further failures change nothing: they were under way.
+  // The first time `why` goes to the log. While it is left alone further failures change nothing: they were
+  // under way.
   void failed(std::size_t i, const std::string& why);
   void answered(std::size_t i);
 
@@ -35,8 +38,9 @@ class MysqlHosts {
   std::vector<State> states_;
 };
 
-// Whether a connection to the host of that index is used again. It ends after five minutes, so that what has changed at the server (columns, settings)
-// counts; after one if an earlier host of the list is preferred to it; and idle for a minute, before something on the way forgets it.
+// Whether a connection to the host of that index is used again. It ends after five minutes, so that what has
+// changed at the server (columns, settings) counts; after one if an earlier host of the list is preferred to
+// it; and idle for a minute, before something on the way forgets it.
 bool may_use_again(std::size_t host, Duration age, Duration idle);
 
 }  // namespace twinloft::lmtpd

@@ -17,9 +17,10 @@ struct NamedQuery {
   std::vector<QueryParameter> parameters;  // in their order
 };
 
-// Leaves strings ('...', "...", with doubled quotes or backslashes), `names` and comments (-- , #, /* */) as they are. Errors: an unknown
-// parameter, a "?", none at all, a string that does not end, and "*" for all columns: a server prepares such a query anew when the table has changed, and the
-// client's library goes on with the names of before, and would mistake one column's value for another's.
+// Leaves strings ('...', "...", with doubled quotes or backslashes), `names` and comments (-- , #, /* */) as
+// they are. Errors: an unknown parameter, a "?", none at all, a string that does not end, and "*" for all
+// columns: a server prepares such a query anew when the table has changed, and the client's library goes on
+// with the names of before, and would mistake one column's value for another's.
 Result<NamedQuery> parse_named_query(std::string_view text);
 
 // For messages: line ends and what surrounds them are one blank.

@@ -15,18 +15,22 @@ namespace {
 
 class PasswdDb final : public UserSource {
  public:
-  PasswdDb(PasswdDbConfig config, RowReader reader) : config_(std::move(config)), reader_(std::move(reader)) {}
+  PasswdDb(PasswdDbConfig config, RowReader reader)
+      : config_(std::move(config)), reader_(std::move(reader)) {}
 
   FindResult find(const UserKey& key) override {
     const auto& domains = config_.domains;
-    if (!domains.empty() && std::find(domains.begin(), domains.end(), key.domain) == domains.end()) return std::nullopt;
+    if (!domains.empty() && std::find(domains.begin(), domains.end(), key.domain) == domains.end())
+      return std::nullopt;
     // What no account can be called is not asked for: other files than /etc/passwd could be named by it.
     if (!fits_path(key.local_part) || key.local_part.find(':') != std::string::npos) return std::nullopt;
     std::vector<char> buffer(first_buffer_bytes);
     passwd entry{};
     passwd* found = nullptr;
     int error;
-    while ((error = ::getpwnam_r(key.local_part.c_str(), &entry, buffer.data(), buffer.size(), &found)) == ERANGE && buffer.size() < buffer_bytes_max)
+    while ((error = ::getpwnam_r(key.local_part.c_str(), &entry, buffer.data(), buffer.size(), &found)) ==
+               ERANGE &&
+           buffer.size() < buffer_bytes_max)
       buffer.resize(buffer.size() * 4);
     if (error != 0) return fail_errno(error, "getpwnam of {}", key.local_part);
     if (!found || entry.pw_uid < config_.uid_min) return std::nullopt;

@@ -30,9 +30,12 @@ struct Version {
   ino_t inode = 0;
   off_t bytes = 0;
   timespec changed{}, status_changed{};
-  static bool same(const timespec& a, const timespec& b) { return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec; }
+  static bool same(const timespec& a, const timespec& b) {
+    return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+  }
   bool operator==(const Version& o) const {
-    return device == o.device && inode == o.inode && bytes == o.bytes && same(changed, o.changed) && same(status_changed, o.status_changed);
+    return device == o.device && inode == o.inode && bytes == o.bytes && same(changed, o.changed) &&
+           same(status_changed, o.status_changed);
   }
 };
 
@@ -65,8 +68,10 @@ void Contents::add(std::string_view name, Line line) {
   if (!line.exact) name = forms.emplace_back(std::move(form));
   auto [known, first] = users.try_emplace(name, line);
   if (first) return;
-  if (known->second.exact == line.exact) known->second.again = line.number;
-  else if (line.exact) known->second = line;
+  if (known->second.exact == line.exact)
+    known->second.again = line.number;
+  else if (line.exact)
+    known->second = line;
 }
 
 Result<std::shared_ptr<const Contents>> load(const std::string& path) {
@@ -75,7 +80,8 @@ Result<std::shared_ptr<const Contents>> load(const std::string& path) {
   auto text = read_file(path, file_bytes_max);
   if (!text) return fail(text.error().code, "user database {}", text.error().message);
   TL_TRY_ASSIGN(Version after, version_of(path));
-  if (!(after == out->version)) return fail(Errc::conflict, "user database {}: it has changed while it was read", path);
+  if (!(after == out->version))
+    return fail(Errc::conflict, "user database {}: it has changed while it was read", path);
   out->text = std::move(*text);
   std::size_t number = 0;
   for (std::string_view rest = out->text; !rest.empty();) {
@@ -137,12 +143,14 @@ class PasswdFile final : public UserSource {
     std::ranges::sort(lines, {}, [](const auto& l) { return l.second->number; });
     for (const auto& [name, line] : lines) {
       std::size_t at = name.rfind('@');
-      UserKey key{std::string(name.substr(0, at)), at == std::string_view::npos ? "example.org" : std::string(name.substr(at + 1))};
+      UserKey key{std::string(name.substr(0, at)),
+                  at == std::string_view::npos ? "example.org" : std::string(name.substr(at + 1))};
       SeenRow row;
       row.where = fmt::format("{}:{}", config_.path, line->number);
       row.found = at == std::string_view::npos || normal_domain(key.domain)
                       ? read(*line, name, key, row.not_known)
-                      : fail(Errc::invalid, "{}: user {}: nobody can write to that: {}", row.where, name, normal_domain(key.domain).error().message);
+                      : fail(Errc::invalid, "{}: user {}: nobody can write to that: {}", row.where, name,
+                             normal_domain(key.domain).error().message);
       see(row);
     }
     return {};
@@ -174,14 +182,18 @@ class PasswdFile final : public UserSource {
     if (found == contents.users.end()) {
       std::int64_t age = clock_.wall().seconds - contents.version.changed.tv_sec;
       if (age < 0 || age >= settling_seconds) return std::nullopt;
-      return fail(Errc::conflict, "user database {}: it was changed a moment ago, and may not be complete", config_.path);
+      return fail(Errc::conflict, "user database {}: it was changed a moment ago, and may not be complete",
+                  config_.path);
     }
     std::vector<std::string> not_known;
     return read(found->second, name, key, not_known);
   }
 
-  FindResult read(const Contents::Line& line, std::string_view name, const UserKey& key, std::vector<std::string>& not_known) const {
-    auto wrong = [&](Errc code, std::string_view what) { return fail(code, "{}:{}: user {}: {}", config_.path, line.number, name, what); };
+  FindResult read(const Contents::Line& line, std::string_view name, const UserKey& key,
+                  std::vector<std::string>& not_known) const {
+    auto wrong = [&](Errc code, std::string_view what) {
+      return fail(code, "{}:{}: user {}: {}", config_.path, line.number, name, what);
+    };
     if (!line.ends) return wrong(Errc::conflict, "the line has no end, and may be half written");
     if (line.again != 0) return wrong(Errc::invalid, fmt::format("stands in line {} too", line.again));
     const UserKey written = as_written(key, name_in_passwd_line(line.text));

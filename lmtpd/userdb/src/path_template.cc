@@ -9,9 +9,12 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-// What Dovecot's variables of one letter are called here; empty: `text`, which follows a "%", is none of them.
+// What Dovecot's variables of one letter are called here; empty: `text`, which follows a "%", is none of
+// them.
 std::string dovecot_hint(std::string_view text) {
-  if (text.empty() || (text.size() > 1 && (std::isalnum(static_cast<unsigned char>(text[1])) || text[1] == '_'))) return {};
+  if (text.empty() ||
+      (text.size() > 1 && (std::isalnum(static_cast<unsigned char>(text[1])) || text[1] == '_')))
+    return {};
   switch (text[0]) {
     case 'd':
       return "Dovecot's %d is %domain% here";
@@ -38,7 +41,8 @@ Result<PathTemplate> PathTemplate::parse(const char* key, std::string_view text,
       return fail(Errc::invalid, "{}: column {}: {}", key, percent + 1, hint);
     std::size_t end = text.find('%', percent + 1);
     if (end == std::string_view::npos)
-      return fail(Errc::invalid, "{}: column {}: a lone \"%\"; write \"%%\" for a percent sign", key, percent + 1);
+      return fail(Errc::invalid, "{}: column {}: a lone \"%\"; write \"%%\" for a percent sign", key,
+                  percent + 1);
     TL_TRY(out.add_macro(key, text.substr(percent + 1, end - percent - 1), percent + 1, last));
     at = end + 1;
   }
@@ -56,7 +60,8 @@ Status PathTemplate::add_macro(const char* key, std::string_view macro, std::siz
       parts_.push_back({static_cast<Part>(i), i == 0 ? "%" : ""});
       return {};
     }
-    if (i > 0) known += (i == 1 ? "%" : i == static_cast<int>(last) ? " and %" : ", %") + std::string(macros[i]) + "%";
+    if (i > 0)
+      known += (i == 1 ? "%" : i == static_cast<int>(last) ? " and %" : ", %") + std::string(macros[i]) + "%";
   }
   return fail(Errc::invalid, "{}: column {}: unknown macro %{}%; known are {}", key, column, macro, known);
 }
@@ -88,8 +93,10 @@ bool PathTemplate::uses_domain() const {
 }
 
 bool PathTemplate::fits(const Values& values) const {
-  return std::all_of(parts_.begin(), parts_.end(),
-                     [&](const auto& p) { return p.first == Part::literal || p.first == Part::home || fits_path(value_of(p.first, p.second, values)); });
+  return std::all_of(parts_.begin(), parts_.end(), [&](const auto& p) {
+    return p.first == Part::literal || p.first == Part::home ||
+           fits_path(value_of(p.first, p.second, values));
+  });
 }
 
 }  // namespace twinloft::lmtpd

@@ -1,4 +1,5 @@
-// Texts with %user%, %domain%, %name% and %home% in them: the defaults of users. One pass; a value is never looked at again.
+// Texts with %user%, %domain%, %name% and %home% in them: the defaults of users. One pass; a value is never
+// looked at again.
 #pragma once
 
 #include <string>

@@ -13,10 +13,15 @@ struct Unit {
   char letter;
   std::uint64_t bytes;
 };
-constexpr std::array units = std::to_array<Unit>(
-    {{'B', 1}, {'K', std::uint64_t{1} << 10}, {'M', std::uint64_t{1} << 20}, {'G', std::uint64_t{1} << 30}, {'T', std::uint64_t{1} << 40}});
+constexpr std::array units = std::to_array<Unit>({{'B', 1},
+                                                  {'K', std::uint64_t{1} << 10},
+                                                  {'M', std::uint64_t{1} << 20},
+                                                  {'G', std::uint64_t{1} << 30},
+                                                  {'T', std::uint64_t{1} << 40}});
 
-char upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
+char upper(char c) {
+  return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+}
 
 // One "name=value" of a rule.
 Status take_limit(std::string_view word, QuotaLimit& out) {
@@ -44,22 +49,26 @@ Result<std::uint64_t> parse_quota_bytes(std::string_view text, std::uint64_t uni
     auto found = std::ranges::find(units, upper(rest.front()), &Unit::letter);
     if (found != units.end()) unit = found->bytes, rest = {};
   }
-  if (code != std::errc() || !rest.empty() || value > std::uint64_t(std::numeric_limits<std::int64_t>::max()) / unit)
-    return fail(Errc::invalid, "\"{}\" is no size: expected a number of bytes, or one such as 500M or 1G", text);
+  if (code != std::errc() || !rest.empty() ||
+      value > std::uint64_t(std::numeric_limits<std::int64_t>::max()) / unit)
+    return fail(Errc::invalid, "\"{}\" is no size: expected a number of bytes, or one such as 500M or 1G",
+                text);
   return value * unit;
 }
 
 Result<std::uint64_t> parse_quota_messages(std::string_view text) {
   std::uint64_t value = 0;
   auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code != std::errc() || end != text.data() + text.size() || value > std::uint64_t(std::numeric_limits<std::int64_t>::max()))
+  if (code != std::errc() || end != text.data() + text.size() ||
+      value > std::uint64_t(std::numeric_limits<std::int64_t>::max()))
     return fail(Errc::invalid, "\"{}\" is no number of messages", text);
   return value;
 }
 
 Result<QuotaLimit> parse_quota_rule(std::string_view text) {
   constexpr std::string_view all_folders = "*:";
-  if (!text.starts_with(all_folders)) return fail(Errc::invalid, "\"{}\" is no rule for all folders, such as *:storage=1G:messages=1000", text);
+  if (!text.starts_with(all_folders))
+    return fail(Errc::invalid, "\"{}\" is no rule for all folders, such as *:storage=1G:messages=1000", text);
   QuotaLimit out;
   for (std::string_view rest = text.substr(all_folders.size());;) {
     std::size_t colon = rest.find(':');

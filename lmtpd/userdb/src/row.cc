@@ -15,7 +15,9 @@ namespace twinloft::lmtpd {
 
 namespace {
 
-std::string_view name_of(Column column) { return column_names[static_cast<std::size_t>(column)]; }
+std::string_view name_of(Column column) {
+  return column_names[static_cast<std::size_t>(column)];
+}
 
 // "~/Maildir", and "~" alone: the Maildir is the home.
 std::string at_home(std::string path, const std::string& home) {
@@ -28,11 +30,13 @@ std::optional<std::uint64_t> id_of_name(const std::string& name, bool is_group) 
   std::vector<char> buffer(std::size_t{1} << 16);
   if (is_group) {
     group entry{}, *found = nullptr;
-    if (::getgrnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found) != 0 || !found) return std::nullopt;
+    if (::getgrnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found) != 0 || !found)
+      return std::nullopt;
     return found->gr_gid;
   }
   passwd entry{}, *found = nullptr;
-  if (::getpwnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found) != 0 || !found) return std::nullopt;
+  if (::getpwnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found) != 0 || !found)
+    return std::nullopt;
   return found->pw_uid;
 }
 
@@ -74,7 +78,8 @@ Result<RowReader> RowReader::create(const UserDefaults& defaults) {
   out.defaults_ = defaults;
   TL_TRY_ASSIGN(out.name_, PathTemplate::parse("users.name", defaults.name, PathTemplate::Part::domain));
   TL_TRY_ASSIGN(out.home_, PathTemplate::parse("users.home", defaults.home, PathTemplate::Part::name));
-  TL_TRY_ASSIGN(out.maildir_, PathTemplate::parse("users.maildir", defaults.maildir, PathTemplate::Part::home));
+  TL_TRY_ASSIGN(out.maildir_,
+                PathTemplate::parse("users.maildir", defaults.maildir, PathTemplate::Part::home));
   // A trial user shows what every user would stumble over.
   PathTemplate::Values values{"user", "example.org", "user", "/home/user"};
   User trial;
@@ -91,34 +96,42 @@ Result<RowReader> RowReader::create(const UserDefaults& defaults) {
 std::optional<Column> RowReader::missing(const ColumnSet& has) const {
   auto lacks = [&](Column c) { return !has[static_cast<std::size_t>(c)]; };
   if (lacks(Column::user) && name_.empty()) return Column::user;
-  if (!lacks(Column::next_hop) || !defaults_.next_hop.empty()) return std::nullopt;  // a row may need no more than that
+  if (!lacks(Column::next_hop) || !defaults_.next_hop.empty())
+    return std::nullopt;  // a row may need no more than that
   if (lacks(Column::uid) && defaults_.uid == 0) return Column::uid;
   if (lacks(Column::gid) && defaults_.gid == 0) return Column::gid;
   if (lacks(Column::home) && home_.empty()) return Column::home;
   return std::nullopt;
 }
 
-Result<std::string> RowReader::text_of(const Row& row, Column column, const PathTemplate& fallback, const PathTemplate::Values& values) const {
+Result<std::string> RowReader::text_of(const Row& row, Column column, const PathTemplate& fallback,
+                                       const PathTemplate::Values& values) const {
   if (row[column]) return *row[column];
   if (!fallback.fits(values))
-    return fail(Errc::invalid, "column \"{}\" has no value, and {}@{} cannot be part of the path that users.{} makes", name_of(column), values.user,
-                values.domain, name_of(column));
+    return fail(Errc::invalid,
+                "column \"{}\" has no value, and {}@{} cannot be part of the path that users.{} makes",
+                name_of(column), values.user, values.domain, name_of(column));
   return fallback.expand(values);
 }
 
 Result<std::uint32_t> RowReader::id_of(const Row& row, Column column, std::uint32_t fallback) {
   const auto& text = row[column];
-  if (!text && fallback == 0) return fail(Errc::invalid, "column \"{}\" has no value, and there is no users.{}", name_of(column), name_of(column));
+  if (!text && fallback == 0)
+    return fail(Errc::invalid, "column \"{}\" has no value, and there is no users.{}", name_of(column),
+                name_of(column));
   if (!text) return fallback;
   std::uint64_t value = 0;
   auto [end, code] = std::from_chars(text->data(), text->data() + text->size(), value);
   if (code == std::errc::invalid_argument || end != text->data() + text->size()) {
     auto named = id_of_name(*text, column == Column::gid);
-    if (!named) return fail(Errc::invalid, "column \"{}\" is no number, and no {} of this machine: \"{}\"", name_of(column), column == Column::gid ? "group" : "account", *text);
+    if (!named)
+      return fail(Errc::invalid, "column \"{}\" is no number, and no {} of this machine: \"{}\"",
+                  name_of(column), column == Column::gid ? "group" : "account", *text);
     value = *named, code = {};
   }
   if (code != std::errc() || value < 1 || value >= std::numeric_limits<std::uint32_t>::max())
-    return fail(Errc::invalid, "column \"{}\" is {}, which is no user's or group's id", name_of(column), *text);
+    return fail(Errc::invalid, "column \"{}\" is {}, which is no user's or group's id", name_of(column),
+                *text);
   return static_cast<std::uint32_t>(value);
 }
 
@@ -182,7 +195,8 @@ Result<UserEntry> RowReader::read_columns(const UserKey& key, const Row& row) co
   if (row.wrong_place) return std::unexpected(*row.wrong_place);
   TL_TRY_ASSIGN(user.uid, id_of(row, Column::uid, defaults_.uid));
   TL_TRY_ASSIGN(user.gid, id_of(row, Column::gid, defaults_.gid));
-  if (!row[Column::home] && home_.empty()) return fail(Errc::invalid, "column \"home\" has no value, and there is no users.home");
+  if (!row[Column::home] && home_.empty())
+    return fail(Errc::invalid, "column \"home\" has no value, and there is no users.home");
   TL_TRY_ASSIGN(user.home, text_of(row, Column::home, home_, values));
   user.home = normal_path(user.home);
   values.home = user.home;

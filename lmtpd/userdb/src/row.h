@@ -14,18 +14,36 @@
 
 namespace twinloft::lmtpd {
 
-enum class Column { user, uid, gid, home, maildir, agent, state, alias, quota_bytes, quota_messages, quota_rule, next_hop, detail_folders };
-inline constexpr std::array<std::string_view, 13> column_names = {"user",  "uid",   "gid",         "home",           "maildir",   "agent",
-                                                                  "state", "alias", "quota_bytes", "quota_messages", "quota_rule", "next_hop", "detail_folders"};
+enum class Column {
+  user,
+  uid,
+  gid,
+  home,
+  maildir,
+  agent,
+  state,
+  alias,
+  quota_bytes,
+  quota_messages,
+  quota_rule,
+  next_hop,
+  detail_folders
+};
+inline constexpr std::array<std::string_view, 13> column_names = {
+    "user",       "uid",      "gid",           "home",        "maildir",
+    "agent",      "state",    "alias",         "quota_bytes", "quota_messages",
+    "quota_rule", "next_hop", "detail_folders"};
 std::optional<Column> column_named(std::string_view name);
 
 // nullopt: the source does not say.
 struct Row {
   std::array<std::optional<std::string>, column_names.size()> values;
-  std::vector<std::pair<std::string, std::string>> of_dovecot;  // a query's columns that Dovecot has names for: dovecot_fields.h
-  std::optional<Error>
-      wrong_place;  // why it is not known where Dovecot looks; only deliveries here need that
-  std::vector<std::string> not_known;                            // names of Dovecot's fields that nothing is known of: they are not heeded
+  std::vector<std::pair<std::string, std::string>> of_dovecot;  // a query's columns that Dovecot has names
+                                                                // for: dovecot_fields.h
+  std::optional<Error> wrong_place;    // why it is not known where Dovecot looks; only deliveries here need
+                                       // that
+  std::vector<std::string> not_known;  // names of Dovecot's fields that nothing is known of: they are not
+                                       // heeded
   std::optional<std::string>& operator[](Column c) { return values[static_cast<std::size_t>(c)]; }
   const std::optional<std::string>& operator[](Column c) const { return values[static_cast<std::size_t>(c)]; }
 };
@@ -37,7 +55,8 @@ inline void note(Row& row, Status taken) {
 
 using ColumnSet = std::array<bool, column_names.size()>;
 
-// What a query has ever yielded. A column that it does not yield any more (SELECT *, and a change of the table) is no fault of the rows. Thread-safe.
+// What a query has ever yielded. A column that it does not yield any more (SELECT *, and a change of the
+// table) is no fault of the rows. Thread-safe.
 class SeenColumns {
  public:
   std::optional<Column> lost(const ColumnSet& now);  // and remembers what is new
@@ -52,14 +71,16 @@ class RowReader {
   // Errors: templates that are none.
   static Result<RowReader> create(const UserDefaults& defaults);
 
-  // Whether there is something to say of each user where the source has these columns only. Else the first one that is missing.
+  // Whether there is something to say of each user where the source has these columns only. Else the first
+  // one that is missing.
   std::optional<Column> missing(const ColumnSet& has) const;
   // Errors name the column.
   Result<UserEntry> read(const UserKey& key, const Row& row) const;
   bool uses_domain() const { return home_.uses_domain() || maildir_.uses_domain(); }
 
  private:
-  Result<std::string> text_of(const Row& row, Column column, const PathTemplate& fallback, const PathTemplate::Values& values) const;
+  Result<std::string> text_of(const Row& row, Column column, const PathTemplate& fallback,
+                              const PathTemplate::Values& values) const;
   Result<QuotaLimit> quota_of(const Row& row) const;
   static Result<std::uint32_t> id_of(const Row& row, Column column, std::uint32_t fallback);
   Result<UserEntry> read_columns(const UserKey& key, const Row& row) const;

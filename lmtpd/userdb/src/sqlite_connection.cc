@@ -40,7 +40,8 @@ std::unexpected<Error> SqliteConnection::database_error(int code, const char* do
               advice(code, db_ ? sqlite3_system_errno(db_.get()) : 0), one_line(config_.query));
 }
 
-Result<std::unique_ptr<SqliteConnection>> SqliteConnection::open(const SqliteDbConfig& config, const RowReader& reader, SeenColumns& seen) {
+Result<std::unique_ptr<SqliteConnection>> SqliteConnection::open(const SqliteDbConfig& config,
+                                                                 const RowReader& reader, SeenColumns& seen) {
   std::unique_ptr<SqliteConnection> connection(new SqliteConnection(config, reader, seen));
   TL_TRY(connection->connect());
   TL_TRY(connection->prepare());
@@ -56,7 +57,8 @@ Status SqliteConnection::connect() {
   sqlite3* db = nullptr;
   int code = sqlite3_open_v2(config_.path.c_str(), &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, nullptr);
   db_.reset(db);
-  if (int error = db ? sqlite3_system_errno(db) : 0; code != SQLITE_OK && error != 0) return fail_errno(error, "user database {}: open", config_.path);
+  if (int error = db ? sqlite3_system_errno(db) : 0; code != SQLITE_OK && error != 0)
+    return fail_errno(error, "user database {}: open", config_.path);
   if (code != SQLITE_OK) return fail(Errc::io, "{}", database_error(code, "open").error().message);
   sqlite3_extended_result_codes(db, 1);
   sqlite3_busy_timeout(db, static_cast<int>(config_.busy_timeout.count()));
@@ -117,12 +119,15 @@ Result<SqliteConnection::Columns> SqliteConnection::find_columns() const {
     }
   if (auto missing = reader_.missing(has)) {
     std::string_view name = column_names[static_cast<std::size_t>(*missing)];
-    return fail(Errc::invalid, "user database {}: the query yields no column \"{}\" (use AS to name it), and there is no users.{}: {}", config_.path, name,
-                name, one_line(config_.query));
+    return fail(Errc::invalid,
+                "user database {}: the query yields no column \"{}\" (use AS to name it), and there is no "
+                "users.{}: {}",
+                config_.path, name, name, one_line(config_.query));
   }
   if (auto lost = seen_.lost(has))
-    return fail(Errc::unavailable, "user database {}: the query yields no column \"{}\" any more; the query is: {}", config_.path,
-                column_names[static_cast<std::size_t>(*lost)], one_line(config_.query));
+    return fail(Errc::unavailable,
+                "user database {}: the query yields no column \"{}\" any more; the query is: {}",
+                config_.path, column_names[static_cast<std::size_t>(*lost)], one_line(config_.query));
   return columns;
 }
 
@@ -130,8 +135,8 @@ Status SqliteConnection::bind(const char* parameter, const std::string& value) {
   int index = sqlite3_bind_parameter_index(statement_.get(), parameter);
   if (index == 0) return {};
   // Static: the values outlive the step, and are unbound after it.
-  int code =
-      sqlite3_bind_text64(statement_.get(), index, value.data(), value.size(), SQLITE_STATIC, SQLITE_UTF8);
+  int code = sqlite3_bind_text64(statement_.get(), index, value.data(), value.size(), SQLITE_STATIC,
+                                 SQLITE_UTF8);
   if (code != SQLITE_OK) return database_error(code, "bind");
   return {};
 }
@@ -139,7 +144,8 @@ Status SqliteConnection::bind(const char* parameter, const std::string& value) {
 Result<std::string> SqliteConnection::text_of(int column) const {
   int type = sqlite3_column_type(statement_.get(), column);
   if (type != SQLITE_TEXT && type != SQLITE_INTEGER)
-    return fail(Errc::invalid, "column \"{}\" is neither text nor an integer", sqlite3_column_name(statement_.get(), column));
+    return fail(Errc::invalid, "column \"{}\" is neither text nor an integer",
+                sqlite3_column_name(statement_.get(), column));
   const unsigned char* text = sqlite3_column_text(statement_.get(), column);
   if (!text) return fail(Errc::exhausted, "no memory");
   auto bytes = static_cast<std::size_t>(sqlite3_column_bytes(statement_.get(), column));
@@ -155,7 +161,8 @@ Result<Row> SqliteConnection::read_row(const Columns& columns) const {
   int count = sqlite3_column_count(statement_.get());
   for (int i = 0; i < count; ++i) {
     const char* name = sqlite3_column_name(statement_.get(), i);
-    if (!name || !is_dovecot_column(name) || sqlite3_column_type(statement_.get(), i) == SQLITE_NULL) continue;
+    if (!name || !is_dovecot_column(name) || sqlite3_column_type(statement_.get(), i) == SQLITE_NULL)
+      continue;
     TL_TRY_ASSIGN(std::string value, text_of(i));
     row.of_dovecot.emplace_back(name, std::move(value));
   }
@@ -174,7 +181,8 @@ struct ResetAtEnd {
 }  // namespace
 
 std::unexpected<Error> SqliteConnection::row_error(const UserKey& key, const Error& error) const {
-  return fail(error.code, "user database {}: the row of {}: {}; the query is: {}", config_.path, key.address(), error.message, one_line(config_.query));
+  return fail(error.code, "user database {}: the row of {}: {}; the query is: {}", config_.path,
+              key.address(), error.message, one_line(config_.query));
 }
 
 FindResult SqliteConnection::find(const UserKey& key) {

@@ -25,7 +25,8 @@ class SqliteConnection {
  public:
   // Errors: no such file, no database, a query that does not parse, writes, has unknown parameters or lacks
   // columns.
-  static Result<std::unique_ptr<SqliteConnection>> open(const SqliteDbConfig& config, const RowReader& reader, SeenColumns& seen);
+  static Result<std::unique_ptr<SqliteConnection>> open(const SqliteDbConfig& config, const RowReader& reader,
+                                                        SeenColumns& seen);
 
   FindResult find(const UserKey& key);
   const FileIdentity& identity() const { return identity_; }
@@ -39,7 +40,8 @@ class SqliteConnection {
   };
   using Columns = std::array<int, column_names.size()>;  // where each is in the result; -1: it is not
 
-  SqliteConnection(const SqliteDbConfig& config, const RowReader& reader, SeenColumns& seen) : config_(config), reader_(reader), seen_(seen) {}
+  SqliteConnection(const SqliteDbConfig& config, const RowReader& reader, SeenColumns& seen)
+      : config_(config), reader_(reader), seen_(seen) {}
   Status connect();
   Status prepare();
   Status check_parameters() const;

@@ -14,7 +14,8 @@ namespace {
 // A pool of connections: a look-up takes one, opens one while there are fewer than allowed, or waits.
 class SqliteDb final : public UserSource {
  public:
-  SqliteDb(SqliteDbConfig config, RowReader reader) : config_(std::move(config)), reader_(std::move(reader)) {}
+  SqliteDb(SqliteDbConfig config, RowReader reader)
+      : config_(std::move(config)), reader_(std::move(reader)) {}
 
   Status check() {
     TL_TRY_ASSIGN(std::unique_ptr<SqliteConnection> first, take());

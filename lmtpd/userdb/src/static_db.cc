@@ -12,7 +12,8 @@ namespace {
 
 class StaticDb final : public UserSource {
  public:
-  StaticDb(StaticDbConfig config, RowReader reader) : config_(std::move(config)), reader_(std::move(reader)) {}
+  StaticDb(StaticDbConfig config, RowReader reader)
+      : config_(std::move(config)), reader_(std::move(reader)) {}
 
   FindResult find(const UserKey& key) override {
     if (!exists(key)) return std::nullopt;
@@ -23,12 +24,14 @@ class StaticDb final : public UserSource {
  private:
   bool exists(const UserKey& key) const {
     bool needs_domain = reader_.uses_domain() || !config_.domains.empty();
-    if (!fits_path(key.local_part) || !(key.domain.empty() ? !needs_domain : fits_path(key.domain))) return false;
+    if (!fits_path(key.local_part) || !(key.domain.empty() ? !needs_domain : fits_path(key.domain)))
+      return false;
     auto listed = [](const std::vector<std::string>& list, const std::string& value) {
       return std::find(list.begin(), list.end(), value) != list.end();
     };
     const auto* users = std::get_if<LocalParts>(&config_.users);
-    return (config_.domains.empty() || listed(config_.domains, key.domain)) && (!users || listed(*users, key.local_part));
+    return (config_.domains.empty() || listed(config_.domains, key.domain)) &&
+           (!users || listed(*users, key.local_part));
   }
 
   StaticDbConfig config_;
@@ -43,7 +46,8 @@ Result<std::unique_ptr<UserSource>> make_static_db(StaticDbConfig config) {
     for (std::string& user : *users) user = ascii_lower(user);
   TL_TRY_ASSIGN(RowReader reader, RowReader::create(config.defaults));
   if (auto column = reader.missing({}))
-    return fail(Errc::invalid, "users.{} is missing, or 0: mail is never delivered as root", column_names[static_cast<std::size_t>(*column)]);
+    return fail(Errc::invalid, "users.{} is missing, or 0: mail is never delivered as root",
+                column_names[static_cast<std::size_t>(*column)]);
   return std::make_unique<StaticDb>(std::move(config), std::move(reader));
 }
 

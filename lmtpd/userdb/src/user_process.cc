@@ -20,13 +20,17 @@ FindResult find_safely(UserSource& source, ByteSpan packet) {
 
 }  // namespace
 
-Result<std::unique_ptr<UserProcess>> UserProcess::start(std::size_t lanes, std::chrono::milliseconds timeout, const std::function<Status()>& become,
+Result<std::unique_ptr<UserProcess>> UserProcess::start(std::size_t lanes, std::chrono::milliseconds timeout,
+                                                        const std::function<Status()>& become,
                                                         const Open& open) {
   auto serve = [&open]() -> Result<LaneProcess::Serve> {
     TL_TRY_ASSIGN(std::shared_ptr<UserSource> source, open());
-    return LaneProcess::Serve([source](ByteSpan request) { return LaneAnswer{encode_found(find_safely(*source, request)), Fd()}; });
+    return LaneProcess::Serve(
+        [source](ByteSpan request) { return LaneAnswer{encode_found(find_safely(*source, request)), Fd()}; });
   };
-  TL_TRY_ASSIGN(auto process, LaneProcess::start({"lmtpd-users", "the process that asks the user database", lanes}, become, serve));
+  TL_TRY_ASSIGN(
+      auto process,
+      LaneProcess::start({"lmtpd-users", "the process that asks the user database", lanes}, become, serve));
   return std::unique_ptr<UserProcess>(new UserProcess(std::move(process), timeout));
 }
 

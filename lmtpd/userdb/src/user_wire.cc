@@ -16,7 +16,9 @@ constexpr std::uint8_t folders_max = static_cast<std::uint8_t>(FoldersByDetail::
 
 enum class Kind : std::uint8_t { nobody, user, alias, error };
 
-bool at_end(const Reader& in) { return in.ok() && in.remaining() == 0; }
+bool at_end(const Reader& in) {
+  return in.ok() && in.remaining() == 0;
+}
 
 // A packet that begins so.
 class Packet {
@@ -59,7 +61,8 @@ Result<FindResult> read_user(Reader& in) {
     if (!value) return fail(Errc::invalid, "a user that cannot be read");
     *text = *value;
   }
-  if (!at_end(in) || state > static_cast<std::uint8_t>(UserState::deferred) || folders > folders_max) return fail(Errc::invalid, "a user that cannot be read");
+  if (!at_end(in) || state > static_cast<std::uint8_t>(UserState::deferred) || folders > folders_max)
+    return fail(Errc::invalid, "a user that cannot be read");
   user.state = static_cast<UserState>(state);
   if (folders > 0) user.detail_folders = static_cast<FoldersByDetail>(folders - 1);
   TL_TRY(check_user(user));
@@ -75,7 +78,8 @@ Result<FindResult> read_alias(Reader& in) {
 Result<FindResult> read_error(Reader& in) {
   auto code = in.get<std::uint8_t>();
   auto message = in.get_text(field_bytes_max);
-  if (!message || !at_end(in) || code > static_cast<std::uint8_t>(Errc::internal)) return fail(Errc::invalid, "an error that cannot be read");
+  if (!message || !at_end(in) || code > static_cast<std::uint8_t>(Errc::internal))
+    return fail(Errc::invalid, "an error that cannot be read");
   return FindResult(std::unexpected(Error{static_cast<Errc>(code), std::string(*message), 0}));
 }
 
@@ -114,15 +118,18 @@ std::vector<std::byte> encode_found(const FindResult& found) {
   packet.out.put(static_cast<std::uint8_t>(user.state));
   packet.out.put(user.quota.bytes);
   packet.out.put(user.quota.messages);
-  packet.out.put(static_cast<std::uint8_t>(user.detail_folders ? static_cast<int>(*user.detail_folders) + 1 : 0));
-  for (const std::string* text : {&user.name, &user.home, &user.maildir, &user.agent, &user.next_hop}) packet.out.put_text(*text);
+  packet.out.put(
+      static_cast<std::uint8_t>(user.detail_folders ? static_cast<int>(*user.detail_folders) + 1 : 0));
+  for (const std::string* text : {&user.name, &user.home, &user.maildir, &user.agent, &user.next_hop})
+    packet.out.put_text(*text);
   return packet.take();
 }
 
 Result<FindResult> decode_found(ByteSpan packet) {
   Reader in(packet);
   auto kind = in.get<std::uint8_t>();
-  if (in.ok() && kind == static_cast<std::uint8_t>(Kind::nobody) && at_end(in)) return FindResult(std::nullopt);
+  if (in.ok() && kind == static_cast<std::uint8_t>(Kind::nobody) && at_end(in))
+    return FindResult(std::nullopt);
   if (kind == static_cast<std::uint8_t>(Kind::user)) return read_user(in);
   if (kind == static_cast<std::uint8_t>(Kind::alias)) return read_alias(in);
   if (kind == static_cast<std::uint8_t>(Kind::error)) return read_error(in);

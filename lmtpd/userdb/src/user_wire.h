@@ -1,5 +1,6 @@
-// Between the process that serves and the one that asks the user database: one packet each, little-endian, every field with its length before it
-// and a bound on that. Neither trusts the other: a user is checked again by who gets it (check.h).
+// Between the process that serves and the one that asks the user database: one packet each, little-endian,
+// every field with its length before it and a bound on that. Neither trusts the other: a user is checked
+// again by who gets it (check.h).
 #pragma once
 
 #include <cstddef>

@@ -7,9 +7,12 @@ namespace twinloft::repl::arbiter {
 
 const char* name_of(Kind kind) {
   switch (kind) {
-    case Kind::manual: return "manual";
-    case Kind::etcd: return "etcd";
-    case Kind::pacemaker: return "pacemaker";
+    case Kind::manual:
+      return "manual";
+    case Kind::etcd:
+      return "etcd";
+    case Kind::pacemaker:
+      return "pacemaker";
   }
   return "?";
 }
@@ -30,14 +33,16 @@ std::string normal_prefix(std::string prefix) {
   return prefix;
 }
 
-Result<std::unique_ptr<Store>> make_store(const Settings& settings, const Uuid& volume, ReplicaId self, const Clock& clock) {
+Result<std::unique_ptr<Store>> make_store(const Settings& settings, const Uuid& volume, ReplicaId self,
+                                          const Clock& clock) {
   if (settings.kind == Kind::etcd) {
     auto store = EtcdStore::create(settings, volume, clock);
     if (store) return std::move(*store);
     store.error().message = "arbiter: " + store.error().message;
     return std::unexpected(store.error());
   }
-  if (settings.kind == Kind::pacemaker) return std::make_unique<PacemakerStore>(settings, volume, self, clock);
+  if (settings.kind == Kind::pacemaker)
+    return std::make_unique<PacemakerStore>(settings, volume, self, clock);
   return std::unique_ptr<Store>();
 }
 
@@ -66,7 +71,8 @@ void Arbiter::ask(core::ArbiterRequest request) {
   if (!full) return changed_.notify_one();
   loop_.post([this, token, alive = std::weak_ptr(alive_)] {
     if (!alive.expired())
-      deliver({token, core::ArbiterAnswer::Outcome::unknown, std::nullopt, "too many requests wait for the arbiter"});
+      deliver({token, core::ArbiterAnswer::Outcome::unknown, std::nullopt,
+               "too many requests wait for the arbiter"});
   });
 }
 

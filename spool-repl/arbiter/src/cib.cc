@@ -12,7 +12,9 @@ namespace {
 
 namespace pt = boost::property_tree;
 
-std::unexpected<Error> odd(const std::string& what) { return fail(Errc::corrupt, "this is no CIB of Pacemaker: {}", what); }
+std::unexpected<Error> odd(const std::string& what) {
+  return fail(Errc::corrupt, "this is no CIB of Pacemaker: {}", what);
+}
 
 std::string attribute(const pt::ptree& element, const char* name) {
   return element.get<std::string>(pt::ptree::path_type(std::string("<xmlattr>/") + name, '/'), "");
@@ -27,7 +29,8 @@ Result<std::uint64_t> number(const pt::ptree& element, const char* name) {
 }
 
 bool is_true(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return text == "true" || text == "on" || text == "yes" || text == "y" || text == "1";
 }
 
@@ -36,13 +39,17 @@ bool is_in(const std::string& text, std::string_view word) {
   if (text == word) return true;
   return !text.empty() && text != "0" && text.find_first_not_of("0123456789") == std::string::npos;
 }
-bool is_out(const std::string& text, std::string_view word) { return text == word || text == "0"; }
+bool is_out(const std::string& text, std::string_view word) {
+  return text == word || text == "0";
+}
 
 NodeFate fate_of(const pt::ptree& state) {
-  std::string layer = attribute(state, "in_ccm"), group = attribute(state, "crmd"), join = attribute(state, "join"),
-              expected = attribute(state, "expected");
-  if (is_in(layer, "true") && is_in(group, "online") && join == "member" && expected == "member") return NodeFate::online;
-  if (is_out(layer, "false") && is_out(group, "offline") && join == "down" && expected == "down") return NodeFate::down;
+  std::string layer = attribute(state, "in_ccm"), group = attribute(state, "crmd"),
+              join = attribute(state, "join"), expected = attribute(state, "expected");
+  if (is_in(layer, "true") && is_in(group, "online") && join == "member" && expected == "member")
+    return NodeFate::online;
+  if (is_out(layer, "false") && is_out(group, "offline") && join == "down" && expected == "down")
+    return NodeFate::down;
   return NodeFate::lost;
 }
 
@@ -56,7 +63,8 @@ void read_properties(const pt::ptree& config, const std::string& set, const std:
     for (const auto& [kind, pair] : properties) {
       if (kind != "nvpair") continue;
       std::string name = attribute(pair, "name");
-      if ((name == "stonith-enabled" || name == "fencing-enabled") && !is_true(attribute(pair, "value"))) out.fencing = false;
+      if ((name == "stonith-enabled" || name == "fencing-enabled") && !is_true(attribute(pair, "value")))
+        out.fencing = false;
       if (attribute(pair, "id") != property) continue;
       out.value = attribute(pair, "value");
       out.value_set = id;
@@ -67,11 +75,16 @@ void read_properties(const pt::ptree& config, const std::string& set, const std:
 std::string escaped(std::string_view text) {
   std::string out;
   for (char c : text) {
-    if (c == '&') out += "&amp;";
-    else if (c == '<') out += "&lt;";
-    else if (c == '>') out += "&gt;";
-    else if (c == '"') out += "&quot;";
-    else out += c;
+    if (c == '&')
+      out += "&amp;";
+    else if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else if (c == '"')
+      out += "&quot;";
+    else
+      out += c;
   }
   return out;
 }
@@ -106,7 +119,8 @@ Result<Cib> read_cib(std::string_view xml, const std::string& set, const std::st
   return out;
 }
 
-std::string cib_patch(const Cib& cib, const std::string& set, const std::string& property, const std::string& value) {
+std::string cib_patch(const Cib& cib, const std::string& set, const std::string& property,
+                      const std::string& value) {
   const Cib::Version& v = cib.version;
   std::string pair = fmt::format(R"(<nvpair id="{0}" name="{0}" value="{1}"/>)", property, escaped(value));
   std::string config = "/cib/configuration/crm_config", change;
@@ -116,11 +130,13 @@ std::string cib_patch(const Cib& cib, const std::string& set, const std::string&
         R"(<change-attr name="value" operation="set" value="{}"/></change-list><change-result>{}</change-result></change>)",
         config, escaped(cib.value_set), property, escaped(value), pair);
   else if (!cib.value_set.empty())
-    change = fmt::format(R"(<change operation="create" path="{}/cluster_property_set[@id='{}']" position="0">{}</change>)", config,
-                         escaped(cib.value_set), pair);
+    change = fmt::format(
+        R"(<change operation="create" path="{}/cluster_property_set[@id='{}']" position="0">{}</change>)",
+        config, escaped(cib.value_set), pair);
   else
-    change = fmt::format(R"(<change operation="create" path="{}" position="{}"><cluster_property_set id="{}">{}</cluster_property_set></change>)",
-                         config, cib.value_sets, set, pair);
+    change = fmt::format(
+        R"(<change operation="create" path="{}" position="{}"><cluster_property_set id="{}">{}</cluster_property_set></change>)",
+        config, cib.value_sets, set, pair);
   return fmt::format(R"(<diff format="2"><version><source admin_epoch="{0}" epoch="{1}" num_updates="{2}"/>)"
                      R"(<target admin_epoch="{0}" epoch="{3}" num_updates="0"/></version>{4}</diff>)",
                      v.admin_epoch, v.epoch, v.num_updates, v.epoch + 1, change);

@@ -1,5 +1,5 @@
-// Pacemaker's cluster information base as XML: what the arbiter needs of it, and a patch that changes one property if
-// nothing else has changed. Pure. docs/decisions/arbiter-pacemaker.md says why these fields.
+// Pacemaker's cluster information base as XML: what the arbiter needs of it, and a patch that changes one
+// property if nothing else has changed. Pure. docs/decisions/arbiter-pacemaker.md says why these fields.
 #pragma once
 
 #include <map>
@@ -25,18 +25,19 @@ struct Cib {
   };
   Version version;
   bool quorum = false;
-  bool fencing = false;  // stonith-enabled is nowhere set to false
+  bool fencing = false;                   // stonith-enabled is nowhere set to false
   std::map<std::string, NodeFate> nodes;  // by name
   std::optional<std::string> value;       // of the property
-  std::string value_set;                  // id of the cluster_property_set that holds it, or would; empty: there is none yet
-  std::size_t value_sets = 0;             // cluster_property_sets
+  std::string value_set;  // id of the cluster_property_set that holds it, or would; empty: there is none yet
+  std::size_t value_sets = 0;  // cluster_property_sets
 };
 
 // Names of the property of a volume and of its set are XML ids: a letter first, no colon.
 // Errc::corrupt where this is no CIB.
 Result<Cib> read_cib(std::string_view xml, const std::string& set, const std::string& property);
-// A diff from `cib` to the same with the property changed and the epoch raised. `cibadmin --patch` takes it only where the
-// version is still that of `cib`.
-std::string cib_patch(const Cib& cib, const std::string& set, const std::string& property, const std::string& value);
+// A diff from `cib` to the same with the property changed and the epoch raised. `cibadmin --patch` takes it
+// only where the version is still that of `cib`.
+std::string cib_patch(const Cib& cib, const std::string& set, const std::string& property,
+                      const std::string& value);
 
 }  // namespace twinloft::repl::arbiter

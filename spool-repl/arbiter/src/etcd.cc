@@ -22,8 +22,11 @@ std::string key_of(const Settings& settings, const Uuid& volume) {
 
 std::string status_text(const HttpAnswer& answer, const std::string& target) {
   std::string said = error_text(answer.body);
-  return fmt::format("HTTP status {}{}{}{}", answer.status, said.empty() ? "" : ": ", said,
-                     answer.status == 404 ? fmt::format(" (for {}: etcd 3.4 or newer is needed, with its gRPC gateway)", target) : "");
+  return fmt::format(
+      "HTTP status {}{}{}{}", answer.status, said.empty() ? "" : ": ", said,
+      answer.status == 404
+          ? fmt::format(" (for {}: etcd 3.4 or newer is needed, with its gRPC gateway)", target)
+          : "");
 }
 
 }  // namespace
@@ -41,7 +44,8 @@ Result<std::string> read_password(const std::string& path) {
 EtcdStore::EtcdStore(const Settings& settings, const Uuid& volume, const Clock& clock)
     : settings_(settings), volume_(volume), clock_(clock), key_(key_of(settings, volume)), http_(clock) {}
 
-Result<std::unique_ptr<EtcdStore>> EtcdStore::create(const Settings& settings, const Uuid& volume, const Clock& clock) {
+Result<std::unique_ptr<EtcdStore>> EtcdStore::create(const Settings& settings, const Uuid& volume,
+                                                     const Clock& clock) {
   std::unique_ptr<EtcdStore> store(new EtcdStore(settings, volume, clock));
   bool tls = false, clear = false;
   for (const std::string& url : settings.endpoints) {
@@ -50,7 +54,8 @@ Result<std::unique_ptr<EtcdStore>> EtcdStore::create(const Settings& settings, c
     store->endpoints_.push_back(std::move(endpoint));
   }
   if (store->endpoints_.empty()) return fail(Errc::invalid, "etcd needs an endpoint");
-  // Both are read again at each use, so that they may be renewed while the node runs; now is the time for mistakes.
+  // Both are read again at each use, so that they may be renewed while the node runs; now is the time for
+  // mistakes.
   if (tls) TL_TRY(tls_context({settings.ca_file, settings.cert_file, settings.key_file}));
   if (!settings.user.empty()) TL_TRY(read_password(settings.password_file));
   if (!settings.user.empty() && clear)
@@ -79,10 +84,12 @@ ArbiterAnswer EtcdStore::perform(const ArbiterRequest& request) {
     if (answer.error().everywhere) break;
   }
   return {request.token, Outcome::unknown, std::nullopt,
-          fmt::format("etcd: no {}answer from {} endpoint{}: {}", spoke ? "usable " : "", count, count == 1 ? "" : "s", reasons)};
+          fmt::format("etcd: no {}answer from {} endpoint{}: {}", spoke ? "usable " : "", count,
+                      count == 1 ? "" : "s", reasons)};
 }
 
-std::expected<ArbiterAnswer, EtcdStore::Failure> EtcdStore::ask(const Endpoint& endpoint, const ArbiterRequest& request,
+std::expected<ArbiterAnswer, EtcdStore::Failure> EtcdStore::ask(const Endpoint& endpoint,
+                                                                const ArbiterRequest& request,
                                                                 Instant deadline) {
   std::string target = request.read ? "/v3/kv/range" : "/v3/kv/txn", body;
   if (request.read) {
@@ -99,7 +106,8 @@ std::expected<ArbiterAnswer, EtcdStore::Failure> EtcdStore::ask(const Endpoint& 
       if (auto in = log_in(endpoint, deadline); !in) return std::unexpected(in.error());
     auto answer = post(endpoint, target, body, deadline);
     if (answer && answer->status == 200) return understood(request, answer->body);
-    // A token that was kept may be stale. Not every version says so: some gateways only close the connection then.
+    // A token that was kept may be stale. Not every version says so: some gateways only close the connection
+    // then.
     token_.clear();
     if (kept && clock_.now() < deadline) continue;
     return std::unexpected(answer ? Failure{status_text(*answer, target), true} : answer.error());
@@ -108,12 +116,14 @@ std::expected<ArbiterAnswer, EtcdStore::Failure> EtcdStore::ask(const Endpoint& 
 
 std::expected<void, EtcdStore::Failure> EtcdStore::open(const Endpoint& endpoint, Instant deadline) {
   if (http_.is_open()) return {};
-  Status connected = http_.connect(endpoint, {settings_.ca_file, settings_.cert_file, settings_.key_file}, deadline);
+  Status connected = http_.connect(endpoint, {settings_.ca_file, settings_.cert_file, settings_.key_file},
+                                   deadline);
   if (!connected) return std::unexpected(Failure{connected.error().message});
   return {};
 }
 
-std::expected<HttpAnswer, EtcdStore::Failure> EtcdStore::post(const Endpoint& endpoint, const std::string& target,
+std::expected<HttpAnswer, EtcdStore::Failure> EtcdStore::post(const Endpoint& endpoint,
+                                                              const std::string& target,
                                                               const std::string& body, Instant deadline) {
   if (auto opened = open(endpoint, deadline); !opened) return std::unexpected(opened.error());
   auto answer = http_.post(target, body, token_, deadline);
@@ -127,7 +137,9 @@ std::expected<void, EtcdStore::Failure> EtcdStore::log_in(const Endpoint& endpoi
   auto answer = post(endpoint, "/v3/auth/authenticate", login_request(settings_.user, *password), deadline);
   if (!answer) return std::unexpected(answer.error());
   if (answer->status != 200)
-    return std::unexpected(Failure{fmt::format("logging in as {}: {}", settings_.user, status_text(*answer, "/v3/auth/authenticate")), true});
+    return std::unexpected(Failure{
+        fmt::format("logging in as {}: {}", settings_.user, status_text(*answer, "/v3/auth/authenticate")),
+        true});
   auto token = read_login(answer->body);
   if (!token) return std::unexpected(Failure{token.error().message, true});
   token_ = *token;
@@ -135,19 +147,24 @@ std::expected<void, EtcdStore::Failure> EtcdStore::log_in(const Endpoint& endpoi
 }
 
 // An unreadable value is no answer: writing over it may overwrite what another version relies on.
-std::expected<ArbiterAnswer, EtcdStore::Failure> EtcdStore::understood(const ArbiterRequest& request, const std::string& body) {
+std::expected<ArbiterAnswer, EtcdStore::Failure> EtcdStore::understood(const ArbiterRequest& request,
+                                                                       const std::string& body) {
   auto answer = request.read ? read_range(body, key_) : read_swap(body, key_);
   if (!answer) return std::unexpected(Failure{answer.error().message, true});
   if (cluster_.empty()) cluster_ = answer->cluster;
   if (cluster_ != answer->cluster)
-    return std::unexpected(Failure{fmt::format("it belongs to another etcd cluster ({}) than what answered before ({}): two arbiters "
-                                               "are none. Correct the endpoints; if the cluster was made anew, restart spool-repl",
-                                               answer->cluster, cluster_), true});
-  if (!request.read && answer->succeeded) return ArbiterAnswer{request.token, Outcome::granted, request.desired, ""};
+    return std::unexpected(Failure{
+        fmt::format("it belongs to another etcd cluster ({}) than what answered before ({}): two arbiters "
+                    "are none. Correct the endpoints; if the cluster was made anew, restart spool-repl",
+                    answer->cluster, cluster_),
+        true});
+  if (!request.read && answer->succeeded)
+    return ArbiterAnswer{request.token, Outcome::granted, request.desired, ""};
   std::optional<core::EpochValue> current;
   if (answer->value) {
     auto value = decode_value(volume_, *answer->value);
-    if (!value) return std::unexpected(Failure{fmt::format("{}: {}", key_, value.error().message), true, true});
+    if (!value)
+      return std::unexpected(Failure{fmt::format("{}: {}", key_, value.error().message), true, true});
     current = *value;
   }
   return ArbiterAnswer{request.token, request.read ? Outcome::granted : Outcome::refused, current, ""};

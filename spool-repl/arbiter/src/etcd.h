@@ -1,8 +1,8 @@
 // The arbiter in etcd: one key a volume, changed by a transaction that compares the whole value.
 //
-// Endpoints are tried in turn within one deadline, the one that answered last first. Trying the next one after an unknown
-// outcome is as safe as the core's asking again: a value is never desired twice (it holds an attempt id), so that a
-// transaction that arrives late finds another value than the one it expects.
+// Endpoints are tried in turn within one deadline, the one that answered last first. Trying the next one
+// after an unknown outcome is as safe as the core's asking again: a value is never desired twice (it holds an
+// attempt id), so that a transaction that arrives late finds another value than the one it expects.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,8 @@ namespace twinloft::repl::arbiter {
 
 class EtcdStore final : public Store {
  public:
-  static Result<std::unique_ptr<EtcdStore>> create(const Settings& settings, const Uuid& volume, const Clock& clock);
+  static Result<std::unique_ptr<EtcdStore>> create(const Settings& settings, const Uuid& volume,
+                                                   const Clock& clock);
   core::ArbiterAnswer perform(const core::ArbiterRequest& request) override;
   void cancel() override { http_.cancel(); }
   const std::string& key() const { return key_; }
@@ -29,11 +30,14 @@ class EtcdStore final : public Store {
     bool spoke = false;
     bool everywhere = false;  // the others would say the same
   };
-  std::expected<core::ArbiterAnswer, Failure> ask(const Endpoint& endpoint, const core::ArbiterRequest& request, Instant deadline);
-  std::expected<HttpAnswer, Failure> post(const Endpoint& endpoint, const std::string& target, const std::string& body, Instant deadline);
+  std::expected<core::ArbiterAnswer, Failure> ask(const Endpoint& endpoint,
+                                                  const core::ArbiterRequest& request, Instant deadline);
+  std::expected<HttpAnswer, Failure> post(const Endpoint& endpoint, const std::string& target,
+                                          const std::string& body, Instant deadline);
   std::expected<void, Failure> log_in(const Endpoint& endpoint, Instant deadline);
   std::expected<void, Failure> open(const Endpoint& endpoint, Instant deadline);
-  std::expected<core::ArbiterAnswer, Failure> understood(const core::ArbiterRequest& request, const std::string& body);
+  std::expected<core::ArbiterAnswer, Failure> understood(const core::ArbiterRequest& request,
+                                                         const std::string& body);
 
   const Settings settings_;
   const Uuid volume_;

@@ -11,7 +11,9 @@ namespace {
 constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 constexpr std::size_t error_text_max = 200;
 
-std::unexpected<Error> odd(const std::string& what) { return fail(Errc::corrupt, "an answer that is none of etcd's: {}", what); }
+std::unexpected<Error> odd(const std::string& what) {
+  return fail(Errc::corrupt, "an answer that is none of etcd's: {}", what);
+}
 
 Result<json::object> answer_in(std::string_view body) {
   auto root = parse_object(body);
@@ -83,9 +85,12 @@ Result<std::string> unbase64(std::string_view text) {
   return out;
 }
 
-std::string range_request(const std::string& key) { return json::serialize(json::object{{"key", base64(key)}}); }
+std::string range_request(const std::string& key) {
+  return json::serialize(json::object{{"key", base64(key)}});
+}
 
-std::string swap_request(const std::string& key, const std::optional<std::string>& expected, const std::string& desired) {
+std::string swap_request(const std::string& key, const std::optional<std::string>& expected,
+                         const std::string& desired) {
   std::string name = base64(key);
   json::object compare{{"key", name}, {"result", "EQUAL"}};
   if (expected) {

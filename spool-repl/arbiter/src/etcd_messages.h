@@ -1,7 +1,8 @@
-// etcd's v3 API as JSON, which its gateway translates to gRPC (etcd 3.4 and later under /v3): bodies of requests, and
-// what the answers say. Pure.
+// etcd's v3 API as JSON, which its gateway translates to gRPC (etcd 3.4 and later under /v3): bodies of
+// requests, and what the answers say. Pure.
 //
-// Keys and values are base64 in JSON, 64-bit numbers are texts, and a field that has its default value is left out.
+// Keys and values are base64 in JSON, 64-bit numbers are texts, and a field that has its default value is
+// left out.
 #pragma once
 
 #include <optional>
@@ -17,9 +18,12 @@ std::string base64(std::string_view bytes);
 Result<std::string> unbase64(std::string_view text);
 
 std::string range_request(const std::string& key);  // POST /v3/kv/range; linearizable, as is the default
-// POST /v3/kv/txn: if the key's value is `expected`, or there is no such key, put `desired`; else read the key.
-std::string swap_request(const std::string& key, const std::optional<std::string>& expected, const std::string& desired);
-std::string login_request(const std::string& user, const std::string& password);  // POST /v3/auth/authenticate
+// POST /v3/kv/txn: if the key's value is `expected`, or there is no such key, put `desired`; else read the
+// key.
+std::string swap_request(const std::string& key, const std::optional<std::string>& expected,
+                         const std::string& desired);
+std::string login_request(const std::string& user, const std::string& password);  // POST
+                                                                                  // /v3/auth/authenticate
 
 struct EtcdAnswer {
   std::string cluster;               // the cluster's id

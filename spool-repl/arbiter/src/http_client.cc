@@ -24,9 +24,10 @@ constexpr std::string_view port_default = "2379";
 
 std::string text_of(const error_code& ec, Duration waited) {
   if (ec == beast::error::timeout)
-    return fmt::format("no answer within {} ms", std::chrono::duration_cast<std::chrono::milliseconds>(waited).count());
-  if (ec == http::error::end_of_stream || ec == http::error::partial_message || ec == asio::ssl::error::stream_truncated ||
-      ec == asio::error::eof)
+    return fmt::format("no answer within {} ms",
+                       std::chrono::duration_cast<std::chrono::milliseconds>(waited).count());
+  if (ec == http::error::end_of_stream || ec == http::error::partial_message ||
+      ec == asio::ssl::error::stream_truncated || ec == asio::error::eof)
     return "the connection was closed before the answer was complete";
   if (ec == http::error::body_limit || ec == http::error::header_limit || ec == http::error::buffer_overflow)
     return "the answer is too large";
@@ -60,19 +61,23 @@ Result<Endpoint> parse_endpoint(const std::string& url) {
   Endpoint e;
   e.url = url;
   std::string_view rest = url;
-  if (starts_with_any_case(rest, "https://")) e.tls = true;
-  else if (!starts_with_any_case(rest, "http://")) return fail(Errc::invalid, "\"{}\": expected http://host:port or https://host:port", url);
+  if (starts_with_any_case(rest, "https://"))
+    e.tls = true;
+  else if (!starts_with_any_case(rest, "http://"))
+    return fail(Errc::invalid, "\"{}\": expected http://host:port or https://host:port", url);
   rest.remove_prefix(e.tls ? 8 : 7);
   if (rest.ends_with('/')) rest.remove_suffix(1);
   if (rest.find('@') != std::string_view::npos)
     return fail(Errc::invalid, "an endpoint must hold no password: use user and password_file");
-  bool odd = std::any_of(rest.begin(), rest.end(), [](char c) { return c <= ' ' || c == 127 || c == '/' || c == '?' || c == '#'; });
+  bool odd = std::any_of(rest.begin(), rest.end(),
+                         [](char c) { return c <= ' ' || c == 127 || c == '/' || c == '?' || c == '#'; });
   std::string_view port = port_default;
   if (rest.starts_with('[')) {
     std::size_t end = rest.find(']');
     if (end == std::string_view::npos) return fail(Errc::invalid, "\"{}\": a bracket is missing", url);
     e.host = rest.substr(1, end - 1);
-    if (!is_address(e.host)) return fail(Errc::invalid, "\"{}\": in brackets an IPv6 address is expected", url);
+    if (!is_address(e.host))
+      return fail(Errc::invalid, "\"{}\": in brackets an IPv6 address is expected", url);
     rest.remove_prefix(end + 1);
     if (!rest.empty() && rest[0] != ':') odd = true;
     if (rest.size() >= 1) port = rest.substr(1);
@@ -83,7 +88,8 @@ Result<Endpoint> parse_endpoint(const std::string& url) {
   }
   std::uint16_t number = 0;
   auto [end, ec] = std::from_chars(port.data(), port.data() + port.size(), number);
-  if (odd || e.host.empty() || e.host.size() > 253 || ec != std::errc() || end != port.data() + port.size() || number == 0)
+  if (odd || e.host.empty() || e.host.size() > 253 || ec != std::errc() || end != port.data() + port.size() ||
+      number == 0)
     return fail(Errc::invalid, "\"{}\": expected http://host:port or https://host:port", url);
   e.port = port;
   return e;
@@ -91,10 +97,12 @@ Result<Endpoint> parse_endpoint(const std::string& url) {
 
 std::string normal_url(const Endpoint& e) {
   std::string host = lower(e.host);
-  // With a dot inside, a name is looked up from the root first. Without one, a dot at the end keeps the search list away.
+  // With a dot inside, a name is looked up from the root first. Without one, a dot at the end keeps the
+  // search list away.
   if (host.ends_with('.') && host.find('.') + 1 < host.size()) host.pop_back();
   error_code ec;
-  if (auto address = asio::ip::make_address(host, ec); !ec) host = address.is_v6() ? "[" + address.to_string() + "]" : address.to_string();
+  if (auto address = asio::ip::make_address(host, ec); !ec)
+    host = address.is_v6() ? "[" + address.to_string() + "]" : address.to_string();
   std::uint16_t port = 0;
   std::from_chars(e.port.data(), e.port.data() + e.port.size(), port);
   return fmt::format("{}://{}:{}", e.tls ? "https" : "http", host, port);
@@ -103,7 +111,9 @@ std::string normal_url(const Endpoint& e) {
 Result<asio::ssl::context> tls_context(const TlsFiles& files) {
   asio::ssl::context context(asio::ssl::context::tls_client);
   error_code ec;
-  context.set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_tlsv1 | asio::ssl::context::no_tlsv1_1, ec);
+  context.set_options(
+      asio::ssl::context::default_workarounds | asio::ssl::context::no_tlsv1 | asio::ssl::context::no_tlsv1_1,
+      ec);
   context.set_verify_mode(asio::ssl::verify_peer, ec);
   auto failed = [&](const std::string& file) { return fail(Errc::invalid, "{}: {}", file, ec.message()); };
   if (files.ca.empty()) {
@@ -123,7 +133,8 @@ HttpClient::Tcp& HttpClient::tcp() {
   return std::get<Tcp>(stream_);
 }
 
-// Runs the loop until what `start` began has ended. After cancel() it is abandoned, and the loop never runs again.
+// Runs the loop until what `start` began has ended. After cancel() it is abandoned, and the loop never runs
+// again.
 template <class Start>
 error_code HttpClient::await(Start start) {
   std::optional<error_code> done;
@@ -143,16 +154,18 @@ Status HttpClient::arm(Instant deadline) {
 }
 
 // A name's look-up can not be interrupted: past the deadline it is left to itself.
-Result<asio::ip::tcp::resolver::results_type> HttpClient::resolve(const Endpoint& endpoint, Instant deadline) {
+Result<asio::ip::tcp::resolver::results_type> HttpClient::resolve(const Endpoint& endpoint,
+                                                                  Instant deadline) {
   struct Found {
     bool done = false;
     error_code ec;
     asio::ip::tcp::resolver::results_type results;
   };
   auto found = std::make_shared<Found>();
-  resolver_.async_resolve(endpoint.host, endpoint.port, [found](error_code ec, asio::ip::tcp::resolver::results_type results) {
-    *found = {true, ec, std::move(results)};
-  });
+  resolver_.async_resolve(endpoint.host, endpoint.port,
+                          [found](error_code ec, asio::ip::tcp::resolver::results_type results) {
+                            *found = {true, ec, std::move(results)};
+                          });
   io_.restart();
   while (!found->done && !cancelled_) {
     Duration left = deadline - clock_.now();
@@ -191,13 +204,14 @@ Status HttpClient::secure(const Endpoint& endpoint, const TlsFiles& files, Insta
     return fail(Errc::internal, "TLS refuses the name {}", endpoint.host);
   Duration given = deadline - clock_.now();
   TL_TRY(arm(deadline));
-  if (error_code ec = await([&](auto handler) { tls.async_handshake(asio::ssl::stream_base::client, std::move(handler)); }))
+  if (error_code ec = await(
+          [&](auto handler) { tls.async_handshake(asio::ssl::stream_base::client, std::move(handler)); }))
     return fail(Errc::unavailable, "TLS: {}", text_of(ec, given));
   return {};
 }
 
-Result<HttpAnswer> HttpClient::post(const std::string& target, const std::string& body, const std::string& token,
-                                    Instant deadline) {
+Result<HttpAnswer> HttpClient::post(const std::string& target, const std::string& body,
+                                    const std::string& token, Instant deadline) {
   http::request<http::string_body> request(http::verb::post, target, 11);
   request.set(http::field::host, host_);
   request.set(http::field::user_agent, "twinloft-spool-repl");
@@ -220,8 +234,10 @@ Result<HttpAnswer> HttpClient::post(const std::string& target, const std::string
         if constexpr (std::is_same_v<std::decay_t<decltype(stream)>, std::monostate>) {
           return asio::error::not_connected;
         } else {
-          if (auto e = await([&](auto handler) { http::async_write(stream, request, std::move(handler)); })) return e;
-          return await([&](auto handler) { http::async_read(stream, received_, parser, std::move(handler)); });
+          if (auto e = await([&](auto handler) { http::async_write(stream, request, std::move(handler)); }))
+            return e;
+          return await(
+              [&](auto handler) { http::async_read(stream, received_, parser, std::move(handler)); });
         }
       },
       stream_);

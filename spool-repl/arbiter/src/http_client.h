@@ -1,4 +1,5 @@
-// An HTTP/1.1 client for few, small requests on a thread that may block: connect, POST, POST, close. Boost.Beast.
+// An HTTP/1.1 client for few, small requests on a thread that may block: connect, POST, POST, close.
+// Boost.Beast.
 //
 // Every call has a deadline, and cancel() ends it from another thread. What is sent and received is bounded.
 #pragma once
@@ -24,7 +25,8 @@ struct Endpoint {
   std::string host, port;
   std::string url;  // as it was configured
 };
-// "http://host:port", "https://[::1]", with or without a slash at the end. The port is 2379 where there is none.
+// "http://host:port", "https://[::1]", with or without a slash at the end. The port is 2379 where there is
+// none.
 Result<Endpoint> parse_endpoint(const std::string& url);
 // The same for every way to write this endpoint.
 std::string normal_url(const Endpoint& endpoint);
@@ -53,9 +55,10 @@ class HttpClient {
   // Fails before anything of a request can have been sent.
   Status connect(const Endpoint& endpoint, const TlsFiles& files, Instant deadline);
   bool is_open() const { return stream_.index() != 0; }
-  // On an open connection. A failure leaves it open whether the server has seen the request, and closes the connection; an
-  // answer closes it where the server wants that.
-  Result<HttpAnswer> post(const std::string& target, const std::string& body, const std::string& token, Instant deadline);
+  // On an open connection. A failure leaves it open whether the server has seen the request, and closes the
+  // connection; an answer closes it where the server wants that.
+  Result<HttpAnswer> post(const std::string& target, const std::string& body, const std::string& token,
+                          Instant deadline);
   void close();
   void cancel();  // from any thread; final
 

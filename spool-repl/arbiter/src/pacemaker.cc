@@ -22,16 +22,26 @@ std::string last_line(std::string text) {
 }
 
 std::string seconds_text(Duration d) {
-  return std::to_string(std::max<std::int64_t>(1, std::chrono::duration_cast<std::chrono::seconds>(d).count()));
+  return std::to_string(
+      std::max<std::int64_t>(1, std::chrono::duration_cast<std::chrono::seconds>(d).count()));
 }
 
 }  // namespace
 
-PacemakerStore::PacemakerStore(const Settings& settings, const Uuid& volume, ReplicaId self, const Clock& clock, Run run)
-    : settings_(settings), volume_(volume), self_(self), clock_(clock), set_("twinloft-" + volume.text()), property_(set_ + "-epoch"),
-      runner_(clock), run_(std::move(run)) {
+PacemakerStore::PacemakerStore(const Settings& settings, const Uuid& volume, ReplicaId self,
+                               const Clock& clock, Run run)
+    : settings_(settings),
+      volume_(volume),
+      self_(self),
+      clock_(clock),
+      set_("twinloft-" + volume.text()),
+      property_(set_ + "-epoch"),
+      runner_(clock),
+      run_(std::move(run)) {
   if (!run_)
-    run_ = [this](const std::vector<std::string>& argv, const std::string& input, Instant deadline) { return runner_.run(argv, input, deadline); };
+    run_ = [this](const std::vector<std::string>& argv, const std::string& input, Instant deadline) {
+      return runner_.run(argv, input, deadline);
+    };
 }
 
 void PacemakerStore::cancel() {
@@ -45,14 +55,18 @@ ArbiterAnswer PacemakerStore::perform(const ArbiterRequest& request) {
   return {request.token, Outcome::unknown, std::nullopt, "pacemaker: " + answer.error().message};
 }
 
-Result<ProgramResult> PacemakerStore::program(std::vector<std::string> argv, const std::string& input, Instant deadline) {
+Result<ProgramResult> PacemakerStore::program(std::vector<std::string> argv, const std::string& input,
+                                              Instant deadline) {
   argv[0] = settings_.programs + "/" + argv[0];
   return run_(argv, input, deadline);
 }
 
 Result<Cib> PacemakerStore::query(Instant deadline) {
-  TL_TRY_ASSIGN(ProgramResult r, program({"cibadmin", "--query", "--timeout", seconds_text(deadline - clock_.now())}, "", deadline));
-  if (r.exit_code != 0) return fail(Errc::unavailable, "cibadmin --query: exit {}: {}", r.exit_code, last_line(r.err));
+  TL_TRY_ASSIGN(
+      ProgramResult r,
+      program({"cibadmin", "--query", "--timeout", seconds_text(deadline - clock_.now())}, "", deadline));
+  if (r.exit_code != 0)
+    return fail(Errc::unavailable, "cibadmin --query: exit {}: {}", r.exit_code, last_line(r.err));
   return read_cib(r.out, set_, property_);
 }
 
@@ -60,17 +74,20 @@ Result<Cib> PacemakerStore::query(Instant deadline) {
 Status PacemakerStore::check_name(Instant deadline) {
   if (name_checked_) return {};
   TL_TRY_ASSIGN(ProgramResult r, program({"crm_node", "--name"}, "", deadline));
-  if (r.exit_code != 0) return fail(Errc::unavailable, "crm_node --name: exit {}: {}", r.exit_code, last_line(r.err));
+  if (r.exit_code != 0)
+    return fail(Errc::unavailable, "crm_node --name: exit {}: {}", r.exit_code, last_line(r.err));
   std::string name = last_line(r.out);
   if (name != settings_.nodes.at(self_))
-    return fail(Errc::invalid, "this node is {} in the cluster, and {} in nodes: correct the configuration", name, settings_.nodes.at(self_));
+    return fail(Errc::invalid, "this node is {} in the cluster, and {} in nodes: correct the configuration",
+                name, settings_.nodes.at(self_));
   name_checked_ = true;
   return {};
 }
 
 std::string PacemakerStore::obstacle(const Cib& cib) const {
   if (!cib.fencing)
-    return "stonith-enabled is false: without fencing the cluster can not tell a dead node from a silent one. Configure fencing";
+    return "stonith-enabled is false: without fencing the cluster can not tell a dead node from a silent "
+           "one. Configure fencing";
   if (!cib.quorum) return "this partition has no quorum";
   auto self = cib.nodes.find(settings_.nodes.at(self_));
   if (self == cib.nodes.end() || self->second != NodeFate::online)
@@ -78,7 +95,8 @@ std::string PacemakerStore::obstacle(const Cib& cib) const {
   return "";
 }
 
-// The replicas that the old value or the new one relies on, and whose node is neither here nor known to be down.
+// The replicas that the old value or the new one relies on, and whose node is neither here nor known to be
+// down.
 std::string PacemakerStore::unaccounted(const Cib& cib, const ArbiterRequest& request) const {
   ReplicaSet counted = request.desired.in_sync;
   if (request.expected) counted |= request.expected->in_sync | set_of(request.expected->writer);
@@ -88,22 +106,27 @@ std::string PacemakerStore::unaccounted(const Cib& cib, const ArbiterRequest& re
     auto name = settings_.nodes.find(id);
     auto node = name == settings_.nodes.end() ? cib.nodes.end() : cib.nodes.find(name->second);
     if (node != cib.nodes.end() && node->second != NodeFate::lost) continue;
-    out += fmt::format("{}replica {} ({})", out.empty() ? "" : ", ", id, name == settings_.nodes.end() ? "in no entry of nodes" : name->second);
+    out += fmt::format("{}replica {} ({})", out.empty() ? "" : ", ", id,
+                       name == settings_.nodes.end() ? "in no entry of nodes" : name->second);
   }
   return out;
 }
 
-// A node that is dropped although it is online may be cut off already, and corosync not have noticed: then this partition is about to
-// be another one, and the value in nobody else's CIB. So it counts when the node is still online after the time that takes.
+// A node that is dropped although it is online may be cut off already, and corosync not have noticed: then
+// this partition is about to be another one, and the value in nobody else's CIB. So it counts when the node
+// is still online after the time that takes.
 std::string PacemakerStore::unsettled(const Cib& cib, const ArbiterRequest& request) {
   if (!request.expected) return "";
-  ReplicaSet dropped = (request.expected->in_sync | set_of(request.expected->writer)) & ~request.desired.in_sync & ~set_of(self_);
+  ReplicaSet dropped = (request.expected->in_sync | set_of(request.expected->writer)) &
+                       ~request.desired.in_sync & ~set_of(self_);
   for (const auto& [id, name] : settings_.nodes)
-    if (auto node = cib.nodes.find(name); node != cib.nodes.end() && node->second == NodeFate::down) dropped &= ~set_of(id);
+    if (auto node = cib.nodes.find(name); node != cib.nodes.end() && node->second == NodeFate::down)
+      dropped &= ~set_of(id);
   if (dropped == 0) return "";
   if (written_ != request.desired.attempt) written_ = request.desired.attempt, written_since_ = clock_.now();
   if (clock_.now() - written_since_ >= settings_.settle) return "";
-  return fmt::format("waits {} s whether the cluster has lost the node of a replica that is to be dropped", seconds_text(settings_.settle));
+  return fmt::format("waits {} s whether the cluster has lost the node of a replica that is to be dropped",
+                     seconds_text(settings_.settle));
 }
 
 Result<std::optional<core::EpochValue>> PacemakerStore::value_of(const Cib& cib) const {
@@ -112,8 +135,9 @@ Result<std::optional<core::EpochValue>> PacemakerStore::value_of(const Cib& cib)
   return value;
 }
 
-// Reads the CIB, and where it is as expected patches that very version; whatever the patch's outcome, the next reading says
-// what has become of it. A version that has changed for another reason is no refusal: the same is tried on the new one.
+// Reads the CIB, and where it is as expected patches that very version; whatever the patch's outcome, the
+// next reading says what has become of it. A version that has changed for another reason is no refusal: the
+// same is tried on the new one.
 Result<ArbiterAnswer> PacemakerStore::swap(const ArbiterRequest& request, Instant deadline) {
   TL_TRY(check_name(deadline));
   std::optional<Cib::Version> patched;
@@ -123,19 +147,26 @@ Result<ArbiterAnswer> PacemakerStore::swap(const ArbiterRequest& request, Instan
     if (std::string why = obstacle(cib); !why.empty()) return fail(Errc::unavailable, "{}", why);
     TL_TRY_ASSIGN(auto current, value_of(cib));
     if (request.read) return ArbiterAnswer{request.token, Outcome::granted, current, ""};
-    if (current != request.desired && current != request.expected) return ArbiterAnswer{request.token, Outcome::refused, current, ""};
+    if (current != request.desired && current != request.expected)
+      return ArbiterAnswer{request.token, Outcome::refused, current, ""};
     if (std::string lost = unaccounted(cib, request); !lost.empty())
-      return fail(Errc::unavailable, "{}: its node is neither a member of this partition nor known to be down (fenced, or stopped in good "
-                  "order). The change is made once the cluster has fenced it", lost);
+      return fail(Errc::unavailable,
+                  "{}: its node is neither a member of this partition nor known to be down (fenced, or "
+                  "stopped in good "
+                  "order). The change is made once the cluster has fenced it",
+                  lost);
     if (current == request.desired) {
       if (std::string why = unsettled(cib, request); !why.empty()) return fail(Errc::unavailable, "{}", why);
       return ArbiterAnswer{request.token, Outcome::granted, current, ""};
     }
     if (patched == cib.version) return fail(Errc::unavailable, "cibadmin --patch: {}", trouble);
     patched = cib.version;
-    TL_TRY_ASSIGN(ProgramResult r, program({"cibadmin", "--patch", "--xml-pipe", "--sync-call", "--timeout", seconds_text(deadline - clock_.now())},
-                                           cib_patch(cib, set_, property_, encode_value(volume_, request.desired)), deadline));
-    trouble = r.exit_code == 0 ? "exit 0, and the value has not changed" : fmt::format("exit {}: {}", r.exit_code, last_line(r.err));
+    TL_TRY_ASSIGN(ProgramResult r,
+                  program({"cibadmin", "--patch", "--xml-pipe", "--sync-call", "--timeout",
+                           seconds_text(deadline - clock_.now())},
+                          cib_patch(cib, set_, property_, encode_value(volume_, request.desired)), deadline));
+    trouble = r.exit_code == 0 ? "exit 0, and the value has not changed"
+                               : fmt::format("exit {}: {}", r.exit_code, last_line(r.err));
   }
   return fail(Errc::unavailable, "given up: this node is being stopped");
 }

@@ -1,8 +1,9 @@
-// The arbiter in Pacemaker: a cluster property, changed by a patch of the CIB that applies to one version of it only.
+// The arbiter in Pacemaker: a cluster property, changed by a patch of the CIB that applies to one version of
+// it only.
 //
-// The CIB alone is no arbiter, since every partition has one. It becomes one by quorum and by fencing: the value is changed
-// only in a partition with quorum, and only where every node that holds a replica is either a member of this partition or
-// known to be down (docs/decisions/arbiter-pacemaker.md).
+// The CIB alone is no arbiter, since every partition has one. It becomes one by quorum and by fencing: the
+// value is changed only in a partition with quorum, and only where every node that holds a replica is either
+// a member of this partition or known to be down (docs/decisions/arbiter-pacemaker.md).
 #pragma once
 
 #include <functional>
@@ -17,9 +18,11 @@ namespace twinloft::repl::arbiter {
 class PacemakerStore final : public Store {
  public:
   // Runs a program of Pacemaker's; given as a seam for tests.
-  using Run = std::function<Result<ProgramResult>(const std::vector<std::string>& argv, const std::string& input, Instant deadline)>;
+  using Run = std::function<Result<ProgramResult>(const std::vector<std::string>& argv,
+                                                  const std::string& input, Instant deadline)>;
 
-  PacemakerStore(const Settings& settings, const Uuid& volume, ReplicaId self, const Clock& clock, Run run = nullptr);
+  PacemakerStore(const Settings& settings, const Uuid& volume, ReplicaId self, const Clock& clock,
+                 Run run = nullptr);
   core::ArbiterAnswer perform(const core::ArbiterRequest& request) override;
   void cancel() override;
 
@@ -41,7 +44,7 @@ class PacemakerStore final : public Store {
   ProgramRunner runner_;
   Run run_;
   bool name_checked_ = false;
-  Uuid written_;          // attempt of the value that drops a node which was online, first seen in the CIB ...
+  Uuid written_;  // attempt of the value that drops a node which was online, first seen in the CIB ...
   Instant written_since_;  // ... then
   std::atomic<bool> cancelled_ = false;
 };

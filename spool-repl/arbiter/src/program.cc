@@ -61,7 +61,8 @@ Status ProgramRunner::Child::spawn(const std::vector<std::string>& argv, const s
   Fd child_in(::memfd_create("input", MFD_CLOEXEC)), child_out, child_err;
   if (!child_in) return fail_errno(errno, "memory for the input of {}", argv[0]);
   TL_TRY(write_all(child_in.get(), as_bytes(input)));
-  if (::lseek(child_in.get(), 0, SEEK_SET) != 0) return fail_errno(errno, "memory for the input of {}", argv[0]);
+  if (::lseek(child_in.get(), 0, SEEK_SET) != 0)
+    return fail_errno(errno, "memory for the input of {}", argv[0]);
   TL_TRY(make_pipe(out, child_out));
   TL_TRY(make_pipe(err, child_err));
   for (int fd : {out.get(), err.get()}) ::fcntl(fd, F_SETFL, O_NONBLOCK);
@@ -72,7 +73,8 @@ Status ProgramRunner::Child::spawn(const std::vector<std::string>& argv, const s
   posix_spawn_file_actions_adddup2(&actions, child_err.get(), 2);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   posix_spawnattr_setpgroup(&attributes, 0);
   // This process blocks and ignores signals that the program has its own use for.
   sigset_t none, defaults;
@@ -98,7 +100,8 @@ Status ProgramRunner::Child::spawn(const std::vector<std::string>& argv, const s
   return {};
 }
 
-ProgramRunner::ProgramRunner(const Clock& clock) : clock_(clock), wakeup_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+ProgramRunner::ProgramRunner(const Clock& clock)
+    : clock_(clock), wakeup_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
 void ProgramRunner::cancel() {
   cancelled_ = true;
@@ -113,20 +116,26 @@ Status ProgramRunner::wait(Child& c, Instant deadline) {
     if (cancelled_) return fail(Errc::unavailable, "given up: this node is being stopped");
     if (left <= Duration(0)) return fail(Errc::timeout, "it has not ended in time");
     if (c.too_much) return fail(Errc::exhausted, "it prints more than {} MiB", out_bytes_max >> 20);
-    pollfd fds[] = {{c.pidfd.get(), POLLIN, 0}, {wakeup_.get(), POLLIN, 0}, {c.out.get(), POLLIN, 0}, {c.err.get(), POLLIN, 0}};
+    pollfd fds[] = {{c.pidfd.get(), POLLIN, 0},
+                    {wakeup_.get(), POLLIN, 0},
+                    {c.out.get(), POLLIN, 0},
+                    {c.err.get(), POLLIN, 0}};
     int ms = static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(left).count()) + 1;
     if (::poll(fds, std::size(fds), ms) < 0 && errno != EINTR) return fail_errno(errno, "poll");
-    // After the end what it had written is still in the pipes; a child of its own may keep them open for ever.
+    // After the end what it had written is still in the pipes; a child of its own may keep them open for
+    // ever.
     if (c.out && !drain(c.out.get(), c.result.out, out_bytes_max, c.too_much)) c.out.reset();
     if (c.err && !drain(c.err.get(), c.result.err, err_bytes_max, c.ignored)) c.err.reset();
     if (fds[0].revents && !c.too_much) return {};
   }
 }
 
-Result<ProgramResult> ProgramRunner::run(const std::vector<std::string>& argv, const std::string& input, Instant deadline) {
+Result<ProgramResult> ProgramRunner::run(const std::vector<std::string>& argv, const std::string& input,
+                                         Instant deadline) {
   Child child;
   TL_TRY(child.spawn(argv, input));
-  if (Status ended = wait(child, deadline); !ended) return fail(ended.error().code, "{}: {}", argv[0], ended.error().message);
+  if (Status ended = wait(child, deadline); !ended)
+    return fail(ended.error().code, "{}: {}", argv[0], ended.error().message);
   int status = 0;
   while (::waitpid(child.pid, &status, 0) < 0 && errno == EINTR) {
   }

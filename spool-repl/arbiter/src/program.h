@@ -1,4 +1,5 @@
-// Runs a program with an argument vector and no shell: input, output and time are bounded. For a thread that may block.
+// Runs a program with an argument vector and no shell: input, output and time are bounded. For a thread that
+// may block.
 #pragma once
 
 #include <atomic>
@@ -22,8 +23,9 @@ class ProgramRunner {
   static constexpr std::size_t err_bytes_max = 16u << 10;  // more is thrown away
 
   explicit ProgramRunner(const Clock& clock);
-  // `argv[0]` is the program's path. Errors: Errc::not_found where there is none, Errc::timeout (its process group was killed),
-  // Errc::exhausted (too much output), Errc::unavailable (ended by a signal, or cancelled).
+  // `argv[0]` is the program's path. Errors: Errc::not_found where there is none, Errc::timeout (its process
+  // group was killed), Errc::exhausted (too much output), Errc::unavailable (ended by a signal, or
+  // cancelled).
   Result<ProgramResult> run(const std::vector<std::string>& argv, const std::string& input, Instant deadline);
   void cancel();  // from any thread; final
 

@@ -10,7 +10,8 @@ constexpr std::string_view format_name = "twinloft-epoch";
 constexpr std::uint64_t version_max = 1'000'000'000;
 
 std::unexpected<Error> wrong(const std::string& what) {
-  return fail(Errc::corrupt, "the arbiter's value is not one of Twinloft's: {} (docs/formats/arbiter.md)", what);
+  return fail(Errc::corrupt, "the arbiter's value is not one of Twinloft's: {} (docs/formats/arbiter.md)",
+              what);
 }
 
 Result<Uuid> id_of(const json::object& o, std::string_view key) {
@@ -34,7 +35,8 @@ Result<ReplicaSet> set_in(const json::object& o) {
   ReplicaSet set = 0;
   for (const json::value& member : v->get_array()) {
     auto id = unsigned_of(member);
-    if (!id || *id == 0 || *id > replica_id_max) return wrong(fmt::format("\"in_sync\" counts what is no replica from 1 to {}", replica_id_max));
+    if (!id || *id == 0 || *id > replica_id_max)
+      return wrong(fmt::format("\"in_sync\" counts what is no replica from 1 to {}", replica_id_max));
     set |= set_of(static_cast<ReplicaId>(*id));
   }
   return set;
@@ -64,10 +66,11 @@ std::string encode_value(const Uuid& volume, const core::EpochValue& value) {
   std::string members;
   for (ReplicaId id = 1; id <= replica_id_max; ++id)
     if (value.in_sync & set_of(id)) members += fmt::format("{}{}", members.empty() ? "" : ",", id);
-  return fmt::format(R"({{"format":"{}","version":{},"volume":"{}","epoch":{{"counter":{},"id":"{}"}},"writer":{},)"
-                     R"("in_sync":[{}],"attempt":"{}"{}}})",
-                     format_name, value_version, volume.text(), value.epoch.counter, value.epoch.id.text(), value.writer,
-                     members, value.attempt.text(), value.by_force ? R"(,"by_force":true)" : "");
+  return fmt::format(
+      R"({{"format":"{}","version":{},"volume":"{}","epoch":{{"counter":{},"id":"{}"}},"writer":{},)"
+      R"("in_sync":[{}],"attempt":"{}"{}}})",
+      format_name, value_version, volume.text(), value.epoch.counter, value.epoch.id.text(), value.writer,
+      members, value.attempt.text(), value.by_force ? R"(,"by_force":true)" : "");
 }
 
 Result<core::EpochValue> decode_value(const Uuid& volume, std::string_view text) {
@@ -79,12 +82,16 @@ Result<core::EpochValue> decode_value(const Uuid& volume, std::string_view text)
     return wrong(fmt::format("no \"format\":\"{}\"", format_name));
   TL_TRY_ASSIGN(std::uint64_t version, number_of(*root, "version", version_max));
   if (version != value_version)
-    return fail(Errc::corrupt, "the arbiter's value is in version {} of its format, this program knows version {}: bring "
-                "spool-repl on this machine to the version of the others", version, value_version);
+    return fail(Errc::corrupt,
+                "the arbiter's value is in version {} of its format, this program knows version {}: bring "
+                "spool-repl on this machine to the version of the others",
+                version, value_version);
   TL_TRY_ASSIGN(Uuid of, id_of(*root, "volume"));
   if (of != volume)
-    return fail(Errc::conflict, "the arbiter's value is of volume {}, this one is {}: the key was copied, or the uuid is wrong",
-                of.text(), volume.text());
+    return fail(
+        Errc::conflict,
+        "the arbiter's value is of volume {}, this one is {}: the key was copied, or the uuid is wrong",
+        of.text(), volume.text());
   TL_TRY_ASSIGN(core::EpochValue value, value_in(*root));
   // A comparison needs the same bytes for the same value: nothing more, nothing twice, no other order.
   if (encode_value(volume, value) != text) return wrong("it is not byte for byte as spool-repl writes it");

@@ -29,7 +29,8 @@ std::string encode_answer(const Result<std::string>& reply) {
     if (!out.empty() && out.back() != '\n') out += '\n';
     return out += ok_line;
   }
-  auto code = std::find_if(codes.begin(), codes.end(), [&](const auto& c) { return c.first == reply.error().code; });
+  auto code = std::find_if(codes.begin(), codes.end(),
+                           [&](const auto& c) { return c.first == reply.error().code; });
   std::string message = reply.error().message;
   std::replace(message.begin(), message.end(), '\n', ' ');
   return fmt::format("{}{} {}\n", error_begin, code->second, message);
@@ -44,7 +45,9 @@ Result<std::string> decode_answer(std::string text) {
     return text;
   }
   if (!last.starts_with(error_begin) || !last.ends_with('\n'))
-    return fail(Errc::io, "the connection ended before the answer did: it is not known whether the command was carried out (see `spool-repl status`)");
+    return fail(Errc::io,
+                "the connection ended before the answer did: it is not known whether the command was carried "
+                "out (see `spool-repl status`)");
   last.remove_prefix(error_begin.size());
   last.remove_suffix(1);
   std::string_view word = last.substr(0, last.find(' '));

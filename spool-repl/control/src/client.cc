@@ -18,7 +18,8 @@ Status send_command(int fd, const std::string& path, std::string_view line) {
     ssize_t n = ::send(fd, line.data(), line.size(), MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EPIPE || errno == ECONNRESET)) return {};
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return fail(Errc::timeout, "{}: the command is not taken in time", path);
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+      return fail(Errc::timeout, "{}: the command is not taken in time", path);
     if (n < 0) return fail_errno(errno, "{}", path);
     line.remove_prefix(static_cast<std::size_t>(n));
   }
@@ -27,8 +28,10 @@ Status send_command(int fd, const std::string& path, std::string_view line) {
 
 std::unexpected<Error> not_connected(int sys, const std::string& path) {
   if (sys == EACCES || sys == EPERM)
-    return fail(Errc::denied, "{}: not allowed for this user: ask as root, or name a group in `status_group`", path);
-  if (sys == EAGAIN || sys == EWOULDBLOCK) return fail(Errc::timeout, "{}: the serving process takes no connection in time", path);
+    return fail(Errc::denied, "{}: not allowed for this user: ask as root, or name a group in `status_group`",
+                path);
+  if (sys == EAGAIN || sys == EWOULDBLOCK)
+    return fail(Errc::timeout, "{}: the serving process takes no connection in time", path);
   auto error = fail_errno(sys, "no answer at {} (is spool-repl serving this volume?)", path);
   error.error().code = Errc::unavailable;
   return error;
@@ -39,7 +42,8 @@ std::unexpected<Error> not_connected(int sys, const std::string& path) {
 Result<std::string> ask(const std::string& path, const std::string& command, Duration timeout) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) return fail(Errc::invalid, "{}: path too long for a socket", path);
+  if (path.size() >= sizeof address.sun_path)
+    return fail(Errc::invalid, "{}: path too long for a socket", path);
   std::memcpy(address.sun_path, path.c_str(), path.size());
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd) return fail_errno(errno, "socket");
@@ -47,14 +51,16 @@ Result<std::string> ask(const std::string& path, const std::string& command, Dur
   timeval tv{us / 1'000'000, us % 1'000'000};
   setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof tv);
   setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof tv);
-  if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) < 0) return not_connected(errno, path);
+  if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) < 0)
+    return not_connected(errno, path);
   TL_TRY(send_command(fd.get(), path, command + "\n"));
   std::string out;
   char buffer[4096];
   for (;;) {
     ssize_t n = ::recv(fd.get(), buffer, sizeof buffer, 0);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return fail(Errc::timeout, "{}: no answer in time", path);
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+      return fail(Errc::timeout, "{}: no answer in time", path);
     if (n == 0 || (n < 0 && errno == ECONNRESET)) break;  // the last line says whether that was all
     if (n < 0) return fail_errno(errno, "{}", path);
     out.append(buffer, static_cast<std::size_t>(n));

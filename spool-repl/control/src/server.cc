@@ -20,7 +20,9 @@ constexpr int listen_backlog = 64;
 constexpr Duration asking_time_max = std::chrono::seconds(10);
 
 // What changes nothing.
-bool only_reads(const std::string& command) { return command == "status" || command.starts_with("status ") || command.starts_with("events "); }
+bool only_reads(const std::string& command) {
+  return command == "status" || command.starts_with("status ") || command.starts_with("events ");
+}
 
 // (uid_t)-1: not known, and nobody's.
 uid_t user_of(int fd) {
@@ -63,7 +65,8 @@ Status Server::start() {
   auto* generic = reinterpret_cast<sockaddr*>(&address);
   auto place = look_at_socket_place(path_);
   if (!place && place.error().code == Errc::unavailable)
-    return fail(Errc::unavailable, "control: {}. Another spool-repl may serve this volume already", place.error().message);
+    return fail(Errc::unavailable, "control: {}. Another spool-repl may serve this volume already",
+                place.error().message);
   if (!place) return fail(place.error().code, "control: {}", place.error().message);
   if (*place == SocketPlace::stale) ::unlink(path_.c_str());
   ::fchmod(fd.get(), 0600);  // before bind(): never more open than that. umask(2) would be for all threads
@@ -87,7 +90,8 @@ Status Server::open_to(const Access& access) const {
 
 void Server::on_accept() {
   Fd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  // Without descriptors the caller stays in the kernel's queue, and the listener ready: look again after a while.
+  // Without descriptors the caller stays in the kernel's queue, and the listener ready: look again after a
+  // while.
   if (!fd && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
     loop_.change(listener_.get(), 0);
     accept_timer_ = loop_.after(std::chrono::milliseconds(200), [this] {
@@ -98,7 +102,9 @@ void Server::on_accept() {
   if (!fd) return;
   make_room();
   int n = fd.get();
-  Session& s = sessions_.emplace(n, Session{.fd = std::move(fd), .number = next_session_++, .in = {}, .out = {}}).first->second;
+  Session& s = sessions_
+                   .emplace(n, Session{.fd = std::move(fd), .number = next_session_++, .in = {}, .out = {}})
+                   .first->second;
   s.user = user_of(n);
   s.may_command = s.user == 0 || s.user == ::geteuid();
   s.timer = loop_.after(asking_time_max, [this, n] {
@@ -122,7 +128,8 @@ void Server::make_room() {
   int fd = oldest->first;
   if (!oldest->second.answered)
     answer(fd, fail(Errc::exhausted, "too many callers at once{}",
-                    oldest->second.asked ? ": the command may still be carried out (see `spool-repl status`)" : ""));
+                    oldest->second.asked ? ": the command may still be carried out (see `spool-repl status`)"
+                                         : ""));
   if (sessions_.contains(fd)) end(fd);
 }
 
@@ -147,7 +154,8 @@ void Server::on_ready(int fd, unsigned ready) {
     s.in.append(buffer, static_cast<std::size_t>(n));
     std::size_t newline = s.in.find('\n');
     if (newline != std::string::npos) return ask(s, fd, s.in.substr(0, newline));
-    if (s.in.size() > command_bytes_max) answer(fd, fail(Errc::invalid, "a command of more than {} bytes", command_bytes_max));
+    if (s.in.size() > command_bytes_max)
+      answer(fd, fail(Errc::invalid, "a command of more than {} bytes", command_bytes_max));
     return;
   }
   if (s.answered) send_rest(fd);
@@ -161,7 +169,8 @@ void Server::ask(Session& s, int fd, const std::string& command) {
     auto self = server.lock();
     if (!self) return;
     auto found = (*self)->sessions_.find(fd);
-    if (found != (*self)->sessions_.end() && found->second.number == number && !found->second.answered) (*self)->answer(fd, reply);
+    if (found != (*self)->sessions_.end() && found->second.number == number && !found->second.answered)
+      (*self)->answer(fd, reply);
   });
 }
 

@@ -1,4 +1,5 @@
-// What the other side of a link must be configured alike in, as far as the core knows it. The shell adds where the arbiter is.
+// What the other side of a link must be configured alike in, as far as the core knows it. The shell adds
+// where the arbiter is.
 #include "twinloft/spool-repl/core/core.h"
 
 #include <algorithm>
@@ -7,10 +8,13 @@ namespace twinloft::repl::core {
 
 Agreement agreement_of(const Config& config, std::string_view arbiter, ReplicaId peer) {
   Agreement all;
-  auto link = std::find_if(config.peers.begin(), config.peers.end(), [&](const PeerConfig& p) { return p.id == peer; });
-  if (link != config.peers.end()) all.add("protocol", std::string(1, "ABC"[static_cast<int>(link->protocol)]));
+  auto link = std::find_if(config.peers.begin(), config.peers.end(),
+                           [&](const PeerConfig& p) { return p.id == peer; });
+  if (link != config.peers.end())
+    all.add("protocol", std::string(1, "ABC"[static_cast<int>(link->protocol)]));
   all.add("arbiter.kind", arbiter);
-  if (config.arbiter == Arbiter::manual) all.add("on_peer_loss", config.on_peer_loss == OnPeerLoss::go_on ? "continue" : "suspend");
+  if (config.arbiter == Arbiter::manual)
+    all.add("on_peer_loss", config.on_peer_loss == OnPeerLoss::go_on ? "continue" : "suspend");
   all.add("min_in_sync", std::to_string(config.min_in_sync));
   return all;
 }

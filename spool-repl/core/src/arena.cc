@@ -11,9 +11,15 @@ namespace {
 
 constexpr std::size_t none = SIZE_MAX;
 constexpr std::size_t word_bits = 64;
-constexpr std::size_t words_for(std::size_t bits) { return (bits + word_bits - 1) / word_bits; }
-void set_bit(std::vector<std::uint64_t>& words, std::size_t bit) { words[bit / word_bits] |= std::uint64_t{1} << bit % word_bits; }
-void clear_bit(std::vector<std::uint64_t>& words, std::size_t bit) { words[bit / word_bits] &= ~(std::uint64_t{1} << bit % word_bits); }
+constexpr std::size_t words_for(std::size_t bits) {
+  return (bits + word_bits - 1) / word_bits;
+}
+void set_bit(std::vector<std::uint64_t>& words, std::size_t bit) {
+  words[bit / word_bits] |= std::uint64_t{1} << bit % word_bits;
+}
+void clear_bit(std::vector<std::uint64_t>& words, std::size_t bit) {
+  words[bit / word_bits] &= ~(std::uint64_t{1} << bit % word_bits);
+}
 
 // The first bit that is set in this word, from `bit` on.
 std::size_t in_word(const std::vector<std::uint64_t>& words, std::size_t bit) {
@@ -25,8 +31,11 @@ std::size_t in_word(const std::vector<std::uint64_t>& words, std::size_t bit) {
 }  // namespace
 
 Arena::Arena(MutableByteSpan memory)
-    : memory_(memory), refs_(memory.size() / block_size), free_bits_(words_for(refs_.size())),
-      free_words_(words_for(free_bits_.size())), free_(refs_.size()) {
+    : memory_(memory),
+      refs_(memory.size() / block_size),
+      free_bits_(words_for(refs_.size())),
+      free_words_(words_for(free_bits_.size())),
+      free_(refs_.size()) {
   TL_CHECK(memory.size() % block_size == 0);
   for (std::size_t i = 0; i < refs_.size(); ++i) set_bit(free_bits_, i);
   for (std::size_t i = 0; i < free_bits_.size(); ++i) set_bit(free_words_, i);
@@ -35,8 +44,10 @@ Arena::Arena(MutableByteSpan memory)
 // The first free slot from `from` on, `none` where there is none up to the end.
 std::size_t Arena::next_free(std::size_t from) const {
   if (std::size_t found = in_word(free_bits_, from); found != none) return found;
-  for (std::size_t word = from / word_bits + 1; word < free_bits_.size(); word = (word / word_bits + 1) * word_bits)
-    if (std::size_t with_free = in_word(free_words_, word); with_free != none) return in_word(free_bits_, with_free * word_bits);
+  for (std::size_t word = from / word_bits + 1; word < free_bits_.size();
+       word = (word / word_bits + 1) * word_bits)
+    if (std::size_t with_free = in_word(free_words_, word); with_free != none)
+      return in_word(free_bits_, with_free * word_bits);
   return none;
 }
 
@@ -65,7 +76,11 @@ void Arena::unref(Slot slot) {
   set_bit(free_words_, slot / word_bits);
 }
 
-std::byte* Arena::data(Slot slot) { return memory_.data() + std::size_t{slot} * block_size; }
-const std::byte* Arena::data(Slot slot) const { return memory_.data() + std::size_t{slot} * block_size; }
+std::byte* Arena::data(Slot slot) {
+  return memory_.data() + std::size_t{slot} * block_size;
+}
+const std::byte* Arena::data(Slot slot) const {
+  return memory_.data() + std::size_t{slot} * block_size;
+}
 
 }  // namespace twinloft::repl::core

@@ -6,7 +6,9 @@
 namespace twinloft::repl::core {
 
 // Reserved up front: the table never grows on the write path, as each entry holds a slot of the arena.
-BlockIndex::BlockIndex(Arena& arena) : arena_(arena) { data_.reserve(arena.size()); }
+BlockIndex::BlockIndex(Arena& arena) : arena_(arena) {
+  data_.reserve(arena.size());
+}
 
 BlockIndex::ZeroMap::const_iterator BlockIndex::first_overlap(std::uint64_t begin) const {
   auto it = zeros_.upper_bound(begin);
@@ -43,7 +45,8 @@ bool BlockIndex::touched(Lba lba) const {
 }
 
 void BlockIndex::touch(std::uint64_t begin, std::uint64_t end) {
-  for (auto it = watched_.lower_bound(begin); it != watched_.end() && it->first < end; ++it) it->second = true;
+  for (auto it = watched_.lower_bound(begin); it != watched_.end() && it->first < end; ++it)
+    it->second = true;
 }
 
 void BlockIndex::put_data(Lba lba, Slot slot, std::uint64_t serial) {

@@ -8,17 +8,17 @@
 namespace twinloft::repl::core {
 
 namespace {
-constexpr std::size_t home_write_blocks_max = 64;  // 256 KiB
-constexpr unsigned home_writes_least = 2;             // at a time
-constexpr std::uint64_t no_number = 0;                // of what is no HomeWrite
-constexpr std::size_t release_blocks_hurried = 256;   // 1 MiB
-constexpr unsigned digest_writes_max = 32;            // at a time
+constexpr std::size_t home_write_blocks_max = 64;    // 256 KiB
+constexpr unsigned home_writes_least = 2;            // at a time
+constexpr std::uint64_t no_number = 0;               // of what is no HomeWrite
+constexpr std::size_t release_blocks_hurried = 256;  // 1 MiB
+constexpr unsigned digest_writes_max = 32;           // at a time
 constexpr std::uint64_t zero_write_blocks_max = (64u << 20) / block_size;
-}
+}  // namespace
 
 bool Checkpointer::nothing_to_do() const {
-  return phase_ == Phase::idle && !sync_requested_ && v_.committed.empty() && v_.home_end == v_.log.committed_end() &&
-         reachable_tail() == v_.log.first();
+  return phase_ == Phase::idle && !sync_requested_ && v_.committed.empty() &&
+         v_.home_end == v_.log.committed_end() && reachable_tail() == v_.log.first();
 }
 
 bool Checkpointer::due() const {
@@ -41,11 +41,14 @@ std::optional<Instant> Checkpointer::next_tick() const {
   return due_at();
 }
 
-// From 0, a quarter of journal or arena is not home yet, to 1, three quarters. What the journal keeps for others is home. Where that
-// has filled it, a wall is near all the same.
+// From 0, a quarter of journal or arena is not home yet, to 1, three quarters. What the journal keeps for
+// others is home. Where that has filled it, a wall is near all the same.
 double Checkpointer::pressure() const {
-  auto share = [](std::uint64_t part, std::uint64_t whole) { return static_cast<double>(part) / static_cast<double>(whole); };
-  double fill = std::max(share(v_.log.bytes_behind(v_.home_end), v_.log.ring_bytes()), share(v_.arena.used(), v_.arena.size()));
+  auto share = [](std::uint64_t part, std::uint64_t whole) {
+    return static_cast<double>(part) / static_cast<double>(whole);
+  };
+  double fill = std::max(share(v_.log.bytes_behind(v_.home_end), v_.log.ring_bytes()),
+                         share(v_.arena.used(), v_.arena.size()));
   if (share(v_.log.used_bytes(), v_.log.ring_bytes()) > 0.75) return 1;
   return std::clamp((fill - 0.25) * 2, 0.0, 1.0);
 }
@@ -113,7 +116,8 @@ bool Checkpointer::take_zeros_of(const BlockIndex::ZeroExtent& z, std::uint64_t&
   bool trusted = v_.digests_exact && !v_.distrusts_disk;
   bool joins = false;  // the last one that was added
   for (std::uint64_t at = z.lba.v, end = at + z.blocks; at < end;) {
-    DigestTable::Run run = trusted ? v_.digests.run_from(Lba{at}, end - at) : DigestTable::Run{end - at, false};
+    DigestTable::Run run = trusted ? v_.digests.run_from(Lba{at}, end - at)
+                                   : DigestTable::Run{end - at, false};
     bool known = run.zeros && run.blocks >= v_.config.known_zeros_min;
     std::uint64_t n = run.blocks;
     if (!known) {
@@ -122,8 +126,10 @@ bool Checkpointer::take_zeros_of(const BlockIndex::ZeroExtent& z, std::uint64_t&
       n = std::min({n, room, zero_write_blocks_max - (joins ? zeros_.back().extent.blocks : 0)});
       room -= n;
     }
-    if (joins && !known) zeros_.back().extent.blocks += n;
-    else zeros_.push_back({{Lba{at}, n, z.serial}, known});
+    if (joins && !known)
+      zeros_.back().extent.blocks += n;
+    else
+      zeros_.push_back({{Lba{at}, n, z.serial}, known});
     joins = !known;
     at += n;
   }
@@ -144,7 +150,8 @@ void Checkpointer::submit_writes() {
       v_.out.home_zeros.push_back({make_token(TokenKind::home_write, no_number), z.lba, z.blocks});
       v_.digests.put_zeros(z.lba, z.blocks);
     } else if (next_item_ < items_.size()) {
-      HomeWrite write{make_token(TokenKind::home_write, first_write_ + writes_.size()), items_[next_item_].lba, {}};
+      HomeWrite write{
+          make_token(TokenKind::home_write, first_write_ + writes_.size()), items_[next_item_].lba, {}};
       std::uint64_t blocks = 0;
       do {
         add_piece(write.pieces, v_.arena.data(items_[next_item_].slot), block_size);
@@ -163,9 +170,10 @@ void Checkpointer::submit_writes() {
   if (in_flight_ == 0) start_sync();
 }
 
-// What is in the data area, if only in the disk's cache, leaves the arena: a reader gets it from there, and after a crash the journal still
-// has it. In portions, since each one makes reads that are under way begin anew; at the end of a round only, writers would wait for room until
-// then. Small ones where somebody does wait.
+// What is in the data area, if only in the disk's cache, leaves the arena: a reader gets it from there, and
+// after a crash the journal still has it. In portions, since each one makes reads that are under way begin
+// anew; at the end of a round only, writers would wait for room until then. Small ones where somebody does
+// wait.
 void Checkpointer::release_written() {
   std::size_t portion = v_.arena.size() / 16;
   if (requested_) portion = std::min(portion, release_blocks_hurried);
@@ -215,7 +223,8 @@ void Checkpointer::on_home_synced(int error) {
 void Checkpointer::move_tail() {
   v_.home_end = std::max(v_.home_end, target_);
   new_first_ = reachable_tail();
-  // A resync's blocks come with no record: the marks that tell of them go to the disk with the sync that ends it.
+  // A resync's blocks come with no record: the marks that tell of them go to the disk with the sync that ends
+  // it.
   if (new_first_ == v_.log.first() && !sync_this_round_) {
     finish();
     return;
@@ -251,12 +260,15 @@ void Checkpointer::on_bitmap_written(int error) {
   if (error != 0)
     v_.fail_device(
         fmt::format("the journal failed a write of a bitmap or of digests ({})", errno_text(error)));
-  // The next pages when all of these are there: one that has changed again must not be overtaken by its older self.
+  // The next pages when all of these are there: one that has changed again must not be overtaken by its older
+  // self.
   if (in_flight_ > 0 || v_.failed) return;
   if (phase_ == Phase::marking) write_digests();
   if (in_flight_ > 0) return;
-  if (phase_ == Phase::marking) store_tail();
-  else finish();
+  if (phase_ == Phase::marking)
+    store_tail();
+  else
+    finish();
 }
 
 void Checkpointer::store_tail() {

@@ -2,13 +2,14 @@
 //
 //   idle -> committing -> writing -> syncing -> marking -> superblock -> clearing -> idle
 //
-// committing: the superblock says up to where all is committed, before any of it is in the data area. A start that did not know
-// that could take those records for such as may be cut off, and their blocks would stay. marking: the bitmaps' new marks, of what
-// the tail is about to pass, and the digests of what was written home. clearing: marks that are gone.
+// committing: the superblock says up to where all is committed, before any of it is in the data area. A start
+// that did not know that could take those records for such as may be cut off, and their blocks would stay.
+// marking: the bitmaps' new marks, of what the tail is about to pass, and the digests of what was written
+// home. clearing: marks that are gone.
 //
-// It takes a snapshot of the committed image, which by construction holds nothing above the commit point. What is
-// overwritten while it works stays in the image for the next round. Zeros go home in portions, oldest first: the states above are passed
-// once for each, and the tail moves up to the oldest zeros that are left.
+// It takes a snapshot of the committed image, which by construction holds nothing above the commit point.
+// What is overwritten while it works stays in the image for the next round. Zeros go home in portions, oldest
+// first: the states above are passed once for each, and the tail moves up to the oldest zeros that are left.
 #pragma once
 
 #include <deque>
@@ -31,7 +32,9 @@ class Checkpointer {
   void on_commit_durable();
   void on_tail_durable();
   void on_bitmap_written(int error);
-  void request_sync() { sync_requested_ = requested_ = true; }  // a round that syncs, even with nothing to write
+  void request_sync() {
+    sync_requested_ = requested_ = true;
+  }  // a round that syncs, even with nothing to write
   std::optional<Instant> next_tick() const;
   bool nothing_to_do() const;
   bool idle() const { return phase_ == Phase::idle; }
@@ -86,8 +89,8 @@ class Checkpointer {
     std::size_t end;  // one past its last item
     bool done;
   };
-  std::deque<Write> writes_;        // under way, and those that have ended before an older one
-  std::uint64_t first_write_ = 1;   // the number of the first of them
+  std::deque<Write> writes_;                // under way, and those that have ended before an older one
+  std::uint64_t first_write_ = 1;           // the number of the first of them
   std::size_t written_ = 0, released_ = 0;  // items: all before are in the data area, have left the arena
   unsigned in_flight_ = 0;
 };

@@ -14,8 +14,11 @@ namespace twinloft::repl::core {
 // Declared in this order: the role and the checkpointer refer to the volume.
 struct Core::Parts {
   Parts(const Config& config, const RecoveredLog& recovered, Arena& arena, Arena& reads, Random& random)
-      : volume(config, recovered, arena, reads, random), checkpointer(volume), repair(volume, checkpointer),
-        answers(volume, repair), promotion(volume) {}
+      : volume(config, recovered, arena, reads, random),
+        checkpointer(volume),
+        repair(volume, checkpointer),
+        answers(volume, repair),
+        promotion(volume) {}
   Volume volume;
   Checkpointer checkpointer;
   Repair repair;
@@ -24,15 +27,17 @@ struct Core::Parts {
   std::optional<Promotion::Granted> granted;
   std::optional<Token> demote_command;
   std::optional<std::uint64_t> loss_synced_by;  // round of the checkpointer
-  NodeState told;                             // to the other replicas
+  NodeState told;                               // to the other replicas
   std::variant<std::monostate, Primary, Secondary> role;
 
   Primary* primary() { return std::get_if<Primary>(&role); }
   Secondary* secondary() { return std::get_if<Secondary>(&role); }
   template <class F>
   void with_role(F f) {
-    if (auto* p = primary()) f(*p);
-    else if (auto* s = secondary()) f(*s);
+    if (auto* p = primary())
+      f(*p);
+    else if (auto* s = secondary())
+      f(*s);
   }
   void step(const Promote& e);
   void step(const Demote& e);
@@ -57,8 +62,8 @@ struct Core::Parts {
 Core::Core(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Core::~Core() = default;
 
-// Uncommitted records up to the send window, one more record being built, one being received, and as much again for
-// what is committed and on its way home; and blocks under repair.
+// Uncommitted records up to the send window, one more record being built, one being received, and as much
+// again for what is committed and on its way home; and blocks under repair.
 std::size_t arena_blocks_min(const Config& config) {
   return 2 * (config.send_window_bytes / block_size + 2 * record_blocks_max) + 64 + Repair::blocks_max;
 }
@@ -67,8 +72,8 @@ std::size_t recovery_blocks(const Config& config, std::size_t arena_blocks) {
   return std::min(arena_blocks - std::min(arena_blocks, arena_blocks_min(config)), arena_blocks / 4 * 3);
 }
 
-Result<std::unique_ptr<Core>> Core::create(const Config& config, RecoveredLog recovered, Arena& arena, Arena& read_arena,
-                                           Random& random) {
+Result<std::unique_ptr<Core>> Core::create(const Config& config, RecoveredLog recovered, Arena& arena,
+                                           Arena& read_arena, Random& random) {
   if (arena.size() < arena_blocks_min(config))
     return fail(Errc::invalid, "an arena of {} MiB is too small: at least {} MiB are needed",
                 arena.size() * block_size >> 20, (arena_blocks_min(config) * block_size >> 20) + 1);
@@ -88,7 +93,8 @@ void Core::step(Event event) {
         if constexpr (std::is_same_v<E, ClientRequest>) {
           parts_->with_role([&](auto& role) { role.submit(e); });
         } else if constexpr (std::is_same_v<E, JournalReadDone>) {
-          if (auto* p = parts_->primary()) p->on_journal_read(number_of(e.token), e.error, std::move(e.bytes));
+          if (auto* p = parts_->primary())
+            p->on_journal_read(number_of(e.token), e.error, std::move(e.bytes));
         } else if constexpr (std::is_same_v<E, CheckpointNow>) {
           parts_->checkpointer.request_all();
         } else if constexpr (std::is_same_v<E, Detach>) {
@@ -104,18 +110,42 @@ void Core::step(Event event) {
 void Core::Parts::step(const DiskDone& e) {
   std::uint64_t n = number_of(e.token);
   switch (kind_of(e.token)) {
-    case TokenKind::journal_write: volume.on_journal_written(n, e.error); break;
-    case TokenKind::client_read: primary()->on_client_read(n, e.error); break;
-    case TokenKind::fill_read: primary()->on_fill_read(n, e.error); break;
-    case TokenKind::sync_read: primary()->on_sync_read(n, e.error); break;
-    case TokenKind::home_write: checkpointer.on_home_written(n, e.error); break;
-    case TokenKind::check_read: secondary()->on_check_read(n, e.error); break;
-    case TokenKind::repair_read: repair.on_read(n, e.error); break;
-    case TokenKind::answer_read: answers.on_read(n, e.error); break;
-    case TokenKind::bitmap: checkpointer.on_bitmap_written(e.error); break;
-    case TokenKind::home_sync: checkpointer.on_home_synced(e.error); break;
-    case TokenKind::archive: secondary()->on_archived(e.error); break;
-    case TokenKind::erase: secondary()->on_erased(e.error); break;
+    case TokenKind::journal_write:
+      volume.on_journal_written(n, e.error);
+      break;
+    case TokenKind::client_read:
+      primary()->on_client_read(n, e.error);
+      break;
+    case TokenKind::fill_read:
+      primary()->on_fill_read(n, e.error);
+      break;
+    case TokenKind::sync_read:
+      primary()->on_sync_read(n, e.error);
+      break;
+    case TokenKind::home_write:
+      checkpointer.on_home_written(n, e.error);
+      break;
+    case TokenKind::check_read:
+      secondary()->on_check_read(n, e.error);
+      break;
+    case TokenKind::repair_read:
+      repair.on_read(n, e.error);
+      break;
+    case TokenKind::answer_read:
+      answers.on_read(n, e.error);
+      break;
+    case TokenKind::bitmap:
+      checkpointer.on_bitmap_written(e.error);
+      break;
+    case TokenKind::home_sync:
+      checkpointer.on_home_synced(e.error);
+      break;
+    case TokenKind::archive:
+      secondary()->on_archived(e.error);
+      break;
+    case TokenKind::erase:
+      secondary()->on_erased(e.error);
+      break;
     case TokenKind::superblock: {
       unsigned purposes = volume.on_superblock_written(e.error);
       if (purposes & Volume::for_epoch) volume.log.release_durable();
@@ -128,16 +158,19 @@ void Core::Parts::step(const DiskDone& e) {
       break;
     }
     case TokenKind::journal_read:
-    case TokenKind::arbiter: TL_CHECK_MSG(false, "has an event of its own");
+    case TokenKind::arbiter:
+      TL_CHECK_MSG(false, "has an event of its own");
   }
 }
 
-// ---- roles ---------------------------------------------------------------------------------------------------------
+// ---- roles
+// ---------------------------------------------------------------------------------------------------------
 
 void Core::Parts::step(const Promote& e) {
   if (auto* p = primary()) {
     bool alone = e.force && p->go_on_alone();
-    volume.out.commands.push_back({e.token, true, alone ? "going on without the replicas that are away" : "already Primary"});
+    volume.out.commands.push_back(
+        {e.token, true, alone ? "going on without the replicas that are away" : "already Primary"});
     return;
   }
   if (granted || demote_command) {
@@ -145,7 +178,8 @@ void Core::Parts::step(const Promote& e) {
     return;
   }
   if (secondary()->discards()) {
-    if (e.token != 0) volume.out.commands.push_back({e.token, false, "this replica's history is being given up"});
+    if (e.token != 0)
+      volume.out.commands.push_back({e.token, false, "this replica's history is being given up"});
     return;
   }
   promotion.ask(e.token == 0 ? std::nullopt : std::optional(e.token), e.force, e.accept_loss);
@@ -180,7 +214,8 @@ void Core::Parts::become_primary() {
   granted.reset();
   if (volume.inconsistent || volume.refill_until().v != 0) volume.accept_loss();
   auto& p = role.emplace<Primary>(volume, checkpointer, repair);
-  volume.out.notices.push_back({(g.flags & epoch_by_force) != 0, g.text, NoticeKind::role, volume.sb.replica, g.epoch.counter});
+  volume.out.notices.push_back(
+      {(g.flags & epoch_by_force) != 0, g.text, NoticeKind::role, volume.sb.replica, g.epoch.counter});
   volume.out.role_changes.push_back({Role::primary});
   if (g.command) volume.out.commands.push_back({*g.command, true, g.text});
   tell_state(true);
@@ -193,26 +228,33 @@ void Core::Parts::become_secondary() {
   role.emplace<Secondary>(volume, checkpointer);
   volume.tail_limit = UINT64_MAX;
   volume.out.role_changes.push_back({Role::secondary, lost});
-  if (!lost) volume.out.notices.push_back({false, fmt::format("replica {} is Secondary", volume.sb.replica), NoticeKind::role, volume.sb.replica});
+  if (!lost)
+    volume.out.notices.push_back({false, fmt::format("replica {} is Secondary", volume.sb.replica),
+                                  NoticeKind::role, volume.sb.replica});
   if (demote_command)
-    volume.out.commands.push_back({*demote_command, !lost, lost ? "another primary has taken over" : "Secondary"});
+    volume.out.commands.push_back(
+        {*demote_command, !lost, lost ? "another primary has taken over" : "Secondary"});
   demote_command.reset();
   tell_state(true);
 }
 
-// After a failure nothing that is still missing elsewhere becomes durable any more: the command would wait without end.
+// After a failure nothing that is still missing elsewhere becomes durable any more: the command would wait
+// without end.
 void Core::Parts::refuse_demotion() {
   if (!demote_command || !primary() || !volume.failed || primary()->lost()) return;
   primary()->stay();
-  std::string text = fmt::format("Cannot demote: the device has failed ({}), and its last writes are not on the other replicas. Restart "
-                                 "spool-repl on this machine: the volume then starts as Secondary", volume.failure);
+  std::string text = fmt::format(
+      "Cannot demote: the device has failed ({}), and its last writes are not on the other replicas. Restart "
+      "spool-repl on this machine: the volume then starts as Secondary",
+      volume.failure);
   volume.out.commands.push_back({*demote_command, false, std::move(text)});
   demote_command.reset();
 }
 
 void Core::Parts::tell_state(bool always) {
   // With every event: all of the state is gathered only where it differs.
-  bool is_told = told.primary == (primary() != nullptr) && told.inconsistent == volume.inconsistent && told.epoch == volume.told_epoch();
+  bool is_told = told.primary == (primary() != nullptr) && told.inconsistent == volume.inconsistent &&
+                 told.epoch == volume.told_epoch();
   if (!always && is_told) return;
   NodeState now = volume.node_state(primary() != nullptr);
   told = now;
@@ -229,7 +271,8 @@ void Core::Parts::step(const ArbiterAnswer& e) {
   if (auto* p = primary()) p->on_arbiter(e);
 }
 
-// ---- links ---------------------------------------------------------------------------------------------------------
+// ---- links
+// ---------------------------------------------------------------------------------------------------------
 
 void Core::Parts::step(const PeerUp& e) {
   Link* link = volume.find_link(e.peer);
@@ -296,16 +339,20 @@ void Core::Parts::step(PeerInput& e) {
 // True: it was one of these messages.
 bool Core::Parts::step_repair(ReplicaId from, PeerMessage& message) {
   if (auto* question = std::get_if<FetchBlock>(&message)) {
-    if (question->lba.v >= volume.sb.volume_blocks) volume.refuse_link(from, "it asked for a block beyond the volume");
-    else answers.ask(from, *question);
+    if (question->lba.v >= volume.sb.volume_blocks)
+      volume.refuse_link(from, "it asked for a block beyond the volume");
+    else
+      answers.ask(from, *question);
     return true;
   }
   auto* answer = std::get_if<FetchedBlock>(&message);
-  if (answer && !repair.handle(from, *answer)) volume.refuse_link(from, "it sent a block that nobody asked for");
+  if (answer && !repair.handle(from, *answer))
+    volume.refuse_link(from, "it sent a block that nobody asked for");
   return answer != nullptr;
 }
 
-// After the role, which may have committed what was waited for; a finished repair lets requests of the primary go on.
+// After the role, which may have committed what was waited for; a finished repair lets requests of the
+// primary go on.
 void Core::Parts::advance_repair() {
   if (!repair.busy() && !answers.busy()) return;
   std::vector<Stream> streams;
@@ -319,28 +366,34 @@ void Core::Parts::advance_repair() {
   primary()->advance();
 }
 
-// The newer epoch stays. Ours gives way only if everything that it acknowledged is in the other's history too: an
-// arbiter has seen to that, and without one it is so while the other was a member all the time.
+// The newer epoch stays. Ours gives way only if everything that it acknowledged is in the other's history
+// too: an arbiter has seen to that, and without one it is so while the other was a member all the time.
 void Core::Parts::two_primaries(ReplicaId other, const MatchRequest& m) {
   if (!primary()) return volume.refuse_link(other, "this replica is being promoted");
   // Equal counters: two were promoted at once, by force or in a partition.
   std::uint64_t ours = primary()->epoch().counter;
   bool newer = m.epoch.counter > ours || (m.epoch.counter == ours && other < volume.sb.replica);
-  bool nothing_alone = volume.config.arbiter == Arbiter::external || (volume.recorded().in_sync & set_of(other));
+  bool nothing_alone = volume.config.arbiter == Arbiter::external ||
+                       (volume.recorded().in_sync & set_of(other));
   if (newer && nothing_alone) {
     primary()->lose(fmt::format("replica {} is primary since epoch {}", other, m.epoch.counter));
     volume.refuse_link(other, "this replica steps down first");
   } else if (newer || !nothing_alone) {
-    primary()->refuse_other(other, fmt::format("split brain: replicas {} and {} both went on as primary",
-                                               volume.sb.replica, other), true);
+    primary()->refuse_other(
+        other,
+        fmt::format("split brain: replicas {} and {} both went on as primary", volume.sb.replica, other),
+        true);
   } else {
-    primary()->refuse_other(other, fmt::format("replica {} is primary since epoch {}, which is newer than {}",
-                                               volume.sb.replica, primary()->epoch().counter, m.epoch.counter), false);
+    primary()->refuse_other(other,
+                            fmt::format("replica {} is primary since epoch {}, which is newer than {}",
+                                        volume.sb.replica, primary()->epoch().counter, m.epoch.counter),
+                            false);
   }
 }
 
-// In spite of a loss: the data area holds blocks that no record here stands for. What is shown from then on must stay; and nothing
-// tells which blocks they are, so no digest counts any more. Both are durable before the loss is forgotten.
+// In spite of a loss: the data area holds blocks that no record here stands for. What is shown from then on
+// must stay; and nothing tells which blocks they are, so no digest counts any more. Both are durable before
+// the loss is forgotten.
 bool Core::Parts::may_be_promoted() {
   if (!promotion.accepts_damage()) {
     loss_synced_by.reset();
@@ -398,8 +451,10 @@ std::optional<Instant> Core::next_tick() const {
   consider(parts_->checkpointer.next_tick());
   consider(parts_->repair.next_tick());
   consider(parts_->answers.next_tick());
-  if (auto* p = parts_->primary()) consider(p->next_tick());
-  else consider(parts_->promotion.next_tick());
+  if (auto* p = parts_->primary())
+    consider(p->next_tick());
+  else
+    consider(parts_->promotion.next_tick());
   if (auto* s = parts_->secondary()) consider(s->next_tick());
   return next;
 }

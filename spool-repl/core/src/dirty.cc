@@ -10,12 +10,19 @@ namespace twinloft::repl::core {
 
 namespace {
 constexpr std::uint64_t pages_per_write = 64;
-std::uint64_t low_bits(std::uint64_t n) { return n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1; }
+std::uint64_t low_bits(std::uint64_t n) {
+  return n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1;
+}
 }  // namespace
 
-DirtyMap::DirtyMap(const DirtySlot& slot, std::uint32_t number, std::uint64_t volume_blocks, std::vector<std::uint64_t> bits)
-    : slot_(slot), number_(number), volume_blocks_(volume_blocks), words_(std::move(bits)),
-      pages_(bitmap_pages(volume_blocks)), marked_(pages_.size()) {
+DirtyMap::DirtyMap(const DirtySlot& slot, std::uint32_t number, std::uint64_t volume_blocks,
+                   std::vector<std::uint64_t> bits)
+    : slot_(slot),
+      number_(number),
+      volume_blocks_(volume_blocks),
+      words_(std::move(bits)),
+      pages_(bitmap_pages(volume_blocks)),
+      marked_(pages_.size()) {
   // What is on the disk of a slot that was not in use, or not known, has nothing to do with it.
   if (words_.empty()) std::fill(pages_.begin(), pages_.end(), std::uint8_t{exceeds | marked_there});
   if (slot.peer == 0) {  // costs nothing
@@ -57,8 +64,10 @@ void DirtyMap::count_page(std::size_t no) {
   for (std::uint64_t w : page(no)) marks += static_cast<std::uint64_t>(std::popcount(w));
   count_ += marks;
   marked_[no] = marks != 0;
-  if (pages_[no] & marked_there) pages_[no] |= exceeds;
-  else if (marks == 0) pages_[no] = 0;
+  if (pages_[no] & marked_there)
+    pages_[no] |= exceeds;
+  else if (marks == 0)
+    pages_[no] = 0;
 }
 
 void DirtyMap::mark(Lba lba, std::uint64_t blocks) {

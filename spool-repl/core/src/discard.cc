@@ -1,10 +1,12 @@
 // Giving up this replica's side of a split brain, at the administrator's word.
 //
-//   Discard -> waits for the winner to connect as primary -> journal archived -> superblock (Inconsistent, empty log)
+//   Discard -> waits for the winner to connect as primary -> journal archived -> superblock (Inconsistent,
+//   empty log)
 //           -> MatchState of a replica that has nothing -> full resync
 //
-// Nothing is given up before the replica that is to fill this one is there, and the one superblock write is all that changes:
-// before it this is split brain as it was, after it a replica into which a resync was not finished.
+// Nothing is given up before the replica that is to fill this one is there, and the one superblock write is
+// all that changes: before it this is split brain as it was, after it a replica into which a resync was not
+// finished.
 #include "secondary.h"
 #include "twinloft/base/check.h"
 
@@ -14,7 +16,8 @@ namespace {
 constexpr Duration winner_time_max = std::chrono::seconds(30);
 }
 
-// Of those in split brain with this one, the one that is here as primary; else the one that was met last, else any.
+// Of those in split brain with this one, the one that is here as primary; else the one that was met last,
+// else any.
 const SplitBrain* Secondary::rival() const {
   const SplitBrain* found = nullptr;
   for (const SplitBrain& s : v_.sb.split_brains) {
@@ -29,12 +32,17 @@ const SplitBrain* Secondary::rival() const {
 void Secondary::discard(const Discard& command) {
   std::string why;
   const SplitBrain* split = rival();
-  if (discard_) why = "its history is being given up already";
-  else if (v_.failed) why = "this node's disk has failed: " + v_.failure;
-  else if (v_.inconsistent && !v_.damaged() && !split) why = "this replica is Inconsistent: it has no history of its own that could be given up";
+  if (discard_)
+    why = "its history is being given up already";
+  else if (v_.failed)
+    why = "this node's disk has failed: " + v_.failure;
+  else if (v_.inconsistent && !v_.damaged() && !split)
+    why = "this replica is Inconsistent: it has no history of its own that could be given up";
   else if (!split)
-    why = "this replica has seen no split brain: nothing is given up. Start the replica whose history is to stay, as primary, and let "
-          "the two connect";
+    why =
+        "this replica has seen no split brain: nothing is given up. Start the replica whose history is to "
+        "stay, as primary, and let "
+        "the two connect";
   else if (split->parted == Lsn{} && !command.force)
     why = nothing_in_common(split->with);
   if (!why.empty()) {
@@ -54,7 +62,8 @@ std::string Secondary::nothing_in_common(ReplicaId with) const {
       with, forgotten ? fmt::format(", or the two parted more than {} epochs ago", epoch_table_max) : "");
 }
 
-// What the two have in common is looked at first, where that has not been done: then it is refused, and comes again.
+// What the two have in common is looked at first, where that has not been done: then it is refused, and comes
+// again.
 bool Secondary::may_give_up() const {
   const SplitBrain* split = v_.split_brain_with(discard_->winner);
   return giving_up_ || !split || split->parted != base_unknown;
@@ -75,7 +84,8 @@ void Secondary::bound_discard() {
   if (!discard_) return;
   if (v_.failed) return end_discard(false, "this node's disk has failed: " + v_.failure);
   if (giving_up_ || v_.now < discard_->deadline) return;
-  end_discard(false, fmt::format("replica {} has not connected as primary within {} s: nothing was changed", discard_->winner,
+  end_discard(false, fmt::format("replica {} has not connected as primary within {} s: nothing was changed",
+                                 discard_->winner,
                                  std::chrono::duration_cast<std::chrono::seconds>(winner_time_max).count()));
 }
 
@@ -87,7 +97,8 @@ std::string Secondary::doubt_of_winner() const {
   const SplitBrain* split = v_.split_brain_with(discard_->winner);
   if (!split) return "the split brain is over";
   if (link->state->last.lsn < split->parted)
-    return fmt::format("its history ends at LSN {}, and it had more: LSN {} is in both", link->state->last.lsn.v, split->parted.v);
+    return fmt::format("its history ends at LSN {}, and it had more: LSN {} is in both",
+                       link->state->last.lsn.v, split->parted.v);
   return "";
 }
 
@@ -103,7 +114,8 @@ void Secondary::begin_discard(const MatchRequest& m) {
     return answer_match();
   }
   giving_up_ = true;
-  reset_ = SyncBegin{m.epoch, {Lsn{0}, genesis_hash(v_.sb.volume, v_.sb.volume_blocks)}, {}, true, {}, {}, {}};
+  reset_ = SyncBegin{m.epoch, {Lsn{0}, genesis_hash(v_.sb.volume, v_.sb.volume_blocks)}, {}, true, {}, {},
+                     {}};
   reset_archived_ = false;
   v_.hold_checkpoint = true;
   try_reset();
@@ -115,7 +127,8 @@ void Secondary::on_discard_durable() {
   v_.end_split_brains_but(discard_->winner);  // what set this replica apart from others too is gone
   why_.clear();
   why_of_ = 0;
-  end_discard(true, fmt::format("the history of this replica is given up: replica {} fills it", discard_->winner));
+  end_discard(true,
+              fmt::format("the history of this replica is given up: replica {} fills it", discard_->winner));
   if (connection_ == ConnectionState::Matching && !begun_) answer_match();
 }
 

@@ -8,16 +8,19 @@ namespace {
 
 using verdict::SplitBrain;
 
-// What a history holds behind a record that another history has too. The other history ends in the epoch `other`.
+// What a history holds behind a record that another history has too. The other history ends in the epoch
+// `other`.
 struct Successors {
-  bool by_force = false;  // some epoch was begun by force, or may have been: the table does not reach back so far
+  bool by_force = false;  // some epoch was begun by force, or may have been: the table does not reach back so
+                          // far
   bool lossy = false;     // some epoch is flagged so
   ReplicaId first = 0;    // writer of the first epoch; 0: there is none
   bool first_by_force = false;  // the first epoch is flagged so
-  bool heir = false;      // some epoch was granted after `other`
-  bool beside = false;    // some epoch was granted at or before `other`: the one arbiter had gone back meanwhile
-  // The members that were connected, and had lost nothing, when the first epoch began. A record that none of them had
-  // was acknowledged by no set that counts one of them.
+  bool heir = false;            // some epoch was granted after `other`
+  bool beside = false;          // some epoch was granted at or before `other`: the one arbiter had gone back
+                                // meanwhile
+  // The members that were connected, and had lost nothing, when the first epoch began. A record that none of
+  // them had was acknowledged by no set that counts one of them.
   ReplicaSet witnesses = 0;
 };
 
@@ -45,13 +48,15 @@ bool forgets(const EpochTable& epochs, const Epoch& epoch) {
          !(epochs.front().flags & epoch_lossy);
 }
 
-// Whether that table has forgotten a promotion by force, of a replica that is not counted, which this history does not hold.
+// Whether that table has forgotten a promotion by force, of a replica that is not counted, which this history
+// does not hold.
 bool forced_unseen(const EpochTable& here, const EpochTable& there, ReplicaSet counted) {
   return (forcers_unknown_to(here, there) & ~counted) != 0;
 }
 
-// Whether that table has forgotten an end in the epoch `left`, while its primary, a member then, still has all that was acknowledged.
-// A member held what is here, unless the member has given that up for a history of force (covers).
+// Whether that table has forgotten an end in the epoch `left`, while its primary, a member then, still has
+// all that was acknowledged. A member held what is here, unless the member has given that up for a history of
+// force (covers).
 bool forgotten_and_kept(const History& here, const Offer& there, const EpochEntry& left) {
   if (!forgets(there.epochs, left.epoch) || !(left.in_sync & set_of(there.primary))) return false;
   return !forced_unseen(here.epochs, there.epochs, left.in_sync) &&
@@ -60,16 +65,17 @@ bool forgotten_and_kept(const History& here, const Offer& there, const EpochEntr
          });
 }
 
-// Whether a tail that ends in the epoch `newest` may be cut off for the primary of `epoch`: it was acknowledged to nobody, or the
-// primary's history has it as well. So it is where
+// Whether a tail that ends in the epoch `newest` may be cut off for the primary of `epoch`: it was
+// acknowledged to nobody, or the primary's history has it as well. So it is where
 // - the primary was a member, and has not given up its records since for a history of force (given_up);
-// - the first epoch behind the common record was begun by a member, or some epoch was granted in view of `newest` (heir): the
+// - the first epoch behind the common record was begun by a member, or some epoch was granted in view of
+// `newest` (heir): the
 //   log that shows this may have been cut;
 // - one arbiter grants all epochs (granted), and has granted no counter twice (beside);
 // - a witness lacks the tail (`lost_there`).
 // Force breaks each chain of grants, on either side, and a promotion in spite of a loss breaks all.
-bool covers(bool one_chain, ReplicaId primary, const Epoch& epoch, const Successors& there, const EpochEntry& newest,
-            bool forced_here, bool lost_there) {
+bool covers(bool one_chain, ReplicaId primary, const Epoch& epoch, const Successors& there,
+            const EpochEntry& newest, bool forced_here, bool lost_there) {
   if (there.lossy) return false;
   bool given_up = there.first_by_force && !(newest.in_sync & set_of(there.first));
   if ((newest.in_sync & set_of(primary)) && !given_up) return true;
@@ -78,8 +84,8 @@ bool covers(bool one_chain, ReplicaId primary, const Epoch& epoch, const Success
   return (heir || granted || lost_there) && !there.by_force && !forced_here;
 }
 
-// Whether no record behind this point was acknowledged: no epoch of these records counts this replica, and each counts a witness,
-// which lacks them. False where the table does not reach back so far.
+// Whether no record behind this point was acknowledged: no epoch of these records counts this replica, and
+// each counts a witness, which lacks them. False where the table does not reach back so far.
 bool acknowledged_to_nobody(const History& here, Lsn lsn, ReplicaSet witnesses) {
   const auto& epochs = here.epochs;
   if (epochs.empty() || epochs.front().start > lsn + 1) return false;
@@ -91,35 +97,42 @@ bool acknowledged_to_nobody(const History& here, Lsn lsn, ReplicaSet witnesses) 
   return true;
 }
 
-// Whether this primary has everything that may have been acknowledged here before the journal was damaged. It has what was committed
-// if its table has the epoch of that for long enough, or the newest epoch that was here. Where nothing was committed every
-// history has it. What came behind is judged as any tail.
+// Whether this primary has everything that may have been acknowledged here before the journal was damaged. It
+// has what was committed if its table has the epoch of that for long enough, or the newest epoch that was
+// here. Where nothing was committed every history has it. What came behind is judged as any tail.
 bool has_what_was_damaged(const History& here, const History::Damage& damage, const Offer& there) {
   const EpochTable& epochs = there.epochs;
   auto find = [&](const Epoch& e) {
-    return std::find_if(epochs.begin(), epochs.end(), [&](const EpochEntry& each) { return each.epoch == e; });
+    return std::find_if(epochs.begin(), epochs.end(),
+                        [&](const EpochEntry& each) { return each.epoch == e; });
   };
-  auto reaches = [&](auto e) { return e != epochs.end() && (e + 1 == epochs.end() || (e + 1)->start > damage.until); };
+  auto reaches = [&](auto e) {
+    return e != epochs.end() && (e + 1 == epochs.end() || (e + 1)->start > damage.until);
+  };
   auto ours = find(damage.newest.epoch);
   bool has_newest = ours != epochs.end();
   if (damage.until != Lsn{} && !reaches(ours) && !reaches(find(damage.of)))
     return forgotten_and_kept(here, there, damage.newest);
   if (has_newest && ours + 1 == epochs.end()) return true;
-  EpochEntry left = has_newest ? *ours : damage.newest;     // what the tail here ends in
-  Lsn parted = has_newest ? ours->start : damage.until;     // epochs that both have are no successors
+  EpochEntry left = has_newest ? *ours : damage.newest;  // what the tail here ends in
+  Lsn parted = has_newest ? ours->start : damage.until;  // epochs that both have are no successors
   for (const EpochEntry& e : here.epochs)
     if (!has_newest && find(e.epoch) != epochs.end()) parted = std::max(parted, e.start);
   Successors behind = successors_behind(parted, epochs, left.epoch);
   bool forced_here = (left.flags & epoch_by_force) != 0;
-  return left.in_sync != 0 && covers(here.one_chain, there.primary, there.epoch, behind, left, forced_here, false);
+  return left.in_sync != 0 &&
+         covers(here.one_chain, there.primary, there.epoch, behind, left, forced_here, false);
 }
 
-// Whether what is here is a part of a history only, since a resync was not finished, and holds nothing that the offered history lacks.
+// Whether what is here is a part of a history only, since a resync was not finished, and holds nothing that
+// the offered history lacks.
 bool is_fragment(const History& here, const Offer& there) {
   const auto* part = here.incomplete ? std::get_if<History::Fragment>(&*here.incomplete) : nullptr;
   if (!part) return false;
   if (!part->base || part->base->v == 0) return true;
-  if (forgets(there.epochs, part->base_epoch) && !forced_unseen(here.epochs, there.epochs, here.newest.in_sync)) return true;
+  if (forgets(there.epochs, part->base_epoch) &&
+      !forced_unseen(here.epochs, there.epochs, here.newest.in_sync))
+    return true;
   return history_holds(there.epochs, Lsn{UINT64_MAX}, part->base_epoch, *part->base);
 }
 
@@ -130,8 +143,11 @@ bool is_of_the_cut(const History& here, const Offer& there) {
 }
 
 SplitBrain lost_here(const History::Damage& damage, const Offer& there) {
-  return {fmt::format("split brain: epoch {} went on here before the journal was damaged, LSN {} was committed, and replica {} "
-                      "does not have that", damage.newest.epoch.counter, damage.until.v, there.primary)};
+  return {
+      fmt::format("split brain: epoch {} went on here before the journal was damaged, LSN {} was committed, "
+                  "and replica {} "
+                  "does not have that",
+                  damage.newest.epoch.counter, damage.until.v, there.primary)};
 }
 
 // Where the journal was damaged, and the offered history lacks what was in it.
@@ -141,10 +157,13 @@ std::optional<SplitBrain> judge_damage(const History& here, const Offer& there) 
   return lost_here(*damage, there);
 }
 
-// The tail behind the common record may go only if nothing of it can have been acknowledged without the primary.
-std::optional<SplitBrain> judge_tail(const History& here, const Offer& there, Lsn common, const Successors& behind) {
+// The tail behind the common record may go only if nothing of it can have been acknowledged without the
+// primary.
+std::optional<SplitBrain> judge_tail(const History& here, const Offer& there, Lsn common,
+                                     const Successors& behind) {
   std::string parted = parting_text(common);
-  if (common < here.commit) return SplitBrain{fmt::format("split brain: {} is committed here, and {}", here.commit.v, parted)};
+  if (common < here.commit)
+    return SplitBrain{fmt::format("split brain: {} is committed here, and {}", here.commit.v, parted)};
   if (here.last == common) return std::nullopt;
   if (forgotten_and_kept(here, there, here.newest)) return std::nullopt;
   bool forced_here = std::any_of(here.epochs.begin(), here.epochs.end(), [&](const EpochEntry& e) {
@@ -154,12 +173,15 @@ std::optional<SplitBrain> judge_tail(const History& here, const Offer& there, Ls
   forced_here = forced_here || (forgotten.writers != 0 && forgotten.start > common);
   // The writer may have lost what is here before it was durable there, and the witnesses saw that.
   bool lost_there = acknowledged_to_nobody(here, common, behind.witnesses);
-  if (covers(here.one_chain, there.primary, there.epoch, behind, here.newest, forced_here, lost_there)) return std::nullopt;
+  if (covers(here.one_chain, there.primary, there.epoch, behind, here.newest, forced_here, lost_there))
+    return std::nullopt;
   std::uint64_t counter = here.newest.epoch.counter;
   if (here.newest.in_sync & set_of(there.primary))
-    return SplitBrain{fmt::format("split brain: replica {} has given up what was written in epoch {}, or lost it, and {}",
-                                  there.primary, counter, parted)};
-  return SplitBrain{fmt::format("split brain: epoch {} went on here without replica {}, and {}", counter, there.primary, parted)};
+    return SplitBrain{
+        fmt::format("split brain: replica {} has given up what was written in epoch {}, or lost it, and {}",
+                    there.primary, counter, parted)};
+  return SplitBrain{fmt::format("split brain: epoch {} went on here without replica {}, and {}", counter,
+                                there.primary, parted)};
 }
 
 }  // namespace
@@ -170,7 +192,8 @@ Verdict judge_records(const History& here, const Offer& offer) {
     Successors behind = successors_behind(offer.from, offer.epochs, here.last_epoch);
     if (auto split = judge_tail(here, offer, offer.from, behind)) return *split;
   }
-  // Also of a part of a history nothing is cut off that is known to be committed: its primary fills this replica anew.
+  // Also of a part of a history nothing is cut off that is known to be committed: its primary fills this
+  // replica anew.
   if (offer.from < here.commit) return verdict::Resync{};
   if (offer.from == here.last) return verdict::Follow{};
   return verdict::Cut{};
@@ -182,8 +205,9 @@ Verdict judge_resync(const History& here, const Offer& offer) {
   Lsn common = common_history(here.epochs, here.last, offer.epochs, offer.from);
   if (common >= here.last) return verdict::Resync{};
   if (here.commit > offer.from)
-    return SplitBrain{fmt::format("split brain: {} is committed here, and its history begins at {}: this replica is not overwritten",
-                                  here.commit.v, offer.from.v)};
+    return SplitBrain{fmt::format(
+        "split brain: {} is committed here, and its history begins at {}: this replica is not overwritten",
+        here.commit.v, offer.from.v)};
   if (is_of_the_cut(here, offer)) return verdict::Resync{};
   // The offered table is full and begins after all that is known here: it has forgotten.
   EpochEntry left = here.newest;
@@ -197,11 +221,14 @@ Verdict judge_resync(const History& here, const Offer& offer) {
 
 Verdict judge_peer(Lsn common, Lsn commit, const NodeState* peer) {
   if (common >= commit) return verdict::Follow{};
-  // A resync that was not finished leaves nothing to keep, unless the content was complete up to a point behind this one.
+  // A resync that was not finished leaves nothing to keep, unless the content was complete up to a point
+  // behind this one.
   bool unfinished = peer && peer->inconsistent && (peer->base == base_unknown || peer->base <= common);
   if (unfinished) return verdict::Resync{};
-  return SplitBrain{fmt::format("split brain: it knows writes up to {} as committed, and {}. Both histories are kept; decide which "
-                                "replica is to be primary", commit.v, parting_text(common))};
+  return SplitBrain{fmt::format(
+      "split brain: it knows writes up to {} as committed, and {}. Both histories are kept; decide which "
+      "replica is to be primary",
+      commit.v, parting_text(common))};
 }
 
 // By the epochs alone, with the judgement that a match would come to on either side.
@@ -218,11 +245,15 @@ bool have_parted(const History& here, ReplicaId other, const NodeState& there) {
   Successors behind_there = successors_behind(from, there.epochs, ours.epoch);
   Successors behind_here = successors_behind(from, here.epochs, theirs.epoch);
   bool lost_there = acknowledged_to_nobody(here, from, behind_there.witnesses);
-  return !covers(false, other, theirs.epoch, behind_there, ours, here.epochs.by_force_behind(from), lost_there) &&
-         !covers(false, here.replica, ours.epoch, behind_here, theirs, there.epochs.by_force_behind(from), false);
+  return !covers(false, other, theirs.epoch, behind_there, ours, here.epochs.by_force_behind(from),
+                 lost_there) &&
+         !covers(false, here.replica, ours.epoch, behind_here, theirs, there.epochs.by_force_behind(from),
+                 false);
 }
 
-bool maybe_forced_behind(std::span<const EpochEntry> epochs, Lsn lsn) { return successors_behind(lsn, epochs, {}).by_force; }
+bool maybe_forced_behind(std::span<const EpochEntry> epochs, Lsn lsn) {
+  return successors_behind(lsn, epochs, {}).by_force;
+}
 
 bool history_holds(std::span<const EpochEntry> epochs, Lsn end, const Epoch& epoch, Lsn lsn) {
   if (lsn.v == 0) return true;

@@ -1,4 +1,5 @@
-// What holds between any two events. The simulator looks at it after each event, and so does every debug build.
+// What holds between any two events. The simulator looks at it after each event, and so does every debug
+// build.
 #include <algorithm>
 
 #include "primary.h"
@@ -37,7 +38,8 @@ void Primary::check_invariants() const {
   for (const Peer& p : peers_) {
     bool up = p.connection == ConnectionState::Connected || p.connection == ConnectionState::Matching;
     TL_CHECK(!up || v_.find_link(p.config.id)->up);
-    TL_CHECK(!p.sync || p.connection == ConnectionState::Connected || p.connection == ConnectionState::StandAlone);
+    TL_CHECK(!p.sync || p.connection == ConnectionState::Connected ||
+             p.connection == ConnectionState::StandAlone);
     TL_CHECK(!p.match_again || p.match);
     TL_CHECK(p.durable_end <= v_.log.end() && p.received_end <= v_.log.end() && p.sent_end <= v_.log.end());
     if (p.connection != ConnectionState::Connected) continue;
@@ -51,7 +53,8 @@ void Primary::check_invariants() const {
 void Secondary::check_invariants() const {
   v_.check_invariants();
   bool follows = primary_ != 0;
-  TL_CHECK(follows || connection_ == ConnectionState::Connecting || connection_ == ConnectionState::StandAlone);
+  TL_CHECK(follows || connection_ == ConnectionState::Connecting ||
+           connection_ == ConnectionState::StandAlone);
   TL_CHECK(connection_ != ConnectionState::Connected || (follows && begun_));
   TL_CHECK(backlog_.empty() == (backlog_bytes_ == 0));
   TL_CHECK(backlog_.empty() || follows);

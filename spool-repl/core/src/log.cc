@@ -7,7 +7,11 @@
 namespace twinloft::repl::core {
 
 Log::Log(RingGeometry ring, LogMark tail_mark, Epoch tail_epoch)
-    : ring_bytes_(ring.bytes), tail_pos_(ring.tail), head_(ring.tail), tail_mark_(tail_mark), tail_epoch_(tail_epoch) {}
+    : ring_bytes_(ring.bytes),
+      tail_pos_(ring.tail),
+      head_(ring.tail),
+      tail_mark_(tail_mark),
+      tail_epoch_(tail_epoch) {}
 
 std::optional<JournalPos> Log::place(std::uint32_t blocks) const {
   std::uint64_t bytes = std::uint64_t{blocks} * block_size;
@@ -57,7 +61,9 @@ LogMark Log::mark_before(RecordNo end_no) const {
   return end_no == base_ ? tail_mark_ : at(end_no - 1).mark;
 }
 
-Epoch Log::epoch_before(RecordNo end_no) const { return end_no == base_ ? tail_epoch_ : at(end_no - 1).epoch; }
+Epoch Log::epoch_before(RecordNo end_no) const {
+  return end_no == base_ ? tail_epoch_ : at(end_no - 1).epoch;
+}
 
 JournalPos Log::pos_before(RecordNo end_no) const {
   if (end_no == base_) return tail_pos_;

@@ -37,8 +37,10 @@ SealedBatch OpenBatch::seal(const BlockIndex& pending, std::uint64_t serial, Are
   std::vector<BlockIndex::ZeroExtent> zeros;
   for (const auto& range : merged(std::move(zeros_))) pending.zeros_within(range.lba, range.blocks, zeros);
   for (const auto& z : zeros)
-    if (z.serial == serial) parts.push_back({{z.lba, static_cast<std::uint32_t>(z.blocks), ExtentKind::zeros}, 0});
-  std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first.lba < b.first.lba; });
+    if (z.serial == serial)
+      parts.push_back({{z.lba, static_cast<std::uint32_t>(z.blocks), ExtentKind::zeros}, 0});
+  std::sort(parts.begin(), parts.end(),
+            [](const auto& a, const auto& b) { return a.first.lba < b.first.lba; });
 
   for (const auto& [extent, slot] : parts) {
     bool data = extent.kind == ExtentKind::data;

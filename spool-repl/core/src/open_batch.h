@@ -1,5 +1,5 @@
-// The batch that writes collect in until it is sealed. The newest content of an address within a batch is stored
-// once; it lies in the primary's pending image under the batch's serial.
+// The batch that writes collect in until it is sealed. The newest content of an address within a batch is
+// stored once; it lies in the primary's pending image under the batch's serial.
 #pragma once
 
 #include <vector>
@@ -22,7 +22,8 @@ class OpenBatch {
   bool empty() const { return blocks_.empty() && zeros_.empty(); }
   // Each data block may split one zero extent in two; the bounds keep a batch within record_extents_max.
   bool has_room(std::size_t data_blocks, std::size_t zero_puts) const {
-    return blocks_.size() + data_blocks <= record_payload_blocks_max && zeros_.size() + zero_puts <= zero_puts_max;
+    return blocks_.size() + data_blocks <= record_payload_blocks_max &&
+           zeros_.size() + zero_puts <= zero_puts_max;
   }
   void note_data(Lba lba) { blocks_.push_back(lba.v); }
   void note_zeros(Lba lba, std::uint64_t blocks) { zeros_.push_back({lba, blocks, 0}); }

@@ -4,11 +4,15 @@ namespace twinloft::repl::core {
 
 namespace {
 constexpr double second = 1e9;  // ns
-double in(Duration d, std::uint64_t rate) { return static_cast<double>(d.count()) / second * static_cast<double>(rate); }
+double in(Duration d, std::uint64_t rate) {
+  return static_cast<double>(d.count()) / second * static_cast<double>(rate);
+}
 }  // namespace
 
 // A short resync is over before anybody has noticed it; and a whole piece is read at the slowest rate, too.
-double Pace::burst() const { return std::max(in(interval, rate_), 256.0 * 1024); }
+double Pace::burst() const {
+  return std::max(in(interval, rate_), 256.0 * 1024);
+}
 
 void Pace::begin() {
   rate_ = std::max(rate_first, rate_min_);
@@ -34,13 +38,14 @@ bool Pace::advance(Instant now, bool working) {
   return now - judged_ >= interval;
 }
 
-// Whether requests of this kind take too long. A rest, and the time without a resync, tell what is usual: of one that something else has
-// held up it takes no more than a part.
+// Whether requests of this kind take too long. A rest, and the time without a resync, tell what is usual: of
+// one that something else has held up it takes no more than a part.
 bool Pace::look(Latency& l, const std::optional<Instant>& since) {
   bool slow = since && now_ - *since > limit(l);
   if (l.count == 0) return slow;
   Duration mean = l.sum / static_cast<std::int64_t>(l.count);
-  bool learns = !working_ || (resting() && rest_left_ < rest_intervals);  // what was under way when the rest began has ended
+  bool learns = !working_ || (resting() && rest_left_ < rest_intervals);  // what was under way when the rest
+                                                                          // began has ended
   if (learns) l.usual = l.usual == Duration(0) ? mean : (3 * l.usual + std::min(mean, 2 * l.usual)) / 4;
   slow |= mean > limit(l);
   l.sum = Duration(0);
@@ -72,9 +77,12 @@ void Pace::judge(const Waiting& waiting) {
 
 // No further up than what is made use of: it would take long to come down from there.
 void Pace::change_rate(bool slow, bool asked) {
-  std::uint64_t used = std::max(rate_first, 2 * taken_ * (std::chrono::nanoseconds(std::chrono::seconds(1)) / interval));
-  if (slow) rate_ = std::max(rate_ / 2, rate_min_);
-  else rate_ = std::max({rate_min_, std::min({asked ? rate_ + rate_ / 4 : 2 * rate_, used, rate_max})});
+  std::uint64_t used = std::max(rate_first,
+                                2 * taken_ * (std::chrono::nanoseconds(std::chrono::seconds(1)) / interval));
+  if (slow)
+    rate_ = std::max(rate_ / 2, rate_min_);
+  else
+    rate_ = std::max({rate_min_, std::min({asked ? rate_ + rate_ / 4 : 2 * rate_, used, rate_max})});
   credit_ = std::min(credit_, burst());
 }
 

@@ -9,9 +9,14 @@
 namespace twinloft::repl::core {
 
 Primary::Primary(Volume& volume, Checkpointer& checkpointer, Repair& repair)
-    : v_(volume), checkpointer_(checkpointer), pending_(volume.arena), pace_(volume.config.resync_latency_target, volume.config.resync_rate_min), repair_(repair) {
+    : v_(volume),
+      checkpointer_(checkpointer),
+      pending_(volume.arena),
+      pace_(volume.config.resync_latency_target, volume.config.resync_rate_min),
+      repair_(repair) {
   for (const PeerConfig& p : v_.config.peers) peers_.emplace_back().config = p;
-  // What recovery found above the commit point is this primary's history too: visible to reads, not acknowledged.
+  // What recovery found above the commit point is this primary's history too: visible to reads, not
+  // acknowledged.
   Log& log = v_.log;
   open_serial_ = log.end() - log.first() + 1;
   for (RecordNo no = log.first(); no < log.end(); ++no) log.at(no).serial = no - log.first() + 1;
@@ -23,13 +28,15 @@ Primary::Primary(Volume& volume, Checkpointer& checkpointer, Repair& repair)
         pending_.put_zeros(e.lba, e.blocks, r.serial);
         continue;
       }
-      for (std::uint32_t i = 0; i < e.blocks; ++i) pending_.put_data(e.lba + i, r.payload_slots[at++], r.serial);
+      for (std::uint32_t i = 0; i < e.blocks; ++i)
+        pending_.put_data(e.lba + i, r.payload_slots[at++], r.serial);
     }
   }
   if (log.committed_end() > log.first()) acked_serial_ = log.at(log.committed_end() - 1).serial;
 }
 
-void Primary::start(const Epoch& epoch, ReplicaSet in_sync, std::optional<EpochValue> value, std::uint32_t flags) {
+void Primary::start(const Epoch& epoch, ReplicaSet in_sync, std::optional<EpochValue> value,
+                    std::uint32_t flags) {
   value_ = std::move(value);
   promoted_at_ = v_.log.end();
   first_ever_ = v_.log.last_mark().lsn == Lsn{0};
@@ -42,7 +49,8 @@ void Primary::start(const Epoch& epoch, ReplicaSet in_sync, std::optional<EpochV
 }
 
 void Primary::begin_epoch(const Epoch& epoch, ReplicaSet in_sync, std::uint32_t flags) {
-  before_ |= in_sync_;  // members needed for what is already logged are needed until the new record is durable
+  before_ |= in_sync_;  // members needed for what is already logged are needed until the new record is
+                        // durable
   epoch_ = epoch;
   in_sync_ = in_sync;
   epoch_flags_ = flags;
@@ -53,8 +61,8 @@ void Primary::begin_epoch(const Epoch& epoch, ReplicaSet in_sync, std::uint32_t 
 // Retried from advance() while the ring is full: the checkpointer makes room.
 void Primary::log_epoch() {
   Body body;
-  body.header = {RecordType::epoch, v_.sb.volume, epoch_, v_.log.last_mark().lsn + 1, 1, v_.log.last_mark().hash,
-                 hash_payload({}), 0};
+  body.header = {RecordType::epoch,       v_.sb.volume,     epoch_, v_.log.last_mark().lsn + 1, 1,
+                 v_.log.last_mark().hash, hash_payload({}), 0};
   body.epoch_change = {epoch_, v_.sb.replica, in_sync_, epoch_flags_};
   std::vector<std::byte> meta;
   encode_body_meta(body, meta);
@@ -70,7 +78,8 @@ void Primary::log_epoch() {
   epoch_logged_ = true;
 }
 
-// ---- sealing -------------------------------------------------------------------------------------------------------
+// ---- sealing
+// -------------------------------------------------------------------------------------------------------
 
 void Primary::maybe_seal() {
   if (open_.empty()) {
@@ -95,8 +104,13 @@ bool Primary::try_seal() {
   std::vector<const std::byte*> blocks;
   blocks.reserve(batch.payload.size());
   for (Slot s : batch.payload) blocks.push_back(v_.arena.data(s));
-  body.header = {RecordType::data, v_.sb.volume, epoch_, v_.log.last_mark().lsn + 1,
-                 static_cast<std::uint32_t>(batch.extents.size()), v_.log.last_mark().hash, hash_payload(blocks),
+  body.header = {RecordType::data,
+                 v_.sb.volume,
+                 epoch_,
+                 v_.log.last_mark().lsn + 1,
+                 static_cast<std::uint32_t>(batch.extents.size()),
+                 v_.log.last_mark().hash,
+                 hash_payload(blocks),
                  static_cast<std::uint32_t>(blocks.size())};
   body.extents = std::move(batch.extents);
   body.block_crc.reserve(blocks.size());
@@ -114,7 +128,8 @@ bool Primary::try_seal() {
   return true;
 }
 
-// ---- acknowledgement and commit ------------------------------------------------------------------------------------
+// ---- acknowledgement and commit
+// ------------------------------------------------------------------------------------
 
 bool Primary::suspended() const {
   if (static_cast<unsigned>(std::popcount(in_sync_)) < v_.config.min_in_sync) return true;
@@ -123,8 +138,8 @@ bool Primary::suspended() const {
   });
 }
 
-// One past the last record that is as safe as each link's protocol promises. A peer that is no member and away does
-// not hold anybody up.
+// One past the last record that is as safe as each link's protocol promises. A peer that is no member and
+// away does not hold anybody up.
 RecordNo Primary::acked_end() const {
   RecordNo end = v_.log.durable_end();
   for (const Peer& p : peers_) {
@@ -137,12 +152,15 @@ RecordNo Primary::acked_end() const {
 }
 
 void Primary::advance_acks() {
-  // What a member acknowledged that is away now may be gone there: it may follow a newer epoch since, and have cut it off. Where
-  // members are too few, or one is being filled, what all of them have is committed all the same: a resync waits for that.
+  // What a member acknowledged that is away now may be gone there: it may follow a newer epoch since, and
+  // have cut it off. Where members are too few, or one is being filled, what all of them have is committed
+  // all the same: a resync waits for that.
   RecordNo committed = v_.log.durable_end();
   for (const Peer& p : peers_)
-    if (required(p.config.id)) committed = std::min(committed, p.connection == ConnectionState::Connected ? p.durable_end : 0);
-  committed = std::max(committed, v_.log.committed_end());  // a member that was added may still be short of it
+    if (required(p.config.id))
+      committed = std::min(committed, p.connection == ConnectionState::Connected ? p.durable_end : 0);
+  committed = std::max(committed, v_.log.committed_end());  // a member that was added may still be short of
+                                                            // it
   v_.commit_upto(committed, [&](const LogRecord& r) {
     for (const Extent& e : r.extents) {
       if (e.kind == ExtentKind::zeros) {
@@ -155,12 +173,15 @@ void Primary::advance_acks() {
 
   if (!suspended()) {
     RecordNo end = acked_end();
-    if (end > v_.log.first()) acked_serial_ = std::max(acked_serial_, v_.log.at(end - 1).serial);
-    else if (end == v_.log.end()) acked_serial_ = std::max(acked_serial_, open_serial_ - 1);  // all is home, nothing is left of it
+    if (end > v_.log.first())
+      acked_serial_ = std::max(acked_serial_, v_.log.at(end - 1).serial);
+    else if (end == v_.log.end())
+      acked_serial_ = std::max(acked_serial_, open_serial_ - 1);  // all is home, nothing is left of it
   }
   while (!waiters_.empty() && waiters_.front().serial <= acked_serial_) {
     v_.out.completions.push_back({waiters_.front().id, 0});
-    if (waiters_.front().since > suspended_until_) pace_.answered(Pace::Kind::flush, v_.now - waiters_.front().since);
+    if (waiters_.front().since > suspended_until_)
+      pace_.answered(Pace::Kind::flush, v_.now - waiters_.front().since);
     waiters_.pop_front();
   }
 }
@@ -186,7 +207,8 @@ void Primary::advance() {
   update_tail_limit();
 }
 
-// ---- peers ---------------------------------------------------------------------------------------------------------
+// ---- peers
+// ---------------------------------------------------------------------------------------------------------
 
 Primary::Peer* Primary::find_peer(ReplicaId id) {
   for (Peer& p : peers_)
@@ -194,18 +216,21 @@ Primary::Peer* Primary::find_peer(ReplicaId id) {
   return nullptr;
 }
 
-// Members, and replicas that are being filled, can always catch up from the journal. For others it is kept while there is room (close_slow).
+// Members, and replicas that are being filled, can always catch up from the journal. For others it is kept
+// while there is room (close_slow).
 void Primary::update_tail_limit() {
   bool room = v_.log.used_bytes() < v_.log.ring_bytes() / 2 && v_.log.place(record_blocks_max);
   RecordNo limit = UINT64_MAX;
   for (const Peer& p : peers_) {
-    // What is durable there and committed here is as good as in its data area: the bitmaps need not tell of it.
+    // What is durable there and committed here is as good as in its data area: the bitmaps need not tell of
+    // it.
     if (Link* l = v_.find_link(p.config.id); l && !p.filling()) {
       l->covered_end = std::max(l->covered_end, std::min(p.durable_end, v_.log.committed_end()));
       v_.learn(*l);
     }
     if (p.sync_hold != 0) limit = std::min(limit, p.sync_hold);
-    if (required(p.config.id) || p.connection == ConnectionState::Connected || room) limit = std::min(limit, p.durable_end);
+    if (required(p.config.id) || p.connection == ConnectionState::Connected || room)
+      limit = std::min(limit, p.durable_end);
   }
   v_.tail_limit = limit;
 }
@@ -257,14 +282,15 @@ void Primary::peer_down(ReplicaId id) {
 
 void Primary::peer_input(ReplicaId id, PeerMessage message) {
   Peer* peer = find_peer(id);
-  if (!peer || peer->connection == ConnectionState::Connecting || peer->connection == ConnectionState::StandAlone)
+  if (!peer || peer->connection == ConnectionState::Connecting ||
+      peer->connection == ConnectionState::StandAlone)
     return;  // of a connection that is being closed
   std::visit(
       [&](auto& m) {
         using M = std::decay_t<decltype(m)>;
-        if constexpr (std::is_same_v<M, MatchState> || std::is_same_v<M, ProbeReply> || std::is_same_v<M, Ack> ||
-                      std::is_same_v<M, Refuse> || std::is_same_v<M, SyncReady> || std::is_same_v<M, SyncAck> ||
-                      std::is_same_v<M, SyncDiffer>)
+        if constexpr (std::is_same_v<M, MatchState> || std::is_same_v<M, ProbeReply> ||
+                      std::is_same_v<M, Ack> || std::is_same_v<M, Refuse> || std::is_same_v<M, SyncReady> ||
+                      std::is_same_v<M, SyncAck> || std::is_same_v<M, SyncDiffer>)
           handle(*peer, m);
         else
           refuse(*peer, "it sent a message that only a primary sends: is it configured as primary too?");
@@ -273,12 +299,14 @@ void Primary::peer_input(ReplicaId id, PeerMessage message) {
 }
 
 void Primary::handle(Peer& peer, const MatchState& m) {
-  if (peer.connection != ConnectionState::Matching) return refuse(peer, "it answered a question nobody asked");
+  if (peer.connection != ConnectionState::Matching)
+    return refuse(peer, "it answered a question nobody asked");
   bool newer = m.last_epoch.counter > epoch_.counter;
   if (newer || (m.last_epoch.counter == epoch_.counter && m.last_epoch.id != epoch_.id)) {
-    // It holds the record of an epoch that this node does not know: begun here and lost in a crash before it was
-    // durable here, or begun there. Where nothing can have been acknowledged in it without this node, a newer epoch
-    // takes over; the replica itself refuses what would cut off more than that. An arbiter knows all epochs, and is asked.
+    // It holds the record of an epoch that this node does not know: begun here and lost in a crash before it
+    // was durable here, or begun there. Where nothing can have been acknowledged in it without this node, a
+    // newer epoch takes over; the replica itself refuses what would cut off more than that. An arbiter knows
+    // all epochs, and is asked.
     if (v_.config.arbiter == Arbiter::manual && !change_) {
       begin_epoch({m.last_epoch.counter + 1, Uuid::generate(v_.random)}, in_sync_,
                   epoch_after(epoch_) | (epoch_logged_ ? 0 : epoch_flags_ & (epoch_by_force | epoch_lossy)));
@@ -328,15 +356,16 @@ void Primary::handle(Peer& peer, const ProbeReply& m) {
   probe_next(peer);
 }
 
-// The table, with an epoch that waits for room in the journal: a peer that connects has to judge by that epoch too.
+// The table, with an epoch that waits for room in the journal: a peer that connects has to judge by that
+// epoch too.
 EpochTable Primary::epochs() const {
   EpochTable all = v_.sb.epochs;
   if (!epoch_logged_) all.note({epoch_, v_.log.last_mark().lsn + 1, v_.sb.replica, in_sync_, epoch_flags_});
   return all;
 }
 
-// What a member has acknowledged. One that was created anew may have acknowledged whatever was in the log here at the promotion:
-// how much of that is committed is not known after a restart.
+// What a member has acknowledged. One that was created anew may have acknowledged whatever was in the log
+// here at the promotion: how much of that is committed is not known after a restart.
 Lsn Primary::held_by(const Peer& peer) const {
   if (!required(peer.config.id)) return {};
   RecordNo end = v_.log.committed_end();
@@ -379,7 +408,8 @@ void Primary::begin(Peer& peer, RecordNo common_end) {
     v_.note_split_brain(peer.config.id, from.lsn);
     return refuse(peer, std::move(split->why), true);
   }
-  // A promotion in spite of a loss leaves blocks of lost records in the data area here: no record tells of those.
+  // A promotion in spite of a loss leaves blocks of lost records in the data area here: no record tells of
+  // those.
   if (lossy_behind(common_end)) return begin_resync(peer, common_end);
   peer.connection = ConnectionState::Connected;
   peer.why.clear();
@@ -423,8 +453,9 @@ void Primary::handle(Peer& peer, const Refuse& m) {
 }
 
 // Sends what the peer lacks, in order, within its window; what memory no longer has comes from the journal.
-// Of a volume that has begun just now nobody gets anything before that is durable here: this replica, were it empty after a power cut, could
-// not be told from one whose disk was replaced, and who holds more than it would speak against it.
+// Of a volume that has begun just now nobody gets anything before that is durable here: this replica, were it
+// empty after a power cut, could not be told from one whose disk was replaced, and who holds more than it
+// would speak against it.
 void Primary::pump(Peer& peer) {
   if (peer.connection != ConnectionState::Connected) return;
   if (first_ever_ && v_.log.durable_end() <= promoted_at_) return;
@@ -432,7 +463,8 @@ void Primary::pump(Peer& peer) {
   while (!peer.reading && peer.sent_end < v_.log.end()) {
     const LogRecord& r = v_.log.at(peer.sent_end);
     RecordNo acked = std::max(peer.durable_end, v_.log.first());
-    std::uint64_t outstanding = v_.log.pos_before(peer.sent_end).v - v_.log.pos_before(std::min(acked, peer.sent_end)).v;
+    std::uint64_t outstanding = v_.log.pos_before(peer.sent_end).v -
+                                v_.log.pos_before(std::min(acked, peer.sent_end)).v;
     if (outstanding > v_.config.send_window_bytes) return;
     if (r.in_memory()) {
       v_.out.sends.push_back(v_.record_message(peer.config.id, peer.epoch, r));
@@ -441,8 +473,8 @@ void Primary::pump(Peer& peer) {
     }
     peer.reading = true;
     std::uint64_t n = std::uint64_t{peer.config.id} << 48 | (peer.connection_no & 0xffffffffffff);
-    v_.out.journal_reads.push_back({make_token(TokenKind::journal_read, n), v_.journal_offset(r.pos),
-                                    r.total_blocks * block_size});
+    v_.out.journal_reads.push_back(
+        {make_token(TokenKind::journal_read, n), v_.journal_offset(r.pos), r.total_blocks * block_size});
   }
 }
 
@@ -451,7 +483,8 @@ void Primary::on_journal_read(std::uint64_t n, int error, std::vector<std::byte>
   if (!peer || (peer->connection_no & 0xffffffffffff) != (n & 0xffffffffffff) || !peer->reading) return;
   peer->reading = false;
   if (peer->connection != ConnectionState::Connected) return;
-  // The tail was moving when it connected, and this device has failed since: nothing looks after its peers any more.
+  // The tail was moving when it connected, and this device has failed since: nothing looks after its peers
+  // any more.
   if (peer->sent_end < v_.log.first()) return;
   const LogRecord& r = v_.log.at(peer->sent_end);
   if (error != 0)
@@ -467,8 +500,9 @@ void Primary::on_journal_read(std::uint64_t n, int error, std::vector<std::byte>
   for (std::size_t at = 0; at < payload.size(); at += block_size) blocks.push_back(payload.data() + at);
   if (!verify_payload(*body, blocks))
     return journal_is_damaged(*peer, fmt::format("is damaged in the payload of record {}", r.first.v));
-  v_.out.sends.push_back(Send{peer->config.id, RecordMessage{peer->epoch, {meta.begin(), meta.end()},
-                                                             {payload.begin(), payload.end()}}});
+  v_.out.sends.push_back(
+      Send{peer->config.id,
+           RecordMessage{peer->epoch, {meta.begin(), meta.end()}, {payload.begin(), payload.end()}}});
   peer->sent_end++;
 }
 
@@ -478,8 +512,9 @@ void Primary::journal_is_damaged(Peer& peer, const std::string& how) {
   checkpointer_.request_all();
   peer.connection = ConnectionState::StandAlone;
   peer.why = "the journal here " + how;
-  v_.out.notices.push_back({true, fmt::format("the journal here {}: replica {} gets its content by a resync", how,
-                                              peer.config.id), NoticeKind::other, peer.config.id});
+  v_.out.notices.push_back(
+      {true, fmt::format("the journal here {}: replica {} gets its content by a resync", how, peer.config.id),
+       NoticeKind::other, peer.config.id});
   v_.out.sends.push_back(Send{peer.config.id, Refuse{"my journal is damaged: connect again for a resync"}});
   v_.out.closes.push_back({peer.config.id, "for a resync, since the journal here is damaged"});
 }
@@ -504,7 +539,8 @@ std::optional<Instant> Primary::next_tick() const {
     consider(open_.opened_at + v_.config.seal_after);
   if (change_ && change_->ask_again) consider(*change_->ask_again);
   if (suspended_since_ && !suspension_told_) consider(*suspended_since_ + suspension_news_after);
-  if (waiting_since_ && v_.config.suspend_timeout > Duration(0)) consider(*waiting_since_ + v_.config.suspend_timeout);
+  if (waiting_since_ && v_.config.suspend_timeout > Duration(0))
+    consider(*waiting_since_ + v_.config.suspend_timeout);
   for (const Peer& p : peers_)
     if (p.sync && p.sync->pause_until > v_.now) consider(p.sync->pause_until);
   if (auto at = pace_.next()) consider(*at);
@@ -520,7 +556,8 @@ void Primary::fill_status(VolumeStatus& s) const {
   s.resync_held_to = pace_.held_to().value_or(0);
   if (s.suspended) s.waits_for = waits_for();
   s.waiting_requests = waiters_.size() + stalled_writes_.size() + stalled_reads_.size() + repairing_.size();
-  bool no_room = !stalled_writes_.empty() || (want_seal_ && !open_.empty() && !v_.log.place(record_blocks_max));
+  bool no_room = !stalled_writes_.empty() ||
+                 (want_seal_ && !open_.empty() && !v_.log.place(record_blocks_max));
   for (const Peer& p : peers_) {
     bool holds = p.connection == ConnectionState::Connected && backlog(p) > v_.config.send_window_bytes / 2;
     if (!s.suspended && no_room && holds && (s.slowed_by == 0 || backlog(p) > s.slowed_by_bytes))
@@ -529,13 +566,16 @@ void Primary::fill_status(VolumeStatus& s) const {
       return end < v_.log.first() ? Lsn{} : v_.log.mark_before(std::min(end, v_.log.end())).lsn;
     };
     PeerStatus& to = s.peers.emplace_back();
-    to = {p.config.id, p.config.protocol, p.connection, lsn(p.sent_end), lsn(p.received_end), lsn(p.durable_end), p.why};
+    to = {p.config.id,         p.config.protocol,  p.connection, lsn(p.sent_end),
+          lsn(p.received_end), lsn(p.durable_end), p.why};
     to.in_sync = (in_sync_ & set_of(p.config.id)) != 0;
     to.sync_target = p.sync.has_value();
     if (p.sync) to.synced_blocks = p.sync->done, to.sync_total_blocks = p.sync->total;
   }
 }
 
-bool Primary::settled() const { return open_.empty() && stalled_writes_.empty() && waiters_.empty(); }
+bool Primary::settled() const {
+  return open_.empty() && stalled_writes_.empty() && waiters_.empty();
+}
 
 }  // namespace twinloft::repl::core

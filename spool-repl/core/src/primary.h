@@ -1,4 +1,5 @@
-// The primary: takes the clients' requests, seals batches into records, sends them to the peers, and acknowledges.
+// The primary: takes the clients' requests, seals batches into records, sends them to the peers, and
+// acknowledges.
 //
 // A peer goes through
 //
@@ -13,16 +14,17 @@
 
 #include "checkpointer.h"
 #include "open_batch.h"
-#include "twinloft/spool-repl/core/pace.h"
 #include "repair.h"
+#include "twinloft/spool-repl/core/pace.h"
 #include "volume.h"
 
 namespace twinloft::repl::core {
 
-// Membership. `in_sync_` is the set of the newest epoch record; an acknowledgement needs everyone in required():
-// that set, members that are being added, and, until the newest epoch record is durable on the members of its own set,
-// the members of the set before. A change of the set is granted by the arbiter first (with an unknown outcome nothing
-// changes here, and the same change is asked for again), then it is a record.
+// Membership. `in_sync_` is the set of the newest epoch record; an acknowledgement needs everyone in
+// required(): that set, members that are being added, and, until the newest epoch record is durable on the
+// members of its own set, the members of the set before. A change of the set is granted by the arbiter first
+// (with an unknown outcome nothing changes here, and the same change is asked for again), then it is a
+// record.
 class Primary {
  public:
   Primary(Volume& volume, Checkpointer& checkpointer, Repair& repair);
@@ -30,15 +32,16 @@ class Primary {
   Primary(const Primary&) = delete;
   Primary& operator=(const Primary&) = delete;
 
-  // Promotion into this epoch, as a record of the log. `value`: what the arbiter holds, where there is one. EpochFlags.
+  // Promotion into this epoch, as a record of the log. `value`: what the arbiter holds, where there is one.
+  // EpochFlags.
   void start(const Epoch& epoch, ReplicaSet in_sync, std::optional<EpochValue> value, std::uint32_t flags);
   void on_arbiter(const ArbiterAnswer& answer);
   // Continue without the members that are away (manual arbiter, forced by the operator).
   bool go_on_alone();  // false: no replica that is needed is away
   void refuse_other(ReplicaId id, std::string reason, bool split_brain);  // another primary
-  void demote();                // no request comes any more
+  void demote();                                                          // no request comes any more
   void stay() { demoting_ = false; }
-  bool may_step_down() const;   // demoted or lost, and nothing is under way
+  bool may_step_down() const;  // demoted or lost, and nothing is under way
   bool lost() const { return lost_; }
   void lose(std::string reason);  // another primary has taken over, or may have
   const Epoch& epoch() const { return epoch_; }
@@ -68,19 +71,21 @@ class Primary {
     Epoch epoch;  // as this node named it when the connection began; names all messages of the connection
     std::optional<MatchState> match;  // its answer on this connection
     bool match_again = false;         // looked at again when the record of the newest epoch is durable here
-    bool adding = false;         // counts in every acknowledgement, and is to become a member
-    RecordNo add_barrier = 0;    // durable there up to here, it holds all that was acknowledged without it
-    RecordNo due_end = 0;        // what had been sent to it when this was looked at last; 0: nothing is waited for
-    Instant due_since;           // and when that was: it is to be durable there within slow_peer
-    std::uint64_t filled = 0;    // while it is being filled: how far that was then
-    RecordNo begun_at = 0;       // it has what comes before, says its log
-    // Resync: the blocks that it may lack go to it in the stream of records, 64 at a time: one word of the bitmap.
+    bool adding = false;              // counts in every acknowledgement, and is to become a member
+    RecordNo add_barrier = 0;  // durable there up to here, it holds all that was acknowledged without it
+    RecordNo due_end = 0;  // what had been sent to it when this was looked at last; 0: nothing is waited for
+    Instant due_since;     // and when that was: it is to be durable there within slow_peer
+    std::uint64_t filled = 0;  // while it is being filled: how far that was then
+    RecordNo begun_at = 0;     // it has what comes before, says its log
+    // Resync: the blocks that it may lack go to it in the stream of records, 64 at a time: one word of the
+    // bitmap.
     struct Chunk {
       std::uint64_t word = 0, mask = 0;
       unsigned repairs = 0;  // so far; then only what is needed is read, and not the blocks between
     };
     struct Sync {
-      // Not before everything is committed here that the peer may have written home already: it must not get older content.
+      // Not before everything is committed here that the peer may have written home already: it must not get
+      // older content.
       RecordNo not_before = 0;
       Lsn base;                            // records behind this one reach the peer on this connection
       std::vector<std::uint64_t> todo;     // what was not looked at yet
@@ -97,19 +102,20 @@ class Primary {
         std::uint64_t seq, bytes;
         Chunk chunk;
       };
-      std::deque<Flying> flying;           // those between
-      std::vector<Chunk> again;            // found to differ, or the peer had no room for it
+      std::deque<Flying> flying;  // those between
+      std::vector<Chunk> again;   // found to differ, or the peer had no room for it
       Instant pause_until;
-      bool declined = false;               // the last answer to data was that: it is to be sent again
+      bool declined = false;  // the last answer to data was that: it is to be sent again
       std::uint64_t flying_bytes = 0;
       unsigned reads = 0;
       bool end_sent = false;
       std::optional<std::uint64_t> told;  // how far it is, as the target was told
     };
     std::optional<Sync> sync;
-    RecordNo refill = 0;  // it had lost what it had acknowledged: it holds everything again when durable up to here
-    // A resync into it was begun, on this connection or an earlier one, and it has not said that it is consistent: its acks
-    // tell of the records that came meanwhile, and of nothing before them.
+    RecordNo refill = 0;  // it had lost what it had acknowledged: it holds everything again when durable up
+                          // to here
+    // A resync into it was begun, on this connection or an earlier one, and it has not said that it is
+    // consistent: its acks tell of the records that came meanwhile, and of nothing before them.
     bool incomplete = false;
     bool filling() const { return incomplete || refill > durable_end; }
     bool sync_whole = true, sync_compare = true;  // as SyncBegin offered
@@ -141,7 +147,8 @@ class Primary {
     std::vector<Run> runs;
     unsigned outstanding = 0;
     std::uint64_t home_changes = 0;  // Volume::home_changes when it began
-    std::vector<Lba> unreadable;     // all blocks of the runs that failed, and what is not what was written there
+    std::vector<Lba> unreadable;     // all blocks of the runs that failed, and what is not what was written
+                                     // there
     bool stale = false;              // something that does not fit has changed meanwhile
   };
 
@@ -262,7 +269,8 @@ class Primary {
   void fail_everything();
 
   // primary_repair.cc: requests that came upon blocks which cannot be read
-  static constexpr unsigned repairs_max = 4;  // of one request, which may come upon more while it is tried again
+  static constexpr unsigned repairs_max = 4;  // of one request, which may come upon more while it is tried
+                                              // again
   using Repairing = std::variant<ReadRequest, Write, SyncRead>;
   void repair(Repairing what, std::vector<Lba> blocks);
   void repair_chunk(SyncRead read);
@@ -274,12 +282,12 @@ class Primary {
   Volume& v_;
   Checkpointer& checkpointer_;
   Epoch epoch_;
-  ReplicaSet in_sync_ = 0;   // of epoch_
-  ReplicaSet before_ = 0;    // set before epoch_, while epoch_'s record is not durable on in_sync_
+  ReplicaSet in_sync_ = 0;  // of epoch_
+  ReplicaSet before_ = 0;   // set before epoch_, while epoch_'s record is not durable on in_sync_
   std::uint32_t epoch_flags_ = 0;
-  RecordNo epoch_end_ = 0;   // one past epoch_'s record
-  RecordNo promoted_at_ = 0; // one past what was in the log before this primary's first record
-  bool first_ever_ = false;  // there was no record before
+  RecordNo epoch_end_ = 0;    // one past epoch_'s record
+  RecordNo promoted_at_ = 0;  // one past what was in the log before this primary's first record
+  bool first_ever_ = false;   // there was no record before
   bool epoch_logged_ = false;
   std::optional<EpochValue> value_;  // the arbiter's, as far as known here
   struct Change {
@@ -287,8 +295,9 @@ class Primary {
     std::optional<Instant> ask_again;  // the outcome is unknown
   };
   std::optional<Change> change_;
-  std::uint64_t arbiter_token_ = 0;  // of the newest question
-  std::optional<std::uint64_t> doubted_;  // the arbiter is asked whether this one still counts, since somebody holds that epoch
+  std::uint64_t arbiter_token_ = 0;       // of the newest question
+  std::optional<std::uint64_t> doubted_;  // the arbiter is asked whether this one still counts, since
+                                          // somebody holds that epoch
   std::optional<Instant> waiting_since_;  // suspended, and somebody waits
   std::optional<Instant> suspended_since_;
   bool suspension_told_ = false;
@@ -299,9 +308,9 @@ class Primary {
   OpenBatch open_;
   std::uint64_t open_serial_ = 1;
   bool want_seal_ = false;
-  Pace pace_;  // of resyncs
+  Pace pace_;                // of resyncs
   Instant suspended_until_;  // while it was, nobody could be answered
-  std::size_t turn_ = 0;  // which target of a resync is looked at first
+  std::size_t turn_ = 0;     // which target of a resync is looked at first
 
   std::uint64_t acked_serial_ = 0;
   struct Waiter {
@@ -309,8 +318,8 @@ class Primary {
     std::uint64_t id;
     Instant since;
   };
-  std::deque<Waiter> waiters_;           // by serial
-  std::deque<Write> stalled_writes_;     // in order of arrival
+  std::deque<Waiter> waiters_;        // by serial
+  std::deque<Write> stalled_writes_;  // in order of arrival
   std::deque<ReadRequest> stalled_reads_;
   std::uint64_t next_op_ = 1;
   std::unordered_map<std::uint64_t, Read> reads_;

@@ -12,9 +12,15 @@ namespace {
 // Kept free of payload so that a full arena can always seal its open batch, and take repaired blocks.
 constexpr std::size_t arena_reserve = 2 * record_meta_blocks_max + Repair::blocks_max;
 
-std::uint64_t first_block(const ClientRequest& r) { return r.offset / block_size; }
-std::uint64_t end_block(const ClientRequest& r) { return (r.offset + r.length + block_size - 1) / block_size; }
-bool is_zeroing(const ClientRequest& r) { return r.op == ClientOp::trim || r.op == ClientOp::write_zeroes; }
+std::uint64_t first_block(const ClientRequest& r) {
+  return r.offset / block_size;
+}
+std::uint64_t end_block(const ClientRequest& r) {
+  return (r.offset + r.length + block_size - 1) / block_size;
+}
+bool is_zeroing(const ClientRequest& r) {
+  return r.op == ClientOp::trim || r.op == ClientOp::write_zeroes;
+}
 
 // The part of a block that the request covers.
 struct Part {
@@ -37,7 +43,9 @@ BlockIndex::Found Primary::newest(Lba lba) const {
   return found.kind != BlockIndex::Kind::absent ? found : v_.committed.find(lba);
 }
 
-void Primary::complete(const ClientRequest& request, int error) { v_.out.completions.push_back({request.id, error}); }
+void Primary::complete(const ClientRequest& request, int error) {
+  v_.out.completions.push_back({request.id, error});
+}
 
 void Primary::submit(const ClientRequest& r) {
   if (lost_) return complete(r, EIO);
@@ -50,7 +58,8 @@ void Primary::submit(const ClientRequest& r) {
   retry_stalled();
 }
 
-// ---- reads ---------------------------------------------------------------------------------------------------------
+// ---- reads
+// ---------------------------------------------------------------------------------------------------------
 
 void Primary::submit_read(const ClientRequest& r) {
   if (!stalled_reads_.empty() || !try_read({r, v_.now})) stalled_reads_.push_back({r, v_.now});
@@ -98,8 +107,10 @@ bool Primary::try_read(const ReadRequest& wanted) {
     v_.out.home_reads.push_back(std::move(home));
     block = run_end;
   }
-  if (read.outstanding == 0) complete(r, 0);
-  else reads_.emplace(op, std::move(read));
+  if (read.outstanding == 0)
+    complete(r, 0);
+  else
+    reads_.emplace(op, std::move(read));
   return true;
 }
 
@@ -115,13 +126,17 @@ void Primary::on_client_read(std::uint64_t n, int error) {
   for (std::size_t i = 0; i < run.slots.size(); ++i) {
     std::uint64_t block = run.lba.v + i;
     Part part = part_of(r, block);
-    std::memcpy(r.data + (block * block_size + part.from - r.offset), v_.read_arena.data(run.slots[i]) + part.from, part.bytes);
+    std::memcpy(r.data + (block * block_size + part.from - r.offset),
+                v_.read_arena.data(run.slots[i]) + part.from, part.bytes);
     v_.read_arena.unref(run.slots[i]);
   }
   if (--read.outstanding > 0) return;
-  if (read.stale) stalled_reads_.push_front(read.request);
-  else if (read.unreadable.empty()) answer_read(read.request);
-  else repair(read.request, std::move(read.unreadable));
+  if (read.stale)
+    stalled_reads_.push_front(read.request);
+  else if (read.unreadable.empty())
+    answer_read(read.request);
+  else
+    repair(read.request, std::move(read.unreadable));
   reads_.erase(it);
 }
 
@@ -131,19 +146,24 @@ void Primary::answer_read(const ReadRequest& r) {
   complete(r.request, 0);
 }
 
-// A block that a checkpoint has written meanwhile may be older than its digest: the request is tried again, without blame.
+// A block that a checkpoint has written meanwhile may be older than its digest: the request is tried again,
+// without blame.
 void Primary::check_run(Read& read, const Read::Run& run) {
   const ClientRequest& r = read.request.request;
   for (std::uint64_t i = 0; i < run.blocks; ++i) {
     Lba lba = run.lba + i;
-    const std::byte* block = run.slots.empty() ? r.data + (lba.v * block_size - r.offset) : v_.read_arena.data(run.slots[i]);
+    const std::byte* block = run.slots.empty() ? r.data + (lba.v * block_size - r.offset)
+                                               : v_.read_arena.data(run.slots[i]);
     if (v_.digests.fits(lba, block)) continue;
-    if (read.home_changes != v_.home_changes || !v_.is_wrong(lba, block)) read.stale = true;
-    else read.unreadable.push_back(lba);
+    if (read.home_changes != v_.home_changes || !v_.is_wrong(lba, block))
+      read.stale = true;
+    else
+      read.unreadable.push_back(lba);
   }
 }
 
-// ---- flush ---------------------------------------------------------------------------------------------------------
+// ---- flush
+// ---------------------------------------------------------------------------------------------------------
 
 void Primary::submit_flush(const ClientRequest& r) {
   if (v_.failed) return complete(r, EIO);
@@ -158,7 +178,8 @@ void Primary::wait_durable(std::uint64_t serial, const ClientRequest& r) {
   waiters_.push_back({serial, r.id, v_.now});
 }
 
-// ---- writes --------------------------------------------------------------------------------------------------------
+// ---- writes
+// --------------------------------------------------------------------------------------------------------
 
 void Primary::retry_stalled() {
   while (!stalled_writes_.empty() && try_write(stalled_writes_.front())) stalled_writes_.pop_front();
@@ -189,9 +210,12 @@ bool Primary::try_write(Write& w) {
   if (!w.fills.empty() && w.home_changes != v_.home_changes) drop_fills(w);
   if (w.fills.empty()) {
     switch (start_fills(w)) {
-      case FillState::none_needed: break;
-      case FillState::no_memory: return false;
-      case FillState::waiting: return true;
+      case FillState::none_needed:
+        break;
+      case FillState::no_memory:
+        return false;
+      case FillState::waiting:
+        return true;
     }
   }
   apply(w);
@@ -221,7 +245,8 @@ Primary::FillState Primary::start_fills(Write& w) {
   w.home_changes = v_.home_changes;
   for (std::size_t i = 0; i < w.fills.size(); ++i) {
     w.fills[i].slot = v_.read_arena.take();
-    v_.out.home_reads.push_back({make_token(TokenKind::fill_read, op << run_bits | i), w.fills[i].lba,
+    v_.out.home_reads.push_back({make_token(TokenKind::fill_read, op << run_bits | i),
+                                 w.fills[i].lba,
                                  {{v_.read_arena.data(w.fills[i].slot), block_size}}});
     w.outstanding++;
   }
@@ -250,7 +275,8 @@ void Primary::on_fill_read(std::uint64_t n, int error) {
   retry_stalled();
 }
 
-void Primary::put_block(Lba lba, std::uint32_t from, std::uint32_t bytes, const std::byte* data, const Write& w) {
+void Primary::put_block(Lba lba, std::uint32_t from, std::uint32_t bytes, const std::byte* data,
+                        const Write& w) {
   auto found = pending_.find(lba);
   Slot slot;
   if (found.kind == BlockIndex::Kind::data && found.serial == open_serial_) {
@@ -263,15 +289,19 @@ void Primary::put_block(Lba lba, std::uint32_t from, std::uint32_t bytes, const 
       for (const auto& fill : w.fills)
         if (base.kind == BlockIndex::Kind::absent && fill.lba == lba) old = v_.read_arena.data(fill.slot);
       TL_CHECK(old || base.kind == BlockIndex::Kind::zeros);
-      if (old) std::memcpy(v_.arena.data(slot), old, block_size);
-      else std::memset(v_.arena.data(slot), 0, block_size);
+      if (old)
+        std::memcpy(v_.arena.data(slot), old, block_size);
+      else
+        std::memset(v_.arena.data(slot), 0, block_size);
     }
     pending_.put_data(lba, slot, open_serial_);
     v_.arena.unref(slot);  // the index holds it
     open_.note_data(lba);
   }
-  if (data) std::memcpy(v_.arena.data(slot) + from, data, bytes);
-  else std::memset(v_.arena.data(slot) + from, 0, bytes);
+  if (data)
+    std::memcpy(v_.arena.data(slot) + from, data, bytes);
+  else
+    std::memset(v_.arena.data(slot) + from, 0, bytes);
 }
 
 void Primary::apply(Write& w) {
@@ -301,7 +331,8 @@ void Primary::apply(Write& w) {
   }
 }
 
-// After fail_device(): everything that waits, and everything that comes, gets EIO. Reads under way end as they do.
+// After fail_device(): everything that waits, and everything that comes, gets EIO. Reads under way end as
+// they do.
 void Primary::fail_everything() {
   for (const Waiter& w : waiters_) v_.out.completions.push_back({w.id, EIO});
   waiters_.clear();

@@ -1,14 +1,17 @@
 // How a secondary becomes primary.
 //
 //   idle --ask--> claiming --all granted--> granted                       (manual arbiter)
-//   idle --ask--> claiming --all that are here granted--> reading --> swapping --> granted     (external arbiter)
+//   idle --ask--> claiming --all that are here granted--> reading --> swapping --> granted     (external
+//   arbiter)
 //
-// Claiming ends only when this replica has nothing under way: a replica that is granted it becomes primary at once. A grant that waits grows
-// old, and others are promoted meanwhile. Nor does it end soon after a start while a replica is not connected that may be reachable: its
-// own log may say that this one was alone, and another one may be primary since.
+// Claiming ends only when this replica has nothing under way: a replica that is granted it becomes primary at
+// once. A grant that waits grows old, and others are promoted meanwhile. Nor does it end soon after a start
+// while a replica is not connected that may be reachable: its own log may say that this one was alone, and
+// another one may be primary since.
 //
-// A claim asks the other replicas not to be promoted meanwhile, and brings what each of them knows (NodeState, sent
-// right before the reply). Of two replicas that claim at the same time the one with the higher id gives way.
+// A claim asks the other replicas not to be promoted meanwhile, and brings what each of them knows
+// (NodeState, sent right before the reply). Of two replicas that claim at the same time the one with the
+// higher id gives way.
 #pragma once
 
 #include <optional>
@@ -47,7 +50,7 @@ class Promotion {
   void peer_down(ReplicaId id);
   void peer_state(ReplicaId id, const NodeState& state);
   void give_up(const std::string& why);  // another primary has appeared
-  void advance(bool settled);  // settled: the secondary has nothing under way
+  void advance(bool settled);            // settled: the secondary has nothing under way
   std::optional<Instant> next_tick() const;
   std::optional<Granted> take() { return std::exchange(granted_, std::nullopt); }
   const std::string& why_not() const { return why_not_; }

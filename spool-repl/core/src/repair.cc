@@ -21,7 +21,8 @@ Repair::Ticket Repair::begin(std::vector<Lba> blocks) {
 }
 
 void Repair::begin_later(Lba block) {
-  bool known = blocks_.contains(block) || std::any_of(later_.begin(), later_.end(), [&](const Later& l) { return l.lba == block; });
+  bool known = blocks_.contains(block) ||
+               std::any_of(later_.begin(), later_.end(), [&](const Later& l) { return l.lba == block; });
   if (!known && later_.size() < later_max) later_.push_back({block, v_.now + later_by});
 }
 
@@ -53,7 +54,8 @@ void Repair::advance(std::span<const Stream> streams) {
   tell_news();
 }
 
-// ---- blocks --------------------------------------------------------------------------------------------------------
+// ---- blocks
+// --------------------------------------------------------------------------------------------------------
 
 void Repair::start_blocks() {
   std::vector<Ticket> closing;
@@ -68,7 +70,8 @@ void Repair::start_blocks() {
   for (Ticket ticket : closing) close(ticket, End::readable);
   if (v_.inconsistent) later_.clear();
   bool begun = false;
-  while (!later_.empty() && later_.front().at <= v_.now && start(later_.front().lba, 0, begun)) later_.pop_front();
+  while (!later_.empty() && later_.front().at <= v_.now && start(later_.front().lba, 0, begun))
+    later_.pop_front();
 }
 
 // Whether that block alone can be read. Nothing to do where memory has it: it is on its way home.
@@ -83,7 +86,8 @@ bool Repair::start(Lba lba, Ticket ticket, bool& begun) {
     it->second.read = ++last_read_;
     Slot slot = v_.read_arena.take();
     reads_.emplace(last_read_, Reading{lba, slot});
-    v_.out.home_reads.push_back({make_token(TokenKind::repair_read, last_read_), lba, {{v_.read_arena.data(slot), block_size}}});
+    v_.out.home_reads.push_back(
+        {make_token(TokenKind::repair_read, last_read_), lba, {{v_.read_arena.data(slot), block_size}}});
   }
   auto& waiting = it->second.state == State::reading ? it->second.tickets : it->second.late;
   if (ticket != 0) waiting.push_back(ticket);
@@ -98,7 +102,8 @@ void Repair::on_read(std::uint64_t n, int error) {
   Reading done = read->second;
   reads_.erase(read);
   bool given_up = it == blocks_.end() || it->second.read != n;
-  bool wrong = !given_up && error == 0 && !v_.committed.touched(done.lba) && !v_.digests.fits(done.lba, v_.read_arena.data(done.slot));
+  bool wrong = !given_up && error == 0 && !v_.committed.touched(done.lba) &&
+               !v_.digests.fits(done.lba, v_.read_arena.data(done.slot));
   v_.read_arena.unref(done.slot);
   if (given_up) return;
   if (error != 0 || wrong) {
@@ -153,7 +158,8 @@ bool Repair::handle(ReplicaId from, FetchedBlock& m) {
   return true;
 }
 
-// What was written there, as far as the digest here tells: the other replica may know nothing of its own block, and it has rotten too.
+// What was written there, as far as the digest here tells: the other replica may know nothing of its own
+// block, and it has rotten too.
 bool Repair::is_right(Lba lba, const FetchedBlock& m) const {
   static constexpr std::array<std::byte, block_size> zeros{};
   if (m.kind == FetchedBlock::Kind::nothing) return false;
@@ -178,7 +184,8 @@ bool Repair::mend(Lba lba, Block& b) {
   return true;
 }
 
-// ---- ends ----------------------------------------------------------------------------------------------------------
+// ---- ends
+// ----------------------------------------------------------------------------------------------------------
 
 void Repair::end(Lba lba, const Block& b, End end) {
   v_.committed.unwatch(lba);
@@ -230,18 +237,22 @@ void Repair::tell_news() {
                   : fmt::format("{} blocks of the data area, the first {},", n, first.v);
   };
   if (news_.mended > 0)
-    v_.out.notices.push_back({true, fmt::format("{} {}: fetched from replica {} and written again",
-                                                blocks(news_.mended, news_.first_mended),
-                                                news_.wrong == 0              ? "could not be read"
-                                                : news_.wrong == news_.mended ? "did not hold what was written there"
-                                                                              : "could not be read, or did not hold what was written there",
-                                                news_.from),
+    v_.out.notices.push_back({true,
+                              fmt::format("{} {}: fetched from replica {} and written again",
+                                          blocks(news_.mended, news_.first_mended),
+                                          news_.wrong == 0 ? "could not be read"
+                                          : news_.wrong == news_.mended
+                                              ? "did not hold what was written there"
+                                              : "could not be read, or did not hold what was written there",
+                                          news_.from),
                               NoticeKind::repaired, news_.from});
   if (news_.lost > 0)
-    v_.out.notices.push_back({true, fmt::format("{} cannot be read, and no replica that is connected can give the content: "
-                                                "reads of it fail until one that has it is back, or it is written",
-                                                blocks(news_.lost, news_.first_lost)),
-                              NoticeKind::unreadable});
+    v_.out.notices.push_back(
+        {true,
+         fmt::format("{} cannot be read, and no replica that is connected can give the content: "
+                     "reads of it fail until one that has it is back, or it is written",
+                     blocks(news_.lost, news_.first_lost)),
+         NoticeKind::unreadable});
   news_ = {};
   quiet_until_ = v_.now + news_every;
 }

@@ -20,7 +20,8 @@ void RepairAnswers::advance(std::span<const Stream> streams) {
 
 void RepairAnswers::step(Question& q, std::span<const Stream> streams) {
   const Link* link = v_.find_link(q.peer);
-  auto stream = std::find_if(streams.begin(), streams.end(), [&](const Stream& s) { return s.peer == q.peer; });
+  auto stream = std::find_if(streams.begin(), streams.end(),
+                             [&](const Stream& s) { return s.peer == q.peer; });
   bool flows = stream != streams.end();
   bool gone = !link->up || link->connection != q.connection || (flows && stream->epoch != q.asked.epoch);
   if (gone || v_.now >= q.until) {
@@ -31,7 +32,8 @@ void RepairAnswers::step(Question& q, std::span<const Stream> streams) {
   if (v_.inconsistent || v_.failed) return answer(q, FetchedBlock::Kind::nothing);
   if (v_.commit_lsn() < q.asked.after || !v_.home_is_settled()) return;
   auto found = v_.committed.find(q.asked.lba);
-  if (found.kind == BlockIndex::Kind::data) return answer(q, FetchedBlock::Kind::data, v_.arena.data(found.slot));
+  if (found.kind == BlockIndex::Kind::data)
+    return answer(q, FetchedBlock::Kind::data, v_.arena.data(found.slot));
   if (found.kind == BlockIndex::Kind::zeros) return answer(q, FetchedBlock::Kind::zeros);
   if (q.read == 0) read(q);
 }
@@ -48,10 +50,12 @@ void RepairAnswers::read(Question& q) {
   q.home_changes = v_.home_changes;
   Slot slot = v_.read_arena.take();
   reads_.emplace(q.read, slot);
-  v_.out.home_reads.push_back({make_token(TokenKind::answer_read, q.read), q.asked.lba, {{v_.read_arena.data(slot), block_size}}});
+  v_.out.home_reads.push_back(
+      {make_token(TokenKind::answer_read, q.read), q.asked.lba, {{v_.read_arena.data(slot), block_size}}});
 }
 
-// What left memory while it was being read may be newer than what was read: such a question is looked at anew.
+// What left memory while it was being read may be newer than what was read: such a question is looked at
+// anew.
 void RepairAnswers::on_read(std::uint64_t n, int error) {
   auto read = reads_.find(n);
   TL_CHECK(read != reads_.end());
@@ -60,7 +64,8 @@ void RepairAnswers::on_read(std::uint64_t n, int error) {
   auto q = std::find_if(questions_.begin(), questions_.end(), [&](const Question& x) { return x.read == n; });
   if (q != questions_.end()) {
     q->read = 0;
-    bool stale = q->home_changes != v_.home_changes || v_.committed.find(q->asked.lba).kind != BlockIndex::Kind::absent;
+    bool stale = q->home_changes != v_.home_changes ||
+                 v_.committed.find(q->asked.lba).kind != BlockIndex::Kind::absent;
     bool wrong = error == 0 && !v_.digests.fits(q->asked.lba, v_.read_arena.data(slot));
     if (!stale && (error != 0 || wrong)) {
       // A primary that cannot answer leaves it at that: two that can not would go on asking each other.

@@ -1,8 +1,9 @@
-// The answers to other replicas that cannot read a block of their own data area (repair.h says why they are right).
+// The answers to other replicas that cannot read a block of their own data area (repair.h says why they are
+// right).
 //
-// A question waits until this replica has committed as much as the asking one, and all that its data area may hold; then for one
-// read. It is dropped with its connection, and when its asker has given it up: after as long as this replica would wait itself,
-// or when questions_max others have come since.
+// A question waits until this replica has committed as much as the asking one, and all that its data area may
+// hold; then for one read. It is dropped with its connection, and when its asker has given it up: after as
+// long as this replica would wait itself, or when questions_max others have come since.
 #pragma once
 
 #include <deque>

@@ -1,11 +1,12 @@
-// The source of a resync: what the peer may lack goes to it within the stream of records. That is what its bitmap here says,
-// or the whole volume where the bitmap does not reach back to it; then, and where an earlier resync was not finished, digests
-// find out what has to be sent.
+// The source of a resync: what the peer may lack goes to it within the stream of records. That is what its
+// bitmap here says, or the whole volume where the bitmap does not reach back to it; then, and where an
+// earlier resync was not finished, digests find out what has to be sent.
 //
-// A chunk is read from the data area. A block that the committed image has a newer version of is sent from there, or left
-// out if the record that brought it reaches the peer on this very connection. Every other block is the newest committed
-// version, since nothing left memory while it was being read (home_changes). Newer versions that are not committed do not
-// matter: they may still be cut off, and if they are committed, the peer hears that after this.
+// A chunk is read from the data area. A block that the committed image has a newer version of is sent from
+// there, or left out if the record that brought it reaches the peer on this very connection. Every other
+// block is the newest committed version, since nothing left memory while it was being read (home_changes).
+// Newer versions that are not committed do not matter: they may still be cut off, and if they are committed,
+// the peer hears that after this.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -21,8 +22,8 @@ constexpr std::uint64_t progress_blocks_min = 1024;  // the target hears of no l
 constexpr Duration decline_pause = std::chrono::milliseconds(2);
 }  // namespace
 
-// A replica into which a resync was not finished says what it was before. That counts unless force has broken the chain
-// since: what it has been sent meanwhile may then not be in the history here.
+// A replica into which a resync was not finished says what it was before. That counts unless force has broken
+// the chain since: what it has been sent meanwhile may then not be in the history here.
 bool Primary::vouches(const NodeState& s) const {
   return s.base != base_unknown && !maybe_forced_behind(epochs(), s.base) &&
          history_holds(v_.sb.epochs, v_.log.last_mark().lsn, s.base_epoch, s.base);
@@ -34,13 +35,15 @@ bool Primary::bitmap_reaches(const Peer& peer, Lsn content) const {
   return d && d->slot().known && d->slot().since.lsn <= content;
 }
 
-// Nothing that is known of it counts until it is consistent: its marks stay as they are, and collect what comes.
+// Nothing that is known of it counts until it is consistent: its marks stay as they are, and collect what
+// comes.
 void Primary::begin_filling(Peer& peer) {
   peer.incomplete = true;
   v_.find_link(peer.config.id)->covered_end = 0;
 }
 
-// `common_end`: up to where the records here are the peer's too, where that is known. Its own judgement begins there.
+// `common_end`: up to where the records here are the peer's too, where that is known. Its own judgement
+// begins there.
 void Primary::begin_resync(Peer& peer, RecordNo common_end) {
   if (waits_for_epoch(peer)) return;
   begin_filling(peer);
@@ -52,11 +55,16 @@ void Primary::begin_resync(Peer& peer, RecordNo common_end) {
                             : bitmap_reaches(peer, peer.peer_last);
   peer.sync_whole = !reaches;
   peer.sync_compare = unfinished;
-  SyncBegin m{peer.epoch, v_.log.mark_before(peer.sync_hold), v_.log.epoch_before(peer.sync_hold), !reaches, {}, {}, {}};
-  if (reaches) m.since_epoch = v_.find_dirty(peer.config.id)->slot().since_epoch, m.since = v_.find_dirty(peer.config.id)->slot().since;
+  SyncBegin m{
+      peer.epoch, v_.log.mark_before(peer.sync_hold), v_.log.epoch_before(peer.sync_hold), !reaches, {}, {},
+      {}};
+  if (reaches)
+    m.since_epoch = v_.find_dirty(peer.config.id)->slot().since_epoch,
+    m.since = v_.find_dirty(peer.config.id)->slot().since;
   m.epochs = epochs();
-  v_.out.notices.push_back({false, fmt::format("replica {} needs a {} resync", peer.config.id, reaches ? "bitmap" : "full"),
-                            NoticeKind::other, peer.config.id});
+  v_.out.notices.push_back(
+      {false, fmt::format("replica {} needs a {} resync", peer.config.id, reaches ? "bitmap" : "full"),
+       NoticeKind::other, peer.config.id});
   v_.out.sends.push_back(Send{peer.config.id, std::move(m)});
 }
 
@@ -70,15 +78,18 @@ void Primary::handle(Peer& peer, const SyncReady& m) {
   peer.why.clear();
   peer.sent_end = peer.received_end = peer.durable_end = *from;
   start_sync(peer, m.from.lsn, peer.sync_whole || m.whole, peer.sync_compare || peer.sync_whole || m.whole);
-  v_.out.notices.push_back({false, fmt::format("replica {} is connected at {}, resync of {} blocks begins", peer.config.id,
-                                               m.from.lsn.v, peer.sync->total), NoticeKind::resync_begun, peer.config.id});
+  v_.out.notices.push_back({false,
+                            fmt::format("replica {} is connected at {}, resync of {} blocks begins",
+                                        peer.config.id, m.from.lsn.v, peer.sync->total),
+                            NoticeKind::resync_begun, peer.config.id});
 }
 
 void Primary::start_sync(Peer& peer, Lsn base, bool whole, bool compare) {
   begin_filling(peer);
   Peer::Sync& s = peer.sync.emplace();
   s.base = base;
-  // Its data area may hold, in part, whatever was committed before: all of that is in the log here by now, committed or not.
+  // Its data area may hold, in part, whatever was committed before: all of that is in the log here by now,
+  // committed or not.
   s.not_before = v_.log.end();
   s.whole = whole;
   s.compare = compare;
@@ -109,7 +120,8 @@ void Primary::advance_pace() {
   waiting.asked = !waiters_.empty() || !stalled_writes_.empty() || !reads_.empty() || !stalled_reads_.empty();
   auto note = [&](Pace::Kind kind, Instant since) {
     auto& oldest = waiting.since[static_cast<std::size_t>(kind)];
-    if (since > suspended_until_ || kind == Pace::Kind::read) oldest = std::min(oldest.value_or(since), since);
+    if (since > suspended_until_ || kind == Pace::Kind::read)
+      oldest = std::min(oldest.value_or(since), since);
   };
   if (!waiters_.empty()) note(Pace::Kind::flush, waiters_.front().since);
   for (const auto& [op, read] : reads_) note(Pace::Kind::read, read.request.since);
@@ -117,7 +129,8 @@ void Primary::advance_pace() {
   pace_.judge(waiting);
 }
 
-// The peer behind the last one that was read for is the first: where little may be read, one peer would take it all.
+// The peer behind the last one that was read for is the first: where little may be read, one peer would take
+// it all.
 void Primary::pump_syncs() {
   advance_pace();
   std::size_t first = turn_;
@@ -154,7 +167,8 @@ void Primary::pump_sync(Peer& peer) {
     s.told = s.done;
     v_.out.sends.push_back(Send{peer.config.id, SyncProgress{peer.epoch, s.done, s.total}});
   }
-  bool all_there = s.next >= s.todo.size() && s.reads == 0 && s.again.empty() && s.checking.empty() && s.flying.empty();
+  bool all_there = s.next >= s.todo.size() && s.reads == 0 && s.again.empty() && s.checking.empty() &&
+                   s.flying.empty();
   if (!all_there || s.end_sent || peer.sent_end < v_.log.end()) return;
   s.end_sent = true;
   v_.out.sends.push_back(Send{peer.config.id, SyncEnd{peer.epoch, v_.commit_lsn()}});
@@ -162,21 +176,26 @@ void Primary::pump_sync(Peer& peer) {
 
 void Primary::read_chunk(Peer& peer, Peer::Chunk chunk, bool check) {
   std::uint64_t op = next_op_++;
-  auto first = static_cast<unsigned>(std::countr_zero(chunk.mask)), end = static_cast<unsigned>(std::bit_width(chunk.mask));
+  auto first = static_cast<unsigned>(std::countr_zero(chunk.mask)),
+       end = static_cast<unsigned>(std::bit_width(chunk.mask));
   pace_.took(std::uint64_t{end - first} * block_size);
   SyncRead read{peer.config.id, peer.connection_no, chunk, check, {}, v_.home_changes};
   bool begun = false;
   for (unsigned i = first; i < end; ++i) {
     Lba lba{chunk.word * 64 + i};
     read.slots.push_back(v_.read_arena.take());
-    bool skip = chunk.repairs > 0 && (!(chunk.mask >> i & 1) || v_.committed.find(lba).kind != BlockIndex::Kind::absent);
-    if (!skip && !begun) v_.out.home_reads.push_back({make_token(TokenKind::sync_read, op), lba, {}}), read.outstanding++;
+    bool skip = chunk.repairs > 0 &&
+                (!(chunk.mask >> i & 1) || v_.committed.find(lba).kind != BlockIndex::Kind::absent);
+    if (!skip && !begun)
+      v_.out.home_reads.push_back({make_token(TokenKind::sync_read, op), lba, {}}), read.outstanding++;
     if (!skip) add_piece(v_.out.home_reads.back().pieces, v_.read_arena.data(read.slots.back()), block_size);
     begun = !skip;
   }
   peer.sync->reads++;
-  if (read.outstanding == 0) end_chunk(std::move(read));
-  else sync_reads_.emplace(op, std::move(read));
+  if (read.outstanding == 0)
+    end_chunk(std::move(read));
+  else
+    sync_reads_.emplace(op, std::move(read));
 }
 
 // The newest committed version, or nullptr: its record reaches the peer on this connection.
@@ -201,14 +220,16 @@ void Primary::on_sync_read(std::uint64_t n, int error) {
 
 bool Primary::wanted(const SyncRead& read) {
   Peer* peer = find_peer(read.peer);
-  return peer->sync && peer->connection_no == read.connection_no && peer->connection == ConnectionState::Connected;
+  return peer->sync && peer->connection_no == read.connection_no &&
+         peer->connection == ConnectionState::Connected;
 }
 
 void Primary::end_chunk(SyncRead read) {
   Peer* peer = find_peer(read.peer);
   bool stale = read.home_changes != v_.home_changes;
   if (!stale && !read.failed) read.failed = holds_wrong(read);
-  if (wanted(read) && !read.failed && !stale) (read.check ? send_check(*peer, read) : send_chunk(*peer, read));
+  if (wanted(read) && !read.failed && !stale)
+    (read.check ? send_check(*peer, read) : send_chunk(*peer, read));
   for (Slot slot : read.slots) v_.read_arena.unref(slot);
   if (!wanted(read)) return;
   if (read.failed) return repair_chunk(std::move(read));  // it counts as under way until that has ended
@@ -221,7 +242,8 @@ bool Primary::holds_wrong(const SyncRead& read) const {
   auto first = static_cast<unsigned>(std::countr_zero(read.chunk.mask));
   for (unsigned bit = first; bit < 64; ++bit) {
     bool sent = (read.chunk.mask >> bit & 1) != 0;
-    if (sent && v_.is_wrong(Lba{read.chunk.word * 64 + bit}, v_.read_arena.data(read.slots[bit - first]))) return true;
+    if (sent && v_.is_wrong(Lba{read.chunk.word * 64 + bit}, v_.read_arena.data(read.slots[bit - first])))
+      return true;
   }
   return false;
 }
@@ -243,7 +265,8 @@ void Primary::send_check(Peer& peer, const SyncRead& read) {
 
 void Primary::handle(Peer& peer, const SyncDiffer& m) {
   bool asked = peer.sync && m.epoch == peer.epoch && !peer.sync->checking.empty() &&
-               m.seq == peer.sync->checks - peer.sync->checking.size() + 1 && (m.mask & ~peer.sync->checking.front().mask) == 0;
+               m.seq == peer.sync->checks - peer.sync->checking.size() + 1 &&
+               (m.mask & ~peer.sync->checking.front().mask) == 0;
   if (!asked) return refuse(peer, "it answered a check that it was not sent");
   if (m.mask != 0) peer.sync->again.push_back({peer.sync->checking.front().word, m.mask});
   peer.sync->checking.pop_front();
@@ -258,7 +281,8 @@ void Primary::send_chunk(Peer& peer, const SyncRead& read) {
     Lba lba{read.chunk.word * 64 + bit};
     bool zero = std::all_of(block, block + block_size, [](std::byte b) { return b == std::byte{0}; });
     ExtentKind kind = zero ? ExtentKind::zeros : ExtentKind::data;
-    if (!m.extents.empty() && m.extents.back().kind == kind && m.extents.back().lba + m.extents.back().blocks == lba)
+    if (!m.extents.empty() && m.extents.back().kind == kind &&
+        m.extents.back().lba + m.extents.back().blocks == lba)
       m.extents.back().blocks++;
     else
       m.extents.push_back({lba, 1, kind});
@@ -303,7 +327,8 @@ void Primary::peer_state(ReplicaId id, const NodeState& state) {
   if (!peer || !peer->sync || state.inconsistent || !peer->sync->end_sent) return;
   peer->sync.reset();
   peer->incomplete = false;
-  v_.out.notices.push_back({false, fmt::format("resync of replica {} is finished", id), NoticeKind::resync_finished, id});
+  v_.out.notices.push_back(
+      {false, fmt::format("resync of replica {} is finished", id), NoticeKind::resync_finished, id});
 }
 
 }  // namespace twinloft::repl::core

@@ -1,10 +1,10 @@
-// The target of a resync: gives up its own log, says on its disk that its data area means nothing, and takes content and
-// records of the source as they come.
+// The target of a resync: gives up its own log, says on its disk that its data area means nothing, and takes
+// content and records of the source as they come.
 //
-//   SyncBegin -> what is committed home -> own tail archived -> superblock (Inconsistent, empty log) -> SyncReady
-//   SyncCheck -> read, compared -> SyncDiffer
-//   SyncData  -> committed image -> home, by the checkpointer -> SyncAck
-//   SyncEnd   -> committed up to `until`, all home and synced -> superblock (consistent)
+//   SyncBegin -> what is committed home -> own tail archived -> superblock (Inconsistent, empty log) ->
+//   SyncReady SyncCheck -> read, compared -> SyncDiffer SyncData  -> committed image -> home, by the
+//   checkpointer -> SyncAck SyncEnd   -> committed up to `until`, all home and synced -> superblock
+//   (consistent)
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -20,9 +20,11 @@ constexpr std::size_t checks_max = 64;  // that a source has under way: fewer
 }  // namespace
 
 void Secondary::handle(SyncBegin& m) {
-  if (connection_ != ConnectionState::Matching || m.epoch != epoch_ || begun_ || reset_ || cut_ == Cut::archiving)
+  if (connection_ != ConnectionState::Matching || m.epoch != epoch_ || begun_ || reset_ ||
+      cut_ == Cut::archiving)
     return refuse("it began a resync at the wrong moment");
-  common_ = std::max(common_, common_history(v_.sb.epochs, v_.log.last_mark().lsn, m.epochs, Lsn{UINT64_MAX}));
+  common_ = std::max(common_,
+                     common_history(v_.sb.epochs, v_.log.last_mark().lsn, m.epochs, Lsn{UINT64_MAX}));
   Verdict verdict = judge_resync(v_.history(), {primary_, m.epoch, m.epochs, m.from.lsn});
   if (auto* split = std::get_if<verdict::SplitBrain>(&verdict)) return refuse(std::move(split->why), true);
   bool in_line = holds_source(m.epochs);
@@ -35,15 +37,18 @@ void Secondary::handle(SyncBegin& m) {
   try_reset();
 }
 
-// Whether what an unfinished resync has brought is in that history too. Force on the other side is the source's own to see (Primary::vouches).
+// Whether what an unfinished resync has brought is in that history too. Force on the other side is the
+// source's own to see (Primary::vouches).
 bool Secondary::holds_source(std::span<const EpochEntry> epochs) const {
   if (!v_.inconsistent || v_.damaged()) return true;
   const Uuid& source = v_.sb.inconsistent_source.id;
-  return source == epoch_.id || std::any_of(epochs.begin(), epochs.end(), [&](const EpochEntry& e) { return e.epoch.id == source; });
+  return source == epoch_.id ||
+         std::any_of(epochs.begin(), epochs.end(), [&](const EpochEntry& e) { return e.epoch.id == source; });
 }
 
-// A resync that goes on within the records of another primary. Its content goes home only when the disk says whose it is; and where that of the
-// last one is not in its history, nothing is known of the data area any more.
+// A resync that goes on within the records of another primary. Its content goes home only when the disk says
+// whose it is; and where that of the last one is not in its history, nothing is known of the data area any
+// more.
 std::string Secondary::note_source(const Begin& m) {
   Superblock& sb = v_.sb;
   if (!v_.inconsistent || v_.damaged() || sb.inconsistent_source.id == m.epoch.id) return "";
@@ -53,7 +58,8 @@ std::string Secondary::note_source(const Begin& m) {
   v_.source_pending = true;
   v_.write_superblock(Volume::for_source);
   if (!useless) return "";
-  return fmt::format("an unfinished resync has brought here what replica {} does not have: it takes a full one", primary_);
+  return fmt::format(
+      "an unfinished resync has brought here what replica {} does not have: it takes a full one", primary_);
 }
 
 // Whether the content here is known to be the source's history up to `since`, or beyond.
@@ -68,31 +74,41 @@ bool Secondary::vouches(const SyncBegin& m) const {
   return m.since.lsn < v_.log.tail_mark().lsn || v_.log.find(m.since).has_value();
 }
 
-// Brings the data area to one point of the history: what the source calls committed at least. False: not there yet.
+// Brings the data area to one point of the history: what the source calls committed at least. False: not
+// there yet.
 bool Secondary::settle_base() {
-  v_.commit_upto(std::max(v_.log.committed_end(), v_.log.end_upto(reset_->since.lsn)), [](const LogRecord&) {});
+  v_.commit_upto(std::max(v_.log.committed_end(), v_.log.end_upto(reset_->since.lsn)),
+                 [](const LogRecord&) {});
   bool home = v_.committed.empty() && v_.home_end >= v_.log.committed_end();
   // With the log goes what a start would know the digests from.
   bool known = !v_.digests.changed();
   v_.hold_checkpoint = home && known;
-  if (!home) checkpointer_.request();
-  else if (!known && checkpointer_.idle()) checkpointer_.request_sync();
+  if (!home)
+    checkpointer_.request();
+  else if (!known && checkpointer_.idle())
+    checkpointer_.request_sync();
   return home && known && checkpointer_.idle();
 }
 
 // Before a resync what is committed is on the other replicas too. What is given up is nowhere else.
-RecordNo Secondary::given_up_from() const { return giving_up_ ? v_.log.first() : v_.log.committed_end(); }
+RecordNo Secondary::given_up_from() const {
+  return giving_up_ ? v_.log.first() : v_.log.committed_end();
+}
 
 void Secondary::try_reset() {
-  if (!reset_ || cut_ != Cut::none || v_.log.durable_end() != v_.log.end() || v_.journal_in_flight > 0 || v_.failed) return;
+  if (!reset_ || cut_ != Cut::none || v_.log.durable_end() != v_.log.end() || v_.journal_in_flight > 0 ||
+      v_.failed)
+    return;
   if (!reset_->whole && (!v_.inconsistent || v_.damaged()) && !settle_base()) return;
   if (!checkpointer_.idle()) return;
   RecordNo from = given_up_from();
   if (!reset_archived_ && from < v_.log.end()) {
     const LogRecord& last = v_.log.at(v_.log.end() - 1);
-    ArchiveTail archive{make_token(TokenKind::archive, 0), v_.log.at(from).first, last.mark.lsn, last.epoch, {}};
+    ArchiveTail archive{
+        make_token(TokenKind::archive, 0), v_.log.at(from).first, last.mark.lsn, last.epoch, {}};
     for (RecordNo no = from; no < v_.log.end(); ++no)
-      archive.parts.push_back({v_.journal_offset(v_.log.at(no).pos), v_.log.at(no).total_blocks * block_size});
+      archive.parts.push_back(
+          {v_.journal_offset(v_.log.at(no).pos), v_.log.at(no).total_blocks * block_size});
     archived_from_ = archive.first;
     cut_ = Cut::archiving;
     archiving_for_reset_ = true;
@@ -115,26 +131,35 @@ void Secondary::on_reset_archived(int error) {
   end_discard(false, fmt::format("the journal can not be archived ({}), and is not given up without that",
                                  errno_text(error)));
   drop_sync();
-  refuse(fmt::format("the records beyond {} can not be archived ({}), and are not given up without that", last.v, errno_text(error)));
+  refuse(fmt::format("the records beyond {} can not be archived ({}), and are not given up without that",
+                     last.v, errno_text(error)));
 }
 
 void Secondary::reset() {
   if (giving_up_)
-    v_.out.notices.push_back({true, fmt::format("the history here, up to LSN {}, is given up for that of replica {}: this replica "
-                                                "is Inconsistent until it has been filled from there",
-                                                v_.log.last_mark().lsn.v, primary_),
-                              NoticeKind::discarded, primary_});
+    v_.out.notices.push_back(
+        {true,
+         fmt::format("the history here, up to LSN {}, is given up for that of replica {}: this replica "
+                     "is Inconsistent until it has been filled from there",
+                     v_.log.last_mark().lsn.v, primary_),
+         NoticeKind::discarded, primary_});
   else
-    v_.out.notices.push_back({true, fmt::format("{} resync from replica {}: this replica is Inconsistent until it is finished",
-                                                reset_->whole ? "full" : "bitmap", primary_),
-                              NoticeKind::resync_begun, primary_});
+    v_.out.notices.push_back(
+        {true,
+         fmt::format("{} resync from replica {}: this replica is Inconsistent until it is finished",
+                     reset_->whole ? "full" : "bitmap", primary_),
+         NoticeKind::resync_begun, primary_});
   Superblock& sb = v_.sb;
-  if (reset_->whole) sb.inconsistent_base_epoch = {}, sb.inconsistent_base = base_unknown;
+  if (reset_->whole)
+    sb.inconsistent_base_epoch = {}, sb.inconsistent_base = base_unknown;
   else if (!v_.inconsistent || v_.damaged())
-    sb.inconsistent_base_epoch = v_.log.epoch_before(v_.log.committed_end()), sb.inconsistent_base = v_.commit_lsn();
-  // What comes is marked for the others as it comes; what was marked before is right as long as it is of this history.
+    sb.inconsistent_base_epoch = v_.log.epoch_before(v_.log.committed_end()),
+    sb.inconsistent_base = v_.commit_lsn();
+  // What comes is marked for the others as it comes; what was marked before is right as long as it is of this
+  // history.
   for (DirtyMap& d : v_.dirty)
-    if (!history_holds(reset_->epochs, reset_->from.lsn, d.slot().since_epoch, d.slot().since.lsn)) d.forget();
+    if (!history_holds(reset_->epochs, reset_->from.lsn, d.slot().since_epoch, d.slot().since.lsn))
+      d.forget();
   for (Link& l : v_.links) l.covered_end = 0;
   // With all of the history here ends what stood against it; else with the source only.
   std::erase_if(sb.split_brains, [&](const SplitBrain& s) { return reset_->whole || s.with == primary_; });
@@ -176,14 +201,15 @@ void Secondary::on_reset_durable() {
   connected();
 }
 
-// Taken at once or not at all. If it waited, what is committed meanwhile, and may even be home, would be newer; whereas
-// records that are older and still wait for room do no harm, since the last of them holds what this does.
+// Taken at once or not at all. If it waited, what is committed meanwhile, and may even be home, would be
+// newer; whereas records that are older and still wait for room do no harm, since the last of them holds what
+// this does.
 void Secondary::handle(SyncData& m) {
   if (m.epoch != epoch_ || !begun_ || !v_.inconsistent)
     return refuse("it sent resync data that nobody asked for");
   bool fits = m.seq > sync_last_ && std::all_of(m.extents.begin(), m.extents.end(), [&](const Extent& e) {
-    return e.lba.v + e.blocks <= v_.sb.volume_blocks;
-  });
+                return e.lba.v + e.blocks <= v_.sb.volume_blocks;
+              });
   if (!fits) return refuse("it sent resync data out of order, or beyond the volume");
   sync_last_ = m.seq;
   if (v_.arena.free() < m.payload.size() / block_size + record_blocks_max) {  // records come first
@@ -215,12 +241,14 @@ void Secondary::handle(const SyncEnd& m) {
   sync_round_ = checkpointer_.rounds_begun() + 1;
 }
 
-// ---- checks --------------------------------------------------------------------------------------------------------
+// ---- checks
+// --------------------------------------------------------------------------------------------------------
 
 void Secondary::handle(SyncCheck& m) {
   if (m.epoch != epoch_ || !begun_ || !v_.inconsistent) return refuse("it sent checks that nobody asked for");
   auto end = m.word * 64 + static_cast<std::uint64_t>(std::bit_width(m.mask));
-  if (end > v_.sb.volume_blocks || checks_.size() >= checks_max) return refuse("it sent checks beyond the volume, or too many");
+  if (end > v_.sb.volume_blocks || checks_.size() >= checks_max)
+    return refuse("it sent checks beyond the volume, or too many");
   // Some of it may have come in an earlier resync, whose marks were lost in a crash.
   for (DirtyMap& d : v_.dirty) d.mark(Lba{m.word * 64}, end - m.word * 64);
   checks_.push_back(std::move(m));
@@ -237,20 +265,23 @@ void Secondary::start_check() {
 
 void Secondary::read_check() {
   Checking& c = *checking_;
-  auto first = static_cast<unsigned>(std::countr_zero(c.check.mask)), end = static_cast<unsigned>(std::bit_width(c.check.mask));
+  auto first = static_cast<unsigned>(std::countr_zero(c.check.mask)),
+       end = static_cast<unsigned>(std::bit_width(c.check.mask));
   c.home_changes = v_.home_changes;
   c.unreadable = 0;
   for (unsigned i = first; i < end; ++i) {
     if (c.slots.size() < end - first) c.slots.push_back(v_.read_arena.take());
     bool begin = i == first || c.singly;
-    if (begin) v_.out.home_reads.push_back({make_token(TokenKind::check_read, i), Lba{c.check.word * 64 + i}, {}}), c.outstanding++;
+    if (begin)
+      v_.out.home_reads.push_back({make_token(TokenKind::check_read, i), Lba{c.check.word * 64 + i}, {}}),
+          c.outstanding++;
     add_piece(v_.out.home_reads.back().pieces, v_.read_arena.data(c.slots[i - first]), block_size);
   }
 }
 
-// Which blocks of the check are not what the source has. One that cannot be read is not: what comes in its place is written
-// over it. An equal one is written again where the disk is not trusted, and where something else had been written there: then it is equal by
-// luck.
+// Which blocks of the check are not what the source has. One that cannot be read is not: what comes in its
+// place is written over it. An equal one is written again where the disk is not trusted, and where something
+// else had been written there: then it is equal by luck.
 std::uint64_t Secondary::compare() {
   static constexpr std::array<std::byte, block_size> zeros{};
   const Checking& c = *checking_;
@@ -262,23 +293,27 @@ std::uint64_t Secondary::compare() {
     if (!(c.check.mask >> bit & 1)) continue;
     Lba lba{c.check.word * 64 + bit};
     auto found = v_.committed.find(lba);
-    const std::byte* block = found.kind == BlockIndex::Kind::data    ? v_.arena.data(found.slot)
-                             : found.kind == BlockIndex::Kind::zeros ? zeros.data()
-                                                                     : v_.read_arena.data(c.slots[bit - first]);
+    const std::byte* block = found.kind == BlockIndex::Kind::data ? v_.arena.data(found.slot)
+                             : found.kind == BlockIndex::Kind::zeros
+                                 ? zeros.data()
+                                 : v_.read_arena.data(c.slots[bit - first]);
     bool on_its_way = found.kind != BlockIndex::Kind::absent;
     bool unreadable = !on_its_way && (c.unreadable >> bit & 1);
     bool equal = hash128({block, block_size}) == c.check.digests[n++] && !unreadable;
     if (unreadable) v_.counters.repaired_blocks++;
     bool again = equal && !on_its_way && (v_.distrusts_disk || !v_.digests.fits(lba, block));
     if (again && serial == 0) serial = next_sync_serial();
-    if (!equal || (again && !room)) differ |= std::uint64_t{1} << bit;
-    else if (again) put_synced(lba, block, serial);
+    if (!equal || (again && !room))
+      differ |= std::uint64_t{1} << bit;
+    else if (again)
+      put_synced(lba, block, serial);
   }
   if (serial != 0) checkpointer_.request();
   return differ;
 }
 
-// Above all LSNs: no record's serial. Nor that of an earlier connection, which a checkpoint may be writing home.
+// Above all LSNs: no record's serial. Nor that of an earlier connection, which a checkpoint may be writing
+// home.
 std::uint64_t Secondary::next_sync_serial() {
   if (v_.committed.empty()) v_.committed_since = v_.now;
   return std::uint64_t{1} << 63 | ++sync_serial_;
@@ -304,8 +339,8 @@ void Secondary::on_check_read(std::uint64_t bit, int error) {
   checking_.reset();
 }
 
-// ---- the end -------------------------------------------------------------------------------------------------------
-
+// ---- the end
+// -------------------------------------------------------------------------------------------------------
 
 void Secondary::handle(const SyncProgress& m) {
   if (m.epoch != epoch_ || !begun_) return refuse("it says how far a resync is that nobody began");
@@ -334,8 +369,9 @@ void Secondary::advance_sync() {
 void Secondary::on_consistent_durable() {
   clearing_ = false;
   v_.inconsistent = false;
-  v_.out.notices.push_back({false, fmt::format("resync is finished: this replica is consistent at {}", v_.commit_lsn().v),
-                            NoticeKind::resync_finished, primary_});
+  v_.out.notices.push_back(
+      {false, fmt::format("resync is finished: this replica is consistent at {}", v_.commit_lsn().v),
+       NoticeKind::resync_finished, primary_});
 }
 
 }  // namespace twinloft::repl::core

@@ -16,7 +16,9 @@ Secondary::Secondary(Volume& volume, Checkpointer& checkpointer) : v_(volume), c
   epoch_ = v_.log.epoch_before(v_.log.end());
 }
 
-void Secondary::submit(const ClientRequest& request) { v_.out.completions.push_back({request.id, EROFS}); }
+void Secondary::submit(const ClientRequest& request) {
+  v_.out.completions.push_back({request.id, EROFS});
+}
 
 void Secondary::refuse(std::string reason, bool split_brain) {
   if (primary_ == 0) return;
@@ -31,7 +33,8 @@ void Secondary::note_refusal(const std::string& reason, bool split_brain) {
   why_of_ = primary_;
   if (!split_brain) return;
   v_.note_split_brain(primary_, common_);
-  bool stops = discard_ && discard_->winner == primary_ && common_ == Lsn{} && !discard_->force && !giving_up_;
+  bool stops = discard_ && discard_->winner == primary_ && common_ == Lsn{} && !discard_->force &&
+               !giving_up_;
   if (stops) end_discard(false, nothing_in_common(primary_));
 }
 
@@ -83,8 +86,10 @@ void Secondary::peer_input(ReplicaId id, PeerMessage message) {
   std::visit(
       [&](auto& m) {
         using M = std::decay_t<decltype(m)>;
-        if constexpr (std::is_same_v<M, MatchState> || std::is_same_v<M, ProbeReply> || std::is_same_v<M, Ack>)
-          refuse("it sent a message that only a secondary sends: no node is primary, or the roles are mixed up");
+        if constexpr (std::is_same_v<M, MatchState> || std::is_same_v<M, ProbeReply> ||
+                      std::is_same_v<M, Ack>)
+          refuse(
+              "it sent a message that only a secondary sends: no node is primary, or the roles are mixed up");
         else if constexpr (!std::is_same_v<M, MatchRequest> && !std::is_same_v<M, NodeState> &&
                            !std::is_same_v<M, Claim> && !std::is_same_v<M, ClaimReply> &&
                            !std::is_same_v<M, SyncReady> && !std::is_same_v<M, SyncAck> &&
@@ -99,8 +104,8 @@ void Secondary::peer_input(ReplicaId id, PeerMessage message) {
 void Secondary::match(ReplicaId id, const MatchRequest& m) {
   if (primary_ != 0 && primary_ != id) {
     if (m.epoch.counter <= epoch_.counter)
-      return v_.refuse_link(id, fmt::format("replica {} is primary since epoch {}, which is newer than {}", primary_,
-                                            epoch_.counter, m.epoch.counter));
+      return v_.refuse_link(id, fmt::format("replica {} is primary since epoch {}, which is newer than {}",
+                                            primary_, epoch_.counter, m.epoch.counter));
     refuse(fmt::format("replica {} is primary since epoch {}", id, m.epoch.counter));
   }
   if (primary_ != id) forget_primary();
@@ -124,7 +129,8 @@ void Secondary::answer_match() {
       Send{primary_, MatchState{seen, v_.log.tail_mark(), v_.log.last_mark(), v_.commit_lsn()}});
 }
 
-// A tail that has moved since the primary heard of it leaves records without a name: the primary searches again above it.
+// A tail that has moved since the primary heard of it leaves records without a name: the primary searches
+// again above it.
 void Secondary::handle(const Probe& m) {
   if (connection_ == ConnectionState::Matching && m.mark.lsn < v_.log.tail_mark().lsn) return answer_match();
   bool found = v_.log.find(m.mark).has_value();
@@ -138,21 +144,25 @@ void Secondary::handle(const Begin& m) {
   if (cut_ == Cut::resetting) return refuse("this replica is just giving up its log for a resync");
   Epoch seen = v_.log.epoch_before(v_.log.end());
   if (m.epoch.counter < seen.counter || (m.epoch.counter == seen.counter && m.epoch.id != seen.id))
-    return refuse(fmt::format("it is at epoch {}, and epoch {} has been here already", m.epoch.counter, seen.counter));
+    return refuse(
+        fmt::format("it is at epoch {}, and epoch {} has been here already", m.epoch.counter, seen.counter));
   auto common = v_.log.find(m.from);
-  if (!common) return refuse(fmt::format("it wants to go on from {}, which is not in the log here", m.from.lsn.v));
+  if (!common)
+    return refuse(fmt::format("it wants to go on from {}, which is not in the log here", m.from.lsn.v));
   common_ = std::max(common_, m.from.lsn);
   Verdict verdict = judge_records(v_.history(), {primary_, m.epoch, m.epochs, m.from.lsn});
   if (auto* split = std::get_if<verdict::SplitBrain>(&verdict)) return refuse(std::move(split->why), true);
   if (std::holds_alternative<verdict::Resync>(verdict))
-    return refuse(fmt::format("it wants to go on from {}, and {} is committed here", m.from.lsn.v, v_.commit_lsn().v));
+    return refuse(
+        fmt::format("it wants to go on from {}, and {} is committed here", m.from.lsn.v, v_.commit_lsn().v));
   if (std::string why = note_source(m); !why.empty()) return refuse(std::move(why));
   begun_ = true;
   cut_to_ = m.from;
   cut_for_ = m.epochs.empty() ? EpochEntry{} : m.epochs.back();
   bool lost = m.holds > m.from.lsn;
   if (lost) {  // durable before the first of those records is taken
-    auto of = std::find_if(m.epochs.rbegin(), m.epochs.rend(), [&](const EpochEntry& e) { return e.start <= m.holds; });
+    auto of = std::find_if(m.epochs.rbegin(), m.epochs.rend(),
+                           [&](const EpochEntry& e) { return e.start <= m.holds; });
     v_.note_refill(m.holds, epoch_, of == m.epochs.rend() ? epoch_ : of->epoch);
   }
   // A cut for somebody else says nothing of the records that come now.
@@ -163,14 +173,16 @@ void Secondary::handle(const Begin& m) {
   try_cut();
 }
 
-// A journal write still under way could land on top of what comes in its place; one that has failed is not there to be archived.
+// A journal write still under way could land on top of what comes in its place; one that has failed is not
+// there to be archived.
 void Secondary::try_cut() {
   if (cut_ != Cut::waiting_for_journal || v_.journal_in_flight > 0 || v_.failed) return;
   auto common = v_.log.find(cut_to_);
   TL_CHECK(common.has_value());
   if (*common == v_.log.end()) return finish_cut();
   const LogRecord& last = v_.log.at(v_.log.end() - 1);
-  ArchiveTail archive{make_token(TokenKind::archive, 0), v_.log.at(*common).first, last.mark.lsn, last.epoch, {}};
+  ArchiveTail archive{
+      make_token(TokenKind::archive, 0), v_.log.at(*common).first, last.mark.lsn, last.epoch, {}};
   for (RecordNo no = *common; no < v_.log.end(); ++no)
     archive.parts.push_back({v_.journal_offset(v_.log.at(no).pos), v_.log.at(no).total_blocks * block_size});
   archived_from_ = archive.first;
@@ -187,8 +199,9 @@ void Secondary::on_archived(int error) {
     begun_ = false;
     cut_ = Cut::erasing;  // what an earlier cut has left to be erased
     erase_cut();
-    return refuse(fmt::format("the records beyond {} can not be archived ({}), and are not cut off without that",
-                              cut_to_.lsn.v, errno_text(error)));
+    return refuse(
+        fmt::format("the records beyond {} can not be archived ({}), and are not cut off without that",
+                    cut_to_.lsn.v, errno_text(error)));
   }
   if (cut_to_.lsn + 1 < archived_from_) return try_cut();
   finish_cut();
@@ -198,8 +211,9 @@ void Secondary::finish_cut() {
   auto common = v_.log.find(cut_to_);
   TL_CHECK(common.has_value());
   if (*common < v_.log.end())
-    v_.out.notices.push_back({false, fmt::format("records {} to {} are not in the primary's history and are cut off",
-                                                 cut_to_.lsn.v + 1, v_.log.last_mark().lsn.v),
+    v_.out.notices.push_back({false,
+                              fmt::format("records {} to {} are not in the primary's history and are cut off",
+                                          cut_to_.lsn.v + 1, v_.log.last_mark().lsn.v),
                               NoticeKind::tail_cut, primary_});
   for (RecordNo no = *common; no < v_.log.end(); ++no) {
     v_.release_memory(v_.log.at(no));
@@ -221,13 +235,16 @@ void Secondary::on_cut_durable() {
   erase_cut();
 }
 
-// The superblock tells of the last cut only, and every start is one. By then nothing of this cut may be there that could count as
-// the log: a record in its place need not lie where the first cut one does, if it does not fit before the ring's end.
+// The superblock tells of the last cut only, and every start is one. By then nothing of this cut may be there
+// that could count as the log: a record in its place need not lie where the first cut one does, if it does
+// not fit before the ring's end.
 void Secondary::erase_cut() {
   if (v_.failed) return;
   alignas(block_size) static std::byte zeros[block_size];
-  for (; erasing_ < erases_max && !cut_records_.empty(); cut_records_.pop_back(), ++erasing_, ++v_.journal_in_flight)
-    v_.out.journal_writes.push_back({make_token(TokenKind::erase, 0), v_.journal_offset(cut_records_.back()), {{zeros, block_size}}});
+  for (; erasing_ < erases_max && !cut_records_.empty();
+       cut_records_.pop_back(), ++erasing_, ++v_.journal_in_flight)
+    v_.out.journal_writes.push_back(
+        {make_token(TokenKind::erase, 0), v_.journal_offset(cut_records_.back()), {{zeros, block_size}}});
   if (erasing_ > 0) return;
   cut_ = Cut::none;
   if (connection_ == ConnectionState::Matching && begun_ && cut_to_ == v_.log.last_mark()) connected();
@@ -245,16 +262,17 @@ void Secondary::connected() {
   connection_ = ConnectionState::Connected;
   why_.clear();
   v_.end_split_brain(primary_);
-  end_discard(false, fmt::format("replica {} is followed now: there is no history of its own to be given up", primary_));
+  end_discard(false, fmt::format("replica {} is followed now: there is no history of its own to be given up",
+                                 primary_));
   acked_ = {};
-  v_.out.notices.push_back({false, fmt::format("primary {} is connected at {}, epoch {}", primary_,
-                                               v_.log.last_mark().lsn.v, epoch_.counter),
+  v_.out.notices.push_back({false,
+                            fmt::format("primary {} is connected at {}, epoch {}", primary_,
+                                        v_.log.last_mark().lsn.v, epoch_.counter),
                             NoticeKind::connected, primary_, epoch_.counter});
 }
 
 void Secondary::handle(RecordMessage& m) {
-  if (m.epoch != epoch_ || !begun_)
-    return refuse("it sent a record of another epoch");
+  if (m.epoch != epoch_ || !begun_) return refuse("it sent a record of another epoch");
   backlog_bytes_ += m.meta.size() + m.payload.size();
   // Its window may be another one than ours; far beyond it, it has none.
   if (backlog_bytes_ > 4 * v_.config.send_window_bytes + wire_payload_max)
@@ -276,7 +294,8 @@ void Secondary::take_backlog() {
 
 bool Secondary::take_record(RecordMessage& m) {
   // Room first: a record that has to wait is looked at again with every event.
-  std::uint32_t total = meta_blocks_for(m.meta.size()) + static_cast<std::uint32_t>(m.payload.size() / block_size);
+  std::uint32_t total = meta_blocks_for(m.meta.size()) +
+                        static_cast<std::uint32_t>(m.payload.size() / block_size);
   auto pos = v_.log.place(total);
   if (!pos || v_.arena.free() < total || v_.committed.zero_extents() >= v_.arena.size()) {
     checkpointer_.request();
@@ -308,14 +327,14 @@ bool Secondary::take_record(RecordMessage& m) {
     slots.push_back(v_.arena.take());
     std::memcpy(v_.arena.data(slots.back()), b, block_size);
   }
-  if (body->header.type == RecordType::epoch) v_.sb.epochs.note(entry_of(body->epoch_change, body->header.first_lsn));
+  if (body->header.type == RecordType::epoch)
+    v_.sb.epochs.note(entry_of(body->epoch_change, body->header.first_lsn));
   v_.journal_record(*body, m.meta, std::move(slots), *pos, 0);
   return true;
 }
 
 void Secondary::handle(const Commit& m) {
-  if (m.epoch != epoch_ || !begun_)
-    return refuse("it sent a commit point of another epoch");
+  if (m.epoch != epoch_ || !begun_) return refuse("it sent a commit point of another epoch");
   if (m.mark.lsn > primary_commit_.lsn) primary_commit_ = m.mark;
 }
 
@@ -334,7 +353,8 @@ void Secondary::advance() {
   try_cut();
   try_reset();
   take_backlog();
-  // Only what was matched with the primary of this epoch, is durable here, and is at or below its commit point.
+  // Only what was matched with the primary of this epoch, is durable here, and is at or below its commit
+  // point.
   if (connection_ != ConnectionState::Connected || cut_ != Cut::none) return;
   RecordNo upto = v_.log.end_upto(primary_commit_.lsn);
   LogMark ours = v_.log.mark_before(upto);
@@ -349,8 +369,8 @@ void Secondary::advance() {
   advance_sync();
 }
 
-// Everything up to the primary's commit point was durable on all members of the epoch that this point lies in. Where this
-// replica is short of it, the epoch that it sees last may be an earlier one.
+// Everything up to the primary's commit point was durable on all members of the epoch that this point lies
+// in. Where this replica is short of it, the epoch that it sees last may be an earlier one.
 void Secondary::note_covered(RecordNo end) {
   Lsn commit = v_.log.mark_before(end).lsn;
   if (commit != primary_commit_.lsn || end != v_.log.committed_end()) return;
@@ -372,9 +392,11 @@ void Secondary::flush_messages() {
   v_.out.sends.push_back(Send{primary_, ack});
 }
 
-// A round of the checkpointer may take longer than the source waits: the same acknowledgement again says that the disk goes on, then.
+// A round of the checkpointer may take longer than the source waits: the same acknowledgement again says that
+// the disk goes on, then.
 std::optional<Instant> Secondary::tell_at() const {
-  bool goes_on = connection_ == ConnectionState::Connected && !v_.failed && v_.inconsistent && sync_last_ > 0 && checkpointer_.steps_done() != told_steps_;
+  bool goes_on = connection_ == ConnectionState::Connected && !v_.failed && v_.inconsistent &&
+                 sync_last_ > 0 && checkpointer_.steps_done() != told_steps_;
   if (!goes_on) return std::nullopt;
   return told_at_ + v_.config.slow_peer / 4;
 }
@@ -414,9 +436,12 @@ void Secondary::fill_status(VolumeStatus& s) const {
 std::vector<Stream> Secondary::streams() const {
   const Link* link = v_.find_link(primary_);
   if (!link || connection_ != ConnectionState::Connected || cut_ != Cut::none) return {};
-  return {{primary_, link->connection, epoch_, true, !v_.inconsistent && link->state && !link->state->inconsistent}};
+  return {{primary_, link->connection, epoch_, true,
+           !v_.inconsistent && link->state && !link->state->inconsistent}};
 }
 
-bool Secondary::settled() const { return backlog_.empty() && cut_ == Cut::none && !reset_ && !clearing_ && !checking_; }
+bool Secondary::settled() const {
+  return backlog_.empty() && cut_ == Cut::none && !reset_ && !clearing_ && !checking_;
+}
 
 }  // namespace twinloft::repl::core

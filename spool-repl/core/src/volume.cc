@@ -16,7 +16,9 @@ void Output::clear() {
 }
 
 void Output::swap(Output& other) {
-  auto exchange = [&](auto&... ours) { std::apply([&](auto&... theirs) { (ours.swap(theirs), ...); }, other.all()); };
+  auto exchange = [&](auto&... ours) {
+    std::apply([&](auto&... theirs) { (ours.swap(theirs), ...); }, other.all());
+  };
   std::apply(exchange, all());
 }
 
@@ -33,13 +35,15 @@ Volume::Volume(const Config& c, const RecoveredLog& recovered, Arena& a, Arena& 
   for (const PeerConfig& p : config.peers) links.emplace_back().config = p;
 }
 
-// A replica that this one has never heard of: while all of the history is in the log here, it lacks what is in the log.
+// A replica that this one has never heard of: while all of the history is in the log here, it lacks what is
+// in the log.
 void Volume::load_dirty(RecoveredLog& recovered) {
   auto configured = [&](ReplicaId id) { return find_link(id) != nullptr; };
   for (const Link& l : links) {
     auto of = [&](const DirtySlot& d) { return d.peer == l.config.id; };
     if (std::any_of(sb.dirty.begin(), sb.dirty.end(), of)) continue;
-    auto free = std::find_if(sb.dirty.begin(), sb.dirty.end(), [&](const DirtySlot& d) { return d.peer == 0 || !configured(d.peer); });
+    auto free = std::find_if(sb.dirty.begin(), sb.dirty.end(),
+                             [&](const DirtySlot& d) { return d.peer == 0 || !configured(d.peer); });
     if (free == sb.dirty.end()) continue;
     *free = {l.config.id, sb.tail.lsn.v == 0, {}, sb.tail.lsn.v == 0 ? sb.tail : LogMark{}};
     recovered.dirty[static_cast<std::size_t>(free - sb.dirty.begin())].clear();
@@ -56,7 +60,8 @@ void Volume::load_dirty(RecoveredLog& recovered) {
   }
 }
 
-// As commit_upto() would have left it, but that a checkpoint is due at once: the next start has the less to do.
+// As commit_upto() would have left it, but that a checkpoint is due at once: the next start has the less to
+// do.
 void Volume::load_committed(const RecoveredLog& recovered) {
   for (std::size_t i = 0; i < recovered.loaded.size(); ++i) TL_CHECK(arena.take() == i);
   for_each_loaded(
@@ -91,8 +96,10 @@ Status Volume::load(RecoveredLog recovered) {
     if (!is_committed) {
       std::size_t meta_blocks = meta_blocks_for(r.meta_bytes), payload = found.payload.size() / block_size;
       if (arena.free() < meta_blocks + payload)
-        return fail(Errc::exhausted, "the journal holds more uncommitted records than the arena of {} MiB can take: "
-                    "raise `arena` in the volume's configuration", arena.size() * block_size >> 20);
+        return fail(Errc::exhausted,
+                    "the journal holds more uncommitted records than the arena of {} MiB can take: "
+                    "raise `arena` in the volume's configuration",
+                    arena.size() * block_size >> 20);
       r.extents = found.body.extents;
       std::vector<std::byte> image(meta_blocks * block_size);
       std::memcpy(image.data() + frame_header_bytes, found.meta.data(), found.meta.size());
@@ -109,7 +116,8 @@ Status Volume::load(RecoveredLog recovered) {
     if (lsn <= recovered.home) home_end = no + 1;
   }
   log.set_committed_end(commit_end);
-  // Committed or not, who knows: the process before may have written some of it home, and not have synced that.
+  // Committed or not, who knows: the process before may have written some of it home, and not have synced
+  // that.
   if (commit_end < log.end()) distrusts_disk = true;
   digests_exact = committed.empty() && !distrusts_disk;
   recovered_end = log.last_mark().lsn;
@@ -133,7 +141,8 @@ void Volume::note_covered() {
   for (const Link& l : links) {
     DirtyMap* d = find_dirty(l.config.id);
     if (!d || l.covered_end < log.first()) continue;
-    d->covered(log.epoch_before(l.covered_end), log.mark_before(l.covered_end), l.covered_end == log.committed_end());
+    d->covered(log.epoch_before(l.covered_end), log.mark_before(l.covered_end),
+               l.covered_end == log.committed_end());
   }
 }
 
@@ -144,8 +153,9 @@ void Volume::note_parting(const Link& l) {
   write_superblock(for_parting);
 }
 
-// Between two moves of the tail only this is possible: what is known already moves with the tail, so that it is durable
-// before marks are cleared. A slot that says `unknown` on the disk makes its marks there mean nothing.
+// Between two moves of the tail only this is possible: what is known already moves with the tail, so that it
+// is durable before marks are cleared. A slot that says `unknown` on the disk makes its marks there mean
+// nothing.
 void Volume::learn(const Link& l) {
   DirtyMap* d = find_dirty(l.config.id);
   if (!d || d->slot().known || l.covered_end < log.first() || l.covered_end != log.committed_end()) return;
@@ -171,19 +181,28 @@ EpochEntry Volume::recorded() const {
 
 History Volume::history() const {
   EpochEntry newest = recorded();
-  History h{sb.replica, config.arbiter == Arbiter::external, sb.epochs, newest, log.epoch_before(log.end()), log.last_mark().lsn, commit_lsn(),
-            {}, {}};
+  History h{sb.replica,
+            config.arbiter == Arbiter::external,
+            sb.epochs,
+            newest,
+            log.epoch_before(log.end()),
+            log.last_mark().lsn,
+            commit_lsn(),
+            {},
+            {}};
   if (ends_in_a_cut()) h.cut_for = sb.cut_for;
   if (damaged())
     h.incomplete = History::Damage{sb.damaged_newest, sb.inconsistent_until, sb.inconsistent_source};
   else if (inconsistent)
-    h.incomplete = History::Fragment{sb.inconsistent_base_epoch,
-                                     sb.inconsistent_base == base_unknown ? std::nullopt : std::optional(sb.inconsistent_base)};
+    h.incomplete = History::Fragment{sb.inconsistent_base_epoch, sb.inconsistent_base == base_unknown
+                                                                     ? std::nullopt
+                                                                     : std::optional(sb.inconsistent_base)};
   return h;
 }
 
 std::uint64_t Volume::newest_epoch() const {
-  std::uint64_t newest = std::max(log.epoch_before(log.end()).counter, damaged() ? sb.damaged_newest.epoch.counter : 0);
+  std::uint64_t newest = std::max(log.epoch_before(log.end()).counter,
+                                  damaged() ? sb.damaged_newest.epoch.counter : 0);
   for (const EpochEntry& e : sb.epochs) newest = std::max(newest, e.epoch.counter);
   newest = std::max(newest, sb.cut_for.epoch.counter);
   for (const Link& l : links)
@@ -216,21 +235,25 @@ NodeState Volume::node_state(bool primary) const {
 }
 
 const SplitBrain* Volume::split_brain_with(ReplicaId id) const {
-  auto it = std::find_if(sb.split_brains.begin(), sb.split_brains.end(), [&](const SplitBrain& s) { return s.with == id; });
+  auto it = std::find_if(sb.split_brains.begin(), sb.split_brains.end(),
+                         [&](const SplitBrain& s) { return s.with == id; });
   return it == sb.split_brains.end() ? nullptr : &*it;
 }
 
 void Volume::note_split_brain(ReplicaId id, std::optional<Lsn> parted) {
   auto* known = const_cast<SplitBrain*>(split_brain_with(id));
   if (known && (!parted || known->parted == *parted)) return;
-  if (known) known->parted = *parted;
-  else sb.split_brains.push_back({id, parted.value_or(base_unknown)});
+  if (known)
+    known->parted = *parted;
+  else
+    sb.split_brains.push_back({id, parted.value_or(base_unknown)});
   write_superblock(for_split_brain);
 }
 
 void Volume::end_split_brain(ReplicaId id) {
   if (std::erase_if(sb.split_brains, [&](const SplitBrain& s) { return s.with == id; }) == 0) return;
-  out.notices.push_back({false, fmt::format("the split brain with replica {} is over", id), NoticeKind::other, id});
+  out.notices.push_back(
+      {false, fmt::format("the split brain with replica {} is over", id), NoticeKind::other, id});
   write_superblock(for_split_brain);
 }
 
@@ -241,8 +264,8 @@ void Volume::end_split_brains_but(ReplicaId id) {
   for (ReplicaId other : over) end_split_brain(other);
 }
 
-// An epoch has one writer, and its record names the one before it: logs that end in the same one are one history. So two find that
-// out which follow a third one by now.
+// An epoch has one writer, and its record names the one before it: logs that end in the same one are one
+// history. So two find that out which follow a third one by now.
 void Volume::end_split_brain_if_one_history(const Link& link) {
   if (!link.state || !split_brain_with(link.config.id) || inconsistent || link.state->inconsistent) return;
   const Epoch& ours = recorded().epoch;
@@ -286,8 +309,14 @@ RecordNo Volume::journal_record(const Body& body, ByteSpan meta, std::vector<Slo
 
   std::uint32_t meta_blocks = meta_blocks_for(meta.size());
   r.total_blocks = meta_blocks + static_cast<std::uint32_t>(r.payload_slots.size());
-  FrameHeader frame{pos, log.mark_before(log.durable_end()).lsn, commit_lsn(), sb.incarnation,
-                    r.total_blocks, r.meta_bytes, sb.replica, sb.volume};
+  FrameHeader frame{pos,
+                    log.mark_before(log.durable_end()).lsn,
+                    commit_lsn(),
+                    sb.incarnation,
+                    r.total_blocks,
+                    r.meta_bytes,
+                    sb.replica,
+                    sb.volume};
   std::size_t done = 0;
   for (std::uint32_t i = 0; i < meta_blocks; ++i) {
     Slot slot = arena.take();
@@ -310,7 +339,8 @@ RecordNo Volume::journal_record(const Body& body, ByteSpan meta, std::vector<Slo
   write.token = make_token(TokenKind::journal_write, no);
   out.journal_writes.push_back(std::move(write));
   ++journal_in_flight;
-  // The superblock has it too before anybody relies on it: should the record rot, it is still known whose history this was.
+  // The superblock has it too before anybody relies on it: should the record rot, it is still known whose
+  // history this was.
   if (body.header.type == RecordType::epoch) {
     log.hold_durable(no);
     sb.arbiter = config.arbiter_place;
@@ -358,7 +388,8 @@ void Volume::write_superblock(Purpose purpose) {
 void Volume::start_superblock_write() {
   sb.generation++;
   sb.commit = commit_in_flight_ = commit_lsn();
-  for (std::size_t i = 0; i < dirty.size(); ++i) sb.dirty[i] = dirty[i].slot(), since_in_flight_[i] = dirty[i].slot().since.lsn;
+  for (std::size_t i = 0; i < dirty.size(); ++i)
+    sb.dirty[i] = dirty[i].slot(), since_in_flight_[i] = dirty[i].slot().since.lsn;
   superblock_in_flight_ = superblock_wanted_;
   superblock_wanted_ = 0;
   out.superblock_writes.push_back({make_token(TokenKind::superblock, sb.generation), sb});
@@ -396,8 +427,11 @@ void Volume::settle_refill() {
 }
 
 void Volume::accept_loss() {
-  out.notices.push_back({true, fmt::format("acknowledged writes behind LSN {} that this replica has lost are given up",
-                                           log.last_mark().lsn.v), NoticeKind::other, sb.replica});
+  out.notices.push_back(
+      {true,
+       fmt::format("acknowledged writes behind LSN {} that this replica has lost are given up",
+                   log.last_mark().lsn.v),
+       NoticeKind::other, sb.replica});
   // The data area may hold blocks of records that are lost, and nothing tells which.
   if (inconsistent) {
     for (DirtyMap& d : dirty) d.forget();
@@ -423,7 +457,8 @@ void Volume::fail_device(std::string reason) {
   if (failed) return;
   failed = true;
   failure = std::move(reason);
-  out.notices.push_back({true, failure + ": the device fails all writes until it is attached anew", NoticeKind::failed});
+  out.notices.push_back(
+      {true, failure + ": the device fails all writes until it is attached anew", NoticeKind::failed});
 }
 
 }  // namespace twinloft::repl::core

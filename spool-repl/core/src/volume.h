@@ -12,12 +12,32 @@
 namespace twinloft::repl::core {
 
 // Tokens carry what they are for in their top byte, so that a completion needs no table.
-enum class TokenKind : std::uint8_t { journal_write = 1, journal_read, client_read, fill_read, home_write, home_sync,
-                                      superblock, archive, arbiter, sync_read, check_read, bitmap, repair_read,
-                                      answer_read, erase };
-inline Token make_token(TokenKind kind, std::uint64_t n) { return (std::uint64_t(kind) << 56) | n; }
-inline TokenKind kind_of(Token t) { return static_cast<TokenKind>(t >> 56); }
-inline std::uint64_t number_of(Token t) { return t & ((std::uint64_t{1} << 56) - 1); }
+enum class TokenKind : std::uint8_t {
+  journal_write = 1,
+  journal_read,
+  client_read,
+  fill_read,
+  home_write,
+  home_sync,
+  superblock,
+  archive,
+  arbiter,
+  sync_read,
+  check_read,
+  bitmap,
+  repair_read,
+  answer_read,
+  erase
+};
+inline Token make_token(TokenKind kind, std::uint64_t n) {
+  return (std::uint64_t(kind) << 56) | n;
+}
+inline TokenKind kind_of(Token t) {
+  return static_cast<TokenKind>(t >> 56);
+}
+inline std::uint64_t number_of(Token t) {
+  return t & ((std::uint64_t{1} << 56) - 1);
+}
 
 // The connection to another replica, and what that replica says of itself.
 struct Link {
@@ -27,18 +47,20 @@ struct Link {
   std::uint64_t connection = 0;    // how many there have been
   std::optional<NodeState> state;  // nullopt: nothing yet on this connection
   bool refused = false;  // this connection, or the last one: the peer is there, and connects again soon
-  std::optional<NodeState> said;   // on the last connection, where that was refused
-  RecordNo covered_end = 0;        // it is known to have had everything before this one, durably
-  std::string unfit;               // it is configured otherwise, says the last handshake: no primary leaves it out for that
-  bool other_arbiter = false;      // and it asks another arbiter, or none
+  std::optional<NodeState> said;  // on the last connection, where that was refused
+  RecordNo covered_end = 0;       // it is known to have had everything before this one, durably
+  std::string unfit;  // it is configured otherwise, says the last handshake: no primary leaves it out for
+                      // that
+  bool other_arbiter = false;  // and it asks another arbiter, or none
 };
 
 class Volume {
  public:
-  Volume(const Config& config, const RecoveredLog& recovered, Arena& arena, Arena& read_arena, Random& random);
+  Volume(const Config& config, const RecoveredLog& recovered, Arena& arena, Arena& read_arena,
+         Random& random);
 
-  // Takes the records that recovery found; those above its commit point keep their payload in the arena. What recovery has loaded is
-  // in the arena already, from its beginning on, and nothing else is.
+  // Takes the records that recovery found; those above its commit point keep their payload in the arena. What
+  // recovery has loaded is in the arena already, from its beginning on, and nothing else is.
   Status load(RecoveredLog recovered);
 
   // Writes `body` to the journal at `pos`. `payload` slots' references pass to the record.
@@ -53,18 +75,30 @@ class Volume {
   SendRecord record_message(ReplicaId peer, const Epoch& epoch, const LogRecord& record) const;
 
   // The superblock goes out as it is when the write starts; one is in flight at a time.
-  enum Purpose : unsigned { for_tail = 1, for_cut = 2, for_reset = 4, for_consistent = 8, for_parting = 16, for_epoch = 32, for_commit = 64, for_source = 128, for_split_brain = 256 };
+  enum Purpose : unsigned {
+    for_tail = 1,
+    for_cut = 2,
+    for_reset = 4,
+    for_consistent = 8,
+    for_parting = 16,
+    for_epoch = 32,
+    for_commit = 64,
+    for_source = 128,
+    for_split_brain = 256
+  };
   void write_superblock(Purpose purpose);
   void check_invariants() const;
   unsigned on_superblock_written(int error);  // the purposes that are now durable; 0 on failure
 
-  // This replica has not got what it, or another one with its id, has acknowledged: it counts again when its log reaches this
-  // point, or a record of a later promotion, which was by one that has all of it. 0: nothing is missing.
+  // This replica has not got what it, or another one with its id, has acknowledged: it counts again when its
+  // log reaches this point, or a record of a later promotion, which was by one that has all of it. 0: nothing
+  // is missing.
   Lsn refill_until() const { return inconsistent || accepting_loss_ ? Lsn{} : sb.inconsistent_until; }
-  void note_refill(Lsn until, const Epoch& primary, const Epoch& of);  // `of`: that point's  // durable with the next superblock
-  void settle_refill();           // forgets it once the log is there
-  // What is here is the volume from now on, although it was Inconsistent. The superblock goes on saying what was lost until the record that
-  // makes that known to all, which ends there, is durable.
+  void note_refill(Lsn until, const Epoch& primary, const Epoch& of);  // `of`: that point's  // durable with
+                                                                       // the next superblock
+  void settle_refill();                                                // forgets it once the log is there
+  // What is here is the volume from now on, although it was Inconsistent. The superblock goes on saying what
+  // was lost until the record that makes that known to all, which ends there, is durable.
   void accept_loss();
   void settle_loss(RecordNo epoch_end);
   void fail_device(std::string reason);
@@ -72,24 +106,26 @@ class Volume {
   Link* find_link(ReplicaId id);
   const Link* find_link(ReplicaId id) const { return const_cast<Volume*>(this)->find_link(id); }
   EpochEntry epoch_at(Lsn lsn) const;
-  // The newest epoch in the log here. In a volume that never had one: all members under protocol C, counter 0.
+  // The newest epoch in the log here. In a volume that never had one: all members under protocol C, counter
+  // 0.
   EpochEntry recorded() const;
   // The log was cut for a primary of which no record has come since: sb.cut_for.
   bool ends_in_a_cut() const { return sb.cut_for.epoch.counter > recorded().epoch.counter; }
-  History history() const;  // refers to sb.epochs
+  History history() const;             // refers to sb.epochs
   std::uint64_t newest_epoch() const;  // highest counter that this node has heard of
   DirtyMap* find_dirty(ReplicaId id);
   const DirtyMap* find_dirty(ReplicaId id) const { return const_cast<Volume*>(this)->find_dirty(id); }
   void note_covered();
-  void note_parting(const Link& link);  // it counts no more: what is written from now on is kept apart from what it has
-  void learn(const Link& link);  // of one of which nothing was known: that it has everything now
+  void note_parting(const Link& link);  // it counts no more: what is written from now on is kept apart from
+                                        // what it has
+  void learn(const Link& link);         // of one of which nothing was known: that it has everything now
   // Its log is not empty, and nothing that it has acknowledged is known to be missing.
   bool whole() const { return !inconsistent && refill_until().v == 0 && log.last_mark().lsn.v > 0; }
   NodeState node_state(bool primary) const;
   EpochEntry told_epoch() const;  // of the node state
   void refuse_link(ReplicaId id, const std::string& reason, bool split_brain = false);
-  // Durable on both sides until one history is given up, or shown to be in the peer's. `parted`: the newest record that both
-  // have, where that has been looked at.
+  // Durable on both sides until one history is given up, or shown to be in the peer's. `parted`: the newest
+  // record that both have, where that has been looked at.
   const SplitBrain* split_brain_with(ReplicaId id) const;
   void note_split_brain(ReplicaId id, std::optional<Lsn> parted);
   void end_split_brain(ReplicaId id);
@@ -108,52 +144,56 @@ class Volume {
   Random& random;
   Superblock sb;
   Log log;
-  BlockIndex committed;      // committed content that the data area lacks; serial = LSN of the record's end
-  DigestTable digests;       // of what is in the data area, or about to be
-  // Whether a block that was read is not what was written there. Not where it is in memory too, or left it meanwhile (home_changes):
-  // then it may be older or newer than the digest.
+  BlockIndex committed;  // committed content that the data area lacks; serial = LSN of the record's end
+  DigestTable digests;   // of what is in the data area, or about to be
+  // Whether a block that was read is not what was written there. Not where it is in memory too, or left it
+  // meanwhile (home_changes): then it may be older or newer than the digest.
   bool is_wrong(Lba lba, const std::byte* block) const {
     return committed.find(lba).kind == BlockIndex::Kind::absent && !digests.fits(lba, block);
   }
-  RecordNo home_end = 1;     // everything before is durable in the data area
-  // End of the log when the process began. An earlier one may have known more of it to be committed, and may have died while it
-  // wrote that home: until it is committed here too, such blocks are right in memory only.
+  RecordNo home_end = 1;  // everything before is durable in the data area
+  // End of the log when the process began. An earlier one may have known more of it to be committed, and may
+  // have died while it wrote that home: until it is committed here too, such blocks are right in memory only.
   Lsn recovered_end;
-  Lsn commit_durable;        // a start would know that everything up to here is committed
+  Lsn commit_durable;  // a start would know that everything up to here is committed
   bool home_is_settled() const { return commit_lsn() >= std::min(recovered_end, log.last_mark().lsn); }
-  bool inconsistent = false;     // as the superblock says, or would say at worst
+  bool inconsistent = false;  // as the superblock says, or would say at worst
   // Inconsistent not for a resync but because its journal lost what it had: all of that comes as records.
   bool damaged() const { return inconsistent && sb.inconsistent_until != base_unknown; }
-  // The process began with a resync unfinished, or with records of which it does not know whether they were committed; or a log was given up
-  // before what is committed in it was home. What an earlier one wrote home may be readable and yet not durable, also after a sync that
-  // succeeds: an earlier one may have failed.
+  // The process began with a resync unfinished, or with records of which it does not know whether they were
+  // committed; or a log was given up before what is committed in it was home. What an earlier one wrote home
+  // may be readable and yet not durable, also after a sync that succeeds: an earlier one may have failed.
   bool distrusts_disk = false;
-  // What the digests say of a block is what the data area holds, or is about to: all that the log had at the start has been written
-  // home since, or there was nothing. An earlier process may have written a block home, and not its digest.
+  // What the digests say of a block is what the data area holds, or is about to: all that the log had at the
+  // start has been written home since, or there was nothing. An earlier process may have written a block
+  // home, and not its digest.
   bool digests_exact = false;
   bool hold_checkpoint = false;  // the log is about to be reset
-  bool source_pending = false;   // Superblock::inconsistent_source is not durable: nothing of that source's may go home
-  RecordNo readable_from = 0;        // records before this one are not to be had from the journal here: it is damaged
+  bool source_pending = false;   // Superblock::inconsistent_source is not durable: nothing of that source's
+                                 // may go home
+  RecordNo readable_from = 0;    // records before this one are not to be had from the journal here: it is
+                                 // damaged
   RecordNo tail_limit = UINT64_MAX;  // the tail stays below: a peer still needs these records
   std::vector<Link> links;
-  std::vector<DirtyMap> dirty;       // by slot of the superblock
+  std::vector<DirtyMap> dirty;  // by slot of the superblock
   unsigned journal_in_flight = 0;
-  std::uint64_t home_changes = 0;    // counts entries leaving the committed image: a read begun before is stale
-  std::uint64_t arbiter_questions = 0;  // of every primary that this process has been: no answer counts for another primary
+  std::uint64_t home_changes = 0;  // counts entries leaving the committed image: a read begun before is stale
+  std::uint64_t arbiter_questions = 0;  // of every primary that this process has been: no answer counts for
+                                        // another primary
   Instant now;
-  Instant committed_since;   // when the committed image last became non-empty, or a checkpoint began
-  Instant committed_at;      // when anything was committed last
+  Instant committed_since;  // when the committed image last became non-empty, or a checkpoint began
+  Instant committed_at;     // when anything was committed last
   bool failed = false;
   std::string failure;
   Output out;
-  VolumeStatus counters;           // only its counters are used
+  VolumeStatus counters;  // only its counters are used
 
  private:
   void load_dirty(RecoveredLog& recovered);
   void load_committed(const RecoveredLog& recovered);
   bool accepting_loss_ = false;
   unsigned superblock_wanted_ = 0, superblock_in_flight_ = 0;
-  Lsn commit_in_flight_;  // in that superblock
+  Lsn commit_in_flight_;                             // in that superblock
   std::array<Lsn, bitmap_slots> since_in_flight_{};  // of each slot, in that superblock
   void start_superblock_write();
 };
@@ -174,7 +214,8 @@ void Volume::commit_upto(RecordNo end, OnRecord on_record) {
         committed.put_zeros(e.lba, e.blocks, r.mark.lsn.v);
         continue;
       }
-      for (std::uint32_t i = 0; i < e.blocks; ++i) committed.put_data(e.lba + i, r.payload_slots[at++], r.mark.lsn.v);
+      for (std::uint32_t i = 0; i < e.blocks; ++i)
+        committed.put_data(e.lba + i, r.payload_slots[at++], r.mark.lsn.v);
     }
     release_memory(r);
   }

@@ -7,12 +7,14 @@
 
 namespace twinloft::repl::ctl {
 
-Result<std::chrono::seconds> seconds_of(std::string_view option, std::string_view text, std::chrono::seconds least, std::chrono::seconds most) {
+Result<std::chrono::seconds> seconds_of(std::string_view option, std::string_view text,
+                                        std::chrono::seconds least, std::chrono::seconds most) {
   auto given = parse_duration(text, BareNumber::seconds);
   if (!given) return fail(Errc::invalid, "{}: {}", option, given.error().message);
   auto whole = std::chrono::duration_cast<std::chrono::seconds>(*given);
   if (whole != *given || whole < least || whole > most)
-    return fail(Errc::invalid, "{}: expected whole seconds from {} to {}, not \"{}\"", option, least.count(), most.count(), text);
+    return fail(Errc::invalid, "{}: expected whole seconds from {} to {}, not \"{}\"", option, least.count(),
+                most.count(), text);
   return whole;
 }
 
@@ -32,12 +34,14 @@ int CommandLine::complain_usage(std::string_view what) const {
   return exit_usage;
 }
 
-std::optional<int> CommandLine::parse(const std::vector<std::string>& arguments, const po::options_description& known,
+std::optional<int> CommandLine::parse(const std::vector<std::string>& arguments,
+                                      const po::options_description& known,
                                       const po::positional_options_description& positional) const {
   po::variables_map found;
   try {
     auto style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
-    po::store(po::command_line_parser(arguments).options(known).positional(positional).style(style).run(), found);
+    po::store(po::command_line_parser(arguments).options(known).positional(positional).style(style).run(),
+              found);
     po::notify(found);
   } catch (const po::unknown_option& e) {
     std::vector<std::string> names;

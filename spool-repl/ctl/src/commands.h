@@ -30,19 +30,20 @@ enum Exit : int {
 
 struct NodeOptions {
   std::string command, config = "/etc/twinloft/spool-repl.toml", volume;
-  bool json = false, force = false, accept_loss = false, adopt = false, overwrite = false, watch = false, follow = false, syntax = false;
+  bool json = false, force = false, accept_loss = false, adopt = false, overwrite = false, watch = false,
+       follow = false, syntax = false;
   std::uint64_t since = 0;  // events: only those behind this number
 };
 
 int report(const Error& error, int exit_code);  // a line for each line of the message
-int exit_of_answer(const Error& error);          // of what a serving process answered
+int exit_of_answer(const Error& error);         // of what a serving process answered
 
 // Both are for the volume that is named, or for all.
 int status(const daemon::NodeSettings& node, const NodeOptions& options);
 int events(const daemon::NodeSettings& node, const NodeOptions& options);
 
-// Serves every volume of the node until SIGTERM or SIGINT. A second signal takes devices away that are still in use. SIGHUP reads
-// `path` again.
+// Serves every volume of the node until SIGTERM or SIGINT. A second signal takes devices away that are still
+// in use. SIGHUP reads `path` again.
 int serve(const daemon::NodeSettings& node, const std::string& path);
 
 // What comes behind `spool-repl journal`. Offline; needs a configuration only where a volume is named.

@@ -24,18 +24,22 @@ constexpr const char* usage_text =
     "\n"
     "Lists the records of a replica's journal. Reads files and block devices, and changes nothing of them.\n"
     "\n"
-    "  --verify             check the chain, and the data area's label; print what is wrong, not the records\n"
-    "  --cut LSN            with --out: make an image of the volume as it was right after LSN. \"end\": the last record\n"
+    "  --verify             check the chain, and the data area's label; print what is wrong, not the "
+    "records\n"
+    "  --cut LSN            with --out: make an image of the volume as it was right after LSN. \"end\": the "
+    "last record\n"
     "                       that recovery would keep; \"commit\": the last one known to be committed\n"
     "  --out FILE           the image, a new sparse file\n"
-    "  --base FILE          with --base-journal: start from this earlier copy of the data area, for earlier cuts\n"
+    "  --base FILE          with --base-journal: start from this earlier copy of the data area, for earlier "
+    "cuts\n"
     "  --base-journal FILE  copy of the journal from the same moment as --base\n"
     "  --journal FILE       the journal, in place of the one that the configuration names for VOLUME\n"
     "  --data FILE          the data area, likewise\n"
     "  --config FILE        default /etc/twinloft/spool-repl.toml\n"
     "  --json               the same as JSON\n"
     "\n"
-    "Exit: 0 good; 1 the journal is damaged, or the cut is not possible; 64 usage; 69 the replica is being served;\n"
+    "Exit: 0 good; 1 the journal is damaged, or the cut is not possible; 64 usage; 69 the replica is being "
+    "served;\n"
     "78 configuration.\n";
 
 const CommandLine command{"spool-repl journal", usage_text};
@@ -47,16 +51,18 @@ struct Options {
 
 std::optional<int> parse(const std::vector<std::string>& arguments, Options& o) {
   po::options_description all;
-  all.add_options()("config", po::value(&o.config))("journal", po::value(&o.journal))("data", po::value(&o.data))(
-      "cut", po::value(&o.cut))("out", po::value(&o.out))("base", po::value(&o.base))(
-      "base-journal", po::value(&o.base_journal))("json", po::bool_switch(&o.json))("verify", po::bool_switch(&o.verify))(
-      "help,h", "")("volume", po::value(&o.volume));
+  all.add_options()("config", po::value(&o.config))("journal", po::value(&o.journal))(
+      "data", po::value(&o.data))("cut", po::value(&o.cut))("out", po::value(&o.out))(
+      "base", po::value(&o.base))("base-journal", po::value(&o.base_journal))(
+      "json", po::bool_switch(&o.json))("verify", po::bool_switch(&o.verify))("help,h", "")(
+      "volume", po::value(&o.volume));
   po::positional_options_description positional;
   positional.add("volume", 1);
   if (auto done = command.parse(arguments, all, positional)) return done;
   if (o.volume.empty() && o.journal.empty()) return command.complain_usage("name a volume, or a --journal");
   if (o.cut.empty() != o.out.empty()) return command.complain_usage("--cut and --out belong together");
-  if (o.base.empty() != o.base_journal.empty()) return command.complain_usage("--base and --base-journal belong together");
+  if (o.base.empty() != o.base_journal.empty())
+    return command.complain_usage("--base and --base-journal belong together");
   if (!o.base.empty() && o.cut.empty()) return command.complain_usage("--base is for --cut");
   if (o.verify && !o.cut.empty()) return command.complain_usage("--verify and --cut exclude each other");
   return std::nullopt;
@@ -82,7 +88,8 @@ int list(const Options& o) {
     io::OsBlockFile data_file(data->file);
     data_fits = journal::check_data_area(listing->superblock, data_file);
   }
-  JournalReport report{o.journal, *listing, o.data.empty() ? std::nullopt : std::optional(data_fits), journal->in_use};
+  JournalReport report{o.journal, *listing, o.data.empty() ? std::nullopt : std::optional(data_fits),
+                       journal->in_use};
   fmt::print("{}", o.json ? journal_json(report, !o.verify) : journal_text(report, !o.verify));
   return listing->damage || !data_fits ? exit_failed : exit_ok;
 }
@@ -126,8 +133,9 @@ Result<std::string> cut(const Options& o) {
   io::OsBlockFile journal_file(journal.file), data_file(data.file);
   std::optional<io::OsBlockFile> base_file;
   if (base_journal) base_file.emplace(base_journal->file);
-  TL_TRY_ASSIGN(journal::History history, base_file ? journal::History::open(journal_file, *base_file, data_file)
-                                                    : journal::History::open(journal_file, data_file));
+  TL_TRY_ASSIGN(journal::History history, base_file
+                                              ? journal::History::open(journal_file, *base_file, data_file)
+                                              : journal::History::open(journal_file, data_file));
   TL_TRY_ASSIGN(Lsn lsn, parse_lsn(o.cut, history));
   TL_TRY(history.check(lsn));
   TL_TRY_ASSIGN(journal::CutReport report, write_image(history, lsn, o.out));
@@ -141,7 +149,8 @@ int journal_command(const std::vector<std::string>& arguments) {
   if (auto done = parse(arguments, options)) return *done;
   if (auto done = read_config(options)) return *done;
   if (options.cut.empty()) return list(options);
-  if (options.data.empty() && options.base.empty()) return command.complain_usage("--cut needs the data area: --data FILE");
+  if (options.data.empty() && options.base.empty())
+    return command.complain_usage("--cut needs the data area: --data FILE");
   auto done = cut(options);
   if (!done) return command.complain(done.error(), exit_code_of(done.error()));
   fmt::print("{}", *done);

@@ -14,7 +14,9 @@ using journal::History;
 using journal::ListedRecord;
 using journal::Listing;
 
-const char* type_name(RecordType type) { return type == RecordType::epoch ? "epoch" : "data"; }
+const char* type_name(RecordType type) {
+  return type == RecordType::epoch ? "epoch" : "data";
+}
 
 std::uint64_t zero_blocks(const Body& body) {
   std::uint64_t n = 0;
@@ -22,39 +24,48 @@ std::uint64_t zero_blocks(const Body& body) {
   return n;
 }
 
-bool is_void(const Superblock& sb, const FrameHeader& f) { return f.incarnation < sb.cut_incarnation; }
+bool is_void(const Superblock& sb, const FrameHeader& f) {
+  return f.incarnation < sb.cut_incarnation;
+}
 
 std::string verdict(const Listing& l) {
   if (l.damage) return fmt::format("DAMAGED: {}\n", l.damage->message);
   if (l.behind.empty()) return "The chain is whole.\n";
-  return fmt::format("The chain is whole up to LSN {}. Behind it lie {} whole frames of writes that were under way when it "
-                     "ended, or that were cut off: nobody was told of them.\n", l.last.lsn.v, l.behind.size());
+  return fmt::format(
+      "The chain is whole up to LSN {}. Behind it lie {} whole frames of writes that were under way when it "
+      "ended, or that were cut off: nobody was told of them.\n",
+      l.last.lsn.v, l.behind.size());
 }
 
 void put_records(const Listing& l, std::string& out) {
   auto at = std::back_inserter(out);
-  fmt::format_to(at, "\n{:>14} {:>19} {:>6} {:<5} {:>7} {:>6} {:>6} {:>10} {:>10}\n", "position", "LSN", "epoch", "type",
-                 "extents", "blocks", "zeros", "durable", "commit");
+  fmt::format_to(at, "\n{:>14} {:>19} {:>6} {:<5} {:>7} {:>6} {:>6} {:>10} {:>10}\n", "position", "LSN",
+                 "epoch", "type", "extents", "blocks", "zeros", "durable", "commit");
   for (const ListedRecord& r : l.records) {
     const BodyHeader& h = r.body.header;
     fmt::format_to(at, "{:>14} {:>19} {:>6} {:<5} {:>7} {:>6} {:>6} {:>10} {:>10}", r.frame.pos.v,
                    fmt::format("{}-{}", h.first_lsn.v, h.last_lsn().v), h.epoch.counter, type_name(h.type),
-                   r.body.extents.size(), h.payload_blocks, zero_blocks(r.body), r.frame.durable_lsn.v, r.frame.commit_lsn.v);
+                   r.body.extents.size(), h.payload_blocks, zero_blocks(r.body), r.frame.durable_lsn.v,
+                   r.frame.commit_lsn.v);
     if (h.type == RecordType::epoch)
-      fmt::format_to(at, "  epoch {} begins: written by replica {}, in sync {:#x}{}", r.body.epoch_change.epoch.counter,
-                     r.body.epoch_change.writer, r.body.epoch_change.in_sync,
+      fmt::format_to(at, "  epoch {} begins: written by replica {}, in sync {:#x}{}",
+                     r.body.epoch_change.epoch.counter, r.body.epoch_change.writer,
+                     r.body.epoch_change.in_sync,
                      r.body.epoch_change.flags & epoch_by_force ? ", by force" : "");
     out += '\n';
   }
   for (const FrameHeader& f : l.behind)
     fmt::format_to(at, "{:>14} {:>19} {:>6} {:<5} {:>7} {:>6} {:>6} {:>10} {:>10}\n", f.pos.v,
-                   is_void(l.superblock, f) ? "behind, cut off" : "behind the end", "", "", "", "", "", f.durable_lsn.v,
-                   f.commit_lsn.v);
+                   is_void(l.superblock, f) ? "behind, cut off" : "behind the end", "", "", "", "", "",
+                   f.durable_lsn.v, f.commit_lsn.v);
 }
 
 boost::json::object json_of(const FrameHeader& f) {
-  return {{"position", f.pos.v}, {"bytes", std::uint64_t{f.total_blocks} * block_size}, {"durable", f.durable_lsn.v},
-          {"commit", f.commit_lsn.v}, {"incarnation", f.incarnation}};
+  return {{"position", f.pos.v},
+          {"bytes", std::uint64_t{f.total_blocks} * block_size},
+          {"durable", f.durable_lsn.v},
+          {"commit", f.commit_lsn.v},
+          {"incarnation", f.incarnation}};
 }
 
 boost::json::object json_of(const ListedRecord& r) {
@@ -68,11 +79,14 @@ boost::json::object json_of(const ListedRecord& r) {
   out["blocks"] = h.payload_blocks;
   boost::json::array extents;
   for (const Extent& e : r.body.extents)
-    extents.push_back({{"lba", e.lba.v}, {"blocks", e.blocks}, {"kind", e.kind == ExtentKind::zeros ? "zeros" : "data"}});
+    extents.push_back(
+        {{"lba", e.lba.v}, {"blocks", e.blocks}, {"kind", e.kind == ExtentKind::zeros ? "zeros" : "data"}});
   out["extents"] = std::move(extents);
   if (h.type == RecordType::epoch)
-    out["begins"] = {{"counter", r.body.epoch_change.epoch.counter}, {"id", r.body.epoch_change.epoch.id.text()},
-                     {"writer", r.body.epoch_change.writer}, {"in_sync", r.body.epoch_change.in_sync},
+    out["begins"] = {{"counter", r.body.epoch_change.epoch.counter},
+                     {"id", r.body.epoch_change.epoch.id.text()},
+                     {"writer", r.body.epoch_change.writer},
+                     {"in_sync", r.body.epoch_change.in_sync},
                      {"by_force", (r.body.epoch_change.flags & epoch_by_force) != 0}};
   return out;
 }
@@ -84,16 +98,20 @@ std::string journal_text(const JournalReport& report, bool with_records) {
   const Superblock& sb = l.superblock;
   std::string out;
   auto at = std::back_inserter(out);
-  fmt::format_to(at, "{}: journal of volume {}, replica {}, {} MiB\n", report.path, sb.volume.text(), sb.replica,
-                 sb.volume_blocks * block_size >> 20);
+  fmt::format_to(at, "{}: journal of volume {}, replica {}, {} MiB\n", report.path, sb.volume.text(),
+                 sb.replica, sb.volume_blocks * block_size >> 20);
   fmt::format_to(at, "ring       {} bytes at {}, {} in use; incarnation {}\n", sb.ring_bytes, sb.ring_offset,
                  l.end.v - sb.tail_pos.v, sb.incarnation);
-  fmt::format_to(at, "LSN        tail {}, committed {}, last {}; {} records\n", sb.tail.lsn.v, l.commit.v, l.last.lsn.v,
-                 l.records.size());
-  if (!sb.inconsistent_source.id.is_nil()) out += "disk       Inconsistent: a resync into this replica was not finished\n";
-  if (!l.superblock_copies_agree) out += "superblock one of its copies is older or damaged; the next start writes it anew\n";
-  if (report.data_area && !*report.data_area) fmt::format_to(at, "data area  {}\n", report.data_area->error().message);
-  if (report.in_use) out += "The replica is being served: what is shown may have changed while it was read.\n";
+  fmt::format_to(at, "LSN        tail {}, committed {}, last {}; {} records\n", sb.tail.lsn.v, l.commit.v,
+                 l.last.lsn.v, l.records.size());
+  if (!sb.inconsistent_source.id.is_nil())
+    out += "disk       Inconsistent: a resync into this replica was not finished\n";
+  if (!l.superblock_copies_agree)
+    out += "superblock one of its copies is older or damaged; the next start writes it anew\n";
+  if (report.data_area && !*report.data_area)
+    fmt::format_to(at, "data area  {}\n", report.data_area->error().message);
+  if (report.in_use)
+    out += "The replica is being served: what is shown may have changed while it was read.\n";
   if (with_records) put_records(l, out);
   if (with_records) out += '\n';
   return out + verdict(l);
@@ -107,7 +125,8 @@ std::string journal_json(const JournalReport& report, bool with_records) {
       {"volume", sb.volume.text()},
       {"replica", sb.replica},
       {"size_bytes", sb.volume_blocks * block_size},
-      {"ring", {{"offset", sb.ring_offset}, {"bytes", sb.ring_bytes}, {"used_bytes", l.end.v - sb.tail_pos.v}}},
+      {"ring",
+       {{"offset", sb.ring_offset}, {"bytes", sb.ring_bytes}, {"used_bytes", l.end.v - sb.tail_pos.v}}},
       {"incarnation", sb.incarnation},
       {"lsn", {{"tail", sb.tail.lsn.v}, {"commit", l.commit.v}, {"last", l.last.lsn.v}}},
       {"inconsistent", !sb.inconsistent_source.id.is_nil()},
@@ -132,9 +151,11 @@ std::string journal_json(const JournalReport& report, bool with_records) {
 }
 
 std::string cut_text(const History& history, Lsn lsn, const CutReport& report, const std::string& path) {
-  return fmt::format("{}: the volume as it was after LSN {} (possible here: {} to {}; committed: {}): {} records applied, "
-                     "{} blocks from the journal, {} from the data area\n", path, lsn.v, history.first().v, history.last().v,
-                     history.commit().v, report.records, report.blocks_from_journal, report.blocks_from_data);
+  return fmt::format(
+      "{}: the volume as it was after LSN {} (possible here: {} to {}; committed: {}): {} records applied, "
+      "{} blocks from the journal, {} from the data area\n",
+      path, lsn.v, history.first().v, history.last().v, history.commit().v, report.records,
+      report.blocks_from_journal, report.blocks_from_data);
 }
 
 std::string cut_json(const History& history, Lsn lsn, const CutReport& report, const std::string& path) {

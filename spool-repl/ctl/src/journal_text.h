@@ -18,7 +18,9 @@ struct JournalReport {
 
 std::string journal_text(const JournalReport& report, bool with_records);
 std::string journal_json(const JournalReport& report, bool with_records);
-std::string cut_text(const journal::History& history, Lsn lsn, const journal::CutReport& report, const std::string& path);
-std::string cut_json(const journal::History& history, Lsn lsn, const journal::CutReport& report, const std::string& path);
+std::string cut_text(const journal::History& history, Lsn lsn, const journal::CutReport& report,
+                     const std::string& path);
+std::string cut_json(const journal::History& history, Lsn lsn, const journal::CutReport& report,
+                     const std::string& path);
 
 }  // namespace twinloft::repl::ctl

@@ -27,8 +27,9 @@ int create(const daemon::NodeSettings& node, const NodeOptions& options) {
     fmt::print("{}", *done);
     return exit_ok;
   }
-  return report({Errc::invalid, fmt::format("create: which volume? \"{}\" is not in {}", options.volume,
-                                              options.config)}, exit_usage);
+  return report({Errc::invalid,
+                 fmt::format("create: which volume? \"{}\" is not in {}", options.volume, options.config)},
+                exit_usage);
 }
 
 // Long: a demotion brings everything to the other replicas first.
@@ -37,19 +38,25 @@ constexpr Duration role_change_time_max = std::chrono::minutes(2);
 int ask_node(const daemon::NodeSettings& node, const NodeOptions& options) {
   for (const auto& v : node.volumes) {
     if (v.name != options.volume) continue;
-    auto done = control::ask(v.control, options.command + (options.accept_loss ? " accept-loss" : options.force ? " force" : ""), role_change_time_max);
+    auto done = control::ask(v.control,
+                             options.command + (options.accept_loss ? " accept-loss"
+                                                : options.force     ? " force"
+                                                                    : ""),
+                             role_change_time_max);
     if (!done) return report(done.error(), exit_of_answer(done.error()));
     fmt::print("{}", *done);
     return exit_ok;
   }
-  return report({Errc::invalid, fmt::format("{}: which volume? \"{}\" is not in {}", options.command, options.volume,
-                                              options.config)}, exit_usage);
+  return report({Errc::invalid, fmt::format("{}: which volume? \"{}\" is not in {}", options.command,
+                                            options.volume, options.config)},
+                exit_usage);
 }
 
 int check_config(const daemon::NodeSettings& node, const NodeOptions& options) {
   int result = exit_ok;
   if (!options.syntax)
-    for (const std::string& text : daemon::check_shared(node).errors) result = report({Errc::invalid, text, 0}, exit_config);
+    for (const std::string& text : daemon::check_shared(node).errors)
+      result = report({Errc::invalid, text, 0}, exit_config);
   for (const auto& v : node.volumes) {
     if (options.syntax) break;
     daemon::Findings found = daemon::check_volume(v);
@@ -66,13 +73,15 @@ int complain_usage(std::string_view what, std::string_view command) {
 }
 
 bool is_general(std::string_view option) {
-  return option == "config" || option == "command" || option == "volume" || option == "help" || option == "version";
+  return option == "config" || option == "command" || option == "volume" || option == "help" ||
+         option == "version";
 }
 
 // Each option belongs to some commands: with another one it would be ignored.
 std::optional<std::string> misplaced(const po::variables_map& found, const std::string& command) {
   for (const auto& [name, value] : found) {
-    if (!is_general(name) && !value.defaulted() && !takes_option(command, name)) return "--" + name + " does not apply to " + command;
+    if (!is_general(name) && !value.defaulted() && !takes_option(command, name))
+      return "--" + name + " does not apply to " + command;
   }
   return std::nullopt;
 }
@@ -81,8 +90,10 @@ std::optional<std::string> misplaced(const po::variables_map& found, const std::
 std::string command_of(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     std::string_view word = argv[i];
-    if (word == "--config") ++i;
-    else if (!word.starts_with("-")) return std::string(word);
+    if (word == "--config")
+      ++i;
+    else if (!word.starts_with("-"))
+      return std::string(word);
   }
   return {};
 }
@@ -90,17 +101,19 @@ std::string command_of(int argc, char** argv) {
 std::vector<std::string> names_of(const po::options_description& options, const std::string& command) {
   std::vector<std::string> out;
   for (const auto& option : options.options())
-    if (!is_command(command) || is_general(option->long_name()) || takes_option(command, option->long_name())) out.push_back("--" + option->long_name());
+    if (!is_command(command) || is_general(option->long_name()) || takes_option(command, option->long_name()))
+      out.push_back("--" + option->long_name());
   return out;
 }
 
 std::optional<int> parse(int argc, char** argv, NodeOptions& out) {
   po::options_description visible, all;
   std::string since;
-  visible.add_options()("config", po::value(&out.config))("json", po::bool_switch(&out.json))("force", po::bool_switch(&out.force))(
-      "adopt", po::bool_switch(&out.adopt))("overwrite", po::bool_switch(&out.overwrite))("accept-loss", po::bool_switch(&out.accept_loss))(
-      "syntax", po::bool_switch(&out.syntax))("watch", po::bool_switch(&out.watch))("follow", po::bool_switch(&out.follow))(
-      "since", po::value(&since))("help,h", "")("version,V", "");
+  visible.add_options()("config", po::value(&out.config))("json", po::bool_switch(&out.json))(
+      "force", po::bool_switch(&out.force))("adopt", po::bool_switch(&out.adopt))(
+      "overwrite", po::bool_switch(&out.overwrite))("accept-loss", po::bool_switch(&out.accept_loss))(
+      "syntax", po::bool_switch(&out.syntax))("watch", po::bool_switch(&out.watch))(
+      "follow", po::bool_switch(&out.follow))("since", po::value(&since))("help,h", "")("version,V", "");
   all.add(visible).add_options()("command", po::value(&out.command))("volume", po::value(&out.volume));
   po::positional_options_description positional;
   positional.add("command", 1).add("volume", 1);
@@ -108,7 +121,8 @@ std::optional<int> parse(int argc, char** argv, NodeOptions& out) {
   // Whole names only: what is typed today must not mean something else once there is another option.
   auto style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
   try {
-    po::store(po::command_line_parser(argc, argv).options(all).positional(positional).style(style).run(), found);
+    po::store(po::command_line_parser(argc, argv).options(all).positional(positional).style(style).run(),
+              found);
     po::notify(found);
   } catch (const po::unknown_option& e) {
     std::string command = command_of(argc, argv);
@@ -117,15 +131,20 @@ std::optional<int> parse(int argc, char** argv, NodeOptions& out) {
     return complain_usage(e.what(), command_of(argc, argv));
   }
   if (!since.empty())  // Boost makes a large number of "-1"
-    if (auto [end, ec] = std::from_chars(since.data(), since.data() + since.size(), out.since); ec != std::errc() || end != since.data() + since.size())
-      return complain_usage(fmt::format("--since: expected the number of an event, not \"{}\"", since), command_of(argc, argv));
+    if (auto [end, ec] = std::from_chars(since.data(), since.data() + since.size(), out.since);
+        ec != std::errc() || end != since.data() + since.size())
+      return complain_usage(fmt::format("--since: expected the number of an event, not \"{}\"", since),
+                            command_of(argc, argv));
   if (found.contains("version")) {
     fmt::print("spool-repl {}\n", TWINLOFT_VERSION);
     return exit_ok;
   }
   bool help = found.contains("help");
   if (!is_command(out.command) && !(help && out.command.empty()))
-    return complain_usage(out.command.empty() ? "a command is missing" : "unknown command \"" + out.command + "\"" + meant(out.command, command_names()), "");
+    return complain_usage(
+        out.command.empty() ? "a command is missing"
+                            : "unknown command \"" + out.command + "\"" + meant(out.command, command_names()),
+        "");
   if (help) {
     fmt::print("{}", usage_of(out.command));
     return exit_ok;
@@ -138,7 +157,8 @@ std::optional<int> parse(int argc, char** argv, NodeOptions& out) {
 std::optional<std::vector<std::string>> arguments_of(std::string_view command, int argc, char** argv) {
   std::vector<std::string> all(argv + 1, argv + argc);
   auto word = all.begin();
-  while (word != all.end() && word->starts_with("-")) word += *word == "--config" && word + 1 != all.end() ? 2 : 1;
+  while (word != all.end() && word->starts_with("-"))
+    word += *word == "--config" && word + 1 != all.end() ? 2 : 1;
   if (word == all.end() || *word != command) return std::nullopt;
   all.erase(word);
   return all;

@@ -22,14 +22,18 @@ Result<OpenFile> open_for_reading(const std::string& path) {
 }
 
 std::unexpected<Error> being_served(const OpenFile& f) {
-  return fail(Errc::unavailable, "{}: in use: what is in it changes while it is read. Stop spool-repl serve, or give a "
-              "snapshot or copy of journal and data area with --journal and --data", f.file.path);
+  return fail(Errc::unavailable,
+              "{}: in use: what is in it changes while it is read. Stop spool-repl serve, or give a "
+              "snapshot or copy of journal and data area with --journal and --data",
+              f.file.path);
 }
 
-int exit_code_of(const Error& e) { return e.code == Errc::unavailable ? exit_unavailable : exit_failed; }
+int exit_code_of(const Error& e) {
+  return e.code == Errc::unavailable ? exit_unavailable : exit_failed;
+}
 
-Result<daemon::VolumeSettings> files_of(const std::string& config, const std::string& volume, std::string& journal,
-                                        std::string& data) {
+Result<daemon::VolumeSettings> files_of(const std::string& config, const std::string& volume,
+                                        std::string& journal, std::string& data) {
   TL_TRY_ASSIGN(daemon::NodeSettings node, daemon::load_config(config));
   for (const auto& v : node.volumes) {
     if (v.name != volume) continue;

@@ -15,16 +15,16 @@ struct OpenFile {
   bool in_use = false;
 };
 
-// Opens for reading, and finds out whether a process writes it: such a process has it locked, or claimed if it is a device. As long
-// as it is open nobody can begin to.
+// Opens for reading, and finds out whether a process writes it: such a process has it locked, or claimed if
+// it is a device. As long as it is open nobody can begin to.
 Result<OpenFile> open_for_reading(const std::string& path);
 
 std::unexpected<Error> being_served(const OpenFile& file);
 int exit_code_of(const Error& error);  // of a command that needs the replica for itself
 
-// Fills in what the command line leaves to the configuration: `journal` and `data` where they are empty. Errc::not_found where
-// the configuration has no such volume. What was found there is returned.
-Result<daemon::VolumeSettings> files_of(const std::string& config, const std::string& volume, std::string& journal,
-                                        std::string& data);
+// Fills in what the command line leaves to the configuration: `journal` and `data` where they are empty.
+// Errc::not_found where the configuration has no such volume. What was found there is returned.
+Result<daemon::VolumeSettings> files_of(const std::string& config, const std::string& volume,
+                                        std::string& journal, std::string& data);
 
 }  // namespace twinloft::repl::ctl

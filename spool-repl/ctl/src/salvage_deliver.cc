@@ -1,4 +1,5 @@
-// `spool-repl salvage deliver`: on the winner of a split brain, delivers the mail of the loser's bundle, each message once.
+// `spool-repl salvage deliver`: on the winner of a split brain, delivers the mail of the loser's bundle, each
+// message once.
 #include <fmt/format.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -19,26 +20,34 @@ namespace {
 constexpr const char* usage_text =
     "usage: spool-repl salvage deliver --bundle DIR --spool DIR (--copy | --lmtp ADDRESS) [options]\n"
     "\n"
-    "Delivers the mail of a bundle that `spool-repl salvage extract` made of the losing side: what the winner lacks, once. Run\n"
+    "Delivers the mail of a bundle that `spool-repl salvage extract` made of the losing side: what the "
+    "winner lacks, once. Run\n"
     "it again after any failure; it goes on where it was.\n"
     "\n"
     "  --bundle DIR         the bundle\n"
     "  --spool DIR          where the winner's volume is mounted\n"
     "  --copy               write into the Maildirs: folders, flags and times are kept\n"
-    "  --lmtp ADDRESS       deliver to this LMTP server: host:port, [address]:port or unix:/path. It puts everything into the\n"
+    "  --lmtp ADDRESS       deliver to this LMTP server: host:port, [address]:port or unix:/path. It puts "
+    "everything into the\n"
     "                       inbox, as new mail\n"
     "  --domain DOMAIN      with --lmtp: for users whose Maildirs do not tell their domain\n"
-    "  --timeout TIME       with --lmtp: for the server's next reply (5min), four times that for the one to a message\n"
+    "  --timeout TIME       with --lmtp: for the server's next reply (5min), four times that for the one to "
+    "a message\n"
     "  --certain            leave the messages that may have been acknowledged before the parting already\n"
-    "  --accept-problems    end with 0 also where the extraction could not take everything: you know what is missing\n"
-    "  --any-spool          also where --spool has no .twinloft-spool, or another volume's, or looks like the loser's own\n"
+    "  --accept-problems    end with 0 also where the extraction could not take everything: you know what is "
+    "missing\n"
+    "  --any-spool          also where --spool has no .twinloft-spool, or another volume's, or looks like "
+    "the loser's own\n"
     "  --dry-run            say what would be delivered, and change nothing\n"
     "  --list               name every message, not only those that need somebody\n"
     "  --json               all of it as JSON\n"
     "\n"
-    "Exit: 0 nothing of the bundle is open, and it has all that the extraction was to take (with --dry-run: nothing is in the\n"
-    "way; with --certain: but for what was left); 1 failed, nothing was delivered; 2 some messages could not be delivered: run it\n"
-    "again; or the extraction had problems; 64 usage; 69 another one is running, or the bundle is not finished.\n";
+    "Exit: 0 nothing of the bundle is open, and it has all that the extraction was to take (with --dry-run: "
+    "nothing is in the\n"
+    "way; with --certain: but for what was left); 1 failed, nothing was delivered; 2 some messages could not "
+    "be delivered: run it\n"
+    "again; or the extraction had problems; 64 usage; 69 another one is running, or the bundle is not "
+    "finished.\n";
 
 constexpr std::chrono::seconds timeout_default{300}, timeout_max{24 * 3600};
 const CommandLine command{"spool-repl salvage deliver", usage_text};
@@ -55,9 +64,12 @@ void add_options(boost::program_options::options_description& known, Options& o)
   namespace po = boost::program_options;
   auto option = known.add_options();
   option("bundle", po::value(&o.bundle))("spool", po::value(&o.spool))("lmtp", po::value(&o.lmtp));
-  option("domain", po::value(&o.deliver.domain))("timeout", po::value(&o.timeout_text))("copy", po::bool_switch(&o.copy));
-  option("certain", po::bool_switch(&o.certain))("accept-problems", po::bool_switch(&o.accept_problems))("any-spool", po::bool_switch(&o.deliver.any_spool));
-  option("dry-run", po::bool_switch(&o.deliver.dry_run))("list", po::bool_switch(&o.list))("json", po::bool_switch(&o.json))("help,h", "");
+  option("domain", po::value(&o.deliver.domain))("timeout", po::value(&o.timeout_text))(
+      "copy", po::bool_switch(&o.copy));
+  option("certain", po::bool_switch(&o.certain))("accept-problems", po::bool_switch(&o.accept_problems))(
+      "any-spool", po::bool_switch(&o.deliver.any_spool));
+  option("dry-run", po::bool_switch(&o.deliver.dry_run))("list", po::bool_switch(&o.list))(
+      "json", po::bool_switch(&o.json))("help,h", "");
 }
 
 std::optional<int> parse_deliver(const std::vector<std::string>& arguments, Options& o) {
@@ -66,7 +78,8 @@ std::optional<int> parse_deliver(const std::vector<std::string>& arguments, Opti
   if (auto done = command.parse(arguments, known)) return done;
   if (o.bundle.empty() || o.spool.empty()) return command.complain_usage("--bundle and --spool are needed");
   if (o.copy == !o.lmtp.empty()) return command.complain_usage("either --copy or --lmtp");
-  if (o.lmtp.empty() && (!o.deliver.domain.empty() || !o.timeout_text.empty())) return command.complain_usage("--domain and --timeout are for --lmtp");
+  if (o.lmtp.empty() && (!o.deliver.domain.empty() || !o.timeout_text.empty()))
+    return command.complain_usage("--domain and --timeout are for --lmtp");
   if (!o.timeout_text.empty()) {
     auto given = seconds_of("--timeout", o.timeout_text, std::chrono::seconds(1), timeout_max);
     if (!given) return command.complain_usage(given.error().message);
@@ -88,7 +101,9 @@ Result<salvage::LmtpServer> lmtp_server(const std::string& text) {
   }
   sockaddr_un local{};
   local.sun_family = AF_UNIX;
-  if (path.size() >= sizeof local.sun_path) return fail(Errc::invalid, "--lmtp {}: a socket's path has at most {} bytes", text, sizeof local.sun_path - 1);
+  if (path.size() >= sizeof local.sun_path)
+    return fail(Errc::invalid, "--lmtp {}: a socket's path has at most {} bytes", text,
+                sizeof local.sun_path - 1);
   std::memcpy(local.sun_path, path.c_str(), path.size() + 1);
   std::memcpy(&out.address, &local, sizeof local);
   out.length = sizeof local;
@@ -103,12 +118,13 @@ std::string host_name() {
 Result<salvage::MakeTarget> target_of(const Options& o) {
   if (o.copy) return salvage::make_copy_target;
   TL_TRY_ASSIGN(salvage::LmtpServer server, lmtp_server(o.lmtp));
-  return [server, options = salvage::LmtpOptions{host_name(), o.timeout, 4 * o.timeout}](int, salvage::FileOps&) {
-    return salvage::make_lmtp_target(server, options);
-  };
+  return [server, options = salvage::LmtpOptions{host_name(), o.timeout, 4 * o.timeout}](
+             int, salvage::FileOps&) { return salvage::make_lmtp_target(server, options); };
 }
 
-void show_deliver_progress(std::uint64_t done, std::uint64_t total) { fmt::print(stderr, "\r{} of {} messages ", done, total); }
+void show_deliver_progress(std::uint64_t done, std::uint64_t total) {
+  fmt::print(stderr, "\r{} of {} messages ", done, total);
+}
 
 }  // namespace
 
@@ -120,8 +136,9 @@ int salvage_deliver(const std::vector<std::string>& arguments) {
   auto bundle = salvage::Bundle::open(o.bundle);
   if (!bundle) return command.complain(bundle.error(), exit_code_of(bundle.error()));
   bool picture = !o.json && ::isatty(STDERR_FILENO) == 1;
-  auto report = salvage::deliver(*bundle, o.spool, *target, o.deliver,
-                                 picture ? show_deliver_progress : std::function<void(std::uint64_t, std::uint64_t)>());
+  auto report = salvage::deliver(
+      *bundle, o.spool, *target, o.deliver,
+      picture ? show_deliver_progress : std::function<void(std::uint64_t, std::uint64_t)>());
   if (picture) fmt::print(stderr, "\n");
   if (!report) return command.complain(report.error(), exit_code_of(report.error()));
   DeliveryReport shown{o.bundle, bundle->manifest(), *report, !o.copy, o.deliver.dry_run, o.accept_problems};

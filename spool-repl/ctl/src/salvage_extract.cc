@@ -1,4 +1,5 @@
-// `spool-repl salvage extract`: on the losing side of a split brain, puts the mail that came after the parting into a bundle.
+// `spool-repl salvage extract`: on the losing side of a split brain, puts the mail that came after the
+// parting into a bundle.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -25,28 +26,37 @@ using salvage::printable;
 
 constexpr const char* usage_text =
     "usage: spool-repl salvage extract VOLUME --bundle DIR --layout LAYOUT [options]\n"
-    "       spool-repl salvage extract --journal FILE --data FILE --winner ID --bundle DIR --layout LAYOUT [options]\n"
+    "       spool-repl salvage extract --journal FILE --data FILE --winner ID --bundle DIR --layout LAYOUT "
+    "[options]\n"
     "\n"
-    "Puts the mail that this replica took after its history and the winner's parted into a bundle, for `spool-repl salvage\n"
+    "Puts the mail that this replica took after its history and the winner's parted into a bundle, for "
+    "`spool-repl salvage\n"
     "deliver` on the winner. The replica must not be served; nothing of it is changed.\n"
     "\n"
-    "  --bundle DIR         where the mail goes: a directory that does not exist yet, or of an extraction that was interrupted\n"
-    "  --layout LAYOUT      where a user's Maildir lies below the spool's root: %d domain, %n local part, %u address, %1n its\n"
+    "  --bundle DIR         where the mail goes: a directory that does not exist yet, or of an extraction "
+    "that was interrupted\n"
+    "  --layout LAYOUT      where a user's Maildir lies below the spool's root: %d domain, %n local part, %u "
+    "address, %1n its\n"
     "                       first character: \"%d/%n/Maildir\". May be given several times\n"
     "  --winner ID          the replica whose history stays; needed where there are several others\n"
-    "  --window TIME        mail this much older than the newest of before the parting may have been on its way (5min)\n"
-    "  --slack TIME         the longest that a directory's sync took there: mail that was renamed that much before the newest of\n"
+    "  --window TIME        mail this much older than the newest of before the parting may have been on its "
+    "way (5min)\n"
+    "  --slack TIME         the longest that a directory's sync took there: mail that was renamed that much "
+    "before the newest of\n"
     "                       before the parting was stored may have been on its way (30s)\n"
-    "  --all                take every message, also where it is not known what came after the parting. Mail that was deleted on\n"
+    "  --all                take every message, also where it is not known what came after the parting. Mail "
+    "that was deleted on\n"
     "                       the winner since comes back by this\n"
     "  --foreign-owners     take files that belong to another user than their Maildir does\n"
-    "  --overlay DIR        room for a temporary file, as large as the file system's own journal (default: beside the bundle)\n"
+    "  --overlay DIR        room for a temporary file, as large as the file system's own journal (default: "
+    "beside the bundle)\n"
     "  --journal FILE       the journal, in place of the one that the configuration names for VOLUME\n"
     "  --data FILE          the data area, likewise\n"
     "  --config FILE        default /etc/twinloft/spool-repl.toml\n"
     "  --json               the report as JSON\n"
     "\n"
-    "Exit: 0 good; 1 failed: there is no bundle; 2 there is one, and something could not be taken; 64 usage; 69 the replica is\n"
+    "Exit: 0 good; 1 failed: there is no bundle; 2 there is one, and something could not be taken; 64 usage; "
+    "69 the replica is\n"
     "being served; 78 configuration.\n";
 
 const CommandLine command{"spool-repl salvage extract", usage_text};
@@ -61,8 +71,9 @@ struct Options {
 
 std::optional<int> parse_extract(const std::vector<std::string>& arguments, Options& o) {
   po::options_description all;
-  all.add_options()("bundle", po::value(&o.extract.bundle))("layout", po::value(&o.extract.layouts)->composing())(
-      "winner", po::value(&o.winner))("window", po::value(&o.window))("slack", po::value(&o.slack))("all", po::bool_switch(&o.all))(
+  all.add_options()("bundle", po::value(&o.extract.bundle))(
+      "layout", po::value(&o.extract.layouts)->composing())("winner", po::value(&o.winner))(
+      "window", po::value(&o.window))("slack", po::value(&o.slack))("all", po::bool_switch(&o.all))(
       "foreign-owners", po::bool_switch(&o.extract.foreign_owners))("overlay", po::value(&o.overlay))(
       "journal", po::value(&o.journal))("data", po::value(&o.data))("config", po::value(&o.config))(
       "json", po::bool_switch(&o.json))("help,h", "");
@@ -70,11 +81,13 @@ std::optional<int> parse_extract(const std::vector<std::string>& arguments, Opti
   po::positional_options_description positional;
   positional.add("volume", 1);
   if (auto done = command.parse(arguments, all, positional)) return done;
-  if (o.extract.bundle.empty() || o.extract.layouts.empty()) return command.complain_usage("--bundle and --layout are needed");
+  if (o.extract.bundle.empty() || o.extract.layouts.empty())
+    return command.complain_usage("--bundle and --layout are needed");
   if (o.volume.empty() && (o.journal.empty() || o.data.empty() || o.winner == 0))
     return command.complain_usage("name a volume, or --journal, --data and --winner");
   constexpr std::chrono::seconds most = std::chrono::hours(24 * 365);
-  for (auto [name, text, out] : {std::tuple("--window", &o.window, &o.extract.window), {"--slack", &o.slack, &o.extract.slack}}) {
+  for (auto [name, text, out] :
+       {std::tuple("--window", &o.window, &o.extract.window), {"--slack", &o.slack, &o.extract.slack}}) {
     auto seconds = seconds_of(name, *text, std::chrono::seconds(0), most);
     if (!seconds) return command.complain_usage(seconds.error().message);
     *out = *seconds;
@@ -85,20 +98,25 @@ std::optional<int> parse_extract(const std::vector<std::string>& arguments, Opti
 std::optional<int> read_config(Options& o) {
   if (o.volume.empty()) return std::nullopt;
   auto found = files_of(o.config, o.volume, o.journal, o.data);
-  if (!found) return command.complain(found.error(), found.error().code == Errc::not_found ? exit_usage : exit_config);
+  if (!found)
+    return command.complain(found.error(), found.error().code == Errc::not_found ? exit_usage : exit_config);
   if (o.winner != 0) return std::nullopt;
-  if (found->peers.size() != 1) return command.complain_usage("--winner: the volume has not one peer but several, or none");
+  if (found->peers.size() != 1)
+    return command.complain_usage("--winner: the volume has not one peer but several, or none");
   o.winner = found->peers.front().id;
   return std::nullopt;
 }
 
-// ---- what there is to say ------------------------------------------------------------------------------------------
+// ---- what there is to say
+// ------------------------------------------------------------------------------------------
 
 void show_progress(const salvage::ExtractProgress& p) {
   constexpr std::uint64_t width = 30;
-  std::uint64_t full = p.maildirs_total == 0 ? 0 : std::min(width, width * p.maildirs_done / p.maildirs_total);
+  std::uint64_t full = p.maildirs_total == 0 ? 0
+                                             : std::min(width, width * p.maildirs_done / p.maildirs_total);
   fmt::print(stderr, "\r[{}{}] {} of {} Maildirs, {} messages, {} taken, {} MiB ", std::string(full, '#'),
-             std::string(width - full, '.'), p.maildirs_done, p.maildirs_total, p.looked_at, p.taken, p.bytes >> 20);
+             std::string(width - full, '.'), p.maildirs_done, p.maildirs_total, p.looked_at, p.taken,
+             p.bytes >> 20);
 }
 
 struct Outcome {
@@ -112,34 +130,43 @@ std::string text_of(const Options& o, const Outcome& out) {
   const salvage::ExtractReport& r = out.report;
   std::string text;
   if (out.written)
-    text = fmt::format("{}: replica {} had everything up to LSN {}; {} blocks were written here behind it\n", out.file_system, o.winner,
-                       out.written->parting().since.v, out.written->count());
+    text = fmt::format("{}: replica {} had everything up to LSN {}; {} blocks were written here behind it\n",
+                       out.file_system, o.winner, out.written->parting().since.v, out.written->count());
   else
     text = fmt::format("{}: every message is taken (--all)\n", out.file_system);
-  text += fmt::format("{} messages in {} Maildirs: {} from after the parting, {} that may have been on their way, {} older\n", r.looked_at,
-                      r.maildirs, r.after, r.uncertain, r.before);
+  text += fmt::format(
+      "{} messages in {} Maildirs: {} from after the parting, {} that may have been on their way, {} older\n",
+      r.looked_at, r.maildirs, r.after, r.uncertain, r.before);
   if (r.links > 0) text += fmt::format("{} hard links to these in the same Maildir are left\n", r.links);
-  if (r.in_tmp > 0) text += fmt::format("{} files in tmp/ are left: they were never acknowledged\n", r.in_tmp);
+  if (r.in_tmp > 0)
+    text += fmt::format("{} files in tmp/ are left: they were never acknowledged\n", r.in_tmp);
   text += fmt::format("{}: {} messages, {} bytes\n", o.extract.bundle, r.after + r.uncertain, r.bytes);
-  for (const auto& p : r.problems) text += p.path.empty() ? p.what + "\n" : fmt::format("not taken: {}: {}\n", printable(p.path), p.what);
+  for (const auto& p : r.problems)
+    text += p.path.empty() ? p.what + "\n" : fmt::format("not taken: {}: {}\n", printable(p.path), p.what);
   return text;
 }
 
 std::string json_of(const Options& o, const Outcome& out) {
   const salvage::ExtractReport& r = out.report;
   boost::json::array problems;
-  for (const auto& p : r.problems) problems.push_back(boost::json::object{{"path", printable(p.path)}, {"what", p.what}});
-  boost::json::object root{{"bundle", o.extract.bundle}, {"file_system", out.file_system}, {"winner", o.winner},
-                           {"parting_lsn", nullptr},     {"written_blocks", nullptr},      {"maildirs", r.maildirs},
-                           {"looked_at", r.looked_at},   {"after", r.after},               {"uncertain", r.uncertain},
-                           {"before", r.before},         {"links", r.links},           {"in_tmp", r.in_tmp},             {"bytes", r.bytes},
-                           {"problems", std::move(problems)}, {"device_failure", nullptr}};
-  if (out.written) root["parting_lsn"] = out.written->parting().since.v, root["written_blocks"] = out.written->count();
+  for (const auto& p : r.problems)
+    problems.push_back(boost::json::object{{"path", printable(p.path)}, {"what", p.what}});
+  boost::json::object root{{"bundle", o.extract.bundle}, {"file_system", out.file_system},
+                           {"winner", o.winner},         {"parting_lsn", nullptr},
+                           {"written_blocks", nullptr},  {"maildirs", r.maildirs},
+                           {"looked_at", r.looked_at},   {"after", r.after},
+                           {"uncertain", r.uncertain},   {"before", r.before},
+                           {"links", r.links},           {"in_tmp", r.in_tmp},
+                           {"bytes", r.bytes},           {"problems", std::move(problems)},
+                           {"device_failure", nullptr}};
+  if (out.written)
+    root["parting_lsn"] = out.written->parting().since.v, root["written_blocks"] = out.written->count();
   if (out.device_failure) root["device_failure"] = out.device_failure->message;
   return boost::json::serialize(root) + "\n";
 }
 
-// ---- the work ------------------------------------------------------------------------------------------------------
+// ---- the work
+// ------------------------------------------------------------------------------------------------------
 
 // The overlay goes where the bundle goes: there has to be room there anyway.
 std::string overlay_directory(const Options& o) {
@@ -149,14 +176,17 @@ std::string overlay_directory(const Options& o) {
   return bundle.has_parent_path() ? bundle.parent_path().string() : ".";
 }
 
-Result<std::optional<journal::WrittenBlocks>> written_blocks(const Options& o, ports::BlockFile& journal, const journal::History& history) {
+Result<std::optional<journal::WrittenBlocks>> written_blocks(const Options& o, ports::BlockFile& journal,
+                                                             const journal::History& history) {
   if (o.winner == history.superblock().replica)
     return fail(Errc::invalid, "--winner {}: that is the replica whose files these are: the loser", o.winner);
   if (o.all) return std::nullopt;
   auto written = blocks_written_since(journal, history, o.winner);
   if (!written)
-    return fail(written.error().code, "{}. With --all every message is taken, and mail that was deleted on the winner since comes back",
-                written.error().message);
+    return fail(
+        written.error().code,
+        "{}. With --all every message is taken, and mail that was deleted on the winner since comes back",
+        written.error().message);
   return std::move(*written);
 }
 
@@ -178,7 +208,8 @@ Result<Outcome> extract(Options& o) {
   TL_TRY_ASSIGN(journal::Image image, history.image(history.last()));
   TL_TRY_ASSIGN(auto mounted, snapshot::MountedImage::mount(image, overlay_directory(o)));
   out.file_system = mounted->type();
-  // What the file system's own recovery wrote counts too: with data=journal a message may lie in its journal alone.
+  // What the file system's own recovery wrote counts too: with data=journal a message may lie in its journal
+  // alone.
   auto after_parting = [&](int fd) -> Result<bool> {
     if (!out.written) return true;
     return snapshot::file_wanted(fd, [&](std::uint64_t lba, std::uint64_t blocks) {
@@ -187,12 +218,14 @@ Result<Outcome> extract(Options& o) {
   };
   bool picture = !o.json && ::isatty(STDERR_FILENO) == 1;
   o.extract.device_failure = [&] { return mounted->target().failure(); };
-  auto report = salvage::extract(mounted->root(), o.extract, after_parting,
-                                 picture ? show_progress : std::function<void(const salvage::ExtractProgress&)>());
+  auto report = salvage::extract(
+      mounted->root(), o.extract, after_parting,
+      picture ? show_progress : std::function<void(const salvage::ExtractProgress&)>());
   if (picture) fmt::print(stderr, "\n");
   out.device_failure = mounted->target().failure();
   if (!report && out.device_failure)
-    return fail(report.error().code, "{}. A request to the image failed: {}", report.error().message, out.device_failure->message);
+    return fail(report.error().code, "{}. A request to the image failed: {}", report.error().message,
+                out.device_failure->message);
   if (!report) return std::unexpected(report.error());
   out.report = std::move(*report);
   return out;

@@ -34,12 +34,13 @@ using daemon::VolumeSupervisor;
 constexpr Duration ready_time_max = std::chrono::minutes(1);
 constexpr Duration own_status_time = std::chrono::seconds(2);
 
-// Whatever would end or stop a process that a file system rests on, and says nothing about why: a terminal too, whose job it is no
-// longer. SIGQUIT and what a defect raises stay.
+// Whatever would end or stop a process that a file system rests on, and says nothing about why: a terminal
+// too, whose job it is no longer. SIGQUIT and what a defect raises stay.
 sigset_t blocked_signals() {
   sigset_t out;
   sigemptyset(&out);
-  for (int s : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPWR, SIGXCPU, SIGXFSZ, SIGSTKFLT, SIGTSTP, SIGTTIN, SIGTTOU})
+  for (int s : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPWR,
+                SIGXCPU, SIGXFSZ, SIGSTKFLT, SIGTSTP, SIGTTIN, SIGTTOU})
     sigaddset(&out, s);
   for (int s = SIGRTMIN; s <= SIGRTMAX; ++s) sigaddset(&out, s);
   return out;
@@ -53,7 +54,9 @@ std::string signal_name(int number) {
 // A process that block I/O runs through must not wait for block I/O to get memory.
 void keep_out_of_reclaim() {
   if (::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) < 0)
-    log_warning("Missing CAP_SYS_RESOURCE: under memory pressure the volumes may deadlock. Start spool-repl by its unit");
+    log_warning(
+        "Missing CAP_SYS_RESOURCE: under memory pressure the volumes may deadlock. Start spool-repl by its "
+        "unit");
   if (::mlockall(MCL_CURRENT | MCL_FUTURE) < 0)
     log_warning("mlockall: {}: under memory pressure the device may stall (raise LimitMEMLOCK)",
                 fail_errno(errno, "not locked").error().message);
@@ -62,7 +65,8 @@ void keep_out_of_reclaim() {
 // Starting again does not help before somebody has changed something.
 bool is_configuration(const Error& e) {
   bool missing = e.code == Errc::not_found && e.sys == 0;  // of what is stored; a file may come with its disk
-  return missing || e.code == Errc::corrupt || e.code == Errc::invalid || e.code == Errc::denied || e.code == Errc::conflict;
+  return missing || e.code == Errc::corrupt || e.code == Errc::invalid || e.code == Errc::denied ||
+         e.code == Errc::conflict;
 }
 
 void for_each_line(std::string_view text, auto&& what) {
@@ -76,7 +80,10 @@ void for_each_line(std::string_view text, auto&& what) {
 class Node {
  public:
   Node(daemon::NodeSettings settings, std::string path, Fd signals)
-      : path_(std::move(path)), signals_(std::move(signals)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), order_(std::move(settings.volumes)) {}
+      : path_(std::move(path)),
+        signals_(std::move(signals)),
+        wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        order_(std::move(settings.volumes)) {}
 
   int run() {
     started_ = clock_.now();
@@ -101,11 +108,14 @@ class Node {
 
   template <class S>
   std::size_t count() const {
-    return static_cast<std::size_t>(std::count_if(volumes_.begin(), volumes_.end(),
-                                                  [](const auto& v) { return std::holds_alternative<S>(v->state()); }));
+    return static_cast<std::size_t>(std::count_if(volumes_.begin(), volumes_.end(), [](const auto& v) {
+      return std::holds_alternative<S>(v->state());
+    }));
   }
   template <class S>
-  bool all() const { return count<S>() == volumes_.size(); }
+  bool all() const {
+    return count<S>() == volumes_.size();
+  }
 
   void wait() {
     pollfd waits[] = {{signals_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
@@ -113,14 +123,16 @@ class Node {
     std::uint64_t changes;
     (void)!::read(wake_.get(), &changes, sizeof changes);
     signalfd_siginfo info;
-    while (::read(signals_.get(), &info, sizeof info) == sizeof info) on_signal(static_cast<int>(info.ssi_signo));
+    while (::read(signals_.get(), &info, sizeof info) == sizeof info)
+      on_signal(static_cast<int>(info.ssi_signo));
   }
 
   // After each change of a volume.
   void look() {
     if (!ready_ && !stopping_ && all<VolumeSupervisor::Failed>()) return give_up();
     bool waited = clock_.now() - started_ >= ready_time_max;
-    if (!ready_ && !stopping_ && (count<VolumeSupervisor::Starting>() == 0 || waited) && count<VolumeSupervisor::Serving>() > 0) {
+    if (!ready_ && !stopping_ && (count<VolumeSupervisor::Starting>() == 0 || waited) &&
+        count<VolumeSupervisor::Serving>() > 0) {
       ready_ = true;
       tell_service_manager("READY=1");
     }
@@ -128,24 +140,30 @@ class Node {
     said_ = summary();
     tell_service_manager("STATUS=" + said_);
     if (count<VolumeSupervisor::Failed>() == 0) return log_info("{}", said_);
-    log_warning("{}. What failed is tried again every {} to {} s; SIGHUP (systemctl reload spool-repl) tries at once", said_,
-                daemon::first_retry / std::chrono::seconds(1), daemon::last_retry / std::chrono::seconds(1));
+    log_warning(
+        "{}. What failed is tried again every {} to {} s; SIGHUP (systemctl reload spool-repl) tries at once",
+        said_, daemon::first_retry / std::chrono::seconds(1), daemon::last_retry / std::chrono::seconds(1));
   }
 
   std::string summary() const {
-    std::string out = fmt::format("serving {} of {} volume(s)", count<VolumeSupervisor::Serving>(), volumes_.size());
+    std::string out = fmt::format("serving {} of {} volume(s)", count<VolumeSupervisor::Serving>(),
+                                  volumes_.size());
     for (const auto& v : volumes_) {
       auto state = v->state();
-      if (std::holds_alternative<VolumeSupervisor::Starting>(state)) out += fmt::format("; {} is being started", v->name());
-      if (auto* failed = std::get_if<VolumeSupervisor::Failed>(&state)) out += fmt::format("; {} FAILED: {}", v->name(), failed->why.message);
+      if (std::holds_alternative<VolumeSupervisor::Starting>(state))
+        out += fmt::format("; {} is being started", v->name());
+      if (auto* failed = std::get_if<VolumeSupervisor::Failed>(&state))
+        out += fmt::format("; {} FAILED: {}", v->name(), failed->why.message);
     }
     return out;
   }
 
-  // Nothing could be started at all: the exit code says so to the service manager, and nothing is served that this would end.
+  // Nothing could be started at all: the exit code says so to the service manager, and nothing is served that
+  // this would end.
   void give_up() {
     bool configuration = true;
-    for (const auto& v : volumes_) configuration = configuration && is_configuration(std::get<VolumeSupervisor::Failed>(v->state()).why);
+    for (const auto& v : volumes_)
+      configuration = configuration && is_configuration(std::get<VolumeSupervisor::Failed>(v->state()).why);
     log_error("no volume could be started");
     stop(false);
     result_ = configuration ? exit_config : exit_failed;
@@ -154,10 +172,14 @@ class Node {
   void on_signal(int signal) {
     switch (signal) {
       case SIGTERM:
-      case SIGINT: return stop(stopping_);
-      case SIGHUP: return reload();
-      case SIGUSR1: return log_status();
-      default: return log_warning("{} has no meaning here: ignored", signal_name(signal));
+      case SIGINT:
+        return stop(stopping_);
+      case SIGHUP:
+        return reload();
+      case SIGUSR1:
+        return log_status();
+      default:
+        return log_warning("{} has no meaning here: ignored", signal_name(signal));
     }
   }
 
@@ -170,7 +192,8 @@ class Node {
     for (auto& v : volumes_) v->request_stop(force);
   }
 
-  // ---- SIGHUP ------------------------------------------------------------------------------------------------------
+  // ---- SIGHUP
+  // ------------------------------------------------------------------------------------------------------
 
   void reload() {
     if (stopping_) return log_warning("reload: refused: the node is being stopped");
@@ -179,25 +202,31 @@ class Node {
       log_set_level(node->log_level);
       for (const auto& v : node->volumes) reload_volume(v);
       for (const auto& v : volumes_)
-        if (std::none_of(node->volumes.begin(), node->volumes.end(), [&](const auto& n) { return n.name == v->name(); }))
-          log_warning("volume {}: no longer in {}: it is served until spool-repl is restarted", v->name(), path_);
+        if (std::none_of(node->volumes.begin(), node->volumes.end(),
+                         [&](const auto& n) { return n.name == v->name(); }))
+          log_warning("volume {}: no longer in {}: it is served until spool-repl is restarted", v->name(),
+                      path_);
       log_info("reload: {}: done", path_);
     } else {
-      for_each_line(node.error().message, [](std::string_view line) { log_error("reload: refused: {}", line); });
+      for_each_line(node.error().message,
+                    [](std::string_view line) { log_error("reload: refused: {}", line); });
       log_error("reload: keeping the previous configuration");
     }
     if (ready_) tell_service_manager("READY=1\nSTATUS=" + summary());
   }
 
   void reload_volume(const daemon::VolumeSettings& now) {
-    auto found = std::find_if(volumes_.begin(), volumes_.end(), [&](const auto& v) { return v->name() == now.name; });
+    auto found = std::find_if(volumes_.begin(), volumes_.end(),
+                              [&](const auto& v) { return v->name() == now.name; });
     if (found == volumes_.end()) {
       log_info("volume {}: new in {}: it is started", now.name, path_);
       return add(now);
     }
     VolumeSupervisor& volume = **found;
     auto secret = daemon::read_secret(now.secret_file);
-    if (!secret) return log_error("volume {}: reload: refused, keeping its previous configuration: {}", now.name, secret.error().message);
+    if (!secret)
+      return log_error("volume {}: reload: refused, keeping its previous configuration: {}", now.name,
+                       secret.error().message);
     std::vector<std::string> waits = daemon::keys_for_a_restart(volume.settings(), now);
     bool served = std::holds_alternative<VolumeSupervisor::Serving>(volume.state());
     volume.reload(now, std::move(*secret));
@@ -207,14 +236,17 @@ class Node {
     log_warning("volume {}: reload: {} take(s) effect only when spool-repl is restarted", now.name, keys);
   }
 
-  // ---- SIGUSR1 -----------------------------------------------------------------------------------------------------
+  // ---- SIGUSR1
+  // -----------------------------------------------------------------------------------------------------
 
   void log_status() {
     for (const auto& v : volumes_) {
       auto line = control::ask(v->settings().control, "status line", own_status_time);
       if (line && line->ends_with('\n')) line->pop_back();
-      if (line) log_info("status: {}", *line);
-      else log_warning("status: {}: {}", v->name(), line.error().message);
+      if (line)
+        log_info("status: {}", *line);
+      else
+        log_warning("status: {}: {}", v->name(), line.error().message);
     }
   }
 

@@ -24,7 +24,8 @@ std::vector<daemon::VolumeSettings> chosen(const daemon::NodeSettings& node, con
   for (const auto& v : node.volumes)
     if (options.volume.empty() || v.name == options.volume) out.push_back(v);
   if (out.empty())
-    report({Errc::invalid, fmt::format("no volume \"{}\" in {}", options.volume, options.config), 0}, exit_usage);
+    report({Errc::invalid, fmt::format("no volume \"{}\" in {}", options.volume, options.config), 0},
+           exit_usage);
   return out;
 }
 
@@ -42,7 +43,8 @@ Error named(const daemon::VolumeSettings& v, const Error& e) {
   return {e.code, fmt::format("volume {}: {}", v.name, e.message), e.sys};
 }
 
-// "state" comes from our own serializer, so a search is enough to see it. The first of the table is the worst.
+// "state" comes from our own serializer, so a search is enough to see it. The first of the table is the
+// worst.
 constexpr std::pair<std::string_view, Exit> states[] = {
     {"failed", exit_volume_failed}, {"split-brain", exit_split_brain}, {"suspended", exit_suspended},
     {"stalled", exit_stalled},      {"starting", exit_starting},       {"no-primary", exit_no_primary},
@@ -57,7 +59,8 @@ Exit state_of(const std::string& json) {
 // exit_unavailable, and what is no state, is worse than any state.
 int worse(int a, int b) {
   auto rank = [](int code) {
-    auto found = std::find_if(std::begin(states), std::end(states), [&](const auto& s) { return s.second == code; });
+    auto found = std::find_if(std::begin(states), std::end(states),
+                              [&](const auto& s) { return s.second == code; });
     return found - std::begin(states) - (found == std::end(states) ? std::ssize(states) + 1 : 0);
   };
   return rank(a) < rank(b) ? a : b;
@@ -95,12 +98,16 @@ int watch(const std::vector<daemon::VolumeSettings>& volumes, const NodeOptions&
     std::string all;
     for (const auto& v : volumes) {
       auto text = ask_to_read(v.control, question);
-      if (text) all += *text;
-      else if (!options.json) all += fmt::format("{}  not served: {}\n", v.name, text.error().message);
+      if (text)
+        all += *text;
+      else if (!options.json)
+        all += fmt::format("{}  not served: {}\n", v.name, text.error().message);
       if (picture) all += '\n';
     }
-    if (picture) redraw(all);
-    else fmt::print("{}", all);
+    if (picture)
+      redraw(all);
+    else
+      fmt::print("{}", all);
     if (std::fflush(stdout) != 0) return exit_failed;  // nobody reads it any more
     std::this_thread::sleep_for(look_every);
   }

@@ -6,7 +6,9 @@ namespace twinloft::repl::daemon {
 
 ArbiterWatch::ArbiterWatch(ports::Loop& loop, std::unique_ptr<arbiter::Store> store, std::string volume,
                            arbiter::Arbiter::Answer answer)
-    : loop_(loop), volume_(std::move(volume)), answer_(std::move(answer)),
+    : loop_(loop),
+      volume_(std::move(volume)),
+      answer_(std::move(answer)),
       arbiter_(loop, std::move(store), [this](core::ArbiterAnswer a) { on_answer(std::move(a)); }) {
   look();
 }

@@ -1,5 +1,5 @@
-// The arbiter of a volume, asked from time to time also while nothing is to be decided: without that an arbiter that is away would be
-// noticed on the day on which it is needed.
+// The arbiter of a volume, asked from time to time also while nothing is to be decided: without that an
+// arbiter that is away would be noticed on the day on which it is needed.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,10 @@ namespace twinloft::repl::daemon {
 
 class ArbiterWatch {
  public:
-  // `answer` gets the answers to ask(). The log says when the arbiter falls silent, and when it answers again.
-  ArbiterWatch(ports::Loop& loop, std::unique_ptr<arbiter::Store> store, std::string volume, arbiter::Arbiter::Answer answer);
+  // `answer` gets the answers to ask(). The log says when the arbiter falls silent, and when it answers
+  // again.
+  ArbiterWatch(ports::Loop& loop, std::unique_ptr<arbiter::Store> store, std::string volume,
+               arbiter::Arbiter::Answer answer);
 
   void ask(core::ArbiterRequest request) { arbiter_.ask(std::move(request)); }
   const std::string& trouble() const { return arbiter_.trouble(); }

@@ -23,7 +23,8 @@ void Archiver::start(core::ArchiveTail tail, std::function<void(Result<std::stri
     Status stored = store(tail, path);
     Result<std::string> outcome = std::move(path);
     if (!stored) outcome = std::unexpected(stored.error());
-    loop_.post([done = std::move(done), outcome = std::move(outcome)]() mutable { done(std::move(outcome)); });
+    loop_.post(
+        [done = std::move(done), outcome = std::move(outcome)]() mutable { done(std::move(outcome)); });
   });
 }
 
@@ -34,7 +35,8 @@ Status Archiver::store(const core::ArchiveTail& tail, const std::string& path) c
     journal::AlignedBuffer buffer(bytes);
     std::size_t have = 0;
     while (have < bytes) {
-      ssize_t n = ::pread(journal_fd_, buffer.span().data() + have, bytes - have, static_cast<off_t>(offset + have));
+      ssize_t n = ::pread(journal_fd_, buffer.span().data() + have, bytes - have,
+                          static_cast<off_t>(offset + have));
       if (n < 0 && errno == EINTR) continue;
       if (n <= 0) return fail_errno(n < 0 ? errno : EIO, "the journal can not be read at {}", offset + have);
       have += static_cast<std::size_t>(n);

@@ -22,7 +22,8 @@ int populate(std::byte* data, std::uint64_t bytes) {
   while (rc != 0 && (errno == EINTR || errno == EAGAIN));
   if (rc == 0) return 0;
   if (errno != EINVAL) return errno;
-  for (std::uint64_t at = 0; at < bytes; at += page_bytes) *reinterpret_cast<volatile std::byte*>(data + at) = std::byte{0};
+  for (std::uint64_t at = 0; at < bytes; at += page_bytes)
+    *reinterpret_cast<volatile std::byte*>(data + at) = std::byte{0};
   return 0;
 }
 
@@ -38,8 +39,10 @@ Status ArenaMemory::map(std::uint64_t bytes) {
   data_ = static_cast<std::byte*>(p) + (huge_page_bytes - address % huge_page_bytes) % huge_page_bytes;
   bytes_ = bytes;
   (void)::madvise(data_, bytes, MADV_HUGEPAGE);  // refused where they are off: small ones do as well
-  if (::mprotect(data_, bytes, PROT_READ | PROT_WRITE) != 0) return fail_errno(errno, "no memory for an arena of {} MiB", bytes >> 20);
-  if (int error = populate(data_, bytes); error != 0) return fail_errno(error, "no memory for an arena of {} MiB", bytes >> 20);
+  if (::mprotect(data_, bytes, PROT_READ | PROT_WRITE) != 0)
+    return fail_errno(errno, "no memory for an arena of {} MiB", bytes >> 20);
+  if (int error = populate(data_, bytes); error != 0)
+    return fail_errno(error, "no memory for an arena of {} MiB", bytes >> 20);
   return {};
 }
 

@@ -1,5 +1,5 @@
-// Memory for an arena: present from the start, so that no page fault and no failure comes later on, and in huge pages where the
-// kernel has them: a direct write pins one of those instead of 512 small ones.
+// Memory for an arena: present from the start, so that no page fault and no failure comes later on, and in
+// huge pages where the kernel has them: a direct write pins one of those instead of 512 small ones.
 #pragma once
 
 #include "twinloft/base/bytes.h"

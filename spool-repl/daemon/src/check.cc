@@ -52,9 +52,14 @@ struct Checker {
   void storage(const char* key, const std::string& path) {
     struct stat st{};
     if (::stat(path.c_str(), &st) < 0) {
-      if (errno != ENOENT) error("{}: {}", key, fail_errno(errno, "{}", path).error().message);
-      else if (own) error("{}: {} does not exist, and {} is this replica's journal: name the data area that belongs to it", key, path, s.journal);
-      else warn("{}: {} does not exist: run `spool-repl create {}` first", key, path, s.name);
+      if (errno != ENOENT)
+        error("{}: {}", key, fail_errno(errno, "{}", path).error().message);
+      else if (own)
+        error(
+            "{}: {} does not exist, and {} is this replica's journal: name the data area that belongs to it",
+            key, path, s.journal);
+      else
+        warn("{}: {} does not exist: run `spool-repl create {}` first", key, path, s.name);
     } else if (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode)) {
       error("{}: {} is neither a file nor a block device", key, path);
     } else if (S_ISREG(st.st_mode) && st.st_size == 0) {
@@ -72,7 +77,9 @@ struct Checker {
     if (::lstat(path.c_str(), &st) < 0 || !S_ISBLK(st.st_mode)) return;
     for (std::string_view names : {"/dev/sd", "/dev/vd", "/dev/xvd", "/dev/hd", "/dev/nvme", "/dev/loop"})
       if (path.starts_with(names))
-        return warn("{}: {} may be another disk after the machine's next start: use its link in /dev/disk/by-id", key, path);
+        return warn(
+            "{}: {} may be another disk after the machine's next start: use its link in /dev/disk/by-id", key,
+            path);
   }
 
   // Before `create` both places may hold something else.
@@ -82,22 +89,33 @@ struct Checker {
       struct stat st{};
       if (::stat(path->c_str(), &st) < 0) continue;
       bool data = path == &s.data;
-      if (S_ISBLK(st.st_mode)) device_contents(key, *path, data);
+      if (S_ISBLK(st.st_mode))
+        device_contents(key, *path, data);
       else if (S_ISREG(st.st_mode) && st.st_size > 0 && data)
-        warn("{}: {} holds something, and {} is no journal of this replica. `spool-repl create {}` never overwrites a file; --adopt keeps it as the "
-             "volume's content", key, *path, s.journal, s.name);
+        warn(
+            "{}: {} holds something, and {} is no journal of this replica. `spool-repl create {}` never "
+            "overwrites a file; --adopt keeps it as the "
+            "volume's content",
+            key, *path, s.journal, s.name);
     }
   }
   void device_contents(const char* key, const std::string& path, bool data) {
-    if (auto device = io::open_direct(path, io::Access::read_only); device && data && device->size_bytes < s.size)
-      error("{}: {} has {} bytes, and size says {}: `spool-repl create {}` would refuse it", key, path, device->size_bytes, s.size, s.name);
+    if (auto device = io::open_direct(path, io::Access::read_only);
+        device && data && device->size_bytes < s.size)
+      error("{}: {} has {} bytes, and size says {}: `spool-repl create {}` would refuse it", key, path,
+            device->size_bytes, s.size, s.name);
     auto found = contents_of(path, s.size);
     if (!found) return error("{}: {}", key, found.error().message);
-    if (found->empty()) return warn("{}: nothing is recognised on {}: run `spool-repl create {}` first", key, path, s.name);
-    std::string text = fmt::format("{}: {} holds {}. `spool-repl create {}` refuses to destroy that without --overwrite{}", key, path,
-                                   fmt::join(*found, ", "), s.name, data && !is_ours(*found) ? "; --adopt keeps it as the volume's content" : "");
-    if (data) warn("{}", text);
-    else error("{}", text);
+    if (found->empty())
+      return warn("{}: nothing is recognised on {}: run `spool-repl create {}` first", key, path, s.name);
+    std::string text = fmt::format(
+        "{}: {} holds {}. `spool-repl create {}` refuses to destroy that without --overwrite{}", key, path,
+        fmt::join(*found, ", "), s.name,
+        data && !is_ours(*found) ? "; --adopt keeps it as the volume's content" : "");
+    if (data)
+      warn("{}", text);
+    else
+      error("{}", text);
   }
 
   // As `serve` looks at journal and data area.
@@ -113,10 +131,12 @@ struct Checker {
     }
     const Superblock& sb = found->superblock;
     if (!opened->block_device && s.journal_size != opened->size_bytes)
-      warn("journal_size: {} MiB, and {} was made with {} MiB: the key is for `create` only", s.journal_size >> 20, s.journal, opened->size_bytes >> 20);
+      warn("journal_size: {} MiB, and {} was made with {} MiB: the key is for `create` only",
+           s.journal_size >> 20, s.journal, opened->size_bytes >> 20);
     if (Status fits = fits_superblock(s, sb); !fits) return error("{}", fits.error().message);
     own = true;
-    if (journal.size_bytes() < sb.ring_offset + sb.ring_bytes) error("journal: {}: shorter than its superblock says: it was truncated", s.journal);
+    if (journal.size_bytes() < sb.ring_offset + sb.ring_bytes)
+      error("journal: {}: shorter than its superblock says: it was truncated", s.journal);
     auto data = io::open_direct(s.data, io::Access::read_only);
     if (!data || data->size_bytes == 0) return;
     io::OsBlockFile area(*data);
@@ -127,8 +147,10 @@ struct Checker {
   void ask_server() {
     if (s.control.empty()) return;
     auto answer = control::ask(s.control, "status json", own_status_time);
-    if (answer) served = answer->find("\"served\":false") == answer->npos;
-    else if (answer.error().code == Errc::denied) served = true;  // not for this user to ask
+    if (answer)
+      served = answer->find("\"served\":false") == answer->npos;
+    else if (answer.error().code == Errc::denied)
+      served = true;  // not for this user to ask
     else if (auto place = look_at_socket_place(s.control); !place && place.error().code != Errc::not_found)
       error("control: {}", place.error().message);
   }
@@ -137,7 +159,8 @@ struct Checker {
   void state_directory(const char* what, const std::string& path) {
     struct stat st{};
     if (::stat(path.c_str(), &st) < 0 || !S_ISDIR(st.st_mode))
-      warn("{}: {} is no directory: events, and records that are cut off at a rejoin, could not be kept", what, path);
+      warn("{}: {} is no directory: events, and records that are cut off at a rejoin, could not be kept",
+           what, path);
   }
 
   // Where a file, link or socket is made when the volume is served.
@@ -145,16 +168,21 @@ struct Checker {
     if (path.empty()) return;
     std::string parent = path.substr(0, std::max<std::size_t>(path.rfind('/'), 1));
     struct stat st{};
-    if (::stat(parent.c_str(), &st) < 0) error("{}: {}: {}", key, path, fail_errno(errno, "its directory {}", parent).error().message);
-    else if (!S_ISDIR(st.st_mode)) error("{}: {}: {} is no directory", key, path, parent);
-    else if (::access(parent.c_str(), W_OK) < 0 && errno == EROFS) error("{}: {}: {} is on a file system that is mounted read-only", key, path, parent);
+    if (::stat(parent.c_str(), &st) < 0)
+      error("{}: {}: {}", key, path, fail_errno(errno, "its directory {}", parent).error().message);
+    else if (!S_ISDIR(st.st_mode))
+      error("{}: {}: {} is no directory", key, path, parent);
+    else if (::access(parent.c_str(), W_OK) < 0 && errno == EROFS)
+      error("{}: {}: {} is on a file system that is mounted read-only", key, path, parent);
   }
 
   // Where there is no answer now, there may be one when it is served: names are looked up at each attempt.
   std::optional<net::Address> address(const char* key, const std::string& text) {
-    if (Status good = net::check_address(text); !good) return error("{}: {}", key, good.error().message), std::nullopt;
+    if (Status good = net::check_address(text); !good)
+      return error("{}: {}", key, good.error().message), std::nullopt;
     auto found = net::resolve(text);
-    if (!found) return warn("{}: {}: looked up again at each attempt", key, found.error().message), std::nullopt;
+    if (!found)
+      return warn("{}: {}: looked up again at each attempt", key, found.error().message), std::nullopt;
     return *found;
   }
 
@@ -178,16 +206,21 @@ struct Checker {
     for (const PeerSettings& p : s.peers) {
       auto at = address("peer.address", p.address);
       if (auto [before, fresh] = others.emplace(p.address, p.id); !fresh)
-        error("peer.address: {} is replica {}'s, and replica {} cannot be there too", p.address, before->second, p.id);
+        error("peer.address: {} is replica {}'s, and replica {} cannot be there too", p.address,
+              before->second, p.id);
       if (at && at_own && at->overlaps(*at_own) && (!at_own->is_wildcard() || at->is_loopback()))
-        error("peer.address: {} is where this replica itself listens ({}): put the address of replica {}", p.address, s.listen, p.id);
+        error("peer.address: {} is where this replica itself listens ({}): put the address of replica {}",
+              p.address, s.listen, p.id);
       bool loopback = !at || at->is_loopback();
       all_loopback = all_loopback && loopback;
       if (at_own && at_own->is_loopback() && !loopback)
-        error("listen: {} is reached from this machine only, and replica {} is at {}: use the address that the other machine reaches",
-              s.listen, p.id, p.address);
+        error(
+            "listen: {} is reached from this machine only, and replica {} is at {}: use the address that the "
+            "other machine reaches",
+            s.listen, p.id, p.address);
     }
-    if (auto secret = read_secret(s.secret_file); !secret) error("secret_file: {}", secret.error().message);
+    if (auto secret = read_secret(s.secret_file); !secret)
+      error("secret_file: {}", secret.error().message);
     else if (secret->empty() && !all_loopback)
       error("secret_file is missing: without one only loopback addresses are used for replication");
   }
@@ -196,7 +229,9 @@ struct Checker {
   void arbiter() {
     const arbiter::Settings& a = s.arbiter;
     OsClock clock;
-    if (auto store = arbiter::make_store(a, s.uuid.empty() ? Uuid() : Uuid::parse(s.uuid).value(), s.replica, clock); !store)
+    if (auto store = arbiter::make_store(a, s.uuid.empty() ? Uuid() : Uuid::parse(s.uuid).value(), s.replica,
+                                         clock);
+        !store)
       error("{}", store.error().message);
     if (a.kind != arbiter::Kind::pacemaker) return;
     for (const char* name : {"cibadmin", "crm_node"})
@@ -206,27 +241,35 @@ struct Checker {
 
   void arena() {
     std::uint64_t least = arena_bytes_min(s);
-    if (s.arena < least) error("arena: {} MiB is too small: at least {} MiB are needed", s.arena >> 20, least >> 20);
+    if (s.arena < least)
+      error("arena: {} MiB is too small: at least {} MiB are needed", s.arena >> 20, least >> 20);
     if (Status fits = fits_memory(s); !fits) error("{}", fits.error().message);
   }
 
   void fronts() {
     if (s.fuse_file.empty() && s.ublk_device.empty() && s.nbd_listen.empty())
-      warn("no section \"fuse\", \"ublk\" or \"nbd\": when this replica is primary, nothing can use the volume");
+      warn(
+          "no section \"fuse\", \"ublk\" or \"nbd\": when this replica is primary, nothing can use the "
+          "volume");
     place("fuse.file", s.fuse_file);
     place("fuse.device", s.fuse_device);
     place("ublk.device", s.ublk_device);
     place("control", s.control);
     if (!s.fuse_file.empty() && !served)
-      if (Status free = fuse::check_mount_point(s.fuse_file); !free) error("fuse.file: {}", free.error().message);
-    for (auto [key, link] : {std::pair{"fuse.device", &s.fuse_device}, std::pair{"ublk.device", &s.ublk_device}})
-      if (Status free = exports::check_symlink(*link); !link->empty() && !free) error("{}: {}", key, free.error().message);
+      if (Status free = fuse::check_mount_point(s.fuse_file); !free)
+        error("fuse.file: {}", free.error().message);
+    for (auto [key, link] :
+         {std::pair{"fuse.device", &s.fuse_device}, std::pair{"ublk.device", &s.ublk_device}})
+      if (Status free = exports::check_symlink(*link); !link->empty() && !free)
+        error("{}: {}", key, free.error().message);
     if (s.nbd_listen.starts_with("unix:")) place("nbd.listen", s.nbd_listen.substr(5));
   }
 
   void ublk() {
     if (!s.ublk_device.empty() && ::access("/dev/ublk-control", F_OK) < 0)
-      warn("ublk: there is no /dev/ublk-control: load the kernel's module ublk_drv (Linux 6.0 and later have it), or use the section \"fuse\"");
+      warn(
+          "ublk: there is no /dev/ublk-control: load the kernel's module ublk_drv (Linux 6.0 and later have "
+          "it), or use the section \"fuse\"");
   }
 
   void nbd() {
@@ -234,15 +277,19 @@ struct Checker {
     if (s.nbd_listen.starts_with("unix:/")) {
       auto place = look_at_socket_place(s.nbd_listen.substr(5));
       // Its directory was looked at already.
-      if (!place && place.error().code != Errc::not_found && !(served && place.error().code == Errc::unavailable))
+      if (!place && place.error().code != Errc::not_found &&
+          !(served && place.error().code == Errc::unavailable))
         error("nbd.listen: {}", place.error().message);
       return;
     }
     auto at = address("nbd.listen", s.nbd_listen);
     if (std::string trouble = at ? trouble_at(*at) : ""; !trouble.empty()) error("nbd.listen: {}", trouble);
     if (at && !at->is_loopback())
-      warn("nbd.listen: {}: there is no authentication: any host that reaches this address can read and write the volume. Use unix:/path or a "
-           "loopback address, or keep other hosts out with a firewall", s.nbd_listen);
+      warn(
+          "nbd.listen: {}: there is no authentication: any host that reaches this address can read and write "
+          "the volume. Use unix:/path or a "
+          "loopback address, or keep other hosts out with a firewall",
+          s.nbd_listen);
   }
 };
 
@@ -269,18 +316,26 @@ Findings check_volume(const VolumeSettings& settings) {
 
 namespace {
 
-// Sockets, links and mount points of two volumes at one place, which has two names. Links are not followed: one is replaced, not used.
+// Sockets, links and mount points of two volumes at one place, which has two names. Links are not followed:
+// one is replaced, not used.
 void check_places(const NodeSettings& node, Findings& out) {
   std::map<std::string, std::string> users;
   for (const VolumeSettings& v : node.volumes)
-    for (auto [key, path] : {std::pair{"control", v.control}, {"fuse.file", v.fuse_file}, {"fuse.device", v.fuse_device},
-                             {"ublk.device", v.ublk_device}, {"nbd.listen", v.nbd_listen.starts_with("unix:") ? v.nbd_listen.substr(5) : ""}}) {
+    for (auto [key, path] :
+         {std::pair{"control", v.control},
+          {"fuse.file", v.fuse_file},
+          {"fuse.device", v.fuse_device},
+          {"ublk.device", v.ublk_device},
+          {"nbd.listen", v.nbd_listen.starts_with("unix:") ? v.nbd_listen.substr(5) : ""}}) {
       if (path.empty()) continue;
       std::error_code error;
-      std::filesystem::path given(path), parent = std::filesystem::weakly_canonical(given.parent_path(), error);
+      std::filesystem::path given(path),
+          parent = std::filesystem::weakly_canonical(given.parent_path(), error);
       std::string place = error ? path : (parent / given.filename()).string();
       auto [before, fresh] = users.emplace(place, fmt::format("volume {}: {}", v.name, key));
-      if (!fresh) out.errors.push_back(fmt::format("volume {}: {}: {} is the same as that of {}", v.name, key, path, before->second));
+      if (!fresh)
+        out.errors.push_back(
+            fmt::format("volume {}: {}: {} is the same as that of {}", v.name, key, path, before->second));
     }
 }
 
@@ -288,11 +343,14 @@ void check_places(const NodeSettings& node, Findings& out) {
 void check_listeners(const NodeSettings& node, Findings& out) {
   std::vector<std::pair<net::Address, std::string>> users;
   for (const VolumeSettings& v : node.volumes)
-    for (auto [key, text] : {std::pair{"listen", v.peers.empty() ? "" : v.listen}, {"nbd.listen", v.nbd_listen.starts_with("unix:") ? "" : v.nbd_listen}}) {
+    for (auto [key, text] : {std::pair{"listen", v.peers.empty() ? "" : v.listen},
+                             {"nbd.listen", v.nbd_listen.starts_with("unix:") ? "" : v.nbd_listen}}) {
       auto at = text.empty() ? Result<net::Address>(fail(Errc::not_found, "none")) : net::resolve(text);
       if (!at) continue;
       for (const auto& [other, user] : users)
-        if (at->overlaps(other)) out.errors.push_back(fmt::format("volume {}: {}: {} is taken already by that of {}, {}", v.name, key, text, user, other.text));
+        if (at->overlaps(other))
+          out.errors.push_back(fmt::format("volume {}: {}: {} is taken already by that of {}, {}", v.name,
+                                           key, text, user, other.text));
       users.emplace_back(*at, fmt::format("volume {}: {}", v.name, key));
     }
 }
@@ -306,7 +364,9 @@ void check_storage(const NodeSettings& node, Findings& out) {
       if (::stat(path->c_str(), &st) < 0) continue;
       auto id = S_ISBLK(st.st_mode) ? std::pair{st.st_rdev, ino_t{0}} : std::pair{st.st_dev, st.st_ino};
       auto [before, fresh] = users.emplace(id, fmt::format("volume {}: {}", v.name, key));
-      if (!fresh) out.errors.push_back(fmt::format("volume {}: {}: {} is the same as that of {}", v.name, key, *path, before->second));
+      if (!fresh)
+        out.errors.push_back(
+            fmt::format("volume {}: {}: {} is the same as that of {}", v.name, key, *path, before->second));
     }
 }
 
@@ -322,13 +382,17 @@ Findings check_shared(const NodeSettings& node) {
 
 Status fits_superblock(const VolumeSettings& s, const Superblock& sb) {
   if (!s.uuid.empty() && Uuid::parse(s.uuid).value() != sb.volume)
-    return fail(Errc::conflict, "{}: holds volume {}, the configuration says {}: wrong path or wrong uuid", s.journal, sb.volume.text(), s.uuid);
+    return fail(Errc::conflict, "{}: holds volume {}, the configuration says {}: wrong path or wrong uuid",
+                s.journal, sb.volume.text(), s.uuid);
   if (s.replica != sb.replica)
-    return fail(Errc::conflict, "{}: is replica {}, the configuration says {}", s.journal, sb.replica, s.replica);
+    return fail(Errc::conflict, "{}: is replica {}, the configuration says {}", s.journal, sb.replica,
+                s.replica);
   if (std::uint64_t bytes = sb.volume_blocks * block_size; s.size != 0 && s.size != bytes)
     return fail(Errc::conflict,
-                "volume.{}.size: {} bytes, and the volume was created with {}. Its size cannot be changed: put {} back, or "
-                "leave the key out", s.name, s.size, bytes, bytes);
+                "volume.{}.size: {} bytes, and the volume was created with {}. Its size cannot be changed: "
+                "put {} back, or "
+                "leave the key out",
+                s.name, s.size, bytes, bytes);
   return {};
 }
 
@@ -342,10 +406,12 @@ Status places_differ(const VolumeSettings& s) {
 }
 
 Status fits_memory(const VolumeSettings& s) {
-  std::uint64_t memory = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  std::uint64_t memory = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+                         static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   if (s.arena < memory) return {};
-  return fail(Errc::invalid, "volume.{}.arena: {} MiB, and the machine has {} MiB of memory: the arena is locked in memory", s.name, s.arena >> 20,
-              memory >> 20);
+  return fail(Errc::invalid,
+              "volume.{}.arena: {} MiB, and the machine has {} MiB of memory: the arena is locked in memory",
+              s.name, s.arena >> 20, memory >> 20);
 }
 
 std::uint64_t arena_bytes_min(const VolumeSettings& s) {

@@ -34,7 +34,8 @@ class Problems {
     if (lines_.empty()) return {};
     constexpr std::size_t shown_max = 50;
     std::string all;
-    for (std::size_t i = 0; i < std::min(lines_.size(), shown_max); ++i) all += (i == 0 ? "" : "\n") + lines_[i];
+    for (std::size_t i = 0; i < std::min(lines_.size(), shown_max); ++i)
+      all += (i == 0 ? "" : "\n") + lines_[i];
     if (lines_.size() > shown_max) all += fmt::format("\nand {} more", lines_.size() - shown_max);
     return fail(Errc::invalid, "{}", all);
   }
@@ -45,13 +46,14 @@ class Problems {
 
 constexpr Duration network_time_min = std::chrono::milliseconds(50);
 
-// One table being read: remembers where it is for messages, and finds keys that nobody asked for. What is wrong is noted, and
-// leaves its variable as it was.
+// One table being read: remembers where it is for messages, and finds keys that nobody asked for. What is
+// wrong is noted, and leaves its variable as it was.
 class Table {
  public:
   Table(const std::string& file, const toml::table& table, std::string path, Problems& problems)
       : file_(file), table_(table), path_(std::move(path)), problems_(problems) {}
-  Table(const Table& parent, const toml::table& table, std::string path) : Table(parent.file_, table, std::move(path), parent.problems_) {}
+  Table(const Table& parent, const toml::table& table, std::string path)
+      : Table(parent.file_, table, std::move(path), parent.problems_) {}
 
   void error(const toml::node* at, std::string_view key, std::string_view what) const {
     auto line = at ? at->source().begin.line : table_.source().begin.line;
@@ -61,14 +63,16 @@ class Table {
   void allow(std::initializer_list<std::string_view> keys) const {
     for (const auto& [key, value] : table_)
       if (std::find(keys.begin(), keys.end(), key.str()) == keys.end())
-        error(&value, key.str(), "unknown key; " + did_you_mean(key.str(), std::span(keys.begin(), keys.size())));
+        error(&value, key.str(),
+              "unknown key; " + did_you_mean(key.str(), std::span(keys.begin(), keys.size())));
   }
 
   void text(std::string_view key, std::string& out, bool required = false) const {
     const toml::node* node = table_.get(key);
     if (!node) return required ? error(nullptr, key, "is missing") : void();
     auto value = node->value_exact<std::string>();
-    if (!value || value->find('\0') != std::string::npos) return error(node, key, "expected a text in quotes");
+    if (!value || value->find('\0') != std::string::npos)
+      return error(node, key, "expected a text in quotes");
     if (required && value->empty()) return error(node, key, "must not be empty");
     out = *value;
   }
@@ -80,7 +84,9 @@ class Table {
 
   void socket_path(std::string_view key, const std::string& path) const {
     constexpr std::size_t longest = sizeof(sockaddr_un::sun_path) - 1;
-    if (path.size() > longest) error(table_.get(key), key, fmt::format("longer than the {} bytes that a socket's path can have", longest));
+    if (path.size() > longest)
+      error(table_.get(key), key,
+            fmt::format("longer than the {} bytes that a socket's path can have", longest));
   }
 
   void address(std::string_view key, const std::string& value) const {
@@ -90,21 +96,25 @@ class Table {
 
   void peer_address(std::string_view key, const std::string& value) const {
     if (value.empty()) return;
-    if (Status good = net::check_peer_address(value); !good) error(table_.get(key), key, good.error().message);
+    if (Status good = net::check_peer_address(value); !good)
+      error(table_.get(key), key, good.error().message);
   }
 
   // Where nobody asks a name server when it is needed.
   void own_address(std::string_view key, const std::string& value) const {
     address(key, value);
     if (!value.empty() && net::check_address(value) && !net::numeric_address(value))
-      error(table_.get(key), key, fmt::format("\"{}\" is neither unix:/path nor a numeric IP address and a port", value));
+      error(table_.get(key), key,
+            fmt::format("\"{}\" is neither unix:/path nor a numeric IP address and a port", value));
   }
 
-  void integer(std::string_view key, std::uint64_t low, std::uint64_t high, auto& out, bool required = false) const {
+  void integer(std::string_view key, std::uint64_t low, std::uint64_t high, auto& out,
+               bool required = false) const {
     const toml::node* node = table_.get(key);
     if (!node) return required ? error(nullptr, key, "is missing") : void();
     auto value = node->value_exact<std::int64_t>();
-    if (!value || *value < 0 || static_cast<std::uint64_t>(*value) < low || static_cast<std::uint64_t>(*value) > high)
+    if (!value || *value < 0 || static_cast<std::uint64_t>(*value) < low ||
+        static_cast<std::uint64_t>(*value) > high)
       return error(node, key, fmt::format("expected a number from {} to {}", low, high));
     out = static_cast<std::remove_reference_t<decltype(out)>>(*value);
   }
@@ -113,8 +123,11 @@ class Table {
   void size(std::string_view key, std::uint64_t& out) const {
     const toml::node* node = table_.get(key);
     if (!node) return;
-    if (!node->is_integer() && !node->is_string()) return error(node, key, "is no size: expected a text in quotes, such as \"20GiB\", or a number of bytes");
-    auto value = node->is_integer() ? parse_size(std::to_string(node->value_or<std::int64_t>(-1))) : parse_size(node->value_or<std::string>(""));
+    if (!node->is_integer() && !node->is_string())
+      return error(node, key,
+                   "is no size: expected a text in quotes, such as \"20GiB\", or a number of bytes");
+    auto value = node->is_integer() ? parse_size(std::to_string(node->value_or<std::int64_t>(-1)))
+                                    : parse_size(node->value_or<std::string>(""));
     if (!value) return error(node, key, value.error().message);
     if (*value == 0) return error(node, key, "must not be 0");
     out = *value;
@@ -123,8 +136,10 @@ class Table {
   void duration(std::string_view key, Duration& out) const {
     const toml::node* node = table_.get(key);
     if (!node) return;
-    if (!node->is_integer() && !node->is_string()) return error(node, key, "is no time: expected a text in quotes, such as \"30s\" or \"500ms\"");
-    auto value = node->is_integer() ? parse_duration(std::to_string(node->value_or<std::int64_t>(-1))) : parse_duration(node->value_or<std::string>(""));
+    if (!node->is_integer() && !node->is_string())
+      return error(node, key, "is no time: expected a text in quotes, such as \"30s\" or \"500ms\"");
+    auto value = node->is_integer() ? parse_duration(std::to_string(node->value_or<std::int64_t>(-1)))
+                                    : parse_duration(node->value_or<std::string>(""));
     if (!value) return error(node, key, value.error().message);
     if (*value == Duration(0)) return error(node, key, "must not be 0");
     out = *value;
@@ -137,7 +152,8 @@ class Table {
   }
 
   template <class T>
-  void choice(std::string_view key, std::initializer_list<std::pair<std::string_view, T>> choices, T& out, bool required = false) const {
+  void choice(std::string_view key, std::initializer_list<std::pair<std::string_view, T>> choices, T& out,
+              bool required = false) const {
     const toml::node* node = table_.get(key);
     std::string value;
     text(key, value, required);
@@ -153,7 +169,9 @@ class Table {
       known.push_back(name);
     }
     auto near = nearest_word(value, known);
-    error(node, key, fmt::format("expected one of {}{}", names, near ? fmt::format("; did you mean \"{}\"?", *near) : ""));
+    error(
+        node, key,
+        fmt::format("expected one of {}{}", names, near ? fmt::format("; did you mean \"{}\"?", *near) : ""));
   }
 
   void texts(std::string_view key, std::vector<std::string>& out) const {
@@ -163,7 +181,8 @@ class Table {
     if (!list) return error(node, key, "expected a list of texts: [\"...\", \"...\"]");
     for (const auto& item : *list) {
       auto value = item.value_exact<std::string>();
-      if (!value || value->find('\0') != std::string::npos) return error(&item, key, "expected a list of texts: [\"...\", \"...\"]");
+      if (!value || value->find('\0') != std::string::npos)
+        return error(&item, key, "expected a list of texts: [\"...\", \"...\"]");
       out.push_back(*value);
     }
   }
@@ -201,7 +220,8 @@ void read_peers(const Table& t, VolumeSettings& v) {
     p.text("address", peer.address, true);
     p.peer_address("address", peer.address);
     using core::Protocol;
-    p.choice<Protocol>("protocol", {{"A", Protocol::A}, {"B", Protocol::B}, {"C", Protocol::C}}, peer.protocol);
+    p.choice<Protocol>("protocol", {{"A", Protocol::A}, {"B", Protocol::B}, {"C", Protocol::C}},
+                       peer.protocol);
     if (peer.id == v.replica) p.error(table->get("id"), "id", "is this replica's own");
     for (const PeerSettings& other : v.peers)
       if (other.id == peer.id) p.error(table->get("id"), "id", "is used twice");
@@ -225,19 +245,24 @@ void read_exports(const Table& t, VolumeSettings& v) {
     Table u(t, *ublk, fmt::format("volume.{}.ublk", v.name));
     u.allow({"device"});
     u.path("device", v.ublk_device, true);
-    if (fuse) t.error(t.raw().get("ublk"), "ublk", "a volume has one block device: remove this section, or \"fuse\"");
+    if (fuse)
+      t.error(t.raw().get("ublk"), "ublk", "a volume has one block device: remove this section, or \"fuse\"");
   }
   if (nbd) {
     Table n(t, *nbd, fmt::format("volume.{}.nbd", v.name));
     n.allow({"listen", "name"});
     n.text("listen", v.nbd_listen, true);
-    if (!v.nbd_listen.starts_with("unix:")) n.own_address("listen", v.nbd_listen);
-    else if (!v.nbd_listen.starts_with("unix:/")) n.error(nbd->get("listen"), "listen", fmt::format("\"{}\": expected an absolute path", v.nbd_listen));
-    else n.socket_path("listen", v.nbd_listen.substr(5));
+    if (!v.nbd_listen.starts_with("unix:"))
+      n.own_address("listen", v.nbd_listen);
+    else if (!v.nbd_listen.starts_with("unix:/"))
+      n.error(nbd->get("listen"), "listen", fmt::format("\"{}\": expected an absolute path", v.nbd_listen));
+    else
+      n.socket_path("listen", v.nbd_listen.substr(5));
     v.nbd_name = v.name;
     n.text("name", v.nbd_name);
     if (v.nbd_name.size() > nbd::Handshake::max_name_bytes)
-      n.error(nbd->get("name"), "name", fmt::format("longer than the {} bytes that NBD allows", nbd::Handshake::max_name_bytes));
+      n.error(nbd->get("name"), "name",
+              fmt::format("longer than the {} bytes that NBD allows", nbd::Handshake::max_name_bytes));
   }
 }
 
@@ -245,26 +270,32 @@ void read_exports(const Table& t, VolumeSettings& v) {
 void read_etcd(const Table& t, arbiter::Settings& s) {
   auto at = [&](const char* key) { return t.raw().get(key); };
   t.texts("endpoints", s.endpoints);
-  if (s.endpoints.empty()) return t.error(at("endpoints"), "endpoints", "kind = \"etcd\" needs at least one: [\"http://10.0.0.3:2379\"]");
+  if (s.endpoints.empty())
+    return t.error(at("endpoints"), "endpoints",
+                   "kind = \"etcd\" needs at least one: [\"http://10.0.0.3:2379\"]");
   if (s.endpoints.size() > arbiter::endpoints_max)
     return t.error(at("endpoints"), "endpoints", fmt::format("more than {}", arbiter::endpoints_max));
   bool tls = false;
   for (auto e = s.endpoints.begin(); e != s.endpoints.end(); ++e) {
-    if (Status good = arbiter::check_endpoint(*e); !good) t.error(at("endpoints"), "endpoints", good.error().message);
-    if (std::find(s.endpoints.begin(), e, *e) != e) t.error(at("endpoints"), "endpoints", fmt::format("{} stands there twice", *e));
+    if (Status good = arbiter::check_endpoint(*e); !good)
+      t.error(at("endpoints"), "endpoints", good.error().message);
+    if (std::find(s.endpoints.begin(), e, *e) != e)
+      t.error(at("endpoints"), "endpoints", fmt::format("{} stands there twice", *e));
     tls = tls || arbiter::normal_endpoint(*e).starts_with("https:");
   }
   t.text("prefix", s.prefix);
   if (s.prefix.empty() || s.prefix.size() > arbiter::prefix_bytes_max)
-    t.error(at("prefix"), "prefix", fmt::format("expected a text of 1 to {} bytes", arbiter::prefix_bytes_max));
+    t.error(at("prefix"), "prefix",
+            fmt::format("expected a text of 1 to {} bytes", arbiter::prefix_bytes_max));
   t.path("ca_file", s.ca_file);
   t.path("cert_file", s.cert_file);
   t.path("key_file", s.key_file);
   for (const char* key : {"ca_file", "cert_file", "key_file"})
     if (at(key) && !tls) t.error(at(key), key, "is for TLS, and no endpoint begins with https://");
   if (s.cert_file.empty() != s.key_file.empty())
-    t.error(at(s.cert_file.empty() ? "key_file" : "cert_file"), s.cert_file.empty() ? "key_file" : "cert_file",
-                   "a certificate and its key go together: set cert_file and key_file, or neither");
+    t.error(at(s.cert_file.empty() ? "key_file" : "cert_file"),
+            s.cert_file.empty() ? "key_file" : "cert_file",
+            "a certificate and its key go together: set cert_file and key_file, or neither");
   t.text("user", s.user);
   t.path("password_file", s.password_file);
   if (s.user.empty() != s.password_file.empty())
@@ -276,13 +307,16 @@ void read_etcd(const Table& t, arbiter::Settings& s) {
 void read_nodes(const Table& t, const VolumeSettings& v, arbiter::Settings& s) {
   const toml::table* nodes = t.child("nodes");
   if (!nodes)
-    return t.error(nullptr, "nodes", "kind = \"pacemaker\" needs the cluster's name of every replica's node: { 1 = \"mail1\", 2 = \"mail2\" }");
+    return t.error(nullptr, "nodes",
+                   "kind = \"pacemaker\" needs the cluster's name of every replica's node: { 1 = \"mail1\", "
+                   "2 = \"mail2\" }");
   Table n(t, *nodes, fmt::format("volume.{}.arbiter.nodes", v.name));
   for (const auto& [key, value] : *nodes) {
     std::string_view text = key.str();
     ReplicaId id = 0;
     auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), id);
-    bool known = id == v.replica || std::any_of(v.peers.begin(), v.peers.end(), [&](const PeerSettings& p) { return p.id == id; });
+    bool known = id == v.replica || std::any_of(v.peers.begin(), v.peers.end(),
+                                                [&](const PeerSettings& p) { return p.id == id; });
     if (ec != std::errc() || end != text.data() + text.size() || !known) {
       n.error(&value, text, "is the number of no replica here");
       continue;
@@ -293,9 +327,11 @@ void read_nodes(const Table& t, const VolumeSettings& v, arbiter::Settings& s) {
       if (taken == name) n.error(&value, text, fmt::format("{} is replica {}'s node already", name, other));
     s.nodes[id] = name;
   }
-  if (!s.nodes.contains(v.replica)) n.error(nullptr, std::to_string(v.replica), "is missing: this replica's own node");
+  if (!s.nodes.contains(v.replica))
+    n.error(nullptr, std::to_string(v.replica), "is missing: this replica's own node");
   for (const PeerSettings& p : v.peers)
-    if (!s.nodes.contains(p.id)) n.error(nullptr, std::to_string(p.id), "is missing: every replica needs its node");
+    if (!s.nodes.contains(p.id))
+      n.error(nullptr, std::to_string(p.id), "is missing: every replica needs its node");
 }
 
 void read_pacemaker(const Table& t, const VolumeSettings& v, arbiter::Settings& s) {
@@ -311,31 +347,40 @@ void read_arbiter(const Table& t, VolumeSettings& v) {
   Table a(t, *table, fmt::format("volume.{}.arbiter", v.name));
   using arbiter::Kind;
   arbiter::Settings& s = v.arbiter;
-  a.allow({"kind", "timeout", "endpoints", "prefix", "ca_file", "cert_file", "key_file", "user", "password_file", "nodes", "programs", "settle"});
-  a.choice<Kind>("kind", {{"manual", Kind::manual}, {"etcd", Kind::etcd}, {"pacemaker", Kind::pacemaker}}, s.kind);
+  a.allow({"kind", "timeout", "endpoints", "prefix", "ca_file", "cert_file", "key_file", "user",
+           "password_file", "nodes", "programs", "settle"});
+  a.choice<Kind>("kind", {{"manual", Kind::manual}, {"etcd", Kind::etcd}, {"pacemaker", Kind::pacemaker}},
+                 s.kind);
   for (const auto& [key, value] : *table) {
     bool common = key.str() == "kind" || (key.str() == "timeout" && s.kind != Kind::manual);
     bool of_pacemaker = key.str() == "nodes" || key.str() == "programs" || key.str() == "settle";
-    if (common || (s.kind == Kind::pacemaker && of_pacemaker) || (s.kind == Kind::etcd && !of_pacemaker)) continue;
+    if (common || (s.kind == Kind::pacemaker && of_pacemaker) || (s.kind == Kind::etcd && !of_pacemaker))
+      continue;
     a.error(&value, key.str(), fmt::format("does not apply to kind = \"{}\"", arbiter::name_of(s.kind)));
   }
   if (s.kind == Kind::manual) return;
   a.duration("timeout", s.timeout);
   if (s.timeout < arbiter::timeout_min || s.timeout > arbiter::timeout_max)
-    a.error(table->get("timeout"), "timeout", "expected a time from \"50ms\" to \"9s\": a promotion waits 10 s for the arbiter");
+    a.error(table->get("timeout"), "timeout",
+            "expected a time from \"50ms\" to \"9s\": a promotion waits 10 s for the arbiter");
   if (s.kind == Kind::etcd) read_etcd(a, s);
   if (s.kind == Kind::pacemaker) read_pacemaker(a, v, s);
   if (const toml::node* node = t.raw().get("on_peer_loss"))
-    return t.error(node, "on_peer_loss", fmt::format("does not apply: with an arbiter (kind = \"{}\") the arbiter decides which replica "
-                                                     "continues while a member is away. Remove it", arbiter::name_of(s.kind)));
+    return t.error(
+        node, "on_peer_loss",
+        fmt::format("does not apply: with an arbiter (kind = \"{}\") the arbiter decides which replica "
+                    "continues while a member is away. Remove it",
+                    arbiter::name_of(s.kind)));
 }
 
 void read_resync(const Table& t, VolumeSettings& v) {
   t.size("resync_rate_min", v.resync_rate_min);
   if (v.resync_rate_min < 64u << 10)
-    t.error(t.raw().get("resync_rate_min"), "resync_rate_min", "expected at least \"64KiB\" a second: a resync has to end");
+    t.error(t.raw().get("resync_rate_min"), "resync_rate_min",
+            "expected at least \"64KiB\" a second: a resync has to end");
   const toml::node* target = t.raw().get("resync_latency_target");
-  if (!target || target->value<std::string>() != "off") return t.duration("resync_latency_target", v.resync_latency_target);
+  if (!target || target->value<std::string>() != "off")
+    return t.duration("resync_latency_target", v.resync_latency_target);
   v.resync_latency_target = Duration(0);
 }
 
@@ -356,7 +401,8 @@ void read_status_group(const Table& t, VolumeSettings& v) {
   v.status_everybody = name == "*";
   if (name.empty() || v.status_everybody) return;
   v.status_group = group_id(name);
-  if (!v.status_group) t.error(t.raw().get("status_group"), "status_group", fmt::format("no group \"{}\" in /etc/group", name));
+  if (!v.status_group)
+    t.error(t.raw().get("status_group"), "status_group", fmt::format("no group \"{}\" in /etc/group", name));
 }
 
 VolumeSettings read_volume(const Table& parent, const std::string& name, const toml::table& table) {
@@ -364,24 +410,51 @@ VolumeSettings read_volume(const Table& parent, const std::string& name, const t
   VolumeSettings v;
   v.name = name;
   v.control = "/run/twinloft/" + name + ".sock";
-  t.allow({"uuid", "replica", "role", "size", "data", "journal", "journal_size", "arena", "listen", "secret_file", "control",
-           "status_group", "write_ack", "seal_after", "peer_timeout", "journal_writes_in_flight", "on_peer_loss", "min_in_sync",
-           "slow_peer", "resync_latency_target", "resync_rate_min", "suspend_timeout", "archive", "peer", "fuse", "ublk", "nbd",
+  t.allow({"uuid",
+           "replica",
+           "role",
+           "size",
+           "data",
+           "journal",
+           "journal_size",
+           "arena",
+           "listen",
+           "secret_file",
+           "control",
+           "status_group",
+           "write_ack",
+           "seal_after",
+           "peer_timeout",
+           "journal_writes_in_flight",
+           "on_peer_loss",
+           "min_in_sync",
+           "slow_peer",
+           "resync_latency_target",
+           "resync_rate_min",
+           "suspend_timeout",
+           "archive",
+           "peer",
+           "fuse",
+           "ublk",
+           "nbd",
            "arbiter"});
   t.text("uuid", v.uuid);
   if (!v.uuid.empty())
     if (auto uuid = Uuid::parse(v.uuid); !uuid) t.error(table.get("uuid"), "uuid", uuid.error().message);
   t.integer("replica", 1, replica_id_max, v.replica, true);
   enum class AtStart { primary, secondary, as_before } role = AtStart::secondary;
-  t.choice<AtStart>("role", {{"primary", AtStart::primary}, {"secondary", AtStart::secondary}, {"as-before", AtStart::as_before}},
-                           role, true);
+  t.choice<AtStart>(
+      "role",
+      {{"primary", AtStart::primary}, {"secondary", AtStart::secondary}, {"as-before", AtStart::as_before}},
+      role, true);
   v.role = role == AtStart::primary ? core::Role::primary : core::Role::secondary;
   v.role_as_before = role == AtStart::as_before;
   t.size("size", v.size);
   if (v.size % block_size != 0) t.error(table.get("size"), "size", "must be a multiple of 4096 bytes");
   t.path("data", v.data, true);
   t.path("journal", v.journal, true);
-  if (!v.data.empty() && v.data == v.journal) t.error(table.get("journal"), "journal", "must not be the data area itself");
+  if (!v.data.empty() && v.data == v.journal)
+    t.error(table.get("journal"), "journal", "must not be the data area itself");
   t.size("journal_size", v.journal_size);
   t.size("arena", v.arena);
   t.text("listen", v.listen);
@@ -397,7 +470,7 @@ VolumeSettings read_volume(const Table& parent, const std::string& name, const t
   t.integer("journal_writes_in_flight", 1, 64, v.journal_writes_in_flight);
   using core::OnPeerLoss;
   t.choice<OnPeerLoss>("on_peer_loss", {{"suspend", OnPeerLoss::suspend}, {"continue", OnPeerLoss::go_on}},
-                              v.on_peer_loss);
+                       v.on_peer_loss);
   t.network_time("slow_peer", v.slow_peer);
   read_resync(t, v);
   t.duration("suspend_timeout", v.suspend_timeout);
@@ -420,18 +493,27 @@ void check_names(const std::vector<VolumeSettings>& volumes, const Table& t) {
     auto uuid = Uuid::parse(v.uuid);
     auto [before, fresh] = replicas.emplace(std::pair{uuid ? uuid->text() : v.uuid, v.replica}, v.name);
     if (!fresh)
-      t.error(t.raw().get("volume"), fmt::format("volume.{}.uuid", v.name),
-              fmt::format("{} is replica {} of volume {} already: each volume needs its own (uuidgen prints one)", v.uuid, v.replica, before->second));
+      t.error(
+          t.raw().get("volume"), fmt::format("volume.{}.uuid", v.name),
+          fmt::format("{} is replica {} of volume {} already: each volume needs its own (uuidgen prints one)",
+                      v.uuid, v.replica, before->second));
   }
   for (const VolumeSettings& v : volumes) {
     std::string unix_nbd = v.nbd_listen.starts_with("unix:") ? v.nbd_listen.substr(5) : v.nbd_listen;
-    for (const auto& [key, name] : {std::pair{"data", v.data}, {"journal", v.journal}, {"control", v.control}, {"listen", v.listen},
-                                    {"fuse.file", v.fuse_file}, {"fuse.device", v.fuse_device}, {"ublk.device", v.ublk_device},
+    for (const auto& [key, name] : {std::pair{"data", v.data},
+                                    {"journal", v.journal},
+                                    {"control", v.control},
+                                    {"listen", v.listen},
+                                    {"fuse.file", v.fuse_file},
+                                    {"fuse.device", v.fuse_device},
+                                    {"ublk.device", v.ublk_device},
                                     {"nbd.listen", unix_nbd}}) {
       if (name.empty() || (name.ends_with(":0") && name[0] != '/')) continue;
       std::string place = name[0] == '/' ? std::filesystem::path(name).lexically_normal().string() : name;
       auto [before, fresh] = users.emplace(std::move(place), fmt::format("volume.{}.{}", v.name, key));
-      if (!fresh) t.error(t.raw().get("volume"), fmt::format("volume.{}.{}", v.name, key), fmt::format("{} is {} already", name, before->second));
+      if (!fresh)
+        t.error(t.raw().get("volume"), fmt::format("volume.{}.{}", v.name, key),
+                fmt::format("{} is {} already", name, before->second));
     }
   }
 }
@@ -450,7 +532,11 @@ Result<NodeSettings> load_config(const std::string& path) {
   Table t(path, root, "", problems);
   NodeSettings node;
   t.allow({"log_level", "volume"});
-  t.choice<LogLevel>("log_level", {{"debug", LogLevel::debug}, {"info", LogLevel::info}, {"warning", LogLevel::warning}, {"error", LogLevel::error}},
+  t.choice<LogLevel>("log_level",
+                     {{"debug", LogLevel::debug},
+                      {"info", LogLevel::info},
+                      {"warning", LogLevel::warning},
+                      {"error", LogLevel::error}},
                      node.log_level);
   const toml::table* volumes = t.child("volume");
   if (!volumes || volumes->empty()) problems.add(fmt::format("{}: no [volume.<name>] in it", path));

@@ -35,8 +35,8 @@ Result<Probe> probe_of(int fd, const std::string& path) {
   if (!probe || blkid_probe_set_device(probe.get(), fd, 0, 0) != 0)
     return fail_errno(errno != 0 ? errno : EIO, "{}: cannot be searched for a file system", path);
   blkid_probe_enable_superblocks(probe.get(), 1);
-  blkid_probe_set_superblocks_flags(probe.get(), BLKID_SUBLKS_TYPE | BLKID_SUBLKS_USAGE | BLKID_SUBLKS_LABEL | BLKID_SUBLKS_MAGIC |
-                                                     BLKID_SUBLKS_BADCSUM);
+  blkid_probe_set_superblocks_flags(probe.get(), BLKID_SUBLKS_TYPE | BLKID_SUBLKS_USAGE | BLKID_SUBLKS_LABEL |
+                                                     BLKID_SUBLKS_MAGIC | BLKID_SUBLKS_BADCSUM);
   blkid_probe_enable_partitions(probe.get(), 1);
   blkid_probe_set_partitions_flags(probe.get(), BLKID_PARTS_MAGIC | BLKID_PARTS_FORCE_GPT);
   return probe;
@@ -50,7 +50,8 @@ std::string printable(std::string text) {
 }
 
 std::string named(blkid_probe probe) {
-  std::string type = value_of(probe, "TYPE"), usage = value_of(probe, "USAGE"), label = printable(value_of(probe, "LABEL"));
+  std::string type = value_of(probe, "TYPE"), usage = value_of(probe, "USAGE"),
+              label = printable(value_of(probe, "LABEL"));
   std::string of_label = label.empty() ? "" : fmt::format(", label \"{}\"", label);
   if (type.empty()) return fmt::format("a partition table ({})", value_of(probe, "PTTYPE"));
   if (usage == "filesystem") return fmt::format("a file system ({}{})", type, of_label);
@@ -73,7 +74,8 @@ Status find_signatures(const std::string& path, std::vector<std::string>& found)
 Status find_journal(io::OsBlockFile& file, std::vector<std::string>& found) {
   auto old = journal::read_superblock(file);
   if (old)
-    found.push_back(fmt::format("the journal of volume {} replica {}", old->superblock.volume.text(), old->superblock.replica));
+    found.push_back(fmt::format("the journal of volume {} replica {}", old->superblock.volume.text(),
+                                old->superblock.replica));
   else if (old.error().code == Errc::invalid || old.error().code == Errc::corrupt)
     found.push_back(fmt::format("a journal of spool-repl ({})", old.error().message));
   else if (old.error().code != Errc::not_found)
@@ -127,7 +129,8 @@ Result<std::vector<std::string>> contents_of(const std::string& path, std::uint6
 
 bool is_ours(const std::vector<std::string>& found) {
   for (const std::string& what : found)
-    if (what.starts_with("the data area") || what.starts_with("the journal") || what.starts_with("a journal")) return true;
+    if (what.starts_with("the data area") || what.starts_with("the journal") || what.starts_with("a journal"))
+      return true;
   return false;
 }
 
@@ -137,8 +140,10 @@ Status wipe_signatures(const std::string& path) {
   TL_TRY_ASSIGN(Probe probe, probe_of(fd.get(), path));
   int rc = 1;
   while ((rc = blkid_do_probe(probe.get())) == 0)
-    if (blkid_do_wipe(probe.get(), 0) != 0) return fail_errno(errno != 0 ? errno : EIO, "{}: {} cannot be erased", path, named(probe.get()));
-  Status synced = rc < 0 ? fail_errno(errno != 0 ? errno : EIO, "erasing the signatures") : sync_durably(fd.get());
+    if (blkid_do_wipe(probe.get(), 0) != 0)
+      return fail_errno(errno != 0 ? errno : EIO, "{}: {} cannot be erased", path, named(probe.get()));
+  Status synced = rc < 0 ? fail_errno(errno != 0 ? errno : EIO, "erasing the signatures")
+                         : sync_durably(fd.get());
   if (!synced) return fail(synced.error().code, "{}: {}", path, synced.error().message);
   return {};
 }
@@ -149,7 +154,8 @@ namespace {
 bool is_attached_to(const std::string& device, const struct stat& file) {
   Fd fd(::open(device.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   loop_info64 info{};
-  return fd && ::ioctl(fd.get(), LOOP_GET_STATUS64, &info) == 0 && info.lo_device == file.st_dev && info.lo_inode == file.st_ino;
+  return fd && ::ioctl(fd.get(), LOOP_GET_STATUS64, &info) == 0 && info.lo_device == file.st_dev &&
+         info.lo_inode == file.st_ino;
 }
 
 }  // namespace

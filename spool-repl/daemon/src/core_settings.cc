@@ -20,23 +20,40 @@ ReplicaId last_writer(const RecoveredLog& log) {
 const char* name_of(core::NoticeKind kind) {
   using enum core::NoticeKind;
   switch (kind) {
-    case other: return "notice";
-    case role: return "role";
-    case member_removed: return "member-removed";
-    case member_added: return "member-added";
-    case connected: return "connected";
-    case disconnected: return "disconnected";
-    case refused: return "refused";
-    case split_brain: return "split-brain";
-    case resync_begun: return "resync-begun";
-    case resync_finished: return "resync-finished";
-    case tail_cut: return "tail-cut";
-    case discarded: return "discarded";
-    case suspended: return "suspended";
-    case resumed: return "resumed";
-    case failed: return "failed";
-    case repaired: return "repaired";
-    case unreadable: return "unreadable";
+    case other:
+      return "notice";
+    case role:
+      return "role";
+    case member_removed:
+      return "member-removed";
+    case member_added:
+      return "member-added";
+    case connected:
+      return "connected";
+    case disconnected:
+      return "disconnected";
+    case refused:
+      return "refused";
+    case split_brain:
+      return "split-brain";
+    case resync_begun:
+      return "resync-begun";
+    case resync_finished:
+      return "resync-finished";
+    case tail_cut:
+      return "tail-cut";
+    case discarded:
+      return "discarded";
+    case suspended:
+      return "suspended";
+    case resumed:
+      return "resumed";
+    case failed:
+      return "failed";
+    case repaired:
+      return "repaired";
+    case unreadable:
+      return "unreadable";
   }
   return "notice";
 }
@@ -58,7 +75,8 @@ void add_place(Agreement& all, const arbiter::Settings& a) {
   all.add("arbiter.nodes", nodes);
 }
 
-// Endpoints and nodes come and go while one arbiter lives: its kind and the name of its data are what the digest is of.
+// Endpoints and nodes come and go while one arbiter lives: its kind and the name of its data are what the
+// digest is of.
 std::uint64_t place_of(const arbiter::Settings& a) {
   Agreement place;
   place.add("arbiter.kind", arbiter::name_of(a.kind));

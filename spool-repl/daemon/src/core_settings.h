@@ -1,4 +1,5 @@
-// What a volume's settings say to the core, and to the handshake with each peer; and the names of what the core tells.
+// What a volume's settings say to the core, and to the handshake with each peer; and the names of what the
+// core tells.
 #pragma once
 
 #include "twinloft/spool-repl/core/core.h"
@@ -21,7 +22,8 @@ Status fits_memory(const VolumeSettings& settings);
 // Errc::conflict: the journal is that of another volume or replica, or of a volume of another size.
 Status fits_superblock(const VolumeSettings& settings, const Superblock& superblock);
 
-// Errc::conflict: data area and journal are one file or device by two names. One that is missing is no matter of this.
+// Errc::conflict: data area and journal are one file or device by two names. One that is missing is no matter
+// of this.
 Status places_differ(const VolumeSettings& settings);
 
 }  // namespace twinloft::repl::daemon

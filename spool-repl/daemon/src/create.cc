@@ -32,14 +32,19 @@ struct Opened {
 
   Opened() = default;
   Opened(Opened&& o) noexcept
-      : file(std::move(o.file)), fresh(o.fresh), made(std::exchange(o.made, false)), filled(std::exchange(o.filled, false)) {}
+      : file(std::move(o.file)),
+        fresh(o.fresh),
+        made(std::exchange(o.made, false)),
+        filled(std::exchange(o.filled, false)) {}
   Opened& operator=(Opened&& o) noexcept {
     std::swap(file, o.file), std::swap(fresh, o.fresh), std::swap(made, o.made), std::swap(filled, o.filled);
     return *this;
   }
   ~Opened() {
-    if (made) ::unlink(file.path.c_str());
-    else if (filled && ::truncate(file.path.c_str(), 0) != 0) log_warning("{}: cannot be made empty again", file.path);
+    if (made)
+      ::unlink(file.path.c_str());
+    else if (filled && ::truncate(file.path.c_str(), 0) != 0)
+      log_warning("{}: cannot be made empty again", file.path);
   }
   void keep() { made = filled = false; }
 };
@@ -51,7 +56,8 @@ Status make_file(const std::string& path, std::uint64_t bytes, const char* what)
     if (::ftruncate(fd.get(), 0) != 0) return fail_errno(errno, "{}: cannot be made empty again", path);
     return fail_errno(rc, "cannot reserve {} MiB for the {} {}", bytes >> 20, what, path);
   }
-  if (Status synced = sync_durably(fd.get()); !synced) return fail(synced.error().code, "{}: {}", path, synced.error().message);
+  if (Status synced = sync_durably(fd.get()); !synced)
+    return fail(synced.error().code, "{}: {}", path, synced.error().message);
   return {};
 }
 
@@ -60,8 +66,10 @@ Result<Opened> open_or_make(const std::string& path, std::uint64_t bytes, const 
   struct stat st{};
   bool exists = ::stat(path.c_str(), &st) == 0;
   if (exists && !S_ISBLK(st.st_mode) && st.st_size > 0)
-    return fail(Errc::conflict, "{}: there is a file already. `create` never overwrites one: move it away if this "
-                "volume's {} is to be made anew", path, what);
+    return fail(Errc::conflict,
+                "{}: there is a file already. `create` never overwrites one: move it away if this "
+                "volume's {} is to be made anew",
+                path, what);
   Opened out;
   out.file.path = path;
   out.made = !exists;
@@ -85,11 +93,13 @@ Status sync_parent(const std::string& path) {
   std::string parent = path.substr(0, path.rfind('/') + 1);
   Fd fd(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd) return fail_errno(errno, "{}", parent);
-  if (Status synced = sync_durably(fd.get()); !synced) return fail(synced.error().code, "{}: {}", parent, synced.error().message);
+  if (Status synced = sync_durably(fd.get()); !synced)
+    return fail(synced.error().code, "{}: {}", parent, synced.error().message);
   return {};
 }
 
-// What `create` would write over: "/dev/sdb holds a file system (ext4), a partition table (dos)". Empty: nothing.
+// What `create` would write over: "/dev/sdb holds a file system (ext4), a partition table (dos)". Empty:
+// nothing.
 struct Losses {
   std::string text;
   bool ours = false;  // is_ours()
@@ -108,11 +118,13 @@ Status permit(std::initializer_list<const Opened*> places, const VolumeSettings&
     TL_TRY_ASSIGN(Losses losses, losses_at(*place, s));
     if (losses.text.empty()) continue;
     all += (all.empty() ? "" : "; ") + losses.text;
-    if (place->file.path == s.data && !losses.ours) keep = ". To keep the data area's content as the volume's: spool-repl create " + s.name + " --adopt";
+    if (place->file.path == s.data && !losses.ours)
+      keep = ". To keep the data area's content as the volume's: spool-repl create " + s.name + " --adopt";
   }
   if (all.empty()) return {};
   if (!o.overwrite)
-    return fail(Errc::conflict, "{}. Nothing was changed. To destroy that: spool-repl create {}{} --overwrite{}", all, s.name,
+    return fail(Errc::conflict,
+                "{}. Nothing was changed. To destroy that: spool-repl create {}{} --overwrite{}", all, s.name,
                 o.adopt ? " --adopt" : "", keep);
   for (const Opened* place : places)
     if (!place->fresh) TL_TRY(wipe_signatures(place->file.path));
@@ -123,20 +135,25 @@ Status permit(std::initializer_list<const Opened*> places, const VolumeSettings&
 Result<Opened> open_to_adopt(const VolumeSettings& s) {
   struct stat st{};
   if (::stat(s.data.c_str(), &st) != 0) return fail_errno(errno, "{}: there is nothing to adopt", s.data);
-  // On a block device O_EXCL fails while it is mounted or otherwise in use: let go of before it is opened for good.
+  // On a block device O_EXCL fails while it is mounted or otherwise in use: let go of before it is opened for
+  // good.
   if (Fd alone(::open(s.data.c_str(), O_RDWR | O_CLOEXEC | (S_ISBLK(st.st_mode) ? O_EXCL : 0))); !alone)
     return fail_errno(errno, "{}: in use: unmount it first", s.data);
   if (!S_ISBLK(st.st_mode)) {
     if (std::string loop = loop_device_on(s.data); !loop.empty())
-      return fail(Errc::conflict, "{}: in use as {}: unmount it and detach the loop device first", s.data, loop);
+      return fail(Errc::conflict, "{}: in use as {}: unmount it and detach the loop device first", s.data,
+                  loop);
   }
   Opened out;
   TL_TRY_ASSIGN(out.file, io::open_direct(s.data, io::Access::read_write));
   if (out.file.size_bytes % block_size != 0)
     return fail(Errc::invalid, "{}: {} bytes, which is no multiple of 4096", s.data, out.file.size_bytes);
   if (s.size != 0 && s.size != out.file.size_bytes)
-    return fail(Errc::conflict, "{}: {} bytes, and volume.{}.size says {}: the volume is all of what is adopted. Leave `size` out, or "
-                "correct it", s.data, out.file.size_bytes, s.name, s.size);
+    return fail(Errc::conflict,
+                "{}: {} bytes, and volume.{}.size says {}: the volume is all of what is adopted. Leave "
+                "`size` out, or "
+                "correct it",
+                s.data, out.file.size_bytes, s.name, s.size);
   return out;
 }
 
@@ -152,8 +169,8 @@ Result<std::string> adopt_volume(const VolumeSettings& s, const CreateOptions& o
   OsRandom random;
   Hash128 beginning;
   beginning.bytes = Uuid::generate(random).bytes;
-  journal::CreateOptions options{Uuid::parse(s.uuid).value(), s.replica, data.file.size_bytes / block_size, false,
-                                 journal::Adoption{{1, Uuid::generate(random)}, beginning}};
+  journal::CreateOptions options{Uuid::parse(s.uuid).value(), s.replica, data.file.size_bytes / block_size,
+                                 false, journal::Adoption{{1, Uuid::generate(random)}, beginning}};
   TL_TRY_ASSIGN(std::uint64_t journal_bytes, journal_bytes_of(s));
   TL_TRY(journal::plan_layout(options, journal_bytes));
   TL_TRY(check_adoptable(data, s));
@@ -163,10 +180,12 @@ Result<std::string> adopt_volume(const VolumeSettings& s, const CreateOptions& o
   TL_TRY_ASSIGN(Superblock sb, journal::create_replica(options, journal_file, data_file, false));
   journal.keep();
   TL_TRY(sync_parent(s.journal));
-  return fmt::format("volume {} replica {}: {} with its content, {} MiB, and a journal of {} MiB in {}\n"
-                     "Mount the volume's device from now on, never {} itself. Create the other replicas without --adopt: they are filled "
-                     "from this one, so promote this one first\n",
-                     s.name, s.replica, s.data, data.file.size_bytes >> 20, sb.ring_bytes >> 20, s.journal, s.data);
+  return fmt::format(
+      "volume {} replica {}: {} with its content, {} MiB, and a journal of {} MiB in {}\n"
+      "Mount the volume's device from now on, never {} itself. Create the other replicas without --adopt: "
+      "they are filled "
+      "from this one, so promote this one first\n",
+      s.name, s.replica, s.data, data.file.size_bytes >> 20, sb.ring_bytes >> 20, s.journal, s.data);
 }
 
 }  // namespace
@@ -174,20 +193,24 @@ Result<std::string> adopt_volume(const VolumeSettings& s, const CreateOptions& o
 Result<std::string> create_volume(const VolumeSettings& s, const CreateOptions& o) {
   if (s.uuid.empty()) {
     OsRandom random;
-    return fail(Errc::invalid, "volume.{}.uuid is missing. Put this line into the configuration of every replica of "
-                "the volume: uuid = \"{}\"", s.name, Uuid::generate(random).text());
+    return fail(Errc::invalid,
+                "volume.{}.uuid is missing. Put this line into the configuration of every replica of "
+                "the volume: uuid = \"{}\"",
+                s.name, Uuid::generate(random).text());
   }
   if (Uuid::parse(s.uuid).value().is_nil())
     return fail(Errc::invalid, "volume.{}.uuid: zeros are no identity: uuidgen prints one", s.name);
   if (o.adopt) return adopt_volume(s, o);
   if (s.size == 0) return fail(Errc::invalid, "volume.{}.size is missing", s.name);
-  journal::CreateOptions options{Uuid::parse(s.uuid).value(), s.replica, s.size / block_size, false, std::nullopt};
+  journal::CreateOptions options{Uuid::parse(s.uuid).value(), s.replica, s.size / block_size, false,
+                                 std::nullopt};
   TL_TRY_ASSIGN(std::uint64_t journal_bytes, journal_bytes_of(s));
   TL_TRY(journal::plan_layout(options, journal_bytes));  // before anything is made
   TL_TRY_ASSIGN(Opened data, open_or_make(s.data, s.size + block_size, "data area"));
   TL_TRY_ASSIGN(Opened journal, open_or_make(s.journal, s.journal_size, "journal"));
   if (data.file.size_bytes < s.size)
-    return fail(Errc::invalid, "{}: {} bytes, and volume.{}.size says {}. Nothing was changed", s.data, data.file.size_bytes, s.name, s.size);
+    return fail(Errc::invalid, "{}: {} bytes, and volume.{}.size says {}. Nothing was changed", s.data,
+                data.file.size_bytes, s.name, s.size);
   TL_TRY(permit({&data, &journal}, s, o));
   io::OsBlockFile journal_file(journal.file), data_file(data.file);
   // A label needs a block beyond the volume; a device that is exactly full goes without.
@@ -196,8 +219,8 @@ Result<std::string> create_volume(const VolumeSettings& s, const CreateOptions& 
   data.keep(), journal.keep();
   TL_TRY(sync_parent(s.data));
   TL_TRY(sync_parent(s.journal));
-  return fmt::format("volume {} replica {}: {} MiB of data in {}, a journal of {} MiB in {}\n", s.name, s.replica,
-                     s.size >> 20, s.data, sb.ring_bytes >> 20, s.journal);
+  return fmt::format("volume {} replica {}: {} MiB of data in {}, a journal of {} MiB in {}\n", s.name,
+                     s.replica, s.size >> 20, s.data, sb.ring_bytes >> 20, s.journal);
 }
 
 }  // namespace twinloft::repl::daemon

@@ -25,8 +25,8 @@ void read_what_can_be(ports::BlockFile& journal, std::uint64_t at, MutableByteSp
 }
 }  // namespace
 
-Result<std::string> keep_journal(ports::BlockFile& journal, const journal::Damage& damage, const std::string& directory,
-                                 const std::string& volume) {
+Result<std::string> keep_journal(ports::BlockFile& journal, const journal::Damage& damage,
+                                 const std::string& directory, const std::string& volume) {
   std::string path = fmt::format("{}/{}-damaged-{}.journal", directory, volume, damage.after.v);
   Fd out(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   if (!out) return fail_errno(errno, "{}: cannot be made", path);
@@ -38,12 +38,15 @@ Result<std::string> keep_journal(ports::BlockFile& journal, const journal::Damag
     bool empty = std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
     Status stored;
     if (!empty) {
-      if (::lseek(out.get(), static_cast<off_t>(at), SEEK_SET) < 0) stored = fail_errno(errno, "seek");
-      else stored = write_all(out.get(), bytes);
+      if (::lseek(out.get(), static_cast<off_t>(at), SEEK_SET) < 0)
+        stored = fail_errno(errno, "seek");
+      else
+        stored = write_all(out.get(), bytes);
     }
     if (!stored) return fail(stored.error().code, "{}: {}", path, stored.error().message);
   }
-  if (::ftruncate(out.get(), static_cast<off_t>(size)) != 0) return fail_errno(errno, "{}: cannot be sized", path);
+  if (::ftruncate(out.get(), static_cast<off_t>(size)) != 0)
+    return fail_errno(errno, "{}: cannot be sized", path);
   TL_TRY(io::make_durable(out.get(), directory));
   return path;
 }

@@ -21,10 +21,10 @@ struct DiskShell::Op {
   std::vector<iovec> iov;                          // keeps its storage from use to use
   std::unique_ptr<journal::AlignedBuffer> buffer;  // of a journal read, a superblock or a bitmap
   std::uint32_t buffer_bytes = 0;
-  int copy = 0;                                    // superblock: which one is being written
-  std::uint64_t offset = 0, end = 0;               // zeros: what is left
+  int copy = 0;                       // superblock: which one is being written
+  std::uint64_t offset = 0, end = 0;  // zeros: what is left
   bool by_hand = false;
-  std::optional<Instant> since;                    // while it is under way; of zeros: since the last part
+  std::optional<Instant> since;  // while it is under way; of zeros: since the last part
 };
 
 DiskShell::DiskShell(io::UringLoop& loop, io::DirectFile& journal, io::DirectFile& data,
@@ -93,12 +93,17 @@ void DiskShell::perform(const core::HomeZero& z) {
   op.offset = z.lba.v * block_size;
   op.end = op.offset + z.blocks * block_size;
   if (zeros_are_written_) return zero_by_hand(op);
-  // A file keeps its space: where a full host could not give it back, an acknowledged write could not go home.
-  if (data_.block_device) loop_.punch_hole(data_.fd.get(), op.offset, op.end - op.offset, op.disk);
-  else loop_.zero_range(data_.fd.get(), op.offset, op.end - op.offset, op.disk);
+  // A file keeps its space: where a full host could not give it back, an acknowledged write could not go
+  // home.
+  if (data_.block_device)
+    loop_.punch_hole(data_.fd.get(), op.offset, op.end - op.offset, op.disk);
+  else
+    loop_.zero_range(data_.fd.get(), op.offset, op.end - op.offset, op.disk);
 }
 
-void DiskShell::perform(const core::HomeSync& s) { loop_.datasync(data_.fd.get(), take(s.token).disk); }
+void DiskShell::perform(const core::HomeSync& s) {
+  loop_.datasync(data_.fd.get(), take(s.token).disk);
+}
 
 void DiskShell::perform(const core::BitmapWrite& w) {
   Op& op = take(w.token);
@@ -137,7 +142,8 @@ void DiskShell::on_done(io::DiskOp& disk) {
   Op& op = *static_cast<Op*>(disk.owner);
   DiskShell& shell = *op.shell;
   int result = disk.result;
-  if (op.kind == Op::Kind::superblock && result == 0 && op.copy == 0) return shell.start_superblock_copy(op, 1);
+  if (op.kind == Op::Kind::superblock && result == 0 && op.copy == 0)
+    return shell.start_superblock_copy(op, 1);
   if (op.kind == Op::Kind::zeros) {
     bool unsupported = !op.by_hand && io::cannot_zero(-result);
     shell.zeros_are_written_ = shell.zeros_are_written_ || unsupported;
@@ -157,8 +163,10 @@ void DiskShell::finish(Op& op, int result) {
   op.buffer.reset();
   op.since.reset();
   free_.push_back(&op);
-  if (journal_read) report_(core::JournalReadDone{token, -result, std::move(bytes)});
-  else report_(core::DiskDone{token, -result});
+  if (journal_read)
+    report_(core::JournalReadDone{token, -result, std::move(bytes)});
+  else
+    report_(core::DiskDone{token, -result});
 }
 
 }  // namespace twinloft::repl::daemon

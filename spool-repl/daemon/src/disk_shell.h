@@ -37,7 +37,8 @@ class DiskShell {
   struct Op;
   Op& take(core::Token token);
   void finish(Op& op, int result);
-  void write_pieces(Op& op, int fd, std::uint64_t offset, const std::vector<core::IoPiece>& pieces, bool dsync);
+  void write_pieces(Op& op, int fd, std::uint64_t offset, const std::vector<core::IoPiece>& pieces,
+                    bool dsync);
   void start_superblock_copy(Op& op, int copy);
   void zero_by_hand(Op& op);
   static void on_done(io::DiskOp& op);

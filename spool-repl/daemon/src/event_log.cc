@@ -15,7 +15,10 @@
 namespace twinloft::repl::daemon {
 
 EventLog::EventLog(std::string path, std::string volume, const Clock& clock)
-    : path_(std::move(path)), directory_(path_.substr(0, path_.rfind('/') + 1)), volume_(std::move(volume)), clock_(clock) {
+    : path_(std::move(path)),
+      directory_(path_.substr(0, path_.rfind('/') + 1)),
+      volume_(std::move(volume)),
+      clock_(clock) {
   std::vector<Event> old = load_events(path_);
   kept_.assign(old.begin(), old.end());
   if (!kept_.empty()) next_ = kept_.back().number + 1;
@@ -56,7 +59,8 @@ bool EventLog::add(Event e, bool once) {
 
 bool EventLog::was_said(const std::string& words, Instant now) {
   // Looked through only when it is full: a source of ever new words costs no more than this.
-  if (said_.size() >= said_max) std::erase_if(said_, [&](const auto& s) { return now - s.second > repeat_after; });
+  if (said_.size() >= said_max)
+    std::erase_if(said_, [&](const auto& s) { return now - s.second > repeat_after; });
   if (said_.size() >= said_max) said_.clear();
   auto [at, fresh] = said_.emplace(words, now);
   if (!fresh && now - at->second <= repeat_after) return true;
@@ -90,9 +94,11 @@ void EventLog::write_all_lines() {
     for (const std::string& line : std::exchange(unwritten_, {})) lines += line;
     std::uint64_t lost = std::exchange(lost_, 0);
     lock.unlock();
-    if (lost > 0) log_warning("volume {}: {} events are missing in {}: its disk was too slow", volume_, lost, path_);
+    if (lost > 0)
+      log_warning("volume {}: {} events are missing in {}: its disk was too slow", volume_, lost, path_);
     Status written = append(lines);
-    if (!written && !complained_) log_warning("volume {}: events are not kept: {}", volume_, written.error().message);
+    if (!written && !complained_)
+      log_warning("volume {}: events are not kept: {}", volume_, written.error().message);
     complained_ = !written;
     lock.lock();
   }
@@ -132,7 +138,8 @@ Status EventLog::open_file() {
 Status EventLog::rotate() {
   file_.reset();
   file_bytes_ = 0;
-  if (::rename(path_.c_str(), (path_ + ".1").c_str()) < 0) return fail_errno(errno, "{}: cannot be renamed", path_);
+  if (::rename(path_.c_str(), (path_ + ".1").c_str()) < 0)
+    return fail_errno(errno, "{}: cannot be renamed", path_);
   return {};
 }
 

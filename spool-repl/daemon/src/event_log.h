@@ -1,5 +1,6 @@
-// The events of one volume that runs: in memory at once, in the file a moment later, by a thread of its own. Nothing
-// waits for that thread: block I/O may depend on the thread that adds, and the file may lie on a slow disk.
+// The events of one volume that runs: in memory at once, in the file a moment later, by a thread of its own.
+// Nothing waits for that thread: block I/O may depend on the thread that adds, and the file may lie on a slow
+// disk.
 #pragma once
 
 #include <condition_variable>
@@ -17,12 +18,13 @@ namespace twinloft::repl::daemon {
 
 class EventLog {
  public:
-  // Reads what is there. A file that can not be written gets one warning, and the volume is served all the same.
+  // Reads what is there. A file that can not be written gets one warning, and the volume is served all the
+  // same.
   EventLog(std::string path, std::string volume, const Clock& clock);
   ~EventLog();  // after what was added is in the file
 
-  // Takes number and time. What is said again and again (a connection tried every few seconds) is taken once in
-  // `repeat_after`: give `once` for those. False: it was said before.
+  // Takes number and time. What is said again and again (a connection tried every few seconds) is taken once
+  // in `repeat_after`: give `once` for those. False: it was said before.
   bool add(Event event, bool once = false);
 
   std::uint64_t last_number() const { return next_ - 1; }
@@ -52,7 +54,7 @@ class EventLog {
   std::deque<std::string> unwritten_;  // guarded by mutex_, as the next two are
   std::uint64_t lost_ = 0;             // lines that the file could not take fast enough
   bool ending_ = false;
-  Fd file_;                            // of the thread
+  Fd file_;  // of the thread
   std::uint64_t file_bytes_ = 0;
   bool complained_ = false;
   std::jthread thread_;

@@ -19,16 +19,17 @@ std::string time_text(WallTime t, bool with_microseconds) {
   time_t seconds = t.seconds;
   tm utc{};
   ::gmtime_r(&seconds, &utc);
-  std::string text = fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour,
-                                 utc.tm_min, utc.tm_sec);
+  std::string text = fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}", utc.tm_year + 1900, utc.tm_mon + 1,
+                                 utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec);
   return with_microseconds ? fmt::format("{}.{:06}Z", text, t.microseconds) : text + "Z";
 }
 
 std::optional<WallTime> parse_time(const char* text) {
   tm utc{};
   int micros = 0, used = 0;
-  if (std::sscanf(text, "%4d-%2d-%2dT%2d:%2d:%2d.%6dZ%n", &utc.tm_year, &utc.tm_mon, &utc.tm_mday, &utc.tm_hour, &utc.tm_min,
-                  &utc.tm_sec, &micros, &used) != 7 || used == 0)
+  if (std::sscanf(text, "%4d-%2d-%2dT%2d:%2d:%2d.%6dZ%n", &utc.tm_year, &utc.tm_mon, &utc.tm_mday,
+                  &utc.tm_hour, &utc.tm_min, &utc.tm_sec, &micros, &used) != 7 ||
+      used == 0)
     return std::nullopt;
   utc.tm_year -= 1900;
   utc.tm_mon -= 1;
@@ -54,8 +55,13 @@ std::optional<Event> parse_event(std::string_view line) {
   const json::value* serious = o.if_contains("serious");
   auto time = parse_time(text("time").c_str());
   if (number("n") == 0 || !time) return std::nullopt;
-  return Event{number("n"), *time, text("kind"), serious && serious->is_bool() && serious->get_bool(),
-               static_cast<ReplicaId>(number("peer")), number("epoch"), text("text")};
+  return Event{number("n"),
+               *time,
+               text("kind"),
+               serious && serious->is_bool() && serious->get_bool(),
+               static_cast<ReplicaId>(number("peer")),
+               number("epoch"),
+               text("text")};
 }
 
 }  // namespace
@@ -69,7 +75,9 @@ std::string state_directory(const VolumeSettings& s) {
   return slash == 0 ? "/" : s.journal.substr(0, slash);
 }
 
-std::string events_path(const VolumeSettings& s) { return fmt::format("{}/{}.events", state_directory(s), s.name); }
+std::string events_path(const VolumeSettings& s) {
+  return fmt::format("{}/{}.events", state_directory(s), s.name);
+}
 
 std::vector<Event> load_events(const std::string& path) {
   std::vector<Event> events;
@@ -80,7 +88,8 @@ std::vector<Event> load_events(const std::string& path) {
     while (!rest.empty()) {
       std::size_t end = rest.find('\n');
       if (end == rest.npos) break;  // torn
-      if (auto e = parse_event(rest.substr(0, end)); e && (events.empty() || e->number > events.back().number))
+      if (auto e = parse_event(rest.substr(0, end));
+          e && (events.empty() || e->number > events.back().number))
         events.push_back(std::move(*e));
       rest.remove_prefix(end + 1);
     }
@@ -91,12 +100,15 @@ std::vector<Event> load_events(const std::string& path) {
 }
 
 std::string event_text(const Event& e) {
-  return fmt::format("{:>5}  {}  {} {:<20} {}\n", e.number, time_text(e.time, false), e.serious ? '!' : ' ', e.kind, e.text);
+  return fmt::format("{:>5}  {}  {} {:<20} {}\n", e.number, time_text(e.time, false), e.serious ? '!' : ' ',
+                     e.kind, e.text);
 }
 
 std::string event_json(const std::string& volume, const Event& e) {
-  boost::json::object o{{"n", e.number},     {"time", time_text(e.time, true)}, {"volume", volume},   {"kind", e.kind},
-                        {"serious", e.serious}, {"peer", nullptr},              {"epoch", nullptr}, {"text", e.text}};
+  boost::json::object o{{"n", e.number},        {"time", time_text(e.time, true)},
+                        {"volume", volume},     {"kind", e.kind},
+                        {"serious", e.serious}, {"peer", nullptr},
+                        {"epoch", nullptr},     {"text", e.text}};
   if (e.peer != 0) o["peer"] = e.peer;
   if (e.epoch != 0) o["epoch"] = e.epoch;
   return boost::json::serialize(o) + "\n";

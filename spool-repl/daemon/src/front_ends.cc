@@ -39,7 +39,9 @@ struct FrontEnds::Parts {
   void start_nbd(int attempts, std::function<void(Status)> done);
   void start_rest(std::function<void(Status)> done);
   Status start_device(std::function<void(Status)> done);
-  const std::string& link() const { return settings.ublk_device.empty() ? settings.fuse_device : settings.ublk_device; }
+  const std::string& link() const {
+    return settings.ublk_device.empty() ? settings.fuse_device : settings.ublk_device;
+  }
   void stop_nbd(std::function<void(Status)> done);
   void later(std::function<void(Status)> done, Status status) {
     loop.post([done = std::move(done), status = std::move(status)]() mutable { done(std::move(status)); });
@@ -58,8 +60,9 @@ FrontEnds::~FrontEnds() {
   parts_->side.reset();
 }
 
-// The name carries the epoch: a client that comes back after the primary was restarted finds no such export, rather
-// than a device that has lost writes which it believed complete. With write_ack = "durable" nothing can be lost so.
+// The name carries the epoch: a client that comes back after the primary was restarted finds no such export,
+// rather than a device that has lost writes which it believed complete. With write_ack = "durable" nothing
+// can be lost so.
 void FrontEnds::Parts::make_nbd() {
   nbd::ServerOptions options;
   options.accepts_name = [this](std::string_view name) {
@@ -76,9 +79,11 @@ Status FrontEnds::Parts::listen_nbd() {
   std::size_t colon = where.rfind(':');
   std::uint16_t port = 0;
   const char* end = where.data() + where.size();
-  auto [stop, error] = std::from_chars(where.data() + (colon == where.npos ? where.size() : colon + 1), end, port);
+  auto [stop, error] = std::from_chars(where.data() + (colon == where.npos ? where.size() : colon + 1), end,
+                                       port);
   if (colon == where.npos || error != std::errc() || stop != end)
-    return fail(Errc::invalid, "volume.{}.nbd.listen: \"{}\" is neither unix:/path nor address:port", settings.name, where);
+    return fail(Errc::invalid, "volume.{}.nbd.listen: \"{}\" is neither unix:/path nor address:port",
+                settings.name, where);
   std::string host = where.substr(0, colon);
   if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
   if (auto listening = nbd->listen_tcp(host, port); !listening) return std::unexpected(listening.error());
@@ -87,9 +92,11 @@ Status FrontEnds::Parts::listen_nbd() {
 
 // A killed predecessor's socket may still be there: see in_use.h. Peers and disks are served meanwhile.
 void FrontEnds::Parts::start_nbd(int attempts, std::function<void(Status)> done) {
-  if (nbd_stopped || !nbd_waiting.empty()) return done(fail(Errc::unavailable, "volume {}: stopped while it was being started", settings.name));
+  if (nbd_stopped || !nbd_waiting.empty())
+    return done(fail(Errc::unavailable, "volume {}: stopped while it was being started", settings.name));
   Status listening = listen_nbd();
-  if (listening || listening.error().code != Errc::unavailable || attempts <= 1) return done(std::move(listening));
+  if (listening || listening.error().code != Errc::unavailable || attempts <= 1)
+    return done(std::move(listening));
   loop.after(in_use_pause, [this, attempts, done = std::move(done), watched = std::weak_ptr(alive)] {
     if (!watched.expired()) start_nbd(attempts - 1, done);
   });
@@ -107,14 +114,16 @@ Status FrontEnds::Parts::start_device(std::function<void(Status)> done) {
     options.link = settings.ublk_device;
     options.owner_flushes = true;
     options.tell = tell;
-    device = ublk::UblkExport::start(loop, target, *side, std::move(options), ublk::kernel_driver(), std::move(ready));
+    device = ublk::UblkExport::start(loop, target, *side, std::move(options), ublk::kernel_driver(),
+                                     std::move(ready));
     return {};
   }
   exports::DeviceOptions options;
   options.fuse.mount_point = settings.fuse_file;
   options.link = settings.fuse_device;
   options.tell = tell;
-  TL_TRY_ASSIGN(device, exports::DeviceExport::start(loop, target, *side, std::move(options), std::move(ready)));
+  TL_TRY_ASSIGN(device,
+                exports::DeviceExport::start(loop, target, *side, std::move(options), std::move(ready)));
   return {};
 }
 
@@ -123,8 +132,10 @@ void FrontEnds::start(std::function<void(Status)> done) {
   if (p.settings.nbd_listen.empty()) return p.start_rest(std::move(done));
   p.make_nbd();
   p.start_nbd(in_use_attempts, [&p, done = std::move(done)](Status listening) {
-    if (listening) p.start_rest(done);
-    else p.later(done, std::move(listening));
+    if (listening)
+      p.start_rest(done);
+    else
+      p.later(done, std::move(listening));
   });
 }
 
@@ -133,7 +144,8 @@ void FrontEnds::Parts::start_rest(std::function<void(Status)> done) {
   if (Status made = start_device(done); !made) later(std::move(done), std::move(made));
 }
 
-// Asked again while it is stopping (a second SIGTERM, or one during a demotion), it tells both when it is done.
+// Asked again while it is stopping (a second SIGTERM, or one during a demotion), it tells both when it is
+// done.
 void FrontEnds::Parts::stop_nbd(std::function<void(Status)> done) {
   if (!nbd || nbd_stopped) return later(std::move(done), {});
   nbd_waiting.push_back(std::move(done));
@@ -159,8 +171,10 @@ void FrontEnds::stop(bool force, std::function<void(Status)> done) {
     auto waiting = std::exchange(p.device_waiting, {});
     if (s) p.device_gone = true;
     for (auto& one : waiting) {
-      if (s) p.stop_nbd(std::move(one));
-      else one(std::unexpected(s.error()));
+      if (s)
+        p.stop_nbd(std::move(one));
+      else
+        one(std::unexpected(s.error()));
     }
   });
 }
@@ -190,7 +204,8 @@ std::string FrontEnds::device_trouble() const {
 std::string FrontEnds::nbd_uri() const {
   if (!parts_->nbd) return "";
   const std::string& where = parts_->settings.nbd_listen;
-  if (where.starts_with("unix:")) return fmt::format("nbd+unix:///{}?socket={}", parts_->nbd_name(), where.substr(5));
+  if (where.starts_with("unix:"))
+    return fmt::format("nbd+unix:///{}?socket={}", parts_->nbd_name(), where.substr(5));
   return fmt::format("nbd://{}/{}", where, parts_->nbd_name());
 }
 

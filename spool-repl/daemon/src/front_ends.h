@@ -1,4 +1,5 @@
-// The front ends of one volume while it is primary: made and started at each promotion, as its configuration says.
+// The front ends of one volume while it is primary: made and started at each promotion, as its configuration
+// says.
 #pragma once
 
 #include <functional>
@@ -14,7 +15,8 @@
 
 namespace twinloft::repl::daemon {
 
-// A link to the device that a killed process has left: by now it may lead to somebody else's. Before anything is served.
+// A link to the device that a killed process has left: by now it may lead to somebody else's. Before anything
+// is served.
 void remove_stale_link(const VolumeSettings& settings);
 
 class FrontEnds {
@@ -31,7 +33,7 @@ class FrontEnds {
 
   void flush();  // after each batch of completions: sends the replies that are ready
 
-  std::string device() const;         // the path to mount; empty while nothing is attached there
+  std::string device() const;          // the path to mount; empty while nothing is attached there
   std::string device_trouble() const;  // why it is not, where one is configured
   bool device_lost() const;            // another program has taken it away
   std::string nbd_uri() const;

@@ -20,11 +20,12 @@ static_assert(read_memory_bytes >= core::read_arena_blocks_min * block_size);
 
 namespace {
 
-constexpr std::uint64_t index_bytes_per_block = 512;  // hash tables half empty, what a checkpoint has listed, zero extents and their splits
+constexpr std::uint64_t index_bytes_per_block = 512;  // hash tables half empty, what a checkpoint has listed,
+                                                      // zero extents and their splits
 constexpr std::uint64_t record_bytes = sizeof(core::LogRecord);
 constexpr std::uint64_t record_journal_bytes = 2 * block_size;  // at least, but for epochs
 constexpr std::uint64_t callers_bytes = 32u << 20;              // connections that have not proved themselves
-constexpr std::uint64_t process_bytes = 128u << 20;             // a dozen threads with 8 MiB of locked stack each
+constexpr std::uint64_t process_bytes = 128u << 20;  // a dozen threads with 8 MiB of locked stack each
 
 std::uint64_t of_clients(const VolumeSettings& s) {
   std::uint64_t bytes = 0;
@@ -47,7 +48,8 @@ std::uint64_t of_clients(const VolumeSettings& s) {
 std::uint64_t of_replicas(const VolumeSettings& s) {
   if (s.peers.empty()) return 0;
   std::uint64_t unsent = net::NetOptions{}.unsent_bytes_max, arriving = 2 * std::uint64_t{wire_payload_max};
-  std::uint64_t waiting = 4 * core::Config{}.send_window_bytes + wire_payload_max;  // records that have no room yet
+  std::uint64_t waiting = 4 * core::Config{}.send_window_bytes + wire_payload_max;  // records that have no
+                                                                                    // room yet
   return callers_bytes + s.peers.size() * (unsent + arriving) + waiting;
 }
 
@@ -58,7 +60,8 @@ std::uint64_t resident_bytes() {
   if (!text) return 0;
   std::size_t second = text->find(' ');
   std::uint64_t pages = 0;
-  if (second != std::string::npos) std::from_chars(text->data() + second + 1, text->data() + text->size(), pages);
+  if (second != std::string::npos)
+    std::from_chars(text->data() + second + 1, text->data() + text->size(), pages);
   return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 

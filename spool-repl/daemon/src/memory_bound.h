@@ -1,5 +1,5 @@
-// How much memory a volume can take: what its configuration allows, summed up. Bytes, all of them. What is allocated at the start is
-// less; the rest comes with clients, with replicas that are slow, and with content.
+// How much memory a volume can take: what its configuration allows, summed up. Bytes, all of them. What is
+// allocated at the start is less; the rest comes with clients, with replicas that are slow, and with content.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,14 @@ struct MemoryBound {
   std::uint64_t clients = 0;   // requests on their way, of all front ends that are configured
   std::uint64_t replicas = 0;  // messages on their way to them and from them
   std::uint64_t process = 0;   // the program, its threads' stacks, events
-  std::uint64_t total() const { return arena + reads + digests + bitmaps + log + clients + replicas + process; }
+  std::uint64_t total() const {
+    return arena + reads + digests + bitmaps + log + clients + replicas + process;
+  }
 };
 
 // `journal_bytes`: of the ring that records are in.
-MemoryBound memory_bound(const VolumeSettings& settings, std::uint64_t volume_bytes, std::uint64_t journal_bytes);
+MemoryBound memory_bound(const VolumeSettings& settings, std::uint64_t volume_bytes,
+                         std::uint64_t journal_bytes);
 
 // What the process has now, all of its volumes together; 0: not known.
 std::uint64_t resident_bytes();

@@ -11,7 +11,9 @@ std::uint64_t total_blocks(const core::PeerStatus& p, std::uint64_t volume_block
   return p.sync_target || p.sync_total_blocks != 0 ? p.sync_total_blocks : volume_blocks;
 }
 
-bool under_way(const core::PeerStatus& p) { return p.sync_source || p.sync_target; }
+bool under_way(const core::PeerStatus& p) {
+  return p.sync_source || p.sync_target;
+}
 
 }  // namespace
 
@@ -26,7 +28,8 @@ bool ResyncMeter::sample(const core::VolumeStatus& status, std::uint64_t volume_
     t.samples.push_back({now, p.synced_blocks});
     while (t.samples.size() > 2 && now - t.samples[1].at >= window) t.samples.pop_front();
     std::uint64_t total = total_blocks(p, volume_blocks);
-    t.tenth = total == 0 ? 0 : static_cast<unsigned>(std::min<std::uint64_t>(p.synced_blocks * 10 / total, 9));
+    t.tenth = total == 0 ? 0
+                         : static_cast<unsigned>(std::min<std::uint64_t>(p.synced_blocks * 10 / total, 9));
   }
   return !tracks_.empty();
 }
@@ -40,7 +43,8 @@ std::optional<ResyncProgress> ResyncMeter::of(const core::PeerStatus& p, std::ui
   if (found == tracks_.end() || found->second.samples.size() < 2) return out;
   const Sample& from = found->second.samples.front();
   const Sample& to = found->second.samples.back();
-  auto ms = static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(to.at - from.at).count());
+  auto ms = static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(to.at - from.at).count());
   if (ms == 0) return out;
   out.bytes_per_second = (to.done_blocks - from.done_blocks) * block_size * 1000 / ms;
   if (out.bytes_per_second > 0) out.seconds_left = (out.total_bytes - out.done_bytes) / out.bytes_per_second;

@@ -1,4 +1,5 @@
-// How far the resyncs of a volume are, how fast they go, and when they will be done: from samples of the core's status.
+// How far the resyncs of a volume are, how fast they go, and when they will be done: from samples of the
+// core's status.
 #pragma once
 
 #include <deque>
@@ -13,9 +14,11 @@ namespace twinloft::repl::daemon {
 
 struct ResyncProgress {
   std::uint64_t done_bytes = 0, total_bytes = 0;
-  std::uint64_t bytes_per_second = 0;    // of the last seconds; 0: not known yet, or no progress
+  std::uint64_t bytes_per_second = 0;  // of the last seconds; 0: not known yet, or no progress
   std::optional<std::uint64_t> seconds_left;
-  unsigned percent() const { return total_bytes == 0 ? 0 : static_cast<unsigned>(done_bytes * 100 / total_bytes); }
+  unsigned percent() const {
+    return total_bytes == 0 ? 0 : static_cast<unsigned>(done_bytes * 100 / total_bytes);
+  }
 };
 
 class ResyncMeter {

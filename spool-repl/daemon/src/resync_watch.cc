@@ -21,8 +21,8 @@ void ResyncWatch::sample() {
   for (ReplicaId id : meter_.passed_tenths())
     for (const core::PeerStatus& p : status.peers)
       if (auto r = meter_.of(p, volume_blocks_); r && p.id == id)
-        report_(id, fmt::format("resync {} replica {}: {}% of {} MiB", p.sync_target ? "of" : "from", id, r->percent(),
-                                r->total_bytes >> 20));
+        report_(id, fmt::format("resync {} replica {}: {}% of {} MiB", p.sync_target ? "of" : "from", id,
+                                r->percent(), r->total_bytes >> 20));
 }
 
 }  // namespace twinloft::repl::daemon

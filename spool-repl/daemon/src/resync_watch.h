@@ -1,4 +1,5 @@
-// Samples the resyncs of a volume while there are any, and reports how far they are: each tenth, at most every ten seconds.
+// Samples the resyncs of a volume while there are any, and reports how far they are: each tenth, at most
+// every ten seconds.
 #pragma once
 
 #include <functional>

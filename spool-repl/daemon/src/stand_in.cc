@@ -14,7 +14,9 @@
 namespace twinloft::repl::daemon {
 
 namespace {
-constexpr const char* way_out = "mend it, then `systemctl reload spool-repl` (SIGHUP) starts it at once; it is also tried again every minute";
+constexpr const char* way_out =
+    "mend it, then `systemctl reload spool-repl` (SIGHUP) starts it at once; it is also tried again every "
+    "minute";
 }
 
 StandIn::StandIn(VolumeSettings settings, std::optional<Error> why)

@@ -31,7 +31,7 @@ class StandIn {
   const VolumeSettings settings_;
   mutable std::mutex mutex_;
   std::optional<Error> why_;  // guarded by mutex_
-  Fd wake_;    // eventfd: the end
+  Fd wake_;                   // eventfd: the end
   std::atomic<bool> serving_ = true;
   std::promise<void> ready_;
   std::thread thread_;

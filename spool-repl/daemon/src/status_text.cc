@@ -13,10 +13,14 @@ namespace {
 
 const char* name_of(core::ConnectionState s) {
   switch (s) {
-    case core::ConnectionState::StandAlone: return "StandAlone";
-    case core::ConnectionState::Connecting: return "Connecting";
-    case core::ConnectionState::Matching: return "Matching";
-    case core::ConnectionState::Connected: return "Connected";
+    case core::ConnectionState::StandAlone:
+      return "StandAlone";
+    case core::ConnectionState::Connecting:
+      return "Connecting";
+    case core::ConnectionState::Matching:
+      return "Matching";
+    case core::ConnectionState::Connected:
+      return "Connected";
   }
   return "?";
 }
@@ -24,10 +28,15 @@ const char* name_of(core::ConnectionState s) {
 const char* name_of(const core::PeerStatus& p) {
   return p.sync_target ? "SyncTarget" : p.sync_source ? "SyncSource" : name_of(p.connection);
 }
-const char* name_of(core::Protocol p) { return p == core::Protocol::A ? "A" : p == core::Protocol::B ? "B" : "C"; }
-const char* name_of(core::Role r) { return r == core::Role::primary ? "Primary" : "Secondary"; }
+const char* name_of(core::Protocol p) {
+  return p == core::Protocol::A ? "A" : p == core::Protocol::B ? "B" : "C";
+}
+const char* name_of(core::Role r) {
+  return r == core::Role::primary ? "Primary" : "Secondary";
+}
 
-// Whether somebody bears out what the log here says of the set: a primary, or all other members. Who is cut off may have been left out.
+// Whether somebody bears out what the log here says of the set: a primary, or all other members. Who is cut
+// off may have been left out.
 bool is_confirmed(const core::VolumeStatus& s) {
   if (s.role == core::Role::primary) return true;
   bool all_here = true;
@@ -39,8 +48,8 @@ bool is_confirmed(const core::VolumeStatus& s) {
   return all_here;
 }
 
-// UpToDate: has every record that there is. Consistent: whole, and whether that is all nobody says. What a peer has is known while it is
-// connected only.
+// UpToDate: has every record that there is. Consistent: whole, and whether that is all nobody says. What a
+// peer has is known while it is connected only.
 const char* disk_of(const NodeView& v) {
   const core::VolumeStatus& s = v.status;
   if (s.failed) return "Failed";
@@ -50,11 +59,15 @@ const char* disk_of(const NodeView& v) {
 }
 const char* disk_of(const core::VolumeStatus& s, const core::PeerStatus& p) {
   if (p.inconsistent || p.sync_target) return "Inconsistent";
-  if (p.connection != core::ConnectionState::Connected) return s.role == core::Role::primary && !p.in_sync ? "Outdated" : "DUnknown";
-  if (s.role == core::Role::secondary) return !p.in_sync ? "Outdated" : is_confirmed(s) ? "UpToDate" : "Consistent";
+  if (p.connection != core::ConnectionState::Connected)
+    return s.role == core::Role::primary && !p.in_sync ? "Outdated" : "DUnknown";
+  if (s.role == core::Role::secondary)
+    return !p.in_sync ? "Outdated" : is_confirmed(s) ? "UpToDate" : "Consistent";
   return p.durable == s.last ? "UpToDate" : "Behind";
 }
-const char* role_of(const core::PeerStatus& p) { return !p.known ? "Unknown" : p.primary ? "Primary" : "Secondary"; }
+const char* role_of(const core::PeerStatus& p) {
+  return !p.known ? "Unknown" : p.primary ? "Primary" : "Secondary";
+}
 
 std::string size_text(std::uint64_t bytes) {
   if (bytes >= 10ull << 30) return fmt::format("{} GiB", bytes >> 30);
@@ -76,14 +89,19 @@ std::string speed_text(const ResyncProgress& r) {
 std::string bar(const ResyncProgress& r) {
   constexpr unsigned width = 30;
   unsigned full = r.percent() * width / 100;
-  return fmt::format("[{}{}] {}% of {}{}", std::string(full, '#'), std::string(width - full, '.'), r.percent(),
-                     size_text(r.total_bytes), speed_text(r));
+  return fmt::format("[{}{}] {}% of {}{}", std::string(full, '#'), std::string(width - full, '.'),
+                     r.percent(), size_text(r.total_bytes), speed_text(r));
 }
 
-bool is_here(const core::PeerStatus& p) { return p.known && p.connection == core::ConnectionState::Connected; }
-bool is_in_sync(const core::VolumeStatus& s, const core::PeerStatus& p) { return p.in_sync && is_here(p) && is_confirmed(s); }
+bool is_here(const core::PeerStatus& p) {
+  return p.known && p.connection == core::ConnectionState::Connected;
+}
+bool is_in_sync(const core::VolumeStatus& s, const core::PeerStatus& p) {
+  return p.in_sync && is_here(p) && is_confirmed(s);
+}
 std::uint64_t seconds_since(const core::VolumeStatus& s, const core::PeerStatus& p) {
-  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::seconds>(s.now - p.since).count());
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::seconds>(s.now - p.since).count());
 }
 
 // What is known of a peer, and since when. Of one that is away the log says only whether it was counted.
@@ -92,9 +110,11 @@ std::string membership_text(const core::VolumeStatus& s, const core::PeerStatus&
   std::string text;
   if (!is_here(p)) {
     std::string since = duration_text(seconds_since(s, p));
-    text = p.seen ? fmt::format("  away for {}", since) : fmt::format("  not seen since the start {} ago", since);
+    text = p.seen ? fmt::format("  away for {}", since)
+                  : fmt::format("  not seen since the start {} ago", since);
   }
-  if (p.in_sync) text += fmt::format("{} counted as in sync in epoch {}", text.empty() ? " " : ",", s.epoch.counter);
+  if (p.in_sync)
+    text += fmt::format("{} counted as in sync in epoch {}", text.empty() ? " " : ",", s.epoch.counter);
   return text;
 }
 
@@ -102,7 +122,8 @@ std::string membership_text(const core::VolumeStatus& s, const core::PeerStatus&
 std::string left_out(const core::VolumeStatus& s) {
   std::string ids;
   for (const auto& p : s.peers)
-    if (p.protocol == core::Protocol::C && !p.in_sync) ids += fmt::format("{}{}", ids.empty() ? "" : ", ", p.id);
+    if (p.protocol == core::Protocol::C && !p.in_sync)
+      ids += fmt::format("{}{}", ids.empty() ? "" : ", ", p.id);
   return ids;
 }
 
@@ -127,7 +148,9 @@ std::string seconds_text(Duration wait) {
   return duration_text(
       static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::seconds>(wait).count()));
 }
-std::string waited_text(Duration wait) { return "the oldest request has waited for " + seconds_text(wait); }
+std::string waited_text(Duration wait) {
+  return "the oldest request has waited for " + seconds_text(wait);
+}
 
 std::string stalled_text(const NodeView& v) {
   std::string text = "STALLED: ";
@@ -140,20 +163,24 @@ std::string stalled_text(const NodeView& v) {
 
 std::string state_line(const NodeView& v) {
   const core::VolumeStatus& s = v.status;
-  if (s.failed) return fmt::format("FAILED: {}. Writes are refused until the device is attached anew", s.failure);
+  if (s.failed)
+    return fmt::format("FAILED: {}. Writes are refused until the device is attached anew", s.failure);
   if (v.device_lost) return "FAILED: the block device is lost: see `device`";
   if (s.suspended) {
     std::string reason;
     for (const auto& p : s.peers)
       if (!p.why.empty()) reason = fmt::format(" ({})", p.why);
-    return fmt::format("SUSPENDED: writes wait for {}{}; {} requests waiting", s.waits_for, reason, s.waiting_requests);
+    return fmt::format("SUSPENDED: writes wait for {}{}; {} requests waiting", s.waits_for, reason,
+                       s.waiting_requests);
   }
   if (is_stalled(v)) return stalled_text(v);
   std::string slow;
   if (s.slowed_by != 0)
-    slow = fmt::format(". SLOW: writes wait for room in memory or journal, which replica {} takes: it is {} behind", s.slowed_by,
-                       size_text(s.slowed_by_bytes));
-  if (std::string away = left_out(s); !away.empty()) return fmt::format("DEGRADED: serving without replica {}{}", away, slow);
+    slow = fmt::format(
+        ". SLOW: writes wait for room in memory or journal, which replica {} takes: it is {} behind",
+        s.slowed_by, size_text(s.slowed_by_bytes));
+  if (std::string away = left_out(s); !away.empty())
+    return fmt::format("DEGRADED: serving without replica {}{}", away, slow);
   return "serving" + slow;
 }
 
@@ -167,18 +194,24 @@ std::string wait_text(const NodeView& v) {
 
 namespace {
 
-MemoryBound bound_of(const NodeView& v) { return memory_bound(v.settings, v.volume_bytes, v.status.journal_size); }
+MemoryBound bound_of(const NodeView& v) {
+  return memory_bound(v.settings, v.volume_bytes, v.status.journal_size);
+}
 
 // What is always there, or comes with content, and what comes with load only.
 std::string memory_line(const NodeView& v) {
   MemoryBound m = bound_of(v);
   std::string load;
-  if (m.clients > 0) load += fmt::format("; up to {} more when all clients keep their queues full", size_text(m.clients));
+  if (m.clients > 0)
+    load += fmt::format("; up to {} more when all clients keep their queues full", size_text(m.clients));
   if (m.replicas > 0) load += fmt::format("; up to {} more when replicas are slow", size_text(m.replicas));
-  return fmt::format("  memory   {} now, all volumes of the process. This volume: {} without load (arena {}, program and reads {}, digests up to {}, "
-                     "bitmaps and log up to {}){}. At most {}\n",
-                     size_text(resident_bytes()), size_text(m.total() - m.clients - m.replicas), size_text(m.arena), size_text(m.process + m.reads),
-                     size_text(m.digests), size_text(m.bitmaps + m.log), load, size_text(m.total()));
+  return fmt::format(
+      "  memory   {} now, all volumes of the process. This volume: {} without load (arena {}, program and "
+      "reads {}, digests up to {}, "
+      "bitmaps and log up to {}){}. At most {}\n",
+      size_text(resident_bytes()), size_text(m.total() - m.clients - m.replicas), size_text(m.arena),
+      size_text(m.process + m.reads), size_text(m.digests), size_text(m.bitmaps + m.log), load,
+      size_text(m.total()));
 }
 
 }  // namespace
@@ -203,21 +236,29 @@ std::string status_text(const NodeView& v) {
   std::string out = fmt::format("{}  {}  {}  replica {}  {}\n", v.settings.name, name_of(s.role), disk_of(v),
                                 v.settings.replica, size_text(v.volume_bytes));
   if (std::string state = state_text(state_of(v)); !state.empty()) out.insert(out.size() - 1, "  " + state);
-  if (s.role == core::Role::primary) out += fmt::format("  state    {}{}\n", state_line(v), wait_text(v));
-  else if (s.failed) out += fmt::format("  state    {}\n", state_line(v));
-  else if (is_stalled(v)) out += fmt::format("  state    {}\n", stalled_text(v));
-  else if (v.wants_primary) out += fmt::format("  state    {}\n", waiting_text(s));
+  if (s.role == core::Role::primary)
+    out += fmt::format("  state    {}{}\n", state_line(v), wait_text(v));
+  else if (s.failed)
+    out += fmt::format("  state    {}\n", state_line(v));
+  else if (is_stalled(v))
+    out += fmt::format("  state    {}\n", stalled_text(v));
+  else if (v.wants_primary)
+    out += fmt::format("  state    {}\n", waiting_text(s));
   if (!v.stop_waits_for.empty()) out += fmt::format("  stop     not yet: {}\n", v.stop_waits_for);
   if (s.discards_for != 0)
-    out += fmt::format("  state    gives up its history: waits for replica {} to connect as primary\n", s.discards_for);
+    out += fmt::format("  state    gives up its history: waits for replica {} to connect as primary\n",
+                       s.discards_for);
   for (const auto& p : s.peers) {
     out += fmt::format("  peer {}   {}  {}/{}  protocol {}{}", p.id, name_of(p), role_of(p), disk_of(s, p),
                        name_of(p.protocol), membership_text(s, p));
     if (s.role == core::Role::primary)
       out += fmt::format("  sent {}  received {}  durable {}", p.sent.v, p.received.v, p.durable.v);
-    if (auto r = v.resyncs.of(p, v.volume_bytes / block_size)) out += fmt::format("\n           resync {}", bar(*r));
+    if (auto r = v.resyncs.of(p, v.volume_bytes / block_size))
+      out += fmt::format("\n           resync {}", bar(*r));
     if (p.sync_target && s.resync_held_to != 0)
-      out += fmt::format("\n           slowed to {}/s: flushes or reads take longer than resync_latency_target", size_text(s.resync_held_to));
+      out += fmt::format(
+          "\n           slowed to {}/s: flushes or reads take longer than resync_latency_target",
+          size_text(s.resync_held_to));
     if (p.split_brain) out += "\n           SPLIT BRAIN: both histories hold what the other lacks";
     if (!p.why.empty()) out += fmt::format("\n           {}", p.why);
     out += '\n';
@@ -226,14 +267,17 @@ std::string status_text(const NodeView& v) {
   if (!v.device_trouble.empty()) out += fmt::format("  device   {}\n", v.device_trouble);
   if (!v.nbd.empty()) out += fmt::format("  nbd      {}\n", v.nbd);
   if (s.repaired_blocks + s.unreadable_blocks > 0)
-    out += fmt::format("  disk     since start {} blocks could not be read{} and were repaired; {} times nobody had the content\n",
-                       s.repaired_blocks,
-                       s.wrong_blocks > 0 ? fmt::format(", or did not hold what was written there ({}),", s.wrong_blocks) : "",
-                       s.unreadable_blocks);
+    out += fmt::format(
+        "  disk     since start {} blocks could not be read{} and were repaired; {} times nobody had the "
+        "content\n",
+        s.repaired_blocks,
+        s.wrong_blocks > 0 ? fmt::format(", or did not hold what was written there ({}),", s.wrong_blocks)
+                           : "",
+        s.unreadable_blocks);
   std::string arbiter = arbiter::name_of(v.settings.arbiter.kind);
   out += fmt::format("  arbiter  {}\n", v.arbiter_trouble.empty() ? arbiter : v.arbiter_trouble);
-  out += fmt::format("  log      epoch {}  last {}  durable {}  committed {}  tail {}\n", s.epoch.counter, s.last.v,
-                     s.durable.v, s.commit.v, s.tail.v);
+  out += fmt::format("  log      epoch {}  last {}  durable {}  committed {}  tail {}\n", s.epoch.counter,
+                     s.last.v, s.durable.v, s.commit.v, s.tail.v);
   out += fmt::format("  journal  {} of {} used   arena {} of {} used   {} blocks to write home\n",
                      size_text(s.journal_used), size_text(s.journal_size), size_text(s.arena_used),
                      size_text(s.arena_size), s.dirty_blocks);
@@ -245,9 +289,12 @@ std::string status_line(const NodeView& v) {
   const core::VolumeStatus& s = v.status;
   std::string out = fmt::format("{}  {}  {}", v.settings.name, name_of(s.role), disk_of(v));
   if (std::string state = state_text(state_of(v)); !state.empty()) out += "  " + state;
-  if (s.role == core::Role::primary || s.failed) out += fmt::format("  {}{}", state_line(v), wait_text(v));
-  else if (is_stalled(v)) out += "  " + stalled_text(v);
-  else if (v.wants_primary) out += fmt::format("  {}", waiting_text(s));
+  if (s.role == core::Role::primary || s.failed)
+    out += fmt::format("  {}{}", state_line(v), wait_text(v));
+  else if (is_stalled(v))
+    out += "  " + stalled_text(v);
+  else if (v.wants_primary)
+    out += fmt::format("  {}", waiting_text(s));
   for (const auto& p : s.peers) {
     out += fmt::format("  |  peer {} {} {}", p.id, name_of(p), disk_of(s, p));
     if (auto r = v.resyncs.of(p, v.volume_bytes / block_size))
@@ -277,8 +324,10 @@ std::string status_json(const NodeView& v) {
                              {"durable_lsn", p.durable.v},
                              {"reason", p.why}};
     if (auto r = v.resyncs.of(p, v.volume_bytes / block_size)) {
-      boost::json::object resync{{"done_bytes", r->done_bytes}, {"total_bytes", r->total_bytes},
-                                 {"bytes_per_second", r->bytes_per_second}, {"seconds_left", nullptr}};
+      boost::json::object resync{{"done_bytes", r->done_bytes},
+                                 {"total_bytes", r->total_bytes},
+                                 {"bytes_per_second", r->bytes_per_second},
+                                 {"seconds_left", nullptr}};
       if (r->seconds_left) resync["seconds_left"] = *r->seconds_left;
       peer["resync"] = std::move(resync);
     }

@@ -12,12 +12,13 @@ namespace twinloft::repl::daemon {
 
 namespace {
 
-Status keep_damaged(const VolumeSettings& settings, ports::BlockFile& journal, const journal::Damage& damage) {
+Status keep_damaged(const VolumeSettings& settings, ports::BlockFile& journal,
+                    const journal::Damage& damage) {
   log_error("volume {}: {}. What is missing comes from a replica that has it", settings.name, damage.text);
   auto kept = keep_journal(journal, damage, state_directory(settings), settings.name);
   if (!kept)
-    return fail(Errc::corrupt, "{}. Nothing was changed, since no copy of the journal could be kept: {}", damage.text,
-                kept.error().message);
+    return fail(Errc::corrupt, "{}. Nothing was changed, since no copy of the journal could be kept: {}",
+                damage.text, kept.error().message);
   log_error("volume {}: the damaged journal is kept in {}", settings.name, *kept);
   return {};
 }
@@ -26,7 +27,8 @@ Status keep_damaged(const VolumeSettings& settings, ports::BlockFile& journal, c
 
 Result<Storage> open_storage(const VolumeSettings& settings) {
   Storage storage;
-  for (auto [path, file] : {std::pair{&settings.journal, &storage.journal}, std::pair{&settings.data, &storage.data}}) {
+  for (auto [path, file] :
+       {std::pair{&settings.journal, &storage.journal}, std::pair{&settings.data, &storage.data}}) {
     TL_TRY_ASSIGN(*file, wait_while_in_use([&] { return io::open_direct(*path, io::Access::read_write); }));
   }
   for (const io::DirectFile* f : {&storage.journal, &storage.data})
@@ -37,7 +39,8 @@ Result<Storage> open_storage(const VolumeSettings& settings) {
   return storage;
 }
 
-Result<RecoveredLog> replay(const VolumeSettings& settings, Storage& storage, MutableByteSpan room, const StartEvent& happened) {
+Result<RecoveredLog> replay(const VolumeSettings& settings, Storage& storage, MutableByteSpan room,
+                            const StartEvent& happened) {
   io::OsBlockFile journal(storage.journal), data(storage.data);
   auto keep = [&](const journal::Damage& d) { return keep_damaged(settings, journal, d); };
   TL_TRY_ASSIGN(journal::RecoveredVolume r, journal::recover(journal, data, keep, room));
@@ -46,14 +49,19 @@ Result<RecoveredLog> replay(const VolumeSettings& settings, Storage& storage, Mu
     happened("superblock-repaired", "a damaged copy of the superblock was rewritten from the other", true);
   if (report.digest_sectors_lost > 0)
     happened("digests-lost",
-             fmt::format("{} sectors of digests were damaged: what up to {} blocks of the data area are to hold is not known "
+             fmt::format("{} sectors of digests were damaged: what up to {} blocks of the data area are to "
+                         "hold is not known "
                          "until they are written",
                          report.digest_sectors_lost, report.digest_sectors_lost * digest_sector_blocks),
              false);
   if (report.torn_frames > 0)
-    happened("torn-tail", fmt::format("{} torn records at the journal's end were left out", report.torn_frames), false);
-  log_info("volume {}: recovered: {} records, {} of them not known committed, {} blocks in memory, {} blocks written home, {} torn",
-           settings.name, report.records, report.uncommitted, r.log.loaded.size(), report.blocks_replayed, report.torn_frames);
+    happened("torn-tail",
+             fmt::format("{} torn records at the journal's end were left out", report.torn_frames), false);
+  log_info(
+      "volume {}: recovered: {} records, {} of them not known committed, {} blocks in memory, {} blocks "
+      "written home, {} torn",
+      settings.name, report.records, report.uncommitted, r.log.loaded.size(), report.blocks_replayed,
+      report.torn_frames);
   return std::move(r.log);
 }
 

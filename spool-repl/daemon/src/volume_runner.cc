@@ -10,8 +10,8 @@
 #include <future>
 #include <map>
 
-#include "archiver.h"
 #include "arbiter_watch.h"
+#include "archiver.h"
 #include "arena_memory.h"
 #include "command.h"
 #include "core_settings.h"
@@ -23,7 +23,6 @@
 #include "resync_watch.h"
 #include "status_text.h"
 #include "storage.h"
-#include "wait_meter.h"
 #include "twinloft/base/check.h"
 #include "twinloft/base/log.h"
 #include "twinloft/base/service_manager.h"
@@ -32,6 +31,7 @@
 #include "twinloft/spool-repl/daemon/check.h"
 #include "twinloft/spool-repl/journal/recovery.h"
 #include "twinloft/spool-repl/net/peer_net.h"
+#include "wait_meter.h"
 
 namespace twinloft::repl::daemon {
 
@@ -45,7 +45,8 @@ constexpr Duration slow_stop = std::chrono::seconds(2);
 
 class VolumeRunner::Impl final : public ports::BlockTarget {
  public:
-  Impl(VolumeSettings settings, StartHooks hooks) : settings_(std::move(settings)), hooks_(std::move(hooks)) {}
+  Impl(VolumeSettings settings, StartHooks hooks)
+      : settings_(std::move(settings)), hooks_(std::move(hooks)) {}
 
   Status start() {
     auto promise = std::make_shared<std::promise<Status>>();
@@ -85,8 +86,10 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   void run(const std::shared_ptr<std::promise<Status>>& promise) {
     Status ready = set_up();
     if (!ready) {
-      if (ready.error().code != Errc::unavailable) remove_stale_link(settings_);  // else the one that serves it may have made it
-      if (events_) events_->add({0, {}, "failed", true, 0, 0, "could not be started: " + ready.error().message});
+      if (ready.error().code != Errc::unavailable)
+        remove_stale_link(settings_);  // else the one that serves it may have made it
+      if (events_)
+        events_->add({0, {}, "failed", true, 0, 0, "could not be started: " + ready.error().message});
       tear_down();
       promise->set_value(ready);
       return;
@@ -118,13 +121,15 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     events_ = std::make_unique<EventLog>(events_path(settings_), settings_.name, clock_);
     core::Config config = core_config(settings_);
     if (settings_.arena < arena_bytes_min(settings_))
-      return fail(Errc::invalid, "volume.{}.arena: {} MiB is too small: at least {} MiB are needed", settings_.name,
-                  settings_.arena >> 20, arena_bytes_min(settings_) >> 20);
+      return fail(Errc::invalid, "volume.{}.arena: {} MiB is too small: at least {} MiB are needed",
+                  settings_.name, settings_.arena >> 20, arena_bytes_min(settings_) >> 20);
     TL_TRY(fits_memory(settings_));
     TL_TRY(arena_memory_.map(settings_.arena / block_size * block_size));
     TL_TRY(read_memory_.map(read_memory_bytes));
     std::size_t room = core::recovery_blocks(config, arena_memory_.span().size() / block_size) * block_size;
-    auto report = [this](std::string kind, std::string text, bool serious) { happened(std::move(kind), std::move(text), serious); };
+    auto report = [this](std::string kind, std::string text, bool serious) {
+      happened(std::move(kind), std::move(text), serious);
+    };
     TL_TRY_ASSIGN(RecoveredLog log, replay(settings_, storage_, arena_memory_.span().first(room), report));
     superblock_ = log.superblock;
     was_primary_ = last_writer(log) == superblock_.replica;
@@ -134,17 +139,24 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
 
     TL_TRY_ASSIGN(loop_, io::UringLoop::create(clock_));
     if (Status s = loop_->register_memory(std::array{arena_memory_.span(), read_memory_.span()}); !s)
-      log_info("volume {}: the arena is not registered with io_uring, which only makes disk operations cheaper: {}", settings_.name,
-               s.error().message);
+      log_info(
+          "volume {}: the arena is not registered with io_uring, which only makes disk operations cheaper: "
+          "{}",
+          settings_.name, s.error().message);
     resyncs_ = std::make_unique<ResyncWatch>(
         *loop_, superblock_.volume_blocks, [this] { return core_->status(); },
-        [this](ReplicaId peer, std::string text) { happened("resync-progress", std::move(text), false, peer); });
-    disk_ = std::make_unique<DiskShell>(*loop_, storage_.journal, storage_.data, [this](core::Event e) { core_->step(std::move(e)); });
+        [this](ReplicaId peer, std::string text) {
+          happened("resync-progress", std::move(text), false, peer);
+        });
+    disk_ = std::make_unique<DiskShell>(*loop_, storage_.journal, storage_.data,
+                                        [this](core::Event e) { core_->step(std::move(e)); });
     TL_TRY(start_arbiter());
     TL_TRY(start_net());
-    archiver_ = std::make_unique<Archiver>(*loop_, storage_.journal.fd.get(), state_directory(settings_), settings_.name);
+    archiver_ = std::make_unique<Archiver>(*loop_, storage_.journal.fd.get(), state_directory(settings_),
+                                           settings_.name);
     control_ = std::make_unique<control::Server>(
-        *loop_, settings_.control, [this](const std::string& c, control::Server::Reply reply) { on_line(c, std::move(reply)); },
+        *loop_, settings_.control,
+        [this](const std::string& c, control::Server::Reply reply) { on_line(c, std::move(reply)); },
         control::Access{settings_.status_everybody, settings_.status_group});
     if (hooks_.before_control) hooks_.before_control();
     TL_TRY(wait_while_in_use([&] { return control_->start(); }));
@@ -154,7 +166,8 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   }
 
   Status start_arbiter() {
-    TL_TRY_ASSIGN(auto store, arbiter::make_store(settings_.arbiter, superblock_.volume, superblock_.replica, clock_));
+    TL_TRY_ASSIGN(auto store,
+                  arbiter::make_store(settings_.arbiter, superblock_.volume, superblock_.replica, clock_));
     if (!store) return {};
     arbiter_ = std::make_unique<ArbiterWatch>(*loop_, std::move(store), settings_.name,
                                               [this](core::ArbiterAnswer a) { core_->step(std::move(a)); });
@@ -172,15 +185,17 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     for (const PeerSettings& p : settings_.peers) o.peers.push_back({p.id, p.address});
     net_ = std::make_unique<net::PeerNet>(
         *loop_, std::move(o), random_,
-        net::NetEvents{[this](ReplicaId id) { core_->step(core::PeerUp{id}); },
-                       [this](ReplicaId id) { core_->step(core::PeerDown{id}); },
-                       [this](ReplicaId id, PeerMessage m) { core_->step(core::PeerInput{id, std::move(m)}); },
-                       [this](ReplicaId id, const std::string& text) { on_link_trouble(id, text); },
-                       [this](ReplicaId id, const std::string& text, bool other) { on_unfit(id, text, other); }});
+        net::NetEvents{
+            [this](ReplicaId id) { core_->step(core::PeerUp{id}); },
+            [this](ReplicaId id) { core_->step(core::PeerDown{id}); },
+            [this](ReplicaId id, PeerMessage m) { core_->step(core::PeerInput{id, std::move(m)}); },
+            [this](ReplicaId id, const std::string& text) { on_link_trouble(id, text); },
+            [this](ReplicaId id, const std::string& text, bool other) { on_unfit(id, text, other); }});
     return net_->start();
   }
 
-  // ---- one turn ----------------------------------------------------------------------------------------------------
+  // ---- one turn
+  // ----------------------------------------------------------------------------------------------------
 
   void turn() {
     core_->tick(loop_->now());
@@ -196,8 +211,8 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     if (disk_failed_ && !stop_asked_ && !failed_) leave_failed_disk();
   }
 
-  // A secondary confirms nothing any more, and its primary's clients wait for that: the connections go, and the volume is started
-  // again. A primary stays, for what its clients still read.
+  // A secondary confirms nothing any more, and its primary's clients wait for that: the connections go, and
+  // the volume is started again. A primary stays, for what its clients still read.
   void leave_failed_disk() {
     core::VolumeStatus s = core_->status();
     if (s.role != core::Role::secondary || !replies_.empty()) return;
@@ -208,12 +223,15 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   template <class Performer>
   friend void core::perform_in_order(core::Output& out, Performer& performer);
   template <class DiskEffect>
-  void perform(const DiskEffect& effect) { disk_->perform(effect); }
+  void perform(const DiskEffect& effect) {
+    disk_->perform(effect);
+  }
 
-  // ---- events ------------------------------------------------------------------------------------------------------
+  // ---- events
+  // ------------------------------------------------------------------------------------------------------
 
-  void happened(std::string kind, std::string text, bool serious = false, ReplicaId peer = 0, std::uint64_t epoch = 0,
-                bool once = false) {
+  void happened(std::string kind, std::string text, bool serious = false, ReplicaId peer = 0,
+                std::uint64_t epoch = 0, bool once = false) {
     if (epoch == 0 && core_) epoch = core_->status().epoch.counter;
     std::string line = fmt::format("volume {}: {}", settings_.name, text);
     if (!events_->add({0, {}, std::move(kind), serious, peer, epoch, std::move(text)}, once)) return;
@@ -233,12 +251,18 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     unfit_[peer] = text;
     core_->step(core::PeerUnfit{peer, text, other_arbiter});
   }
-  void on_link_trouble(ReplicaId peer, const std::string& text) { happened("connection", text, true, peer, 0, true); }
+  void on_link_trouble(ReplicaId peer, const std::string& text) {
+    happened("connection", text, true, peer, 0, true);
+  }
 
   void perform(core::ArchiveTail& tail) {
-    archiver_->start(std::move(tail), [this, token = tail.token, first = tail.first, last = tail.last](Result<std::string> path) {
-      if (path) warn("archived", fmt::format("records {} to {} are kept in {}", first.v, last.v, *path));
-      else warn("archived", fmt::format("records {} to {} can not be kept: {}", first.v, last.v, path.error().message));
+    archiver_->start(std::move(tail), [this, token = tail.token, first = tail.first,
+                                       last = tail.last](Result<std::string> path) {
+      if (path)
+        warn("archived", fmt::format("records {} to {} are kept in {}", first.v, last.v, *path));
+      else
+        warn("archived",
+             fmt::format("records {} to {} can not be kept: {}", first.v, last.v, path.error().message));
       core_->step(core::DiskDone{token, path ? 0 : EIO});
     });
   }
@@ -273,10 +297,12 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     if (!next || (tick_timer_ != 0 && tick_at_ <= *next)) return;
     if (tick_timer_ != 0) loop_->cancel(tick_timer_);
     tick_at_ = *next;
-    tick_timer_ = loop_->after(*next - loop_->now(), [this] { tick_timer_ = 0; });  // the turn hook does the rest
+    tick_timer_ = loop_->after(*next - loop_->now(), [this] { tick_timer_ = 0; });  // the turn hook does the
+                                                                                    // rest
   }
 
-  // ---- control -----------------------------------------------------------------------------------------------------
+  // ---- control
+  // -----------------------------------------------------------------------------------------------------
 
   void on_line(const std::string& line, control::Server::Reply reply) {
     Result<command::Command> parsed = command::parse(line);
@@ -292,11 +318,23 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     using Form = command::Status::Form;
     core::VolumeStatus status = core_->status();
     if (net_) tell_link_troubles(status, *net_, unfit_);
-    NodeView view{settings_, superblock_.volume, size_bytes(), front_ends_ ? front_ends_->device() : "",
-                  front_ends_ ? front_ends_->nbd_uri() : "", wants_primary_, arbiter_ ? arbiter_->trouble() : "", status, resyncs_->meter(),
-                  front_ends_ ? front_ends_->device_trouble() : "", stop_waits_for(), waits_.oldest(loop_->now()),
-                  disk_->oldest(loop_->now()), front_ends_ && front_ends_->device_lost()};
-    reply(c.form == Form::text ? status_text(view) : c.form == Form::line ? status_line(view) : status_json(view));
+    NodeView view{settings_,
+                  superblock_.volume,
+                  size_bytes(),
+                  front_ends_ ? front_ends_->device() : "",
+                  front_ends_ ? front_ends_->nbd_uri() : "",
+                  wants_primary_,
+                  arbiter_ ? arbiter_->trouble() : "",
+                  status,
+                  resyncs_->meter(),
+                  front_ends_ ? front_ends_->device_trouble() : "",
+                  stop_waits_for(),
+                  waits_.oldest(loop_->now()),
+                  disk_->oldest(loop_->now()),
+                  front_ends_ && front_ends_->device_lost()};
+    reply(c.form == Form::text   ? status_text(view)
+          : c.form == Form::line ? status_line(view)
+                                 : status_json(view));
   }
   void carry_out(const command::Events& c, control::Server::Reply reply) { reply(events_->answer(c.range)); }
   void carry_out(const command::Promote& c, control::Server::Reply reply) {
@@ -309,7 +347,8 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   void carry_out(const command::Connect& c, control::Server::Reply reply) {
     if (!net_) return reply(fail(Errc::invalid, "this volume has no peers"));
     for (const PeerSettings& p : settings_.peers) net_->set_wanted(p.id, c.wanted);
-    reply(c.wanted ? std::string("connecting to every peer\n") : std::string("disconnected from every peer\n"));
+    reply(c.wanted ? std::string("connecting to every peer\n")
+                   : std::string("disconnected from every peer\n"));
   }
 
   // Until the core answers the command with this token.
@@ -334,13 +373,14 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     reply(c.ok ? Result<std::string>(c.text + "\n") : fail(Errc::conflict, "{}", c.text));
   }
 
-  // ---- roles -------------------------------------------------------------------------------------------------------
+  // ---- roles
+  // -------------------------------------------------------------------------------------------------------
 
   // Again and again until it is granted: the other replicas may not be there yet. The reason shows in status.
   void try_promotion() {
     if (!wants_primary_ || stopping_) return;
-    // An arbiter would grant it as soon as the primary that is followed now is lost. When to replace that primary is for an
-    // operator or a cluster manager to say: its users may still be reading from it.
+    // An arbiter would grant it as soon as the primary that is followed now is lost. When to replace that
+    // primary is for an operator or a cluster manager to say: its users may still be reading from it.
     core::VolumeStatus s = core_->status();
     if (arbiter_ && std::any_of(s.peers.begin(), s.peers.end(), [](const auto& p) { return p.primary; })) {
       stand_down();
@@ -364,7 +404,8 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     if (!change.lost) return;
     stand_down();
     end_attaching("another replica was promoted while the device here was being attached");
-    if (auto reply = std::exchange(demoting_, nullptr)) reply(fail(Errc::conflict, "another replica was promoted meanwhile: this one is Secondary"));
+    if (auto reply = std::exchange(demoting_, nullptr))
+      reply(fail(Errc::conflict, "another replica was promoted meanwhile: this one is Secondary"));
     if (!front_ends_) return;
     log_error("volume {}: another replica is primary now: the device here is taken away", settings_.name);
     leaving_ = std::move(front_ends_);
@@ -377,9 +418,9 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   }
 
   void start_front_ends() {
-    front_ends_ = std::make_unique<FrontEnds>(*loop_, *this, settings_, core_->status().epoch, [this](std::string text, bool serious) {
-      happened("device", std::move(text), serious, 0, 0, true);
-    });
+    front_ends_ = std::make_unique<FrontEnds>(
+        *loop_, *this, settings_, core_->status().epoch,
+        [this](std::string text, bool serious) { happened("device", std::move(text), serious, 0, 0, true); });
     front_ends_->start([this](Status s) { on_front_ends(std::move(s)); });
   }
 
@@ -397,14 +438,18 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
       // Gives up a promotion that still waits, for the arbiter say.
       return ask_core_to_demote(std::move(reply));
     }
-    if (front_ends_starting_ || demoting_) return reply(fail(Errc::conflict, "a change of role is under way"));
+    if (front_ends_starting_ || demoting_)
+      return reply(fail(Errc::conflict, "a change of role is under way"));
     core::VolumeStatus s = core_->status();
-    if (s.suspended) return reply(fail(Errc::conflict, "writes wait for {}: demoting would leave them behind", s.waits_for));
+    if (s.suspended)
+      return reply(fail(Errc::conflict, "writes wait for {}: demoting would leave them behind", s.waits_for));
     demoting_ = std::move(reply);
     front_ends_->stop(false, [this, which = front_ends_.get()](Status stopped) {
       if (!demoting_ || front_ends_.get() != which) return;  // deposed meanwhile, and answered
       auto asked = std::exchange(demoting_, nullptr);
-      if (!stopped) return asked(fail(Errc::conflict, "{}. Unmount it first; until then this replica stays Primary", stopped.error().message));
+      if (!stopped)
+        return asked(fail(Errc::conflict, "{}. Unmount it first; until then this replica stays Primary",
+                          stopped.error().message));
       stand_down();
       ask_core_to_demote([this, which, asked = std::move(asked)](Result<std::string> done) {
         drop(which);
@@ -418,11 +463,10 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
       if (front_ends_.get() == which) front_ends_.reset();
     });
   }
-  void ask_core_to_demote(control::Server::Reply reply) {
-    core_->step(core::Demote{keep(std::move(reply))});
-  }
+  void ask_core_to_demote(control::Server::Reply reply) { core_->step(core::Demote{keep(std::move(reply))}); }
 
-  // ---- start and stop ----------------------------------------------------------------------------------------------
+  // ---- start and stop
+  // ----------------------------------------------------------------------------------------------
 
   void on_front_ends(Status s) {
     front_ends_starting_ = false;
@@ -447,8 +491,8 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     });
   }
 
-  // In good order first, also where force was asked for: meanwhile the device may have been unmounted. While that is under
-  // way, and where it is refused again, force takes the device away.
+  // In good order first, also where force was asked for: meanwhile the device may have been unmounted. While
+  // that is under way, and where it is refused again, force takes the device away.
   void begin_stop(bool force) {
     if (draining_ || (stopping_ && !force)) return;
     bool first = !std::exchange(stop_asked_, true);
@@ -466,11 +510,14 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
       if (s) return drain();
       if (force) return stop_by_force();
       stopping_ = false;
-      stop_refused_ = s.error().message + ". Unmount it first; asked once more, the device is taken away from its users";
+      stop_refused_ = s.error().message +
+                      ". Unmount it first; asked once more, the device is taken away from its users";
       tell_stopping();
     };
-    if (front_ends_) front_ends_->stop(false, stopped);
-    else stopped({});
+    if (front_ends_)
+      front_ends_->stop(false, stopped);
+    else
+      stopped({});
   }
 
   // What a stop that was asked for waits for; empty: nothing.
@@ -480,15 +527,19 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     core::VolumeStatus s = core_->status();
     bool late = waits_.oldest(loop_->now()) >= slow_stop;
     if (!s.suspended && !late) return "";
-    std::string why = s.suspended ? fmt::format("the volume is suspended: writes wait for {}", s.waits_for) : "requests of the device are not answered";
-    return why + ". A second SIGTERM stops it at once: requests that wait fail, and the journal keeps what was acknowledged";
+    std::string why = s.suspended ? fmt::format("the volume is suspended: writes wait for {}", s.waits_for)
+                                  : "requests of the device are not answered";
+    return why +
+           ". A second SIGTERM stops it at once: requests that wait fail, and the journal keeps what was "
+           "acknowledged";
   }
 
   void tell_stopping() {
     std::string waits = stop_waits_for();
     if (waits.empty() || waits == stop_told_) return;
     warn("stopping", "not stopped yet: " + waits);
-    tell_service_manager(fmt::format("STATUS=volume {}: not stopped yet: {}", settings_.name, waits), Patience::none);
+    tell_service_manager(fmt::format("STATUS=volume {}: not stopped yet: {}", settings_.name, waits),
+                         Patience::none);
     stop_told_ = waits;
   }
 
@@ -508,8 +559,10 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     auto drains = [this](Status) {
       if (!draining_) drain();
     };
-    if (front_ends_) front_ends_->stop(true, drains);
-    else drains({});
+    if (front_ends_)
+      front_ends_->stop(true, drains);
+    else
+      drains({});
   }
 
   void drain() {
@@ -540,8 +593,9 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
     bool done = (stop_flushed_ && core_->settled()) || cannot_finish;
     if (!done && loop_->now() < drain_until_) return;
     if (s.failed && (failed_before_stop_ || !forced_)) fail_volume(s.failure);
-    happened("stopped", fmt::format("stopped at {}, {}", s.last.v, core_->settled() ? "everything is in the data area"
-                                                                : "the journal keeps what is not in the data area"));
+    happened("stopped", fmt::format("stopped at {}, {}", s.last.v,
+                                    core_->settled() ? "everything is in the data area"
+                                                     : "the journal keeps what is not in the data area"));
     ended_ = true;
     loop_->post([this] { loop_->stop(); });  // this is the turn's beginning: it would wait once more
   }
@@ -586,12 +640,12 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   std::unique_ptr<FrontEnds> front_ends_;  // while primary
   std::unique_ptr<FrontEnds> leaving_;     // of a primary that was deposed: its device is being taken away
   bool was_primary_ = false;               // says the log here: the newest epoch in it is this replica's
-  bool wants_primary_ = false;             // by configuration, until an administrator or another primary says otherwise
+  bool wants_primary_ = false;  // by configuration, until an administrator or another primary says otherwise
   std::atomic<bool> stands_down_ = false;  // an administrator or another primary has said otherwise
   bool disk_failed_ = false, front_ends_starting_ = false;
-  control::Server::Reply demoting_;        // waits for the front ends to stop
-  std::function<void(Status)> promoted_;   // waits for the front ends
-  core::Token next_command_ = 1;           // 0: this node's own promotion
+  control::Server::Reply demoting_;       // waits for the front ends to stop
+  std::function<void(Status)> promoted_;  // waits for the front ends
+  core::Token next_command_ = 1;          // 0: this node's own promotion
   std::map<core::Token, control::Server::Reply> replies_;
   std::unique_ptr<EventLog> events_;
   std::unique_ptr<ResyncWatch> resyncs_;
@@ -599,12 +653,13 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
   std::vector<ByteSpan> pieces_;
   ports::Loop::TimerId tick_timer_ = 0;
   Instant tick_at_, drain_until_;
-  bool stop_asked_ = false, forced_ = false, failed_before_stop_ = false;  // a forced stop fails the device too
+  bool stop_asked_ = false, forced_ = false, failed_before_stop_ = false;  // a forced stop fails the device
+                                                                           // too
   std::string stop_refused_, stop_told_;  // why the last attempt failed; what the log was told
   bool stopping_ = false, draining_ = false, stop_flushed_ = false, checkpoint_asked_ = false, ended_ = false;
   WaitMeter waits_;
   std::map<ReplicaId, std::string> unfit_;  // what the last handshake that found other settings said
-  std::string failure_;  // before failed_ is set
+  std::string failure_;                     // before failed_ is set
   std::atomic<bool> failed_ = false;
   std::function<void(Status)> started_;
   std::thread thread_;
@@ -612,13 +667,27 @@ class VolumeRunner::Impl final : public ports::BlockTarget {
 
 VolumeRunner::VolumeRunner(VolumeSettings settings, StartHooks hooks)
     : impl_(std::make_unique<Impl>(std::move(settings), std::move(hooks))) {}
-VolumeRunner::~VolumeRunner() { impl_->wait(); }
-Status VolumeRunner::start() { return impl_->start(); }
-void VolumeRunner::request_stop(bool force) { impl_->request_stop(force); }
-void VolumeRunner::wait() { impl_->wait(); }
-bool VolumeRunner::failed() const { return impl_->failed(); }
-bool VolumeRunner::stands_down() const { return impl_->stands_down(); }
-std::string VolumeRunner::failure() const { return impl_->failure(); }
+VolumeRunner::~VolumeRunner() {
+  impl_->wait();
+}
+Status VolumeRunner::start() {
+  return impl_->start();
+}
+void VolumeRunner::request_stop(bool force) {
+  impl_->request_stop(force);
+}
+void VolumeRunner::wait() {
+  impl_->wait();
+}
+bool VolumeRunner::failed() const {
+  return impl_->failed();
+}
+bool VolumeRunner::stands_down() const {
+  return impl_->stands_down();
+}
+std::string VolumeRunner::failure() const {
+  return impl_->failure();
+}
 void VolumeRunner::reload(std::map<ReplicaId, std::string> addresses, std::string secret) {
   impl_->reload(std::move(addresses), std::move(secret));
 }

@@ -8,23 +8,33 @@ namespace {
 
 using core::PeerStatus;
 
-bool connected(const PeerStatus& p) { return p.connection == core::ConnectionState::Connected; }
-bool is_filled(const PeerStatus& p) { return p.sync_target || p.sync_source || p.inconsistent; }
+bool connected(const PeerStatus& p) {
+  return p.connection == core::ConnectionState::Connected;
+}
+bool is_filled(const PeerStatus& p) {
+  return p.sync_target || p.sync_source || p.inconsistent;
+}
 
 // Connected, it is on its way to be a member again, whether by a resync or by records.
-bool is_left_out(const PeerStatus& p) { return !p.in_sync && p.protocol == core::Protocol::C; }
+bool is_left_out(const PeerStatus& p) {
+  return !p.in_sync && p.protocol == core::Protocol::C;
+}
 
-bool any(const core::VolumeStatus& s, auto&& what) { return std::any_of(s.peers.begin(), s.peers.end(), what); }
+bool any(const core::VolumeStatus& s, auto&& what) {
+  return std::any_of(s.peers.begin(), s.peers.end(), what);
+}
 
 VolumeState state_of_primary(const core::VolumeStatus& s) {
   if (any(s, [](const PeerStatus& p) { return !connected(p); })) return VolumeState::degraded;
-  if (any(s, [](const PeerStatus& p) { return is_left_out(p) || is_filled(p); })) return VolumeState::resyncing;
+  if (any(s, [](const PeerStatus& p) { return is_left_out(p) || is_filled(p); }))
+    return VolumeState::resyncing;
   return VolumeState::ok;
 }
 
 VolumeState state_of_secondary(const NodeView& v) {
   const core::VolumeStatus& s = v.status;
-  auto primary = std::find_if(s.peers.begin(), s.peers.end(), [](const PeerStatus& p) { return connected(p) && p.primary; });
+  auto primary = std::find_if(s.peers.begin(), s.peers.end(),
+                              [](const PeerStatus& p) { return connected(p) && p.primary; });
   if (primary == s.peers.end()) return VolumeState::no_primary;
   bool member = (s.in_sync & set_of(v.settings.replica)) != 0 || primary->protocol != core::Protocol::C;
   if (!member || s.inconsistent || s.refilling) return VolumeState::resyncing;
@@ -44,30 +54,48 @@ VolumeState state_of(const NodeView& v) {
 
 const char* name_of(VolumeState state) {
   switch (state) {
-    case VolumeState::ok: return "ok";
-    case VolumeState::resyncing: return "resyncing";
-    case VolumeState::degraded: return "degraded";
-    case VolumeState::starting: return "starting";
-    case VolumeState::no_primary: return "no-primary";
-    case VolumeState::stalled: return "stalled";
-    case VolumeState::suspended: return "suspended";
-    case VolumeState::split_brain: return "split-brain";
-    case VolumeState::failed: return "failed";
+    case VolumeState::ok:
+      return "ok";
+    case VolumeState::resyncing:
+      return "resyncing";
+    case VolumeState::degraded:
+      return "degraded";
+    case VolumeState::starting:
+      return "starting";
+    case VolumeState::no_primary:
+      return "no-primary";
+    case VolumeState::stalled:
+      return "stalled";
+    case VolumeState::suspended:
+      return "suspended";
+    case VolumeState::split_brain:
+      return "split-brain";
+    case VolumeState::failed:
+      return "failed";
   }
   return "?";
 }
 
 const char* state_text(VolumeState state) {
   switch (state) {
-    case VolumeState::ok: return "";
-    case VolumeState::resyncing: return "RESYNCING";
-    case VolumeState::degraded: return "DEGRADED";
-    case VolumeState::starting: return "STARTING";
-    case VolumeState::no_primary: return "NO PRIMARY";
-    case VolumeState::stalled: return "STALLED";
-    case VolumeState::suspended: return "SUSPENDED";
-    case VolumeState::split_brain: return "SPLIT BRAIN";
-    case VolumeState::failed: return "FAILED";
+    case VolumeState::ok:
+      return "";
+    case VolumeState::resyncing:
+      return "RESYNCING";
+    case VolumeState::degraded:
+      return "DEGRADED";
+    case VolumeState::starting:
+      return "STARTING";
+    case VolumeState::no_primary:
+      return "NO PRIMARY";
+    case VolumeState::stalled:
+      return "STALLED";
+    case VolumeState::suspended:
+      return "SUSPENDED";
+    case VolumeState::split_brain:
+      return "SPLIT BRAIN";
+    case VolumeState::failed:
+      return "FAILED";
   }
   return "?";
 }

@@ -7,14 +7,14 @@ namespace twinloft::repl::daemon {
 
 enum class VolumeState {  // the later, the worse
   ok,
-  resyncing,    // a replica is being filled, or catches up
-  degraded,     // a replica lacks what is acknowledged, and nothing is under way to mend that
-  starting,     // not served yet
-  no_primary,   // a secondary that is connected to none
-  stalled,      // a request, or an operation of the disk, has waited for too long
+  resyncing,   // a replica is being filled, or catches up
+  degraded,    // a replica lacks what is acknowledged, and nothing is under way to mend that
+  starting,    // not served yet
+  no_primary,  // a secondary that is connected to none
+  stalled,     // a request, or an operation of the disk, has waited for too long
   suspended,
   split_brain,
-  failed,       // the disk, or the block device
+  failed,  // the disk, or the block device
 };
 
 inline constexpr Duration stalled_after = std::chrono::seconds(5);
@@ -26,7 +26,7 @@ inline bool is_stalled(const NodeView& v) {
 }
 
 VolumeState state_of(const NodeView& view);
-const char* name_of(VolumeState state);  // in JSON
+const char* name_of(VolumeState state);     // in JSON
 const char* state_text(VolumeState state);  // for people; empty where all is well
 
 }  // namespace twinloft::repl::daemon

@@ -23,7 +23,9 @@ VolumeSupervisor::VolumeSupervisor(VolumeSettings settings, std::function<void()
   thread_ = std::thread([this] { run(); });
 }
 
-VolumeSupervisor::~VolumeSupervisor() { thread_.join(); }
+VolumeSupervisor::~VolumeSupervisor() {
+  thread_.join();
+}
 
 VolumeSupervisor::State VolumeSupervisor::state() const {
   std::lock_guard lock(mutex_);
@@ -90,15 +92,18 @@ void VolumeSupervisor::run() {
     if (failed->was_served && clock.now() - begun >= last_retry) pause = first_retry;
     failed->was_served = was_served_;
     if (said != failed->why.message)
-      log_line(LogLevel::error, fmt::format("volume {}: {}", name_, failed->why.message), {{"event", "not-served"}});
+      log_line(LogLevel::error, fmt::format("volume {}: {}", name_, failed->why.message),
+               {{"event", "not-served"}});
     said = failed->why.message;
     stand_in(failed->why);
     set(*failed);
     wait(pause);
     std::lock_guard lock(mutex_);
     if (stop_asked_) break;
-    if (std::exchange(retry_asked_, false)) pause = first_retry, said.clear();
-    else pause = std::min(pause * 2, last_retry);
+    if (std::exchange(retry_asked_, false))
+      pause = first_retry, said.clear();
+    else
+      pause = std::min(pause * 2, last_retry);
   }
   stand_in_.reset();
   set(Ended{});
@@ -186,18 +191,24 @@ std::vector<std::string> keys_for_a_restart(const VolumeSettings& a, const Volum
   };
   using V = VolumeSettings;
   compare("uuid", &V::uuid), compare("replica", &V::replica), compare("role", &V::role, &V::role_as_before);
-  compare("on_peer_loss", &V::on_peer_loss), compare("min_in_sync", &V::min_in_sync), compare("slow_peer", &V::slow_peer);
-  compare("resync_latency_target", &V::resync_latency_target), compare("resync_rate_min", &V::resync_rate_min);
+  compare("on_peer_loss", &V::on_peer_loss), compare("min_in_sync", &V::min_in_sync),
+      compare("slow_peer", &V::slow_peer);
+  compare("resync_latency_target", &V::resync_latency_target),
+      compare("resync_rate_min", &V::resync_rate_min);
   compare("suspend_timeout", &V::suspend_timeout), compare("archive", &V::archive), compare("size", &V::size);
-  compare("data", &V::data), compare("journal", &V::journal), compare("journal_size", &V::journal_size), compare("arena", &V::arena);
-  compare("listen", &V::listen), compare("control", &V::control), compare("status_group", &V::status_group, &V::status_everybody);
-  compare("write_ack", &V::write_ack_durable), compare("seal_after", &V::seal_after), compare("peer_timeout", &V::peer_timeout);
+  compare("data", &V::data), compare("journal", &V::journal), compare("journal_size", &V::journal_size),
+      compare("arena", &V::arena);
+  compare("listen", &V::listen), compare("control", &V::control),
+      compare("status_group", &V::status_group, &V::status_everybody);
+  compare("write_ack", &V::write_ack_durable), compare("seal_after", &V::seal_after),
+      compare("peer_timeout", &V::peer_timeout);
   compare("journal_writes_in_flight", &V::journal_writes_in_flight);
-  compare("fuse", &V::fuse_file, &V::fuse_device), compare("ublk", &V::ublk_device), compare("nbd", &V::nbd_listen, &V::nbd_name);
+  compare("fuse", &V::fuse_file, &V::fuse_device), compare("ublk", &V::ublk_device),
+      compare("nbd", &V::nbd_listen, &V::nbd_name);
   compare("arbiter", &V::arbiter);
-  bool same_peers = std::equal(a.peers.begin(), a.peers.end(), b.peers.begin(), b.peers.end(), [](const PeerSettings& x, const PeerSettings& y) {
-    return x.id == y.id && x.protocol == y.protocol;
-  });
+  bool same_peers = std::equal(
+      a.peers.begin(), a.peers.end(), b.peers.begin(), b.peers.end(),
+      [](const PeerSettings& x, const PeerSettings& y) { return x.id == y.id && x.protocol == y.protocol; });
   if (!same_peers) out.emplace_back("peer");
   return out;
 }

@@ -1,4 +1,5 @@
-// How long the oldest request of the front ends has waited, to a tenth of a second. Nothing is allocated per request.
+// How long the oldest request of the front ends has waited, to a tenth of a second. Nothing is allocated per
+// request.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,9 @@ namespace twinloft::repl::exports {
 
 namespace {
 constexpr std::size_t smallest = 4096;
-constexpr std::size_t bytes_of(unsigned size_class) { return smallest << size_class; }
+constexpr std::size_t bytes_of(unsigned size_class) {
+  return smallest << size_class;
+}
 }  // namespace
 
 Buffer::Buffer(Buffer&& other) noexcept
@@ -33,7 +35,8 @@ void Buffer::reset() {
 BufferPool::BufferPool(std::size_t retain_bytes) : retain_bytes_(retain_bytes) {
   static_assert(bytes_of(classes - 1) == max_bytes);
   for (auto [size_class, share] : {std::pair{0u, 8u}, std::pair{5u, 4u}, std::pair{8u, 4u}}) {
-    for (std::size_t left = retain_bytes / share; left >= bytes_of(size_class); left -= bytes_of(size_class)) {
+    for (std::size_t left = retain_bytes / share; left >= bytes_of(size_class);
+         left -= bytes_of(size_class)) {
       auto* data = static_cast<std::byte*>(std::aligned_alloc(smallest, bytes_of(size_class)));
       if (data == nullptr) return;
       std::memset(data, 0, bytes_of(size_class));

@@ -11,8 +11,8 @@ namespace {
 
 constexpr unsigned looks_before_attaching = 2;
 
-// Devices left on a file that a killed process served answer with errors only; free those that nobody holds. A path says
-// little: in another mount namespace the same one names another file.
+// Devices left on a file that a killed process served answer with errors only; free those that nobody holds.
+// A path says little: in another mount namespace the same one names another file.
 void detach_left_over(const std::string& backing_path) {
   if (!fuse::is_dead_mount(backing_path)) return;
   auto mount = fuse::topmost_mount(backing_path);
@@ -20,8 +20,10 @@ void detach_left_over(const std::string& backing_path) {
   for (const auto& loop : loops_of(backing_path)) {
     if (!is_on(loop, (*mount)->device)) continue;
     auto detached = detach_loop(loop);
-    if (detached) log_warning("{}: detached; an earlier process left it behind", loop.device);
-    else log_warning("left behind by an earlier process: {}", detached.error().message);
+    if (detached)
+      log_warning("{}: detached; an earlier process left it behind", loop.device);
+    else
+      log_warning("left behind by an earlier process: {}", detached.error().message);
   }
 }
 
@@ -42,8 +44,10 @@ Result<std::unique_ptr<DeviceExport>> DeviceExport::start(ports::Loop& loop, por
            [self = device.get(), alive = std::weak_ptr(device->alive_)] {
              if (alive.expired()) return;
              Status mounted = self->aborted_ ? Status() : self->mount();
-             if (self->aborted_) self->on_attached(LoopIdentity{});
-             else if (!mounted) self->on_attached(std::unexpected(mounted.error()));
+             if (self->aborted_)
+               self->on_attached(LoopIdentity{});
+             else if (!mounted)
+               self->on_attached(std::unexpected(mounted.error()));
            });
   return device;
 }
@@ -56,7 +60,8 @@ Status DeviceExport::mount() {
   return {};
 }
 
-// A device that nobody takes, since the export or the loop has gone meanwhile, is given back with the last reference.
+// A device that nobody takes, since the export or the loop has gone meanwhile, is given back with the last
+// reference.
 struct Attachment {
   Result<LoopIdentity> loop = LoopIdentity();
   bool taken = false;
@@ -73,8 +78,10 @@ void DeviceExport::attach() {
   side_.run(
       [attachment, path = options_.fuse.mount_point, wanted] {
         auto attached = attach_loop(path, wanted);
-        if (attached) attachment->loop = static_cast<LoopIdentity&>(*attached);
-        else attachment->loop = std::unexpected(attached.error());
+        if (attached)
+          attachment->loop = static_cast<LoopIdentity&>(*attached);
+        else
+          attachment->loop = std::unexpected(attached.error());
       },
       [this, alive = std::weak_ptr(alive_), attachment] {
         if (alive.expired()) return;
@@ -89,7 +96,8 @@ DeviceExport::~DeviceExport() {
 }
 
 void DeviceExport::withdraw() {
-  if (!loop_device_.device.empty() && !options_.link.empty()) withdraw_symlink(loop_device_.device, options_.link);
+  if (!loop_device_.device.empty() && !options_.link.empty())
+    withdraw_symlink(loop_device_.device, options_.link);
   loop_device_ = {};
 }
 
@@ -109,10 +117,16 @@ void DeviceExport::on_attached(Result<LoopIdentity> attached) {
   std::weak_ptr alive(alive_);
   if (ready_) {
     broken_ = !taken;
-    std::exchange(ready_, nullptr)(taken ? Result<std::string>(loop_device_.device) : std::unexpected(taken.error()));
+    std::exchange(ready_,
+                  nullptr)(taken ? Result<std::string>(loop_device_.device) : std::unexpected(taken.error()));
   } else if (!aborted_) {
-    if (taken && options_.tell) options_.tell(fmt::format("the block device is there again, as {}", loop_device_.device), false);
-    trouble_ = taken ? "" : fmt::format("another program has detached its loop device, and it cannot be attached again: {}", taken.error().message);
+    if (taken && options_.tell)
+      options_.tell(fmt::format("the block device is there again, as {}", loop_device_.device), false);
+    trouble_ = taken
+                   ? ""
+                   : fmt::format(
+                         "another program has detached its loop device, and it cannot be attached again: {}",
+                         taken.error().message);
   }
   if (alive.expired()) return;
   if (stop_after_attaching_) return detach(std::exchange(stop_after_attaching_, nullptr));
@@ -129,17 +143,23 @@ void DeviceExport::look_later() {
   });
 }
 
-// Others may detach the loop device, or abort the FUSE connection: its number then goes to somebody else's file.
+// Others may detach the loop device, or abort the FUSE connection: its number then goes to somebody else's
+// file.
 void DeviceExport::look() {
   if (attaching_ || stopping_ || aborted_ || broken_ || !fuse_) return;
   if (!fuse_->connected()) {
     broken_ = true;
-    return lose(fmt::format("{}: unmounted or aborted by another program. Unmount what is on the device; then demote and promote this "
-                            "replica, or restart spool-repl", options_.fuse.mount_point));
+    return lose(
+        fmt::format("{}: unmounted or aborted by another program. Unmount what is on the device; then demote "
+                    "and promote this "
+                    "replica, or restart spool-repl",
+                    options_.fuse.mount_point));
   }
   if (!loop_device_.device.empty()) {
     if (is_attached(loop_device_)) return;
-    lose(fmt::format("{} is no longer attached: another program has detached it. It is attached again in a moment", loop_device_.device));
+    lose(fmt::format(
+        "{} is no longer attached: another program has detached it. It is attached again in a moment",
+        loop_device_.device));
     loop_device_ = {};
     looks_since_loss_ = 0;
   }
@@ -155,8 +175,10 @@ void DeviceExport::lose(std::string why) {
 }
 
 void DeviceExport::stop(std::function<void(Status)> stopped) {
-  if (attaching_) stop_after_attaching_ = std::move(stopped);
-  else detach(std::move(stopped));
+  if (attaching_)
+    stop_after_attaching_ = std::move(stopped);
+  else
+    detach(std::move(stopped));
 }
 
 void DeviceExport::detach(std::function<void(Status)> stopped) {

@@ -21,10 +21,12 @@ namespace twinloft::repl::exports {
 
 namespace {
 
-constexpr int detach_polls = 500;  // of 10 ms
+constexpr int detach_polls = 500;    // of 10 ms
 constexpr int attach_attempts = 64;  // others may take the free device between asking for it and using it
 
-std::string sysfs_of(const std::string& device) { return "/sys/block/" + device.substr(device.rfind('/') + 1); }
+std::string sysfs_of(const std::string& device) {
+  return "/sys/block/" + device.substr(device.rfind('/') + 1);
+}
 
 std::string read_line(const std::string& path) {
   auto text = read_file(path, 1 << 16);
@@ -40,15 +42,16 @@ std::uint64_t number_in(const std::string& path) {
   return number;
 }
 
-// While somebody else has the device open (udev looks at each that changes) the kernel detaches it only at their close,
-// without a notice.
+// While somebody else has the device open (udev looks at each that changes) the kernel detaches it only at
+// their close, without a notice.
 Status await_detached(const LoopIdentity& loop) {
   constexpr timespec pause{0, 10'000'000};
   for (int i = 0; i < detach_polls; ++i) {
     if (!is_attached(loop)) return {};
     ::nanosleep(&pause, nullptr);
   }
-  return fail(Errc::unavailable, "{}: another program keeps it open; it will detach when that closes it", loop.device);
+  return fail(Errc::unavailable, "{}: another program keeps it open; it will detach when that closes it",
+              loop.device);
 }
 
 // LOOP_CONFIGURE falls back to buffered I/O without a word where the file does not allow direct I/O.
@@ -56,8 +59,8 @@ Status require_direct_io(const LoopIdentity& loop, Fd& held) {
   if (read_line(sysfs_of(loop.device) + "/loop/dio") == "1") return {};
   held.reset();
   (void)detach_loop(loop);
-  return fail(Errc::unavailable, "{}: the kernel refuses direct I/O on {}; every write would be cached twice", loop.device,
-              loop.backing_path);
+  return fail(Errc::unavailable, "{}: the kernel refuses direct I/O on {}; every write would be cached twice",
+              loop.device, loop.backing_path);
 }
 
 // While `fd` is open nobody can detach the device, so that the answer stays true.
@@ -72,7 +75,7 @@ std::uint64_t sequence_of(int fd) {
 Result<Fd> open_backing(const std::string& path, const LoopOptions& options) {
   Fd backing(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_DIRECT));
   if (!backing) return fail_errno(errno, "{}: backing file of a loop device", path);
-  struct stat st {};
+  struct stat st{};
   if (options.backing_device == 0) return backing;
   if (::fstat(backing.get(), &st) != 0) return fail_errno(errno, "{}: backing file of a loop device", path);
   if (st.st_dev != options.backing_device)
@@ -99,7 +102,8 @@ Result<Fd> open_device(const std::string& device, int flags) {
 Result<AttachedLoop> attach_loop(const std::string& backing_path, const LoopOptions& options) {
   Fd control(::open("/dev/loop-control", O_RDWR | O_CLOEXEC));
   if (!control) {
-    auto error = fail_errno(errno, "/dev/loop-control: no loop devices here (is the kernel module \"loop\" loaded?)");
+    auto error = fail_errno(
+        errno, "/dev/loop-control: no loop devices here (is the kernel module \"loop\" loaded?)");
     error.error().code = Errc::unavailable;
     return error;
   }
@@ -133,7 +137,8 @@ Result<AttachedLoop> attach_loop(const std::string& backing_path, const LoopOpti
 bool is_attached(const LoopIdentity& loop) {
   std::string file = read_line(sysfs_of(loop.device) + "/loop/backing_file");
   if (file.empty()) return false;
-  return loop.sequence != 0 ? number_in(sysfs_of(loop.device) + "/diskseq") == loop.sequence : file == loop.backing_path;
+  return loop.sequence != 0 ? number_in(sysfs_of(loop.device) + "/diskseq") == loop.sequence
+                            : file == loop.backing_path;
 }
 
 Status detach_loop(const LoopIdentity& loop) {
@@ -141,18 +146,23 @@ Status detach_loop(const LoopIdentity& loop) {
   // Exclusively: clearing a mounted device would only take effect at its last close, behind our back.
   auto fd = open_device(loop.device, O_RDONLY | O_EXCL);
   if (!is_attached(loop)) return {};
-  if (!fd && fd.error().sys == EBUSY) return fail(Errc::unavailable, "{}: still in use (mounted?); it stays attached", loop.device);
+  if (!fd && fd.error().sys == EBUSY)
+    return fail(Errc::unavailable, "{}: still in use (mounted?); it stays attached", loop.device);
   if (!fd) return std::unexpected(fd.error());
-  if (::ioctl(fd->get(), LOOP_CLR_FD) != 0 && errno != ENXIO) return fail_errno(errno, "{}: detaching", loop.device);
+  if (::ioctl(fd->get(), LOOP_CLR_FD) != 0 && errno != ENXIO)
+    return fail_errno(errno, "{}: detaching", loop.device);
   fd->reset();
   return await_detached(loop);
 }
 
-Status await_cleared(const LoopIdentity& loop) { return await_detached(loop); }
+Status await_cleared(const LoopIdentity& loop) {
+  return await_detached(loop);
+}
 
 void abandon_loop(const LoopIdentity& loop) {
   // In use elsewhere, the kernel remembers the wish until the last close.
-  if (auto fd = open_device(loop.device, O_RDONLY); fd && is_attached(loop)) (void)::ioctl(fd->get(), LOOP_CLR_FD);
+  if (auto fd = open_device(loop.device, O_RDONLY); fd && is_attached(loop))
+    (void)::ioctl(fd->get(), LOOP_CLR_FD);
 }
 
 std::vector<LoopIdentity> loops_of(const std::string& backing_path) {
@@ -163,7 +173,8 @@ std::vector<LoopIdentity> loops_of(const std::string& backing_path) {
     if (!name.starts_with("loop")) continue;
     LoopIdentity loop{"/dev/" + name, number_in(entry.path().string() + "/diskseq"), backing_path};
     // In this order: a device that has changed hands in between is none of these.
-    if (read_line(entry.path().string() + "/loop/backing_file") == backing_path && is_attached(loop)) found.push_back(loop);
+    if (read_line(entry.path().string() + "/loop/backing_file") == backing_path && is_attached(loop))
+      found.push_back(loop);
   }
   std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.device < b.device; });
   return found;
@@ -178,13 +189,15 @@ bool is_on(const LoopIdentity& loop, dev_t device) {
 }
 
 Status check_symlink(const std::string& link) {
-  struct stat st {};
+  struct stat st{};
   if (::lstat(link.c_str(), &st) != 0) return {};
-  if (!S_ISLNK(st.st_mode)) return fail(Errc::conflict, "{}: exists and is not a symbolic link; nothing was changed", link);
+  if (!S_ISLNK(st.st_mode))
+    return fail(Errc::conflict, "{}: exists and is not a symbolic link; nothing was changed", link);
   std::error_code error;
   std::string before = std::filesystem::read_symlink(link, error);
   if (is_device_of_ours(before)) return {};
-  return fail(Errc::conflict, "{}: is a link to {}, which no volume's device can be; nothing was changed", link, before);
+  return fail(Errc::conflict, "{}: is a link to {}, which no volume's device can be; nothing was changed",
+              link, before);
 }
 
 Status publish_symlink(const std::string& target, const std::string& link) {

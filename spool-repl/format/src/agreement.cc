@@ -19,7 +19,8 @@ constexpr std::size_t told_bytes_max = 600;  // of the answer: it is a line of t
 
 std::string printable(std::string_view text) {
   std::string out(text);
-  std::replace_if(out.begin(), out.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
+  std::replace_if(
+      out.begin(), out.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
   return out;
 }
 
@@ -29,7 +30,8 @@ std::vector<std::pair<std::string, std::string>> lines_of(std::string_view text)
     std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(text.size(), line.size() + 1));
     std::size_t equals = std::min(line.find('='), line.size());
-    lines.emplace_back(printable(line.substr(0, equals)), printable(line.substr(std::min(line.size(), equals + 1))));
+    lines.emplace_back(printable(line.substr(0, equals)),
+                       printable(line.substr(std::min(line.size(), equals + 1))));
   }
   return lines;
 }
@@ -38,7 +40,8 @@ std::vector<std::pair<std::string, std::string>> lines_of(std::string_view text)
 
 void Agreement::add(std::string_view key, std::string_view value) {
   std::string shown = printable(value.substr(0, value_bytes_max));
-  if (value.size() > value_bytes_max) shown += fmt::format("... ({})", to_hex(hash128(as_bytes(value)).bytes));
+  if (value.size() > value_bytes_max)
+    shown += fmt::format("... ({})", to_hex(hash128(as_bytes(value)).bytes));
   text_ += fmt::format("{}={}\n", key, shown);
   TL_CHECK(text_.size() <= agreement_bytes_max);
 }
@@ -59,15 +62,19 @@ std::string disagreement(std::string_view here, std::string_view there) {
   };
   std::string text;
   auto tell = [&](const std::string& key, const std::string* mine, const std::string* other) {
-    auto word = [](const std::string* value) { return value ? "\"" + *value + "\"" : std::string("not known"); };
-    text += fmt::format("{}{} is {} here and {} there", text.empty() ? "" : ", ", key, word(mine), word(other));
+    auto word = [](const std::string* value) {
+      return value ? "\"" + *value + "\"" : std::string("not known");
+    };
+    text += fmt::format("{}{} is {} here and {} there", text.empty() ? "" : ", ", key, word(mine),
+                        word(other));
   };
   for (const auto& [key, value] : ours)
     if (const std::string* other = value_in(theirs, key); !other || *other != value) tell(key, &value, other);
   for (const auto& [key, value] : theirs)
     if (!value_in(ours, key)) tell(key, nullptr, &value);
   // Twice the same key, or another order: no setting differs, and yet somebody means something else by it.
-  if (text.empty() && here != there) return "the lists of settings that must agree are written otherwise: run the same release on both";
+  if (text.empty() && here != there)
+    return "the lists of settings that must agree are written otherwise: run the same release on both";
   if (text.size() > told_bytes_max) text = text.substr(0, told_bytes_max) + "...";
   return text;
 }

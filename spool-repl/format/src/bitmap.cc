@@ -30,8 +30,8 @@ void set_bitmap_bits(std::span<std::uint64_t> words, Lba lba, std::uint64_t bloc
   }
 }
 
-void encode_bitmap_page(const Uuid& volume, std::uint32_t slot, std::uint64_t page, std::span<const std::uint64_t> words,
-                        MutableByteSpan out) {
+void encode_bitmap_page(const Uuid& volume, std::uint32_t slot, std::uint64_t page,
+                        std::span<const std::uint64_t> words, MutableByteSpan out) {
   TL_CHECK(out.size() == block_size && words.size() <= bitmap_page_words && page <= UINT32_MAX);
   std::memset(out.data(), 0, out.size());
   store_le(out.data(), page_magic);
@@ -44,7 +44,8 @@ void encode_bitmap_page(const Uuid& volume, std::uint32_t slot, std::uint64_t pa
 Status decode_bitmap_page(ByteSpan in, const Uuid& volume, std::uint32_t slot, std::uint64_t page,
                           std::span<std::uint64_t> words) {
   TL_CHECK(in.size() == block_size && words.size() <= bitmap_page_words);
-  bool right = load_le<std::uint32_t>(in.data()) == page_magic && load_le<std::uint32_t>(in.data() + 8) == page &&
+  bool right = load_le<std::uint32_t>(in.data()) == page_magic &&
+               load_le<std::uint32_t>(in.data() + 8) == page &&
                load_le<std::uint32_t>(in.data() + 12) == slot &&
                load_le<std::uint32_t>(in.data() + 4) == page_crc(volume, in);
   if (!right) return fail(Errc::corrupt, "page {} of dirty bitmap {} is damaged", page, slot);

@@ -37,15 +37,18 @@ bool digest_fits(Digest digest, const Uuid& volume, Lba lba, ByteSpan block) {
   return digest == digest_of(volume, lba, block);
 }
 
-void encode_digest_page(const Uuid& volume, std::uint64_t page, std::span<const Digest> digests, MutableByteSpan out) {
+void encode_digest_page(const Uuid& volume, std::uint64_t page, std::span<const Digest> digests,
+                        MutableByteSpan out) {
   TL_CHECK(out.size() == block_size && digests.size() <= digest_page_blocks);
   std::memset(out.data(), 0, out.size());
   for (std::size_t s = 0; s < block_size / digest_sector_bytes; ++s) {
     MutableByteSpan sector = out.subspan(s * digest_sector_bytes, digest_sector_bytes);
     std::size_t first = std::min(s * digest_sector_blocks, digests.size());
-    std::span of_sector = digests.subspan(first, std::min<std::size_t>(digest_sector_blocks, digests.size() - first));
+    std::span of_sector = digests.subspan(
+        first, std::min<std::size_t>(digest_sector_blocks, digests.size() - first));
     for (std::size_t i = 0; i < of_sector.size(); ++i) store_le(sector.data() + i * 4, of_sector[i]);
-    store_le(sector.data() + sector_crc_at, sector_crc(volume, page * (block_size / digest_sector_bytes) + s, sector));
+    store_le(sector.data() + sector_crc_at,
+             sector_crc(volume, page * (block_size / digest_sector_bytes) + s, sector));
   }
 }
 
@@ -56,7 +59,8 @@ unsigned decode_digest_page(ByteSpan in, const Uuid& volume, std::uint64_t page,
     ByteSpan sector = in.subspan(s * digest_sector_bytes, digest_sector_bytes);
     bool right = load_le<std::uint32_t>(sector.data() + sector_crc_at) ==
                  sector_crc(volume, page * (block_size / digest_sector_bytes) + s, sector);
-    std::size_t first = s * digest_sector_blocks, end = std::min(first + digest_sector_blocks, digests.size());
+    std::size_t first = s * digest_sector_blocks,
+                end = std::min(first + digest_sector_blocks, digests.size());
     for (std::size_t i = first; i < end; ++i)
       digests[i] = right ? load_le<std::uint32_t>(sector.data() + (i - first) * 4) : digest_unknown;
     lost += !right;
@@ -64,16 +68,22 @@ unsigned decode_digest_page(ByteSpan in, const Uuid& volume, std::uint64_t page,
   return lost;
 }
 
-// ---- the table -----------------------------------------------------------------------------------------------------
+// ---- the table
+// -----------------------------------------------------------------------------------------------------
 
 DigestTable::DigestTable(const Uuid& volume, std::uint64_t volume_blocks)
-    : volume_(volume), blocks_(volume_blocks), pages_(digest_pages(volume_blocks)), is_changed_((pages_.size() + 63) / 64) {}
+    : volume_(volume),
+      blocks_(volume_blocks),
+      pages_(digest_pages(volume_blocks)),
+      is_changed_((pages_.size() + 63) / 64) {}
 
 std::uint64_t DigestTable::memory_max(std::uint64_t volume_blocks) {
   return digest_pages(volume_blocks) * (sizeof(Page) + digest_page_blocks * sizeof(Digest));
 }
 
-std::uint64_t DigestTable::memory() const { return pages_.size() * sizeof(Page) + pages_with_each_ * digest_page_blocks * sizeof(Digest); }
+std::uint64_t DigestTable::memory() const {
+  return pages_.size() * sizeof(Page) + pages_with_each_ * digest_page_blocks * sizeof(Digest);
+}
 
 Digest DigestTable::at(std::uint64_t block) const {
   const Page& page = pages_[block / digest_page_blocks];
@@ -115,8 +125,10 @@ unsigned DigestTable::load(std::uint64_t page, ByteSpan bytes) {
   Digest read[digest_page_blocks];
   std::size_t n = blocks_of(page);
   unsigned lost = decode_digest_page(bytes, volume_, page, {read, n});
-  if (std::all_of(read, read + n, [&](Digest d) { return d == read[0]; })) set_all(page, read[0]);
-  else std::copy_n(read, n, each(pages_[page]));
+  if (std::all_of(read, read + n, [&](Digest d) { return d == read[0]; }))
+    set_all(page, read[0]);
+  else
+    std::copy_n(read, n, each(pages_[page]));
   if (lost > 0) change(page);
   return lost;
 }
@@ -133,7 +145,8 @@ void DigestTable::put(Lba lba, const std::byte* block) {
 void DigestTable::put_zeros(Lba lba, std::uint64_t blocks) {
   if (blocks_ == 0) return;
   for (std::uint64_t from = lba.v, end = lba.v + blocks; from < end;) {
-    std::uint64_t page = from / digest_page_blocks, begin = page * digest_page_blocks, upto = std::min(end, begin + blocks_of(page));
+    std::uint64_t page = from / digest_page_blocks, begin = page * digest_page_blocks,
+                  upto = std::min(end, begin + blocks_of(page));
     if (!pages_[page].each && pages_[page].all == digest_zeros) {
       from = upto;
       continue;
@@ -141,8 +154,10 @@ void DigestTable::put_zeros(Lba lba, std::uint64_t blocks) {
     bool changes = false;
     for (std::uint64_t b = from; b < upto && !changes; ++b) changes = at(b) != digest_zeros;
     if (changes) change(page);
-    if (upto - from == blocks_of(page)) set_all(page, digest_zeros);
-    else if (changes) std::fill(each(pages_[page]) + (from - begin), each(pages_[page]) + (upto - begin), digest_zeros);
+    if (upto - from == blocks_of(page))
+      set_all(page, digest_zeros);
+    else if (changes)
+      std::fill(each(pages_[page]) + (from - begin), each(pages_[page]) + (upto - begin), digest_zeros);
     from = upto;
   }
 }
@@ -194,7 +209,8 @@ std::vector<DigestTable::Pages> DigestTable::take_changed(std::size_t runs_max) 
       continue;
     }
     page += static_cast<unsigned>(std::countr_zero(rest));
-    bool goes_on = !runs.empty() && runs.back().bytes.size() < run_bytes_max && runs.back().first + runs.back().bytes.size() / block_size == page;
+    bool goes_on = !runs.empty() && runs.back().bytes.size() < run_bytes_max &&
+                   runs.back().first + runs.back().bytes.size() / block_size == page;
     if (!goes_on && runs.size() == runs_max) break;
     std::vector<std::byte>& bytes = goes_on ? runs.back().bytes : runs.emplace_back(Pages{page, {}}).bytes;
     bytes.resize(bytes.size() + block_size);

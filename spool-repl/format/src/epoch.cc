@@ -22,7 +22,8 @@ EpochEntry entry_of(const EpochChange& change, Lsn start) {
   return {change.epoch, start, change.writer, change.in_sync, change.flags};
 }
 
-// ---- the table -----------------------------------------------------------------------------------------------------
+// ---- the table
+// -----------------------------------------------------------------------------------------------------
 
 void EpochTable::note(const EpochEntry& entry) {
   EpochEntry added = entry;
@@ -72,7 +73,8 @@ ReplicaSet forcers_unknown_to(const EpochTable& here, const EpochTable& there) {
   return known ? 0 : force.writers;
 }
 
-// ---- bytes ---------------------------------------------------------------------------------------------------------
+// ---- bytes
+// ---------------------------------------------------------------------------------------------------------
 
 void put_epoch(Writer& w, const Epoch& e) {
   w.put(e.counter);
@@ -110,7 +112,8 @@ Result<Epoch> get_epoch(Reader& r) {
   r.get_into(e.id.bytes);
   if (!r.ok()) return fail(Errc::corrupt, "an epoch that is cut short");
   if (e.counter > epoch_counter_max)
-    return fail(Errc::corrupt, "epoch {} is beyond {}, which no epoch can have reached", e.counter, epoch_counter_max);
+    return fail(Errc::corrupt, "epoch {} is beyond {}, which no epoch can have reached", e.counter,
+                epoch_counter_max);
   return e;
 }
 
@@ -147,8 +150,12 @@ Result<EpochChange> get_change(Reader& r) {
   return EpochChange{e.epoch, e.writer, e.in_sync, e.flags};
 }
 
-Result<EpochEntry> get_entry(Reader& r) { return take_entry(r, true); }
-Result<EpochEntry> get_entry_if_known(Reader& r) { return take_entry(r, false); }
+Result<EpochEntry> get_entry(Reader& r) {
+  return take_entry(r, true);
+}
+Result<EpochEntry> get_entry_if_known(Reader& r) {
+  return take_entry(r, false);
+}
 
 Result<ForgottenForce> get_forgotten_force(Reader& r) {
   ForgottenForce force;

@@ -83,7 +83,8 @@ Status check_extents(const Body& body, std::uint64_t volume_blocks) {
   std::uint64_t payload = 0, next = 0;
   for (const Extent& e : body.extents) {
     if (e.kind != ExtentKind::data && e.kind != ExtentKind::zeros)
-      return fail(Errc::corrupt, "record {}: unknown extent kind {}", body.header.first_lsn.v, static_cast<int>(e.kind));
+      return fail(Errc::corrupt, "record {}: unknown extent kind {}", body.header.first_lsn.v,
+                  static_cast<int>(e.kind));
     if (e.blocks == 0 || e.lba.v < next || e.lba.v >= volume_blocks || e.blocks > volume_blocks - e.lba.v)
       return fail(Errc::corrupt, "record {}: extent {}+{} out of order or beyond the volume's {} blocks",
                   body.header.first_lsn.v, e.lba.v, e.blocks, volume_blocks);
@@ -91,8 +92,8 @@ Status check_extents(const Body& body, std::uint64_t volume_blocks) {
     if (e.kind == ExtentKind::data) payload += e.blocks;
   }
   if (payload != body.header.payload_blocks)
-    return fail(Errc::corrupt, "record {}: extents hold {} payload blocks, header says {}", body.header.first_lsn.v,
-                payload, body.header.payload_blocks);
+    return fail(Errc::corrupt, "record {}: extents hold {} payload blocks, header says {}",
+                body.header.first_lsn.v, payload, body.header.payload_blocks);
   return {};
 }
 
@@ -119,20 +120,25 @@ Result<Body> decode_body_meta(ByteSpan meta, const Uuid& volume, std::uint64_t v
   auto aux = r.get<std::uint32_t>();
   auto features = r.get<std::uint32_t>();
   r.get_into(body.hash.bytes);
-  if (hash_meta(meta) != body.hash) return fail(Errc::corrupt, "record {}: body hash does not match", h.first_lsn.v);
+  if (hash_meta(meta) != body.hash)
+    return fail(Errc::corrupt, "record {}: body hash does not match", h.first_lsn.v);
   if (h.volume != volume)
-    return fail(Errc::corrupt, "record {}: of volume {}, not {}", h.first_lsn.v, h.volume.text(), volume.text());
+    return fail(Errc::corrupt, "record {}: of volume {}, not {}", h.first_lsn.v, h.volume.text(),
+                volume.text());
   if (version != body_version)
-    return fail(Errc::invalid, "record {}: format version {}, this release has {}: run the release that made the volume, or "
-                "create it anew", h.first_lsn.v, version, body_version);
+    return fail(Errc::invalid,
+                "record {}: format version {}, this release has {}: run the release that made the volume, or "
+                "create it anew",
+                h.first_lsn.v, version, body_version);
   if (features & ~record_features_known)
-    return fail(Errc::invalid, "record {}: needs features {:#x} that this release does not have", h.first_lsn.v,
-                features & ~record_features_known);
+    return fail(Errc::invalid, "record {}: needs features {:#x} that this release does not have",
+                h.first_lsn.v, features & ~record_features_known);
   h.type = static_cast<RecordType>(type);
   bool is_epoch = h.type == RecordType::epoch;
   if (!is_epoch && h.type != RecordType::data)
     return fail(Errc::corrupt, "record {}: unknown type {}", h.first_lsn.v, type);
-  if (encoding != 0) return fail(Errc::corrupt, "record {}: unknown payload encoding {}", h.first_lsn.v, encoding);
+  if (encoding != 0)
+    return fail(Errc::corrupt, "record {}: unknown payload encoding {}", h.first_lsn.v, encoding);
   if (extents > record_extents_max || h.payload_blocks > record_payload_blocks_max ||
       h.count != (is_epoch ? 1 : extents) || h.count == 0 || h.first_lsn.v == 0 ||
       h.first_lsn.v > UINT64_MAX - h.count || aux != (is_epoch ? epoch_change_bytes : 0) ||

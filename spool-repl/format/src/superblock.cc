@@ -24,17 +24,20 @@ void finish(std::vector<std::byte>& bytes, MutableByteSpan out) {
 }
 
 // Which version it is.
-Result<std::uint32_t> check_envelope(ByteSpan in, std::uint64_t magic, std::uint32_t oldest, std::uint32_t newest, const char* what) {
+Result<std::uint32_t> check_envelope(ByteSpan in, std::uint64_t magic, std::uint32_t oldest,
+                                     std::uint32_t newest, const char* what) {
   TL_CHECK(in.size() == block_size);
   if (load_le<std::uint64_t>(in.data()) != magic) return fail(Errc::not_found, "no {} here", what);
   std::vector<std::byte> copy(in.begin(), in.end());
   store_le(copy.data() + 8, std::uint32_t{0});
-  if (crc32c(copy) != load_le<std::uint32_t>(in.data() + 8)) return fail(Errc::corrupt, "{} with a wrong CRC", what);
+  if (crc32c(copy) != load_le<std::uint32_t>(in.data() + 8))
+    return fail(Errc::corrupt, "{} with a wrong CRC", what);
   auto version = load_le<std::uint32_t>(in.data() + 12);
   // Intact, and not ours to judge: to call it damaged would have its owner create it anew.
   if (version < oldest || version > newest)
-    return fail(Errc::invalid, "{} of format version {}, this release has {}: run the release that made the volume", what, version,
-                newest);
+    return fail(Errc::invalid,
+                "{} of format version {}, this release has {}: run the release that made the volume", what,
+                version, newest);
   return version;
 }
 
@@ -53,7 +56,8 @@ Status check_geometry(const Superblock& sb) {
   return {};
 }
 
-// ---- epochs and split brains ---------------------------------------------------------------------------------------
+// ---- epochs and split brains
+// ---------------------------------------------------------------------------------------
 
 // Fixed room, so that what follows has a fixed place.
 void put_padded_table(Writer& w, const EpochTable& table) {
@@ -87,12 +91,14 @@ Result<std::vector<SplitBrain>> get_split_brains(Reader& r) {
     s.with = r.get<ReplicaId>();
     r.skip(4);
     s.parted.v = r.get<std::uint64_t>();
-    if (s.with == 0 || s.with > replica_id_max) return fail(Errc::corrupt, "superblock with a split brain with replica {}", s.with);
+    if (s.with == 0 || s.with > replica_id_max)
+      return fail(Errc::corrupt, "superblock with a split brain with replica {}", s.with);
   }
   return all;
 }
 
-// ---- version 4 -----------------------------------------------------------------------------------------------------
+// ---- version 4
+// -----------------------------------------------------------------------------------------------------
 
 Result<EpochEntry> get_entry_v4(Reader& r, bool writer_known) {
   EpochEntry e;
@@ -170,7 +176,8 @@ void encode_superblock(const Superblock& sb, MutableByteSpan out) {
 }
 
 Result<Superblock> decode_superblock(ByteSpan in) {
-  TL_TRY_ASSIGN(std::uint32_t version, check_envelope(in, superblock_magic, superblock_version_oldest, superblock_version, "superblock"));
+  TL_TRY_ASSIGN(std::uint32_t version, check_envelope(in, superblock_magic, superblock_version_oldest,
+                                                      superblock_version, "superblock"));
   Reader r(in);
   r.skip(16);
   Superblock sb;

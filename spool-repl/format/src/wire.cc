@@ -163,7 +163,8 @@ struct Decoder {
   // The alternatives' order in PeerMessage is their number on the wire.
   Result<PeerMessage> message(std::size_t index) {
     switch (index) {
-      case 0: return MatchRequest{epoch()};
+      case 0:
+        return MatchRequest{epoch()};
       case 1: {
         MatchState m;
         m.last_epoch = epoch();
@@ -172,7 +173,8 @@ struct Decoder {
         m.commit = lsn();
         return m;
       }
-      case 2: return Probe{mark()};
+      case 2:
+        return Probe{mark()};
       case 3: {
         ProbeReply m;
         m.mark = mark();
@@ -187,7 +189,8 @@ struct Decoder {
         m.epochs = table();
         return m;
       }
-      case 5: return record();
+      case 5:
+        return record();
       case 6: {
         Ack m;
         m.epoch = epoch();
@@ -201,14 +204,17 @@ struct Decoder {
         m.mark = mark();
         return m;
       }
-      case 8: return refuse();
-      case 9: return node_state();
+      case 8:
+        return refuse();
+      case 9:
+        return node_state();
       case 10: {
         Claim m;
         r.get_into(m.attempt.bytes);
         return m;
       }
-      case 12: return sync_begin();
+      case 12:
+        return sync_begin();
       case 13: {
         SyncReady m;
         m.epoch = epoch();
@@ -216,7 +222,8 @@ struct Decoder {
         m.whole = r.get<std::uint8_t>() != 0;
         return m;
       }
-      case 14: return sync_data();
+      case 14:
+        return sync_data();
       case 15: {
         SyncAck m;
         m.epoch = epoch();
@@ -230,7 +237,8 @@ struct Decoder {
         m.until = lsn();
         return m;
       }
-      case 17: return sync_check();
+      case 17:
+        return sync_check();
       case 18: {
         SyncDiffer m;
         m.epoch = epoch();
@@ -253,7 +261,8 @@ struct Decoder {
         m.after = lsn();
         return m;
       }
-      case 21: return fetched_block();
+      case 21:
+        return fetched_block();
       case 11: {
         ClaimReply m;
         r.get_into(m.attempt.bytes);
@@ -261,7 +270,8 @@ struct Decoder {
         TL_TRY_ASSIGN(m.why, text());
         return m;
       }
-      default: return fail(Errc::corrupt, "message of unknown type {}", index + 32);
+      default:
+        return fail(Errc::corrupt, "message of unknown type {}", index + 32);
     }
   }
 
@@ -269,7 +279,8 @@ struct Decoder {
     RecordMessage m;
     m.epoch = epoch();
     auto meta_bytes = r.get<std::uint32_t>();
-    if (meta_bytes > r.remaining()) return fail(Errc::corrupt, "record message with a body of {} bytes", meta_bytes);
+    if (meta_bytes > r.remaining())
+      return fail(Errc::corrupt, "record message with a body of {} bytes", meta_bytes);
     ByteSpan meta = r.get_bytes(meta_bytes);
     ByteSpan payload = r.get_bytes(r.remaining());
     m.meta.assign(meta.begin(), meta.end());
@@ -289,7 +300,8 @@ struct Decoder {
     return m;
   }
 
-  // Extents in ascending order and disjoint, and exactly their payload; core/ checks them against the volume's end.
+  // Extents in ascending order and disjoint, and exactly their payload; core/ checks them against the
+  // volume's end.
   Result<PeerMessage> sync_data() {
     SyncData m;
     m.epoch = epoch();
@@ -303,14 +315,16 @@ struct Decoder {
       e.blocks = r.get<std::uint32_t>();
       auto kind = r.get<std::uint32_t>();
       e.kind = static_cast<ExtentKind>(kind);
-      bool known = kind == static_cast<std::uint32_t>(ExtentKind::data) || kind == static_cast<std::uint32_t>(ExtentKind::zeros);
+      bool known = kind == static_cast<std::uint32_t>(ExtentKind::data) ||
+                   kind == static_cast<std::uint32_t>(ExtentKind::zeros);
       if (!known || e.blocks == 0 || e.lba.v < end || e.lba.v > UINT64_MAX / 2)
         return fail(Errc::corrupt, "resync data with a bad extent");
       end = e.lba.v + e.blocks;
       if (e.kind == ExtentKind::data) blocks += e.blocks;
       m.extents.push_back(e);
     }
-    if (r.remaining() != blocks * block_size) return fail(Errc::corrupt, "resync data without all of its payload");
+    if (r.remaining() != blocks * block_size)
+      return fail(Errc::corrupt, "resync data without all of its payload");
     ByteSpan payload = r.get_bytes(r.remaining());
     m.payload.assign(payload.begin(), payload.end());
     return m;
@@ -359,7 +373,8 @@ struct Decoder {
     m.commit = lsn();
     m.epochs = table();
     if (m.newest_epoch > epoch_counter_max)
-      return fail(Errc::corrupt, "an epoch counter beyond {}, which none can have reached", epoch_counter_max);
+      return fail(Errc::corrupt, "an epoch counter beyond {}, which none can have reached",
+                  epoch_counter_max);
     return m;
   }
 
@@ -393,8 +408,9 @@ Result<WireHeader> decode_wire_header(ByteSpan in) {
     return fail(Errc::corrupt, "what the peer sends is not the replication protocol");
   auto version = load_le<std::uint16_t>(in.data() + 4);
   if (version != wire_version)
-    return fail(Errc::conflict, "the peer speaks wire version {}, this program {}: run the same release on both",
-                version, wire_version);
+    return fail(Errc::conflict,
+                "the peer speaks wire version {}, this program {}: run the same release on both", version,
+                wire_version);
   WireHeader h;
   h.type = load_le<std::uint16_t>(in.data() + 6);
   h.payload_bytes = load_le<std::uint32_t>(in.data() + 8);
@@ -404,7 +420,8 @@ Result<WireHeader> decode_wire_header(ByteSpan in) {
 }
 
 std::uint16_t wire_type(const PeerMessage& message) {
-  return static_cast<std::uint16_t>(static_cast<std::uint16_t>(WireType::first_peer_message) + message.index());
+  return static_cast<std::uint16_t>(static_cast<std::uint16_t>(WireType::first_peer_message) +
+                                    message.index());
 }
 
 void encode_peer_message(const PeerMessage& message, std::vector<std::byte>& out) {
@@ -423,7 +440,8 @@ Result<PeerMessage> decode_peer_message(std::uint16_t type, ByteSpan payload) {
   if (type < first) return fail(Errc::corrupt, "message of type {} at this point", type);
   Decoder d{Reader(payload), {}};
   auto message = d.message(type - first);
-  if (message && d.r.ok() && d.wrong) return fail(Errc::corrupt, "message of type {}: {}", type, d.wrong->message);
+  if (message && d.r.ok() && d.wrong)
+    return fail(Errc::corrupt, "message of type {}: {}", type, d.wrong->message);
   if (message && (!d.r.ok() || d.r.remaining() != 0))
     return fail(Errc::corrupt, "message of type {} with a wrong length of {} bytes", type, payload.size());
   return message;

@@ -11,7 +11,9 @@
 
 namespace twinloft::repl::io {
 
-bool cannot_zero(int error) { return error == EOPNOTSUPP || error == ENOSYS || error == ENODEV || error == EINVAL; }
+bool cannot_zero(int error) {
+  return error == EOPNOTSUPP || error == ENOSYS || error == ENODEV || error == EINVAL;
+}
 
 Status OsBlockFile::read(std::uint64_t offset, MutableByteSpan out) {
   while (!out.empty()) {
@@ -19,7 +21,8 @@ Status OsBlockFile::read(std::uint64_t offset, MutableByteSpan out) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return fail_errno(errno, "{}: read of {} bytes at {}", file_.path, out.size(), offset);
     if (n == 0)
-      return fail(Errc::corrupt, "{}: ends at {}, with {} bytes still expected", file_.path, offset, out.size());
+      return fail(Errc::corrupt, "{}: ends at {}, with {} bytes still expected", file_.path, offset,
+                  out.size());
     out = out.subspan(static_cast<std::size_t>(n));
     offset += static_cast<std::uint64_t>(n);
   }
@@ -40,7 +43,8 @@ Status OsBlockFile::write(std::uint64_t offset, ByteSpan data) {
 
 Status OsBlockFile::write_zeros(std::uint64_t offset, std::uint64_t bytes) {
   if (bytes == 0) return {};
-  // As the running volume does it: a block device gets a TRIM that reads back as zeros, a file keeps its space.
+  // As the running volume does it: a block device gets a TRIM that reads back as zeros, a file keeps its
+  // space.
   int mode = (file_.block_device ? FALLOC_FL_PUNCH_HOLE : FALLOC_FL_ZERO_RANGE) | FALLOC_FL_KEEP_SIZE;
   int rc;
   do rc = ::fallocate(file_.fd.get(), mode, static_cast<off_t>(offset), static_cast<off_t>(bytes));

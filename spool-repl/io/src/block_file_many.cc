@@ -48,8 +48,10 @@ class Transfer {
     const Piece& p = pieces_[lane.piece];
     lane.iov = {p.memory.data(), p.memory.size()};
     ++under_way_;
-    if (writes_) loop_.write(fd_, p.offset, {&lane.iov, 1}, false, lane.op);
-    else loop_.read(fd_, p.offset, {&lane.iov, 1}, lane.op);
+    if (writes_)
+      loop_.write(fd_, p.offset, {&lane.iov, 1}, false, lane.op);
+    else
+      loop_.read(fd_, p.offset, {&lane.iov, 1}, lane.op);
   }
   void on_done(Lane& lane) {
     --under_way_;
@@ -75,13 +77,16 @@ OsBlockFile::~OsBlockFile() = default;
 bool OsBlockFile::has_loop() {
   if (!loop_ && !without_loop_) {
     auto made = UringLoop::create(clock_, {.entries = at_once});
-    if (made) loop_ = std::move(*made);
-    else without_loop_ = true;  // one after the other does as well, only slower
+    if (made)
+      loop_ = std::move(*made);
+    else
+      without_loop_ = true;  // one after the other does as well, only slower
   }
   return loop_ != nullptr;
 }
 
-// What failed is tried once more, alone: it may succeed now, and if not, the single operation says what was wrong. So is all that had not begun.
+// What failed is tried once more, alone: it may succeed now, and if not, the single operation says what was
+// wrong. So is all that had not begun.
 Status OsBlockFile::many(bool writes, std::span<const Piece> pieces) {
   auto one = [&](const Piece& p) { return writes ? write(p.offset, p.memory) : read(p.offset, p.memory); };
   if (pieces.size() > 1 && has_loop()) {
@@ -98,7 +103,11 @@ Status OsBlockFile::many(bool writes, std::span<const Piece> pieces) {
   return {};
 }
 
-Status OsBlockFile::read_all(std::span<const Piece> pieces) { return many(false, pieces); }
-Status OsBlockFile::write_all(std::span<const Piece> pieces) { return many(true, pieces); }
+Status OsBlockFile::read_all(std::span<const Piece> pieces) {
+  return many(false, pieces);
+}
+Status OsBlockFile::write_all(std::span<const Piece> pieces) {
+  return many(true, pieces);
+}
 
 }  // namespace twinloft::repl::io

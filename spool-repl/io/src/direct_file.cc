@@ -46,7 +46,7 @@ Status query_device(DirectFile& file) {
 Result<DirectFile> open_direct(const std::string& path, Access access) {
   DirectFile file;
   file.path = path;
-  struct stat st {};
+  struct stat st{};
   if (::stat(path.c_str(), &st) != 0) return fail_errno(errno, "{}", path);
   file.block_device = S_ISBLK(st.st_mode);
   if (!file.block_device && !S_ISREG(st.st_mode))
@@ -59,7 +59,8 @@ Result<DirectFile> open_direct(const std::string& path, Access access) {
   dev_t device = st.st_dev;
   ino_t inode = st.st_ino;
   if (::fstat(file.fd.get(), &st) != 0) return fail_errno(errno, "{}", path);
-  if (st.st_dev != device || st.st_ino != inode) return fail(Errc::conflict, "{}: replaced while it was opened", path);
+  if (st.st_dev != device || st.st_ino != inode)
+    return fail(Errc::conflict, "{}: replaced while it was opened", path);
   if (file.block_device) {
     TL_TRY(query_device(file));
     int read_only = 0;  // the kernel may refuse the first write only

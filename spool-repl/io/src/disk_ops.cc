@@ -71,7 +71,8 @@ void UringLoop::start_fallocate(int fd, int mode, std::uint64_t offset, std::uin
 }
 
 void UringLoop::start(DiskOp& op) {
-  TL_CHECK_MSG(op.done != nullptr && !op.in_flight_, "a disk operation needs `done` and must not be under way");
+  TL_CHECK_MSG(op.done != nullptr && !op.in_flight_,
+               "a disk operation needs `done` and must not be under way");
   op.in_flight_ = true;
   op.result = 0;
   ++disk_ops_in_flight_;
@@ -82,10 +83,15 @@ void UringLoop::queue(DiskOp& op) {
   io_uring_sqe* e = sqe();
   switch (op.kind_) {
     case DiskOp::Kind::read:
-    case DiskOp::Kind::write: prepare_transfer(e, op); break;
-    case DiskOp::Kind::datasync: io_uring_prep_fsync(e, op.fd_, IORING_FSYNC_DATASYNC); break;
+    case DiskOp::Kind::write:
+      prepare_transfer(e, op);
+      break;
+    case DiskOp::Kind::datasync:
+      io_uring_prep_fsync(e, op.fd_, IORING_FSYNC_DATASYNC);
+      break;
     case DiskOp::Kind::fallocate:
-      io_uring_prep_fallocate(e, op.fd_, op.mode_, static_cast<off_t>(op.offset_), static_cast<off_t>(op.length_));
+      io_uring_prep_fallocate(e, op.fd_, op.mode_, static_cast<off_t>(op.offset_),
+                              static_cast<off_t>(op.length_));
       break;
   }
   io_uring_sqe_set_data64(e, reinterpret_cast<std::uint64_t>(&op) | tag_disk);
@@ -96,12 +102,16 @@ void UringLoop::prepare_transfer(io_uring_sqe* e, const DiskOp& op) const {
   int area = registered_area(op);
   if (op.iov_count_ == 1 && op.iov_->iov_len <= INT_MAX) {
     auto length = static_cast<unsigned>(op.iov_->iov_len);
-    if (writes) io_uring_prep_write(e, op.fd_, op.iov_->iov_base, length, op.offset_);
-    else io_uring_prep_read(e, op.fd_, op.iov_->iov_base, length, op.offset_);
+    if (writes)
+      io_uring_prep_write(e, op.fd_, op.iov_->iov_base, length, op.offset_);
+    else
+      io_uring_prep_read(e, op.fd_, op.iov_->iov_base, length, op.offset_);
     if (area >= 0) e->opcode = writes ? IORING_OP_WRITE_FIXED : IORING_OP_READ_FIXED;
   } else {
-    if (writes) io_uring_prep_writev(e, op.fd_, op.iov_, op.iov_count_, op.offset_);
-    else io_uring_prep_readv(e, op.fd_, op.iov_, op.iov_count_, op.offset_);
+    if (writes)
+      io_uring_prep_writev(e, op.fd_, op.iov_, op.iov_count_, op.offset_);
+    else
+      io_uring_prep_readv(e, op.fd_, op.iov_, op.iov_count_, op.offset_);
     if (!fixed_vectors_) area = -1;
     if (area >= 0) e->opcode = writes ? op_writev_fixed : op_readv_fixed;
   }

@@ -13,8 +13,10 @@ namespace {
 constexpr std::size_t area_bytes_max = 1u << 30;  // of one buffer: io_uring_register(2)
 
 bool has_fixed_vectors(io_uring& ring) {
-  std::unique_ptr<io_uring_probe, decltype(&io_uring_free_probe)> probe(io_uring_get_probe_ring(&ring), &io_uring_free_probe);
-  return probe && io_uring_opcode_supported(probe.get(), op_readv_fixed) && io_uring_opcode_supported(probe.get(), op_writev_fixed);
+  std::unique_ptr<io_uring_probe, decltype(&io_uring_free_probe)> probe(io_uring_get_probe_ring(&ring),
+                                                                        &io_uring_free_probe);
+  return probe && io_uring_opcode_supported(probe.get(), op_readv_fixed) &&
+         io_uring_opcode_supported(probe.get(), op_writev_fixed);
 }
 
 }  // namespace
@@ -39,13 +41,16 @@ Status UringLoop::register_memory(std::span<const MutableByteSpan> areas) {
 // The area that all of the operation's memory lies in.
 int UringLoop::registered_area(const DiskOp& op) const {
   auto within = [](const MutableByteSpan& area, const iovec& v) {
-    auto at = reinterpret_cast<std::uintptr_t>(v.iov_base), begin = reinterpret_cast<std::uintptr_t>(area.data());
+    auto at = reinterpret_cast<std::uintptr_t>(v.iov_base),
+         begin = reinterpret_cast<std::uintptr_t>(area.data());
     return at >= begin && at - begin <= area.size() && v.iov_len <= area.size() - (at - begin);
   };
   if (op.iov_count_ == 0) return -1;
-  auto area = std::find_if(areas_.begin(), areas_.end(), [&](const MutableByteSpan& a) { return within(a, *op.iov_); });
+  auto area = std::find_if(areas_.begin(), areas_.end(),
+                           [&](const MutableByteSpan& a) { return within(a, *op.iov_); });
   if (area == areas_.end()) return -1;
-  if (!std::all_of(op.iov_, op.iov_ + op.iov_count_, [&](const iovec& v) { return within(*area, v); })) return -1;
+  if (!std::all_of(op.iov_, op.iov_ + op.iov_count_, [&](const iovec& v) { return within(*area, v); }))
+    return -1;
   return static_cast<int>(area - areas_.begin());
 }
 

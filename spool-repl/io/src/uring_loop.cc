@@ -22,10 +22,12 @@ Result<std::unique_ptr<UringLoop>> UringLoop::create(const Clock& clock, const O
 }
 
 Status UringLoop::set_up(const Options& options) {
-  // The ring starts disabled so that the thread that first uses it becomes its only issuer, not the one that made it.
-  // COOP_TASKRUN, SUBMIT_ALL: Linux 5.19; SINGLE_ISSUER, DEFER_TASKRUN: 6.1. Older kernels answer EINVAL.
-  const unsigned wanted[] = {IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_SUBMIT_ALL,
-                             IORING_SETUP_COOP_TASKRUN | IORING_SETUP_SUBMIT_ALL, 0};
+  // The ring starts disabled so that the thread that first uses it becomes its only issuer, not the one that
+  // made it. COOP_TASKRUN, SUBMIT_ALL: Linux 5.19; SINGLE_ISSUER, DEFER_TASKRUN: 6.1. Older kernels answer
+  // EINVAL.
+  const unsigned wanted[] = {
+      IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_SUBMIT_ALL,
+      IORING_SETUP_COOP_TASKRUN | IORING_SETUP_SUBMIT_ALL, 0};
   int rc = -EINVAL;
   for (unsigned flags : wanted) {
     if (options.plain_ring && flags != 0) continue;
@@ -36,8 +38,10 @@ Status UringLoop::set_up(const Options& options) {
     if (rc != -EINVAL) break;
   }
   if (rc < 0) {
-    auto error = fail_errno(-rc, "io_uring is not usable here (Linux 5.15 or newer is needed, the sysctl "
-                            "kernel.io_uring_disabled must be 0, and a container's seccomp profile must allow it)");
+    auto error = fail_errno(
+        -rc,
+        "io_uring is not usable here (Linux 5.15 or newer is needed, the sysctl "
+        "kernel.io_uring_disabled must be 0, and a container's seccomp profile must allow it)");
     error.error().code = Errc::unavailable;
     return error;
   }
@@ -57,8 +61,9 @@ UringLoop::~UringLoop() {
   io_uring_queue_exit(&ring_);
 }
 
-// Lets the kernel finish with every file and buffer it still holds: closing the ring alone would do that later, in
-// the background. Gives up where this thread may not use the ring; then its thread has ended, and so has its I/O.
+// Lets the kernel finish with every file and buffer it still holds: closing the ring alone would do that
+// later, in the background. Gives up where this thread may not use the ring; then its thread has ended, and
+// so has its I/O.
 void UringLoop::drain() {
   while (!watches_.empty()) unwatch(watches_.begin()->first);
   while (!leaving_.empty() || disk_ops_in_flight_ > 0) {
@@ -88,7 +93,8 @@ io_uring_sqe* UringLoop::sqe() {
 // By the bare system call: liburing 2.3 declares io_uring_enable_rings() without exporting it.
 int UringLoop::enable() {
   if (ring_enabled_) return 0;
-  if (::syscall(SYS_io_uring_register, ring_.ring_fd, IORING_REGISTER_ENABLE_RINGS, nullptr, 0) != 0) return -errno;
+  if (::syscall(SYS_io_uring_register, ring_.ring_fd, IORING_REGISTER_ENABLE_RINGS, nullptr, 0) != 0)
+    return -errno;
   ring_enabled_ = true;
   return 0;
 }
@@ -104,7 +110,8 @@ int UringLoop::enter(Duration wait) {
 
 Status UringLoop::submit_and_wait(Duration max_wait) {
   int rc = enter(std::max(Duration::zero(), std::min(max_wait, until_next_timer())));
-  // EBUSY: completions must be taken first. EAGAIN: out of memory for a moment; what was not taken stays queued.
+  // EBUSY: completions must be taken first. EAGAIN: out of memory for a moment; what was not taken stays
+  // queued.
   if (rc < 0 && rc != -ETIME && rc != -EINTR && rc != -EBUSY && rc != -EAGAIN)
     return fail_errno(-rc, "the event loop's io_uring failed");
   return {};
@@ -113,7 +120,8 @@ Status UringLoop::submit_and_wait(Duration max_wait) {
 Status UringLoop::turn(Duration max_wait) {
   if (turn_hook_) turn_hook_();
   TL_TRY(submit_and_wait(max_wait));
-  // What completes while these are handed out waits for the next turn, so a busy descriptor cannot starve timers.
+  // What completes while these are handed out waits for the next turn, so a busy descriptor cannot starve
+  // timers.
   for (unsigned left = io_uring_cq_ready(&ring_); left > 0; --left) {
     io_uring_cqe* cqe = nullptr;
     if (io_uring_peek_cqe(&ring_, &cqe) != 0) break;
@@ -137,9 +145,14 @@ Status UringLoop::run() {
 
 void UringLoop::dispatch(std::uint64_t user_data, int res) {
   switch (user_data & tag_mask) {
-    case tag_disk: on_disk(*reinterpret_cast<DiskOp*>(user_data), res); break;
-    case tag_poll: on_poll(*reinterpret_cast<Watch*>(user_data & ~tag_mask), res); break;
-    default: break;
+    case tag_disk:
+      on_disk(*reinterpret_cast<DiskOp*>(user_data), res);
+      break;
+    case tag_poll:
+      on_poll(*reinterpret_cast<Watch*>(user_data & ~tag_mask), res);
+      break;
+    default:
+      break;
   }
 }
 

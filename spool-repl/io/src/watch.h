@@ -1,5 +1,5 @@
-// A watched descriptor of UringLoop. Level-triggering is made of one-shot polls that are armed again after the
-// handler ran: the kernel looks at the state when it takes a poll, so nothing is missed in between.
+// A watched descriptor of UringLoop. Level-triggering is made of one-shot polls that are armed again after
+// the handler ran: the kernel looks at the state when it takes a poll, so nothing is missed in between.
 #pragma once
 
 #include "twinloft/spool-repl/io/uring_loop.h"

@@ -21,7 +21,8 @@ ReadBitmap read_bitmap(ports::BlockFile& journal, const Superblock& sb, std::uin
     for (std::uint64_t page = first; page < first + n; ++page) {
       std::uint64_t at = page * bitmap_page_words;
       std::span of_page(out.words.data() + at, std::min<std::uint64_t>(bitmap_page_words, words - at));
-      if (read && decode_bitmap_page(bytes.subspan((page - first) * block_size, block_size), sb.volume, slot, page, of_page))
+      if (read && decode_bitmap_page(bytes.subspan((page - first) * block_size, block_size), sb.volume, slot,
+                                     page, of_page))
         continue;
       std::fill(of_page.begin(), of_page.end(), ~std::uint64_t{0});
       out.pages_lost++;

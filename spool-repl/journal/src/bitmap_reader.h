@@ -1,4 +1,5 @@
-// Reading a bitmap of docs/formats/bitmap.md as it is on the disk; for recovery and for the tools that look from outside.
+// Reading a bitmap of docs/formats/bitmap.md as it is on the disk; for recovery and for the tools that look
+// from outside.
 #pragma once
 
 #include <vector>

@@ -9,7 +9,8 @@ namespace twinloft::repl::journal {
 
 class BlockSet {
  public:
-  // Adds a range and calls `on_new(lba, blocks)` for each part of it that was not in the set, in ascending order.
+  // Adds a range and calls `on_new(lba, blocks)` for each part of it that was not in the set, in ascending
+  // order.
   template <class OnNew>
   void add(std::uint64_t lba, std::uint64_t blocks, OnNew on_new) {
     std::uint64_t begin = lba, end = lba + blocks, at = lba;

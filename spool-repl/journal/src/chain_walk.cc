@@ -2,7 +2,8 @@
 
 namespace twinloft::repl::journal {
 
-Result<std::optional<ListedRecord>> ChainWalk::next(RingReader& reader, const Superblock& sb, std::uint64_t end) {
+Result<std::optional<ListedRecord>> ChainWalk::next(RingReader& reader, const Superblock& sb,
+                                                    std::uint64_t end) {
   std::uint64_t ring = sb.ring_bytes;
   std::uint64_t wrapped = pos_.v % ring == 0 ? pos_.v : (pos_.v / ring + 1) * ring;
   for (std::uint64_t at : {pos_.v, wrapped}) {

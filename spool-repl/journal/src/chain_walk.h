@@ -10,8 +10,9 @@ class ChainWalk {
  public:
   ChainWalk(JournalPos pos, LogMark last) : pos_(pos), last_(last) {}
 
-  // The next record, read from this ring, if it ends at or before position `end`; it lies at pos(), or at the ring's
-  // beginning where it did not fit before the ring's end. nullopt: it is not there; the walk stays where it is.
+  // The next record, read from this ring, if it ends at or before position `end`; it lies at pos(), or at the
+  // ring's beginning where it did not fit before the ring's end. nullopt: it is not there; the walk stays
+  // where it is.
   Result<std::optional<ListedRecord>> next(RingReader& reader, const Superblock& sb, std::uint64_t end);
 
   JournalPos pos() const { return pos_; }

@@ -10,9 +10,9 @@ namespace twinloft::repl::journal {
 
 namespace {
 
-constexpr std::uint64_t samples_max = 64;          // spread over the volume
-constexpr std::uint64_t compared_min = 8;          // fewer may all have rotted
-constexpr std::uint64_t searched_max = 1u << 20;   // blocks for one sample: a start must not take minutes
+constexpr std::uint64_t samples_max = 64;         // spread over the volume
+constexpr std::uint64_t compared_min = 8;         // fewer may all have rotted
+constexpr std::uint64_t searched_max = 1u << 20;  // blocks for one sample: a start must not take minutes
 
 struct Range {
   std::uint64_t begin, end;
@@ -25,8 +25,10 @@ std::vector<Range> in_records(const RecoveredLog& log) {
     for (const Extent& e : r.body.extents) all.push_back({e.lba.v, e.lba.v + e.blocks});
   std::sort(all.begin(), all.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
   for (const Range& r : all) {
-    if (!merged.empty() && r.begin <= merged.back().end) merged.back().end = std::max(merged.back().end, r.end);
-    else merged.push_back(r);
+    if (!merged.empty() && r.begin <= merged.back().end)
+      merged.back().end = std::max(merged.back().end, r.end);
+    else
+      merged.push_back(r);
   }
   return merged;
 }
@@ -58,7 +60,8 @@ class Sampler {
     return at;
   }
   std::uint64_t end_of_written(std::uint64_t lba) const {
-    auto next = std::upper_bound(written_.begin(), written_.end(), lba, [](std::uint64_t at, const Range& r) { return at < r.begin; });
+    auto next = std::upper_bound(written_.begin(), written_.end(), lba,
+                                 [](std::uint64_t at, const Range& r) { return at < r.begin; });
     if (next == written_.begin()) return lba;
     return std::max(lba, std::prev(next)->end);
   }
@@ -76,13 +79,17 @@ Status check_content(const RecoveredLog& log, ports::BlockFile& data) {
   std::uint64_t compared = 0;
   AlignedBuffer block(block_size);
   for (std::uint64_t lba : Sampler(log).run()) {
-    if (!data.read(lba * block_size, block.span())) continue;  // a bad sector says nothing about whose disk it is
+    if (!data.read(lba * block_size, block.span()))
+      continue;  // a bad sector says nothing about whose disk it is
     if (log.digests.fits(Lba{lba}, block.span().data())) return {};
     compared++;
   }
   if (compared < compared_min) return {};
-  return fail(Errc::conflict, "{}: none of {} blocks holds what volume {} has written there: this is not the volume's data area. Another disk may "
-              "have this name now: correct `data`. Nothing was changed", data.name(), compared, sb.volume.text());
+  return fail(Errc::conflict,
+              "{}: none of {} blocks holds what volume {} has written there: this is not the volume's data "
+              "area. Another disk may "
+              "have this name now: correct `data`. Nothing was changed",
+              data.name(), compared, sb.volume.text());
 }
 
 }  // namespace twinloft::repl::journal

@@ -22,7 +22,8 @@ Status write_bitmaps(const Superblock& sb, ports::BlockFile& journal) {
       std::uint64_t n = std::min(batch, each - first);
       for (std::uint64_t i = 0; i < n; ++i)
         encode_bitmap_page(sb.volume, slot, first + i, {}, pages.span().subspan(i * block_size, block_size));
-      TL_TRY(journal.write(sb.bitmap_offset + slot * sb.bitmap_bytes + first * block_size, pages.span().first(n * block_size)));
+      TL_TRY(journal.write(sb.bitmap_offset + slot * sb.bitmap_bytes + first * block_size,
+                           pages.span().first(n * block_size)));
     }
   }
   return {};

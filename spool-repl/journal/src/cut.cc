@@ -13,11 +13,12 @@ namespace twinloft::repl::journal {
 namespace {
 
 Status check_usable(const Listing& listing, const std::string& name) {
-  if (listing.damage)
-    return fail(Errc::corrupt, "no cut is possible: {}", listing.damage->message);
+  if (listing.damage) return fail(Errc::corrupt, "no cut is possible: {}", listing.damage->message);
   if (!listing.superblock.inconsistent_source.id.is_nil())
-    return fail(Errc::conflict, "{}: the replica is Inconsistent: a resync into it was not finished, and its data area is a "
-                "state of no LSN. Let it finish, or use another replica", name);
+    return fail(Errc::conflict,
+                "{}: the replica is Inconsistent: a resync into it was not finished, and its data area is a "
+                "state of no LSN. Let it finish, or use another replica",
+                name);
   return {};
 }
 
@@ -25,16 +26,19 @@ Status check_same_journal(const Superblock& now, const Superblock& base, const s
   if (base.volume == now.volume && base.replica == now.replica && base.volume_blocks == now.volume_blocks &&
       base.ring_offset == now.ring_offset && base.ring_bytes == now.ring_bytes)
     return {};
-  return fail(Errc::conflict, "{}: of volume {} replica {}, not an earlier copy of the journal of volume {} replica {}", name,
+  return fail(Errc::conflict,
+              "{}: of volume {} replica {}, not an earlier copy of the journal of volume {} replica {}", name,
               base.volume.text(), base.replica, now.volume.text(), now.replica);
 }
 
 // Copies blocks and leaves out those that are zero, so that the image stays sparse.
 class ImageWriter {
  public:
-  explicit ImageWriter(ports::BlockFile& out) : out_(out), buffer_(std::size_t{batch} * block_size), zero_(block_size) {}
+  explicit ImageWriter(ports::BlockFile& out)
+      : out_(out), buffer_(std::size_t{batch} * block_size), zero_(block_size) {}
 
-  Result<std::uint64_t> copy(ports::BlockFile& from, std::uint64_t offset, std::uint64_t lba, std::uint64_t blocks) {
+  Result<std::uint64_t> copy(ports::BlockFile& from, std::uint64_t offset, std::uint64_t lba,
+                             std::uint64_t blocks) {
     std::uint64_t copied = 0;
     for (std::uint64_t done = 0; done < blocks; done += batch) {
       std::uint64_t n = std::min<std::uint64_t>(batch, blocks - done);
@@ -56,7 +60,9 @@ class ImageWriter {
     for (std::uint64_t i = 0; i < n;) {
       std::uint64_t end = i;
       while (end < n && !is_zero(end)) ++end;
-      if (end > i) TL_TRY(out_.write((lba + i) * block_size, buffer_.span().subspan(i * block_size, (end - i) * block_size)));
+      if (end > i)
+        TL_TRY(out_.write((lba + i) * block_size,
+                          buffer_.span().subspan(i * block_size, (end - i) * block_size)));
       written += end - i;
       i = end + (end < n);
     }
@@ -83,7 +89,8 @@ Result<History> History::open(ports::BlockFile& journal, ports::BlockFile& data)
   return history;
 }
 
-Result<History> History::open(ports::BlockFile& journal, ports::BlockFile& base_journal, ports::BlockFile& base_data) {
+Result<History> History::open(ports::BlockFile& journal, ports::BlockFile& base_journal,
+                              ports::BlockFile& base_data) {
   TL_TRY_ASSIGN(Listing now, list_journal(journal));
   TL_TRY_ASSIGN(Listing base, list_journal(base_journal));
   TL_TRY(check_usable(base, base_journal.name()));
@@ -99,8 +106,8 @@ Result<History> History::open(ports::BlockFile& journal, ports::BlockFile& base_
   return history;
 }
 
-// The chain from the base's tail on, and up to where it is certain. The journal of today is asked first: where the log
-// was cut in between, its records are those that count.
+// The chain from the base's tail on, and up to where it is certain. The journal of today is asked first:
+// where the log was cut in between, its records are those that count.
 Result<Lsn> History::follow(ports::BlockFile& journal, const Listing& now, ports::BlockFile& base_journal,
                             const Listing& base) {
   RingReader reader(journal, now.superblock), base_reader(base_journal, base.superblock);
@@ -120,7 +127,8 @@ Result<Lsn> History::follow(ports::BlockFile& journal, const Listing& now, ports
   }
   commit_ = std::max(now.commit, base.commit);
   if (walk.last() == now.last) return now.last.lsn;
-  // Nothing ties what the base alone has to the journal of today: of it only what was committed then is certain to count.
+  // Nothing ties what the base alone has to the journal of today: of it only what was committed then is
+  // certain to count.
   gap_until_ = now.superblock.tail.lsn;
   return std::min(std::max(from_today, base.commit), walk.last().lsn);
 }
@@ -146,31 +154,38 @@ void History::find_first(Lsn maybe_home) {
 }
 
 std::size_t History::records_up_to(Lsn lsn) const {
-  auto behind = std::upper_bound(records_.begin(), records_.end(), lsn, [](Lsn at, const ListedRecord& r) {
-    return at < r.body.mark().lsn;
-  });
+  auto behind = std::upper_bound(records_.begin(), records_.end(), lsn,
+                                 [](Lsn at, const ListedRecord& r) { return at < r.body.mark().lsn; });
   return static_cast<std::size_t>(behind - records_.begin());
 }
 
 Status History::check(Lsn lsn) const {
   if (first_ > last_)
-    return fail(Errc::invalid, "LSN {}: no cut is possible with this base: its data area may hold what came up to LSN {}, "
-                "and the journal's ring was written over the records behind LSN {}. Take a later base", lsn.v, first_.v,
-                last_.v);
+    return fail(Errc::invalid,
+                "LSN {}: no cut is possible with this base: its data area may hold what came up to LSN {}, "
+                "and the journal's ring was written over the records behind LSN {}. Take a later base",
+                lsn.v, first_.v, last_.v);
   if (lsn > last_ && gap_until_.v > 0)
-    return fail(Errc::invalid, "LSN {}: the base allows cuts from LSN {} to {}: the journal's ring was written over what came "
-                "then, up to LSN {}. Take a later base", lsn.v, first_.v, last_.v, gap_until_.v);
+    return fail(
+        Errc::invalid,
+        "LSN {}: the base allows cuts from LSN {} to {}: the journal's ring was written over what came "
+        "then, up to LSN {}. Take a later base",
+        lsn.v, first_.v, last_.v, gap_until_.v);
   if (lsn < first_)
-    return fail(Errc::invalid, "LSN {}: cuts are possible from LSN {} to {}: what came behind LSN {} may be in the data area "
-                "already, and what was there before is gone. An earlier copy of data area and journal (--base, "
-                "--base-journal) allows earlier ones", lsn.v, first_.v, last_.v, lsn.v);
+    return fail(
+        Errc::invalid,
+        "LSN {}: cuts are possible from LSN {} to {}: what came behind LSN {} may be in the data area "
+        "already, and what was there before is gone. An earlier copy of data area and journal (--base, "
+        "--base-journal) allows earlier ones",
+        lsn.v, first_.v, last_.v, lsn.v);
   if (lsn > last_)
-    return fail(Errc::invalid, "LSN {}: the journal ends at LSN {}; cuts are possible from LSN {} to {}", lsn.v, last_.v,
-                first_.v, last_.v);
+    return fail(Errc::invalid, "LSN {}: the journal ends at LSN {}; cuts are possible from LSN {} to {}",
+                lsn.v, last_.v, first_.v, last_.v);
   std::size_t n = records_up_to(lsn);
   Lsn before = n == 0 ? sb_.tail.lsn : records_[n - 1].body.mark().lsn;
   if (before != lsn)
-    return fail(Errc::invalid, "LSN {}: lies within the record of LSN {} to {}, which counts as a whole: cut at {} or {}",
+    return fail(Errc::invalid,
+                "LSN {}: lies within the record of LSN {} to {}, which counts as a whole: cut at {} or {}",
                 lsn.v, before.v + 1, records_[n].body.mark().lsn.v, before.v, records_[n].body.mark().lsn.v);
   return {};
 }
@@ -186,7 +201,8 @@ std::vector<Image::Piece> History::newest_pieces(std::size_t records) const {
     for (const Extent& e : r.body.extents) {
       bool data = e.kind == ExtentKind::data;
       claimed.add(e.lba.v, e.blocks, [&](std::uint64_t lba, std::uint64_t blocks) {
-        pieces.push_back({lba, blocks, data ? record_file_[i - 1] : nullptr, payload + (lba - e.lba.v) * block_size});
+        pieces.push_back(
+            {lba, blocks, data ? record_file_[i - 1] : nullptr, payload + (lba - e.lba.v) * block_size});
       });
       if (data) payload += std::uint64_t{e.blocks} * block_size;
     }
@@ -201,7 +217,8 @@ Result<Image> History::image(Lsn lsn) const {
 
 Result<CutReport> History::write_image(Lsn lsn, ports::BlockFile& out) const {
   TL_TRY_ASSIGN(Image from, image(lsn));
-  if (out.size_bytes() < from.size_bytes()) return fail(Errc::invalid, "{}: shorter than the volume", out.name());
+  if (out.size_bytes() < from.size_bytes())
+    return fail(Errc::invalid, "{}: shorter than the volume", out.name());
   CutReport report{records_up_to(lsn), 0, 0};
   ImageWriter writer(out);
   TL_TRY(from.visit(0, sb_.volume_blocks, [&](const Image::Run& run) -> Status {

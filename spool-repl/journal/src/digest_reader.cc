@@ -19,7 +19,8 @@ ReadDigests read_digests(ports::BlockFile& journal, const Superblock& sb) {
     bool whole = journal.read(sb.digest_offset + first * block_size, bytes).has_value();
     for (std::uint64_t page = first; page < first + n; ++page) {
       MutableByteSpan of_page = bytes.subspan((page - first) * block_size, block_size);
-      if (!whole && !journal.read(sb.digest_offset + page * block_size, of_page)) std::fill(of_page.begin(), of_page.end(), std::byte{0});
+      if (!whole && !journal.read(sb.digest_offset + page * block_size, of_page))
+        std::fill(of_page.begin(), of_page.end(), std::byte{0});
       out.sectors_lost += out.table.load(page, of_page);
     }
   }

@@ -12,15 +12,18 @@ Image::Image(ports::BlockFile& data, std::uint64_t volume_blocks, std::vector<Pi
   std::sort(pieces_.begin(), pieces_.end(), [](const Piece& a, const Piece& b) { return a.lba < b.lba; });
 }
 
-Status Image::visit(std::uint64_t lba, std::uint64_t blocks, const std::function<Status(const Run&)>& visit) const {
+Status Image::visit(std::uint64_t lba, std::uint64_t blocks,
+                    const std::function<Status(const Run&)>& visit) const {
   std::uint64_t at = lba, end = lba + blocks;
   TL_CHECK(end <= volume_blocks_);
-  auto piece = std::partition_point(pieces_.begin(), pieces_.end(), [&](const Piece& p) { return p.lba + p.blocks <= at; });
+  auto piece = std::partition_point(pieces_.begin(), pieces_.end(),
+                                    [&](const Piece& p) { return p.lba + p.blocks <= at; });
   while (at < end) {
     bool in_piece = piece != pieces_.end() && piece->lba <= at;
     std::uint64_t stop = in_piece ? piece->lba + piece->blocks : piece != pieces_.end() ? piece->lba : end;
     Run run{at, std::min(stop, end) - at, &data_, at * block_size, false};
-    if (in_piece) run = {at, run.blocks, piece->journal, piece->offset + (at - piece->lba) * block_size, true};
+    if (in_piece)
+      run = {at, run.blocks, piece->journal, piece->offset + (at - piece->lba) * block_size, true};
     TL_TRY(visit(run));
     at += run.blocks;
     if (in_piece) ++piece;

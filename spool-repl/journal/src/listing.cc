@@ -30,7 +30,8 @@ Result<Listing> list_journal(ports::BlockFile& journal) {
   const Superblock& sb = out.superblock;
   // The verdict is recovery's own, so that the two can not differ.
   TL_TRY_ASSIGN(Scan scan, scan_journal(journal, sb));
-  if (scan.damage) out.damage = Error{Errc::corrupt, fmt::format("{}: {}", journal.name(), scan.damage->text)};
+  if (scan.damage)
+    out.damage = Error{Errc::corrupt, fmt::format("{}: {}", journal.name(), scan.damage->text)};
   RingReader reader(journal, sb);
   ChainWalk walk(sb.tail_pos, sb.tail);
   out.commit = std::max(sb.commit, sb.tail.lsn);

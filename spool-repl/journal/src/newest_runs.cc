@@ -23,7 +23,8 @@ class Claims {
   void claim(std::size_t record) {
     const StoredRecord& r = log_.records[record];
     const Superblock& sb = log_.superblock;
-    std::uint64_t at = sb.ring_offset + r.pos.v % sb.ring_bytes + std::uint64_t{meta_blocks_for(r.meta_bytes)} * block_size;
+    std::uint64_t at = sb.ring_offset + r.pos.v % sb.ring_bytes +
+                       std::uint64_t{meta_blocks_for(r.meta_bytes)} * block_size;
     std::uint64_t payload = r.body.header.payload_blocks;
     for (std::size_t i = r.body.extents.size(); i > 0; --i) {
       const Extent& e = r.body.extents[i - 1];
@@ -39,8 +40,8 @@ class Claims {
   void claim_block(std::uint64_t lba, std::uint64_t at, std::uint64_t payload, std::size_t record) {
     if (!seen_.insert(lba).second) return;
     std::uint64_t offset = at + payload * block_size;
-    bool joins = !runs_.empty() && !runs_.back().zeros && runs_.back().record == record && runs_.back().lba == lba + 1 &&
-                 runs_.back().payload == payload + 1;
+    bool joins = !runs_.empty() && !runs_.back().zeros && runs_.back().record == record &&
+                 runs_.back().lba == lba + 1 && runs_.back().payload == payload + 1;
     if (!joins) return runs_.push_back({lba, 1, offset, payload, record, false});
     runs_.back().lba--;
     runs_.back().payload--;
@@ -55,6 +56,8 @@ class Claims {
 
 }  // namespace
 
-std::vector<Run> newest_runs(const RecoveredLog& log) { return Claims(log).run(); }
+std::vector<Run> newest_runs(const RecoveredLog& log) {
+  return Claims(log).run();
+}
 
 }  // namespace twinloft::repl::journal

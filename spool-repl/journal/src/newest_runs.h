@@ -16,7 +16,8 @@ struct Run {
   bool zeros;
 };
 
-// No block of data is in it twice. Oldest first: a zero extent is whole, and counts after older data within it and before newer.
+// No block of data is in it twice. Oldest first: a zero extent is whole, and counts after older data within
+// it and before newer.
 std::vector<Run> newest_runs(const RecoveredLog& log);
 
 }  // namespace twinloft::repl::journal

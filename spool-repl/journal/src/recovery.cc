@@ -89,17 +89,20 @@ class Scanner {
     return {};
   }
 
-  // It was whole a moment ago. Where a sector is about to fail it may take more than one attempt; what is in it may be nowhere else.
+  // It was whole a moment ago. Where a sector is about to fail it may take more than one attempt; what is in
+  // it may be nowhere else.
   Result<RecordAt> read_again(const StoredRecord& r, const LogMark& before) {
     std::string why = "it is another one";
     for (int attempt = 0; attempt < read_attempts; ++attempt) {
       reader_.forget();
       auto found = read_record(reader_, sb_, r.pos, before);
-      if (!found) why = found.error().message;
-      else if (*found && (*found)->body.mark() == r.body.mark()) return std::move(**found);
+      if (!found)
+        why = found.error().message;
+      else if (*found && (*found)->body.mark() == r.body.mark())
+        return std::move(**found);
     }
-    return fail(Errc::io, "the record at LSN {} (offset {}) was whole, and cannot be read again: {}", r.body.mark().lsn.v,
-                sb_.ring_offset + r.pos.v % sb_.ring_bytes, why);
+    return fail(Errc::io, "the record at LSN {} (offset {}) was whole, and cannot be read again: {}",
+                r.body.mark().lsn.v, sb_.ring_offset + r.pos.v % sb_.ring_bytes, why);
   }
 
   struct Claims {
@@ -111,15 +114,20 @@ class Scanner {
     if (at + blocks > sb_.ring_bytes) return;
     auto bytes = reader_.read(at, blocks);
     if (!bytes) return;
-    auto body = decode_body_meta(bytes->subspan(frame_header_bytes, frame.meta_bytes), sb_.volume, sb_.volume_blocks);
+    auto body = decode_body_meta(bytes->subspan(frame_header_bytes, frame.meta_bytes), sb_.volume,
+                                 sb_.volume_blocks);
     if (!body || is_cut_off(sb_, frame, *body)) return;
-    if (body->header.type == RecordType::epoch) claims.epochs.push_back(entry_of(body->epoch_change, body->header.first_lsn));
-    else claims.epochs.push_back({body->header.epoch, body->header.first_lsn});
+    if (body->header.type == RecordType::epoch)
+      claims.epochs.push_back(entry_of(body->epoch_change, body->header.first_lsn));
+    else
+      claims.epochs.push_back({body->header.epoch, body->header.first_lsn});
   }
-  // The chain's own, and what the superblock knows of those whose records are lost. It knew them before anybody relied on one.
+  // The chain's own, and what the superblock knows of those whose records are lost. It knew them before
+  // anybody relied on one.
   void note_known(Claims& claims) const {
     claims.epochs.insert(claims.epochs.end(), sb_.epochs.begin(), sb_.epochs.end());
-    claims.epochs.push_back({scan_.log.records.empty() ? sb_.tail_epoch : scan_.log.records.back().body.header.epoch, last_.lsn});
+    claims.epochs.push_back(
+        {scan_.log.records.empty() ? sb_.tail_epoch : scan_.log.records.back().body.header.epoch, last_.lsn});
     for (const StoredRecord& r : scan_.log.records)
       if (r.body.header.type == RecordType::epoch)
         claims.epochs.push_back(entry_of(r.body.epoch_change, r.body.header.first_lsn));
@@ -169,13 +177,27 @@ class Scanner {
     EpochEntry newest = newest_known(epochs);
     std::uint64_t offset = sb_.ring_offset + pos_.v % sb_.ring_bytes;
     if (upto > last_.lsn)
-      scan_.damage = Damage{last_.lsn, upto, commit, pos_, offset, epoch, newest,
-                            fmt::format("the journal is damaged after LSN {} (offset {}), and everything up to LSN {} was "
-                                        "durable once", last_.lsn.v, offset, upto.v)};
+      scan_.damage = Damage{
+          last_.lsn,
+          upto,
+          commit,
+          pos_,
+          offset,
+          epoch,
+          newest,
+          fmt::format("the journal is damaged after LSN {} (offset {}), and everything up to LSN {} was "
+                      "durable once",
+                      last_.lsn.v, offset, upto.v)};
     else if (unreadable_)
-      scan_.damage = Damage{last_.lsn, last_.lsn + 1, commit, pos_, offset, epoch, newest,
-                            fmt::format("the journal cannot be read after LSN {} (offset {}): {}", last_.lsn.v, offset,
-                                        *unreadable_)};
+      scan_.damage = Damage{last_.lsn,
+                            last_.lsn + 1,
+                            commit,
+                            pos_,
+                            offset,
+                            epoch,
+                            newest,
+                            fmt::format("the journal cannot be read after LSN {} (offset {}): {}",
+                                        last_.lsn.v, offset, *unreadable_)};
     scan_.log.commit = std::min(scan_.log.commit, last_.lsn);
   }
 
@@ -203,22 +225,27 @@ void load_bitmaps(ports::BlockFile& journal, RecoveredVolume& out) {
 Status check_label(const Superblock& sb, ports::BlockFile& data) {
   std::uint64_t bytes = sb.volume_blocks * block_size;
   if (data.size_bytes() < bytes + (sb.flags & flag_data_label ? block_size : 0))
-    return fail(Errc::conflict, "{}: {} bytes, but the volume has {}: this is not its data area, or it was truncated",
+    return fail(Errc::conflict,
+                "{}: {} bytes, but the volume has {}: this is not its data area, or it was truncated",
                 data.name(), data.size_bytes(), bytes);
   if (!(sb.flags & flag_data_label)) return {};
   AlignedBuffer block(block_size);
   TL_TRY(data.read(bytes, block.span()));
   auto label = decode_data_label(block.span());
-  if (!label) return fail(label.error().code, "{}: {}: this is not the volume's data area", data.name(), label.error().message);
+  if (!label)
+    return fail(label.error().code, "{}: {}: this is not the volume's data area", data.name(),
+                label.error().message);
   if (label->volume != sb.volume || label->replica != sb.replica || label->volume_blocks != sb.volume_blocks)
-    return fail(Errc::conflict, "{}: belongs to volume {} replica {}, the journal to volume {} replica {}", data.name(),
-                label->volume.text(), label->replica, sb.volume.text(), sb.replica);
+    return fail(Errc::conflict, "{}: belongs to volume {} replica {}, the journal to volume {} replica {}",
+                data.name(), label->volume.text(), label->replica, sb.volume.text(), sb.replica);
   return {};
 }
 
 }  // namespace
 
-Status check_data_area(const Superblock& superblock, ports::BlockFile& data) { return check_label(superblock, data); }
+Status check_data_area(const Superblock& superblock, ports::BlockFile& data) {
+  return check_label(superblock, data);
+}
 
 Result<Scan> scan_journal(ports::BlockFile& journal, const Superblock& superblock) {
   if (journal.size_bytes() < superblock.ring_offset + superblock.ring_bytes)
@@ -230,8 +257,8 @@ Result<Scan> scan_journal(ports::BlockFile& journal, const Superblock& superbloc
 
 namespace {
 
-// What is behind the damage is gone from here. Data area and journal hold the history up to the commit point at least; some of it
-// may be newer, of records that are lost now.
+// What is behind the damage is gone from here. Data area and journal hold the history up to the commit point
+// at least; some of it may be newer, of records that are lost now.
 void make_inconsistent(const Scan& scan, RecoveredLog& log) {
   Superblock& sb = log.superblock;
   bool resync_under_way = !sb.inconsistent_source.id.is_nil() && sb.inconsistent_until == base_unknown;
@@ -241,15 +268,18 @@ void make_inconsistent(const Scan& scan, RecoveredLog& log) {
     if (r.body.mark().lsn <= log.commit) at_commit = r.body.header.epoch;
   Lsn before = sb.inconsistent_until;  // of earlier damage, or of a replica that was created anew
   Epoch of = scan.damage->epoch;
-  if (before > scan.damage->commit) of = sb.inconsistent_source.id.is_nil() ? sb.inconsistent_base_epoch : sb.inconsistent_source;
+  if (before > scan.damage->commit)
+    of = sb.inconsistent_source.id.is_nil() ? sb.inconsistent_base_epoch : sb.inconsistent_source;
   sb.inconsistent_source = {std::max<std::uint64_t>(of.counter, 1), of.id.is_nil() ? sb.volume : of.id};
   sb.inconsistent_until = std::max(before, scan.damage->commit);
-  if (scan.damage->newest.epoch.counter >= sb.damaged_newest.epoch.counter) sb.damaged_newest = scan.damage->newest;
+  if (scan.damage->newest.epoch.counter >= sb.damaged_newest.epoch.counter)
+    sb.damaged_newest = scan.damage->newest;
   sb.inconsistent_base_epoch = at_commit;
   sb.inconsistent_base = log.commit;
 }
 
-// The table is a cache of what the epoch records say: should one of them rot later, it is still known whose history this was.
+// The table is a cache of what the epoch records say: should one of them rot later, it is still known whose
+// history this was.
 void note_epochs(RecoveredLog& log) {
   for (const StoredRecord& r : log.records)
     if (r.body.header.type == RecordType::epoch)
@@ -259,8 +289,9 @@ void note_epochs(RecoveredLog& log) {
   log.superblock.epochs.cut_behind(last);
 }
 
-// The superblock tells of one cut, and this start is one: frames of an earlier one must not be found any more, least of all where a
-// record that did not fit before the ring's end has come in their place. A sector that cannot be read can be once it is written.
+// The superblock tells of one cut, and this start is one: frames of an earlier one must not be found any
+// more, least of all where a record that did not fit before the ring's end has come in their place. A sector
+// that cannot be read can be once it is written.
 Status erase(ports::BlockFile& journal, const std::vector<std::uint64_t>& frames) {
   if (frames.empty()) return {};
   AlignedBuffer zeros(block_size);
@@ -270,7 +301,8 @@ Status erase(ports::BlockFile& journal, const std::vector<std::uint64_t>& frames
 
 }  // namespace
 
-Result<RecoveredVolume> recover(ports::BlockFile& journal, ports::BlockFile& data, const OnDamage& on_damage, MutableByteSpan room) {
+Result<RecoveredVolume> recover(ports::BlockFile& journal, ports::BlockFile& data, const OnDamage& on_damage,
+                                MutableByteSpan room) {
   TL_TRY_ASSIGN(LoadedSuperblock loaded, load_superblock(journal));
   TL_TRY(check_label(loaded.superblock, data));
   TL_TRY_ASSIGN(Scan scan, scan_journal(journal, loaded.superblock));
@@ -296,9 +328,9 @@ Result<RecoveredVolume> recover(ports::BlockFile& journal, ports::BlockFile& dat
   sb.generation++;
   sb.incarnation++;
   sb.commit = out.log.commit;
-  // What lies behind the end is dropped for good. Without this it would come back when the record that fills the hole is
-  // the very one that was lost, sent again by a peer: the chain would go on into the old frames. Void first, then erased: of
-  // damage they are the proof, until the superblock says Inconsistent.
+  // What lies behind the end is dropped for good. Without this it would come back when the record that fills
+  // the hole is the very one that was lost, sent again by a peer: the chain would go on into the old frames.
+  // Void first, then erased: of damage they are the proof, until the superblock says Inconsistent.
   sb.cut_lsn = out.log.records.empty() ? sb.tail.lsn : out.log.records.back().body.mark().lsn;
   sb.cut_incarnation = sb.incarnation;
   note_epochs(out.log);

@@ -16,14 +16,20 @@ constexpr std::uint64_t gap_blocks_max = 16;    // that are read along rather th
 
 using Piece = ports::BlockFile::Piece;
 
-std::uint64_t end_of(const Piece& p) { return p.offset + p.memory.size(); }
+std::uint64_t end_of(const Piece& p) {
+  return p.offset + p.memory.size();
+}
 
-// What was read is what the scan has seen: a second reading of the same place, and nothing else looks at it before it is shown, and written home.
+// What was read is what the scan has seen: a second reading of the same place, and nothing else looks at it
+// before it is shown, and written home.
 Status check_content(const RecoveredLog& log, const Run& r, const std::byte* content) {
   const Body& body = log.records[r.record].body;
   for (std::uint64_t b = 0; b < r.blocks; ++b)
-    if (block_crc(log.superblock.volume, Lba{r.lba + b}, {content + b * block_size, block_size}) != body.block_crc[r.payload + b])
-      return fail(Errc::io, "the journal at offset {} was whole, and a moment later it was not (block {} of the record that ends at LSN {})",
+    if (block_crc(log.superblock.volume, Lba{r.lba + b}, {content + b * block_size, block_size}) !=
+        body.block_crc[r.payload + b])
+      return fail(Errc::io,
+                  "the journal at offset {} was whole, and a moment later it was not (block {} of the record "
+                  "that ends at LSN {})",
                   r.offset + b * block_size, r.payload + b, body.mark().lsn.v);
   return {};
 }
@@ -31,18 +37,22 @@ Status check_content(const RecoveredLog& log, const Run& r, const std::byte* con
 // Writes runs home, those of a batch in order of address.
 class HomeWriter {
  public:
-  HomeWriter(ports::BlockFile& journal, ports::BlockFile& data, RecoveredLog& log) : journal_(journal), data_(data), log_(log) {}
+  HomeWriter(ports::BlockFile& journal, ports::BlockFile& data, RecoveredLog& log)
+      : journal_(journal), data_(data), log_(log) {}
 
   Status put(std::span<const Run> runs) {
     std::uint64_t blocks = 0;
     for (const Run& r : runs) blocks += r.zeros ? 0 : r.blocks;
     if (runs.empty()) return {};
-    read_ = AlignedBuffer(std::clamp<std::uint64_t>(blocks * (1 + gap_blocks_max), 1, batch_blocks) * block_size);
+    read_ = AlignedBuffer(std::clamp<std::uint64_t>(blocks * (1 + gap_blocks_max), 1, batch_blocks) *
+                          block_size);
     sorted_ = AlignedBuffer(std::clamp<std::uint64_t>(blocks, 1, batch_blocks) * block_size);
     for (const Run& r : runs) {
       if (r.zeros || read_blocks_ + gap_blocks_max + r.blocks > batch_blocks) TL_TRY(copy_batch());
-      if (r.zeros) TL_TRY(clear(r));
-      else add(r);
+      if (r.zeros)
+        TL_TRY(clear(r));
+      else
+        add(r);
     }
     TL_TRY(copy_batch());
     written_ = blocks;
@@ -58,8 +68,11 @@ class HomeWriter {
 
   // The journal is read from front to back, with what lies between.
   void add(const Run& r) {
-    std::uint64_t gap = reads_.empty() || r.offset < end_of(reads_.back()) ? UINT64_MAX : (r.offset - end_of(reads_.back())) / block_size;
-    bool joins = gap <= gap_blocks_max && reads_.back().memory.size() / block_size + gap + r.blocks <= transfer_blocks;
+    std::uint64_t gap = reads_.empty() || r.offset < end_of(reads_.back())
+                            ? UINT64_MAX
+                            : (r.offset - end_of(reads_.back())) / block_size;
+    bool joins = gap <= gap_blocks_max &&
+                 reads_.back().memory.size() / block_size + gap + r.blocks <= transfer_blocks;
     if (!joins) reads_.push_back({r.offset, read_.span().subspan(read_blocks_ * block_size, 0)}), gap = 0;
     read_blocks_ += gap;
     batch_.push_back({&r, read_blocks_});
@@ -68,10 +81,12 @@ class HomeWriter {
     memory = {memory.data(), memory.size() + (gap + r.blocks) * block_size};
   }
 
-  // No block is in it twice: what lies side by side on the volume is written together, from wherever in the journal.
+  // No block is in it twice: what lies side by side on the volume is written together, from wherever in the
+  // journal.
   Status copy_batch() {
     TL_TRY(journal_.read_all(reads_));
-    std::sort(batch_.begin(), batch_.end(), [](const Placed& a, const Placed& b) { return a.run->lba < b.run->lba; });
+    std::sort(batch_.begin(), batch_.end(),
+              [](const Placed& a, const Placed& b) { return a.run->lba < b.run->lba; });
     std::byte* to = sorted_.span().data();
     for (const Placed& p : batch_) {
       std::memcpy(to, read_.span().data() + p.at * block_size, p.run->blocks * block_size);
@@ -88,11 +103,14 @@ class HomeWriter {
   }
 
   void write(const Run& r, MutableByteSpan content) {
-    for (std::uint64_t b = 0; b < r.blocks; ++b) log_.digests.put(Lba{r.lba + b}, content.data() + b * block_size);
+    for (std::uint64_t b = 0; b < r.blocks; ++b)
+      log_.digests.put(Lba{r.lba + b}, content.data() + b * block_size);
     bool joins = !writes_.empty() && end_of(writes_.back()) == r.lba * block_size &&
                  writes_.back().memory.size() + content.size() <= transfer_blocks * block_size;
-    if (joins) writes_.back().memory = {writes_.back().memory.data(), writes_.back().memory.size() + content.size()};
-    else writes_.push_back({r.lba * block_size, content});
+    if (joins)
+      writes_.back().memory = {writes_.back().memory.data(), writes_.back().memory.size() + content.size()};
+    else
+      writes_.push_back({r.lba * block_size, content});
   }
 
   Status clear(const Run& r) {
@@ -110,16 +128,21 @@ class HomeWriter {
 };
 
 // As they lie in the journal, one block behind the other.
-Result<std::vector<LoadedBlock>> load(ports::BlockFile& journal, std::span<const Run> runs, const RecoveredLog& log, MutableByteSpan room) {
+Result<std::vector<LoadedBlock>> load(ports::BlockFile& journal, std::span<const Run> runs,
+                                      const RecoveredLog& log, MutableByteSpan room) {
   std::vector<LoadedBlock> loaded;
   std::vector<Piece> reads;
   for (const Run& r : runs) {
     if (r.zeros) continue;
     MutableByteSpan memory = room.subspan(loaded.size() * block_size, r.blocks * block_size);
-    bool joins = !reads.empty() && end_of(reads.back()) == r.offset && reads.back().memory.size() + memory.size() <= transfer_blocks * block_size;
-    if (joins) reads.back().memory = {reads.back().memory.data(), reads.back().memory.size() + memory.size()};
-    else reads.push_back({r.offset, memory});
-    for (std::uint64_t b = 0; b < r.blocks; ++b) loaded.push_back({Lba{r.lba + b}, log.records[r.record].body.mark().lsn});
+    bool joins = !reads.empty() && end_of(reads.back()) == r.offset &&
+                 reads.back().memory.size() + memory.size() <= transfer_blocks * block_size;
+    if (joins)
+      reads.back().memory = {reads.back().memory.data(), reads.back().memory.size() + memory.size()};
+    else
+      reads.push_back({r.offset, memory});
+    for (std::uint64_t b = 0; b < r.blocks; ++b)
+      loaded.push_back({Lba{r.lba + b}, log.records[r.record].body.mark().lsn});
   }
   TL_TRY(journal.read_all(reads));
   const std::byte* at = room.data();
@@ -139,12 +162,14 @@ std::uint64_t uncommitted_blocks(const RecoveredLog& log) {
   return blocks;
 }
 
-// The first of the runs that are loaded: whole records, the newest, as many as fit. A zero extent takes memory too.
+// The first of the runs that are loaded: whole records, the newest, as many as fit. A zero extent takes
+// memory too.
 std::size_t first_loaded(const std::vector<Run>& runs, std::uint64_t room) {
   std::size_t first = runs.size();
   for (std::uint64_t taken = 0; first > 0;) {
     std::size_t begin = first;
-    for (; begin > 0 && runs[begin - 1].record == runs[first - 1].record; --begin) taken += runs[begin - 1].zeros ? 1 : runs[begin - 1].blocks;
+    for (; begin > 0 && runs[begin - 1].record == runs[first - 1].record; --begin)
+      taken += runs[begin - 1].zeros ? 1 : runs[begin - 1].blocks;
     if (taken > room) break;
     first = begin;
   }
@@ -153,7 +178,8 @@ std::size_t first_loaded(const std::vector<Run>& runs, std::uint64_t room) {
 
 }  // namespace
 
-Result<std::uint64_t> replay(ports::BlockFile& journal, ports::BlockFile& data, RecoveredLog& scan, MutableByteSpan room) {
+Result<std::uint64_t> replay(ports::BlockFile& journal, ports::BlockFile& data, RecoveredLog& scan,
+                             MutableByteSpan room) {
   std::vector<Run> runs = newest_runs(scan);
   std::uint64_t reserved = uncommitted_blocks(scan), blocks = room.size() / block_size;
   std::size_t first = first_loaded(runs, blocks - std::min(blocks, reserved));
@@ -161,8 +187,10 @@ Result<std::uint64_t> replay(ports::BlockFile& journal, ports::BlockFile& data, 
   HomeWriter home(journal, data, scan);
   TL_TRY(home.put(all.first(first)));
   TL_TRY_ASSIGN(scan.loaded, load(journal, all.subspan(first), scan, room));
-  if (first == runs.size()) scan.home = scan.commit;
-  else scan.home = first == 0 ? scan.superblock.tail.lsn : scan.records[runs[first - 1].record].body.mark().lsn;
+  if (first == runs.size())
+    scan.home = scan.commit;
+  else
+    scan.home = first == 0 ? scan.superblock.tail.lsn : scan.records[runs[first - 1].record].body.mark().lsn;
   return home.written();
 }
 

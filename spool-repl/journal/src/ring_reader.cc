@@ -4,7 +4,8 @@
 
 namespace twinloft::repl::journal {
 
-Result<std::optional<RecordAt>> read_record(RingReader& reader, const Superblock& sb, JournalPos pos, const LogMark& last) {
+Result<std::optional<RecordAt>> read_record(RingReader& reader, const Superblock& sb, JournalPos pos,
+                                            const LogMark& last) {
   std::uint64_t at = pos.v % sb.ring_bytes;
   TL_TRY_ASSIGN(ByteSpan first, reader.read(at, block_size));
   auto frame = decode_frame(first, sb.volume);
@@ -15,7 +16,8 @@ Result<std::optional<RecordAt>> read_record(RingReader& reader, const Superblock
   ByteSpan meta = all.subspan(frame_header_bytes, frame->meta_bytes);
   auto body = decode_body_meta(meta, sb.volume, sb.volume_blocks);
   if (!body && body.error().code == Errc::invalid) return std::unexpected(body.error());
-  if (!body || body->header.first_lsn != last.lsn + 1 || body->header.prev_hash != last.hash) return std::nullopt;
+  if (!body || body->header.first_lsn != last.lsn + 1 || body->header.prev_hash != last.hash)
+    return std::nullopt;
   ByteSpan payload = all.subspan(std::uint64_t{meta_blocks_for(frame->meta_bytes)} * block_size);
   std::vector<const std::byte*> blocks;
   for (std::size_t i = 0; i < payload.size(); i += block_size) blocks.push_back(payload.data() + i);

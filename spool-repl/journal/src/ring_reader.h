@@ -51,9 +51,10 @@ struct RecordAt {
   ByteSpan meta, payload;  // in the reader's memory
 };
 
-// The record at `pos`, if it is whole, of this journal and chained to `last`. Errc::invalid where it is intact and needs
-// what this release does not have.
-Result<std::optional<RecordAt>> read_record(RingReader& reader, const Superblock& sb, JournalPos pos, const LogMark& last);
+// The record at `pos`, if it is whole, of this journal and chained to `last`. Errc::invalid where it is
+// intact and needs what this release does not have.
+Result<std::optional<RecordAt>> read_record(RingReader& reader, const Superblock& sb, JournalPos pos,
+                                            const LogMark& last);
 
 // Belongs to a tail that was cut off: what was cut never comes back.
 inline bool is_cut_off(const Superblock& sb, const FrameHeader& frame, const Body& body) {

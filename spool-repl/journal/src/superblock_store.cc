@@ -25,8 +25,10 @@ Result<SuperblockCopies> read_superblock(ports::BlockFile& journal) {
   AlignedBuffer block(block_size);
   for (int i = 0; i < 2; ++i) {
     Status read = journal.read(superblock_offset[i], block.span());
-    if (read) copies[i] = decode_superblock(block.span());
-    else copies[i] = std::unexpected(read.error());
+    if (read)
+      copies[i] = decode_superblock(block.span());
+    else
+      copies[i] = std::unexpected(read.error());
   }
   // Also where the other copy is an older one: the release that was writing this one goes on from it.
   for (const auto& c : copies)
@@ -35,9 +37,10 @@ Result<SuperblockCopies> read_superblock(ports::BlockFile& journal) {
     if (copies[0].error().code == Errc::not_found && copies[1].error().code == Errc::not_found)
       return fail(Errc::not_found, "{}: no superblock: this is not the journal of a volume (was it created?)",
                   journal.name());
-    return fail(Errc::corrupt, "{}: both copies of the superblock are damaged ({}; {}). Nothing was changed. "
-                "Restore this replica from its peer", journal.name(), copies[0].error().message,
-                copies[1].error().message);
+    return fail(Errc::corrupt,
+                "{}: both copies of the superblock are damaged ({}; {}). Nothing was changed. "
+                "Restore this replica from its peer",
+                journal.name(), copies[0].error().message, copies[1].error().message);
   }
   int best = !copies[0] ? 1 : !copies[1] ? 0 : copies[1]->generation > copies[0]->generation ? 1 : 0;
   const auto& other = copies[1 - best];

@@ -11,7 +11,8 @@ namespace twinloft::repl::journal {
 
 namespace {
 
-// An epoch of this log. `committed` is what was known committed when its record was written, if that record is still there.
+// An epoch of this log. `committed` is what was known committed when its record was written, if that record
+// is still there.
 struct KnownEpoch {
   EpochEntry entry;
   std::optional<Lsn> committed;
@@ -44,15 +45,22 @@ Epoch epoch_at(const std::vector<KnownEpoch>& epochs, Lsn lsn) {
 }
 
 // The marks of everything that was committed behind `since` and is not in the journal any more.
-Result<std::vector<std::uint64_t>> marked_blocks(ports::BlockFile& journal, const Superblock& sb, ReplicaId winner) {
+Result<std::vector<std::uint64_t>> marked_blocks(ports::BlockFile& journal, const Superblock& sb,
+                                                 ReplicaId winner) {
   const DirtySlot* slot = slot_of(sb, winner);
   if (!slot)
-    return fail(Errc::conflict, "{}: nothing is known here of what replica {} has, and the journal reaches back only to LSN {}, "
-                "which is behind the parting", journal.name(), winner, sb.tail.lsn.v);
+    return fail(
+        Errc::conflict,
+        "{}: nothing is known here of what replica {} has, and the journal reaches back only to LSN {}, "
+        "which is behind the parting",
+        journal.name(), winner, sb.tail.lsn.v);
   ReadBitmap bitmap = read_bitmap(journal, sb, static_cast<std::uint32_t>(slot - sb.dirty.data()));
   if (bitmap.pages_lost > 0)
-    return fail(Errc::corrupt, "{}: {} pages of the bitmap for replica {} are damaged: which of their blocks were written behind "
-                "the parting is not known", journal.name(), bitmap.pages_lost, winner);
+    return fail(
+        Errc::corrupt,
+        "{}: {} pages of the bitmap for replica {} are damaged: which of their blocks were written behind "
+        "the parting is not known",
+        journal.name(), bitmap.pages_lost, winner);
   return std::move(bitmap.words);
 }
 
@@ -80,24 +88,28 @@ void WrittenBlocks::add(std::uint64_t lba, std::uint64_t blocks) {
   if (lba < limit) set_bitmap_bits(words_, Lba{lba}, std::min(blocks, limit - lba));
 }
 
-// While an epoch counts the winner, nothing is committed that it has not on its disk. So when the first epoch without it
-// began, it had what was known committed then; what came after that moment it may have, or not. It may also have come
-// back later, for a while: that is what `since` of its bitmap knows.
+// While an epoch counts the winner, nothing is committed that it has not on its disk. So when the first epoch
+// without it began, it had what was known committed then; what came after that moment it may have, or not. It
+// may also have come back later, for a while: that is what `since` of its bitmap knows.
 Result<Parting> find_parting(const History& history, ReplicaId winner) {
   std::vector<KnownEpoch> epochs = epochs_of(history);
   auto counts = [&](const KnownEpoch& e) { return (e.entry.in_sync & set_of(winner)) != 0; };
   if (epochs.empty() || counts(epochs.back()))
-    return fail(Errc::conflict, "by the log here, which ends at LSN {}, replica {} was never left out: it says nothing of a parting",
-                history.last().v, winner);
+    return fail(
+        Errc::conflict,
+        "by the log here, which ends at LSN {}, replica {} was never left out: it says nothing of a parting",
+        history.last().v, winner);
   auto last_with = std::find_if(epochs.rbegin(), epochs.rend(), counts);
   Lsn since;
   if (last_with != epochs.rend()) since = last_with.base()->committed.value_or(Lsn{});
-  if (const DirtySlot* slot = slot_of(history.superblock(), winner); slot && slot->since.lsn <= history.last())
+  if (const DirtySlot* slot = slot_of(history.superblock(), winner);
+      slot && slot->since.lsn <= history.last())
     since = std::max(since, slot->since.lsn);
   return Parting{since, epoch_at(epochs, since)};
 }
 
-Result<WrittenBlocks> blocks_written_since(ports::BlockFile& journal, const History& history, ReplicaId winner) {
+Result<WrittenBlocks> blocks_written_since(ports::BlockFile& journal, const History& history,
+                                           ReplicaId winner) {
   TL_TRY_ASSIGN(Parting parting, find_parting(history, winner));
   const Superblock& sb = history.superblock();
   std::vector<std::uint64_t> words(bitmap_words(sb.volume_blocks));

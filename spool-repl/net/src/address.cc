@@ -28,8 +28,12 @@ Result<HostPort> split(const std::string& text) {
     return fail(Errc::invalid, "\"{}\" is not an address: \"{}\" is not a port from 0 to 65535", text, port);
   if (host.size() >= 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
   // getaddrinfo() makes the loopback address of both.
-  if (host.empty() || host == "*") return fail(Errc::invalid, "\"{}\" names no host: 0.0.0.0:{} and [::]:{} are all addresses of this machine", text, port, port);
-  if (host.find_first_of("[] \t/") != host.npos) return fail(Errc::invalid, "\"{}\" is not an address: expected host:port", text);
+  if (host.empty() || host == "*")
+    return fail(Errc::invalid,
+                "\"{}\" names no host: 0.0.0.0:{} and [::]:{} are all addresses of this machine", text, port,
+                port);
+  if (host.find_first_of("[] \t/") != host.npos)
+    return fail(Errc::invalid, "\"{}\" is not an address: expected host:port", text);
   return HostPort{std::move(host), std::move(port)};
 }
 
@@ -80,12 +84,14 @@ std::uint16_t Address::port() const {
 }
 
 bool Address::is_wildcard() const {
-  if (storage.ss_family == AF_INET) return reinterpret_cast<const sockaddr_in*>(&storage)->sin_addr.s_addr == INADDR_ANY;
+  if (storage.ss_family == AF_INET)
+    return reinterpret_cast<const sockaddr_in*>(&storage)->sin_addr.s_addr == INADDR_ANY;
   return IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_addr);
 }
 
 bool Address::is_multicast() const {
-  if (storage.ss_family == AF_INET) return ntohl(reinterpret_cast<const sockaddr_in*>(&storage)->sin_addr.s_addr) >= 0xe000'0000;
+  if (storage.ss_family == AF_INET)
+    return ntohl(reinterpret_cast<const sockaddr_in*>(&storage)->sin_addr.s_addr) >= 0xe000'0000;
   return IN6_IS_ADDR_MULTICAST(&reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_addr);
 }
 
@@ -107,8 +113,10 @@ Status check_address(const std::string& text) {
   TL_TRY_ASSIGN(HostPort at, split(text));
   auto numeric = numeric_address(text);
   if (numeric && lacks_interface(*numeric))
-    return fail(Errc::invalid, "\"{}\": a link-local address needs its interface: \"[{}%eth0]:{}\"", text, at.host, at.port);
-  bool looks_numeric = !at.host.empty() && (at.host.find_first_not_of("0123456789.") == at.host.npos || at.host.find(':') != at.host.npos);
+    return fail(Errc::invalid, "\"{}\": a link-local address needs its interface: \"[{}%eth0]:{}\"", text,
+                at.host, at.port);
+  bool looks_numeric = !at.host.empty() && (at.host.find_first_not_of("0123456789.") == at.host.npos ||
+                                            at.host.find(':') != at.host.npos);
   // An interface that is not there yet is no reason to refuse.
   if (!numeric && looks_numeric && at.host.find('%') == at.host.npos)
     return fail(Errc::invalid, "\"{}\" is not an address: \"{}\" is no IP address", text, at.host);
@@ -118,10 +126,12 @@ Status check_address(const std::string& text) {
 Status check_peer_address(const std::string& text) {
   TL_TRY(check_address(text));
   TL_TRY_ASSIGN(HostPort at, split(text));
-  if (at.port.find_first_not_of('0') == at.port.npos) return fail(Errc::invalid, "\"{}\": port 0 is nobody's: put the port that the replica listens at", text);
+  if (at.port.find_first_not_of('0') == at.port.npos)
+    return fail(Errc::invalid, "\"{}\": port 0 is nobody's: put the port that the replica listens at", text);
   auto numeric = numeric_address(text);
   if (numeric && (numeric->is_wildcard() || numeric->is_multicast()))
-    return fail(Errc::invalid, "\"{}\" is no address of one machine: put the address that the replica listens at", text);
+    return fail(Errc::invalid,
+                "\"{}\" is no address of one machine: put the address that the replica listens at", text);
   return {};
 }
 
@@ -130,12 +140,13 @@ Result<std::vector<Address>> resolve_all(const std::string& text) {
   TL_TRY_ASSIGN(HostPort at, split(text));
   Found found;
   // In a namespace with nothing but loopback, AI_ADDRCONFIG would hide 127.0.0.1.
-  bool own = at.host == "localhost" || at.host.find_first_not_of("0123456789.") == at.host.npos || at.host.find(':') != at.host.npos;
+  bool own = at.host == "localhost" || at.host.find_first_not_of("0123456789.") == at.host.npos ||
+             at.host.find(':') != at.host.npos;
   int rc = look_up(at, own ? 0 : AI_ADDRCONFIG, found);
   if (std::size_t scope = at.host.find('%'); rc != 0 && scope != at.host.npos)
-    return fail(Errc::unavailable, "\"{}\": this machine has no network interface \"{}\" now", text, at.host.substr(scope + 1));
-  if (rc != 0)
-    return fail(Errc::unavailable, "\"{}\": {}", text, gai_strerror(rc));
+    return fail(Errc::unavailable, "\"{}\": this machine has no network interface \"{}\" now", text,
+                at.host.substr(scope + 1));
+  if (rc != 0) return fail(Errc::unavailable, "\"{}\": {}", text, gai_strerror(rc));
   std::vector<Address> out;
   for (const addrinfo* one = found.get(); one; one = one->ai_next) out.push_back(address_of(*one, text));
   return out;

@@ -22,12 +22,18 @@ constexpr std::size_t trial_bytes = 128 * 1024;     // more than the largest pac
 
 Connection::Connection(ports::Loop& loop, Fd fd, bool connecting, std::string name, Handshake handshake,
                        Limits limits, Events events)
-    : loop_(loop), fd_(std::move(fd)), phase_(connecting ? Phase::connecting : Phase::handshake), name_(std::move(name)),
-      handshake_(std::move(handshake)), limits_(limits), events_(std::move(events)) {
+    : loop_(loop),
+      fd_(std::move(fd)),
+      phase_(connecting ? Phase::connecting : Phase::handshake),
+      name_(std::move(name)),
+      handshake_(std::move(handshake)),
+      limits_(limits),
+      events_(std::move(events)) {
   int one = 1;
   setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   // What the peer's machine does not take for so long will not get there.
-  auto ms = static_cast<unsigned>(std::chrono::duration_cast<std::chrono::milliseconds>(limits_.timeout).count());
+  auto ms = static_cast<unsigned>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(limits_.timeout).count());
   setsockopt(fd_.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
   last_received_ = last_sent_ = loop_.now();
   loop_.watch(fd_.get(), connecting ? ports::Loop::writable : ports::Loop::readable,
@@ -89,19 +95,23 @@ void Connection::send_handshake() {
 bool Connection::path_is_stuck() const {
   tcp_info info{};
   socklen_t length = sizeof info;
-  return is_established() && ::getsockopt(fd_.get(), IPPROTO_TCP, TCP_INFO, &info, &length) == 0 && info.tcpi_unacked > 0 &&
-         info.tcpi_retransmits >= 2;
+  return is_established() && ::getsockopt(fd_.get(), IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
+         info.tcpi_unacked > 0 && info.tcpi_retransmits >= 2;
 }
 
-Instant Connection::deadline() const { return last_received_ + (is_established() ? limits_.timeout : limits_.handshake); }
+Instant Connection::deadline() const {
+  return last_received_ + (is_established() ? limits_.timeout : limits_.handshake);
+}
 
-// A quarter of the timeout without a word from us makes a ping due; a whole one without a word from them is the end. Both are
-// met to the millisecond: the time until a lost primary can be replaced is hardly anything else.
+// A quarter of the timeout without a word from us makes a ping due; a whole one without a word from them is
+// the end. Both are met to the millisecond: the time until a lost primary can be replaced is hardly anything
+// else.
 void Connection::arm_timer() {
   Instant next = deadline();
   if (phase_ == Phase::ready) next = std::min(next, last_sent_ + limits_.timeout / 4);
   if (timer_) loop_.cancel(timer_);
-  timer_ = loop_.after(std::max<Duration>(next - loop_.now(), std::chrono::milliseconds(1)), [this] { on_timer(); });
+  timer_ = loop_.after(std::max<Duration>(next - loop_.now(), std::chrono::milliseconds(1)),
+                       [this] { on_timer(); });
 }
 
 void Connection::on_timer() {
@@ -111,9 +121,11 @@ void Connection::on_timer() {
     auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(deadline() - last_received_).count();
     stuck_ = is_established();
     if (phase_ == Phase::trial)
-      return close(fmt::format("{} can be connected, and {} KiB of data did not get through within {} ms: packets of full size may "
-                               "be dropped on the way (compare the MTU of both machines and of the network between them)",
-                               name_, trial_bytes >> 10, ms));
+      return close(fmt::format(
+          "{} can be connected, and {} KiB of data did not get through within {} ms: packets of full size "
+          "may "
+          "be dropped on the way (compare the MTU of both machines and of the network between them)",
+          name_, trial_bytes >> 10, ms));
     return close(fmt::format("nothing from {} for {} ms", name_, ms));
   }
   if (phase_ == Phase::ready && now - last_sent_ >= limits_.timeout / 4) {
@@ -123,7 +135,8 @@ void Connection::on_timer() {
   if (fd_) arm_timer();
 }
 
-// ---- sending -------------------------------------------------------------------------------------------------------
+// ---- sending
+// -------------------------------------------------------------------------------------------------------
 
 void Connection::send(std::uint16_t type, std::span<const ByteSpan> payload) {
   if (!fd_) return;
@@ -166,7 +179,8 @@ void Connection::flush() {
   loop_.change(fd_.get(), waits ? ports::Loop::readable | ports::Loop::writable : ports::Loop::readable);
 }
 
-// `out` bytes of backlog and batch have left. What is left of the batch lies in memory that is only ours until now.
+// `out` bytes of backlog and batch have left. What is left of the batch lies in memory that is only ours
+// until now.
 void Connection::keep(std::size_t out) {
   std::size_t of_backlog = std::min(out, unsent_bytes());
   backlog_begin_ += of_backlog;
@@ -210,7 +224,8 @@ Result<std::size_t> Connection::write_now(std::span<iovec> iov) {
   return done;
 }
 
-// ---- receiving -----------------------------------------------------------------------------------------------------
+// ---- receiving
+// -----------------------------------------------------------------------------------------------------
 
 void Connection::on_readable() {
   // One read a turn: other descriptors get theirs.
@@ -226,8 +241,10 @@ void Connection::on_readable() {
   if (n == 0)
     return close(is_established() ? fmt::format("{} closed the connection", name_)
                  : handshake_.waits_for_proof()
-                     ? fmt::format("{} closed the connection during the handshake: its shared secret is another one, or it says "
-                                   "why in its log", name_)
+                     ? fmt::format("{} closed the connection during the handshake: its shared secret is "
+                                   "another one, or it says "
+                                   "why in its log",
+                                   name_)
                      : fmt::format("{} closed the connection during the handshake (see its log)", name_));
   // A caller that has not proved itself gets one timeout for all of the handshake, however it trickles.
   // The same goes for the trial.
@@ -246,7 +263,8 @@ bool Connection::take_messages() {
     return close(fmt::format("{}: {} bytes in the handshake", name_, header->payload_bytes)), false;
   std::size_t whole = wire_header_bytes + header->payload_bytes;
   if (have < whole) {
-    // A long message is read into place: the buffer grows once, to the bound that the header was checked against.
+    // A long message is read into place: the buffer grows once, to the bound that the header was checked
+    // against.
     if (in_.size() < in_begin_ + whole) in_.resize(in_begin_ + whole);
     return false;
   }
@@ -271,7 +289,9 @@ void Connection::take_handshake(const WireHeader& header, ByteSpan payload) {
   auto done = handshake_.receive(header.type, payload);
   // What there is to say is said before the end, so that the other side can name the reason too.
   send_handshake();
-  if (!done) return close(handshake_.disagrees() ? done.error().message : fmt::format("{}: {}", name_, done.error().message));
+  if (!done)
+    return close(handshake_.disagrees() ? done.error().message
+                                        : fmt::format("{}: {}", name_, done.error().message));
   if (!*done || !fd_) return;
   phase_ = Phase::trial;
   name_ = fmt::format("replica {}", peer());
@@ -290,9 +310,12 @@ void Connection::begin_trial() {
 
 // What the peer says once it is ready comes behind its answer to our trial, so this side is ready by then.
 void Connection::take_trial(std::uint16_t type, ByteSpan payload) {
-  bool trial = type == static_cast<std::uint16_t>(WireType::trial), taken = type == static_cast<std::uint16_t>(WireType::trial_taken);
-  if ((trial && (trial_seen_ || payload.size() != trial_bytes)) || (taken && (trial_taken_ || !payload.empty())) || !(trial || taken))
-    return close(fmt::format("{}: a message of type {} with {} bytes in the trial", name_, type, payload.size()));
+  bool trial = type == static_cast<std::uint16_t>(WireType::trial),
+       taken = type == static_cast<std::uint16_t>(WireType::trial_taken);
+  if ((trial && (trial_seen_ || payload.size() != trial_bytes)) ||
+      (taken && (trial_taken_ || !payload.empty())) || !(trial || taken))
+    return close(
+        fmt::format("{}: a message of type {} with {} bytes in the trial", name_, type, payload.size()));
   if (taken) trial_taken_ = true;
   if (trial) {
     trial_seen_ = true;

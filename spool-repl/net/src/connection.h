@@ -2,7 +2,8 @@
 //
 //   connecting -> handshake -> trial -> ready
 //
-// In the trial each side sends data of full size and says when it has the other's: a path may take a handshake and drop that.
+// In the trial each side sends data of full size and says when it has the other's: a path may take a
+// handshake and drop that.
 #pragma once
 
 #include <sys/uio.h>
@@ -21,7 +22,8 @@ class Connection {
  public:
   struct Events {
     std::function<void(Connection&)> established;  // the peer is known, and the trial begins
-    std::function<void(Connection&)> ready;        // data gets through in both directions: what is sent now is for the owner
+    std::function<void(Connection&)> ready;  // data gets through in both directions: what is sent now is for
+                                             // the owner
     std::function<void(Connection&, PeerMessage)> message;
     // Last call; the owner may destroy it later. It may come from within send() and flush().
     std::function<void(Connection&, const std::string& reason)> closed;
@@ -90,9 +92,9 @@ class Connection {
   std::vector<Part> batch_;
   std::vector<std::byte> backlog_;  // what the socket did not take
   std::size_t backlog_begin_ = 0;
-  bool waits_for_room_ = false;     // what the loop was told
-  bool full_ = false;               // the socket took less than it was given: wait until it says that it is writable
-  std::vector<iovec> iov_;          // keeps its storage from flush to flush
+  bool waits_for_room_ = false;  // what the loop was told
+  bool full_ = false;       // the socket took less than it was given: wait until it says that it is writable
+  std::vector<iovec> iov_;  // keeps its storage from flush to flush
 };
 
 }  // namespace twinloft::repl::net

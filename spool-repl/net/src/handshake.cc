@@ -13,8 +13,12 @@ constexpr std::uint64_t features_offered = 0;
 constexpr std::uint64_t features_required_known = 0;
 }  // namespace
 
-Handshake::Handshake(const Identity& self, std::string secret, Direction direction, ReplicaId expect, Random& random)
-    : self_(self), secret_(std::move(secret)), direction_(direction), expect_(expect),
+Handshake::Handshake(const Identity& self, std::string secret, Direction direction, ReplicaId expect,
+                     Random& random)
+    : self_(self),
+      secret_(std::move(secret)),
+      direction_(direction),
+      expect_(expect),
       phase_(direction == Direction::accepted ? Phase::hello : Phase::challenge) {
   random.fill(nonce_);
   if (direction_ == Direction::dialed) {
@@ -47,7 +51,8 @@ Status Handshake::take_challenge(ByteSpan payload) {
   r.skip(nonce_.size());
   if (!r.ok()) return fail(Errc::corrupt, "the peer's challenge is too short");
   if (version != handshake_version)
-    return fail(Errc::conflict, "the peer speaks version {} of the handshake, this node version {}", version, handshake_version);
+    return fail(Errc::conflict, "the peer speaks version {} of the handshake, this node version {}", version,
+                handshake_version);
   challenge_.assign(payload.begin(), payload.end());
   return {};
 }
@@ -70,18 +75,21 @@ Status Handshake::take_hello(ByteSpan payload) {
 
 Status Handshake::check_peer() const {
   if (required_ & ~features_required_known)
-    return fail(Errc::conflict, "the peer requires features {:#x} that this release does not have", required_);
+    return fail(Errc::conflict, "the peer requires features {:#x} that this release does not have",
+                required_);
   if (peer_.volume != self_.volume)
     return fail(Errc::conflict, "the peer serves volume {}, this node {}: check both configurations",
                 peer_.volume.text(), self_.volume.text());
   if (peer_.replica == self_.replica)
-    return fail(Errc::conflict, "the peer calls itself replica {} like this node: each needs an id of its own",
+    return fail(Errc::conflict,
+                "the peer calls itself replica {} like this node: each needs an id of its own",
                 self_.replica);
   if (expect_ != 0 && peer_.replica != expect_)
     return fail(Errc::conflict, "replica {} answers where replica {} is configured", peer_.replica, expect_);
   if (wanted_ != 0 && wanted_ != self_.replica)
-    return fail(Errc::conflict, "replica {} has dialed replica {} here, which is replica {}: check its addresses", peer_.replica,
-                wanted_, self_.replica);
+    return fail(Errc::conflict,
+                "replica {} has dialed replica {} here, which is replica {}: check its addresses",
+                peer_.replica, wanted_, self_.replica);
   return {};
 }
 
@@ -89,7 +97,8 @@ Status Handshake::check_peer() const {
 Status Handshake::check_agreement() {
   std::string differs;
   if (peer_.volume_blocks != self_.volume_blocks)
-    differs = fmt::format("the volume has {} bytes here and {} there", self_.volume_blocks * block_size, peer_.volume_blocks * block_size);
+    differs = fmt::format("the volume has {} bytes here and {} there", self_.volume_blocks * block_size,
+                          peer_.volume_blocks * block_size);
   std::string own = self_.settings ? self_.settings(peer_.replica) : std::string();
   std::string settings = disagreement(own, peer_settings_);
   if (!differs.empty() && !settings.empty()) differs += ", ";
@@ -97,8 +106,10 @@ Status Handshake::check_agreement() {
   if (differs.empty()) return {};
   disagrees_ = true;
   other_arbiter_ = arbiter_lines(own) != arbiter_lines(peer_settings_);
-  return fail(Errc::conflict, "replica {} is configured otherwise: {}. The two do not work together until both say the same "
-              "(docs/operations.md)", peer_.replica, differs);
+  return fail(Errc::conflict,
+              "replica {} is configured otherwise: {}. The two do not work together until both say the same "
+              "(docs/operations.md)",
+              peer_.replica, differs);
 }
 
 // Lengths go in too: no two dialogues have the same text.
@@ -126,8 +137,10 @@ std::array<std::byte, 32> Handshake::proof(Direction maker) const {
 
 Status Handshake::check_proof(ByteSpan payload) const {
   auto expected = proof(direction_ == Direction::dialed ? Direction::accepted : Direction::dialed);
-  if (payload.size() != expected.size() || CRYPTO_memcmp(payload.data(), expected.data(), expected.size()) != 0)
-    return fail(Errc::denied, "the peer does not know the shared secret: `secret_file` must hold the same on both");
+  if (payload.size() != expected.size() ||
+      CRYPTO_memcmp(payload.data(), expected.data(), expected.size()) != 0)
+    return fail(Errc::denied,
+                "the peer does not know the shared secret: `secret_file` must hold the same on both");
   return {};
 }
 

@@ -29,7 +29,8 @@ NameLookup::~NameLookup() {
 }
 
 void NameLookup::start(const std::string& text, Done done) {
-  auto deliver = [watched = std::weak_ptr(shared_), done = std::move(done)](Result<std::vector<Address>> found) {
+  auto deliver = [watched = std::weak_ptr(shared_),
+                  done = std::move(done)](Result<std::vector<Address>> found) {
     auto shared = watched.lock();
     if (!shared) return;
     shared->post([watched, done, found = std::move(found)]() mutable {

@@ -1,4 +1,5 @@
-// Looks names up on threads of their own: a name server may take minutes to answer, and the owner thread waits for nobody.
+// Looks names up on threads of their own: a name server may take minutes to answer, and the owner thread
+// waits for nobody.
 #pragma once
 
 #include <functional>
@@ -14,7 +15,8 @@ namespace twinloft::repl::net {
 
 class NameLookup {
  public:
-  using Resolve = std::function<Result<std::vector<Address>>(const std::string& text)>;  // called on any thread
+  using Resolve = std::function<Result<std::vector<Address>>(const std::string& text)>;  // called on any
+                                                                                         // thread
   using Done = std::function<void(Result<std::vector<Address>>)>;
 
   NameLookup(ports::Loop& loop, Resolve resolve);
@@ -22,7 +24,8 @@ class NameLookup {
   NameLookup(const NameLookup&) = delete;
   NameLookup& operator=(const NameLookup&) = delete;
 
-  // `done` comes on a later turn of the loop. Each call is a thread: the caller sees to it that few are under way.
+  // `done` comes on a later turn of the loop. Each call is a thread: the caller sees to it that few are under
+  // way.
   void start(const std::string& text, Done done);
 
  private:

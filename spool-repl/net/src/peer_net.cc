@@ -17,10 +17,11 @@ namespace {
 constexpr std::size_t callers_max = 64;          // connections that have not proved themselves
 constexpr std::size_t callers_per_host_max = 8;  // of these
 constexpr int listen_backlog = 256;
-constexpr unsigned caller_notices_max = 6;       // in caller_notice_time: nobody fills the log from outside
+constexpr unsigned caller_notices_max = 6;  // in caller_notice_time: nobody fills the log from outside
 constexpr Duration caller_notice_time = std::chrono::minutes(1);
 constexpr Duration accept_pause = std::chrono::milliseconds(200);
-constexpr Duration steady_time = std::chrono::minutes(1);  // a connection that was up for so long is no flapping one
+constexpr Duration steady_time = std::chrono::minutes(1);  // a connection that was up for so long is no
+                                                           // flapping one
 
 // What counts as one caller's address: of IPv6 the /64, which is one subscriber's.
 std::string host_of(const sockaddr_storage& from) {
@@ -29,7 +30,8 @@ std::string host_of(const sockaddr_storage& from) {
     ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(&from)->sin_addr, text, sizeof text);
   } else if (from.ss_family == AF_INET6) {
     in6_addr address = reinterpret_cast<const sockaddr_in6*>(&from)->sin6_addr;
-    if (!IN6_IS_ADDR_V4MAPPED(&address)) std::fill(address.s6_addr + 8, address.s6_addr + 16, std::uint8_t{0});
+    if (!IN6_IS_ADDR_V4MAPPED(&address))
+      std::fill(address.s6_addr + 8, address.s6_addr + 16, std::uint8_t{0});
     ::inet_ntop(AF_INET6, &address, text, sizeof text);
   }
   return text;
@@ -38,7 +40,10 @@ std::string host_of(const sockaddr_storage& from) {
 }  // namespace
 
 PeerNet::PeerNet(ports::Loop& loop, NetOptions options, Random& random, NetEvents events)
-    : loop_(loop), options_(std::move(options)), random_(random), events_(std::move(events)),
+    : loop_(loop),
+      options_(std::move(options)),
+      random_(random),
+      events_(std::move(events)),
       lookup_(std::make_unique<NameLookup>(loop, options_.resolve)) {
   for (const NetPeer& p : options_.peers) peers_.emplace_back().config = p;
 }
@@ -53,7 +58,9 @@ PeerNet::~PeerNet() {
 
 Status PeerNet::check_secret(const Address& address) const {
   if (!options_.secret.empty() || address.is_loopback()) return {};
-  return fail(Errc::invalid, "replication over {} needs a shared secret (`secret_file`): without one only loopback addresses are used",
+  return fail(Errc::invalid,
+              "replication over {} needs a shared secret (`secret_file`): without one only loopback "
+              "addresses are used",
               address.text);
 }
 
@@ -70,9 +77,11 @@ Status PeerNet::start() {
   return {};
 }
 
-// ---- listening -----------------------------------------------------------------------------------------------------
+// ---- listening
+// -----------------------------------------------------------------------------------------------------
 
-// Its name may not resolve yet, its address may not be there yet, and a predecessor that was killed may still hold it.
+// Its name may not resolve yet, its address may not be there yet, and a predecessor that was killed may still
+// hold it.
 void PeerNet::listen() {
   listen_timer_ = 0;
   if (auto numeric = numeric_address(options_.listen)) return listen_on(std::vector<Address>{*numeric});
@@ -112,7 +121,8 @@ PeerNet::Peer* PeerNet::find(ReplicaId id) {
 }
 
 PeerNet::Peer* PeerNet::owner_of(const Connection& c) {
-  auto it = std::find_if(peers_.begin(), peers_.end(), [&](const Peer& p) { return p.connection.get() == &c; });
+  auto it = std::find_if(peers_.begin(), peers_.end(),
+                         [&](const Peer& p) { return p.connection.get() == &c; });
   return it == peers_.end() ? nullptr : &*it;
 }
 
@@ -139,13 +149,15 @@ void PeerNet::notice_of_caller(const std::string& text) {
   events_.notice(0, text);
 }
 
-std::shared_ptr<Connection> PeerNet::make_connection(Fd fd, bool connecting, std::string name, Handshake::Direction direction,
-                                                     ReplicaId expect) {
-  Connection::Limits limits{options_.timeout, std::min(options_.handshake, options_.timeout), options_.unsent_bytes_max};
-  if (direction == Handshake::Direction::dialed) limits.handshake = options_.timeout;  // connect() is part of it
+std::shared_ptr<Connection> PeerNet::make_connection(Fd fd, bool connecting, std::string name,
+                                                     Handshake::Direction direction, ReplicaId expect) {
+  Connection::Limits limits{options_.timeout, std::min(options_.handshake, options_.timeout),
+                            options_.unsent_bytes_max};
+  if (direction == Handshake::Direction::dialed)
+    limits.handshake = options_.timeout;  // connect() is part of it
   auto made = std::make_shared<Connection>(
-      loop_, std::move(fd), connecting, std::move(name), Handshake(options_.self, options_.secret, direction, expect, random_),
-      limits,
+      loop_, std::move(fd), connecting, std::move(name),
+      Handshake(options_.self, options_.secret, direction, expect, random_), limits,
       Connection::Events{[this](Connection& c) { on_established(c); }, [this](Connection& c) { on_ready(c); },
                          [this](Connection& c, PeerMessage m) {
                            deliver_downs();
@@ -158,12 +170,14 @@ std::shared_ptr<Connection> PeerNet::make_connection(Fd fd, bool connecting, std
 void PeerNet::on_accept() {
   sockaddr_storage from{};
   socklen_t length = sizeof from;
-  Fd fd(::accept4(listener_.get(), reinterpret_cast<sockaddr*>(&from), &length, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  Fd fd(
+      ::accept4(listener_.get(), reinterpret_cast<sockaddr*>(&from), &length, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (fd) return take_caller(std::move(fd), from);
   if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) pause_accepting(errno);
 }
 
-// The caller stays in the kernel's queue, and the listener stays ready: without a pause this would be a busy loop.
+// The caller stays in the kernel's queue, and the listener stays ready: without a pause this would be a busy
+// loop.
 void PeerNet::pause_accepting(int error) {
   notice_of_caller(fail_errno(error, "no connection can be taken").error().message);
   loop_.change(listener_.get(), 0);
@@ -176,13 +190,15 @@ void PeerNet::pause_accepting(int error) {
 void PeerNet::take_caller(Fd fd, const sockaddr_storage& from) {
   std::string host = host_of(from);
   make_room(host);
-  auto made = make_connection(std::move(fd), false, "the caller at " + host, Handshake::Direction::accepted, 0);
+  auto made = make_connection(std::move(fd), false, "the caller at " + host, Handshake::Direction::accepted,
+                              0);
   if (made) callers_.push_back({std::move(made), std::move(host)});
 }
 
 void PeerNet::make_room(const std::string& host) {
   auto count = [&](const std::string& h) {
-    return static_cast<std::size_t>(std::count_if(callers_.begin(), callers_.end(), [&](const Caller& c) { return c.host == h; }));
+    return static_cast<std::size_t>(
+        std::count_if(callers_.begin(), callers_.end(), [&](const Caller& c) { return c.host == h; }));
   };
   const std::string* crowded = nullptr;
   if (count(host) >= callers_per_host_max) {
@@ -193,19 +209,23 @@ void PeerNet::make_room(const std::string& host) {
                })->host;
   }
   if (!crowded) return;
-  auto oldest = std::find_if(callers_.begin(), callers_.end(), [&](const Caller& c) { return c.host == *crowded; });
+  auto oldest = std::find_if(callers_.begin(), callers_.end(),
+                             [&](const Caller& c) { return c.host == *crowded; });
   std::shared_ptr<Connection> goes = oldest->connection;
   goes->close(fmt::format("too many callers at once: {} had to go without a word", goes->name()));
 }
 
-// ---- dialing -------------------------------------------------------------------------------------------------------
+// ---- dialing
+// -------------------------------------------------------------------------------------------------------
 
 void PeerNet::dial(Peer& p) {
   p.redial_timer = 0;
   if (p.connection || !p.wanted || p.looking_up) return;
   if (auto numeric = numeric_address(p.config.address)) return connect(p, *numeric);
   p.looking_up = true;
-  lookup_->start(p.config.address, [this, id = p.config.id](Result<std::vector<Address>> found) { on_found(*find(id), found); });
+  lookup_->start(p.config.address, [this, id = p.config.id](Result<std::vector<Address>> found) {
+    on_found(*find(id), found);
+  });
 }
 
 void PeerNet::on_found(Peer& p, const Result<std::vector<Address>>& found) {
@@ -216,7 +236,8 @@ void PeerNet::on_found(Peer& p, const Result<std::vector<Address>>& found) {
     return connect(p, (*found)[p.attempts++ % found->size()]);
   }
   notice(p, fmt::format("replica {} cannot be looked up: {}", p.config.id, found.error().message));
-  redial_later(p, std::min(options_.redial * (1 << std::min(p.lookups_failed++, 10u)), options_.lookup_pause_max));
+  redial_later(
+      p, std::min(options_.redial * (1 << std::min(p.lookups_failed++, 10u)), options_.lookup_pause_max));
 }
 
 void PeerNet::connect(Peer& p, const Address& address) {
@@ -231,12 +252,14 @@ void PeerNet::connect(Peer& p, const Address& address) {
     notice(p, fail_errno(errno, "cannot connect to {}", address.text).error().message);
     return redial_later(p, options_.redial);
   }
-  p.connection = make_connection(std::move(fd), true, fmt::format("replica {} at {}", p.config.id, address.text),
+  p.connection = make_connection(std::move(fd), true,
+                                 fmt::format("replica {} at {}", p.config.id, address.text),
                                  Handshake::Direction::dialed, p.config.id);
   if (!p.connection) redial_later(p, options_.redial);
 }
 
-// A peer that can be connected and takes no data is not tried again at once: after each connection somebody may wait for it.
+// A peer that can be connected and takes no data is not tried again at once: after each connection somebody
+// may wait for it.
 Duration PeerNet::pause_after(Peer& p, const Connection& c) {
   if (!c.is_established()) return options_.redial * 2;
   if (p.up && loop_.now() - p.up_since >= steady_time) p.stuck = 0;
@@ -252,10 +275,13 @@ void PeerNet::redial_later(Peer& p, Duration delay) {
 void PeerNet::on_established(Connection& c) {
   Peer* p = find(c.peer());
   if (!p) return c.close(fmt::format("replica {} is not a peer of this volume", c.peer()));
-  if (!p->wanted) return c.close(fmt::format("replica {} was disconnected here by the administrator", c.peer()));
-  auto caller = std::find_if(callers_.begin(), callers_.end(), [&](const Caller& k) { return k.connection.get() == &c; });
+  if (!p->wanted)
+    return c.close(fmt::format("replica {} was disconnected here by the administrator", c.peer()));
+  auto caller = std::find_if(callers_.begin(), callers_.end(),
+                             [&](const Caller& k) { return k.connection.get() == &c; });
   if (caller != callers_.end()) {
-    // The same peer calls again while its old connection stands: the old connection is dead and nobody noticed.
+    // The same peer calls again while its old connection stands: the old connection is dead and nobody
+    // noticed.
     if (p->connection) p->connection->close("replaced by a newer connection");
     p->connection = std::move(caller->connection);
     callers_.erase(caller);
@@ -274,7 +300,8 @@ void PeerNet::on_ready(Connection& c) {
 // The connection is still on the stack: it goes on a later turn.
 void PeerNet::retire(Connection& c) {
   std::shared_ptr<Connection> keep;
-  auto caller = std::find_if(callers_.begin(), callers_.end(), [&](const Caller& k) { return k.connection.get() == &c; });
+  auto caller = std::find_if(callers_.begin(), callers_.end(),
+                             [&](const Caller& k) { return k.connection.get() == &c; });
   if (caller != callers_.end()) {
     keep = std::move(caller->connection);
     callers_.erase(caller);
@@ -287,9 +314,11 @@ void PeerNet::retire(Connection& c) {
 
 void PeerNet::on_closed(Connection& c, const std::string& reason) {
   Peer* p = owner_of(c);
-  if (tell_unfit(c, reason)) {}
-  else if (p) notice(*p, reason);
-  else notice_of_caller(reason);
+  if (tell_unfit(c, reason)) {
+  } else if (p)
+    notice(*p, reason);
+  else
+    notice_of_caller(reason);
   retire(c);
   if (!p) return;
   Duration pause = pause_after(*p, c);
@@ -307,7 +336,8 @@ bool PeerNet::tell_unfit(const Connection& c, const std::string& reason) {
   Peer* p = c.disagrees() ? find(c.peer()) : nullptr;
   if (!p || p->up || !events_.unfit) return false;
   p->last_notice = reason;
-  loop_.post([this, alive = std::weak_ptr(alive_), id = p->config.id, reason, other_arbiter = c.has_other_arbiter()] {
+  loop_.post([this, alive = std::weak_ptr(alive_), id = p->config.id, reason,
+              other_arbiter = c.has_other_arbiter()] {
     if (!alive.expired()) events_.unfit(id, reason, other_arbiter);
   });
   return true;
@@ -330,8 +360,10 @@ void PeerNet::set_wanted(ReplicaId id, bool wanted) {
   Peer* p = find(id);
   if (!p || p->wanted == wanted) return;
   p->wanted = wanted;
-  if (wanted) redial_later(*p, Duration(0));
-  else if (p->connection) p->connection->close("disconnected by the administrator");
+  if (wanted)
+    redial_later(*p, Duration(0));
+  else if (p->connection)
+    p->connection->close("disconnected by the administrator");
 }
 
 void PeerNet::set_address(ReplicaId id, const std::string& address) {
@@ -342,7 +374,8 @@ void PeerNet::set_address(ReplicaId id, const std::string& address) {
 }
 
 bool PeerNet::is_wanted(ReplicaId id) const {
-  return std::any_of(peers_.begin(), peers_.end(), [&](const Peer& p) { return p.config.id == id && p.wanted; });
+  return std::any_of(peers_.begin(), peers_.end(),
+                     [&](const Peer& p) { return p.config.id == id && p.wanted; });
 }
 
 std::string PeerNet::trouble(ReplicaId id) const {
@@ -365,7 +398,8 @@ void PeerNet::send(ReplicaId id, const PeerMessage& message) {
   p->connection->send(wire_type(message), {&payload, 1});
 }
 
-void PeerNet::send_record(ReplicaId id, const Epoch& epoch, std::uint32_t meta_bytes, std::span<const ByteSpan> pieces) {
+void PeerNet::send_record(ReplicaId id, const Epoch& epoch, std::uint32_t meta_bytes,
+                          std::span<const ByteSpan> pieces) {
   Peer* p = find(id);
   if (!p || !p->up) return;
   static const std::uint16_t type = wire_type(PeerMessage(RecordMessage{}));

@@ -25,7 +25,9 @@ Result<Fd> open_beneath(int dir, const std::string& path, int flags, mode_t mode
   }
 }
 
-Result<Fd> open_directory(int dir, const std::string& path) { return open_beneath(dir, path, O_RDONLY | O_DIRECTORY); }
+Result<Fd> open_directory(int dir, const std::string& path) {
+  return open_beneath(dir, path, O_RDONLY | O_DIRECTORY);
+}
 
 Result<struct stat> stat_of(int fd) {
   struct stat about{};
@@ -42,7 +44,8 @@ Result<PlainFile> open_plain_file(int dir, const std::string& name) {
     TL_TRY_ASSIGN(out.fd, open_beneath(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
     TL_TRY_ASSIGN(out.about, stat_of(out.fd.get()));
   }
-  if (S_ISLNK(out.about.st_mode)) return fail(Errc::invalid, "{}: a symbolic link, not followed", printable(name));
+  if (S_ISLNK(out.about.st_mode))
+    return fail(Errc::invalid, "{}: a symbolic link, not followed", printable(name));
   if (!S_ISREG(out.about.st_mode)) return fail(Errc::invalid, "{}: not a plain file", printable(name));
   return out;
 }
@@ -70,7 +73,8 @@ Result<std::vector<Entry>> list_directory(int dir) {
     const dirent* entry = ::readdir(stream.get());
     if (!entry && errno != 0) return fail_errno(errno, "the directory can not be read");
     if (!entry) break;
-    if (std::string_view name = entry->d_name; name != "." && name != "..") out.push_back({std::string(name), type_of(dir, *entry)});
+    if (std::string_view name = entry->d_name; name != "." && name != "..")
+      out.push_back({std::string(name), type_of(dir, *entry)});
   }
   std::sort(out.begin(), out.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
   return out;

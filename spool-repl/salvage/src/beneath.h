@@ -1,5 +1,6 @@
-// Opening what lies below a directory of which mail users may have made every name: no symbolic link is followed, nothing
-// above the directory or on another file system is reached, and nothing but plain files and directories is opened.
+// Opening what lies below a directory of which mail users may have made every name: no symbolic link is
+// followed, nothing above the directory or on another file system is reached, and nothing but plain files and
+// directories is opened.
 #pragma once
 
 #include <sys/stat.h>
@@ -14,15 +15,17 @@
 
 namespace twinloft::repl::salvage {
 
-// `path` is relative. Errors keep the errno: ELOOP, a symbolic link is in the way; EXDEV, it leads out; ENOENT, ENOTDIR.
+// `path` is relative. Errors keep the errno: ELOOP, a symbolic link is in the way; EXDEV, it leads out;
+// ENOENT, ENOTDIR.
 Result<Fd> open_beneath(int dir, const std::string& path, int flags, mode_t mode = 0);
 Result<Fd> open_directory(int dir, const std::string& path);
 
 struct PlainFile {
   Fd fd;
-  struct stat about {};
+  struct stat about{};
 };
-// For reading. Errc::invalid: it is none (a FIFO, a device, a directory; not opened, so that nothing waits for its other end).
+// For reading. Errc::invalid: it is none (a FIFO, a device, a directory; not opened, so that nothing waits
+// for its other end).
 Result<PlainFile> open_plain_file(int dir, const std::string& name);
 
 Result<struct stat> stat_of(int fd);

@@ -19,7 +19,9 @@ constexpr const char* manifest_new = "manifest.new";
 constexpr std::string_view label_text = "twinloft salvage bundle 1\n";
 constexpr std::size_t manifest_bytes_max = std::size_t{4} << 30;
 
-bool is_number(const std::string& name) { return parse_number<std::uint64_t>(name).has_value(); }
+bool is_number(const std::string& name) {
+  return parse_number<std::uint64_t>(name).has_value();
+}
 
 Error at(const std::string& path, Error error) {
   error.message = path + ": " + error.message;
@@ -32,12 +34,16 @@ Result<Fd> open_directory_at(const std::string& path) {
   return fd;
 }
 
-// A bundle holds the mail of all users, and is delivered with the rights of its deliverer: another user who can write here could add to it.
+// A bundle holds the mail of all users, and is delivered with the rights of its deliverer: another user who
+// can write here could add to it.
 Status check_own(int dir, std::string_view what) {
   TL_TRY_ASSIGN(struct stat about, stat_of(dir));
   if (about.st_uid == ::geteuid() && (about.st_mode & 022) == 0) return {};
-  return fail(Errc::denied, "{} belongs to user {}, mode {:o}; it has to belong to the user that runs this ({}), and to be writable for "
-              "nobody else", what, about.st_uid, about.st_mode & 0777, ::geteuid());
+  return fail(Errc::denied,
+              "{} belongs to user {}, mode {:o}; it has to belong to the user that runs this ({}), and to be "
+              "writable for "
+              "nobody else",
+              what, about.st_uid, about.st_mode & 0777, ::geteuid());
 }
 
 std::string parent_of(std::string path) {
@@ -57,13 +63,15 @@ Result<BundleWriter> BundleWriter::create(const std::string& path, FileOps& ops)
 
 Status BundleWriter::prepare() {
   TL_TRY_ASSIGN(parent_, open_directory_at(parent_of(path_)));
-  if (::mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST) return fail_errno(errno, "the directory can not be made");
+  if (::mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST)
+    return fail_errno(errno, "the directory can not be made");
   TL_TRY_ASSIGN(dir_, open_directory_at(path_));
   TL_TRY(check_own(dir_.get(), "it"));
   TL_TRY_ASSIGN(bool empty, look());
   if (empty) TL_TRY(make_new());
   TL_TRY_ASSIGN(label_, open_beneath(dir_.get(), bundle_label_name, O_RDWR));
-  if (::flock(label_.get(), LOCK_EX | LOCK_NB) != 0) return fail(Errc::unavailable, "another extraction is writing this bundle");
+  if (::flock(label_.get(), LOCK_EX | LOCK_NB) != 0)
+    return fail(Errc::unavailable, "another extraction is writing this bundle");
   // Another one may have finished it before this one had the lock.
   TL_TRY(look());
   TL_TRY(clear());
@@ -75,12 +83,17 @@ Status BundleWriter::prepare() {
 // Whether the directory is empty. Errors: it holds what may not be overwritten.
 Result<bool> BundleWriter::look() const {
   TL_TRY_ASSIGN(std::vector<Entry> found, list_directory(dir_.get()));
-  auto has = [&](std::string_view name) { return std::any_of(found.begin(), found.end(), [&](const Entry& e) { return e.name == name; }); };
-  if (has(bundle_manifest_name)) return fail(Errc::conflict, "holds a finished bundle; name another directory, or remove this one");
+  auto has = [&](std::string_view name) {
+    return std::any_of(found.begin(), found.end(), [&](const Entry& e) { return e.name == name; });
+  };
+  if (has(bundle_manifest_name))
+    return fail(Errc::conflict, "holds a finished bundle; name another directory, or remove this one");
   for (const Entry& e : found)
     if (e.name != bundle_label_name && e.name != bundle_messages_name && e.name != manifest_new)
-      return fail(Errc::conflict, "holds \"{}\", which is not of a bundle; name a new directory", printable(e.name));
-  if (!found.empty() && !has(bundle_label_name)) return fail(Errc::conflict, "is not empty; name a new directory");
+      return fail(Errc::conflict, "holds \"{}\", which is not of a bundle; name a new directory",
+                  printable(e.name));
+  if (!found.empty() && !has(bundle_label_name))
+    return fail(Errc::conflict, "is not empty; name a new directory");
   return found.empty();
 }
 
@@ -94,12 +107,15 @@ Status BundleWriter::clear() {
   if (auto old = salvage::open_directory(dir_.get(), bundle_messages_name)) {
     TL_TRY_ASSIGN(std::vector<Entry> found, list_directory(old->get()));
     for (const Entry& e : found) {
-      if (!is_number(e.name)) return fail(Errc::conflict, "holds messages/{}, which is not of a bundle", printable(e.name));
+      if (!is_number(e.name))
+        return fail(Errc::conflict, "holds messages/{}, which is not of a bundle", printable(e.name));
       TL_TRY(ops_->remove(old->get(), e.name));
     }
-    if (::unlinkat(dir_.get(), bundle_messages_name, AT_REMOVEDIR) != 0) return fail_errno(errno, "removing the old messages");
+    if (::unlinkat(dir_.get(), bundle_messages_name, AT_REMOVEDIR) != 0)
+      return fail_errno(errno, "removing the old messages");
   }
-  if (::unlinkat(dir_.get(), manifest_new, 0) != 0 && errno != ENOENT) return fail_errno(errno, "removing {}", manifest_new);
+  if (::unlinkat(dir_.get(), manifest_new, 0) != 0 && errno != ENOENT)
+    return fail_errno(errno, "removing {}", manifest_new);
   return {};
 }
 
@@ -118,7 +134,8 @@ Result<BundleWriter::Added> BundleWriter::add(int source, std::uint64_t number, 
     written = ops_->write(copy.get(), piece);
     return written.has_value();
   });
-  if (!written) return std::unexpected(at(fmt::format("{}/messages/{}", path_, name), std::move(written).error()));
+  if (!written)
+    return std::unexpected(at(fmt::format("{}/messages/{}", path_, name), std::move(written).error()));
   if (!read) {
     out.unreadable = std::move(read).error();
     TL_TRY(ops_->remove(messages_.get(), name));
@@ -150,16 +167,20 @@ Result<Bundle> Bundle::open(const std::string& path) {
   out.path_ = path;
   TL_TRY_ASSIGN(Fd dir, open_directory_at(path));
   if (!open_plain_file(dir.get(), bundle_label_name))
-    return fail(Errc::not_found, "{}: not a bundle of spool-repl salvage extract: there is no {} in it", path, bundle_label_name);
+    return fail(Errc::not_found, "{}: not a bundle of spool-repl salvage extract: there is no {} in it", path,
+                bundle_label_name);
   if (auto own = check_own(dir.get(), "it"); !own) return std::unexpected(at(path, std::move(own).error()));
   auto manifest = open_plain_file(dir.get(), bundle_manifest_name);
   if (!manifest && manifest.error().sys == ENOENT)
-    return fail(Errc::unavailable, "{}: its extraction has not ended: run spool-repl salvage extract again, into this directory", path);
+    return fail(Errc::unavailable,
+                "{}: its extraction has not ended: run spool-repl salvage extract again, into this directory",
+                path);
   if (!manifest) return std::unexpected(at(path, std::move(manifest).error()));
   std::string text;
   Status read = read_pieces(manifest->fd.get(), [&](ByteSpan piece) -> Result<bool> {
     text += as_text(piece);
-    if (text.size() > manifest_bytes_max) return fail(Errc::exhausted, "the manifest is larger than {} bytes", manifest_bytes_max);
+    if (text.size() > manifest_bytes_max)
+      return fail(Errc::exhausted, "the manifest is larger than {} bytes", manifest_bytes_max);
     return true;
   });
   if (!read) return std::unexpected(at(path, std::move(read).error()));
@@ -167,7 +188,8 @@ Result<Bundle> Bundle::open(const std::string& path) {
   if (!decoded) return std::unexpected(at(path, std::move(decoded).error()));
   out.manifest_ = std::move(*decoded);
   TL_TRY_ASSIGN(out.messages_, salvage::open_directory(dir.get(), bundle_messages_name));
-  if (auto own = check_own(out.messages_.get(), "its messages/"); !own) return std::unexpected(at(path, std::move(own).error()));
+  if (auto own = check_own(out.messages_.get(), "its messages/"); !own)
+    return std::unexpected(at(path, std::move(own).error()));
   return out;
 }
 
@@ -176,8 +198,8 @@ Result<Fd> Bundle::open_message(const Message& message) const {
   auto file = open_plain_file(messages_.get(), name);
   if (!file) return std::unexpected(at(path_ + "/messages", std::move(file).error()));
   if (static_cast<std::uint64_t>(file->about.st_size) != message.bytes)
-    return fail(Errc::corrupt, "{}/messages/{}: {} bytes, but {} in the manifest: copy the bundle again", path_, name,
-                file->about.st_size, message.bytes);
+    return fail(Errc::corrupt, "{}/messages/{}: {} bytes, but {} in the manifest: copy the bundle again",
+                path_, name, file->about.st_size, message.bytes);
   return std::move(file->fd);
 }
 
@@ -192,7 +214,8 @@ Result<ContentDigest> Bundle::verify(const Message& message) const {
   }));
   ContentDigest digest = content.finish();
   if (raw.digest() != message.file || digest.content != message.content)
-    return fail(Errc::corrupt, "{}/messages/{}: not the bytes that the manifest names: copy the bundle again", path_, message.number);
+    return fail(Errc::corrupt, "{}/messages/{}: not the bytes that the manifest names: copy the bundle again",
+                path_, message.number);
   return digest;
 }
 

@@ -17,8 +17,9 @@ namespace twinloft::repl::salvage {
 namespace {
 
 constexpr const char* marker_name = ".twinloft-spool";
-constexpr std::string_view fate_names[] = {"delivered", "already-there", "done-before", "copy-of-another", "left-deleted", "left-uncertain",
-                                           "would-deliver", "deferred", "refused", "unknown", "failed", "not-tried"};
+constexpr std::string_view fate_names[] = {
+    "delivered",     "already-there", "done-before", "copy-of-another", "left-deleted", "left-uncertain",
+    "would-deliver", "deferred",      "refused",     "unknown",         "failed",       "not-tried"};
 static_assert(std::size(fate_names) == fates);
 
 Status check_marker(int root, const std::string& spool, const Uuid& volume) {
@@ -27,15 +28,21 @@ Status check_marker(int root, const std::string& spool, const Uuid& volume) {
   std::string text = read.value_or("");
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
   if (text == volume.text()) return {};
-  return fail(Errc::conflict, "{}: its {} {}; the bundle is of volume {}. Is the winner mounted there?", spool, marker_name,
-              !read ? "can not be read" : "says \"" + printable(text) + "\"", volume.text());
+  return fail(Errc::conflict, "{}: its {} {}; the bundle is of volume {}. Is the winner mounted there?",
+              spool, marker_name, !read ? "can not be read" : "says \"" + printable(text) + "\"",
+              volume.text());
 }
 
 class Run {
  public:
   Run(const Bundle& bundle, int root, Ledger ledger, Target& target, const DeliverOptions& options,
       const std::function<void(std::uint64_t, std::uint64_t)>& progress)
-      : bundle_(bundle), messages_(bundle.manifest().messages), root_(root), ledger_(std::move(ledger)), target_(target), options_(options),
+      : bundle_(bundle),
+        messages_(bundle.manifest().messages),
+        root_(root),
+        ledger_(std::move(ledger)),
+        target_(target),
+        options_(options),
         progress_(progress) {}
 
   Result<DeliverReport> run();
@@ -109,7 +116,8 @@ void Run::do_user(const Indices& of_user) {
   std::vector<ContentDigest> wanted;
   for (std::size_t i : open) wanted.push_back(digests_[i]);
   auto there = find_contents(root_, messages_[open.front()].maildir, wanted);
-  if (!there) return settle_all(open, Fate::failed, "the Maildir can not be looked through: " + there.error().message);
+  if (!there)
+    return settle_all(open, Fate::failed, "the Maildir can not be looked through: " + there.error().message);
   for (std::size_t i : open) do_message(i, *there);
 }
 
@@ -148,7 +156,9 @@ void Run::do_message(std::size_t i, const std::set<Sha256>& there) {
 }
 
 void Run::hand_over(std::size_t i) {
-  std::string tried_before = ledger_.find(key(i)) == Mark::intent ? "; an earlier run had begun it, and it was not in the Maildir" : "";
+  std::string tried_before = ledger_.find(key(i)) == Mark::intent
+                                 ? "; an earlier run had begun it, and it was not in the Maildir"
+                                 : "";
   auto content = bundle_.open_message(messages_[i]);
   if (!content) return settle(i, Fate::failed, content.error().message);
   if (!record(i, Mark::intent)) return settle(i, Fate::not_tried, stopped_);
@@ -159,33 +169,43 @@ void Run::take_outcome(std::size_t i, const Sent& sent, const std::string& tried
   switch (sent.end) {
     case Sent::End::delivered: {
       bool recorded = record(i, Mark::delivered);
-      return settle(i, Fate::delivered, sent.detail + tried_before + (recorded ? "" : "; not recorded: " + stopped_));
+      return settle(i, Fate::delivered,
+                    sent.detail + tried_before + (recorded ? "" : "; not recorded: " + stopped_));
     }
     case Sent::End::deferred:
     case Sent::End::refused:
       (void)record(i, Mark::undone);
       return settle(i, sent.end == Sent::End::deferred ? Fate::deferred : Fate::refused, sent.detail);
-    // It may be there by now, or come yet; and lmtpd takes it away again if it can not make it durable. The next run looks.
-    case Sent::End::unknown: return settle(i, Fate::unknown, sent.detail);
+    // It may be there by now, or come yet; and lmtpd takes it away again if it can not make it durable. The
+    // next run looks.
+    case Sent::End::unknown:
+      return settle(i, Fate::unknown, sent.detail);
     // What a copy that failed has left is found by looking: its intent stays.
-    case Sent::End::failed: return settle(i, Fate::failed, sent.detail);
-    case Sent::End::away: stopped_ = sent.detail; return settle(i, Fate::failed, sent.detail);
+    case Sent::End::failed:
+      return settle(i, Fate::failed, sent.detail);
+    case Sent::End::away:
+      stopped_ = sent.detail;
+      return settle(i, Fate::failed, sent.detail);
   }
 }
 
-// A message that was stored after the parting has its name on the loser only: a delivery makes another one. What an earlier run
-// has dealt with may have come with that name since, by a copy to both sides.
+// A message that was stored after the parting has its name on the loser only: a delivery makes another one.
+// What an earlier run has dealt with may have come with that name since, by a copy to both sides.
 Status Run::check_other_history(std::size_t i) const {
   const Message& m = messages_[i];
   if (options_.any_spool || m.kind != Kind::after || ledger_.find(key(i))) return {};
   std::string found = find_file(root_, m.maildir, m.folder, base_name(m.name), m.content);
   if (found.empty()) return {};
-  return fail(Errc::conflict, "this is the spool that the bundle was taken from: {} lies where message {} lay on the loser. Mount the "
-              "winner's, or say --any-spool if this is the winner and somebody has copied that file", printable(found), m.number);
+  return fail(Errc::conflict,
+              "this is the spool that the bundle was taken from: {} lies where message {} lay on the loser. "
+              "Mount the "
+              "winner's, or say --any-spool if this is the winner and somebody has copied that file",
+              printable(found), m.number);
 }
 
 Result<DeliverReport> Run::run() {
-  // Before anything is delivered: a bundle that was damaged on its way is copied again, not delivered in part.
+  // Before anything is delivered: a bundle that was damaged on its way is copied again, not delivered in
+  // part.
   std::map<std::string, Indices> users;
   for (std::size_t i = 0; i < messages_.size(); ++i) {
     TL_TRY_ASSIGN(ContentDigest digest, bundle_.verify(messages_[i]));
@@ -193,7 +213,10 @@ Result<DeliverReport> Run::run() {
     digests_.push_back(digest);
     users[messages_[i].maildir].push_back(i);
   }
-  if (ledger_.was_torn()) report_.notes.push_back("the ledger's last record was half written when a run ended; its message was looked for in the Maildir");
+  if (ledger_.was_torn())
+    report_.notes.push_back(
+        "the ledger's last record was half written when a run ended; its message was looked for in the "
+        "Maildir");
   report_.messages.resize(messages_.size());
   for (const auto& [maildir, of_user] : users) do_user(of_user);
   if (!stopped_.empty()) report_.notes.push_back("ended early: " + stopped_);
@@ -202,20 +225,27 @@ Result<DeliverReport> Run::run() {
 
 }  // namespace
 
-std::string_view to_string(Fate fate) { return fate_names[static_cast<std::size_t>(fate)]; }
+std::string_view to_string(Fate fate) {
+  return fate_names[static_cast<std::size_t>(fate)];
+}
 
-bool is_open(Fate fate) { return fate >= Fate::deferred; }
+bool is_open(Fate fate) {
+  return fate >= Fate::deferred;
+}
 
 std::uint64_t DeliverReport::count(Fate fate) const {
-  return static_cast<std::uint64_t>(std::count_if(messages.begin(), messages.end(), [&](const MessageFate& m) { return m.fate == fate; }));
+  return static_cast<std::uint64_t>(
+      std::count_if(messages.begin(), messages.end(), [&](const MessageFate& m) { return m.fate == fate; }));
 }
 
 std::uint64_t DeliverReport::open() const {
-  return static_cast<std::uint64_t>(std::count_if(messages.begin(), messages.end(), [](const MessageFate& m) { return is_open(m.fate); }));
+  return static_cast<std::uint64_t>(
+      std::count_if(messages.begin(), messages.end(), [](const MessageFate& m) { return is_open(m.fate); }));
 }
 
 Result<DeliverReport> deliver(const Bundle& bundle, const std::string& spool, const MakeTarget& make_target,
-                              const DeliverOptions& options, const std::function<void(std::uint64_t done, std::uint64_t total)>& progress,
+                              const DeliverOptions& options,
+                              const std::function<void(std::uint64_t done, std::uint64_t total)>& progress,
                               FileOps* ops) {
   OsFileOps os;
   Fd root(::open(spool.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

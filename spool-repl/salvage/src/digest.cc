@@ -11,11 +11,15 @@
 
 namespace twinloft::repl::salvage {
 
-std::string Sha256::hex() const { return to_hex(bytes); }
+std::string Sha256::hex() const {
+  return to_hex(bytes);
+}
 
 Result<Sha256> Sha256::parse(std::string_view hex) {
   Sha256 out;
-  auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; };
+  auto digit = [](char c) {
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+  };
   bool good = hex.size() == 2 * out.bytes.size();
   for (std::size_t i = 0; good && i < out.bytes.size(); ++i) {
     int high = digit(hex[2 * i]), low = digit(hex[2 * i + 1]);
@@ -35,10 +39,13 @@ Sha256Hasher::Sha256Hasher() : state_(std::make_unique<State>()) {
   TL_CHECK(EVP_DigestInit_ex(state_->context, EVP_sha256(), nullptr) == 1);
 }
 Sha256Hasher::~Sha256Hasher() = default;
-void Sha256Hasher::update(ByteSpan data) { TL_CHECK(EVP_DigestUpdate(state_->context, data.data(), data.size()) == 1); }
+void Sha256Hasher::update(ByteSpan data) {
+  TL_CHECK(EVP_DigestUpdate(state_->context, data.data(), data.size()) == 1);
+}
 Sha256 Sha256Hasher::digest() {
   Sha256 out;
-  TL_CHECK(EVP_DigestFinal_ex(state_->context, reinterpret_cast<unsigned char*>(out.bytes.data()), nullptr) == 1);
+  TL_CHECK(EVP_DigestFinal_ex(state_->context, reinterpret_cast<unsigned char*>(out.bytes.data()), nullptr) ==
+           1);
   return out;
 }
 
@@ -48,7 +55,8 @@ bool starts_with_nocase(std::string_view text, std::string_view prefix) {
   return text.size() >= prefix.size() && ::strncasecmp(text.data(), prefix.data(), prefix.size()) == 0;
 }
 
-// "with LMTP", and LMTPS, LMTPA, LMTPSA, UTF8LMTP (RFC 3848, 6531): written by a final delivery, not on the way to it.
+// "with LMTP", and LMTPS, LMTPA, LMTPSA, UTF8LMTP (RFC 3848, 6531): written by a final delivery, not on the
+// way to it.
 bool says_lmtp(std::string_view field) {
   bool with = false;
   for (std::size_t at = 0; at < field.size();) {
@@ -73,7 +81,8 @@ bool is_trace(std::string_view field) {
 
 namespace {
 
-// Where the field at `at` ends: behind its last line. npos where it may go on behind `text`, which is not `all`.
+// Where the field at `at` ends: behind its last line. npos where it may go on behind `text`, which is not
+// `all`.
 std::size_t field_end(std::string_view text, std::size_t at, bool all) {
   for (;;) {
     std::size_t lf = text.find('\n', at);

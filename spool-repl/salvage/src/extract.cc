@@ -21,11 +21,14 @@ struct FileTimes : Times {
   std::uint64_t inode = 0;
 };
 
-FileTime time_of(const statx_timestamp& t) { return {t.tv_sec, t.tv_nsec}; }
+FileTime time_of(const statx_timestamp& t) {
+  return {t.tv_sec, t.tv_nsec};
+}
 
 Result<FileTimes> times_of(int dir, const std::string& name) {
   struct statx about{};
-  if (::statx(dir, name.c_str(), AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, STATX_BASIC_STATS | STATX_BTIME, &about) != 0)
+  if (::statx(dir, name.c_str(), AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, STATX_BASIC_STATS | STATX_BTIME,
+              &about) != 0)
     return fail_errno(errno, "statx");
   FileTimes out{{time_of(about.stx_mtime), time_of(about.stx_ctime), {}}, about.stx_ino};
   // Without a time of birth the earlier one: nobody can set it to later than it was.
@@ -49,7 +52,8 @@ class Extraction {
   void note_birth(std::int64_t born_s);
   void note_change(std::int64_t changed_s);
   Status check(const PlainFile& file) const;
-  Status take(const FoundMaildir& maildir, const MailFile& file, const PlainFile& open, const FileTimes& times, Kind kind);
+  Status take(const FoundMaildir& maildir, const MailFile& file, const PlainFile& open,
+              const FileTimes& times, Kind kind);
   void show_progress();
 
   int root_;
@@ -63,8 +67,8 @@ class Extraction {
   ExtractProgress shown_;
   uid_t owner_ = 0;  // of the Maildir that is being looked through
   bool first_pass_ = true;
-  // Inodes that the first pass has taken, or reported. What may have been on its way is looked at by each of its names: it can be
-  // linked into several users' Maildirs.
+  // Inodes that the first pass has taken, or reported. What may have been on its way is looked at by each of
+  // its names: it can be linked into several users' Maildirs.
   std::unordered_set<std::uint64_t> settled_;
   std::unordered_set<std::uint64_t> taken_here_;  // inodes, in the Maildir that is being looked through
   std::vector<Witness> witnesses_;
@@ -73,17 +77,20 @@ class Extraction {
 };
 
 Status Extraction::check(const PlainFile& file) const {
-  auto bytes = static_cast<std::uint64_t>(file.about.st_size), stored = static_cast<std::uint64_t>(file.about.st_blocks) * 512;
+  auto bytes = static_cast<std::uint64_t>(file.about.st_size),
+       stored = static_cast<std::uint64_t>(file.about.st_blocks) * 512;
   if (!options_.foreign_owners && file.about.st_uid != owner_)
     return fail(Errc::denied, "belongs to user {}, its Maildir to {}: not taken", file.about.st_uid, owner_);
   if (bytes > options_.message_bytes_max)
-    return fail(Errc::exhausted, "{} bytes, more than the {} that a message may have: not taken", bytes, options_.message_bytes_max);
+    return fail(Errc::exhausted, "{} bytes, more than the {} that a message may have: not taken", bytes,
+                options_.message_bytes_max);
   if (bytes > sparse_bytes_min && stored < bytes / 2)
     return fail(Errc::invalid, "{} bytes, of which only {} are stored: no message, not taken", bytes, stored);
   return {};
 }
 
-Status Extraction::take(const FoundMaildir& maildir, const MailFile& file, const PlainFile& open, const FileTimes& times, Kind kind) {
+Status Extraction::take(const FoundMaildir& maildir, const MailFile& file, const PlainFile& open,
+                        const FileTimes& times, Kind kind) {
   // Another name in the same Maildir is the same message, and any number of them costs a mail user nothing.
   if (taken_here_.contains(times.inode)) {
     ++report_.links;
@@ -95,7 +102,8 @@ Status Extraction::take(const FoundMaildir& maildir, const MailFile& file, const
     return {};
   }
   std::uint64_t number = manifest_.messages.size() + 1;
-  TL_TRY_ASSIGN(BundleWriter::Added added, bundle_.add(open.fd.get(), number, static_cast<std::uint64_t>(open.about.st_size)));
+  TL_TRY_ASSIGN(BundleWriter::Added added,
+                bundle_.add(open.fd.get(), number, static_cast<std::uint64_t>(open.about.st_size)));
   if (added.unreadable) {
     problems_.add(path, "can not be read, not taken: " + added.unreadable->message);
     return {};
@@ -103,8 +111,9 @@ Status Extraction::take(const FoundMaildir& maildir, const MailFile& file, const
   taken_here_.insert(times.inode);
   (kind == Kind::after ? report_.after : report_.uncertain) += 1;
   report_.bytes += added.bytes;
-  manifest_.messages.push_back({number, kind, maildir.user, maildir.path, file.folder, file.box == Box::fresh, file.name, added.bytes,
-                                added.file, added.content, times.modified, times.changed, times.born});
+  manifest_.messages.push_back({number, kind, maildir.user, maildir.path, file.folder, file.box == Box::fresh,
+                                file.name, added.bytes, added.file, added.content, times.modified,
+                                times.changed, times.born});
   return {};
 }
 
@@ -136,7 +145,8 @@ Status Extraction::judge(const FoundMaildir& maildir, int box, const MailFile& f
     return {};
   }
   if (!*written) {
-    // Without a stored byte nothing is known of when it was written: an empty file, or one that fits into its inode.
+    // Without a stored byte nothing is known of when it was written: an empty file, or one that fits into its
+    // inode.
     if (open->about.st_blocks > 0) note_birth(times->born.seconds);
     return {};
   }
@@ -153,7 +163,8 @@ Status Extraction::look_again(const FoundMaildir& maildir, int box, const MailFi
   if (file.box == Box::tmp) return {};
   auto times = times_of(box, file.name);
   if (!times || settled_.contains(times->inode)) return {};
-  if (!newest_before_s_ || !may_have_been_on_its_way(*times, *newest_before_s_, options_.window, options_.slack)) {
+  if (!newest_before_s_ ||
+      !may_have_been_on_its_way(*times, *newest_before_s_, options_.window, options_.slack)) {
     ++report_.before;
     return {};
   }
@@ -181,7 +192,8 @@ Status Extraction::visit_all(const std::vector<FoundMaildir>& maildirs, Visit vi
     if (first_pass_) witnesses_.emplace_back();
     for (const std::string& folder : *folders)
       TL_TRY(walk_folder(
-          root_, maildir.path, folder, [&](int box, const MailFile& file) { return (this->*visit)(maildir, box, file); }, problems));
+          root_, maildir.path, folder,
+          [&](int box, const MailFile& file) { return (this->*visit)(maildir, box, file); }, problems));
     if (first_pass_) ++shown_.maildirs_done;
     show_progress();
   }
@@ -216,7 +228,8 @@ Result<ExtractReport> Extraction::run(const std::vector<FoundMaildir>& maildirs,
 
 }  // namespace
 
-Result<ExtractReport> extract(int root, const ExtractOptions& options, const WrittenAfterParting& written_after_parting,
+Result<ExtractReport> extract(int root, const ExtractOptions& options,
+                              const WrittenAfterParting& written_after_parting,
                               const std::function<void(const ExtractProgress&)>& progress, FileOps* ops) {
   OsFileOps os;
   std::vector<Layout> layouts;
@@ -224,19 +237,24 @@ Result<ExtractReport> extract(int root, const ExtractOptions& options, const Wri
     TL_TRY_ASSIGN(Layout layout, Layout::parse(text));
     layouts.push_back(std::move(layout));
   }
-  if (layouts.empty()) return fail(Errc::invalid, "no layout says where the Maildirs lie; \"%d/%n/Maildir\" is one");
-  if (options.window.count() < 0) return fail(Errc::invalid, "a window of {} s: it can not be negative", options.window.count());
-  if (options.slack.count() < 0) return fail(Errc::invalid, "a slack of {} s: it can not be negative", options.slack.count());
+  if (layouts.empty())
+    return fail(Errc::invalid, "no layout says where the Maildirs lie; \"%d/%n/Maildir\" is one");
+  if (options.window.count() < 0)
+    return fail(Errc::invalid, "a window of {} s: it can not be negative", options.window.count());
+  if (options.slack.count() < 0)
+    return fail(Errc::invalid, "a slack of {} s: it can not be negative", options.slack.count());
   auto shallower = [](const Layout& a, const Layout& b) { return a.user_depth() < b.user_depth(); };
   Problems problems(std::min_element(layouts.begin(), layouts.end(), shallower)->user_depth());
   std::vector<FoundMaildir> maildirs = find_maildirs(root, layouts, problems);
   if (maildirs.empty()) {
     std::vector<ExtractProblem> found = problems.take();
     return fail(Errc::not_found, "no Maildir fits the layout {}{}", options.layouts.front(),
-                found.empty() ? std::string() : fmt::format("; {}: {}", printable(found.front().path), found.front().what));
+                found.empty() ? std::string()
+                              : fmt::format("; {}: {}", printable(found.front().path), found.front().what));
   }
   TL_TRY_ASSIGN(BundleWriter bundle, BundleWriter::create(options.bundle, ops ? *ops : os));
-  return Extraction(root, options, written_after_parting, progress, std::move(bundle)).run(maildirs, std::move(problems));
+  return Extraction(root, options, written_after_parting, progress, std::move(bundle))
+      .run(maildirs, std::move(problems));
 }
 
 }  // namespace twinloft::repl::salvage

@@ -19,7 +19,9 @@ std::string encode(std::string_view field) {
   return out;
 }
 
-int digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1; }
+int digit(char c) {
+  return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
 
 std::optional<std::string> decode(std::string_view field) {
   if (field == "-") return "";
@@ -29,7 +31,8 @@ std::optional<std::string> decode(std::string_view field) {
       out += field[i];
       continue;
     }
-    int high = i + 2 < field.size() ? digit(field[i + 1]) : -1, low = i + 2 < field.size() ? digit(field[i + 2]) : -1;
+    int high = i + 2 < field.size() ? digit(field[i + 1]) : -1,
+        low = i + 2 < field.size() ? digit(field[i + 2]) : -1;
     if (high < 0 || low < 0) return std::nullopt;
     out += static_cast<char>(high << 4 | low);
     i += 2;

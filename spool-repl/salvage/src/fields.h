@@ -1,5 +1,7 @@
-// A line of fields, as bundle and ledger have them: separated by one blank; bytes that are not printable ASCII, blanks and
-// "%" as %XX with capital digits; an empty field as "-", and a field that is "-" as "%2D". Every text has one encoding.
+// A line of fields, as bundle and ledger have them: separated by one blank; bytes that are not printable
+// ASCII, blanks and
+// "%" as %XX with capital digits; an empty field as "-", and a field that is "-" as "%2D". Every text has one
+// encoding.
 #pragma once
 
 #include <charconv>

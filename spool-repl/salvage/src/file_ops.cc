@@ -26,7 +26,9 @@ Result<Fd> OsFileOps::create(int dir, const std::string& name) {
   return open_beneath(dir, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
 }
 
-Status OsFileOps::write(int fd, ByteSpan data) { return write_all(fd, data); }
+Status OsFileOps::write(int fd, ByteSpan data) {
+  return write_all(fd, data);
+}
 
 Status OsFileOps::truncate(int fd, std::uint64_t bytes) {
   return done(::ftruncate(fd, static_cast<off_t>(bytes)), "truncation to {} bytes", bytes);
@@ -44,21 +46,26 @@ Status OsFileOps::set_modified(int fd, FileTime time) {
   return done(::futimens(fd, times), "setting the time of the last change");
 }
 
-Status OsFileOps::sync(int fd) { return sync_durably(fd); }
+Status OsFileOps::sync(int fd) {
+  return sync_durably(fd);
+}
 
-Status OsFileOps::sync_file_system(int fd) { return sync_file_system_durably(fd); }
+Status OsFileOps::sync_file_system(int fd) {
+  return sync_file_system_durably(fd);
+}
 
 Status OsFileOps::make_directory(int dir, const std::string& name) {
   return done(::mkdirat(dir, name.c_str(), 0700), "making the directory {}", printable(name));
 }
 
 Status OsFileOps::rename(int from_dir, const std::string& from, int to_dir, const std::string& to) {
-  return done(::renameat2(from_dir, from.c_str(), to_dir, to.c_str(), RENAME_NOREPLACE), "renaming {} to {}", printable(from),
-              printable(to));
+  return done(::renameat2(from_dir, from.c_str(), to_dir, to.c_str(), RENAME_NOREPLACE), "renaming {} to {}",
+              printable(from), printable(to));
 }
 
 Status OsFileOps::replace(int dir, const std::string& from, const std::string& to) {
-  return done(::renameat(dir, from.c_str(), dir, to.c_str()), "renaming {} to {}", printable(from), printable(to));
+  return done(::renameat(dir, from.c_str(), dir, to.c_str()), "renaming {} to {}", printable(from),
+              printable(to));
 }
 
 Status OsFileOps::remove(int dir, const std::string& name) {

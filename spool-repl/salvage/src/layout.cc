@@ -20,7 +20,8 @@ std::vector<std::string_view> split(std::string_view path) {
 // May stand for a part of a path.
 bool fits_path(std::string_view text) {
   if (text.empty() || text == "." || text == "..") return false;
-  return std::none_of(text.begin(), text.end(), [](unsigned char c) { return c == '/' || c < 0x20 || c == 0x7f; });
+  return std::none_of(text.begin(), text.end(),
+                      [](unsigned char c) { return c == '/' || c < 0x20 || c == 0x7f; });
 }
 
 struct Name {
@@ -54,19 +55,25 @@ Result<Layout::Part> Layout::parse_part(std::string_view whole, std::string_view
       at += rest[0] == '%' ? 2 : 1;
       continue;
     }
-    auto named = std::find_if(std::begin(long_names), std::end(long_names), [&](const Name& n) { return rest.starts_with(n.long_name); });
+    auto named = std::find_if(std::begin(long_names), std::end(long_names),
+                              [&](const Name& n) { return rest.starts_with(n.long_name); });
     Piece piece;
     std::size_t length = 1;
     if (named != std::end(long_names)) {
       piece.variable = named->variable;
       length = named->long_name.size();
     } else {
-      if (rest.size() > 2 && rest[1] >= '1' && rest[1] <= '9') piece.width = static_cast<std::size_t>(rest[length++] - '0');
-      if (length < rest.size() && std::string_view("und").find(rest[length]) != std::string_view::npos) piece.variable = rest[length++];
+      if (rest.size() > 2 && rest[1] >= '1' && rest[1] <= '9')
+        piece.width = static_cast<std::size_t>(rest[length++] - '0');
+      if (length < rest.size() && std::string_view("und").find(rest[length]) != std::string_view::npos)
+        piece.variable = rest[length++];
     }
     if (piece.variable == 0)
-      return fail(Errc::invalid, "\"{}\": \"{}\" is no variable; there are %u (address), %n (local part), %d (domain), %1n to %9d "
-                  "(their first characters), and %%", whole, rest.substr(0, 8));
+      return fail(
+          Errc::invalid,
+          "\"{}\": \"{}\" is no variable; there are %u (address), %n (local part), %d (domain), %1n to %9d "
+          "(their first characters), and %%",
+          whole, rest.substr(0, 8));
     out.push_back(std::move(piece));
     at += length;
   }
@@ -76,10 +83,12 @@ Result<Layout::Part> Layout::parse_part(std::string_view whole, std::string_view
 Result<Layout> Layout::parse(std::string_view text) {
   Layout out;
   if (text.starts_with('/'))
-    return fail(Errc::invalid, "\"{}\": a path below the spool's root is expected, such as %d/%n/Maildir", text);
+    return fail(Errc::invalid, "\"{}\": a path below the spool's root is expected, such as %d/%n/Maildir",
+                text);
   bool local_part = false;
   for (std::string_view part : split(text)) {
-    if (!fits_path(part)) return fail(Errc::invalid, "\"{}\": \"{}\" can not be a part of a path", text, part);
+    if (!fits_path(part))
+      return fail(Errc::invalid, "\"{}\": \"{}\" can not be a part of a path", text, part);
     TL_TRY_ASSIGN(Part parsed, parse_part(text, part));
     for (const Piece& p : parsed) local_part |= p.width == 0 && (p.variable == 'u' || p.variable == 'n');
     out.parts_.push_back(std::move(parsed));
@@ -88,8 +97,8 @@ Result<Layout> Layout::parse(std::string_view text) {
   return out;
 }
 
-// Takes the values of a part's variables out of a name. A variable takes as much as it can, so that "%n@%d" parts at the
-// last "@"; a try that was wrong is noticed by user_of().
+// Takes the values of a part's variables out of a name. A variable takes as much as it can, so that "%n@%d"
+// parts at the last "@"; a try that was wrong is noticed by user_of().
 bool Layout::match(const Part& part, std::string_view rest, Values& values) {
   for (std::size_t k = 0; k < part.size(); ++k) {
     const Piece& piece = part[k];
@@ -99,12 +108,15 @@ bool Layout::match(const Part& part, std::string_view rest, Values& values) {
       continue;
     }
     std::size_t end = rest.size();
-    if (piece.width != 0) end = std::min(piece.width, end);
-    else if (k + 1 < part.size() && part[k + 1].variable == 0) end = rest.rfind(part[k + 1].literal);
+    if (piece.width != 0)
+      end = std::min(piece.width, end);
+    else if (k + 1 < part.size() && part[k + 1].variable == 0)
+      end = rest.rfind(part[k + 1].literal);
     if (end == std::string_view::npos || end == 0) return false;
     std::string_view value = rest.substr(0, end);
     rest.remove_prefix(end);
-    if (piece.width == 0) (piece.variable == 'u' ? values.address : piece.variable == 'n' ? values.local : values.domain) = value;
+    if (piece.width == 0)
+      (piece.variable == 'u' ? values.address : piece.variable == 'n' ? values.local : values.domain) = value;
   }
   return rest.empty();
 }
@@ -117,7 +129,8 @@ std::optional<std::string> Layout::user_of(std::string_view path) const {
     if (!fits_path(names[i]) || !match(parts_[i], names[i], values)) return std::nullopt;
   std::string address = values.address;
   if (address.empty()) address = values.domain.empty() ? values.local : values.local + "@" + values.domain;
-  // The other way round it has to be the same path: so shortened and repeated variables agree with each other.
+  // The other way round it has to be the same path: so shortened and repeated variables agree with each
+  // other.
   if (path_of(address) != path) return std::nullopt;
   return address;
 }
@@ -133,7 +146,9 @@ bool Layout::may_lead_to_maildir(std::string_view path) const {
 
 std::size_t Layout::user_depth() const {
   std::size_t depth = parts_.size();
-  auto has_variable = [](const Part& part) { return std::any_of(part.begin(), part.end(), [](const Piece& p) { return p.variable != 0; }); };
+  auto has_variable = [](const Part& part) {
+    return std::any_of(part.begin(), part.end(), [](const Piece& p) { return p.variable != 0; });
+  };
   while (depth > 1 && !has_variable(parts_[depth - 1])) --depth;
   return depth;
 }
@@ -148,7 +163,9 @@ std::string Layout::path_of(std::string_view address) const {
         name += piece.literal;
         continue;
       }
-      std::string value = piece.variable == 'u' ? std::string(address) : piece.variable == 'n' ? parsed.local : parsed.domain;
+      std::string value = piece.variable == 'u'   ? std::string(address)
+                          : piece.variable == 'n' ? parsed.local
+                                                  : parsed.domain;
       if (!fits_path(value)) return "";
       name += piece.width == 0 ? value : value.substr(0, piece.width);
     }

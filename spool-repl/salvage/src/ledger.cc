@@ -17,10 +17,13 @@ namespace {
 
 constexpr std::string_view magic = "#twinloft-salvage-ledger ";
 constexpr std::size_t ledger_bytes_max = std::size_t{4} << 30;
-constexpr std::size_t record_bytes_max = 16 << 10;  // a path of 4096 bytes, each of them encoded, and the rest
+constexpr std::size_t record_bytes_max = 16 << 10;  // a path of 4096 bytes, each of them encoded, and the
+                                                    // rest
 constexpr const char* mark_names[] = {"intent", "delivered", "present", "undone"};
 
-std::string where() { return fmt::format("{}/{}", ledger_directory_name, ledger_file_name); }
+std::string where() {
+  return fmt::format("{}/{}", ledger_directory_name, ledger_file_name);
+}
 
 std::optional<Mark> parse_mark(std::string_view text) {
   for (std::size_t i = 0; i < std::size(mark_names); ++i)
@@ -46,8 +49,9 @@ bool take_record(std::string_view line, std::uint64_t offset, LedgerContent& out
   return true;
 }
 
-// Whether what lies from `at` on can be a record that was being written when the process or the machine ended. Every record was
-// durable before the next one was begun, so it is one line at most, and nothing in it is a whole record in its place.
+// Whether what lies from `at` on can be a record that was being written when the process or the machine
+// ended. Every record was durable before the next one was begun, so it is one line at most, and nothing in it
+// is a whole record in its place.
 bool may_be_torn(std::string_view text, std::size_t at) {
   std::size_t lf = text.find('\n', at);
   if (lf == text.npos) return true;
@@ -60,10 +64,13 @@ bool may_be_torn(std::string_view text, std::size_t at) {
 
 }  // namespace
 
-std::string ledger_first_line() { return std::string(magic) + "1\n"; }
+std::string ledger_first_line() {
+  return std::string(magic) + "1\n";
+}
 
 std::string encode_ledger_record(const LedgerKey& key, Mark mark, std::uint64_t offset) {
-  std::string fields = encode_fields({mark_names[static_cast<std::size_t>(mark)], key.maildir, key.content.hex()});
+  std::string fields = encode_fields(
+      {mark_names[static_cast<std::size_t>(mark)], key.maildir, key.content.hex()});
   return fmt::format("{} {}\n", fields, checksum(fields, offset));
 }
 
@@ -75,8 +82,11 @@ Result<LedgerContent> decode_ledger(std::string_view text) {
     return out;
   }
   if (!text.starts_with(first)) {
-    if (text.starts_with(magic)) return fail(Errc::invalid, "{}: of another version of spool-repl; this one knows version 1", where());
-    return fail(Errc::corrupt, "{}: its first line is damaged: it can not be told what was delivered. Restore the file", where());
+    if (text.starts_with(magic))
+      return fail(Errc::invalid, "{}: of another version of spool-repl; this one knows version 1", where());
+    return fail(Errc::corrupt,
+                "{}: its first line is damaged: it can not be told what was delivered. Restore the file",
+                where());
   }
   std::size_t at = first.size();
   for (std::size_t number = 2; at < text.size(); ++number) {
@@ -87,8 +97,10 @@ Result<LedgerContent> decode_ledger(std::string_view text) {
     }
     out.torn = may_be_torn(text, at);
     if (out.torn) break;
-    return fail(Errc::corrupt, "{}: line {} is damaged, and others stand behind it: it can not be told what was delivered. "
-                "Restore the file, or take the line out if you know what it said", where(), number);
+    return fail(Errc::corrupt,
+                "{}: line {} is damaged, and others stand behind it: it can not be told what was delivered. "
+                "Restore the file, or take the line out if you know what it said",
+                where(), number);
   }
   out.good_bytes = at;
   return out;
@@ -97,8 +109,11 @@ Result<LedgerContent> decode_ledger(std::string_view text) {
 Status Ledger::begin() {
   TL_TRY_ASSIGN(struct stat about, stat_of(dir_.get()));
   if (about.st_uid != ::geteuid() || (about.st_mode & 022) != 0)
-    return fail(Errc::denied, "{}: belongs to user {}, mode {:o}; it has to belong to the user that delivers ({}), and to be writable "
-                "for nobody else", ledger_directory_name, about.st_uid, about.st_mode & 0777, ::geteuid());
+    return fail(Errc::denied,
+                "{}: belongs to user {}, mode {:o}; it has to belong to the user that delivers ({}), and to "
+                "be writable "
+                "for nobody else",
+                ledger_directory_name, about.st_uid, about.st_mode & 0777, ::geteuid());
   auto file = open_beneath(dir_.get(), ledger_file_name, O_RDWR | O_APPEND | O_NOFOLLOW);
   if (!file && file.error().sys == ENOENT) {
     TL_TRY(ops_->create(dir_.get(), ledger_file_name));
@@ -115,14 +130,16 @@ Status Ledger::load() {
   std::string text;
   TL_TRY(read_pieces(file_.get(), [&](ByteSpan piece) -> Result<bool> {
     text += as_text(piece);
-    if (text.size() > ledger_bytes_max) return fail(Errc::exhausted, "{}: larger than {} bytes", where(), ledger_bytes_max);
+    if (text.size() > ledger_bytes_max)
+      return fail(Errc::exhausted, "{}: larger than {} bytes", where(), ledger_bytes_max);
     return true;
   }));
   TL_TRY_ASSIGN(content_, decode_ledger(text));
   return {};
 }
 
-// Cuts off half a record, and writes the first line where it is not there. All of it durable, with the names that lead to it.
+// Cuts off half a record, and writes the first line where it is not there. All of it durable, with the names
+// that lead to it.
 Status Ledger::make_new() {
   if (content_.torn) TL_TRY(ops_->truncate(file_.get(), content_.good_bytes));
   if (content_.good_bytes == 0) {
@@ -175,7 +192,8 @@ Status Ledger::append(const LedgerKey& key, Mark mark) {
   Status written = ops_->write(file_.get(), as_bytes(record));
   if (written) written = ops_->sync(file_.get());
   if (!written) {
-    failed_ = Error{written.error().code, fmt::format("{}: {}", where(), written.error().message), written.error().sys};
+    failed_ = Error{written.error().code, fmt::format("{}: {}", where(), written.error().message),
+                    written.error().sys};
     return std::unexpected(*failed_);
   }
   content_.good_bytes += record.size();

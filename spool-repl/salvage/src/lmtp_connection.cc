@@ -23,7 +23,10 @@ void set_timeout(int fd, int which, std::chrono::seconds timeout) {
   ::setsockopt(fd, SOL_SOCKET, which, &value, sizeof value);
 }
 
-bool is_atom_byte(unsigned char c) { return std::isalnum(c) || std::string_view("!#$%&'*+-/=?^_`{|}~").find(static_cast<char>(c)) != std::string_view::npos; }
+bool is_atom_byte(unsigned char c) {
+  return std::isalnum(c) ||
+         std::string_view("!#$%&'*+-/=?^_`{|}~").find(static_cast<char>(c)) != std::string_view::npos;
+}
 
 bool is_dot_atom(std::string_view text) {
   if (text.empty() || text.front() == '.' || text.back() == '.' || text.find("..") != text.npos) return false;
@@ -45,7 +48,9 @@ Result<LmtpConnection> LmtpConnection::connect(const LmtpServer& server, const L
   return LmtpConnection(std::move(fd));
 }
 
-void LmtpConnection::set_reply_timeout(std::chrono::seconds timeout) { set_timeout(fd_.get(), SO_RCVTIMEO, timeout); }
+void LmtpConnection::set_reply_timeout(std::chrono::seconds timeout) {
+  set_timeout(fd_.get(), SO_RCVTIMEO, timeout);
+}
 
 Status LmtpConnection::send(std::string_view bytes) {
   while (!bytes.empty()) {
@@ -67,7 +72,8 @@ Result<std::string> LmtpConnection::line() {
       if (out.ends_with('\r')) out.pop_back();
       return out;
     }
-    if (buffer_.size() > line_bytes_max) return fail(Errc::corrupt, "a reply line of more than {} bytes", line_bytes_max);
+    if (buffer_.size() > line_bytes_max)
+      return fail(Errc::corrupt, "a reply line of more than {} bytes", line_bytes_max);
     char piece[4096];
     ssize_t n = ::recv(fd_.get(), piece, sizeof piece, 0);
     if (n < 0 && errno == EINTR) continue;
@@ -84,10 +90,12 @@ Result<Reply> LmtpConnection::reply() {
     TL_TRY_ASSIGN(std::string text, line());
     auto code = text.size() >= 3 ? parse_number<int>(std::string_view(text).substr(0, 3)) : std::nullopt;
     bool more = text.size() > 3 && text[3] == '-';
-    bool good = code && *code >= 200 && *code < 600 && (text.size() == 3 || more || text[3] == ' ') && (lines == 0 || *code == out.code);
+    bool good = code && *code >= 200 && *code < 600 && (text.size() == 3 || more || text[3] == ' ') &&
+                (lines == 0 || *code == out.code);
     if (!good) return fail(Errc::corrupt, "\"{}\" is no reply of LMTP", printable(text.substr(0, 200)));
     out.code = *code;
-    out.text += (lines == 0 ? text.substr(0, 3) + " " : "; ") + printable(text.size() > 4 ? text.substr(4) : "");
+    out.text += (lines == 0 ? text.substr(0, 3) + " " : "; ") +
+                printable(text.size() > 4 ? text.substr(4) : "");
     if (!more) return out;
   }
   return fail(Errc::corrupt, "a reply of more than {} lines", reply_lines_max);
@@ -114,7 +122,8 @@ void DotStuffer::finish(std::string& out) {
 
 Result<std::string> forward_path(const std::string& address) {
   if (std::any_of(address.begin(), address.end(), [](unsigned char c) { return c < 0x20 || c >= 0x7f; }))
-    return fail(Errc::invalid, "the address {} is not ASCII, and can not be named in LMTP", printable(address));
+    return fail(Errc::invalid, "the address {} is not ASCII, and can not be named in LMTP",
+                printable(address));
   std::size_t at = address.rfind('@');
   std::string local = address.substr(0, at), domain = at == address.npos ? "" : address.substr(at);
   if (domain.find_first_of("<> ") != domain.npos) return fail(Errc::invalid, "\"{}\" is no address", address);

@@ -18,18 +18,22 @@ bool is_compressed(std::string_view start) {
   return false;
 }
 
-Sent answered(const Reply& reply) { return {reply.lasting() ? End::refused : End::deferred, reply.text}; }
+Sent answered(const Reply& reply) {
+  return {reply.lasting() ? End::refused : End::deferred, reply.text};
+}
 
 class LmtpTarget final : public Target {
  public:
-  LmtpTarget(LmtpServer server, LmtpOptions options) : server_(std::move(server)), options_(std::move(options)) {}
+  LmtpTarget(LmtpServer server, LmtpOptions options)
+      : server_(std::move(server)), options_(std::move(options)) {}
 
   Sent deliver(const Message&, const std::string& address, int content) override {
     auto path = forward_path(address);
     if (!path) return {End::failed, path.error().message};
     auto start = read_start(content, trace_bytes_max);
     if (!start) return {End::failed, start.error().message};
-    if (is_compressed(*start)) return {End::failed, "it is stored compressed, and LMTP has text only: deliver it with --copy"};
+    if (is_compressed(*start))
+      return {End::failed, "it is stored compressed, and LMTP has text only: deliver it with --copy"};
     // A server may have closed the connection since: that is found out before anything is handed over.
     if (connection_ && !still_there()) connection_.reset();
     if (auto begun = begin(); !begun) return lost(begun.error(), End::away);
@@ -64,7 +68,8 @@ class LmtpTarget final : public Target {
   }
 
   Sent transaction(const std::string& path, std::string_view start, int content) {
-    for (const std::string& command : {std::string("MAIL FROM:<>") + (eight_bit_ ? " BODY=8BITMIME" : ""), "RCPT TO:<" + path + ">"}) {
+    for (const std::string& command :
+         {std::string("MAIL FROM:<>") + (eight_bit_ ? " BODY=8BITMIME" : ""), "RCPT TO:<" + path + ">"}) {
       auto reply = connection_->ask(command);
       if (!reply) return lost(reply.error(), End::failed);
       if (!reply->good()) return refusal(*reply);

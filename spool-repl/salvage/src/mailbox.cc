@@ -17,7 +17,8 @@ constexpr std::size_t uidlist_bytes_max = 256u << 20;
 
 class LookUp {
  public:
-  LookUp(int root, const std::string& maildir, const std::vector<ContentDigest>& wanted) : root_(root), maildir_(maildir), wanted_(wanted) {}
+  LookUp(int root, const std::string& maildir, const std::vector<ContentDigest>& wanted)
+      : root_(root), maildir_(maildir), wanted_(wanted) {}
 
   // Errc::conflict: a message went away between the listing and its reading.
   Status run() {
@@ -25,10 +26,12 @@ class LookUp {
     TL_TRY_ASSIGN(std::vector<std::string> folders, list_folders(root_, maildir_, problems));
     for (const std::string& folder : folders)
       TL_TRY(walk_folder(
-          root_, maildir_, folder, [&](int box, const MailFile& file) { return look_at(box, file); }, problems));
+          root_, maildir_, folder, [&](int box, const MailFile& file) { return look_at(box, file); },
+          problems));
     // Links are nobody's mail; a folder that can not be read may hold what is looked for.
     if (problems.first_unreadable()) return std::unexpected(*problems.first_unreadable());
-    if (moved_) return fail(Errc::conflict, "messages in {} move while it is looked through", printable(maildir_));
+    if (moved_)
+      return fail(Errc::conflict, "messages in {} move while it is looked through", printable(maildir_));
     return {};
   }
 
@@ -44,24 +47,31 @@ class LookUp {
       return {};
     }
     auto known = open ? read(*open) : std::unexpected(open.error());
-    if (!known) return fail(known.error().code, "{}: {}", printable(path_of(maildir_, file)), known.error().message);
+    if (!known)
+      return fail(known.error().code, "{}: {}", printable(path_of(maildir_, file)), known.error().message);
     return {};
   }
 
   Status read(const PlainFile& file) {
     auto bytes = static_cast<std::uint64_t>(file.about.st_size);
-    auto may_be = [&](const ContentDigest& w) { return bytes >= w.file_bytes_min() && bytes <= w.file_bytes_max() && !found.contains(w.content); };
+    auto may_be = [&](const ContentDigest& w) {
+      return bytes >= w.file_bytes_min() && bytes <= w.file_bytes_max() && !found.contains(w.content);
+    };
     if (std::none_of(wanted_.begin(), wanted_.end(), may_be)) return {};
     ContentHasher hasher;
     bool other = false;
     TL_TRY(read_pieces(file.fd.get(), [&](ByteSpan piece) -> Result<bool> {
       hasher.update(piece);
-      other = hasher.head_known() && std::none_of(wanted_.begin(), wanted_.end(), [&](const ContentDigest& w) { return w.head == hasher.head(); });
+      other = hasher.head_known() &&
+              std::none_of(wanted_.begin(), wanted_.end(),
+                           [&](const ContentDigest& w) { return w.head == hasher.head(); });
       return !other;
     }));
     if (other) return {};
     Sha256 content = hasher.finish().content;
-    if (std::any_of(wanted_.begin(), wanted_.end(), [&](const ContentDigest& w) { return w.content == content; })) found.insert(content);
+    if (std::any_of(wanted_.begin(), wanted_.end(),
+                    [&](const ContentDigest& w) { return w.content == content; }))
+      found.insert(content);
     return {};
   }
 
@@ -80,7 +90,8 @@ bool names(std::string_view uidlist, const std::string& base) {
 
 }  // namespace
 
-Result<std::set<Sha256>> find_contents(int root, const std::string& maildir, const std::vector<ContentDigest>& wanted) {
+Result<std::set<Sha256>> find_contents(int root, const std::string& maildir,
+                                       const std::vector<ContentDigest>& wanted) {
   auto dir = open_directory(root, maildir);
   if (!dir && dir.error().sys == ENOENT) return std::set<Sha256>{};
   if (!dir) return std::unexpected(std::move(dir).error());
@@ -92,9 +103,12 @@ Result<std::set<Sha256>> find_contents(int root, const std::string& maildir, con
   }
 }
 
-std::string base_name(const std::string& name) { return name.substr(0, name.find(":2,")); }
+std::string base_name(const std::string& name) {
+  return name.substr(0, name.find(":2,"));
+}
 
-std::string find_file(int root, const std::string& maildir, const std::string& folder, const std::string& base, const Sha256& content) {
+std::string find_file(int root, const std::string& maildir, const std::string& folder,
+                      const std::string& base, const Sha256& content) {
   std::string out;
   Problems ignored;
   (void)walk_folder(
@@ -121,7 +135,8 @@ Result<bool> was_seen(int root, const std::string& maildir, const std::string& b
   if (!folders && folders.error().sys == ENOENT) return false;
   if (!folders) return std::unexpected(std::move(folders).error());
   for (const std::string& folder : *folders) {
-    auto file = open_plain_file(root, fmt::format("{}/{}dovecot-uidlist", maildir, folder.empty() ? "" : folder + "/"));
+    auto file = open_plain_file(
+        root, fmt::format("{}/{}dovecot-uidlist", maildir, folder.empty() ? "" : folder + "/"));
     if (!file && file.error().sys == ENOENT) continue;
     if (!file) return std::unexpected(std::move(file).error());
     std::string text;

@@ -20,7 +20,8 @@ constexpr const char* unfinished_folder = "twinloft-salvage.folder";
 constexpr const char* subscriptions_lock = "subscriptions.lock";
 constexpr std::string_view subscriptions_v2 = "V\t2\n";
 
-// The standard ones. Dovecot's lower-case letters stand for keywords, by a table that each folder has of its own.
+// The standard ones. Dovecot's lower-case letters stand for keywords, by a table that each folder has of its
+// own.
 std::string flags_of(const std::string& name) {
   std::size_t at = name.find(":2,");
   std::string out;
@@ -33,7 +34,8 @@ std::string flags_of(const std::string& name) {
 
 // Unique, and the same in every try: it is made of the content.
 std::string base_of(const Message& m) {
-  return fmt::format("{}.M{}S{}.salvage", m.modified.seconds, m.modified.ns / 1000, m.content.hex().substr(0, 32));
+  return fmt::format("{}.M{}S{}.salvage", m.modified.seconds, m.modified.ns / 1000,
+                     m.content.hex().substr(0, 32));
 }
 
 class Copy {
@@ -77,9 +79,11 @@ Ownership of_file(Ownership directory) {
 Status Copy::open_maildir() {
   auto opened = open_directory(root_, message_.maildir);
   if (!opened && opened.error().sys == ENOENT)
-    return fail(Errc::not_found, "{}: there is no such Maildir here; make the user, or deliver by LMTP", printable(message_.maildir));
+    return fail(Errc::not_found, "{}: there is no such Maildir here; make the user, or deliver by LMTP",
+                printable(message_.maildir));
   if (!opened && opened.error().sys == ELOOP)
-    return fail(Errc::denied, "{}: a symbolic link is in the way; it is not followed", printable(message_.maildir));
+    return fail(Errc::denied, "{}: a symbolic link is in the way; it is not followed",
+                printable(message_.maildir));
   if (!opened) return std::unexpected(std::move(opened).error());
   maildir_ = std::move(*opened);
   TL_TRY_ASSIGN(struct stat about, stat_of(maildir_.get()));
@@ -98,11 +102,12 @@ Status Copy::open_folder() {
   return make_boxes(folder_.get());
 }
 
-// Gives to the Maildir's owner what this process has made, in this run or in one that ended before it came to that. A file with
-// another name was not made here: that could be anybody's, linked to by the user.
+// Gives to the Maildir's owner what this process has made, in this run or in one that ended before it came to
+// that. A file with another name was not made here: that could be anybody's, linked to by the user.
 Status Copy::give_away(int fd, const Ownership& owner) {
   TL_TRY_ASSIGN(struct stat about, stat_of(fd));
-  if (about.st_uid == ::geteuid() && (S_ISDIR(about.st_mode) || about.st_nlink == 1)) TL_TRY(ops_.set_owner(fd, owner));
+  if (about.st_uid == ::geteuid() && (S_ISDIR(about.st_mode) || about.st_nlink == 1))
+    TL_TRY(ops_.set_owner(fd, owner));
   return ops_.sync(fd);
 }
 
@@ -154,7 +159,8 @@ Status Copy::make_folder() {
   TL_TRY(give_away(folder->get(), owner_));
   also_ = "; the folder was made";
   // Without it the user finds the folder in the list of all.
-  if (auto subscribed = subscribe(); !subscribed) also_ += ", and is not subscribed to: " + subscribed.error().message;
+  if (auto subscribed = subscribe(); !subscribed)
+    also_ += ", and is not subscribed to: " + subscribed.error().message;
   auto renamed = ops_.rename(maildir_.get(), unfinished_folder, maildir_.get(), message_.folder);
   if (!renamed && renamed.error().sys != EEXIST) return renamed;
   if (!renamed) remove_unfinished(folder->get());
@@ -176,7 +182,8 @@ Result<Fd> Copy::take_lock() {
   if (lock || lock.error().sys != EEXIST) return lock;
   struct stat about{};
   std::int64_t now = OsClock().wall().seconds;
-  if (::fstatat(maildir_.get(), subscriptions_lock, &about, AT_SYMLINK_NOFOLLOW) != 0 || now - about.st_mtim.tv_sec <= stale_seconds)
+  if (::fstatat(maildir_.get(), subscriptions_lock, &about, AT_SYMLINK_NOFOLLOW) != 0 ||
+      now - about.st_mtim.tv_sec <= stale_seconds)
     return fail(Errc::unavailable, "another program holds {}", subscriptions_lock);
   TL_TRY(ops_.remove(maildir_.get(), subscriptions_lock));
   return ops_.create(maildir_.get(), subscriptions_lock);
@@ -187,7 +194,8 @@ Status Copy::write_subscriptions(int lock) {
   std::string text, entry = message_.folder.substr(1);
   auto old = open_plain_file(maildir_.get(), "subscriptions");
   if (!old && old.error().sys != ENOENT) return std::unexpected(std::move(old).error());
-  if (old && old->about.st_uid != owner_.uid) return fail(Errc::denied, "subscriptions belongs to another user");
+  if (old && old->about.st_uid != owner_.uid)
+    return fail(Errc::denied, "subscriptions belongs to another user");
   if (old)
     TL_TRY(read_pieces(old->fd.get(), [&](ByteSpan piece) -> Result<bool> {
       text += as_text(piece);
@@ -197,7 +205,8 @@ Status Copy::write_subscriptions(int lock) {
   if (text.starts_with(subscriptions_v2)) std::replace(entry.begin(), entry.end(), '.', '\t');
   if (entry.find('\n') != entry.npos) return fail(Errc::invalid, "its name has a line end");
   if (!text.empty() && !text.ends_with('\n')) text += '\n';
-  if (("\n" + text).find("\n" + entry + "\n") != text.npos) return ops_.remove(maildir_.get(), subscriptions_lock);
+  if (("\n" + text).find("\n" + entry + "\n") != text.npos)
+    return ops_.remove(maildir_.get(), subscriptions_lock);
   TL_TRY(ops_.write(lock, as_bytes(text + entry + "\n")));
   TL_TRY(give_away(lock, of_file(owner_)));
   return ops_.replace(maildir_.get(), subscriptions_lock, "subscriptions");
@@ -244,7 +253,8 @@ Result<std::string> Copy::store(int content) {
     return std::unexpected(std::move(done).error());
   }
   TL_TRY(ops_.sync(box.get()));
-  return fmt::format("{}{}{}/{}{}", message_.folder, message_.folder.empty() ? "" : "/", box_name, name, also_);
+  return fmt::format("{}{}{}/{}{}", message_.folder, message_.folder.empty() ? "" : "/", box_name, name,
+                     also_);
 }
 
 class CopyTarget final : public Target {
@@ -265,6 +275,8 @@ class CopyTarget final : public Target {
 
 }  // namespace
 
-std::unique_ptr<Target> make_copy_target(int root, FileOps& ops) { return std::make_unique<CopyTarget>(root, ops); }
+std::unique_ptr<Target> make_copy_target(int root, FileOps& ops) {
+  return std::make_unique<CopyTarget>(root, ops);
+}
 
 }  // namespace twinloft::repl::salvage

@@ -14,7 +14,9 @@ namespace {
 constexpr std::string_view first_line = "#twinloft-salvage-bundle 1";
 using Fields = std::vector<std::string>;
 
-std::string text_of(FileTime t) { return fmt::format("{}.{:09}", t.seconds, t.ns); }
+std::string text_of(FileTime t) {
+  return fmt::format("{}.{:09}", t.seconds, t.ns);
+}
 
 Sha256 digest_of(std::string_view text) {
   Sha256Hasher hasher;
@@ -27,9 +29,10 @@ std::string end_line(std::size_t messages, std::string_view before) {
 }
 
 std::string encode(const Message& m) {
-  return encode_fields({"message", std::to_string(m.number), m.kind == Kind::after ? "after" : "uncertain", m.user, m.maildir,
-                        m.folder, m.in_new ? "new" : "cur", m.name, std::to_string(m.bytes), m.file.hex(), m.content.hex(),
-                        text_of(m.modified), text_of(m.changed), text_of(m.born)});
+  return encode_fields({"message", std::to_string(m.number), m.kind == Kind::after ? "after" : "uncertain",
+                        m.user, m.maildir, m.folder, m.in_new ? "new" : "cur", m.name,
+                        std::to_string(m.bytes), m.file.hex(), m.content.hex(), text_of(m.modified),
+                        text_of(m.changed), text_of(m.born)});
 }
 
 // A path below the spool's root, or a part of it, that leads nowhere else.
@@ -43,7 +46,9 @@ bool leads_below(std::string_view path) {
   return true;
 }
 
-bool is_name(std::string_view text) { return leads_below(text) && text.find('/') == text.npos; }
+bool is_name(std::string_view text) {
+  return leads_below(text) && text.find('/') == text.npos;
+}
 
 std::optional<FileTime> parse_time(std::string_view text) {
   std::size_t dot = text.find('.');
@@ -60,12 +65,18 @@ std::optional<Message> decode_message(const Fields& f) {
   auto bytes = parse_number<std::uint64_t>(f[8]);
   auto file = Sha256::parse(f[9]), content = Sha256::parse(f[10]);
   auto modified = parse_time(f[11]), changed = parse_time(f[12]), born = parse_time(f[13]);
-  bool good = number && bytes && file && content && modified && changed && born && (f[2] == "after" || f[2] == "uncertain") &&
-              (f[6] == "new" || f[6] == "cur") && !f[3].empty() && leads_below(f[4]) && is_name(f[7]) &&
+  bool good = number && bytes && file && content && modified && changed && born &&
+              (f[2] == "after" || f[2] == "uncertain") && (f[6] == "new" || f[6] == "cur") && !f[3].empty() &&
+              leads_below(f[4]) && is_name(f[7]) &&
               (f[5].empty() || (is_name(f[5]) && f[5].starts_with('.')));
   if (!good) return std::nullopt;
-  return Message{*number, f[2] == "after" ? Kind::after : Kind::uncertain, f[3], f[4], f[5], f[6] == "new", f[7], *bytes, *file,
-                 *content, *modified, *changed, *born};
+  return Message{*number,   f[2] == "after" ? Kind::after : Kind::uncertain,
+                 f[3],      f[4],
+                 f[5],      f[6] == "new",
+                 f[7],      *bytes,
+                 *file,     *content,
+                 *modified, *changed,
+                 *born};
 }
 
 bool take_parting(const Fields& f, Manifest& out) {
@@ -109,8 +120,8 @@ std::string encode_manifest(const Manifest& m) {
   std::string out = std::string(first_line) + "\n";
   auto line = [&](const Fields& fields) { out += encode_fields(fields) + "\n"; };
   line({"volume", m.volume.text()});
-  line({"parting", std::to_string(m.parting.loser), std::to_string(m.parting.lsn), std::to_string(m.parting.epoch),
-        m.parting.epoch_id.text()});
+  line({"parting", std::to_string(m.parting.loser), std::to_string(m.parting.lsn),
+        std::to_string(m.parting.epoch), m.parting.epoch_id.text()});
   line({"window", std::to_string(m.window_s)});
   for (const std::string& layout : m.layouts) line({"layout", layout});
   for (const Message& message : m.messages) out += encode(message) + "\n";
@@ -120,9 +131,11 @@ std::string encode_manifest(const Manifest& m) {
 
 Result<Manifest> decode_manifest(std::string_view text) {
   constexpr const char* again = "extract the bundle again, or copy it again";
-  if (!text.starts_with("#twinloft-salvage-bundle ")) return fail(Errc::corrupt, "this is no manifest of a salvage bundle");
+  if (!text.starts_with("#twinloft-salvage-bundle "))
+    return fail(Errc::corrupt, "this is no manifest of a salvage bundle");
   if (std::string_view first = text.substr(0, text.find('\n')); first != first_line)
-    return fail(Errc::invalid, "\"{}\": a bundle of another version of spool-repl; this one reads version 1", printable(first.substr(0, 60)));
+    return fail(Errc::invalid, "\"{}\": a bundle of another version of spool-repl; this one reads version 1",
+                printable(first.substr(0, 60)));
   std::size_t end = text.rfind("\n#end ");
   if (end == text.npos) return fail(Errc::corrupt, "the manifest has no end: {}", again);
   std::string_view before = text.substr(0, end + 1);
@@ -133,9 +146,11 @@ Result<Manifest> decode_manifest(std::string_view text) {
     std::size_t lf = before.find('\n', at);
     auto fields = decode_fields(before.substr(at, lf - at));
     std::size_t known = out.messages.size();
-    if (!fields || !take_line(*fields, out)) return fail(Errc::corrupt, "line {} of the manifest is damaged: {}", number, again);
+    if (!fields || !take_line(*fields, out))
+      return fail(Errc::corrupt, "line {} of the manifest is damaged: {}", number, again);
     if (out.messages.size() > known && !numbers.insert(out.messages.back().number).second)
-      return fail(Errc::corrupt, "line {} of the manifest names message {} again: {}", number, out.messages.back().number, again);
+      return fail(Errc::corrupt, "line {} of the manifest names message {} again: {}", number,
+                  out.messages.back().number, again);
     at = lf + 1;
   }
   if (text.substr(end + 1) != end_line(out.messages.size(), before))

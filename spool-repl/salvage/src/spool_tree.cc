@@ -14,18 +14,26 @@ namespace {
 constexpr std::size_t problems_of_user_max = 1000;
 
 bool has_directory(const std::vector<Entry>& entries, std::string_view name) {
-  return std::any_of(entries.begin(), entries.end(), [&](const Entry& e) { return e.name == name && e.type == DT_DIR; });
+  return std::any_of(entries.begin(), entries.end(),
+                     [&](const Entry& e) { return e.name == name && e.type == DT_DIR; });
 }
 
-bool is_maildir(const std::vector<Entry>& entries) { return has_directory(entries, "cur") && has_directory(entries, "new"); }
+bool is_maildir(const std::vector<Entry>& entries) {
+  return has_directory(entries, "cur") && has_directory(entries, "new");
+}
 
-bool is_box(std::string_view name) { return name == "cur" || name == "new" || name == "tmp"; }
+bool is_box(std::string_view name) {
+  return name == "cur" || name == "new" || name == "tmp";
+}
 
-std::string below(const std::string& path, const std::string& name) { return path.empty() ? name : path + "/" + name; }
+std::string below(const std::string& path, const std::string& name) {
+  return path.empty() ? name : path + "/" + name;
+}
 
 class Search {
  public:
-  Search(int root, const std::vector<Layout>& layouts, Problems& problems) : root_(root), layouts_(layouts), problems_(problems) {}
+  Search(int root, const std::vector<Layout>& layouts, Problems& problems)
+      : root_(root), layouts_(layouts), problems_(problems) {}
 
   std::vector<FoundMaildir> run() {
     waiting_.push_back("");
@@ -34,7 +42,8 @@ class Search {
       waiting_.pop_back();
       look_into(path);
     }
-    std::sort(found_.begin(), found_.end(), [](const FoundMaildir& a, const FoundMaildir& b) { return a.path < b.path; });
+    std::sort(found_.begin(), found_.end(),
+              [](const FoundMaildir& a, const FoundMaildir& b) { return a.path < b.path; });
     return std::move(found_);
   }
 
@@ -44,12 +53,15 @@ class Search {
     auto entries = dir ? list_directory(dir->get()) : std::unexpected(dir.error());
     if (!entries) return problems_.add_unreadable(path, entries.error());
     bool maildir = is_maildir(*entries);
-    if (maildir) take(path);
-    else note_half_maildir(path, *entries);
+    if (maildir)
+      take(path);
+    else
+      note_half_maildir(path, *entries);
     for (const Entry& e : *entries) {
       if (e.type == DT_LNK) note_link(below(path, e.name));
       // A Maildir++ folder belongs to its Maildir.
-      if (e.type == DT_DIR && !(maildir && (is_box(e.name) || e.name.starts_with('.')))) waiting_.push_back(below(path, e.name));
+      if (e.type == DT_DIR && !(maildir && (is_box(e.name) || e.name.starts_with('.'))))
+        waiting_.push_back(below(path, e.name));
     }
   }
 
@@ -60,13 +72,16 @@ class Search {
   }
 
   void note_half_maildir(const std::string& path, const std::vector<Entry>& entries) {
-    bool box = std::any_of(entries.begin(), entries.end(), [](const Entry& e) { return e.name == "cur" || e.name == "new"; });
-    if (box && std::any_of(layouts_.begin(), layouts_.end(), [&](const Layout& l) { return l.user_of(path).has_value(); }))
+    bool box = std::any_of(entries.begin(), entries.end(),
+                           [](const Entry& e) { return e.name == "cur" || e.name == "new"; });
+    if (box && std::any_of(layouts_.begin(), layouts_.end(),
+                           [&](const Layout& l) { return l.user_of(path).has_value(); }))
       problems_.add(path, "new/ or cur/ is missing, or is no directory: no Maildir, its mail is not taken");
   }
 
   void note_link(const std::string& path) {
-    if (std::any_of(layouts_.begin(), layouts_.end(), [&](const Layout& l) { return l.may_lead_to_maildir(path); }))
+    if (std::any_of(layouts_.begin(), layouts_.end(),
+                    [&](const Layout& l) { return l.may_lead_to_maildir(path); }))
       problems_.add(path, "a symbolic link where a Maildir should be, or the way to it: not followed");
   }
 
@@ -81,7 +96,8 @@ class Search {
 
 void Problems::add(std::string path, std::string what) {
   std::size_t end = 0;
-  for (std::size_t part = 0; part < user_depth_ && end != path.npos; ++part) end = path.find('/', part == 0 ? 0 : end + 1);
+  for (std::size_t part = 0; part < user_depth_ && end != path.npos; ++part)
+    end = path.find('/', part == 0 ? 0 : end + 1);
   OfUser& user = users_[path.substr(0, end)];
   if (user.kept == problems_of_user_max) {
     ++user.more;
@@ -92,7 +108,9 @@ void Problems::add(std::string path, std::string what) {
 }
 
 void Problems::add_unreadable(std::string path, const Error& error) {
-  if (!first_unreadable_) first_unreadable_ = Error{error.code, fmt::format("{} can not be looked into: {}", printable(path), error.message), error.sys};
+  if (!first_unreadable_)
+    first_unreadable_ = Error{
+        error.code, fmt::format("{} can not be looked into: {}", printable(path), error.message), error.sys};
   add(std::move(path), "can not be looked into: " + error.message);
 }
 
@@ -106,7 +124,9 @@ std::vector<FoundMaildir> find_maildirs(int root, const std::vector<Layout>& lay
   return Search(root, layouts, problems).run();
 }
 
-std::string_view directory_name(Box box) { return box == Box::tmp ? "tmp" : box == Box::fresh ? "new" : "cur"; }
+std::string_view directory_name(Box box) {
+  return box == Box::tmp ? "tmp" : box == Box::fresh ? "new" : "cur";
+}
 
 std::string path_of(const std::string& maildir, const MailFile& file) {
   std::string folder = file.folder.empty() ? maildir : maildir + "/" + file.folder;
@@ -119,7 +139,8 @@ Result<std::vector<std::string>> list_folders(int root, const std::string& maild
   std::vector<std::string> out{""};
   for (const Entry& e : entries) {
     if (!e.name.starts_with('.')) continue;
-    if (e.type == DT_LNK) problems.add(below(maildir, e.name), "a symbolic link where a folder should be: not followed");
+    if (e.type == DT_LNK)
+      problems.add(below(maildir, e.name), "a symbolic link where a folder should be: not followed");
     if (e.type != DT_DIR) continue;
     auto inside = open_directory(dir.get(), e.name);
     auto boxes = inside ? list_directory(inside->get()) : std::unexpected(inside.error());

@@ -14,7 +14,8 @@
 
 namespace twinloft::repl::salvage {
 
-// Keeps the first ones of each user, and how many there were: a mail user can make any number of them, and hides nobody else's.
+// Keeps the first ones of each user, and how many there were: a mail user can make any number of them, and
+// hides nobody else's.
 class Problems {
  public:
   // `user_depth`: so many parts of a path below the root tell one user's files from another's.
@@ -39,8 +40,8 @@ class Problems {
 struct FoundMaildir {
   std::string user, path;
 };
-// Every Maildir below `root` that fits a layout, in order of path. A Maildir that fits none, a symbolic link where a Maildir or
-// the way to it should be, and what can not be read are problems.
+// Every Maildir below `root` that fits a layout, in order of path. A Maildir that fits none, a symbolic link
+// where a Maildir or the way to it should be, and what can not be read are problems.
 std::vector<FoundMaildir> find_maildirs(int root, const std::vector<Layout>& layouts, Problems& problems);
 
 enum class Box : std::uint8_t { tmp, fresh, cur };
@@ -56,9 +57,9 @@ std::string path_of(const std::string& maildir, const MailFile& file);
 // The Maildir++ folders of a Maildir, in order, beginning with "" for itself.
 Result<std::vector<std::string>> list_folders(int root, const std::string& maildir, Problems& problems);
 
-// Calls `take` with everything in tmp/, new/ and cur/ (in this order: what moves on is seen) of a folder that is no dot file,
-// whatever it is, and the open directory that it is in. Errors: those of `take`. A box that is absent is empty; one that can not
-// be read is a problem.
+// Calls `take` with everything in tmp/, new/ and cur/ (in this order: what moves on is seen) of a folder that
+// is no dot file, whatever it is, and the open directory that it is in. Errors: those of `take`. A box that
+// is absent is empty; one that can not be read is a problem.
 Status walk_folder(int root, const std::string& maildir, const std::string& folder,
                    const std::function<Status(int box, const MailFile&)>& take, Problems& problems);
 

@@ -14,11 +14,15 @@ namespace twinloft::repl::snapshot {
 
 namespace {
 
-constexpr std::uint64_t buffer_blocks = ports::io_max_length / block_size + 1;  // a request may begin within a block
+constexpr std::uint64_t buffer_blocks = ports::io_max_length / block_size + 1;  // a request may begin within
+                                                                                // a block
 
-std::size_t words_for(const journal::Image& image) { return (image.size_bytes() / block_size + 63) / 64; }
+std::size_t words_for(const journal::Image& image) {
+  return (image.size_bytes() / block_size + 63) / 64;
+}
 
-Status transfer_all(auto transfer, int fd, auto* bytes, std::size_t n, std::uint64_t offset, const std::string& where) {
+Status transfer_all(auto transfer, int fd, auto* bytes, std::size_t n, std::uint64_t offset,
+                    const std::string& where) {
   while (n > 0) {
     ssize_t done = transfer(fd, bytes, n, static_cast<off_t>(offset));
     if (done < 0 && errno == EINTR) continue;
@@ -32,24 +36,36 @@ Status transfer_all(auto transfer, int fd, auto* bytes, std::size_t n, std::uint
 
 }  // namespace
 
-Result<std::unique_ptr<CowTarget>> CowTarget::create(const journal::Image& image, const std::string& directory) {
+Result<std::unique_ptr<CowTarget>> CowTarget::create(const journal::Image& image,
+                                                     const std::string& directory) {
   Fd overlay(::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-  if (!overlay) return fail_errno(errno, "{}: no temporary file can be made there for the overlay of the image", directory);
+  if (!overlay)
+    return fail_errno(errno, "{}: no temporary file can be made there for the overlay of the image",
+                      directory);
   if (::ftruncate(overlay.get(), static_cast<off_t>(image.size_bytes())) != 0)
-    return fail_errno(errno, "{}: no sparse file of {} bytes can be made there for the overlay of the image", directory,
-                      image.size_bytes());
+    return fail_errno(errno, "{}: no sparse file of {} bytes can be made there for the overlay of the image",
+                      directory, image.size_bytes());
   std::size_t bytes = sizeof(Failure) + words_for(image) * sizeof(std::atomic<std::uint64_t>);
-  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return fail_errno(errno, "no memory for the map of an image of {} bytes", image.size_bytes());
-  return std::unique_ptr<CowTarget>(new CowTarget(image, std::move(overlay), directory, Shared(memory, Unmap{bytes})));
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE,
+                        -1, 0);
+  if (memory == MAP_FAILED)
+    return fail_errno(errno, "no memory for the map of an image of {} bytes", image.size_bytes());
+  return std::unique_ptr<CowTarget>(
+      new CowTarget(image, std::move(overlay), directory, Shared(memory, Unmap{bytes})));
 }
 
-void CowTarget::Unmap::operator()(void* memory) const { ::munmap(memory, bytes); }
+void CowTarget::Unmap::operator()(void* memory) const {
+  ::munmap(memory, bytes);
+}
 
 // The memory is zeros, and that is what both begin as.
 CowTarget::CowTarget(const journal::Image& image, Fd overlay, std::string directory, Shared shared)
-    : image_(image), overlay_(std::move(overlay)), directory_(std::move(directory)), buffer_(buffer_blocks * block_size),
-      shared_(std::move(shared)), failure_(static_cast<Failure*>(shared_.get())),
+    : image_(image),
+      overlay_(std::move(overlay)),
+      directory_(std::move(directory)),
+      buffer_(buffer_blocks * block_size),
+      shared_(std::move(shared)),
+      failure_(static_cast<Failure*>(shared_.get())),
       changed_(reinterpret_cast<std::atomic<std::uint64_t>*>(failure_ + 1), words_for(image)) {
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
   static_assert(sizeof(Failure) % alignof(std::atomic<std::uint64_t>) == 0);
@@ -76,11 +92,15 @@ void CowTarget::note_failure(const Error& error) {
 Status CowTarget::perform(ports::IoRequest& r) {
   TL_CHECK(r.offset + r.length <= size_bytes());
   switch (r.op) {
-    case ports::IoOp::read: return read(r.offset, {r.data, r.length});
-    case ports::IoOp::write: return write(r.offset, {r.data, r.length});
-    case ports::IoOp::flush: return {};
+    case ports::IoOp::read:
+      return read(r.offset, {r.data, r.length});
+    case ports::IoOp::write:
+      return write(r.offset, {r.data, r.length});
+    case ports::IoOp::flush:
+      return {};
     case ports::IoOp::trim:
-    case ports::IoOp::write_zeroes: return zero(r.offset, r.length);
+    case ports::IoOp::write_zeroes:
+      return zero(r.offset, r.length);
   }
   return fail(Errc::internal, "an unknown kind of request");
 }
@@ -92,8 +112,10 @@ Status CowTarget::read_blocks(std::uint64_t lba, MutableByteSpan out) {
     std::uint64_t stop = lba + 1;
     while (stop < end && is_changed(stop) == here) ++stop;
     MutableByteSpan part = out.first((stop - lba) * block_size);
-    if (here) TL_TRY(transfer_all(::pread, overlay_.get(), part.data(), part.size(), lba * block_size, directory_));
-    else TL_TRY(image_.read(lba * block_size, part));
+    if (here)
+      TL_TRY(transfer_all(::pread, overlay_.get(), part.data(), part.size(), lba * block_size, directory_));
+    else
+      TL_TRY(image_.read(lba * block_size, part));
     out = out.subspan(part.size());
     lba = stop;
   }
@@ -138,8 +160,8 @@ Status CowTarget::zero(std::uint64_t offset, std::uint64_t bytes) {
 
 Status CowTarget::zero_blocks(std::uint64_t lba, std::uint64_t blocks) {
   if (blocks == 0) return {};
-  if (::fallocate(overlay_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(lba * block_size),
-                  static_cast<off_t>(blocks * block_size)) != 0)
+  if (::fallocate(overlay_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                  static_cast<off_t>(lba * block_size), static_cast<off_t>(blocks * block_size)) != 0)
     return fail_errno(errno, "{}: the overlay of the image can not be punched", directory_);
   mark(lba, blocks);
   return {};

@@ -14,7 +14,8 @@ namespace twinloft::repl::snapshot {
 
 bool extent_wanted(const fiemap_extent& e, const BlocksWanted& wanted) {
   if (e.fe_flags & (FIEMAP_EXTENT_UNKNOWN | FIEMAP_EXTENT_DELALLOC)) return true;
-  std::uint64_t first = e.fe_physical / block_size, end = (e.fe_physical + e.fe_length + block_size - 1) / block_size;
+  std::uint64_t first = e.fe_physical / block_size,
+                end = (e.fe_physical + e.fe_length + block_size - 1) / block_size;
   return wanted(first, end - first);
 }
 

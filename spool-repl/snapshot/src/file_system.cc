@@ -15,38 +15,50 @@ std::string value_of(blkid_probe probe, const char* name) {
   return blkid_probe_lookup_value(probe, name, &value, nullptr) == 0 && value ? value : "";
 }
 
-bool is_ext(const std::string& type) { return type == "ext4" || type == "ext3" || type == "ext2"; }
+bool is_ext(const std::string& type) {
+  return type == "ext4" || type == "ext3" || type == "ext2";
+}
 
 }  // namespace
 
 Result<std::string> file_system_on(const std::string& device) {
-  std::unique_ptr<blkid_struct_probe, decltype(&blkid_free_probe)> probe(blkid_new_probe_from_filename(device.c_str()),
-                                                                         &blkid_free_probe);
+  std::unique_ptr<blkid_struct_probe, decltype(&blkid_free_probe)> probe(
+      blkid_new_probe_from_filename(device.c_str()), &blkid_free_probe);
   if (!probe) return fail_errno(errno, "{}: can not be looked at for a file system", device);
   blkid_probe_enable_superblocks(probe.get(), 1);
   blkid_probe_set_superblocks_flags(probe.get(), BLKID_SUBLKS_TYPE);
   blkid_probe_enable_partitions(probe.get(), 1);
   int found = blkid_do_safeprobe(probe.get());
-  if (found == -1) return fail_errno(errno != 0 ? errno : EIO, "{}: looking for a file system failed", device);
-  if (found == -2) return fail(Errc::invalid, "the volume holds the marks of several file systems: it is not clear which one it is");
+  if (found == -1)
+    return fail_errno(errno != 0 ? errno : EIO, "{}: looking for a file system failed", device);
+  if (found == -2)
+    return fail(Errc::invalid,
+                "the volume holds the marks of several file systems: it is not clear which one it is");
   std::string type = value_of(probe.get(), "TYPE"), table = value_of(probe.get(), "PTTYPE");
   if (is_ext(type) || type == "xfs") return type;
-  if (!type.empty()) return fail(Errc::invalid, "the volume holds {}: mail can be taken out of ext2, ext3, ext4 and XFS", type);
+  if (!type.empty())
+    return fail(Errc::invalid, "the volume holds {}: mail can be taken out of ext2, ext3, ext4 and XFS",
+                type);
   if (!table.empty())
-    return fail(Errc::invalid, "the volume holds a partition table ({}): mail can be taken out of a file system that has all of the "
-                "volume", table);
+    return fail(
+        Errc::invalid,
+        "the volume holds a partition table ({}): mail can be taken out of a file system that has all of the "
+        "volume",
+        table);
   return fail(Errc::invalid, "the volume holds no file system that is known");
 }
 
 Status mount_file_system(const std::string& device, const std::string& type, const std::string& directory) {
-  // XFS would not be mounted beside the winner's, which has the same UUID. And what is wrong in this image must stop nothing
-  // but this: ext's superblock may ask for a panic.
+  // XFS would not be mounted beside the winner's, which has the same UUID. And what is wrong in this image
+  // must stop nothing but this: ext's superblock may ask for a panic.
   const char* options = is_ext(type) ? "errors=remount-ro" : "nouuid";
   constexpr unsigned long flags = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_NOATIME;
   int rc = ::mount(device.c_str(), directory.c_str(), type.c_str(), flags, options);
-  if (rc != 0 && errno == ENODEV && is_ext(type)) rc = ::mount(device.c_str(), directory.c_str(), "ext4", flags, options);
+  if (rc != 0 && errno == ENODEV && is_ext(type))
+    rc = ::mount(device.c_str(), directory.c_str(), "ext4", flags, options);
   if (rc != 0)
-    return fail_errno(errno, "the {} file system of the image can not be mounted (the kernel's log says why)", type);
+    return fail_errno(errno, "the {} file system of the image can not be mounted (the kernel's log says why)",
+                      type);
   return {};
 }
 

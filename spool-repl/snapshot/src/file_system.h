@@ -1,4 +1,5 @@
-// The file system on a block device: which one it is, and mounting it without changing more than its own recovery does.
+// The file system on a block device: which one it is, and mounting it without changing more than its own
+// recovery does.
 #pragma once
 
 #include <string>
@@ -7,7 +8,8 @@
 
 namespace twinloft::repl::snapshot {
 
-// "ext4", "ext3", "ext2" or "xfs". Errc::invalid for anything else, with what it is: a partition table, nothing, another one.
+// "ext4", "ext3", "ext2" or "xfs". Errc::invalid for anything else, with what it is: a partition table,
+// nothing, another one.
 Result<std::string> file_system_on(const std::string& device);
 
 // Read-only, which replays the file system's journal all the same.

@@ -34,17 +34,19 @@ std::unexpected<Error> with_cause(Error e, const CowTarget& target) {
 
 MountedImage::MountedImage() : parts_(std::make_unique<Parts>()) {}
 
-Result<std::unique_ptr<MountedImage>> MountedImage::mount(const journal::Image& image, const std::string& overlay_directory) {
+Result<std::unique_ptr<MountedImage>> MountedImage::mount(const journal::Image& image,
+                                                          const std::string& overlay_directory) {
   std::unique_ptr<MountedImage> out(new MountedImage);
   Parts& parts = *out->parts_;
   TL_TRY_ASSIGN(out->target_, CowTarget::create(image, overlay_directory));
   TL_TRY_ASSIGN(std::string place, enter_private_mounts());
   parts.file = place + "/volume";
   parts.directory = place + "/root";
-  if (::mkdir(parts.directory.c_str(), 0700) != 0) return fail_errno(errno, "{}: cannot be made", parts.directory);
+  if (::mkdir(parts.directory.c_str(), 0700) != 0)
+    return fail_errno(errno, "{}: cannot be made", parts.directory);
   TL_TRY_ASSIGN(parts.server, ImageServer::start(*out->target_, parts.file));
-  // The last process of a namespace unmounts what is in it, before it closes its files. For the server that would be to wait for
-  // itself: the file system is mounted where the server is not.
+  // The last process of a namespace unmounts what is in it, before it closes its files. For the server that
+  // would be to wait for itself: the file system is mounted where the server is not.
   TL_TRY(leave_for_own_mounts());
   if (Status mounted = out->mount_file(); !mounted) return with_cause(mounted.error(), *out->target_);
   return out;
@@ -54,7 +56,8 @@ Status MountedImage::mount_file() {
   Parts& parts = *parts_;
   exports::LoopOptions options;
   options.autoclear = true;
-  options.block_bytes = 512;  // a file system made over NBD may have such sectors, and is not mounted from a device of larger ones
+  options.block_bytes = 512;  // a file system made over NBD may have such sectors, and is not mounted from a
+                              // device of larger ones
   TL_TRY_ASSIGN(parts.loop, exports::attach_loop(parts.file, options));
   TL_TRY_ASSIGN(type_, file_system_on(parts.loop.device));
   TL_TRY(mount_file_system(parts.loop.device, type_, parts.directory));

@@ -1,4 +1,5 @@
-// Serves a RamTarget over NBD and as a block device, for tests/e2e/export/run and for trying the exports by hand.
+// Serves a RamTarget over NBD and as a block device, for tests/e2e/export/run and for trying the exports by
+// hand.
 //
 //   export_ram --size-mib N [--seed N] [--nbd SOCKET] [--tcp PORT] [--mount FILE --link LINK]
 //
@@ -42,13 +43,20 @@ std::optional<Arguments> parse(int argc, char** argv) {
     std::string_view key = argv[i];
     const char* value = argv[i + 1];
     bool ok = true;
-    if (key == "--size-mib") ok = parse_number(value, a.size_mib);
-    else if (key == "--seed") ok = parse_number(value, a.seed);
-    else if (key == "--tcp") ok = parse_number(value, a.tcp.emplace());
-    else if (key == "--nbd") a.nbd = value;
-    else if (key == "--mount") a.mount = value;
-    else if (key == "--link") a.link = value;
-    else ok = false;
+    if (key == "--size-mib")
+      ok = parse_number(value, a.size_mib);
+    else if (key == "--seed")
+      ok = parse_number(value, a.seed);
+    else if (key == "--tcp")
+      ok = parse_number(value, a.tcp.emplace());
+    else if (key == "--nbd")
+      a.nbd = value;
+    else if (key == "--mount")
+      a.mount = value;
+    else if (key == "--link")
+      a.link = value;
+    else
+      ok = false;
     if (!ok) return std::nullopt;
   }
   if (argc % 2 == 0 || a.size_mib == 0) return std::nullopt;
@@ -58,7 +66,10 @@ std::optional<Arguments> parse(int argc, char** argv) {
 class Program {
  public:
   Program(io::UringLoop& loop, const Arguments& arguments)
-      : loop_(loop), arguments_(arguments), target_(loop, arguments.size_mib << 20, arguments.seed), side_(loop) {}
+      : loop_(loop),
+        arguments_(arguments),
+        target_(loop, arguments.size_mib << 20, arguments.seed),
+        side_(loop) {}
 
   Status start() {
     TL_TRY(watch_signals());
@@ -95,7 +106,8 @@ class Program {
     if (!signals_) return fail_errno(errno, "signalfd");
     loop_.watch(signals_.get(), ports::Loop::readable, [this](unsigned) {
       signalfd_siginfo info;
-      while (::read(signals_.get(), &info, sizeof info) == sizeof info) on_signal(static_cast<int>(info.ssi_signo));
+      while (::read(signals_.get(), &info, sizeof info) == sizeof info)
+        on_signal(static_cast<int>(info.ssi_signo));
     });
     return {};
   }
@@ -108,8 +120,10 @@ class Program {
     }
     if (stopping_) return;
     stopping_ = true;
-    if (device_) device_->stop([this](Status stopped) { on_device_stopped(stopped); });
-    else stop_server();
+    if (device_)
+      device_->stop([this](Status stopped) { on_device_stopped(stopped); });
+    else
+      stop_server();
   }
 
   void on_device_stopped(const Status& stopped) {
@@ -126,12 +140,13 @@ class Program {
 
   void stop_server() {
     server_->stop([this] {
-      std::printf("end requests=%llu errors=%llu protocol_errors=%llu flushes=%llu fuas=%llu most_in_flight=%llu\n",
-                  static_cast<unsigned long long>(server_->counters().requests),
-                  static_cast<unsigned long long>(server_->counters().errors),
-                  static_cast<unsigned long long>(server_->counters().protocol_errors),
-                  static_cast<unsigned long long>(target_.flushes), static_cast<unsigned long long>(target_.fuas),
-                  static_cast<unsigned long long>(target_.most_in_flight));
+      std::printf(
+          "end requests=%llu errors=%llu protocol_errors=%llu flushes=%llu fuas=%llu most_in_flight=%llu\n",
+          static_cast<unsigned long long>(server_->counters().requests),
+          static_cast<unsigned long long>(server_->counters().errors),
+          static_cast<unsigned long long>(server_->counters().protocol_errors),
+          static_cast<unsigned long long>(target_.flushes), static_cast<unsigned long long>(target_.fuas),
+          static_cast<unsigned long long>(target_.most_in_flight));
       std::fflush(stdout);
       end_when_idle();
     });
@@ -183,7 +198,9 @@ int main(int argc, char** argv) {
   twinloft::log_set_program("export_ram");
   auto arguments = twinloft::repl::parse(argc, argv);
   if (!arguments) {
-    std::fprintf(stderr, "usage: export_ram --size-mib N [--seed N] [--nbd SOCKET] [--tcp PORT] [--mount FILE --link LINK]\n");
+    std::fprintf(
+        stderr,
+        "usage: export_ram --size-mib N [--seed N] [--nbd SOCKET] [--tcp PORT] [--mount FILE --link LINK]\n");
     return 2;
   }
   sigset_t set;  // before any thread starts, so that all threads inherit it

@@ -15,7 +15,8 @@ namespace {
 constexpr std::uint64_t block_bytes = 4096;
 
 std::byte* map_memory(std::uint64_t bytes) {
-  void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+                   0);
   TL_CHECK_MSG(p != MAP_FAILED, "no memory for the RAM target");
   return static_cast<std::byte*>(p);
 }
@@ -42,11 +43,13 @@ void RamTarget::submit(ports::IoRequest& request) {
   TL_CHECK(!has_data || (request.data != nullptr && request.length <= ports::io_max_length));
   most_in_flight = std::max(most_in_flight, ++in_flight_);
   switch (random_.below(8)) {
-    case 0: return complete(request);
+    case 0:
+      return complete(request);
     case 1:
       loop_.after(std::chrono::microseconds(random_.below(1000)), [this, &request] { complete(request); });
       return;
-    default: break;
+    default:
+      break;
   }
   waiting_.push_back(&request);
   if (std::exchange(turn_posted_, true)) return;
@@ -72,7 +75,9 @@ void RamTarget::complete(ports::IoRequest& r) {
   std::uint64_t first = r.offset / block_bytes;
   std::uint64_t blocks = r.length == 0 ? 0 : (r.offset + r.length - 1) / block_bytes - first + 1;
   switch (r.op) {
-    case ports::IoOp::read: std::memcpy(r.data, volatile_ + r.offset, r.length); break;
+    case ports::IoOp::read:
+      std::memcpy(r.data, volatile_ + r.offset, r.length);
+      break;
     case ports::IoOp::flush:
       ++flushes;
       make_durable(0, dirty_.size());
@@ -91,8 +96,10 @@ void RamTarget::complete(ports::IoRequest& r) {
 }
 
 void RamTarget::write(const ports::IoRequest& r) {
-  if (r.op == ports::IoOp::write) std::memcpy(volatile_ + r.offset, r.data, r.length);
-  else std::memset(volatile_ + r.offset, 0, r.length);
+  if (r.op == ports::IoOp::write)
+    std::memcpy(volatile_ + r.offset, r.data, r.length);
+  else
+    std::memset(volatile_ + r.offset, 0, r.length);
 }
 
 void RamTarget::make_durable(std::uint64_t first_block, std::uint64_t blocks) {

@@ -55,8 +55,10 @@ void Answers::run() {
     waiting_.pop();
     lock.unlock();
     log_.append(a.event);
-    if (a.event.kind == EventKind::done && a.written > 0) fuse_reply_write(a.request, a.written);
-    else fuse_reply_err(a.request, 0);
+    if (a.event.kind == EventKind::done && a.written > 0)
+      fuse_reply_write(a.request, a.written);
+    else
+      fuse_reply_err(a.request, 0);
     lock.lock();
   }
 }

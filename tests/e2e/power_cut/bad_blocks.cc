@@ -56,7 +56,8 @@ bool BadWrites::take(const std::string& name, std::uint64_t offset, std::uint64_
   bool hit = false;
   std::string of;
   for (std::uint64_t first, last; in >> of >> first >> last;) {
-    bool this_one = !hit && of == name && first * block_bytes < offset + bytes && offset < (last + 1) * block_bytes;
+    bool this_one = !hit && of == name && first * block_bytes < offset + bytes &&
+                    offset < (last + 1) * block_bytes;
     hit = hit || this_one;
     if (!this_one) left.push_back(of + ' ' + std::to_string(first) + ' ' + std::to_string(last));
   }

@@ -25,7 +25,8 @@ Status write_at(int fd, std::uint64_t offset, ByteSpan bytes) {
 }
 
 Status punch(int fd, std::uint64_t offset, std::uint64_t length) {
-  if (::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), static_cast<off_t>(length)) != 0)
+  if (::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                  static_cast<off_t>(length)) != 0)
     return fail_errno(errno, "an image can not be punched at {}", offset);
   return {};
 }
@@ -47,9 +48,14 @@ Status DiskModel::apply(const EventReader::Item& item, std::uint64_t number) {
     case EventKind::write:
     case EventKind::zeros:
       if (e.offset % sector != 0 || e.length % sector != 0 || e.offset + e.length > size_)
-        return fail(Errc::invalid, "a write of {} bytes at {} does not fit a disk of {}", e.length, e.offset, size_);
-      volatile_.emplace(e.id, Write{e.offset, e.length, e.kind == EventKind::write ? item.bytes.data() : nullptr, 0,
-                                    (e.flags & durable_when_done) != 0, {}});
+        return fail(Errc::invalid, "a write of {} bytes at {} does not fit a disk of {}", e.length, e.offset,
+                    size_);
+      volatile_.emplace(e.id, Write{e.offset,
+                                    e.length,
+                                    e.kind == EventKind::write ? item.bytes.data() : nullptr,
+                                    0,
+                                    (e.flags & durable_when_done) != 0,
+                                    {}});
       return {};
     case EventKind::done: {
       auto it = volatile_.find(e.id);
@@ -89,7 +95,8 @@ Status DiskModel::make_durable(std::map<std::uint64_t, Write>::iterator it) {
     Write& e = earlier->second;
     if (!e.covers(w.offset, w.length)) continue;
     e.overwritten.resize(e.length / sector);
-    std::uint64_t from = std::max(e.offset, w.offset), to = std::min(e.offset + e.length, w.offset + w.length);
+    std::uint64_t from = std::max(e.offset, w.offset),
+                  to = std::min(e.offset + e.length, w.offset + w.length);
     for (std::uint64_t at = from; at < to; at += sector) e.overwritten[(at - e.offset) / sector] = true;
   }
   TL_TRY(put(w, {}));
@@ -160,8 +167,10 @@ Result<Losses> DiskModel::cut(CutStyle style, SeededRandom& random) {
 Status DiskModel::undo() {
   for (; !undo_.empty(); undo_.pop_back()) {
     const Old& old = undo_.back();
-    bool zero = std::all_of(old.bytes.begin(), old.bytes.end(), [](std::byte b) { return b == std::byte{0}; });
-    TL_TRY(zero ? punch(fd_.get(), old.offset, old.bytes.size()) : write_at(fd_.get(), old.offset, old.bytes));
+    bool zero = std::all_of(old.bytes.begin(), old.bytes.end(),
+                            [](std::byte b) { return b == std::byte{0}; });
+    TL_TRY(zero ? punch(fd_.get(), old.offset, old.bytes.size())
+                : write_at(fd_.get(), old.offset, old.bytes));
   }
   return {};
 }

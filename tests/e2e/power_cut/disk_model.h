@@ -59,8 +59,8 @@ class DiskModel {
 
   Fd fd_;
   std::uint64_t size_ = 0;
-  std::map<std::uint64_t, Write> volatile_;             // by id: in the order of arrival
-  std::map<std::uint64_t, std::uint64_t> sync_began_;   // id -> number of its event
+  std::map<std::uint64_t, Write> volatile_;            // by id: in the order of arrival
+  std::map<std::uint64_t, std::uint64_t> sync_began_;  // id -> number of its event
   struct Old {
     std::uint64_t offset;
     std::vector<std::byte> bytes;

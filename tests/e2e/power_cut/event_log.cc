@@ -13,7 +13,9 @@ namespace twinloft::power {
 namespace {
 constexpr std::size_t buffer_bytes = 1 << 20;
 
-bool has_bytes(const Event& e) { return e.kind == EventKind::name || e.kind == EventKind::write; }
+bool has_bytes(const Event& e) {
+  return e.kind == EventKind::name || e.kind == EventKind::write;
+}
 }  // namespace
 
 Result<EventWriter> EventWriter::create(const std::string& path) {

@@ -5,7 +5,8 @@
 namespace twinloft::power {
 
 void FlushPoints::apply(const EventReader::Item& item) {
-  if (item.event.kind == EventKind::write && item.event.offset >= sb_.ring_offset) on_write(item.event, item.bytes);
+  if (item.event.kind == EventKind::write && item.event.offset >= sb_.ring_offset)
+    on_write(item.event, item.bytes);
   if (item.event.kind == EventKind::done) on_done(item.event.id);
 }
 
@@ -28,7 +29,8 @@ void FlushPoints::on_write(const Event& e, ByteSpan bytes) {
 void FlushPoints::on_done(std::uint64_t id) {
   auto part = parts_.find(id);
   if (part == parts_.end()) return;
-  auto r = std::find_if(under_way_.begin(), under_way_.end(), [&](const Record& a) { return a.first == part->second.record; });
+  auto r = std::find_if(under_way_.begin(), under_way_.end(),
+                        [&](const Record& a) { return a.first == part->second.record; });
   r->done += part->second.bytes;
   parts_.erase(part);
   if (r->done < r->bytes) return;

@@ -44,10 +44,17 @@ Status apply_record(const repl::StoredRecord& r, Overlay& data) {
 // The content that recovery has left in memory.
 Status apply_loaded(const repl::RecoveredLog& log, ByteSpan room, Overlay& data) {
   Status done;
-  auto keep = [&](Status s) { if (done && !s) done = std::move(s); };
+  auto keep = [&](Status s) {
+    if (done && !s) done = std::move(s);
+  };
   for_each_loaded(
-      log, [&](std::size_t n, const repl::LoadedBlock& b) { keep(data.write(b.lba.v * block_size, room.subspan(n * block_size, block_size))); },
-      [&](const repl::Extent& e, repl::Lsn) { keep(data.write_zeros(e.lba.v * block_size, std::uint64_t{e.blocks} * block_size)); });
+      log,
+      [&](std::size_t n, const repl::LoadedBlock& b) {
+        keep(data.write(b.lba.v * block_size, room.subspan(n * block_size, block_size)));
+      },
+      [&](const repl::Extent& e, repl::Lsn) {
+        keep(data.write_zeros(e.lba.v * block_size, std::uint64_t{e.blocks} * block_size));
+      });
   return done;
 }
 
@@ -59,8 +66,10 @@ Status Overlay::read(std::uint64_t offset, MutableByteSpan out) {
   for (std::uint64_t at = 0; at < out.size(); at += block_size) {
     auto it = blocks_.find((offset + at) / block_size);
     if (it == blocks_.end()) continue;
-    if (it->second.empty()) std::memset(out.data() + at, 0, block_size);
-    else std::memcpy(out.data() + at, it->second.data(), block_size);
+    if (it->second.empty())
+      std::memset(out.data() + at, 0, block_size);
+    else
+      std::memcpy(out.data() + at, it->second.data(), block_size);
   }
   return {};
 }
@@ -81,7 +90,8 @@ Status Overlay::write_zeros(std::uint64_t offset, std::uint64_t bytes) {
 Status recover_and_compare(Overlay& journal, Overlay& data, int image_fd, std::uint64_t image_bytes) {
   // As at a start: the newest committed content goes into memory, here at most a part of it.
   repl::journal::AlignedBuffer room(room_bytes);
-  TL_TRY_ASSIGN(repl::journal::RecoveredVolume volume, repl::journal::recover(journal, data, {}, room.span()));
+  TL_TRY_ASSIGN(repl::journal::RecoveredVolume volume,
+                repl::journal::recover(journal, data, {}, room.span()));
   TL_TRY(apply_loaded(volume.log, room.span(), data));
   for (const repl::StoredRecord& r : volume.log.records)
     if (r.body.mark().lsn > volume.log.commit) TL_TRY(apply_record(r, data));
@@ -92,7 +102,8 @@ Status recover_and_compare(Overlay& journal, Overlay& data, int image_fd, std::u
     TL_TRY(read_at(image_fd, at, MutableByteSpan(found).first(n), "image"));
     for (std::uint64_t b = 0; b < n; b += block_size)
       if (std::memcmp(expected.data() + b, found.data() + b, block_size) != 0)
-        return fail(Errc::conflict, "block {}: the image differs from what recovery makes", (at + b) / block_size);
+        return fail(Errc::conflict, "block {}: the image differs from what recovery makes",
+                    (at + b) / block_size);
   }
   return {};
 }

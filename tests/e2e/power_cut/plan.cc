@@ -9,8 +9,8 @@ namespace twinloft::power {
 
 namespace {
 
-constexpr std::string_view names[moments] = {"record", "under_way", "overlapping", "superblock", "reply",
-                                             "sync", "home", "any"};
+constexpr std::string_view names[moments] = {"record", "under_way", "overlapping", "superblock",
+                                             "reply",  "sync",      "home",        "any"};
 constexpr unsigned percent[moments] = {18, 8, 12, 12, 20, 10, 10, 10};
 
 class Candidates {
@@ -31,7 +31,8 @@ class Candidates {
     }
     if (account_bytes_ < options_.reply_bytes_min || e.kind == EventKind::name) return;
     all_[static_cast<std::size_t>(Moment::any)].push_back(number);
-    if (auto moment = moment_of(e, name); moment != Moment::any) all_[static_cast<std::size_t>(moment)].push_back(number);
+    if (auto moment = moment_of(e, name); moment != Moment::any)
+      all_[static_cast<std::size_t>(moment)].push_back(number);
   }
 
   // The unmount after the load is not part of the test.
@@ -73,7 +74,9 @@ Moment moment_at(std::uint64_t draw) {
 
 }  // namespace
 
-std::string_view to_string(Moment moment) { return names[static_cast<std::size_t>(moment)]; }
+std::string_view to_string(Moment moment) {
+  return names[static_cast<std::size_t>(moment)];
+}
 
 Result<std::vector<Step>> make_plan(EventReader& log, const PlanOptions& options, SeededRandom& random) {
   Candidates candidates(options);
@@ -83,7 +86,8 @@ Result<std::vector<Step>> make_plan(EventReader& log, const PlanOptions& options
   log.rewind();
   candidates.forget_what_came_after_the_load();
   if (candidates.of(Moment::any).empty())
-    return fail(Errc::not_found, "the account never reached {} bytes: too little was delivered to cut anything",
+    return fail(Errc::not_found,
+                "the account never reached {} bytes: too little was delivered to cut anything",
                 options.reply_bytes_min);
   std::vector<Step> steps;
   std::uint64_t first = random.below(100);

@@ -26,7 +26,7 @@ std::string_view to_string(Moment moment);
 struct Step {
   std::uint64_t event = 0;  // cut after this event; events count from 1
   Moment moment = Moment::any;
-  bool at_lsn = false;      // no power cut, but an image at an LSN that was durable by then
+  bool at_lsn = false;  // no power cut, but an image at an LSN that was durable by then
 };
 
 struct PlanOptions {

@@ -54,10 +54,13 @@ struct Disk {
   static std::uint16_t number(fuse_ino_t inode) { return static_cast<std::uint16_t>(inode - 2); }
 };
 
-Disk& disk_of(fuse_req_t request) { return *static_cast<Disk*>(fuse_req_userdata(request)); }
+Disk& disk_of(fuse_req_t request) {
+  return *static_cast<Disk*>(fuse_req_userdata(request));
+}
 
 int attributes(Disk& disk, fuse_ino_t inode, struct stat& out) {
-  if (::fstat(inode == FUSE_ROOT_ID ? disk.directory.get() : disk.of(inode).fd.get(), &out) != 0) return errno;
+  if (::fstat(inode == FUSE_ROOT_ID ? disk.directory.get() : disk.of(inode).fd.get(), &out) != 0)
+    return errno;
   out.st_ino = inode;
   return 0;
 }
@@ -95,27 +98,32 @@ void op_lookup(fuse_req_t request, fuse_ino_t, const char* name) {
   Disk& disk = disk_of(request);
   fuse_entry_param entry{};
   fuse_ino_t inode = 0;
-  if (int error = open_by_name(disk, name, 0, 0, inode); error != 0) return void(fuse_reply_err(request, error));
+  if (int error = open_by_name(disk, name, 0, 0, inode); error != 0)
+    return void(fuse_reply_err(request, error));
   if (!entry_of(disk, inode, entry)) return void(fuse_reply_err(request, EIO));
   fuse_reply_entry(request, &entry);
 }
 
 void op_getattr(fuse_req_t request, fuse_ino_t inode, fuse_file_info*) {
   struct stat st{};
-  if (int error = attributes(disk_of(request), inode, st); error != 0) return void(fuse_reply_err(request, error));
+  if (int error = attributes(disk_of(request), inode, st); error != 0)
+    return void(fuse_reply_err(request, error));
   fuse_reply_attr(request, &st, valid_seconds);
 }
 
 void log_size(Disk& disk, fuse_ino_t inode) {
   struct stat st{};
   if (attributes(disk, inode, st) != 0) return;
-  disk.log->append({.kind = EventKind::resize, .file = Disk::number(inode), .length = static_cast<std::uint64_t>(st.st_size)});
+  disk.log->append({.kind = EventKind::resize,
+                    .file = Disk::number(inode),
+                    .length = static_cast<std::uint64_t>(st.st_size)});
 }
 
 void op_setattr(fuse_req_t request, fuse_ino_t inode, struct stat* wanted, int which, fuse_file_info* file) {
   Disk& disk = disk_of(request);
   if (which & FUSE_SET_ATTR_SIZE) {
-    if (::ftruncate(disk.of(inode).fd.get(), wanted->st_size) != 0) return void(fuse_reply_err(request, errno));
+    if (::ftruncate(disk.of(inode).fd.get(), wanted->st_size) != 0)
+      return void(fuse_reply_err(request, errno));
     log_size(disk, inode);
   }
   op_getattr(request, inode, file);
@@ -143,18 +151,24 @@ void op_create(fuse_req_t request, fuse_ino_t, const char* name, mode_t mode, fu
 void op_read(fuse_req_t request, fuse_ino_t inode, size_t size, off_t offset, fuse_file_info*) {
   static std::vector<char> buffer;  // one thread takes the requests
   Disk& disk = disk_of(request);
-  if (disk.bad.hit(disk.of(inode).name, static_cast<std::uint64_t>(offset), size)) return void(fuse_reply_err(request, EIO));
+  if (disk.bad.hit(disk.of(inode).name, static_cast<std::uint64_t>(offset), size))
+    return void(fuse_reply_err(request, EIO));
   buffer.resize(std::max(buffer.size(), size));
   ssize_t n = ::pread(disk.of(inode).fd.get(), buffer.data(), size, offset);
   if (n < 0) return void(fuse_reply_err(request, errno));
   fuse_reply_buf(request, buffer.data(), static_cast<std::size_t>(n));
 }
 
-void op_write(fuse_req_t request, fuse_ino_t inode, const char* data, size_t size, off_t offset, fuse_file_info* file) {
+void op_write(fuse_req_t request, fuse_ino_t inode, const char* data, size_t size, off_t offset,
+              fuse_file_info* file) {
   Disk& disk = disk_of(request);
-  if (disk.bad_writes.take(disk.of(inode).name, static_cast<std::uint64_t>(offset), size)) return void(fuse_reply_err(request, EIO));
-  Event event{.kind = EventKind::write, .file = Disk::number(inode), .id = ++disk.last_id,
-              .offset = static_cast<std::uint64_t>(offset), .length = size};
+  if (disk.bad_writes.take(disk.of(inode).name, static_cast<std::uint64_t>(offset), size))
+    return void(fuse_reply_err(request, EIO));
+  Event event{.kind = EventKind::write,
+              .file = Disk::number(inode),
+              .id = ++disk.last_id,
+              .offset = static_cast<std::uint64_t>(offset),
+              .length = size};
   // The kernel sends no FSYNC after a direct O_DSYNC write. The flags of the write tell.
   if (file->flags & (O_SYNC | O_DSYNC)) event.flags = durable_when_done;
   disk.log->append(event, {reinterpret_cast<const std::byte*>(data), size});
@@ -165,7 +179,8 @@ void op_write(fuse_req_t request, fuse_ino_t inode, const char* data, size_t siz
   disk.answers->add(request, event, size);
 }
 
-void op_fallocate(fuse_req_t request, fuse_ino_t inode, int mode, off_t offset, off_t length, fuse_file_info*) {
+void op_fallocate(fuse_req_t request, fuse_ino_t inode, int mode, off_t offset, off_t length,
+                  fuse_file_info*) {
   Disk& disk = disk_of(request);
   int fd = disk.of(inode).fd.get();
   if ((mode & ~FALLOC_FL_KEEP_SIZE) == 0) {
@@ -173,12 +188,17 @@ void op_fallocate(fuse_req_t request, fuse_ino_t inode, int mode, off_t offset, 
     log_size(disk, inode);
     return void(fuse_reply_err(request, error));
   }
-  if (mode != (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE) && mode != (FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE))
+  if (mode != (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE) &&
+      mode != (FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE))
     return void(fuse_reply_err(request, EOPNOTSUPP));
-  if (disk.bad_writes.take(disk.of(inode).name, static_cast<std::uint64_t>(offset), static_cast<std::uint64_t>(length)))
+  if (disk.bad_writes.take(disk.of(inode).name, static_cast<std::uint64_t>(offset),
+                           static_cast<std::uint64_t>(length)))
     return void(fuse_reply_err(request, EIO));
-  Event event{.kind = EventKind::zeros, .file = Disk::number(inode), .id = ++disk.last_id,
-              .offset = static_cast<std::uint64_t>(offset), .length = static_cast<std::uint64_t>(length)};
+  Event event{.kind = EventKind::zeros,
+              .file = Disk::number(inode),
+              .id = ++disk.last_id,
+              .offset = static_cast<std::uint64_t>(offset),
+              .length = static_cast<std::uint64_t>(length)};
   disk.log->append(event);
   if (::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, length) != 0)
     return void(fuse_reply_err(request, errno));
@@ -195,7 +215,9 @@ void op_fsync(fuse_req_t request, fuse_ino_t inode, int, fuse_file_info*) {
   disk.answers->add(request, event, 0);
 }
 
-void op_done_at_once(fuse_req_t request, fuse_ino_t, fuse_file_info*) { fuse_reply_err(request, 0); }
+void op_done_at_once(fuse_req_t request, fuse_ino_t, fuse_file_info*) {
+  fuse_reply_err(request, 0);
+}
 
 void op_statfs(fuse_req_t request, fuse_ino_t) {
   struct statvfs out{};
@@ -222,14 +244,16 @@ fuse_lowlevel_ops operations() {
 }
 
 int serve(Disk& disk, const std::string& directory) {
-  std::string mount_options = fmt::format("fsname=power_disk,subtype=power_disk,noatime,max_read={}", request_bytes_max);
+  std::string mount_options = fmt::format("fsname=power_disk,subtype=power_disk,noatime,max_read={}",
+                                          request_bytes_max);
   std::string words[] = {"power_disk", "-o", mount_options};
   char* arguments[] = {words[0].data(), words[1].data(), words[2].data(), nullptr};
   fuse_args args = FUSE_ARGS_INIT(3, arguments);
   fuse_lowlevel_ops ops = operations();
   fuse_session* session = fuse_session_new(&args, &ops, sizeof ops, &disk);
   fuse_opt_free_args(&args);
-  if (session == nullptr || fuse_set_signal_handlers(session) != 0 || fuse_session_mount(session, directory.c_str()) != 0)
+  if (session == nullptr || fuse_set_signal_handlers(session) != 0 ||
+      fuse_session_mount(session, directory.c_str()) != 0)
     return 1;
   int ended = fuse_session_loop(session);
   fuse_session_unmount(session);
@@ -241,9 +265,9 @@ int run(int argc, char** argv) {
   std::string directory, log_path, bad_blocks, bad_writes;
   std::uint64_t delay_us = 100, seed = 1;
   po::options_description options;
-  options.add_options()("directory", po::value(&directory)->required())("log", po::value(&log_path)->required())(
-      "delay-us", po::value(&delay_us))("seed", po::value(&seed))("bad-blocks", po::value(&bad_blocks))(
-      "bad-writes", po::value(&bad_writes));
+  options.add_options()("directory", po::value(&directory)->required())(
+      "log", po::value(&log_path)->required())("delay-us", po::value(&delay_us))("seed", po::value(&seed))(
+      "bad-blocks", po::value(&bad_blocks))("bad-writes", po::value(&bad_writes));
   po::variables_map found;
   po::store(po::parse_command_line(argc, argv, options), found);
   po::notify(found);

@@ -1,19 +1,22 @@
 // Makes the content of disks after power cuts from the log of power_disk. Each cut continues from the cut
 // before.
 //
-//   power_images --log FILE --work DIR --replica NAME... --account FILE --images N [--lsn-percent P] [--seed N]
+//   power_images --log FILE --work DIR --replica NAME... --account FILE --images N [--lsn-percent P] [--seed
+//   N]
 //
 // DIR holds NAME.data and NAME.journal of each replica as they were at the start of the log. They are
 // changed. FILE is the load's account as it was at the end. After each cut, one line of JSON names what was
 // made:
 //   NAME.data, NAME.journal   the disks of one replica, chosen at random, after the cut
 //   base.NAME.data, .journal  the same of an earlier cut
-//   account                   the part of the account that had been written by then: each 250 in it came before the cut
+//   account                   the part of the account that had been written by then: each 250 in it came
+//   before the cut
 // A step "lsn" names an LSN instead. The account then ends with the last reply that came before any record
 // after that LSN was durable: its messages must be in an image of that LSN. Then a line is read from standard
 // input:
 //   next          continue
-//   compare FILE  run recovery on the two disks (in memory), and compare the volume with this image; answers "equal",
+//   compare FILE  run recovery on the two disks (in memory), and compare the volume with this image; answers
+//   "equal",
 //                 or the reason why not
 // Exit: 0, or 1 with a message.
 #include <fcntl.h>
@@ -53,7 +56,8 @@ struct Options {
 Status copy_sparse(int from, const std::string& path) {
   Fd to(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   struct stat st{};
-  if (!to || ::fstat(from, &st) != 0 || ::ftruncate(to.get(), st.st_size) != 0) return fail_errno(errno, "{}", path);
+  if (!to || ::fstat(from, &st) != 0 || ::ftruncate(to.get(), st.st_size) != 0)
+    return fail_errno(errno, "{}", path);
   for (off_t at = 0; (at = ::lseek(from, at, SEEK_DATA)) >= 0;) {
     off_t end = ::lseek(from, at, SEEK_HOLE), source = at;
     while (source < end) {
@@ -69,12 +73,13 @@ struct Replica {
   DiskModel data, journal;
   repl::Superblock superblock;
   FlushPoints flush;
-  std::optional<repl::Lsn> base_arrived;  // nothing after this LSN is in the saved base
+  std::optional<repl::Lsn> base_arrived;            // nothing after this LSN is in the saved base
   std::uint64_t journaled = 0, base_journaled = 0;  // bytes
 };
 
 Result<std::unique_ptr<Replica>> open_replica(const std::string& work, const std::string& name) {
-  TL_TRY_ASSIGN(repl::io::DirectFile file, repl::io::open_direct(work + "/" + name + ".journal", repl::io::Access::read_only));
+  TL_TRY_ASSIGN(repl::io::DirectFile file,
+                repl::io::open_direct(work + "/" + name + ".journal", repl::io::Access::read_only));
   repl::io::OsBlockFile journal_file(file);
   TL_TRY_ASSIGN(repl::journal::SuperblockCopies found, repl::journal::read_superblock(journal_file));
   TL_TRY_ASSIGN(DiskModel data, DiskModel::open(work + "/" + name + ".data"));
@@ -119,7 +124,8 @@ class Images {
     struct stat st{};
     if (!fd || ::fstat(fd.get(), &st) != 0) return fail_errno(errno, "{}", options_.account);
     account_.resize(static_cast<std::size_t>(st.st_size));
-    if (::read(fd.get(), account_.data(), account_.size()) != st.st_size) return fail_errno(EIO, "{}", options_.account);
+    if (::read(fd.get(), account_.data(), account_.size()) != st.st_size)
+      return fail_errno(EIO, "{}", options_.account);
     return {};
   }
 
@@ -161,9 +167,12 @@ class Images {
     auto losses = [](const Losses& l) {
       return fmt::format("{{\"kept\":{},\"dropped\":{},\"torn\":{}}}", l.kept, l.dropped, l.torn);
     };
-    fmt::print("{{\"step\":{},\"kind\":\"{}\",\"moment\":\"{}\",\"event\":{},\"replica\":\"{}\",\"lsn\":{},\"durable\":{},"
-               "\"account_bytes\":{},\"journal\":{},\"data\":{}}}\n", number, lsn ? "lsn" : "power", to_string(step.moment),
-               step.event, r.name, lsn ? lsn->v : 0, r.flush.durable().v, account_bytes, losses(journal), losses(data));
+    fmt::print(
+        "{{\"step\":{},\"kind\":\"{}\",\"moment\":\"{}\",\"event\":{},\"replica\":\"{}\",\"lsn\":{},"
+        "\"durable\":{},"
+        "\"account_bytes\":{},\"journal\":{},\"data\":{}}}\n",
+        number, lsn ? "lsn" : "power", to_string(step.moment), step.event, r.name, lsn ? lsn->v : 0,
+        r.flush.durable().v, account_bytes, losses(journal), losses(data));
     std::fflush(stdout);
     TL_TRY(answer_commands(r));
     if (random.below(4) == 0) r.base_journaled = 0;  // the next base is made of the disks after this cut
@@ -212,8 +221,10 @@ class Images {
       if (!line.starts_with("compare ")) return fail(Errc::invalid, "unknown command \"{}\"", line);
       Fd image(::open(line.c_str() + 8, O_RDONLY | O_CLOEXEC));
       if (!image) return fail_errno(errno, "{}", line.substr(8));
-      Overlay journal(r.journal.fd(), r.journal.size_bytes(), "journal"), data(r.data.fd(), r.data.size_bytes(), "data");
-      Status equal = recover_and_compare(journal, data, image.get(), r.superblock.volume_blocks * repl::block_size);
+      Overlay journal(r.journal.fd(), r.journal.size_bytes(), "journal"),
+          data(r.data.fd(), r.data.size_bytes(), "data");
+      Status equal = recover_and_compare(journal, data, image.get(),
+                                         r.superblock.volume_blocks * repl::block_size);
       fmt::print("{}\n", equal ? "equal" : equal.error().message);
       std::fflush(stdout);
     }
@@ -231,8 +242,9 @@ int run(int argc, char** argv) {
   Options o;
   po::options_description options;
   options.add_options()("log", po::value(&o.log)->required())("work", po::value(&o.work)->required())(
-      "account", po::value(&o.account)->required())("replica", po::value(&o.replicas)->composing()->required())(
-      "images", po::value(&o.images)->required())("lsn-percent", po::value(&o.lsn_percent))("seed", po::value(&o.seed));
+      "account", po::value(&o.account)->required())(
+      "replica", po::value(&o.replicas)->composing()->required())("images", po::value(&o.images)->required())(
+      "lsn-percent", po::value(&o.lsn_percent))("seed", po::value(&o.seed));
   po::variables_map found;
   po::store(po::parse_command_line(argc, argv, options), found);
   po::notify(found);

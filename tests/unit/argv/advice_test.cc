@@ -51,9 +51,11 @@ TEST(ArgvAdvice, ValuesThatMayBeMissing) {
 }
 
 TEST(ArgvAdvice, TheDestinationIsTheNameOfTheUserDatabase) {
-  for (const char* wrong : {"-d %to%", "-d%to%", "-ed %to%", "-ed%to%", "-d %to:lower%", "-d \"%user%+%detail%\"", "[ -d %original_to% ]", "-d %user%@%domain%"})
+  for (const char* wrong : {"-d %to%", "-d%to%", "-ed %to%", "-ed%to%", "-d %to:lower%",
+                            "-d \"%user%+%detail%\"", "[ -d %original_to% ]", "-d %user%@%domain%"})
     EXPECT_NE(advice(wrong).find("Write -a %to% -d %user%"), std::string::npos) << wrong;
-  for (const char* right : {"-d %user%", "-d%user%", "-d %user:lower%", "-d everybody@example.org", "-a %to% -d %user%"})
+  for (const char* right :
+       {"-d %user%", "-d%user%", "-d %user:lower%", "-d everybody@example.org", "-a %to% -d %user%"})
     EXPECT_EQ(advice(right).find("-d %user%"), std::string::npos) << right;
 }
 

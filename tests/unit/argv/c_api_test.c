@@ -6,12 +6,12 @@
 
 static int failures = 0;
 
-#define CHECK(condition)                                                  \
-  do {                                                                    \
-    if (!(condition)) {                                                   \
-      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);     \
-      ++failures;                                                         \
-    }                                                                     \
+#define CHECK(condition)                                              \
+  do {                                                                \
+    if (!(condition)) {                                               \
+      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+      ++failures;                                                     \
+    }                                                                 \
   } while (0)
 
 static tl_argv_value text_value(const char* name, const char* value) {
@@ -31,7 +31,9 @@ static tl_argv_template* parsed(const char* text) {
 
 static void test_expand(void) {
   tl_argv_template* t = parsed("/bin/agent -f %from% [ -a %original_to% ] -d %to%");
-  tl_argv_value list[] = {text_value("from", ""), text_value("to", "old"), {"original_to", "unused", 0},
+  tl_argv_value list[] = {text_value("from", ""),
+                          text_value("to", "old"),
+                          {"original_to", "unused", 0},
                           {"to", "user@example.org and more", 16}};
   tl_argv_values values = {list, 4};
   char** argv = NULL;
@@ -104,7 +106,8 @@ static void test_long_errors_are_whole(void) {
   CHECK(strcmp(error.rendered + strlen(error.rendered) - 2, "^\n") == 0);
 }
 
-static tl_argv_status expand_status(const tl_argv_template* t, const char* value, size_t length, tl_argv_error* error) {
+static tl_argv_status expand_status(const tl_argv_template* t, const char* value, size_t length,
+                                    tl_argv_error* error) {
   tl_argv_value list[] = {{"to", value, length}};
   tl_argv_values values = {list, 1};
   char** argv = (char**)&failures;

@@ -66,9 +66,9 @@ TEST_F(CheckCommand, UsesSamplesAndSaysSo) {
   EXPECT_EQ(o.status, 0);
   EXPECT_NE(o.out.find("\"sender@example.net\", \"x\", \"1000\""), std::string::npos) << o.out;
   EXPECT_EQ(o.err, "note: sample values are used for: from uid\n");
-  const Outcome all =
-      check({folder_ + "/agent %from%%to%%user%%detail%%domain%%original_to%%home%%uid%%gid%%maildir%"
-                       "%client%%lhlo%%id%%size%"});
+  const Outcome all = check({folder_ +
+                             "/agent %from%%to%%user%%detail%%domain%%original_to%%home%%uid%%gid%%maildir%"
+                             "%client%%lhlo%%id%%size%"});
   EXPECT_EQ(all.status, 0) << all.err;
 }
 

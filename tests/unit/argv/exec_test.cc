@@ -42,8 +42,8 @@ std::string joined(const Arguments& arguments) {
 }
 
 TEST(ArgvExec, AnyValuesArriveUnchanged) {
-  const Template t =
-      parse(PRINT_ARGS " -f%from% [ -a x%original_to% ] \"a b\" '' -- %to% %to:upper% x%detail:-none%");
+  const Template t = parse(PRINT_ARGS
+                           " -f%from% [ -a x%original_to% ] \"a b\" '' -- %to% %to:upper% x%detail:-none%");
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     SeededRandom random(seed);

@@ -131,22 +131,25 @@ TEST(ArgvDashGuard, AnArgumentOfAKnownOptionMayStartWithADash) {
       ASSERT_FALSE(arguments.empty());
       EXPECT_EQ(arguments.back(), "-x@example.org") << option;
     }
-    EXPECT_EQ(expand(p + " [ -a %original_to% ] -d %user%%detail%", {{"original_to", "-o"}, {"user", ""}, {"detail", "-d"}}),
+    EXPECT_EQ(expand(p + " [ -a %original_to% ] -d %user%%detail%",
+                     {{"original_to", "-o"}, {"user", ""}, {"detail", "-d"}}),
               (Arguments{p, "-a", "-o", "-d", "-d"}));
   }
 }
 
 TEST(ArgvDashGuard, OnlyWhereTheOptionTakesItForSure) {
   const Values values = {{"to", "-x"}, {"from", ""}, {"user", "u"}};
-  for (const char* words : {"-e %to%", "-n %to%", "-z %to%", "-dx %to%", "'-d x' %to%", "-d %user% %to%", "[ -d ] %to%", "-d [ %to% ]",
-                            "-f -d %to%", "-f%from% -d %to%", "-e%from% -d %to%", "-f%from:-x% -d %to%", "%user% %to%"}) {
+  for (const char* words : {"-e %to%", "-n %to%", "-z %to%", "-dx %to%", "'-d x' %to%", "-d %user% %to%",
+                            "[ -d ] %to%", "-d [ %to% ]", "-f -d %to%", "-f%from% -d %to%",
+                            "-e%from% -d %to%", "-f%from:-x% -d %to%", "%user% %to%"}) {
     const std::string text = std::string("/usr/lib/dovecot/dovecot-lda ") + words;
     EXPECT_EQ(expand_error(text, values).code, Code::leading_dash) << text;
   }
   for (const char* program : {"/usr/bin/procmail", "/opt/dovecot-lda2", "/dovecot-lda/agent"})
     EXPECT_EQ(expand_error(std::string(program) + " -d %to%", values).code, Code::leading_dash) << program;
   const Template all = parse("/usr/lib/dovecot/dovecot-lda -d %to%");
-  EXPECT_EQ(all.expand_all({}, {{{"to", "a"}}, {{"to", "-x"}}}).error().code, Code::leading_dash) << "only the first is behind -d";
+  EXPECT_EQ(all.expand_all({}, {{{"to", "a"}}, {{"to", "-x"}}}).error().code, Code::leading_dash)
+      << "only the first is behind -d";
   EXPECT_TRUE(all.expand_all({}, {{{"to", "-x"}}, {{"to", "a"}}}));
 }
 

@@ -83,10 +83,12 @@ TEST(Result, ErrnoBecomesText) {
 }
 
 TEST(Utf8, OnlyWhatRfc3629Allows) {
-  for (std::string_view text : {"", "a", "\xc2\xa0", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf", "a\xc3\xa4z"})
+  for (std::string_view text : {"", "a", "\xc2\xa0", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf",
+                                "\xee\x80\x80", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf", "a\xc3\xa4z"})
     EXPECT_TRUE(is_utf8(text)) << text;
-  for (std::string_view text : {"\x80", "\xc0\x80", "\xc1\xbf", "\xc3", "\xc3z", "\xe0\x9f\xbf", "\xe2\x82", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80",
-                                "\xf5\x80\x80\x80", "\xff"})
+  for (std::string_view text :
+       {"\x80", "\xc0\x80", "\xc1\xbf", "\xc3", "\xc3z", "\xe0\x9f\xbf", "\xe2\x82", "\xed\xa0\x80",
+        "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff"})
     EXPECT_FALSE(is_utf8(text)) << text;
   EXPECT_TRUE(is_utf8("\xc2\x85") && !is_clean_utf8("\xc2\x85"));
   EXPECT_TRUE(is_ascii("a\x7f") && !is_ascii("\x80"));
@@ -119,14 +121,17 @@ TEST(Log, IsForProgramsOrForAPerson) {
   log_set_program("test");
   testing::internal::CaptureStderr();
   log_line(LogLevel::warning, "a \"b\"\nc", {{"key", "x y"}});
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "level=warning prog=test msg=\"a \\\"b\\\"\\x0ac\" key=\"x y\"\n");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "level=warning prog=test msg=\"a \\\"b\\\"\\x0ac\" key=\"x y\"\n");
   log_set_program("");
   testing::internal::CaptureStderr();
   log_line(LogLevel::warning, "a \"b\"\nc", {{"key", "x y"}});
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "warning: a \"b\"\\x0ac key=\"x y\"\n");
   testing::internal::CaptureStderr();
   log_line(LogLevel::warning, "x", {{"from", "j\xc3\xb6rg j\xf6rg \xc2\x9b[2J"}});
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "warning: x from=\"j\xc3\xb6rg j\\xf6rg \\xc2\\x9b[2J\"\n") << "a terminal obeys C1 bytes, and a journal needs UTF-8";
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "warning: x from=\"j\xc3\xb6rg j\\xf6rg \\xc2\\x9b[2J\"\n")
+      << "a terminal obeys C1 bytes, and a journal needs UTF-8";
   log_set_program("test");
 }
 

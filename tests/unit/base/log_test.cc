@@ -52,7 +52,8 @@ class Child {
   std::string read_all() {
     std::string out;
     char buffer[65536];
-    for (ssize_t n; (n = ::read(reader_.get(), buffer, sizeof buffer)) > 0;) out.append(buffer, static_cast<std::size_t>(n));
+    for (ssize_t n; (n = ::read(reader_.get(), buffer, sizeof buffer)) > 0;)
+      out.append(buffer, static_cast<std::size_t>(n));
     return out;
   }
 
@@ -61,9 +62,15 @@ class Child {
   Fd reader_;
 };
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
-std::string tail_of(const std::string& text) { return text.substr(text.size() - std::min<std::size_t>(text.size(), 500)); }
-std::size_t lines_of(const std::string& text) { return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')); }
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != text.npos;
+}
+std::string tail_of(const std::string& text) {
+  return text.substr(text.size() - std::min<std::size_t>(text.size(), 500));
+}
+std::size_t lines_of(const std::string& text) {
+  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+}
 
 TEST(Log, NobodyWaitsForAReaderThatHasStopped) {
   for (auto kind : {Child::Log::pipe, Child::Log::socket}) {
@@ -83,8 +90,10 @@ TEST(Log, NobodyWaitsForAReaderThatHasStopped) {
     ASSERT_EQ(::read(ready[0].get(), &byte, 1), 1);  // all was logged, and nothing was read
     std::string text = child.read_all();
     EXPECT_EQ(child.wait(), 0);
-    EXPECT_TRUE(has(text, "line 0 of many") && has(text, "line 1000 of many") && !has(text, "line 99999 of many"));
-    EXPECT_TRUE(has(text, "log lines are missing here: the log's reader was too slow\" lines=\"")) << tail_of(text);
+    EXPECT_TRUE(has(text, "line 0 of many") && has(text, "line 1000 of many") &&
+                !has(text, "line 99999 of many"));
+    EXPECT_TRUE(has(text, "log lines are missing here: the log's reader was too slow\" lines=\""))
+        << tail_of(text);
     EXPECT_TRUE(has(text, "the last line"));
   }
 }

@@ -19,7 +19,8 @@ namespace {
 // A service manager's end; `name` begins with '@' where it is abstract.
 class Manager {
  public:
-  explicit Manager(const std::string& name) : fd_(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+  explicit Manager(const std::string& name)
+      : fd_(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
     sockaddr_un at{};
     at.sun_family = AF_UNIX;
     std::memcpy(at.sun_path, name.data(), name.size());
@@ -59,7 +60,12 @@ TEST(ServiceManager, SocketsArePassedOnceAndToOneProcess) {
     ::setenv("LISTEN_FDNAMES", "a:b", 1);
   };
   std::string own = std::to_string(::getpid());
-  for (auto [pid, count] : {std::pair<std::string, const char*>{"1", "2"}, {own, "0"}, {own, "-1"}, {own, "x"}, {own, "2x"}, {"", ""}}) {
+  for (auto [pid, count] : {std::pair<std::string, const char*>{"1", "2"},
+                            {own, "0"},
+                            {own, "-1"},
+                            {own, "x"},
+                            {own, "2x"},
+                            {"", ""}}) {
     said(pid, count);
     EXPECT_TRUE(take_passed_sockets().empty()) << pid << " " << count;
     EXPECT_EQ(::getenv("LISTEN_PID"), nullptr);
@@ -98,7 +104,8 @@ TEST(ServiceManager, OneThatDoesNotReadKeepsNobodyWaiting) {
 TEST(ServiceManager, NobodyThere) {
   ::unsetenv("NOTIFY_SOCKET");
   EXPECT_FALSE(tell_service_manager("READY=1"));
-  for (const std::string& bad : {std::string("relative"), std::string(), "/" + std::string(200, 'x'), std::string("/nonexistent/socket")}) {
+  for (const std::string& bad : {std::string("relative"), std::string(), "/" + std::string(200, 'x'),
+                                 std::string("/nonexistent/socket")}) {
     ::setenv("NOTIFY_SOCKET", bad.c_str(), 1);
     EXPECT_FALSE(tell_service_manager("READY=1")) << bad;
   }

@@ -42,10 +42,12 @@ TEST(Units, SizesMayHaveAFraction) {
 }
 
 TEST(Units, WhatIsNoSizeIsRefusedWithWhatToWrite) {
-  for (const char* text : {"", "KiB", "-1", "+1", "1e3", "1.5", "1.", ".5K", "1..5K", "1.5.2K", "64 ", "64 KiB", " 64", "64Kib/s", "64X",
-                           "0x10", "4194305TiB", "99999999999999999999", "1.0000000000001G"})
+  for (const char* text :
+       {"", "KiB", "-1", "+1", "1e3", "1.5", "1.", ".5K", "1..5K", "1.5.2K", "64 ", "64 KiB", " 64",
+        "64Kib/s", "64X", "0x10", "4194305TiB", "99999999999999999999", "1.0000000000001G"})
     EXPECT_EQ(size(text), -1) << text;
-  EXPECT_EQ(parse_size("64X").error().message, "\"64X\" is no size: expected a number of bytes, or one such as 64KiB, 50MiB, 2G or 1GB");
+  EXPECT_EQ(parse_size("64X").error().message,
+            "\"64X\" is no size: expected a number of bytes, or one such as 64KiB, 50MiB, 2G or 1GB");
 }
 
 TEST(Units, TimesHaveTheUnitsThatAnyProgramHas) {

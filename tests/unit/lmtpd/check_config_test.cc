@@ -46,11 +46,13 @@ class CheckConfigTest : public testing::Test {
   int check(const std::string& users, const std::string& rest = "") {
     return check(users, rest, is_root() ? "user = 61234\ngroup = 61234\n" : "", dir_ + "/spool");
   }
-  int check(const std::string& users, const std::string& rest, const std::string& first, const std::string& spool) {
-    std::ofstream(dir_ + "/lmtpd.toml") << first
-                                        << "[[listen]]\naddress = \"127.0.0.1:2400\"\n[limits]\nbody_directory = \"" << dir_
-                                        << "/bodies\"\n[spool]\npath = \"" << spool
-                                        << "\"\nrequire_marker = false\n[users]\n" << users << "\n" << rest;
+  int check(const std::string& users, const std::string& rest, const std::string& first,
+            const std::string& spool) {
+    std::ofstream(dir_ + "/lmtpd.toml")
+        << first << "[[listen]]\naddress = \"127.0.0.1:2400\"\n[limits]\nbody_directory = \"" << dir_
+        << "/bodies\"\n[spool]\npath = \"" << spool << "\"\nrequire_marker = false\n[users]\n"
+        << users << "\n"
+        << rest;
     std::ostringstream out, err;
     int code = check_config(dir_ + "/lmtpd.toml", out, err);
     out_ = out.str();
@@ -78,11 +80,17 @@ TEST_F(CheckConfigTest, RowsOfAPasswdFileAreReviewed) {
   std::ofstream(dir_ + "/users") << "ann@example.org:x:" << ids << "::" << spool << "/ann\n"
                                  << "bob@example.org:x:0:0::" << spool << "/bob\n"
                                  << "# none\n"
-                                 << "eve@example.org:x:" << ids << "::" << spool << "/eve::userdb_mail=maildir:~/Maildir:LAYOUT=fs\n"
+                                 << "eve@example.org:x:" << ids << "::" << spool
+                                 << "/eve::userdb_mail=maildir:~/Maildir:LAYOUT=fs\n"
                                  << "far@example.org:x:" << ids << "::/elsewhere/far::userdb_new_thing=1\n";
-  EXPECT_EQ(check("driver = \"passwd-file\"\npath = \"" + dir_ + "/users\"\nmaildir = \"%home%/Maildir\"\n"), 0) << err_;
-  for (const char* text : {"3 of 4 lines are refused, and mail to their users gets 451", "/users:2: user bob@example.org: column \"uid\" is 0", "/users:4: user eve@example.org: mail=", "LAYOUT=fs",
-                           "/users:5: maildir: every mail would get 451", "1 of 4 lines have fields that lmtpd does not know and does not heed (userdb_new_thing)"})
+  EXPECT_EQ(check("driver = \"passwd-file\"\npath = \"" + dir_ + "/users\"\nmaildir = \"%home%/Maildir\"\n"),
+            0)
+      << err_;
+  for (const char* text :
+       {"3 of 4 lines are refused, and mail to their users gets 451",
+        "/users:2: user bob@example.org: column \"uid\" is 0",
+        "/users:4: user eve@example.org: mail=", "LAYOUT=fs", "/users:5: maildir: every mail would get 451",
+        "1 of 4 lines have fields that lmtpd does not know and does not heed (userdb_new_thing)"})
     EXPECT_NE(err_.find(text), std::string::npos) << text << " in " << err_;
 }
 
@@ -116,8 +124,10 @@ TEST_F(CheckConfigTest, AMaildirOffTheSpoolIsNamed) {
 TEST_F(CheckConfigTest, TheBuiltInAgentWritesAsLmtpdsUserOnly) {
   EXPECT_EQ(check(static_users(maildir() + "uid = 61235\ngid = 61235")), 78);
   EXPECT_TRUE(says("users.uid: the mail of user@example.org belongs to 61235:61235")) << err_;
-  int external = check(static_users("uid = 61235\ngid = 61235\nagent = \"a\""), "[agent.a]\ncommand = \"/bin/true\"\n");
-  EXPECT_EQ(external, is_root() ? 0 : 78) << "an external agent runs as anybody, where lmtpd starts as root: " << err_;
+  int external = check(static_users("uid = 61235\ngid = 61235\nagent = \"a\""),
+                       "[agent.a]\ncommand = \"/bin/true\"\n");
+  EXPECT_EQ(external, is_root() ? 0 : 78)
+      << "an external agent runs as anybody, where lmtpd starts as root: " << err_;
 }
 
 // uid_min is for users whom rows name.
@@ -133,7 +143,8 @@ TEST_F(CheckConfigTest, TheConfiguredUserMayBeBelowTheLowest) {
 TEST_F(CheckConfigTest, FilesAreTriedAsTheUserThatLmtpdBecomes) {
   ASSERT_TRUE(is_root()) << "needs root";
   std::string file = dir_ + "/users.sqlite";
-  std::string users = "driver = \"sqlite\"\npath = \"" + file + "\"\nquery = \"SELECT 'a' AS user, 1 AS uid, 1 AS gid, "
+  std::string users = "driver = \"sqlite\"\npath = \"" + file +
+                      "\"\nquery = \"SELECT 'a' AS user, 1 AS uid, 1 AS gid, "
                       "'/a' AS home FROM sqlite_master WHERE name = :address\"";
   std::ofstream(file).close();  // a database without tables
   ASSERT_EQ(::chmod(file.c_str(), 0644), 0);
@@ -158,17 +169,24 @@ TEST_F(CheckConfigTest, ASpoolThatTheUserCannotEnterIsNamed) {
 
 // What is wrong with the file, and what is wrong with the machine, in one run.
 TEST_F(CheckConfigTest, AllProblemsAreShownAtOnce) {
-  int code = check(static_users(maildir()), "[tls]\ncertificat = \"/x\"\n[agent.a]\ncommand = \"/nowhere/agent\"\n[maildir]\ndurabilty = \"fsync\"\n[delivery]\nagent = \"b\"\n");
+  int code = check(static_users(maildir()),
+                   "[tls]\ncertificat = \"/x\"\n[agent.a]\ncommand = "
+                   "\"/nowhere/agent\"\n[maildir]\ndurabilty = \"fsync\"\n[delivery]\nagent = \"b\"\n");
   EXPECT_EQ(code, 78);
-  for (const char* text : {"tls.certificat: unknown key; did you mean \"certificate\"?", "tls.key: is missing", "maildir.durabilty: unknown key; did you mean \"durability\"?",
-                           "delivery.agent: there is no section [agent.b]", "agent.a.command: /nowhere/agent: No such file or directory"})
+  for (const char* text :
+       {"tls.certificat: unknown key; did you mean \"certificate\"?", "tls.key: is missing",
+        "maildir.durabilty: unknown key; did you mean \"durability\"?",
+        "delivery.agent: there is no section [agent.b]",
+        "agent.a.command: /nowhere/agent: No such file or directory"})
     EXPECT_NE(err_.find(text), std::string::npos) << text << " in " << err_;
   EXPECT_EQ(out_, "");
 }
 
 // As serve would refuse it.
 TEST_F(CheckConfigTest, AnAddressThatNobodyCanListenAtIsNamed) {
-  auto listen = [&](const std::string& address) { return check(static_users(maildir()), "[[listen]]\naddress = \"" + address + "\"\n"); };
+  auto listen = [&](const std::string& address) {
+    return check(static_users(maildir()), "[[listen]]\naddress = \"" + address + "\"\n");
+  };
   EXPECT_EQ(listen("unix:" + dir_ + "/missing/socket"), 78);
   EXPECT_TRUE(says("listen.address: " + dir_ + "/missing, the directory of the socket")) << err_;
   EXPECT_EQ(listen("unix:" + dir_ + "/lmtpd.toml"), 78);
@@ -182,7 +200,8 @@ TEST_F(CheckConfigTest, AnAddressThatNobodyCanListenAtIsNamed) {
 // One that serves may be this one, and is to read its configuration again; another program is in its way.
 TEST_F(CheckConfigTest, WhoIsInTheWayIsNamed) {
   ASSERT_TRUE(is_root()) << "sees the descriptors of all processes";
-  Fd tcp(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), local(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  Fd tcp(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)),
+      local(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in v4{};
   v4.sin_family = AF_INET;
   v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -195,7 +214,8 @@ TEST_F(CheckConfigTest, WhoIsInTheWayIsNamed) {
   (dir_ + "/socket").copy(un.sun_path, sizeof un.sun_path - 1);
   ASSERT_EQ(::bind(local.get(), reinterpret_cast<sockaddr*>(&un), sizeof un), 0);
   ASSERT_EQ(::listen(local.get(), 1), 0);
-  std::string at_port = "127.0.0.1:" + std::to_string(ntohs(v4.sin_port)), at_path = "unix:" + dir_ + "/socket";
+  std::string at_port = "127.0.0.1:" + std::to_string(ntohs(v4.sin_port)),
+              at_path = "unix:" + dir_ + "/socket";
   std::string both = "[[listen]]\naddress = \"" + at_port + "\"\n[[listen]]\naddress = \"" + at_path + "\"\n";
   EXPECT_EQ(check(static_users(maildir()), both), 78);
   std::string who = " is in use by " + name_of_this_process() + ", process " + std::to_string(::getpid());
@@ -210,22 +230,30 @@ TEST_F(CheckConfigTest, WhoIsInTheWayIsNamed) {
 
 // A wrong key keeps no other section from being looked at.
 TEST_F(CheckConfigTest, OneWrongSectionHidesNoOther) {
-  EXPECT_EQ(check(static_users(maildir()), "[quota]\ndrivr = \"none\"\n[tls]\ncertificate = \"/nowhere/c\"\nkey = \"/nowhere/k\"\n"
-                                           "[[listen]]\naddress = \"unix:/nowhere/socket\"\n[delivery]\ntemporary = \"/nowhere/t\"\n[agent.a]\ncommand = \"/bin/true\"\n"),
+  EXPECT_EQ(check(static_users(maildir()),
+                  "[quota]\ndrivr = \"none\"\n[tls]\ncertificate = \"/nowhere/c\"\nkey = \"/nowhere/k\"\n"
+                  "[[listen]]\naddress = \"unix:/nowhere/socket\"\n[delivery]\ntemporary = "
+                  "\"/nowhere/t\"\n[agent.a]\ncommand = \"/bin/true\"\n"),
             78);
-  for (const char* text : {"quota.drivr: unknown key", "tls.certificate: /nowhere/c: ", "tls.key: /nowhere/k: ", "listen.address: /nowhere, ", "delivery.temporary: /nowhere/t: "})
+  for (const char* text :
+       {"quota.drivr: unknown key", "tls.certificate: /nowhere/c: ", "tls.key: /nowhere/k: ",
+        "listen.address: /nowhere, ", "delivery.temporary: /nowhere/t: "})
     EXPECT_NE(err_.find(text), std::string::npos) << text << " in " << err_;
 }
 
 // As when the user is missing: the rest is looked at by who asks.
 TEST_F(CheckConfigTest, AMissingUserHidesNothingElse) {
-  EXPECT_EQ(check(static_users(maildir()), "[tls]\ncertificate = \"/nowhere/c\"\nkey = \"/nowhere/k\"\n", "user = \"no-such-user-here\"\n", "/nowhere/spool"), 78);
+  EXPECT_EQ(check(static_users(maildir()), "[tls]\ncertificate = \"/nowhere/c\"\nkey = \"/nowhere/k\"\n",
+                  "user = \"no-such-user-here\"\n", "/nowhere/spool"),
+            78);
   for (const char* text : {"user: there is no user", "spool: open /nowhere/spool: ", "tls.certificate: "})
     EXPECT_NE(err_.find(text), std::string::npos) << text << " in " << err_;
 }
 
 TEST_F(CheckConfigTest, TheLimitOfOpenFilesIsCompared) {
-  constexpr const char* told = "warning: limits.connections (1000) and limits.deliveries (64) may need 2512 open files, and this process may have 2000";
+  constexpr const char* told =
+      "warning: limits.connections (1000) and limits.deliveries (64) may need 2512 open files, and this "
+      "process may have 2000";
   pid_t child = ::fork();  // which lowers its hard limit for good
   ASSERT_GE(child, 0);
   if (child == 0) {
@@ -241,15 +269,18 @@ TEST_F(CheckConfigTest, TheLimitOfOpenFilesIsCompared) {
   EXPECT_EQ(compare_open_files(config), std::nullopt);
 }
 
-// Where a source of the machine's accounts does not answer, nobody is said to be missing, and serve's exit code has it started again.
+// Where a source of the machine's accounts does not answer, nobody is said to be missing, and serve's exit
+// code has it started again.
 TEST_F(CheckConfigTest, AccountsThatCannotBeReadAreNotMissing) {
   for (int error : {ETIMEDOUT, EMFILE, EIO, ECONNREFUSED}) {
     Status answered = check_answered(error, "vmail", "user");
     ASSERT_FALSE(answered);
     EXPECT_EQ(answered.error().code, Errc::unavailable);
-    EXPECT_EQ(answered.error().message.find("user: the machine's accounts cannot be asked for \"vmail\" now"), 0u);
+    EXPECT_EQ(answered.error().message.find("user: the machine's accounts cannot be asked for \"vmail\" now"),
+              0u);
   }
-  for (int error : {0, ENOENT, ESRCH, EBADF, EPERM}) EXPECT_TRUE(check_answered(error, "vmail", "user")) << error;
+  for (int error : {0, ENOENT, ESRCH, EBADF, EPERM})
+    EXPECT_TRUE(check_answered(error, "vmail", "user")) << error;
   Config config;
   config.user = "no-such-user-here";
   auto missing = find_identity(config);

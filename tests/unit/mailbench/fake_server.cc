@@ -108,8 +108,8 @@ void FakeServer::accept_loop() {
 
 void FakeServer::store(const std::string& recipient, const std::string& text) {
   std::size_t at = recipient.find('@');
-  std::filesystem::path maildir =
-      std::filesystem::path(spool_) / recipient.substr(at + 1) / recipient.substr(0, at) / "Maildir";
+  std::filesystem::path maildir = std::filesystem::path(spool_) / recipient.substr(at + 1) /
+                                  recipient.substr(0, at) / "Maildir";
   for (const char* part : {"tmp", "new", "cur"}) std::filesystem::create_directories(maildir / part);
   std::ofstream out(maildir / "new" / std::to_string(files_++), std::ios::binary);
   out << "Return-Path: <x@y>\r\nDelivered-To: " << recipient << "\r\n" << text;

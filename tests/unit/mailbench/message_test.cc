@@ -106,7 +106,8 @@ TEST(Message, IsAFunctionOfSeedAndNumber) {
   EXPECT_NE(from_a.digest, from_b.digest);
 }
 
-// The generator's state grows by a constant with each draw: messages whose states are so far apart would draw the same, one behind the other.
+// The generator's state grows by a constant with each draw: messages whose states are so far apart would draw
+// the same, one behind the other.
 TEST(Message, NeighboursHaveNoMoreRecipientsInCommonThanOthers) {
   auto users = Users::from_format("u%u@example.org", 1, 1000);
   ASSERT_TRUE(users);
@@ -117,7 +118,8 @@ TEST(Message, NeighboursHaveNoMoreRecipientsInCommonThanOthers) {
   for (std::uint64_t number = 1; number <= 200; ++number) {
     factory.make(number, one);
     factory.make(number + 1, next);
-    for (const auto& recipient : one.recipients) common += static_cast<std::size_t>(std::ranges::count(next.recipients, recipient));
+    for (const auto& recipient : one.recipients)
+      common += static_cast<std::size_t>(std::ranges::count(next.recipients, recipient));
   }
   EXPECT_LT(common, 200u);  // 80 are to be expected
 }

@@ -37,8 +37,10 @@ TEST(Options, TheAccountIsWrittenUnlessForbidden) {
 }
 
 TEST(Options, NoAbbreviationIsTakenAndTheNearestNameIsSaid) {
-  for (const char* option : {"--acc", "--accoun"}) EXPECT_FALSE(parse_load({"--to", "/s", "-n", "1", option, "x"})) << option;
-  EXPECT_EQ(parse_load({"--to", "/s", "-n", "1", "--acount", "x"}).error().message, "there is no option --acount; did you mean \"--account\"?");
+  for (const char* option : {"--acc", "--accoun"})
+    EXPECT_FALSE(parse_load({"--to", "/s", "-n", "1", option, "x"})) << option;
+  EXPECT_EQ(parse_load({"--to", "/s", "-n", "1", "--acount", "x"}).error().message,
+            "there is no option --acount; did you mean \"--account\"?");
   EXPECT_EQ(parse_verify({"--qqqqqqqqqq", "x"}).error().message, "there is no option --qqqqqqqqqq");
 }
 
@@ -74,8 +76,8 @@ TEST(Options, LoadRefusesWithTheReason) {
 }
 
 TEST(Options, Verify) {
-  auto c =
-      parse_verify({"-a", "one", "-a", "two", "--spool", "/srv", "-m", "%d/%n/Maildir", "--strict-deferred"});
+  auto c = parse_verify(
+      {"-a", "one", "-a", "two", "--spool", "/srv", "-m", "%d/%n/Maildir", "--strict-deferred"});
   ASSERT_TRUE(c) << c.error().message;
   EXPECT_EQ(c->verify.accounts, (std::vector<std::string>{"one", "two"}));
   EXPECT_TRUE(c->verify.strict_deferred);

@@ -43,7 +43,8 @@ TEST(DirectoryMap, TakesTheNamesOfLmtpdsMacros) {
   ASSERT_TRUE(map.add("%name%/%%", "bob@example.org", 2));
   EXPECT_EQ(map.find("bob@example.org/%"), 2u);
   EXPECT_EQ(DirectoryMap::check("%home%/Maildir").error().message,
-            "Maildir format '%home%/Maildir': known are %u or %name% (the address), %n or %user% (the local part), %d or %domain%, and %%");
+            "Maildir format '%home%/Maildir': known are %u or %name% (the address), %n or %user% (the local "
+            "part), %d or %domain%, and %%");
 }
 
 TEST(DirectoryMap, FindsTheOwnerAlsoFromSubfolders) {

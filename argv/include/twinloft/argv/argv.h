@@ -30,7 +30,8 @@ struct MacroName {
   bool per_recipient = false;  // expand_all() repeats a word or group that holds it
 };
 
-// from client lhlo id size ret envid, and per recipient: to user detail domain original_to home uid gid maildir notify.
+// from client lhlo id size ret envid, and per recipient: to user detail domain original_to home uid gid
+// maildir notify.
 const std::vector<MacroName>& mail_macros();
 
 struct ParseOptions {
@@ -61,10 +62,11 @@ struct Part {
 };
 
 struct Word {
-  std::vector<Part> parts;  // none: an empty argument. Two literals never follow one another
-  std::size_t group = 0;    // 0: always there; else the number, from 1, of the optional group it is in
-  std::size_t offset = 0;   // in the template
-  bool option_argument = false;  // behind an option that takes it, whatever it starts with (dovecot-lda's -f, for one)
+  std::vector<Part> parts;       // none: an empty argument. Two literals never follow one another
+  std::size_t group = 0;         // 0: always there; else the number, from 1, of the optional group it is in
+  std::size_t offset = 0;        // in the template
+  bool option_argument = false;  // behind an option that takes it, whatever it starts with (dovecot-lda's -f,
+                                 // for one)
 
   bool is_literal() const;  // holds no macro
   bool is_literal(std::string_view bytes) const;

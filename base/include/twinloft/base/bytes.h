@@ -22,7 +22,9 @@ namespace twinloft {
 using ByteSpan = std::span<const std::byte>;
 using MutableByteSpan = std::span<std::byte>;
 
-inline ByteSpan as_bytes(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
+inline ByteSpan as_bytes(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
 inline std::string_view as_text(ByteSpan bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -30,7 +32,9 @@ inline std::string_view as_text(ByteSpan bytes) {
 static_assert(std::endian::native == std::endian::little, "encoders copy integers as they lie in memory");
 
 template <std::unsigned_integral T>
-void store_le(std::byte* at, T value) { std::memcpy(at, &value, sizeof value); }
+void store_le(std::byte* at, T value) {
+  std::memcpy(at, &value, sizeof value);
+}
 
 template <std::unsigned_integral T>
 T load_le(const std::byte* at) {
@@ -78,7 +82,8 @@ class Reader {
     ByteSpan b = get_bytes(N);
     if (b.size() == N) std::memcpy(out.data(), b.data(), N);
   }
-  // As put_text() has it; nullopt, and not ok() from then on: it is longer than `most`, or than what there is.
+  // As put_text() has it; nullopt, and not ok() from then on: it is longer than `most`, or than what there
+  // is.
   std::optional<std::string_view> get_text(std::size_t most) {
     auto bytes = get<std::uint32_t>();
     if (bytes > most) ok_ = false;

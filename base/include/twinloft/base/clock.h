@@ -13,8 +13,12 @@ struct Instant {
 };
 using Duration = std::chrono::nanoseconds;
 
-inline Instant operator+(Instant t, Duration d) { return {t.ns + d.count()}; }
-inline Duration operator-(Instant a, Instant b) { return Duration(a.ns - b.ns); }
+inline Instant operator+(Instant t, Duration d) {
+  return {t.ns + d.count()};
+}
+inline Duration operator-(Instant a, Instant b) {
+  return Duration(a.ns - b.ns);
+}
 
 // Time of day, for names and headers only, never for decisions on order.
 struct WallTime {

@@ -58,15 +58,15 @@ template <class... Args>
 #define TL_CONCAT(a, b) TL_CONCAT_IMPL(a, b)
 
 // TL_TRY(expr): returns the error of `expr` from this function, if it has one.
-#define TL_TRY(expr)                                                         \
-  do {                                                                       \
-    if (auto tl_try_result = (expr); !tl_try_result)                         \
-      return std::unexpected(std::move(tl_try_result).error());              \
+#define TL_TRY(expr)                                            \
+  do {                                                          \
+    if (auto tl_try_result = (expr); !tl_try_result)            \
+      return std::unexpected(std::move(tl_try_result).error()); \
   } while (0)
 
 // TL_TRY_ASSIGN(auto x, expr): declares or assigns x, or returns the error.
 #define TL_TRY_ASSIGN(target, expr) TL_TRY_ASSIGN_IMPL(TL_CONCAT(tl_try_, __LINE__), target, expr)
-#define TL_TRY_ASSIGN_IMPL(tmp, target, expr)                  \
-  auto tmp = (expr);                                           \
-  if (!tmp) return std::unexpected(std::move(tmp).error());    \
+#define TL_TRY_ASSIGN_IMPL(tmp, target, expr)               \
+  auto tmp = (expr);                                        \
+  if (!tmp) return std::unexpected(std::move(tmp).error()); \
   target = std::move(*tmp)

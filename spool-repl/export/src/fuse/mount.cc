@@ -92,23 +92,28 @@ Result<std::optional<MountEntry>> topmost_mount(const std::string& path) {
 
 bool is_dead_mount(const std::string& path) {
   // The kernel may still know the attributes: have it ask the server.
-  struct statx st {};
+  struct statx st{};
   return ::statx(AT_FDCWD, path.c_str(), AT_STATX_FORCE_SYNC, STATX_SIZE, &st) != 0 &&
          (errno == ENOTCONN || errno == ECONNABORTED);
 }
 
 namespace {
-bool is_left_over(const std::optional<MountEntry>& top, const std::string& path) { return top && top->type == own_type && is_dead_mount(path); }
+bool is_left_over(const std::optional<MountEntry>& top, const std::string& path) {
+  return top && top->type == own_type && is_dead_mount(path);
+}
 }  // namespace
 
 Status check_mount_point(const std::string& path) {
-  if (!path.starts_with('/')) return fail(Errc::invalid, "fuse: mount point \"{}\" must be an absolute path", path);
+  if (!path.starts_with('/'))
+    return fail(Errc::invalid, "fuse: mount point \"{}\" must be an absolute path", path);
   TL_TRY_ASSIGN(auto top, topmost_mount(path));
   if (is_left_over(top, path)) return {};
   if (top)
-    return fail(Errc::unavailable, "fuse: {}: something of type {} is mounted there already; unmount it, or stop the "
-                "process that serves it", path, top->type);
-  struct stat st {};
+    return fail(Errc::unavailable,
+                "fuse: {}: something of type {} is mounted there already; unmount it, or stop the "
+                "process that serves it",
+                path, top->type);
+  struct stat st{};
   int rc = ::stat(path.c_str(), &st);
   if (rc != 0 && errno == ENOENT) return {};
   if (rc != 0) return fail_errno(errno, "fuse: mount point {}", path);
@@ -122,10 +127,11 @@ Status prepare_mount_point(const std::string& path) {
   TL_TRY_ASSIGN(auto top, topmost_mount(path));
   if (is_left_over(top, path)) {
     log_warning("fuse: {}: removing the mount that an earlier process left behind", path);
-    if (::umount2(path.c_str(), MNT_DETACH) != 0) return fail_errno(errno, "fuse: {}: unmounting what was left", path);
+    if (::umount2(path.c_str(), MNT_DETACH) != 0)
+      return fail_errno(errno, "fuse: {}: unmounting what was left", path);
     TL_TRY(check_mount_point(path));
   }
-  struct stat st {};
+  struct stat st{};
   if (::stat(path.c_str(), &st) != 0 && errno == ENOENT) {
     Fd created(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!created) return fail_errno(errno, "fuse: {}: the mount point cannot be created", path);
@@ -137,25 +143,31 @@ Status unmount_own(const std::string& path, dev_t own) {
   TL_TRY_ASSIGN(auto all, current_mounts_at(path));
   if (std::none_of(all.begin(), all.end(), [&](const MountEntry& m) { return m.device == own; })) return {};
   if (all.back().device != own)
-    return fail(Errc::unavailable, "fuse: {}: something of type {} is mounted on it: unmount that", path, all.back().type);
-  if (::umount2(path.c_str(), UMOUNT_NOFOLLOW) == 0 || errno == EINVAL || errno == ENOENT) return {};  // EINVAL: gone meanwhile
-  auto error = fail_errno(errno, "fuse: {}: cannot be unmounted (a loop device or a program still holds it; `losetup -j` and "
-                          "`fuser -m` name them)", path);
+    return fail(Errc::unavailable, "fuse: {}: something of type {} is mounted on it: unmount that", path,
+                all.back().type);
+  if (::umount2(path.c_str(), UMOUNT_NOFOLLOW) == 0 || errno == EINVAL || errno == ENOENT)
+    return {};  // EINVAL: gone meanwhile
+  auto error = fail_errno(
+      errno,
+      "fuse: {}: cannot be unmounted (a loop device or a program still holds it; `losetup -j` and "
+      "`fuser -m` name them)",
+      path);
   if (error.error().sys == EBUSY) error.error().code = Errc::unavailable;
   return error;
 }
 
 void abort_mount(const std::string& path, dev_t own, bool connected) {
   auto top = topmost_mount(path);
-  // For FUSE, MNT_FORCE ends the connection before anything else is looked at; unlike /sys/fs/fuse/connections it needs
-  // no fusectl to be mounted.
+  // For FUSE, MNT_FORCE ends the connection before anything else is looked at; unlike
+  // /sys/fs/fuse/connections it needs no fusectl to be mounted.
   if (top && *top && (*top)->device == own) {
     ::umount2(path.c_str(), MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW);
     return;
   }
   // Covered, or unmounted lazily while somebody holds it.
   if (!connected) return;
-  Fd abort(::open(fmt::format("/sys/fs/fuse/connections/{}/abort", minor(own)).c_str(), O_WRONLY | O_CLOEXEC));
+  Fd abort(
+      ::open(fmt::format("/sys/fs/fuse/connections/{}/abort", minor(own)).c_str(), O_WRONLY | O_CLOEXEC));
   if (abort) (void)!::write(abort.get(), "1", 1);
 }
 

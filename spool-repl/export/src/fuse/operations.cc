@@ -39,13 +39,15 @@ void op_init(void* userdata, fuse_conn_info* conn) {
 }
 
 void reply_attributes(fuse_req_t request) {
-  struct stat st {};
+  struct stat st{};
   state_of(request).fill_attributes(st);
   ++state_of(request).counters.requests;
   fuse_reply_attr(request, &st, attributes_valid_seconds);
 }
 
-void op_getattr(fuse_req_t request, fuse_ino_t, fuse_file_info*) { reply_attributes(request); }
+void op_getattr(fuse_req_t request, fuse_ino_t, fuse_file_info*) {
+  reply_attributes(request);
+}
 
 void op_setattr(fuse_req_t request, fuse_ino_t, struct stat* wanted, int to_set, fuse_file_info*) {
   constexpr int times = FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_ATIME_NOW |
@@ -58,15 +60,17 @@ void op_setattr(fuse_req_t request, fuse_ino_t, struct stat* wanted, int to_set,
 }
 
 void op_open(fuse_req_t request, fuse_ino_t, fuse_file_info*) {
-  // libfuse 3.14 cannot express FOPEN_PARALLEL_DIRECT_WRITES, so the kernel's own structure is sent. Without that flag
-  // the kernel submits direct writes one at a time.
+  // libfuse 3.14 cannot express FOPEN_PARALLEL_DIRECT_WRITES, so the kernel's own structure is sent. Without
+  // that flag the kernel submits direct writes one at a time.
   fuse_open_out out{};
   out.open_flags = FOPEN_DIRECT_IO | FOPEN_PARALLEL_DIRECT_WRITES;
   ++state_of(request).counters.requests;
   fuse_reply_buf(request, reinterpret_cast<const char*>(&out), sizeof out);
 }
 
-void op_done_at_once(fuse_req_t request, fuse_ino_t, fuse_file_info*) { reply_error(request, 0); }
+void op_done_at_once(fuse_req_t request, fuse_ino_t, fuse_file_info*) {
+  reply_error(request, 0);
+}
 
 // The loop device closes the file when it is detached.
 void op_release(fuse_req_t request, fuse_ino_t, fuse_file_info*) {
@@ -100,7 +104,8 @@ void fail_write(fuse_req_t request, int error) {
   state_of(request).refuse_write(request, error);
 }
 
-void op_write(fuse_req_t request, fuse_ino_t, const char* data, size_t size, off_t offset, fuse_file_info* file) {
+void op_write(fuse_req_t request, fuse_ino_t, const char* data, size_t size, off_t offset,
+              fuse_file_info* file) {
   auto& state = state_of(request);
   std::uint64_t end = state.target.size_bytes();
   auto at = static_cast<std::uint64_t>(offset);
@@ -128,9 +133,12 @@ void op_fsync(fuse_req_t request, fuse_ino_t, int, fuse_file_info*) {
 void op_fallocate(fuse_req_t request, fuse_ino_t, int mode, off_t offset, off_t length, fuse_file_info*) {
   auto& state = state_of(request);
   ports::IoOp op;
-  if (mode == (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE)) op = ports::IoOp::trim;
-  else if ((mode & ~FALLOC_FL_KEEP_SIZE) == FALLOC_FL_ZERO_RANGE) op = ports::IoOp::write_zeroes;
-  else return reply_error(request, EOPNOTSUPP);
+  if (mode == (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE))
+    op = ports::IoOp::trim;
+  else if ((mode & ~FALLOC_FL_KEEP_SIZE) == FALLOC_FL_ZERO_RANGE)
+    op = ports::IoOp::write_zeroes;
+  else
+    return reply_error(request, EOPNOTSUPP);
   std::uint64_t end = state.target.size_bytes();
   if (offset < 0 || length <= 0) return reply_error(request, EINVAL);
   auto at = static_cast<std::uint64_t>(offset);
@@ -144,7 +152,7 @@ void op_fallocate(fuse_req_t request, fuse_ino_t, int mode, off_t offset, off_t 
 
 void op_statfs(fuse_req_t request, fuse_ino_t) {
   auto& state = state_of(request);
-  struct statvfs out {};
+  struct statvfs out{};
   out.f_bsize = out.f_frsize = 4096;  // also the loop device's discard granularity
   out.f_blocks = state.target.size_bytes() / 4096;
   out.f_files = 1;

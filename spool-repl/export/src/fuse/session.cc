@@ -7,10 +7,10 @@
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
-#include <string_view>
-#include <cstring>
-#include <utility>
 #include <cstdlib>
+#include <cstring>
+#include <string_view>
+#include <utility>
 
 #include "twinloft/base/check.h"
 #include "twinloft/base/log.h"
@@ -34,7 +34,7 @@ constexpr int requests_per_turn = 64;  // before other descriptors get their tur
                                        : LogLevel::debug,
            line);
 }
-}
+}  // namespace
 
 State::State(ports::Loop& the_loop, ports::BlockTarget& the_target, exports::SideThread& the_side,
              FuseOptions the_options)
@@ -69,8 +69,10 @@ Status State::mount() {
   fuse_opt_free_args(&args);
   if (session == nullptr) return fail(Errc::internal, "fuse: libfuse refuses the mount options");
   if (fuse_session_mount(session, path.c_str()) != 0)
-    return fail(Errc::unavailable, "fuse: {}: mounting failed: libfuse has said why above (root and /dev/fuse are "
-                "needed)", path);
+    return fail(Errc::unavailable,
+                "fuse: {}: mounting failed: libfuse has said why above (root and /dev/fuse are "
+                "needed)",
+                path);
   mounted = true;
   TL_TRY_ASSIGN(auto top, topmost_mount(path));
   if (!top) return fail(Errc::unavailable, "fuse: {}: unmounted by another program", path);
@@ -102,9 +104,10 @@ void State::on_ready() {
 void State::connection_ended() {
   unwatch();
   ended = true;
-  if (!stopping && options.changed) loop.post([changed = options.changed, watched = std::weak_ptr(alive)] {
-    if (!watched.expired()) changed();
-  });
+  if (!stopping && options.changed)
+    loop.post([changed = options.changed, watched = std::weak_ptr(alive)] {
+      if (!watched.expired()) changed();
+    });
 }
 
 State::Pending& State::take_pending() {
@@ -166,8 +169,11 @@ void State::answer(Pending& p) {
     case ports::IoOp::read:
       fuse_reply_buf(p.request, reinterpret_cast<const char*>(p.buffer.data()), p.io.length);
       return;
-    case ports::IoOp::write: fuse_reply_write(p.request, p.io.length); return;
-    default: fuse_reply_err(p.request, 0);
+    case ports::IoOp::write:
+      fuse_reply_write(p.request, p.io.length);
+      return;
+    default:
+      fuse_reply_err(p.request, 0);
   }
 }
 
@@ -220,11 +226,11 @@ void FuseExport::stop(std::function<void(Status)> stopped) {
   state->stopping = true;
   state->stopped = std::move(stopped);
   auto outcome = std::make_shared<Status>();
-  state->side.run(
-      [outcome, path = state->options.mount_point, own = state->device] { *outcome = unmount_own(path, own); },
-      [state, alive = std::weak_ptr(state->alive), outcome] {
-        if (!alive.expired()) state->on_unmounted(std::move(*outcome));
-      });
+  state->side.run([outcome, path = state->options.mount_point,
+                   own = state->device] { *outcome = unmount_own(path, own); },
+                  [state, alive = std::weak_ptr(state->alive), outcome] {
+                    if (!alive.expired()) state->on_unmounted(std::move(*outcome));
+                  });
 }
 
 void FuseExport::abort() {
@@ -235,10 +241,20 @@ void FuseExport::abort() {
   state.unwatch();
 }
 
-unsigned FuseExport::in_flight() const { return state_->in_target; }
-const FuseCounters& FuseExport::counters() const { return state_->counters; }
-dev_t FuseExport::mounted_device() const { return state_->device; }
-bool FuseExport::connected() const { return !state_->ended; }
-const std::string& FuseExport::mount_point() const { return state_->options.mount_point; }
+unsigned FuseExport::in_flight() const {
+  return state_->in_target;
+}
+const FuseCounters& FuseExport::counters() const {
+  return state_->counters;
+}
+dev_t FuseExport::mounted_device() const {
+  return state_->device;
+}
+bool FuseExport::connected() const {
+  return !state_->ended;
+}
+const std::string& FuseExport::mount_point() const {
+  return state_->options.mount_point;
+}
 
 }  // namespace twinloft::repl::fuse

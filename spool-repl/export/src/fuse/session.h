@@ -16,10 +16,12 @@
 namespace twinloft::repl::fuse {
 
 struct FuseExport::State {
-  State(ports::Loop& the_loop, ports::BlockTarget& the_target, exports::SideThread& the_side, FuseOptions the_options);
+  State(ports::Loop& the_loop, ports::BlockTarget& the_target, exports::SideThread& the_side,
+        FuseOptions the_options);
   ~State();
 
-  // A request that the target holds. A range longer than one IoRequest may name goes in pieces, one after another.
+  // A request that the target holds. A range longer than one IoRequest may name goes in pieces, one after
+  // another.
   struct Pending {
     State* state = nullptr;
     fuse_req_t request = nullptr;
@@ -34,8 +36,8 @@ struct FuseExport::State {
   void unwatch();
   void on_unmounted(Status outcome);
 
-  void submit(fuse_req_t request, ports::IoOp op, std::uint64_t offset, std::uint32_t length, exports::Buffer buffer,
-              std::uint64_t range_left = 0, bool fua = false);
+  void submit(fuse_req_t request, ports::IoOp op, std::uint64_t offset, std::uint32_t length,
+              exports::Buffer buffer, std::uint64_t range_left = 0, bool fua = false);
   static void on_io_done(ports::IoRequest& io);
   void answer(Pending& p);
   // The kernel cuts a large write into requests and acknowledges what a loop device wrote in part as a whole.
@@ -53,19 +55,20 @@ struct FuseExport::State {
 
   fuse_session* session = nullptr;
   bool mounted = false;
-  bool ended = false;         // the connection is: nothing comes from it any more
-  bool write_lost = false;    // a write was answered with an error: no flush succeeds any more
-  dev_t device = 0;           // of the mount; its path may come to name another one
+  bool ended = false;       // the connection is: nothing comes from it any more
+  bool write_lost = false;  // a write was answered with an error: no flush succeeds any more
+  dev_t device = 0;         // of the mount; its path may come to name another one
   bool watching = false;
   bool stopping = false;
-  struct stat underlying {};  // of the mount point's own file
-  fuse_buf input{};           // libfuse allocates its memory on first use
+  struct stat underlying{};  // of the mount point's own file
+  fuse_buf input{};          // libfuse allocates its memory on first use
 
   std::vector<std::unique_ptr<Pending>> all_pending;
   std::vector<Pending*> free_pending;
   unsigned in_target = 0;
   std::function<void(Status)> stopped;
-  std::shared_ptr<bool> alive = std::make_shared<bool>(true);  // what the side thread brings back looks at it first
+  std::shared_ptr<bool> alive = std::make_shared<bool>(true);  // what the side thread brings back looks at it
+                                                               // first
 };
 
 // The low-level operations; their userdata is the State.

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <utility>
 #include <cstring>
+#include <utility>
 
 #include "twinloft/base/check.h"
 #include "twinloft/base/log.h"
@@ -15,12 +15,14 @@ namespace twinloft::repl::nbd {
 
 namespace {
 constexpr std::size_t input_bytes = 64 << 10;
-constexpr int reads_per_turn = 16;  // of one connection, before others get theirs
-constexpr std::uint32_t direct_payload_bytes = 16 << 10;  // from here on payload is received straight into its buffers
+constexpr int reads_per_turn = 16;                        // of one connection, before others get theirs
+constexpr std::uint32_t direct_payload_bytes = 16 << 10;  // from here on payload is received straight into
+                                                          // its buffers
 constexpr std::size_t max_iovecs = 256;
 }  // namespace
 
-Connection::Connection(Server& server, Fd fd) : server_(server), fd_(std::move(fd)), handshake_(server.exports_) {
+Connection::Connection(Server& server, Fd fd)
+    : server_(server), fd_(std::move(fd)), handshake_(server.exports_) {
   input_.resize(input_bytes);
 }
 
@@ -107,7 +109,8 @@ bool Connection::read_some() {
     on_payload({});
   }
   if (phase_ != Phase::closed && got > placed) on_input(ByteSpan(input_).first(got - placed));
-  // Less was all that there is, and the loop tells of more. But where a request has begun, the rest is on its heels.
+  // Less was all that there is, and the loop tells of more. But where a request has begun, the rest is on its
+  // heels.
   return got == room || receiving_ != nullptr;
 }
 
@@ -129,10 +132,16 @@ void Connection::negotiate(ByteSpan& in) {
   // One who asks and never reads the answers would have them pile up here.
   if (control_out_.size() > (1u << 20)) return protocol_error("replies are not read");
   switch (handshake_.state()) {
-    case Handshake::State::negotiating: break;
-    case Handshake::State::transmission: begin_serving(); break;
-    case Handshake::State::finished: phase_ = Phase::draining; break;
-    case Handshake::State::broken: return protocol_error(handshake_.why());
+    case Handshake::State::negotiating:
+      break;
+    case Handshake::State::transmission:
+      begin_serving();
+      break;
+    case Handshake::State::finished:
+      phase_ = Phase::draining;
+      break;
+    case Handshake::State::broken:
+      return protocol_error(handshake_.why());
   }
   if (output_pending()) server_.wants_flush(*this);
 }
@@ -152,9 +161,13 @@ void Connection::serve(ByteSpan in) {
   ByteSpan piece;
   while (phase_ == Phase::serving) {
     switch (reader_.next(in, piece)) {
-      case RequestReader::Event::need_input: return;
-      case RequestReader::Event::bad_magic: return protocol_error("a request without its magic number");
-      case RequestReader::Event::payload: on_payload(piece); break;
+      case RequestReader::Event::need_input:
+        return;
+      case RequestReader::Event::bad_magic:
+        return protocol_error("a request without its magic number");
+      case RequestReader::Event::payload:
+        on_payload(piece);
+        break;
       case RequestReader::Event::request:
         if (admit()) break;
         paused_ = true;
@@ -199,8 +212,10 @@ bool Connection::admit() {
   slot.data_bytes = bytes;
   data_bytes_ += bytes;
   if (bytes > 0 && !take_buffers(slot)) slot.refused = WireError::enomem;
-  if (request.is(Command::write) && request.length > 0) receiving_ = &slot;
-  else submit(slot);
+  if (request.is(Command::write) && request.length > 0)
+    receiving_ = &slot;
+  else
+    submit(slot);
   return true;
 }
 
@@ -251,14 +266,22 @@ void Connection::submit(Slot& slot) {
   ports::IoOp op = ports::IoOp::read;
   bool writes = true;
   switch (static_cast<Command>(r.command)) {
-    case Command::write: op = ports::IoOp::write; break;
-    case Command::trim: op = ports::IoOp::trim; break;
-    case Command::write_zeroes: op = ports::IoOp::write_zeroes; break;
+    case Command::write:
+      op = ports::IoOp::write;
+      break;
+    case Command::trim:
+      op = ports::IoOp::trim;
+      break;
+    case Command::write_zeroes:
+      op = ports::IoOp::write_zeroes;
+      break;
     case Command::flush:
       op = ports::IoOp::flush;
       writes = false;
       break;
-    default: writes = false; break;
+    default:
+      writes = false;
+      break;
   }
   if (slot.part_count == 0) {
     slot.part_count = 1;
@@ -347,7 +370,8 @@ std::size_t Connection::gather_output(std::span<iovec> out) const {
   for (const Slot* slot : replies_) {
     if (n + 1 + slot->part_count > out.size()) break;
     add(slot->header.bytes.data(), slot->header.size);
-    for (unsigned i = 0; i < slot->part_count; ++i) add(slot->parts[i].buffer.data(), slot->parts[i].io.length);
+    for (unsigned i = 0; i < slot->part_count; ++i)
+      add(slot->parts[i].buffer.data(), slot->parts[i].io.length);
   }
   return n;
 }
@@ -379,9 +403,12 @@ void Connection::flush() {
       message.msg_iovlen = gather_output(iov);
       ssize_t n = ::sendmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
       if (n < 0 && errno == EINTR) continue;
-      if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) output_blocked_ = true;
-      else if (n < 0) return close();
-      else sent(static_cast<std::size_t>(n));
+      if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+        output_blocked_ = true;
+      else if (n < 0)
+        return close();
+      else
+        sent(static_cast<std::size_t>(n));
     }
     if (!paused_) break;
     resume();
@@ -392,8 +419,8 @@ void Connection::flush() {
   if (phase_ != Phase::closed) update_interest();
 }
 
-// Closes a draining connection once everything is answered. When the server stops, the client gets to read its last
-// replies first: closing a socket with unread input would throw them away.
+// Closes a draining connection once everything is answered. When the server stops, the client gets to read
+// its last replies first: closing a socket with unread input would throw them away.
 void Connection::after_output() {
   if (phase_ != Phase::draining || in_target_ > 0 || output_pending()) return;
   if (!server_.stopping_ || input_ended_) return close();
@@ -416,7 +443,8 @@ void Connection::stop() {
 void Connection::update_interest() {
   unsigned wanted = 0;
   // Draining reads on only to see the end of the input; see after_output().
-  if (!input_ended_ && !paused_ && (phase_ != Phase::draining || write_side_shut_)) wanted |= ports::Loop::readable;
+  if (!input_ended_ && !paused_ && (phase_ != Phase::draining || write_side_shut_))
+    wanted |= ports::Loop::readable;
   if (output_blocked_ && output_pending()) wanted |= ports::Loop::writable;
   if (wanted == interest_) return;
   interest_ = wanted;

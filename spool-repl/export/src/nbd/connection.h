@@ -3,9 +3,9 @@
 //   negotiating -> serving -> draining -> closed
 //        \________________________________^
 //
-// Draining means that nothing more is read as requests: the client disconnected, or its input ended, or the server
-// stops. What the target has is finished and answered as far as the client still listens. A closed connection lives
-// on until the target has given back its last request.
+// Draining means that nothing more is read as requests: the client disconnected, or its input ended, or the
+// server stops. What the target has is finished and answered as far as the client still listens. A closed
+// connection lives on until the target has given back its last request.
 #pragma once
 
 #include <sys/uio.h>
@@ -49,7 +49,7 @@ class Connection {
     Request request;
     std::array<Part, max_parts> parts;
     unsigned part_count = 0;
-    unsigned parts_left = 0;  // with the target
+    unsigned parts_left = 0;       // with the target
     std::uint32_t data_bytes = 0;  // counted against the connection's bound
     int error = 0;
     WireError refused = WireError::none;
@@ -106,9 +106,9 @@ class Connection {
   std::vector<Slot> slots_;
   std::vector<Slot*> free_slots_;
   std::size_t data_bytes_ = 0;
-  unsigned in_target_ = 0;         // IoRequests that the target holds
+  unsigned in_target_ = 0;  // IoRequests that the target holds
   std::deque<Slot*> replies_;
-  std::size_t out_sent_ = 0;       // bytes of what is first in line that are sent already
+  std::size_t out_sent_ = 0;  // bytes of what is first in line that are sent already
 };
 
 }  // namespace twinloft::repl::nbd

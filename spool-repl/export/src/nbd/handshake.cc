@@ -12,7 +12,9 @@ void put(std::vector<std::byte>& out, T value) {
   store_be(b, value);
   out.insert(out.end(), b, b + sizeof b);
 }
-void put(std::vector<std::byte>& out, ByteSpan data) { out.insert(out.end(), data.begin(), data.end()); }
+void put(std::vector<std::byte>& out, ByteSpan data) {
+  out.insert(out.end(), data.begin(), data.end());
+}
 
 }  // namespace
 
@@ -23,10 +25,10 @@ void Handshake::greet(std::vector<std::byte>& out) const {
 }
 
 std::uint16_t Handshake::transmission_flags() const {
-  // MULTI_CONN: one target stands behind all connections, and its flush covers whatever completed on any of them.
-  // FAST_ZERO: zeroes are extents without payload, never slower than writing.
-  std::uint16_t flags = flag_has_flags | flag_send_flush | flag_send_fua | flag_send_trim | flag_send_write_zeroes |
-                        flag_can_multi_conn | flag_send_cache | flag_send_fast_zero;
+  // MULTI_CONN: one target stands behind all connections, and its flush covers whatever completed on any of
+  // them. FAST_ZERO: zeroes are extents without payload, never slower than writing.
+  std::uint16_t flags = flag_has_flags | flag_send_flush | flag_send_fua | flag_send_trim |
+                        flag_send_write_zeroes | flag_can_multi_conn | flag_send_cache | flag_send_fast_zero;
   if (structured_) flags |= flag_send_df;
   return flags;
 }
@@ -65,8 +67,10 @@ void Handshake::broken(std::string_view why) {
 
 void Handshake::on_gathered(std::vector<std::byte>& out) {
   switch (stage_) {
-    case Stage::client_flags: return on_client_flags();
-    case Stage::option_header: return on_option_header();
+    case Stage::client_flags:
+      return on_client_flags();
+    case Stage::option_header:
+      return on_option_header();
     case Stage::skipping:
       reply_error(out, OptionReply::err_too_big, "the option's data is too long");
       return expect(Stage::option_header, 16);
@@ -85,7 +89,8 @@ void Handshake::on_client_flags() {
 }
 
 void Handshake::on_option_header() {
-  if (load_be<std::uint64_t>(have_.data()) != option_magic) return broken("an option without its magic number");
+  if (load_be<std::uint64_t>(have_.data()) != option_magic)
+    return broken("an option without its magic number");
   if (++options_seen_ > max_options) return broken("too many options");
   option_ = static_cast<Option>(load_be<std::uint32_t>(have_.data() + 8));
   option_bytes_ = load_be<std::uint32_t>(have_.data() + 12);
@@ -99,20 +104,26 @@ void Handshake::on_option_header() {
 
 void Handshake::on_option(std::vector<std::byte>& out) {
   switch (option_) {
-    case Option::export_name: return on_export_name(out);
+    case Option::export_name:
+      return on_export_name(out);
     case Option::abort:
       reply(out, OptionReply::ack);
       state_ = State::finished;
       return;
-    case Option::list: return on_list(out);
+    case Option::list:
+      return on_list(out);
     case Option::info:
-    case Option::go: return on_info_or_go(out);
+    case Option::go:
+      return on_info_or_go(out);
     case Option::structured_reply:
-      if (!have_.empty()) return reply_error(out, OptionReply::err_invalid, "STRUCTURED_REPLY carries no data");
+      if (!have_.empty())
+        return reply_error(out, OptionReply::err_invalid, "STRUCTURED_REPLY carries no data");
       structured_ = true;
       return reply(out, OptionReply::ack);
-    case Option::starttls: return reply_error(out, OptionReply::err_policy, "this server has no TLS configured");
-    default: return reply_error(out, OptionReply::err_unsup, "unknown option");
+    case Option::starttls:
+      return reply_error(out, OptionReply::err_policy, "this server has no TLS configured");
+    default:
+      return reply_error(out, OptionReply::err_unsup, "unknown option");
   }
 }
 
@@ -128,7 +139,8 @@ void Handshake::on_export_name(std::vector<std::byte>& out) {
 
 void Handshake::on_list(std::vector<std::byte>& out) {
   if (!have_.empty()) return reply_error(out, OptionReply::err_invalid, "LIST carries no data");
-  if (!exports_.list) return reply_error(out, OptionReply::err_policy, "this server does not list its exports");
+  if (!exports_.list)
+    return reply_error(out, OptionReply::err_policy, "this server does not list its exports");
   for (const auto& name : exports_.list()) {
     std::vector<std::byte> data;
     put(data, static_cast<std::uint32_t>(name.size()));
@@ -145,8 +157,10 @@ void Handshake::on_info_or_go(std::vector<std::byte>& out) {
   std::size_t name_bytes = load_be<std::uint32_t>(have_.data());
   if (name_bytes > have_.size() - 6) return reply_error(out, OptionReply::err_invalid, malformed);
   std::size_t count = load_be<std::uint16_t>(have_.data() + 4 + name_bytes);
-  if (have_.size() != 6 + name_bytes + 2 * count) return reply_error(out, OptionReply::err_invalid, malformed);
-  if (name_bytes > max_name_bytes) return reply_error(out, OptionReply::err_too_big, "the export's name is too long");
+  if (have_.size() != 6 + name_bytes + 2 * count)
+    return reply_error(out, OptionReply::err_invalid, malformed);
+  if (name_bytes > max_name_bytes)
+    return reply_error(out, OptionReply::err_too_big, "the export's name is too long");
 
   std::string name(as_text(ByteSpan(have_).subspan(4, name_bytes)));
   auto size = exports_.find(name);

@@ -8,18 +8,26 @@ namespace twinloft::repl::nbd {
 
 WireError to_wire_error(int sys) {
   switch (sys) {
-    case 0: return WireError::none;
+    case 0:
+      return WireError::none;
     case EPERM:
     case EACCES:
-    case EROFS: return WireError::eperm;
-    case ENOMEM: return WireError::enomem;
-    case EINVAL: return WireError::einval;
+    case EROFS:
+      return WireError::eperm;
+    case ENOMEM:
+      return WireError::enomem;
+    case EINVAL:
+      return WireError::einval;
     case ENOSPC:
     case EDQUOT:
-    case EFBIG: return WireError::enospc;
-    case EOPNOTSUPP: return WireError::enotsup;
-    case ESHUTDOWN: return WireError::eshutdown;
-    default: return WireError::eio;
+    case EFBIG:
+      return WireError::enospc;
+    case EOPNOTSUPP:
+      return WireError::enotsup;
+    case ESHUTDOWN:
+      return WireError::eshutdown;
+    default:
+      return WireError::eio;
   }
 }
 
@@ -47,9 +55,12 @@ namespace {
 
 std::uint16_t allowed_flags(Command command) {
   switch (command) {
-    case Command::read: return command_fua | command_df;
-    case Command::write_zeroes: return command_fua | command_no_hole | command_fast_zero;
-    default: return command_fua;  // the specification has FUA accepted everywhere
+    case Command::read:
+      return command_fua | command_df;
+    case Command::write_zeroes:
+      return command_fua | command_no_hole | command_fast_zero;
+    default:
+      return command_fua;  // the specification has FUA accepted everywhere
   }
 }
 
@@ -64,13 +75,16 @@ WireError check_request(const Request& r, std::uint64_t size_bytes) {
   auto command = static_cast<Command>(r.command);
   if ((r.flags & ~allowed_flags(command)) != 0) return WireError::einval;
   switch (command) {
-    case Command::disconnect: return WireError::none;
-    case Command::flush: return r.offset == 0 && r.length == 0 ? WireError::none : WireError::einval;
+    case Command::disconnect:
+      return WireError::none;
+    case Command::flush:
+      return r.offset == 0 && r.length == 0 ? WireError::none : WireError::einval;
     case Command::read:
       if (r.length > max_payload_bytes) return WireError::einval;
       [[fallthrough]];
     case Command::trim:
-    case Command::cache: return r.length > 0 && inside(r, size_bytes) ? WireError::none : WireError::einval;
+    case Command::cache:
+      return r.length > 0 && inside(r, size_bytes) ? WireError::none : WireError::einval;
     case Command::write:
       if (r.length > max_payload_bytes) return WireError::einval;
       [[fallthrough]];

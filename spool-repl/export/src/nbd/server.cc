@@ -11,8 +11,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <utility>
 #include <cstring>
+#include <utility>
 
 #include "connection.h"
 #include "twinloft/base/check.h"
@@ -53,9 +53,11 @@ Result<std::uint16_t> Server::listen_tcp(const std::string& host, std::uint16_t 
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE;
   hints.ai_socktype = SOCK_STREAM;
   int rc = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
-  if (rc != 0) return fail(Errc::invalid, "nbd: \"{}\" is not a numeric IP address: {}", host, ::gai_strerror(rc));
+  if (rc != 0)
+    return fail(Errc::invalid, "nbd: \"{}\" is not a numeric IP address: {}", host, ::gai_strerror(rc));
   std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> address(found, &::freeaddrinfo);
-  std::string name = fmt::format("{}{}{}:{}", host.contains(':') ? "[" : "", host, host.contains(':') ? "]" : "", port);
+  std::string name = fmt::format("{}{}{}:{}", host.contains(':') ? "[" : "", host,
+                                 host.contains(':') ? "]" : "", port);
   Fd fd(::socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return fail_errno(errno, "nbd: socket for {}", name);
   int on = 1;
@@ -76,7 +78,8 @@ Status Server::listen_unix(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof address.sun_path)
-    return fail(Errc::invalid, "nbd: socket path \"{}\" must have 1 to {} bytes", path, sizeof address.sun_path - 1);
+    return fail(Errc::invalid, "nbd: socket path \"{}\" must have 1 to {} bytes", path,
+                sizeof address.sun_path - 1);
   std::memcpy(address.sun_path, path.data(), path.size());
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return fail_errno(errno, "nbd: socket for {}", path);
@@ -84,7 +87,8 @@ Status Server::listen_unix(const std::string& path) {
   auto place = look_at_socket_place(path);
   if (!place) return fail(place.error().code, "nbd: cannot listen on {}", place.error().message);
   if (*place == SocketPlace::stale) ::unlink(path.c_str());
-  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) return fail_errno(errno, "nbd: cannot listen on {}", path);
+  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+    return fail_errno(errno, "nbd: cannot listen on {}", path);
   return add_listener(std::move(fd), path, SocketFile(path));
 }
 
@@ -92,7 +96,8 @@ Status Server::add_listener(Fd fd, const std::string& name, SocketFile file) {
   if (::listen(fd.get(), 64) != 0) return fail_errno(errno, "nbd: cannot listen on {}", name);
   listeners_.push_back(std::make_unique<Listener>(Listener{std::move(fd), name, std::move(file)}));
   Listener* listener = listeners_.back().get();
-  loop_.watch(listener->fd.get(), ports::Loop::readable, [this, listener](unsigned) { on_accept(*listener); });
+  loop_.watch(listener->fd.get(), ports::Loop::readable,
+              [this, listener](unsigned) { on_accept(*listener); });
   return {};
 }
 
@@ -101,7 +106,8 @@ namespace {
 // What is counted as one client: an IPv4 address, or the IPv6 network of a site.
 std::string client_address(const sockaddr_storage& from) {
   char text[INET6_ADDRSTRLEN] = "";
-  if (from.ss_family == AF_INET) ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(from).sin_addr, text, sizeof text);
+  if (from.ss_family == AF_INET)
+    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(from).sin_addr, text, sizeof text);
   if (from.ss_family != AF_INET6) return text;
   in6_addr network = reinterpret_cast<const sockaddr_in6&>(from).sin6_addr;
   std::fill(network.s6_addr + 8, network.s6_addr + 16, std::uint8_t{0});
@@ -118,7 +124,8 @@ void notice_silence(int fd, std::chrono::seconds silence) {
   ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
   ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
   ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
-  ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit, sizeof limit);  // for replies that are not acknowledged
+  ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit, sizeof limit);  // for replies that are not
+                                                                          // acknowledged
 }
 
 }  // namespace
@@ -127,7 +134,8 @@ void Server::on_accept(Listener& listener) {
   for (int i = 0; i < 16; ++i) {
     sockaddr_storage from{};
     socklen_t from_bytes = sizeof from;
-    Fd fd(::accept4(listener.fd.get(), reinterpret_cast<sockaddr*>(&from), &from_bytes, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    Fd fd(::accept4(listener.fd.get(), reinterpret_cast<sockaddr*>(&from), &from_bytes,
+                    SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (fd) {
       add_connection(std::move(fd), client_address(from));
       continue;
@@ -148,13 +156,17 @@ void Server::pause_accepting(Listener& listener) {
 }
 
 bool Server::has_room(const std::string& address) {
-  auto same = std::count_if(connections_.begin(), connections_.end(), [&](const auto& c) { return c.first->address == address; });
-  bool too_many = !address.empty() && same >= static_cast<std::ptrdiff_t>(options_.max_connections_per_address);
+  auto same = std::count_if(connections_.begin(), connections_.end(),
+                            [&](const auto& c) { return c.first->address == address; });
+  bool too_many = !address.empty() &&
+                  same >= static_cast<std::ptrdiff_t>(options_.max_connections_per_address);
   if (!too_many && connections_.size() < options_.max_connections) return true;
   if (loop_.now() < next_refusal_told_) return false;
   next_refusal_told_ = loop_.now() + std::chrono::seconds(10);
-  if (too_many) log_warning("nbd: a connection from {} refused: {} of it are open already", address, same);
-  else log_warning("nbd: a connection refused: {} are open already", connections_.size());
+  if (too_many)
+    log_warning("nbd: a connection from {} refused: {} of it are open already", address, same);
+  else
+    log_warning("nbd: a connection refused: {} are open already", connections_.size());
   return false;
 }
 

@@ -16,8 +16,8 @@ namespace {
 using uapi::Control;
 
 constexpr unsigned sector_shift = 9;
-constexpr unsigned block_shift = 12;                  // logical and physical, as the loop device has them
-constexpr std::uint32_t range_bytes_max = 1u << 30;   // of one trim or write of zeros
+constexpr unsigned block_shift = 12;                 // logical and physical, as the loop device has them
+constexpr std::uint32_t range_bytes_max = 1u << 30;  // of one trim or write of zeros
 constexpr int node_pauses = 10 * Driver::pauses_a_second;
 constexpr int user_pauses = 5 * Driver::pauses_a_second;
 
@@ -28,14 +28,22 @@ std::uint64_t mark_of(const std::string& link) {
 
 const char* name_of(Control c) {
   switch (c) {
-    case Control::get_dev_info: return "GET_DEV_INFO";
-    case Control::add_dev: return "ADD_DEV";
-    case Control::del_dev: return "DEL_DEV";
-    case Control::start_dev: return "START_DEV";
-    case Control::stop_dev: return "STOP_DEV";
-    case Control::set_params: return "SET_PARAMS";
-    case Control::get_features: return "GET_FEATURES";
-    case Control::del_dev_async: return "DEL_DEV_ASYNC";
+    case Control::get_dev_info:
+      return "GET_DEV_INFO";
+    case Control::add_dev:
+      return "ADD_DEV";
+    case Control::del_dev:
+      return "DEL_DEV";
+    case Control::start_dev:
+      return "START_DEV";
+    case Control::stop_dev:
+      return "STOP_DEV";
+    case Control::set_params:
+      return "SET_PARAMS";
+    case Control::get_features:
+      return "GET_FEATURES";
+    case Control::del_dev_async:
+      return "DEL_DEV_ASYNC";
   }
   return "?";
 }
@@ -43,7 +51,9 @@ const char* name_of(Control c) {
 std::unexpected<Error> refused(Control c, int outcome) {
   const char* hint = outcome == -EPERM || outcome == -EACCES ? " (root, or CAP_SYS_ADMIN, is needed)" : "";
   if (c == Control::add_dev && outcome == -EACCES)  // ublk_ctrl_add_dev() has one answer for both
-    hint = " (root, or CAP_SYS_ADMIN, is needed; or there are as many devices as the module's parameter ublks_max allows)";
+    hint =
+        " (root, or CAP_SYS_ADMIN, is needed; or there are as many devices as the module's parameter "
+        "ublks_max allows)";
   return fail_errno(-outcome, "ublk: the kernel's driver refuses {}{}", name_of(c), hint);
 }
 
@@ -64,8 +74,10 @@ int Device::command(Control c, std::uint32_t id, void* memory, std::size_t bytes
   out.len = static_cast<std::uint16_t>(bytes);
   out.data[0] = data;
   bool only_encoded = c == Control::get_features || c == Control::del_dev_async;
-  // Only the start waits for what may never come; the others end by themselves, and half of them is worse than none.
-  return driver_->control(encoded_ || only_encoded ? uapi::encoded(c) : uapi::plain(c), out, c == Control::start_dev ? give_up : never_);
+  // Only the start waits for what may never come; the others end by themselves, and half of them is worse
+  // than none.
+  return driver_->control(encoded_ || only_encoded ? uapi::encoded(c) : uapi::plain(c), out,
+                          c == Control::start_dev ? give_up : never_);
 }
 
 // Before 6.5 the driver does not know the question; of all that is used here it then has the plain numbers.
@@ -87,9 +99,12 @@ Status Device::add() {
   if (int outcome = command(Control::add_dev, uapi::any_device, &info, sizeof info); outcome < 0)
     return refused(Control::add_dev, outcome);
   id_ = info.dev_id;
-  if (info.queues != 1 || info.queue_depth == 0 || info.queue_depth > depth_wanted_ || info.max_io_bytes > max_io_bytes_)
-    return fail(Errc::io, "ublk: the kernel's driver grants {} queues of {} requests of {} bytes; 1 of {} of {} was asked for", info.queues,
-                info.queue_depth, info.max_io_bytes, depth_wanted_, max_io_bytes_);
+  if (info.queues != 1 || info.queue_depth == 0 || info.queue_depth > depth_wanted_ ||
+      info.max_io_bytes > max_io_bytes_)
+    return fail(
+        Errc::io,
+        "ublk: the kernel's driver grants {} queues of {} requests of {} bytes; 1 of {} of {} was asked for",
+        info.queues, info.queue_depth, info.max_io_bytes, depth_wanted_, max_io_bytes_);
   depth = info.queue_depth;
   TL_TRY(set_params());
   return await_char();
@@ -100,7 +115,11 @@ uapi::Params Device::params() const {
   p.len = sizeof p;
   p.types = uapi::params_basic | uapi::params_discard;
   p.basic.attributes = uapi::attribute_volatile_cache | uapi::attribute_fua;
-  p.basic.logical_block_shift = p.basic.physical_block_shift = p.basic.io_min_shift = p.basic.io_opt_shift = block_shift;
+  p.basic
+      .logical_block_shift = p.basic
+                                 .physical_block_shift = p.basic
+                                                             .io_min_shift = p.basic
+                                                                                 .io_opt_shift = block_shift;
   p.basic.max_sectors = max_io_bytes_ >> sector_shift;
   p.basic.dev_sectors = size_bytes_ >> sector_shift;
   p.discard.granularity = 1u << block_shift;
@@ -111,7 +130,8 @@ uapi::Params Device::params() const {
 
 Status Device::set_params() {
   uapi::Params p = params();
-  if (int outcome = command(Control::set_params, id_, &p, sizeof p); outcome < 0) return refused(Control::set_params, outcome);
+  if (int outcome = command(Control::set_params, id_, &p, sizeof p); outcome < 0)
+    return refused(Control::set_params, outcome);
   return {};
 }
 
@@ -123,31 +143,39 @@ Status Device::await_char() {
       char_device = std::move(*opened);
       return {};
     }
-    bool may_come = opened.error().code == Errc::not_found || opened.error().code == Errc::unavailable;  // udev may be looking at it
+    bool may_come = opened.error().code == Errc::not_found || opened.error().code == Errc::unavailable;  // udev
+                                                                                                         // may
+                                                                                                         // be
+                                                                                                         // looking
+                                                                                                         // at
+                                                                                                         // it
     if (!may_come || i == node_pauses || give_up) return std::unexpected(opened.error());
     driver_->pause();
   }
 }
 
 Status Device::start() {
-  if (int outcome = command(Control::start_dev, id_, nullptr, 0, static_cast<std::uint64_t>(::getpid())); outcome < 0)
+  if (int outcome = command(Control::start_dev, id_, nullptr, 0, static_cast<std::uint64_t>(::getpid()));
+      outcome < 0)
     return refused(Control::start_dev, outcome);
   std::string node = fmt::format("/dev/ublkb{}", id_);
   for (int i = 0; !driver_->has_node(node); ++i) {
-    if (i == node_pauses || give_up) return fail(Errc::unavailable, "ublk: {} does not appear (devtmpfs or udev should make it)", node);
+    if (i == node_pauses || give_up)
+      return fail(Errc::unavailable, "ublk: {} does not appear (devtmpfs or udev should make it)", node);
     driver_->pause();
   }
   path = std::move(node);
   return {};
 }
 
-// The claim shows a mount. Only a look at all processes shows a plain open, which the driver would cut off. Programs that look at
-// a device for a moment are waited for.
+// The claim shows a mount. Only a look at all processes shows a plain open, which the driver would cut off.
+// Programs that look at a device for a moment are waited for.
 Status Device::await_unused() {
   for (int i = 0;; ++i) {
     std::string users = driver_->users(path);
     if (users.empty()) return {};
-    if (i == user_pauses || give_up) return fail(Errc::unavailable, "{}: still in use by {}; it stays", path, users);
+    if (i == user_pauses || give_up)
+      return fail(Errc::unavailable, "{}: still in use by {}; it stays", path, users);
     driver_->pause();
   }
 }
@@ -157,8 +185,10 @@ Status Device::stop(bool by_force) {
   Fd claimed;  // until it is gone: nobody mounts it in between
   if (!path.empty() && !by_force) {
     auto claim = driver_->claim(path);
-    if (claim) claimed = std::move(*claim);
-    else if (claim.error().code != Errc::not_found) return std::unexpected(claim.error());
+    if (claim)
+      claimed = std::move(*claim);
+    else if (claim.error().code != Errc::not_found)
+      return std::unexpected(claim.error());
     if (claimed) TL_TRY(await_unused());
   }
   int outcome = command(Control::stop_dev, id_);
@@ -174,7 +204,8 @@ void Device::remove(int pauses) {
       driver_->pause();
       continue;
     }
-    log_warning("ublk: device {} is dead and still in use; once it is not, the next one of {} takes it away", id_, link_);
+    log_warning("ublk: device {} is dead and still in use; once it is not, the next one of {} takes it away",
+                id_, link_);
     break;
   }
   id_ = uapi::any_device;
@@ -191,7 +222,8 @@ bool Device::try_remove(std::uint32_t id) {
     if (outcome >= 0 || outcome == -ENODEV) return true;
   }
   uapi::Params p = params();
-  int outcome = command(Control::set_params, id, &p, sizeof p);  // refused for as long as the last block device lives
+  int outcome = command(Control::set_params, id, &p, sizeof p);  // refused for as long as the last block
+                                                                 // device lives
   if (outcome == -ENODEV) return true;
   if (outcome < 0 || !driver_->open_char(id)) return false;
   outcome = command(Control::del_dev, id);
@@ -202,11 +234,14 @@ void Device::sweep() {
   left_over = 0;
   for (unsigned id : driver_->devices()) {
     uapi::DeviceInfo info;
-    if (id == id_ || command(Control::get_dev_info, id, &info, sizeof info) < 0 || info.server_flags != mark_) continue;
+    if (id == id_ || command(Control::get_dev_info, id, &info, sizeof info) < 0 || info.server_flags != mark_)
+      continue;
     // A killed process's device lives for a while: the driver looks every 5 s whether it is still served.
     bool dead = info.state == static_cast<std::uint16_t>(uapi::DeviceState::dead);
-    if (dead && try_remove(id)) log_warning("ublk: device {} removed; an earlier process left it behind", id);
-    else ++left_over;
+    if (dead && try_remove(id))
+      log_warning("ublk: device {} removed; an earlier process left it behind", id);
+    else
+      ++left_over;
   }
 }
 

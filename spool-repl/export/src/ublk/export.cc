@@ -14,15 +14,15 @@ using State = UblkExport::State;
 
 namespace {
 
-constexpr int remove_pauses = 5 * Driver::pauses_a_second;       // udev looks at a device that goes
+constexpr int remove_pauses = 5 * Driver::pauses_a_second;  // udev looks at a device that goes
 constexpr int remove_pauses_abort = 1 * Driver::pauses_a_second;
 constexpr std::chrono::seconds sweep_interval{2};
 constexpr int sweeps_max = 60;
 
 }  // namespace
 
-State::State(ports::Loop& the_loop, ports::BlockTarget& the_target, exports::SideThread& the_side, UblkOptions the_options,
-             std::shared_ptr<Driver> the_driver)
+State::State(ports::Loop& the_loop, ports::BlockTarget& the_target, exports::SideThread& the_side,
+             UblkOptions the_options, std::shared_ptr<Driver> the_driver)
     : loop(the_loop),
       target(the_target),
       side(the_side),
@@ -30,7 +30,8 @@ State::State(ports::Loop& the_loop, ports::BlockTarget& the_target, exports::Sid
       driver(std::move(the_driver)),
       control(std::make_shared<Device>(driver, options, target.size_bytes())) {
   TL_CHECK_MSG(options.queue_depth > 0 && options.queue_depth <= uapi::queue_depth_max, "a queue's depth");
-  TL_CHECK_MSG(options.max_io_bytes % 4096 == 0 && options.max_io_bytes > 0 && options.max_io_bytes <= ports::io_max_length,
+  TL_CHECK_MSG(options.max_io_bytes % 4096 == 0 && options.max_io_bytes > 0 &&
+                   options.max_io_bytes <= ports::io_max_length,
                "a request's size");
 }
 
@@ -54,10 +55,12 @@ void State::on_added(Status added) {
 
 void State::on_started(Status started) {
   if (aborted) return tell_ready(fail(Errc::unavailable, "ublk: {}: the export was aborted", options.link));
-  if (!started && lost_error != 0) started = fail_errno(lost_error, "ublk: the kernel's driver refuses its request slots");
+  if (!started && lost_error != 0)
+    started = fail_errno(lost_error, "ublk: the kernel's driver refuses its request slots");
   if (!started) return tell_ready(std::unexpected(started.error()));
   device = control->path;
-  if (Status linked = exports::publish_symlink(device, options.link); !linked) return tell_ready(std::unexpected(linked.error()));
+  if (Status linked = exports::publish_symlink(device, options.link); !linked)
+    return tell_ready(std::unexpected(linked.error()));
   if (control->left_over > 0) sweep_later();
   tell_ready(device);
 }
@@ -71,7 +74,8 @@ void State::tell_ready(Result<std::string> path) {
   detach(std::move(stopped));
 }
 
-// A predecessor that was killed may have left a device that is mounted, or that the driver has not noticed yet.
+// A predecessor that was killed may have left a device that is mounted, or that the driver has not noticed
+// yet.
 void State::sweep_later() {
   timer = loop.after(sweep_interval, [this] {
     timer = 0;
@@ -80,7 +84,9 @@ void State::sweep_later() {
                if (watched.expired() || stopping || aborted) return;
                if (control->left_over == 0) return;
                if (++sweeps < sweeps_max) return sweep_later();
-               log_warning("ublk: {}: a device of an earlier process is still in use (mounted?); it stays, dead", options.link);
+               log_warning(
+                   "ublk: {}: a device of an earlier process is still in use (mounted?); it stays, dead",
+                   options.link);
              });
   });
 }
@@ -88,7 +94,9 @@ void State::sweep_later() {
 void State::detach(std::function<void(Status)> stopped) {
   stopping = true;
   on_side([](Device& d) { return d.stop(false); },
-          [this, stopped = std::move(stopped)](Status outcome) mutable { on_stopped(std::move(outcome), std::move(stopped)); });
+          [this, stopped = std::move(stopped)](Status outcome) mutable {
+            on_stopped(std::move(outcome), std::move(stopped));
+          });
 }
 
 void State::on_stopped(Status outcome, std::function<void(Status)> stopped) {
@@ -120,8 +128,9 @@ UblkExport::~UblkExport() {
   state_->finish_abort();
 }
 
-std::unique_ptr<UblkExport> UblkExport::start(ports::Loop& loop, ports::BlockTarget& target, exports::SideThread& side,
-                                              UblkOptions options, std::shared_ptr<Driver> driver,
+std::unique_ptr<UblkExport> UblkExport::start(ports::Loop& loop, ports::BlockTarget& target,
+                                              exports::SideThread& side, UblkOptions options,
+                                              std::shared_ptr<Driver> driver,
                                               std::function<void(Result<std::string>)> ready) {
   std::unique_ptr<UblkExport> made(
       new UblkExport(std::make_unique<State>(loop, target, side, std::move(options), std::move(driver))));
@@ -132,8 +141,10 @@ std::unique_ptr<UblkExport> UblkExport::start(ports::Loop& loop, ports::BlockTar
 
 void UblkExport::stop(std::function<void(Status)> stopped) {
   State& s = *state_;
-  if (s.ready) s.stop_after_ready = std::move(stopped);
-  else s.detach(std::move(stopped));
+  if (s.ready)
+    s.stop_after_ready = std::move(stopped);
+  else
+    s.detach(std::move(stopped));
 }
 
 // The kernel lets the device go when all requests are answered, which may take its time: the loop serves
@@ -176,10 +187,20 @@ void UblkExport::abort(std::function<void()> gone) {
   if (state_->gone) state_->tell_gone();
 }
 
-void UblkExport::flush() { state_->submit(); }
-const std::string& UblkExport::device() const { return state_->device; }
-std::string UblkExport::trouble() const { return state_->trouble; }
-unsigned UblkExport::in_flight() const { return state_->in_target; }
-const UblkCounters& UblkExport::counters() const { return state_->counters; }
+void UblkExport::flush() {
+  state_->submit();
+}
+const std::string& UblkExport::device() const {
+  return state_->device;
+}
+std::string UblkExport::trouble() const {
+  return state_->trouble;
+}
+unsigned UblkExport::in_flight() const {
+  return state_->in_target;
+}
+const UblkCounters& UblkExport::counters() const {
+  return state_->counters;
+}
 
 }  // namespace twinloft::repl::ublk

@@ -40,7 +40,9 @@ class Ring {
   }
   Status open(unsigned entries, unsigned flags) {
     int rc = io_uring_queue_init(entries, &ring_, flags | IORING_SETUP_SQE128);
-    if (rc < 0) return unavailable_errno(-rc, "ublk: io_uring with large entries (Linux 5.19; sysctl kernel.io_uring_disabled must be 0)");
+    if (rc < 0)
+      return unavailable_errno(
+          -rc, "ublk: io_uring with large entries (Linux 5.19; sysctl kernel.io_uring_disabled must be 0)");
     open_ = true;
     return {};
   }
@@ -84,7 +86,8 @@ class KernelQueue final : public Queue {
     descriptors_ = mapped;
     // The loop enters the kernel each turn: requests need not interrupt it to be handed over.
     TL_TRY(ring_.open(depth, IORING_SETUP_COOP_TASKRUN));
-    if (int rc = io_uring_register_eventfd(ring_.get(), event_.get()); rc < 0) return fail_errno(-rc, "ublk: eventfd of a ring");
+    if (int rc = io_uring_register_eventfd(ring_.get(), event_.get()); rc < 0)
+      return fail_errno(-rc, "ublk: eventfd of a ring");
     return {};
   }
 
@@ -94,7 +97,9 @@ class KernelQueue final : public Queue {
     std::memcpy(&d, static_cast<const std::byte*>(descriptors_) + tag * sizeof d, sizeof d);
     return d;
   }
-  void push(std::uint32_t op, const uapi::IoCommand& command) override { ring_.push(device_.get(), op, command, command.tag); }
+  void push(std::uint32_t op, const uapi::IoCommand& command) override {
+    ring_.push(device_.get(), op, command, command.tag);
+  }
   int submit() override {
     int rc = io_uring_submit(ring_.get());
     if (rc < 0) return rc;
@@ -102,7 +107,8 @@ class KernelQueue final : public Queue {
   }
   std::size_t reap(std::span<Completion> out) override {
     std::array<io_uring_cqe*, 64> found;
-    unsigned n = io_uring_peek_batch_cqe(ring_.get(), found.data(), static_cast<unsigned>(std::min(found.size(), out.size())));
+    unsigned n = io_uring_peek_batch_cqe(ring_.get(), found.data(),
+                                         static_cast<unsigned>(std::min(found.size(), out.size())));
     for (unsigned i = 0; i < n; ++i) out[i] = {found[i]->user_data, found[i]->res};
     io_uring_cq_advance(ring_.get(), n);
     return n;
@@ -137,14 +143,18 @@ class KernelDriver final : public Driver {
     if (control_) return {};
     Fd fd(::open(control_path_.c_str(), O_RDWR | O_CLOEXEC));
     if (!fd && (errno == ENOENT || errno == ENXIO || errno == ENODEV))
-      return unavailable_errno(errno, control_path_ + ": no ublk here (is the kernel module \"ublk_drv\" loaded? Linux 6.0 and later have it)");
+      return unavailable_errno(
+          errno,
+          control_path_ +
+              ": no ublk here (is the kernel module \"ublk_drv\" loaded? Linux 6.0 and later have it)");
     if (!fd) return fail_errno(errno, "{}", control_path_);
     if (!ring_) TL_TRY(ring_.open(control_entries, 0));
     control_ = std::move(fd);
     return {};
   }
 
-  int control(std::uint32_t op, const uapi::ControlCommand& command, const std::atomic<bool>& give_up) override {
+  int control(std::uint32_t op, const uapi::ControlCommand& command,
+              const std::atomic<bool>& give_up) override {
     std::uint64_t id = ++last_;
     ring_.push(control_.get(), op, command, id);
     if (int rc = io_uring_submit(ring_.get()); rc < 0) return rc;
@@ -197,7 +207,7 @@ class KernelDriver final : public Driver {
   }
 
   bool has_node(const std::string& block_device) override {
-    struct stat st {};
+    struct stat st{};
     return ::stat(block_device.c_str(), &st) == 0 && S_ISBLK(st.st_mode);
   }
 
@@ -217,7 +227,8 @@ class KernelDriver final : public Driver {
     for (const auto& process : std::filesystem::directory_iterator("/proc", error)) {
       std::string name = process.path().filename();
       if (name.empty() || name[0] < '0' || name[0] > '9' || name == own) continue;
-      if (std::string user = user_of(process.path(), block_device); !user.empty()) found += (found.empty() ? "" : ", ") + user;
+      if (std::string user = user_of(process.path(), block_device); !user.empty())
+        found += (found.empty() ? "" : ", ") + user;
     }
     return found;
   }
@@ -242,6 +253,8 @@ class KernelDriver final : public Driver {
 
 }  // namespace
 
-std::shared_ptr<Driver> kernel_driver(std::string control) { return std::make_shared<KernelDriver>(std::move(control)); }
+std::shared_ptr<Driver> kernel_driver(std::string control) {
+  return std::make_shared<KernelDriver>(std::move(control));
+}
 
 }  // namespace twinloft::repl::ublk

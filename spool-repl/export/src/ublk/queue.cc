@@ -26,7 +26,8 @@ constexpr int serve_polls_max = 60 * 1000 / poll_ms;
 
 Status State::open_queue() {
   memory_bytes = (static_cast<std::size_t>(control->depth) + 1) * options.max_io_bytes;
-  void* mapped = ::mmap(nullptr, memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  void* mapped = ::mmap(nullptr, memory_bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (mapped == MAP_FAILED) return fail_errno(errno, "ublk: {} bytes of memory for requests", memory_bytes);
   memory = static_cast<std::byte*>(mapped);
   TL_TRY_ASSIGN(queue, driver->open_queue(std::move(control->char_device), control->depth));
@@ -48,7 +49,8 @@ void State::close_queue() {
 
 void State::on_ready() {
   std::uint64_t count;
-  (void)!::read(queue->event_fd(), &count, sizeof count);  // before the completions are: what comes then brings it up again
+  (void)!::read(queue->event_fd(), &count, sizeof count);  // before the completions are: what comes then
+                                                           // brings it up again
   reap();
 }
 
@@ -63,14 +65,16 @@ void State::reap() {
 
 void State::on_completion(const Completion& c) {
   if (c.tag >= tags.size() || tags[c.tag].place != Place::driver) {
-    if (!std::exchange(nonsense_told, true)) log_error("ublk: {}: the kernel completes tag {}, which it does not have", options.link, c.tag);
+    if (!std::exchange(nonsense_told, true))
+      log_error("ublk: {}: the kernel completes tag {}, which it does not have", options.link, c.tag);
     return;
   }
   Tag& tag = tags[c.tag];
   if (c.result < 0) return lose(tag, c.result);
   tag.place = Place::here;
   if (c.result == uapi::result_request) return serve(tag);
-  if (!std::exchange(nonsense_told, true)) log_error("ublk: {}: the kernel asks for {}, which nobody offered", options.link, c.result);
+  if (!std::exchange(nonsense_told, true))
+    log_error("ublk: {}: the kernel asks for {}, which nobody offered", options.link, c.result);
   answer(tag, EIO, 0);
 }
 
@@ -78,15 +82,24 @@ void State::on_completion(const Completion& c) {
 void State::lose(Tag& tag, int result) {
   tag.place = Place::lost;
   if (result != uapi::result_abort && lost_error == 0) lost_error = -result;
-  if (++lost == 1 && lost_error != 0) log_error("{}", fail_errno(lost_error, "ublk: {}: the kernel refuses a request slot", options.link).error().message);
-  if (device.empty()) control->give_up = true;  // a start would wait for all of them
-  else if (lost == tags.size() && !stopping && !aborted) lose_device();
+  if (++lost == 1 && lost_error != 0)
+    log_error(
+        "{}",
+        fail_errno(lost_error, "ublk: {}: the kernel refuses a request slot", options.link).error().message);
+  if (device.empty())
+    control->give_up = true;  // a start would wait for all of them
+  else if (lost == tags.size() && !stopping && !aborted)
+    lose_device();
 }
 
-// Stopped by another program. Its number is not given away before the queue here is closed; the link would lead nowhere.
+// Stopped by another program. Its number is not given away before the queue here is closed; the link would
+// lead nowhere.
 void State::lose_device() {
-  trouble = fmt::format("{} was stopped by another program. Unmount what is on it; then demote and promote this replica, or restart "
-                        "spool-repl", device);
+  trouble = fmt::format(
+      "{} was stopped by another program. Unmount what is on it; then demote and promote this replica, or "
+      "restart "
+      "spool-repl",
+      device);
   withdraw_link();
   if (options.tell) options.tell("the block device is lost: " + trouble, true);
 }
@@ -109,12 +122,23 @@ void State::serve(Tag& tag) {
 // The driver is believed nothing that would lead outside of the volume or of the buffer.
 int State::prepare(const uapi::IoDescriptor& d, ports::IoRequest& io) const {
   switch (static_cast<uapi::Op>(d.op_flags & 0xff)) {
-    case uapi::Op::read: io.op = ports::IoOp::read; break;
-    case uapi::Op::write: io.op = ports::IoOp::write; break;
-    case uapi::Op::flush: io.op = ports::IoOp::flush; return 0;
-    case uapi::Op::discard: io.op = ports::IoOp::trim; break;
-    case uapi::Op::write_zeroes: io.op = ports::IoOp::write_zeroes; break;
-    default: return EOPNOTSUPP;
+    case uapi::Op::read:
+      io.op = ports::IoOp::read;
+      break;
+    case uapi::Op::write:
+      io.op = ports::IoOp::write;
+      break;
+    case uapi::Op::flush:
+      io.op = ports::IoOp::flush;
+      return 0;
+    case uapi::Op::discard:
+      io.op = ports::IoOp::trim;
+      break;
+    case uapi::Op::write_zeroes:
+      io.op = ports::IoOp::write_zeroes;
+      break;
+    default:
+      return EOPNOTSUPP;
   }
   bool data = io.op == ports::IoOp::read || io.op == ports::IoOp::write;
   std::uint64_t length = static_cast<std::uint64_t>(d.sectors) << sector_shift;
@@ -151,8 +175,10 @@ void State::give(Tag& tag, uapi::Io command, int result) {
   uapi::IoCommand out;
   out.tag = static_cast<std::uint16_t>(tag.number);
   out.result = result;
-  // After an abort the target may still have the buffer of a request that was answered: what is written next must not get there.
-  out.addr = reinterpret_cast<std::uint64_t>(buffer(aborted ? static_cast<unsigned>(tags.size()) : tag.number));
+  // After an abort the target may still have the buffer of a request that was answered: what is written next
+  // must not get there.
+  out.addr = reinterpret_cast<std::uint64_t>(
+      buffer(aborted ? static_cast<unsigned>(tags.size()) : tag.number));
   tag.place = Place::driver;
   queue->push(control->opcode(command), out);
   to_submit = true;

@@ -12,18 +12,19 @@
 namespace twinloft::repl::ublk {
 
 struct UblkExport::State {
-  State(ports::Loop& the_loop, ports::BlockTarget& the_target, exports::SideThread& the_side, UblkOptions the_options,
-        std::shared_ptr<Driver> driver);
+  State(ports::Loop& the_loop, ports::BlockTarget& the_target, exports::SideThread& the_side,
+        UblkOptions the_options, std::shared_ptr<Driver> driver);
   ~State();
 
-  // A tag is with the driver (a fetch waits for a request), or with the target, or here while its request is looked at. A
-  // lost tag brings nothing any more: its device is being stopped.
+  // A tag is with the driver (a fetch waits for a request), or with the target, or here while its request is
+  // looked at. A lost tag brings nothing any more: its device is being stopped.
   enum class Place : std::uint8_t { here, driver, target, lost };
   struct Tag {
     State* state = nullptr;
     unsigned number = 0;
     Place place = Place::here;
-    bool held = false;  // by the target: it has `io` and the buffer. After abort() also where the driver has the tag back
+    bool held = false;  // by the target: it has `io` and the buffer. After abort() also where the driver has
+                        // the tag back
     ports::IoRequest io;
   };
 
@@ -67,7 +68,9 @@ struct UblkExport::State {
   void fail_all();
   void serve_until(const std::atomic<bool>& done);
 
-  std::byte* buffer(unsigned tag) const { return memory + static_cast<std::size_t>(tag) * options.max_io_bytes; }
+  std::byte* buffer(unsigned tag) const {
+    return memory + static_cast<std::size_t>(tag) * options.max_io_bytes;
+  }
 
   ports::Loop& loop;
   ports::BlockTarget& target;
@@ -82,7 +85,7 @@ struct UblkExport::State {
   std::vector<Tag> tags;
   std::unique_ptr<Queue> queue;
   unsigned in_target = 0;
-  unsigned lost = 0;  // tags
+  unsigned lost = 0;   // tags
   int lost_error = 0;  // of the first that was not simply given back
   bool nonsense_told = false;
   bool to_submit = false, flush_posted = false;
@@ -97,7 +100,8 @@ struct UblkExport::State {
   int sweeps = 0;
   std::function<void(Result<std::string>)> ready;  // nullptr once it was called
   std::function<void(Status)> stop_after_ready;
-  std::shared_ptr<bool> alive = std::make_shared<bool>(true);  // what the side thread brings back looks at it first
+  std::shared_ptr<bool> alive = std::make_shared<bool>(true);  // what the side thread brings back looks at it
+                                                               // first
 };
 
 }  // namespace twinloft::repl::ublk

@@ -1,11 +1,12 @@
 // ublk, as the kernel's driver speaks: commands, structures, flags.
 //
-// Source: include/uapi/linux/ublk_cmd.h and Documentation/block/ublk.rst of Linux, by their values. Own definitions, since
-// a distribution's headers may be older than the kernel that runs (those of Debian 12 are of 6.1). The layouts of 6.0, the
-// first driver, are still the same; later kernels have put meaning into fields that were reserved.
+// Source: include/uapi/linux/ublk_cmd.h and Documentation/block/ublk.rst of Linux, by their values. Own
+// definitions, since a distribution's headers may be older than the kernel that runs (those of Debian 12 are
+// of 6.1). The layouts of 6.0, the first driver, are still the same; later kernels have put meaning into
+// fields that were reserved.
 //
-// Commands travel in io_uring's URING_CMD entries of 128 bytes. The first drivers know them by plain numbers; since 6.4
-// they are encoded as ioctl numbers are, and a kernel may be built without the plain ones.
+// Commands travel in io_uring's URING_CMD entries of 128 bytes. The first drivers know them by plain numbers;
+// since 6.4 they are encoded as ioctl numbers are, and a kernel may be built without the plain ones.
 #pragma once
 
 #include <asm/ioctl.h>
@@ -55,13 +56,19 @@ static_assert(sizeof(IoCommand) == 16);
 inline constexpr std::size_t command_bytes_max = 80;
 static_assert(sizeof(ControlCommand) <= command_bytes_max && sizeof(IoCommand) <= command_bytes_max);
 
-constexpr std::uint32_t plain(Control c) { return static_cast<std::uint32_t>(c); }
-constexpr std::uint32_t plain(Io c) { return static_cast<std::uint32_t>(c); }
+constexpr std::uint32_t plain(Control c) {
+  return static_cast<std::uint32_t>(c);
+}
+constexpr std::uint32_t plain(Io c) {
+  return static_cast<std::uint32_t>(c);
+}
 constexpr std::uint32_t encoded(Control c) {
   bool reads_only = c == Control::get_dev_info || c == Control::get_features || c == Control::del_dev_async;
   return _IOC(reads_only ? _IOC_READ : _IOC_READ | _IOC_WRITE, 'u', plain(c), sizeof(ControlCommand));
 }
-constexpr std::uint32_t encoded(Io c) { return _IOC(_IOC_READ | _IOC_WRITE, 'u', plain(c), sizeof(IoCommand)); }
+constexpr std::uint32_t encoded(Io c) {
+  return _IOC(_IOC_READ | _IOC_WRITE, 'u', plain(c), sizeof(IoCommand));
+}
 
 // Completions of Io commands: a request is there, or the tag is the driver's no more.
 inline constexpr int result_request = 0;
@@ -129,7 +136,14 @@ struct Params {
 };
 static_assert(offsetof(Params, basic) == 8 && offsetof(Params, discard) == 40 && sizeof(Params) == 64);
 
-enum class Op : std::uint8_t { read = 0, write = 1, flush = 2, discard = 3, write_same = 4, write_zeroes = 5 };
+enum class Op : std::uint8_t {
+  read = 0,
+  write = 1,
+  flush = 2,
+  discard = 3,
+  write_same = 4,
+  write_zeroes = 5
+};
 inline constexpr std::uint32_t flag_fua = 1u << 13;
 
 // What the driver writes of each request into memory that the server maps from /dev/ublkcN, one for each tag.

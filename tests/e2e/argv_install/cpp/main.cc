@@ -1,7 +1,7 @@
 // A program outside of the project, in C++17. Prints the arguments, one a line.
-#include <iostream>
 #include <twinloft/argv/advice.h>
 #include <twinloft/argv/argv.h>
+#include <iostream>
 
 int main(int argc, char** args) {
   using namespace twinloft::argv;

@@ -1,5 +1,5 @@
-// The input is the detail of an address, and what follows its first line is a file `subscriptions`. What is named lies directly in the Maildir, and nowhere else; the
-// file keeps what it had, and has the folder once.
+// The input is the detail of an address, and what follows its first line is a file `subscriptions`. What is
+// named lies directly in the Maildir, and nowhere else; the file keeps what it had, and has the folder once.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -18,7 +18,8 @@ bool printable(std::string_view text) {
 }
 
 void check_directory(const std::string& directory) {
-  TL_CHECK(directory.size() > 1 && directory.size() <= 255 && directory.front() == '.' && directory.back() != '.');
+  TL_CHECK(directory.size() > 1 && directory.size() <= 255 && directory.front() == '.' &&
+           directory.back() != '.');
   TL_CHECK(directory.find('/') == std::string::npos && directory.find("..") == std::string::npos);
   TL_CHECK(directory.find_first_of("*%") == std::string::npos && printable(directory));
 }
@@ -28,14 +29,16 @@ void check_directory(const std::string& directory) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string input(reinterpret_cast<const char*>(data), size);
   const std::size_t line_end = std::min(input.find('\n'), input.size());
-  const std::string detail = input.substr(0, line_end), file = input.substr(std::min(line_end + 1, input.size()));
+  const std::string detail = input.substr(0, line_end),
+                    file = input.substr(std::min(line_end + 1, input.size()));
   for (char separator : {'.', '/'}) {
     auto directory = folder_directory(detail, separator);
     if (!directory) continue;
     check_directory(*directory);
     auto added = add_subscription(file, *directory);
     if (!added) continue;
-    TL_CHECK(added->size() > file.size() && added->ends_with('\n') && (file.empty() || added->starts_with(file)));
+    TL_CHECK(added->size() > file.size() && added->ends_with('\n') &&
+             (file.empty() || added->starts_with(file)));
     TL_CHECK(!add_subscription(*added, *directory));
   }
   return 0;

@@ -1,5 +1,5 @@
-// The input is a request as the spawner, which is root, gets it from the network process. What it takes is within its bounds, and is the same
-// when it is encoded again.
+// The input is a request as the spawner, which is root, gets it from the network process. What it takes is
+// within its bounds, and is the same when it is encoded again.
 #include <cstdint>
 #include <string>
 
@@ -11,9 +11,12 @@ using namespace twinloft::lmtpd;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string input(reinterpret_cast<const char*>(data), size);
-  auto clean = [](const std::string& text, std::size_t limit) { return text.size() <= limit && text.find('\0') == std::string::npos; };
+  auto clean = [](const std::string& text, std::size_t limit) {
+    return text.size() <= limit && text.find('\0') == std::string::npos;
+  };
   if (auto request = decode_request(as_bytes(input))) {
-    TL_CHECK(clean(request->id, 1024) && clean(request->user, 1024) && clean(request->home, 4096) && request->home.starts_with('/'));
+    TL_CHECK(clean(request->id, 1024) && clean(request->user, 1024) && clean(request->home, 4096) &&
+             request->home.starts_with('/'));
     TL_CHECK((request->home + "/").find("/../") == std::string::npos);
     TL_CHECK(request->values.size() <= 64);
     for (const auto& [name, value] : request->values) TL_CHECK(clean(name, 64) && clean(value, 16384));

@@ -1,5 +1,6 @@
-// The input is what happens to a message while it arrives: parts of it come, a worker ends a write or fails at it, the message ends. Two writes are never
-// under way at once, what is stored in the end is what came, in order, and after a failure nothing is delivered.
+// The input is what happens to a message while it arrives: parts of it come, a worker ends a write or fails
+// at it, the message ends. Two writes are never under way at once, what is stored in the end is what came, in
+// order, and after a failure nothing is delivered.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -87,10 +88,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Message message;
   for (std::size_t i = 0; i < size && !message.taken(); ++i) {
     std::uint8_t what = data[i];
-    if (what < 160) message.come(what % 40);
-    else if (what < 230) message.end_write(true);
-    else if (what < 240) message.end_write(false);
-    else if (what < 244) message.complete();
+    if (what < 160)
+      message.come(what % 40);
+    else if (what < 230)
+      message.end_write(true);
+    else if (what < 240)
+      message.end_write(false);
+    else if (what < 244)
+      message.complete();
     message.look();
   }
   message.complete();

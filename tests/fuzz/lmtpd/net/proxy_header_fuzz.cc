@@ -1,4 +1,5 @@
-// The input is what a proxy sends first. Every beginning of a header needs more, or is refused for good; nothing is read beyond it.
+// The input is what a proxy sends first. Every beginning of a header needs more, or is refused for good;
+// nothing is read beyond it.
 #include <cstdint>
 #include <string>
 

@@ -1,8 +1,9 @@
-// The hand-over from clear text to TLS, with a real client of OpenSSL over a real connection: what a client, or somebody on the way, sends around
-// STARTTLS. The input's first bytes say what is done to the handshake, the next part is sent in clear behind STARTTLS, the rest in TLS.
+// The hand-over from clear text to TLS, with a real client of OpenSSL over a real connection: what a client,
+// or somebody on the way, sends around STARTTLS. The input's first bytes say what is done to the handshake,
+// the next part is sent in clear behind STARTTLS, the rest in TLS.
 //
-// Nothing that came in clear may be heard of afterwards (CVE-2011-0411), whatever becomes of the handshake every reply can be read, and the
-// connection ends and leaves nothing.
+// Nothing that came in clear may be heard of afterwards (CVE-2011-0411), whatever becomes of the handshake
+// every reply can be read, and the connection ends and leaves nothing.
 #include <fcntl.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
@@ -104,15 +105,16 @@ struct World {
 
 // What is done to the bytes of the handshake on their way to the server.
 struct Damage {
-  std::uint8_t piece = 0;      // 0: as they come; else cut into pieces of so many
-  std::uint16_t at = 0;        // the byte there ...
-  std::uint8_t change = 0;     // ... is changed by this
-  bool stop = false;           // the client leaves there
+  std::uint8_t piece = 0;   // 0: as they come; else cut into pieces of so many
+  std::uint16_t at = 0;     // the byte there ...
+  std::uint8_t change = 0;  // ... is changed by this
+  bool stop = false;        // the client leaves there
 };
 
 class TestClient {
  public:
-  TestClient(World& world, const Damage& damage, TlsPolicy policy) : world_(world), damage_(damage), loop_(world.hub, [] {}) {
+  TestClient(World& world, const Damage& damage, TlsPolicy policy)
+      : world_(world), damage_(damage), loop_(world.hub, [] {}) {
     int ends[2];
     TL_CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
     socket_.reset(ends[0]);
@@ -153,7 +155,8 @@ class TestClient {
   std::string take_secured() {
     std::string out;
     char piece[4096];
-    for (int n; (n = SSL_read(tls_.get(), piece, sizeof piece)) > 0;) out.append(piece, static_cast<std::size_t>(n));
+    for (int n; (n = SSL_read(tls_.get(), piece, sizeof piece)) > 0;)
+      out.append(piece, static_cast<std::size_t>(n));
     return out;
   }
 
@@ -192,8 +195,10 @@ class TestClient {
     while (!bytes.empty() && !gone_) {
       ssize_t n = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
       if (n < 0 && errno != EAGAIN) return;
-      if (n > 0) bytes.remove_prefix(static_cast<std::size_t>(n));
-      else run();
+      if (n > 0)
+        bytes.remove_prefix(static_cast<std::size_t>(n));
+      else
+        run();
     }
   }
   void feed() {
@@ -247,25 +252,30 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size < 6) return 0;
   std::string_view rest(reinterpret_cast<const char*>(data) + 6, size - 6);
   Damage damage{data[0], static_cast<std::uint16_t>(data[1] | data[2] << 8), data[3], (data[4] & 1) != 0};
-  std::string_view clear = rest.substr(0, std::min<std::size_t>(rest.size(), data[5])), secured = rest.substr(clear.size());
+  std::string_view clear = rest.substr(0, std::min<std::size_t>(rest.size(), data[5])),
+                   secured = rest.substr(clear.size());
   bool pipelined = (data[4] & 2) != 0;
 
   TestClient client(*world, damage, (data[4] & 4) != 0 ? TlsPolicy::required : TlsPolicy::offered);
   world->users.knows_injected = secured.find("injected") != secured.npos;
   client.send_clear("LHLO c\r\n");
   (void)client.take_clear();
-  if (pipelined) client.send_clear("STARTTLS\r\n" + std::string(clear));
-  else client.send_clear("STARTTLS\r\n"), client.send_clear(clear);
+  if (pipelined)
+    client.send_clear("STARTTLS\r\n" + std::string(clear));
+  else
+    client.send_clear("STARTTLS\r\n"), client.send_clear(clear);
   std::string answer = client.take_clear();
   TL_CHECK(answer.starts_with("220 2.0.0 "));
-  // Behind the 220 nothing is said in clear, also not to what was sent ahead: a client would take it for part of the handshake.
+  // Behind the 220 nothing is said in clear, also not to what was sent ahead: a client would take it for part
+  // of the handshake.
   TL_CHECK((!pipelined && !clear.empty()) || answer.find("\r\n") == answer.size() - 2);
   if (clear.empty() || pipelined) {
     // What was sent ahead is thrown away with the 220, so the handshake goes on as if it had not been.
     bool done = client.handshake();
     TL_CHECK(done || damage.change != 0 || damage.stop);
     if (done) {
-      if (!world->users.knows_injected) client.send_secured("RCPT TO:<injected@d>\r\n");  // is looked up only where somebody's MAIL was taken
+      if (!world->users.knows_injected)
+        client.send_secured("RCPT TO:<injected@d>\r\n");  // is looked up only where somebody's MAIL was taken
       check_replies(client.take_secured());
       client.send_secured(secured);
     }

@@ -22,7 +22,8 @@ class StillClock final : public Clock {
 
 class Scripted final : public Stream {
  public:
-  Scripted(std::string input, std::size_t piece, std::string& said) : input_(std::move(input)), piece_(piece), said_(said) {}
+  Scripted(std::string input, std::size_t piece, std::string& said)
+      : input_(std::move(input)), piece_(piece), said_(said) {}
   Result<std::size_t> read(MutableByteSpan into, Instant) override {
     std::size_t count = std::min({into.size(), piece_, input_.size() - at_});
     if (count == 0) return fail(Errc::unavailable, "the end");
@@ -77,10 +78,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::size_t all[] = {0, 1, 2};
   Handed handed = dialogue.hand_over(envelope, all, body, "Received: x\n");
   TL_CHECK(handed.replies.size() == 3);
-  auto good = std::count_if(handed.replies.begin(), handed.replies.end(), [](const Reply& r) { return r.code == 250; });
-  for (const Reply& reply : handed.replies) TL_CHECK(reply.code == 250 || (reply.code >= 400 && reply.code < 600 && reply.code != 421));
+  auto good = std::count_if(handed.replies.begin(), handed.replies.end(),
+                            [](const Reply& r) { return r.code == 250; });
+  for (const Reply& reply : handed.replies)
+    TL_CHECK(reply.code == 250 || (reply.code >= 400 && reply.code < 600 && reply.code != 421));
   // Greeting, LHLO, MAIL, RCPT for each that is good, and one more for each.
   TL_CHECK(std::count(input.begin(), input.end(), '2') >= (good == 0 ? 0 : 3 + 2 * good));
-  TL_CHECK(good == 0 || said.find("BDAT") != std::string::npos || said.ends_with("\r\n.\r\n") || said.ends_with("QUIT\r\n"));
+  TL_CHECK(good == 0 || said.find("BDAT") != std::string::npos || said.ends_with("\r\n.\r\n") ||
+           said.ends_with("QUIT\r\n"));
   return 0;
 }

@@ -1,4 +1,5 @@
-// What user sources read: packets of the process that asks the database, queries with named parameters, lines of a passwd-file.
+// What user sources read: packets of the process that asks the database, queries with named parameters, lines
+// of a passwd-file.
 #include <cstdint>
 #include <string_view>
 
@@ -31,7 +32,9 @@ void query(std::string_view text) {
 }
 
 void line(std::string_view text) {
-  static const RowReader reader = RowReader::create({"%user%@%domain%", "/srv/%domain%/%user%", "%home%/Maildir", 5, 5, ""}).value();
+  static const RowReader reader = RowReader::create(
+                                      {"%user%@%domain%", "/srv/%domain%/%user%", "%home%/Maildir", 5, 5, ""})
+                                      .value();
   UserKey key{"ann", "example.org"};
   (void)name_in_passwd_line(text);
   auto row = parse_passwd_line(text, key);

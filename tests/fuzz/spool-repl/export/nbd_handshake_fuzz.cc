@@ -1,5 +1,6 @@
-// What any client may send before it has chosen an export. The first byte says in pieces of which size it arrives: that changes nothing.
-// Every reply is whole, and answers an option that was asked; nobody gets to the requests without an export that exists.
+// What any client may send before it has chosen an export. The first byte says in pieces of which size it
+// arrives: that changes nothing. Every reply is whole, and answers an option that was asked; nobody gets to
+// the requests without an export that exists.
 #include <cstdint>
 #include <vector>
 

@@ -1,5 +1,6 @@
-// What a client may send once it has an export: requests and the payload of writes. The first byte says in pieces of which size it
-// arrives: that changes nothing. No request is let through that leads outside of the volume.
+// What a client may send once it has an export: requests and the payload of writes. The first byte says in
+// pieces of which size it arrives: that changes nothing. No request is let through that leads outside of the
+// volume.
 #include <cstdint>
 #include <tuple>
 #include <vector>
@@ -18,7 +19,9 @@ struct Read {
   Request request;
   std::vector<std::byte> payload;
   bool operator==(const Read& o) const {
-    auto fields = [](const Request& r) { return std::tuple(r.flags, r.command, r.cookie, r.offset, r.length); };
+    auto fields = [](const Request& r) {
+      return std::tuple(r.flags, r.command, r.cookie, r.offset, r.length);
+    };
     return fields(request) == fields(o.request) && payload == o.payload;
   }
 };
@@ -43,8 +46,12 @@ Stream read(ByteSpan in, std::size_t piece) {
           TL_CHECK(part.empty());
           more = false;
           break;
-        case RequestReader::Event::bad_magic: s.bad = true; break;
-        case RequestReader::Event::request: s.all.push_back({reader.request(), {}}); break;
+        case RequestReader::Event::bad_magic:
+          s.bad = true;
+          break;
+        case RequestReader::Event::request:
+          s.all.push_back({reader.request(), {}});
+          break;
         case RequestReader::Event::payload:
           TL_CHECK(!payload.empty() && !s.all.empty() && before - part.size() == payload.size());
           s.all.back().payload.insert(s.all.back().payload.end(), payload.begin(), payload.end());

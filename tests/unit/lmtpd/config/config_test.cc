@@ -27,8 +27,12 @@ std::string error_of(std::string text) {
   return config ? "no error" : config.error().message;
 }
 
-std::string minimal_and(std::string_view more) { return std::string(more) + "\n" + std::string(minimal); }
-std::string minimal_then(std::string_view more) { return std::string(minimal) + std::string(more); }
+std::string minimal_and(std::string_view more) {
+  return std::string(more) + "\n" + std::string(minimal);
+}
+std::string minimal_then(std::string_view more) {
+  return std::string(minimal) + std::string(more);
+}
 
 TEST(Config, MinimalHasTheDocumentedDefaults) {
   auto config = parse_config("t.toml", minimal);
@@ -72,7 +76,8 @@ TEST(Config, HowLongADeliveryMayWait) {
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->limits.queue_time, 5s);
   EXPECT_EQ(config->limits.stop_timeout, 2min);
-  EXPECT_NE(error_of(minimal_then("[limits]\nqueue_time = 5\n")).find("limits.queue_time"), std::string::npos);
+  EXPECT_NE(error_of(minimal_then("[limits]\nqueue_time = 5\n")).find("limits.queue_time"),
+            std::string::npos);
 }
 
 TEST(Config, TheExampleLoads) {
@@ -84,7 +89,8 @@ TEST(Config, TheExampleLoads) {
   EXPECT_EQ(config->listen[1].mode, 0660u);
   EXPECT_EQ(config->listen[1].group, "postfix");
   EXPECT_EQ(config->users.driver, UserDriver::sqlite) << "an example refuses users that nobody has entered";
-  EXPECT_TRUE(config->warnings.empty() || config->warnings[0].find("is not there") != std::string::npos) << config->warnings[0];
+  EXPECT_TRUE(config->warnings.empty() || config->warnings[0].find("is not there") != std::string::npos)
+      << config->warnings[0];
   ASSERT_EQ(config->agents.size(), 1u);
   EXPECT_EQ(config->agents[0].name, "dovecot");
   ASSERT_TRUE(config->delivery.spool.volume);
@@ -195,7 +201,8 @@ MAILTYPE = "x"
   EXPECT_EQ(config->listen[0].host, "::1");
   EXPECT_EQ(config->listen[0].rules.tls, TlsPolicy::required);
   EXPECT_FALSE(config->listen[0].rules.may_speak_for.empty() || config->listen[0].rules.proxies.empty());
-  EXPECT_EQ(config->tls.certificate + config->tls.key + config->tls.client_ca, "/etc/tls/cert.pem/etc/tls/key.pem/etc/tls/ca.pem");
+  EXPECT_EQ(config->tls.certificate + config->tls.key + config->tls.client_ca,
+            "/etc/tls/cert.pem/etc/tls/key.pem/etc/tls/ca.pem");
   EXPECT_TRUE(config->tls.client_certificate_required && !config->tls.tls_1_2);
   EXPECT_TRUE(config->agents.at(0).smtputf8);
   EXPECT_EQ(config->limits.message_bytes_max, 10'000'000u);
@@ -211,11 +218,13 @@ MAILTYPE = "x"
   EXPECT_EQ(config->users.sqlite.busy_timeout, 250ms);
   EXPECT_EQ(config->users.sqlite.connections_max, 3u);
   EXPECT_TRUE(config->users.directory.detail_first && config->users.directory.catch_all);
-  EXPECT_EQ(config->users.defaults.name + " " + config->users.defaults.home + " " + config->users.defaults.maildir + " " + config->users.defaults.agent,
+  EXPECT_EQ(config->users.defaults.name + " " + config->users.defaults.home + " " +
+                config->users.defaults.maildir + " " + config->users.defaults.agent,
             "%user% /srv/mail/%user% /srv/mail/%user%/Maildir lda");
   EXPECT_EQ(config->users.uid + " " + config->users.gid, "vmail 5001");
   const CacheConfig& cache = config->users.directory.cache;
-  EXPECT_TRUE(cache.positive == 90s && cache.negative == 0s && cache.stale == 48h && cache.bytes_max == 1u << 20);
+  EXPECT_TRUE(cache.positive == 90s && cache.negative == 0s && cache.stale == 48h &&
+              cache.bytes_max == 1u << 20);
   EXPECT_EQ(config->delivery.default_agent, "lda");
   EXPECT_EQ(config->delivery.maildir.durability, Durability::group_sync);
   EXPECT_EQ(config->delivery.maildir.received_max, 50u);
@@ -238,11 +247,14 @@ TEST(Config, AnUnknownKeyIsRefusedWithTheNearestName) {
   EXPECT_EQ(error_of(minimal_then("[limits]\nmesage_size = 5000\n")),
             "t.toml:11: limits.mesage_size: unknown key; did you mean \"message_size\"?");
   EXPECT_EQ(error_of(minimal_then("[maildir]\nzzzzzz = 1\n")),
-            "t.toml:11: maildir.zzzzzz: unknown key; known here: durability, detail_folders, folder_separator, folders_max, subscribe, hard_links, delivered_to_check");
+            "t.toml:11: maildir.zzzzzz: unknown key; known here: durability, detail_folders, "
+            "folder_separator, folders_max, subscribe, hard_links, delivered_to_check");
 }
 
 TEST(Config, FoldersByDetail) {
-  auto config = parse_config("t.toml", minimal_then("[maildir]\ndetail_folders = \"create\"\nfolder_separator = \"/\"\nfolders_max = 5\nsubscribe = false\n"));
+  auto config = parse_config("t.toml",
+                             minimal_then("[maildir]\ndetail_folders = \"create\"\nfolder_separator = "
+                                          "\"/\"\nfolders_max = 5\nsubscribe = false\n"));
   ASSERT_TRUE(config) << config.error().message;
   const FolderConfig& folders = config->delivery.maildir.folders;
   EXPECT_EQ(folders.detail, FoldersByDetail::create);
@@ -253,12 +265,15 @@ TEST(Config, FoldersByDetail) {
 
 TEST(Config, HardLinksAreOffByDefault) {
   EXPECT_FALSE(parse_config("t.toml", minimal_then(""))->delivery.maildir.hard_links);
-  EXPECT_TRUE(parse_config("t.toml", minimal_then("[maildir]\nhard_links = true\n"))->delivery.maildir.hard_links);
+  EXPECT_TRUE(
+      parse_config("t.toml", minimal_then("[maildir]\nhard_links = true\n"))->delivery.maildir.hard_links);
 }
 
 TEST(Config, Quota) {
-  auto config = parse_config("t.toml", minimal_then("[quota]\ndriver = \"maildir\"\nstorage = \"1GiB\"\nmessages = 5\nover = \"defer\"\ngrace_percent = 0\n"
-                                                    "ignore = [\"Trash\", \"A&B\"]\ndovecot = \"/etc/dovecot/dovecot.conf\"\n"));
+  auto config = parse_config(
+      "t.toml", minimal_then("[quota]\ndriver = \"maildir\"\nstorage = \"1GiB\"\nmessages = 5\nover = "
+                             "\"defer\"\ngrace_percent = 0\n"
+                             "ignore = [\"Trash\", \"A&B\"]\ndovecot = \"/etc/dovecot/dovecot.conf\"\n"));
   ASSERT_TRUE(config) << config.error().message;
   const QuotaConfig& quota = config->delivery.maildir.quota;
   EXPECT_EQ(quota.driver, QuotaDriver::maildir);
@@ -288,12 +303,17 @@ TEST(Config, QuotaThatDovecotCounts) {
 
 // From before the key accept_all.
 TEST(Config, StaticUsersWithoutAListAreEverybodyAndThatIsTold) {
-  auto config = parse_config("t.toml", "[[listen]]\naddress = \"127.0.0.1:2400\"\n[spool]\npath = \"/s\"\nrequire_marker = false\n[users]\ndriver = \"static\"\nhome = \"/s/%user%\"\n");
+  auto config = parse_config(
+      "t.toml",
+      "[[listen]]\naddress = \"127.0.0.1:2400\"\n[spool]\npath = \"/s\"\nrequire_marker = "
+      "false\n[users]\ndriver = \"static\"\nhome = \"/s/%user%\"\n");
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_TRUE(std::holds_alternative<AcceptAll>(config->users.fixed.users));
   ASSERT_EQ(config->warnings.size(), 1u);
-  EXPECT_EQ(config->warnings[0], "t.toml:6: users.users: is missing: list the local parts that exist, or write accept_all = true to accept mail for every address. "
-                                 "Until then mail for every address is accepted");
+  EXPECT_EQ(config->warnings[0],
+            "t.toml:6: users.users: is missing: list the local parts that exist, or write accept_all = true "
+            "to accept mail for every address. "
+            "Until then mail for every address is accepted");
 }
 
 TEST(Config, LimitsAreComparedWithOneAnother) {
@@ -302,13 +322,19 @@ TEST(Config, LimitsAreComparedWithOneAnother) {
     return config ? fmt::format("{}", fmt::join(config->warnings, "\n")) : config.error().message;
   };
   EXPECT_EQ(warnings(""), "");
-  EXPECT_EQ(warnings("[limits]\ndeliveries = 8\n"),
-            "t.toml: limits.deliveries_per_user (10) is above limits.deliveries (8), and is never reached\n"
-            "t.toml: limits.deliveries_per_transaction (16) is above limits.deliveries (8), and is never reached");
-  EXPECT_EQ(warnings("[limits]\nconnections = 100\n"), "t.toml: limits.connections_per_address (500) is above limits.connections (100), and is never reached");
+  EXPECT_EQ(
+      warnings("[limits]\ndeliveries = 8\n"),
+      "t.toml: limits.deliveries_per_user (10) is above limits.deliveries (8), and is never reached\n"
+      "t.toml: limits.deliveries_per_transaction (16) is above limits.deliveries (8), and is never reached");
+  EXPECT_EQ(
+      warnings("[limits]\nconnections = 100\n"),
+      "t.toml: limits.connections_per_address (500) is above limits.connections (100), and is never reached");
   EXPECT_EQ(warnings("[limits]\nqueue_time = \"10min\"\n"),
-            "t.toml: limits.queue_time (600s) is as long as an MTA waits for a reply (10min): it would deliver again what was delivered");
-  EXPECT_NE(warnings("[agent.a]\ncommand = \"/bin/true\"\ntimeout = \"9min\"\n").find("t.toml: agent.a.timeout: with limits.queue_time a delivery may take 605s"), std::string::npos);
+            "t.toml: limits.queue_time (600s) is as long as an MTA waits for a reply (10min): it would "
+            "deliver again what was delivered");
+  EXPECT_NE(warnings("[agent.a]\ncommand = \"/bin/true\"\ntimeout = \"9min\"\n")
+                .find("t.toml: agent.a.timeout: with limits.queue_time a delivery may take 605s"),
+            std::string::npos);
   EXPECT_EQ(warnings("[agent.a]\ncommand = \"/bin/true\"\n"), "");
   EXPECT_EQ(warnings("[delivery]\nruns = 10\n[agent.a]\ncommand = \"/bin/true\"\n"), "")
       << "those beyond wait";
@@ -328,15 +354,20 @@ TEST(Config, LimitsAreComparedWithOneAnother) {
             "t.toml: agent.a.deliveries (65) is above limits.deliveries (64), and is never reached\n"
             "t.toml: agent.a.deliveries (65) is above delivery.runs (10), and is never reached");
   EXPECT_EQ(warnings("[next_hop.s]\naddress = \"192.0.2.1:24\"\nconnections = 64\ndata_timeout = \"540s\"\n"),
-            "t.toml: next_hop.s.connections (64) is not below limits.deliveries (64): a store that hangs takes all threads that deliver\n"
-            "t.toml: next_hop.s.data_timeout: with limits.queue_time a delivery may take 600s, and an MTA waits 10min for the reply: it would deliver again what was delivered");
+            "t.toml: next_hop.s.connections (64) is not below limits.deliveries (64): a store that hangs "
+            "takes all threads that deliver\n"
+            "t.toml: next_hop.s.data_timeout: with limits.queue_time a delivery may take 600s, and an MTA "
+            "waits 10min for the reply: it would deliver again what was delivered");
 }
 
 TEST(Config, AllProblemsAreReportedAtOnce) {
   std::string errors = error_of(minimal_then("[limits]\nrecipients = 0\nidle_timeout = \"5 bananas\"\n"));
-  EXPECT_NE(errors.find("t.toml:11: limits.recipients: expected a number from 1 to 100000"), std::string::npos)
+  EXPECT_NE(errors.find("t.toml:11: limits.recipients: expected a number from 1 to 100000"),
+            std::string::npos)
       << errors;
-  EXPECT_NE(errors.find("\nt.toml:12: limits.idle_timeout: \"5 bananas\" is no time: expected"), std::string::npos) << errors;
+  EXPECT_NE(errors.find("\nt.toml:12: limits.idle_timeout: \"5 bananas\" is no time: expected"),
+            std::string::npos)
+      << errors;
 }
 
 TEST(Config, SyntaxErrorsNameLineAndColumn) {
@@ -361,8 +392,10 @@ const Wrong wrong[] = {
     {"[[listen]]\naddress = \"localhost:2400\"\n", "expected a numeric address"},
     {"[[listen]]\naddress = \"::1:2400\"\n", "expected a numeric address"},
     {"[[listen]]\naddress = \"127.0.0.1%lo:2400\"\n", "expected a numeric address"},
-    {"[[listen]]\naddress = \"[fe80::1]:2400\"\n", "a link-local address needs its interface: \"[fe80::1%eth0]:2400\""},
-    {"log_level = \"inf\"\n[[listen]]\naddress = \"127.0.0.1:2400\"\n", "log_level: expected one of \"debug\", \"info\", \"warning\", \"error\"; did you mean \"info\"?"},
+    {"[[listen]]\naddress = \"[fe80::1]:2400\"\n",
+     "a link-local address needs its interface: \"[fe80::1%eth0]:2400\""},
+    {"log_level = \"inf\"\n[[listen]]\naddress = \"127.0.0.1:2400\"\n",
+     "log_level: expected one of \"debug\", \"info\", \"warning\", \"error\"; did you mean \"info\"?"},
     {"[[listen]]\naddress = \"127.0.0.1:2400\"\ntls = \"offerd\"\n", "did you mean \"offered\"?"},
     {"[[listen]]\naddress = \"127.0.0.1\"\n", "expected \"127.0.0.1:2400\""},
     {"[[listen]]\naddress = \"127.0.0.1:70000\"\n", "expected a port from 1 to 65535"},
@@ -485,15 +518,22 @@ const Wrong wrong_users[] = {
     {MYSQL "hosts = \"db1\"\n", "users.hosts: expected a list"},
     {MYSQL "hosts = [\"db1\", \"2001:db8::1\"]\n", "t.toml:6: users.hosts: \"2001:db8::1\": expected a port"},
     {MYSQL "hosts = [\"unix:db\"]\n", "expected an absolute path after \"unix:\""},
-    {MYSQL "hosts = [\"db1\"]\ntls = \"yes\"\n", "t.toml:7: users.tls: expected \"none\", \"required\" or \"verified\""},
+    {MYSQL "hosts = [\"db1\"]\ntls = \"yes\"\n",
+     "t.toml:7: users.tls: expected \"none\", \"required\" or \"verified\""},
     {MYSQL "hosts = [\"db1\"]\ntls_ca = \"/ca\"\n", "users.tls_ca: needs tls = "},
-    {MYSQL "hosts = [\"db1\"]\ntls = \"verified\"\ntls_certificate = \"/c\"\n", "users.tls_certificate: needs its counterpart"},
-    {MYSQL "hosts = [\"db1\"]\ntls = \"verified\"\ntls_key = \"/k\"\n", "users.tls_key: needs its counterpart"},
-    {MYSQL "hosts = [\"db1\"]\ndb_password = \"a\"\ndb_password_file = \"/p\"\n", "users.db_password: is given, and a file too"},
-    {MYSQL "hosts = [\"db1\"]\nconnect_timeout = \"11s\"\n", "t.toml:7: users.connect_timeout: must be at most 10s"},
+    {MYSQL "hosts = [\"db1\"]\ntls = \"verified\"\ntls_certificate = \"/c\"\n",
+     "users.tls_certificate: needs its counterpart"},
+    {MYSQL "hosts = [\"db1\"]\ntls = \"verified\"\ntls_key = \"/k\"\n",
+     "users.tls_key: needs its counterpart"},
+    {MYSQL "hosts = [\"db1\"]\ndb_password = \"a\"\ndb_password_file = \"/p\"\n",
+     "users.db_password: is given, and a file too"},
+    {MYSQL "hosts = [\"db1\"]\nconnect_timeout = \"11s\"\n",
+     "t.toml:7: users.connect_timeout: must be at most 10s"},
     {MYSQL "hosts = [\"db1\"]\nquery_timeout = \"1min\"\n", "users.query_timeout: must be at most 10s"},
-    {MYSQL "hosts = [\"db1\"]\nlookup_timeout = \"7s\"\n", "t.toml:7: users.lookup_timeout: must be at least connect_timeout and query_timeout together"},
-    {MYSQL "hosts = [\"db1\"]\ndb_connections = 0\n", "users.db_connections: expected a number from 1 to 256"},
+    {MYSQL "hosts = [\"db1\"]\nlookup_timeout = \"7s\"\n",
+     "t.toml:7: users.lookup_timeout: must be at least connect_timeout and query_timeout together"},
+    {MYSQL "hosts = [\"db1\"]\ndb_connections = 0\n",
+     "users.db_connections: expected a number from 1 to 256"},
     {MYSQL "hosts = [\"db1\"]\npath = \"/users.sqlite\"\n", "users.path: unknown key"},
     {"[users]\ndriver = \"mysql\"\nhosts = [\"db1\"]\n", "users.database: is missing"},
     {"[users]\ndriver = \"mysql\"\nhosts = [\"db1\"]\n", "users.db_user: is missing"},
@@ -502,8 +542,10 @@ const Wrong wrong_users[] = {
     {"[users]\ndriver = \"passwd\"\nhome = \"/home\"\n", "users.home: comes from the account"},
     {"[users]\ndriver = \"passwd\"\nuid_min = 0\n", "users.uid_min: expected a number from 1"},
     {"[users]\ndriver = \"passwd\"\nlookup_timeout = \"0s\"\n", "users.lookup_timeout: "},
-    {"[users]\ndriver = \"static\"\nhome = \"/a\"\nlookup_timeout = \"9s\"\n", "users.lookup_timeout: unknown key"},
-    {"[users]\ndriver = \"static\"\nhome = \"/a\"\nmaildir = \"Maildir\"\n", "users.maildir: expected an absolute path, or \"~\""},
+    {"[users]\ndriver = \"static\"\nhome = \"/a\"\nlookup_timeout = \"9s\"\n",
+     "users.lookup_timeout: unknown key"},
+    {"[users]\ndriver = \"static\"\nhome = \"/a\"\nmaildir = \"Maildir\"\n",
+     "users.maildir: expected an absolute path, or \"~\""},
 };
 #undef MYSQL
 INSTANTIATE_TEST_SUITE_P(Users, ConfigWrong, testing::ValuesIn(wrong_users));
@@ -511,7 +553,8 @@ INSTANTIATE_TEST_SUITE_P(All, ConfigWrong, testing::ValuesIn(wrong));
 
 TEST(Config, ShellCharactersAndOldOptionsAreWarnedOf) {
   auto config = parse_config(
-      "t.toml", minimal_then("[agent.lda]\ncommand = \"/usr/lib/dovecot/dovecot-lda -n -d %to% > /dev/null\"\n"));
+      "t.toml",
+      minimal_then("[agent.lda]\ncommand = \"/usr/lib/dovecot/dovecot-lda -n -d %to% > /dev/null\"\n"));
   ASSERT_TRUE(config) << config.error().message;
   ASSERT_GE(config->warnings.size(), 2u);
   for (const std::string& warning : config->warnings)
@@ -523,9 +566,11 @@ TEST(Config, TopLevelKeysStandBeforeTheSections) {
 }
 
 TEST(Config, NamesOfHostsHaveOneForm) {
-  auto config = parse_config("t.toml", minimal_and("hostname = \"MX.B\u00fccher.example.\"") +
-                                           "\n[next_hop.a]\naddress = \"Store1.example.org.:24\"\ntls = \"verify\"\n[next_hop.b]\naddress = \"[::1]:24\"\ntls = \"verify\"\n"
-                                           "[maildir]\ndelivered_to_check = false\n");
+  auto config = parse_config("t.toml",
+                             minimal_and("hostname = \"MX.B\u00fccher.example.\"") +
+                                 "\n[next_hop.a]\naddress = \"Store1.example.org.:24\"\ntls = "
+                                 "\"verify\"\n[next_hop.b]\naddress = \"[::1]:24\"\ntls = \"verify\"\n"
+                                 "[maildir]\ndelivered_to_check = false\n");
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->hostname, "mx.xn--bcher-kva.example");
   EXPECT_EQ(config->next_hops[0].tls_name + " " + config->next_hops[1].tls_name, "store1.example.org ::1");

@@ -38,14 +38,18 @@ TEST(ConnectTarget, Forms) {
   EXPECT_EQ(name->port, 24);
   EXPECT_EQ(parse_connect_target("[2001:db8::1]:2400")->host, "2001:db8::1");
   EXPECT_EQ(parse_connect_target("unix:/run/x")->unix_path, "/run/x");
-  for (const char* text : {"", ":24", "a", "a:", "a:0", "a:65536", "a:25", "a:24x", "2001:db8::1:24", "[a]:24", "a b:24", "a/b:24", "unix:", "unix:x"}) EXPECT_FALSE(parse_connect_target(text)) << text;
+  for (const char* text : {"", ":24", "a", "a:", "a:0", "a:65536", "a:25", "a:24x", "2001:db8::1:24",
+                           "[a]:24", "a b:24", "a/b:24", "unix:", "unix:x"})
+    EXPECT_FALSE(parse_connect_target(text)) << text;
   EXPECT_FALSE(parse_connect_target("unix:/" + std::string(200, 'x')));
 }
 
 TEST(ConnectProcess, ConnectsToItsTargetsAndToNothingElse) {
   Listening here;
-  auto process = ConnectProcess::start({*parse_connect_target("127.0.0.1:" + std::to_string(here.port)), *parse_connect_target("127.0.0.1:1"), *parse_connect_target("unix:/nonexistent/x")},
-                                       [] { return Status(); });
+  auto process = ConnectProcess::start(
+      {*parse_connect_target("127.0.0.1:" + std::to_string(here.port)), *parse_connect_target("127.0.0.1:1"),
+       *parse_connect_target("unix:/nonexistent/x")},
+      [] { return Status(); });
   ASSERT_TRUE(process);
   auto fd = (*process)->connect(0);
   ASSERT_TRUE(fd) << fd.error().message;
@@ -61,14 +65,16 @@ TEST(ConnectProcess, ConnectsToItsTargetsAndToNothingElse) {
   auto refused = (*process)->connect(1);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Errc::unavailable);
-  EXPECT_NE(refused.error().message.find("127.0.0.1:1: Connection refused"), std::string::npos) << refused.error().message;
+  EXPECT_NE(refused.error().message.find("127.0.0.1:1: Connection refused"), std::string::npos)
+      << refused.error().message;
   EXPECT_NE((*process)->connect(2).error().message.find("No such file"), std::string::npos);
   EXPECT_EQ((*process)->connect(3).error().code, Errc::denied);
 }
 
 // Where its pid is.
 struct Told {
-  pid_t* pid = static_cast<pid_t*>(::mmap(nullptr, sizeof(pid_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  pid_t* pid = static_cast<pid_t*>(
+      ::mmap(nullptr, sizeof(pid_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   ~Told() { ::munmap(pid, sizeof *pid); }
 };
 
@@ -118,7 +124,8 @@ struct Silent : Listening {
 TEST(ConnectProcess, OneTargetThatIsSilentLeavesRoomForTheOthers) {
   Silent silent;
   Listening here;
-  ConnectTarget slow = *parse_connect_target("127.0.0.1:" + std::to_string(silent.port)), good = *parse_connect_target("127.0.0.1:" + std::to_string(here.port));
+  ConnectTarget slow = *parse_connect_target("127.0.0.1:" + std::to_string(silent.port)),
+                good = *parse_connect_target("127.0.0.1:" + std::to_string(here.port));
   slow.timeout = std::chrono::minutes(10);
   good.timeout = std::chrono::seconds(1);
   auto process = ConnectProcess::start({slow, good}, [] { return Status(); });
@@ -132,7 +139,8 @@ TEST(ConnectProcess, OneTargetThatIsSilentLeavesRoomForTheOthers) {
       ++ended;
     });
   while (begun < 12) ::usleep(1000);
-  // Again and again: at first they may not have come to take what there is. Where they have it all this takes the ten minutes that each of them waits.
+  // Again and again: at first they may not have come to take what there is. Where they have it all this takes
+  // the ten minutes that each of them waits.
   for (int connected = 0; connected < 20; ::usleep(5'000)) {
     Result<Fd> fd = (*process)->connect(1);
     connected += fd.has_value();
@@ -157,7 +165,8 @@ TEST(ConnectTo, ATimeThatIsOverIsAnError) {
 }
 
 TEST(ConnectProcess, WhatItCannotBecomeIsAnError) {
-  auto process = ConnectProcess::start({*parse_connect_target("a:24")}, []() -> Status { return fail(Errc::denied, "not today"); });
+  auto process = ConnectProcess::start({*parse_connect_target("a:24")},
+                                       []() -> Status { return fail(Errc::denied, "not today"); });
   ASSERT_FALSE(process);
   EXPECT_EQ(process.error().message, "not today");
 }

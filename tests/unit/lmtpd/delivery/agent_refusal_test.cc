@@ -42,7 +42,8 @@ TEST_F(AgentRefusalTest, TheSenderAndTheRecipientAreToldApart) {
 TEST_F(AgentRefusalTest, NothingIsRefusedWhereItCannotBeAnOption) {
   envelope_.from = "-x@example.net";
   recipient_.text = recipient_.user.name = "-x@example.org";
-  for (const char* command : {"/usr/lib/dovecot/dovecot-lda -f %from% -a %to% -d %user%", "/bin/agent -- %from% %to%", "/bin/agent --from=%from%", "/bin/agent -f%from%"})
+  for (const char* command : {"/usr/lib/dovecot/dovecot-lda -f %from% -a %to% -d %user%",
+                              "/bin/agent -- %from% %to%", "/bin/agent --from=%from%", "/bin/agent -f%from%"})
     EXPECT_EQ(refused(command), "none") << command;
 }
 

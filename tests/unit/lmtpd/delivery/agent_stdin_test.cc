@@ -10,7 +10,9 @@
 namespace twinloft::lmtpd {
 namespace {
 
-bool is_in_memory(const AgentStdin& message) { return ::fcntl(message.fd(), F_GET_SEALS) >= 0; }
+bool is_in_memory(const AgentStdin& message) {
+  return ::fcntl(message.fd(), F_GET_SEALS) >= 0;
+}
 
 std::string text_of(const AgentStdin& message) {
   std::string out(1000, '\0');
@@ -24,7 +26,8 @@ const std::string temporary = "/tmp";
 TEST(AgentStdin, IsChargedToTheMemoryOfAllMessages) {
   MemoryBudget budget(1000);
   {
-    auto message = AgentStdin::create("Header: x\n", test::in_memory("text\r\n"), false, {100, &budget, temporary});
+    auto message = AgentStdin::create("Header: x\n", test::in_memory("text\r\n"), false,
+                                      {100, &budget, temporary});
     ASSERT_TRUE(message.has_value()) << message.error().message;
     EXPECT_TRUE(is_in_memory(*message));
     EXPECT_EQ(budget.used(), 16u);
@@ -36,7 +39,8 @@ TEST(AgentStdin, IsChargedToTheMemoryOfAllMessages) {
 
 TEST(AgentStdin, IsAFileWhereMemoryIsUsedUp) {
   MemoryBudget budget(15);
-  auto message = AgentStdin::create("Header: x\n", test::in_memory("text\r\n"), false, {100, &budget, temporary});
+  auto message = AgentStdin::create("Header: x\n", test::in_memory("text\r\n"), false,
+                                    {100, &budget, temporary});
   ASSERT_TRUE(message.has_value()) << message.error().message;
   EXPECT_FALSE(is_in_memory(*message));
   EXPECT_EQ(text_of(*message), "Header: x\ntext\n");
@@ -46,10 +50,12 @@ TEST(AgentStdin, IsAFileWhereMemoryIsUsedUp) {
 TEST(AgentStdin, FilesShareABudgetToo) {
   MemoryBudget memory(0), disk(20);
   {
-    auto first = AgentStdin::create("Header: x\n", test::in_memory("text\r\n"), false, {100, &memory, temporary, &disk});
+    auto first = AgentStdin::create("Header: x\n", test::in_memory("text\r\n"), false,
+                                    {100, &memory, temporary, &disk});
     ASSERT_TRUE(first.has_value()) << first.error().message;
     EXPECT_EQ(disk.used(), 16u);
-    auto second = AgentStdin::create("Header: x\n", test::in_memory("text\r\n"), false, {100, &memory, temporary, &disk});
+    auto second = AgentStdin::create("Header: x\n", test::in_memory("text\r\n"), false,
+                                     {100, &memory, temporary, &disk});
     ASSERT_FALSE(second.has_value());
     EXPECT_EQ(second.error().code, Errc::exhausted);
     EXPECT_EQ(second.error().sys, ENOSPC) << "452 4.3.1";

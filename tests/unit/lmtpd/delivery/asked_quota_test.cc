@@ -39,7 +39,9 @@ class AskedQuotaTest : public test::MaildirFixture {
     quota.over = over;
     use_spool(dir_, Durability::fsync, {}, quota);
   }
-  std::optional<Reply> refusal(std::uint64_t size, std::string* why) { return agent_->refusal(*spool_->open(), recipient_.user, recipient_.detail, size, why); }
+  std::optional<Reply> refusal(std::uint64_t size, std::string* why) {
+    return agent_->refusal(*spool_->open(), recipient_.user, recipient_.detail, size, why);
+  }
   Counting service_;
 };
 
@@ -47,7 +49,8 @@ TEST_F(AskedQuotaTest, IsAskedWithTheSizeThatDovecotCounts) {
   service_.most = 1'000'000;
   EXPECT_EQ(deliver().code, 250);
   std::string name = std::filesystem::directory_iterator(maildir_ + "/new")->path().filename();
-  EXPECT_NE(name.find(",W=" + std::to_string(service_.last)), std::string::npos) << name << ", asked for " << service_.last;
+  EXPECT_NE(name.find(",W=" + std::to_string(service_.last)), std::string::npos)
+      << name << ", asked for " << service_.last;
   EXPECT_FALSE(std::filesystem::exists(maildir_ + "/maildirsize"));
 }
 

@@ -1,6 +1,7 @@
-// For tests/e2e/failed_disk. deliver_by_steps SPOOL DURABILITY UID GID KNOWN: one delivery by the built-in agent to ann+lists, with a folder, its subscription and a counted quota.
-// Before each file operation it writes "step TEXT" and waits for a line, so that a test can have the file system fail there. KNOWN = 1: a first message
-// has been delivered without steps. The last line is "reply CODE NOTE".
+// For tests/e2e/failed_disk. deliver_by_steps SPOOL DURABILITY UID GID KNOWN: one delivery by the built-in
+// agent to ann+lists, with a folder, its subscription and a counted quota. Before each file operation it
+// writes "step TEXT" and waits for a line, so that a test can have the file system fail there. KNOWN = 1: a
+// first message has been delivered without steps. The last line is "reply CODE NOTE".
 #include <fmt/format.h>
 #include <grp.h>
 #include <unistd.h>
@@ -50,7 +51,9 @@ int run(char** words) {
   const std::string root = words[1];
   auto durability = parse_durability(words[2]);
   auto uid = static_cast<unsigned>(std::stoul(words[3])), gid = static_cast<unsigned>(std::stoul(words[4]));
-  if (!durability || ::setgroups(0, nullptr) != 0 || ::setresgid(gid, gid, gid) != 0 || ::setresuid(uid, uid, uid) != 0) return 2;
+  if (!durability || ::setgroups(0, nullptr) != 0 || ::setresgid(gid, gid, gid) != 0 ||
+      ::setresuid(uid, uid, uid) != 0)
+    return 2;
   test::RecordingOps ops;
   ops.prefix = root;
   OsClock clock;

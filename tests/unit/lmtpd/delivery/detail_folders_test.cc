@@ -8,7 +8,8 @@ namespace {
 
 class DetailFoldersTest : public test::MaildirFixture {
  protected:
-  void use(FoldersByDetail detail, char separator = '.', std::uint32_t folders_max = 1000, bool subscribe = true) {
+  void use(FoldersByDetail detail, char separator = '.', std::uint32_t folders_max = 1000,
+           bool subscribe = true) {
     use_spool(dir_, Durability::fsync, {detail, separator, folders_max, subscribe});
   }
   // The new/ directories that have a message, relative to the Maildir.
@@ -19,13 +20,15 @@ class DetailFoldersTest : public test::MaildirFixture {
     std::string out;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(maildir_)) {
       if (!entry.is_regular_file() || entry.path().parent_path().filename() != "new") continue;
-      out += (out.empty() ? "" : " ") + std::filesystem::relative(entry.path().parent_path(), maildir_).string();
+      out += (out.empty() ? "" : " ") +
+             std::filesystem::relative(entry.path().parent_path(), maildir_).string();
       std::filesystem::remove(entry.path());
     }
     return out;
   }
   void make_folder(const std::string& name) {
-    for (const char* part : {"cur", "new", "tmp"}) std::filesystem::create_directories(maildir_ + "/" + name + "/" + part);
+    for (const char* part : {"cur", "new", "tmp"})
+      std::filesystem::create_directories(maildir_ + "/" + name + "/" + part);
   }
   bool is_there(const std::string& name) { return std::filesystem::exists(maildir_ + "/" + name); }
 };
@@ -90,7 +93,8 @@ TEST_F(DetailFoldersTest, ANewFolderAndAllAboveItAreDurableBeforeTheReply) {
   std::string m = "/example.org/ann/Maildir";
   std::size_t renamed = ops_.at("rename " + m + "/.lists/tmp " + m + "/.lists/new");
   ASSERT_NE(renamed, std::string::npos);
-  for (const std::string& directory : {m + "/.lists/new", m + "/.lists", m, std::string("/example.org/ann"), std::string("/example.org"), std::string()}) {
+  for (const std::string& directory : {m + "/.lists/new", m + "/.lists", m, std::string("/example.org/ann"),
+                                       std::string("/example.org"), std::string()}) {
     std::size_t synced = ops_.at("fsync " + directory, renamed);
     EXPECT_NE(synced, std::string::npos) << directory;
   }
@@ -150,7 +154,8 @@ TEST_F(DetailFoldersTest, AHeldLockLeavesTheFolderUnsubscribedAndTheMailDelivere
   make_folder("");
   std::ofstream(maildir_ + "/subscriptions.lock") << "Dovecot's";
   EXPECT_EQ(deliver_to("lists"), ".lists/new");
-  EXPECT_NE(detail_.find("not subscribed: subscriptions.lock: another program holds it"), std::string::npos) << detail_;
+  EXPECT_NE(detail_.find("not subscribed: subscriptions.lock: another program holds it"), std::string::npos)
+      << detail_;
   EXPECT_EQ(test::slurp(maildir_ + "/subscriptions.lock"), "Dovecot's");
   EXPECT_FALSE(is_there("subscriptions"));
 }
@@ -163,7 +168,9 @@ TEST_F(DetailFoldersTest, AFailedSubscriptionLosesNeitherTheOldOnesNorTheMail) {
   auto calls = ops_.calls();
   // Each step from the lock to the replaced file.
   auto at = [&](const std::string& end) {
-    return static_cast<int>(std::ranges::find_if(calls, [&](const std::string& call) { return call.ends_with(end); }) - calls.begin());
+    return static_cast<int>(
+        std::ranges::find_if(calls, [&](const std::string& call) { return call.ends_with(end); }) -
+        calls.begin());
   };
   const std::string before = test::slurp(maildir_ + "/subscriptions");
   for (int step = at("/subscriptions") - 1, n = 0; step <= at("subscriptions.lock") + 3; ++step, ++n) {
@@ -184,7 +191,8 @@ TEST_F(DetailFoldersTest, ALockThatNobodyHoldsIsRemoved) {
   for (int age : {3600, -3600}) {
     std::string lock = maildir_ + "/subscriptions.lock", name = "f" + std::to_string(age + 10000);
     std::ofstream(lock) << "half a file";
-    std::filesystem::last_write_time(lock, std::filesystem::file_time_type::clock::now() - std::chrono::seconds(age));
+    std::filesystem::last_write_time(
+        lock, std::filesystem::file_time_type::clock::now() - std::chrono::seconds(age));
     EXPECT_EQ(deliver_to(name), "." + name + "/new");
     EXPECT_EQ(detail_, "in ." + name + ", which is new");
     EXPECT_NE(test::slurp(maildir_ + "/subscriptions").find(name + "\n"), std::string::npos);
@@ -203,7 +211,8 @@ TEST_F(DetailFoldersTest, WhatALockHasKeptFromBeingSubscribedIsSubscribedLater) 
   EXPECT_EQ(test::slurp(maildir_ + "/subscriptions"), "V\t2\n\na\nb\n");
   std::ofstream(maildir_ + "/subscriptions") << "V\t2\n\n";
   EXPECT_EQ(deliver_to("a"), ".a/new");
-  EXPECT_EQ(test::slurp(maildir_ + "/subscriptions"), "V\t2\n\n") << "what the user has unsubscribed stays so";
+  EXPECT_EQ(test::slurp(maildir_ + "/subscriptions"), "V\t2\n\n")
+      << "what the user has unsubscribed stays so";
 }
 
 // The file that another program is writing under the lock's name is not put in the place of `subscriptions`.
@@ -240,7 +249,9 @@ TEST_F(DetailFoldersTest, NoFolderIsMadeWhereTheHomeIs) {
   for (const std::string& home : {maildir_, maildir_ + "/.home"}) {
     recipient_.user.home = home;
     EXPECT_EQ(deliver_to("dovecot.sieve"), "new");
-    EXPECT_EQ(detail_, "in the inbox: there is no folder .dovecot.sieve, and none is made in a Maildir that holds the home");
+    EXPECT_EQ(
+        detail_,
+        "in the inbox: there is no folder .dovecot.sieve, and none is made in a Maildir that holds the home");
     EXPECT_FALSE(is_there(".dovecot.sieve"));
     EXPECT_EQ(deliver_to("lists"), ".lists/new") << "what is there is used";
   }

@@ -156,7 +156,8 @@ TEST_F(ExternalTest, LoopsAndPathsOutsideTheSpoolAreRefusedBeforeTheAgentRuns) {
   EXPECT_EQ(deliver().code, 250);
 }
 
-// syncfs reaches the spool only: what an agent puts beneath a home elsewhere would be acknowledged and not durable.
+// syncfs reaches the spool only: what an agent puts beneath a home elsewhere would be acknowledged and not
+// durable.
 TEST_F(ExternalTest, AHomeOutsideTheSpoolIsRefusedWhereTheRowNamesNoMaildir) {
   start({spec("save ran")});
   recipient_.user.maildir.clear();
@@ -182,11 +183,17 @@ TEST_F(ExternalTest, AnAgentThatKnowsNoSuchUserBouncesNothingUnlessConfigured) {
 class DovecotTest : public ExternalTest {
  protected:
   // 2.4 has settings of its own, and a rule of how they are written.
-  static bool is_2_4() { return std::filesystem::exists("/usr/share/dovecot/conf.d/10-mail.conf") && test::slurp("/usr/share/dovecot/conf.d/10-mail.conf").find("mail_driver") != std::string::npos; }
+  static bool is_2_4() {
+    return std::filesystem::exists("/usr/share/dovecot/conf.d/10-mail.conf") &&
+           test::slurp("/usr/share/dovecot/conf.d/10-mail.conf").find("mail_driver") != std::string::npos;
+  }
   void start_lda(const std::string& arguments) {
     std::string conf = path("dovecot.conf");
-    std::ofstream(conf) << (is_2_4() ? "dovecot_config_version = 2.4.0\ndovecot_storage_version = 2.4.0\nmail_driver = maildir\nmail_path = " : "mail_location = maildir:") << spool_
-                        << "/ann/Maildir\nlog_path = /dev/stderr\nbase_dir = " << path("run") << "\nssl = no\nprotocols =\n"
+    std::ofstream(conf) << (is_2_4() ? "dovecot_config_version = 2.4.0\ndovecot_storage_version = "
+                                       "2.4.0\nmail_driver = maildir\nmail_path = "
+                                     : "mail_location = maildir:")
+                        << spool_ << "/ann/Maildir\nlog_path = /dev/stderr\nbase_dir = " << path("run")
+                        << "\nssl = no\nprotocols =\n"
                         << "postmaster_address = postmaster@example.org\nstats_writer_socket_path =\n";
     ::chmod(conf.c_str(), 0644);
     AgentSpec s = spec("");

@@ -123,7 +123,7 @@ inline Recipient make_recipient(const std::string& home) {
   return r;
 }
 
-inline const char* const small_message =
-    "From: a@example.com\r\nSubject: hello\r\n\r\nFirst line\r\nSecond\r\n";
+inline const char* const
+    small_message = "From: a@example.com\r\nSubject: hello\r\n\r\nFirst line\r\nSecond\r\n";
 
 }  // namespace twinloft::lmtpd::test

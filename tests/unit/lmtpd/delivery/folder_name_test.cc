@@ -5,13 +5,15 @@
 namespace twinloft::lmtpd {
 namespace {
 
-std::string directory(std::string_view detail, char separator = '.') { return folder_directory(detail, separator).value_or("none"); }
+std::string directory(std::string_view detail, char separator = '.') {
+  return folder_directory(detail, separator).value_or("none");
+}
 
 TEST(ModifiedUtf7, IsThatOfImap) {
   EXPECT_EQ(encode_mutf7("Lists"), "Lists");
   EXPECT_EQ(encode_mutf7("A & B"), "A &- B");
   EXPECT_EQ(encode_mutf7("Entwürfe"), "Entw&APw-rfe");
-  EXPECT_EQ(encode_mutf7("台北"), "&U,BTFw-");    // RFC 3501 section 5.1.3
+  EXPECT_EQ(encode_mutf7("台北"), "&U,BTFw-");  // RFC 3501 section 5.1.3
   EXPECT_EQ(encode_mutf7("日本語"), "&ZeVnLIqe-");
   EXPECT_EQ(encode_mutf7("ü&ö"), "&APw-&-&APY-");
   EXPECT_EQ(encode_mutf7("😀"), "&2D3eAA-");
@@ -28,10 +30,13 @@ TEST(FolderDirectory, LevelsBecomeDots) {
 }
 
 TEST(FolderDirectory, WhatNamesNoFolderIsTheInbox) {
-  for (std::string_view detail : {"", "INBOX", "inbox", "Inbox.sub", ".", "..", "...", ".a", "a.", "a..b", "/", "a/b", "../../etc", "~", "~root", "a.~root", "*", "a%",
-                                  "a\x01", "a\x7f", "a\tb", "a\n", "\xff", "a\xc3", "a\xc2\x85"})
+  for (std::string_view detail :
+       {"",      "INBOX", "inbox", "Inbox.sub", ".",    "..",    "...",      ".a", "a.",
+        "a..b",  "/",     "a/b",   "../../etc", "~",    "~root", "a.~root",  "*",  "a%",
+        "a\x01", "a\x7f", "a\tb",  "a\n",       "\xff", "a\xc3", "a\xc2\x85"})
     EXPECT_EQ(directory(detail), "none") << detail;
-  for (std::string_view detail : {"a.b", "..", "a/../b", "/a", "a/", "a//b", "./a"}) EXPECT_EQ(directory(detail, '/'), "none") << detail;
+  for (std::string_view detail : {"a.b", "..", "a/../b", "/a", "a/", "a//b", "./a"})
+    EXPECT_EQ(directory(detail, '/'), "none") << detail;
   EXPECT_EQ(directory(std::string_view("a\0b", 3)), "none");
 }
 

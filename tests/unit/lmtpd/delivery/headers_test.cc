@@ -26,7 +26,11 @@ TEST(DeliveryHeader, SaysWhatOrcptSaidAndHowItCame) {
   Envelope envelope = test::make_envelope();
   envelope.smtputf8 = true;
   std::string header = delivery_header(envelope, recipient, {}, "h", {});
-  EXPECT_NE(header.find("\nX-Original-To: j\xc3\xb6rg@example.org\nOriginal-Recipient: utf-8;j\xc3\xb6rg@example.org\n"), std::string::npos) << header;
+  EXPECT_NE(
+      header.find(
+          "\nX-Original-To: j\xc3\xb6rg@example.org\nOriginal-Recipient: utf-8;j\xc3\xb6rg@example.org\n"),
+      std::string::npos)
+      << header;
   EXPECT_NE(header.find(" with UTF8LMTP id "), std::string::npos) << header;
 }
 
@@ -35,11 +39,12 @@ TEST(DeliveryHeader, SaysHowTheConnectionWasSecured) {
   envelope.tls = "TLSv1.3 with cipher X, client certificate a(b)c";
   envelope.client_name = "mx.example.com";
   HeaderChoice only_received{false, false, false, true};
-  EXPECT_EQ(delivery_header(envelope, test::make_recipient("/srv/ann"), only_received, "h", {1'795'000'000, 0}),
-            "Received: from mx.example.com (mx.example.com [192.0.2.7])\n"
-            "\t(using TLSv1.3 with cipher X, client certificate a?b?c)\n"
-            "\tby h with LMTPS id 4fTx1\n"
-            "\tfor <ann@example.org>; Wed, 18 Nov 2026 11:06:40 +0000\n");
+  EXPECT_EQ(
+      delivery_header(envelope, test::make_recipient("/srv/ann"), only_received, "h", {1'795'000'000, 0}),
+      "Received: from mx.example.com (mx.example.com [192.0.2.7])\n"
+      "\t(using TLSv1.3 with cipher X, client certificate a?b?c)\n"
+      "\tby h with LMTPS id 4fTx1\n"
+      "\tfor <ann@example.org>; Wed, 18 Nov 2026 11:06:40 +0000\n");
 }
 
 TEST(DeliveryHeader, CannotBeForgedByAValue) {
@@ -99,7 +104,8 @@ TEST(FindLoop, LooksAtDeliveredToOnlyWhereItShall) {
   std::string text = "Delivered-To: ann@example.org\r\nReceived: from x\r\n\r\n";
   EXPECT_TRUE(find_loop(test::in_memory(text), test::make_recipient("/srv/ann"), {true, 1})->has_value());
   EXPECT_FALSE(find_loop(test::in_memory(text), test::make_recipient("/srv/ann"), {false, 1})->has_value());
-  EXPECT_TRUE(find_loop(test::in_memory(text), test::make_recipient("/srv/ann"), {false, 0})->has_value()) << "hops are counted all the same";
+  EXPECT_TRUE(find_loop(test::in_memory(text), test::make_recipient("/srv/ann"), {false, 0})->has_value())
+      << "hops are counted all the same";
 }
 
 TEST(FindLoop, CountsReceivedFields) {

@@ -27,8 +27,8 @@ class MaildirFaultTest : public test::MaildirFixture {
       ops_.fail_at = step;
       Reply reply = deliver();
       if (reply.code == 250) break;
-      std::string where =
-          "step " + std::to_string(step) + ": " + ops_.calls().at(static_cast<std::size_t>(step));
+      std::string where = "step " + std::to_string(step) + ": " +
+                          ops_.calls().at(static_cast<std::size_t>(step));
       EXPECT_EQ(reply.code, 451) << where;
       expect_nothing_left(where);
       // And the user is not stuck: the next delivery works.

@@ -14,11 +14,13 @@ class MaildirFixture : public DirTest {
     use_spool(dir_);
     become_mail_user();
   }
-  void use_spool(const std::string& root, Durability durability = Durability::fsync, FolderConfig folders = {}, QuotaConfig quota = {}) {
+  void use_spool(const std::string& root, Durability durability = Durability::fsync,
+                 FolderConfig folders = {}, QuotaConfig quota = {}) {
     spool_ = Spool::create({root, std::nullopt}, ops_).value();
     syncs_ = std::make_unique<SyncGroup>(ops_);
-    agent_ = std::make_unique<MaildirAgent>(MaildirConfig{"mail.example.org", durability, folders, std::move(quota), quota_service_, 100}, *spool_,
-                                            *syncs_, ops_, clock_);
+    agent_ = std::make_unique<MaildirAgent>(
+        MaildirConfig{"mail.example.org", durability, folders, std::move(quota), quota_service_, 100},
+        *spool_, *syncs_, ops_, clock_);
     recipient_ = make_recipient(root + "/example.org/ann");
     maildir_ = recipient_.user.maildir;
     ops_.prefix = root;

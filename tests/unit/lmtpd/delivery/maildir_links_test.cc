@@ -1,4 +1,5 @@
-// A message to several users that is one file: who gets it, in which durable order, and what is left where something fails.
+// A message to several users that is one file: who gets it, in which durable order, and what is left where
+// something fails.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -38,12 +39,13 @@ class MaildirLinksTest : public test::MaildirFixture {
     return out;
   }
   static struct stat about(const std::string& path) {
-    struct stat out {};
+    struct stat out{};
     EXPECT_EQ(::stat(path.c_str(), &out), 0) << path;
     return out;
   }
   void expect_no_rest() {
-    for (const Recipient& r : envelope_.recipients) EXPECT_TRUE(test::list(r.user.maildir + "/tmp").empty()) << r.text;
+    for (const Recipient& r : envelope_.recipients)
+      EXPECT_TRUE(test::list(r.user.maildir + "/tmp").empty()) << r.text;
   }
   // Fails the first call, then the second, and so on, until nothing is left to fail.
   void fail_every_step(Durability durability, bool quota) {
@@ -59,14 +61,16 @@ class MaildirLinksTest : public test::MaildirFixture {
       ops_.fail_at = -1;
       bool all = true;
       for (std::size_t i = 0; i < replies.size(); ++i) {
-        std::string where = "step " + std::to_string(step) + ", recipient " + std::to_string(i) + ": " + details_[i];
+        std::string where = "step " + std::to_string(step) + ", recipient " + std::to_string(i) + ": " +
+                            details_[i];
         bool taken = replies[i].code == 250;
         EXPECT_TRUE(taken || replies[i].code == 451) << where;
         EXPECT_EQ(entries(i).size(), taken ? 1u : 0u) << where;
         all &= taken;
       }
       expect_no_rest();
-      auto calls = std::ranges::count_if(ops_.calls(), [](const std::string& call) { return !call.starts_with("unlink "); });
+      auto calls = std::ranges::count_if(
+          ops_.calls(), [](const std::string& call) { return !call.starts_with("unlink "); });
       if (all && calls <= step) {
         EXPECT_GE(step, 12);
         return;
@@ -87,12 +91,14 @@ TEST_F(MaildirLinksTest, OneFileHasANameInEachMaildir) {
   for (std::size_t i : {1u, 2u}) {
     ASSERT_EQ(entries(i).size(), 1u);
     EXPECT_EQ(about(entries(i)[0]).st_ino, first.st_ino);
-    EXPECT_NE(std::filesystem::path(entries(i)[0]).filename(), std::filesystem::path(entries(0)[0]).filename());
+    EXPECT_NE(std::filesystem::path(entries(i)[0]).filename(),
+              std::filesystem::path(entries(0)[0]).filename());
   }
   std::string text = test::slurp(entries(0)[0]);
   EXPECT_NE(entries(0)[0].find(",S=" + std::to_string(text.size()) + ","), std::string::npos);
   EXPECT_TRUE(text.starts_with("Return-Path: <sender@example.com>\nReceived: from ")) << text;
-  for (const char* no : {"Delivered-To", "ann@", "bob@", "cay@", "\tfor "}) EXPECT_EQ(text.find(no), std::string::npos) << text;
+  for (const char* no : {"Delivered-To", "ann@", "bob@", "cay@", "\tfor "})
+    EXPECT_EQ(text.find(no), std::string::npos) << text;
   EXPECT_TRUE(text.ends_with("\nFrom: a@example.com\nSubject: hello\n\nFirst line\nSecond\n"));
   expect_no_rest();
 }
@@ -104,9 +110,13 @@ TEST_F(MaildirLinksTest, TheFileIsDurableFirstThenEveryEntry) {
   std::vector<std::string> order;
   for (const std::string& call : ops_.calls())
     if (!call.starts_with("open ")) order.push_back(call);
-  std::string ann = "/example.org/ann/Maildir", bob = "/example.org/bob/Maildir", cay = "/example.org/cay/Maildir";
-  EXPECT_EQ(order, (std::vector<std::string>{"create " + ann + "/tmp/FILE", "write", "fsync " + ann + "/tmp/FILE", "link " + ann + "/tmp " + ann + "/new", "link " + ann + "/tmp " + bob + "/new",
-                                             "link " + ann + "/tmp " + cay + "/new", "fsync " + ann + "/new", "fsync " + bob + "/new", "fsync " + cay + "/new", "unlink " + ann + "/tmp/FILE"}));
+  std::string ann = "/example.org/ann/Maildir", bob = "/example.org/bob/Maildir",
+              cay = "/example.org/cay/Maildir";
+  EXPECT_EQ(order, (std::vector<std::string>{
+                       "create " + ann + "/tmp/FILE", "write", "fsync " + ann + "/tmp/FILE",
+                       "link " + ann + "/tmp " + ann + "/new", "link " + ann + "/tmp " + bob + "/new",
+                       "link " + ann + "/tmp " + cay + "/new", "fsync " + ann + "/new",
+                       "fsync " + bob + "/new", "fsync " + cay + "/new", "unlink " + ann + "/tmp/FILE"}));
 }
 
 TEST_F(MaildirLinksTest, GroupSyncNeedsTwoForAll) {
@@ -115,7 +125,8 @@ TEST_F(MaildirLinksTest, GroupSyncNeedsTwoForAll) {
   ops_.clear();
   deliver_all();
   EXPECT_EQ(std::ranges::count(ops_.calls(), "syncfs"), 2);
-  std::size_t file = ops_.at("syncfs"), last_link = ops_.at("link /example.org/ann/Maildir/tmp /example.org/cay/Maildir/new");
+  std::size_t file = ops_.at("syncfs"),
+              last_link = ops_.at("link /example.org/ann/Maildir/tmp /example.org/cay/Maildir/new");
   EXPECT_LT(file, ops_.at("link /example.org/ann/Maildir/tmp /example.org/ann/Maildir/new"));
   EXPECT_GT(ops_.at("syncfs", last_link), last_link);
 }
@@ -123,13 +134,20 @@ TEST_F(MaildirLinksTest, GroupSyncNeedsTwoForAll) {
 TEST_F(MaildirLinksTest, ParentsOfNewMaildirsAreSyncedToo) {
   deliver_all();
   std::size_t linked = ops_.at("link /example.org/ann/Maildir/tmp /example.org/cay/Maildir/new");
-  for (const char* directory : {"/example.org/ann/Maildir", "/example.org/bob/Maildir", "/example.org/cay/Maildir", "/example.org/cay", "/example.org", ""})
+  for (const char* directory : {"/example.org/ann/Maildir", "/example.org/bob/Maildir",
+                                "/example.org/cay/Maildir", "/example.org/cay", "/example.org", ""})
     EXPECT_NE(ops_.at(std::string("fsync ") + directory, linked), std::string::npos) << directory;
 }
 
-TEST_F(MaildirLinksTest, EveryFailingStepIsA451ForThoseWhoHaveNothing) { fail_every_step(Durability::fsync, false); }
-TEST_F(MaildirLinksTest, AlsoWithGroupSync) { fail_every_step(Durability::group_sync, false); }
-TEST_F(MaildirLinksTest, AlsoWithQuota) { fail_every_step(Durability::fsync, true); }
+TEST_F(MaildirLinksTest, EveryFailingStepIsA451ForThoseWhoHaveNothing) {
+  fail_every_step(Durability::fsync, false);
+}
+TEST_F(MaildirLinksTest, AlsoWithGroupSync) {
+  fail_every_step(Durability::group_sync, false);
+}
+TEST_F(MaildirLinksTest, AlsoWithQuota) {
+  fail_every_step(Durability::fsync, true);
+}
 
 TEST_F(MaildirLinksTest, WhereNoLinkCanBeMadeEachHasAFile) {
   for (int error : {EMLINK, EXDEV, EPERM, EOPNOTSUPP}) {
@@ -139,7 +157,8 @@ TEST_F(MaildirLinksTest, WhereNoLinkCanBeMadeEachHasAFile) {
     for (std::size_t i : {0u, 1u, 2u}) {
       ASSERT_EQ(entries(i).size(), 1u) << error;
       EXPECT_EQ(about(entries(i)[0]).st_nlink, 1u);
-      EXPECT_NE(test::slurp(entries(i)[0]).find("Delivered-To: " + envelope_.recipients[i].text + "\n"), std::string::npos);
+      EXPECT_NE(test::slurp(entries(i)[0]).find("Delivered-To: " + envelope_.recipients[i].text + "\n"),
+                std::string::npos);
     }
     expect_no_rest();
   }
@@ -152,7 +171,7 @@ TEST_F(MaildirLinksTest, EachIsRefusedForThemselves) {
   quota.driver = QuotaDriver::maildir;
   use_spool(dir_, Durability::fsync, {}, quota);
   add("dan");
-  envelope_.recipients[0].user.quota.bytes = 10;             // the one whose tmp/ would have it
+  envelope_.recipients[0].user.quota.bytes = 10;  // the one whose tmp/ would have it
   envelope_.recipients[1].user.uid += 1;
   envelope_.recipients[3].user.maildir = "/elsewhere/Maildir";
   auto replies = deliver_all();
@@ -199,7 +218,8 @@ TEST_F(MaildirLinksTest, LoopsAreFoundByWhoItWasDeliveredToAndByThisHost) {
   EXPECT_EQ(replies[1].code, 554);
   EXPECT_EQ(replies[2].code, 250);
   std::string passes;
-  for (int i = 0; i < 11; ++i) passes += "Received: from a (b)\r\n\tby mail.example.org with LMTP id x; y\r\n";
+  for (int i = 0; i < 11; ++i)
+    passes += "Received: from a (b)\r\n\tby mail.example.org with LMTP id x; y\r\n";
   for (const Reply& reply : deliver_all(passes + test::small_message)) EXPECT_EQ(reply.enhanced, "5.4.6");
 }
 

@@ -1,4 +1,5 @@
-// Deliveries of the built-in agent to mailboxes with a quota: what is refused, and that maildirsize is right whatever happens.
+// Deliveries of the built-in agent to mailboxes with a quota: what is refused, and that maildirsize is right
+// whatever happens.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -83,7 +84,8 @@ TEST_F(MaildirQuotaTest, AFullMailboxTakesNothing) {
   Reply reply = deliver();
   EXPECT_EQ(reply.code, 552);
   EXPECT_EQ(reply.enhanced, "5.2.2");
-  EXPECT_NE(detail_.find("would be over the quota of 100000 bytes, 2 messages"), std::string::npos) << detail_;
+  EXPECT_NE(detail_.find("would be over the quota of 100000 bytes, 2 messages"), std::string::npos)
+      << detail_;
   EXPECT_EQ(really().messages, 2);
   EXPECT_EQ(told(), really());
   EXPECT_TRUE(test::list(maildir_ + "/tmp").empty());
@@ -121,7 +123,7 @@ TEST_F(MaildirQuotaTest, FoldersCountAndIgnoredOnesDoNot) {
   quota.ignored = {".Trash"};
   use(quota);
   put("cur/1,S=10:2,S", 10);
-  put(".Lists/new/2", 20);       // no size in its name
+  put(".Lists/new/2", 20);            // no size in its name
   put(".Lists.dev/cur/3,S=30x", 30);  // one that cannot be read
   put(".Trash/cur/4,S=400", 400);
   put("tmp/5,S=5000", 5000);
@@ -255,12 +257,14 @@ TEST_F(MaildirQuotaTest, EveryFailingStepLeavesTheSumRight) {
     Reply reply = deliver();
     ops_.fail_at = -1;
     bool was_last = static_cast<int>(ops_.calls().size()) <= step;
-    std::string where = "step " + std::to_string(step) + (was_last ? "" : ": " + ops_.calls().at(static_cast<std::size_t>(step)));
+    std::string where = "step " + std::to_string(step) +
+                        (was_last ? "" : ": " + ops_.calls().at(static_cast<std::size_t>(step)));
     EXPECT_EQ(really().messages, reply.code == 250 ? 3 : 2) << where;
     EXPECT_TRUE(reply.code == 250 || reply.code == 451) << where << ": " << reply.code;
     EXPECT_FALSE(refusal(0)) << where;  // counts where there is no file any more
     EXPECT_EQ(told(), really()) << where;
-    for (const std::string& name : test::list(maildir_)) EXPECT_FALSE(name.starts_with("maildirsize.")) << where << ": " << name;
+    for (const std::string& name : test::list(maildir_))
+      EXPECT_FALSE(name.starts_with("maildirsize.")) << where << ": " << name;
     if (was_last) break;
   }
   EXPECT_GE(step, 12);
@@ -316,7 +320,10 @@ TEST_F(MaildirQuotaTest, SomebodyWhoCountsHoldsUpNoStranger) {
   int code = 0;
   std::thread delivering([&, recipient = recipient_] {
     std::string detail;
-    code = agent_->deliver(*spool_->open(), test::make_envelope(), recipient, test::in_memory(test::small_message), &detail).code;
+    code = agent_
+               ->deliver(*spool_->open(), test::make_envelope(), recipient,
+                         test::in_memory(test::small_message), &detail)
+               .code;
   });
   counting.wait();
   Recipient stranger = recipient_;
@@ -324,7 +331,12 @@ TEST_F(MaildirQuotaTest, SomebodyWhoCountsHoldsUpNoStranger) {
   for (int i = 0; i < 300; ++i) {
     std::string detail;
     stranger.user.maildir = recipient_.user.maildir + "-" + std::to_string(i);
-    EXPECT_EQ(agent_->deliver(*spool_->open(), test::make_envelope(), stranger, test::in_memory(test::small_message), &detail).code, 250) << detail;
+    EXPECT_EQ(agent_
+                  ->deliver(*spool_->open(), test::make_envelope(), stranger,
+                            test::in_memory(test::small_message), &detail)
+                  .code,
+              250)
+        << detail;
   }
   done.count_down();
   delivering.join();
@@ -340,7 +352,8 @@ TEST_F(MaildirQuotaTest, AFolderThatCannotBeReadHoldsUpNoMail) {
   EXPECT_FALSE(std::filesystem::exists(maildir_ + "/maildirsize")) << "what is known of it is not all";
   recipient_.user.quota = {300, 0};
   std::string why;
-  EXPECT_EQ(agent_->refusal(*spool_->open(), recipient_.user, "", 1, &why)->code, 451) << "full, as far as is known";
+  EXPECT_EQ(agent_->refusal(*spool_->open(), recipient_.user, "", 1, &why)->code, 451)
+      << "full, as far as is known";
   EXPECT_EQ(deliver().code, 451);
   ops_.forbidden.clear();
   EXPECT_EQ(deliver().code, 552);
@@ -350,7 +363,8 @@ TEST_F(MaildirQuotaTest, AFolderThatCannotBeReadHoldsUpNoMail) {
 
 TEST_F(MaildirQuotaTest, WhatAnotherProcessHasLeftBehindIsNotInTheWay) {
   put("cur/1,S=400:2,S", 400);
-  for (int i = 0; i < 3; ++i) std::ofstream(maildir_ + "/maildirsize." + std::to_string(::getpid()) + "." + std::to_string(i)) << "old";
+  for (int i = 0; i < 3; ++i)
+    std::ofstream(maildir_ + "/maildirsize." + std::to_string(::getpid()) + "." + std::to_string(i)) << "old";
   EXPECT_EQ(deliver_with(100'000).code, 250);
   EXPECT_EQ(told(), really());
 }
@@ -367,7 +381,8 @@ TEST_F(MaildirQuotaTest, FailuresWhileItIsCountedLeaveNothing) {
     ops_.fail_at = -1;
     bool was_last = static_cast<int>(ops_.calls().size()) <= step;
     EXPECT_EQ(really().messages, reply.code == 250 ? 2 : 1) << step;
-    for (const std::string& name : test::list(maildir_)) EXPECT_FALSE(name.starts_with("maildirsize.")) << step << ": " << name;
+    for (const std::string& name : test::list(maildir_))
+      EXPECT_FALSE(name.starts_with("maildirsize.")) << step << ": " << name;
     EXPECT_FALSE(refusal(0)) << step;
     EXPECT_EQ(told(), really()) << step;
     if (was_last) break;
@@ -382,7 +397,8 @@ TEST_F(MaildirQuotaTest, DeliveriesAtOnceDoNotShareTheLastRoom) {
     threads.emplace_back([&] {
       for (int i = 0; i < 5; ++i) {
         std::string detail;
-        Reply reply = agent_->deliver(*spool_->open(), test::make_envelope(), recipient_, test::in_memory(test::small_message), &detail);
+        Reply reply = agent_->deliver(*spool_->open(), test::make_envelope(), recipient_,
+                                      test::in_memory(test::small_message), &detail);
         if (reply.code == 250) ++taken;
         if (reply.code == 552) ++refused;
         if (reply.code == 451) ++put_off;  // for what another is about to take
@@ -416,7 +432,8 @@ TEST_F(MaildirQuotaTest, NobodyIsRefusedForGoodForWhatAnotherMayNotTake) {
   EXPECT_EQ(quota.room(mailbox, 100), Room::full);
 }
 
-// Of Dovecot's: a link is another name of a folder (mailbox_alias), and what is called so is about to be removed.
+// Of Dovecot's: a link is another name of a folder (mailbox_alias), and what is called so is about to be
+// removed.
 TEST_F(MaildirQuotaTest, AliasesAndWhatDovecotIsRemovingDoNotCount) {
   put(".Sent/cur/1,S=600", 600);
   put("..DOVECOT-TRASHED/cur/1,S=300", 300);
@@ -429,7 +446,8 @@ TEST_F(MaildirQuotaTest, AliasesAndWhatDovecotIsRemovingDoNotCount) {
 TEST_F(MaildirQuotaTest, AFileFromTheFutureIsNotBelieved) {
   put("cur/1,S=10", 10);
   write_file("1000S\n5000 5\n");
-  std::filesystem::last_write_time(maildir_ + "/maildirsize", std::filesystem::file_time_type::clock::now() + std::chrono::hours(24));
+  std::filesystem::last_write_time(maildir_ + "/maildirsize",
+                                   std::filesystem::file_time_type::clock::now() + std::chrono::hours(24));
   recipient_.user.quota = {1000, 0};
   EXPECT_FALSE(refusal(300));
   EXPECT_EQ(told(), (QuotaUsage{10, 1}));
@@ -443,7 +461,8 @@ TEST_F(MaildirQuotaTest, ACountThatNeverStoodStillRefusesNothingForGood) {
   bool back = false;
   ops_.after_list = [&](const std::string& directory) {
     if (!directory.ends_with("/Maildir/new")) return;
-    std::filesystem::rename(maildir_ + (back ? "/cur/1,S=400" : "/new/1,S=400"), maildir_ + (back ? "/new/1,S=400" : "/cur/1,S=400"));
+    std::filesystem::rename(maildir_ + (back ? "/cur/1,S=400" : "/new/1,S=400"),
+                            maildir_ + (back ? "/new/1,S=400" : "/cur/1,S=400"));
     back = !back;
   };
   recipient_.user.quota = {1000, 0};
@@ -478,7 +497,8 @@ TEST_F(MaildirQuotaTest, NamesThatSayImpossibleSizesAddUpToALimit) {
   EXPECT_EQ(refusal(1)->code, 552);
 }
 
-// As Dovecot does it: counts, and renames a new file over the old one, without a lock that anybody else knows.
+// As Dovecot does it: counts, and renames a new file over the old one, without a lock that anybody else
+// knows.
 TEST_F(MaildirQuotaTest, SomebodyElseWhoCountsAtTheSameTimeLosesNothingForGood) {
   recipient_.user.quota = {100'000'000, 0};
   ASSERT_EQ(deliver().code, 250);

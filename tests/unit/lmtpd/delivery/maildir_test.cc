@@ -143,9 +143,12 @@ TEST_F(MaildirTest, RefusesLoops) {
 }
 
 TEST_F(MaildirTest, DeliveredToIsNotLookedAtWhereTheKeySaysSo) {
-  agent_ = std::make_unique<MaildirAgent>(MaildirConfig{.hostname = "mail.example.org", .received_max = 2, .delivered_to_check = false}, *spool_, *syncs_, ops_, clock_);
+  agent_ = std::make_unique<MaildirAgent>(
+      MaildirConfig{.hostname = "mail.example.org", .received_max = 2, .delivered_to_check = false}, *spool_,
+      *syncs_, ops_, clock_);
   EXPECT_EQ(deliver(test::in_memory("Delivered-To: ann@example.org\r\n\r\nagain\r\n")).code, 250);
-  EXPECT_EQ(deliver(test::in_memory("Received: a\r\nReceived: b\r\nReceived: c\r\n\r\nagain\r\n")).code, 554) << "hops are counted";
+  EXPECT_EQ(deliver(test::in_memory("Received: a\r\nReceived: b\r\nReceived: c\r\n\r\nagain\r\n")).code, 554)
+      << "hops are counted";
 }
 
 TEST_F(MaildirTest, RefusesUsersOfAnotherUidAndSaysSo) {

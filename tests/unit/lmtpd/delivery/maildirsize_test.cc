@@ -1,4 +1,5 @@
-// The file maildirsize as text: what Dovecot writes is read, what is written Dovecot reads, and damage is seen.
+// The file maildirsize as text: what Dovecot writes is read, what is written Dovecot reads, and damage is
+// seen.
 #include "maildirsize.h"
 
 #include <gtest/gtest.h>
@@ -46,9 +47,10 @@ TEST(Maildirsize, OtherProgramsPadTheirLines) {
 
 TEST(Maildirsize, DamageIsSeen) {
   using namespace std::string_view_literals;
-  for (std::string_view text : {""sv, "\n"sv, "10S"sv, "10S\n"sv, "10S\n1\n"sv, "10S\n1 x\n"sv, "10S\nx 1\n"sv, "10S\n1 1 1\n"sv, "10S\n\n1 1\n"sv, "10S\n1 1\0\n"sv,
-                                "10S\n1 1\n\0\0\0\n"sv, "10S\n-1 1\n"sv, "10S\n1 -1\n"sv, "10S\n99999999999999999999 1\n"sv, "10S\n1.5 1\n"sv,
-                                "10S\n9223372036854775807 1\n"sv})
+  for (std::string_view text :
+       {""sv, "\n"sv, "10S"sv, "10S\n"sv, "10S\n1\n"sv, "10S\n1 x\n"sv, "10S\nx 1\n"sv, "10S\n1 1 1\n"sv,
+        "10S\n\n1 1\n"sv, "10S\n1 1\0\n"sv, "10S\n1 1\n\0\0\0\n"sv, "10S\n-1 1\n"sv, "10S\n1 -1\n"sv,
+        "10S\n99999999999999999999 1\n"sv, "10S\n1.5 1\n"sv, "10S\n9223372036854775807 1\n"sv})
     EXPECT_FALSE(parse_maildirsize(text).has_value()) << text;
 }
 
@@ -76,7 +78,9 @@ TEST(Maildirsize, SizesComeFromNames) {
   EXPECT_EQ(size_in_name("1.M2P3.host,S=1234,W=1250:2,S"), 1234u);
   EXPECT_EQ(size_in_name("1.M2P3.host,S=7"), 7u);
   EXPECT_EQ(size_in_name("1.M2P3.host,S=7:2,"), 7u);
-  for (const char* name : {"1.M2P3.host:2,S", "1,S=", "1,S=x", "1,S=5x", "1,S=99999999999999999999", "1,S=-5"}) EXPECT_FALSE(size_in_name(name)) << name;
+  for (const char* name :
+       {"1.M2P3.host:2,S", "1,S=", "1,S=x", "1,S=5x", "1,S=99999999999999999999", "1,S=-5"})
+    EXPECT_FALSE(size_in_name(name)) << name;
 }
 
 // Dovecot: below the limit there is room for one more message, which may be over it by the grace.

@@ -20,9 +20,9 @@ class RecordingOps : public FileOps {
   // The call with this number (from 0; removals are not counted) fails with `fail_with`; -1: none.
   int fail_at = -1;
   int fail_with = EIO;
-  int link_error = 0;  // of every link
-  std::function<void(const std::string&)> before;  // of each step, before it is made
-  std::string forbidden;  // a directory that cannot be opened
+  int link_error = 0;                                  // of every link
+  std::function<void(const std::string&)> before;      // of each step, before it is made
+  std::string forbidden;                               // a directory that cannot be opened
   std::function<void(const std::string&)> after_read;  // of that file: likewise
   std::function<void(const std::string&)> after_list;  // of that directory: what somebody else does meanwhile
 

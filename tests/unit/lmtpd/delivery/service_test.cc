@@ -67,8 +67,8 @@ TEST_F(ServiceTest, AnUnmountedSpoolSwallowsNothing) {
   EXPECT_EQ(deliver().code, 250);
   become_root();
   unmount(spool_);
-  std::filesystem::remove(spool_ + "/" +
-                          spool_marker_name);  // the mount point itself was marked by the fixture
+  std::filesystem::remove(spool_ + "/" + spool_marker_name);  // the mount point itself was marked by the
+                                                              // fixture
   become_mail_user();
   EXPECT_FALSE(service_->check_spool().has_value());
   for (const char* agent : {"maildir", "agent"}) {
@@ -128,7 +128,7 @@ TEST_F(ServiceTest, DeliversToManyAtOnceWhereTheyShareAFile) {
     auto names = test::list(incoming);
     ASSERT_EQ(names.size(), 2u);
     for (const std::string& name : names) {
-      struct stat about {};
+      struct stat about{};
       ASSERT_EQ(::stat((incoming + "/" + name).c_str(), &about), 0);
       ++files[about.st_ino];
     }

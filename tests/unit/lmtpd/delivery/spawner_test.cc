@@ -46,7 +46,9 @@ class SpawnerTest : public test::DirTest {
     s.name = name;
     return s;
   }
-  void start(AgentSpec s, SpawnerOptions options = {}) { start(std::vector<AgentSpec>{std::move(s)}, options); }
+  void start(AgentSpec s, SpawnerOptions options = {}) {
+    start(std::vector<AgentSpec>{std::move(s)}, options);
+  }
   void start(std::vector<AgentSpec> specs, SpawnerOptions options = {}) {
     auto started = Spawner::start(std::move(specs), options);
     ASSERT_TRUE(started.has_value()) << started.error().message;
@@ -81,7 +83,8 @@ class SpawnerTest : public test::DirTest {
     ::chmod(at.c_str(), 0666);
     return at;
   }
-  // Starts agent 0, which leaves a helper in a session of its own, goes on once `gate` was opened and closed, and ends.
+  // Starts agent 0, which leaves a helper in a session of its own, goes on once `gate` was opened and closed,
+  // and ends.
   std::thread start_gated(const std::string& gate, Fd* open_gate) {
     std::thread runs([this] {
       RunRequest r = request();
@@ -192,7 +195,9 @@ TEST(RunAs, IsPinnedToWhatTheConfigurationKnows) {
   RunAsRules rules;
   rules.own = {{200, 201}, {300, 8}};
   rules.homes = {"/srv/mail"};
-  auto ask = [&](std::uint32_t uid, std::uint32_t gid, std::string_view home = "/srv/mail/ann") { return check_run_as(rules, uid, gid, home); };
+  auto ask = [&](std::uint32_t uid, std::uint32_t gid, std::string_view home = "/srv/mail/ann") {
+    return check_run_as(rules, uid, gid, home);
+  };
   EXPECT_FALSE(ask(200, 201)->any()) << "below uid_min, and the configured user";
   EXPECT_FALSE(ask(300, 201)->any());
   EXPECT_FALSE(ask(1000, 1000)->any());
@@ -200,7 +205,9 @@ TEST(RunAs, IsPinnedToWhatTheConfigurationKnows) {
   EXPECT_TRUE(ask(1000, 42)->group) << "the group shadow";
   EXPECT_TRUE(ask(1000, 1000, "/home/ann")->home);
   EXPECT_TRUE(ask(200, 201, "/srv/mailx")->home) << "also for the configured user";
-  for (auto [uid, gid] : {std::pair(0u, 1000u), {1000u, 0u}, {999u, 1000u}, {201u, 1000u}, {~0u, 1000u}, {1000u, ~0u}}) EXPECT_FALSE(ask(uid, gid)) << uid << ":" << gid;
+  for (auto [uid, gid] :
+       {std::pair(0u, 1000u), {1000u, 0u}, {999u, 1000u}, {201u, 1000u}, {~0u, 1000u}, {1000u, ~0u}})
+    EXPECT_FALSE(ask(uid, gid)) << uid << ":" << gid;
   rules.only_own = true;
   EXPECT_TRUE(ask(200, 8));
   EXPECT_FALSE(ask(1000, 1000)) << "no row can name another user";
@@ -221,8 +228,15 @@ TEST(RunAs, TheAccountsOwnHomeAndGroup) {
 }
 
 TEST(RunAs, WithinIsByComponents) {
-  for (auto [path, directory] : {std::pair("/a/b", "/a"), {"/a", "/a"}, {"/a/", "/a"}, {"//a//b", "/a/"}, {"/a/./b", "/a/b/."}, {"/x", "/"}}) EXPECT_TRUE(is_within(path, directory)) << path;
-  for (auto [path, directory] : {std::pair("/ab", "/a"), {"/", "/a"}, {"/a", "/a/b"}}) EXPECT_FALSE(is_within(path, directory)) << path;
+  for (auto [path, directory] : {std::pair("/a/b", "/a"),
+                                 {"/a", "/a"},
+                                 {"/a/", "/a"},
+                                 {"//a//b", "/a/"},
+                                 {"/a/./b", "/a/b/."},
+                                 {"/x", "/"}})
+    EXPECT_TRUE(is_within(path, directory)) << path;
+  for (auto [path, directory] : {std::pair("/ab", "/a"), {"/", "/a"}, {"/a", "/a/b"}})
+    EXPECT_FALSE(is_within(path, directory)) << path;
 }
 
 TEST_F(SpawnerTest, RefusesAMessageThatIsNoFile) {
@@ -306,10 +320,12 @@ TEST_F(SpawnerTest, KeepsTheEndOfAFlood) {
   EXPECT_TRUE(result.output.ends_with("x\nthe last line\n"));
 }
 
-// What has left its run may write without end: the last reading of the output has a bound, and other runs go on.
+// What has left its run may write without end: the last reading of the output has a bound, and other runs go
+// on.
 TEST_F(SpawnerTest, ADaemonThatFloodsHoldsUpNobody) {
   std::string gate = make_fifo("gate"), others = make_fifo("others");
-  start({named("gated", "daemon-gate " + others + " " + gate), named("flood", "daemon-flood " + fifo()), named("plain", "exit 3")});
+  start({named("gated", "daemon-gate " + others + " " + gate), named("flood", "daemon-flood " + fifo()),
+         named("plain", "exit 3")});
   Fd open_gate;
   std::thread under_way = start_gated(gate, &open_gate);
   for (std::uint32_t agent : {1u, 2u}) {

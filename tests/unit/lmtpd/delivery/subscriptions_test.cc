@@ -5,7 +5,9 @@
 namespace twinloft::lmtpd {
 namespace {
 
-std::string added(std::string_view file, std::string_view folder) { return add_subscription(file, folder).value_or("there"); }
+std::string added(std::string_view file, std::string_view folder) {
+  return add_subscription(file, folder).value_or("there");
+}
 
 TEST(Subscriptions, ANewFileIsOfVersion2) {
   EXPECT_EQ(added("", ".Lists.Dev"), "V\t2\n\nLists\tDev\n");

@@ -17,7 +17,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-std::vector<std::byte> packet(std::string_view text) { return {as_bytes(text).begin(), as_bytes(text).end()}; }
+std::vector<std::byte> packet(std::string_view text) {
+  return {as_bytes(text).begin(), as_bytes(text).end()};
+}
 
 // A process that answers with what it was asked, but "hangs" only once the gate lets it pass.
 class LanesTest : public testing::Test {
@@ -34,7 +36,9 @@ class LanesTest : public testing::Test {
         return LaneAnswer{packet(as_text(request)), as_text(request) == "file" ? Fd(::dup(0)) : Fd()};
       });
     };
-    process_ = LaneProcess::start({"lanes-test", "the process", 2, 2, 300ms, 200ms}, [] { return Status(); }, open).value();
+    process_ = LaneProcess::start(
+                   {"lanes-test", "the process", 2, 2, 300ms, 200ms}, [] { return Status(); }, open)
+                   .value();
   }
   // What beat() says within so many calls.
   std::string beats(int times) {
@@ -49,15 +53,16 @@ class LanesTest : public testing::Test {
   }
   void open_gate(int times) { gate_->fetch_add(times); }
   // The answer, or "timeout".
-  std::string ask(std::string_view text, std::size_t group, std::optional<std::chrono::milliseconds> time = std::nullopt) {
+  std::string ask(std::string_view text, std::size_t group,
+                  std::optional<std::chrono::milliseconds> time = std::nullopt) {
     auto answer = process_->ask(packet(text), time, group);
     if (!answer) return answer.error().code == Errc::timeout ? "timeout" : answer.error().message;
     return std::string(as_text(answer->packet));
   }
 
   // In memory that both processes have.
-  std::atomic<int>* gate_ =
-      new (::mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) std::atomic<int>(0);
+  std::atomic<int>* gate_ = new (::mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE,
+                                        MAP_SHARED | MAP_ANONYMOUS, -1, 0)) std::atomic<int>(0);
   std::unique_ptr<LaneProcess> process_;
 };
 
@@ -126,7 +131,8 @@ TEST(LaneProcess, OneThatNeverBecomesReadyIsNotWaitedFor) {
   auto hangs = []() -> Result<LaneProcess::Serve> {
     for (;;) ::pause();
   };
-  auto started = LaneProcess::start({"lanes-test", "the process", 1, 1, 300ms, 200ms, 100ms}, [] { return Status(); }, hangs);
+  auto started = LaneProcess::start(
+      {"lanes-test", "the process", 1, 1, 300ms, 200ms, 100ms}, [] { return Status(); }, hangs);
   ASSERT_FALSE(started);
   EXPECT_EQ(started.error().code, Errc::timeout);
 }

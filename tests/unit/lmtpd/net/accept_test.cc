@@ -45,7 +45,8 @@ TEST(AcceptPauses, WhatBeginsAgainSoonIsNotToldAgain) {
   EXPECT_EQ(lines, 2u);
 }
 
-// Not in the build with UBSan: its check of virtual calls opens a pipe, and takes the lack of descriptors for a bad object.
+// Not in the build with UBSan: its check of virtual calls opens a pipe, and takes the lack of descriptors for
+// a bad object.
 #if !defined(__SANITIZE_ADDRESS__)
 class Descriptors : public ServerTest {
  protected:

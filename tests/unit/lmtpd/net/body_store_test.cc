@@ -93,7 +93,10 @@ TEST(BodyStore, FilesShareABudget) {
     EXPECT_NE(refused.error().message.find("limits.body_disk_total"), std::string::npos);
     EXPECT_EQ(disk.used(), 7u) << "a refused body holds nothing";
   }
-  { BodyStore third(limits, memory); ASSERT_TRUE(third.append("012")); }
+  {
+    BodyStore third(limits, memory);
+    ASSERT_TRUE(third.append("012"));
+  }
   EXPECT_EQ(disk.used(), 7u);
   EXPECT_EQ(memory.used(), 0u);
 }

@@ -17,7 +17,8 @@ using Names = std::vector<std::string>;
 class DeliveryQueueTest : public testing::Test {
  protected:
   // `message`: its number; what it says when it runs is its users' names.
-  QueuedDelivery delivery(std::size_t message, Names users, std::uint32_t per_user_max = unlimited_deliveries, SharedLimit shared = {}) {
+  QueuedDelivery delivery(std::size_t message, Names users, std::uint32_t per_user_max = unlimited_deliveries,
+                          SharedLimit shared = {}) {
     return {&messages_.at(message), std::move(shared), per_user_max, std::move(users),
             std::make_shared<const QueuedDelivery::Run>([](const std::vector<std::size_t>&) {})};
   }
@@ -80,7 +81,8 @@ TEST_F(DeliveryQueueTest, ABurstForOneUserDelaysNobodyElse) {
 
 TEST_F(DeliveryQueueTest, ASlowAgentHoldsUpNobodyElse) {
   DeliveryQueue queue(64, 16);
-  for (std::size_t i = 0; i < 9; ++i) queue.push(delivery(i, {"user" + std::to_string(i)}, 10, {"agent slow", 2}));
+  for (std::size_t i = 0; i < 9; ++i)
+    queue.push(delivery(i, {"user" + std::to_string(i)}, 10, {"agent slow", 2}));
   queue.push(delivery(9, {"ann"}, 10));
   EXPECT_EQ(begin(queue), (Names{"user0", "user1", "ann"}));
   end_first(queue);
@@ -106,7 +108,8 @@ TEST_F(DeliveryQueueTest, OneMessageTakesNoMoreThanItsPart) {
   for (const char* user : {"a", "b", "c", "d"}) queue.push(delivery(0, {user}));
   queue.push(delivery(1, {"d"}));
   queue.push(delivery(1, {"e"}));
-  EXPECT_EQ(begin(queue), (Names{"a", "b", "d", "e"})) << "also where a user's first message waits for its part";
+  EXPECT_EQ(begin(queue), (Names{"a", "b", "d", "e"}))
+      << "also where a user's first message waits for its part";
   end_first(queue);
   EXPECT_EQ(begin(queue), Names{"c"});
   end_first(queue);
@@ -168,8 +171,8 @@ TEST_F(DeliveryQueueTest, WhatIsDroppedNeverBegins) {
   EXPECT_EQ(queue.waiting(), 0u);
 }
 
-// Random messages, ends and drops, against the limits counted anew each time. Every member of every delivery begins
-// once, or is dropped.
+// Random messages, ends and drops, against the limits counted anew each time. Every member of every delivery
+// begins once, or is dropped.
 class Model {
  public:
   explicit Model(std::uint64_t seed) : random_(seed) {}
@@ -180,7 +183,8 @@ class Model {
       ASSERT_FALSE(running_.empty()) << "something waits that nothing holds up";
       end_one();
     }
-    for (const auto& [run, members] : begun_) EXPECT_EQ(members.size(), dropped_.contains(run) ? members.size() : pushed_.at(run));
+    for (const auto& [run, members] : begun_)
+      EXPECT_EQ(members.size(), dropped_.contains(run) ? members.size() : pushed_.at(run));
     for (const auto& [run, count] : pushed_) EXPECT_TRUE(begun_.contains(run) || dropped_.contains(run));
   }
 
@@ -189,9 +193,12 @@ class Model {
 
   void step() {
     std::uint64_t what = random_.below(8);
-    if (what == 0) drop();
-    else if (what < 4 && !running_.empty()) end_one();
-    else push();
+    if (what == 0)
+      drop();
+    else if (what < 4 && !running_.empty())
+      end_one();
+    else
+      push();
     begin_all();
   }
   void push() {
@@ -216,7 +223,8 @@ class Model {
     while (auto turn = queue_.next()) {
       ASSERT_FALSE(turn->members.empty());
       EXPECT_FALSE(dropped_.contains(turn->run));
-      for (std::size_t member : turn->members) EXPECT_TRUE(begun_[turn->run].insert(member).second) << "begun twice";
+      for (std::size_t member : turn->members)
+        EXPECT_TRUE(begun_[turn->run].insert(member).second) << "begun twice";
       running_.push_back(std::move(*turn));
       check();
     }

@@ -1,4 +1,5 @@
-// What throws in a connection's handlers ends that connection, with 421 where one can be sent, and nothing else.
+// What throws in a connection's handlers ends that connection, with 421 where one can be sent, and nothing
+// else.
 #include <atomic>
 #include <stdexcept>
 
@@ -62,7 +63,9 @@ class Exceptions : public ServerTest {
   std::atomic<int> ids_{0};
 };
 
-TEST_F(Exceptions, WhenALookUpIsDone) { expect_within_look_up(); }
+TEST_F(Exceptions, WhenALookUpIsDone) {
+  expect_within_look_up();
+}
 
 TEST_F(Exceptions, WhenAUserIsAtHand) {
   users_.at_hand = true;

@@ -43,10 +43,11 @@ class Gate {
   bool released_ = false;
 };
 
-// Everybody exists but "nobody"; "broken" is an error, "throw" an exception, and "waits" takes until the gate is released.
+// Everybody exists but "nobody"; "broken" is an error, "throw" an exception, and "waits" takes until the gate
+// is released.
 class FakeUsers final : public UserDb {
  public:
-  bool at_hand = false;  // what it knows, but for "waits"
+  bool at_hand = false;                     // what it knows, but for "waits"
   std::function<void()> last_step = [] {};  // before it answers
   Gate gate;
 
@@ -91,7 +92,8 @@ class FakeDeliverer final : public Deliverer {
     if (waiting_ >= until_) held_ = false, changed_.notify_all();
     --waiting_;
     --of_user;
-    delivered_.push_back({recipient.text, envelope.from, text_of(body), body.in_memory(), envelope.client, envelope.tls});
+    delivered_.push_back(
+        {recipient.text, envelope.from, text_of(body), body.in_memory(), envelope.client, envelope.tls});
     changed_.notify_all();
     if (recipient.local_part.starts_with("full")) return {452, "4.2.2", "Mailbox full"};
     if (recipient.local_part.starts_with("refused")) return {550, "5.1.1", "No such user there"};
@@ -109,7 +111,8 @@ class FakeDeliverer final : public Deliverer {
     return user.name.starts_with("group-") ? "group" : "";
   }
   mutable std::atomic<bool> group_throws{false};  // once
-  std::vector<Reply> deliver_group(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const GivenUp& given_up) override {
+  std::vector<Reply> deliver_group(const Envelope& envelope, std::span<const std::size_t> recipients,
+                                   const MessageBody& body, const GivenUp& given_up) override {
     std::vector<Reply> replies;
     for (std::size_t i : recipients) {
       before_part(static_cast<int>(replies.size()));
@@ -128,7 +131,8 @@ class FakeDeliverer final : public Deliverer {
     return {per_user_max, {std::string(1, found->first), found->second}};
   }
 
-  // Users whose names begin so have a quota: of 100 bytes a message, or one that cannot be found out, or not until the gate is released.
+  // Users whose names begin so have a quota: of 100 bytes a message, or one that cannot be found out, or not
+  // until the gate is released.
   Gate gate;
   bool may_refuse(const User& user) const override { return user.name.starts_with("quota"); }
   std::optional<Reply> refusal(const User& user, const std::string& detail, std::uint64_t size) override {

@@ -158,7 +158,9 @@ TEST_F(LargeMessageTest, BeyondTheDiskThatAllMayTakeAMessageIsDeferred) {
 }
 
 TEST_F(LargeMessageTest, AnExceptionOfTheDirectoryIsToldToo) {
-  config_.make_body_file = [](const std::string&) -> Result<Fd> { throw std::runtime_error("the directory throws"); };
+  config_.make_body_file = [](const std::string&) -> Result<Fd> {
+    throw std::runtime_error("the directory throws");
+  };
   start();
   LmtpClient client(port_);
   client.begin();
@@ -201,10 +203,13 @@ class SmallChunks : public ServerTest {
     for (int i = 0; i < 900; ++i) text_ += fmt::format("L{:03}\n", i);  // 5 bytes each
   }
   ~SmallChunks() override { first_.release(); }
-  static std::string chunk(std::string_view text, bool last) { return fmt::format("BDAT {}{}\r\n", text.size(), last ? " LAST" : "") + std::string(text); }
+  static std::string chunk(std::string_view text, bool last) {
+    return fmt::format("BDAT {}{}\r\n", text.size(), last ? " LAST" : "") + std::string(text);
+  }
   std::string chunks(bool to_the_end) const {
     std::string out;
-    for (std::size_t at = 0; at < text_.size(); at += 5) out += chunk(std::string_view(text_).substr(at, 5), to_the_end && at + 5 == text_.size());
+    for (std::size_t at = 0; at < text_.size(); at += 5)
+      out += chunk(std::string_view(text_).substr(at, 5), to_the_end && at + 5 == text_.size());
     return out;
   }
   // Some turns of the event loop.
@@ -245,7 +250,8 @@ TEST_F(SmallChunks, ResetWhileAPartIsBeingStored) {
   first_.wait_for_waiting(1);
   let_others_go_on();
   first_.release();
-  for (std::size_t i = 0; i < 2 + text_.size() / 5 + 1 + 2 + 1; ++i) ASSERT_EQ(client.reply().substr(0, 3), "250") << i;
+  for (std::size_t i = 0; i < 2 + text_.size() / 5 + 1 + 2 + 1; ++i)
+    ASSERT_EQ(client.reply().substr(0, 3), "250") << i;
   EXPECT_EQ(client.reply().substr(0, 3), "221");
   auto delivered = deliverer_.wait_for_delivered(2);
   EXPECT_TRUE(delivered[1].text == second);

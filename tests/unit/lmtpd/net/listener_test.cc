@@ -18,8 +18,12 @@
 namespace twinloft::lmtpd {
 namespace {
 
-ListenAddress tcp(std::uint16_t port) { return {"127.0.0.1:" + std::to_string(port), "127.0.0.1", port, "", 0}; }
-ListenAddress unix_at(const std::string& path) { return {"unix:" + path, "", 0, path, 0666}; }
+ListenAddress tcp(std::uint16_t port) {
+  return {"127.0.0.1:" + std::to_string(port), "127.0.0.1", port, "", 0};
+}
+ListenAddress unix_at(const std::string& path) {
+  return {"unix:" + path, "", 0, path, 0666};
+}
 
 // What a server that was killed leaves behind.
 void leave_socket(const std::string& path) {
@@ -31,7 +35,7 @@ void leave_socket(const std::string& path) {
 }
 
 bool exists(const std::string& path) {
-  struct stat found {};
+  struct stat found{};
   return ::lstat(path.c_str(), &found) == 0;
 }
 
@@ -57,7 +61,7 @@ TEST(Listener, TheSocketGetsItsModeAndGroup) {
   address.gid = 4242;
   auto listener = Listener::bind(address);
   ASSERT_TRUE(listener) << listener.error().message;
-  struct stat found {};
+  struct stat found{};
   ASSERT_EQ(::lstat(address.unix_path.c_str(), &found), 0);
   EXPECT_EQ(found.st_gid, 4242u);
   EXPECT_EQ(found.st_mode & 07777, 0620u);
@@ -70,7 +74,7 @@ TEST(Listener, ASocketsDefaultsLetInOwnerAndGroupOnly) {
   auto listener = Listener::bind({.name = "s", .host = "", .unix_path = dir / "s"});
   ::umask(before);
   ASSERT_TRUE(listener) << listener.error().message;
-  struct stat found {};
+  struct stat found{};
   ASSERT_EQ(::lstat((dir / "s").c_str(), &found), 0);
   EXPECT_EQ(found.st_uid, ::geteuid());
   EXPECT_EQ(found.st_gid, ::getegid());
@@ -83,7 +87,7 @@ TEST(Listener, AStaleSocketIsReplacedAndRemovedAtTheEnd) {
   {
     auto listener = Listener::bind(unix_at(dir / "s"));
     ASSERT_TRUE(listener) << listener.error().message;
-    struct stat found {};
+    struct stat found{};
     ASSERT_EQ(::stat((dir / "s").c_str(), &found), 0);
     EXPECT_EQ(found.st_mode & 0777, 0666u);
   }
@@ -151,8 +155,9 @@ TEST_F(Adopting, APathThatIsGoneIsNoticed) {
 
 TEST_F(Adopting, WhatListensElsewhereIsLeft) {
   std::vector<Fd> fds = passed();
-  for (const ListenAddress& other : {tcp(static_cast<std::uint16_t>(port_ ^ 1)), unix_at(path() + "2"), ListenAddress{"x", "127.0.0.2", port_, "", 0},
-                                     ListenAddress{"x", "::1", port_, "", 0}}) {
+  for (const ListenAddress& other :
+       {tcp(static_cast<std::uint16_t>(port_ ^ 1)), unix_at(path() + "2"),
+        ListenAddress{"x", "127.0.0.2", port_, "", 0}, ListenAddress{"x", "::1", port_, "", 0}}) {
     auto none = Listener::adopt(other, fds);
     EXPECT_TRUE(none && !*none);
   }

@@ -1,5 +1,5 @@
-// A blocking LMTP client for tests. Every wait ends with the peer's bytes or its close; a receive timeout only
-// turns a hang into a failure.
+// A blocking LMTP client for tests. Every wait ends with the peer's bytes or its close; a receive timeout
+// only turns a hang into a failure.
 #pragma once
 
 #include <arpa/inet.h>

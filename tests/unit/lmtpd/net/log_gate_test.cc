@@ -22,7 +22,8 @@ TEST(LogGate, TellsAtItsEndWhatItHasLeftOut) {
   testing::internal::CaptureStderr();
   {
     LogGate gate;
-    for (int i = 0; i < 25; ++i) gate.put(LogLevel::error, Instant{5'000'000'000}, "refused " + std::to_string(i));
+    for (int i = 0; i < 25; ++i)
+      gate.put(LogLevel::error, Instant{5'000'000'000}, "refused " + std::to_string(i));
   }
   std::string out = testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 11);

@@ -1,4 +1,5 @@
-// Memory that runs out on a worker thread, for a moment, where it has a result to hand over: the result is not lost, and the process goes on.
+// Memory that runs out on a worker thread, for a moment, where it has a result to hand over: the result is
+// not lost, and the process goes on.
 #include <cstdlib>
 #include <new>
 
@@ -12,8 +13,10 @@ thread_local int failures = 0;
 
 void* allocate(std::size_t bytes) {
   for (;;) {
-    if (failures > 0) --failures;
-    else if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+    if (failures > 0)
+      --failures;
+    else if (void* memory = std::malloc(bytes == 0 ? 1 : bytes))
+      return memory;
     std::new_handler handler = std::get_new_handler();
     if (!handler) throw std::bad_alloc();
     handler();
@@ -23,16 +26,36 @@ void* allocate(std::size_t bytes) {
 }  // namespace
 
 // As [new.delete.single] has it.
-void* operator new(std::size_t bytes) { return allocate(bytes); }
-void* operator new[](std::size_t bytes) { return allocate(bytes); }
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return std::malloc(bytes == 0 ? 1 : bytes); }
-void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return std::malloc(bytes == 0 ? 1 : bytes); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
-void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+void* operator new(std::size_t bytes) {
+  return allocate(bytes);
+}
+void* operator new[](std::size_t bytes) {
+  return allocate(bytes);
+}
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return std::malloc(bytes == 0 ? 1 : bytes);
+}
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
+  return std::malloc(bytes == 0 ? 1 : bytes);
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, const std::nothrow_t&) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory, const std::nothrow_t&) noexcept {
+  std::free(memory);
+}
 
 namespace twinloft::lmtpd {
 namespace {
@@ -60,7 +83,8 @@ TEST_F(Memory, IsWaitedForWhereADeliveryHasEnded) {
 
 TEST_F(Memory, IsWaitedForWhereAUserWasFound) {
   users_.last_step = [] { failures = some; };
-  expect_250({"a-name-that-is-too-long-for-a-small-string@example.org", "quota-of-another-long-name-that-is-looked-at@example.org"});
+  expect_250({"a-name-that-is-too-long-for-a-small-string@example.org",
+              "quota-of-another-long-name-that-is-looked-at@example.org"});
 }
 
 TEST_F(Memory, IsNotWaitedForElsewhere) {

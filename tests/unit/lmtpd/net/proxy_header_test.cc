@@ -12,10 +12,12 @@ namespace {
 using namespace std::string_literals;
 
 const std::string signature = "\r\n\r\n\0\r\nQUIT\n"s;
-const std::string inet = "\xc0\x00\x02\x09\xc0\x00\x02\x01\x30\x39\x09\x60"s;  // 192.0.2.9:12345 to 192.0.2.1:2400
+const std::string inet = "\xc0\x00\x02\x09\xc0\x00\x02\x01\x30\x39\x09\x60"s;  // 192.0.2.9:12345 to
+                                                                               // 192.0.2.1:2400
 
 std::string header(char command, char family, const std::string& rest) {
-  return signature + command + family + static_cast<char>(rest.size() >> 8) + static_cast<char>(rest.size()) + rest;
+  return signature + command + family + static_cast<char>(rest.size() >> 8) + static_cast<char>(rest.size()) +
+         rest;
 }
 std::string source(const std::string& text) {
   auto out = decode_proxy_header(as_bytes(text));
@@ -27,7 +29,10 @@ std::string source(const std::string& text) {
 
 TEST(ProxyHeader, SaysWhoTheClientIs) {
   EXPECT_EQ(source(header(0x21, 0x11, inet)), "192.0.2.9");
-  EXPECT_EQ(source(header(0x21, 0x21, "\x20\x01\x0d\xb8"s + std::string(11, '\0') + "\x07" + std::string(16, '\1') + "\1\2\3\4")), "2001:db8::7");
+  EXPECT_EQ(source(header(
+                0x21, 0x21,
+                "\x20\x01\x0d\xb8"s + std::string(11, '\0') + "\x07" + std::string(16, '\1') + "\1\2\3\4")),
+            "2001:db8::7");
   EXPECT_EQ(decode_proxy_header(as_bytes(header(0x21, 0x11, inet) + "LHLO"))->value().bytes, 28u);
 }
 
@@ -46,16 +51,19 @@ TEST(ProxyHeader, EveryBeginningNeedsMore) {
 }
 
 TEST(ProxyHeader, WhatIsNoneIsRefusedAtItsFirstWrongByte) {
-  for (std::string text : {"LHLO c\r\n"s, "\r\n\r\n\1"s, "PROXY TCP4 192.0.2.9"s, header(0x11, 0x11, inet), header(0x22, 0x11, inet), header(0x21, 0x11, inet.substr(1)),
-                           header(0x21, 0x21, inet), header(0x21, 0x11, inet + "\x04"), header(0x21, 0x11, inet + "\x04\x00\x02x"s),
-                           header(0x21, 0x11, inet + std::string(5000, 'x'))})
+  for (std::string text :
+       {"LHLO c\r\n"s, "\r\n\r\n\1"s, "PROXY TCP4 192.0.2.9"s, header(0x11, 0x11, inet),
+        header(0x22, 0x11, inet), header(0x21, 0x11, inet.substr(1)), header(0x21, 0x21, inet),
+        header(0x21, 0x11, inet + "\x04"), header(0x21, 0x11, inet + "\x04\x00\x02x"s),
+        header(0x21, 0x11, inet + std::string(5000, 'x'))})
     EXPECT_EQ(source(text).substr(0, 7), "refused") << text;
 }
 
 TEST(ProxyHeader, AChecksumIsChecked) {
   std::string text = header(0x21, 0x11, inet + "\x03\x00\x04\x00\x00\x00\x00"s);
   std::uint32_t crc = crc32c(as_bytes(text));
-  for (int i = 0; i < 4; ++i) text[text.size() - 4 + static_cast<std::size_t>(i)] = static_cast<char>(crc >> (24 - 8 * i));
+  for (int i = 0; i < 4; ++i)
+    text[text.size() - 4 + static_cast<std::size_t>(i)] = static_cast<char>(crc >> (24 - 8 * i));
   EXPECT_EQ(source(text), "192.0.2.9");
   text[20] ^= 1;
   EXPECT_EQ(source(text).substr(0, 7), "refused");
@@ -75,8 +83,10 @@ TEST_F(Proxied, TheClientBehindTheProxyIsTheClient) {
   for (bool trickled : {false, true}) {
     LmtpClient client(port_);
     std::string sent = header(0x21, 0x11, inet) + "LHLO c.example.org\r\n";
-    if (trickled) client.trickle(sent);
-    else client.send(sent);
+    if (trickled)
+      client.trickle(sent);
+    else
+      client.send(sent);
     EXPECT_EQ(client.reply().substr(0, 4), "220 ");
     EXPECT_NE(client.reply().find("XCLIENT"), std::string::npos) << "trusted by its own address";
     client.envelope({"ann@example.org"});

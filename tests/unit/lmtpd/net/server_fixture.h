@@ -6,9 +6,9 @@
 #include <csignal>
 #include <thread>
 
+#include "../temporary_directory.h"
 #include "fakes.h"
 #include "lmtp_client.h"
-#include "../temporary_directory.h"
 #include "twinloft/lmtpd/net/server.h"
 
 namespace twinloft::lmtpd {

@@ -122,9 +122,11 @@ TEST_F(ServerTest, LookUpsThatFailAreTemporary) {
 
 void expect_refused_for_room(LmtpClient& client) {
   client.send(
-      "LHLO c\r\nMAIL FROM:<> SIZE=101\r\nRCPT TO:<quota@d>\r\nRCPT TO:<quota+ignored@d>\r\nRCPT TO:<ann@d>\r\nRCPT TO:<quota-throws@d>\r\nRCPT TO:<nobody@d>\r\nRSET\r\n"
+      "LHLO c\r\nMAIL FROM:<> SIZE=101\r\nRCPT TO:<quota@d>\r\nRCPT TO:<quota+ignored@d>\r\nRCPT "
+      "TO:<ann@d>\r\nRCPT TO:<quota-throws@d>\r\nRCPT TO:<nobody@d>\r\nRSET\r\n"
       "MAIL FROM:<> SIZE=100\r\nRCPT TO:<quota@d>\r\nQUIT\r\n");
-  for (const char* reply : {"220", "250", "250 2.1.0", "552 5.2.2", "250 2.1.5", "250 2.1.5", "250 2.1.5", "550 5.1.1", "250 2.0.0", "250 2.1.0", "250 2.1.5", "221"})
+  for (const char* reply : {"220", "250", "250 2.1.0", "552 5.2.2", "250 2.1.5", "250 2.1.5", "250 2.1.5",
+                            "550 5.1.1", "250 2.0.0", "250 2.1.0", "250 2.1.5", "221"})
     EXPECT_EQ(client.reply().substr(0, std::string_view(reply).size()), reply);
 }
 
@@ -138,7 +140,9 @@ TEST_F(ServerTest, RefusalsAreLogged) {
   client.hang_up();
   stop();
   std::string log = testing::internal::GetCapturedStderr();
-  for (std::string_view part : {"recipient refused", "from=\"from@example.org\" to=\"nobody@example.org\" client=\"127.0.0.1\" reply=\"550 5.1.1 No such user\""})
+  for (std::string_view part : {"recipient refused",
+                                "from=\"from@example.org\" to=\"nobody@example.org\" client=\"127.0.0.1\" "
+                                "reply=\"550 5.1.1 No such user\""})
     EXPECT_NE(log.find(part), std::string::npos) << log;
 }
 
@@ -419,7 +423,8 @@ TEST_F(ServerTest, WhatHasNotBegunIsNotDeliveredForAClientThatLeft) {
     impatient.envelope({"bob@example.org"});
     impatient.send(message);
   }
-  LmtpClient other(port_);  // answered after the end of the other connection was seen: one thread serves both in turn
+  LmtpClient other(port_);  // answered after the end of the other connection was seen: one thread serves both
+                            // in turn
   other.begin();
   for (int i = 0; i < 3; ++i) EXPECT_EQ(other.ask("NOOP\r\n").substr(0, 3), "250");
   deliverer_.release();
@@ -510,7 +515,8 @@ TEST_F(ServerTest, StopHasABound) {
   LmtpClient busy(port_);
   hold_deliveries(busy, {"ann@example.org", "bob@example.org"}, 2);
   server_->stop();
-  for (int i = 0; i < 2; ++i) EXPECT_EQ(busy.reply().substr(0, 9), "451 4.3.2") << "no 250 for what nobody has waited for";
+  for (int i = 0; i < 2; ++i)
+    EXPECT_EQ(busy.reply().substr(0, 9), "451 4.3.2") << "no 250 for what nobody has waited for";
   EXPECT_EQ(busy.reply().substr(0, 9), "421 4.3.2");
   EXPECT_TRUE(busy.at_end());
   busy.hang_up();
@@ -590,8 +596,10 @@ TEST_F(ServerTest, ADrainInAHurryWaitsForNoClientThatSaysSomething) {
     auto client = before ? std::make_unique<LmtpClient>(port_) : drain_for_ever();
     if (before) client->begin();
     client->envelope({"ann@example.org"});
-    if (before) server_->drain();
-    else server_->hurry();
+    if (before)
+      server_->drain();
+    else
+      server_->hurry();
     EXPECT_EQ(client->ask(message).substr(0, 3), "250");
     EXPECT_EQ(client->reply().substr(0, 9), "421 4.3.2");
     expect_end({client.get()});

@@ -35,7 +35,8 @@ inline Credentials make_credentials(const std::string& name, int days = 30) {
   X509_gmtime_adj(X509_getm_notBefore(certificate), -3L * 86'400);
   X509_gmtime_adj(X509_getm_notAfter(certificate), days * 86'400L + 3600);
   X509_NAME* subject = X509_get_subject_name(certificate);
-  X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>(name.c_str()), -1, -1, 0);
+  X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC,
+                             reinterpret_cast<const unsigned char*>(name.c_str()), -1, -1, 0);
   X509_set_issuer_name(certificate, subject);
   X509_set_pubkey(certificate, key);
   EXPECT_GT(X509_sign(certificate, key, EVP_sha256()), 0);
@@ -53,7 +54,8 @@ inline Credentials make_credentials(const std::string& name, int days = 30) {
 // Over an LmtpClient that has got 220 to STARTTLS. What goes over the wire can be cut into single bytes.
 class TlsClient {
  public:
-  explicit TlsClient(LmtpClient& wire, const Credentials* own = nullptr, bool trickled = false) : wire_(wire), trickled_(trickled) {
+  explicit TlsClient(LmtpClient& wire, const Credentials* own = nullptr, bool trickled = false)
+      : wire_(wire), trickled_(trickled) {
     context_ = SSL_CTX_new(TLS_client_method());
     if (own) {
       BIO* text = BIO_new_mem_buf(own->certificate.data(), static_cast<int>(own->certificate.size()));
@@ -78,7 +80,8 @@ class TlsClient {
   TlsClient(const TlsClient&) = delete;
   TlsClient& operator=(const TlsClient&) = delete;
 
-  // False where the server refuses, or leaves. With TLS 1.3 a client's certificate is refused with the first answer only.
+  // False where the server refuses, or leaves. With TLS 1.3 a client's certificate is refused with the first
+  // answer only.
   bool handshake() {
     for (;;) {
       int done = SSL_do_handshake(tls_);
@@ -106,8 +109,10 @@ class TlsClient {
       }
       char buffer[4096];
       int got = SSL_read(tls_, buffer, sizeof buffer);
-      if (got > 0) input_.append(buffer, static_cast<std::size_t>(got));
-      else if (SSL_get_error(tls_, got) != SSL_ERROR_WANT_READ || !fill()) return {};
+      if (got > 0)
+        input_.append(buffer, static_cast<std::size_t>(got));
+      else if (SSL_get_error(tls_, got) != SSL_ERROR_WANT_READ || !fill())
+        return {};
     }
   }
   std::string reply() {
@@ -130,7 +135,8 @@ class TlsClient {
     char buffer[16384];
     for (int n; (n = BIO_read(SSL_get_wbio(tls_), buffer, sizeof buffer)) > 0;) {
       std::string_view bytes(buffer, static_cast<std::size_t>(n));
-      if (!trickled_) (void)wire_.try_send(bytes);
+      if (!trickled_)
+        (void)wire_.try_send(bytes);
       else
         for (char c : bytes) (void)wire_.try_send(std::string_view(&c, 1));
     }

@@ -1,17 +1,16 @@
 // STARTTLS end to end, and what must not get from clear text into TLS, or from TLS into clear text.
+#include "twinloft/lmtpd/tls/tls.h"
 #include "server_fixture.h"
 #include "tls_client.h"
-#include "twinloft/lmtpd/tls/tls.h"
 
 namespace twinloft::lmtpd {
 namespace {
 
 class TlsServer : public ServerTest {
  protected:
-  TlsServer() {
-    rules_.tls = TlsPolicy::offered;
-  }
-  void start_with(const std::string& client_ca = {}, bool required = false, const std::vector<std::string>& subjects = {}) {
+  TlsServer() { rules_.tls = TlsPolicy::offered; }
+  void start_with(const std::string& client_ca = {}, bool required = false,
+                  const std::vector<std::string>& subjects = {}) {
     Credentials own = make_credentials("mx.example.org");
     auto context = TlsContext::create({own.certificate, own.key, client_ca, required, true, subjects});
     ASSERT_TRUE(context) << context.error().message;
@@ -26,7 +25,8 @@ class TlsServer : public ServerTest {
     return client;
   }
   static void envelope(TlsClient& tls) {
-    for (const char* line : {"LHLO c.example.org\r\n", "MAIL FROM:<a@example.org>\r\n", "RCPT TO:<ann@example.org>\r\n"})
+    for (const char* line :
+         {"LHLO c.example.org\r\n", "MAIL FROM:<a@example.org>\r\n", "RCPT TO:<ann@example.org>\r\n"})
       ASSERT_EQ(tls.ask(line).substr(0, 3), "250") << line;
   }
 };
@@ -75,7 +75,8 @@ TEST_F(TlsServer, CommandsInTheSegmentOfStarttlsAreDiscarded) {
   start_with();
   LmtpClient client(port_);
   client.begin();
-  EXPECT_EQ(client.ask("STARTTLS\r\nLHLO evil.example\r\nMAIL FROM:<evil@example.org>\r\n").substr(0, 4), "220 ");
+  EXPECT_EQ(client.ask("STARTTLS\r\nLHLO evil.example\r\nMAIL FROM:<evil@example.org>\r\n").substr(0, 4),
+            "220 ");
   TlsClient tls(client);
   ASSERT_TRUE(tls.handshake());
   EXPECT_EQ(tls.ask("RCPT TO:<ann@example.org>\r\n").substr(0, 3), "503");
@@ -142,7 +143,8 @@ TEST_F(TlsServer, ClientCertificates) {
     EXPECT_EQ(tls.ask(message).substr(0, 3), "250");
   }
   auto delivered = deliverer_.wait_for_delivered(1);
-  EXPECT_NE(delivered[0].tls.find("client certificate mta.example.net"), std::string::npos) << delivered[0].tls;
+  EXPECT_NE(delivered[0].tls.find("client certificate mta.example.net"), std::string::npos)
+      << delivered[0].tls;
 }
 
 // Both are good by the authorities; one has no name that is allowed.
@@ -194,10 +196,15 @@ TEST(TlsContext, MaterialThatIsNoneIsNamed) {
   std::string damaged = two.certificate, cut = two.certificate.substr(0, two.certificate.size() / 2);
   damaged[damaged.size() / 2] = '!';
   for (const std::string& bad : {damaged, cut}) {
-    EXPECT_NE(refused({one.certificate + bad + two.certificate, one.key, {}}).find("a certificate of the chain"), std::string::npos);
-    EXPECT_NE(refused({one.certificate, one.key, one.certificate + bad}).find("a certificate of client_ca"), std::string::npos);
+    EXPECT_NE(
+        refused({one.certificate + bad + two.certificate, one.key, {}}).find("a certificate of the chain"),
+        std::string::npos);
+    EXPECT_NE(refused({one.certificate, one.key, one.certificate + bad}).find("a certificate of client_ca"),
+              std::string::npos);
   }
-  EXPECT_EQ(refused({"Subject: x\n" + one.certificate + "\nnext\n" + two.certificate + "\nthe end\n", one.key, {}}), "taken");
+  EXPECT_EQ(
+      refused({"Subject: x\n" + one.certificate + "\nnext\n" + two.certificate + "\nthe end\n", one.key, {}}),
+      "taken");
 }
 
 TEST(TlsContext, KnowsWhenItEnds) {

@@ -116,7 +116,8 @@ TEST_F(TransactionTest, GivingUpWhatIsDoneChangesNothing) {
   EXPECT_EQ(begun().size(), 2u);
 }
 
-// An agent that takes two deliveries at once gets no third one from the same message, and the others do not wait for it.
+// An agent that takes two deliveries at once gets no third one from the same message, and the others do not
+// wait for it.
 TEST_F(TransactionTest, NoMoreThanASharedLimitAllows) {
   use_workers(8);
   deliverer_.limits_by_letter = {{'x', 2}, {'y', 1}};

@@ -1,5 +1,5 @@
-// Messages that go to a file while they arrive, in all chunkings, and with a command or the client's end at every point. Also run under
-// thread sanitizer.
+// Messages that go to a file while they arrive, in all chunkings, and with a command or the client's end at
+// every point. Also run under thread sanitizer.
 #include <thread>
 
 #include "server_fixture.h"
@@ -20,7 +20,8 @@ std::vector<std::string> in_chunks(std::string_view text, std::size_t chunk) {
   for (std::size_t at = 0; at < text.size(); at += chunk) {
     std::string_view piece = text.substr(at, chunk);
     bool last = at + piece.size() == text.size();
-    out.push_back("BDAT " + std::to_string(piece.size()) + (last ? " LAST" : "") + "\r\n" + std::string(piece));
+    out.push_back("BDAT " + std::to_string(piece.size()) + (last ? " LAST" : "") + "\r\n" +
+                  std::string(piece));
   }
   return out;
 }
@@ -102,13 +103,15 @@ TEST_F(UploadStress, ManyClientsAtOnce) {
   for (const std::string& one : all) EXPECT_TRUE(one == text);
 }
 
-// RSET behind each chunk but the last, and then another message, all sent at once: the second is stored whole, the first not at all.
+// RSET behind each chunk but the last, and then another message, all sent at once: the second is stored
+// whole, the first not at all.
 TEST_F(UploadStress, ResetBehindEveryChunk) {
   start();
   const std::string given_up = numbered_lines(400), text = numbered_lines(700);
   const std::vector<std::string> first = in_chunks(given_up, 23), second = in_chunks(text, 50);
   for (std::size_t kept = 0; kept < first.size(); ++kept) {
-    std::string all = std::string(envelope_of_one) + joined(std::span(first).first(kept)) + "RSET\r\n" + std::string(envelope_of_one) + joined(second) + "QUIT\r\n";
+    std::string all = std::string(envelope_of_one) + joined(std::span(first).first(kept)) + "RSET\r\n" +
+                      std::string(envelope_of_one) + joined(second) + "QUIT\r\n";
     std::vector<std::string> expected(2 + kept + 1 + 2 + second.size(), "250");
     expected.push_back("221");
     ASSERT_EQ(converse(all, expected.size()), expected) << kept;
@@ -125,7 +128,10 @@ TEST_F(UploadStress, QuitBehindEveryChunk) {
   for (std::size_t kept = 0; kept < chunks.size(); ++kept) {
     std::vector<std::string> expected(2 + kept, "250");
     expected.push_back("221");
-    ASSERT_EQ(converse(std::string(envelope_of_one) + joined(std::span(chunks).first(kept)) + "QUIT\r\n", expected.size()), expected) << kept;
+    ASSERT_EQ(converse(std::string(envelope_of_one) + joined(std::span(chunks).first(kept)) + "QUIT\r\n",
+                       expected.size()),
+              expected)
+        << kept;
   }
   stop();
   EXPECT_EQ(server_->connections(), 0u);

@@ -48,7 +48,8 @@ TEST(Command, Bdat) {
   EXPECT_FALSE(parse<Bdat>("BDAT 12345").last);
   EXPECT_EQ(parse<Bdat>("bdat  18446744073709551615 last ").size, UINT64_MAX);
   EXPECT_TRUE(parse<Bdat>("BDAT 1 LAST").last);
-  for (std::string_view line : {"BDAT", "BDAT LAST", "BDAT x", "BDAT 1x", "BDAT -1", "BDAT 18446744073709551616", "BDAT 1 2", "BDAT 1 LAST 2"}) {
+  for (std::string_view line : {"BDAT", "BDAT LAST", "BDAT x", "BDAT 1x", "BDAT -1",
+                                "BDAT 18446744073709551616", "BDAT 1 2", "BDAT 1 LAST 2"}) {
     EXPECT_EQ(refusal(line), "501 5.5.4") << line;
     EXPECT_TRUE(is_bdat(line));
   }
@@ -80,7 +81,8 @@ TEST(Command, ArgumentsWhereThereAreNone) {
 // The name goes into a Received field.
 TEST(Command, LhloNamesCanNotForgeAHeader) {
   for (std::string_view line : {"LHLO a(b", "LHLO a)", "LHLO <a>", "LHLO a\"b", "LHLO a\\b", "LHLO \xc3\xa4",
-                                "LHLO a\x1b" "b"})
+                                "LHLO a\x1b"
+                                "b"})
     EXPECT_NE(refusal(line), "ok") << line;
 }
 
@@ -125,9 +127,32 @@ TEST(Mail, Parameters) {
 }
 
 TEST(Mail, BadParameters) {
-  for (std::string_view p : {"SIZE", "SIZE=", "SIZE=x", "SIZE=-1", "SIZE=+1", "SIZE=1x", "SIZE=0x10", "BODY",
-                             "BODY=", "BODY=BINARYMIME", "BODY=8", "SIZE=1 SIZE=2", "BODY=7BIT BODY=8BITMIME", "SMTPUTF8=", "SMTPUTF8=1", "SMTPUTF8 SMTPUTF8",
-                             "RET", "RET=", "RET=ALL", "RET=FULL RET=FULL", "ENVID", "ENVID=", "ENVID=+", "ENVID=+0A", "ENVID=a=b", "ENVID=a ENVID=b"})
+  for (std::string_view p : {"SIZE",
+                             "SIZE=",
+                             "SIZE=x",
+                             "SIZE=-1",
+                             "SIZE=+1",
+                             "SIZE=1x",
+                             "SIZE=0x10",
+                             "BODY",
+                             "BODY=",
+                             "BODY=BINARYMIME",
+                             "BODY=8",
+                             "SIZE=1 SIZE=2",
+                             "BODY=7BIT BODY=8BITMIME",
+                             "SMTPUTF8=",
+                             "SMTPUTF8=1",
+                             "SMTPUTF8 SMTPUTF8",
+                             "RET",
+                             "RET=",
+                             "RET=ALL",
+                             "RET=FULL RET=FULL",
+                             "ENVID",
+                             "ENVID=",
+                             "ENVID=+",
+                             "ENVID=+0A",
+                             "ENVID=a=b",
+                             "ENVID=a ENVID=b"})
     EXPECT_EQ(refusal("MAIL FROM:<a@d> " + std::string(p)), "501 5.5.4") << p;
   EXPECT_EQ(refusal("MAIL FROM:<a@d> ENVID=" + std::string(100, 'x')), "ok");
   EXPECT_EQ(refusal("MAIL FROM:<a@d> ENVID=" + std::string(101, 'x')), "501 5.5.4");
@@ -154,8 +179,8 @@ TEST(Mail, ForNotifications) {
 TEST(Rcpt, Notify) {
   EXPECT_EQ(parse<Rcpt>("RCPT TO:<a@d> NOTIFY=never").notify, "NEVER");
   EXPECT_EQ(parse<Rcpt>("RCPT TO:<a@d> notify=Delay,SUCCESS").notify, "DELAY,SUCCESS");
-  for (std::string_view p : {"NOTIFY", "NOTIFY=", "NOTIFY=X", "NOTIFY=NEVER,DELAY", "NOTIFY=DELAY,DELAY", "NOTIFY=DELAY,", "NOTIFY=,DELAY",
-                             "NOTIFY=DELAY NOTIFY=DELAY"})
+  for (std::string_view p : {"NOTIFY", "NOTIFY=", "NOTIFY=X", "NOTIFY=NEVER,DELAY", "NOTIFY=DELAY,DELAY",
+                             "NOTIFY=DELAY,", "NOTIFY=,DELAY", "NOTIFY=DELAY NOTIFY=DELAY"})
     EXPECT_EQ(refusal("RCPT TO:<a@d> " + std::string(p)), "501 5.5.4") << p;
 }
 
@@ -165,8 +190,10 @@ TEST(Rcpt, OriginalRecipientBeyondAscii) {
   EXPECT_EQ(parse<Rcpt>("RCPT TO:<a@d> ORCPT=UTF-8;\\x{1F4E7}+2Bx@d").original_to, "\xf0\x9f\x93\xa7+x@d");
   EXPECT_EQ(parse<Rcpt>("RCPT TO:<a@d> ORCPT=utf-8;j\xc3\xb6rg@d").original_to, "j\xc3\xb6rg@d");
   EXPECT_EQ(parse<Rcpt>("RCPT TO:<a@d> ORCPT=Utf-8;a@d").original_type, "utf-8");
-  for (std::string_view p : {"ORCPT=utf-8;\\x{}", "ORCPT=utf-8;\\x{0A}", "ORCPT=utf-8;\\x{85}", "ORCPT=utf-8;\\x{D800}", "ORCPT=utf-8;\\x{110000}",
-                             "ORCPT=utf-8;\\x{F6", "ORCPT=utf-8;\\x{FFFFFFFFF}", "ORCPT=utf-8;\xc3", "ORCPT=utf-8;+C3+A4", "ORCPT=rfc 822;a@d"})
+  for (std::string_view p :
+       {"ORCPT=utf-8;\\x{}", "ORCPT=utf-8;\\x{0A}", "ORCPT=utf-8;\\x{85}", "ORCPT=utf-8;\\x{D800}",
+        "ORCPT=utf-8;\\x{110000}", "ORCPT=utf-8;\\x{F6", "ORCPT=utf-8;\\x{FFFFFFFFF}", "ORCPT=utf-8;\xc3",
+        "ORCPT=utf-8;+C3+A4", "ORCPT=rfc 822;a@d"})
     EXPECT_EQ(refusal("RCPT TO:<a@d> " + std::string(p)).substr(0, 1), "5") << p;
 }
 
@@ -184,7 +211,8 @@ TEST(Rcpt, Recipient) {
 TEST(Rcpt, RecipientSyntax) {
   EXPECT_EQ(refusal("RCPT"), "501 5.5.4");
   EXPECT_EQ(refusal("RCPT FROM:<a@d>"), "501 5.5.4");
-  for (std::string_view line : {"RCPT TO:<>", "RCPT TO:", "RCPT TO:a@d", "RCPT TO:<a@d>X", "RCPT TO:<;id;@d>"})
+  for (std::string_view line :
+       {"RCPT TO:<>", "RCPT TO:", "RCPT TO:a@d", "RCPT TO:<a@d>X", "RCPT TO:<;id;@d>"})
     EXPECT_EQ(refusal(line), "501 5.1.3") << line;
 }
 
@@ -196,26 +224,28 @@ TEST(Rcpt, OriginalRecipient) {
 }
 
 TEST(Rcpt, BadParameters) {
-  for (std::string_view p : {"ORCPT", "ORCPT=", "ORCPT=rfc822", "ORCPT=;a@d", "ORCPT=rfc822;a+", "ORCPT=rfc822;a+2",
-                             "ORCPT=rfc822;a+2G", "ORCPT=rfc822;a+ZZ", "ORCPT=rfc822;a=b",
-                             // decoded, these would end a header line or an argument
-                             "ORCPT=rfc822;a+0D+0Ab", "ORCPT=rfc822;a+00b", "ORCPT=rfc822;a+7Fb", "ORCPT=rfc822;a+FFb",
-                             "ORCPT=rfc822;", "ORCPT=rfc822;a ORCPT=rfc822;b",
-                             "ORCPT=rfc822;\xc3\xa4@d"})
+  for (std::string_view p :
+       {"ORCPT", "ORCPT=", "ORCPT=rfc822", "ORCPT=;a@d", "ORCPT=rfc822;a+", "ORCPT=rfc822;a+2",
+        "ORCPT=rfc822;a+2G", "ORCPT=rfc822;a+ZZ", "ORCPT=rfc822;a=b",
+        // decoded, these would end a header line or an argument
+        "ORCPT=rfc822;a+0D+0Ab", "ORCPT=rfc822;a+00b", "ORCPT=rfc822;a+7Fb", "ORCPT=rfc822;a+FFb",
+        "ORCPT=rfc822;", "ORCPT=rfc822;a ORCPT=rfc822;b", "ORCPT=rfc822;\xc3\xa4@d"})
     EXPECT_EQ(refusal("RCPT TO:<a@d> " + std::string(p)), "501 5.5.4") << p;
   for (std::string_view p : {"SIZE=1", "ORCP=rfc822;a", "RRVS=x"})
     EXPECT_EQ(refusal("RCPT TO:<a@d> " + std::string(p)), "555 5.5.4") << p;
 }
 
-// Every prefix of valid commands, and every byte in every position: nothing crashes, every refusal is a reply.
+// Every prefix of valid commands, and every byte in every position: nothing crashes, every refusal is a
+// reply.
 TEST(Command, AnyByteAnywhere) {
   auto expect_reply = [](const std::expected<Command, Reply>& command) {
     if (!command) {
       EXPECT_GE(command.error().code, 500);
     }
   };
-  for (std::string_view line : {"MAIL FROM:<\"a\\b\"@[IPv6:::1]> SIZE=1 BODY=8BITMIME",
-                                "RCPT TO:<@a,@b:ann+x@d> ORCPT=rfc822;a+2Bb", "LHLO mx.example.org", "DATA"}) {
+  for (std::string_view line :
+       {"MAIL FROM:<\"a\\b\"@[IPv6:::1]> SIZE=1 BODY=8BITMIME", "RCPT TO:<@a,@b:ann+x@d> ORCPT=rfc822;a+2Bb",
+        "LHLO mx.example.org", "DATA"}) {
     for (std::size_t at = 0; at <= line.size(); ++at) {
       std::string cut(line.substr(0, at));
       expect_reply(parse_command(cut));

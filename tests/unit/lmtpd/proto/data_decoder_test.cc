@@ -60,14 +60,15 @@ TEST_P(Complete, IsDecodedUpToItsEnd) {
 INSTANTIATE_TEST_SUITE_P(
     All, Complete,
     testing::Values(Case{".\r\n", ""}, Case{"\r\n.\r\n", "\r\n"}, Case{"a\r\n.\r\n", "a\r\n"},
-                    Case{"..\r\n.\r\n", ".\r\n"}, Case{"...\r\n.\r\n", "..\r\n"}, Case{"a\r\n..b\r\n.\r\n", "a\r\n.b\r\n"},
-                    Case{".a\r\n.\r\n", "a\r\n"}, Case{"a.b\r\nc.\r\n.\r\n", "a.b\r\nc.\r\n"},
-                    Case{"a\r\n.\r.\r\n.\r\n", "a\r\n\r.\r\n"}, Case{"a\r\n.\r\r\n.\r\n", "a\r\n\r\r\n"},
-                    Case{"a\r\r\n.\r\n", "a\r\r\n"}, Case{"\xff\x80\r\n.\r\n", "\xff\x80\r\n"},
+                    Case{"..\r\n.\r\n", ".\r\n"}, Case{"...\r\n.\r\n", "..\r\n"},
+                    Case{"a\r\n..b\r\n.\r\n", "a\r\n.b\r\n"}, Case{".a\r\n.\r\n", "a\r\n"},
+                    Case{"a.b\r\nc.\r\n.\r\n", "a.b\r\nc.\r\n"}, Case{"a\r\n.\r.\r\n.\r\n", "a\r\n\r.\r\n"},
+                    Case{"a\r\n.\r\r\n.\r\n", "a\r\n\r\r\n"}, Case{"a\r\r\n.\r\n", "a\r\r\n"},
+                    Case{"\xff\x80\r\n.\r\n", "\xff\x80\r\n"},
                     Case{nul_after_dot, std::string_view("a\r\n\0\r\n", 6)}));
 
-// What servers with a looser idea of a line's end took for the end of a message (CVE-2023-51764, -51765, -51766). The
-// sender's own server has seen data in each; so must this one.
+// What servers with a looser idea of a line's end took for the end of a message (CVE-2023-51764, -51765,
+// -51766). The sender's own server has seen data in each; so must this one.
 class Smuggled : public testing::TestWithParam<std::string_view> {};
 
 TEST_P(Smuggled, DoesNotEndTheData) {
@@ -82,10 +83,12 @@ TEST_P(Smuggled, DoesNotEndTheData) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Smuggled,
-                         testing::Values("\n.\n", "\n.\r\n", "\r\n.\n", "\r.\r", "\r\n.\r", "\r.\r\n", "\n.\r", "\r.\n",
-                                         "\n\n.\r\n", "\r\r.\r\n", "\n\r.\r\n", "\r\n\n.\r\n", "\r\n.\r\r\n",
-                                         "\r\n. \r\n", "\r\n..\r\n", "\r\n.\t\r\n", std::string_view("\r\n.\0\r\n", 6),
-                                         std::string_view("\r\n\0.\r\n", 6), std::string_view("\r\0\n.\r\n", 6),
+                         testing::Values("\n.\n", "\n.\r\n", "\r\n.\n", "\r.\r", "\r\n.\r", "\r.\r\n",
+                                         "\n.\r", "\r.\n", "\n\n.\r\n", "\r\r.\r\n", "\n\r.\r\n",
+                                         "\r\n\n.\r\n", "\r\n.\r\r\n", "\r\n. \r\n", "\r\n..\r\n",
+                                         "\r\n.\t\r\n", std::string_view("\r\n.\0\r\n", 6),
+                                         std::string_view("\r\n\0.\r\n", 6),
+                                         std::string_view("\r\0\n.\r\n", 6),
                                          std::string_view("\r\n.\r\0\n", 6)));
 
 TEST(DataDecoder, BareLineEndsAreDataAsTheyAre) {

@@ -84,19 +84,19 @@ INSTANTIATE_TEST_SUITE_P(
 
 // A sender is kept as it was sent.
 TEST(SenderPath, IsKeptAsItWasSent) {
-  for (std::string text :
-       {"j\xc3\xb6rg@b\xc3\xbc"
-        "cher.example",
-        "j\xf6rg@example.net", "\"j\xf6rg x\"@example.net",
-        "a@b\xfc"
-        "cher.example",
-        "\xff", "a@\xe2\x80\x8b.example", "a@.d", "a@d.", "a@a..b", "a@\x80", "\xc2\x9b@d",
-        // Postfix takes a control byte, and a local part that is empty, and hands both on in quotes.
-        "\"a\tb\"@d", "\"a\x01> b\x7f\"@d", "\"\"@example.net", "\"\"",
-        // These come by way of its sendmail command, or from other MTAs.
-        "a@", "\"\"@", "a@[1.2.3]", "a@[300.1.2.3]", "a@[IPv6:x]", "a@[", "a@exa!mple", "a,b@d", "a:b@d",
-        "a;b@d", "a(b)@d", "a\\b@d", "a.\"b\"@d", "#@[]", "a@-d-.example", "a@under_score.example",
-        "a@xn--\xff"}) {
+  for (std::string text : {"j\xc3\xb6rg@b\xc3\xbc"
+                           "cher.example",
+                           "j\xf6rg@example.net", "\"j\xf6rg x\"@example.net",
+                           "a@b\xfc"
+                           "cher.example",
+                           "\xff", "a@\xe2\x80\x8b.example", "a@.d", "a@d.", "a@a..b", "a@\x80", "\xc2\x9b@d",
+                           // Postfix takes a control byte, and a local part that is empty, and hands both on
+                           // in quotes.
+                           "\"a\tb\"@d", "\"a\x01> b\x7f\"@d", "\"\"@example.net", "\"\"",
+                           // These come by way of its sendmail command, or from other MTAs.
+                           "a@", "\"\"@", "a@[1.2.3]", "a@[300.1.2.3]", "a@[IPv6:x]", "a@[", "a@exa!mple",
+                           "a,b@d", "a:b@d", "a;b@d", "a(b)@d", "a\\b@d", "a.\"b\"@d", "#@[]",
+                           "a@-d-.example", "a@under_score.example", "a@xn--\xff"}) {
     std::string bracketed = "<" + text + "> x";
     std::string_view rest = bracketed;
     auto path = take_path(rest, PathOf::sender);
@@ -112,7 +112,9 @@ TEST(SenderPath, IsKeptAsItWasSent) {
 }
 
 TEST(SenderPath, ARouteIsDroppedHoweverItIsWritten) {
-  std::string_view rest = "<@a.example,@b\xfc\xc3\xbc" "cher.example,@[x]:ann@d> SIZE=1";
+  std::string_view rest =
+      "<@a.example,@b\xfc\xc3\xbc"
+      "cher.example,@[x]:ann@d> SIZE=1";
   EXPECT_EQ(take_path(rest, PathOf::sender).value().text, "ann@d");
   EXPECT_EQ(rest, " SIZE=1");
 }
@@ -172,7 +174,8 @@ TEST(ParseAddress, IsTheWholeText) {
   EXPECT_EQ(parse_address("\"a b\"@EX\xc3\xa4mple.org")->domain, "xn--exmple-cua.org");
   EXPECT_EQ(parse_address("\"a b\"@d")->local_part, "a b");
   EXPECT_EQ(parse_address("root")->domain, "");
-  for (const char* bad : {"", "a@d b@d", "a@d, b@d", " a@d", "a@d ", "<a@d>", "a@d>", "a@d> <b@d", "@a:b@d", "a@b@c", "a@", "@d", "A <a@d>"}) {
+  for (const char* bad : {"", "a@d b@d", "a@d, b@d", " a@d", "a@d ", "<a@d>", "a@d>", "a@d> <b@d", "@a:b@d",
+                          "a@b@c", "a@", "@d", "A <a@d>"}) {
     auto path = parse_address(bad);
     ASSERT_FALSE(path) << bad;
     EXPECT_EQ(path.error().message.find("\"" + std::string(bad) + "\" is no"), 0u) << path.error().message;
@@ -188,7 +191,8 @@ TEST(NormalDomain, IsOneForm) {
                               {"[192.0.2.1]", "[192.0.2.1]"},
                               {"[IPv6:2001:DB8::0:1]", "[ipv6:2001:db8::1]"}})
     EXPECT_EQ(normal_domain(text).value_or("error"), normal) << text;
-  for (const char* bad : {"", ".", "a..b", ".a", "a b", "a@b", "example.org..", "\xff", "a/b"}) EXPECT_FALSE(normal_domain(bad)) << bad;
+  for (const char* bad : {"", ".", "a..b", ".a", "a b", "a@b", "example.org..", "\xff", "a/b"})
+    EXPECT_FALSE(normal_domain(bad)) << bad;
   EXPECT_EQ(unicode_domain("xn--bcher-kva.example"), "b\u00fccher.example");
   EXPECT_EQ(unicode_domain("example.org"), "example.org");
   EXPECT_EQ(unicode_domain("xn--\xff"), "xn--\xff");

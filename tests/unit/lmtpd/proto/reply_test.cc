@@ -28,9 +28,9 @@ TEST(Reply, IsPositiveBelow400) {
 
 // An agent's output line goes into a reply: it must not be able to add one.
 TEST(Reply, NoTextEndsTheLine) {
-  for (const std::string& text : {std::string("no\r\n250 2.0.0 yes"), std::string("a\nb"), std::string("a\rb"),
-                                  std::string("a\0b", 3), std::string("\x1b[2J"), std::string("\xc3\xa4"),
-                                  std::string("\x7f")}) {
+  for (const std::string& text :
+       {std::string("no\r\n250 2.0.0 yes"), std::string("a\nb"), std::string("a\rb"), std::string("a\0b", 3),
+        std::string("\x1b[2J"), std::string("\xc3\xa4"), std::string("\x7f")}) {
     for (const Reply& reply : {make_reply(550, "5.7.1", text), Reply{550, "5.7.1", text}}) {
       std::string line = on_the_wire(reply);
       ASSERT_TRUE(line.starts_with("550 5.7.1 ") && line.ends_with("\r\n"));

@@ -6,7 +6,9 @@ namespace twinloft::lmtpd {
 namespace {
 
 TEST(Policy, RequestNamesRecipientAndSize) {
-  EXPECT_EQ(policy_request("ann@example.org", 123), "request=smtpd_access_policy\nprotocol_state=RCPT\nprotocol_name=LMTP\nrecipient=ann@example.org\nsize=123\n\n");
+  EXPECT_EQ(policy_request("ann@example.org", 123),
+            "request=smtpd_access_policy\nprotocol_state=RCPT\nprotocol_name=LMTP\nrecipient=ann@example."
+            "org\nsize=123\n\n");
 }
 
 TEST(Policy, RecipientIsTheUsersNameAsAnAddress) {
@@ -30,20 +32,23 @@ TEST(Policy, ActionIsFoundInAnAnswer) {
 }
 
 TEST(Policy, ActionsThatPass) {
-  for (const char* action : {"DUNNO", "dunno", "OK", "PERMIT", "OK for now"}) EXPECT_EQ(room_of_action(action), Room::enough) << action;
+  for (const char* action : {"DUNNO", "dunno", "OK", "PERMIT", "OK for now"})
+    EXPECT_EQ(room_of_action(action), Room::enough) << action;
 }
 
 TEST(Policy, ActionsThatSayTheMailboxIsFull) {
-  for (const char* action : {"552 5.2.2 Mailbox is full", "554 5.2.2 Quota exceeded", "452 4.2.2 Later", "REJECT 5.2.2 Full", "DEFER 4.2.2 Full", "DEFER_IF_PERMIT 4.2.2 Full", "552 Full",
-                             "452 Full", "552"})
+  for (const char* action :
+       {"552 5.2.2 Mailbox is full", "554 5.2.2 Quota exceeded", "452 4.2.2 Later", "REJECT 5.2.2 Full",
+        "DEFER 4.2.2 Full", "DEFER_IF_PERMIT 4.2.2 Full", "552 Full", "452 Full", "552"})
     EXPECT_EQ(room_of_action(action), Room::full) << action;
   EXPECT_EQ(room_of_action("552 5.2.3 Too large"), Room::never);
 }
 
 // Nobody is refused for good for an answer that is about something else.
 TEST(Policy, OthersAreErrorsThatShowThem) {
-  for (const char* action : {"", " ", "REJECT Unknown user", "REJECT", "550 5.1.1 Unknown", "550 Full", "DEFER_IF_PERMIT Internal error", "451 4.3.0 Later", "552 5.1.1 Unknown", "DISCARD",
-                             "HOLD", "250", "5522 5.2.2", "55a 5.2.2", "5.2.2"}) {
+  for (const char* action : {"", " ", "REJECT Unknown user", "REJECT", "550 5.1.1 Unknown", "550 Full",
+                             "DEFER_IF_PERMIT Internal error", "451 4.3.0 Later", "552 5.1.1 Unknown",
+                             "DISCARD", "HOLD", "250", "5522 5.2.2", "55a 5.2.2", "5.2.2"}) {
     auto room = room_of_action(action);
     ASSERT_FALSE(room) << action;
     EXPECT_EQ(room.error().code, Errc::conflict);

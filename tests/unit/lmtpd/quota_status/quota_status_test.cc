@@ -13,7 +13,8 @@
 namespace twinloft::lmtpd {
 namespace {
 
-// Each connection is served by a thread of its own, by the next of these: an answer for each question, and its end.
+// Each connection is served by a thread of its own, by the next of these: an answer for each question, and
+// its end.
 struct Service final : Connector {
   std::vector<std::vector<std::string>> connections;
   std::atomic<std::size_t> made{0};
@@ -113,7 +114,8 @@ TEST_F(QuotaStatusTest, WhoIsNotThereIsLeftAloneForAWhile) {
   QuotaStatus status(config, service, 7, clock);
   auto room = status.room(ann, 1);
   ASSERT_FALSE(room);
-  EXPECT_EQ(room.error().message, "Dovecot's quota-status at unix:/q, asked for ann@example.org: nobody is there");
+  EXPECT_EQ(room.error().message,
+            "Dovecot's quota-status at unix:/q, asked for ann@example.org: nobody is there");
   EXPECT_EQ(service.made, 1u);
   room = status.room(ann, 1);
   ASSERT_FALSE(room);
@@ -152,7 +154,8 @@ TEST_F(QuotaStatusTest, NoMoreConnectionsThanConfigured) {
   service.connections.assign(20, std::vector<std::string>(100, yes));
   QuotaStatus status(config, service, 7, clock);
   std::vector<std::future<bool>> asked;
-  for (int i = 0; i < 16; ++i) asked.push_back(std::async(std::launch::async, [&] { return status.room(ann, 1) == Room::enough; }));
+  for (int i = 0; i < 16; ++i)
+    asked.push_back(std::async(std::launch::async, [&] { return status.room(ann, 1) == Room::enough; }));
   for (auto& one : asked) EXPECT_TRUE(one.get());
   EXPECT_LE(service.made, 3u);
 }

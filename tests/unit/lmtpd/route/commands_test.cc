@@ -6,12 +6,14 @@ namespace twinloft::lmtpd {
 namespace {
 
 HopOffer everything() {
-  return read_offer({"store.example", "PIPELINING", "size 1000", "8BITMIME", "SMTPUTF8", "CHUNKING", "DSN", "STARTTLS", "XCLIENT NAME ADDR PROTO HELO", "XFORWARD NAME ADDR HELO IDENT"});
+  return read_offer({"store.example", "PIPELINING", "size 1000", "8BITMIME", "SMTPUTF8", "CHUNKING", "DSN",
+                     "STARTTLS", "XCLIENT NAME ADDR PROTO HELO", "XFORWARD NAME ADDR HELO IDENT"});
 }
 
 TEST(Commands, OffersAreReadInAnyCaseAndNotFromTheGreeting) {
   HopOffer offer = everything();
-  EXPECT_TRUE(offer.pipelining && offer.size && offer.eight_bit_mime && offer.smtputf8 && offer.chunking && offer.dsn && offer.start_tls);
+  EXPECT_TRUE(offer.pipelining && offer.size && offer.eight_bit_mime && offer.smtputf8 && offer.chunking &&
+              offer.dsn && offer.start_tls);
   EXPECT_TRUE(offer.xclient.contains("HELO") && !offer.xclient.contains("LOGIN"));
   EXPECT_FALSE(read_offer({"PIPELINING", "SIZES"}).pipelining);
 }
@@ -22,7 +24,8 @@ TEST(Commands, MailSaysWhatIsOffered) {
   envelope.body_8bitmime = envelope.smtputf8 = true;
   envelope.ret = "HDRS";
   envelope.envelope_id = "x=y";
-  EXPECT_EQ(mail_command(envelope, 7, everything(), true), "MAIL FROM:<a@example.net> SIZE=7 BODY=8BITMIME SMTPUTF8 RET=HDRS ENVID=x+3Dy\r\n");
+  EXPECT_EQ(mail_command(envelope, 7, everything(), true),
+            "MAIL FROM:<a@example.net> SIZE=7 BODY=8BITMIME SMTPUTF8 RET=HDRS ENVID=x+3Dy\r\n");
   EXPECT_EQ(mail_command(envelope, 7, {}, false), "MAIL FROM:<a@example.net>\r\n");
 }
 
@@ -33,25 +36,30 @@ TEST(Commands, RcptIsTheAddressOrTheUser) {
   recipient.user.name = "ann@example.org";
   recipient.original_to = "i+n@example.com";
   recipient.original_type = "rfc822";
-  EXPECT_EQ(rcpt_command(recipient, HopRecipient::address, "+", {}, false), "RCPT TO:<Info+x@Example.org>\r\n");
+  EXPECT_EQ(rcpt_command(recipient, HopRecipient::address, "+", {}, false),
+            "RCPT TO:<Info+x@Example.org>\r\n");
   EXPECT_EQ(rcpt_command(recipient, HopRecipient::user, "+", {}, false), "RCPT TO:<ann+x@example.org>\r\n");
-  EXPECT_EQ(rcpt_command(recipient, HopRecipient::address, "+", everything(), false), "RCPT TO:<Info+x@Example.org> ORCPT=rfc822;i+2Bn@example.com\r\n");
+  EXPECT_EQ(rcpt_command(recipient, HopRecipient::address, "+", everything(), false),
+            "RCPT TO:<Info+x@Example.org> ORCPT=rfc822;i+2Bn@example.com\r\n");
 }
 
 // A name that comes from a quoted local part must not become a parameter.
 TEST(Commands, NamesAreQuotedWhereTheyNeedIt) {
   Recipient recipient;
   recipient.user.name = "a> NOTIFY=NEVER \"b\\@example.org";
-  EXPECT_EQ(rcpt_command(recipient, HopRecipient::user, "+", {}, false), "RCPT TO:<\"a> NOTIFY=NEVER \\\"b\\\\\"@example.org>\r\n");
+  EXPECT_EQ(rcpt_command(recipient, HopRecipient::user, "+", {}, false),
+            "RCPT TO:<\"a> NOTIFY=NEVER \\\"b\\\\\"@example.org>\r\n");
   recipient.user.name = "a..b@example.org";
-  EXPECT_EQ(rcpt_command(recipient, HopRecipient::user, "+", {}, false), "RCPT TO:<\"a..b\"@example.org>\r\n");
+  EXPECT_EQ(rcpt_command(recipient, HopRecipient::user, "+", {}, false),
+            "RCPT TO:<\"a..b\"@example.org>\r\n");
 }
 
 TEST(Commands, XclientSaysWhoTheClientIs) {
   Envelope envelope;
   envelope.client = "2001:db8::1";
   envelope.lhlo = "c+d";
-  EXPECT_EQ(xclient_command(envelope, everything()), "XCLIENT ADDR=IPV6:2001:db8::1 NAME=[UNAVAILABLE] PROTO=LMTP HELO=c+2Bd\r\n");
+  EXPECT_EQ(xclient_command(envelope, everything()),
+            "XCLIENT ADDR=IPV6:2001:db8::1 NAME=[UNAVAILABLE] PROTO=LMTP HELO=c+2Bd\r\n");
   envelope.client = "unix";
   EXPECT_EQ(xclient_command(envelope, read_offer({"", "XCLIENT ADDR"})), "XCLIENT ADDR=[UNAVAILABLE]\r\n");
   EXPECT_EQ(xclient_command(envelope, {}), "");
@@ -62,9 +70,11 @@ TEST(Commands, XforwardSaysWhomTheMtaHadItFromElseTheMta) {
   envelope.client = "192.0.2.1";
   envelope.lhlo = "mta";
   envelope.id = "abc.1";
-  EXPECT_EQ(xforward_command(envelope, everything()), "XFORWARD ADDR=192.0.2.1 NAME=[UNAVAILABLE] HELO=mta IDENT=abc.1\r\n");
+  EXPECT_EQ(xforward_command(envelope, everything()),
+            "XFORWARD ADDR=192.0.2.1 NAME=[UNAVAILABLE] HELO=mta IDENT=abc.1\r\n");
   envelope.origin = {"far.example", "198.51.100.7", "far", "4XyZ"};
-  EXPECT_EQ(xforward_command(envelope, everything()), "XFORWARD ADDR=198.51.100.7 NAME=far.example HELO=far IDENT=4XyZ\r\n");
+  EXPECT_EQ(xforward_command(envelope, everything()),
+            "XFORWARD ADDR=198.51.100.7 NAME=far.example HELO=far IDENT=4XyZ\r\n");
 }
 
 }  // namespace

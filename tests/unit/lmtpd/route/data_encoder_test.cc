@@ -16,14 +16,17 @@ std::string encoded(std::string_view message) {
   return whole;
 }
 
-TEST(DataEncoder, DoublesDotsAtTheStartOfLines) { EXPECT_EQ(encoded(".a\r\n..\r\nb.c\r\n.\r\n"), "..a\r\n...\r\nb.c\r\n..\r\n.\r\n"); }
+TEST(DataEncoder, DoublesDotsAtTheStartOfLines) {
+  EXPECT_EQ(encoded(".a\r\n..\r\nb.c\r\n.\r\n"), "..a\r\n...\r\nb.c\r\n..\r\n.\r\n");
+}
 TEST(DataEncoder, EndsTheLastLine) {
   EXPECT_EQ(encoded(""), ".\r\n");
   EXPECT_EQ(encoded("a"), "a\r\n.\r\n");
   EXPECT_EQ(encoded("a\r"), "a \r\n.\r\n");
 }
 TEST(DataEncoder, LetsNoOtherLineEndOut) {
-  for (std::string_view message : {"a\n.\nb\r\n", "a\r.\rb\r\n", "a\r\n.\rb\r\n", "a\n.\r\nb\r\n", "a\r\r\n.\r\n", "\r\r\r\n\n.\n\r.\r"}) {
+  for (std::string_view message : {"a\n.\nb\r\n", "a\r.\rb\r\n", "a\r\n.\rb\r\n", "a\n.\r\nb\r\n",
+                                   "a\r\r\n.\r\n", "\r\r\r\n\n.\n\r.\r"}) {
     std::string out = encoded(message);
     for (std::size_t i = 0; i < out.size(); ++i) {
       bool lone_lf = out[i] == '\n' && (i == 0 || out[i - 1] != '\r');

@@ -20,7 +20,10 @@ class StillClock final : public Clock {
 class Scripted final : public Stream {
  public:
   // `turns`: what was written before replies were read.
-  Scripted(std::string input, Errc end, std::string& said, std::vector<std::string>& turns) : input_(std::move(input)), end_(end), said_(said), turns_(turns) { release_one(); }
+  Scripted(std::string input, Errc end, std::string& said, std::vector<std::string>& turns)
+      : input_(std::move(input)), end_(end), said_(said), turns_(turns) {
+    release_one();
+  }
   void release_all() { released_ = input_.size(); }
   Result<std::size_t> read(MutableByteSpan into, Instant) override {
     std::size_t count = std::min(into.size(), released_ - at_);
@@ -36,7 +39,9 @@ class Scripted final : public Stream {
     turns_.back() += bytes;
     bool message = bytes.starts_with("BDAT") || input_.substr(0, released_).ends_with("354 go\r\n");
     if (message) released_ = input_.size();
-    for (std::size_t lines = static_cast<std::size_t>(std::count(bytes.begin(), bytes.end(), '\n')); lines > 0; --lines) release_one();
+    for (std::size_t lines = static_cast<std::size_t>(std::count(bytes.begin(), bytes.end(), '\n'));
+         lines > 0; --lines)
+      release_one();
     return {};
   }
   Status start_tls(const TlsClientContext&, Instant) override { return fail(Errc::denied, "no TLS here"); }
@@ -93,7 +98,8 @@ class DialogueTest : public testing::Test {
   }
   static std::string text(const Handed& handed) {
     std::string out;
-    for (const Reply& reply : handed.replies) out += std::to_string(reply.code) + " " + std::string(reply.enhanced) + ", ";
+    for (const Reply& reply : handed.replies)
+      out += std::to_string(reply.code) + " " + std::string(reply.enhanced) + ", ";
     return out;
   }
 
@@ -113,16 +119,20 @@ TEST_F(DialogueTest, WithoutExtensionsOneAfterTheOther) {
   Handed handed = hand_over();
   EXPECT_EQ(text(handed), "250 2.0.0, 250 2.0.0, ");
   EXPECT_TRUE(handed.reusable);
-  EXPECT_EQ(said_, "MAIL FROM:<a@example.net>\r\nRCPT TO:<ann@example.org>\r\nRCPT TO:<bob@example.org>\r\nDATA\r\nReceived: x\r\nSubject: x\r\n\r\n..dot\r\n.\r\n");
+  EXPECT_EQ(said_,
+            "MAIL FROM:<a@example.net>\r\nRCPT TO:<ann@example.org>\r\nRCPT "
+            "TO:<bob@example.org>\r\nDATA\r\nReceived: x\r\nSubject: x\r\n\r\n..dot\r\n.\r\n");
 }
 
 TEST_F(DialogueTest, OneRoundTripForAllCommandsWherePipeliningIsOffered) {
   const std::string replies = "250 ok\r\n250 ok\r\n250 ok\r\n354 go\r\n250 2.0.0 one\r\n250 2.0.0 two\r\n";
-  const std::string mail = "MAIL FROM:<a@example.net>\r\n", ann = "RCPT TO:<ann@example.org>\r\n", bob = "RCPT TO:<bob@example.org>\r\n";
+  const std::string mail = "MAIL FROM:<a@example.net>\r\n", ann = "RCPT TO:<ann@example.org>\r\n",
+                    bob = "RCPT TO:<bob@example.org>\r\n";
   const std::string message = "Received: x\r\nSubject: x\r\n\r\n..dot\r\n.\r\n";
   open({"PIPELINING"}, replies);
   EXPECT_EQ(text(hand_over()), "250 2.0.0, 250 2.0.0, ");
-  EXPECT_EQ(turns_, (std::vector<std::string>{mail + ann + bob, "DATA\r\n", message})) << "DATA for those who were accepted only";
+  EXPECT_EQ(turns_, (std::vector<std::string>{mail + ann + bob, "DATA\r\n", message}))
+      << "DATA for those who were accepted only";
   open({}, replies);
   EXPECT_EQ(text(hand_over()), "250 2.0.0, 250 2.0.0, ");
   EXPECT_EQ(turns_, (std::vector<std::string>{mail, ann, bob, "DATA\r\n", message}));
@@ -134,12 +144,16 @@ TEST_F(DialogueTest, OneRoundTripForAllCommandsWherePipeliningIsOffered) {
 }
 
 TEST_F(DialogueTest, WithChunkingTheMessageGoesAsItIs) {
-  open({"PIPELINING", "CHUNKING", "SIZE"}, "250 ok\r\n250 ok\r\n250 ok\r\n250 2.0.0 one\r\n452 4.2.2 full\r\n");
+  open({"PIPELINING", "CHUNKING", "SIZE"},
+       "250 ok\r\n250 ok\r\n250 ok\r\n250 2.0.0 one\r\n452 4.2.2 full\r\n");
   EXPECT_EQ(text(hand_over()), "250 2.0.0, 452 4.2.2, ");
-  EXPECT_EQ(said_, "MAIL FROM:<a@example.net> SIZE=33\r\nRCPT TO:<ann@example.org>\r\nRCPT TO:<bob@example.org>\r\nBDAT 33 LAST\r\nReceived: x\r\nSubject: x\r\n\r\n.dot\r\n");
+  EXPECT_EQ(said_,
+            "MAIL FROM:<a@example.net> SIZE=33\r\nRCPT TO:<ann@example.org>\r\nRCPT "
+            "TO:<bob@example.org>\r\nBDAT 33 LAST\r\nReceived: x\r\nSubject: x\r\n\r\n.dot\r\n");
 }
 
-// The sender goes as it is written, since the MTA has accepted it. Only a recipient beyond ASCII needs what the hop lacks.
+// The sender goes as it is written, since the MTA has accepted it. Only a recipient beyond ASCII needs what
+// the hop lacks.
 TEST_F(DialogueTest, AHopWithoutSmtputf8GetsTheSenderAsItIs) {
   envelope_.smtputf8 = true;
   envelope_.from = "j\xf6rg@example.net";
@@ -161,7 +175,9 @@ TEST_F(DialogueTest, ARecipientBeyondAsciiIsRefusedWhereSmtputf8IsNotOffered) {
   open({"PIPELINING"}, "250 ok\r\n250 ok\r\n354 go\r\n250 2.0.0 two\r\n");
   EXPECT_EQ(text(hand_over()), "553 5.6.7, 250 2.0.0, ");
   EXPECT_EQ(said_.find("\xc3\xa4nn"), std::string::npos) << said_;
-  envelope_.recipients[1].text = "b\xc3\xb6" "b@example.org";
+  envelope_.recipients[1].text =
+      "b\xc3\xb6"
+      "b@example.org";
   open({"PIPELINING"}, "");
   Handed handed = hand_over();
   EXPECT_EQ(text(handed), "553 5.6.7, 553 5.6.7, ");
@@ -173,10 +189,12 @@ TEST_F(DialogueTest, ARecipientBeyondAsciiIsRefusedWhereSmtputf8IsNotOffered) {
 TEST_F(DialogueTest, SaysSmtputf8WhereAnAddressNeedsItAndItIsOffered) {
   for (const char* from : {"a@example.net", "j\xc3\xb6rg@example.net", "j\xf6rg@example.net"}) {
     envelope_.from = from;
-    open({"PIPELINING", "SMTPUTF8"}, "250 ok\r\n250 ok\r\n250 ok\r\n354 go\r\n250 2.0.0 one\r\n250 2.0.0 two\r\n");
+    open({"PIPELINING", "SMTPUTF8"},
+         "250 ok\r\n250 ok\r\n250 ok\r\n354 go\r\n250 2.0.0 one\r\n250 2.0.0 two\r\n");
     EXPECT_EQ(text(hand_over()), "250 2.0.0, 250 2.0.0, ");
     bool needs_it = std::string_view(from).starts_with("j\xc3");
-    EXPECT_EQ(said_.substr(0, said_.find('\r')), std::string("MAIL FROM:<") + from + (needs_it ? "> SMTPUTF8" : ">"));
+    EXPECT_EQ(said_.substr(0, said_.find('\r')),
+              std::string("MAIL FROM:<") + from + (needs_it ? "> SMTPUTF8" : ">"));
   }
 }
 
@@ -191,7 +209,8 @@ TEST_F(DialogueTest, WhereAllAreRefusedNothingIsSentAndTheConnectionStays) {
 // One reply for each that was accepted, and to them.
 TEST_F(DialogueTest, RepliesBelongToThoseWhoWereAccepted) {
   add("cay");
-  open({"PIPELINING"}, "250 ok\r\n250 ok\r\n550 5.1.1 no\r\n250 ok\r\n354 go\r\n552 5.2.2 full\r\n250 2.0.0 three\r\n");
+  open({"PIPELINING"},
+       "250 ok\r\n250 ok\r\n550 5.1.1 no\r\n250 ok\r\n354 go\r\n552 5.2.2 full\r\n250 2.0.0 three\r\n");
   EXPECT_EQ(text(hand_over()), "552 5.2.2, 550 5.1.1, 250 2.0.0, ");
 }
 
@@ -233,7 +252,8 @@ TEST_F(DialogueTest, ManyRecipientsGoInPortions) {
 TEST_F(DialogueTest, ANameBeyondAsciiIsNotSaidWithoutSmtputf8) {
   spec_.recipient = HopRecipient::user;
   envelope_.recipients[0].user.name = "j\xc3\xb6rg@example.org";
-  open({"PIPELINING", "SMTPUTF8"}, "250 ok\r\n250 ok\r\n250 ok\r\n354 go\r\n250 2.0.0 one\r\n250 2.0.0 two\r\n");
+  open({"PIPELINING", "SMTPUTF8"},
+       "250 ok\r\n250 ok\r\n250 ok\r\n354 go\r\n250 2.0.0 one\r\n250 2.0.0 two\r\n");
   EXPECT_EQ(text(hand_over()), "250 2.0.0, 250 2.0.0, ");
   EXPECT_NE(said_.find("RCPT TO:<ann@example.org>\r\n"), std::string::npos) << said_;
 }

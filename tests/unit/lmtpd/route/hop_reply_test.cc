@@ -10,13 +10,15 @@ std::vector<HopReply> parsed(std::string_view input) {
   std::vector<HopReply> whole, trickled;
   ReplyParser at_once, byte_by_byte;
   at_once.feed(input);
-  for (Result<std::optional<HopReply>> reply; (reply = at_once.next()) && *reply;) whole.push_back(std::move(**reply));
+  for (Result<std::optional<HopReply>> reply; (reply = at_once.next()) && *reply;)
+    whole.push_back(std::move(**reply));
   for (char c : input) {
     byte_by_byte.feed({&c, 1});
     if (auto reply = byte_by_byte.next(); reply && *reply) trickled.push_back(std::move(**reply));
   }
   EXPECT_EQ(whole.size(), trickled.size());
-  for (std::size_t i = 0; i < std::min(whole.size(), trickled.size()); ++i) EXPECT_EQ(whole[i].text(), trickled[i].text());
+  for (std::size_t i = 0; i < std::min(whole.size(), trickled.size()); ++i)
+    EXPECT_EQ(whole[i].text(), trickled[i].text());
   return whole;
 }
 
@@ -40,8 +42,10 @@ TEST(ReplyParser, TellsWhatHasComeBehindTheLast) {
 }
 
 TEST(ReplyParser, RefusesWhatIsNone) {
-  for (std::string input : {std::string("hello\r\n"), std::string("999 x\r\n"), std::string("150 x\r\n"), std::string("25 x\r\n"), std::string("2500 x\r\n"), std::string("\r\n"),
-                            std::string("250-a\r\n251 b\r\n"), std::string(3000, 'x'), std::string("250 ") + std::string(3000, 'x') + "\r\n"}) {
+  for (std::string input :
+       {std::string("hello\r\n"), std::string("999 x\r\n"), std::string("150 x\r\n"), std::string("25 x\r\n"),
+        std::string("2500 x\r\n"), std::string("\r\n"), std::string("250-a\r\n251 b\r\n"),
+        std::string(3000, 'x'), std::string("250 ") + std::string(3000, 'x') + "\r\n"}) {
     ReplyParser parser;
     parser.feed(input);
     auto reply = parser.next();
@@ -60,7 +64,9 @@ TEST(ReplyParser, BoundsTheLinesOfOneReply) {
   EXPECT_FALSE(reply);
 }
 
-Reply mapped(int code, std::string text, Stage stage = Stage::message) { return reply_of_hop({code, {std::move(text)}}, stage); }
+Reply mapped(int code, std::string text, Stage stage = Stage::message) {
+  return reply_of_hop({code, {std::move(text)}}, stage);
+}
 
 TEST(ReplyOfHop, PassesOnWhatIsSaidOfTheMessage) {
   EXPECT_EQ(mapped(250, "2.0.0 saved"), (Reply{250, "2.0.0", "saved"}));
@@ -72,15 +78,19 @@ TEST(ReplyOfHop, PassesOnWhatIsSaidOfTheMessage) {
 }
 
 TEST(ReplyOfHop, TakesNoEnhancedCodeOfAnotherClassOrOfAnotherForm) {
-  for (const char* text : {"2.0.0 x", "5.1 x", "5.1.1x y", "5..1 x", "5.1.1000 x", "5.1.1. x", "5"}) EXPECT_EQ(mapped(550, text).enhanced, "5.0.0") << text;
+  for (const char* text : {"2.0.0 x", "5.1 x", "5.1.1x y", "5..1 x", "5.1.1000 x", "5.1.1. x", "5"})
+    EXPECT_EQ(mapped(550, text).enhanced, "5.0.0") << text;
 }
 
 TEST(ReplyOfHop, NothingOfOursBouncesAMessage) {
   for (int code : {500, 501, 502, 503, 504, 521, 530, 535, 555})
-    for (Stage stage : {Stage::sender, Stage::recipient, Stage::body, Stage::message}) EXPECT_EQ(mapped(code, "5.5.1 x", stage).code, 451) << code;
+    for (Stage stage : {Stage::sender, Stage::recipient, Stage::body, Stage::message})
+      EXPECT_EQ(mapped(code, "5.5.1 x", stage).code, 451) << code;
 }
 
-TEST(ReplyOfHop, LeavingIsNotOurLeaving) { EXPECT_EQ(mapped(421, "4.3.2 bye").code, 451); }
+TEST(ReplyOfHop, LeavingIsNotOurLeaving) {
+  EXPECT_EQ(mapped(421, "4.3.2 bye").code, 451);
+}
 
 TEST(ReplyOfHop, WhatDoesNotBelongThereIsNoSuccess) {
   EXPECT_EQ(mapped(354, "go on").code, 451);

@@ -1,4 +1,5 @@
-// What a next hop's connections are used for: a real stream, and a hop at its other end that a test speaks for.
+// What a next hop's connections are used for: a real stream, and a hop at its other end that a test speaks
+// for.
 #include "hop.h"
 
 #include <fcntl.h>
@@ -55,7 +56,9 @@ class SpokenFor final : public Connector {
 
  private:
   void serve(int fd) {
-    auto say = [&](const std::string& text) { return ::send(fd, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size()); };
+    auto say = [&](const std::string& text) {
+      return ::send(fd, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
+    };
     if (!say("220 hop\r\n")) return;
     bool in_message = false;
     for (std::string line, byte(1, ' '); ::recv(fd, byte.data(), 1, 0) == 1;) {
@@ -133,7 +136,9 @@ TEST_F(HopTest, OneConnectionForAllTransactions) {
 
 // The client waits for all replies: it would leave while the hop is asked again and again.
 TEST_F(HopTest, ATransactionThatFailedIsTheLast) {
-  connector_.answer = [](const std::string& line) { return line == "message" ? std::nullopt : SpokenFor::usual(line); };
+  connector_.answer = [](const std::string& line) {
+    return line == "message" ? std::nullopt : SpokenFor::usual(line);
+  };
   EXPECT_EQ(deliver(), Codes(5, 451));
   EXPECT_EQ(connector_.mails, 1);
   EXPECT_EQ(connector_.connections, 1);
@@ -150,7 +155,9 @@ TEST_F(HopTest, WhoIsRefusedEndsNothing) {
 
 TEST_F(HopTest, NothingIsBegunOnceNobodyWaits) {
   int asked = 0;
-  EXPECT_EQ(deliver([&] { return ++asked > 2 ? std::optional(Reply{421, "4.3.2", "leaving"}) : std::nullopt; }), (Codes{250, 250, 421, 421, 421}));
+  EXPECT_EQ(
+      deliver([&] { return ++asked > 2 ? std::optional(Reply{421, "4.3.2", "leaving"}) : std::nullopt; }),
+      (Codes{250, 250, 421, 421, 421}));
   EXPECT_EQ(connector_.mails, 2);
   EXPECT_EQ(problems_, (std::vector<std::string>{"", "", "not begun", "not begun", "not begun"}));
 }
@@ -183,7 +190,8 @@ TEST_F(HopTest, AClientWithoutAddressGetsAConnectionThatHasNone) {
   EXPECT_EQ(deliver(), Codes(5, 250));
   EXPECT_EQ(connector_.connections, 2) << "an address may be said on any";
   std::lock_guard lock(mutex_);
-  EXPECT_EQ(said_, (std::vector<std::string>{"XCLIENT ADDR=192.0.2.1", "XCLIENT ADDR=[UNAVAILABLE]", "XCLIENT ADDR=192.0.2.2"}));
+  EXPECT_EQ(said_, (std::vector<std::string>{"XCLIENT ADDR=192.0.2.1", "XCLIENT ADDR=[UNAVAILABLE]",
+                                             "XCLIENT ADDR=192.0.2.2"}));
 }
 
 // Each client needs its own connection. A client that sends a new name each time must not use up the
@@ -192,7 +200,8 @@ TEST_F(HopTest, KeptConnectionsAreNoMoreThanThoseInUseMayBe) {
   config_.spec.xclient = true;
   config_.spec.connections_max = 3;
   connector_.answer = [](const std::string& line) {
-    return line.starts_with("LHLO") ? std::optional<std::string>("250-hop\r\n250 XCLIENT ADDR HELO\r\n") : SpokenFor::usual(line);
+    return line.starts_with("LHLO") ? std::optional<std::string>("250-hop\r\n250 XCLIENT ADDR HELO\r\n")
+                                    : SpokenFor::usual(line);
   };
   for (int i = 0; i < 10; ++i) {
     envelope_.client = "unix";
@@ -206,7 +215,8 @@ TEST_F(HopTest, KeptConnectionsAreNoMoreThanThoseInUseMayBe) {
   EXPECT_EQ(connector_.quits, 7);
 }
 
-// Four connections are made at once: the others wait for their turn, also where that takes longer than one connection may.
+// Four connections are made at once: the others wait for their turn, also where that takes longer than one
+// connection may.
 TEST_F(HopTest, WhoWaitsForASlowHopIsNotRefused) {
   config_.spec.target.timeout = std::chrono::milliseconds(100);
   connector_.takes = std::chrono::milliseconds(80);
@@ -216,7 +226,8 @@ TEST_F(HopTest, WhoWaitsForASlowHopIsNotRefused) {
   for (int i = 0; i < 24; ++i)
     threads.emplace_back([&] {
       std::size_t one = 0;
-      for (const Hop::Outcome& outcome : hop_->deliver(envelope_, {&one, 1}, body_, "Received: x\n", {})) delivered += outcome.reply.code == 250;
+      for (const Hop::Outcome& outcome : hop_->deliver(envelope_, {&one, 1}, body_, "Received: x\n", {}))
+        delivered += outcome.reply.code == 250;
     });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(delivered, 24);

@@ -41,7 +41,8 @@ TEST_F(Tls, WhatFollowsInClearIsThrownAway) {
     owner.start_tls();
     owner.whole("RCPT TO:<b@d>\r\nMAIL FROM:<a@d>\r\n");
     Codes codes = owner.codes();
-    EXPECT_EQ((Codes{codes.begin() + 2, codes.end()}), (Codes{"220 2.0.0", "503 5.5.1", "503 5.5.1"})) << cut << owner.sent;
+    EXPECT_EQ((Codes{codes.begin() + 2, codes.end()}), (Codes{"220 2.0.0", "503 5.5.1", "503 5.5.1"}))
+        << cut << owner.sent;
   }
 }
 
@@ -51,7 +52,8 @@ TEST_F(Tls, WhatWasSaidBeforeIsForgotten) {
   owner.start_tls();
   owner.whole(transaction);
   Codes codes = owner.codes();
-  EXPECT_EQ((Codes{codes.begin() + 3, codes.end()}), (Codes{"503 5.5.1", "503 5.5.1", "503 5.5.1", "500 5.5.1"}));
+  EXPECT_EQ((Codes{codes.begin() + 3, codes.end()}),
+            (Codes{"503 5.5.1", "503 5.5.1", "503 5.5.1", "500 5.5.1"}));
 }
 
 TEST_F(Tls, NotWithinATransaction) {
@@ -63,7 +65,8 @@ TEST_F(Tls, NotWithinATransaction) {
 TEST_F(Tls, WhomItSpokeForIsForgotten) {
   client.may_speak_for = true;
   Owner owner({}, client);
-  owner.whole(hello + "XCLIENT ADDR=192.0.2.99 NAME=forged.example HELO=forged.helo\r\n" + hello + "XFORWARD NAME=forged.example IDENT=4X\r\nSTARTTLS\r\n");
+  owner.whole(hello + "XCLIENT ADDR=192.0.2.99 NAME=forged.example HELO=forged.helo\r\n" + hello +
+              "XFORWARD NAME=forged.example IDENT=4X\r\nSTARTTLS\r\n");
   owner.start_tls();
   owner.whole(hello + transaction);
   const Envelope& envelope = *owner.messages.at(0).envelope;
@@ -79,10 +82,13 @@ TEST_F(Tls, WhomItSpokeForIsForgotten) {
 TEST_F(Tls, WhereItIsRequiredNothingElseIsObeyedBefore) {
   client.tls = TlsPolicy::required;
   client.may_speak_for = true;
-  auto owner = run(hello + "XCLIENT ADDR=192.0.2.99\r\nXFORWARD NAME=forged.example\r\nMAIL FROM:<a@d>\r\nRCPT TO:<b@d>\r\nDATA\r\nBDAT 6\r\nQUIT\r\n"
+  auto owner = run(hello +
+                   "XCLIENT ADDR=192.0.2.99\r\nXFORWARD NAME=forged.example\r\nMAIL FROM:<a@d>\r\nRCPT "
+                   "TO:<b@d>\r\nDATA\r\nBDAT 6\r\nQUIT\r\n"
                    "VRFY ann\r\nHELP\r\nRSET\r\nNOOP\r\nXCLIENT\r\nQUIT\r\n");
-  EXPECT_EQ(owner->codes(), (Codes{"220", "250", "530 5.7.0", "530 5.7.0", "530 5.7.0", "530 5.7.0", "530 5.7.0", "530 5.7.0", "530 5.7.0", "530 5.7.0", "530 5.7.0",
-                                   "250 2.0.0", "501 5.5.4", "221 2.0.0"}));
+  EXPECT_EQ(owner->codes(),
+            (Codes{"220", "250", "530 5.7.0", "530 5.7.0", "530 5.7.0", "530 5.7.0", "530 5.7.0", "530 5.7.0",
+                   "530 5.7.0", "530 5.7.0", "530 5.7.0", "250 2.0.0", "501 5.5.4", "221 2.0.0"}));
   EXPECT_EQ(owner->sent.find("250-X"), std::string::npos) << "nor is it offered";
   Owner over_tls({}, client);
   over_tls.whole(hello + "XCLIENT ADDR=192.0.2.99\r\nSTARTTLS\r\n");
@@ -114,8 +120,10 @@ TEST_F(Tls, TheEndDuringAHandshakeIsSilent) {
     Owner owner({}, client);
     owner.whole("STARTTLS\r\n");
     std::string before = owner.sent;
-    if (idle) owner.idle_timeout();
-    else owner.shutdown();
+    if (idle)
+      owner.idle_timeout();
+    else
+      owner.shutdown();
     EXPECT_TRUE(owner.session().closed());
     EXPECT_EQ(owner.sent, before);
     owner.start_tls();
@@ -129,9 +137,13 @@ class Proxied : public Dialogue {
 };
 
 TEST_F(Proxied, AnotherClientsSession) {
-  auto owner = run(hello + "XCLIENT NAME=mx.example.net ADDR=IPV6:2001:db8::7 PORT=1234 PROTO=ESMTP HELO=their.name LOGIN=[UNAVAILABLE]\r\n"
-                           "MAIL FROM:<a@d>\r\n" + hello + transaction);
-  EXPECT_EQ(owner->codes(), (Codes{"220", "250", "220", "503 5.5.1", "250", "250 2.1.0", "250 2.1.5", "354", "250 2.0.0"}));
+  auto owner = run(hello +
+                   "XCLIENT NAME=mx.example.net ADDR=IPV6:2001:db8::7 PORT=1234 PROTO=ESMTP HELO=their.name "
+                   "LOGIN=[UNAVAILABLE]\r\n"
+                   "MAIL FROM:<a@d>\r\n" +
+                   hello + transaction);
+  EXPECT_EQ(owner->codes(),
+            (Codes{"220", "250", "220", "503 5.5.1", "250", "250 2.1.0", "250 2.1.5", "354", "250 2.0.0"}));
   const Envelope& envelope = *owner->messages.at(0).envelope;
   EXPECT_EQ(envelope.client, "2001:db8::7");
   EXPECT_EQ(envelope.client_name, "mx.example.net");
@@ -140,8 +152,9 @@ TEST_F(Proxied, AnotherClientsSession) {
 
 // Nothing of the one before is left.
 TEST_F(Proxied, AClientWhoseAddressIsNotKnown) {
-  auto owner = run(hello + "XCLIENT ADDR=192.0.2.9 NAME=mx.example.net HELO=their.name\r\n" + hello + "XCLIENT ADDR=[UNAVAILABLE] NAME=[UNAVAILABLE] HELO=[UNAVAILABLE]\r\n" +
-                   hello + transaction);
+  auto owner = run(hello + "XCLIENT ADDR=192.0.2.9 NAME=mx.example.net HELO=their.name\r\n" + hello +
+                   "XCLIENT ADDR=[UNAVAILABLE] NAME=[UNAVAILABLE] HELO=[UNAVAILABLE]\r\n" + hello +
+                   transaction);
   const Envelope& envelope = *owner->messages.at(0).envelope;
   EXPECT_EQ(envelope.client, client.address);
   EXPECT_EQ(envelope.client_name, "");
@@ -149,20 +162,28 @@ TEST_F(Proxied, AClientWhoseAddressIsNotKnown) {
 }
 
 TEST_F(Proxied, WhereAMessageCameFrom) {
-  auto owner = run(hello + "XFORWARD NAME=out.example.net ADDR=192.0.2.9\r\nXFORWARD HELO=out IDENT=4XyZ SOURCE=REMOTE\r\n" + transaction + transaction);
-  EXPECT_EQ(owner->codes(), (Codes{"220", "250", "250 2.0.0", "250 2.0.0", "250 2.1.0", "250 2.1.5", "354", "250 2.0.0", "250 2.1.0", "250 2.1.5",
-                                   "354", "250 2.0.0"}));
+  auto owner = run(
+      hello +
+      "XFORWARD NAME=out.example.net ADDR=192.0.2.9\r\nXFORWARD HELO=out IDENT=4XyZ SOURCE=REMOTE\r\n" +
+      transaction + transaction);
+  EXPECT_EQ(owner->codes(), (Codes{"220", "250", "250 2.0.0", "250 2.0.0", "250 2.1.0", "250 2.1.5", "354",
+                                   "250 2.0.0", "250 2.1.0", "250 2.1.5", "354", "250 2.0.0"}));
   const Envelope& first = *owner->messages.at(0).envelope;
-  EXPECT_EQ(first.origin.name + " " + first.origin.address + " " + first.origin.helo + " " + first.origin.ident, "out.example.net 192.0.2.9 out 4XyZ");
+  EXPECT_EQ(
+      first.origin.name + " " + first.origin.address + " " + first.origin.helo + " " + first.origin.ident,
+      "out.example.net 192.0.2.9 out 4XyZ");
   EXPECT_EQ(first.client, "192.0.2.7") << "the one that is connected";
   EXPECT_EQ(owner->messages.at(1).envelope->origin.ident, "") << "it was said of the message before";
 }
 
 TEST_F(Proxied, NotWithinATransactionAndNotMalformed) {
   for (std::string verb : {"XCLIENT", "XFORWARD"}) {
-    EXPECT_EQ(replies(hello + "MAIL FROM:<a@d>\r\n" + verb + " NAME=a\r\nRCPT TO:<b@d>\r\n"), (Codes{"250", "250 2.1.0", "503 5.5.1", "250 2.1.5"}));
-    for (std::string wrong : {"", " NAME", " NAME=", " NAME=a NAME=b", " FOO=a", " ADDR=mx", " ADDR=1.2.3.4.5", " NAME=a+0Ab", " NAME=a(b", " HELO=a+ZZ"})
-      EXPECT_EQ(replies(hello + verb + wrong + "\r\nNOOP\r\n"), (Codes{"250", "501 5.5.4", "250 2.0.0"})) << verb << wrong;
+    EXPECT_EQ(replies(hello + "MAIL FROM:<a@d>\r\n" + verb + " NAME=a\r\nRCPT TO:<b@d>\r\n"),
+              (Codes{"250", "250 2.1.0", "503 5.5.1", "250 2.1.5"}));
+    for (std::string wrong : {"", " NAME", " NAME=", " NAME=a NAME=b", " FOO=a", " ADDR=mx",
+                              " ADDR=1.2.3.4.5", " NAME=a+0Ab", " NAME=a(b", " HELO=a+ZZ"})
+      EXPECT_EQ(replies(hello + verb + wrong + "\r\nNOOP\r\n"), (Codes{"250", "501 5.5.4", "250 2.0.0"}))
+          << verb << wrong;
   }
 }
 

@@ -5,9 +5,10 @@ namespace twinloft::lmtpd::test {
 namespace {
 
 TEST_F(Dialogue, AMessage) {
-  auto owner = run(hello +
-                   "MAIL FROM:<from@example.org> SIZE=30 BODY=8BITMIME\r\nRCPT TO:<Ann+Lists@Example.ORG> "
-                   "ORCPT=rfc822;alias@example.org\r\nDATA\r\nSubject: x\r\n\r\nHello\r\n..\r\n.\r\nQUIT\r\n");
+  auto owner = run(
+      hello +
+      "MAIL FROM:<from@example.org> SIZE=30 BODY=8BITMIME\r\nRCPT TO:<Ann+Lists@Example.ORG> "
+      "ORCPT=rfc822;alias@example.org\r\nDATA\r\nSubject: x\r\n\r\nHello\r\n..\r\n.\r\nQUIT\r\n");
   EXPECT_EQ(owner->codes(), (Codes{"220", "250", "250 2.1.0", "250 2.1.5", "354", "250 2.0.0", "221 2.0.0"}));
   EXPECT_TRUE(owner->session().closed());
   ASSERT_EQ(owner->messages.size(), 1u);
@@ -34,10 +35,12 @@ TEST_F(Dialogue, WhatLhloOffers) {
   auto owner = run(hello);
   std::string offered = owner->sent.substr(owner->sent.find("250"));
   EXPECT_EQ(offered,
-            "250-mx.example.org\r\n250-PIPELINING\r\n250-ENHANCEDSTATUSCODES\r\n250-8BITMIME\r\n250-CHUNKING\r\n250-SMTPUTF8\r\n250 SIZE 12345\r\n");
+            "250-mx.example.org\r\n250-PIPELINING\r\n250-ENHANCEDSTATUSCODES\r\n250-8BITMIME\r\n250-"
+            "CHUNKING\r\n250-SMTPUTF8\r\n250 SIZE 12345\r\n");
 }
 
-// RFC 2033 section 4.2, and DESIGN section 5: strictly one for each accepted RCPT, in their order, duplicates too.
+// RFC 2033 section 4.2, and DESIGN section 5: strictly one for each accepted RCPT, in their order, duplicates
+// too.
 TEST_F(Dialogue, OneReplyForEachAcceptedRecipientInTheirOrder) {
   prepare = [](Owner& o) {
     o.deliver = [](const Recipient& r) {
@@ -46,25 +49,33 @@ TEST_F(Dialogue, OneReplyForEachAcceptedRecipientInTheirOrder) {
       return Reply{250, "2.0.0", "ok"};
     };
   };
-  EXPECT_EQ(replies(hello +
-                    "MAIL FROM:<>\r\nRCPT TO:<full@d>\r\nRCPT TO:<nobody@d>\r\nRCPT TO:<a@d>\r\nRCPT TO:<broken@d>\r\n"
-                    "RCPT TO:<spam@d>\r\nRCPT TO:<a@d>\r\nDATA\r\nx\r\n.\r\nNOOP\r\n"),
-            (Codes{"250", "250 2.1.0", "250 2.1.5", "550 5.1.1", "250 2.1.5", "451 4.3.0", "250 2.1.5", "250 2.1.5",
-                   "354", "452 4.2.2", "250 2.0.0", "550 5.7.1", "250 2.0.0", "250 2.0.0"}));
+  EXPECT_EQ(
+      replies(
+          hello +
+          "MAIL FROM:<>\r\nRCPT TO:<full@d>\r\nRCPT TO:<nobody@d>\r\nRCPT TO:<a@d>\r\nRCPT TO:<broken@d>\r\n"
+          "RCPT TO:<spam@d>\r\nRCPT TO:<a@d>\r\nDATA\r\nx\r\n.\r\nNOOP\r\n"),
+      (Codes{"250", "250 2.1.0", "250 2.1.5", "550 5.1.1", "250 2.1.5", "451 4.3.0", "250 2.1.5", "250 2.1.5",
+             "354", "452 4.2.2", "250 2.0.0", "550 5.7.1", "250 2.0.0", "250 2.0.0"}));
 }
 
 TEST_F(Dialogue, UsersThatTakeNoMail) {
-  EXPECT_EQ(replies(hello + "MAIL FROM:<>\r\nRCPT TO:<disabled@d>\r\nRCPT TO:<deferred@d>\r\nRCPT TO:<a@d>\r\nDATA\r\n.\r\n"),
-            (Codes{"250", "250 2.1.0", "550 5.2.1", "450 4.2.1", "250 2.1.5", "354", "250 2.0.0"}));
+  EXPECT_EQ(
+      replies(
+          hello +
+          "MAIL FROM:<>\r\nRCPT TO:<disabled@d>\r\nRCPT TO:<deferred@d>\r\nRCPT TO:<a@d>\r\nDATA\r\n.\r\n"),
+      (Codes{"250", "250 2.1.0", "550 5.2.1", "450 4.2.1", "250 2.1.5", "354", "250 2.0.0"}));
 }
 
 TEST_F(Dialogue, AWrongRowIsNotTheDatabaseBeingAway) {
-  EXPECT_EQ(replies(hello + "MAIL FROM:<>\r\nRCPT TO:<wrong@d>\r\nRCPT TO:<broken@d>\r\n"), (Codes{"250", "250 2.1.0", "451 4.3.5", "451 4.3.0"}));
+  EXPECT_EQ(replies(hello + "MAIL FROM:<>\r\nRCPT TO:<wrong@d>\r\nRCPT TO:<broken@d>\r\n"),
+            (Codes{"250", "250 2.1.0", "451 4.3.5", "451 4.3.0"}));
 }
 
 TEST_F(Dialogue, NobodyIsRefusedForGoodByWhatTheDatabaseHasSaidBefore) {
-  EXPECT_EQ(replies(hello + "MAIL FROM:<>\r\nRCPT TO:<stale-disabled@d>\r\nRCPT TO:<stale-full@d>\r\nRCPT TO:<stale-busy@d>\r\nRCPT TO:<stale@d>\r\nDATA\r\n.\r\n"),
-            (Codes{"250", "250 2.1.0", "451 4.3.0", "451 4.3.0", "452 4.2.2", "250 2.1.5", "354", "250 2.0.0"}));
+  EXPECT_EQ(
+      replies(hello + "MAIL FROM:<>\r\nRCPT TO:<stale-disabled@d>\r\nRCPT TO:<stale-full@d>\r\nRCPT "
+                      "TO:<stale-busy@d>\r\nRCPT TO:<stale@d>\r\nDATA\r\n.\r\n"),
+      (Codes{"250", "250 2.1.0", "451 4.3.0", "451 4.3.0", "452 4.2.2", "250 2.1.5", "354", "250 2.0.0"}));
 }
 
 TEST_F(Dialogue, TheDatabaseMaySayAnotherDetail) {
@@ -75,10 +86,12 @@ TEST_F(Dialogue, TheDatabaseMaySayAnotherDetail) {
 }
 
 TEST_F(Dialogue, SeveralTransactions) {
-  auto owner = run(hello +
-                   "MAIL FROM:<1@d>\r\nRCPT TO:<a@d>\r\nDATA\r\none\r\n.\r\nMAIL FROM:<2@d>\r\nRCPT TO:<b@d>\r\nDATA\r\n.\r\n"
-                   "MAIL FROM:<3@d>\r\nRSET\r\nMAIL FROM:<4@d>\r\nRCPT TO:<c@d>\r\nLHLO again\r\nMAIL FROM:<5@d>\r\n"
-                   "RCPT TO:<d@d>\r\nDATA\r\nfive\r\n.\r\n");
+  auto owner = run(
+      hello +
+      "MAIL FROM:<1@d>\r\nRCPT TO:<a@d>\r\nDATA\r\none\r\n.\r\nMAIL FROM:<2@d>\r\nRCPT "
+      "TO:<b@d>\r\nDATA\r\n.\r\n"
+      "MAIL FROM:<3@d>\r\nRSET\r\nMAIL FROM:<4@d>\r\nRCPT TO:<c@d>\r\nLHLO again\r\nMAIL FROM:<5@d>\r\n"
+      "RCPT TO:<d@d>\r\nDATA\r\nfive\r\n.\r\n");
   ASSERT_EQ(owner->messages.size(), 3u);
   EXPECT_EQ(owner->messages[0].text, "one\r\n");
   EXPECT_EQ(owner->messages[1].text, "");
@@ -90,7 +103,8 @@ TEST_F(Dialogue, SeveralTransactions) {
 }
 
 TEST_F(Dialogue, CommandsOutOfOrder) {
-  EXPECT_EQ(replies("MAIL FROM:<a@d>\r\nRCPT TO:<a@d>\r\nDATA\r\n"), (Codes{"503 5.5.1", "503 5.5.1", "503 5.5.1"}));
+  EXPECT_EQ(replies("MAIL FROM:<a@d>\r\nRCPT TO:<a@d>\r\nDATA\r\n"),
+            (Codes{"503 5.5.1", "503 5.5.1", "503 5.5.1"}));
   EXPECT_EQ(replies(hello + "RCPT TO:<a@d>\r\nDATA\r\n"), (Codes{"250", "503 5.5.1", "503 5.5.1"}));
   EXPECT_EQ(replies(hello + "MAIL FROM:<a@d>\r\nMAIL FROM:<b@d>\r\nRCPT TO:<a@d>\r\nDATA\r\n.\r\n"),
             (Codes{"250", "250 2.1.0", "503 5.5.1", "250 2.1.5", "354", "250 2.0.0"}));
@@ -134,7 +148,8 @@ TEST_F(Dialogue, WhatFollowsARefusedMailIsNoBadCommand) {
   EXPECT_FALSE(run("MAIL FROM:<a@d>\r\n" + group)->session().closed());
   // The group ends with DATA, and with whatever begins anew.
   for (std::string end : {"", "RSET\r\n", "LHLO c\r\n"})
-    EXPECT_TRUE(run(hello + "MAIL FROM:<a@d> SIZE=2000\r\n" + group + end + group)->session().closed()) << end;
+    EXPECT_TRUE(run(hello + "MAIL FROM:<a@d> SIZE=2000\r\n" + group + end + group)->session().closed())
+        << end;
 }
 
 TEST_F(Dialogue, ACompletedTransactionStartsTheCountAnew) {
@@ -166,9 +181,11 @@ TEST_F(Dialogue, OtherCommands) {
 
 TEST_F(Dialogue, LinesThatEndWrongly) {
   // RFC 5321 section 2.3.8: a bare LF ends no line, so what is behind it is never executed.
-  EXPECT_EQ(replies("NOOP\nNOOP\r\n\nNOOP\r\n\r\nNOOP\r\n"), (Codes{"500 5.5.2", "500 5.5.2", "500 5.5.1", "250 2.0.0"}));
+  EXPECT_EQ(replies("NOOP\nNOOP\r\n\nNOOP\r\n\r\nNOOP\r\n"),
+            (Codes{"500 5.5.2", "500 5.5.2", "500 5.5.1", "250 2.0.0"}));
   EXPECT_EQ(replies("NOOP\nNOOP\n\n\r\r\nNOOP\r\n"), (Codes{"500 5.5.2", "250 2.0.0"}));
-  EXPECT_EQ(replies("NOOP\n" + std::string(5000, 'x') + "\nNOOP\r\nNOOP\r\n"), (Codes{"500 5.5.2", "250 2.0.0"}));
+  EXPECT_EQ(replies("NOOP\n" + std::string(5000, 'x') + "\nNOOP\r\nNOOP\r\n"),
+            (Codes{"500 5.5.2", "250 2.0.0"}));
   EXPECT_EQ(replies("NOOP\rNOOP\r\nNOOP\r\r\nNOOP\r\n"), (Codes{"500 5.5.2", "500 5.5.2", "250 2.0.0"}));
 }
 
@@ -184,8 +201,8 @@ TEST_F(Dialogue, LongLines) {
 // A message is data until CRLF.CRLF: what looks like commands in it is none (smuggling).
 TEST_F(Dialogue, CommandsHiddenInAMessage) {
   for (const std::string& end :
-       {std::string("\n.\n"), std::string("\n.\r\n"), std::string("\r\n.\n"), std::string("\r.\r"), std::string("\r\n.\r"),
-        std::string("\r\n.\0\r\n", 6), std::string("\r\n.\r\0\n", 6)}) {
+       {std::string("\n.\n"), std::string("\n.\r\n"), std::string("\r\n.\n"), std::string("\r.\r"),
+        std::string("\r\n.\r"), std::string("\r\n.\0\r\n", 6), std::string("\r\n.\r\0\n", 6)}) {
     auto owner = run(hello + "MAIL FROM:<a@d>\r\nRCPT TO:<a@d>\r\nDATA\r\nSubject: x" + end +
                      "MAIL FROM:<forged@d>\r\nRCPT TO:<a@d>\r\nDATA\r\nforged\r\n.\r\n");
     EXPECT_EQ(owner->codes(), (Codes{"220", "250", "250 2.1.0", "250 2.1.5", "354", "250 2.0.0"}));
@@ -198,8 +215,9 @@ TEST_F(Dialogue, OversizeIsToldToEachRecipient) {
   config.message_bytes_max = 10;
   std::string envelope = "MAIL FROM:<a@d>\r\nRCPT TO:<a@d>\r\nRCPT TO:<b@d>\r\nDATA\r\n";
   auto owner = run(hello + envelope + "123456789\r\n.\r\n" + envelope + "12345678\r\n.\r\n");
-  EXPECT_EQ(owner->codes(), (Codes{"220", "250", "250 2.1.0", "250 2.1.5", "250 2.1.5", "354", "552 5.3.4", "552 5.3.4",
-                                   "250 2.1.0", "250 2.1.5", "250 2.1.5", "354", "250 2.0.0", "250 2.0.0"}));
+  EXPECT_EQ(owner->codes(),
+            (Codes{"220", "250", "250 2.1.0", "250 2.1.5", "250 2.1.5", "354", "552 5.3.4", "552 5.3.4",
+                   "250 2.1.0", "250 2.1.5", "250 2.1.5", "354", "250 2.0.0", "250 2.0.0"}));
   EXPECT_EQ(owner->aborted, 1);
   ASSERT_EQ(owner->messages.size(), 1u);
   EXPECT_EQ(owner->messages[0].text, "12345678\r\n");
@@ -214,14 +232,17 @@ TEST_F(Dialogue, AnnouncedOversizeIsRefusedAtOnce) {
 TEST_F(Dialogue, TooManyRecipients) {
   config.recipients_max = 2;
   auto owner = run(hello +
-                   "MAIL FROM:<a@d>\r\nRCPT TO:<nobody@d>\r\nRCPT TO:<a@d>\r\nRCPT TO:<b@d>\r\nRCPT TO:<c@d>\r\nDATA\r\n.\r\n"
+                   "MAIL FROM:<a@d>\r\nRCPT TO:<nobody@d>\r\nRCPT TO:<a@d>\r\nRCPT TO:<b@d>\r\nRCPT "
+                   "TO:<c@d>\r\nDATA\r\n.\r\n"
                    "MAIL FROM:<a@d>\r\nRCPT TO:<c@d>\r\n");
-  EXPECT_EQ(owner->codes(), (Codes{"220", "250", "250 2.1.0", "550 5.1.1", "250 2.1.5", "250 2.1.5", "452 4.5.3", "354",
-                                   "250 2.0.0", "250 2.0.0", "250 2.1.0", "250 2.1.5"}));
+  EXPECT_EQ(owner->codes(), (Codes{"220", "250", "250 2.1.0", "550 5.1.1", "250 2.1.5", "250 2.1.5",
+                                   "452 4.5.3", "354", "250 2.0.0", "250 2.0.0", "250 2.1.0", "250 2.1.5"}));
 }
 
 TEST_F(Dialogue, NotificationParameters) {
-  auto owner = run(hello + "MAIL FROM:<a@d> RET=hdrs ENVID=job+2B1\r\nRCPT TO:<b@d> NOTIFY=failure,Delay ORCPT=RFC822;c@d\r\nRCPT TO:<d@d>\r\nDATA\r\n.\r\n");
+  auto owner = run(hello +
+                   "MAIL FROM:<a@d> RET=hdrs ENVID=job+2B1\r\nRCPT TO:<b@d> NOTIFY=failure,Delay "
+                   "ORCPT=RFC822;c@d\r\nRCPT TO:<d@d>\r\nDATA\r\n.\r\n");
   ASSERT_EQ(owner->messages.size(), 1u);
   const Envelope& envelope = *owner->messages[0].envelope;
   EXPECT_EQ(envelope.ret, "HDRS");
@@ -233,18 +254,27 @@ TEST_F(Dialogue, NotificationParameters) {
 }
 
 TEST_F(Dialogue, AddressesBeyondAscii) {
-  auto owner = run(hello + "MAIL FROM:<j\xc3\xb6rg@B\xc3\x9c" "cher.example> SMTPUTF8\r\nRCPT TO:<\xc3\xa4+\xc3\xb6@b\xc3\xbc" "cher.example>\r\nDATA\r\n.\r\n"
-                           "MAIL FROM:<a@d>\r\nRCPT TO:<b@d>\r\nDATA\r\n.\r\nMAIL FROM:<\xe4@d>\r\nRCPT TO:<\xc3\xa4@d>\r\nDATA\r\n.\r\n");
-  EXPECT_EQ(owner->codes(), (Codes{"220", "250", "250 2.1.0", "250 2.1.5", "354", "250 2.0.0", "250 2.1.0", "250 2.1.5", "354", "250 2.0.0",
-                                   "250 2.1.0", "250 2.1.5", "354", "250 2.0.0"}));
+  auto owner = run(hello +
+                   "MAIL FROM:<j\xc3\xb6rg@B\xc3\x9c"
+                   "cher.example> SMTPUTF8\r\nRCPT TO:<\xc3\xa4+\xc3\xb6@b\xc3\xbc"
+                   "cher.example>\r\nDATA\r\n.\r\n"
+                   "MAIL FROM:<a@d>\r\nRCPT TO:<b@d>\r\nDATA\r\n.\r\nMAIL FROM:<\xe4@d>\r\nRCPT "
+                   "TO:<\xc3\xa4@d>\r\nDATA\r\n.\r\n");
+  EXPECT_EQ(owner->codes(),
+            (Codes{"220", "250", "250 2.1.0", "250 2.1.5", "354", "250 2.0.0", "250 2.1.0", "250 2.1.5",
+                   "354", "250 2.0.0", "250 2.1.0", "250 2.1.5", "354", "250 2.0.0"}));
   const Envelope& envelope = *owner->messages.at(0).envelope;
   EXPECT_TRUE(envelope.smtputf8);
-  EXPECT_EQ(envelope.from, "j\xc3\xb6rg@B\xc3\x9c" "cher.example") << "as it was sent";
+  EXPECT_EQ(envelope.from,
+            "j\xc3\xb6rg@B\xc3\x9c"
+            "cher.example")
+      << "as it was sent";
   EXPECT_EQ(envelope.recipients.at(0).local_part, "\xc3\xa4");
   EXPECT_EQ(envelope.recipients.at(0).detail, "\xc3\xb6");
   EXPECT_EQ(envelope.recipients.at(0).domain, "xn--bcher-kva.example") << "one form, however it was written";
   EXPECT_FALSE(owner->messages.at(1).envelope->smtputf8);
-  EXPECT_EQ(owner->messages.at(2).envelope->from, "\xe4@d") << "also without SMTPUTF8, and where it is no UTF-8";
+  EXPECT_EQ(owner->messages.at(2).envelope->from, "\xe4@d")
+      << "also without SMTPUTF8, and where it is no UTF-8";
   EXPECT_EQ(owner->messages.at(2).envelope->recipients.at(0).local_part, "\xc3\xa4");
 }
 
@@ -252,8 +282,10 @@ TEST_F(Dialogue, AddressesBeyondAscii) {
 TEST_F(Dialogue, ARecipientWhoseAgentLacksSmtputf8) {
   config.takes_utf8 = [](const User& user) { return user.name != "ol\xc3\xa4@d" && user.name != "old@d"; };
   for (const char* parameter : {"", " SMTPUTF8"})
-    EXPECT_EQ(replies(hello + "MAIL FROM:<\xc3\xa4@d>" + parameter + "\r\nRCPT TO:<old@d>\r\nRCPT TO:<ol\xc3\xa4@d>\r\nRCPT TO:<n\xc3\xa4w@d>\r\nDATA\r\n.\r\n"),
-              (Codes{"250", "250 2.1.0", "250 2.1.5", "553 5.6.7", "250 2.1.5", "354", "250 2.0.0", "250 2.0.0"}));
+    EXPECT_EQ(
+        replies(hello + "MAIL FROM:<\xc3\xa4@d>" + parameter +
+                "\r\nRCPT TO:<old@d>\r\nRCPT TO:<ol\xc3\xa4@d>\r\nRCPT TO:<n\xc3\xa4w@d>\r\nDATA\r\n.\r\n"),
+        (Codes{"250", "250 2.1.0", "250 2.1.5", "553 5.6.7", "250 2.1.5", "354", "250 2.0.0", "250 2.0.0"}));
 }
 
 // A domain has an ASCII form, which an agent can be given.
@@ -273,20 +305,26 @@ TEST_F(Dialogue, WhatAnAgentCannotBeGivenIsRefusedAtRcpt) {
     if (recipient.text.starts_with('-')) return Reply{550, "5.1.3", "x"};
     return std::nullopt;
   };
-  EXPECT_EQ(replies(hello + "MAIL FROM:<-a@d>\r\nRCPT TO:<b@d>\r\nRCPT TO:<builtin@d>\r\nDATA\r\n.\r\nMAIL FROM:<a@d>\r\nRCPT TO:<-b@d>\r\nRCPT TO:<b@d>\r\nDATA\r\n.\r\n"),
-            (Codes{"250", "250 2.1.0", "553 5.1.7", "250 2.1.5", "354", "250 2.0.0", "250 2.1.0", "550 5.1.3", "250 2.1.5", "354", "250 2.0.0"}));
+  EXPECT_EQ(replies(hello + "MAIL FROM:<-a@d>\r\nRCPT TO:<b@d>\r\nRCPT TO:<builtin@d>\r\nDATA\r\n.\r\nMAIL "
+                            "FROM:<a@d>\r\nRCPT TO:<-b@d>\r\nRCPT TO:<b@d>\r\nDATA\r\n.\r\n"),
+            (Codes{"250", "250 2.1.0", "553 5.1.7", "250 2.1.5", "354", "250 2.0.0", "250 2.1.0", "550 5.1.3",
+                   "250 2.1.5", "354", "250 2.0.0"}));
 }
 
-// CVE-2024-23184, CVE-2024-23185: a header without end costs nobody more than its limit. In DATA and in chunks.
+// CVE-2024-23184, CVE-2024-23185: a header without end costs nobody more than its limit. In DATA and in
+// chunks.
 TEST_F(Dialogue, AHeaderThatIsTooLarge) {
   config.header_bytes_max = 40;
   std::string fits = "Subject: 7890123456789012345678901\r\n1:\r\n", larger = "x" + fits;
   std::string body = "\r\n" + std::string(200, 'x') + "\r\n";
   std::string begin = "MAIL FROM:<a@d>\r\nRCPT TO:<b@d>\r\nRCPT TO:<c@d>\r\n";
   ASSERT_EQ(fits.size(), 40u);
-  auto bdat = [](const std::string& text) { return "BDAT " + std::to_string(text.size()) + " LAST\r\n" + text; };
+  auto bdat = [](const std::string& text) {
+    return "BDAT " + std::to_string(text.size()) + " LAST\r\n" + text;
+  };
   Codes taken = {"250", "250 2.1.0", "250 2.1.5", "250 2.1.5", "354", "250 2.0.0", "250 2.0.0", "250 2.0.0"};
-  Codes refused = {"250", "250 2.1.0", "250 2.1.5", "250 2.1.5", "354", "552 5.3.4", "552 5.3.4", "250 2.0.0"};
+  Codes refused = {"250", "250 2.1.0", "250 2.1.5", "250 2.1.5",
+                   "354", "552 5.3.4", "552 5.3.4", "250 2.0.0"};
   EXPECT_EQ(replies(hello + begin + "DATA\r\n" + fits + body + ".\r\nNOOP\r\n"), taken);
   EXPECT_EQ(replies(hello + begin + "DATA\r\n" + larger + body + ".\r\nNOOP\r\n"), refused);
   for (Codes* codes : {&taken, &refused}) codes->erase(codes->begin() + 4);
@@ -295,10 +333,12 @@ TEST_F(Dialogue, AHeaderThatIsTooLarge) {
 }
 
 TEST_F(Dialogue, BadAddresses) {
-  EXPECT_EQ(replies(hello + "MAIL FROM:<a b@d>\r\nMAIL FROM:<a@d>\r\nRCPT TO:<>\r\nRCPT TO:<;id;@d>\r\nRCPT TO:<\"\"@d>\r\n"
-                            "RCPT TO:<\xc3\xa4@d>\r\nRCPT TO:<\xc3@d>\r\nRCPT TO:<a@d> X=1\r\nRCPT TO:<postmaster>\r\n"),
-            (Codes{"250", "501 5.1.7", "250 2.1.0", "501 5.1.3", "501 5.1.3", "501 5.1.3", "250 2.1.5", "501 5.1.3", "555 5.5.4",
-                   "250 2.1.5"}));
+  EXPECT_EQ(
+      replies(hello +
+              "MAIL FROM:<a b@d>\r\nMAIL FROM:<a@d>\r\nRCPT TO:<>\r\nRCPT TO:<;id;@d>\r\nRCPT TO:<\"\"@d>\r\n"
+              "RCPT TO:<\xc3\xa4@d>\r\nRCPT TO:<\xc3@d>\r\nRCPT TO:<a@d> X=1\r\nRCPT TO:<postmaster>\r\n"),
+      (Codes{"250", "501 5.1.7", "250 2.1.0", "501 5.1.3", "501 5.1.3", "501 5.1.3", "250 2.1.5", "501 5.1.3",
+             "555 5.5.4", "250 2.1.5"}));
 }
 
 TEST_F(Dialogue, NothingIsReadAfterQuit) {

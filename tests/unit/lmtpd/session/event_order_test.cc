@@ -38,7 +38,8 @@ TEST(EventOrder, InputThatArrivesWhileAnAnswerIsPendingIsKeptInOrder) {
   owner.trickle("IT\r\n");
   EXPECT_EQ(owner.codes().back(), "354");
   owner.finish(0, ok);
-  EXPECT_EQ(owner.codes(), (Codes{"220", "250", "250 2.1.0", "250 2.1.5", "550 5.1.1", "354", "250 2.0.0", "221 2.0.0"}));
+  EXPECT_EQ(owner.codes(),
+            (Codes{"220", "250", "250 2.1.0", "250 2.1.5", "550 5.1.1", "354", "250 2.0.0", "221 2.0.0"}));
 }
 
 // A client may send ahead without limit; the session says when it has enough.
@@ -297,7 +298,8 @@ TEST(EventOrder, BodyBytesAreNotCopiedAfterKeptInputIsUsedUp) {
 }
 
 TEST(EventOrder, ShutdownWhileIdleOrReceiving) {
-  for (std::string_view text : {"", "LHLO c\r\n", "LHLO c\r\nMAIL FROM:<a@d>\r\nRCPT TO:<a@d>\r\nDATA\r\nhalf"}) {
+  for (std::string_view text :
+       {"", "LHLO c\r\n", "LHLO c\r\nMAIL FROM:<a@d>\r\nRCPT TO:<a@d>\r\nDATA\r\nhalf"}) {
     Owner owner;
     if (!text.empty()) owner.whole(text);
     owner.shutdown();
@@ -338,7 +340,8 @@ TEST(EventOrder, ShutdownDuringALookUpEndsWithItsAnswer) {
 }
 
 TEST(EventOrder, DrainLeavesAtOnceWhereNoTransactionIsOpen) {
-  for (std::string_view text : {"", "LHLO c\r\n", "LHLO c\r\nMAIL FROM:<a@d>\r\nRSET\r\n", "LHLO c\r\nMAIL FROM:<a@d> BAD\r\nNOO"}) {
+  for (std::string_view text :
+       {"", "LHLO c\r\n", "LHLO c\r\nMAIL FROM:<a@d>\r\nRSET\r\n", "LHLO c\r\nMAIL FROM:<a@d> BAD\r\nNOO"}) {
     Owner owner;
     if (!text.empty()) owner.whole(text);
     owner.drain();

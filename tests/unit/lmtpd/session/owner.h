@@ -1,4 +1,5 @@
-// The owner of a session under test: does what the session asks for, keeps what it said and what it delivered.
+// The owner of a session under test: does what the session asks for, keeps what it said and what it
+// delivered.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -112,9 +113,12 @@ class Owner {
         all_lookups.push_back(*actions.lookup);
         lookups.push_back(std::move(*actions.lookup));
       }
-      if (session_->holds_back()) session_->replies_sent();
-      else if (!answering || (!actions.deliver && !actions.lookup)) return;
-      else answer(actions);
+      if (session_->holds_back())
+        session_->replies_sent();
+      else if (!answering || (!actions.deliver && !actions.lookup))
+        return;
+      else
+        answer(actions);
     }
   }
 

@@ -1,6 +1,7 @@
-// Random dialogues in random pieces with answers at random moments: what is said and delivered depends on none of it.
-#include "owner.h"
+// Random dialogues in random pieces with answers at random moments: what is said and delivered depends on
+// none of it.
 #include "twinloft/base/random.h"
+#include "owner.h"
 
 namespace twinloft::lmtpd::test {
 namespace {
@@ -8,15 +9,28 @@ namespace {
 constexpr std::uint64_t message_bytes_max = 60;
 
 std::string random_line(SeededRandom& random) {
-  static const std::vector<std::string> lines = {
-      "LHLO c.example.org", "MAIL FROM:<a@d>", "MAIL FROM:<>", "MAIL FROM:<a@d> SIZE=61", "MAIL FROM:<a@d", "RCPT TO:<b@d>",
-      "RCPT TO:<c+x@d>", "RCPT TO:<nobody@d>", "RCPT TO:<broken@d>", "RCPT TO:<;@d>", "RSET", "NOOP", "VRFY x", "HELP", "X"};
+  static const std::vector<std::string> lines = {"LHLO c.example.org",
+                                                 "MAIL FROM:<a@d>",
+                                                 "MAIL FROM:<>",
+                                                 "MAIL FROM:<a@d> SIZE=61",
+                                                 "MAIL FROM:<a@d",
+                                                 "RCPT TO:<b@d>",
+                                                 "RCPT TO:<c+x@d>",
+                                                 "RCPT TO:<nobody@d>",
+                                                 "RCPT TO:<broken@d>",
+                                                 "RCPT TO:<;@d>",
+                                                 "RSET",
+                                                 "NOOP",
+                                                 "VRFY x",
+                                                 "HELP",
+                                                 "X"};
   return lines[random.below(lines.size())] + (random.below(30) ? "\r\n" : "\n");
 }
 
 // Content that must not end early, of a size around the limit, with its end.
 std::string random_content(SeededRandom& random) {
-  static const std::vector<std::string> pieces = {"text", "\r\n", "\r\n..", "\n.\n", "\n.\r\n", "\r\n.x", "\r", "RSET\r\n"};
+  static const std::vector<std::string> pieces = {"text",    "\r\n",   "\r\n..", "\n.\n",
+                                                  "\n.\r\n", "\r\n.x", "\r",     "RSET\r\n"};
   std::string out;
   for (std::uint64_t n = random.below(24); n > 0; --n) out += pieces[random.below(pieces.size())];
   return out + "\r\n.\r\n";
@@ -42,8 +56,10 @@ std::string random_dialogue(SeededRandom& random) {
     out += "RSET\r\nMAIL FROM:<a@d>\r\nRCPT TO:<first@d>\r\n";
     for (std::uint64_t i = random.below(4); i > 0; --i)
       out += random.below(3) ? "RCPT TO:<b@d>\r\n" : "RCPT TO:<nobody@d>\r\n";
-    if (random.below(2)) out += "DATA\r\n" + random_content(random);
-    else out += random_chunks(random);
+    if (random.below(2))
+      out += "DATA\r\n" + random_content(random);
+    else
+      out += random_chunks(random);
   }
   return out + (random.below(2) ? "QUIT\r\nNOOP\r\n" : "");
 }

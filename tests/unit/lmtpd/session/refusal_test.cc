@@ -1,4 +1,5 @@
-// Senders and recipients that are refused: the owner hears of each, and a client that is refused again and again is sent away between transactions.
+// Senders and recipients that are refused: the owner hears of each, and a client that is refused again and
+// again is sent away between transactions.
 #include "dialogue.h"
 
 namespace twinloft::lmtpd::test {
@@ -7,7 +8,8 @@ namespace {
 std::string text_of(const Refusal& r) {
   static constexpr const char* what[] = {"sender", "recipient", "message", "connection"};
   std::string out = what[static_cast<std::size_t>(r.what)];
-  return out + " " + r.id + " " + r.client + " " + r.from + " " + r.to + " " + std::to_string(r.reply.code) + " " + r.reply.enhanced;
+  return out + " " + r.id + " " + r.client + " " + r.from + " " + r.to + " " + std::to_string(r.reply.code) +
+         " " + r.reply.enhanced;
 }
 
 class Refusals : public Dialogue {
@@ -29,12 +31,15 @@ const std::string mail = "MAIL FROM:<a@d>\r\n";
 
 TEST_F(Refusals, TheOwnerHearsOfEach) {
   config.message_bytes_max = 100;
-  EXPECT_EQ(told(hello + "MAIL FROM:<a@d> SIZE=101\r\n" + mail + "RCPT TO:<nobody@d>\r\nRCPT TO:<ann@d>\r\nRCPT TO:<broken@d>\r\nRCPT TO:<disabled@d>\r\n"
+  EXPECT_EQ(told(hello + "MAIL FROM:<a@d> SIZE=101\r\n" + mail +
+                 "RCPT TO:<nobody@d>\r\nRCPT TO:<ann@d>\r\nRCPT TO:<broken@d>\r\nRCPT TO:<disabled@d>\r\n"
                  "RCPT TO:b@d\r\n"),
-            (Codes{"sender  192.0.2.7 a@d  552 5.3.4", "recipient id1 192.0.2.7 a@d nobody@d 550 5.1.1", "recipient id1 192.0.2.7 a@d broken@d 451 4.3.0",
+            (Codes{"sender  192.0.2.7 a@d  552 5.3.4", "recipient id1 192.0.2.7 a@d nobody@d 550 5.1.1",
+                   "recipient id1 192.0.2.7 a@d broken@d 451 4.3.0",
                    "recipient id1 192.0.2.7 a@d disabled@d 550 5.2.1",
                    "recipient id1 192.0.2.7 a@d RCPT TO:b@d 501 5.1.3"}));
-  EXPECT_EQ(told(hello + mail + "RCPT TO:<ann@d>\r\nDATA\r\n" + std::string(101, 'x') + "\r\n.\r\n"), (Codes{"message id1 192.0.2.7 a@d ann@d 552 5.3.4"}));
+  EXPECT_EQ(told(hello + mail + "RCPT TO:<ann@d>\r\nDATA\r\n" + std::string(101, 'x') + "\r\n.\r\n"),
+            (Codes{"message id1 192.0.2.7 a@d ann@d 552 5.3.4"}));
   EXPECT_TRUE(told(hello + mail + "RCPT TO:<ann@d>\r\nDATA\r\n.\r\nQUIT\r\n").empty());
 }
 
@@ -42,8 +47,10 @@ TEST_F(Refusals, TheOwnerHearsOfEach) {
 TEST_F(Refusals, TheOwnerHearsOfRecipientsOutOfOrder) {
   EXPECT_EQ(told(hello + "RCPT TO:<ann@d>\r\n"), (Codes{"recipient  192.0.2.7  ann@d 503 5.5.1"}));
   config.message_bytes_max = 100;
-  EXPECT_EQ(told(hello + "MAIL FROM:<a@d> SIZE=101\r\nRCPT TO:<ann@d>\r\n"), (Codes{"sender  192.0.2.7 a@d  552 5.3.4", "recipient  192.0.2.7  ann@d 503 5.5.1"}));
-  EXPECT_EQ(told(hello + mail + "RCPT TO:<ann@d>\r\nBDAT 1\r\nxRCPT TO:<bob@d>\r\n"), (Codes{"recipient id1 192.0.2.7 a@d bob@d 503 5.5.1"}));
+  EXPECT_EQ(told(hello + "MAIL FROM:<a@d> SIZE=101\r\nRCPT TO:<ann@d>\r\n"),
+            (Codes{"sender  192.0.2.7 a@d  552 5.3.4", "recipient  192.0.2.7  ann@d 503 5.5.1"}));
+  EXPECT_EQ(told(hello + mail + "RCPT TO:<ann@d>\r\nBDAT 1\r\nxRCPT TO:<bob@d>\r\n"),
+            (Codes{"recipient id1 192.0.2.7 a@d bob@d 503 5.5.1"}));
 }
 
 TEST_F(Refusals, AndOfAClientThatIsSentAway) {
@@ -57,7 +64,8 @@ TEST_F(Refusals, ManyInARowEndTheConnectionAtReset) {
   config.refused_max = 3;
   const std::string probe = mail + "RCPT TO:<nobody@d>\r\nRSET\r\n";
   EXPECT_EQ(replies(hello + probe + probe + probe + "NOOP\r\n"),
-            (Codes{"250", "250 2.1.0", "550 5.1.1", "250 2.0.0", "250 2.1.0", "550 5.1.1", "250 2.0.0", "250 2.1.0", "550 5.1.1", "421 4.7.0"}));
+            (Codes{"250", "250 2.1.0", "550 5.1.1", "250 2.0.0", "250 2.1.0", "550 5.1.1", "250 2.0.0",
+                   "250 2.1.0", "550 5.1.1", "421 4.7.0"}));
 }
 
 TEST_F(Refusals, OrAtTheNextSender) {
@@ -71,7 +79,8 @@ TEST_F(Refusals, OrAtTheNextSender) {
 // The recipients of a message who are there get it, however many others are not.
 TEST_F(Refusals, NeverWithinATransaction) {
   config.refused_max = 2;
-  auto owner = run(hello + mail + recipients(5) + recipients(1, "ann") + recipients(5) + "DATA\r\n.\r\n" + mail + recipients(1, "ann") + "DATA\r\n.\r\n");
+  auto owner = run(hello + mail + recipients(5) + recipients(1, "ann") + recipients(5) + "DATA\r\n.\r\n" +
+                   mail + recipients(1, "ann") + "DATA\r\n.\r\n");
   EXPECT_EQ(owner->messages.size(), 2u) << owner->sent;
   EXPECT_FALSE(owner->session().closed());
 }
@@ -86,13 +95,17 @@ TEST_F(Refusals, AnAcceptedRecipientOrAMessageBeginsTheCountAnew) {
 // A refusal for now is no reason: while the database is away everybody gets one.
 TEST_F(Refusals, TemporaryOnesDoNotCount) {
   config.refused_max = 2;
-  EXPECT_FALSE(run(hello + mail + recipients(5, "broken") + "RSET\r\n" + mail + recipients(5, "deferred") + "RSET\r\n")->session().closed());
+  EXPECT_FALSE(
+      run(hello + mail + recipients(5, "broken") + "RSET\r\n" + mail + recipients(5, "deferred") + "RSET\r\n")
+          ->session()
+          .closed());
 }
 
 TEST_F(Refusals, OneTransactionHasNoMoreOfThemThanRecipients) {
   config.recipients_max = 3;
   auto owner = run(hello + mail + recipients(4) + recipients(1, "ann"));
-  EXPECT_EQ(owner->codes(), (Codes{"220", "250", "250 2.1.0", "550 5.1.1", "550 5.1.1", "550 5.1.1", "452 4.5.3", "452 4.5.3"}));
+  EXPECT_EQ(owner->codes(), (Codes{"220", "250", "250 2.1.0", "550 5.1.1", "550 5.1.1", "550 5.1.1",
+                                   "452 4.5.3", "452 4.5.3"}));
   EXPECT_EQ(owner->all_lookups.size(), 3u) << "nobody is looked up beyond";
 }
 
@@ -102,11 +115,13 @@ TEST_F(Refusals, BehindARefusedSenderMoreRecipientsThanAMessageHasAreBadCommands
   config.bad_commands_max = 2;
   config.message_bytes_max = 100;
   const std::string large = "MAIL FROM:<a@d> SIZE=101\r\n";
-  auto owner = run(hello + large + recipients(3) + "DATA\r\n" + large + recipients(3) + "DATA\r\n" + mail + recipients(3, "ann"));
+  auto owner = run(hello + large + recipients(3) + "DATA\r\n" + large + recipients(3) + "DATA\r\n" + mail +
+                   recipients(3, "ann"));
   EXPECT_FALSE(owner->session().closed()) << owner->sent;
   EXPECT_EQ(owner->codes().back(), "250 2.1.5");
   EXPECT_EQ(replies(hello + large + recipients(9)),
-            (Codes{"250", "552 5.3.4", "503 5.5.1", "503 5.5.1", "503 5.5.1", "503 5.5.1", "503 5.5.1", "421 4.7.0"}));
+            (Codes{"250", "552 5.3.4", "503 5.5.1", "503 5.5.1", "503 5.5.1", "503 5.5.1", "503 5.5.1",
+                   "421 4.7.0"}));
 }
 
 TEST_F(Refusals, WithoutTlsThatIsRequiredTheyCountToo) {

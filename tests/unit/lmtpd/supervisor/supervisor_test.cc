@@ -24,7 +24,9 @@ class SupervisorTest : public testing::Test {
     return out;
   }
   // For as long as any first pause is.
-  static bool starts_nothing(Supervisor& supervisor) { return !supervisor.tick(t0 + Supervisor::start_patience / 2).start; }
+  static bool starts_nothing(Supervisor& supervisor) {
+    return !supervisor.tick(t0 + Supervisor::start_patience / 2).start;
+  }
   Supervisor s;
 };
 

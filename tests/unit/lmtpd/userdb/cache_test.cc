@@ -20,7 +20,9 @@ class CacheTest : public testing::Test {
     cache_ = std::make_unique<CachedSource>(std::move(source), config, clock_);
   }
   std::string find(const std::string& local_part) { return text(cache_->find({local_part, "example.org"})); }
-  bool is_old(const std::string& local_part) { return std::get<User>(**cache_->find({local_part, "example.org"})).is_old; }
+  bool is_old(const std::string& local_part) {
+    return std::get<User>(**cache_->find({local_part, "example.org"})).is_old;
+  }
   // As a server does.
   std::string ask(const std::string& local_part) {
     std::string at_hand = now(local_part);
@@ -67,7 +69,8 @@ TEST_F(CacheTest, AnAnswerIsGoodForItsTime) {
   EXPECT_EQ(asked(), 1u);
 }
 
-// As seen with many look-ups at once: one has read the clock, and another one's answer is kept before it looks.
+// As seen with many look-ups at once: one has read the clock, and another one's answer is kept before it
+// looks.
 TEST_F(CacheTest, AnAnswerThatIsNotKeptAnswersNoQuestionThatIsOlder) {
   auto source = std::make_unique<TableSource>();
   source->rows["ann@example.org"] = user_named("ann");

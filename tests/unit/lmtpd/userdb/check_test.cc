@@ -40,8 +40,8 @@ TEST(CheckUser, RefusesRoot) {
 TEST(CheckUser, RefusesPathsThatLeadElsewhere) {
   for (std::string path :
        {std::string("relative/home"), std::string(), std::string("/srv/../etc"), std::string("/.."),
-        std::string("/srv/."), std::string("/srv/./a"), std::string("/srv/a\0b", 8),
-        std::string("/srv/a\nb"), std::string("/srv/a\x7f"), "/" + std::string(5000, 'a')}) {
+        std::string("/srv/."), std::string("/srv/./a"), std::string("/srv/a\0b", 8), std::string("/srv/a\nb"),
+        std::string("/srv/a\x7f"), "/" + std::string(5000, 'a')}) {
     EXPECT_TRUE(refused([&](User& u) { u.home = path; })) << path;
     if (path.empty()) continue;
     EXPECT_TRUE(refused([&](User& u) { u.maildir = path; })) << path;

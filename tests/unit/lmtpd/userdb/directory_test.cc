@@ -87,7 +87,9 @@ TEST_F(DirectoryTest, WhatAnOldAliasLeadsToIsOld) {
   TableSource* table = source.get();
   config_.cache = {std::chrono::seconds(60), {}, std::chrono::hours(1), 1u << 20};
   auto directory = make_directory(std::move(source), config_, clock_);
-  auto is_old = [&](const std::string& local_part) { return (*directory->lookup({local_part, "", "example.org"}))->user.is_old; };
+  auto is_old = [&](const std::string& local_part) {
+    return (*directory->lookup({local_part, "", "example.org"}))->user.is_old;
+  };
   EXPECT_FALSE(is_old("info"));
   clock_.at = clock_.at + std::chrono::seconds(59);
   EXPECT_FALSE(is_old("bob"));
@@ -148,7 +150,8 @@ TEST_F(DirectoryTest, AnOldAliasThatLeadsToNobodyIsNoRefusal) {
   table->error = Error{Errc::unavailable, "locked"};
   auto found = info();
   ASSERT_FALSE(found);
-  EXPECT_NE(found.error().message.find("from memory leads to nobody"), std::string::npos) << found.error().message;
+  EXPECT_NE(found.error().message.find("from memory leads to nobody"), std::string::npos)
+      << found.error().message;
   table->error.reset();
   clock_.at = clock_.at + std::chrono::seconds(1);
   EXPECT_FALSE(info().value()) << "now it is an answer";
@@ -157,10 +160,12 @@ TEST_F(DirectoryTest, AnOldAliasThatLeadsToNobodyIsNoRefusal) {
 TEST_F(DirectoryTest, ALoopIsAnError) {
   EXPECT_NE(find("loop").find("a loop"), std::string::npos);
   EXPECT_EQ(asked_.size(), Directory::aliases_max + 1u);
-  for (const char* bad : {"@example.org", "ann@example.org, bob@example.org", "ann@example.org ", " ann@example.org", "Ann <ann@example.org>", "<ann@example.org>",
+  for (const char* bad : {"@example.org", "ann@example.org, bob@example.org", "ann@example.org ",
+                          " ann@example.org", "Ann <ann@example.org>", "<ann@example.org>",
                           "ann@example.org>", "ann@", "@a:ann@example.org", "ann\n@example.org"}) {
     alias("broken@example.org", bad);
-    EXPECT_EQ(find("broken").find(std::string("error: the alias \"") + bad + "\" is no"), 0u) << bad << ": " << find("broken");
+    EXPECT_EQ(find("broken").find(std::string("error: the alias \"") + bad + "\" is no"), 0u)
+        << bad << ": " << find("broken");
   }
   alias("idn@example.org", "ann@ex\xc3\xa4mple.org");
   find("idn");
@@ -194,7 +199,9 @@ TEST_F(DirectoryTest, SaysHowItCameToItsAnswer) {
   EXPECT_TRUE(directory->explain({"sales", "", "example.org"}, steps).value());
   std::string text;
   for (const LookupStep& s : steps) text += s.key + ": " + s.found + "\n";
-  EXPECT_EQ(text, "sales@example.org: an alias of info@example.org\ninfo@example.org: an alias of ann@example.org\nann@example.org: user ann@example.org\n");
+  EXPECT_EQ(text,
+            "sales@example.org: an alias of info@example.org\ninfo@example.org: an alias of "
+            "ann@example.org\nann@example.org: user ann@example.org\n");
 }
 
 TEST_F(DirectoryTest, WhatIsCachedIsAtHand) {

@@ -41,7 +41,9 @@ std::string yielded(std::initializer_list<std::pair<std::string_view, std::strin
   return row[Column::maildir].value_or("none");
 }
 
-bool is_error(const std::string& text) { return text.starts_with("error: "); }
+bool is_error(const std::string& text) {
+  return text.starts_with("error: ");
+}
 
 TEST(DovecotFields, LocationsOfDovecot23) {
   for (auto [word, maildir] : {std::pair{"userdb_mail=maildir:~/Maildir", "~/Maildir"},
@@ -61,11 +63,13 @@ TEST(DovecotFields, LocationsOfDovecot23) {
 
 TEST(DovecotFields, SettingsOfDovecot24) {
   EXPECT_EQ(maildir_of({"userdb_mail_driver=maildir", "userdb_mail_path=~/Mail"}), "~/Mail");
-  EXPECT_EQ(maildir_of({"userdb_mail_path=/srv/%{user|domain}/%{user | username | lower}"}), "/srv/example.org/ann");
+  EXPECT_EQ(maildir_of({"userdb_mail_path=/srv/%{user|domain}/%{user | username | lower}"}),
+            "/srv/example.org/ann");
   EXPECT_EQ(maildir_of({"userdb_mail_path=~/Mail", "userdb_mail_inbox_path=~/Mail/",
                         "userdb_mailbox_list_layout=Maildir++", "userdb_mailbox_list_utf8=no"}),
             "~/Mail");
-  EXPECT_EQ(maildir_of({"userdb_mail=maildir:~/Mail", "userdb_mail_path=~//Mail"}), "~/Mail") << "for both versions";
+  EXPECT_EQ(maildir_of({"userdb_mail=maildir:~/Mail", "userdb_mail_path=~//Mail"}), "~/Mail")
+      << "for both versions";
   EXPECT_EQ(maildir_of({"userdb_mail_path=~/a::b:c"}), "~/a::b:c");
 }
 
@@ -174,13 +178,16 @@ TEST(DovecotFields, WhatPutsMailElsewhereIsRefused) {
 TEST(DovecotFields, WhatHasNothingToDoWithItPasses) {
   Row row;
   DovecotFields fields(DovecotFields::Origin::passwd_file);
-  for (const char* word : {"userdb_sieve=file:~/sieve", "allow_nets=192.0.2.0/24", "nopassword=y", "user=other", "userdb_nice=5", "userdb_acl_groups=x", "userdb_mail_index_path=/i",
-                           "userdb_tempfail=yes", "userdb_unheard_of=1", "unheard_of_too", "userdb_quota_rule=*:storage=1G", "userdb_quota_rule2=Trash:storage=+1G"})
+  for (const char* word :
+       {"userdb_sieve=file:~/sieve", "allow_nets=192.0.2.0/24", "nopassword=y", "user=other", "userdb_nice=5",
+        "userdb_acl_groups=x", "userdb_mail_index_path=/i", "userdb_tempfail=yes", "userdb_unheard_of=1",
+        "unheard_of_too", "userdb_quota_rule=*:storage=1G", "userdb_quota_rule2=Trash:storage=+1G"})
     ASSERT_TRUE(fields.take_extra(row, word)) << word;
   ASSERT_TRUE(fields.finish(row, ann));
   EXPECT_EQ(row[Column::state], "deferred");
   EXPECT_EQ(row[Column::quota_rule], "*:storage=1G");
-  EXPECT_EQ(row.not_known, (std::vector<std::string>{"userdb_unheard_of", "unheard_of_too", "userdb_quota_rule2"}));
+  EXPECT_EQ(row.not_known,
+            (std::vector<std::string>{"userdb_unheard_of", "unheard_of_too", "userdb_quota_rule2"}));
 }
 
 // A name is no path, and "~" as a name is not the home.

@@ -78,7 +78,8 @@ TEST(MysqlHost, IsReadInAllItsForms) {
   EXPECT_EQ(host("[2001:db8::1]"), "2001:db8::1 3306 ");
   EXPECT_EQ(host("[2001:db8::1]:1"), "2001:db8::1 1 ");
   EXPECT_EQ(host("unix:/run/db"), " 3306 /run/db");
-  for (const char* bad : {"", ":3306", "db:", "db:0", "db:65536", "db:x", "2001:db8::1", "[]", "[::1]x", "[::1", "[::1]:", "unix:", "unix:db"})
+  for (const char* bad : {"", ":3306", "db:", "db:0", "db:65536", "db:x", "2001:db8::1", "[]", "[::1]x",
+                          "[::1", "[::1]:", "unix:", "unix:db"})
     EXPECT_EQ(host(bad).substr(0, 6), "error:") << bad << ": " << host(bad);
 }
 

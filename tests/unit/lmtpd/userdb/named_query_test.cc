@@ -24,11 +24,14 @@ TEST(NamedQuery, ParametersBecomeMarks) {
 TEST(NamedQuery, WhatOnlyLooksLikeOneStays) {
   EXPECT_EQ(parsed("':user' \":user ?\" `:x?` = :user"), "':user' \":user ?\" `:x?` = ? | ann");
   EXPECT_EQ(parsed("'it''s :x' '\\' :x' \"a\"\"?\" :user"), "'it''s :x' '\\' :x' \"a\"\"?\" ? | ann");
-  EXPECT_EQ(parsed("-- a :x ?\n# :y ?\n/* :z\n? */ :user -- :x"), "-- a :x ?\n# :y ?\n/* :z\n? */ ? -- :x | ann");
+  EXPECT_EQ(parsed("-- a :x ?\n# :y ?\n/* :z\n? */ :user -- :x"),
+            "-- a :x ?\n# :y ?\n/* :z\n? */ ? -- :x | ann");
   EXPECT_EQ(parsed("@a := 1, b::text, 3--:user"), "@a := 1, b::text, 3--? | ann");
   EXPECT_EQ(parsed("':' = :user :"), "':' = ? : | ann");
-  EXPECT_EQ(parsed("SELECT a * 2, (b) * 2, COUNT(*), '*', 1 /* * */ * 2, selects * 1, 10.*b WHERE EXISTS (SELECT * FROM t) = :user"),
-            "SELECT a * 2, (b) * 2, COUNT(*), '*', 1 /* * */ * 2, selects * 1, 10.*b WHERE EXISTS (SELECT * FROM t) = ? | ann");
+  EXPECT_EQ(parsed("SELECT a * 2, (b) * 2, COUNT(*), '*', 1 /* * */ * 2, selects * 1, 10.*b WHERE EXISTS "
+                   "(SELECT * FROM t) = :user"),
+            "SELECT a * 2, (b) * 2, COUNT(*), '*', 1 /* * */ * 2, selects * 1, 10.*b WHERE EXISTS (SELECT * "
+            "FROM t) = ? | ann");
 }
 
 TEST(NamedQuery, InMessagesItIsOneLine) {
@@ -37,26 +40,27 @@ TEST(NamedQuery, InMessagesItIsOneLine) {
 }
 
 TEST(NamedQuery, Errors) {
-  for (auto [text, says] : {std::pair{"SELECT ?, :user", "byte 8: a \"?\""},
-                            {":name", "unknown parameter :name"},
-                            {":users", "unknown parameter :users"},
-                            {"SELECT 1", "none of :user"},
-                            {"", "none of :user"},
-                            {"':user'", "none of :user"},
-                            {":user 'x", "has no end"},
-                            {":user /* x", "has no end"},
-                            {":user 'x\\'", "has no end"},
-                            {"SELECT * FROM users WHERE user = :user", "byte 8: name the columns"},
-                            {"select distinct\n * FROM t WHERE a = :user", "name the columns"},
-                            {"SELECT a, * FROM t WHERE a = :user", "byte 11: name the columns"},
-                            {"SELECT t.* FROM t WHERE a = :user", "name the columns"},
-                            {"(SELECT * FROM t WHERE a = :user) UNION ALL (SELECT b FROM u)", "byte 9: name the columns"},
-                            {"(SELECT a FROM t WHERE a = :user) UNION ALL ((SELECT * FROM u))", "name the columns"},
-                            {"SELECT SQL_NO_CACHE * FROM t WHERE a = :user", "name the columns"},
-                            {"SELECT /* all */ * FROM t WHERE a = :user", "name the columns"},
-                            {"SELECT -- a\n * FROM t WHERE a = :user", "name the columns"},
-                            {"SELECT `t`.* FROM t WHERE a = :user", "name the columns"},
-                            {"SELECT a FROM t WHERE :user = a UNION ALL SELECT * FROM u", "name the columns"}})
+  for (auto [text, says] :
+       {std::pair{"SELECT ?, :user", "byte 8: a \"?\""},
+        {":name", "unknown parameter :name"},
+        {":users", "unknown parameter :users"},
+        {"SELECT 1", "none of :user"},
+        {"", "none of :user"},
+        {"':user'", "none of :user"},
+        {":user 'x", "has no end"},
+        {":user /* x", "has no end"},
+        {":user 'x\\'", "has no end"},
+        {"SELECT * FROM users WHERE user = :user", "byte 8: name the columns"},
+        {"select distinct\n * FROM t WHERE a = :user", "name the columns"},
+        {"SELECT a, * FROM t WHERE a = :user", "byte 11: name the columns"},
+        {"SELECT t.* FROM t WHERE a = :user", "name the columns"},
+        {"(SELECT * FROM t WHERE a = :user) UNION ALL (SELECT b FROM u)", "byte 9: name the columns"},
+        {"(SELECT a FROM t WHERE a = :user) UNION ALL ((SELECT * FROM u))", "name the columns"},
+        {"SELECT SQL_NO_CACHE * FROM t WHERE a = :user", "name the columns"},
+        {"SELECT /* all */ * FROM t WHERE a = :user", "name the columns"},
+        {"SELECT -- a\n * FROM t WHERE a = :user", "name the columns"},
+        {"SELECT `t`.* FROM t WHERE a = :user", "name the columns"},
+        {"SELECT a FROM t WHERE :user = a UNION ALL SELECT * FROM u", "name the columns"}})
     EXPECT_NE(parsed(text).find(says), std::string::npos) << text << ": " << parsed(text);
 }
 

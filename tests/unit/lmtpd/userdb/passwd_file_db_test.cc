@@ -28,7 +28,7 @@ class PasswdFileTest : public testing::Test {
     pass();
   }
   void pass() {
-    struct stat about {};
+    struct stat about{};
     ASSERT_EQ(::stat(config_.path.c_str(), &about), 0);
     clock_.of_day.seconds = about.st_mtim.tv_sec + 10;
     clock_.at = clock_.at + std::chrono::seconds(10);
@@ -86,7 +86,8 @@ worse@example.org:::::::twinloft_next_hop=store/1
   auto info = db->find({"info", "example.org"});
   ASSERT_TRUE(info && *info);
   EXPECT_EQ(std::get<Alias>(**info).address, "ann@example.org");
-  for (const char* nobody : {"# comment", "", "carl", "ann@example.org"}) EXPECT_FALSE(user_of(db->find({nobody, "example.org"}))) << nobody;
+  for (const char* nobody : {"# comment", "", "carl", "ann@example.org"})
+    EXPECT_FALSE(user_of(db->find({nobody, "example.org"}))) << nobody;
 }
 
 TEST_F(PasswdFileTest, PathsHaveOneForm) {
@@ -147,9 +148,10 @@ TEST_F(PasswdFileTest, VariablesAreOfTheNameAsItIsWritten) {
 
 // Where the mail of somebody else's server lies is nobody's matter here.
 TEST_F(PasswdFileTest, WhereMailLiesIsOfNoInterestToWhoHandsItOn) {
-  write("ann@example.org:x:5:5::/h::twinloft_next_hop=store1 userdb_mail=mdbox:~/m userdb_chroot=/x\n"
-        "bob@example.org:x:5:5::/h::userdb_mail=maildir:~/m:LAYOUT=fs twinloft_alias=ann@example.org\n"
-        "carl@example.org:x:5:5::/h::userdb_mail=mdbox:~/m\n");
+  write(
+      "ann@example.org:x:5:5::/h::twinloft_next_hop=store1 userdb_mail=mdbox:~/m userdb_chroot=/x\n"
+      "bob@example.org:x:5:5::/h::userdb_mail=maildir:~/m:LAYOUT=fs twinloft_alias=ann@example.org\n"
+      "carl@example.org:x:5:5::/h::userdb_mail=mdbox:~/m\n");
   auto db = open();
   auto ann = user_of(db->find({"ann", "example.org"}));
   ASSERT_TRUE(ann);
@@ -202,7 +204,7 @@ TEST_F(PasswdFileTest, AFileThatIsBeingWrittenHidesNobody) {
   std::ofstream(config_.path) << "";
   EXPECT_NE(db->find({"ann", "example.org"}).error().message.find("holds no user"), std::string::npos);
   std::ofstream(config_.path) << "bob@example.org\n";
-  struct stat about {};
+  struct stat about{};
   ASSERT_EQ(::stat(config_.path.c_str(), &about), 0);
   clock_.of_day.seconds = about.st_mtim.tv_sec + 1;
   auto ann = db->find({"ann", "example.org"});
@@ -227,14 +229,20 @@ TEST_F(PasswdFileTest, AFileThatIsAwayIsAnError) {
 }
 
 TEST_F(PasswdFileTest, AWrongLineIsAnErrorForItsUser) {
-  EXPECT_NE(error_of("ann@example.org:x:0:5::/h").find("/users:1: user ann@example.org: column \"uid\" is 0"), std::string::npos);
-  EXPECT_NE(error_of("ann@example.org:x:five:5::/h").find("\"uid\" is no number, and no account of this machine: \"five\""), std::string::npos);
+  EXPECT_NE(error_of("ann@example.org:x:0:5::/h").find("/users:1: user ann@example.org: column \"uid\" is 0"),
+            std::string::npos);
+  EXPECT_NE(error_of("ann@example.org:x:five:5::/h")
+                .find("\"uid\" is no number, and no account of this machine: \"five\""),
+            std::string::npos);
   EXPECT_NE(error_of("ann@example.org:x:5:5::home").find("absolute"), std::string::npos);
   EXPECT_NE(error_of("ann@example.org:x:5:5::/h/../..").find(".."), std::string::npos);
-  EXPECT_NE(error_of("ann@example.org:x:5:5::/h::userdb_mail=mdbox:~/m").find("expected maildir:PATH"), std::string::npos);
-  EXPECT_NE(error_of("ann@example.org:x:5:5::/h::userdb_mail=maildir:%{home}/%s/m").find("known are"), std::string::npos);
+  EXPECT_NE(error_of("ann@example.org:x:5:5::/h::userdb_mail=mdbox:~/m").find("expected maildir:PATH"),
+            std::string::npos);
+  EXPECT_NE(error_of("ann@example.org:x:5:5::/h::userdb_mail=maildir:%{home}/%s/m").find("known are"),
+            std::string::npos);
   EXPECT_NE(error_of("ann@example.org:x:5:5::/h::userdb_mail=maildir:m").find("absolute"), std::string::npos);
-  EXPECT_NE(error_of("ann@example.org:x:5:5::/h::userdb_mail=maildir:%").find("known are"), std::string::npos);
+  EXPECT_NE(error_of("ann@example.org:x:5:5::/h::userdb_mail=maildir:%").find("known are"),
+            std::string::npos);
   EXPECT_NE(error_of("ann@example.org:x:5:5::/h::userdb_mail=maildir:~/m\tuserdb_nice=1").find("tab"),
             std::string::npos);
   EXPECT_NE(error_of("ann@example.org:x:5:5::/h::twinloft_state=gone").find("state"), std::string::npos);
@@ -242,16 +250,21 @@ TEST_F(PasswdFileTest, AWrongLineIsAnErrorForItsUser) {
 }
 
 TEST_F(PasswdFileTest, NamesHaveOneForm) {
-  write("ann@b\u00fccher.example:x:7:7\nBob@Example.ORG.:x:8:8\nCARL@example.org:x:9:9\ncarl@example.org:x:10:10\nDave@example.org\ndAve@example.org\n");
+  write(
+      "ann@b\u00fccher.example:x:7:7\nBob@Example.ORG.:x:8:8\nCARL@example.org:x:9:9\ncarl@example.org:x:10:"
+      "10\nDave@example.org\ndAve@example.org\n");
   auto db = open();
   EXPECT_EQ(user_of(db->find({"ann", "xn--bcher-kva.example"}))->uid, 7u);
   EXPECT_EQ(user_of(db->find({"bob", "example.org"}))->uid, 8u);
   EXPECT_EQ(user_of(db->find({"carl", "example.org"}))->uid, 10u) << "the one that Dovecot finds";
-  EXPECT_NE(db->find({"dave", "example.org"}).error().message.find("stands in line 6 too"), std::string::npos);
+  EXPECT_NE(db->find({"dave", "example.org"}).error().message.find("stands in line 6 too"),
+            std::string::npos);
 }
 
 TEST_F(PasswdFileTest, EveryRowIsSeenInItsOrder) {
-  write("# none\nann@example.org:x:0:0\nbob\n\neve@b\u00fccher.example::5:5:::: userdb_new_thing=1\nodd@exa mple:x:7:7\n");
+  write(
+      "# none\nann@example.org:x:0:0\nbob\n\neve@b\u00fccher.example::5:5:::: userdb_new_thing=1\nodd@exa "
+      "mple:x:7:7\n");
   std::string seen;
   ASSERT_TRUE(open()->each_row([&](const SeenRow& row) {
     seen += row.where.substr(row.where.rfind('/')) + (row.found ? " ok" : " refused");
@@ -265,7 +278,10 @@ TEST_F(PasswdFileTest, EveryRowIsSeenInItsOrder) {
 TEST_F(PasswdFileTest, AUserWhoStandsThereTwiceIsAnError) {
   write("ann@example.org:x:7:7\r\nbob@example.org:x:7:7\r\nann@example.org:x:8:8\r\n");
   auto db = open();
-  EXPECT_NE(db->find({"ann", "example.org"}).error().message.find("/users:1: user ann@example.org: stands in line 3 too"), std::string::npos);
+  EXPECT_NE(db->find({"ann", "example.org"})
+                .error()
+                .message.find("/users:1: user ann@example.org: stands in line 3 too"),
+            std::string::npos);
   EXPECT_EQ(user_of(db->find({"bob", "example.org"}))->uid, 7u);
 }
 

@@ -19,7 +19,8 @@ TEST(QuotaBytes, HaveUnits) {
 }
 
 TEST(QuotaBytes, WhatIsNoSizeIsAnError) {
-  for (const char* text : {"", "G", "-1", "+1", "1 G", "1GB", "10%", "1.5G", "9223372036854775808", "8388608T", "99999999999999999999"})
+  for (const char* text : {"", "G", "-1", "+1", "1 G", "1GB", "10%", "1.5G", "9223372036854775808",
+                           "8388608T", "99999999999999999999"})
     EXPECT_FALSE(parse_quota_bytes(text)) << text;
   EXPECT_TRUE(parse_quota_bytes("9223372036854775807"));
 }
@@ -33,7 +34,8 @@ TEST(QuotaRule, IsDovecots) {
 }
 
 TEST(QuotaRule, OthersAreErrors) {
-  for (const char* text : {"", "*", "*:", "storage=1G", "Trash:storage=+10M", "*:storage=+10%", "*:storage=10%", "*:ignore", "*:messages=1k", "*:size=5", "*:storage=1G:"})
+  for (const char* text : {"", "*", "*:", "storage=1G", "Trash:storage=+10M", "*:storage=+10%",
+                           "*:storage=10%", "*:ignore", "*:messages=1k", "*:size=5", "*:storage=1G:"})
     EXPECT_FALSE(parse_quota_rule(text)) << text;
 }
 

@@ -35,7 +35,8 @@ class SqliteTest : public ::testing::Test {
     sqlite3_close(db);
   }
   void insert(const std::string& values) {
-    execute(config_.path, "INSERT INTO users (user, uid, gid, home, maildir, agent, active) VALUES (" + values + ")");
+    execute(config_.path,
+            "INSERT INTO users (user, uid, gid, home, maildir, agent, active) VALUES (" + values + ")");
   }
   std::unique_ptr<UserSource> open() {
     auto db = open_sqlite_db(config_);
@@ -123,15 +124,18 @@ TEST_F(SqliteTest, WrongTypesAndValuesAreErrors) {
            {"'a' AS user, '5x' AS uid, 5 AS gid, '/h' AS home", "\"uid\" is no number"},
            {"'a' AS user, '' AS uid, 5 AS gid, '/h' AS home", "\"uid\" is no number"},
            {"'a' AS user, 5.5 AS uid, 5 AS gid, '/h' AS home", "\"uid\" is neither text nor an integer"},
-           {"'a' AS user, 5 AS uid, NULL AS gid, '/h' AS home", "\"gid\" has no value, and there is no users.gid"},
+           {"'a' AS user, 5 AS uid, NULL AS gid, '/h' AS home",
+            "\"gid\" has no value, and there is no users.gid"},
            {"'a' AS user, 0 AS uid, 5 AS gid, '/h' AS home", "\"uid\" is 0"},
            {"'a' AS user, 4294967296 AS uid, 5 AS gid, '/h' AS home", "\"uid\" is 4294967296"},
            {"'a' AS user, 4294967295 AS uid, 5 AS gid, '/h' AS home", "\"uid\" is 4294967295"},
-           {"'a' AS user, '99999999999999999999' AS uid, 5 AS gid, '/h' AS home", "\"uid\" is 99999999999999999999"},
+           {"'a' AS user, '99999999999999999999' AS uid, 5 AS gid, '/h' AS home",
+            "\"uid\" is 99999999999999999999"},
            {"'a' AS user, -1 AS uid, 5 AS gid, '/h' AS home", "\"uid\" is no number"},
            {"'' AS user, 5 AS uid, 5 AS gid, '/h' AS home", "a user name is empty"},
            {"'a' AS user, 5 AS uid, 5 AS gid, 7 AS home", "not an absolute path"},
-           {"'a' AS user, 5 AS uid, 5 AS gid, NULL AS home", "\"home\" has no value, and there is no users.home"},
+           {"'a' AS user, 5 AS uid, 5 AS gid, NULL AS home",
+            "\"home\" has no value, and there is no users.home"},
            {"'a' AS user, 5 AS uid, 5 AS gid, x'2f' AS home", "\"home\" is neither"},
            {"'a' AS user, 5 AS uid, 5 AS gid, '/srv/../etc' AS home", ".."},
            {"'a' AS user, 5 AS uid, 5 AS gid, 'srv' AS home", "absolute"},
@@ -151,14 +155,16 @@ TEST_F(SqliteTest, WhatAQueryDoesNotYieldIsTakenFromTheDefaults) {
   config_.defaults = {"%user%", "/srv/%domain%/%user%", "/srv/%name%/Maildir", 5, 6, "other"};
   auto ann = user_of(open()->find({"ann", "example.org"}));
   ASSERT_TRUE(ann.has_value());
-  EXPECT_EQ(ann->name + " " + ann->home + " " + ann->maildir + " " + ann->agent, "ann /srv/example.org/ann /srv/ann/Maildir lda");
+  EXPECT_EQ(ann->name + " " + ann->home + " " + ann->maildir + " " + ann->agent,
+            "ann /srv/example.org/ann /srv/ann/Maildir lda");
   EXPECT_EQ(ann->uid, 7u);
   EXPECT_EQ(ann->gid, 6u);
   config_.query = "SELECT 7 AS uid WHERE :user <> ''";
   for (const char* bad : {"..", "a/b", "."}) {
     auto found = open()->find({bad, "example.org"});
     ASSERT_FALSE(found.has_value()) << bad;
-    EXPECT_NE(found.error().message.find("cannot be part of the path"), std::string::npos) << found.error().message;
+    EXPECT_NE(found.error().message.find("cannot be part of the path"), std::string::npos)
+        << found.error().message;
   }
 }
 
@@ -174,7 +180,8 @@ TEST_F(SqliteTest, ColumnsThatDovecotHasNamesForAreHeededOrRefused) {
   EXPECT_EQ(maildir_of("'maildir:~' AS userdb_mail, '/home//ann/' AS home"), "/home/ann");
   EXPECT_EQ(maildir_of("'~/Mail' AS mail_path, 'maildir' AS mail_driver"), "/srv/ann/Mail");
   EXPECT_EQ(maildir_of("'ann@example.org' AS mail"), "/srv/ann/Maildir") << "an address";
-  EXPECT_EQ(maildir_of("'mdbox:~/m' AS mail, '/srv/own' AS maildir"), "/srv/own") << "lmtpd's own column counts";
+  EXPECT_EQ(maildir_of("'mdbox:~/m' AS mail, '/srv/own' AS maildir"), "/srv/own")
+      << "lmtpd's own column counts";
   EXPECT_EQ(maildir_of("NULL AS mail"), "/srv/ann/Maildir");
   EXPECT_EQ(maildir_of("'MAILDIR:~/m' AS mail"), "/srv/ann/m");
   for (const char* location : {"/srv/own", "~/Mail", "%h/Mail"})
@@ -192,7 +199,8 @@ TEST_F(SqliteTest, ColumnsThatDovecotHasNamesForAreHeededOrRefused) {
 TEST_F(SqliteTest, EachQuotaIsTheRowsOrTheDefault) {
   config_.defaults.quota = {1000, 10};
   auto quota_of = [&](const std::string& bytes, const std::string& messages) {
-    execute(config_.path, "UPDATE users SET quota_bytes = " + bytes + ", quota_messages = " + messages + " WHERE user = 'ann@example.org'");
+    execute(config_.path, "UPDATE users SET quota_bytes = " + bytes + ", quota_messages = " + messages +
+                              " WHERE user = 'ann@example.org'");
     return user_of(open()->find({"ann", "example.org"})).value().quota;
   };
   EXPECT_EQ(quota_of("NULL", "NULL"), (QuotaLimit{1000, 10}));
@@ -204,19 +212,29 @@ TEST_F(SqliteTest, EachQuotaIsTheRowsOrTheDefault) {
   EXPECT_EQ(user_of(open()->find({"ann", "example.org"})).value().quota, (QuotaLimit{5u << 20, 7}))
       << "as Dovecot 2.4 calls them";
   std::string columns = "'ann' AS user, 1 AS uid, 1 AS gid, '/srv' AS home, NULL AS maildir, NULL AS agent, ";
-  EXPECT_NE(row_error(columns + "'lots' AS quota_bytes").find("column \"quota_bytes\": \"lots\" is no size"), std::string::npos);
-  EXPECT_NE(row_error(columns + "-1 AS quota_messages").find("column \"quota_messages\": \"-1\" is no number of messages"), std::string::npos);
-  EXPECT_NE(row_error(columns + "'Trash:ignore' AS quota_rule").find("column \"quota_rule\": "), std::string::npos);
+  EXPECT_NE(row_error(columns + "'lots' AS quota_bytes").find("column \"quota_bytes\": \"lots\" is no size"),
+            std::string::npos);
+  EXPECT_NE(row_error(columns + "-1 AS quota_messages")
+                .find("column \"quota_messages\": \"-1\" is no number of messages"),
+            std::string::npos);
+  EXPECT_NE(row_error(columns + "'Trash:ignore' AS quota_rule").find("column \"quota_rule\": "),
+            std::string::npos);
 }
 
 TEST_F(SqliteTest, AliasesAndStates) {
-  config_.query = "SELECT 'ann@example.org' AS alias, NULL AS user, NULL AS uid, NULL AS gid, NULL AS home WHERE :user <> ''";
+  config_.query =
+      "SELECT 'ann@example.org' AS alias, NULL AS user, NULL AS uid, NULL AS gid, NULL AS home WHERE :user "
+      "<> ''";
   auto found = open()->find({"info", "example.org"});
   ASSERT_TRUE(found && *found);
   EXPECT_EQ(std::get<Alias>(**found).address, "ann@example.org");
-  for (auto [text, state] : {std::pair{"'active'", UserState::active}, {"''", UserState::active}, {"NULL", UserState::active},
-                             {"'disabled'", UserState::disabled}, {"'deferred'", UserState::deferred}}) {
-    config_.query = std::string("SELECT 'a' AS user, 5 AS uid, 5 AS gid, '/h' AS home, '' AS alias, ") + text + " AS state WHERE :user <> ''";
+  for (auto [text, state] : {std::pair{"'active'", UserState::active},
+                             {"''", UserState::active},
+                             {"NULL", UserState::active},
+                             {"'disabled'", UserState::disabled},
+                             {"'deferred'", UserState::deferred}}) {
+    config_.query = std::string("SELECT 'a' AS user, 5 AS uid, 5 AS gid, '/h' AS home, '' AS alias, ") +
+                    text + " AS state WHERE :user <> ''";
     EXPECT_EQ(user_of(open()->find({"a", ""}))->state, state) << text;
   }
 }
@@ -247,7 +265,9 @@ TEST_F(SqliteTest, AReplacedFileIsOpenedAnew) {
   EXPECT_FALSE(db->find({"new", "example.org"}).value().has_value());
   std::string copy = config_.path + ".new";
   std::filesystem::copy_file(config_.path, copy);
-  execute(copy, "INSERT INTO users (user, uid, gid, home, maildir, agent, active) VALUES ('new@example.org', 1, 1, '/srv/new', NULL, NULL, 1)");
+  execute(copy,
+          "INSERT INTO users (user, uid, gid, home, maildir, agent, active) VALUES ('new@example.org', 1, 1, "
+          "'/srv/new', NULL, NULL, 1)");
   std::filesystem::rename(copy, config_.path);
   EXPECT_TRUE(db->find({"new", "example.org"}).value().has_value());
 }
@@ -257,7 +277,9 @@ TEST_F(SqliteTest, ALockedDatabaseIsAnErrorUntilItIsFree) {
   sqlite3* writer = nullptr;
   ASSERT_EQ(sqlite3_open(config_.path.c_str(), &writer), SQLITE_OK);
   ASSERT_EQ(sqlite3_exec(writer, "BEGIN EXCLUSIVE", nullptr, nullptr, nullptr), SQLITE_OK);
-  for (int i = 0; i < 2; ++i) EXPECT_EQ(db->find({"ann", "example.org"}).error().code, Errc::unavailable) << "also with a new connection";
+  for (int i = 0; i < 2; ++i)
+    EXPECT_EQ(db->find({"ann", "example.org"}).error().code, Errc::unavailable)
+        << "also with a new connection";
   EXPECT_TRUE(open_sqlite_db(config_)) << "it passes";
   sqlite3_exec(writer, "ROLLBACK", nullptr, nullptr, nullptr);
   sqlite3_close(writer);

@@ -80,11 +80,14 @@ TEST(StaticDb, SaysWhatIsWrongWithItsConfiguration) {
     auto made = make_static_db(c);
     return made ? std::string() : made.error().message;
   };
-  EXPECT_NE(
-      message([](auto& c) { c.defaults.home = "/srv/%users%"; }).find("users.home: column 6: unknown macro %users%"),
-      std::string::npos);
-  EXPECT_EQ(message([](auto& c) { c.defaults.home = "/srv/%d/%n"; }), "users.home: column 6: Dovecot's %d is %domain% here");
-  EXPECT_EQ(message([](auto& c) { c.defaults.maildir = "/srv/%u"; }), "users.maildir: column 6: Dovecot's %u is %name% here, or %user%@%domain%");
+  EXPECT_NE(message([](auto& c) {
+              c.defaults.home = "/srv/%users%";
+            }).find("users.home: column 6: unknown macro %users%"),
+            std::string::npos);
+  EXPECT_EQ(message([](auto& c) { c.defaults.home = "/srv/%d/%n"; }),
+            "users.home: column 6: Dovecot's %d is %domain% here");
+  EXPECT_EQ(message([](auto& c) { c.defaults.maildir = "/srv/%u"; }),
+            "users.maildir: column 6: Dovecot's %u is %name% here, or %user%@%domain%");
   EXPECT_NE(message([](auto& c) { c.defaults.maildir = "/srv/100%"; }).find("column 9: a lone \"%\""),
             std::string::npos);
   EXPECT_NE(message([](auto& c) { c.defaults.name = "%name%"; }).find("unknown macro"), std::string::npos);

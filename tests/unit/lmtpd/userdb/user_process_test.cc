@@ -42,14 +42,17 @@ class Far final : public UserSource {
 };
 
 Result<std::unique_ptr<UserProcess>> start(std::size_t lanes = 2, std::chrono::milliseconds timeout = 60s) {
-  return UserProcess::start(lanes, timeout, [] { return Status(); }, [] { return Result<std::unique_ptr<UserSource>>(std::make_unique<Far>()); });
+  return UserProcess::start(
+      lanes, timeout, [] { return Status(); },
+      [] { return Result<std::unique_ptr<UserSource>>(std::make_unique<Far>()); });
 }
 
 TEST(UserProcess, WhatIsSaidThereIsSaidHere) {
   auto process = start().value();
   auto ann = user_of(process->find({"ann", "example.org"}));
   ASSERT_TRUE(ann);
-  EXPECT_EQ(ann->name + " " + ann->home + " " + ann->maildir + " " + ann->agent, "ann@example.org /srv/mail /srv/mail/Maildir lda");
+  EXPECT_EQ(ann->name + " " + ann->home + " " + ann->maildir + " " + ann->agent,
+            "ann@example.org /srv/mail /srv/mail/Maildir lda");
   EXPECT_TRUE(ann->uid == 7 && ann->gid == 5000 && ann->state == UserState::deferred);
   EXPECT_EQ(ann->quota, (QuotaLimit{1000, 10}));
   EXPECT_EQ(ann->detail_folders, FoldersByDetail::create);
@@ -58,7 +61,8 @@ TEST(UserProcess, WhatIsSaidThereIsSaidHere) {
   EXPECT_FALSE(user_of(process->find({"nobody", "example.org"})));
   EXPECT_EQ(std::get<Alias>(**process->find({"alias", "d"})).address, "ann@d");
   auto broken = process->find({"broken", ""});
-  EXPECT_TRUE(!broken && broken.error().code == Errc::conflict && broken.error().message == "not sure of broken");
+  EXPECT_TRUE(!broken && broken.error().code == Errc::conflict &&
+              broken.error().message == "not sure of broken");
   EXPECT_NE(process->find({"throw", ""}).error().message.find("unexpectedly"), std::string::npos);
   EXPECT_NE(process->find({"long", ""}).error().message.find("too long"), std::string::npos);
   EXPECT_EQ(process->find({std::string(2000, 'x'), ""}).error().code, Errc::exhausted);
@@ -96,7 +100,8 @@ TEST(UserProcess, ItsEndIsAnErrorAndNeverNobody) {
   EXPECT_TRUE(wait.revents & POLLHUP);
 }
 
-// It is stopped, and so says nothing until it is let go on. A machine that is slow makes look-ups fail before that, too, and these are asked for again.
+// It is stopped, and so says nothing until it is let go on. A machine that is slow makes look-ups fail before
+// that, too, and these are asked for again.
 TEST(UserProcess, OneThatHangsIsGivenUpAndServesAgainLater) {
   auto process = start(2, 50ms).value();
   auto find = [&](const char* name) {
@@ -135,14 +140,19 @@ TEST(UserProcess, ItEndsWithWhoAsks) {
 }
 
 TEST(UserProcess, AStartThatFailsSaysWhy) {
-  auto refused = UserProcess::start(1, 60s, [] { return Status(fail(Errc::denied, "no such user")); },
-                                    [] { return Result<std::unique_ptr<UserSource>>(std::make_unique<Far>()); });
+  auto refused = UserProcess::start(
+      1, 60s, [] { return Status(fail(Errc::denied, "no such user")); },
+      [] { return Result<std::unique_ptr<UserSource>>(std::make_unique<Far>()); });
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().message, "no such user");
-  refused = UserProcess::start(1, 60s, [] { return Status(); }, [] { return Result<std::unique_ptr<UserSource>>(fail(Errc::invalid, "no such column")); });
+  refused = UserProcess::start(
+      1, 60s, [] { return Status(); },
+      [] { return Result<std::unique_ptr<UserSource>>(fail(Errc::invalid, "no such column")); });
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().message, "no such column");
-  refused = UserProcess::start(1, 60s, []() -> Status { ::_exit(1); }, [] { return Result<std::unique_ptr<UserSource>>(std::make_unique<Far>()); });
+  refused = UserProcess::start(
+      1, 60s, []() -> Status { ::_exit(1); },
+      [] { return Result<std::unique_ptr<UserSource>>(std::make_unique<Far>()); });
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message.find("before it was ready"), std::string::npos);
 }
@@ -150,11 +160,13 @@ TEST(UserProcess, AStartThatFailsSaysWhy) {
 TEST(UserWire, EveryPrefixAndEveryChangeIsReadSafely) {
   User user = user_named("ann");
   user.maildir = "/srv/m";
-  for (const FindResult& found : {FindResult(std::nullopt), FindResult(UserEntry(user)), FindResult(UserEntry(Alias{"a@b"})),
-                                  FindResult(std::unexpected(Error{Errc::unavailable, "away", 0}))}) {
+  for (const FindResult& found :
+       {FindResult(std::nullopt), FindResult(UserEntry(user)), FindResult(UserEntry(Alias{"a@b"})),
+        FindResult(std::unexpected(Error{Errc::unavailable, "away", 0}))}) {
     auto packet = encode_found(found);
     ASSERT_TRUE(decode_found(packet));
-    for (std::size_t n = 0; n < packet.size(); ++n) EXPECT_FALSE(decode_found(ByteSpan(packet).first(n))) << n;
+    for (std::size_t n = 0; n < packet.size(); ++n)
+      EXPECT_FALSE(decode_found(ByteSpan(packet).first(n))) << n;
     for (std::size_t i = 0; i < packet.size(); ++i)
       for (int bit = 0; bit < 8; ++bit) {
         auto changed = packet;

@@ -57,10 +57,11 @@ struct ArbiterTest : testing::Test {
   std::vector<ArbiterAnswer> answers;
   std::thread::id answered_on;
   SlowStore* store = new SlowStore;
-  std::unique_ptr<Arbiter> arbiter = std::make_unique<Arbiter>(*loop, std::unique_ptr<Store>(store), [this](ArbiterAnswer a) {
-    answers.push_back(std::move(a));
-    answered_on = std::this_thread::get_id();
-  });
+  std::unique_ptr<Arbiter> arbiter = std::make_unique<Arbiter>(*loop, std::unique_ptr<Store>(store),
+                                                               [this](ArbiterAnswer a) {
+                                                                 answers.push_back(std::move(a));
+                                                                 answered_on = std::this_thread::get_id();
+                                                               });
   void ask(core::Token token) { arbiter->ask({token, true, std::nullopt, {}}); }
   void wait_for_answers(std::size_t count) {
     while (answers.size() < count) ASSERT_TRUE(loop->turn(std::chrono::seconds(10)));

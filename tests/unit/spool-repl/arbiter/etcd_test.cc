@@ -23,7 +23,9 @@ const Uuid volume = Uuid::parse("0f1e2d3c-4b5a-4978-8695-a4b3c2d1e0ff").value();
 // Long where an answer is expected; short where silence is.
 constexpr Duration long_time = std::chrono::seconds(9), short_time = std::chrono::milliseconds(250);
 
-FakeReply silence() { return {"", false, true}; }
+FakeReply silence() {
+  return {"", false, true};
+}
 
 struct EtcdTest : testing::Test {
   OsClock clock;
@@ -61,12 +63,16 @@ struct EtcdTest : testing::Test {
     return std::move(*made);
   }
   static ArbiterRequest read() { return {5, true, std::nullopt, {}}; }
-  static ArbiterRequest swap(std::optional<EpochValue> from, EpochValue to) { return {6, false, std::move(from), to}; }
+  static ArbiterRequest swap(std::optional<EpochValue> from, EpochValue to) {
+    return {6, false, std::move(from), to};
+  }
   // An outcome that is not known, said in these words.
   static testing::AssertionResult unknown(const ArbiterAnswer& a, const std::string& words) {
-    if (a.outcome != Outcome::unknown) return testing::AssertionFailure() << "an outcome: " << static_cast<int>(a.outcome);
+    if (a.outcome != Outcome::unknown)
+      return testing::AssertionFailure() << "an outcome: " << static_cast<int>(a.outcome);
     if (a.current) return testing::AssertionFailure() << "unknown, with a value";
-    if (a.why.find(words) == std::string::npos) return testing::AssertionFailure() << "not in these words: " << a.why;
+    if (a.why.find(words) == std::string::npos)
+      return testing::AssertionFailure() << "not in these words: " << a.why;
     return testing::AssertionSuccess();
   }
 };
@@ -122,8 +128,11 @@ TEST_F(EtcdTest, ChunkedAnswers) {
   FakeEtcd etcd;
   FakeServer server([&](const SeenRequest& r) {
     std::string body = etcd.answer(r);
-    return FakeReply{fmt::format("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{}\r\n{:x}\r\n{}\r\n0\r\n\r\n", 7,
-                                 body.substr(0, 7), body.size() - 7, body.substr(7)), true};
+    return FakeReply{
+        fmt::format(
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{}\r\n{:x}\r\n{}\r\n0\r\n\r\n", 7,
+            body.substr(0, 7), body.size() - 7, body.substr(7)),
+        true};
   });
   EXPECT_EQ(store(settings({server.url()}))->perform(swap(std::nullopt, value(1))).outcome, Outcome::granted);
 }
@@ -142,10 +151,12 @@ TEST_F(EtcdTest, PrefixesOfKeys) {
 TEST_F(EtcdTest, NobodyThere) {
   std::string dead = fmt::format("http://127.0.0.1:{}", closed_port());
   auto s = store(settings({dead}));
-  EXPECT_TRUE(unknown(s->perform(read()), "etcd: no answer from 1 endpoint: " + dead + ": connection refused"));
+  EXPECT_TRUE(
+      unknown(s->perform(read()), "etcd: no answer from 1 endpoint: " + dead + ": connection refused"));
   EXPECT_TRUE(unknown(store(settings({dead, "http://127.0.0.1:1"}))->perform(swap(std::nullopt, value(1))),
                       "no answer from 2 endpoints: "));
-  EXPECT_TRUE(unknown(store(settings({"http://no-such-host.invalid:2379"}))->perform(read()), "no-such-host.invalid"));
+  EXPECT_TRUE(unknown(store(settings({"http://no-such-host.invalid:2379"}))->perform(read()),
+                      "no-such-host.invalid"));
 }
 
 TEST_F(EtcdTest, ADeadEndpointDoesNoHarm) {
@@ -212,7 +223,8 @@ TEST_F(EtcdTest, CutAnswersAreUnknown) {
   auto s = store(settings({server.url()}));
   for (keep = 0; keep == 0 || keep < whole; ++keep) {
     etcd.value.reset();
-    ASSERT_TRUE(unknown(s->perform(swap(std::nullopt, value(1))), "closed before the answer was complete")) << keep;
+    ASSERT_TRUE(unknown(s->perform(swap(std::nullopt, value(1))), "closed before the answer was complete"))
+        << keep;
     ASSERT_TRUE(etcd.value);
   }
   etcd.value.reset();
@@ -223,29 +235,42 @@ TEST_F(EtcdTest, CutAnswersAreUnknown) {
 TEST_F(EtcdTest, NonsenseIsUnknown) {
   std::string key = base64("/twinloft/0f1e2d3c-4b5a-4978-8695-a4b3c2d1e0ff/epoch");
   auto with = [&](const std::string& stored) {
-    return fmt::format(R"({{"header":{{"cluster_id":"1"}},"responses":[{{"response_range":{{"kvs":[{{"key":"{}","value":"{}"}}]}}}}]}})",
-                       key, base64(stored));
+    return fmt::format(
+        R"({{"header":{{"cluster_id":"1"}},"responses":[{{"response_range":{{"kvs":[{{"key":"{}","value":"{}"}}]}}}}]}})",
+        key, base64(stored));
   };
   SeededRandom other(9);
   std::string foreign = encode_value(Uuid::generate(other), value(1));
   std::string newer = encode_value(volume, value(1));
   newer.replace(newer.find("\"version\":1"), 11, "\"version\":3");
   const std::pair<std::string, const char*> cases[] = {
-      {"", "no JSON"}, {"<html>hello</html>", "no JSON"}, {"{}", "cluster_id"}, {"{\"header\":{\"cluster_id\":\"1\"}", "no JSON"},
+      {"", "no JSON"},
+      {"<html>hello</html>", "no JSON"},
+      {"{}", "cluster_id"},
+      {"{\"header\":{\"cluster_id\":\"1\"}", "no JSON"},
       {R"({"header":{"cluster_id":"1"},"succeeded":true})", "not the one response"},
-      {R"({"header":{"cluster_id":"1"},"succeeded":true,"responses":[{"response_range":{}}]})", "put nothing"},
-      {R"({"header":{"cluster_id":"1"},"succeeded":"yes","responses":[{"response_put":{}}]})", "neither true nor false"},
-      {with("hello"), "not one of Twinloft's"}, {with(foreign), "is of volume"}, {with(newer), "in version 3 of its format"},
-      {with(""), "not one of Twinloft's"}, {std::string(1000, '\0'), "no JSON"},
+      {R"({"header":{"cluster_id":"1"},"succeeded":true,"responses":[{"response_range":{}}]})",
+       "put nothing"},
+      {R"({"header":{"cluster_id":"1"},"succeeded":"yes","responses":[{"response_put":{}}]})",
+       "neither true nor false"},
+      {with("hello"), "not one of Twinloft's"},
+      {with(foreign), "is of volume"},
+      {with(newer), "in version 3 of its format"},
+      {with(""), "not one of Twinloft's"},
+      {std::string(1000, '\0'), "no JSON"},
   };
   for (const auto& [body, words] : cases) {
     FakeServer server([&](const SeenRequest&) { return FakeReply{http_answer(200, body), true}; });
-    EXPECT_TRUE(unknown(store(settings({server.url()}))->perform(swap(std::nullopt, value(1))), words)) << body;
+    EXPECT_TRUE(unknown(store(settings({server.url()}))->perform(swap(std::nullopt, value(1))), words))
+        << body;
   }
-  for (const char* bytes : {"SSH-2.0-OpenSSH_9.2\r\n", "\r\n\r\n\r\n", "HTTP/1.1 2000 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: -3\r\n\r\n{}",
-                            "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999999\r\n\r\n{}", "\x16\x03\x01\x02", "{}"}) {
+  for (const char* bytes :
+       {"SSH-2.0-OpenSSH_9.2\r\n", "\r\n\r\n\r\n", "HTTP/1.1 2000 OK\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: -3\r\n\r\n{}",
+        "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999999\r\n\r\n{}", "\x16\x03\x01\x02", "{}"}) {
     FakeServer server([&](const SeenRequest&) { return FakeReply{bytes}; });
-    EXPECT_TRUE(unknown(store(settings({server.url()}))->perform(swap(std::nullopt, value(1))), server.url())) << bytes;
+    EXPECT_TRUE(unknown(store(settings({server.url()}))->perform(swap(std::nullopt, value(1))), server.url()))
+        << bytes;
   }
 }
 
@@ -253,14 +278,21 @@ TEST_F(EtcdTest, ErrorStatusesAreNoRefusals) {
   for (unsigned status : {302u, 400u, 401u, 403u, 404u, 412u, 500u, 502u, 503u, 504u}) {
     FakeEtcd etcd;
     FakeServer bad([&](const SeenRequest&) {
-      return FakeReply{http_answer(status, R"({"error":"etcdserver: not today","code":14})", "Location: http://127.0.0.1:1/\r\n"), true};
+      return FakeReply{http_answer(status, R"({"error":"etcdserver: not today","code":14})",
+                                   "Location: http://127.0.0.1:1/\r\n"),
+                       true};
     });
     FakeServer good(std::ref(etcd));
-    EXPECT_TRUE(unknown(store(settings({bad.url()}))->perform(swap(std::nullopt, value(1))),
-                        fmt::format("no usable answer from 1 endpoint: {}: HTTP status {}: etcdserver: not today", bad.url(), status)));
-    EXPECT_EQ(store(settings({bad.url(), good.url()}))->perform(swap(std::nullopt, value(1))).outcome, Outcome::granted) << status;
+    EXPECT_TRUE(
+        unknown(store(settings({bad.url()}))->perform(swap(std::nullopt, value(1))),
+                fmt::format("no usable answer from 1 endpoint: {}: HTTP status {}: etcdserver: not today",
+                            bad.url(), status)));
+    EXPECT_EQ(store(settings({bad.url(), good.url()}))->perform(swap(std::nullopt, value(1))).outcome,
+              Outcome::granted)
+        << status;
   }
-  FakeServer old([](const SeenRequest&) { return FakeReply{http_answer(404, "404 page not found\n"), true}; });
+  FakeServer old(
+      [](const SeenRequest&) { return FakeReply{http_answer(404, "404 page not found\n"), true}; });
   EXPECT_TRUE(unknown(store(settings({old.url()}))->perform(read()), "etcd 3.4 or newer is needed"));
 }
 
@@ -275,7 +307,8 @@ TEST_F(EtcdTest, AnswersThatAreTooLarge) {
   };
   for (const auto& [bytes, endless] : cases) {
     FakeServer server([&](const SeenRequest&) { return FakeReply{bytes, false, false, false, endless}; });
-    EXPECT_TRUE(unknown(store(settings({server.url()}))->perform(swap(std::nullopt, value(1))), server.url())) << bytes.substr(0, 60);
+    EXPECT_TRUE(unknown(store(settings({server.url()}))->perform(swap(std::nullopt, value(1))), server.url()))
+        << bytes.substr(0, 60);
   }
 }
 
@@ -291,7 +324,8 @@ TEST_F(EtcdTest, TwoClustersAreNoArbiter) {
   EXPECT_TRUE(unknown(s->perform(read()), "belongs to another etcd cluster (99)"));
 }
 
-// ---- user and password ---------------------------------------------------------------------------------------------
+// ---- user and password
+// ---------------------------------------------------------------------------------------------
 
 TEST_F(EtcdTest, LogsInAndRenewsTheToken) {
   FakeEtcd etcd;
@@ -317,7 +351,8 @@ TEST_F(EtcdTest, LogsInAndRenewsTheToken) {
   EXPECT_EQ(s->perform(read()).current, two);
   write("password", "wrong");
   ++etcd.logins;
-  EXPECT_TRUE(unknown(s->perform(read()), "logging in as spool: HTTP status 400: etcdserver: authentication failed"));
+  EXPECT_TRUE(
+      unknown(s->perform(read()), "logging in as spool: HTTP status 400: etcdserver: authentication failed"));
 }
 
 TEST_F(EtcdTest, ATokenThatIsNeverGoodEnoughEndsTheTry) {
@@ -367,7 +402,8 @@ TEST_F(EtcdTest, FilesThatCanNotBeUsed) {
   auto refused = [&](const std::string& words) {
     auto made = EtcdStore::create(set, volume, clock);
     if (made) return testing::AssertionFailure() << "made";
-    if (made.error().message.find(words) == std::string::npos) return testing::AssertionFailure() << made.error().message;
+    if (made.error().message.find(words) == std::string::npos)
+      return testing::AssertionFailure() << made.error().message;
     return testing::AssertionSuccess();
   };
   set.user = "spool";
@@ -385,12 +421,14 @@ TEST_F(EtcdTest, FilesThatCanNotBeUsed) {
   EXPECT_TRUE(refused(folder + "/ca.pem: "));
 }
 
-// ---- TLS, and the end ----------------------------------------------------------------------------------------------
+// ---- TLS, and the end
+// ----------------------------------------------------------------------------------------------
 
 TEST_F(EtcdTest, NoTlsOnTheOtherSide) {
   FakeServer server([](const SeenRequest&) { return FakeReply{http_answer(200, "{}")}; });
   // The fake reads the handshake for a request that never ends, so silence is what there is.
-  EXPECT_TRUE(unknown(store(settings({server.url("https")}, short_time))->perform(read()), "no answer from 1 endpoint: " + server.url("https") + ": TLS: "));
+  EXPECT_TRUE(unknown(store(settings({server.url("https")}, short_time))->perform(read()),
+                      "no answer from 1 endpoint: " + server.url("https") + ": TLS: "));
   EXPECT_TRUE(server.seen().empty());
 }
 
@@ -412,38 +450,44 @@ TEST(Endpoints, Addresses) {
     const char *url, *host, *port;
     bool tls;
   };
-  for (const Case& c : std::initializer_list<Case>{{"http://10.0.0.1:2379", "10.0.0.1", "2379", false},
-                                                   {"https://etcd.example.org", "etcd.example.org", "2379", true},
-                                                   {"http://[::1]:99/", "::1", "99", false},
-                                                   {"https://[fe80::1]", "fe80::1", "2379", true}}) {
+  for (const Case& c :
+       std::initializer_list<Case>{{"http://10.0.0.1:2379", "10.0.0.1", "2379", false},
+                                   {"https://etcd.example.org", "etcd.example.org", "2379", true},
+                                   {"http://[::1]:99/", "::1", "99", false},
+                                   {"https://[fe80::1]", "fe80::1", "2379", true}}) {
     auto e = parse_endpoint(c.url);
     ASSERT_TRUE(e) << c.url << e.error().message;
     EXPECT_EQ(e->host, c.host);
     EXPECT_EQ(e->port, c.port);
     EXPECT_EQ(e->tls, c.tls);
   }
-  for (const char* bad : {"", "10.0.0.1:2379", "ftp://a", "http://", "http://:2379", "http://a:", "http://a:0", "http://a:65536", "http://a:2379/v3",
-                          "http://a:23x", "http://[::1", "http://[nonsense]:1", "http://[::1]x", "http://a b:1", "http://a?x", "http://::1:2379"})
+  for (const char* bad :
+       {"", "10.0.0.1:2379", "ftp://a", "http://", "http://:2379", "http://a:", "http://a:0",
+        "http://a:65536", "http://a:2379/v3", "http://a:23x", "http://[::1", "http://[nonsense]:1",
+        "http://[::1]x", "http://a b:1", "http://a?x", "http://::1:2379"})
     EXPECT_FALSE(parse_endpoint(bad)) << bad;
   for (const char* other : {"HTTP://a:1", "Http://A:1/"}) EXPECT_TRUE(parse_endpoint(other)) << other;
   EXPECT_TRUE(parse_endpoint("HTTPS://a").value().tls);
-  EXPECT_NE(parse_endpoint("http://u:p@a:1").error().message.find("user and password_file"), std::string::npos);
-  EXPECT_EQ(parse_endpoint("http://u:p@a:1").error().message.find("u:p"), std::string::npos) << "a password is not repeated";
+  EXPECT_NE(parse_endpoint("http://u:p@a:1").error().message.find("user and password_file"),
+            std::string::npos);
+  EXPECT_EQ(parse_endpoint("http://u:p@a:1").error().message.find("u:p"), std::string::npos)
+      << "a password is not repeated";
 }
 
 TEST(Endpoints, OneFormForAllWaysToWriteOne) {
   struct Case {
     const char *written, *normal;
   };
-  for (const Case& c : std::initializer_list<Case>{{"http://Etcd.Example.ORG:2379/", "http://etcd.example.org:2379"},
-                                                   {"HTTP://etcd.example.org", "http://etcd.example.org:2379"},
-                                                   {"https://etcd.example.org.:02379", "https://etcd.example.org:2379"},
-                                                   {"http://etcd.", "http://etcd.:2379"},
-                                                   {"http://10.0.0.1", "http://10.0.0.1:2379"},
-                                                   {"http://[0:0:0:0:0:0:0:1]:2379", "http://[::1]:2379"},
-                                                   {"http://[FE80::0A]", "http://[fe80::a]:2379"},
-                                                   {"http://10.0.0.1:2380", "http://10.0.0.1:2380"},
-                                                   {"no endpoint", "no endpoint"}})
+  for (const Case& c :
+       std::initializer_list<Case>{{"http://Etcd.Example.ORG:2379/", "http://etcd.example.org:2379"},
+                                   {"HTTP://etcd.example.org", "http://etcd.example.org:2379"},
+                                   {"https://etcd.example.org.:02379", "https://etcd.example.org:2379"},
+                                   {"http://etcd.", "http://etcd.:2379"},
+                                   {"http://10.0.0.1", "http://10.0.0.1:2379"},
+                                   {"http://[0:0:0:0:0:0:0:1]:2379", "http://[::1]:2379"},
+                                   {"http://[FE80::0A]", "http://[fe80::a]:2379"},
+                                   {"http://10.0.0.1:2380", "http://10.0.0.1:2380"},
+                                   {"no endpoint", "no endpoint"}})
     EXPECT_EQ(normal_endpoint(c.written), c.normal) << c.written;
   EXPECT_EQ(normal_prefix("/twinloft/"), "/twinloft");
   EXPECT_EQ(normal_prefix("/twinloft"), "/twinloft");

@@ -52,8 +52,8 @@ std::string header_of(const std::string& head, const std::string& name) {
 }  // namespace
 
 std::string http_answer(unsigned status, const std::string& body, const std::string& more) {
-  return fmt::format("HTTP/1.1 {} Said\r\nContent-Type: application/json\r\n{}Content-Length: {}\r\n\r\n{}", status, more,
-                     body.size(), body);
+  return fmt::format("HTTP/1.1 {} Said\r\nContent-Type: application/json\r\n{}Content-Length: {}\r\n\r\n{}",
+                     status, more, body.size(), body);
 }
 
 std::uint16_t closed_port() {
@@ -62,7 +62,8 @@ std::uint16_t closed_port() {
   return port;
 }
 
-FakeServer::FakeServer(Handler handler) : handler_(std::move(handler)), listener_(listening(port_)), thread_([this] { serve(); }) {}
+FakeServer::FakeServer(Handler handler)
+    : handler_(std::move(handler)), listener_(listening(port_)), thread_([this] { serve(); }) {}
 
 FakeServer::~FakeServer() {
   {
@@ -74,7 +75,9 @@ FakeServer::~FakeServer() {
   thread_.join();
 }
 
-std::string FakeServer::url(const char* scheme) const { return fmt::format("{}://127.0.0.1:{}", scheme, port_); }
+std::string FakeServer::url(const char* scheme) const {
+  return fmt::format("{}://127.0.0.1:{}", scheme, port_);
+}
 
 std::vector<SeenRequest> FakeServer::seen() const {
   std::lock_guard lock(mutex_);
@@ -139,7 +142,8 @@ void FakeServer::serve_connection(int fd) {
     ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     bool sent = true;
     if (reply.trickle)
-      for (std::size_t i = 0; i < reply.bytes.size() && sent; ++i) sent = send_all(fd, std::string_view(reply.bytes).substr(i, 1));
+      for (std::size_t i = 0; i < reply.bytes.size() && sent; ++i)
+        sent = send_all(fd, std::string_view(reply.bytes).substr(i, 1));
     else
       do sent = send_all(fd, reply.bytes);
       while (sent && reply.endless);
@@ -147,16 +151,21 @@ void FakeServer::serve_connection(int fd) {
   }
 }
 
-// ---- etcd ----------------------------------------------------------------------------------------------------------
+// ---- etcd
+// ----------------------------------------------------------------------------------------------------------
 
 std::string FakeEtcd::answer(const SeenRequest& r) {
   json::object o = parse_object(r.body).value();
-  std::string header = fmt::format(R"("header":{{"cluster_id":"{}","member_id":"7","revision":"9","raft_term":"2"}})", cluster);
-  auto text = [](const json::object& in, const char* name) { return std::string(std::string_view(in.at(name).as_string())); };
+  std::string header = fmt::format(
+      R"("header":{{"cluster_id":"{}","member_id":"7","revision":"9","raft_term":"2"}})", cluster);
+  auto text = [](const json::object& in, const char* name) {
+    return std::string(std::string_view(in.at(name).as_string()));
+  };
   auto kvs = [&](const std::string& of) {
     if (!value) return std::string();
-    return fmt::format(R"(,"kvs":[{{"key":"{}","create_revision":"4","mod_revision":"9","version":"2","value":"{}"}}],"count":"1")",
-                       of, base64(*value));
+    return fmt::format(
+        R"(,"kvs":[{{"key":"{}","create_revision":"4","mod_revision":"9","version":"2","value":"{}"}}],"count":"1")",
+        of, base64(*value));
   };
   if (r.target == "/v3/kv/range") {
     key = unbase64(text(o, "key")).value();
@@ -183,12 +192,21 @@ FakeReply FakeEtcd::operator()(const SeenRequest& r) {
   if (r.target == "/v3/auth/authenticate") {
     json::object o = parse_object(r.body).value();
     if (user.empty() || o.at("name").as_string() != user || o.at("password").as_string() != password)
-      return {http_answer(400, R"({"error":"etcdserver: authentication failed, invalid user ID or password","code":3})"), true};
+      return {
+          http_answer(
+              400, R"({"error":"etcdserver: authentication failed, invalid user ID or password","code":3})"),
+          true};
     ++logins;
-    return {http_answer(200, fmt::format(R"({{"header":{{"cluster_id":"{}"}},"token":"{}"}})", cluster, token())), true};
+    return {
+        http_answer(200, fmt::format(R"({{"header":{{"cluster_id":"{}"}},"token":"{}"}})", cluster, token())),
+        true};
   }
   if (!user.empty() && r.token != token())
-    return {http_answer(401, R"({"error":"etcdserver: invalid auth token","message":"etcdserver: invalid auth token","code":16})"), true};
+    return {
+        http_answer(
+            401,
+            R"({"error":"etcdserver: invalid auth token","message":"etcdserver: invalid auth token","code":16})"),
+        true};
   return {http_answer(200, answer(r)), true};
 }
 

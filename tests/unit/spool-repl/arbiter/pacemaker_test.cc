@@ -1,5 +1,5 @@
-// The CIB's fields as Pacemaker 2.1.5 of Debian 12 writes them (taken from a cluster of two nodes), and the store on a model
-// of the CIB. The real programs have their own test, tests/e2e/arbiter_pacemaker.
+// The CIB's fields as Pacemaker 2.1.5 of Debian 12 writes them (taken from a cluster of two nodes), and the
+// store on a model of the CIB. The real programs have their own test, tests/e2e/arbiter_pacemaker.
 #include "pacemaker.h"
 
 #include <gtest/gtest.h>
@@ -39,29 +39,40 @@ struct FakeCluster {
 
   std::string xml() const {
     auto escaped = [](std::string text) {
-      for (std::size_t at = 0; (at = text.find('"', at)) != std::string::npos; at += 6) text.replace(at, 1, "&quot;");
+      for (std::size_t at = 0; (at = text.find('"', at)) != std::string::npos; at += 6)
+        text.replace(at, 1, "&quot;");
       return text;
     };
-    std::string mine = value ? fmt::format("<cluster_property_set id=\"{}\"><nvpair id=\"{}\" name=\"{}\" value=\"{}\"/></cluster_property_set>", set_id,
-                                           property, property, escaped(*value)) : "";
-    return fmt::format(R"(<cib crm_feature_set="3.16.1" validate-with="pacemaker-3.9" epoch="{}" num_updates="{}" admin_epoch="0" )"
-                       R"(cib-last-written="Sat Nov 21 12:09:34 2026" have-quorum="{}" dc-uuid="2">
+    std::string mine = value ? fmt::format(
+                                   "<cluster_property_set id=\"{}\"><nvpair id=\"{}\" name=\"{}\" "
+                                   "value=\"{}\"/></cluster_property_set>",
+                                   set_id, property, property, escaped(*value))
+                             : "";
+    return fmt::format(
+        R"(<cib crm_feature_set="3.16.1" validate-with="pacemaker-3.9" epoch="{}" num_updates="{}" admin_epoch="0" )"
+        R"(cib-last-written="Sat Nov 21 12:09:34 2026" have-quorum="{}" dc-uuid="2">
   <configuration><crm_config><cluster_property_set id="cib-bootstrap-options">
     <nvpair id="cib-bootstrap-options-have-watchdog" name="have-watchdog" value="false"/>{}</cluster_property_set>{}</crm_config>
   <nodes><node id="1" uname="n1"/><node id="2" uname="n2"/></nodes><resources/><constraints/></configuration>
   <status>{}</status></cib>
-)", epoch, updates, quorum, more, mine, nodes);
+)",
+        epoch, updates, quorum, more, mine, nodes);
   }
 
   Result<ProgramResult> run(const std::vector<std::string>& argv, const std::string& input) {
     if (argv[0] == "/usr/sbin/crm_node") return ProgramResult{0, name + "\n", ""};
     EXPECT_EQ(argv[0], "/usr/sbin/cibadmin");
-    if (argv[1] == "--query") return ProgramResult{query_exit, query_exit ? "" : xml(), query_exit ? "Could not connect to the CIB: Transport endpoint is not connected\n" : ""};
+    if (argv[1] == "--query")
+      return ProgramResult{
+          query_exit, query_exit ? "" : xml(),
+          query_exit ? "Could not connect to the CIB: Transport endpoint is not connected\n" : ""};
     EXPECT_EQ(argv[1], "--patch");
     ++patches;
     if (before_patch) std::exchange(before_patch, nullptr)();
-    if (lost_patches > 0 && lost_patches--) return ProgramResult{1, "", "Call failed: Operation not permitted\n"};
-    if (input.find(fmt::format(R"(<source admin_epoch="0" epoch="{}" num_updates="{}"/>)", epoch, updates)) == std::string::npos)
+    if (lost_patches > 0 && lost_patches--)
+      return ProgramResult{1, "", "Call failed: Operation not permitted\n"};
+    if (input.find(fmt::format(R"(<source admin_epoch="0" epoch="{}" num_updates="{}"/>)", epoch, updates)) ==
+        std::string::npos)
       return ProgramResult{103, "", "Call failed: Update was older than existing configuration\n"};
     std::size_t at = input.find("value=\"{") + 7;
     std::string text = input.substr(at, input.find('"', at) - at);
@@ -90,14 +101,22 @@ struct PacemakerTest : testing::Test {
     Settings s;
     s.kind = Kind::pacemaker;
     s.nodes = {{1, "n1"}, {2, "n2"}};
-    return std::make_unique<PacemakerStore>(s, volume, self, clock, [this](const auto& argv, const std::string& input, Instant) { return cluster.run(argv, input); });
+    return std::make_unique<PacemakerStore>(
+        s, volume, self, clock,
+        [this](const auto& argv, const std::string& input, Instant) { return cluster.run(argv, input); });
   }
-  EpochValue value(std::uint64_t counter, ReplicaId writer, ReplicaSet set = 3) { return {{counter, Uuid::generate(random)}, writer, set, Uuid::generate(random)}; }
+  EpochValue value(std::uint64_t counter, ReplicaId writer, ReplicaSet set = 3) {
+    return {{counter, Uuid::generate(random)}, writer, set, Uuid::generate(random)};
+  }
   static ArbiterRequest read() { return {5, true, std::nullopt, {}}; }
-  static ArbiterRequest swap(std::optional<EpochValue> from, EpochValue to) { return {6, false, std::move(from), to}; }
+  static ArbiterRequest swap(std::optional<EpochValue> from, EpochValue to) {
+    return {6, false, std::move(from), to};
+  }
   static testing::AssertionResult unknown(const ArbiterAnswer& a, const std::string& words) {
-    if (a.outcome != Outcome::unknown) return testing::AssertionFailure() << "an outcome: " << static_cast<int>(a.outcome);
-    if (!a.why.starts_with("pacemaker: ") || a.why.find(words) == std::string::npos) return testing::AssertionFailure() << a.why;
+    if (a.outcome != Outcome::unknown)
+      return testing::AssertionFailure() << "an outcome: " << static_cast<int>(a.outcome);
+    if (!a.why.starts_with("pacemaker: ") || a.why.find(words) == std::string::npos)
+      return testing::AssertionFailure() << a.why;
     return testing::AssertionSuccess();
   }
 };
@@ -128,7 +147,9 @@ TEST_F(PacemakerTest, AnotherChangeOfTheCibIsNoRefusal) {
 
 TEST_F(PacemakerTest, OfTwoOneIsRefused) {
   EpochValue mine = value(1, 1), others = value(1, 2);
-  cluster.before_patch = [&] { cluster.value = encode_value(volume, others), ++cluster.epoch, cluster.updates = 0; };
+  cluster.before_patch = [&] {
+    cluster.value = encode_value(volume, others), ++cluster.epoch, cluster.updates = 0;
+  };
   ArbiterAnswer a = store->perform(swap(std::nullopt, mine));
   EXPECT_EQ(a.outcome, Outcome::refused);
   EXPECT_EQ(a.current, others);
@@ -145,7 +166,8 @@ TEST_F(PacemakerTest, ALostAnswerIsUnknownAndThenFoundAgain) {
 
 TEST_F(PacemakerTest, APatchThatIsNotTaken) {
   cluster.lost_patches = 9;
-  EXPECT_TRUE(unknown(store->perform(swap(std::nullopt, value(1, 1))), "cibadmin --patch: exit 1: Call failed: Operation not permitted"));
+  EXPECT_TRUE(unknown(store->perform(swap(std::nullopt, value(1, 1))),
+                      "cibadmin --patch: exit 1: Call failed: Operation not permitted"));
   EXPECT_EQ(cluster.patches, 1) << "not again and again";
 }
 
@@ -174,7 +196,8 @@ TEST_F(PacemakerTest, ALostNodeMustBeFencedFirst) {
   cluster.name = "n2";
   cluster.nodes = first_lost;
   EXPECT_EQ(store->perform(read()).current, one);
-  EXPECT_TRUE(unknown(store->perform(swap(one, two)), "replica 1 (n1): its node is neither a member of this partition nor known to be down"));
+  EXPECT_TRUE(unknown(store->perform(swap(one, two)),
+                      "replica 1 (n1): its node is neither a member of this partition nor known to be down"));
   EXPECT_TRUE(unknown(store->perform(swap(one, alone)), "replica 1 (n1)"));
   EXPECT_EQ(cluster.patches, 0);
   cluster.nodes = first_fenced;
@@ -204,7 +227,8 @@ TEST_F(PacemakerTest, ANodeThatTurnsOutToBeLostMustBeFencedFirst) {
   EXPECT_TRUE(unknown(store->perform(swap(one, alone)), "waits 10 s"));
   cluster.nodes = first_lost;
   clock.t = clock.t + std::chrono::seconds(60);
-  EXPECT_TRUE(unknown(store->perform(swap(one, alone)), "replica 1 (n1): its node is neither a member of this partition nor known to be down"));
+  EXPECT_TRUE(unknown(store->perform(swap(one, alone)),
+                      "replica 1 (n1): its node is neither a member of this partition nor known to be down"));
   cluster.nodes = first_fenced;
   EXPECT_EQ(store->perform(swap(one, alone)).outcome, Outcome::granted) << "nothing to wait for any more";
 }
@@ -228,7 +252,8 @@ TEST_F(PacemakerTest, TroubleWithTheProgramsAndTheValue) {
   EXPECT_TRUE(unknown(store->perform(read()), "being stopped"));
 }
 
-// ---- the CIB ---------------------------------------------------------------------------------------------------------
+// ---- the CIB
+// ---------------------------------------------------------------------------------------------------------
 
 NodeFate fate(const std::string& attributes) {
   FakeCluster c;
@@ -238,14 +263,21 @@ NodeFate fate(const std::string& attributes) {
 
 TEST(CibNodes, OnlyWhatIsCertainCounts) {
   EXPECT_EQ(fate(R"(in_ccm="true" crmd="online" join="member" expected="member")"), NodeFate::online);
-  EXPECT_EQ(fate(R"(in_ccm="1721760952" crmd="1721760952" join="member" expected="member")"), NodeFate::online) << "since 2.1.7";
+  EXPECT_EQ(fate(R"(in_ccm="1721760952" crmd="1721760952" join="member" expected="member")"),
+            NodeFate::online)
+      << "since 2.1.7";
   EXPECT_EQ(fate(R"(in_ccm="false" crmd="offline" join="down" expected="down")"), NodeFate::down);
   EXPECT_EQ(fate(R"(in_ccm="0" crmd="0" join="down" expected="down")"), NodeFate::down);
-  for (const char* lost : {R"(in_ccm="false" crmd="offline" join="down" expected="member")", R"(in_ccm="true" crmd="offline" join="down" expected="down")",
-                           R"(in_ccm="false" crmd="online" join="down" expected="down")", R"(in_ccm="true" crmd="online" join="member" expected="down")",
-                           R"(in_ccm="true" crmd="online" join="pending" expected="member")", R"(in_ccm="false" crmd="offline" join="banned" expected="down")",
-                           R"(in_ccm="false" crmd="offline" join="down")", R"(in_ccm="0" crmd="1721760952" join="down" expected="down")",
-                           R"(join="down" expected="down")", R"(in_ccm="maybe" crmd="offline" join="down" expected="down")", ""})
+  for (const char* lost :
+       {R"(in_ccm="false" crmd="offline" join="down" expected="member")",
+        R"(in_ccm="true" crmd="offline" join="down" expected="down")",
+        R"(in_ccm="false" crmd="online" join="down" expected="down")",
+        R"(in_ccm="true" crmd="online" join="member" expected="down")",
+        R"(in_ccm="true" crmd="online" join="pending" expected="member")",
+        R"(in_ccm="false" crmd="offline" join="banned" expected="down")",
+        R"(in_ccm="false" crmd="offline" join="down")",
+        R"(in_ccm="0" crmd="1721760952" join="down" expected="down")", R"(join="down" expected="down")",
+        R"(in_ccm="maybe" crmd="offline" join="down" expected="down")", ""})
     EXPECT_EQ(fate(lost), NodeFate::lost) << lost;
   FakeCluster twice;
   twice.nodes = first_fenced + first_lost;
@@ -260,24 +292,30 @@ TEST(CibNodes, RefusesWhatIsNoCib) {
     std::string text = good;
     return text.replace(text.find(part), part.size(), "");
   };
-  for (const std::string& bad : {std::string(), std::string("hello"), std::string("<cib/>"), good.substr(0, good.size() / 2), without("epoch=\"7\""),
-                                 without("num_updates=\"3\""), without("admin_epoch=\"0\""), without("7"), std::string("<crm_mon><cib/></crm_mon>")})
+  for (const std::string& bad :
+       {std::string(), std::string("hello"), std::string("<cib/>"), good.substr(0, good.size() / 2),
+        without("epoch=\"7\""), without("num_updates=\"3\""), without("admin_epoch=\"0\""), without("7"),
+        std::string("<crm_mon><cib/></crm_mon>")})
     EXPECT_FALSE(read_cib(bad, set_id, property)) << bad;
 }
 
 TEST(CibNodes, PatchesNameTheirVersion) {
   FakeCluster c;
   Cib cib = read_cib(c.xml(), set_id, property).value();
-  EXPECT_EQ(cib_patch(cib, "s", "p", "<\"&>"),
-            R"(<diff format="2"><version><source admin_epoch="0" epoch="7" num_updates="3"/><target admin_epoch="0" epoch="8" num_updates="0"/></version>)"
-            R"(<change operation="create" path="/cib/configuration/crm_config" position="1"><cluster_property_set id="s">)"
-            R"(<nvpair id="p" name="p" value="&lt;&quot;&amp;&gt;"/></cluster_property_set></change></diff>)");
+  EXPECT_EQ(
+      cib_patch(cib, "s", "p", "<\"&>"),
+      R"(<diff format="2"><version><source admin_epoch="0" epoch="7" num_updates="3"/><target admin_epoch="0" epoch="8" num_updates="0"/></version>)"
+      R"(<change operation="create" path="/cib/configuration/crm_config" position="1"><cluster_property_set id="s">)"
+      R"(<nvpair id="p" name="p" value="&lt;&quot;&amp;&gt;"/></cluster_property_set></change></diff>)");
   c.value = "x";
   cib = read_cib(c.xml(), set_id, property).value();
   EXPECT_EQ(cib.value, "x");
   std::string patch = cib_patch(cib, set_id, property, "y");
-  EXPECT_NE(patch.find("operation=\"modify\" path=\"/cib/configuration/crm_config/cluster_property_set[@id='" + set_id + "']/nvpair[@id='" + property + "']\""),
-            std::string::npos) << patch;
+  EXPECT_NE(
+      patch.find("operation=\"modify\" path=\"/cib/configuration/crm_config/cluster_property_set[@id='" +
+                 set_id + "']/nvpair[@id='" + property + "']\""),
+      std::string::npos)
+      << patch;
 }
 
 }  // namespace

@@ -60,7 +60,9 @@ TEST_F(ProgramTest, TimeAndOutputAreBounded) {
 
 // A program of the program that keeps its output open is not waited for, and does not stay.
 TEST_F(ProgramTest, WhatItLeavesBehindIsKilled) {
-  auto r = runner.run({"/usr/bin/python3", "-c", "import subprocess\nprint(subprocess.Popen(['/bin/sleep', '1000']).pid, flush=True)"}, "", later());
+  auto r = runner.run({"/usr/bin/python3", "-c",
+                       "import subprocess\nprint(subprocess.Popen(['/bin/sleep', '1000']).pid, flush=True)"},
+                      "", later());
   ASSERT_TRUE(r) << r.error().message;
   pid_t left = std::stoi(r->out);
   ASSERT_GT(left, 1);

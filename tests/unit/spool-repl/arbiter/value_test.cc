@@ -12,7 +12,9 @@ namespace {
 const Uuid volume = Uuid::parse("0f1e2d3c-4b5a-4978-8695-a4b3c2d1e0ff").value();
 
 core::EpochValue sample() {
-  return {{7, Uuid::parse("11111111-2222-4333-8444-555555555555").value()}, 2, set_of(1) | set_of(2) | set_of(64),
+  return {{7, Uuid::parse("11111111-2222-4333-8444-555555555555").value()},
+          2,
+          set_of(1) | set_of(2) | set_of(64),
           Uuid::parse("aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee").value()};
 }
 
@@ -36,8 +38,11 @@ TEST(ArbiterValue, Golden) {
 TEST(ArbiterValue, RoundTrips) {
   SeededRandom random(3);
   for (int i = 0; i < 500; ++i) {
-    core::EpochValue v{{1 + random.below(epoch_counter_max), Uuid::generate(random)}, static_cast<ReplicaId>(1 + random.below(64)), random.draw(),
-                       Uuid::generate(random), random.below(2) == 0};
+    core::EpochValue v{{1 + random.below(epoch_counter_max), Uuid::generate(random)},
+                       static_cast<ReplicaId>(1 + random.below(64)),
+                       random.draw(),
+                       Uuid::generate(random),
+                       random.below(2) == 0};
     v.in_sync |= set_of(v.writer);
     std::string text = encode_value(volume, v);
     EXPECT_LE(text.size(), value_bytes_max);
@@ -74,7 +79,8 @@ TEST(ArbiterValue, RefusesInWords) {
            {"[]", "no JSON object"},
            {"{}", "no \"format\""},
            {changed("twinloft-epoch", "twinloft"), "no \"format\""},
-           {changed("\"version\":1", "\"version\":2"), "in version 2 of its format, this program knows version 1"},
+           {changed("\"version\":1", "\"version\":2"),
+            "in version 2 of its format, this program knows version 1"},
            {changed("\"version\":1", "\"version\":\"1\""), "\"version\" is no number"},
            {changed("\"version\":1,", ""), "\"version\" is no number"},
            {changed("\"version\":1", "\"version\":-1"), "\"version\" is no number"},
@@ -85,7 +91,8 @@ TEST(ArbiterValue, RefusesInWords) {
            {changed("\"counter\":7", "\"counter\":4611686018427387905"), "\"counter\" is no number"},
            {changed("\"counter\":7", "\"counter\":18446744073709551616"), "\"counter\" is no number"},
            {changed("\"epoch\":{", "\"epoch\":[{"), "no JSON"},
-           {changed("11111111-2222-4333-8444-555555555555", "00000000-0000-0000-0000-000000000000"), "\"id\" is no UUID"},
+           {changed("11111111-2222-4333-8444-555555555555", "00000000-0000-0000-0000-000000000000"),
+            "\"id\" is no UUID"},
            {changed("\"writer\":2", "\"writer\":65"), "\"writer\" is no number from 1 to 64"},
            {changed("\"writer\":2", "\"writer\":3"), "its writer is not in sync"},
            {changed("[1,2,64]", "[1,2,65]"), "no replica from 1 to 64"},

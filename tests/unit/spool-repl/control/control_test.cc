@@ -43,7 +43,8 @@ struct ControlTest : testing::Test {
     return "you said " + command + "\n";
   }
   std::unique_ptr<Server> serve() {
-    auto server = std::make_unique<Server>(*loop, path, [this](const std::string& c, Server::Reply reply) { reply(handle(c)); });
+    auto server = std::make_unique<Server>(
+        *loop, path, [this](const std::string& c, Server::Reply reply) { reply(handle(c)); });
     auto started = server->start();
     EXPECT_TRUE(started) << started.error().message;
     return server;
@@ -121,7 +122,8 @@ TEST_F(ControlTest, AnOverlongCommandIsNotHandled) {
   std::string text(command_bytes_max * 3, 'a');
   std::size_t sent = 0;
   while (sent < text.size()) {
-    ssize_t n = ::send(fd.get(), text.data() + sent, std::min<std::size_t>(400, text.size() - sent), MSG_NOSIGNAL);
+    ssize_t n = ::send(fd.get(), text.data() + sent, std::min<std::size_t>(400, text.size() - sent),
+                       MSG_NOSIGNAL);
     if (n < 0) break;
     sent += static_cast<std::size_t>(n);
     ASSERT_TRUE(loop->turn(std::chrono::milliseconds(1)));
@@ -174,8 +176,10 @@ TEST_F(ControlTest, SilentCallersTakeNobodysAnswer) {
 TEST_F(ControlTest, CallersThatDoNotReadTakeNobodysAnswer) {
   Server::Reply later;
   Server server(*loop, path, [&](const std::string& c, Server::Reply reply) {
-    if (c == "promote") later = std::move(reply);
-    else reply(std::string(3u << 20, 'x'));
+    if (c == "promote")
+      later = std::move(reply);
+    else
+      reply(std::string(3u << 20, 'x'));
   });
   ASSERT_TRUE(server.start());
   Fd waiting = connect_raw();
@@ -209,8 +213,8 @@ TEST_F(ControlTest, ACommandThatIsCutOffIsAnswered) {
 
 TEST_F(ControlTest, AServerThatEndsAnswersThoseThatWait) {
   bool asked = false;
-  auto server =
-      std::make_unique<Server>(*loop, path, [&](const std::string&, Server::Reply) { asked = true; });
+  auto server = std::make_unique<Server>(*loop, path,
+                                         [&](const std::string&, Server::Reply) { asked = true; });
   ASSERT_TRUE(server->start());
   Fd waiting = connect_raw();
   ASSERT_EQ(::send(waiting.get(), "promote\n", 8, MSG_NOSIGNAL), 8);
@@ -247,7 +251,8 @@ struct Scripted {
 TEST_F(ControlTest, AnAnswerThatEndsEarlyIsNoSuccess) {
   ASSERT_NE(std::signal(SIGPIPE, SIG_DFL), SIG_ERR);  // as a command starts
   Scripted server(path);
-  for (std::string_view whole : {std::string_view("demoted\nend ok\n"), std::string_view("end error conflict no\n")})
+  for (std::string_view whole :
+       {std::string_view("demoted\nend ok\n"), std::string_view("end error conflict no\n")})
     for (std::size_t bytes = 0; bytes < whole.size(); ++bytes)
       for (bool reads : {true, false}) {
         std::thread peer([&] { server.serve_one(reads, whole.substr(0, bytes)); });
@@ -320,12 +325,15 @@ TEST_F(ControlTest, OthersMayReadWhereTheyAreAdmitted) {
     ASSERT_TRUE(closed.start());
     EXPECT_EQ(ask_as_nobody("status").error().code, Errc::denied);
   }
-  for (Access access : {Access{.everybody = true, .group = {}}, Access{.everybody = false, .group = nobody}}) {
+  for (Access access :
+       {Access{.everybody = true, .group = {}}, Access{.everybody = false, .group = nobody}}) {
     commands.clear();
     Server open(*loop, path, handler, access);
     ASSERT_TRUE(open.start());
-    for (const char* reading : {"status", "status json", "events 0 json"}) EXPECT_TRUE(ask_as_nobody(reading)) << reading;
-    for (const char* command : {"promote", "demote", "statusx", "discard force", ""}) EXPECT_EQ(ask_as_nobody(command).error().code, Errc::denied) << command;
+    for (const char* reading : {"status", "status json", "events 0 json"})
+      EXPECT_TRUE(ask_as_nobody(reading)) << reading;
+    for (const char* command : {"promote", "demote", "statusx", "discard force", ""})
+      EXPECT_EQ(ask_as_nobody(command).error().code, Errc::denied) << command;
     EXPECT_EQ(commands.size(), 3u);
     EXPECT_TRUE(ask_beside("promote"));
   }
@@ -333,7 +341,8 @@ TEST_F(ControlTest, OthersMayReadWhereTheyAreAdmitted) {
 
 TEST_F(ControlTest, ALivingServerKeepsItsSocket) {
   auto server = serve();
-  Server second(*loop, path, [](const std::string&, Server::Reply reply) { reply(std::string("the wrong one")); });
+  Server second(*loop, path,
+                [](const std::string&, Server::Reply reply) { reply(std::string("the wrong one")); });
   auto started = second.start();
   ASSERT_FALSE(started);
   EXPECT_EQ(started.error().code, Errc::unavailable);
@@ -400,7 +409,8 @@ TEST_F(ControlTest, NobodyThere) {
   ASSERT_FALSE(out);
   EXPECT_EQ(out.error().code, Errc::unavailable);
   EXPECT_NE(out.error().message.find(path), std::string::npos);
-  Server server(*loop, folder + "/missing/v.sock", [](const std::string&, Server::Reply reply) { reply(std::string()); });
+  Server server(*loop, folder + "/missing/v.sock",
+                [](const std::string&, Server::Reply reply) { reply(std::string()); });
   auto started = server.start();
   ASSERT_FALSE(started);
   EXPECT_NE(started.error().message.find("missing"), std::string::npos) << started.error().message;

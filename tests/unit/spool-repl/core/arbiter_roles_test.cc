@@ -65,8 +65,11 @@ TEST_F(ArbiterRolesTest, AnEmptyReplicaIsNotPromotedByItsNumber) {
   ASSERT_EQ(value->in_sync, set_of(1) | set_of(2));
   CommandDone refused = promote_with_arbiter(2);
   EXPECT_FALSE(refused.ok);
-  EXPECT_NE(refused.text.find("replica 2 is empty, while the arbiter counts it as in sync in epoch 1: it was created anew. Connect it "
-                              "and let it resync, or use --force and lose what replica 1 has"), std::string::npos) << refused.text;
+  EXPECT_NE(refused.text.find("replica 2 is empty, while the arbiter counts it as in sync in epoch 1: it was "
+                              "created anew. Connect it "
+                              "and let it resync, or use --force and lose what replica 1 has"),
+            std::string::npos)
+      << refused.text;
   EXPECT_EQ(value->writer, 1u);
   EXPECT_EQ(status(node(2)).waits_for, refused.text);
   CommandDone forced = promote_with_arbiter(2, true);
@@ -75,7 +78,8 @@ TEST_F(ArbiterRolesTest, AnEmptyReplicaIsNotPromotedByItsNumber) {
   EXPECT_EQ(value->in_sync, set_of(2));
 }
 
-// It had gone on alone, and its disk was replaced: it is the whole set, and another replica holds the newest that is left.
+// It had gone on alone, and its disk was replaced: it is the whole set, and another replica holds the newest
+// that is left.
 TEST_F(ArbiterRolesTest, AnEmptyReplicaIsNotPromotedWhereItIsTheWholeSet) {
   make_promoted_with_arbiter();
   disconnect(1, 2);
@@ -131,7 +135,8 @@ TEST_F(ArbiterRolesTest, NobodyHasTheFirstRecordBeforeItsWriter) {
   EXPECT_EQ(status(node(2)).last, status(node(1)).last);
 }
 
-// As found by the simulator: it lost power, and an arbiter that counts nobody else keeps everybody from being promoted.
+// As found by the simulator: it lost power, and an arbiter that counts nobody else keeps everybody from being
+// promoted.
 TEST_F(ArbiterRolesTest, WhoHoldsNothingYetRemovesNobody) {
   make(2, Arbiter::external);
   connect_all();
@@ -157,7 +162,8 @@ TEST_F(ArbiterRolesTest, TheArbiterIsNotAskedBeforeEverythingUnderWayHasEnded) {
   make_promoted_with_arbiter();
   node(2).held = [](Disk kind) { return kind == Disk::journal_write; };
   write_flush(1, 1);
-  while (node(1).complete_one()) {}
+  while (node(1).complete_one()) {
+  }
   disconnect(1, 2);
   node(2).held = nullptr;
   ASSERT_TRUE(promote_with_arbiter(2).ok);
@@ -173,16 +179,17 @@ TEST_F(ArbiterRolesTest, TheArbiterIsNotAskedBeforeEverythingUnderWayHasEnded) {
   EXPECT_EQ(node(1).arbiter_requests.size(), asked);
   node(1).pass_time(std::chrono::seconds(10));
   EXPECT_EQ(node(1).arbiter_requests.size(), asked);
-  EXPECT_NE(node(1).commands.back().text.find("has not ended within 10 s"), std::string::npos) << node(1).commands.back().text;
+  EXPECT_NE(node(1).commands.back().text.find("has not ended within 10 s"), std::string::npos)
+      << node(1).commands.back().text;
   node(1).step(Promote{78, false});
   node(1).held = nullptr;
   exchange();
   EXPECT_EQ(node(1).arbiter_requests.size(), asked + 1);
 }
 
-// Granted by force, and dead before that was durable: the next promotion finds it in no log, so the arbiter's value tells. Once
-// the record is durable, the log does.
-// One that does not get an answer any more asks for as long as it takes, and holds up nobody who does.
+// Granted by force, and dead before that was durable: the next promotion finds it in no log, so the arbiter's
+// value tells. Once the record is durable, the log does. One that does not get an answer any more asks for as
+// long as it takes, and holds up nobody who does.
 TEST_F(ArbiterRolesTest, WhoGetsNoAnswerGivesWay) {
   make_promoted_with_arbiter();
   node(1).step(Demote{4});
@@ -194,11 +201,13 @@ TEST_F(ArbiterRolesTest, WhoGetsNoAnswerGivesWay) {
   for (ReplicaId id : {1, 2}) node(id).pass_time(std::chrono::seconds(25));  // replica 2 had promised itself
   node(2).step(Promote{6, false});
   exchange();
-  EXPECT_NE(node(2).commands.back().text.find("is asking the arbiter itself"), std::string::npos) << node(2).commands.back().text;
+  EXPECT_NE(node(2).commands.back().text.find("is asking the arbiter itself"), std::string::npos)
+      << node(2).commands.back().text;
   answer(1, Outcome::unknown);
   CommandDone other = promote_with_arbiter(2);
   EXPECT_TRUE(other.ok) << other.text;
-  EXPECT_NE(node(1).commands.back().text.find("replica 2 is being promoted"), std::string::npos) << node(1).commands.back().text;
+  EXPECT_NE(node(1).commands.back().text.find("replica 2 is being promoted"), std::string::npos)
+      << node(1).commands.back().text;
   EXPECT_EQ(status(node(1)).role, Role::secondary);
 }
 
@@ -222,10 +231,13 @@ TEST_F(ArbiterRolesTest, ForceThatNoLogTellsOfIsInTheValue) {
   node(1).restart();
   connect(1, 2);
   exchange();
-  bool told = std::any_of(node(2).sent.begin() + static_cast<std::ptrdiff_t>(before), node(2).sent.end(), [](const PeerMessage& m) {
-    auto* begin = std::get_if<Begin>(&m);
-    return begin && std::any_of(begin->epochs.begin(), begin->epochs.end(), [](const EpochEntry& e) { return e.flags & epoch_by_force; });
-  });
+  bool told = std::any_of(node(2).sent.begin() + static_cast<std::ptrdiff_t>(before), node(2).sent.end(),
+                          [](const PeerMessage& m) {
+                            auto* begin = std::get_if<Begin>(&m);
+                            return begin &&
+                                   std::any_of(begin->epochs.begin(), begin->epochs.end(),
+                                               [](const EpochEntry& e) { return e.flags & epoch_by_force; });
+                          });
   EXPECT_TRUE(told);
 }
 
@@ -236,7 +248,9 @@ TEST_F(ArbiterRolesTest, TheFirstPromotionNeedsEveryMember) {
   exchange();
   CommandDone refused = promote_with_arbiter(1);
   EXPECT_FALSE(refused.ok);
-  EXPECT_NE(refused.text.find("first promotion needs every recorded member: not reachable: replica 3"), std::string::npos) << refused.text;
+  EXPECT_NE(refused.text.find("first promotion needs every recorded member: not reachable: replica 3"),
+            std::string::npos)
+      << refused.text;
   EXPECT_EQ(value, std::nullopt);
   connect(1, 3);
   connect(2, 3);
@@ -351,7 +365,8 @@ TEST_F(RolesTest, NothingIsCommittedByWhatAMemberThatIsAwayHasAcknowledged) {
   EXPECT_EQ(node(1).done.at(flush), 0);
 }
 
-// The arbiter's data was put back from a copy that counts replica 2, which the primary has gone on without since.
+// The arbiter's data was put back from a copy that counts replica 2, which the primary has gone on without
+// since.
 struct RolledBackTest : ArbiterRolesTest {
   std::optional<EpochValue> old;
   void answer_all(ReplicaId id) {
@@ -414,7 +429,8 @@ TEST_F(RolledBackTest, WhoKnowsOfANewerEpochNeedsEveryMember) {
   EXPECT_NE(refused.text.find("it was put back from an older copy"), std::string::npos) << refused.text;
 }
 
-// The arbiter counts one that this configuration does not name: it would be promoted, and acknowledge without it.
+// The arbiter counts one that this configuration does not name: it would be promoted, and acknowledge without
+// it.
 TEST_F(ArbiterRolesTest, AMemberThatTheConfigurationDoesNotNameIsNotForgotten) {
   make_promoted_with_arbiter();
   node(1).step(Demote{78});
@@ -422,7 +438,8 @@ TEST_F(ArbiterRolesTest, AMemberThatTheConfigurationDoesNotNameIsNotForgotten) {
   value->in_sync |= set_of(3);
   CommandDone refused = promote_with_arbiter(1);
   EXPECT_FALSE(refused.ok);
-  EXPECT_NE(refused.text.find("counts replica 3, which is not in this configuration"), std::string::npos) << refused.text;
+  EXPECT_NE(refused.text.find("counts replica 3, which is not in this configuration"), std::string::npos)
+      << refused.text;
 }
 
 }  // namespace

@@ -70,20 +70,25 @@ TEST(BlockIndexTest, AgainstOneEntryABlock) {
       std::uint64_t from = random.below(blocks), count = 1 + random.below(blocks - from);
       std::uint64_t serial = 1 + random.below(6);
       switch (random.below(8)) {
-        case 0: case 1: case 2: {
+        case 0:
+        case 1:
+        case 2: {
           Slot slot = arena.take();
           index.put_data(Lba{from}, slot, serial);
           arena.unref(slot);
           model.at[from] = {BlockIndex::Kind::data, slot, serial};
           break;
         }
-        case 3: case 4:
+        case 3:
+        case 4:
           index.put_zeros(Lba{from}, count, serial);
-          for (std::uint64_t b = from; b < from + count; ++b) model.at[b] = {BlockIndex::Kind::zeros, 0, serial};
+          for (std::uint64_t b = from; b < from + count; ++b)
+            model.at[b] = {BlockIndex::Kind::zeros, 0, serial};
           break;
         case 5:
           index.erase_data_if(Lba{from}, serial);
-          if (model.at[from].kind == BlockIndex::Kind::data && model.at[from].serial == serial) model.at[from] = {};
+          if (model.at[from].kind == BlockIndex::Kind::data && model.at[from].serial == serial)
+            model.at[from] = {};
           break;
         case 6:
           index.erase_zeros_if(Lba{from}, count, serial);
@@ -96,7 +101,8 @@ TEST(BlockIndexTest, AgainstOneEntryABlock) {
           model.at.assign(blocks, {});
       }
       ASSERT_NO_FATAL_FAILURE(compare(index, model, arena)) << "seed " << seed << " step " << step;
-      ASSERT_NO_FATAL_FAILURE(compare_zeros(index, model, from, count)) << "seed " << seed << " step " << step;
+      ASSERT_NO_FATAL_FAILURE(compare_zeros(index, model, from, count))
+          << "seed " << seed << " step " << step;
     }
   }
 }

@@ -70,7 +70,8 @@ TEST_F(CutShortTest, IsFilledByThatHistoryHoweverLongItIs) {
     node(1).step(PeerUp{2});
     node(1).input(2, MatchRequest{now});
     node(1).input(2, SyncBegin{now, {Lsn{2000}, {}}, now, true, {}, {}, table});
-    while (node(1).complete_one()) {}
+    while (node(1).complete_one()) {
+    }
     bool split = there == "another";
     EXPECT_EQ(status(node(1)).peers[0].split_brain, split) << there << ": " << status(node(1)).peers[0].why;
     EXPECT_EQ(status(node(1)).last == last, split) << there;
@@ -94,7 +95,8 @@ TEST_F(CutShortTest, IsOfTheHistoryThatItFollowsNext) {
   ASSERT_EQ(cut_for(), theirs);
   node(1).input(2, Begin{table.back().epoch, last, {}, table});
   EXPECT_EQ(status(node(1)).peers[0].connection, ConnectionState::Matching);
-  while (node(1).complete_one()) {}
+  while (node(1).complete_one()) {
+  }
   EXPECT_EQ(status(node(1)).peers[0].connection, ConnectionState::Connected) << status(node(1)).peers[0].why;
   EXPECT_EQ(cut_for(), table.back().epoch);
 }

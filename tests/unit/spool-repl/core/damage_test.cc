@@ -13,7 +13,8 @@ struct DamageTest : BitmapTest {
   // Replica 2 goes down; a record in the middle of its log rots.
   void rot_in_the_middle() {
     make_promoted(1, 2);
-    for (int i = 0; i < 6; ++i) fill(1, 10 * static_cast<std::uint64_t>(i), 10 * static_cast<std::uint64_t>(i) + 5, 20 + i);
+    for (int i = 0; i < 6; ++i)
+      fill(1, 10 * static_cast<std::uint64_t>(i), 10 * static_cast<std::uint64_t>(i) + 5, 20 + i);
     disconnect(1, 2);
     auto sb = decode_superblock({node(2).journal.data(), block_size});
     ASSERT_TRUE(sb);
@@ -35,8 +36,8 @@ TEST_F(DamageTest, TheRecordsComeBackFromTheOtherReplica) {
   expect_equal();
 }
 
-// As found by the simulator: the newest epoch that was here counts the primary, which has none of it, and the log was damaged before anything
-// in it was known to be committed. Every history has that.
+// As found by the simulator: the newest epoch that was here counts the primary, which has none of it, and the
+// log was damaged before anything in it was known to be committed. Every history has that.
 TEST_F(DamageTest, WhereNothingWasKnownToBeCommittedEveryHistoryHasIt) {
   for (ReplicaSet in_sync : {set_of(1) | set_of(2), set_of(2)}) {
     rot_in_the_middle();
@@ -44,7 +45,11 @@ TEST_F(DamageTest, WhereNothingWasKnownToBeCommittedEveryHistoryHasIt) {
     ASSERT_TRUE(sb && !sb->inconsistent_source.id.is_nil());
     sb->inconsistent_until = {};
     sb->inconsistent_source = {1, sb->volume};
-    sb->damaged_newest = {{status(node(1)).epoch.counter, Uuid::parse("6f3b1c52-8d0e-4a77-9c55-2f6f0e1d7a31").value()}, Lsn{19}, 2, in_sync};
+    sb->damaged_newest = {
+        {status(node(1)).epoch.counter, Uuid::parse("6f3b1c52-8d0e-4a77-9c55-2f6f0e1d7a31").value()},
+        Lsn{19},
+        2,
+        in_sync};
     node(2).write_superblock(*sb);
     restart(2);
     connect(1, 2);
@@ -87,7 +92,8 @@ TEST_F(DamageTest, WhatALossLeavesIsDurableBeforeItIsShown) {
   EXPECT_TRUE(node(2).commands.back().ok) << node(2).commands.back().text;
 }
 
-// It has followed a primary since, which told it what another one has. That says nothing of blocks that are in no record.
+// It has followed a primary since, which told it what another one has. That says nothing of blocks that are
+// in no record.
 TEST_F(DamageTest, WhatWasHeardBeforeALossIsForgottenToo) {
   make_promoted(1, 3, OnPeerLoss::go_on);
   fill(1, 0, 5, 3);
@@ -102,7 +108,9 @@ TEST_F(DamageTest, WhatWasHeardBeforeALossIsForgottenToo) {
   fill(1, 40, 45, 5);
   rot(2, 0x77);
   // It hears that what it has is committed, and no more.
-  lost = [](ReplicaId to, const PeerMessage& m) { return to == 2 && (std::holds_alternative<Commit>(m) || std::holds_alternative<RecordMessage>(m)); };
+  lost = [](ReplicaId to, const PeerMessage& m) {
+    return to == 2 && (std::holds_alternative<Commit>(m) || std::holds_alternative<RecordMessage>(m));
+  };
   std::size_t from = node(2).sent.size();
   connect(1, 2);
   exchange();
@@ -133,10 +141,13 @@ TEST_F(DamageTest, WhoStandsBeforeALossIsNoSplitBrain) {
   exchange();
   ASSERT_GT(status(node(3)).commit, Lsn{1});
   for (std::uint64_t i = 4; i < 8; ++i) fill(1, 10 * i, 10 * i + 5, 20 + static_cast<int>(i));
-  // Replica 2 is made anew and gets back a part of that; replica 1 sees a new connection, and has not removed it.
+  // Replica 2 is made anew and gets back a part of that; replica 1 sees a new connection, and has not removed
+  // it.
   lose_disk(2);
   std::size_t records = 0;
-  lost = [&](ReplicaId to, const PeerMessage& m) { return to == 2 && std::holds_alternative<RecordMessage>(m) && ++records > 7; };
+  lost = [&](ReplicaId to, const PeerMessage& m) {
+    return to == 2 && std::holds_alternative<RecordMessage>(m) && ++records > 7;
+  };
   connect(1, 2);
   exchange();
   disconnect(1, 2);
@@ -157,7 +168,8 @@ TEST_F(DamageTest, WhoStandsBeforeALossIsNoSplitBrain) {
 // blocks.
 TEST_F(DamageTest, WhatALossLeavesInTheDataAreaIsOnAllReplicas) {
   using Case = std::pair<bool, bool>;
-  for (auto [behind, tail_moved] : {Case{false, false}, Case{true, false}, Case{false, true}, Case{true, true}}) {
+  for (auto [behind, tail_moved] :
+       {Case{false, false}, Case{true, false}, Case{false, true}, Case{true, true}}) {
     make_promoted(1, 3, OnPeerLoss::go_on);
     fill(1, 0, 5, 3);
     disconnect(1, 2);
@@ -189,7 +201,8 @@ TEST_F(DamageTest, ASourceWithADamagedJournalSendsContent) {
   fill(1, 0, 5, 3);
   disconnect(1, 2);
   exchange();
-  for (int i = 0; i < 6; ++i) fill(1, 10 * static_cast<std::uint64_t>(i), 10 * static_cast<std::uint64_t>(i) + 5, 20 + i);
+  for (int i = 0; i < 6; ++i)
+    fill(1, 10 * static_cast<std::uint64_t>(i), 10 * static_cast<std::uint64_t>(i) + 5, 20 + i);
   node(1).fault = [](Disk kind) { return kind == Disk::journal_read ? EIO : 0; };
   std::size_t from = node(1).sent.size();
   connect(1, 2);

@@ -1,4 +1,5 @@
-// Digests at rest: a block that can be read and is not what was written there is never shown, sent on, or given to another replica.
+// Digests at rest: a block that can be read and is not what was written there is never shown, sent on, or
+// given to another replica.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -12,32 +13,40 @@ namespace {
 struct DigestsTest : BitmapTest {
   std::vector<std::byte> memory = std::vector<std::byte>(65 * block_size);
   // Aligned: the data area is read straight into it.
-  std::byte* aligned = memory.data() + (block_size - reinterpret_cast<std::uintptr_t>(memory.data()) % block_size) % block_size;
+  std::byte* aligned = memory.data() +
+                       (block_size - reinterpret_cast<std::uintptr_t>(memory.data()) % block_size) %
+                           block_size;
 
   void put_wrong(ReplicaId id, std::uint64_t block, int value = 0x66) {
-    std::fill_n(node(id).data.begin() + static_cast<std::ptrdiff_t>(block * block_size), block_size, std::byte(value));
+    std::fill_n(node(id).data.begin() + static_cast<std::ptrdiff_t>(block * block_size), block_size,
+                std::byte(value));
   }
   std::uint64_t read(ReplicaId id, std::uint64_t block, std::uint64_t blocks, std::size_t shift = 0) {
     std::fill(memory.begin(), memory.end(), std::byte{0xee});
-    auto request = node(id).submit(ClientOp::read, block * block_size, static_cast<std::uint32_t>(blocks * block_size), aligned + shift);
+    auto request = node(id).submit(ClientOp::read, block * block_size,
+                                   static_cast<std::uint32_t>(blocks * block_size), aligned + shift);
     exchange();
     return request;
   }
   bool all(std::uint64_t blocks, int value, std::size_t shift = 0) const {
-    return std::all_of(aligned + shift, aligned + shift + blocks * block_size, [&](std::byte b) { return b == std::byte(value); });
+    return std::all_of(aligned + shift, aligned + shift + blocks * block_size,
+                       [&](std::byte b) { return b == std::byte(value); });
   }
   std::vector<Digest> on_disk(ReplicaId id) {
     auto sb = decode_superblock({node(id).journal.data(), block_size});
     std::vector<Digest> digests(sb->volume_blocks);
     for (std::uint64_t page = 0; page < digest_pages(sb->volume_blocks); ++page) {
       std::span rest = std::span(digests).subspan(page * digest_page_blocks);
-      EXPECT_EQ(decode_digest_page({node(id).journal.data() + sb->digest_offset + page * block_size, block_size}, sb->volume, page,
-                                   rest.first(std::min<std::size_t>(rest.size(), digest_page_blocks))), 0u);
+      EXPECT_EQ(decode_digest_page(
+                    {node(id).journal.data() + sb->digest_offset + page * block_size, block_size}, sb->volume,
+                    page, rest.first(std::min<std::size_t>(rest.size(), digest_page_blocks))),
+                0u);
     }
     return digests;
   }
   bool told(ReplicaId id, std::string_view text) {
-    return std::any_of(node(id).notices.begin(), node(id).notices.end(), [&](const std::string& n) { return n.find(text) != n.npos; });
+    return std::any_of(node(id).notices.begin(), node(id).notices.end(),
+                       [&](const std::string& n) { return n.find(text) != n.npos; });
   }
 };
 
@@ -159,7 +168,8 @@ TEST_F(DigestsTest, AStartKnowsThoseOfWhatItReplays) {
   EXPECT_EQ(on_disk(1)[5], digest_of(Shell::volume(), Lba{5}, filled(block_size, 3)));
 }
 
-// The log is given up for a resync, and with it the records that a start has written home: their digests must be durable by then.
+// The log is given up for a resync, and with it the records that a start has written home: their digests must
+// be durable by then.
 TEST_F(DigestsTest, TheyOutliveTheLogThatAResyncGivesUp) {
   make_promoted(1, 2, OnPeerLoss::go_on);
   fill(1, 0, 20, 3);
@@ -179,7 +189,8 @@ TEST_F(DigestsTest, TheyOutliveTheLogThatAResyncGivesUp) {
   connect(1, 2);
   exchange([&] { return status(node(2)).inconsistent; });
   ASSERT_TRUE(status(node(2)).inconsistent);
-  while (node(2).complete_one()) {}
+  while (node(2).complete_one()) {
+  }
   EXPECT_EQ(on_disk(2)[5], digest_of(Shell::volume(), Lba{5}, filled(block_size, 3)));
   exchange();
   expect_equal();
@@ -190,7 +201,8 @@ TEST_F(DigestsTest, AnAnswerThatDoesNotFitHereIsNotTaken) {
   make_and_settle(2);
   auto sb = decode_superblock({node(2).journal.data(), block_size});
   ASSERT_TRUE(sb);
-  std::fill_n(node(2).journal.begin() + static_cast<std::ptrdiff_t>(sb->digest_offset), sb->digest_bytes, std::byte{0});
+  std::fill_n(node(2).journal.begin() + static_cast<std::ptrdiff_t>(sb->digest_offset), sb->digest_bytes,
+              std::byte{0});
   restart(2);
   disconnect(1, 2), connect(1, 2);
   exchange();
@@ -203,7 +215,8 @@ TEST_F(DigestsTest, AnAnswerThatDoesNotFitHereIsNotTaken) {
   EXPECT_TRUE(all(1, 3));
 }
 
-// The source has what the disk returns, and not what was written there: that may be one read in a row of others.
+// The source has what the disk returns, and not what was written there: that may be one read in a row of
+// others.
 TEST_F(DigestsTest, WhatIsEqualByLuckIsWrittenAgain) {
   make_and_settle(2);
   begin_needless_resync();

@@ -20,7 +20,8 @@ struct DirtyTest : testing::Test {
     sb.bitmap_bytes = 3 * block_size;
   }
   DirtyMap map(bool known = true) {
-    return DirtyMap({2, known, {}, {}}, 1, sb.volume_blocks, std::vector<std::uint64_t>(bitmap_words(sb.volume_blocks)));
+    return DirtyMap({2, known, {}, {}}, 1, sb.volume_blocks,
+                    std::vector<std::uint64_t>(bitmap_words(sb.volume_blocks)));
   }
   std::size_t written(DirtyMap& m, DirtyMap::Pages which) {
     out.clear();

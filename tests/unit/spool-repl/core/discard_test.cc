@@ -109,8 +109,8 @@ struct DiscardTest : RolesTest {
   Lsn last;
 };
 
-// A process before had begun to write home what is committed, and its sync failed: it may be readable, and gone after a power cut. Nothing
-// says so but that it is not home.
+// A process before had begun to write home what is committed, and its sync failed: it may be readable, and
+// gone after a power cut. Nothing says so but that it is not home.
 TEST_F(DiscardTest, WhatWasOnItsWayHomeIsWrittenAgainThoughItIsEqual) {
   part();
   write_alone(winner, 8, 0x88);
@@ -122,7 +122,8 @@ TEST_F(DiscardTest, WhatWasOnItsWayHomeIsWrittenAgainThoughItIsEqual) {
   std::fill_n(node(loser).data.begin() + 8 * block_size, block_size, std::byte{0x88});
   auto sb = decode_superblock({node(loser).journal.data(), block_size});
   ASSERT_TRUE(sb);
-  std::fill_n(node(loser).journal.begin() + static_cast<std::ptrdiff_t>(sb->digest_offset), sb->digest_bytes, std::byte{0});  // unknown
+  std::fill_n(node(loser).journal.begin() + static_cast<std::ptrdiff_t>(sb->digest_offset), sb->digest_bytes,
+              std::byte{0});  // unknown
   restart_loser();
   ASSERT_EQ(status(node(loser)).commit, status(node(loser)).last);
   ASSERT_GT(status(node(loser)).dirty_blocks, 0u);
@@ -133,7 +134,8 @@ TEST_F(DiscardTest, WhatWasOnItsWayHomeIsWrittenAgainThoughItIsEqual) {
   node(loser).held = nullptr;
   meet_again();
   expect_filled();
-  EXPECT_GE(status(node(loser)).home_blocks_written - before, ShellOptions().volume_blocks) << "and with it all that is equal: nothing tells them apart";
+  EXPECT_GE(status(node(loser)).home_blocks_written - before, ShellOptions().volume_blocks)
+      << "and with it all that is equal: nothing tells them apart";
 }
 
 TEST_F(DiscardTest, TheLoserIsFilledFromTheWinner) {
@@ -176,7 +178,8 @@ TEST_F(DiscardTest, NothingIsGivenUpForAWinnerThatRefuses) {
   ASSERT_EQ(node(loser).pending(Disk::archive), 1u);
   node(loser).input(winner, Refuse{"no"});
   node(loser).held = nullptr;
-  while (node(loser).complete_one()) {}
+  while (node(loser).complete_one()) {
+  }
   EXPECT_EQ(status(node(loser)).last, last);
   EXPECT_FALSE(status(node(loser)).inconsistent);
 }
@@ -191,7 +194,8 @@ TEST_F(DiscardTest, NothingIsGivenUpForAWinnerWhoseDiskHasFailed) {
   discard();
   meet();
   EXPECT_EQ(status(node(loser)).last, last);
-  EXPECT_TRUE(node(loser).closed.back().reason.starts_with("the primary's disk has failed")) << node(loser).closed.back().reason;
+  EXPECT_TRUE(node(loser).closed.back().reason.starts_with("the primary's disk has failed"))
+      << node(loser).closed.back().reason;
 }
 
 TEST_F(DiscardTest, WhatCannotBeArchivedIsNotGivenUp) {
@@ -245,7 +249,8 @@ TEST_F(DiscardTest, ACrashLeavesASplitBrainOrAReplicaThatIsFilled) {
     expect_unchanged();
   }
   part_and_meet();
-  std::vector<std::byte> second(node(loser).journal.begin() + superblock_offset[1], node(loser).journal.begin() + superblock_offset[1] + block_size);
+  std::vector<std::byte> second(node(loser).journal.begin() + superblock_offset[1],
+                                node(loser).journal.begin() + superblock_offset[1] + block_size);
   discard();
   node(winner).held = [](Disk) { return true; };  // no resync yet
   meet_again();
@@ -296,14 +301,16 @@ TEST_F(DiscardTest, APartingThatNoJournalReachesBackToIsFoundAllTheSame) {
   expect_filled();
 }
 
-// What was acknowledged here alone stays, whichever of its records has rotted, and whether the winner would send records or everything.
+// What was acknowledged here alone stays, whichever of its records has rotted, and whether the winner would
+// send records or everything.
 TEST_F(DiscardTest, ASplitBrainIsKeptThroughADamagedJournal) {
   for (std::size_t first_record : {0, 1})
     for (bool far_apart : {false, true}) {
       part();
       write_alone(loser, 10, 0xaa);
       if (far_apart)
-        for (int round = 0; round < 12; ++round) fill(winner, 400, 450, 10 + round), node(winner).step(CheckpointNow{}), exchange();
+        for (int round = 0; round < 12; ++round)
+          fill(winner, 400, 450, 10 + round), node(winner).step(CheckpointNow{}), exchange();
       ASSERT_NO_FATAL_FAILURE(rot_loser(0x88, 2 * first_record));
       restart_loser();
       ASSERT_TRUE(status(node(loser)).inconsistent);

@@ -43,7 +43,8 @@ struct Failing : testing::TestWithParam<Disk> {
       shell.pass_time(std::chrono::seconds(10));
     }
     EXPECT_TRUE(shell.core->status().failed);
-    EXPECT_NE(shell.core->status().failure.find("Input/output error"), std::string::npos) << shell.core->status().failure;
+    EXPECT_NE(shell.core->status().failure.find("Input/output error"), std::string::npos)
+        << shell.core->status().failure;
   }
 };
 
@@ -55,8 +56,10 @@ TEST_P(Failing, FailsEveryLaterWriteAndFlush) {
   bool promised = GetParam() != Disk::journal_write && GetParam() != Disk::superblock;
   EXPECT_EQ(shell.done.at(flush), promised ? 0 : EIO);
   expect_failed_for_ever();
-  EXPECT_EQ(std::count_if(shell.notices.begin(), shell.notices.end(),
-                          [](const std::string& n) { return n.find("fails all writes") != std::string::npos; }), 1);
+  EXPECT_EQ(
+      std::count_if(shell.notices.begin(), shell.notices.end(),
+                    [](const std::string& n) { return n.find("fails all writes") != std::string::npos; }),
+      1);
 }
 
 TEST_P(Failing, ReadsStillReturnWhatWasWritten) {
@@ -71,8 +74,8 @@ TEST_P(Failing, ReadsStillReturnWhatWasWritten) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, Failing,
-                         testing::Values(Disk::journal_write, Disk::home_write, Disk::home_zero, Disk::home_sync,
-                                         Disk::superblock));
+                         testing::Values(Disk::journal_write, Disk::home_write, Disk::home_zero,
+                                         Disk::home_sync, Disk::superblock));
 
 using Failure = Failing;
 
@@ -83,7 +86,8 @@ TEST_F(Failure, EverythingThatWaitsIsAnswered) {
   auto flush = shell.submit(ClientOp::flush);
   EXPECT_TRUE(shell.is_done(flush)) << "the write was not complete when it was submitted";
   std::vector<std::uint64_t> waiting;
-  for (std::uint64_t i = 1; i < 10; ++i) waiting.push_back(shell.submit(ClientOp::write, i * block_size, block_size, in.data(), true));
+  for (std::uint64_t i = 1; i < 10; ++i)
+    waiting.push_back(shell.submit(ClientOp::write, i * block_size, block_size, in.data(), true));
   waiting.push_back(shell.submit(ClientOp::flush));
   fail_once(Disk::journal_write);
   shell.settle();
@@ -116,7 +120,8 @@ TEST_F(Failure, TheTailStaysWhereASyncFailed) {
   shell.settle();
   fail_once(Disk::home_sync);
   provoke();
-  EXPECT_EQ(shell.core->status().tail, Lsn{1}) << "only the epoch's record is known to need nothing in the data area";
+  EXPECT_EQ(shell.core->status().tail, Lsn{1})
+      << "only the epoch's record is known to need nothing in the data area";
   EXPECT_GT(shell.core->status().commit, Lsn{1});
 }
 
@@ -152,7 +157,8 @@ TEST(FailedDevice, ADemotionOfAFailedDeviceIsAnswered) {
   shell.settle();
   ASSERT_EQ(shell.commands.size(), 1u);
   EXPECT_FALSE(shell.commands[0].ok);
-  EXPECT_NE(shell.commands[0].text.find("Cannot demote: the device has failed"), std::string::npos) << shell.commands[0].text;
+  EXPECT_NE(shell.commands[0].text.find("Cannot demote: the device has failed"), std::string::npos)
+      << shell.commands[0].text;
   EXPECT_EQ(shell.core->status().role, Role::primary);
   shell.step(Demote{8});
   ASSERT_EQ(shell.commands.size(), 2u) << "asked again, it is answered at once";

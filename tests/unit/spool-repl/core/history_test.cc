@@ -27,9 +27,11 @@ EpochEntry entry(std::uint64_t counter, ReplicaId writer, unsigned in_sync, std:
 }
 
 // Sixteen epochs of replica `writer`, from `first` on: a table that has forgotten what was before.
-EpochTable full_table(std::uint64_t first, ReplicaId writer, unsigned in_sync, std::uint32_t first_flags = 0) {
+EpochTable full_table(std::uint64_t first, ReplicaId writer, unsigned in_sync,
+                      std::uint32_t first_flags = 0) {
   EpochTable table;
-  for (std::uint64_t i = 0; i < epoch_table_max; ++i) table.push_back(entry(first + i, writer, in_sync, i == 0 ? first_flags : 0));
+  for (std::uint64_t i = 0; i < epoch_table_max; ++i)
+    table.push_back(entry(first + i, writer, in_sync, i == 0 ? first_flags : 0));
   return table;
 }
 
@@ -74,7 +76,8 @@ std::string name_of(const Verdict& verdict) {
 // `expected`: the verdict, or a part of what a split brain says.
 void expect(const std::string& found, const Case& c) {
   bool split = found.starts_with("split brain: ");
-  EXPECT_TRUE(split ? found.find(c.expected) != std::string::npos : found == c.expected) << c.rule << ": " << found;
+  EXPECT_TRUE(split ? found.find(c.expected) != std::string::npos : found == c.expected)
+      << c.rule << ": " << found;
 }
 
 EpochTable with_forgotten_force(EpochTable table, unsigned writers) {
@@ -87,60 +90,115 @@ const std::uint32_t force = epoch_by_force, lossy = epoch_lossy, witnessed = epo
 const Case of_records[] = {
     {"nothing is here beyond", {{entry(1, 1, 12)}, Lsn{19}, Lsn{19}}, {{entry(1, 1, 12)}, Lsn{19}}, "follow"},
     {"a member's own tail", {{entry(1, 1, 12)}, Lsn{19}, Lsn{15}}, {{entry(1, 1, 12)}, Lsn{17}}, "cut"},
-    {"committed here", {{entry(1, 1, 12)}, Lsn{19}, Lsn{18}}, {{entry(1, 1, 12)}, Lsn{17}}, "18 is committed here"},
-    {"both went on", {{entry(1, 1, 12), entry(2, 2, 2)}, Lsn{25}, Lsn{19}}, {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{19}},
+    {"committed here",
+     {{entry(1, 1, 12)}, Lsn{19}, Lsn{18}},
+     {{entry(1, 1, 12)}, Lsn{17}},
+     "18 is committed here"},
+    {"both went on",
+     {{entry(1, 1, 12), entry(2, 2, 2)}, Lsn{25}, Lsn{19}},
+     {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{19}},
      "epoch 2 went on here without replica 1, and the last record that both have is 19"},
-    {"the first epoch behind is a member's", {{entry(1, 1, 12), entry(2, 3, 23)}, Lsn{25}, Lsn{19}},
-     {{entry(1, 1, 12), entry(3, 3, 3), entry(4, 1, 13)}, Lsn{19}}, "cut"},
-    {"an heir by a grant", {{entry(1, 1, 12), entry(2, 3, 23)}, Lsn{25}, Lsn{19}},
-     {{entry(1, 1, 12), entry(3, 1, 1, epoch_after(epoch(2)))}, Lsn{19}}, "cut"},
-    {"a grant after another epoch", {{entry(1, 1, 12), entry(2, 3, 23)}, Lsn{25}, Lsn{19}},
-     {{entry(1, 1, 12), entry(3, 1, 1, epoch_after(epoch(1)))}, Lsn{19}}, "without replica 1"},
-    {"one arbiter grants all", {{entry(1, 1, 12), entry(2, 2, 2)}, Lsn{25}, Lsn{19}, true},
-     {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{19}}, "cut"},
-    {"it has granted a counter twice", {{entry(1, 1, 12), entry(2, 2, 2)}, Lsn{25}, Lsn{19}, true},
-     {{entry(1, 1, 12), {epoch(9), Lsn{20}, 1, members(1), 0}, {{2, {}}, Lsn{21}, 1, members(1), 0}}, Lsn{19}}, "without replica 1"},
-    {"an older epoch of one chain", {{entry(1, 1, 12), entry(5, 2, 2)}, Lsn{55}, Lsn{19}, true},
-     {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{19}}, "without replica 1"},
-    {"force there breaks the chain", {{entry(1, 1, 12), entry(2, 2, 2)}, Lsn{25}, Lsn{19}, true},
-     {{entry(1, 1, 12), entry(3, 1, 1, force)}, Lsn{19}}, "without replica 1"},
-    {"force here breaks the chain", {{entry(1, 1, 12), entry(2, 2, 2, force)}, Lsn{25}, Lsn{19}, true},
-     {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{19}}, "without replica 1"},
-    {"force here that the table has forgotten", {with_forgotten_force({entry(1, 1, 12), entry(2, 2, 2)}, 2), Lsn{25}, Lsn{5}, true},
-     {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{9}}, "without replica 1"},
-    {"a member that was promoted in spite of a loss", {{entry(1, 1, 12)}, Lsn{19}, Lsn{15}},
-     {{entry(1, 1, 12), entry(2, 1, 1, force | lossy)}, Lsn{17}}, "has given up what was written in epoch 1, or lost it"},
-    {"a member by force has what it had", {{entry(1, 1, 12)}, Lsn{19}, Lsn{15}}, {{entry(1, 1, 12), entry(2, 1, 1, force)}, Lsn{17}}, "cut"},
-    {"a member that has given it up for a stranger's force", {{entry(1, 1, 12)}, Lsn{19}, Lsn{15}},
-     {{entry(1, 1, 12), entry(2, 3, 3, force), entry(3, 1, 13)}, Lsn{17}}, "has given up what was written in epoch 1"},
-    {"witnesses lack it, and it was acknowledged to nobody", {{entry(1, 1, 13), entry(2, 3, 3)}, Lsn{25}, Lsn{19}},
-     {{entry(1, 1, 13), entry(3, 1, 13, witnessed)}, Lsn{19}}, "cut"},
-    {"it may have been acknowledged here", {{entry(1, 1, 12), entry(2, 2, 24)}, Lsn{25}, Lsn{19}},
-     {{entry(1, 1, 12), entry(3, 1, 14, witnessed)}, Lsn{19}}, "without replica 1"},
-    {"no witness is counted", {{entry(1, 1, 13), entry(2, 3, 3)}, Lsn{25}, Lsn{19}},
-     {{entry(1, 1, 13), entry(3, 1, 1, witnessed)}, Lsn{19}}, "without replica 1"},
-    {"a forgotten tail of a member", {{entry(1, 1, 12)}, Lsn{19}, Lsn{15}}, {full_table(5, 1, 12), Lsn{17}}, "cut"},
-    {"a forgotten tail of a stranger", {{entry(1, 2, 2)}, Lsn{19}, Lsn{15}}, {full_table(5, 1, 1), Lsn{17}}, "without replica 1"},
-    {"it has forgotten a loss as well", {{entry(1, 1, 12)}, Lsn{19}, Lsn{15}}, {full_table(5, 1, 12, lossy), Lsn{17}},
+    {"the first epoch behind is a member's",
+     {{entry(1, 1, 12), entry(2, 3, 23)}, Lsn{25}, Lsn{19}},
+     {{entry(1, 1, 12), entry(3, 3, 3), entry(4, 1, 13)}, Lsn{19}},
+     "cut"},
+    {"an heir by a grant",
+     {{entry(1, 1, 12), entry(2, 3, 23)}, Lsn{25}, Lsn{19}},
+     {{entry(1, 1, 12), entry(3, 1, 1, epoch_after(epoch(2)))}, Lsn{19}},
+     "cut"},
+    {"a grant after another epoch",
+     {{entry(1, 1, 12), entry(2, 3, 23)}, Lsn{25}, Lsn{19}},
+     {{entry(1, 1, 12), entry(3, 1, 1, epoch_after(epoch(1)))}, Lsn{19}},
+     "without replica 1"},
+    {"one arbiter grants all",
+     {{entry(1, 1, 12), entry(2, 2, 2)}, Lsn{25}, Lsn{19}, true},
+     {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{19}},
+     "cut"},
+    {"it has granted a counter twice",
+     {{entry(1, 1, 12), entry(2, 2, 2)}, Lsn{25}, Lsn{19}, true},
+     {{entry(1, 1, 12), {epoch(9), Lsn{20}, 1, members(1), 0}, {{2, {}}, Lsn{21}, 1, members(1), 0}},
+      Lsn{19}},
+     "without replica 1"},
+    {"an older epoch of one chain",
+     {{entry(1, 1, 12), entry(5, 2, 2)}, Lsn{55}, Lsn{19}, true},
+     {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{19}},
+     "without replica 1"},
+    {"force there breaks the chain",
+     {{entry(1, 1, 12), entry(2, 2, 2)}, Lsn{25}, Lsn{19}, true},
+     {{entry(1, 1, 12), entry(3, 1, 1, force)}, Lsn{19}},
+     "without replica 1"},
+    {"force here breaks the chain",
+     {{entry(1, 1, 12), entry(2, 2, 2, force)}, Lsn{25}, Lsn{19}, true},
+     {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{19}},
+     "without replica 1"},
+    {"force here that the table has forgotten",
+     {with_forgotten_force({entry(1, 1, 12), entry(2, 2, 2)}, 2), Lsn{25}, Lsn{5}, true},
+     {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{9}},
+     "without replica 1"},
+    {"a member that was promoted in spite of a loss",
+     {{entry(1, 1, 12)}, Lsn{19}, Lsn{15}},
+     {{entry(1, 1, 12), entry(2, 1, 1, force | lossy)}, Lsn{17}},
+     "has given up what was written in epoch 1, or lost it"},
+    {"a member by force has what it had",
+     {{entry(1, 1, 12)}, Lsn{19}, Lsn{15}},
+     {{entry(1, 1, 12), entry(2, 1, 1, force)}, Lsn{17}},
+     "cut"},
+    {"a member that has given it up for a stranger's force",
+     {{entry(1, 1, 12)}, Lsn{19}, Lsn{15}},
+     {{entry(1, 1, 12), entry(2, 3, 3, force), entry(3, 1, 13)}, Lsn{17}},
      "has given up what was written in epoch 1"},
-    {"it has forgotten a stranger's force", {{entry(1, 1, 12)}, Lsn{19}, Lsn{15}}, {with_forgotten_force(full_table(5, 1, 12), 3), Lsn{17}},
+    {"witnesses lack it, and it was acknowledged to nobody",
+     {{entry(1, 1, 13), entry(2, 3, 3)}, Lsn{25}, Lsn{19}},
+     {{entry(1, 1, 13), entry(3, 1, 13, witnessed)}, Lsn{19}},
+     "cut"},
+    {"it may have been acknowledged here",
+     {{entry(1, 1, 12), entry(2, 2, 24)}, Lsn{25}, Lsn{19}},
+     {{entry(1, 1, 12), entry(3, 1, 14, witnessed)}, Lsn{19}},
+     "without replica 1"},
+    {"no witness is counted",
+     {{entry(1, 1, 13), entry(2, 3, 3)}, Lsn{25}, Lsn{19}},
+     {{entry(1, 1, 13), entry(3, 1, 1, witnessed)}, Lsn{19}},
+     "without replica 1"},
+    {"a forgotten tail of a member",
+     {{entry(1, 1, 12)}, Lsn{19}, Lsn{15}},
+     {full_table(5, 1, 12), Lsn{17}},
+     "cut"},
+    {"a forgotten tail of a stranger",
+     {{entry(1, 2, 2)}, Lsn{19}, Lsn{15}},
+     {full_table(5, 1, 1), Lsn{17}},
+     "without replica 1"},
+    {"it has forgotten a loss as well",
+     {{entry(1, 1, 12)}, Lsn{19}, Lsn{15}},
+     {full_table(5, 1, 12, lossy), Lsn{17}},
      "has given up what was written in epoch 1"},
-    {"a part of a history", {{entry(1, 1, 12), entry(2, 2, 2)}, Lsn{25}, Lsn{0}, false, {}, History::Fragment{{}, std::nullopt}},
-     {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{19}}, "cut"},
+    {"it has forgotten a stranger's force",
+     {{entry(1, 1, 12)}, Lsn{19}, Lsn{15}},
+     {with_forgotten_force(full_table(5, 1, 12), 3), Lsn{17}},
+     "has given up what was written in epoch 1"},
+    {"a part of a history",
+     {{entry(1, 1, 12), entry(2, 2, 2)}, Lsn{25}, Lsn{0}, false, {}, History::Fragment{{}, std::nullopt}},
+     {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{19}},
+     "cut"},
     {"a part of a history is not cut below what is committed",
      {{entry(1, 1, 12), entry(2, 2, 2)}, Lsn{25}, Lsn{22}, false, {}, History::Fragment{{}, std::nullopt}},
-     {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{19}}, "resync"},
+     {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{19}},
+     "resync"},
     {"a part that was complete in another history",
      {{entry(1, 1, 12), entry(2, 2, 2)}, Lsn{25}, Lsn{0}, false, {}, History::Fragment{epoch(2), Lsn{22}}},
-     {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{19}}, "without replica 1"},
+     {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{19}},
+     "without replica 1"},
     {"a part that was complete in this history",
      {{entry(1, 1, 12), entry(2, 2, 2)}, Lsn{25}, Lsn{0}, false, {}, History::Fragment{epoch(1), Lsn{15}}},
-     {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{19}}, "cut"},
-    {"a damaged journal of a history that is there", {{entry(1, 1, 12)}, Lsn{12}, Lsn{12}, false, {}, History::Damage{entry(1, 1, 12), Lsn{18}, epoch(1)}},
-     {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{12}}, "follow"},
+     {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{19}},
+     "cut"},
+    {"a damaged journal of a history that is there",
+     {{entry(1, 1, 12)}, Lsn{12}, Lsn{12}, false, {}, History::Damage{entry(1, 1, 12), Lsn{18}, epoch(1)}},
+     {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{12}},
+     "follow"},
     {"a damaged journal of a history that is not there",
      {{entry(1, 1, 12)}, Lsn{12}, Lsn{12}, false, {}, History::Damage{entry(2, 2, 2), Lsn{28}, epoch(2)}},
-     {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{12}}, "epoch 2 went on here before the journal was damaged, LSN 28 was committed"},
+     {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{12}},
+     "epoch 2 went on here before the journal was damaged, LSN 28 was committed"},
 };
 
 TEST(JudgeRecords, AsInTheTable) {
@@ -149,22 +207,42 @@ TEST(JudgeRecords, AsInTheTable) {
 
 const Case of_resyncs[] = {
     {"nothing is here", {{}, Lsn{0}, Lsn{0}}, {{entry(1, 1, 12)}, Lsn{19}}, "resync"},
-    {"all that is here is there", {{entry(1, 1, 12)}, Lsn{15}, Lsn{15}}, {{entry(1, 1, 12)}, Lsn{19}}, "resync"},
-    {"committed here behind its beginning", {{entry(1, 1, 12), entry(2, 2, 2)}, Lsn{29}, Lsn{28}},
-     {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{25}}, "28 is committed here, and its history begins at 25"},
-    {"both went on", {{entry(1, 1, 12), entry(2, 2, 2)}, Lsn{25}, Lsn{19}}, {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{35}},
+    {"all that is here is there",
+     {{entry(1, 1, 12)}, Lsn{15}, Lsn{15}},
+     {{entry(1, 1, 12)}, Lsn{19}},
+     "resync"},
+    {"committed here behind its beginning",
+     {{entry(1, 1, 12), entry(2, 2, 2)}, Lsn{29}, Lsn{28}},
+     {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{25}},
+     "28 is committed here, and its history begins at 25"},
+    {"both went on",
+     {{entry(1, 1, 12), entry(2, 2, 2)}, Lsn{25}, Lsn{19}},
+     {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{35}},
      "epoch 2 went on here without replica 1"},
-    {"the log was cut for that history", {{entry(1, 2, 2)}, Lsn{15}, Lsn{12}, false, entry(6, 3, 3)},
-     {full_table(5, 1, 13), Lsn{199}}, "resync"},
-    {"the log was cut for another history", {{entry(1, 2, 2)}, Lsn{15}, Lsn{12}, false, entry(4, 3, 3)},
-     {full_table(5, 1, 13), Lsn{199}}, "12 is committed here, and no record is known that both have"},
-    {"a member has forgotten it", {{entry(1, 1, 12)}, Lsn{15}, Lsn{12}}, {full_table(5, 1, 12), Lsn{199}}, "resync"},
-    {"nothing in common is as good as force", {{entry(1, 3, 23)}, Lsn{15}, Lsn{0}}, {{entry(5, 3, 13)}, Lsn{59}}, "without replica 1"},
-    {"a part of a history", {{entry(2, 2, 2)}, Lsn{25}, Lsn{25}, false, {}, History::Fragment{{}, std::nullopt}},
-     {{entry(1, 1, 12)}, Lsn{19}}, "resync"},
+    {"the log was cut for that history",
+     {{entry(1, 2, 2)}, Lsn{15}, Lsn{12}, false, entry(6, 3, 3)},
+     {full_table(5, 1, 13), Lsn{199}},
+     "resync"},
+    {"the log was cut for another history",
+     {{entry(1, 2, 2)}, Lsn{15}, Lsn{12}, false, entry(4, 3, 3)},
+     {full_table(5, 1, 13), Lsn{199}},
+     "12 is committed here, and no record is known that both have"},
+    {"a member has forgotten it",
+     {{entry(1, 1, 12)}, Lsn{15}, Lsn{12}},
+     {full_table(5, 1, 12), Lsn{199}},
+     "resync"},
+    {"nothing in common is as good as force",
+     {{entry(1, 3, 23)}, Lsn{15}, Lsn{0}},
+     {{entry(5, 3, 13)}, Lsn{59}},
+     "without replica 1"},
+    {"a part of a history",
+     {{entry(2, 2, 2)}, Lsn{25}, Lsn{25}, false, {}, History::Fragment{{}, std::nullopt}},
+     {{entry(1, 1, 12)}, Lsn{19}},
+     "resync"},
     {"a damaged journal of a history that is not there",
      {{entry(1, 1, 12)}, Lsn{12}, Lsn{12}, false, {}, History::Damage{entry(2, 2, 2), Lsn{28}, epoch(2)}},
-     {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{12}}, "before the journal was damaged"},
+     {{entry(1, 1, 12), entry(3, 1, 1)}, Lsn{12}},
+     "before the journal was damaged"},
 };
 
 TEST(JudgeResync, AsInTheTable) {
@@ -176,7 +254,8 @@ TEST(JudgePeer, WhatItKnowsAsCommitted) {
   unfinished.inconsistent = true;
   unfinished.base = Lsn{10};
   EXPECT_EQ(name_of(judge_peer(Lsn{19}, Lsn{19}, nullptr)), "follow");
-  EXPECT_TRUE(name_of(judge_peer(Lsn{19}, Lsn{20}, nullptr)).starts_with("split brain: it knows writes up to 20 as committed"));
+  EXPECT_TRUE(name_of(judge_peer(Lsn{19}, Lsn{20}, nullptr))
+                  .starts_with("split brain: it knows writes up to 20 as committed"));
   EXPECT_EQ(name_of(judge_peer(Lsn{19}, Lsn{20}, &unfinished)), "resync");
   unfinished.base = Lsn{25};
   EXPECT_TRUE(name_of(judge_peer(Lsn{19}, Lsn{20}, &unfinished)).starts_with("split brain: "));
@@ -201,12 +280,17 @@ TEST(HaveParted, OnlyWhereNeitherCouldGiveWay) {
   EpochEntry one = entry(1, 1, 12), ours = entry(2, 2, 2), theirs = entry(3, 1, 1);
   EXPECT_TRUE(have_parted(here({one, ours}), 1, says({one, theirs})));
   EXPECT_FALSE(have_parted(here({one, ours}, true), 1, says({one, theirs}))) << "one arbiter grants all";
-  EXPECT_FALSE(have_parted(here({one, entry(2, 2, 12)}), 1, says({one, theirs}))) << "replica 1 is counted here";
-  EXPECT_FALSE(have_parted(here({one, ours}), 1, says({one, entry(3, 1, 12)}))) << "replica 2 is counted there";
-  EXPECT_FALSE(have_parted(here({one, ours}), 1, says({one, ours, theirs}))) << "the epoch of this one is there";
+  EXPECT_FALSE(have_parted(here({one, entry(2, 2, 12)}), 1, says({one, theirs})))
+      << "replica 1 is counted here";
+  EXPECT_FALSE(have_parted(here({one, ours}), 1, says({one, entry(3, 1, 12)})))
+      << "replica 2 is counted there";
+  EXPECT_FALSE(have_parted(here({one, ours}), 1, says({one, ours, theirs})))
+      << "the epoch of this one is there";
   EXPECT_FALSE(have_parted(here({ours}), 1, says({theirs}))) << "the tables do not tell what is common";
-  EXPECT_FALSE(have_parted(here({one, ours}), 1, says({one, entry(3, 1, 1, epoch_after(epoch(2)))}))) << "granted in view of this history";
-  EXPECT_TRUE(have_parted(here({one, ours}), 1, says({one, entry(3, 1, 1, force | epoch_after(epoch(2)))}))) << "by force";
+  EXPECT_FALSE(have_parted(here({one, ours}), 1, says({one, entry(3, 1, 1, epoch_after(epoch(2)))})))
+      << "granted in view of this history";
+  EXPECT_TRUE(have_parted(here({one, ours}), 1, says({one, entry(3, 1, 1, force | epoch_after(epoch(2)))})))
+      << "by force";
 }
 
 TEST(MaybeForcedBehind, AlsoWhereTheTableDoesNotReachBack) {

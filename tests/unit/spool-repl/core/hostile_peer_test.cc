@@ -59,12 +59,16 @@ struct HostilePeer : RolesTest {
   }
   void lie(ReplicaId from, ReplicaId to, const PeerMessage& message) {
     switch (dice.below(5)) {
-      case 0: return;
-      case 1: deliver(from, to, message); return deliver(from, to, message);
+      case 0:
+        return;
+      case 1:
+        deliver(from, to, message);
+        return deliver(from, to, message);
       case 2:
         if (!said[from - 1].empty()) deliver(from, to, said[from - 1][dice.below(said[from - 1].size())]);
         return deliver(from, to, message);
-      default: return deliver(from, to, changed_message(from, message));
+      default:
+        return deliver(from, to, changed_message(from, message));
     }
   }
   // A connection that either side ends is down for both.
@@ -81,8 +85,10 @@ struct HostilePeer : RolesTest {
           std::size_t i = delivered[from - 1]++;
           PeerMessage message = node(from).sent[i];
           ReplicaId to = node(from).sent_to[i];
-          if (lies != 0 && one_in(lies)) lie(from, to, message);
-          else deliver(from, to, message);
+          if (lies != 0 && one_in(lies))
+            lie(from, to, message);
+          else
+            deliver(from, to, message);
           end_refused();
         }
         for (std::uint64_t n = dice.below(6); n > 0 && node(from).complete_one(); --n) moved = true, --most;
@@ -94,11 +100,21 @@ struct HostilePeer : RolesTest {
               other = static_cast<ReplicaId>(1 + dice.below(nodes.size()));
     bool connected = up[{std::min(id, other), std::max(id, other)}];
     switch (dice.below(12)) {
-      case 0: node(id).step(Promote{77, one_in(3), one_in(9)}); break;
-      case 1: node(id).step(Demote{78}); break;
-      case 2: node(id).step(Discard{79, one_in(2)}); break;
-      case 3: checkpoint_begin(id); break;
-      case 4: node(id).pass_time(std::chrono::milliseconds(dice.below(8000))); break;
+      case 0:
+        node(id).step(Promote{77, one_in(3), one_in(9)});
+        break;
+      case 1:
+        node(id).step(Demote{78});
+        break;
+      case 2:
+        node(id).step(Discard{79, one_in(2)});
+        break;
+      case 3:
+        checkpoint_begin(id);
+        break;
+      case 4:
+        node(id).pass_time(std::chrono::milliseconds(dice.below(8000)));
+        break;
       case 5:
         for (ReplicaId peer = 1; peer <= nodes.size(); ++peer)
           if (peer != id && up[{std::min(id, peer), std::max(id, peer)}]) disconnect(id, peer);
@@ -106,8 +122,10 @@ struct HostilePeer : RolesTest {
         break;
       case 6:
       case 7:
-        if (id != other && connected) disconnect(id, other);
-        else if (id != other) connect(id, other);
+        if (id != other && connected)
+          disconnect(id, other);
+        else if (id != other)
+          connect(id, other);
         break;
       default:
         for (std::uint64_t n = 1 + dice.below(30); n > 0; --n)

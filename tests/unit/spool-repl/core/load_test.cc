@@ -20,7 +20,8 @@ class LoadTest : public testing::Test {
   }
   void write(std::uint64_t lba, std::uint32_t blocks, int value) {
     Bytes content(std::size_t{blocks} * block_size, std::byte(value));
-    finish(shell.submit(ClientOp::write, lba * block_size, static_cast<std::uint32_t>(content.size()), content.data()));
+    finish(shell.submit(ClientOp::write, lba * block_size, static_cast<std::uint32_t>(content.size()),
+                        content.data()));
     flush();
   }
   void trim(std::uint64_t lba, std::uint32_t blocks) {
@@ -29,7 +30,8 @@ class LoadTest : public testing::Test {
   }
   void flush() { finish(shell.submit(ClientOp::flush)); }
   void finish(std::uint64_t id) {
-    while (shell.complete_one()) {}
+    while (shell.complete_one()) {
+    }
     ASSERT_TRUE(shell.is_done(id));
     ASSERT_EQ(shell.done.at(id), 0);
   }
@@ -53,12 +55,14 @@ TEST_F(LoadTest, WhatIsNotHomeIsReadFromMemoryAndBroughtHomeThen) {
   trim(11, 1);
   shell.restart();
   EXPECT_EQ(at_home(3), 0);
-  EXPECT_EQ((std::vector{read(3), read(4), read(5), read(10), read(11), read(12)}), (std::vector{1, 2, 1, 3, 0, 3}));
+  EXPECT_EQ((std::vector{read(3), read(4), read(5), read(10), read(11), read(12)}),
+            (std::vector{1, 2, 1, 3, 0, 3}));
   EXPECT_EQ(shell.core->status().dirty_blocks, 6u);
   hold_home(false);
   shell.step(CheckpointNow{});
   shell.settle();
-  EXPECT_EQ((std::vector{at_home(3), at_home(4), at_home(5), at_home(10), at_home(11), at_home(12)}), (std::vector{1, 2, 1, 3, 0, 3}));
+  EXPECT_EQ((std::vector{at_home(3), at_home(4), at_home(5), at_home(10), at_home(11), at_home(12)}),
+            (std::vector{1, 2, 1, 3, 0, 3}));
   EXPECT_EQ(shell.arena.used(), 0u);
   EXPECT_EQ(shell.core->status().journal_used, 0u);
   EXPECT_TRUE(shell.core->settled());
@@ -94,7 +98,8 @@ TEST_F(LoadTest, AnotherCrashBeforeItIsHomeLosesNothing) {
 // Of what is newer than fits in memory nothing is lost either.
 TEST_F(LoadTest, WhatDoesNotFitIsHome) {
   hold_home(true);
-  for (int i = 0; i < 10; ++i) write(10 * static_cast<std::uint64_t>(i), 9, i + 1);  // ten times 9 blocks, and room for 64
+  for (int i = 0; i < 10; ++i)
+    write(10 * static_cast<std::uint64_t>(i), 9, i + 1);  // ten times 9 blocks, and room for 64
   shell.restart();
   std::vector<int> found, wanted, home;
   for (int i = 0; i < 10; ++i) {
@@ -103,7 +108,8 @@ TEST_F(LoadTest, WhatDoesNotFitIsHome) {
     wanted.push_back(i + 1);
   }
   EXPECT_EQ(found, wanted);
-  EXPECT_EQ(home, (std::vector{1, 2, 3, 0, 0, 0, 0, 0, 0, 0})) << "the newest are in memory: as many as there is room for";
+  EXPECT_EQ(home, (std::vector{1, 2, 3, 0, 0, 0, 0, 0, 0, 0}))
+      << "the newest are in memory: as many as there is room for";
   hold_home(false);
   shell.step(CheckpointNow{});
   shell.settle();

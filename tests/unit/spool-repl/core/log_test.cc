@@ -7,7 +7,9 @@ namespace {
 
 constexpr std::uint64_t ring_blocks = 16;
 
-LogMark mark(std::uint64_t lsn) { return {Lsn{lsn}, hash128(as_bytes(std::to_string(lsn)))}; }
+LogMark mark(std::uint64_t lsn) {
+  return {Lsn{lsn}, hash128(as_bytes(std::to_string(lsn)))};
+}
 
 struct LogTest : testing::Test {
   Log log{{ring_blocks * block_size, JournalPos{0}}, mark(0), Epoch{1, {}}};

@@ -26,8 +26,10 @@ struct PaceTest : testing::Test {
     for (; pace.ready(); bytes += 256 << 10) pace.took(256 << 10);
     return bytes;
   }
-  // Intervals in which each request of this kind takes so long; what may be read is read, up to what the disk gives.
-  std::uint64_t run(int intervals, std::optional<Duration> took, bool working = true, Pace::Kind kind = flush) {
+  // Intervals in which each request of this kind takes so long; what may be read is read, up to what the disk
+  // gives.
+  std::uint64_t run(int intervals, std::optional<Duration> took, bool working = true,
+                    Pace::Kind kind = flush) {
     std::uint64_t bytes = 0;
     for (int i = 0; i < intervals * 10; ++i) {
       if (took) pace.answered(kind, *took);
@@ -160,7 +162,8 @@ TEST_F(PaceTest, WithoutATargetItNeverWaits) {
   EXPECT_FALSE(pace.next() || pace.held_to());
 }
 
-// ---- in the core ---------------------------------------------------------------------------------------------------
+// ---- in the core
+// ---------------------------------------------------------------------------------------------------
 
 struct ResyncPaceTest : RolesTest {
   std::uint64_t held_to = 0;
@@ -196,7 +199,8 @@ struct ResyncPaceTest : RolesTest {
       Disk slow = client == Client::flushes ? Disk::journal_write : Disk::home_read;
       node(1).held = [=](Disk kind) { return client != Client::none && kind == slow && i % 5 != 4; };
       if (client == Client::flushes && i % 5 == 0) write_flush(1, 1023);
-      if (client == Client::reads && i % 5 == 0) node(1).submit(ClientOp::read, 0, block_size, read_into.data());
+      if (client == Client::reads && i % 5 == 0)
+        node(1).submit(ClientOp::read, 0, block_size, read_into.data());
       exchange();
       pass(milliseconds(10));
       held_to = std::max(held_to, status(node(1)).resync_held_to);

@@ -18,7 +18,8 @@ struct PeersTest : testing::Test {
 
   void SetUp() override { make(Protocol::C); }
   void make(Protocol protocol) {
-    primary = std::make_unique<Shell>(ShellOptions{.replica = 1, .role = Role::primary, .config = with_peer(2, protocol)});
+    primary = std::make_unique<Shell>(
+        ShellOptions{.replica = 1, .role = Role::primary, .config = with_peer(2, protocol)});
     secondary = std::make_unique<Shell>(
         ShellOptions{.replica = 2, .config = with_peer(1, protocol), .seed = 2});
     to_secondary = to_primary = 0;
@@ -74,7 +75,8 @@ struct PeersTest : testing::Test {
   }
   // Their logs keep everything: no tail moves while the superblock is not written.
   void keep_logs() {
-    for (Shell* s : {primary.get(), secondary.get()}) s->held = [](Disk kind) { return kind == Disk::home_sync; };
+    for (Shell* s : {primary.get(), secondary.get()})
+      s->held = [](Disk kind) { return kind == Disk::home_sync; };
   }
   template <class M>
   M* last_sent(Shell& shell) {
@@ -85,11 +87,14 @@ struct PeersTest : testing::Test {
   testing::AssertionResult refused(Shell& shell, std::string_view why) {
     auto status = shell.core->status();
     if (shell.closed.empty()) return testing::AssertionFailure() << "the connection stands";
-    if (status.peers.at(0).connection != ConnectionState::StandAlone) return testing::AssertionFailure() << "not StandAlone";
+    if (status.peers.at(0).connection != ConnectionState::StandAlone)
+      return testing::AssertionFailure() << "not StandAlone";
     if (shell.closed.back().reason.find(why) == std::string::npos)
-      return testing::AssertionFailure() << "\"" << shell.closed.back().reason << "\" does not say \"" << why << "\"";
+      return testing::AssertionFailure()
+             << "\"" << shell.closed.back().reason << "\" does not say \"" << why << "\"";
     auto* told = last_sent<Refuse>(shell);
-    if (!told || told->reason != shell.closed.back().reason) return testing::AssertionFailure() << "the peer is not told";
+    if (!told || told->reason != shell.closed.back().reason)
+      return testing::AssertionFailure() << "the peer is not told";
     return testing::AssertionSuccess();
   }
   ConnectionState connection(Shell& shell) { return shell.core->status().peers.at(0).connection; }
@@ -121,7 +126,8 @@ TEST_F(PeersTest, ConnectReplicateSettle) {
   EXPECT_EQ(secondary->arena.used(), 0u);
 }
 
-// ---- what an acknowledgement means ---------------------------------------------------------------------------------
+// ---- what an acknowledgement means
+// ---------------------------------------------------------------------------------
 
 TEST_F(PeersTest, WritesWaitForThePeerAtTheStart) {
   auto w = write(0);
@@ -256,16 +262,19 @@ TEST_F(PeersTest, TheSecondaryCommitsNothingBeyondTheCommitPoint) {
   secondary->step(CheckpointNow{});
   exchange();
   EXPECT_GT(secondary->core->status().durable, before);
-  EXPECT_EQ(secondary->core->status().commit, before) << "durable here, and not committed: the primary is not durable";
+  EXPECT_EQ(secondary->core->status().commit, before)
+      << "durable here, and not committed: the primary is not durable";
   EXPECT_EQ(secondary->data[0], std::byte{0});
 }
 
-// ---- what a secondary refuses --------------------------------------------------------------------------------------
+// ---- what a secondary refuses
+// --------------------------------------------------------------------------------------
 
 TEST_F(PeersTest, SecondaryServesNoClients) {
   connect();
   exchange();
-  for (ClientOp op : {ClientOp::read, ClientOp::write, ClientOp::flush, ClientOp::trim, ClientOp::write_zeroes})
+  for (ClientOp op :
+       {ClientOp::read, ClientOp::write, ClientOp::flush, ClientOp::trim, ClientOp::write_zeroes})
     EXPECT_EQ(secondary->done.at(secondary->submit(op, 0, block_size, in.data())), EROFS);
 }
 
@@ -316,13 +325,14 @@ TEST_F(PeersTest, SecondaryRefusesDamagedRecords) {
     const char* why;
     std::function<void(RecordMessage&)> change;
   };
-  for (const Case& c : {Case{"hash", [](RecordMessage& m) { m.payload[77] ^= std::byte{1}; }},
-                        {"all of its payload", [](RecordMessage& m) { m.payload.resize(m.payload.size() - 1); }},
-                        {"all of its payload", [](RecordMessage& m) { m.payload.clear(); }},
-                        {"hash", [](RecordMessage& m) { m.meta[50] ^= std::byte{1}; }},
-                        {"body of", [](RecordMessage& m) { m.meta.resize(20); }},
-                        {"another epoch", [](RecordMessage& m) { m.epoch.counter++; }},
-                        {"another epoch", [](RecordMessage& m) { m.epoch.id.bytes[3] ^= std::byte{1}; }}}) {
+  for (const Case& c :
+       {Case{"hash", [](RecordMessage& m) { m.payload[77] ^= std::byte{1}; }},
+        {"all of its payload", [](RecordMessage& m) { m.payload.resize(m.payload.size() - 1); }},
+        {"all of its payload", [](RecordMessage& m) { m.payload.clear(); }},
+        {"hash", [](RecordMessage& m) { m.meta[50] ^= std::byte{1}; }},
+        {"body of", [](RecordMessage& m) { m.meta.resize(20); }},
+        {"another epoch", [](RecordMessage& m) { m.epoch.counter++; }},
+        {"another epoch", [](RecordMessage& m) { m.epoch.id.bytes[3] ^= std::byte{1}; }}}) {
     make(Protocol::C);
     connect();
     exchange();
@@ -372,7 +382,8 @@ TEST_F(PeersTest, SecondaryRefusesACommitPointWithinARecord) {
   write(0), write(5), write(9), flush();  // one record of three LSNs
   exchange();
   Lsn last = secondary->core->status().last;
-  secondary->input(1, Commit{primary->core->status().epoch, {Lsn{last.v - 1}, hash128(as_bytes("elsewhere"))}});
+  secondary->input(1,
+                   Commit{primary->core->status().epoch, {Lsn{last.v - 1}, hash128(as_bytes("elsewhere"))}});
   EXPECT_TRUE(refused(*secondary, "another history"));
 }
 
@@ -455,18 +466,20 @@ TEST_F(PeersTest, ASecondaryWithAFailedDiskSaysSo) {
   EXPECT_TRUE(refused(*secondary, "disk has failed"));
 }
 
-// ---- what a primary refuses ----------------------------------------------------------------------------------------
+// ---- what a primary refuses
+// ----------------------------------------------------------------------------------------
 
 TEST_F(PeersTest, PrimaryRefusesAcksOfWhatItNeverSent) {
   struct Case {
     const char* why;
     std::function<void(Ack&)> change;
   };
-  for (const Case& c : {Case{"not sent", [](Ack& a) { a.durable = {Lsn{a.durable.lsn.v + 1}, a.durable.hash}; }},
-                        {"not sent", [](Ack& a) { a.durable.hash.bytes[0] ^= std::byte{1}; }},
-                        {"not sent", [](Ack& a) { a.received = Lsn{0}; }},
-                        {"another epoch", [](Ack& a) { a.epoch.counter++; }},
-                        {"another epoch", [](Ack& a) { a.epoch.id.bytes[0] ^= std::byte{1}; }}}) {
+  for (const Case& c :
+       {Case{"not sent", [](Ack& a) { a.durable = {Lsn{a.durable.lsn.v + 1}, a.durable.hash}; }},
+        {"not sent", [](Ack& a) { a.durable.hash.bytes[0] ^= std::byte{1}; }},
+        {"not sent", [](Ack& a) { a.received = Lsn{0}; }},
+        {"another epoch", [](Ack& a) { a.epoch.counter++; }},
+        {"another epoch", [](Ack& a) { a.epoch.id.bytes[0] ^= std::byte{1}; }}}) {
     make(Protocol::C);
     keep_logs();
     connect();
@@ -517,7 +530,8 @@ TEST_F(PeersTest, PrimaryThatLostAcknowledgedWritesDoesNotGoOn) {
   exchange();
   write_some(0, 3);
   // The same node with an empty disk in place of its own.
-  primary = std::make_unique<Shell>(ShellOptions{.replica = 1, .role = Role::primary, .config = with_peer(2), .seed = 9});
+  primary = std::make_unique<Shell>(
+      ShellOptions{.replica = 1, .role = Role::primary, .config = with_peer(2), .seed = 9});
   to_secondary = 0;
   secondary->step(PeerDown{1});
   connect();
@@ -530,7 +544,8 @@ TEST_F(PeersTest, PrimaryThatLostAcknowledgedWritesDoesNotGoOn) {
 
 // Both need each other for every acknowledgement, so neither has given one: the one with the lower id stays.
 TEST_F(PeersTest, OfTwoPrimariesThatNeedEachOtherOneStepsDown) {
-  secondary = std::make_unique<Shell>(ShellOptions{.replica = 2, .role = Role::primary, .config = with_peer(1), .seed = 2});
+  secondary = std::make_unique<Shell>(
+      ShellOptions{.replica = 2, .role = Role::primary, .config = with_peer(1), .seed = 2});
   auto w = secondary->submit(ClientOp::write, 0, block_size, in.data());
   connect();
   exchange();
@@ -569,7 +584,8 @@ TEST_F(PeersTest, ARefusalIsShownOnTheOtherSideAndTriedAgain) {
   EXPECT_EQ(primary->core->status().peers[0].why, "");
 }
 
-// ---- divergent tails -----------------------------------------------------------------------------------------------
+// ---- divergent tails
+// -----------------------------------------------------------------------------------------------
 
 TEST_F(PeersTest, WhatOnlyTheSecondaryHasIsCutOffBeforeNewRecordsCome) {
   connect();

@@ -13,15 +13,19 @@ struct RepairTest : RolesTest {
   static constexpr std::uint64_t first = 4;
   std::vector<std::byte> memory = std::vector<std::byte>(65 * block_size);
   // Not aligned: read by way of the scratch memory.
-  std::span<std::byte> out{memory.data() + (reinterpret_cast<std::uintptr_t>(memory.data()) % block_size == 0 ? 1 : 0), 64 * block_size};
+  std::span<std::byte> out{
+      memory.data() + (reinterpret_cast<std::uintptr_t>(memory.data()) % block_size == 0 ? 1 : 0),
+      64 * block_size};
 
   std::uint64_t read(ReplicaId id, std::uint64_t block, std::uint32_t blocks = 1) {
     std::fill(out.begin(), out.end(), std::byte{0xee});
-    return node(id).submit(ClientOp::read, block * block_size, blocks * static_cast<std::uint32_t>(block_size), out.data());
+    return node(id).submit(ClientOp::read, block * block_size,
+                           blocks * static_cast<std::uint32_t>(block_size), out.data());
   }
   // Ends disk operations of one node and delivers nothing.
   void run_disk(ReplicaId id) {
-    while (node(id).complete_one()) {}
+    while (node(id).complete_one()) {
+    }
   }
   // Of block 5 at replica 1: the disk has answered, and nothing was delivered yet.
   std::uint64_t read_unreadable() {
@@ -43,7 +47,8 @@ struct RepairTest : RolesTest {
     return found;
   }
   std::size_t events(ReplicaId id, NoticeKind kind) {
-    return static_cast<std::size_t>(std::count(node(id).notice_kinds.begin(), node(id).notice_kinds.end(), kind));
+    return static_cast<std::size_t>(
+        std::count(node(id).notice_kinds.begin(), node(id).notice_kinds.end(), kind));
   }
   // What was said so far never arrives.
   void lose_messages(ReplicaId id) { delivered[id - 1] = node(id).sent.size(); }
@@ -52,7 +57,8 @@ struct RepairTest : RolesTest {
 TEST_F(RepairTest, ABlockComesFromTheOtherReplicaAndIsWrittenAgain) {
   make_and_settle(2);
   node(1).unreadable = {5};
-  std::fill_n(node(1).data.begin() + 5 * block_size, block_size, std::byte{0x66});  // what a disk may give back one day
+  std::fill_n(node(1).data.begin() + 5 * block_size, block_size, std::byte{0x66});  // what a disk may give
+                                                                                    // back one day
   auto id = read(1, first, 4);
   exchange();
   EXPECT_EQ(node(1).done.at(id), 0);
@@ -167,7 +173,8 @@ TEST_F(RepairTest, APeerThatSaysNothingIsWaitedForOnlySoLong) {
   EXPECT_EQ(node(1).done.at(id), EIO);
   // The answer comes after all: nobody waits for it, and it is no offence.
   FetchBlock question = said<FetchBlock>(1).back();
-  node(1).input(2, FetchedBlock{question.epoch, question.seq, FetchedBlock::Kind::data, Lsn{1}, filled(block_size, 9)});
+  node(1).input(
+      2, FetchedBlock{question.epoch, question.seq, FetchedBlock::Kind::data, Lsn{1}, filled(block_size, 9)});
   EXPECT_TRUE(node(1).closed.empty());
   EXPECT_EQ(status(node(1)).repaired_blocks, 0u);
 }
@@ -230,7 +237,8 @@ TEST_F(RepairTest, APartialWriteGetsTheRestOfItsBlock) {
   make_and_settle(2);
   node(1).unreadable = {5};
   std::vector<std::byte> half = filled(block_size / 2, 7);
-  auto write = node(1).submit(ClientOp::write, 5 * block_size, static_cast<std::uint32_t>(half.size()), half.data());
+  auto write = node(1).submit(ClientOp::write, 5 * block_size, static_cast<std::uint32_t>(half.size()),
+                              half.data());
   exchange();
   EXPECT_EQ(node(1).done.at(write), 0);
   auto id = read(1, 5);
@@ -240,9 +248,11 @@ TEST_F(RepairTest, APartialWriteGetsTheRestOfItsBlock) {
   EXPECT_EQ(out[block_size - 1], std::byte{3});
   disconnect(1, 2);
   node(1).unreadable = {90};
-  write = node(1).submit(ClientOp::write, 90 * block_size, static_cast<std::uint32_t>(half.size()), half.data());
+  write = node(1).submit(ClientOp::write, 90 * block_size, static_cast<std::uint32_t>(half.size()),
+                         half.data());
   run_disk(1);
-  // Suspended as it is, the volume would take it later; that nobody can give the rest is an answer now or then.
+  // Suspended as it is, the volume would take it later; that nobody can give the rest is an answer now or
+  // then.
   connect(1, 2);
   node(2).unreadable = {90};
   exchange();
@@ -260,7 +270,8 @@ TEST_F(RepairTest, ABlockThatIsWrittenMeanwhileKeepsWhatWasWritten) {
   checkpoint(1);
   EXPECT_EQ(node(1).done.at(id), 0);
   EXPECT_TRUE(all(1, 8)) << "what is newest when it is read again";
-  node(1).input(2, FetchedBlock{question.epoch, question.seq, FetchedBlock::Kind::data, question.after, filled(block_size, 3)});
+  node(1).input(2, FetchedBlock{question.epoch, question.seq, FetchedBlock::Kind::data, question.after,
+                                filled(block_size, 3)});
   exchange();
   checkpoint(1);
   EXPECT_EQ(node(1).data[5 * block_size], std::byte{8});
@@ -318,7 +329,8 @@ TEST_F(RepairTest, ContentCountsOnceItIsCommittedHere) {
   ASSERT_EQ(asked.size(), 1u) << "a secondary that could not answer asks its primary";
   lose_messages(2);
   Lsn commit = status(node(2)).commit;
-  node(2).input(1, FetchedBlock{asked[0].epoch, asked[0].seq, FetchedBlock::Kind::data, commit + 1, filled(block_size, 3)});
+  node(2).input(1, FetchedBlock{asked[0].epoch, asked[0].seq, FetchedBlock::Kind::data, commit + 1,
+                                filled(block_size, 3)});
   checkpoint(2);
   EXPECT_EQ(node(2).unreadable.count(5), 1u) << "not yet";
   fill(1, 100, 101, 4);
@@ -350,7 +362,8 @@ TEST_F(RepairTest, AFullReadArenaHoldsNothingUpForEver) {
   node(1).held = [](Disk kind) { return kind == Disk::home_read; };
   for (auto& b : buffers) {
     std::uint32_t blocks = ids.size() == 7 ? 60 : 64;  // with the four of the first one: just all of it
-    ids.push_back(node(1).submit(ClientOp::read, 100 * block_size, blocks * static_cast<std::uint32_t>(block_size), b.data() + 1));
+    ids.push_back(node(1).submit(ClientOp::read, 100 * block_size,
+                                 blocks * static_cast<std::uint32_t>(block_size), b.data() + 1));
   }
   EXPECT_EQ(node(1).reads.free(), 0u);
   EXPECT_GT(status(node(1)).waiting_requests, 0u);
@@ -492,7 +505,8 @@ TEST_F(RepairTest, NonsenseIsRefused) {
 TEST_F(RepairTest, QuestionsOfALostConnectionAreDropped) {
   make_and_settle(2);
   VolumeStatus s = status(node(2));
-  for (std::uint64_t seq = 1; seq <= 1000; ++seq) node(2).input(1, FetchBlock{s.epoch, seq, Lba{5}, s.commit + 1});
+  for (std::uint64_t seq = 1; seq <= 1000; ++seq)
+    node(2).input(1, FetchBlock{s.epoch, seq, Lba{5}, s.commit + 1});
   EXPECT_FALSE(node(2).core->settled());
   disconnect(1, 2);
   EXPECT_TRUE(node(2).core->settled());

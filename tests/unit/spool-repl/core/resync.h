@@ -1,4 +1,5 @@
-// Replicas that need a resync: one with a new disk, and one that was away for longer than the journal reaches back.
+// Replicas that need a resync: one with a new disk, and one that was away for longer than the journal reaches
+// back.
 #pragma once
 
 #include "roles.h"
@@ -9,7 +10,8 @@ struct ResyncTest : RolesTest {
   void make_pair() { make_filled(2); }
   void expect_equal() {
     for (ReplicaId id = 1; id <= nodes.size(); ++id) checkpoint(id);
-    for (ReplicaId id = 2; id <= nodes.size(); ++id) EXPECT_EQ(node(id).data, node(1).data) << "replica " << id;
+    for (ReplicaId id = 2; id <= nodes.size(); ++id)
+      EXPECT_EQ(node(id).data, node(1).data) << "replica " << id;
     for (ReplicaId id = 1; id <= nodes.size(); ++id) EXPECT_FALSE(status(node(id)).inconsistent);
   }
 };
@@ -20,7 +22,8 @@ struct BitmapTest : ResyncTest {
     make_promoted(1, count, OnPeerLoss::go_on);
     fill(1, 0, 300, 3);
     for (ReplicaId id = 1; id <= count; ++id) checkpoint(id);
-    if (uncommitted) fill(1, 0, 1, 4);  // replica 2 hears of the commit, and has no record behind it that says so
+    if (uncommitted)
+      fill(1, 0, 1, 4);  // replica 2 hears of the commit, and has no record behind it that says so
     for (ReplicaId id : left)
       for (ReplicaId other = 1; other <= count; ++other)
         if (other != id && up[{std::min(id, other), std::max(id, other)}]) disconnect(id, other);
@@ -43,7 +46,8 @@ struct BitmapTest : ResyncTest {
   template <class M>
   std::size_t messages(ReplicaId id, std::size_t from) {
     std::size_t n = 0;
-    for (std::size_t i = from; i < node(id).sent.size(); ++i) n += std::holds_alternative<M>(node(id).sent[i]);
+    for (std::size_t i = from; i < node(id).sent.size(); ++i)
+      n += std::holds_alternative<M>(node(id).sent[i]);
     return n;
   }
 };

@@ -1,5 +1,5 @@
-// What happens beside a resync, at the worst moment of it. Each of these fails without one rule of the core that the simulator needs
-// more than 2,000 seeds to miss (docs/simulator.md).
+// What happens beside a resync, at the worst moment of it. Each of these fails without one rule of the core
+// that the simulator needs more than 2,000 seeds to miss (docs/simulator.md).
 #include <gtest/gtest.h>
 
 #include "resync.h"
@@ -24,7 +24,8 @@ TEST_F(BitmapTest, ABlockThatWasWrittenHomeWhileItWasReadIsReadAgain) {
   EXPECT_EQ(status(node(1)).repaired_blocks + status(node(1)).reread_blocks, 0u);
 }
 
-// Less than half of a small journal is used, and yet the largest record has no place, neither at the ring's end nor at its beginning.
+// Less than half of a small journal is used, and yet the largest record has no place, neither at the ring's
+// end nor at its beginning.
 TEST_F(BitmapTest, AJournalWithoutRoomForARecordIsNotKeptForAReplicaThatIsAway) {
   leave_behind(3, false, {2, 3});
   fill(1, 600, 610, 7);
@@ -35,7 +36,8 @@ TEST_F(BitmapTest, AJournalWithoutRoomForARecordIsNotKeptForAReplicaThatIsAway) 
   }
 }
 
-// What came by a resync came with no record. When the replica says that it is consistent, a third one can be filled from it.
+// What came by a resync came with no record. When the replica says that it is consistent, a third one can be
+// filled from it.
 TEST_F(BitmapTest, TheMarksOfAResyncAreThereWhenItEnds) {
   leave_behind(3, false, {2, 3});
   // Long enough ago that no record of the log here tells of it.
@@ -85,12 +87,14 @@ TEST_F(BitmapTest, ARecordThatWasReadForAnEarlierConnectionIsNotSent) {
   EXPECT_EQ(reads, 2u);
   node(1).held = nullptr;
   exchange();
-  for (const std::string& notice : node(1).notices) EXPECT_EQ(notice.find("damaged"), std::string::npos) << notice;
+  for (const std::string& notice : node(1).notices)
+    EXPECT_EQ(notice.find("damaged"), std::string::npos) << notice;
   EXPECT_EQ(messages<SyncBegin>(1, 0), 0u);
   expect_equal();
 }
 
-// A record that the next source has not heard the commit of: replica 2 has a log that begins behind it, and not its content.
+// A record that the next source has not heard the commit of: replica 2 has a log that begins behind it, and
+// not its content.
 TEST_F(BitmapTest, AResyncWaitsUntilWhatTheReplicaHasIsCommittedAtItsSource) {
   leave_behind(3);
   Lsn before = status(node(1)).commit;
@@ -128,8 +132,8 @@ TEST_F(BitmapTest, AResyncWaitsUntilWhatTheReplicaHasIsCommittedAtItsSource) {
   expect_equal();
 }
 
-// Replica 2 came back while the tail was moving over the record it stands at. Then the device fails, and a record that was being
-// read for it is not there any more.
+// Replica 2 came back while the tail was moving over the record it stands at. Then the device fails, and a
+// record that was being read for it is not there any more.
 TEST_F(BitmapTest, ARecordThatWasReadMayHaveLeftTheLogOfAFailedDevice) {
   make_promoted(1, 2, OnPeerLoss::go_on);
   fill(1, 0, 10, 1);
@@ -155,7 +159,8 @@ TEST_F(BitmapTest, ARecordThatWasReadMayHaveLeftTheLogOfAFailedDevice) {
   EXPECT_EQ(node(1).pending(Disk::journal_read), 0u);
 }
 
-// Put back from an old copy, a replica lacks more than the bitmap tells, which begins where that replica was seen last.
+// Put back from an old copy, a replica lacks more than the bitmap tells, which begins where that replica was
+// seen last.
 TEST_F(BitmapTest, AReplicaFromAnOldCopyGetsEverything) {
   leave_behind(2);
   std::vector<std::byte> journal = node(2).journal, data = node(2).data;

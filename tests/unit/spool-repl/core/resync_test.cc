@@ -46,7 +46,8 @@ TEST_F(ResyncTest, WritesDuringTheResyncArriveOnceAndLast) {
   expect_equal();
 }
 
-// The set does not become smaller than min_in_sync. What is not yet committed is by then all the same, for the resync waits for it.
+// The set does not become smaller than min_in_sync. What is not yet committed is by then all the same, for
+// the resync waits for it.
 TEST_F(ResyncTest, AMemberThatCannotBeLeftOutIsFilledToo) {
   make(2, Arbiter::manual, OnPeerLoss::suspend, 2);
   connect_all();
@@ -86,7 +87,8 @@ TEST_F(ResyncTest, AnInterruptedResyncIsNoReplicaAndBeginsAgain) {
   expect_equal();
 }
 
-// Its source is lost before the resync is finished. What has arrived is no history that anybody could want to keep.
+// Its source is lost before the resync is finished. What has arrived is no history that anybody could want to
+// keep.
 TEST_F(ResyncTest, WhatAnInterruptedResyncLeftIsNoSplitBrain) {
   for (bool from_the_beginning : {false, true}) {
     if (from_the_beginning) {
@@ -118,7 +120,8 @@ TEST_F(ResyncTest, WhatAnInterruptedResyncLeftIsNoSplitBrain) {
   }
 }
 
-// What is here is a part of a history only, and nothing that its primary could want to keep: but that is no reason to end the process.
+// What is here is a part of a history only, and nothing that its primary could want to keep: but that is no
+// reason to end the process.
 TEST_F(ResyncTest, BeginBelowTheCommitPointOfAnUnfinishedResyncIsRefused) {
   make_pair();
   disconnect(1, 2);
@@ -138,11 +141,13 @@ TEST_F(ResyncTest, BeginBelowTheCommitPointOfAnUnfinishedResyncIsRefused) {
   node(2).input(1, MatchRequest{epoch});
   node(2).input(1, Begin{epoch, sb.tail, {}, sb.epochs});
   ASSERT_FALSE(node(2).closed.empty());
-  EXPECT_NE(node(2).closed.back().reason.find("is committed here"), std::string::npos) << node(2).closed.back().reason;
+  EXPECT_NE(node(2).closed.back().reason.find("is committed here"), std::string::npos)
+      << node(2).closed.back().reason;
   EXPECT_FALSE(status(node(2)).peers[0].split_brain);
 }
 
-// It was complete up to where a resync of some blocks began, and nobody else is left who has that: a side like any other.
+// It was complete up to where a resync of some blocks began, and nobody else is left who has that: a side
+// like any other.
 TEST_F(BitmapTest, WhatWasCompleteBeforeAnInterruptedResyncIsKept) {
   leave_behind(3, false, {2, 3});
   checkpoint(2), checkpoint(3);
@@ -305,11 +310,12 @@ TEST_F(ResyncTest, AnEmptyReplicaIsNotPromotedOverARestartedMember) {
   EXPECT_TRUE(promote(2)->ok);
 }
 
-// The journal reaches back to the beginning, so a new disk is filled by records: until it has those that its predecessor had
-// acknowledged it is a prefix like any other to look at, and must not be promoted.
+// The journal reaches back to the beginning, so a new disk is filled by records: until it has those that its
+// predecessor had acknowledged it is a prefix like any other to look at, and must not be promoted.
 TEST_F(ResyncTest, AReplicaThatWasMadeAnewIsNotPromotedWithAPartOfTheLog) {
   make_promoted(1, 2);
-  for (int i = 0; i < 6; ++i) fill(1, 10 * static_cast<std::uint64_t>(i), 10 * static_cast<std::uint64_t>(i) + 5, 20 + i);
+  for (int i = 0; i < 6; ++i)
+    fill(1, 10 * static_cast<std::uint64_t>(i), 10 * static_cast<std::uint64_t>(i) + 5, 20 + i);
   disconnect(1, 2);
   lose_disk(2);
   node(2).held = [](Disk kind) { return kind == Disk::journal_write; };
@@ -339,7 +345,8 @@ TEST_F(ResyncTest, ALaterPromotionEndsWhatAReplicaThatWasMadeAnewLacked) {
   Epoch first{1, Uuid::generate(node(2).random)};
   node(2).input(1, MatchRequest{first});
   node(2).input(1, Begin{first, {Lsn{0}, genesis_hash(Shell::volume(), 1024)}, Lsn{100}, {}});
-  while (node(2).complete_one()) {}
+  while (node(2).complete_one()) {
+  }
   node(2).step(PeerDown{1});
   expect_not_promoted(2, "up to LSN 100");
   delivered[1] = node(2).sent.size();
@@ -365,11 +372,13 @@ TEST_F(ResyncTest, ASourceThatCannotReadSaysSo) {
   node(1).fault = [](Disk kind) { return kind == Disk::home_read ? EIO : 0; };
   connect(1, 2);
   exchange();
-  EXPECT_NE(status(node(1)).peers[0].why.find("cannot be read"), std::string::npos) << status(node(1)).peers[0].why;
+  EXPECT_NE(status(node(1)).peers[0].why.find("cannot be read"), std::string::npos)
+      << status(node(1)).peers[0].why;
   EXPECT_TRUE(status(node(2)).inconsistent);
 }
 
-// ---- bitmaps -------------------------------------------------------------------------------------------------------
+// ---- bitmaps
+// -------------------------------------------------------------------------------------------------------
 
 TEST_F(BitmapTest, OnlyWhatWasWrittenMeanwhileIsSent) {
   leave_behind(2);
@@ -539,11 +548,13 @@ TEST_F(BitmapTest, ANewPrimaryThatBeginsDuringTheArchiveIsFollowed) {
   auto& state = std::get<MatchState>(node(2).sent.back());
   node(2).input(3, Begin{newer, state.last, {}, {}});
   node(2).held = nullptr;
-  while (node(2).complete_one()) {}
+  while (node(2).complete_one()) {
+  }
   EXPECT_EQ(status(node(2)).peers[1].connection, ConnectionState::Connected);
 }
 
-// Records that a restart finds uncommitted may have been committed, and be home in a cache that was never synced.
+// Records that a restart finds uncommitted may have been committed, and be home in a cache that was never
+// synced.
 TEST_F(BitmapTest, AfterARestartWithUncommittedRecordsEqualBlocksAreWrittenAgain) {
   leave_behind(2, true);
   node(2).restart();
@@ -582,7 +593,8 @@ TEST_F(BitmapTest, TheJournalIsKeptForOneThatCatchesUp) {
   connect(1, 2);
   exchange();
   for (int round = 0; round < 40; ++round) fill(1, 400, 450, round), checkpoint(1);
-  EXPECT_GE(status(node(1)).journal_used, status(node(1)).journal_size / 2 - 64 * block_size) << "more than is kept for one that is away";
+  EXPECT_GE(status(node(1)).journal_used, status(node(1)).journal_size / 2 - 64 * block_size)
+      << "more than is kept for one that is away";
   EXPECT_LE(status(node(1)).tail, status(node(1)).peers[0].durable);
   node(2).held = nullptr;
   exchange();
@@ -599,7 +611,8 @@ TEST_F(BitmapTest, TheTailWaitsForTheMarks) {
   exchange();
   Lsn tail = status(node(1)).tail;
   node(1).held = [](Disk kind) { return kind == Disk::bitmap; };
-  for (int round = 0; round < 40 && node(1).pending(Disk::bitmap) == 0; ++round) fill(1, 100, 140, round + 1), checkpoint(1);
+  for (int round = 0; round < 40 && node(1).pending(Disk::bitmap) == 0; ++round)
+    fill(1, 100, 140, round + 1), checkpoint(1);
   EXPECT_GT(node(1).pending(Disk::bitmap), 0u);
   Lsn waiting = status(node(1)).tail;
   EXPECT_LT(waiting, status(node(1)).commit);

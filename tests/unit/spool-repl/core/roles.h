@@ -103,7 +103,8 @@ struct RolesTest : testing::Test {
   }
   void fill(ReplicaId id, std::uint64_t from, std::uint64_t to, int value) {
     in = filled(block_size, value);
-    for (std::uint64_t b = from; b < to; ++b) node(id).submit(ClientOp::write, b * block_size, block_size, in.data());
+    for (std::uint64_t b = from; b < to; ++b)
+      node(id).submit(ClientOp::write, b * block_size, block_size, in.data());
     node(id).submit(ClientOp::flush);
     exchange();
   }
@@ -114,10 +115,12 @@ struct RolesTest : testing::Test {
   }
   void lose_disk(ReplicaId id) {
     std::uint64_t blocks = node(id).data.size() / block_size;
-    nodes[id - 1] = std::make_unique<Shell>(ShellOptions{.replica = id, .config = config_of(id, nodes.size()), .volume_blocks = blocks, .seed = 99});
+    nodes[id - 1] = std::make_unique<Shell>(ShellOptions{
+        .replica = id, .config = config_of(id, nodes.size()), .volume_blocks = blocks, .seed = 99});
     delivered[id - 1] = 0;
   }
-  // A record with this content rots in the journal of that replica, which starts again without it and what comes behind.
+  // A record with this content rots in the journal of that replica, which starts again without it and what
+  // comes behind.
   void rot(ReplicaId id, int content) {
     std::vector<std::byte> block = filled(block_size, content);
     auto found = std::search(node(id).journal.begin(), node(id).journal.end(), block.begin(), block.end());
@@ -142,7 +145,8 @@ struct RolesTest : testing::Test {
     make_filled(count);
     for (ReplicaId id = 1; id <= count; ++id) checkpoint(id);
   }
-  // A resync into replica 2 begins, and all that it could bring is there: as if an earlier one had been almost finished.
+  // A resync into replica 2 begins, and all that it could bring is there: as if an earlier one had been
+  // almost finished.
   void begin_needless_resync() {
     disconnect(1, 2);
     lose_disk(2);

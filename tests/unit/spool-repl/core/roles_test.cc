@@ -15,7 +15,8 @@ TEST_F(RolesTest, EveryRecordedMemberMustBeHere) {
   auto refused = promote(1);
   ASSERT_TRUE(refused);
   EXPECT_FALSE(refused->ok);
-  EXPECT_NE(refused->text.find("Cannot reach replica 3. If it is still primary"), std::string::npos) << refused->text;
+  EXPECT_NE(refused->text.find("Cannot reach replica 3. If it is still primary"), std::string::npos)
+      << refused->text;
   EXPECT_EQ(status(node(1)).waits_for, refused->text);
   connect(1, 3);
   connect(2, 3);
@@ -48,7 +49,8 @@ TEST_F(RolesTest, AMemberThatIsNotConfiguredCanNotBeForgotten) {
   up.clear();
   auto refused = promote(1);
   ASSERT_TRUE(refused && !refused->ok);
-  EXPECT_NE(refused->text.find("replica 2, which is not in this configuration"), std::string::npos) << refused->text;
+  EXPECT_NE(refused->text.find("replica 2, which is not in this configuration"), std::string::npos)
+      << refused->text;
   ASSERT_TRUE(promote(1, true)->ok);
   auto f = write_flush(1, 1);
   exchange();
@@ -114,7 +116,8 @@ TEST_F(RolesTest, ADemotionBringsEverythingAlong) {
   EXPECT_EQ(out, in);
 }
 
-// ---- going on without a member -------------------------------------------------------------------------------------
+// ---- going on without a member
+// -------------------------------------------------------------------------------------
 
 TEST_F(RolesTest, GoingOnAloneIsARecordBeforeItIsAnAcknowledgement) {
   make(2, Arbiter::manual, OnPeerLoss::go_on);
@@ -151,7 +154,9 @@ TEST_F(RolesTest, WhoJoinsHasTheRecordOfTheEpochThatItJoins) {
   node(3).held = [](Disk kind) { return kind == Disk::journal_write; };
   connect(1, 3);
   exchange();
-  lost = [](ReplicaId to, const PeerMessage& m) { return to == 3 && std::holds_alternative<RecordMessage>(m); };
+  lost = [](ReplicaId to, const PeerMessage& m) {
+    return to == 3 && std::holds_alternative<RecordMessage>(m);
+  };
   disconnect(1, 2);
   exchange();
   node(3).held = nullptr;
@@ -164,8 +169,8 @@ TEST_F(RolesTest, WhoJoinsHasTheRecordOfTheEpochThatItJoins) {
   EXPECT_EQ(status(node(1)).in_sync, set_of(1) | set_of(3));
 }
 
-// Should the record rot, the superblock knows the epoch: on the primary before anything is acknowledged in it, on the others before they
-// say that they have it.
+// Should the record rot, the superblock knows the epoch: on the primary before anything is acknowledged in
+// it, on the others before they say that they have it.
 TEST_F(RolesTest, AnEpochCountsWhenTheSuperblockKnowsIt) {
   for (ReplicaId slow : {1, 2}) {
     make(2);
@@ -208,7 +213,8 @@ TEST_F(RolesTest, WhoMayBelieveToBeAloneIsNotLeftOut) {
   exchange();
   EXPECT_FALSE(node(2).is_done(alone));
   EXPECT_EQ(status(node(2)).in_sync, set_of(1) | set_of(2));
-  EXPECT_NE(status(node(2)).waits_for.find("replica 1 (which has not confirmed this promotion yet)"), std::string::npos)
+  EXPECT_NE(status(node(2)).waits_for.find("replica 1 (which has not confirmed this promotion yet)"),
+            std::string::npos)
       << status(node(2)).waits_for;
 
   node(1).held = nullptr;
@@ -295,7 +301,10 @@ struct FirstPromotionTest : RolesTest {
     if (arbiter == Arbiter::external) answer(2, Outcome::granted);  // no value yet
     ASSERT_FALSE(node(2).commands.empty());
     EXPECT_FALSE(node(2).commands.back().ok);
-    EXPECT_NE(node(2).commands.back().text.find(arbiter == Arbiter::external ? "not reachable: replica 1" : "Cannot reach replica 1"), std::string::npos) << node(2).commands.back().text;
+    EXPECT_NE(node(2).commands.back().text.find(arbiter == Arbiter::external ? "not reachable: replica 1"
+                                                                             : "Cannot reach replica 1"),
+              std::string::npos)
+        << node(2).commands.back().text;
     EXPECT_EQ(status(node(2)).role, Role::secondary);
   }
 };
@@ -338,10 +347,14 @@ TEST_F(RolesTest, AFollowerIsPromotedByForceOnlyAndSaysWhatMayBeMissing) {
     exchange();
     ASSERT_EQ(status(node(2)).last, status(node(1)).last);
     disconnect(1, 2);
-    expect_not_promoted(2, "replica 2 is not in sync: epoch 1 went on with 1 and may have acknowledged what is missing here");
+    expect_not_promoted(
+        2, "replica 2 is not in sync: epoch 1 went on with 1 and may have acknowledged what is missing here");
     auto forced = promote(2, true);
     ASSERT_TRUE(forced && forced->ok);
-    EXPECT_NE(forced->text.find("DATA MAY BE MISSING HERE: epoch 1 went on without this replica, on replica 1. What was acknowledged since LSN"), std::string::npos) << forced->text;
+    EXPECT_NE(forced->text.find("DATA MAY BE MISSING HERE: epoch 1 went on without this replica, on replica "
+                                "1. What was acknowledged since LSN"),
+              std::string::npos)
+        << forced->text;
   }
 }
 
@@ -383,7 +396,8 @@ TEST_F(RolesTest, WhoWasLeftBehindIsNotPromoted) {
   EXPECT_EQ(status(node(3)).last, status(node(2)).last) << "and it catches up";
 }
 
-// ---- an arbiter ----------------------------------------------------------------------------------------------------
+// ---- an arbiter
+// ----------------------------------------------------------------------------------------------------
 
 TEST_F(RolesTest, TheArbiterIsReadAndSwapped) {
   make(2, Arbiter::external);
@@ -500,7 +514,8 @@ TEST_F(RolesTest, NoticesOfAMemberThatIsLeftOutAndComesBack) {
   EXPECT_EQ(node(1).notice_kinds, (std::vector{K::disconnected, K::member_removed}));
   connect(1, 2);
   exchange();
-  EXPECT_EQ(node(1).notice_kinds, (std::vector{K::disconnected, K::member_removed, K::connected, K::member_added}));
+  EXPECT_EQ(node(1).notice_kinds,
+            (std::vector{K::disconnected, K::member_removed, K::connected, K::member_added}));
 }
 
 }  // namespace

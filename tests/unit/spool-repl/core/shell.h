@@ -1,5 +1,5 @@
-// A shell in memory around one Core: disks are byte arrays, and each disk operation ends when the test says so, in an
-// order drawn from a seed, well or with an error.
+// A shell in memory around one Core: disks are byte arrays, and each disk operation ends when the test says
+// so, in an order drawn from a seed, well or with an error.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,11 +19,22 @@
 
 namespace twinloft::repl::core {
 
-enum class Disk { journal_write, journal_read, home_read, home_write, home_zero, home_sync, superblock, archive, bitmap };
+enum class Disk {
+  journal_write,
+  journal_read,
+  home_read,
+  home_write,
+  home_zero,
+  home_sync,
+  superblock,
+  archive,
+  bitmap
+};
 
 struct ShellOptions {
   ReplicaId replica = 1;
-  Role role = Role::secondary;  // primary: promoted at each start, while its peers are here, have nothing, and agree
+  Role role = Role::secondary;  // primary: promoted at each start, while its peers are here, have nothing,
+                                // and agree
   Config config;
   std::uint64_t volume_blocks = 1024;
   std::uint64_t ring_bytes = journal_ring_bytes_min;
@@ -45,8 +56,12 @@ inline Config with_peer(ReplicaId peer, Protocol protocol = Protocol::C) {
 class Shell {
  public:
   explicit Shell(ShellOptions options)
-      : random(options.seed), options_(options), memory_((arena_blocks_min(options.config) + options.arena_extra_blocks) * block_size),
-        scratch_(read_arena_blocks_min * block_size), arena(memory_.span()), reads(scratch_.span()),
+      : random(options.seed),
+        options_(options),
+        memory_((arena_blocks_min(options.config) + options.arena_extra_blocks) * block_size),
+        scratch_(read_arena_blocks_min * block_size),
+        arena(memory_.span()),
+        reads(scratch_.span()),
         data(options.volume_blocks * block_size) {
     RecoveredLog log;
     Superblock& sb = log.superblock;
@@ -63,11 +78,13 @@ class Shell {
     sb.tail = {Lsn{0}, genesis_hash(sb.volume, sb.volume_blocks)};
     journal.resize(sb.ring_offset + sb.ring_bytes);
     for (std::uint32_t slot = 0; slot < bitmap_slots; ++slot)
-      encode_bitmap_page(sb.volume, slot, 0, {}, {journal.data() + sb.bitmap_offset + slot * sb.bitmap_bytes, block_size});
+      encode_bitmap_page(sb.volume, slot, 0, {},
+                         {journal.data() + sb.bitmap_offset + slot * sb.bitmap_bytes, block_size});
     log.digests = DigestTable(sb.volume, sb.volume_blocks);
     log.digests.put_zeros(Lba{0}, sb.volume_blocks);
     for (const DigestTable::Pages& p : log.digests.take_changed(SIZE_MAX))
-      std::copy(p.bytes.begin(), p.bytes.end(), journal.begin() + static_cast<std::ptrdiff_t>(sb.digest_offset + p.first * block_size));
+      std::copy(p.bytes.begin(), p.bytes.end(),
+                journal.begin() + static_cast<std::ptrdiff_t>(sb.digest_offset + p.first * block_size));
     write_superblock(sb);
     auto made = Core::create(options.config, std::move(log), arena, reads, random);
     EXPECT_TRUE(made) << made.error().message;
@@ -79,8 +96,8 @@ class Shell {
 
   static Uuid volume() { return Uuid::parse("5c1a0e7e-0000-4000-8000-00000000c0de").value(); }
 
-  std::uint64_t submit(ClientOp op, std::uint64_t offset = 0, std::uint32_t length = 0, std::byte* bytes = nullptr,
-                       bool fua = false) {
+  std::uint64_t submit(ClientOp op, std::uint64_t offset = 0, std::uint32_t length = 0,
+                       std::byte* bytes = nullptr, bool fua = false) {
     std::uint64_t id = next_id_++;
     step(ClientRequest{op, fua, offset, length, bytes, id});
     return id;
@@ -125,7 +142,8 @@ class Shell {
   // so that no peer counts as slow.
   void settle() {
     for (;;) {
-      while (complete_one()) {}
+      while (complete_one()) {
+      }
       auto next = core->next_tick();
       if (!next || *next > now_ + std::chrono::seconds(10)) return;
       now_ = std::max(*next, now_ + Duration(1));
@@ -140,7 +158,8 @@ class Shell {
     ops_.clear();
     MemoryFile journal_file(std::move(journal)), data_file(std::move(data));
     auto room = memory_.span().first(recovery_blocks(options_.config, arena.size()) * block_size);
-    auto recovered = journal::recover(journal_file, data_file, [](const journal::Damage&) { return Status(); }, room);
+    auto recovered = journal::recover(
+        journal_file, data_file, [](const journal::Damage&) { return Status(); }, room);
     ASSERT_TRUE(recovered) << recovered.error().message;
     journal = std::move(journal_file.bytes);
     data = std::move(data_file.bytes);
@@ -158,9 +177,10 @@ class Shell {
   }
 
   SeededRandom random;
-  std::function<bool(Disk)> held;   // true: operations of this kind wait
-  std::function<int(Disk)> fault;   // errno of the operation that ends now
-  bool reads_at_once = false;          // reads of the data area see what is there when they begin, however late they end
+  std::function<bool(Disk)> held;  // true: operations of this kind wait
+  std::function<int(Disk)> fault;  // errno of the operation that ends now
+  bool reads_at_once = false;  // reads of the data area see what is there when they begin, however late they
+                               // end
   std::set<std::uint64_t> unreadable;  // blocks of the data area, until they are written
 
  private:
@@ -242,7 +262,8 @@ class Shell {
     };
   }
   // What is being written must not change until the write has ended.
-  void add_write(Disk kind, Token token, std::vector<std::byte>& disk, std::uint64_t at, const std::vector<IoPiece>& pieces) {
+  void add_write(Disk kind, Token token, std::vector<std::byte>& disk, std::uint64_t at,
+                 const std::vector<IoPiece>& pieces) {
     add(kind, token, [&disk, at, pieces, then = copy_of(pieces)] {
       EXPECT_EQ(copy_of(pieces) == then, true) << "memory changed under a disk write";
       ASSERT_LE(at + then.size(), disk.size());
@@ -256,8 +277,9 @@ class Shell {
   void perform(JournalWrite& w) { add_write(Disk::journal_write, w.token, journal, w.offset, w.pieces); }
   void perform(JournalRead& r) {
     ops_.push_back({Disk::journal_read, [this, r](int error) -> Event {
-                      std::vector<std::byte> bytes(journal.begin() + static_cast<std::ptrdiff_t>(r.offset),
-                                                   journal.begin() + static_cast<std::ptrdiff_t>(r.offset + r.bytes));
+                      std::vector<std::byte> bytes(
+                          journal.begin() + static_cast<std::ptrdiff_t>(r.offset),
+                          journal.begin() + static_cast<std::ptrdiff_t>(r.offset + r.bytes));
                       return JournalReadDone{r.token, error, std::move(bytes)};
                     }});
   }
@@ -279,11 +301,13 @@ class Shell {
     makes_readable(z.lba, z.blocks);
   }
   void perform(HomeSync& s) {
-    EXPECT_EQ(pending(Disk::home_write) + pending(Disk::home_zero), 0u) << "a sync covers only what has ended";
+    EXPECT_EQ(pending(Disk::home_write) + pending(Disk::home_zero), 0u)
+        << "a sync covers only what has ended";
     add(Disk::home_sync, s.token, [] {});
   }
   void perform(BitmapWrite& w) {
-    add(Disk::bitmap, w.token, [this, w] { std::memcpy(journal.data() + w.offset, w.bytes.data(), w.bytes.size()); });
+    add(Disk::bitmap, w.token,
+        [this, w] { std::memcpy(journal.data() + w.offset, w.bytes.data(), w.bytes.size()); });
   }
   void perform(SuperblockWrite& s) {
     EXPECT_EQ(pending(Disk::superblock), 0u) << "one superblock write at a time";
@@ -323,6 +347,8 @@ class Shell {
   std::uint64_t next_id_ = 1;
 };
 
-inline std::vector<std::byte> filled(std::size_t bytes, int value) { return std::vector<std::byte>(bytes, std::byte(value)); }
+inline std::vector<std::byte> filled(std::size_t bytes, int value) {
+  return std::vector<std::byte>(bytes, std::byte(value));
+}
 
 }  // namespace twinloft::repl::core

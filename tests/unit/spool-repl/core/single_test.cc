@@ -50,7 +50,8 @@ TEST(Single, AnswersFromMemoryAtOnceAndDurablyAfterAFlush) {
   EXPECT_EQ(image_after_recovery(shell)[4096], std::byte{0x11});
 }
 
-// A start that did not know that the record is committed could have it cut off, and what was written home of it would stay.
+// A start that did not know that the record is committed could have it cut off, and what was written home of
+// it would stay.
 TEST(Single, NothingIsWrittenHomeBeforeTheSuperblockSaysThatItIsCommitted) {
   Shell shell({.role = Role::primary, .config = alone()});
   Bytes in = filled(block_size, 0x11);
@@ -60,12 +61,15 @@ TEST(Single, NothingIsWrittenHomeBeforeTheSuperblockSaysThatItIsCommitted) {
   shell.step(CheckpointNow{});
   shell.settle();
   std::uint64_t before = shell.core->status().home_blocks_written;
-  auto flush = (shell.submit(ClientOp::write, block_size, block_size, in.data()), shell.submit(ClientOp::flush));
-  while (shell.complete_one()) {}
+  auto flush = (shell.submit(ClientOp::write, block_size, block_size, in.data()),
+                shell.submit(ClientOp::flush));
+  while (shell.complete_one()) {
+  }
   ASSERT_TRUE(shell.is_done(flush));
   shell.held = [](Disk kind) { return kind == Disk::superblock; };
   shell.step(CheckpointNow{});
-  while (shell.complete_one()) {}
+  while (shell.complete_one()) {
+  }
   EXPECT_EQ(shell.core->status().home_blocks_written, before);
   shell.held = nullptr;
   shell.settle();
@@ -147,7 +151,8 @@ TEST(Single, RefusesWhatLiesOutside) {
   EXPECT_EQ(shell.done.at(shell.submit(ClientOp::write, 15 * block_size, 2 * block_size, b.data())), EINVAL);
   EXPECT_EQ(shell.done.at(shell.submit(ClientOp::read, 16 * block_size, 1, b.data())), EINVAL);
   EXPECT_EQ(shell.done.at(shell.submit(ClientOp::trim, 0, 17 * block_size)), EINVAL);
-  EXPECT_EQ(shell.done.at(shell.submit(ClientOp::write, 16 * block_size, 0, b.data())), 0) << "nothing is fine";
+  EXPECT_EQ(shell.done.at(shell.submit(ClientOp::write, 16 * block_size, 0, b.data())), 0)
+      << "nothing is fine";
 }
 
 TEST(Single, ZeroingReadsBackAsZerosAlsoAtItsEdges) {
@@ -218,15 +223,18 @@ TEST(Single, AStalledWriterHurriesOneRound) {
   std::uint64_t last = 0;
   for (std::uint64_t i = 0; i < 60; ++i) {
     last = shell.submit(ClientOp::write, i * mib, mib, in.data());
-    while (shell.complete_one()) {}
+    while (shell.complete_one()) {
+    }
   }
   ASSERT_FALSE(shell.is_done(last));
   auto rounds = [&] { return shell.core->status().checkpoints; };
-  for (int i = 0; i < 20; ++i) {  // something is committed in each round: there is always something left to do
+  for (int i = 0; i < 20; ++i) {  // something is committed in each round: there is always something left to
+                                  // do
     shell.submit(ClientOp::write, 0, block_size, in.data());
     shell.submit(ClientOp::flush);
     syncs = 1;
-    while (shell.complete_one()) {}
+    while (shell.complete_one()) {
+    }
   }
   ASSERT_TRUE(shell.is_done(last));
   auto before = rounds();
@@ -234,7 +242,8 @@ TEST(Single, AStalledWriterHurriesOneRound) {
     shell.submit(ClientOp::write, 0, block_size, in.data());
     shell.submit(ClientOp::flush);
     syncs = 1;
-    while (shell.complete_one()) {}
+    while (shell.complete_one()) {
+    }
   }
   EXPECT_EQ(rounds(), before) << "what is left waits until it is due";
   EXPECT_GT(shell.core->status().dirty_blocks, 0u);
@@ -242,7 +251,11 @@ TEST(Single, AStalledWriterHurriesOneRound) {
 
 // Not for a sixteenth of the arena to be home.
 TEST(Single, AStalledWriterGetsRoomInSmallPortions) {
-  Shell shell({.role = Role::primary, .config = alone(), .volume_blocks = 65536, .ring_bytes = 128ull << 20, .arena_extra_blocks = 8192});
+  Shell shell({.role = Role::primary,
+               .config = alone(),
+               .volume_blocks = 65536,
+               .ring_bytes = 128ull << 20,
+               .arena_extra_blocks = 8192});
   ASSERT_GT(shell.arena.size() / 16, 700u);
   bool home_goes = false;
   std::uint64_t written = 0;
@@ -250,19 +263,23 @@ TEST(Single, AStalledWriterGetsRoomInSmallPortions) {
   shell.fault = [&](Disk kind) { return written += kind == Disk::home_write, 0; };
   Bytes in = filled(block_size, 3);
   std::uint64_t last = 0;
-  for (std::uint64_t i = 0; i < 2 * shell.arena.size(); ++i) {  // no two side by side: each is a write of its own
+  for (std::uint64_t i = 0; i < 2 * shell.arena.size(); ++i) {  // no two side by side: each is a write of its
+                                                                // own
     last = shell.submit(ClientOp::write, 2 * i * block_size, block_size, in.data());
-    while (shell.complete_one()) {}
+    while (shell.complete_one()) {
+    }
     if (!shell.is_done(last)) break;
   }
   ASSERT_FALSE(shell.is_done(last));
   home_goes = true;
-  while (!shell.is_done(last) && shell.complete_one()) {}
+  while (!shell.is_done(last) && shell.complete_one()) {
+  }
   EXPECT_TRUE(shell.is_done(last));
   EXPECT_LE(written, 512u) << "as many as are under way, and a bit";
 }
 
-// Writers need not wait for the sync, nor for the superblock: what is in the data area is read from there, and the journal has it still.
+// Writers need not wait for the sync, nor for the superblock: what is in the data area is read from there,
+// and the journal has it still.
 TEST(Single, WhatIsHomeLeavesTheArenaBeforeItIsSynced) {
   ShellOptions options;
   options.role = Role::primary;
@@ -272,20 +289,24 @@ TEST(Single, WhatIsHomeLeavesTheArenaBeforeItIsSynced) {
   std::vector<std::byte> content(256 * block_size, std::byte{5}), back(content.size());
   s.submit(ClientOp::write, 0, static_cast<std::uint32_t>(content.size()), content.data());
   s.submit(ClientOp::flush);
-  while (s.complete_one()) {}
+  while (s.complete_one()) {
+  }
   EXPECT_GE(s.arena.used(), 256u);
   s.step(CheckpointNow{});
-  while (s.complete_one()) {}
+  while (s.complete_one()) {
+  }
   ASSERT_EQ(s.pending(Disk::home_sync), 1u);
   EXPECT_EQ(s.arena.used(), 0u);
   std::uint64_t read = s.submit(ClientOp::read, 0, static_cast<std::uint32_t>(back.size()), back.data());
-  while (s.complete_one()) {}
+  while (s.complete_one()) {
+  }
   EXPECT_TRUE(s.is_done(read));
   EXPECT_EQ(back == content, true);
   EXPECT_EQ(s.core->status().tail, Lsn{0}) << "the records stay until it is synced";
 }
 
-// They take no slot of the arena; without a bound a client could have as many of them as the journal has room for.
+// They take no slot of the arena; without a bound a client could have as many of them as the journal has room
+// for.
 TEST(Single, ZeroExtentsStallWritersLikeAFullArena) {
   ShellOptions options;
   options.role = Role::primary;
@@ -297,7 +318,8 @@ TEST(Single, ZeroExtentsStallWritersLikeAFullArena) {
   std::vector<std::uint64_t> ids;
   for (std::uint64_t i = 0; i < s.arena.size() + 100; ++i) {
     ids.push_back(s.submit(ClientOp::trim, 2 * i * block_size, block_size));  // no two of them side by side
-    while (s.complete_one()) {}
+    while (s.complete_one()) {
+    }
   }
   std::size_t done = 0;
   for (std::uint64_t id : ids) done += s.is_done(id);
@@ -338,7 +360,8 @@ TEST(Single, AfterACrashZerosAreWrittenOnceMore) {
   for (std::uint64_t at = 0; at < 4; ++at) s.submit(ClientOp::write, at * mib, mib, in.data() + at * mib);
   s.submit(ClientOp::flush);
   s.step(CheckpointNow{});
-  while (s.complete_one()) {}
+  while (s.complete_one()) {
+  }
   ASSERT_TRUE(std::equal(in.begin(), in.end(), s.data.begin())) << "home, and its digests are not durable";
   s.restart();
   s.held = nullptr;
@@ -365,7 +388,8 @@ TEST(Single, ManyZerosGoHomeInPortions) {
   for (std::uint64_t at = 0; at < 32; at += 2) {
     s.submit(ClientOp::trim, at * mib, 2 * mib);
     s.submit(ClientOp::flush);
-    while (s.complete_one()) {}
+    while (s.complete_one()) {
+    }
   }
   std::uint64_t used = s.core->status().journal_used;
   bool moved_between = false;
@@ -398,13 +422,16 @@ TEST(Single, SettlesWithEverythingHomeAndAllMemoryFree) {
   EXPECT_TRUE(std::equal(in.begin(), in.end(), shell.data.begin() + 12345));
 }
 
-// ---- random requests against an array of bytes ---------------------------------------------------------------------
+// ---- random requests against an array of bytes
+// ---------------------------------------------------------------------
 
 class RandomClient {
  public:
   RandomClient(std::uint64_t seed, std::uint64_t volume_blocks)
-      : random_(seed), shell_({.role = Role::primary, .config = config(), .volume_blocks = volume_blocks, .seed = seed}),
-        model_(volume_blocks * block_size), stamp_(model_.size()) {
+      : random_(seed),
+        shell_({.role = Role::primary, .config = config(), .volume_blocks = volume_blocks, .seed = seed}),
+        model_(volume_blocks * block_size),
+        stamp_(model_.size()) {
     shell_.on_done = [this](std::uint64_t id, int error) { finish(id, error); };
   }
 
@@ -420,7 +447,9 @@ class RandomClient {
     shell_.on_done = nullptr;
     Bytes out(model_.size());
     for (std::uint64_t at = 0; at < out.size(); at += mib)
-      shell_.submit(ClientOp::read, at, static_cast<std::uint32_t>(std::min<std::uint64_t>(mib, out.size() - at)), out.data() + at);
+      shell_.submit(ClientOp::read, at,
+                    static_cast<std::uint32_t>(std::min<std::uint64_t>(mib, out.size() - at)),
+                    out.data() + at);
     shell_.settle();
     EXPECT_TRUE(out == model_) << "what is read at the end";
     shell_.submit(ClientOp::flush);
@@ -438,8 +467,8 @@ class RandomClient {
     std::uint64_t offset;
     std::uint32_t length;
     Bytes data;
-    Bytes expected;          // of a read
-    std::uint64_t clock;     // when it was submitted
+    Bytes expected;       // of a read
+    std::uint64_t clock;  // when it was submitted
   };
 
   Config config() {
@@ -461,13 +490,17 @@ class RandomClient {
     if (open_.size() >= 12) return;
     Open o{};
     std::uint64_t kind = random_.below(20);
-    o.op = kind < 9 ? ClientOp::write : kind < 14 ? ClientOp::read : kind < 16 ? ClientOp::trim
-           : kind < 18 ? ClientOp::write_zeroes : ClientOp::flush;
+    o.op = kind < 9    ? ClientOp::write
+           : kind < 14 ? ClientOp::read
+           : kind < 16 ? ClientOp::trim
+           : kind < 18 ? ClientOp::write_zeroes
+                       : ClientOp::flush;
     o.fua = random_.below(8) == 0;
     o.clock = ++clock_;
     if (o.op != ClientOp::flush) {
       static constexpr std::uint32_t most[] = {64, 5000, 40000, mib};
-      o.length = static_cast<std::uint32_t>(1 + random_.below(std::min<std::uint64_t>(most[random_.below(4)], model_.size())));
+      o.length = static_cast<std::uint32_t>(
+          1 + random_.below(std::min<std::uint64_t>(most[random_.below(4)], model_.size())));
       o.offset = random_.below(model_.size() - o.length + 1);
       if (random_.below(3) == 0) {  // aligned, as file systems do
         o.offset = o.offset / block_size * block_size;
@@ -480,11 +513,13 @@ class RandomClient {
     if (o.op == ClientOp::write) random_.fill(o.data);
     auto from = model_.begin() + static_cast<std::ptrdiff_t>(o.offset);
     if (o.op == ClientOp::read) o.expected.assign(from, from + o.length);
-    // Nothing else touches this range until it is answered, so the model may have its outcome at once. Until then
-    // its bytes carry the mark that no flush promises anything about them.
+    // Nothing else touches this range until it is answered, so the model may have its outcome at once. Until
+    // then its bytes carry the mark that no flush promises anything about them.
     if (o.op == ClientOp::write) std::copy(o.data.begin(), o.data.end(), from);
-    if (o.op == ClientOp::trim || o.op == ClientOp::write_zeroes) std::fill(from, from + o.length, std::byte{0});
-    if (o.op != ClientOp::read) std::fill_n(stamp_.begin() + static_cast<std::ptrdiff_t>(o.offset), o.length, UINT64_MAX);
+    if (o.op == ClientOp::trim || o.op == ClientOp::write_zeroes)
+      std::fill(from, from + o.length, std::byte{0});
+    if (o.op != ClientOp::read)
+      std::fill_n(stamp_.begin() + static_cast<std::ptrdiff_t>(o.offset), o.length, UINT64_MAX);
     // As the shell numbers them: a request may be answered before submit() returns.
     auto [it, fresh] = open_.emplace(next_id_++, std::move(o));
     Open& r = it->second;

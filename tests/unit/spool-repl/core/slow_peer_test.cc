@@ -7,8 +7,8 @@ using std::chrono::seconds;
 
 struct SlowPeerTest : RolesTest {
   // Replica 1 is primary; over the link to replica 2 this protocol.
-  void make_pair(Protocol protocol, OnPeerLoss loss = OnPeerLoss::go_on, Duration slow_peer = seconds(20), unsigned min_in_sync = 1,
-                 std::uint64_t volume_blocks = 1024) {
+  void make_pair(Protocol protocol, OnPeerLoss loss = OnPeerLoss::go_on, Duration slow_peer = seconds(20),
+                 unsigned min_in_sync = 1, std::uint64_t volume_blocks = 1024) {
     nodes.clear();
     for (ReplicaId id : {1, 2}) {
       Config c = config_of(id, 2);
@@ -18,7 +18,8 @@ struct SlowPeerTest : RolesTest {
       c.min_in_sync = min_in_sync;
       c.send_window_bytes = 1u << 20;
       c.sync_window_bytes = 64u << 20;  // more than fits the arena
-      nodes.push_back(std::make_unique<Shell>(ShellOptions{.replica = id, .config = c, .volume_blocks = volume_blocks, .seed = id}));
+      nodes.push_back(std::make_unique<Shell>(
+          ShellOptions{.replica = id, .config = c, .volume_blocks = volume_blocks, .seed = id}));
     }
     delivered.assign(2, 0);
     connect_all();
@@ -35,7 +36,8 @@ struct SlowPeerTest : RolesTest {
     hold_journal(id);
   }
   bool says(ReplicaId id, std::string_view text) {
-    return std::any_of(node(id).notices.begin(), node(id).notices.end(), [&](const std::string& n) { return n.find(text) != n.npos; });
+    return std::any_of(node(id).notices.begin(), node(id).notices.end(),
+                       [&](const std::string& n) { return n.find(text) != n.npos; });
   }
 };
 
@@ -110,7 +112,9 @@ TEST_F(SlowPeerTest, NorOneWithoutWhomTooFewAreLeft) {
 // The primary does not know yet what the follower has durably. Such a follower does not count as behind.
 TEST_F(SlowPeerTest, AFollowerThatHasEverythingIsNotClosedAtTheStart) {
   make_pair(Protocol::B, OnPeerLoss::suspend, std::chrono::hours(1));
-  node(1).held = [](Disk kind) { return kind == Disk::home_write || kind == Disk::bitmap; };  // so the journal is not emptied
+  node(1).held = [](Disk kind) { return kind == Disk::home_write || kind == Disk::bitmap; };  // so the
+                                                                                              // journal is
+                                                                                              // not emptied
   for (int round = 0; round < 4; ++round) fill(1, 0, 300, 10 + round);
   ASSERT_GT(status(node(1)).journal_used, status(node(1)).journal_size / 2);
   restart(1);
@@ -142,7 +146,8 @@ TEST_F(SlowPeerTest, ATargetThatStandsStillIsClosed) {
   EXPECT_EQ(node(1).closed.size(), 1u);
 }
 
-// One round of its checkpoint may take longer than anything else is waited for: it is no standstill as long as its disk ends writes.
+// One round of its checkpoint may take longer than anything else is waited for: it is no standstill as long
+// as its disk ends writes.
 TEST_F(SlowPeerTest, ATargetWhoseDiskIsSlowIsFilled) {
   make_pair(Protocol::C, OnPeerLoss::go_on);
   for (int i = 0; i < 40; ++i) fill(1, i * 20, i * 20 + 1, 3 + i);  // each is written home by itself
@@ -190,7 +195,8 @@ TEST_F(SlowPeerTest, ThatATargetsDiskGoesOnIsToldByItself) {
     if (*next - node(2).now() > seconds(10)) break;
     node(2).pass_time(std::max(Duration(1), *next - node(2).now()));
   }
-  for (std::size_t i = before; i < node(2).sent.size(); ++i) told += std::holds_alternative<SyncAck>(node(2).sent[i]);
+  for (std::size_t i = before; i < node(2).sent.size(); ++i)
+    told += std::holds_alternative<SyncAck>(node(2).sent[i]);
   EXPECT_GE(told, 1u);
 }
 
@@ -217,7 +223,9 @@ TEST_F(SlowPeerTest, ATargetThatDeclinesForEverIsClosed) {
 TEST_F(SlowPeerTest, AFollowerThatTakesNothingIsClosed) {
   for (Protocol protocol : {Protocol::A, Protocol::B}) {
     make_pair(protocol, OnPeerLoss::suspend);
-    lost = [](ReplicaId to, const PeerMessage& m) { return to == 2 && std::holds_alternative<RecordMessage>(m); };
+    lost = [](ReplicaId to, const PeerMessage& m) {
+      return to == 2 && std::holds_alternative<RecordMessage>(m);
+    };
     auto f = write_flush(1, 0);
     exchange();
     EXPECT_EQ(node(1).is_done(f), protocol == Protocol::A);
@@ -230,7 +238,8 @@ TEST_F(SlowPeerTest, AFollowerThatTakesNothingIsClosed) {
   }
 }
 
-// Half of the journal is kept for one that is behind, whether it is connected or not; the bitmap tells it the rest.
+// Half of the journal is kept for one that is behind, whether it is connected or not; the bitmap tells it the
+// rest.
 TEST_F(SlowPeerTest, AFollowerDoesNotFillTheJournal) {
   for (Protocol protocol : {Protocol::A, Protocol::B}) {
     make_pair(protocol, OnPeerLoss::suspend, std::chrono::hours(1));
@@ -251,7 +260,8 @@ TEST_F(SlowPeerTest, AFollowerDoesNotFillTheJournal) {
   }
 }
 
-// The wall that a member may be is shown: to writers, and to flushes where the same blocks are written again and again.
+// The wall that a member may be is shown: to writers, and to flushes where the same blocks are written again
+// and again.
 TEST_F(SlowPeerTest, StatusTellsWhomWritersWaitFor) {
   for (std::uint64_t blocks : {1000, 300}) {
     make_pair(Protocol::C, OnPeerLoss::suspend);

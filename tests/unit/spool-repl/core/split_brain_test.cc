@@ -1,4 +1,5 @@
-// A split brain is a state of both sides, on their disks, until one history is given up or found in the other.
+// A split brain is a state of both sides, on their disks, until one history is given up or found in the
+// other.
 #include "roles.h"
 
 namespace twinloft::repl::core {
@@ -243,7 +244,8 @@ TEST_F(SplitBrainTest, ItOutlivesARestart) {
   EXPECT_FALSE(split(1) || split(2));
 }
 
-// What the two have in common is looked at when one of them is primary: before that nothing is given up, and the command waits.
+// What the two have in common is looked at when one of them is primary: before that nothing is given up, and
+// the command waits.
 TEST_F(SplitBrainTest, NothingIsGivenUpBeforeTheWinnerWasSeen) {
   part_and_meet();
   end_connection();
@@ -339,7 +341,8 @@ TEST_F(SplitBrainTest, AnArbitersValueThatIsOlderThanTheLogSpeaksForNothing) {
     ASSERT_EQ(node(1).commands.size(), older ? 1u : 0u);
     if (!older) continue;
     EXPECT_FALSE(node(1).commands[0].ok);
-    EXPECT_NE(node(1).commands[0].text.find("it was put back from an older copy"), std::string::npos) << node(1).commands[0].text;
+    EXPECT_NE(node(1).commands[0].text.find("it was put back from an older copy"), std::string::npos)
+        << node(1).commands[0].text;
   }
 }
 
@@ -381,10 +384,12 @@ TEST_F(SplitBrainTest, ItIsOverWhenBothFollowAThirdOne) {
   EXPECT_EQ(node(2).data, node(3).data);
 }
 
-// ---- settings that differ ------------------------------------------------------------------------------------------
+// ---- settings that differ
+// ------------------------------------------------------------------------------------------
 
 struct UnfitTest : RolesTest {
-  static constexpr const char* why = "replica 2 is configured otherwise: on_peer_loss is \"continue\" here and \"suspend\" there";
+  static constexpr const char*
+      why = "replica 2 is configured otherwise: on_peer_loss is \"continue\" here and \"suspend\" there";
 };
 
 // After a start, before any connection: the promotion says what is in its way.
@@ -406,7 +411,8 @@ TEST_F(UnfitTest, APromotionNamesIt) {
   EXPECT_TRUE(promote(1)->ok);
 }
 
-// Another arbiter is something else than another setting: either of the two could be promoted without the other.
+// Another arbiter is something else than another setting: either of the two could be promoted without the
+// other.
 TEST_F(UnfitTest, WhoHasAnotherArbiterIsInTheWayAlsoWhereItDoesNotCount) {
   make_promoted(1, 2, OnPeerLoss::go_on);
   disconnect(1, 2);
@@ -423,7 +429,8 @@ TEST_F(UnfitTest, WhoHasAnotherArbiterIsInTheWayAlsoWhereItDoesNotCount) {
   EXPECT_TRUE(promote(1)->ok) << "it is left behind, and needs a person to be promoted";
 }
 
-// One file was changed while the other machine cannot be reached: what that machine may do by its own file is not known.
+// One file was changed while the other machine cannot be reached: what that machine may do by its own file is
+// not known.
 TEST_F(UnfitTest, AnotherArbiterThanAtTheLastPromotionNeedsEverybody) {
   make_promoted(1, 3, OnPeerLoss::go_on);
   for (ReplicaId id : {2, 3}) disconnect(1, id);
@@ -486,7 +493,8 @@ TEST(AgreementOfTheCore, HoldsWhatBothSidesPromise) {
   Config c;
   c.peers = {{2, Protocol::C}, {3, Protocol::A}};
   std::string to_2 = agreement_of(c, "manual", 2).text();
-  EXPECT_EQ(disagreement(to_2, agreement_of(c, "manual", 3).text()), "protocol is \"C\" here and \"A\" there");
+  EXPECT_EQ(disagreement(to_2, agreement_of(c, "manual", 3).text()),
+            "protocol is \"C\" here and \"A\" there");
   auto differs = [&](auto change, const char* arbiter, std::string_view key) {
     Config other = c;
     change(other);
@@ -494,8 +502,10 @@ TEST(AgreementOfTheCore, HoldsWhatBothSidesPromise) {
     return told.find(key) != std::string::npos;
   };
   EXPECT_TRUE(differs([](Config& o) { o.on_peer_loss = OnPeerLoss::go_on; }, "manual", "on_peer_loss"));
-  EXPECT_TRUE(differs([](Config& o) { o.min_in_sync = 2; }, "manual", "min_in_sync is \"1\" here and \"2\" there"));
-  EXPECT_TRUE(differs([](Config& o) { o.arbiter = Arbiter::external; }, "etcd", "arbiter.kind is \"manual\" here and \"etcd\" there"));
+  EXPECT_TRUE(
+      differs([](Config& o) { o.min_in_sync = 2; }, "manual", "min_in_sync is \"1\" here and \"2\" there"));
+  EXPECT_TRUE(differs([](Config& o) { o.arbiter = Arbiter::external; }, "etcd",
+                      "arbiter.kind is \"manual\" here and \"etcd\" there"));
   Config other = c;
   other.seal_after = std::chrono::seconds(1);
   EXPECT_EQ(disagreement(to_2, agreement_of(other, "manual", 2).text()), "") << "each for itself";

@@ -1,4 +1,5 @@
-// A start: a replica that is to be primary asks the replicas that it can reach first, whatever its own log says.
+// A start: a replica that is to be primary asks the replicas that it can reach first, whatever its own log
+// says.
 #include "roles.h"
 
 namespace twinloft::repl::core {
@@ -98,7 +99,8 @@ TEST_F(StartTest, ANewcomerIsAskedBeforeItIsGranted) {
       << status(node(1)).waits_for;
 }
 
-// As found by the simulator: the only member has lost its disk, and the other replica has followed it without being counted.
+// As found by the simulator: the only member has lost its disk, and the other replica has followed it without
+// being counted.
 TEST_F(RolesTest, AnEmptyMemberIsNotPromotedBesideOneThatHasSomething) {
   make_promoted(1, 2, OnPeerLoss::go_on);
   disconnect(1, 2);

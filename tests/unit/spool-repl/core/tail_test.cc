@@ -1,4 +1,5 @@
-// What may be cut off and what is a split brain, and that what was cut is kept in an archive and gone from the journal.
+// What may be cut off and what is a split brain, and that what was cut is kept in an archive and gone from
+// the journal.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -16,7 +17,8 @@ struct TailTest : RolesTest {
     node(2).held = [](Disk kind) { return kind == Disk::journal_write; };
     for (std::uint64_t b = 0; b < writes; ++b) {
       write_flush(1, b);
-      while (node(1).complete_one()) {}
+      while (node(1).complete_one()) {
+      }
     }
     disconnect(1, 2);
     node(2).held = nullptr;
@@ -29,13 +31,15 @@ struct TailTest : RolesTest {
       if (auto* ack = std::get_if<Ack>(&m)) mark = ack->durable;
     return mark;
   }
-  // Of replica 1, alone in epochs after this one, which the table has forgotten. In the middle `forced` came by force; 0: nobody.
+  // Of replica 1, alone in epochs after this one, which the table has forgotten. In the middle `forced` came
+  // by force; 0: nobody.
   EpochTable table_behind(const Epoch& newest, ReplicaId forced) {
     EpochTable table;
     for (std::uint64_t i = 0; i < epoch_table_max; ++i) {
       bool by_force = forced != 0 && i == 8;
       Epoch epoch{newest.counter + 2 + i, Uuid::generate(node(1).random)};
-      table.note({epoch, Lsn{1001 + i}, by_force ? forced : ReplicaId{1}, set_of(1), by_force ? epoch_by_force : 0u});
+      table.note({epoch, Lsn{1001 + i}, by_force ? forced : ReplicaId{1}, set_of(1),
+                  by_force ? epoch_by_force : 0u});
     }
     return table;
   }
@@ -45,7 +49,8 @@ struct TailTest : RolesTest {
     node(1).step(PeerUp{2});
     node(1).input(2, MatchRequest{newer});
     node(1).input(2, Begin{newer, common, {}, {{newer, common.lsn + 1, writer, in_sync, flags}}});
-    while (node(1).complete_one()) {}
+    while (node(1).complete_one()) {
+    }
   }
 };
 
@@ -72,8 +77,8 @@ TEST_F(TailTest, AnEpochThatWasKnownAtThePromotionIsNoSplitBrain) {
   }
 }
 
-// As found by the simulator: it writes home what is committed, and moves its tail, while a newer primary asks record by record what
-// both have. The tail is the last of them.
+// As found by the simulator: it writes home what is committed, and moves its tail, while a newer primary asks
+// record by record what both have. The tail is the last of them.
 TEST_F(TailTest, ATailThatMovesDuringTheSearchIsNoSplitBrain) {
   make_promoted(1, 2);
   for (std::uint64_t b = 0; b < 8; ++b) {
@@ -82,7 +87,8 @@ TEST_F(TailTest, ATailThatMovesDuringTheSearchIsNoSplitBrain) {
   }
   node(2).held = [](Disk kind) { return kind == Disk::journal_write; };
   write_flush(1, 9);
-  while (node(1).complete_one()) {}
+  while (node(1).complete_one()) {
+  }
   disconnect(1, 2);
   node(2).held = nullptr;
   ASSERT_TRUE(promote(2, true)->ok);
@@ -91,7 +97,8 @@ TEST_F(TailTest, ATailThatMovesDuringTheSearchIsNoSplitBrain) {
   exchange([&] { return !node(2).sent.empty() && std::holds_alternative<Probe>(node(2).sent.back()); });
   ASSERT_TRUE(std::holds_alternative<Probe>(node(2).sent.back()));
   node(1).step(CheckpointNow{});
-  while (node(1).complete_one()) {}
+  while (node(1).complete_one()) {
+  }
   exchange();
   EXPECT_FALSE(status(node(1)).peers[0].split_brain) << status(node(1)).peers[0].why;
   EXPECT_EQ(status(node(2)).in_sync, set_of(1) | set_of(2));
@@ -116,7 +123,8 @@ TEST_F(TailTest, WhoHasForgottenUsIsNotTrustedIfSomebodyElseCameByForceSince) {
     node(2).step(PeerUp{1});
     node(2).input(1, MatchRequest{now});
     node(2).input(1, SyncBegin{now, {Lsn{2000}, {}}, now, true, {}, {}, table});
-    while (node(2).complete_one()) {}
+    while (node(2).complete_one()) {
+    }
     bool kept = forced == 3;
     EXPECT_EQ(status(node(2)).peers[0].split_brain, kept) << forced << ": " << status(node(2)).peers[0].why;
     EXPECT_EQ(status(node(2)).last == last, kept);
@@ -146,7 +154,8 @@ TEST_F(TailTest, ATailOfAForgottenEpochIsCutUnlessSomebodyElseCameByForceSince) 
     ASSERT_GT(status(node(2)).last, common.lsn);
     ASSERT_GT(common.lsn, Lsn{0});
     node(2).input(1, Begin{table.back().epoch, common, {}, table});
-    while (node(2).complete_one()) {}
+    while (node(2).complete_one()) {
+    }
     bool kept = forced == 3;
     EXPECT_EQ(status(node(2)).peers[0].split_brain, kept) << forced << ": " << status(node(2)).peers[0].why;
     EXPECT_EQ(status(node(2)).last == common.lsn, !kept);
@@ -167,7 +176,11 @@ TEST_F(TailTest, WhoHasForgottenThatSomebodyCameByForceIsNotTrustedWithOurs) {
       exchange();
       EpochTable table;
       Epoch newest = status(node(1)).epoch;
-      table.note({{newest.counter + 1, Uuid::generate(node(1).random)}, Lsn{1000}, forced ? forced : 1, set_of(3), forced ? epoch_by_force : 0u});
+      table.note({{newest.counter + 1, Uuid::generate(node(1).random)},
+                  Lsn{1000},
+                  forced ? forced : 1,
+                  set_of(3),
+                  forced ? epoch_by_force : 0u});
       Epoch forgotten = table.back().epoch;
       for (std::uint64_t i = 0; i < epoch_table_max + 40; ++i)
         table.note({{newest.counter + 2 + i, Uuid::generate(node(1).random)}, Lsn{1001 + i}, 1, set_of(1)});
@@ -178,7 +191,8 @@ TEST_F(TailTest, WhoHasForgottenThatSomebodyCameByForceIsNotTrustedWithOurs) {
       node(2).step(PeerUp{1});
       node(2).input(1, MatchRequest{now});
       node(2).input(1, SyncBegin{now, {Lsn{2000}, {}}, now, true, {}, {}, table});
-      while (node(2).complete_one()) {}
+      while (node(2).complete_one()) {
+      }
       bool kept = forced == 3 && !known;
       EXPECT_EQ(status(node(2)).peers[0].split_brain, kept) << forced << ": " << status(node(2)).peers[0].why;
       EXPECT_EQ(status(node(2)).last == last, kept) << forced;
@@ -196,14 +210,19 @@ TEST_F(TailTest, WhoHasForgottenALossIsNotTrustedWithOurs) {
     Lsn last = status(node(2)).last;
     EpochTable table;
     Epoch newest = status(node(1)).epoch;
-    table.note({{newest.counter + 1, Uuid::generate(node(1).random)}, Lsn{1000}, 1, set_of(1), lossy ? epoch_lossy : 0u});
+    table.note({{newest.counter + 1, Uuid::generate(node(1).random)},
+                Lsn{1000},
+                1,
+                set_of(1),
+                lossy ? epoch_lossy : 0u});
     for (std::uint64_t i = 0; i < epoch_table_max; ++i)
       table.note({{newest.counter + 2 + i, Uuid::generate(node(1).random)}, Lsn{1001 + i}, 1, set_of(1)});
     Epoch now = table.back().epoch;
     node(2).step(PeerUp{1});
     node(2).input(1, MatchRequest{now});
     node(2).input(1, SyncBegin{now, {Lsn{2000}, {}}, now, true, {}, {}, table});
-    while (node(2).complete_one()) {}
+    while (node(2).complete_one()) {
+    }
     EXPECT_EQ(status(node(2)).peers[0].split_brain, lossy) << status(node(2)).peers[0].why;
     EXPECT_EQ(status(node(2)).last == last, lossy);
   }
@@ -224,28 +243,33 @@ TEST_F(TailTest, ATailThatBeganByForceIsASplitBrain) {
   ASSERT_GT(last, common.lsn);
   meet_newer(common, 1, set_of(2), epoch_after(own));
   EXPECT_TRUE(status(node(1)).peers[0].split_brain);
-  EXPECT_NE(status(node(1)).peers[0].why.find("went on here without replica 2"), std::string::npos) << status(node(1)).peers[0].why;
+  EXPECT_NE(status(node(1)).peers[0].why.find("went on here without replica 2"), std::string::npos)
+      << status(node(1)).peers[0].why;
   EXPECT_EQ(status(node(1)).last, last);
   EXPECT_TRUE(node(1).archived.empty());
 }
 
-// Replica 1 took over two epochs that do not count it, and then meets a primary that has neither. Nobody was told anything because
-// replica 1 had it; and if somebody that counts was seen without it, and whole, nobody was told of it at all. Where it has more
-// epochs behind the common record than the table holds, some may have counted it.
+// Replica 1 took over two epochs that do not count it, and then meets a primary that has neither. Nobody was
+// told anything because replica 1 had it; and if somebody that counts was seen without it, and whole, nobody
+// was told of it at all. Where it has more epochs behind the common record than the table holds, some may
+// have counted it.
 TEST_F(TailTest, ATailThatAWitnessDidNotHaveIsNoSplitBrain) {
   struct Case {
     bool counted, by_force;
     ReplicaSet witnesses;
     std::size_t promotions = 0;  // of replica 3, while it is alone
   };
-  for (Case c : {Case{false, false, set_of(2) | set_of(3)}, Case{false, false, set_of(2) | set_of(3), epoch_table_max},
-                 Case{false, false, set_of(2) | set_of(3), epoch_table_max / 2}, Case{true, false, set_of(2) | set_of(3)}, Case{false, true, set_of(2) | set_of(3)},
-                 Case{false, false, set_of(2)}, Case{false, false, 0}}) {
+  for (Case c :
+       {Case{false, false, set_of(2) | set_of(3)}, Case{false, false, set_of(2) | set_of(3), epoch_table_max},
+        Case{false, false, set_of(2) | set_of(3), epoch_table_max / 2},
+        Case{true, false, set_of(2) | set_of(3)}, Case{false, true, set_of(2) | set_of(3)},
+        Case{false, false, set_of(2)}, Case{false, false, 0}}) {
     make_promoted(3, 3, OnPeerLoss::go_on);
     write_flush(3, 0);
     exchange();
     LogMark before = acknowledged_by_1();
-    node(3).held = [](Disk kind) { return kind == Disk::journal_write; };  // so that replica 1 hears of no commit
+    node(3).held = [](Disk kind) { return kind == Disk::journal_write; };  // so that replica 1 hears of no
+                                                                           // commit
     write_flush(3, 1);
     exchange();
     LogMark common = c.counted ? before : acknowledged_by_1();
@@ -264,7 +288,8 @@ TEST_F(TailTest, ATailThatAWitnessDidNotHaveIsNoSplitBrain) {
     }
     node(3).held = nullptr;
     exchange();
-    node(1).held = [](Disk kind) { return kind == Disk::journal_write; };  // so that it does not become a member
+    node(1).held = [](Disk kind) { return kind == Disk::journal_write; };  // so that it does not become a
+                                                                           // member
     lost = [](ReplicaId to, const PeerMessage& m) { return to == 1 && std::holds_alternative<Commit>(m); };
     connect(1, 3);
     exchange();
@@ -284,8 +309,8 @@ TEST_F(TailTest, ATailThatAWitnessDidNotHaveIsNoSplitBrain) {
   }
 }
 
-// Replica 3 acknowledged alone, replica 1 has got that from it, and then replica 3 loses its disk. Who is promoted beside it cannot
-// know, so the only copy stays.
+// Replica 3 acknowledged alone, replica 1 has got that from it, and then replica 3 loses its disk. Who is
+// promoted beside it cannot know, so the only copy stays.
 TEST_F(TailTest, TheLastCopyOfWhatALostReplicaAcknowledgedIsKept) {
   make_promoted(3, 3, OnPeerLoss::go_on);
   fill(3, 0, 2, 1);
@@ -356,7 +381,8 @@ TEST_F(TailTest, NobodyIsCutForAnEpochThatItsPrimaryMayLose) {
   }
 }
 
-// The record of the forced promotion was lost here, and another replica has it; it will be cut there. So this one tells.
+// The record of the forced promotion was lost here, and another replica has it; it will be cut there. So this
+// one tells.
 TEST_F(TailTest, ForceIsRememberedAlsoWhereItsRecordWasLost) {
   make_promoted(1, 3);
   write_flush(1, 0);
@@ -392,8 +418,8 @@ TEST_F(TailTest, ForceIsRememberedAlsoWhereItsRecordWasLost) {
   EXPECT_TRUE(told.front().flags & epoch_by_force);
 }
 
-// Replica 1 has acknowledged a record that has rotted there, and is promoted all the same. Replica 2, which it counts, has it, and has
-// not heard that it was committed.
+// Replica 1 has acknowledged a record that has rotted there, and is promoted all the same. Replica 2, which
+// it counts, has it, and has not heard that it was committed.
 TEST_F(TailTest, WhatSomebodyPromotedInSpiteOfALossHasLostIsKept) {
   for (bool crash : {false, true}) {
     make_promoted(1, 2);
@@ -440,8 +466,8 @@ TEST_F(TailTest, APromotionNamesTheNewestEpochThatDoesWithoutIt) {
   make(3);
   auto epoch = [&](std::uint64_t counter) { return Epoch{counter, Uuid::generate(node(1).random)}; };
   EpochTable table{{epoch(4), Lsn{1}, 2, set_of(2) | set_of(3)},
-                                {epoch(5), Lsn{5}, 2, set_of(1) | set_of(2) | set_of(3)},
-                                {epoch(6), Lsn{7}, 2, set_of(1) | set_of(2)}};
+                   {epoch(5), Lsn{5}, 2, set_of(1) | set_of(2) | set_of(3)},
+                   {epoch(6), Lsn{7}, 2, set_of(1) | set_of(2)}};
   NodeState state;
   state.newest_epoch = 6;
   state.epoch = table.back();
@@ -450,14 +476,17 @@ TEST_F(TailTest, APromotionNamesTheNewestEpochThatDoesWithoutIt) {
   node(1).step(PeerUp{2});
   node(1).input(2, state);
   node(1).step(Promote{3, false});
-  auto claim = std::find_if(node(1).sent.begin(), node(1).sent.end(), [](const PeerMessage& m) { return std::holds_alternative<Claim>(m); });
+  auto claim = std::find_if(node(1).sent.begin(), node(1).sent.end(),
+                            [](const PeerMessage& m) { return std::holds_alternative<Claim>(m); });
   ASSERT_NE(claim, node(1).sent.end());
   node(1).input(2, ClaimReply{std::get<Claim>(*claim).attempt, true, ""});
-  while (node(1).complete_one()) {}
+  while (node(1).complete_one()) {
+  }
   ASSERT_EQ(status(node(1)).role, Role::primary) << status(node(1)).waits_for;
-  auto& told = std::get<NodeState>(*std::find_if(node(1).sent.rbegin(), node(1).sent.rend(), [](const PeerMessage& m) {
-    return std::holds_alternative<NodeState>(m) && std::get<NodeState>(m).epoch.epoch.counter == 7;
-  }));
+  auto& told = std::get<NodeState>(
+      *std::find_if(node(1).sent.rbegin(), node(1).sent.rend(), [](const PeerMessage& m) {
+        return std::holds_alternative<NodeState>(m) && std::get<NodeState>(m).epoch.epoch.counter == 7;
+      }));
   EXPECT_TRUE(comes_after(told.epoch.flags, table[0].epoch));
 }
 
@@ -520,7 +549,8 @@ TEST_F(TailTest, ATailThatNobodyWasToldOfIsArchivedAndCutOff) {
   EXPECT_EQ(status(node(1)).last, status(node(2)).last);
 }
 
-// What was cut is gone from the journal before a record comes in its place, also if the connection is lost meanwhile.
+// What was cut is gone from the journal before a record comes in its place, also if the connection is lost
+// meanwhile.
 TEST_F(TailTest, ACutTailIsErased) {
   for (bool interrupted : {false, true}) {
     make_tail(100);
@@ -532,7 +562,8 @@ TEST_F(TailTest, ACutTailIsErased) {
     node(1).held = [](Disk kind) { return kind == Disk::journal_write; };
     exchange();
     ASSERT_GT(node(1).pending(Disk::journal_write), 1u);
-    EXPECT_LT(status(node(1)).last, status(node(2)).last) << "no record is taken while the cut ones are erased";
+    EXPECT_LT(status(node(1)).last, status(node(2)).last)
+        << "no record is taken while the cut ones are erased";
     if (interrupted) {
       disconnect(1, 2);
       connect(1, 2);
@@ -554,13 +585,16 @@ TEST_F(TailTest, NothingIsTakenWhereTheCutTailCannotBeErased) {
   make_tail(10);
   bool first = true;
   node(1).notices.clear();
-  node(1).fault = [&](Disk kind) { return kind == Disk::journal_write && std::exchange(first, false) ? EIO : 0; };
+  node(1).fault = [&](Disk kind) {
+    return kind == Disk::journal_write && std::exchange(first, false) ? EIO : 0;
+  };
   connect(1, 2);
   exchange();
   EXPECT_FALSE(first);
   EXPECT_LT(status(node(1)).last, status(node(2)).last);
   EXPECT_NE(status(node(1)).peers[0].connection, ConnectionState::Connected);
-  for (const std::string& notice : node(1).notices) EXPECT_EQ(notice.find("is connected at"), std::string::npos) << notice;
+  for (const std::string& notice : node(1).notices)
+    EXPECT_EQ(notice.find("is connected at"), std::string::npos) << notice;
 }
 
 TEST_F(TailTest, WhatCannotBeArchivedIsNotCutOff) {
@@ -577,7 +611,8 @@ TEST_F(TailTest, WhatCannotBeArchivedIsNotCutOff) {
   connect(1, 2);
   exchange();
   EXPECT_EQ(status(node(1)).last, last);
-  EXPECT_NE(status(node(1)).peers[0].why.find("can not be archived"), std::string::npos) << status(node(1)).peers[0].why;
+  EXPECT_NE(status(node(1)).peers[0].why.find("can not be archived"), std::string::npos)
+      << status(node(1)).peers[0].why;
 }
 
 // Its journal write is under way when the cut comes, and fails: there is no such record on the disk.

@@ -50,7 +50,8 @@ struct CheckTest : testing::Test {
     return where + "/" + name;
   }
   testing::AssertionResult says(const std::vector<std::string>& texts, std::string_view words) {
-    if (texts.size() == 1 && texts[0].starts_with("volume mail: ") && texts[0].find(words) != std::string::npos)
+    if (texts.size() == 1 && texts[0].starts_with("volume mail: ") &&
+        texts[0].find(words) != std::string::npos)
       return testing::AssertionSuccess();
     auto result = testing::AssertionFailure() << texts.size() << " findings";
     for (const auto& t : texts) result << "\n" << t;
@@ -83,12 +84,14 @@ TEST_F(CheckTest, Secrets) {
 TEST_F(CheckTest, FilesAndDirectories) {
   std::string data = s.data, journal = s.journal;
   s.data = where + "/none";
-  EXPECT_TRUE(says(check_volume(s).errors, "none does not exist, and " + journal + " is this replica's journal"));
+  EXPECT_TRUE(
+      says(check_volume(s).errors, "none does not exist, and " + journal + " is this replica's journal"));
   s.data = where;
   EXPECT_TRUE(says(check_volume(s).errors, "neither a file nor a block device"));
   s.data = data;
   s.journal = where + "/none";
-  EXPECT_EQ(check_volume(s).warnings.size(), 2u) << "the journal is missing, and `create` would not overwrite the data area";
+  EXPECT_EQ(check_volume(s).warnings.size(), 2u)
+      << "the journal is missing, and `create` would not overwrite the data area";
   s.data = file("empty", "");
   EXPECT_EQ(check_volume(s).warnings.size(), 2u) << "neither is there";
   EXPECT_TRUE(check_volume(s).errors.empty());
@@ -110,7 +113,8 @@ TEST_F(CheckTest, Addresses) {
   s.listen = "192.0.2.1:7710";  // of no network that there is
   EXPECT_TRUE(says(check_volume(s).warnings, "Cannot assign requested address"));
   s.listen = "127.0.0.1:7710";
-  EXPECT_TRUE(says(check_volume(s).errors, "is reached from this machine only, and replica 2 is at 192.0.2.2:7710"));
+  EXPECT_TRUE(
+      says(check_volume(s).errors, "is reached from this machine only, and replica 2 is at 192.0.2.2:7710"));
 }
 
 // A name may resolve when the volume is served.
@@ -127,7 +131,8 @@ TEST_F(CheckTest, WhatServeWouldRefuse) {
   s.arena = 64u << 20;
   for (std::string* path : {&s.fuse_file, &s.control}) {
     *path = where + "/missing/x";
-    EXPECT_TRUE(says(check_volume(s).errors, "its directory " + where + "/missing: No such file or directory"));
+    EXPECT_TRUE(
+        says(check_volume(s).errors, "its directory " + where + "/missing: No such file or directory"));
     path->clear();
   }
   s.nbd_listen = "unix:" + where + "/missing/x";
@@ -171,13 +176,15 @@ TEST_F(CheckTest, FilesInTheWay) {
   EXPECT_TRUE(check_volume(s).errors.empty());
   s.fuse_file.clear();
   s.fuse_device = where + "/taken";
-  EXPECT_TRUE(says(check_volume(s).errors, "fuse.device: " + where + "/taken: exists and is not a symbolic link"));
+  EXPECT_TRUE(
+      says(check_volume(s).errors, "fuse.device: " + where + "/taken: exists and is not a symbolic link"));
   s.fuse_device = where + "/link";
   std::filesystem::create_symlink("/dev/null", s.fuse_device);
   EXPECT_TRUE(says(check_volume(s).errors, "which no volume's device can be"));
 }
 
-// Another process holds what the volume needs. Where it is the one that serves the volume, that is as it should be.
+// Another process holds what the volume needs. Where it is the one that serves the volume, that is as it
+// should be.
 TEST_F(CheckTest, WhoIsInTheWay) {
   OsClock clock;
   Fd tcp(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -196,7 +203,9 @@ TEST_F(CheckTest, WhoIsInTheWay) {
   s.control = where + "/control";
   for (const char* status : {"{\"served\":true}", "{\"served\":false}"}) {
     auto loop = io::UringLoop::create(clock, {.entries = 64}).value();  // of the thread that runs it
-    control::Server server(*loop, s.control, [&](const std::string&, control::Server::Reply reply) { reply(std::string(status)); });
+    control::Server server(*loop, s.control, [&](const std::string&, control::Server::Reply reply) {
+      reply(std::string(status));
+    });
     ASSERT_TRUE(server.start());
     std::thread serving([&] { EXPECT_TRUE(loop->run()); });
     Findings found = check_volume(s);
@@ -238,7 +247,8 @@ TEST_F(CheckTest, OneFileInTwoVolumes) {
   std::filesystem::create_hard_link(s.data, where + "/link");
   Findings found = check_shared(node);
   ASSERT_EQ(found.errors.size(), 1u);
-  EXPECT_EQ(found.errors[0], "volume other: data: " + where + "/link is the same as that of volume mail: data");
+  EXPECT_EQ(found.errors[0],
+            "volume other: data: " + where + "/link is the same as that of volume mail: data");
   node.volumes[1].data = file("its-own", "x");
   EXPECT_TRUE(check_shared(node).errors.empty());
 }
@@ -258,7 +268,9 @@ TEST_F(CheckTest, OnePlaceInTwoVolumes) {
   std::filesystem::create_directory_symlink(where, where + "/again");
   auto only = [&](std::string_view words) {
     Findings found = check_shared(node);
-    return found.errors.size() == 1 && found.errors[0].find(words) != std::string::npos ? "" : fmt::format("{}", fmt::join(found.errors, "\n"));
+    return found.errors.size() == 1 && found.errors[0].find(words) != std::string::npos
+               ? ""
+               : fmt::format("{}", fmt::join(found.errors, "\n"));
   };
   other.control = where + "/again/mail";
   EXPECT_EQ(only("is the same as that of volume mail: control"), "");
@@ -268,18 +280,23 @@ TEST_F(CheckTest, OnePlaceInTwoVolumes) {
   EXPECT_EQ(only("volume other: nbd.listen: "), "") << "of one volume";
   other.control = where + "/other";
   other.listen = "127.0.0.1:7710";
-  EXPECT_EQ(only("volume other: listen: 127.0.0.1:7710 is taken already by that of volume mail: listen, 0.0.0.0:7710"), "");
+  EXPECT_EQ(only("volume other: listen: 127.0.0.1:7710 is taken already by that of volume mail: listen, "
+                 "0.0.0.0:7710"),
+            "");
   other.listen = "127.0.0.1:7711";
   other.nbd_listen = "0.0.0.0:7711";
-  EXPECT_EQ(only("volume other: nbd.listen: 0.0.0.0:7711 is taken already by that of volume other: listen"), "");
+  EXPECT_EQ(only("volume other: nbd.listen: 0.0.0.0:7711 is taken already by that of volume other: listen"),
+            "");
 }
 
 TEST_F(CheckTest, PeersWhereNoPeerCanBe) {
   s.peers[0].address = "127.0.0.1:7710";
-  EXPECT_TRUE(says(check_volume(s).errors, "127.0.0.1:7710 is where this replica itself listens (0.0.0.0:7710)"));
+  EXPECT_TRUE(
+      says(check_volume(s).errors, "127.0.0.1:7710 is where this replica itself listens (0.0.0.0:7710)"));
   s.peers[0].address = "192.0.2.2:7710";
   s.peers.push_back({3, "192.0.2.2:7710", core::Protocol::C});
-  EXPECT_TRUE(says(check_volume(s).errors, "192.0.2.2:7710 is replica 2's, and replica 3 cannot be there too"));
+  EXPECT_TRUE(
+      says(check_volume(s).errors, "192.0.2.2:7710 is replica 2's, and replica 3 cannot be there too"));
   s.peers.pop_back();
   s.peers[0].address = "[fe80::2%nic-of-nobody]:7710";
   EXPECT_TRUE(says(check_volume(s).warnings, "no network interface \"nic-of-nobody\" now"));

@@ -23,12 +23,14 @@ TEST(CommandTest, EachLineIsOneCommand) {
 }
 
 TEST(CommandTest, AnythingElseIsNone) {
-  for (const char* line : {"", "stat", "status  json", "status xml", "promote forced", "Promote", "demote force", "events", "connect 2"}) {
+  for (const char* line : {"", "stat", "status  json", "status xml", "promote forced", "Promote",
+                           "demote force", "events", "connect 2"}) {
     auto parsed = parse(line);
     ASSERT_FALSE(parsed) << line;
     EXPECT_EQ(parsed.error().code, Errc::invalid) << line;
   }
-  EXPECT_EQ(parse(std::string(200, 'x')).error().message.size(), std::string("unknown command \"\"").size() + 64);
+  EXPECT_EQ(parse(std::string(200, 'x')).error().message.size(),
+            std::string("unknown command \"\"").size() + 64);
 }
 
 TEST(CommandTest, WhatAStopLetsPass) {
@@ -36,9 +38,12 @@ TEST(CommandTest, WhatAStopLetsPass) {
   EXPECT_TRUE(helps_a_stop(*parse("promote force"), true));
   EXPECT_FALSE(helps_a_stop(*parse("promote force"), false)) << "nothing waits for it";
   EXPECT_FALSE(helps_a_stop(*parse("promote accept-loss"), true));
-  for (const char* line : {"promote", "demote", "disconnect", "discard"}) EXPECT_FALSE(helps_a_stop(*parse(line), true)) << line;
-  for (const char* line : {"status", "status line", "events 5"}) EXPECT_TRUE(only_reads(*parse(line))) << line;
-  for (const char* line : {"promote", "demote", "connect", "discard"}) EXPECT_FALSE(only_reads(*parse(line))) << line;
+  for (const char* line : {"promote", "demote", "disconnect", "discard"})
+    EXPECT_FALSE(helps_a_stop(*parse(line), true)) << line;
+  for (const char* line : {"status", "status line", "events 5"})
+    EXPECT_TRUE(only_reads(*parse(line))) << line;
+  for (const char* line : {"promote", "demote", "connect", "discard"})
+    EXPECT_FALSE(only_reads(*parse(line))) << line;
 }
 
 }  // namespace

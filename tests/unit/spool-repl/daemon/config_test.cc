@@ -26,14 +26,16 @@ class ConfigTest : public testing::Test {
     return load_config(path_);
   }
   // The message is "<file>:<line>: <key>: <words>".
-  testing::AssertionResult refused(const std::string& text, int line, const std::string& key, std::string_view words) {
+  testing::AssertionResult refused(const std::string& text, int line, const std::string& key,
+                                   std::string_view words) {
     auto out = load(text);
     if (!out) {
       std::string start = fmt::format("{}:{}: {}", path_, line, key.empty() ? "" : key + ": ");
       if (out.error().code == Errc::invalid && out.error().message.starts_with(start) &&
           out.error().message.find(words) != std::string::npos)
         return testing::AssertionSuccess();
-      return testing::AssertionFailure() << "\"" << out.error().message << "\" instead of \"" << start << "..." << words << "\"";
+      return testing::AssertionFailure()
+             << "\"" << out.error().message << "\" instead of \"" << start << "..." << words << "\"";
     }
     return testing::AssertionFailure() << "accepted";
   }
@@ -124,7 +126,8 @@ TEST_F(ConfigTest, UblkIsABlockDeviceInPlaceOfFuse) {
   ASSERT_TRUE(out) << out.error().message;
   EXPECT_EQ(out->volumes[0].ublk_device, "/run/twinloft/mail");
   EXPECT_TRUE(out->volumes[0].fuse_file.empty());
-  for (const char* wrong : {"[volume.mail.ublk]\n", "[volume.mail.ublk]\ndevice = \"mail\"\n", "[volume.mail.ublk]\ndevice = \"/a\"\nqueues = 2\n",
+  for (const char* wrong : {"[volume.mail.ublk]\n", "[volume.mail.ublk]\ndevice = \"mail\"\n",
+                            "[volume.mail.ublk]\ndevice = \"/a\"\nqueues = 2\n",
                             "[volume.mail.ublk]\ndevice = \"/a\"\n[volume.mail.fuse]\nfile = \"/b\"\n"}) {
     auto refused = load(minimal + wrong);
     ASSERT_FALSE(refused) << wrong;
@@ -157,11 +160,14 @@ TEST_F(ConfigTest, WhatIsMissingIsNamed) {
     text.erase(at, text.find('\n', at) + 1 - at);
     EXPECT_TRUE(refused(text, 1, "volume.mail." + key, "is missing"));
   }
-  EXPECT_TRUE(refused(minimal + "[[volume.mail.peer]]\naddress = \"a:1\"\n", 6, "volume.mail.peer.id", "is missing"));
-  EXPECT_TRUE(refused(minimal + "listen = \"a:1\"\n[[volume.mail.peer]]\nid = 2\n", 7, "volume.mail.peer.address", "is missing"));
+  EXPECT_TRUE(
+      refused(minimal + "[[volume.mail.peer]]\naddress = \"a:1\"\n", 6, "volume.mail.peer.id", "is missing"));
+  EXPECT_TRUE(refused(minimal + "listen = \"a:1\"\n[[volume.mail.peer]]\nid = 2\n", 7,
+                      "volume.mail.peer.address", "is missing"));
   EXPECT_TRUE(refused(minimal + "[[volume.mail.peer]]\nid = 2\naddress = \"a:1\"\n", 1, "volume.mail.listen",
                       "the volume has a peer"));
-  EXPECT_TRUE(refused(minimal + "[volume.mail.fuse]\ndevice = \"/dev/x\"\n", 6, "volume.mail.fuse.file", "is missing"));
+  EXPECT_TRUE(refused(minimal + "[volume.mail.fuse]\ndevice = \"/dev/x\"\n", 6, "volume.mail.fuse.file",
+                      "is missing"));
   EXPECT_TRUE(refused(minimal + "[volume.mail.nbd]\n", 6, "volume.mail.nbd.listen", "is missing"));
 }
 
@@ -171,20 +177,40 @@ TEST_F(ConfigTest, WrongValuesAreNamed) {
     const char* value;
     const char* words;
   };
-  for (const Case& c : {Case{"uuid", "\"no\"", "no"}, {"uuid", "7", "text in quotes"},
-                        {"size", "\"12 apples\"", "no size"}, {"size", "\"0GiB\"", "must not be 0"}, {"size", "-4096", "no size"},
-                        {"size", "true", "no size"}, {"size", "\"99999999999TiB\"", "no size"}, {"size", "4097", "multiple of 4096"},
-                        {"journal_size", "\"1XB\"", "no size"}, {"arena", "\"\"", "no size"}, {"arena", "1.5", "no size"},
-                        {"listen", "7788", "text in quotes"}, {"secret_file", "\"secret\"", "absolute path"},
-                        {"control", "\"run.sock\"", "absolute path"}, {"write_ack", "\"maybe\"", "\"memory\", \"durable\""},
-                        {"write_ack", "true", "text in quotes"}, {"seal_after", "5", "no time"},
-                        {"seal_after", "\"5 ms\"", "no time"}, {"seal_after", "\"0ms\"", "must not be 0"},
-                        {"peer_timeout", "\"6 weeks\"", "no time"}, {"journal_writes_in_flight", "0", "from 1 to 64"},
-                        {"journal_writes_in_flight", "65", "from 1 to 64"}, {"journal_writes_in_flight", "\"4\"", "from 1 to 64"},
-                        {"control", "\"\"", "must not be empty"}, {"peer_timeout", "\"1ns\"", "at least \"50ms\""},
-                        {"slow_peer", "\"1us\"", "at least \"50ms\""}, {"seal_after", "1.5", "no time"}, {"listen", "\"*:7788\"", "names no host"},
-                        {"listen", "\":7788\"", "names no host"}, {"peer", "3", "[[volume.mail.peer]]"}, {"fuse", "\"/run/x\"", "section"}, {"nbd", "true", "section"}})
-    EXPECT_TRUE(refused(minimal + c.key + " = " + c.value + "\n", minimal_lines + 1, std::string("volume.mail.") + c.key, c.words))
+  for (const Case& c : {Case{"uuid", "\"no\"", "no"},
+                        {"uuid", "7", "text in quotes"},
+                        {"size", "\"12 apples\"", "no size"},
+                        {"size", "\"0GiB\"", "must not be 0"},
+                        {"size", "-4096", "no size"},
+                        {"size", "true", "no size"},
+                        {"size", "\"99999999999TiB\"", "no size"},
+                        {"size", "4097", "multiple of 4096"},
+                        {"journal_size", "\"1XB\"", "no size"},
+                        {"arena", "\"\"", "no size"},
+                        {"arena", "1.5", "no size"},
+                        {"listen", "7788", "text in quotes"},
+                        {"secret_file", "\"secret\"", "absolute path"},
+                        {"control", "\"run.sock\"", "absolute path"},
+                        {"write_ack", "\"maybe\"", "\"memory\", \"durable\""},
+                        {"write_ack", "true", "text in quotes"},
+                        {"seal_after", "5", "no time"},
+                        {"seal_after", "\"5 ms\"", "no time"},
+                        {"seal_after", "\"0ms\"", "must not be 0"},
+                        {"peer_timeout", "\"6 weeks\"", "no time"},
+                        {"journal_writes_in_flight", "0", "from 1 to 64"},
+                        {"journal_writes_in_flight", "65", "from 1 to 64"},
+                        {"journal_writes_in_flight", "\"4\"", "from 1 to 64"},
+                        {"control", "\"\"", "must not be empty"},
+                        {"peer_timeout", "\"1ns\"", "at least \"50ms\""},
+                        {"slow_peer", "\"1us\"", "at least \"50ms\""},
+                        {"seal_after", "1.5", "no time"},
+                        {"listen", "\"*:7788\"", "names no host"},
+                        {"listen", "\":7788\"", "names no host"},
+                        {"peer", "3", "[[volume.mail.peer]]"},
+                        {"fuse", "\"/run/x\"", "section"},
+                        {"nbd", "true", "section"}})
+    EXPECT_TRUE(refused(minimal + c.key + " = " + c.value + "\n", minimal_lines + 1,
+                        std::string("volume.mail.") + c.key, c.words))
         << c.key << " = " << c.value;
 }
 
@@ -195,7 +221,8 @@ TEST_F(ConfigTest, WrongRequiredValues) {
   };
   EXPECT_TRUE(refused(with("replica = 1", "replica = 0"), 2, "volume.mail.replica", "from 1 to 64"));
   EXPECT_TRUE(refused(with("replica = 1", "replica = 65"), 2, "volume.mail.replica", "from 1 to 64"));
-  EXPECT_TRUE(refused(with("\"primary\"", "\"Primary\""), 3, "volume.mail.role", "\"primary\", \"secondary\""));
+  EXPECT_TRUE(
+      refused(with("\"primary\"", "\"Primary\""), 3, "volume.mail.role", "\"primary\", \"secondary\""));
   EXPECT_TRUE(refused(with("\"/srv/data\"", "\"srv/data\""), 4, "volume.mail.data", "absolute path"));
   EXPECT_TRUE(refused(with("\"/srv/data\"", "\"\""), 4, "volume.mail.data", "must not be empty"));
   EXPECT_TRUE(refused(with("\"/srv/data\"", "\"/srv/\\u0000\""), 4, "volume.mail.data", "text in quotes"));
@@ -213,9 +240,11 @@ TEST_F(ConfigTest, Peers) {
   EXPECT_TRUE(refused(with_listen + peer(1), 8, "volume.mail.peer.id", "this replica's own"));
   EXPECT_TRUE(refused(with_listen + peer(2) + peer(2), 11, "volume.mail.peer.id", "used twice"));
   EXPECT_TRUE(refused(with_listen + peer(65), 8, "volume.mail.peer.id", "from 1 to 64"));
-  EXPECT_TRUE(refused(with_listen + peer(2, "protocol = \"D\"\n"), 10, "volume.mail.peer.protocol", "\"A\", \"B\", \"C\""));
+  EXPECT_TRUE(refused(with_listen + peer(2, "protocol = \"D\"\n"), 10, "volume.mail.peer.protocol",
+                      "\"A\", \"B\", \"C\""));
   EXPECT_TRUE(load(with_listen + peer(2) + peer(3)));
-  EXPECT_TRUE(refused(with_listen + peer(2) + peer(3) + peer(4) + peer(5) + peer(6), 7, "volume.mail.peer", "4 peers"));
+  EXPECT_TRUE(refused(with_listen + peer(2) + peer(3) + peer(4) + peer(5) + peer(6), 7, "volume.mail.peer",
+                      "4 peers"));
   EXPECT_TRUE(refused(with_listen + "peer = [1]\n", 7, "volume.mail.peer", "[[volume.mail.peer]]"));
 }
 
@@ -226,7 +255,10 @@ TEST_F(ConfigTest, Membership) {
   ASSERT_TRUE(v);
   EXPECT_EQ(v->volumes[0].on_peer_loss, core::OnPeerLoss::suspend);
   EXPECT_EQ(v->volumes[0].min_in_sync, 1u);
-  v = load(two + "on_peer_loss = \"continue\"\nmin_in_sync = 2\nslow_peer = \"3s\"\narchive = \"/var/lib/tails\"\n" + peer);
+  v = load(
+      two +
+      "on_peer_loss = \"continue\"\nmin_in_sync = 2\nslow_peer = \"3s\"\narchive = \"/var/lib/tails\"\n" +
+      peer);
   ASSERT_TRUE(v) << v.error().message;
   EXPECT_EQ(v->volumes[0].on_peer_loss, core::OnPeerLoss::go_on);
   EXPECT_EQ(v->volumes[0].min_in_sync, 2u);
@@ -241,10 +273,14 @@ TEST_F(ConfigTest, Membership) {
   v = load(two + "resync_latency_target = \"off\"\n" + peer);
   ASSERT_TRUE(v) << v.error().message;
   EXPECT_EQ(v->volumes[0].resync_latency_target, Duration(0));
-  EXPECT_TRUE(refused(two + "resync_latency_target = \"soon\"\n" + peer, 7, "volume.mail.resync_latency_target", "is no time"));
-  EXPECT_TRUE(refused(two + "resync_rate_min = 0\n" + peer, 7, "volume.mail.resync_rate_min", "must not be 0"));
-  EXPECT_TRUE(refused(two + "resync_rate_min = \"63KiB\"\n" + peer, 7, "volume.mail.resync_rate_min", "at least"));
-  EXPECT_TRUE(refused(two + "on_peer_loss = \"panic\"\n" + peer, 7, "volume.mail.on_peer_loss", "\"suspend\", \"continue\""));
+  EXPECT_TRUE(refused(two + "resync_latency_target = \"soon\"\n" + peer, 7,
+                      "volume.mail.resync_latency_target", "is no time"));
+  EXPECT_TRUE(
+      refused(two + "resync_rate_min = 0\n" + peer, 7, "volume.mail.resync_rate_min", "must not be 0"));
+  EXPECT_TRUE(
+      refused(two + "resync_rate_min = \"63KiB\"\n" + peer, 7, "volume.mail.resync_rate_min", "at least"));
+  EXPECT_TRUE(refused(two + "on_peer_loss = \"panic\"\n" + peer, 7, "volume.mail.on_peer_loss",
+                      "\"suspend\", \"continue\""));
   EXPECT_TRUE(refused(two + "min_in_sync = 3\n" + peer, 7, "volume.mail.min_in_sync", "from 1 to 2"));
 }
 
@@ -285,31 +321,44 @@ TEST_F(ConfigTest, WrongArbiters) {
   std::string key = "volume.mail.arbiter.";
   EXPECT_TRUE(refused(section + "kind = \"zookeeper\"\n", 7, key + "kind", "\"manual\", \"etcd\""));
   EXPECT_TRUE(refused(section + "witness = 3\n", 7, key + "witness", "unknown key"));
-  EXPECT_TRUE(refused(section + "endpoints = [\"http://a:1\"]\n", 7, key + "endpoints", "does not apply to kind = \"manual\""));
+  EXPECT_TRUE(refused(section + "endpoints = [\"http://a:1\"]\n", 7, key + "endpoints",
+                      "does not apply to kind = \"manual\""));
   EXPECT_TRUE(refused(etcd, 6, key + "endpoints", "needs at least one"));
   for (auto [value, words] : std::initializer_list<std::pair<const char*, const char*>>{
-           {"[]", "needs at least one"}, {"\"http://a:1\"", "a list of texts"}, {"[1]", "a list of texts"}, {"[\"a:1\"]", "expected http://"},
-           {"[\"http://a:1\", \"ftp://b:1\"]", "\"ftp://b:1\""}, {"[\"http://a:1\", \"http://a:1\"]", "twice"}, {"[\"http://u:p@a:1\"]", "no password"}})
+           {"[]", "needs at least one"},
+           {"\"http://a:1\"", "a list of texts"},
+           {"[1]", "a list of texts"},
+           {"[\"a:1\"]", "expected http://"},
+           {"[\"http://a:1\", \"ftp://b:1\"]", "\"ftp://b:1\""},
+           {"[\"http://a:1\", \"http://a:1\"]", "twice"},
+           {"[\"http://u:p@a:1\"]", "no password"}})
     EXPECT_TRUE(refused(etcd + "endpoints = " + value + "\n", 8, key + "endpoints", words)) << value;
   std::string many;
   for (int i = 0; i < 17; ++i) many += fmt::format("\"http://a{}:1\",", i);
   EXPECT_TRUE(refused(etcd + "endpoints = [" + many + "]\n", 8, key + "endpoints", "more than 16"));
   std::string clear = etcd + "endpoints = [\"http://a:1\"]\n", tls = etcd + "endpoints = [\"https://a:1\"]\n";
   for (auto [line, name, words] : std::initializer_list<std::tuple<const char*, const char*, const char*>>{
-           {"timeout = \"10s\"", "timeout", "\"50ms\" to \"9s\""}, {"timeout = \"1ms\"", "timeout", "\"50ms\" to \"9s\""},
-           {"timeout = 5", "timeout", "is no time"}, {"prefix = \"\"", "prefix", "1 to 256"}, {"ca_file = \"/ca\"", "ca_file", "https://"},
-           {"user = \"a\"", "user", "together"}, {"password_file = \"/p\"", "password_file", "together"},
+           {"timeout = \"10s\"", "timeout", "\"50ms\" to \"9s\""},
+           {"timeout = \"1ms\"", "timeout", "\"50ms\" to \"9s\""},
+           {"timeout = 5", "timeout", "is no time"},
+           {"prefix = \"\"", "prefix", "1 to 256"},
+           {"ca_file = \"/ca\"", "ca_file", "https://"},
+           {"user = \"a\"", "user", "together"},
+           {"password_file = \"/p\"", "password_file", "together"},
            {"password_file = \"p\"", "password_file", "absolute path"}})
     EXPECT_TRUE(refused(clear + line + "\n", 9, key + name, words)) << line;
   EXPECT_TRUE(refused(tls + "cert_file = \"/c\"\n", 9, key + "cert_file", "go together"));
   EXPECT_TRUE(refused(tls + "key_file = \"/c\"\n", 9, key + "key_file", "go together"));
   for (const char* loss : {"suspend", "continue"})
-    EXPECT_TRUE(refused(minimal + "on_peer_loss = \"" + loss + "\"\n[volume.mail.arbiter]\nkind = \"etcd\"\nendpoints = [\"http://a:1\"]\n", 6,
-                        "volume.mail.on_peer_loss", "does not apply"));
+    EXPECT_TRUE(refused(minimal + "on_peer_loss = \"" + loss +
+                            "\"\n[volume.mail.arbiter]\nkind = \"etcd\"\nendpoints = [\"http://a:1\"]\n",
+                        6, "volume.mail.on_peer_loss", "does not apply"));
 }
 
 TEST_F(ConfigTest, Pacemaker) {
-  std::string two = minimal + "listen = \"127.0.0.1:1\"\n[[volume.mail.peer]]\nid = 2\naddress = \"127.0.0.1:2\"\n";  // 9 lines
+  std::string
+      two = minimal +
+            "listen = \"127.0.0.1:1\"\n[[volume.mail.peer]]\nid = 2\naddress = \"127.0.0.1:2\"\n";  // 9 lines
   std::string section = two + "[volume.mail.arbiter]\nkind = \"pacemaker\"\n", key = "volume.mail.arbiter.";
   auto v = load(section + "nodes = { 1 = \"mail1\", 2 = \"mail2\" }\n");
   ASSERT_TRUE(v) << v.error().message;
@@ -322,13 +371,17 @@ TEST_F(ConfigTest, Pacemaker) {
   EXPECT_TRUE(refused(section + "nodes = { 1 = \"mail1\" }\n", 12, key + "nodes.2", "is missing"));
   EXPECT_TRUE(refused(section + "nodes = { 2 = \"mail2\" }\n", 12, key + "nodes.1", "own node"));
   EXPECT_TRUE(refused(section + "nodes = { 1 = \"m\", 2 = \"m\" }\n", 12, key + "nodes.2", "already"));
-  EXPECT_TRUE(refused(section + "nodes = { 1 = \"a\", 2 = \"b\", 3 = \"c\" }\n", 12, key + "nodes.3", "no replica here"));
-  EXPECT_TRUE(refused(section + "nodes = { 1 = \"a\", two = \"b\" }\n", 12, key + "nodes.two", "no replica here"));
+  EXPECT_TRUE(refused(section + "nodes = { 1 = \"a\", 2 = \"b\", 3 = \"c\" }\n", 12, key + "nodes.3",
+                      "no replica here"));
+  EXPECT_TRUE(
+      refused(section + "nodes = { 1 = \"a\", two = \"b\" }\n", 12, key + "nodes.two", "no replica here"));
   EXPECT_TRUE(refused(section + "nodes = { 1 = 7, 2 = \"b\" }\n", 12, key + "nodes.1", "text in quotes"));
   std::string good = section + "nodes = { 1 = \"a\", 2 = \"b\" }\n";
   EXPECT_TRUE(refused(good + "programs = \"sbin\"\n", 13, key + "programs", "absolute path"));
-  EXPECT_TRUE(refused(good + "endpoints = [\"http://a:1\"]\n", 13, key + "endpoints", "does not apply to kind = \"pacemaker\""));
-  EXPECT_TRUE(refused(two + "[volume.mail.arbiter]\nkind = \"etcd\"\nnodes = { 1 = \"a\" }\n", 12, key + "nodes", "does not apply to kind = \"etcd\""));
+  EXPECT_TRUE(refused(good + "endpoints = [\"http://a:1\"]\n", 13, key + "endpoints",
+                      "does not apply to kind = \"pacemaker\""));
+  EXPECT_TRUE(refused(two + "[volume.mail.arbiter]\nkind = \"etcd\"\nnodes = { 1 = \"a\" }\n", 12,
+                      key + "nodes", "does not apply to kind = \"etcd\""));
 }
 
 TEST_F(ConfigTest, VolumesAndNames) {
@@ -339,7 +392,9 @@ TEST_F(ConfigTest, VolumesAndNames) {
   EXPECT_TRUE(refused("volume = 3\n", 1, "volume", "section"));
   EXPECT_TRUE(refused("[volume]\nmail = 3\n", 2, "volume", "[volume.mail]"));
   for (const char* name : {"a/b", ".hidden", "a b", "a\\\\b"})
-    EXPECT_TRUE(refused(fmt::format("[volume.\"{}\"]\nreplica = 1\n", name), 1, "volume", "cannot be a volume's name")) << name;
+    EXPECT_TRUE(refused(fmt::format("[volume.\"{}\"]\nreplica = 1\n", name), 1, "volume",
+                        "cannot be a volume's name"))
+        << name;
 }
 
 TEST_F(ConfigTest, SyntaxErrorsAndFiles) {
@@ -353,10 +408,17 @@ TEST_F(ConfigTest, SyntaxErrorsAndFiles) {
 }
 
 TEST_F(ConfigTest, AddressesOfNoPeer) {
-  for (auto [address, words] : {std::pair{"192.0.2.2:0", "port 0"}, {"0.0.0.0:7788", "of one machine"}, {"[::]:7788", "of one machine"},
-                                {"224.0.0.1:7788", "of one machine"}, {"255.255.255.255:7788", "of one machine"}, {"[ff02::1%lo]:7788", "of one machine"},
-                                {":7788", "names no host"}, {"*:7788", "names no host"}})
-    EXPECT_TRUE(refused(minimal + "listen = \"a:1\"\n[[volume.mail.peer]]\nid = 2\naddress = \"" + address + "\"\n", 9, "volume.mail.peer.address", words))
+  for (auto [address, words] : {std::pair{"192.0.2.2:0", "port 0"},
+                                {"0.0.0.0:7788", "of one machine"},
+                                {"[::]:7788", "of one machine"},
+                                {"224.0.0.1:7788", "of one machine"},
+                                {"255.255.255.255:7788", "of one machine"},
+                                {"[ff02::1%lo]:7788", "of one machine"},
+                                {":7788", "names no host"},
+                                {"*:7788", "names no host"}})
+    EXPECT_TRUE(
+        refused(minimal + "listen = \"a:1\"\n[[volume.mail.peer]]\nid = 2\naddress = \"" + address + "\"\n",
+                9, "volume.mail.peer.address", words))
         << address;
 }
 
@@ -364,20 +426,27 @@ TEST_F(ConfigTest, AddressesOfNoPeer) {
 TEST_F(ConfigTest, OneIdentityInTwoVolumes) {
   const std::string uuid = "uuid = \"5c1a0e7e-0000-4000-8000-00000000c0de\"\n";
   auto other = [&](const std::string& replica) {
-    return minimal + uuid + "[volume.other]\n" + uuid + "replica = " + replica + "\nrole = \"secondary\"\ndata = \"/srv/d\"\njournal = \"/srv/j\"\n";
+    return minimal + uuid + "[volume.other]\n" + uuid + "replica = " + replica +
+           "\nrole = \"secondary\"\ndata = \"/srv/d\"\njournal = \"/srv/j\"\n";
   };
   EXPECT_TRUE(load(other("2"))) << "two replicas on one machine";
   auto same = load(other("1"));
   ASSERT_FALSE(same);
-  EXPECT_NE(same.error().message.find("volume.other.uuid: 5c1a0e7e-0000-4000-8000-00000000c0de is replica 1 of volume mail already"), std::string::npos)
+  EXPECT_NE(
+      same.error().message.find(
+          "volume.other.uuid: 5c1a0e7e-0000-4000-8000-00000000c0de is replica 1 of volume mail already"),
+      std::string::npos)
       << same.error().message;
 }
 
 TEST_F(ConfigTest, OnePathWrittenInTwoWays) {
-  auto out = load(minimal + "control = \"/run/mail\"\n[volume.mail.fuse]\nfile = \"/run/x\"\ndevice = \"/run/./x\"\n[volume.other]\nreplica = 1\nrole = \"secondary\"\n"
+  auto out = load(minimal +
+                  "control = \"/run/mail\"\n[volume.mail.fuse]\nfile = \"/run/x\"\ndevice = "
+                  "\"/run/./x\"\n[volume.other]\nreplica = 1\nrole = \"secondary\"\n"
                   "data = \"/srv//data\"\njournal = \"/srv/j\"\ncontrol = \"/run/../run/mail\"\n");
   ASSERT_FALSE(out);
-  for (const char* part : {"volume.mail.fuse.device: /run/./x is volume.mail.fuse.file already", "volume.other.data: /srv//data is volume.mail.data already",
+  for (const char* part : {"volume.mail.fuse.device: /run/./x is volume.mail.fuse.file already",
+                           "volume.other.data: /srv//data is volume.mail.data already",
                            "volume.other.control: /run/../run/mail is volume.mail.control already"})
     EXPECT_NE(out.error().message.find(part), std::string::npos) << part << "\n--\n" << out.error().message;
 }
@@ -399,17 +468,21 @@ replica = 1
 role = "secondary"
 data = "/srv/data"
 journal = "/srv/other"
-control = "/run/)" + std::string(110, 'x') + R"("
+control = "/run/)" +
+                  std::string(110, 'x') + R"("
 status_group = "no-such-group-here"
 )");
   ASSERT_FALSE(out);
   EXPECT_EQ(out.error().code, Errc::invalid);
   const std::string& all = out.error().message;
-  for (const char* part : {":2: volume.mail.replica: expected a number from 1 to 64", ":3: volume.mail.role: expected one of", "did you mean \"primary\"?",
-                           ":5: volume.mail.journl: unknown key; did you mean \"journal\"?", "volume.mail.journal: is missing", ":6: volume.mail.arena: ",
-                           ":10: volume.mail.peer.address: \"[fe80::2]:7710\": a link-local address needs its interface",
-                           "volume.other.data: /srv/data is volume.mail.data already", "volume.other.control: longer than the 107 bytes",
-                           "volume.other.status_group: no group \"no-such-group-here\" in /etc/group"})
+  for (const char* part :
+       {":2: volume.mail.replica: expected a number from 1 to 64", ":3: volume.mail.role: expected one of",
+        "did you mean \"primary\"?", ":5: volume.mail.journl: unknown key; did you mean \"journal\"?",
+        "volume.mail.journal: is missing", ":6: volume.mail.arena: ",
+        ":10: volume.mail.peer.address: \"[fe80::2]:7710\": a link-local address needs its interface",
+        "volume.other.data: /srv/data is volume.mail.data already",
+        "volume.other.control: longer than the 107 bytes",
+        "volume.other.status_group: no group \"no-such-group-here\" in /etc/group"})
     EXPECT_NE(all.find(part), all.npos) << part << "\n--\n" << all;
 }
 

@@ -16,14 +16,17 @@ VolumeSettings with_etcd(std::vector<std::string> endpoints, std::string prefix 
   return s;
 }
 
-std::string text(const VolumeSettings& s) { return agreement_with(s, 2).text(); }
+std::string text(const VolumeSettings& s) {
+  return agreement_with(s, 2).text();
+}
 
 TEST(AgreementWithPeer, OneEtcdWrittenInOtherWaysIsOneEtcd) {
   VolumeSettings plain = with_etcd({"http://etcd1.example.org:2379", "http://[::1]:2379"});
-  for (const VolumeSettings& other : {with_etcd({"http://[::1]:2379", "http://etcd1.example.org:2379"}),
-                                      with_etcd({"HTTP://ETCD1.example.org.", "http://[0:0::1]/"}),
-                                      with_etcd({"http://etcd1.example.org/", "http://ETCD1.example.org", "http://[::1]"}),
-                                      with_etcd(plain.arbiter.endpoints, "/twinloft/")}) {
+  for (const VolumeSettings& other :
+       {with_etcd({"http://[::1]:2379", "http://etcd1.example.org:2379"}),
+        with_etcd({"HTTP://ETCD1.example.org.", "http://[0:0::1]/"}),
+        with_etcd({"http://etcd1.example.org/", "http://ETCD1.example.org", "http://[::1]"}),
+        with_etcd(plain.arbiter.endpoints, "/twinloft/")}) {
     EXPECT_EQ(disagreement(text(plain), text(other)), "");
     EXPECT_EQ(core_config(plain).arbiter_place, core_config(other).arbiter_place);
   }
@@ -31,9 +34,10 @@ TEST(AgreementWithPeer, OneEtcdWrittenInOtherWaysIsOneEtcd) {
 
 TEST(AgreementWithPeer, AnotherEtcdIsToldApart) {
   VolumeSettings plain = with_etcd({"http://etcd1.example.org:2379"});
-  for (const VolumeSettings& other : {with_etcd({"http://etcd1.example.org:2380"}), with_etcd({"https://etcd1.example.org:2379"}),
-                                      with_etcd({"http://etcd2.example.org:2379"}),
-                                      with_etcd({"http://etcd1.example.org", "http://etcd2.example.org"})})
+  for (const VolumeSettings& other :
+       {with_etcd({"http://etcd1.example.org:2380"}), with_etcd({"https://etcd1.example.org:2379"}),
+        with_etcd({"http://etcd2.example.org:2379"}),
+        with_etcd({"http://etcd1.example.org", "http://etcd2.example.org"})})
     EXPECT_NE(disagreement(text(plain), text(other)).find("arbiter.endpoints"), std::string::npos);
   VolumeSettings elsewhere = with_etcd(plain.arbiter.endpoints, "/twinloft//");
   EXPECT_NE(disagreement(text(plain), text(elsewhere)).find("arbiter.prefix"), std::string::npos);

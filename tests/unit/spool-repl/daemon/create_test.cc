@@ -62,7 +62,8 @@ struct CreateTest : testing::Test {
   }
   void put(const std::string& path, std::uint64_t at, std::string_view bytes) {
     Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-    ASSERT_EQ(::pwrite(fd.get(), bytes.data(), bytes.size(), static_cast<off_t>(at)), static_cast<ssize_t>(bytes.size()));
+    ASSERT_EQ(::pwrite(fd.get(), bytes.data(), bytes.size(), static_cast<off_t>(at)),
+              static_cast<ssize_t>(bytes.size()));
     ASSERT_EQ(::fsync(fd.get()), 0);
   }
   void put_file(const std::string& path) { std::ofstream(path) << "precious"; }
@@ -73,8 +74,8 @@ struct CreateTest : testing::Test {
   // The superblock's fields that libblkid wants to see.
   void swap_signature(const std::string& path) {
     std::string page(4096, '\0');
-    page[1024] = 1;                     // version
-    page[1028] = '\x7f';                // last page
+    page[1024] = 1;       // version
+    page[1028] = '\x7f';  // last page
     page.replace(4096 - 10, 10, "SWAPSPACE2");
     put(path, 0, page);
   }
@@ -93,7 +94,8 @@ struct CreateTest : testing::Test {
   }
   testing::AssertionResult refused(const Result<std::string>& made, std::string_view words) {
     if (made) return testing::AssertionFailure() << "created: " << *made;
-    if (made.error().message.find(words) == std::string::npos) return testing::AssertionFailure() << made.error().message;
+    if (made.error().message.find(words) == std::string::npos)
+      return testing::AssertionFailure() << made.error().message;
     return testing::AssertionSuccess();
   }
 
@@ -109,7 +111,10 @@ TEST_F(CreateTest, AVolumeOfAnotherSize) {
   s.journal = where + "/another";
   auto again = create_volume(s);
   ASSERT_FALSE(again);
-  EXPECT_NE(again.error().message.find("holds the data area of volume " + s.uuid + " replica 1. Nothing was changed"), std::string::npos) << again.error().message;
+  EXPECT_NE(again.error().message.find("holds the data area of volume " + s.uuid +
+                                       " replica 1. Nothing was changed"),
+            std::string::npos)
+      << again.error().message;
   EXPECT_FALSE(std::filesystem::exists(s.journal));
   EXPECT_TRUE(create_volume(s, {false, true}));
 }
@@ -118,7 +123,8 @@ TEST_F(CreateTest, ADeviceThatIsTooSmallOrReadOnlyIsSaidBefore) {
   s.data = device("device", 8 * mib);
   Findings found = check_volume(s);
   ASSERT_EQ(found.errors.size(), 1u);
-  EXPECT_NE(found.errors[0].find("has 8388608 bytes, and size says 16777216"), std::string::npos) << found.errors[0];
+  EXPECT_NE(found.errors[0].find("has 8388608 bytes, and size says 16777216"), std::string::npos)
+      << found.errors[0];
   s.size = 4 * mib;
   int on = 1, off = 0;
   ASSERT_EQ(::ioctl(devices.back().get(), BLKROSET, &on), 0);
@@ -149,7 +155,8 @@ TEST_F(CreateTest, AFileThatALoopDeviceHasUnderAnotherName) {
 TEST_F(CreateTest, WhatIsRecognisedOnTheDataDeviceIsRefused) {
   s.data = device("disk", 17 * mib);
   using Maker = void (CreateTest::*)(const std::string&);
-  for (auto [make, words] : {std::pair<Maker, const char*>{&CreateTest::swap_signature, "swap"}, {&CreateTest::partition_table, "partition table"},
+  for (auto [make, words] : {std::pair<Maker, const char*>{&CreateTest::swap_signature, "swap"},
+                             {&CreateTest::partition_table, "partition table"},
                              {&CreateTest::luks_signature, "crypto_LUKS"}}) {
     put(s.data, 0, std::string(8192, '\0'));
     (this->*make)(s.data);
@@ -253,7 +260,8 @@ TEST_F(CreateTest, ARefusalLeavesAnEmptyFileEmpty) {
   s.journal = device("disk", 40 * mib);
   swap_signature(s.journal);
   EXPECT_TRUE(refused(create_volume(s), "swap"));
-  EXPECT_EQ(std::filesystem::file_size(s.data), 0u) << "else the next attempt would find a file that holds something";
+  EXPECT_EQ(std::filesystem::file_size(s.data), 0u)
+      << "else the next attempt would find a file that holds something";
 }
 
 TEST_F(CreateTest, PartsOfOursAreNotOfferedForAdoption) {

@@ -26,7 +26,9 @@ struct EventLogTest : testing::Test {
   }
   ~EventLogTest() override { std::filesystem::remove_all(directory); }
 
-  static Event event(std::string kind, std::string text) { return {0, {}, std::move(kind), true, 2, 7, std::move(text)}; }
+  static Event event(std::string kind, std::string text) {
+    return {0, {}, std::move(kind), true, 2, 7, std::move(text)};
+  }
   std::unique_ptr<EventLog> open() { return std::make_unique<EventLog>(path, "mail", clock); }
 
   SetClock clock;
@@ -46,7 +48,8 @@ TEST_F(EventLogTest, IsKnownAfterARestart) {
 
   std::vector<Event> stored = load_events(path);
   ASSERT_EQ(stored.size(), 2u);
-  EXPECT_EQ(stored[0], (Event{1, {1'700'000'000, 123}, "split-brain", true, 2, 7, "replicas 1 and 2 both went on"}));
+  EXPECT_EQ(stored[0],
+            (Event{1, {1'700'000'000, 123}, "split-brain", true, 2, 7, "replicas 1 and 2 both went on"}));
   EXPECT_EQ(stored[1].text, "records 5 to 9 are kept in \"/a/b\"");
 
   log = open();
@@ -56,7 +59,8 @@ TEST_F(EventLogTest, IsKnownAfterARestart) {
             "3\n    2  2023-11-14T22:13:21Z  ! archived             records 5 to 9 are kept in \"/a/b\"\n"
             "    3  2023-11-14T22:13:21Z  ! role                 replica 1 is Primary\n");
   EXPECT_EQ(log->list(2, true),
-            "3\n{\"n\":3,\"time\":\"2023-11-14T22:13:21.000123Z\",\"volume\":\"mail\",\"kind\":\"role\",\"serious\":true,"
+            "3\n{\"n\":3,\"time\":\"2023-11-14T22:13:21.000123Z\",\"volume\":\"mail\",\"kind\":\"role\","
+            "\"serious\":true,"
             "\"peer\":2,\"epoch\":7,\"text\":\"replica 1 is Primary\"}\n");
 }
 
@@ -75,8 +79,10 @@ TEST_F(EventLogTest, ATornLineIsLeftOutAndTheNextOneCanBeRead) {
 }
 
 TEST_F(EventLogTest, NonsenseInTheFileIsLeftOut) {
-  std::ofstream(path) << "null\n[]\n{\"n\":-1}\n{\"n\":\"x\",\"time\":5}\n\n{\"n\":1e400,\"time\":\"2023-11-14T22:13:20.000000Z\"}\n"
-                      << std::string(100'000, '[') << "\n{\"n\":4,\"time\":\"2023-11-14T22:13:20.000000Z\",\"text\":\"good\"}\n";
+  std::ofstream(path) << "null\n[]\n{\"n\":-1}\n{\"n\":\"x\",\"time\":5}\n\n{\"n\":1e400,\"time\":\"2023-11-"
+                         "14T22:13:20.000000Z\"}\n"
+                      << std::string(100'000, '[')
+                      << "\n{\"n\":4,\"time\":\"2023-11-14T22:13:20.000000Z\",\"text\":\"good\"}\n";
   std::vector<Event> stored = load_events(path);
   ASSERT_EQ(stored.size(), 1u);
   EXPECT_EQ(stored[0].text, "good");

@@ -77,13 +77,20 @@ TEST_F(ResyncMeterTest, StatusShowsIt) {
   at(0, 0);
   at(10, volume_blocks / 2);
   std::string text = status_text(view), line = status_line(view), json = status_json(view);
-  EXPECT_NE(text.find("[###############...............] 50% of 1024 MiB  51 MiB/s, 10 s left"), std::string::npos) << text;
+  EXPECT_NE(text.find("[###############...............] 50% of 1024 MiB  51 MiB/s, 10 s left"),
+            std::string::npos)
+      << text;
   EXPECT_NE(text.find("DEGRADED"), std::string::npos) << text;
   EXPECT_NE(line.find("DEGRADED"), std::string::npos) << line;
-  EXPECT_NE(line.find("peer 2 SyncTarget Inconsistent 50% of 1024 MiB  51 MiB/s, 10 s left"), std::string::npos) << line;
+  EXPECT_NE(line.find("peer 2 SyncTarget Inconsistent 50% of 1024 MiB  51 MiB/s, 10 s left"),
+            std::string::npos)
+      << line;
   EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1);
-  EXPECT_NE(json.find(R"("resync":{"done_bytes":536870912,"total_bytes":1073741824,"bytes_per_second":53687091,"seconds_left":10})"),
-            std::string::npos) << json;
+  EXPECT_NE(
+      json.find(
+          R"("resync":{"done_bytes":536870912,"total_bytes":1073741824,"bytes_per_second":53687091,"seconds_left":10})"),
+      std::string::npos)
+      << json;
   status.suspended = true;
   status.waits_for = "replica 2";
   status.peers[0].split_brain = true;

@@ -1,5 +1,5 @@
-#include "memory_bound.h"
 #include "status_text.h"
+#include "memory_bound.h"
 
 #include <gtest/gtest.h>
 
@@ -56,7 +56,9 @@ TEST_F(StatusText, APeerThatIsAwayIsNotCalledInSync) {
   EXPECT_FALSE(says("  in sync")) << text();
   peer(2).seen = true;
   EXPECT_TRUE(says("protocol C  away for 40 s, counted as in sync in epoch 5")) << text();
-  EXPECT_NE(json().find(R"("in_sync":false,"counted_in_sync":true,"seen":true,"since_seconds":40)"), std::string::npos) << json();
+  EXPECT_NE(json().find(R"("in_sync":false,"counted_in_sync":true,"seen":true,"since_seconds":40)"),
+            std::string::npos)
+      << json();
   connect(2);
   EXPECT_TRUE(says("Secondary/UpToDate  protocol C  in sync")) << text();
   EXPECT_NE(json().find(R"("in_sync":true,"counted_in_sync":true)"), std::string::npos) << json();
@@ -75,7 +77,8 @@ TEST_F(StatusText, TwoThatWereLeftOutDoNotCallEachOtherInSync) {
   peer(3).in_sync = true;
   status.in_sync |= set_of(3);
   connect(3);  // replica 2 was primary, and is away
-  EXPECT_TRUE(says("peer 3   Connected  Secondary/Consistent  protocol C  counted as in sync in epoch 5")) << text();
+  EXPECT_TRUE(says("peer 3   Connected  Secondary/Consistent  protocol C  counted as in sync in epoch 5"))
+      << text();
   connect(2, true);
   EXPECT_TRUE(says("peer 3   Connected  Secondary/UpToDate  protocol C  in sync")) << text();
 }
@@ -104,9 +107,11 @@ TEST_F(StatusText, TheMemoryBoundFollowsTheConfiguration) {
   EXPECT_GT(more.clients, 64u * 40u << 20);
   EXPECT_EQ(more.arena, 2 * none.arena);
   EXPECT_EQ(more.bitmaps, 2u * 2u * 32u << 20);
-  EXPECT_EQ(more.total() - none.total(), more.arena - none.arena + more.digests - none.digests + more.bitmaps + more.clients + more.replicas);
+  EXPECT_EQ(more.total() - none.total(), more.arena - none.arena + more.digests - none.digests +
+                                             more.bitmaps + more.clients + more.replicas);
   EXPECT_TRUE(says(" now, all volumes of the process. This volume: ") && says(". At most ")) << text();
-  EXPECT_TRUE(says("more when all clients keep their queues full") && says("more when replicas are slow")) << text();
+  EXPECT_TRUE(says("more when all clients keep their queues full") && says("more when replicas are slow"))
+      << text();
 }
 
 TEST_F(StatusText, APrimaryTellsWhoSlowsIt) {
@@ -115,7 +120,8 @@ TEST_F(StatusText, APrimaryTellsWhoSlowsIt) {
   EXPECT_TRUE(says("Primary  UpToDate") && says("state    serving\n")) << text();
   status.slowed_by = 2;
   status.slowed_by_bytes = 300u << 20;
-  std::string slow = "SLOW: writes wait for room in memory or journal, which replica 2 takes: it is 300 MiB behind";
+  std::string
+      slow = "SLOW: writes wait for room in memory or journal, which replica 2 takes: it is 300 MiB behind";
   EXPECT_TRUE(says("serving. " + slow)) << text();
   EXPECT_NE(line().find(slow), std::string::npos);
   peer(2).in_sync = false;

@@ -50,20 +50,27 @@ TEST_F(VolumeStateTest, EachTroubleHasAStateAndStandsOnTheFirstLine) {
   auto& s = status;
   const Case of_primary[] = {
       {"failed", failed, [&] { s.failed = true; }},
-      {"failed, whatever else there is", failed, [&] { s.failed = s.suspended = s.peers[0].split_brain = true; }},
+      {"failed, whatever else there is", failed,
+       [&] { s.failed = s.suspended = s.peers[0].split_brain = true; }},
       {"another program has taken the device away", failed, [&] { lost = true; }},
       {"the same while writes wait", failed, [&] { lost = s.suspended = true; }},
       {"split brain", split_brain, [&] { s.peers[1].split_brain = true; }},
       {"split brain while it serves without the other", split_brain,
-       [&] { s.peers[1].split_brain = true, s.peers[1].in_sync = false, s.peers[1].connection = core::ConnectionState::StandAlone; }},
+       [&] {
+         s.peers[1].split_brain = true, s.peers[1].in_sync = false,
+         s.peers[1].connection = core::ConnectionState::StandAlone;
+       }},
       {"suspended", suspended, [&] { s.suspended = true, oldest = std::chrono::seconds(40); }},
       {"nothing gets through", stalled, [&] { oldest = std::chrono::seconds(40); }},
       {"a member is away", degraded, [&] { s.peers[0].connection = core::ConnectionState::Connecting; }},
-      {"it was left out", degraded, [&] { s.peers[0].connection = core::ConnectionState::Connecting, s.peers[0].in_sync = false; }},
-      {"one is away, another is filled", degraded, [&] { s.peers[0].connection = core::ConnectionState::Connecting, s.peers[1].sync_target = true; }},
+      {"it was left out", degraded,
+       [&] { s.peers[0].connection = core::ConnectionState::Connecting, s.peers[0].in_sync = false; }},
+      {"one is away, another is filled", degraded,
+       [&] { s.peers[0].connection = core::ConnectionState::Connecting, s.peers[1].sync_target = true; }},
       {"it is filled", resyncing, [&] { s.peers[0].in_sync = false, s.peers[0].sync_target = true; }},
       {"it catches up", resyncing, [&] { s.peers[0].in_sync = false; }},
-      {"a replica by protocol A is no member", ok, [&] { s.peers[1].in_sync = false, s.peers[1].protocol = core::Protocol::A; }},
+      {"a replica by protocol A is no member", ok,
+       [&] { s.peers[1].in_sync = false, s.peers[1].protocol = core::Protocol::A; }},
       {"a request waits for a moment", ok, [&] { oldest = std::chrono::milliseconds(900); }},
       {"good", ok, [] {}},
   };
@@ -81,7 +88,8 @@ TEST_F(VolumeStateTest, EachTroubleHasAStateAndStandsOnTheFirstLine) {
       {"this one is filled", resyncing, [&] { s.inconsistent = true; }},
       {"this one catches up", resyncing, [&] { s.in_sync = set_of(2) | set_of(3); }},
       {"another one was left out", degraded, [&] { s.peers[1].in_sync = false; }},
-      {"split brain", split_brain, [&] { s.peers[0].split_brain = true, s.peers[0].connection = core::ConnectionState::StandAlone; }},
+      {"split brain", split_brain,
+       [&] { s.peers[0].split_brain = true, s.peers[0].connection = core::ConnectionState::StandAlone; }},
       {"good", ok, [] {}},
   };
   for (const Case& c : of_secondary) {
@@ -94,7 +102,8 @@ TEST_F(VolumeStateTest, EachTroubleHasAStateAndStandsOnTheFirstLine) {
 TEST_F(VolumeStateTest, TheAgeOfTheOldestRequestIsSaid) {
   good(core::Role::primary);
   oldest = std::chrono::seconds(41);
-  EXPECT_NE(status_text(view()).find("the oldest request has waited for 41 s"), std::string::npos) << status_text(view());
+  EXPECT_NE(status_text(view()).find("the oldest request has waited for 41 s"), std::string::npos)
+      << status_text(view());
   EXPECT_NE(status_json(view()).find("\"oldest_request_waits_ms\":41000"), std::string::npos);
   EXPECT_NE(status_json(view()).find("\"state\":\"stalled\""), std::string::npos);
 }

@@ -27,7 +27,8 @@ struct VolumeSupervisorTest : testing::Test {
     s.size = 8u << 20;
     s.journal_size = 64u << 20;
     s.arena = 64u << 20;
-    s.data = where + "/" + name + ".data", s.journal = where + "/" + name + ".journal", s.control = where + "/" + name + ".sock";
+    s.data = where + "/" + name + ".data", s.journal = where + "/" + name + ".journal",
+    s.control = where + "/" + name + ".sock";
     return s;
   }
   std::unique_ptr<VolumeSupervisor> start(const VolumeSettings& s) {
@@ -41,7 +42,9 @@ struct VolumeSupervisorTest : testing::Test {
     std::unique_lock lock(mutex);
     while (!std::holds_alternative<S>(v.state())) changed.wait_for(lock, std::chrono::milliseconds(100));
   }
-  Result<std::string> ask(const VolumeSettings& s, const std::string& what) { return control::ask(s.control, what, std::chrono::seconds(20)); }
+  Result<std::string> ask(const VolumeSettings& s, const std::string& what) {
+    return control::ask(s.control, what, std::chrono::seconds(20));
+  }
 
   std::string where;
   std::mutex mutex;
@@ -84,7 +87,8 @@ TEST_F(VolumeSupervisorTest, AFailureAtRunTimeEndsOneVolumeAlone) {
   auto other = start(good), one = start(bad);
   await<VolumeSupervisor::Failed>(*one);
   await<VolumeSupervisor::Serving>(*other);
-  EXPECT_NE(std::get<VolumeSupervisor::Failed>(one->state()).why.message.find("missing/nbd"), std::string::npos);
+  EXPECT_NE(std::get<VolumeSupervisor::Failed>(one->state()).why.message.find("missing/nbd"),
+            std::string::npos);
   std::filesystem::create_directory(where + "/missing");
   one->reload(bad, "");
   await<VolumeSupervisor::Serving>(*one);
@@ -167,7 +171,8 @@ TEST_F(VolumeSupervisorTest, WhatTakesEffectWithoutARestart) {
   b.peers[0].address = "10.0.0.9:7710";
   b.secret_file = "/elsewhere";
   EXPECT_TRUE(keys_for_a_restart(a, b).empty());
-  b.arena *= 2, b.peers[0].protocol = core::Protocol::A, b.arbiter.kind = arbiter::Kind::etcd, b.fuse_device = "/x";
+  b.arena *= 2, b.peers[0].protocol = core::Protocol::A, b.arbiter.kind = arbiter::Kind::etcd,
+                b.fuse_device = "/x";
   EXPECT_EQ(keys_for_a_restart(a, b), (std::vector<std::string>{"arena", "fuse", "arbiter", "peer"}));
 }
 

@@ -24,7 +24,8 @@ namespace {
 
 struct DeviceExportTest : testing::Test {
   void SetUp() override {
-    if (::geteuid() != 0 || ::access("/dev/fuse", R_OK | W_OK) != 0 || ::access("/dev/loop-control", R_OK | W_OK) != 0)
+    if (::geteuid() != 0 || ::access("/dev/fuse", R_OK | W_OK) != 0 ||
+        ::access("/dev/loop-control", R_OK | W_OK) != 0)
       FAIL() << "needs root, /dev/fuse and loop devices";
     const char* tmp = std::getenv("TMPDIR");
     where = std::string(tmp ? tmp : "/tmp") + "/tl-device-XXXXXX";
@@ -130,8 +131,9 @@ TEST_F(DeviceExportTest, ADeviceThatNobodyTakesIsGivenBack) {
   EXPECT_TRUE(loops().empty());
 }
 
-// A write larger than a FUSE request that fails in part: the loop driver may acknowledge all of it (Linux 6.18 does). No flush says
-// that it is durable, neither this one nor a later one, although the target's own flushes succeed.
+// A write larger than a FUSE request that fails in part: the loop driver may acknowledge all of it
+// (Linux 6.18 does). No flush says that it is durable, neither this one nor a later one, although the
+// target's own flushes succeed.
 TEST_F(DeviceExportTest, AWriteThatFailsInPartIsNeverFlushed) {
   ASSERT_TRUE(start());
   run_until([&] { return ready.has_value(); });
@@ -216,7 +218,8 @@ TEST_F(DeviceExportTest, WhatIsMountedOverTheFileIsLeftAlone) {
   Fd(::open(other.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   int error = -1;
   bool covered = false;
-  side->run([&] { error = ::mount(other.c_str(), file.c_str(), nullptr, MS_BIND, nullptr) == 0 ? 0 : errno; }, [&] { covered = true; });
+  side->run([&] { error = ::mount(other.c_str(), file.c_str(), nullptr, MS_BIND, nullptr) == 0 ? 0 : errno; },
+            [&] { covered = true; });
   run_until([&] { return covered; });
   ASSERT_EQ(error, 0);
   std::optional<Status> told;
@@ -224,7 +227,8 @@ TEST_F(DeviceExportTest, WhatIsMountedOverTheFileIsLeftAlone) {
   run_until([&] { return told.has_value(); });
   ASSERT_FALSE(*told) << "it has unmounted somebody else's mount";
   EXPECT_NE(told->error().message.find("is mounted on it"), std::string::npos) << told->error().message;
-  ASSERT_EQ(::umount2(file.c_str(), UMOUNT_NOFOLLOW), 0) << "the other mount has gone: " << std::strerror(errno);
+  ASSERT_EQ(::umount2(file.c_str(), UMOUNT_NOFOLLOW), 0)
+      << "the other mount has gone: " << std::strerror(errno);
   run_until([&] { return !device->device().empty(); });  // a stop that was refused leaves things as they were
   told.reset();
   stop(told);

@@ -102,7 +102,8 @@ TEST_F(LoopDevice, another_file_under_the_same_number_is_left_alone) {
     if (!sequence_known) loop.sequence = 0;
     ASSERT_TRUE(detach_loop(*ours));
     std::filesystem::copy_file(file, where + "/foreign", std::filesystem::copy_options::overwrite_existing);
-    Fd fd(open(ours->device.c_str(), O_RDWR | O_CLOEXEC)), backing(open((where + "/foreign").c_str(), O_RDWR | O_CLOEXEC));
+    Fd fd(open(ours->device.c_str(), O_RDWR | O_CLOEXEC)),
+        backing(open((where + "/foreign").c_str(), O_RDWR | O_CLOEXEC));
     ASSERT_EQ(ioctl(fd.get(), LOOP_SET_FD, backing.get()), 0) << "the number was taken by a third";
     fd.reset();
     LoopIdentity foreign = loops_of(where + "/foreign").at(0);
@@ -122,7 +123,7 @@ TEST_F(LoopDevice, another_file_under_the_same_number_is_left_alone) {
 // The same path may name another file in another mount namespace, or be covered.
 TEST_F(LoopDevice, the_file_system_of_the_backing_file_is_compared) {
   ASSERT_EQ(geteuid(), 0u) << "needs root";
-  struct stat st {};
+  struct stat st{};
   ASSERT_EQ(stat(file.c_str(), &st), 0);
   auto refused = attach_loop(file, {.direct_io = false, .backing_device = st.st_dev + 1});
   ASSERT_FALSE(refused);

@@ -1,4 +1,5 @@
-// A volume in memory that keeps its bytes. The test completes requests by hand, or all of them complete at once.
+// A volume in memory that keeps its bytes. The test completes requests by hand, or all of them complete at
+// once.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +14,8 @@ namespace twinloft::repl::exports {
 
 class ManualTarget : public ports::BlockTarget {
  public:
-  explicit ManualTarget(std::size_t size, bool completes_at_once) : bytes(size), immediate(completes_at_once) {}
+  explicit ManualTarget(std::size_t size, bool completes_at_once)
+      : bytes(size), immediate(completes_at_once) {}
 
   std::uint64_t size_bytes() const override { return bytes.size(); }
   void submit(ports::IoRequest& r) override {
@@ -26,7 +28,8 @@ class ManualTarget : public ports::BlockTarget {
     std::byte* at = bytes.data() + r.offset;
     if (error == 0 && r.op == ports::IoOp::write) std::memcpy(at, r.data, r.length);
     if (error == 0 && r.op == ports::IoOp::read) std::memcpy(r.data, at, r.length);
-    if (error == 0 && (r.op == ports::IoOp::trim || r.op == ports::IoOp::write_zeroes)) std::memset(at, 0, r.length);
+    if (error == 0 && (r.op == ports::IoOp::trim || r.op == ports::IoOp::write_zeroes))
+      std::memset(at, 0, r.length);
     r.error = error;
     r.done(r);
   }

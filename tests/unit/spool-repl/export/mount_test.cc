@@ -48,7 +48,7 @@ class MountPoint : public testing::Test {
 
 TEST_F(MountPoint, is_created_as_a_private_file_and_accepted_again) {
   ASSERT_TRUE(prepare_mount_point(where + "/volume"));
-  struct stat st {};
+  struct stat st{};
   ASSERT_EQ(stat((where + "/volume").c_str(), &st), 0);
   EXPECT_TRUE(S_ISREG(st.st_mode));
   EXPECT_EQ(st.st_mode & 0777, 0600u);
@@ -68,7 +68,7 @@ TEST_F(MountPoint, must_be_a_file_with_an_absolute_path) {
 }
 
 TEST_F(MountPoint, another_mount_at_the_same_path_stays) {
-  struct stat st {};
+  struct stat st{};
   ASSERT_EQ(stat("/proc", &st), 0);
   EXPECT_TRUE(unmount_own("/proc", st.st_dev + 1)) << "what is not there is gone";
   abort_mount("/proc", st.st_dev + 1, false);

@@ -27,16 +27,20 @@ inline Bytes operator+(Bytes a, const Bytes& b) {
   return a;
 }
 
-inline Bytes client_flags(std::uint32_t flags = 3) { return be(flags); }
+inline Bytes client_flags(std::uint32_t flags = 3) {
+  return be(flags);
+}
 inline Bytes option(std::uint32_t number, const Bytes& data = {}) {
   return be(option_magic) + be(number) + be(static_cast<std::uint32_t>(data.size())) + data;
 }
-inline Bytes option(Option number, const Bytes& data = {}) { return option(static_cast<std::uint32_t>(number), data); }
+inline Bytes option(Option number, const Bytes& data = {}) {
+  return option(static_cast<std::uint32_t>(number), data);
+}
 inline Bytes named(std::string_view name) {  // the data of INFO and GO without information requests
   return be(static_cast<std::uint32_t>(name.size())) + text(name) + be(std::uint16_t{0});
 }
-inline Bytes request(Command command, std::uint64_t cookie, std::uint64_t offset = 0, std::uint32_t length = 0,
-                     std::uint16_t flags = 0) {
+inline Bytes request(Command command, std::uint64_t cookie, std::uint64_t offset = 0,
+                     std::uint32_t length = 0, std::uint16_t flags = 0) {
   Bytes b(request_bytes);
   encode_request({flags, static_cast<std::uint16_t>(command), cookie, offset, length},
                  std::span<std::byte, request_bytes>(b.data(), request_bytes));

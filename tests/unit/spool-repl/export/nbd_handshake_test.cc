@@ -65,7 +65,8 @@ TEST_P(NbdHandshake, info_answers_and_goes_on_negotiating) {
   EXPECT_EQ(state(), State::negotiating);
   ASSERT_EQ(answers.size(), 3u);
   EXPECT_TRUE(answers[2].is(OptionReply::ack));
-  EXPECT_EQ(load_be<std::uint16_t>(answers[0].data.data() + 10) & flag_send_df, 0);  // needs structured replies
+  EXPECT_EQ(load_be<std::uint16_t>(answers[0].data.data() + 10) & flag_send_df, 0);  // needs structured
+                                                                                     // replies
 }
 
 TEST_P(NbdHandshake, export_name_ends_with_zeroes_only_for_old_clients) {
@@ -109,9 +110,10 @@ TEST_P(NbdHandshake, abort_is_acknowledged_and_ends) {
 }
 
 TEST_P(NbdHandshake, what_is_not_offered_is_refused_by_the_right_word) {
-  auto answers = option_answers(talk(client_flags() + option(Option::starttls) + option(Option::set_meta_context) +
-                                     option(Option::list_meta_context) + option(4) + option(77, text("data")) +
-                                     option(Option::list, text("x")) + option(Option::structured_reply, text("x"))));
+  auto answers = option_answers(talk(client_flags() + option(Option::starttls) +
+                                     option(Option::set_meta_context) + option(Option::list_meta_context) +
+                                     option(4) + option(77, text("data")) + option(Option::list, text("x")) +
+                                     option(Option::structured_reply, text("x"))));
   ASSERT_EQ(answers.size(), 7u);
   EXPECT_TRUE(answers[0].is(OptionReply::err_policy));
   for (std::size_t i : {1u, 2u, 3u, 4u}) EXPECT_TRUE(answers[i].is(OptionReply::err_unsup));
@@ -122,8 +124,12 @@ TEST_P(NbdHandshake, what_is_not_offered_is_refused_by_the_right_word) {
 }
 
 TEST_P(NbdHandshake, lengths_that_lie_are_invalid) {
-  const Bytes bad[] = {{}, be(0u), be(std::uint32_t{5}) + text("spool"), be(~0u) + text("spool") + be(std::uint16_t{0}),
-                       be(4u) + text("spool") + be(std::uint16_t{0}), be(5u) + text("spool") + be(std::uint16_t{1}),
+  const Bytes bad[] = {{},
+                       be(0u),
+                       be(std::uint32_t{5}) + text("spool"),
+                       be(~0u) + text("spool") + be(std::uint16_t{0}),
+                       be(4u) + text("spool") + be(std::uint16_t{0}),
+                       be(5u) + text("spool") + be(std::uint16_t{1}),
                        be(5u) + text("spool") + be(std::uint16_t{0}) + text("x")};
   for (const auto& data : bad) {
     auto answers = option_answers(talk(client_flags() + option(Option::go, data)));
@@ -134,12 +140,14 @@ TEST_P(NbdHandshake, lengths_that_lie_are_invalid) {
 }
 
 TEST_P(NbdHandshake, long_options_are_skipped_longer_ones_end_it) {
-  auto answers = option_answers(talk(client_flags() + option(Option::info, Bytes(Handshake::max_option_bytes + 1)) +
+  auto answers = option_answers(talk(client_flags() +
+                                     option(Option::info, Bytes(Handshake::max_option_bytes + 1)) +
                                      option(Option::go, named("spool"))));
   ASSERT_EQ(answers.size(), 4u);
   EXPECT_TRUE(answers[0].is(OptionReply::err_too_big));
   EXPECT_EQ(state(), State::transmission);
-  talk(client_flags() + be(option_magic) + be(6u) + be(static_cast<std::uint32_t>(Handshake::max_skipped_bytes + 1)));
+  talk(client_flags() + be(option_magic) + be(6u) +
+       be(static_cast<std::uint32_t>(Handshake::max_skipped_bytes + 1)));
   EXPECT_EQ(state(), State::broken);
   talk(client_flags() + be(option_magic) + be(1u) + be(4097u));
   EXPECT_EQ(state(), State::broken);

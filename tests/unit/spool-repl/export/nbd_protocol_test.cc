@@ -16,9 +16,11 @@ TEST(NbdCodec, golden_request) {
   Request r{command_fua, 1, 0x0102030405060708, 0x1112131415161718, 0x21222324};
   std::array<std::byte, request_bytes> out;
   encode_request(r, out);
-  EXPECT_EQ(Bytes(out.begin(), out.end()),
-            text(std::string_view("\x25\x60\x95\x13\x00\x01\x00\x01\x01\x02\x03\x04\x05\x06\x07\x08\x11\x12\x13\x14"
-                                  "\x15\x16\x17\x18\x21\x22\x23\x24", 28)));
+  EXPECT_EQ(
+      Bytes(out.begin(), out.end()),
+      text(std::string_view("\x25\x60\x95\x13\x00\x01\x00\x01\x01\x02\x03\x04\x05\x06\x07\x08\x11\x12\x13\x14"
+                            "\x15\x16\x17\x18\x21\x22\x23\x24",
+                            28)));
   auto back = decode_request(out);
   ASSERT_TRUE(back);
   EXPECT_EQ(back->cookie, r.cookie);
@@ -67,8 +69,8 @@ TEST(NbdCheck, ranges) {
   for (auto command : {Command::write, Command::write_zeroes}) {
     EXPECT_EQ(check_request(make(command, size - 1, 1), size), WireError::none);
     EXPECT_EQ(check_request(make(command, size - 1, 2), size), WireError::enospc);
-    EXPECT_EQ(check_request(make(command, ~0ULL, ~0U), size), command == Command::write ? WireError::einval
-                                                                                        : WireError::enospc);
+    EXPECT_EQ(check_request(make(command, ~0ULL, ~0U), size),
+              command == Command::write ? WireError::einval : WireError::enospc);
     EXPECT_EQ(check_request(make(command, 0, 0), size), WireError::einval);
   }
 }
@@ -88,7 +90,8 @@ TEST(NbdCheck, lengths) {
 TEST(NbdCheck, flags_and_commands) {
   EXPECT_EQ(check_request(make(Command::write, 0, 1, command_fua), size), WireError::none);
   EXPECT_EQ(check_request(make(Command::write, 0, 1, command_no_hole), size), WireError::einval);
-  EXPECT_EQ(check_request(make(Command::write_zeroes, 0, 1, command_no_hole | command_fua | command_fast_zero), size),
+  EXPECT_EQ(check_request(
+                make(Command::write_zeroes, 0, 1, command_no_hole | command_fua | command_fast_zero), size),
             WireError::none);
   EXPECT_EQ(check_request(make(Command::read, 0, 1, command_df), size), WireError::none);
   EXPECT_EQ(check_request(make(Command::trim, 0, 1, command_df), size), WireError::einval);
@@ -114,7 +117,8 @@ class NbdReader : public testing::TestWithParam<std::size_t> {
         if (event == RequestReader::Event::need_input) break;
         if (event == RequestReader::Event::bad_magic) return log + "bad";
         if (event == RequestReader::Event::request)
-          log += fmt::format("{}@{}+{} ", reader.request().command, reader.request().offset, reader.request().length);
+          log += fmt::format("{}@{}+{} ", reader.request().command, reader.request().offset,
+                             reader.request().length);
         if (event == RequestReader::Event::payload) payload += as_text(piece);
         if (event == RequestReader::Event::payload && reader.payload_left() == 0)
           log += "'" + std::exchange(payload, "") + "' ";

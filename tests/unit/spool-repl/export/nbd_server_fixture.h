@@ -74,8 +74,10 @@ class NbdServerTest : public testing::Test {
     ByteSpan left(data);
     while (!left.empty()) {
       ssize_t n = ::send(fd.get(), left.data(), left.size(), MSG_NOSIGNAL);
-      if (n > 0) left = left.subspan(static_cast<std::size_t>(n));
-      else if (errno == EPIPE || errno == ECONNRESET) return;
+      if (n > 0)
+        left = left.subspan(static_cast<std::size_t>(n));
+      else if (errno == EPIPE || errno == ECONNRESET)
+        return;
       ASSERT_TRUE(loop->turn(n > 0 ? Duration::zero() : Duration(std::chrono::milliseconds(100))));
     }
   }

@@ -10,8 +10,8 @@ using NbdServer = NbdServerTest;
 TEST_F(NbdServer, replies_come_in_the_order_of_completion) {
   start();
   Fd client = connect_client();
-  send(client, request(Command::write, 1, 0, 4) + text("aaaa") + request(Command::write, 2, 4, 4) + text("bbbb") +
-                   request(Command::flush, 3));
+  send(client, request(Command::write, 1, 0, 4) + text("aaaa") + request(Command::write, 2, 4, 4) +
+                   text("bbbb") + request(Command::flush, 3));
   run_until([&] { return target.waiting.size() == 3; });
   EXPECT_TRUE(silent(client));
   target.complete_last();
@@ -33,8 +33,9 @@ TEST_F(NbdServer, reads_bring_their_data_plain_and_structured) {
   EXPECT_EQ(reply(plain), Reply(0, 5));
   EXPECT_EQ(receive(plain, data.size()), data);
   send(structured, request(Command::read, 6, 77, 100000));
-  EXPECT_EQ(receive(structured, 28), be(structured_reply_magic) + be(std::uint16_t{1}) + be(std::uint16_t{1}) +
-                                         be(std::uint64_t{6}) + be(100008u) + be(std::uint64_t{77}));
+  EXPECT_EQ(receive(structured, 28), be(structured_reply_magic) + be(std::uint16_t{1}) +
+                                         be(std::uint16_t{1}) + be(std::uint64_t{6}) + be(100008u) +
+                                         be(std::uint64_t{77}));
   EXPECT_EQ(receive(structured, data.size()), data);
 }
 
@@ -42,8 +43,8 @@ TEST_F(NbdServer, everything_also_works_byte_by_byte) {
   target.immediate = true;
   start();
   Fd client = connect_raw();
-  Bytes all = client_flags() + option(Option::go, named("spool")) + request(Command::write, 1, 3, 5) + text("hello") +
-              request(Command::read, 2, 2, 7) + request(Command::disconnect, 3);
+  Bytes all = client_flags() + option(Option::go, named("spool")) + request(Command::write, 1, 3, 5) +
+              text("hello") + request(Command::read, 2, 2, 7) + request(Command::disconnect, 3);
   receive(client, 18);
   for (auto b : all) send(client, {b});
   EXPECT_EQ(receive(client, 20 + 12 + 20 + 14 + 20).size(), 86u);
@@ -105,7 +106,8 @@ TEST_F(NbdServer, fua_goes_with_one_piece_and_becomes_one_flush_behind_several) 
   target.complete_first();
   EXPECT_EQ(reply(client), Reply(0, 2));
 
-  send(client, request(Command::trim, 3, 0, 4096, command_fua) + request(Command::write_zeroes, 4, 0, 9, command_fua));
+  send(client, request(Command::trim, 3, 0, 4096, command_fua) +
+                   request(Command::write_zeroes, 4, 0, 9, command_fua));
   run_until([&] { return target.waiting.size() == 2; });
   EXPECT_EQ(target.waiting[0]->op, ports::IoOp::trim);
   EXPECT_EQ(target.waiting[1]->op, ports::IoOp::write_zeroes);
@@ -142,7 +144,8 @@ TEST_F(NbdServer, bad_requests_are_answered_without_the_target_and_keep_the_stre
   send(client, request(Command::write, 1, end, 5) + text("magic") + request(Command::read, 2, end, 1) +
                    request(static_cast<Command>(9), 3) + request(Command::read, 4, 0, 0) +
                    request(Command::write, 5, 0, 3, 1 << 9) + text("abc") + request(Command::flush, 6, 0, 1) +
-                   request(Command::write, 7, 0, 33 << 20) + Bytes(33 << 20) + request(Command::cache, 8, 0, 4096));
+                   request(Command::write, 7, 0, 33 << 20) + Bytes(33 << 20) +
+                   request(Command::cache, 8, 0, 4096));
   EXPECT_EQ(reply(client), Reply(28, 1));
   for (std::uint64_t cookie : {2, 3, 4, 5, 6, 7}) EXPECT_EQ(reply(client), Reply(22, cookie));
   EXPECT_EQ(reply(client), Reply(0, 8));
@@ -191,7 +194,8 @@ TEST_F(NbdServer, a_lost_client_leaves_its_requests_to_the_target) {
 TEST_F(NbdServer, disconnect_lets_what_is_in_flight_finish) {
   start();
   Fd client = connect_client();
-  send(client, request(Command::write, 1, 0, 4) + text("data") + request(Command::disconnect, 2) + text("garbage"));
+  send(client,
+       request(Command::write, 1, 0, 4) + text("data") + request(Command::disconnect, 2) + text("garbage"));
   run_until([&] { return target.waiting.size() == 1; });
   EXPECT_TRUE(silent(client));
   target.complete_first();
@@ -286,7 +290,7 @@ TEST_F(NbdServer, abort_is_answered_before_the_end) {
 
 TEST_F(NbdServer, listening_errors_say_where) {
   start();
-  struct stat st {};
+  struct stat st{};
   ASSERT_EQ(stat(path.c_str(), &st), 0);
   EXPECT_EQ(st.st_mode & 0777, 0600u);
   Server other(*loop, target, options);

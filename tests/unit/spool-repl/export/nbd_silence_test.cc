@@ -46,7 +46,8 @@ struct NbdSilenceTest : NbdServerTest {
     ::inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
     address.sin_port = htons(port);
     EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&own), sizeof own), 0) << std::strerror(errno);
-    EXPECT_EQ(::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0) << std::strerror(errno);
+    EXPECT_EQ(::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0)
+        << std::strerror(errno);
     EXPECT_EQ(::fcntl(fd.get(), F_SETFL, O_NONBLOCK), 0);
     return fd;
   }
@@ -83,7 +84,8 @@ struct NbdSilenceTest : NbdServerTest {
     Fd refused = connect_tcp();
     char byte;
     ssize_t n = -1;
-    run_until([&] { return (n = ::recv(refused.get(), &byte, 1, MSG_DONTWAIT)) >= 0 || errno == ECONNRESET; });
+    run_until(
+        [&] { return (n = ::recv(refused.get(), &byte, 1, MSG_DONTWAIT)) >= 0 || errno == ECONNRESET; });
     EXPECT_LE(n, 0) << "it was greeted";
     Fd other = connect_serving("127.0.0.2");
     EXPECT_EQ(server->connections(), 4u);

@@ -1,4 +1,5 @@
-// A ublk driver as the kernel's behaves, in memory: control commands, one queue a device, and requests that the test makes.
+// A ublk driver as the kernel's behaves, in memory: control commands, one queue a device, and requests that
+// the test makes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,11 +27,11 @@ namespace twinloft::repl::ublk {
 class FakeDriver final : public Driver {
  public:
   struct Slot {
-    bool fetched = false;                    // the driver has it
-    bool busy = false;                       // a request is out
+    bool fetched = false;  // the driver has it
+    bool busy = false;     // a request is out
     std::uint64_t addr = 0;
-    std::optional<int> result;               // of the last commit
-    std::vector<std::byte> read;             // what it brought, of a read
+    std::optional<int> result;    // of the last commit
+    std::vector<std::byte> read;  // what it brought, of a read
     uapi::IoDescriptor descriptor;
   };
   struct DeviceModel {
@@ -38,22 +39,22 @@ class FakeDriver final : public Driver {
     uapi::Params params;
     std::vector<Slot> slots;
     std::deque<Completion> completions;
-    int event = -1;                          // the queue's, while there is one
+    int event = -1;  // the queue's, while there is one
     bool queue_open = false;
-    bool block_open = false;                 // somebody keeps the block device open, mounted say
+    bool block_open = false;  // somebody keeps the block device open, mounted say
   };
 
   // --- what a test sets up
   bool present = true;
   bool knows_plain = true, knows_encoded = false, knows_del_async = false;
-  std::map<uapi::Control, int> refuse;       // command -> errno
-  int refuse_io = 0;                         // errno of every fetch
-  int submit_errors = 0;                     // so many submissions fail with EAGAIN
-  std::optional<uapi::DeviceInfo> grants;    // instead of what was asked for
+  std::map<uapi::Control, int> refuse;     // command -> errno
+  int refuse_io = 0;                       // errno of every fetch
+  int submit_errors = 0;                   // so many submissions fail with EAGAIN
+  std::optional<uapi::DeviceInfo> grants;  // instead of what was asked for
   bool claimed_elsewhere = false;
   std::string used_by;
   bool nodes = true;
-  bool hold_stop = false;                    // it waits for something of its own
+  bool hold_stop = false;  // it waits for something of its own
 
   // --- what it sees
   std::mutex mutex;
@@ -108,19 +109,25 @@ class FakeDriver final : public Driver {
     if (found == models.end()) return -ENODEV;
     DeviceModel& model = found->second;
     switch (*kind) {
-      case Control::get_dev_info: std::memcpy(reinterpret_cast<void*>(c.addr), &model.info, sizeof model.info); return 0;
+      case Control::get_dev_info:
+        std::memcpy(reinterpret_cast<void*>(c.addr), &model.info, sizeof model.info);
+        return 0;
       case Control::set_params:
         if (model.block_open) return -EACCES;
         std::memcpy(&model.params, reinterpret_cast<const void*>(c.addr), sizeof model.params);
         return c.len == sizeof model.params ? 0 : -EINVAL;
-      case Control::start_dev: return start(lock, model, c, give_up);
-      case Control::stop_dev: return stop(lock, model);
+      case Control::start_dev:
+        return start(lock, model, c, give_up);
+      case Control::stop_dev:
+        return stop(lock, model);
       case Control::del_dev:
         // The kernel would wait for ever, with everything locked.
         EXPECT_FALSE(model.block_open || model.queue_open) << "DEL_DEV of a device in use";
         return remove(found);
-      case Control::del_dev_async: return remove(found);
-      default: return -EOPNOTSUPP;
+      case Control::del_dev_async:
+        return remove(found);
+      default:
+        return -EOPNOTSUPP;
     }
   }
 
@@ -128,7 +135,8 @@ class FakeDriver final : public Driver {
 
   // --- the kernel's side of I/O, for tests
   // A request on a tag that the driver has; `data` is that of a write.
-  void request(unsigned id, unsigned tag, uapi::IoDescriptor d, ByteSpan data = {}, int result = uapi::result_request) {
+  void request(unsigned id, unsigned tag, uapi::IoDescriptor d, ByteSpan data = {},
+               int result = uapi::result_request) {
     std::lock_guard lock(mutex);
     Slot& slot = models.at(id).slots.at(tag);
     ASSERT_TRUE(slot.fetched) << "the driver does not have tag " << tag;
@@ -155,7 +163,8 @@ class FakeDriver final : public Driver {
   }
   bool is_live(unsigned id) {
     std::lock_guard lock(mutex);
-    return models.contains(id) && models[id].info.state == static_cast<std::uint16_t>(uapi::DeviceState::live);
+    return models.contains(id) &&
+           models[id].info.state == static_cast<std::uint16_t>(uapi::DeviceState::live);
   }
   template <class Action>
   auto with(Action action) {
@@ -176,7 +185,8 @@ class FakeDriver final : public Driver {
 
   std::optional<uapi::Control> decode(std::uint32_t op) const {
     using uapi::Control;
-    for (Control c : {Control::get_dev_info, Control::add_dev, Control::del_dev, Control::start_dev, Control::stop_dev, Control::set_params})
+    for (Control c : {Control::get_dev_info, Control::add_dev, Control::del_dev, Control::start_dev,
+                      Control::stop_dev, Control::set_params})
       if ((knows_plain && op == uapi::plain(c)) || (knows_encoded && op == uapi::encoded(c))) return c;
     if (knows_encoded && op == uapi::encoded(Control::get_features)) return Control::get_features;
     if (knows_del_async && op == uapi::encoded(Control::del_dev_async)) return Control::del_dev_async;
@@ -185,7 +195,9 @@ class FakeDriver final : public Driver {
   int add(const uapi::ControlCommand& c) {
     uapi::DeviceInfo info;
     std::memcpy(&info, reinterpret_cast<const void*>(c.addr), sizeof info);
-    if (c.queue_id != 0xffff || c.len < sizeof info || c.dev_id != info.dev_id || info.dev_id != uapi::any_device) return -EINVAL;
+    if (c.queue_id != 0xffff || c.len < sizeof info || c.dev_id != info.dev_id ||
+        info.dev_id != uapi::any_device)
+      return -EINVAL;
     unsigned id = 0;
     while (models.contains(id)) ++id;
     if (grants) {
@@ -206,10 +218,13 @@ class FakeDriver final : public Driver {
     models.erase(found);
     return 0;
   }
-  int start(std::unique_lock<std::mutex>& lock, DeviceModel& model, const uapi::ControlCommand& c, const std::atomic<bool>& give_up) {
+  int start(std::unique_lock<std::mutex>& lock, DeviceModel& model, const uapi::ControlCommand& c,
+            const std::atomic<bool>& give_up) {
     if (c.data[0] == 0) return -EINVAL;
     ++starts_waiting;
-    auto fetched = [&] { return std::all_of(model.slots.begin(), model.slots.end(), [](const Slot& s) { return s.fetched; }); };
+    auto fetched = [&] {
+      return std::all_of(model.slots.begin(), model.slots.end(), [](const Slot& s) { return s.fetched; });
+    };
     while (!fetched() && !give_up) changed.wait_for(lock, std::chrono::milliseconds(1));
     --starts_waiting;
     if (!fetched()) return -EINTR;
@@ -219,7 +234,9 @@ class FakeDriver final : public Driver {
   }
   // As del_gendisk() does: what is under way ends first.
   int stop(std::unique_lock<std::mutex>& lock, DeviceModel& model) {
-    auto busy = [&] { return std::any_of(model.slots.begin(), model.slots.end(), [](const Slot& s) { return s.busy; }); };
+    auto busy = [&] {
+      return std::any_of(model.slots.begin(), model.slots.end(), [](const Slot& s) { return s.busy; });
+    };
     while (hold_stop || (model.queue_open && busy())) changed.wait_for(lock, std::chrono::milliseconds(1));
     model.info.state = 0;
     model.info.pid = -1;
@@ -241,7 +258,8 @@ class FakeDriver final : public Driver {
 
 class FakeQueue final : public Queue {
  public:
-  FakeQueue(FakeDriver& driver, unsigned id) : driver_(driver), id_(id), event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  FakeQueue(FakeDriver& driver, unsigned id)
+      : driver_(driver), id_(id), event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     std::lock_guard lock(driver_.mutex);
     driver_.models.at(id).queue_open = true;
     driver_.models.at(id).event = event_.get();
@@ -281,7 +299,8 @@ class FakeQueue final : public Queue {
   void issue(std::uint32_t op, const uapi::IoCommand& c) {
     auto& model = driver_.models.at(id_);
     driver_.opcodes.insert(op);
-    bool known_fetch = (driver_.knows_plain && op == uapi::plain(uapi::Io::fetch)) || (driver_.knows_encoded && op == uapi::encoded(uapi::Io::fetch));
+    bool known_fetch = (driver_.knows_plain && op == uapi::plain(uapi::Io::fetch)) ||
+                       (driver_.knows_encoded && op == uapi::encoded(uapi::Io::fetch));
     bool known_commit = (driver_.knows_plain && op == uapi::plain(uapi::Io::commit_and_fetch)) ||
                         (driver_.knows_encoded && op == uapi::encoded(uapi::Io::commit_and_fetch));
     ASSERT_LT(c.tag, model.slots.size());
@@ -344,7 +363,8 @@ class UblkTest : public testing::Test {
     options.queue_depth = depth;
     options.max_io_bytes = io_bytes;
     ready.reset();
-    device = UblkExport::start(*loop, target, *side, options, driver, [this](Result<std::string> path) { ready = std::move(path); });
+    device = UblkExport::start(*loop, target, *side, options, driver,
+                               [this](Result<std::string> path) { ready = std::move(path); });
   }
   void start_and_wait() {
     start();
@@ -369,7 +389,8 @@ class UblkTest : public testing::Test {
   void settle() {
     for (int i = 0; i < 5; ++i) ASSERT_TRUE(loop->turn(std::chrono::milliseconds(2)));
   }
-  static uapi::IoDescriptor describe(uapi::Op op, std::uint64_t offset, std::uint64_t bytes, std::uint32_t flags = 0) {
+  static uapi::IoDescriptor describe(uapi::Op op, std::uint64_t offset, std::uint64_t bytes,
+                                     std::uint32_t flags = 0) {
     return {static_cast<std::uint32_t>(op) | flags, static_cast<std::uint32_t>(bytes / 512), offset / 512, 0};
   }
   // One request, and its result.
@@ -390,6 +411,8 @@ class UblkTest : public testing::Test {
   unsigned id = 0;
 };
 
-inline std::vector<std::byte> filled(std::size_t size, unsigned char value) { return std::vector<std::byte>(size, std::byte{value}); }
+inline std::vector<std::byte> filled(std::size_t size, unsigned char value) {
+  return std::vector<std::byte>(size, std::byte{value});
+}
 
 }  // namespace twinloft::repl::ublk

@@ -92,7 +92,9 @@ TEST_F(UblkTest, RequestsEndInAnyOrderAndErrorsAreToldAsTheyAre) {
   target.immediate = false;
   start_and_wait();
   ASSERT_TRUE(ready && *ready);
-  for (unsigned tag = 0; tag < depth; ++tag) driver->request(0, tag, describe(Op::write, tag * 4096, 4096), filled(4096, static_cast<unsigned char>(tag + 1)));
+  for (unsigned tag = 0; tag < depth; ++tag)
+    driver->request(0, tag, describe(Op::write, tag * 4096, 4096),
+                    filled(4096, static_cast<unsigned char>(tag + 1)));
   run_until([&] { return target.waiting.size() == depth; });
   EXPECT_EQ(device->in_flight(), depth);
   // Each has memory of its own.

@@ -7,7 +7,8 @@ namespace {
 using uapi::Control, uapi::Op;
 
 TEST_F(UblkTest, WithoutTheDriverItSaysWhichModuleToLoad) {
-  device = UblkExport::start(*loop, target, *side, {.link = link()}, kernel_driver(link() + "-there-is-none"), [this](Result<std::string> path) { ready = std::move(path); });
+  device = UblkExport::start(*loop, target, *side, {.link = link()}, kernel_driver(link() + "-there-is-none"),
+                             [this](Result<std::string> path) { ready = std::move(path); });
   run_until([&] { return ready.has_value(); });
   ASSERT_FALSE(*ready);
   EXPECT_EQ(ready->error().code, Errc::unavailable);
@@ -35,7 +36,8 @@ TEST_P(UblkRefused, TheReasonIsToldAndNothingIsLeft) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Commands, UblkRefused,
-                         testing::Values(Refusal{Control::add_dev, "ADD_DEV"}, Refusal{Control::set_params, "SET_PARAMS"},
+                         testing::Values(Refusal{Control::add_dev, "ADD_DEV"},
+                                         Refusal{Control::set_params, "SET_PARAMS"},
                                          Refusal{Control::start_dev, "START_DEV"}),
                          [](const auto& refusal) { return std::string(refusal.param.name); });
 
@@ -133,7 +135,10 @@ TEST_F(UblkTest, ADeviceThatAProgramHasOpenStays) {
   EXPECT_NE(refused.error().message.find("fio (812)"), std::string::npos);
   EXPECT_TRUE(driver->is_live(0));
   EXPECT_GT(driver->pauses, 0u) << "a program that only looks is waited for";
-  driver->with([&] { driver->used_by.clear(); return 0; });
+  driver->with([&] {
+    driver->used_by.clear();
+    return 0;
+  });
   EXPECT_TRUE(stop_and_wait());
 }
 
@@ -161,7 +166,10 @@ TEST_F(UblkTest, AStopThatTheKernelRefusesLeavesItServing) {
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().message.find("STOP_DEV"), std::string::npos);
   EXPECT_EQ(io(describe(Op::flush, 0, 0)), 0);
-  driver->with([&] { driver->refuse.clear(); return 0; });
+  driver->with([&] {
+    driver->refuse.clear();
+    return 0;
+  });
   EXPECT_TRUE(stop_and_wait());
 }
 
@@ -170,7 +178,9 @@ TEST_F(UblkTest, AbortFailsWhatWaitsAtOnce) {
   target.immediate = false;
   start_and_wait();
   ASSERT_TRUE(ready && *ready);
-  for (unsigned tag = 0; tag < 3; ++tag) driver->request(0, tag, describe(tag == 0 ? Op::read : Op::write, tag * 4096, 4096), tag == 0 ? ByteSpan{} : filled(4096, 5));
+  for (unsigned tag = 0; tag < 3; ++tag)
+    driver->request(0, tag, describe(tag == 0 ? Op::read : Op::write, tag * 4096, 4096),
+                    tag == 0 ? ByteSpan{} : filled(4096, 5));
   run_until([&] { return target.waiting.size() == 3; });
   device->abort({});
   for (unsigned tag = 0; tag < 3; ++tag) EXPECT_EQ(driver->result(0, tag).value_or(0), -EIO);
@@ -182,7 +192,8 @@ TEST_F(UblkTest, AbortFailsWhatWaitsAtOnce) {
   run_until([&] { return !driver->exists(0); });
 }
 
-// The kernel writes the data of the next request into the memory that it is given: not into what the target still reads from.
+// The kernel writes the data of the next request into the memory that it is given: not into what the target
+// still reads from.
 TEST_F(UblkTest, AfterAnAbortTheMemoryOfARequestStaysAsItIs) {
   target.immediate = false;
   start_and_wait();
@@ -319,7 +330,7 @@ TEST_F(UblkTest, OnlyDeadDevicesOfTheSameLinkAreRemoved) {
   model(2, 0, uapi::DeviceState::dead);
   model(3, mark, uapi::DeviceState::live);  // of a process that is dying, or by a mistake
   model(4, mark, uapi::DeviceState::dead);
-  driver->models[4].queue_open = true;      // its process is not quite gone
+  driver->models[4].queue_open = true;  // its process is not quite gone
   start_and_wait();
   ASSERT_TRUE(ready && *ready);
   EXPECT_EQ(**ready, "/dev/ublkb0") << "the number that has become free";

@@ -59,7 +59,8 @@ TEST(UblkUapi, LayoutsAreTheHeaders) {
   EXPECT_EQ(offsetof(uapi::BasicParams, max_sectors), offsetof(ublk_param_basic, max_sectors));
   EXPECT_EQ(offsetof(uapi::BasicParams, dev_sectors), offsetof(ublk_param_basic, dev_sectors));
   EXPECT_EQ(sizeof(uapi::DiscardParams), sizeof(ublk_param_discard));
-  EXPECT_EQ(offsetof(uapi::DiscardParams, max_write_zeroes_sectors), offsetof(ublk_param_discard, max_write_zeroes_sectors));
+  EXPECT_EQ(offsetof(uapi::DiscardParams, max_write_zeroes_sectors),
+            offsetof(ublk_param_discard, max_write_zeroes_sectors));
   EXPECT_EQ(offsetof(uapi::DiscardParams, max_segments), offsetof(ublk_param_discard, max_discard_segments));
   EXPECT_EQ(offsetof(uapi::Params, basic), offsetof(ublk_params, basic));
   EXPECT_EQ(offsetof(uapi::Params, discard), offsetof(ublk_params, discard));

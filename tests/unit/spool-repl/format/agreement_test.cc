@@ -14,12 +14,14 @@ std::string text(std::initializer_list<std::pair<const char*, std::string>> sett
 TEST(Agreement, NamesEachSettingAndBothValues) {
   std::string here = text({{"protocol", "C"}, {"on_peer_loss", "suspend"}, {"min_in_sync", "1"}});
   EXPECT_EQ(disagreement(here, here), "");
-  EXPECT_EQ(disagreement(here, text({{"protocol", "A"}, {"on_peer_loss", "continue"}, {"min_in_sync", "1"}})),
-            "protocol is \"C\" here and \"A\" there, on_peer_loss is \"suspend\" here and \"continue\" there");
+  EXPECT_EQ(
+      disagreement(here, text({{"protocol", "A"}, {"on_peer_loss", "continue"}, {"min_in_sync", "1"}})),
+      "protocol is \"C\" here and \"A\" there, on_peer_loss is \"suspend\" here and \"continue\" there");
 }
 
 TEST(Agreement, WhatOnlyOneSideKnowsDiffers) {
-  std::string here = text({{"min_in_sync", "1"}}), there = text({{"min_in_sync", "1"}, {"arbiter.prefix", "/x"}});
+  std::string here = text({{"min_in_sync", "1"}}),
+              there = text({{"min_in_sync", "1"}, {"arbiter.prefix", "/x"}});
   EXPECT_EQ(disagreement(here, there), "arbiter.prefix is not known here and \"/x\" there");
   EXPECT_EQ(disagreement(there, here), "arbiter.prefix is \"/x\" here and not known there");
   EXPECT_NE(disagreement(here, ""), "");
@@ -29,7 +31,8 @@ TEST(Agreement, WhatOnlyOneSideKnowsDiffers) {
 TEST(Agreement, TheArbiterIsItsKindAndItsPlace) {
   std::string etcd = text({{"protocol", "C"}, {"arbiter.kind", "etcd"}, {"arbiter.prefix", "/x"}});
   EXPECT_EQ(arbiter_lines(etcd), "arbiter.kind=etcd\narbiter.prefix=/x\n");
-  EXPECT_EQ(arbiter_lines(etcd), arbiter_lines(text({{"protocol", "A"}, {"arbiter.kind", "etcd"}, {"arbiter.prefix", "/x"}})));
+  EXPECT_EQ(arbiter_lines(etcd),
+            arbiter_lines(text({{"protocol", "A"}, {"arbiter.kind", "etcd"}, {"arbiter.prefix", "/x"}})));
   EXPECT_EQ(arbiter_lines(text({{"protocol", "C"}})), "");
 }
 

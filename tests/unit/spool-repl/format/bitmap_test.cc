@@ -20,7 +20,8 @@ TEST(Bitmap, ARunOfBlocksIsSetAndNothingElse) {
     for (std::uint64_t blocks : {0, 1, 62, 63, 64, 65, 126}) {
       std::vector<std::uint64_t> words(4);
       set_bitmap_bits(words, Lba{lba}, blocks);
-      for (std::uint64_t b = 0; b < 256; ++b) ASSERT_EQ(words[b / 64] >> b % 64 & 1, b >= lba && b < lba + blocks) << lba << ' ' << blocks;
+      for (std::uint64_t b = 0; b < 256; ++b)
+        ASSERT_EQ(words[b / 64] >> b % 64 & 1, b >= lba && b < lba + blocks) << lba << ' ' << blocks;
     }
 }
 
@@ -49,7 +50,8 @@ TEST(BitmapPage, OfAnotherPlaceSlotOrVolumeIsRefused) {
   EXPECT_FALSE(decode_bitmap_page(page, volume, 1, 4, back));
   EXPECT_FALSE(decode_bitmap_page(page, volume, 2, 3, back));
   EXPECT_FALSE(decode_bitmap_page(page, other_volume, 1, 3, back));
-  EXPECT_FALSE(decode_bitmap_page(std::vector<std::byte>(block_size), volume, 1, 3, back)) << "zeros are no page";
+  EXPECT_FALSE(decode_bitmap_page(std::vector<std::byte>(block_size), volume, 1, 3, back))
+      << "zeros are no page";
 }
 
 }  // namespace

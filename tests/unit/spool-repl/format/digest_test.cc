@@ -66,13 +66,15 @@ TEST(DigestPage, OfAnotherPlaceOrVolumeIsLost) {
   EXPECT_EQ(decode_digest_page(page, volume, 4, back), 8u);
   EXPECT_EQ(back, std::vector<Digest>(digest_page_blocks, digest_unknown));
   EXPECT_EQ(decode_digest_page(page, other_volume, 3, back), 8u);
-  EXPECT_EQ(decode_digest_page(std::vector<std::byte>(block_size), volume, 3, back), 8u) << "zeros are no page";
+  EXPECT_EQ(decode_digest_page(std::vector<std::byte>(block_size), volume, 3, back), 8u)
+      << "zeros are no page";
 }
 
 struct DigestTableTest : testing::Test {
   static constexpr std::uint64_t blocks = 5 * digest_page_blocks + 7;
   DigestTable table{volume, blocks};
-  std::vector<std::byte> content = std::vector<std::byte>(block_size, std::byte{9}), zeros = std::vector<std::byte>(block_size);
+  std::vector<std::byte> content = std::vector<std::byte>(block_size, std::byte{9}),
+                         zeros = std::vector<std::byte>(block_size);
 };
 
 TEST_F(DigestTableTest, KnowsWhatWasPutAndNothingElse) {
@@ -102,7 +104,8 @@ TEST_F(DigestTableTest, PagesOfOneKindAreSmall) {
   table.put_zeros(Lba{digest_page_blocks + 2}, 1);
   auto again = table.take_changed(1);
   ASSERT_EQ(again.size(), 1u);
-  EXPECT_TRUE(std::equal(again[0].bytes.begin(), again[0].bytes.end(), zero_pages.begin() + block_size)) << "of zeros, one by one or at once";
+  EXPECT_TRUE(std::equal(again[0].bytes.begin(), again[0].bytes.end(), zero_pages.begin() + block_size))
+      << "of zeros, one by one or at once";
   table.put_zeros(Lba{digest_page_blocks}, digest_page_blocks);
   EXPECT_EQ(table.memory(), empty);
   EXPECT_FALSE(table.changed());

@@ -22,7 +22,8 @@ TEST(EpochCodec, AWriterThatIsNoReplicaIsRefusedInARecord) {
     auto out = decode_body_meta(encoded(b), volume, volume_blocks);
     ASSERT_FALSE(out) << writer;
     EXPECT_EQ(out.error().code, Errc::corrupt);
-    EXPECT_NE(out.error().message.find(fmt::format("an epoch of replica {}", writer)), std::string::npos) << out.error().message;
+    EXPECT_NE(out.error().message.find(fmt::format("an epoch of replica {}", writer)), std::string::npos)
+        << out.error().message;
   }
 }
 
@@ -45,7 +46,8 @@ TEST(EpochCodec, AWriterThatIsNoReplicaIsRefusedOnTheWire) {
     EXPECT_FALSE(decode_peer_message(wire_type(begin), encoded(PeerMessage(begin)))) << writer;
     NodeState state;
     state.epoch = {epoch, Lsn{3}, writer, 2};
-    EXPECT_EQ(decode_peer_message(wire_type(state), encoded(PeerMessage(state))).has_value(), writer == 0) << writer;
+    EXPECT_EQ(decode_peer_message(wire_type(state), encoded(PeerMessage(state))).has_value(), writer == 0)
+        << writer;
   }
 }
 
@@ -79,7 +81,8 @@ struct ForgottenTest : testing::Test {
     e.id.bytes[1] = static_cast<std::byte>(history);
     return e;
   }
-  static void note(EpochTable& t, std::uint64_t counter, ReplicaId writer, std::uint32_t flags = 0, int history = 0) {
+  static void note(EpochTable& t, std::uint64_t counter, ReplicaId writer, std::uint32_t flags = 0,
+                   int history = 0) {
     t.note({at(counter, history), Lsn{counter * 10}, writer, set_of(writer), flags});
   }
 };
@@ -117,7 +120,8 @@ TEST_F(ForgottenTest, WhoseHistoryHasItKnowsIt) {
   forgot_too = there;
   for (std::uint64_t i = 1; i < 25; ++i) note(diverged, i, 1, 0, 9);
   EXPECT_EQ(forcers_unknown_to(stale, there), set_of(3));
-  EXPECT_EQ(forcers_unknown_to(diverged, there), set_of(3)) << "its counters are higher, and it is another history";
+  EXPECT_EQ(forcers_unknown_to(diverged, there), set_of(3))
+      << "its counters are higher, and it is another history";
   EXPECT_EQ(forcers_unknown_to(came_after, there), 0u);
   EXPECT_EQ(forcers_unknown_to(forgot_too, there), 0u);
   EXPECT_EQ(forcers_unknown_to(there, stale), 0u);

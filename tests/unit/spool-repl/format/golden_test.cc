@@ -1,7 +1,7 @@
 // Golden bytes: what is on disks and wires today must be readable tomorrow.
 //
-// A difference here is a change of a format: it needs a new version number and a way to read the old one. With
-// TWINLOFT_GOLDEN_WRITE=1 in the environment the files are written instead of compared.
+// A difference here is a change of a format: it needs a new version number and a way to read the old one.
+// With TWINLOFT_GOLDEN_WRITE=1 in the environment the files are written instead of compared.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -23,7 +23,8 @@ std::string render(ByteSpan bytes) {
   std::size_t used = bytes.size();
   while (used > 0 && bytes[used - 1] == std::byte{0}) --used;
   std::string out = fmt::format("size {}\n", bytes.size());
-  for (std::size_t at = 0; at < used; at += 32) out += to_hex(bytes.subspan(at, std::min<std::size_t>(32, used - at))) + "\n";
+  for (std::size_t at = 0; at < used; at += 32)
+    out += to_hex(bytes.subspan(at, std::min<std::size_t>(32, used - at))) + "\n";
   return out;
 }
 
@@ -68,7 +69,8 @@ Bytes golden(const std::string& name) {
   file >> word >> size;
   while (file >> word) hex += word;
   Bytes out(size);
-  for (std::size_t i = 0; i < hex.size() / 2; ++i) out[i] = static_cast<std::byte>(std::stoul(hex.substr(2 * i, 2), nullptr, 16));
+  for (std::size_t i = 0; i < hex.size() / 2; ++i)
+    out[i] = static_cast<std::byte>(std::stoul(hex.substr(2 * i, 2), nullptr, 16));
   return out;
 }
 
@@ -102,7 +104,7 @@ TEST(Golden, AFullTableOfVersion4MayHaveForgottenForce) {
   for (std::uint32_t i = 0; i < epoch_table_max; ++i) {
     std::byte* entry = old.data() + table_at + 8 + i * epoch_entry_bytes;
     std::memset(entry, 0, epoch_entry_bytes);
-    store_le(entry, std::uint64_t{20 + i});       // counter
+    store_le(entry, std::uint64_t{20 + i});        // counter
     store_le(entry + 24, std::uint64_t{100 + i});  // start
     store_le(entry + 32, std::uint64_t{0b11});     // in-sync set
     store_le(entry + 40, std::uint32_t{2});        // writer
@@ -125,7 +127,8 @@ TEST(Golden, AWireHeaderOfVersion7IsRefusedInWords) {
   auto refused = decode_wire_header(golden("wire-header-v7"));
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Errc::conflict);
-  EXPECT_NE(refused.error().message.find("wire version 7, this program 8"), std::string::npos) << refused.error().message;
+  EXPECT_NE(refused.error().message.find("wire version 7, this program 8"), std::string::npos)
+      << refused.error().message;
 }
 
 TEST(Golden, BitmapPage) {
@@ -136,17 +139,19 @@ TEST(Golden, BitmapPage) {
 }
 
 TEST(Golden, DigestPage) {
-  std::vector<Digest> digests{digest_zeros, digest_unknown, digest_of(volume, Lba{2}, std::vector<std::byte>(block_size, std::byte{9}))};
+  std::vector<Digest> digests{digest_zeros, digest_unknown,
+                              digest_of(volume, Lba{2}, std::vector<std::byte>(block_size, std::byte{9}))};
   std::vector<std::byte> page(block_size);
   encode_digest_page(volume, 0, digests, page);
   compare("digest-page", page);
 }
 
 TEST(Golden, Wire) {
-  const char* names[] = {"match-request", "match-state", "probe", "probe-reply", "begin",
-                         "record", "ack", "commit", "refuse",
-                         "node-state", "claim", "claim-reply", "sync-begin", "sync-ready", "sync-data", "sync-ack",
-                         "sync-end", "sync-check", "sync-differ", "sync-progress", "fetch-block", "fetched-block"};
+  const char* names[] = {"match-request", "match-state",  "probe",      "probe-reply", "begin",
+                         "record",        "ack",          "commit",     "refuse",      "node-state",
+                         "claim",         "claim-reply",  "sync-begin", "sync-ready",  "sync-data",
+                         "sync-ack",      "sync-end",     "sync-check", "sync-differ", "sync-progress",
+                         "fetch-block",   "fetched-block"};
   auto all = messages();
   ASSERT_EQ(std::size(names), all.size());
   for (std::size_t i = 0; i < all.size(); ++i) {

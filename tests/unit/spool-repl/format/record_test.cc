@@ -9,7 +9,9 @@ namespace {
 
 using namespace samples;
 
-void flip(Bytes& bytes, std::size_t bit) { bytes[bit / 8] ^= static_cast<std::byte>(1u << (bit % 8)); }
+void flip(Bytes& bytes, std::size_t bit) {
+  bytes[bit / 8] ^= static_cast<std::byte>(1u << (bit % 8));
+}
 
 // Stores the right hash again, so that what comes after the hash check is reached.
 Bytes rehashed(Bytes meta) {
@@ -107,8 +109,10 @@ TEST(Body, ExtentsOutOfOrderOrBounds) {
   auto with = [](std::vector<Extent> extents, std::size_t payload) {
     return encoded(data_body(std::move(extents), std::vector<Bytes>(payload, block(1))));
   };
-  EXPECT_TRUE(refused(with({{Lba{8}, 1, ExtentKind::data}, {Lba{7}, 1, ExtentKind::data}}, 2), "out of order"));
-  EXPECT_TRUE(refused(with({{Lba{5}, 3, ExtentKind::zeros}, {Lba{7}, 1, ExtentKind::data}}, 1), "out of order"));
+  EXPECT_TRUE(
+      refused(with({{Lba{8}, 1, ExtentKind::data}, {Lba{7}, 1, ExtentKind::data}}, 2), "out of order"));
+  EXPECT_TRUE(
+      refused(with({{Lba{5}, 3, ExtentKind::zeros}, {Lba{7}, 1, ExtentKind::data}}, 1), "out of order"));
   EXPECT_TRUE(refused(with({{Lba{7}, 0, ExtentKind::zeros}}, 0), "out of order"));
   EXPECT_TRUE(refused(with({{Lba{volume_blocks}, 1, ExtentKind::data}}, 1), "beyond"));
   EXPECT_TRUE(refused(with({{Lba{volume_blocks - 1}, 2, ExtentKind::zeros}}, 0), "beyond"));
@@ -117,8 +121,10 @@ TEST(Body, ExtentsOutOfOrderOrBounds) {
   EXPECT_TRUE(refused(with({{Lba{1}, 2, ExtentKind::data}}, 1), "payload blocks"));
   EXPECT_TRUE(refused(with({{Lba{1}, 1, ExtentKind::zeros}}, 1), "payload blocks"));
   EXPECT_TRUE(refused(with({{Lba{1}, 1, static_cast<ExtentKind>(3)}}, 0), "extent kind"));
-  EXPECT_FALSE(refused(with({{Lba{5}, 3, ExtentKind::zeros}, {Lba{8}, 1, ExtentKind::data}}, 1), "")) << "adjacent is fine";
-  EXPECT_FALSE(refused(with({{Lba{volume_blocks - 1}, 1, ExtentKind::data}}, 1), "")) << "the last block is fine";
+  EXPECT_FALSE(refused(with({{Lba{5}, 3, ExtentKind::zeros}, {Lba{8}, 1, ExtentKind::data}}, 1), ""))
+      << "adjacent is fine";
+  EXPECT_FALSE(refused(with({{Lba{volume_blocks - 1}, 1, ExtentKind::data}}, 1), ""))
+      << "the last block is fine";
 }
 
 // What only a defective or hostile writer makes: the hash is right and the content is not.
@@ -128,20 +134,31 @@ TEST(Body, HeaderThatContradictsItself) {
     std::uint32_t value;
     const char* why;
   };
-  for (const Case& c : {Case{0, 0x12345678, "magic"}, {6, 3, "unknown type"}, {48, 0, "do not fit"},
-                        {56, 2, "do not fit"}, {56, 0, "do not fit"}, {60, 2, "do not fit"},
-                        {60, 0xffffffff, "do not fit"}, {64, 3, "do not fit"}, {64, 0xffffffff, "do not fit"},
-                        {68, 1, "encoding"}, {104, 40, "do not fit"}, {104, 0xffffffff, "do not fit"}}) {
+  for (const Case& c : {Case{0, 0x12345678, "magic"},
+                        {6, 3, "unknown type"},
+                        {48, 0, "do not fit"},
+                        {56, 2, "do not fit"},
+                        {56, 0, "do not fit"},
+                        {60, 2, "do not fit"},
+                        {60, 0xffffffff, "do not fit"},
+                        {64, 3, "do not fit"},
+                        {64, 0xffffffff, "do not fit"},
+                        {68, 1, "encoding"},
+                        {104, 40, "do not fit"},
+                        {104, 0xffffffff, "do not fit"}}) {
     Bytes bad = encoded(small_body());
-    if (c.at == 4 || c.at == 6) store_le(bad.data() + c.at, static_cast<std::uint16_t>(c.value));
-    else store_le(bad.data() + c.at, c.value);
+    if (c.at == 4 || c.at == 6)
+      store_le(bad.data() + c.at, static_cast<std::uint16_t>(c.value));
+    else
+      store_le(bad.data() + c.at, c.value);
     EXPECT_TRUE(refused(rehashed(bad), c.why)) << "at " << c.at;
   }
   Bytes older = encoded(small_body());
   store_le(older.data() + 4, std::uint16_t{1});
   auto version = decode_body_meta(rehashed(older), volume, volume_blocks);
   ASSERT_FALSE(version);
-  EXPECT_EQ(version.error().code, Errc::invalid) << "no damage, so that recovery stops instead of taking it for the end";
+  EXPECT_EQ(version.error().code, Errc::invalid)
+      << "no damage, so that recovery stops instead of taking it for the end";
   Bytes newer = encoded(small_body());
   store_le(newer.data() + 108, std::uint32_t{0x40});
   auto unknown = decode_body_meta(rehashed(newer), volume, volume_blocks);

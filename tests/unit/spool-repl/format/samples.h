@@ -18,10 +18,16 @@ inline const Uuid other_volume = Uuid::parse("11111111-2222-4333-8444-5555555555
 inline const Epoch epoch{7, Uuid::parse("aabbccdd-0011-4223-8445-66778899aabb").value()};
 inline const Epoch older_epoch{6, Uuid::parse("99999999-0011-4223-8445-66778899aabb").value()};
 
-inline Hash128 hash_of(std::string_view text) { return hash128(as_bytes(text)); }
-inline LogMark mark(std::uint64_t lsn) { return {Lsn{lsn}, hash_of("mark" + std::to_string(lsn))}; }
+inline Hash128 hash_of(std::string_view text) {
+  return hash128(as_bytes(text));
+}
+inline LogMark mark(std::uint64_t lsn) {
+  return {Lsn{lsn}, hash_of("mark" + std::to_string(lsn))};
+}
 
-inline Bytes block(int value) { return Bytes(block_size, static_cast<std::byte>(value)); }
+inline Bytes block(int value) {
+  return Bytes(block_size, static_cast<std::byte>(value));
+}
 
 inline std::vector<const std::byte*> pointers(const std::vector<Bytes>& blocks) {
   std::vector<const std::byte*> out;
@@ -33,8 +39,14 @@ inline std::vector<const std::byte*> pointers(const std::vector<Bytes>& blocks) 
 inline Body data_body(std::vector<Extent> extents, const std::vector<Bytes>& payload) {
   Body b;
   auto blocks = pointers(payload);
-  b.header = {RecordType::data, volume, epoch, Lsn{41}, static_cast<std::uint32_t>(extents.size()), hash_of("before"),
-              hash_payload(blocks), static_cast<std::uint32_t>(payload.size())};
+  b.header = {RecordType::data,
+              volume,
+              epoch,
+              Lsn{41},
+              static_cast<std::uint32_t>(extents.size()),
+              hash_of("before"),
+              hash_payload(blocks),
+              static_cast<std::uint32_t>(payload.size())};
   b.extents = std::move(extents);
   std::size_t at = 0;
   for (const Extent& e : b.extents)
@@ -46,13 +58,15 @@ inline Body data_body(std::vector<Extent> extents, const std::vector<Bytes>& pay
 }
 
 inline Body small_body() {
-  return data_body({{Lba{5}, 1, ExtentKind::data}, {Lba{6}, 10, ExtentKind::zeros}, {Lba{900}, 1, ExtentKind::data}},
-                   {block(0xa1), block(0xa2)});
+  return data_body(
+      {{Lba{5}, 1, ExtentKind::data}, {Lba{6}, 10, ExtentKind::zeros}, {Lba{900}, 1, ExtentKind::data}},
+      {block(0xa1), block(0xa2)});
 }
 
 inline Body epoch_body() {
   Body b;
-  b.header = {RecordType::epoch, volume, epoch, Lsn{1}, 1, genesis_hash(volume, volume_blocks), hash_payload({}), 0};
+  b.header = {RecordType::epoch, volume, epoch, Lsn{1}, 1, genesis_hash(volume, volume_blocks),
+              hash_payload({}),  0};
   b.epoch_change = {epoch, 2, 0b11};
   return b;
 }
@@ -120,7 +134,9 @@ inline Bytes encoded(const Superblock& sb) {
   return out;
 }
 
-inline DataLabel label() { return {volume, 2, volume_blocks}; }
+inline DataLabel label() {
+  return {volume, 2, volume_blocks};
+}
 inline Bytes encoded(const DataLabel& l) {
   Bytes out(block_size);
   encode_data_label(l, out);
@@ -135,15 +151,26 @@ inline std::vector<PeerMessage> messages() {
           MatchState{older_epoch, mark(10), mark(20), Lsn{15}},
           Probe{mark(17)},
           ProbeReply{mark(17), true},
-          Begin{epoch, mark(17), Lsn{12}, table({{older_epoch, Lsn{3}, 1, 3}, {epoch, Lsn{18}, 2, 2, epoch_witnessed}}, forgotten)},
+          Begin{epoch, mark(17), Lsn{12},
+                table({{older_epoch, Lsn{3}, 1, 3}, {epoch, Lsn{18}, 2, 2, epoch_witnessed}}, forgotten)},
           RecordMessage{epoch, meta, payload},
           Ack{epoch, Lsn{44}, mark(43)},
           Commit{epoch, mark(43)},
           Refuse{"split brain: it is at epoch 6", true},
-          NodeState{true, false, true, older_epoch, Lsn{12}, 8, {epoch, Lsn{30}, 2, 6}, mark(44), Lsn{43}, table({{older_epoch, Lsn{3}, 1, 3}, {epoch, Lsn{30}, 2, 6}})},
+          NodeState{true,
+                    false,
+                    true,
+                    older_epoch,
+                    Lsn{12},
+                    8,
+                    {epoch, Lsn{30}, 2, 6},
+                    mark(44),
+                    Lsn{43},
+                    table({{older_epoch, Lsn{3}, 1, 3}, {epoch, Lsn{30}, 2, 6}})},
           Claim{other_volume},
           ClaimReply{other_volume, false, "it follows replica 3"},
-          SyncBegin{epoch, mark(17), older_epoch, false, older_epoch, mark(11), table({{older_epoch, Lsn{3}, 1, 3}, {epoch, Lsn{16}, 2, 2, epoch_by_force}}, forgotten)},
+          SyncBegin{epoch, mark(17), older_epoch, false, older_epoch, mark(11),
+                    table({{older_epoch, Lsn{3}, 1, 3}, {epoch, Lsn{16}, 2, 2, epoch_by_force}}, forgotten)},
           SyncReady{epoch, mark(17), false},
           SyncData{epoch, 9, {{Lba{4}, 1, ExtentKind::data}, {Lba{5}, 7, ExtentKind::zeros}}, block(0xb2)},
           SyncAck{epoch, 9, true},

@@ -25,8 +25,7 @@ TEST(SuperblockFormat, RoundTrip) {
 TEST(SuperblockFormat, AsManyEpochsAsItHolds) {
   Superblock in = superblock();
   in.epochs.clear();
-  for (std::size_t i = 0; i < epoch_table_max; ++i)
-    in.epochs.push_back({{i, volume}, Lsn{i * 10}, 1, 0b1});
+  for (std::size_t i = 0; i < epoch_table_max; ++i) in.epochs.push_back({{i, volume}, Lsn{i * 10}, 1, 0b1});
   auto out = decode_superblock(encoded(in));
   ASSERT_TRUE(out) << out.error().message;
   EXPECT_EQ(*out, in);

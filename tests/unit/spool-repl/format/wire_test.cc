@@ -26,7 +26,8 @@ TEST(Wire, EveryOtherLengthIsRefused) {
     if (std::holds_alternative<Refuse>(m)) fixed = 0;
     if (std::holds_alternative<ClaimReply>(m)) fixed = 17;
     for (std::size_t n = 0; n < fixed; ++n)
-      EXPECT_FALSE(decode_peer_message(wire_type(m), ByteSpan(good).first(n))) << "type " << wire_type(m) << ", " << n;
+      EXPECT_FALSE(decode_peer_message(wire_type(m), ByteSpan(good).first(n)))
+          << "type " << wire_type(m) << ", " << n;
     good.push_back(std::byte{0});
     EXPECT_EQ(decode_peer_message(wire_type(m), good).has_value(), open_ended) << "type " << wire_type(m);
   }
@@ -38,16 +39,21 @@ TEST(Wire, ResyncDataIsCheckedBeforeItIsUsed) {
   EXPECT_FALSE(refused({epoch, 1, {{Lba{4}, 1, ExtentKind::data}}, one}));
   EXPECT_TRUE(refused({epoch, 1, {{Lba{4}, 2, ExtentKind::data}}, one})) << "payload of another size";
   EXPECT_TRUE(refused({epoch, 1, {{Lba{4}, 0, ExtentKind::zeros}}, {}})) << "an empty extent";
-  EXPECT_TRUE(refused({epoch, 1, {{Lba{4}, 3, ExtentKind::zeros}, {Lba{6}, 1, ExtentKind::zeros}}, {}})) << "overlapping";
+  EXPECT_TRUE(refused({epoch, 1, {{Lba{4}, 3, ExtentKind::zeros}, {Lba{6}, 1, ExtentKind::zeros}}, {}}))
+      << "overlapping";
   EXPECT_TRUE(refused({epoch, 1, {{Lba{4}, 1, static_cast<ExtentKind>(3)}}, {}})) << "an unknown kind";
-  EXPECT_TRUE(refused({epoch, 1, {{Lba{UINT64_MAX - 1}, 4, ExtentKind::zeros}}, {}})) << "an address that overflows";
-  EXPECT_TRUE(refused({epoch, 1, std::vector<Extent>(513, {Lba{4}, 1, ExtentKind::zeros}), {}})) << "too many";
+  EXPECT_TRUE(refused({epoch, 1, {{Lba{UINT64_MAX - 1}, 4, ExtentKind::zeros}}, {}}))
+      << "an address that overflows";
+  EXPECT_TRUE(refused({epoch, 1, std::vector<Extent>(513, {Lba{4}, 1, ExtentKind::zeros}), {}}))
+      << "too many";
 }
 
 TEST(Wire, AFetchedBlockIsOneBlockOrNone) {
   using Kind = FetchedBlock::Kind;
   auto accepted = [](Kind kind, Bytes content) {
-    return decode_peer_message(53, encoded(PeerMessage(FetchedBlock{epoch, 1, kind, Lsn{4}, std::move(content)}))).has_value();
+    return decode_peer_message(53,
+                               encoded(PeerMessage(FetchedBlock{epoch, 1, kind, Lsn{4}, std::move(content)})))
+        .has_value();
   };
   EXPECT_TRUE(accepted(Kind::data, block(1)));
   EXPECT_TRUE(accepted(Kind::zeros, {}));
@@ -128,7 +134,9 @@ TEST(WireHeaderFormat, RoundTripAndRefusals) {
   store_le(version.data() + 4, std::uint16_t{1});
   EXPECT_EQ(decode_wire_header(version).error().code, Errc::conflict);
   std::string words = decode_wire_header(version).error().message;
-  EXPECT_NE(words.find(fmt::format("the peer speaks wire version 1, this program {}", wire_version)), std::string::npos) << words;
+  EXPECT_NE(words.find(fmt::format("the peer speaks wire version 1, this program {}", wire_version)),
+            std::string::npos)
+      << words;
   Bytes length = good;
   store_le(length.data() + 8, wire_payload_max + 1);
   EXPECT_EQ(decode_wire_header(length).error().code, Errc::corrupt);

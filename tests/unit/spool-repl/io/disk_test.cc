@@ -12,10 +12,11 @@ namespace twinloft::repl::io {
 namespace {
 
 class DiskTest : public FileOpsTest {};
-INSTANTIATE_TEST_SUITE_P(Rings, DiskTest, testing::Values(false, true),
-                         ring_name);
+INSTANTIATE_TEST_SUITE_P(Rings, DiskTest, testing::Values(false, true), ring_name);
 
-iovec piece(std::string& text) { return {text.data(), text.size()}; }
+iovec piece(std::string& text) {
+  return {text.data(), text.size()};
+}
 
 TEST_P(DiskTest, writes_and_reads_in_pieces_at_an_offset) {
   std::string a = "hello ", none, b = "wide ", c = "world";

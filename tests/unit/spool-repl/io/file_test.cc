@@ -10,7 +10,8 @@ namespace {
 
 struct AlignedBlocks {
   explicit AlignedBlocks(std::size_t count)
-      : memory(static_cast<std::byte*>(std::aligned_alloc(4096, count * 4096)), &std::free), bytes(count * 4096) {
+      : memory(static_cast<std::byte*>(std::aligned_alloc(4096, count * 4096)), &std::free),
+        bytes(count * 4096) {
     std::memset(memory.get(), 0, bytes);
   }
   MutableByteSpan span() { return {memory.get(), bytes}; }
@@ -68,7 +69,8 @@ struct ManyTest : testing::Test {
     auto opened = open_direct(temp.path(), Access::read_write);
     ASSERT_TRUE(opened) << opened.error().message;
     file = std::move(*opened);
-    for (std::size_t i = 0; i < blocks; ++i) std::memset(out.span().data() + i * 4096, static_cast<int>(i % 251), 4096);
+    for (std::size_t i = 0; i < blocks; ++i)
+      std::memset(out.span().data() + i * 4096, static_cast<int>(i % 251), 4096);
   }
   // Each block is a piece of its own, from the end to the beginning.
   std::vector<ports::BlockFile::Piece> pieces(AlignedBlocks& memory) {
@@ -96,7 +98,8 @@ TEST_F(ManyTest, one_that_fails_is_named_and_the_file_is_of_use_afterwards) {
   wanted[500].offset = (blocks + 7) * 4096;
   auto beyond = disk.read_all(wanted);
   ASSERT_FALSE(beyond);
-  EXPECT_NE(beyond.error().message.find(std::to_string((blocks + 7) * 4096)), std::string::npos) << beyond.error().message;
+  EXPECT_NE(beyond.error().message.find(std::to_string((blocks + 7) * 4096)), std::string::npos)
+      << beyond.error().message;
   EXPECT_TRUE(disk.read_all(pieces(in)));
   EXPECT_EQ(std::memcmp(in.span().data(), out.span().data(), in.bytes), 0);
 }

@@ -12,8 +12,7 @@ namespace {
 using ports::Loop;
 using std::chrono::milliseconds;
 
-INSTANTIATE_TEST_SUITE_P(Rings, LoopTest, testing::Values(false, true),
-                         ring_name);
+INSTANTIATE_TEST_SUITE_P(Rings, LoopTest, testing::Values(false, true), ring_name);
 
 TEST_P(LoopTest, timers_run_by_deadline_then_by_age) {
   std::string order;
@@ -84,8 +83,10 @@ TEST_P(LoopTest, end_of_file_is_both_kinds_of_ready) {
   loop->watch(a.get(), Loop::readable | Loop::writable, [&, fd = a.get()](unsigned ready) {
     seen = ready;
     char c;
-    if (read(fd, &c, 1) == 0) loop->unwatch(fd);
-    else seen = 0;
+    if (read(fd, &c, 1) == 0)
+      loop->unwatch(fd);
+    else
+      seen = 0;
   });
   b.reset();
   run_until([&] { return seen != 0; });

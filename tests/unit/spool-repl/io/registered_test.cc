@@ -1,5 +1,5 @@
-// Memory that the kernel knows beforehand. That it is used shows in what would fail without: memory that is pinned can be transferred
-// also where the process itself may not touch it any more.
+// Memory that the kernel knows beforehand. That it is used shows in what would fail without: memory that is
+// pinned can be transferred also where the process itself may not touch it any more.
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
@@ -17,7 +17,8 @@ constexpr std::size_t page = 4096;
 class Pages {
  public:
   explicit Pages(std::size_t count) : bytes_(count * page) {
-    data_ = static_cast<char*>(::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    data_ = static_cast<char*>(
+        ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     EXPECT_NE(static_cast<void*>(data_), MAP_FAILED);
     for (std::size_t i = 0; i < bytes_; ++i) data_[i] = static_cast<char>('a' + i / page % 26);
   }
@@ -37,7 +38,8 @@ class Pages {
 
 // Asked of the kernel here in its own words: 61 is IORING_OP_WRITEV_FIXED of Linux 6.15.
 bool kernel_has_fixed_vectors() {
-  std::unique_ptr<io_uring_probe, decltype(&io_uring_free_probe)> probe(io_uring_get_probe(), &io_uring_free_probe);
+  std::unique_ptr<io_uring_probe, decltype(&io_uring_free_probe)> probe(io_uring_get_probe(),
+                                                                        &io_uring_free_probe);
   return probe && io_uring_opcode_supported(probe.get(), 61);
 }
 
@@ -70,8 +72,10 @@ TEST_P(RegisteredTest, one_piece_of_registered_memory) {
 TEST_P(RegisteredTest, several_pieces_of_registered_memory) {
   Pages memory(8);
   ASSERT_TRUE(loop->register_memory({{memory.span()}}));
-  std::vector<iovec> out = {memory.piece(5 * page, page), memory.piece(0, 100), memory.piece(2 * page + 7, 2 * page)};
-  std::string wanted = std::string(page, 'f') + std::string(100, 'a') + std::string(page - 7, 'c') + std::string(page, 'd') + "eeeeeee";
+  std::vector<iovec> out = {memory.piece(5 * page, page), memory.piece(0, 100),
+                            memory.piece(2 * page + 7, 2 * page)};
+  std::string wanted = std::string(page, 'f') + std::string(100, 'a') + std::string(page - 7, 'c') +
+                       std::string(page, 'd') + "eeeeeee";
   EXPECT_EQ(write(file.fd(), 0, out), 0);
   EXPECT_EQ(content(file), wanted);
   EXPECT_EQ(read(file.fd(), page, {memory.piece(7 * page, 50), memory.piece(6 * page, 50)}), 0);

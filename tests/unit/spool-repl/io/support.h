@@ -37,7 +37,9 @@ class LoopTest : public testing::TestWithParam<bool> {
   std::unique_ptr<UringLoop> loop = make_loop(clock, GetParam());
 };
 
-inline std::string ring_name(const testing::TestParamInfo<bool>& ring) { return ring.param ? "plain" : "newest"; }
+inline std::string ring_name(const testing::TestParamInfo<bool>& ring) {
+  return ring.param ? "plain" : "newest";
+}
 
 inline std::pair<Fd, Fd> make_socketpair() {
   int fds[2];
@@ -69,7 +71,8 @@ class TempFile {
   Fd fd_;
 };
 
-// No file of this process grows beyond so many bytes: a write that reaches there ends short, and one that begins there fails.
+// No file of this process grows beyond so many bytes: a write that reaches there ends short, and one that
+// begins there fails.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) : old_handler_(signal(SIGXFSZ, SIG_IGN)) {

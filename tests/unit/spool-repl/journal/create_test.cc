@@ -23,7 +23,8 @@ TEST(Create, ZeroesWhatWasThere) {
   MemoryFile journal(std::vector<std::byte>(ring_offset + journal_ring_bytes_min, std::byte{0xee}));
   MemoryFile data(std::vector<std::byte>((volume_blocks + 1) * block_size, std::byte{0xee}));
   ASSERT_TRUE(create_replica({volume, 1, volume_blocks, true}, journal, data, true));
-  EXPECT_EQ(std::count(data.bytes.begin(), data.bytes.begin() + volume_blocks * block_size, std::byte{0xee}), 0);
+  EXPECT_EQ(std::count(data.bytes.begin(), data.bytes.begin() + volume_blocks * block_size, std::byte{0xee}),
+            0);
   EXPECT_EQ(std::count(journal.bytes.begin(), journal.bytes.end(), std::byte{0xee}), 0);
   EXPECT_EQ(journal.unsynced + data.unsynced, 0u) << "everything is durable when it returns";
   EXPECT_TRUE(recover(journal, data));
@@ -43,7 +44,8 @@ TEST(Create, AJournalTooSmallSaysHowLargeItMustBe) {
 }
 
 TEST(Create, NothingIsWrittenWhereItCannotBeDone) {
-  MemoryFile journal(std::vector<std::byte>(4u << 20)), data(std::vector<std::byte>(volume_blocks * block_size), "d.img");
+  MemoryFile journal(std::vector<std::byte>(4u << 20)),
+      data(std::vector<std::byte>(volume_blocks * block_size), "d.img");
   EXPECT_FALSE(create_replica({volume, 1, volume_blocks, false}, journal, data, true));
   EXPECT_EQ(journal.writes + data.writes, 0u);
   MemoryFile large(std::vector<std::byte>(ring_offset + journal_ring_bytes_min));
@@ -93,8 +95,10 @@ TEST(Create, AnInterruptedCreationLeavesNoVolume) {
     }
     journal.fails = data.fails = nullptr;
     auto found = load_superblock(journal);
-    if (found) EXPECT_TRUE(recover(journal, data)) << "one copy stands: then everything before it does";
-    else EXPECT_EQ(found.error().code, Errc::not_found);
+    if (found)
+      EXPECT_TRUE(recover(journal, data)) << "one copy stands: then everything before it does";
+    else
+      EXPECT_EQ(found.error().code, Errc::not_found);
   }
 }
 

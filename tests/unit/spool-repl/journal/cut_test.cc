@@ -21,7 +21,8 @@ class Cut : public testing::Test {
     return w;
   }
   void bring_home(std::uint64_t lba, std::uint64_t blocks) {
-    auto at = static_cast<std::ptrdiff_t>(lba * block_size), n = static_cast<std::ptrdiff_t>(blocks * block_size);
+    auto at = static_cast<std::ptrdiff_t>(lba * block_size),
+         n = static_cast<std::ptrdiff_t>(blocks * block_size);
     std::copy_n(r.model.begin() + at, n, r.data.bytes.begin() + at);
   }
   const std::vector<std::byte>& state(Lsn lsn) {
@@ -40,8 +41,10 @@ class Cut : public testing::Test {
     EXPECT_EQ(h.first(), first);
     EXPECT_EQ(h.last(), last);
     for (auto& [lsn, content] : states) {
-      if (lsn < first || lsn > last) EXPECT_FALSE(h.check(lsn)) << lsn.v;
-      else EXPECT_EQ(image(h, lsn), content) << "cut at LSN " << lsn.v;
+      if (lsn < first || lsn > last)
+        EXPECT_FALSE(h.check(lsn)) << lsn.v;
+      else
+        EXPECT_EQ(image(h, lsn), content) << "cut at LSN " << lsn.v;
     }
   }
   History open() {
@@ -85,7 +88,8 @@ TEST_F(Cut, AnImageIsReadAtAnyPlace) {
       AlignedBuffer out(n * block_size);
       if (first + n > volume_blocks) continue;
       ASSERT_TRUE(image->read(first * block_size, out.span()));
-      ASSERT_TRUE(std::equal(out.span().begin(), out.span().end(), r.model.begin() + static_cast<std::ptrdiff_t>(first * block_size)))
+      ASSERT_TRUE(std::equal(out.span().begin(), out.span().end(),
+                             r.model.begin() + static_cast<std::ptrdiff_t>(first * block_size)))
           << n << " blocks at " << first;
     }
   r.data.fails = [](std::uint64_t, std::uint64_t, bool) { return true; };
@@ -109,7 +113,8 @@ TEST_F(Cut, RefusesWhatLiesWithinARecordOrBehindTheEnd) {
   write({{1, 1, 0x21}, {3, 1, 0x22}});
   write({{1, 1, 0x31}});
   History h = open();
-  EXPECT_TRUE(fails_with(h.check(Lsn{4}).error(), Errc::invalid, {"within the record of LSN 4 to 5", "cut at 3 or 5"}));
+  EXPECT_TRUE(fails_with(h.check(Lsn{4}).error(), Errc::invalid,
+                         {"within the record of LSN 4 to 5", "cut at 3 or 5"}));
   EXPECT_TRUE(fails_with(h.check(Lsn{7}).error(), Errc::invalid, {"ends at LSN 6", "from LSN 3 to 6"}));
   EXPECT_FALSE(h.check(no_lsn));
 }
@@ -161,7 +166,8 @@ TEST_F(Cut, OfAnotherReplicasDataAreaNothingIsCut) {
   EXPECT_TRUE(fails_with(h.error(), Errc::conflict, {"replica 3"}));
 }
 
-// ---- with a base ----------------------------------------------------------------------------------------------------
+// ---- with a base
+// ----------------------------------------------------------------------------------------------------
 
 class BaseCut : public Cut {
  protected:
@@ -268,7 +274,8 @@ TEST_F(BaseCut, ATailThatWasCutOffDoesNotComeBack) {
   ASSERT_TRUE(h) << h.error().message;
   EXPECT_EQ(h->last(), last.mark.lsn);
   EXPECT_EQ(image(*h, last.mark.lsn), state(last.mark.lsn));
-  // Where the journal does not have its own record any more, the base's uncommitted one is not taken in its place.
+  // Where the journal does not have its own record any more, the base's uncommitted one is not taken in its
+  // place.
   go_round(2 * r.sb.ring_bytes);
   h = open_with_base();
   ASSERT_TRUE(h) << h.error().message;
@@ -290,7 +297,8 @@ TEST_F(BaseCut, OfAnotherJournalOrOfALaterTimeIsRefused) {
   EXPECT_TRUE(fails_with(other.error(), Errc::conflict, {"replica 5"}));
 }
 
-// ---- the listing ----------------------------------------------------------------------------------------------------
+// ---- the listing
+// ----------------------------------------------------------------------------------------------------
 
 TEST_F(Cut, TheListingSaysWhatRecoveryWouldKeep) {
   write({{1, 1, 0x11}});

@@ -6,7 +6,9 @@
 namespace twinloft::repl::journal {
 namespace {
 
-void damage(Replica& r, const Written& w, std::uint64_t at) { r.journal.bytes[w.offset + at] ^= std::byte{1}; }
+void damage(Replica& r, const Written& w, std::uint64_t at) {
+  r.journal.bytes[w.offset + at] ^= std::byte{1};
+}
 
 // One sector, until it is written.
 void make_unreadable(Replica& r, std::uint64_t at, bool& written) {
@@ -40,7 +42,8 @@ testing::AssertionResult refused(Replica& r, Errc code, std::initializer_list<st
   return fails_with(out.error(), code, words);
 }
 
-// ---- replay --------------------------------------------------------------------------------------------------------
+// ---- replay
+// --------------------------------------------------------------------------------------------------------
 
 TEST(Recovery, ReplaysWhatIsCommittedAndKeepsTheRest) {
   Replica r;
@@ -143,7 +146,8 @@ TEST(Recovery, NothingOfEarlierLapsComesBack) {
   EXPECT_TRUE(r.data_is_model());
 }
 
-// ---- torn or damaged -----------------------------------------------------------------------------------------------
+// ---- torn or damaged
+// -----------------------------------------------------------------------------------------------
 
 TEST(Recovery, ATornLastRecordIsCutSilently) {
   Replica whole;
@@ -155,8 +159,10 @@ TEST(Recovery, ATornLastRecordIsCutSilently) {
       Replica r = whole;
       std::uint64_t keep = std::uint64_t{block} * block_size + 512;
       auto first = r.journal.bytes.begin() + static_cast<std::ptrdiff_t>(torn.offset);
-      if (from_the_end) std::fill(first + static_cast<std::ptrdiff_t>(keep), first + torn.blocks * block_size, std::byte{0});
-      else std::fill(first, first + static_cast<std::ptrdiff_t>(keep), std::byte{0});
+      if (from_the_end)
+        std::fill(first + static_cast<std::ptrdiff_t>(keep), first + torn.blocks * block_size, std::byte{0});
+      else
+        std::fill(first, first + static_cast<std::ptrdiff_t>(keep), std::byte{0});
       auto out = recovered(r);
       EXPECT_EQ(out.report.records, 1u) << "block " << block;
       EXPECT_EQ(out.log.superblock.tail.lsn, Lsn{0});
@@ -189,7 +195,8 @@ TEST(Recovery, AHoleBeforeRecordsThatClaimNothingIsATornTail) {
   EXPECT_EQ(out.log.commit, Lsn{0});
 }
 
-// The record that was lost comes again from a peer, byte for byte. What once followed it does not come with it.
+// The record that was lost comes again from a peer, byte for byte. What once followed it does not come with
+// it.
 TEST(Recovery, ATornTailDoesNotComeBackWhenItsHoleIsFilled) {
   Replica r;
   auto first = r.append({{1, 1, 1}});
@@ -215,8 +222,9 @@ TEST(Recovery, AHoleBeforeARecordThatSaysItWasDurableIsDamage) {
     auto hole = r.append({{2, 1, 2}});
     r.append({{3, 1, 3}}, hole.mark.lsn, committed ? hole.mark.lsn : first.mark.lsn);
     damage(r, hole, 70);
-    EXPECT_TRUE(refused(r, Errc::corrupt, {"j.img", "damaged after LSN 1", std::to_string(hole.offset), "LSN 2",
-                                           "Nothing was changed"}));
+    EXPECT_TRUE(refused(
+        r, Errc::corrupt,
+        {"j.img", "damaged after LSN 1", std::to_string(hole.offset), "LSN 2", "Nothing was changed"}));
   }
 }
 
@@ -226,7 +234,8 @@ TEST(Recovery, DamageFarBackIsFoundByAnyLaterFrame) {
   for (int i = 0; i < 40; ++i) all.push_back(r.append({{static_cast<std::uint64_t>(i), 1, i + 1}}));
   Replica last_but_one = r;
   damage(last_but_one, all[38], 5000);
-  EXPECT_TRUE(refused(last_but_one, Errc::corrupt, {"damaged after LSN 38"})) << "the last frame says it was durable";
+  EXPECT_TRUE(refused(last_but_one, Errc::corrupt, {"damaged after LSN 38"}))
+      << "the last frame says it was durable";
   for (std::size_t i : {0u, 7u, 37u}) {
     Replica bad = r;
     damage(bad, all[i], 70);
@@ -249,7 +258,8 @@ TEST(Recovery, ACommittedRecordThatIsMissingAltogetherIsDamage) {
   EXPECT_TRUE(refused(r, Errc::corrupt, {"damaged after LSN 0"}));
 }
 
-// ---- damage that another replica can repair ------------------------------------------------------------------------
+// ---- damage that another replica can repair
+// ------------------------------------------------------------------------
 
 TEST(Recovery, TheLogEndsBeforeTheDamageAndTheReplicaIsInconsistent) {
   Replica r;
@@ -273,7 +283,8 @@ TEST(Recovery, TheLogEndsBeforeTheDamageAndTheReplicaIsInconsistent) {
   const Superblock& sb = out->log.superblock;
   EXPECT_EQ(out->log.records.size(), 2u);
   EXPECT_FALSE(sb.inconsistent_source.id.is_nil());
-  EXPECT_EQ(sb.inconsistent_until, first.mark.lsn) << "what was committed, and may be in the data area in part";
+  EXPECT_EQ(sb.inconsistent_until, first.mark.lsn)
+      << "what was committed, and may be in the data area in part";
   EXPECT_EQ(sb.inconsistent_base, first.mark.lsn) << "no more than that is known to be in the data area";
   // It stays so, without the damage being found again: the log was cut there.
   auto again = recovered(r);
@@ -288,7 +299,9 @@ TEST(Recovery, WhatProvesTheDamageStaysUntilTheSuperblockTellsOfIt) {
   r.append({{3, 1, 3}}, hole.mark.lsn, first.mark.lsn);
   damage(r, hole, 70);
   auto keep = [](const Damage&) { return Status(); };
-  r.journal.fails = [](std::uint64_t offset, std::uint64_t, bool write) { return write && offset == superblock_offset[0]; };
+  r.journal.fails = [](std::uint64_t offset, std::uint64_t, bool write) {
+    return write && offset == superblock_offset[0];
+  };
   EXPECT_FALSE(recover(r.journal, r.data, keep));
   r.journal.fails = nullptr;
   auto out = recover(r.journal, r.data, keep);
@@ -303,15 +316,18 @@ TEST(Recovery, NothingIsChangedWhereNoCopyOfTheDamagedJournalCanBeKept) {
   damage(r, first, 70);
   r.forget_writes();
   auto before = r.journal.bytes;
-  auto out = recover(r.journal, r.data, [](const Damage&) { return Status(fail(Errc::exhausted, "no room")); });
+  auto out = recover(r.journal, r.data,
+                     [](const Damage&) { return Status(fail(Errc::exhausted, "no room")); });
   ASSERT_FALSE(out);
   EXPECT_EQ(r.writes(), 0u);
   EXPECT_EQ(r.journal.bytes, before);
 }
 
-// Whose history was here is known from what is left of it: the epoch's own record, one that was made in it, or the superblock's table.
+// Whose history was here is known from what is left of it: the epoch's own record, one that was made in it,
+// or the superblock's table.
 TEST(Recovery, DamageTellsTheNewestEpochThatWasHere) {
-  const EpochChange second{{2, volume}, 1, 0b11, epoch_witnessed}, third{{3, volume}, 2, 0b10, epoch_by_force};
+  const EpochChange second{{2, volume}, 1, 0b11, epoch_witnessed},
+      third{{3, volume}, 2, 0b10, epoch_by_force};
   struct Case {
     int rotten;  // of: data, second epoch, data, third epoch, data
     bool in_table, cut;
@@ -331,8 +347,10 @@ TEST(Recovery, DamageTellsTheNewestEpochThatWasHere) {
     LogMark last = r.last;
     all.push_back(r.append_epoch(third));
     all.push_back(r.append({{2, 1, 3}}));
-    if (c.cut) r.cut_back(last, end);
-    else ASSERT_TRUE(store_superblock(r.journal, r.sb));
+    if (c.cut)
+      r.cut_back(last, end);
+    else
+      ASSERT_TRUE(store_superblock(r.journal, r.sb));
     damage(r, all[static_cast<std::size_t>(c.rotten)], 70);
     std::optional<Damage> told;
     auto out = recover(r.journal, r.data, [&](const Damage& d) {
@@ -341,7 +359,8 @@ TEST(Recovery, DamageTellsTheNewestEpochThatWasHere) {
     });
     ASSERT_TRUE(out) << out.error().message;
     ASSERT_TRUE(told);
-    EXPECT_EQ(told->newest, c.newest) << c.rotten << " " << told->newest.epoch.counter << " from " << told->newest.start.v;
+    EXPECT_EQ(told->newest, c.newest)
+        << c.rotten << " " << told->newest.epoch.counter << " from " << told->newest.start.v;
     EXPECT_EQ(told->epoch.counter, c.of_commit) << c.rotten;
     EXPECT_EQ(out->log.superblock.damaged_newest, c.newest);
     EXPECT_EQ(out->log.superblock.inconsistent_source.counter, c.of_commit);
@@ -370,7 +389,8 @@ TEST(Recovery, AnUnreadableRecordIsDamageWhereverItIs) {
   }
 }
 
-// The record does not fit before the ring's end: the log ends there, and the sector lies at the ring's beginning.
+// The record does not fit before the ring's end: the log ends there, and the sector lies at the ring's
+// beginning.
 TEST(Recovery, AnUnreadableRecordAtTheRingsBeginningIsReadableAfterwards) {
   ReplicaNearRingsEnd r;
   auto last = r.append({{0, 100, 2}});
@@ -418,8 +438,9 @@ TEST(Recovery, WhatWasCutOffProvesNothing) {
   EXPECT_TRUE(refused(again, Errc::corrupt, {"damaged after LSN 1"}));
 }
 
-// The record that came in place of a cut one did not fit before the ring's end. The superblock knows of the last cut only, and each
-// start is one: then nothing on it tells the old record, which lies where the scan looks first, from one that counts.
+// The record that came in place of a cut one did not fit before the ring's end. The superblock knows of the
+// last cut only, and each start is one: then nothing on it tells the old record, which lies where the scan
+// looks first, from one that counts.
 TEST(Recovery, WhatWasCutOffDoesNotComeBackWhenTheCutIsForgotten) {
   for (bool gap : {false, true}) {
     ReplicaNearRingsEnd r;
@@ -479,7 +500,8 @@ TEST(Recovery, RecordsOfAnotherReplicaOrVolumeEndTheChain) {
   EXPECT_EQ(recovered(r).report.records, 1u);
 }
 
-// ---- the wrong files -----------------------------------------------------------------------------------------------
+// ---- the wrong files
+// -----------------------------------------------------------------------------------------------
 
 // A record of a later release at the end of the log is intact, and must not be mistaken for a torn tail.
 TEST(Recovery, ARecordThatNeedsUnknownFeaturesIsRefused) {
@@ -504,8 +526,9 @@ TEST(Recovery, ARecordThatNeedsUnknownFeaturesIsRefused) {
 TEST(Recovery, AnotherVolumesDataArea) {
   Replica r, other;
   std::vector<std::byte> block(block_size);
-  for (DataLabel label : {DataLabel{Uuid::parse("ffffffff-5f60-4711-8822-93a4b5c6d7e8").value(), 2, volume_blocks},
-                          DataLabel{volume, 1, volume_blocks}, DataLabel{volume, 2, volume_blocks - 1}}) {
+  for (DataLabel label :
+       {DataLabel{Uuid::parse("ffffffff-5f60-4711-8822-93a4b5c6d7e8").value(), 2, volume_blocks},
+        DataLabel{volume, 1, volume_blocks}, DataLabel{volume, 2, volume_blocks - 1}}) {
     encode_data_label(label, block);
     std::copy(block.begin(), block.end(), r.data.bytes.end() - block_size);
     EXPECT_TRUE(refused(r, Errc::conflict, {"d.img", "belongs to volume", label.volume.text()}));
@@ -576,7 +599,8 @@ TEST(Recovery, WithoutALabelTheContentTellsWhoseDataAreaItIs) {
     foreign(r);
     r.append({{0, 140, 3}});
     r.append({{150, 50, -1}});
-    recovered(r);  // in the log all of them: a crash may have kept them from the data area, or their digests from the journal
+    recovered(r);  // in the log all of them: a crash may have kept them from the data area, or their digests
+                   // from the journal
   }
   {
     Replica r(false);
@@ -596,7 +620,8 @@ TEST(Recovery, AResyncThatWasUnderWaySaysNothingOfTheDataArea) {
   recovered(r);
 }
 
-// ---- disks that fail -----------------------------------------------------------------------------------------------
+// ---- disks that fail
+// -----------------------------------------------------------------------------------------------
 
 TEST(Recovery, ErrorsOfTheDisksNameFileAndPlace) {
   Replica made;
@@ -605,7 +630,8 @@ TEST(Recovery, ErrorsOfTheDisksNameFileAndPlace) {
   {
     Replica r = made;
     r.journal.fails = [](std::uint64_t at, std::uint64_t, bool write) { return !write && at >= ring_offset; };
-    EXPECT_TRUE(refused(r, Errc::corrupt, {"j.img", "cannot be read", std::to_string(ring_offset)})) << "damage, as any other";
+    EXPECT_TRUE(refused(r, Errc::corrupt, {"j.img", "cannot be read", std::to_string(ring_offset)}))
+        << "damage, as any other";
   }
   {
     Replica r = made;

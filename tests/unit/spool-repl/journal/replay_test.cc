@@ -7,7 +7,8 @@ namespace {
 
 class Loaded {
  public:
-  Loaded(Replica& replica, std::size_t room_blocks) : r_(replica), room_(std::max<std::size_t>(room_blocks, 1) * block_size) {
+  Loaded(Replica& replica, std::size_t room_blocks)
+      : r_(replica), room_(std::max<std::size_t>(room_blocks, 1) * block_size) {
     std::fill(room_.span().begin(), room_.span().end(), std::byte{0xee});
     auto out = recover(r_.journal, r_.data, {}, room_.span().first(room_blocks * block_size));
     EXPECT_TRUE(out) << out.error().message;
@@ -16,12 +17,17 @@ class Loaded {
   const RecoveredLog& log() const { return volume.log; }
   int value(std::size_t n) const { return std::to_integer<int>(room_.span()[n * block_size]); }
 
-  // The volume as a reader is to see it: what was loaded lies over the data area, in the order of the records.
+  // The volume as a reader is to see it: what was loaded lies over the data area, in the order of the
+  // records.
   std::vector<std::byte> content() const {
     std::vector<std::byte> all(r_.data.bytes.begin(), r_.data.bytes.begin() + volume_blocks * block_size);
     auto at = [&](Lba lba) { return all.begin() + static_cast<std::ptrdiff_t>(lba.v * block_size); };
     for_each_loaded(
-        log(), [&](std::size_t n, const LoadedBlock& b) { std::copy_n(room_.span().begin() + static_cast<std::ptrdiff_t>(n * block_size), block_size, at(b.lba)); },
+        log(),
+        [&](std::size_t n, const LoadedBlock& b) {
+          std::copy_n(room_.span().begin() + static_cast<std::ptrdiff_t>(n * block_size), block_size,
+                      at(b.lba));
+        },
         [&](const Extent& e, Lsn) { std::fill_n(at(e.lba), e.blocks * block_size, std::byte{0}); });
     return all;
   }
@@ -52,8 +58,10 @@ TEST(Replay, WhatFitsIsLoadedAndNotWrittenHome) {
   EXPECT_EQ(loaded.volume.report.blocks_replayed, 0u);
   EXPECT_EQ(loaded.log().home, tail);
   EXPECT_EQ(loaded.log().commit, last.mark.lsn);
-  EXPECT_EQ(blocks_of(loaded.log()), (std::vector<std::uint64_t>{1, 3, 2, 9})) << "each once, where it came last; not what nobody knows to be committed";
-  EXPECT_EQ((std::vector{loaded.value(0), loaded.value(1), loaded.value(2), loaded.value(3)}), (std::vector{0x11, 0x11, 0x22, 0x33}));
+  EXPECT_EQ(blocks_of(loaded.log()), (std::vector<std::uint64_t>{1, 3, 2, 9}))
+      << "each once, where it came last; not what nobody knows to be committed";
+  EXPECT_EQ((std::vector{loaded.value(0), loaded.value(1), loaded.value(2), loaded.value(3)}),
+            (std::vector{0x11, 0x11, 0x22, 0x33}));
   r.apply({{1, 3, 0x11}, {2, 1, 0x22}, {9, 1, 0x33}});
   EXPECT_TRUE(std::ranges::equal(loaded.content(), r.model));
 }
@@ -66,7 +74,8 @@ TEST(Replay, WhatIsOlderThanFitsGoesHome) {
   Written last = r.append({{3, 1, 0x44}});
   Written open = r.append({{100, 1, 0x55}}, last.mark.lsn, last.mark.lsn);
   Loaded loaded(r, 3 + open.blocks);
-  EXPECT_EQ(loaded.volume.report.blocks_replayed, 2u) << "block 1 of the first record, 2 of the second; 3 has come again";
+  EXPECT_EQ(loaded.volume.report.blocks_replayed, 2u)
+      << "block 1 of the first record, 2 of the second; 3 has come again";
   EXPECT_EQ(loaded.log().home, second.mark.lsn) << "its only block that has not come again has no room";
   EXPECT_EQ(blocks_of(loaded.log()), (std::vector<std::uint64_t>{7, 8, 3}));
   EXPECT_EQ(r.data.unsynced, 0u);
@@ -114,7 +123,8 @@ TEST(Replay, AReadErrorWhileLoadingEndsTheStartWithNothingChanged) {
   EXPECT_EQ(r.journal.bytes, before);
 }
 
-// Home and memory together are the model, whatever fits; and a start that loads again, or writes all home, finds the same.
+// Home and memory together are the model, whatever fits; and a start that loads again, or writes all home,
+// finds the same.
 TEST(Replay, AnyRoomAgainstAModel) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SeededRandom random(seed);
@@ -129,15 +139,18 @@ TEST(Replay, AnyRoomAgainstAModel) {
   }
 }
 
-// Several batches (of 4096 blocks of the journal), in an order that has nothing to do with the addresses, with dead blocks between.
+// Several batches (of 4096 blocks of the journal), in an order that has nothing to do with the addresses,
+// with dead blocks between.
 TEST(Replay, MuchMoreThanABatchGoesHome) {
   constexpr std::uint64_t blocks = 12000;
   Replica r(true, blocks, 64u << 20);
   SeededRandom random(7);
   for (int i = 0; r.head.v - r.sb.tail_pos.v + 100 * block_size < r.sb.ring_bytes; ++i) {
     std::vector<Part> parts;
-    for (std::uint64_t at = random.below(blocks / 4); at < blocks && parts.size() < 30; at += 2 + random.below(blocks / 16))
-      parts.push_back({at, static_cast<std::uint32_t>(1 + random.below(2)), random.below(200) == 0 ? -1 : i % 251});
+    for (std::uint64_t at = random.below(blocks / 4); at < blocks && parts.size() < 30;
+         at += 2 + random.below(blocks / 16))
+      parts.push_back(
+          {at, static_cast<std::uint32_t>(1 + random.below(2)), random.below(200) == 0 ? -1 : i % 251});
     if (parts.back().lba + parts.back().blocks > blocks) parts.pop_back();
     if (parts.empty()) continue;
     r.append(parts);
@@ -150,7 +163,8 @@ TEST(Replay, MuchMoreThanABatchGoesHome) {
   EXPECT_TRUE(r.data_is_model());
 }
 
-// Two readings of one place: what the first one saw is what counts, and nothing is served or written home that was not in it.
+// Two readings of one place: what the first one saw is what counts, and nothing is served or written home
+// that was not in it.
 TEST(Replay, WhatComesBackDifferentEndsTheStart) {
   for (std::size_t room_blocks : {0, 100}) {
     Replica r;
@@ -158,7 +172,8 @@ TEST(Replay, WhatComesBackDifferentEndsTheStart) {
     r.append({{9, 1, 0x33}});
     int reads = 0;
     r.journal.fails = [&](std::uint64_t at, std::uint64_t bytes, bool write) {
-      if (!write && at == first.offset + block_size && bytes == 3 * block_size && ++reads == 1) r.journal.bytes[at + block_size] ^= std::byte{1};
+      if (!write && at == first.offset + block_size && bytes == 3 * block_size && ++reads == 1)
+        r.journal.bytes[at + block_size] ^= std::byte{1};
       return false;
     };
     auto data = r.data.bytes;
@@ -183,8 +198,10 @@ TEST(Replay, AnUncommittedRecordIsReadMoreThanOnceIfNeedBe) {
     };
     auto out = recover(r.journal, r.data);
     ASSERT_EQ(out.has_value(), failures < 10);
-    if (out) EXPECT_EQ(out->log.records.back().payload, std::vector<std::byte>(block_size, std::byte{0x33}));
-    else EXPECT_TRUE(fails_with(out.error(), Errc::io, {"j.img", "cannot be read again"}));
+    if (out)
+      EXPECT_EQ(out->log.records.back().payload, std::vector<std::byte>(block_size, std::byte{0x33}));
+    else
+      EXPECT_TRUE(fails_with(out.error(), Errc::io, {"j.img", "cannot be read again"}));
   }
 }
 

@@ -1,4 +1,5 @@
-// A replica's two files in memory, and a writer that fills its journal as the core does, and as a crash leaves it.
+// A replica's two files in memory, and a writer that fills its journal as the core does, and as a crash
+// leaves it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -35,9 +36,11 @@ struct Part {
 
 class Replica {
  public:
-  explicit Replica(bool label = true, std::uint64_t blocks = volume_blocks, std::uint64_t ring_bytes = journal_ring_bytes_min)
+  explicit Replica(bool label = true, std::uint64_t blocks = volume_blocks,
+                   std::uint64_t ring_bytes = journal_ring_bytes_min)
       : journal(std::vector<std::byte>(ring_offset_of(blocks) + ring_bytes), "j.img"),
-        data(std::vector<std::byte>((blocks + label) * block_size), "d.img"), model(blocks * block_size) {
+        data(std::vector<std::byte>((blocks + label) * block_size), "d.img"),
+        model(blocks * block_size) {
     auto made = create_replica({volume, 2, blocks, label}, journal, data, true);
     EXPECT_TRUE(made) << made.error().message;
     sb = *made;
@@ -52,13 +55,20 @@ class Replica {
     std::vector<const std::byte*> blocks;
     for (const Part& p : parts) {
       for (std::uint64_t b = 0; p.value >= 0 && b < p.blocks; ++b)
-        body.block_crc.push_back(block_crc(volume, Lba{p.lba + b}, std::vector<std::byte>(block_size, std::byte(p.value))));
+        body.block_crc.push_back(
+            block_crc(volume, Lba{p.lba + b}, std::vector<std::byte>(block_size, std::byte(p.value))));
       body.extents.push_back({Lba{p.lba}, p.blocks, p.value < 0 ? ExtentKind::zeros : ExtentKind::data});
       if (p.value >= 0) payload.insert(payload.end(), std::size_t{p.blocks} * block_size, std::byte(p.value));
     }
     for (std::size_t at = 0; at < payload.size(); at += block_size) blocks.push_back(payload.data() + at);
-    body.header = {RecordType::data, volume, epoch, last.lsn + 1, static_cast<std::uint32_t>(parts.size()),
-                   last.hash, hash_payload(blocks), static_cast<std::uint32_t>(blocks.size())};
+    body.header = {RecordType::data,
+                   volume,
+                   epoch,
+                   last.lsn + 1,
+                   static_cast<std::uint32_t>(parts.size()),
+                   last.hash,
+                   hash_payload(blocks),
+                   static_cast<std::uint32_t>(blocks.size())};
     return store(body, payload, durable, commit);
   }
   // The usual case: everything before it is durable and committed.
@@ -71,7 +81,8 @@ class Replica {
       std::vector<Part> parts;
       std::uint64_t at = random.below(20);
       while (at < volume_blocks && parts.size() < 6) {
-        auto n = static_cast<std::uint32_t>(1 + random.below(std::min<std::uint64_t>(12, volume_blocks - at)));
+        auto n = static_cast<std::uint32_t>(1 +
+                                            random.below(std::min<std::uint64_t>(12, volume_blocks - at)));
         parts.push_back({at, n, random.below(3) == 0 ? -1 : value++ % 251});
         at += n + random.below(40);
       }
@@ -98,8 +109,9 @@ class Replica {
     w.pos = {n > to_end ? head.v + to_end : head.v};
     w.offset = sb.ring_offset + w.pos.v % sb.ring_bytes;
     std::vector<std::byte> image(n);
-    encode_frame({w.pos, durable, commit, sb.incarnation, w.blocks, static_cast<std::uint32_t>(meta.size()), sb.replica,
-                  volume}, MutableByteSpan(image).first(frame_header_bytes));
+    encode_frame({w.pos, durable, commit, sb.incarnation, w.blocks, static_cast<std::uint32_t>(meta.size()),
+                  sb.replica, volume},
+                 MutableByteSpan(image).first(frame_header_bytes));
     std::memcpy(image.data() + frame_header_bytes, meta.data(), meta.size());
     std::copy(payload.begin(), payload.end(), image.end() - static_cast<std::ptrdiff_t>(payload.size()));
     EXPECT_TRUE(journal.write(w.offset, image));
@@ -110,8 +122,8 @@ class Replica {
 
   void apply(const std::vector<Part>& parts) {
     for (const Part& p : parts)
-      std::fill_n(model.begin() + static_cast<std::ptrdiff_t>(p.lba * block_size), std::size_t{p.blocks} * block_size,
-                  std::byte(p.value < 0 ? 0 : p.value));
+      std::fill_n(model.begin() + static_cast<std::ptrdiff_t>(p.lba * block_size),
+                  std::size_t{p.blocks} * block_size, std::byte(p.value < 0 ? 0 : p.value));
   }
   bool data_is_model() const { return std::equal(model.begin(), model.end(), data.bytes.begin()); }
 
@@ -148,7 +160,8 @@ class Replica {
   Epoch epoch{1, volume};
 };
 
-inline testing::AssertionResult fails_with(const Error& e, Errc code, std::initializer_list<std::string_view> words) {
+inline testing::AssertionResult fails_with(const Error& e, Errc code,
+                                           std::initializer_list<std::string_view> words) {
   if (e.code != code) return testing::AssertionFailure() << to_string(e.code) << ": " << e.message;
   for (auto word : words)
     if (e.message.find(word) == std::string::npos)

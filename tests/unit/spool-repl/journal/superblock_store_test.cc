@@ -4,7 +4,9 @@
 namespace twinloft::repl::journal {
 namespace {
 
-void damage(Replica& r, int copy) { r.journal.bytes[superblock_offset[copy] + 300] ^= std::byte{0x40}; }
+void damage(Replica& r, int copy) {
+  r.journal.bytes[superblock_offset[copy] + 300] ^= std::byte{0x40};
+}
 bool copies_are_equal(const Replica& r) {
   auto a = r.journal.bytes.begin(), b = a + superblock_offset[1];
   return std::equal(a, a + block_size, b);
@@ -30,7 +32,9 @@ TEST(SuperblockStore, EachCopyAloneIsEnoughAndIsRepaired) {
 TEST(SuperblockStore, AnUnreadableCopyIsRepairedToo) {
   for (int copy : {0, 1}) {
     Replica r;
-    r.journal.fails = [&](std::uint64_t at, std::uint64_t, bool write) { return !write && at == superblock_offset[copy]; };
+    r.journal.fails = [&](std::uint64_t at, std::uint64_t, bool write) {
+      return !write && at == superblock_offset[copy];
+    };
     auto out = recover(r.journal, r.data);
     ASSERT_TRUE(out) << out.error().message;
     EXPECT_TRUE(out->report.superblock_repaired);
@@ -43,7 +47,8 @@ TEST(SuperblockStore, BothDamagedIsRefusedAndNothingWritten) {
   r.forget_writes();
   auto out = recover(r.journal, r.data);
   ASSERT_FALSE(out);
-  EXPECT_TRUE(fails_with(out.error(), Errc::corrupt, {"j.img", "both copies", "Nothing was changed", "peer"}));
+  EXPECT_TRUE(
+      fails_with(out.error(), Errc::corrupt, {"j.img", "both copies", "Nothing was changed", "peer"}));
   EXPECT_EQ(r.writes(), 0u);
 }
 
@@ -94,7 +99,8 @@ TEST(SuperblockStore, AnotherVersionIsNamed) {
     r.forget_writes();
     auto out = recover(r.journal, r.data);
     ASSERT_FALSE(out);
-    EXPECT_TRUE(fails_with(out.error(), Errc::invalid, {"format version", "run the release that made the volume"}));
+    EXPECT_TRUE(
+        fails_with(out.error(), Errc::invalid, {"format version", "run the release that made the volume"}));
     EXPECT_EQ(r.writes(), 0u);
   }
 }

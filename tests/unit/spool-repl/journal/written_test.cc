@@ -14,7 +14,8 @@ class WrittenSince : public testing::Test {
  protected:
   Written epoch(std::uint64_t counter, ReplicaSet in_sync, Lsn commit) {
     Body body;
-    body.header = {RecordType::epoch, volume, Epoch{counter, volume}, r.last.lsn + 1, 1, r.last.hash, hash_payload({}), 0};
+    body.header = {RecordType::epoch, volume, Epoch{counter, volume}, r.last.lsn + 1, 1, r.last.hash,
+                   hash_payload({}),  0};
     body.epoch_change = {{counter, volume}, self, in_sync, 0};
     Written w = r.store(body, {}, r.last.lsn, commit);
     table.push_back({{counter, volume}, w.mark.lsn, self, in_sync, 0});
@@ -135,14 +136,16 @@ TEST_F(WrittenSince, WithoutABitmapThatIsNeededNothingIsGuessed) {
   move_tail();
   auto unknown = look();
   ASSERT_FALSE(unknown);
-  EXPECT_TRUE(fails_with(unknown.error(), Errc::conflict, {"nothing is known here of what replica 1 has", "LSN 3"}));
+  EXPECT_TRUE(
+      fails_with(unknown.error(), Errc::conflict, {"nothing is known here of what replica 1 has", "LSN 3"}));
 
   bitmap(winner, Lsn{1}, {1u << 7});
   ASSERT_TRUE(look());
   r.journal.bytes[r.sb.bitmap_offset + r.sb.bitmap_bytes + 20] ^= std::byte{1};
   auto damaged = look();
   ASSERT_FALSE(damaged);
-  EXPECT_TRUE(fails_with(damaged.error(), Errc::corrupt, {"1 pages of the bitmap for replica 1 are damaged"}));
+  EXPECT_TRUE(
+      fails_with(damaged.error(), Errc::corrupt, {"1 pages of the bitmap for replica 1 are damaged"}));
 }
 
 TEST(WrittenBlocks, RangesCrossWordsAndEndWithTheVolume) {

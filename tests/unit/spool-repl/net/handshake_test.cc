@@ -23,8 +23,9 @@ std::vector<std::byte> proof_of_dialer(const std::string& secret, ByteSpan chall
     w.put(static_cast<std::uint32_t>(part.size()));
     w.put_bytes(part);
   }
-  HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()), reinterpret_cast<const unsigned char*>(text.data()),
-       text.size(), reinterpret_cast<unsigned char*>(out.data()), nullptr);
+  HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
+       reinterpret_cast<const unsigned char*>(text.data()), text.size(),
+       reinterpret_cast<unsigned char*>(out.data()), nullptr);
   return out;
 }
 
@@ -61,7 +62,8 @@ struct HandshakeTest : testing::Test {
       moved = false;
       auto feed = [&](Handshake& from, Handshake& to, Result<bool>& result) {
         for (const auto& m : from.take_output())
-          if (result && !*result) result = to.receive(m.type, m.payload), moved = true;  // its output counts also if it failed
+          if (result && !*result)
+            result = to.receive(m.type, m.payload), moved = true;  // its output counts also if it failed
       };
       feed(d, c, ends.accepted);
       feed(c, d, ends.dialed);
@@ -167,7 +169,8 @@ TEST_F(HandshakeTest, AProofOfTheSameDirectionIsRefused) {
 }
 
 TEST_F(HandshakeTest, AMessageChangedOnTheWayIsRefused) {
-  auto play = [&](int which, std::size_t byte) {  // which of challenge, hello, hello is changed; false: it has no such byte
+  auto play = [&](int which, std::size_t byte) {  // which of challenge, hello, hello is changed; false: it
+                                                  // has no such byte
     auto d = dialer(), c = accepter();
     auto change = [&](int is, std::vector<std::byte> payload) {
       if (is == which && byte < payload.size()) payload[byte] ^= std::byte{4};
@@ -193,12 +196,14 @@ TEST_F(HandshakeTest, WhatDoesNotFitIsNamedByBoth) {
     std::function<void(Side&)> change;  // of the accepting side
     const char *there, *here;
   };
-  for (const Case& k : {Case{[](Side& s) { s.self.volume = other_volume; }, "the peer serves volume", "the peer serves volume"},
-                        {[](Side& s) { s.self.volume_blocks = 999; }, "the volume has 4096000 bytes here and 4091904 there",
-                         "the volume has 4091904 bytes here and 4096000 there"},
-                        {[](Side& s) { s.self.replica = 1; }, "an id of its own", "an id of its own"},
-                        {[](Side& s) { s.self.replica = 3; }, "replica 3 answers where replica 2 is configured",
-                         "replica 1 has dialed replica 2 here, which is replica 3"}}) {
+  for (const Case& k :
+       {Case{[](Side& s) { s.self.volume = other_volume; }, "the peer serves volume",
+             "the peer serves volume"},
+        {[](Side& s) { s.self.volume_blocks = 999; }, "the volume has 4096000 bytes here and 4091904 there",
+         "the volume has 4091904 bytes here and 4096000 there"},
+        {[](Side& s) { s.self.replica = 1; }, "an id of its own", "an id of its own"},
+        {[](Side& s) { s.self.replica = 3; }, "replica 3 answers where replica 2 is configured",
+         "replica 1 has dialed replica 2 here, which is replica 3"}}) {
     Side before = b;
     k.change(b);
     auto d = dialer(), c = accepter();
@@ -221,8 +226,12 @@ TEST_F(HandshakeTest, SettingsThatDifferAreNamedByBoth) {
   b.self.settings = saying("on_peer_loss", "suspend");
   auto d = dialer(), c = accepter();
   auto ends = run(d, c);
-  EXPECT_TRUE(refused(ends.dialed, Errc::conflict, "replica 2 is configured otherwise: on_peer_loss is \"continue\" here and \"suspend\" there"));
-  EXPECT_TRUE(refused(ends.accepted, Errc::conflict, "replica 1 is configured otherwise: on_peer_loss is \"suspend\" here and \"continue\" there"));
+  EXPECT_TRUE(
+      refused(ends.dialed, Errc::conflict,
+              "replica 2 is configured otherwise: on_peer_loss is \"continue\" here and \"suspend\" there"));
+  EXPECT_TRUE(
+      refused(ends.accepted, Errc::conflict,
+              "replica 1 is configured otherwise: on_peer_loss is \"suspend\" here and \"continue\" there"));
   EXPECT_TRUE(d.disagrees() && c.disagrees());
   EXPECT_FALSE(d.has_other_arbiter() || c.has_other_arbiter());
   b.self.settings = a.self.settings;
@@ -241,7 +250,8 @@ TEST_F(HandshakeTest, BothKnowWhereTheOtherHasAnotherArbiter) {
   EXPECT_TRUE(d.has_other_arbiter() && c.has_other_arbiter());
 }
 
-// What is said of a link is asked for by the replica at its other end, which the side that was called knows late.
+// What is said of a link is asked for by the replica at its other end, which the side that was called knows
+// late.
 TEST_F(HandshakeTest, SettingsAreThoseOfTheLink) {
   a.self.settings = [](ReplicaId peer) { return peer == 2 ? "protocol=C\n" : "protocol=A\n"; };
   b.self.settings = [](ReplicaId peer) { return peer == 1 ? "protocol=C\n" : "protocol=B\n"; };
@@ -299,7 +309,8 @@ TEST_F(HandshakeTest, ARequiredFeatureThatIsUnknownIsNamed) {
   store_le(hello.data(), std::uint64_t{0xff});  // offers may be ignored
   store_le(hello.data() + 8, std::uint64_t{0x20});
   ASSERT_TRUE(c.receive(hello_type, hello));
-  EXPECT_TRUE(refused(c.receive(proof_type, proof_of_dialer(a.secret, challenge, hello)), Errc::conflict, "0x20"));
+  EXPECT_TRUE(
+      refused(c.receive(proof_type, proof_of_dialer(a.secret, challenge, hello)), Errc::conflict, "0x20"));
 }
 
 TEST_F(HandshakeTest, Garbage) {
@@ -327,7 +338,8 @@ TEST_F(HandshakeTest, Garbage) {
     ASSERT_TRUE(c.receive(hello_type, hello));
     EXPECT_TRUE(refused(c.receive(proof_type, std::vector<std::byte>(n)), Errc::denied, "secret")) << n;
   }
-  for (std::size_t n : {0u, 1u, 2u, 33u}) EXPECT_FALSE(dialer().receive(challenge_type, std::vector<std::byte>(n, std::byte{1})));
+  for (std::size_t n : {0u, 1u, 2u, 33u})
+    EXPECT_FALSE(dialer().receive(challenge_type, std::vector<std::byte>(n, std::byte{1})));
 }
 
 TEST_F(HandshakeTest, NoncesAreFresh) {

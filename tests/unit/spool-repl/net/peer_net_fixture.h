@@ -85,7 +85,8 @@ struct PeerNetTest : testing::Test {
   Status start(Node& n, NetOptions o) {
     n.net = std::make_unique<PeerNet>(
         *loop, std::move(o), random,
-        NetEvents{[&n](ReplicaId) { n.ups++, n.order += "up "; }, [&n](ReplicaId) { n.downs++, n.order += "down "; },
+        NetEvents{[&n](ReplicaId) { n.ups++, n.order += "up "; },
+                  [&n](ReplicaId) { n.downs++, n.order += "down "; },
                   [&n](ReplicaId, PeerMessage m) { n.got.push_back(std::move(m)); },
                   [&n](ReplicaId, const std::string& text) { n.notices.push_back(text); },
                   [&n](ReplicaId id, const std::string& text, bool) { n.unfit[id] = text; }});
@@ -122,7 +123,8 @@ struct PeerNetTest : testing::Test {
     run_until([&] {
       ssize_t n = ::send(fd.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
       if (n > 0) sent += static_cast<std::size_t>(n);
-      EXPECT_TRUE(n > 0 || errno == EAGAIN || errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN) << errno;
+      EXPECT_TRUE(n > 0 || errno == EAGAIN || errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN)
+          << errno;
       return sent == bytes.size() || (n < 0 && (errno == EPIPE || errno == ECONNRESET));
     });
   }
@@ -180,7 +182,8 @@ struct PeerNetTest : testing::Test {
       heard.insert(header->type);
       hear(fd, header->payload_bytes);
     }
-    EXPECT_EQ(heard, (std::multiset<std::uint16_t>{static_cast<std::uint16_t>(WireType::trial), static_cast<std::uint16_t>(WireType::trial_taken)}));
+    EXPECT_EQ(heard, (std::multiset<std::uint16_t>{static_cast<std::uint16_t>(WireType::trial),
+                                                   static_cast<std::uint16_t>(WireType::trial_taken)}));
   }
 };
 

@@ -57,7 +57,8 @@ TEST_F(PeerNetTest, ANameIsLookedUpAtEachAttempt) {
   EXPECT_FALSE(a.up());
   names.set(ports[0].address());
   run_until([&] { return a.up() && b.up(); });
-  EXPECT_FALSE(names.asked_on.contains(std::this_thread::get_id())) << "the owner's thread waits for no name server";
+  EXPECT_FALSE(names.asked_on.contains(std::this_thread::get_id()))
+      << "the owner's thread waits for no name server";
 }
 
 TEST_F(PeerNetTest, ANameOfItsOwnIsLookedUpUntilItIsKnown) {
@@ -78,7 +79,8 @@ TEST_F(PeerNetTest, ASilentNameServerHoldsUpNobody) {
   auto asked = std::make_shared<std::atomic<int>>(0);
   NetOptions o = options(1, 2);
   o.peers[0].address = "peer.example:7788";
-  o.resolve = [waits = answer->get_future().share(), asked](const std::string& text) -> Result<std::vector<Address>> {
+  o.resolve = [waits = answer->get_future().share(),
+               asked](const std::string& text) -> Result<std::vector<Address>> {
     ++*asked;
     waits.wait();
     return fail(Errc::unavailable, "\"{}\": too late", text);
@@ -106,7 +108,8 @@ TEST_F(PeerNetTest, ALookedUpAddressNeedsASecretToo) {
   run_until([&] { return a.noticed("replication over 192.0.2.1:7788 needs a shared secret"); });
 }
 
-// ---- the trial ---------------------------------------------------------------------------------------------------
+// ---- the trial
+// ---------------------------------------------------------------------------------------------------
 
 // Small packets get through, large ones do not: the connection is none, and says why.
 TEST_F(PeerNetTest, APathThatDropsDataIsNoConnection) {
@@ -121,7 +124,9 @@ TEST_F(PeerNetTest, APathThatDropsDataIsNoConnection) {
   }
   EXPECT_EQ(b.notices.size(), 0u) << "not before the timeout: " << b.notices.back();
   clock.hand = clock.hand + std::chrono::milliseconds(100);
-  run_until([&] { return b.noticed("replica 1 can be connected, and 128 KiB of data did not get through within 6000 ms"); });
+  run_until([&] {
+    return b.noticed("replica 1 can be connected, and 128 KiB of data did not get through within 6000 ms");
+  });
   EXPECT_EQ(b.ups, 0) << "the owner never waited for it";
   EXPECT_NE(b.net->trouble(1).find("compare the MTU"), std::string::npos);
 }
@@ -130,7 +135,8 @@ TEST_F(PeerNetTest, NothingIsSaidBeforeTheTrialIsOver) {
   ASSERT_TRUE(start(b, options(2, 1)));
   std::vector<std::byte> payload;
   encode_peer_message(Refuse{"too early"}, payload);
-  for (const auto& bad : {framed(40, payload), framed(WireType::trial, 1), framed(static_cast<std::uint16_t>(WireType::trial_taken), payload)}) {
+  for (const auto& bad : {framed(40, payload), framed(WireType::trial, 1),
+                          framed(static_cast<std::uint16_t>(WireType::trial_taken), payload)}) {
     Fd fd = connect_as_1(false);
     say(fd, bad);
     hear_until_closed(fd);

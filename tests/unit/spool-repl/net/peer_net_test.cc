@@ -25,7 +25,8 @@ TEST_F(PeerNetTest, TheLargestRecordsArriveWholeAndInOrder) {
   SeededRandom bytes(5);
   std::vector<PeerMessage> sent;
   for (int i = 0; i < 8; ++i) {
-    RecordMessage m{{static_cast<std::uint64_t>(i), volume}, std::vector<std::byte>(body_meta_bytes_max),
+    RecordMessage m{{static_cast<std::uint64_t>(i), volume},
+                    std::vector<std::byte>(body_meta_bytes_max),
                     std::vector<std::byte>(std::size_t{record_payload_blocks_max} * block_size)};
     bytes.fill(m.meta);
     bytes.fill(m.payload);
@@ -168,7 +169,8 @@ TEST_F(PeerNetTest, WithoutASecretOnlyLoopback) {
 
 TEST_F(PeerNetTest, GarbageClosesThatConnectionOnly) {
   connect_both();
-  for (std::string garbage : {std::string("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), std::string(100, '\0'), std::string(5000, '\xff')}) {
+  for (std::string garbage : {std::string("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), std::string(100, '\0'),
+                              std::string(5000, '\xff')}) {
     Fd fd = call();
     say(fd, as_bytes(garbage));
     hear_until_closed(fd);
@@ -231,7 +233,8 @@ TEST_F(PeerNetTest, ByteByByteIsAsGoodAsWhole) {
     receive();
     pass_trial(fd);
     run_until([&] { return b.up(); });
-    PeerMessage message = RecordMessage{{1, volume}, std::vector<std::byte>(200), std::vector<std::byte>(4096)};
+    PeerMessage message = RecordMessage{
+        {1, volume}, std::vector<std::byte>(200), std::vector<std::byte>(4096)};
     std::vector<std::byte> payload;
     encode_peer_message(message, payload);
     say_split(framed(wire_type(message), payload));
@@ -282,7 +285,8 @@ TEST_F(PeerNetTest, StrangersCannotFillTheTable) {
   run_until([&] { return a.up() && b.up(); });
 }
 
-// As many strangers as there may be from each address, all silent; the peer comes from one of these addresses.
+// As many strangers as there may be from each address, all silent; the peer comes from one of these
+// addresses.
 TEST_F(PeerNetTest, ThePeerGetsThroughWhileStrangersCall) {
   NetOptions o = options(2, 1);
   o.timeout = o.handshake = std::chrono::hours(1);
@@ -362,7 +366,8 @@ TEST_F(PeerNetTest, APeerThatTakesNothingIsClosed) {
   ASSERT_TRUE(start(b, o));
   Fd fd = connect_as_1();
   run_until([&] { return b.up(); });
-  PeerMessage large = RecordMessage{{1, volume}, std::vector<std::byte>(100), std::vector<std::byte>(1u << 20)};
+  PeerMessage large = RecordMessage{
+      {1, volume}, std::vector<std::byte>(100), std::vector<std::byte>(1u << 20)};
   int sent = 0;
   for (; sent < 200 && !b.noticed("takes nothing"); ++sent) {
     b.net->send(1, large);
@@ -382,7 +387,8 @@ TEST(AddressTest, ResolveAndLoopback) {
   EXPECT_FALSE(resolve("0.0.0.0:1")->is_loopback());
   EXPECT_FALSE(resolve("192.0.2.7:1")->is_loopback());
   EXPECT_FALSE(resolve("[2001:db8::1]:1")->is_loopback());
-  for (const char* bad : {"", "host", "127.0.0.1:", "127.0.0.1:http", "127.0.0.1:70000", "[::1", "999.0.0.1:1"}) {
+  for (const char* bad :
+       {"", "host", "127.0.0.1:", "127.0.0.1:http", "127.0.0.1:70000", "[::1", "999.0.0.1:1"}) {
     auto out = resolve(bad);
     ASSERT_FALSE(out) << bad;
     EXPECT_NE(out.error().message.find(fmt::format("\"{}\"", bad)), std::string::npos) << out.error().message;
@@ -408,12 +414,16 @@ TEST_F(PeerNetTest, PeersThatAreConfiguredOtherwiseAreToldApart) {
 }
 
 TEST(AddressTest, WhatCanBeSaidWithoutANameServer) {
-  for (const char* good : {"node-b:7788", "localhost:1", "127.0.0.1:1", "[2001:db8::1]:1", "[fe80::1%lo]:1", "[fe80::1%not-there-yet]:1", "peer.example:0"})
+  for (const char* good : {"node-b:7788", "localhost:1", "127.0.0.1:1", "[2001:db8::1]:1", "[fe80::1%lo]:1",
+                           "[fe80::1%not-there-yet]:1", "peer.example:0"})
     EXPECT_TRUE(check_address(good)) << good;
-  for (const char* bad : {"node-b", "node b:1", "1.2.3.400:1", "[2001:db8::g]:1", "[::1:1", "host:x", "a/b:1"}) EXPECT_FALSE(check_address(bad)) << bad;
+  for (const char* bad :
+       {"node-b", "node b:1", "1.2.3.400:1", "[2001:db8::g]:1", "[::1:1", "host:x", "a/b:1"})
+    EXPECT_FALSE(check_address(bad)) << bad;
   auto scope = check_address("[fe80::1]:7788");
   ASSERT_FALSE(scope);
-  EXPECT_NE(scope.error().message.find("\"[fe80::1%eth0]:7788\""), std::string::npos) << scope.error().message;
+  EXPECT_NE(scope.error().message.find("\"[fe80::1%eth0]:7788\""), std::string::npos)
+      << scope.error().message;
   EXPECT_FALSE(numeric_address("node-b:7788"));
   EXPECT_TRUE(numeric_address("[fe80::1%lo]:1"));
 }

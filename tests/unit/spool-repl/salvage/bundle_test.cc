@@ -23,8 +23,9 @@ Manifest sample() {
   Sha256 a, b;
   a.bytes.fill(std::byte{0xa1});
   b.bytes.fill(std::byte{0x0b});
-  out.messages = {{1, Kind::after, "ann@example.org", ann, "", true, "1.a", 10, a, b, {1, 2}, {3, 999'999'999}, {-4, 0}},
-                  {7, Kind::uncertain, "-", "-", ".Odd %\n\xff", false, "x y:2,FS", 0, b, a, {}, {}, {}}};
+  out.messages = {
+      {1, Kind::after, "ann@example.org", ann, "", true, "1.a", 10, a, b, {1, 2}, {3, 999'999'999}, {-4, 0}},
+      {7, Kind::uncertain, "-", "-", ".Odd %\n\xff", false, "x y:2,FS", 0, b, a, {}, {}, {}}};
   out.problems = {{"ann/new/\x01", "a fifo: 100%"}, {"", "and 3 more"}};
   return out;
 }
@@ -39,9 +40,10 @@ TEST(Manifest, ComesBackAsItWas) {
 
 TEST(Manifest, AsTheFormatDocumentHasIt) {
   std::string text = encode_manifest(sample());
-  EXPECT_TRUE(text.starts_with("#twinloft-salvage-bundle 1\nvolume 0b7e0f3a-52a1-4c8e-9d5f-64a4d9f0b1c2\n"
-                               "parting 2 48211 3 11111111-2222-4333-8444-555555555555\nwindow 300\nlayout %25d/%25n/Maildir\n"
-                               "layout odd%20layout/%25n\nmessage 1 after ann@example.org example.org/ann/Maildir - new 1.a 10 a1a1"))
+  EXPECT_TRUE(text.starts_with(
+      "#twinloft-salvage-bundle 1\nvolume 0b7e0f3a-52a1-4c8e-9d5f-64a4d9f0b1c2\n"
+      "parting 2 48211 3 11111111-2222-4333-8444-555555555555\nwindow 300\nlayout %25d/%25n/Maildir\n"
+      "layout odd%20layout/%25n\nmessage 1 after ann@example.org example.org/ann/Maildir - new 1.a 10 a1a1"))
       << text;
   EXPECT_NE(text.find("message 7 uncertain %2D %2D .Odd%20%25%0A%FF cur x%20y:2,FS 0 "), text.npos);
   EXPECT_NE(text.find(" 1.000000002 3.999999999 -4.000000000\n"), text.npos);
@@ -60,10 +62,12 @@ TEST(Manifest, EveryChangedByteAndEveryShorterTextIsRefused) {
 
 TEST(Manifest, WhatLeadsOutOfTheSpoolIsRefused) {
   for (auto change : std::vector<std::function<void(Message&)>>{
-           [](Message& m) { m.maildir = "../x"; }, [](Message& m) { m.maildir = "/etc"; }, [](Message& m) { m.maildir = "a//b"; },
-           [](Message& m) { m.maildir = ""; }, [](Message& m) { m.folder = "Sent"; }, [](Message& m) { m.folder = ".."; },
-           [](Message& m) { m.folder = ".a/b"; }, [](Message& m) { m.name = "../1"; }, [](Message& m) { m.name = ""; },
-           [](Message& m) { m.user = ""; }, [](Message& m) { m.number = 7; }, [](Message& m) { m.maildir = std::string("a\0b", 3); }}) {
+           [](Message& m) { m.maildir = "../x"; }, [](Message& m) { m.maildir = "/etc"; },
+           [](Message& m) { m.maildir = "a//b"; }, [](Message& m) { m.maildir = ""; },
+           [](Message& m) { m.folder = "Sent"; }, [](Message& m) { m.folder = ".."; },
+           [](Message& m) { m.folder = ".a/b"; }, [](Message& m) { m.name = "../1"; },
+           [](Message& m) { m.name = ""; }, [](Message& m) { m.user = ""; }, [](Message& m) { m.number = 7; },
+           [](Message& m) { m.maildir = std::string("a\0b", 3); }}) {
     Manifest bad = sample();
     change(bad.messages[0]);
     EXPECT_FALSE(decode_manifest(encode_manifest(bad)));
@@ -105,7 +109,9 @@ TEST_F(BundleTest, DamageIsFound) {
   EXPECT_EQ(damage(), "");
   std::string content = read(path_ + "/messages/2");
   write(path_ + "/messages/2", content.substr(0, content.size() - 1));
-  EXPECT_NE(damage().find("messages/2: " + std::to_string(content.size() - 1) + " bytes, but"), std::string::npos) << damage();
+  EXPECT_NE(damage().find("messages/2: " + std::to_string(content.size() - 1) + " bytes, but"),
+            std::string::npos)
+      << damage();
   std::string changed = content;
   changed[20] = 'X';  // in the trace: the content's digest does not see it
   write(path_ + "/messages/2", changed);
@@ -158,7 +164,8 @@ TEST_F(BundleTest, OneThatWasFinishedMeanwhileIsKept) {
   };
   auto refused = BundleWriter::create(path_, ops);
   ASSERT_FALSE(refused);
-  EXPECT_NE(refused.error().message.find("holds a finished bundle"), std::string::npos) << refused.error().message;
+  EXPECT_NE(refused.error().message.find("holds a finished bundle"), std::string::npos)
+      << refused.error().message;
   EXPECT_EQ(read(path_ + "/manifest"), "of another extraction");
 }
 
@@ -202,7 +209,8 @@ void end_everywhere(const Spool& loser, const TemporaryDirectory& beside, Fault 
     auto opened = Bundle::open(path);
     if (!fs::exists(path + "/manifest")) {
       ASSERT_FALSE(opened) << steps;
-      EXPECT_TRUE(opened.error().message.find("has not ended") != std::string::npos || opened.error().message.find("not a bundle") != std::string::npos)
+      EXPECT_TRUE(opened.error().message.find("has not ended") != std::string::npos ||
+                  opened.error().message.find("not a bundle") != std::string::npos)
           << opened.error().message;
       extract_from(loser, path);
       opened = Bundle::open(path);
@@ -214,9 +222,15 @@ void end_everywhere(const Spool& loser, const TemporaryDirectory& beside, Fault 
   EXPECT_GT(steps, 10) << "the faults did not come";
 }
 
-TEST_F(BundleTest, ExtractionKilledAtEachStep) { end_everywhere(loser_, beside_, Fault::ends); }
-TEST_F(BundleTest, ExtractionKilledInEachWrite) { end_everywhere(loser_, beside_, Fault::ends_in_the_middle); }
-TEST_F(BundleTest, EachStepOfAnExtractionFails) { end_everywhere(loser_, beside_, Fault::fails); }
+TEST_F(BundleTest, ExtractionKilledAtEachStep) {
+  end_everywhere(loser_, beside_, Fault::ends);
+}
+TEST_F(BundleTest, ExtractionKilledInEachWrite) {
+  end_everywhere(loser_, beside_, Fault::ends_in_the_middle);
+}
+TEST_F(BundleTest, EachStepOfAnExtractionFails) {
+  end_everywhere(loser_, beside_, Fault::fails);
+}
 
 }  // namespace
 }  // namespace twinloft::repl::salvage

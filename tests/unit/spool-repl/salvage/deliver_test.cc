@@ -34,17 +34,21 @@ TEST_F(Deliver, OnceHoweverOftenItIsRun) {
   extract();
   FakeLmtp server;
   server.deliver_to(&winner_);
-  for (const FakeLmtp* lmtp : {static_cast<const FakeLmtp*>(nullptr), static_cast<const FakeLmtp*>(&server)}) {
+  for (const FakeLmtp* lmtp :
+       {static_cast<const FakeLmtp*>(nullptr), static_cast<const FakeLmtp*>(&server)}) {
     EXPECT_EQ(fates(run(lmtp)), (Fates{{"one", Fate::delivered}, {"two", Fate::delivered}}));
     EXPECT_EQ(fates(run(lmtp)), (Fates{{"one", Fate::done_before}, {"two", Fate::done_before}}));
     expect_each_once();
     fs::remove_all(winner_ / ".twinloft-salvage");
-    EXPECT_EQ(fates(run(lmtp)), (Fates{{"one", Fate::already_there}, {"two", Fate::already_there}})) << "also without its ledger";
+    EXPECT_EQ(fates(run(lmtp)), (Fates{{"one", Fate::already_there}, {"two", Fate::already_there}}))
+        << "also without its ledger";
     expect_each_once();
     extract();  // another bundle of the same loser
     EXPECT_EQ(fates(run(lmtp)), (Fates{{"one", Fate::done_before}, {"two", Fate::done_before}}));
-    for (const char* all : {ann.c_str(), bob.c_str()}) fs::remove_all(winner_ / all), winner_.make_maildir(all);
-    EXPECT_EQ(fates(run(lmtp)), (Fates{{"one", Fate::done_before}, {"two", Fate::done_before}})) << "what its user deleted stays deleted";
+    for (const char* all : {ann.c_str(), bob.c_str()})
+      fs::remove_all(winner_ / all), winner_.make_maildir(all);
+    EXPECT_EQ(fates(run(lmtp)), (Fates{{"one", Fate::done_before}, {"two", Fate::done_before}}))
+        << "what its user deleted stays deleted";
     EXPECT_EQ(count("one") + count("two"), 0u);
     fs::remove_all(winner_ / ".twinloft-salvage");
   }
@@ -77,9 +81,11 @@ TEST_F(Deliver, TheSameContentOfTheBundleOnce) {
 }
 
 TEST_F(Deliver, WhatMayHaveBeenOnItsWay) {
-  for (const char* name : {"lacking", "seen", "there"}) loser_.put(ann + "/new/" + name + ".m", message(name));
+  for (const char* name : {"lacking", "seen", "there"})
+    loser_.put(ann + "/new/" + name + ".m", message(name));
   // Each was renamed after the last one was written, however long that took.
-  for (const char* name : {"lacking", "seen", "there"}) fs::permissions(loser_ / (ann + "/new/" + name + ".m"), fs::perms(0600));
+  for (const char* name : {"lacking", "seen", "there"})
+    fs::permissions(loser_ / (ann + "/new/" + name + ".m"), fs::perms(0600));
   extract();
   ASSERT_EQ(open_bundle(bundle_).manifest().messages.size(), 5u);
   winner_.put(ann + "/cur/there.m:2,S", message("there"));
@@ -88,8 +94,11 @@ TEST_F(Deliver, WhatMayHaveBeenOnItsWay) {
   DeliverOptions without;
   without.uncertain = false;
   EXPECT_EQ(run(nullptr, without).count(Fate::left_uncertain), 3u);
-  EXPECT_EQ(fates(run()), (Fates{{"one", Fate::done_before}, {"two", Fate::done_before}, {"lacking", Fate::delivered},
-                                 {"seen", Fate::left_deleted}, {"there", Fate::already_there}}));
+  EXPECT_EQ(fates(run()), (Fates{{"one", Fate::done_before},
+                                 {"two", Fate::done_before},
+                                 {"lacking", Fate::delivered},
+                                 {"seen", Fate::left_deleted},
+                                 {"there", Fate::already_there}}));
   fs::remove(winner_ / (ann + "/.Old/dovecot-uidlist"));
   EXPECT_EQ(fates(run())["seen"], Fate::done_before) << "Dovecot forgets, the ledger does not";
 }
@@ -101,7 +110,8 @@ TEST_F(Deliver, WhatCanNotBeToldToBeDeletedIsOpen) {
   DeliverReport report = run();
   EXPECT_EQ(fates(report)["maybe"], Fate::failed);
   EXPECT_EQ(report.open(), 1u);
-  EXPECT_NE(report.messages.back().detail.find("dovecot-uidlist"), std::string::npos) << report.messages.back().detail;
+  EXPECT_NE(report.messages.back().detail.find("dovecot-uidlist"), std::string::npos)
+      << report.messages.back().detail;
   fs::remove(winner_ / (ann + "/dovecot-uidlist"));
   EXPECT_EQ(fates(run())["maybe"], Fate::delivered);
 }
@@ -116,10 +126,14 @@ TEST_F(Deliver, NeverIntoTheLosersOwnSpool) {
     return done ? "" : done.error().message;
   };
   for (const DeliverOptions& options : {DeliverOptions(), dry})
-    EXPECT_NE(refusal(options).find("this is the spool that the bundle was taken from: " + ann + "/new/1.a"), std::string::npos) << refusal(options);
+    EXPECT_NE(refusal(options).find("this is the spool that the bundle was taken from: " + ann + "/new/1.a"),
+              std::string::npos)
+        << refusal(options);
   fs::rename(loser_ / (ann + "/new/1.a"), loser_ / (ann + "/cur/1.a:2,S"));
-  EXPECT_NE(refusal({}).find(ann + "/cur/1.a:2,S"), std::string::npos) << refusal({}) << ": its user has seen it since";
-  EXPECT_FALSE(fs::exists(loser_ / ".twinloft-salvage/ledger") && read(loser_ / ".twinloft-salvage/ledger").find(ann) != std::string::npos);
+  EXPECT_NE(refusal({}).find(ann + "/cur/1.a:2,S"), std::string::npos)
+      << refusal({}) << ": its user has seen it since";
+  EXPECT_FALSE(fs::exists(loser_ / ".twinloft-salvage/ledger") &&
+               read(loser_ / ".twinloft-salvage/ledger").find(ann) != std::string::npos);
   EXPECT_EQ(refusal(any), "");
 }
 
@@ -184,13 +198,15 @@ TEST_F(Deliver, AMaildirThatCanNotBeLookedThroughGetsNothing) {
   EXPECT_EQ(fates(run()), (Fates{{"one", Fate::delivered}, {"two", Fate::done_before}}));
 }
 
-// ---- LMTP ----------------------------------------------------------------------------------------------------------
+// ---- LMTP
+// ----------------------------------------------------------------------------------------------------------
 
 TEST_F(Deliver, ARecipientThatFailsIsTriedAgainByTheNextRun) {
   extract();
   FakeLmtp server;
   server.deliver_to(&winner_);
-  for (auto [answer, fate] : {std::pair{"451 4.3.0 later\r\n", Fate::deferred}, {"550 5.1.1 unknown\r\n", Fate::refused}}) {
+  for (auto [answer, fate] :
+       {std::pair{"451 4.3.0 later\r\n", Fate::deferred}, {"550 5.1.1 unknown\r\n", Fate::refused}}) {
     server.set_script([text = answer](At at, const std::string& line) {
       return at == At::rcpt && line.find("ann") != line.npos ? Answer(text) : Answer();
     });
@@ -215,7 +231,8 @@ TEST_F(Deliver, ALostReplyIsDecidedByLooking) {
     return at == At::end ? gone : Answer();
   });
   DeliverReport report = run(&server);
-  EXPECT_EQ(fates(report), (Fates{{"one", Fate::unknown}, {"two", Fate::unknown}})) << "the server may yet take it away again";
+  EXPECT_EQ(fates(report), (Fates{{"one", Fate::unknown}, {"two", Fate::unknown}}))
+      << "the server may yet take it away again";
   EXPECT_EQ(report.open(), 2u);
   EXPECT_EQ(fates(run(&server)), (Fates{{"one", Fate::already_there}, {"two", Fate::already_there}}));
   EXPECT_EQ(fates(run(&server)), (Fates{{"one", Fate::done_before}, {"two", Fate::done_before}}));
@@ -232,7 +249,8 @@ TEST_F(Deliver, ALostReplyToAMessageThatComesLater) {
   server.deliver_to(&winner_);
   DeliverReport report = run(&server);
   EXPECT_EQ(fates(report), (Fates{{"one", Fate::already_there}, {"two", Fate::delivered}}));
-  EXPECT_NE(report.messages[1].detail.find("an earlier run had begun it"), std::string::npos) << report.messages[1].detail;
+  EXPECT_NE(report.messages[1].detail.find("an earlier run had begun it"), std::string::npos)
+      << report.messages[1].detail;
   expect_each_once();
 }
 
@@ -275,7 +293,8 @@ TEST_F(Deliver, TheDomainOfUsersWhoHaveNone) {
   EXPECT_EQ(to, (std::vector<std::string>{"ann@example.org", "bob@example.org", "flat@example.net"}));
 }
 
-// ---- Ended anywhere ------------------------------------------------------------------------------------------------
+// ---- Ended anywhere
+// ------------------------------------------------------------------------------------------------
 
 // Delivers with a fault at each step in turn, and then once more without one.
 class EndedAnywhere : public Deliver, public testing::WithParamInterface<std::pair<Fault, bool>> {};
@@ -284,7 +303,8 @@ constexpr uid_t user = 12345;
 
 void give_to_user(const std::string& maildir) {
   ASSERT_EQ(::chown(maildir.c_str(), user, user), 0);
-  for (const auto& e : fs::recursive_directory_iterator(maildir)) ASSERT_EQ(::chown(e.path().c_str(), user, user), 0);
+  for (const auto& e : fs::recursive_directory_iterator(maildir))
+    ASSERT_EQ(::chown(e.path().c_str(), user, user), 0);
 }
 
 void expect_of_user(const std::string& maildir) {
@@ -324,7 +344,8 @@ TEST_P(EndedAnywhere, EachOnce) {
       std::string tmp = winner_ / (folder + "/tmp");
       EXPECT_TRUE(!fs::exists(tmp) || fs::is_empty(tmp)) << tmp << " step " << steps;
     }
-    EXPECT_EQ(fates(run(lmtp)), (Fates{{"one", Fate::done_before}, {"two", Fate::done_before}, {"three", Fate::done_before}}));
+    EXPECT_EQ(fates(run(lmtp)),
+              (Fates{{"one", Fate::done_before}, {"two", Fate::done_before}, {"three", Fate::done_before}}));
     if (!by_lmtp) expect_of_user(winner_ / ann);
     EXPECT_TRUE(fault != Fault::fails || !fs::exists(winner_ / (ann + "/subscriptions.lock"))) << steps;
     EXPECT_FALSE(fs::exists(winner_ / (ann + "/twinloft-salvage.folder"))) << steps;
@@ -336,9 +357,13 @@ TEST_P(EndedAnywhere, EachOnce) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Copy, EndedAnywhere,
-                         testing::Values(std::pair{Fault::ends, false}, std::pair{Fault::ends_in_the_middle, false}, std::pair{Fault::fails, false}));
+                         testing::Values(std::pair{Fault::ends, false},
+                                         std::pair{Fault::ends_in_the_middle, false},
+                                         std::pair{Fault::fails, false}));
 INSTANTIATE_TEST_SUITE_P(Lmtp, EndedAnywhere,
-                         testing::Values(std::pair{Fault::ends, true}, std::pair{Fault::ends_in_the_middle, true}, std::pair{Fault::fails, true}));
+                         testing::Values(std::pair{Fault::ends, true},
+                                         std::pair{Fault::ends_in_the_middle, true},
+                                         std::pair{Fault::fails, true}));
 
 }  // namespace
 }  // namespace twinloft::repl::salvage

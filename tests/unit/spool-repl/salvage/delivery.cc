@@ -7,8 +7,11 @@ void Delivery::extract() {
   extract_from(loser_, bundle_);
 }
 
-DeliverReport Delivery::run(const FakeLmtp* server, const DeliverOptions& options, FileOps* ops, std::optional<Error>* error) {
-  MakeTarget make = [&](int root, FileOps& used) { return server ? make_lmtp_target(server->server(), {}) : make_copy_target(root, used); };
+DeliverReport Delivery::run(const FakeLmtp* server, const DeliverOptions& options, FileOps* ops,
+                            std::optional<Error>* error) {
+  MakeTarget make = [&](int root, FileOps& used) {
+    return server ? make_lmtp_target(server->server(), {}) : make_copy_target(root, used);
+  };
   auto done = deliver(open_bundle(bundle_), winner_.root(), make, options, {}, ops);
   if (!done && error) *error = done.error();
   EXPECT_TRUE(done || error) << (done ? "" : done.error().message);
@@ -19,7 +22,8 @@ std::map<std::string, Fate> Delivery::fates(const DeliverReport& report) const {
   std::map<std::string, Fate> out;
   Bundle bundle = open_bundle(bundle_);
   for (const MessageFate& m : report.messages) {
-    std::string content = read(fmt::format("{}/messages/{}", bundle_, bundle.manifest().messages[m.message].number));
+    std::string content = read(
+        fmt::format("{}/messages/{}", bundle_, bundle.manifest().messages[m.message].number));
     std::size_t at = content.find("Subject: ") + 9;
     out[content.substr(at, content.find('\n', at) - at)] = m.fate;
   }

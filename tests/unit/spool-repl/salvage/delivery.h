@@ -17,14 +17,18 @@ class Delivery : public testing::Test {
   // The loser's late messages, into a new bundle.
   void extract();
   // Without a server: copies. An error is the test's failure, unless `error` takes it.
-  DeliverReport run(const FakeLmtp* server = nullptr, const DeliverOptions& options = {}, FileOps* ops = nullptr,
-                    std::optional<Error>* error = nullptr);
+  DeliverReport run(const FakeLmtp* server = nullptr, const DeliverOptions& options = {},
+                    FileOps* ops = nullptr, std::optional<Error>* error = nullptr);
   // "subject: fate" of each message of the report, by subject.
   std::map<std::string, Fate> fates(const DeliverReport& report) const;
   // The detail of the first message.
-  static std::string detail(const DeliverReport& report) { return report.messages.empty() ? "" : report.messages[0].detail; }
+  static std::string detail(const DeliverReport& report) {
+    return report.messages.empty() ? "" : report.messages[0].detail;
+  }
   // How often the winner has a message of that subject.
-  std::size_t count(const std::string& subject) const { return winner_.find("Subject: " + subject + "\n").size(); }
+  std::size_t count(const std::string& subject) const {
+    return winner_.find("Subject: " + subject + "\n").size();
+  }
 
   Spool loser_, winner_;
   TemporaryDirectory beside_;

@@ -1,4 +1,5 @@
-// The digest of a message is the same wherever and however often it was delivered, and another message's is another.
+// The digest of a message is the same wherever and however often it was delivered, and another message's is
+// another.
 #include "twinloft/spool-repl/salvage/digest.h"
 
 #include "spool.h"
@@ -26,7 +27,8 @@ std::string with_crlf(const std::string& text) {
 
 TEST(Digest, KnownValue) {
   // printf 'Subject: a\n\nb\n' | sha256sum
-  EXPECT_EQ(digest("Subject: a\n\nb\n").content.hex(), "26ce9c62746373e3389c9d794ed58c4c27ec13b17b4005881ad9423caee49e44");
+  EXPECT_EQ(digest("Subject: a\n\nb\n").content.hex(),
+            "26ce9c62746373e3389c9d794ed58c4c27ec13b17b4005881ad9423caee49e44");
   EXPECT_EQ(Sha256::parse(digest("x").content.hex())->hex(), digest("x\n").content.hex());
   EXPECT_FALSE(Sha256::parse("cfac"));
   EXPECT_FALSE(Sha256::parse(std::string(64, 'G')));
@@ -37,7 +39,10 @@ TEST(Digest, TheSameOnBothSides) {
   EXPECT_EQ(digest(message("a", "ann@example.org", "2")).content, one) << "another try of the MTA";
   EXPECT_EQ(digest(message("a", "postmaster@example.org")).content, one) << "another address of the user";
   EXPECT_EQ(digest(with_crlf(message("a"))).content, one);
-  EXPECT_EQ(digest("Return-Path: <>\nDelivered-To: x\nReceived: from salvage\n\tby y with LMTP id 9\n" + message("a")).content, one);
+  EXPECT_EQ(digest("Return-Path: <>\nDelivered-To: x\nReceived: from salvage\n\tby y with LMTP id 9\n" +
+                   message("a"))
+                .content,
+            one);
   std::string unended = message("a");
   unended.pop_back();
   EXPECT_EQ(digest(unended).content, one) << "LMTP has no message without a last line end";
@@ -81,20 +86,25 @@ TEST(Digest, WhereTheTraceEnds) {
   EXPECT_EQ(behind("X-Original-To: a\nEnvelope-To: b\n\nbody\n"), "\nbody\n");
   for (const char* with : {"with LMTP id", "WITH lmtps id", "\n\twith\n\tUTF8LMTPSA id"})
     EXPECT_EQ(behind(std::string("Received: from a by b ") + with + " 1\nX: y\n\n"), "X: y\n\n") << with;
-  for (const char* stays : {"Received: from lmtp by b with ESMTP id 1\n\n", "Received: by b with\n\n", "Subject: with LMTP\n\n", "\nDelivered-To: x\n",
-                            "Return-Path:", "Return-Path: x\n", "Delivered-To : x\n\n", ""})
+  for (const char* stays :
+       {"Received: from lmtp by b with ESMTP id 1\n\n", "Received: by b with\n\n", "Subject: with LMTP\n\n",
+        "\nDelivered-To: x\n", "Return-Path:", "Return-Path: x\n", "Delivered-To : x\n\n", ""})
     EXPECT_EQ(behind(stays), stays);
   std::string endless = "Delivered-To: x\nReturn-Path: " + std::string(trace_bytes_max, 'a') + "\n\n";
-  EXPECT_EQ(trace_length(endless, false), 16u) << "a field that does not end where it is looked for is content";
+  EXPECT_EQ(trace_length(endless, false), 16u)
+      << "a field that does not end where it is looked for is content";
 }
 
 TEST(Digest, AnEmptyMessageIsEmptyAlsoWithATrace) {
-  for (const char* trace : {"Return-Path: <>\nDelivered-To: x\n", "Return-Path: <>\n", "Received: by y\n\twith LMTP id 1"})
+  for (const char* trace :
+       {"Return-Path: <>\nDelivered-To: x\n", "Return-Path: <>\n", "Received: by y\n\twith LMTP id 1"})
     EXPECT_EQ(digest(trace).content, digest("").content) << trace;
 }
 
 TEST(Digest, DeliveredToIsTakenOutForARedelivery) {
-  EXPECT_EQ(without_delivered_to("Return-Path: <a>\nDelivered-To: b\n\tc\nX-Original-To: d\nDELIVERED-TO: e\n"), "Return-Path: <a>\nX-Original-To: d\n");
+  EXPECT_EQ(
+      without_delivered_to("Return-Path: <a>\nDelivered-To: b\n\tc\nX-Original-To: d\nDELIVERED-TO: e\n"),
+      "Return-Path: <a>\nX-Original-To: d\n");
   EXPECT_EQ(without_delivered_to(""), "");
 }
 

@@ -27,8 +27,8 @@ class Extract : public Test {
     std::vector<std::string> out;
     Bundle bundle = open_bundle(bundle_);
     for (const Message& m : bundle.manifest().messages)
-      out.push_back(fmt::format("{} {} {} {}/{}", m.kind == Kind::after ? "after" : "uncertain", m.user, m.folder.empty() ? "INBOX" : m.folder,
-                                m.in_new ? "new" : "cur", m.name));
+      out.push_back(fmt::format("{} {} {} {}/{}", m.kind == Kind::after ? "after" : "uncertain", m.user,
+                                m.folder.empty() ? "INBOX" : m.folder, m.in_new ? "new" : "cur", m.name));
     return out;
   }
   std::string path(const std::string& name) { return loser_ / (ann + "/" + name); }
@@ -49,9 +49,10 @@ TEST_F(Extract, MessagesOfAfterThePartingInEveryFolder) {
   loser_.put(bob + "/tmp/9.z", late("never acknowledged", "bob@example.org"));
   loser_.put(bob + "/dovecot-uidlist", "3 V1\n");
   ExtractReport report = run();
-  EXPECT_EQ(taken(), (std::vector<std::string>{"after ann@example.org INBOX new/1.a", "after ann@example.org INBOX cur/2.b:2,FS",
-                                               "after ann@example.org .Sent cur/3.c:2,S", "after ann@example.org .Sent.2026 new/4.d",
-                                               "after bob@example.org INBOX new/1.a"}));
+  EXPECT_EQ(taken(), (std::vector<std::string>{
+                         "after ann@example.org INBOX new/1.a", "after ann@example.org INBOX cur/2.b:2,FS",
+                         "after ann@example.org .Sent cur/3.c:2,S",
+                         "after ann@example.org .Sent.2026 new/4.d", "after bob@example.org INBOX new/1.a"}));
   EXPECT_EQ(report.maildirs, 2u);
   EXPECT_EQ(report.looked_at, 5u);
   EXPECT_EQ(report.after, 5u);
@@ -86,7 +87,8 @@ TEST_F(Extract, TheBundleHasTheBytesAndWhereTheyCameFrom) {
 TEST(OnItsWay, WrittenShortlyBeforeTheNewestAndRenamedAfterIt) {
   constexpr std::int64_t newest = 1'000'000;
   auto may = [&](std::int64_t born, std::int64_t changed) {
-    return may_have_been_on_its_way({{}, {newest + changed, 0}, {newest + born, 0}}, newest, std::chrono::seconds(300), std::chrono::seconds(30));
+    return may_have_been_on_its_way({{}, {newest + changed, 0}, {newest + born, 0}}, newest,
+                                    std::chrono::seconds(300), std::chrono::seconds(30));
   };
   EXPECT_TRUE(may(0, 0)) << "the newest itself";
   EXPECT_TRUE(may(-4, 2));
@@ -108,9 +110,12 @@ TEST(OnItsWay, TheNewestOfBeforeTheParting) {
 TEST(OnItsWay, OneMaildirDoesNotSayWhenTheHistoriesParted) {
   using Witnesses = std::vector<Witness>;
   EXPECT_EQ(first_credible_change(Witnesses{{499, 700}, {300, 500}, {100, {}}}), 500);
-  EXPECT_EQ(first_credible_change(Witnesses{{9000, 700}, {300, 500}, {100, {}}}), 500) << "made of old blocks, later";
-  EXPECT_EQ(first_credible_change(Witnesses{{499, 700}, {300, 10}, {100, 500}}), 500) << "an old message whose blocks were written anew";
-  EXPECT_EQ(first_credible_change(Witnesses{{499, 10}, {300, {}}, {100, {}}}), std::nullopt) << "the only one, and of before the others";
+  EXPECT_EQ(first_credible_change(Witnesses{{9000, 700}, {300, 500}, {100, {}}}), 500)
+      << "made of old blocks, later";
+  EXPECT_EQ(first_credible_change(Witnesses{{499, 700}, {300, 10}, {100, 500}}), 500)
+      << "an old message whose blocks were written anew";
+  EXPECT_EQ(first_credible_change(Witnesses{{499, 10}, {300, {}}, {100, {}}}), std::nullopt)
+      << "the only one, and of before the others";
   EXPECT_EQ(first_credible_change(Witnesses{{499, 10}}), 10) << "nobody to ask: too many rather than too few";
   EXPECT_EQ(first_credible_change(Witnesses{{{}, 500}}), 500);
   EXPECT_EQ(first_credible_change(Witnesses{{499, {}}}), std::nullopt);
@@ -121,7 +126,8 @@ TEST_F(Extract, WhatMayHaveBeenOnItsWayIsTakenFromEveryMaildir) {
   loser_.put(ann + "/new/1.a", message("to both"));
   fs::create_hard_link(path("new/1.a"), loser_ / (bob + "/new/1.a"));
   run();
-  EXPECT_EQ(taken(), (std::vector<std::string>{"uncertain ann@example.org INBOX new/1.a", "uncertain bob@example.org INBOX new/1.a"}));
+  EXPECT_EQ(taken(), (std::vector<std::string>{"uncertain ann@example.org INBOX new/1.a",
+                                               "uncertain bob@example.org INBOX new/1.a"}));
 }
 
 TEST_F(Extract, AnEmptyFileHidesNothing) {
@@ -144,7 +150,8 @@ TEST_F(Extract, WhatMayHaveBeenOnItsWayIsTakenAndMarked) {
   options.slack = std::chrono::seconds(1);
   auto report = extract(loser_.open().get(), options, written_after, {});
   ASSERT_TRUE(report) << report.error().message;
-  EXPECT_EQ(taken(), (std::vector<std::string>{"after bob@example.org INBOX new/3.c", "uncertain bob@example.org INBOX new/2.b"}));
+  EXPECT_EQ(taken(), (std::vector<std::string>{"after bob@example.org INBOX new/3.c",
+                                               "uncertain bob@example.org INBOX new/2.b"}));
   EXPECT_EQ(report->before, 1u);
   EXPECT_EQ(report->uncertain, 1u);
 }
@@ -163,8 +170,9 @@ TEST_F(Extract, NothingOfASymbolicLinkIsTaken) {
   ExtractReport report = run();
   EXPECT_EQ(taken(), std::vector<std::string>{"after ann@example.org INBOX new/1.good"});
   std::string problems = text_of(report.problems);
-  for (const char* named : {"example.org/link: a symbolic link", "example.org/carl/Maildir: a symbolic link", ".Linked: a symbolic link",
-                            "new/2.y: not taken: 2.y: a symbolic link", "bob/Maildir: new/ or cur/ is missing, or is no directory"})
+  for (const char* named : {"example.org/link: a symbolic link", "example.org/carl/Maildir: a symbolic link",
+                            ".Linked: a symbolic link", "new/2.y: not taken: 2.y: a symbolic link",
+                            "bob/Maildir: new/ or cur/ is missing, or is no directory"})
     EXPECT_NE(problems.find(named), problems.npos) << named << " in\n" << problems;
 }
 
@@ -186,8 +194,10 @@ TEST_F(Extract, WhatIsNoMessageIsNamedAndHarmsNothing) {
   ExtractReport report = run();
   EXPECT_EQ(taken(), std::vector<std::string>{"after ann@example.org INBOX cur/odd \n\x80:2,S"});
   std::string problems = text_of(report.problems);
-  for (const char* named : {"new/fifo: not taken: fifo: not a plain file", "new/directory: not taken: directory: not a plain file",
-                            "new/huge: 1099511627776 bytes, more than", "new/sparse: 536870912 bytes, of which only"})
+  for (const char* named :
+       {"new/fifo: not taken: fifo: not a plain file",
+        "new/directory: not taken: directory: not a plain file", "new/huge: 1099511627776 bytes, more than",
+        "new/sparse: 536870912 bytes, of which only"})
     EXPECT_NE(problems.find(named), problems.npos) << named << " in\n" << problems;
   EXPECT_EQ(open_bundle(bundle_).manifest().problems, report.problems);
 }
@@ -196,11 +206,14 @@ TEST_F(Extract, AFileThatCanNotBeJudgedIsNamedAndTheRestIsTaken) {
   loser_.put(ann + "/new/1.bad", late("bad"));
   loser_.put(ann + "/new/2.good", late("good"));
   int asked = 0;
-  auto report = extract(loser_.open().get(), options_for(bundle_),
-                        [&](int fd) -> Result<bool> { return ++asked == 1 ? fail_errno(EIO, "FIEMAP") : written_after(fd); }, {});
+  auto report = extract(
+      loser_.open().get(), options_for(bundle_),
+      [&](int fd) -> Result<bool> { return ++asked == 1 ? fail_errno(EIO, "FIEMAP") : written_after(fd); },
+      {});
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_EQ(taken(), std::vector<std::string>{"after ann@example.org INBOX new/2.good"});
-  EXPECT_NE(text_of(report->problems).find("new/1.bad: not taken: FIEMAP: Input/output error"), std::string::npos);
+  EXPECT_NE(text_of(report->problems).find("new/1.bad: not taken: FIEMAP: Input/output error"),
+            std::string::npos);
 }
 
 TEST_F(Extract, AFailureBelowTheFileSystemStaysWithTheBundle) {
@@ -209,7 +222,8 @@ TEST_F(Extract, AFailureBelowTheFileSystemStaysWithTheBundle) {
   options.device_failure = [] { return std::optional(Error{Errc::io, "reading block 7", 0}); };
   auto report = extract(loser_.open().get(), options, written_after, {});
   ASSERT_TRUE(report) << report.error().message;
-  EXPECT_EQ(text_of(report->problems), ": a request to the image failed, mail may be missing: reading block 7\n");
+  EXPECT_EQ(text_of(report->problems),
+            ": a request to the image failed, mail may be missing: reading block 7\n");
   EXPECT_EQ(open_bundle(bundle_).manifest().problems, report->problems) << "deliver tells of it";
 }
 
@@ -219,7 +233,8 @@ TEST_F(Extract, AnotherUsersFileInAMaildirIsNotTaken) {
   ASSERT_EQ(::chown(path("new/1.link").c_str(), 12345, 12345), 0);
   ExtractReport report = run();
   EXPECT_EQ(report.after, 0u);
-  EXPECT_NE(text_of(report.problems).find("new/1.link: belongs to user 12345"), std::string::npos) << text_of(report.problems);
+  EXPECT_NE(text_of(report.problems).find("new/1.link: belongs to user 12345"), std::string::npos)
+      << text_of(report.problems);
   fs::remove_all(bundle_);
   ExtractOptions options = options_for(bundle_);
   options.foreign_owners = true;
@@ -233,7 +248,8 @@ TEST_F(Extract, MaildirsThatFitNoLayoutAreNamed) {
   loser_.make_maildir("elsewhere/dora/.Folder");
   loser_.put("elsewhere/dora/new/1.a", late("lost"));
   ExtractReport report = run();
-  EXPECT_EQ(text_of(report.problems), "elsewhere/dora: a Maildir that fits no layout: its mail is not taken; name its layout too\n");
+  EXPECT_EQ(text_of(report.problems),
+            "elsewhere/dora: a Maildir that fits no layout: its mail is not taken; name its layout too\n");
   fs::remove_all(bundle_);
   ExtractOptions options = options_for(bundle_);
   options.layouts = {"elsewhere/%n", "%d/%n/Maildir"};
@@ -244,7 +260,8 @@ TEST_F(Extract, MaildirsThatFitNoLayoutAreNamed) {
   options.layouts = {"%u/mail"};
   again = extract(loser_.open().get(), options, written_after, {});
   ASSERT_FALSE(again);
-  EXPECT_NE(again.error().message.find("no Maildir fits the layout %u/mail"), std::string::npos) << again.error().message;
+  EXPECT_NE(again.error().message.find("no Maildir fits the layout %u/mail"), std::string::npos)
+      << again.error().message;
   EXPECT_FALSE(fs::exists(bundle_));
 }
 
@@ -265,7 +282,8 @@ TEST_F(Extract, HardLinksAreTakenOnceFromEachMaildir) {
   fs::create_hard_link(path("new/1.a"), loser_ / (bob + "/new/1.a"));
   ExtractReport report = run();
   EXPECT_EQ(report.links, 4u);
-  EXPECT_EQ(taken(), (std::vector<std::string>{"after ann@example.org INBOX new/1.a", "after bob@example.org INBOX new/1.a"}));
+  EXPECT_EQ(taken(), (std::vector<std::string>{"after ann@example.org INBOX new/1.a",
+                                               "after bob@example.org INBOX new/1.a"}));
   auto messages = open_bundle(bundle_).manifest().messages;
   EXPECT_EQ(messages[0].content, messages[1].content);
 }
@@ -274,11 +292,12 @@ TEST_F(Extract, ProgressCountsUp) {
   loser_.put(ann + "/new/1.a", late("one"));
   loser_.put(bob + "/new/1.a", late("two", "bob@example.org"));
   ExtractProgress last;
-  auto report = extract(loser_.open().get(), options_for(bundle_), written_after, [&](const ExtractProgress& p) {
-    EXPECT_GE(p.taken, last.taken);
-    EXPECT_LE(p.maildirs_done, p.maildirs_total);
-    last = p;
-  });
+  auto report = extract(loser_.open().get(), options_for(bundle_), written_after,
+                        [&](const ExtractProgress& p) {
+                          EXPECT_GE(p.taken, last.taken);
+                          EXPECT_LE(p.maildirs_done, p.maildirs_total);
+                          last = p;
+                        });
   ASSERT_TRUE(report);
   EXPECT_EQ(last.maildirs_done, 2u);
   EXPECT_EQ(last.maildirs_total, 2u);

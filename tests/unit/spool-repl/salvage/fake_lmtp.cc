@@ -27,7 +27,8 @@ FakeLmtp::FakeLmtp(Script script, bool trickle) : script_(std::move(script)), tr
   sockaddr_in at = loopback(0);
   socklen_t length = sizeof at;
   listener_ = Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  TL_CHECK(::bind(listener_.get(), reinterpret_cast<sockaddr*>(&at), length) == 0 && ::listen(listener_.get(), 16) == 0);
+  TL_CHECK(::bind(listener_.get(), reinterpret_cast<sockaddr*>(&at), length) == 0 &&
+           ::listen(listener_.get(), 16) == 0);
   TL_CHECK(::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&at), &length) == 0);
   port_ = ntohs(at.sin_port);
   thread_ = std::thread([this] { serve(); });
@@ -127,7 +128,8 @@ void FakeLmtp::serve_connection(int fd) {
 }
 
 bool FakeLmtp::take_command(int fd, const std::string& line) {
-  if (line.starts_with("LHLO ")) return say(fd, At::lhlo, line, "250-fake\r\n250-PIPELINING\r\n250 8BITMIME\r\n");
+  if (line.starts_with("LHLO "))
+    return say(fd, At::lhlo, line, "250-fake\r\n250-PIPELINING\r\n250 8BITMIME\r\n");
   if (line == "RSET") return say(fd, At::rset, line, "250 2.0.0 reset\r\n");
   if (line.starts_with("MAIL FROM:")) {
     now_ = {line.substr(10), "", ""};
@@ -159,11 +161,16 @@ void FakeLmtp::store(const Taken& taken) {
   std::lock_guard lock(mutex_);
   taken_.push_back(taken);
   if (!spool_) return;
-  std::string text = fmt::format("Return-Path: <>\nDelivered-To: {0}\nReceived: from salvage\n\tby fake with LMTP id 9\n\tfor <{0}>; today\n", taken.to);
+  std::string text = fmt::format(
+      "Return-Path: <>\nDelivered-To: {0}\nReceived: from salvage\n\tby fake with LMTP id 9\n\tfor <{0}>; "
+      "today\n",
+      taken.to);
   for (char c : taken.content)
     if (c != '\r') text += c;
   std::size_t at = taken.to.find('@');
-  spool_->put(fmt::format("{}/{}/Maildir/new/{}.fake", taken.to.substr(at + 1), taken.to.substr(0, at), taken_.size()), text);
+  spool_->put(fmt::format("{}/{}/Maildir/new/{}.fake", taken.to.substr(at + 1), taken.to.substr(0, at),
+                          taken_.size()),
+              text);
 }
 
 }  // namespace twinloft::repl::salvage

@@ -18,9 +18,9 @@ class FakeLmtp {
   // Where it stands in a dialogue.
   enum class At { greeting, lhlo, mail, rcpt, data, content, end, rset };
   struct Answer {
-    std::string bytes;        // "": the usual one
-    bool hang_up = false;     // behind it
-    bool stores = true;       // at `end`: takes the message
+    std::string bytes;     // "": the usual one
+    bool hang_up = false;  // behind it
+    bool stores = true;    // at `end`: takes the message
     Answer(const char* text = "") : bytes(text) {}
     static Answer gone(const char* text = "") {
       Answer out(text);
@@ -49,7 +49,9 @@ class FakeLmtp {
   void serve_connection(int fd);
   Answer answer(At at, const std::string& line) const;
   bool say(int fd, const Answer& answer, const std::string& usual) const;
-  bool say(int fd, At at, const std::string& line, const std::string& usual) const { return say(fd, answer(at, line), usual); }
+  bool say(int fd, At at, const std::string& line, const std::string& usual) const {
+    return say(fd, answer(at, line), usual);
+  }
   bool take_command(int fd, const std::string& line);
   bool take_message(int fd);
   bool read_line(int fd, std::string& out);

@@ -33,18 +33,34 @@ class FaultOps final : public FileOps {
     }
     return then(os_.write(fd, data), step());
   }
-  Status truncate(int fd, std::uint64_t bytes) override { return run([&] { return os_.truncate(fd, bytes); }); }
-  Status set_owner(int fd, const Ownership& owner) override { return run([&] { return os_.set_owner(fd, owner); }); }
-  Status set_modified(int fd, FileTime time) override { return run([&] { return os_.set_modified(fd, time); }); }
-  Status sync(int fd) override { return run([&] { return os_.sync(fd); }); }
-  Status sync_file_system(int fd) override { return run([&] { return os_.sync_file_system(fd); }); }
-  Status make_directory(int dir, const std::string& name) override { return run([&] { return os_.make_directory(dir, name); }); }
+  Status truncate(int fd, std::uint64_t bytes) override {
+    return run([&] { return os_.truncate(fd, bytes); });
+  }
+  Status set_owner(int fd, const Ownership& owner) override {
+    return run([&] { return os_.set_owner(fd, owner); });
+  }
+  Status set_modified(int fd, FileTime time) override {
+    return run([&] { return os_.set_modified(fd, time); });
+  }
+  Status sync(int fd) override {
+    return run([&] { return os_.sync(fd); });
+  }
+  Status sync_file_system(int fd) override {
+    return run([&] { return os_.sync_file_system(fd); });
+  }
+  Status make_directory(int dir, const std::string& name) override {
+    return run([&] { return os_.make_directory(dir, name); });
+  }
   Status rename(int from_dir, const std::string& from, int to_dir, const std::string& to) override {
     if (before_name) before_name(to);
     return run([&] { return os_.rename(from_dir, from, to_dir, to); });
   }
-  Status replace(int dir, const std::string& from, const std::string& to) override { return run([&] { return os_.replace(dir, from, to); }); }
-  Status remove(int dir, const std::string& name) override { return run([&] { return os_.remove(dir, name); }); }
+  Status replace(int dir, const std::string& from, const std::string& to) override {
+    return run([&] { return os_.replace(dir, from, to); });
+  }
+  Status remove(int dir, const std::string& name) override {
+    return run([&] { return os_.remove(dir, name); });
+  }
 
  private:
   Status step() {

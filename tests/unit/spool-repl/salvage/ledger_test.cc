@@ -38,7 +38,8 @@ TEST_F(LedgerTest, TheLastRecordOfAMessageCounts) {
   {
     Ledger ledger = opened();
     EXPECT_EQ(ledger.find(key(1)), std::nullopt);
-    for (Mark mark : {Mark::intent, Mark::undone, Mark::intent, Mark::delivered}) ASSERT_TRUE(ledger.append(key(1), mark));
+    for (Mark mark : {Mark::intent, Mark::undone, Mark::intent, Mark::delivered})
+      ASSERT_TRUE(ledger.append(key(1), mark));
     ASSERT_TRUE(ledger.append(key(2), Mark::intent));
     ASSERT_TRUE(ledger.append(key(1, "odd %\n maildir"), Mark::present));
   }
@@ -57,8 +58,12 @@ TEST_F(LedgerTest, AsTheFormatDocumentHasIt) {
   std::string digest;
   for (int i = 0; i < 32; ++i) digest += "a1";
   std::string text = read(path());
-  EXPECT_TRUE(text.starts_with("#twinloft-salvage-ledger 1\ndelivered example.org/ann/Maildir " + digest + " ")) << text;
-  EXPECT_EQ(text.size(), std::string("#twinloft-salvage-ledger 1\ndelivered example.org/ann/Maildir ").size() + 64 + 1 + 8 + 1);
+  EXPECT_TRUE(
+      text.starts_with("#twinloft-salvage-ledger 1\ndelivered example.org/ann/Maildir " + digest + " "))
+      << text;
+  EXPECT_EQ(
+      text.size(),
+      std::string("#twinloft-salvage-ledger 1\ndelivered example.org/ann/Maildir ").size() + 64 + 1 + 8 + 1);
 }
 
 TEST_F(LedgerTest, HalfARecordIsCutOffAndWrittenOver) {
@@ -77,7 +82,8 @@ TEST_F(LedgerTest, HalfARecordIsCutOffAndWrittenOver) {
     EXPECT_EQ(Ledger::open_to_look(root_.get())->find(key(3)), Mark::present) << length;
   }
   std::string garbage = whole;
-  for (std::size_t i = second + 10; i < garbage.size(); ++i) garbage[i] = '\0';  // a size that is durable, and data that is not
+  for (std::size_t i = second + 10; i < garbage.size(); ++i)
+    garbage[i] = '\0';  // a size that is durable, and data that is not
   write(path(), garbage);
   Ledger ledger = opened();
   EXPECT_TRUE(ledger.was_torn());
@@ -98,7 +104,8 @@ TEST_F(LedgerTest, DamageInTheMiddleIsRefused) {
     write(path(), changed);
     auto refused = open();
     ASSERT_FALSE(refused) << i;
-    EXPECT_TRUE(refused.error().code == Errc::corrupt || refused.error().code == Errc::invalid) << refused.error().message;
+    EXPECT_TRUE(refused.error().code == Errc::corrupt || refused.error().code == Errc::invalid)
+        << refused.error().message;
     EXPECT_EQ(read(path()), changed) << "what is refused is left as it is";
   }
   // A record is good in its place only: one that is gone, or stands twice, is noticed.

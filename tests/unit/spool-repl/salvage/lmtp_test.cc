@@ -41,15 +41,18 @@ TEST(ForwardPath, QuotedWhereItMustBe) {
   EXPECT_EQ(forward_path("a b@example.org"), "\"a b\"@example.org");
   EXPECT_EQ(forward_path("a\"\\>@example.org"), "\"a\\\"\\\\>\"@example.org");
   EXPECT_EQ(forward_path("a..b@c@example.org"), "\"a..b@c\"@example.org");
-  for (const char* bad : {"\xc3\xa4@example.org", "a\r\nDATA@example.org", "a@exam>ple", "a@b c"}) EXPECT_FALSE(forward_path(bad)) << bad;
+  for (const char* bad : {"\xc3\xa4@example.org", "a\r\nDATA@example.org", "a@exam>ple", "a@b c"})
+    EXPECT_FALSE(forward_path(bad)) << bad;
 }
 
 class Lmtp : public testing::Test {
  protected:
-  Sent deliver(FakeLmtp& server, const std::string& text = late("one"), const std::string& address = "ann@example.org") {
+  Sent deliver(FakeLmtp& server, const std::string& text = late("one"),
+               const std::string& address = "ann@example.org") {
     return deliver(*make_lmtp_target(server.server(), {}), text, address);
   }
-  Sent deliver(Target& target, const std::string& text = late("one"), const std::string& address = "ann@example.org") {
+  Sent deliver(Target& target, const std::string& text = late("one"),
+               const std::string& address = "ann@example.org") {
     std::string path = directory_ / "content";
     write(path, text);
     Fd content(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -118,32 +121,51 @@ struct Failure {
 // After each, the same target delivers the next message.
 TEST_F(Lmtp, EachAnswerAtEachPlace) {
   const std::vector<Failure> failures = {
-      {At::greeting, "421 4.3.2 full\r\n", End::away}, {At::greeting, Answer::gone(), End::away}, {At::greeting, "hello\r\n", End::away},
-      {At::lhlo, "500 5.5.1 no\r\n", End::away}, {At::lhlo, Answer::gone("250-half\r\n"), End::away},
-      {At::mail, "451 4.3.0 later\r\n", End::deferred}, {At::mail, "550 5.7.1 no\r\n", End::refused}, {At::mail, Answer::gone(), End::failed},
-      {At::rcpt, "450 4.2.0 later\r\n", End::deferred}, {At::rcpt, "550 5.1.1 unknown\r\n", End::refused},
-      {At::rcpt, Answer::gone("421 4.3.2 stopping\r\n"), End::deferred}, {At::rcpt, "25 0\r\n", End::failed},
-      {At::data, "451 4.3.0 later\r\n", End::deferred}, {At::data, "554 5.3.0 no\r\n", End::refused}, {At::data, Answer::gone(), End::failed},
-      {At::end, "451 4.3.0 later\r\n", End::deferred}, {At::end, "552 5.3.4 too large\r\n", End::refused},
-      {At::end, Answer::gone(), End::unknown}, {At::end, Answer::gone("2"), End::unknown}, {At::end, Answer::gone("250-half\r\n"), End::unknown},
-      {At::end, "?\r\n", End::unknown}, {At::end, "354 what\r\n", End::unknown}, {At::end, Answer::gone("250 2.0.0 and gone\r\n"), End::delivered},
+      {At::greeting, "421 4.3.2 full\r\n", End::away},
+      {At::greeting, Answer::gone(), End::away},
+      {At::greeting, "hello\r\n", End::away},
+      {At::lhlo, "500 5.5.1 no\r\n", End::away},
+      {At::lhlo, Answer::gone("250-half\r\n"), End::away},
+      {At::mail, "451 4.3.0 later\r\n", End::deferred},
+      {At::mail, "550 5.7.1 no\r\n", End::refused},
+      {At::mail, Answer::gone(), End::failed},
+      {At::rcpt, "450 4.2.0 later\r\n", End::deferred},
+      {At::rcpt, "550 5.1.1 unknown\r\n", End::refused},
+      {At::rcpt, Answer::gone("421 4.3.2 stopping\r\n"), End::deferred},
+      {At::rcpt, "25 0\r\n", End::failed},
+      {At::data, "451 4.3.0 later\r\n", End::deferred},
+      {At::data, "554 5.3.0 no\r\n", End::refused},
+      {At::data, Answer::gone(), End::failed},
+      {At::end, "451 4.3.0 later\r\n", End::deferred},
+      {At::end, "552 5.3.4 too large\r\n", End::refused},
+      {At::end, Answer::gone(), End::unknown},
+      {At::end, Answer::gone("2"), End::unknown},
+      {At::end, Answer::gone("250-half\r\n"), End::unknown},
+      {At::end, "?\r\n", End::unknown},
+      {At::end, "354 what\r\n", End::unknown},
+      {At::end, Answer::gone("250 2.0.0 and gone\r\n"), End::delivered},
   };
   for (const Failure& f : failures) {
     bool done = false;
-    FakeLmtp server([&](At at, const std::string&) { return at == f.at && !std::exchange(done, true) ? f.answer : Answer(); });
+    FakeLmtp server([&](At at, const std::string&) {
+      return at == f.at && !std::exchange(done, true) ? f.answer : Answer();
+    });
     auto target = make_lmtp_target(server.server(), {});
     Sent sent = deliver(*target);
     EXPECT_EQ(sent.end, f.end) << static_cast<int>(f.at) << " " << f.answer.bytes << ": " << sent.detail;
     EXPECT_FALSE(sent.detail.empty());
     EXPECT_EQ(server.taken().size(), 0u) << f.answer.bytes;
     Sent next = deliver(*target);
-    EXPECT_EQ(next.end, End::delivered) << static_cast<int>(f.at) << " " << f.answer.bytes << ": " << next.detail;
+    EXPECT_EQ(next.end, End::delivered)
+        << static_cast<int>(f.at) << " " << f.answer.bytes << ": " << next.detail;
     EXPECT_EQ(server.taken().size(), 1u);
   }
 }
 
 TEST_F(Lmtp, WithoutTheFinalDotItIsNotDelivered) {
-  FakeLmtp server([](At at, const std::string&) { return at == At::content ? Answer::gone("452 4.3.1 no room\r\n") : Answer(); });
+  FakeLmtp server([](At at, const std::string&) {
+    return at == At::content ? Answer::gone("452 4.3.1 no room\r\n") : Answer();
+  });
   std::string large;  // more than the kernel takes for a server that does not read
   while (large.size() < 64 << 20) large += "line\n";
   Sent sent = deliver(server, large);
@@ -153,7 +175,8 @@ TEST_F(Lmtp, WithoutTheFinalDotItIsNotDelivered) {
 
 TEST_F(Lmtp, AServerThatEndedAnIdleConnectionIsCalledAgain) {
   int resets = 0;
-  FakeLmtp server([&](At at, const std::string&) { return at == At::rset && ++resets == 1 ? Answer::gone() : Answer(); });
+  FakeLmtp server(
+      [&](At at, const std::string&) { return at == At::rset && ++resets == 1 ? Answer::gone() : Answer(); });
   auto target = make_lmtp_target(server.server(), {});
   EXPECT_EQ(deliver(*target).end, End::delivered);
   EXPECT_EQ(deliver(*target).end, End::delivered);

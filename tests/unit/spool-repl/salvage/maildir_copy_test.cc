@@ -72,7 +72,8 @@ TEST_F(MaildirCopy, AFolderIsMadeAsDovecotHasIt) {
   EXPECT_TRUE(path.starts_with(ann + "/.Lists.Dev/cur/")) << path;
   EXPECT_EQ(read(winner_ / (ann + "/.Lists.Dev/maildirfolder")), "");
   EXPECT_EQ(read(winner_ / (ann + "/subscriptions")), "V\t2\n\nSent\nOld\nLists\tDev\n");
-  for (const char* box : {"cur", "new", "tmp"}) EXPECT_TRUE(fs::is_directory(winner_ / (ann + "/.Lists.Dev/" + box)));
+  for (const char* box : {"cur", "new", "tmp"})
+    EXPECT_TRUE(fs::is_directory(winner_ / (ann + "/.Lists.Dev/" + box)));
 }
 
 TEST_F(MaildirCopy, SubscriptionsOfTheOldKind) {
@@ -86,7 +87,8 @@ TEST_F(MaildirCopy, SubscriptionsOfTheOldKind) {
 TEST_F(MaildirCopy, ALockThatNobodyHoldsAnyMoreIsRemoved) {
   winner_.put(ann + "/subscriptions", "Sent\n");
   winner_.put(ann + "/subscriptions.lock", "half");
-  fs::last_write_time(winner_ / (ann + "/subscriptions.lock"), fs::file_time_type::clock::now() - std::chrono::minutes(2));
+  fs::last_write_time(winner_ / (ann + "/subscriptions.lock"),
+                      fs::file_time_type::clock::now() - std::chrono::minutes(2));
   loser_.make_maildir(ann + "/.Dev");
   copied(ann + "/.Dev/new/1.a");
   EXPECT_EQ(read(winner_ / (ann + "/subscriptions")), "Sent\nDev\n");
@@ -122,7 +124,10 @@ TEST_F(MaildirCopy, AllOfItIsTheMaildirOwners) {
   ASSERT_EQ(::chmod((winner_ / ann).c_str(), 0750), 0);
   loser_.make_maildir(ann + "/.Dev");
   std::string path = copied(ann + "/.Dev/new/1.a");
-  for (auto [name, mode] : {std::pair{path, 0640u}, {ann + "/.Dev", 0750u}, {ann + "/.Dev/tmp", 0750u}, {ann + "/.Dev/maildirfolder", 0640u},
+  for (auto [name, mode] : {std::pair{path, 0640u},
+                            {ann + "/.Dev", 0750u},
+                            {ann + "/.Dev/tmp", 0750u},
+                            {ann + "/.Dev/maildirfolder", 0640u},
                             {ann + "/subscriptions", 0640u}}) {
     EXPECT_EQ(about(name).st_uid, 12345u) << name;
     EXPECT_EQ(about(name).st_gid, 23456u) << name;

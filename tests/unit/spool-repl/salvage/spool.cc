@@ -42,8 +42,10 @@ TemporaryDirectory::~TemporaryDirectory() {
 
 std::string message(const std::string& subject, const std::string& user, const std::string& delivery) {
   return fmt::format(
-      "Return-Path: <from@example.net>\nDelivered-To: {0}\nReceived: from mx ([127.0.0.1])\n\tby mail{1} with LMTP id {1}\n"
-      "\tfor <{0}>; Sat, 21 Nov 2026 05:00:0{1} +0000\nReceived: from far (far [192.0.2.1])\n\tby mx (Postfix) with ESMTPS id 7F\n"
+      "Return-Path: <from@example.net>\nDelivered-To: {0}\nReceived: from mx ([127.0.0.1])\n\tby mail{1} "
+      "with LMTP id {1}\n"
+      "\tfor <{0}>; Sat, 21 Nov 2026 05:00:0{1} +0000\nReceived: from far (far [192.0.2.1])\n\tby mx "
+      "(Postfix) with ESMTPS id 7F\n"
       "Subject: {2}\n\n.The text of {2}\n",
       user, delivery, subject);
 }
@@ -80,7 +82,8 @@ std::vector<std::string> Spool::find(const std::string& text) const {
   std::vector<std::string> out;
   for (const auto& entry : fs::recursive_directory_iterator(root())) {
     std::string box = entry.path().parent_path().filename();
-    if ((box == "new" || box == "cur") && entry.is_regular_file() && read(entry.path()).find(text) != std::string::npos)
+    if ((box == "new" || box == "cur") && entry.is_regular_file() &&
+        read(entry.path()).find(text) != std::string::npos)
       out.push_back(fs::relative(entry.path(), root()));
   }
   std::sort(out.begin(), out.end());

@@ -1,5 +1,5 @@
-// A spool of Maildirs in a temporary directory, and a bundle beside it. What stands in for the parting: a message is of
-// after it if its content says so.
+// A spool of Maildirs in a temporary directory, and a bundle beside it. What stands in for the parting: a
+// message is of after it if its content says so.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -33,9 +33,11 @@ inline const std::string ann = "example.org/ann/Maildir";
 inline const std::string bob = "example.org/bob/Maildir";
 
 // A message as lmtpd stores it, with a trace that says which delivery it was.
-std::string message(const std::string& subject, const std::string& user = "ann@example.org", const std::string& delivery = "1");
+std::string message(const std::string& subject, const std::string& user = "ann@example.org",
+                    const std::string& delivery = "1");
 // The same, which written_after() takes for one of after the parting.
-std::string late(const std::string& subject, const std::string& user = "ann@example.org", const std::string& delivery = "1");
+std::string late(const std::string& subject, const std::string& user = "ann@example.org",
+                 const std::string& delivery = "1");
 Result<bool> written_after(int fd);
 
 // A directory with a spool's marker and the Maildirs of ann and bob.

@@ -60,13 +60,15 @@ TEST_F(CowTargetTest, ReadsWhatWasWrittenAndLeavesTheImageAlone) {
     // Any bytes at all; more often whole blocks, as the loop device asks for.
     std::uint64_t unit = random.below(3) == 0 ? 1 : block_size;
     std::uint64_t offset = random.below(bytes / unit) * unit;
-    std::uint64_t n = std::min<std::uint64_t>(bytes - offset, (1 + random.below(40)) * (unit == 1 ? 300 : block_size));
+    std::uint64_t n = std::min<std::uint64_t>(bytes - offset,
+                                              (1 + random.below(40)) * (unit == 1 ? 300 : block_size));
     auto content = random_bytes(static_cast<std::uint64_t>(i), n);
     unsigned what = static_cast<unsigned>(random.below(4));
     if (what == 0) {
       std::vector<std::byte> out(n);
       ASSERT_EQ(io(ports::IoOp::read, offset, static_cast<std::uint32_t>(n), out.data()), 0);
-      ASSERT_EQ(std::equal(out.begin(), out.end(), model.begin() + static_cast<std::ptrdiff_t>(offset)), true);
+      ASSERT_EQ(std::equal(out.begin(), out.end(), model.begin() + static_cast<std::ptrdiff_t>(offset)),
+                true);
       continue;
     }
     if (what == 1) std::fill(content.begin(), content.end(), std::byte{0});
@@ -85,7 +87,9 @@ TEST_F(CowTargetTest, ReadsWhatWasWrittenAndLeavesTheImageAlone) {
 }
 
 TEST_F(CowTargetTest, AnUnreadableImageIsAnErrorThatIsRemembered) {
-  data.fails = [](std::uint64_t offset, std::uint64_t count, bool) { return offset <= 5 * block_size && 5 * block_size < offset + count; };
+  data.fails = [](std::uint64_t offset, std::uint64_t count, bool) {
+    return offset <= 5 * block_size && 5 * block_size < offset + count;
+  };
   std::vector<std::byte> out(2 * block_size);
   EXPECT_EQ(io(ports::IoOp::read, 6 * block_size, block_size, out.data()), 0);
   EXPECT_EQ(io(ports::IoOp::read, 4 * block_size, 2 * block_size, out.data()), EIO);

@@ -24,7 +24,8 @@ fiemap_extent extent(std::uint64_t physical, std::uint64_t length, std::uint32_t
 
 Asked asked_for(const fiemap_extent& e) {
   Asked asked;
-  EXPECT_FALSE(extent_wanted(e, [&](std::uint64_t lba, std::uint64_t n) { return asked.emplace_back(lba, n), false; }));
+  EXPECT_FALSE(extent_wanted(
+      e, [&](std::uint64_t lba, std::uint64_t n) { return asked.emplace_back(lba, n), false; }));
   return asked;
 }
 
@@ -36,7 +37,9 @@ TEST(FileBlocks, AnExtentIsAskedForByBlocks) {
 }
 
 TEST(FileBlocks, ContentInTheInodeIsJudgedByTheInodesBlock) {
-  EXPECT_EQ(asked_for(extent(70 * block_size + 160, 60, FIEMAP_EXTENT_DATA_INLINE | FIEMAP_EXTENT_NOT_ALIGNED)), (Asked{{70, 1}}));
+  EXPECT_EQ(
+      asked_for(extent(70 * block_size + 160, 60, FIEMAP_EXTENT_DATA_INLINE | FIEMAP_EXTENT_NOT_ALIGNED)),
+      (Asked{{70, 1}}));
 }
 
 TEST(FileBlocks, WhatLiesNobodyKnowsWhereIsWanted) {
@@ -59,13 +62,16 @@ TEST_F(FileOnDisk, AllOfItIsLookedAt) {
   constexpr std::uint64_t pieces = 300;
   std::vector<std::byte> block(block_size, std::byte{1});
   for (std::uint64_t i = 0; i < pieces; ++i)
-    ASSERT_EQ(::pwrite(file.get(), block.data(), block.size(), static_cast<off_t>(i * 16 * block_size)), block_size);
+    ASSERT_EQ(::pwrite(file.get(), block.data(), block.size(), static_cast<off_t>(i * 16 * block_size)),
+              block_size);
   std::uint64_t seen = 0, last = 0;
-  auto none = file_wanted(file.get(), [&](std::uint64_t lba, std::uint64_t n) { return seen += n, last = lba, false; });
+  auto none = file_wanted(file.get(),
+                          [&](std::uint64_t lba, std::uint64_t n) { return seen += n, last = lba, false; });
   ASSERT_TRUE(none) << none.error().message;
   EXPECT_FALSE(*none);
   EXPECT_GE(seen, pieces);
-  auto the_last = file_wanted(file.get(), [&](std::uint64_t lba, std::uint64_t n) { return lba <= last && last < lba + n; });
+  auto the_last = file_wanted(
+      file.get(), [&](std::uint64_t lba, std::uint64_t n) { return lba <= last && last < lba + n; });
   ASSERT_TRUE(the_last) << the_last.error().message;
   EXPECT_TRUE(*the_last);
 }

@@ -121,7 +121,8 @@ TEST_F(MountedImageTest, AFileSystemIsReadAndTheImageStaysAsItIs) {
   EXPECT_EQ(data.writes, 0u);
   EXPECT_TRUE(exports::loops_of("/sys/fs/fuse/connections/volume").empty());
   std::ifstream mounts("/proc/self/mounts");
-  for (std::string line; std::getline(mounts, line);) EXPECT_EQ(line.find("/sys/fs/fuse/connections/"), std::string::npos) << line;
+  for (std::string line; std::getline(mounts, line);)
+    EXPECT_EQ(line.find("/sys/fs/fuse/connections/"), std::string::npos) << line;
 }
 
 TEST_F(MountedImageTest, WhatIsNoFileSystemIsRefusedInWords) {
@@ -173,10 +174,13 @@ struct SmallBlocks {
 class SmallBlocksTest : public MountedImageTest, public testing::WithParamInterface<SmallBlocks> {
  protected:
   static std::string name(int i) { return "message-" + std::to_string(i); }
-  static std::string text(int i) { return name(i) + std::string(700 + static_cast<std::size_t>(i) * 37, static_cast<char>('a' + i % 26)); }
+  static std::string text(int i) {
+    return name(i) + std::string(700 + static_cast<std::size_t>(i) * 37, static_cast<char>('a' + i % 26));
+  }
   // What lies on the disk at this moment, with the file system still in use: as after a power cut.
   void write_and_cut(const std::string& device, const Scratch& scratch) {
-    ASSERT_EQ(::mount(device.c_str(), scratch.mount_point.c_str(), GetParam().type, 0, nullptr), 0) << std::strerror(errno);
+    ASSERT_EQ(::mount(device.c_str(), scratch.mount_point.c_str(), GetParam().type, 0, nullptr), 0)
+        << std::strerror(errno);
     for (int i = 0; i < files; ++i) {
       Fd fd(::open((scratch.mount_point + "/" + name(i)).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
       const std::string content = text(i);
@@ -226,11 +230,15 @@ TEST_P(SmallBlocksTest, TheirFileSystemRecoversAndIsRead) {
   EXPECT_EQ(data.bytes == before, true);
 }
 
-// mkfs.xfs refuses less than 300 MiB, but for the tests of its own makers, which it knows by these three variables.
-INSTANTIATE_TEST_SUITE_P(MountedImage, SmallBlocksTest, testing::Values(
-    SmallBlocks{"ext4", {"mkfs.ext4", "-q", "-F", "-b", "1024"}},
-    SmallBlocks{"xfs", {"env", "TEST_DIR=/", "TEST_DEV=/", "QA_CHECK_FS=1", "mkfs.xfs", "-q", "-s", "size=512", "-b", "size=1024"}}),
-    [](const auto& p) { return p.param.type; });
+// mkfs.xfs refuses less than 300 MiB, but for the tests of its own makers, which it knows by these three
+// variables.
+INSTANTIATE_TEST_SUITE_P(MountedImage, SmallBlocksTest,
+                         testing::Values(SmallBlocks{"ext4", {"mkfs.ext4", "-q", "-F", "-b", "1024"}},
+                                         SmallBlocks{
+                                             "xfs",
+                                             {"env", "TEST_DIR=/", "TEST_DEV=/", "QA_CHECK_FS=1", "mkfs.xfs",
+                                              "-q", "-s", "size=512", "-b", "size=1024"}}),
+                         [](const auto& p) { return p.param.type; });
 
 }  // namespace
 }  // namespace twinloft::repl::snapshot

@@ -57,9 +57,9 @@ struct LoadStats {
   std::array<std::uint64_t, 5> outcomes{};       // recipient attempts, by Outcome
   std::array<std::uint64_t, 5> last_outcomes{};  // recipients, by the outcome of their last attempt
   std::map<int, std::uint64_t> codes;            // recipient attempts by reply code, 0 without a reply
-  std::map<std::string, std::uint64_t>
-      errors;                               // ends of connections that nobody asked for, by what was wrong
-  std::uint64_t attempts = 0, retries = 0;  // transactions begun; those of them that were a repetition
+  std::map<std::string, std::uint64_t> errors;   // ends of connections that nobody asked for, by what was
+                                                 // wrong
+  std::uint64_t attempts = 0, retries = 0;       // transactions begun; those of them that were a repetition
   std::uint64_t connections = 0, failed_connections = 0;
   bool pipelining = false;                           // the server offered it and it was used
   std::vector<std::uint32_t> acknowledged_per_tick;  // recipients, by kTick since the start

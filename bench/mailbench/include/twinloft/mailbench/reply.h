@@ -17,8 +17,8 @@ struct Reply {
 
 class ReplyParser {
  public:
-  static constexpr std::size_t kLineMax =
-      4096;  // RFC 5321 allows 512; extensions and LHLO exceed it in practice
+  static constexpr std::size_t kLineMax = 4096;  // RFC 5321 allows 512; extensions and LHLO exceed it in
+                                                 // practice
   static constexpr std::size_t kLinesMax = 256;
 
   // Consumes from the front of `bytes` up to and including the end of one reply. True: `reply()` holds it,

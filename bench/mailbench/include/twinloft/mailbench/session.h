@@ -55,11 +55,11 @@ class Session {
   void begin(const Envelope& envelope);  // only when ready()
   bool content_wanted() const { return phase_ == Phase::content; }
   void content_sent();
-  bool finished() const { return finished_; }  // the transaction has all its replies
-  std::span<const RecipientResult>
-  take_results();                              // of the finished transaction, in the order of Envelope::to
-  std::span<const RecipientResult> abandon();  // the connection is gone: settles an open transaction
-  void quit();                                 // only when ready()
+  bool finished() const { return finished_; }       // the transaction has all its replies
+  std::span<const RecipientResult> take_results();  // of the finished transaction, in the order of
+                                                    // Envelope::to
+  std::span<const RecipientResult> abandon();       // the connection is gone: settles an open transaction
+  void quit();                                      // only when ready()
   bool ended() const { return phase_ == Phase::ended; }
   bool pipelining() const { return pipelining_; }
 
@@ -87,10 +87,10 @@ class Session {
 
   Envelope envelope_;
   std::vector<RecipientResult> results_;
-  std::vector<std::size_t>
-      accepted_;                // recipients accepted at RCPT, whose replies follow the dot in this order
-  std::size_t next_final_ = 0;  // index into accepted_
-  std::size_t next_rcpt_ = 0;   // the recipient that the next RCPT reply is for
+  std::vector<std::size_t> accepted_;  // recipients accepted at RCPT, whose replies follow the dot in this
+                                       // order
+  std::size_t next_final_ = 0;         // index into accepted_
+  std::size_t next_rcpt_ = 0;          // the recipient that the next RCPT reply is for
   std::deque<Step> expected_;
   int mail_refusal_ = 0;
   bool mail_accepted_ = false;

@@ -16,9 +16,9 @@ struct VerifyOptions {
   unsigned threads = 0;                        // 0: four for each processor, since they wait for the disk
   bool check_head = true;                      // the header lines too, not only the body
   bool strict_deferred = false;                // a recipient whose attempts all ended in 4xx must not have it
-  bool allow_deferred_copies =
-      false;                        // an attempt that ended in 4xx may have left a copy beside the right one
-  std::size_t problems_shown = 20;  // of each kind
+  bool allow_deferred_copies = false;  // an attempt that ended in 4xx may have left a copy beside the right
+                                       // one
+  std::size_t problems_shown = 20;     // of each kind
 };
 
 // What is wrong with a message, or a file.

@@ -1,4 +1,5 @@
-// Connections for a process that may make none itself: it names one of the configured targets, and gets a connected socket.
+// Connections for a process that may make none itself: it names one of the configured targets, and gets a
+// connected socket.
 #pragma once
 
 #include <chrono>
@@ -24,7 +25,8 @@ class Connector {
 class ConnectProcess final : public Connector {
  public:
   // As LaneProcess::start(). At least one target.
-  static Result<std::unique_ptr<ConnectProcess>> start(std::vector<ConnectTarget> targets, const std::function<Status()>& become);
+  static Result<std::unique_ptr<ConnectProcess>> start(std::vector<ConnectTarget> targets,
+                                                       const std::function<Status()>& become);
 
   // Ends about when the target's timeout does, also where the process does not answer: Errc::timeout.
   Result<Fd> connect(std::size_t target) override;
@@ -32,7 +34,8 @@ class ConnectProcess final : public Connector {
   Status beat() { return process_->beat(); }  // as LaneProcess::beat()
 
  private:
-  // At once to one target, by lanes of its own: one that does not answer, or whose name is not resolved, leaves the others theirs.
+  // At once to one target, by lanes of its own: one that does not answer, or whose name is not resolved,
+  // leaves the others theirs.
   static constexpr std::size_t at_once_max = 4;
   ConnectProcess(std::unique_ptr<LaneProcess> process, const std::vector<ConnectTarget>& targets);
 

@@ -12,7 +12,8 @@
 
 namespace twinloft::lmtpd {
 
-// Every error is the end of the stream. Errc::timeout: the deadline; Errc::unavailable: the other side has ended it, or the network has; Errc::denied: TLS failed.
+// Every error is the end of the stream. Errc::timeout: the deadline; Errc::unavailable: the other side has
+// ended it, or the network has; Errc::denied: TLS failed.
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -27,7 +28,8 @@ class Stream {
   virtual void shut() = 0;
 };
 
-// Of a connected non-blocking socket. SIGPIPE is ignored by the process: what TLS writes would raise it. The clock outlives it.
+// Of a connected non-blocking socket. SIGPIPE is ignored by the process: what TLS writes would raise it. The
+// clock outlives it.
 std::unique_ptr<Stream> make_socket_stream(Fd socket, const Clock& clock);
 
 }  // namespace twinloft::lmtpd

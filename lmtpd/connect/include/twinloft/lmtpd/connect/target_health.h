@@ -5,8 +5,8 @@
 
 namespace twinloft::lmtpd {
 
-// One that cannot be reached is left alone for a second, and for twice as long each further time, up to 30 s; then one attempt shows whether it is back. Meanwhile
-// nobody waits for it. Not thread-safe.
+// One that cannot be reached is left alone for a second, and for twice as long each further time, up to 30 s;
+// then one attempt shows whether it is back. Meanwhile nobody waits for it. Not thread-safe.
 class TargetHealth {
  public:
   // Whether to try now. True is to be followed by worked() or failed().

@@ -1,5 +1,5 @@
-// What an agent's command template refuses, said at RCPT: before the message is sent, and for good. The spawner would
-// refuse the same values at the delivery (docs/argv.md).
+// What an agent's command template refuses, said at RCPT: before the message is sent, and for good. The
+// spawner would refuse the same values at the delivery (docs/argv.md).
 #pragma once
 
 #include <map>
@@ -21,7 +21,8 @@ class AgentRefusals {
   explicit AgentRefusals(const std::vector<AgentSpec>& agents);
   // 553 5.1.7 for a sender, 550 5.1.3 for a recipient, 550 5.7.1 for ENVID. nullopt: the agent
   // may be run, or it is not its client's fault that it may not.
-  std::optional<Reply> refusal(std::string_view agent, const Envelope& envelope, const Recipient& recipient) const;
+  std::optional<Reply> refusal(std::string_view agent, const Envelope& envelope,
+                               const Recipient& recipient) const;
 
  private:
   std::map<std::string, argv::Template, std::less<>> commands_;

@@ -53,10 +53,10 @@ struct AgentSpec {
   std::chrono::milliseconds kill_grace{5'000};    // then KILL
   std::size_t output_bytes_max = 8192;            // kept of the output's end
   AgentLimits limits;
-  std::uint32_t deliveries_max = unlimited_deliveries;  // at once by this agent; the others wait
-  std::vector<std::string> pass_environment = {"TZ", "LANG"};  // copied from this process where set
-  std::vector<std::pair<std::string, std::string>>
-      set_environment;          // and added; HOME, USER, LOGNAME, SHELL, PATH are set
+  std::uint32_t deliveries_max = unlimited_deliveries;               // at once by this agent; the others wait
+  std::vector<std::string> pass_environment = {"TZ", "LANG"};        // copied from this process where set
+  std::vector<std::pair<std::string, std::string>> set_environment;  // and added; HOME, USER, LOGNAME, SHELL,
+                                                                     // PATH are set
   bool no_new_privs = false;    // true breaks set-gid programs that agents call, such as Postfix's sendmail
   bool must_read_stdin = true;  // exit 0 without having read the message is 451 4.3.0
   bool syncs = false;           // the agent makes its writes durable itself: no syncfs after its success

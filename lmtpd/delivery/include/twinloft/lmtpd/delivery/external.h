@@ -18,8 +18,8 @@ struct ExternalConfig {
   std::string hostname;
   std::uint64_t memory_bytes_max = 16u << 20;  // a larger message goes to an unlinked file in `temporary`
   std::shared_ptr<MemoryBudget> memory;        // and so does one that finds no room in there; null: no bound
-  std::shared_ptr<MemoryBudget> disk;          // of such files; where that is used up too: 452 4.3.1. null: no bound
-  std::string temporary = "/var/tmp";          // off the spool: its contents need not be replicated
+  std::shared_ptr<MemoryBudget> disk;  // of such files; where that is used up too: 452 4.3.1. null: no bound
+  std::string temporary = "/var/tmp";  // off the spool: its contents need not be replicated
   std::uint32_t received_max = 100;
 };
 

@@ -18,7 +18,7 @@
 namespace twinloft::lmtpd {
 
 struct FileAbout {
-  std::uint64_t size = 0;          // bytes
+  std::uint64_t size = 0;            // bytes
   std::int64_t changed_seconds = 0;  // mtime, since 1970-01-01 00:00 UTC
   std::int64_t changed_ns = 0;
   bool is_link = false;  // a symbolic one
@@ -46,7 +46,8 @@ class FileOps {
   // Over what is there.
   virtual Status replace(int dir, const std::string& from, const std::string& to) = 0;
   virtual Status unlink(int dir, const std::string& path) = 0;
-  // To an existing regular file beneath `dir`, in one write. False: another file has got its name meanwhile, or none.
+  // To an existing regular file beneath `dir`, in one write. False: another file has got its name meanwhile,
+  // or none.
   virtual Result<bool> append(int dir, const std::string& path, ByteSpan data) = 0;
   // Of `name` in that directory, itself where it is a link; "": of the directory.
   virtual Result<FileAbout> about(int dir, const std::string& name) = 0;

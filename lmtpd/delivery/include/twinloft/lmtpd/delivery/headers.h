@@ -19,16 +19,19 @@ struct HeaderChoice {
   bool received = true;
 };
 
-// Return-Path and Received (RFC 5321 section 4.4; "with LMTP" of RFC 3848, "with UTF8LMTP" of RFC 6531 section 4.3), Delivered-To,
-// X-Original-To and Original-Recipient (RFC 8098 section 2.3); LF line ends. Control bytes in a value become "?".
+// Return-Path and Received (RFC 5321 section 4.4; "with LMTP" of RFC 3848, "with UTF8LMTP" of RFC 6531
+// section 4.3), Delivered-To, X-Original-To and Original-Recipient (RFC 8098 section 2.3); LF line ends.
+// Control bytes in a value become "?".
 std::string delivery_header(const Envelope& envelope, const Recipient& recipient, const HeaderChoice& choice,
                             std::string_view hostname, WallTime now);
 
 // Of a message that several recipients have in common: Return-Path and Received, which name none of them.
 std::string shared_header(const Envelope& envelope, std::string_view hostname, WallTime now);
 
-// The Received field alone, for a message that is handed on. `recipient` null: it is for several, and names none (RFC 5321 section 7.2).
-std::string received_header(const Envelope& envelope, const Recipient* recipient, std::string_view hostname, WallTime now);
+// The Received field alone, for a message that is handed on. `recipient` null: it is for several, and names
+// none (RFC 5321 section 7.2).
+std::string received_header(const Envelope& envelope, const Recipient* recipient, std::string_view hostname,
+                            WallTime now);
 
 // RFC 5322 section 3.3, in UTC: "Sat, 21 Nov 2026 05:00:35 +0000".
 std::string format_date(WallTime now);
@@ -39,10 +42,13 @@ struct LoopSigns {
   bool delivered_to = true;  // else the Delivered-To fields are not looked at
   std::uint32_t received_max = 100;
 };
-Result<std::optional<std::string>> find_loop(const MessageBody& body, const Recipient& recipient, const LoopSigns& signs);
+Result<std::optional<std::string>> find_loop(const MessageBody& body, const Recipient& recipient,
+                                             const LoopSigns& signs);
 
-// Likewise for one that is handed on: more than `received_max` Received fields, or more than `passes_max` of this host's own.
-Result<std::optional<std::string>> find_route_loop(const MessageBody& body, std::string_view hostname, std::uint32_t received_max, std::uint32_t passes_max);
+// Likewise for one that is handed on: more than `received_max` Received fields, or more than `passes_max` of
+// this host's own.
+Result<std::optional<std::string>> find_route_loop(const MessageBody& body, std::string_view hostname,
+                                                   std::uint32_t received_max, std::uint32_t passes_max);
 
 // The same on header text, over any split. Used by find_loop and find_route_loop; separate for tests.
 class LoopScanner {
@@ -54,12 +60,14 @@ class LoopScanner {
   bool ended() const { return ended_; }  // the empty line was seen
   std::uint32_t received_count() const { return received_count_; }
   bool delivered_here() const { return delivered_here_; }
-  std::uint32_t passes() const { return passes_; }  // Received fields that received_header() has made for that host name
+  std::uint32_t passes() const {
+    return passes_;
+  }  // Received fields that received_header() has made for that host name
 
  private:
   void take_line(std::string_view line);
   std::string recipient_;
-  std::string by_;  // how the second line of such a field begins
+  std::string by_;       // how the second line of such a field begins
   std::string partial_;  // start of a line that the last chunk cut, capped
   std::uint32_t received_count_ = 0;
   std::uint32_t passes_ = 0;

@@ -7,7 +7,8 @@
 // Stored with LF line ends, as Dovecot's own agents do by default; a CR without LF stays. File names are
 // `sec.M<usec>P<pid>Q<n>.<host>,S=<bytes>,W=<bytes>`: S the file's size, W its size with CRLF line ends.
 //
-// A message to several users may be stored once, with a name in each one's new/ (`hard_links`): its header then names none of them.
+// A message to several users may be stored once, with a name in each one's new/ (`hard_links`): its header
+// then names none of them.
 //
 // The agent writes as the process runs: a user whose uid or gid is another one gets 451 4.3.5 with a log line
 // that says so (docs/decisions/maildir-privilege.md).
@@ -41,9 +42,10 @@ std::string_view to_string(Durability durability);
 
 struct FolderConfig {
   FoldersByDetail detail = FoldersByDetail::none;
-  char separator = '.';               // of levels in a detail: '.' or '/', as Dovecot's namespace has it
-  std::uint32_t folders_max = 1000;   // of a Maildir: no more are made, since anybody may send mail to any detail
-  bool subscribe = true;              // what is made
+  char separator = '.';              // of levels in a detail: '.' or '/', as Dovecot's namespace has it
+  std::uint32_t folders_max = 1000;  // of a Maildir: no more are made, since anybody may send mail to any
+                                     // detail
+  bool subscribe = true;             // what is made
 };
 
 struct MaildirConfig {
@@ -52,9 +54,9 @@ struct MaildirConfig {
   FolderConfig folders{};
   QuotaConfig quota{};
   QuotaService* quota_service = nullptr;  // for QuotaDriver::count; outlives the agent
-  std::uint32_t received_max = 100;  // more Received fields than that: 554 5.4.6 (RFC 5321 section 6.3)
+  std::uint32_t received_max = 100;       // more Received fields than that: 554 5.4.6 (RFC 5321 section 6.3)
   bool hard_links = false;
-  bool delivered_to_check = true;    // a Delivered-To for the recipient is a loop: 554 5.4.6
+  bool delivered_to_check = true;  // a Delivered-To for the recipient is a loop: 554 5.4.6
 };
 
 class MaildirAgent {
@@ -65,27 +67,32 @@ class MaildirAgent {
   MaildirAgent& operator=(const MaildirAgent&) = delete;
 
   // Thread-safe; blocks until the message is durable or has failed. `handle` comes from spool.open().
-  // `*detail` says what happened, for the log: why, on a reply that is not 250, else in which folder it is, where one was asked for.
+  // `*detail` says what happened, for the log: why, on a reply that is not 250, else in which folder it is,
+  // where one was asked for.
   Reply deliver(const SpoolHandle& handle, const Envelope& envelope, const Recipient& recipient,
                 const MessageBody& body, std::string* detail);
 
   bool links() const;
-  // deliver(), to several of the envelope's recipients, whose messages are one file: a recipient is not named in its header. Where no link can be made it is a file for
-  // each. Replies, and `details`, in this order.
-  std::vector<Reply> deliver_linked(const SpoolHandle& handle, const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body,
+  // deliver(), to several of the envelope's recipients, whose messages are one file: a recipient is not named
+  // in its header. Where no link can be made it is a file for each. Replies, and `details`, in this order.
+  std::vector<Reply> deliver_linked(const SpoolHandle& handle, const Envelope& envelope,
+                                    std::span<const std::size_t> recipients, const MessageBody& body,
                                     std::vector<std::string>& details);
 
   // Whether refusal() has anything to look at.
   bool may_refuse(const User& user) const;
-  // Why a message of `bytes` (0: unknown) would not be delivered now: the quota. `*why` is for the log, where it cannot be found out.
-  std::optional<Reply> refusal(const SpoolHandle& handle, const User& user, const std::string& detail, std::uint64_t bytes, std::string* why);
+  // Why a message of `bytes` (0: unknown) would not be delivered now: the quota. `*why` is for the log, where
+  // it cannot be found out.
+  std::optional<Reply> refusal(const SpoolHandle& handle, const User& user, const std::string& detail,
+                               std::uint64_t bytes, std::string* why);
 
   // Whether this process can write mail of that user: Errc::denied with what to change.
   Status check_owner(const User& user) const;
 
  private:
   std::optional<Reply> deny(const Recipient& recipient, const MessageBody& body, std::string* detail);
-  Result<Room> room_of(const SpoolHandle& handle, const User& user, const std::string& detail, std::uint64_t bytes);
+  Result<Room> room_of(const SpoolHandle& handle, const User& user, const std::string& detail,
+                       std::uint64_t bytes);
 
   struct Impl;
   std::unique_ptr<Impl> impl_;

@@ -1,4 +1,5 @@
-// Quota of Maildirs: kept in the file `maildirsize` as Dovecot's quota driver "maildir" keeps it (Maildir++), or asked of somebody who counts.
+// Quota of Maildirs: kept in the file `maildirsize` as Dovecot's quota driver "maildir" keeps it (Maildir++),
+// or asked of somebody who counts.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +28,10 @@ enum class QuotaDriver {
 struct QuotaConfig {
   QuotaDriver driver = QuotaDriver::none;
   OverQuota over = OverQuota::reject;
-  std::uint32_t grace_percent = 10;  // of the limit in bytes, by which the last message may exceed it (Dovecot's quota_grace)
-  std::vector<std::string> ignored;  // directories of folders that do not count, such as ".Trash" (Dovecot's "Trash:ignore")
+  std::uint32_t grace_percent = 10;  // of the limit in bytes, by which the last message may exceed it
+                                     // (Dovecot's quota_grace)
+  std::vector<std::string> ignored;  // directories of folders that do not count, such as ".Trash" (Dovecot's
+                                     // "Trash:ignore")
 };
 
 // ".Trash" for "Trash". The error says why it is no folder.
@@ -45,7 +48,8 @@ Reply reply_of(Room lacking, OverQuota over);
 class QuotaService {
  public:
   virtual ~QuotaService() = default;
-  // Whether the user's mailbox would take one more message, of `bytes` with CRLF line ends. Blocks. An error: it cannot say.
+  // Whether the user's mailbox would take one more message, of `bytes` with CRLF line ends. Blocks. An error:
+  // it cannot say.
   virtual Result<Room> room(const User& user, std::uint64_t bytes) = 0;
 };
 

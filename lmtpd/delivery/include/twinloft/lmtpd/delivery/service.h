@@ -1,5 +1,6 @@
-// DeliveryService: the Deliverer that lmtpd runs. Picks the agent, checks the spool, says what bounds a user's
-// deliveries, writes one log line per delivery (by a thread of its own: a slow log never delays a reply).
+// DeliveryService: the Deliverer that lmtpd runs. Picks the agent, checks the spool, says what bounds a
+// user's deliveries, writes one log line per delivery (by a thread of its own: a slow log never delays a
+// reply).
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,9 @@ struct DeliveryConfig {
 };
 
 // The agent that delivers to that user: "maildir", or the name of one of the spawner's.
-inline const std::string& agent_of(const DeliveryConfig& config, const User& user) { return user.agent.empty() ? config.default_agent : user.agent; }
+inline const std::string& agent_of(const DeliveryConfig& config, const User& user) {
+  return user.agent.empty() ? config.default_agent : user.agent;
+}
 
 class DeliveryService final : public Deliverer {
  public:
@@ -41,7 +44,8 @@ class DeliveryService final : public Deliverer {
   std::optional<Reply> refusal(const User& user, const std::string& detail, std::uint64_t size) override;
   Reply deliver(const Envelope& envelope, const Recipient& recipient, const MessageBody& body) override;
   std::string group_of(const User& user) const override;
-  std::vector<Reply> deliver_group(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const GivenUp& given_up) override;
+  std::vector<Reply> deliver_group(const Envelope& envelope, std::span<const std::size_t> recipients,
+                                   const MessageBody& body, const GivenUp& given_up) override;
 
   // Whether the spool is there now: for check-config, start-up messages and health checks.
   Status check_spool();

@@ -4,11 +4,12 @@
 // thing only: "run agent N with these values as this user". A request is one SOCK_SEQPACKET message with
 // bounded, checked fields, and two descriptors: the message (the agent's stdin) and the end of a socket pair
 // that the result goes to. Any number of runs are under way at once. A run is over when no process of it is
-// left: the whole process group is killed also after a normal end, and what left the group (setsid) as well, known by
-// TWINLOFT_RUN in its environment. What has changed its environment is killed once no run is under way.
+// left: the whole process group is killed also after a normal end, and what left the group (setsid) as well,
+// known by TWINLOFT_RUN in its environment. What has changed its environment is killed once no run is under
+// way.
 //
-// Spawner::run is called on worker threads and blocks until the run is over, at most for the agent's time limit and
-// what its end may take. Spawner::beat finds a spawner that hangs.
+// Spawner::run is called on worker threads and blocks until the run is over, at most for the agent's time
+// limit and what its end may take. Spawner::beat finds a spawner that hangs.
 #pragma once
 
 #include <sys/types.h>
@@ -59,7 +60,7 @@ struct RunResult {
 struct SpawnerOptions {
   std::uint32_t runs_max = 512;  // at once; fewer where the limit of open files does not allow for so many
   RunAsRules run_as{};
-  std::chrono::milliseconds kill_wait{30'000};  // for a killed process to be gone
+  std::chrono::milliseconds kill_wait{30'000};    // for a killed process to be gone
   std::chrono::milliseconds answer_wait{30'000};  // for the spawner itself: beyond, it hangs
 };
 
@@ -81,8 +82,8 @@ class Spawner {
   const std::vector<AgentSpec>& agents() const { return agents_; }
   std::optional<std::uint32_t> find(std::string_view name) const;
   std::uint32_t runs_max() const { return options_.runs_max; }  // beyond: RunResult::End::busy
-  // Asks it for a sign of life now and then, and never blocks: to be called about once a second, by one thread. Error: it
-  // has given none for answer_wait, and every run ends as `lost` from then on.
+  // Asks it for a sign of life now and then, and never blocks: to be called about once a second, by one
+  // thread. Error: it has given none for answer_wait, and every run ends as `lost` from then on.
   Status beat();
   // False once it has died, or hangs: every run ends as `lost` from then on.
   bool alive() const { return !dead_.load(std::memory_order_relaxed); }
@@ -93,7 +94,11 @@ class Spawner {
  private:
   using Steady = std::chrono::steady_clock;
   Spawner(std::vector<AgentSpec> agents, const SpawnerOptions& options, Fd control, pid_t pid)
-      : agents_(std::move(agents)), options_(options), control_(std::move(control)), pid_(pid), asked_at_(Steady::now()) {}
+      : agents_(std::move(agents)),
+        options_(options),
+        control_(std::move(control)),
+        pid_(pid),
+        asked_at_(Steady::now()) {}
   RunResult report_lost(const char* where) const;
   Status wait_for_result(int reply, Steady::time_point deadline) const;
   void wait_for_end() const;
@@ -103,7 +108,7 @@ class Spawner {
   Fd control_;
   pid_t pid_;
   mutable std::atomic<bool> dead_{false};
-  Fd asked_;                  // where the answer to beat()'s question comes
+  Fd asked_;                     // where the answer to beat()'s question comes
   Steady::time_point asked_at_;  // the last time
 };
 

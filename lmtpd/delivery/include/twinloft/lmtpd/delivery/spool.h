@@ -44,12 +44,14 @@ class Spool {
   // unreadable, or names another volume: 451 4.3.0.
   Result<SpoolHandle> open();
 
-  // After a syncfs: that the spool's file system has not failed. Looks through the root and the marker: where this process may write to neither, an ext4 whose
-  // journal has failed is not noticed (sees_failure(): false).
+  // After a syncfs: that the spool's file system has not failed. Looks through the root and the marker: where
+  // this process may write to neither, an ext4 whose journal has failed is not noticed (sees_failure():
+  // false).
   Status check_not_failed(const SpoolHandle& handle) const;
   bool sees_failure(const SpoolHandle& handle) const;
 
-  // `path` (absolute) relative to the root; Errc::denied where it lies outside, begins with ".twinloft-", or holds "..": 451 4.3.5.
+  // `path` (absolute) relative to the root; Errc::denied where it lies outside, begins with ".twinloft-", or
+  // holds "..": 451 4.3.5.
   Result<std::string> relative(const std::string& path) const;
 
   const std::string& root() const { return config_.root; }

@@ -22,11 +22,11 @@ struct ListenRules {
 };
 
 struct ListenAddress {
-  std::string name;        // for messages, as configured
-  std::string host;        // numeric; empty for a Unix socket
-  std::uint16_t port = 0;  // 25 is refused (RFC 2033 section 5); 0: any free port
-  std::string unix_path;   // absolute
-  unsigned mode = 0660;    // of the Unix socket
+  std::string name;                       // for messages, as configured
+  std::string host;                       // numeric; empty for a Unix socket
+  std::uint16_t port = 0;                 // 25 is refused (RFC 2033 section 5); 0: any free port
+  std::string unix_path;                  // absolute
+  unsigned mode = 0660;                   // of the Unix socket
   std::optional<std::uint32_t> gid = {};  // its group
   ListenRules rules = {};
 };
@@ -38,10 +38,11 @@ class Listener {
   // Errors: port 25; the address is in use (named, with what to do); a path that is no socket. A Unix socket
   // left behind by a dead server is replaced; one that answers is not.
   static Result<Listener> bind(const ListenAddress& address);
-  // One of `passed` that listens at that address already, taken out of it; nullopt: none does. Its path stays when this one ends: it is its
-  // maker's. Errors: it is no listening stream socket.
+  // One of `passed` that listens at that address already, taken out of it; nullopt: none does. Its path stays
+  // when this one ends: it is its maker's. Errors: it is no listening stream socket.
   static Result<std::optional<Listener>> adopt(const ListenAddress& address, std::vector<Fd>& passed);
-  // In a process forked from the owner of the socket: the same socket, which stays the owner's, with these rules.
+  // In a process forked from the owner of the socket: the same socket, which stays the owner's, with these
+  // rules.
   Listener inherit(const ListenRules& rules) const;
   bool is_listening() const;
   // Whether nobody can come to a Unix socket any more: its path was removed, or is another one's.
@@ -51,8 +52,8 @@ class Listener {
   void let_go() { fd_.reset(); }
   // Who may connect to a Unix socket, from now on. Of another one nothing.
   Status set_access(unsigned mode, std::optional<std::uint32_t> gid);
-  // Nobody listens there any more. Connections that nobody has taken are reset, also where other processes hold the socket; unless it was
-  // adopted, or inherited.
+  // Nobody listens there any more. Connections that nobody has taken are reset, also where other processes
+  // hold the socket; unless it was adopted, or inherited.
   void close();
   ~Listener() { remove_path(); }
   Listener(Listener&&) noexcept = default;
@@ -78,8 +79,8 @@ class Listener {
   Fd fd_;
   std::uint16_t port_ = 0;
   bool is_unix_ = false;
-  bool shared_ = false;  // others hold it too: it is not to be shut down
-  std::string path_;  // to be removed with it
+  bool shared_ = false;       // others hold it too: it is not to be shut down
+  std::string path_;          // to be removed with it
   std::string adopted_path_;  // which is its maker's
   std::uint64_t device_ = 0;  // of the path, to know it again
   std::uint64_t inode_ = 0;

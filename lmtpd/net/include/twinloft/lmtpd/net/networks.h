@@ -15,8 +15,8 @@ namespace twinloft::lmtpd {
 
 class Networks {
  public:
-  // "192.0.2.0/24", "2001:db8::/32", one address, or "unix": every peer of a Unix socket. Errors name the word; also where bits behind the
-  // prefix are set, which is a slip as a rule.
+  // "192.0.2.0/24", "2001:db8::/32", one address, or "unix": every peer of a Unix socket. Errors name the
+  // word; also where bits behind the prefix are set, which is a slip as a rule.
   static Result<Networks> parse(std::span<const std::string> words);
   bool contains(const sockaddr_storage& peer) const;
   bool empty() const { return networks_.empty() && !unix_; }

@@ -7,7 +7,8 @@
 
 namespace twinloft::lmtpd {
 
-// A line ends with LF, with or without CR before it: a header that ends for a reader of the stored message has ended here too.
+// A line ends with LF, with or without CR before it: a header that ends for a reader of the stored message
+// has ended here too.
 class HeaderMeter {
  public:
   void reset() { *this = {}; }

@@ -12,7 +12,7 @@ inline constexpr std::size_t path_bytes_max = 512;    // of a recipient's; RFC 5
 inline constexpr std::size_t domain_bytes_max = 255;  // RFC 5321 section 4.5.3.1.2
 
 struct Path {
-  std::string text;        // between the angle brackets, as sent, without a source route; empty: the null path
+  std::string text;  // between the angle brackets, as sent, without a source route; empty: the null path
   std::string local_part;  // unquoted
   // A recipient's: lower case, A-labels (RFC 5890) or, where IDNA does not allow it, as it was sent, without
   // the dot that may end it.
@@ -32,11 +32,12 @@ enum class PathOf { sender, recipient };
 // 127 that are no UTF-8 or a control character.
 Result<Path> take_path(std::string_view& rest, PathOf whose);
 
-// A text that is one address as a path has it, without brackets, source route and anything around it; never null. The domain may end in a dot. Errors name it.
+// A text that is one address as a path has it, without brackets, source route and anything around it; never
+// null. The domain may end in a dot. Errors name it.
 Result<Path> parse_address(std::string_view text);
 
-// The one form that domains are kept and compared in, however they are written: lower case, A-labels (RFC 5890), without the dot that may end them. Errors: none
-// that an address could have.
+// The one form that domains are kept and compared in, however they are written: lower case, A-labels (RFC
+// 5890), without the dot that may end them. Errors: none that an address could have.
 Result<std::string> normal_domain(std::string_view text);
 
 // "bücher.example:2400" with A-labels, as name servers have it: a host, and a port or none behind it. What is

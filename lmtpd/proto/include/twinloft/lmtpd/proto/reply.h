@@ -17,13 +17,13 @@ struct Reply {
   bool operator==(const Reply&) const = default;
 };
 
-// Of `text`: what a client could take for a line end or a terminal for a command becomes "?", and so do bytes above
-// 126 (no reply is UTF-8 without SMTPUTF8); a tab becomes a blank. Cut so that the line fits the 512 bytes of RFC
-// 5321 section 4.5.3.1.5.
+// Of `text`: what a client could take for a line end or a terminal for a command becomes "?", and so do bytes
+// above 126 (no reply is UTF-8 without SMTPUTF8); a tab becomes a blank. Cut so that the line fits the 512
+// bytes of RFC 5321 section 4.5.3.1.5.
 Reply make_reply(int code, std::string_view enhanced, std::string_view text);
 
-// Appends the reply as it goes over the wire. A reply that did not come from make_reply is cleaned here: no byte of
-// its text can end the line.
+// Appends the reply as it goes over the wire. A reply that did not come from make_reply is cleaned here: no
+// byte of its text can end the line.
 void append_reply(std::string& out, const Reply& reply);
 
 // "250-first", "250-...", "250 last": what LHLO is answered with. At least one line.

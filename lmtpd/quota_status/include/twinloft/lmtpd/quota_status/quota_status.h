@@ -1,4 +1,5 @@
-// QuotaStatus: what mailboxes hold is asked of Dovecot, by its service quota-status. So any of its quota drivers counts, in its own way and with its own limits.
+// QuotaStatus: what mailboxes hold is asked of Dovecot, by its service quota-status. So any of its quota
+// drivers counts, in its own way and with its own limits.
 #pragma once
 
 #include <chrono>
@@ -19,14 +20,15 @@
 namespace twinloft::lmtpd {
 
 struct QuotaStatusConfig {
-  ConnectTarget target;                       // its timeout is that of an answer
-  std::uint32_t connections_max = 8;          // at once; Dovecot has a process for each
+  ConnectTarget target;                            // its timeout is that of an answer
+  std::uint32_t connections_max = 8;               // at once; Dovecot has a process for each
   std::chrono::milliseconds answer_timeout{5000};  // for a connection, and then for the answer: each
   std::chrono::milliseconds queue_time{60'000};    // for one that is free, while others get their answers
   std::chrono::milliseconds idle_timeout{30'000};  // then a connection without use is not used again
 };
 
-// Thread-safe. Where no answer comes, nobody waits for one for a while (TargetHealth), and every question fails with Errc::unavailable or Errc::timeout.
+// Thread-safe. Where no answer comes, nobody waits for one for a while (TargetHealth), and every question
+// fails with Errc::unavailable or Errc::timeout.
 class QuotaStatus final : public QuotaService {
  public:
   // The connector and the clock outlive it. `target` is the connector's.

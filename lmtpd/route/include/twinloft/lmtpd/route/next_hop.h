@@ -32,13 +32,15 @@ struct NextHopSpec {
   ConnectTarget target;  // its timeout is connect_timeout, and holds until the hop has greeted too
   HopTls tls = HopTls::none;
   HopRecipient recipient = HopRecipient::address;
-  bool xclient = false;   // tell it the client's address and name as its own client's (it has to trust this host)
+  bool xclient = false;   // tell it the client's address and name as its own client's (it has to trust this
+                          // host)
   bool xforward = false;  // tell it whom the MTA had the message from, for its log
   bool smtputf8 = true;   // it takes recipients beyond ASCII; else they are refused at RCPT
-  std::uint32_t connections_max = 32;  // at once; the other deliveries wait
-  std::uint32_t recipients_max = 100;  // of one transaction; more go in several
+  std::uint32_t connections_max = 32;               // at once; the other deliveries wait
+  std::uint32_t recipients_max = 100;               // of one transaction; more go in several
   std::chrono::milliseconds reply_timeout{60'000};  // for the reply to a command
-  std::chrono::milliseconds data_timeout{300'000};  // for all replies to recipients, for a message to be taken, and then for the replies to it
+  std::chrono::milliseconds data_timeout{300'000};  // for all replies to recipients, for a message to be
+                                                    // taken, and then for the replies to it
   std::chrono::milliseconds idle_timeout{30'000};   // then a connection without use is closed
 };
 

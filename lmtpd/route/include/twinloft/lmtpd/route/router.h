@@ -1,8 +1,10 @@
-// Router: the Deliverer that hands mail on by LMTP (RFC 2033) where a user's row names a next hop, and has another one deliver the rest.
+// Router: the Deliverer that hands mail on by LMTP (RFC 2033) where a user's row names a next hop, and has
+// another one deliver the rest.
 //
-// All recipients of a message who have one next hop are delivered to in one transaction there. Each gets the reply that the next hop gave
-// for it. Whatever else happens (no connection, a connection that ends, a reply that is none, too few of them) is 451 for those without one.
-// A message whose replies did not come may have been delivered: it comes a second time then, and never not at all.
+// All recipients of a message who have one next hop are delivered to in one transaction there. Each gets the
+// reply that the next hop gave for it. Whatever else happens (no connection, a connection that ends, a reply
+// that is none, too few of them) is 451 for those without one. A message whose replies did not come may have
+// been delivered: it comes a second time then, and never not at all.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +24,7 @@ namespace twinloft::lmtpd {
 struct RouterConfig {
   struct Hop {
     NextHopSpec spec;
-    std::size_t target = 0;  // the connector's
+    std::size_t target = 0;                            // the connector's
     std::shared_ptr<const TlsClientContext> tls = {};  // null: where it is HopTls::none
   };
   std::string hostname;
@@ -34,8 +36,10 @@ struct RouterConfig {
 
 class Router final : public Deliverer {
  public:
-  // `local`, the connector and the clock outlive it. `local` null: users without a next hop get 451 4.3.5. Starts threads: after any fork.
-  static std::unique_ptr<Router> create(RouterConfig config, Deliverer* local, Connector& connector, const Clock& clock);
+  // `local`, the connector and the clock outlive it. `local` null: users without a next hop get 451 4.3.5.
+  // Starts threads: after any fork.
+  static std::unique_ptr<Router> create(RouterConfig config, Deliverer* local, Connector& connector,
+                                        const Clock& clock);
   ~Router() override;
 
   DeliveryLimits limits(const User& user) const override;
@@ -43,7 +47,8 @@ class Router final : public Deliverer {
   bool may_refuse(const User& user) const override;
   std::optional<Reply> refusal(const User& user, const std::string& detail, std::uint64_t size) override;
   Reply deliver(const Envelope& envelope, const Recipient& recipient, const MessageBody& body) override;
-  std::vector<Reply> deliver_group(const Envelope& envelope, std::span<const std::size_t> recipients, const MessageBody& body, const GivenUp& given_up) override;
+  std::vector<Reply> deliver_group(const Envelope& envelope, std::span<const std::size_t> recipients,
+                                   const MessageBody& body, const GivenUp& given_up) override;
 
   // What is under way ends soon, with 451. Thread-safe.
   void give_up();

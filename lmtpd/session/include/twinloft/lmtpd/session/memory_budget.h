@@ -1,5 +1,5 @@
-// Memory that all messages share, whichever part of lmtpd holds it: while they arrive, their recipients, and as an agent's input. The same for what they
-// take on the disk before they are delivered.
+// Memory that all messages share, whichever part of lmtpd holds it: while they arrive, their recipients, and
+// as an agent's input. The same for what they take on the disk before they are delivered.
 #pragma once
 
 #include <atomic>

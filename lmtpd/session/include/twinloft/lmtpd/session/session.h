@@ -1,16 +1,20 @@
 // One LMTP connection as a state machine, without I/O (RFC 2033).
 //
-//   idle ──LHLO──▶ ready ──MAIL──▶ envelope ──RCPT──▶ (look-up) ──▶ envelope ──DATA──▶ body ──"."──▶ delivering ─▶ ready
-//                                                                   envelope ──BDAT──▶ chunk ──last byte──▶ envelope
-//                                                                                      chunk, LAST ──────▶ delivering
+//   idle ──LHLO──▶ ready ──MAIL──▶ envelope ──RCPT──▶ (look-up) ──▶ envelope ──DATA──▶ body ──"."──▶
+//   delivering ─▶ ready
+//                                                                   envelope ──BDAT──▶ chunk ──last byte──▶
+//                                                                   envelope
+//                                                                                      chunk, LAST ──────▶
+//                                                                                      delivering
 //   idle, ready ──STARTTLS──▶ handshake ──tls_started()──▶ idle
 //
-// Where TLS is required only LHLO, NOOP, QUIT and STARTTLS are obeyed without it (RFC 3207 section 4). Nothing that a client has said in clear
-// counts behind the handshake (section 4.2): neither its name, nor whom it spoke for.
+// Where TLS is required only LHLO, NOOP, QUIT and STARTTLS are obeyed without it (RFC 3207 section 4).
+// Nothing that a client has said in clear counts behind the handshake (section 4.2): neither its name, nor
+// whom it spoke for.
 //
-// The owner calls one of the event functions, then carries out what take_actions() returns, in the order of its
-// fields. Replies come strictly in the order of the commands: while a look-up or deliveries are pending, input is kept
-// and not looked at, so a client may send ahead as PIPELINING (RFC 2920) allows.
+// The owner calls one of the event functions, then carries out what take_actions() returns, in the order of
+// its fields. Replies come strictly in the order of the commands: while a look-up or deliveries are pending,
+// input is kept and not looked at, so a client may send ahead as PIPELINING (RFC 2920) allows.
 #pragma once
 
 #include <cstdint>
@@ -32,24 +36,28 @@ namespace twinloft::lmtpd {
 struct SessionConfig {
   std::string hostname;
   std::uint64_t message_bytes_max = 50u << 20;
-  std::uint64_t header_bytes_max = 1u << 20;  // beyond, once the message has ended: 552 5.3.4 for each recipient
+  std::uint64_t header_bytes_max = 1u << 20;  // beyond, once the message has ended: 552 5.3.4 for each
+                                              // recipient
   std::uint32_t recipients_max = 1000;
   std::uint32_t bad_commands_max = 20;  // since the last transaction was completed: then 421 4.7.0
-  // Senders and recipients refused for good since a recipient was accepted or a message completed: then 421 4.7.0, between two transactions.
+  // Senders and recipients refused for good since a recipient was accepted or a message completed: then
+  // 421 4.7.0, between two transactions.
   std::uint32_t refused_max = 100;
   std::string detail_delimiter = "+";   // empty: no detail
   std::function<std::string()> new_id;  // unique names for transactions
-  MemoryBudget* memory = nullptr;       // for envelopes; outlives them. Null: no bound. Where it is used up: 452 4.3.1 for a recipient
+  MemoryBudget* memory = nullptr;       // for envelopes; outlives them. Null: no bound. Where it is used up:
+                                        // 452 4.3.1 for a recipient
   // Why the user's agent would not be run for this sender and recipient; null: it always is.
   std::function<std::optional<Reply>(const Envelope&, const Recipient&)> agent_refusal = {};
-  std::function<bool(const User&)> takes_utf8 = {};  // whether that user's address may be beyond ASCII; null: always
+  std::function<bool(const User&)> takes_utf8 = {};  // whether that user's address may be beyond ASCII; null:
+                                                     // always
 };
 
 enum class TlsPolicy { none, offered, required };
 
 // What is known of a client before it has said anything.
 struct Client {
-  std::string address;      // numeric, or "unix"
+  std::string address;         // numeric, or "unix"
   bool may_speak_for = false;  // for others: XCLIENT and XFORWARD
   TlsPolicy tls = TlsPolicy::none;
 };
@@ -61,21 +69,21 @@ struct Refusal {
   std::string id;      // of the transaction; empty: there is none
   std::string client;  // its address
   std::string from;
-  std::string to;      // a message's first recipient
+  std::string to;  // a message's first recipient
   Reply reply;
 };
 
 struct Actions {
-  std::string send;                          // bytes to the client
+  std::string send;  // bytes to the client
   std::vector<Refusal> refused;
-  bool begin_body = false;                   // a message starts; `body_size_hint` is what SIZE announced, or 0
+  bool begin_body = false;  // a message starts; `body_size_hint` is what SIZE announced, or 0
   std::uint64_t body_size_hint = 0;
-  std::vector<ByteSpan> body;                // its next bytes; valid until the next event
-  bool abort_body = false;                   // forget the message: too large, or the owner said so, or the client left
-  std::optional<LookupRequest> lookup;       // answer with lookup_done()
-  std::shared_ptr<const Envelope> deliver;   // answer with delivery_done() for each recipient, in any order
-  bool start_tls = false;                    // after `send` went out; then tls_started(), or the connection's end
-  bool close = false;                        // after `send` went out
+  std::vector<ByteSpan> body;  // its next bytes; valid until the next event
+  bool abort_body = false;     // forget the message: too large, or the owner said so, or the client left
+  std::optional<LookupRequest> lookup;      // answer with lookup_done()
+  std::shared_ptr<const Envelope> deliver;  // answer with delivery_done() for each recipient, in any order
+  bool start_tls = false;  // after `send` went out; then tls_started(), or the connection's end
+  bool close = false;      // after `send` went out
 };
 
 class Session {
@@ -85,38 +93,46 @@ class Session {
   void start(Client client);  // greeting; before every other event
   void receive(ByteSpan bytes);
   void lookup_done(LookupResult found);
-  // The message cannot be kept (memory, disk): the rest of it is skipped, and every recipient gets this reply.
+  // The message cannot be kept (memory, disk): the rest of it is skipped, and every recipient gets this
+  // reply.
   void body_failed(const Reply& reply);
   void delivery_done(std::size_t recipient, const Reply& reply);
-  // The handshake is done. `how` is for Received, such as "TLSv1.3 with cipher TLS_AES_256_GCM_SHA384". Nothing that was sent in clear is
-  // left (RFC 3207 section 4.2, CVE-2011-0411).
+  // The handshake is done. `how` is for Received, such as "TLSv1.3 with cipher TLS_AES_256_GCM_SHA384".
+  // Nothing that was sent in clear is left (RFC 3207 section 4.2, CVE-2011-0411).
   void tls_started(std::string how);
   // As idle_timeout(), for a client that is not idle, and has taken too long for one message.
   void transaction_timeout();
-  void idle_timeout();  // 421 4.4.2; nothing where a look-up or deliveries, and not the client, are waited for
-  // The server leaves: 421 4.3.2, at once where nothing is pending, else after the replies of the transaction under way.
+  void idle_timeout();  // 421 4.4.2; nothing where a look-up or deliveries, and not the client, are waited
+                        // for
+  // The server leaves: 421 4.3.2, at once where nothing is pending, else after the replies of the transaction
+  // under way.
   void shutdown();
   // Another server takes over, and this one has time: 421 4.3.2 as soon as no transaction is open.
   void drain();
-  // The server leaves now, and what is pending is not waited for: 421 4.3.2. Deliveries under way are to be answered before.
+  // The server leaves now, and what is pending is not waited for: 421 4.3.2. Deliveries under way are to be
+  // answered before.
   void abort();
 
   Actions take_actions();
 
-  // How many bytes it can do with now. 0: nothing is to be read from the socket, since answers are pending and enough input is waiting, or replies
-  // are to go out first. More than this is taken too, and kept.
+  // How many bytes it can do with now. 0: nothing is to be read from the socket, since answers are pending
+  // and enough input is waiting, or replies are to go out first. More than this is taken too, and kept.
   std::size_t wants() const;
   bool wants_input() const { return wants() > 0; }
-  // Whether it has stopped within its input, for so many replies at once that the client had better take them before there are more.
+  // Whether it has stopped within its input, for so many replies at once that the client had better take them
+  // before there are more.
   bool holds_back() const { return holds_back_; }
   // All of the replies until now were sent. Goes on where it has held back.
   void replies_sent();
   // True while the client, and not this server, is what is being waited for: the idle timeout runs.
-  bool waits_for_client() const { return state_ != State::lookup && state_ != State::delivering && state_ != State::closed; }
+  bool waits_for_client() const {
+    return state_ != State::lookup && state_ != State::delivering && state_ != State::closed;
+  }
   // Of the transaction under way, another one each time; 0: there is none.
   std::uint64_t transaction() const { return have_sender_ ? transactions_ : 0; }
   bool has_begun_any() const { return transactions_ > 0; }
-  // Whether the last that the client has sent, behind what is pending, is QUIT: where it sends no more, it has not left, and waits for the replies.
+  // Whether the last that the client has sent, behind what is pending, is QUIT: where it sends no more, it
+  // has not left, and waits for the replies.
   bool has_quit_ahead() const;
   bool in_handshake() const { return state_ == State::handshake; }
   bool closed() const { return state_ == State::closed; }
@@ -124,10 +140,12 @@ class Session {
 
  private:
   enum class State { command, lookup, body, chunk, delivering, handshake, closed };
-  static constexpr std::size_t waiting_input_max = 16 * 1024;  // bytes kept while answers are pending
-  static constexpr std::size_t message_input_max = 64 * 1024;  // of a message at once; what a client sends ahead behind its end is kept
-  static constexpr std::size_t replies_at_once_max = 16 * 1024;  // bytes, before the next command is looked at
-  static constexpr std::size_t waiting_memory_max = 4 * 1024;  // that a session without kept input holds
+  static constexpr std::size_t waiting_input_max = 16 * 1024;    // bytes kept while answers are pending
+  static constexpr std::size_t message_input_max = 64 * 1024;    // of a message at once; what a client sends
+                                                                 // ahead behind its end is kept
+  static constexpr std::size_t replies_at_once_max = 16 * 1024;  // bytes, before the next command is looked
+                                                                 // at
+  static constexpr std::size_t waiting_memory_max = 4 * 1024;    // that a session without kept input holds
 
   void process(ByteSpan& in);
   bool take_line(ByteSpan& in);
@@ -182,14 +200,14 @@ class Session {
   const SessionConfig& config_;
   Client client_;
   std::string client_name_, client_helo_;  // of XCLIENT
-  std::string peer_address_;  // the client's own, whatever XCLIENT says
+  std::string peer_address_;               // the client's own, whatever XCLIENT says
   std::string tls_;                        // how the connection is secured; empty: it is not
   Origin origin_;                          // of XFORWARD, for the next message
   State state_ = State::command;
-  bool greeted_ = false;     // LHLO was given
+  bool greeted_ = false;  // LHLO was given
   bool have_sender_ = false;
   std::uint64_t transactions_ = 0;  // begun
-  bool mail_refused_ = false;  // what a pipelining client has sent behind that MAIL is no bad command
+  bool mail_refused_ = false;       // what a pipelining client has sent behind that MAIL is no bad command
   bool shutting_down_ = false;
   bool draining_ = false;
   bool skipping_line_ = false;  // a refused one, to its CRLF
@@ -208,14 +226,14 @@ class Session {
   void accept();
   bool charge_for(const Recipient& recipient);
   std::shared_ptr<ChargedEnvelope> envelope_;
-  Recipient pending_;        // the recipient being looked up
+  Recipient pending_;  // the recipient being looked up
   std::uint64_t announced_size_ = 0;
   bool has_body_ = false;  // a message has begun, and its transaction has not ended
   std::uint64_t body_bytes_ = 0;
-  std::optional<Reply> body_refusal_;  // what every recipient gets for a body that was given up
-  bool refusal_told_ = false;          // in reply to a chunk
-  Bdat chunk_;                         // the one that arrives; its size: what is left of it
-  std::optional<Reply> chunk_refusal_; // it is skipped, and this is its reply
+  std::optional<Reply> body_refusal_;   // what every recipient gets for a body that was given up
+  bool refusal_told_ = false;           // in reply to a chunk
+  Bdat chunk_;                          // the one that arrives; its size: what is left of it
+  std::optional<Reply> chunk_refusal_;  // it is skipped, and this is its reply
   DataDecoder decoder_;
   HeaderMeter header_;
   std::vector<std::optional<Reply>> results_;

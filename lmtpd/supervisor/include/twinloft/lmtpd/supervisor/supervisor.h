@@ -2,9 +2,10 @@
 //
 //   starting ──ready()──▶ serving ──a newer one is ready──▶ draining ──ended()──▶
 //
-// One process serves. A reload starts another one beside it, with the configuration as it is then. When the new process is ready, the old process drains.
-// Where it does not become ready, the old one goes on as if nothing had been asked. A serving process that ends by itself is
-// replaced. The sockets are the supervisor's, so nobody is refused meanwhile.
+// One process serves. A reload starts another one beside it, with the configuration as it is then. When the
+// new process is ready, the old process drains. Where it does not become ready, the old one goes on as if
+// nothing had been asked. A serving process that ends by itself is replaced. The sockets are the
+// supervisor's, so nobody is refused meanwhile.
 #pragma once
 
 #include <chrono>
@@ -43,20 +44,24 @@ struct Orders {
     ServerId id;
     ServerCommand command;
   };
-  std::vector<std::string> errors;        // for the log
-  std::optional<ServerId> adopt;          // what it was started with is the configuration from now on
+  std::vector<std::string> errors;  // for the log
+  std::optional<ServerId> adopt;    // what it was started with is the configuration from now on
   std::vector<Tell> tell;
-  std::vector<ServerId> kill;             // it has not begun to serve, or does not do what it was told
-  std::optional<Start> start;             // answer with started() or ended()
-  std::optional<int> exit;                // the supervisor is done: its exit code
+  std::vector<ServerId> kill;  // it has not begun to serve, or does not do what it was told
+  std::optional<Start> start;  // answer with started() or ended()
+  std::optional<int> exit;     // the supervisor is done: its exit code
 };
 
 class Supervisor {
  public:
-  static constexpr Duration restart_pause = std::chrono::seconds(1);       // doubled for each one that ends soon after the last
-  static constexpr Duration restart_pause_max = std::chrono::seconds(60);  // and who has served for so long has not
-  static constexpr Duration patience = std::chrono::seconds(10);  // with one that was told to abort, or that cannot be told anything any more
-  // With a start beside or after another process; less than the 90 s of systemd for a reload. A first one has as long as the service manager gives it.
+  static constexpr Duration restart_pause = std::chrono::seconds(1);  // doubled for each one that ends soon
+                                                                      // after the last
+  static constexpr Duration restart_pause_max = std::chrono::seconds(60);  // and who has served for so long
+                                                                           // has not
+  static constexpr Duration patience = std::chrono::seconds(10);  // with one that was told to abort, or that
+                                                                  // cannot be told anything any more
+  // With a start beside or after another process; less than the 90 s of systemd for a reload. A first one has
+  // as long as the service manager gives it.
   static constexpr Duration start_patience = std::chrono::seconds(60);
 
   // For so long a process that serves may give no sign of life. It gives one every five seconds.
@@ -64,7 +69,7 @@ class Supervisor {
 
   Orders begin();
   Orders reload(Instant now);  // SIGHUP
-  Orders stop(Instant now);  // SIGTERM, SIGINT; the second one aborts
+  Orders stop(Instant now);    // SIGTERM, SIGINT; the second one aborts
   Orders ready(ServerId id, Instant now);
   Orders ended(ServerId id, Ending ending, Instant now);
   void needs_replacement(ServerId id, Instant now);  // it serves, and can not do all that it should
@@ -99,7 +104,7 @@ class Supervisor {
   ServerId last_ = 0;
   bool reload_again_ = false;  // asked for while a process was starting
   bool ever_served_ = false;
-  bool all_good_ = true;       // the endings since stop()
+  bool all_good_ = true;  // the endings since stop()
   unsigned stops_ = 0;
   std::optional<Instant> restart_at_;
   std::optional<Instant> ready_at_;  // the last one that was

@@ -13,17 +13,19 @@ struct ssl_ctx_st;
 
 namespace twinloft::lmtpd {
 
-// In PEM, already read: files that only root may read are read before privileges are dropped, or by who still has them.
+// In PEM, already read: files that only root may read are read before privileges are dropped, or by who still
+// has them.
 struct TlsMaterial {
   std::string certificate;  // the server's, then those between it and the authority's
   std::string key;
-  std::string client_ca;    // empty: clients are not asked for a certificate
+  std::string client_ca;  // empty: clients are not asked for a certificate
   bool client_certificate_required = false;
-  bool tls_1_2 = true;      // else 1.3 only
+  bool tls_1_2 = true;                            // else 1.3 only
   std::vector<std::string> client_subjects = {};  // a client's certificate has one of these names; empty: any
 };
 
-// What connections need, the same for all. Immutable: a reload makes a new one, and connections that have the old one keep it.
+// What connections need, the same for all. Immutable: a reload makes a new one, and connections that have the
+// old one keep it.
 class TlsContext {
  public:
   // Errors: no certificate or key in the text, a key of another certificate, all with what OpenSSL says.
@@ -37,7 +39,8 @@ class TlsContext {
 
  private:
   using Subjects = std::vector<std::string>;
-  TlsContext(ssl_ctx_st* context, std::unique_ptr<const Subjects> subjects) : context_(context), subjects_(std::move(subjects)) {}
+  TlsContext(ssl_ctx_st* context, std::unique_ptr<const Subjects> subjects)
+      : context_(context), subjects_(std::move(subjects)) {}
   ssl_ctx_st* context_;
   std::unique_ptr<const Subjects> subjects_;  // the context points to them
 };
@@ -47,7 +50,8 @@ struct TlsClientMaterial {
   std::string ca;           // whose certificates are good; empty: those that the machine trusts
   std::string certificate;  // empty: none is shown
   std::string key;
-  std::string name;         // that the server's certificate is to have, a host name or a numeric address; empty: nothing of it is verified
+  std::string name;  // that the server's certificate is to have, a host name or a numeric address; empty:
+                     // nothing of it is verified
   bool tls_1_2 = true;
 };
 

@@ -1,8 +1,9 @@
-// Users `passwd`: the accounts of the machine, by getpwnam(3), from wherever nsswitch.conf takes them. To be used in a process that may connect
-// (user_process.h).
+// Users `passwd`: the accounts of the machine, by getpwnam(3), from wherever nsswitch.conf takes them. To be
+// used in a process that may connect (user_process.h).
 //
-// A local part is an account's name. Accounts below uid_min are of the system, and do not exist here. That a source of NSS does not answer is an error, as far as the C
-// library tells it: sources that say "not found" instead are beyond what can be seen here.
+// A local part is an account's name. Accounts below uid_min are of the system, and do not exist here. That a
+// source of NSS does not answer is an error, as far as the C library tells it: sources that say "not found"
+// instead are beyond what can be seen here.
 #pragma once
 
 #include <cstdint>

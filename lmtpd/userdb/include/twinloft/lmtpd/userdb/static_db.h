@@ -1,6 +1,7 @@
 // Users `static`: local parts from a list, or all; each user is what UserDefaults says.
 //
-// A local part or domain that would be more than one path component (".", "..", "/", control bytes) does not exist: 550, never a path.
+// A local part or domain that would be more than one path component (".", "..", "/", control bytes) does not
+// exist: 550, never a path.
 #pragma once
 
 #include <memory>
@@ -12,8 +13,8 @@
 
 namespace twinloft::lmtpd {
 
-struct AcceptAll {};                             // every local part exists
-using LocalParts = std::vector<std::string>;     // those that exist
+struct AcceptAll {};                          // every local part exists
+using LocalParts = std::vector<std::string>;  // those that exist
 
 struct StaticDbConfig {
   UserDefaults defaults;             // with home, uid and gid

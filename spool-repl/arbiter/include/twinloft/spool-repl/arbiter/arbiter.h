@@ -1,9 +1,11 @@
-// Performs the core's ArbiterRequests: one compare-and-swap of the epoch value in a store that all replicas share.
+// Performs the core's ArbiterRequests: one compare-and-swap of the epoch value in a store that all replicas
+// share.
 //
 //   owner thread:     Arbiter::ask(request) ........................ answer(ArbiterAnswer), by Loop::post
 //   arbiter's thread:          Store::perform(request), one at a time, blocking
 //
-// A Store says `granted` or `refused` only where it knows; everything else is `unknown`, with words for people.
+// A Store says `granted` or `refused` only where it knows; everything else is `unknown`, with words for
+// people.
 #pragma once
 
 #include <condition_variable>
@@ -32,8 +34,10 @@ class Store {
   virtual void cancel() = 0;
 };
 
-// nullptr for Kind::manual. Fails where the settings can not work: unreadable files, say. Asks nobody. `clock` outlives it.
-Result<std::unique_ptr<Store>> make_store(const Settings& settings, const Uuid& volume, ReplicaId self, const Clock& clock);
+// nullptr for Kind::manual. Fails where the settings can not work: unreadable files, say. Asks nobody.
+// `clock` outlives it.
+Result<std::unique_ptr<Store>> make_store(const Settings& settings, const Uuid& volume, ReplicaId self,
+                                          const Clock& clock);
 
 class Arbiter {
  public:

@@ -1,7 +1,7 @@
 // The arbiter's value as text: what is kept in etcd, or in Pacemaker's cluster information base.
 //
-// JSON in one canonical form, so that a compare-and-swap may compare bytes: docs/formats/arbiter.md describes it. The
-// decoder takes nothing but that form, of this volume, in a version that it knows.
+// JSON in one canonical form, so that a compare-and-swap may compare bytes: docs/formats/arbiter.md describes
+// it. The decoder takes nothing but that form, of this volume, in a version that it knows.
 #pragma once
 
 #include <string>

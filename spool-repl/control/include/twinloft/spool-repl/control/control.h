@@ -1,8 +1,9 @@
 // The control socket of a volume: one line in, one text out, the connection closes.
 //
-// Every answer ends with a line that says how it went: "end ok", or "end error CODE MESSAGE" (docs/formats/control.md). Without
-// that line the answer is not whole. Who may ask is looked up at the kernel (SO_PEERCRED): root, and the user that serves, may
-// ask everything; those whom `Access` admits may read.
+// Every answer ends with a line that says how it went: "end ok", or "end error CODE MESSAGE"
+// (docs/formats/control.md). Without that line the answer is not whole. Who may ask is looked up at the
+// kernel (SO_PEERCRED): root, and the user that serves, may ask everything; those whom `Access` admits may
+// read.
 #pragma once
 
 #include <sys/types.h>
@@ -30,14 +31,16 @@ struct Access {
 
 class Server {
  public:
-  // Called once, now or later, on the loop's thread. Where the session has ended meanwhile, or the server has, nothing happens.
+  // Called once, now or later, on the loop's thread. Where the session has ended meanwhile, or the server
+  // has, nothing happens.
   using Reply = std::function<void(Result<std::string>)>;
   using Handler = std::function<void(const std::string& command, Reply reply)>;
   Server(ports::Loop& loop, std::string path, Handler handler, Access access = {});
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
-  // Errc::unavailable: a living server has the socket. Errc::conflict: a file that is no socket. A dead server's socket is replaced.
+  // Errc::unavailable: a living server has the socket. Errc::conflict: a file that is no socket. A dead
+  // server's socket is replaced.
   Status start();
 
  private:
@@ -72,8 +75,9 @@ class Server {
   std::shared_ptr<Server*> self_ = std::make_shared<Server*>(this);  // what replies hold, weakly
 };
 
-// Asks the server at `path`. Errc::unavailable where none answers, Errc::denied where this user may not ask, Errc::io where the
-// answer ends early: then nobody knows whether the command was carried out. What the server answers keeps its code.
+// Asks the server at `path`. Errc::unavailable where none answers, Errc::denied where this user may not ask,
+// Errc::io where the answer ends early: then nobody knows whether the command was carried out. What the
+// server answers keeps its code.
 Result<std::string> ask(const std::string& path, const std::string& command, Duration timeout);
 
 }  // namespace twinloft::repl::control

@@ -1,4 +1,5 @@
-// The arena: a fixed number of 4 KiB blocks, preallocated, counted by reference. All I/O memory of a volume is here.
+// The arena: a fixed number of 4 KiB blocks, preallocated, counted by reference. All I/O memory of a volume
+// is here.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,8 @@ class Arena {
   std::size_t free() const { return free_; }
   std::size_t used() const { return size() - free(); }
 
-  // One reference; there must be a free slot. The next one in memory behind the last that was taken: blocks that come together
-  // mostly lie side by side, and go to disk and network in few pieces.
+  // One reference; there must be a free slot. The next one in memory behind the last that was taken: blocks
+  // that come together mostly lie side by side, and go to disk and network in few pieces.
   Slot take();
   void ref(Slot slot);
   void unref(Slot slot);  // the last one frees

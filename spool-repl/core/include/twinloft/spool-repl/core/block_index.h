@@ -1,7 +1,8 @@
-// Which blocks of the volume have a newer content than the data area, and where it is: in a slot of the arena, or
-// all zeros. Data blocks and zero extents are disjoint: the newest put wins.
+// Which blocks of the volume have a newer content than the data area, and where it is: in a slot of the
+// arena, or all zeros. Data blocks and zero extents are disjoint: the newest put wins.
 //
-// Each entry carries a serial, so that the owner can drop an entry only if it is still the version that it means.
+// Each entry carries a serial, so that the owner can drop an entry only if it is still the version that it
+// means.
 #pragma once
 
 #include <boost/unordered/unordered_flat_map.hpp>

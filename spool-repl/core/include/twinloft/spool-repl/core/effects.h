@@ -1,5 +1,5 @@
-// What goes into the core and what comes out of it. The core performs nothing itself: the shell in daemon/, or the
-// simulator, performs the effects and reports each disk operation's end by its token.
+// What goes into the core and what comes out of it. The core performs nothing itself: the shell in daemon/,
+// or the simulator, performs the effects and reports each disk operation's end by its token.
 #pragma once
 
 #include <optional>
@@ -19,7 +19,8 @@ namespace twinloft::repl::core {
 
 using Token = std::uint64_t;
 
-// ---- events ------------------------------------------------------------------------------------------------------
+// ---- events
+// ------------------------------------------------------------------------------------------------------
 
 enum class ClientOp : std::uint8_t { read, write, flush, trim, write_zeroes };
 
@@ -30,10 +31,11 @@ struct ClientRequest {
   std::uint64_t offset = 0;  // bytes
   std::uint32_t length = 0;  // bytes
   std::byte* data = nullptr;
-  std::uint64_t id = 0;      // given back in Complete
+  std::uint64_t id = 0;  // given back in Complete
 };
 
-struct DiskDone {  // of a JournalWrite, HomeRead, HomeWrite, HomeZero, HomeSync, BitmapWrite, SuperblockWrite or ArchiveTail
+struct DiskDone {  // of a JournalWrite, HomeRead, HomeWrite, HomeZero, HomeSync, BitmapWrite, SuperblockWrite
+                   // or ArchiveTail
   Token token = 0;
   int error = 0;  // errno
 };
@@ -48,7 +50,8 @@ struct PeerUp {  // authenticated, of this volume, empty of messages
 struct PeerDown {
   ReplicaId peer = 0;
 };
-struct PeerUnfit {  // it has proved itself, and is configured otherwise: there is no connection until both agree
+struct PeerUnfit {  // it has proved itself, and is configured otherwise: there is no connection until both
+                    // agree
   ReplicaId peer = 0;
   std::string why;
   bool other_arbiter = false;  // also that: either of the two may be promoted without the other
@@ -59,14 +62,16 @@ struct PeerInput {
 };
 struct CheckpointNow {};  // write home all that is committed (clean stop)
 
-// What the arbiter keeps: who writes, and which replicas hold everything that was acknowledged. It is changed only by
-// compare-and-swap; `attempt` tells one's own change from somebody else's equal one after an unknown outcome.
+// What the arbiter keeps: who writes, and which replicas hold everything that was acknowledged. It is changed
+// only by compare-and-swap; `attempt` tells one's own change from somebody else's equal one after an unknown
+// outcome.
 struct EpochValue {
   Epoch epoch;
   ReplicaId writer = 0;
   ReplicaSet in_sync = 0;
   Uuid attempt;
-  bool by_force = false;  // an administrator overruled the value before; for as long as no durable record tells
+  bool by_force = false;  // an administrator overruled the value before; for as long as no durable record
+                          // tells
   bool operator==(const EpochValue&) const = default;
 };
 
@@ -78,7 +83,8 @@ struct Promote {  // become primary; answered by CommandDone
 struct Demote {  // the front ends are closed; become secondary once everything is on the in-sync replicas
   Token token = 0;
 };
-// Give up this side of a split brain: secondary only. Answered by CommandDone when it is done, or when it is not to be.
+// Give up this side of a split brain: secondary only. Answered by CommandDone when it is done, or when it is
+// not to be.
 struct Discard {
   Token token = 0;
   bool force = false;  // although nothing of the history here was found in the winner's
@@ -96,11 +102,11 @@ struct ArbiterAnswer {  // to an ArbiterRequest
 };
 struct Detach {};  // the device is taken away from its users: what waits, and what comes, fails with EIO
 
-using Event =
-    std::variant<ClientRequest, DiskDone, JournalReadDone, PeerUp, PeerDown, PeerUnfit, PeerInput, CheckpointNow, Detach, Promote,
-                 Demote, Discard, ArbiterAnswer>;
+using Event = std::variant<ClientRequest, DiskDone, JournalReadDone, PeerUp, PeerDown, PeerUnfit, PeerInput,
+                           CheckpointNow, Detach, Promote, Demote, Discard, ArbiterAnswer>;
 
-// ---- effects -----------------------------------------------------------------------------------------------------
+// ---- effects
+// -----------------------------------------------------------------------------------------------------
 
 struct IoPiece {
   std::byte* data;
@@ -108,8 +114,10 @@ struct IoPiece {
 };
 // A piece right behind the last one in memory makes the last one longer.
 inline void add_piece(std::vector<IoPiece>& pieces, std::byte* data, std::uint32_t bytes) {
-  if (!pieces.empty() && pieces.back().data + pieces.back().bytes == data) pieces.back().bytes += bytes;
-  else pieces.push_back({data, bytes});
+  if (!pieces.empty() && pieces.back().data + pieces.back().bytes == data)
+    pieces.back().bytes += bytes;
+  else
+    pieces.push_back({data, bytes});
 }
 inline std::uint64_t bytes_of(const std::vector<IoPiece>& pieces) {
   std::uint64_t all = 0;
@@ -154,16 +162,18 @@ struct SuperblockWrite {  // first copy, sync, second copy, sync
   Token token;
   Superblock superblock;
 };
-struct ArchiveTail {  // keep these parts of the journal in a file of their own, durably: they are cut off next
+struct ArchiveTail {  // keep these parts of the journal in a file of their own, durably: they are cut off
+                      // next
   Token token;
   Lsn first, last;
-  Epoch epoch;  // of the last record
-  std::vector<std::pair<std::uint64_t, std::uint32_t>> parts;  // offset and bytes, on the journal device, in order
+  Epoch epoch;                                                 // of the last record
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> parts;  // offset and bytes, on the journal device, in
+                                                               // order
 };
 struct ArbiterRequest {
   Token token;
-  bool read = false;                    // only read the value (linearizably)
-  std::optional<EpochValue> expected;   // nullopt: none yet
+  bool read = false;                   // only read the value (linearizably)
+  std::optional<EpochValue> expected;  // nullopt: none yet
   EpochValue desired;
 };
 struct CommandDone {  // of Promote, Demote and Discard
@@ -195,8 +205,23 @@ struct Complete {
   int error;
 };
 enum class NoticeKind : std::uint8_t {
-  other, role, member_removed, member_added, connected, disconnected, refused, split_brain, resync_begun, resync_finished,
-  tail_cut, discarded, suspended, resumed, failed, repaired, unreadable,
+  other,
+  role,
+  member_removed,
+  member_added,
+  connected,
+  disconnected,
+  refused,
+  split_brain,
+  resync_begun,
+  resync_finished,
+  tail_cut,
+  discarded,
+  suspended,
+  resumed,
+  failed,
+  repaired,
+  unreadable,
 };
 struct Notice {  // for log and events; rare
   bool serious;
@@ -206,8 +231,8 @@ struct Notice {  // for log and events; rare
   std::uint64_t epoch = 0;  // that it is about, 0: the one that the volume is in
 };
 
-// One batch. perform_in_order() has the one legal order, which is that of the fields: nothing is completed before what it rests on was
-// handed over.
+// One batch. perform_in_order() has the one legal order, which is that of the fields: nothing is completed
+// before what it rests on was handed over.
 struct Output {
   std::vector<JournalWrite> journal_writes;
   std::vector<JournalRead> journal_reads;
@@ -234,21 +259,25 @@ struct Output {
   template <class Performer>
   friend void perform_in_order(Output& out, Performer& performer);
   auto all() {
-    return std::tie(journal_writes, journal_reads, home_reads, home_writes, home_zeros, home_syncs, bitmap_writes, superblock_writes,
-                    archives, arbiter_requests, sends, closes, notices, completions, role_changes, commands);
+    return std::tie(journal_writes, journal_reads, home_reads, home_writes, home_zeros, home_syncs,
+                    bitmap_writes, superblock_writes, archives, arbiter_requests, sends, closes, notices,
+                    completions, role_changes, commands);
   }
 };
 
-// Hands each effect to performer.perform(effect), which may move from it; an overload for each kind. performer.all_sent() comes when the
-// last message of the batch was handed over: until then the memory of records that are sent stays as it is.
+// Hands each effect to performer.perform(effect), which may move from it; an overload for each kind.
+// performer.all_sent() comes when the last message of the batch was handed over: until then the memory of
+// records that are sent stays as it is.
 template <class Performer>
 void perform_in_order(Output& out, Performer& performer) {
   auto each_of = [&](auto& effects) {
     using Effects = std::decay_t<decltype(effects)>;
     constexpr bool messages = std::is_same_v<Effects, decltype(out.sends)>;
     for (auto& effect : effects) {
-      if constexpr (messages) std::visit([&](auto& message) { performer.perform(message); }, effect);
-      else performer.perform(effect);
+      if constexpr (messages)
+        std::visit([&](auto& message) { performer.perform(message); }, effect);
+      else
+        performer.perform(effect);
     }
     if constexpr (messages) performer.all_sent();
   };

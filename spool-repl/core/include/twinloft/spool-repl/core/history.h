@@ -1,8 +1,9 @@
-// Judges what two histories mean to each other: which records may be cut off, which replica may be filled, and when neither may give
-// way. No state, no I/O. The rules are those of docs/formats/wire.md, "Rules".
+// Judges what two histories mean to each other: which records may be cut off, which replica may be filled,
+// and when neither may give way. No state, no I/O. The rules are those of docs/formats/wire.md, "Rules".
 //
-// A history is a chain of records, written in epochs. An epoch has one writer and one in-sync set. A replica knows the last 16 epochs
-// of its history (EpochTable), so a judgement sometimes has to do with a table that has forgotten.
+// A history is a chain of records, written in epochs. An epoch has one writer and one in-sync set. A replica
+// knows the last 16 epochs of its history (EpochTable), so a judgement sometimes has to do with a table that
+// has forgotten.
 #pragma once
 
 #include <optional>
@@ -21,14 +22,16 @@ struct History {
   // One arbiter grants every epoch: the epochs of all histories are one chain.
   bool one_chain = false;
   const EpochTable& epochs;
-  EpochEntry newest;   // of the log. Without one: counter 0, all members under protocol C
-  Epoch last_epoch;    // of the newest record, also where the table does not have it
-  Lsn last, commit;    // end of the log; known here as committed
+  EpochEntry newest;  // of the log. Without one: counter 0, all members under protocol C
+  Epoch last_epoch;   // of the newest record, also where the table does not have it
+  Lsn last, commit;   // end of the log; known here as committed
 
-  // The log was cut for a primary, and no record of that primary has come since: the newest epoch of that primary.
+  // The log was cut for a primary, and no record of that primary has come since: the newest epoch of that
+  // primary.
   std::optional<EpochEntry> cut_for;
 
-  // The journal was damaged and has lost records: everything up to `until`, in epoch `of`, was committed here.
+  // The journal was damaged and has lost records: everything up to `until`, in epoch `of`, was committed
+  // here.
   struct Damage {
     EpochEntry newest;  // of what was here
     Lsn until;
@@ -65,8 +68,9 @@ Verdict judge_records(const History& here, const Offer& offer);
 // To a *sync begin*: the primary would overwrite what is here. Never Follow or Cut.
 Verdict judge_resync(const History& here, const Offer& offer);
 
-// The primary's own judgement before either: `common` is the newest record that both have, `commit` what the peer knows as
-// committed. `peer`: what it says of itself, where it has. Follow: the primary may send *begin*.
+// The primary's own judgement before either: `common` is the newest record that both have, `commit` what the
+// peer knows as committed. `peer`: what it says of itself, where it has. Follow: the primary may send
+// *begin*.
 Verdict judge_peer(Lsn common, Lsn commit, const NodeState* peer);
 
 // Whether two secondaries have parted, by what each says of itself. False also where the tables do not tell.

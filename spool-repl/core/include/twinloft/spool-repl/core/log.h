@@ -1,9 +1,10 @@
-// The log of records in the journal ring: from the tail (everything before it is in the data area) to the head.
+// The log of records in the journal ring: from the tail (everything before it is in the data area) to the
+// head.
 //
 //   tail ........ committed ........ durable here ........ head
 //
-// Pure bookkeeping: places records in the ring, knows which are durable here in an unbroken row, and which are
-// committed. A record's number counts from the start of the process and never goes back except by a cut.
+// Pure bookkeeping: places records in the ring, knows which are durable here in an unbroken row, and which
+// are committed. A record's number counts from the start of the process and never goes back except by a cut.
 #pragma once
 
 #include <deque>
@@ -19,9 +20,9 @@ namespace twinloft::repl::core {
 using RecordNo = std::uint64_t;
 
 struct LogRecord {
-  LogMark mark;              // last LSN and body hash
+  LogMark mark;  // last LSN and body hash
   Lsn first;
-  Epoch epoch;               // that it was written in
+  Epoch epoch;  // that it was written in
   RecordType type = RecordType::data;
   EpochChange epoch_change;  // for an epoch record
   JournalPos pos;
@@ -48,7 +49,9 @@ class Log {
   // Space. A record never wraps: where it does not fit before the ring's end it starts at its beginning.
   std::optional<JournalPos> place(std::uint32_t blocks) const;
   std::uint64_t used_bytes() const { return head_.v - tail_pos_.v; }
-  std::uint64_t bytes_behind(RecordNo no) const { return head_.v - pos_before(no).v; }  // of `no` and what comes after it
+  std::uint64_t bytes_behind(RecordNo no) const {
+    return head_.v - pos_before(no).v;
+  }  // of `no` and what comes after it
   std::uint64_t ring_bytes() const { return ring_bytes_; }
 
   RecordNo append(LogRecord record);  // record.pos as place() said, or as recovery found it
@@ -60,7 +63,7 @@ class Log {
   // Fronts: the first record that is not yet ...
   RecordNo durable_end() const { return durable_end_; }
   RecordNo committed_end() const { return committed_end_; }
-  void set_durable(RecordNo no);      // moves the front over every durable record in a row
+  void set_durable(RecordNo no);  // moves the front over every durable record in a row
   // This record, and what comes behind it, does not count as durable before release_durable().
   void hold_durable(RecordNo no) { held_ = std::min(held_, no); }
   void release_durable();
@@ -74,8 +77,8 @@ class Log {
   JournalPos tail_pos() const { return tail_pos_; }
   JournalPos pos_before(RecordNo end) const;  // where the record `end` lies or would lie (without wrap)
 
-  // One past the record that ends exactly in this mark: end numbers are what all positions here are. nullopt: the
-  // log does not have it. first() stands for the tail's mark.
+  // One past the record that ends exactly in this mark: end numbers are what all positions here are. nullopt:
+  // the log does not have it. first() stands for the tail's mark.
   std::optional<RecordNo> find(const LogMark& mark) const;
   // One past the last record with mark.lsn <= lsn.
   RecordNo end_upto(Lsn lsn) const;
@@ -83,7 +86,8 @@ class Log {
   void drop_before(RecordNo new_first);  // the tail moved
   // Everything from `new_end` on is gone. The caller has released the records' slots.
   void cut(RecordNo new_end);
-  // Empty, and going on behind `tail` of another history. The ring's positions go on too. Memory was released before.
+  // Empty, and going on behind `tail` of another history. The ring's positions go on too. Memory was released
+  // before.
   void reset(const LogMark& tail, const Epoch& tail_epoch);
 
  private:

@@ -1,9 +1,10 @@
 // How fast a resync may read, by what the clients' requests take meanwhile.
 //
-// A resync takes time of the disks and the link that clients wait for. The mean latency of their requests is looked at every `interval`:
-// where it is longer than it may be, the rate is halved, down to a floor, so that a resync always ends; else it grows again, and faster
-// while nobody asks for anything. It may be the target, or twice what is usual without a resync: on a disk that is slower than the target
-// a resync would be held up for nothing otherwise. What is usual is learnt before a resync, and, while one is held up, from a rest that
+// A resync takes time of the disks and the link that clients wait for. The mean latency of their requests is
+// looked at every `interval`: where it is longer than it may be, the rate is halved, down to a floor, so that
+// a resync always ends; else it grows again, and faster while nobody asks for anything. It may be the target,
+// or twice what is usual without a resync: on a disk that is slower than the target a resync would be held up
+// for nothing otherwise. What is usual is learnt before a resync, and, while one is held up, from a rest that
 // it takes now and then.
 //
 // The idea is that of DRBD's c-delay-target and c-min-rate; the latency is the clients'.
@@ -19,19 +20,25 @@ namespace twinloft::repl::core {
 
 class Pace {
  public:
-  enum class Kind : std::uint8_t { flush, read };  // judged each on its own: there may be many quick ones of the other
+  enum class Kind : std::uint8_t {
+    flush,
+    read
+  };  // judged each on its own: there may be many quick ones of the other
   static constexpr Duration interval = std::chrono::milliseconds(100);
   static constexpr std::uint64_t rate_first = 8u << 20, rate_max = 16ull << 30;  // bytes a second
-  static constexpr std::uint64_t read_min = 64u << 10;                           // bytes that a smaller read counts as
+  static constexpr std::uint64_t read_min = 64u << 10;  // bytes that a smaller read counts as
 
   // `target` 0: as fast as it goes.
-  Pace(Duration target, std::uint64_t rate_min) : target_(target), rate_min_(std::min(rate_min, rate_max)) { begin(); }
+  Pace(Duration target, std::uint64_t rate_min) : target_(target), rate_min_(std::min(rate_min, rate_max)) {
+    begin();
+  }
 
   void answered(Kind kind, Duration took);
   // Call it whenever time may have passed. `working`: a resync is under way. True: judge() is due.
   bool advance(Instant now, bool working);
   struct Waiting {
-    std::array<std::optional<Instant>, 2> since;  // by kind: when the oldest request came that has no answer yet
+    std::array<std::optional<Instant>, 2> since;  // by kind: when the oldest request came that has no answer
+                                                  // yet
     bool asked = false;                           // somebody waits, for whatever
   };
   void judge(const Waiting& waiting);
@@ -61,7 +68,7 @@ class Pace {
   Duration target_;
   std::uint64_t rate_min_, rate_ = 0;
   std::array<Latency, 2> latency_;
-  double credit_ = 0;  // bytes
+  double credit_ = 0;        // bytes
   std::uint64_t taken_ = 0;  // bytes, in this interval
   Instant now_{}, judged_{};
   unsigned rest_left_ = 0, worked_ = 0;  // intervals

@@ -1,5 +1,5 @@
-// What can be wrong with a configuration beyond its words: files that are missing, secrets that others can read, names
-// that nobody knows. Nothing is changed, and nothing that is being served is disturbed.
+// What can be wrong with a configuration beyond its words: files that are missing, secrets that others can
+// read, names that nobody knows. Nothing is changed, and nothing that is being served is disturbed.
 #pragma once
 
 #include <string>
@@ -20,8 +20,8 @@ Findings check_volume(const VolumeSettings& settings);
 // Files and devices that two volumes would use.
 Findings check_shared(const NodeSettings& node);
 
-// The shared secret, without the newline at its end; empty where none is configured. Errors: Errc::denied (others may read
-// it), Errc::invalid (too short), or why it can not be read.
+// The shared secret, without the newline at its end; empty where none is configured. Errors: Errc::denied
+// (others may read it), Errc::invalid (too short), or why it can not be read.
 Result<std::string> read_secret(const std::string& path);
 
 }  // namespace twinloft::repl::daemon

@@ -22,7 +22,7 @@ struct PeerSettings {
 
 struct VolumeSettings {
   std::string name;
-  std::string uuid;             // empty: `create` proposes one
+  std::string uuid;  // empty: `create` proposes one
   ReplicaId replica = 0;
   core::Role role = core::Role::secondary;  // primary: promoted at start, as soon as that is allowed
   bool role_as_before = false;  // the same, if this replica was the last primary as far as its log knows
@@ -30,8 +30,9 @@ struct VolumeSettings {
   core::OnPeerLoss on_peer_loss = core::OnPeerLoss::suspend;  // without an arbiter
   unsigned min_in_sync = 1;
   Duration slow_peer = std::chrono::seconds(20);
-  Duration resync_latency_target = std::chrono::milliseconds(20);  // of flushes and reads; 0: a resync goes as fast as it can
-  std::uint64_t resync_rate_min = 4u << 20;  // bytes a second
+  Duration resync_latency_target = std::chrono::milliseconds(20);  // of flushes and reads; 0: a resync goes
+                                                                   // as fast as it can
+  std::uint64_t resync_rate_min = 4u << 20;                        // bytes a second
   Duration suspend_timeout{0};  // 0: a suspended volume waits as long as it takes
   std::string archive;          // directory for tails that are cut off; default: beside the journal
   std::uint64_t size = 0;       // bytes; used by `create`
@@ -40,19 +41,19 @@ struct VolumeSettings {
   std::uint64_t arena = 256ull << 20;       // bytes
   std::string listen;
   std::string secret_file;
-  std::string control;          // path of the control socket
-  bool status_everybody = false;     // who may ask it for status and events, beside root
+  std::string control;            // path of the control socket
+  bool status_everybody = false;  // who may ask it for status and events, beside root
   std::optional<gid_t> status_group;
   bool write_ack_durable = false;
   Duration seal_after = std::chrono::milliseconds(5);
   Duration peer_timeout = std::chrono::seconds(6);
   unsigned journal_writes_in_flight = 4;
   std::vector<PeerSettings> peers;
-  std::string fuse_file;        // empty: no FUSE export
-  std::string fuse_device;      // link to the loop device; empty: no loop device
-  std::string ublk_device;      // link to the ublk device; empty: none. Not beside fuse_file
-  std::string nbd_listen;       // "unix:/path" or host:port; empty: no NBD export
-  std::string nbd_name;         // export name; default: the volume's
+  std::string fuse_file;    // empty: no FUSE export
+  std::string fuse_device;  // link to the loop device; empty: no loop device
+  std::string ublk_device;  // link to the ublk device; empty: none. Not beside fuse_file
+  std::string nbd_listen;   // "unix:/path" or host:port; empty: no NBD export
+  std::string nbd_name;     // export name; default: the volume's
 };
 
 struct NodeSettings {

@@ -1,7 +1,8 @@
 // What happened to a volume: changes of role and membership, connections, resyncs, suspensions, failures.
 //
-// Kept in memory for `spool-repl events`, and in a file, so that a split brain is still known after a restart:
-// VOLUME.events, a line of JSON for each event, and VOLUME.events.1 with what came before; docs/spool-repl.md has the kinds.
+// Kept in memory for `spool-repl events`, and in a file, so that a split brain is still known after a
+// restart: VOLUME.events, a line of JSON for each event, and VOLUME.events.1 with what came before;
+// docs/spool-repl.md has the kinds.
 #pragma once
 
 #include <string>
@@ -15,30 +16,31 @@ namespace twinloft::repl::daemon {
 struct Event {
   std::uint64_t number = 0;  // counts up over restarts, from 1
   WallTime time;
-  std::string kind;          // "role", "connected", ...
-  bool serious = false;      // somebody should look
-  ReplicaId peer = 0;        // the replica that it is about, 0: none
-  std::uint64_t epoch = 0;   // the counter of the epoch that the volume was in, 0: not known
+  std::string kind;         // "role", "connected", ...
+  bool serious = false;     // somebody should look
+  ReplicaId peer = 0;       // the replica that it is about, 0: none
+  std::uint64_t epoch = 0;  // the counter of the epoch that the volume was in, 0: not known
   std::string text;
   bool operator==(const Event& o) const {
-    return number == o.number && time.seconds == o.time.seconds && time.microseconds == o.time.microseconds && kind == o.kind &&
-           serious == o.serious && peer == o.peer && epoch == o.epoch && text == o.text;
+    return number == o.number && time.seconds == o.time.seconds && time.microseconds == o.time.microseconds &&
+           kind == o.kind && serious == o.serious && peer == o.peer && epoch == o.epoch && text == o.text;
   }
 };
 
-inline constexpr std::size_t events_kept_max = 1000;         // in memory, so what `events` can show
-inline constexpr std::size_t event_text_bytes_max = 2048;    // longer texts are cut
+inline constexpr std::size_t events_kept_max = 1000;             // in memory, so what `events` can show
+inline constexpr std::size_t event_text_bytes_max = 2048;        // longer texts are cut
 inline constexpr std::uint64_t event_file_bytes_max = 1u << 20;  // then it becomes VOLUME.events.1
 
-// Where a volume keeps what is not in its journal: `archive`, or the journal file's directory, or /var/lib/twinloft.
+// Where a volume keeps what is not in its journal: `archive`, or the journal file's directory, or
+// /var/lib/twinloft.
 std::string state_directory(const VolumeSettings& settings);
 std::string events_path(const VolumeSettings& settings);
 
-// The newest `events_kept_max` of both files, oldest first. Lines that can not be read are left out: after a crash the
-// last one may be torn.
+// The newest `events_kept_max` of both files, oldest first. Lines that can not be read are left out: after a
+// crash the last one may be torn.
 std::vector<Event> load_events(const std::string& path);
 
-std::string event_text(const Event& event);                              // a line for people, with its newline
+std::string event_text(const Event& event);                             // a line for people, with its newline
 std::string event_json(const std::string& volume, const Event& event);  // a line of JSON, with its newline
 
 }  // namespace twinloft::repl::daemon

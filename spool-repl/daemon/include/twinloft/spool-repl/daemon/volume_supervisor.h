@@ -1,5 +1,5 @@
-// Keeps one volume served, whatever becomes of the others: started on a thread of its own, and again after a failure. While it is
-// not served, its control socket says so.
+// Keeps one volume served, whatever becomes of the others: started on a thread of its own, and again after a
+// failure. While it is not served, its control socket says so.
 #pragma once
 
 #include <functional>
@@ -29,7 +29,7 @@ class VolumeSupervisor {
     Error why;
     bool was_served = false;  // since this process has started
   };
-  struct Ended {  // as it was asked to
+  struct Ended {          // as it was asked to
     bool failed = false;  // and had failed before, or could not bring everything home
   };
   using State = std::variant<Starting, Serving, Failed, Ended>;
@@ -46,8 +46,8 @@ class VolumeSupervisor {
   VolumeSettings settings() const;
 
   void request_stop(bool force);
-  // New settings: what can change while it is served does at once, the rest with its next start. A volume that is not served is
-  // tried again now.
+  // New settings: what can change while it is served does at once, the rest with its next start. A volume
+  // that is not served is tried again now.
   void reload(VolumeSettings settings, std::string secret);
 
  private:
@@ -73,7 +73,7 @@ class VolumeSupervisor {
   std::unique_ptr<StandIn> stand_in_;  // guarded by it: after a failure, or in a long start, until the volume
                                        // has its control socket
   bool has_control_ = false;           // guarded by it: that moment has come in this attempt
-  bool stands_down_ = false;              // see VolumeRunner
+  bool stands_down_ = false;           // see VolumeRunner
   bool stop_asked_ = false, force_asked_ = false, was_served_ = false, retry_asked_ = false,
        attempting_ = false;
   std::thread thread_;

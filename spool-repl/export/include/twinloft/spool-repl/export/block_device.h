@@ -17,19 +17,20 @@ class BlockDevice {
   // for that.
   virtual ~BlockDevice() = default;
 
-  // Withdraws link and device; calls back from the loop. While the device is in use it fails with Errc::unavailable, the
-  // device stays, and stop() may be tried again. Before it is ready it waits for that.
+  // Withdraws link and device; calls back from the loop. While the device is in use it fails with
+  // Errc::unavailable, the device stays, and stop() may be tried again. Before it is ready it waits for that.
   virtual void stop(std::function<void(Status)> stopped) = 0;
-  // Cuts the device off from its data at once: everything waiting on it fails. For a process that has to give up; completed
-  // writes that were not flushed are what a power cut would cost.
-  // Returns at once; `gone` comes from the loop when the kernel has let the device go. May be asked again.
+  // Cuts the device off from its data at once: everything waiting on it fails. For a process that has to give
+  // up; completed writes that were not flushed are what a power cut would cost. Returns at once; `gone` comes
+  // from the loop when the kernel has let the device go. May be asked again.
   virtual void abort(std::function<void()> gone) = 0;
   // After each batch of the target's completions, where the owner said that it calls this.
   virtual void flush() {}
 
-  virtual const std::string& device() const = 0;  // "/dev/loop3"; empty before it is ready, and while it is lost
+  virtual const std::string& device() const = 0;  // "/dev/loop3"; empty before it is ready, and while it is
+                                                  // lost
   virtual std::string trouble() const { return {}; }  // why it is lost: another program took it away
-  virtual unsigned in_flight() const = 0;         // requests that the target holds
+  virtual unsigned in_flight() const = 0;             // requests that the target holds
 };
 
 }  // namespace twinloft::repl::exports

@@ -1,5 +1,5 @@
-// Memory for data on its way between clients and the target: page-aligned buffers in powers of two from 4 KiB to
-// 1 MiB, kept for reuse so that the I/O path does not allocate once it is warm. One thread.
+// Memory for data on its way between clients and the target: page-aligned buffers in powers of two from 4 KiB
+// to 1 MiB, kept for reuse so that the I/O path does not allocate once it is warm. One thread.
 #pragma once
 
 #include <array>
@@ -32,8 +32,8 @@ class BufferPool {
  public:
   static constexpr std::size_t max_bytes = 1u << 20;  // of one buffer
 
-  // Keeps up to `retain_bytes` of free memory, allocated and touched now in buffers of 4 KiB, 128 KiB and 1 MiB; the
-  // mix follows use later.
+  // Keeps up to `retain_bytes` of free memory, allocated and touched now in buffers of 4 KiB, 128 KiB and 1
+  // MiB; the mix follows use later.
   explicit BufferPool(std::size_t retain_bytes);
   ~BufferPool();  // every buffer must have come back
   BufferPool(const BufferPool&) = delete;

@@ -1,8 +1,8 @@
 // NBD, the negotiation: a state machine from the client's bytes to the server's, without I/O.
 //
-// Fixed newstyle with EXPORT_NAME, ABORT, LIST, INFO, GO and STRUCTURED_REPLY; STARTTLS and metadata contexts are
-// refused in the protocol's own words. Every option ends in one reply; an option that is too long is skipped and
-// answered ERR_TOO_BIG. See nbd_protocol.h for the specification.
+// Fixed newstyle with EXPORT_NAME, ABORT, LIST, INFO, GO and STRUCTURED_REPLY; STARTTLS and metadata contexts
+// are refused in the protocol's own words. Every option ends in one reply; an option that is too long is
+// skipped and answered ERR_TOO_BIG. See nbd_protocol.h for the specification.
 #pragma once
 
 #include <functional>
@@ -31,10 +31,10 @@ class Handshake {
     finished,      // the client asked to end; close once `out` is sent
     broken,        // the client broke the protocol; close at once, why() says why
   };
-  static constexpr std::size_t max_name_bytes = 4096;       // the specification's limit on strings
-  static constexpr std::size_t max_option_bytes = 8192;     // longer ones are skipped
+  static constexpr std::size_t max_name_bytes = 4096;        // the specification's limit on strings
+  static constexpr std::size_t max_option_bytes = 8192;      // longer ones are skipped
   static constexpr std::size_t max_skipped_bytes = 1 << 20;  // longer ones break the connection
-  static constexpr unsigned max_options = 128;              // of one negotiation
+  static constexpr unsigned max_options = 128;               // of one negotiation
 
   explicit Handshake(const Exports& exports) : exports_(exports) {}  // `exports` must outlive this
 

@@ -1,7 +1,7 @@
 // NBD, the bytes: constants, request headers, reply headers, and what makes a request valid.
 //
-// Source: the NBD protocol specification (NetworkBlockDevice/nbd, doc/proto.md), newstyle fixed negotiation with
-// structured replies. All integers on this wire are big-endian. Nothing here does I/O.
+// Source: the NBD protocol specification (NetworkBlockDevice/nbd, doc/proto.md), newstyle fixed negotiation
+// with structured replies. All integers on this wire are big-endian. Nothing here does I/O.
 #pragma once
 
 #include <array>
@@ -125,7 +125,8 @@ void encode_request(const Request& request, std::span<std::byte, request_bytes> 
 // What to answer before anything is done: none if the request may go to a target of `size_bytes`.
 WireError check_request(const Request& request, std::uint64_t size_bytes);
 
-// Reply headers. A read's data follows its header; structured replies are used for READ only, one chunk a reply.
+// Reply headers. A read's data follows its header; structured replies are used for READ only, one chunk a
+// reply.
 inline constexpr std::size_t max_reply_header_bytes = 28;
 struct ReplyHeader {
   std::array<std::byte, max_reply_header_bytes> bytes;
@@ -137,10 +138,10 @@ ReplyHeader encode_reply(const Request& request, WireError error, bool structure
 class RequestReader {
  public:
   enum class Event {
-    need_input,   // everything given was taken
-    request,      // request() is new; the payload of a WRITE follows, whatever check_request() said of it
-    payload,      // `piece` are the next bytes of the payload; payload_left() == 0: it is complete
-    bad_magic,    // close the connection
+    need_input,  // everything given was taken
+    request,     // request() is new; the payload of a WRITE follows, whatever check_request() said of it
+    payload,     // `piece` are the next bytes of the payload; payload_left() == 0: it is complete
+    bad_magic,   // close the connection
   };
   // Takes bytes from the front of `in`.
   Event next(ByteSpan& in, ByteSpan& piece);

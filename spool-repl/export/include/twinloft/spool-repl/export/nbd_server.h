@@ -1,9 +1,9 @@
 // NBD server in front of a BlockTarget (DESIGN 6.6).
 //
-// Serves any number of connections on the owner thread's loop. Each may have many requests in flight; beyond the
-// bounds the server stops reading from it. A write reaches the target only when all of its data has arrived.
-// Requests longer than the target takes at once are cut into pieces. There is no TLS yet: the daemon listens on
-// loopback or a Unix socket unless told otherwise.
+// Serves any number of connections on the owner thread's loop. Each may have many requests in flight; beyond
+// the bounds the server stops reading from it. A write reaches the target only when all of its data has
+// arrived. Requests longer than the target takes at once are cut into pieces. There is no TLS yet: the daemon
+// listens on loopback or a Unix socket unless told otherwise.
 #pragma once
 
 #include <cstdint>
@@ -26,29 +26,31 @@
 namespace twinloft::repl::nbd {
 
 struct ServerOptions {
-  // Which export names lead to the target. The daemon's carry the epoch's id, so that a client which reconnects after
-  // a failover finds no export rather than a device whose completed writes are gone.
+  // Which export names lead to the target. The daemon's carry the epoch's id, so that a client which
+  // reconnects after a failover finds no export rather than a device whose completed writes are gone.
   std::function<bool(std::string_view name)> accepts_name;
   std::function<std::vector<std::string>()> list_names;  // empty: clients may not list
 
   unsigned max_connections = 64;
   unsigned max_connections_per_address = 32;  // over TCP; of IPv6, the network of 64 bits
-  // Over TCP: a client that does not answer the kernel's probes for so long is gone, whether or not anything is under way. A client
-  // that answers may be idle without an end: a mounted device is, at night.
+  // Over TCP: a client that does not answer the kernel's probes for so long is gone, whether or not anything
+  // is under way. A client that answers may be idle without an end: a mounted device is, at night.
   std::chrono::seconds silence{30};
-  unsigned max_requests = 128;                // in flight per connection
-  std::size_t max_bytes = 40u << 20;          // of data in flight per connection; at least one request is always taken
+  unsigned max_requests = 128;        // in flight per connection
+  std::size_t max_bytes = 40u << 20;  // of data in flight per connection; at least one request is always
+                                      // taken
   std::size_t retained_buffer_bytes = 16u << 20;
   Duration handshake_timeout = std::chrono::seconds(30);
   Duration stop_timeout = std::chrono::seconds(5);  // for clients that do not take their last replies
-  // True: the owner calls flush() after each batch of completions. False: the server does so by itself, a turn later.
+  // True: the owner calls flush() after each batch of completions. False: the server does so by itself, a
+  // turn later.
   bool owner_flushes = false;
 };
 
 struct ServerCounters {
-  std::uint64_t connections = 0;  // accepted since the start
-  std::uint64_t requests = 0;     // answered
-  std::uint64_t errors = 0;       // answered with an error
+  std::uint64_t connections = 0;      // accepted since the start
+  std::uint64_t requests = 0;         // answered
+  std::uint64_t errors = 0;           // answered with an error
   std::uint64_t protocol_errors = 0;  // connections closed for breaking the protocol
 };
 
@@ -58,7 +60,8 @@ class Server {
  public:
   // `loop` and `target` must outlive the server.
   Server(ports::Loop& loop, ports::BlockTarget& target, ServerOptions options);
-  // After stop() has called back, or at once if nothing is in flight with the target (a check fails otherwise).
+  // After stop() has called back, or at once if nothing is in flight with the target (a check fails
+  // otherwise).
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;

@@ -1,5 +1,5 @@
-// One thread beside the owner thread, for the few calls that block on what the owner thread serves: mounting over
-// FUSE, configuring a loop device.
+// One thread beside the owner thread, for the few calls that block on what the owner thread serves: mounting
+// over FUSE, configuring a loop device.
 #pragma once
 
 #include <condition_variable>
@@ -16,8 +16,8 @@ namespace twinloft::repl::exports {
 class SideThread {
  public:
   explicit SideThread(ports::Loop& loop);
-  // Finishes what was given to it; `done` of work that ends after this is not called. To be destroyed only where that
-  // work needs nothing more from the owner thread: exports stopped or aborted before.
+  // Finishes what was given to it; `done` of work that ends after this is not called. To be destroyed only
+  // where that work needs nothing more from the owner thread: exports stopped or aborted before.
   ~SideThread();
   SideThread(const SideThread&) = delete;
   SideThread& operator=(const SideThread&) = delete;

@@ -1,5 +1,6 @@
-// What two replicas must be configured alike in, so that both promise the same and only one of them goes on alone. It travels as
-// text in the handshake: a side that does not agree can name the setting and both values. docs/formats/wire.md describes it.
+// What two replicas must be configured alike in, so that both promise the same and only one of them goes on
+// alone. It travels as text in the handshake: a side that does not agree can name the setting and both
+// values. docs/formats/wire.md describes it.
 #pragma once
 
 #include <string>
@@ -11,7 +12,8 @@ inline constexpr std::size_t agreement_bytes_max = 2048;
 
 class Agreement {
  public:
-  // A key of the configuration and its value, as it is written there. A long value is cut, and told from others by a hash.
+  // A key of the configuration and its value, as it is written there. A long value is cut, and told from
+  // others by a hash.
   void add(std::string_view key, std::string_view value);
   const std::string& text() const { return text_; }  // a line for each: key=value
 
@@ -19,8 +21,8 @@ class Agreement {
   std::string text_;
 };
 
-// Names each setting that differs, with both values; empty where all agree. `there` comes from outside: what cannot be printed is
-// replaced.
+// Names each setting that differs, with both values; empty where all agree. `there` comes from outside: what
+// cannot be printed is replaced.
 std::string disagreement(std::string_view here, std::string_view there);
 
 // The lines whose keys begin with `arbiter.`: its kind and its place.

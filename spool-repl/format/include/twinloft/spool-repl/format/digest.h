@@ -1,6 +1,7 @@
-// Digests at rest: what each block of the data area is to hold, so that a block which changed silently, was written elsewhere, or not at all,
-// is recognised when it is read. 32 bits a block, in pages of 4 KiB at Superblock::digest_offset, whose sectors carry a CRC of their own.
-// docs/formats/digest.md is the description; this is its only encoder and decoder.
+// Digests at rest: what each block of the data area is to hold, so that a block which changed silently, was
+// written elsewhere, or not at all, is recognised when it is read. 32 bits a block, in pages of 4 KiB at
+// Superblock::digest_offset, whose sectors carry a CRC of their own. docs/formats/digest.md is the
+// description; this is its only encoder and decoder.
 #pragma once
 
 #include <algorithm>
@@ -20,23 +21,28 @@ inline constexpr std::uint32_t digest_sector_bytes = 512;
 inline constexpr std::uint32_t digest_sector_blocks = digest_sector_bytes / 4 - 1;
 inline constexpr std::uint32_t digest_page_blocks = block_size / digest_sector_bytes * digest_sector_blocks;
 
-inline constexpr std::uint64_t digest_pages(std::uint64_t volume_blocks) { return (volume_blocks + digest_page_blocks - 1) / digest_page_blocks; }
+inline constexpr std::uint64_t digest_pages(std::uint64_t volume_blocks) {
+  return (volume_blocks + digest_page_blocks - 1) / digest_page_blocks;
+}
 
 // Of a block's content at its place; never one of the two above.
 Digest digest_of(const Uuid& volume, Lba lba, ByteSpan block);
 bool digest_fits(Digest digest, const Uuid& volume, Lba lba, ByteSpan block);
 
-// `digests`: at most digest_page_blocks, of the blocks from page * digest_page_blocks on. Exactly block_size bytes out.
-void encode_digest_page(const Uuid& volume, std::uint64_t page, std::span<const Digest> digests, MutableByteSpan out);
+// `digests`: at most digest_page_blocks, of the blocks from page * digest_page_blocks on. Exactly block_size
+// bytes out.
+void encode_digest_page(const Uuid& volume, std::uint64_t page, std::span<const Digest> digests,
+                        MutableByteSpan out);
 // Blocks of a sector that is damaged, or another one, are unknown. Returns how many sectors of `digests` are.
 unsigned decode_digest_page(ByteSpan in, const Uuid& volume, std::uint64_t page, std::span<Digest> digests);
 
-// All of a volume's, in memory, and which pages differ from those on the disk. A page whose blocks all have the same one, as where
-// nothing has been written yet, takes 16 bytes, any other 4 KiB. Changed when a block is written home; the pages that changed
-// are durable before the tail moves over the records that the blocks came with, so a start knows them from the one or the other.
+// All of a volume's, in memory, and which pages differ from those on the disk. A page whose blocks all have
+// the same one, as where nothing has been written yet, takes 16 bytes, any other 4 KiB. Changed when a block
+// is written home; the pages that changed are durable before the tail moves over the records that the blocks
+// came with, so a start knows them from the one or the other.
 class DigestTable {
  public:
-  DigestTable() = default;  // of a volume that has none: everything fits
+  DigestTable() = default;                                       // of a volume that has none: everything fits
   DigestTable(const Uuid& volume, std::uint64_t volume_blocks);  // nothing is known
 
   void put(Lba lba, const std::byte* block);
@@ -70,7 +76,9 @@ class DigestTable {
     std::unique_ptr<Digest[]> each;  // digest_page_blocks; nullptr: `all` of them
     Digest all = digest_unknown;
   };
-  std::size_t blocks_of(std::uint64_t page) const { return std::min<std::uint64_t>(digest_page_blocks, blocks_ - page * digest_page_blocks); }
+  std::size_t blocks_of(std::uint64_t page) const {
+    return std::min<std::uint64_t>(digest_page_blocks, blocks_ - page * digest_page_blocks);
+  }
   Digest at(std::uint64_t block) const;
   Digest* each(Page& page);
   void set_all(std::uint64_t page, Digest digest);
@@ -83,7 +91,7 @@ class DigestTable {
   std::size_t pages_with_each_ = 0;
   std::vector<std::uint64_t> is_changed_;  // by page, 64 a word
   std::size_t changed_ = 0;
-  std::uint64_t first_changed_ = 0;        // no page before it
+  std::uint64_t first_changed_ = 0;  // no page before it
 };
 
 }  // namespace twinloft::repl

@@ -1,5 +1,5 @@
-// Epochs as records, superblock and wire have them: one encoder, one decoder, one set of checks for all three.
-// docs/formats/record.md and superblock.md describe the bytes.
+// Epochs as records, superblock and wire have them: one encoder, one decoder, one set of checks for all
+// three. docs/formats/record.md and superblock.md describe the bytes.
 #pragma once
 
 #include <vector>
@@ -13,16 +13,21 @@ namespace twinloft::repl {
 inline constexpr std::uint32_t epoch_table_max = 16;
 
 enum EpochFlags : std::uint32_t {
-  epoch_by_force = 1,  // an administrator's word stands in for the arbiter's: others may hold what this history lacks
-  epoch_witnessed = 2,  // a promotion with every other member of its set connected, and none of them had lost anything
-  epoch_lossy = 4,  // its writer was promoted although something that it had acknowledged was known to be missing there
+  epoch_by_force = 1,   // an administrator's word stands in for the arbiter's: others may hold what this
+                        // history lacks
+  epoch_witnessed = 2,  // a promotion with every other member of its set connected, and none of them had lost
+                        // anything
+  epoch_lossy = 4,      // its writer was promoted although something that it had acknowledged was known to be
+                        // missing there
 };
-// The bits above: a mark of the epoch that this one was granted after, having everything that was acknowledged in it; 0: none.
+// The bits above: a mark of the epoch that this one was granted after, having everything that was
+// acknowledged in it; 0: none.
 inline constexpr unsigned epoch_after_shift = 3;
-std::uint32_t epoch_after(const Epoch& before);               // as flags
+std::uint32_t epoch_after(const Epoch& before);  // as flags
 bool comes_after(std::uint32_t flags, const Epoch& before);
 
-// Contents of an epoch record: the first record that a new primary writes, and every change of the in-sync set.
+// Contents of an epoch record: the first record that a new primary writes, and every change of the in-sync
+// set.
 struct EpochChange {
   Epoch epoch;
   ReplicaId writer = 0;
@@ -42,12 +47,12 @@ struct EpochEntry {
 };
 EpochEntry entry_of(const EpochChange& change, Lsn start);
 
-// Promotions by force that have left the table. By force stays by force: a table that does not tell of it would let a history be
-// overwritten that lacks it.
+// Promotions by force that have left the table. By force stays by force: a table that does not tell of it
+// would let a history be overwritten that lacks it.
 struct ForgottenForce {
-  Epoch epoch;              // the newest of them; a nil id: not known whether there was one, up to that counter
+  Epoch epoch;  // the newest of them; a nil id: not known whether there was one, up to that counter
   Lsn start;
-  ReplicaSet writers = 0;   // of all of them; 0: there was none
+  ReplicaSet writers = 0;  // of all of them; 0: there was none
   bool operator==(const ForgottenForce&) const = default;
 };
 
@@ -57,7 +62,8 @@ struct EpochTable : std::vector<EpochEntry> {
   ForgottenForce forgotten_force;
   bool operator==(const EpochTable&) const = default;
 
-  // What begins there or later was another history's; of more than fit the oldest goes. That it was lossy, or by force, is kept.
+  // What begins there or later was another history's; of more than fit the oldest goes. That it was lossy, or
+  // by force, is kept.
   void note(const EpochEntry& entry);
   // Without what begins behind that point.
   void cut_behind(Lsn lsn);
@@ -66,7 +72,8 @@ struct EpochTable : std::vector<EpochEntry> {
   bool by_force_behind(Lsn lsn) const;
 };
 
-// Who promoted itself by force in epochs that `there` has forgotten, and that are not known to be in the history of `here`.
+// Who promoted itself by force in epochs that `there` has forgotten, and that are not known to be in the
+// history of `here`.
 ReplicaSet forcers_unknown_to(const EpochTable& here, const EpochTable& there);
 
 void put_epoch(Writer& w, const Epoch& epoch);
@@ -75,7 +82,8 @@ void put_entry(Writer& w, const EpochEntry& entry);
 void put_table(Writer& w, const EpochTable& table);
 inline constexpr std::uint32_t epoch_change_bytes = 40, epoch_entry_bytes = 48, forgotten_force_bytes = 40;
 
-// Errc::corrupt: too short, a counter that nobody can have reached, a writer that is no replica, too many epochs.
+// Errc::corrupt: too short, a counter that nobody can have reached, a writer that is no replica, too many
+// epochs.
 Result<Epoch> get_epoch(Reader& r);
 Result<EpochChange> get_change(Reader& r);
 Result<EpochEntry> get_entry(Reader& r);

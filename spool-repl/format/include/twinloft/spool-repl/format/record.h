@@ -3,9 +3,10 @@
 //
 //   frame header (64 bytes) | body meta | padding to 4 KiB | payload blocks
 //
-// Body meta is a fixed header, the extents, one CRC32C per payload block, and for an epoch record its contents. The
-// body is chained: it holds the hash of the body before it, and its own hash covers all of body meta, which in turn
-// holds a hash of the payload. What a peer receives is body meta and payload, nothing of the frame.
+// Body meta is a fixed header, the extents, one CRC32C per payload block, and for an epoch record its
+// contents. The body is chained: it holds the hash of the body before it, and its own hash covers all of body
+// meta, which in turn holds a hash of the payload. What a peer receives is body meta and payload, nothing of
+// the frame.
 #pragma once
 
 #include <span>
@@ -24,8 +25,9 @@ inline constexpr std::uint32_t record_extents_max = 1536;
 inline constexpr std::uint32_t record_aux_bytes_max = 1024;
 inline constexpr std::uint32_t body_meta_bytes_max = body_header_bytes + record_extents_max * 16 +
                                                      record_payload_blocks_max * 4 + record_aux_bytes_max;
-inline constexpr std::uint32_t record_meta_blocks_max =
-    (frame_header_bytes + body_meta_bytes_max + block_size - 1) / block_size;
+inline constexpr std::uint32_t record_meta_blocks_max = (frame_header_bytes + body_meta_bytes_max +
+                                                         block_size - 1) /
+                                                        block_size;
 inline constexpr std::uint32_t record_blocks_max = record_meta_blocks_max + record_payload_blocks_max;
 
 enum class RecordType : std::uint16_t { data = 1, epoch = 2 };
@@ -72,9 +74,9 @@ std::uint32_t block_crc(const Uuid& volume, Lba lba, ByteSpan block);
 // Appends body meta and sets body.hash. Checks the limits above (they are the caller's duty).
 void encode_body_meta(Body& body, std::vector<std::byte>& out);
 
-// Decodes and verifies body meta (hash, limits, extents ordered, disjoint and within the volume). The payload is
-// verified by verify_payload. Errc::corrupt with the reason otherwise; Errc::invalid for an intact body that needs
-// features which this release lacks, so that nobody takes it for the end of the log.
+// Decodes and verifies body meta (hash, limits, extents ordered, disjoint and within the volume). The payload
+// is verified by verify_payload. Errc::corrupt with the reason otherwise; Errc::invalid for an intact body
+// that needs features which this release lacks, so that nobody takes it for the end of the log.
 Result<Body> decode_body_meta(ByteSpan meta, const Uuid& volume, std::uint64_t volume_blocks);
 
 // Payload as blocks in order, each block_size long.
@@ -83,9 +85,9 @@ Status verify_payload(const Body& body, std::span<const std::byte* const> blocks
 
 struct FrameHeader {
   JournalPos pos;
-  Lsn durable_lsn;               // highest LSN known durable on this replica when the record was submitted
-  Lsn commit_lsn;                // highest LSN known committed when the record was submitted
-  std::uint64_t incarnation = 0; // of this replica's journal, see superblock.h
+  Lsn durable_lsn;                // highest LSN known durable on this replica when the record was submitted
+  Lsn commit_lsn;                 // highest LSN known committed when the record was submitted
+  std::uint64_t incarnation = 0;  // of this replica's journal, see superblock.h
   std::uint32_t total_blocks = 0;
   std::uint32_t meta_bytes = 0;  // of body meta, without padding
   ReplicaId replica = 0;

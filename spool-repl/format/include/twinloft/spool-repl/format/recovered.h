@@ -15,7 +15,7 @@ struct StoredRecord {
   JournalPos pos;
   std::uint32_t total_blocks = 0;
   std::uint32_t meta_bytes = 0;
-  std::vector<std::byte> meta;     // body meta and payload as stored, only above RecoveredLog::commit
+  std::vector<std::byte> meta;  // body meta and payload as stored, only above RecoveredLog::commit
   std::vector<std::byte> payload;
 };
 
@@ -29,15 +29,17 @@ struct RecoveredLog {
   Superblock superblock;              // as it is on disk now
   std::vector<StoredRecord> records;  // from the tail to the last intact one, in order
   std::array<std::vector<std::uint64_t>, bitmap_slots> dirty;  // the bitmaps of slots in use, see bitmap.h
-  DigestTable digests;                // with those of what was written home
-  Lsn commit;                         // everything up to here is committed
-  Lsn home;                           // everything up to here is durable in the data area, at most `commit`
-  // What data came between the two, oldest first: the content of the n-th is in the n-th block of the memory that recovery was given.
-  // Blocks that came more than once are in it once, where they came last; zero extents are in the records only.
+  DigestTable digests;                                         // with those of what was written home
+  Lsn commit;                                                  // everything up to here is committed
+  Lsn home;  // everything up to here is durable in the data area, at most `commit`
+  // What data came between the two, oldest first: the content of the n-th is in the n-th block of the memory
+  // that recovery was given. Blocks that came more than once are in it once, where they came last; zero
+  // extents are in the records only.
   std::vector<LoadedBlock> loaded;
 };
 
-// What lies over the data area, in the order in which it came: on_block(n, block) with its place in that memory, on_zeros(extent, lsn).
+// What lies over the data area, in the order in which it came: on_block(n, block) with its place in that
+// memory, on_zeros(extent, lsn).
 template <class OnBlock, class OnZeros>
 void for_each_loaded(const RecoveredLog& log, OnBlock on_block, OnZeros on_zeros) {
   std::size_t next = 0;
@@ -49,11 +51,14 @@ void for_each_loaded(const RecoveredLog& log, OnBlock on_block, OnZeros on_zeros
         on_zeros(e, lsn);
         continue;
       }
-      for (; next < log.loaded.size() && log.loaded[next].lsn == lsn && log.loaded[next].lba < e.lba + e.blocks; ++next)
+      for (;
+           next < log.loaded.size() && log.loaded[next].lsn == lsn && log.loaded[next].lba < e.lba + e.blocks;
+           ++next)
         on_block(next, log.loaded[next]);
     }
   }
-  TL_CHECK_MSG(next == log.loaded.size(), "what recovery has loaded is not of its records, or not in their order");
+  TL_CHECK_MSG(next == log.loaded.size(),
+               "what recovery has loaded is not of its records, or not in their order");
 }
 
 }  // namespace twinloft::repl

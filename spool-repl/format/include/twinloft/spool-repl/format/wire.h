@@ -16,7 +16,8 @@ namespace twinloft::repl {
 
 inline constexpr std::uint16_t wire_version = 8;
 inline constexpr std::uint32_t wire_header_bytes = 16;
-inline constexpr std::uint32_t wire_payload_max = body_meta_bytes_max + 4096 + record_payload_blocks_max * block_size;
+inline constexpr std::uint32_t wire_payload_max = body_meta_bytes_max + 4096 +
+                                                  record_payload_blocks_max * block_size;
 
 // Primary to secondary, first message after the handshake: where are you?
 struct MatchRequest {
@@ -44,8 +45,9 @@ struct ProbeReply {
 struct Begin {
   Epoch epoch;
   LogMark from;
-  Lsn holds{};                       // what the secondary has acknowledged before, as a member; 0: nothing that counts
-  EpochTable epochs{};  // the primary's table, oldest first: the secondary itself looks whether it may drop anything
+  Lsn holds{};          // what the secondary has acknowledged before, as a member; 0: nothing that counts
+  EpochTable epochs{};  // the primary's table, oldest first: the secondary itself looks whether it may drop
+                        // anything
   bool operator==(const Begin&) const = default;
 };
 // One body. On the wire: meta length, meta, payload.
@@ -78,12 +80,12 @@ struct Refuse {
 // Both, first message after the handshake and whenever something of it changes: who am I in this volume?
 struct NodeState {
   bool primary = false;
-  bool inconsistent = false;     // a resync into this replica has not been finished
-  bool whole = false;            // its log is not empty, and nothing that it has acknowledged is known to be missing
-  Epoch base_epoch;              // Superblock::inconsistent_base
+  bool inconsistent = false;  // a resync into this replica has not been finished
+  bool whole = false;  // its log is not empty, and nothing that it has acknowledged is known to be missing
+  Epoch base_epoch;    // Superblock::inconsistent_base
   Lsn base;
   std::uint64_t newest_epoch = 0;  // highest epoch counter ever heard of; a new epoch takes a higher one
-  EpochEntry epoch;              // newest one in the log here; zeros where it holds none
+  EpochEntry epoch;                // newest one in the log here; zeros where it holds none
   LogMark last;
   Lsn commit;
   EpochTable epochs{};  // the table here, oldest first: what that epoch came after
@@ -101,13 +103,13 @@ struct ClaimReply {
   bool operator==(const ClaimReply&) const = default;
 };
 
-// Primary: the journals have nothing in common, or no longer. Forget your log, keep in mind that your data area means
-// nothing yet, and go on from my tail; records follow, and among them blocks of the volume: unless `whole` only those that
-// were written behind `since`, if your content is my history up to there or beyond.
+// Primary: the journals have nothing in common, or no longer. Forget your log, keep in mind that your data
+// area means nothing yet, and go on from my tail; records follow, and among them blocks of the volume: unless
+// `whole` only those that were written behind `since`, if your content is my history up to there or beyond.
 struct SyncBegin {
   Epoch epoch;
   LogMark from;
-  Epoch from_epoch;                // of the record that ends there
+  Epoch from_epoch;  // of the record that ends there
   bool whole = true;
   Epoch since_epoch;
   LogMark since;
@@ -123,7 +125,7 @@ struct SyncReady {
 // Content of the volume as of this place in the stream, newest version.
 struct SyncData {
   Epoch epoch;
-  std::uint64_t seq = 0;           // 1, 2, ... on each connection
+  std::uint64_t seq = 0;  // 1, 2, ... on each connection
   std::vector<Extent> extents;
   std::vector<std::byte> payload;  // of the data extents, in order
   bool operator==(const SyncData&) const = default;
@@ -144,14 +146,16 @@ struct SyncDiffer {
   std::uint64_t mask = 0;
   bool operator==(const SyncDiffer&) const = default;
 };
-// Everything up to `seq` that was not declined is durable in the data area, and the same `seq` again says that its disk goes on; or `seq` is declined: send it again later.
+// Everything up to `seq` that was not declined is durable in the data area, and the same `seq` again says
+// that its disk goes on; or `seq` is declined: send it again later.
 struct SyncAck {
   Epoch epoch;
   std::uint64_t seq = 0;
   bool declined = false;
   bool operator==(const SyncAck&) const = default;
 };
-// All of the volume was sent; once everything up to `until` is committed here, the content means something again.
+// All of the volume was sent; once everything up to `until` is committed here, the content means something
+// again.
 struct SyncEnd {
   Epoch epoch;
   Lsn until;
@@ -165,8 +169,8 @@ struct SyncProgress {
 };
 inline constexpr std::uint32_t sync_extents_max = 512;
 
-// Either side, of a block that its own data area does not give: what does it hold? The answer is committed content, of a
-// moment at which at least everything up to `after` was committed.
+// Either side, of a block that its own data area does not give: what does it hold? The answer is committed
+// content, of a moment at which at least everything up to `after` was committed.
 struct FetchBlock {
   Epoch epoch;
   std::uint64_t seq = 0;  // ascending on each connection
@@ -185,12 +189,22 @@ struct FetchedBlock {
   bool operator==(const FetchedBlock&) const = default;
 };
 
-using PeerMessage = std::variant<MatchRequest, MatchState, Probe, ProbeReply, Begin, RecordMessage, Ack, Commit, Refuse,
-                                 NodeState, Claim, ClaimReply, SyncBegin, SyncReady, SyncData, SyncAck, SyncEnd, SyncCheck,
-                                 SyncDiffer, SyncProgress, FetchBlock, FetchedBlock>;
+using PeerMessage = std::variant<MatchRequest, MatchState, Probe, ProbeReply, Begin, RecordMessage, Ack,
+                                 Commit, Refuse, NodeState, Claim, ClaimReply, SyncBegin, SyncReady, SyncData,
+                                 SyncAck, SyncEnd, SyncCheck, SyncDiffer, SyncProgress, FetchBlock,
+                                 FetchedBlock>;
 
-// Types 1..31 are handshake and liveness messages, known to net/ alone; 32 and up are PeerMessage alternatives.
-enum class WireType : std::uint16_t { hello = 1, proof = 2, ping = 3, challenge = 4, trial = 5, trial_taken = 6, first_peer_message = 32 };
+// Types 1..31 are handshake and liveness messages, known to net/ alone; 32 and up are PeerMessage
+// alternatives.
+enum class WireType : std::uint16_t {
+  hello = 1,
+  proof = 2,
+  ping = 3,
+  challenge = 4,
+  trial = 5,
+  trial_taken = 6,
+  first_peer_message = 32
+};
 
 struct WireHeader {
   std::uint16_t type = 0;

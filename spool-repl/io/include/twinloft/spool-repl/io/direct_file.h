@@ -1,5 +1,5 @@
-// Files and block devices opened for use without the page cache, and a synchronous view of them for the time before
-// and after the event loop (recovery, `create`, offline tools).
+// Files and block devices opened for use without the page cache, and a synchronous view of them for the time
+// before and after the event loop (recovery, `create`, offline tools).
 #pragma once
 
 #include <cstdint>
@@ -18,23 +18,26 @@ struct DirectFile {
   Fd fd;
   std::uint64_t size_bytes = 0;
   bool block_device = false;
-  // False where the file system refuses O_DIRECT (tmpfs before Linux 6.6, some overlay and FUSE file systems): reads and
-  // writes then go through the page cache. Correct, slower, and worth a warning.
+  // False where the file system refuses O_DIRECT (tmpfs before Linux 6.6, some overlay and FUSE file
+  // systems): reads and writes then go through the page cache. Correct, slower, and worth a warning.
   bool direct = true;
-  std::uint32_t alignment = 4096;  // offsets, lengths and memory of direct I/O must be multiples of this; <= 4096
+  std::uint32_t alignment = 4096;  // offsets, lengths and memory of direct I/O must be multiples of this; <=
+                                   // 4096
 };
 
 enum class Access { read_only, read_write };
 
-// Opens an existing regular file or block device. A block device that is to be written is claimed exclusively (O_EXCL:
-// EBUSY while it is mounted or part of another device), a file is locked against a second process of ours. Errors:
-// not_found, denied, unavailable (in use), invalid (neither file nor block device, or larger blocks than 4096).
+// Opens an existing regular file or block device. A block device that is to be written is claimed exclusively
+// (O_EXCL: EBUSY while it is mounted or part of another device), a file is locked against a second process of
+// ours. Errors: not_found, denied, unavailable (in use), invalid (neither file nor block device, or larger
+// blocks than 4096).
 Result<DirectFile> open_direct(const std::string& path, Access access);
 
 // A new file's content and its entry in `directory` are on the disk when this returns.
 Status make_durable(int fd, const std::string& directory);
 
-// Whether this errno of fallocate(2) says that a file system or device can neither punch holes nor zero ranges: then zeros are written.
+// Whether this errno of fallocate(2) says that a file system or device can neither punch holes nor zero
+// ranges: then zeros are written.
 bool cannot_zero(int error);
 
 class UringLoop;

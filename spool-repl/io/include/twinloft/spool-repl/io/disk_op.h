@@ -7,9 +7,9 @@
 
 namespace twinloft::repl::io {
 
-// The caller fills `done` and `owner` and keeps the operation, its iovec array and the memory behind it alive and
-// unmoved until `done` is called. `done` runs on the loop's thread, never from inside the call that started the
-// operation, exactly once; the operation may be reused or freed there.
+// The caller fills `done` and `owner` and keeps the operation, its iovec array and the memory behind it alive
+// and unmoved until `done` is called. `done` runs on the loop's thread, never from inside the call that
+// started the operation, exactly once; the operation may be reused or freed there.
 struct DiskOp {
   void (*done)(DiskOp&) = nullptr;
   void* owner = nullptr;

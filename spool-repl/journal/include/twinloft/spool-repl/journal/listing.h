@@ -1,4 +1,5 @@
-// What a journal holds, for those who look at it from outside. Nothing is written, also not what recovery would repair.
+// What a journal holds, for those who look at it from outside. Nothing is written, also not what recovery
+// would repair.
 #pragma once
 
 #include <optional>
@@ -17,13 +18,14 @@ struct ListedRecord {
 
 struct Listing {
   Superblock superblock;
-  bool superblock_copies_agree = true;  // false: a crash between the two, or damage; recovery writes the second copy anew
+  bool superblock_copies_agree = true;  // false: a crash between the two, or damage; recovery writes the
+                                        // second copy anew
   std::vector<ListedRecord> records;    // from the tail to the last whole one, in order
   std::vector<FrameHeader> behind;      // whole frames of this lap behind the end
   JournalPos end;                       // behind the last record
   LogMark last;                         // of the last record; the tail where there is none
   Lsn commit;                           // highest LSN that the superblock or a frame calls committed
-  std::optional<Error> damage;          // what recovery would refuse the journal with; nothing counts as torn then
+  std::optional<Error> damage;  // what recovery would refuse the journal with; nothing counts as torn then
 };
 
 // Errors: as load_superblock; Errc::invalid for records that need what this release does not have.

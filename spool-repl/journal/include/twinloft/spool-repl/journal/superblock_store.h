@@ -20,8 +20,8 @@ struct SuperblockCopies {
 // Changes nothing. Errors as load_superblock.
 Result<SuperblockCopies> read_superblock(ports::BlockFile& journal);
 
-// Writes a copy anew that is unreadable or older. Errc::not_found: this is no journal of a volume. Errc::corrupt: both
-// copies are unreadable.
+// Writes a copy anew that is unreadable or older. Errc::not_found: this is no journal of a volume.
+// Errc::corrupt: both copies are unreadable.
 Result<LoadedSuperblock> load_superblock(ports::BlockFile& journal);
 
 // First copy, sync, second copy, sync.

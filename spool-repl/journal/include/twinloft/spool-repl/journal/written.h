@@ -1,7 +1,8 @@
-// Which blocks of a replica were written after its history and another one's parted, as far as this replica's own files
-// tell: what that other one, the winner of a split brain, may lack. docs/spool-repl.md, "Salvage".
+// Which blocks of a replica were written after its history and another one's parted, as far as this replica's
+// own files tell: what that other one, the winner of a split brain, may lack. docs/spool-repl.md, "Salvage".
 //
-// Never too few blocks, perhaps some too many: what was on its way when they parted counts as written behind it.
+// Never too few blocks, perhaps some too many: what was on its way when they parted counts as written behind
+// it.
 #pragma once
 
 #include <vector>
@@ -17,7 +18,8 @@ struct Parting {
 
 class WrittenBlocks {
  public:
-  WrittenBlocks(Parting parting, std::vector<std::uint64_t> words) : parting_(parting), words_(std::move(words)) {}
+  WrittenBlocks(Parting parting, std::vector<std::uint64_t> words)
+      : parting_(parting), words_(std::move(words)) {}
   const Parting& parting() const { return parting_; }
   bool any(std::uint64_t lba, std::uint64_t blocks) const;  // beyond the volume: none
   std::uint64_t count() const;
@@ -28,12 +30,13 @@ class WrittenBlocks {
   std::vector<std::uint64_t> words_;
 };
 
-// Errc::conflict where the log here never went on without the winner, so that nothing says where they parted. The history
-// must be one without a base.
+// Errc::conflict where the log here never went on without the winner, so that nothing says where they parted.
+// The history must be one without a base.
 Result<Parting> find_parting(const History& history, ReplicaId winner);
 
-// Errors: as find_parting; Errc::conflict and Errc::corrupt where records from behind the parting are no longer in the journal,
-// and the bitmap for the winner, which tells of them then, is not known or damaged.
-Result<WrittenBlocks> blocks_written_since(ports::BlockFile& journal, const History& history, ReplicaId winner);
+// Errors: as find_parting; Errc::conflict and Errc::corrupt where records from behind the parting are no
+// longer in the journal, and the bitmap for the winner, which tells of them then, is not known or damaged.
+Result<WrittenBlocks> blocks_written_since(ports::BlockFile& journal, const History& history,
+                                           ReplicaId winner);
 
 }  // namespace twinloft::repl::journal

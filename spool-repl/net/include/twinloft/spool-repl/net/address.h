@@ -1,4 +1,5 @@
-// TCP addresses as the configuration writes them: "10.0.0.1:7788", "[fd00::1]:7788", "[fe80::1%eth0]:7788", "node-b:7788".
+// TCP addresses as the configuration writes them: "10.0.0.1:7788", "[fd00::1]:7788", "[fe80::1%eth0]:7788",
+// "node-b:7788".
 #pragma once
 
 #include <sys/socket.h>
@@ -24,7 +25,8 @@ struct Address {
   bool overlaps(const Address& other) const;
 };
 
-// What can be said of it without asking anybody. Errc::invalid: no host and port, or a link-local address without its interface.
+// What can be said of it without asking anybody. Errc::invalid: no host and port, or a link-local address
+// without its interface.
 Status check_address(const std::string& text);
 
 // As check_address(), and whether one other machine can have it.
@@ -33,8 +35,8 @@ Status check_peer_address(const std::string& text);
 // Without asking anybody; nothing where the host is a name.
 std::optional<Address> numeric_address(const std::string& text);
 
-// Every address that it has now, at least one. Looks names up, which may take minutes: never on the thread that owns a volume.
-// Errors: Errc::invalid as above, Errc::unavailable where no answer is to be got now.
+// Every address that it has now, at least one. Looks names up, which may take minutes: never on the thread
+// that owns a volume. Errors: Errc::invalid as above, Errc::unavailable where no answer is to be got now.
 Result<std::vector<Address>> resolve_all(const std::string& text);
 Result<Address> resolve(const std::string& text);  // the first of them
 

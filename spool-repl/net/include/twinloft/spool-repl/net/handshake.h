@@ -4,10 +4,10 @@
 //   dialer:  Hello (volume, size, replica id, features, settings that must agree, a nonce of its own), Proof
 //   called:  Hello, Proof
 //
-// A proof is an HMAC-SHA256 with the shared secret over who makes it and everything that was said before it, so it is good
-// for one pair of nonces and can not be sent back to its maker. The side that was called says nothing of itself before
-// the caller has proved itself. Without a secret (loopback only) the proofs are made with an empty key, so that a side
-// with a secret never accepts a side without.
+// A proof is an HMAC-SHA256 with the shared secret over who makes it and everything that was said before it,
+// so it is good for one pair of nonces and can not be sent back to its maker. The side that was called says
+// nothing of itself before the caller has proved itself. Without a secret (loopback only) the proofs are made
+// with an empty key, so that a side with a secret never accepts a side without.
 #pragma once
 
 #include <array>
@@ -23,7 +23,9 @@
 
 namespace twinloft::repl::net {
 
-inline constexpr std::uint32_t handshake_payload_max = 128 + agreement_bytes_max;  // larger messages before the proof close the connection
+inline constexpr std::uint32_t handshake_payload_max = 128 + agreement_bytes_max;  // larger messages before
+                                                                                   // the proof close the
+                                                                                   // connection
 inline constexpr std::uint16_t handshake_version = 2;
 
 struct Identity {
@@ -47,11 +49,12 @@ class Handshake {
   };
   std::vector<Message> take_output() { return std::exchange(output_, {}); }
 
-  // True once the other side is known and has proved itself. Errc::denied: a wrong proof; Errc::conflict: it does not fit
-  // what this side is, and has proved that it may know why; Errc::corrupt: not this protocol.
+  // True once the other side is known and has proved itself. Errc::denied: a wrong proof; Errc::conflict: it
+  // does not fit what this side is, and has proved that it may know why; Errc::corrupt: not this protocol.
   Result<bool> receive(std::uint16_t type, ByteSpan payload);
   ReplicaId peer() const { return peer_.replica; }  // 0: not known yet
-  // It has proved itself, and has another size or other settings than this side: until that is mended there is nothing between the two.
+  // It has proved itself, and has another size or other settings than this side: until that is mended there
+  // is nothing between the two.
   bool disagrees() const { return disagrees_; }
   bool has_other_arbiter() const { return other_arbiter_; }  // and that is among it
   // The dialer has proved itself and waits for the other side to do so.

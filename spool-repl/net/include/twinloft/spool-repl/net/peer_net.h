@@ -1,14 +1,16 @@
 // All connections of one volume to its peers: listening, dialing again and again, messages in and out.
 //
-// Of two replicas the one with the lower id dials. Everything happens on the loop's thread, except that names are looked up on
-// threads of their own: at each attempt, so that a changed address is followed. What cannot be listened on now is tried again.
+// Of two replicas the one with the lower id dials. Everything happens on the loop's thread, except that names
+// are looked up on threads of their own: at each attempt, so that a changed address is followed. What cannot
+// be listened on now is tried again.
 //
-// A connection is `up` once data of full size has got through in both directions: nobody waits for a path that drops it. After a
-// connection over which data did not get through, the next attempt waits longer each time.
+// A connection is `up` once data of full size has got through in both directions: nobody waits for a path
+// that drops it. After a connection over which data did not get through, the next attempt waits longer each
+// time.
 //
-// Callers that have not proved themselves get little: a few connections for each address and for all of them, a short
-// time, a few lines in the log. Where there are too many, the oldest one of the address with the most goes: the peer
-// proves itself within a round trip, so it gets through whatever other callers do.
+// Callers that have not proved themselves get little: a few connections for each address and for all of them,
+// a short time, a few lines in the log. Where there are too many, the oldest one of the address with the most
+// goes: the peer proves itself within a round trip, so it gets through whatever other callers do.
 #pragma once
 
 #include <functional>
@@ -47,11 +49,13 @@ struct NetOptions {
   Duration redial_max = std::chrono::seconds(60);     // after connections over which data did not get through
   Duration lookup_pause_max = std::chrono::seconds(5);  // after names that could not be looked up
   Duration listen_again = std::chrono::seconds(1);
-  std::function<Result<std::vector<Address>>(const std::string&)> resolve = resolve_all;  // called on any thread
+  std::function<Result<std::vector<Address>>(const std::string&)> resolve = resolve_all;  // called on any
+                                                                                          // thread
 };
 
-// All of them come from the loop, none from within a call of the owner's: where send() or flush() finds a connection
-// broken, `down` comes on a later turn. What the owner hands over in one go rests on memory that its answer may free.
+// All of them come from the loop, none from within a call of the owner's: where send() or flush() finds a
+// connection broken, `down` comes on a later turn. What the owner hands over in one go rests on memory that
+// its answer may free.
 struct NetEvents {
   std::function<void(ReplicaId)> up;
   std::function<void(ReplicaId)> down;
@@ -69,14 +73,17 @@ class PeerNet {
   PeerNet(const PeerNet&) = delete;
   PeerNet& operator=(const PeerNet&) = delete;
 
-  // Errors: Errc::invalid (no address, or no secret and not loopback). Starts dialing, and listening as soon as that is possible.
+  // Errors: Errc::invalid (no address, or no secret and not loopback). Starts dialing, and listening as soon
+  // as that is possible.
   Status start();
 
   void send(ReplicaId peer, const PeerMessage& message);
   // A RecordMessage whose body lies elsewhere; `pieces` must stay unchanged until flush().
-  void send_record(ReplicaId peer, const Epoch& epoch, std::uint32_t meta_bytes, std::span<const ByteSpan> pieces);
+  void send_record(ReplicaId peer, const Epoch& epoch, std::uint32_t meta_bytes,
+                   std::span<const ByteSpan> pieces);
   void flush();
-  void close(ReplicaId peer, const std::string& reason);  // by our own decision: dialed again after redial_refused
+  void close(ReplicaId peer, const std::string& reason);  // by our own decision: dialed again after
+                                                          // redial_refused
   // Unwanted: closed, not dialed, and a call from there is refused. All peers are wanted at first.
   void set_wanted(ReplicaId peer, bool wanted);
   bool is_wanted(ReplicaId peer) const;
@@ -95,7 +102,7 @@ class PeerNet {
     bool up = false;
     bool wanted = true;
     bool looking_up = false;
-    unsigned attempts = 0;      // with the addresses of its name in turn
+    unsigned attempts = 0;                   // with the addresses of its name in turn
     unsigned lookups_failed = 0, stuck = 0;  // in a row
     Instant up_since;
     std::string last_notice;
@@ -112,8 +119,8 @@ class PeerNet {
   void take_caller(Fd fd, const sockaddr_storage& from);
   void make_room(const std::string& host);
   void pause_accepting(int error);
-  std::shared_ptr<Connection> make_connection(Fd fd, bool connecting, std::string name, Handshake::Direction direction,
-                                              ReplicaId expect);
+  std::shared_ptr<Connection> make_connection(Fd fd, bool connecting, std::string name,
+                                              Handshake::Direction direction, ReplicaId expect);
   void dial(Peer& peer);
   void on_found(Peer& peer, const Result<std::vector<Address>>& found);
   void connect(Peer& peer, const Address& address);
@@ -140,8 +147,8 @@ class PeerNet {
   std::string listen_trouble_;
   std::vector<Peer> peers_;
   std::vector<Caller> callers_;
-  std::vector<ReplicaId> downs_;                      // to be told
-  std::vector<std::vector<std::byte>> encoded_;       // payloads of the batch between two flushes
+  std::vector<ReplicaId> downs_;                 // to be told
+  std::vector<std::vector<std::byte>> encoded_;  // payloads of the batch between two flushes
   ports::Loop::TimerId accept_timer_ = 0;
   unsigned caller_notices_ = 0, caller_notices_left_out_ = 0;  // of this minute
   Instant caller_notices_since_;

@@ -1,5 +1,5 @@
-// A file or block device used synchronously: by `create`, by recovery and by the offline tools, before or after the
-// event loop. The simulator has one of its own.
+// A file or block device used synchronously: by `create`, by recovery and by the offline tools, before or
+// after the event loop. The simulator has one of its own.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ class BlockFile {
   virtual Status write_zeros(std::uint64_t offset, std::uint64_t bytes) = 0;
   virtual Status sync() = 0;  // everything written before is durable
 
-  // Several at once, in any order; the first error ends it, with the others done or not. One after the other unless a file knows better.
+  // Several at once, in any order; the first error ends it, with the others done or not. One after the other
+  // unless a file knows better.
   struct Piece {
     std::uint64_t offset;
     MutableByteSpan memory;  // only read from by write_all()

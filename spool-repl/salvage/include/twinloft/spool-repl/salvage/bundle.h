@@ -72,9 +72,9 @@ inline constexpr const char* bundle_manifest_name = "manifest";
 
 class BundleWriter {
  public:
-  // Makes the directory, or takes over what an extraction that did not end has left in it. Errors: Errc::conflict where it
-  // holds a finished bundle or something else, Errc::unavailable where another extraction is writing it, Errc::denied where another
-  // user made it, or can write to it.
+  // Makes the directory, or takes over what an extraction that did not end has left in it. Errors:
+  // Errc::conflict where it holds a finished bundle or something else, Errc::unavailable where another
+  // extraction is writing it, Errc::denied where another user made it, or can write to it.
   static Result<BundleWriter> create(const std::string& path, FileOps& ops);
 
   struct Added {
@@ -102,8 +102,8 @@ class BundleWriter {
 
 class Bundle {
  public:
-  // Errors: Errc::not_found, it is no bundle; Errc::unavailable, its extraction has not ended; Errc::corrupt; Errc::denied, it
-  // is not this user's alone.
+  // Errors: Errc::not_found, it is no bundle; Errc::unavailable, its extraction has not ended; Errc::corrupt;
+  // Errc::denied, it is not this user's alone.
   static Result<Bundle> open(const std::string& path);
 
   const Manifest& manifest() const { return manifest_; }

@@ -1,8 +1,10 @@
-// Delivers a bundle's mail to the winner, each message once, however often it is run and wherever it was ended.
+// Delivers a bundle's mail to the winner, each message once, however often it is run and wherever it was
+// ended.
 //
-// For each message: the ledger says whether it was done; the user's Maildir, whether it is there (an MTA may have tried again
-// on the winner's side; an earlier run may have ended between a delivery and its record); only then is it delivered, between
-// two records. docs/spool-repl.md says what an administrator sees of it, docs/formats/salvage.md why it is safe.
+// For each message: the ledger says whether it was done; the user's Maildir, whether it is there (an MTA may
+// have tried again on the winner's side; an earlier run may have ended between a delivery and its record);
+// only then is it delivered, between two records. docs/spool-repl.md says what an administrator sees of it,
+// docs/formats/salvage.md why it is safe.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +48,7 @@ struct MessageFate {
 struct DeliverOptions {
   std::string domain;  // for users whose layout knows none: "ann" is ann@domain
   bool dry_run = false;
-  bool uncertain = true;    // false: leave what may have been on its way
+  bool uncertain = true;  // false: leave what may have been on its way
   // true: do not ask for the spool's marker, nor whether it is the loser's own
   bool any_spool = false;
 };
@@ -63,11 +65,13 @@ using MakeTarget = std::function<std::unique_ptr<Target>(int root, FileOps& ops)
 
 // `spool`: the winner's, mounted. `progress` may be empty. `ops` null: the operating system.
 //
-// Errors are those by which nothing was delivered: the bundle is damaged, the directory is not the bundle's volume (its marker
-// .twinloft-spool) or the loser's own, the ledger can not be used, or Errc::unavailable: another run is under way. A ledger that fails in the middle
-// ends the run: the rest is not_tried, and a note says why.
+// Errors are those by which nothing was delivered: the bundle is damaged, the directory is not the bundle's
+// volume (its marker .twinloft-spool) or the loser's own, the ledger can not be used, or Errc::unavailable:
+// another run is under way. A ledger that fails in the middle ends the run: the rest is not_tried, and a note
+// says why.
 Result<DeliverReport> deliver(const Bundle& bundle, const std::string& spool, const MakeTarget& make_target,
-                              const DeliverOptions& options, const std::function<void(std::uint64_t done, std::uint64_t total)>& progress,
+                              const DeliverOptions& options,
+                              const std::function<void(std::uint64_t done, std::uint64_t total)>& progress,
                               FileOps* ops = nullptr);
 
 }  // namespace twinloft::repl::salvage

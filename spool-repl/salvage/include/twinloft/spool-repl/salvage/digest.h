@@ -1,10 +1,12 @@
-// The identity of a message: a digest of its content, which stays the same when the message is delivered once more.
+// The identity of a message: a digest of its content, which stays the same when the message is delivered once
+// more.
 //
-// A delivery prepends trace fields, and turns line ends around. So the digest is taken of the content behind the leading
-// fields that final delivery writes, with every line end as LF; docs/formats/salvage.md has the rule and its reasons.
+// A delivery prepends trace fields, and turns line ends around. So the digest is taken of the content behind
+// the leading fields that final delivery writes, with every line end as LF; docs/formats/salvage.md has the
+// rule and its reasons.
 //
-// SHA-256, since mail is written by strangers: of a hash without that strength a sender could make a message with the digest of
-// another message, which would then count as delivered.
+// SHA-256, since mail is written by strangers: of a hash without that strength a sender could make a message
+// with the digest of another message, which would then count as delivered.
 #pragma once
 
 #include <array>
@@ -43,8 +45,8 @@ inline constexpr std::size_t trace_bytes_max = 8192;
 // The first bytes of the content, whose digest tells most messages apart without reading them to the end.
 inline constexpr std::size_t head_bytes = 4096;
 
-// Bytes of the leading trace fields. `start`: the message's first bytes, trace_bytes_max of them or more; where it has fewer,
-// `all` of it.
+// Bytes of the leading trace fields. `start`: the message's first bytes, trace_bytes_max of them or more;
+// where it has fewer, `all` of it.
 std::size_t trace_length(std::string_view start, bool all);
 // These fields without those that name a recipient, for a message that is delivered once more.
 std::string without_delivered_to(std::string_view trace);
@@ -56,8 +58,8 @@ struct ContentDigest {
   std::uint64_t lines = 0;  // of the content
   bool operator==(const ContentDigest&) const = default;
 
-  // What the size of a file that holds this content lies between: it may have a trace, CRLF line ends (with a CR too
-  // many in each), and no last line end.
+  // What the size of a file that holds this content lies between: it may have a trace, CRLF line ends (with a
+  // CR too many in each), and no last line end.
   std::uint64_t file_bytes_min() const { return bytes == 0 ? 0 : bytes - 1; }
   std::uint64_t file_bytes_max() const { return bytes + 2 * lines + trace_bytes_max; }
 };

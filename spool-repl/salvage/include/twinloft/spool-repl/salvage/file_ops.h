@@ -1,5 +1,6 @@
-// The operations that make what salvage promises durable, as a seam: production uses OsFileOps, one system call a function.
-// Tests end the process at each of them, or have it fail. All names are single ones below an open directory.
+// The operations that make what salvage promises durable, as a seam: production uses OsFileOps, one system
+// call a function. Tests end the process at each of them, or have it fail. All names are single ones below an
+// open directory.
 #pragma once
 
 #include <sys/types.h>

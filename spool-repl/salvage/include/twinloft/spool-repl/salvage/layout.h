@@ -6,7 +6,8 @@
 //   %d, %domain%      the domain
 //   %1n, %2d          the first characters of it, for spools that are spread over directories
 //   %%                a percent sign
-// "%d/%n/Maildir", "%u", "%n" and "%d/%1n/%n" are examples. The long names are as lmtpd has them, the others as Dovecot.
+// "%d/%n/Maildir", "%u", "%n" and "%d/%1n/%n" are examples. The long names are as lmtpd has them, the others
+// as Dovecot.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,8 @@ namespace twinloft::repl::salvage {
 
 class Layout {
  public:
-  // Errors: Errc::invalid, with the place: an unknown variable, an absolute path, "..", no variable for the local part.
+  // Errors: Errc::invalid, with the place: an unknown variable, an absolute path, "..", no variable for the
+  // local part.
   static Result<Layout> parse(std::string_view text);
 
   // The address of the user whose Maildir is `path` (below the root, without a slash at either end).
@@ -30,7 +32,8 @@ class Layout {
   bool may_lead_to_maildir(std::string_view path) const;
   // How many parts of a Maildir's path tell one user from another: behind the last variable all are the same.
   std::size_t user_depth() const;
-  // "" where the address has not what the layout needs, or would lead elsewhere ("..", a slash, control bytes).
+  // "" where the address has not what the layout needs, or would lead elsewhere ("..", a slash, control
+  // bytes).
   std::string path_of(std::string_view address) const;
 
  private:

@@ -1,8 +1,10 @@
-// What of a losing side's mail was delivered to the winner: a file in the winner's spool, replicated like everything there.
+// What of a losing side's mail was delivered to the winner: a file in the winner's spool, replicated like
+// everything there.
 //
-// Its records are never changed, each is durable before what comes next, and the last one of a (Maildir, content) counts:
-// `intent` before a delivery is begun, then what became of it. An intent that stands alone says that the process ended in
-// between: the Maildir itself has to be asked. docs/formats/salvage.md has the format and the whole protocol.
+// Its records are never changed, each is durable before what comes next, and the last one of a (Maildir,
+// content) counts: `intent` before a delivery is begun, then what became of it. An intent that stands alone
+// says that the process ended in between: the Maildir itself has to be asked. docs/formats/salvage.md has the
+// format and the whole protocol.
 #pragma once
 
 #include <cstdint>
@@ -48,14 +50,16 @@ Result<LedgerContent> decode_ledger(std::string_view text);
 
 class Ledger {
  public:
-  // Of the spool whose root is `root`; made where there is none. Held until the object goes: Errc::unavailable where another
-  // process has it. Errc::denied where its directory is not this process's own.
+  // Of the spool whose root is `root`; made where there is none. Held until the object goes:
+  // Errc::unavailable where another process has it. Errc::denied where its directory is not this process's
+  // own.
   static Result<Ledger> open(int root, FileOps& ops);
   // For looking only: makes and changes nothing, and waits for nobody. append() is an error.
   static Result<Ledger> open_to_look(int root);
 
   std::optional<Mark> find(const LedgerKey& key) const;
-  // Durable when it returns. After an error the object takes nothing more: what the file holds is known to the next open().
+  // Durable when it returns. After an error the object takes nothing more: what the file holds is known to
+  // the next open().
   Status append(const LedgerKey& key, Mark mark);
   bool was_torn() const { return content_.torn; }
 

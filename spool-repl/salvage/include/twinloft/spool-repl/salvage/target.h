@@ -33,10 +33,10 @@ class Target {
   virtual Sent deliver(const Message& message, const std::string& address, int content) = 0;
 };
 
-// Writes into the user's Maildir below the spool's root, like a delivery: tmp/, durable, renamed into new/ or cur/, durable.
-// Folder, flags and time are kept; the file is the Maildir owner's and has a name of its own, made from the content. A folder
-// that is not there is made, as Maildir++ and Dovecot have it; a Maildir is not, since its user may be gone.
-// `root`, `ops`: outlive it.
+// Writes into the user's Maildir below the spool's root, like a delivery: tmp/, durable, renamed into new/ or
+// cur/, durable. Folder, flags and time are kept; the file is the Maildir owner's and has a name of its own,
+// made from the content. A folder that is not there is made, as Maildir++ and Dovecot have it; a Maildir is
+// not, since its user may be gone. `root`, `ops`: outlive it.
 std::unique_ptr<Target> make_copy_target(int root, FileOps& ops);
 
 struct LmtpServer {
@@ -46,13 +46,15 @@ struct LmtpServer {
 };
 
 struct LmtpOptions {
-  std::string hostname = "localhost";     // said in LHLO
-  std::chrono::seconds timeout{300};      // for the server's next bytes, and for it to take ours
-  std::chrono::seconds final_timeout{1200};  // for the reply to a message: a spool may be suspended for a while
+  std::string hostname = "localhost";        // said in LHLO
+  std::chrono::seconds timeout{300};         // for the server's next bytes, and for it to take ours
+  std::chrono::seconds final_timeout{1200};  // for the reply to a message: a spool may be suspended for a
+                                             // while
 };
 
-// RFC 2033. One transaction a message, from <>: what can not be delivered is said here, and bounces to nobody. The content is
-// sent as it is, but for Delivered-To fields in its leading trace: an LMTP server takes them for a loop.
+// RFC 2033. One transaction a message, from <>: what can not be delivered is said here, and bounces to
+// nobody. The content is sent as it is, but for Delivered-To fields in its leading trace: an LMTP server
+// takes them for a loop.
 std::unique_ptr<Target> make_lmtp_target(LmtpServer server, LmtpOptions options);
 
 }  // namespace twinloft::repl::salvage

@@ -1,8 +1,8 @@
-// A replica's image as a block device that can be written to: what is written goes to an overlay, a nameless temporary file, and
-// the image stays as it is.
+// A replica's image as a block device that can be written to: what is written goes to an overlay, a nameless
+// temporary file, and the image stays as it is.
 //
-// Requests are answered by the process that submits them; changed() and failure() tell of them in the process that it was forked
-// from too.
+// Requests are answered by the process that submits them; changed() and failure() tell of them in the process
+// that it was forked from too.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,8 @@ namespace twinloft::repl::snapshot {
 
 class CowTarget final : public ports::BlockTarget {
  public:
-  // The overlay lies in `directory` and has no name there: it goes with the process. It takes as much room as is written.
+  // The overlay lies in `directory` and has no name there: it goes with the process. It takes as much room as
+  // is written.
   static Result<std::unique_ptr<CowTarget>> create(const journal::Image& image, const std::string& directory);
 
   std::uint64_t size_bytes() const override { return image_.size_bytes(); }
@@ -52,7 +53,9 @@ class CowTarget final : public ports::BlockTarget {
   Status zero(std::uint64_t offset, std::uint64_t bytes);
   Status zero_blocks(std::uint64_t lba, std::uint64_t blocks);
   void mark(std::uint64_t lba, std::uint64_t blocks);
-  bool is_changed(std::uint64_t lba) const { return changed_[lba / 64].load(std::memory_order_relaxed) >> lba % 64 & 1; }
+  bool is_changed(std::uint64_t lba) const {
+    return changed_[lba / 64].load(std::memory_order_relaxed) >> lba % 64 & 1;
+  }
   void note_failure(const Error& error);
 
   const journal::Image& image_;

@@ -1,7 +1,9 @@
-// The file system in a replica's image, mounted for reading: its own journal is replayed in an overlay, the image stays as it is.
+// The file system in a replica's image, mounted for reading: its own journal is replayed in an overlay, the
+// image stays as it is.
 //
-// Nothing is left behind however the process ends: the mount is in a namespace of this process, the loop device is cleared by the
-// kernel with its last user, the process that serves the device ends with this one, the overlay has no name.
+// Nothing is left behind however the process ends: the mount is in a namespace of this process, the loop
+// device is cleared by the kernel with its last user, the process that serves the device ends with this one,
+// the overlay has no name.
 #pragma once
 
 #include <memory>
@@ -15,10 +17,12 @@ namespace twinloft::repl::snapshot {
 
 class MountedImage {
  public:
-  // The calling thread has a mount namespace of its own from here on: call this before there are other threads. Image and its
-  // files must outlive this. `overlay_directory` needs room for what the replay writes: the file system's journal at most.
-  // Errors: the file system is none of ext2, ext3, ext4 and XFS, or can not be mounted; no root, no FUSE, no loop devices.
-  static Result<std::unique_ptr<MountedImage>> mount(const journal::Image& image, const std::string& overlay_directory);
+  // The calling thread has a mount namespace of its own from here on: call this before there are other
+  // threads. Image and its files must outlive this. `overlay_directory` needs room for what the replay
+  // writes: the file system's journal at most. Errors: the file system is none of ext2, ext3, ext4 and XFS,
+  // or can not be mounted; no root, no FUSE, no loop devices.
+  static Result<std::unique_ptr<MountedImage>> mount(const journal::Image& image,
+                                                     const std::string& overlay_directory);
   ~MountedImage();
   MountedImage(const MountedImage&) = delete;
   MountedImage& operator=(const MountedImage&) = delete;
