@@ -3,7 +3,7 @@
 Used by bench/demo and tests/e2e. Everything that is made is registered, and removed by close(), also on
 errors and signals. Processes are ended by PID, and nothing is searched by name.
 """
-import atexit, contextlib, ctypes, json, os, pathlib, pty, shutil, signal, socket, subprocess, sys, tempfile, time, traceback, uuid
+import atexit, contextlib, ctypes, fcntl, json, os, pathlib, pty, shutil, signal, socket, subprocess, sys, tempfile, time, traceback, uuid
 
 import leftovers
 
@@ -474,9 +474,20 @@ def self_signed(certificate, key, name, *options):
 
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """A port of 127.0.0.1. Ports are given out in turn, so no other test gets it; the kernel gives connections higher ones."""
+    first, last = 20000, 29999
+    with open(pathlib.Path(tempfile.gettempdir()) / "twinloft-test-ports", "a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        port = int(file.read() or first)
+        for _ in range(first, last):
+            port = port + 1 if port < last else first
+            with socket.socket() as s, contextlib.suppress(OSError):
+                s.bind(("127.0.0.1", port))
+                file.truncate(0)
+                file.write(str(port))
+                return port
+    raise Failed(f"no free port from {first} to {last}")
 
 
 def accepts(path):

@@ -16,11 +16,13 @@ DOVECOT_PASSWORD=${DOVECOT_PASSWORD:-test}
 DOVECOT_IMAP_LISTEN=${DOVECOT_IMAP_LISTEN:-127.0.0.1}
 DOVECOT_WRAP=${DOVECOT_WRAP:-}
 
-dovecot_users() {
+# Two tests at once may want it.
+dovecot_users() (
+  exec 9>"${TMPDIR:-/tmp}/twinloft-test-accounts" && flock 9 || return 1
   getent group vmail >/dev/null || groupadd --system vmail || return 1
   getent passwd vmail >/dev/null ||
     useradd --system --gid vmail --home-dir /nonexistent --no-create-home --shell /usr/sbin/nologin vmail
-}
+)
 
 # The settings with different names in 2.3 and 2.4. The variables spool and protocols are dovecot_config's.
 dovecot_settings_2_3() {
