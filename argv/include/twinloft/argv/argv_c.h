@@ -21,10 +21,8 @@ typedef enum tl_argv_status {
   TL_ARGV_BAD_TEMPLATE = 1,   /* see line, column and rendered */
   TL_ARGV_MISSING_VALUE = 2,  /* no value was given for a macro that the template uses */
   TL_ARGV_FORBIDDEN_BYTE = 3, /* a value holds NUL, CR or LF */
-  TL_ARGV_LEADING_DASH = 4,   /* a value would become an option of the program. A value directly behind an
-                               * option that   is known to take an argument does not (dovecot-lda -f -a -d -r
-                               * -m)
-                               */
+  TL_ARGV_LEADING_DASH = 4,   /* a value would become an option of the program; not one directly behind an
+                                 option that is known to take an argument (dovecot-lda -f -a -d -r -m) */
   TL_ARGV_LIMIT = 5,          /* too many or too long arguments */
   TL_ARGV_RECIPIENTS = 6,     /* no recipients, or a program that depends on the recipient */
   TL_ARGV_NO_MEMORY = 7,
