@@ -22,8 +22,8 @@
 #include "review_rows.h"
 #include "twinloft/argv/argv.h"
 #include "twinloft/base/fd.h"
-#include "twinloft/lmtpd/delivery/spool.h"
 #include "twinloft/lmtpd/net/try_address.h"
+#include "twinloft/lmtpd/spool/spool.h"
 #include "twinloft/lmtpd/userdb/check.h"
 #include "users.h"
 

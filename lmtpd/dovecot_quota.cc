@@ -20,6 +20,7 @@
 #include <thread>
 
 #include "twinloft/base/fd.h"
+#include "twinloft/lmtpd/maildir/folder_name.h"
 #include "twinloft/lmtpd/quota_status/policy.h"
 #include "twinloft/lmtpd/userdb/quota_limit.h"
 

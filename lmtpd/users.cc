@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "twinloft/base/fd.h"
-#include "twinloft/lmtpd/delivery/spool.h"
 #include "twinloft/lmtpd/proto/path.h"
+#include "twinloft/lmtpd/spool/spool.h"
 
 namespace twinloft::lmtpd {
 

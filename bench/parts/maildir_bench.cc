@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "twinloft/lmtpd/delivery/maildir.h"
+#include "twinloft/lmtpd/maildir/maildir.h"
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "twinloft/base/clock.h"
-#include "twinloft/lmtpd/delivery/spawner.h"
+#include "twinloft/lmtpd/agents/spawner.h"
 
 namespace {
 

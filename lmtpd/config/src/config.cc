@@ -17,6 +17,7 @@
 #include "toml_table.h"
 #include "twinloft/base/fd.h"
 #include "twinloft/base/suggest.h"
+#include "twinloft/lmtpd/maildir/folder_name.h"
 #include "twinloft/lmtpd/proto/path.h"
 #include "twinloft/lmtpd/userdb/check.h"
 

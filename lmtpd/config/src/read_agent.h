@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "toml_table.h"
-#include "twinloft/lmtpd/delivery/agent_spec.h"
+#include "twinloft/lmtpd/agents/agent_spec.h"
 
 namespace twinloft::lmtpd {
 

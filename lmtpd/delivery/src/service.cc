@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <iterator>
 
-#include "replies.h"
 #include "twinloft/base/log.h"
-#include "twinloft/lmtpd/delivery/delivery_log.h"
-#include "twinloft/lmtpd/delivery/sync_group.h"
+#include "twinloft/lmtpd/delivery/delivery_lines.h"
+#include "twinloft/lmtpd/proto/error_reply.h"
+#include "twinloft/lmtpd/spool/sync_group.h"
 
 namespace twinloft::lmtpd {
 
@@ -54,7 +54,7 @@ struct DeliveryService::Impl {
   SyncGroup syncs;
   MaildirAgent maildir;
   std::unique_ptr<ExternalAgents> external;
-  DeliveryLog log;
+  DeliveryLines log;
 };
 
 Reply DeliveryService::Impl::run(const std::string& agent, const Envelope& envelope,

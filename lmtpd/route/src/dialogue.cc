@@ -6,7 +6,7 @@
 
 #include "data_encoder.h"
 #include "twinloft/base/utf8.h"
-#include "twinloft/lmtpd/delivery/message_writer.h"
+#include "twinloft/lmtpd/maildir/message_writer.h"
 #include "twinloft/lmtpd/proto/path.h"
 
 namespace twinloft::lmtpd {

@@ -10,8 +10,8 @@
 
 #include "hop.h"
 #include "twinloft/base/log.h"
-#include "twinloft/lmtpd/delivery/delivery_log.h"
-#include "twinloft/lmtpd/delivery/headers.h"
+#include "twinloft/lmtpd/delivery/delivery_lines.h"
+#include "twinloft/lmtpd/maildir/headers.h"
 
 namespace twinloft::lmtpd {
 
@@ -65,7 +65,7 @@ struct Router::Impl {
   Deliverer* const local;
   const Clock& clock;
   std::unordered_map<std::string, std::unique_ptr<Hop>> hops;  // never changed
-  DeliveryLog log;
+  DeliveryLines log;
   std::mutex mutex;
   std::condition_variable wake;
   bool stopping = false;

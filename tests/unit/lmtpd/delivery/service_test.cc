@@ -8,7 +8,7 @@
 #include <map>
 #include <thread>
 
-#include "service_fixture.h"
+#include "../support/service_fixture.h"
 
 namespace twinloft::lmtpd {
 namespace {

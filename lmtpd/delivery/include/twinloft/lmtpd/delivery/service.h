@@ -8,11 +8,11 @@
 #include <string>
 
 #include "twinloft/base/clock.h"
-#include "twinloft/lmtpd/delivery/external.h"
-#include "twinloft/lmtpd/delivery/maildir.h"
-#include "twinloft/lmtpd/delivery/spawner.h"
-#include "twinloft/lmtpd/delivery/spool.h"
+#include "twinloft/lmtpd/agents/external.h"
+#include "twinloft/lmtpd/agents/spawner.h"
+#include "twinloft/lmtpd/maildir/maildir.h"
 #include "twinloft/lmtpd/session/model.h"
+#include "twinloft/lmtpd/spool/spool.h"
 
 namespace twinloft::lmtpd {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "twinloft/lmtpd/delivery/quota.h"
+#include "twinloft/lmtpd/session/quota.h"
 
 namespace twinloft::lmtpd {
 

@@ -1,0 +1,50 @@
+// External agents: puts the message on a descriptor, has the spawner run the agent, and turns its end into a
+// reply.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "twinloft/base/clock.h"
+#include "twinloft/lmtpd/agents/spawner.h"
+#include "twinloft/lmtpd/session/memory_budget.h"
+#include "twinloft/lmtpd/session/model.h"
+#include "twinloft/lmtpd/spool/spool.h"
+#include "twinloft/lmtpd/spool/sync_group.h"
+
+namespace twinloft::lmtpd {
+
+struct ExternalConfig {
+  std::string hostname;
+  std::uint64_t memory_bytes_max = 16u << 20;  // a larger message goes to an unlinked file in `temporary`
+  std::shared_ptr<MemoryBudget> memory;        // and so does one that finds no room in there; null: no bound
+  std::shared_ptr<MemoryBudget> disk;  // of such files; where that is used up too: 452 4.3.1. null: no bound
+  std::string temporary = "/var/tmp";  // off the spool: its contents need not be replicated
+  std::uint32_t received_max = 100;
+};
+
+// The reply for a run that has ended, before any sync: exit map, output line, enhanced code in it.
+Reply reply_of_run(const AgentSpec& spec, const RunResult& result, bool stdin_was_read);
+
+class ExternalAgents {
+ public:
+  ExternalAgents(ExternalConfig config, const Spawner& spawner, Spool& spool, SyncGroup& syncs,
+                 const Clock& clock)
+      : config_(std::move(config)), spawner_(spawner), spool_(spool), syncs_(syncs), clock_(clock) {}
+
+  // Thread-safe. 2xx only after the spool was synced, or where the agent is marked `syncs`.
+  Reply deliver(std::uint32_t agent, const SpoolHandle& handle, const Envelope& envelope,
+                const Recipient& recipient, const MessageBody& body, std::string* detail);
+
+ private:
+  Status make_durable(const SpoolHandle& handle);
+  Status check_spool(const SpoolHandle& handle);
+
+  ExternalConfig config_;
+  const Spawner& spawner_;
+  Spool& spool_;
+  SyncGroup& syncs_;
+  const Clock& clock_;
+};
+
+}  // namespace twinloft::lmtpd

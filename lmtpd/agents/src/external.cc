@@ -1,0 +1,124 @@
+#include "twinloft/lmtpd/agents/external.h"
+
+#include <fmt/format.h>
+
+#include "agent_stdin.h"
+#include "agent_values.h"
+#include "twinloft/lmtpd/maildir/headers.h"
+#include "twinloft/lmtpd/proto/error_reply.h"
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+const char* name_of(RunResult::End end) {
+  switch (end) {
+    case RunResult::End::exited:
+      return "exit";
+    case RunResult::End::signalled:
+      return "signal";
+    case RunResult::End::timed_out:
+      return "time limit";
+    case RunResult::End::not_started:
+      return "not started";
+    case RunResult::End::refused:
+      return "refused";
+    case RunResult::End::busy:
+      return "busy";
+    case RunResult::End::unkillable:
+      return "unkillable";
+    case RunResult::End::lost:
+      return "spawner lost";
+  }
+  return "unknown";
+}
+
+RunRequest make_request(std::uint32_t agent, const Envelope& envelope, const Recipient& recipient,
+                        const MessageBody& body) {
+  const User& user = recipient.user;
+  RunRequest request;
+  request.agent = agent;
+  request.id = envelope.id;
+  request.user = user.name;
+  request.uid = user.uid;
+  request.gid = user.gid;
+  request.home = user.home;
+  request.values = agent_values(envelope, recipient, body.size);
+  return request;
+}
+
+std::string describe(const RunResult& result) {
+  if (result.end != RunResult::End::not_started || result.value == 0)
+    return fmt::format("{} {} {}", name_of(result.end), result.value, clean_reply_text(result.output));
+  // Some steps name the reason themselves.
+  std::string step = clean_reply_text(result.output),
+              reason = fail_errno(result.value, "{}", step).error().message;
+  bool says_why = step.ends_with(std::string_view(reason).substr(step.size()));
+  return fmt::format("{}: {}", name_of(result.end), says_why ? step : reason);
+}
+
+HeaderChoice chosen_headers(const AgentSpec& spec) {
+  return {spec.add_return_path, spec.add_delivered_to, spec.add_original_to, spec.add_received};
+}
+
+Reply fail_with(const Error& error, std::string* detail) {
+  *detail = error.message;
+  return reply_of_error(error);
+}
+
+}  // namespace
+
+// What the agent wrote is durable, and went to the right spool: it may have been unmounted in between.
+Status ExternalAgents::make_durable(const SpoolHandle& handle) {
+  TL_TRY(syncs_.sync(handle));
+  return check_spool(handle);
+}
+
+// XFS says success to an agent that syncs a directory after a shutdown.
+Status ExternalAgents::check_spool(const SpoolHandle& handle) {
+  TL_TRY(spool_.check_not_failed(handle));
+  TL_TRY_ASSIGN(SpoolHandle again, spool_.open());
+  if (again.device != handle.device)
+    return fail(Errc::unavailable, "{} was mounted anew while the agent ran", spool_.root());
+  return {};
+}
+
+Reply ExternalAgents::deliver(std::uint32_t agent, const SpoolHandle& handle, const Envelope& envelope,
+                              const Recipient& recipient, const MessageBody& body, std::string* detail) {
+  const AgentSpec& spec = spawner_.agents()[agent];
+  auto loop = find_loop(body, recipient, {true, config_.received_max});
+  if (!loop) return fail_with(loop.error(), detail);
+  if (*loop) {
+    *detail = **loop;
+    return {554, "5.4.6", clean_reply_text(**loop)};
+  }
+  // syncfs covers the spool only: mail that the agent puts elsewhere would not be what 250 says it is. An
+  // agent that syncs by itself may know better, where the user's row names no Maildir.
+  const std::string& where = recipient.user.maildir.empty() ? recipient.user.home : recipient.user.maildir;
+  auto inside = spool_.relative(where);
+  if (!inside && (!recipient.user.maildir.empty() || !spec.syncs)) return fail_with(inside.error(), detail);
+  std::string header = delivery_header(envelope, recipient, chosen_headers(spec), config_.hostname,
+                                       clock_.wall());
+  auto message = AgentStdin::create(
+      header, body, spec.crlf,
+      {config_.memory_bytes_max, config_.memory.get(), config_.temporary, config_.disk.get()});
+  if (!message) return fail_with(message.error(), detail);
+  RunResult result = spawner_.run(make_request(agent, envelope, recipient, body), message->fd());
+  Reply reply = reply_of_run(spec, result, message->was_read());
+  if (reply.code != 250) {
+    *detail = describe(result);
+    return reply;
+  }
+  Status durable{};
+  if (!spec.syncs)
+    durable = make_durable(handle);
+  else if (inside)
+    durable = check_spool(handle);
+  if (!durable) {
+    fail_with(durable.error(), detail);
+    return {451, "4.3.0", "The message could not be made durable"};
+  }
+  return reply;
+}
+
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,53 @@
+// One log line per delivery, written by a thread of its own, so that a slow log never delays a reply. When
+// the queue is full lines are dropped and counted, and the count is logged.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "twinloft/base/clock.h"
+#include "twinloft/lmtpd/session/model.h"
+
+namespace twinloft::lmtpd {
+
+// "mx.example.net[192.0.2.9] as 4XyZ": to find the message in the MTA's log.
+std::string origin_text(const Origin& origin);
+
+struct DeliveryLine {
+  std::string id;
+  std::string from;
+  std::string to;
+  std::string user;
+  std::string agent;   // or "next hop NAME"
+  std::string client;  // its address
+  std::string origin;  // what XFORWARD said; empty where it said nothing
+  std::uint64_t size = 0;
+  int code = 0;
+  std::string enhanced;
+  std::string detail;  // empty where there is nothing to say
+  Duration took{};
+};
+
+class DeliveryLines {
+ public:
+  DeliveryLines();
+  ~DeliveryLines();  // writes what is queued
+  DeliveryLines(const DeliveryLines&) = delete;
+  DeliveryLines& operator=(const DeliveryLines&) = delete;
+  void put(DeliveryLine line);
+
+ private:
+  void work();
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<DeliveryLine> queue_;
+  std::uint64_t dropped_ = 0;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace twinloft::lmtpd

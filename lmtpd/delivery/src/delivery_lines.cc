@@ -1,0 +1,76 @@
+#include "twinloft/lmtpd/delivery/delivery_lines.h"
+
+#include "twinloft/base/log.h"
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+constexpr std::size_t queue_lines_max = 20'000;
+
+void write_line(const DeliveryLine& line) {
+  LogLevel level = line.code == 250 ? LogLevel::info : LogLevel::warning;
+  if (!log_shows(level)) return;
+  log_line(level, line.code == 250 ? "delivered" : "not delivered",
+           {{"id", line.id},
+            {"from", line.from},
+            {"to", line.to},
+            {"user", line.user},
+            {"agent", line.agent},
+            {"client", line.client},
+            {"origin", line.origin},
+            {"size", fmt::format("{}", line.size)},
+            {"reply", fmt::format("{} {}", line.code, line.enhanced)},
+            {"ms", fmt::format("{:.1f}", static_cast<double>(line.took.count()) / 1e6)},
+            {"detail", line.detail}});
+}
+
+}  // namespace
+
+std::string origin_text(const Origin& origin) {
+  std::string out = origin.name;
+  if (!origin.address.empty()) out += "[" + origin.address + "]";
+  if (!origin.ident.empty()) out += (out.empty() ? "as " : " as ") + origin.ident;
+  return out;
+}
+
+DeliveryLines::DeliveryLines() : thread_([this] { work(); }) {}
+
+DeliveryLines::~DeliveryLines() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void DeliveryLines::put(DeliveryLine line) {
+  bool was_empty;
+  {
+    std::lock_guard lock(mutex_);
+    if (queue_.size() >= queue_lines_max) {
+      ++dropped_;
+      return;
+    }
+    was_empty = queue_.empty();
+    queue_.push_back(std::move(line));
+  }
+  if (was_empty) changed_.notify_one();
+}
+
+void DeliveryLines::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    std::deque<DeliveryLine> lines = std::exchange(queue_, {});
+    std::uint64_t dropped = std::exchange(dropped_, 0);
+    lock.unlock();
+    for (const DeliveryLine& line : lines) write_line(line);
+    if (dropped > 0) log_warning("the log is too slow: {} lines on deliveries were dropped", dropped);
+    lock.lock();
+  }
+}
+
+}  // namespace twinloft::lmtpd

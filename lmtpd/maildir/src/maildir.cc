@@ -1,0 +1,442 @@
+#include "twinloft/lmtpd/maildir/maildir.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <deque>
+#include <utility>
+
+#include "asked_quota.h"
+#include "detail_folders.h"
+#include "maildir_name.h"
+#include "maildir_quota.h"
+#include "maildir_tree.h"
+#include "twinloft/lmtpd/maildir/headers.h"
+#include "twinloft/lmtpd/maildir/message_writer.h"
+#include "twinloft/lmtpd/proto/error_reply.h"
+
+namespace twinloft::lmtpd {
+
+Result<Durability> parse_durability(std::string_view text) {
+  if (text == "fsync") return Durability::fsync;
+  if (text == "group-sync") return Durability::group_sync;
+  return fail(Errc::invalid, "unknown durability \"{}\": use \"fsync\" or \"group-sync\"", text);
+}
+
+std::string_view to_string(Durability durability) {
+  switch (durability) {
+    case Durability::fsync:
+      return "fsync";
+    case Durability::group_sync:
+      return "group-sync";
+  }
+  return "unknown";
+}
+
+namespace {
+
+constexpr std::uint32_t shared_passes_max = 10;  // as often a message without Delivered-To may come by here
+const Reply quota_unknown{451, "4.3.0", "Quota lookup temporarily unavailable"};
+const Reply quota_held{451, "4.3.0", "The mailbox seems to be full, try again later"};
+
+// Removes a file unless it was kept. A removal that fails leaves the file to the 36 hours rule of Maildir in
+// tmp/, and is reported for new/, where a reader would see it.
+class Unlinker {
+ public:
+  Unlinker(FileOps& ops, int dir, std::string name) : ops_(ops), dir_(dir), name_(std::move(name)) {}
+  ~Unlinker() {
+    if (dir_ >= 0) (void)ops_.unlink(dir_, name_);
+  }
+  Unlinker(const Unlinker&) = delete;
+  Unlinker& operator=(const Unlinker&) = delete;
+  void moved_to(int dir, std::string name) {
+    dir_ = dir;
+    name_ = std::move(name);
+  }
+  const std::string& name() const { return name_; }
+  void keep() { dir_ = -1; }
+  Status remove() {
+    int dir = std::exchange(dir_, -1);
+    return dir < 0 ? Status{} : ops_.unlink(dir, name_);
+  }
+
+ private:
+  FileOps& ops_;
+  int dir_;
+  std::string name_;
+};
+
+}  // namespace
+
+struct MaildirAgent::Impl {
+  Impl(MaildirConfig c, Spool& s, SyncGroup& g, FileOps& o, const Clock& k)
+      : config(std::move(c)),
+        spool(s),
+        syncs(g),
+        ops(o),
+        clock(k),
+        names(config.hostname, ::getpid()),
+        tree(o),
+        folders(config.folders, tree, o, k),
+        quota(config.quota, o, k),
+        asked(config.quota_service) {}
+
+  bool use_group() const { return config.durability == Durability::group_sync; }
+  Status sync_file(const SpoolHandle& handle, int fd) {
+    return use_group() ? sync_group(handle, fd) : ops.sync_file(fd);
+  }
+  // The group's syncfs looks through the spool's root, which the mail user may not be allowed to write to.
+  Status sync_group(const SpoolHandle& handle, int fd) {
+    TL_TRY(syncs.sync(handle));
+    return ops.check_not_failed(fd);
+  }
+  Result<Fd> create_in_tmp(const OpenMaildir& maildir, const std::string& name);
+  Status sync_entries(const SpoolHandle& handle, const OpenMaildir& maildir);
+  Result<Reply> store(const SpoolHandle& handle, const Envelope& envelope, const Recipient& recipient,
+                      const MessageBody& body, std::string* note);
+  // Of the one quota or the other.
+  struct Hold {
+    MaildirQuota::Hold kept;
+    AskedQuota::Hold asked;
+  };
+  Result<Room> take_room(const SpoolHandle& handle, const MaildirPath& path, const User& user,
+                         const StoredSize& size, Hold& hold);
+  Reply refuse(const User& user, Room lacking) const;
+  Result<std::optional<Reply>> refuse_full(const SpoolHandle& handle, const MaildirPath& path,
+                                           const User& user, const StoredSize& size, Hold& hold,
+                                           std::string* note);
+  Status place(const SpoolHandle& handle, const OpenMaildir& maildir, int file, Unlinker& guard,
+               const std::string& stored_name, MaildirQuota::Hold& hold);
+  struct Copy;
+  Result<DetailFolders::Place> open_place(const SpoolHandle& handle, const Recipient& recipient);
+  Status store_once(const SpoolHandle& handle, const Envelope& envelope, const MessageBody& body,
+                    std::deque<Copy>& copies);
+  void link_copy(const SpoolHandle& handle, const Envelope& envelope, const MessageBody& body,
+                 const Copy& first, const std::string& name, const StoredSize& size, Copy& copy);
+  void sync_copies(const SpoolHandle& handle, std::deque<Copy>& copies);
+  Status undo(Copy& copy);
+  Reply report(const Recipient& recipient, Result<Reply> stored, std::string* note) const;
+
+  MaildirConfig config;
+  Spool& spool;
+  SyncGroup& syncs;
+  FileOps& ops;
+  const Clock& clock;
+  MaildirNames names;
+  MaildirTree tree;
+  DetailFolders folders;
+  MaildirQuota quota;
+  AskedQuota asked;
+};
+
+Result<Fd> MaildirAgent::Impl::create_in_tmp(const OpenMaildir& maildir, const std::string& name) {
+  auto file = ops.create_file(maildir.tmp.get(), name);
+  if (file) return file;
+  Error error = std::move(file).error();
+  error.message = "tmp/: " + error.message;
+  return std::unexpected(std::move(error));
+}
+
+// new/ and, on the first delivery into this Maildir, every directory above it.
+Status MaildirAgent::Impl::sync_entries(const SpoolHandle& handle, const OpenMaildir& maildir) {
+  if (use_group()) return sync_group(handle, maildir.incoming.get());
+  TL_TRY(ops.sync_file(maildir.incoming.get()));
+  for (const Fd& directory : maildir.not_known) TL_TRY(ops.sync_file(directory.get()));
+  return maildir.not_known.empty() ? Status{} : ops.sync_file(handle.root.get());
+}
+
+// The durable order. `guard` knows at every point which name has to go if a step fails.
+Status MaildirAgent::Impl::place(const SpoolHandle& handle, const OpenMaildir& maildir, int file,
+                                 Unlinker& guard, const std::string& stored_name, MaildirQuota::Hold& hold) {
+  auto appear = [&]() -> Status {
+    TL_TRY(ops.rename(maildir.tmp.get(), guard.name(), maildir.incoming.get(), stored_name));
+    guard.moved_to(maildir.incoming.get(), stored_name);
+    return {};
+  };
+  TL_TRY(sync_file(handle, file));
+  TL_TRY(quota.place(hold, appear));
+  return sync_entries(handle, maildir);
+}
+
+Result<Room> MaildirAgent::Impl::take_room(const SpoolHandle& handle, const MaildirPath& path,
+                                           const User& user, const StoredSize& size, Hold& hold) {
+  if (asked.on()) return asked.take(user, size.crlf_bytes, hold.asked);
+  if (!quota.counts(path.folder)) return Room::enough;
+  TL_TRY_ASSIGN(Fd directory, ops.open_directory(handle.root.get(), path.maildir));
+  return quota.take({directory.get(), path.maildir, user.quota}, size.bytes, hold.kept);
+}
+
+// Whose limit may be another one by now is not refused for good.
+Reply MaildirAgent::Impl::refuse(const User& user, Room lacking) const {
+  return user.is_old ? reply_of(Room::full, OverQuota::defer) : reply_of(lacking, config.quota.over);
+}
+
+// Takes the room for it, or says why there is none.
+Result<std::optional<Reply>> MaildirAgent::Impl::refuse_full(const SpoolHandle& handle,
+                                                             const MaildirPath& path, const User& user,
+                                                             const StoredSize& size, Hold& hold,
+                                                             std::string* note) {
+  auto room = take_room(handle, path, user, size, hold);
+  if (!room && asked.on()) {
+    *note = room.error().message;
+    return quota_unknown;
+  }
+  if (!room && room.error().code == Errc::exhausted && room.error().sys == 0) {
+    *note = room.error().message;
+    return quota_held;
+  }
+  if (!room) return std::unexpected(std::move(room).error());
+  if (*room == Room::enough) return std::nullopt;
+  *note = fmt::format("{} bytes more would be over the quota {}", size.bytes,
+                      asked.on() ? "that Dovecot counts" : "of " + quota_text(user.quota));
+  return refuse(user, *room);
+}
+
+Result<DetailFolders::Place> MaildirAgent::Impl::open_place(const SpoolHandle& handle,
+                                                            const Recipient& recipient) {
+  TL_TRY_ASSIGN(std::string relative, spool.relative(recipient.user.maildir));
+  return folders.open(handle, relative, recipient);
+}
+
+Result<Reply> MaildirAgent::Impl::store(const SpoolHandle& handle, const Envelope& envelope,
+                                        const Recipient& recipient, const MessageBody& body,
+                                        std::string* note) {
+  TL_TRY_ASSIGN(DetailFolders::Place at, open_place(handle, recipient));
+  const OpenMaildir& maildir = at.maildir;
+  WallTime now = clock.wall();
+  std::string unique = names.next(now);
+  TL_TRY_ASSIGN(Fd file, create_in_tmp(maildir, unique));
+  Unlinker guard(ops, maildir.tmp.get(), unique);
+  std::string header = delivery_header(envelope, recipient, {}, config.hostname, now);
+  TL_TRY_ASSIGN(StoredSize size, write_message(header, body, false, [&](std::string_view chunk) {
+                  return ops.write(file.get(), as_bytes(chunk));
+                }));
+  Hold hold;
+  TL_TRY_ASSIGN(std::optional<Reply> full, refuse_full(handle, at.path, recipient.user, size, hold, note));
+  if (full) return *full;
+  Status placed = place(handle, maildir, file.get(), guard, with_sizes(unique, size), hold.kept);
+  if (!placed) {
+    Error error = std::move(placed).error();
+    if (Status removed = quota.take_back(hold.kept, [&] { return guard.remove(); }); !removed)
+      error.message += fmt::format("; the undelivered file could not be removed ({})",
+                                   removed.error().message);
+    return std::unexpected(std::move(error));
+  }
+  guard.keep();
+  if (!maildir.not_known.empty()) tree.remember(handle, at.path, maildir);
+  *note = std::move(at.note);
+  return Reply{250, "2.0.0", "Delivered"};
+}
+
+Reply MaildirAgent::Impl::report(const Recipient& recipient, Result<Reply> stored, std::string* note) const {
+  if (stored) return *std::move(stored);
+  *note = fmt::format("{}: {}", recipient.user.maildir, stored.error().message);
+  return reply_of_error(stored.error());
+}
+
+// ---- one file for several
+// --------------------------------------------------------------------------------------------
+
+// What becomes of it for one of them.
+struct MaildirAgent::Impl::Copy {
+  const Recipient* recipient;
+  std::string* note;
+  std::optional<Reply> reply{};  // it has come to an end
+  std::optional<DetailFolders::Place> at{};
+  std::unique_ptr<Hold> hold = std::make_unique<Hold>();
+  std::optional<Unlinker> entry{};  // in new/; nullopt: it is not there
+};
+
+// In the first one's tmp/, and durable; then in each one's new/. An error: it is nowhere.
+Status MaildirAgent::Impl::store_once(const SpoolHandle& handle, const Envelope& envelope,
+                                      const MessageBody& body, std::deque<Copy>& copies) {
+  auto first = std::ranges::find_if(copies, [](const Copy& copy) { return !copy.reply; });
+  WallTime now = clock.wall();
+  std::string name = names.next(now);
+  TL_TRY_ASSIGN(Fd file, create_in_tmp(first->at->maildir, name));
+  Unlinker guard(ops, first->at->maildir.tmp.get(), name);
+  auto append = [&](std::string_view chunk) { return ops.write(file.get(), as_bytes(chunk)); };
+  TL_TRY_ASSIGN(StoredSize size,
+                write_message(shared_header(envelope, config.hostname, now), body, false, append));
+  TL_TRY(sync_file(handle, file.get()));
+  for (auto copy = first; copy != copies.end(); ++copy)
+    if (!copy->reply) link_copy(handle, envelope, body, *first, name, size, *copy);
+  sync_copies(handle, copies);
+  return {};
+}
+
+void MaildirAgent::Impl::link_copy(const SpoolHandle& handle, const Envelope& envelope,
+                                   const MessageBody& body, const Copy& first, const std::string& name,
+                                   const StoredSize& size, Copy& copy) {
+  auto full = refuse_full(handle, copy.at->path, copy.recipient->user, size, *copy.hold, copy.note);
+  if (!full)
+    copy.reply = report(*copy.recipient, std::unexpected(std::move(full).error()), copy.note);
+  else if (*full)
+    copy.reply = std::move(**full);
+  if (copy.reply) return;
+  std::string stored_name = with_sizes(names.next(clock.wall()), size);
+  auto appear = [&]() -> Status {
+    copy.entry.emplace(ops, copy.at->maildir.incoming.get(), stored_name);
+    Status linked = ops.link(first.at->maildir.tmp.get(), name, copy.at->maildir.incoming.get(), stored_name);
+    if (!linked) copy.entry->keep(), copy.entry.reset();
+    return linked;
+  };
+  Status placed = quota.place(copy.hold->kept, appear);
+  if (placed) return;
+  // Too many links, a file system or a project of its own, or one without links.
+  bool other_file = placed.error().sys == EMLINK || placed.error().sys == EXDEV ||
+                    placed.error().sys == EPERM || placed.error().sys == EOPNOTSUPP;
+  if (!other_file) {
+    copy.reply = report(*copy.recipient, std::unexpected(std::move(placed).error()), copy.note);
+    return;
+  }
+  copy.hold = std::make_unique<Hold>();
+  copy.reply = report(*copy.recipient, store(handle, envelope, *copy.recipient, body, copy.note), copy.note);
+}
+
+Status MaildirAgent::Impl::undo(Copy& copy) {
+  return quota.take_back(copy.hold->kept, [&] { return copy.entry->remove(); });
+}
+
+// The entries in each new/. The first of these commits of the file system's journal has most of the others in
+// it.
+void MaildirAgent::Impl::sync_copies(const SpoolHandle& handle, std::deque<Copy>& copies) {
+  std::optional<Status> all;
+  for (Copy& copy : copies) {
+    if (!copy.entry) continue;
+    Status synced = use_group() && all ? *all : sync_entries(handle, copy.at->maildir);
+    if (use_group()) all = synced;
+    if (synced) {
+      copy.entry->keep();
+      if (!copy.at->maildir.not_known.empty()) tree.remember(handle, copy.at->path, copy.at->maildir);
+      *copy.note = std::move(copy.at->note);
+      copy.reply = Reply{250, "2.0.0", "Delivered"};
+      continue;
+    }
+    Error error = std::move(synced).error();
+    if (Status removed = undo(copy); !removed)
+      error.message += fmt::format("; the undelivered file could not be removed ({})",
+                                   removed.error().message);
+    copy.reply = report(*copy.recipient, std::unexpected(std::move(error)), copy.note);
+  }
+}
+
+MaildirAgent::MaildirAgent(MaildirConfig config, Spool& spool, SyncGroup& syncs, FileOps& ops,
+                           const Clock& clock)
+    : impl_(std::make_unique<Impl>(std::move(config), spool, syncs, ops, clock)) {}
+MaildirAgent::~MaildirAgent() = default;
+
+Status MaildirAgent::check_owner(const User& user) const {
+  uid_t uid = ::geteuid();
+  gid_t gid = ::getegid();
+  if (user.uid == 0 || user.gid == 0)
+    return fail(Errc::denied, "user {} has uid {} and gid {}: mail is never delivered as root", user.name,
+                user.uid, user.gid);
+  if (user.uid != uid || user.gid != gid)
+    return fail(
+        Errc::denied,
+        "user {} has uid {} and gid {}, but the built-in Maildir agent writes as {}:{}, which lmtpd runs as; "
+        "give the row these ids, or an external agent, which runs under the row's own",
+        user.name, user.uid, user.gid, uid, gid);
+  return {};
+}
+
+// Why nothing is to be stored for that recipient.
+std::optional<Reply> MaildirAgent::deny(const Recipient& recipient, const MessageBody& body,
+                                        std::string* detail) {
+  if (Status owner = check_owner(recipient.user); !owner) {
+    *detail = owner.error().message;
+    return reply_of_error(owner.error());
+  }
+  auto loop = find_loop(body, recipient, {impl_->config.delivered_to_check, impl_->config.received_max});
+  if (!loop) {
+    *detail = loop.error().message;
+    return reply_of_error(loop.error());
+  }
+  if (!*loop) return std::nullopt;
+  *detail = **loop;
+  return make_reply(554, "5.4.6", clean_reply_text(**loop));
+}
+
+Reply MaildirAgent::deliver(const SpoolHandle& handle, const Envelope& envelope, const Recipient& recipient,
+                            const MessageBody& body, std::string* detail) {
+  if (auto denied = deny(recipient, body, detail)) return *denied;
+  return impl_->report(recipient, impl_->store(handle, envelope, recipient, body, detail), detail);
+}
+
+bool MaildirAgent::links() const {
+  return impl_->config.hard_links;
+}
+
+// Without Delivered-To a loop shows by this host's own Received fields.
+std::vector<Reply> MaildirAgent::deliver_linked(const SpoolHandle& handle, const Envelope& envelope,
+                                                std::span<const std::size_t> recipients,
+                                                const MessageBody& body, std::vector<std::string>& details) {
+  details.resize(recipients.size());
+  std::deque<Impl::Copy> copies;
+  for (std::size_t i = 0; i < recipients.size(); ++i)
+    copies.emplace_back(&envelope.recipients[recipients[i]], &details[i]);
+  auto passes = find_route_loop(body, impl_->config.hostname, impl_->config.received_max, shared_passes_max);
+  for (Impl::Copy& copy : copies) {
+    if (passes && *passes) {
+      *copy.note = **passes;
+      copy.reply = make_reply(554, "5.4.6", clean_reply_text(**passes));
+      continue;
+    }
+    copy.reply = deny(*copy.recipient, body, copy.note);
+    if (copy.reply) continue;
+    auto place = impl_->open_place(handle, *copy.recipient);
+    if (place)
+      copy.at = std::move(*place);
+    else
+      copy.reply = impl_->report(*copy.recipient, std::unexpected(std::move(place).error()), copy.note);
+  }
+  bool any = std::ranges::any_of(copies, [](const Impl::Copy& copy) { return !copy.reply; });
+  Status stored = any ? impl_->store_once(handle, envelope, body, copies) : Status{};
+  std::vector<Reply> replies;
+  for (Impl::Copy& copy : copies) {
+    if (!copy.reply) copy.reply = impl_->report(*copy.recipient, std::unexpected(stored.error()), copy.note);
+    replies.push_back(std::move(*copy.reply));
+  }
+  return replies;
+}
+
+bool MaildirAgent::may_refuse(const User& user) const {
+  return impl_->asked.on() || (impl_->quota.on() && !user.quota.unlimited());
+}
+
+// A Maildir that is not there is empty.
+Result<Room> MaildirAgent::room_of(const SpoolHandle& handle, const User& user, const std::string& detail,
+                                   std::uint64_t bytes) {
+  bytes = std::max<std::uint64_t>(bytes, 1);
+  if (impl_->asked.on()) return impl_->asked.room(user, bytes);
+  TL_TRY_ASSIGN(std::string relative, impl_->spool.relative(user.maildir));
+  TL_TRY_ASSIGN(MaildirPath path, impl_->folders.look(handle, relative, user, detail));
+  if (!impl_->quota.counts(path.folder)) return Room::enough;
+  // MAIL announces it with CRLF line ends, and LF ones are stored: nobody is refused for a size that it would
+  // not have. Lines have 16 bytes at least, most of them.
+  bytes -= bytes / 16;
+  auto directory = impl_->ops.open_directory(handle.root.get(), relative);
+  if (!directory && directory.error().sys == ENOENT)
+    return room_for(bytes, {}, user.quota, impl_->config.quota.grace_percent);
+  if (!directory) return std::unexpected(std::move(directory).error());
+  return impl_->quota.room({directory->get(), relative, user.quota}, bytes);
+}
+
+std::optional<Reply> MaildirAgent::refusal(const SpoolHandle& handle, const User& user,
+                                           const std::string& detail, std::uint64_t bytes, std::string* why) {
+  if (!may_refuse(user) || !check_owner(user)) return std::nullopt;
+  auto room = room_of(handle, user, detail, bytes);
+  if (room && *room == Room::enough) return std::nullopt;
+  if (room) return impl_->refuse(user, *room);
+  if (impl_->asked.on()) {
+    *why = std::move(room.error().message);
+    return quota_unknown;
+  }
+  *why = fmt::format("{}: {}", user.maildir, room.error().message);
+  return reply_of_error(room.error());
+}
+
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,44 @@
+// Group commit: one syncfs serves every delivery that waits at its start.
+//
+// A caller is served by a syncfs that *started* after it called, on a descriptor that is at least as old as
+// its own, so that an error of any write it made is reported to it. While one runs the next group gathers. An
+// error of a syncfs is the error of every member of its group: nobody can tell whose bytes were lost.
+// Thread-safe.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "twinloft/base/result.h"
+#include "twinloft/lmtpd/spool/file_ops.h"
+#include "twinloft/lmtpd/spool/spool.h"
+
+namespace twinloft::lmtpd {
+
+class SyncGroup {
+ public:
+  explicit SyncGroup(FileOps& ops) : ops_(ops) {}
+  // `spool` was opened before the first write that is to be covered, and stays open during the call.
+  Status sync(const SpoolHandle& spool);
+
+  struct Counters {
+    std::uint64_t rounds = 0;   // syncfs calls
+    std::uint64_t members = 0;  // callers served by them
+    std::uint64_t waiting = 0;  // callers inside sync() now
+  };
+  Counters counters() const;
+
+ private:
+  struct Group;
+  void lead(std::unique_lock<std::mutex>& lock, Group& group);
+
+  FileOps& ops_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<Group> gathering_;
+  bool running_ = false;
+  Counters counters_;
+};
+
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,45 @@
+// The input is the detail of an address, and what follows its first line is a file `subscriptions`. What is
+// named lies directly in the Maildir, and nowhere else; the file keeps what it had, and has the folder once.
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "subscriptions.h"
+#include "twinloft/base/check.h"
+#include "twinloft/lmtpd/maildir/folder_name.h"
+
+using namespace twinloft;
+using namespace twinloft::lmtpd;
+
+namespace {
+
+bool printable(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](unsigned char c) { return c >= 0x20 && c < 0x7f; });
+}
+
+void check_directory(const std::string& directory) {
+  TL_CHECK(directory.size() > 1 && directory.size() <= 255 && directory.front() == '.' &&
+           directory.back() != '.');
+  TL_CHECK(directory.find('/') == std::string::npos && directory.find("..") == std::string::npos);
+  TL_CHECK(directory.find_first_of("*%") == std::string::npos && printable(directory));
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string input(reinterpret_cast<const char*>(data), size);
+  const std::size_t line_end = std::min(input.find('\n'), input.size());
+  const std::string detail = input.substr(0, line_end),
+                    file = input.substr(std::min(line_end + 1, input.size()));
+  for (char separator : {'.', '/'}) {
+    auto directory = folder_directory(detail, separator);
+    if (!directory) continue;
+    check_directory(*directory);
+    auto added = add_subscription(file, *directory);
+    if (!added) continue;
+    TL_CHECK(added->size() > file.size() && added->ends_with('\n') &&
+             (file.empty() || added->starts_with(file)));
+    TL_CHECK(!add_subscription(*added, *directory));
+  }
+  return 0;
+}

@@ -1,0 +1,130 @@
+// Deliveries of the built-in agent where somebody else counts what mailboxes hold.
+#include "asked_quota.h"
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "../support/maildir_fixture.h"
+
+namespace twinloft::lmtpd {
+namespace {
+
+// A mailbox of `most` bytes, of which what is stored is used.
+struct Counting final : QuotaService {
+  std::atomic<std::uint64_t> most{0}, used{0};
+  std::atomic<bool> away{false};
+  std::atomic<int> asked{0};
+  std::atomic<std::uint64_t> last{0};
+  Result<Room> room(const User&, std::uint64_t bytes) override {
+    ++asked;
+    last = bytes;
+    if (away) return fail(Errc::unavailable, "quota-status is away");
+    if (bytes > most) return Room::never;
+    return used + bytes > most ? Room::full : Room::enough;
+  }
+};
+
+class AskedQuotaTest : public test::MaildirFixture {
+ protected:
+  void SetUp() override {
+    MaildirFixture::SetUp();
+    quota_service_ = &service_;
+    use();
+  }
+  void use(OverQuota over = OverQuota::reject) {
+    QuotaConfig quota;
+    quota.driver = QuotaDriver::count;
+    quota.over = over;
+    use_spool(dir_, Durability::fsync, {}, quota);
+  }
+  std::optional<Reply> refusal(std::uint64_t size, std::string* why) {
+    return agent_->refusal(*spool_->open(), recipient_.user, recipient_.detail, size, why);
+  }
+  Counting service_;
+};
+
+TEST_F(AskedQuotaTest, IsAskedWithTheSizeThatDovecotCounts) {
+  service_.most = 1'000'000;
+  EXPECT_EQ(deliver().code, 250);
+  std::string name = std::filesystem::directory_iterator(maildir_ + "/new")->path().filename();
+  EXPECT_NE(name.find(",W=" + std::to_string(service_.last)), std::string::npos)
+      << name << ", asked for " << service_.last;
+  EXPECT_FALSE(std::filesystem::exists(maildir_ + "/maildirsize"));
+}
+
+TEST_F(AskedQuotaTest, FullIsRefusedAtRcptAndAtDelivery) {
+  service_.most = 10'000;
+  service_.used = 10'000;
+  std::string why;
+  EXPECT_EQ(refusal(0, &why)->code, 552);
+  EXPECT_EQ(refusal(20'000, &why)->enhanced, "5.2.3");
+  EXPECT_EQ(why, "");
+  Reply reply = deliver();
+  EXPECT_EQ(reply.code, 552);
+  EXPECT_EQ(reply.enhanced, "5.2.2");
+  EXPECT_TRUE(std::filesystem::is_empty(maildir_ + "/new"));
+  EXPECT_TRUE(std::filesystem::is_empty(maildir_ + "/tmp"));
+  use(OverQuota::defer);
+  EXPECT_EQ(refusal(0, &why)->code, 452);
+  EXPECT_EQ(deliver().code, 452);
+}
+
+TEST_F(AskedQuotaTest, WithoutAnAnswerMailIsPutOffAndTheLogSaysWhy) {
+  service_.away = true;
+  std::string why;
+  auto reply = refusal(100, &why);
+  EXPECT_EQ(reply->code, 451);
+  EXPECT_EQ(why, "quota-status is away");
+  EXPECT_EQ(deliver().code, 451);
+  EXPECT_TRUE(std::filesystem::is_empty(maildir_ + "/new"));
+  EXPECT_TRUE(std::filesystem::is_empty(maildir_ + "/tmp"));
+}
+
+// What is under way is counted, and refuses nobody for good.
+TEST_F(AskedQuotaTest, DeliveriesAtOnceDoNotShareTheLastRoom) {
+  service_.most = 1000;
+  AskedQuota quota(&service_);
+  {
+    AskedQuota::Hold first, second, third;
+    EXPECT_EQ(quota.take(recipient_.user, 600, first), Room::enough);
+    auto beside = quota.take(recipient_.user, 600, second);
+    ASSERT_FALSE(beside);
+    EXPECT_EQ(beside.error().code, Errc::exhausted);
+    EXPECT_EQ(quota.take(recipient_.user, 1100, third), Room::never);
+    User other = recipient_.user;
+    other.name = "other@example.org";
+    AskedQuota::Hold theirs;
+    EXPECT_EQ(quota.take(other, 600, theirs), Room::enough);
+  }
+  AskedQuota::Hold later, empty, also_empty;
+  EXPECT_EQ(quota.take(recipient_.user, 600, later), Room::enough);
+  EXPECT_EQ(quota.take(recipient_.user, 0, empty), Room::enough);
+  EXPECT_EQ(quota.take(recipient_.user, 0, also_empty), Room::enough);
+}
+
+TEST_F(AskedQuotaTest, ManyAtOnceNeverHoldMoreThanThereIs) {
+  service_.most = 1000;
+  AskedQuota quota(&service_);
+  std::atomic<std::uint64_t> held{0}, highest{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 500; ++i) {
+        AskedQuota::Hold hold;
+        auto room = quota.take(recipient_.user, 300, hold);
+        if (!room || *room != Room::enough) continue;
+        std::uint64_t now = held += 300, seen = highest;
+        while (now > seen && !highest.compare_exchange_weak(seen, now)) {
+        }
+        held -= 300;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(highest, 0u);
+  EXPECT_LE(highest, 1000u);
+}
+
+}  // namespace
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,47 @@
+#pragma once
+
+#include "fixture.h"
+#include "recording_ops.h"
+#include "twinloft/lmtpd/maildir/maildir.h"
+
+namespace twinloft::lmtpd::test {
+
+// A spool without marker, owned by the mail user, and the agent writing as that user.
+class MaildirFixture : public DirTest {
+ protected:
+  void SetUp() override {
+    give_to_mail_user(dir_);
+    use_spool(dir_);
+    become_mail_user();
+  }
+  void use_spool(const std::string& root, Durability durability = Durability::fsync,
+                 FolderConfig folders = {}, QuotaConfig quota = {}) {
+    spool_ = Spool::create({root, std::nullopt}, ops_).value();
+    syncs_ = std::make_unique<SyncGroup>(ops_);
+    agent_ = std::make_unique<MaildirAgent>(
+        MaildirConfig{"mail.example.org", durability, folders, std::move(quota), quota_service_, 100},
+        *spool_, *syncs_, ops_, clock_);
+    recipient_ = make_recipient(root + "/example.org/ann");
+    maildir_ = recipient_.user.maildir;
+    ops_.prefix = root;
+  }
+  Reply deliver(const MessageBody& body) {
+    detail_.clear();
+    auto handle = spool_->open();
+    if (!handle) return {451, "4.3.0", handle.error().message};
+    return agent_->deliver(*handle, make_envelope(), recipient_, body, &detail_);
+  }
+  Reply deliver() { return deliver(in_memory(small_message)); }
+
+  RecordingOps ops_;
+  OsClock clock_;
+  QuotaService* quota_service_ = nullptr;
+  std::unique_ptr<Spool> spool_;
+  std::unique_ptr<SyncGroup> syncs_;
+  std::unique_ptr<MaildirAgent> agent_;
+  Recipient recipient_;
+  std::string maildir_;
+  std::string detail_;
+};
+
+}  // namespace twinloft::lmtpd::test
