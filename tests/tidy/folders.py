@@ -10,7 +10,7 @@ import re
 # links its neighbours too.
 LMTPD, REPL = "lmtpd/*", "spool-repl/*"
 WITHOUT_LIBRARY = {
-    "lmtpd": ["base", "argv", LMTPD],
+    "lmtpd/app": ["base", "argv", LMTPD],
     "spool-repl/ctl": ["base", REPL],
     "bench/parts": ["base", "argv", LMTPD, REPL],
     "tests/unit/base": ["base"],

@@ -62,7 +62,7 @@ class IncludeEdges(TidyTest):
         self.good("argv/src/a.cc", '#include "twinloft/base/fd.h"\n#include "twinloft/argv/argv.h"\n')
         self.good("lmtpd/delivery/src/a.cc", '#include "twinloft/argv/argv.h"\n#include "twinloft/lmtpd/session/m.h"\n')
         self.good("lmtpd/userdb/src/a.cc", '#include "twinloft/lmtpd/session/model.h"\n')
-        self.good("lmtpd/main.cc", '#include "twinloft/lmtpd/net/a.h"\n#include "twinloft/lmtpd/delivery/b.h"\n')
+        self.good("lmtpd/app/main.cc", '#include "twinloft/lmtpd/net/a.h"\n#include "twinloft/lmtpd/delivery/b.h"\n')
         self.good("spool-repl/daemon/src/a.cc", '#include "twinloft/spool-repl/core/a.h"\n#include "twinloft/spool-repl/io/b.h"\n')
         self.good("bench/mailbench/src/a.cc", '#include "twinloft/mailbench/a.h"\n#include "twinloft/base/a.h"\n')
         self.good("tests/unit/mailbench/a.cc", '#include "twinloft/mailbench/a.h"\n')
@@ -75,7 +75,7 @@ class IncludeEdges(TidyTest):
                 ("lmtpd/session/include/twinloft/lmtpd/session/a.h", "twinloft/lmtpd/net/a.h"),
                 ("lmtpd/delivery/src/a.cc", "twinloft/lmtpd/userdb/a.h"),
                 ("lmtpd/delivery/src/a.cc", "twinloft/spool-repl/format/a.h"),
-                ("lmtpd/main.cc", "twinloft/spool-repl/control/a.h"),
+                ("lmtpd/app/main.cc", "twinloft/spool-repl/control/a.h"),
                 ("spool-repl/daemon/src/a.cc", "twinloft/lmtpd/proto/reply.h"),
                 ("spool-repl/core/src/a.cc", "twinloft/spool-repl/ports/file.h"),
                 ("spool-repl/control/src/a.cc", "twinloft/spool-repl/core/a.h"),
@@ -147,13 +147,13 @@ class PrivateHeaders(TidyTest):
         self.write("tests/unit/lmtpd/net/support.h", "")
         self.good("tests/unit/lmtpd/net/a.cc", '#include "support.h"\n')
         self.good("tests/fuzz/lmtpd/net/a.cc", '#include "secret.h"\n')
-        self.write("lmtpd/users.h", "#pragma once\n")
-        self.good("bench/parts/lmtpd/a.cc", '#include "users.h"\n')
+        self.write("lmtpd/app/users.h", "#pragma once\n")
+        self.good("bench/parts/lmtpd/app/a.cc", '#include "users.h"\n')
 
     def test_of_others(self):
         self.bad("lmtpd/delivery/src/a.cc", '#include "../../net/src/secret.h"\n', "private-header")
         self.bad("lmtpd/delivery/src/a.cc", '#include "secret.h"\n', "private-header")
-        self.bad("lmtpd/main.cc", '#include "net/src/secret.h"\n', "private-header")
+        self.bad("lmtpd/app/main.cc", '#include "net/src/secret.h"\n', "private-header")
         self.bad("tests/unit/lmtpd/delivery/a.cc", '#include "secret.h"\n', "private-header")
         self.bad("tests/fuzz/lmtpd/delivery/a.cc", '#include "secret.h"\n', "private-header")
         self.bad("bench/parts/lmtpd/a.cc", '#include "secret.h"\n', "private-header")

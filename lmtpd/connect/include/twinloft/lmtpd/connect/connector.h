@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "twinloft/lmtpd/connect/target.h"
-#include "twinloft/lmtpd/lanes/lane_process.h"
+#include "twinloft/lmtpd/process/lane_process.h"
 
 namespace twinloft::lmtpd {
 

@@ -8,7 +8,7 @@
 #include <functional>
 #include <memory>
 
-#include "twinloft/lmtpd/lanes/lane_process.h"
+#include "twinloft/lmtpd/process/lane_process.h"
 #include "twinloft/lmtpd/userdb/source.h"
 
 namespace twinloft::lmtpd {

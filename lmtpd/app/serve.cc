@@ -1,0 +1,340 @@
+#include "serve.h"
+
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <optional>
+#include <thread>
+
+#include "check_config.h"
+#include "twinloft/base/log.h"
+#include "twinloft/lmtpd/agents/agent_refusal.h"
+#include "twinloft/lmtpd/connect/connector.h"
+#include "twinloft/lmtpd/delivery/service.h"
+#include "twinloft/lmtpd/net/server.h"
+#include "twinloft/lmtpd/process/confine.h"
+#include "twinloft/lmtpd/process/privileges.h"
+#include "twinloft/lmtpd/route/router.h"
+#include "users.h"
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+// The built-in agent does, and an external one or a next hop whose section says so.
+bool takes_utf8(const Config& config, const User& user) {
+  if (!user.next_hop.empty()) {
+    auto hop = std::find_if(config.next_hops.begin(), config.next_hops.end(),
+                            [&](const NextHopSettings& h) { return h.spec.name == user.next_hop; });
+    return hop == config.next_hops.end() || hop->spec.smtputf8;
+  }
+  const std::string& agent = agent_of(config.delivery, user);
+  auto spec = std::find_if(config.agents.begin(), config.agents.end(),
+                           [&](const AgentSpec& a) { return a.name == agent; });
+  return spec == config.agents.end() || spec->smtputf8;
+}
+
+ServerConfig to_server_config(const Config& config) {
+  const LimitSettings& l = config.limits;
+  ServerConfig out;
+  out.session.hostname = config.hostname;
+  out.session.message_bytes_max = l.message_bytes_max;
+  out.session.header_bytes_max = l.header_bytes_max;
+  out.session.recipients_max = l.recipients_max;
+  out.session.bad_commands_max = l.bad_commands_max;
+  out.session.refused_max = l.refused_max;
+  out.session.detail_delimiter = config.users.directory.detail_delimiter;
+  out.session.agent_refusal = [&config, refusals = std::make_shared<AgentRefusals>(config.agents)](
+                                  const Envelope& envelope, const Recipient& recipient) {
+    return recipient.user.next_hop.empty()
+               ? refusals->refusal(agent_of(config.delivery, recipient.user), envelope, recipient)
+               : std::nullopt;
+  };
+  out.session.takes_utf8 = [&config](const User& user) { return takes_utf8(config, user); };
+  out.io_threads = l.io_threads;
+  out.deliveries_max = l.deliveries;
+  out.lookups_max = static_cast<std::uint32_t>(lookups_at_once(config.users));
+  if (config.delivery.maildir.quota.driver == QuotaDriver::none) out.rooms_max = 1;
+  out.deliveries_per_transaction_max = l.deliveries_per_transaction;
+  out.connections_max = l.connections_max;
+  out.connections_per_address_max = l.connections_per_address_max;
+  out.transaction_timeout = l.transaction_timeout;
+  out.idle_timeout = l.idle_timeout;
+  out.queue_time = l.queue_time;
+  out.stop_timeout = l.stop_timeout;
+  out.body_memory = l.body_memory;
+  out.body_memory_total = l.body_memory_total;
+  out.body_directory = l.body_directory;
+  out.body_disk_total = l.body_disk_total;
+  return out;
+}
+
+// Connections and deliveries need several descriptors each; the usual soft limit of 1024 is there for
+// select(2), which nothing here uses. Called after the fork of the spawner, whose agents get a limit of their
+// own.
+void raise_descriptor_limit(const Config& config) {
+  rlimit limit{};
+  if (auto few = compare_open_files(config)) log_warning("{}", *few);
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) log_warning("the limit of open files could not be raised");
+}
+
+// Members are destroyed in the reverse order: the server first, the spawner last.
+struct Parts {
+  std::optional<LogWriter> log;  // the last one to go
+  OsClock clock;
+  OsRandom random;
+  std::unique_ptr<Spawner> spawner;
+  std::unique_ptr<UserDb> users;
+  UserProcess* user_process = nullptr;        // that asks the database, where there is one; a part of `users`
+  std::unique_ptr<ConnectProcess> connector;  // where there is something to connect to
+  std::unique_ptr<QuotaStatus> quota_status;  // where Dovecot counts
+  std::unique_ptr<DeliveryService> delivery;  // where there is a spool
+  std::unique_ptr<Router> router;             // where there are next hops
+  std::unique_ptr<Server> server;
+  std::atomic<bool> aborted{false};  // so that the spawner's end is no news
+};
+
+// Which makes connections: what it may do is what its user may.
+Status become_helper(const Identity& identity, const std::string& user, const char* what) {
+  TL_TRY(drop_privileges(identity));
+  if (Status confined = confine_helper(); !confined)
+    log_warning("{}: the process that {} is unconfined, and may do what {} may", confined.error().message,
+                what, user);
+  return {};
+}
+
+bool asks_dovecot(const Config& config) {
+  return config.delivers_here() && config.delivery.maildir.quota.driver == QuotaDriver::count;
+}
+
+// Its targets are the next hops in their order, and then what Dovecot is asked by.
+Status start_connector(const Config& config, const Identity& identity, Parts& parts) {
+  std::vector<ConnectTarget> targets;
+  for (const NextHopSettings& hop : config.next_hops) targets.push_back(hop.spec.target);
+  if (asks_dovecot(config)) targets.push_back(config.quota_status.target);
+  if (targets.empty()) return {};
+  TL_TRY_ASSIGN(parts.connector, ConnectProcess::start(std::move(targets), [&] {
+                  return become_helper(identity, config.user, "makes connections");
+                }));
+  return {};
+}
+
+// Of all messages, as they arrive and as agents get them.
+struct Budgets {
+  std::shared_ptr<MemoryBudget> memory, disk;
+};
+
+// What needs the spool, and what needs the network; mail goes to one of them, or to either.
+Result<Deliverer*> open_delivery(const Config& config, RouterConfig routes, const Budgets& budgets,
+                                 Parts& parts) {
+  if (config.delivers_here()) {
+    DeliveryConfig delivery = config.delivery;
+    delivery.hostname = config.hostname;
+    delivery.external.memory = budgets.memory;
+    delivery.external.disk = budgets.disk;
+    if (asks_dovecot(config))
+      parts.quota_status = std::make_unique<QuotaStatus>(config.quota_status, *parts.connector,
+                                                         config.next_hops.size(), parts.clock);
+    delivery.maildir.quota_service = parts.quota_status.get();
+    TL_TRY_ASSIGN(parts.delivery,
+                  DeliveryService::create(std::move(delivery), parts.spawner.get(), parts.clock));
+    if (Status spool = parts.delivery->check_spool(); !spool)
+      log_warning("{}; until it is there, every delivery gets 451", spool.error().message);
+  }
+  if (config.next_hops.empty()) return parts.delivery.get();
+  parts.router = Router::create(std::move(routes), parts.delivery.get(), *parts.connector, parts.clock);
+  return parts.router.get();
+}
+
+// The spawner is forked before any thread exists, and so is the process that asks the user database, and
+// nothing is read from the network before this process has become the mail user.
+Status start(Config& config, std::vector<Listener> listeners, Parts& parts) {
+  TL_TRY_ASSIGN(Identity identity, find_identity(config.user, config.group));
+  TL_TRY(fill_user_ids(config.users, identity));
+  TL_TRY(check_static_users(config, config.users, identity));
+  if (!config.agents.empty()) {
+    TL_TRY_ASSIGN(parts.spawner,
+                  Spawner::start(config.agents, spawner_options(config, config.users, identity)));
+  }
+  TL_TRY_ASSIGN(
+      std::unique_ptr<UserProcess> users,
+      start_users(
+          config.users, [&] { return become_helper(identity, config.user, "asks the user database"); },
+          parts.clock));
+  parts.user_process = users.get();
+  TL_TRY(start_connector(config, identity, parts));
+  raise_descriptor_limit(config);
+  TL_TRY_ASSIGN(std::shared_ptr<const TlsContext> tls, load_tls(config.tls));
+  TL_TRY_ASSIGN(RouterConfig routes, load_routes(config));
+  TL_TRY(drop_privileges(identity));
+  if (Status confined = confine(); !confined)
+    log_warning("{}: the serving process is unconfined, and may do what {} may", confined.error().message,
+                config.user);
+  parts.log.emplace();  // deliveries wait for no reader of the log
+  for (const std::string& problem : try_directories(config))
+    log_warning("{}; until it can, messages that need one are deferred", problem);
+  TL_TRY_ASSIGN(parts.users, open_users(config.users, parts.clock, std::move(users)));
+  Budgets budgets{std::make_shared<MemoryBudget>(config.limits.body_memory_total),
+                  std::make_shared<MemoryBudget>(config.limits.body_disk_total)};
+  TL_TRY_ASSIGN(Deliverer * deliverer, open_delivery(config, std::move(routes), budgets, parts));
+  ServerConfig server = to_server_config(config);
+  server.memory = budgets.memory;
+  server.disk = budgets.disk;
+  server.tls = std::move(tls);
+  server.on_abort = [&parts] {
+    parts.aborted = true;
+    if (parts.spawner) parts.spawner->give_up();
+    if (parts.router) parts.router->give_up();
+  };
+  TL_TRY_ASSIGN(parts.server, Server::create(std::move(server), std::move(listeners), *parts.users,
+                                             *deliverer, parts.clock, parts.random));
+  return {};
+}
+
+void obey(ServerCommand command, Server& server) {
+  switch (command) {
+    case ServerCommand::drain:
+      return server.drain();
+    case ServerCommand::stop:
+      return server.stop();
+    case ServerCommand::abort:
+      log_warning("told again to stop: deliveries under way are aborted");
+      return server.abort();
+  }
+}
+
+// A process that this one needs.
+struct Helper {
+  int lifeline = -1;  // says so once it is gone
+  std::function<Status()> beat;
+  std::string_view gone;  // what to say then
+  bool for_all = false;   // no recipient is taken without it
+};
+
+std::vector<Helper> helpers_of(Parts& parts) {
+  std::vector<Helper> out;
+  if (parts.spawner)
+    out.push_back({parts.spawner->lifeline(), [&parts] { return parts.spawner->beat(); },
+                   "the spawner is gone: agents cannot be run any more"});
+  if (parts.user_process)
+    out.push_back({parts.user_process->lifeline(), [&parts] { return parts.user_process->beat(); },
+                   "the process that asks the user database is gone", true});
+  if (parts.connector)
+    out.push_back({parts.connector->lifeline(), [&parts] { return parts.connector->beat(); },
+                   "the process that makes connections is gone"});
+  return out;
+}
+
+// Tells the supervisor, once for each helper that has ended, or gives no sign of life. Without the user
+// database a client that stayed here would only get 451.
+void tell_crippled(int control, Server& server, Helper& helper, std::string_view what) {
+  helper.lifeline = -1;
+  helper.beat = nullptr;
+  log_error("{}, and another process is to take over", what);
+  if (helper.for_all) server.hurry();
+  (void)::send(control, &server_is_crippled, 1, MSG_NOSIGNAL);
+}
+
+void look_after(int control, Server& server, Helper& helper, const pollfd& waited) {
+  if (!helper.beat) return;
+  if (waited.revents != 0) return tell_crippled(control, server, helper, helper.gone);
+  if (Status alive = helper.beat(); !alive) tell_crippled(control, server, helper, alive.error().message);
+}
+
+// A process whose event loops hang says nothing, and the supervisor ends it.
+class SignsOfLife {
+ public:
+  SignsOfLife(int control, Server& server, const Clock& clock)
+      : control_(control), server_(server), clock_(clock), due_(clock.now()) {}
+
+  void give() {
+    constexpr Duration pause = std::chrono::seconds(5);
+    Instant now = clock_.now();
+    if (now < due_ || !server_.takes_turns()) return;
+    (void)::send(control_, &server_lives, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    due_ = now + pause;
+  }
+
+ private:
+  const int control_;
+  Server& server_;
+  const Clock& clock_;
+  Instant due_;
+};
+
+// Where the supervisor is gone nobody else tells this process to leave.
+void listen_to_supervisor(int control, Parts& parts) {
+  constexpr int beat_ms = 1000;
+  Server& server = *parts.server;
+  SignsOfLife signs(control, server, parts.clock);
+  std::vector<Helper> helpers = helpers_of(parts);
+  std::vector<pollfd> waits(helpers.size() + 1, pollfd{control, POLLIN, 0});
+  for (;;) {
+    for (std::size_t i = 0; i < helpers.size(); ++i) waits[i + 1] = {helpers[i].lifeline, 0, 0};
+    if (::poll(waits.data(), waits.size(), beat_ms) < 0) continue;
+    signs.give();
+    for (std::size_t i = 0; i < helpers.size() && !parts.aborted; ++i)
+      look_after(control, server, helpers[i], waits[i + 1]);
+    if (parts.aborted) helpers.clear(), waits.resize(1);  // their end is no news
+    if (waits[0].revents == 0) continue;
+    char word = 0;
+    ssize_t got = ::recv(control, &word, 1, MSG_DONTWAIT);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got <= 0) return server.stop();
+    obey(static_cast<ServerCommand>(word), server);
+  }
+}
+
+RunEnd run(Parts& parts, int control) {
+  std::thread listening(listen_to_supervisor, control, std::ref(parts));
+  RunEnd end = parts.server->run();
+  (void)::shutdown(control, SHUT_RD);
+  listening.join();
+  (void)::send(control, &server_is_leaving, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+  return end;
+}
+
+// Threads that stand in the kernel cannot be waited for; the clients of their deliveries have got no 250.
+int leave(const Parts& parts, const RunEnd& end) {
+  if (end.deliveries_left > 0 || end.connections_left > 0)
+    log_error(
+        "leaving {} deliveries that have not ended, and {} connections; none of their clients got a 250 for "
+        "them",
+        end.deliveries_left, end.connections_left);
+  if (parts.spawner) parts.spawner->give_up();
+  log_settle();
+  ::_exit(EX_TEMPFAIL);
+}
+
+}  // namespace
+
+int exit_code_of(const Error& error) {
+  bool passes = error.code == Errc::unavailable || error.code == Errc::timeout ||
+                error.code == Errc::exhausted;
+  return passes ? EX_UNAVAILABLE : EX_CONFIG;
+}
+
+int serve(Config config, std::vector<Listener> listeners, int control) {
+  (void)::prctl(PR_SET_NAME, "lmtpd-server");
+  Parts parts;
+  if (Status started = start(config, std::move(listeners), parts); !started) {
+    log_error("{}", started.error().message);
+    return exit_code_of(started.error());
+  }
+  if (::send(control, &server_is_ready, 1, MSG_NOSIGNAL) != 1)
+    return EX_SOFTWARE;  // nobody has waited for it
+  RunEnd end = run(parts, control);
+  return end.in_order() ? 0 : leave(parts, end);
+}
+
+}  // namespace twinloft::lmtpd

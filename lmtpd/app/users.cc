@@ -1,0 +1,349 @@
+#include "users.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <ostream>
+#include <vector>
+
+#include "twinloft/base/fd.h"
+#include "twinloft/lmtpd/proto/path.h"
+#include "twinloft/lmtpd/spool/spool.h"
+
+namespace twinloft::lmtpd {
+
+namespace {
+
+template <class SourceConfig>
+SourceConfig with(const UserDefaults& defaults, SourceConfig config) {
+  config.defaults = defaults;
+  return config;
+}
+
+Result<std::unique_ptr<UserSource>> open_source(const UserSettings& users, const Clock& clock) {
+  switch (users.driver) {
+    case UserDriver::sqlite:
+      return open_sqlite_db(with(users.defaults, users.sqlite));
+    case UserDriver::mysql:
+      return open_mysql_db(with(users.defaults, users.mysql), clock);
+    case UserDriver::passwd_file:
+      return open_passwd_file(passwd_file_of(users), clock);
+    case UserDriver::passwd:
+      return make_passwd_db(with(users.defaults, users.passwd));
+    case UserDriver::static_db:
+      return make_static_db(with(users.defaults, users.fixed));
+  }
+  return fail(Errc::internal, "users.driver");
+}
+
+std::vector<std::string> host_texts(const MysqlDbConfig& mysql) {
+  std::vector<std::string> out;
+  for (const MysqlHost& host : mysql.hosts) out.push_back(host.text);
+  return out;
+}
+
+}  // namespace
+
+PasswdFileConfig passwd_file_of(const UserSettings& users) {
+  return with(users.defaults, users.passwd_file);
+}
+
+Status read_secrets(UserSettings& users) {
+  constexpr std::size_t password_bytes_max = 4096;
+  if (users.mysql_password_file.empty()) return {};
+  auto text = read_file(users.mysql_password_file, password_bytes_max);
+  if (!text) return fail(text.error().code, "users.db_password_file: {}", text.error().message);
+  users.mysql.password = text->substr(0, text->find_first_of("\r\n"));
+  return {};
+}
+
+std::size_t lookups_at_once(const UserSettings& users) {
+  constexpr std::size_t without_connections = 4;
+  switch (users.driver) {
+    case UserDriver::sqlite:
+      return users.sqlite.connections_max;
+    case UserDriver::mysql:
+      return users.mysql.connections_max;
+    case UserDriver::static_db:
+      return 1;  // never waits: answered where it is asked
+    case UserDriver::passwd_file:
+    case UserDriver::passwd:
+      break;
+  }
+  return without_connections;
+}
+
+Result<std::unique_ptr<UserProcess>> start_users(const UserSettings& users,
+                                                 const std::function<Status()>& become, const Clock& clock) {
+  if (users.driver != UserDriver::mysql && users.driver != UserDriver::passwd) return nullptr;
+  UserSettings settings = users;  // the new process's own: with the secrets
+  return UserProcess::start(
+      lookups_at_once(settings), settings.lookup_timeout,
+      [&]() -> Status {
+        TL_TRY(read_secrets(settings));
+        return become();
+      },
+      [&] { return open_source(settings, clock); });
+}
+
+Result<std::unique_ptr<Directory>> open_users(const UserSettings& users, const Clock& clock,
+                                              std::unique_ptr<UserSource> started) {
+  if (!started) {
+    TL_TRY_ASSIGN(started, open_source(users, clock));
+  }
+  return make_directory(std::move(started), users.directory, clock);
+}
+
+std::string describe_users(const UserSettings& users) {
+  switch (users.driver) {
+    case UserDriver::sqlite:
+      return "sqlite, " + users.sqlite.path;
+    case UserDriver::mysql:
+      return fmt::format("mysql, {} at {}", users.mysql.database, fmt::join(host_texts(users.mysql), ", "));
+    case UserDriver::passwd_file:
+      return "passwd-file, " + users.passwd_file.path;
+    case UserDriver::passwd:
+      return "passwd, the machine's accounts";
+    case UserDriver::static_db:
+      return (std::holds_alternative<AcceptAll>(users.fixed.users)
+                  ? "static, every address is accepted, homes "
+                  : "static, homes ") +
+             users.defaults.home;
+  }
+  return {};
+}
+
+namespace {
+
+// "/srv/mail/" of "/srv/mail/%domain%/%user%"; empty: it begins with a macro, or is "/".
+std::string constant_part(const std::string& home) {
+  std::size_t macro = home.find('%');
+  if (macro == std::string::npos) return home;
+  std::string out = home.substr(0, home.rfind('/', macro) + 1);
+  return out.find_first_not_of('/') == std::string::npos ? "" : out;
+}
+
+}  // namespace
+
+Status fill_user_ids(UserSettings& users, const Identity& process) {
+  users.defaults.uid = process.uid;
+  users.defaults.gid = process.gid;
+  if (!users.uid.empty()) {
+    TL_TRY_ASSIGN(Identity owner, find_user(users.uid, "users.uid"));
+    users.defaults.uid = owner.uid;
+    if (owner.gid != 0) users.defaults.gid = owner.gid;
+  }
+  if (!users.gid.empty()) {
+    TL_TRY_ASSIGN(users.defaults.gid, find_group_id(users.gid, "users.gid"));
+  }
+  return {};
+}
+
+SpawnerOptions spawner_options(const Config& config, const UserSettings& users, const Identity& identity) {
+  SpawnerOptions out = config.spawner;
+  out.run_as.own = {{identity.uid, identity.gid}, {users.defaults.uid, users.defaults.gid}};
+  out.run_as.only_own = users.driver == UserDriver::static_db;
+  if (users.driver == UserDriver::passwd)
+    out.run_as.uid_min = std::min(out.run_as.uid_min, users.passwd.uid_min);
+  for (const std::string& directory : {config.delivery.spool.root, constant_part(users.defaults.home)})
+    if (!directory.empty()) out.run_as.homes.push_back(directory);
+  return out;
+}
+
+namespace {
+
+Status check_run_as_user(const User& user, const Config& config, const Identity& identity) {
+  UserSettings users = config.users;
+  TL_TRY(fill_user_ids(users, identity));
+  auto ask = check_run_as(spawner_options(config, users, identity).run_as, user.uid, user.gid, user.home);
+  if (!ask)
+    return fail(Errc::invalid, "users.uid: the mail of {} would get 451: {}", user.name, ask.error().message);
+  if (account_agrees(*ask, user.uid, user.gid, user.home)) return {};
+  if (ask->home && !account_agrees({false, true}, user.uid, user.gid, user.home))
+    return fail(Errc::invalid,
+                "users.home: the mail of {} would get 451: its home {} lies neither in the spool nor in the "
+                "home of the account with uid {}; name its "
+                "directory: delivery.homes = [\"{}\"]",
+                user.name, user.home, user.uid,
+                user.home.substr(0, std::max<std::size_t>(user.home.rfind('/'), 1)));
+  return fail(Errc::invalid,
+              "users.gid: the mail of {} would get 451: gid {} is below delivery.gid_min ({}), and not the "
+              "group of the account with uid {}",
+              user.name, user.gid, config.spawner.run_as.gid_min, user.uid);
+}
+
+}  // namespace
+
+// The conditions of the agents (delivery/).
+Status check_delivery_to(const User& user, const Config& config, const Identity& identity, bool by_root) {
+  if (!user.next_hop.empty()) {
+    bool known = std::any_of(config.next_hops.begin(), config.next_hops.end(),
+                             [&](const NextHopSettings& hop) { return hop.spec.name == user.next_hop; });
+    if (known) return {};
+    return fail(Errc::invalid,
+                "the user's row names the next hop \"{}\", and every mail would get 451: there is no section "
+                "[next_hop.{}]",
+                user.next_hop, user.next_hop);
+  }
+  if (!config.delivers_here())
+    return fail(Errc::invalid, "{} has no next hop, and every mail would get 451: there is no [spool] here",
+                user.name);
+  const std::string& agent = agent_of(config.delivery, user);
+  const char* agent_key = user.agent.empty() ? "delivery.agent" : "users.agent";
+  bool own_ids = user.uid == identity.uid && user.gid == identity.gid;
+  bool is_builtin = agent == "maildir";
+  if (is_builtin && user.maildir.empty())
+    return fail(Errc::invalid,
+                "users.maildir: is missing, and every mail, such as that for {}, would get 451: {} is "
+                "\"maildir\", the "
+                "built-in agent, which writes there; add maildir = \"{}/Maildir\"",
+                user.name, agent_key, config.users.defaults.home);
+  if (is_builtin && !own_ids)
+    return fail(Errc::invalid,
+                "users.uid: the mail of {} belongs to {}:{}, but the built-in agent writes as lmtpd's own "
+                "user, {}:{}, and "
+                "every mail would get 451; make users.uid and users.gid that user, or name an external agent",
+                user.name, user.uid, user.gid, identity.uid, identity.gid);
+  if (!is_builtin && !own_ids && !by_root)
+    return fail(Errc::invalid,
+                "users.uid: only root can run agents as {}:{}, whom the mail of {} belongs to; start lmtpd "
+                "as root, and "
+                "name its own user with user = \"...\"",
+                user.uid, user.gid, user.name);
+  if (!is_builtin) TL_TRY(check_run_as_user(user, config, identity));
+  auto spec = std::find_if(config.agents.begin(), config.agents.end(),
+                           [&](const auto& a) { return a.name == agent; });
+  bool anywhere = spec != config.agents.end() && spec->syncs && user.maildir.empty();
+  if (anywhere) return {};
+  static OsFileOps ops;
+  TL_TRY_ASSIGN(std::unique_ptr<Spool> spool, Spool::create(config.delivery.spool, ops));
+  const char* key = user.maildir.empty() ? "users.home" : "users.maildir";
+  auto inside = spool->relative(user.maildir.empty() ? user.home : user.maildir);
+  if (!inside) return fail(Errc::invalid, "{}: every mail would get 451: {}", key, inside.error().message);
+  return {};
+}
+
+Status check_static_users(const Config& config, const UserSettings& users, const Identity& identity) {
+  if (users.driver != UserDriver::static_db) return {};
+  OsClock clock;
+  TL_TRY_ASSIGN(std::unique_ptr<Directory> directory, open_users(users, clock));
+  const StaticDbConfig& fixed = users.fixed;
+  const auto* listed = std::get_if<LocalParts>(&fixed.users);
+  TL_TRY_ASSIGN(std::optional<Resolved> one,
+                directory->lookup({listed && !listed->empty() ? listed->front() : "user",
+                                   {},
+                                   fixed.domains.empty() ? "example.org" : fixed.domains.front()}));
+  if (!one) return {};
+  return check_delivery_to(one->user, config, identity, ::geteuid() == 0);
+}
+
+// ---- lmtpd user
+// ----------------------------------------------------------------------------------------------------
+
+namespace {
+
+void write_line(std::ostream& out, std::string_view name, std::string_view value) {
+  out << fmt::format("  {:<10} {}\n", name, value);
+}
+
+std::string_view folders_text(FoldersByDetail folders) {
+  constexpr std::string_view texts[] = {"none", "existing ones", "existing and new ones"};
+  return texts[static_cast<std::size_t>(folders)];
+}
+
+int print_outcome(const User& user, const Status& deliverable, std::ostream& out) {
+  if (user.state == UserState::disabled)
+    return write_line(out, "mail", "refused, 550 5.2.1: the user is disabled"), EX_NOUSER;
+  if (user.state == UserState::deferred)
+    return write_line(out, "mail", "deferred, 450 4.2.1: the user is deferred"), EX_TEMPFAIL;
+  if (!deliverable)
+    return write_line(out, "mail", "deferred, 451: " + deliverable.error().message), EX_TEMPFAIL;
+  write_line(out, "mail", "taken");
+  return 0;
+}
+
+int print_next_hop(const Resolved& found, const LookupRequest& asked, const Config& config,
+                   const Status& deliverable, std::ostream& out) {
+  auto hop = std::find_if(config.next_hops.begin(), config.next_hops.end(),
+                          [&](const NextHopSettings& h) { return h.spec.name == found.user.next_hop; });
+  write_line(out, "next hop",
+             found.user.next_hop + (hop == config.next_hops.end() ? "" : " at " + hop->spec.target.text));
+  if (const std::string& detail = found.detail.value_or(asked.detail); !detail.empty())
+    write_line(out, "detail", detail);
+  return print_outcome(found.user, deliverable, out);
+}
+
+int print_user(const Resolved& found, const LookupRequest& asked, const Config& config,
+               const Status& deliverable, std::ostream& out) {
+  const User& user = found.user;
+  write_line(out, "user", user.name);
+  if (!user.next_hop.empty()) return print_next_hop(found, asked, config, deliverable, out);
+  write_line(out, "uid, gid", fmt::format("{}, {}", user.uid, user.gid));
+  write_line(out, "home", user.home);
+  write_line(out, "maildir", user.maildir.empty() ? "(none)" : user.maildir);
+  write_line(out, "agent", agent_of(config.delivery, user) + (user.agent.empty() ? " (delivery.agent)" : ""));
+  if (config.delivery.maildir.quota.driver == QuotaDriver::maildir)
+    write_line(out, "quota", quota_text(user.quota));
+  if (config.delivery.maildir.quota.driver == QuotaDriver::count)
+    write_line(out, "quota", "as Dovecot says, at " + config.quota_status.target.text);
+  if (const std::string& detail = found.detail.value_or(asked.detail); !detail.empty())
+    write_line(out, "detail", detail);
+  if (user.detail_folders)
+    write_line(out, "folders", fmt::format("{}, by the detail", folders_text(*user.detail_folders)));
+  return print_outcome(user, deliverable, out);
+}
+
+struct Asked {
+  Config config;
+  Identity identity;
+  bool by_root = false;
+  LookupRequest request;
+  std::unique_ptr<Directory> users;
+};
+
+Result<Asked> ask_for(const std::string& config_path, const Path& path, const Clock& clock) {
+  Asked out;
+  TL_TRY_ASSIGN(out.config, load_config(config_path));
+  UserSettings& users = out.config.users;
+  SplitLocalPart split = split_detail(path.local_part, users.directory.detail_delimiter);
+  out.request = {std::string(split.user), std::string(split.detail), path.domain};
+  out.by_root = ::geteuid() == 0;
+  TL_TRY_ASSIGN(out.identity, find_identity(out.config.user, out.config.group));
+  TL_TRY(fill_user_ids(users, out.identity));
+  TL_TRY(read_secrets(users));
+  if (out.by_root) TL_TRY(drop_privileges(out.identity));
+  TL_TRY_ASSIGN(out.users, open_users(users, clock));
+  return out;
+}
+
+}  // namespace
+
+int show_user(const std::string& config_path, const std::string& address, std::ostream& out,
+              std::ostream& err) {
+  auto path = parse_address(address);
+  if (!path) {
+    err << path.error().message << "\n";
+    return EX_USAGE;
+  }
+  OsClock clock;
+  auto asked = ask_for(config_path, *path, clock);
+  if (!asked) {
+    err << asked.error().message << "\n";
+    return EX_CONFIG;
+  }
+  std::vector<LookupStep> steps;
+  LookupResult found = asked->users->explain(asked->request, steps);
+  out << address << "\n";
+  for (const LookupStep& step : steps)
+    write_line(out, "looked up",
+               fmt::format("{} in {}: {}", step.key, describe_users(asked->config.users), step.found));
+  if (!found) return write_line(out, "mail", "deferred, 451: " + found.error().message), EX_TEMPFAIL;
+  if (!*found) return write_line(out, "mail", "refused, 550 5.1.1: there is no such user"), EX_NOUSER;
+  Status deliverable = check_delivery_to((*found)->user, asked->config, asked->identity, asked->by_root);
+  return print_user(**found, asked->request, asked->config, deliverable, out);
+}
+
+}  // namespace twinloft::lmtpd

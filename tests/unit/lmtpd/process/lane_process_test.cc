@@ -1,0 +1,141 @@
+// Blocked lanes: which group holds them, and what becomes of an answer that no caller waits for any more.
+#include "twinloft/lmtpd/process/lane_process.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <string>
+#include <thread>
+
+namespace twinloft::lmtpd {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::vector<std::byte> packet(std::string_view text) {
+  return {as_bytes(text).begin(), as_bytes(text).end()};
+}
+
+// A process that answers with what it was asked, but "hangs" only once the gate lets it pass.
+class LanesTest : public testing::Test {
+ protected:
+  LanesTest() {
+    auto open = [gate = gate_]() -> Result<LaneProcess::Serve> {
+      return LaneProcess::Serve([gate](ByteSpan request) {
+        if (as_text(request) == "pid") return LaneAnswer{packet(std::to_string(::getpid())), Fd()};
+        if (as_text(request) == "hangs")
+          while (gate->fetch_sub(1) <= 0) {
+            gate->fetch_add(1);
+            ::usleep(1000);
+          }
+        return LaneAnswer{packet(as_text(request)), as_text(request) == "file" ? Fd(::dup(0)) : Fd()};
+      });
+    };
+    process_ = LaneProcess::start(
+                   {"lanes-test", "the process", 2, 2, 300ms, 200ms}, [] { return Status(); }, open)
+                   .value();
+  }
+  // What beat() says within so many calls.
+  std::string beats(int times) {
+    for (int i = 0; i < times; ++i, ::usleep(50'000))
+      if (Status alive = process_->beat(); !alive) return alive.error().message;
+    return "alive";
+  }
+  ~LanesTest() override {
+    open_gate(8);
+    process_.reset();
+    ::munmap(gate_, sizeof *gate_);
+  }
+  void open_gate(int times) { gate_->fetch_add(times); }
+  // The answer, or "timeout".
+  std::string ask(std::string_view text, std::size_t group,
+                  std::optional<std::chrono::milliseconds> time = std::nullopt) {
+    auto answer = process_->ask(packet(text), time, group);
+    if (!answer) return answer.error().code == Errc::timeout ? "timeout" : answer.error().message;
+    return std::string(as_text(answer->packet));
+  }
+
+  // In memory that both processes have.
+  std::atomic<int>* gate_ = new (::mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE,
+                                        MAP_SHARED | MAP_ANONYMOUS, -1, 0)) std::atomic<int>(0);
+  std::unique_ptr<LaneProcess> process_;
+};
+
+// They are the supervisor's, which tells; a group of processes gets them all the same.
+TEST_F(LanesTest, SignalsThatEndItsMakerEndItNot) {
+  pid_t pid = std::stoi(ask("pid", 0));
+  for (int number : {SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) {
+    ASSERT_EQ(::kill(pid, number), 0);
+    EXPECT_EQ(ask("a", 0), "a") << number;
+  }
+}
+
+TEST_F(LanesTest, WhereNoDescriptorIsLeftThatIsSaid) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  Fd next(::dup(0));
+  rlimit none{static_cast<rlim_t>(next.get()), before.rlim_max};
+  next.reset();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  std::string said = ask("file", 0);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_NE(said.find("no descriptor is left here for what the process has opened"), std::string::npos)
+      << said;
+  EXPECT_EQ(ask("file", 0), "file") << "the lane is good again";
+}
+
+TEST_F(LanesTest, AGroupThatStandsStillTakesNoLaneOfAnother) {
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(ask("hangs", 0, 20ms), "timeout");
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(ask(std::to_string(i), 1), std::to_string(i));
+  EXPECT_EQ(ask("a", 0, 20ms), "timeout") << "it has no lane";
+  open_gate(2);
+  EXPECT_EQ(ask("b", 0), "b") << "and not the late answer";
+  EXPECT_EQ(ask("c", 0), "c");
+}
+
+TEST_F(LanesTest, OneThatWaitsWithoutAnEndGetsALaneOnceALateAnswerIsThere) {
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(ask("hangs", 0, 20ms), "timeout");
+  std::thread waits([&] { EXPECT_EQ(ask("a", 0), "a"); });
+  open_gate(1);
+  waits.join();
+  EXPECT_EQ(ask("b", 0), "b");
+}
+
+TEST_F(LanesTest, GivesSignsOfLifeWhileRequestsAreUnderWay) {
+  EXPECT_EQ(ask("hangs", 0, 20ms), "timeout");
+  EXPECT_EQ(beats(20), "alive") << "one lane of two is late";
+  open_gate(1);
+}
+
+TEST_F(LanesTest, AProcessThatHangsIsFoundOut) {
+  ASSERT_EQ(::kill(process_->pid(), SIGSTOP), 0);
+  EXPECT_EQ(beats(400).substr(0, 41), "the process has given no sign of life for");
+  ::kill(process_->pid(), SIGCONT);
+}
+
+// The process itself is alive: a library that waits for nothing has taken every lane.
+TEST_F(LanesTest, AGroupWithoutAnyAnswerIsFoundOut) {
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(ask("hangs", 0, 20ms), "timeout");
+  EXPECT_EQ(beats(400).substr(0, 33), "the process has answered nothing ");
+  open_gate(2);
+  EXPECT_EQ(ask("a", 0), "a");
+  EXPECT_EQ(beats(20), "alive") << "it goes on";
+}
+
+TEST(LaneProcess, OneThatNeverBecomesReadyIsNotWaitedFor) {
+  auto hangs = []() -> Result<LaneProcess::Serve> {
+    for (;;) ::pause();
+  };
+  auto started = LaneProcess::start(
+      {"lanes-test", "the process", 1, 1, 300ms, 200ms, 100ms}, [] { return Status(); }, hangs);
+  ASSERT_FALSE(started);
+  EXPECT_EQ(started.error().code, Errc::timeout);
+}
+
+}  // namespace
+}  // namespace twinloft::lmtpd
