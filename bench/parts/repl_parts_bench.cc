@@ -270,10 +270,10 @@ std::string json_of(const std::vector<Part>& parts) {
   std::vector<std::string> lines;
   for (const Part& part : parts)
     for (std::size_t round = 0; round < part.rounds.size(); ++round)
-      lines.push_back(fmt::format(
-          R"( {{"part": "{}", "kib": {}, "round": {}, "p50_us": {:.1f}, "p99_us": {:.1f}, "mean_us": {:.1f}}})",
-          part.name, part.kib, round, part.rounds[round].p50_us, part.rounds[round].p99_us,
-          part.rounds[round].mean_us));
+      lines.push_back(fmt::format(R"( {{"part": "{}", "kib": {}, "round": {}, )"
+                                  R"("p50_us": {:.1f}, "p99_us": {:.1f}, "mean_us": {:.1f}}})",
+                                  part.name, part.kib, round, part.rounds[round].p50_us,
+                                  part.rounds[round].p99_us, part.rounds[round].mean_us));
   return fmt::format("[\n{}\n]\n", fmt::join(lines, ",\n"));
 }
 

@@ -401,8 +401,8 @@ void Cluster::heal() {
   client_runs_ = false;
   arbiter_.reachable = true;
   for (Link& l : links_) l.cut = false;
-  // While a write takes longer than a member may take, members come and go for ever; and one that is filled
-  // makes no step in that time, for which it reads, writes, syncs and stores a superblock.
+  // While a write takes longer than a member may take, members come and go without an end; and one that is
+  // filled makes no step in that time, for which it reads, writes, syncs and stores a superblock.
   for (std::int64_t& us : slow_us_)
     us = std::min(us, static_cast<std::int64_t>(slow_peer_ / std::chrono::microseconds(8)));
   end_faults();

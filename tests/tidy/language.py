@@ -30,6 +30,7 @@ BANNED = {
     "taken for": "mistaken for, treated as",
     "goes on without": "continues without",
     "go on without": "continue without",
+    "to be had": "available",
 }
 
 # Folder -> (banned expressions, long sentences). A file belongs to the longest entry that its path starts with. Absent: none.

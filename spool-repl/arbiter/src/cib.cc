@@ -126,17 +126,18 @@ std::string cib_patch(const Cib& cib, const std::string& set, const std::string&
   std::string config = "/cib/configuration/crm_config", change;
   if (cib.value)
     change = fmt::format(
-        R"(<change operation="modify" path="{}/cluster_property_set[@id='{}']/nvpair[@id='{}']"><change-list>)"
-        R"(<change-attr name="value" operation="set" value="{}"/></change-list><change-result>{}</change-result></change>)",
+        R"(<change operation="modify" path="{}/cluster_property_set[@id='{}']/nvpair[@id='{}']">)"
+        R"(<change-list><change-attr name="value" operation="set" value="{}"/></change-list>)"
+        R"(<change-result>{}</change-result></change>)",
         config, escaped(cib.value_set), property, escaped(value), pair);
   else if (!cib.value_set.empty())
     change = fmt::format(
         R"(<change operation="create" path="{}/cluster_property_set[@id='{}']" position="0">{}</change>)",
         config, escaped(cib.value_set), pair);
   else
-    change = fmt::format(
-        R"(<change operation="create" path="{}" position="{}"><cluster_property_set id="{}">{}</cluster_property_set></change>)",
-        config, cib.value_sets, set, pair);
+    change = fmt::format(R"(<change operation="create" path="{}" position="{}">)"
+                         R"(<cluster_property_set id="{}">{}</cluster_property_set></change>)",
+                         config, cib.value_sets, set, pair);
   return fmt::format(R"(<diff format="2"><version><source admin_epoch="{0}" epoch="{1}" num_updates="{2}"/>)"
                      R"(<target admin_epoch="{0}" epoch="{3}" num_updates="0"/></version>{4}</diff>)",
                      v.admin_epoch, v.epoch, v.num_updates, v.epoch + 1, change);

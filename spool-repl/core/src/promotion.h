@@ -92,7 +92,7 @@ class Promotion {
   std::optional<EpochValue> current_, desired_;
   bool outdated_ = false;  // `current_` is
   std::optional<Instant> ask_again_;
-  bool in_doubt_ = false;  // swapping, and an answer was not to be had
+  bool in_doubt_ = false;  // swapping, and an answer is missing
   std::optional<Granted> granted_;
   std::string why_not_;
   // What this node has granted to another one: it does not claim, or grant anew, while that replica is here.

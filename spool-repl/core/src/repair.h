@@ -22,7 +22,7 @@
 // syncs it, and a write that fails fails the device. No record stands behind it. None is needed: a power cut
 // in the middle of the write leaves sectors of this very content, or unreadable ones.
 //
-// Nobody waits for ever:
+// Every wait has an end:
 //   1. reading has one read under way, which the disk ends;
 //   2. asking and holding have a deadline, which next_tick() names, and end earlier when the connection does;
 //   3. choosing ends within advance();

@@ -171,7 +171,7 @@ class Volume {
   bool hold_checkpoint = false;  // the log is about to be reset
   bool source_pending = false;   // Superblock::inconsistent_source is not durable: nothing of that source's
                                  // may go home
-  RecordNo readable_from = 0;    // records before this one are not to be had from the journal here: it is
+  RecordNo readable_from = 0;    // the journal here does not have the records before this one: it is
                                  // damaged
   RecordNo tail_limit = UINT64_MAX;  // the tail stays below: a peer still needs these records
   std::vector<Link> links;

@@ -60,7 +60,7 @@ void UringLoop::disarm(Watch& w) {
   w.cancelling = true;
   io_uring_sqe* e = sqe();
   // Not POLL_REMOVE: it fails where the poll is just being woken, and what woke it may be gone by then
-  // (somebody has read the descriptor): the poll would stay for ever, and its file with it.
+  // (somebody has read the descriptor): the poll would stay, and its file with it.
   io_uring_prep_cancel64(e, reinterpret_cast<std::uint64_t>(&w) | tag_poll, 0);
   io_uring_sqe_set_data64(e, tag_ignored);
 }

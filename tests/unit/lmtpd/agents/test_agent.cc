@@ -55,7 +55,7 @@ void leave_flooding_child(const char* fifo) {
   if (::read(ready[0], &byte, 1) != 1) std::exit(71);
 }
 
-// A child that holds `fifo` open for reading and waits for ever; the parent goes on once it does.
+// A child that holds `fifo` open for reading and never ends; the parent goes on once it does.
 // `hide`: with an environment that tells nothing.
 void leave_child(const char* fifo, bool own_session, bool hide = false) {
   int ready[2];

@@ -53,11 +53,14 @@ class PasswdFileTest : public testing::Test {
 
 TEST_F(PasswdFileTest, ReadsDovecotsFormat) {
   write(R"(# comment:x:0:0
-ann@example.org:{PLAIN}secret:5001:5002:Ann, A.:/home/ann:/bin/sh:allow_nets=127.0.0.0/8 userdb_mail=maildir:~/Maildir:LAYOUT=Maildir++:INBOX=~//Maildir/ userdb_quota_rule=*:storage=1M
+ann@example.org:{PLAIN}secret:5001:5002:Ann, A.:/home/ann:/bin/sh:allow_nets=127.0.0.0/8)"
+        R"( userdb_mail=maildir:~/Maildir:LAYOUT=Maildir++:INBOX=~//Maildir/ userdb_quota_rule=*:storage=1M
 
 bob@example.org:secret
 bob:x:6000:6001:::
-eve@example.org::::::: userdb_mail=maildir:%h/m/%d/%n  userdb_home=/home/eve userdb_uid=7 twinloft_agent=lda twinloft_state=deferred twinloft_detail_folders=existing userdb_quota_storage_size=5M userdb_quota_message_count=6
+eve@example.org::::::: userdb_mail=maildir:%h/m/%d/%n  userdb_home=/home/eve userdb_uid=7)"
+        R"( twinloft_agent=lda twinloft_state=deferred twinloft_detail_folders=existing)"
+        R"( userdb_quota_storage_size=5M userdb_quota_message_count=6
 info@example.org:::::::userdb_twinloft_alias=ann@example.org
 far@example.org:::::::twinloft_next_hop=store1
 odd@example.org:::::::twinloft_detail_folders=perhaps
@@ -213,7 +216,7 @@ TEST_F(PasswdFileTest, AFileThatIsBeingWrittenHidesNobody) {
   EXPECT_TRUE(user_of(db->find({"bob", "example.org"}))) << "who is there is there";
   clock_.of_day.seconds += 1;
   EXPECT_FALSE(user_of(db->find({"ann", "example.org"})));
-  clock_.of_day.seconds -= 1000;  // a clock that is wrong puts nobody off for ever
+  clock_.of_day.seconds -= 1000;  // a wrong clock defers nobody without an end
   EXPECT_FALSE(user_of(db->find({"ann", "example.org"})));
 }
 

@@ -33,29 +33,32 @@ TEST(EtcdMessages, Base64) {
 
 TEST(EtcdMessages, Requests) {
   EXPECT_EQ(range_request("foo"), R"({"key":"Zm9v"})");
-  EXPECT_EQ(
-      swap_request("foo", std::nullopt, "f"),
-      R"({"compare":[{"key":"Zm9v","result":"EQUAL","target":"CREATE","create_revision":"0"}],)"
-      R"("success":[{"requestPut":{"key":"Zm9v","value":"Zg=="}}],"failure":[{"requestRange":{"key":"Zm9v"}}]})");
-  EXPECT_EQ(
-      swap_request("foo", "fo", "f"),
-      R"({"compare":[{"key":"Zm9v","result":"EQUAL","target":"VALUE","value":"Zm8="}],)"
-      R"("success":[{"requestPut":{"key":"Zm9v","value":"Zg=="}}],"failure":[{"requestRange":{"key":"Zm9v"}}]})");
+  EXPECT_EQ(swap_request("foo", std::nullopt, "f"),
+            R"({"compare":[{"key":"Zm9v","result":"EQUAL","target":"CREATE","create_revision":"0"}],)"
+            R"("success":[{"requestPut":{"key":"Zm9v","value":"Zg=="}}],)"
+            R"("failure":[{"requestRange":{"key":"Zm9v"}}]})");
+  EXPECT_EQ(swap_request("foo", "fo", "f"),
+            R"({"compare":[{"key":"Zm9v","result":"EQUAL","target":"VALUE","value":"Zm8="}],)"
+            R"("success":[{"requestPut":{"key":"Zm9v","value":"Zg=="}}],)"
+            R"("failure":[{"requestRange":{"key":"Zm9v"}}]})");
   EXPECT_EQ(login_request("a\"b", "c\\d"), R"({"name":"a\"b","password":"c\\d"})");
 }
 
 // As etcd 3.4.23 of Debian 12 writes them.
 constexpr const char* range_found =
-    R"({"header":{"cluster_id":"14841639068965178418","member_id":"10276657743932975437","revision":"2","raft_term":"2"},)"
-    R"("kvs":[{"key":"Zm9v","create_revision":"2","mod_revision":"2","version":"1","value":"YmFy"}],"count":"1"})";
+    R"({"header":{"cluster_id":"14841639068965178418","member_id":"10276657743932975437",)"
+    R"("revision":"2","raft_term":"2"},)"
+    R"("kvs":[{"key":"Zm9v","create_revision":"2","mod_revision":"2","version":"1","value":"YmFy"}],)"
+    R"("count":"1"})";
 constexpr const char*
     range_nothing = R"({"header":{"cluster_id":"1","member_id":"2","revision":"1","raft_term":"2"}})";
 constexpr const char* swap_done =
     R"({"header":{"cluster_id":"1","member_id":"2","revision":"3","raft_term":"2"},"succeeded":true,)"
     R"("responses":[{"response_put":{"header":{"revision":"3"}}}]})";
-constexpr const char* swap_refused =
-    R"({"header":{"cluster_id":"1","member_id":"2","revision":"2","raft_term":"2"},)"
-    R"("responses":[{"response_range":{"header":{"revision":"2"},"kvs":[{"key":"Zm9v","value":"YmFy"}],"count":"1"}}]})";
+constexpr const char*
+    swap_refused = R"({"header":{"cluster_id":"1","member_id":"2","revision":"2","raft_term":"2"},)"
+                   R"("responses":[{"response_range":{"header":{"revision":"2"},)"
+                   R"("kvs":[{"key":"Zm9v","value":"YmFy"}],"count":"1"}}]})";
 
 TEST(EtcdMessages, Answers) {
   EXPECT_EQ(read_range(range_found, "foo")->value, "bar");

@@ -235,9 +235,9 @@ TEST_F(EtcdTest, CutAnswersAreUnknown) {
 TEST_F(EtcdTest, NonsenseIsUnknown) {
   std::string key = base64("/twinloft/0f1e2d3c-4b5a-4978-8695-a4b3c2d1e0ff/epoch");
   auto with = [&](const std::string& stored) {
-    return fmt::format(
-        R"({{"header":{{"cluster_id":"1"}},"responses":[{{"response_range":{{"kvs":[{{"key":"{}","value":"{}"}}]}}}}]}})",
-        key, base64(stored));
+    return fmt::format(R"({{"header":{{"cluster_id":"1"}},)"
+                       R"("responses":[{{"response_range":{{"kvs":[{{"key":"{}","value":"{}"}}]}}}}]}})",
+                       key, base64(stored));
   };
   SeededRandom other(9);
   std::string foreign = encode_value(Uuid::generate(other), value(1));

@@ -164,7 +164,8 @@ std::string FakeEtcd::answer(const SeenRequest& r) {
   auto kvs = [&](const std::string& of) {
     if (!value) return std::string();
     return fmt::format(
-        R"(,"kvs":[{{"key":"{}","create_revision":"4","mod_revision":"9","version":"2","value":"{}"}}],"count":"1")",
+        R"(,"kvs":[{{"key":"{}","create_revision":"4","mod_revision":"9","version":"2","value":"{}"}}],)"
+        R"("count":"1")",
         of, base64(*value));
   };
   if (r.target == "/v3/kv/range") {
@@ -202,11 +203,9 @@ FakeReply FakeEtcd::operator()(const SeenRequest& r) {
         true};
   }
   if (!user.empty() && r.token != token())
-    return {
-        http_answer(
-            401,
-            R"({"error":"etcdserver: invalid auth token","message":"etcdserver: invalid auth token","code":16})"),
-        true};
+    return {http_answer(401, R"({"error":"etcdserver: invalid auth token",)"
+                             R"("message":"etcdserver: invalid auth token","code":16})"),
+            true};
   return {http_answer(200, answer(r)), true};
 }
 

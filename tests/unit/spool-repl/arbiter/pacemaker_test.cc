@@ -17,16 +17,20 @@ using Outcome = ArbiterAnswer::Outcome;
 const Uuid volume = Uuid::parse("0f1e2d3c-4b5a-4978-8695-a4b3c2d1e0ff").value();
 const std::string set_id = "twinloft-0f1e2d3c-4b5a-4978-8695-a4b3c2d1e0ff", property = set_id + "-epoch";
 
-const std::string both_online =
-    R"(<node_state id="1" uname="n1" in_ccm="true" crmd="online" crm-debug-origin="do_update_resource" join="member" expected="member">
-         <transient_attributes id="1"/></node_state>
-       <node_state id="2" uname="n2" in_ccm="true" crmd="online" crm-debug-origin="do_update_resource" join="member" expected="member"/>)";
-const std::string first_lost =
-    R"(<node_state id="2" uname="n2" in_ccm="true" crmd="online" crm-debug-origin="do_state_transition" join="member" expected="member"/>
-       <node_state id="1" uname="n1" in_ccm="false" crmd="offline" crm-debug-origin="do_state_transition" join="down" expected="member"/>)";
-const std::string first_fenced =
-    R"(<node_state id="2" uname="n2" in_ccm="true" crmd="online" crm-debug-origin="do_state_transition" join="member" expected="member"/>
-       <node_state id="1" uname="n1" in_ccm="false" crmd="offline" crm-debug-origin="send_stonith_update" join="down" expected="down"/>)";
+// A node's state as Pacemaker 2.1 writes it, with elements within.
+std::string node_state(int id, bool online, const char* origin, const char* join, const char* expected) {
+  return fmt::format(
+      R"(<node_state id="{0}" uname="n{0}" in_ccm="{1}" crmd="{2}" )"
+      R"(crm-debug-origin="{3}" join="{4}" expected="{5}"><transient_attributes id="{0}"/></node_state>)",
+      id, online, online ? "online" : "offline", origin, join, expected);
+}
+
+const std::string both_online = node_state(1, true, "do_update_resource", "member", "member") +
+                                node_state(2, true, "do_update_resource", "member", "member");
+const std::string first_lost = node_state(2, true, "do_state_transition", "member", "member") +
+                               node_state(1, false, "do_state_transition", "down", "member");
+const std::string first_fenced = node_state(2, true, "do_state_transition", "member", "member") +
+                                 node_state(1, false, "send_stonith_update", "down", "down");
 
 // A CIB that takes patches as cibadmin does, and programs that talk to it.
 struct FakeCluster {
@@ -49,11 +53,14 @@ struct FakeCluster {
                                    set_id, property, property, escaped(*value))
                              : "";
     return fmt::format(
-        R"(<cib crm_feature_set="3.16.1" validate-with="pacemaker-3.9" epoch="{}" num_updates="{}" admin_epoch="0" )"
+        R"(<cib crm_feature_set="3.16.1" validate-with="pacemaker-3.9" epoch="{}" num_updates="{}" )"
+        R"(admin_epoch="0" )"
         R"(cib-last-written="Sat Nov 21 12:09:34 2026" have-quorum="{}" dc-uuid="2">
   <configuration><crm_config><cluster_property_set id="cib-bootstrap-options">
-    <nvpair id="cib-bootstrap-options-have-watchdog" name="have-watchdog" value="false"/>{}</cluster_property_set>{}</crm_config>
-  <nodes><node id="1" uname="n1"/><node id="2" uname="n2"/></nodes><resources/><constraints/></configuration>
+    <nvpair id="cib-bootstrap-options-have-watchdog" name="have-watchdog" value="false"/>{}
+  </cluster_property_set>{}</crm_config>
+  <nodes><node id="1" uname="n1"/><node id="2" uname="n2"/></nodes>
+  <resources/><constraints/></configuration>
   <status>{}</status></cib>
 )",
         epoch, updates, quorum, more, mine, nodes);
@@ -304,8 +311,10 @@ TEST(CibNodes, PatchesNameTheirVersion) {
   Cib cib = read_cib(c.xml(), set_id, property).value();
   EXPECT_EQ(
       cib_patch(cib, "s", "p", "<\"&>"),
-      R"(<diff format="2"><version><source admin_epoch="0" epoch="7" num_updates="3"/><target admin_epoch="0" epoch="8" num_updates="0"/></version>)"
-      R"(<change operation="create" path="/cib/configuration/crm_config" position="1"><cluster_property_set id="s">)"
+      R"(<diff format="2"><version><source admin_epoch="0" epoch="7" num_updates="3"/>)"
+      R"(<target admin_epoch="0" epoch="8" num_updates="0"/></version>)"
+      R"(<change operation="create" path="/cib/configuration/crm_config" position="1">)"
+      R"(<cluster_property_set id="s">)"
       R"(<nvpair id="p" name="p" value="&lt;&quot;&amp;&gt;"/></cluster_property_set></change></diff>)");
   c.value = "x";
   cib = read_cib(c.xml(), set_id, property).value();

@@ -134,7 +134,7 @@ TEST_F(RepairTest, AReadThatFailsOnceNeedsNobody) {
   EXPECT_EQ(status(node(1)).reread_blocks, 4u);
 }
 
-// A disk that fails every read of more than one block would have it tried again for ever.
+// A disk that fails every read of more than one block would have it tried again without an end.
 TEST_F(RepairTest, ARequestIsNotTriedAgainForEver) {
   make_and_settle(2);
   auto id = read(1, first, 4);

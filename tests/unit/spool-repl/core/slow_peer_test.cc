@@ -1,4 +1,4 @@
-// Peers that are connected and too slow: nobody waits for them for ever, and they do not fill the journal.
+// Peers that are connected and too slow: every wait for them has an end, and they do not fill the journal.
 #include "roles.h"
 
 namespace twinloft::repl::core {
@@ -56,7 +56,7 @@ TEST_F(SlowPeerTest, AMemberThatTakesNothingIsClosed) {
   EXPECT_EQ(node(1).done.at(f), 0);
 }
 
-// One record every five seconds is progress, and what is behind it waits for ever longer.
+// One record every five seconds is progress, and what is behind it waits longer and longer.
 TEST_F(SlowPeerTest, AMemberThatCreepsIsClosed) {
   make_pair(Protocol::C);
   hold_journal(2);

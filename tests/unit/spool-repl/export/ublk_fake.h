@@ -121,7 +121,7 @@ class FakeDriver final : public Driver {
       case Control::stop_dev:
         return stop(lock, model);
       case Control::del_dev:
-        // The kernel would wait for ever, with everything locked.
+        // The kernel would wait without an end, with everything locked.
         EXPECT_FALSE(model.block_open || model.queue_open) << "DEL_DEV of a device in use";
         return remove(found);
       case Control::del_dev_async:

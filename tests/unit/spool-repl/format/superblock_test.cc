@@ -31,7 +31,7 @@ TEST(SuperblockFormat, AsManyEpochsAsItHolds) {
   EXPECT_EQ(*out, in);
 }
 
-// What the table has no place for any more, and matters for ever.
+// What has left the table, and still matters.
 TEST(EpochTable, ALossIsHandedOn) {
   EpochTable table;
   auto entry = [](std::uint64_t i, std::uint32_t flags) {

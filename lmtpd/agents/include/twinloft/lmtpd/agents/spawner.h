@@ -66,8 +66,8 @@ struct SpawnerOptions {
 
 class Spawner {
  public:
-  // Forks; call it while the process has one thread. Errors: a bad spec (named), no process or socket to be
-  // had.
+  // Forks; call it while the process has one thread. Errors: a bad spec (named), no process or no
+  // socket available.
   static Result<std::unique_ptr<Spawner>> start(std::vector<AgentSpec> agents, SpawnerOptions options = {});
   // Ends the spawner and every run; waits for it, save where it hangs.
   ~Spawner();

@@ -123,7 +123,7 @@ struct VolumeStatus {
   std::uint64_t records = 0, records_bytes = 0;            // written since start
   std::uint64_t checkpoints = 0, home_blocks_written = 0;  // since start
   // Since start: blocks of the data area that could not be read and were written again with another replica's
-  // content; how often the content was to be had from nobody; and how often neither was needed after all: the
+  // content; how often no replica had the content; and how often neither was needed after all: the
   // block was readable by itself when it was tried again, or had been written meanwhile.
   std::uint64_t repaired_blocks = 0, unreadable_blocks = 0, reread_blocks = 0, overwritten_blocks = 0;
   std::uint64_t wrong_blocks = 0;  // since start: how often a block could be read and was not what had been
