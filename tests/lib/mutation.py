@@ -18,3 +18,10 @@ def replace_once(text, old, new):
     if len(found) != 1:
         return None, len(found)
     return text[:found[0].start()] + new + text[found[0].end():], 1
+
+
+def differences(page, heading, names):
+    """Names of mutations that the table below a heading of the documentation lacks, and rows that no mutation has."""
+    section = page.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    rows = re.findall(r"^\| `?([a-z][\w-]*)`? \|", section, re.M)[1:]  # behind the table's own heading
+    return [f"{n} has no row in the table" for n in names if n not in rows] + [f"no mutation is {r}" for r in rows if r not in names]

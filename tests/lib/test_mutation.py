@@ -28,5 +28,14 @@ class ReplaceOnce(unittest.TestCase):
         self.assertEqual(mutation.replace_once("x;\n  if (y) return;\n  z;\n", "  if (y) return;\n", ""), ("x;\nz;\n", 1))
 
 
+class Differences(unittest.TestCase):
+    PAGE = "# Page\n\n## Other\n\n| c | x |\n\n## Mutants\n\nText.\n\n| mutant | what |\n|---|---|\n| a-b | x |\n| `c` | y |\n\n## More\n\n| d | z |\n"
+
+    def test_both_sides(self):
+        self.assertEqual(mutation.differences(self.PAGE, "Mutants", ["a-b", "c"]), [])
+        self.assertEqual(mutation.differences(self.PAGE, "Mutants", ["a-b", "c", "e"]), ["e has no row in the table"])
+        self.assertEqual(mutation.differences(self.PAGE, "Mutants", ["c"]), ["no mutation is a-b"])
+
+
 if __name__ == "__main__":
     unittest.main()

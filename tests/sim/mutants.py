@@ -9,7 +9,8 @@ checker reported a violation, an assertion stopped the program, or it did not en
 given to the unit tests of core and journal; the table then names the test. Exit 0: all are caught by the one or the other; 1: one
 was not; 2: a mutation no longer applies or builds (the code has changed: change the table), or the sources do not build.
 
---unit leaves the simulator out. --list prints the table, --check only looks whether every mutation still applies.
+--unit leaves the simulator out. --list prints the table, --check only looks whether every mutation still applies and has its
+row in docs/simulator.md.
 Where TWINLOFT_BUILD_LOCK names a file, builds hold a lock on it.
 """
 import argparse
@@ -621,7 +622,12 @@ def main():
             mutated(m, file, edits, (ROOT / file).read_text())
         if args.list:
             print(f"{m.name:30} {m.what}")
-    if args.list or args.check:
+    if args.check:
+        page = (ROOT / "docs/simulator.md").read_text()
+        for difference in (found := mutation.differences(page, "Mutants", [m.name for m in MUTANTS])):
+            print(f"docs/simulator.md: {difference}", file=sys.stderr)
+        return 2 if found else 0
+    if args.list:
         return 0
     missed, unbuilt = [], []
     with contextlib.ExitStack() as stack:
