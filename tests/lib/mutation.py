@@ -1,5 +1,5 @@
-"""Replaces a piece of a source by another one, for tests that break the product on purpose. Blanks and ends of lines count alike, so that
-a change of the layout changes no table of mutations."""
+"""Replaces a piece of a source by another one, for tests that break the product on purpose. Blanks and ends
+of lines count alike, so that a change of the layout changes no table of mutations."""
 import re
 
 
@@ -21,7 +21,8 @@ def replace_once(text, old, new):
 
 
 def differences(page, heading, names):
-    """Names of mutations that the table below a heading of the documentation lacks, and rows that no mutation has."""
+    """Names of mutations that the table below a heading of the documentation lacks, and rows that no mutation
+    has."""
     section = page.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
     rows = re.findall(r"^\| `?([a-z][\w-]*)`? \|", section, re.M)[1:]  # behind the table's own heading
     return [f"{n} has no row in the table" for n in names if n not in rows] + [f"no mutation is {r}" for r in rows if r not in names]

@@ -9,9 +9,9 @@ checker reported a violation, an assertion stopped the program, or it did not en
 given to the unit tests of core and journal; the table then names the test. Exit 0: all are caught by the one or the other; 1: one
 was not; 2: a mutation no longer applies or builds (the code has changed: change the table), or the sources do not build.
 
---unit leaves the simulator out. --list prints the table, --check only looks whether every mutation still applies and has its
-row in docs/simulator.md.
-Where TWINLOFT_BUILD_LOCK names a file, builds hold a lock on it.
+--unit leaves the simulator out. --list prints the table, --check only looks whether every mutation still
+applies and has its row in docs/simulator.md. Where TWINLOFT_BUILD_LOCK names a file, builds hold a lock on
+it.
 """
 import argparse
 import concurrent.futures

@@ -3,8 +3,9 @@
 
     counts.py [--root DIR] [--classes N] [--functions N] [PATH ...]
 
-Classes by their data members, with their functions; functions by their lines. Counted from the text, by braces: a member that several
-names declare counts for each name, a nested class counts for itself. PATH: folders to look at; without one base, argv, lmtpd, spool-repl and bench.
+Classes by their data members, with their functions; functions by their lines. Counted from the text, by
+braces: a member that several names declare counts for each name, a nested class counts for itself. PATH:
+folders to look at; without one base, argv, lmtpd, spool-repl and bench.
 """
 import argparse
 import os

@@ -1,13 +1,14 @@
 """Which folder may include which: read from CMakeLists.txt of each folder, which is what the build enforces.
 
-A library's DEPS and PRIVATE_DEPS are what its folder may include, with the DEPS of those in turn: CMake passes their include
-directories on. tidy.py checks the same with messages that say what to do, and docs/ARCHITECTURE.md has the table.
+A library's DEPS and PRIVATE_DEPS are what its folder may include, with the DEPS of those in turn: CMake
+passes their include directories on. tidy.py checks the same with messages that say what to do, and
+docs/ARCHITECTURE.md has the table.
 """
 import os
 import re
 
-# Folders that hold no library of their own. What a program, a test or a benchmark may include is not what it links: a test of a part
-# links its neighbours too.
+# Folders that hold no library of their own. What a program, a test or a benchmark may include is not what it
+# links: a test of a part links its neighbours too.
 LMTPD, REPL = "lmtpd/*", "spool-repl/*"
 WITHOUT_LIBRARY = {
     "lmtpd/app": ["base", "argv", LMTPD],
@@ -38,7 +39,8 @@ def targets_in(text):
 
 
 class Folders:
-    """The libraries of a tree: `direct[folder]` are the folders that its CMakeLists.txt names, `edges[folder]` all it may include."""
+    """The libraries of a tree: `direct[folder]` are the folders that its CMakeLists.txt names,
+    `edges[folder]` all it may include."""
 
     def __init__(self, root):
         self.root = root
@@ -106,7 +108,8 @@ class Folders:
         return None
 
     def column(self, folder):
-        """What the table of ARCHITECTURE.md says of a folder: what it names itself, without what that brings along."""
+        """What the table of ARCHITECTURE.md says of a folder: what it names itself, without what that brings
+        along."""
         names = [f for f in self.direct[folder] if f != "base"] or self.direct[folder]
         brought = {g for f in names for g in self.edges.get(f, [])}
         return ", ".join(f"`{f}`" for f in names if f not in brought)

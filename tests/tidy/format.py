@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Compares the C++ sources with what .clang-format asks for, by the one version of clang-format that defines the result.
+"""Compares the C++ sources with what .clang-format asks for, by the one version of clang-format that defines
+the result.
 
     format.py [--root DIR] [--write]
 

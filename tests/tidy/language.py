@@ -3,10 +3,11 @@
 
     language.py [--root DIR] [--list [PATH ...]]
 
-A banned expression makes the reader guess what a pronoun stands for, or says in the house's words what the field has a
-word for. A sentence of documentation has at most 25 words. Code blocks, tables, headings and addresses are exempt from
-that limit. LIMITS has the counts that each folder may still have; a count only falls. A folder that has fewer than its limit
-is an error as well: the limit is to be lowered. --list names each place instead, in PATH only.
+A banned expression makes the reader guess what a pronoun stands for, or says in the house's words what the
+field has a word for. A sentence of documentation has at most 25 words. Code blocks, tables, headings and
+addresses are exempt from that limit. LIMITS has the counts that each folder may still have; a count only
+falls. A folder that has fewer than its limit is an error as well: the limit is to be lowered. --list names
+each place instead, in PATH only.
 """
 import argparse
 import collections
@@ -33,14 +34,16 @@ BANNED = {
     "to be had": "available",
 }
 
-# Folder -> (banned expressions, long sentences). A file belongs to the longest entry that its path starts with. Absent: none.
+# Folder -> (banned expressions, long sentences). A file belongs to the longest entry that its path starts
+# with. Absent: none.
 LIMITS = {}
 
 TEXT = (".cc", ".h", ".c", ".py", ".sh", ".cmake", ".txt", ".md", ".toml", ".conf", ".in", ".sql", ".service", ".yml", "")
 SKIPPED = {".git", "build", "__pycache__", ".cache"}
 OWN = {"tests/tidy/language.py", "tests/tidy/test_language.py", "LICENSE"}  # these name what is banned; the licence is quoted
 
-# Between two words of an expression: blanks, the end of a line with the next comment's or quotation's mark, or the seam of two literals.
+# Between two words of an expression: blanks, the end of a line with the next comment's or quotation's mark,
+# or the seam of two literals.
 GAP = r"""(?:[ \t]+|[ \t]*"?[ \t]*\r?\n[ \t]*(?://[/!]?<?|\#|\*|>|"|f")?[ \t]*)"""
 BANNED_RE = re.compile(
     r"(?<![\w-])(" + "|".join(re.escape(b).replace(r"\ ", GAP) for b in BANNED) + r")(?![\w-])", re.IGNORECASE)

@@ -3,7 +3,8 @@
 
     references.py [--root DIR]
 
-Prints one line for each name that is gone, `file:line: [reference] name`, and exits 1 where there is one. Code blocks are not looked at.
+Prints one line for each name that is gone, `file:line: [reference] name`, and exits 1 where there is one.
+Code blocks are not looked at.
 """
 import argparse
 import glob

@@ -3,9 +3,10 @@
 
     tidy.py [--root DIR] [--write-folders]
 
-Prints one line for each violation, `file:line: [rule] what to do`, and exits 1 where there is one. The tables below, and what each
-folder's CMakeLists.txt names, are the rules; a change of them is a change of the design. There is no way to switch a rule off inside
-a file. --write-folders writes the dependencies into docs/ARCHITECTURE.md.
+Prints one line for each violation, `file:line: [rule] what to do`, and exits 1 where there is one. The tables
+below, and what each folder's CMakeLists.txt names, are the rules; a change of them is a change of the design.
+There is no way to switch a rule off inside a file. --write-folders writes the dependencies into
+docs/ARCHITECTURE.md.
 """
 import argparse
 import os
