@@ -22,6 +22,7 @@
 
 #include "serve.h"
 #include "twinloft/base/clock.h"
+#include "twinloft/base/daemon_signals.h"
 #include "twinloft/base/fd.h"
 #include "twinloft/base/log.h"
 #include "twinloft/base/service_manager.h"
@@ -119,19 +120,11 @@ Status open_listeners(Setting& setting, const Setting* before, std::vector<Fd> p
   return {};
 }
 
-// That would end or stop a process without a word. Of a file that grows beyond RLIMIT_FSIZE the write fails
-// then (EFBIG), and its delivery is deferred. What a defect raises is left out.
+// Of a file that grows beyond RLIMIT_FSIZE the write fails (EFBIG), and its delivery is deferred.
 std::vector<int> supervisor_signals() {
-  std::vector<int> out = {SIGTERM, SIGINT, SIGQUIT, SIGHUP,  SIGUSR1,   SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF,
-                          SIGIO,   SIGPWR, SIGXCPU, SIGXFSZ, SIGSTKFLT, SIGTSTP, SIGTTIN, SIGTTOU};
-  for (int number = SIGRTMIN; number <= SIGRTMAX; ++number) out.push_back(number);
+  std::vector<int> out = daemon_signals();
+  out.push_back(SIGQUIT);
   return out;
-}
-
-std::string signal_name(int number) {
-  if (number >= SIGRTMIN) return fmt::format("SIGRTMIN+{}", number - SIGRTMIN);
-  const char* name = ::sigabbrev_np(number);
-  return name ? fmt::format("SIG{}", name) : fmt::format("signal {}", number);
 }
 
 bool means_stop(int number) {

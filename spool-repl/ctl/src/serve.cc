@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "twinloft/base/daemon_signals.h"
 #include "twinloft/base/log.h"
 #include "twinloft/base/service_manager.h"
 #include "twinloft/spool-repl/control/control.h"
@@ -34,21 +35,12 @@ using daemon::VolumeSupervisor;
 constexpr Duration ready_time_max = std::chrono::minutes(1);
 constexpr Duration own_status_time = std::chrono::seconds(2);
 
-// Whatever would end or stop a process that a file system rests on, and says nothing about why: a terminal
-// too, whose job it is no longer. SIGQUIT and what a defect raises stay.
+// A file system rests on this process: no signal ends it without a word. SIGQUIT stays.
 sigset_t blocked_signals() {
   sigset_t out;
   sigemptyset(&out);
-  for (int s : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPWR,
-                SIGXCPU, SIGXFSZ, SIGSTKFLT, SIGTSTP, SIGTTIN, SIGTTOU})
-    sigaddset(&out, s);
-  for (int s = SIGRTMIN; s <= SIGRTMAX; ++s) sigaddset(&out, s);
+  for (int number : daemon_signals()) sigaddset(&out, number);
   return out;
-}
-
-std::string signal_name(int number) {
-  const char* name = number < SIGRTMIN ? ::sigabbrev_np(number) : nullptr;
-  return name ? fmt::format("SIG{}", name) : fmt::format("signal {}", number);
 }
 
 // A process that block I/O runs through must not wait for block I/O to get memory.
