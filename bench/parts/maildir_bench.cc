@@ -56,7 +56,7 @@ class Bench {
     spool_ = Spool::create({root_, std::nullopt}, ops_).value();
   }
 
-  Cell run(Durability durability, int clients) {
+  Cell run(DurabilityWay durability, int clients) {
     SyncGroup syncs(ops_);
     MaildirAgent agent({"bench.example.org", durability}, *spool_, syncs, ops_, clock_);
     std::atomic<bool> stop{false};
@@ -82,10 +82,9 @@ class Bench {
     for (int n = number; !stop; n += 7) {
       Instant begin = clock_.now();
       SpoolHandle handle = spool_->open().value();
-      std::string detail;
-      Reply reply = agent.deliver(handle, envelope, make_recipient(root_, n % users), body_, &detail);
-      if (reply.code != 250) {
-        fmt::print(stderr, "{} {}\n", reply.text, detail);
+      DeliveryOutcome outcome = agent.deliver(handle, envelope, make_recipient(root_, n % users), body_);
+      if (outcome.reply.code != 250) {
+        fmt::print(stderr, "{} {}\n", outcome.reply.text, outcome.detail);
         std::exit(1);
       }
       out.push_back(static_cast<double>((clock_.now() - begin).count()) / 1e3);
@@ -115,7 +114,7 @@ Cell median(std::vector<Cell> cells) {
 }
 
 void print_row(Bench& bench, int clients) {
-  const Durability all[] = {Durability::fsync, Durability::group_sync};
+  const DurabilityWay all[] = {DurabilityWay::fsync, DurabilityWay::group_sync};
   std::vector<Cell> cells[2];
   for (int round = 0; round < rounds; ++round)
     for (std::size_t i = 0; i < 2; ++i) cells[i].push_back(bench.run(all[i], clients));

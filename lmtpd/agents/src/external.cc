@@ -61,9 +61,8 @@ HeaderChoice chosen_headers(const AgentSpec& spec) {
   return {spec.add_return_path, spec.add_delivered_to, spec.add_original_to, spec.add_received};
 }
 
-Reply fail_with(const Error& error, std::string* detail) {
-  *detail = error.message;
-  return reply_of_error(error);
+DeliveryOutcome not_delivered(const Error& error) {
+  return {reply_of_error(error), error.message};
 }
 
 }  // namespace
@@ -83,42 +82,38 @@ Status ExternalAgents::check_spool(const SpoolHandle& handle) {
   return {};
 }
 
-Reply ExternalAgents::deliver(std::uint32_t agent, const SpoolHandle& handle, const Envelope& envelope,
-                              const Recipient& recipient, const MessageBody& body, std::string* detail) {
+DeliveryOutcome ExternalAgents::deliver(std::uint32_t agent, const SpoolHandle& handle,
+                                        const Envelope& envelope, const Recipient& recipient,
+                                        const MessageBody& body) {
   const AgentSpec& spec = spawner_.agents()[agent];
   auto loop = find_loop(body, recipient, {true, config_.received_max});
-  if (!loop) return fail_with(loop.error(), detail);
-  if (*loop) {
-    *detail = **loop;
-    return {554, "5.4.6", clean_reply_text(**loop)};
-  }
+  if (!loop) return not_delivered(loop.error());
+  if (*loop) return {{554, "5.4.6", clean_reply_text(**loop)}, **loop};
   // syncfs covers the spool only: mail that the agent puts elsewhere would not be what 250 says it is. An
   // agent that syncs by itself may know better, where the user's row names no Maildir.
   const std::string& where = recipient.user.maildir.empty() ? recipient.user.home : recipient.user.maildir;
   auto inside = spool_.relative(where);
-  if (!inside && (!recipient.user.maildir.empty() || !spec.syncs)) return fail_with(inside.error(), detail);
+  if (!inside && (!recipient.user.maildir.empty() || !spec.syncs)) return not_delivered(inside.error());
   std::string header = delivery_header(envelope, recipient, chosen_headers(spec), config_.hostname,
                                        clock_.wall());
   auto message = AgentStdin::create(
       header, body, spec.crlf,
       {config_.memory_bytes_max, config_.memory.get(), config_.temporary, config_.disk.get()});
-  if (!message) return fail_with(message.error(), detail);
+  if (!message) return not_delivered(message.error());
   RunResult result = spawner_.run(make_request(agent, envelope, recipient, body), message->fd());
   Reply reply = reply_of_run(spec, result, message->was_read());
-  if (reply.code != 250) {
-    *detail = describe(result);
-    return reply;
-  }
+  if (reply.code != 250) return {std::move(reply), describe(result)};
   Status durable{};
   if (!spec.syncs)
     durable = make_durable(handle);
   else if (inside)
     durable = check_spool(handle);
-  if (!durable) {
-    fail_with(durable.error(), detail);
-    return {451, "4.3.0", "The message could not be made durable"};
-  }
-  return reply;
+  if (!durable) return {{451, "4.3.0", "The message could not be made durable"}, durable.error().message};
+  return {std::move(reply),
+          {},
+          {},
+          header.size() + body.size,
+          spec.syncs ? MadeDurable::by_agent : MadeDurable::after_agent};
 }
 
 }  // namespace twinloft::lmtpd

@@ -9,9 +9,11 @@ namespace {
 constexpr std::size_t queue_lines_max = 20'000;
 
 void write_line(const DeliveryLine& line) {
-  LogLevel level = line.code == 250 ? LogLevel::info : LogLevel::warning;
+  const DeliveryOutcome& outcome = line.outcome;
+  const bool delivered = outcome.reply.code == 250;
+  LogLevel level = delivered ? LogLevel::info : LogLevel::warning;
   if (!log_shows(level)) return;
-  log_line(level, line.code == 250 ? "delivered" : "not delivered",
+  log_line(level, delivered ? "delivered" : "not delivered",
            {{"id", line.id},
             {"from", line.from},
             {"to", line.to},
@@ -20,9 +22,12 @@ void write_line(const DeliveryLine& line) {
             {"client", line.client},
             {"origin", line.origin},
             {"size", fmt::format("{}", line.size)},
-            {"reply", fmt::format("{} {}", line.code, line.enhanced)},
+            {"reply", fmt::format("{} {}", outcome.reply.code, outcome.reply.enhanced)},
             {"ms", fmt::format("{:.1f}", static_cast<double>(line.took.count()) / 1e6)},
-            {"detail", line.detail}});
+            {"bytes", fmt::format("{}", outcome.bytes)},
+            {"durable", std::string(to_string(outcome.durable))},
+            {"path", outcome.path},
+            {"detail", outcome.detail}});
 }
 
 }  // namespace
@@ -32,6 +37,20 @@ std::string origin_text(const Origin& origin) {
   if (!origin.address.empty()) out += "[" + origin.address + "]";
   if (!origin.ident.empty()) out += (out.empty() ? "as " : " as ") + origin.ident;
   return out;
+}
+
+DeliveryLine line_of(const Envelope& envelope, const Recipient& recipient, std::string agent,
+                     const MessageBody& body, DeliveryOutcome outcome, Duration took) {
+  return {envelope.id,
+          envelope.from,
+          recipient.text,
+          recipient.user.name,
+          std::move(agent),
+          envelope.client,
+          origin_text(envelope.origin),
+          body.size,
+          std::move(outcome),
+          took};
 }
 
 DeliveryLines::DeliveryLines() : thread_([this] { work(); }) {}

@@ -35,15 +35,13 @@ struct DeliveryService::Impl {
     if (spawner) external = std::make_unique<ExternalAgents>(config.external, *spawner, *spool, syncs, clock);
   }
 
-  Reply run(const std::string& agent, const Envelope& envelope, const Recipient& recipient,
-            const MessageBody& body, std::string* detail);
-  std::vector<Reply> run_linked(const Envelope& envelope, std::span<const std::size_t> recipients,
-                                const MessageBody& body, std::vector<std::string>& details);
-  void put_line(Instant start, const std::string& agent, const Envelope& envelope, const Recipient& recipient,
-                const MessageBody& body, const Reply& reply, std::string detail) {
-    log.put({envelope.id, envelope.from, recipient.text, recipient.user.name, agent, envelope.client,
-             origin_text(envelope.origin), body.size, reply.code, reply.enhanced, std::move(detail),
-             clock.now() - start});
+  DeliveryOutcome run(const std::string& agent, const Envelope& envelope, const Recipient& recipient,
+                      const MessageBody& body);
+  std::vector<DeliveryOutcome> run_linked(const Envelope& envelope, std::span<const std::size_t> recipients,
+                                          const MessageBody& body);
+  void put_line(Instant start, std::string agent, const Envelope& envelope, const Recipient& recipient,
+                const MessageBody& body, const DeliveryOutcome& outcome) {
+    log.put(line_of(envelope, recipient, std::move(agent), body, outcome, clock.now() - start));
   }
 
   DeliveryConfig config;
@@ -57,47 +55,38 @@ struct DeliveryService::Impl {
   DeliveryLines log;
 };
 
-Reply DeliveryService::Impl::run(const std::string& agent, const Envelope& envelope,
-                                 const Recipient& recipient, const MessageBody& body, std::string* detail) {
+DeliveryOutcome DeliveryService::Impl::run(const std::string& agent, const Envelope& envelope,
+                                           const Recipient& recipient, const MessageBody& body) {
+  const Reply not_configured{451, "4.3.5", "The mail system is not configured for this mailbox"};
   // Mail for those that are configured does not come here.
-  if (const std::string& hop = recipient.user.next_hop; !hop.empty()) {
-    *detail = fmt::format(
-        "the user's row names the next hop \"{}\", which no section [next_hop.{}] configures", hop, hop);
-    return {451, "4.3.5", "The mail system is not configured for this mailbox"};
-  }
+  if (const std::string& hop = recipient.user.next_hop; !hop.empty())
+    return {not_configured,
+            fmt::format("the user's row names the next hop \"{}\", which no section [next_hop.{}] configures",
+                        hop, hop)};
   auto handle = spool->open();
-  if (!handle) {
-    *detail = handle.error().message;
-    return reply_of_error(handle.error());
-  }
-  if (agent == builtin_agent) return maildir.deliver(*handle, envelope, recipient, body, detail);
+  if (!handle) return {reply_of_error(handle.error()), handle.error().message};
+  if (agent == builtin_agent) return maildir.deliver(*handle, envelope, recipient, body);
   auto index = spawner ? spawner->find(agent) : std::nullopt;
-  if (!index) {
-    *detail = fmt::format("user {} names the agent \"{}\", which no section [agent.{}] configures",
-                          recipient.user.name, agent, agent);
-    return {451, "4.3.5", "The mail system is not configured for this mailbox"};
-  }
-  return external->deliver(*index, *handle, envelope, recipient, body, detail);
+  if (!index)
+    return {not_configured,
+            fmt::format("user {} names the agent \"{}\", which no section [agent.{}] configures",
+                        recipient.user.name, agent, agent)};
+  return external->deliver(*index, *handle, envelope, recipient, body);
 }
 
-std::vector<Reply> DeliveryService::Impl::run_linked(const Envelope& envelope,
-                                                     std::span<const std::size_t> recipients,
-                                                     const MessageBody& body,
-                                                     std::vector<std::string>& details) {
+std::vector<DeliveryOutcome> DeliveryService::Impl::run_linked(const Envelope& envelope,
+                                                               std::span<const std::size_t> recipients,
+                                                               const MessageBody& body) {
   auto handle = spool->open();
-  if (!handle) {
-    for (std::string& detail : details) detail = handle.error().message;
-    return std::vector<Reply>(recipients.size(), reply_of_error(handle.error()));
+  if (!handle)
+    return std::vector<DeliveryOutcome>(recipients.size(),
+                                        {reply_of_error(handle.error()), handle.error().message});
+  std::vector<DeliveryOutcome> outcomes;
+  while (outcomes.size() < recipients.size()) {
+    auto some = recipients.subspan(outcomes.size(), std::min(links_max, recipients.size() - outcomes.size()));
+    std::ranges::move(maildir.deliver_linked(*handle, envelope, some, body), std::back_inserter(outcomes));
   }
-  std::vector<Reply> replies;
-  while (replies.size() < recipients.size()) {
-    auto some = recipients.subspan(replies.size(), std::min(links_max, recipients.size() - replies.size()));
-    std::vector<std::string> theirs;
-    std::vector<Reply> got = maildir.deliver_linked(*handle, envelope, some, body, theirs);
-    std::ranges::move(theirs, details.begin() + static_cast<std::ptrdiff_t>(replies.size()));
-    std::ranges::move(got, std::back_inserter(replies));
-  }
-  return replies;
+  return outcomes;
 }
 
 DeliveryService::DeliveryService(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -154,15 +143,13 @@ std::optional<Reply> DeliveryService::refusal(const User& user, const std::strin
   return refusal;
 }
 
-Reply DeliveryService::deliver(const Envelope& envelope, const Recipient& recipient,
-                               const MessageBody& body) {
+DeliveryOutcome DeliveryService::deliver(const Envelope& envelope, const Recipient& recipient,
+                                         const MessageBody& body) {
   Instant start = impl_->clock.now();
   const User& user = recipient.user;
-  std::string detail;
-  Reply reply = impl_->run(agent_of(impl_->config, user), envelope, recipient, body, &detail);
-  impl_->put_line(start, name_of_agent(impl_->config, user), envelope, recipient, body, reply,
-                  std::move(detail));
-  return reply;
+  DeliveryOutcome outcome = impl_->run(agent_of(impl_->config, user), envelope, recipient, body);
+  impl_->put_line(start, name_of_agent(impl_->config, user), envelope, recipient, body, outcome);
+  return outcome;
 }
 
 // Those whose mail is one file.
@@ -172,17 +159,16 @@ std::string DeliveryService::group_of(const User& user) const {
   return linked ? std::string(linked_group) : std::string();
 }
 
-std::vector<Reply> DeliveryService::deliver_group(const Envelope& envelope,
-                                                  std::span<const std::size_t> recipients,
-                                                  const MessageBody& body, const GivenUp&) {
+std::vector<DeliveryOutcome> DeliveryService::deliver_group(const Envelope& envelope,
+                                                            std::span<const std::size_t> recipients,
+                                                            const MessageBody& body, const GivenUp&) {
   if (recipients.size() == 1) return {deliver(envelope, envelope.recipients[recipients.front()], body)};
   Instant start = impl_->clock.now();
-  std::vector<std::string> details(recipients.size());
-  std::vector<Reply> replies = impl_->run_linked(envelope, recipients, body, details);
+  std::vector<DeliveryOutcome> outcomes = impl_->run_linked(envelope, recipients, body);
   for (std::size_t i = 0; i < recipients.size(); ++i)
     impl_->put_line(start, std::string(builtin_agent), envelope, envelope.recipients[recipients[i]], body,
-                    replies[i], std::move(details[i]));
-  return replies;
+                    outcomes[i]);
+  return outcomes;
 }
 
 }  // namespace twinloft::lmtpd

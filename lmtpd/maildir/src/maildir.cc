@@ -19,27 +19,25 @@
 
 namespace twinloft::lmtpd {
 
-Result<Durability> parse_durability(std::string_view text) {
-  if (text == "fsync") return Durability::fsync;
-  if (text == "group-sync") return Durability::group_sync;
-  return fail(Errc::invalid, "unknown durability \"{}\": use \"fsync\" or \"group-sync\"", text);
-}
-
-std::string_view to_string(Durability durability) {
-  switch (durability) {
-    case Durability::fsync:
-      return "fsync";
-    case Durability::group_sync:
-      return "group-sync";
-  }
-  return "unknown";
-}
-
 namespace {
 
 constexpr std::uint32_t shared_passes_max = 10;  // as often a message without Delivered-To may come by here
 const Reply quota_unknown{451, "4.3.0", "Quota lookup temporarily unavailable"};
 const Reply quota_held{451, "4.3.0", "The mailbox seems to be full, try again later"};
+
+MadeDurable made_durable(DurabilityWay way) {
+  switch (way) {
+    case DurabilityWay::fsync:
+      return MadeDurable::fsync;
+    case DurabilityWay::group_sync:
+      return MadeDurable::group_sync;
+  }
+  return MadeDurable::no;
+}
+
+NewEntry entry_in(const OpenMaildir& maildir) {
+  return {maildir.incoming.get(), maildir.not_known};
+}
 
 // Removes a file unless it was kept. A removal that fails leaves the file to the 36 hours rule of Maildir in
 // tmp/, and is reported for new/, where a reader would see it.
@@ -74,7 +72,7 @@ struct MaildirAgent::Impl {
   Impl(MaildirConfig c, Spool& s, SyncGroup& g, FileOps& o, const Clock& k)
       : config(std::move(c)),
         spool(s),
-        syncs(g),
+        durability(make_durability(config.durability, o, g)),
         ops(o),
         clock(k),
         names(config.hostname, ::getpid()),
@@ -83,19 +81,9 @@ struct MaildirAgent::Impl {
         quota(config.quota, o, k),
         asked(config.quota_service) {}
 
-  bool use_group() const { return config.durability == Durability::group_sync; }
-  Status sync_file(const SpoolHandle& handle, int fd) {
-    return use_group() ? sync_group(handle, fd) : ops.sync_file(fd);
-  }
-  // The group's syncfs looks through the spool's root, which the mail user may not be allowed to write to.
-  Status sync_group(const SpoolHandle& handle, int fd) {
-    TL_TRY(syncs.sync(handle));
-    return ops.check_not_failed(fd);
-  }
   Result<Fd> create_in_tmp(const OpenMaildir& maildir, const std::string& name);
-  Status sync_entries(const SpoolHandle& handle, const OpenMaildir& maildir);
-  Result<Reply> store(const SpoolHandle& handle, const Envelope& envelope, const Recipient& recipient,
-                      const MessageBody& body, std::string* note);
+  Result<DeliveryOutcome> store(const SpoolHandle& handle, const Envelope& envelope,
+                                const Recipient& recipient, const MessageBody& body);
   // Of the one quota or the other.
   struct Hold {
     MaildirQuota::Hold kept;
@@ -104,24 +92,25 @@ struct MaildirAgent::Impl {
   Result<Room> take_room(const SpoolHandle& handle, const MaildirPath& path, const User& user,
                          const StoredSize& size, Hold& hold);
   Reply refuse(const User& user, Room lacking) const;
-  Result<std::optional<Reply>> refuse_full(const SpoolHandle& handle, const MaildirPath& path,
-                                           const User& user, const StoredSize& size, Hold& hold,
-                                           std::string* note);
-  Status place(const SpoolHandle& handle, const OpenMaildir& maildir, int file, Unlinker& guard,
+  Result<std::optional<DeliveryOutcome>> refuse_full(const SpoolHandle& handle, const MaildirPath& path,
+                                                     const User& user, const StoredSize& size, Hold& hold);
+  Status place(DurableMessage& message, const OpenMaildir& maildir, int file, Unlinker& guard,
                const std::string& stored_name, MaildirQuota::Hold& hold);
+  DeliveryOutcome delivered(const Recipient& recipient, const MaildirPath& path, const std::string& name,
+                            const StoredSize& size, std::string note) const;
   struct Copy;
   Result<DetailFolders::Place> open_place(const SpoolHandle& handle, const Recipient& recipient);
   Status store_once(const SpoolHandle& handle, const Envelope& envelope, const MessageBody& body,
                     std::deque<Copy>& copies);
   void link_copy(const SpoolHandle& handle, const Envelope& envelope, const MessageBody& body,
                  const Copy& first, const std::string& name, const StoredSize& size, Copy& copy);
-  void sync_copies(const SpoolHandle& handle, std::deque<Copy>& copies);
+  void sync_copies(const SpoolHandle& handle, DurableMessage& message, const StoredSize& size,
+                   std::deque<Copy>& copies);
   Status undo(Copy& copy);
-  Reply report(const Recipient& recipient, Result<Reply> stored, std::string* note) const;
 
   MaildirConfig config;
   Spool& spool;
-  SyncGroup& syncs;
+  const std::unique_ptr<Durability> durability;
   FileOps& ops;
   const Clock& clock;
   MaildirNames names;
@@ -139,25 +128,17 @@ Result<Fd> MaildirAgent::Impl::create_in_tmp(const OpenMaildir& maildir, const s
   return std::unexpected(std::move(error));
 }
 
-// new/ and, on the first delivery into this Maildir, every directory above it.
-Status MaildirAgent::Impl::sync_entries(const SpoolHandle& handle, const OpenMaildir& maildir) {
-  if (use_group()) return sync_group(handle, maildir.incoming.get());
-  TL_TRY(ops.sync_file(maildir.incoming.get()));
-  for (const Fd& directory : maildir.not_known) TL_TRY(ops.sync_file(directory.get()));
-  return maildir.not_known.empty() ? Status{} : ops.sync_file(handle.root.get());
-}
-
 // The durable order. `guard` knows at every point which name has to go if a step fails.
-Status MaildirAgent::Impl::place(const SpoolHandle& handle, const OpenMaildir& maildir, int file,
+Status MaildirAgent::Impl::place(DurableMessage& message, const OpenMaildir& maildir, int file,
                                  Unlinker& guard, const std::string& stored_name, MaildirQuota::Hold& hold) {
   auto appear = [&]() -> Status {
     TL_TRY(ops.rename(maildir.tmp.get(), guard.name(), maildir.incoming.get(), stored_name));
     guard.moved_to(maildir.incoming.get(), stored_name);
     return {};
   };
-  TL_TRY(sync_file(handle, file));
+  TL_TRY(message.content(file));
   TL_TRY(quota.place(hold, appear));
-  return sync_entries(handle, maildir);
+  return message.entry(entry_in(maildir));
 }
 
 Result<Room> MaildirAgent::Impl::take_room(const SpoolHandle& handle, const MaildirPath& path,
@@ -174,24 +155,19 @@ Reply MaildirAgent::Impl::refuse(const User& user, Room lacking) const {
 }
 
 // Takes the room for it, or says why there is none.
-Result<std::optional<Reply>> MaildirAgent::Impl::refuse_full(const SpoolHandle& handle,
-                                                             const MaildirPath& path, const User& user,
-                                                             const StoredSize& size, Hold& hold,
-                                                             std::string* note) {
+Result<std::optional<DeliveryOutcome>> MaildirAgent::Impl::refuse_full(const SpoolHandle& handle,
+                                                                       const MaildirPath& path,
+                                                                       const User& user,
+                                                                       const StoredSize& size, Hold& hold) {
   auto room = take_room(handle, path, user, size, hold);
-  if (!room && asked.on()) {
-    *note = room.error().message;
-    return quota_unknown;
-  }
-  if (!room && room.error().code == Errc::exhausted && room.error().sys == 0) {
-    *note = room.error().message;
-    return quota_held;
-  }
+  if (!room && asked.on()) return DeliveryOutcome{quota_unknown, room.error().message};
+  if (!room && room.error().code == Errc::exhausted && room.error().sys == 0)
+    return DeliveryOutcome{quota_held, room.error().message};
   if (!room) return std::unexpected(std::move(room).error());
   if (*room == Room::enough) return std::nullopt;
-  *note = fmt::format("{} bytes more would be over the quota {}", size.bytes,
-                      asked.on() ? "that Dovecot counts" : "of " + quota_text(user.quota));
-  return refuse(user, *room);
+  return DeliveryOutcome{refuse(user, *room),
+                         fmt::format("{} bytes more would be over the quota {}", size.bytes,
+                                     asked.on() ? "that Dovecot counts" : "of " + quota_text(user.quota))};
 }
 
 Result<DetailFolders::Place> MaildirAgent::Impl::open_place(const SpoolHandle& handle,
@@ -200,9 +176,17 @@ Result<DetailFolders::Place> MaildirAgent::Impl::open_place(const SpoolHandle& h
   return folders.open(handle, relative, recipient);
 }
 
-Result<Reply> MaildirAgent::Impl::store(const SpoolHandle& handle, const Envelope& envelope,
-                                        const Recipient& recipient, const MessageBody& body,
-                                        std::string* note) {
+DeliveryOutcome MaildirAgent::Impl::delivered(const Recipient& recipient, const MaildirPath& path,
+                                              const std::string& name, const StoredSize& size,
+                                              std::string note) const {
+  return {
+      Reply{250, "2.0.0", "Delivered"}, std::move(note),
+      fmt::format("{}{}{}/new/{}", recipient.user.maildir, path.folder.empty() ? "" : "/", path.folder, name),
+      size.bytes, made_durable(durability->way())};
+}
+
+Result<DeliveryOutcome> MaildirAgent::Impl::store(const SpoolHandle& handle, const Envelope& envelope,
+                                                  const Recipient& recipient, const MessageBody& body) {
   TL_TRY_ASSIGN(DetailFolders::Place at, open_place(handle, recipient));
   const OpenMaildir& maildir = at.maildir;
   WallTime now = clock.wall();
@@ -214,9 +198,13 @@ Result<Reply> MaildirAgent::Impl::store(const SpoolHandle& handle, const Envelop
                   return ops.write(file.get(), as_bytes(chunk));
                 }));
   Hold hold;
-  TL_TRY_ASSIGN(std::optional<Reply> full, refuse_full(handle, at.path, recipient.user, size, hold, note));
-  if (full) return *full;
-  Status placed = place(handle, maildir, file.get(), guard, with_sizes(unique, size), hold.kept);
+  TL_TRY_ASSIGN(std::optional<DeliveryOutcome> full,
+                refuse_full(handle, at.path, recipient.user, size, hold));
+  if (full) return *std::move(full);
+  std::string stored_name = with_sizes(unique, size);
+  std::unique_ptr<DurableMessage> message = durability->begin(handle);
+  DeliveryOutcome outcome = delivered(recipient, at.path, stored_name, size, std::move(at.note));
+  Status placed = place(*message, maildir, file.get(), guard, stored_name, hold.kept);
   if (!placed) {
     Error error = std::move(placed).error();
     if (Status removed = quota.take_back(hold.kept, [&] { return guard.remove(); }); !removed)
@@ -226,15 +214,20 @@ Result<Reply> MaildirAgent::Impl::store(const SpoolHandle& handle, const Envelop
   }
   guard.keep();
   if (!maildir.not_known.empty()) tree.remember(handle, at.path, maildir);
-  *note = std::move(at.note);
-  return Reply{250, "2.0.0", "Delivered"};
+  return outcome;
 }
 
-Reply MaildirAgent::Impl::report(const Recipient& recipient, Result<Reply> stored, std::string* note) const {
-  if (stored) return *std::move(stored);
-  *note = fmt::format("{}: {}", recipient.user.maildir, stored.error().message);
-  return reply_of_error(stored.error());
+namespace {
+
+DeliveryOutcome looped(const std::string& how) {
+  return {make_reply(554, "5.4.6", clean_reply_text(how)), how};
 }
+
+DeliveryOutcome not_delivered(const Recipient& recipient, const Error& error) {
+  return {reply_of_error(error), fmt::format("{}: {}", recipient.user.maildir, error.message)};
+}
+
+}  // namespace
 
 // ---- one file for several
 // --------------------------------------------------------------------------------------------
@@ -242,8 +235,7 @@ Reply MaildirAgent::Impl::report(const Recipient& recipient, Result<Reply> store
 // What becomes of it for one of them.
 struct MaildirAgent::Impl::Copy {
   const Recipient* recipient;
-  std::string* note;
-  std::optional<Reply> reply{};  // it has come to an end
+  std::optional<DeliveryOutcome> outcome{};  // it has come to an end
   std::optional<DetailFolders::Place> at{};
   std::unique_ptr<Hold> hold = std::make_unique<Hold>();
   std::optional<Unlinker> entry{};  // in new/; nullopt: it is not there
@@ -252,7 +244,7 @@ struct MaildirAgent::Impl::Copy {
 // In the first one's tmp/, and durable; then in each one's new/. An error: it is nowhere.
 Status MaildirAgent::Impl::store_once(const SpoolHandle& handle, const Envelope& envelope,
                                       const MessageBody& body, std::deque<Copy>& copies) {
-  auto first = std::ranges::find_if(copies, [](const Copy& copy) { return !copy.reply; });
+  auto first = std::ranges::find_if(copies, [](const Copy& copy) { return !copy.outcome; });
   WallTime now = clock.wall();
   std::string name = names.next(now);
   TL_TRY_ASSIGN(Fd file, create_in_tmp(first->at->maildir, name));
@@ -260,22 +252,20 @@ Status MaildirAgent::Impl::store_once(const SpoolHandle& handle, const Envelope&
   auto append = [&](std::string_view chunk) { return ops.write(file.get(), as_bytes(chunk)); };
   TL_TRY_ASSIGN(StoredSize size,
                 write_message(shared_header(envelope, config.hostname, now), body, false, append));
-  TL_TRY(sync_file(handle, file.get()));
+  std::unique_ptr<DurableMessage> message = durability->begin(handle);
+  TL_TRY(message->content(file.get()));
   for (auto copy = first; copy != copies.end(); ++copy)
-    if (!copy->reply) link_copy(handle, envelope, body, *first, name, size, *copy);
-  sync_copies(handle, copies);
+    if (!copy->outcome) link_copy(handle, envelope, body, *first, name, size, *copy);
+  sync_copies(handle, *message, size, copies);
   return {};
 }
 
 void MaildirAgent::Impl::link_copy(const SpoolHandle& handle, const Envelope& envelope,
                                    const MessageBody& body, const Copy& first, const std::string& name,
                                    const StoredSize& size, Copy& copy) {
-  auto full = refuse_full(handle, copy.at->path, copy.recipient->user, size, *copy.hold, copy.note);
-  if (!full)
-    copy.reply = report(*copy.recipient, std::unexpected(std::move(full).error()), copy.note);
-  else if (*full)
-    copy.reply = std::move(**full);
-  if (copy.reply) return;
+  auto full = refuse_full(handle, copy.at->path, copy.recipient->user, size, *copy.hold);
+  copy.outcome = full ? *std::move(full) : not_delivered(*copy.recipient, full.error());
+  if (copy.outcome) return;
   std::string stored_name = with_sizes(names.next(clock.wall()), size);
   auto appear = [&]() -> Status {
     copy.entry.emplace(ops, copy.at->maildir.incoming.get(), stored_name);
@@ -289,11 +279,12 @@ void MaildirAgent::Impl::link_copy(const SpoolHandle& handle, const Envelope& en
   bool other_file = placed.error().sys == EMLINK || placed.error().sys == EXDEV ||
                     placed.error().sys == EPERM || placed.error().sys == EOPNOTSUPP;
   if (!other_file) {
-    copy.reply = report(*copy.recipient, std::unexpected(std::move(placed).error()), copy.note);
+    copy.outcome = not_delivered(*copy.recipient, placed.error());
     return;
   }
   copy.hold = std::make_unique<Hold>();
-  copy.reply = report(*copy.recipient, store(handle, envelope, *copy.recipient, body, copy.note), copy.note);
+  auto stored = store(handle, envelope, *copy.recipient, body);
+  copy.outcome = stored ? *std::move(stored) : not_delivered(*copy.recipient, stored.error());
 }
 
 Status MaildirAgent::Impl::undo(Copy& copy) {
@@ -302,24 +293,23 @@ Status MaildirAgent::Impl::undo(Copy& copy) {
 
 // The entries in each new/. The first of these commits of the file system's journal has most of the others in
 // it.
-void MaildirAgent::Impl::sync_copies(const SpoolHandle& handle, std::deque<Copy>& copies) {
-  std::optional<Status> all;
+void MaildirAgent::Impl::sync_copies(const SpoolHandle& handle, DurableMessage& message,
+                                     const StoredSize& size, std::deque<Copy>& copies) {
   for (Copy& copy : copies) {
     if (!copy.entry) continue;
-    Status synced = use_group() && all ? *all : sync_entries(handle, copy.at->maildir);
-    if (use_group()) all = synced;
+    Status synced = message.entry(entry_in(copy.at->maildir));
     if (synced) {
+      copy.outcome = delivered(*copy.recipient, copy.at->path, copy.entry->name(), size,
+                               std::move(copy.at->note));
       copy.entry->keep();
       if (!copy.at->maildir.not_known.empty()) tree.remember(handle, copy.at->path, copy.at->maildir);
-      *copy.note = std::move(copy.at->note);
-      copy.reply = Reply{250, "2.0.0", "Delivered"};
       continue;
     }
     Error error = std::move(synced).error();
     if (Status removed = undo(copy); !removed)
       error.message += fmt::format("; the undelivered file could not be removed ({})",
                                    removed.error().message);
-    copy.reply = report(*copy.recipient, std::unexpected(std::move(error)), copy.note);
+    copy.outcome = not_delivered(*copy.recipient, error);
   }
 }
 
@@ -344,26 +334,20 @@ Status MaildirAgent::check_owner(const User& user) const {
 }
 
 // Why nothing is to be stored for that recipient.
-std::optional<Reply> MaildirAgent::deny(const Recipient& recipient, const MessageBody& body,
-                                        std::string* detail) {
-  if (Status owner = check_owner(recipient.user); !owner) {
-    *detail = owner.error().message;
-    return reply_of_error(owner.error());
-  }
+std::optional<DeliveryOutcome> MaildirAgent::deny(const Recipient& recipient, const MessageBody& body) {
+  if (Status owner = check_owner(recipient.user); !owner)
+    return DeliveryOutcome{reply_of_error(owner.error()), owner.error().message};
   auto loop = find_loop(body, recipient, {impl_->config.delivered_to_check, impl_->config.received_max});
-  if (!loop) {
-    *detail = loop.error().message;
-    return reply_of_error(loop.error());
-  }
+  if (!loop) return DeliveryOutcome{reply_of_error(loop.error()), loop.error().message};
   if (!*loop) return std::nullopt;
-  *detail = **loop;
-  return make_reply(554, "5.4.6", clean_reply_text(**loop));
+  return looped(**loop);
 }
 
-Reply MaildirAgent::deliver(const SpoolHandle& handle, const Envelope& envelope, const Recipient& recipient,
-                            const MessageBody& body, std::string* detail) {
-  if (auto denied = deny(recipient, body, detail)) return *denied;
-  return impl_->report(recipient, impl_->store(handle, envelope, recipient, body, detail), detail);
+DeliveryOutcome MaildirAgent::deliver(const SpoolHandle& handle, const Envelope& envelope,
+                                      const Recipient& recipient, const MessageBody& body) {
+  if (auto denied = deny(recipient, body)) return *std::move(denied);
+  auto stored = impl_->store(handle, envelope, recipient, body);
+  return stored ? *std::move(stored) : not_delivered(recipient, stored.error());
 }
 
 bool MaildirAgent::links() const {
@@ -371,36 +355,29 @@ bool MaildirAgent::links() const {
 }
 
 // Without Delivered-To a loop shows by this host's own Received fields.
-std::vector<Reply> MaildirAgent::deliver_linked(const SpoolHandle& handle, const Envelope& envelope,
-                                                std::span<const std::size_t> recipients,
-                                                const MessageBody& body, std::vector<std::string>& details) {
-  details.resize(recipients.size());
+std::vector<DeliveryOutcome> MaildirAgent::deliver_linked(const SpoolHandle& handle, const Envelope& envelope,
+                                                          std::span<const std::size_t> recipients,
+                                                          const MessageBody& body) {
   std::deque<Impl::Copy> copies;
-  for (std::size_t i = 0; i < recipients.size(); ++i)
-    copies.emplace_back(&envelope.recipients[recipients[i]], &details[i]);
+  for (std::size_t i : recipients) copies.emplace_back(&envelope.recipients[i]);
   auto passes = find_route_loop(body, impl_->config.hostname, impl_->config.received_max, shared_passes_max);
   for (Impl::Copy& copy : copies) {
-    if (passes && *passes) {
-      *copy.note = **passes;
-      copy.reply = make_reply(554, "5.4.6", clean_reply_text(**passes));
-      continue;
-    }
-    copy.reply = deny(*copy.recipient, body, copy.note);
-    if (copy.reply) continue;
+    copy.outcome = passes && *passes ? looped(**passes) : deny(*copy.recipient, body);
+    if (copy.outcome) continue;
     auto place = impl_->open_place(handle, *copy.recipient);
     if (place)
       copy.at = std::move(*place);
     else
-      copy.reply = impl_->report(*copy.recipient, std::unexpected(std::move(place).error()), copy.note);
+      copy.outcome = not_delivered(*copy.recipient, place.error());
   }
-  bool any = std::ranges::any_of(copies, [](const Impl::Copy& copy) { return !copy.reply; });
+  bool any = std::ranges::any_of(copies, [](const Impl::Copy& copy) { return !copy.outcome; });
   Status stored = any ? impl_->store_once(handle, envelope, body, copies) : Status{};
-  std::vector<Reply> replies;
+  std::vector<DeliveryOutcome> outcomes;
   for (Impl::Copy& copy : copies) {
-    if (!copy.reply) copy.reply = impl_->report(*copy.recipient, std::unexpected(stored.error()), copy.note);
-    replies.push_back(std::move(*copy.reply));
+    if (!copy.outcome) copy.outcome = not_delivered(*copy.recipient, stored.error());
+    outcomes.push_back(std::move(*copy.outcome));
   }
-  return replies;
+  return outcomes;
 }
 
 bool MaildirAgent::may_refuse(const User& user) const {

@@ -174,14 +174,16 @@ std::vector<Reply> Transaction::deliver(const Lane& lane, std::span<const std::s
   const Recipient& first = envelope_->recipients[some.front()];
   try {
     std::vector<Reply> replies;
-    replies.reserve(1);  // nothing fails once the message is delivered
-    if (lane.together)
-      replies = hub_.deliverer.deliver_group(*envelope_, some, body, [this] {
-        std::lock_guard lock(mutex_);
-        return for_rest_;
-      });
+    replies.reserve(some.size());  // nothing fails once the message is delivered
+    auto given_up = [this] {
+      std::lock_guard lock(mutex_);
+      return for_rest_;
+    };
+    if (!lane.together)
+      replies.push_back(std::move(hub_.deliverer.deliver(*envelope_, first, body).reply));
     else
-      replies.push_back(hub_.deliverer.deliver(*envelope_, first, body));
+      for (DeliveryOutcome& one : hub_.deliverer.deliver_group(*envelope_, some, body, given_up))
+        replies.push_back(std::move(one.reply));
     if (replies.size() == some.size()) return replies;
     log_error("{}: delivery to {} and others gave {} replies for {}", envelope_->id, first.user.name,
               replies.size(), some.size());

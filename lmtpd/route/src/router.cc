@@ -57,9 +57,9 @@ struct Router::Impl {
       for (auto& [name, hop] : hops) hop->close_idle();
   }
 
-  std::vector<Hop::Outcome> hand_over(const std::string& name, const Envelope& envelope,
-                                      std::span<const std::size_t> recipients, const MessageBody& body,
-                                      const GivenUp& given_up);
+  std::vector<DeliveryOutcome> hand_over(const std::string& name, const Envelope& envelope,
+                                         std::span<const std::size_t> recipients, const MessageBody& body,
+                                         const GivenUp& given_up);
 
   const RouterConfig config;
   Deliverer* const local;
@@ -112,11 +112,24 @@ std::string Router::group_of(const User& user) const {
   return impl_->local ? impl_->local->group_of(user) : std::string();
 }
 
-std::vector<Hop::Outcome> Router::Impl::hand_over(const std::string& name, const Envelope& envelope,
-                                                  std::span<const std::size_t> recipients,
-                                                  const MessageBody& body, const GivenUp& given_up) {
+namespace {
+
+// What the next hop said, and what went wrong, for the log.
+DeliveryOutcome outcome_of(Hop::Outcome one, std::uint64_t bytes) {
+  DeliveryOutcome out{std::move(one.reply)};
+  out.detail = out.reply.text;
+  if (!one.problem.empty()) out.detail += (out.detail.empty() ? "" : ": ") + one.problem;
+  if (out.reply.code == 250) out.bytes = bytes, out.durable = MadeDurable::by_next_hop;
+  return out;
+}
+
+}  // namespace
+
+std::vector<DeliveryOutcome> Router::Impl::hand_over(const std::string& name, const Envelope& envelope,
+                                                     std::span<const std::size_t> recipients,
+                                                     const MessageBody& body, const GivenUp& given_up) {
   auto all = [&](const Reply& reply, const std::string& problem) {
-    return std::vector<Hop::Outcome>(recipients.size(), {reply, problem});
+    return std::vector<DeliveryOutcome>(recipients.size(), outcome_of({reply, problem}, 0));
   };
   const Reply not_configured{451, "4.3.5", "The mail system is not configured for this mailbox"};
   auto hop = hops.find(name);
@@ -131,31 +144,29 @@ std::vector<Hop::Outcome> Router::Impl::hand_over(const std::string& name, const
   if (!loop) return all({451, "4.3.0", "The message could not be read"}, loop.error().message);
   if (*loop) return all(make_reply(554, "5.4.6", **loop), **loop);
   const Recipient* only = recipients.size() == 1 ? &envelope.recipients[recipients.front()] : nullptr;
-  return hop->second->deliver(envelope, recipients, body,
-                              received_header(envelope, only, config.hostname, clock.wall()), given_up);
+  std::string header = received_header(envelope, only, config.hostname, clock.wall());
+  std::vector<DeliveryOutcome> out;
+  for (Hop::Outcome& one : hop->second->deliver(envelope, recipients, body, header, given_up))
+    out.push_back(outcome_of(std::move(one), header.size() + body.size));
+  return out;
 }
 
-std::vector<Reply> Router::deliver_group(const Envelope& envelope, std::span<const std::size_t> recipients,
-                                         const MessageBody& body, const GivenUp& given_up) {
+std::vector<DeliveryOutcome> Router::deliver_group(const Envelope& envelope,
+                                                   std::span<const std::size_t> recipients,
+                                                   const MessageBody& body, const GivenUp& given_up) {
   if (envelope.recipients[recipients.front()].user.next_hop.empty() && impl_->local)
     return impl_->local->deliver_group(envelope, recipients, body, given_up);
   Instant start = impl_->clock.now();
   const std::string& name = envelope.recipients[recipients.front()].user.next_hop;
-  std::vector<Reply> replies;
-  std::size_t i = 0;
-  for (Hop::Outcome& outcome : impl_->hand_over(name, envelope, recipients, body, given_up)) {
-    const Recipient& recipient = envelope.recipients[recipients[i++]];
-    std::string detail = outcome.reply.text;
-    if (!outcome.problem.empty()) detail += (detail.empty() ? "" : ": ") + outcome.problem;
-    impl_->log.put({envelope.id, envelope.from, recipient.text, recipient.user.name, "next hop " + name,
-                    envelope.client, origin_text(envelope.origin), body.size, outcome.reply.code,
-                    outcome.reply.enhanced, std::move(detail), impl_->clock.now() - start});
-    replies.push_back(std::move(outcome.reply));
-  }
-  return replies;
+  std::vector<DeliveryOutcome> outcomes = impl_->hand_over(name, envelope, recipients, body, given_up);
+  for (std::size_t i = 0; i < outcomes.size(); ++i)
+    impl_->log.put(line_of(envelope, envelope.recipients[recipients[i]], "next hop " + name, body,
+                           outcomes[i], impl_->clock.now() - start));
+  return outcomes;
 }
 
-Reply Router::deliver(const Envelope& envelope, const Recipient& recipient, const MessageBody& body) {
+DeliveryOutcome Router::deliver(const Envelope& envelope, const Recipient& recipient,
+                                const MessageBody& body) {
   if (recipient.user.next_hop.empty() && impl_->local)
     return impl_->local->deliver(envelope, recipient, body);
   auto index = static_cast<std::size_t>(&recipient - envelope.recipients.data());

@@ -44,9 +44,9 @@ class Users final : public UserDb {
 };
 
 class NoDeliverer final : public Deliverer {
-  Reply deliver(const Envelope& e, const Recipient&, const MessageBody&) override {
+  DeliveryOutcome deliver(const Envelope& e, const Recipient&, const MessageBody&) override {
     TL_CHECK(!e.tls.empty());
-    return {250, "2.0.0", "Delivered"};
+    return {{250, "2.0.0", "Delivered"}};
   }
 };
 

@@ -226,7 +226,7 @@ MAILTYPE = "x"
   EXPECT_TRUE(cache.positive == 90s && cache.negative == 0s && cache.stale == 48h &&
               cache.bytes_max == 1u << 20);
   EXPECT_EQ(config->delivery.default_agent, "lda");
-  EXPECT_EQ(config->delivery.maildir.durability, Durability::group_sync);
+  EXPECT_EQ(config->delivery.maildir.durability, DurabilityWay::group_sync);
   EXPECT_EQ(config->delivery.maildir.received_max, 50u);
   EXPECT_EQ(config->spawner.runs_max, 9u);
   EXPECT_EQ(config->spawner.run_as.uid_min, 1000u);

@@ -28,6 +28,28 @@ TEST_F(ServiceTest, PicksTheAgentOfTheRowOrTheDefault) {
   EXPECT_EQ(reply.enhanced, "4.3.5");
 }
 
+TEST_F(ServiceTest, TheLogLineSaysWhatTheDeliveryDid) {
+  AgentSpec syncing = spec("exit 0");
+  syncing.name = "syncing";
+  syncing.syncs = true;
+  start({spec("exit 0"), syncing}, "maildir");
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(deliver().code, 250);
+  DeliveryOutcome stored = outcome_;
+  for (const char* agent : {"agent", "syncing", "unknown"}) {
+    recipient_.user.agent = agent;
+    (void)deliver();
+  }
+  service_.reset();  // its log is written
+  std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(std::filesystem::exists(stored.path)) << stored.path;
+  for (const std::string& words :
+       {fmt::format("bytes=\"{}\" durable=\"fsync\" path=\"{}\"", stored.bytes, stored.path),
+        std::string("durable=\"after-agent\" path=\"\""), std::string("durable=\"by-agent\" path=\"\""),
+        std::string("bytes=\"0\" durable=\"no\" path=\"\" detail=\"user ")})
+    EXPECT_NE(log.find(words), std::string::npos) << words << "\n" << log;
+}
+
 // The rest of such a row is empty: its uid 0 is no mistake of the row.
 TEST_F(ServiceTest, ANextHopThatNoSectionConfiguresIsNamed) {
   start({spec("save saved")}, "maildir");
@@ -121,7 +143,8 @@ TEST_F(ServiceTest, DeliversToManyAtOnceWhereTheyShareAFile) {
     all.push_back(i);
   }
   MessageBody body = test::in_memory(test::small_message);
-  for (const Reply& reply : service->deliver_group(envelope, all, body, {})) EXPECT_EQ(reply.code, 250);
+  for (const DeliveryOutcome& one : service->deliver_group(envelope, all, body, {}))
+    EXPECT_EQ(one.reply.code, 250);
   std::map<ino_t, unsigned> files;
   for (std::size_t i = 0; i < 125; ++i) {
     std::string incoming = envelope.recipients[i].user.maildir + "/new";
@@ -140,7 +163,8 @@ TEST_F(ServiceTest, DeliversToManyAtOnceWhereTheyShareAFile) {
   become_root();
   std::filesystem::remove(spool_ + "/" + spool_marker_name);
   become_mail_user();
-  for (const Reply& reply : service->deliver_group(envelope, all, body, {})) EXPECT_EQ(reply.code, 451);
+  for (const DeliveryOutcome& one : service->deliver_group(envelope, all, body, {}))
+    EXPECT_EQ(one.reply.code, 451);
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ class AskedQuotaTest : public test::MaildirFixture {
     QuotaConfig quota;
     quota.driver = QuotaDriver::count;
     quota.over = over;
-    use_spool(dir_, Durability::fsync, {}, quota);
+    use_spool(dir_, DurabilityWay::fsync, {}, quota);
   }
   std::optional<Reply> refusal(std::uint64_t size, std::string* why) {
     return agent_->refusal(*spool_->open(), recipient_.user, recipient_.detail, size, why);

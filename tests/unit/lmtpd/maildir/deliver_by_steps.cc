@@ -67,20 +67,19 @@ int run(char** words) {
   envelope.id = "0123456789abcdef";
   envelope.from = "sender@example.net";
   envelope.recipients = {ann(root, uid, gid)};
-  std::string note;
   auto deliver = [&](const std::string& subject) {
     auto handle = spool->open();
-    if (handle) return agent.deliver(*handle, envelope, envelope.recipients.front(), message(subject), &note);
-    note = handle.error().message;
-    return Reply{451, "4.3.0", ""};
+    if (handle) return agent.deliver(*handle, envelope, envelope.recipients.front(), message(subject));
+    return DeliveryOutcome{{451, "4.3.0", ""}, handle.error().message};
   };
-  if (std::string(words[5]) == "1" && deliver("first").code != 250) {
-    fmt::print(stderr, "the first message: {}\n", note);
-    return 2;
-  }
+  if (std::string(words[5]) == "1")
+    if (DeliveryOutcome first = deliver("first"); first.reply.code != 250) {
+      fmt::print(stderr, "the first message: {}\n", first.detail);
+      return 2;
+    }
   ops.before = wait_for_line;
-  Reply reply = deliver("second");
-  std::cout << "reply " << reply.code << " " << note << std::endl;
+  DeliveryOutcome second = deliver("second");
+  std::cout << "reply " << second.reply.code << " " << second.detail << std::endl;
   return 0;
 }
 

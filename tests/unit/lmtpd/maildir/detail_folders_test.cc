@@ -10,7 +10,7 @@ class DetailFoldersTest : public test::MaildirFixture {
  protected:
   void use(FoldersByDetail detail, char separator = '.', std::uint32_t folders_max = 1000,
            bool subscribe = true) {
-    use_spool(dir_, Durability::fsync, {detail, separator, folders_max, subscribe});
+    use_spool(dir_, DurabilityWay::fsync, {detail, separator, folders_max, subscribe});
   }
   // The new/ directories that have a message, relative to the Maildir.
   std::string deliver_to(const std::string& detail) {

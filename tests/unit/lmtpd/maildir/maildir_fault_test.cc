@@ -12,7 +12,7 @@ class MaildirFaultTest : public test::MaildirFixture {
   }
 
   // Fails the first call, then the second, and so on, until nothing is left to fail.
-  void fail_every_step(Durability durability, bool new_maildir) {
+  void fail_every_step(DurabilityWay durability, bool new_maildir) {
     int step = 0;
     for (;; ++step) {
       std::filesystem::remove_all(dir_ + "/example.org");
@@ -41,18 +41,18 @@ class MaildirFaultTest : public test::MaildirFixture {
 };
 
 TEST_F(MaildirFaultTest, EveryFailingStepIsA451AndLeavesNothing) {
-  fail_every_step(Durability::fsync, false);
+  fail_every_step(DurabilityWay::fsync, false);
 }
 TEST_F(MaildirFaultTest, AlsoInANewMaildir) {
-  fail_every_step(Durability::fsync, true);
+  fail_every_step(DurabilityWay::fsync, true);
 }
 TEST_F(MaildirFaultTest, AlsoWithGroupSync) {
-  fail_every_step(Durability::group_sync, false);
+  fail_every_step(DurabilityWay::group_sync, false);
 }
 
 // The mail user may not be allowed to find out by the spool's root that the file system has failed.
 TEST_F(MaildirFaultTest, AfterAGroupsSyncTheMessagesOwnFileAndDirectoryAreLookedAt) {
-  use_spool(dir_, Durability::group_sync);
+  use_spool(dir_, DurabilityWay::group_sync);
   ASSERT_EQ(deliver().code, 250);
   ops_.clear();
   ASSERT_EQ(deliver().code, 250);

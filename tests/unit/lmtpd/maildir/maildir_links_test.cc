@@ -27,10 +27,18 @@ class MaildirLinksTest : public test::MaildirFixture {
     std::vector<std::size_t> all(envelope_.recipients.size());
     std::iota(all.begin(), all.end(), 0);
     details_.assign(all.size(), "");
+    outcomes_.clear();
     MessageBody body = test::in_memory(text);
     auto handle = spool_->open();
     if (!handle) return std::vector<Reply>(all.size(), {451, "4.3.0", handle.error().message});
-    return agent_->deliver_linked(*handle, envelope_, all, body, details_);
+    outcomes_ = agent_->deliver_linked(*handle, envelope_, all, body);
+    details_.clear();
+    std::vector<Reply> replies;
+    for (const DeliveryOutcome& outcome : outcomes_) {
+      replies.push_back(outcome.reply);
+      details_.push_back(outcome.detail);
+    }
+    return replies;
   }
   std::vector<std::string> entries(std::size_t i, const std::string& folder = "") {
     std::vector<std::string> out;
@@ -48,7 +56,7 @@ class MaildirLinksTest : public test::MaildirFixture {
       EXPECT_TRUE(test::list(r.user.maildir + "/tmp").empty()) << r.text;
   }
   // Fails the first call, then the second, and so on, until nothing is left to fail.
-  void fail_every_step(Durability durability, bool quota) {
+  void fail_every_step(DurabilityWay durability, bool quota) {
     for (int step = 0;; ++step) {
       std::filesystem::remove_all(dir_ + "/example.org");
       QuotaConfig counted;
@@ -80,7 +88,8 @@ class MaildirLinksTest : public test::MaildirFixture {
   }
 
   Envelope envelope_;
-  std::vector<std::string> details_;
+  std::vector<DeliveryOutcome> outcomes_;  // of the last message
+  std::vector<std::string> details_;       // theirs
 };
 
 TEST_F(MaildirLinksTest, OneFileHasANameInEachMaildir) {
@@ -88,6 +97,11 @@ TEST_F(MaildirLinksTest, OneFileHasANameInEachMaildir) {
   ASSERT_EQ(entries(0).size(), 1u);
   struct stat first = about(entries(0)[0]);
   EXPECT_EQ(first.st_nlink, 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(outcomes_[i].path, entries(i)[0]);
+    EXPECT_EQ(outcomes_[i].bytes, static_cast<std::uint64_t>(first.st_size));
+    EXPECT_EQ(outcomes_[i].durable, MadeDurable::fsync);
+  }
   for (std::size_t i : {1u, 2u}) {
     ASSERT_EQ(entries(i).size(), 1u);
     EXPECT_EQ(about(entries(i)[0]).st_ino, first.st_ino);
@@ -120,7 +134,7 @@ TEST_F(MaildirLinksTest, TheFileIsDurableFirstThenEveryEntry) {
 }
 
 TEST_F(MaildirLinksTest, GroupSyncNeedsTwoForAll) {
-  use_spool(dir_, Durability::group_sync);
+  use_spool(dir_, DurabilityWay::group_sync);
   deliver_all();
   ops_.clear();
   deliver_all();
@@ -140,13 +154,13 @@ TEST_F(MaildirLinksTest, ParentsOfNewMaildirsAreSyncedToo) {
 }
 
 TEST_F(MaildirLinksTest, EveryFailingStepIsA451ForThoseWhoHaveNothing) {
-  fail_every_step(Durability::fsync, false);
+  fail_every_step(DurabilityWay::fsync, false);
 }
 TEST_F(MaildirLinksTest, AlsoWithGroupSync) {
-  fail_every_step(Durability::group_sync, false);
+  fail_every_step(DurabilityWay::group_sync, false);
 }
 TEST_F(MaildirLinksTest, AlsoWithQuota) {
-  fail_every_step(Durability::fsync, true);
+  fail_every_step(DurabilityWay::fsync, true);
 }
 
 TEST_F(MaildirLinksTest, WhereNoLinkCanBeMadeEachHasAFile) {
@@ -169,7 +183,7 @@ TEST_F(MaildirLinksTest, WhereNoLinkCanBeMadeEachHasAFile) {
 TEST_F(MaildirLinksTest, EachIsRefusedForThemselves) {
   QuotaConfig quota;
   quota.driver = QuotaDriver::maildir;
-  use_spool(dir_, Durability::fsync, {}, quota);
+  use_spool(dir_, DurabilityWay::fsync, {}, quota);
   add("dan");
   envelope_.recipients[0].user.quota.bytes = 10;  // the one whose tmp/ would have it
   envelope_.recipients[1].user.uid += 1;
@@ -189,7 +203,7 @@ TEST_F(MaildirLinksTest, EachIsRefusedForThemselves) {
 TEST_F(MaildirLinksTest, QuotaCountsInEachMailbox) {
   QuotaConfig quota;
   quota.driver = QuotaDriver::maildir;
-  use_spool(dir_, Durability::fsync, {}, quota);
+  use_spool(dir_, DurabilityWay::fsync, {}, quota);
   for (Recipient& r : envelope_.recipients) r.user.quota.messages = 2;
   for (int i = 0; i < 2; ++i)
     for (const Reply& reply : deliver_all()) EXPECT_EQ(reply.code, 250);
@@ -204,7 +218,7 @@ TEST_F(MaildirLinksTest, OneWhoIsNamedTwiceHasItTwice) {
 }
 
 TEST_F(MaildirLinksTest, FoldersByDetail) {
-  use_spool(dir_, Durability::fsync, {.detail = FoldersByDetail::create});
+  use_spool(dir_, DurabilityWay::fsync, {.detail = FoldersByDetail::create});
   envelope_.recipients[1].detail = "Lists";
   for (const Reply& reply : deliver_all()) EXPECT_EQ(reply.code, 250);
   ASSERT_EQ(entries(1, "/.Lists").size(), 1u);

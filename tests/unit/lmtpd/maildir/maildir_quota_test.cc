@@ -24,7 +24,7 @@ class MaildirQuotaTest : public test::MaildirFixture {
   }
   void use(QuotaConfig quota = {}, FolderConfig folders = {}) {
     quota.driver = QuotaDriver::maildir;
-    use_spool(dir_, Durability::fsync, folders, std::move(quota));
+    use_spool(dir_, DurabilityWay::fsync, folders, std::move(quota));
   }
   Reply deliver_with(std::uint64_t bytes_max, std::uint64_t messages_max = 0) {
     recipient_.user.quota = {bytes_max, messages_max};
@@ -319,24 +319,19 @@ TEST_F(MaildirQuotaTest, SomebodyWhoCountsHoldsUpNoStranger) {
   };
   int code = 0;
   std::thread delivering([&, recipient = recipient_] {
-    std::string detail;
     code = agent_
                ->deliver(*spool_->open(), test::make_envelope(), recipient,
-                         test::in_memory(test::small_message), &detail)
-               .code;
+                         test::in_memory(test::small_message))
+               .reply.code;
   });
   counting.wait();
   Recipient stranger = recipient_;
   stranger.user.quota = {100'000, 0};
   for (int i = 0; i < 300; ++i) {
-    std::string detail;
     stranger.user.maildir = recipient_.user.maildir + "-" + std::to_string(i);
-    EXPECT_EQ(agent_
-                  ->deliver(*spool_->open(), test::make_envelope(), stranger,
-                            test::in_memory(test::small_message), &detail)
-                  .code,
-              250)
-        << detail;
+    DeliveryOutcome theirs = agent_->deliver(*spool_->open(), test::make_envelope(), stranger,
+                                             test::in_memory(test::small_message));
+    EXPECT_EQ(theirs.reply.code, 250) << theirs.detail;
   }
   done.count_down();
   delivering.join();
@@ -396,9 +391,10 @@ TEST_F(MaildirQuotaTest, DeliveriesAtOnceDoNotShareTheLastRoom) {
   for (int t = 0; t < 8; ++t)
     threads.emplace_back([&] {
       for (int i = 0; i < 5; ++i) {
-        std::string detail;
-        Reply reply = agent_->deliver(*spool_->open(), test::make_envelope(), recipient_,
-                                      test::in_memory(test::small_message), &detail);
+        Reply reply = agent_
+                          ->deliver(*spool_->open(), test::make_envelope(), recipient_,
+                                    test::in_memory(test::small_message))
+                          .reply;
         if (reply.code == 250) ++taken;
         if (reply.code == 552) ++refused;
         if (reply.code == 451) ++put_off;  // for what another is about to take

@@ -33,6 +33,28 @@ TEST_F(MaildirTest, WritesAMessageThatDovecotReads) {
   EXPECT_EQ(about.st_uid, recipient_.user.uid);
 }
 
+TEST_F(MaildirTest, SaysWhatItDid) {
+  for (DurabilityWay way : {DurabilityWay::fsync, DurabilityWay::group_sync}) {
+    std::filesystem::remove_all(dir_ + "/example.org");
+    use_spool(dir_, way, {.detail = FoldersByDetail::create});
+    for (const char* detail : {"", "Lists"}) {
+      recipient_.detail = detail;
+      ASSERT_EQ(deliver().code, 250) << detail_;
+      std::string folder = *detail ? "/.Lists" : "";
+      auto names = test::list(maildir_ + folder + "/new");
+      ASSERT_EQ(names.size(), 1u);
+      EXPECT_EQ(outcome_.path, maildir_ + folder + "/new/" + names[0]);
+      EXPECT_EQ(outcome_.bytes, std::filesystem::file_size(outcome_.path));
+      EXPECT_EQ(to_string(outcome_.durable), to_string(way));
+    }
+  }
+  recipient_.user.uid += 1;
+  EXPECT_EQ(deliver().code, 451);
+  EXPECT_EQ(outcome_.path, "");
+  EXPECT_EQ(outcome_.bytes, 0u);
+  EXPECT_EQ(outcome_.durable, MadeDurable::no);
+}
+
 TEST_F(MaildirTest, SyncsFileThenRenamesThenSyncsTheEntry) {
   ASSERT_EQ(deliver().code, 250);
   ops_.clear();
@@ -57,7 +79,7 @@ TEST_F(MaildirTest, ANewMaildirHasEveryParentSyncedBeforeTheReply) {
 }
 
 TEST_F(MaildirTest, GroupSyncKeepsTheOrder) {
-  use_spool(dir_, Durability::group_sync);
+  use_spool(dir_, DurabilityWay::group_sync);
   ASSERT_EQ(deliver().code, 250);
   std::size_t written = ops_.at("write");
   std::size_t file_durable = ops_.at("syncfs");
@@ -103,7 +125,7 @@ TEST_F(MaildirTest, ANewDirectoryThatWasMadeAnewIsMadeDurable) {
 }
 
 TEST_F(MaildirTest, ManyAtOnceAreAllThereAndWhole) {
-  for (Durability durability : {Durability::fsync, Durability::group_sync}) {
+  for (DurabilityWay durability : {DurabilityWay::fsync, DurabilityWay::group_sync}) {
     std::filesystem::remove_all(dir_ + "/example.org");
     use_spool(dir_, durability);
     std::atomic<int> delivered{0};
@@ -112,9 +134,8 @@ TEST_F(MaildirTest, ManyAtOnceAreAllThereAndWhole) {
       threads.emplace_back([&] {
         for (int i = 0; i < 10; ++i) {
           auto handle = spool_->open();
-          std::string detail;
           MessageBody body = test::in_memory(test::small_message);
-          delivered += agent_->deliver(*handle, test::make_envelope(), recipient_, body, &detail).code == 250;
+          delivered += agent_->deliver(*handle, test::make_envelope(), recipient_, body).reply.code == 250;
         }
       });
     for (auto& t : threads) t.join();
@@ -195,12 +216,6 @@ TEST_F(MaildirTest, RefusesALinkThatLeadsOutOfTheSpool) {
   }
   EXPECT_TRUE(test::list(dir_ + "/outside/ann/Maildir/new").empty());
   EXPECT_TRUE(test::list(dir_ + "/outside/ann/Maildir/tmp").empty());
-}
-
-TEST(DurabilityNames, AreParsed) {
-  EXPECT_EQ(parse_durability("fsync").value(), Durability::fsync);
-  EXPECT_EQ(parse_durability("group-sync").value(), Durability::group_sync);
-  EXPECT_FALSE(parse_durability("none").has_value());
 }
 
 }  // namespace

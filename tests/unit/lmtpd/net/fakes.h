@@ -80,7 +80,8 @@ struct Delivered {
 // Keeps what it gets. While `hold(n)` is in force a delivery waits until n are waiting, or until release().
 class FakeDeliverer final : public Deliverer {
  public:
-  Reply deliver(const Envelope& envelope, const Recipient& recipient, const MessageBody& body) override {
+  DeliveryOutcome deliver(const Envelope& envelope, const Recipient& recipient,
+                          const MessageBody& body) override {
     if (recipient.local_part == "throws") throw std::runtime_error("delivery");
     std::unique_lock lock(mutex_);
     ++waiting_;
@@ -95,9 +96,9 @@ class FakeDeliverer final : public Deliverer {
     delivered_.push_back(
         {recipient.text, envelope.from, text_of(body), body.in_memory(), envelope.client, envelope.tls});
     changed_.notify_all();
-    if (recipient.local_part.starts_with("full")) return {452, "4.2.2", "Mailbox full"};
-    if (recipient.local_part.starts_with("refused")) return {550, "5.1.1", "No such user there"};
-    Reply delivered{250, "2.0.0", recipient.text + " delivered"};
+    if (recipient.local_part.starts_with("full")) return {{452, "4.2.2", "Mailbox full"}};
+    if (recipient.local_part.starts_with("refused")) return {{550, "5.1.1", "No such user there"}};
+    DeliveryOutcome delivered{{250, "2.0.0", recipient.text + " delivered"}};
     last_step();
     return delivered;
   }
@@ -111,15 +112,16 @@ class FakeDeliverer final : public Deliverer {
     return user.name.starts_with("group-") ? "group" : "";
   }
   mutable std::atomic<bool> group_throws{false};  // once
-  std::vector<Reply> deliver_group(const Envelope& envelope, std::span<const std::size_t> recipients,
-                                   const MessageBody& body, const GivenUp& given_up) override {
-    std::vector<Reply> replies;
+  std::vector<DeliveryOutcome> deliver_group(const Envelope& envelope,
+                                             std::span<const std::size_t> recipients, const MessageBody& body,
+                                             const GivenUp& given_up) override {
+    std::vector<DeliveryOutcome> outcomes;
     for (std::size_t i : recipients) {
-      before_part(static_cast<int>(replies.size()));
+      before_part(static_cast<int>(outcomes.size()));
       auto rest = given_up();
-      replies.push_back(rest ? *rest : deliver(envelope, envelope.recipients[i], body));
+      outcomes.push_back(rest ? DeliveryOutcome{*rest} : deliver(envelope, envelope.recipients[i], body));
     }
-    return replies;
+    return outcomes;
   }
 
   // By the first letter of the users' names.

@@ -14,7 +14,7 @@ class MaildirFixture : public DirTest {
     use_spool(dir_);
     become_mail_user();
   }
-  void use_spool(const std::string& root, Durability durability = Durability::fsync,
+  void use_spool(const std::string& root, DurabilityWay durability = DurabilityWay::fsync,
                  FolderConfig folders = {}, QuotaConfig quota = {}) {
     spool_ = Spool::create({root, std::nullopt}, ops_).value();
     syncs_ = std::make_unique<SyncGroup>(ops_);
@@ -26,10 +26,12 @@ class MaildirFixture : public DirTest {
     ops_.prefix = root;
   }
   Reply deliver(const MessageBody& body) {
-    detail_.clear();
+    outcome_ = {};
     auto handle = spool_->open();
     if (!handle) return {451, "4.3.0", handle.error().message};
-    return agent_->deliver(*handle, make_envelope(), recipient_, body, &detail_);
+    outcome_ = agent_->deliver(*handle, make_envelope(), recipient_, body);
+    detail_ = outcome_.detail;
+    return outcome_.reply;
   }
   Reply deliver() { return deliver(in_memory(small_message)); }
 
@@ -41,7 +43,8 @@ class MaildirFixture : public DirTest {
   std::unique_ptr<MaildirAgent> agent_;
   Recipient recipient_;
   std::string maildir_;
-  std::string detail_;
+  DeliveryOutcome outcome_;  // of the last delivery
+  std::string detail_;       // its detail
 };
 
 }  // namespace twinloft::lmtpd::test

@@ -52,7 +52,8 @@ class ServiceFixture : public DirTest {
     service_ = std::move(*service);
   }
   Reply deliver(const std::string& message = small_message) {
-    return service_->deliver(make_envelope(), recipient_, in_memory(message));
+    outcome_ = service_->deliver(make_envelope(), recipient_, in_memory(message));
+    return outcome_.reply;
   }
 
   OsClock clock_;
@@ -63,6 +64,7 @@ class ServiceFixture : public DirTest {
   Recipient recipient_;
   std::unique_ptr<Spawner> spawner_;
   std::unique_ptr<DeliveryService> service_;
+  DeliveryOutcome outcome_;  // of the last delivery
 };
 
 }  // namespace twinloft::lmtpd::test

@@ -33,8 +33,8 @@ class ExternalAgents {
       : config_(std::move(config)), spawner_(spawner), spool_(spool), syncs_(syncs), clock_(clock) {}
 
   // Thread-safe. 2xx only after the spool was synced, or where the agent is marked `syncs`.
-  Reply deliver(std::uint32_t agent, const SpoolHandle& handle, const Envelope& envelope,
-                const Recipient& recipient, const MessageBody& body, std::string* detail);
+  DeliveryOutcome deliver(std::uint32_t agent, const SpoolHandle& handle, const Envelope& envelope,
+                          const Recipient& recipient, const MessageBody& body);
 
  private:
   Status make_durable(const SpoolHandle& handle);

@@ -22,15 +22,17 @@ struct DeliveryLine {
   std::string from;
   std::string to;
   std::string user;
-  std::string agent;   // or "next hop NAME"
-  std::string client;  // its address
-  std::string origin;  // what XFORWARD said; empty where it said nothing
-  std::uint64_t size = 0;
-  int code = 0;
-  std::string enhanced;
-  std::string detail;  // empty where there is nothing to say
+  std::string agent;       // or "next hop NAME"
+  std::string client;      // its address
+  std::string origin;      // what XFORWARD said; empty where it said nothing
+  std::uint64_t size = 0;  // of the message, as it was received
+  DeliveryOutcome outcome;
   Duration took{};
 };
+
+// The line of a delivery that ended after `took`.
+DeliveryLine line_of(const Envelope& envelope, const Recipient& recipient, std::string agent,
+                     const MessageBody& body, DeliveryOutcome outcome, Duration took);
 
 class DeliveryLines {
  public:

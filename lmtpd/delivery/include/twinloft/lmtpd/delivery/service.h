@@ -42,10 +42,12 @@ class DeliveryService final : public Deliverer {
   DeliveryLimits limits(const User& user) const override;
   bool may_refuse(const User& user) const override;
   std::optional<Reply> refusal(const User& user, const std::string& detail, std::uint64_t size) override;
-  Reply deliver(const Envelope& envelope, const Recipient& recipient, const MessageBody& body) override;
+  DeliveryOutcome deliver(const Envelope& envelope, const Recipient& recipient,
+                          const MessageBody& body) override;
   std::string group_of(const User& user) const override;
-  std::vector<Reply> deliver_group(const Envelope& envelope, std::span<const std::size_t> recipients,
-                                   const MessageBody& body, const GivenUp& given_up) override;
+  std::vector<DeliveryOutcome> deliver_group(const Envelope& envelope,
+                                             std::span<const std::size_t> recipients, const MessageBody& body,
+                                             const GivenUp& given_up) override;
 
   // Whether the spool is there now: for check-config, start-up messages and health checks.
   Status check_spool();

@@ -26,19 +26,12 @@
 #include "twinloft/base/result.h"
 #include "twinloft/lmtpd/session/model.h"
 #include "twinloft/lmtpd/session/quota.h"
+#include "twinloft/lmtpd/spool/durability.h"
 #include "twinloft/lmtpd/spool/file_ops.h"
 #include "twinloft/lmtpd/spool/spool.h"
 #include "twinloft/lmtpd/spool/sync_group.h"
 
 namespace twinloft::lmtpd {
-
-// How a delivery is made durable; both keep the order (docs/decisions/maildir-durability.md has the figures).
-enum class Durability {
-  fsync,  // fsync the file, rename, fsync the directory; the file system's journal groups concurrent ones
-  group_sync,  // one syncfs for all files waiting, rename, one syncfs for all directories waiting
-};
-Result<Durability> parse_durability(std::string_view text);  // "fsync", "group-sync"
-std::string_view to_string(Durability durability);
 
 struct FolderConfig {
   FoldersByDetail detail = FoldersByDetail::none;
@@ -50,7 +43,7 @@ struct FolderConfig {
 
 struct MaildirConfig {
   std::string hostname;  // in file names (/ : , cleaned) and in Received
-  Durability durability = Durability::fsync;
+  DurabilityWay durability = DurabilityWay::fsync;
   FolderConfig folders{};
   QuotaConfig quota{};
   QuotaService* quota_service = nullptr;  // for QuotaDriver::count; outlives the agent
@@ -67,17 +60,17 @@ class MaildirAgent {
   MaildirAgent& operator=(const MaildirAgent&) = delete;
 
   // Thread-safe; blocks until the message is durable or has failed. `handle` comes from spool.open().
-  // `*detail` says what happened, for the log: why, on a reply that is not 250, else in which folder it is,
-  // where one was asked for.
-  Reply deliver(const SpoolHandle& handle, const Envelope& envelope, const Recipient& recipient,
-                const MessageBody& body, std::string* detail);
+  // The outcome's `detail` says why, on a reply that is not 250, else in which folder it is, where one was
+  // asked for.
+  DeliveryOutcome deliver(const SpoolHandle& handle, const Envelope& envelope, const Recipient& recipient,
+                          const MessageBody& body);
 
   bool links() const;
   // deliver(), to several of the envelope's recipients, whose messages are one file: a recipient is not named
-  // in its header. Where no link can be made it is a file for each. Replies, and `details`, in this order.
-  std::vector<Reply> deliver_linked(const SpoolHandle& handle, const Envelope& envelope,
-                                    std::span<const std::size_t> recipients, const MessageBody& body,
-                                    std::vector<std::string>& details);
+  // in its header. Where no link can be made it is a file for each. What became of each, in this order.
+  std::vector<DeliveryOutcome> deliver_linked(const SpoolHandle& handle, const Envelope& envelope,
+                                              std::span<const std::size_t> recipients,
+                                              const MessageBody& body);
 
   // Whether refusal() has anything to look at.
   bool may_refuse(const User& user) const;
@@ -90,7 +83,7 @@ class MaildirAgent {
   Status check_owner(const User& user) const;
 
  private:
-  std::optional<Reply> deny(const Recipient& recipient, const MessageBody& body, std::string* detail);
+  std::optional<DeliveryOutcome> deny(const Recipient& recipient, const MessageBody& body);
   Result<Room> room_of(const SpoolHandle& handle, const User& user, const std::string& detail,
                        std::uint64_t bytes);
 

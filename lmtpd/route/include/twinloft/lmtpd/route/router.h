@@ -46,9 +46,11 @@ class Router final : public Deliverer {
   std::string group_of(const User& user) const override;
   bool may_refuse(const User& user) const override;
   std::optional<Reply> refusal(const User& user, const std::string& detail, std::uint64_t size) override;
-  Reply deliver(const Envelope& envelope, const Recipient& recipient, const MessageBody& body) override;
-  std::vector<Reply> deliver_group(const Envelope& envelope, std::span<const std::size_t> recipients,
-                                   const MessageBody& body, const GivenUp& given_up) override;
+  DeliveryOutcome deliver(const Envelope& envelope, const Recipient& recipient,
+                          const MessageBody& body) override;
+  std::vector<DeliveryOutcome> deliver_group(const Envelope& envelope,
+                                             std::span<const std::size_t> recipients, const MessageBody& body,
+                                             const GivenUp& given_up) override;
 
   // What is under way ends soon, with 451. Thread-safe.
   void give_up();

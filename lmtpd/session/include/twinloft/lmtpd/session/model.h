@@ -144,6 +144,26 @@ struct DeliveryLimits {
   SharedLimit shared{};                               // with other users: those of an agent, or of a next hop
 };
 
+// What makes a delivered message durable.
+enum class MadeDurable {
+  no,           // nothing: it is not delivered
+  fsync,        // syncs of its file and of the directory that it is in
+  group_sync,   // a syncfs that several deliveries share
+  after_agent,  // likewise, after the agent has ended
+  by_agent,     // the agent, whose section says that it syncs
+  by_next_hop,  // the server that has accepted it
+};
+std::string_view to_string(MadeDurable how);  // "no", "fsync", "group-sync", "after-agent", ...
+
+// What a delivery to one recipient did.
+struct DeliveryOutcome {
+  Reply reply;
+  std::string detail = {};  // for the log: why it is not delivered, or what is worth knowing; may be empty
+  std::string path = {};    // absolute, of the file that the built-in agent made; empty: there is none
+  std::uint64_t bytes = 0;  // what was stored, or handed on, with the header fields of this delivery
+  MadeDurable durable = MadeDurable::no;
+};
+
 // The reply for what has not begun, where it is not to begin any more, since nobody waits for it.
 // Thread-safe, and never blocks.
 using GivenUp = std::function<std::optional<Reply>()>;
@@ -160,19 +180,21 @@ class Deliverer {
   virtual std::optional<Reply> refusal(const User&, const std::string& /*detail*/, std::uint64_t /*size*/) {
     return std::nullopt;
   }
-  // Delivers to one recipient and returns its reply. 2xx only after the promise of docs/ARCHITECTURE.md holds
+  // Delivers to one recipient. Replies 2xx only after the promise of docs/ARCHITECTURE.md holds
   // for it; everything that could not be finished is 4xx, and then nothing of this delivery appears later.
-  virtual Reply deliver(const Envelope& envelope, const Recipient& recipient, const MessageBody& body) = 0;
+  virtual DeliveryOutcome deliver(const Envelope& envelope, const Recipient& recipient,
+                                  const MessageBody& body) = 0;
   // Users with one such name are delivered to together, by deliver_group(), since that costs little more than
   // to deliver to one. Empty: each by itself. Never blocks.
   virtual std::string group_of(const User&) const { return {}; }
-  // deliver(), to several of the envelope's recipients; their replies, in this order. Where it has parts, one
-  // after the other, `given_up` is asked before each.
-  virtual std::vector<Reply> deliver_group(const Envelope& envelope, std::span<const std::size_t> recipients,
-                                           const MessageBody& body, const GivenUp& /*given_up*/) {
-    std::vector<Reply> replies;
-    for (std::size_t i : recipients) replies.push_back(deliver(envelope, envelope.recipients[i], body));
-    return replies;
+  // deliver(), to several of the envelope's recipients; what became of each, in this order. Where it has
+  // parts, one after the other, `given_up` is asked before each.
+  virtual std::vector<DeliveryOutcome> deliver_group(const Envelope& envelope,
+                                                     std::span<const std::size_t> recipients,
+                                                     const MessageBody& body, const GivenUp& /*given_up*/) {
+    std::vector<DeliveryOutcome> outcomes;
+    for (std::size_t i : recipients) outcomes.push_back(deliver(envelope, envelope.recipients[i], body));
+    return outcomes;
   }
 };
 

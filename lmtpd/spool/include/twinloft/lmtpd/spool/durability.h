@@ -1,0 +1,61 @@
+// How a message becomes durable: what of it has to survive a power cut, and by which means.
+//
+// A delivery writes a file that no reader looks at, gives the file one name or several where readers look,
+// and replies. In between it says what has to be durable: the content, each name, and the directories that
+// were made on the way. Which system calls that takes, and in which order, is the matter of each way.
+// docs/decisions/maildir-durability.md has the figures.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "twinloft/base/fd.h"
+#include "twinloft/base/result.h"
+#include "twinloft/lmtpd/spool/file_ops.h"
+#include "twinloft/lmtpd/spool/spool.h"
+#include "twinloft/lmtpd/spool/sync_group.h"
+
+namespace twinloft::lmtpd {
+
+enum class DurabilityWay {
+  fsync,       // fsync of the file, fsync of the directory; the file system's journal groups concurrent ones
+  group_sync,  // a syncfs for all files that wait, a syncfs for all directories that wait
+};
+Result<DurabilityWay> parse_durability(std::string_view text);  // "fsync", "group-sync"
+std::string_view to_string(DurabilityWay way);
+
+// A name that a file was given.
+struct NewEntry {
+  int directory = -1;  // the name is in there
+  // Directories above it whose own entries are not known to be durable, the nearest first. The entry of the
+  // last is in the spool's root.
+  std::span<const Fd> above = {};
+};
+
+// One message on its way. Used by one thread. Every call blocks. Errors keep errno in Error::sys, and mean
+// that nothing is known of what survives.
+class DurableMessage {
+ public:
+  virtual ~DurableMessage() = default;
+  // `file` is whole, and has no name that readers look at. After success each name that the file gets
+  // survives a power cut with the whole content, or does not survive.
+  virtual Status content(int file) = 0;
+  // `entry` is one of the file's names; all of them have been made before the first call. After success the
+  // name, the content and the directories above survive a power cut.
+  virtual Status entry(const NewEntry& entry) = 0;
+};
+
+// Thread-safe.
+class Durability {
+ public:
+  virtual ~Durability() = default;
+  virtual DurabilityWay way() const = 0;
+  // `spool` was opened before the message's first write, and outlives what is returned.
+  virtual std::unique_ptr<DurableMessage> begin(const SpoolHandle& spool) = 0;
+};
+
+// The references outlive it.
+std::unique_ptr<Durability> make_durability(DurabilityWay way, FileOps& ops, SyncGroup& syncs);
+
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,104 @@
+#include "twinloft/lmtpd/spool/durability.h"
+
+#include <optional>
+
+namespace twinloft::lmtpd {
+
+Result<DurabilityWay> parse_durability(std::string_view text) {
+  if (text == "fsync") return DurabilityWay::fsync;
+  if (text == "group-sync") return DurabilityWay::group_sync;
+  return fail(Errc::invalid, "unknown durability \"{}\": use \"fsync\" or \"group-sync\"", text);
+}
+
+std::string_view to_string(DurabilityWay way) {
+  switch (way) {
+    case DurabilityWay::fsync:
+      return "fsync";
+    case DurabilityWay::group_sync:
+      return "group-sync";
+  }
+  return "unknown";
+}
+
+namespace {
+
+class Fsynced final : public DurableMessage {
+ public:
+  Fsynced(FileOps& ops, const SpoolHandle& spool) : ops_(ops), spool_(spool) {}
+
+  Status content(int file) override { return ops_.sync_file(file); }
+  Status entry(const NewEntry& entry) override {
+    TL_TRY(ops_.sync_file(entry.directory));
+    for (const Fd& directory : entry.above) TL_TRY(ops_.sync_file(directory.get()));
+    return entry.above.empty() ? Status{} : ops_.sync_file(spool_.root.get());
+  }
+
+ private:
+  FileOps& ops_;
+  const SpoolHandle& spool_;
+};
+
+class ByFsync final : public Durability {
+ public:
+  explicit ByFsync(FileOps& ops) : ops_(ops) {}
+  DurabilityWay way() const override { return DurabilityWay::fsync; }
+  std::unique_ptr<DurableMessage> begin(const SpoolHandle& spool) override {
+    return std::make_unique<Fsynced>(ops_, spool);
+  }
+
+ private:
+  FileOps& ops_;
+};
+
+class GroupSynced final : public DurableMessage {
+ public:
+  GroupSynced(FileOps& ops, SyncGroup& syncs, const SpoolHandle& spool)
+      : ops_(ops), syncs_(syncs), spool_(spool) {}
+
+  Status content(int file) override { return sync(file); }
+  // One syncfs covers every name, and every directory, that was made before it.
+  Status entry(const NewEntry& entry) override {
+    if (!entries_) entries_ = sync(entry.directory);
+    return *entries_;
+  }
+
+ private:
+  // The syncfs looks through the spool's root, which the mail user may not be allowed to write to. So a
+  // file or directory of the message's own shows whether the file system has failed.
+  Status sync(int own) {
+    TL_TRY(syncs_.sync(spool_));
+    return ops_.check_not_failed(own);
+  }
+
+  FileOps& ops_;
+  SyncGroup& syncs_;
+  const SpoolHandle& spool_;
+  std::optional<Status> entries_;
+};
+
+class ByGroupSync final : public Durability {
+ public:
+  ByGroupSync(FileOps& ops, SyncGroup& syncs) : ops_(ops), syncs_(syncs) {}
+  DurabilityWay way() const override { return DurabilityWay::group_sync; }
+  std::unique_ptr<DurableMessage> begin(const SpoolHandle& spool) override {
+    return std::make_unique<GroupSynced>(ops_, syncs_, spool);
+  }
+
+ private:
+  FileOps& ops_;
+  SyncGroup& syncs_;
+};
+
+}  // namespace
+
+std::unique_ptr<Durability> make_durability(DurabilityWay way, FileOps& ops, SyncGroup& syncs) {
+  switch (way) {
+    case DurabilityWay::fsync:
+      return std::make_unique<ByFsync>(ops);
+    case DurabilityWay::group_sync:
+      return std::make_unique<ByGroupSync>(ops, syncs);
+  }
+  return nullptr;
+}
+
+}  // namespace twinloft::lmtpd

@@ -1,0 +1,124 @@
+// The ways to make a message durable: what each syncs, in which order, and what a failure means.
+#include "twinloft/lmtpd/spool/durability.h"
+
+#include <cerrno>
+
+#include "../support/fixture.h"
+#include "../support/recording_ops.h"
+
+namespace twinloft::lmtpd {
+namespace {
+
+using Calls = std::vector<std::string>;
+
+// A spool with a message's file in `tmp`, and two directories for its names.
+class DurabilityTest : public test::DirTest {
+ protected:
+  void SetUp() override {
+    for (const char* name : {"/top", "/top/a", "/top/a/tmp", "/top/a/new", "/top/b", "/top/b/new"})
+      std::filesystem::create_directory(dir_ + name);
+    spool_ = Spool::create({dir_, std::nullopt}, ops_).value();
+    handle_ = spool_->open().value();
+    file_ = ops_.create_file(handle_.root.get(), "top/a/tmp/1.M2P3Q4.host").value();
+    first_ = directory("top/a/new");
+    second_ = directory("top/b/new");
+    above_.push_back(directory("top/a"));
+    above_.push_back(directory("top"));
+    ops_.prefix = dir_;
+    ops_.clear();
+  }
+  Fd directory(const std::string& path) { return ops_.open_directory(handle_.root.get(), path).value(); }
+  std::unique_ptr<DurableMessage> begin(DurabilityWay way) {
+    durability_ = make_durability(way, ops_, syncs_);
+    return durability_->begin(handle_);
+  }
+
+  test::RecordingOps ops_;
+  SyncGroup syncs_{ops_};
+  std::unique_ptr<Spool> spool_;
+  SpoolHandle handle_;
+  Fd file_, first_, second_;
+  std::vector<Fd> above_;
+  std::unique_ptr<Durability> durability_;
+};
+
+TEST_F(DurabilityTest, FsyncSyncsTheFileAndEachDirectory) {
+  auto message = begin(DurabilityWay::fsync);
+  EXPECT_EQ(durability_->way(), DurabilityWay::fsync);
+  ASSERT_TRUE(message->content(file_.get()).has_value());
+  EXPECT_EQ(ops_.calls(), (Calls{"fsync /top/a/tmp/FILE"}));
+  ops_.clear();
+  ASSERT_TRUE(message->entry({first_.get()}).has_value());
+  ASSERT_TRUE(message->entry({second_.get()}).has_value());
+  EXPECT_EQ(ops_.calls(), (Calls{"fsync /top/a/new", "fsync /top/b/new"}));
+}
+
+TEST_F(DurabilityTest, FsyncSyncsWhatWasMadeAboveUpToTheRoot) {
+  auto message = begin(DurabilityWay::fsync);
+  ASSERT_TRUE(message->entry({first_.get(), above_}).has_value());
+  EXPECT_EQ(ops_.calls(), (Calls{"fsync /top/a/new", "fsync /top/a", "fsync /top", "fsync "}));
+}
+
+// Each step that fails is an error, and the next entry is still tried.
+TEST_F(DurabilityTest, FsyncReportsEachFailureToItsEntry) {
+  for (int step = 0; step < 4; ++step) {
+    auto message = begin(DurabilityWay::fsync);
+    ops_.clear();
+    ops_.fail_at = step;
+    Status first = message->entry({first_.get(), above_});
+    ASSERT_FALSE(first.has_value()) << step;
+    EXPECT_EQ(first.error().sys, EIO);
+    EXPECT_EQ(ops_.calls().size(), static_cast<std::size_t>(step) + 1);
+    EXPECT_TRUE(message->entry({second_.get()}).has_value());
+  }
+  ops_.clear();
+  ops_.fail_at = 0;
+  EXPECT_FALSE(begin(DurabilityWay::fsync)->content(file_.get()).has_value());
+}
+
+TEST_F(DurabilityTest, GroupSyncNeedsOneSyncfsForTheContentAndOneForAllEntries) {
+  auto message = begin(DurabilityWay::group_sync);
+  EXPECT_EQ(durability_->way(), DurabilityWay::group_sync);
+  ASSERT_TRUE(message->content(file_.get()).has_value());
+  EXPECT_EQ(ops_.calls(), (Calls{"syncfs", "look"}));
+  ASSERT_TRUE(message->entry({first_.get(), above_}).has_value());
+  ASSERT_TRUE(message->entry({second_.get()}).has_value());
+  EXPECT_EQ(ops_.calls(), (Calls{"syncfs", "look", "syncfs", "look"}));
+  EXPECT_EQ(syncs_.counters().rounds, 2u);
+}
+
+// Nobody can tell whose bytes were lost.
+TEST_F(DurabilityTest, AFailedGroupSyncIsTheFailureOfEveryEntry) {
+  for (int step : {0, 1}) {  // syncfs, look
+    auto message = begin(DurabilityWay::group_sync);
+    ops_.clear();
+    ops_.fail_at = step;
+    for (const Fd* directory : {&first_, &second_}) {
+      Status synced = message->entry({directory->get()});
+      ASSERT_FALSE(synced.has_value()) << step;
+      EXPECT_EQ(synced.error().sys, EIO);
+    }
+    ops_.clear();
+    EXPECT_FALSE(begin(DurabilityWay::group_sync)->content(file_.get()).has_value()) << step;
+    ops_.fail_at = -1;
+  }
+}
+
+// What one message's syncfs has covered says nothing of the next one's names.
+TEST_F(DurabilityTest, EachMessageHasASyncfsOfItsOwn) {
+  auto first = begin(DurabilityWay::group_sync);
+  ASSERT_TRUE(first->entry({first_.get()}).has_value());
+  auto second = durability_->begin(handle_);
+  ASSERT_TRUE(second->entry({first_.get()}).has_value());
+  EXPECT_EQ(std::ranges::count(ops_.calls(), "syncfs"), 2);
+}
+
+TEST(DurabilityNames, AreParsed) {
+  for (DurabilityWay way : {DurabilityWay::fsync, DurabilityWay::group_sync})
+    EXPECT_EQ(parse_durability(to_string(way)).value(), way);
+  EXPECT_EQ(parse_durability("group-sync").value(), DurabilityWay::group_sync);
+  EXPECT_FALSE(parse_durability("none").has_value());
+}
+
+}  // namespace
+}  // namespace twinloft::lmtpd
