@@ -77,7 +77,7 @@ maildir = "{self.stored}/%user%/Maildir"
 path = "{self.stored}"
 require_marker = false
 """)
-        self.wait(self.stage.start(self.name, [tl.BIN / "lmtpd", "serve", "--config", config]))
+        mail.serve(self.stage, self.name, config, self.socket)
         self.version = tl.run(tl.BIN / "lmtpd", "--version").stdout.strip()
 
 

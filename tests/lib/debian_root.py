@@ -10,7 +10,6 @@ make.
 """
 import contextlib, fcntl, hashlib, os, pathlib, re, shutil, stat
 
-import twinloft as tl
 from twinloft import expect, run
 
 CACHE = pathlib.Path(os.environ.get("TWINLOFT_TEST_CACHE", "/var/cache/twinloft-tests"))

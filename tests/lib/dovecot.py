@@ -70,7 +70,7 @@ class Dovecot:
 
     def run(self, process):
         self.process = process
-        tl.wait_for(lambda: tl.listens(self.imap) and tl.listens(self.pop3) or process.check_alive(), f"{self.name} to listen")
+        tl.wait_for(lambda: tl.accepts(f"127.0.0.1:{self.imap}") and tl.accepts(f"127.0.0.1:{self.pop3}") or process.check_alive(), f"{self.name} to listen")
 
     def login(self, user="ann@example.org", password=PASSWORD):
         client = imaplib.IMAP4("127.0.0.1", self.imap, timeout=180)

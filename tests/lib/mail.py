@@ -1,5 +1,5 @@
 """lmtpd on a spool, mailbench as its load, and the verification of acknowledged mail."""
-import os, pathlib
+import os
 
 import twinloft as tl
 from twinloft import BIN, ROOT, Failed, expect, run, wait_for
@@ -15,6 +15,25 @@ def make_spool(stage, v, device, spool, *mkfs):
     (spool / ".twinloft-spool").write_text(v.uuid + "\n")
     os.chown(spool, *tl.uid_of("vmail"))
     run("sync", "-f", spool)  # without it, a crash may leave a spool without its marker
+
+
+def serve(stage, name, config, at=None, ns=None):
+    """Checks this configuration of lmtpd, starts lmtpd with it, and waits until it listens. Returns its
+    Process.
+
+    at: the path of its Unix socket, or its address as in the configuration. None: its log says when it
+    listens (log_level "info").
+    """
+    checked = run(BIN / "lmtpd", "check-config", "--config", config, check=False)
+    expect(checked.returncode == 0, f"check-config of {name}: {checked.stdout}")
+    p = stage.start(name, [BIN / "lmtpd", "serve", "--config", config], ns)
+    wait_listening(p, at)
+    return p
+
+
+def wait_listening(lmtpd, at=None):
+    """lmtpd: its Process. at: as for serve()."""
+    wait_for(lambda: (tl.accepts(at) if at else "listening on" in lmtpd.log.read_text()) or lmtpd.check_alive(), f"{lmtpd.name} to listen")
 
 
 def start_lmtpd(stage, volume, spool, name, ns=None, more=""):
@@ -39,10 +58,7 @@ maildir = "{spool}/%domain%/%user%/Maildir"
 path = "{spool}"
 {marker}
 {more}""")
-    run(BIN / "lmtpd", "check-config", "--config", config)
-    p = stage.start(name, [BIN / "lmtpd", "serve", "--config", config], ns)
-    wait_for(lambda: tl.accepts(path) or p.check_alive(), f"{name} to listen")
-    return p, path
+    return serve(stage, name, config, path, ns), path
 
 
 def serving_pid(lmtpd):

@@ -1,5 +1,5 @@
 """A private MariaDB server, on its own Unix socket and on loopback."""
-import os, shutil, socket
+import shutil, socket
 
 import twinloft as tl
 from twinloft import expect, run

@@ -94,10 +94,8 @@ volume = "{self.uuid}"
         return self.spool / "example.org" / user
 
     def start(self):
-        tl.run(tl.BIN / "lmtpd", "check-config", "--config", self.config)
         self.runs += 1
-        self.process = self.stage.start(f"lmtpd{self.runs}", [tl.BIN / "lmtpd", "serve", "--config", self.config])
-        tl.wait_for(lambda: "listening on" in self.process.log.read_text() or self.process.check_alive(), "lmtpd")
+        self.process = mail.serve(self.stage, f"lmtpd{self.runs}", self.config)
         return self.process
 
     def reload(self, old, new):

@@ -1,6 +1,6 @@
 """Replaces a piece of a source by another one, for tests that break the product on purpose. Blanks and ends
 of lines count alike, so that a change of the layout changes no table of mutations."""
-import re
+import contextlib, fcntl, os, re
 
 
 def pattern_of(piece):
@@ -18,6 +18,32 @@ def replace_once(text, old, new):
     if len(found) != 1:
         return None, len(found)
     return text[:found[0].start()] + new + text[found[0].end():], 1
+
+
+class DoesNotApply(Exception):
+    """A text of a mutation occurs in its file not at all, or several times."""
+
+
+def applied(name, file, text, edits):
+    """The text of the file after all edits, which are pairs of texts. Raises DoesNotApply."""
+    for old, new in edits:
+        changed, times = replace_once(text, old, new)
+        if changed is None:
+            raise DoesNotApply(f"mutant {name}: its text occurs {times} times in {file}: {old}")
+        text = changed
+    return text
+
+
+@contextlib.contextmanager
+def build_lock():
+    """Held while a mutant is built, if TWINLOFT_BUILD_LOCK names a file: builds of this machine take turns."""
+    path = os.environ.get("TWINLOFT_BUILD_LOCK")
+    if not path:
+        yield
+        return
+    with open(path, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def differences(page, heading, names):

@@ -3,10 +3,9 @@ tests.
 """
 import os, re, sqlite3
 
-import dovecot_conf
+import dovecot_conf, mail, session
 import twinloft as tl
 from twinloft import expect
-from wire import Address, Connection
 
 LIMITS = {"ann": (1_000_000, None), "bob": (None, None), "count": (0, 3), "free": (0, 0), "small": (20_000, None)}
 
@@ -126,10 +125,7 @@ dovecot = "{self.dovecot}"
 
     def start(self):
         self.start_dovecot()
-        checked = self.check_config()
-        expect(checked.returncode == 0, f"check-config: {checked.stdout}")
-        self.process = self.stage.start(self.name, [tl.BIN / "lmtpd", "serve", "--config", self.config])
-        tl.wait_for(lambda: tl.accepts(self.socket) or self.process.check_alive(), "lmtpd to listen")
+        self.process = mail.serve(self.stage, self.name, self.config, self.socket)
 
     def stop(self):
         expect(self.process.stop() == 0, "lmtpd does not stop cleanly")
@@ -165,20 +161,12 @@ dovecot = "{self.dovecot}"
                f"{user}: Dovecot has counted again, with another result: {self.file_says(user)}")
 
     def send(self, user, bytes=1000, announce=True):
-        """The refusal at RCPT, otherwise the reply to the message."""
+        """The refusal with "RCPT", otherwise the reply to the message with "DATA"."""
         text = b"Subject: x\r\n\r\n" + b"x" * 70 + b"\r\n"
         text += (b"y" * 70 + b"\r\n") * ((bytes - len(text)) // 72)
-        with Connection(Address(f"unix:{self.socket}"), 120, []) as c:
-            c.reply()
-            c.command("LHLO c")
-            c.command("MAIL FROM:<a@d>" + (f" SIZE={len(text)}" if announce else ""))
-            reply = c.command(f"RCPT TO:<{user}@example.org>")
-            if reply.code != 250:
-                return "RCPT", f"{reply.code} {reply.enhanced}"
-            c.command("DATA")
-            c.send(text + b".\r\n")
-            reply = c.reply()
-            return "DATA", f"{reply.code} {reply.enhanced}"
+        with session.opened(self.socket) as c:
+            [(step, reply)] = session.transaction(c, [f"{user}@example.org"], text, parameters=f"SIZE={len(text)}" if announce else "")
+            return step, f"{reply.code} {reply.enhanced}"
 
     def expect_sent(self, user, *wanted, **how):
         got = self.send(user, **how)

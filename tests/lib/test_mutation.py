@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 """Tests of mutation.py."""
+import fcntl
 import os
 import sys
+import tempfile
 import unittest
+import unittest.mock
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
@@ -26,6 +29,24 @@ class ReplaceOnce(unittest.TestCase):
 
     def test_a_whole_line_goes_with_its_end(self):
         self.assertEqual(mutation.replace_once("x;\n  if (y) return;\n  z;\n", "  if (y) return;\n", ""), ("x;\nz;\n", 1))
+
+
+class Applied(unittest.TestCase):
+    def test_edits_follow_each_other(self):
+        self.assertEqual(mutation.applied("m", "f", "a; b;", [("a;", "c;"), ("c; b;", "d;")]), "d;")
+
+    def test_an_edit_that_does_not_apply(self):
+        with self.assertRaisesRegex(mutation.DoesNotApply, "mutant m: its text occurs 2 times in f: a"):
+            mutation.applied("m", "f", "a a", [("a", "b")])
+
+
+class BuildLock(unittest.TestCase):
+    def test_builds_take_turns(self):
+        with tempfile.NamedTemporaryFile() as file, unittest.mock.patch.dict(os.environ, TWINLOFT_BUILD_LOCK=file.name):
+            with mutation.build_lock(), open(file.name) as other, self.assertRaises(BlockingIOError):
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with open(file.name) as other:
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 class Differences(unittest.TestCase):

@@ -491,13 +491,14 @@ def free_port():
     raise Failed(f"no free port from {first} to {last}")
 
 
-def accepts(path):
-    """Whether a program listens at this Unix socket: the file exists a moment earlier."""
-    with socket.socket(socket.AF_UNIX) as s:
+def accepts(address):
+    """Whether a program listens there: the file of a Unix socket exists a moment earlier.
+
+    address: a path, "unix:PATH" or "HOST:PORT".
+    """
+    text = str(address)
+    unix = "/" in text
+    host, _, port = text.rpartition(":")
+    with socket.socket(socket.AF_UNIX if unix else socket.AF_INET) as s:
         s.settimeout(10)
-        return s.connect_ex(str(path)) == 0
-
-
-def listens(port):
-    with socket.socket() as s:
-        return s.connect_ex(("127.0.0.1", port)) == 0
+        return s.connect_ex(text.removeprefix("unix:") if unix else (host, int(port))) == 0

@@ -3,11 +3,10 @@ of tests of user sources.
 """
 import os, pathlib
 
-import mail
-import mariadb
+import mail, mariadb, session
 import twinloft as tl
 from twinloft import expect
-from wire import Address, Connection, ConnectionEnded
+from wire import ConnectionEnded
 
 CONF = pathlib.Path(__file__).resolve().parents[2] / "conf"
 PASSWORD = "Zd7-kept-away-q9"
@@ -39,10 +38,7 @@ require_marker = false
 {users}
 {more}
 """)
-        checked = tl.run(tl.BIN / "lmtpd", "check-config", self.config, check=False)
-        expect(checked.returncode == 0, f"check-config: {checked.stdout}")
-        self.process = self.stage.start(f"lmtpd-{name}", [tl.BIN / "lmtpd", "serve", "--config", self.config])
-        tl.wait_for(lambda: "listening on" in self.log() or self.process.check_alive(), "lmtpd")
+        self.process = mail.serve(self.stage, f"lmtpd-{name}", self.config)
 
     def log(self):
         return self.process.log.read_text()
@@ -61,10 +57,7 @@ require_marker = false
         expect(got == code and all(s in text for s in says), f"lmtpd user {address}: {got}, expected {code} and {says}:\n{text}")
 
     def open(self):
-        c = Connection(Address(f"unix:{self.dir}/lmtp"), 120, [])
-        c.reply()
-        expect(c.command("LHLO c").code == 250, "LHLO")
-        return c
+        return session.opened(self.dir / "lmtp")
 
     def rcpt(self, c, address):
         expect(c.command("MAIL FROM:<a@d>").code == 250, "MAIL")
@@ -106,11 +99,7 @@ require_marker = false
         """Delivers a message, and finds it in the Maildir."""
         before = len(list((maildir / "new").glob("*")))
         with self.open() as c:
-            c.command("MAIL FROM:<a@d>")
-            c.command(f"RCPT TO:<{address}>")
-            c.command("DATA")
-            c.send(b"Subject: x\r\n\r\nx\r\n.\r\n")
-            reply = c.reply()
+            [reply] = session.replies(c, [address], b"Subject: x\r\n\r\nx\r\n")
         expect(reply.code == 250, f"{address}: {reply}")
         expect(len(list((maildir / "new").glob("*"))) == before + 1, f"{address}: nothing in {maildir}")
 

@@ -16,7 +16,6 @@ it.
 import argparse
 import concurrent.futures
 import contextlib
-import fcntl
 import json
 import os
 import pathlib
@@ -481,17 +480,6 @@ endforeach()
 """
 
 
-@contextlib.contextmanager
-def build_lock():
-    path = os.environ.get("TWINLOFT_BUILD_LOCK")
-    if not path:
-        yield
-        return
-    with open(path, "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
 class Failed(Exception):
     """A command that must not fail: with what it wrote."""
 
@@ -506,7 +494,7 @@ class Tree:
             shutil.copytree(ROOT / part, self.folder / part, dirs_exist_ok=True)
         (self.folder / "CMakeLists.txt").write_text(TOP)
         self.env = dict(os.environ, CCACHE_BASEDIR=str(self.folder), CCACHE_NOHASHDIR="1")
-        with build_lock():
+        with mutation.build_lock():
             self.run(["cmake", "-S", str(self.folder), "-B", str(self.build_folder), "-G", "Ninja",
                       "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"])
             self.run(["ninja", "-C", str(self.build_folder), "repl_sim", *UNIT_TESTS])
@@ -580,13 +568,11 @@ class Tree:
 
 
 def mutated(m, file, edits, text):
-    for old, new in edits:
-        changed, times = mutation.replace_once(text, old, new)
-        if changed is None:
-            print(f"{m.name}: {old!r} occurs {times} times in {file}", file=sys.stderr)
-            sys.exit(2)
-        text = changed
-    return text
+    try:
+        return mutation.applied(m.name, file, text, edits)
+    except mutation.DoesNotApply as why:
+        print(why, file=sys.stderr)
+        sys.exit(2)
 
 
 def build_all(tree, chosen, jobs, programs):
@@ -599,7 +585,7 @@ def build_all(tree, chosen, jobs, programs):
             return why
 
     for first in range(0, len(chosen), 12):
-        with build_lock(), concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        with mutation.build_lock(), concurrent.futures.ThreadPoolExecutor(jobs) as pool:
             for program in pool.map(build, chosen[first:first + 12]):
                 programs.put(program)
 
