@@ -70,7 +70,8 @@ def measure(stage, v, spool, plain, imap_dir, plain_dir, options):
             settings = f'[delivery]\nagent = "{agent}"\n[agent.dovecot-lda]\ncommand = "{lda_template(dovecot_dir)}"\n'
             p, socket_path = mail.start_lmtpd(stage, volume, directory, name, v.ns["a"], settings)
             before = [cpu_seconds(v.nodes[n].pid) for n in "ab"]
-            r = delivery.load(stage, name, socket_path, directory, options, options.size, 1 + number * USERS, USERS)
+            r = delivery.load(stage, name, socket_path, options, options.size, 1 + number * USERS, USERS)
+            r["verify"] = delivery.verify(stage, name, directory)
             after = [cpu_seconds(v.nodes[n].pid) for n in "ab"]
             r["replication_cpu_s"] = [round(b - a, 2) for a, b in zip(before, after)]
             if p.stop() != 0:

@@ -1,5 +1,5 @@
-"""Counters of processes, and figures of several rounds as Markdown."""
-import os, pathlib, statistics
+"""Counters of processes, measurements in rounds, and their figures as Markdown."""
+import json, os, pathlib, statistics, sys
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -63,3 +63,25 @@ def median(values, pattern="{:.1f}"):
 def table(heads, rows):
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     return "\n".join(lines + ["| " + " | ".join(str(c) for c in row) + " |" for row in rows])
+
+
+def in_rounds(rounds, cases, measure, shown):
+    """Measures every case once in each round, so that a slow moment of the machine hits all of them.
+
+    measure(case, round) with rounds from 0. shown(result): what is printed of it. Returns the results of each
+    case, in a dictionary.
+    """
+    found = {case: [] for case in cases}
+    for number in range(rounds):
+        for case in cases:
+            found[case].append(measure(case, number))
+            name = ", ".join(map(str, case)) if isinstance(case, tuple) else case
+            print(f"round {number + 1}, {name}: {shown(found[case][-1])}", file=sys.stderr, flush=True)
+    return found
+
+
+def write_json(options, found):
+    """All figures and the settings into the file options.json, if it is set."""
+    if options.json:
+        settings = {k: v for k, v in vars(options).items() if k != "json"}
+        pathlib.Path(options.json).write_text(json.dumps({"settings": settings, "found": found}, indent=1) + "\n")

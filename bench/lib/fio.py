@@ -1,5 +1,5 @@
 """fio's jobs, and one run of one of them against a target."""
-import json, pathlib, re, statistics
+import json, re, statistics
 
 import twinloft as tl
 
