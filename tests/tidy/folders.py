@@ -14,6 +14,7 @@ WITHOUT_LIBRARY = {
     "lmtpd/app": ["base", "argv", LMTPD],
     "spool-repl/ctl": ["base", REPL],
     "bench/parts": ["base", "argv", LMTPD, REPL],
+    "tests/unit/support": ["base"],
     "tests/unit/base": ["base"],
     "tests/unit/argv": ["base", "argv", "lmtpd/config"],
     "tests/unit/lmtpd": ["base", "argv", LMTPD],

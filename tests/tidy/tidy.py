@@ -67,6 +67,7 @@ LINES_MAX = 700  # a C++ file has fewer
 CPP = (".cc", ".h", ".c", ".cpp", ".hpp")
 TEXT = CPP + (".py", ".sh", ".cmake", ".txt", ".md", ".json", ".toml", ".conf", ".in", ".yml", ".yaml", ".html", ".sql",
               ".service", "")
+SUPPORT = "tests/unit/support"  # what unit tests of several folders share
 ARCHITECTURE = "docs/ARCHITECTURE.md"
 FOLDER_ROW = re.compile(r"^\| `([\w/-]+)/` \|(.*)\|([^|]*)\|$")
 SKIPPED = {".git", "build", "__pycache__", ".cache"}
@@ -247,7 +248,8 @@ class Tidy:
             self.check_private(path, folder, line, include)
 
     def check_private(self, path, folder, line, include):
-        """A private header is one of the same folder; a unit test, a fuzzer and a benchmark of a part may see those of the folder that it mirrors."""
+        """A private header is one of the same folder; a unit test, a fuzzer and a benchmark of a part may see those of the folder that it mirrors,
+        and every unit test those of tests/unit/support."""
         homes = [(os.path.dirname(path), folder), (folder + "/src", folder)]
         if path.startswith(("tests/unit/", "tests/fuzz/", "bench/parts/")):
             mirrored = path.split("/", 2)[2]
@@ -256,7 +258,8 @@ class Tidy:
                 homes += [(mirrored, mirrored), (mirrored + "/src", mirrored)]
         for home, of in homes:
             target = os.path.normpath(os.path.join(home, include))
-            if target in self.known and self.folders.owner(target) == of:
+            shared = path.startswith("tests/unit/") and os.path.dirname(target) == SUPPORT
+            if target in self.known and (shared or self.folders.owner(target) == of):
                 return
         self.report(path, line, "private-header",
                     f"\"{include}\" is no header of {folder}; use the other folder's public headers")

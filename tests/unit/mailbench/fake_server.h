@@ -4,12 +4,10 @@
 
 #include <atomic>
 #include <functional>
-#include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "twinloft/base/fd.h"
+#include "../support/loopback.h"
 
 namespace twinloft::mailbench {
 
@@ -39,25 +37,18 @@ class FakeServer {
     std::string greeting = "220 fake\r\n";
   };
   FakeServer(std::string spool, Behaviour behaviour);
-  ~FakeServer();
-  std::string endpoint() const { return endpoint_; }
-  std::uint64_t connections() const { return connections_; }
+  std::string endpoint() const { return server_.address(); }
+  std::uint64_t connections() const { return server_.connections(); }
   std::uint64_t messages() const { return messages_; }
 
  private:
-  void accept_loop();
   void serve(int fd);
   void store(const std::string& recipient, const std::string& text);
 
-  std::string spool_, endpoint_;
+  std::string spool_;
   Behaviour behaviour_;
-  Fd listener_;
-  std::mutex mutex_;
-  std::vector<int> open_;
-  std::vector<std::thread> threads_;
-  std::atomic<std::uint64_t> connections_{0}, messages_{0}, files_{0};
-  std::atomic<bool> stopping_{false};
-  std::thread acceptor_;
+  std::atomic<std::uint64_t> messages_{0}, files_{0};
+  loopback::Server server_;
 };
 
 }  // namespace twinloft::mailbench

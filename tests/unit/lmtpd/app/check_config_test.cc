@@ -16,6 +16,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "../../support/loopback.h"
 #include "twinloft/base/fd.h"
 #include "twinloft/lmtpd/process/privileges.h"
 
@@ -200,22 +201,14 @@ TEST_F(CheckConfigTest, AnAddressThatNobodyCanListenAtIsNamed) {
 // One that serves may be this one, and is to read its configuration again; another program is in its way.
 TEST_F(CheckConfigTest, WhoIsInTheWayIsNamed) {
   ASSERT_TRUE(is_root()) << "sees the descriptors of all processes";
-  Fd tcp(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)),
-      local(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in v4{};
-  v4.sin_family = AF_INET;
-  v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof v4;
-  ASSERT_EQ(::bind(tcp.get(), reinterpret_cast<sockaddr*>(&v4), length), 0);
-  ASSERT_EQ(::listen(tcp.get(), 1), 0);
-  ASSERT_EQ(::getsockname(tcp.get(), reinterpret_cast<sockaddr*>(&v4), &length), 0);
+  loopback::Listening tcp = loopback::listen();
+  Fd local(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un un{};
   un.sun_family = AF_UNIX;
   (dir_ + "/socket").copy(un.sun_path, sizeof un.sun_path - 1);
   ASSERT_EQ(::bind(local.get(), reinterpret_cast<sockaddr*>(&un), sizeof un), 0);
   ASSERT_EQ(::listen(local.get(), 1), 0);
-  std::string at_port = "127.0.0.1:" + std::to_string(ntohs(v4.sin_port)),
-              at_path = "unix:" + dir_ + "/socket";
+  std::string at_port = tcp.address(), at_path = "unix:" + dir_ + "/socket";
   std::string both = "[[listen]]\naddress = \"" + at_port + "\"\n[[listen]]\naddress = \"" + at_path + "\"\n";
   EXPECT_EQ(check(static_users(maildir()), both), 78);
   std::string who = " is in use by " + name_of_this_process() + ", process " + std::to_string(::getpid());

@@ -10,26 +10,11 @@
 #include <thread>
 #include <vector>
 
+#include "../../support/loopback.h"
 #include "twinloft/lmtpd/connect/connector.h"
 
 namespace twinloft::lmtpd {
 namespace {
-
-// On loopback, at a port of the kernel's choice.
-struct Listening {
-  Fd fd{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  std::uint16_t port = 0;
-  Listening() {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(::listen(fd.get(), 8), 0);
-    EXPECT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
-    port = ntohs(address.sin_port);
-  }
-};
 
 TEST(ConnectTarget, Forms) {
   auto name = parse_connect_target("store1.example.org:24");
@@ -45,7 +30,7 @@ TEST(ConnectTarget, Forms) {
 }
 
 TEST(ConnectProcess, ConnectsToItsTargetsAndToNothingElse) {
-  Listening here;
+  loopback::Listening here = loopback::listen();
   auto process = ConnectProcess::start(
       {*parse_connect_target("127.0.0.1:" + std::to_string(here.port)), *parse_connect_target("127.0.0.1:1"),
        *parse_connect_target("unix:/nonexistent/x")},
@@ -80,7 +65,7 @@ struct Told {
 
 // One that hangs holds nobody up for long, and serves again once it goes on.
 TEST(ConnectProcess, AProcessThatHangsIsGivenUpInTime) {
-  Listening here;
+  loopback::Listening here = loopback::listen();
   Told told;
   ConnectTarget target = *parse_connect_target("127.0.0.1:" + std::to_string(here.port));
   target.timeout = std::chrono::milliseconds(50);
@@ -105,11 +90,10 @@ TEST(ConnectProcess, AProcessThatHangsIsGivenUpInTime) {
   while (!(*process)->connect(0)) ::usleep(1000);
 }
 
-// Its queue is full, and the kernel answers nobody.
-struct Silent : Listening {
+// Its queue is full, so the kernel answers no client.
+struct Silent : loopback::Listening {
   std::vector<Fd> queue;
-  Silent() {
-    EXPECT_EQ(::listen(fd.get(), 0), 0);
+  Silent() : Listening(loopback::listen(0)) {
     for (int i = 0; i < 4; ++i) {
       queue.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
       sockaddr_in address{};
@@ -123,7 +107,7 @@ struct Silent : Listening {
 
 TEST(ConnectProcess, OneTargetThatIsSilentLeavesRoomForTheOthers) {
   Silent silent;
-  Listening here;
+  loopback::Listening here = loopback::listen();
   ConnectTarget slow = *parse_connect_target("127.0.0.1:" + std::to_string(silent.port)),
                 good = *parse_connect_target("127.0.0.1:" + std::to_string(here.port));
   slow.timeout = std::chrono::minutes(10);

@@ -2,45 +2,13 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
 
 #include "etcd_messages.h"
 #include "json.h"
-#include "twinloft/base/check.h"
 
 namespace twinloft::repl::arbiter {
 
 namespace {
-
-Fd listening(std::uint16_t& port) {
-  Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in a{};
-  a.sin_family = AF_INET;
-  a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof a;
-  TL_CHECK(::bind(fd.get(), reinterpret_cast<sockaddr*>(&a), size) == 0);
-  TL_CHECK(::listen(fd.get(), 16) == 0);
-  TL_CHECK(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&a), &size) == 0);
-  port = ntohs(a.sin_port);
-  return fd;
-}
-
-bool send_all(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    ssize_t n = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (n <= 0) return false;
-    bytes.remove_prefix(static_cast<std::size_t>(n));
-  }
-  return true;
-}
-
-void wait_until_client_has_gone(int fd) {
-  char scratch[512];
-  while (::recv(fd, scratch, sizeof scratch, 0) > 0) {
-  }
-}
 
 std::string header_of(const std::string& head, const std::string& name) {
   std::size_t at = head.find("\r\n" + name + ": ");
@@ -56,27 +24,12 @@ std::string http_answer(unsigned status, const std::string& body, const std::str
                      status, more, body.size(), body);
 }
 
-std::uint16_t closed_port() {
-  std::uint16_t port = 0;
-  Fd fd = listening(port);
-  return port;
-}
-
 FakeServer::FakeServer(Handler handler)
-    : handler_(std::move(handler)), listener_(listening(port_)), thread_([this] { serve(); }) {}
-
-FakeServer::~FakeServer() {
-  {
-    std::lock_guard lock(mutex_);
-    ending_ = true;
-    ::shutdown(listener_.get(), SHUT_RDWR);
-    if (connection_ >= 0) ::shutdown(connection_, SHUT_RDWR);
-  }
-  thread_.join();
-}
+    : handler_(std::move(handler)),
+      server_(loopback::Server::Clients::one_at_a_time, [this](int fd) { serve(fd); }) {}
 
 std::string FakeServer::url(const char* scheme) const {
-  return fmt::format("{}://127.0.0.1:{}", scheme, port_);
+  return fmt::format("{}://{}", scheme, server_.address());
 }
 
 std::vector<SeenRequest> FakeServer::seen() const {
@@ -87,20 +40,6 @@ std::vector<SeenRequest> FakeServer::seen() const {
 void FakeServer::wait_for_requests(std::size_t count) const {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return seen_.size() >= count; });
-}
-
-void FakeServer::serve() {
-  for (;;) {
-    Fd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    {
-      std::lock_guard lock(mutex_);
-      if (ending_ || !fd) return;
-      connection_ = fd.get();
-    }
-    serve_connection(fd.get());
-    std::lock_guard lock(mutex_);
-    connection_ = -1;
-  }
 }
 
 std::optional<SeenRequest> FakeServer::read_request(int fd, std::string& buffered) {
@@ -128,7 +67,7 @@ std::optional<SeenRequest> FakeServer::read_request(int fd, std::string& buffere
   return r;
 }
 
-void FakeServer::serve_connection(int fd) {
+void FakeServer::serve(int fd) {
   std::string buffered;
   while (auto request = read_request(fd, buffered)) {
     FakeReply reply = handler_(*request);
@@ -137,22 +76,15 @@ void FakeServer::serve_connection(int fd) {
       seen_.push_back(*request);
     }
     changed_.notify_all();
-    if (reply.silent_before) wait_until_client_has_gone(fd);
-    int one = 1;
-    ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    bool sent = true;
-    if (reply.trickle)
-      for (std::size_t i = 0; i < reply.bytes.size() && sent; ++i)
-        sent = send_all(fd, std::string_view(reply.bytes).substr(i, 1));
-    else
-      do sent = send_all(fd, reply.bytes);
-      while (sent && reply.endless);
+    if (reply.silent_before) loopback::wait_until_client_has_gone(fd);
+    bool sent;
+    do sent = loopback::send_all(fd, reply.bytes, reply.trickle ? 1 : 0);
+    while (sent && reply.endless);
     if (!sent || !reply.keep_alive) return;
   }
 }
 
-// ---- etcd
-// ----------------------------------------------------------------------------------------------------------
+// ---- etcd ---------------------------------------------------------------------------------------------
 
 std::string FakeEtcd::answer(const SeenRequest& r) {
   json::object o = parse_object(r.body).value();

@@ -6,10 +6,9 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "twinloft/base/fd.h"
+#include "../../support/loopback.h"
 
 namespace twinloft::repl::arbiter {
 
@@ -32,29 +31,22 @@ class FakeServer {
  public:
   using Handler = std::function<FakeReply(const SeenRequest&)>;
   explicit FakeServer(Handler handler);
-  ~FakeServer();
   std::string url(const char* scheme = "http") const;
   std::vector<SeenRequest> seen() const;
   void wait_for_requests(std::size_t count) const;
 
  private:
-  void serve();
-  void serve_connection(int fd);
+  void serve(int fd);
   std::optional<SeenRequest> read_request(int fd, std::string& buffered);
 
   Handler handler_;
-  std::uint16_t port_ = 0;  // before the listener, which sets it
-  Fd listener_;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::vector<SeenRequest> seen_;  // guarded by mutex_
-  bool ending_ = false;            // guarded by mutex_
-  int connection_ = -1;            // guarded by mutex_
-  std::thread thread_;
+  loopback::Server server_;
 };
 
-// A port of 127.0.0.1 on which nobody listens.
-std::uint16_t closed_port();
+using loopback::closed_port;
 
 // Keys in memory, behind range, txn and authenticate.
 struct FakeEtcd {

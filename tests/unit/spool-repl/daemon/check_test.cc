@@ -14,6 +14,7 @@
 #include <fstream>
 #include <thread>
 
+#include "../../support/loopback.h"
 #include "twinloft/base/clock.h"
 #include "twinloft/spool-repl/control/control.h"
 #include "twinloft/spool-repl/daemon/volume_runner.h"
@@ -187,15 +188,8 @@ TEST_F(CheckTest, FilesInTheWay) {
 // should be.
 TEST_F(CheckTest, WhoIsInTheWay) {
   OsClock clock;
-  Fd tcp(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in at{};
-  at.sin_family = AF_INET;
-  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof at;
-  ASSERT_EQ(::bind(tcp.get(), reinterpret_cast<sockaddr*>(&at), length), 0);
-  ASSERT_EQ(::listen(tcp.get(), 1), 0);
-  ASSERT_EQ(::getsockname(tcp.get(), reinterpret_cast<sockaddr*>(&at), &length), 0);
-  s.nbd_listen = fmt::format("127.0.0.1:{}", ntohs(at.sin_port));
+  loopback::Listening tcp = loopback::listen();
+  s.nbd_listen = tcp.address();
   EXPECT_TRUE(says(check_volume(s).errors, "Address already in use"));
   auto held = io::open_direct(s.data, io::Access::read_write);
   ASSERT_TRUE(held);

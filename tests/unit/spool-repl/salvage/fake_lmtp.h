@@ -4,11 +4,10 @@
 #include <functional>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "../../support/loopback.h"
 #include "spool.h"
-#include "twinloft/base/fd.h"
 #include "twinloft/spool-repl/salvage/target.h"
 
 namespace twinloft::repl::salvage {
@@ -32,7 +31,6 @@ class FakeLmtp {
   using Script = std::function<Answer(At, const std::string& line)>;
   // `content` is asked at the first line of the message: with hang_up it reads no more of it.
   explicit FakeLmtp(Script script = {}, bool trickle = false);
-  ~FakeLmtp();
 
   LmtpServer server() const;
   void set_script(Script script);
@@ -42,34 +40,26 @@ class FakeLmtp {
     std::string from, to, content;
   };
   std::vector<Taken> taken() const;
-  int connections() const;
+  std::size_t connections() const { return server_.connections(); }
 
  private:
-  void serve();
-  void serve_connection(int fd);
+  void serve(int fd);
   Answer answer(At at, const std::string& line) const;
   bool say(int fd, const Answer& answer, const std::string& usual) const;
   bool say(int fd, At at, const std::string& line, const std::string& usual) const {
     return say(fd, answer(at, line), usual);
   }
-  bool take_command(int fd, const std::string& line);
-  bool take_message(int fd);
-  bool read_line(int fd, std::string& out);
+  bool take_command(int fd, const std::string& line, loopback::LineReader& lines);
+  bool take_message(int fd, loopback::LineReader& lines);
   void store(const Taken& taken);
 
-  std::uint16_t port_ = 0;
-  Fd listener_;
   mutable std::mutex mutex_;
   Script script_;                 // guarded by mutex_
   const Spool* spool_ = nullptr;  // guarded by mutex_
   std::vector<Taken> taken_;      // guarded by mutex_
-  int connections_ = 0;           // guarded by mutex_
-  int connection_ = -1;           // guarded by mutex_
-  bool ending_ = false;           // guarded by mutex_
   bool trickle_;
-  std::string buffer_;
   Taken now_;
-  std::thread thread_;
+  loopback::Server server_;
 };
 
 }  // namespace twinloft::repl::salvage

@@ -101,14 +101,14 @@ TEST_F(Lmtp, CompressedMailIsNotSent) {
     EXPECT_EQ(sent.end, End::failed);
     EXPECT_NE(sent.detail.find("--copy"), std::string::npos) << sent.detail;
   }
-  EXPECT_EQ(server.connections(), 0);
+  EXPECT_EQ(server.connections(), 0u);
 }
 
 TEST_F(Lmtp, OneConnectionForMany) {
   FakeLmtp server;
   auto target = make_lmtp_target(server.server(), {});
   for (int i = 0; i < 3; ++i) EXPECT_EQ(deliver(*target).end, End::delivered);
-  EXPECT_EQ(server.connections(), 1);
+  EXPECT_EQ(server.connections(), 1u);
   EXPECT_EQ(server.taken().size(), 3u);
 }
 
