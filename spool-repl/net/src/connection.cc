@@ -1,11 +1,6 @@
 #include "connection.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 
 #include "twinloft/base/check.h"
@@ -13,72 +8,60 @@
 
 namespace twinloft::repl::net {
 
+using stream::Stream;
+
 namespace {
 constexpr std::size_t read_bytes = 256 * 1024;
-constexpr std::size_t iov_max = 1024;
 constexpr std::size_t backlog_kept_max = 4u << 20;  // memory of an empty backlog
 constexpr std::size_t trial_bytes = 128 * 1024;     // more than the largest packet of any network
 }  // namespace
 
-Connection::Connection(ports::Loop& loop, Fd fd, bool connecting, std::string name, Handshake handshake,
-                       Limits limits, Events events)
+Connection::Connection(ports::Loop& loop, std::unique_ptr<stream::Stream> stream, std::string name,
+                       Handshake handshake, Limits limits, Events events)
     : loop_(loop),
-      fd_(std::move(fd)),
-      phase_(connecting ? Phase::connecting : Phase::handshake),
+      stream_(std::move(stream)),
       name_(std::move(name)),
       handshake_(std::move(handshake)),
       limits_(limits),
       events_(std::move(events)) {
-  int one = 1;
-  setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-  // What the peer's machine does not take for so long will not get there.
-  auto ms = static_cast<unsigned>(
-      std::chrono::duration_cast<std::chrono::milliseconds>(limits_.timeout).count());
-  setsockopt(fd_.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
   last_received_ = last_sent_ = loop_.now();
-  loop_.watch(fd_.get(), connecting ? ports::Loop::writable : ports::Loop::readable,
-              [this](unsigned ready) { on_ready(ready); });
+  stream_->start(Stream::readable, {[this](Status opened) { on_opened(std::move(opened)); },
+                                    [this](unsigned ready) { on_ready(ready); }});
   arm_timer();
-  if (!connecting) send_handshake();
+  if (stream_->state() == Stream::State::open) begin_handshake();
 }
 
 Connection::~Connection() {
   if (timer_) loop_.cancel(timer_);
-  if (fd_) loop_.unwatch(fd_.get());
 }
 
 void Connection::close(const std::string& reason) {
-  if (!fd_) return;
+  if (!is_open()) return;
   if (timer_) loop_.cancel(timer_);
   timer_ = 0;
-  stuck_ = stuck_ || path_is_stuck();
-  loop_.unwatch(fd_.get());
-  fd_.reset();
+  stuck_ = stuck_ || (is_established() && stream_->is_stuck());
+  stream_->close();
   batch_.clear();
   headers_.clear();
   events_.closed(*this, reason);
 }
 
 void Connection::on_ready(unsigned ready) {
-  if (phase_ == Phase::connecting) {
-    on_connected();
-    return;
-  }
-  if (ready & ports::Loop::writable) {
+  if (ready & Stream::writable) {
     full_ = false;
     flush();
   }
-  if (fd_ && (ready & ports::Loop::readable)) on_readable();
+  if (is_open() && (ready & Stream::readable)) on_readable();
 }
 
-void Connection::on_connected() {
-  int error = 0;
-  socklen_t length = sizeof error;
-  getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error, &length);
-  if (error != 0) return close(fail_errno(error, "cannot connect to {}", name_).error().message);
-  phase_ = Phase::handshake;
+void Connection::on_opened(Status opened) {
+  if (!opened) return close(fmt::format("cannot connect to {}: {}", name_, opened.error().message));
   last_received_ = loop_.now();
-  loop_.change(fd_.get(), ports::Loop::readable);
+  begin_handshake();
+}
+
+void Connection::begin_handshake() {
+  phase_ = Phase::handshake;
   send_handshake();
 }
 
@@ -89,14 +72,6 @@ void Connection::send_handshake() {
     send(m.type, {&payload, 1});
   }
   flush();
-}
-
-// In the kernel's view: it sends the same again and again, and nobody takes it.
-bool Connection::path_is_stuck() const {
-  tcp_info info{};
-  socklen_t length = sizeof info;
-  return is_established() && ::getsockopt(fd_.get(), IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
-         info.tcpi_unacked > 0 && info.tcpi_retransmits >= 2;
 }
 
 Instant Connection::deadline() const {
@@ -132,14 +107,14 @@ void Connection::on_timer() {
     send(static_cast<std::uint16_t>(WireType::ping), {});
     flush();
   }
-  if (fd_) arm_timer();
+  if (is_open()) arm_timer();
 }
 
 // ---- sending
 // -------------------------------------------------------------------------------------------------------
 
 void Connection::send(std::uint16_t type, std::span<const ByteSpan> payload) {
-  if (!fd_) return;
+  if (!is_open()) return;
   WireHeader h{type, 0, 0};
   for (ByteSpan part : payload) {
     h.payload_bytes += static_cast<std::uint32_t>(part.size());
@@ -152,7 +127,7 @@ void Connection::send(std::uint16_t type, std::span<const ByteSpan> payload) {
 }
 
 void Connection::flush() {
-  if (!fd_ || phase_ == Phase::connecting || (batch_.empty() && unsent_bytes() == 0)) return;
+  if (!is_open() || phase_ == Phase::opening || (batch_.empty() && unsent_bytes() == 0)) return;
   last_sent_ = loop_.now();
   std::size_t out = 0;
   if (!full_) {
@@ -162,8 +137,8 @@ void Connection::flush() {
     };
     add(ByteSpan(backlog_).subspan(backlog_begin_));
     for (const Part& p : batch_) add(p.header == SIZE_MAX ? p.bytes : ByteSpan(headers_[p.header]));
-    auto written = write_now(iov_);
-    if (!written) return close(written.error().message);
+    auto written = stream_->write(iov_);
+    if (!written) return close(fmt::format("sending to {}: {}", name_, written.error().message));
     out = *written;
   }
   keep(out);
@@ -172,11 +147,8 @@ void Connection::flush() {
   // Whatever the peer's core asks for is bounded by its windows; beyond that somebody is broken.
   if (unsent_bytes() > limits_.unsent_bytes_max)
     return close(fmt::format("{} takes nothing: {} MiB wait for it", name_, unsent_bytes() >> 20));
-  bool waits = unsent_bytes() > 0;
-  full_ = waits;
-  if (waits == waits_for_room_) return;
-  waits_for_room_ = waits;
-  loop_.change(fd_.get(), waits ? ports::Loop::readable | ports::Loop::writable : ports::Loop::readable);
+  full_ = unsent_bytes() > 0;
+  stream_->want(full_ ? Stream::readable | Stream::writable : Stream::readable);
 }
 
 // `out` bytes of backlog and batch have left. What is left of the batch lies in memory that is only ours
@@ -198,32 +170,6 @@ void Connection::keep(std::size_t out) {
   }
 }
 
-// How many bytes the socket took.
-Result<std::size_t> Connection::write_now(std::span<iovec> iov) {
-  std::size_t done = 0;
-  while (!iov.empty()) {
-    msghdr m{};
-    m.msg_iov = iov.data();
-    m.msg_iovlen = std::min(iov.size(), iov_max);
-    ssize_t n = ::sendmsg(fd_.get(), &m, MSG_NOSIGNAL);
-    if (n < 0) {
-      if (errno == EINTR) continue;
-      if (errno == EAGAIN) break;
-      return fail_errno(errno, "sending to {}", name_);
-    }
-    auto left = static_cast<std::size_t>(n);
-    done += left;
-    while (!iov.empty() && left >= iov.front().iov_len) {
-      left -= iov.front().iov_len;
-      iov = iov.subspan(1);
-    }
-    if (iov.empty() || left == 0) continue;
-    iov.front().iov_base = static_cast<std::byte*>(iov.front().iov_base) + left;
-    iov.front().iov_len -= left;
-  }
-  return done;
-}
-
 // ---- receiving
 // -----------------------------------------------------------------------------------------------------
 
@@ -235,23 +181,28 @@ void Connection::on_readable() {
     in_begin_ = 0;
   }
   if (in_.size() - in_end_ < read_bytes) in_.resize(in_end_ + read_bytes);
-  ssize_t n = ::recv(fd_.get(), in_.data() + in_end_, in_.size() - in_end_, 0);
-  if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
-  if (n < 0) return close(fail_errno(errno, "receiving from {}", name_).error().message);
-  if (n == 0)
-    return close(is_established() ? fmt::format("{} closed the connection", name_)
-                 : handshake_.waits_for_proof()
-                     ? fmt::format("{} closed the connection during the handshake: its shared secret is "
-                                   "another one, or it says "
-                                   "why in its log",
-                                   name_)
-                     : fmt::format("{} closed the connection during the handshake (see its log)", name_));
+  iovec room{in_.data() + in_end_, in_.size() - in_end_};
+  auto got = stream_->read({&room, 1});
+  if (!got) return close(fmt::format("receiving from {}: {}", name_, got.error().message));
+  if (got->ended) return close(why_it_ended());
+  if (got->bytes == 0) return;
   // A caller that has not proved itself gets one timeout for all of the handshake, however it trickles.
   // The same goes for the trial.
   if (phase_ == Phase::ready) last_received_ = loop_.now();
-  in_end_ += static_cast<std::size_t>(n);
-  while (fd_ && take_messages()) {
+  in_end_ += got->bytes;
+  while (is_open() && take_messages()) {
   }
+}
+
+std::string Connection::why_it_ended() const {
+  if (is_established()) return fmt::format("{} closed the connection", name_);
+  if (!handshake_.waits_for_proof())
+    return fmt::format("{} closed the connection during the handshake (see its log)", name_);
+  return fmt::format(
+      "{} closed the connection during the handshake: its shared secret is another one, or it says why in "
+      "its "
+      "log",
+      name_);
 }
 
 bool Connection::take_messages() {
@@ -292,11 +243,11 @@ void Connection::take_handshake(const WireHeader& header, ByteSpan payload) {
   if (!done)
     return close(handshake_.disagrees() ? done.error().message
                                         : fmt::format("{}: {}", name_, done.error().message));
-  if (!*done || !fd_) return;
+  if (!*done || !is_open()) return;
   phase_ = Phase::trial;
   name_ = fmt::format("replica {}", peer());
   events_.established(*this);
-  if (fd_) begin_trial();
+  if (is_open()) begin_trial();
 }
 
 void Connection::begin_trial() {
@@ -322,7 +273,7 @@ void Connection::take_trial(std::uint16_t type, ByteSpan payload) {
     send(static_cast<std::uint16_t>(WireType::trial_taken), {});
     flush();
   }
-  if (!fd_ || !trial_taken_ || !trial_seen_) return;
+  if (!is_open() || !trial_taken_ || !trial_seen_) return;
   phase_ = Phase::ready;
   last_received_ = last_sent_ = loop_.now();
   arm_timer();

@@ -1,6 +1,6 @@
-// One TCP connection to a peer: handshake, trial, framing, liveness. Owned by PeerNet.
+// One connection to a peer over a stream: handshake, trial, framing, liveness. Owned by PeerNet.
 //
-//   connecting -> handshake -> trial -> ready
+//   opening -> handshake -> trial -> ready
 //
 // In the trial each side sends data of full size and says when it has the other's: a path may take a
 // handshake and drop that.
@@ -12,9 +12,9 @@
 #include <memory>
 #include <vector>
 
-#include "twinloft/base/fd.h"
 #include "twinloft/spool-repl/net/handshake.h"
 #include "twinloft/spool-repl/net/peer_net.h"
+#include "twinloft/spool-repl/stream/stream.h"
 
 namespace twinloft::repl::net {
 
@@ -34,15 +34,15 @@ class Connection {
     std::size_t unsent_bytes_max;  // that the peer does not take: it is closed
   };
 
-  // `connecting`: the socket's connect() is still under way.
-  Connection(ports::Loop& loop, Fd fd, bool connecting, std::string name, Handshake handshake, Limits limits,
-             Events events);
+  // Starts `stream`. Where that is open already, the handshake begins at once, and may fail at once.
+  Connection(ports::Loop& loop, std::unique_ptr<stream::Stream> stream, std::string name, Handshake handshake,
+             Limits limits, Events events);
   ~Connection();
 
   void send(std::uint16_t type, std::span<const ByteSpan> payload);  // the memory must stay until flush()
   void flush();
   void close(const std::string& reason);
-  bool is_open() const { return static_cast<bool>(fd_); }
+  bool is_open() const { return stream_->state() != stream::Stream::State::closed; }
   bool is_established() const { return phase_ >= Phase::trial; }
   // It is closed, and data did not get through, or nothing came any more: it would be so again.
   bool was_stuck() const { return stuck_; }
@@ -52,27 +52,27 @@ class Connection {
   const std::string& name() const { return name_; }
 
  private:
-  enum class Phase { connecting, handshake, trial, ready };
+  enum class Phase { opening, handshake, trial, ready };
   void on_ready(unsigned ready);
-  void on_connected();
+  void on_opened(Status opened);
+  void begin_handshake();
   void on_readable();
+  std::string why_it_ended() const;
   bool take_messages();
   void take(const WireHeader& header, ByteSpan payload);
   void send_handshake();
   void take_handshake(const WireHeader& header, ByteSpan payload);
   void begin_trial();
   void take_trial(std::uint16_t type, ByteSpan payload);
-  bool path_is_stuck() const;
   Instant deadline() const;
   void arm_timer();
   void on_timer();
   std::size_t unsent_bytes() const { return backlog_.size() - backlog_begin_; }
   void keep(std::size_t skip_bytes);
-  Result<std::size_t> write_now(std::span<iovec> iov);
 
   ports::Loop& loop_;
-  Fd fd_;
-  Phase phase_;
+  std::unique_ptr<stream::Stream> stream_;
+  Phase phase_ = Phase::opening;
   std::string name_;
   Handshake handshake_;
   Limits limits_;
@@ -90,10 +90,9 @@ class Connection {
     ByteSpan bytes;
   };
   std::vector<Part> batch_;
-  std::vector<std::byte> backlog_;  // what the socket did not take
+  std::vector<std::byte> backlog_;  // what the stream did not take
   std::size_t backlog_begin_ = 0;
-  bool waits_for_room_ = false;  // what the loop was told
-  bool full_ = false;       // the socket took less than it was given: wait until it says that it is writable
+  bool full_ = false;       // the stream took less than it was given: wait until it says that it is writable
   std::vector<iovec> iov_;  // keeps its storage from flush to flush
 };
 

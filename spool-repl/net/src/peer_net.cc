@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -9,8 +10,11 @@
 
 #include "connection.h"
 #include "name_lookup.h"
+#include "twinloft/spool-repl/stream/socket_stream.h"
 
 namespace twinloft::repl::net {
+
+using stream::SocketStream;
 
 namespace {
 
@@ -35,6 +39,14 @@ std::string host_of(const sockaddr_storage& from) {
     ::inet_ntop(AF_INET6, &address, text, sizeof text);
   }
   return text;
+}
+
+// What the peer's machine does not acknowledge within `timeout` will not get there.
+void set_options(int fd, Duration timeout) {
+  int one = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+  auto ms = static_cast<unsigned>(std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count());
+  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
 }
 
 }  // namespace
@@ -149,14 +161,17 @@ void PeerNet::notice_of_caller(const std::string& text) {
   events_.notice(0, text);
 }
 
-std::shared_ptr<Connection> PeerNet::make_connection(Fd fd, bool connecting, std::string name,
-                                                     Handshake::Direction direction, ReplicaId expect) {
+std::shared_ptr<Connection> PeerNet::make_connection(Fd fd, std::string name, Handshake::Direction direction,
+                                                     ReplicaId expect) {
   Connection::Limits limits{options_.timeout, std::min(options_.handshake, options_.timeout),
                             options_.unsent_bytes_max};
-  if (direction == Handshake::Direction::dialed)
-    limits.handshake = options_.timeout;  // connect() is part of it
+  bool dialed = direction == Handshake::Direction::dialed;
+  if (dialed) limits.handshake = options_.timeout;  // connect() is part of it
+  set_options(fd.get(), limits.timeout);
+  auto stream = std::make_unique<SocketStream>(
+      loop_, std::move(fd), dialed ? SocketStream::Begin::connecting : SocketStream::Begin::open);
   auto made = std::make_shared<Connection>(
-      loop_, std::move(fd), connecting, std::move(name),
+      loop_, std::move(stream), std::move(name),
       Handshake(options_.self, options_.secret, direction, expect, random_), limits,
       Connection::Events{[this](Connection& c) { on_established(c); }, [this](Connection& c) { on_ready(c); },
                          [this](Connection& c, PeerMessage m) {
@@ -190,8 +205,7 @@ void PeerNet::pause_accepting(int error) {
 void PeerNet::take_caller(Fd fd, const sockaddr_storage& from) {
   std::string host = host_of(from);
   make_room(host);
-  auto made = make_connection(std::move(fd), false, "the caller at " + host, Handshake::Direction::accepted,
-                              0);
+  auto made = make_connection(std::move(fd), "the caller at " + host, Handshake::Direction::accepted, 0);
   if (made) callers_.push_back({std::move(made), std::move(host)});
 }
 
@@ -252,8 +266,7 @@ void PeerNet::connect(Peer& p, const Address& address) {
     notice(p, fail_errno(errno, "cannot connect to {}", address.text).error().message);
     return redial_later(p, options_.redial);
   }
-  p.connection = make_connection(std::move(fd), true,
-                                 fmt::format("replica {} at {}", p.config.id, address.text),
+  p.connection = make_connection(std::move(fd), fmt::format("replica {} at {}", p.config.id, address.text),
                                  Handshake::Direction::dialed, p.config.id);
   if (!p.connection) redial_later(p, options_.redial);
 }

@@ -1,10 +1,8 @@
 #include "connection.h"
 
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -12,6 +10,8 @@
 #include "twinloft/base/log.h"
 
 namespace twinloft::repl::nbd {
+
+using stream::Stream;
 
 namespace {
 constexpr std::size_t input_bytes = 64 << 10;
@@ -21,25 +21,29 @@ constexpr std::uint32_t direct_payload_bytes = 16 << 10;  // from here on payloa
 constexpr std::size_t max_iovecs = 256;
 }  // namespace
 
-Connection::Connection(Server& server, Fd fd)
-    : server_(server), fd_(std::move(fd)), handshake_(server.exports_) {
+Connection::Connection(Server& server, std::unique_ptr<Stream> stream)
+    : server_(server), stream_(std::move(stream)), handshake_(server.exports_) {
   input_.resize(input_bytes);
 }
 
 Connection::~Connection() {
   TL_CHECK_MSG(in_target_ == 0, "an NBD connection goes while the target holds its requests");
-  if (phase_ != Phase::closed) server_.loop_.unwatch(fd_.get());
   server_.loop_.cancel(handshake_timer_);
 }
 
 void Connection::start() {
   handshake_.greet(control_out_);
-  interest_ = ports::Loop::readable;
-  server_.loop_.watch(fd_.get(), interest_, [this](unsigned ready) { on_ready(ready); });
+  stream_->start(Stream::readable, {[this](Status opened) { on_opened(std::move(opened)); },
+                                    [this](unsigned ready) { on_ready(ready); }});
   handshake_timer_ = server_.loop_.after(server_.options_.handshake_timeout, [this] {
     handshake_timer_ = 0;
     protocol_error("no export chosen in time");
   });
+  if (stream_->state() == Stream::State::open) flush();
+}
+
+void Connection::on_opened(Status opened) {
+  if (!opened) return protocol_error(opened.error().message);
   flush();
 }
 
@@ -47,9 +51,7 @@ void Connection::close() {
   if (phase_ == Phase::closed) return;
   phase_ = Phase::closed;
   server_.loop_.cancel(handshake_timer_);
-  server_.loop_.unwatch(fd_.get());
-  ::shutdown(fd_.get(), SHUT_RDWR);  // the loop may hold the socket a turn longer
-  fd_.reset();
+  stream_->close();
   for (Slot* slot : replies_) release(*slot);
   replies_.clear();
   // A write that has not arrived as a whole never reaches the target.
@@ -64,11 +66,11 @@ void Connection::protocol_error(std::string_view why) {
 }
 
 void Connection::on_ready(unsigned ready) {
-  if (ready & ports::Loop::writable) {
+  if (ready & Stream::writable) {
     output_blocked_ = false;
     flush();
   }
-  if (phase_ != Phase::closed && (ready & ports::Loop::readable)) on_readable();
+  if (phase_ != Phase::closed && (ready & Stream::readable)) on_readable();
   if (phase_ != Phase::closed) update_interest();
 }
 
@@ -81,26 +83,13 @@ void Connection::on_readable() {
 bool Connection::read_some() {
   iovec iov[max_parts + 1];
   std::size_t count = 0;
-  std::uint32_t direct = 0;
-  if (receiving_ != nullptr && receiving_->part_count > 0 && reader_.payload_left() >= direct_payload_bytes) {
-    std::uint32_t at = receiving_->request.length - reader_.payload_left();
-    for (unsigned i = at / ports::io_max_length; i < receiving_->part_count; ++i) {
-      const Part& part = receiving_->parts[i];
-      std::uint32_t skip = i == at / ports::io_max_length ? at % ports::io_max_length : 0;
-      iov[count++] = {part.buffer.data() + skip, part.io.length - skip};
-    }
-    direct = reader_.payload_left();
-  }
+  std::uint32_t direct = add_payload_buffers(iov, count);
   iov[count++] = {input_.data(), input_.size()};
-  msghdr message{};
-  message.msg_iov = iov;
-  message.msg_iovlen = count;
-  ssize_t n = ::recvmsg(fd_.get(), &message, MSG_DONTWAIT);
-  if (n < 0 && errno == EINTR) return true;
-  if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
-  if (n < 0) return close(), false;
-  if (n == 0) return on_end_of_input(), false;
-  auto got = static_cast<std::size_t>(n);
+  auto read = stream_->read({iov, count});
+  if (!read) return close(), false;
+  if (read->ended) return on_end_of_input(), false;
+  std::size_t got = read->bytes;
+  if (got == 0) return false;
   std::size_t room = 0;
   for (const iovec& v : std::span(iov, count)) room += v.iov_len;
   std::size_t placed = std::min<std::size_t>(got, direct);
@@ -112,6 +101,19 @@ bool Connection::read_some() {
   // Less was all that there is, and the loop tells of more. But where a request has begun, the rest is on its
   // heels.
   return got == room || receiving_ != nullptr;
+}
+
+// How many bytes of payload may be received in place.
+std::uint32_t Connection::add_payload_buffers(iovec* iov, std::size_t& count) const {
+  if (receiving_ == nullptr || receiving_->part_count == 0 || reader_.payload_left() < direct_payload_bytes)
+    return 0;
+  std::uint32_t at = receiving_->request.length - reader_.payload_left();
+  for (unsigned i = at / ports::io_max_length; i < receiving_->part_count; ++i) {
+    const Part& part = receiving_->parts[i];
+    std::uint32_t skip = i == at / ports::io_max_length ? at % ports::io_max_length : 0;
+    iov[count++] = {part.buffer.data() + skip, part.io.length - skip};
+  }
+  return reader_.payload_left();
 }
 
 void Connection::on_end_of_input() {
@@ -395,20 +397,16 @@ void Connection::sent(std::size_t bytes) {
 }
 
 void Connection::flush() {
+  if (stream_->state() == Stream::State::opening) return;
   while (phase_ != Phase::closed && !output_blocked_) {
     while (output_pending() && !output_blocked_) {
       iovec iov[max_iovecs];
-      msghdr message{};
-      message.msg_iov = iov;
-      message.msg_iovlen = gather_output(iov);
-      ssize_t n = ::sendmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-        output_blocked_ = true;
-      else if (n < 0)
-        return close();
-      else
-        sent(static_cast<std::size_t>(n));
+      std::size_t count = gather_output(iov), all = 0;
+      for (const iovec& v : std::span(iov, count)) all += v.iov_len;
+      auto written = stream_->write({iov, count});
+      if (!written) return close();
+      output_blocked_ = *written < all;
+      sent(*written);
     }
     if (!paused_) break;
     resume();
@@ -424,7 +422,7 @@ void Connection::flush() {
 void Connection::after_output() {
   if (phase_ != Phase::draining || in_target_ > 0 || output_pending()) return;
   if (!server_.stopping_ || input_ended_) return close();
-  if (!std::exchange(write_side_shut_, true)) ::shutdown(fd_.get(), SHUT_WR);
+  if (!std::exchange(write_side_shut_, true)) stream_->end_output();
 }
 
 void Connection::stop() {
@@ -444,11 +442,9 @@ void Connection::update_interest() {
   unsigned wanted = 0;
   // Draining reads on only to see the end of the input; see after_output().
   if (!input_ended_ && !paused_ && (phase_ != Phase::draining || write_side_shut_))
-    wanted |= ports::Loop::readable;
-  if (output_blocked_ && output_pending()) wanted |= ports::Loop::writable;
-  if (wanted == interest_) return;
-  interest_ = wanted;
-  server_.loop_.change(fd_.get(), wanted);
+    wanted |= Stream::readable;
+  if (output_blocked_ && output_pending()) wanted |= Stream::writable;
+  stream_->want(wanted);
 }
 
 }  // namespace twinloft::repl::nbd

@@ -1,4 +1,4 @@
-// One NBD client: its socket, its requests in flight, its replies on the way out.
+// One NBD client: its stream, its requests in flight, its replies on the way out.
 //
 //   negotiating -> serving -> draining -> closed
 //        \________________________________^
@@ -15,12 +15,13 @@
 #include <span>
 
 #include "twinloft/spool-repl/export/nbd_server.h"
+#include "twinloft/spool-repl/stream/stream.h"
 
 namespace twinloft::repl::nbd {
 
 class Connection {
  public:
-  Connection(Server& server, Fd fd);
+  Connection(Server& server, std::unique_ptr<stream::Stream> stream);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -57,9 +58,11 @@ class Connection {
     ReplyHeader header;
   };
 
+  void on_opened(Status opened);
   void on_ready(unsigned ready);
   void on_readable();
   bool read_some();  // false: nothing more to read now
+  std::uint32_t add_payload_buffers(iovec* iov, std::size_t& count) const;
   void on_input(ByteSpan in);
   void on_end_of_input();
   void negotiate(ByteSpan& in);
@@ -86,9 +89,8 @@ class Connection {
   void protocol_error(std::string_view why);
 
   Server& server_;
-  Fd fd_;
+  std::unique_ptr<stream::Stream> stream_;
   Phase phase_ = Phase::negotiating;
-  unsigned interest_ = 0;
   bool input_ended_ = false;
   bool output_blocked_ = false;
   bool write_side_shut_ = false;
@@ -100,7 +102,7 @@ class Connection {
   RequestReader reader_;
   bool paused_ = false;            // reader_.request() waits for room
   Slot* receiving_ = nullptr;      // the write whose payload is arriving
-  std::vector<std::byte> input_;   // what recv() is given
+  std::vector<std::byte> input_;   // what read() is given
   std::vector<std::byte> unread_;  // input left over while paused
 
   std::vector<Slot> slots_;

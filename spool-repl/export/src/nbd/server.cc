@@ -17,6 +17,7 @@
 #include "connection.h"
 #include "twinloft/base/check.h"
 #include "twinloft/base/log.h"
+#include "twinloft/spool-repl/stream/socket_stream.h"
 
 namespace twinloft::repl::nbd {
 
@@ -178,7 +179,10 @@ void Server::add_connection(Fd fd, std::string address) {
     ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     notice_silence(fd.get(), options_.silence);
   }
-  auto connection = std::make_unique<Connection>(*this, std::move(fd));
+  using stream::SocketStream;
+  auto client = std::make_unique<SocketStream>(loop_, std::move(fd), SocketStream::Begin::open,
+                                               SocketStream::AtClose::cut);
+  auto connection = std::make_unique<Connection>(*this, std::move(client));
   Connection* c = connection.get();
   c->address = std::move(address);
   connections_.emplace(c, std::move(connection));

@@ -119,8 +119,8 @@ class PeerNet {
   void take_caller(Fd fd, const sockaddr_storage& from);
   void make_room(const std::string& host);
   void pause_accepting(int error);
-  std::shared_ptr<Connection> make_connection(Fd fd, bool connecting, std::string name,
-                                              Handshake::Direction direction, ReplicaId expect);
+  std::shared_ptr<Connection> make_connection(Fd fd, std::string name, Handshake::Direction direction,
+                                              ReplicaId expect);
   void dial(Peer& peer);
   void on_found(Peer& peer, const Result<std::vector<Address>>& found);
   void connect(Peer& peer, const Address& address);

@@ -1,0 +1,44 @@
+// A connected or connecting stream socket, TCP or Unix, in clear text.
+#pragma once
+
+#include "twinloft/base/fd.h"
+#include "twinloft/spool-repl/ports/loop.h"
+#include "twinloft/spool-repl/stream/stream.h"
+
+namespace twinloft::repl::stream {
+
+class SocketStream final : public Stream {
+ public:
+  enum class Begin { open, connecting };  // `connecting`: the socket's connect() is still under way
+  // `keep`: close() closes the descriptor only. `cut`: it shuts both directions first, for a socket that the
+  // loop may hold a turn longer.
+  enum class AtClose { keep, cut };
+
+  // `socket` is non-blocking. Options of the socket are its maker's to set.
+  SocketStream(ports::Loop& loop, Fd socket, Begin begin = Begin::open, AtClose at_close = AtClose::keep);
+  ~SocketStream() override;
+
+  void start(unsigned interest, Events events) override;
+  State state() const override { return state_; }
+  void want(unsigned interest) override;
+  Result<Got> read(std::span<const iovec> into) override;
+  Result<std::size_t> write(std::span<iovec> from) override;
+  void end_output() override;
+  void close() override;
+  bool is_stuck() const override;
+
+ private:
+  void on_ready(unsigned ready);
+  void on_connected();
+  void watch(unsigned interest);
+
+  ports::Loop& loop_;
+  Fd fd_;
+  State state_;
+  AtClose at_close_;
+  unsigned wanted_ = 0;
+  unsigned watched_ = 0;  // what the loop was told
+  Events events_;
+};
+
+}  // namespace twinloft::repl::stream
