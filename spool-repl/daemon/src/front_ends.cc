@@ -18,64 +18,77 @@ void remove_stale_link(const VolumeSettings& settings) {
       log_warning("volume {}: {}: removed: an earlier process left it behind", settings.name, *link);
 }
 
-struct FrontEnds::Parts {
-  ports::Loop& loop;
-  ports::BlockTarget& target;
-  const VolumeSettings& settings;
-  exports::DeviceEvent tell;
-  Epoch epoch;  // of the promotion; changes of the in-sync set leave the name as it is
-  std::unique_ptr<exports::SideThread> side;
-  std::unique_ptr<exports::BlockDevice> device;
-  std::unique_ptr<nbd::Server> nbd;
-  bool nbd_stopped = false;
-  std::vector<std::function<void(Status)>> nbd_waiting = {};
-  std::vector<std::function<void(Status)>> device_waiting = {};
-  bool device_gone = false, aborting = false;
-  std::shared_ptr<bool> alive = std::make_shared<bool>(true);  // timers look at it first
+namespace {
 
-  std::string nbd_name() const { return settings.nbd_name + "@" + epoch.id.text(); }
+class ConfiguredFrontEnds final : public FrontEnds {
+ public:
+  ConfiguredFrontEnds(ports::Loop& loop, ports::BlockTarget& target, const VolumeSettings& settings,
+                      const Epoch& promotion, exports::DeviceEvent tell)
+      : loop_(loop), target_(target), settings_(settings), tell_(std::move(tell)), epoch_(promotion) {}
+  ~ConfiguredFrontEnds() override;
+
+  void start(std::function<void(Status)> done) override;
+  void stop(bool force, std::function<void(Status)> done) override;
+  void flush() override;
+  std::string device() const override;
+  std::string device_trouble() const override;
+  bool device_lost() const override;
+  std::string nbd_uri() const override;
+
+ private:
+  std::string nbd_name() const { return settings_.nbd_name + "@" + epoch_.id.text(); }
   void make_nbd();
   Status listen_nbd();
   void start_nbd(int attempts, std::function<void(Status)> done);
   void start_rest(std::function<void(Status)> done);
   Status start_device(std::function<void(Status)> done);
   const std::string& link() const {
-    return settings.ublk_device.empty() ? settings.fuse_device : settings.ublk_device;
+    return settings_.ublk_device.empty() ? settings_.fuse_device : settings_.ublk_device;
   }
   void stop_nbd(std::function<void(Status)> done);
   void later(std::function<void(Status)> done, Status status) {
-    loop.post([done = std::move(done), status = std::move(status)]() mutable { done(std::move(status)); });
+    loop_.post([done = std::move(done), status = std::move(status)]() mutable { done(std::move(status)); });
   }
+
+  ports::Loop& loop_;
+  ports::BlockTarget& target_;
+  const VolumeSettings& settings_;
+  exports::DeviceEvent tell_;
+  Epoch epoch_;  // of the promotion; changes of the in-sync set leave the name as it is
+  std::unique_ptr<exports::SideThread> side_;
+  std::unique_ptr<exports::BlockDevice> device_;
+  std::unique_ptr<nbd::Server> nbd_;
+  bool nbd_stopped_ = false;
+  std::vector<std::function<void(Status)>> nbd_waiting_ = {};
+  std::vector<std::function<void(Status)>> device_waiting_ = {};
+  bool device_gone_ = false, aborting_ = false;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // timers look at it first
 };
 
-FrontEnds::FrontEnds(ports::Loop& loop, ports::BlockTarget& target, const VolumeSettings& settings,
-                     const Epoch& promotion, exports::DeviceEvent tell)
-    : parts_(new Parts{loop, target, settings, std::move(tell), promotion, nullptr, nullptr, nullptr}) {}
-
 // Exports go before the side thread: what they gave it is finished by then.
-FrontEnds::~FrontEnds() {
-  if (parts_->device && !parts_->device_gone) parts_->device->abort({});
-  parts_->nbd.reset();
-  parts_->device.reset();
-  parts_->side.reset();
+ConfiguredFrontEnds::~ConfiguredFrontEnds() {
+  if (device_ && !device_gone_) device_->abort({});
+  nbd_.reset();
+  device_.reset();
+  side_.reset();
 }
 
 // The name carries the epoch: a client that comes back after the primary was restarted finds no such export,
 // rather than a device that has lost writes which it believed complete. With write_ack = "durable" nothing
 // can be lost so.
-void FrontEnds::Parts::make_nbd() {
+void ConfiguredFrontEnds::make_nbd() {
   nbd::ServerOptions options;
   options.accepts_name = [this](std::string_view name) {
-    return name == nbd_name() || (settings.write_ack_durable && name == settings.nbd_name);
+    return name == nbd_name() || (settings_.write_ack_durable && name == settings_.nbd_name);
   };
   options.owner_flushes = true;
   options.list_names = [this] { return std::vector<std::string>{nbd_name()}; };
-  nbd = std::make_unique<nbd::Server>(loop, target, std::move(options));
+  nbd_ = std::make_unique<nbd::Server>(loop_, target_, std::move(options));
 }
 
-Status FrontEnds::Parts::listen_nbd() {
-  const std::string& where = settings.nbd_listen;
-  if (where.starts_with("unix:")) return nbd->listen_unix(where.substr(5));
+Status ConfiguredFrontEnds::listen_nbd() {
+  const std::string& where = settings_.nbd_listen;
+  if (where.starts_with("unix:")) return nbd_->listen_unix(where.substr(5));
   std::size_t colon = where.rfind(':');
   std::uint16_t port = 0;
   const char* end = where.data() + where.size();
@@ -83,130 +96,134 @@ Status FrontEnds::Parts::listen_nbd() {
                                        port);
   if (colon == where.npos || error != std::errc() || stop != end)
     return fail(Errc::invalid, "volume.{}.nbd.listen: \"{}\" is neither unix:/path nor address:port",
-                settings.name, where);
+                settings_.name, where);
   std::string host = where.substr(0, colon);
   if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
-  if (auto listening = nbd->listen_tcp(host, port); !listening) return std::unexpected(listening.error());
+  if (auto listening = nbd_->listen_tcp(host, port); !listening) return std::unexpected(listening.error());
   return {};
 }
 
 // A killed predecessor's socket may still be there: see in_use.h. Peers and disks are served meanwhile.
-void FrontEnds::Parts::start_nbd(int attempts, std::function<void(Status)> done) {
-  if (nbd_stopped || !nbd_waiting.empty())
-    return done(fail(Errc::unavailable, "volume {}: stopped while it was being started", settings.name));
+void ConfiguredFrontEnds::start_nbd(int attempts, std::function<void(Status)> done) {
+  if (nbd_stopped_ || !nbd_waiting_.empty())
+    return done(fail(Errc::unavailable, "volume {}: stopped while it was being started", settings_.name));
   Status listening = listen_nbd();
   if (listening || listening.error().code != Errc::unavailable || attempts <= 1)
     return done(std::move(listening));
-  loop.after(in_use_pause, [this, attempts, done = std::move(done), watched = std::weak_ptr(alive)] {
+  loop_.after(in_use_pause, [this, attempts, done = std::move(done), watched = std::weak_ptr(alive_)] {
     if (!watched.expired()) start_nbd(attempts - 1, done);
   });
 }
 
-Status FrontEnds::Parts::start_device(std::function<void(Status)> done) {
-  side = std::make_unique<exports::SideThread>(loop);
+Status ConfiguredFrontEnds::start_device(std::function<void(Status)> done) {
+  side_ = std::make_unique<exports::SideThread>(loop_);
   auto ready = [this, done = std::move(done)](Result<std::string> path) {
     if (!path) return done(std::unexpected(path.error()));
-    log_info("volume {}: block device {}", settings.name, *path);
+    log_info("volume {}: block device {}", settings_.name, *path);
     done({});
   };
-  if (!settings.ublk_device.empty()) {
+  if (!settings_.ublk_device.empty()) {
     ublk::UblkOptions options;
-    options.link = settings.ublk_device;
+    options.link = settings_.ublk_device;
     options.owner_flushes = true;
-    options.tell = tell;
-    device = ublk::UblkExport::start(loop, target, *side, std::move(options), ublk::kernel_driver(),
-                                     std::move(ready));
+    options.tell = tell_;
+    device_ = ublk::UblkExport::start(loop_, target_, *side_, std::move(options), ublk::kernel_driver(),
+                                      std::move(ready));
     return {};
   }
   exports::DeviceOptions options;
-  options.fuse.mount_point = settings.fuse_file;
-  options.link = settings.fuse_device;
-  options.tell = tell;
-  TL_TRY_ASSIGN(device,
-                exports::DeviceExport::start(loop, target, *side, std::move(options), std::move(ready)));
+  options.fuse.mount_point = settings_.fuse_file;
+  options.link = settings_.fuse_device;
+  options.tell = tell_;
+  TL_TRY_ASSIGN(device_,
+                exports::DeviceExport::start(loop_, target_, *side_, std::move(options), std::move(ready)));
   return {};
 }
 
-void FrontEnds::start(std::function<void(Status)> done) {
-  Parts& p = *parts_;
-  if (p.settings.nbd_listen.empty()) return p.start_rest(std::move(done));
-  p.make_nbd();
-  p.start_nbd(in_use_attempts, [&p, done = std::move(done)](Status listening) {
+void ConfiguredFrontEnds::start(std::function<void(Status)> done) {
+  if (settings_.nbd_listen.empty()) return start_rest(std::move(done));
+  make_nbd();
+  start_nbd(in_use_attempts, [this, done = std::move(done)](Status listening) {
     if (listening)
-      p.start_rest(done);
+      start_rest(done);
     else
-      p.later(done, std::move(listening));
+      later(done, std::move(listening));
   });
 }
 
-void FrontEnds::Parts::start_rest(std::function<void(Status)> done) {
-  if (settings.fuse_file.empty() && settings.ublk_device.empty()) return later(std::move(done), {});
+void ConfiguredFrontEnds::start_rest(std::function<void(Status)> done) {
+  if (settings_.fuse_file.empty() && settings_.ublk_device.empty()) return later(std::move(done), {});
   if (Status made = start_device(done); !made) later(std::move(done), std::move(made));
 }
 
 // Asked again while it is stopping (a second SIGTERM, or one during a demotion), it tells both when it is
 // done.
-void FrontEnds::Parts::stop_nbd(std::function<void(Status)> done) {
-  if (!nbd || nbd_stopped) return later(std::move(done), {});
-  nbd_waiting.push_back(std::move(done));
-  if (nbd_waiting.size() > 1) return;
-  nbd->stop([this] {
-    nbd_stopped = true;
-    for (auto& waiting : std::exchange(nbd_waiting, {})) waiting({});
+void ConfiguredFrontEnds::stop_nbd(std::function<void(Status)> done) {
+  if (!nbd_ || nbd_stopped_) return later(std::move(done), {});
+  nbd_waiting_.push_back(std::move(done));
+  if (nbd_waiting_.size() > 1) return;
+  nbd_->stop([this] {
+    nbd_stopped_ = true;
+    for (auto& waiting : std::exchange(nbd_waiting_, {})) waiting({});
   });
 }
 
 // The device first: it is the one that can refuse, and then nothing must have changed.
-void FrontEnds::stop(bool force, std::function<void(Status)> done) {
-  Parts& p = *parts_;
-  if (!p.device || (p.device_gone && !p.aborting)) return p.stop_nbd(std::move(done));
-  if (force || p.aborting) {
-    p.aborting = p.device_gone = true;
-    return p.device->abort([&p, done = std::move(done)] { p.stop_nbd(done); });
+void ConfiguredFrontEnds::stop(bool force, std::function<void(Status)> done) {
+  if (!device_ || (device_gone_ && !aborting_)) return stop_nbd(std::move(done));
+  if (force || aborting_) {
+    aborting_ = device_gone_ = true;
+    return device_->abort([this, done = std::move(done)] { stop_nbd(done); });
   }
   // A demotion and a SIGTERM may meet: one of them stops it, both hear how that went.
-  p.device_waiting.push_back(std::move(done));
-  if (p.device_waiting.size() > 1) return;
-  p.device->stop([&p](Status s) {
-    auto waiting = std::exchange(p.device_waiting, {});
-    if (s) p.device_gone = true;
+  device_waiting_.push_back(std::move(done));
+  if (device_waiting_.size() > 1) return;
+  device_->stop([this](Status s) {
+    auto waiting = std::exchange(device_waiting_, {});
+    if (s) device_gone_ = true;
     for (auto& one : waiting) {
       if (s)
-        p.stop_nbd(std::move(one));
+        stop_nbd(std::move(one));
       else
         one(std::unexpected(s.error()));
     }
   });
 }
 
-void FrontEnds::flush() {
-  if (parts_->nbd) parts_->nbd->flush();
-  if (parts_->device) parts_->device->flush();
+void ConfiguredFrontEnds::flush() {
+  if (nbd_) nbd_->flush();
+  if (device_) device_->flush();
 }
 
-std::string FrontEnds::device() const {
-  if (!parts_->device || parts_->device->device().empty()) return "";
-  return parts_->link().empty() ? parts_->device->device() : parts_->link();
+std::string ConfiguredFrontEnds::device() const {
+  if (!device_ || device_->device().empty()) return "";
+  return link().empty() ? device_->device() : link();
 }
 
-bool FrontEnds::device_lost() const {
-  return parts_->device && !parts_->device_gone && !parts_->device->trouble().empty();
+bool ConfiguredFrontEnds::device_lost() const {
+  return device_ && !device_gone_ && !device_->trouble().empty();
 }
 
-std::string FrontEnds::device_trouble() const {
-  const Parts& p = *parts_;
-  if ((p.settings.fuse_file.empty() && p.settings.ublk_device.empty()) || p.device_gone) return "";
-  if (!p.device) return "not attached yet";
-  if (std::string lost = p.device->trouble(); !lost.empty()) return "LOST: " + lost;
-  return p.device->device().empty() ? "not attached yet" : "";
+std::string ConfiguredFrontEnds::device_trouble() const {
+  if ((settings_.fuse_file.empty() && settings_.ublk_device.empty()) || device_gone_) return "";
+  if (!device_) return "not attached yet";
+  if (std::string lost = device_->trouble(); !lost.empty()) return "LOST: " + lost;
+  return device_->device().empty() ? "not attached yet" : "";
 }
 
-std::string FrontEnds::nbd_uri() const {
-  if (!parts_->nbd) return "";
-  const std::string& where = parts_->settings.nbd_listen;
-  if (where.starts_with("unix:"))
-    return fmt::format("nbd+unix:///{}?socket={}", parts_->nbd_name(), where.substr(5));
-  return fmt::format("nbd://{}/{}", where, parts_->nbd_name());
+std::string ConfiguredFrontEnds::nbd_uri() const {
+  if (!nbd_) return "";
+  const std::string& where = settings_.nbd_listen;
+  if (where.starts_with("unix:")) return fmt::format("nbd+unix:///{}?socket={}", nbd_name(), where.substr(5));
+  return fmt::format("nbd://{}/{}", where, nbd_name());
+}
+
+}  // namespace
+
+std::unique_ptr<FrontEnds> make_front_ends(ports::Loop& loop, ports::BlockTarget& target,
+                                           const VolumeSettings& settings, const Epoch& promotion,
+                                           exports::DeviceEvent tell) {
+  return std::make_unique<ConfiguredFrontEnds>(loop, target, settings, promotion, std::move(tell));
 }
 
 }  // namespace twinloft::repl::daemon

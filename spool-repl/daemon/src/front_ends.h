@@ -21,26 +21,29 @@ void remove_stale_link(const VolumeSettings& settings);
 
 class FrontEnds {
  public:
-  // `tell`: the block device was lost to another program, or is there again.
-  FrontEnds(ports::Loop& loop, ports::BlockTarget& target, const VolumeSettings& settings,
-            const Epoch& promotion, exports::DeviceEvent tell);
-  ~FrontEnds();
+  virtual ~FrontEnds() = default;
+  FrontEnds(const FrontEnds&) = delete;
+  FrontEnds& operator=(const FrontEnds&) = delete;
 
   // `done` is called on the loop's thread once the device is there, or with the error.
-  void start(std::function<void(Status)> done);
+  virtual void start(std::function<void(Status)> done) = 0;
   // An error: the device is in use and was left as it is (with `force` it goes all the same).
-  void stop(bool force, std::function<void(Status)> done);
+  virtual void stop(bool force, std::function<void(Status)> done) = 0;
 
-  void flush();  // after each batch of completions: sends the replies that are ready
+  virtual void flush() = 0;  // after each batch of completions: sends the replies that are ready
 
-  std::string device() const;          // the path to mount; empty while nothing is attached there
-  std::string device_trouble() const;  // why it is not, where one is configured
-  bool device_lost() const;            // another program has taken it away
-  std::string nbd_uri() const;
+  virtual std::string device() const = 0;          // the path to mount; empty while nothing is attached there
+  virtual std::string device_trouble() const = 0;  // why it is not, where one is configured
+  virtual bool device_lost() const = 0;            // another program has taken it away
+  virtual std::string nbd_uri() const = 0;
 
- private:
-  struct Parts;
-  std::unique_ptr<Parts> parts_;
+ protected:
+  FrontEnds() = default;
 };
+
+// `tell`: the block device was lost to another program, or is there again.
+std::unique_ptr<FrontEnds> make_front_ends(ports::Loop& loop, ports::BlockTarget& target,
+                                           const VolumeSettings& settings, const Epoch& promotion,
+                                           exports::DeviceEvent tell);
 
 }  // namespace twinloft::repl::daemon

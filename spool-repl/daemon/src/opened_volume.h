@@ -1,0 +1,25 @@
+// A volume before it has a loop: its files, its memory, and the core with the replayed journal.
+#pragma once
+
+#include <memory>
+
+#include "arena_memory.h"
+#include "storage.h"
+#include "twinloft/spool-repl/core/core.h"
+
+namespace twinloft::repl::daemon {
+
+struct OpenedVolume {
+  // Errors: the arena is too small or larger than the machine's memory, or the journal cannot be replayed.
+  static Result<std::unique_ptr<OpenedVolume>> open(const VolumeSettings& settings, Storage storage,
+                                                    Random& random, const StartEvent& happened);
+
+  Storage storage;
+  ArenaMemory arena_memory, read_memory;
+  Superblock superblock;
+  bool was_primary = false;  // says the log here: the newest epoch in it is this replica's
+  std::unique_ptr<core::Arena> arena, reads;
+  std::unique_ptr<core::Core> core;
+};
+
+}  // namespace twinloft::repl::daemon

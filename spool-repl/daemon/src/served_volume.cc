@@ -1,0 +1,239 @@
+#include "served_volume.h"
+
+#include <array>
+
+#include "in_use.h"
+#include "status_text.h"
+#include "twinloft/base/log.h"
+#include "twinloft/base/service_manager.h"
+#include "twinloft/spool-repl/arbiter/arbiter.h"
+
+namespace twinloft::repl::daemon {
+
+void ServedVolume::run(const std::function<void()>& before_control,
+                       const std::function<void(Status)>& started) {
+  if (Status ready = set_up(before_control); !ready) {
+    if (ready.error().code != Errc::unavailable)
+      remove_stale_link(settings_);  // else the one that serves it may have made it
+    if (reporter_) reporter_->note_failed_start(ready.error().message);
+    tear_down();
+    return started(ready);
+  }
+  core().tick(loop_->now());  // it must know the time before anything has a deadline
+  try_promotion();
+  turn();
+  front_ends_->report_start(started);
+  reporter_->say("started", fmt::format("served from now on, at {}", core().status().last.v));
+  if (Status end = loop_->run(); !end) fail_volume(end.error().message, true);
+  tear_down();
+}
+
+void ServedVolume::request_stop(bool force) {
+  if (loop_) loop_->post([this, force] { stopper_->ask(force); });
+}
+
+void ServedVolume::reload(std::map<ReplicaId, std::string> addresses, std::string secret) {
+  loop_->post([this, addresses = std::move(addresses), secret = std::move(secret)] {
+    if (links_) links_->reload(addresses, secret);
+  });
+}
+
+// ---- start and end
+// ---------------------------------------------------------------------------------------------------
+
+Status ServedVolume::set_up(const std::function<void()>& before_control) {
+  TL_TRY(open());
+  TL_TRY(join_parts());
+  if (before_control) before_control();
+  TL_TRY(wait_while_in_use([&] { return control_->start(); }));
+  roles_.begin(settings_.role == core::Role::primary || (settings_.role_as_before && opened_->was_primary));
+  loop_->set_turn_hook([this] { turn(); });
+  return {};
+}
+
+// The files first: where another process has them, nothing else of this volume is touched.
+Status ServedVolume::open() {
+  TL_TRY_ASSIGN(Storage storage, open_storage(settings_));
+  remove_stale_link(settings_);
+  reporter_ = std::make_unique<Reporter>(settings_, clock_);
+  TL_TRY_ASSIGN(opened_, OpenedVolume::open(settings_, std::move(storage), random_,
+                                            [this](std::string kind, std::string text, bool serious) {
+                                              reporter_->say(std::move(kind), std::move(text), serious);
+                                            }));
+  reporter_->set_epoch([this] { return core().status().epoch.counter; });
+  TL_TRY_ASSIGN(loop_, io::UringLoop::create(clock_));
+  if (Status s = loop_->register_memory(
+          std::array{opened_->arena_memory.span(), opened_->read_memory.span()});
+      !s)
+    log_info(
+        "volume {}: the arena is not registered with io_uring, which only makes disk operations cheaper: {}",
+        settings_.name, s.error().message);
+  return {};
+}
+
+Status ServedVolume::join_parts() {
+  const Superblock& superblock = opened_->superblock;
+  requests_ = std::make_unique<ClientRequests>(*loop_, superblock.volume_blocks * block_size,
+                                               [this](core::Event&& e) { core().step(std::move(e)); });
+  front_ends_ = std::make_unique<FrontEndLife>(*loop_, *this);
+  stopper_ = std::make_unique<Stopper>(*loop_, *this);
+  auto step = [this](core::Event e) { core().step(std::move(e)); };
+  TL_TRY_ASSIGN(auto store,
+                arbiter::make_store(settings_.arbiter, superblock.volume, superblock.replica, clock_));
+  std::unique_ptr<ArbiterWatch> arbiter;
+  if (store) arbiter = std::make_unique<ArbiterWatch>(*loop_, std::move(store), settings_.name, step);
+  TL_TRY_ASSIGN(links_, Links::start(settings_, superblock, *loop_, random_, step,
+                                     [this](ReplicaId peer, const std::string& text) {
+                                       reporter_->say("connection", text, true, peer, 0, true);
+                                     }));
+  performer_ = std::make_unique<Performer>(Performer::Parts{settings_, *loop_, *opened_, *links_, *requests_,
+                                                            *front_ends_, commands_, *reporter_,
+                                                            std::move(arbiter)});
+  control_ = std::make_unique<control::Server>(
+      *loop_, settings_.control,
+      [this](const std::string& line, control::Server::Reply reply) {
+        commands_.on_line(line, std::move(reply));
+      },
+      control::Access{settings_.status_everybody, settings_.status_group});
+  return {};
+}
+
+// Front ends may still have requests here if the loop itself failed: all of them are answered first.
+void ServedVolume::tear_down() {
+  if (!performer_) {
+    links_.reset();
+    return;
+  }
+  performer_->end_arbiter();
+  if (front_ends_->current() && !stopper_->state().is_ended()) fail_requests();
+  drain_disk();
+  turn();  // hands out what the last of them completed
+  loop_->set_turn_hook(nullptr);
+  front_ends_->end();
+  performer_->end_archiver();
+  control_.reset();
+  links_.reset();
+  drain_disk();  // operations still under way refer to the arena: they end before it goes
+}
+
+void ServedVolume::drain_disk() {
+  while (performer_->disk().in_flight() > 0 && loop_->turn(std::chrono::milliseconds(100))) {
+  }
+}
+
+// The other volumes of this process go on. Who has started this one sees it once the thread has ended.
+void ServedVolume::fail_volume(const std::string& why, bool tell) {
+  failure_ = why;
+  failed_ = true;
+  if (tell) reporter_->warn("failed", why);
+}
+
+// The turn's beginning would wait once more.
+void ServedVolume::stop_loop() {
+  loop_->post([this] { loop_->stop(); });
+}
+
+// ---- the turn of the loop
+// ---------------------------------------------------------------------------------------------------
+
+void ServedVolume::turn() {
+  core().tick(loop_->now());
+  performer_->perform_all();
+  front_ends_->flush();
+  arm_tick();
+  stopper_->turn();
+  if (performer_->disk_has_failed() && !failed_) leave_failed_disk();
+}
+
+void ServedVolume::arm_tick() {
+  auto next = core().next_tick();
+  if (!next || (tick_timer_ != 0 && tick_at_ <= *next)) return;
+  if (tick_timer_ != 0) loop_->cancel(tick_timer_);
+  tick_at_ = *next;
+  tick_timer_ = loop_->after(*next - loop_->now(), [this] { tick_timer_ = 0; });  // the turn does the rest
+}
+
+void ServedVolume::leave_failed_disk() {
+  core::VolumeStatus s = core().status();
+  bool awaited = commands_.waits_for_core() || stopper_->state().is_asked();
+  if (!Roles::leaves_failed_disk(s, awaited)) return;
+  fail_volume(s.failure, false);
+  stop_loop();
+}
+
+// ---- roles, commands, stopping
+// ---------------------------------------------------------------------------------------------------
+
+// The reason why it is not granted shows in status.
+void ServedVolume::try_promotion() {
+  auto attempt = roles_.attempt(core().status(), performer_->arbiter() != nullptr, is_stopping());
+  if (attempt == Roles::Attempt::never) return;
+  if (attempt == Roles::Attempt::now) core().step(core::Promote{0, false});
+  loop_->after(Roles::retry, [this] { try_promotion(); });
+}
+
+std::unique_ptr<FrontEnds> ServedVolume::make_front_ends() {
+  return daemon::make_front_ends(*loop_, *requests_, settings_, core().status().epoch,
+                                 [this](std::string text, bool serious) {
+                                   reporter_->say("device", std::move(text), serious, 0, 0, true);
+                                 });
+}
+
+void ServedVolume::ask_core_to_demote(FrontEndLife::Reply reply) {
+  core().step(core::Demote{commands_.keep(std::move(reply))});
+}
+
+void ServedVolume::device_is_taken_away() {
+  log_error("volume {}: another replica is primary now: the device here is taken away", settings_.name);
+}
+
+std::string ServedVolume::show_status(command::Status::Form form) {
+  using Form = command::Status::Form;
+  core::VolumeStatus status = core().status();
+  links_->tell_troubles(status);
+  const FrontEnds* f = front_ends_->current();
+  NodeView view{settings_,
+                opened_->superblock.volume,
+                requests_->size_bytes(),
+                f ? f->device() : "",
+                f ? f->nbd_uri() : "",
+                roles_.wants_primary(),
+                performer_->arbiter() ? performer_->arbiter()->trouble() : "",
+                status,
+                performer_->resyncs().meter(),
+                f ? f->device_trouble() : "",
+                stopper_->waits_for(),
+                oldest_request(),
+                performer_->disk().oldest(loop_->now()),
+                f && f->device_lost()};
+  return form == Form::text ? status_text(view) : form == Form::line ? status_line(view) : status_json(view);
+}
+
+Result<std::string> ServedVolume::show_events(const std::string& range) {
+  return reporter_->events().answer(range);
+}
+
+void ServedVolume::demote(CommandDesk::Reply reply) {
+  front_ends_->demote(core().status(), std::move(reply));
+}
+
+void ServedVolume::stop_front_ends(bool force, std::function<void(Status)> done) {
+  front_ends_->stop(force, std::move(done));
+}
+
+void ServedVolume::say_waits(const std::string& why) {
+  reporter_->warn("stopping", "not stopped yet: " + why);
+  tell_service_manager(fmt::format("STATUS=volume {}: not stopped yet: {}", settings_.name, why),
+                       Patience::none);
+}
+
+void ServedVolume::ended(bool failed) {
+  core::VolumeStatus s = core().status();
+  if (failed) fail_volume(s.failure, false);
+  reporter_->say("stopped", fmt::format("stopped at {}, {}", s.last.v,
+                                        is_settled() ? "everything is in the data area"
+                                                     : "the journal keeps what is not in the data area"));
+  stop_loop();
+}
+
+}  // namespace twinloft::repl::daemon

@@ -1,0 +1,95 @@
+// A volume that is served on one thread: its parts, what joins them, and the turn of the loop.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "performer.h"
+#include "roles.h"
+#include "stopper.h"
+
+namespace twinloft::repl::daemon {
+
+class ServedVolume final : public FrontEndLife::Volume, public CommandDesk::Volume, public Stopper::Volume {
+ public:
+  explicit ServedVolume(VolumeSettings settings) : settings_(std::move(settings)) {}
+
+  // Serves until it is stopped, or fails. `before_control`: everything but the control socket is there.
+  // `started` is called once: the volume is served, or it is not, and nothing is left behind.
+  void run(const std::function<void()>& before_control, const std::function<void(Status)>& started);
+
+  // From any thread, once the volume is served.
+  void request_stop(bool force);
+  void reload(std::map<ReplicaId, std::string> addresses, std::string secret);
+  bool stands_down() const { return roles_.stands_down(); }
+  bool has_failed() const { return failed_; }  // by itself
+  const std::string& failure() const { return failure_; }
+
+ private:
+  Status set_up(const std::function<void()>& before_control);
+  Status open();
+  Status join_parts();
+  void tear_down();
+  void drain_disk();
+  void turn();
+  void arm_tick();
+  void try_promotion();
+  void leave_failed_disk();
+  void stop_loop();
+  core::Core& core() { return *opened_->core; }
+
+  // FrontEndLife::Volume
+  std::unique_ptr<FrontEnds> make_front_ends() override;
+  void stand_down() override { roles_.stand_down(); }
+  void ask_core_to_demote(FrontEndLife::Reply reply) override;
+  void device_is_taken_away() override;
+  void fail_volume(const std::string& why, bool tell) override;
+  void end() override { loop_->stop(); }
+  void gives_back(const std::string& why) override { reporter_->warn("failed", why + ": demoted again"); }
+  bool is_draining() override { return stopper_->state().is_draining(); }
+
+  // CommandDesk::Volume
+  bool is_suspended() override { return core().status().suspended; }
+  bool is_stopping() override { return stopper_->state().is_under_way(); }
+  std::string show_status(command::Status::Form form) override;
+  Result<std::string> show_events(const std::string& range) override;
+  void command_core(core::Event command) override { core().step(std::move(command)); }
+  void demote(CommandDesk::Reply reply) override;
+  Status set_peers_wanted(bool wanted) override { return links_->set_wanted(wanted); }
+
+  // Stopper::Volume
+  core::VolumeStatus volume_status() override { return core().status(); }
+  bool is_settled() override { return core().settled(); }
+  Duration oldest_request() override { return requests_->oldest_wait(); }
+  bool role_changes() override { return front_ends_->role_changes(); }
+  void stop_front_ends(bool force, std::function<void(Status)> done) override;
+  void fail_requests() override { core().step(core::Detach{}); }
+  void flush(std::function<void()> done) override { requests_->flush(std::move(done)); }
+  void checkpoint() override { core().step(core::CheckpointNow{}); }
+  void say_waits(const std::string& why) override;
+  void ended(bool failed) override;
+
+  const VolumeSettings settings_;
+  OsClock clock_;
+  OsRandom random_;
+  Roles roles_;
+  std::unique_ptr<Reporter> reporter_;
+  std::unique_ptr<OpenedVolume> opened_;
+  std::unique_ptr<io::UringLoop> loop_;
+  std::unique_ptr<ClientRequests> requests_;
+  std::unique_ptr<Links> links_;
+  std::unique_ptr<FrontEndLife> front_ends_;
+  CommandDesk commands_{*this};
+  std::unique_ptr<Stopper> stopper_;
+  std::unique_ptr<Performer> performer_;
+  std::unique_ptr<control::Server> control_;
+  ports::Loop::TimerId tick_timer_ = 0;
+  Instant tick_at_;
+  std::string failure_;  // before failed_ is set
+  std::atomic<bool> failed_ = false;
+};
+
+}  // namespace twinloft::repl::daemon

@@ -1,0 +1,71 @@
+// A volume is opened on files of its own. Direct I/O is needed, and no privilege.
+#include "opened_volume.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "twinloft/spool-repl/daemon/volume_runner.h"
+
+namespace twinloft::repl::daemon {
+namespace {
+
+constexpr std::uint64_t mib = 1u << 20;
+
+struct OpenedVolumeTest : testing::Test {
+  OpenedVolumeTest() {
+    const char* tmp = std::getenv("TMPDIR");
+    where = std::string(tmp ? tmp : "/tmp") + "/tl-opened-XXXXXX";
+    EXPECT_NE(mkdtemp(where.data()), nullptr);
+    s.name = "mail";
+    s.uuid = "5c1a0e7e-0000-4000-8000-00000000c0de";
+    s.replica = 1;
+    s.size = 16 * mib;
+    s.journal_size = 32 * mib;
+    s.data = where + "/data";
+    s.journal = where + "/journal";
+    s.archive = where;
+    EXPECT_TRUE(create_volume(s));
+  }
+  ~OpenedVolumeTest() override { std::filesystem::remove_all(where); }
+  Result<std::unique_ptr<OpenedVolume>> open() {
+    TL_TRY_ASSIGN(Storage storage, open_storage(s));
+    return OpenedVolume::open(s, std::move(storage), random,
+                              [this](std::string kind, std::string, bool) { events.push_back(kind); });
+  }
+  OsRandom random;
+  std::string where;
+  VolumeSettings s;
+  std::vector<std::string> events;
+};
+
+TEST_F(OpenedVolumeTest, ANewVolumeIsASecondary) {
+  auto volume = open();
+  ASSERT_TRUE(volume) << volume.error().message;
+  EXPECT_EQ((*volume)->superblock.replica, 1u);
+  EXPECT_EQ((*volume)->superblock.volume_blocks, s.size / block_size);
+  EXPECT_FALSE((*volume)->was_primary) << "its log is empty";
+  EXPECT_EQ((*volume)->core->status().role, core::Role::secondary);
+  EXPECT_GE((*volume)->arena_memory.span().size(), s.arena / block_size * block_size);
+}
+
+TEST_F(OpenedVolumeTest, AnotherProcessCannotHaveItMeanwhile) {
+  auto volume = open();
+  ASSERT_TRUE(volume);
+  auto again = open_storage(s);
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error().code, Errc::unavailable);
+}
+
+TEST_F(OpenedVolumeTest, AnArenaThatIsTooSmall) {
+  s.arena = block_size;
+  auto volume = open();
+  ASSERT_FALSE(volume);
+  EXPECT_EQ(volume.error().code, Errc::invalid);
+  EXPECT_NE(volume.error().message.find("volume.mail.arena: 0 MiB is too small"), std::string::npos)
+      << volume.error().message;
+}
+
+}  // namespace
+}  // namespace twinloft::repl::daemon
