@@ -103,7 +103,7 @@ class Cluster::Performer {
   void perform(core::HomeRead& r) {
     auto error = std::make_shared<int>(0);
     begin(latency(DiskKind::read),
-          {[&n = n_, error, pieces = r.pieces, at = r.lba.v * block_size] {
+          {[&n = n_, error, pieces = r.pieces, at = r.at.bytes()] {
              std::uint64_t offset = at;
              if (!n.alive()) return;  // its memory is gone with it
              for (const auto& p : pieces) {
@@ -116,16 +116,15 @@ class Cluster::Performer {
   void perform(core::HomeWrite& w) {
     auto blocks = copy_of(w.pieces);
     begin(latency(DiskKind::home, blocks->size() * block_size),
-          {[&n = n_, blocks, at = w.lba.v * block_size] { n.data.write_blocks(at, *blocks); },
-           [&c = c_, &n = n_, blocks, at = w.lba.v * block_size] { n.data.tear(at, *blocks, c.random_); },
+          {[&n = n_, blocks, at = w.at.bytes()] { n.data.write_blocks(at, *blocks); },
+           [&c = c_, &n = n_, blocks, at = w.at.bytes()] { n.data.tear(at, *blocks, c.random_); },
            done(w.token)});
   }
   void perform(core::HomeZero& z) {
-    begin(
-        latency(DiskKind::home),
-        {[&n = n_, z] { (void)n.data.write_zeros(z.lba.v * block_size, z.blocks * block_size); },
-         [&c = c_, &n = n_, z] { n.data.tear(z.lba.v * block_size, std::vector<Page>(z.blocks), c.random_); },
-         done(z.token)});
+    begin(latency(DiskKind::home),
+          {[&n = n_, z] { (void)n.data.write_zeros(z.at.bytes(), z.blocks * block_size); },
+           [&c = c_, &n = n_, z] { n.data.tear(z.at.bytes(), std::vector<Page>(z.blocks), c.random_); },
+           done(z.token)});
   }
   void perform(core::HomeSync& s) {
     begin(latency(DiskKind::sync),

@@ -122,8 +122,10 @@ bool Checkpointer::take_zeros_of(const BlockIndex::ZeroExtent& z, std::uint64_t&
     std::uint64_t n = run.blocks;
     if (!known) {
       if (room == 0) return false;
-      if (joins && zeros_.back().extent.blocks >= zero_write_blocks_max) joins = false;
-      n = std::min({n, room, zero_write_blocks_max - (joins ? zeros_.back().extent.blocks : 0)});
+      bool full = joins && zeros_.back().extent.blocks >= zero_write_blocks_max;
+      joins = joins && !full && v_.home_map.follows(Lba{at});
+      n = std::min({n, room, zero_write_blocks_max - (joins ? zeros_.back().extent.blocks : 0),
+                    v_.home_map.run(Lba{at}, n)});
       room -= n;
     }
     if (joins && !known)
@@ -147,18 +149,21 @@ void Checkpointer::submit_writes() {
     if (next_zero_ < zeros_.size()) {
       const auto& [z, known] = zeros_[next_zero_++];
       if (known) continue;
-      v_.out.home_zeros.push_back({make_token(TokenKind::home_write, no_number), z.lba, z.blocks});
+      v_.out.home_zeros.push_back(
+          {make_token(TokenKind::home_write, no_number), v_.home_map.at(z.lba), z.blocks});
       v_.digests.put_zeros(z.lba, z.blocks);
     } else if (next_item_ < items_.size()) {
-      HomeWrite write{
-          make_token(TokenKind::home_write, first_write_ + writes_.size()), items_[next_item_].lba, {}};
+      HomeWrite write{make_token(TokenKind::home_write, first_write_ + writes_.size()),
+                      v_.home_map.at(items_[next_item_].lba),
+                      {}};
       std::uint64_t blocks = 0;
       do {
         add_piece(write.pieces, v_.arena.data(items_[next_item_].slot), block_size);
         v_.digests.put(items_[next_item_].lba, v_.arena.data(items_[next_item_].slot));
         ++next_item_;
       } while (++blocks < home_write_blocks_max && next_item_ < items_.size() &&
-               items_[next_item_].lba == items_[next_item_ - 1].lba + 1);
+               items_[next_item_].lba == items_[next_item_ - 1].lba + 1 &&
+               v_.home_map.follows(items_[next_item_].lba));
       v_.counters.home_blocks_written += blocks;
       writes_.push_back({next_item_, false});
       v_.out.home_writes.push_back(std::move(write));

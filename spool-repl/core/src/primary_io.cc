@@ -91,8 +91,12 @@ bool Primary::try_read(const ReadRequest& wanted) {
       continue;
     }
     std::uint64_t run_end = block + 1;
-    while (run_end < end && newest(Lba{run_end}).kind == BlockIndex::Kind::absent) ++run_end;
-    HomeRead home{make_token(TokenKind::client_read, op << run_bits | read.runs.size()), Lba{block}, {}};
+    while (run_end < end && v_.home_map.follows(Lba{run_end}) &&
+           newest(Lba{run_end}).kind == BlockIndex::Kind::absent)
+      ++run_end;
+    HomeRead home{make_token(TokenKind::client_read, op << run_bits | read.runs.size()),
+                  v_.home_map.at(Lba{block}),
+                  {}};
     Read::Run run{Lba{block}, run_end - block, {}};
     if (aligned) {
       home.pieces.push_back({to, static_cast<std::uint32_t>((run_end - block) * block_size)});
@@ -246,7 +250,7 @@ Primary::FillState Primary::start_fills(Write& w) {
   for (std::size_t i = 0; i < w.fills.size(); ++i) {
     w.fills[i].slot = v_.read_arena.take();
     v_.out.home_reads.push_back({make_token(TokenKind::fill_read, op << run_bits | i),
-                                 w.fills[i].lba,
+                                 v_.home_map.at(w.fills[i].lba),
                                  {{v_.read_arena.data(w.fills[i].slot), block_size}}});
     w.outstanding++;
   }

@@ -86,8 +86,9 @@ bool Repair::start(Lba lba, Ticket ticket, bool& begun) {
     it->second.read = ++last_read_;
     Slot slot = v_.read_arena.take();
     reads_.emplace(last_read_, Reading{lba, slot});
-    v_.out.home_reads.push_back(
-        {make_token(TokenKind::repair_read, last_read_), lba, {{v_.read_arena.data(slot), block_size}}});
+    v_.out.home_reads.push_back({make_token(TokenKind::repair_read, last_read_),
+                                 v_.home_map.at(lba),
+                                 {{v_.read_arena.data(slot), block_size}}});
   }
   auto& waiting = it->second.state == State::reading ? it->second.tickets : it->second.late;
   if (ticket != 0) waiting.push_back(ticket);

@@ -50,8 +50,9 @@ void RepairAnswers::read(Question& q) {
   q.home_changes = v_.home_changes;
   Slot slot = v_.read_arena.take();
   reads_.emplace(q.read, slot);
-  v_.out.home_reads.push_back(
-      {make_token(TokenKind::answer_read, q.read), q.asked.lba, {{v_.read_arena.data(slot), block_size}}});
+  v_.out.home_reads.push_back({make_token(TokenKind::answer_read, q.read),
+                               v_.home_map.at(q.asked.lba),
+                               {{v_.read_arena.data(slot), block_size}}});
 }
 
 // What left memory while it was being read may be newer than what was read: such a question is looked at

@@ -186,8 +186,9 @@ void Primary::read_chunk(Peer& peer, Peer::Chunk chunk, bool check) {
     read.slots.push_back(v_.read_arena.take());
     bool skip = chunk.repairs > 0 &&
                 (!(chunk.mask >> i & 1) || v_.committed.find(lba).kind != BlockIndex::Kind::absent);
-    if (!skip && !begun)
-      v_.out.home_reads.push_back({make_token(TokenKind::sync_read, op), lba, {}}), read.outstanding++;
+    if (!skip && (!begun || !v_.home_map.follows(lba)))
+      v_.out.home_reads.push_back({make_token(TokenKind::sync_read, op), v_.home_map.at(lba), {}}),
+          read.outstanding++;
     if (!skip) add_piece(v_.out.home_reads.back().pieces, v_.read_arena.data(read.slots.back()), block_size);
     begun = !skip;
   }

@@ -271,9 +271,10 @@ void Secondary::read_check() {
   c.unreadable = 0;
   for (unsigned i = first; i < end; ++i) {
     if (c.slots.size() < end - first) c.slots.push_back(v_.read_arena.take());
-    bool begin = i == first || c.singly;
+    Lba lba{c.check.word * 64 + i};
+    bool begin = i == first || c.singly || !v_.home_map.follows(lba);
     if (begin)
-      v_.out.home_reads.push_back({make_token(TokenKind::check_read, i), Lba{c.check.word * 64 + i}, {}}),
+      v_.out.home_reads.push_back({make_token(TokenKind::check_read, i), v_.home_map.at(lba), {}}),
           c.outstanding++;
     add_piece(v_.out.home_reads.back().pieces, v_.read_arena.data(c.slots[i - first]), block_size);
   }

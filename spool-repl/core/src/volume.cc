@@ -28,6 +28,7 @@ Volume::Volume(const Config& c, const RecoveredLog& recovered, Arena& a, Arena& 
       read_arena(reads),
       random(r),
       sb(recovered.superblock),
+      home_map(recovered.home_map),
       log({sb.ring_bytes, sb.tail_pos}, sb.tail, sb.tail_epoch),
       committed(a),
       inconsistent(!sb.inconsistent_source.id.is_nil()) {

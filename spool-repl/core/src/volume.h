@@ -143,6 +143,7 @@ class Volume {
   Arena& read_arena;
   Random& random;
   Superblock sb;
+  const HomeMap home_map;
   Log log;
   BlockIndex committed;  // committed content that the data area lacks; serial = LSN of the record's end
   DigestTable digests;   // of what is in the data area, or about to be

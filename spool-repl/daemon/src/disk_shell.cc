@@ -80,17 +80,17 @@ void DiskShell::perform(const core::JournalRead& r) {
 void DiskShell::perform(const core::HomeRead& r) {
   Op& op = take(r.token);
   for (const core::IoPiece& p : r.pieces) op.iov.push_back({p.data, p.bytes});
-  loop_.read(data_.fd.get(), r.lba.v * block_size, op.iov, op.disk);
+  loop_.read(data_.fd.get(), r.at.bytes(), op.iov, op.disk);
 }
 
 void DiskShell::perform(const core::HomeWrite& w) {
-  write_pieces(take(w.token), data_.fd.get(), w.lba.v * block_size, w.pieces, false);
+  write_pieces(take(w.token), data_.fd.get(), w.at.bytes(), w.pieces, false);
 }
 
 void DiskShell::perform(const core::HomeZero& z) {
   Op& op = take(z.token);
   op.kind = Op::Kind::zeros;
-  op.offset = z.lba.v * block_size;
+  op.offset = z.at.bytes();
   op.end = op.offset + z.blocks * block_size;
   if (zeros_are_written_) return zero_by_hand(op);
   // A file keeps its space: where a full host could not give it back, an acknowledged write could not go

@@ -79,7 +79,7 @@ Status check_content(const RecoveredLog& log, ports::BlockFile& data) {
   std::uint64_t compared = 0;
   AlignedBuffer block(block_size);
   for (std::uint64_t lba : Sampler(log).run()) {
-    if (!data.read(lba * block_size, block.span()))
+    if (!data.read(log.home_map.at(Lba{lba}).bytes(), block.span()))
       continue;  // a bad sector says nothing about whose disk it is
     if (log.digests.fits(Lba{lba}, block.span().data())) return {};
     compared++;

@@ -212,7 +212,7 @@ std::vector<Image::Piece> History::newest_pieces(std::size_t records) const {
 
 Result<Image> History::image(Lsn lsn) const {
   TL_TRY(check(lsn));
-  return Image(*data_, sb_.volume_blocks, newest_pieces(records_up_to(lsn)));
+  return Image(*data_, home_map_of(sb_), newest_pieces(records_up_to(lsn)));
 }
 
 Result<CutReport> History::write_image(Lsn lsn, ports::BlockFile& out) const {

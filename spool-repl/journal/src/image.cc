@@ -7,26 +7,29 @@
 
 namespace twinloft::repl::journal {
 
-Image::Image(ports::BlockFile& data, std::uint64_t volume_blocks, std::vector<Piece> pieces)
-    : data_(data), volume_blocks_(volume_blocks), pieces_(std::move(pieces)) {
+Image::Image(ports::BlockFile& data, HomeMap home_map, std::vector<Piece> pieces)
+    : data_(data), home_map_(std::move(home_map)), pieces_(std::move(pieces)) {
   std::sort(pieces_.begin(), pieces_.end(), [](const Piece& a, const Piece& b) { return a.lba < b.lba; });
 }
 
 Status Image::visit(std::uint64_t lba, std::uint64_t blocks,
                     const std::function<Status(const Run&)>& visit) const {
   std::uint64_t at = lba, end = lba + blocks;
-  TL_CHECK(end <= volume_blocks_);
+  TL_CHECK(end <= home_map_.volume_blocks());
   auto piece = std::partition_point(pieces_.begin(), pieces_.end(),
                                     [&](const Piece& p) { return p.lba + p.blocks <= at; });
   while (at < end) {
     bool in_piece = piece != pieces_.end() && piece->lba <= at;
     std::uint64_t stop = in_piece ? piece->lba + piece->blocks : piece != pieces_.end() ? piece->lba : end;
-    Run run{at, std::min(stop, end) - at, &data_, at * block_size, false};
-    if (in_piece)
-      run = {at, run.blocks, piece->journal, piece->offset + (at - piece->lba) * block_size, true};
-    TL_TRY(visit(run));
-    at += run.blocks;
-    if (in_piece) ++piece;
+    std::uint64_t n = std::min(stop, end) - at;
+    if (in_piece) {
+      TL_TRY(visit({at, n, piece->journal, piece->offset + (at - piece->lba) * block_size, true}));
+      ++piece;
+    } else {
+      n = home_map_.run(Lba{at}, n);
+      TL_TRY(visit({at, n, &data_, home_map_.at(Lba{at}).bytes(), false}));
+    }
+    at += n;
   }
   return {};
 }

@@ -21,6 +21,7 @@ class Scanner {
  public:
   Scanner(ports::BlockFile& journal, const Superblock& sb) : sb_(sb), reader_(journal, sb) {
     scan_.log.superblock = sb;
+    scan_.log.home_map = home_map_of(sb);
     scan_.log.commit = std::max(sb.commit, sb.tail.lsn);
     pos_ = sb.tail_pos;
     last_ = sb.tail;

@@ -105,17 +105,26 @@ class HomeWriter {
   void write(const Run& r, MutableByteSpan content) {
     for (std::uint64_t b = 0; b < r.blocks; ++b)
       log_.digests.put(Lba{r.lba + b}, content.data() + b * block_size);
-    bool joins = !writes_.empty() && end_of(writes_.back()) == r.lba * block_size &&
+    log_.home_map.each_extent(Lba{r.lba}, r.blocks, [&](const HomeExtent& e) {
+      write(e, content.subspan((e.lba.v - r.lba) * block_size, e.blocks * block_size));
+    });
+  }
+
+  void write(const HomeExtent& e, MutableByteSpan content) {
+    bool joins = !writes_.empty() && end_of(writes_.back()) == e.at.bytes() &&
+                 writes_.back().memory.data() + writes_.back().memory.size() == content.data() &&
                  writes_.back().memory.size() + content.size() <= transfer_blocks * block_size;
     if (joins)
       writes_.back().memory = {writes_.back().memory.data(), writes_.back().memory.size() + content.size()};
     else
-      writes_.push_back({r.lba * block_size, content});
+      writes_.push_back({e.at.bytes(), content});
   }
 
   Status clear(const Run& r) {
     log_.digests.put_zeros(Lba{r.lba}, r.blocks);
-    return data_.write_zeros(r.lba * block_size, r.blocks * block_size);
+    for (const HomeExtent& e : log_.home_map.extents(Lba{r.lba}, r.blocks))
+      TL_TRY(data_.write_zeros(e.at.bytes(), e.blocks * block_size));
+    return {};
   }
 
   ports::BlockFile& journal_;

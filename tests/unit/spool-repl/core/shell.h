@@ -40,6 +40,7 @@ struct ShellOptions {
   std::uint64_t ring_bytes = journal_ring_bytes_min;
   std::uint64_t seed = 1;
   std::size_t arena_extra_blocks = 64;
+  HomeMap home_map = {};  // instead of the volume's own; not for a test that restarts
 };
 
 inline Config alone() {
@@ -75,6 +76,7 @@ class Shell {
     sb.digest_bytes = digest_pages(options.volume_blocks) * block_size;
     sb.ring_offset = sb.digest_offset + sb.digest_bytes;
     sb.ring_bytes = options.ring_bytes;
+    log.home_map = options.home_map.volume_blocks() > 0 ? options.home_map : home_map_of(sb);
     sb.tail = {Lsn{0}, genesis_hash(sb.volume, sb.volume_blocks)};
     journal.resize(sb.ring_offset + sb.ring_bytes);
     for (std::uint32_t slot = 0; slot < bitmap_slots; ++slot)
@@ -245,7 +247,7 @@ class Shell {
     return out;
   }
   int read_home(const HomeRead& r) {
-    std::uint64_t at = r.lba.v * block_size;
+    std::uint64_t at = r.at.bytes();
     for (const IoPiece& p : r.pieces) {
       auto bad = unreadable.lower_bound(at / block_size);
       if (bad != unreadable.end() && *bad * block_size < at + p.bytes) return EIO;
@@ -255,9 +257,10 @@ class Shell {
     return 0;
   }
   // The operation that was added last, once it ends well.
-  void makes_readable(Lba lba, std::uint64_t blocks) {
-    ops_.back().end = [this, lba, blocks, end = std::move(ops_.back().end)](int error) {
-      if (error == 0) unreadable.erase(unreadable.lower_bound(lba.v), unreadable.lower_bound(lba.v + blocks));
+  void makes_readable(HomeOffset at, std::uint64_t blocks) {
+    ops_.back().end = [this, first = at.bytes() / block_size, blocks,
+                       end = std::move(ops_.back().end)](int error) {
+      if (error == 0) unreadable.erase(unreadable.lower_bound(first), unreadable.lower_bound(first + blocks));
       return end(error);
     };
   }
@@ -290,15 +293,15 @@ class Shell {
                     }});
   }
   void perform(HomeWrite& w) {
-    add_write(Disk::home_write, w.token, data, w.lba.v * block_size, w.pieces);
-    makes_readable(w.lba, bytes_of(w.pieces) / block_size);
+    add_write(Disk::home_write, w.token, data, w.at.bytes(), w.pieces);
+    makes_readable(w.at, bytes_of(w.pieces) / block_size);
   }
   void perform(HomeZero& z) {
     add(Disk::home_zero, z.token, [this, z] {
-      ASSERT_LE((z.lba.v + z.blocks) * block_size, data.size());
-      std::memset(data.data() + z.lba.v * block_size, 0, z.blocks * block_size);
+      ASSERT_LE(z.at.bytes() + z.blocks * block_size, data.size());
+      std::memset(data.data() + z.at.bytes(), 0, z.blocks * block_size);
     });
-    makes_readable(z.lba, z.blocks);
+    makes_readable(z.at, z.blocks);
   }
   void perform(HomeSync& s) {
     EXPECT_EQ(pending(Disk::home_write) + pending(Disk::home_zero), 0u)

@@ -1,4 +1,6 @@
 // What recovery brings into memory rather than home.
+#include "replay.h"
+
 #include "replica.h"
 #include "twinloft/base/random.h"
 
@@ -121,6 +123,26 @@ TEST(Replay, AReadErrorWhileLoadingEndsTheStartWithNothingChanged) {
   EXPECT_TRUE(fails_with(out.error(), Errc::io, {"j.img"}));
   EXPECT_EQ(reads, 1);
   EXPECT_EQ(r.journal.bytes, before);
+}
+
+TEST(Replay, HomeIsWhereTheMapSays) {
+  Replica r;
+  r.append({{1, 3, 0x11}});
+  r.append({{98, 5, 0x22}, {150, 4, 0x33}});
+  r.append({{99, 2, -1}, {151, 1, 0x44}});
+  r.append({{10, 1, 0x55}});
+  auto loaded = load_superblock(r.journal);
+  ASSERT_TRUE(loaded);
+  auto scan = scan_journal(r.journal, loaded->superblock);
+  ASSERT_TRUE(scan);
+  // The halves of the volume change places.
+  HomeMap map = HomeMap::of({{Lba{0}, 100, 100}, {Lba{100}, 0, 100}}).value();
+  scan->log.home_map = map;
+  ASSERT_TRUE(replay(r.journal, r.data, scan->log, {}));
+  std::vector<int> found;
+  for (std::uint64_t lba : {1, 3, 98, 99, 100, 101, 102, 150, 151, 153})
+    found.push_back(std::to_integer<int>(r.data.bytes[map.at(Lba{lba}).bytes()]));
+  EXPECT_EQ(found, (std::vector{0x11, 0x11, 0x22, 0, 0, 0x22, 0x22, 0x33, 0x44, 0x33}));
 }
 
 // Home and memory together are the model, whatever fits; and a start that loads again, or writes all home,

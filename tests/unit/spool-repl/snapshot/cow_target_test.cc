@@ -22,7 +22,8 @@ std::vector<std::byte> random_bytes(std::uint64_t seed, std::size_t n) {
 
 class CowTargetTest : public testing::Test {
  protected:
-  CowTargetTest() : data(random_bytes(1, bytes)), model(data.bytes), image(data, blocks, {}) {
+  CowTargetTest()
+      : data(random_bytes(1, bytes)), model(data.bytes), image(data, HomeMap::identity(blocks), {}) {
     const char* tmp = std::getenv("TMPDIR");
     auto made = CowTarget::create(image, tmp ? tmp : "/var/tmp");
     if (!made) throw std::runtime_error(made.error().message);

@@ -75,7 +75,8 @@ bool mount_is_there(const std::string& path) {
 
 class MountedImageTest : public testing::Test {
  protected:
-  MountedImageTest() : data(std::vector<std::byte>(blocks * block_size)), image(data, blocks, {}) {
+  MountedImageTest()
+      : data(std::vector<std::byte>(blocks * block_size)), image(data, HomeMap::identity(blocks), {}) {
     const char* tmp = std::getenv("TMPDIR");
     directory = tmp ? tmp : "/var/tmp";
   }

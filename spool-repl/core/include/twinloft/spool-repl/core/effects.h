@@ -12,6 +12,7 @@
 #include "twinloft/base/clock.h"
 #include "twinloft/spool-repl/core/arena.h"
 #include "twinloft/spool-repl/core/log.h"
+#include "twinloft/spool-repl/format/home_map.h"
 #include "twinloft/spool-repl/format/superblock.h"
 #include "twinloft/spool-repl/format/wire.h"
 
@@ -137,17 +138,17 @@ struct JournalRead {
 };
 struct HomeRead {
   Token token;
-  Lba lba;
+  HomeOffset at;
   std::vector<IoPiece> pieces;
 };
 struct HomeWrite {  // may stay in the disk's cache until a HomeSync submitted after its end
   Token token;
-  Lba lba;
+  HomeOffset at;
   std::vector<IoPiece> pieces;
 };
 struct HomeZero {
   Token token;
-  Lba lba;
+  HomeOffset at;
   std::uint64_t blocks;
 };
 struct HomeSync {

@@ -5,6 +5,7 @@
 
 #include "twinloft/base/check.h"
 #include "twinloft/spool-repl/format/digest.h"
+#include "twinloft/spool-repl/format/home_map.h"
 #include "twinloft/spool-repl/format/record.h"
 #include "twinloft/spool-repl/format/superblock.h"
 
@@ -27,6 +28,7 @@ struct LoadedBlock {
 
 struct RecoveredLog {
   Superblock superblock;              // as it is on disk now
+  HomeMap home_map;                   // where blocks lie in the data area
   std::vector<StoredRecord> records;  // from the tail to the last intact one, in order
   std::array<std::vector<std::uint64_t>, bitmap_slots> dirty;  // the bitmaps of slots in use, see bitmap.h
   DigestTable digests;                                         // with those of what was written home

@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "twinloft/spool-repl/format/types.h"
+#include "twinloft/spool-repl/format/home_map.h"
 #include "twinloft/spool-repl/ports/block_file.h"
 
 namespace twinloft::repl::journal {
@@ -18,9 +18,9 @@ class Image {
     std::uint64_t offset;       // bytes, in that file
   };
   // `pieces` are disjoint, in any order. The files must outlive the image.
-  Image(ports::BlockFile& data, std::uint64_t volume_blocks, std::vector<Piece> pieces);
+  Image(ports::BlockFile& data, HomeMap home_map, std::vector<Piece> pieces);
 
-  std::uint64_t size_bytes() const { return volume_blocks_ * block_size; }
+  std::uint64_t size_bytes() const { return home_map_.volume_blocks() * block_size; }
   // As of ports::BlockFile. Not from several threads at once.
   Status read(std::uint64_t offset, MutableByteSpan out) const;
 
@@ -35,7 +35,7 @@ class Image {
 
  private:
   ports::BlockFile& data_;
-  std::uint64_t volume_blocks_;
+  HomeMap home_map_;
   std::vector<Piece> pieces_;  // in order
 };
 
