@@ -16,6 +16,7 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <new>
 
 #include "twinloft/base/log.h"
 
@@ -125,9 +126,11 @@ void before_fork() {
 void after_fork() {
   sink().mutex.unlock();
 }
-// What waits here is the parent's to write.
+// What waits here is the parent's to write. The condition counts the parent's thread as one that waits: made
+// anew, so that this thread's notice reaches a thread of this process.
 void after_fork_in_child() {
   Sink& s = sink();
+  new (&s.changed) std::condition_variable;
   if (s.mode == Mode::thread) s.mode = Mode::never_wait;
   s.queue.clear();
   s.queue_bytes = 0;

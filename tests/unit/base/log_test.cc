@@ -9,7 +9,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <filesystem>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <thread>
 
@@ -47,6 +50,15 @@ class Child {
     ::fcntl(reader_.get(), F_SETFL, O_NONBLOCK);
     std::string out = read_all();
     ::fcntl(reader_.get(), F_SETFL, 0);
+    return out;
+  }
+  std::string read_slowly() {
+    std::string out;
+    char buffer[16384];
+    for (ssize_t n; (n = ::read(reader_.get(), buffer, sizeof buffer)) > 0;) {
+      out.append(buffer, static_cast<std::size_t>(n));
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
     return out;
   }
   std::string read_all() {
@@ -95,6 +107,35 @@ TEST(Log, NobodyWaitsForAReaderThatHasStopped) {
     EXPECT_TRUE(has(text, "log lines are missing here: the log's reader was too slow\" lines=\""))
         << tail_of(text);
     EXPECT_TRUE(has(text, "the last line"));
+  }
+}
+
+// Of a line: `lines="17"` is 17; nothing where it is another line.
+std::size_t told_missing(const std::string& line) {
+  std::string key = "log lines are missing here: the log's reader was too slow\" lines=\"";
+  std::size_t at = line.find(key);
+  return at == line.npos ? 0 : std::stoul(line.substr(at + key.size()));
+}
+
+// A reader that takes its time: what it has read and what it was told is missing are all that was logged.
+TEST(Log, WhatASlowReaderMissesIsCountedToTheLine) {
+  constexpr std::size_t lines = 60'000;
+  for (auto kind : {Child::Log::pipe, Child::Log::socket}) {
+    Child child(kind, [] {
+      LogWriter writer;
+      for (std::size_t i = 0; i < lines; ++i) log_info("line {} of many", i);
+    });
+    std::string text = child.read_slowly();
+    EXPECT_EQ(child.wait(), 0);
+    std::size_t read = 0, missing = 0;
+    for (std::size_t at = 0, end; (end = text.find('\n', at)) != text.npos; at = end + 1) {
+      std::string line = text.substr(at, end - at);
+      std::size_t told = told_missing(line);
+      missing += told;
+      read += told == 0;
+    }
+    EXPECT_GT(missing, 0u) << "the reader was not slow";
+    EXPECT_EQ(read + missing, lines);
   }
 }
 
@@ -161,6 +202,38 @@ TEST(Log, AForkedProcessHasNoThreadAndWritesItsOwn) {
   for (std::size_t at = 0; (at = text.find("parent ", at)) != text.npos; ++at) ++missing;
   EXPECT_EQ(missing, 4000u);  // none is lost, none is written twice
   EXPECT_GT(children, 0u);    // the pipe may be full when one has its say: then that line is dropped
+}
+
+std::size_t threads_here() {
+  return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}));
+}
+
+// A service forks its helpers first, and each process makes its own thread when it has forked for the last
+// time.
+TEST(Log, AForkedProcessMayStartAThreadOfItsOwn) {
+  Child child(Child::Log::pipe, [] {
+    LogWriter writer;
+    log_info("parent.");
+    log_settle();
+    pid_t pid = ::fork();
+    if (pid == 0) {
+      if (threads_here() != 1) ::_exit(2);
+      {
+        LogWriter own;
+        if (threads_here() != 2) ::_exit(3);
+        for (int i = 0; i < 500; ++i) log_info("child {}.", i);
+      }
+      ::_exit(threads_here() == 1 ? 0 : 4);
+    }
+    int status = 0;
+    ::waitpid(pid, &status, 0);
+    log_info("parent again.");
+    if (status != 0) ::_exit(2);
+  });
+  std::string text = child.read_all();
+  EXPECT_EQ(child.wait(), 0);
+  EXPECT_TRUE(has(text, "\"parent.\"\n") && has(text, "\"child 499.\"\n") && has(text, "\"parent again.\"\n"));
+  EXPECT_EQ(lines_of(text), 502u);
 }
 
 TEST(Log, WithoutAThreadALineIsDroppedAndCounted) {
