@@ -14,19 +14,19 @@
 #include <cerrno>
 #include <charconv>
 #include <csignal>
-#include <cstring>
 #include <iterator>
 
 #include "spawn_wire.h"
 #include "twinloft/argv/result.h"
 #include "twinloft/base/log.h"
+#include "twinloft/base/passed_fds.h"
 
 namespace twinloft::lmtpd {
 
 namespace {
 
 constexpr int drain_poll_ms = 5;  // while a killed process is on its way out; SIGCHLD usually comes first
-constexpr int passed_descriptors = 2;
+constexpr std::size_t passed_descriptors = 2;  // the message, and where the result goes
 constexpr std::string_view mark_name = "TWINLOFT_RUN=";
 
 // The value of TWINLOFT_RUN in a process's environment; empty where it has none, or is gone.
@@ -40,39 +40,6 @@ std::string mark_of(pid_t pid) {
     rest.remove_prefix(std::min(entry.size() + 1, rest.size()));
   }
   return {};
-}
-
-struct Received {
-  ssize_t bytes = 0;
-  Fd descriptors[passed_descriptors];
-};
-
-// One packet and at most two descriptors; further ones are closed by the kernel (MSG_CTRUNC).
-Received receive(int socket, MutableByteSpan into) {
-  Received out;
-  iovec piece{into.data(), into.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * passed_descriptors)];
-  msghdr message{};
-  message.msg_iov = &piece;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  out.bytes = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-  if (out.bytes < 0) return out;
-  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
-    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
-    std::size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count; ++i) {
-      int fd;
-      std::memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof fd);
-      if (i < passed_descriptors)
-        out.descriptors[i].reset(fd);
-      else
-        ::close(fd);
-    }
-  }
-  if (message.msg_flags & MSG_TRUNC) out.bytes = 0x7fffffff;  // refused by the caller: larger than any packet
-  return out;
 }
 
 }  // namespace
@@ -177,19 +144,19 @@ void SpawnServer::on_control() {
   // A few at a time, so that ends of runs are seen to in between.
   for (int i = 0; i < 16; ++i) {
     std::vector<std::byte> packet(spawn_packet_bytes_max);
-    Received got = receive(control_.get(), packet);
-    if (got.bytes < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (got.bytes <= 0) stop();
-    if (!got.descriptors[1]) {
+    auto got = receive_packet(control_.get(), packet, passed_descriptors, MSG_DONTWAIT);
+    if (!got && got.error() == EAGAIN) return;
+    if (!got || got->bytes == 0) stop();
+    if (!got->fds[1]) {
       log_error("spawner: a request came without its descriptors; its delivery is answered 451");
       continue;
     }
-    if (static_cast<std::size_t>(got.bytes) > packet.size()) {
-      send_result(got.descriptors[1], {RunResult::End::refused, 0, "the request is too large"});
+    if (got->cut) {
+      send_result(got->fds[1], {RunResult::End::refused, 0, "the request is too large"});
       continue;
     }
-    packet.resize(static_cast<std::size_t>(got.bytes));
-    accept_request(packet, std::move(got.descriptors[0]), std::move(got.descriptors[1]));
+    packet.resize(got->bytes);
+    accept_request(packet, std::move(got->fds[0]), std::move(got->fds[1]));
   }
 }
 

@@ -11,13 +11,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <cstring>
 #include <thread>
 
 #include "spawn_server.h"
 #include "spawn_wire.h"
 #include "twinloft/argv/result.h"
 #include "twinloft/base/log.h"
+#include "twinloft/base/passed_fds.h"
 
 namespace twinloft::lmtpd {
 
@@ -89,26 +89,13 @@ bool wait_until(int socket, short events, Steady::time_point deadline) {
 }
 
 // False where it cannot be sent by then: the spawner takes nothing any more.
-bool send_packet(int socket, const std::vector<std::byte>& packet, int message, int reply,
-                 Steady::time_point deadline) {
-  iovec piece{const_cast<std::byte*>(packet.data()), packet.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * 2)] = {};
-  msghdr header{};
-  header.msg_iov = &piece;
-  header.msg_iovlen = 1;
-  header.msg_control = control;
-  header.msg_controllen = sizeof control;
-  cmsghdr* rights = CMSG_FIRSTHDR(&header);
-  rights->cmsg_level = SOL_SOCKET;
-  rights->cmsg_type = SCM_RIGHTS;
-  rights->cmsg_len = CMSG_LEN(sizeof(int) * 2);
-  int both[2] = {message, reply};
-  std::memcpy(CMSG_DATA(rights), both, sizeof both);
+bool send_request(int socket, const std::vector<std::byte>& packet, int message, int reply,
+                  Steady::time_point deadline) {
+  const int both[2] = {message, reply};
   for (;;) {
-    ssize_t sent = ::sendmsg(socket, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent == static_cast<ssize_t>(packet.size())) return true;
-    if (sent >= 0 || (errno != EINTR && errno != EAGAIN)) return false;
-    if (errno == EAGAIN && !wait_until(socket, POLLOUT, deadline)) return false;
+    int error = send_packet(socket, packet, both, MSG_DONTWAIT);
+    if (error == 0) return true;
+    if (error != EAGAIN || !wait_until(socket, POLLOUT, deadline)) return false;
   }
 }
 
@@ -184,7 +171,7 @@ Status Spawner::beat() {
   }
   if (asked_ || now - asked_at_ < std::min<Steady::duration>(pause, options_.answer_wait)) return {};
   TL_TRY_ASSIGN(SocketPair answer, make_socket_pair());
-  (void)send_packet(control_.get(), encode_ping(), answer.theirs.get(), answer.theirs.get(), now);
+  (void)send_request(control_.get(), encode_ping(), answer.theirs.get(), answer.theirs.get(), now);
   asked_ = std::move(answer.ours);
   asked_at_ = now;
   return {};
@@ -220,8 +207,8 @@ RunResult Spawner::run(const RunRequest& request, int message) const {
   if (!packet) return {RunResult::End::refused, 0, packet.error().message};
   auto reply = make_socket_pair();
   if (!reply) return {RunResult::End::not_started, reply.error().sys, reply.error().message};
-  if (!send_packet(control_.get(), *packet, message, reply->theirs.get(),
-                   Steady::now() + options_.answer_wait))
+  if (!send_request(control_.get(), *packet, message, reply->theirs.get(),
+                    Steady::now() + options_.answer_wait))
     return report_lost("request not sent");
   reply->theirs.reset();  // now only the spawner holds it: if it dies, the read below ends
   const AgentSpec* spec = request.agent < agents_.size() ? &agents_[request.agent] : nullptr;

@@ -12,11 +12,13 @@
 #include <cerrno>
 #include <climits>
 #include <csignal>
-#include <cstring>
 #include <exception>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <thread>
+
+#include "twinloft/base/passed_fds.h"
 
 namespace twinloft::lmtpd {
 
@@ -25,43 +27,13 @@ namespace {
 constexpr auto late_pause = std::chrono::milliseconds(100);  // between looks for late answers, while no lane
                                                              // is free
 
-// Room for one descriptor beside a packet.
-union Control {
-  cmsghdr header;
-  char bytes[CMSG_SPACE(sizeof(int))];
-};
-
-Fd take_descriptor(msghdr& message) {
-  cmsghdr* control = CMSG_FIRSTHDR(&message);
-  if (!control || control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS) return Fd();
-  // Padding has room for a second one, which nobody has asked for.
-  Fd first;
-  for (std::size_t at = 0; control->cmsg_len >= CMSG_LEN(at + sizeof(int)); at += sizeof(int)) {
-    int number;
-    std::memcpy(&number, CMSG_DATA(control) + at, sizeof number);
-    Fd each(number);
-    if (at == 0) first = std::move(each);
-  }
-  return first;
-}
-
 // nullopt: the other end is gone.
 std::optional<LaneAnswer> receive(int lane) {
   std::byte packet[lane_packet_bytes_max];  // on the stack, and not cleared
-  Control control;
-  iovec part{packet, sizeof packet};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = &control;
-  message.msg_controllen = sizeof control;
-  ssize_t n;
-  do {
-    n = ::recvmsg(lane, &message, MSG_CMSG_CLOEXEC);
-  } while (n < 0 && errno == EINTR);
-  if (n <= 0) return std::nullopt;
-  LaneAnswer out{std::vector<std::byte>(packet, packet + n), take_descriptor(message)};
-  out.lost_descriptor = (message.msg_flags & MSG_CTRUNC) != 0 && !out.fd;
+  auto got = receive_packet(lane, packet, 1);
+  if (!got || got->bytes == 0) return std::nullopt;
+  LaneAnswer out{std::vector<std::byte>(packet, packet + got->bytes), std::move(got->fds[0])};
+  out.lost_descriptor = got->fds_lost && !out.fd;
   return out;
 }
 
@@ -79,25 +51,8 @@ bool has_input(int lane, std::chrono::milliseconds time) {
 }
 
 bool send(int lane, const std::vector<std::byte>& packet, int descriptor = -1) {
-  Control control{};
-  iovec part{const_cast<std::byte*>(packet.data()), packet.size()};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  if (descriptor >= 0) {
-    message.msg_control = &control;
-    message.msg_controllen = sizeof control;
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
-  }
-  ssize_t n;
-  do {
-    n = ::sendmsg(lane, &message, MSG_NOSIGNAL);
-  } while (n < 0 && errno == EINTR);
-  return n == static_cast<ssize_t>(packet.size());
+  std::span<const int> one(&descriptor, descriptor >= 0 ? 1 : 0);
+  return send_packet(lane, packet, one) == 0;
 }
 
 // ---- the first packet: whether it has come to serve
