@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "cib.h"
-#include "program.h"
+#include "twinloft/base/program.h"
 #include "twinloft/spool-repl/arbiter/arbiter.h"
 
 namespace twinloft::repl::arbiter {

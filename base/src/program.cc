@@ -1,4 +1,4 @@
-#include "program.h"
+#include "twinloft/base/program.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -13,7 +13,7 @@
 #include <algorithm>
 #include <cerrno>
 
-namespace twinloft::repl::arbiter {
+namespace twinloft {
 
 namespace {
 
@@ -146,4 +146,4 @@ Result<ProgramResult> ProgramRunner::run(const std::vector<std::string>& argv, c
   return std::move(child.result);
 }
 
-}  // namespace twinloft::repl::arbiter
+}  // namespace twinloft

@@ -10,7 +10,7 @@
 #include "twinloft/base/fd.h"
 #include "twinloft/base/result.h"
 
-namespace twinloft::repl::arbiter {
+namespace twinloft {
 
 struct ProgramResult {
   int exit_code = 0;
@@ -38,4 +38,4 @@ class ProgramRunner {
   std::atomic<bool> cancelled_ = false;
 };
 
-}  // namespace twinloft::repl::arbiter
+}  // namespace twinloft

@@ -1,11 +1,11 @@
-#include "program.h"
+#include "twinloft/base/program.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
 
 #include <thread>
 
-namespace twinloft::repl::arbiter {
+namespace twinloft {
 namespace {
 
 struct ProgramTest : testing::Test {
@@ -84,4 +84,4 @@ TEST_F(ProgramTest, IsCancelledFromAnotherThread) {
 }
 
 }  // namespace
-}  // namespace twinloft::repl::arbiter
+}  // namespace twinloft
