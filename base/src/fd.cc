@@ -6,6 +6,8 @@
 
 #include <cerrno>
 
+#include "twinloft/base/process.h"
+
 namespace twinloft {
 
 void Fd::reset(int fd) {
@@ -48,19 +50,10 @@ Result<SocketPair> make_socket_pair() {
 Result<std::string> read_file(const std::string& path, std::size_t limit) {
   Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) return fail_errno(errno, "{}", path);
-  std::string out;
-  char buffer[16384];
-  for (;;) {
-    ssize_t n = ::read(fd.get(), buffer, sizeof buffer);
-    if (n < 0) {
-      if (errno == EINTR) continue;
-      return fail_errno(errno, "{}", path);
-    }
-    if (n == 0) return out;
-    out.append(buffer, static_cast<std::size_t>(n));
-    if (out.size() > limit)
-      return fail(Errc::exhausted, "{}: larger than the limit of {} bytes", path, limit);
-  }
+  auto text = read_to_end(fd.get(), limit);
+  if (text) return text;
+  if (text.error().sys != 0) return fail_errno(text.error().sys, "{}", path);
+  return fail(text.error().code, "{}: {}", path, text.error().message);
 }
 
 }  // namespace twinloft

@@ -12,18 +12,15 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
+
+#include "twinloft/base/process.h"
 
 namespace twinloft {
 
 namespace {
 
-Status make_pipe(Fd& read, Fd& write) {
-  int fds[2];
-  if (::pipe2(fds, O_CLOEXEC) != 0) return fail_errno(errno, "a pipe");
-  read.reset(fds[0]);
-  write.reset(fds[1]);
-  return {};
-}
+constexpr int kill_wait_ms = 2000;  // for a killed program to be gone
 
 // False at the end of the stream. What is beyond `limit` is read and counted, not kept.
 bool drain(int fd, std::string& into, std::size_t limit, bool& beyond) {
@@ -39,6 +36,56 @@ bool drain(int fd, std::string& into, std::size_t limit, bool& beyond) {
   }
 }
 
+Result<Fd> file_of(const std::string& input, const std::string& program) {
+  Fd file(::memfd_create("input", MFD_CLOEXEC));
+  if (!file) return fail_errno(errno, "memory for the input of {}", program);
+  TL_TRY(write_all(file.get(), as_bytes(input)));
+  if (::lseek(file.get(), 0, SEEK_SET) != 0) return fail_errno(errno, "memory for the input of {}", program);
+  return file;
+}
+
+// What posix_spawn(3) is to do in the child.
+class SpawnPlan {
+ public:
+  SpawnPlan(int in, int out, int err) {
+    posix_spawn_file_actions_init(&actions_);
+    posix_spawn_file_actions_adddup2(&actions_, in, STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&actions_, out, STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions_, err, STDERR_FILENO);
+    posix_spawn_file_actions_addclosefrom_np(&actions_, STDERR_FILENO + 1);
+    posix_spawnattr_init(&attributes_);
+    posix_spawnattr_setflags(&attributes_,
+                             POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setpgroup(&attributes_, 0);
+    // This process blocks and ignores signals that the program has its own use for.
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawnattr_setsigmask(&attributes_, &none);
+    posix_spawnattr_setsigdefault(&attributes_, &all);
+  }
+  ~SpawnPlan() {
+    posix_spawn_file_actions_destroy(&actions_);
+    posix_spawnattr_destroy(&attributes_);
+  }
+  SpawnPlan(const SpawnPlan&) = delete;
+  SpawnPlan& operator=(const SpawnPlan&) = delete;
+
+  Result<pid_t> start(const std::vector<std::string>& argv) const {
+    std::vector<char*> words = exec_pointers(argv);
+    char path[] = "PATH=/usr/sbin:/usr/bin:/sbin:/bin", locale[] = "LC_ALL=C";
+    char* environment[] = {path, locale, nullptr};
+    pid_t pid = -1;
+    int error = ::posix_spawn(&pid, words[0], &actions_, &attributes_, words.data(), environment);
+    if (error != 0) return fail_errno(error, "{}", argv[0]);
+    return pid;
+  }
+
+ private:
+  posix_spawn_file_actions_t actions_;
+  posix_spawnattr_t attributes_;
+};
+
 }  // namespace
 
 struct ProgramRunner::Child {
@@ -47,61 +94,26 @@ struct ProgramRunner::Child {
   ProgramResult result;
   bool too_much = false, ignored = false;
 
-  Status spawn(const std::vector<std::string>& argv, const std::string& input);
-  ~Child() {
-    if (pid <= 0) return;
-    ::kill(-pid, SIGKILL);
-    int status;
-    while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-    }
+  Status spawn(const std::vector<std::string>& argv, const std::string& input) {
+    TL_TRY_ASSIGN(Fd child_in, file_of(input, argv[0]));
+    TL_TRY_ASSIGN(PipeEnds child_out, make_pipe());
+    TL_TRY_ASSIGN(PipeEnds child_err, make_pipe());
+    for (const PipeEnds* pipe : {&child_out, &child_err}) ::fcntl(pipe->read.get(), F_SETFL, O_NONBLOCK);
+    TL_TRY_ASSIGN(pid, SpawnPlan(child_in.get(), child_out.write.get(), child_err.write.get()).start(argv));
+    out = std::move(child_out.read);
+    err = std::move(child_err.read);
+    pidfd.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    if (!pidfd) return fail_errno(errno, "{}: pidfd_open", argv[0]);
+    return {};
   }
 };
 
-Status ProgramRunner::Child::spawn(const std::vector<std::string>& argv, const std::string& input) {
-  Fd child_in(::memfd_create("input", MFD_CLOEXEC)), child_out, child_err;
-  if (!child_in) return fail_errno(errno, "memory for the input of {}", argv[0]);
-  TL_TRY(write_all(child_in.get(), as_bytes(input)));
-  if (::lseek(child_in.get(), 0, SEEK_SET) != 0)
-    return fail_errno(errno, "memory for the input of {}", argv[0]);
-  TL_TRY(make_pipe(out, child_out));
-  TL_TRY(make_pipe(err, child_err));
-  for (int fd : {out.get(), err.get()}) ::fcntl(fd, F_SETFL, O_NONBLOCK);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, child_in.get(), 0);
-  posix_spawn_file_actions_adddup2(&actions, child_out.get(), 1);
-  posix_spawn_file_actions_adddup2(&actions, child_err.get(), 2);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes,
-                           POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  // This process blocks and ignores signals that the program has its own use for.
-  sigset_t none, defaults;
-  sigemptyset(&none);
-  sigemptyset(&defaults);
-  for (int s : {SIGPIPE, SIGTERM, SIGINT, SIGHUP}) sigaddset(&defaults, s);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &defaults);
-  std::vector<char*> words;
-  for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
-  char path[] = "PATH=/usr/sbin:/usr/bin:/sbin:/bin", locale[] = "LC_ALL=C";
-  char* environment[] = {path, locale, nullptr};
-  int rc = ::posix_spawn(&pid, words[0], &actions, &attributes, words.data(), environment);
-  posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
-  if (rc != 0) {
-    pid = -1;
-    return fail_errno(rc, "{}", argv[0]);
-  }
-  pidfd.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  if (!pidfd) return fail_errno(errno, "{}: pidfd_open", argv[0]);
-  return {};
-}
-
 ProgramRunner::ProgramRunner(const Clock& clock)
     : clock_(clock), wakeup_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+ProgramRunner::~ProgramRunner() {
+  reap();
+}
 
 void ProgramRunner::cancel() {
   cancelled_ = true;
@@ -130,17 +142,32 @@ Status ProgramRunner::wait(Child& c, Instant deadline) {
   }
 }
 
+// A process that is blocked in the kernel is not waited for: it may never end.
+void ProgramRunner::stop(Child& child) {
+  ::kill(-child.pid, SIGKILL);
+  pollfd end{child.pidfd.get(), POLLIN, 0};
+  if (child.pidfd) (void)::poll(&end, 1, kill_wait_ms);
+  unreaped_.push_back(child.pid);
+  reap();
+}
+
+void ProgramRunner::reap() {
+  std::erase_if(unreaped_, [](pid_t pid) { return ::waitpid(pid, nullptr, WNOHANG) != 0; });
+}
+
 Result<ProgramResult> ProgramRunner::run(const std::vector<std::string>& argv, const std::string& input,
                                          Instant deadline) {
+  reap();
   Child child;
-  TL_TRY(child.spawn(argv, input));
-  if (Status ended = wait(child, deadline); !ended)
+  Status ended = child.spawn(argv, input);
+  if (!ended && child.pid < 0) return std::unexpected(ended.error());
+  if (ended) ended = wait(child, deadline);
+  if (!ended) {
+    stop(child);
     return fail(ended.error().code, "{}: {}", argv[0], ended.error().message);
-  int status = 0;
-  while (::waitpid(child.pid, &status, 0) < 0 && errno == EINTR) {
   }
+  int status = wait_for_child(child.pid);
   ::kill(-child.pid, SIGKILL);  // whatever it left behind
-  child.pid = -1;
   if (!WIFEXITED(status)) return fail(Errc::unavailable, "{}: ended by signal {}", argv[0], WTERMSIG(status));
   child.result.exit_code = WEXITSTATUS(status);
   return std::move(child.result);

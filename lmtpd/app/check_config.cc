@@ -22,6 +22,7 @@
 #include "review_rows.h"
 #include "twinloft/argv/argv.h"
 #include "twinloft/base/fd.h"
+#include "twinloft/base/process.h"
 #include "twinloft/lmtpd/net/try_address.h"
 #include "twinloft/lmtpd/spool/spool.h"
 #include "twinloft/lmtpd/userdb/check.h"
@@ -219,23 +220,16 @@ constexpr char problem_mark = 'p', warning_mark = 'w';
 // Nothing but what came through the pipe is trusted to have been checked.
 Status check_in_process_of(const Identity& identity, const Config& config, const UserSettings& users,
                            GoodSections good, Checker& check) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return fail_errno(errno, "pipe");
-  Fd from_child(ends[0]), to_parent(ends[1]);
+  constexpr std::size_t report_bytes_max = 64u << 20;
+  TL_TRY_ASSIGN(PipeEnds report, make_pipe());
   pid_t child = ::fork();
   if (child < 0) return fail_errno(errno, "fork");
-  if (child == 0) check_in_child(config, users, identity, good, to_parent.get());
-  to_parent.reset();
-  std::string text;
-  char piece[4096];
-  for (ssize_t n; (n = ::read(from_child.get(), piece, sizeof piece)) != 0;)
-    if (n > 0)
-      text.append(piece, static_cast<std::size_t>(n));
-    else if (errno != EINTR)
-      return fail_errno(errno, "pipe");
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  if (child == 0) check_in_child(config, users, identity, good, report.write.get());
+  report.write.reset();
+  auto read = read_to_end(report.read.get(), report_bytes_max);
+  report.read.reset();  // a child that has more to say than that ends by SIGPIPE
+  int status = wait_for_child(child);
+  TL_TRY_ASSIGN(std::string text, std::move(read));
   for (std::size_t at = 0, end; (end = text.find('\0', at)) != std::string::npos; at = end + 1)
     if (text[at] == warning_mark)
       check.warning(text.substr(at + 1, end - at - 1));

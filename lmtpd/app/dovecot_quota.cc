@@ -1,25 +1,18 @@
 #include "dovecot_quota.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <strings.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <map>
 #include <optional>
 #include <sstream>
-#include <thread>
 
-#include "twinloft/base/fd.h"
+#include "twinloft/base/program.h"
 #include "twinloft/lmtpd/maildir/folder_name.h"
 #include "twinloft/lmtpd/quota_status/policy.h"
 #include "twinloft/lmtpd/userdb/quota_limit.h"
@@ -42,78 +35,26 @@ std::string_view complaint_in(std::string_view text) {
 }
 
 constexpr const char* doveconf_paths[] = {"/usr/bin/doveconf", "/usr/local/bin/doveconf"};
-// Nothing of the environment that lmtpd was started in changes what doveconf says.
-constexpr const char* environment[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", nullptr};
-constexpr std::size_t output_bytes_max = 1u << 20;
-
 Result<std::string> find_doveconf() {
   for (const char* path : doveconf_paths)
     if (::access(path, X_OK) == 0) return std::string(path);
   return fail(Errc::not_found, "there is no {}, by which Dovecot's configuration is read", doveconf_paths[0]);
 }
 
-using Steady = std::chrono::steady_clock;
 constexpr std::chrono::seconds answer_time{15};  // doveconf takes milliseconds, unless a file that it reads
                                                  // does not come
 
-// Reads to the end. False where that does not come by then.
-bool read_by(int from, Steady::time_point deadline, std::string& text) {
-  char piece[4096];
-  for (;;) {
-    pollfd wait{from, POLLIN, 0};
-    auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Steady::now()).count();
-    if (left <= 0 || ::poll(&wait, 1, static_cast<int>(left)) == 0) return false;
-    ssize_t n = ::read(from, piece, sizeof piece);
-    if (n == 0 || (n < 0 && errno != EINTR)) return true;
-    if (n > 0 && text.size() < output_bytes_max) text.append(piece, static_cast<std::size_t>(n));
-  }
-}
-
-// nullopt: it has not ended by then.
-std::optional<int> ended_by(pid_t child, Steady::time_point deadline) {
-  constexpr auto look_again = std::chrono::milliseconds(5);
-  for (int status = 0;;) {
-    if (::waitpid(child, &status, WNOHANG) != 0) return status;
-    if (Steady::now() >= deadline) return std::nullopt;
-    std::this_thread::sleep_for(look_again);
-  }
-}
-
 // Standard output; standard error where the program fails.
-Result<std::string> run(std::vector<std::string> words) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return fail_errno(errno, "pipe");
-  Fd from(ends[0]), to(ends[1]);
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  for (int number : {STDOUT_FILENO, STDERR_FILENO})
-    ::posix_spawn_file_actions_adddup2(&actions, to.get(), number);
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  posix_spawnattr_t group_of_its_own;
-  ::posix_spawnattr_init(&group_of_its_own);
-  ::posix_spawnattr_setflags(&group_of_its_own, POSIX_SPAWN_SETPGROUP);
-  pid_t child = -1;
-  int failed = ::posix_spawn(&child, argv[0], &actions, &group_of_its_own, argv.data(),
-                             const_cast<char**>(environment));
-  ::posix_spawnattr_destroy(&group_of_its_own);
-  ::posix_spawn_file_actions_destroy(&actions);
-  if (failed != 0) return fail_errno(failed, "{}", words[0]);
-  to.reset();
-  std::string text;
-  const auto deadline = Steady::now() + answer_time;
-  std::optional<int> status;
-  if (read_by(from.get(), deadline, text)) status = ended_by(child, deadline);
-  if (!status) {
-    (void)::kill(-child, SIGKILL);
-    (void)::waitpid(child, nullptr, WNOHANG);  // it may stand in the kernel
+Result<std::string> run(const std::vector<std::string>& words) {
+  OsClock clock;
+  auto ran = ProgramRunner(clock).run(words, "", clock.now() + answer_time);
+  if (!ran && ran.error().code == Errc::timeout)
     return fail(Errc::timeout,
                 "{} has not ended within {} s: it may wait for a file that Dovecot's configuration names",
                 words[0], answer_time / std::chrono::seconds(1));
-  }
-  if (WIFEXITED(*status) && WEXITSTATUS(*status) == 0) return text;
-  return fail(Errc::invalid, "{} says: {}", words[0], complaint_in(text));
+  if (!ran) return std::unexpected(std::move(ran).error());
+  if (ran->exit_code == 0) return std::move(ran->out);
+  return fail(Errc::invalid, "{} says: {}", words[0], complaint_in(ran->err + ran->out));
 }
 
 // The lines "  name = value" of a section.
@@ -148,16 +89,11 @@ bool is_on(const std::string& text, std::string_view word) {
 class Doveconf {
  public:
   Doveconf(std::string program, const std::string& config) : program_(std::move(program)), config_(config) {}
-  // What it prints, without remarks of its own.
+  // What it prints; its remarks go to standard error.
   Result<std::string> ask(const std::vector<std::string>& words) const {
     std::vector<std::string> command = {program_, "-c", config_};
     command.insert(command.end(), words.begin(), words.end());
-    TL_TRY_ASSIGN(std::string text, run(command));
-    std::string out;
-    std::istringstream lines(text);
-    for (std::string line; std::getline(lines, line);)
-      if (!line.starts_with("doveconf: ")) out += line + "\n";
-    return out;
+    return run(command);
   }
   // Of one setting.
   Result<std::string> value(const std::string& name) const {

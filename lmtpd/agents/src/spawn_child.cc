@@ -15,6 +15,8 @@
 #include <iterator>
 #include <map>
 
+#include "twinloft/base/process.h"
+
 namespace twinloft::lmtpd {
 
 namespace {
@@ -74,28 +76,10 @@ Step failed_exec(const char* program, int error) {
   }
 }
 
-struct Pointers {
-  std::vector<char*> list;
-  explicit Pointers(const std::vector<std::string>& texts) {
-    for (const std::string& text : texts) list.push_back(const_cast<char*>(text.c_str()));
-    list.push_back(nullptr);
-  }
-};
-
 [[noreturn]] void give_up(int failure_pipe, Step step) {
   ChildFailure failure{static_cast<std::uint32_t>(step), errno};
   [[maybe_unused]] ssize_t ignored = ::write(failure_pipe, &failure, sizeof failure);
   ::_exit(127);
-}
-
-// Default actions, nothing blocked: ignored signals would survive execve.
-void reset_signals() {
-  struct sigaction action{};
-  action.sa_handler = SIG_DFL;
-  for (int number = 1; number < NSIG; ++number) (void)::sigaction(number, &action, nullptr);
-  sigset_t none;
-  ::sigemptyset(&none);
-  (void)::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
 bool set_limit(__rlimit_resource what, std::uint64_t value) {
@@ -151,15 +135,8 @@ bool set_limits(const AgentLimits& l) {
   give_up(failure, step);
 }
 
-struct PipeEnds {
-  Fd read;
-  Fd write;
-};
-
-Result<PipeEnds> make_pipe() {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return fail_errno(errno, "pipe");
-  PipeEnds out{Fd(ends[0]), Fd(ends[1])};
+Result<PipeEnds> make_polled_pipe() {
+  TL_TRY_ASSIGN(PipeEnds out, make_pipe());
   if (::fcntl(out.read.get(), F_SETFL, O_NONBLOCK) != 0) return fail_errno(errno, "pipe");
   return out;
 }
@@ -186,16 +163,16 @@ std::vector<std::string> agent_environment(const AgentSpec& spec, const std::str
 }
 
 Result<StartedChild> start_child(const ChildPlan& plan) {
-  TL_TRY_ASSIGN(PipeEnds output, make_pipe());
-  TL_TRY_ASSIGN(PipeEnds failure, make_pipe());
-  Pointers arguments(plan.arguments);
-  Pointers environment(plan.environment);
+  TL_TRY_ASSIGN(PipeEnds output, make_polled_pipe());
+  TL_TRY_ASSIGN(PipeEnds failure, make_polled_pipe());
+  std::vector<char*> arguments = exec_pointers(plan.arguments);
+  std::vector<char*> environment = exec_pointers(plan.environment);
   pid_t spawner = ::getpid();
   pid_t pid = ::fork();
   if (pid < 0) return fail_errno(errno, "fork");
   if (pid == 0)
-    become_agent(plan, spawner, output.write.get(), failure.write.get(), arguments.list.data(),
-                 environment.list.data());
+    become_agent(plan, spawner, output.write.get(), failure.write.get(), arguments.data(),
+                 environment.data());
   StartedChild child;
   child.pid = pid;
   child.output = std::move(output.read);

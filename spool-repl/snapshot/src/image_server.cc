@@ -3,11 +3,11 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 
+#include "twinloft/base/process.h"
 #include "twinloft/spool-repl/export/fuse_export.h"
 #include "twinloft/spool-repl/io/uring_loop.h"
 
@@ -63,9 +63,10 @@ Result<std::string> read_to_ready(int fd) {
 }  // namespace
 
 Result<std::unique_ptr<ImageServer>> ImageServer::start(CowTarget& target, const std::string& mount_point) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return fail_errno(errno, "no pipe to the process that serves the image");
-  Fd told(ends[0]), tell(ends[1]);
+  auto pipe = make_pipe();
+  if (!pipe)
+    return fail(pipe.error().code, "no pipe to the process that serves the image: {}", pipe.error().message);
+  Fd told = std::move(pipe->read), tell = std::move(pipe->write);
   pid_t parent = ::getpid(), pid = ::fork();
   if (pid < 0) return fail_errno(errno, "no process to serve the image");
   if (pid == 0) be_server(target, mount_point, parent, tell.get());
@@ -79,8 +80,7 @@ Result<std::unique_ptr<ImageServer>> ImageServer::start(CowTarget& target, const
 
 ImageServer::~ImageServer() {
   ::kill(pid_, SIGKILL);
-  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  (void)wait_for_child(pid_);
 }
 
 }  // namespace twinloft::repl::snapshot

@@ -232,7 +232,8 @@ TEST(Log, AForkedProcessMayStartAThreadOfItsOwn) {
   });
   std::string text = child.read_all();
   EXPECT_EQ(child.wait(), 0);
-  EXPECT_TRUE(has(text, "\"parent.\"\n") && has(text, "\"child 499.\"\n") && has(text, "\"parent again.\"\n"));
+  EXPECT_TRUE(has(text, "\"parent.\"\n") && has(text, "\"child 499.\"\n") &&
+              has(text, "\"parent again.\"\n"));
   EXPECT_EQ(lines_of(text), 502u);
 }
 

@@ -35,7 +35,9 @@ struct PassedFds : testing::Test {
   std::expected<ReceivedPacket, int> receive(std::size_t fds_max) {
     return receive_packet(theirs.get(), buffer, fds_max, MSG_DONTWAIT);
   }
-  std::string text(const ReceivedPacket& packet) { return std::string(as_text(ByteSpan(buffer).first(packet.bytes))); }
+  std::string text(const ReceivedPacket& packet) {
+    return std::string(as_text(ByteSpan(buffer).first(packet.bytes)));
+  }
 
   Fd ours, theirs, read_end, write_end;
   std::vector<std::byte> buffer = std::vector<std::byte>(64);

@@ -1,8 +1,12 @@
 #include "twinloft/base/program.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
 
+#include <cstdint>
+#include <cstdio>
 #include <thread>
 
 namespace twinloft {
@@ -23,6 +27,29 @@ TEST_F(ProgramTest, WordsAreArgumentsAndNothingElse) {
   r = runner.run({"/usr/bin/env"}, "", later());
   ASSERT_TRUE(r);
   EXPECT_EQ(r->out, "PATH=/usr/sbin:/usr/bin:/sbin:/bin\nLC_ALL=C\n");
+}
+
+// As the kernel sees it: nothing that this process has open, ignores or blocks.
+TEST_F(ProgramTest, NothingOfThisProcessIsHandedOn) {
+  Fd kept(::open("/dev/null", O_RDONLY));  // no O_CLOEXEC
+  ASSERT_TRUE(kept);
+  auto r = runner.run({"/bin/ls", "/proc/self/fd"}, "", later());
+  ASSERT_TRUE(r) << r.error().message;
+  EXPECT_EQ(r->out, "0\n1\n2\n3\n") << "3 is the directory that it reads";
+  auto before = ::signal(SIGUSR1, SIG_IGN);
+  sigset_t block, mask_before;
+  ::sigemptyset(&block);
+  ::sigaddset(&block, SIGUSR2);
+  ::pthread_sigmask(SIG_BLOCK, &block, &mask_before);
+  r = runner.run({"/bin/grep", "-E", "Sig(Blk|Ign)", "/proc/self/status"}, "", later());
+  ::pthread_sigmask(SIG_SETMASK, &mask_before, nullptr);
+  (void)::signal(SIGUSR1, before);
+  ASSERT_TRUE(r) << r.error().message;
+  constexpr std::uint64_t of_the_c_library = 3ull << 31;  // signals 32 and 33, which nobody else uses
+  unsigned long long blocked = 0, ignored = 0;
+  ASSERT_EQ(std::sscanf(r->out.c_str(), "SigBlk: %llx SigIgn: %llx", &blocked, &ignored), 2) << r->out;
+  EXPECT_EQ(blocked, 0u);
+  EXPECT_EQ(ignored & ~of_the_c_library, 0u) << r->out;
 }
 
 TEST_F(ProgramTest, InputAndOutputBeyondAPipesSize) {
@@ -53,6 +80,7 @@ TEST_F(ProgramTest, TimeAndOutputAreBounded) {
   auto r = runner.run({"/bin/sleep", "1000"}, "", in(std::chrono::milliseconds(50)));
   ASSERT_FALSE(r);
   EXPECT_EQ(r.error().code, Errc::timeout);
+  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "no zombie is left";
   r = runner.run({"/usr/bin/yes"}, "", later());
   ASSERT_FALSE(r);
   EXPECT_EQ(r.error().code, Errc::exhausted);

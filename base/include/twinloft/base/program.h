@@ -1,6 +1,8 @@
-// Runs a program with an argument vector and no shell: input, output and time are bounded. For a thread that
-// may block.
+// Runs a program to its end: an argument vector and no shell; input, output and time are bounded. For a
+// thread that may block.
 #pragma once
+
+#include <sys/types.h>
 
 #include <atomic>
 #include <string>
@@ -23,19 +25,28 @@ class ProgramRunner {
   static constexpr std::size_t err_bytes_max = 16u << 10;  // more is thrown away
 
   explicit ProgramRunner(const Clock& clock);
-  // `argv[0]` is the program's path. Errors: Errc::not_found where there is none, Errc::timeout (its process
-  // group was killed), Errc::exhausted (too much output), Errc::unavailable (ended by a signal, or
-  // cancelled).
+  ~ProgramRunner();
+  ProgramRunner(const ProgramRunner&) = delete;
+  ProgramRunner& operator=(const ProgramRunner&) = delete;
+
+  // One at a time. `argv[0]` is the program's path. The program gets standard input, output and error and no
+  // other descriptor, default actions for all signals, a process group of its own, and an environment of PATH
+  // and LC_ALL=C: nothing that this process was started with changes what it says. At its end its group is
+  // killed. Errors: Errc::not_found where there is no program, Errc::timeout, Errc::exhausted (too much
+  // output), Errc::unavailable (ended by a signal, or cancelled).
   Result<ProgramResult> run(const std::vector<std::string>& argv, const std::string& input, Instant deadline);
   void cancel();  // from any thread; final
 
  private:
   struct Child;
   Status wait(Child& child, Instant deadline);
+  void stop(Child& child);
+  void reap();
 
   const Clock& clock_;
   Fd wakeup_;
   std::atomic<bool> cancelled_ = false;
+  std::vector<pid_t> unreaped_;  // killed, and blocked in the kernel: reaped by a later run
 };
 
 }  // namespace twinloft
