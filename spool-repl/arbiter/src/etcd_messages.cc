@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "json.h"
+#include "twinloft/base/json.h"
 
 namespace twinloft::repl::arbiter {
 

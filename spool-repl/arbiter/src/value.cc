@@ -1,6 +1,6 @@
 #include "twinloft/spool-repl/arbiter/value.h"
 
-#include "json.h"
+#include "twinloft/base/json.h"
 
 namespace twinloft::repl::arbiter {
 

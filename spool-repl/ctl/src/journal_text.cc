@@ -1,8 +1,8 @@
 #include "journal_text.h"
+#include "twinloft/base/json.h"
 
 #include <fmt/format.h>
 
-#include <boost/json.hpp>
 #include <iterator>
 
 namespace twinloft::repl::ctl {
@@ -60,7 +60,7 @@ void put_records(const Listing& l, std::string& out) {
                    f.durable_lsn.v, f.commit_lsn.v);
 }
 
-boost::json::object json_of(const FrameHeader& f) {
+json::object json_of(const FrameHeader& f) {
   return {{"position", f.pos.v},
           {"bytes", std::uint64_t{f.total_blocks} * block_size},
           {"durable", f.durable_lsn.v},
@@ -68,16 +68,16 @@ boost::json::object json_of(const FrameHeader& f) {
           {"incarnation", f.incarnation}};
 }
 
-boost::json::object json_of(const ListedRecord& r) {
+json::object json_of(const ListedRecord& r) {
   const BodyHeader& h = r.body.header;
-  boost::json::object out = json_of(r.frame);
+  json::object out = json_of(r.frame);
   out["first_lsn"] = h.first_lsn.v;
   out["last_lsn"] = h.last_lsn().v;
   out["hash"] = r.body.hash.hex();
   out["epoch"] = {{"counter", h.epoch.counter}, {"id", h.epoch.id.text()}};
   out["type"] = type_name(h.type);
   out["blocks"] = h.payload_blocks;
-  boost::json::array extents;
+  json::array extents;
   for (const Extent& e : r.body.extents)
     extents.push_back(
         {{"lba", e.lba.v}, {"blocks", e.blocks}, {"kind", e.kind == ExtentKind::zeros ? "zeros" : "data"}});
@@ -120,7 +120,7 @@ std::string journal_text(const JournalReport& report, bool with_records) {
 std::string journal_json(const JournalReport& report, bool with_records) {
   const Listing& l = report.listing;
   const Superblock& sb = l.superblock;
-  boost::json::object root{
+  json::object root{
       {"journal", report.path},
       {"volume", sb.volume.text()},
       {"replica", sb.replica},
@@ -133,21 +133,21 @@ std::string journal_json(const JournalReport& report, bool with_records) {
       {"superblock_copies_agree", l.superblock_copies_agree},
       {"in_use", report.in_use},
       {"good", !l.damage && (!report.data_area || report.data_area->has_value())},
-      {"damage", l.damage ? boost::json::value(l.damage->message) : boost::json::value()}};
+      {"damage", l.damage ? json::value(l.damage->message) : json::value()}};
   if (report.data_area) root["data_area"] = *report.data_area ? "fits" : report.data_area->error().message;
   if (with_records) {
-    boost::json::array records;
+    json::array records;
     for (const ListedRecord& r : l.records) records.push_back(json_of(r));
     root["records"] = std::move(records);
   }
-  boost::json::array behind;
+  json::array behind;
   for (const FrameHeader& f : l.behind) {
-    boost::json::object o = json_of(f);
+    json::object o = json_of(f);
     o["cut_off"] = is_void(sb, f);
     behind.push_back(std::move(o));
   }
   root["behind"] = std::move(behind);
-  return boost::json::serialize(root) + "\n";
+  return json::serialize(root) + "\n";
 }
 
 std::string cut_text(const History& history, Lsn lsn, const CutReport& report, const std::string& path) {
@@ -159,14 +159,14 @@ std::string cut_text(const History& history, Lsn lsn, const CutReport& report, c
 }
 
 std::string cut_json(const History& history, Lsn lsn, const CutReport& report, const std::string& path) {
-  boost::json::object root{{"image", path},
-                           {"lsn", lsn.v},
-                           {"possible", {{"first", history.first().v}, {"last", history.last().v}}},
-                           {"commit", history.commit().v},
-                           {"records", report.records},
-                           {"blocks_from_journal", report.blocks_from_journal},
-                           {"blocks_from_data", report.blocks_from_data}};
-  return boost::json::serialize(root) + "\n";
+  json::object root{{"image", path},
+                    {"lsn", lsn.v},
+                    {"possible", {{"first", history.first().v}, {"last", history.last().v}}},
+                    {"commit", history.commit().v},
+                    {"records", report.records},
+                    {"blocks_from_journal", report.blocks_from_journal},
+                    {"blocks_from_data", report.blocks_from_data}};
+  return json::serialize(root) + "\n";
 }
 
 }  // namespace twinloft::repl::ctl

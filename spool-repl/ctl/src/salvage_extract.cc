@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <boost/json.hpp>
 #include <filesystem>
 #include <optional>
 #include <tuple>
 
 #include "command_line.h"
 #include "offline.h"
+#include "twinloft/base/json.h"
 #include "twinloft/spool-repl/journal/cut.h"
 #include "twinloft/spool-repl/journal/written.h"
 #include "twinloft/spool-repl/salvage/extract.h"
@@ -148,21 +148,21 @@ std::string text_of(const Options& o, const Outcome& out) {
 
 std::string json_of(const Options& o, const Outcome& out) {
   const salvage::ExtractReport& r = out.report;
-  boost::json::array problems;
+  json::array problems;
   for (const auto& p : r.problems)
-    problems.push_back(boost::json::object{{"path", printable(p.path)}, {"what", p.what}});
-  boost::json::object root{{"bundle", o.extract.bundle}, {"file_system", out.file_system},
-                           {"winner", o.winner},         {"parting_lsn", nullptr},
-                           {"written_blocks", nullptr},  {"maildirs", r.maildirs},
-                           {"looked_at", r.looked_at},   {"after", r.after},
-                           {"uncertain", r.uncertain},   {"before", r.before},
-                           {"links", r.links},           {"in_tmp", r.in_tmp},
-                           {"bytes", r.bytes},           {"problems", std::move(problems)},
-                           {"device_failure", nullptr}};
+    problems.push_back(json::object{{"path", printable(p.path)}, {"what", p.what}});
+  json::object root{{"bundle", o.extract.bundle}, {"file_system", out.file_system},
+                    {"winner", o.winner},         {"parting_lsn", nullptr},
+                    {"written_blocks", nullptr},  {"maildirs", r.maildirs},
+                    {"looked_at", r.looked_at},   {"after", r.after},
+                    {"uncertain", r.uncertain},   {"before", r.before},
+                    {"links", r.links},           {"in_tmp", r.in_tmp},
+                    {"bytes", r.bytes},           {"problems", std::move(problems)},
+                    {"device_failure", nullptr}};
   if (out.written)
     root["parting_lsn"] = out.written->parting().since.v, root["written_blocks"] = out.written->count();
   if (out.device_failure) root["device_failure"] = out.device_failure->message;
-  return boost::json::serialize(root) + "\n";
+  return json::serialize(root) + "\n";
 }
 
 // ---- the work

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <boost/json.hpp>
 #include <set>
 
+#include "twinloft/base/json.h"
 #include "twinloft/spool-repl/salvage/printable.h"
 
 namespace twinloft::repl::ctl {
@@ -88,37 +88,37 @@ std::string delivery_text(const DeliveryReport& shown, bool all) {
 }
 
 std::string delivery_json(const DeliveryReport& shown) {
-  boost::json::object counts;
+  json::object counts;
   for (const FateText& f : fate_texts) counts[salvage::to_string(f.fate)] = shown.report.count(f.fate);
-  boost::json::array messages, notes(shown.report.notes.begin(), shown.report.notes.end());
+  json::array messages, notes(shown.report.notes.begin(), shown.report.notes.end());
   for (std::size_t i = 0; i < shown.report.messages.size(); ++i) {
     const salvage::MessageFate& f = shown.report.messages[i];
     const Message& m = shown.manifest.messages[f.message];
-    messages.push_back(boost::json::object{{"number", m.number},
-                                           {"user", printable(m.user)},
-                                           {"maildir", printable(m.maildir)},
-                                           {"folder", printable(m.folder)},
-                                           {"name", printable(m.name)},
-                                           {"new", m.in_new},
-                                           {"uncertain", m.kind == salvage::Kind::uncertain},
-                                           {"bytes", m.bytes},
-                                           {"content", m.content.hex()},
-                                           {"fate", salvage::to_string(f.fate)},
-                                           {"detail", printable(f.detail)},
-                                           {"folder_or_flags_lost", loses_its_place(shown, i)}});
+    messages.push_back(json::object{{"number", m.number},
+                                    {"user", printable(m.user)},
+                                    {"maildir", printable(m.maildir)},
+                                    {"folder", printable(m.folder)},
+                                    {"name", printable(m.name)},
+                                    {"new", m.in_new},
+                                    {"uncertain", m.kind == salvage::Kind::uncertain},
+                                    {"bytes", m.bytes},
+                                    {"content", m.content.hex()},
+                                    {"fate", salvage::to_string(f.fate)},
+                                    {"detail", printable(f.detail)},
+                                    {"folder_or_flags_lost", loses_its_place(shown, i)}});
   }
-  boost::json::object root{{"bundle", shown.bundle},
-                           {"volume", shown.manifest.volume.text()},
-                           {"loser", shown.manifest.parting.loser},
-                           {"parting_lsn", shown.manifest.parting.lsn},
-                           {"dry_run", shown.dry_run},
-                           {"open", shown.report.open()},
-                           {"counts", std::move(counts)},
-                           {"messages", std::move(messages)},
-                           {"notes", std::move(notes)},
-                           {"extract_problems", shown.manifest.problems.size()},
-                           {"extract_problems_accepted", shown.problems_accepted}};
-  return boost::json::serialize(root) + "\n";
+  json::object root{{"bundle", shown.bundle},
+                    {"volume", shown.manifest.volume.text()},
+                    {"loser", shown.manifest.parting.loser},
+                    {"parting_lsn", shown.manifest.parting.lsn},
+                    {"dry_run", shown.dry_run},
+                    {"open", shown.report.open()},
+                    {"counts", std::move(counts)},
+                    {"messages", std::move(messages)},
+                    {"notes", std::move(notes)},
+                    {"extract_problems", shown.manifest.problems.size()},
+                    {"extract_problems_accepted", shown.problems_accepted}};
+  return json::serialize(root) + "\n";
 }
 
 }  // namespace twinloft::repl::ctl

@@ -4,12 +4,12 @@
 #include <time.h>
 
 #include <algorithm>
-#include <boost/json.hpp>
 #include <charconv>
 #include <cstdio>
 #include <optional>
 
 #include "twinloft/base/fd.h"
+#include "twinloft/base/json.h"
 
 namespace twinloft::repl::daemon {
 
@@ -37,7 +37,6 @@ std::optional<WallTime> parse_time(const char* text) {
 }
 
 std::optional<Event> parse_event(std::string_view line) {
-  namespace json = boost::json;
   boost::system::error_code error;
   json::value value = json::parse(json::string_view(line.data(), line.size()), error);
   if (error || !value.is_object()) return std::nullopt;
@@ -105,13 +104,13 @@ std::string event_text(const Event& e) {
 }
 
 std::string event_json(const std::string& volume, const Event& e) {
-  boost::json::object o{{"n", e.number},        {"time", time_text(e.time, true)},
-                        {"volume", volume},     {"kind", e.kind},
-                        {"serious", e.serious}, {"peer", nullptr},
-                        {"epoch", nullptr},     {"text", e.text}};
+  json::object o{{"n", e.number},        {"time", time_text(e.time, true)},
+                 {"volume", volume},     {"kind", e.kind},
+                 {"serious", e.serious}, {"peer", nullptr},
+                 {"epoch", nullptr},     {"text", e.text}};
   if (e.peer != 0) o["peer"] = e.peer;
   if (e.epoch != 0) o["epoch"] = e.epoch;
-  return boost::json::serialize(o) + "\n";
+  return json::serialize(o) + "\n";
 }
 
 }  // namespace twinloft::repl::daemon

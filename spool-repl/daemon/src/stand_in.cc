@@ -3,8 +3,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <boost/json.hpp>
-
+#include "twinloft/base/json.h"
 #include "twinloft/base/log.h"
 #include "twinloft/spool-repl/control/control.h"
 #include "twinloft/spool-repl/daemon/events.h"
@@ -52,19 +51,19 @@ Result<std::string> StandIn::answer(const std::string& command) const {
   if (command == "status") return why_ ? fmt::format("{}  {}\n", first, way_out) : first;
   if (command == "status line") return first;
   if (command == "status json") {
-    boost::json::object root{{"name", settings_.name},
-                             {"replica", settings_.replica},
-                             {"state", name_of(state)},
-                             {"served", false},
-                             {"role", nullptr},
-                             {"failed", why_.has_value()},
-                             {"failure", why_ ? why_->message : ""},
-                             {"suspended", false},
-                             {"device", ""},
-                             {"nbd", ""},
-                             {"in_sync", boost::json::array{}},
-                             {"peers", boost::json::array{}}};
-    return boost::json::serialize(root) + "\n";
+    json::object root{{"name", settings_.name},
+                      {"replica", settings_.replica},
+                      {"state", name_of(state)},
+                      {"served", false},
+                      {"role", nullptr},
+                      {"failed", why_.has_value()},
+                      {"failure", why_ ? why_->message : ""},
+                      {"suspended", false},
+                      {"device", ""},
+                      {"nbd", ""},
+                      {"in_sync", json::array{}},
+                      {"peers", json::array{}}};
+    return json::serialize(root) + "\n";
   }
   return fail(Errc::unavailable, "the volume is {}{}{}", trouble, why_ ? "; " : "", why_ ? way_out : "");
 }

@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <boost/json.hpp>
-
 #include "memory_bound.h"
+#include "twinloft/base/json.h"
 #include "volume_state.h"
 
 namespace twinloft::repl::daemon {
@@ -306,48 +305,48 @@ std::string status_line(const NodeView& v) {
 
 std::string status_json(const NodeView& v) {
   const core::VolumeStatus& s = v.status;
-  boost::json::array peers;
+  json::array peers;
   for (const auto& p : s.peers) {
-    boost::json::object peer{{"id", p.id},
-                             {"connection", name_of(p)},
-                             {"resync", nullptr},
-                             {"disk", disk_of(s, p)},
-                             {"role", role_of(p)},
-                             {"in_sync", is_in_sync(s, p)},
-                             {"counted_in_sync", p.in_sync},
-                             {"seen", p.seen},
-                             {"since_seconds", seconds_since(s, p)},
-                             {"split_brain", p.split_brain},
-                             {"protocol", name_of(p.protocol)},
-                             {"sent_lsn", p.sent.v},
-                             {"received_lsn", p.received.v},
-                             {"durable_lsn", p.durable.v},
-                             {"reason", p.why}};
+    json::object peer{{"id", p.id},
+                      {"connection", name_of(p)},
+                      {"resync", nullptr},
+                      {"disk", disk_of(s, p)},
+                      {"role", role_of(p)},
+                      {"in_sync", is_in_sync(s, p)},
+                      {"counted_in_sync", p.in_sync},
+                      {"seen", p.seen},
+                      {"since_seconds", seconds_since(s, p)},
+                      {"split_brain", p.split_brain},
+                      {"protocol", name_of(p.protocol)},
+                      {"sent_lsn", p.sent.v},
+                      {"received_lsn", p.received.v},
+                      {"durable_lsn", p.durable.v},
+                      {"reason", p.why}};
     if (auto r = v.resyncs.of(p, v.volume_bytes / block_size)) {
-      boost::json::object resync{{"done_bytes", r->done_bytes},
-                                 {"total_bytes", r->total_bytes},
-                                 {"bytes_per_second", r->bytes_per_second},
-                                 {"seconds_left", nullptr}};
+      json::object resync{{"done_bytes", r->done_bytes},
+                          {"total_bytes", r->total_bytes},
+                          {"bytes_per_second", r->bytes_per_second},
+                          {"seconds_left", nullptr}};
       if (r->seconds_left) resync["seconds_left"] = *r->seconds_left;
       peer["resync"] = std::move(resync);
     }
     peers.push_back(std::move(peer));
   }
-  boost::json::array in_sync;
+  json::array in_sync;
   for (ReplicaId id = 1; id <= replica_id_max; ++id)
     if (s.in_sync & set_of(id)) in_sync.push_back(id);
   MemoryBound m = bound_of(v);
-  boost::json::object root{
-      {"memory", boost::json::object{{"bound_bytes", m.total()},
-                                     {"arena_bytes", m.arena},
-                                     {"reads_bytes", m.reads},
-                                     {"digests_bytes", m.digests},
-                                     {"bitmaps_bytes", m.bitmaps},
-                                     {"log_bytes", m.log},
-                                     {"clients_bytes", m.clients},
-                                     {"replicas_bytes", m.replicas},
-                                     {"process_bytes", m.process},
-                                     {"resident_bytes", resident_bytes()}}},
+  json::object root{
+      {"memory", json::object{{"bound_bytes", m.total()},
+                              {"arena_bytes", m.arena},
+                              {"reads_bytes", m.reads},
+                              {"digests_bytes", m.digests},
+                              {"bitmaps_bytes", m.bitmaps},
+                              {"log_bytes", m.log},
+                              {"clients_bytes", m.clients},
+                              {"replicas_bytes", m.replicas},
+                              {"process_bytes", m.process},
+                              {"resident_bytes", resident_bytes()}}},
       {"name", v.settings.name},
       {"volume", v.volume.text()},
       {"replica", v.settings.replica},
@@ -362,8 +361,8 @@ std::string status_json(const NodeView& v) {
       {"discards_for", s.discards_for},
       {"in_sync", in_sync},
       {"degraded", s.role == core::Role::primary && !left_out(s).empty()},
-      {"arbiter", boost::json::object{{"kind", arbiter::name_of(v.settings.arbiter.kind)},
-                                      {"trouble", v.arbiter_trouble}}},
+      {"arbiter",
+       json::object{{"kind", arbiter::name_of(v.settings.arbiter.kind)}, {"trouble", v.arbiter_trouble}}},
       {"failed", s.failed},
       {"failure", s.failure},
       {"suspended", s.suspended},
@@ -376,22 +375,22 @@ std::string status_json(const NodeView& v) {
       {"device_trouble", v.device_trouble},
       {"stop_waits_for", v.stop_waits_for},
       {"nbd", v.nbd},
-      {"epoch", boost::json::object{{"counter", s.epoch.counter}, {"id", s.epoch.id.text()}}},
+      {"epoch", json::object{{"counter", s.epoch.counter}, {"id", s.epoch.id.text()}}},
       {"lsn",
-       boost::json::object{
+       json::object{
            {"last", s.last.v}, {"durable", s.durable.v}, {"commit", s.commit.v}, {"tail", s.tail.v}}},
-      {"journal", boost::json::object{{"used_bytes", s.journal_used}, {"size_bytes", s.journal_size}}},
-      {"arena", boost::json::object{{"used_bytes", s.arena_used}, {"size_bytes", s.arena_size}}},
+      {"journal", json::object{{"used_bytes", s.journal_used}, {"size_bytes", s.journal_size}}},
+      {"arena", json::object{{"used_bytes", s.arena_used}, {"size_bytes", s.arena_size}}},
       {"dirty_blocks", s.dirty_blocks},
-      {"since_start", boost::json::object{{"records", s.records},
-                                          {"journal_bytes", s.records_bytes},
-                                          {"checkpoints", s.checkpoints},
-                                          {"home_blocks", s.home_blocks_written},
-                                          {"repaired_blocks", s.repaired_blocks},
-                                          {"unreadable_blocks", s.unreadable_blocks},
-                                          {"wrong_blocks", s.wrong_blocks}}},
+      {"since_start", json::object{{"records", s.records},
+                                   {"journal_bytes", s.records_bytes},
+                                   {"checkpoints", s.checkpoints},
+                                   {"home_blocks", s.home_blocks_written},
+                                   {"repaired_blocks", s.repaired_blocks},
+                                   {"unreadable_blocks", s.unreadable_blocks},
+                                   {"wrong_blocks", s.wrong_blocks}}},
       {"peers", std::move(peers)}};
-  return boost::json::serialize(root) + "\n";
+  return json::serialize(root) + "\n";
 }
 
 }  // namespace twinloft::repl::daemon

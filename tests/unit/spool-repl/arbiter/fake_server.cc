@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "etcd_messages.h"
-#include "json.h"
+#include "twinloft/base/json.h"
 
 namespace twinloft::repl::arbiter {
 

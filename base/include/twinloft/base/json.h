@@ -1,13 +1,17 @@
-// Reading JSON that came from elsewhere.
+// JSON (RFC 8259) by Boost.JSON, which is used as headers: json.cc compiles it, and this header is the only
+// way to it.
 #pragma once
 
+#ifndef BOOST_JSON_STANDALONE
+#define BOOST_JSON_STANDALONE 0  // which Boost's headers ask for, and -Wundef wants to be defined
+#endif
 #include <boost/json.hpp>
 #include <optional>
 #include <string_view>
 
 #include "twinloft/base/result.h"
 
-namespace twinloft::repl::arbiter {
+namespace twinloft {
 
 namespace json = boost::json;
 
@@ -16,4 +20,4 @@ Result<json::object> parse_object(std::string_view text);
 // Numbers only; nullopt for negative ones, fractions and everything else.
 std::optional<std::uint64_t> unsigned_of(const json::value& v);
 
-}  // namespace twinloft::repl::arbiter
+}  // namespace twinloft

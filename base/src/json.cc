@@ -1,9 +1,9 @@
-// The one place in this folder's users where the code of Boost.JSON, which is used as headers, is compiled.
-#include "json.h"
+// The one place where the code of Boost.JSON is compiled.
+#include "twinloft/base/json.h"
 
 #include <boost/json/src.hpp>
 
-namespace twinloft::repl::arbiter {
+namespace twinloft {
 
 Result<json::object> parse_object(std::string_view text) {
   json::parse_options strict;
@@ -21,4 +21,4 @@ std::optional<std::uint64_t> unsigned_of(const json::value& v) {
   return std::nullopt;
 }
 
-}  // namespace twinloft::repl::arbiter
+}  // namespace twinloft
