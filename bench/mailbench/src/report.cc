@@ -2,7 +2,7 @@
 
 #include <iterator>
 
-#include "twinloft/mailbench/json.h"
+#include "twinloft/base/json.h"
 #include "twinloft/mailbench/session.h"
 
 namespace twinloft::mailbench {
@@ -36,36 +36,44 @@ std::string latency_line(std::string_view what, const Histogram& h) {
   return line + fmt::format("max {:.2f} ms\n", ms(h.max()));
 }
 
-void json_latency(JsonWriter& json, std::string_view key, const Histogram& h) {
-  json.open_object(key);
-  json.number("count", h.count());
-  json.number("mean", h.mean() / 1e6);
-  json.number("min", ms(h.min()));
-  for (double p : kPercents) json.number(fmt::format("p{}", p), ms(h.percentile(p)));
-  json.number("max", ms(h.max()));
-  json.close();
+json::object latency_json(const Histogram& h) {
+  json::object out{{"count", h.count()}, {"mean", h.mean() / 1e6}, {"min", ms(h.min())}};
+  for (double p : kPercents) out[fmt::format("p{}", p)] = ms(h.percentile(p));
+  out["max"] = ms(h.max());
+  return out;
 }
 
-void json_settings(JsonWriter& json, const LoadOptions& o) {
-  json.open_object("settings");
-  json.text("server", o.server);
-  json.number("clients", o.clients);
-  json.number("threads", o.threads);
-  json.number("warmup_s", seconds(o.schedule.warmup));
-  if (o.schedule.rate) json.number("rate_per_s", *o.schedule.rate);
-  json.text("size", o.size.text());
-  json.number("size_mean_bytes", o.size.mean());
-  json.number("recipients_per_message", o.recipients_per_message);
-  json.number("messages_per_connection", o.messages_per_connection);
-  json.number("attempts_max", o.attempts);
-  json.number("seed", o.seed);
-  json.close();
+json::object settings_json(const LoadOptions& o) {
+  json::object out{{"server", json_text(o.server)},
+                   {"clients", o.clients},
+                   {"threads", o.threads},
+                   {"warmup_s", seconds(o.schedule.warmup)}};
+  if (o.schedule.rate) out["rate_per_s"] = *o.schedule.rate;
+  out["size"] = json_text(o.size.text());
+  out["size_mean_bytes"] = o.size.mean();
+  out["recipients_per_message"] = o.recipients_per_message;
+  out["messages_per_connection"] = o.messages_per_connection;
+  out["attempts_max"] = o.attempts;
+  out["seed"] = o.seed;
+  return out;
 }
 
-void json_outcomes(JsonWriter& json, std::string_view key, const std::array<std::uint64_t, 5>& counts) {
-  json.open_object(key);
-  for (Outcome o : kOutcomes) json.number(to_string(o), counts[static_cast<std::size_t>(o)]);
-  json.close();
+json::object outcomes_json(const std::array<std::uint64_t, 5>& counts) {
+  json::object out;
+  for (Outcome o : kOutcomes) out[to_string(o)] = counts[static_cast<std::size_t>(o)];
+  return out;
+}
+
+json::object replies_json(const LoadStats& s) {
+  json::object out;
+  for (auto [code, count] : s.codes) out[code == 0 ? "none" : std::to_string(code)] = count;
+  return out;
+}
+
+json::object lost_connections_json(const LoadStats& s) {
+  json::object out;
+  for (const auto& [why, count] : s.errors) out[json_text(why)] = count;
+  return out;
 }
 
 std::string outcome_lines(const LoadStats& s) {
@@ -120,45 +128,37 @@ std::string report_text(const LoadOptions& options, const LoadResult& result) {
 
 std::string report_json(const LoadOptions& options, const LoadResult& result) {
   const LoadStats& s = result.stats;
-  JsonWriter json;
-  json.open_object();
-  json.text("kind", "mailbench-load");
-  json.number("version", 1);
-  json.text("run", result.run);
-  json.boolean("interrupted", result.interrupted);
-  json_settings(json, options);
-  json.number("window_s", seconds(s.window));
-  json.number("messages_per_minute", messages_per_minute(s));
-  json.number("acknowledged", s.acknowledged);
-  json.number("messages", s.messages);
-  json.number("bytes_per_s", ratio(static_cast<double>(s.bytes), seconds(s.window)));
-  json_latency(json, "latency_ms", s.latency_ns);
-  json_latency(json, "connect_ms", s.connect_ns);
-  json_outcomes(json, "recipients", s.last_outcomes);
-  json_outcomes(json, "attempted_recipients", s.outcomes);
-  json.open_object("replies");
-  for (auto [code, count] : s.codes) json.number(code == 0 ? "none" : std::to_string(code), count);
-  json.close();
-  json.open_object("lost_connections");
-  for (const auto& [why, count] : s.errors) json.number(why, count);
-  json.close();
-  json.number("attempts", s.attempts);
-  json.number("retries", s.retries);
-  json.number("connections", s.connections);
-  json.number("failed_connections", s.failed_connections);
-  json.boolean("pipelining", s.pipelining);
-  json.number("messages_started", result.messages_started);
-  json.number("behind", result.behind);
-  json.number("longest_gap_s", seconds(longest_gap(s)));
-  json.number("generator_cpu_us_per_message", cpu_us_per_message(s));
-  json.number("generator_cpu_share", cpu_share(s));
-  json.text("account", result.account);
-  json.number("tick_s", seconds(LoadStats::kTick));
-  json.open_array("acknowledged_per_tick");
-  for (std::uint32_t count : s.acknowledged_per_tick) json.number("", count);
-  json.close();
-  json.close();
-  return json.take();
+  json::object root{
+      {"kind", "mailbench-load"},
+      {"version", 1},
+      {"run", json_text(result.run)},
+      {"interrupted", result.interrupted},
+      {"settings", settings_json(options)},
+      {"window_s", seconds(s.window)},
+      {"messages_per_minute", messages_per_minute(s)},
+      {"acknowledged", s.acknowledged},
+      {"messages", s.messages},
+      {"bytes_per_s", ratio(static_cast<double>(s.bytes), seconds(s.window))},
+      {"latency_ms", latency_json(s.latency_ns)},
+      {"connect_ms", latency_json(s.connect_ns)},
+      {"recipients", outcomes_json(s.last_outcomes)},
+      {"attempted_recipients", outcomes_json(s.outcomes)},
+      {"replies", replies_json(s)},
+      {"lost_connections", lost_connections_json(s)},
+      {"attempts", s.attempts},
+      {"retries", s.retries},
+      {"connections", s.connections},
+      {"failed_connections", s.failed_connections},
+      {"pipelining", s.pipelining},
+      {"messages_started", result.messages_started},
+      {"behind", result.behind},
+      {"longest_gap_s", seconds(longest_gap(s))},
+      {"generator_cpu_us_per_message", cpu_us_per_message(s)},
+      {"generator_cpu_share", cpu_share(s)},
+      {"account", json_text(result.account)},
+      {"tick_s", seconds(LoadStats::kTick)},
+      {"acknowledged_per_tick", json::array(s.acknowledged_per_tick.begin(), s.acknowledged_per_tick.end())}};
+  return indented_json(root);
 }
 
 }  // namespace twinloft::mailbench

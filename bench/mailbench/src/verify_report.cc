@@ -1,6 +1,6 @@
 #include <iterator>
 
-#include "twinloft/mailbench/json.h"
+#include "twinloft/base/json.h"
 #include "twinloft/mailbench/verify.h"
 
 namespace twinloft::mailbench {
@@ -57,45 +57,38 @@ std::string verify_text(const VerifyOptions& options, const VerifyResult& r) {
 }
 
 std::string verify_json(const VerifyOptions& options, const VerifyResult& r) {
-  JsonWriter json;
-  json.open_object();
-  json.text("kind", "mailbench-verify");
-  json.number("version", 1);
-  json.text("spool", options.spool);
-  json.boolean("good", r.good());
-  json.boolean("accounts_complete", r.accounts_complete);
-  json.number("acknowledged", r.acknowledged);
-  json.number("acknowledged_found", r.acknowledged_found);
-  json.number("extra_copies_allowed", r.extra_copies_allowed);
-  json.number("unknown_present", r.unknown_present);
-  json.number("unknown_absent", r.unknown_absent);
-  json.number("deferred_present", r.deferred_present);
-  json.number("refused", r.refused);
-  json.number("unlisted_allowed", r.unlisted_allowed);
-  json.number("files", r.files);
-  json.number("bytes", r.bytes);
-  json.number("foreign", r.foreign);
-  json.number("unmarked", r.unmarked);
-  json.number("left_in_tmp", r.left_in_tmp);
-  json.open_object("problem_counts");
-  for (std::size_t i = 0; i < kProblemKinds; ++i) json.number(json_key(kind_at(i)), r.problem_counts[i]);
-  json.close();
-  json.open_array("problems");
-  for (const Problem& p : r.problems) {
-    json.open_object();
-    json.text("kind", json_key(p.kind));
-    json.text("id", p.id);
-    json.text("recipient", p.recipient);
-    json.text("path", p.path);
-    json.text("detail", p.detail);
-    json.close();
-  }
-  json.close();
-  json.open_array("unmarked_files");
-  for (const std::string& file : r.unmarked_files) json.text("", file);
-  json.close();
-  json.close();
-  return json.take();
+  json::object counts;
+  for (std::size_t i = 0; i < kProblemKinds; ++i) counts[json_key(kind_at(i))] = r.problem_counts[i];
+  json::array problems, unmarked_files;
+  for (const Problem& p : r.problems)
+    problems.push_back(json::object{{"kind", json_key(p.kind)},
+                                    {"id", json_text(p.id)},
+                                    {"recipient", json_text(p.recipient)},
+                                    {"path", json_text(p.path)},
+                                    {"detail", json_text(p.detail)}});
+  for (const std::string& file : r.unmarked_files) unmarked_files.emplace_back(json_text(file));
+  json::object root{{"kind", "mailbench-verify"},
+                    {"version", 1},
+                    {"spool", json_text(options.spool)},
+                    {"good", r.good()},
+                    {"accounts_complete", r.accounts_complete},
+                    {"acknowledged", r.acknowledged},
+                    {"acknowledged_found", r.acknowledged_found},
+                    {"extra_copies_allowed", r.extra_copies_allowed},
+                    {"unknown_present", r.unknown_present},
+                    {"unknown_absent", r.unknown_absent},
+                    {"deferred_present", r.deferred_present},
+                    {"refused", r.refused},
+                    {"unlisted_allowed", r.unlisted_allowed},
+                    {"files", r.files},
+                    {"bytes", r.bytes},
+                    {"foreign", r.foreign},
+                    {"unmarked", r.unmarked},
+                    {"left_in_tmp", r.left_in_tmp},
+                    {"problem_counts", std::move(counts)},
+                    {"problems", std::move(problems)},
+                    {"unmarked_files", std::move(unmarked_files)}};
+  return indented_json(root);
 }
 
 }  // namespace twinloft::mailbench
