@@ -13,9 +13,9 @@
 #include <sstream>
 
 #include "twinloft/base/program.h"
-#include "twinloft/lmtpd/maildir/folder_name.h"
 #include "twinloft/lmtpd/quota_status/policy.h"
 #include "twinloft/lmtpd/userdb/quota_limit.h"
+#include "twinloft/mail/folder_name.h"
 
 namespace twinloft::lmtpd {
 
@@ -144,7 +144,7 @@ void compare_rules(const Config& config, const DovecotQuota& dovecot, std::vecto
       bool is_inbox = ::strcasecmp(folder.c_str(), "INBOX") == 0;            // in any namespace
       if (!is_inbox && !folder.starts_with(dovecot.inbox_prefix)) continue;  // of another namespace
       if (!is_inbox) folder.erase(0, dovecot.inbox_prefix.size());
-      auto directory = quota_folder(folder, config.delivery.maildir.folders.separator);
+      auto directory = mail::quota_folder(folder, config.delivery.maildir.folders.separator);
       ignored.push_back(directory ? *directory : folder);
     } else if (rule.starts_with("*:")) {
       auto parsed = parse_quota_rule(rule);

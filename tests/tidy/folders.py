@@ -11,17 +11,18 @@ import re
 # links: a test of a part links its neighbours too.
 LMTPD, REPL = "lmtpd/*", "spool-repl/*"
 WITHOUT_LIBRARY = {
-    "lmtpd/app": ["base", "argv", LMTPD],
-    "spool-repl/ctl": ["base", REPL],
+    "lmtpd/app": ["base", "argv", "mail", LMTPD],
+    "spool-repl/ctl": ["base", "mail", REPL],
     "bench/parts": ["base", "argv", LMTPD, REPL],
     "tests/unit/support": ["base"],
     "tests/unit/base": ["base"],
     "tests/unit/argv": ["base", "argv", "lmtpd/config"],
-    "tests/unit/lmtpd": ["base", "argv", LMTPD],
-    "tests/unit/spool-repl": ["base", REPL],
+    "tests/unit/mail": ["mail"],
+    "tests/unit/lmtpd": ["base", "argv", "mail", LMTPD],
+    "tests/unit/spool-repl": ["base", "mail", REPL],
     "tests/unit/mailbench": ["base", "bench/mailbench"],
     "tests/sim": ["base", REPL],
-    "tests/fuzz": ["base", "argv", "bench/mailbench", LMTPD, REPL],
+    "tests/fuzz": ["base", "argv", "mail", "bench/mailbench", LMTPD, REPL],
     "tests/e2e": ["base", "argv", "bench/mailbench", LMTPD, REPL],
 }
 # Headers of the project's own that stay in the tree, for a library that is installed alone.

@@ -17,9 +17,9 @@
 #include "toml_table.h"
 #include "twinloft/base/fd.h"
 #include "twinloft/base/suggest.h"
-#include "twinloft/lmtpd/maildir/folder_name.h"
 #include "twinloft/lmtpd/proto/path.h"
 #include "twinloft/lmtpd/userdb/check.h"
+#include "twinloft/mail/folder_name.h"
 
 namespace twinloft::lmtpd {
 
@@ -304,7 +304,7 @@ void read_quota_limits(const TomlTable& t, Config& config) {
   std::vector<std::string> folders;
   t.texts("ignore", folders);
   for (const std::string& folder : folders)
-    if (auto directory = quota_folder(folder, config.delivery.maildir.folders.separator))
+    if (auto directory = mail::quota_folder(folder, config.delivery.maildir.folders.separator))
       out.ignored.push_back(*directory);
     else
       t.error("ignore", directory.error().message);

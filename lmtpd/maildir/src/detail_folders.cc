@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "subscriptions.h"
-#include "twinloft/lmtpd/maildir/folder_name.h"
+#include "twinloft/mail/folder_name.h"
 
 namespace twinloft::lmtpd {
 
@@ -68,7 +68,8 @@ Result<MaildirPath> DetailFolders::look(const SpoolHandle& spool, const std::str
                                         const User& user, const std::string& detail) {
   const MaildirPath inbox{maildir, {}};
   const FoldersByDetail how = wanted(user, detail);
-  auto folder = how == FoldersByDetail::none ? std::nullopt : folder_directory(detail, config_.separator);
+  auto folder = how == FoldersByDetail::none ? std::nullopt
+                                             : mail::folder_directory(detail, config_.separator);
   if (!folder) return inbox;
   MaildirPath path{maildir, std::move(*folder)};
   auto found = is_folder(spool, path, how);
@@ -83,7 +84,7 @@ Result<DetailFolders::Place> DetailFolders::open(const SpoolHandle& spool, const
   const std::string& detail = recipient.detail;
   const FoldersByDetail how = wanted(recipient.user, detail);
   if (how == FoldersByDetail::none) return inbox(spool, maildir, {});
-  auto folder = folder_directory(detail, config_.separator);
+  auto folder = mail::folder_directory(detail, config_.separator);
   if (!folder) return inbox(spool, maildir, "in the inbox: the detail names no folder");
   subscribe_late(spool, maildir);
   MaildirPath path{maildir, std::move(*folder)};

@@ -10,12 +10,12 @@
 
 #include "asked_quota.h"
 #include "detail_folders.h"
-#include "maildir_name.h"
 #include "maildir_quota.h"
 #include "maildir_tree.h"
 #include "twinloft/lmtpd/maildir/headers.h"
 #include "twinloft/lmtpd/maildir/message_writer.h"
 #include "twinloft/lmtpd/proto/error_reply.h"
+#include "twinloft/mail/maildir_name.h"
 
 namespace twinloft::lmtpd {
 
@@ -113,7 +113,7 @@ struct MaildirAgent::Impl {
   const std::unique_ptr<Durability> durability;
   FileOps& ops;
   const Clock& clock;
-  MaildirNames names;
+  mail::MaildirNames names;
   MaildirTree tree;
   DetailFolders folders;
   MaildirQuota quota;
@@ -201,7 +201,7 @@ Result<DeliveryOutcome> MaildirAgent::Impl::store(const SpoolHandle& handle, con
   TL_TRY_ASSIGN(std::optional<DeliveryOutcome> full,
                 refuse_full(handle, at.path, recipient.user, size, hold));
   if (full) return *std::move(full);
-  std::string stored_name = with_sizes(unique, size);
+  std::string stored_name = mail::with_sizes(unique, size.bytes, size.crlf_bytes);
   std::unique_ptr<DurableMessage> message = durability->begin(handle);
   DeliveryOutcome outcome = delivered(recipient, at.path, stored_name, size, std::move(at.note));
   Status placed = place(*message, maildir, file.get(), guard, stored_name, hold.kept);
@@ -266,7 +266,7 @@ void MaildirAgent::Impl::link_copy(const SpoolHandle& handle, const Envelope& en
   auto full = refuse_full(handle, copy.at->path, copy.recipient->user, size, *copy.hold);
   copy.outcome = full ? *std::move(full) : not_delivered(*copy.recipient, full.error());
   if (copy.outcome) return;
-  std::string stored_name = with_sizes(names.next(clock.wall()), size);
+  std::string stored_name = mail::with_sizes(names.next(clock.wall()), size.bytes, size.crlf_bytes);
   auto appear = [&]() -> Status {
     copy.entry.emplace(ops, copy.at->maildir.incoming.get(), stored_name);
     Status linked = ops.link(first.at->maildir.tmp.get(), name, copy.at->maildir.incoming.get(), stored_name);

@@ -6,6 +6,8 @@
 
 #include <cerrno>
 
+#include "twinloft/mail/maildir_layout.h"
+
 namespace twinloft::lmtpd {
 
 namespace {
@@ -96,7 +98,7 @@ Result<OpenMaildir> MaildirTree::create(const SpoolHandle& spool, const MaildirP
     chain.push_back(std::move(*next));
     at = slash + 1;
   }
-  for (const char* name : {"cur", "new", "tmp"}) TL_TRY(ops_.make_directory(parent, name));
+  for (const char* name : mail::maildir_boxes) TL_TRY(ops_.make_directory(parent, name));
   if (!path.folder.empty()) {
     TL_TRY_ASSIGN(Fd folder, create_folder(parent, path.folder));
     chain.push_back(std::move(folder));
@@ -110,8 +112,8 @@ Result<OpenMaildir> MaildirTree::create(const SpoolHandle& spool, const MaildirP
 Result<Fd> MaildirTree::create_folder(int maildir, const std::string& folder) {
   TL_TRY(ops_.make_directory(maildir, folder));
   TL_TRY_ASSIGN(Fd out, ops_.open_directory(maildir, folder));
-  for (const char* name : {"cur", "new", "tmp"}) TL_TRY(ops_.make_directory(out.get(), name));
-  auto mark = ops_.create_file(out.get(), "maildirfolder");
+  for (const char* name : mail::maildir_boxes) TL_TRY(ops_.make_directory(out.get(), name));
+  auto mark = ops_.create_file(out.get(), mail::folder_mark);
   if (!mark && mark.error().sys != EEXIST) return std::unexpected(mark.error());
   return out;
 }

@@ -24,7 +24,7 @@ struct DirectoryIdentity {
 };
 
 // A Maildir, relative to the spool's root, and a folder in it: "" is the inbox, ".Lists.dev" a directory
-// (folder_name.h).
+// (mail/folder_name.h).
 struct MaildirPath {
   std::string maildir, folder;
   std::string text() const { return folder.empty() ? maildir : maildir + "/" + folder; }

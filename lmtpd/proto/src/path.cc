@@ -261,21 +261,4 @@ SplitLocalPart split_detail(std::string_view local_part, std::string_view delimi
   return {local_part.substr(0, at), local_part.substr(at + delimiter.size())};
 }
 
-std::string quote_local_part(std::string_view text) {
-  constexpr std::string_view
-      atext = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'*+-/=?^_`{|}~.";
-  bool plain = !text.empty() && text.front() != '.' && text.back() != '.' &&
-               text.find("..") == std::string_view::npos &&
-               std::all_of(text.begin(), text.end(), [&](char c) {
-                 return static_cast<unsigned char>(c) >= 0x80 || atext.find(c) != std::string_view::npos;
-               });
-  if (plain) return std::string(text);
-  std::string out = "\"";
-  for (char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + '"';
-}
-
 }  // namespace twinloft::lmtpd

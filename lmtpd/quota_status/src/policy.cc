@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "twinloft/lmtpd/proto/path.h"
+#include "twinloft/mail/address.h"
 
 namespace twinloft::lmtpd {
 
@@ -42,7 +43,7 @@ Result<std::string> policy_recipient(std::string_view user) {
   bool is_line = std::none_of(user.begin(), user.end(),
                               [](char c) { return static_cast<unsigned char>(c) < 32 || c == 127; });
   if (!is_line || at == 0) return fail(Errc::invalid, "no address can be made of the user's name");
-  return quote_local_part(user.substr(0, at)).append(user.substr(at));
+  return mail::quote_local_part(user.substr(0, at)).append(user.substr(at));
 }
 
 std::string policy_request(std::string_view recipient, std::uint64_t bytes) {

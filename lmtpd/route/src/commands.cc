@@ -8,27 +8,11 @@
 
 #include "twinloft/base/utf8.h"
 #include "twinloft/lmtpd/proto/path.h"
+#include "twinloft/mail/address.h"
 
 namespace twinloft::lmtpd {
 
 namespace {
-
-std::string upper(std::string_view text) {
-  std::string out(text);
-  for (char& c : out)
-    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
-  return out;
-}
-
-std::vector<std::string> words_of(std::string_view line) {
-  std::vector<std::string> out;
-  while (!line.empty()) {
-    std::size_t end = std::min(line.find(' '), line.size());
-    if (end > 0) out.push_back(upper(line.substr(0, end)));
-    line.remove_prefix(std::min(end + 1, line.size()));
-  }
-  return out;
-}
 
 using Attributes = std::vector<std::pair<const char*, std::string>>;
 
@@ -59,29 +43,10 @@ std::string user_address(const Recipient& recipient, std::string_view delimiter)
   std::size_t at = std::min(name.rfind('@'), name.size());
   std::string local_part(name.substr(0, at));
   if (!recipient.detail.empty() && !delimiter.empty()) (local_part += delimiter.front()) += recipient.detail;
-  return quote_local_part(local_part).append(name.substr(at));
+  return mail::quote_local_part(local_part).append(name.substr(at));
 }
 
 }  // namespace
-
-HopOffer read_offer(const std::vector<std::string>& lhlo_lines) {
-  HopOffer out;
-  for (std::size_t i = 1; i < lhlo_lines.size(); ++i) {  // the first one greets
-    std::vector<std::string> words = words_of(lhlo_lines[i]);
-    if (words.empty()) continue;
-    for (auto [name, flag] : {std::pair("PIPELINING", &HopOffer::pipelining),
-                              {"SIZE", &HopOffer::size},
-                              {"8BITMIME", &HopOffer::eight_bit_mime},
-                              {"SMTPUTF8", &HopOffer::smtputf8},
-                              {"CHUNKING", &HopOffer::chunking},
-                              {"DSN", &HopOffer::dsn},
-                              {"STARTTLS", &HopOffer::start_tls}})
-      if (words[0] == name) out.*flag = true;
-    if (words[0] == "XCLIENT") out.xclient.insert(words.begin() + 1, words.end());
-    if (words[0] == "XFORWARD") out.xforward.insert(words.begin() + 1, words.end());
-  }
-  return out;
-}
 
 std::string encode_xtext(std::string_view text) {
   std::string out;
@@ -95,7 +60,8 @@ std::string encode_xtext(std::string_view text) {
   return out;
 }
 
-bool says_smtputf8(const Envelope& envelope, std::span<const std::size_t> recipients, const HopOffer& offer) {
+bool says_smtputf8(const Envelope& envelope, std::span<const std::size_t> recipients,
+                   const mail::LmtpOffer& offer) {
   if (!offer.smtputf8 || envelope.smtputf8) return offer.smtputf8;
   bool beyond_ascii = !is_ascii(envelope.from), all_utf8 = is_utf8(envelope.from);
   for (std::size_t i : recipients) {
@@ -106,7 +72,8 @@ bool says_smtputf8(const Envelope& envelope, std::span<const std::size_t> recipi
   return beyond_ascii && all_utf8;
 }
 
-std::string mail_command(const Envelope& envelope, std::uint64_t size, const HopOffer& offer, bool utf8) {
+std::string mail_command(const Envelope& envelope, std::uint64_t size, const mail::LmtpOffer& offer,
+                         bool utf8) {
   std::string out = fmt::format("MAIL FROM:<{}>", envelope.from);
   if (offer.size) out += fmt::format(" SIZE={}", size);
   if (envelope.body_8bitmime && offer.eight_bit_mime) out += " BODY=8BITMIME";
@@ -117,7 +84,7 @@ std::string mail_command(const Envelope& envelope, std::uint64_t size, const Hop
 }
 
 std::string rcpt_command(const Recipient& recipient, HopRecipient which, std::string_view detail_delimiter,
-                         const HopOffer& offer, bool utf8) {
+                         const mail::LmtpOffer& offer, bool utf8) {
   std::string address = which == HopRecipient::address ? recipient.text
                                                        : user_address(recipient, detail_delimiter);
   if (!utf8 && !is_ascii(address)) address = with_ascii_domain(recipient.text, recipient.domain);
@@ -129,7 +96,7 @@ std::string rcpt_command(const Recipient& recipient, HopRecipient which, std::st
   return out + "\r\n";
 }
 
-std::string xclient_command(const Envelope& envelope, const HopOffer& offer) {
+std::string xclient_command(const Envelope& envelope, const mail::LmtpOffer& offer) {
   return attribute_command("XCLIENT",
                            {{"ADDR", address_attribute(envelope.client)},
                             {"NAME", envelope.client_name},
@@ -138,7 +105,7 @@ std::string xclient_command(const Envelope& envelope, const HopOffer& offer) {
                            offer.xclient);
 }
 
-std::string xforward_command(const Envelope& envelope, const HopOffer& offer) {
+std::string xforward_command(const Envelope& envelope, const mail::LmtpOffer& offer) {
   const Origin& origin = envelope.origin;
   bool known = !(origin.name.empty() && origin.address.empty() && origin.helo.empty() &&
                  origin.ident.empty());

@@ -2,7 +2,6 @@
 // as Postfix defines them).
 #pragma once
 
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,26 +9,21 @@
 
 #include "twinloft/lmtpd/route/next_hop.h"
 #include "twinloft/lmtpd/session/model.h"
+#include "twinloft/mail/lmtp_offer.h"
 
 namespace twinloft::lmtpd {
 
-// What it has answered to LHLO.
-struct HopOffer {
-  bool pipelining = false, size = false, eight_bit_mime = false, smtputf8 = false, chunking = false,
-       dsn = false, start_tls = false;
-  std::set<std::string, std::less<>> xclient, xforward;  // attributes, in capitals
-};
-HopOffer read_offer(const std::vector<std::string>& lhlo_lines);
-
 // Whether MAIL is to say SMTPUTF8: where the client has said it, or where an address needs it and is UTF-8.
-bool says_smtputf8(const Envelope& envelope, std::span<const std::size_t> recipients, const HopOffer& offer);
-std::string mail_command(const Envelope& envelope, std::uint64_t size, const HopOffer& offer, bool utf8);
+bool says_smtputf8(const Envelope& envelope, std::span<const std::size_t> recipients,
+                   const mail::LmtpOffer& offer);
+std::string mail_command(const Envelope& envelope, std::uint64_t size, const mail::LmtpOffer& offer,
+                         bool utf8);
 // `utf8`: MAIL has said SMTPUTF8; without it the address is as it came where the user's name is beyond ASCII.
 std::string rcpt_command(const Recipient& recipient, HopRecipient which, std::string_view detail_delimiter,
-                         const HopOffer& offer, bool utf8);
+                         const mail::LmtpOffer& offer, bool utf8);
 // Whom the connection speaks for. The same text: the same client. Empty: nothing that it offers to take.
-std::string xclient_command(const Envelope& envelope, const HopOffer& offer);
-std::string xforward_command(const Envelope& envelope, const HopOffer& offer);
+std::string xclient_command(const Envelope& envelope, const mail::LmtpOffer& offer);
+std::string xforward_command(const Envelope& envelope, const mail::LmtpOffer& offer);
 
 // RFC 3461 section 4.
 std::string encode_xtext(std::string_view text);

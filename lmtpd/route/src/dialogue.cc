@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "data_encoder.h"
 #include "twinloft/base/utf8.h"
 #include "twinloft/lmtpd/maildir/message_writer.h"
 #include "twinloft/lmtpd/proto/path.h"
+#include "twinloft/mail/data_encoder.h"
 
 namespace twinloft::lmtpd {
 
@@ -17,7 +17,7 @@ constexpr std::size_t piece_bytes = 64 * 1024;  // that is written at once
 constexpr std::size_t pipelined_max = 101;      // commands before their replies: MAIL, and
                                                 // next_hop.NAME.recipients by default
 
-std::unexpected<Error> refused(std::string_view what, const HopReply& reply) {
+std::unexpected<Error> refused(std::string_view what, const mail::LmtpReply& reply) {
   return fail(Errc::conflict, "{} was answered {}", what, reply.text());
 }
 
@@ -44,9 +44,9 @@ std::uint64_t with_crlf_bytes(std::string_view header) {
 // ---- one reply after the other
 // -------------------------------------------------------------------------------------
 
-Result<HopReply> Dialogue::read_reply(Instant deadline) {
+Result<mail::LmtpReply> Dialogue::read_reply(Instant deadline) {
   for (;;) {
-    TL_TRY_ASSIGN(std::optional<HopReply> reply, parser_.next());
+    TL_TRY_ASSIGN(std::optional<mail::LmtpReply> reply, parser_.next());
     if (reply) return std::move(*reply);
     std::byte bytes[4096];
     TL_TRY_ASSIGN(std::size_t count, stream_->read(bytes, deadline));
@@ -54,7 +54,7 @@ Result<HopReply> Dialogue::read_reply(Instant deadline) {
   }
 }
 
-Result<HopReply> Dialogue::ask(std::string_view command, Instant deadline) {
+Result<mail::LmtpReply> Dialogue::ask(std::string_view command, Instant deadline) {
   TL_TRY(stream_->write(command, deadline));
   return read_reply(deadline);
 }
@@ -63,15 +63,15 @@ Result<HopReply> Dialogue::ask(std::string_view command, Instant deadline) {
 // ------------------------------------------------------------------------------------------
 
 Status Dialogue::greet(Instant deadline) {
-  TL_TRY_ASSIGN(HopReply greeting, read_reply(deadline));
+  TL_TRY_ASSIGN(mail::LmtpReply greeting, read_reply(deadline));
   if (greeting.code != 220) return refused("the connection", greeting);
   return {};
 }
 
 Status Dialogue::say_lhlo(Instant deadline) {
-  TL_TRY_ASSIGN(HopReply reply, ask("LHLO " + hostname_ + "\r\n", deadline));
+  TL_TRY_ASSIGN(mail::LmtpReply reply, ask("LHLO " + hostname_ + "\r\n", deadline));
   if (reply.code != 250) return refused("LHLO", reply);
-  offer_ = read_offer(reply.lines);
+  offer_ = mail::read_offer(reply.lines);
   return {};
 }
 
@@ -83,7 +83,7 @@ Status Dialogue::open(const TlsClientContext* tls) {
   first_offer_ = offer_;
   if (!tls || (spec_.tls == HopTls::may && !offer_.start_tls)) return {};
   if (!offer_.start_tls) return fail(Errc::conflict, "it does not offer STARTTLS");
-  TL_TRY_ASSIGN(HopReply reply, ask("STARTTLS\r\n", deadline));
+  TL_TRY_ASSIGN(mail::LmtpReply reply, ask("STARTTLS\r\n", deadline));
   if (reply.code != 220) return refused("STARTTLS", reply);
   if (parser_.pending() != 0)
     return fail(Errc::corrupt, "something was said in clear behind the answer to STARTTLS");
@@ -97,7 +97,7 @@ Status Dialogue::speak_for(const Envelope& envelope) {
   std::string command = wanted_for(envelope);
   if (command == spoken_for_) return {};
   Instant deadline = in(spec_.reply_timeout);
-  TL_TRY_ASSIGN(HopReply reply, ask(command, deadline));
+  TL_TRY_ASSIGN(mail::LmtpReply reply, ask(command, deadline));
   if (reply.code != 220) return refused("XCLIENT", reply);
   TL_TRY(say_lhlo(deadline));
   spoken_for_ = std::move(command);
@@ -134,7 +134,7 @@ struct Dialogue::Attempt {
 
 // At once where it takes several commands at once (RFC 2920). All replies that came are there also where an
 // error ended it.
-Status Dialogue::ask_each(const std::vector<std::string>& commands, std::vector<HopReply>& replies) {
+Status Dialogue::ask_each(const std::vector<std::string>& commands, std::vector<mail::LmtpReply>& replies) {
   // However many there are.
   const Instant latest = in(spec_.data_timeout);
   auto next = [&] { return std::min(in(spec_.reply_timeout), latest); };
@@ -146,7 +146,7 @@ Status Dialogue::ask_each(const std::vector<std::string>& commands, std::vector<
       some += commands[sent];
     TL_TRY(stream_->write(some, next()));
     while (replies.size() < sent) {
-      TL_TRY_ASSIGN(HopReply reply, read_reply(next()));
+      TL_TRY_ASSIGN(mail::LmtpReply reply, read_reply(next()));
       replies.push_back(std::move(reply));
     }
   }
@@ -178,7 +178,7 @@ Status Dialogue::offer_recipients(Attempt& attempt) {
     attempt.answered = true;
     return {};
   }
-  std::vector<HopReply> replies;
+  std::vector<mail::LmtpReply> replies;
   attempt.begun = true;
   Status asked = ask_each(commands, replies);
   attempt.answered = !replies.empty() && replies[0].code != 421;
@@ -197,7 +197,7 @@ Status Dialogue::offer_recipients(Attempt& attempt) {
 Status Dialogue::begin_body(Attempt& attempt) {
   if (!is_idle()) return fail(Errc::corrupt, "it says more than it was asked");
   if (offer_.chunking) return {};
-  TL_TRY_ASSIGN(HopReply reply, ask("DATA\r\n", in(spec_.reply_timeout)));
+  TL_TRY_ASSIGN(mail::LmtpReply reply, ask("DATA\r\n", in(spec_.reply_timeout)));
   if (reply.code == 354) return {};
   attempt.settle_rest(reply_of_hop(reply, Stage::body));
   return {};
@@ -205,7 +205,7 @@ Status Dialogue::begin_body(Attempt& attempt) {
 
 Status Dialogue::send_message(const MessageBody& body, const std::string& header) {
   const Instant deadline = in(spec_.data_timeout);
-  DataEncoder encoder;
+  mail::DataEncoder encoder;
   // RFC 3030: as it is, whatever lines it has.
   std::string out = offer_.chunking ? fmt::format("BDAT {} LAST\r\n", with_crlf_bytes(header) + body.size)
                                     : std::string();
@@ -229,7 +229,7 @@ Status Dialogue::take_results(Attempt& attempt) {
   Instant deadline = in(spec_.data_timeout);
   for (auto& result : attempt.results) {
     if (result) continue;
-    TL_TRY_ASSIGN(HopReply reply, read_reply(deadline));
+    TL_TRY_ASSIGN(mail::LmtpReply reply, read_reply(deadline));
     if (reply.code / 100 == 3) return fail(Errc::corrupt, "the message was answered {}", reply.text());
     result = reply_of_hop(reply, Stage::message);
   }
@@ -237,7 +237,7 @@ Status Dialogue::take_results(Attempt& attempt) {
 }
 
 Status Dialogue::reset() {
-  TL_TRY_ASSIGN(HopReply reply, ask("RSET\r\n", in(spec_.reply_timeout)));
+  TL_TRY_ASSIGN(mail::LmtpReply reply, ask("RSET\r\n", in(spec_.reply_timeout)));
   if (!reply.positive()) return refused("RSET", reply);
   return {};
 }

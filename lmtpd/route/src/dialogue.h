@@ -63,14 +63,14 @@ class Dialogue {
  private:
   struct Attempt;
   Instant in(std::chrono::milliseconds time) const { return clock_.now() + time; }
-  Result<HopReply> read_reply(Instant deadline);
-  Result<HopReply> ask(std::string_view command, Instant deadline);
+  Result<mail::LmtpReply> read_reply(Instant deadline);
+  Result<mail::LmtpReply> ask(std::string_view command, Instant deadline);
   Status greet(Instant deadline);
   Status say_lhlo(Instant deadline);
   std::string wanted_for(const Envelope& envelope) const {
     return spec_.xclient ? xclient_command(envelope, first_offer_) : std::string();
   }
-  Status ask_each(const std::vector<std::string>& commands, std::vector<HopReply>& replies);
+  Status ask_each(const std::vector<std::string>& commands, std::vector<mail::LmtpReply>& replies);
   Status offer_recipients(Attempt& attempt);
   Status begin_body(Attempt& attempt);
   Status send_message(const MessageBody& body, const std::string& header);
@@ -82,10 +82,10 @@ class Dialogue {
   const std::string& hostname_;
   const std::string& detail_delimiter_;
   const Clock& clock_;
-  ReplyParser parser_;
-  HopOffer offer_;
-  HopOffer first_offer_;  // before anything was said of a client: afterwards it may not offer XCLIENT any
-                          // more
+  mail::LmtpReplyParser parser_;
+  mail::LmtpOffer offer_;
+  mail::LmtpOffer first_offer_;  // before anything was said of a client: afterwards it may not offer XCLIENT
+                                 // any more
   std::string spoken_for_;
   bool was_used_ = false;
 };

@@ -10,6 +10,7 @@
 #include "beneath.h"
 #include "mailbox.h"
 #include "read_file.h"
+#include "twinloft/mail/maildir_name.h"
 #include "twinloft/spool-repl/salvage/ledger.h"
 
 namespace twinloft::repl::salvage {
@@ -133,7 +134,7 @@ bool Run::record(std::size_t i, Mark mark) {
 bool Run::settle_as_deleted(std::size_t i) {
   const Message& m = messages_[i];
   if (m.kind != Kind::uncertain) return false;
-  auto seen = was_seen(root_, m.maildir, base_name(m.name));
+  auto seen = was_seen(root_, m.maildir, mail::base_name(m.name));
   if (seen && !*seen) return false;
   if (!seen) {
     settle(i, Fate::failed, "it can not be told whether the winner had it: " + seen.error().message);
@@ -194,7 +195,7 @@ void Run::take_outcome(std::size_t i, const Sent& sent, const std::string& tried
 Status Run::check_other_history(std::size_t i) const {
   const Message& m = messages_[i];
   if (options_.any_spool || m.kind != Kind::after || ledger_.find(key(i))) return {};
-  std::string found = find_file(root_, m.maildir, m.folder, base_name(m.name), m.content);
+  std::string found = find_file(root_, m.maildir, m.folder, mail::base_name(m.name), m.content);
   if (found.empty()) return {};
   return fail(Errc::conflict,
               "this is the spool that the bundle was taken from: {} lies where message {} lay on the loser. "

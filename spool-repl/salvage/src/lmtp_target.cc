@@ -3,6 +3,8 @@
 
 #include "lmtp_connection.h"
 #include "read_file.h"
+#include "twinloft/mail/data_encoder.h"
+#include "twinloft/mail/lmtp_offer.h"
 #include "twinloft/spool-repl/salvage/target.h"
 
 namespace twinloft::repl::salvage {
@@ -18,8 +20,8 @@ bool is_compressed(std::string_view start) {
   return false;
 }
 
-Sent answered(const Reply& reply) {
-  return {reply.lasting() ? End::refused : End::deferred, reply.text};
+Sent answered(const mail::LmtpReply& reply) {
+  return {reply.code >= 500 ? End::refused : End::deferred, text_of(reply)};
 }
 
 class LmtpTarget final : public Target {
@@ -44,7 +46,7 @@ class LmtpTarget final : public Target {
   // Also ends a transaction that was refused in the middle.
   bool still_there() {
     auto reply = connection_->ask("RSET");
-    return reply && reply->good();
+    return reply && reply->positive();
   }
 
   Sent lost(const Error& error, End end) {
@@ -55,15 +57,15 @@ class LmtpTarget final : public Target {
   Status begin() {
     if (connection_) return {};
     TL_TRY_ASSIGN(connection_, LmtpConnection::connect(server_, options_));
-    auto said = [&](const Result<Reply>& reply, const char* to) -> Status {
+    auto said = [&](const Result<mail::LmtpReply>& reply, const char* to) -> Status {
       if (!reply) return fail(reply.error().code, "{}: {}: {}", server_.text, to, reply.error().message);
-      if (!reply->good()) return fail(Errc::unavailable, "{}: {}: {}", server_.text, to, reply->text);
+      if (!reply->positive()) return fail(Errc::unavailable, "{}: {}: {}", server_.text, to, text_of(*reply));
       return {};
     };
     TL_TRY(said(connection_->reply(), "greeting"));
     auto hello = connection_->ask("LHLO " + options_.hostname);
     TL_TRY(said(hello, "LHLO"));
-    eight_bit_ = hello->text.find("8BITMIME") != std::string::npos;
+    eight_bit_ = mail::read_offer(hello->lines).eight_bit_mime;
     return {};
   }
 
@@ -72,7 +74,7 @@ class LmtpTarget final : public Target {
          {std::string("MAIL FROM:<>") + (eight_bit_ ? " BODY=8BITMIME" : ""), "RCPT TO:<" + path + ">"}) {
       auto reply = connection_->ask(command);
       if (!reply) return lost(reply.error(), End::failed);
-      if (!reply->good()) return refusal(*reply);
+      if (!reply->positive()) return refusal(*reply);
     }
     auto ready = connection_->ask("DATA");
     if (!ready) return lost(ready.error(), End::failed);
@@ -81,7 +83,7 @@ class LmtpTarget final : public Target {
   }
 
   // 421: the server closes the connection.
-  Sent refusal(const Reply& reply) {
+  Sent refusal(const mail::LmtpReply& reply) {
     if (reply.code == 421 || reply.code < 400) connection_.reset();
     return answered(reply);
   }
@@ -91,34 +93,34 @@ class LmtpTarget final : public Target {
       // Without the final dot it is no message. The server may have said why it hung up.
       auto why = connection_->reply();
       connection_.reset();
-      return {End::failed, why ? why->text : sent.error().message};
+      return {End::failed, why ? text_of(*why) : sent.error().message};
     }
     connection_->set_reply_timeout(options_.final_timeout);
     Status dot = connection_->send(".\r\n");
     auto reply = dot ? connection_->reply() : std::unexpected(dot.error());
     if (!reply || (reply->code >= 300 && reply->code < 400)) {
       connection_.reset();
-      return {End::unknown, "no reply to the message: " + (reply ? reply->text : reply.error().message)};
+      return {End::unknown, "no reply to the message: " + (reply ? text_of(*reply) : reply.error().message)};
     }
     connection_->set_reply_timeout(options_.timeout);
-    return reply->good() ? Sent{End::delivered, reply->text} : refusal(*reply);
+    return reply->positive() ? Sent{End::delivered, text_of(*reply)} : refusal(*reply);
   }
 
   Status send_content(std::string_view start, int content) {
-    DotStuffer stuffer;
+    mail::DataEncoder encoder(mail::LoneCr::keep);
     std::string out;
     std::size_t trace = trace_length(start, start.size() < trace_bytes_max), skipped = 0;
-    stuffer.feed(without_delivered_to(start.substr(0, trace)), out);
+    encoder.feed(without_delivered_to(start.substr(0, trace)), out);
     Status sent = read_pieces(content, [&](ByteSpan piece) -> Result<bool> {
       std::size_t skip = std::min(trace - skipped, piece.size());
       skipped += skip;
-      stuffer.feed(as_text(piece.subspan(skip)), out);
+      encoder.feed(as_text(piece.subspan(skip)), out);
       TL_TRY(connection_->send(out));
       out.clear();
       return true;
     });
     if (!sent) return sent;
-    stuffer.finish(out);
+    encoder.end_line(out);
     return connection_->send(out);
   }
 

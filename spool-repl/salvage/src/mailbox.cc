@@ -7,6 +7,7 @@
 #include "beneath.h"
 #include "read_file.h"
 #include "spool_tree.h"
+#include "twinloft/mail/maildir_name.h"
 
 namespace twinloft::repl::salvage {
 
@@ -103,10 +104,6 @@ Result<std::set<Sha256>> find_contents(int root, const std::string& maildir,
   }
 }
 
-std::string base_name(const std::string& name) {
-  return name.substr(0, name.find(":2,"));
-}
-
 std::string find_file(int root, const std::string& maildir, const std::string& folder,
                       const std::string& base, const Sha256& content) {
   std::string out;
@@ -114,7 +111,7 @@ std::string find_file(int root, const std::string& maildir, const std::string& f
   (void)walk_folder(
       root, maildir, folder,
       [&](int box, const MailFile& file) -> Status {
-        if (file.box == Box::tmp || base_name(file.name) != base) return {};
+        if (file.box == Box::tmp || mail::base_name(file.name) != base) return {};
         auto open = open_plain_file(box, file.name);
         if (!open) return {};
         ContentHasher hasher;

@@ -16,9 +16,6 @@ namespace twinloft::repl::salvage {
 Result<std::set<Sha256>> find_contents(int root, const std::string& maildir,
                                        const std::vector<ContentDigest>& wanted);
 
-// A Maildir file's name without its flags, which it keeps for as long as it exists.
-std::string base_name(const std::string& name);
-
 // The file of a folder's new/ or cur/ that has that base name and that content, as a path below the root; ""
 // where there is none, or it can not be told.
 std::string find_file(int root, const std::string& maildir, const std::string& folder,

@@ -3,12 +3,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 
 #include "beneath.h"
 #include "read_file.h"
 #include "twinloft/base/clock.h"
+#include "twinloft/mail/maildir_layout.h"
+#include "twinloft/mail/maildir_name.h"
+#include "twinloft/mail/subscriptions.h"
 #include "twinloft/spool-repl/salvage/target.h"
 
 namespace twinloft::repl::salvage {
@@ -17,20 +19,6 @@ namespace {
 
 constexpr std::size_t subscriptions_bytes_max = 1 << 20;
 constexpr const char* unfinished_folder = "twinloft-salvage.folder";
-constexpr const char* subscriptions_lock = "subscriptions.lock";
-constexpr std::string_view subscriptions_v2 = "V\t2\n";
-
-// The standard ones. Dovecot's lower-case letters stand for keywords, by a table that each folder has of its
-// own.
-std::string flags_of(const std::string& name) {
-  std::size_t at = name.find(":2,");
-  std::string out;
-  if (at == name.npos) return out;
-  for (char c : name.substr(at + 3))
-    if (std::string_view("DFPRST").find(c) != std::string_view::npos && out.find(c) == out.npos) out += c;
-  std::sort(out.begin(), out.end());
-  return out;
-}
 
 // Unique, and the same in every try: it is made of the content.
 std::string base_of(const Message& m) {
@@ -112,7 +100,7 @@ Status Copy::give_away(int fd, const Ownership& owner) {
 }
 
 Status Copy::make_boxes(int folder) {
-  for (const char* name : {"cur", "new", "tmp"}) {
+  for (const char* name : mail::maildir_boxes) {
     auto box = open_directory(folder, name);
     bool made = !box && box.error().sys == ENOENT;
     if (made) {
@@ -137,8 +125,8 @@ Status Copy::write_file(int dir, const std::string& name, const std::string& tex
 
 // Somebody else has made the folder meanwhile. What the user has put into this one stays.
 void Copy::remove_unfinished(int folder) {
-  (void)ops_.remove(folder, "maildirfolder");
-  for (const char* name : {"cur", "new", "tmp"}) (void)::unlinkat(folder, name, AT_REMOVEDIR);
+  (void)ops_.remove(folder, mail::folder_mark);
+  for (const char* name : mail::maildir_boxes) (void)::unlinkat(folder, name, AT_REMOVEDIR);
   (void)::unlinkat(maildir_.get(), unfinished_folder, AT_REMOVEDIR);
   also_.clear();
 }
@@ -152,10 +140,10 @@ Status Copy::make_folder() {
   }
   if (!folder) return std::unexpected(std::move(folder).error());
   TL_TRY(make_boxes(folder->get()));
-  if (auto mark = open_plain_file(folder->get(), "maildirfolder"); mark)
+  if (auto mark = open_plain_file(folder->get(), mail::folder_mark); mark)
     TL_TRY(give_away(mark->fd.get(), of_file(owner_)));
   else
-    TL_TRY(write_file(folder->get(), "maildirfolder", ""));
+    TL_TRY(write_file(folder->get(), mail::folder_mark, ""));
   TL_TRY(give_away(folder->get(), owner_));
   also_ = "; the folder was made";
   // Without it the user finds the folder in the list of all.
@@ -171,28 +159,27 @@ Status Copy::make_folder() {
 Status Copy::subscribe() {
   TL_TRY_ASSIGN(Fd lock, take_lock());
   Status done = write_subscriptions(lock.get());
-  if (!done) (void)ops_.remove(maildir_.get(), subscriptions_lock);
+  if (!done) (void)ops_.remove(maildir_.get(), mail::subscriptions_lock_name);
   return done;
 }
 
 // One that has not changed for long is of a process that has ended.
 Result<Fd> Copy::take_lock() {
-  constexpr std::time_t stale_seconds = 30;
-  auto lock = ops_.create(maildir_.get(), subscriptions_lock);
+  auto lock = ops_.create(maildir_.get(), mail::subscriptions_lock_name);
   if (lock || lock.error().sys != EEXIST) return lock;
   struct stat about{};
   std::int64_t now = OsClock().wall().seconds;
-  if (::fstatat(maildir_.get(), subscriptions_lock, &about, AT_SYMLINK_NOFOLLOW) != 0 ||
-      now - about.st_mtim.tv_sec <= stale_seconds)
-    return fail(Errc::unavailable, "another program holds {}", subscriptions_lock);
-  TL_TRY(ops_.remove(maildir_.get(), subscriptions_lock));
-  return ops_.create(maildir_.get(), subscriptions_lock);
+  if (::fstatat(maildir_.get(), mail::subscriptions_lock_name, &about, AT_SYMLINK_NOFOLLOW) != 0 ||
+      now - about.st_mtim.tv_sec <= mail::lock_stale_seconds)
+    return fail(Errc::unavailable, "another program holds {}", mail::subscriptions_lock_name);
+  TL_TRY(ops_.remove(maildir_.get(), mail::subscriptions_lock_name));
+  return ops_.create(maildir_.get(), mail::subscriptions_lock_name);
 }
 
 // An error leaves the lock.
 Status Copy::write_subscriptions(int lock) {
-  std::string text, entry = message_.folder.substr(1);
-  auto old = open_plain_file(maildir_.get(), "subscriptions");
+  std::string text;
+  auto old = open_plain_file(maildir_.get(), mail::subscriptions_name);
   if (!old && old.error().sys != ENOENT) return std::unexpected(std::move(old).error());
   if (old && old->about.st_uid != owner_.uid)
     return fail(Errc::denied, "subscriptions belongs to another user");
@@ -202,14 +189,12 @@ Status Copy::write_subscriptions(int lock) {
       if (text.size() > subscriptions_bytes_max) return fail(Errc::exhausted, "subscriptions is too large");
       return true;
     }));
-  if (text.starts_with(subscriptions_v2)) std::replace(entry.begin(), entry.end(), '.', '\t');
-  if (entry.find('\n') != entry.npos) return fail(Errc::invalid, "its name has a line end");
-  if (!text.empty() && !text.ends_with('\n')) text += '\n';
-  if (("\n" + text).find("\n" + entry + "\n") != text.npos)
-    return ops_.remove(maildir_.get(), subscriptions_lock);
-  TL_TRY(ops_.write(lock, as_bytes(text + entry + "\n")));
+  if (message_.folder.find('\n') != std::string::npos) return fail(Errc::invalid, "its name has a line end");
+  auto changed = mail::add_subscription(text, message_.folder);
+  if (!changed) return ops_.remove(maildir_.get(), mail::subscriptions_lock_name);
+  TL_TRY(ops_.write(lock, as_bytes(*changed)));
   TL_TRY(give_away(lock, of_file(owner_)));
-  return ops_.replace(maildir_.get(), subscriptions_lock, "subscriptions");
+  return ops_.replace(maildir_.get(), mail::subscriptions_lock_name, mail::subscriptions_name);
 }
 
 Status Copy::fill(int file, int content) {
@@ -244,8 +229,8 @@ Result<std::string> Copy::store(int content) {
   std::string name;
   Status done = write();
   if (done) {
-    name = fmt::format("{},S={},W={}", base, bytes_, bytes_ + bare_lf_);
-    if (!message_.in_new) name += ":2," + flags_of(message_.name);
+    name = mail::with_sizes(base, bytes_, bytes_ + bare_lf_);
+    if (!message_.in_new) name = mail::with_flags(name, mail::standard_flags(message_.name));
     done = ops_.rename(tmp.get(), base, box.get(), name);
   }
   if (!done) {

@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "beneath.h"
+#include "twinloft/mail/maildir_layout.h"
 
 namespace twinloft::repl::salvage {
 
@@ -20,10 +21,6 @@ bool has_directory(const std::vector<Entry>& entries, std::string_view name) {
 
 bool is_maildir(const std::vector<Entry>& entries) {
   return has_directory(entries, "cur") && has_directory(entries, "new");
-}
-
-bool is_box(std::string_view name) {
-  return name == "cur" || name == "new" || name == "tmp";
 }
 
 std::string below(const std::string& path, const std::string& name) {
@@ -60,7 +57,7 @@ class Search {
     for (const Entry& e : *entries) {
       if (e.type == DT_LNK) note_link(below(path, e.name));
       // A Maildir++ folder belongs to its Maildir.
-      if (e.type == DT_DIR && !(maildir && (is_box(e.name) || e.name.starts_with('.'))))
+      if (e.type == DT_DIR && !(maildir && (mail::is_maildir_box(e.name) || mail::is_folder_name(e.name))))
         waiting_.push_back(below(path, e.name));
     }
   }
@@ -138,7 +135,7 @@ Result<std::vector<std::string>> list_folders(int root, const std::string& maild
   TL_TRY_ASSIGN(std::vector<Entry> entries, list_directory(dir.get()));
   std::vector<std::string> out{""};
   for (const Entry& e : entries) {
-    if (!e.name.starts_with('.')) continue;
+    if (!mail::is_folder_name(e.name)) continue;
     if (e.type == DT_LNK)
       problems.add(below(maildir, e.name), "a symbolic link where a folder should be: not followed");
     if (e.type != DT_DIR) continue;

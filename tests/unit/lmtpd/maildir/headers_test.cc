@@ -2,7 +2,6 @@
 #include "twinloft/lmtpd/maildir/headers.h"
 
 #include "../support/fixture.h"
-#include "maildir_name.h"
 
 namespace twinloft::lmtpd {
 namespace {
@@ -114,15 +113,6 @@ TEST(FindLoop, CountsReceivedFields) {
   text += "\r\n";
   EXPECT_FALSE(find_loop(test::in_memory(text), test::make_recipient("/srv/ann"), {true, 5})->has_value());
   EXPECT_TRUE(find_loop(test::in_memory(text), test::make_recipient("/srv/ann"), {true, 4})->has_value());
-}
-
-TEST(MaildirNames, HoldNoSeparatorOfMaildir) {
-  EXPECT_EQ(clean_host("a/b:c,d e"), "a\\057b\\072c\\054d\\040e");
-  EXPECT_EQ(clean_host(""), "localhost");
-  MaildirNames names("mail.example.org", 42);
-  EXPECT_EQ(names.next({100, 7}), "100.M7P42Q0.mail.example.org");
-  EXPECT_EQ(names.next({100, 7}), "100.M7P42Q1.mail.example.org");
-  EXPECT_EQ(with_sizes("x", {12, 14}), "x,S=12,W=14");
 }
 
 }  // namespace

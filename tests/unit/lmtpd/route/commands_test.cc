@@ -5,17 +5,18 @@
 namespace twinloft::lmtpd {
 namespace {
 
-HopOffer everything() {
-  return read_offer({"store.example", "PIPELINING", "size 1000", "8BITMIME", "SMTPUTF8", "CHUNKING", "DSN",
-                     "STARTTLS", "XCLIENT NAME ADDR PROTO HELO", "XFORWARD NAME ADDR HELO IDENT"});
+mail::LmtpOffer everything() {
+  return mail::read_offer({"store.example", "PIPELINING", "size 1000", "8BITMIME", "SMTPUTF8", "CHUNKING",
+                           "DSN", "STARTTLS", "XCLIENT NAME ADDR PROTO HELO",
+                           "XFORWARD NAME ADDR HELO IDENT"});
 }
 
 TEST(Commands, OffersAreReadInAnyCaseAndNotFromTheGreeting) {
-  HopOffer offer = everything();
+  mail::LmtpOffer offer = everything();
   EXPECT_TRUE(offer.pipelining && offer.size && offer.eight_bit_mime && offer.smtputf8 && offer.chunking &&
               offer.dsn && offer.start_tls);
   EXPECT_TRUE(offer.xclient.contains("HELO") && !offer.xclient.contains("LOGIN"));
-  EXPECT_FALSE(read_offer({"PIPELINING", "SIZES"}).pipelining);
+  EXPECT_FALSE(mail::read_offer({"PIPELINING", "SIZES"}).pipelining);
 }
 
 TEST(Commands, MailSaysWhatIsOffered) {
@@ -61,7 +62,8 @@ TEST(Commands, XclientSaysWhoTheClientIs) {
   EXPECT_EQ(xclient_command(envelope, everything()),
             "XCLIENT ADDR=IPV6:2001:db8::1 NAME=[UNAVAILABLE] PROTO=LMTP HELO=c+2Bd\r\n");
   envelope.client = "unix";
-  EXPECT_EQ(xclient_command(envelope, read_offer({"", "XCLIENT ADDR"})), "XCLIENT ADDR=[UNAVAILABLE]\r\n");
+  EXPECT_EQ(xclient_command(envelope, mail::read_offer({"", "XCLIENT ADDR"})),
+            "XCLIENT ADDR=[UNAVAILABLE]\r\n");
   EXPECT_EQ(xclient_command(envelope, {}), "");
 }
 

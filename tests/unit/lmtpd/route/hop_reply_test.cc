@@ -5,65 +5,6 @@
 namespace twinloft::lmtpd {
 namespace {
 
-// The same replies for any split.
-std::vector<HopReply> parsed(std::string_view input) {
-  std::vector<HopReply> whole, trickled;
-  ReplyParser at_once, byte_by_byte;
-  at_once.feed(input);
-  for (Result<std::optional<HopReply>> reply; (reply = at_once.next()) && *reply;)
-    whole.push_back(std::move(**reply));
-  for (char c : input) {
-    byte_by_byte.feed({&c, 1});
-    if (auto reply = byte_by_byte.next(); reply && *reply) trickled.push_back(std::move(**reply));
-  }
-  EXPECT_EQ(whole.size(), trickled.size());
-  for (std::size_t i = 0; i < std::min(whole.size(), trickled.size()); ++i)
-    EXPECT_EQ(whole[i].text(), trickled[i].text());
-  return whole;
-}
-
-TEST(ReplyParser, TakesRepliesOfOneLineAndOfSeveral) {
-  auto replies = parsed("220 hello\r\n250-one\r\n250-\r\n250 SIZE 5\n354\r\n");
-  ASSERT_EQ(replies.size(), 3u);
-  EXPECT_EQ(replies[0].text(), "220 hello");
-  EXPECT_EQ(replies[1].lines, (std::vector<std::string>{"one", "", "SIZE 5"}));
-  EXPECT_EQ(replies[2].code, 354);
-}
-
-TEST(ReplyParser, TellsWhatHasComeBehindTheLast) {
-  ReplyParser parser;
-  parser.feed("250 a\r\n250-b\r\n25");
-  ASSERT_TRUE(*parser.next());
-  EXPECT_FALSE(*parser.next());
-  EXPECT_GT(parser.pending(), 0u);
-  parser.feed("0 c\r\n");
-  ASSERT_TRUE(*parser.next());
-  EXPECT_EQ(parser.pending(), 0u);
-}
-
-TEST(ReplyParser, RefusesWhatIsNone) {
-  for (std::string input :
-       {std::string("hello\r\n"), std::string("999 x\r\n"), std::string("150 x\r\n"), std::string("25 x\r\n"),
-        std::string("2500 x\r\n"), std::string("\r\n"), std::string("250-a\r\n251 b\r\n"),
-        std::string(3000, 'x'), std::string("250 ") + std::string(3000, 'x') + "\r\n"}) {
-    ReplyParser parser;
-    parser.feed(input);
-    auto reply = parser.next();
-    ASSERT_FALSE(reply) << input.substr(0, 40);
-    EXPECT_EQ(reply.error().code, Errc::corrupt);
-  }
-}
-
-TEST(ReplyParser, BoundsTheLinesOfOneReply) {
-  ReplyParser parser;
-  Result<std::optional<HopReply>> reply = std::nullopt;
-  for (int i = 0; i < 1000 && reply; ++i) {
-    parser.feed("250-more\r\n");
-    reply = parser.next();
-  }
-  EXPECT_FALSE(reply);
-}
-
 Reply mapped(int code, std::string text, Stage stage = Stage::message) {
   return reply_of_hop({code, {std::move(text)}}, stage);
 }
@@ -108,12 +49,6 @@ TEST(ReplyOfHop, TooManyRecipientsIsForAnotherTransaction) {
   EXPECT_EQ(reply.code, 452);
   EXPECT_EQ(reply.enhanced, "4.5.3");
   EXPECT_EQ(mapped(552, "5.2.2 Full", Stage::recipient).code, 552);
-}
-
-TEST(ReplyParser, AReplyHasABound) {
-  ReplyParser parser;
-  for (int i = 0; i < 20; ++i) parser.feed("250-" + std::string(1000, 'x') + "\r\n");
-  EXPECT_FALSE(parser.next());
 }
 
 }  // namespace

@@ -13,27 +13,6 @@ using End = Sent::End;
 using At = FakeLmtp::At;
 using Answer = FakeLmtp::Answer;
 
-std::string stuffed(const std::string& text) {
-  std::string whole, bytes;
-  DotStuffer one, other;
-  one.feed(text, whole);
-  one.finish(whole);
-  for (char c : text) other.feed(std::string_view(&c, 1), bytes);
-  other.finish(bytes);
-  EXPECT_EQ(whole, bytes);
-  return whole;
-}
-
-TEST(DotStuffer, LineEndsAndDots) {
-  EXPECT_EQ(stuffed(""), "");
-  EXPECT_EQ(stuffed("a\nb\r\nc"), "a\r\nb\r\nc\r\n");
-  EXPECT_EQ(stuffed("."), "..\r\n");
-  EXPECT_EQ(stuffed("a\n.\n..b\r\n.\r\n"), "a\r\n..\r\n...b\r\n..\r\n");
-  EXPECT_EQ(stuffed("a.b\n"), "a.b\r\n");
-  EXPECT_EQ(stuffed("a\r.\rb\n"), "a\r.\rb\r\n") << "a bare CR ends no line";
-  EXPECT_EQ(stuffed("a\r"), "a\r\n");
-}
-
 TEST(ForwardPath, QuotedWhereItMustBe) {
   EXPECT_EQ(forward_path("ann@example.org"), "ann@example.org");
   EXPECT_EQ(forward_path("ann"), "ann");

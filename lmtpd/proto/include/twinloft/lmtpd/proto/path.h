@@ -57,7 +57,4 @@ struct SplitLocalPart {
 };
 SplitLocalPart split_detail(std::string_view local_part, std::string_view delimiter);
 
-// As a dot-string or a quoted string (RFC 5321 section 4.1.2). Bytes above ASCII are good in both (RFC 6531).
-std::string quote_local_part(std::string_view text);
-
 }  // namespace twinloft::lmtpd

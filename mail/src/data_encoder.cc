@@ -1,14 +1,14 @@
-#include "data_encoder.h"
+#include "twinloft/mail/data_encoder.h"
 
 #include <algorithm>
 
-namespace twinloft::lmtpd {
+namespace twinloft::mail {
 
 void DataEncoder::feed(std::string_view bytes, std::string& out) {
   while (!bytes.empty()) {
     if (cr_) {
       cr_ = false;
-      if (bytes.front() != '\n') out += ' ', line_begins_ = false;
+      if (bytes.front() != '\n') put_lone_cr(out);
     }
     if (line_begins_ && bytes.front() == '.') out += '.';
     std::size_t plain = std::min(bytes.find_first_of("\r\n"), bytes.size());
@@ -24,11 +24,22 @@ void DataEncoder::feed(std::string_view bytes, std::string& out) {
   }
 }
 
-void DataEncoder::finish(std::string& out) {
-  if (cr_) out += ' ', line_begins_ = false, cr_ = false;
-  if (!line_begins_) out += "\r\n";
-  out += ".\r\n";
+void DataEncoder::put_lone_cr(std::string& out) {
+  out += lone_cr_ == LoneCr::blank ? ' ' : '\r';
+  line_begins_ = false;
+}
+
+// A CR at the very end is half of a line end where it is not to become a blank.
+void DataEncoder::end_line(std::string& out) {
+  if (cr_ && lone_cr_ == LoneCr::blank) put_lone_cr(out);
+  if (!line_begins_ || cr_) out += "\r\n";
+  cr_ = false;
   line_begins_ = true;
 }
 
-}  // namespace twinloft::lmtpd
+void DataEncoder::finish(std::string& out) {
+  end_line(out);
+  out += ".\r\n";
+}
+
+}  // namespace twinloft::mail

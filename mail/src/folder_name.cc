@@ -1,11 +1,11 @@
-#include "twinloft/lmtpd/maildir/folder_name.h"
+#include "twinloft/mail/folder_name.h"
 
 #include <algorithm>
 #include <cstdint>
 
 #include "twinloft/base/utf8.h"
 
-namespace twinloft::lmtpd {
+namespace twinloft::mail {
 
 namespace {
 
@@ -114,4 +114,4 @@ Result<std::string> quota_folder(std::string_view name, char separator) {
   return *directory;
 }
 
-}  // namespace twinloft::lmtpd
+}  // namespace twinloft::mail

@@ -1,8 +1,8 @@
-#include "subscriptions.h"
+#include "twinloft/mail/subscriptions.h"
 
 #include <gtest/gtest.h>
 
-namespace twinloft::lmtpd {
+namespace twinloft::mail {
 namespace {
 
 std::string added(std::string_view file, std::string_view folder) {
@@ -29,4 +29,4 @@ TEST(Subscriptions, WhatIsThereIsNotAddedAgain) {
 }
 
 }  // namespace
-}  // namespace twinloft::lmtpd
+}  // namespace twinloft::mail

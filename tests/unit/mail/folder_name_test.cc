@@ -1,8 +1,8 @@
-#include "twinloft/lmtpd/maildir/folder_name.h"
+#include "twinloft/mail/folder_name.h"
 
 #include <gtest/gtest.h>
 
-namespace twinloft::lmtpd {
+namespace twinloft::mail {
 namespace {
 
 std::string directory(std::string_view detail, char separator = '.') {
@@ -50,4 +50,4 @@ TEST(FolderDirectory, LengthAndDepthAreBounded) {
 }
 
 }  // namespace
-}  // namespace twinloft::lmtpd
+}  // namespace twinloft::mail

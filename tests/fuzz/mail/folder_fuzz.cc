@@ -4,12 +4,12 @@
 #include <cstdint>
 #include <string>
 
-#include "subscriptions.h"
 #include "twinloft/base/check.h"
-#include "twinloft/lmtpd/maildir/folder_name.h"
+#include "twinloft/mail/folder_name.h"
+#include "twinloft/mail/subscriptions.h"
 
 using namespace twinloft;
-using namespace twinloft::lmtpd;
+using namespace twinloft::mail;
 
 namespace {
 

@@ -7,7 +7,7 @@
 
 #include "twinloft/base/result.h"
 
-namespace twinloft::lmtpd {
+namespace twinloft::mail {
 
 // "&" and what is not printable ASCII in modified UTF-7 (RFC 3501 section 5.1.3). `name` is UTF-8 without
 // control characters.
@@ -23,4 +23,4 @@ std::optional<std::string> folder_directory(std::string_view detail, char separa
 // folder's name.
 Result<std::string> quota_folder(std::string_view name, char separator);
 
-}  // namespace twinloft::lmtpd
+}  // namespace twinloft::mail
