@@ -185,6 +185,10 @@ class BannedCalls(TidyTest):
         ("raw-sync", "syncfs(fd);", "base"),
         ("raw-sync", "sync_file_range(fd, 0, 0, 0);", "spool-repl/io"),
         ("raw-sync", "x = !fsync(fd);", "tests/sim"),
+        ("passed-descriptors", "header->cmsg_type = SCM_RIGHTS;", "base"),
+        ("passed-descriptors", "std::memcpy(CMSG_DATA(c), &fd, sizeof fd);", "base"),
+        ("program", "if (::posix_spawn(&pid, path, nullptr, nullptr, argv, env) != 0) return;", "base"),
+        ("program", "return posix_spawnp(&pid, argv[0], nullptr, nullptr, argv, environ);", "tests/unit/base"),
     ]
 
     def test_refused_outside_of_the_owner(self):

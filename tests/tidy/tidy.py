@@ -46,6 +46,10 @@ BANS = [
     Ban("raw-sync", ("fsync", "fdatasync", "syncfs", "sync_file_range", "io_uring_prep_fsync"), True,
         ("base", "spool-repl/io", "tests"),
         "may succeed on a file system that has failed; use base/durable.h"),
+    Ban("passed-descriptors", ("CMSG_DATA", "SCM_RIGHTS"), False, ("base",),
+        "leaves descriptors open that nobody asked for; use base/passed_fds.h"),
+    Ban("program", ("posix_spawn", "posix_spawnp"), True, ("base", "tests"),
+        "hands on descriptors and signals, and has no bound on time; use base/program.h"),
 ]
 
 # Functions that libstdc++ has gained after g++ 12, or will gain. A call without a namespace finds them by its arguments: it means
