@@ -27,27 +27,73 @@ void Volume::check_invariants() const {
   for (const DirtyMap& d : dirty) TL_CHECK(!d.slot().known || d.slot().peer != 0);
 }
 
+void Term::check_invariants() const {
+  TL_CHECK((in_sync_ & set_of(v_.sb.replica)) != 0);
+  // The table has the newest epoch as soon as its record has a place in the log.
+  TL_CHECK(!logged_ || (!v_.sb.epochs.empty() && v_.sb.epochs.back().epoch == epoch_));
+  TL_CHECK(logged_ || v_.log.epoch_before(v_.log.end()) != epoch_);
+  TL_CHECK(!logged_ || end_ <= v_.log.end());
+}
+
+void Membership::check_invariants() const {
+  TL_CHECK(!change_ || change_->desired.epoch.counter > term_.epoch().counter);
+  TL_CHECK(!change_ || (change_->desired.in_sync & set_of(v_.sb.replica)) != 0);
+  TL_CHECK(!change_ || !doubted_);
+  TL_CHECK(!suspension_told_ || suspended_since_);
+  for (const Peer& p : peers_)
+    TL_CHECK(!p.adding || p.is_streaming() || p.in<Peer::StandAlone>() || changing(p.id()));
+}
+
+void ClientIo::check_invariants() const {
+  auto by_serial = [](const Waiter& a, const Waiter& b) { return a.serial < b.serial; };
+  TL_CHECK(std::is_sorted(waiters_.begin(), waiters_.end(), by_serial));
+  TL_CHECK(waiters_.empty() || waiters_.back().serial <= open_serial_);
+  TL_CHECK(acked_serial_ < open_serial_);
+  for (const auto& [op, read] : reads_) TL_CHECK(read.outstanding > 0 && op < next_op_);
+  for (const auto& [op, write] : filling_) TL_CHECK(write.outstanding > 0 && op < next_op_);
+}
+
+void ResyncSource::check_invariants() const {
+  TL_CHECK(peers_.size() == 0 || turn_ < peers_.size());
+  for (const auto& [op, read] : reads_) TL_CHECK(read.outstanding > 0 && peers_.find(read.peer));
+  for (const Peer& p : peers_) {
+    const Peer::Resync* s = p.resync();
+    if (!s) continue;
+    // Until the peer says that it is consistent, its acknowledgements count for nothing.
+    TL_CHECK(p.incomplete);
+    TL_CHECK(s->acked <= s->seq && s->checking.size() <= s->checks);
+    TL_CHECK(s->chosen || (s->next == 0 && s->reads == 0));
+    std::uint64_t bytes = 0;
+    for (const auto& f : s->flying) bytes += f.bytes;
+    TL_CHECK(bytes == s->flying_bytes);
+    TL_CHECK(!s->end_sent || (s->reads == 0 && s->flying.empty() && s->again.empty()));
+  }
+}
+
+void PeerLinks::check_invariants() const {
+  for (const Peer& p : peers_) {
+    TL_CHECK(p.away() || v_.find_link(p.id())->up);
+    TL_CHECK(p.durable_end <= v_.log.end() && p.received_end() <= v_.log.end() &&
+             p.sent_end() <= v_.log.end());
+    if (const auto* m = p.in<Peer::Matching>()) TL_CHECK(m->answer || !m->search);
+    if (const auto* o = p.in<Peer::OfferingResync>()) TL_CHECK(o->hold != 0 && p.incomplete);
+    const Peer::Streaming* s = p.streaming();
+    if (!s) continue;
+    TL_CHECK(p.durable_end <= s->received_end && s->received_end <= s->sent_end);
+    // Members whose records are acknowledged have them.
+    bool counts = (term_.in_sync() & set_of(p.id())) != 0 && !p.filling();
+    TL_CHECK(!counts || p.durable_end == 0 || v_.log.committed_end() <= std::max(p.durable_end, s->begun_at));
+  }
+}
+
 void Primary::check_invariants() const {
   v_.check_invariants();
-  TL_CHECK((in_sync_ & set_of(v_.sb.replica)) != 0);
   TL_CHECK(v_.log.committed_end() <= v_.log.durable_end());
-  // The table has the newest epoch as soon as its record has a place in the log.
-  TL_CHECK(!epoch_logged_ || (!v_.sb.epochs.empty() && v_.sb.epochs.back().epoch == epoch_));
-  TL_CHECK(epoch_logged_ || v_.log.epoch_before(v_.log.end()) != epoch_);
-  TL_CHECK(!change_ || change_->desired.epoch.counter > epoch_.counter);
-  for (const Peer& p : peers_) {
-    bool up = p.connection == ConnectionState::Connected || p.connection == ConnectionState::Matching;
-    TL_CHECK(!up || v_.find_link(p.config.id)->up);
-    TL_CHECK(!p.sync || p.connection == ConnectionState::Connected ||
-             p.connection == ConnectionState::StandAlone);
-    TL_CHECK(!p.match_again || p.match);
-    TL_CHECK(p.durable_end <= v_.log.end() && p.received_end <= v_.log.end() && p.sent_end <= v_.log.end());
-    if (p.connection != ConnectionState::Connected) continue;
-    TL_CHECK(p.durable_end <= p.received_end && p.received_end <= p.sent_end);
-    // Members whose records are acknowledged have them.
-    bool counts = (in_sync_ & set_of(p.config.id)) != 0 && !p.filling();
-    TL_CHECK(!counts || p.durable_end == 0 || v_.log.committed_end() <= std::max(p.durable_end, p.begun_at));
-  }
+  term_.check_invariants();
+  membership_.check_invariants();
+  resync_.check_invariants();
+  io_.check_invariants();
+  links_.check_invariants();
 }
 
 void Secondary::check_invariants() const {

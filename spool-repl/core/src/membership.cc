@@ -1,96 +1,98 @@
-// The primary's side of membership: who must have a record before it is acknowledged, and how that set
-// changes.
+#include "membership.h"
+
 #include <algorithm>
 #include <bit>
 #include <utility>
 
-#include "primary.h"
 #include "twinloft/base/check.h"
 
 namespace twinloft::repl::core {
 
-bool Primary::required(ReplicaId id) const {
-  ReplicaSet set = in_sync_ | before_;
-  if (set & set_of(id)) return true;
-  return std::any_of(peers_.begin(), peers_.end(),
-                     [&](const Peer& p) { return p.config.id == id && p.adding; });
+void Membership::take_office(ReplicaSet in_sync, std::optional<EpochValue> value) {
+  TL_CHECK(term_.epoch() == Epoch{} && (in_sync & set_of(v_.sb.replica)) != 0);
+  TL_CHECK(!value || (value->in_sync == in_sync && value->writer == v_.sb.replica));
+  value_ = std::move(value);
+  promoted_at_ = v_.log.end();
+  first_ever_ = v_.log.last_mark().lsn == Lsn{0};
+  for (const Link& l : v_.links)
+    if (!(in_sync & set_of(l.config.id))) v_.note_parting(l);
 }
 
-RecordNo Primary::durable_on(ReplicaSet set) const {
-  RecordNo end = v_.log.durable_end();
-  for (const Peer& p : peers_)
-    if (set & set_of(p.config.id)) end = std::min(end, p.durable_end);
-  return end;
+void Membership::begin_epoch(const Epoch& epoch, ReplicaSet in_sync, std::uint32_t flags) {
+  TL_CHECK(!change_ && epoch.counter > v_.recorded().epoch.counter);
+  term_.begin(epoch, in_sync, flags);
+  log_epoch();
+}
+
+bool Membership::begin_epoch_behind(std::uint64_t counter) {
+  if (v_.config.arbiter != Arbiter::manual || change_) return false;
+  std::uint32_t kept = term_.logged() ? 0 : term_.flags() & (epoch_by_force | epoch_lossy);
+  begin_epoch({counter + 1, Uuid::generate(v_.random)}, term_.in_sync(), epoch_after(term_.epoch()) | kept);
+  return true;
+}
+
+void Membership::log_epoch_if_due() {
+  if (!term_.logged()) log_epoch();
+}
+
+// Retried from advance() while the ring is full: the checkpointer makes room.
+void Membership::log_epoch() {
+  Body body;
+  body.header = {RecordType::epoch,
+                 v_.sb.volume,
+                 term_.epoch(),
+                 v_.log.last_mark().lsn + 1,
+                 1,
+                 v_.log.last_mark().hash,
+                 hash_payload({}),
+                 0};
+  body.epoch_change = {term_.epoch(), v_.sb.replica, term_.in_sync(), term_.flags()};
+  std::vector<std::byte> meta;
+  encode_body_meta(body, meta);
+  auto pos = v_.log.place(meta_blocks_for(meta.size()));
+  if (!pos || v_.arena.free() < record_meta_blocks_max) {
+    checkpointer_.request();
+    return;
+  }
+  v_.sb.epochs.note(entry_of(body.epoch_change, body.header.first_lsn));
+  RecordNo no = v_.journal_record(body, meta, {}, *pos, requests_.serial_without_data());
+  term_.note_logged(no + 1);
+}
+
+// What a member has acknowledged. One that was created anew may have acknowledged whatever was in the log
+// here at the promotion: how much of that is committed is not known after a restart.
+Lsn Membership::held_by(const Peer& peer, Lsn peer_last) const {
+  if (!term_.required(peer.id())) return {};
+  RecordNo end = v_.log.committed_end();
+  if (peer_last.v == 0) end = std::max(end, promoted_at_);
+  return v_.log.mark_before(end).lsn;
+}
+
+bool Membership::lossy_behind(RecordNo end) const {
+  if (!term_.logged() && (term_.flags() & epoch_lossy)) return true;
+  for (RecordNo no = std::max(end, v_.log.first()); no < v_.log.end(); ++no) {
+    const LogRecord& r = v_.log.at(no);
+    if (r.type == RecordType::epoch && (r.epoch_change.flags & epoch_lossy)) return true;
+  }
+  return false;
 }
 
 // Whether it is better to do without it: it comes back as any other that was away.
-bool Primary::may_be_closed(const Peer& p) const {
-  if (p.connection != ConnectionState::Connected) return false;
-  ReplicaSet members = in_sync_ | before_ | (change_ ? change_->desired.in_sync : 0);
-  if (!(members & set_of(p.config.id)) || p.filling()) return true;
+bool Membership::may_be_closed(const Peer& p) const {
+  if (!p.is_streaming()) return false;
+  ReplicaSet members = term_.counted() | (change_ ? change_->desired.in_sync : 0);
+  if (!(members & set_of(p.id())) || p.filling()) return true;
   // Without it as many are to be left as the administrator wants: else its loss is a suspension, and not the
   // end of one.
-  bool enough = static_cast<unsigned>(std::popcount(in_sync_ & ~set_of(p.config.id))) >=
+  bool enough = static_cast<unsigned>(std::popcount(term_.in_sync() & ~set_of(p.id()))) >=
                 v_.config.min_in_sync;
   return enough && may_leave_out(p);
 }
 
-std::uint64_t Primary::backlog(const Peer& p) const {
-  RecordNo has = std::max(p.durable_end, p.begun_at);
-  return v_.log.pos_before(v_.log.end()).v -
-         v_.log.pos_before(std::clamp(has, v_.log.first(), v_.log.end())).v;
-}
-
-// All that is on its way to it is to be durable there within slow_peer. Progress is not enough: a peer that
-// makes one record durable now and then holds up the records behind it longer and longer.
-void Primary::watch(Peer& p) {
-  if (p.connection == ConnectionState::Connected && p.filling()) return watch_filling(p);
-  if (p.connection != ConnectionState::Connected || p.durable_end >= v_.log.end()) {
-    p.due_end = 0;
-    return;
-  }
-  if (p.due_end != 0 && p.durable_end < p.due_end) return;
-  p.due_end = std::max(p.sent_end, p.durable_end + 1);
-  p.due_since = v_.now;
-}
-
-// Of one that is being filled progress is enough, of whatever kind: it may slow the load down
-// (update_tail_limit), and not stop it.
-void Primary::watch_filling(Peer& p) {
-  bool waits = p.durable_end < p.sent_end;
-  std::uint64_t filled = p.durable_end;
-  if (p.sync) {
-    waits = waits || !p.sync->flying.empty() || !p.sync->checking.empty() || p.sync->declined;
-    filled += p.sync->acks + p.sync->checks - p.sync->checking.size();  // and not what it has declined
-  }
-  if (waits && p.due_end != 0 && p.filled == filled) return;
-  p.filled = filled;
-  p.due_end = waits ? 1 : 0;
-  p.due_since = v_.now;
-}
-
-// A peer that is connected and slow holds up acknowledgements (as a member, or as protocol B and A wait for
-// it), and the journal. It is closed; what happens then is the same as with one that is away.
-void Primary::close_slow() {
-  for (Peer& p : peers_) {
-    watch(p);
-    if (!may_be_closed(p)) continue;
-    if (p.due_end != 0 && v_.now - p.due_since >= v_.config.slow_peer) {
-      refuse(p, fmt::format("what was sent to it was not durable there within {} s",
-                            std::chrono::duration_cast<std::chrono::seconds>(v_.config.slow_peer).count()));
-    } else if (!required(p.config.id) && !p.filling() && backlog(p) > v_.log.ring_bytes() / 2) {
-      refuse(p, fmt::format("it is {} MiB behind, more than half of the journal, which is not kept for it "
-                            "any longer: it gets the rest "
-                            "by a resync",
-                            backlog(p) >> 20));
-    }
-  }
-}
-
 // Where the administrator prefers errors to waiting. What was completed and can not be acknowledged any more
 // makes every later flush fail too, until the device is attached anew.
-void Primary::bound_suspension() {
-  if (!suspended() || (stalled_writes_.empty() && waiters_.empty())) {
+void Membership::bound_suspension() {
+  if (!term_.suspended() || !requests_.any_waits()) {
     waiting_since_.reset();
     return;
   }
@@ -102,28 +104,28 @@ void Primary::bound_suspension() {
 }
 
 // A change of the set, or a connection that comes back at once, is no news.
-void Primary::tell_suspension() {
-  if (!suspended()) {
+void Membership::tell_suspension() {
+  if (!term_.suspended()) {
     suspended_since_.reset();
     if (std::exchange(suspension_told_, false))
       v_.out.notices.push_back(
-          {false, "the suspension is over: writes go on", NoticeKind::resumed, 0, epoch_.counter});
+          {false, "the suspension is over: writes go on", NoticeKind::resumed, 0, term_.epoch().counter});
     return;
   }
   if (!suspended_since_) suspended_since_ = v_.now;
   if (suspension_told_ || v_.now - *suspended_since_ < suspension_news_after) return;
   suspension_told_ = true;
   v_.out.notices.push_back(
-      {true, "suspended: writes wait for " + waits_for(), NoticeKind::suspended, 0, epoch_.counter});
+      {true, "suspended: writes wait for " + waits_for(), NoticeKind::suspended, 0, term_.epoch().counter});
 }
 
-std::string Primary::waits_for() const {
+std::string Membership::waits_for() const {
   std::string text;
   bool goes_on = v_.config.arbiter == Arbiter::manual && v_.config.on_peer_loss == OnPeerLoss::go_on;
   for (const Peer& p : peers_)
-    if (required(p.config.id) && (p.connection != ConnectionState::Connected || p.filling()))
-      text += fmt::format("{}replica {}{}", text.empty() ? "" : ", ", p.config.id,
-                          !v_.find_link(p.config.id)->unfit.empty() ? " (which is configured otherwise)"
+    if (term_.required(p.id()) && (!p.is_streaming() || p.filling()))
+      text += fmt::format("{}replica {}{}", text.empty() ? "" : ", ", p.id(),
+                          !v_.find_link(p.id())->unfit.empty() ? " (which is configured otherwise)"
                           : goes_on && !needs_us(p) ? " (which has not confirmed this promotion yet)"
                                                     : "");
   if (text.empty()) return fmt::format("min_in_sync = {}", v_.config.min_in_sync);
@@ -133,60 +135,65 @@ std::string Primary::waits_for() const {
 // Whether the newest epoch that this one is known to have durably counts this replica, so that it is not
 // promoted without it. The one before may be an epoch in which it was alone; with a member like that there is
 // no going on without asking a person.
-bool Primary::needs_us(const Peer& p) const {
+bool Membership::needs_us(const Peer& p) const {
   if (p.durable_end < v_.log.first()) return false;
   return (v_.epoch_at(v_.log.mark_before(p.durable_end).lsn).in_sync & set_of(v_.sb.replica)) != 0;
 }
 
 // Without a person's word.
-bool Primary::policy_leaves_out(const Peer& p) const {
+bool Membership::policy_leaves_out(const Peer& p) const {
   if (v_.config.arbiter == Arbiter::external) return true;
   // One that is configured otherwise is not away: nobody knows what it may do by its own settings.
-  return v_.config.on_peer_loss == OnPeerLoss::go_on && needs_us(p) &&
-         v_.find_link(p.config.id)->unfit.empty();
+  return v_.config.on_peer_loss == OnPeerLoss::go_on && needs_us(p) && v_.find_link(p.id())->unfit.empty();
 }
 
-bool Primary::may_leave_out(const Peer& p) const {
+bool Membership::may_leave_out(const Peer& p) const {
   return forced_alone_ || policy_leaves_out(p);
 }
 
 // One change at a time. A member that is away may be removed before the epoch that still counts it is durable
 // everywhere (everybody counted so far is waited for until the newest epoch is), one is added only after
 // that.
-void Primary::consider_change() {
-  if (epoch_logged_) v_.settle_loss(epoch_end_);
+void Membership::consider_change() {
+  if (term_.logged()) v_.settle_loss(term_.end());
   if (change_) {
     if (change_->ask_again && v_.now >= *change_->ask_again) ask_arbiter();
     return;
   }
-  if (!epoch_logged_) return;
-  bool durable = durable_on(in_sync_) >= epoch_end_;
-  if (durable) before_ = 0;
+  if (!term_.logged()) return;
+  bool durable = term_.durable_on(term_.in_sync()) >= term_.end();
+  if (durable) term_.settle();
+  if (!term_.suspended()) forced_alone_ = false;  // they are back: the next time is to be asked about anew
+  if (!leave_out_those_away() && durable) add_those_that_caught_up();
+}
 
-  if (!suspended()) forced_alone_ = false;  // they are back: the next time is to be asked about anew
-  ReplicaSet set = in_sync_;
+// True: a change has begun.
+bool Membership::leave_out_those_away() {
+  ReplicaSet set = term_.in_sync();
   bool by_force = false;
   for (const Peer& p : peers_) {
-    bool away = p.connection == ConnectionState::Connecting || p.connection == ConnectionState::StandAlone;
+    bool away = p.away();
     // One that is being filled anew holds nothing that counts, and it is here and knows that: no policy
     // speaks for it.
-    bool filled_now = p.connection == ConnectionState::Connected && p.filling();
-    if (!(in_sync_ & set_of(p.config.id)) || !((away && may_leave_out(p)) || filled_now)) continue;
-    set &= ~set_of(p.config.id);
+    bool filled_now = p.is_streaming() && p.filling();
+    if (!(term_.in_sync() & set_of(p.id())) || !((away && may_leave_out(p)) || filled_now)) continue;
+    set &= ~set_of(p.id());
     by_force = by_force || (away && !policy_leaves_out(p));
   }
   // A replica that is counted alone must hold a record after a power cut: an empty log is that of a new disk,
   // which is not promoted.
   bool empty = v_.log.mark_before(v_.log.durable_end()).lsn == Lsn{};
-  if (set != in_sync_ && !empty && static_cast<unsigned>(std::popcount(set)) >= v_.config.min_in_sync) {
-    forced_alone_ = false;
-    return start_change(set, by_force);
-  }
+  bool enough = static_cast<unsigned>(std::popcount(set)) >= v_.config.min_in_sync;
+  if (set == term_.in_sync() || empty || !enough) return false;
+  forced_alone_ = false;
+  start_change(set, by_force);
+  return true;
+}
 
-  if (!durable) return;
+void Membership::add_those_that_caught_up() {
   for (Peer& p : peers_) {
-    if (p.config.protocol != Protocol::C || (in_sync_ & set_of(p.config.id))) continue;
-    if (p.connection != ConnectionState::Connected || p.filling()) continue;
+    if (p.config.protocol != Protocol::C || (term_.in_sync() & set_of(p.id()))) continue;
+    if (!p.is_streaming() || p.filling()) continue;
     if (!p.adding) {
       // Close enough that writers do not feel it.
       std::uint64_t behind = v_.log.pos_before(v_.log.end()).v -
@@ -197,13 +204,15 @@ void Primary::consider_change() {
     }
     // With the record of this epoch, which may have begun since: a log that goes on from an epoch which
     // counts neither it nor others then tells those by whom it came.
-    if (p.durable_end >= std::max(p.add_barrier, epoch_end_))
-      return start_change(in_sync_ | set_of(p.config.id));
+    if (p.durable_end >= std::max(p.add_barrier, term_.end()))
+      return start_change(term_.in_sync() | set_of(p.id()));
   }
 }
 
-void Primary::start_change(ReplicaSet set, bool by_force, std::uint64_t after) {
-  EpochValue desired{{std::max(epoch_.counter, after) + 1, Uuid::generate(v_.random)},
+void Membership::start_change(ReplicaSet set, bool by_force, std::uint64_t after) {
+  TL_CHECK(!change_ && !doubted_ && settled() && !term_.lost());
+  TL_CHECK((set & set_of(v_.sb.replica)) != 0);
+  EpochValue desired{{std::max(term_.epoch().counter, after) + 1, Uuid::generate(v_.random)},
                      v_.sb.replica,
                      set,
                      Uuid::generate(v_.random),
@@ -217,7 +226,8 @@ void Primary::start_change(ReplicaSet set, bool by_force, std::uint64_t after) {
 
 // The same change again after an unknown outcome is harmless: it finds its own attempt, or the value before
 // it.
-void Primary::ask_arbiter() {
+void Membership::ask_arbiter() {
+  TL_CHECK(change_ && v_.config.arbiter == Arbiter::external);
   change_->ask_again.reset();
   doubted_.reset();  // this question answers the doubt too
   v_.out.arbiter_requests.push_back({make_token(TokenKind::arbiter, arbiter_token_ = ++v_.arbiter_questions),
@@ -226,22 +236,22 @@ void Primary::ask_arbiter() {
 
 // A replica has met a newer primary. No change of the set may be due that would tell: with as few members as
 // min_in_sync none leaves.
-void Primary::ask_whether_granted(std::uint64_t newer) {
-  if (change_ || doubted_ || !epoch_logged_) return;  // asked when that peer connects again
+void Membership::ask_whether_granted(std::uint64_t newer) {
+  if (change_ || doubted_ || !term_.logged()) return;  // asked when that peer connects again
   doubted_ = newer;
   v_.out.arbiter_requests.push_back(
       {make_token(TokenKind::arbiter, arbiter_token_ = ++v_.arbiter_questions), true, value_, {}});
 }
 
-void Primary::on_arbiter(const ArbiterAnswer& answer) {
+void Membership::on_arbiter(const ArbiterAnswer& answer) {
   using Outcome = ArbiterAnswer::Outcome;
-  if (lost_ || number_of(answer.token) != arbiter_token_) return;
+  if (term_.lost() || number_of(answer.token) != arbiter_token_) return;
   if (auto newer = std::exchange(doubted_, std::nullopt)) {
     if (answer.outcome == Outcome::unknown) return;  // asked again when that peer connects again
     if (answer.current != value_) return lose_to(answer);
     // That peer has epochs which this arbiter has not granted: another arbiter's, or of a volume that was
     // adopted. It is to judge by a newer one of ours, which proves nothing to it: the chain is not one.
-    return start_change(in_sync_, true, *newer);
+    return start_change(term_.in_sync(), true, *newer);
   }
   if (!change_) return;
   if (answer.outcome == Outcome::granted ||
@@ -254,63 +264,64 @@ void Primary::on_arbiter(const ArbiterAnswer& answer) {
   lose_to(answer);
 }
 
-void Primary::lose_to(const ArbiterAnswer& answer) {
+void Membership::lose_to(const ArbiterAnswer& answer) {
   lose(answer.current ? fmt::format("replica {} is primary since epoch {}, says the arbiter",
                                     answer.current->writer, answer.current->epoch.counter)
                       : "the arbiter has forgotten this volume's epoch");
 }
 
-void Primary::apply_change() {
+void Membership::apply_change() {
+  TL_CHECK(change_ && !term_.lost());
   EpochValue granted = change_->desired;
+  TL_CHECK(granted.epoch.counter > term_.epoch().counter && granted.writer == v_.sb.replica);
   change_.reset();
   value_ = granted;
-  ReplicaSet joined = granted.in_sync & ~in_sync_, left = in_sync_ & ~granted.in_sync;
+  ReplicaSet joined = granted.in_sync & ~term_.in_sync(), left = term_.in_sync() & ~granted.in_sync;
   for (Peer& p : peers_) {
-    if (joined & set_of(p.config.id)) {
+    if (joined & set_of(p.id())) {
+      TL_CHECK(p.adding && p.config.protocol == Protocol::C);
       p.adding = false;
-      v_.out.notices.push_back(
-          {false, fmt::format("replica {} is in sync, epoch {}", p.config.id, granted.epoch.counter),
-           NoticeKind::member_added, p.config.id, granted.epoch.counter});
+      v_.out.notices.push_back({false,
+                                fmt::format("replica {} is in sync, epoch {}", p.id(), granted.epoch.counter),
+                                NoticeKind::member_added, p.id(), granted.epoch.counter});
     }
-    if (left & set_of(p.config.id)) {
-      v_.note_parting(*v_.find_link(p.config.id));
+    if (left & set_of(p.id())) {
+      v_.note_parting(*v_.find_link(p.id()));
       v_.out.notices.push_back(
-          {true, fmt::format("going on without replica {}, epoch {}", p.config.id, granted.epoch.counter),
-           NoticeKind::member_removed, p.config.id, granted.epoch.counter});
+          {true, fmt::format("going on without replica {}, epoch {}", p.id(), granted.epoch.counter),
+           NoticeKind::member_removed, p.id(), granted.epoch.counter});
     }
   }
   begin_epoch(granted.epoch, granted.in_sync,
-              epoch_after(epoch_) | (granted.by_force ? std::uint32_t{epoch_by_force} : 0));
+              epoch_after(term_.epoch()) | (granted.by_force ? std::uint32_t{epoch_by_force} : 0));
+  // Nobody who counted before is let go of until this epoch's record is durable on those who count now.
+  TL_CHECK(term_.in_sync() == granted.in_sync && (term_.counted() & (joined | left)) == (joined | left));
 }
 
-bool Primary::go_on_alone() {
-  forced_alone_ = suspended();
+bool Membership::go_on_alone() {
+  forced_alone_ = term_.suspended();
   return forced_alone_;
 }
 
-void Primary::demote() {
-  demoting_ = true;
-  want_seal_ = true;
-}
-
-void Primary::lose(std::string reason) {
-  if (lost_) return;
-  lost_ = true;
+void Membership::lose(std::string reason) {
+  if (term_.lost()) return;
+  term_.lose();
   v_.out.notices.push_back(
       {true,
        fmt::format("no longer primary: {}. What was not yet acknowledged may be missing from "
                    "its history",
                    reason),
-       NoticeKind::role, v_.sb.replica, epoch_.counter});
+       NoticeKind::role, v_.sb.replica, term_.epoch().counter});
 }
 
-bool Primary::may_step_down() const {
-  if (!reads_.empty() || !sync_reads_.empty() || !filling_.empty() || !stalled_writes_.empty() ||
-      !stalled_reads_.empty())
-    return false;
-  if (!repairing_.empty()) return false;
-  if (lost_) return waiters_.empty();
-  return demoting_ && settled() && epoch_logged_ && !change_ && v_.log.committed_end() == v_.log.end();
+std::optional<Instant> Membership::next_tick() const {
+  std::optional<Instant> next;
+  auto consider = [&](Instant at) { next = std::min(next.value_or(at), at); };
+  if (change_ && change_->ask_again) consider(*change_->ask_again);
+  if (suspended_since_ && !suspension_told_) consider(*suspended_since_ + suspension_news_after);
+  if (waiting_since_ && v_.config.suspend_timeout > Duration(0))
+    consider(*waiting_since_ + v_.config.suspend_timeout);
+  return next;
 }
 
 }  // namespace twinloft::repl::core

@@ -1,4 +1,5 @@
-// How fast a resync may read, by what the clients' requests take meanwhile.
+// How fast a resync may read, by what the clients' requests take meanwhile. It belongs to the reader: the
+// source of resyncs.
 //
 // A resync takes time of the disks and the link that clients wait for. The mean latency of their requests is
 // looked at every `interval`: where it is longer than it may be, the rate is halved, down to a floor, so that
@@ -33,6 +34,9 @@ class Pace {
     begin();
   }
 
+  // While writes wait for a replica that is away, nothing tells how long a flush takes.
+  void note_suspended(Instant now) { suspended_until_ = now; }
+  bool tells(Instant flush_since) const { return flush_since > suspended_until_; }
   void answered(Kind kind, Duration took);
   // Call it whenever time may have passed. `working`: a resync is under way. True: judge() is due.
   bool advance(Instant now, bool working);
@@ -70,7 +74,7 @@ class Pace {
   std::array<Latency, 2> latency_;
   double credit_ = 0;        // bytes
   std::uint64_t taken_ = 0;  // bytes, in this interval
-  Instant now_{}, judged_{};
+  Instant now_{}, judged_{}, suspended_until_{};
   unsigned rest_left_ = 0, worked_ = 0;  // intervals
   bool working_ = false, refused_ = false, held_ = false;
 };

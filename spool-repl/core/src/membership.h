@@ -1,0 +1,97 @@
+// Membership of a primary: which epoch it writes in, and how the in-sync set changes.
+//
+//   no change --start_change--> asking the arbiter --granted--> new epoch --its record is durable on its own
+//       ^                            |     ^                     set--> no change
+//       |                            v     | arbiter_retry
+//       |                       unknown outcome
+//       +-- manual arbiter: granted at once
+//
+// A change of the set is granted by the arbiter first (with an unknown outcome nothing changes here, and the
+// same change is asked for again), then it is a record. An answer that names another primary ends this one.
+#pragma once
+
+#include <string>
+
+#include "checkpointer.h"
+#include "requests.h"
+#include "term.h"
+
+namespace twinloft::repl::core {
+
+class Membership {
+ public:
+  Membership(Volume& volume, Checkpointer& checkpointer, Peers& peers, Term& term, Requests& requests)
+      : v_(volume), checkpointer_(checkpointer), peers_(peers), term_(term), requests_(requests) {}
+  Membership(const Membership&) = delete;
+  Membership& operator=(const Membership&) = delete;
+
+  // A promotion: this, then begin_epoch(). `value`: what the arbiter holds, where there is one.
+  void take_office(ReplicaSet in_sync, std::optional<EpochValue> value);
+  void begin_epoch(const Epoch& epoch, ReplicaSet in_sync, std::uint32_t flags);  // EpochFlags
+  // A replica holds an epoch with this counter that nobody here knows. False: no epoch may begin now.
+  bool begin_epoch_behind(std::uint64_t counter);
+  void log_epoch_if_due();
+
+  void on_arbiter(const ArbiterAnswer& answer);
+  // A replica has met a newer primary. No change of the set may be due that would tell: with as few members
+  // as min_in_sync none leaves.
+  void ask_whether_granted(std::uint64_t newer);
+  void consider_change();
+  bool go_on_alone();  // false: no replica that is needed is away
+  void demote() { demoting_ = true; }
+  void stay() { demoting_ = false; }
+  void lose(std::string reason);  // another primary has taken over, or may have
+
+  // The device fails where the administrator prefers errors to waiting.
+  void bound_suspension();
+  void tell_suspension();
+
+  bool demoting() const { return demoting_; }
+  bool changing(ReplicaId id) const { return change_ && (change_->desired.in_sync & set_of(id)); }
+  bool settled() const { return term_.logged() && !change_; }
+  bool may_be_closed(const Peer& peer) const;
+  // What the peer has acknowledged. `peer_last`: the end of its log.
+  Lsn held_by(const Peer& peer, Lsn peer_last) const;
+  bool lossy_behind(RecordNo end) const;  // an epoch from there on was begun in spite of a loss
+  // Of a volume that has begun just now: no record before this primary's first is durable here.
+  bool first_record_not_durable() const { return first_ever_ && v_.log.durable_end() <= promoted_at_; }
+  std::string waits_for() const;
+  std::optional<Instant> next_tick() const;
+  void check_invariants() const;
+
+ private:
+  static constexpr Duration suspension_news_after = std::chrono::milliseconds(500);
+  struct Change {
+    EpochValue desired;
+    std::optional<Instant> ask_again;  // the outcome is unknown
+  };
+  void log_epoch();
+  bool needs_us(const Peer& peer) const;
+  bool policy_leaves_out(const Peer& peer) const;
+  bool may_leave_out(const Peer& peer) const;
+  bool leave_out_those_away();
+  void add_those_that_caught_up();
+  void start_change(ReplicaSet set, bool by_force = false, std::uint64_t after = 0);
+  void ask_arbiter();
+  void apply_change();
+  void lose_to(const ArbiterAnswer& answer);
+
+  Volume& v_;
+  Checkpointer& checkpointer_;
+  Peers& peers_;
+  Term& term_;
+  Requests& requests_;
+  RecordNo promoted_at_ = 0;         // one past what was in the log before this primary's first record
+  bool first_ever_ = false;          // there was no record before
+  std::optional<EpochValue> value_;  // the arbiter's, as far as known here
+  std::optional<Change> change_;
+  std::uint64_t arbiter_token_ = 0;       // of the newest question
+  std::optional<std::uint64_t> doubted_;  // the arbiter is asked whether this one still counts, since
+                                          // somebody holds that epoch
+  std::optional<Instant> waiting_since_;  // suspended, and somebody waits
+  std::optional<Instant> suspended_since_;
+  bool suspension_told_ = false;
+  bool forced_alone_ = false, demoting_ = false;
+};
+
+}  // namespace twinloft::repl::core

@@ -1,0 +1,286 @@
+#include "peer_links.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "twinloft/base/check.h"
+#include "twinloft/base/errno_text.h"
+
+namespace twinloft::repl::core {
+
+// ---- connections
+// ---------------------------------------------------------------------------------------------------
+
+void PeerLinks::refuse_other(ReplicaId id, std::string reason, bool split_brain) {
+  Peer* peer = peers_.find(id);
+  if (!peer) return;
+  if (split_brain) v_.note_split_brain(id, std::nullopt);
+  refuse(v_, *peer, std::move(reason), split_brain);
+}
+
+void PeerLinks::peer_up(ReplicaId id) {
+  Peer* peer = peers_.find(id);
+  if (!peer) return;
+  peer->connect(term_.epoch());
+  if (v_.failed)  // it fills nobody
+    return refuse(v_, *peer, "the primary's disk has failed: " + v_.failure);
+  v_.out.sends.push_back(Send{id, MatchRequest{term_.epoch()}});
+}
+
+void PeerLinks::peer_down(ReplicaId id) {
+  Peer* peer = peers_.find(id);
+  if (!peer) return;
+  if (peer->is_streaming())
+    v_.out.notices.push_back({true, fmt::format("peer {} is lost", id), NoticeKind::disconnected, id});
+  peer->disconnect();
+  if (!membership_.changing(id)) peer->adding = false;
+}
+
+void PeerLinks::peer_input(ReplicaId id, PeerMessage message) {
+  Peer* peer = peers_.find(id);
+  if (!peer || peer->away()) return;  // of a connection that is being closed
+  std::visit(
+      [&](auto& m) {
+        using M = std::decay_t<decltype(m)>;
+        if constexpr (std::is_same_v<M, MatchState> || std::is_same_v<M, ProbeReply> ||
+                      std::is_same_v<M, Ack> || std::is_same_v<M, Refuse> || std::is_same_v<M, SyncReady> ||
+                      std::is_same_v<M, SyncAck> || std::is_same_v<M, SyncDiffer>)
+          handle(*peer, m);
+        else
+          refuse(v_, *peer, "it sent a message that only a primary sends: is it configured as primary too?");
+      },
+      message);
+}
+
+void PeerLinks::handle(Peer& peer, const Ack& m) {
+  Peer::Streaming* stream = peer.streaming();
+  if (!stream || m.epoch != peer.epoch) return refuse(v_, peer, "it acknowledged records of another epoch");
+  auto durable = v_.log.find(m.durable);
+  RecordNo received = v_.log.end_upto(m.received);
+  if (!durable || *durable > stream->sent_end || received > stream->sent_end || received < *durable)
+    return refuse(v_, peer, fmt::format("it acknowledged {}, which it was not sent", m.durable.lsn.v));
+  peer.durable_end = std::max(peer.durable_end, *durable);
+  stream->received_end = std::max(stream->received_end, received);
+  v_.end_split_brain(peer.id());  // it has looked at its own history, and follows this one
+}
+
+void PeerLinks::handle(Peer& peer, const Refuse& m) {
+  peer.stand_alone("it refused: " + m.reason);
+  if (m.split_brain) v_.note_split_brain(peer.id(), std::nullopt);
+  v_.out.notices.push_back({true, fmt::format("peer {} refused: {}", peer.id(), m.reason),
+                            m.split_brain ? NoticeKind::split_brain : NoticeKind::refused, peer.id()});
+  v_.out.closes.push_back({peer.id(), m.reason});
+}
+
+// ---- records
+// -------------------------------------------------------------------------------------------------------
+
+void PeerLinks::pump() {
+  for (Peer& p : peers_) pump(p);
+}
+
+// Sends what the peer lacks, in order, within its window; what memory no longer has comes from the journal.
+// Of a volume that has begun just now nobody gets anything before that is durable here: this replica, were it
+// empty after a power cut, could not be told from one whose disk was replaced, and who holds more than it
+// would speak against it.
+void PeerLinks::pump(Peer& peer) {
+  if (!peer.is_streaming() || membership_.first_record_not_durable()) return;
+  Peer::Streaming& stream = *peer.streaming();
+  if (stream.sent_end < v_.log.first())
+    return refuse(v_, peer, "it has lost records that it had acknowledged");
+  while (!stream.reading && stream.sent_end < v_.log.end()) {
+    const LogRecord& r = v_.log.at(stream.sent_end);
+    RecordNo acked = std::max(peer.durable_end, v_.log.first());
+    std::uint64_t outstanding = v_.log.pos_before(stream.sent_end).v -
+                                v_.log.pos_before(std::min(acked, stream.sent_end)).v;
+    if (outstanding > v_.config.send_window_bytes) return;
+    if (r.in_memory()) {
+      v_.out.sends.push_back(v_.record_message(peer.id(), peer.epoch, r));
+      stream.sent_end++;
+      continue;
+    }
+    stream.reading = true;
+    std::uint64_t n = std::uint64_t{peer.id()} << 48 | (peer.connection_no & 0xffffffffffff);
+    v_.out.journal_reads.push_back(
+        {make_token(TokenKind::journal_read, n), v_.journal_offset(r.pos), r.total_blocks * block_size});
+  }
+}
+
+void PeerLinks::on_journal_read(std::uint64_t n, int error, std::vector<std::byte> bytes) {
+  Peer* peer = peers_.find(static_cast<ReplicaId>(n >> 48));
+  if (!peer || (peer->connection_no & 0xffffffffffff) != (n & 0xffffffffffff) || !peer->is_streaming())
+    return;
+  Peer::Streaming& stream = *peer->streaming();
+  if (!std::exchange(stream.reading, false)) return;
+  // The tail was moving when it connected, and this device has failed since: nothing looks after its peers
+  // any more.
+  if (stream.sent_end < v_.log.first()) return;
+  const LogRecord& r = v_.log.at(stream.sent_end);
+  if (error != 0)
+    return journal_is_damaged(*peer,
+                              fmt::format("cannot be read at record {} ({})", r.first.v, errno_text(error)));
+  ByteSpan all(bytes);
+  ByteSpan meta = all.subspan(frame_header_bytes, r.meta_bytes);
+  auto body = decode_body_meta(meta, v_.sb.volume, v_.sb.volume_blocks);
+  if (!body || body->mark() != r.mark)
+    return journal_is_damaged(*peer, fmt::format("is damaged at record {}", r.first.v));
+  ByteSpan payload = all.subspan(std::size_t{meta_blocks_for(r.meta_bytes)} * block_size);
+  std::vector<const std::byte*> blocks;
+  for (std::size_t at = 0; at < payload.size(); at += block_size) blocks.push_back(payload.data() + at);
+  if (!verify_payload(*body, blocks))
+    return journal_is_damaged(*peer, fmt::format("is damaged in the payload of record {}", r.first.v));
+  v_.out.sends.push_back(Send{
+      peer->id(), RecordMessage{peer->epoch, {meta.begin(), meta.end()}, {payload.begin(), payload.end()}}});
+  stream.sent_end++;
+}
+
+// What the record brought is in the data area, or in memory and will be: the peer gets it as content instead.
+void PeerLinks::journal_is_damaged(Peer& peer, const std::string& how) {
+  v_.readable_from = peer.sent_end() + 1;
+  checkpointer_.request_all();
+  peer.stand_alone("the journal here " + how);
+  v_.out.notices.push_back(
+      {true, fmt::format("the journal here {}: replica {} gets its content by a resync", how, peer.id()),
+       NoticeKind::other, peer.id()});
+  v_.out.sends.push_back(Send{peer.id(), Refuse{"my journal is damaged: connect again for a resync"}});
+  v_.out.closes.push_back({peer.id(), "for a resync, since the journal here is damaged"});
+}
+
+// Peers learn the commit point once a batch of output, not once a record.
+void PeerLinks::flush_messages() {
+  LogMark commit = v_.log.mark_before(v_.log.committed_end());
+  for (Peer& p : peers_) {
+    Peer::Streaming* stream = p.streaming();
+    if (!stream || stream->commit_sent == commit) continue;
+    stream->commit_sent = commit;
+    v_.out.sends.push_back(Send{p.id(), Commit{p.epoch, commit}});
+  }
+}
+
+void PeerLinks::update_tail_limit() {
+  bool room = v_.log.used_bytes() < v_.log.ring_bytes() / 2 && v_.log.place(record_blocks_max);
+  RecordNo limit = UINT64_MAX;
+  for (const Peer& p : peers_) {
+    // What is durable there and committed here is as good as in its data area: the bitmaps need not tell of
+    // it.
+    if (Link* l = v_.find_link(p.id()); l && !p.filling()) {
+      l->covered_end = std::max(l->covered_end, std::min(p.durable_end, v_.log.committed_end()));
+      v_.learn(*l);
+    }
+    if (p.hold() != 0) limit = std::min(limit, p.hold());
+    if (term_.required(p.id()) || p.is_streaming() || room) limit = std::min(limit, p.durable_end);
+  }
+  v_.tail_limit = limit;
+}
+
+// ---- peers that are slow
+// -------------------------------------------------------------------------------------------
+
+std::uint64_t PeerLinks::backlog(const Peer& p) const {
+  TL_CHECK(p.is_streaming());
+  RecordNo has = std::max(p.durable_end, p.streaming()->begun_at);
+  return v_.log.pos_before(v_.log.end()).v -
+         v_.log.pos_before(std::clamp(has, v_.log.first(), v_.log.end())).v;
+}
+
+// All that is on its way to it is to be durable there within slow_peer. Progress is not enough: a peer that
+// makes one record durable now and then holds up the records behind it longer and longer.
+void PeerLinks::watch(Peer& p) {
+  if (!p.is_streaming()) return;
+  Peer::Streaming& s = *p.streaming();
+  if (p.filling()) return watch_filling(p, s);
+  if (p.durable_end >= v_.log.end()) {
+    s.due_end = 0;
+    return;
+  }
+  if (s.due_end != 0 && p.durable_end < s.due_end) return;
+  s.due_end = std::max(s.sent_end, p.durable_end + 1);
+  s.due_since = v_.now;
+}
+
+// Of one that is being filled progress is enough, of whatever kind: it may slow the load down
+// (update_tail_limit), and not stop it.
+void PeerLinks::watch_filling(Peer& p, Peer::Streaming& s) {
+  bool waits = p.durable_end < s.sent_end;
+  std::uint64_t filled = p.durable_end;
+  if (s.resync) {
+    const Peer::Resync& r = *s.resync;
+    waits = waits || !r.flying.empty() || !r.checking.empty() || r.declined;
+    filled += r.acks + r.checks - r.checking.size();  // and not what it has declined
+  }
+  if (waits && s.due_end != 0 && s.filled == filled) return;
+  s.filled = filled;
+  s.due_end = waits ? 1 : 0;
+  s.due_since = v_.now;
+}
+
+// A peer that is connected and slow holds up acknowledgements (as a member, or as protocol B and A wait for
+// it), and the journal. It is closed; what happens then is the same as with one that is away.
+void PeerLinks::close_slow() {
+  for (Peer& p : peers_) {
+    watch(p);
+    if (!membership_.may_be_closed(p)) continue;
+    if (p.streaming()->due_end != 0 && v_.now - p.streaming()->due_since >= v_.config.slow_peer) {
+      refuse(v_, p,
+             fmt::format("what was sent to it was not durable there within {} s",
+                         std::chrono::duration_cast<std::chrono::seconds>(v_.config.slow_peer).count()));
+    } else if (!term_.required(p.id()) && !p.filling() && backlog(p) > v_.log.ring_bytes() / 2) {
+      refuse(v_, p,
+             fmt::format("it is {} MiB behind, more than half of the journal, which is not kept for it "
+                         "any longer: it gets the rest "
+                         "by a resync",
+                         backlog(p) >> 20));
+    }
+  }
+}
+
+std::optional<Instant> PeerLinks::next_tick() const {
+  std::optional<Instant> next;
+  for (const Peer& p : peers_) {
+    const Peer::Streaming* s = p.streaming();
+    if (!s || s->due_end == 0 || !membership_.may_be_closed(p)) continue;
+    Instant at = s->due_since + v_.config.slow_peer;
+    next = std::min(next.value_or(at), at);
+  }
+  return next;
+}
+
+// ---- what others ask
+// ------------------------------------------------------------------------------------------------
+
+// A replica that is being filled, or has lost what it had acknowledged, holds nothing that counts.
+std::vector<Stream> PeerLinks::streams() const {
+  std::vector<Stream> streams;
+  for (const Peer& p : peers_) {
+    const Link* link = v_.find_link(p.id());
+    if (!p.is_streaming() || !link->up) continue;
+    bool holds = !p.filling() && link->state && !link->state->inconsistent;
+    streams.push_back({p.id(), link->connection, p.epoch, (term_.in_sync() & set_of(p.id())) != 0, holds});
+  }
+  return streams;
+}
+
+void PeerLinks::fill_status(VolumeStatus& s, bool no_room) const {
+  for (const Peer& p : peers_) {
+    bool holds = p.is_streaming() && backlog(p) > v_.config.send_window_bytes / 2;
+    if (!s.suspended && no_room && holds && (s.slowed_by == 0 || backlog(p) > s.slowed_by_bytes))
+      s.slowed_by = p.id(), s.slowed_by_bytes = backlog(p);
+    auto lsn = [&](RecordNo end) {
+      return end < v_.log.first() ? Lsn{} : v_.log.mark_before(std::min(end, v_.log.end())).lsn;
+    };
+    PeerStatus& to = s.peers.emplace_back();
+    to = {p.id(),
+          p.config.protocol,
+          p.connection(),
+          lsn(p.sent_end()),
+          lsn(p.received_end()),
+          lsn(p.durable_end),
+          p.why};
+    to.in_sync = (term_.in_sync() & set_of(p.id())) != 0;
+    const Peer::Resync* resync = p.resync();
+    to.sync_target = resync != nullptr;
+    if (resync) to.synced_blocks = resync->done, to.sync_total_blocks = resync->total;
+  }
+}
+
+}  // namespace twinloft::repl::core

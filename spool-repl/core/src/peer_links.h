@@ -1,0 +1,77 @@
+// The primary's connections to its peers: finds the last record that both logs have, sends the records behind
+// it, takes the peers' acknowledgements, and closes a peer that is too slow. peer.h has the states.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "checkpointer.h"
+#include "membership.h"
+#include "repair.h"
+#include "resync_source.h"
+
+namespace twinloft::repl::core {
+
+class PeerLinks {
+ public:
+  PeerLinks(Volume& volume, Checkpointer& checkpointer, Peers& peers, const Term& term,
+            Membership& membership, ResyncSource& resync)
+      : v_(volume),
+        checkpointer_(checkpointer),
+        peers_(peers),
+        term_(term),
+        membership_(membership),
+        resync_(resync) {}
+  PeerLinks(const PeerLinks&) = delete;
+  PeerLinks& operator=(const PeerLinks&) = delete;
+
+  void peer_up(ReplicaId id);
+  void peer_down(ReplicaId id);
+  void peer_input(ReplicaId id, PeerMessage message);
+  void on_journal_read(std::uint64_t token_number, int error, std::vector<std::byte> bytes);
+  void refuse_other(ReplicaId id, std::string reason, bool split_brain);  // another primary
+
+  void match_those_that_wait();
+  void close_slow();
+  void pump();
+  void flush_messages();
+  // Members, and replicas that are being filled, can always catch up from the journal. For others it is kept
+  // while there is room (close_slow).
+  void update_tail_limit();
+
+  std::vector<Stream> streams() const;
+  std::optional<Instant> next_tick() const;
+  void fill_status(VolumeStatus& status, bool no_room) const;  // no_room: writes wait for room in the journal
+  void check_invariants() const;
+
+ private:
+  // peer_match.cc
+  void handle(Peer& peer, const MatchState& message);
+  void handle(Peer& peer, const ProbeReply& message);
+  void match(Peer& peer, const MatchState& answer);
+  void unknown_epoch(Peer& peer, std::uint64_t counter);
+  void probe_next(Peer& peer);
+  bool waits_for_epoch(Peer& peer);
+  void begin(Peer& peer, RecordNo common_end);
+  void begin_resync(Peer& peer, RecordNo common_end = 0);
+
+  void handle(Peer& peer, const Ack& message);
+  void handle(Peer& peer, const Refuse& message);
+  void handle(Peer& peer, const SyncReady& message) { resync_.handle(peer, message); }
+  void handle(Peer& peer, const SyncAck& message) { resync_.handle(peer, message); }
+  void handle(Peer& peer, const SyncDiffer& message) { resync_.handle(peer, message); }
+  void pump(Peer& peer);
+  void journal_is_damaged(Peer& peer, const std::string& how);
+  std::uint64_t backlog(const Peer& peer) const;
+  void watch(Peer& peer);
+  void watch_filling(Peer& peer, Peer::Streaming& stream);
+
+  Volume& v_;
+  Checkpointer& checkpointer_;
+  Peers& peers_;
+  const Term& term_;
+  Membership& membership_;
+  ResyncSource& resync_;
+};
+
+}  // namespace twinloft::repl::core

@@ -1,0 +1,127 @@
+// Matching: the last record that both logs have is looked for, and what follows from it is decided.
+#include <algorithm>
+
+#include "peer_links.h"
+#include "twinloft/base/check.h"
+
+namespace twinloft::repl::core {
+
+void PeerLinks::handle(Peer& peer, const MatchState& m) {
+  if (!peer.in<Peer::Matching>()) return refuse(v_, peer, "it answered a question nobody asked");
+  match(peer, m);
+}
+
+void PeerLinks::match(Peer& peer, const MatchState& m) {
+  TL_CHECK(peer.in<Peer::Matching>());
+  const Epoch& ours = term_.epoch();
+  bool newer = m.last_epoch.counter > ours.counter;
+  if (newer || (m.last_epoch.counter == ours.counter && m.last_epoch.id != ours.id))
+    return unknown_epoch(peer, m.last_epoch.counter);
+  auto& matching = *peer.in<Peer::Matching>();
+  matching.answer = m;
+  matching.again = false;
+  if (auto end = v_.log.find(m.last)) return begin(peer, *end);
+  // Candidates are our own records at or after the oldest point that the peer can name.
+  Peer::Matching::Search search;
+  search.low = std::max(v_.log.first(), v_.log.end_upto({m.tail.lsn.v == 0 ? 0 : m.tail.lsn.v - 1}));
+  while (search.low < v_.log.end() && v_.log.mark_before(search.low).lsn < m.tail.lsn) ++search.low;
+  if (v_.log.mark_before(search.low).lsn < m.tail.lsn) return begin_resync(peer);
+  search.high = v_.log.end_upto(m.last.lsn);
+  matching.search = search;
+  probe_next(peer);
+}
+
+// It holds the record of an epoch that this node does not know: begun here and lost in a crash before it was
+// durable here, or begun there. Where nothing can have been acknowledged in it without this node, a newer
+// epoch takes over; the replica itself refuses what would cut off more than that. An arbiter knows all
+// epochs, and is asked.
+void PeerLinks::unknown_epoch(Peer& peer, std::uint64_t counter) {
+  if (membership_.begin_epoch_behind(counter)) {
+    peer.epoch = term_.epoch();
+    v_.out.sends.push_back(Send{peer.id(), MatchRequest{term_.epoch()}});
+    return;
+  }
+  if (v_.config.arbiter == Arbiter::external) membership_.ask_whether_granted(counter);
+  refuse(v_, peer, fmt::format("it holds epoch {}, which nobody granted", counter));
+}
+
+// Binary search: histories are equal up to some record and differ after it.
+void PeerLinks::probe_next(Peer& peer) {
+  TL_CHECK(peer.in<Peer::Matching>() && peer.in<Peer::Matching>()->search);
+  Peer::Matching::Search& search = *peer.in<Peer::Matching>()->search;
+  if (search.low < v_.log.first()) {  // the tail has moved on meanwhile
+    search.low = v_.log.first();
+    search.low_known = false;
+  }
+  if (search.low > search.high) return begin_resync(peer);
+  if (search.low == search.high && search.low_known) return begin(peer, search.low);
+  search.probing = search.low + (search.high - search.low + (search.low_known ? 1 : 0)) / 2;
+  search.mark = v_.log.mark_before(search.probing);
+  v_.out.sends.push_back(Send{peer.id(), Probe{search.mark}});
+}
+
+void PeerLinks::handle(Peer& peer, const ProbeReply& m) {
+  auto* matching = peer.in<Peer::Matching>();
+  if (!matching || !matching->search || m.mark != matching->search->mark)
+    return refuse(v_, peer, "it answered a question nobody asked");
+  Peer::Matching::Search& search = *matching->search;
+  if (m.found) {
+    search.low = search.probing;
+    search.low_known = true;
+  } else {
+    search.high = search.probing - 1;
+  }
+  probe_next(peer);
+}
+
+// A peer cuts its log for the newest epoch in our table, and remembers that epoch. If the epoch's record were
+// not durable here, a crash could leave an epoch that only the peer knows. The next promotion here could take
+// the same counter.
+bool PeerLinks::waits_for_epoch(Peer& peer) {
+  if (!term_.in_flight()) return false;
+  peer.in<Peer::Matching>()->again = true;
+  return true;
+}
+
+void PeerLinks::match_those_that_wait() {
+  if (term_.in_flight()) return;
+  for (Peer& p : peers_) {
+    const auto* matching = p.in<Peer::Matching>();
+    if (matching && matching->again && matching->answer) match(p, MatchState(*matching->answer));
+  }
+}
+
+void PeerLinks::begin_resync(Peer& peer, RecordNo common_end) {
+  if (!waits_for_epoch(peer)) resync_.offer(peer, common_end);
+}
+
+void PeerLinks::begin(Peer& peer, RecordNo common_end) {
+  if (waits_for_epoch(peer)) return;
+  const MatchState answer = *peer.in<Peer::Matching>()->answer;
+  if (common_end < v_.readable_from) return begin_resync(peer);
+  LogMark from = v_.log.mark_before(common_end);
+  const auto& state = v_.find_link(peer.id())->state;
+  Verdict verdict = judge_peer(from.lsn, answer.commit, state ? &*state : nullptr);
+  if (std::holds_alternative<verdict::Resync>(verdict)) return begin_resync(peer);
+  if (auto* split = std::get_if<verdict::SplitBrain>(&verdict)) {
+    v_.note_split_brain(peer.id(), from.lsn);
+    return refuse(v_, peer, std::move(split->why), true);
+  }
+  // A promotion in spite of a loss leaves blocks of lost records in the data area here: no record tells of
+  // those.
+  if (membership_.lossy_behind(common_end)) return begin_resync(peer, common_end);
+  Peer::Streaming& stream = peer.stream(common_end);
+  peer.refill = term_.required(peer.id()) && common_end < v_.log.committed_end() ? v_.log.end() : 0;
+  // Until its first ack nothing is known to be durable there beyond what it acknowledged before.
+  peer.durable_end = std::min(peer.durable_end, common_end);
+  stream.received_end = peer.durable_end;
+  v_.out.sends.push_back(
+      Send{peer.id(), Begin{peer.epoch, from, membership_.held_by(peer, answer.last.lsn), term_.epochs()}});
+  v_.out.notices.push_back({false, fmt::format("peer {} is connected at {}", peer.id(), from.lsn.v),
+                            NoticeKind::connected, peer.id()});
+  const Link* link = v_.find_link(peer.id());
+  peer.incomplete = peer.incomplete && !link->state;
+  if (link->state && link->state->inconsistent) resync_.resume(peer, *link->state, from.lsn);
+}
+
+}  // namespace twinloft::repl::core

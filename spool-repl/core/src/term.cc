@@ -1,0 +1,82 @@
+#include "term.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "twinloft/base/check.h"
+
+namespace twinloft::repl::core {
+
+void Term::begin(const Epoch& epoch, ReplicaSet in_sync, std::uint32_t flags) {
+  TL_CHECK(epoch.counter > epoch_.counter);
+  TL_CHECK((in_sync & set_of(v_.sb.replica)) != 0);
+  before_ |= in_sync_;  // members needed for what is already logged are needed until the new record is
+                        // durable
+  epoch_ = epoch;
+  in_sync_ = in_sync;
+  flags_ = flags;
+  logged_ = false;
+}
+
+void Term::note_logged(RecordNo end) {
+  TL_CHECK(!logged_ && end == v_.log.end());
+  end_ = end;
+  logged_ = true;
+}
+
+void Term::settle() {
+  TL_CHECK(logged_ && durable_on(in_sync_) >= end_);
+  before_ = 0;
+}
+
+EpochTable Term::epochs() const {
+  EpochTable all = v_.sb.epochs;
+  if (!logged_) all.note({epoch_, v_.log.last_mark().lsn + 1, v_.sb.replica, in_sync_, flags_});
+  return all;
+}
+
+bool Term::required(ReplicaId id) const {
+  ReplicaSet set = in_sync_ | before_;
+  if (set & set_of(id)) return true;
+  const Peer* peer = peers_.find(id);
+  return peer && peer->adding;
+}
+
+bool Term::suspended() const {
+  if (static_cast<unsigned>(std::popcount(in_sync_)) < v_.config.min_in_sync) return true;
+  return std::any_of(peers_.begin(), peers_.end(), [&](const Peer& p) {
+    return required(p.config.id) && (!p.is_streaming() || p.filling());
+  });
+}
+
+RecordNo Term::durable_on(ReplicaSet set) const {
+  RecordNo end = v_.log.durable_end();
+  for (const Peer& p : peers_)
+    if (set & set_of(p.config.id)) end = std::min(end, p.durable_end);
+  return end;
+}
+
+// What a member acknowledged that is away now may be gone there: it may follow a newer epoch since, and have
+// cut it off. Where members are too few, or one is being filled, what all of them have is committed all the
+// same: a resync waits for that.
+RecordNo Term::committable_end() const {
+  RecordNo committed = v_.log.durable_end();
+  for (const Peer& p : peers_)
+    if (required(p.config.id)) committed = std::min(committed, p.is_streaming() ? p.durable_end : 0);
+  return std::max(committed, v_.log.committed_end());  // a member that was added may still be short of it
+}
+
+// A peer that is no member and away does not hold anybody up.
+RecordNo Term::acked_end() const {
+  RecordNo end = v_.log.durable_end();
+  for (const Peer& p : peers_) {
+    if (required(p.config.id)) end = std::min(end, p.durable_end);
+    const Peer::Streaming* stream = p.streaming();
+    if (!stream) continue;
+    if (p.config.protocol == Protocol::B) end = std::min(end, stream->received_end);
+    if (p.config.protocol == Protocol::A) end = std::min(end, stream->sent_end);
+  }
+  return end;
+}
+
+}  // namespace twinloft::repl::core
