@@ -1,0 +1,209 @@
+// Connections of a primary: matching, records, acknowledgements, and peers that are slow.
+#include "peer_links.h"
+
+#include "primary_parts.h"
+
+namespace twinloft::repl::core {
+namespace {
+
+struct PeerLinksTest : testing::Test {
+  PeerLinksTest() { make(with_peers({2})); }
+  void make(Config config) {
+    links.reset();
+    parts = std::make_unique<PrimaryParts>(std::move(config));
+    membership = std::make_unique<Membership>(parts->volume, parts->checkpointer, parts->peers, parts->term,
+                                              requests);
+    resync = std::make_unique<ResyncSource>(parts->volume, parts->repair, parts->peers, parts->term);
+    links = std::make_unique<PeerLinks>(parts->volume, parts->checkpointer, parts->peers, parts->term,
+                                        *membership, *resync);
+    membership->take_office(set_of(1), std::nullopt);
+    membership->begin_epoch({1, Uuid::generate(parts->random)}, set_of(1), 0);
+  }
+  Peer& peer() { return parts->peer(2); }
+  Log& log() { return parts->volume.log; }
+  Output& out() { return parts->volume.out; }
+  void input(PeerMessage m) {
+    links->peer_input(2, std::move(m));
+    links->check_invariants();
+  }
+  void up() {
+    parts->link_up(2);
+    links->peer_up(2);
+  }
+  MatchState empty_log() { return {{}, log().tail_mark(), log().tail_mark(), {}}; }
+  void connect() {
+    up();
+    input(empty_log());
+    ASSERT_TRUE(peer().is_streaming());
+  }
+  std::size_t records() const {
+    std::size_t n = 0;
+    for (const auto& each : parts->volume.out.sends) n += std::holds_alternative<SendRecord>(each);
+    return n;
+  }
+
+  FakeRequests requests;
+  std::unique_ptr<PrimaryParts> parts;
+  std::unique_ptr<Membership> membership;
+  std::unique_ptr<ResyncSource> resync;
+  std::unique_ptr<PeerLinks> links;
+};
+
+TEST_F(PeerLinksTest, AsksForThePeersLogAndWaitsForTheRecordOfTheEpoch) {
+  up();
+  EXPECT_EQ(parts->sent<MatchRequest>().size(), 1u);
+  input(empty_log());
+  EXPECT_TRUE(parts->sent<Begin>().empty()) << "the record of the epoch is not durable here";
+  EXPECT_TRUE(peer().in<Peer::Matching>()->again);
+  parts->make_durable();
+  links->match_those_that_wait();
+  ASSERT_EQ(parts->sent<Begin>().size(), 1u);
+  EXPECT_EQ(parts->sent<Begin>()[0].from, log().tail_mark());
+  EXPECT_EQ(peer().connection(), ConnectionState::Connected);
+}
+
+TEST_F(PeerLinksTest, SendsTheRecordsAndTakesAcknowledgementsOfWhatWasSent) {
+  parts->make_durable();
+  connect();
+  EXPECT_EQ(records(), 0u);
+  links->pump();
+  EXPECT_EQ(records(), 1u);
+  input(Ack{peer().epoch, log().last_mark().lsn, log().last_mark()});
+  EXPECT_EQ(peer().durable_end, log().end());
+  links->update_tail_limit();
+  EXPECT_EQ(parts->volume.tail_limit, log().end());
+  LogMark elsewhere = log().last_mark();
+  elsewhere.lsn = elsewhere.lsn + 1;
+  input(Ack{peer().epoch, elsewhere.lsn, elsewhere});
+  EXPECT_EQ(peer().connection(), ConnectionState::StandAlone);
+}
+
+TEST_F(PeerLinksTest, TheFirstRecordOfAVolumeIsSentOnceItIsDurableHere) {
+  up();
+  peer().in<Peer::Matching>()->answer = empty_log();
+  peer().stream(log().first()).received_end = 0;
+  links->pump();
+  EXPECT_EQ(records(), 0u);
+  parts->make_durable();
+  links->pump();
+  EXPECT_EQ(records(), 1u);
+}
+
+TEST_F(PeerLinksTest, AForeignLogIsSearchedForTheLastCommonRecord) {
+  parts->make_durable();
+  up();
+  MatchState other = empty_log();
+  other.last = {Lsn{1}, {}};
+  input(other);
+  ASSERT_EQ(parts->sent<Probe>().size(), 1u);
+  Probe probe = parts->sent<Probe>()[0];
+  input(ProbeReply{probe.mark, probe.mark == log().tail_mark()});
+  for (std::size_t i = 1; i < parts->sent<Probe>().size() && peer().in<Peer::Matching>(); ++i) {
+    probe = parts->sent<Probe>()[i];
+    input(ProbeReply{probe.mark, probe.mark == log().tail_mark()});
+  }
+  ASSERT_TRUE(peer().is_streaming());
+  EXPECT_EQ(parts->sent<Begin>()[0].from, log().tail_mark());
+}
+
+TEST_F(PeerLinksTest, NothingInCommonLeadsToTheOfferOfAResync) {
+  parts->make_durable();
+  up();
+  MatchState other = empty_log();
+  other.tail = other.last = {Lsn{50}, {}};
+  input(other);
+  EXPECT_TRUE(peer().in<Peer::OfferingResync>());
+  EXPECT_EQ(parts->sent<SyncBegin>().size(), 1u);
+  links->update_tail_limit();
+  EXPECT_LE(parts->volume.tail_limit, peer().hold());
+}
+
+TEST_F(PeerLinksTest, MessagesOutOfTheirStateAreRefused) {
+  parts->make_durable();
+  auto is_refused = [&](PeerMessage m) {
+    std::size_t before = out().closes.size();
+    input(std::move(m));
+    bool refused = peer().connection() == ConnectionState::StandAlone && out().closes.size() == before + 1;
+    links->peer_down(2);
+    return refused;
+  };
+  up();
+  EXPECT_TRUE(is_refused(Ack{peer().epoch, {}, log().tail_mark()})) << "nothing is streaming";
+  up();
+  EXPECT_TRUE(is_refused(ProbeReply{})) << "nothing was probed for";
+  up();
+  EXPECT_TRUE(is_refused(SyncReady{peer().epoch, log().tail_mark(), true}));
+  up();
+  EXPECT_TRUE(is_refused(Begin{})) << "only a primary sends that";
+  connect();
+  EXPECT_TRUE(is_refused(empty_log())) << "the logs are matched";
+  connect();
+  EXPECT_TRUE(is_refused(Ack{{7, {}}, {}, log().tail_mark()})) << "of another epoch";
+}
+
+TEST_F(PeerLinksTest, AFailedDeviceFillsNobody) {
+  parts->volume.fail_device("test");
+  up();
+  EXPECT_EQ(peer().connection(), ConnectionState::StandAlone);
+  EXPECT_TRUE(parts->sent<MatchRequest>().empty());
+}
+
+TEST_F(PeerLinksTest, APeerOnWhichNothingBecomesDurableIsClosed) {
+  parts->make_durable();
+  connect();
+  links->pump();
+  links->close_slow();
+  EXPECT_EQ(links->next_tick(), parts->volume.now + parts->volume.config.slow_peer);
+  parts->volume.now = parts->volume.now + (parts->volume.config.slow_peer - Duration(1));
+  links->close_slow();
+  EXPECT_TRUE(peer().is_streaming());
+  parts->volume.now = parts->volume.now + Duration(1);
+  links->close_slow();
+  EXPECT_EQ(peer().connection(), ConnectionState::StandAlone);
+  EXPECT_FALSE(links->next_tick());
+}
+
+TEST_F(PeerLinksTest, APeerThatIsFilledNeedsProgressOnly) {
+  parts->make_durable();
+  connect();
+  links->pump();
+  NodeState unfinished;
+  unfinished.inconsistent = true;
+  resync->resume(peer(), unfinished, log().tail_mark().lsn);
+  for (std::uint64_t acks = 1; acks < 5; ++acks) {
+    links->close_slow();
+    parts->volume.now = parts->volume.now + (parts->volume.config.slow_peer - Duration(1));
+    peer().resync()->acks = acks;
+  }
+  links->close_slow();
+  EXPECT_TRUE(peer().is_streaming());
+  parts->volume.now = parts->volume.now + parts->volume.config.slow_peer;
+  links->close_slow();
+  EXPECT_EQ(peer().connection(), ConnectionState::StandAlone);
+}
+
+TEST_F(PeerLinksTest, PeersLearnTheCommitPointOnce) {
+  parts->make_durable();
+  connect();
+  parts->volume.commit_upto(log().end(), [](const LogRecord&) {});
+  links->flush_messages();
+  links->flush_messages();
+  ASSERT_EQ(parts->sent<Commit>().size(), 1u);
+  EXPECT_EQ(parts->sent<Commit>()[0].mark, log().last_mark());
+}
+
+TEST_F(PeerLinksTest, AResyncThatIsOfferedIsTakenBySyncReady) {
+  parts->make_durable();
+  up();
+  MatchState other = empty_log();
+  other.tail = other.last = {Lsn{50}, {}};
+  input(other);
+  LogMark from = parts->sent<SyncBegin>()[0].from;
+  input(SyncReady{peer().epoch, from, true});
+  ASSERT_TRUE(peer().is_streaming());
+  EXPECT_TRUE(peer().resync());
+  EXPECT_FALSE(links->streams()[0].holds) << "a replica that is being filled gives no block to others";
+}
+
+}  // namespace
+}  // namespace twinloft::repl::core

@@ -1,0 +1,124 @@
+// The parts of a primary, each alone: a volume on no disk, whose writes end when the test says so, and the
+// peers in the state that the test puts them in.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "membership.h"
+#include "peer.h"
+#include "repair.h"
+#include "requests.h"
+#include "shell.h"
+#include "term.h"
+
+namespace twinloft::repl::core {
+
+struct FakeRequests final : Requests {
+  bool waits = false;
+  std::uint64_t serials = 0;
+  bool any_waits() const override { return waits; }
+  std::uint64_t serial_without_data() override { return ++serials; }
+};
+
+struct PrimaryParts {
+  static constexpr std::uint64_t volume_blocks = 1024;
+
+  explicit PrimaryParts(Config config)
+      : memory_((arena_blocks_min(config) + 64) * block_size),
+        scratch_(read_arena_blocks_min * block_size),
+        arena(memory_.span()),
+        reads(scratch_.span()),
+        volume(config, fresh(), arena, reads, random),
+        checkpointer(volume),
+        repair(volume, checkpointer),
+        peers(volume.config),
+        term(volume, peers) {
+    EXPECT_TRUE(volume.load(fresh()));
+    volume.now = Instant{} + std::chrono::seconds(1);
+  }
+
+  static RecoveredLog fresh() {
+    RecoveredLog log;
+    Superblock& sb = log.superblock;
+    sb.generation = 1;
+    sb.volume = Shell::volume();
+    sb.replica = 1;
+    sb.volume_blocks = volume_blocks;
+    sb.bitmap_offset = journal_reserved_bytes;
+    sb.bitmap_bytes = block_size;
+    sb.digest_offset = journal_reserved_bytes + bitmap_slots * block_size;
+    sb.digest_bytes = digest_pages(volume_blocks) * block_size;
+    sb.ring_offset = sb.digest_offset + sb.digest_bytes;
+    sb.ring_bytes = journal_ring_bytes_min;
+    sb.tail = {Lsn{0}, genesis_hash(sb.volume, sb.volume_blocks)};
+    log.home_map = HomeMap::identity(volume_blocks);
+    log.digests = DigestTable(sb.volume, sb.volume_blocks);
+    log.digests.put_zeros(Lba{0}, sb.volume_blocks);
+    return log;
+  }
+
+  // Journal and superblock writes end well.
+  void make_durable() {
+    auto& out = volume.out;
+    while (!out.journal_writes.empty() || !out.superblock_writes.empty()) {
+      for (const JournalWrite& w : std::exchange(out.journal_writes, {}))
+        volume.on_journal_written(number_of(w.token), 0);
+      if (std::exchange(out.superblock_writes, {}).empty()) continue;
+      if (volume.on_superblock_written(0) & Volume::for_epoch) volume.log.release_durable();
+    }
+  }
+  Peer& peer(ReplicaId id) { return *peers.find(id); }
+  // The peer is connected, and its log is the one here.
+  Peer::Streaming& stream(ReplicaId id) {
+    link_up(id);
+    Peer& p = peer(id);
+    p.connect(term.epoch());
+    p.in<Peer::Matching>()->answer = MatchState{};
+    Peer::Streaming& s = p.stream(volume.log.end());
+    s.received_end = s.sent_end;
+    return s;
+  }
+  void link_up(ReplicaId id) {
+    volume.find_link(id)->up = true;
+    volume.find_link(id)->state = NodeState{};
+  }
+  // All that is in the log here is durable there.
+  void ack(ReplicaId id) {
+    Peer& p = peer(id);
+    p.streaming()->sent_end = p.streaming()->received_end = p.durable_end = volume.log.end();
+  }
+  template <class M>
+  std::vector<M> sent() {
+    std::vector<M> found;
+    for (auto& each : volume.out.sends)
+      if (auto* send = std::get_if<Send>(&each))
+        if (auto* m = std::get_if<M>(&send->message)) found.push_back(*m);
+    return found;
+  }
+  std::size_t notices(NoticeKind kind) const {
+    std::size_t n = 0;
+    for (const Notice& each : volume.out.notices) n += each.kind == kind;
+    return n;
+  }
+
+  SeededRandom random{1};
+
+ private:
+  journal::AlignedBuffer memory_, scratch_;
+
+ public:
+  Arena arena, reads;
+  Volume volume;
+  Checkpointer checkpointer;
+  Repair repair;
+  Peers peers;
+  Term term;
+};
+
+inline Config with_peers(std::initializer_list<ReplicaId> ids) {
+  Config c = alone();
+  for (ReplicaId id : ids) c.peers.push_back({id, Protocol::C});
+  return c;
+}
+
+}  // namespace twinloft::repl::core
