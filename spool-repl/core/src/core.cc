@@ -210,6 +210,7 @@ void Core::Parts::step(const Discard& e) {
 }
 
 void Core::Parts::become_primary() {
+  TL_CHECK(granted && secondary() && secondary()->settled() && !promotion.busy());
   Promotion::Granted g = std::move(*granted);
   granted.reset();
   if (volume.inconsistent || volume.refill_until().v != 0) volume.accept_loss();
@@ -220,9 +221,11 @@ void Core::Parts::become_primary() {
   if (g.command) volume.out.commands.push_back({*g.command, true, g.text});
   tell_state(true);
   p.start(g.epoch, g.in_sync, std::move(g.value), g.flags);
+  TL_CHECK(p.epoch() == g.epoch && !volume.inconsistent);
 }
 
 void Core::Parts::become_secondary() {
+  TL_CHECK(primary()->may_step_down());
   bool lost = primary()->lost();
   if (!lost) primary()->flush_messages();
   role.emplace<Secondary>(volume, checkpointer);

@@ -259,6 +259,7 @@ void Promotion::peer_state(ReplicaId id, const NodeState& state) {
 
 // Everybody here has agreed, and has said what it knows.
 void Promotion::claimed() {
+  TL_CHECK(phase_ == Phase::claiming && waiting_for_.empty());
   std::string why = obstacle();
   if (!why.empty()) return give_up(why);
   EpochEntry newest = newest_known();
@@ -271,6 +272,8 @@ void Promotion::claimed() {
 }
 
 void Promotion::ask_arbiter(bool read) {
+  TL_CHECK(v_.config.arbiter == Arbiter::external);
+  TL_CHECK(read ? phase_ == Phase::reading : phase_ == Phase::swapping && desired_);
   ask_again_.reset();
   deadline_ = v_.now + claim_time;
   ArbiterRequest request{
@@ -296,6 +299,7 @@ void Promotion::on_arbiter(const ArbiterAnswer& answer) {
     std::uint64_t counter = std::max(next_counter(), current_ ? current_->epoch.counter + 1 : 1);
     desired_ = EpochValue{
         {counter, Uuid::generate(v_.random)}, v_.sb.replica, set, Uuid::generate(v_.random), forced()};
+    TL_CHECK(!current_ || desired_->epoch.counter > current_->epoch.counter);
     phase_ = Phase::swapping;
     in_doubt_ = false;
     return ask_arbiter(false);
@@ -452,17 +456,18 @@ std::string Promotion::told_of_split_brains() const {
 }
 
 void Promotion::grant(const Epoch& epoch, ReplicaSet in_sync) {
+  // What is granted is newer than the log here, counts this replica, and was asked for.
+  bool by_arbiter = v_.config.arbiter == Arbiter::external;
+  TL_CHECK(phase_ == (by_arbiter ? Phase::swapping : Phase::claiming) && !granted_);
+  TL_CHECK(!by_arbiter || (desired_ && desired_->epoch == epoch && desired_->writer == v_.sb.replica));
+  TL_CHECK(epoch.counter > v_.recorded().epoch.counter && (in_sync & set_of(v_.sb.replica)) != 0);
   phase_ = Phase::idle;
   why_not_.clear();
   std::string text = fmt::format("replica {} is Primary, epoch {}", v_.sb.replica, epoch.counter);
   EpochEntry newest = newest_known();
   if (force_) text += told_of_force(newest) + told_of_split_brains();
-  granted_ = Granted{epoch,
-                     in_sync,
-                     v_.config.arbiter == Arbiter::external ? desired_ : std::nullopt,
-                     flags_after(newest),
-                     command_,
-                     text};
+  granted_ = Granted{epoch,    in_sync, by_arbiter ? desired_ : std::nullopt, flags_after(newest),
+                     command_, text};
   command_.reset();
 }
 
