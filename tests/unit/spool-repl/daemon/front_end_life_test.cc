@@ -3,37 +3,13 @@
 #include <gtest/gtest.h>
 
 #include "../support/manual_loop.h"
+#include "fake_front_ends.h"
 
 namespace twinloft::repl::daemon {
 namespace {
 
 using core::Role;
 using core::RoleChange;
-
-// What the test knows of front ends that it has not destroyed itself.
-struct Made {
-  std::function<void(Status)> started;
-  std::vector<std::pair<bool, std::function<void(Status)>>> stops;  // with force, whose end
-  bool gone = false;
-};
-
-class FakeFrontEnds final : public FrontEnds {
- public:
-  explicit FakeFrontEnds(std::shared_ptr<Made> made) : made_(std::move(made)) {}
-  ~FakeFrontEnds() override { made_->gone = true; }
-  void start(std::function<void(Status)> done) override { made_->started = std::move(done); }
-  void stop(bool force, std::function<void(Status)> done) override {
-    made_->stops.emplace_back(force, std::move(done));
-  }
-  void flush() override {}
-  std::string device() const override { return ""; }
-  std::string device_trouble() const override { return ""; }
-  bool device_lost() const override { return false; }
-  std::string nbd_uri() const override { return ""; }
-
- private:
-  std::shared_ptr<Made> made_;
-};
 
 struct FrontEndLifeTest : testing::Test, FrontEndLife::Volume {
   FrontEndLifeTest() { status.role = Role::primary; }

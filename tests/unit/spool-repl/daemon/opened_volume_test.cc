@@ -3,40 +3,18 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
-
-#include "twinloft/spool-repl/daemon/volume_runner.h"
+#include "volume_on_files.h"
 
 namespace twinloft::repl::daemon {
 namespace {
 
-constexpr std::uint64_t mib = 1u << 20;
-
-struct OpenedVolumeTest : testing::Test {
-  OpenedVolumeTest() {
-    const char* tmp = std::getenv("TMPDIR");
-    where = std::string(tmp ? tmp : "/tmp") + "/tl-opened-XXXXXX";
-    EXPECT_NE(mkdtemp(where.data()), nullptr);
-    s.name = "mail";
-    s.uuid = "5c1a0e7e-0000-4000-8000-00000000c0de";
-    s.replica = 1;
-    s.size = 16 * mib;
-    s.journal_size = 32 * mib;
-    s.data = where + "/data";
-    s.journal = where + "/journal";
-    s.archive = where;
-    EXPECT_TRUE(create_volume(s));
-  }
-  ~OpenedVolumeTest() override { std::filesystem::remove_all(where); }
+struct OpenedVolumeTest : testing::Test, VolumeOnFiles {
   Result<std::unique_ptr<OpenedVolume>> open() {
     TL_TRY_ASSIGN(Storage storage, open_storage(s));
     return OpenedVolume::open(s, std::move(storage), random,
                               [this](std::string kind, std::string, bool) { events.push_back(kind); });
   }
   OsRandom random;
-  std::string where;
-  VolumeSettings s;
   std::vector<std::string> events;
 };
 
