@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view kWithArgument = dovecot_lda_with_argument;
 constexpr std::string_view kWithout = dovecot_lda_without;
 
-// Whether it holds a macro that is another name than the one that the user database knows.
+// Whether the word has a macro whose value is not the user's name in the user database.
 bool names_another(const std::vector<Part>& parts) {
   return std::any_of(parts.begin(), parts.end(),
                      [](const Part& p) { return p.kind == Part::Kind::macro && p.name != "user"; });
@@ -44,7 +44,7 @@ class DovecotLda {
     return text.starts_with('-') && (text.size() > 1 || word.parts.size() > 1);
   }
 
-  // Returns how many further words belong to this one: 0 or 1.
+  // Returns how many of the next words belong to this word: 0 or 1.
   std::size_t option_word(std::size_t index) {
     const Word& word = command_.words()[index];
     const std::string& letters = word.parts.front().text;
@@ -78,7 +78,7 @@ class DovecotLda {
     }
   }
 
-  // getopt(3) takes the next word where nothing is left of this one.
+  // getopt(3) takes the next word if this word ends with the option.
   std::size_t joined_value(const Word& word, char letter) {
     for (std::size_t i = 1; i < word.parts.size(); ++i) {
       const Part& part = word.parts[i];
@@ -119,7 +119,7 @@ class DovecotLda {
                    "(EX_NOUSER), and mail is deferred. Write -a %to% -d %user%");
   }
 
-  // Outside of a group, and made of nothing but macros that are empty for some messages.
+  // Outside of a group, and only of macros that are empty for some messages.
   static bool may_be_empty(const Word& word) {
     if (word.group != 0) return false;
     for (const Part& part : word.parts) {
@@ -133,7 +133,7 @@ class DovecotLda {
   }
 
   void operand(const Word& word, const AdviceOptions& options) {
-    if (options.all_recipients && word.per_recipient()) return;  // one_recipient() says it better
+    if (options.all_recipients && word.per_recipient()) return;  // one_recipient() warns with more detail
     warn(word,
          program_ +
              " takes options only: with this argument it ends with 64 (EX_USAGE), and no mail is delivered");

@@ -73,7 +73,7 @@ tl_argv_status report(tl_argv_error* error, const ExpandError& e) {
   return status;
 }
 
-// False where the caller passed a null pointer that it must not.
+// False: the caller passed a null pointer that is not allowed.
 bool to_values(tl_argv_values in, Values& out) {
   if (in.values == nullptr && in.count > 0) return false;
   for (std::size_t i = 0; i < in.count; ++i) {

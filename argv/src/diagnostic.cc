@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::size_t kWindowChars = 100;
 
-// Length in bytes of the UTF-8 character at the start of `text` (RFC 3629), 0 where there is none.
+// The length in bytes of the UTF-8 character at the start of `text` (RFC 3629). 0: not a character.
 std::size_t utf8_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
   const auto tail = [&](std::size_t i) { return (byte(i) & 0xC0U) == 0x80U; };
@@ -31,7 +31,7 @@ std::size_t utf8_length(std::string_view text) {
 std::string shown(std::string_view character) {
   if (character == "\t") return " ";
   if (character.size() > 1) {
-    // C1 controls (U+0080..U+009F) steer some terminals.
+    // Some terminals interpret C1 controls (U+0080..U+009F).
     const bool c1 = character[0] == '\xC2' && static_cast<unsigned char>(character[1]) < 0xA0;
     return c1 ? "?" : std::string(character);
   }
@@ -62,7 +62,7 @@ Diagnostic make_diagnostic(std::string_view text, std::size_t offset, std::strin
   }
   d.column = caret + 1;
 
-  // A window around the place, so that a long template does not push the caret off the screen.
+  // A part of the line around the position, so that the caret of a long template stays on the screen.
   const std::size_t skip = caret > kWindowChars * 3 / 4 ? caret - kWindowChars * 3 / 4 : 0;
   const std::size_t end = std::min(characters.size(), skip + kWindowChars);
   if (skip > 0) d.excerpt = "...";

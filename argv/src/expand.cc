@@ -1,5 +1,4 @@
-// Expansion: one pass over the parsed words. Values are appended to arguments and never looked at as a
-// template.
+// Expansion: one pass over the parsed words. Values are appended to arguments, and are not parsed.
 #include <algorithm>
 #include <optional>
 
@@ -12,7 +11,7 @@ using Code = ExpandError::Code;
 
 constexpr std::string_view kForbidden{"\0\r\n", 3};
 
-// The values in force: one recipient's (per-recipient macros only), then those of the message.
+// The values of one recipient, for the macros of recipients, then the values of the message.
 struct Scope {
   const Values* recipient = nullptr;
   const Values& shared;
@@ -38,7 +37,7 @@ class Expansion {
       : words_(words), options_(options) {}
 
   bool append(std::size_t index, const Scope& scope);
-  // Whether all macros of the words [first, last) have something to say, or nothing where a value is bad.
+  // Whether all macros of the words [first, last) have values that are not empty. Nothing: a value is bad.
   std::optional<bool> complete(std::size_t first, std::size_t last, const Scope& scope);
   bool fail(Code code, std::size_t index, std::string macro, const std::string& what);
 
@@ -54,7 +53,7 @@ class Expansion {
   Template::Arguments arguments_;
   std::size_t total_bytes_ = 0;
   bool options_ended_ = false;  // a literal "--" is among the arguments
-  std::size_t appended_ = 0;    // behind the word that the last argument is of
+  std::size_t appended_ = 0;    // one more than the word of the last argument
   ExpandError error_;
 };
 
@@ -104,7 +103,7 @@ bool Expansion::append_part(std::size_t index, const Part& part, const Scope& sc
       fold = part.fold;
     }
   }
-  // Checked before the bytes are copied: a huge value costs no memory here.
+  // Checked before the bytes are copied, so that a huge value takes no memory here.
   if (bytes->size() > options_.argument_bytes_max - std::min(out.size(), options_.argument_bytes_max))
     return fail(Code::limit, index, part.name,
                 "makes an argument longer than " + std::to_string(options_.argument_bytes_max) + " bytes");
@@ -127,7 +126,7 @@ bool Expansion::append(std::size_t index, const Scope& scope) {
     return fail(Code::limit, index, "",
                 "makes more than " + std::to_string(options_.arguments_max) + " arguments");
   std::string argument;
-  const Part* first = nullptr;  // whose bytes come first
+  const Part* first = nullptr;  // the part of the first byte
   for (const Part& part : word.parts) {
     if (!append_part(index, part, scope, argument)) return false;
     if (first == nullptr && !argument.empty()) first = &part;
@@ -137,8 +136,8 @@ bool Expansion::append(std::size_t index, const Scope& scope) {
         Code::limit, index, "",
         "makes the arguments longer than " + std::to_string(options_.total_bytes_max) + " bytes in all");
 
-  // The guard looks at the finished argument. With `%user%%detail%` or `%detail%-x` an empty first value lets
-  // another part come first, and the author of that value would choose the option.
+  // The check is of the complete argument. In `%user%%detail%` or `%detail%-x`, an empty first value makes
+  // another part the first, and the sender of its value would choose an option.
   const bool starts_with_macro = !word.parts.empty() && word.parts.front().kind == Part::Kind::macro;
   const bool behind_its_option = word.option_argument && appended_ == index;
   if (starts_with_macro && !options_ended_ && !behind_its_option && argument.starts_with('-'))

@@ -6,12 +6,12 @@ namespace twinloft::argv {
 namespace {
 
 enum class Reads {
-  this_word,  // and no other, whatever its macros become
-  next_word,  // as its argument, too
-  unknown,    // that depends on values
+  this_word,  // this word alone, for all values of its macros
+  next_word,  // the next word too, as the argument of the option
+  unknown,    // depends on the values
 };
 
-// "-ef" ends in an option whose argument is the next word. In "-f%from%" an empty value makes it so.
+// "-ef" ends in an option whose argument is the next word. "-f%from%" does so if the value is empty.
 Reads reads(const Word& word) {
   if (word.parts.empty() || word.parts.front().kind != Part::Kind::literal) return Reads::this_word;
   const std::string& text = word.parts.front().text;

@@ -67,7 +67,7 @@ bool Parser::bracket() {
   return true;
 }
 
-// A group that can never be left out was meant otherwise, as in `[ -f /bin/agent ]`.
+// A group without a macro is never left out, and was meant for a shell, as in `[ -f /bin/agent ]`.
 void Parser::close_group_warnings() {
   bool can_be_empty = false;
   for (const Word& w : result_.words_)
@@ -104,7 +104,7 @@ bool Parser::finish_word() {
     return fail(word_.offset,
                 "the template has more than " + std::to_string(options_.template_words_max) + " words");
   if (result_.words_.empty() && !check_program()) return false;
-  // Without this every message with an empty value would be refused by the guard in expand().
+  // Without this, expand() would refuse each message with an empty value.
   if (!word_.parts.empty() && word_.parts.front().kind == Part::Kind::macro && !options_ended_) {
     const Part& first = word_.parts.front();
     if (first.has_default && first.text.starts_with('-'))
@@ -185,8 +185,8 @@ bool Parser::double_quoted() {
   return true;
 }
 
-// POSIX.1-2017, Shell Command Language, 2.2.1 (outside quotes) and 2.2.3 (in double quotes). The bytes go to
-// `out`, or into the word where it is null.
+// POSIX.1-2017, Shell Command Language, 2.2.1 (outside quotes) and 2.2.3 (in double quotes). Appends the
+// bytes to `out`, or to the word if `out` is null.
 bool Parser::escaped(std::string* out, bool in_double_quotes) {
   const std::size_t backslash = at_;
   const auto put = [&](char byte, std::size_t offset) {
@@ -200,7 +200,7 @@ bool Parser::escaped(std::string* out, bool in_double_quotes) {
     return true;
   }
   if (at_ + 1 == text_.size()) {
-    if (in_double_quotes) {  // the missing quote is the real fault, and the caller reports it
+    if (in_double_quotes) {  // the caller reports the missing quote
       put('\\', at_++);
       return true;
     }
@@ -230,7 +230,7 @@ void Parser::literal(char byte, std::size_t offset) {
   word_.parts.back().text.push_back(byte);
 }
 
-// An unquoted byte that nothing else claims.
+// An unquoted byte without a special meaning.
 void Parser::plain(char byte) {
   const bool at_start = at_ == word_.offset;
   if (kShellBytes.find(byte) != std::string_view::npos) {

@@ -15,7 +15,7 @@ class Parser {
   Outcome<Template, Diagnostic> run();
 
  private:
-  // Steps return false once error_ is set, and then nothing goes on.
+  // A step returns false if error_ is set. Parsing then ends.
   bool words();
   bool bracket();
   bool word();
@@ -39,9 +39,9 @@ class Parser {
   bool more() const { return at_ < text_.size(); }
   char peek(std::size_t ahead = 0) const { return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0'; }
   bool blank_at(std::size_t at) const;
-  // Bytes of the line end at `at`: 1, 2 for CR LF, 0 where there is none.
+  // The bytes of the line end at `at`: 1, or 2 for CR LF. 0: not a line end.
   std::size_t newline_at(std::size_t at) const;
-  std::size_t continuation_at(std::size_t at) const;  // backslash and line end, which vanish
+  std::size_t continuation_at(std::size_t at) const;  // of backslash and line end, which are removed
   bool word_ends_at(std::size_t at) const;
   std::string_view name_at(std::size_t at) const;
   const MacroName* find(std::string_view name) const;
@@ -54,7 +54,8 @@ class Parser {
   std::optional<Diagnostic> error_;
 
   Word word_;
-  bool word_quoted_ = false;       // some byte of the word was quoted: it is no bracket and no shell syntax
+  bool word_quoted_ = false;       // a byte of the word was quoted: the word is not a bracket, and not shell
+                                   // syntax
   std::size_t shell_run_end_ = 0;  // one warning for a run such as ">>" or "&&"
   std::size_t group_ = 0;          // 0 outside
   std::size_t groups_ = 0;

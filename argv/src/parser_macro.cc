@@ -13,7 +13,7 @@ bool name_byte(char c) {
   return name_start(c) || (c >= '0' && c <= '9');
 }
 
-// What Dovecot's variable of one letter is called here.
+// The macro with the meaning of Dovecot's variable of one letter.
 std::string_view name_for_dovecots(std::string_view letter) {
   if (letter == "u" || letter == "n") return "user";
   if (letter == "d") return "domain";
@@ -21,7 +21,7 @@ std::string_view name_for_dovecots(std::string_view letter) {
   return {};
 }
 
-// Messages stay short, whatever was written: the C interface has fixed room for them.
+// Messages are short for any template, since the C interface has fixed room for them.
 constexpr std::size_t kShownNameMax = 40;
 constexpr std::size_t kShownListMax = 200;
 
@@ -77,7 +77,7 @@ bool Parser::macro_modifiers(Part& part, std::size_t percent, bool in_double_quo
   return default_text(part, percent, in_double_quotes);
 }
 
-// The text obeys the quoting around it, and nothing in it is a macro.
+// The text is quoted as the text around it, and contains no macro.
 bool Parser::default_text(Part& part, std::size_t percent, bool in_double_quotes) {
   while (more() && peek() != '%') {
     const char c = peek();

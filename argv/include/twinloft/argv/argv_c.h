@@ -1,9 +1,9 @@
 /* Command templates for C; installed as <twinloft/argv.h>. The language is described in docs/argv.md, the C++
  * library in twinloft/argv/argv.h.
  *
- * A template is immutable once parsed: any number of threads may expand it at once. Functions never print,
- * never exit, and let no exception out. Whatever a function hands out is the caller's, and has a free
- * function below; strings inside a tl_argv_template live as long as it does.
+ * A template is immutable, so several threads may expand it at once. No function prints, ends the process or
+ * throws an exception. The caller owns each result of a function, and frees it by a function below. Strings
+ * of a tl_argv_template are valid until the template is freed.
  */
 #ifndef TWINLOFT_ARGV_C_H
 #define TWINLOFT_ARGV_C_H
@@ -21,33 +21,33 @@ typedef enum tl_argv_status {
   TL_ARGV_BAD_TEMPLATE = 1,   /* see line, column and rendered */
   TL_ARGV_MISSING_VALUE = 2,  /* no value was given for a macro that the template uses */
   TL_ARGV_FORBIDDEN_BYTE = 3, /* a value holds NUL, CR or LF */
-  TL_ARGV_LEADING_DASH = 4,   /* a value would become an option of the program; not one directly behind an
-                                 option that is known to take an argument (dovecot-lda -f -a -d -r -m) */
+  TL_ARGV_LEADING_DASH = 4,   /* a value would become an option of the program. A value directly after an
+                                 option with an argument is allowed (dovecot-lda -f -a -d -r -m) */
   TL_ARGV_LIMIT = 5,          /* too many or too long arguments */
   TL_ARGV_RECIPIENTS = 6,     /* no recipients, or a program that depends on the recipient */
   TL_ARGV_NO_MEMORY = 7,
-  TL_ARGV_BAD_CALL = 8 /* a null pointer where none is allowed */
+  TL_ARGV_BAD_CALL = 8 /* a null pointer that is not allowed */
 } tl_argv_status;
 
 typedef struct tl_argv_error {
   tl_argv_status status;
-  size_t line;         /* TL_ARGV_BAD_TEMPLATE: 1-based, else 0 */
-  size_t column;       /* TL_ARGV_BAD_TEMPLATE: 1-based, in characters, else 0 */
-  size_t word;         /* expansion: 1-based word of the template, 0 where the error is not about one */
-  char message[512];   /* one sentence; never holds bytes of a value */
-  char rendered[1024]; /* message with its position; for a bad template also the line and a caret below the
-                          place */
+  size_t line;         /* TL_ARGV_BAD_TEMPLATE: from 1; otherwise 0 */
+  size_t column;       /* TL_ARGV_BAD_TEMPLATE: from 1, in characters; otherwise 0 */
+  size_t word;         /* of an expansion: the word of the template, from 1. 0: not about a word */
+  char message[512];   /* one sentence, without bytes of any value */
+  char rendered[1024]; /* the message with its position. For a bad template also the line, and a caret below
+                          the position */
 } tl_argv_error;
 
 typedef struct tl_argv_macro {
   const char* name;
-  int per_recipient; /* not 0: tl_argv_expand_all repeats a word or group that holds it */
+  int per_recipient; /* not 0: tl_argv_expand_all repeats a word or group with this macro */
 } tl_argv_macro;
 
 typedef struct tl_argv_value {
   const char* name;
   const char* value;
-  size_t length; /* bytes of value, or TL_ARGV_LENGTH where it ends in NUL */
+  size_t length; /* of the value in bytes. TL_ARGV_LENGTH: the value ends in NUL */
 } tl_argv_value;
 
 #define TL_ARGV_LENGTH ((size_t)-1)
@@ -57,22 +57,23 @@ typedef struct tl_argv_values {
   size_t count;
 } tl_argv_values;
 
-/* `length` may be TL_ARGV_LENGTH. `macros` NULL with a count of 0: the macros of mail delivery. `error` may
- * be NULL in every function. *out is NULL unless TL_ARGV_OK is returned. */
+/* Parses a template of `length` bytes, or up to its NUL with TL_ARGV_LENGTH. macros: the names that it may
+ * use; NULL with a count of 0: the macros of mail delivery. *out is NULL unless TL_ARGV_OK is returned. In
+ * every function, `error` may be NULL. */
 tl_argv_status tl_argv_parse(const char* text, size_t length, const tl_argv_macro* macros, size_t macro_count,
                              tl_argv_template** out, tl_argv_error* error);
 void tl_argv_template_free(tl_argv_template* command); /* NULL is allowed */
 
 size_t tl_argv_word_count(const tl_argv_template* command);
-/* Not 0 where the template uses the macro: values of others need not be computed. */
+/* Not 0 if the template uses the macro. The values of other macros are not needed. */
 int tl_argv_uses(const tl_argv_template* command, const char* macro);
 
 size_t tl_argv_warning_count(const tl_argv_template* command);
-/* The warning with its position, the line and a caret, or NULL where index is too large. */
+/* The warning with its position, the line and a caret. NULL: index is too large. */
 const char* tl_argv_warning(const tl_argv_template* command, size_t index);
 
-/* *argv becomes a NULL-terminated array for execv(), in one block that tl_argv_vector_free() frees; *argc its
- * length, and may be NULL. Later values win over earlier ones of the same name. */
+/* Sets *argv to a NULL-terminated array for execv(), in one block for tl_argv_vector_free(), and *argc to its
+ * length. argc may be NULL. Of two values with one name, the later value counts. */
 tl_argv_status tl_argv_expand(const tl_argv_template* command, tl_argv_values values, char*** argv,
                               size_t* argc, tl_argv_error* error);
 tl_argv_status tl_argv_expand_all(const tl_argv_template* command, tl_argv_values shared,

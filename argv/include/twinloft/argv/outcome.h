@@ -1,5 +1,5 @@
-// A value or the error in its place. C++17, so that programs outside of this project can use the library
-// whatever their standard is; inside the project, result.h turns an Outcome into a twinloft::Result.
+// A value or an error. It needs C++17 alone, so that programs of other projects can use the library. Inside
+// this project, result.h converts an Outcome to a twinloft::Result.
 #pragma once
 
 #include <utility>
@@ -16,7 +16,7 @@ class [[nodiscard]] Outcome {
   explicit operator bool() const { return state_.index() == 0; }
   bool has_value() const { return state_.index() == 0; }
 
-  // Throws std::bad_variant_access where the outcome is an error.
+  // Throws std::bad_variant_access if the outcome is an error.
   T& value() { return std::get<0>(state_); }
   const T& value() const { return std::get<0>(state_); }
   T& operator*() & { return std::get<0>(state_); }
@@ -25,7 +25,7 @@ class [[nodiscard]] Outcome {
   T* operator->() { return &std::get<0>(state_); }
   const T* operator->() const { return &std::get<0>(state_); }
 
-  // Throws std::bad_variant_access where the outcome is a value.
+  // Throws std::bad_variant_access if the outcome is a value.
   const E& error() const { return std::get<1>(state_); }
 
  private:

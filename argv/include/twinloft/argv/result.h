@@ -1,4 +1,4 @@
-// The library's outcomes as twinloft::Result, for use inside this project. Not installed.
+// Converts the library's outcomes to twinloft::Result, for this project. Not installed.
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,8 @@
 
 namespace twinloft::argv {
 
-// `where` names the setting, as in "agent.dovecot.command": "<where>: column 14: ...", with the caret below.
+// Errors: Errc::invalid with "<where>: column 14: ..." and the caret. where: the name of the setting, such as
+// "agent.dovecot.command".
 inline Result<Template> parse_template(std::string_view where, std::string_view text,
                                        const ParseOptions& options = {}) {
   auto parsed = Template::parse(text, options);

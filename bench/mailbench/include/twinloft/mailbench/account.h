@@ -1,5 +1,5 @@
-// The account of a run: one line for each outcome of each recipient. Format:
-// docs/formats/mailbench-account.md.
+// The account of a run: a line for each attempt of each recipient, with its outcome.
+// docs/formats/mailbench-account.md describes the format.
 #pragma once
 
 #include <cstdint>
@@ -20,27 +20,27 @@ struct AccountLine {
   Hash128 digest;
   std::uint64_t size = 0;  // bytes
   Outcome outcome = Outcome::unsent;
-  int code = 0;                // 0 where there was no reply
-  unsigned attempt = 1;        // counts from 1
+  int code = 0;                // of the reply; 0: no reply
+  unsigned attempt = 1;        // from 1
   std::uint64_t since_us = 0;  // microseconds since the run's start
 };
 
 void append_line(const AccountLine& line, std::string& out);  // with the line feed
-Result<AccountLine> parse_line(std::string_view line);        // without it; views point into `line`
+Result<AccountLine> parse_line(std::string_view line);  // without the line feed; views point into `line`
 Result<Hash128> parse_digest(std::string_view hex);
 
-// Appends lines as they are given, from several threads. What append() was given is in the kernel when it
-// returns.
+// Appends lines, from several threads. Lines are in the kernel when append() returns, so they survive a kill.
 class AccountWriter {
  public:
-  // The file is new, or exists and is empty: an account belongs to one run.
+  // Creates the file, or takes an existing empty file, since an account belongs to one run. Errors: those of
+  // open(2), or the file is not empty.
   static Result<AccountWriter> create(const std::string& path, std::string_view run);
   AccountWriter(AccountWriter&& other) noexcept : fd_(std::move(other.fd_)), path_(std::move(other.path_)) {}
 
   Status append(std::string_view lines);
-  // The run never began: leaves an empty file, which the next try may use. Only before the first append().
+  // Empties the file, for a run that has not begun. Only before the first append().
   Status discard();
-  // Writes the closing line and syncs: the run listed every attempt that it made.
+  // Writes the closing line, which marks the account as complete, and makes the file durable.
   Status close();
 
  private:
@@ -52,14 +52,14 @@ class AccountWriter {
   std::uint64_t line_count_ = 0;
 };
 
-// Reads an account line by line. A last line without line feed (the generator was killed) is left out.
+// Reads an account line by line. A last line without a line feed, as after a kill, is not returned.
 class AccountReader {
  public:
   static Result<AccountReader> open(const std::string& path);
-  // False at the end. Errors (Errc::corrupt) name the file and the line's number.
+  // False: the end. Errors: Errc::corrupt with the file and the number of the line.
   Result<bool> next(AccountLine& line);
   const std::string& run() const { return run_; }
-  bool complete() const { return complete_; }  // after the end: the closing line was there
+  bool complete() const { return complete_; }  // after the end: the closing line was found
   bool torn() const { return torn_; }          // after the end: the last line had no line feed
 
  private:

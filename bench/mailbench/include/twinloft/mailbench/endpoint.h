@@ -1,4 +1,4 @@
-// Where the LMTP server is: host:port, [v6]:port, or the path of a Unix socket.
+// The address of the LMTP server: host:port, [v6]:port, or the path of a Unix socket.
 #pragma once
 
 #include <sys/socket.h>
@@ -15,13 +15,14 @@ struct Endpoint {
   sockaddr_storage address{};
   socklen_t length = 0;
 
-  // "unix:PATH", or a text with a slash, is a Unix socket; else HOST:PORT, looked up once.
+  // "unix:PATH" or a text with a slash is a Unix socket. Otherwise HOST:PORT, which is resolved once. Errors:
+  // Errc::invalid, or the name cannot be resolved.
   static Result<Endpoint> parse(std::string_view text);
-  // A non-blocking socket whose connection is under way or there already.
+  // Starts a connection. Returns a non-blocking socket, connected or connecting.
   Result<Fd> connect() const;
 };
 
-// 0, or the errno that the connection attempt ended with.
+// The errno with which the connection attempt has ended. 0: connected.
 int connect_error(int fd);
 
 }  // namespace twinloft::mailbench

@@ -1,8 +1,8 @@
-// Latency histogram with log-linear buckets.
+// A histogram of latencies with log-linear buckets.
 //
-// Values below 256 have a bucket each; above, every power of two is cut into 128 equal buckets. A bucket is
-// thus never wider than 1/128 of its lower bound, and percentiles, which are reported as the upper bound of
-// their bucket (and never above the true maximum), overstate by less than 0.79 % and never understate.
+// Each value below 256 has its own bucket. Above, each power of two is divided into 128 equal buckets, so
+// that a bucket is at most 1/128 of its lower bound wide. A percentile is the upper bound of its bucket, or
+// the maximum if that is smaller. So a percentile is too large by less than 0.79 %, and not too small.
 #pragma once
 
 #include <cstddef>
@@ -21,12 +21,12 @@ class Histogram {
   std::uint64_t max() const { return max_; }
   std::uint64_t min() const { return count_ == 0 ? 0 : min_; }
   double mean() const;
-  // The smallest bucket bound that at least `percent` of the values do not exceed; 0 for an empty histogram.
-  // percent: 0 < percent <= 100.
+  // The smallest upper bound of a bucket that at least `percent` of the values do not exceed. 0: no values.
+  // percent: above 0, up to 100.
   std::uint64_t percentile(double percent) const;
 
   static std::size_t bucket_of(std::uint64_t value);
-  static std::uint64_t bucket_upper(std::size_t bucket);  // the largest value that falls into it
+  static std::uint64_t bucket_upper(std::size_t bucket);  // the largest value of the bucket
 
  private:
   std::vector<std::uint64_t> buckets_;

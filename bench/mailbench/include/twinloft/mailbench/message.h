@@ -1,9 +1,9 @@
-// Messages of a run: each is a pure function of the run's settings and its number, so that a retried message
-// is byte for byte the one sent before.
+// The messages of a run. A message is a pure function of the settings and its number, so that a retry sends
+// the same bytes.
 //
-// The bulk of a body is a run of lines from one block of text made at the start, kept twice: as canonical
-// text (LF, for the digest) and as sent (CRLF, dots stuffed, RFC 5321 section 4.5.2). A message costs one
-// pass of XXH3 over its body and no copy of it.
+// A body consists mostly of lines of one block of text, which is made at the start in two forms: canonical
+// (LF, for the digest) and as sent (CRLF, dot-stuffed, RFC 5321 section 4.5.2). A message needs one pass of
+// XXH3 over its body, and no copy of the body.
 #pragma once
 
 #include <cstdint>
@@ -26,23 +26,24 @@ class TextBlock {
   struct Slice {
     std::string_view canonical;  // lines end in LF
     std::string_view wire;       // lines end in CRLF, leading dots doubled
-    std::uint64_t size = 0;      // bytes with CRLF, before dot stuffing: what a message size counts
+    std::uint64_t size = 0;      // bytes with CRLF, before dot-stuffing, as in a message size
   };
   std::size_t line_count() const { return canonical_at_.size() - 1; }
-  // Whole lines from `first` on, as many as fit into `size_max`; the slice ends with the block at the latest.
-  // `next` receives the line after the slice (0 at the block's end).
+  // As many whole lines from `first` on as fit into `size_max` bytes, up to the end of the block. Sets `next`
+  // to the line after the slice, or to 0 at the end of the block.
   Slice slice(std::size_t first, std::uint64_t size_max, std::size_t& next) const;
 
  private:
   void add_line(std::string_view line);
   std::string canonical_, wire_;
-  std::vector<std::size_t> canonical_at_, wire_at_;  // where each line starts; one entry more for the end
+  std::vector<std::size_t> canonical_at_, wire_at_;  // the start of each line, and the end
 };
 
-// The mailboxes mail is sent to: numbered by a format, or listed in a file.
+// The recipients of a run: numbered by a format, or from a list.
 class Users {
  public:
-  // `format` holds %u (the number) or %0Nu (with leading zeros to N digits) once; %% is a percent sign.
+  // format: with %u (the number) or %0Nu (the number in N digits) once. %% is a percent sign. Errors:
+  // Errc::invalid.
   static Result<Users> from_format(std::string format, std::uint64_t first, std::uint64_t count);
   static Result<Users> from_list(std::vector<std::string> addresses);
   std::uint64_t size() const { return count_; }
@@ -61,14 +62,14 @@ struct Message {
   std::vector<std::string> recipients;   // all different
   Hash128 digest;                        // of the canonical body
   std::uint64_t size = 0;                // bytes with CRLF, before dot stuffing
-  std::string head;                      // as sent: header, blank line, first line of the body
+  std::string head;                      // as sent: header, empty line, first line of the body
   std::vector<std::string_view> middle;  // as sent: slices of the TextBlock
   std::string tail;                      // as sent: the last line, if any, and the final dot
 };
 
-// The body's digest: XXH3-128 of it with every CRLF turned into LF.
+// The digest of a body: XXH3-128 of the body with LF in place of CRLF.
 Hash128 digest_of_body(std::string_view body, Hasher128& hasher);
-// The digest of the header lines that the generator wrote, as name and value. Names in kHeadFields' order.
+// The digest of the generator's header lines, as name and value, in the order of kHeadFields.
 inline constexpr std::string_view kHeadFields[] = {"From", "To", "Date", "Message-ID", "Subject"};
 class HeadDigest {
  public:
@@ -90,9 +91,9 @@ class MessageFactory {
     SizeDistribution size;
     WallTime date;
   };
-  // Both outlive the factory. recipients_per_message is at most users.size().
+  // users and block must outlive the factory. recipients_per_message is at most users.size().
   MessageFactory(Settings settings, const Users& users, const TextBlock& block);
-  // Reuses the buffers of `out`. A message is never smaller than its header and one line (about 500 bytes).
+  // Reuses the buffers of `out`. The smallest message is the header and one line, about 500 bytes.
   void make(std::uint64_t number, Message& out);
 
  private:

@@ -1,4 +1,4 @@
-// The command line.
+// The command lines of `mailbench load` and `mailbench verify`.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace twinloft::mailbench {
 
 struct LoadCommand {
   LoadOptions load;
-  std::string json;  // file, "-" for standard output, empty: none
+  std::string json;  // the file; "-": standard output; empty: none
   bool help = false;
 };
 struct VerifyCommand {
@@ -21,7 +21,7 @@ struct VerifyCommand {
   bool help = false;
 };
 
-// Arguments after the command's name. Errc::invalid says which option and why.
+// arguments: after the name of the command. Errors: Errc::invalid with the option and the reason.
 Result<LoadCommand> parse_load(const std::vector<std::string>& arguments);
 Result<VerifyCommand> parse_verify(const std::vector<std::string>& arguments);
 std::string load_help();

@@ -17,13 +17,13 @@ struct Reply {
 
 class ReplyParser {
  public:
-  static constexpr std::size_t kLineMax = 4096;  // RFC 5321 allows 512; extensions and LHLO exceed it in
+  static constexpr std::size_t kLineMax = 4096;  // bytes. RFC 5321 allows 512; replies to LHLO are longer in
                                                  // practice
   static constexpr std::size_t kLinesMax = 256;
 
-  // Consumes from the front of `bytes` up to and including the end of one reply. True: `reply()` holds it,
-  // and `bytes` what follows. False: all bytes are consumed and more are needed. Error (Errc::corrupt): not a
-  // reply.
+  // Removes bytes from the front of `bytes`, up to the end of a reply. True: reply() is complete, and `bytes`
+  // has the rest. False: all bytes were used, and the reply is not complete. Errors: Errc::corrupt (not a
+  // reply).
   Result<bool> feed(std::string_view& bytes);
   const Reply& reply() const { return reply_; }
 

@@ -1,4 +1,4 @@
-// Who sends what when: numbers messages across threads, and ends the run.
+// The schedule of a run: gives each message its number and its time, across threads, and ends the run.
 #pragma once
 
 #include <atomic>
@@ -13,11 +13,11 @@ namespace twinloft::mailbench {
 class Schedule {
  public:
   struct Settings {
-    std::optional<double> rate{};             // messages a second (open loop); none: closed loop
-    std::optional<std::uint64_t> messages{};  // at most so many
+    std::optional<double> rate{};             // messages a second (open loop); nothing: closed loop
+    std::optional<std::uint64_t> messages{};  // the maximum
     std::optional<Duration> duration{};       // after the warm-up
     Duration warmup{0};
-    Duration drain{0};  // what is under way at the end gets so long
+    Duration drain{0};  // how long messages in flight may take after the end
   };
   struct Grant {
     std::uint64_t number;
@@ -30,16 +30,18 @@ class Schedule {
 
   Schedule(const Settings& settings, Instant start) : settings_(settings), start_(start) {}
 
+  // The next message to send; or the time of the next message; or the end of the run. From any thread.
   std::variant<Grant, Later, Over> take(Instant now);
-  // No further message from now on; what is under way may end. Safe in a signal handler.
+  // Ends the run: no further message begins, and messages in flight may end. Safe in a signal handler.
   void stop() { stopped_.store(true, std::memory_order_relaxed); }
   bool over(Instant now) const;
 
   Instant start() const { return start_; }
   Instant window_start() const { return start_ + settings_.warmup; }
-  // Far in the future without a duration.
+  // Without a duration: far in the future.
   Instant window_end() const;
-  // Messages that were due at `now` and that no client was free to send (open loop).
+  // The number of messages that were due at `now`, and were not sent because all clients were busy (open
+  // loop).
   std::uint64_t behind(Instant now) const;
   std::uint64_t granted() const { return next_.load(std::memory_order_relaxed); }
 

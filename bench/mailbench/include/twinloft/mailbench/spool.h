@@ -1,4 +1,4 @@
-// Reading a spool of Maildirs: which files are messages, and what mailbench wrote into them.
+// Reads a spool of Maildirs: finds the messages, and compares them with those that mailbench sent.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,21 @@
 namespace twinloft::mailbench {
 
 struct SpoolFiles {
-  std::vector<std::string> directories;  // the new/ and cur/ found, relative to the spool's root
+  std::vector<std::string> directories;  // all new/ and cur/, relative to the spool's root
   struct File {
     std::uint32_t directory;  // index into directories
     std::string name;
   };
-  std::vector<File> files;        // by inode within a directory, as they lie on an ext4 disk
-  std::uint64_t left_in_tmp = 0;  // files in tmp/: deliveries that never ended
+  std::vector<File> files;        // by inode within a directory, which is about their order on an ext4 disk
+  std::uint64_t left_in_tmp = 0;  // files in tmp/: deliveries that have not ended
 };
 
-// Walks everything below `root`. A directory new or cur with a sibling tmp holds messages, whatever is above
-// it; links are not followed. Errors name the directory that can not be read.
+// Finds all messages below `root`: the files of each directory new or cur with a sibling tmp. Symbolic links
+// are not followed. Errors: a directory cannot be read, with its name.
 Result<SpoolFiles> walk_spool(const std::string& root);
 
 struct StoredMessage {
-  std::string_view id;            // X-Mailbench-Id, empty: not one of mailbench's, or no longer to be told
+  std::string_view id;            // X-Mailbench-Id; empty: not a message of mailbench, or damaged
   std::string_view digest;        // X-Mailbench-Digest
   std::string_view head;          // X-Mailbench-Head
   std::string_view delivered_to;  // the topmost Delivered-To
@@ -35,24 +35,25 @@ struct StoredMessage {
   std::string_view body;
 };
 
-// Any line ends. Views point into `text`.
+// Parses a message with LF or CRLF. The views point into `text`.
 StoredMessage parse_stored(std::string_view text);
 
-// "" where the message is whole: the body fits the digest that the account has, and the header lines that
-// mailbench wrote fit theirs. Else what is wrong.
+// Describes the damage of a message. Empty: the body has the digest of the account, and mailbench's header
+// lines have their own digest.
 std::string find_damage(const StoredMessage& message, const Hash128& expected, bool check_head,
                         Hasher128& hasher);
 
-// Tells whose Maildir a directory of the spool is in, by templates such as "%d/%n/Maildir".
+// Finds the recipient of a directory of the spool, by templates such as "%d/%n/Maildir".
 class DirectoryMap {
  public:
   static constexpr std::uint32_t none = UINT32_MAX;
 
-  // %u the address, %n its local part, %d its domain, %% a percent sign.
+  // %u is the address, %n its local-part, %d its domain, %% a percent sign. Errors: Errc::invalid.
   static Status check(std::string_view format);
-  // Errc::conflict where the directory is another recipient's already. `format` has passed check().
+  // Adds a recipient's directory. format: checked by check(). Errors: Errc::conflict if another recipient has
+  // the directory.
   Status add(std::string_view format, std::string_view recipient, std::uint32_t index);
-  // The recipient whose directory this is, or is in; `none` where it is nobody's.
+  // The recipient of the directory, or of one of its parents. `none`: no recipient.
   std::uint32_t find(std::string_view directory) const;
 
  private:

@@ -1,4 +1,4 @@
-// Message sizes drawn from a distribution, as users write it.
+// Message sizes from a distribution, which the user gives as text.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@ namespace twinloft::mailbench {
 
 // "4KiB" | "fixed:4KiB" | "uniform:1KiB-64KiB" | "mean:70KiB[,sigma:1.5][,min:1KiB][,max:2240KiB]".
 //
-// The last is lognormal: exp(N(mu, sigma)), clamped to [min, max]. mu is solved at parse time such that the
-// mean after clamping is the one asked for. Defaults: sigma 1.5, min 1 KiB (or mean/2, if that is less), max
-// 32 times the mean. With sigma 1.5 half of the messages are smaller than about a third of the mean, as in
-// real mail.
+// The last form is lognormal: exp(N(mu, sigma)), limited to [min, max]. parse() computes mu, so that the mean
+// with these limits is the given mean. Defaults: sigma 1.5, min 1 KiB (or mean/2, if that is less), max 32
+// times the mean. With sigma 1.5, half of the messages are smaller than about a third of the mean, as in real
+// mail.
 class SizeDistribution {
  public:
   static Result<SizeDistribution> parse(std::string_view text);
   std::uint64_t draw(SeededRandom& random) const;  // bytes
-  double mean() const;                             // of what draw() returns
+  double mean() const;                             // of the results of draw()
   const std::string& text() const { return text_; }
 
  private:

@@ -1,4 +1,4 @@
-// Proves an account against a spool.
+// Verifies that a spool has the messages of accounts: each acknowledged message, complete, and once.
 #pragma once
 
 #include <cstdint>
@@ -10,27 +10,26 @@
 namespace twinloft::mailbench {
 
 struct VerifyOptions {
-  std::vector<std::string> accounts{};  // each of another run; messages of other runs are left alone
+  std::vector<std::string> accounts{};  // of different runs. Messages of other runs are ignored
   std::string spool{};
   std::vector<std::string> maildir_formats{};  // empty: by Delivered-To
   unsigned threads = 0;                        // 0: four for each processor, since they wait for the disk
-  bool check_head = true;                      // the header lines too, not only the body
-  bool strict_deferred = false;                // a recipient whose attempts all ended in 4xx must not have it
-  bool allow_deferred_copies = false;  // an attempt that ended in 4xx may have left a copy beside the right
-                                       // one
-  std::size_t problems_shown = 20;     // of each kind
+  bool check_head = true;                      // also checks mailbench's header lines
+  bool strict_deferred = false;                // after 4xx in all attempts, a stored message is a problem
+  bool allow_deferred_copies = false;          // an attempt that ended in 4xx may have stored a second copy
+  std::size_t problems_shown = 20;             // of each kind
 };
 
-// What is wrong with a message, or a file.
+// The problems of a message or a file.
 enum class ProblemKind {
-  lost,          // acknowledged, and no file has it
-  damaged,       // there, and not what was sent
-  duplicate,     // more copies than attempts may have left
-  refused,       // refused for good, and there all the same
-  deferred,      // deferred in every attempt, and there all the same (strict_deferred)
-  misdelivered,  // in the Maildir of one who is not among its recipients
-  unlisted,      // of this run, and a complete account does not know it
-  nobody,        // whose Maildir it is can not be told
+  lost,          // acknowledged, but not stored
+  damaged,       // stored, with other content than was sent
+  duplicate,     // stored more often than the attempts allow
+  refused,       // refused permanently, but stored
+  deferred,      // deferred in every attempt, but stored (strict_deferred)
+  misdelivered,  // stored for a user who is not among the recipients
+  unlisted,      // stored with the id of this run, but not listed in its complete account
+  nobody,        // stored in a Maildir of an unknown recipient
 };
 inline constexpr std::size_t kProblemKinds = 8;
 std::string_view to_string(ProblemKind kind);
@@ -43,25 +42,27 @@ struct Problem {
 };
 
 struct VerifyResult {
-  std::uint64_t acknowledged = 0;          // (message, recipient) pairs that must be there
-  std::uint64_t acknowledged_found = 0;    // of them: there, intact, and not too often
+  std::uint64_t acknowledged = 0;          // (message, recipient) pairs that must be stored
+  std::uint64_t acknowledged_found = 0;    // of these: stored, intact, and not too often
   std::uint64_t extra_copies_allowed = 0;  // second copies after an attempt without a reply
-  std::uint64_t unknown_present = 0;  // never acknowledged, an attempt ended without a reply, there: allowed
-  std::uint64_t unknown_absent = 0;
-  std::uint64_t deferred_present = 0;  // every attempt ended in 4xx, there: allowed unless strict
-  std::uint64_t refused = 0;           // pairs refused for good
-  std::uint64_t unlisted_allowed = 0;  // files that an incomplete account does not know
+  std::uint64_t unknown_present = 0;   // not acknowledged, with an attempt without a reply: stored, which is
+                                       // allowed
+  std::uint64_t unknown_absent = 0;    // the same, not stored
+  std::uint64_t deferred_present = 0;  // deferred in every attempt, and stored: allowed without
+                                       // strict_deferred
+  std::uint64_t refused = 0;           // pairs that were refused permanently
+  std::uint64_t unlisted_allowed = 0;  // files that an incomplete account does not list
   std::uint64_t files = 0, foreign = 0, unmarked = 0,
-                left_in_tmp = 0;  // foreign: of other runs; unmarked: no id
+                left_in_tmp = 0;  // foreign: of other runs; unmarked: without an id
   std::uint64_t bytes = 0;
   bool accounts_complete = true;
   std::vector<std::uint64_t> problem_counts = std::vector<std::uint64_t>(kProblemKinds);
   std::vector<Problem> problems;            // at most VerifyOptions::problems_shown of each kind
-  std::vector<std::string> unmarked_files;  // some of them: where a message is lost, it may be one of these
+  std::vector<std::string> unmarked_files;  // some of them. A lost message may be one of these
   bool good() const;
 };
 
-// Errors are of the input (Errc::not_found, Errc::corrupt ...), never of what the spool holds.
+// Errors: of the input, such as Errc::not_found and Errc::corrupt. Problems of the spool are in the result.
 Result<VerifyResult> run_verify(const VerifyOptions& options);
 
 std::string verify_text(const VerifyOptions& options, const VerifyResult& result);

@@ -1,7 +1,8 @@
-// One thread of a load run: some clients on one epoll set.
+// A thread of a load run, with some of the clients on one epoll set.
 //
-// A client is one closed loop: connect, take a message, send it, wait for the replies, repeat it if it must
-// be, take the next. It survives the loss of its connection, backs off, connects again and goes on.
+// A client is a closed loop: it connects, sends a message, waits for the replies, repeats the message if
+// necessary, and takes the next message. After the loss of its connection, the client waits, and connects
+// again.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ namespace twinloft::mailbench {
 
 class Worker {
  public:
-  // Everything named here outlives the worker; `account` may be null.
+  // All references outlive the worker. account: may be null.
   struct Context {
     const LoadOptions& options;
     const Endpoint& endpoint;
@@ -62,7 +63,7 @@ class Worker {
   void on_connected(std::size_t index);
   bool receive(std::size_t index);  // false: the connection is gone
   bool transmit(std::size_t index);
-  void advance(std::size_t index);  // whatever can be done next without waiting
+  void advance(std::size_t index);  // does the next steps that do not block
   bool take_message(std::size_t index);
   void begin_attempt(std::size_t index);
   void settle(std::size_t index, std::span<const RecipientResult> results, bool lost);

@@ -1,7 +1,7 @@
-// lmtpd's configuration file (TOML) as one tree of plain values. docs/lmtpd.md describes every key.
+// lmtpd's configuration file (TOML) as a tree of values. docs/lmtpd.md describes each key.
 //
-// load_config only reads the file: which users, programs and directories exist is checked by main.cc, since
-// the answer differs from machine to machine and from minute to minute.
+// These functions read the file alone. lmtpd/app checks the users, programs and directories of the machine,
+// since they differ between machines and may change at any time.
 #pragma once
 
 #include <chrono>
@@ -34,7 +34,7 @@ struct ListenSettings {
   std::uint16_t port = 0;  // never 25
   std::string unix_path;   // absolute, in its normal form; empty for TCP
   unsigned mode = 0660;    // of the Unix socket
-  std::string group;       // of the Unix socket: name or number; empty: of the process that makes it
+  std::string group;       // of the Unix socket: name or number; empty: the group of the process
   ListenRules rules;
   bool is_at(const ListenSettings& other) const {
     return host == other.host && port == other.port && unix_path == other.unix_path;
@@ -47,30 +47,30 @@ struct TlsSettings {
   std::string key;
   std::string client_ca;
   bool client_certificate_required = false;
-  std::vector<std::string> client_subjects;  // names of whom one must be; empty: any
+  std::vector<std::string> client_subjects;  // the allowed names; empty: all
   bool tls_1_2 = true;
 };
 
 struct LimitSettings {
   std::uint64_t message_bytes_max = 50u << 20;
   std::uint64_t header_bytes_max = 1u << 20;
-  std::uint32_t recipients_max = 1000;              // of one transaction
-  std::uint32_t connections_max = 1000;             // beyond: 421 4.3.2
-  std::uint32_t connections_per_address_max = 500;  // beyond: 421 4.7.0
+  std::uint32_t recipients_max = 1000;              // of a transaction
+  std::uint32_t connections_max = 1000;             // more get 421 4.3.2
+  std::uint32_t connections_per_address_max = 500;  // more get 421 4.7.0
   std::chrono::milliseconds idle_timeout{300'000};
   std::chrono::milliseconds transaction_timeout{1'800'000};
-  std::chrono::milliseconds queue_time{60'000};    // that a delivery waits for its turn; then 451 4.3.2
-  std::chrono::milliseconds stop_timeout{60'000};  // for deliveries that have begun, after SIGTERM
-  std::uint32_t bad_commands_max = 20;             // of one connection: then 421
-  std::uint32_t refused_max = 100;       // senders and recipients of one connection, in a row: then 421
-  std::uint64_t body_memory = 1u << 20;  // a larger message goes to a file
-  std::uint64_t body_memory_total = 256u << 20;  // of all connections; beyond: 452 4.3.1
-  std::string body_directory = "/var/tmp";       // of those files; off the spool
-  std::uint64_t body_disk_total = 4ull << 30;    // of all of them, and of agents' input in files; beyond:
-                                                 // 452 4.3.1
-  std::uint32_t deliveries = 64;                 // at once: threads that deliver
+  std::chrono::milliseconds queue_time{60'000};    // the longest wait of a delivery; then 451 4.3.2
+  std::chrono::milliseconds stop_timeout{60'000};  // for deliveries in flight, after SIGTERM
+  std::uint32_t bad_commands_max = 20;             // of a connection; then 421
+  std::uint32_t refused_max = 100;  // senders and recipients of a connection, one after the other; then 421
+  std::uint64_t body_memory = 1u << 20;  // bytes in memory of a message; a larger message is in a file
+  std::uint64_t body_memory_total = 256u << 20;  // bytes of all connections; more get 452 4.3.1
+  std::string body_directory = "/var/tmp";       // of the files; not on the spool
+  std::uint64_t body_disk_total = 4ull << 30;    // bytes of all the files, and of the agents' input in files;
+                                                 // more get 452 4.3.1
+  std::uint32_t deliveries = 64;                 // at a time: the number of threads
   std::uint32_t deliveries_per_transaction = 16;
-  std::uint32_t deliveries_per_user = 10;  // at once; the others wait for their turn
+  std::uint32_t deliveries_per_user = 10;  // at a time; the others wait
   std::uint32_t io_threads = 1;
 };
 
@@ -79,13 +79,13 @@ enum class UserDriver { sqlite, mysql, passwd_file, passwd, static_db };
 struct UserSettings {
   UserDriver driver = UserDriver::sqlite;
   DirectoryConfig directory;
-  UserDefaults defaults;  // those of each source; its uid and gid are filled in from the two below
+  UserDefaults defaults;  // of each source. lmtpd/app sets uid and gid from the two below
   std::string uid;        // a name, a number, or empty: the user that lmtpd runs as
   std::string gid;
   SqliteDbConfig sqlite;
   MysqlDbConfig mysql;
-  std::chrono::milliseconds lookup_timeout{30'000};  // of mysql and passwd, which a process of their own asks
-  std::string mysql_password_file;                   // absolute; read as late as it can be, by who may
+  std::chrono::milliseconds lookup_timeout{30'000};  // of mysql and passwd, which have a process of their own
+  std::string mysql_password_file;                   // absolute; read by the process that needs it
   PasswdFileConfig passwd_file;
   PasswdDbConfig passwd;
   StaticDbConfig fixed;
@@ -94,49 +94,51 @@ struct UserSettings {
 // The paths are those of PEM files, absolute.
 struct NextHopSettings {
   NextHopSpec spec;
-  std::string ca;           // empty: the authorities that the machine trusts
-  std::string certificate;  // empty: none is shown
+  std::string ca;           // the trusted authorities; empty: those of the machine
+  std::string certificate;  // of lmtpd as a client; empty: none
   std::string key;
-  std::string tls_name;  // that the certificate is to have; empty: it is not verified
+  std::string tls_name;  // the next hop's name in its certificate; empty: the certificate is not verified
 };
 
 struct Config {
-  std::string file;      // where it was read
-  std::string hostname;  // empty: the machine's
+  std::string file;      // the path of the configuration file
+  std::string hostname;  // empty: the machine's name
   LogLevel log_level = LogLevel::info;
-  std::string user;   // name or number; empty: stays who it is
+  std::string user;   // name or number; empty: the user that started lmtpd
   std::string group;  // empty: the user's primary group
   std::vector<ListenSettings> listen;
   TlsSettings tls;
   LimitSettings limits;
   UserSettings users;
-  DeliveryConfig delivery;  // hostname is filled in by main.cc
+  DeliveryConfig delivery;  // lmtpd/app sets hostname
   std::vector<AgentSpec> agents;
   std::vector<NextHopSettings> next_hops;
   SpawnerOptions spawner;
   QuotaStatusConfig quota_status;                                      // for QuotaDriver::count
-  bool delivers_here() const { return !delivery.spool.root.empty(); }  // else it only hands mail on
-  std::string dovecot;  // Dovecot's configuration file, which check-config compares the quota with; empty: it
-                        // does not
-  std::vector<std::string> warnings;  // "file:line: key: what", one line each (a template's may have a caret
-                                      // below)
+  bool delivers_here() const { return !delivery.spool.root.empty(); }  // false: all mail goes to next hops
+  std::string dovecot;  // the path of Dovecot's configuration, which check-config compares the quota with.
+                        // Empty: no comparison
+  std::vector<std::string> warnings;  // "file:line: key: what", a line each. That of a template may have a
+                                      // caret below it
 };
 
 inline constexpr const char* default_config_path = "/etc/twinloft/lmtpd.toml";
 
-// A file as far as it could be read: what is wrong has its default.
+// The settings of a file with errors: a wrong setting has its default.
 struct ReadConfig {
   Config config;
   std::vector<std::string> errors;     // "file:line: key: what is wrong and what to write"
-  std::set<std::string> bad_sections;  // that have errors, such as "users"; a key outside of any section
-                                       // counts as one
+  std::set<std::string> bad_sections;  // sections with errors, such as "users", and the names of wrong keys
+                                       // outside of sections
 };
-// Errors: it cannot be read, or is no TOML.
+// Reads the file, and reports all errors of the settings in the result. Errors: the file cannot be read, or
+// is not TOML.
 Result<ReadConfig> read_config(const std::string& path);
 
-// Errors: every problem of the file, one on a line, as "file:line: key: what is wrong and what to write".
+// Reads a file without errors. Errors: all errors of the file, a line each, as "file:line: key: what is wrong
+// and what to write".
 Result<Config> load_config(const std::string& path);
-// The same for text that is already there; `path` is its name in messages.
+// As load_config(), from `text`. path: the name of the file in messages.
 Result<Config> parse_config(const std::string& path, std::string_view text);
 
 }  // namespace twinloft::lmtpd

@@ -1,4 +1,4 @@
-// Connections for a process that may make none itself: it names one of the configured targets, and gets a
+// Connections for a process that may not connect: it names one of the configured targets, and receives a
 // connected socket.
 #pragma once
 
@@ -17,25 +17,26 @@ namespace twinloft::lmtpd {
 class Connector {
  public:
   virtual ~Connector() = default;
-  // As connect_to(), to the target of that index. Blocks.
+  // As connect_to(), to the target with this index. Blocks.
   virtual Result<Fd> connect(std::size_t target) = 0;
 };
 
-// A process (lanes/) that connects to these targets only, at the request of any thread.
+// A process of its own (process/lane_process.h), which connects to these targets alone, at the request of any
+// thread.
 class ConnectProcess final : public Connector {
  public:
-  // As LaneProcess::start(). At least one target.
+  // As LaneProcess::start(). `targets` is not empty.
   static Result<std::unique_ptr<ConnectProcess>> start(std::vector<ConnectTarget> targets,
                                                        const std::function<Status()>& become);
 
-  // Ends about when the target's timeout does, also where the process does not answer: Errc::timeout.
+  // Returns within about the target's timeout. Errors: also Errc::timeout if the process does not answer.
   Result<Fd> connect(std::size_t target) override;
   int lifeline() const { return process_->lifeline(); }
   Status beat() { return process_->beat(); }  // as LaneProcess::beat()
 
  private:
-  // At once to one target, by lanes of its own: one that does not answer, or whose name is not resolved,
-  // leaves the others theirs.
+  // The connections that are being made to one target. Each target has its own lanes, so that a target that
+  // does not answer, or whose name is not resolved, does not delay the others.
   static constexpr std::size_t at_once_max = 4;
   ConnectProcess(std::unique_ptr<LaneProcess> process, const std::vector<ConnectTarget>& targets);
 

@@ -1,4 +1,4 @@
-// A connection as a stream of bytes, with a point in time by which each step has to be done.
+// A connection as a stream of bytes. Each operation has a deadline.
 #pragma once
 
 #include <memory>
@@ -12,24 +12,24 @@
 
 namespace twinloft::lmtpd {
 
-// Every error is the end of the stream. Errc::timeout: the deadline; Errc::unavailable: the other side has
-// ended it, or the network has; Errc::denied: TLS failed.
+// After an error, the stream cannot be used. Errors: Errc::timeout (the deadline has passed),
+// Errc::unavailable (the other side or the network has ended the connection), Errc::denied (TLS failed).
 class Stream {
  public:
   virtual ~Stream() = default;
-  // Some bytes, at least one.
+  // Reads at least one byte. Returns the number of bytes.
   virtual Result<std::size_t> read(MutableByteSpan into, Instant deadline) = 0;
-  // All of it.
+  // Writes all bytes.
   virtual Status write(std::string_view bytes, Instant deadline) = 0;
   virtual Status start_tls(const TlsClientContext& tls, Instant deadline) = 0;
-  // Whether something has come that was not read, be it the end.
+  // Whether unread bytes have arrived, or the end of the stream.
   virtual bool has_news() = 0;
-  // From any thread: what waits, and what comes later, fails.
+  // From any thread: the present operation and all later operations fail.
   virtual void shut() = 0;
 };
 
-// Of a connected non-blocking socket. SIGPIPE is ignored by the process: what TLS writes would raise it. The
-// clock outlives it.
+// socket: connected and non-blocking. The process must ignore SIGPIPE, since writes by TLS would raise it.
+// The clock outlives the stream.
 std::unique_ptr<Stream> make_socket_stream(Fd socket, const Clock& clock);
 
 }  // namespace twinloft::lmtpd

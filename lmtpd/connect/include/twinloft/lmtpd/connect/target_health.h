@@ -1,15 +1,15 @@
-// Whether a server that lmtpd connects to is there.
+// Whether a server that lmtpd connects to can be reached.
 #pragma once
 
 #include "twinloft/base/clock.h"
 
 namespace twinloft::lmtpd {
 
-// One that cannot be reached is left alone for a second, and for twice as long each further time, up to 30 s;
-// then one attempt shows whether it is back. Meanwhile nobody waits for it. Not thread-safe.
+// After a failure the server is not tried for 1 s, and for twice as long after each further failure, up to
+// 30 s. Then one caller tries, while the others fail at once. Not thread-safe.
 class TargetHealth {
  public:
-  // Whether to try now. True is to be followed by worked() or failed().
+  // Whether to try now. After true, the caller calls worked() or failed().
   bool may_try(Instant now);
   void worked() { *this = TargetHealth(); }
   void failed(Instant now);
@@ -18,7 +18,7 @@ class TargetHealth {
  private:
   Instant not_before_{};
   Duration pause_{};
-  bool trying_ = false;  // where it is down: by one at a time
+  bool trying_ = false;  // while the server is down: one caller is trying
 };
 
 }  // namespace twinloft::lmtpd

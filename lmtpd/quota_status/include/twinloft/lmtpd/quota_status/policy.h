@@ -1,5 +1,5 @@
-// What is said to Dovecot's service quota-status, and what it answers: Postfix's policy delegation protocol
-// (SMTPD_POLICY_README), whose actions are those of access(5).
+// The requests to Dovecot's service quota-status, and its answers: Postfix's policy delegation protocol
+// (SMTPD_POLICY_README), with the actions of access(5).
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,18 @@
 
 namespace twinloft::lmtpd {
 
-// "ann@example.org" for a user's name, quoted where an address has to be. The error says why there is none
-// for it.
+// The user's name as an address, such as "ann@example.org", with quotes if it needs them. Errors: the name
+// cannot be an address.
 Result<std::string> policy_recipient(std::string_view user);
 
+// The request: whether a message of `bytes` fits the recipient's mailbox.
 std::string policy_request(std::string_view recipient, std::uint64_t bytes);
 
-// The action of an answer, which ends with an empty line; empty: there is none in it.
+// The action of a complete answer, which ends with an empty line. Empty: the answer has no action.
 std::string_view policy_action(std::string_view answer);
 
-// Only what says that a mailbox is full refuses anything: 5.2.2 and 5.2.3, or a bare 552 or 452. The error
-// (Errc::conflict) shows the action.
+// Whether there is room. "No room" needs a status that means a full mailbox: 5.2.2, 5.2.3, or 552 or 452
+// without an enhanced status. Errors: Errc::conflict with any other action.
 Result<Room> room_of_action(std::string_view action);
 
 }  // namespace twinloft::lmtpd

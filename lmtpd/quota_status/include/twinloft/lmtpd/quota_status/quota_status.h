@@ -1,5 +1,5 @@
-// QuotaStatus: what mailboxes hold is asked of Dovecot, by its service quota-status. So any of its quota
-// drivers counts, in its own way and with its own limits.
+// QuotaStatus: asks Dovecot's service quota-status whether a message fits a mailbox. Dovecot counts with its
+// own quota driver and its own limits.
 #pragma once
 
 #include <chrono>
@@ -20,18 +20,18 @@
 namespace twinloft::lmtpd {
 
 struct QuotaStatusConfig {
-  ConnectTarget target;                            // its timeout is that of an answer
-  std::uint32_t connections_max = 8;               // at once; Dovecot has a process for each
-  std::chrono::milliseconds answer_timeout{5000};  // for a connection, and then for the answer: each
-  std::chrono::milliseconds queue_time{60'000};    // for one that is free, while others get their answers
-  std::chrono::milliseconds idle_timeout{30'000};  // then a connection without use is not used again
+  ConnectTarget target;                            // with answer_timeout as its timeout
+  std::uint32_t connections_max = 8;               // at a time; Dovecot has a process for each
+  std::chrono::milliseconds answer_timeout{5000};  // for connecting, and again for the answer
+  std::chrono::milliseconds queue_time{60'000};    // the longest wait for a free connection
+  std::chrono::milliseconds idle_timeout{30'000};  // an older idle connection is not used again
 };
 
-// Thread-safe. Where no answer comes, nobody waits for one for a while (TargetHealth), and every question
-// fails with Errc::unavailable or Errc::timeout.
+// Thread-safe. Errors: Errc::unavailable, Errc::timeout. After a failure, requests fail at once for a while
+// (TargetHealth).
 class QuotaStatus final : public QuotaService {
  public:
-  // The connector and the clock outlive it. `target` is the connector's.
+  // The connector and the clock outlive this object. target: the connector's index.
   QuotaStatus(QuotaStatusConfig config, Connector& connector, std::size_t target, const Clock& clock)
       : config_(std::move(config)), connector_(connector), target_(target), clock_(clock) {}
 
@@ -54,10 +54,10 @@ class QuotaStatus final : public QuotaService {
   Connector& connector_;
   const std::size_t target_;
   const Clock& clock_;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable freed_;
-  std::uint32_t taken_ = 0;  // of connections_max
-  std::list<Idle> idle_;     // the one used last is the first
+  std::uint32_t taken_ = 0;  // connections in use
+  std::list<Idle> idle_;     // most recently used first
   TargetHealth health_;
 };
 

@@ -1,4 +1,5 @@
-// TLS as a server (RFC 3207): certificate, key, and whose certificates clients may show; and as a client.
+// The contexts of TLS connections: as a server (RFC 3207), with rules for the clients' certificates, and as a
+// client.
 #pragma once
 
 #include <cstdint>
@@ -13,48 +14,48 @@ struct ssl_ctx_st;
 
 namespace twinloft::lmtpd {
 
-// In PEM, already read: files that only root may read are read before privileges are dropped, or by who still
-// has them.
+// The content of PEM files, read by a process that may still read files of root.
 struct TlsMaterial {
-  std::string certificate;  // the server's, then those between it and the authority's
+  std::string certificate;  // of the server, then the intermediate certificates
   std::string key;
   std::string client_ca;  // empty: clients are not asked for a certificate
   bool client_certificate_required = false;
-  bool tls_1_2 = true;                            // else 1.3 only
-  std::vector<std::string> client_subjects = {};  // a client's certificate has one of these names; empty: any
+  bool tls_1_2 = true;                            // false: TLS 1.3 alone
+  std::vector<std::string> client_subjects = {};  // the allowed names of clients' certificates; empty: all
 };
 
-// What connections need, the same for all. Immutable: a reload makes a new one, and connections that have the
-// old one keep it.
+// The part that all connections share. Immutable: a reload makes a new context, and connections keep the
+// context that they began with.
 class TlsContext {
  public:
-  // Errors: no certificate or key in the text, a key of another certificate, all with what OpenSSL says.
+  // Errors: no certificate or key in the text, or a key of another certificate. The message is OpenSSL's.
   static Result<std::shared_ptr<const TlsContext>> create(const TlsMaterial& material);
   ~TlsContext();
   TlsContext(const TlsContext&) = delete;
   TlsContext& operator=(const TlsContext&) = delete;
 
   ssl_ctx_st* get() const { return context_; }
-  std::int64_t expires_in_days() const;  // of the certificate; below 0: it has
+  std::int64_t expires_in_days() const;  // of the certificate. Negative: it has expired
 
  private:
   using Subjects = std::vector<std::string>;
   TlsContext(ssl_ctx_st* context, std::unique_ptr<const Subjects> subjects)
       : context_(context), subjects_(std::move(subjects)) {}
   ssl_ctx_st* context_;
-  std::unique_ptr<const Subjects> subjects_;  // the context points to them
+  std::unique_ptr<const Subjects> subjects_;  // context_ points to them
 };
 
-// For connections to others.
+// For connections to servers. PEM, as above.
 struct TlsClientMaterial {
-  std::string ca;           // whose certificates are good; empty: those that the machine trusts
-  std::string certificate;  // empty: none is shown
+  std::string ca;           // the trusted authorities; empty: those of the machine
+  std::string certificate;  // of lmtpd as a client; empty: none
   std::string key;
-  std::string name;  // that the server's certificate is to have, a host name or a numeric address; empty:
-                     // nothing of it is verified
+  std::string name;  // the name of the server in its certificate, a host name or a numeric address. Empty:
+                     // the certificate is not verified
   bool tls_1_2 = true;
 };
 
+// As TlsContext, for connections to servers.
 class TlsClientContext {
  public:
   static Result<std::shared_ptr<const TlsClientContext>> create(const TlsClientMaterial& material);

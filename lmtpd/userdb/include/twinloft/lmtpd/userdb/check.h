@@ -1,4 +1,4 @@
-// What every row of every user database must satisfy before anything is done as that user.
+// The checks of a row of any user database. No action runs as a user whose row has not passed them.
 #pragma once
 
 #include <string>
@@ -9,18 +9,18 @@
 
 namespace twinloft::lmtpd {
 
-// Errc::invalid, naming the field: uid or gid 0, a home or Maildir that is not absolute, holds a "."
-// or ".." part, NUL or control bytes, or is longer than 4096 bytes; a name that is empty, longer than 512
-// bytes, or holds control bytes; an agent name of other bytes than letters, digits, "-" and "_". An empty
-// maildir is allowed, for users of external agents.
+// Errors: Errc::invalid with the name of the field. uid or gid is 0. The home or the Maildir is not absolute,
+// contains a "." or ".." part, NUL or control bytes, or is longer than 4096 bytes. The name is empty, longer
+// than 512 bytes, or contains control bytes. The agent's name contains other bytes than letters, digits, "-"
+// and "_". An empty maildir is allowed, for users of external agents.
 Status check_user(const User& user);
 
-// A local part or domain that may be put into a path: not empty, not "." or "..", without "/", NUL and
+// Whether a local-part or a domain may be a part of a path: not empty, not "." or "..", without "/", NUL and
 // control bytes.
 bool fits_path(std::string_view part);
 
-// The one form that paths are kept and compared in: without doubled slashes, without "." parts, and without a
-// slash at the end. "/" stays.
+// The form in which paths are stored and compared: without doubled slashes, without "." parts, and without a
+// slash at the end. "/" is unchanged.
 std::string normal_path(std::string_view path);
 
 }  // namespace twinloft::lmtpd

@@ -1,9 +1,9 @@
-// What an address means: the user database that the sessions ask, over one source.
+// The user database of the sessions: finds the user of an address by looking up keys in a source.
 //
-// An address is looked up as it was given where `detail_first` says so (ann+lists@example.org), then without
-// its detail (ann@example.org), then as the catch-all of its domain (@example.org) where `catch_all` says so.
-// An alias is followed, and then everything is looked up anew; its own detail counts, else that of the
-// address that led to it.
+// The keys are, in this order: with `detail_first` the address itself (ann+lists@example.org), the address
+// without its detail (ann@example.org), and with `catch_all` the catch-all of the domain (@example.org). For
+// an alias, all keys of its address are looked up in turn. The detail is that of the last address that has
+// one.
 #pragma once
 
 #include <chrono>
@@ -17,14 +17,14 @@
 
 namespace twinloft::lmtpd {
 
-// Kept in memory: what the source has said. All zero: nothing.
+// Results of the source that are kept in memory. All times are zero: no cache.
 struct CacheConfig {
-  std::chrono::milliseconds positive{0};  // for so long a user is taken from there
-  std::chrono::milliseconds negative{0};  // and that there is none
-  std::chrono::milliseconds stale{0};  // for so long a user is, while the source gives no answer; never that
-                                       // there is none
-  std::size_t bytes_max = 16u << 20;   // the users asked for longest ago go first; those who are not there
-                                       // have an eighth of it
+  std::chrono::milliseconds positive{0};  // how long a user is served from memory
+  std::chrono::milliseconds negative{0};  // how long "no such user" is served from memory
+  std::chrono::milliseconds stale{0};  // how long a user is served while the source fails. "No such user" is
+                                       // never served stale
+  std::size_t bytes_max = 16u << 20;  // least recently used entries are evicted first. An eighth of it is for
+                                      // "no such user"
 };
 
 struct DirectoryConfig {
@@ -34,7 +34,7 @@ struct DirectoryConfig {
   CacheConfig cache = {};
 };
 
-// One look-up in the source on the way to an answer, for a person.
+// One look-up in the source, for `lmtpd user`.
 struct LookupStep {
   std::string key;
   std::string found;
@@ -42,9 +42,9 @@ struct LookupStep {
 
 class Directory : public UserDb {
  public:
-  static constexpr int aliases_max = 8;  // in a row; more are a loop
+  static constexpr int aliases_max = 8;  // one after the other; more count as a loop
 
-  // As lookup(), and how it came to that.
+  // As lookup(), and appends each look-up to `steps`.
   virtual LookupResult explain(const LookupRequest& request, std::vector<LookupStep>& steps) = 0;
 };
 

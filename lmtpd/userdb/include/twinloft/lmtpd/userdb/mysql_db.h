@@ -1,10 +1,10 @@
 // Users `mysql`: one query to a MariaDB or MySQL server, prepared on each connection, with bound parameters
 // only.
 //
-// Query and columns as in sqlite_db.h. Of several hosts the first one that answers is asked; one that has
-// failed is left alone for a while, which grows. Connections to another one than the first are given up after
-// a minute, so that the first is used again once it is back. A connection that was idle and has ended
-// meanwhile is replaced, and the look-up begun anew; a look-up that has failed is an error.
+// Query and columns are as in sqlite_db.h. Of several hosts, the first that answers is used. A host that has
+// failed is not tried for a while, which grows with each failure. A connection to another host than the first
+// ends after a minute, so that lmtpd returns to the first host. If an idle connection has ended meanwhile,
+// the look-up is repeated on a new connection. A failed look-up is an error.
 #pragma once
 
 #include <chrono>
@@ -21,12 +21,16 @@ namespace twinloft::lmtpd {
 
 struct MysqlHost {
   std::string text;  // as written, for messages
-  std::string host;  // empty: a Unix socket
+  std::string host;  // empty: `socket` is used
   std::uint16_t port = 3306;
   std::string socket;
 };
 
-enum class MysqlTls { none, required, verified };  // verified: the server's certificate and name, too
+enum class MysqlTls {
+  none,
+  required,
+  verified
+};  // verified: the certificate and the name of the server are checked
 
 struct MysqlDbConfig {
   std::vector<MysqlHost> hosts;
@@ -42,13 +46,13 @@ struct MysqlDbConfig {
   std::size_t connections_max = 8;
 };
 
-// "db1.example.org", "192.0.2.1:3307", "[2001:db8::1]:3306", "unix:/run/mysqld/mysqld.sock". The error says
-// what is wrong.
+// "db1.example.org", "192.0.2.1:3307", "[2001:db8::1]:3306" or "unix:/run/mysqld/mysqld.sock". Errors:
+// Errc::invalid.
 Result<MysqlHost> parse_mysql_host(const std::string& text);
 
-// Where a server answers, query and columns are checked. Where none does, that is a warning in the log, and
-// found out with the first look-up: a machine that starts before its database takes mail for nobody, and is
-// there.
+// Checks the query and its columns if a server answers. If no server answers, a warning is logged and the
+// first look-up checks them: lmtpd may start before its database, and defers all mail until the database
+// answers. Errors: the query or a column is wrong.
 Result<std::unique_ptr<UserSource>> open_mysql_db(MysqlDbConfig config, const Clock& clock);
 
 }  // namespace twinloft::lmtpd

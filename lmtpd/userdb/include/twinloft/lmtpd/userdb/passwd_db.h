@@ -1,9 +1,9 @@
-// Users `passwd`: the accounts of the machine, by getpwnam(3), from wherever nsswitch.conf takes them. To be
-// used in a process that may connect (user_process.h).
+// Users `passwd`: the accounts of the machine, by getpwnam(3), from the sources of nsswitch.conf(5). A source
+// may need connections, so it belongs into a process that may connect (user_process.h).
 //
-// A local part is an account's name. Accounts below uid_min are of the system, and do not exist here. That a
-// source of NSS does not answer is an error, as far as the C library tells it: sources that say "not found"
-// instead are beyond what can be seen here.
+// The local-part is the account's name. Accounts below uid_min belong to the system, and get no mail. If a
+// source of NSS does not answer, the look-up is an error. Some sources report "not found" instead, which
+// cannot be detected.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace twinloft::lmtpd {
 
 struct PasswdDbConfig {
   std::uint32_t uid_min = 1000;
-  std::vector<std::string> domains;  // empty: any, and addresses without one
-  UserDefaults defaults;             // of them name, maildir and agent
+  std::vector<std::string> domains;  // empty: all domains, and addresses without a domain
+  UserDefaults defaults;             // only name, maildir and agent are used
 };
 
 Result<std::unique_ptr<UserSource>> make_passwd_db(PasswdDbConfig config);

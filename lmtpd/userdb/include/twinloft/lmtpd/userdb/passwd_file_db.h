@@ -1,16 +1,15 @@
-// Users `passwd-file`: a text file in Dovecot's format, read again when it has changed.
+// Users `passwd-file`: a text file in Dovecot's format, which is read again after each change.
 //
 //   user:password:uid:gid:gecos:home:shell:extra fields
 //
-// Fields may be empty, and the last ones missing: then UserDefaults are used. The extra fields, which blanks
-// separate, are Dovecot's and Twinloft's: what counts, and what is refused, is in dovecot_fields.h. Names are
-// compared in one form: lower case, domains as A-labels.
-// "#" begins a comment at the start of a line. A line that is wrong, without an end, or not the only one of
-// its user is an error for that user alone.
+// UserDefaults replace empty and missing fields. The extra fields are those of Dovecot and Twinloft,
+// separated by blanks: see dovecot_fields.h. Names are compared in lower case, with domains as A-labels. "#"
+// at the start of a line begins a comment. A malformed line, a line without an end, and several lines of a
+// user are an error for that user alone.
 //
-// A file without any user, and one that is missing, is an error, never "no such user"; and so is a user who
-// is not there for a moment after each change, since somebody may be writing it. To be safe from that, write
-// another file and rename it.
+// A missing file and a file without users are errors. For 2 s after a change, an unknown user is an error too
+// (Errc::conflict, 451), because the file may be half-written. A new file that is renamed into place avoids
+// this.
 #pragma once
 
 #include <chrono>
@@ -24,12 +23,11 @@ namespace twinloft::lmtpd {
 
 struct PasswdFileConfig {
   std::string path;
-  std::string key = "%user%@%domain%";  // what the first field is of an address; "%user%" where it has no
-                                        // domain
+  std::string key = "%user%@%domain%";  // the first field. "%user%" for an address without a domain
   UserDefaults defaults;
 };
 
-// Reads the file. Errors name it.
+// Reads the file. Errors contain its name.
 Result<std::unique_ptr<UserSource>> open_passwd_file(PasswdFileConfig config, const Clock& clock);
 
 }  // namespace twinloft::lmtpd

@@ -1,5 +1,5 @@
-// Where users are kept: one key, one answer. What an address means (detail, aliases, catch-all) is decided
-// above, in directory.h.
+// The interface of user databases: the row of a key. Details, aliases and the catch-all are handled by
+// directory.h.
 #pragma once
 
 #include <cstdint>
@@ -14,58 +14,59 @@
 
 namespace twinloft::lmtpd {
 
-// Lower case (ASCII). Everything that an answer may depend on: two requests with one key get one answer.
+// In lower case (ASCII). The result of a look-up depends on the key alone, so that it can be cached.
 struct UserKey {
   std::string local_part;  // empty: the catch-all of the domain
-  std::string domain;      // empty: an address without one
+  std::string domain;      // empty: an address without a domain
   std::string address() const { return domain.empty() ? local_part : local_part + "@" + domain; }
   auto operator<=>(const UserKey&) const = default;
 };
 
 struct Alias {
-  std::string address;       // whose mail it is; one
+  std::string address;       // one address, which gets the mail
   bool is_old = false;       // as in User
-  bool from_memory = false;  // what was said before, if not long ago
+  bool from_memory = false;  // served from the cache
 };
 using UserEntry = std::variant<User, Alias>;
-// nullopt: there is no such key. An error: nobody can say; Errc::invalid: the source answers, and what it
-// says of this key is wrong; Errc::conflict: it answers, and cannot be sure of this key now.
+// nullopt: no row has this key. Errors: Errc::invalid (the row is wrong), Errc::conflict (the source is being
+// changed, and the result is uncertain), any other code (the source failed).
 using FindResult = Result<std::optional<UserEntry>>;
 
-// A row as it stands in a source that can be read from end to end.
+// A row of a source that can be read completely.
 struct SeenRow {
   std::string where;  // "FILE:LINE"
   FindResult found = std::nullopt;
-  std::vector<std::string> not_known;  // names of fields that nothing is known of, and that are not heeded
+  std::vector<std::string> not_known;  // the names of unknown fields, which are ignored
 };
 
 // Thread-safe.
 class UserSource {
  public:
   virtual ~UserSource() = default;
-  virtual FindResult find(const UserKey& key) = 0;                                     // may block
-  virtual std::optional<FindResult> find_now(const UserKey&) { return std::nullopt; }  // where it need not
-  // All rows, where a source can be read so; else none. For check-config.
+  // May block.
+  virtual FindResult find(const UserKey& key) = 0;
+  // The result if it is known without blocking. nullopt: call find().
+  virtual std::optional<FindResult> find_now(const UserKey&) { return std::nullopt; }
+  // Visits all rows, for check-config. A source that cannot be read completely visits none.
   virtual Status each_row(const std::function<void(const SeenRow&)>&) { return {}; }
-  virtual FindResult find_anew(const UserKey& key) {
-    return find(key);
-  }  // not from memory, where there is an answer
+  // As find(), but asks the source even if the cache has the key. The cache still serves stale users.
+  virtual FindResult find_anew(const UserKey& key) { return find(key); }
 };
 
-// What a user has where the source does not say. In `name`, `home` and `maildir`, %user% is the local part
-// without detail, %domain% the domain, %name% (not in `name`) the user's name, %home% (in `maildir`) the
-// user's home, %% a percent sign.
+// The values of columns that a row lacks. In `name`, `home` and `maildir`, %user% is the local-part without
+// detail, %domain% the domain, %name% (not in `name`) the user's name, %home% (in `maildir`) the user's home,
+// and %% a percent sign.
 struct UserDefaults {
   std::string name = "%user%@%domain%";
   std::string home;       // "/srv/mail/%domain%/%user%"; empty: none
-  std::string maildir;    // "%home%/Maildir"; empty where the agent is external
+  std::string maildir;    // "%home%/Maildir"; may be empty for an external agent
   std::uint32_t uid = 0;  // 0: none
   std::uint32_t gid = 0;
   std::string agent;
   std::string next_hop{};
   QuotaLimit quota{};
 };
-// Errors: unknown macros, and what every user would stumble over.
+// Errors: unknown macros, and values with which the row of every user would be wrong.
 Status check_defaults(const UserDefaults& defaults);
 
 }  // namespace twinloft::lmtpd

@@ -1,7 +1,7 @@
-// Users `static`: local parts from a list, or all; each user is what UserDefaults says.
+// Users `static`: the local-parts of a list, or all. UserDefaults are the values of each user.
 //
-// A local part or domain that would be more than one path component (".", "..", "/", control bytes) does not
-// exist: 550, never a path.
+// A local-part or domain that check.h's fits_path() refuses (".", "..", "/", control bytes) does not exist:
+// 550.
 #pragma once
 
 #include <memory>
@@ -14,11 +14,11 @@
 namespace twinloft::lmtpd {
 
 struct AcceptAll {};                          // every local part exists
-using LocalParts = std::vector<std::string>;  // those that exist
+using LocalParts = std::vector<std::string>;  // these local-parts exist
 
 struct StaticDbConfig {
-  UserDefaults defaults;             // with home, uid and gid
-  std::vector<std::string> domains;  // empty: any domain, and addresses without one
+  UserDefaults defaults;             // home, uid and gid are required
+  std::vector<std::string> domains;  // empty: all domains, and addresses without a domain
   std::variant<LocalParts, AcceptAll> users;
 };
 

@@ -1,6 +1,6 @@
-// A source in a process of its own (lanes/): what needs connections, or somebody else's libraries (a database
-// server, NSS), is no part of the process that reads from the network. The server process can ask for keys,
-// and nothing else; it has no password and makes no connection.
+// A source in a process of its own (process/lane_process.h). Sources that need connections or foreign
+// libraries (a database server, NSS) do not run in the server process, which reads from the network. The
+// server process can only look up keys. It has no database password and makes no connection.
 #pragma once
 
 #include <chrono>
@@ -17,12 +17,12 @@ class UserProcess final : public UserSource {
  public:
   using Open = std::function<Result<std::unique_ptr<UserSource>>()>;
 
-  // As LaneProcess::start(); `lanes`: look-ups at once; `timeout`: of each, its wait for a lane included.
-  // Sources have their own; this one is for what has none (NSS), and for a process that hangs.
+  // As LaneProcess::start(). lanes: the number of look-ups at a time. timeout: of each look-up, with its wait
+  // for a lane; it bounds sources without a timeout (NSS) and a process that hangs.
   static Result<std::unique_ptr<UserProcess>> start(std::size_t lanes, std::chrono::milliseconds timeout,
                                                     const std::function<Status()>& become, const Open& open);
 
-  FindResult find(const UserKey& key) override;  // Errc::timeout, Errc::unavailable: as LaneProcess::ask()
+  FindResult find(const UserKey& key) override;  // errors: also those of LaneProcess::ask()
   int lifeline() const { return process_->lifeline(); }
   Status beat() { return process_->beat(); }  // as LaneProcess::beat()
 

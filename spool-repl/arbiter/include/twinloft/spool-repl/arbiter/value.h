@@ -1,7 +1,7 @@
-// The arbiter's value as text: what is kept in etcd, or in Pacemaker's cluster information base.
+// The arbiter's value as text, in etcd or in Pacemaker's cluster information base.
 //
-// JSON in one canonical form, so that a compare-and-swap may compare bytes: docs/formats/arbiter.md describes
-// it. The decoder takes nothing but that form, of this volume, in a version that it knows.
+// The text is JSON in a canonical form, so that a compare-and-swap can compare bytes
+// (docs/formats/arbiter.md). The decoder accepts this form alone, of this volume, in a known version.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ inline constexpr std::uint64_t value_version = 1;
 inline constexpr std::size_t value_bytes_max = 1024;
 
 std::string encode_value(const Uuid& volume, const core::EpochValue& value);
-// Errc::corrupt: not such a value, or another version. Errc::conflict: of another volume.
+// Errors: Errc::corrupt (not such a value, or another version), Errc::conflict (of another volume).
 Result<core::EpochValue> decode_value(const Uuid& volume, std::string_view text);
 
 }  // namespace twinloft::repl::arbiter

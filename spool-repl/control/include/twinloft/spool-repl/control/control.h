@@ -1,9 +1,9 @@
-// The control socket of a volume: one line in, one text out, the connection closes.
+// The control socket of a volume: the client sends a line, the server answers with a text and closes the
+// connection.
 //
-// Every answer ends with a line that says how it went: "end ok", or "end error CODE MESSAGE"
-// (docs/formats/control.md). Without that line the answer is not whole. Who may ask is looked up at the
-// kernel (SO_PEERCRED): root, and the user that serves, may ask everything; those whom `Access` admits may
-// read.
+// Each answer ends with the line "end ok" or "end error CODE MESSAGE" (docs/formats/control.md). Without this
+// line the answer is incomplete. The kernel names the client's user (SO_PEERCRED, unix(7)): root and the
+// server's own user may send every command. Users and groups of `Access` may send commands that only read.
 #pragma once
 
 #include <sys/types.h>
@@ -23,7 +23,7 @@ namespace twinloft::repl::control {
 
 inline constexpr std::size_t command_bytes_max = 512;
 
-// Who else may connect, and ask for what changes nothing.
+// The other users who may connect and read.
 struct Access {
   bool everybody = false;
   std::optional<gid_t> group;
@@ -31,16 +31,16 @@ struct Access {
 
 class Server {
  public:
-  // Called once, now or later, on the loop's thread. Where the session has ended meanwhile, or the server
-  // has, nothing happens.
+  // The handler calls it once, at once or later, on the loop's thread. It does nothing if the session or the
+  // server has ended meanwhile.
   using Reply = std::function<void(Result<std::string>)>;
   using Handler = std::function<void(const std::string& command, Reply reply)>;
   Server(ports::Loop& loop, std::string path, Handler handler, Access access = {});
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
-  // Errc::unavailable: a living server has the socket. Errc::conflict: a file that is no socket. A dead
-  // server's socket is replaced.
+  // Creates the socket, and replaces the socket of an ended server. Errors: Errc::unavailable (a server
+  // listens there), Errc::conflict (the file is not a socket).
   Status start();
 
  private:
@@ -50,7 +50,7 @@ class Server {
     std::string in, out;
     uid_t user = static_cast<uid_t>(-1);
     bool may_command = false;
-    ports::Loop::TimerId timer = 0;  // until it has asked
+    ports::Loop::TimerId timer = 0;  // until the command has arrived
     std::size_t sent = 0;
     bool asked = false, answered = false;  // `out` is the reply
   };
@@ -72,12 +72,12 @@ class Server {
   ports::Loop::TimerId accept_timer_ = 0;
   std::unordered_map<int, Session> sessions_;
   std::uint64_t next_session_ = 1;
-  std::shared_ptr<Server*> self_ = std::make_shared<Server*>(this);  // what replies hold, weakly
+  std::shared_ptr<Server*> self_ = std::make_shared<Server*>(this);  // replies have a weak pointer to it
 };
 
-// Asks the server at `path`. Errc::unavailable where none answers, Errc::denied where this user may not ask,
-// Errc::io where the answer ends early: then nobody knows whether the command was carried out. What the
-// server answers keeps its code.
+// Sends a command to the server at `path`, and returns its answer. Errors: Errc::unavailable (no server
+// answers), Errc::denied (this user may not send the command), Errc::io (the answer is incomplete, and the
+// command may have been executed or not), and the errors of the server with their codes.
 Result<std::string> ask(const std::string& path, const std::string& command, Duration timeout);
 
 }  // namespace twinloft::repl::control

@@ -1,4 +1,4 @@
-// What all exports have in common that make a block device of this machine: how it goes again.
+// The common interface of the exports that create a block device on this machine: how the device is removed.
 #pragma once
 
 #include <functional>
@@ -8,29 +8,30 @@
 
 namespace twinloft::repl::exports {
 
-// Told on the loop's thread: the device was lost, or is there again.
+// Called on the loop's thread when the device is lost, and when it is attached again. serious: it is lost.
 using DeviceEvent = std::function<void(std::string text, bool serious)>;
 
 class BlockDevice {
  public:
-  // After stop() succeeded, or abort(), and once in_flight() is 0. Where the device is not gone yet it waits
-  // for that.
+  // Allowed after stop() has succeeded or abort() was called, once in_flight() is 0. Waits until the device
+  // is gone.
   virtual ~BlockDevice() = default;
 
-  // Withdraws link and device; calls back from the loop. While the device is in use it fails with
-  // Errc::unavailable, the device stays, and stop() may be tried again. Before it is ready it waits for that.
+  // Removes link and device, and calls `stopped` from the loop. If the device is still being attached, it
+  // waits. Errors: Errc::unavailable while the device is in use. The device then stays, and stop() may be
+  // called again.
   virtual void stop(std::function<void(Status)> stopped) = 0;
-  // Cuts the device off from its data at once: everything waiting on it fails. For a process that has to give
-  // up; completed writes that were not flushed are what a power cut would cost. Returns at once; `gone` comes
-  // from the loop when the kernel has let the device go. May be asked again.
+  // Separates the device from its data: all waiting requests fail. For a process that must end; completed
+  // writes without a flush are lost, as in a power cut. Returns at once, and `gone` is called from the loop
+  // once the kernel has removed the device. May be called again.
   virtual void abort(std::function<void()> gone) = 0;
-  // After each batch of the target's completions, where the owner said that it calls this.
+  // Sends the replies. Called after each batch of the target's completions, if the owner has chosen to do so.
   virtual void flush() {}
 
-  virtual const std::string& device() const = 0;  // "/dev/loop3"; empty before it is ready, and while it is
-                                                  // lost
-  virtual std::string trouble() const { return {}; }  // why it is lost: another program took it away
-  virtual unsigned in_flight() const = 0;             // requests that the target holds
+  // "/dev/loop3". Empty: the device is not attached yet, or lost.
+  virtual const std::string& device() const = 0;
+  virtual std::string trouble() const { return {}; }  // the reason if the device is lost
+  virtual unsigned in_flight() const = 0;             // requests that the target has not completed
 };
 
 }  // namespace twinloft::repl::exports

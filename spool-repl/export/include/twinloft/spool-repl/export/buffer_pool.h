@@ -1,5 +1,5 @@
-// Memory for data on its way between clients and the target: page-aligned buffers in powers of two from 4 KiB
-// to 1 MiB, kept for reuse so that the I/O path does not allocate once it is warm. One thread.
+// Memory for data between clients and the target: page-aligned buffers of 4 KiB to 1 MiB, in powers of two.
+// Free buffers are kept, so that requests allocate no memory. For one thread.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@ namespace twinloft::repl::exports {
 
 class BufferPool;
 
-// A buffer's owner; gives it back when it goes.
+// Owns a buffer, and returns it to its pool.
 class Buffer {
  public:
   Buffer() = default;
@@ -30,16 +30,17 @@ class Buffer {
 
 class BufferPool {
  public:
-  static constexpr std::size_t max_bytes = 1u << 20;  // of one buffer
+  static constexpr std::size_t max_bytes = 1u << 20;  // of a buffer
 
-  // Keeps up to `retain_bytes` of free memory, allocated and touched now in buffers of 4 KiB, 128 KiB and 1
-  // MiB; the mix follows use later.
+  // retain_bytes: how much free memory is kept. It is allocated and touched at once, as buffers of 4 KiB, 128
+  // KiB and 1 MiB. Later, the sizes follow the use.
   explicit BufferPool(std::size_t retain_bytes);
-  ~BufferPool();  // every buffer must have come back
+  ~BufferPool();  // every buffer must have been returned
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
 
-  // At least `bytes` (1..max_bytes), content undefined. Empty where the system has no memory left.
+  // A buffer of at least `bytes` (1 to max_bytes) with undefined content. Empty: the system has no memory
+  // left.
   Buffer take(std::size_t bytes);
   std::size_t in_use_bytes() const { return in_use_bytes_; }
   std::size_t free_bytes() const { return free_bytes_; }

@@ -1,5 +1,5 @@
-// A BlockTarget as a block device under a fixed name: FUSE file, loop device on it, symbolic link to that
-// (export "fuse" of DESIGN 6.6).
+// The export "fuse": a BlockTarget as a block device under a fixed name. The device is a loop device on a
+// file of FUSE, and the name is a symbolic link to it.
 #pragma once
 
 #include <functional>
@@ -19,15 +19,15 @@ struct DeviceOptions {
   LoopOptions loop;
   std::string link;                               // symbolic link to the loop device; empty: none
   DeviceEvent tell = {};                          // may be empty
-  Duration look_every = std::chrono::seconds(1);  // whether the loop device is attached still
+  Duration look_every = std::chrono::seconds(1);  // between checks that the loop device is still attached
 };
 
 class DeviceExport final : public BlockDevice {
  public:
-  // Mounts at once, or, where a killed process has left its mount and devices behind, once these are gone;
-  // the device appears while the loop runs, and `ready` is then called with its path ("/dev/loop3"), or with
-  // why there is none, in which case the export is to be stopped. A device that another program detaches
-  // later is attached again, and told. Everything passed by reference must outlive the export.
+  // Mounts the file, at once or after the mount and the devices of a killed process are gone. The device is
+  // attached while the loop runs. `ready` is then called with its path ("/dev/loop3"), or with an error,
+  // after which the caller stops the export. If another program detaches the device later, it is attached
+  // again, and `tell` is called. All references must outlive the export.
   static Result<std::unique_ptr<DeviceExport>> start(ports::Loop& loop, ports::BlockTarget& target,
                                                      SideThread& side, DeviceOptions options,
                                                      std::function<void(Result<std::string>)> ready);
@@ -62,18 +62,18 @@ class DeviceExport final : public BlockDevice {
   SideThread& side_;
   DeviceOptions options_;
   std::unique_ptr<fuse::FuseExport> fuse_;
-  LoopIdentity loop_device_;  // the device's name is empty while there is none
+  LoopIdentity loop_device_;  // without a device, its name is empty
   std::string trouble_;
   const std::string no_device_;
   bool aborted_ = false, attaching_ = true, stopping_ = false;
-  bool broken_ = false;  // there never was a device, or the FUSE connection has ended: nothing is attached
+  bool broken_ = false;  // no device was ever attached, or the FUSE connection has ended. Nothing is attached
                          // again
-  unsigned looks_since_loss_ = 0;  // by the timer
+  unsigned looks_since_loss_ = 0;  // of the timer
   ports::Loop::TimerId timer_ = 0;
   std::function<void(Result<std::string>)> ready_;  // nullptr once it was called
   std::function<void(Status)> stop_after_attaching_;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // what the side thread brings back looks at
-                                                                // it first
+  // Results of the side thread are ignored after the export is destroyed.
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
 }  // namespace twinloft::repl::exports

@@ -1,12 +1,11 @@
-// A BlockTarget as one regular file, mounted with libfuse (DESIGN 6.6).
+// A BlockTarget as a regular file, mounted with libfuse (fuse(4)).
 //
-// The mount point is itself a regular file; it is created if missing and becomes the volume while mounted.
-// Requests are taken from /dev/fuse on the owner thread's loop and answered as the target completes them, in
-// any order.
+// The mount point is a regular file, which is created if it is missing. While it is mounted, it is the
+// volume. Requests are read from /dev/fuse on the owner thread's loop, and answered in the order in which the
+// target completes them.
 //
-// The serving process must never touch the mounted file from the loop's thread: the kernel would wait for an
-// answer that this thread has to give. What has to touch it (unmounting, attaching a loop device) runs on a
-// SideThread.
+// The loop's thread must not access the mounted file: the kernel would wait for an answer of this same
+// thread. Accesses (unmounting, attaching a loop device) run on a SideThread.
 #pragma once
 
 #include <sys/types.h>
@@ -26,8 +25,8 @@ namespace twinloft::repl::fuse {
 struct FuseOptions {
   std::string mount_point;  // absolute
   std::size_t retained_buffer_bytes = 16u << 20;
-  unsigned max_background = 128;       // asynchronous requests the kernel keeps in flight
-  std::function<void()> changed = {};  // somebody has closed the file, or the connection has ended
+  unsigned max_background = 128;       // asynchronous requests of the kernel in flight
+  std::function<void()> changed = {};  // called when the file is closed, or the connection has ended
 };
 
 struct FuseCounters {
@@ -35,36 +34,35 @@ struct FuseCounters {
   std::uint64_t errors = 0;    // answered with an error of the target
 };
 
-// What start() would refuse the mount point for. Changes nothing.
+// Checks the mount point as start() does, and changes nothing.
 Status check_mount_point(const std::string& path);
 
 class FuseExport {
  public:
-  // Mounts and serves. A dead mount that a killed process left at the same place is removed first, a living
-  // one is an error. Everything passed by reference must outlive the export. Errors: invalid (not a regular
-  // file), unavailable (mounted already, no /dev/fuse), io.
+  // Mounts and serves the file. A mount that a killed process has left there is removed first. All references
+  // must outlive the export. Errors: Errc::invalid (not a regular file), Errc::unavailable (a living process
+  // has mounted it, or /dev/fuse is missing), Errc::io.
   static Result<std::unique_ptr<FuseExport>> start(ports::Loop& loop, ports::BlockTarget& target,
                                                    exports::SideThread& side, FuseOptions options);
-  // After stop() succeeded, or after abort() once in_flight() is 0; a check fails while the target holds
-  // requests.
+  // Allowed after stop() has succeeded, or after abort() once in_flight() is 0. With requests in flight, a
+  // TL_CHECK fails.
   ~FuseExport();
   FuseExport(const FuseExport&) = delete;
   FuseExport& operator=(const FuseExport&) = delete;
 
-  // Unmounts, then calls back from the loop. Fails with Errc::unavailable while the file is in use; the
-  // export then goes on serving and stop() may be tried again.
+  // Unmounts, and calls `stopped` from the loop. Errors: Errc::unavailable while the file is in use. The
+  // export then continues, and stop() may be called again.
   void stop(std::function<void(Status)> stopped);
 
-  // Cuts the connection at once: waiting requests get errors, and the mount goes as soon as nobody holds
-  // it. For a process that has to give up; completed writes that were not flushed are what a power cut would
-  // cost.
+  // Ends the connection at once: waiting requests fail, and the mount disappears after its last user. For a
+  // process that must end; completed writes without a flush are lost, as in a power cut.
   void abort();
 
   unsigned in_flight() const;
   const FuseCounters& counters() const;
   const std::string& mount_point() const;
   dev_t mounted_device() const;  // st_dev of the file
-  bool connected() const;        // false: unmounted or aborted, by whomever
+  bool connected() const;        // false: unmounted or aborted, by this process or another program
 
   struct State;  // private to the implementation
 

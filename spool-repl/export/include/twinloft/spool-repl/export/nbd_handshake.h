@@ -1,8 +1,8 @@
-// NBD, the negotiation: a state machine from the client's bytes to the server's, without I/O.
+// The negotiation of NBD, as a state machine without I/O: bytes of the client to bytes of the server.
 //
-// Fixed newstyle with EXPORT_NAME, ABORT, LIST, INFO, GO and STRUCTURED_REPLY; STARTTLS and metadata contexts
-// are refused in the protocol's own words. Every option ends in one reply; an option that is too long is
-// skipped and answered ERR_TOO_BIG. See nbd_protocol.h for the specification.
+// Fixed newstyle with EXPORT_NAME, ABORT, LIST, INFO, GO and STRUCTURED_REPLY. STARTTLS and metadata contexts
+// are refused by replies of the protocol. Each option gets one last reply. An option that is too long is
+// skipped, and answered ERR_TOO_BIG. nbd_protocol.h names the specification.
 #pragma once
 
 #include <functional>
@@ -16,9 +16,9 @@
 
 namespace twinloft::repl::nbd {
 
-// What a server shows. Both are asked once for each option that needs them.
+// The exports of a server. Each function is called once for each option that needs it.
 struct Exports {
-  // The size in bytes of the export of that name; nothing if there is none.
+  // The size in bytes of the export with this name. Nothing: no such export.
   std::function<std::optional<std::uint64_t>(std::string_view name)> find;
   std::function<std::vector<std::string>()> list;  // empty: LIST is refused by policy
 };
@@ -28,20 +28,20 @@ class Handshake {
   enum class State {
     negotiating,
     transmission,  // the client has chosen an export
-    finished,      // the client asked to end; close once `out` is sent
-    broken,        // the client broke the protocol; close at once, why() says why
+    finished,      // the client has asked to end: close the connection once `out` is sent
+    broken,        // the client has violated the protocol: close the connection at once. why() is the reason
   };
   static constexpr std::size_t max_name_bytes = 4096;        // the specification's limit on strings
-  static constexpr std::size_t max_option_bytes = 8192;      // longer ones are skipped
-  static constexpr std::size_t max_skipped_bytes = 1 << 20;  // longer ones break the connection
-  static constexpr unsigned max_options = 128;               // of one negotiation
+  static constexpr std::size_t max_option_bytes = 8192;      // longer options are skipped
+  static constexpr std::size_t max_skipped_bytes = 1 << 20;  // longer options end the connection
+  static constexpr unsigned max_options = 128;               // of a negotiation
 
-  explicit Handshake(const Exports& exports) : exports_(exports) {}  // `exports` must outlive this
+  explicit Handshake(const Exports& exports) : exports_(exports) {}  // `exports` must outlive the handshake
 
-  // The server speaks first: appends its greeting.
+  // Appends the greeting of the server, which is sent first.
   void greet(std::vector<std::byte>& out) const;
-  // Takes bytes from the front of `in` and appends replies to `out`. Leaves alone what follows the end of the
-  // negotiation.
+  // Removes bytes from the front of `in`, and appends replies to `out`. Bytes after the end of the
+  // negotiation stay in `in`.
   void consume(ByteSpan& in, std::vector<std::byte>& out);
 
   State state() const { return state_; }

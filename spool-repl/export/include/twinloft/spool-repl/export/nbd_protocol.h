@@ -1,7 +1,7 @@
-// NBD, the bytes: constants, request headers, reply headers, and what makes a request valid.
+// The bytes of NBD: constants, headers of requests and replies, and the validity of requests, without I/O.
 //
-// Source: the NBD protocol specification (NetworkBlockDevice/nbd, doc/proto.md), newstyle fixed negotiation
-// with structured replies. All integers on this wire are big-endian. Nothing here does I/O.
+// Source: the NBD protocol specification (NetworkBlockDevice/nbd, doc/proto.md), fixed newstyle negotiation
+// with structured replies. All integers are big-endian.
 #pragma once
 
 #include <array>
@@ -88,12 +88,12 @@ enum class WireError : std::uint32_t {
   enotsup = 95,
   eshutdown = 108,
 };
-// Of an errno; EIO for what the protocol has no word for.
+// The protocol's error of an errno. EIO: the protocol has no such error.
 WireError to_wire_error(int sys);
 
 inline constexpr std::uint32_t min_block_bytes = 1;
 inline constexpr std::uint32_t preferred_block_bytes = 4096;
-inline constexpr std::uint32_t max_payload_bytes = 32u << 20;  // of one READ or WRITE
+inline constexpr std::uint32_t max_payload_bytes = 32u << 20;  // of a READ or WRITE
 
 template <std::unsigned_integral T>
 T load_be(const std::byte* at) {
@@ -110,7 +110,7 @@ void store_be(std::byte* at, T value) {
 inline constexpr std::size_t request_bytes = 28;
 struct Request {
   std::uint16_t flags = 0;
-  std::uint16_t command = 0;  // as received: may be none of Command
+  std::uint16_t command = 0;  // as received, possibly not a value of Command
   std::uint64_t cookie = 0;
   std::uint64_t offset = 0;  // bytes
   std::uint32_t length = 0;  // bytes
@@ -118,15 +118,15 @@ struct Request {
   bool is(Command c) const { return command == static_cast<std::uint16_t>(c); }
   bool fua() const { return (flags & command_fua) != 0; }
 };
-// Nothing where the magic is wrong: the stream has lost its place and must be closed.
+// Nothing: the magic is wrong. The position in the stream is lost, and the connection must be closed.
 std::optional<Request> decode_request(std::span<const std::byte, request_bytes> in);
 void encode_request(const Request& request, std::span<std::byte, request_bytes> out);
 
-// What to answer before anything is done: none if the request may go to a target of `size_bytes`.
+// Checks a request before it is executed. `none`: a target of `size_bytes` may execute it.
 WireError check_request(const Request& request, std::uint64_t size_bytes);
 
-// Reply headers. A read's data follows its header; structured replies are used for READ only, one chunk a
-// reply.
+// The header of a reply. The data of a READ follows its header. Structured replies are used for READ alone,
+// with one chunk each.
 inline constexpr std::size_t max_reply_header_bytes = 28;
 struct ReplyHeader {
   std::array<std::byte, max_reply_header_bytes> bytes;
@@ -134,20 +134,21 @@ struct ReplyHeader {
 };
 ReplyHeader encode_reply(const Request& request, WireError error, bool structured);
 
-// Cuts a stream of bytes into requests and the payload of writes, for any split of the stream.
+// Separates a stream into requests and the payload of writes, for any split of the stream.
 class RequestReader {
  public:
   enum class Event {
-    need_input,  // everything given was taken
-    request,     // request() is new; the payload of a WRITE follows, whatever check_request() said of it
-    payload,     // `piece` are the next bytes of the payload; payload_left() == 0: it is complete
-    bad_magic,   // close the connection
+    need_input,  // all input was used
+    request,     // request() is the next request. The payload of a WRITE follows, also if check_request()
+                 // refuses it
+    payload,     // `piece` is the next part of the payload. payload_left() == 0: the payload is complete
+    bad_magic,   // the connection must be closed
   };
-  // Takes bytes from the front of `in`.
+  // Removes bytes from the front of `in`.
   Event next(ByteSpan& in, ByteSpan& piece);
   const Request& request() const { return request_; }
   std::uint32_t payload_left() const { return payload_left_; }
-  // `bytes` of the payload were received past this reader.
+  // The caller has received `bytes` of the payload by itself.
   void payload_received(std::uint32_t bytes);
 
  private:

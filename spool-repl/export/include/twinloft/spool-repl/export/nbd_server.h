@@ -1,9 +1,9 @@
-// NBD server in front of a BlockTarget (DESIGN 6.6).
+// The NBD server of a BlockTarget.
 //
-// Serves any number of connections on the owner thread's loop. Each may have many requests in flight; beyond
-// the bounds the server stops reading from it. A write reaches the target only when all of its data has
-// arrived. Requests longer than the target takes at once are cut into pieces. There is no TLS yet: the daemon
-// listens on loopback or a Unix socket unless told otherwise.
+// All connections are served on the owner thread's loop. A connection may have many requests in flight; at
+// its limits, the server stops reading from it. A write is submitted to the target once all its data has
+// arrived. Longer requests than io_max_length are split. There is no TLS: by default, the daemon listens on
+// loopback or at a Unix socket.
 #pragma once
 
 #include <cstdint>
@@ -26,23 +26,22 @@
 namespace twinloft::repl::nbd {
 
 struct ServerOptions {
-  // Which export names lead to the target. The daemon's carry the epoch's id, so that a client which
-  // reconnects after a failover finds no export rather than a device whose completed writes are gone.
+  // Whether the target has this export name. The daemon's names contain the id of the epoch. A client that
+  // reconnects after a failover finds no export, and not a device that lacks its completed writes.
   std::function<bool(std::string_view name)> accepts_name;
-  std::function<std::vector<std::string>()> list_names;  // empty: clients may not list
+  std::function<std::vector<std::string>()> list_names;  // empty: LIST is refused
 
   unsigned max_connections = 64;
-  unsigned max_connections_per_address = 32;  // over TCP; of IPv6, the network of 64 bits
-  // Over TCP: a client that does not answer the kernel's probes for so long is gone, whether or not anything
-  // is under way. A client that answers may be idle without an end: a mounted device is, at night.
+  unsigned max_connections_per_address = 32;  // over TCP; for IPv6, of a /64 network
+  // Over TCP: a connection ends if the client's kernel does not answer the probes of TCP for this time. A
+  // client that answers may be idle without limit, as a mounted device at night.
   std::chrono::seconds silence{30};
-  unsigned max_requests = 128;        // in flight per connection
-  std::size_t max_bytes = 40u << 20;  // of data in flight per connection; at least one request is always
-                                      // taken
+  unsigned max_requests = 128;        // in flight, of a connection
+  std::size_t max_bytes = 40u << 20;  // of data in flight, of a connection. One request is always accepted
   std::size_t retained_buffer_bytes = 16u << 20;
   Duration handshake_timeout = std::chrono::seconds(30);
-  Duration stop_timeout = std::chrono::seconds(5);  // for clients that do not take their last replies
-  // True: the owner calls flush() after each batch of completions. False: the server does so by itself, a
+  Duration stop_timeout = std::chrono::seconds(5);  // for clients that do not read their last replies
+  // True: the owner calls flush() after each batch of completions. False: the server calls it itself, one
   // turn later.
   bool owner_flushes = false;
 };
@@ -51,7 +50,7 @@ struct ServerCounters {
   std::uint64_t connections = 0;      // accepted since the start
   std::uint64_t requests = 0;         // answered
   std::uint64_t errors = 0;           // answered with an error
-  std::uint64_t protocol_errors = 0;  // connections closed for breaking the protocol
+  std::uint64_t protocol_errors = 0;  // connections that violated the protocol
 };
 
 class Connection;
@@ -60,23 +59,24 @@ class Server {
  public:
   // `loop` and `target` must outlive the server.
   Server(ports::Loop& loop, ports::BlockTarget& target, ServerOptions options);
-  // After stop() has called back, or at once if nothing is in flight with the target (a check fails
-  // otherwise).
+  // Allowed after stop() has called back, or while no request is in flight with the target. Otherwise a
+  // TL_CHECK fails.
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // Several may be given. `host` is a numeric address; port 0 takes a free one. Returns the port.
-  // Errors: invalid address; address in use; no permission.
+  // Listens at an address; may be called several times. host: a numeric address. port: 0 for any free port.
+  // Returns the port. Errors: an invalid address, an address in use, no permission.
   Result<std::uint16_t> listen_tcp(const std::string& host, std::uint16_t port);
-  // Mode 0600. A socket that nobody listens on any more is replaced; any other file is left alone.
+  // Listens at a Unix socket of mode 0600. The socket of an ended process is replaced. Errors: also any other
+  // file at the path.
   Status listen_unix(const std::string& path);
 
-  // Sends the replies that are ready, of all connections.
+  // Sends the completed replies of all connections.
   void flush();
 
-  // No new connections; requests not yet given to the target are answered ESHUTDOWN, the others are finished.
-  // `stopped` is called once, from the loop, when no request is in flight and every connection is closed.
+  // Accepts no further connections, answers ESHUTDOWN to requests that the target has not received, and
+  // completes the others. `stopped` is called once, from the loop, when every connection is closed.
   void stop(std::function<void()> stopped);
 
   std::size_t connections() const { return connections_.size(); }
@@ -92,7 +92,7 @@ class Server {
   void add_connection(Fd fd, std::string address);
   bool has_room(const std::string& address);
   void wants_flush(Connection& c);
-  void finished(Connection& c);  // closed, and nothing of it is with the target: it may go
+  void finished(Connection& c);  // closed, without requests in flight: it may be destroyed
   void check_stopped();
 
   ports::Loop& loop_;
@@ -103,7 +103,7 @@ class Server {
   ServerCounters counters_;
   std::vector<std::unique_ptr<Listener>> listeners_;
   std::map<Connection*, std::unique_ptr<Connection>> connections_;
-  std::vector<std::unique_ptr<Connection>> gone_;  // freed from the loop, when none of their code is running
+  std::vector<std::unique_ptr<Connection>> gone_;  // destroyed from the loop, outside of their own functions
   std::vector<Connection*> dirty_, flushing_;
   Instant next_refusal_told_;
   bool reap_posted_ = false;
@@ -111,7 +111,8 @@ class Server {
   bool stopping_ = false;
   std::function<void()> stopped_;
   ports::Loop::TimerId stop_timer_ = 0;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // posted calls look at it first
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // posted calls do nothing after the server is
+                                                                // destroyed
 };
 
 }  // namespace twinloft::repl::nbd

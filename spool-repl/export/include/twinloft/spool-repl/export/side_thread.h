@@ -1,5 +1,5 @@
-// One thread beside the owner thread, for the few calls that block on what the owner thread serves: mounting
-// over FUSE, configuring a loop device.
+// A thread beside the owner thread, for calls that block until the owner thread has served requests: mounting
+// with FUSE, and configuring a loop device.
 #pragma once
 
 #include <condition_variable>
@@ -16,13 +16,13 @@ namespace twinloft::repl::exports {
 class SideThread {
  public:
   explicit SideThread(ports::Loop& loop);
-  // Finishes what was given to it; `done` of work that ends after this is not called. To be destroyed only
-  // where that work needs nothing more from the owner thread: exports stopped or aborted before.
+  // Completes all work, without calling `done`. Stop or abort the exports first, since work that waits for
+  // the owner thread would not end.
   ~SideThread();
   SideThread(const SideThread&) = delete;
   SideThread& operator=(const SideThread&) = delete;
 
-  // Runs `work` on the thread, in the order given, then `done` on the loop.
+  // Runs `work` on the side thread, in the order of the calls, then `done` on the loop.
   void run(std::function<void()> work, std::function<void()> done);
 
  private:

@@ -1,14 +1,14 @@
-// A BlockTarget as a block device by the kernel's ublk driver (export "ublk" of DESIGN 6.6; Linux 6.0 and
-// later, where the module ublk_drv is there), with a symbolic link to it.
+// The export "ublk": a BlockTarget as a block device of the kernel's ublk driver, with a symbolic link to it.
+// Needs Linux 6.0 and the module ublk_drv. Source: linux/ublk_cmd.h and Documentation/block/ublk.rst of the
+// kernel.
 //
-// The driver hands requests over on an io_uring ring and copies their data from and to memory of this
-// process: one queue, served on the owner thread. Commands that wait for that queue (start, stop) run on the
+// The driver passes requests by an io_uring ring, and copies their data from and to memory of this process.
+// The owner thread serves the only queue. Commands that wait for the queue (start, stop) run on the
 // SideThread.
 //
-// The process gone, the driver fails all requests and takes the device away; it is not taken over by the next
-// process
-// ("user recovery"), since completed writes that were not flushed are gone. What then remains, a dead device
-// that somebody still has mounted, the next export with the same link removes as soon as it is free.
+// When the process ends, the driver fails all requests and removes the device. The next process does not take
+// the device over ("user recovery"), since completed writes without a flush are lost. A dead device stays
+// while it is mounted. The next export with the same link removes it once it is free.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +25,10 @@
 namespace twinloft::repl::ublk {
 
 struct UblkOptions {
-  std::string link;            // symbolic link to the device, absolute; also says whose a device is
+  std::string link;            // the symbolic link, absolute; it also identifies the devices of this export
   unsigned queue_depth = 128;  // requests in flight
-  std::uint32_t max_io_bytes = 256u << 10;  // of one request: 32 MiB of buffers in all
-  // True: the owner calls flush() after each batch of completions. False: the export does so by itself, a
+  std::uint32_t max_io_bytes = 256u << 10;  // of a request; 32 MiB of buffers in total
+  // True: the owner calls flush() after each batch of completions. False: the export calls it itself, one
   // turn later.
   bool owner_flushes = false;
   exports::DeviceEvent tell = {};  // may be empty
@@ -44,10 +44,10 @@ std::shared_ptr<Driver> kernel_driver(std::string control = "/dev/ublk-control")
 
 class UblkExport final : public exports::BlockDevice {
  public:
-  // The device appears while the loop runs; `ready` is then called with its path ("/dev/ublkb0"), or with why
-  // there is none, in which case the export is to be stopped. Errors told there: unavailable (no driver:
-  // which module to load), denied, io. To be called on the loop's thread; everything passed by reference must
-  // outlive the export.
+  // Call it on the loop's thread. The device appears while the loop runs. `ready` is then called with its
+  // path
+  // ("/dev/ublkb0"), or with an error, after which the caller stops the export. Errors: Errc::unavailable (no
+  // driver, with the module to load), Errc::denied, Errc::io. All references must outlive the export.
   static std::unique_ptr<UblkExport> start(ports::Loop& loop, ports::BlockTarget& target,
                                            exports::SideThread& side, UblkOptions options,
                                            std::shared_ptr<Driver> driver,
@@ -57,8 +57,8 @@ class UblkExport final : public exports::BlockDevice {
   UblkExport& operator=(const UblkExport&) = delete;
 
   void stop(std::function<void(Status)> stopped) override;
-  // Takes the time that the driver needs to fail what waits and to remove the device, and serves it
-  // meanwhile.
+  // As BlockDevice::abort(). The driver needs some time to fail the waiting requests and to remove the
+  // device. The export serves it meanwhile.
   void abort(std::function<void()> gone) override;
   void flush() override;
   const std::string& device() const override;

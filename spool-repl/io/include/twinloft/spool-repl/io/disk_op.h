@@ -1,4 +1,4 @@
-// One asynchronous disk operation of a UringLoop, owned by the caller.
+// An asynchronous disk operation of a UringLoop, owned by the caller.
 #pragma once
 
 #include <sys/uio.h>
@@ -7,13 +7,13 @@
 
 namespace twinloft::repl::io {
 
-// The caller fills `done` and `owner` and keeps the operation, its iovec array and the memory behind it alive
-// and unmoved until `done` is called. `done` runs on the loop's thread, never from inside the call that
-// started the operation, exactly once; the operation may be reused or freed there.
+// The caller sets `done` and `owner`. The operation, its iovec array and the memory of the iovecs stay at
+// their addresses until `done` is called. `done` is called exactly once, on the loop's thread, after the call
+// that started the operation has returned. It may reuse or free the operation.
 struct DiskOp {
   void (*done)(DiskOp&) = nullptr;
   void* owner = nullptr;
-  int result = 0;  // 0: everything asked for was done; else -errno. -ENODATA: a read met the end of the file
+  int result = 0;  // 0: complete success. Otherwise -errno; -ENODATA: a read at the end of the file
 
  private:
   friend class UringLoop;
@@ -24,7 +24,7 @@ struct DiskOp {
   int fd_ = -1;
   int mode_ = 0;              // of fallocate
   unsigned iov_count_ = 0;    // left to transfer
-  iovec* iov_ = nullptr;      // moves on, and is changed, as short transfers are continued
+  iovec* iov_ = nullptr;      // advances, and is changed, when a short transfer continues
   std::uint64_t offset_ = 0;  // of iov_[0]
   std::uint64_t length_ = 0;  // of fallocate
 };

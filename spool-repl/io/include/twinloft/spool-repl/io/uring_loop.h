@@ -1,14 +1,14 @@
-// The owner thread's event loop on io_uring: readiness of descriptors, timers, posted calls, and disk
-// operations, all on one ring (DESIGN 6.1).
+// The owner thread's event loop: readiness of descriptors, timers, posted calls and disk operations on one
+// ring of io_uring(7).
 //
-// One turn of the loop is:
-//   1. the turn hook runs, so that the owner can flush what its core has to say;
-//   2. everything queued is submitted and the thread waits, in one system call;
-//   3. completions are handed out: disk operations and ready descriptors in the order the kernel reports
-//   them, then
-//      due timers (by deadline, then by age), then posted calls.
-// Disk operations allocate nothing. The thread that runs the first turn is the loop's thread from then on;
-// only post() may be called from others.
+// A turn of the loop:
+//   1. The turn hook runs, so that the owner can send the output of its core.
+//   2. One system call submits all queued operations and waits.
+//   3. Completions are delivered: disk operations and ready descriptors in the kernel's order, then due
+//   timers (by
+//      deadline, then by age), then posted calls.
+// Disk operations allocate no memory. The thread that runs the first turn becomes the loop's thread. Other
+// threads may only call post().
 #pragma once
 
 #include <liburing.h>
@@ -32,21 +32,21 @@ namespace twinloft::repl::io {
 class UringLoop final : public ports::Loop {
  public:
   struct Options {
-    unsigned entries = 1024;  // of the submission queue; rounded up to a power of two by the kernel
-    bool plain_ring = false;  // set the ring up without optional flags, as on kernels before 5.19
+    unsigned entries = 1024;  // of the submission queue; the kernel rounds up to a power of two
+    bool plain_ring = false;  // without optional flags of the ring, as on kernels before 5.19
   };
-  // Errors: Errc::unavailable where the kernel has no io_uring or forbids it, with what to change. `clock`
+  // Errors: Errc::unavailable if the kernel lacks or forbids io_uring, with the setting to change. `clock`
   // must outlive the loop.
   static Result<std::unique_ptr<UringLoop>> create(const Clock& clock, const Options& options);
   static Result<std::unique_ptr<UringLoop>> create(const Clock& clock) { return create(clock, Options{}); }
 
-  // Waits for disk operations still in flight without calling their `done`; handlers and timers are dropped.
+  // Waits for the disk operations in flight, without calling their `done`. Handlers and timers are discarded.
   ~UringLoop() override;
   UringLoop(const UringLoop&) = delete;
   UringLoop& operator=(const UringLoop&) = delete;
 
-  // The kernel lets go of an unwatched descriptor's file on the next turn: a socket closed right after
-  // unwatch() is really closed then.
+  // The kernel keeps a reference to the file of an unwatched descriptor until the next turn. A socket that is
+  // closed right after unwatch() is shut down in that turn.
   void watch(int fd, unsigned interest, FdHandler handler) override;
   void change(int fd, unsigned interest) override;
   void unwatch(int fd) override;
@@ -55,31 +55,31 @@ class UringLoop final : public ports::Loop {
   void post(std::function<void()> handler) override;
   Instant now() const override { return clock_.now(); }
 
-  // Turns until stop() is called on this thread; the turn that calls it is finished. Errors: Errc::io where
-  // the ring itself fails, after which the loop is of no more use.
+  // Runs turns until stop() is called on this thread, and completes the turn that called it. Errors: Errc::io
+  // if the ring fails. The loop cannot be used afterwards.
   Status run();
   void stop() { stopping_ = true; }
-  // One turn, waiting at most `max_wait`. For tests and for draining at the end.
+  // Runs one turn, which waits at most `max_wait`. For tests, and for draining at the end.
   Status turn(Duration max_wait);
-  // Called before each submission, so once after each turn's completions.
+  // Sets the hook, which runs before each submission.
   void set_turn_hook(std::function<void()> hook) { turn_hook_ = std::move(hook); }
 
-  // Disk operations. They are submitted with the turn. At most IOV_MAX (1024) iovecs; the array is used up as
-  // the transfer goes on. Short transfers are continued until everything is done or an error ends them.
+  // Disk operations, which the next turn submits. iov: at most IOV_MAX (1024) entries, which change during
+  // the transfer. Short transfers continue until all bytes are transferred, or an error.
   void read(int fd, std::uint64_t offset, std::span<iovec> iov, DiskOp& op);
   void write(int fd, std::uint64_t offset, std::span<iovec> iov, bool rwf_dsync, DiskOp& op);
   void datasync(int fd, DiskOp& op);  // fdatasync(2)
   // fallocate(2) with FALLOC_FL_PUNCH_HOLE or FALLOC_FL_ZERO_RANGE, both with FALLOC_FL_KEEP_SIZE.
-  // -EOPNOTSUPP where the file system or device has none: the caller then writes zeros.
+  // -EOPNOTSUPP: the file system or the device lacks the operation, and the caller writes zeros.
   void punch_hole(int fd, std::uint64_t offset, std::uint64_t bytes, DiskOp& op);
   void zero_range(int fd, std::uint64_t offset, std::uint64_t bytes, DiskOp& op);
   unsigned disk_ops_in_flight() const { return disk_ops_in_flight_; }
 
-  // Memory that the kernel then need not look up for each read and write whose pieces all lie in one of these
-  // areas (io_uring_register(2), IORING_REGISTER_BUFFERS); several pieces at once since Linux 6.15. It only
-  // makes them cheaper: after an error all works as before. The memory is pinned, and stays mapped as long as
-  // the loop is used. Once in a loop's life, on the loop's thread or before there is one. Errors: Errc::io
-  // with ENOMEM beyond RLIMIT_MEMLOCK, EFAULT where memory is not mapped.
+  // Registers memory (io_uring_register(2), IORING_REGISTER_BUFFERS). A read or write within one area then
+  // costs the kernel less; with several pieces since Linux 6.15. After an error, the loop works as without
+  // it. The memory is pinned, and must stay mapped while the loop is used. May be called once, on the loop's
+  // thread or before the first turn. Errors: Errc::io with ENOMEM (RLIMIT_MEMLOCK) or EFAULT (memory that is
+  // not mapped).
   Status register_memory(std::span<const MutableByteSpan> areas);
 
  private:
@@ -116,12 +116,12 @@ class UringLoop final : public ports::Loop {
   std::function<void()> turn_hook_;
 
   std::unordered_map<int, std::unique_ptr<Watch>> watches_;
-  std::unordered_map<Watch*, std::unique_ptr<Watch>> leaving_;  // unwatched, but the kernel has yet to answer
+  std::unordered_map<Watch*, std::unique_ptr<Watch>> leaving_;  // unwatched; the kernel has not answered yet
   std::vector<std::unique_ptr<Watch>> finished_;                // freed at the end of the turn
   unsigned disk_ops_in_flight_ = 0;
 
-  std::vector<MutableByteSpan> areas_;  // registered, by their place in the kernel's table
-  bool fixed_vectors_ = false;          // the kernel takes several pieces of an area at once
+  std::vector<MutableByteSpan> areas_;  // registered memory, by the index in the kernel's table
+  bool fixed_vectors_ = false;          // the kernel accepts several pieces of an area
 
   std::map<std::pair<Instant, TimerId>, std::function<void()>> timers_;
   std::unordered_map<TimerId, Instant> deadlines_;
@@ -130,7 +130,7 @@ class UringLoop final : public ports::Loop {
   Fd wakeup_;  // eventfd
   std::mutex posted_mutex_;
   std::vector<std::function<void()>> posted_;   // guarded by posted_mutex_
-  std::vector<std::function<void()>> running_;  // its storage is swapped with posted_
+  std::vector<std::function<void()>> running_;  // swapped with posted_, to reuse the memory
 };
 
 }  // namespace twinloft::repl::io

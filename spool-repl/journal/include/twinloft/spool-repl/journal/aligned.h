@@ -1,4 +1,4 @@
-// Memory for O_DIRECT.
+// Memory for O_DIRECT (open(2)): zeroed, and aligned to block_size.
 #pragma once
 
 #include <cstdlib>
@@ -12,6 +12,7 @@ namespace twinloft::repl::journal {
 
 class AlignedBuffer {
  public:
+  // bytes: a multiple of block_size. Throws std::bad_alloc.
   explicit AlignedBuffer(std::size_t bytes)
       : bytes_(bytes), data_(static_cast<std::byte*>(std::aligned_alloc(block_size, bytes))) {
     if (!data_) throw std::bad_alloc();

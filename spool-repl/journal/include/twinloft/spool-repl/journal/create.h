@@ -1,4 +1,4 @@
-// Creating a replica: superblocks, an empty ring, a zeroed data area.
+// Creates a replica: the superblocks, an empty ring, and a zeroed data area.
 #pragma once
 
 #include <optional>
@@ -9,25 +9,25 @@
 namespace twinloft::repl::journal {
 
 struct Adoption {
-  Epoch epoch;        // counter 1, a random id
-  Hash128 beginning;  // random
+  Epoch epoch;        // counter 1 and a random id
+  Hash128 beginning;  // a random hash of the first mark
 };
 
 struct CreateOptions {
   Uuid volume;
   ReplicaId replica = 0;
   std::uint64_t volume_blocks = 0;
-  bool data_label = false;  // the data file has one block more than the volume, for the label
-  // Set: what the data area holds is the volume's content. Its history begins with this epoch, and with a
-  // mark that no other replica has, so that none is mistaken for a copy of it before it is one.
+  bool data_label = false;  // the data file has one more block than the volume, for the label
+  // The data area is the content of the new volume, whose history begins with this epoch. No other replica
+  // has its first mark, so that no replica counts as a copy before it has been filled.
   std::optional<Adoption> adopt = {};
 };
 
-// Where a journal of this size puts things; Errc::invalid where it is too small, saying how large it must be.
+// The layout of a journal of this size. Errors: Errc::invalid with the smallest size.
 Result<Superblock> plan_layout(const CreateOptions& options, std::uint64_t journal_bytes);
 
-// Writes everything and syncs. The superblock comes last: an interrupted creation leaves no volume. With
-// `zero_data` false the caller knows that the data area reads as zeros.
+// Writes everything, and makes it durable. The superblock is written last, so that an interrupted creation
+// leaves no volume. zero_data: whether to write zeros; without it, the data area must already read as zeros.
 Result<Superblock> create_replica(const CreateOptions& options, ports::BlockFile& journal,
                                   ports::BlockFile& data, bool zero_data);
 

@@ -1,19 +1,17 @@
-// The volume as it was right after an LSN: what the data area holds, and the records of the journal up to
-// there.
+// The content of a volume right after an LSN (a cut), from the data area and the records of the journal.
 //
-// The data area is not a state of its own. Everything up to the journal's tail is in it for certain, and of
-// what was written between the tail and the journal's end each block may be in it or not: the checkpointer
-// was on its way, and does not write down how far it came. So a cut at LSN is exact if every block that was
-// written between LSN and the end was written between the tail and LSN as well, since then the journal holds
-// the content to put in its place. The earliest such LSN is first(); all record ends from there to last() can
-// be cut.
+// The data area contains every write up to the journal's tail. Of the writes between the tail and the
+// journal's end, each block may be in it or not, since the checkpointer does not record its progress. So a
+// cut at an LSN is exact if every block that was written after the LSN was also written between the tail and
+// the LSN: the journal then has its content. The earliest such LSN is first(). Every end of a record from
+// first() to last() can be cut.
 //
-// A copy of data area and journal from earlier (the base) allows earlier cuts: the same rule with the base's
-// tail and end, and the chain followed on from there through the journal of today, as far as the ring has not
-// been written over.
+// An earlier copy of data area and journal (the base) allows earlier cuts. The same rule applies with the
+// tail and the end of the base, and the chain continues in the present journal, as far as the ring has not
+// been overwritten.
 //
-// Nothing is written but the image. The files must not be served while they are read; copies and snapshots of
-// both files of one moment are fine, also those of a power cut.
+// Only the image is written. The files must not be served meanwhile. Copies or snapshots of both files from
+// the same moment can be used, also those of a power cut.
 #pragma once
 
 #include <vector>
@@ -24,29 +22,30 @@
 namespace twinloft::repl::journal {
 
 struct CutReport {
-  std::uint64_t records = 0;              // applied on top of the data area
-  std::uint64_t blocks_from_journal = 0;  // blocks of the image that came from the journal; without zeros
-  std::uint64_t blocks_from_data = 0;     // the same for the data area
+  std::uint64_t records = 0;              // that were applied over the data area
+  std::uint64_t blocks_from_journal = 0;  // blocks of the image from the journal, without zeros
+  std::uint64_t blocks_from_data = 0;     // blocks of the image from the data area, without zeros
 };
 
 class History {
  public:
-  // Errc::corrupt where the journal is damaged, Errc::conflict where the files do not belong together or the
-  // replica is Inconsistent, each with the reason. The files must outlive the history.
+  // Errors: Errc::corrupt (the journal is damaged), Errc::conflict (the files do not belong together, or the
+  // replica is Inconsistent). The files must outlive the history.
   static Result<History> open(ports::BlockFile& journal, ports::BlockFile& data);
   static Result<History> open(ports::BlockFile& journal, ports::BlockFile& base_journal,
                               ports::BlockFile& base_data);
 
   Lsn first() const { return first_; }
   Lsn last() const { return last_; }
-  Lsn commit() const { return commit_; }  // highest LSN known committed, at most last()
+  Lsn commit() const { return commit_; }  // the highest LSN that is known to be committed, at most last()
   const Superblock& superblock() const { return sb_; }
   const std::vector<ListedRecord>& records() const { return records_; }
 
-  // Errc::invalid, naming what is possible, for an LSN outside of [first(), last()] or within a record.
+  // Whether the LSN can be cut. Errors: Errc::invalid with the possible LSNs, for an LSN outside of [first(),
+  // last()] or within a record.
   Status check(Lsn lsn) const;
   Result<Image> image(Lsn lsn) const;
-  // `out` has the volume's size, and reads as zeros.
+  // out: of the volume's size, reads as zeros.
   Result<CutReport> write_image(Lsn lsn, ports::BlockFile& out) const;
 
  private:
@@ -58,12 +57,12 @@ class History {
   std::size_t records_up_to(Lsn lsn) const;
   std::vector<Image::Piece> newest_pieces(std::size_t records) const;
 
-  Superblock sb_;  // of the base, where there is one
+  Superblock sb_;  // of the base, if there is one
   ports::BlockFile* data_ = nullptr;
-  std::vector<ListedRecord> records_;           // behind the tail of sb_
-  std::vector<ports::BlockFile*> record_file_;  // where each lies
+  std::vector<ListedRecord> records_;           // after the tail of sb_
+  std::vector<ports::BlockFile*> record_file_;  // the file of each record
   Lsn first_, last_, commit_;
-  Lsn gap_until_;  // not 0: between last() and here the ring was written over
+  Lsn gap_until_;  // not 0: the records from last() to here are overwritten
 };
 
 }  // namespace twinloft::repl::journal

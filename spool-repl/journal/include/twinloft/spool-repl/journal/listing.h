@@ -1,5 +1,4 @@
-// What a journal holds, for those who look at it from outside. Nothing is written, also not what recovery
-// would repair.
+// The records of a journal, for offline tools. The journal is not changed or repaired.
 #pragma once
 
 #include <optional>
@@ -18,17 +17,17 @@ struct ListedRecord {
 
 struct Listing {
   Superblock superblock;
-  bool superblock_copies_agree = true;  // false: a crash between the two, or damage; recovery writes the
-                                        // second copy anew
-  std::vector<ListedRecord> records;    // from the tail to the last whole one, in order
-  std::vector<FrameHeader> behind;      // whole frames of this lap behind the end
-  JournalPos end;                       // behind the last record
-  LogMark last;                         // of the last record; the tail where there is none
-  Lsn commit;                           // highest LSN that the superblock or a frame calls committed
-  std::optional<Error> damage;  // what recovery would refuse the journal with; nothing counts as torn then
+  bool superblock_copies_agree = true;  // false: a crash between both writes, or damage. Recovery writes the
+                                        // second copy again
+  std::vector<ListedRecord> records;    // from the tail to the last intact record, in order
+  std::vector<FrameHeader> behind;      // intact frames of this lap after the end
+  JournalPos end;                       // the end of the last record
+  LogMark last;                         // of the last record; without records, the tail
+  Lsn commit;                           // the highest LSN that the superblock or a frame marks as committed
+  std::optional<Error> damage;          // the error with which recovery would refuse the journal
 };
 
-// Errors: as load_superblock; Errc::invalid for records that need what this release does not have.
+// Errors: as load_superblock(); Errc::invalid for a record that needs features of a later release.
 Result<Listing> list_journal(ports::BlockFile& journal);
 
 }  // namespace twinloft::repl::journal

@@ -1,4 +1,4 @@
-// Reading and writing the two copies of the superblock.
+// Reads and writes the two copies of the superblock.
 #pragma once
 
 #include "twinloft/spool-repl/format/superblock.h"
@@ -8,23 +8,24 @@ namespace twinloft::repl::journal {
 
 struct LoadedSuperblock {
   Superblock superblock;
-  bool repaired = false;  // one copy was unreadable and has been rewritten from the other
+  bool repaired = false;  // an unreadable copy was rewritten from the other copy
 };
 
 struct SuperblockCopies {
-  Superblock superblock;  // the newest one that is readable
-  int newest = 0;         // which copy that is
+  Superblock superblock;  // of the newest readable copy
+  int newest = 0;         // the index of this copy, 0 or 1
   bool other_readable = true, copies_agree = true;
 };
 
-// Changes nothing. Errors as load_superblock.
+// Reads both copies, and writes nothing. Errors: as load_superblock().
 Result<SuperblockCopies> read_superblock(ports::BlockFile& journal);
 
-// Writes a copy anew that is unreadable or older. Errc::not_found: this is no journal of a volume.
-// Errc::corrupt: both copies are unreadable.
+// Reads both copies, and rewrites a copy that is unreadable or older. Errors: Errc::not_found (not a journal
+// of a volume), Errc::corrupt (both copies are unreadable).
 Result<LoadedSuperblock> load_superblock(ports::BlockFile& journal);
 
-// First copy, sync, second copy, sync.
+// Writes and syncs the first copy, then the second copy, so that at least one of them is intact at any
+// moment.
 Status store_superblock(ports::BlockFile& journal, const Superblock& superblock);
 
 }  // namespace twinloft::repl::journal

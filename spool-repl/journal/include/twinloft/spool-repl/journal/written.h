@@ -1,7 +1,7 @@
-// Which blocks of a replica were written after its history and another one's parted, as far as this replica's
-// own files tell: what that other one, the winner of a split brain, may lack. docs/spool-repl.md, "Salvage".
+// The blocks of a replica that were written after a split brain began (the parting), and that the winner of
+// the split brain may lack. The source is this replica's own files. docs/spool-repl.md, "Salvage".
 //
-// Never too few blocks, perhaps some too many: what was on its way when they parted counts as written behind
+// The result has all such blocks, and may have more: writes in flight at the parting count as written after
 // it.
 #pragma once
 
@@ -12,8 +12,8 @@
 namespace twinloft::repl::journal {
 
 struct Parting {
-  Lsn since;    // the winner had everything up to here, durably; what is behind it may be missing there
-  Epoch epoch;  // of the record that ends there
+  Lsn since;    // the winner had everything up to here on its disk, and may lack later writes
+  Epoch epoch;  // of the record that ends at `since`
 };
 
 class WrittenBlocks {
@@ -21,7 +21,8 @@ class WrittenBlocks {
   WrittenBlocks(Parting parting, std::vector<std::uint64_t> words)
       : parting_(parting), words_(std::move(words)) {}
   const Parting& parting() const { return parting_; }
-  bool any(std::uint64_t lba, std::uint64_t blocks) const;  // beyond the volume: none
+  // Whether any block of the range was written. The range may end beyond the volume.
+  bool any(std::uint64_t lba, std::uint64_t blocks) const;
   std::uint64_t count() const;
   void add(std::uint64_t lba, std::uint64_t blocks);
 
@@ -30,12 +31,12 @@ class WrittenBlocks {
   std::vector<std::uint64_t> words_;
 };
 
-// Errc::conflict where the log here never went on without the winner, so that nothing says where they parted.
-// The history must be one without a base.
+// Finds the parting from a history without a base. Errors: Errc::conflict if this replica never continued
+// without the winner.
 Result<Parting> find_parting(const History& history, ReplicaId winner);
 
-// Errors: as find_parting; Errc::conflict and Errc::corrupt where records from behind the parting are no
-// longer in the journal, and the bitmap for the winner, which tells of them then, is not known or damaged.
+// Errors: as find_parting(). Also Errc::conflict or Errc::corrupt if the journal no longer has all records
+// after the parting, and the dirty bitmap of the winner is unknown or damaged.
 Result<WrittenBlocks> blocks_written_since(ports::BlockFile& journal, const History& history,
                                            ReplicaId winner);
 

@@ -1,8 +1,8 @@
-// A replica's image as a block device that can be written to: what is written goes to an overlay, a nameless
-// temporary file, and the image stays as it is.
+// A replica's image as a block device that can be written: writes go to an overlay, a temporary file without
+// a name, and the image is not changed.
 //
-// Requests are answered by the process that submits them; changed() and failure() tell of them in the process
-// that it was forked from too.
+// Requests are executed in the process that submits them, which may be a fork. changed() and failure() also
+// cover them in the original process.
 #pragma once
 
 #include <atomic>
@@ -19,20 +19,20 @@ namespace twinloft::repl::snapshot {
 
 class CowTarget final : public ports::BlockTarget {
  public:
-  // The overlay lies in `directory` and has no name there: it goes with the process. It takes as much room as
-  // is written.
+  // directory: of the overlay (open(2), O_TMPFILE), which disappears with the process and grows with the
+  // writes. Errors: those of the directory.
   static Result<std::unique_ptr<CowTarget>> create(const journal::Image& image, const std::string& directory);
 
   std::uint64_t size_bytes() const override { return image_.size_bytes(); }
   void submit(ports::IoRequest& request) override;
 
-  // Whether any of these blocks was written here.
+  // Whether any of these blocks was written.
   bool changed(std::uint64_t lba, std::uint64_t blocks) const;
-  // The first request that failed, and why.
+  // The error of the first failed request.
   std::optional<Error> failure() const;
 
  private:
-  // In memory that a forked process shares.
+  // In shared memory, for a forked process.
   struct Failure {
     enum State : int { none, being_written, told };
     std::atomic<int> state;
@@ -64,7 +64,7 @@ class CowTarget final : public ports::BlockTarget {
   journal::AlignedBuffer buffer_;
   Shared shared_;
   Failure* failure_;
-  std::span<std::atomic<std::uint64_t>> changed_;  // a bit a block
+  std::span<std::atomic<std::uint64_t>> changed_;  // a bit for each block
 };
 
 }  // namespace twinloft::repl::snapshot

@@ -1,4 +1,4 @@
-// Where a file's content lies on its device, asked of the file system (FIEMAP).
+// The blocks of a file on its device, from the file system (FIEMAP, linux/fiemap.h).
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@ struct fiemap_extent;
 
 namespace twinloft::repl::snapshot {
 
-// Whether any of these blocks (of block_size bytes, of the device) is one that is looked for.
+// Whether any of these blocks of the device is wanted. A block has block_size bytes.
 using BlocksWanted = std::function<bool(std::uint64_t lba, std::uint64_t blocks)>;
 
-// Content of which nobody can say where it lies counts as wanted. Content within the inode (ext4's
-// inline_data) is judged by the block of the inode.
+// Whether a block of the extent is wanted. Content whose position is unknown counts as wanted. For content
+// within the inode (ext4's inline_data), the block of the inode counts.
 bool extent_wanted(const fiemap_extent& extent, const BlocksWanted& wanted);
 
-// Whether any block of the file's content is wanted; false for a file without any. Errors: the file system
-// does not tell.
+// Whether a block of the file's content is wanted. False for an empty file. Errors: the file system does not
+// support FIEMAP, or it fails.
 Result<bool> file_wanted(int fd, const BlocksWanted& wanted);
 
 }  // namespace twinloft::repl::snapshot

@@ -1,8 +1,8 @@
-// The file system in a replica's image, mounted for reading: its own journal is replayed in an overlay, the
-// image stays as it is.
+// The file system of a replica's image, mounted for reading. Its journal is replayed in an overlay, and the
+// image is not changed.
 //
-// Nothing is left behind however the process ends: the mount is in a namespace of this process, the loop
-// device is cleared by the kernel with its last user, the process that serves the device ends with this one,
+// Nothing is left after any end of the process: the mount is in the process's own namespace, the kernel
+// detaches the loop device after its last user, the process that serves the device ends with its parent, and
 // the overlay has no name.
 #pragma once
 
@@ -17,17 +17,17 @@ namespace twinloft::repl::snapshot {
 
 class MountedImage {
  public:
-  // The calling thread has a mount namespace of its own from here on: call this before there are other
-  // threads. Image and its files must outlive this. `overlay_directory` needs room for what the replay
-  // writes: the file system's journal at most. Errors: the file system is none of ext2, ext3, ext4 and XFS,
-  // or can not be mounted; no root, no FUSE, no loop devices.
+  // Gives the calling thread its own mount namespace, so call it before other threads start. Image and files
+  // must outlive the object. overlay_directory: needs room for the writes of the replay, at most the size of
+  // the file system's journal. Errors: the file system is not ext2, ext3, ext4 or XFS, or cannot be mounted;
+  // the caller is not root; FUSE or loop devices are missing.
   static Result<std::unique_ptr<MountedImage>> mount(const journal::Image& image,
                                                      const std::string& overlay_directory);
   ~MountedImage();
   MountedImage(const MountedImage&) = delete;
   MountedImage& operator=(const MountedImage&) = delete;
 
-  int root() const { return root_.get(); }  // of the tree
+  int root() const { return root_.get(); }  // a descriptor of the root directory
   const std::string& type() const { return type_; }
   const CowTarget& target() const { return *target_; }
 
